@@ -43,6 +43,11 @@ std::span<const double> LinkTraffic::end(std::span<const FlowId> flows, Time now
   return left_;
 }
 
+double LinkTraffic::left(FlowId flow, Time now) {
+  advance(now);
+  return std::max(flows_[static_cast<std::size_t>(flow)].left, 0.0);
+}
+
 double LinkTraffic::rate(FlowId flow) {
   find_rates();
   return flows_[static_cast<std::size_t>(flow)].rate;

@@ -47,6 +47,9 @@ class LinkTraffic {
   /// Ends several flows at lower cost. Returns their remaining bytes; valid until the next `end`.
   std::span<const double> end(std::span<const FlowId> flows, Time now);
 
+  /// Remaining bytes of a flow.
+  double left(FlowId flow, Time now);
+
   /// When the next flow ends if no other begins, rounded up; `Time::max()` without flows.
   Time next_end();
   /// The flow that ends next; among several, the one that began first. Requires: there is a flow.

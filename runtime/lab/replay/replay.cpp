@@ -29,8 +29,8 @@ Replay::Replay(const ReplayMachine& machine, const ReplayOptions& options,
       devices_(machine, options_, scheduler_, traffic_, moves_, memory_, account_, now_),
       router_(std::move(router)) {}
 
-/// Order of what happens at the same time: flows end; gates open and copies begin; the scheduler
-/// collects uses; the scheduler ticks; the trace continues.
+/// Order of what happens at the same time: flows end; gates open and copies begin; accesses in
+/// progress report uses; the scheduler collects uses; the scheduler ticks; the trace continues.
 ReplayReport Replay::run(TraceSource& source) {
   source_ = &source;
   if (!read_head())
@@ -39,24 +39,31 @@ ReplayReport Replay::run(TraceSource& source) {
   account_.begin(source.tags(), now_);
   memory_.begin(source.tags());
   scheduler_.set_now(now_);
-  Time drain = Time::max(), tick = now_ + options_.tick, happened = now_;
+  Time drain = Time::max(), tick = now_ + options_.tick, report = now_ + options_.use_interval;
+  Time happened = now_;
   admit();
   while (more_ || devices_.busy()) {
     if (scheduler_.has_uses() && drain == Time::max()) drain = now_ + options_.drain;
-    const Time soon = std::min(
-        {traffic_.next_end(), moves_.next(), drain, next_admission(), devices_.next_begin()});
-    if (soon == Time::max() && traffic_.size() > 0)
+    const Time event =
+        std::min({traffic_.next_end(), moves_.next(), next_admission(), devices_.next_begin()});
+    if (event == Time::max() && drain == Time::max() && traffic_.size() > 0)
       throw Error(ErrorKind::invalid_argument, "Replay::run", "an access never ends");
     const bool idle = !devices_.busy() && scheduler_.under_way() == 0;
     const bool quiet = idle || tick - happened > quiet_max / 2;
-    if (quiet && soon < Time::max() && soon - tick > quiet_max) tick = soon - quiet_max / 2;
-    now_ = std::min(soon, tick);
-    if (now_ == soon) happened = now_;
+    if (quiet && drain == Time::max() && event < Time::max() && event - tick > quiet_max)
+      tick = report = event - quiet_max / 2;
+    now_ = std::min({event, drain, tick, devices_.has_unreported() ? report : Time::max()});
+    if (now_ == event) happened = now_;
     scheduler_.set_now(now_);
     if (account_.window_over(now_)) account_.pass_window(now_, scheduler_.resident_bytes());
     while (traffic_.next_end() <= now_) end_flow();
     end_moves();
     devices_.begin_due();
+    if (report <= now_) {
+      if (devices_.has_unreported()) devices_.report_uses();
+      report += (now_ - report) / options_.use_interval * options_.use_interval;
+      report += options_.use_interval;
+    }
     if (drain <= now_) {
       drain = Time::max();
       if (scheduler_.has_uses()) scheduler_.drain();
@@ -82,9 +89,10 @@ void Replay::end_flow() {
 
 void Replay::end_moves() {
   const std::vector<ReplayMoves::Ended> ended = moves_.advance(now_);
-  for (const ReplayMoves::Ended& move : ended) memory_.end_move(move);
   if (ended.empty()) return devices_.shut_gate();  // The next gate may be due.
-  devices_.open();
+  std::vector<ReplayMemory::Index> moved;
+  for (const ReplayMoves::Ended& move : ended) moved.push_back(memory_.end_move(move));
+  devices_.open(moved);
   memory_.start_moves();  // The moves that ended have freed room.
 }
 

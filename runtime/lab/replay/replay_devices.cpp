@@ -1,7 +1,10 @@
 #include "lab/replay/replay_devices.hpp"
 
+#include "base/check.hpp"
+
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <iterator>
 #include <limits>
 #include <utility>
@@ -12,7 +15,42 @@ namespace {
 /// Roughly the number of launches that a stream accepts before it blocks the program.
 constexpr std::size_t launched_max = 1024;
 
+/// More slices would make long accesses slow to replay, and hardly more exact.
+constexpr int slices_max = 1024;
+
+/// Of the bytes of an access, at least as much as sums of its slices lose.
+constexpr double rounding = 1e-9;
+
 }  // namespace
+
+/// Bytes of an access, from one number to another. If passes are no whole number, each leaves out
+/// the same share of every part.
+class ReplayDevices::Stretch {
+ public:
+  Stretch(const Access& access, double from, double to) {
+    if (from <= 0 && to >= access.all_bytes()) {
+      whole_ = access.passes;
+      return;
+    }
+    const double pass = access.all_bytes() / std::ceil(access.passes);
+    scale_ = pass / static_cast<double>(access.bytes);
+    const double before = std::floor(from / pass), until = std::floor(to / pass);
+    whole_ = until - before;
+    from_ = from - before * pass;
+    to_ = to - until * pass;
+  }
+  /// How many of them lie in the part.
+  double in(const Part& part) const {
+    const double begin = part.begin * scale_, bytes = (part.end - part.begin) * scale_;
+    const auto reached = [&](double number) { return std::clamp(number - begin, 0.0, bytes); };
+    return std::max(whole_ * bytes + reached(to_) - reached(from_), 0.0);
+  }
+
+ private:
+  double whole_ = 0;          // Passes; one less if the stretch ends before it has begun in a pass.
+  double from_ = 0, to_ = 0;  // In a pass.
+  double scale_ = 1;          // Bytes of a pass over those of the range.
+};
 
 ReplayDevices::ReplayDevices(const ReplayMachine& machine, const ReplayOptions& options,
                              ReplayScheduler& scheduler, LinkTraffic& traffic, ReplayMoves& moves,
@@ -118,33 +156,44 @@ bool ReplayDevices::begins_round(const TraceEvent& event, std::size_t number, do
 }
 
 void ReplayDevices::begin(std::size_t number, const Access& access) {
-  if (!find_pieces(PlaceId{static_cast<std::uint8_t>(number)}, access)) {
+  if (unused_.empty()) unused_.emplace_back();
+  Running& running = unused_.front();
+  running.access = access;
+  running.device = number;
+  if (!find_parts(running)) {
     // An access that cannot be performed in full is dropped: policies and devices never see it.
     account_.access_lost();
     return leave(number, access);
   }
-  Device& device = devices_[number];
-  if (unused_.empty()) unused_.emplace_back();
   running_.splice(running_.end(), unused_, unused_.begin());
-  Running& running = running_.back();
-  running.access = access;
-  running.device = number;
   running.began = now_;
+  running.bytes = access.all_bytes();
+  const double work = std::chrono::duration<double>(access.duration).count();
+  running.rate_max = work > 0 ? running.bytes / work : std::numeric_limits<double>::infinity();
+  const PlaceId self{static_cast<std::uint8_t>(number)};
+  running.local_s = std::max(work, machine_.costs.access_seconds(self, self, running.bytes));
+  const double written = access.use == UseKind::read ? 0 : access.use == UseKind::write ? 1 : 0.5;
+  running.to_write = running.bytes * written;
+  Device& device = devices_[number];
   ++device.running;
   device.kernels += access.spread() ? 0 : 1;
   if (!access.spread() && options_.ahead > Time::zero() && now_ >= device.batch_end)
     device.batch_end = now_ + options_.ahead;
-  cut(running);
   account_.access_began(now_ - access.came);
+  ++unreported_;
+  report(running, running.rate_max * std::chrono::duration<double>(options_.use_interval).count());
+  cut(running);
   begin_segment(std::prev(running_.end()));
 }
 
-/// Finds the parts of the access in each chunk. Returns false if one is unreachable.
-bool ReplayDevices::find_pieces(PlaceId self, const Access& access) {
+/// Finds where each chunk of the access lies. Returns false if one is unreachable.
+bool ReplayDevices::find_parts(Running& running) const {
+  const PlaceId self{static_cast<std::uint8_t>(running.device)};
+  const Access& access = running.access;
   const ReplayObjects::Object& object = memory_.object(access.object);
   const Snapshot snapshot = scheduler_.snapshot();
   const std::uint64_t end = access.offset + access.bytes;
-  pieces_.clear();
+  running.parts.clear();
   for (std::uint64_t slot = access.offset / object.chunk_bytes; slot < object.chunks; ++slot) {
     const std::uint64_t begin = slot * object.chunk_bytes;
     if (begin >= end) break;
@@ -153,33 +202,85 @@ bool ReplayDevices::find_pieces(PlaceId self, const Access& access) {
     const std::uint64_t last = std::min(begin + object.bytes_of(slot), end);
     const PlaceId at = snapshot.chunk(chunk).at;
     if (machine_.links.read(self, at).rate_max <= 0) return false;
-    pieces_.push_back({chunk, at, static_cast<double>(last - first) * access.passes});
+    running.parts.push_back({chunk, at, static_cast<double>(first - access.offset),
+                             static_cast<double>(last - access.offset)});
   }
   return true;
 }
 
-/// Splits the access into segments that are at one place each. A `read_write` access reads each
-/// segment before it writes it. Reports the use of each chunk.
+/// A kernel, and what lies at one place, is one slice. Passes over several places alternate between
+/// them, in slices of `use_interval`, but at most `slices_max`.
+double ReplayDevices::slice_end(const Running& running) const {
+  const std::vector<Part>& parts = running.parts;
+  const bool at_one_place =
+      std::ranges::all_of(parts, [&](const Part& part) { return part.at == parts.front().at; });
+  if (!running.access.spread() || at_one_place) return running.bytes;
+  const Time slice = std::max(options_.use_interval, running.access.duration / slices_max);
+  const double bytes = running.rate_max * std::chrono::duration<double>(slice).count();
+  const double end = running.done + bytes;
+  return end + bytes / 2 < running.bytes ? end : running.bytes;
+}
+
+/// Splits the access's next slice into segments that are at one place each. A `read_write` access
+/// reads each segment before it writes it. Requires: the parts are where they lie now.
 void ReplayDevices::cut(Running& running) {
   const PlaceId self{static_cast<std::uint8_t>(running.device)};
-  const Access& access = running.access;
-  const double read = access.use == UseKind::write ? 0 : access.use == UseKind::read ? 1 : 0.5;
-  for (auto piece = pieces_.begin(); piece != pieces_.end();) {
-    const PlaceId at = piece->at;
+  const double left = running.bytes - running.done;
+  const double written = left > 0 ? std::clamp(running.to_write / left, 0.0, 1.0) : 0;
+  const Stretch slice(running.access, running.done, slice_end(running));
+  const std::vector<Part>& parts = running.parts;
+  running.segments.clear();
+  running.segment = 0;
+  for (auto part = parts.begin(); part != parts.end();) {
+    const PlaceId at = part->at;
     double bytes = 0;
-    for (; piece != pieces_.end() && piece->at == at; ++piece) {
-      scheduler_.use(piece->chunk, self, piece->bytes * read, piece->bytes * (1 - read));
-      bytes += piece->bytes;
-    }
-    running.bytes += bytes;
-    account_.reached(running.device, at, bytes);
-    if (read > 0) running.segments.push_back({&machine_.links.read(self, at), bytes * read});
-    if (read < 1) running.segments.push_back({&machine_.links.write(self, at), bytes * (1 - read)});
+    for (; part != parts.end() && part->at == at; ++part) bytes += slice.in(*part);
+    if (bytes <= 0) continue;
+    if (written < 1)
+      running.segments.push_back(
+          {&machine_.links.read(self, at), bytes * (1 - written), at, false});
+    if (written > 0)
+      running.segments.push_back({&machine_.links.write(self, at), bytes * written, at, true});
   }
-  const double work = std::chrono::duration<double>(access.duration).count();
-  running.rate_max = work > 0 ? running.bytes / work : std::numeric_limits<double>::infinity();
-  running.local_s = std::max(work, machine_.costs.access_seconds(self, self, running.bytes));
+  // Rounding may leave nothing of a slice.
+  if (running.segments.empty())
+    running.segments.push_back(
+        {&machine_.links.read(self, parts.front().at), 0, parts.front().at, false});
   running.left = running.segments.front().bytes;
+}
+
+/// Notes that the access has done so many bytes of its current segment.
+void ReplayDevices::account_for(Running& running, double bytes) {
+  const Segment& segment = running.segments[running.segment];
+  running.done += bytes;
+  if (segment.writes) running.to_write -= bytes;
+  account_.reached(running.device, segment.at, bytes);
+}
+
+/// Reports the use of the access's bytes up to number `until`.
+void ReplayDevices::report(Running& running, double until) {
+  until = std::min(until, running.bytes);
+  if (running.reported >= running.bytes || until <= running.reported) return;
+  const Access& access = running.access;
+  const double written = access.use == UseKind::read ? 0 : access.use == UseKind::write ? 1 : 0.5;
+  const PlaceId self{static_cast<std::uint8_t>(running.device)};
+  const Stretch stretch(access, running.reported, until);
+  for (const Part& part : running.parts) {
+    const double bytes = stretch.in(part);
+    if (bytes > 0) scheduler_.use(part.chunk, self, bytes * (1 - written), bytes * written);
+  }
+  running.reported = until;
+  if (until >= running.bytes) --unreported_;
+}
+
+void ReplayDevices::report_uses() {
+  const double interval = std::chrono::duration<double>(options_.use_interval).count();
+  for (Running& running : running_) {
+    if (running.reported >= running.bytes) continue;
+    const double segment = running.segments[running.segment].bytes;
+    const double left = running.flow ? traffic_.left(*running.flow, now_) : running.left;
+    report(running, running.done + segment - left + running.rate_max * interval);
+  }
 }
 
 /// Begins the current segment of each, or continues with its remaining bytes.
@@ -201,17 +302,28 @@ void ReplayDevices::begin_segment(RunningAccess running) {
   begin_segments(std::span(&running, 1));
 }
 
-void ReplayDevices::end_flow(FlowId flow) {
-  const auto ended = by_flow_[static_cast<std::size_t>(flow)];
+/// Returns whether the access goes on: with its next segment, or its next slice.
+bool ReplayDevices::end_segment(RunningAccess ended) {
   Running& running = *ended;
+  account_for(running, running.segments[running.segment].bytes);
   running.flow.reset();
   if (++running.segment < running.segments.size()) {
     running.left = running.segments[running.segment].bytes;
-    return begin_segment(ended);
+  } else {
+    const double least = rounding * running.bytes;
+    if (running.bytes - running.done <= least) return false;
+    cut(running);
   }
-  const std::size_t number = running.device;
-  const bool spread = running.access.spread();
-  end_access(running);
+  begin_segment(ended);
+  return true;
+}
+
+void ReplayDevices::end_flow(FlowId flow) {
+  const auto ended = by_flow_[static_cast<std::size_t>(flow)];
+  if (end_segment(ended)) return;
+  const std::size_t number = ended->device;
+  const bool spread = ended->access.spread();
+  end_access(*ended);
   drop(ended);
   if (running_.empty()) account_.note_links(traffic_);
   Device& device = devices_[number];
@@ -220,27 +332,28 @@ void ReplayDevices::end_flow(FlowId flow) {
   if (!spread) moves_.arrive(now_);
 }
 
-/// Recycles the node, with the memory for its segments.
+/// Recycles the node, with the memory for its parts and segments.
 void ReplayDevices::drop(RunningAccess running) {
-  std::vector<Segment> segments = std::move(running->segments);
-  segments.clear();
-  *running = {};
-  running->segments = std::move(segments);
+  Running fresh;
+  fresh.parts = std::move(running->parts);
+  fresh.segments = std::move(running->segments);
+  *running = std::move(fresh);
   unused_.splice(unused_.begin(), running_, running);
 }
 
 void ReplayDevices::end_access(const Running& running) {
   const Access& access = running.access;
+  Device& device = devices_[running.device];
   account_.access_ended({running.device, memory_.object(access.object).tag, running.bytes,
                          running.local_s, running.began},
                         now_);
-  Device& device = devices_[running.device];
   --device.running;
   if (!access.spread()) {
     --device.kernels;
     device.ended = now_;
     device.kernel_took = now_ - running.began;
   }
+  if (running.reported < running.bytes) --unreported_;
   leave(running.device, access);
 }
 
@@ -253,10 +366,17 @@ void ReplayDevices::leave(std::size_t device, const Access& access) {
   memory_.unpin(access.object);
 }
 
-void ReplayDevices::open() {
+void ReplayDevices::open(std::span<const ReplayMemory::Index> moved) {
   std::vector<RunningAccess> go_on;
-  for (auto running = running_.begin(); running != running_.end(); ++running)
-    if (!running->flow) go_on.push_back(running);
+  for (auto running = running_.begin(); running != running_.end(); ++running) {
+    if (running->flow) continue;
+    if (std::ranges::find(moved, running->access.object) != moved.end()) {
+      account_for(*running, running->segments[running->segment].bytes - running->left);
+      VMART_CHECK(find_parts(*running), "the planner refuses moves out of a user's reach");
+      cut(*running);
+    }
+    go_on.push_back(running);
+  }
   begin_segments(go_on);
   for (std::size_t device = 0; device < devices_.size(); ++device) {
     if (const auto since = std::exchange(devices_[device].stands, std::nullopt))

@@ -24,7 +24,8 @@ namespace vma {
 
 /// The devices of a replay, with their waiting and running accesses. Splits each access where its
 /// memory changes place. A gate stops accesses that are spread over time at once, and kernels when
-/// they end. Not thread-safe.
+/// they end; when it opens, the rest of each stopped access continues where its memory lies now.
+/// Not thread-safe.
 class ReplayDevices {
  public:
   struct Access {
@@ -59,33 +60,48 @@ class ReplayDevices {
   /// Requires: the flow belongs to an access, and has ended.
   void end_flow(FlowId flow);
 
-  /// A gate has opened: resumes all devices, and then closes the next gate if one is due, after the
-  /// work that each device has just begun.
-  void open();
+  /// Whether an access in progress has uses that were not reported yet.
+  bool has_unreported() const noexcept { return unreported_ > 0; }
+  /// Reports what the accesses in progress use from now on for `use_interval`.
+  void report_uses();
+
+  /// A gate has opened, and the objects in `moved` have changed places: resumes all devices, and
+  /// then closes the next gate if one is due, after the work that each device has just begun.
+  void open(std::span<const ReplayMemory::Index> moved);
   /// Closes a gate if moves want one.
   void shut_gate();
 
   bool busy() const;
 
  private:
+  /// A stretch of an access at one place, in one direction.
   struct Segment {
     const LinkPath* path = nullptr;
     double bytes = 0;
+    PlaceId at{};
+    bool writes = false;
   };
-  /// The part of an access within one chunk.
-  struct Piece {
+  /// The part of an access's range within one chunk.
+  struct Part {
     ChunkId chunk{};
     PlaceId at{};
-    double bytes = 0;
+    double begin = 0, end = 0;  // In the range.
   };
-  /// An access in progress.
+  /// Some of an access's bytes.
+  class Stretch;
+  /// An access in progress. Its bytes are numbered in the order in which it gets to them: pass by
+  /// pass over its range.
   struct Running {
     Access access;
     std::size_t device = 0;
-    std::vector<Segment> segments;
-    std::size_t segment = 0;     // The current segment.
-    std::optional<FlowId> flow;  // Not set while a gate stops it.
-    double left = 0;             // Remaining bytes of the segment while it has no flow.
+    std::vector<Part> parts;
+    std::vector<Segment> segments;  // The current slice, or all that is left.
+    std::size_t segment = 0;        // The current segment.
+    std::optional<FlowId> flow;     // Not set while a gate stops it.
+    double left = 0;                // Remaining bytes of the segment while it has no flow.
+    double done = 0;                // Bytes of the segments before the current one.
+    double to_write = 0;            // Of the other bytes, those that are written.
+    double reported = 0;            // Bytes whose use was reported.
     double rate_max = 0, local_s = 0, bytes = 0;
     Time began{0};
   };
@@ -108,10 +124,14 @@ class ReplayDevices {
   Time ready_at(std::size_t device, const Access& access) const;
   std::size_t launched(const Device& device) const;
   void begin(std::size_t device, const Access& access);
-  bool find_pieces(PlaceId self, const Access& access);
+  bool find_parts(Running& running) const;
+  double slice_end(const Running& running) const;
   void cut(Running& running);
+  void account_for(Running& running, double bytes);
+  void report(Running& running, double until);
   void begin_segment(RunningAccess running);
   void begin_segments(std::span<const RunningAccess> begun);
+  bool end_segment(RunningAccess ended);
   void end_access(const Running& running);
   void leave(std::size_t device, const Access& access);
   void drop(RunningAccess running);
@@ -128,7 +148,7 @@ class ReplayDevices {
   std::vector<DeviceLoad> loads_;
   std::list<Running> running_;
   std::list<Running> unused_;                    // Recycled nodes.
-  std::vector<Piece> pieces_;                    // Of the access being split.
+  std::size_t unreported_ = 0;                   // Running accesses that have uses to report.
   std::vector<RunningAccess> by_flow_;           // Indexed by flow.
   std::vector<LinkTraffic::NewFlow> new_flows_;  // Buffer of one call.
 };

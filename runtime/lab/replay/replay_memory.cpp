@@ -199,11 +199,13 @@ void ReplayMemory::start_moves() {
   }
 }
 
-void ReplayMemory::end_move(const ReplayMoves::Ended& ended) {
+ReplayMemory::Index ReplayMemory::end_move(const ReplayMoves::Ended& ended) {
+  const Index object = objects_.owner(ended.move.chunk);
   scheduler_.end(ended.move, true, now_ - ended.began, ended.stall);
   account_.move_ended(ended, now_);
-  unpin(objects_.owner(ended.move.chunk));  // The freed object may have waited only for this.
+  unpin(object);  // The freed object may have waited only for this.
   room_changed_ = true;
+  return object;
 }
 
 }  // namespace vma

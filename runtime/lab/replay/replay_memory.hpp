@@ -56,7 +56,8 @@ class ReplayMemory {
   Time room_until() const noexcept { return room_until_; }
 
   void start_moves();
-  void end_move(const ReplayMoves::Ended& ended);
+  /// Returns the object that the chunk belongs to.
+  Index end_move(const ReplayMoves::Ended& ended);
 
  private:
   bool give_chunks(Index index, std::optional<PlaceId> named, PlaceId device);

@@ -29,6 +29,9 @@ struct ReplayOptions {
   /// has the longer launch gap.
   Time ahead{0};
   std::size_t spread_max = 256;  ///< Accesses with a duration that run on one device at a time.
+  /// An access with a longer duration is reported to the policy as it proceeds: a use whenever so
+  /// much time has passed.
+  Time use_interval = std::chrono::milliseconds(10);
   Time drain = std::chrono::milliseconds(1);
   Time tick = std::chrono::milliseconds(10);
   /// An allocation without room waits this long for moves; then it goes where there is room.

@@ -102,6 +102,7 @@ int run_replay(const ReplayCommand& command) {
   options.stall_budget = time_of(command.stall_budget_ms, 0, 1000, "--stall-budget");
   options.scheduler.planner.stall_ahead =
       time_of(command.stall_ahead_ms, 0, 86'400'000, "--stall-ahead");
+  options.use_interval = time_of(command.use_interval_ms, 0.01, 86'400'000, "--use-interval");
   options.ahead = time_of(command.ahead_ms, 0, 1000, "--ahead");
   ReplayMachine machine = replay_machine(load_machine(command.machine));
   if (!command.calibration.empty())
@@ -125,6 +126,7 @@ int run_replay(const ReplayCommand& command) {
                                          {"calibration", command.calibration},
                                          {"stall_budget_ms", command.stall_budget_ms},
                                          {"stall_ahead_ms", command.stall_ahead_ms},
+                                         {"use_interval_ms", command.use_interval_ms},
                                          {"ahead_ms", command.ahead_ms},
                                          {"bad_lines", bad_lines}};
     fmt::print("{}\n", boost::json::serialize(json));

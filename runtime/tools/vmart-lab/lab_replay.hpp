@@ -15,8 +15,9 @@ struct ReplayCommand {
   std::optional<double> hbm_gib, host_gib;  ///< Capacities that replace the machine's.
   /// Of the short average of use; the long one is ten times as long.
   std::optional<double> half_life_ms;
-  std::string calibration;  ///< A file. If empty, the machine's own costs apply.
-  double ahead_ms = 0;      ///< Work that a program launches before it waits for it; 0: one kernel.
+  std::string calibration;      ///< A file. If empty, the machine's own costs apply.
+  double use_interval_ms = 10;  ///< How often a long access is reported to the policy.
+  double ahead_ms = 0;  ///< Work that a program launches before it waits for it; 0: one kernel.
   double stall_budget_ms = 0;    ///< Per second, for gates; 0: no limit.
   double stall_ahead_ms = 4000;  ///< Of the planner's stall budget; 0: nothing is spent ahead.
   double chunk_mib = 32;         ///< Used where the trace gives no chunk size.

@@ -125,6 +125,10 @@ void add_replay(CLI::App& replay, Given& given) {
                   "ms of which moves that pay may spend the stall budget ahead; 0: never")
       ->capture_default_str();
   replay
+      .add_option("--use-interval", command.use_interval_ms,
+                  "how often in ms a long access is reported to the policy")
+      ->capture_default_str();
+  replay
       .add_option("--ahead", command.ahead_ms,
                   "ms of work that a program launches before waiting for it; 0: one kernel")
       ->capture_default_str();
