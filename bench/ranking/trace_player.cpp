@@ -139,6 +139,10 @@ void TracePlayer::take(const TraceEvent& event, const TraceTags& tags) {
     case TraceEventKind::tag: live(event).tag = tags.text(event.tag); return;
     case TraceEventKind::mark:
       report_.marks.emplace_back(elapsed(), std::string(tags.text(event.tag)));
+      return;
+    case TraceEventKind::task:
+    case TraceEventKind::after:
+      throw Error(ErrorKind::invalid_argument, call, "only open loops are played");
   }
 }
 

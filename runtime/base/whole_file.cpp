@@ -76,6 +76,14 @@ void WholeFile::write(std::string_view text) {
   }
 }
 
+bool WholeFile::rewrite_begin(std::string_view text) {
+  if (path_.empty()) return false;
+  if (::pwrite(descriptor_, text.data(), text.size(), 0) != static_cast<ssize_t>(text.size())) {
+    refuse_write(beside_);
+  }
+  return true;
+}
+
 /// Without this, the name may show an empty file after a power failure.
 void WholeFile::sync() {
   if (fsync(descriptor_) != 0) refuse_write(beside_);

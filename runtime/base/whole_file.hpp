@@ -34,6 +34,8 @@ class WholeFile {
   WholeFile& operator=(const WholeFile&) = delete;
 
   void write(std::string_view text);
+  /// Replaces the first bytes, written before. Returns false for a pipe or a device.
+  bool rewrite_begin(std::string_view text);
   /// Requires: `file` is on the same disk. If the constructor's path is a pipe or a device, `file`
   /// is that path.
   void become(const std::string& file);

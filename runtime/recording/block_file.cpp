@@ -97,8 +97,11 @@ void BlockFileReader::read_header() {
   }
   if (!read_at(0, bytes)) refuse(size_bytes_, "ends within its header");
   const auto version = get_fixed<std::uint32_t>(&bytes[version_offset]);
-  if (version != format_.version) {
-    refuse(version_offset, fmt::format("is of version {}, not {}", version, format_.version));
+  if (version < format_.version_first || version > format_.version) {
+    const std::string known = format_.version_first == format_.version
+                                  ? fmt::format("{}", format_.version)
+                                  : fmt::format("{} to {}", format_.version_first, format_.version);
+    refuse(version_offset, fmt::format("is of version {}, not {}", version, known));
   }
   const auto json_bytes = get_fixed<std::uint32_t>(&bytes[length_offset]);
   if (json_bytes > format_.json_bytes_max) {

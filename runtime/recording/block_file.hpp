@@ -17,13 +17,14 @@ namespace vma {
 /// The properties of one kind of block file.
 struct BlockFileFormat {
   std::array<std::uint8_t, 8> magic;
-  std::uint32_t version;  ///< A reader refuses all others.
+  std::uint32_t version;  ///< What a writer writes. A reader refuses later ones.
   /// Size of the header's fields between the length of the JSON and the checksum.
   std::size_t fields_bytes;
   std::size_t json_bytes_max;
-  std::size_t payload_bytes_max;  ///< Maximum size of a block's payload.
-  const char* what;               ///< Such as "a recording".
-  const char* call;               ///< Errors name this call.
+  std::size_t payload_bytes_max;          ///< Maximum size of a block's payload.
+  const char* what;                       ///< Such as "a recording".
+  const char* call;                       ///< Errors name this call.
+  std::uint32_t version_first = version;  ///< A reader refuses earlier ones.
 
   constexpr std::size_t checksum_offset() const { return 16 + fields_bytes; }
   /// Size of the header without its JSON.

@@ -77,6 +77,10 @@ void InstanceBuilder::take(const TraceEvent& event) {
     }
     case TraceEventKind::tag:
     case TraceEventKind::mark: return;
+    case TraceEventKind::task:
+    case TraceEventKind::after:
+      refuse(ErrorKind::invalid_argument,
+             fmt::format("event {}: bounds know open loops only", audit_.events()));
   }
 }
 

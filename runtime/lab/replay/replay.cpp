@@ -139,6 +139,8 @@ bool Replay::take(const TraceEvent& event) {
     case TraceEventKind::place: return memory_.place(event);
     case TraceEventKind::tag: memory_.set_tag(event); return true;
     case TraceEventKind::mark: account_.mark(event.tag, now_); return true;
+    case TraceEventKind::task:
+    case TraceEventKind::after: account_.refuse(event, "in a closed loop");
   }
   return true;
 }

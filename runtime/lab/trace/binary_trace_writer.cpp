@@ -12,26 +12,36 @@
 
 namespace vma {
 
+namespace {
+
+std::string_view text_of(std::span<const std::uint8_t> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+}  // namespace
+
 static_assert(trace_block_payload_bytes + trace_record_bytes_max + TraceTags::text_bytes_max <
                   trace_file.payload_bytes_max,
               "a block that is not full yet takes any record");
 
 BinaryTraceWriter::BinaryTraceWriter(const std::string& path, const TraceHeader& header)
     : path_(path),
+      header_(header),
       file_(path, trace_file_terms()),
       payload_(trace_file.payload_bytes_max),
       at_(payload_.data()) {
-  write_header(header);
+  file_.write(text_of(header_bytes(trace_version_first)));
 }
 
-void BinaryTraceWriter::write_header(const TraceHeader& header) {
-  const std::string json = write_trace_header(header);
+std::vector<std::uint8_t> BinaryTraceWriter::header_bytes(unsigned version) const {
+  const std::string json = write_trace_header(header_, version);
   if (json.size() > trace_file.json_bytes_max) {
     throw Error(ErrorKind::invalid_argument, "create_trace",
                 fmt::format("{}: a header of {} bytes", path_, json.size()));
   }
-  const std::vector<std::uint8_t> bytes = block_file_header(trace_file, {}, json);
-  file_.write({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  BlockFileFormat format = trace_file;
+  format.version = version;
+  return block_file_header(format, {}, json);
 }
 
 void BinaryTraceWriter::put(std::uint64_t value) {
@@ -83,7 +93,7 @@ void BinaryTraceWriter::add_access(const TraceEvent& event) {
 }
 
 void BinaryTraceWriter::add_allocation(const TraceEvent& event, const TraceTags& tags) {
-  unsigned first = static_cast<unsigned>(TraceEventKind::allocation);
+  unsigned first = first_of(event);
   if (event.at.is_set()) first |= trace_has_place;
   if (event.tag != TagId{}) first |= trace_has_tag;
   if (event.chunk_bytes != 0) first |= trace_has_chunk_bytes;
@@ -92,12 +102,41 @@ void BinaryTraceWriter::add_allocation(const TraceEvent& event, const TraceTags&
   put(event.bytes);
   if (event.at.is_set()) put(event.at.code());
   if (event.chunk_bytes != 0) put(event.chunk_bytes);
+  put_after_task(event);
   if (event.tag != TagId{}) put_tag(event.tag, tags);
   last_.allocation_object = event.object;
 }
 
+unsigned BinaryTraceWriter::first_of(const TraceEvent& event) {
+  return static_cast<unsigned>(event.kind) | (event.task != 0 ? trace_has_after_task : 0);
+}
+
+void BinaryTraceWriter::put_after_task(const TraceEvent& event) {
+  if (event.task != 0) put(zigzag(event.task - last_.declared_task));
+}
+
+void BinaryTraceWriter::add_task(const TraceEvent& event, const TraceTags& tags) {
+  const auto compute = static_cast<std::uint64_t>(event.duration.count());
+  unsigned first = static_cast<unsigned>(event.kind);
+  if (event.tag != TagId{}) first |= trace_has_tag;
+  if (event.bytes != 1) first |= trace_has_repeat;
+  if (event.at.code() != last_.access_place) first |= trace_has_place;
+  if (compute != last_.compute) first |= trace_has_compute;
+  if (event.object != last_.request) first |= trace_has_request;
+  put_time(first, event.time);
+  put(zigzag(event.task - last_.declared_task));
+  if ((first & trace_has_place) != 0) put(event.at.code());
+  if ((first & trace_has_compute) != 0) put(zigzag(compute - last_.compute));
+  if ((first & trace_has_repeat) != 0) put(event.bytes);
+  if ((first & trace_has_request) != 0) put(zigzag(event.object - last_.request));
+  if ((first & trace_has_tag) != 0) put_tag(event.tag, tags);
+  last_.compute = compute;
+  last_.request = event.object;
+  last_.declare(event.task, event.at);
+}
+
 void BinaryTraceWriter::add(const TraceEvent& event, const TraceTags& tags) {
-  const auto kind = static_cast<unsigned>(event.kind);
+  const unsigned kind = first_of(event);
   switch (event.kind) {
     case TraceEventKind::access: return add_access(event);
     case TraceEventKind::allocation: return add_allocation(event, tags);
@@ -105,7 +144,7 @@ void BinaryTraceWriter::add(const TraceEvent& event, const TraceTags& tags) {
       put_time(kind, event.time);
       put(zigzag(event.object - last_.free_object));
       last_.free_object = event.object;
-      return;
+      return put_after_task(event);
     case TraceEventKind::place:
       put_time(kind, event.time);
       put(zigzag(event.object - last_.allocation_object));
@@ -116,15 +155,24 @@ void BinaryTraceWriter::add(const TraceEvent& event, const TraceTags& tags) {
       put_time(kind, event.time);
       put(event.object);
       return put_tag(event.tag, tags);
-    case TraceEventKind::mark: put_time(kind, event.time); return put_tag(event.tag, tags);
+    case TraceEventKind::mark:
+      put_time(kind, event.time);
+      put_after_task(event);
+      return put_tag(event.tag, tags);
+    case TraceEventKind::task: return add_task(event, tags);
+    case TraceEventKind::after:
+      put_time(0, event.time);
+      put(zigzag(event.task - last_.declared_task));
+      put(zigzag(event.task - event.object));
+      return;
   }
 }
 
 void BinaryTraceWriter::write_block(const BlockMarker& marker) {
   const std::span payload(payload_.data(), at_);
   const auto head = block_head(marker, payload, events_);
-  file_.write({reinterpret_cast<const char*>(head.data()), head.size()});
-  file_.write({reinterpret_cast<const char*>(payload.data()), payload.size()});
+  file_.write(text_of(head));
+  file_.write(text_of(payload));
 }
 
 void BinaryTraceWriter::end_block() {
@@ -141,6 +189,7 @@ void BinaryTraceWriter::write(std::span<const TraceEvent> events, const TraceTag
   for (const TraceEvent& event : events) {
     require_next(event, time_, path_);
     time_ = event.time;
+    has_tasks_ = has_tasks_ || needs_tasks(event);
     add(event, tags);
     ++events_;
     const auto used = static_cast<std::size_t>(at_ - payload_.data());
@@ -153,6 +202,10 @@ void BinaryTraceWriter::finish() {
   put(blocks_);
   put(events_before_);
   write_block(trace_end);
+  if (has_tasks_ && !file_.rewrite_begin(text_of(header_bytes(trace_version)))) {
+    throw Error(ErrorKind::invalid_argument, "TraceSink::write",
+                path_ + ": a binary trace with tasks needs a file, not a pipe");
+  }
   file_.become(path_);
 }
 

@@ -22,10 +22,14 @@ class BinaryTraceWriter final : public TraceSink {
   void finish() override;
 
  private:
-  void write_header(const TraceHeader& header);
+  std::vector<std::uint8_t> header_bytes(unsigned version) const;
   void add(const TraceEvent& event, const TraceTags& tags);
   void add_access(const TraceEvent& event);
   void add_allocation(const TraceEvent& event, const TraceTags& tags);
+  void add_task(const TraceEvent& event, const TraceTags& tags);
+  /// `kind`, and whether it waits for a task.
+  static unsigned first_of(const TraceEvent& event);
+  void put_after_task(const TraceEvent& event);
   void put_time(unsigned first, Time time);
   void put(std::uint64_t value);
   void put_tag(TagId tag, const TraceTags& tags);
@@ -33,6 +37,7 @@ class BinaryTraceWriter final : public TraceSink {
   void write_block(const BlockMarker& marker);
 
   std::string path_;
+  TraceHeader header_;
   WholeFile file_;
   std::vector<std::uint8_t> payload_;
   std::uint8_t* at_ = nullptr;  // The next byte of `payload_`.
@@ -41,6 +46,7 @@ class BinaryTraceWriter final : public TraceSink {
   TraceDifferences last_;
   std::unordered_map<TagId, std::uint32_t> block_tags_;  // Their numbers in the current block.
   Time time_{0};
+  bool has_tasks_ = false;
 };
 
 }  // namespace vma

@@ -38,6 +38,7 @@ bool JsonTraceReader::read_line(std::string_view line, TraceEvent& event) {
     return false;
   }
   time_ = event.time;
+  after_ = parser_.after();
   return true;
 }
 
@@ -48,6 +49,11 @@ std::span<const TraceEvent> JsonTraceReader::next() {
     if (read_line(first_, batch_[count])) ++count;
   }
   while (count < batch_max) {
+    if (!after_.empty()) {
+      batch_[count++] = after_.front();
+      after_ = after_.subspan(1);
+      continue;
+    }
     const std::optional<std::string_view> line = lines_.next();
     if (!line) break;
     if (read_line(*line, batch_[count])) ++count;

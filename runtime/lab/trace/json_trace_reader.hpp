@@ -31,7 +31,8 @@ class JsonTraceReader final : public TraceSource {
   std::vector<TraceEvent> batch_;
   std::string first_;  // The first line, if it is not a header.
   bool has_first_ = false;
-  Time time_{0};  // Time of the last event.
+  std::span<const TraceEvent> after_;  // Those of the last line that were not returned yet.
+  Time time_{0};                       // Time of the last event.
 };
 
 }  // namespace vma

@@ -1,8 +1,11 @@
 #include "lab/trace/json_trace_writer.hpp"
 
+#include <vma/error.hpp>
+
 #include <boost/json/monotonic_resource.hpp>
 #include <boost/json/object.hpp>
 #include <boost/json/serialize.hpp>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
@@ -40,6 +43,14 @@ void add_access(const TraceEvent& event, boost::json::object& line) {
   if (event.at.is_set()) line["device"] = event.at.location().ordinal;
 }
 
+void add_task(const TraceEvent& event, boost::json::object& line) {
+  line["task"] = event.task;
+  if (event.duration != Time(0)) line["compute_ns"] = event.duration.count();
+  if (event.bytes != 1) line["repeat"] = event.bytes;
+  if (event.object != 0) line["request"] = event.object;
+  if (event.at.is_set()) line["device"] = event.at.location().ordinal;
+}
+
 }  // namespace
 
 JsonTraceWriter::JsonTraceWriter(const std::string& path, const TraceHeader& header)
@@ -50,7 +61,29 @@ void JsonTraceWriter::flush() {
   text_.clear();
 }
 
+/// Predecessors are a member of their task's line.
+void JsonTraceWriter::add_after(const TraceEvent& event) {
+  if (event.task != task_ || event.time != task_time_) {
+    throw Error(
+        ErrorKind::invalid_argument, "TraceSink::write",
+        fmt::format("{}: a predecessor of task {} does not follow the task", path_, event.task));
+  }
+  text_ += in_list_ ? "," : ",\"after\":[";
+  text_ += std::to_string(event.object);
+  in_list_ = true;
+}
+
+void JsonTraceWriter::end_task() {
+  if (task_ == 0) return;
+  text_ += in_list_ ? "]}\n" : "}\n";
+  task_ = 0;
+  in_list_ = false;
+}
+
 void JsonTraceWriter::add(const TraceEvent& event, const TraceTags& tags) {
+  has_tasks_ = has_tasks_ || needs_tasks(event);
+  if (event.kind == TraceEventKind::after) return add_after(event);
+  end_task();
   // A line takes no memory of the heap: a trace has millions of them.
   std::array<unsigned char, 2048> room;
   boost::json::monotonic_resource memory(room.data(), room.size());
@@ -73,11 +106,22 @@ void JsonTraceWriter::add(const TraceEvent& event, const TraceTags& tags) {
       break;
     case TraceEventKind::free:
     case TraceEventKind::tag: line["object"] = event.object; break;
-    case TraceEventKind::mark: break;
+    case TraceEventKind::task: add_task(event, line); break;
+    case TraceEventKind::mark:
+    case TraceEventKind::after: break;
   }
+  const bool waits =
+      event.task != 0 && event.kind != TraceEventKind::access && event.kind != TraceEventKind::task;
+  if (waits) line["after_task"] = event.task;
   if (event.tag != TagId{}) line["tag"] = boost::json::string_view(tags.text(event.tag));
   text_ += boost::json::serialize(line);
-  text_ += '\n';
+  if (event.kind != TraceEventKind::task) {
+    text_ += '\n';
+    return;
+  }
+  text_.pop_back();  // The brace: predecessors may follow.
+  task_ = event.task;
+  task_time_ = event.time;
 }
 
 void JsonTraceWriter::write(std::span<const TraceEvent> events, const TraceTags& tags) {
@@ -90,7 +134,9 @@ void JsonTraceWriter::write(std::span<const TraceEvent> events, const TraceTags&
 }
 
 void JsonTraceWriter::finish() {
+  end_task();
   flush();
+  if (has_tasks_) file_.rewrite_begin(trace_header_begin(trace_version));
   file_.become(path_);
 }
 

@@ -3,6 +3,7 @@
 #include "base/whole_file.hpp"
 #include "lab/trace/trace_sink.hpp"
 
+#include <cstdint>
 #include <string>
 
 namespace vma {
@@ -18,12 +19,18 @@ class JsonTraceWriter final : public TraceSink {
 
  private:
   void add(const TraceEvent& event, const TraceTags& tags);
+  void add_after(const TraceEvent& event);
+  void end_task();
   void flush();
 
   std::string path_;
   WholeFile file_;
   std::string text_;
   Time time_{0};
+  std::uint32_t task_ = 0;  // Its line is not complete yet; 0 if there is none.
+  Time task_time_{0};
+  bool in_list_ = false;  // Of its predecessors.
+  bool has_tasks_ = false;
 };
 
 }  // namespace vma

@@ -10,6 +10,19 @@ std::uint64_t TraceRoom::chunk_max(std::uint64_t otherwise) const noexcept {
   return std::max(sized_chunk_max, std::min(unsized_object_max, otherwise));
 }
 
+bool TaskNumbers::insert(std::uint32_t task) {
+  std::uint64_t& word = bits_[task / 512][task / 64 % 8];
+  const std::uint64_t bit = std::uint64_t{1} << (task % 64);
+  const bool is_new = (word & bit) == 0;
+  word |= bit;
+  return is_new;
+}
+
+bool TaskNumbers::contains(std::uint32_t task) const {
+  const auto found = bits_.find(task / 512);
+  return found != bits_.end() && (found->second[task / 64 % 8] >> (task % 64) & 1) != 0;
+}
+
 void TraceAudit::count_room(const TraceEvent& allocation) {
   bytes_live_ += allocation.bytes;
   room_.peak_bytes = std::max(room_.peak_bytes, bytes_live_);
@@ -21,19 +34,77 @@ void TraceAudit::count_room(const TraceEvent& allocation) {
 }
 
 void TraceAudit::count_access(const TraceEvent& event) {
-  const double bytes = static_cast<double>(event.bytes) * static_cast<double>(event.passes);
+  const bool declared = event.task != 0 && event.task == task_.task;
+  const double times = declared ? static_cast<double>(task_.bytes) : 1;
+  const double bytes = static_cast<double>(event.bytes) * static_cast<double>(event.passes) * times;
   if (event.use != UseKind::write) bytes_read_ += bytes;
   if (event.use != UseKind::read) bytes_written_ += bytes;
-  if (event.at.is_set()) {
-    devices_.insert(event.at.location().ordinal);
-  } else {
-    ++unplaced_;
-  }
+  count_device(event.at);
+  if (!event.at.is_set() && !(declared && task_.at.is_set())) ++unplaced_;
   end_ = std::max(end_, event.time + event.duration);
 }
 
+void TraceAudit::count_device(TracePlace at) {
+  if (at.is_set()) devices_.insert(at.location().ordinal);
+}
+
+/// An event that has the number of a task and is no access: a task, a predecessor, or what happens
+/// at the end of a task.
+std::optional<std::string> TraceAudit::judge_task(const TraceEvent& event) {
+  if (event.kind == TraceEventKind::task) {
+    count_device(event.at);
+    end_ = std::max(end_, event.time + event.duration * static_cast<std::int64_t>(event.bytes));
+    task_ = event;
+    task_after_ = 0;
+    task_accesses_ = false;
+    const bool is_new = declared_.insert(event.task);
+    if (!is_new) return fmt::format("task {} is already declared", event.task);
+    if (undeclared_.contains(event.task))
+      return fmt::format("task {} is declared after its first access", event.task);
+    return std::nullopt;
+  }
+  if (event.kind == TraceEventKind::after) {
+    if (event.task != task_.task || task_accesses_ || event.time != task_.time)
+      return fmt::format("a predecessor of task {} does not follow the task", event.task);
+    if (++task_after_ > trace_after_max)
+      return fmt::format("task {} has more than {} predecessors", event.task, trace_after_max);
+  }
+  const auto awaited =
+      event.kind == TraceEventKind::after ? static_cast<std::uint32_t>(event.object) : event.task;
+  if (!declared_.contains(awaited)) return fmt::format("task {} is not declared", awaited);
+  return std::nullopt;
+}
+
+std::optional<std::string> TraceAudit::judge_access_of_task(const TraceEvent& event) {
+  if (event.task != task_.task) {
+    task_ = {};
+    if (event.task == undeclared_last_) return std::nullopt;
+    if (declared_.contains(event.task))
+      return fmt::format("an access of task {} does not follow the task", event.task);
+    undeclared_.insert(undeclared_last_ = event.task);
+    return std::nullopt;
+  }
+  task_accesses_ = true;
+  if (event.time != task_.time)
+    return fmt::format("an access of task {} has another time than the task", event.task);
+  if (event.duration != Time(0))
+    return fmt::format("an access of task {} has a duration, but the task gives it", event.task);
+  if (event.at.is_set() && event.at != task_.at)
+    return fmt::format("an access of task {} has another device than the task", event.task);
+  return std::nullopt;
+}
+
 std::optional<std::string> TraceAudit::judge(const TraceEvent& event) {
-  if (event.kind == TraceEventKind::mark) return std::nullopt;
+  const bool of_task = event.kind == TraceEventKind::task || event.kind == TraceEventKind::after;
+  if (event.kind == TraceEventKind::access && event.task != 0) {
+    if (std::optional<std::string> fault = judge_access_of_task(event)) return fault;
+  } else {
+    if (!of_task) task_ = {};
+    if (needs_tasks(event)) {
+      if (std::optional<std::string> fault = judge_task(event)) return fault;
+    }
+  }
+  if (of_task || event.kind == TraceEventKind::mark) return std::nullopt;
   const auto found = live_.find(event.object);
   if (event.kind == TraceEventKind::allocation) {
     if (found != live_.end()) return fmt::format("object {} already exists", event.object);

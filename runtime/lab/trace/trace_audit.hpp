@@ -25,8 +25,19 @@ struct TraceRoom {
   std::uint64_t chunk_max(std::uint64_t otherwise) const noexcept;
 };
 
+/// A set of the numbers of tasks: a bit each, as most traces count them up.
+class TaskNumbers {
+ public:
+  /// Returns false if it is in the set already.
+  bool insert(std::uint32_t task);
+  bool contains(std::uint32_t task) const;
+
+ private:
+  std::unordered_map<std::uint32_t, std::array<std::uint64_t, 8>> bits_;  // 512 tasks each.
+};
+
 /// Checks that each event of a trace is consistent with the earlier ones, and adds up totals.
-/// Memory grows with the number of live objects. Not thread-safe.
+/// Memory grows with the number of live objects, and by a bit with each task. Not thread-safe.
 class TraceAudit {
  public:
   struct Fault {
@@ -36,7 +47,9 @@ class TraceAudit {
   static constexpr std::size_t faults_kept_max = 20;
 
   /// Returns why `event` is inconsistent: an access beyond its object, an object that is not live,
-  /// or one that is already live. Counts the event anyway. Requires: `fault_of` accepts it.
+  /// or one that is already live; a task that is declared twice or that is not declared, or events
+  /// of a task that do not follow its declaration. Counts the event anyway. Requires: `fault_of`
+  /// accepts it.
   std::optional<std::string> add(const TraceEvent& event);
   /// Adds several events, and keeps the first faults.
   void add(std::span<const TraceEvent> events);
@@ -54,15 +67,23 @@ class TraceAudit {
   double bytes_written() const noexcept { return bytes_written_; }
   /// Number of accesses whose device the router chooses.
   std::uint64_t unplaced() const noexcept { return unplaced_; }
-  /// Ordinals of the GPUs that accesses name.
+  /// Ordinals of the GPUs that accesses and tasks name.
   const std::set<int>& devices() const noexcept { return devices_; }
 
  private:
   std::optional<std::string> judge(const TraceEvent& event);
+  std::optional<std::string> judge_task(const TraceEvent& event);
+  std::optional<std::string> judge_access_of_task(const TraceEvent& event);
   void count_access(const TraceEvent& event);
+  void count_device(TracePlace at);
   void count_room(const TraceEvent& allocation);
 
   std::unordered_map<std::uint64_t, std::uint64_t> live_;  // Sizes by object.
+  TaskNumbers declared_, undeclared_;                      // Tasks; the latter in accesses.
+  std::uint32_t undeclared_last_ = 0;
+  TraceEvent task_;  // The last event declared it, or belongs to it; else its number is 0.
+  unsigned task_after_ = 0;
+  bool task_accesses_ = false;
   std::array<std::uint64_t, trace_event_kinds + 1> counts_{};
   std::uint64_t events_ = 0, fault_count_ = 0, unplaced_ = 0;
   std::uint64_t bytes_live_ = 0;

@@ -78,20 +78,53 @@ inline void TraceBlockDecoder::read_access(TraceEvent& event, unsigned first) no
 }
 
 void TraceBlockDecoder::read_allocation(TraceEvent& event, unsigned first, TraceTags& tags) {
-  constexpr unsigned known = trace_has_place | trace_has_chunk_bytes | trace_has_tag;
+  constexpr unsigned known =
+      trace_has_place | trace_has_chunk_bytes | trace_has_tag | trace_has_after_task;
   if ((first & ~7u & ~known) != 0) trouble_ = "an allocation has unknown flags";
   last_.allocation_object += unzigzag(number());
   event.object = last_.allocation_object;
   event.bytes = number();
   if ((first & trace_has_place) != 0) event.at = place();
   if ((first & trace_has_chunk_bytes) != 0) event.chunk_bytes = number();
+  read_after_task(event, first);
   if ((first & trace_has_tag) != 0) event.tag = tag(tags);
 }
 
+/// The number of a declared task.
+std::uint32_t TraceBlockDecoder::task_number() noexcept {
+  const std::uint64_t task = last_.declared_task + unzigzag(number());
+  if (task > UINT32_MAX) trouble_ = "a task's number is too large";
+  return static_cast<std::uint32_t>(task);
+}
+
+void TraceBlockDecoder::read_after_task(TraceEvent& event, unsigned first) noexcept {
+  if ((first & trace_has_after_task) != 0) event.task = task_number();
+}
+
+void TraceBlockDecoder::read_task(TraceEvent& event, unsigned first, TraceTags& tags) {
+  event.task = task_number();
+  event.at = (first & trace_has_place) != 0 ? place() : *TracePlace::of_code(last_.access_place);
+  if ((first & trace_has_compute) != 0) last_.compute += unzigzag(number());
+  event.duration = Time(static_cast<std::int64_t>(last_.compute));
+  event.bytes = (first & trace_has_repeat) != 0 ? number() : 1;
+  if ((first & trace_has_request) != 0) last_.request += unzigzag(number());
+  event.object = last_.request;
+  if ((first & trace_has_tag) != 0) event.tag = tag(tags);
+  last_.declare(event.task, event.at);
+}
+
+void TraceBlockDecoder::read_after(TraceEvent& event) noexcept {
+  event.kind = TraceEventKind::after;
+  event.task = task_number();
+  event.object = event.task - unzigzag(number());
+}
+
 void TraceBlockDecoder::read_other(TraceEvent& event, unsigned first, TraceTags& tags) {
-  if (first == static_cast<unsigned>(TraceEventKind::free)) {
+  const unsigned kind = first & ~trace_has_after_task;
+  if (kind == static_cast<unsigned>(TraceEventKind::free)) {
     last_.free_object += unzigzag(number());
     event.object = last_.free_object;
+    read_after_task(event, first);
   } else if (first == static_cast<unsigned>(TraceEventKind::place)) {
     event.object = last_.allocation_object + unzigzag(number());
     event.offset = number();
@@ -100,8 +133,11 @@ void TraceBlockDecoder::read_other(TraceEvent& event, unsigned first, TraceTags&
   } else if (first == static_cast<unsigned>(TraceEventKind::tag)) {
     event.object = number();
     event.tag = tag(tags);
-  } else if (first == static_cast<unsigned>(TraceEventKind::mark)) {
+  } else if (kind == static_cast<unsigned>(TraceEventKind::mark)) {
+    read_after_task(event, first);
     event.tag = tag(tags);
+  } else if (first == 0) {
+    read_after(event);
   } else {
     trouble_ = "a record has an invalid kind";
   }
@@ -121,6 +157,8 @@ std::size_t TraceBlockDecoder::next(std::span<TraceEvent> events, TraceTags& tag
       read_access(event, first);
     } else if (event.kind == TraceEventKind::allocation) {
       read_allocation(event, first, tags);
+    } else if (event.kind == TraceEventKind::task) {
+      read_task(event, first, tags);
     } else {
       read_other(event, first, tags);
     }

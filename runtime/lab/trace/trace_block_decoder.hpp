@@ -38,6 +38,10 @@ class TraceBlockDecoder {
   std::uint64_t number() noexcept;
   void read_access(TraceEvent& event, unsigned first) noexcept;
   void read_allocation(TraceEvent& event, unsigned first, TraceTags& tags);
+  void read_task(TraceEvent& event, unsigned first, TraceTags& tags);
+  void read_after(TraceEvent& event) noexcept;
+  void read_after_task(TraceEvent& event, unsigned first) noexcept;
+  std::uint32_t task_number() noexcept;
   void read_other(TraceEvent& event, unsigned first, TraceTags& tags);
   TracePlace place() noexcept;
   TagId tag(TraceTags& tags);

@@ -17,9 +17,11 @@ enum class TraceEventKind : std::uint8_t {
   tag,    ///< The object has this tag from now on.
   mark,   ///< A phase of the whole trace begins.
   place,  ///< Sets the initial place of a range of the object: costs nothing, and is not a move.
+  task,   ///< Declares a task; its predecessors and then its accesses directly follow.
+  after,  ///< The task starts when another one has ended. Directly follows the task or its `after`.
 };
-constexpr unsigned trace_event_kinds = 6;
-/// "access", "alloc", "free", "tag", "mark", "place".
+constexpr unsigned trace_event_kinds = 8;
+/// "access", "alloc", "free", "tag", "mark", "place", "task", "after".
 std::string_view to_string(TraceEventKind kind) noexcept;
 
 /// Index into `TraceTags`; 0 means no tag.
@@ -59,21 +61,36 @@ class TracePlace {
 };
 
 /// One event of a trace. `kind` determines which members are used; the others keep their defaults.
+///
+/// A declared task starts at the latest of its `time` and the ends of all its predecessors. Then
+/// all of its accesses begin together, and request their bytes evenly over its `duration`. It ends
+/// when they have ended and the duration has passed; or it does the same again, `bytes` times in
+/// all.
 struct TraceEvent {
-  Time time{0};              ///< Since the start of the trace.
-  std::uint64_t object = 0;  ///< Numbered by the trace. Marks have none.
-  std::uint64_t bytes = 0;   ///< Allocations: the size. Accesses and places: the size of the range.
+  Time time{0};  ///< Since the start of the trace. Tasks: of the earliest start.
+  /// Numbered by the trace. Marks have none. `after`: the number of the predecessor, a task
+  /// declared earlier. Tasks: the number of the request that they belong to, all of whose tasks
+  /// happen on one device; 0: none.
+  std::uint64_t object = 0;
+  /// Allocations: the size. Accesses and places: the size of the range. Tasks: how often the
+  /// accesses and the duration are repeated, one after the other; at least 1.
+  std::uint64_t bytes = 0;
   std::uint64_t offset = 0;  ///< Accesses and places: the start of the range in the object.
   /// Accesses: the duration of the work that they belong to, without a memory bottleneck. The work
-  /// requests the bytes evenly over this time. 0: as fast as memory allows.
+  /// requests the bytes evenly over this time. 0: as fast as memory allows. Tasks: the duration of
+  /// one repetition; the accesses of a declared task have none of their own.
   Time duration{0};
   std::uint64_t chunk_bytes = 0;  ///< Allocations: size of each chunk but the last. 0: unknown.
-  std::uint32_t task = 0;         ///< Accesses of one task happen on one device. 0: none.
-  float passes = 1;               ///< Accesses: number of passes over the range.
-  /// Accesses: the GPU. Allocations and places: the initial place. If not set, the router chooses
-  /// the GPU, and the policy the initial place.
+  /// Accesses of one task happen on one device. Tasks and `after`: the declared number, above 0.
+  /// Allocations, frees and marks: they happen no earlier than the end of this declared task. 0:
+  /// none.
+  std::uint32_t task = 0;
+  float passes = 1;  ///< Accesses: number of passes over the range.
+  /// Accesses and tasks: the GPU. Allocations and places: the initial place. If not set, the router
+  /// chooses the GPU, and the policy the initial place. An access of a declared task has the
+  /// task's.
   TracePlace at;
-  TagId tag{};  ///< Allocations; also the text of tag and mark events.
+  TagId tag{};  ///< Allocations and tasks; also the text of tag and mark events.
   TraceEventKind kind = TraceEventKind::access;
   UseKind use = UseKind::read;  ///< `read_write` transfers the bytes twice.
 
@@ -82,6 +99,14 @@ struct TraceEvent {
 static_assert(sizeof(TraceEvent) == 64, "one cache line");
 
 constexpr std::uint64_t trace_object_bytes_max = std::uint64_t{1} << 50;
+constexpr std::uint64_t trace_repeat_max = UINT32_MAX;
+/// Of the predecessors of one task.
+constexpr unsigned trace_after_max = 1u << 14;
+/// Whether a trace with this event is a closed loop, which readers of version 1 do not know.
+constexpr bool needs_tasks(const TraceEvent& event) noexcept {
+  return event.kind == TraceEventKind::task || event.kind == TraceEventKind::after ||
+         (event.task != 0 && event.kind != TraceEventKind::access);
+}
 
 /// Returns why the event is invalid in itself; null if it is valid.
 const char* fault_of(const TraceEvent& event) noexcept;

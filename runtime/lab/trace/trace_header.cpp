@@ -4,6 +4,7 @@
 
 #include <vma/error.hpp>
 
+#include <boost/json/object.hpp>
 #include <boost/json/parse.hpp>
 #include <boost/json/serialize.hpp>
 #include <fmt/format.h>
@@ -19,9 +20,15 @@ std::string text_or_none(JsonReader& json, std::string_view key) {
 
 }  // namespace
 
-std::string write_trace_header(const TraceHeader& header) {
+static_assert(trace_version < 10, "all versions have one digit");
+
+std::string trace_header_begin(unsigned version) {
+  return fmt::format("{{\"{}\":{}", version_key, version);
+}
+
+std::string write_trace_header(const TraceHeader& header, unsigned version) {
   boost::json::object json;
-  json["vmart_trace"] = trace_version;
+  json[boost::json::string_view(version_key)] = version;
   const auto put = [&json](const char* key, const std::string& text) {
     if (!text.empty()) json[key] = text;
   };
@@ -47,8 +54,9 @@ TraceHeader read_trace_header(std::string_view json, const std::string& file) {
   }
   JsonReader reader(value, file, "", "read_trace_header");
   const auto version = reader.integer(version_key, 0, UINT32_MAX);
-  if (version != trace_version) {
-    reader.refuse(version_key, fmt::format("is {}, not {}", version, trace_version));
+  if (version < trace_version_first || version > trace_version) {
+    reader.refuse(version_key,
+                  fmt::format("is {}, not {} to {}", version, trace_version_first, trace_version));
   }
   TraceHeader header;
   header.name = text_or_none(reader, "name");

@@ -15,10 +15,15 @@ struct TraceHeader {
   friend bool operator==(const TraceHeader&, const TraceHeader&) = default;
 };
 
-constexpr unsigned trace_version = 1;
+/// The newest version that is read. A trace has it only if it has tasks; others have the first one,
+/// so that earlier readers read them.
+constexpr unsigned trace_version = 2;
+constexpr unsigned trace_version_first = 1;
 
-/// Returns one line that begins with {"vmart_trace":1.
-std::string write_trace_header(const TraceHeader& header);
+/// Returns {"vmart_trace":1, the same number of bytes for each version.
+std::string trace_header_begin(unsigned version);
+/// Returns one line that begins with that.
+std::string write_trace_header(const TraceHeader& header, unsigned version = trace_version_first);
 /// Whether a line of JSON is a header and not an event.
 bool is_trace_header(std::string_view line) noexcept;
 /// Throws: Error{invalid_argument} with `file` and the fault, also for an unknown version.

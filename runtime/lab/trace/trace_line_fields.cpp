@@ -8,9 +8,10 @@
 namespace vma {
 namespace {
 
-constexpr std::array<std::string_view, 13> field_names{
-    "event", "time_ns", "object", "bytes", "offset", "duration_ns", "chunk_bytes",
-    "task",  "passes",  "device", "home",  "use",    "tag"};
+constexpr std::array<std::string_view, 18> field_names{
+    "event",       "time_ns", "object",     "bytes",      "offset", "duration_ns",
+    "chunk_bytes", "task",    "passes",     "device",     "home",   "use",
+    "tag",         "after",   "after_task", "compute_ns", "repeat", "request"};
 
 constexpr const char* not_whole = "is not a whole number of at least 0";
 
@@ -21,6 +22,8 @@ void TraceLineFields::clear() {
   seen_ = 0;
   name_ = {};
   tag_.clear();
+  after_.clear();
+  in_list_ = false;
 }
 
 const char* TraceLineFields::key(std::string_view name) {
@@ -34,6 +37,31 @@ const char* TraceLineFields::key(std::string_view name) {
   }
   name_ = {};
   return "is not a key of any event";
+}
+
+const char* TraceLineFields::set_task(const JsonNumber& number) {
+  if (!number.whole || *number.whole > UINT32_MAX) return not_whole;
+  event_.task = static_cast<std::uint32_t>(*number.whole);
+  return nullptr;
+}
+
+const char* TraceLineFields::add_after(const JsonNumber& number) {
+  if (!in_list_) return "is not a list";
+  if (!number.whole) return not_whole;
+  if (after_.size() == trace_after_max) return "is too long";
+  after_.push_back(*number.whole);
+  return nullptr;
+}
+
+const char* TraceLineFields::list() {
+  if (field_ != Field::after || in_list_) return "is a list";
+  in_list_ = true;
+  return nullptr;
+}
+
+const char* TraceLineFields::list_end() {
+  in_list_ = false;
+  return nullptr;
 }
 
 const char* TraceLineFields::number(const JsonNumber& number) {
@@ -54,10 +82,12 @@ const char* TraceLineFields::number(const JsonNumber& number) {
     case Field::offset: return whole(event_.offset);
     case Field::duration_ns: return time(event_.duration);
     case Field::chunk_bytes: return whole(event_.chunk_bytes);
+    case Field::compute_ns: return time(event_.duration);
+    case Field::repeat: return whole(event_.bytes);
+    case Field::request: return whole(event_.object);
     case Field::task:
-      if (!number.whole || *number.whole > UINT32_MAX) return not_whole;
-      event_.task = static_cast<std::uint32_t>(*number.whole);
-      return nullptr;
+    case Field::after_task: return set_task(number);
+    case Field::after: return add_after(number);
     case Field::passes: event_.passes = static_cast<float>(number.real); return nullptr;
     case Field::device:
       if (!number.whole || *number.whole > TracePlace::ordinal_max) return "is not a GPU number";
@@ -74,9 +104,10 @@ const char* TraceLineFields::number(const JsonNumber& number) {
 const char* TraceLineFields::set_kind(std::string_view text) {
   for (unsigned kind = 1; kind <= trace_event_kinds; ++kind) {
     event_.kind = static_cast<TraceEventKind>(kind);
+    if (event_.kind == TraceEventKind::after) continue;  // A member of its task's line.
     if (text == to_string(event_.kind)) return nullptr;
   }
-  return "is not one of access, alloc, free, tag, mark and place";
+  return "is not one of access, alloc, free, tag, mark, place and task";
 }
 
 const char* TraceLineFields::set_use(std::string_view text) {
@@ -109,6 +140,7 @@ const char* TraceLineFields::text(std::string_view text) {
     case Field::use: return set_use(text);
     case Field::home: return set_home(text);
     case Field::tag: tag_ = text; return nullptr;
+    case Field::after: return in_list_ ? "is not a number" : "is not a list";
     default: return "is not a number";
   }
 }
@@ -124,29 +156,37 @@ const char* TraceLineFields::require(unsigned needed, unsigned allowed) {
   return nullptr;
 }
 
-const char* TraceLineFields::finish(TraceEvent& event) {
+const char* TraceLineFields::require_members() {
   constexpr unsigned always = bit(Field::kind) | bit(Field::time_ns);
-  const auto require_members = [this] {
-    switch (event_.kind) {
-      case TraceEventKind::access:
-        return require(always | bit(Field::object) | bit(Field::bytes),
-                       bit(Field::offset) | bit(Field::duration_ns) | bit(Field::task) |
-                           bit(Field::passes) | bit(Field::device) | bit(Field::use));
-      case TraceEventKind::allocation:
-        return require(always | bit(Field::object) | bit(Field::bytes),
-                       bit(Field::chunk_bytes) | bit(Field::home) | bit(Field::tag));
-      case TraceEventKind::free: return require(always | bit(Field::object), 0);
-      case TraceEventKind::tag: return require(always | bit(Field::object) | bit(Field::tag), 0);
-      case TraceEventKind::place:
-        return require(always | bit(Field::object) | bit(Field::bytes) | bit(Field::home),
-                       bit(Field::offset));
-      case TraceEventKind::mark: break;
-    }
-    return require(always | bit(Field::tag), 0);
-  };
+  switch (event_.kind) {
+    case TraceEventKind::access:
+      return require(always | bit(Field::object) | bit(Field::bytes),
+                     bit(Field::offset) | bit(Field::duration_ns) | bit(Field::task) |
+                         bit(Field::passes) | bit(Field::device) | bit(Field::use));
+    case TraceEventKind::allocation:
+      return require(
+          always | bit(Field::object) | bit(Field::bytes),
+          bit(Field::chunk_bytes) | bit(Field::home) | bit(Field::tag) | bit(Field::after_task));
+    case TraceEventKind::free: return require(always | bit(Field::object), bit(Field::after_task));
+    case TraceEventKind::tag: return require(always | bit(Field::object) | bit(Field::tag), 0);
+    case TraceEventKind::place:
+      return require(always | bit(Field::object) | bit(Field::bytes) | bit(Field::home),
+                     bit(Field::offset));
+    case TraceEventKind::task:
+      return require(always | bit(Field::task), bit(Field::after) | bit(Field::compute_ns) |
+                                                    bit(Field::repeat) | bit(Field::request) |
+                                                    bit(Field::device) | bit(Field::tag));
+    case TraceEventKind::mark:
+    case TraceEventKind::after: break;
+  }
+  return require(always | bit(Field::tag), bit(Field::after_task));
+}
+
+const char* TraceLineFields::finish(TraceEvent& event) {
   if (const char* wrong = require_members()) return wrong;
   if ((seen_ & bit(Field::device)) != 0) event_.at = TracePlace(gpu(static_cast<int>(device_)));
   if ((seen_ & bit(Field::home)) != 0) event_.at = home_;
+  if (event_.kind == TraceEventKind::task && (seen_ & bit(Field::repeat)) == 0) event_.bytes = 1;
   event = event_;
   return nullptr;
 }

@@ -4,8 +4,10 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace vma {
 
@@ -24,12 +26,17 @@ class TraceLineFields {
   const char* key(std::string_view name);
   const char* number(const JsonNumber& number);
   const char* text(std::string_view text);
+  /// The elements follow, as numbers.
+  const char* list();
+  const char* list_end();
   /// Call after the last member. Leaves `tag` for the caller to intern.
   const char* finish(TraceEvent& event);
 
   /// The key that a fault refers to: the last one, or the missing one.
   std::string_view name() const noexcept { return name_; }
   std::string_view tag() const noexcept { return tag_; }
+  /// The predecessors of a task.
+  std::span<const std::uint64_t> after() const noexcept { return after_; }
 
   enum class Field : std::uint8_t {
     kind,
@@ -45,6 +52,11 @@ class TraceLineFields {
     home,
     use,
     tag,
+    after,
+    after_task,
+    compute_ns,
+    repeat,
+    request,
   };
 
  private:
@@ -53,12 +65,17 @@ class TraceLineFields {
   const char* set_use(std::string_view text);
   const char* set_home(std::string_view text);
   const char* require(unsigned needed, unsigned allowed);
+  const char* require_members();
+  const char* set_task(const JsonNumber& number);
+  const char* add_after(const JsonNumber& number);
 
   TraceEvent event_;
   Field field_{};
   unsigned seen_ = 0;  // A bit per field.
   std::string_view name_;
   std::string tag_;
+  std::vector<std::uint64_t> after_;
+  bool in_list_ = false;
   std::uint64_t device_ = 0;
   TracePlace home_;
 };

@@ -18,7 +18,7 @@ namespace json = boost::json;
 /// rejected member stops the parse through the error code; `wrong` holds the reason.
 struct Handler {
   static constexpr std::size_t max_object_size = 64;
-  static constexpr std::size_t max_array_size = 1;
+  static constexpr std::size_t max_array_size = trace_after_max + 1;
   static constexpr std::size_t max_key_size = 64;
   static constexpr std::size_t max_string_size = 4096;
 
@@ -45,9 +45,11 @@ struct Handler {
   }
   bool on_object_end(std::size_t, json::error_code&) { return true; }
   bool on_array_begin(json::error_code& failed) {
-    return judge(inside ? "is a list" : "is not an object", failed);
+    return only_members(failed) && judge(fields.list(), failed);
   }
-  bool on_array_end(std::size_t, json::error_code&) { return true; }
+  bool on_array_end(std::size_t, json::error_code& failed) {
+    return judge(fields.list_end(), failed);
+  }
   bool on_key_part(json::string_view part, std::size_t, json::error_code&) {
     text.append(part.data(), part.size());
     return true;
@@ -129,6 +131,17 @@ bool TraceLineParser::parse(std::string_view line, TraceEvent& event, TraceTags&
     return reason_ = error.what(), false;
   }
   if (const char* fault = fault_of(event)) return reason_ = fault, false;
+  after_.clear();
+  for (const std::uint64_t predecessor : handler.fields.after()) {
+    TraceEvent& after = after_.emplace_back();
+    after.kind = TraceEventKind::after;
+    after.time = event.time;
+    after.task = event.task;
+    after.object = predecessor;
+    if (const char* fault = fault_of(after)) {
+      return reason_ = fmt::format("after: {}", fault), false;
+    }
+  }
   return true;
 }
 

@@ -83,6 +83,48 @@ TEST_F(BinaryTrace, HasThePayloadOfTheDocument) {
   EXPECT_EQ(read_all(path_), events);
 }
 
+// The second example of docs/reference/traces.md.
+TEST_F(BinaryTrace, HasThePayloadOfTheDocumentWithTasks) {
+  std::vector<ToldEvent> events{
+      task_of(1000, 5, 100), access(1000, 7, 64),  free_of(1100, 7),    allocation(1100, 8, 64),
+      task_of(1100, 6, 100), after_of(1100, 6, 5), access(1100, 8, 64), task_of(1200, 7, 50, 300),
+      after_of(1200, 7, 5),  after_of(1200, 7, 6)};
+  for (const std::size_t event : {0, 1}) events[event].event.at = TracePlace(gpu(1));
+  events[1].event.task = 5;
+  events[2].event.task = 5;
+  events[3].event.task = 5;
+  events[6].event.task = 6;
+  events[7].tag = "kv";
+  events[7].event.object = 3;
+  write_all(path_, header, events);
+  const std::vector<std::uint8_t> payload{0x67, 0xE8, 0x07, 0x0A, 0x03, 0xC8, 0x01,  //
+                                          0x01, 0x00, 0x0E, 0x00, 0x80, 0x01,        //
+                                          0x43, 0x64, 0x0E, 0x00,                    //
+                                          0x42, 0x00, 0x10, 0x40, 0x00,              //
+                                          0x27, 0x00, 0x02, 0x00,                    //
+                                          0x00, 0x00, 0x00, 0x02,                    //
+                                          0x01, 0x00, 0x02, 0x00, 0x00,              //
+                                          0xDF, 0x64, 0x02, 0x63, 0xAC, 0x02, 0x06,  //
+                                          0x00, 0x02, 'k',  'v',                     //
+                                          0x00, 0x00, 0x00, 0x04, 0x00, 0x00, 0x00, 0x02};
+  const std::vector<std::uint8_t> bytes = read_bytes(path_);
+  const auto block =
+      std::search(bytes.begin(), bytes.end(), trace_block.begin(), trace_block.end());
+  ASSERT_NE(block, bytes.end());
+  const std::uint32_t size = get_fixed<std::uint32_t>(&*block + 4);
+  EXPECT_EQ(std::vector(block + 16, block + 16 + size), payload);
+  EXPECT_EQ(bytes[8], 2) << "earlier readers refuse it";
+  EXPECT_EQ(read_all(path_), events);
+}
+
+TEST_F(BinaryTrace, WithoutTasksEarlierReadersReadIt) {
+  write_all(path_, header, {allocation(1, 1, 1), access(2, 1, 1)});
+  EXPECT_EQ(read_bytes(path_)[8], 1);
+  write_all(path_, header, {allocation(1, 1, 1), task_of(2, 1)});
+  EXPECT_EQ(read_bytes(path_)[8], 2);
+  EXPECT_EQ(open_trace(path_)->header(), header);
+}
+
 TEST_F(BinaryTrace, AnyTruncationIsRefused) {
   write_all(path_, header, random_events(run_seed(), 50));
   const std::vector<std::uint8_t> whole = read_bytes(path_);
@@ -98,8 +140,8 @@ TEST_F(BinaryTrace, SaysWhereAndWhatIsWrong) {
   const std::uint64_t block = trace_file.header_bytes() + write_trace_header(header).size();
 
   auto bytes = whole;
-  bytes[8] = 2;
-  expect_refused(bytes, "offset 8: is of version 2, not 1");
+  bytes[8] = 3;
+  expect_refused(bytes, "offset 8: is of version 3, not 1 to 2");
   bytes = whole;
   bytes[trace_file.header_bytes() + 20] ^= 1;
   expect_refused(bytes, "offset 16: the header's checksum is wrong");

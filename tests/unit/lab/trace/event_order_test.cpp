@@ -57,6 +57,30 @@ TEST(EventOrder, RefusesWhatComesTooLate) {
   EXPECT_NE(error_of([&] { order.add(access(9, 1, 1).event); }), "");
 }
 
+TEST(EventOrder, KeepsATaskTogether) {
+  KeepingSink sink;
+  EventOrder order(sink);
+  std::vector<ToldEvent> events{allocation(5, 1, 10), task_of(5, 1),     access(5, 1, 1),
+                                task_of(5, 2),        after_of(5, 2, 1), access(5, 1, 2)};
+  events[2].event.task = 1;
+  events[5].event.task = 2;
+  for (const ToldEvent& told : events) order.add(told.event);
+  order.add(allocation(4, 2, 10).event);
+  order.finish();
+  events.insert(events.begin(), allocation(4, 2, 10));
+  EXPECT_EQ(sink.events, events);
+}
+
+TEST(EventOrder, RefusesAPredecessorThatComesLater) {
+  KeepingSink sink;
+  EventOrder order(sink);
+  order.add(task_of(5, 1).event);
+  order.add(after_of(5, 1, 2).event);
+  order.add(task_of(6, 2).event);
+  EXPECT_NE(error_of([&] { order.finish(); }).find("at 5 ns: task 2 is not declared"),
+            std::string::npos);
+}
+
 TEST(EventOrder, RefusesWhatDoesNotFit) {
   KeepingSink sink;
   EventOrder order(sink);

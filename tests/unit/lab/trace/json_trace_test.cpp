@@ -65,6 +65,69 @@ TEST_F(JsonTrace, IsWrittenAsTheDocumentSays) {
             "{\"event\":\"free\",\"time_ns\":7,\"object\":1}\n");
 }
 
+TEST_F(JsonTrace, HasTasksAsTheDocumentSays) {
+  std::vector<ToldEvent> events{allocation(5, 1, 64),     task_of(5, 1, 100),  access(5, 1, 64),
+                                task_of(105, 2, 50, 300), after_of(105, 2, 1), task_of(105, 3),
+                                after_of(105, 3, 2),      after_of(105, 3, 1), free_of(105, 1)};
+  events[2].event.task = 1;
+  events[3].event.at = TracePlace(gpu(2));
+  events[3].tag = "kv";
+  events[3].event.object = 12;
+  events[8].event.task = 3;
+  write_all(path_, {}, events);
+  EXPECT_EQ(text_of(path_),
+            "{\"vmart_trace\":2}\n"
+            "{\"event\":\"alloc\",\"time_ns\":5,\"object\":1,\"bytes\":64}\n"
+            "{\"event\":\"task\",\"time_ns\":5,\"task\":1,\"compute_ns\":100}\n"
+            "{\"event\":\"access\",\"time_ns\":5,\"object\":1,\"bytes\":64,\"use\":\"read\","
+            "\"task\":1}\n"
+            "{\"event\":\"task\",\"time_ns\":105,\"task\":2,\"compute_ns\":50,\"repeat\":300,"
+            "\"request\":12,\"device\":2,\"tag\":\"kv\",\"after\":[1]}\n"
+            "{\"event\":\"task\",\"time_ns\":105,\"task\":3,\"after\":[2,1]}\n"
+            "{\"event\":\"free\",\"time_ns\":105,\"object\":1,\"after_task\":3}\n");
+  EXPECT_EQ(read_all(path_), events);
+}
+
+// The list of one line may not fit into a batch.
+TEST_F(JsonTrace, ReadsManyPredecessors) {
+  std::vector<ToldEvent> events;
+  for (std::uint32_t task = 1; task <= 3000; ++task) events.push_back(task_of(1, task));
+  events.push_back(task_of(2, 9999));
+  for (std::uint32_t task = 1; task <= 3000; ++task) events.push_back(after_of(2, 9999, task));
+  events.push_back(task_of(2, 10'000));
+  write_all(path_, {}, events);
+  EXPECT_EQ(read_all(path_), events);
+}
+
+TEST_F(JsonTrace, APredecessorWithoutItsTaskIsNotWritten) {
+  const auto sink = create_trace(path_, {});
+  const TraceTags tags;
+  const TraceEvent events[] = {task_of(4, 1).event, task_of(4, 2).event, after_of(4, 1, 2).event};
+  EXPECT_NE(error_of([&] { sink->write(events, tags); }).find("does not follow the task"),
+            std::string::npos);
+}
+
+TEST_F(JsonTrace, SaysWhatIsWrongWithATask) {
+  const std::string task = "{\"event\":\"task\",\"time_ns\":1,\"task\":2";
+  EXPECT_EQ(reason_of("{\"event\":\"task\",\"time_ns\":1}"), "task: is missing");
+  EXPECT_EQ(reason_of("{\"event\":\"after\",\"time_ns\":1}"),
+            "event: is not one of access, alloc, free, tag, mark, place and task");
+  EXPECT_EQ(reason_of(task + ",\"after\":1}"), "after: is not a list");
+  EXPECT_EQ(reason_of(task + ",\"after\":\"1\"}"), "after: is not a list");
+  EXPECT_EQ(reason_of(task + ",\"after\":[\"1\"]}"), "after: is not a number");
+  EXPECT_EQ(reason_of(task + ",\"after\":[[1]]}"), "after: is a list");
+  EXPECT_EQ(reason_of(task + ",\"after\":[{}]}"), "after: is an object");
+  EXPECT_EQ(reason_of(task + ",\"after\":[0]}"), "after: its predecessor has no number");
+  EXPECT_EQ(reason_of(task + ",\"after\":[2]}"), "after: it is its own predecessor");
+  EXPECT_EQ(reason_of(task + ",\"repeat\":[1]}"), "repeat: is a list");
+  EXPECT_EQ(reason_of(task + ",\"repeat\":0}"), "it is done no times");
+  EXPECT_EQ(reason_of(task + ",\"bytes\":1}"), "bytes: does not belong to this event");
+  EXPECT_EQ(reason_of(task + ",\"after_task\":1}"), "after_task: does not belong to this event");
+  EXPECT_EQ(reason_of(task + ",\"compute_ns\":4611686018427387904,\"repeat\":2}"),
+            "it ends after the end of time");
+  EXPECT_EQ(reason_of("{\"event\":\"task\",\"time_ns\":1,\"task\":0}"), "its task has no number");
+}
+
 TEST_F(JsonTrace, NeedsNoHeader) {
   write_text(path_, std::string(good) + good);
   EXPECT_EQ(read_all(path_).size(), 2u);
@@ -103,7 +166,7 @@ TEST_F(JsonTrace, SaysWhatIsWrongWithALine) {
   EXPECT_EQ(reason_of("7"), "is not an object");
   EXPECT_EQ(reason_of("{}"), "event: is missing");
   EXPECT_EQ(reason_of("{\"event\":\"acess\"}"),
-            "event: is not one of access, alloc, free, tag, mark and place");
+            "event: is not one of access, alloc, free, tag, mark, place and task");
   EXPECT_EQ(reason_of("{\"event\":\"access\",\"time_ns\":1,\"object\":2}"), "bytes: is missing");
   EXPECT_EQ(reason_of(access + ",\"bites\":1}"), "is not a key of any event");
   EXPECT_EQ(reason_of(access + ",\"bytes\":1}"), "bytes: appears twice");
@@ -133,8 +196,8 @@ TEST_F(JsonTrace, SaysWhatIsWrongWithALine) {
 }
 
 TEST_F(JsonTrace, AHeaderOfAnotherVersionIsFatal) {
-  write_text(path_, "{\"vmart_trace\":2}\n");
-  EXPECT_NE(error_of([this] { open_trace(path_); }).find("vmart_trace: is 2, not 1"),
+  write_text(path_, "{\"vmart_trace\":3}\n");
+  EXPECT_NE(error_of([this] { open_trace(path_); }).find("vmart_trace: is 3, not 1 to 2"),
             std::string::npos);
   write_text(path_, "{\"vmart_trace\":1,\"nam\":\"x\"}\n");
   EXPECT_NE(error_of([this] { open_trace(path_); }).find("nam: is not a known key"),

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <initializer_list>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -43,6 +44,25 @@ class ListedTrace : public TraceSource {
     TraceEvent event = of(TraceEventKind::mark, time, 0);
     event.tag = tags_.intern(text);
     return add(event);
+  }
+  /// Its accesses follow, with its number: `access(...).of_task(number)`.
+  ListedTrace& task(Time time, std::uint32_t number, Time compute = Time(0),
+                    std::initializer_list<std::uint32_t> after = {}, std::uint64_t repeat = 1,
+                    TracePlace at = {}) {
+    TraceEvent event = of(TraceEventKind::task, time, 0);
+    event.task = number;
+    event.duration = compute;
+    event.bytes = repeat;
+    event.at = at;
+    add(event);
+    for (const std::uint32_t predecessor : after)
+      add(of(TraceEventKind::after, time, predecessor)).of_task(number);
+    return *this;
+  }
+  /// The event added last is an access of this task, or waits for its end.
+  ListedTrace& of_task(std::uint32_t number) {
+    last().task = number;
+    return *this;
   }
   ListedTrace& add(const TraceEvent& event) {
     events_.push_back(event);

@@ -75,5 +75,61 @@ TEST(TraceAudit, KeepsTheFirstFaultsWithTheirNumbers) {
   EXPECT_EQ(audit.faults()[0].reason, "object 9 does not exist");
 }
 
+TEST(TraceAudit, TasksAreDeclaredOnceAndBeforeTheirSuccessors) {
+  TraceAudit audit;
+  EXPECT_EQ(audit.add(task_of(1, 5).event), std::nullopt);
+  EXPECT_EQ(audit.add(task_of(1, 5).event), "task 5 is already declared");
+  EXPECT_EQ(audit.add(task_of(1, 6).event), std::nullopt);
+  EXPECT_EQ(audit.add(after_of(1, 6, 5).event), std::nullopt);
+  EXPECT_EQ(audit.add(after_of(1, 6, 7).event), "task 7 is not declared");
+  EXPECT_EQ(audit.add(after_of(1, 5, 6).event), "a predecessor of task 5 does not follow the task");
+  EXPECT_EQ(audit.add(after_of(2, 6, 5).event), "a predecessor of task 6 does not follow the task");
+  TraceEvent waits = allocation(3, 1, 10).event;
+  waits.task = 8;
+  EXPECT_EQ(audit.add(waits), "task 8 is not declared");
+  waits.task = 5;
+  EXPECT_EQ(audit.add(waits), std::nullopt);
+  EXPECT_EQ(audit.add(after_of(3, 6, 5).event), "a predecessor of task 6 does not follow the task");
+}
+
+TEST(TraceAudit, AccessesOfATaskFollowIt) {
+  TraceAudit audit;
+  const auto access_of = [](std::int64_t time_ns, std::uint32_t task) {
+    TraceEvent event = access(time_ns, 1, 10).event;
+    event.task = task;
+    return event;
+  };
+  EXPECT_EQ(audit.add(allocation(0, 1, 10).event), std::nullopt);
+  EXPECT_EQ(audit.add(access_of(0, 3)), std::nullopt) << "an open loop";
+  EXPECT_EQ(audit.add(task_of(1, 3).event), "task 3 is declared after its first access");
+  EXPECT_EQ(audit.add(task_of(1, 5).event), std::nullopt);
+  EXPECT_EQ(audit.add(access_of(1, 5)), std::nullopt);
+  EXPECT_EQ(audit.add(after_of(1, 5, 3).event), "a predecessor of task 5 does not follow the task");
+  EXPECT_EQ(audit.add(access_of(2, 5)), "an access of task 5 has another time than the task");
+  TraceEvent event = access_of(1, 5);
+  event.duration = Time(1);
+  EXPECT_EQ(audit.add(event), "an access of task 5 has a duration, but the task gives it");
+  event = access_of(1, 5);
+  event.at = TracePlace(gpu(0));
+  EXPECT_EQ(audit.add(event), "an access of task 5 has another device than the task");
+  EXPECT_EQ(audit.add(access_of(2, 4)), std::nullopt) << "an open loop";
+  EXPECT_EQ(audit.add(access_of(2, 5)), "an access of task 5 does not follow the task");
+}
+
+TEST(TraceAudit, AddsUpWhatTasksRepeat) {
+  TraceAudit audit;
+  std::vector<TraceEvent> events{allocation(0, 1, 100).event, task_of(10, 1, 20, 5).event,
+                                 access(10, 1, 100).event, access(11, 1, 100).event};
+  events[1].at = TracePlace(gpu(3));
+  events[2].task = 1;
+  events[2].passes = 0.5;
+  audit.add(events);
+  EXPECT_EQ(audit.fault_count(), 0u);
+  EXPECT_EQ(audit.bytes_read(), 350);
+  EXPECT_EQ(audit.unplaced(), 1u) << "the first one is on the device of its task";
+  EXPECT_EQ(audit.devices(), std::set<int>{3});
+  EXPECT_EQ(audit.end(), Time(110));
+}
+
 }  // namespace
 }  // namespace vma

@@ -70,7 +70,17 @@ class RandomEvents {
     time_ += random_() % (std::uint64_t{1} << (random_() % 40));
     event.time = Time(static_cast<std::int64_t>(time_));
     event.kind = static_cast<TraceEventKind>(1 + random_() % trace_event_kinds);
+    if (event.kind == TraceEventKind::after) {
+      if (task_.task != 0 && random_() % 4 != 0) return predecessor();
+      event.kind = TraceEventKind::task;
+    }
+    const bool is_task = event.kind == TraceEventKind::task;
+    task_.task = 0;
+    if (is_task) return fill_task(event), told.tag = chance() ? text() : "", told;
     if (event.kind != TraceEventKind::mark) event.object = number(64);
+    const bool can_wait = event.kind == TraceEventKind::allocation ||
+                          event.kind == TraceEventKind::free || event.kind == TraceEventKind::mark;
+    if (can_wait && chance()) event.task = static_cast<std::uint32_t>(number(32));
     if (event.kind == TraceEventKind::access) fill_access(event);
     if (event.kind == TraceEventKind::place) {
       event.bytes = 1 + number(50) % trace_object_bytes_max;
@@ -88,6 +98,24 @@ class RandomEvents {
   }
 
  private:
+  void fill_task(TraceEvent& event) {
+    event.task = static_cast<std::uint32_t>(number(32)) | 1;
+    event.bytes = 1 + (chance() ? number(20) : 0);
+    if (chance()) event.duration = Time(static_cast<std::int64_t>(number(40)));
+    if (chance()) event.at = TracePlace(gpu(ordinal()));
+    if (chance()) event.object = number(64);
+    task_ = event;
+  }
+  ToldEvent predecessor() {
+    ToldEvent told;
+    told.event.kind = TraceEventKind::after;
+    told.event.time = task_.time;
+    told.event.task = task_.task;
+    told.event.object = 1 + number(32) % UINT32_MAX;
+    if (told.event.object == task_.task) ++told.event.object;
+    time_ = static_cast<std::uint64_t>(task_.time.count());
+    return told;
+  }
   void fill_access(TraceEvent& event) {
     event.bytes = 1 + number(50) % trace_object_bytes_max;
     event.offset = number(50);
@@ -112,6 +140,7 @@ class RandomEvents {
 
   std::mt19937_64 random_;
   std::uint64_t time_ = 0;
+  TraceEvent task_;  // The last event, or that of the last predecessor; else its number is 0.
 };
 
 }  // namespace
@@ -142,6 +171,22 @@ ToldEvent allocation(std::int64_t time_ns, std::uint64_t object, std::uint64_t b
 ToldEvent free_of(std::int64_t time_ns, std::uint64_t object) {
   ToldEvent told = access(time_ns, object, 0);
   told.event.kind = TraceEventKind::free;
+  return told;
+}
+
+ToldEvent task_of(std::int64_t time_ns, std::uint32_t task, std::int64_t compute_ns,
+                  std::uint64_t repeat) {
+  ToldEvent told = access(time_ns, 0, repeat);
+  told.event.kind = TraceEventKind::task;
+  told.event.task = task;
+  told.event.duration = Time(compute_ns);
+  return told;
+}
+
+ToldEvent after_of(std::int64_t time_ns, std::uint32_t task, std::uint32_t predecessor) {
+  ToldEvent told = access(time_ns, predecessor, 0);
+  told.event.kind = TraceEventKind::after;
+  told.event.task = task;
   return told;
 }
 
