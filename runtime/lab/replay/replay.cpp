@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <utility>
+#include <variant>
 
 namespace vma {
 namespace {
@@ -26,7 +28,8 @@ Replay::Replay(const ReplayMachine& machine, const ReplayOptions& options,
       traffic_(machine.links),
       moves_(machine, traffic_, options_.stall_budget),
       memory_(machine, options_, scheduler_, moves_, account_, now_),
-      devices_(machine, options_, scheduler_, traffic_, moves_, memory_, account_, now_),
+      tasks_(options_.steps_span),
+      devices_(machine, options_, scheduler_, traffic_, moves_, memory_, tasks_, account_, now_),
       router_(std::move(router)) {}
 
 /// Order of what happens at the same time: flows end; gates open and copies begin; accesses in
@@ -42,13 +45,13 @@ ReplayReport Replay::run(TraceSource& source) {
   Time drain = Time::max(), tick = now_ + options_.tick, report = now_ + options_.use_interval;
   Time happened = now_;
   admit();
-  while (more_ || devices_.busy()) {
+  while (more_ || devices_.busy() || tasks_.busy()) {
     if (scheduler_.has_uses() && drain == Time::max()) drain = now_ + options_.drain;
-    const Time event =
-        std::min({traffic_.next_end(), moves_.next(), next_admission(), devices_.next_begin()});
-    if (event == Time::max() && drain == Time::max() && traffic_.size() > 0)
-      throw Error(ErrorKind::invalid_argument, "Replay::run", "an access never ends");
+    const Time event = std::min({traffic_.next_end(), moves_.next(), next_admission(),
+                                 devices_.next_begin(), tasks_.next()});
     const bool idle = !devices_.busy() && scheduler_.under_way() == 0;
+    if (event == Time::max() && drain == Time::max() && (traffic_.size() > 0 || idle))
+      throw Error(ErrorKind::invalid_argument, "Replay::run", "an access or a task never ends");
     const bool quiet = idle || tick - happened > quiet_max / 2;
     if (quiet && drain == Time::max() && event < Time::max() && event - tick > quiet_max)
       tick = report = event - quiet_max / 2;
@@ -59,6 +62,7 @@ ReplayReport Replay::run(TraceSource& source) {
     while (traffic_.next_end() <= now_) end_flow();
     end_moves();
     devices_.begin_due();
+    tasks_.pass(now_);
     if (report <= now_) {
       if (devices_.has_unreported()) devices_.report_uses();
       report += (now_ - report) / options_.use_interval * options_.use_interval;
@@ -109,69 +113,168 @@ bool Replay::read_head() {
 }
 
 void Replay::admit() {
+  do_due();
   while (read_head()) {
     const TraceEvent& event = batch_[head_];
     if (event.time - account_.begun() > span_max)
       account_.refuse(event, "more than a year after the first event");
+    if (!tasks_.belongs(event)) {
+      tasks_.close();
+      do_due();
+    }
     if (options_.pacing == Pacing::timed && event.time > now_) return;
     if (!take(event)) return;
     account_.event_taken();
     ++head_;
   }
+  tasks_.close();
+  do_due();
 }
 
 /// The next time at which the trace can continue without other events.
 Time Replay::next_admission() const {
-  if (!more_ || head_ >= batch_.size()) return Time::max();
   if (memory_.waits_for_room()) return memory_.room_until();
+  if (!more_ || head_ >= batch_.size()) return Time::max();
   const Time time = batch_[head_].time;
   return options_.pacing == Pacing::timed && time > now_ ? time : Time::max();
 }
 
 bool Replay::take(const TraceEvent& event) {
   switch (event.kind) {
-    case TraceEventKind::access: return take_access(event);
-    case TraceEventKind::allocation: return memory_.allocate(event);
-    case TraceEventKind::free:
-      memory_.free(event);
-      router_.forget(event.object);
+    case TraceEventKind::access:
+      if (!tasks_.belongs(event)) return take_access(event);
+      tasks_.add(event);
       return true;
+    case TraceEventKind::allocation:
+    case TraceEventKind::free:
+    case TraceEventKind::mark:
+      if (event.task != 0 && !tasks_.knows(event.task))
+        account_.refuse(event, "after a task that was not declared");
+      return tasks_.defer(event) || carry_out(event);
     case TraceEventKind::place: return memory_.place(event);
     case TraceEventKind::tag: memory_.set_tag(event); return true;
-    case TraceEventKind::mark: account_.mark(event.tag, now_); return true;
     case TraceEventKind::task:
-    case TraceEventKind::after: account_.refuse(event, "in a closed loop");
+      if (!tasks_.declare(event)) account_.refuse(event, "of a task that was declared before");
+      return true;
+    case TraceEventKind::after:
+      if (!tasks_.belongs(event) || !tasks_.knows(static_cast<std::uint32_t>(event.object)))
+        account_.refuse(event, "of a task that was not declared");
+      tasks_.add(event);
+      return true;
   }
   return true;
 }
 
-bool Replay::take_access(const TraceEvent& event) {
+/// Returns false if the event has to wait for room.
+bool Replay::carry_out(const TraceEvent& event) {
+  if (event.kind == TraceEventKind::allocation) return memory_.allocate(event);
+  if (event.kind == TraceEventKind::mark) {
+    account_.mark(event.tag, now_);
+    return true;
+  }
+  if (!memory_.free(event)) return false;
+  router_.forget(event.object);
+  return true;
+}
+
+ReplayDevices::Access Replay::access_of(const TraceEvent& event) const {
   ReplayDevices::Access access;
   access.object = memory_.require(event);
-  const ReplayObjects::Object& object = memory_.object(access.object);
-  if (event.offset + event.bytes > object.bytes) account_.refuse(event, "past its end");
+  if (event.offset + event.bytes > memory_.object(access.object).bytes)
+    account_.refuse(event, "past its end");
   access.offset = event.offset;
   access.bytes = event.bytes;
   access.passes = event.use == UseKind::read_write ? 2.0 * event.passes : event.passes;
   access.duration = event.duration;
   access.came = now_;
   access.use = event.use;
-  const double bytes = access.all_bytes();
-  if (bytes > access_bytes_max) account_.refuse(event, "of more than 10^18 bytes");
+  if (access.all_bytes() > access_bytes_max) account_.refuse(event, "of more than 10^18 bytes");
   if (event.duration > span_max) account_.refuse(event, "which takes more than a year");
+  return access;
+}
+
+bool Replay::take_access(const TraceEvent& event) {
+  ReplayDevices::Access access = access_of(event);
   if (!head_device_) head_device_ = router_.choose(event, devices_.loads());
   const std::size_t device = *head_device_;
   if (!devices_.has_room(device)) return false;
   const PlaceId self{static_cast<std::uint8_t>(device)};
+  const ReplayObjects::Object& object = memory_.object(access.object);
   if (!object.placed && !memory_.place_at_first_touch(access.object, self)) return false;
   head_device_.reset();
-  access.first_of_round = devices_.begins_round(event, device, bytes);
+  access.first_of_round = devices_.begins_round(event, device, access.all_bytes());
   if (object.chunks == 0) {
     account_.access_lost();
   } else {
     devices_.take(device, access);
   }
   return true;
+}
+
+// --- Closed loops
+
+/// Carries out what tasks have made possible. What waits for room stays, and is tried again.
+void Replay::do_due() {
+  for (;;) {
+    std::deque<ReplayTasks::Due> more = tasks_.take_due();
+    std::ranges::move(more, std::back_inserter(due_));
+    bool any = false;
+    for (std::size_t left = due_.size(); left > 0; --left) {
+      ReplayTasks::Due due = std::move(due_.front());
+      due_.pop_front();
+      const auto* const event = std::get_if<TraceEvent>(&due);
+      if (event != nullptr ? carry_out(*event) : start(std::get<ReplayTasks::Index>(due))) {
+        any = true;
+      } else {
+        due_.push_back(std::move(due));
+      }
+    }
+    if (!any) return;
+  }
+}
+
+/// Begins the task's next steps. Returns false if memory that they touch first waits for room.
+bool Replay::start(ReplayTasks::Index task) {
+  const ReplayTasks::Steps steps = tasks_.steps(task);
+  const std::size_t device = device_of(steps, task);
+  const PlaceId self{static_cast<std::uint8_t>(device)};
+  for (const TraceEvent& event : steps.accesses) {
+    const ReplayMemory::Index object = memory_.require(event);
+    if (!memory_.object(object).placed && !memory_.place_at_first_touch(object, self)) return false;
+  }
+  std::vector<ReplayDevices::Access> accesses;
+  for (const TraceEvent& event : steps.accesses) {
+    ReplayDevices::Access access = access_of(event);
+    access.passes *= static_cast<double>(steps.count);
+    access.duration = steps.duration;
+    access.task = task;
+    if (memory_.object(access.object).chunks > 0) {
+      accesses.push_back(access);
+    } else {
+      account_.access_lost();
+    }
+  }
+  tasks_.began(task, accesses.size(), now_);
+  for (const ReplayDevices::Access& access : accesses) devices_.take(device, access);
+  return true;
+}
+
+/// All tasks of a request happen on one device.
+std::size_t Replay::device_of(const ReplayTasks::Steps& steps, ReplayTasks::Index task) {
+  if (const auto known = task_devices_.find(task); known != task_devices_.end())
+    return known->second;
+  const auto request = request_devices_.find(steps.request);
+  std::size_t device = 0;
+  if (steps.at.is_set()) {
+    device = static_cast<std::size_t>(steps.at.location().ordinal) % devices_.loads().size();
+  } else if (request != request_devices_.end()) {
+    device = request->second;
+  } else if (!steps.accesses.empty()) {
+    device = router_.choose(steps.accesses.front(), devices_.loads());
+  }
+  task_devices_[task] = device;
+  if (steps.request != 0) request_devices_[steps.request] = device;
+  return device;
 }
 
 }  // namespace vma

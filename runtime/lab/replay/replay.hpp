@@ -9,12 +9,17 @@
 #include "lab/replay/replay_options.hpp"
 #include "lab/replay/replay_report.hpp"
 #include "lab/replay/replay_scheduler.hpp"
+#include "lab/replay/replay_tasks.hpp"
 #include "lab/replay/router.hpp"
 #include "lab/trace/trace_source.hpp"
 
 #include <vma/policy.hpp>
 
+#include <boost/unordered/unordered_flat_map.hpp>
+
 #include <cstddef>
+#include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <span>
@@ -24,8 +29,9 @@ namespace vma {
 /// Replays a trace on a machine with a policy, in virtual time, and predicts the result. A device
 /// performs accesses without a duration one at a time, in order of arrival, as fast as memory
 /// allows. An access with a duration runs concurrently with others and is spread over that time,
-/// unless memory is slower. An access passes over its range from front to back, at the rate that
-/// the links provide alongside all other accesses and moves. Deterministic: equal inputs give equal
+/// unless memory is slower. A declared task starts when the tasks that it waits for have ended. An
+/// access passes over its range from front to back, at the rate that the links provide alongside
+/// all other accesses and moves. Deterministic: equal inputs give equal
 /// reports. docs/guide/replay.md lists what is not modelled. Not thread-safe; one object replays
 /// one trace.
 ///
@@ -48,6 +54,11 @@ class Replay {
   /// Returns false if the event has to wait.
   bool take(const TraceEvent& event);
   bool take_access(const TraceEvent& event);
+  bool carry_out(const TraceEvent& event);
+  void do_due();
+  bool start(ReplayTasks::Index task);
+  std::size_t device_of(const ReplayTasks::Steps& steps, ReplayTasks::Index task);
+  ReplayDevices::Access access_of(const TraceEvent& event) const;
   Time next_admission() const;
   void end_flow();
   void end_moves();
@@ -59,6 +70,7 @@ class Replay {
   LinkTraffic traffic_;
   ReplayMoves moves_;
   ReplayMemory memory_;
+  ReplayTasks tasks_;
   ReplayDevices devices_;
   TaskRouter router_;
 
@@ -68,6 +80,11 @@ class Replay {
   std::size_t head_ = 0;
   bool more_ = true;
   std::optional<std::size_t> head_device_;  // Set if the router has already chosen it.
+
+  // What a closed loop has made possible, but what waits for room.
+  std::deque<ReplayTasks::Due> due_;
+  boost::unordered_flat_map<ReplayTasks::Index, std::size_t> task_devices_;  // Of started tasks.
+  boost::unordered_flat_map<std::uint64_t, std::size_t> request_devices_;
 };
 
 }  // namespace vma

@@ -54,13 +54,15 @@ class ReplayDevices::Stretch {
 
 ReplayDevices::ReplayDevices(const ReplayMachine& machine, const ReplayOptions& options,
                              ReplayScheduler& scheduler, LinkTraffic& traffic, ReplayMoves& moves,
-                             ReplayMemory& memory, ReplayAccount& account, const Time& now)
+                             ReplayMemory& memory, ReplayTasks& tasks, ReplayAccount& account,
+                             const Time& now)
     : machine_(machine),
       options_(options),
       scheduler_(scheduler),
       traffic_(traffic),
       moves_(moves),
       memory_(memory),
+      tasks_(tasks),
       account_(account),
       now_(now),
       devices_(machine.costs.gpus()),
@@ -357,13 +359,14 @@ void ReplayDevices::end_access(const Running& running) {
   leave(running.device, access);
 }
 
-/// Takes an access off the device's load, and unpins its object.
+/// Takes an access off the device's load and from its task, and unpins its object.
 void ReplayDevices::leave(std::size_t device, const Access& access) {
   DeviceLoad& load = loads_[device];
   --load.waiting;
   load.bytes -= access.all_bytes();
   if (load.waiting == 0) load.bytes = 0;  // Clears rounding errors.
   memory_.unpin(access.object);
+  if (access.task != ReplayTasks::none) tasks_.access_ended(access.task, now_);
 }
 
 void ReplayDevices::open(std::span<const ReplayMemory::Index> moved) {

@@ -7,6 +7,7 @@
 #include "lab/replay/replay_moves.hpp"
 #include "lab/replay/replay_options.hpp"
 #include "lab/replay/replay_scheduler.hpp"
+#include "lab/replay/replay_tasks.hpp"
 #include "lab/replay/router.hpp"
 #include "lab/trace/trace_event.hpp"
 
@@ -35,6 +36,7 @@ class ReplayDevices {
     Time duration{0}, came{0};
     UseKind use{};
     bool first_of_round = false;
+    ReplayTasks::Index task = ReplayTasks::none;  ///< The declared task that it belongs to.
     bool spread() const { return duration > Time::zero(); }
     double all_bytes() const { return static_cast<double>(bytes) * passes; }
   };
@@ -42,7 +44,7 @@ class ReplayDevices {
   /// Requires: all references outlive it. `now` is the replay's time.
   ReplayDevices(const ReplayMachine& machine, const ReplayOptions& options,
                 ReplayScheduler& scheduler, LinkTraffic& traffic, ReplayMoves& moves,
-                ReplayMemory& memory, ReplayAccount& account, const Time& now);
+                ReplayMemory& memory, ReplayTasks& tasks, ReplayAccount& account, const Time& now);
 
   std::span<const DeviceLoad> loads() const noexcept { return loads_; }
   bool has_room(std::size_t device) const {
@@ -51,7 +53,8 @@ class ReplayDevices {
   /// Whether a program that waits for its launches would wait before this access. Requires: called
   /// once per access, in order.
   bool begins_round(const TraceEvent& event, std::size_t device, double bytes);
-  /// Requires: the queue has room, and the object has chunks.
+  /// Requires: the object has chunks, and the queue has room if the access belongs to no declared
+  /// task.
   void take(std::size_t device, const Access& access);
 
   /// When to call `begin_due`; `Time::max()`: never.
@@ -142,6 +145,7 @@ class ReplayDevices {
   LinkTraffic& traffic_;
   ReplayMoves& moves_;
   ReplayMemory& memory_;
+  ReplayTasks& tasks_;
   ReplayAccount& account_;
   const Time& now_;
   std::vector<Device> devices_;

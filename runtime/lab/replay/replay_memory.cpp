@@ -36,7 +36,9 @@ void ReplayMemory::set_tag(const TraceEvent& event) {
 /// Chunks get their place now if the trace names it; otherwise at the first access (first touch).
 bool ReplayMemory::allocate(const TraceEvent& event) {
   Index index = objects_.find(event.object);
-  if (index != ReplayObjects::none && !wanted_) account_.refuse(event, "which already exists");
+  const bool waited = wanted_ && index == wanted_for_;
+  if (wanted_ && !waited && event.at.is_set()) return false;
+  if (index != ReplayObjects::none && !waited) account_.refuse(event, "which already exists");
   if (index == ReplayObjects::none) {
     ReplayObjects::Object object;
     object.number = event.object;
@@ -60,7 +62,9 @@ bool ReplayMemory::place_at_first_touch(Index object, PlaceId device) {
 /// for the device of the first access. Returns false if they wait for room.
 bool ReplayMemory::give_chunks(Index index, std::optional<PlaceId> named, PlaceId device) {
   ReplayObjects::Object& object = objects_.at(index);
+  if (wanted_ && wanted_for_ != index) return false;
   if (!wanted_) {
+    wanted_for_ = index;
     wanted_sizes_.clear();
     for (std::uint32_t slot = 0; slot < object.chunks; ++slot)
       wanted_sizes_.push_back(object.bytes_of(slot));
@@ -172,11 +176,13 @@ std::optional<PlaceId> ReplayMemory::place_of(TracePlace at) const {
   return PlaceId{static_cast<std::uint8_t>(found - machine_.places.begin())};
 }
 
-void ReplayMemory::free(const TraceEvent& event) {
+bool ReplayMemory::free(const TraceEvent& event) {
   const Index index = require(event);
+  if (wanted_ && wanted_for_ == index) return false;
   objects_.free(index);
   pin(index);
   unpin(index);
+  return true;
 }
 
 void ReplayMemory::unpin(Index index) {

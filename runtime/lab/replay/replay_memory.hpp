@@ -38,7 +38,7 @@ class ReplayMemory {
   bool allocate(const TraceEvent& event);
   /// Places a range where the trace says.
   bool place(const TraceEvent& event);
-  void free(const TraceEvent& event);
+  bool free(const TraceEvent& event);
   void set_tag(const TraceEvent& event);
   /// Returns the object that the event names.
   Index require(const TraceEvent& event) const;
@@ -51,7 +51,8 @@ class ReplayMemory {
   void pin(Index index) { ++objects_.at(index).pins; }
   void unpin(Index index);
 
-  /// Whether an allocation or a first touch waits for room; `room_until` limits the wait.
+  /// Whether an allocation or a first touch waits for room; `room_until` limits the wait. Until it
+  /// has room, others return false at once.
   bool waits_for_room() const noexcept { return wanted_.has_value(); }
   Time room_until() const noexcept { return room_until_; }
 
@@ -77,6 +78,7 @@ class ReplayMemory {
 
   // The allocation or first touch that waits for room; at most one.
   std::optional<std::vector<PlaceId>> wanted_;  // Per chunk; empty: it fits nowhere.
+  Index wanted_for_ = ReplayObjects::none;
   std::vector<std::uint64_t> wanted_sizes_;
   Time room_until_ = Time::max();
   bool room_changed_ = false;  // Something was freed since the last search for room.

@@ -32,6 +32,8 @@ struct ReplayOptions {
   /// An access with a longer duration is reported to the policy as it proceeds: a use whenever so
   /// much time has passed.
   Time use_interval = std::chrono::milliseconds(10);
+  /// Shorter steps of a repeated task are replayed several at once, for at most so long.
+  Time steps_span = std::chrono::milliseconds(100);
   Time drain = std::chrono::milliseconds(1);
   Time tick = std::chrono::milliseconds(10);
   /// An allocation without room waits this long for moves; then it goes where there is room.

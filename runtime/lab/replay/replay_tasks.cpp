@@ -1,0 +1,123 @@
+#include "lab/replay/replay_tasks.hpp"
+
+#include "base/check.hpp"
+
+#include <algorithm>
+
+namespace vma {
+
+bool ReplayTasks::declare(const TraceEvent& event) {
+  const auto index = static_cast<Index>(tasks_.size());
+  if (!numbers_.emplace(event.task, index).second) return false;
+  Task& task = tasks_.emplace_back();
+  task.declared = event;
+  task.left = event.bytes;
+  open_ = index;
+  return true;
+}
+
+bool ReplayTasks::belongs(const TraceEvent& event) const {
+  return open_ != none && tasks_[open_].declared.task == event.task &&
+         (event.kind == TraceEventKind::access || event.kind == TraceEventKind::after);
+}
+
+void ReplayTasks::add(const TraceEvent& event) {
+  Task& task = tasks_[open_];
+  if (event.kind == TraceEventKind::access) {
+    task.accesses.push_back(event);
+    return;
+  }
+  Task& predecessor = tasks_[numbers_.at(static_cast<std::uint32_t>(event.object))];
+  if (predecessor.ended) return;
+  predecessor.next.push_back(open_);
+  ++task.waits;
+}
+
+void ReplayTasks::close() {
+  if (open_ == none) return;
+  if (tasks_[open_].waits == 0) due_.emplace_back(open_);
+  open_ = none;
+}
+
+bool ReplayTasks::defer(const TraceEvent& event) {
+  if (event.task == 0) return false;
+  Task& task = tasks_[numbers_.at(event.task)];
+  if (task.ended) return false;
+  task.after.push_back(event);
+  return true;
+}
+
+std::uint64_t ReplayTasks::steps_at_once(const Task& task) const {
+  const Time step = task.declared.duration;
+  if (step <= Time::zero()) return 1;
+  const auto fit = static_cast<std::uint64_t>(steps_span_ / step);
+  return std::clamp<std::uint64_t>(fit, 1, task.left);
+}
+
+ReplayTasks::Steps ReplayTasks::steps(Index index) const {
+  const Task& task = tasks_[index];
+  const std::uint64_t count = steps_at_once(task);
+  return {task.accesses, count, static_cast<Time::rep>(count) * task.declared.duration,
+          task.declared.at, task.declared.object};
+}
+
+void ReplayTasks::began(Index index, std::size_t accesses, Time now) {
+  Task& task = tasks_[index];
+  if (task.began == Time::min()) task.began = now;
+  const std::uint64_t count = steps_at_once(task);
+  task.left -= count;
+  task.running = std::max<std::size_t>(accesses, 1);
+  if (accesses == 0)
+    timers_.emplace(now + static_cast<Time::rep>(count) * task.declared.duration, index);
+}
+
+void ReplayTasks::access_ended(Index index, Time now) {
+  Task& task = tasks_[index];
+  VMART_CHECK(task.running > 0, "an access of the task is in progress");
+  if (--task.running == 0) step_ended(index, now);
+}
+
+void ReplayTasks::pass(Time now) {
+  while (!timers_.empty() && timers_.top().first <= now) {
+    const Index index = timers_.top().second;
+    timers_.pop();
+    tasks_[index].running = 0;
+    step_ended(index, now);
+  }
+}
+
+void ReplayTasks::step_ended(Index index, Time now) {
+  if (tasks_[index].left > 0) {
+    due_.emplace_back(index);
+  } else {
+    end(index, now);
+  }
+}
+
+/// Events come first: what a task frees is there for the tasks after it.
+void ReplayTasks::end(Index index, Time now) {
+  Task& task = tasks_[index];
+  task.ended = true;
+  ++ended_;
+  note_request(task, now);
+  for (const TraceEvent& event : task.after) due_.emplace_back(event);
+  for (const Index next : task.next)
+    if (--tasks_[next].waits == 0 && next != open_) due_.emplace_back(next);
+  task.accesses = {};
+  task.next = {};
+  task.after = {};
+}
+
+void ReplayTasks::note_request(const Task& task, Time now) {
+  const std::uint64_t number = task.declared.object;
+  if (number == 0) return;
+  const auto [known, added] = by_request_.emplace(number, requests_.size());
+  if (added) requests_.push_back({task.declared.time, now, now, 0, Time(0)});
+  Request& request = requests_[known->second];
+  request.last = now;
+  if (task.declared.bytes == 1) return;
+  request.steps += task.declared.bytes;
+  request.stepping += now - task.began;
+}
+
+}  // namespace vma

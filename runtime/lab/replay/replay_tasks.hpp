@@ -1,0 +1,113 @@
+#pragma once
+
+#include "lab/trace/trace_event.hpp"
+
+#include <vma/snapshot.hpp>
+
+#include <boost/unordered/unordered_flat_map.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <queue>
+#include <span>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace vma {
+
+/// The declared tasks of a closed loop: which wait for which, and what can happen next. It knows
+/// neither devices nor memory: the replay carries out what is due and says when accesses end. Steps
+/// of a repeated task that are shorter than `steps_span` are done several at once, as one access of
+/// each kind. Not thread-safe.
+class ReplayTasks {
+ public:
+  using Index = std::uint32_t;
+  static constexpr Index none = UINT32_MAX;
+
+  explicit ReplayTasks(Time steps_span) : steps_span_(steps_span) {}
+
+  // --- The trace, event by event
+  /// Requires: the event declares a task. Returns false if its number was declared before.
+  bool declare(const TraceEvent& event);
+  /// Whether the event is an `after` or an access of the declaration in progress.
+  bool belongs(const TraceEvent& event) const;
+  /// Requires: it belongs there, and the predecessor of an `after` was declared.
+  void add(const TraceEvent& event);
+  /// The declaration in progress is complete.
+  void close();
+  /// Whether an allocation, free or mark waits for a task; if so, it is due when the task ends.
+  bool defer(const TraceEvent& event);
+  /// Whether the number was declared.
+  bool knows(std::uint32_t number) const { return numbers_.contains(number); }
+
+  // --- What happens
+  /// The next steps of a task. All their accesses begin together.
+  struct Steps {
+    std::span<const TraceEvent> accesses;
+    std::uint64_t count = 1;  ///< Steps at once.
+    Time duration{0};         ///< Of all of them.
+    TracePlace at;            ///< As declared.
+    std::uint64_t request = 0;
+  };
+  /// A task whose next steps can begin, or an event that can happen.
+  using Due = std::variant<Index, TraceEvent>;
+  /// Returns what can happen now, in the order in which it became possible, and forgets it.
+  std::deque<Due> take_due() { return std::exchange(due_, {}); }
+  /// Steps that are due.
+  Steps steps(Index task) const;
+  /// So many of their accesses have begun. Without any, the steps end when their duration has
+  /// passed.
+  void began(Index task, std::size_t accesses, Time now);
+  /// One of the accesses has ended.
+  void access_ended(Index task, Time now);
+  /// When to call `pass`; `Time::max()`: never.
+  Time next() const { return timers_.empty() ? Time::max() : timers_.top().first; }
+  void pass(Time now);
+
+  /// Whether a task has not ended.
+  bool busy() const noexcept { return ended_ < tasks_.size(); }
+
+  /// What a request took.
+  struct Request {
+    Time came{0};             ///< The earliest start of its first task.
+    Time first{0}, last{0};   ///< The ends of its first task and of its last.
+    std::uint64_t steps = 0;  ///< Of its repeated tasks.
+    Time stepping{0};         ///< How long these took.
+  };
+  /// Requests in the order of their first task. Only tasks that name a request count.
+  std::span<const Request> requests() const noexcept { return requests_; }
+
+ private:
+  struct Task {
+    TraceEvent declared;
+    std::uint64_t left = 0;   // Steps that have not begun.
+    std::size_t waits = 0;    // Predecessors that have not ended.
+    std::size_t running = 0;  // Accesses, or one timer.
+    Time began = Time::min();
+    bool ended = false;
+    std::vector<TraceEvent> accesses;
+    std::vector<Index> next;        // Tasks that wait for it.
+    std::vector<TraceEvent> after;  // Events that wait for it.
+  };
+  using Timer = std::pair<Time, Index>;
+
+  std::uint64_t steps_at_once(const Task& task) const;
+  void step_ended(Index index, Time now);
+  void end(Index index, Time now);
+  void note_request(const Task& task, Time now);
+
+  const Time steps_span_;
+  std::deque<Task> tasks_;  // In the order of their declaration.
+  boost::unordered_flat_map<std::uint32_t, Index> numbers_;
+  std::size_t ended_ = 0;
+  Index open_ = none;  // The task whose declaration is in progress.
+  std::deque<Due> due_;
+  std::priority_queue<Timer, std::vector<Timer>, std::greater<>> timers_;
+  std::vector<Request> requests_;
+  boost::unordered_flat_map<std::uint64_t, std::size_t> by_request_;
+};
+
+}  // namespace vma
