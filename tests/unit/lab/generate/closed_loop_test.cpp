@@ -118,5 +118,34 @@ TEST_F(ClosedLoops, AProducerWaitsForARingThatIsFull) {
   EXPECT_NE(write, 0u) << "roles change when the last buffer has been written";
 }
 
+// In a tick of 50 ms, two and a half tokens of 20 ms are made: in a closed loop, in two steps of 25
+// ms.
+TEST_F(ClosedLoops, ABatchSharesItsSteps) {
+  std::vector<std::string> values{"gpus=2",       "length_s=5",      "weight_objects=2",
+                                  "requests_s=3", "tick_ms=50",      "token_us=20000",
+                                  "sigma=0.3",    "output_tokens=40"};
+  const auto open = make("serving", values);
+  const double read = audit_.bytes_read(), written = audit_.bytes_written();
+  const auto accesses = audit_.count(TraceEventKind::access);
+  EXPECT_EQ(audit_.count(TraceEventKind::task), 0u);
+  values.push_back("closed=1");
+  const auto closed = make("serving", values);
+  EXPECT_EQ(loop_races(closed), Found{});
+  EXPECT_EQ(audit_.count(TraceEventKind::access), accesses);
+  EXPECT_NEAR(audit_.bytes_read(), read, 1e-6 * read);
+  EXPECT_NEAR(audit_.bytes_written(), written, 1e-6 * written);
+  std::size_t weights = 0;
+  for (const ToldEvent& told : closed) {
+    if (told.event.kind == TraceEventKind::task) {
+      EXPECT_EQ(told.event.bytes, 2u);
+      EXPECT_EQ(told.event.duration, std::chrono::milliseconds(25));
+      weights = 0;
+    }
+    if (told.event.kind != TraceEventKind::access || told.event.object >= 4) continue;
+    EXPECT_EQ(told.event.passes, 1.25F) << "two and a half tokens in two steps";
+    EXPECT_LE(++weights, 2u) << "all requests of a batch read the weights once";
+  }
+}
+
 }  // namespace
 }  // namespace vma
