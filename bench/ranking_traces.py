@@ -93,7 +93,7 @@ def make_conversations(lab, folder, parameters):
     path, out = folder / "conversations.jsonl", folder / "conversations.vtrace"
     requests.write_text("".join(sample_conversations(lines_of(MOONCAKE), **parameters["sample"])))
     run_lab(lab, "convert", "mooncake", requests, whole, "--param", "keep_s=0", "--param",
-            f"token_bytes={parameters.get('token_bytes', 131072)}")
+            "closed=0", "--param", f"token_bytes={parameters.get('token_bytes', 131072)}")
     lines = as_launches(lines_of(whole), parameters["launch_mib"] * MIB, parameters["passes_share"],
                         parameters["times_share"])
     path.write_text("".join(line + "\n" for line in lines))

@@ -75,7 +75,8 @@ class RealResults(small_experiment.SmallExperiment):
         nets.mkdir()
         (nets / "net_kernels.jsonl").write_text('{"us":1000,"in":[1],"out":[2]}\n')
         (nets / "net_tensors.csv").write_text("tensor,is_weight,bytes\n1,1,4096\n2,0,8192\n")
-        trace = {"name": "net", "convert": "g10", "input": "../nets/net_kernels.jsonl"}
+        trace = {"name": "net", "convert": "g10", "input": "../nets/net_kernels.jsonl",
+                 "parameters": {"closed": 0}}
         experiment = {"experiment": "nets", "machines": ["h200x2"], "policies": ["stay_put"], "traces": [trace]}
         asked = self.top / "converted" / "experiment.json"
         asked.parent.mkdir()

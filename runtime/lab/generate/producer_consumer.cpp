@@ -1,6 +1,11 @@
 #include "lab/generate/producer_consumer.hpp"
 
+#include "lab/trace/closed_loop.hpp"
+
 #include <fmt/format.h>
+
+#include <array>
+#include <vector>
 
 namespace vma {
 namespace {
@@ -26,9 +31,80 @@ struct Handing {
   }
 };
 
+/// One pair in a closed loop.
+class Pair {
+ public:
+  Pair(const ObjectSet& buffers, std::uint64_t first, std::uint64_t ring)
+      : buffers_(&buffers), first_(first), read_(ring) {}
+
+  void hand(ClosedLoop& tasks, std::uint64_t number, TraceEvent write, TraceEvent read) {
+    const std::uint64_t place = number % read_.size();
+    TraceEvent access = buffers_->access(Time(0), first_ + place);
+    const std::array before{written_, read_[place]};
+    written_ = tasks.declare(write, before);
+    access.use = UseKind::write;
+    tasks.access(access);
+    const std::array after{written_, last_read_};
+    last_read_ = read_[place] = tasks.declare(read, after);
+    access.use = UseKind::read;
+    tasks.access(access);
+  }
+  void free(ClosedLoop& tasks) const {
+    for (std::uint64_t place = 0; place < read_.size(); ++place) {
+      TraceEvent free = buffers_->access(Time(0), first_ + place);
+      free.kind = TraceEventKind::free;
+      free.bytes = 0;
+      tasks.at_end(free, last_read_);
+    }
+  }
+  const DeclaredTask& written() const noexcept { return written_; }
+
+ private:
+  const ObjectSet* buffers_;
+  std::uint64_t first_;
+  std::vector<DeclaredTask> read_;  // By place in the ring.
+  DeclaredTask written_, last_read_;
+};
+
+void generate_closed(const TraceValues& values, TraceRandom& random, EventOrder& order) {
+  const std::uint64_t ring = values.whole("lag") + 1, reads = values.whole("reads");
+  const ObjectSet buffers(order, 0, values.whole("pairs") * ring, values.whole("object_bytes"),
+                          "buffer");
+  buffers.allocate_all(Time(0));
+  std::vector<Pair> pairs;
+  for (std::uint64_t pair = 0; pair < values.whole("pairs"); ++pair)
+    pairs.emplace_back(buffers, pair * ring, ring);
+  ClosedLoop tasks(order);
+  const Time period = std::chrono::microseconds(values.whole("period_us"));
+  const Time end = seconds_of(values["length_s"]), swap = seconds_of(values["swap_s"]);
+  std::uint64_t swaps = 0, number = 0;
+  for (Time now{0}; now < end; now += period, ++number) {
+    order.advance(now);  // No task starts earlier: each follows as many as there were periods.
+    if (swap > Time(0) && now >= swap * static_cast<std::int64_t>(swaps + 1)) {
+      TraceEvent mark;
+      mark.kind = TraceEventKind::mark;
+      mark.tag = order.intern(fmt::format("roles change, {}", ++swaps));
+      tasks.at_end(mark, pairs.front().written());
+    }
+    for (std::uint64_t pair = 0; pair < pairs.size(); ++pair) {
+      const double late = 1 + random.uniform() * values["jitter"];
+      const Time write(static_cast<std::int64_t>(late * static_cast<double>(period.count())));
+      const bool swapped = swaps % 2 == 1;
+      const TracePlace even(gpu(static_cast<int>(2 * pair)));
+      const TracePlace odd(gpu(static_cast<int>(2 * pair + 1)));
+      TraceEvent reading =
+          task_event(period / static_cast<std::int64_t>(reads), swapped ? even : odd);
+      reading.bytes = reads;
+      pairs[pair].hand(tasks, number, task_event(write, swapped ? odd : even), reading);
+    }
+  }
+  for (const Pair& pair : pairs) pair.free(tasks);
+}
+
 }  // namespace
 
 void generate_producer_consumer(const TraceValues& values, TraceRandom& random, EventOrder& order) {
+  if (values.whole("closed") == 1) return generate_closed(values, random, order);
   const std::uint64_t pairs = values.whole("pairs"), lag = values.whole("lag");
   const std::uint64_t ring = lag + 1;
   const Time period = std::chrono::microseconds(values.whole("period_us"));

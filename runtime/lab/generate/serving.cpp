@@ -1,5 +1,7 @@
 #include "lab/generate/serving.hpp"
 
+#include "lab/trace/closed_loop.hpp"
+
 #include <algorithm>
 #include <cmath>
 #include <numbers>
@@ -21,13 +23,17 @@ class Serving {
       : values_(&values),
         random_(&random),
         order_(&order),
+        tasks_(order),
+        closed_(values.whole("closed") == 1),
         tick_(std::chrono::milliseconds(values.whole("tick_ms"))),
         tokens_a_tick_(static_cast<double>(tick_.count()) / (values["token_us"] * 1000)),
+        steps_(std::max<std::uint64_t>(1, static_cast<std::uint64_t>(tokens_a_tick_))),
         shards_(values.whole("weight_objects")),
         gpus_(values.whole("gpus")),
         weights_(order, 0, gpus_.size() * shards_,
                  std::max<std::uint64_t>(1, values.whole("weight_bytes") / shards_), "weights"),
-        next_object_(weights_.count()) {}
+        next_object_(weights_.count()),
+        ends_(gpus_.size()) {}
 
   void run() {
     const Time end = seconds_of((*values_)["length_s"]);
@@ -38,10 +44,11 @@ class Serving {
       arrive(now);
       for (std::size_t device = 0; device < gpus_.size(); ++device) work(now, device);
     }
-    for (const std::vector<ServedRequest>& requests : gpus_) {
-      for (const ServedRequest& request : requests) free(request, now);
+    for (std::size_t device = 0; device < gpus_.size(); ++device) {
+      for (const ServedRequest& request : gpus_[device]) free(request.object, now, device);
     }
-    weights_.free_all(now);
+    for (std::uint64_t weight = 0; weight < weights_.count(); ++weight)
+      free(weight, now, weight / shards_);
   }
 
  private:
@@ -58,7 +65,7 @@ class Serving {
     const double rate = (*values_)["requests_s"] * (1 + (*values_)["swing"] * swing);
     std::uint64_t count = random_->poisson(rate * static_cast<double>(tick_.count()) * 1e-9);
     for (; count > 0; --count) {
-      const ServedRequest request{next_object_++, ++tasks_, length("prompt_tokens"),
+      const ServedRequest request{next_object_++, ++requests_, length("prompt_tokens"),
                                   length("output_tokens")};
       TraceEvent event;
       event.kind = TraceEventKind::allocation;
@@ -73,11 +80,21 @@ class Serving {
     }
   }
 
-  void free(const ServedRequest& request, Time now) {
+  void free(std::uint64_t object, Time now, std::size_t device) {
     TraceEvent event;
     event.kind = TraceEventKind::free;
     event.time = now;
-    event.object = request.object;
+    event.object = object;
+    tasks_.at_end(event, ends_[device]);
+  }
+
+  /// An access in this tick. In a closed loop, each step of the tick has its share.
+  void access(TraceEvent event) {
+    if (closed_) {
+      event.passes /= static_cast<float>(steps_);
+      return tasks_.access(event);
+    }
+    event.duration = tick_;
     order_->add(event);
   }
 
@@ -85,17 +102,23 @@ class Serving {
     std::vector<ServedRequest>& requests = gpus_[device];
     if (requests.empty()) return;
     const TracePlace at(gpu(static_cast<int>(device)));
+    if (closed_) {
+      TraceEvent batch = task_event(tick_ / static_cast<std::int64_t>(steps_), at);
+      batch.time = now;
+      batch.bytes = steps_;
+      const DeclaredTask before = ends_[device];
+      ends_[device] = tasks_.declare(batch, {&before, 1});
+    }
     for (std::uint64_t shard = 0; shard < shards_; ++shard) {
       TraceEvent event = weights_.access(now, device * shards_ + shard);
       event.at = at;
-      event.duration = tick_;
       event.passes = static_cast<float>(tokens_a_tick_);
-      order_->add(event);
+      access(event);
     }
     for (ServedRequest& request : requests) decode(request, now, at);
     std::erase_if(requests, [&](const ServedRequest& request) {
       const bool ended = request.made >= static_cast<double>(request.output);
-      if (ended) free(request, now + tick_);
+      if (ended) free(request.object, now + tick_, device);
       return ended;
     });
   }
@@ -115,28 +138,31 @@ class Serving {
     event.object = request.object;
     event.task = request.task;
     event.at = at;
-    event.duration = tick_;
     event.bytes = has * token_bytes();
     event.passes = static_cast<float>(tokens);
-    order_->add(event);
+    access(event);
     if (has == old) return;
     event.use = UseKind::write;
     event.passes = 1;
     event.offset = old * token_bytes();
     event.bytes = (has - old) * token_bytes();
-    order_->add(event);
+    access(event);
   }
 
   const TraceValues* values_;
   TraceRandom* random_;
   EventOrder* order_;
+  ClosedLoop tasks_;
+  bool closed_;
   Time tick_;
   double tokens_a_tick_;
+  std::uint64_t steps_;  // Of a tick, in a closed loop.
   std::uint64_t shards_;
   std::vector<std::vector<ServedRequest>> gpus_;
   ObjectSet weights_;
   std::uint64_t next_object_;
-  std::uint32_t tasks_ = 0;
+  std::vector<DeclaredTask> ends_;  // In a closed loop, the last task of each GPU.
+  std::uint32_t requests_ = 0;
 };
 
 }  // namespace

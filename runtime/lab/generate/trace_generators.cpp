@@ -2,6 +2,7 @@
 
 #include "lab/generate/expert_routing.hpp"
 #include "lab/generate/phase_change.hpp"
+#include "lab/generate/pipeline.hpp"
 #include "lab/generate/producer_consumer.hpp"
 #include "lab/generate/rebalance.hpp"
 #include "lab/generate/serving.hpp"
@@ -22,6 +23,8 @@ const std::array generators{
                    generate_moe},
     TraceGenerator{"phase-change", "working sets that change in each phase",
                    phase_change_parameters, generate_phase_change},
+    TraceGenerator{"pipeline", "training of a model whose stages are on several GPUs",
+                   pipeline_parameters, generate_pipeline},
     TraceGenerator{"producer-consumer", "pairs of GPUs that pass buffers on",
                    producer_consumer_parameters, generate_producer_consumer},
     TraceGenerator{"rebalance", "blocks that circulate among the GPUs, as in the example",

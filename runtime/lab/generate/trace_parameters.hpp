@@ -18,6 +18,9 @@ struct TraceParameter {
   bool whole = true;  ///< No fractions.
 };
 
+inline constexpr TraceParameter closed_parameter{
+    "closed", 1, 0, 1, "1: tasks wait for each other; 0: open loop, accesses at fixed times"};
+
 /// The values of all parameters of one converter or generator.
 class TraceValues {
  public:

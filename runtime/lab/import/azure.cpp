@@ -43,7 +43,7 @@ Time time_of(std::string_view text) {
 }  // namespace
 
 void convert_azure(const ConvertInput& input, EventOrder& order) {
-  const std::uint64_t token_bytes = input.values.whole("token_bytes");
+  KvRequests requests(order, input.values);
   std::optional<Time> first;
   Time before{0};
   std::uint32_t number = 0;
@@ -51,7 +51,7 @@ void convert_azure(const ConvertInput& input, EventOrder& order) {
     ++number;
     const Time time = time_of(fields[0]);
     KvRequest request;
-    request.task = number;
+    request.number = number;
     request.prompt_tokens = whole_number(fields[1], "ContextTokens", 0, tokens_max);
     request.output_tokens = whole_number(fields[2], "GeneratedTokens", 0, tokens_max);
     if (request.prompt_tokens + request.output_tokens == 0) refuse_line("has no tokens");
@@ -61,7 +61,7 @@ void convert_azure(const ConvertInput& input, EventOrder& order) {
     before = request.start;
     set_times(request, input.values);
     order.advance(request.start);
-    add_request(order, request, token_bytes);
+    requests.add(request);
   });
 }
 

@@ -10,13 +10,13 @@ namespace vma {
 
 /// Azure's LLM inference traces: TIMESTAMP,ContextTokens,GeneratedTokens, one request per line.
 ///
-/// Each request is a `KvRequest`. Its line number, not counting the header, is its task and object.
+/// Each request is a `KvRequest`. Its line number, not counting the header, is its number.
 /// It starts at its time stamp, relative to the first request. Requests share nothing, since the
 /// file does not say what they have in common. A request earlier than the previous one is a bad
 /// line.
 void convert_azure(const ConvertInput& input, EventOrder& order);
 
 inline constexpr std::array azure_parameters{token_bytes_parameter, token_time_parameter,
-                                             prefill_parameter};
+                                             prefill_parameter, closed_parameter};
 
 }  // namespace vma

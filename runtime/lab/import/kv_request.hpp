@@ -1,6 +1,7 @@
 #pragma once
 
 #include "lab/generate/trace_parameters.hpp"
+#include "lab/trace/closed_loop.hpp"
 #include "lab/trace/event_order.hpp"
 
 #include <array>
@@ -14,19 +15,42 @@ struct KvRequest {
   Time first_token{0};  ///< then generates the output tokens one by one until `end`.
   Time end{0};
   std::uint64_t prompt_tokens = 0, output_tokens = 0;
-  std::uint32_t task = 0;
+  std::uint32_t number = 0;  ///< Also of its object.
 };
 
 constexpr std::uint64_t tokens_max = 100'000'000;  ///< Per request; a larger number is a mistake in
                                                    ///< the file.
 
-/// Adds the request's events. Its cache is one object for the prompt and output tokens, tagged
-/// "kv", that lives from `start` to `end`. The prompt's part is written once, from `start` to
-/// `first_token`. Both of the following last from `first_token` to `end`. Each output token reads
-/// the cache as it is at that time: o tokens after a prompt of c read o*c + o*(o-1)/2 tokens, which
-/// is one access to the whole cache with as many passes as that takes. The output's part is written
-/// once. Requires: the request has tokens.
-void add_request(EventOrder& order, const KvRequest& request, std::uint64_t token_bytes);
+/// Adds the events of requests. The cache of each is one object for the prompt and output tokens,
+/// tagged "kv", that lives from `start` to `end`. Each output token reads the cache as it is at
+/// that time: o tokens after a prompt of c read o*c + o*(o-1)/2 tokens. Not thread-safe.
+///
+/// In a closed loop, a request has two tasks, and is their `request`. The first, which takes as
+/// long as from `start` to `first_token`, writes the prompt's part. The second follows it and is
+/// repeated for each output token: it takes its share of the time from `first_token` to `end`,
+/// reads the cache, each time what the output tokens read on average, and writes its share of the
+/// output's part. In an open loop, the accesses have these times: one write from `start` to
+/// `first_token`; then, both until `end`, one read with as many passes over the cache as that
+/// takes, and one write.
+class KvRequests {
+ public:
+  /// "closed" and "token_bytes" are parameters of all converters of requests.
+  KvRequests(EventOrder& order, const TraceValues& values);
+
+  /// Requires: the request has tokens.
+  void add(const KvRequest& request);
+
+ private:
+  void add_open(const KvRequest& request);
+  void add_closed(const KvRequest& request);
+  TraceEvent allocation(const KvRequest& request) const;
+  TraceEvent free(const KvRequest& request) const;
+
+  EventOrder* order_;
+  ClosedLoop tasks_;
+  std::uint64_t token_bytes_;
+  bool closed_;
+};
 
 /// Sets the times from the assumed speed of the model: "prefill_tokens_s" and "token_us".
 void set_times(KvRequest& request, const TraceValues& values);

@@ -9,13 +9,13 @@ namespace vma {
 
 void convert_llmservingsim(const ConvertInput& input, EventOrder& order) {
   constexpr double seconds_max = 1e9;
-  const std::uint64_t token_bytes = input.values.whole("token_bytes");
+  KvRequests requests(order, input.values);
   std::optional<double> first;
   std::uint32_t number = 0;
   for_each_json_line(input.path, input.bad, [&](JsonReader& json) {
     ++number;
     KvRequest request;
-    request.task = number;
+    request.number = number;
     request.prompt_tokens = static_cast<std::uint64_t>(json.integer("input_toks", 0, tokens_max));
     request.output_tokens = static_cast<std::uint64_t>(json.integer("output_toks", 0, tokens_max));
     const double queued = json.number("queued_ts", 0, seconds_max);
@@ -32,7 +32,7 @@ void convert_llmservingsim(const ConvertInput& input, EventOrder& order) {
     request.start = since(scheduled);
     request.first_token = since(first_token);
     request.end = since(last_token);
-    add_request(order, request, token_bytes);
+    requests.add(request);
   });
 }
 

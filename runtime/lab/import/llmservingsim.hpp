@@ -12,12 +12,12 @@ namespace vma {
 /// "input_toks", "output_toks", "queued_ts", "scheduled_ts", "first_token_ts" and "last_token_ts"
 /// in seconds.
 ///
-/// Each request is a `KvRequest` with the measured times. Its line number is its task and object.
+/// Each request is a `KvRequest` with the measured times. Its line number is its number.
 /// It starts when it was scheduled, since it has no cache before that. Time 0 is when the first
 /// request was queued. Requests may be scheduled in any order, so all events are held until the end
 /// of the file: such files are short.
 void convert_llmservingsim(const ConvertInput& input, EventOrder& order);
 
-inline constexpr std::array llmservingsim_parameters{token_bytes_parameter};
+inline constexpr std::array llmservingsim_parameters{token_bytes_parameter, closed_parameter};
 
 }  // namespace vma

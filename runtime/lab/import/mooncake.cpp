@@ -1,6 +1,7 @@
 #include "lab/import/mooncake.hpp"
 
 #include "lab/import/input_lines.hpp"
+#include "lab/trace/closed_loop.hpp"
 
 #include <boost/json/value_to.hpp>
 #include <fmt/format.h>
@@ -45,96 +46,206 @@ Request read_request(JsonReader& json, Time before) {
   return request;
 }
 
+/// A block of the cache.
+struct Block {
+  std::uint64_t object = 0;
+  Time used_until{0};
+  DeclaredTask writer, last;  ///< In a closed loop; `last` is the one of its users that ends last.
+};
+
 /// The cached blocks and their expiry times.
 class Cache {
  public:
-  Cache(EventOrder& order, Time keep) : order_(&order), keep_(keep) {}
+  Cache(Time keep, std::function<void(Time, const Block&)> free)
+      : keep_(keep), free_(std::move(free)) {}
 
-  /// Returns whether the block was cached already. The use lasts until `end`.
-  bool use(std::uint64_t block, Time end) {
-    const auto [found, is_new] = used_until_.try_emplace(block, end);
-    found->second = std::max(found->second, end);
-    if (is_new && keep_ > Time(0)) expiries_.emplace(end + keep_, block);
-    return !is_new;
+  /// Returns null if the block is not cached.
+  Block* find(std::uint64_t id) {
+    const auto found = blocks_.find(id);
+    return found != blocks_.end() ? &found->second : nullptr;
+  }
+  /// The block is used until `end`, and cached from now on.
+  Block& use(std::uint64_t id, Time end) {
+    const auto [found, is_new] = blocks_.try_emplace(id);
+    found->second.used_until = std::max(found->second.used_until, end);
+    if (is_new && keep_ > Time(0)) expiries_.emplace(end + keep_, id);
+    return found->second;
   }
 
   /// Frees the blocks that have expired at `now`.
   void expire(Time now) {
     while (!expiries_.empty() && expiries_.top().first <= now) {
-      const auto [time, block] = expiries_.top();
+      const auto [time, id] = expiries_.top();
       expiries_.pop();
-      const auto found = used_until_.find(block);
-      if (found->second + keep_ > time) {  // It was used again in the meantime.
-        expiries_.emplace(found->second + keep_, block);
+      const auto found = blocks_.find(id);
+      if (found->second.used_until + keep_ > time) {  // It was used again in the meantime.
+        expiries_.emplace(found->second.used_until + keep_, id);
         continue;
       }
-      used_until_.erase(found);
-      TraceEvent event;
-      event.time = time;
-      event.object = block;
-      event.kind = TraceEventKind::free;
-      order_->add(event);
+      free_(time, found->second);
+      blocks_.erase(found);
     }
   }
 
  private:
   using Expiry = std::pair<Time, std::uint64_t>;
 
-  EventOrder* order_;
   Time keep_;
-  std::unordered_map<std::uint64_t, Time> used_until_;
+  std::function<void(Time, const Block&)> free_;
+  std::unordered_map<std::uint64_t, Block> blocks_;
   std::priority_queue<Expiry, std::vector<Expiry>, std::greater<>> expiries_;
 };
 
-void add_block(EventOrder& order, TraceEvent event, bool cached, std::uint64_t block_bytes,
-               std::uint64_t output_tokens, Time decode) {
-  if (!cached) {
-    TraceEvent allocation;
-    allocation.time = event.time;
-    allocation.object = event.object;
-    allocation.bytes = block_bytes;
-    allocation.kind = TraceEventKind::allocation;
-    allocation.tag = order.intern("kv");
-    order.add(allocation);
+/// The events of the requests.
+class Prompts {
+ public:
+  Prompts(EventOrder& order, const TraceValues& values)
+      : order_(&order),
+        tasks_(order),
+        cache_(std::chrono::seconds(values.whole("keep_s")),
+               [this](Time time, const Block& block) { free(time, block); }),
+        token_bytes_(values.whole("token_bytes")),
+        token_time_(std::chrono::microseconds(values.whole("token_us"))),
+        prefill_tokens_s_(values["prefill_tokens_s"]),
+        closed_(values.whole("closed") == 1) {}
+
+  void add(const Request& request, std::uint32_t number) {
+    cache_.expire(request.time);
+    order_->advance(request.time);
+    if (closed_) return add_closed(request, number);
+    add_open(request, number);
   }
-  event.use = cached ? UseKind::read : UseKind::write;
-  order.add(event);
-  if (output_tokens == 0) return;
-  event.use = UseKind::read;
-  event.passes = static_cast<float>(output_tokens);
-  event.duration = decode;
-  order.add(event);
-}
+  void finish() { cache_.expire(Time::max()); }
+
+ private:
+  void free(Time time, const Block& block) {
+    TraceEvent event;
+    event.time = time;
+    event.object = block.object;
+    event.kind = TraceEventKind::free;
+    tasks_.at_end(event, block.last);
+  }
+  void allocate(Time time, std::uint64_t object) {
+    TraceEvent event;
+    event.time = time;
+    event.object = object;
+    event.bytes = block_tokens * token_bytes_;
+    event.kind = TraceEventKind::allocation;
+    event.tag = order_->intern("kv");
+    order_->add(event);
+  }
+  /// The prompt's last block is used only as far as it has tokens.
+  std::uint64_t bytes_used(const Request& request, std::size_t block) const {
+    return std::min(request.input_tokens - block * block_tokens, block_tokens) * token_bytes_;
+  }
+  /// How long it takes to process the part of the prompt that is not cached.
+  Time prefill_time(const Request& request) {
+    if (prefill_tokens_s_ <= 0) return Time(0);
+    std::uint64_t bytes = 0;
+    for (std::size_t block = 0; block < request.blocks.size(); ++block) {
+      if (cache_.find(request.blocks[block]) == nullptr) bytes += bytes_used(request, block);
+    }
+    const auto tokens = static_cast<double>(bytes / token_bytes_);
+    return Time(static_cast<std::int64_t>(tokens / prefill_tokens_s_ * 1e9));
+  }
+
+  void add_open(const Request& request, std::uint32_t number) {
+    const Time prefill = prefill_time(request);
+    const Time decode = token_time_ * static_cast<std::int64_t>(request.output_tokens);
+    TraceEvent event;
+    event.task = number;
+    for (std::size_t at = 0; at < request.blocks.size(); ++at) {
+      const std::uint64_t id = request.blocks[at];
+      const bool cached = cache_.find(id) != nullptr;
+      cache_.use(id, request.time + prefill + decode).object = id;
+      if (!cached) allocate(request.time, id);
+      event.time = request.time;
+      event.object = id;
+      event.bytes = bytes_used(request, at);
+      event.use = cached ? UseKind::read : UseKind::write;
+      event.passes = 1;
+      event.duration = prefill;
+      order_->add(event);
+      if (request.output_tokens == 0) continue;
+      event.time = request.time + prefill;
+      event.use = UseKind::read;
+      event.passes = static_cast<float>(request.output_tokens);
+      event.duration = decode;
+      order_->add(event);
+    }
+  }
+
+  /// The tasks that write the cached blocks of the request.
+  std::vector<DeclaredTask> writers(const Request& request) {
+    std::vector<DeclaredTask> writers;
+    for (const std::uint64_t id : request.blocks) {
+      const Block* const block = cache_.find(id);
+      const bool adds = block != nullptr && block->writer.exists() &&
+                        (writers.empty() || writers.back().number != block->writer.number);
+      if (adds) writers.push_back(block->writer);
+    }
+    std::ranges::sort(writers, {}, &DeclaredTask::number);
+    const auto rest = std::ranges::unique(writers, {}, &DeclaredTask::number);
+    writers.erase(rest.begin(), rest.end());
+    return writers;
+  }
+  void add_closed(const Request& request, std::uint32_t number) {
+    const std::vector<DeclaredTask> after = writers(request);
+    TraceEvent task = task_event(prefill_time(request));
+    task.time = request.time;
+    task.object = number;
+    std::vector<TraceEvent> accesses;
+    for (std::size_t at = 0; at < request.blocks.size(); ++at) {
+      Block* const known = cache_.find(request.blocks[at]);
+      Block& block = cache_.use(request.blocks[at], request.time);
+      if (known == nullptr) allocate(request.time, block.object = next_object_++);
+      TraceEvent& access = accesses.emplace_back();
+      access.object = block.object;
+      access.bytes = bytes_used(request, at);
+      access.use = known == nullptr ? UseKind::write : UseKind::read;
+    }
+    const DeclaredTask prefill = tasks_.declare(task, after);
+    for (const TraceEvent& access : accesses) tasks_.access(access);
+    DeclaredTask last = prefill;
+    if (request.output_tokens > 0) {
+      task.duration = token_time_;
+      task.bytes = request.output_tokens;
+      last = tasks_.declare(task, {&prefill, 1});
+      for (TraceEvent& access : accesses) {
+        access.use = UseKind::read;
+        tasks_.access(access);
+      }
+    }
+    for (const std::uint64_t id : request.blocks) {
+      Block& block = cache_.use(id, last.end);
+      if (!block.writer.exists()) block.writer = prefill;
+      if (last.end >= block.last.end) block.last = last;
+    }
+  }
+
+  EventOrder* order_;
+  ClosedLoop tasks_;
+  Cache cache_;
+  std::uint64_t token_bytes_;
+  Time token_time_;
+  double prefill_tokens_s_;
+  bool closed_;
+  std::uint64_t next_object_ = 0;
+};
 
 }  // namespace
 
 void convert_mooncake(const ConvertInput& input, EventOrder& order) {
-  const std::uint64_t token_bytes = input.values.whole("token_bytes");
-  const Time token_time = std::chrono::microseconds(input.values.whole("token_us"));
-  Cache cache(order, std::chrono::seconds(input.values.whole("keep_s")));
+  Prompts prompts(order, input.values);
   Time before{0};
   std::uint32_t number = 0;
   for_each_json_line(input.path, input.bad, [&](JsonReader& json) {
     ++number;
     const Request request = read_request(json, before);
     before = request.time;
-    cache.expire(request.time);
-    order.advance(request.time);
-    const Time decode = token_time * static_cast<std::int64_t>(request.output_tokens);
-    TraceEvent event;
-    event.time = request.time;
-    event.task = number;
-    std::uint64_t tokens_left = request.input_tokens;
-    for (const std::uint64_t block : request.blocks) {
-      const std::uint64_t tokens = std::min(tokens_left, block_tokens);
-      tokens_left -= tokens;
-      event.object = block;
-      event.bytes = tokens * token_bytes;
-      const bool cached = cache.use(block, request.time + decode);
-      add_block(order, event, cached, block_tokens * token_bytes, request.output_tokens, decode);
-    }
+    prompts.add(request, number);
   });
-  cache.expire(Time::max());
+  prompts.finish();
 }
 
 }  // namespace vma

@@ -10,7 +10,7 @@ namespace vma {
 void convert_vidur(const ConvertInput& input, EventOrder& order) {
   constexpr std::string_view header =
       "num_prefill_tokens,num_decode_tokens,num_total_tokens,pd_ratio";
-  const std::uint64_t token_bytes = input.values.whole("token_bytes");
+  KvRequests requests(order, input.values);
   const double gap_ns = 1e9 / input.values["requests_s"];
   TraceRandom random(input.seed);
   Time now{0};
@@ -18,7 +18,7 @@ void convert_vidur(const ConvertInput& input, EventOrder& order) {
   for_each_csv_line(input.path, header, input.bad, [&](const CsvFields& fields) {
     ++number;
     KvRequest request;
-    request.task = number;
+    request.number = number;
     request.prompt_tokens = whole_number(fields[0], "num_prefill_tokens", 0, tokens_max);
     request.output_tokens = whole_number(fields[1], "num_decode_tokens", 0, tokens_max);
     const std::uint64_t tokens = request.prompt_tokens + request.output_tokens;
@@ -27,7 +27,7 @@ void convert_vidur(const ConvertInput& input, EventOrder& order) {
     request.start = now;
     set_times(request, input.values);
     order.advance(now);
-    add_request(order, request, token_bytes);
+    requests.add(request);
     now += random.exponential(gap_ns);
   });
 }

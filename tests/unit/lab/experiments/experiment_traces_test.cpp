@@ -38,8 +38,8 @@ class ConvertedTraces : public testing::Test {
 
   ExperimentRig rig_{R"({
   "experiment": "converted", "machines": ["test-2"], "policies": ["stay_put"],
-  "traces": [{"name": "chat", "convert": "mooncake", "input": "chat.jsonl"},
-             {"name": "net", "convert": "g10", "input": "net_kernels.jsonl"}]})"};
+  "traces": [{"name": "chat", "convert": "mooncake", "input": "chat.jsonl", "parameters": {"closed": 0}},
+             {"name": "net", "convert": "g10", "input": "net_kernels.jsonl", "parameters": {"closed": 0}}]})"};
   std::map<std::string, std::string> results_;
 };
 

@@ -4,6 +4,7 @@
 #include "lab/generate/trace_generators.hpp"
 #include "lab/generate/zipf.hpp"
 #include "support/test_run.hpp"
+#include "unit/lab/trace/loop_races.hpp"
 #include "unit/lab/trace/trace_rig.hpp"
 
 #include <vma/error.hpp>
@@ -78,11 +79,9 @@ TEST(TraceRandom, HasTheMeansThatItIsAskedFor) {
 
 TEST_F(Generators, OneSeedGivesTheSameBytesAndAnotherOthers) {
   const std::map<std::string, std::vector<std::string>> small{
-      {"moe", {"steps=20"}},
-      {"phase-change", {"phase_s=0.2", "phases=2"}},
-      {"producer-consumer", {"length_s=0.1"}},
-      {"rebalance", {"rounds=2"}},
-      {"serving", {"length_s=2"}},
+      {"moe", {"steps=20"}},          {"phase-change", {"phase_s=0.2", "phases=2"}},
+      {"pipeline", {"iterations=2"}}, {"producer-consumer", {"length_s=0.1"}},
+      {"rebalance", {"rounds=2"}},    {"serving", {"length_s=2"}},
       {"zipf-drift", {"length_s=1"}}};
   ASSERT_EQ(small.size(), trace_generators().size());
   for (const auto& [name, values] : small) {
@@ -107,6 +106,7 @@ TEST_F(Generators, NoParameterAtItsLeastBreaksOne) {
   const std::map<std::string, std::vector<std::string>> tiny{
       {"moe", {"steps=2", "layers=2"}},
       {"phase-change", {"phase_s=0.01", "phases=2"}},
+      {"pipeline", {"iterations=1"}},
       {"producer-consumer", {"length_s=0.01"}},
       {"rebalance", {"rounds=1", "phases=1", "chunks=1"}},
       {"serving", {"length_s=0.5"}},
@@ -217,8 +217,9 @@ TEST_F(Generators, PhasesHaveDisjointSetsAndOthersEach) {
 }
 
 TEST_F(Generators, ConsumersReadWhatTheirProducersWrote) {
-  const auto events = generate("producer-consumer", {"length_s=0.4", "swap_s=0.2", "pairs=3",
-                                                     "period_us=1000", "lag=3", "reads=2"});
+  const auto events = generate(
+      "producer-consumer",
+      {"length_s=0.4", "swap_s=0.2", "pairs=3", "period_us=1000", "lag=3", "reads=2", "closed=0"});
   struct Buffer {
     int writer = -1, reads = 2;
   };

@@ -2,6 +2,7 @@
 // headers promise.
 
 #include "unit/lab/import/convert_rig.hpp"
+#include "unit/lab/trace/loop_races.hpp"
 
 #include <vma/error.hpp>
 
@@ -35,16 +36,17 @@ ToldEvent mark(std::int64_t time_ns, const std::string& text) {
 
 constexpr const char* tensors = "tensor,is_weight,bytes\n1,1,100\n2,0,200\n3,0,300\n4,0,0\n";
 
+constexpr std::string_view two_kernels = R"({"k":0,"name":"a","us":1.5,"in":[1],"out":[2]})"
+                                         "\n"
+                                         R"({"k":1,"name":"b","us":0.5,"in":[2,1],"out":[1,3]})"
+                                         "\n";
+
 // Both kernels use weight 1; tensor 2 goes from the first kernel to the second; only the second
 // uses 3.
 TEST_F(OtherConverters, G10) {
   write_text(folder_ / "net_tensors.csv", tensors);
-  const auto events = convert("g10", "net_kernels.jsonl",
-                              R"({"k":0,"name":"a","us":1.5,"in":[1],"out":[2]})"
-                              "\n"
-                              R"({"k":1,"name":"b","us":0.5,"in":[2,1],"out":[1,3]})"
-                              "\n",
-                              {"iterations=2"});
+  const auto events =
+      convert("g10", "net_kernels.jsonl", two_kernels, {"iterations=2", "closed=0"});
   std::vector<ToldEvent> expected;
   for (std::uint32_t iteration = 0; iteration < 2; ++iteration) {
     const std::int64_t a = 2000 * iteration, b = a + 1500, end = b + 500;
@@ -65,6 +67,98 @@ TEST_F(OtherConverters, G10) {
   EXPECT_EQ(events, expected);
 }
 
+ToldEvent at_end_of(ToldEvent told, std::uint32_t task) {
+  told.event.task = task;
+  return told;
+}
+
+// The same training: every tensor but the weight is another object each time, numbered from 5 on.
+TEST_F(OtherConverters, G10AsAClosedLoop) {
+  write_text(folder_ / "net_tensors.csv", tensors);
+  const auto events = convert("g10", "net_kernels.jsonl", two_kernels, {"iterations=2"});
+  std::vector<ToldEvent> expected;
+  for (std::uint32_t iteration = 0; iteration < 2; ++iteration) {
+    const std::int64_t a = 2000 * iteration, b = a + 1500, end = b + 500;
+    const std::uint32_t before = 2 * iteration, task = before + 1;
+    const std::uint64_t two = 5 + 2 * iteration, three = two + 1;
+    expected.push_back(at_end_of(mark(a, fmt::format("iteration {}", iteration + 1)), before));
+    if (iteration == 0) expected.push_back(allocation(a, 1, 100, "weights"));
+    expected.push_back(at_end_of(allocation(a, two, 200, "tensors"), before));
+    expected.push_back(task_of(a, task, 1500));
+    if (before > 0) expected.push_back(after_of(a, task, before));
+    expected.push_back(kernel_use(a, 1, 100, UseKind::read, task, 0));
+    expected.push_back(kernel_use(a, two, 200, UseKind::write, task, 0));
+    expected.push_back(at_end_of(allocation(b, three, 300, "tensors"), task));
+    expected.push_back(task_of(b, task + 1, 500));
+    expected.push_back(after_of(b, task + 1, task));
+    expected.push_back(kernel_use(b, 1, 100, UseKind::read_write, task + 1, 0));
+    expected.push_back(kernel_use(b, two, 200, UseKind::read, task + 1, 0));
+    expected.push_back(kernel_use(b, three, 300, UseKind::write, task + 1, 0));
+    expected.push_back(at_end_of(free_of(end, two), task + 1));
+    expected.push_back(at_end_of(free_of(end, three), task + 1));
+  }
+  expected.push_back(at_end_of(free_of(4000, 1), 4));
+  EXPECT_EQ(events, expected);
+}
+
+// Two kernels on two stages, two microbatches: while the second stage has the first microbatch, the
+// first stage has the second one.
+TEST_F(OtherConverters, G10MicrobatchesOverlap) {
+  write_text(folder_ / "net_tensors.csv", tensors);
+  const auto events =
+      convert("g10", "net_kernels.jsonl",
+              "{\"us\":2,\"in\":[1],\"out\":[2]}\n{\"us\":2,\"in\":[2],\"out\":[3]}\n",
+              {"iterations=1", "stages=2", "microbatches=2"});
+  const auto on = [](int device, ToldEvent told) {
+    told.event.at = TracePlace(gpu(device));
+    return told;
+  };
+  EXPECT_EQ(events, (std::vector{
+                        mark(0, "iteration 1"),
+                        allocation(0, 1, 100, "weights"),
+                        allocation(0, 5, 100, "tensors"),
+                        on(0, task_of(0, 1, 1000)),
+                        on(0, kernel_use(0, 1, 100, UseKind::read, 1, 0)),
+                        on(0, kernel_use(0, 5, 100, UseKind::write, 1, 0)),
+                        at_end_of(allocation(1000, 6, 150, "tensors"), 1),
+                        on(1, task_of(1000, 2, 1000)),
+                        after_of(1000, 2, 1),
+                        on(1, kernel_use(1000, 5, 100, UseKind::read, 2, 0)),
+                        on(1, kernel_use(1000, 6, 150, UseKind::write, 2, 0)),
+                        at_end_of(allocation(1000, 7, 100, "tensors"), 1),
+                        on(0, task_of(1000, 3, 1000)),
+                        after_of(1000, 3, 1),
+                        on(0, kernel_use(1000, 1, 100, UseKind::read, 3, 0)),
+                        on(0, kernel_use(1000, 7, 100, UseKind::write, 3, 0)),
+                        at_end_of(free_of(2000, 5), 2),
+                        at_end_of(free_of(2000, 6), 2),
+                        at_end_of(allocation(2000, 8, 150, "tensors"), 3),
+                        on(1, task_of(2000, 4, 1000)),
+                        after_of(2000, 4, 3),
+                        after_of(2000, 4, 2),
+                        on(1, kernel_use(2000, 7, 100, UseKind::read, 4, 0)),
+                        on(1, kernel_use(2000, 8, 150, UseKind::write, 4, 0)),
+                        at_end_of(free_of(3000, 7), 4),
+                        at_end_of(free_of(3000, 8), 4),
+                        at_end_of(free_of(3000, 1), 4),
+                    }));
+}
+
+// Several kernels a stage; a tensor that is used on three stages. Only the weights are shared by
+// microbatches.
+TEST_F(OtherConverters, G10OrdersWhatUsesOneTensor) {
+  write_text(folder_ / "net_tensors.csv",
+             "tensor,is_weight,bytes\n1,1,100\n2,0,200\n3,0,300\n4,0,7\n5,1,50\n");
+  const auto events =
+      convert("g10", "net_kernels.jsonl",
+              "{\"us\":1,\"in\":[1],\"out\":[2]}\n{\"us\":2,\"in\":[2],\"out\":[3]}\n"
+              "{\"us\":0,\"in\":[3,5],\"out\":[4]}\n{\"us\":3,\"in\":[2,4],\"out\":[]}\n"
+              "{\"us\":1,\"in\":[2],\"out\":[1]}\n{\"us\":2,\"in\":[3],\"out\":[5]}\n",
+              {"iterations=3", "stages=3", "microbatches=5"});
+  EXPECT_EQ(loop_races(events, "weights"), Lines{});
+  EXPECT_NE(loop_races(events), Lines{}) << "weights are";
+}
+
 TEST_F(OtherConverters, G10IsCutIntoStagesOfEqualTime) {
   write_text(folder_ / "net_tensors.csv", tensors);
   std::string text;
@@ -72,7 +166,7 @@ TEST_F(OtherConverters, G10IsCutIntoStagesOfEqualTime) {
   text += "{\"us\":4,\"in\":[1],\"out\":[]}\n";
   Lines devices;
   for (const ToldEvent& told :
-       convert("g10", "net_kernels.jsonl", text, {"stages=2", "iterations=1"})) {
+       convert("g10", "net_kernels.jsonl", text, {"stages=2", "iterations=1", "closed=0"})) {
     if (told.event.kind == TraceEventKind::access) {
       devices.push_back(to_string(told.event.at.location()));
     }
@@ -169,7 +263,8 @@ TEST_F(OtherConverters, HeadersSayWhereFromAndHow) {
   EXPECT_EQ(header.origin, "kvcache-ai/Mooncake (FAST 2025): a.jsonl");
   EXPECT_EQ(header.licence, "Apache-2.0");
   EXPECT_EQ(header.made,
-            "vmart-lab convert mooncake seed=1 keep_s=7 token_bytes=131072 token_us=30000");
+            "vmart-lab convert mooncake seed=1 closed=1 keep_s=7 prefill_tokens_s=0 "
+            "token_bytes=131072 token_us=30000");
 }
 
 }  // namespace

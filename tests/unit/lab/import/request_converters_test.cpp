@@ -9,6 +9,7 @@
 
 #include <cmath>
 #include <filesystem>
+#include <utility>
 
 namespace vma {
 namespace {
@@ -27,15 +28,17 @@ ToldEvent of_task(ToldEvent told, std::uint32_t task, UseKind use, std::int64_t 
   return told;
 }
 
+constexpr std::string_view azure_requests =
+    "TIMESTAMP,ContextTokens,GeneratedTokens\r\n"
+    "2023-11-16 23:59:59.9999000,100,4\r\n"
+    "2023-11-17 00:00:00.0009,5,0\r\n"
+    "2023-11-17 00:00:01,0,1";
+
 // Tokens of 10 bytes, 1 ms each: a prompt of 100 and 4 output tokens read 4*100 + 0+1+2+3 tokens,
 // which is 406/104 passes over all 104.
 TEST_F(RequestConverters, Azure) {
-  const auto events = convert("azure", "a.csv",
-                              "TIMESTAMP,ContextTokens,GeneratedTokens\r\n"
-                              "2023-11-16 23:59:59.9999000,100,4\r\n"
-                              "2023-11-17 00:00:00.0009,5,0\r\n"
-                              "2023-11-17 00:00:01,0,1",
-                              {"token_bytes=10", "token_us=1000"});
+  const auto events =
+      convert("azure", "a.csv", azure_requests, {"token_bytes=10", "token_us=1000", "closed=0"});
   const std::int64_t next = 1'000'000, third = second + 100'000;
   const std::int64_t end = 4'000'000;
   EXPECT_EQ(events, (std::vector{
@@ -54,10 +57,66 @@ TEST_F(RequestConverters, Azure) {
   EXPECT_EQ(bad(), Lines{});
 }
 
+ToldEvent of_request(ToldEvent told, std::uint64_t request) {
+  told.event.object = request;
+  return told;
+}
+
+/// What happens at the end of a task.
+ToldEvent waits_for(ToldEvent told, std::uint32_t task) {
+  told.event.task = task;
+  return told;
+}
+
+// The same requests: each of the four tokens reads a quarter of the 406, and writes one of the
+// four. The second and the third request have one task each.
+TEST_F(RequestConverters, AzureAsAClosedLoop) {
+  const auto events = convert("azure", "a.csv", azure_requests,
+                              {"token_bytes=10", "token_us=1000", "prefill_tokens_s=1e6"});
+  const std::int64_t next = 1'000'000, third = second + 100'000;
+  const std::int64_t token = 100'000, end = token + 4'000'000;
+  EXPECT_EQ(events, (std::vector{
+                        allocation(0, 1, 1040, "kv"),
+                        of_request(task_of(0, 1, 100'000), 1),
+                        of_task(access(0, 1, 1000), 1, UseKind::write),
+                        of_request(task_of(token, 2, 1'000'000, 4), 1),
+                        after_of(token, 2, 1),
+                        of_task(access(token, 1, 1040), 2, UseKind::read, 0, 101.5F / 104),
+                        of_task(access(token, 1, 40), 2, UseKind::write, 0, 0.25, 1000),
+                        allocation(next, 2, 50, "kv"),
+                        of_request(task_of(next, 3, 5000), 2),
+                        of_task(access(next, 2, 50), 3, UseKind::write),
+                        waits_for(free_of(next + 5000, 2), 3),
+                        waits_for(free_of(end, 1), 2),
+                        allocation(third, 3, 10, "kv"),
+                        of_request(task_of(third, 4, 1'000'000), 3),
+                        of_task(access(third, 3, 10), 4, UseKind::write),
+                        waits_for(free_of(third + 1'000'000, 3), 4),
+                    }));
+}
+
+// An open loop and a closed loop differ in when, not in how much.
+TEST_F(RequestConverters, BothLoopsAccessTheSameBytes) {
+  const auto bytes = [this](const std::string& closed) {
+    TraceAudit audit;
+    for (const ToldEvent& told :
+         convert("vidur", "a.csv",
+                 "num_prefill_tokens,num_decode_tokens,num_total_tokens,pd_ratio\n"
+                 "10,2,12,5.0\n1,700,701,1.0\n20,1,21,20.0\n0,9,9,0\n",
+                 {closed}))
+      audit.add(told.event);
+    EXPECT_EQ(audit.fault_count(), 0u);
+    return std::pair(audit.bytes_read(), audit.bytes_written());
+  };
+  const auto open = bytes("closed=0"), closed = bytes("closed=1");
+  EXPECT_NEAR(closed.first, open.first, 1e-6 * open.first);
+  EXPECT_NEAR(closed.second, open.second, 1e-6 * open.second);
+}
+
 TEST_F(RequestConverters, AzureTakesTimeForPromptsIfTold) {
   const auto events = convert(
       "azure", "a.csv", "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 00:00:00,100,1\n",
-      {"token_bytes=1", "token_us=7", "prefill_tokens_s=50"});
+      {"token_bytes=1", "token_us=7", "prefill_tokens_s=50", "closed=0"});
   ASSERT_EQ(events.size(), 5u);
   EXPECT_EQ(events[1].event.duration, Time(2 * second));
   EXPECT_EQ(events[2].event.time, Time(2 * second));
@@ -92,15 +151,16 @@ TEST_F(RequestConverters, Vidur) {
   const std::string text =
       "num_prefill_tokens,num_decode_tokens,num_total_tokens,pd_ratio\n"
       "10,2,12,5.0\n1,1,3,1.0\n20,1,21,20.0\n";
-  const auto events = convert("vidur", "a.csv", text, {"token_bytes=1", "requests_s=2"});
+  const auto events =
+      convert("vidur", "a.csv", text, {"token_bytes=1", "requests_s=2", "closed=0"});
   EXPECT_EQ(bad(), (Lines{"3: num_total_tokens: \"3\" is not a whole number from 2 to 2"}));
   ASSERT_EQ(events.size(), 10u);
   EXPECT_EQ(events[0], allocation(0, 1, 12, "kv"));
   EXPECT_GT(events[5].event.time, Time(0));
   EXPECT_EQ(events[5].event.object, 3u);
-  EXPECT_EQ(convert("vidur", "a.csv", text, {"token_bytes=1", "requests_s=2"}), events);
+  EXPECT_EQ(convert("vidur", "a.csv", text, {"token_bytes=1", "requests_s=2", "closed=0"}), events);
   seed_ = 2;
-  EXPECT_NE(convert("vidur", "a.csv", text, {"token_bytes=1", "requests_s=2"}), events);
+  EXPECT_NE(convert("vidur", "a.csv", text, {"token_bytes=1", "requests_s=2", "closed=0"}), events);
 }
 
 // The second request was scheduled first.
@@ -113,7 +173,7 @@ TEST_F(RequestConverters, LlmServingSim) {
       "\n"
       R"({"request_id":"c","input_toks":2,"output_toks":2,"queued_ts":101,"scheduled_ts":100.0,"first_token_ts":101.25,"last_token_ts":102.5})"
       "\n",
-      {"token_bytes=8"});
+      {"token_bytes=8", "closed=0"});
   EXPECT_EQ(events,
             (std::vector{
                 allocation(second, 2, 32, "kv"),
@@ -130,18 +190,19 @@ TEST_F(RequestConverters, LlmServingSim) {
   EXPECT_EQ(bad(), (Lines{"3: the line: scheduled_ts: 100 is not between 101 and 1000000000"}));
 }
 
+constexpr std::string_view mooncake_requests =
+    R"({"timestamp":0,"input_length":600,"output_length":10,"hash_ids":[4,5]})"
+    "\n"
+    R"({"timestamp":500,"input_length":512,"output_length":0,"hash_ids":[4]})"
+    "\n"
+    R"({"timestamp":4000,"input_length":1,"output_length":0,"hash_ids":[4]})"
+    "\n";
+
 // Blocks are 512 tokens of 2 bytes; the second request shares one of them, and the third comes when
 // that block is gone.
 TEST_F(RequestConverters, Mooncake) {
-  const auto events =
-      convert("mooncake", "a.jsonl",
-              R"({"timestamp":0,"input_length":600,"output_length":10,"hash_ids":[4,5]})"
-              "\n"
-              R"({"timestamp":500,"input_length":512,"output_length":0,"hash_ids":[4]})"
-              "\n"
-              R"({"timestamp":4000,"input_length":1,"output_length":0,"hash_ids":[4]})"
-              "\n",
-              {"token_bytes=2", "token_us=100000", "keep_s=2"});
+  const auto events = convert("mooncake", "a.jsonl", mooncake_requests,
+                              {"token_bytes=2", "token_us=100000", "keep_s=2", "closed=0"});
   EXPECT_EQ(events, (std::vector{
                         allocation(0, 4, 1024, "kv"),
                         of_task(access(0, 4, 1024), 1, UseKind::write),
@@ -159,13 +220,42 @@ TEST_F(RequestConverters, Mooncake) {
   EXPECT_EQ(bad(), Lines{});
 }
 
+// As above, but with 1000 tokens a second, of which the second request processes none: it waits for
+// the one that writes its block. The last request gets another object for it.
+TEST_F(RequestConverters, MooncakeAsAClosedLoop) {
+  const auto events =
+      convert("mooncake", "a.jsonl", mooncake_requests,
+              {"token_bytes=2", "token_us=100000", "keep_s=2", "prefill_tokens_s=1000"});
+  const std::int64_t token = second * 3 / 5, end = token + second, last = 4 * second + 1'000'000;
+  EXPECT_EQ(events, (std::vector{
+                        allocation(0, 0, 1024, "kv"),
+                        allocation(0, 1, 1024, "kv"),
+                        of_request(task_of(0, 1, token), 1),
+                        of_task(access(0, 0, 1024), 1, UseKind::write),
+                        of_task(access(0, 1, 176), 1, UseKind::write),
+                        of_request(task_of(token, 2, second / 10, 10), 1),
+                        after_of(token, 2, 1),
+                        of_task(access(token, 0, 1024), 2, UseKind::read),
+                        of_task(access(token, 1, 176), 2, UseKind::read),
+                        of_request(task_of(token, 3), 2),
+                        after_of(token, 3, 1),
+                        of_task(access(token, 0, 1024), 3, UseKind::read),
+                        waits_for(free_of(end + 2 * second, 0), 2),
+                        waits_for(free_of(end + 2 * second, 1), 2),
+                        allocation(4 * second, 2, 1024, "kv"),
+                        of_request(task_of(4 * second, 4, 1'000'000), 3),
+                        of_task(access(4 * second, 2, 2), 4, UseKind::write),
+                        waits_for(free_of(last + 2 * second, 2), 4),
+                    }));
+}
+
 TEST_F(RequestConverters, MooncakeKeepsABlockWhileItIsUsedAgain) {
   std::string text;
   for (int time = 0; time <= 9000; time += 1500) {
     text += "{\"timestamp\":" + std::to_string(time) +
             ",\"input_length\":512,\"output_length\":0,\"hash_ids\":[7]}\n";
   }
-  const auto events = convert("mooncake", "a.jsonl", text, {"keep_s=2"});
+  const auto events = convert("mooncake", "a.jsonl", text, {"keep_s=2", "closed=0"});
   ASSERT_EQ(events.size(), 9u) << "one allocation, seven accesses, one free";
   EXPECT_EQ(events.back(), free_of(11 * second, 7));
 }

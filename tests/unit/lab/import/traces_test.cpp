@@ -24,6 +24,14 @@ struct Expected {
   friend void PrintTo(const Expected& expected, std::ostream* out) { *out << expected.file; }
 };
 
+/// Values that make a trace small enough for a test.
+std::vector<std::string> short_values(const std::string& format) {
+  if (format == "g10") return {"iterations=1"};
+  if (format == "mooncake") return {"keep_s=0"};
+  if (format == "dlrm") return {"lookups=1e6", "batches=2"};
+  return {};
+}
+
 class Traces : public testing::TestWithParam<Expected> {
  protected:
   TemporaryFolder folder_;
@@ -35,9 +43,7 @@ TEST_P(Traces, Convert) {
   options.format = GetParam().format;
   options.input = std::string(VMART_TRACES "/") + GetParam().file;
   options.output = folder_ / "out.vtrace";
-  if (options.format == "g10") options.values = {"iterations=1"};
-  if (options.format == "mooncake") options.values = {"keep_s=0"};
-  if (options.format == "dlrm") options.values = {"lookups=1e6", "batches=2"};
+  options.values = short_values(options.format);
   const ConvertReport report = convert_trace(options);
   EXPECT_EQ(report.bad.count(), 0u);
   const TraceAudit& audit = report.audit;
@@ -46,6 +52,32 @@ TEST_P(Traces, Convert) {
   if (GetParam().accesses > 0) {
     EXPECT_EQ(audit.count(TraceEventKind::access), GetParam().accesses);
   }
+}
+
+// A closed loop has the accesses of the open one, and as many bytes. Without microbatches it takes
+// as long.
+TEST_P(Traces, AreTheSameInBothLoops) {
+  if (!reads_compressed()) GTEST_SKIP() << "built without zlib";
+  ConvertOptions options;
+  options.format = GetParam().format;
+  if (options.format == "dlrm") GTEST_SKIP() << "its trace is an open loop";
+  options.input = std::string(VMART_TRACES "/") + GetParam().file;
+  options.output = folder_ / "out.vtrace";
+  const auto audit_of = [&](const std::string& closed) {
+    options.values = short_values(options.format);
+    options.values.push_back(closed);
+    return convert_trace(options).audit;
+  };
+  const TraceAudit open = audit_of("closed=0"), closed = audit_of("closed=1");
+  EXPECT_EQ(closed.fault_count(), 0u);
+  EXPECT_EQ(open.count(TraceEventKind::task), 0u);
+  EXPECT_GT(closed.count(TraceEventKind::task), 0u);
+  EXPECT_EQ(closed.count(TraceEventKind::access), open.count(TraceEventKind::access));
+  EXPECT_EQ(closed.bytes_live_max() / 1024, open.bytes_live_max() / 1024);
+  EXPECT_NEAR(closed.bytes_read(), open.bytes_read(), 1e-6 * open.bytes_read());
+  EXPECT_NEAR(closed.bytes_written(), open.bytes_written(), 1e-6 * open.bytes_written());
+  const double end = static_cast<double>(open.end().count());
+  EXPECT_NEAR(static_cast<double>(closed.end().count()), end, 1e-6 * end);
 }
 
 // If everything fits into HBM, work takes as long as the trace says.
@@ -57,7 +89,8 @@ TEST_P(Traces, TakeTheirOwnTimeInEnoughMemory) {
     GTEST_SKIP() << "it asks for more than four GPUs have, or for nothing but memory's time";
   options.input = std::string(VMART_TRACES "/") + GetParam().file;
   options.output = folder_ / "out.vtrace";
-  if (options.format == "g10") options.values = {"iterations=1"};
+  options.values = short_values(options.format);
+  options.values.push_back("closed=0");
   const ConvertReport converted = convert_trace(options);
   ReplayMachine machine = replay_machine(load_machine("h200x4"));
   for (PlaceState& place : machine.places) place.capacity_bytes = std::uint64_t{1} << 50;

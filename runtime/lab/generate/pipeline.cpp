@@ -1,0 +1,138 @@
+#include "lab/generate/pipeline.hpp"
+
+#include "lab/trace/closed_loop.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+namespace vma {
+namespace {
+
+class Pipeline {
+ public:
+  Pipeline(const TraceValues& values, TraceRandom& random, EventOrder& order)
+      : random_(&random),
+        order_(&order),
+        tasks_(order),
+        stages_(values.whole("stages")),
+        batches_(values.whole("microbatches")),
+        layers_(values.whole("layers")),
+        activation_bytes_(values.whole("activation_bytes")),
+        compute_(std::chrono::microseconds(values.whole("compute_us"))),
+        jitter_(values["jitter"]),
+        weights_(order, 0, stages_ * layers_, values.whole("weight_bytes"), "weights"),
+        next_object_(weights_.count()),
+        stage_ends_(stages_) {}
+
+  void run(std::uint64_t iterations) {
+    weights_.allocate_all(Time(0));
+    for (std::uint64_t iteration = 1; iteration <= iterations; ++iteration) {
+      advance();
+      TraceEvent mark = event_of(TraceEventKind::mark, 0);
+      mark.tag = order_->intern(fmt::format("iteration {}", iteration));
+      tasks_.at_end(mark, stage_ends_.front());
+      run_iteration();
+    }
+    for (std::uint64_t layer = 0; layer < weights_.count(); ++layer)
+      tasks_.at_end(event_of(TraceEventKind::free, layer), stage_ends_[layer / layers_]);
+  }
+
+ private:
+  /// Nothing happens from now on before the earliest of the stages continues.
+  void advance() {
+    Time now = Time::max();
+    for (const DeclaredTask& end : stage_ends_) now = std::min(now, end.end);
+    order_->advance(now);
+  }
+  void run_iteration() {
+    std::vector<DeclaredTask> handed(batches_);  // Per microbatch: what the next stage waits for.
+    activations_.assign(batches_ * weights_.count(), 0);
+    for (std::uint64_t stage = 0; stage < stages_; ++stage) {
+      for (std::uint64_t batch = 0; batch < batches_; ++batch) {
+        for (std::uint64_t layer = 0; layer < layers_; ++layer)
+          forward(batch, stage * layers_ + layer, layer == 0 ? handed[batch] : DeclaredTask{});
+        handed[batch] = stage_ends_[stage];
+      }
+    }
+    handed.assign(batches_, {});
+    for (std::uint64_t stage = stages_; stage-- > 0;) {
+      for (std::uint64_t batch = 0; batch < batches_; ++batch) {
+        for (std::uint64_t layer = layers_; layer-- > 0;)
+          backward(batch, stage * layers_ + layer,
+                   layer + 1 == layers_ ? handed[batch] : DeclaredTask{});
+        handed[batch] = stage_ends_[stage];
+      }
+      for (std::uint64_t layer = 0; layer < layers_; ++layer) {
+        step(stage, 1, {});
+        access(stage * layers_ + layer, weights_.access(Time(0), 0).bytes, UseKind::read_write);
+      }
+    }
+  }
+
+  /// Layers are numbered across the stages.
+  void forward(std::uint64_t batch, std::uint64_t layer, const DeclaredTask& input) {
+    const std::uint64_t stage = layer / layers_;
+    std::uint64_t& own = activations_[batch * weights_.count() + layer];
+    own = next_object_++;
+    TraceEvent allocation = event_of(TraceEventKind::allocation, own);
+    allocation.bytes = activation_bytes_;
+    allocation.tag = order_->intern("activations");
+    const DeclaredTask& before = stage_ends_[stage];
+    tasks_.at_end(allocation, input.end > before.end ? input : before);
+    step(stage, 1, input);
+    access(layer, weights_.access(Time(0), 0).bytes, UseKind::read);
+    if (layer > 0) access((&own)[-1], activation_bytes_, UseKind::read);
+    access(own, activation_bytes_, UseKind::write);
+  }
+  void backward(std::uint64_t batch, std::uint64_t layer, const DeclaredTask& gradients) {
+    const std::uint64_t* const own = &activations_[batch * weights_.count() + layer];
+    step(layer / layers_, 2, gradients);
+    access(layer, weights_.access(Time(0), 0).bytes, UseKind::read);
+    access(*own, activation_bytes_, UseKind::read);
+    if (layer > 0) access(own[-1], activation_bytes_, UseKind::read_write);
+    tasks_.at_end(event_of(TraceEventKind::free, *own), stage_ends_[layer / layers_]);
+  }
+  /// Declares the next task of the stage.
+  void step(std::uint64_t stage, int times, const DeclaredTask& input) {
+    const auto least = static_cast<double>(compute_.count()) * times;
+    const Time compute(static_cast<std::int64_t>(least * (1 + jitter_ * random_->uniform())));
+    DeclaredTask& end = stage_ends_[stage];
+    const std::array after{end, input};
+    end = tasks_.declare(task_event(compute, TracePlace(gpu(static_cast<int>(stage)))), after);
+  }
+  void access(std::uint64_t object, std::uint64_t bytes, UseKind use) {
+    TraceEvent access = event_of(TraceEventKind::access, object);
+    access.bytes = bytes;
+    access.use = use;
+    tasks_.access(access);
+  }
+  static TraceEvent event_of(TraceEventKind kind, std::uint64_t object) {
+    TraceEvent event;
+    event.kind = kind;
+    event.object = object;
+    return event;
+  }
+
+  TraceRandom* random_;
+  EventOrder* order_;
+  ClosedLoop tasks_;
+  std::uint64_t stages_, batches_, layers_;
+  std::uint64_t activation_bytes_;
+  Time compute_;
+  double jitter_;
+  ObjectSet weights_;
+  std::uint64_t next_object_;
+  std::vector<DeclaredTask> stage_ends_;    // The last task of each stage.
+  std::vector<std::uint64_t> activations_;  // Of this iteration, by microbatch and layer.
+};
+
+}  // namespace
+
+void generate_pipeline(const TraceValues& values, TraceRandom& random, EventOrder& order) {
+  Pipeline(values, random, order).run(values.whole("iterations"));
+}
+
+}  // namespace vma
