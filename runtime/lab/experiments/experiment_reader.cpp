@@ -342,7 +342,7 @@ void Reader::read_policies(Experiment& experiment) {
 }
 
 void Reader::read_routers(Experiment& experiment) {
-  experiment.routers = {"hash"};
+  experiment.routers = {std::string(default_router)};
   if (!json_.has("routers")) return;
   experiment.routers.clear();
   each(

@@ -32,7 +32,7 @@ Replay::Replay(const ReplayMachine& machine, const ReplayOptions& options,
 /// Order of what happens at the same time: flows end; gates open and copies begin; the scheduler
 /// collects uses; the scheduler ticks; the trace continues.
 ReplayReport Replay::run(TraceSource& source) {
-  source_ = &source;
+  source_.emplace(source);
   if (!read_head())
     throw Error(ErrorKind::invalid_argument, "Replay::run", "the trace has no events");
   now_ = batch_[head_].time;
@@ -149,7 +149,7 @@ bool Replay::take_access(const TraceEvent& event) {
   const double bytes = access.all_bytes();
   if (bytes > access_bytes_max) account_.refuse(event, "of more than 10^18 bytes");
   if (event.duration > span_max) account_.refuse(event, "which takes more than a year");
-  if (!head_device_) head_device_ = router_.choose(event, devices_.loads());
+  if (!head_device_) head_device_ = router_.choose(source_->from(event), devices_.loads());
   const std::size_t device = *head_device_;
   if (!devices_.has_room(device)) return false;
   const PlaceId self{static_cast<std::uint8_t>(device)};

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "lab/replay/link_traffic.hpp"
+#include "lab/replay/read_ahead.hpp"
 #include "lab/replay/replay_account.hpp"
 #include "lab/replay/replay_devices.hpp"
 #include "lab/replay/replay_machine.hpp"
@@ -63,7 +64,7 @@ class Replay {
   TaskRouter router_;
 
   // The trace.
-  TraceSource* source_ = nullptr;
+  std::optional<ReadAhead> source_;
   std::span<const TraceEvent> batch_;
   std::size_t head_ = 0;
   bool more_ = true;

@@ -86,7 +86,7 @@ TEST_F(ExperimentReader, ASharedHbmIsKeptBesideTheMachineAsItIs) {
 TEST_F(ExperimentReader, LeavesOutWhatHasADefault) {
   const Experiment experiment = read(R"({"experiment": "x", "machines": ["test-2"],
     "traces": [{"name": "t", "generate": "serving"}], "policies": ["stay_put"]})");
-  EXPECT_EQ(experiment.routers, std::vector<std::string>{"hash"});
+  EXPECT_EQ(experiment.routers, std::vector<std::string>{"prefix"});
   EXPECT_EQ(experiment.pacing, Pacing::timed);
   EXPECT_EQ(experiment.chunk_bytes, std::uint64_t{32} << 20);
   EXPECT_EQ(experiment.seeds, std::vector<std::uint64_t>{1});
