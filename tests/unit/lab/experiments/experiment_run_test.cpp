@@ -48,7 +48,8 @@ TEST(ExperimentRun, GivesTheSameBytesOnAnyNumberOfThreads) {
   const auto one = rig.results("one");
   EXPECT_EQ(cells_in(one), 8u);
   EXPECT_TRUE(one.contains("traces/drift~s2.vtrace"));
-  EXPECT_NE(one.at("results.csv").find("\n" + std::string(first_id) + ",test-2,drift,stay_put,"),
+  EXPECT_NE(one.at("results.csv")
+                .find("\n" + std::string(first_id) + ",test-2,drift,synthetic,stay_put,"),
             std::string::npos);
   EXPECT_NE(one.at("summary.csv").find("\ntest-2,drift,stay_put,prefix,2,"), std::string::npos);
   EXPECT_EQ(one, rig.results("three"));
