@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Draws the figure that a paper shows of an experiment: cost over the lower bound by policy, in groups by
+"""Draws the figure that a paper shows of an experiment: accesses and moves over the lower bound by policy, by
 trace, with the 95 % half width over seeds.
 
     examples/lab_figure.py FOLDER figure.svg [--machine h200x4]
@@ -20,7 +20,7 @@ STYLE = {"svg.hashsalt": "vmart", "svg.fonttype": "none", "font.size": 9, "axes.
 
 
 def costs_over_bound(summary, machine):
-    """Of each trace and policy: cost over the lower bound, and its half width; both are ratios."""
+    """Of each trace and policy: time of accesses and moves over the lower bound, and its half width; both are ratios."""
     rows = summary[(summary["machine"] == machine) & summary["regret_mean"].notna()]
     if rows.empty:
         raise ValueError(f"{machine} has no cell with a lower bound")
@@ -49,7 +49,7 @@ def draw(means, halves, machine, path):
                      color=COLOURS[index % len(COLOURS)], error_kw={"linewidth": 0.8})
         axes.axhline(1, color="#444444", linewidth=0.8)
         axes.set_xticks(range(len(traces)), traces)
-        axes.set_ylabel("cost / lower bound")
+        axes.set_ylabel("time / lower bound")
         axes.set_title(machine, loc="left", fontsize=9)
         axes.grid(axis="y", color="#e4e4e4", linewidth=0.6)
         figure.legend(loc="outside lower center", ncols=3, fontsize=8)

@@ -44,7 +44,7 @@ class Figure(unittest.TestCase):
             self.assertEqual((done.returncode, done.stderr), (0, ""))
         text = (self.folder / "first.svg").read_text()
         self.assertEqual(text, (self.folder / "second.svg").read_text())
-        for word in ("drift", "phases", "stay_put", "cost_benefit", "cost / lower bound", "h200x2"):
+        for word in ("drift", "phases", "stay_put", "cost_benefit", "time / lower bound", "h200x2"):
             self.assertIn(word, text)
         self.assertNotIn("threshold", text)  # It lost accesses, so it has no regret.
 

@@ -4,11 +4,13 @@ import csv
 import json
 import math
 
+from vmart.lab.kinds import kinds_by_trace
+
 GIB = 1 << 30
 POLICIES = ("stay_put", "cost_benefit", "counter", "threshold:size=4<&>")
 SCALARS = ("seconds", "accesses", "bytes", "access_s", "local_s", "excess_s", "slowdown", "wait_s",
-           "move_s", "cost_s", "moves", "bytes_moved", "stall_s", "skew_s", "thrashes", "own_share",
-           "peer_share", "host_share", "fairness_tenants", "fairness_devices", "settle_s",
+           "move_s", "access_move_s", "cost_s", "floor_s", "excess_ratio", "moves", "bytes_moved", "stall_s", "skew_s", "stood_s", "thrashes", "own_share",
+           "peer_share", "host_share", "device_accesses_max", "device_share_max", "fairness_tenants", "fairness_devices", "settle_s",
            "marks_settled", "marks", "link_use_max", "accesses_lost", "allocations_lost",
            "chunks_spilled", "policy_failures")
 
@@ -31,13 +33,16 @@ def made_report(index, count, gpus):
             "windows": windows, "places": places,
             "bytes_by_route": {"gpu(0)>host(0)": 7 * GIB * index, "host(0)>gpu(1)": 3 * GIB * index}
             if index else {},
+            "devices": [{"accesses": 10 + gpu, "bytes": 100} for gpu in range(gpus)],
+            "inputs": {"version": "0.1.0", "trace_sum": f"sum-{index}"},
             "marks": [{"time_ns": 5 * 10**8 + count * 10**8 // 2, "text": "phase 1"}]}
 
 
 def made_cell(names, index, seed, bound, count, gpus):
     metrics = {name: 0 for name in SCALARS}
     cost = 10.0 + index + 0.25 * seed
-    metrics |= {"cost_s": cost, "access_s": cost - index, "move_s": float(index), "local_s": 6.0,
+    metrics |= {"cost_s": cost, "access_move_s": cost, "floor_s": 6.0, "excess_ratio": cost / 6 - 1,
+                "stood_s": 0.002 * index, "access_s": cost - index, "move_s": float(index), "local_s": 6.0,
                 "slowdown": cost / 6, "bytes_moved": index * 10 * GIB, "stall_s": 0.001 * index,
                 "settle_s": None if index == 0 else 2.0 * index, "marks": 1,
                 "marks_settled": min(index, 1), "thrashes": 3 * index, "seconds": count / 10,
@@ -57,22 +62,24 @@ def write_cell(folder, cell):
 
 
 def write_table(folder, cells):
-    names = ["id", "machine", "trace", "policy", "router", "seed"]
+    kinds = kinds_by_trace(json.loads((folder / "experiment.json").read_text(encoding="utf-8")))
+    names = ["id", "machine", "trace", "kind", "policy", "router", "seed"]
     with (folder / "results.csv").open("w", encoding="utf-8", newline="") as lines:
         table = csv.writer(lines, lineterminator="\n")
         table.writerow([*names, *SCALARS, "lower_bound_s", "regret"])
         for cell in cells:
-            row = [cell["cell"][name] for name in names] + [cell["metrics"][name] for name in SCALARS]
+            row = [kinds[cell["cell"]["trace"]] if name == "kind" else cell["cell"][name] for name in names]
+            row += [cell["metrics"][name] for name in SCALARS]
             row += [(cell["bound"] or {}).get("lower_bound_s"), cell["regret"]]
             table.writerow(["" if value is None else value for value in row])
 
 
 def write_folder(folder, machines=("h200x2",), traces=("drift",), policies=POLICIES, seeds=(1, 2, 3),
-                 bound=True, windows=1000, gpus=2):
-    """Returns the cells, in the order of the table."""
+                 bound=True, windows=1000, gpus=2, kinds=None):
+    """Returns the cells, in the order of the table. `kinds` has those of traces that say so."""
     (folder / "cells").mkdir(parents=True)
     experiment = {"experiment": "made", "about": "Which policy? <b>none</b> & all",
-                  "machines": list(machines), "traces": [{"name": name} for name in traces],
+                  "machines": list(machines), "traces": [{"name": name} | ({"kind": kinds[name]} if kinds else {}) for name in traces],
                   "policies": list(policies), "seeds": list(seeds), "bounds": bound}
     (folder / "experiment.json").write_text(json.dumps(experiment, indent=1), encoding="utf-8")
     cells = []

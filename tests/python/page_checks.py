@@ -9,17 +9,19 @@ import statistics
 
 SECTIONS = ["asked", "policies", "regret", "time", "moves", "links", "failed", "reading"]
 NEVER_CLOSED = {"meta", "br", "link", "img", "input", "hr"}
-METRICS = ("cost_s", "regret", "slowdown", "bytes_moved", "stall_s", "thrashes", "settle_s",
+METRICS = ("cost_s", "excess_ratio", "regret", "slowdown", "bytes_moved", "stood_s", "thrashes", "settle_s",
            "accesses_lost")
 
 
 class Page(html.parser.HTMLParser):
-    """`sections`, `values` by (scenario, policy, metric), `scripts` by id, `figures`, `offences`."""
+    """`sections`, `against_static` by (scenario, policy), `worse` than that, `values` by (scenario,
+    policy, metric), `scripts` by id, `figures`, `offences`."""
 
     def __init__(self, text):
         super().__init__()
         self.sections, self.ids, self.values, self.best = [], [], {}, set()
         self.scripts, self.offences, self.open, self.policy_order = {}, [], [], []
+        self.against_static, self.worse = {}, set()
         self.script, self.scenario, self.policy, self.text = None, None, None, ""
         self.feed(text)
         self.close()
@@ -46,6 +48,10 @@ class Page(html.parser.HTMLParser):
         elif tag == "tr" and self.scenario:
             self.policy = found.get("data-policy")
             self.policy_order.append((self.scenario, self.policy))
+        elif tag == "td" and "data-baseline" in found:
+            self.against_static[self.scenario, self.policy] = found["data-baseline"]
+            if "bad" in (found.get("class") or "").split():
+                self.worse.add((self.scenario, self.policy))
         elif tag == "td" and "data-metric" in found:
             key = (self.scenario, self.policy, found["data-metric"])
             self.values[key] = (found["data-mean"], found["data-half"])
@@ -92,6 +98,23 @@ def expected_values(folder):
     return groups
 
 
+def expected_ratios(folder):
+    """Means over seeds of the cost over that of `static`, from `results.csv`."""
+    costs = {}
+    with (folder / "results.csv").open(encoding="utf-8", newline="") as lines:
+        for row in csv.DictReader(lines):
+            if float(row["accesses_lost"] or 0) == 0 and row["cost_s"]:
+                scenario = f"{row['trace']} on {row['machine']}, router {row['router']}"
+                costs.setdefault((scenario, row["policy"]), {})[row["seed"]] = float(row["cost_s"])
+    ratios = {}
+    for (scenario, policy), by_seed in costs.items():
+        base = costs.get((scenario, "static"), {})
+        found = [cost / base[seed] for seed, cost in by_seed.items() if base.get(seed, 0) > 0]
+        if found:
+            ratios[scenario, policy] = statistics.fmean(found)
+    return ratios
+
+
 def check_page(test, folder):
     """All that holds for the page of a folder with a `results.csv`. Returns the page."""
     page = Page((folder / "report.html").read_text(encoding="utf-8"))
@@ -99,6 +122,11 @@ def check_page(test, folder):
     test.assertEqual(page.sections, SECTIONS)
     test.assertEqual(len(page.ids), len(set(page.ids)))
     test.assertNotRegex(page.text, r"\bnan\b|None")
+    ratios = {key: float(value) for key, value in page.against_static.items() if value}
+    wanted = expected_ratios(folder)
+    test.assertEqual(set(ratios), set(wanted))
+    for key, value in wanted.items():
+        test.assertTrue(math.isclose(ratios[key], value, rel_tol=1e-12), key)
     expected = expected_values(folder)
     test.assertEqual(set(page.values), set(expected))
     for key, values in expected.items():

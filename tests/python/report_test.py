@@ -22,8 +22,9 @@ except ImportError as error:
     sys.exit(SKIPPED)
 
 from vmart import lab
-from vmart.lab import downsampling, failures, report, shown
+from vmart.lab import baseline, downsampling, failures, report, shares, shown
 from vmart.lab.__main__ import main
+from vmart.lab.kinds import by_kind, kind_of
 from vmart.lab.standings import all_standings
 
 SCENARIO = "drift on h200x2, router hash"
@@ -53,8 +54,9 @@ class Pages(WithFolder):
         self.assertIn((SCENARIO, "stay_put", "cost_s"), page.best)
         self.assertNotIn((SCENARIO, "cost_benefit", "cost_s"), page.best)
         self.assertIn("regret over relaxed bound", page.text)
-        self.assertIn("No policy costs less than 9.500 s (relaxed bound); the best plan that is known costs "
-                      "9.750 s", page.text)
+        self.assertIn("Accesses and moves take no policy less than 9.500 s (relaxed bound); the best plan that is "
+                      "known takes 9.750 s", page.text)
+        self.assertIn("no policy static in this experiment", page.text)
 
     def test_a_policy_that_lost_accesses_is_last_and_nowhere_best(self):
         cells = made_folder.write_folder(self.folder)
@@ -75,12 +77,14 @@ class Pages(WithFolder):
         self.page()
         self.assertEqual(first, (self.folder / "report.html").read_bytes())
 
-    def test_without_bounds_the_bars_are_costs(self):
-        made_folder.write_folder(self.folder, bound=False, seeds=(4,), windows=50)
+    def test_without_bounds_the_dots_are_costs_a_mean_and_each_seed(self):
+        made_folder.write_folder(self.folder, bound=False, seeds=(4, 8), windows=50)
         page = self.page()
         self.assertIn("no bounds, so there is no regret", page.text)
-        bars = page.figures["regret-0"]["data"][0]
-        self.assertEqual(page_checks.numbers_of(bars["x"])[0], 11.0)
+        means, seeds = page.figures["regret-0"]["data"]
+        self.assertEqual(page_checks.numbers_of(means["x"])[0], 11.5)
+        self.assertEqual(page_checks.numbers_of(seeds["x"])[:2], [11.0, 12.0])
+        self.assertEqual((seeds["y"][0], seeds["mode"], seeds["customdata"][:2]), ("stay_put", "markers", [4, 8]))
 
     def test_nothing_finished(self):
         made_folder.write_folder(self.folder, windows=1)
@@ -94,7 +98,8 @@ class Pages(WithFolder):
     def test_a_trace_without_accesses_or_places(self):
         cells = made_folder.write_folder(self.folder, windows=1)
         for cell in cells:
-            cell["report"] |= {"windows": [], "places": [], "bytes_by_route": {}, "marks": []}
+            cell["report"] |= {"windows": [], "places": [], "devices": [], "bytes_by_route": {},
+                               "marks": []}
             made_folder.write_cell(self.folder, cell)
         page = self.page()
         self.assertNotIn("moves-0", page.figures)
@@ -145,6 +150,99 @@ class Pages(WithFolder):
         self.assertIsNone(failures.cells_count({"machines": 3}))
 
 
+class Baseline(WithFolder):
+    POLICIES = ("static", "mover", "other")
+
+    def write(self, costs, **options):
+        """Costs of seeds 1 and 2 of each policy, a list a trace."""
+        cells = made_folder.write_folder(self.folder, policies=self.POLICIES, seeds=(1, 2), windows=2, **options)
+        for cell, cost in zip(cells, (cost for of_trace in costs for cost in of_trace)):
+            cell["metrics"]["cost_s"] = cost
+            made_folder.write_cell(self.folder, cell)
+        made_folder.write_table(self.folder, cells)
+        return cells
+
+    def test_each_policy_stands_beside_static_with_the_same_seeds(self):
+        self.write([(10, 20, 5, 30, 10.1, 20.2)])
+        page = self.page()
+        self.assertEqual(float(page.against_static[SCENARIO, "mover"]), 1.0)
+        self.assertIn("(worse with 1 of 2 seeds)", page.text)
+        self.assertEqual(float(page.against_static[SCENARIO, "static"]), 1.0)
+
+    def test_only_what_the_seeds_can_tell_is_marked_as_worse(self):
+        self.write([(10, 10, 10, 30, 12, 12.1)])
+        self.assertEqual(self.page().worse, {(SCENARIO, "other")})
+
+    def test_harm_is_counted_in_cells_and_the_worst_is_named(self):
+        self.write([(10, 20, 5, 30, 10.1, 20.2), (10, 10, 10.2, 9, 10, 40)], traces=("drift", "chat"))
+        standings = all_standings(lab.load(self.folder))
+        mover, other = baseline.Against("mover", standings), baseline.Against("other", standings)
+        self.assertEqual((len(mover.ratios), mover.worse, mover.worst, mover.worst_in),
+                         (4, 2, 1.5, SCENARIO))
+        self.assertAlmostEqual(mover.mean, math.sqrt(1.0 * 0.96))
+        # 1 % more is not worse yet.
+        self.assertEqual((other.worse, other.worst, other.worst_in), (1, 4.0, "chat on h200x2, router hash"))
+
+    def test_what_lost_accesses_is_not_compared(self):
+        cells = self.write([(10, 20, 5, 30, 10, 20)])
+        for number in (0, 3):  # static with seed 1, mover with seed 2.
+            cells[number]["metrics"]["accesses_lost"] = 1
+            made_folder.write_cell(self.folder, cells[number])
+        standings = all_standings(lab.load(self.folder))[0]
+        self.assertEqual(baseline.ratios_of(standings, "mover"), {})
+        self.assertEqual(baseline.ratios_of(standings, "other"), {2: 1.0})
+
+    def test_kinds_of_traces_are_never_in_one_mean(self):
+        self.write([(10, 10, 5, 5, 10, 10), (10, 10, 20, 20, 10, 10), (10, 10, 40, 40, 10, 10)],
+                   traces=("a", "b", "c"), kinds={"a": "real", "b": "synthetic", "c": "held_out"})
+        text = self.page().text
+        places = [text.index(heading) for heading in ("Real traces", "Synthetic traces", "Held-out traces")]
+        self.assertEqual(places, sorted(places))
+        for heading, mean in (("Real traces", "mover0.500"), ("Synthetic traces", "mover2.000"),
+                              ("Held-out traces", "mover4.000")):
+            part = text[text.index(heading):]
+            self.assertIn(mean, part[:part.index("on h200x2")], heading)
+        groups = dict(by_kind(all_standings(lab.load(self.folder))))
+        self.assertEqual([[each.trace for each in group] for group in groups.values()], [["a"], ["b"], ["c"]])
+
+    def test_a_trace_is_what_it_says_or_how_it_is_made(self):
+        for trace, kind in (({"generate": "x"}, "synthetic"), ({"convert": "x"}, "real"), ({"file": "x"}, "real"),
+                            ({"generate": "x", "kind": "held_out"}, "held_out"), ({"file": "x", "kind": 7}, "real"),
+                            ("x", "real")):
+            self.assertEqual(kind_of(trace), kind)
+
+
+class Shares(WithFolder):
+    def test_a_device_with_most_accesses_is_named_with_trace_router_and_share(self):
+        cells = made_folder.write_folder(self.folder, gpus=4, windows=2)
+        for number, accesses in ((0, 34), (1, 90)):
+            cells[number]["report"]["devices"][2]["accesses"] = accesses
+            made_folder.write_cell(self.folder, cells[number])
+        text = self.page().text
+        # 34 of 68 are half of all, no more; 90 of 124 are too many.
+        self.assertIn("drift on h200x2: with router hash, 72.6 % of the accesses are on gpu(2) (cells: 1)", text)
+        self.assertIn("gpu(2) 50.0\u202f% (25.0\u202f%)", text)
+
+    def test_of_two_devices_more_than_three_quarters_are_too_many(self):
+        cells = made_folder.write_folder(self.folder, windows=2)
+        for accesses, warned in ((33, 0), (34, 1)):
+            cells[0]["report"]["devices"] = [{"accesses": accesses, "bytes": 1}, {"accesses": 11, "bytes": 0}]
+            made_folder.write_cell(self.folder, cells[0])
+            self.assertEqual(len(shares.crowd_warnings(lab.load(self.folder))), warned)
+
+    def test_one_device_is_never_crowded(self):
+        made_folder.write_folder(self.folder, gpus=1, windows=2)
+        self.assertEqual(shares.crowd_warnings(lab.load(self.folder)), [])
+
+    def test_the_page_names_the_version_and_the_traces(self):
+        cells = made_folder.write_folder(self.folder, windows=2, seeds=(1,))
+        for cell in cells:
+            cell["report"]["inputs"]["trace_sum"] = "0123abcd"
+            made_folder.write_cell(self.folder, cell)
+        self.assertIn("vmart-lab 0.1.0, and traces with these checksums:traceseedchecksumdrift10123abcd",
+                      self.page().text)
+
+
 class Pictures(WithFolder):
     def test_time_lines_keep_the_sums_in_400_points(self):
         cells = made_folder.write_folder(self.folder, windows=9999, policies=("a", "b"), seeds=(1,))
@@ -193,6 +291,12 @@ class Standing(WithFolder):
 
     def test_what_differs_the_same_way_in_every_seed_is_told_apart(self):
         self.assertEqual(self.best([1, 5, 9, 2, 6, 10]), {"a"})
+
+    def test_one_seed_of_a_synthetic_trace_tells_nothing_apart(self):
+        for kind, best in (("synthetic", set()), ("real", {"stay_put"})):
+            folder = self.folder / kind
+            made_folder.write_folder(folder, seeds=(1,), windows=1, kinds={"drift": kind})
+            self.assertEqual(all_standings(lab.load(folder))[0].best("cost_s"), best)
 
     def test_what_differs_now_this_way_now_that_is_not(self):
         # Both are best, so no mark says anything.

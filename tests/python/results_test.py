@@ -74,12 +74,26 @@ class Frames(WithFolder):
         self.assertEqual(len(results.links), 3 * len(self.cells))
         self.assertEqual(list(results.marks["time_s"]), [1.0] * len(self.cells))
 
+    def test_devices_have_their_shares_and_a_cell_without_accesses_has_none(self):
+        self.cells[1]["report"]["devices"] = [{"accesses": 0, "bytes": 0}] * 2
+        made_folder.write_cell(self.folder, self.cells[1])
+        frame = lab.load(self.folder).devices
+        self.assertEqual(list(frame["device"][:2]), ["gpu(0)", "gpu(1)"])
+        self.assertEqual(list(frame["accesses_share"][:2]), [10 / 21, 11 / 21])
+        self.assertEqual(list(frame["bytes_share"][:2]), [0.5, 0.5])
+        self.assertTrue(frame["accesses_share"][2:4].isna().all())
+
+    def test_what_the_results_were_made_from(self):
+        frame = lab.load(self.folder).made_from
+        self.assertEqual(list(frame.columns), ["trace", "seed", "trace_sum", "version"])
+        self.assertEqual(set(frame["version"]), {"0.1.0"})
+
     def test_an_empty_folder_has_empty_frames(self):
         for path in (self.folder / "cells").iterdir():
             path.unlink()
         results = lab.load(self.folder)
-        self.assertEqual([len(frame) for frame in (results.cells, results.summary, results.windows)],
-                         [0, 0, 0])
+        self.assertEqual([len(frame) for frame in (results.cells, results.summary, results.windows,
+                                                   results.devices)], [0, 0, 0, 0])
 
 
 class Summary(WithFolder):
@@ -130,6 +144,9 @@ class Garbage(WithFolder):
         self.refused("No such file", self.folder / "experiment.json")
         with self.assertRaisesRegex(lab.ResultError, "no such folder"):
             lab.load(self.folder / "none")
+
+    def test_a_device_that_says_nothing(self):
+        self.spoiled(lambda cell: cell["report"].update(devices=[{"bytes": 1}]), "what device 0 did")
 
     def test_no_json(self):
         for text, reason in (("", "line 1"), ("{", "line 1"), ("[]", "no JSON object"),

@@ -60,7 +60,7 @@ class Sweeps(small_experiment.SmallExperiment):
         self.assertEqual((status, lines[0]), (0, "18 cells, 18 of them finished"))
 
     def test_a_cell_that_fails_is_tried_again_and_named_and_the_rest_goes_on(self):
-        cell, log = "h200x2~phases~stay_put~hash~s2", self.top / "tries"
+        cell, log = "h200x2~phases~stay_put~prefix~s2", self.top / "tries"
         program = self.top / "failing.sh"
         program.write_text(FAILING.format(cell=cell, log=log, program=PROGRAM))
         program.chmod(0o755)

@@ -20,7 +20,6 @@ InstanceBuilder::InstanceBuilder(const ReplayMachine& machine, const InstanceOpt
     : machine_(machine),
       options_(options),
       router_(std::move(router)),
-      routes_alone_(router_.name() == "hash" || router_.name() == "round_robin"),
       uses_limit_(options.uses_max),
       blocks_(machine.costs.gpus(), options.late_max),
       waiting_(machine.costs.gpus()),
@@ -36,7 +35,8 @@ InstanceBuilder::InstanceBuilder(const ReplayMachine& machine, const InstanceOpt
 }
 
 PlacementInstance InstanceBuilder::build(TraceSource& source) {
-  for (auto events = source.next(); !events.empty(); events = source.next()) {
+  source_.emplace(source);
+  for (auto events = source_->next(); !events.empty(); events = source_->next()) {
     for (const TraceEvent& event : events) {
       const std::optional<std::string> fault = audit_.add(event);
       if (fault)
@@ -94,13 +94,13 @@ std::uint64_t InstanceBuilder::place_bit(TracePlace at) const {
 
 std::size_t InstanceBuilder::route(const TraceEvent& event) {
   const bool named = event.at.is_set() && event.at.is_gpu();
-  if (!named && !routes_alone_) {
+  if (!named && router_.reads_loads()) {
     refuse(ErrorKind::unsupported,
            fmt::format("event {} names no device, and the choices of router '{}' depend on the "
-                       "replay; use --router hash or round_robin",
+                       "replay; use --router prefix, round_robin or hash",
                        audit_.events(), router_.name()));
   }
-  return router_.choose(event, loads_);
+  return router_.choose(source_->from(event), loads_);
 }
 
 void InstanceBuilder::take_access(const TraceEvent& event) {

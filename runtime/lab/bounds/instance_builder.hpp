@@ -2,6 +2,7 @@
 
 #include "lab/bounds/placement_instance.hpp"
 #include "lab/bounds/trace_blocks.hpp"
+#include "lab/replay/read_ahead.hpp"
 #include "lab/replay/replay_machine.hpp"
 #include "lab/replay/router.hpp"
 #include "lab/trace/trace_audit.hpp"
@@ -14,6 +15,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -88,9 +90,9 @@ class InstanceBuilder {
 
   const ReplayMachine& machine_;
   const InstanceOptions options_;
+  std::optional<ReadAhead> source_;
   TaskRouter router_;
-  const bool routes_alone_;  // The router depends only on the trace.
-  std::size_t uses_limit_;   // Number of uses at which blocks become longer.
+  std::size_t uses_limit_;  // Number of uses at which blocks become longer.
   TraceAudit audit_;
   TraceBlocks blocks_;
   std::vector<std::deque<Waiting>> waiting_;  // Per device, in order of arrival.

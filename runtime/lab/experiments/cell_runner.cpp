@@ -12,13 +12,13 @@
 namespace vma {
 namespace {
 
-/// (cost - bound) / bound; null unless both cover the same accesses.
+/// (access_move_s - bound) / bound; null unless both cover the same accesses.
 boost::json::value regret_of(const ReplayMetrics& metrics, const boost::json::value& bound) {
   const boost::json::object* const found = bound.if_object();
   if (found == nullptr || metrics.accesses_lost > 0) return nullptr;
   const double least = found->at("lower_bound_s").to_number<double>();
   if (!(least > 0)) return nullptr;
-  return (metrics.cost_s - least) / least;
+  return (metrics.access_move_s - least) / least;
 }
 
 }  // namespace

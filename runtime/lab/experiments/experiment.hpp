@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace vma {
@@ -20,17 +21,23 @@ struct ExperimentMachine {
 /// A trace of an experiment: a file, or how to make it.
 struct ExperimentTrace {
   enum class Kind { file, generate, convert };
+  /// What its results say something about; they are never averaged with those of another origin.
+  enum class Origin { real, synthetic, held_out };
 
   std::string name;
   /// Position in the experiment's file, for errors: "small.json: line 4: traces[0]".
   std::string where;
   Kind kind = Kind::file;
+  Origin origin = Origin::real;
   std::string maker;                ///< Name of the generator or format.
   std::string input;                ///< Path of the trace, or of the conversion's input.
   std::vector<std::string> values;  ///< Each "name=value".
 
   bool draws() const { return kind != Kind::file; }  ///< Whether it depends on a seed.
 };
+
+/// "real", "synthetic", "held_out": of a trace that no parameter was tuned on.
+std::string_view to_string(ExperimentTrace::Origin origin) noexcept;
 
 /// The contents of an experiment's file with all names resolved: machines x traces x policies x
 /// routers x seeds. A plain value.

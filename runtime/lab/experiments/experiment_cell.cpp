@@ -44,6 +44,15 @@ std::string id_of(const Experiment& experiment, const ExperimentCell& cell) {
 
 }  // namespace
 
+std::string_view to_string(ExperimentTrace::Origin origin) noexcept {
+  switch (origin) {
+    case ExperimentTrace::Origin::real: return "real";
+    case ExperimentTrace::Origin::synthetic: return "synthetic";
+    case ExperimentTrace::Origin::held_out: return "held_out";
+  }
+  return "unknown";
+}
+
 std::string file_name_of(const std::vector<std::string>& parts) {
   const std::string exact = fmt::format("{}", fmt::join(parts, std::string(1, between)));
   std::string name;

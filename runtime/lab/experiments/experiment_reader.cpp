@@ -39,8 +39,8 @@ constexpr std::string_view experiment_keys[] = {"experiment", "about",   "machin
                                                 "policies",   "routers", "pacing",   "chunk_mib",
                                                 "seeds",      "bounds"};
 constexpr std::string_view machine_keys[] = {"name", "machine", "hbm_gib", "host_gib", "hbm_share"};
-constexpr std::string_view trace_keys[] = {"name", "generate", "convert",
-                                           "file", "input",    "parameters"};
+constexpr std::string_view trace_keys[] = {"name", "kind",  "generate",  "convert",
+                                           "file", "input", "parameters"};
 constexpr std::string_view policy_keys[] = {"policy", "sweep"};
 
 /// All problems found in a file.
@@ -129,6 +129,7 @@ class Reader {
                             const PlaceCaps& caps) const;
   void add_machine(std::size_t index, JsonReader& json, Experiment& experiment);
   ExperimentTrace trace(JsonReader& json);
+  static ExperimentTrace::Origin origin(JsonReader& json, const ExperimentTrace& trace);
   void read_recipe(JsonReader& json, Fields& fields, ExperimentTrace& trace);
   std::vector<std::string> parameters(JsonReader& json) const;
   std::string input(JsonReader& json, std::string_view key) const;
@@ -281,12 +282,24 @@ void Reader::read_recipe(JsonReader& json, Fields& fields, ExperimentTrace& trac
   }
 }
 
+/// By default as the trace is made.
+ExperimentTrace::Origin Reader::origin(JsonReader& json, const ExperimentTrace& trace) {
+  using Origin = ExperimentTrace::Origin;
+  if (!json.has("kind"))
+    return trace.kind == ExperimentTrace::Kind::generate ? Origin::synthetic : Origin::real;
+  const std::string text = json.text("kind");
+  for (const Origin one : {Origin::real, Origin::synthetic, Origin::held_out})
+    if (text == to_string(one)) return one;
+  json.refuse("kind", "is none of real, synthetic, held_out");
+}
+
 ExperimentTrace Reader::trace(JsonReader& json) {
   Fields fields(problems_, json, trace_keys);
   ExperimentTrace trace;
   trace.where = json.where("");
   fields.read("name", [&] { trace.name = json.text("name"); });
   problems_.collect([&] { read_recipe(json, fields, trace); });
+  fields.read("kind", [&] { trace.origin = origin(json, trace); });
   fields.finish();
   return trace;
 }
@@ -342,7 +355,7 @@ void Reader::read_policies(Experiment& experiment) {
 }
 
 void Reader::read_routers(Experiment& experiment) {
-  experiment.routers = {"hash"};
+  experiment.routers = {std::string(default_router)};
   if (!json_.has("routers")) return;
   experiment.routers.clear();
   each(

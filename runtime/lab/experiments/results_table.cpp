@@ -39,10 +39,11 @@ std::string csv_field(std::string_view text) {
 }
 
 void ResultsTable::set(std::size_t at, const ExperimentCell& cell, const CellFile& result) {
-  std::vector<std::string> names{"id", "machine", "trace", "policy", "router", "seed"};
+  std::vector<std::string> names{"id", "machine", "trace", "kind", "policy", "router", "seed"};
   std::vector<std::string> values{cell.id,
                                   experiment_.machines[cell.machine].name,
                                   experiment_.traces[cell.trace].name,
+                                  std::string(to_string(experiment_.traces[cell.trace].origin)),
                                   cell.policy,
                                   cell.router,
                                   fmt::format("{}", cell.seed)};

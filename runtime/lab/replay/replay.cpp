@@ -35,7 +35,7 @@ Replay::Replay(const ReplayMachine& machine, const ReplayOptions& options,
 /// Order of what happens at the same time: flows end; gates open and copies begin; accesses in
 /// progress report uses; the scheduler collects uses; the scheduler ticks; the trace continues.
 ReplayReport Replay::run(TraceSource& source) {
-  source_ = &source;
+  source_.emplace(source);
   if (!read_head())
     throw Error(ErrorKind::invalid_argument, "Replay::run", "the trace has no events");
   now_ = batch_[head_].time;
@@ -119,7 +119,7 @@ void Replay::admit() {
     if (event.time - account_.begun() > span_max)
       account_.refuse(event, "more than a year after the first event");
     if (!tasks_.belongs(event)) {
-      tasks_.close();
+      close_declaration();
       do_due();
     }
     if (options_.pacing == Pacing::timed && event.time > now_) return;
@@ -127,7 +127,7 @@ void Replay::admit() {
     account_.event_taken();
     ++head_;
   }
-  tasks_.close();
+  close_declaration();
   do_due();
 }
 
@@ -195,7 +195,7 @@ ReplayDevices::Access Replay::access_of(const TraceEvent& event) const {
 
 bool Replay::take_access(const TraceEvent& event) {
   ReplayDevices::Access access = access_of(event);
-  if (!head_device_) head_device_ = router_.choose(event, devices_.loads());
+  if (!head_device_) head_device_ = router_.choose(source_->from(event), devices_.loads());
   const std::size_t device = *head_device_;
   if (!devices_.has_room(device)) return false;
   const PlaceId self{static_cast<std::uint8_t>(device)};
@@ -236,7 +236,7 @@ void Replay::do_due() {
 /// Begins the task's next steps. Returns false if memory that they touch first waits for room.
 bool Replay::start(ReplayTasks::Index task) {
   const ReplayTasks::Steps steps = tasks_.steps(task);
-  const std::size_t device = device_of(steps, task);
+  const std::size_t device = task_devices_[task];
   const PlaceId self{static_cast<std::uint8_t>(device)};
   for (const TraceEvent& event : steps.accesses) {
     const ReplayMemory::Index object = memory_.require(event);
@@ -259,22 +259,21 @@ bool Replay::start(ReplayTasks::Index task) {
   return true;
 }
 
-/// All tasks of a request happen on one device.
-std::size_t Replay::device_of(const ReplayTasks::Steps& steps, ReplayTasks::Index task) {
-  if (const auto known = task_devices_.find(task); known != task_devices_.end())
-    return known->second;
-  const auto request = request_devices_.find(steps.request);
-  std::size_t device = 0;
+/// Completes the declaration in progress: its task gets its device, as all of its request's tasks.
+void Replay::close_declaration() {
+  const ReplayTasks::Index task = tasks_.close();
+  if (task == ReplayTasks::none) return;
+  const ReplayTasks::Steps steps = tasks_.steps(task);
+  std::optional<std::size_t> known;
   if (steps.at.is_set()) {
-    device = static_cast<std::size_t>(steps.at.location().ordinal) % devices_.loads().size();
-  } else if (request != request_devices_.end()) {
-    device = request->second;
-  } else if (!steps.accesses.empty()) {
-    device = router_.choose(steps.accesses.front(), devices_.loads());
+    known = static_cast<std::size_t>(steps.at.location().ordinal) % devices_.loads().size();
+  } else if (steps.request != 0 && request_devices_.contains(steps.request)) {
+    known = request_devices_.at(steps.request);
   }
+  const std::size_t device = router_.choose(steps.accesses, known, devices_.loads());
+  task_devices_.resize(task + std::size_t{1});
   task_devices_[task] = device;
-  if (steps.request != 0) request_devices_[steps.request] = device;
-  return device;
+  if (steps.request != 0) request_devices_.emplace(steps.request, device);
 }
 
 }  // namespace vma

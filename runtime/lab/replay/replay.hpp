@@ -1,6 +1,7 @@
 #pragma once
 
 #include "lab/replay/link_traffic.hpp"
+#include "lab/replay/read_ahead.hpp"
 #include "lab/replay/replay_account.hpp"
 #include "lab/replay/replay_devices.hpp"
 #include "lab/replay/replay_machine.hpp"
@@ -23,6 +24,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <vector>
 
 namespace vma {
 
@@ -57,7 +59,7 @@ class Replay {
   bool carry_out(const TraceEvent& event);
   void do_due();
   bool start(ReplayTasks::Index task);
-  std::size_t device_of(const ReplayTasks::Steps& steps, ReplayTasks::Index task);
+  void close_declaration();
   ReplayDevices::Access access_of(const TraceEvent& event) const;
   Time next_admission() const;
   void end_flow();
@@ -75,7 +77,7 @@ class Replay {
   TaskRouter router_;
 
   // The trace.
-  TraceSource* source_ = nullptr;
+  std::optional<ReadAhead> source_;
   std::span<const TraceEvent> batch_;
   std::size_t head_ = 0;
   bool more_ = true;
@@ -83,7 +85,7 @@ class Replay {
 
   // What a closed loop has made possible, but what waits for room.
   std::deque<ReplayTasks::Due> due_;
-  boost::unordered_flat_map<ReplayTasks::Index, std::size_t> task_devices_;  // Of started tasks.
+  std::vector<std::size_t> task_devices_;  // Of declared tasks.
   boost::unordered_flat_map<std::uint64_t, std::size_t> request_devices_;
 };
 

@@ -85,6 +85,7 @@ void ReplayAccount::move_ended(const ReplayMoves::Ended& ended, Time now) {
   ++report_.moves;
   report_.bytes_moved += move.bytes;
   report_.move_s += in_seconds(machine_.costs.move_time(move.from, move.to, move.bytes));
+  report_.move_stall_s += in_seconds(machine_.costs.stall_time(move.from, move.to, move.bytes));
   windows_.current().bytes_moved += move.bytes;
   report_.stall += ended.stall;
   report_.skew += ended.skew;

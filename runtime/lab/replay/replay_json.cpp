@@ -83,6 +83,7 @@ boost::json::object to_json(const ReplayReport& report) {
           {"moves", report.moves},
           {"bytes_moved", report.bytes_moved},
           {"move_s", report.move_s},
+          {"move_stall_s", report.move_stall_s},
           {"thrashes", report.thrashes},
           {"moves_wanted", report.moves_wanted},
           {"moves_refused", by_name(report.moves_refused)},

@@ -31,6 +31,16 @@ void set_shares(ReplayMetrics& metrics, const ReplayReport& report, const Replay
   metrics.host_share = ratio(host, all);
 }
 
+void set_device_shares(ReplayMetrics& metrics, const ReplayReport& report) {
+  double most_accesses = 0, most_bytes = 0;
+  for (const ReplayDevice& device : report.devices) {
+    most_accesses = std::max(most_accesses, static_cast<double>(device.accesses));
+    most_bytes = std::max(most_bytes, device.bytes);
+  }
+  metrics.device_accesses_max = ratio(most_accesses, static_cast<double>(report.accesses));
+  metrics.device_share_max = ratio(most_bytes, report.bytes);
+}
+
 void set_fairness(ReplayMetrics& metrics, const ReplayReport& report) {
   std::vector<double> tenants, devices;
   for (const auto& [tag, tenant] : report.tenants)
@@ -82,21 +92,35 @@ ReplayMetrics metrics_of(const ReplayReport& report, const ReplayMachine& machin
   metrics.slowdown = ratio(report.access_s, report.local_s);
   metrics.wait_s = report.wait_s;
   metrics.move_s = report.move_s;
-  metrics.cost_s = report.access_s + report.move_s;
+  metrics.access_move_s = report.access_s + report.move_s;
+  metrics.cost_s = metrics.access_move_s + report.wait_s - report.move_stall_s;
+  metrics.floor_s = report.local_s;
+  metrics.excess_ratio = ratio(metrics.cost_s - metrics.floor_s, metrics.floor_s);
   metrics.moves = report.moves;
   metrics.bytes_moved = report.bytes_moved;
   metrics.stall_s = in_seconds(report.stall);
   metrics.skew_s = in_seconds(report.skew);
+  for (const ReplayDevice& device : report.devices) metrics.stood_s += in_seconds(device.stood);
   metrics.thrashes = report.thrashes;
   metrics.accesses_lost = report.accesses_lost;
   metrics.allocations_lost = report.allocations_lost;
   metrics.chunks_spilled = report.chunks_spilled;
   metrics.policy_failures = report.policy_failures;
   set_shares(metrics, report, machine);
+  set_device_shares(metrics, report);
   set_fairness(metrics, report);
   set_settling(metrics, report);
   set_links(metrics, report, machine);
   return metrics;
+}
+
+std::optional<CrowdedDevice> crowded_device(const ReplayReport& report) {
+  if (report.devices.size() < 2 || report.accesses == 0) return std::nullopt;
+  const auto most = std::ranges::max_element(report.devices, {}, &ReplayDevice::accesses);
+  const double share = static_cast<double>(most->accesses) / static_cast<double>(report.accesses);
+  const double equal_share = 1 / static_cast<double>(report.devices.size());
+  if (share <= std::max(0.5, 1.5 * equal_share)) return std::nullopt;
+  return CrowdedDevice{static_cast<std::size_t>(most - report.devices.begin()), share};
 }
 
 boost::json::object to_json(const ReplayMetrics& metrics) {
@@ -109,15 +133,21 @@ boost::json::object to_json(const ReplayMetrics& metrics) {
           {"slowdown", boost::json::value_from(metrics.slowdown)},
           {"wait_s", metrics.wait_s},
           {"move_s", metrics.move_s},
+          {"access_move_s", metrics.access_move_s},
           {"cost_s", metrics.cost_s},
+          {"floor_s", metrics.floor_s},
+          {"excess_ratio", boost::json::value_from(metrics.excess_ratio)},
           {"moves", metrics.moves},
           {"bytes_moved", metrics.bytes_moved},
           {"stall_s", metrics.stall_s},
           {"skew_s", metrics.skew_s},
+          {"stood_s", metrics.stood_s},
           {"thrashes", metrics.thrashes},
           {"own_share", boost::json::value_from(metrics.own_share)},
           {"peer_share", boost::json::value_from(metrics.peer_share)},
           {"host_share", boost::json::value_from(metrics.host_share)},
+          {"device_accesses_max", boost::json::value_from(metrics.device_accesses_max)},
+          {"device_share_max", boost::json::value_from(metrics.device_share_max)},
           {"fairness_tenants", boost::json::value_from(metrics.fairness_tenants)},
           {"fairness_devices", boost::json::value_from(metrics.fairness_devices)},
           {"settle_s", boost::json::value_from(metrics.settle_s)},

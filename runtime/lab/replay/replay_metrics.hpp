@@ -5,6 +5,7 @@
 
 #include <boost/json/object.hpp>
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -25,14 +26,22 @@ struct ReplayMetrics {
   std::optional<double> slowdown;  ///< access_s / local_s
   double wait_s = 0;               ///< Sum of all waiting times, from arrival to begin.
   double move_s = 0;               ///< Sum of the durations that all moves would take alone.
-  double cost_s = 0;               ///< access_s + move_s; comparable with lower bounds.
+  double access_move_s = 0;        ///< access_s + move_s, which lower bounds limit.
+  /// access_s + wait_s + move_s, less the stalls in move_s: what stands at a gate has the time in
+  /// access_s if it had begun, and in wait_s if not.
+  double cost_s = 0;
+  double floor_s = 0;  ///< Cost if all accesses were local and none waited: local_s.
+  std::optional<double> excess_ratio;  ///< (cost_s - floor_s) / floor_s
   std::uint64_t moves = 0, bytes_moved = 0;
   double stall_s = 0;          ///< Summed over moves: the time while all devices were stopped.
   double skew_s = 0;           ///< Summed over moves: the time until the last device was stopped.
+  double stood_s = 0;          ///< Summed over devices: stopped at gates with work to do.
   std::uint64_t thrashes = 0;  ///< Moves from B back to A after A to B, within the planner's
                                ///< window.
   /// Shares of the accessed bytes: in the device's own HBM, another GPU's, and host memory.
   std::optional<double> own_share, peer_share, host_share;
+  /// Largest shares of one device of all accesses, and of all accessed bytes.
+  std::optional<double> device_accesses_max, device_share_max;
   /// Jain's index of the slowdowns x over tags, and over devices, that have accesses: (sum x)^2 /
   /// (n sum x^2). 1: all equal; 1/n: one has everything. (Jain, Chiu, Hawe, "A quantitative measure
   /// of fairness and discrimination", DEC-TR-301, 1984.)
@@ -51,6 +60,15 @@ ReplayMetrics metrics_of(const ReplayReport& report, const ReplayMachine& machin
 
 /// (sum x)^2 / (n sum x^2); null without values, or if all are zero.
 std::optional<double> jain_index(std::span<const double> values);
+
+/// A device that most accesses happen on.
+struct CrowdedDevice {
+  std::size_t device = 0;
+  double share = 0;  ///< Of all accesses.
+};
+/// The device with the most accesses, if it has more than half of them and more than 1.5 times its
+/// equal share. Null for one device: there is nothing to route.
+std::optional<CrowdedDevice> crowded_device(const ReplayReport& report);
 
 /// The keys are the names of the members.
 boost::json::object to_json(const ReplayMetrics& metrics);

@@ -51,11 +51,12 @@ struct ReplayReport {
   double bytes = 0;
   double access_s = 0;  ///< Sum of all access durations.
   double local_s = 0;   ///< Their durations if all memory were in the devices' HBM, unshared.
-  double wait_s = 0;    ///< Sum of all waiting times, from when an access could begin until it did.
+  double wait_s = 0;    ///< Sum of all waiting times of accesses, from arrival to begin.
   Time stall{0};  ///< Summed over moves: from the last device's arrival until the gate opened.
   Time skew{0};   ///< Summed over moves: from the first device's arrival to the last.
   std::uint64_t moves = 0, bytes_moved = 0;
-  double move_s = 0;  ///< Sum of the durations that all moves would take with unshared links.
+  double move_s = 0;        ///< Sum of the durations that all moves would take with unshared links.
+  double move_stall_s = 0;  ///< The part of `move_s` in which the moves would stop all devices.
   std::uint64_t thrashes = 0;  ///< Moves back to where the chunk came from, within the window.
   std::uint64_t moves_wanted = 0, policy_failures = 0, ticks = 0;
   std::uint64_t advances = 0, advances_lost = 0;        ///< As `ReplayScheduler::Counters`.

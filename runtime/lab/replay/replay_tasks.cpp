@@ -3,6 +3,7 @@
 #include "base/check.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace vma {
 
@@ -25,6 +26,7 @@ void ReplayTasks::add(const TraceEvent& event) {
   Task& task = tasks_[open_];
   if (event.kind == TraceEventKind::access) {
     task.accesses.push_back(event);
+    ++uses_[event.object].accesses;
     return;
   }
   Task& predecessor = tasks_[numbers_.at(static_cast<std::uint32_t>(event.object))];
@@ -33,17 +35,23 @@ void ReplayTasks::add(const TraceEvent& event) {
   ++task.waits;
 }
 
-void ReplayTasks::close() {
-  if (open_ == none) return;
-  if (tasks_[open_].waits == 0) due_.emplace_back(open_);
-  open_ = none;
+ReplayTasks::Index ReplayTasks::close() {
+  if (open_ != none && tasks_[open_].waits == 0) due_.emplace_back(open_);
+  return std::exchange(open_, none);
 }
 
 bool ReplayTasks::defer(const TraceEvent& event) {
-  if (event.task == 0) return false;
-  Task& task = tasks_[numbers_.at(event.task)];
-  if (task.ended) return false;
-  task.after.push_back(event);
+  if (event.task != 0) {
+    Task& task = tasks_[numbers_.at(event.task)];
+    if (!task.ended) {
+      task.after.push_back(event);
+      return true;
+    }
+  }
+  if (event.kind != TraceEventKind::free) return false;
+  const auto used = uses_.find(event.object);
+  if (used == uses_.end()) return false;
+  used->second.free = event;
   return true;
 }
 
@@ -100,12 +108,23 @@ void ReplayTasks::end(Index index, Time now) {
   task.ended = true;
   ++ended_;
   note_request(task, now);
-  for (const TraceEvent& event : task.after) due_.emplace_back(event);
+  for (const TraceEvent& event : task.after)
+    if (!defer(event)) due_.emplace_back(event);
+  uses_ended(task);
   for (const Index next : task.next)
     if (--tasks_[next].waits == 0 && next != open_) due_.emplace_back(next);
   task.accesses = {};
   task.next = {};
   task.after = {};
+}
+
+void ReplayTasks::uses_ended(const Task& task) {
+  for (const TraceEvent& access : task.accesses) {
+    const auto used = uses_.find(access.object);
+    if (--used->second.accesses > 0) continue;
+    if (used->second.free) due_.emplace_back(*used->second.free);
+    uses_.erase(used);
+  }
 }
 
 void ReplayTasks::note_request(const Task& task, Time now) {

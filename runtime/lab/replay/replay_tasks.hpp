@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <optional>
 #include <queue>
 #include <span>
 #include <utility>
@@ -36,9 +37,10 @@ class ReplayTasks {
   bool belongs(const TraceEvent& event) const;
   /// Requires: it belongs there, and the predecessor of an `after` was declared.
   void add(const TraceEvent& event);
-  /// The declaration in progress is complete.
-  void close();
-  /// Whether an allocation, free or mark waits for a task; if so, it is due when the task ends.
+  /// The declaration in progress, if any, is complete. Returns its task, or `none`.
+  Index close();
+  /// Whether an allocation, free or mark waits for a task, or a free for the tasks declared before
+  /// it that use the object; if so, it is due later.
   bool defer(const TraceEvent& event);
   /// Whether the number was declared.
   bool knows(std::uint32_t number) const { return numbers_.contains(number); }
@@ -97,11 +99,18 @@ class ReplayTasks {
   std::uint64_t steps_at_once(const Task& task) const;
   void step_ended(Index index, Time now);
   void end(Index index, Time now);
+  void uses_ended(const Task& task);
   void note_request(const Task& task, Time now);
 
   const Time steps_span_;
   std::deque<Task> tasks_;  // In the order of their declaration.
   boost::unordered_flat_map<std::uint32_t, Index> numbers_;
+  /// An object that tasks in the graph access.
+  struct Uses {
+    std::size_t accesses = 0;  // Of tasks that have not ended.
+    std::optional<TraceEvent> free;
+  };
+  boost::unordered_flat_map<std::uint64_t, Uses> uses_;
   std::size_t ended_ = 0;
   Index open_ = none;  // The task whose declaration is in progress.
   std::deque<Due> due_;

@@ -1,5 +1,7 @@
 #include "lab/replay/router.hpp"
 
+#include "lab/replay/prefix_router.hpp"
+
 #include <vma/error.hpp>
 
 #include <fmt/format.h>
@@ -7,21 +9,18 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 namespace vma {
 namespace {
 
-constexpr std::array<std::string_view, 4> kinds = {"round_robin", "least_loaded", "object", "hash"};
-
-std::size_t least_loaded(std::span<const DeviceLoad> loads) {
-  return static_cast<std::size_t>(std::ranges::min_element(loads, {}, &DeviceLoad::bytes) -
-                                  loads.begin());
-}
+constexpr std::array<std::string_view, 5> kinds = {"round_robin", "least_loaded", "object", "hash",
+                                                   default_router};
 
 class RoundRobin : public Router {
  public:
   std::string_view name() const noexcept override { return kinds[0]; }
-  std::size_t choose(const TraceEvent&, std::span<const DeviceLoad> loads) override {
+  std::size_t choose(std::span<const TraceEvent>, std::span<const DeviceLoad> loads) override {
     return next_++ % loads.size();
   }
 
@@ -32,19 +31,37 @@ class RoundRobin : public Router {
 class LeastLoaded : public Router {
  public:
   std::string_view name() const noexcept override { return kinds[1]; }
-  std::size_t choose(const TraceEvent&, std::span<const DeviceLoad> loads) override {
-    return least_loaded(loads);
+  bool reads_loads() const noexcept override { return true; }
+  std::size_t choose(std::span<const TraceEvent>, std::span<const DeviceLoad> loads) override {
+    accesses_.resize(std::max(accesses_.size(), loads.size()));
+    std::size_t least = 0;
+    for (std::size_t device = 1; device < loads.size(); ++device) {
+      const auto key = [&](std::size_t of) { return std::pair(loads[of].bytes, accesses_[of]); };
+      if (key(device) < key(least)) least = device;
+    }
+    return least;
   }
+  void note(const TraceEvent&, std::size_t device) override {
+    accesses_.resize(std::max(accesses_.size(), device + 1));
+    ++accesses_[device];
+  }
+
+ private:
+  std::vector<std::uint64_t> accesses_;  // Per device, so far.
 };
 
-class WhereTheObjectWas : public Router {
+class WhereTheObjectWas : public LeastLoaded {
  public:
   std::string_view name() const noexcept override { return kinds[2]; }
-  std::size_t choose(const TraceEvent& access, std::span<const DeviceLoad> loads) override {
-    const auto known = last_.find(access.object);
-    return known == last_.end() ? least_loaded(loads) : known->second;
+  std::size_t choose(std::span<const TraceEvent> upcoming,
+                     std::span<const DeviceLoad> loads) override {
+    const auto known = last_.find(upcoming.front().object);
+    return known == last_.end() ? LeastLoaded::choose(upcoming, loads) : known->second;
   }
-  void note(std::uint64_t object, std::size_t device) override { last_[object] = device; }
+  void note(const TraceEvent& access, std::size_t device) override {
+    LeastLoaded::note(access, device);
+    last_[access.object] = device;
+  }
   void forget(std::uint64_t object) override { last_.erase(object); }
 
  private:
@@ -54,9 +71,10 @@ class WhereTheObjectWas : public Router {
 class ByNumber : public Router {
  public:
   std::string_view name() const noexcept override { return kinds[3]; }
-  std::size_t choose(const TraceEvent& access, std::span<const DeviceLoad> loads) override {
+  std::size_t choose(std::span<const TraceEvent> upcoming,
+                     std::span<const DeviceLoad> loads) override {
     // The finaliser of SplitMix64 (Steele, Lea, Flood: OOPSLA 2014) spreads adjacent numbers.
-    std::uint64_t x = access.object + 0x9e3779b97f4a7c15u;
+    std::uint64_t x = upcoming.front().object + 0x9e3779b97f4a7c15u;
     x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
     x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
     return static_cast<std::size_t>((x ^ (x >> 31)) % loads.size());
@@ -65,7 +83,7 @@ class ByNumber : public Router {
 
 }  // namespace
 
-void Router::note(std::uint64_t, std::size_t) {}
+void Router::note(const TraceEvent&, std::size_t) {}
 void Router::forget(std::uint64_t) {}
 
 std::unique_ptr<Router> make_router(const std::string& name) {
@@ -73,6 +91,7 @@ std::unique_ptr<Router> make_router(const std::string& name) {
   if (name == kinds[1]) return std::make_unique<LeastLoaded>();
   if (name == kinds[2]) return std::make_unique<WhereTheObjectWas>();
   if (name == kinds[3]) return std::make_unique<ByNumber>();
+  if (name == kinds[4]) return std::make_unique<PrefixRouter>();
   throw Error(ErrorKind::invalid_argument, "make_router",
               fmt::format("'{}' is not a router; known are {}", name, fmt::join(kinds, ", ")));
 }
@@ -81,18 +100,30 @@ std::span<const std::string_view> router_names() noexcept {
   return kinds;
 }
 
-std::size_t TaskRouter::choose(const TraceEvent& access, std::span<const DeviceLoad> loads) {
-  const std::size_t device = find(access, loads);
-  router_->note(access.object, device);
+std::size_t TaskRouter::choose(std::span<const TraceEvent> upcoming,
+                               std::span<const DeviceLoad> loads) {
+  const std::size_t device = find(upcoming, loads);
+  router_->note(upcoming.front(), device);
   return device;
 }
 
-std::size_t TaskRouter::find(const TraceEvent& access, std::span<const DeviceLoad> loads) {
+std::size_t TaskRouter::choose(std::span<const TraceEvent> accesses,
+                               std::optional<std::size_t> known,
+                               std::span<const DeviceLoad> loads) {
+  if (accesses.empty()) return known.value_or(0);
+  const std::size_t device = known ? *known : router_->choose(accesses, loads);
+  for (const TraceEvent& access : accesses) router_->note(access, device);
+  return device;
+}
+
+std::size_t TaskRouter::find(std::span<const TraceEvent> upcoming,
+                             std::span<const DeviceLoad> loads) {
+  const TraceEvent& access = upcoming.front();
   if (access.at.is_set() && access.at.is_gpu())
     return static_cast<std::size_t>(access.at.location().ordinal) % loads.size();
-  if (access.task == 0) return router_->choose(access, loads);
+  if (access.task == 0) return router_->choose(upcoming, loads);
   if (const auto known = devices_.find(access.task); known != devices_.end()) return known->second;
-  const std::size_t device = router_->choose(access, loads);
+  const std::size_t device = router_->choose(upcoming, loads);
   if (kept_.size() < tasks_kept) {
     kept_.push_back(access.task);
   } else {

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -25,22 +26,33 @@ class Router {
  public:
   virtual ~Router() = default;
   virtual std::string_view name() const noexcept = 0;
-  /// `loads` has one element per device, and at least one; returns an index into it.
-  virtual std::size_t choose(const TraceEvent& access, std::span<const DeviceLoad> loads) = 0;
-  /// The object is used by this device, whether the router or the trace chose it.
-  virtual void note(std::uint64_t object, std::size_t device);
+  /// Whether choices depend on the loads, and so on the replay. If not, they depend only on the
+  /// trace: each policy is given the same work on the same devices, and bounds exist.
+  virtual bool reads_loads() const noexcept { return false; }
+  /// `upcoming` begins with the access to route; the next events of the trace follow, see
+  /// `ReadAhead`. `loads` has one element per device, and at least one; returns an index into it.
+  virtual std::size_t choose(std::span<const TraceEvent> upcoming,
+                             std::span<const DeviceLoad> loads) = 0;
+  /// The access happens on this device, whether the router or the trace chose it.
+  virtual void note(const TraceEvent& access, std::size_t device);
   /// The object was freed.
   virtual void forget(std::uint64_t object);
 };
 
 /// The routers:
 /// - `round_robin`: the next device in turn.
-/// - `least_loaded`: the device with the fewest waiting bytes; the lowest index among equals.
+/// - `least_loaded`: the device with the fewest bytes of waiting and running accesses; among
+///   equals, the one with the fewest accesses so far.
 /// - `object`: where the object was last used; for new objects as `least_loaded`.
-/// - `hash`: depends only on the object's number.
+/// - `hash`: depends only on the object's number. If all tasks begin with one object, all go to one
+///   device.
+/// - `prefix`: by the longest shared prefix, see `PrefixRouter`.
 /// Throws: Error{invalid_argument} that lists these names.
 std::unique_ptr<Router> make_router(const std::string& name);
 std::span<const std::string_view> router_names() noexcept;
+
+/// The router where none is named.
+inline constexpr std::string_view default_router = "prefix";
 
 /// Keeps the accesses of one task together: the first one is routed, the others follow.
 class TaskRouter {
@@ -48,15 +60,22 @@ class TaskRouter {
   explicit TaskRouter(std::unique_ptr<Router> router) : router_(std::move(router)) {}
 
   std::string_view name() const noexcept { return router_->name(); }
+  bool reads_loads() const noexcept { return router_->reads_loads(); }
   /// The device that the trace names, modulo the number of devices; otherwise the router's choice.
-  std::size_t choose(const TraceEvent& access, std::span<const DeviceLoad> loads);
+  /// Requires: called once for each access, in the trace's order; `upcoming` as for `Router`.
+  std::size_t choose(std::span<const TraceEvent> upcoming, std::span<const DeviceLoad> loads);
+  /// Routes a declared task as a whole: to `known`, such as the device of its request, or else to
+  /// the router's choice. Requires: the accesses are all those of the task; called in the trace's
+  /// order.
+  std::size_t choose(std::span<const TraceEvent> accesses, std::optional<std::size_t> known,
+                     std::span<const DeviceLoad> loads);
   void forget(std::uint64_t object) { router_->forget(object); }
 
  private:
   /// Tasks may begin in any order but are short: a task routed long ago has ended.
   static constexpr std::size_t tasks_kept = 4096;
 
-  std::size_t find(const TraceEvent& access, std::span<const DeviceLoad> loads);
+  std::size_t find(std::span<const TraceEvent> upcoming, std::span<const DeviceLoad> loads);
 
   std::unique_ptr<Router> router_;
   std::unordered_map<std::uint32_t, std::size_t> devices_;

@@ -17,6 +17,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -43,9 +44,9 @@ ReplayReport run(Replay& replay, TraceSource& trace, const std::string& path) {
   }
 }
 
-void print(const ReplayMetrics& metrics) {
-  fmt::print("cost {:.3f} s: accesses {:.3f} s, moves {:.3f} s\n", metrics.cost_s, metrics.access_s,
-             metrics.move_s);
+void print(const ReplayMetrics& metrics, const ReplayReport& report) {
+  fmt::print("cost {:.3f} s: accesses {:.3f} s, waiting {:.3f} s, moves without stalls {:.3f} s\n",
+             metrics.cost_s, metrics.access_s, metrics.wait_s, report.move_s - report.move_stall_s);
   if (metrics.slowdown && metrics.own_share) {
     fmt::print(
         "slowdown {:.3f}; {:.1f} % of the bytes in their device's HBM, {:.1f} % in a peer's,"
@@ -70,11 +71,31 @@ void print(const ReplayMetrics& metrics) {
   }
 }
 
+void print_shares(const ReplayReport& report) {
+  if (report.devices.size() < 2 || report.accesses == 0) return;
+  fmt::print("share of accesses (of bytes) a device:");
+  for (const ReplayDevice& device : report.devices) {
+    fmt::print(" {:.1f} % ({:.1f} %)",
+               100 * static_cast<double>(device.accesses) / static_cast<double>(report.accesses),
+               report.bytes > 0 ? 100 * device.bytes / report.bytes : 0.0);
+  }
+  fmt::print("\n");
+}
+
+/// A result in which one device has most of the work says little about placement.
+void warn_of_crowds(const ReplayCommand& command, const ReplayReport& report) {
+  const std::optional<CrowdedDevice> crowded = crowded_device(report);
+  if (!crowded) return;
+  fmt::print(stderr, "warning: {}: with router {}, {:.1f} % of the accesses are on {}\n",
+             command.trace, command.router, 100 * crowded->share, report.places[crowded->device]);
+}
+
 void print(const ReplayCommand& command, const ReplayReport& report) {
   fmt::print("{} on {} with {}, {} router: {:.3f} s\n", command.trace, command.machine,
              command.policy, command.router, report.seconds());
   fmt::print("{} accesses of {:.3f} GiB took {:.3f} s; at home they would take {:.3f} s\n",
              report.accesses, report.bytes / GiB, report.access_s, report.local_s);
+  print_shares(report);
   for (const auto& [place, bytes] : report.bytes_by_place)
     fmt::print("  {:>8} {:14.3f} GiB\n", place, bytes / GiB);
   fmt::print("{} moves of {:.3f} GiB; they stopped streams for {:.3f} s, plus {:.3f} s of skew\n",
@@ -113,6 +134,7 @@ int run_replay(const ReplayCommand& command) {
   const ReplayReport report = run(replay, *trace, command.trace);
   const std::uint64_t bad_lines = trace->bad_lines() == nullptr ? 0 : trace->bad_lines()->count();
   if (bad_lines > 0) fmt::print(stderr, "{} bad lines were skipped\n", bad_lines);
+  warn_of_crowds(command, report);
   const ReplayMetrics metrics = metrics_of(report, machine);
   if (command.json) {
     boost::json::object json = to_json(report);
@@ -132,7 +154,7 @@ int run_replay(const ReplayCommand& command) {
     fmt::print("{}\n", boost::json::serialize(json));
   } else {
     print(command, report);
-    print(metrics);
+    print(metrics, report);
   }
   return 0;
 }

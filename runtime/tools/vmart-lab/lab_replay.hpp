@@ -1,5 +1,7 @@
 #pragma once
 
+#include "lab/replay/router.hpp"
+
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -10,7 +12,7 @@ struct ReplayCommand {
   std::string trace;
   std::string machine = "h200x4";  ///< A name or a path, as in `load_machine`.
   std::string policy = "cost_benefit";
-  std::string router = "least_loaded";
+  std::string router{default_router};
   std::string pacing = "timed";             ///< Or "at_once".
   std::optional<double> hbm_gib, host_gib;  ///< Capacities that replace the machine's.
   /// Of the short average of use; the long one is ten times as long.

@@ -40,6 +40,7 @@ expect 0 "2 mark" generate phase-change "$folder/c.vtrace" --seed 2 --param phas
 cmp -s "$folder/a.vtrace" "$folder/c.vtrace" && failures=$((failures + 1))
 
 expect 0 "at home they would take" replay "$folder/a.vtrace" --machine h200x2
+expect 0 "share of accesses (of bytes) a device: " replay "$folder/a.vtrace" --machine h200x2
 expect 0 "\"policy_failures\":0" replay "$folder/a.vtrace" --machine h200x2 --json
 expect 0 "0 of 2 phases settled" replay "$folder/a.vtrace" --machine h200x2
 expect 0 "\"metrics\":{\"seconds\":" replay "$folder/a.vtrace" --machine h200x2 --json
@@ -71,6 +72,17 @@ expect 0 "no policy costs less than" bounds "$folder/a.vtrace" --machine h200x2 
 expect 1 "$folder/none/a.lp: No such file" bounds "$folder/a.vtrace" --lp "$folder/none/a.lp"
 expect 1 "'nearest' is not a router" bounds "$folder/a.vtrace" --router nearest
 expect 1 "--hbm -1 is out of range" bounds "$folder/a.vtrace" --hbm=-1
+
+cat > "$folder/crowd.jsonl" << 'END'
+{"event":"alloc","time_ns":0,"object":1,"bytes":4096}
+{"event":"access","time_ns":0,"object":1,"bytes":4096}
+{"event":"access","time_ns":1,"object":1,"bytes":4096}
+END
+expect 0 "crowd.jsonl: with router hash, 100.0 % of the accesses are on gpu(" \
+  replay "$folder/crowd.jsonl" --router hash
+expect 0 "share of accesses" replay "$folder/crowd.jsonl" --router round_robin
+case $printed in *warning*) failures=$((failures + 1)) ;; esac
+expect 0 "no policy costs less than" bounds "$folder/crowd.jsonl"
 
 echo nothing >> "$folder/a.jsonl"
 expect 1 "1 bad lines" trace "$folder/a.jsonl"
@@ -126,16 +138,16 @@ expect 0 "at home they would take" replay "$folder/a.vtrace" --machine "$folder/
 # Experiments. The example is short.
 example=$2
 small=$folder/small
-expect 0 "h200x4~drift~cost_benefit~margin=1.25~hash~s2" run "$example" --list
+expect 0 "h200x4~drift~cost_benefit~margin=1.25~prefix~s2" run "$example" --list
 expect 2 "--out FOLDER is required" run "$example"
 expect 0 "Usage: " run --help
 expect 1 "has no cell \"none\"" run "$example" --out "$small" --only none
 expect 0 "24 of 24 cells are finished" run "$example" --out "$small" --jobs 3 --no-report
 expect 0 "24 of 24 cells were already finished" run "$example" --out "$small" --no-report
 expect 0 "1 of 1 cells are finished" run "$example" --out "$folder/one" \
-  --only "h200x4~phases~stay_put~hash~s1"
-cmp "$small/cells/h200x4~phases~stay_put~hash~s1.json" \
-  "$folder/one/cells/h200x4~phases~stay_put~hash~s1.json" || failures=$((failures + 1))
+  --only "h200x4~phases~stay_put~prefix~s1"
+cmp "$small/cells/h200x4~phases~stay_put~prefix~s1.json" \
+  "$folder/one/cells/h200x4~phases~stay_put~prefix~s1.json" || failures=$((failures + 1))
 expect 0 "24 of 24" run "$example" --out "$folder/one" --jobs 1 --no-report
 diff -r "$small" "$folder/one" || failures=$((failures + 1))
 [ "$(wc -l < "$small/results.csv")" -eq 25 ] || failures=$((failures + 1))

@@ -101,7 +101,6 @@ void add_setting(CLI::App& app, vma::ReplayCommand& command) {
 
 void add_bounds(CLI::App& bounds, Given& given) {
   vma::BoundsCommand& command = given.bounds;
-  command.setting.router = "hash";
   add_setting(bounds, command.setting);
   bounds.add_flag("--on-time", command.on_time,
                   "for replays in which no device falls behind the trace");

@@ -8,7 +8,8 @@ from vmart.lab.errors import ResultError
 CELL_TEXTS = ("id", "machine", "trace", "policy", "router", "pacing")
 CELL_COUNTS = ("seed", "chunk_bytes")
 # What tables and summaries are made of; null where there is nothing to make a number of.
-METRICS = ("cost_s", "slowdown", "bytes_moved", "stall_s", "thrashes", "settle_s", "accesses_lost")
+METRICS = ("cost_s", "excess_ratio", "slowdown", "bytes_moved", "stood_s", "thrashes", "settle_s",
+           "accesses_lost")
 BOUND_NUMBERS = ("lower_bound_s", "plan_s", "gap")
 
 
@@ -128,6 +129,23 @@ class CellFile:
         if not isinstance(values, list) or not all(isinstance(value, kind) for value in values):
             raise ResultError(self.path, f'"report.{name}" is no list of the kind that it should be')
         return values
+
+    def devices(self):
+        """Device, accesses and bytes of each device; none in reports that lack them."""
+        places = self.report.get("places") or []
+        rows = []
+        for number, device in enumerate(self.report_list("devices", dict)):
+            accesses, used = (self._number(f"report.devices.{name}", device.get(name))
+                              for name in ("accesses", "bytes"))
+            if accesses is None or used is None or number >= len(places):
+                raise ResultError(self.path, f'"report.devices" does not say what device {number} did')
+            rows.append((str(places[number]), accesses, used))
+        return rows
+
+    def inputs(self):
+        """What the cell was made from, by name: the version of the program, and checksums."""
+        inputs = self.report.get("inputs", {})
+        return inputs if isinstance(inputs, dict) else {}
 
     def window_numbers(self, name):
         """Of each window, in their order, what it has under `name`; 0 where it has nothing."""

@@ -24,7 +24,7 @@ def cells_count(experiment):
         traces = sum(1 if "file" in trace else seeds for trace in experiment["traces"])
         policies = sum(map(policies_count, experiment["policies"]))
         return (len(experiment["machines"]) * traces * policies
-                * len(experiment.get("routers", ["hash"])))
+                * len(experiment.get("routers", ["prefix"])))
     except (AttributeError, KeyError, TypeError):
         return None
 

@@ -37,8 +37,8 @@ def packed(values):
     return numpy.asarray(values, dtype="float32")
 
 
-def bars(all_standings, metric, worth, title):
-    """A horizontal bar a policy, a colour a trace: mean with its half width."""
+def dots(all_standings, metric, worth, title):
+    """A row a policy, a colour a trace: a dot for each seed, and their mean with its half width."""
     figure = graph.Figure()
     policies, count = [], 0
     for index, standings in enumerate(all_standings):
@@ -46,16 +46,25 @@ def bars(all_standings, metric, worth, title):
         policies += [policy for policy in rows["policy"] if policy not in policies]
         count += len(rows)
         halves = rows[f"{metric}_half"].fillna(0) / worth
-        figure.add_bar(
-            y=[plain(policy) for policy in rows["policy"]], x=list(rows[f"{metric}_mean"] / worth), orientation="h",
-            name=plain(standings.trace), marker={"color": COLOURS[index % len(COLOURS)]},
+        trace = plain(standings.trace)
+        colour = COLOURS[index % len(COLOURS)]
+        of_trace = {"mode": "markers", "orientation": "h", "offsetgroup": str(index), "legendgroup": str(index),
+                    "name": trace}
+        figure.add_scatter(
+            y=[plain(policy) for policy in rows["policy"]], x=list(rows[f"{metric}_mean"] / worth),
+            marker={"color": colour, "symbol": "line-ns-open", "size": 14, "line": {"width": 2.5}},
             error_x={"type": "data", "array": list(halves), "visible": bool(halves.any()),
                      "thickness": 1.2, "width": 3},
-            hovertemplate="%{y}: %{x:.4g}<extra>%{fullData.name}</extra>")
+            hovertemplate="%{y}: mean %{x:.4g}<extra>%{fullData.name}</extra>", **of_trace)
+        seeds = standings.cells[standings.cells["policy"].isin(rows["policy"]) & standings.cells[metric].notna()]
+        figure.add_scatter(
+            y=[plain(policy) for policy in seeds["policy"]], x=list(seeds[metric] / worth),
+            customdata=list(seeds["seed"]), showlegend=False, marker={"color": colour, "size": 6, "opacity": 0.7},
+            hovertemplate="%{y}, seed %{customdata}: %{x:.4g}<extra>%{fullData.name}</extra>", **of_trace)
     figure.update_yaxes(categoryorder="array", categoryarray=[plain(policy) for policy in policies[::-1]],
                         automargin=True, showgrid=False)
     figure.update_xaxes(title={"text": title}, rangemode="tozero")
-    return finished(figure, 110 + 22 * len(policies) + 14 * count, barmode="group",
+    return finished(figure, 110 + 22 * len(policies) + 14 * count, scattermode="group",
                     showlegend=len(all_standings) > 1)
 
 

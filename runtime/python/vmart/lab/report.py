@@ -5,19 +5,28 @@ import pathlib
 from vmart.lab import load
 from vmart.lab.errors import MissingLibrary, library
 from vmart.lab.failures import failed_section, status_line
+from vmart.lab.kinds import by_kind
 from vmart.lab.page import page
+from vmart.lab.shares import crowd_warnings, share_note
 from vmart.lab.standings import all_standings
-from vmart.lab.tables import asked_table, bound_note, escaped, overview_table, policies_table
+from vmart.lab.tables import (asked_table, baseline_table, bound_note, escaped, made_from_table, overview_table,
+                              policies_table)
 from vmart.lab.whole_file import write_whole
 
 PICTURED_MAX = 48  # Cells with pictures of their own, about 30 KB each.
 
-READING = """<p><b>Cost</b> is the time of all accesses, from beginning to end, and of all moves, as if
-each went by itself. A <b>bound</b> is a cost that no policy can stay under; <b>regret</b> is how far above it a policy is.
-There is none where accesses were lost, or where the router's choices depend on the replay.</p>
+READING = """<p><b>Cost</b> is the time of all accesses, from arrival to end, and of all moves but for their stalls, as if
+each went by itself. Time at gates is in the times of the accesses that stand there. <b>Excess</b> is how far cost is above
+the time of the same accesses if all were local and none waited, over that time. A <b>bound</b> is what accesses and moves
+together take any policy, without waiting; <b>regret</b> is how far above it a policy is. There is none where accesses were
+lost, or where the router's choices depend on the replay.</p>
+<p><b>Against static</b> is cost over that of <code>static</code> in the same cell, which places memory at its first use and
+moves none. A cell is worse if it costs more than 1 % more. Cells in which one of both lost accesses are not compared. Means are
+geometric, each machine, trace and router once, and only over traces of one kind.</p>
 <p>\u00b1 is the half width of the 95 % interval of the mean over seeds (Student's t); one seed has none. Green is the lowest mean,
-and every policy that the seeds cannot tell from it: the interval of their difference, seed by seed, reaches zero. A policy
-that lost accesses has done less than the others; it stands last and is nowhere best.</p>
+and every policy that the seeds cannot tell from it: the interval of their difference, seed by seed, reaches zero. Nothing is
+green if that holds for all, or if a synthetic trace has one seed. A policy
+that lost accesses has done less than the others; it stands last and is nowhere best. Dots are seeds, lines their means.</p>
 <p>Pictures over time have at most 400 points: of neighbouring windows the bytes at the last one's end, and the sums of the rest.</p>"""
 
 
@@ -66,18 +75,18 @@ def cell_pictures(results, standings, chosen):
 
 
 def comparison(standings):
-    """The section of bars, with its figures: regret, or cost where there is no regret at all."""
+    """The section of dots, with its figures: regret, or cost where there is no regret at all."""
     from vmart.lab import pictures
 
     bounded = any(each.rows["regret_mean"].notna().any() for each in standings)
     metric, worth, title = ("regret", 0.01, "regret, %") if bounded else ("cost_s", 1.0, "cost, s")
     text = "" if bounded else ('<p class="note">These results have no bounds, so there is no regret; '
-                               "the bars are costs.</p>")
+                               "the dots are costs.</p>")
     figures, parts = {}, []
     for machine, router in dict.fromkeys((each.machine, each.router) for each in standings):
         group = [each for each in standings if (each.machine, each.router) == (machine, router)]
         name = f"regret-{len(figures)}"
-        figures[name] = pictures.bars(group, metric, worth, title)
+        figures[name] = pictures.dots(group, metric, worth, title)
         kinds = ", ".join(sorted({each.bound_kinds for each in group if each.bound_kinds}))
         bound = f"; bound: {escaped(kinds)}" if kinds else ""
         traces = escaped(group[0].trace) + ", " if len(group) == 1 else ""
@@ -86,13 +95,26 @@ def comparison(standings):
     return text + "".join(parts), figures
 
 
-def policies_section(standings):
+def policies_section(results, standings):
     parts = []
-    if len(standings) > 1:
-        parts.append("<h3>Cost over that of the cheapest policy</h3>" + overview_table(standings))
-    parts += [f"<h3>{escaped(each.title)}</h3>" + bound_note(each) + policies_table(each)
-              for each in standings]
+    for heading, group in by_kind(standings):
+        parts.append(f'<h3 class="kind">{heading}</h3>' + baseline_table(group))
+        if len(group) > 1:
+            parts.append("<h3>Cost over that of the cheapest policy</h3>" + overview_table(group))
+        parts += [scenario_part(results, each) for each in group]
     return "\n".join(parts) or "<p>No cell has finished.</p>"
+
+
+def scenario_part(results, standings):
+    shares = share_note(results, standings)
+    few = ("One seed of a trace that is drawn: no policy is marked as the best." if standings.seeds_are_few else "")
+    notes = "".join(f'<p class="note">{escaped(note)}</p>' for note in (shares, few) if note)
+    return f"<h3>{escaped(standings.title)}</h3>" + bound_note(standings) + notes + policies_table(standings)
+
+
+def warnings(results):
+    """What the reader should know before any number: most accesses are on one device."""
+    return "".join(f'<p class="status failed">{escaped(warning)}</p>' for warning in crowd_warnings(results))
 
 
 def time_section(scenarios, cells_count, pictured_count):
@@ -116,7 +138,8 @@ def build_page(results, pictured_max=PICTURED_MAX, wanted=()):
     bars, bar_figures = comparison(standings)
     experiment = results.experiment
     sections = {
-        "asked": asked_table(experiment), "policies": policies_section(standings),
+        "asked": asked_table(experiment) + made_from_table(results.made_from),
+        "policies": policies_section(results, standings),
         "regret": bars or "<p>No cell has finished.</p>",
         "time": time_section(scenarios, len(results.ids), len(chosen)),
         "moves": '<p class="note">GiB that the chosen policy moved, from the place of the row to that of the column.</p>'
@@ -126,7 +149,7 @@ def build_page(results, pictured_max=PICTURED_MAX, wanted=()):
         "failed": failed_section(results), "reading": READING,
     }
     return page(str(experiment.get("experiment", results.folder.name)), str(experiment.get("about", "")),
-                status_line(results), sections, bar_figures | figures, scenarios, get_plotlyjs())
+                status_line(results) + warnings(results), sections, bar_figures | figures, scenarios, get_plotlyjs())
 
 
 def write_report(folder, pictured_max=PICTURED_MAX, wanted=(), say=print):

@@ -9,10 +9,11 @@ import pandas
 
 from vmart.lab.cell_file import CELL_COUNTS, CELL_TEXTS, CellFile, read_json
 from vmart.lab.errors import ResultError
+from vmart.lab.kinds import kinds_by_trace
 from vmart.lab.spread import mean_and_half
 
 GROUP = ["machine", "trace", "policy", "router"]
-NOT_SUMMED_UP = {*CELL_TEXTS, *CELL_COUNTS, "bound_kind"}
+NOT_SUMMED_UP = {*CELL_TEXTS, *CELL_COUNTS, "kind", "bound_kind"}
 
 
 class Results:
@@ -35,23 +36,31 @@ class Results:
 
     @functools.cached_property
     def _first_pass(self):
-        rows, links = [], []
+        rows, links, devices, made_from = [], [], [], []
         for identity in self.ids:
             cell = self.cell(identity)
             rows.append(cell.row)
             links.extend((identity, link, use) for link, use in cell.links.items())
-        return rows, links
+            devices.extend((identity, *device) for device in cell.devices())
+            inputs = cell.inputs()
+            made_from.append((cell.row["trace"], cell.row["seed"], inputs.get("trace_sum"), inputs.get("version")))
+        return rows, links, devices, made_from
 
     @functools.cached_property
     def cells(self):
-        """One row a cell: its names, then its scalar metrics, flat.
+        """One row a cell: its names, the kind of its trace (real, synthetic or held_out), then its
+        scalar metrics, flat.
 
         Names as the replay's metrics have them: `_s` are seconds, `bytes` and `bytes_moved` bytes,
         shares and fairness from 0 to 1, the rest counts. Then lower_bound_s, plan_s (seconds),
         bound_gap, regret (ratios), bound_kind. NaN or None where a cell has none.
         """
         frame = pandas.DataFrame(self._first_pass[0])
-        for name in frame.columns.difference([*CELL_TEXTS, "bound_kind"]):
+        if len(frame):
+            kinds = kinds_by_trace(self.experiment)
+            kind = [kinds.get(trace, "real") for trace in frame["trace"]]
+            frame.insert(frame.columns.get_loc("trace") + 1, "kind", kind)
+        for name in frame.columns.difference([*CELL_TEXTS, "kind", "bound_kind"]):
             if name not in CELL_COUNTS:
                 frame[name] = frame[name].astype(float)
         return frame
@@ -62,17 +71,36 @@ class Results:
         return pandas.DataFrame(self._first_pass[1], columns=["id", "link", "use"])
 
     @functools.cached_property
+    def devices(self):
+        """One row a cell and device: id, device, accesses, bytes, and accesses_share and bytes_share,
+        from 0 to 1 (NaN where the cell has none)."""
+        frame = pandas.DataFrame(self._first_pass[2], columns=["id", "device", "accesses", "bytes"])
+        for name in ("accesses", "bytes"):
+            frame[name] = frame[name].astype(float)
+            sums = frame.groupby("id")[name].transform("sum")
+            frame[f"{name}_share"] = frame[name] / sums.where(sums > 0)
+        return frame
+
+    @functools.cached_property
+    def made_from(self):
+        """One row a trace and seed: trace, seed, trace_sum (checksum of its bytes), version (of the
+        program). Texts; None in results that lack them."""
+        frame = pandas.DataFrame(self._first_pass[3], columns=["trace", "seed", "trace_sum", "version"])
+        return frame.drop_duplicates(ignore_index=True)
+
+    @functools.cached_property
     def summary(self):
-        """One row a machine, trace, policy and router: `seeds`, and for each scalar metric X its
+        """One row a machine, trace, policy and router: `kind` (of the trace), `seeds`, and for each scalar metric X its
         mean over seeds `X_mean`, 95 % half width `X_half` (Student's t) and `X_count`, the seeds
         that have a number. X_half is NaN for one seed."""
         cells = self.cells
         metrics = [name for name in cells.columns if name not in NOT_SUMMED_UP]
         rows = []
         if len(cells) == 0:
-            return pandas.DataFrame(columns=[*GROUP, "seeds", "bound_kind"])
+            return pandas.DataFrame(columns=[*GROUP, "kind", "seeds", "bound_kind"])
         for key, group in cells.groupby(GROUP, sort=False):
             row = dict(zip(GROUP, key))
+            row["kind"] = group["kind"].iloc[0]
             row["seeds"] = len(group)
             kinds = sorted(set(group["bound_kind"].dropna()))
             row["bound_kind"] = ", ".join(kinds) or None

@@ -16,6 +16,7 @@ class Standings:
     def __init__(self, key, summary, cells):
         self.machine, self.trace, self.router = key
         self.cells = cells
+        self.kind = cells["kind"].iloc[0]
         frame = summary.assign(lossy=summary["accesses_lost_mean"].fillna(0) > 0)
         self.rows = frame.sort_values(["lossy", "cost_s_mean"], kind="stable")
 
@@ -27,9 +28,16 @@ class Standings:
     def bound_kinds(self):
         return ", ".join(sorted(set(self.rows["bound_kind"].dropna())))
 
+    @property
+    def seeds_are_few(self):
+        """One seed of a trace that is drawn: the next one may have another order."""
+        return self.kind == "synthetic" and self.cells["seed"].nunique() < 2
+
     def best(self, metric):
         """Policies with the lowest mean of `metric`, and those that the seeds cannot tell from it:
-        the 95 % interval of the difference, seed by seed, reaches zero."""
+        the 95 % interval of the difference, seed by seed, reaches zero. None if `seeds_are_few`."""
+        if self.seeds_are_few:
+            return set()
         rows = self.rows[~self.rows["lossy"]]
         full = rows[rows[f"{metric}_count"] == rows["seeds"]]
         if len(full) < 2:
@@ -43,7 +51,7 @@ class Standings:
 
 def told_apart(differences):
     mean, half = mean_and_half(differences)
-    return mean > (half if half == half else 0.0)  # One seed has no half width.
+    return mean > (half if half == half else 0.0)  # What is not drawn has one seed, and no half width.
 
 
 def all_standings(results):

@@ -5,22 +5,27 @@ import html
 import json
 import math
 
+from vmart.lab.baseline import BASELINE, WORSE, all_against, has_baseline, ratios_of
 from vmart.lab.shown import half_width, number, unit_for
+from vmart.lab.spread import mean_and_half
 from vmart.lab.standings import MARKED
 
 # Metric, heading, kind of unit, what it is.
 COLUMNS = (
-    ("cost_s", "cost", "seconds", "time of all accesses and of all moves"),
-    ("regret", "regret", "share", "cost above the lower bound, over that bound"),
+    ("cost_s", "cost", "seconds", "time of all accesses, of their waiting, and of all moves"),
+    ("excess_ratio", "excess", "share", "cost above that of accesses that are all local and never wait, over it"),
+    ("regret", "regret", "share", "time of accesses and moves above the lower bound, over that bound"),
     ("slowdown", "slowdown", "times", "time of all accesses over what they take in their own HBM"),
     ("bytes_moved", "moved", "bytes", "bytes of all moves"),
-    ("stall_s", "stall", "seconds", "sum of the stalls of all moves"),
+    ("stood_s", "stood", "seconds", "time that devices with work stood at gates, summed over devices"),
     ("thrashes", "thrashes", "count", "moves back to where the chunk came from"),
     ("settle_s", "settle", "seconds", "from a mark of the trace until accesses are fast again, mean"),
     ("accesses_lost", "lost", "count", "accesses to objects without room"),
 )
 COUNTS = {metric for metric, _, kind, _ in COLUMNS if kind == "count"}
 BEST = ' class="best"'
+BASELINE_HEADING = (f'<th scope="col" title="cost over that of the same cell under {BASELINE}, which moves nothing">'
+                    f'against {BASELINE} <span class="unit">\u00d7</span></th>')
 ROWS_MAX = 200  # Of a list of cells; a person reads no more, the frames have all.
 
 
@@ -38,7 +43,11 @@ def policies_table(standings):
     scales = {metric: unit_for(kind, rows[f"{metric}_mean"]) for metric, _, kind, _ in COLUMNS}
     best = {metric: standings.best(metric) for metric in MARKED}
     head = "".join(heading(standings, column, scales[column[0]][0]) for column in COLUMNS)
-    body = "".join(policy_row(row, scales, best) for _, row in rows.iterrows())
+    beside = {}
+    if ratios_of(standings, BASELINE):
+        head = BASELINE_HEADING + head
+        beside = {policy: baseline_cell(standings, policy) for policy in rows["policy"]}
+    body = "".join(policy_row(row, scales, best, beside) for _, row in rows.iterrows())
     return (f'<div class="scroll"><table class="policies" data-scenario="{escaped(standings.title)}">'
             f'<thead><tr><th scope="col">policy</th>{head}</tr></thead><tbody>{body}</tbody></table></div>')
 
@@ -50,8 +59,8 @@ def bound_note(standings):
     if math.isnan(bound):
         return ""
     unit, worth = unit_for("seconds", [bound])
-    found = "" if math.isnan(plan) else f"; the best plan that is known costs {number(plan / worth)} {unit}"
-    return (f'<p class="note">No policy costs less than {number(bound / worth)} {unit} '
+    found = "" if math.isnan(plan) else f"; the best plan that is known takes {number(plan / worth)} {unit}"
+    return (f'<p class="note">Accesses and moves take no policy less than {number(bound / worth)} {unit} '
             f"({escaped(standings.bound_kinds)} bound){found}. Means over seeds.</p>")
 
 
@@ -64,12 +73,63 @@ def heading(standings, column, unit):
     return f'<th scope="col" title="{escaped(what)}">{escaped(name)}{shown_unit}</th>'
 
 
-def policy_row(row, scales, best):
+def policy_row(row, scales, best, beside):
     policy = row["policy"]
-    cells = "".join(value_cell(row, metric, scales[metric][1], policy in best.get(metric, ()))
-                    for metric, _, _, _ in COLUMNS)
+    cells = beside.get(policy, "")
+    cells += "".join(value_cell(row, metric, scales[metric][1], policy in best.get(metric, ()))
+                     for metric, _, _, _ in COLUMNS)
     kind = ' class="lossy"' if row["lossy"] else ""
     return f'<tr{kind} data-policy="{escaped(policy)}"><th scope="row">{escaped(policy)}</th>{cells}</tr>'
+
+
+def baseline_cell(standings, policy):
+    """Cost over that of `static` with the same seeds: mean, half width, seeds in which it is worse. It is
+    red if the seeds can tell that it is worse."""
+    ratios = ratios_of(standings, policy)
+    mean, half = mean_and_half(ratios.values())
+    text = ratio(mean)
+    if half > 0:
+        text += f' <span class="half">\u00b1\u202f{half_width(half)}</span>'
+    worse = sum(each > WORSE for each in ratios.values())
+    if worse and len(ratios) > 1:
+        text += f' <span class="half">(worse with {worse} of {len(ratios)} seeds)</span>'
+    surely = not standings.seeds_are_few and mean - (half if half > 0 else 0) > WORSE
+    kind = ' class="bad"' if surely else ""
+    return f'<td{kind} data-baseline="{whole(mean)}">{text}</td>'
+
+
+def baseline_table(all_standings):
+    """Each policy against `static` over scenarios of one kind: how often it does harm, and how much."""
+    if not has_baseline(all_standings):
+        return (f'<p class="note">There is no policy <code>{BASELINE}</code> in this experiment to compare '
+                "with: what moving is worth cannot be said.</p>")
+    head = "".join(f'<th scope="col">{name}</th>' for name in (
+        "policy", f"cost over {BASELINE}", "cells", "worse by &gt; 1 %", "worst", "where"))
+    body = "".join(baseline_row(each) for each in all_against(all_standings))
+    return ('<div class="scroll"><table class="baseline"><thead><tr>' + head
+            + f"</tr></thead><tbody>{body}</tbody></table></div>")
+
+
+def baseline_row(against):
+    mean = ratio(against.mean)
+    if against.compared < against.scenarios:
+        mean += f' <span class="half">({against.compared} of {against.scenarios} comparable)</span>'
+    kind = ' class="bad"' if against.worse else ""
+    where = escaped(against.worst_in) if against.worst > WORSE else ""
+    return (f'<tr data-policy-against="{escaped(against.policy)}"><th scope="row">{escaped(against.policy)}</th>'
+            f"<td>{mean}</td><td>{len(against.ratios)}</td><td{kind}>{against.worse}</td>"
+            f'<td{kind}>{ratio(against.worst)}</td><td class="text">{where}</td></tr>')
+
+
+def made_from_table(made_from):
+    """The version of the program, and the checksum of each trace."""
+    made_from = made_from.dropna(subset=["trace_sum"])
+    if len(made_from) == 0:
+        return ""
+    versions = ", ".join(sorted(set(made_from["version"].dropna())))
+    rows = [[row["trace"], float(row["seed"]), str(row["trace_sum"])] for _, row in made_from.iterrows()]
+    return (f"<h3>Made from</h3><p>vmart-lab {escaped(versions)}, and traces with these checksums:</p>"
+            + plain_table("failed", ["trace", "seed", "checksum"], rows))
 
 
 def value_cell(row, metric, worth, is_best):
@@ -104,10 +164,9 @@ def overview_table(all_standings):
     means = {policy: geometric_mean(found.values()) if len(found) == len(all_standings) else math.nan
              for policy, found in ratios.items()}
     order = sorted(ratios, key=lambda policy: (math.isnan(means[policy]), means[policy]))
-    lowest = min((mean for mean in means.values() if not math.isnan(mean)), default=math.nan)
     head = "".join(f'<th scope="col">{escaped(each.trace)}<br><span class="unit">{escaped(each.machine)}'
                    f", {escaped(each.router)}</span></th>" for each in all_standings)
-    body = "".join(overview_row(policy, ratios[policy], means[policy], lowest, best)
+    body = "".join(overview_row(policy, ratios[policy], means[policy], best)
                    for policy in order)
     return (f'<div class="scroll"><table class="overview"><thead><tr><th scope="col">policy</th>'
             f'<th scope="col">all</th>{head}</tr></thead><tbody>{body}</tbody></table></div>')
@@ -118,11 +177,10 @@ def geometric_mean(values):
     return math.exp(math.fsum(math.log(value) for value in values) / len(values))
 
 
-def overview_row(policy, found, mean, lowest, best):
+def overview_row(policy, found, mean, best):
     cells = "".join(f'<td{BEST if policy in policies else ""}>{ratio(found.get(column, math.nan))}</td>'
                     for column, policies in best.items())
-    kind = BEST if mean == lowest else ""
-    return (f'<tr><th scope="row">{escaped(policy)}</th><td{kind}>{ratio(mean)}</td>{cells}</tr>')
+    return f'<tr><th scope="row">{escaped(policy)}</th><td>{ratio(mean)}</td>{cells}</tr>'
 
 
 def ratio(value):

@@ -117,7 +117,7 @@ double closest_bound(const std::string& policy, bool moves) {
     ReplayRig rig;
     rig.hbm_bytes = 400 + 100 * (seed % 20);
     rig.host_bytes = 20'000;
-    rig.router = seed % 2 == 0 ? "hash" : "round_robin";
+    rig.router = std::array{"hash", "round_robin", "prefix"}[seed % 3];
     rig.options.pacing = seed % 3 == 0 ? Pacing::at_once : Pacing::timed;
     rig.options.queue_max = 1 + seed % 7;
     rig.options.scheduler.planner.least_residence = milliseconds(50);

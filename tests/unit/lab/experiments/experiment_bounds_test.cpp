@@ -42,7 +42,7 @@ TEST(ExperimentBounds, EachIsFoundOnceAndNoCellIsUnderIt) {
     // The bound of this machine, trace, router and seed, to the last digit.
     std::string id = name.substr(name.find('/') + 1);
     const std::size_t policy = id.find("~drift~") + 7;
-    id.erase(policy, id.find("hash") - policy);
+    id.erase(policy, id.find("prefix") - policy);
     const JsonText bound(one.at("bounds/" + id), id, "test");
     EXPECT_EQ(cell.written("bound.lower_bound_s"), bound.written("bound.lower_bound_s"));
     EXPECT_EQ(cell.written("bound.plan_s"), bound.written("bound.plan_s"));
@@ -53,10 +53,10 @@ TEST(ExperimentBounds, EachIsFoundOnceAndNoCellIsUnderIt) {
   rig.run("three", 3);
   EXPECT_EQ(one, rig.results("three"));
 
-  fs::remove(rig / "three/bounds/test-2~drift~hash~s1.json");
-  fs::resize_file(rig / "three/bounds/test-2~drift~hash~s2.json", 20);
-  fs::remove(rig / "three/cells/test-2~drift~stay_put~hash~s1.json");
-  fs::remove(rig / "three/cells/test-2~drift~stay_put~hash~s2.json");
+  fs::remove(rig / "three/bounds/test-2~drift~prefix~s1.json");
+  fs::resize_file(rig / "three/bounds/test-2~drift~prefix~s2.json", 20);
+  fs::remove(rig / "three/cells/test-2~drift~stay_put~prefix~s1.json");
+  fs::remove(rig / "three/cells/test-2~drift~stay_put~prefix~s2.json");
   rig.run("three", 2);
   EXPECT_EQ(one, rig.results("three"));
 }
@@ -80,8 +80,8 @@ TEST(ExperimentBounds, WhereTheReplayChoosesDevicesThereIsAReasonInstead) {
   EXPECT_NE(none.find("\"bound\":null,\"reason\":\""), std::string::npos) << none;
 }
 
-constexpr const char* own_cell = "test-2~own~stay_put~hash~s1";
-constexpr const char* own_bound = "test-2~own~hash~s1";
+constexpr const char* own_cell = "test-2~own~stay_put~prefix~s1";
+constexpr const char* own_bound = "test-2~own~prefix~s1";
 
 /// A quarter of a GiB in chunks of 1 KiB, used once.
 struct ManyChunks : ExperimentRig {

@@ -63,6 +63,9 @@ TEST_F(ExperimentReader, ReadsAllThatTheFileSays) {
   EXPECT_EQ(experiment.traces[0].values, (std::vector<std::string>{"objects=40", "skew=0.5"}));
   EXPECT_EQ(experiment.traces[1].input, folder_ / "requests.jsonl");
   EXPECT_EQ(experiment.traces[2].input, folder_ / "own.vtrace");
+  EXPECT_EQ(experiment.traces[0].origin, ExperimentTrace::Origin::synthetic);
+  EXPECT_EQ(experiment.traces[1].origin, ExperimentTrace::Origin::real);
+  EXPECT_EQ(experiment.traces[2].origin, ExperimentTrace::Origin::real);
   EXPECT_EQ(experiment.policies,
             (std::vector<std::string>{
                 "stay_put", "cost_benefit:margin=1,horizon=1s", "cost_benefit:margin=1,horizon=2s",
@@ -72,6 +75,17 @@ TEST_F(ExperimentReader, ReadsAllThatTheFileSays) {
   EXPECT_EQ(experiment.chunk_bytes, std::uint64_t{2} << 20);
   EXPECT_EQ(experiment.seeds, (std::vector<std::uint64_t>{3, 4}));
   EXPECT_FALSE(experiment.bounds);
+}
+
+TEST_F(ExperimentReader, ATraceSaysWhatItIs) {
+  for (const auto& [text, origin] : {std::pair("real", ExperimentTrace::Origin::real),
+                                     {"synthetic", ExperimentTrace::Origin::synthetic},
+                                     {"held_out", ExperimentTrace::Origin::held_out}}) {
+    const std::string piece = "\"name\": \"own\"";
+    const Experiment experiment = read(with(piece, piece + ", \"kind\": \"" + text + "\""));
+    EXPECT_EQ(experiment.traces[2].origin, origin);
+    EXPECT_EQ(to_string(origin), text);
+  }
 }
 
 TEST_F(ExperimentReader, ASharedHbmIsKeptBesideTheMachineAsItIs) {
@@ -86,7 +100,7 @@ TEST_F(ExperimentReader, ASharedHbmIsKeptBesideTheMachineAsItIs) {
 TEST_F(ExperimentReader, LeavesOutWhatHasADefault) {
   const Experiment experiment = read(R"({"experiment": "x", "machines": ["test-2"],
     "traces": [{"name": "t", "generate": "serving"}], "policies": ["stay_put"]})");
-  EXPECT_EQ(experiment.routers, std::vector<std::string>{"hash"});
+  EXPECT_EQ(experiment.routers, std::vector<std::string>{"prefix"});
   EXPECT_EQ(experiment.pacing, Pacing::timed);
   EXPECT_EQ(experiment.chunk_bytes, std::uint64_t{32} << 20);
   EXPECT_EQ(experiment.seeds, std::vector<std::uint64_t>{1});
@@ -130,6 +144,8 @@ TEST_F(ExperimentReader, RefusesByLineAndReason) {
       {"\"file\": \"./own.vtrace\"", "\"file\": \"./own.vtrace\", \"parameters\": {}",
        "line 8: traces[2].parameters: is not a known key of this object"},
       {"\"name\": \"own\"", "\"name\": \"drift\"", "line 8: traces[2]: \"drift\" was already used"},
+      {"\"name\": \"own\"", "\"name\": \"own\", \"kind\": \"fake\"",
+       "line 8: traces[2].kind: is none of real, synthetic, held_out"},
       {"[\"stay_put\",", "[\"best\",", "line 10: policies[0]: policy: invalid_argument: there is "},
       {"[\"stay_put\",", "[\"stay_put\", \"stay_put\",",
        "line 10: policies[1]: \"stay_put\" was already used"},

@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const char* const first_id = "test-2~drift~stay_put~hash~s1";
+const char* const first_id = "test-2~drift~stay_put~prefix~s1";
 
 std::size_t cells_in(const std::map<std::string, std::string>& results) {
   std::size_t cells = 0;
@@ -48,9 +48,10 @@ TEST(ExperimentRun, GivesTheSameBytesOnAnyNumberOfThreads) {
   const auto one = rig.results("one");
   EXPECT_EQ(cells_in(one), 8u);
   EXPECT_TRUE(one.contains("traces/drift~s2.vtrace"));
-  EXPECT_NE(one.at("results.csv").find("\n" + std::string(first_id) + ",test-2,drift,stay_put,"),
+  EXPECT_NE(one.at("results.csv")
+                .find("\n" + std::string(first_id) + ",test-2,drift,synthetic,stay_put,"),
             std::string::npos);
-  EXPECT_NE(one.at("summary.csv").find("\ntest-2,drift,stay_put,hash,2,"), std::string::npos);
+  EXPECT_NE(one.at("summary.csv").find("\ntest-2,drift,stay_put,prefix,2,"), std::string::npos);
   EXPECT_EQ(one, rig.results("three"));
   EXPECT_EQ(one, rig.results("many"));
 }
@@ -65,7 +66,7 @@ TEST(ExperimentRun, DoesOnlyWhatIsNotFinished) {
   EXPECT_EQ(rig.watcher.began_with, std::pair(std::size_t{8}, std::size_t{8}));
 
   fs::remove(rig / "whole/cells/" + std::string(first_id) + ".json");
-  const std::string cut = rig / "whole/cells/full~drift~stay_put~hash~s2.json";
+  const std::string cut = rig / "whole/cells/full~drift~stay_put~prefix~s2.json";
   fs::resize_file(cut, fs::file_size(cut) / 2);
   fs::remove(rig / "whole/traces/drift~s1.vtrace");
   fs::resize_file(rig / "whole/traces/drift~s2.vtrace", 1000);
@@ -181,7 +182,7 @@ TEST(ExperimentRun, RefusesToMixResultsOfAnotherTrace) {
   write_text(rig / "own.jsonl", events + "{\"event\":\"free\",\"time_ns\":2000,\"object\":1}\n");
   const std::string what = error_of([&] { rig.run("own", 1); });
   EXPECT_NE(
-      what.find("cells/test-2~own~stay_put~hash~s1.json: was made from other inputs: trace_sum"),
+      what.find("cells/test-2~own~stay_put~prefix~s1.json: was made from other inputs: trace_sum"),
       std::string::npos)
       << what;
   EXPECT_EQ(own, rig.results("own"));
@@ -192,7 +193,7 @@ TEST(ExperimentRun, RefusesToMixResultsOfAnotherVersion) {
   write_text(rig / "own.jsonl",
              "{\"event\":\"alloc\",\"time_ns\":0,\"object\":1,\"bytes\":4096}\n");
   rig.run("own", 1);
-  const std::string file = rig / "own/cells/test-2~own~stay_put~hash~s1.json";
+  const std::string file = rig / "own/cells/test-2~own~stay_put~prefix~s1.json";
   std::string bytes = text_of(file);
   const std::string key = "\"version\":\"";
   ASSERT_NE(bytes.find(key), std::string::npos);
@@ -235,12 +236,12 @@ TEST(ExperimentRun, ACellThatFailsDoesNotEndTheOthers) {
   EXPECT_EQ(outcome.finished, 1u);
   EXPECT_FALSE(outcome.stopped);
   ASSERT_EQ(outcome.failed.size(), 1u);
-  EXPECT_EQ(outcome.failed.at(0).first, "test-2~bad~stay_put~hash~s1");
+  EXPECT_EQ(outcome.failed.at(0).first, "test-2~bad~stay_put~prefix~s1");
   EXPECT_NE(outcome.failed.at(0).second.find("chunks"), std::string::npos);
   const auto results = rig.results("results");
   EXPECT_EQ(cells_in(results), 1u);
   EXPECT_EQ(results.at("results.csv").find("bad"), std::string::npos);
-  EXPECT_NE(results.at("results.csv").find("test-2~good~stay_put~hash~s1"), std::string::npos);
+  EXPECT_NE(results.at("results.csv").find("test-2~good~stay_put~prefix~s1"), std::string::npos);
 }
 
 /// Runs in a separate process. A file size limit fails the same call as a full disk does.
@@ -260,7 +261,7 @@ TEST(ExperimentRun, ADiskThatIsFullIsAnErrorAndLeavesNothingTorn) {
   ExperimentRig rig;
   rig.run("whole", 1);
   const auto whole = rig.results("whole");
-  rig.run("full", 1, {first_id, "test-2~drift~stay_put~hash~s2"});
+  rig.run("full", 1, {first_id, "test-2~drift~stay_put~prefix~s2"});
   EXPECT_EXIT(run_on_a_full_disk(rig, "full"), ::testing::ExitedWithCode(0), "File too large");
   EXPECT_EQ(cells_in(rig.results("full")), 2u);
   rig.run("full", 2);

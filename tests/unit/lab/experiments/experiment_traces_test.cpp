@@ -92,7 +92,7 @@ TEST_F(ConvertedTraces, WhatIsNotWholeIsMadeAnew) {
   fs::remove(note);
   const std::string what = error_of([&] { rig_.run("results", 2); });
   EXPECT_NE(
-      what.find("cells/test-2~chat~stay_put~hash~s1.json: was made from other inputs: trace_sum"),
+      what.find("cells/test-2~chat~stay_put~prefix~s1.json: was made from other inputs: trace_sum"),
       std::string::npos)
       << "nobody knows of what it was made, but the cells are of another: " << what;
 }

@@ -73,7 +73,7 @@ TEST(HbmShare, AnExperimentsCellsAndBoundsAreThoseOfThatCapacity) {
   const auto results = rig.results("one");
   EXPECT_EQ(results, rig.results("three"));
   for (const char* const policy : {"stay_put", "cost_benefit"}) {
-    const std::string id = fmt::format("cells/{{}}~drift~{}~hash~s1.json", policy);
+    const std::string id = fmt::format("cells/{{}}~drift~{}~prefix~s1.json", policy);
     const auto cell = [&](const char* machine) {
       const std::string name = fmt::format(fmt::runtime(id), machine);
       return JsonText(results.at(name), name, "test");
@@ -129,7 +129,7 @@ TEST(HbmShare, FollowsTheTraceAndWhatFitsNowhereIsLostAndCounted) {
   ASSERT_TRUE(rig.run("results", 2).failed.empty());
   const auto results = rig.results("results");
   const auto cell = [&](const std::string& trace) {
-    const std::string name = fmt::format("cells/share~{}~static~hash~s1.json", trace);
+    const std::string name = fmt::format("cells/share~{}~static~prefix~s1.json", trace);
     return JsonText(results.at(name), name, "test");
   };
   EXPECT_EQ(cell("small").written("cell.hbm_bytes"), std::to_string(4 * mib));

@@ -48,16 +48,18 @@ TEST(ResultsTable, HasARowForEachResultInTheOrderOfTheCells) {
   Experiment experiment;
   experiment.machines.push_back({"a, \"b\"", replay_machine(load_machine("test-2"))});
   experiment.traces.emplace_back().name = "t";
+  experiment.traces.emplace_back().name = "u";
+  experiment.traces.back().origin = ExperimentTrace::Origin::held_out;
   ResultsTable table(experiment, 3);
   EXPECT_EQ(table.csv(), "");
   const auto result = CellFile::parse(cell_text(R"({"moves":1})", "null", "null"), "x.json");
   ASSERT_TRUE(result.has_value());
-  table.set(2, {"id2", 0, 0, "p:x=1,y=2", "hash", 7}, *result);
+  table.set(2, {"id2", 0, 1, "p:x=1,y=2", "hash", 7}, *result);
   table.set(0, {"id0", 0, 0, "p", "hash", 7}, *result);
   EXPECT_EQ(table.csv(),
-            "id,machine,trace,policy,router,seed,moves,lower_bound_s,regret\n"
-            "id0,\"a, \"\"b\"\"\",t,p,hash,7,1,,\n"
-            "id2,\"a, \"\"b\"\"\",t,\"p:x=1,y=2\",hash,7,1,,\n");
+            "id,machine,trace,kind,policy,router,seed,moves,lower_bound_s,regret\n"
+            "id0,\"a, \"\"b\"\"\",t,real,p,hash,7,1,,\n"
+            "id2,\"a, \"\"b\"\"\",u,held_out,\"p:x=1,y=2\",hash,7,1,,\n");
 }
 
 TEST(ResultsTable, SumsUpTheSeedsOfOneThing) {

@@ -102,6 +102,19 @@ TEST(ClosedLoops, WhatIsFreedAfterATaskIsThereUntilThen) {
   EXPECT_EQ(report.chunks_spilled, 0u);
 }
 
+TEST(ClosedLoops, AFreeAlsoWaitsForTheTasksBeforeIt) {
+  ReplayRig rig;
+  ListedTrace trace;
+  trace.alloc(start, 1, 100, on_0);
+  trace.task(start, 1, seconds(2)).access(start, 1, 100, on_0).of_task(1);
+  trace.task(start, 2, seconds(3)).access(start, 1, 100, on_0).of_task(2);
+  trace.task(start, 3, seconds(1), {2}).access(start, 1, 100, on_0).of_task(3);
+  trace.free(start, 1).of_task(1);
+  const ReplayReport report = rig.run(trace);
+  EXPECT_EQ(report.accesses, 3u);
+  EXPECT_NEAR(report.seconds(), 4, 1e-6);
+}
+
 TEST(ClosedLoops, WhatWaitsForRoomDoesNotHoldUpWhatMakesRoom) {
   ReplayRig rig;
   rig.hbm_bytes = 100;

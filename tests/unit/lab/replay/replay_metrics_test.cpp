@@ -28,6 +28,7 @@ ReplayReport written_report() {
   report.local_s = 5;
   report.wait_s = 3;
   report.move_s = 1.5;
+  report.move_stall_s = 0.5;
   report.stall = milliseconds(250);
   report.skew = milliseconds(500);
   report.moves = 4;
@@ -38,8 +39,8 @@ ReplayReport written_report() {
   report.chunks_spilled = 8;
   report.policy_failures = 9;
   report.places = {"gpu(0)", "gpu(1)", "host(0)"};
-  report.devices = {{20, 500, seconds(4), Time(0), 4, {300, 100, 100}},
-                    {10, 500, seconds(8), Time(0), 1, {50, 200, 250}}};
+  report.devices = {{20, 500, seconds(4), milliseconds(750), 4, {300, 100, 100}},
+                    {10, 500, seconds(8), seconds(1), 1, {50, 200, 250}}};
   report.tenants["a"] = {10, 500, 2, 2};
   report.tenants["b"] = {20, 500, 10, 2.5};
   report.tenants["none"] = {};
@@ -60,7 +61,11 @@ TEST(ReplayMetrics, AreWhatTheReportSaysInOneFigureEach) {
   EXPECT_EQ(metrics.excess_s, 7);
   EXPECT_EQ(metrics.slowdown, 12.0 / 5);
   EXPECT_EQ(metrics.wait_s, 3);
-  EXPECT_EQ(metrics.cost_s, 13.5);
+  EXPECT_EQ(metrics.access_move_s, 13.5);
+  EXPECT_EQ(metrics.cost_s, 16);  // 12 + 3 + (1.5 - 0.5).
+  EXPECT_EQ(metrics.floor_s, 5);
+  EXPECT_EQ(metrics.excess_ratio, 11.0 / 5);
+  EXPECT_EQ(metrics.stood_s, 1.75);
   EXPECT_EQ(metrics.move_s, 1.5);
   EXPECT_EQ(metrics.stall_s, 0.25);
   EXPECT_EQ(metrics.skew_s, 0.5);
@@ -79,6 +84,36 @@ TEST(ReplayMetrics, SharesAreOfBytesByWhoAccessesThem) {
   EXPECT_EQ(metrics.own_share, (300 + 200) / 1000.0);
   EXPECT_EQ(metrics.peer_share, (100 + 50) / 1000.0);
   EXPECT_EQ(metrics.host_share, (100 + 250) / 1000.0);
+}
+
+TEST(ReplayMetrics, SayHowMuchOneDeviceDoes) {
+  ReplayRig rig;
+  ReplayReport report = written_report();
+  EXPECT_EQ(metrics_of(report, rig.machine()).device_share_max, 0.5);
+  EXPECT_EQ(metrics_of(report, rig.machine()).device_accesses_max, 20.0 / 30);
+  report.devices[1].bytes = 700;
+  report.devices[0].bytes = 300;
+  EXPECT_EQ(metrics_of(report, rig.machine()).device_share_max, 0.7);
+}
+
+/// More than half of the accesses, and more than 1.5 times an equal share.
+TEST(ReplayMetrics, ADeviceIsCrowdedByMostOfTheAccesses) {
+  const auto crowded = [](const std::vector<std::uint64_t>& accesses) {
+    ReplayReport report;
+    for (const std::uint64_t each : accesses) {
+      report.devices.push_back({.accesses = each, .bytes_by_place = {}});
+      report.accesses += each;
+    }
+    return crowded_device(report);
+  };
+  EXPECT_FALSE(crowded({100}));
+  EXPECT_FALSE(crowded({0, 0}));
+  EXPECT_FALSE(crowded({25, 75}));
+  EXPECT_FALSE(crowded({10, 50, 40}));
+  ASSERT_TRUE(crowded({24, 76}));
+  EXPECT_EQ(crowded({24, 76})->device, 1u);
+  EXPECT_EQ(crowded({24, 76})->share, 0.76);
+  EXPECT_TRUE(crowded({10, 51, 39}));
 }
 
 TEST(ReplayMetrics, FairnessIsJainsIndexOfTheSlowdown) {
@@ -125,6 +160,9 @@ TEST(ReplayMetrics, WhereNothingHappenedNothingIsSaid) {
   const ReplayMetrics metrics = metrics_of(rig.run(trace), rig.machine());
   EXPECT_EQ(metrics.slowdown, std::nullopt);
   EXPECT_EQ(metrics.own_share, std::nullopt);
+  EXPECT_EQ(metrics.device_share_max, std::nullopt);
+  EXPECT_EQ(metrics.device_accesses_max, std::nullopt);
+  EXPECT_EQ(metrics.excess_ratio, std::nullopt);
   EXPECT_EQ(metrics.fairness_tenants, std::nullopt);
   EXPECT_EQ(metrics.fairness_devices, std::nullopt);
   EXPECT_EQ(metrics.settle_s, std::nullopt);
@@ -136,7 +174,7 @@ TEST(ReplayMetrics, WhereNothingHappenedNothingIsSaid) {
 TEST(ReplayMetrics, JsonHasEachOfThem) {
   ReplayRig rig;
   const boost::json::object json = to_json(metrics_of(written_report(), rig.machine()));
-  EXPECT_EQ(json.size(), 29u);
+  EXPECT_EQ(json.size(), 35u);
   EXPECT_EQ(json.at("slowdown"), 12.0 / 5);
   EXPECT_EQ(json.at("bytes_moved"), 400);
   EXPECT_EQ(json.at("links").at("gpu(0) hbm"), 0.25);
@@ -157,6 +195,36 @@ TEST(ReplayMetrics, LinksAreMeasuredUntilTheLastAccessEnds) {
   EXPECT_EQ(report.bytes_by_link.at("gpu(0) hbm"), 100);
   EXPECT_EQ(report.bytes_by_link.at("gpu(0) to host"), 0);
   EXPECT_NEAR(metrics_of(report, rig.machine()).link_use_max, 1, 1e-6);
+}
+
+/// Both GPUs have an access in progress, spread over 3 s, when a move stops them for 1 s. A kernel
+/// arrives meanwhile. Both accesses have the stall in their time, the kernel has what is left of it
+/// in its waiting, and the move costs no more than its copy.
+TEST(ReplayMetrics, CostHasTimeAtGatesOnceForEachAccessThatIsLate) {
+  ReplayRig rig;
+  rig.gpus.costs.stall_fixed(gpu_1, gpu_0) = rig.gpus.costs.move_fixed(gpu_1, gpu_0) = seconds(1);
+  rig.options.scheduler.planner.stall_share = 0;
+  ListedTrace trace;
+  trace.alloc(start, 1, 100, on_0).alloc(start, 2, 100, on_1).alloc(start, 3, 100, on_1);
+  trace.access(start, 1, 100, on_0);
+  trace.last().duration = seconds(3);
+  trace.access(start, 2, 100, on_1);
+  trace.last().duration = seconds(3);
+  const auto to_peer = [](const Snapshot& snapshot, Plan& plan) {
+    if (snapshot.now() == milliseconds(10)) plan.move(ChunkId{2}, gpu_0, 1, "told to");
+  };
+  trace.access(milliseconds(500), 1, 100, on_0);  // A kernel: arrives during the stall.
+  const ReplayReport report = rig.run(trace, std::make_unique<ToldPolicy>(to_peer));
+  const ReplayMetrics metrics = metrics_of(report, rig.machine());
+  ASSERT_EQ(report.moves, 1u);
+  // The copy takes 0.25 s: the gate is shut from 0.26 s to 1.26 s, for both devices.
+  EXPECT_NEAR(metrics.stood_s, 2, 1e-6);
+  EXPECT_NEAR(metrics.wait_s, 0.76, 1e-6);
+  EXPECT_NEAR(metrics.access_s, 4 + 4 + 0.025, 1e-3);
+  EXPECT_NEAR(metrics.access_move_s, metrics.access_s + 1.25,
+              1e-6);  // The move alone: stall, copy.
+  EXPECT_NEAR(metrics.cost_s, metrics.access_s + 0.76 + 0.25, 1e-6);
+  EXPECT_NEAR(metrics.floor_s, 6.025, 1e-6);
 }
 
 }  // namespace

@@ -260,6 +260,20 @@ TEST(Replay, WhatTheTraceDoesNotPlaceGoesToWhomeverTouchesItFirst) {
   EXPECT_NEAR(report.access_s, report.local_s, 1e-6);
 }
 
+/// The first access runs on GPU 0 until 1 s, with nothing waiting; the others end at once.
+TEST(Replay, WhatRunsIsLoadForTheRouterToo) {
+  ReplayRig rig;
+  ListedTrace trace;
+  trace.alloc(start, 1, 100).alloc(start, 2, 100).access(start, 1, 100);
+  trace.last().passes = 40;
+  for (const Time time : {milliseconds(100), milliseconds(200), milliseconds(300)})
+    trace.access(time, 2, 100);
+  trace.access(seconds(2), 1, 100);
+  const ReplayReport report = rig.run(trace);
+  EXPECT_EQ(report.devices[0].accesses, 2u);
+  EXPECT_EQ(report.devices[1].accesses, 3u);
+}
+
 TEST(Replay, WritesToAPeerGoTheOtherWay) {
   ReplayRig rig;
   ListedTrace trace;
