@@ -108,9 +108,9 @@ void ReplayTasks::end(Index index, Time now) {
   task.ended = true;
   ++ended_;
   note_request(task, now);
+  uses_ended(task);
   for (const TraceEvent& event : task.after)
     if (!defer(event)) due_.emplace_back(event);
-  uses_ended(task);
   for (const Index next : task.next)
     if (--tasks_[next].waits == 0 && next != open_) due_.emplace_back(next);
   task.accesses = {};

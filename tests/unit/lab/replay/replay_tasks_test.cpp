@@ -17,21 +17,21 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-TEST(ClosedLoops, ATaskWaitsForItsPredecessors) {
+TEST(ReplayTasks, ATaskWaitsForItsPredecessors) {
   ReplayRig rig;
   ListedTrace trace;
   trace.alloc(start, 1, 400, on_host).alloc(start, 2, 400, on_0);
   // The first takes 8 s at the host; the second would end after 0.1 s.
-  trace.task(start, 1).access(start, 1, 400, on_0).of_task(1);
-  trace.task(start, 2).access(start, 2, 400, on_1).of_task(2);
-  trace.task(start, 3, Time(0), {1, 2}).access(start, 2, 400, on_0).of_task(3);
+  trace.task(start, 1, Time(0), {}, 1, on_0).access(start, 1, 400, on_0).of_task(1);
+  trace.task(start, 2, Time(0), {}, 1, on_1).access(start, 2, 400, on_1).of_task(2);
+  trace.task(start, 3, Time(0), {1, 2}, 1, on_0).access(start, 2, 400, on_0).of_task(3);
   const ReplayReport report = rig.run(trace);
   EXPECT_EQ(report.accesses, 3u);
   EXPECT_NEAR(report.seconds(), 8.1, 1e-6);
   EXPECT_EQ(report.wait_s, 0) << "what waits for other tasks does not wait for its device";
 }
 
-TEST(ClosedLoops, AnOpenLoopOfTheSameKernelsDoesNotWait) {
+TEST(ReplayTasks, AnOpenLoopOfTheSameKernelsDoesNotWait) {
   ReplayRig rig;
   ListedTrace trace;
   trace.alloc(start, 1, 400, on_host).alloc(start, 2, 400, on_0);
@@ -39,41 +39,41 @@ TEST(ClosedLoops, AnOpenLoopOfTheSameKernelsDoesNotWait) {
   EXPECT_NEAR(rig.run(trace).seconds(), 8, 1e-6);
 }
 
-TEST(ClosedLoops, ATaskStartsNoEarlierThanItsTime) {
+TEST(ReplayTasks, ATaskStartsNoEarlierThanItsTime) {
   ReplayRig rig;
   ListedTrace trace;
   trace.alloc(start, 1, 400, on_0);
-  trace.task(start, 1).access(start, 1, 400, on_0).of_task(1);
-  trace.task(seconds(3), 2, Time(0), {1}).access(seconds(3), 1, 400, on_0).of_task(2);
+  trace.task(start, 1, Time(0), {}, 1, on_0).access(start, 1, 400, on_0).of_task(1);
+  trace.task(seconds(3), 2, Time(0), {1}, 1, on_0).access(seconds(3), 1, 400, on_0).of_task(2);
   EXPECT_NEAR(rig.run(trace).seconds(), 3.1, 1e-6);
 }
 
-TEST(ClosedLoops, ComputingTakesItsTimeWithAndWithoutAccesses) {
+TEST(ReplayTasks, ComputingTakesItsTimeWithAndWithoutAccesses) {
   ReplayRig rig;
   ListedTrace trace;
   trace.alloc(start, 1, 400, on_0);
-  trace.task(start, 1, seconds(2)).access(start, 1, 400, on_0).of_task(1);
+  trace.task(start, 1, seconds(2), {}, 1, on_0).access(start, 1, 400, on_0).of_task(1);
   trace.task(start, 2, seconds(1), {1});
-  trace.task(start, 3, Time(0), {2}).access(start, 1, 400, on_0).of_task(3);
+  trace.task(start, 3, Time(0), {2}, 1, on_0).access(start, 1, 400, on_0).of_task(3);
   EXPECT_NEAR(rig.run(trace).seconds(), 3.1, 1e-6);
 }
 
-TEST(ClosedLoops, MemoryThatIsSlowerThanComputingDelaysWhatFollows) {
+TEST(ReplayTasks, MemoryThatIsSlowerThanComputingDelaysWhatFollows) {
   ReplayRig rig;
   ListedTrace trace;
   trace.alloc(start, 1, 400, on_host).alloc(start, 2, 100, on_0);
-  trace.task(start, 1, seconds(1));
+  trace.task(start, 1, seconds(1), {}, 1, on_0);
   trace.access(start, 1, 400, on_0).of_task(1).access(start, 2, 100, on_0).of_task(1);
-  trace.task(start, 2, seconds(1), {1}).access(start, 2, 100, on_0).of_task(2);
+  trace.task(start, 2, seconds(1), {1}, 1, on_0).access(start, 2, 100, on_0).of_task(2);
   EXPECT_NEAR(rig.run(trace).seconds(), 9, 1e-6);
 }
 
-TEST(ClosedLoops, StepsFollowEachOther) {
+TEST(ReplayTasks, StepsFollowEachOther) {
   for (const Time step : {Time(milliseconds(500)), Time(milliseconds(10))}) {
     ReplayRig rig;
     ListedTrace trace;
     trace.alloc(start, 1, 100, on_0).alloc(start, 2, 100, on_1);
-    trace.task(start, 1, step);
+    trace.task(start, 1, step, {}, 1, on_0);
     trace.last().bytes = 10;
     trace.last().object = 7;
     trace.access(start, 1, 100, on_0).of_task(1).access(start, 2, 100, on_0).of_task(1);
@@ -87,50 +87,53 @@ TEST(ClosedLoops, StepsFollowEachOther) {
   }
 }
 
-TEST(ClosedLoops, WhatIsFreedAfterATaskIsThereUntilThen) {
+TEST(ReplayTasks, WhatIsFreedAfterATaskIsThereUntilThen) {
   ReplayRig rig;
   rig.hbm_bytes = 100;
   rig.options.room_limit = seconds(60);
   ListedTrace trace;
   trace.alloc(start, 1, 100, on_0);
-  trace.task(start, 1, seconds(2)).access(start, 1, 100, on_0).of_task(1);
+  trace.task(start, 1, seconds(2), {}, 1, on_0).access(start, 1, 100, on_0).of_task(1);
   trace.free(start, 1).of_task(1).alloc(start, 2, 100, on_0).of_task(1);
-  trace.task(start, 2, seconds(1), {1}).access(start, 2, 100, on_0).of_task(2);
+  trace.task(start, 2, seconds(1), {1}, 1, on_0).access(start, 2, 100, on_0).of_task(2);
   const ReplayReport report = rig.run(trace);
   EXPECT_NEAR(report.seconds(), 3, 1e-6);
   EXPECT_EQ(report.bytes_by_place.at("gpu(0)"), 200);
   EXPECT_EQ(report.chunks_spilled, 0u);
 }
 
-TEST(ClosedLoops, AFreeAlsoWaitsForTheTasksBeforeIt) {
+TEST(ReplayTasks, AFreeAlsoWaitsForTheTasksBeforeIt) {
   ReplayRig rig;
   ListedTrace trace;
   trace.alloc(start, 1, 100, on_0);
-  trace.task(start, 1, seconds(2)).access(start, 1, 100, on_0).of_task(1);
-  trace.task(start, 2, seconds(3)).access(start, 1, 100, on_0).of_task(2);
-  trace.task(start, 3, seconds(1), {2}).access(start, 1, 100, on_0).of_task(3);
+  trace.task(start, 1, seconds(2), {}, 1, on_0).access(start, 1, 100, on_0).of_task(1);
+  trace.task(start, 2, seconds(3), {}, 1, on_0).access(start, 1, 100, on_0).of_task(2);
+  trace.task(start, 3, seconds(1), {2}, 1, on_0).access(start, 1, 100, on_0).of_task(3);
   trace.free(start, 1).of_task(1);
   const ReplayReport report = rig.run(trace);
   EXPECT_EQ(report.accesses, 3u);
   EXPECT_NEAR(report.seconds(), 4, 1e-6);
 }
 
-TEST(ClosedLoops, WhatWaitsForRoomDoesNotHoldUpWhatMakesRoom) {
+TEST(ReplayTasks, WhatWaitsForRoomDoesNotHoldUpWhatMakesRoom) {
   ReplayRig rig;
   rig.hbm_bytes = 100;
   rig.host_bytes = 0;
   rig.options.room_limit = seconds(60);
   ListedTrace trace;
   trace.alloc(start, 1, 100, on_0).alloc(start, 2, 100, on_1);
-  trace.task(start, 1, seconds(2)).access(start, 1, 100, on_0).of_task(1);
+  trace.task(start, 1, seconds(2), {}, 1, on_0).access(start, 1, 100, on_0).of_task(1);
   trace.free(start, 1).of_task(1);
-  trace.alloc(start, 3, 100).task(start, 2, seconds(1)).access(start, 3, 100, on_0).of_task(2);
+  trace.alloc(start, 3, 100)
+      .task(start, 2, seconds(1), {}, 1, on_0)
+      .access(start, 3, 100, on_0)
+      .of_task(2);
   const ReplayReport report = rig.run(trace);
   EXPECT_EQ(report.allocations_lost, 1u) << "no move is in progress that could make room";
   EXPECT_NEAR(report.seconds(), 2, 1e-6);
 }
 
-TEST(ClosedLoops, TasksOfARequestHappenOnOneDevice) {
+TEST(ReplayTasks, TasksOfARequestHappenOnOneDevice) {
   ReplayRig rig;
   rig.router = "round_robin";
   ListedTrace trace;
@@ -145,18 +148,18 @@ TEST(ClosedLoops, TasksOfARequestHappenOnOneDevice) {
   EXPECT_EQ(report.devices[1].accesses, 2u);
 }
 
-TEST(ClosedLoops, MarksHappenWhenTheirTaskHasEnded) {
+TEST(ReplayTasks, MarksHappenWhenTheirTaskHasEnded) {
   ReplayRig rig;
   ListedTrace trace;
   trace.alloc(start, 1, 100, on_0);
-  trace.task(start, 1, seconds(2)).access(start, 1, 100, on_0).of_task(1);
+  trace.task(start, 1, seconds(2), {}, 1, on_0).access(start, 1, 100, on_0).of_task(1);
   trace.mark(start, "second").of_task(1);
   const ReplayReport report = rig.run(trace);
   ASSERT_EQ(report.marks.size(), 1u);
   EXPECT_EQ(report.marks[0].first, Time(seconds(2)));
 }
 
-TEST(ClosedLoops, RefusesTasksThatContradictEarlierOnes) {
+TEST(ReplayTasks, RefusesTasksThatContradictEarlierOnes) {
   const auto refusal = [](ListedTrace& trace) -> std::string {
     try {
       ReplayRig().run(trace);
