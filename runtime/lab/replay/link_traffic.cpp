@@ -64,9 +64,9 @@ double LinkTraffic::rate(FlowId flow) {
 
 double LinkTraffic::carried(LinkId link) const {
   double bytes = carried_[link];
-  for (const TrafficLane& lane : lanes_) {
-    if (!lane.empty() && std::ranges::count(lane.path().links(), link) > 0)
-      bytes += lane.carried(now_);
+  for (const LaneEnd& each : lane_ends_) {
+    const TrafficLane& lane = lanes_[each.lane];
+    if (std::ranges::count(lane.path().links(), link) > 0) bytes += lane.carried(now_);
   }
   return bytes;
 }
@@ -87,7 +87,7 @@ std::uint32_t LinkTraffic::lane_for(const NewFlow& flow) {
   if (lane != none) return lane;
   lane = static_cast<std::uint32_t>(lanes_.size());
   lanes_.emplace_back(flows_);
-  lane_ends_.push_back(Time::max());
+  end_of_lane_.push_back(none);
   if (flow.pauses) {
     pausing_.push_back(lane);
     if (paused_) lanes_.back().pause(now_);
@@ -139,8 +139,20 @@ void LinkTraffic::leave(std::uint32_t number) {
 }
 
 void LinkTraffic::lane_changed(std::uint32_t lane) {
-  lane_ends_[lane] = lanes_[lane].next_end();
   next_known_ = false;
+  std::uint32_t& at = end_of_lane_[lane];
+  if (!lanes_[lane].empty()) {
+    if (at == TrafficFlow::none) {
+      at = static_cast<std::uint32_t>(lane_ends_.size());
+      lane_ends_.emplace_back();
+    }
+    lane_ends_[at] = {lanes_[lane].next_end(), lane};
+  } else if (at != TrafficFlow::none) {
+    end_of_lane_[lane_ends_.back().lane] = at;
+    lane_ends_[at] = lane_ends_.back();
+    lane_ends_.pop_back();
+    at = TrafficFlow::none;
+  }
 }
 
 void LinkTraffic::find_rates() {
@@ -168,7 +180,9 @@ bool LinkTraffic::skip_removed() {
 }
 
 Time LinkTraffic::soonest_end() const {
-  return lane_ends_.empty() ? Time::max() : *std::ranges::min_element(lane_ends_);
+  Time end = Time::max();
+  for (const LaneEnd& lane : lane_ends_) end = std::min(end, lane.end);
+  return end;
 }
 
 /// A flow without remaining bytes ends now, whatever its rate. So while flows end one after the
@@ -196,13 +210,13 @@ FlowId LinkTraffic::next() {
 /// Fills `ended_` with the flows that end at `next_end_`.
 void LinkTraffic::take_ended() {
   VMART_CHECK(next_end_ < Time::max(), "a flow ends");
-  for (std::uint32_t lane = 0; lane < lanes_.size(); ++lane) {
-    if (lane_ends_[lane] > next_end_) continue;
-    taken_.clear();
-    lanes_[lane].take_ended(next_end_, taken_);
-    for (const std::uint32_t flow : taken_) ended_.push_back({flows_[flow].order, flow});
-    lane_ends_[lane] = lanes_[lane].next_end();
+  taken_.clear();
+  for (LaneEnd& lane : lane_ends_) {
+    if (lane.end > next_end_) continue;
+    lanes_[lane.lane].take_ended(next_end_, taken_);
+    lane.end = lanes_[lane.lane].next_end();
   }
+  for (const std::uint32_t flow : taken_) ended_.push_back({flows_[flow].order, flow});
   std::ranges::sort(ended_, {}, &Ended::order);
   ended_at_ = next_end_;
 }

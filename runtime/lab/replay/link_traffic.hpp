@@ -84,6 +84,12 @@ class LinkTraffic {
     std::uint32_t flow = 0;
   };
 
+  /// When the next flow of a lane ends, by the rates known so far.
+  struct LaneEnd {
+    Time end = Time::max();
+    std::uint32_t lane = 0;
+  };
+
   void advance(Time now);
   std::uint32_t lane_for(const NewFlow& flow);
   std::uint32_t enter(const NewFlow& flow);
@@ -99,7 +105,8 @@ class LinkTraffic {
   std::vector<TrafficFlow> flows_;
   std::vector<std::uint32_t> free_;
   std::vector<TrafficLane> lanes_;
-  std::vector<Time> lane_ends_;  // By lane: when its next flow ends, by the rates known so far.
+  std::vector<LaneEnd> lane_ends_;          // Of lanes with flows, in any order.
+  std::vector<std::uint32_t> end_of_lane_;  // By lane: the index in `lane_ends_`, or none.
   /// The lanes of a path: of flows that never pause, and of those that may.
   boost::unordered_flat_map<const LinkPath*, std::array<std::uint32_t, 2>> lanes_of_;
   std::vector<std::uint32_t> pausing_;  // The lanes of flows that may pause.
