@@ -179,18 +179,17 @@ void ReplayDevices::cut(Running& running) {
   const double work = std::chrono::duration<double>(access.duration).count();
   running.rate_max = work > 0 ? running.bytes / work : std::numeric_limits<double>::infinity();
   running.local_s = std::max(work, machine_.costs.access_seconds(self, self, running.bytes));
-  running.left = running.segments.front().bytes;
 }
 
-/// Begins the current segment of each, or continues with its remaining bytes.
+/// Begins the current segment of each.
 void ReplayDevices::begin_segments(std::span<const RunningAccess> begun) {
   new_flows_.clear();
   for (const auto& running : begun)
-    new_flows_.push_back(
-        {running->segments[running->segment].path, running->left, running->rate_max});
+    new_flows_.push_back({running->segments[running->segment].path,
+                          running->segments[running->segment].bytes, running->rate_max,
+                          running->access.spread()});
   const std::span<const FlowId> flows = traffic_.begin(new_flows_, now_);
   for (std::size_t i = 0; i < begun.size(); ++i) {
-    begun[i]->flow = flows[i];
     const auto number = static_cast<std::size_t>(flows[i]);
     if (by_flow_.size() <= number) by_flow_.resize(number + 1, running_.end());
     by_flow_[number] = begun[i];
@@ -204,11 +203,7 @@ void ReplayDevices::begin_segment(RunningAccess running) {
 void ReplayDevices::end_flow(FlowId flow) {
   const auto ended = by_flow_[static_cast<std::size_t>(flow)];
   Running& running = *ended;
-  running.flow.reset();
-  if (++running.segment < running.segments.size()) {
-    running.left = running.segments[running.segment].bytes;
-    return begin_segment(ended);
-  }
+  if (++running.segment < running.segments.size()) return begin_segment(ended);
   const std::size_t number = running.device;
   const bool spread = running.access.spread();
   end_access(running);
@@ -254,10 +249,7 @@ void ReplayDevices::leave(std::size_t device, const Access& access) {
 }
 
 void ReplayDevices::open() {
-  std::vector<RunningAccess> go_on;
-  for (auto running = running_.begin(); running != running_.end(); ++running)
-    if (!running->flow) go_on.push_back(running);
-  begin_segments(go_on);
+  traffic_.resume(now_);
   for (std::size_t device = 0; device < devices_.size(); ++device) {
     if (const auto since = std::exchange(devices_[device].stands, std::nullopt))
       account_.device_stood(device, now_ - *since);
@@ -268,15 +260,7 @@ void ReplayDevices::open() {
 
 void ReplayDevices::shut_gate() {
   if (!moves_.wants_gate(now_)) return;
-  std::vector<FlowId> stopped;
-  for (const Running& running : running_)
-    if (running.access.spread()) stopped.push_back(*running.flow);
-  const std::span<const double> left = traffic_.end(stopped, now_);
-  for (std::size_t i = 0; i < stopped.size(); ++i) {
-    Running& running = *by_flow_[static_cast<std::size_t>(stopped[i])];
-    running.left = left[i];
-    running.flow.reset();
-  }
+  traffic_.pause(now_);
   std::size_t kernels = 0;
   for (Device& device : devices_) {
     device.before_gate = launched(device);

@@ -83,9 +83,7 @@ class ReplayDevices {
     Access access;
     std::size_t device = 0;
     std::vector<Segment> segments;
-    std::size_t segment = 0;     // The current segment.
-    std::optional<FlowId> flow;  // Not set while a gate stops it.
-    double left = 0;             // Remaining bytes of the segment while it has no flow.
+    std::size_t segment = 0;  // The current segment.
     double rate_max = 0, local_s = 0, bytes = 0;
     Time began{0};
   };
