@@ -3,15 +3,10 @@
 #include "base/check.hpp"
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
 
 namespace vma {
 
-LinkTraffic::LinkTraffic(const LinkMap& map) : links_(map.size()), carried_(map.size()) {
-  for (std::size_t link = 0; link < links_.size(); ++link)
-    links_[link].capacity = map.capacity(static_cast<LinkId>(link));
-}
+LinkTraffic::LinkTraffic(const LinkMap& map) : shares_(map), carried_(map.size()) {}
 
 FlowId LinkTraffic::begin(const LinkPath& path, double bytes, Time now, double rate_max) {
   const NewFlow flow{&path, bytes, rate_max};
@@ -20,7 +15,7 @@ FlowId LinkTraffic::begin(const LinkPath& path, double bytes, Time now, double r
 
 std::span<const FlowId> LinkTraffic::begin(std::span<const NewFlow> flows, Time now) {
   begun_.clear();
-  if (flows.empty()) return begun_;  // No time step here: it would change how sums are rounded.
+  if (flows.empty()) return begun_;
   advance(now);
   for (const NewFlow& flow : flows) begun_.push_back(FlowId{enter(flow)});
   return begun_;
@@ -34,37 +29,76 @@ std::span<const double> LinkTraffic::end(std::span<const FlowId> flows, Time now
   left_.clear();
   if (flows.empty()) return left_;
   advance(now);
-  for (const FlowId id : flows) {
-    const auto number = static_cast<std::uint32_t>(id);
-    left_.push_back(std::max(flows_[number].left, 0.0));
-    leave(number);
-  }
-  std::erase_if(active_, [&](std::uint32_t number) { return flows_[number].path == nullptr; });
+  for (const FlowId flow : flows) leave(static_cast<std::uint32_t>(flow));
   return left_;
 }
 
 double LinkTraffic::left(FlowId flow, Time now) {
   advance(now);
-  return std::max(flows_[static_cast<std::size_t>(flow)].left, 0.0);
+  const TrafficFlow& each = flows_[static_cast<std::size_t>(flow)];
+  return lanes_[each.lane].left(each, now_);
+}
+
+void LinkTraffic::pause(Time now) {
+  VMART_CHECK(!paused_, "a pause ends before the next one");
+  advance(now);
+  put_back_ended();  // What has ended, and has not been removed, does not end while it is paused.
+  paused_ = true;
+  for (const std::uint32_t lane : pausing_) {
+    if (!lanes_[lane].empty()) shares_.close(lane, lanes_[lane]);
+    lanes_[lane].pause(now);
+    lane_changed(lane);
+  }
+}
+
+void LinkTraffic::resume(Time now) {
+  VMART_CHECK(paused_, "only a pause ends");
+  advance(now);
+  paused_ = false;
+  for (const std::uint32_t lane : pausing_) {
+    lanes_[lane].resume(now);
+    if (!lanes_[lane].empty()) shares_.open(lane, lanes_[lane]);
+    lane_changed(lane);
+  }
 }
 
 double LinkTraffic::rate(FlowId flow) {
   find_rates();
-  return flows_[static_cast<std::size_t>(flow)].rate;
+  const TrafficFlow& each = flows_[static_cast<std::size_t>(flow)];
+  return lanes_[each.lane].rate(each);
+}
+
+double LinkTraffic::carried(LinkId link) const {
+  double bytes = carried_[link];
+  for (const LaneEnd& each : lane_ends_) {
+    const TrafficLane& lane = lanes_[each.lane];
+    if (std::ranges::count(lane.path().links(), link) > 0) bytes += lane.carried(now_);
+  }
+  return bytes;
 }
 
 void LinkTraffic::advance(Time now) {
   VMART_CHECK(now >= now_, "virtual time never goes back");
+  if (now < ended_at_) put_back_ended();
   if (now == now_) return;
   find_rates();
-  const double seconds = std::chrono::duration<double>(now - now_).count();
   now_ = now;
-  for (const std::uint32_t number : active_) {
-    Flow& flow = flows_[number];
-    const double bytes = std::min(flow.rate * seconds, std::max(flow.left, 0.0));
-    flow.left -= bytes;
-    for (const LinkId link : flow.path->links()) carried_[link] += bytes;
+}
+
+/// The number of the flow's lane, which exists from now on.
+std::uint32_t LinkTraffic::lane_for(const NewFlow& flow) {
+  constexpr std::uint32_t none = TrafficFlow::none;
+  std::uint32_t& lane =
+      lanes_of_.try_emplace(flow.path, std::array{none, none}).first->second[flow.pauses ? 1 : 0];
+  if (lane != none) return lane;
+  lane = static_cast<std::uint32_t>(lanes_.size());
+  lanes_.emplace_back(flows_);
+  end_of_lane_.push_back(none);
+  if (flow.pauses) {
+    pausing_.push_back(lane);
+    if (paused_) lanes_.back().pause(now_);
   }
+  return lane;
 }
 
 std::uint32_t LinkTraffic::enter(const NewFlow& flow) {
@@ -75,183 +109,131 @@ std::uint32_t LinkTraffic::enter(const NewFlow& flow) {
   }
   const std::uint32_t number = free_.back();
   free_.pop_back();
+  const std::uint32_t lane_number = lane_for(flow);
+  TrafficLane& lane = lanes_[lane_number];
   const double most = std::min(flow.path->rate_max, flow.rate_max);
-  flows_[number] = {flow.path, flow.bytes, most, most};
-  active_.push_back(number);
-  next_known_ = false;
-  for (const LinkId link : flow.path->links()) {
-    links_[link].flows.push_back(number);
-    links_[link].demand += most;
+  flows_[number] = {.bytes = flow.bytes, .most = most, .order = begins_++, .lane = lane_number};
+  ++size_;
+  const bool first = lane.empty();
+  if (first) lane.set_path(*flow.path);
+  lane.enter(number, now_);
+  if (!lane.paused()) {
+    if (first) {
+      shares_.open(lane_number, lane);
+    } else {
+      shares_.add(lane.path(), most);
+    }
   }
-  note_change(*flow.path);
+  lane_changed(lane_number);
   return number;
 }
 
+/// Appends its remaining bytes to `left_`.
 void LinkTraffic::leave(std::uint32_t number) {
-  Flow& flow = flows_[number];
-  note_change(*flow.path);
-  for (const LinkId link : flow.path->links()) {
-    Link& each = links_[link];
-    each.flows.erase(std::ranges::find(each.flows, number));
-    each.demand = each.flows.empty() ? 0 : each.demand - flow.rate_max;
-  }
-  flow.path = nullptr;
+  TrafficFlow& flow = flows_[number];
+  TrafficLane& lane = lanes_[flow.lane];
+  const double left = lane.left(flow, now_);
+  left_.push_back(left);
+  for (const LinkId link : lane.path().links()) carried_[link] += flow.bytes - left;
+  if (!lane.paused()) shares_.remove(lane.path(), flow.most);
+  lane.leave(number, now_);
+  if (!lane.paused() && lane.empty()) shares_.close(flow.lane, lane);
+  lane_changed(flow.lane);
+  flow.lane = TrafficFlow::none;
   free_.push_back(number);
+  --size_;
+}
+
+void LinkTraffic::lane_changed(std::uint32_t lane) {
   next_known_ = false;
+  std::uint32_t& at = end_of_lane_[lane];
+  if (!lanes_[lane].empty()) {
+    if (at == TrafficFlow::none) {
+      at = static_cast<std::uint32_t>(lane_ends_.size());
+      lane_ends_.emplace_back();
+    }
+    lane_ends_[at] = {lanes_[lane].next_end(), lane};
+  } else if (at != TrafficFlow::none) {
+    end_of_lane_[lane_ends_.back().lane] = at;
+    lane_ends_[at] = lane_ends_.back();
+    lane_ends_.pop_back();
+    at = TrafficFlow::none;
+  }
 }
 
-void LinkTraffic::note_change(const LinkPath& path) {
-  Change change;
-  for (const LinkId link : path.links())
-    if (links_[link].may_bind()) change.links[change.count++] = link;
-  if (change.count > 0) changes_.push_back(change);
-}
-
-/// Processes the last change first: it determines the rates of all flows that it reaches, as if
-/// rates were computed after each change. Flows that only earlier changes reach were not affected
-/// later, so the rates from those changes are still right.
 void LinkTraffic::find_rates() {
-  if (changes_.empty()) return;
-  ++pass_;
-  for (auto change = changes_.rbegin(); change != changes_.rend(); ++change) {
-    join(*change);
-    share();
-  }
-  changes_.clear();
-}
-
-/// Collects all flows without a rate in this pass that the change reaches: over its own links
-/// first, then over other links that may limit flows.
-void LinkTraffic::join(const Change& change) {
-  joined_.clear();
-  open_links_.clear();
-  for (std::size_t i = 0; i < change.count; ++i)
-    if (links_[change.links[i]].pass != pass_) join(change.links[i]);
-  for (std::size_t next = 0; next < joined_.size(); ++next) {
-    for (const LinkId link : flows_[joined_[next]].path->links())
-      if (links_[link].pass != pass_ && links_[link].may_bind()) join(link);
+  if (!shares_.outdated()) return;
+  if (now_ < ended_at_) put_back_ended();
+  for (const auto& [lane, level] : shares_.find(lanes_)) {
+    if (lanes_[lane].level() == level) continue;
+    lanes_[lane].set_level(level, now_);
+    lane_changed(lane);
   }
 }
 
-/// Flows that a later change gave a rate in this pass keep it, and their share of the link.
-void LinkTraffic::join(LinkId link) {
-  Link& each = links_[link];
-  each.pass = pass_;
-  each.room = each.capacity;
-  each.unfixed = 0;
-  open_links_.push_back(link);
-  for (const std::uint32_t number : each.flows) {
-    Flow& flow = flows_[number];
-    if (flow.pass != pass_) {
-      flow.pass = pass_;
-      flow.fixed = false;
-      joined_.push_back(number);
-    }
-    if (flow.fixed) {
-      each.room -= flow.rate;
-    } else {
-      ++each.unfixed;
-    }
+// --- Ends
+
+/// Returns whether any of the flows in `ended_` is left.
+bool LinkTraffic::skip_removed() {
+  for (; ended_begin_ < ended_.size(); ++ended_begin_) {
+    const TrafficFlow& flow = flows_[ended_[ended_begin_].flow];
+    if (flow.lane != TrafficFlow::none && flow.order == ended_[ended_begin_].order) return true;
   }
+  ended_.clear();
+  ended_begin_ = 0;
+  ended_at_ = Time::min();
+  return false;
 }
 
-/// Raises a common rate until a flow reaches its maximum or a link is full, fixes the rates of the
-/// flows concerned, and continues with the others.
-void LinkTraffic::share() {
-  double slowest = slowest_unfixed();
-  for (std::size_t left = joined_.size(); left > 0;) {
-    LinkId fullest = 0;
-    const double level = std::max(next_level(fullest), 1.0);  // Rounding must not leave a flow
-                                                              // without progress.
-    if (slowest <= level) {
-      for (const std::uint32_t number : joined_) {
-        Flow& flow = flows_[number];
-        if (!flow.fixed && flow.rate_max <= level) left -= fix(flow, flow.rate_max);
-      }
-      slowest = slowest_unfixed();
-    } else {
-      for (const std::uint32_t number : links_[fullest].flows) {
-        Flow& flow = flows_[number];
-        if (!flow.fixed) left -= fix(flow, level);
-      }
-    }
-  }
-}
-
-double LinkTraffic::slowest_unfixed() const {
-  double slowest = std::numeric_limits<double>::infinity();
-  for (const std::uint32_t number : joined_) {
-    if (!flows_[number].fixed) slowest = std::min(slowest, flows_[number].rate_max);
-  }
-  return slowest;
-}
-
-/// The rate at which the first link is full. Drops links without unfixed flows.
-double LinkTraffic::next_level(LinkId& fullest) {
-  double level = std::numeric_limits<double>::infinity();
-  std::size_t open = 0;
-  for (const LinkId link : open_links_) {
-    if (links_[link].unfixed == 0) continue;
-    open_links_[open++] = link;
-    const double each = links_[link].room / static_cast<double>(links_[link].unfixed);
-    if (each < level) {
-      level = each;
-      fullest = link;
-    }
-  }
-  open_links_.resize(open);
-  return level;
-}
-
-/// Returns the number of flows that it fixed.
-std::size_t LinkTraffic::fix(Flow& flow, double rate) {
-  flow.rate = rate;
-  flow.fixed = true;
-  for (const LinkId link : flow.path->links()) {
-    links_[link].room -= rate;  // Also for links that are not limiting: their room is never read.
-    --links_[link].unfixed;
-  }
-  return 1;
-}
-
-Time LinkTraffic::next_end() {
-  if (!next_known_) find_next();
-  return next_end_;
-}
-
-FlowId LinkTraffic::next() {
-  if (!next_known_) find_next();
-  return next_;
+Time LinkTraffic::soonest_end() const {
+  Time end = Time::max();
+  for (const LaneEnd& lane : lane_ends_) end = std::min(end, lane.end);
+  return end;
 }
 
 /// A flow without remaining bytes ends now, whatever its rate. So while flows end one after the
 /// other and others take their place, no rates are computed.
-bool LinkTraffic::find_ended() {
-  const auto ended =
-      std::ranges::find_if(active_, [&](std::uint32_t number) { return flows_[number].left <= 0; });
-  if (ended == active_.end()) return false;
-  next_ = FlowId{*ended};
-  next_end_ = now_;
-  return true;
+void LinkTraffic::find_next_end() {
+  if (!skip_removed()) {
+    next_end_ = soonest_end();
+    if (next_end_ > now_ && shares_.outdated()) {
+      find_rates();
+      next_end_ = soonest_end();
+    }
+    next_end_ = std::max(next_end_, now_);
+  } else {
+    next_end_ = std::max(ended_at_, now_);
+  }
+  next_known_ = true;
 }
 
-void LinkTraffic::find_next() {
-  next_known_ = true;
-  if (find_ended()) return;
-  find_rates();
-  double soonest = std::numeric_limits<double>::infinity();
-  for (const std::uint32_t number : active_) {
-    const Flow& flow = flows_[number];
-    const double seconds = flow.left / flow.rate;
-    if (seconds >= soonest) continue;
-    soonest = seconds;
-    next_ = FlowId{number};
+FlowId LinkTraffic::next() {
+  next_end();
+  if (!skip_removed()) take_ended();
+  return FlowId{ended_[ended_begin_].flow};
+}
+
+/// Fills `ended_` with the flows that end at `next_end_`.
+void LinkTraffic::take_ended() {
+  VMART_CHECK(next_end_ < Time::max(), "a flow ends");
+  taken_.clear();
+  for (LaneEnd& lane : lane_ends_) {
+    if (lane.end > next_end_) continue;
+    lanes_[lane.lane].take_ended(next_end_, taken_);
+    lane.end = lanes_[lane.lane].next_end();
   }
-  // A flow that would end beyond the range of the clock never ends.
-  const double nanoseconds = std::ceil(soonest * 1e9);
-  next_end_ = nanoseconds < static_cast<double>((Time::max() - now_).count())
-                  ? now_ + Time(static_cast<Time::rep>(nanoseconds))
-                  : Time::max();
+  for (const std::uint32_t flow : taken_) ended_.push_back({flows_[flow].order, flow});
+  std::ranges::sort(ended_, {}, &Ended::order);
+  ended_at_ = next_end_;
+}
+
+/// Either time does not reach `ended_at_` with these rates, or the flows end anew.
+void LinkTraffic::put_back_ended() {
+  for (; skip_removed(); ++ended_begin_) {
+    const std::uint32_t flow = ended_[ended_begin_].flow;
+    lanes_[flows_[flow].lane].put_back(flow);
+    lane_changed(flows_[flow].lane);
+  }
 }
 
 }  // namespace vma

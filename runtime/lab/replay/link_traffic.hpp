@@ -1,8 +1,12 @@
 #pragma once
 
 #include "lab/replay/link_map.hpp"
+#include "lab/replay/link_shares.hpp"
+#include "lab/replay/traffic_lane.hpp"
 
 #include <vma/snapshot.hpp>
+
+#include <boost/unordered/unordered_flat_map.hpp>
 
 #include <array>
 #include <cstddef>
@@ -18,16 +22,19 @@ enum class FlowId : std::uint32_t {};
 
 /// Bytes in transit over the links of a machine, in virtual time. Concurrent users of a link share
 /// it max-min fairly: a flow that gets less than an equal share, because another of its links is
-/// more crowded, leaves the rest to the others (progressive filling: Bertsekas and Gallager, "Data
-/// Networks", 6.5.2).
+/// more crowded, leaves the rest to the others (`LinkShares`).
 ///
-/// Rates are computed once for all flows that begin and end at the same time: when time advances,
-/// or when a rate is queried. The cost is proportional to the number of flows reached over full
-/// links, times the number of rate levels among them; a step in time costs in proportion to all
-/// flows in progress. Not thread-safe.
+/// Flows over the same path form a lane (`TrafficLane`), and a change of its level changes the
+/// rates of all of them at once. So the beginning or end of a flow costs in proportion to the lanes
+/// that it affects, and to the logarithm of the flows in its own lane; flows that stay limited by
+/// their own maximum, and steps in time, cost nothing. Rates are computed once for all flows that
+/// begin and end at the same time: when time advances, or when a rate is queried. Not thread-safe.
 class LinkTraffic {
  public:
   explicit LinkTraffic(const LinkMap& map);
+  // Lanes point to the flows.
+  LinkTraffic(const LinkTraffic&) = delete;
+  LinkTraffic& operator=(const LinkTraffic&) = delete;
 
   /// Begins a flow that never exceeds `rate_max`, even if the path allows more. Requires: `path`
   /// outlives the flow; both maximum rates are above zero.
@@ -37,6 +44,7 @@ class LinkTraffic {
     const LinkPath* path = nullptr;
     double bytes = 0;
     double rate_max = std::numeric_limits<double>::infinity();
+    bool pauses = false;  ///< `pause` stops it.
   };
   /// Begins several flows as if one after the other. Returns their ids; the span is valid until the
   /// next `begin`.
@@ -44,79 +52,82 @@ class LinkTraffic {
 
   /// Removes a flow, whether it has ended or not. Returns its remaining bytes.
   double end(FlowId flow, Time now);
-  /// Ends several flows at lower cost. Returns their remaining bytes; valid until the next `end`.
+  /// Ends several flows. Returns their remaining bytes; valid until the next `end`.
   std::span<const double> end(std::span<const FlowId> flows, Time now);
 
   /// Remaining bytes of a flow.
   double left(FlowId flow, Time now);
 
+  /// Stops all flows that begin or have begun with `pauses`, until `resume`. They keep their ids,
+  /// their order and their remaining bytes, and have the rate zero. Costs in proportion to the
+  /// paths in use, not to the flows. Requires: not paused, or for `resume`, paused.
+  void pause(Time now);
+  void resume(Time now);
+  bool paused() const noexcept { return paused_; }
+
   /// When the next flow ends if no other begins, rounded up; `Time::max()` without flows.
-  Time next_end();
-  /// The flow that ends next; among several, the one that began first. Requires: there is a flow.
+  Time next_end() {
+    if (!next_known_) find_next_end();
+    return next_end_;
+  }
+  /// The flow that ends next; among several, the one that began first. Requires: a flow is not
+  /// paused.
   FlowId next();
 
-  std::size_t size() const noexcept { return active_.size(); }
+  std::size_t size() const noexcept { return size_; }
   /// Current rate in bytes per second.
   double rate(FlowId flow);
   /// Bytes carried by a link since the start, up to the last `begin` or `end`.
-  double carried(LinkId link) const { return carried_[link]; }
+  double carried(LinkId link) const;
 
  private:
-  struct Flow {
-    const LinkPath* path = nullptr;  // Null: it has ended.
-    double left = 0, rate_max = 0, rate = 0;
-    std::uint64_t pass = 0;  // The last pass that computed its rate, or is computing it.
-    bool fixed = true;       // False while rates are computed and its rate is not known yet.
+  /// A flow that has ended, unless its number belongs to another flow by now.
+  struct Ended {
+    std::uint64_t order = 0;
+    std::uint32_t flow = 0;
   };
-  /// One cache line: computing rates reads links again and again.
-  struct alignas(64) Link {
-    std::vector<std::uint32_t> flows;  // In order of their start.
-    double capacity = 0;
-    double demand = 0;  // Sum of the maximum rates of its flows.
-    double room = 0;    // While rates are computed: capacity left for the flows without a rate.
-    std::size_t unfixed = 0;  // Number of those flows.
-    std::uint64_t pass = 0;   // The last pass that included its flows.
 
-    /// A link that can serve all its flows at their maximum rates limits none of them.
-    bool may_bind() const { return demand > capacity; }
-  };
-  static_assert(sizeof(Link) == 64);
-  /// A flow began or ended: the links of its path that may limit flows. All flows that the change
-  /// affects are reachable over these links.
-  struct Change {
-    std::array<LinkId, LinkPath::links_max> links{};
-    std::uint8_t count = 0;
+  /// When the next flow of a lane ends, by the rates known so far.
+  struct LaneEnd {
+    Time end = Time::max();
+    std::uint32_t lane = 0;
   };
 
   void advance(Time now);
+  std::uint32_t lane_for(const NewFlow& flow);
   std::uint32_t enter(const NewFlow& flow);
   void leave(std::uint32_t number);
-  void note_change(const LinkPath& path);
   void find_rates();
-  void join(const Change& change);
-  void join(LinkId link);
-  void share();
-  double slowest_unfixed() const;
-  double next_level(LinkId& fullest);
-  std::size_t fix(Flow& flow, double rate);
-  bool find_ended();
-  void find_next();
+  void lane_changed(std::uint32_t lane);
+  bool skip_removed();
+  Time soonest_end() const;
+  void find_next_end();
+  void take_ended();
+  void put_back_ended();
 
-  std::vector<Flow> flows_;
+  std::vector<TrafficFlow> flows_;
   std::vector<std::uint32_t> free_;
-  std::vector<std::uint32_t> active_;  // In order of their start.
-  std::vector<Link> links_;
-  std::vector<double> carried_;  // Per link.
-  std::vector<Change> changes_;  // Since rates were computed. If not empty, the rates are outdated.
-  std::vector<std::uint32_t> joined_;  // While rates are computed: flows that affect each other.
-  std::vector<LinkId> open_links_;     // Likewise: their links with flows that have no rate yet.
-  std::vector<FlowId> begun_;          // Flows begun by the last call.
-  std::vector<double> left_;           // Remaining bytes of the flows ended by the last call.
-  std::uint64_t pass_ = 0;             // Number of the last computation of rates.
+  std::vector<TrafficLane> lanes_;
+  std::vector<LaneEnd> lane_ends_;          // Of lanes with flows, in any order.
+  std::vector<std::uint32_t> end_of_lane_;  // By lane: the index in `lane_ends_`, or none.
+  /// The lanes of a path: of flows that never pause, and of those that may.
+  boost::unordered_flat_map<const LinkPath*, std::array<std::uint32_t, 2>> lanes_of_;
+  std::vector<std::uint32_t> pausing_;  // The lanes of flows that may pause.
+  LinkShares shares_;
+  std::vector<double> carried_;  // Per link, by flows that were removed.
+  std::vector<FlowId> begun_;    // Flows begun by the last call.
+  std::vector<double> left_;     // Remaining bytes of the flows ended by the last call.
+  std::size_t size_ = 0;
+  std::uint64_t begins_ = 0;
+  bool paused_ = false;
   Time now_{0};
-  bool next_known_ = true;  // Whether the members below are valid.
+  bool next_known_ = true;  // Whether the next member is valid.
   Time next_end_ = Time::max();
-  FlowId next_{};
+  // Flows that end at `ended_at_`, in the order of their beginning, from `ended_begin_` on.
+  std::vector<Ended> ended_;
+  std::size_t ended_begin_ = 0;
+  Time ended_at_ = Time::min();
+  std::vector<std::uint32_t> taken_;  // Buffer of one call.
 };
 
 }  // namespace vma

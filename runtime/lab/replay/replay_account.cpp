@@ -23,6 +23,7 @@ ReplayAccount::ReplayAccount(const ReplayMachine& machine, const ReplayOptions& 
   report_.devices.assign(machine.costs.gpus(), device);
   for (const PlaceState& place : machine.places)
     report_.places.push_back(to_string(place.location));
+  route_bytes_.resize(report_.places.size() * report_.places.size());
 }
 
 void ReplayAccount::begin(const TraceTags& tags, Time now) {
@@ -89,14 +90,11 @@ void ReplayAccount::move_ended(const ReplayMoves::Ended& ended, Time now) {
   windows_.current().bytes_moved += move.bytes;
   report_.stall += ended.stall;
   report_.skew += ended.skew;
-  report_.bytes_by_route[fmt::format("{}>{}", report_.places[index(move.from)],
-                                     report_.places[index(move.to)])] += move.bytes;
-  const auto before = came_from_.find(move.chunk);
-  if (before != came_from_.end() && before->second.first == move.to &&
-      now - before->second.second <= thrash_window_) {
-    ++report_.thrashes;
-  }
-  came_from_[move.chunk] = {move.from, now};
+  route_bytes_[index(move.from) * report_.places.size() + index(move.to)] += move.bytes;
+  if (came_from_.size() <= index(move.chunk)) came_from_.resize(index(move.chunk) + 1);
+  std::optional<Origin>& before = came_from_[index(move.chunk)];
+  if (before && before->at == move.to && now - before->moved <= thrash_window_) ++report_.thrashes;
+  before = {move.from, now};
 }
 
 void ReplayAccount::note_links(const LinkTraffic& traffic) {
@@ -119,6 +117,12 @@ ReplayReport ReplayAccount::finish(const ReplayScheduler& scheduler) {
   for (std::size_t place = 0; place < report_.places.size(); ++place) {
     double& bytes = report_.bytes_by_place[report_.places[place]];
     for (const ReplayDevice& device : report_.devices) bytes += device.bytes_by_place[place];
+  }
+  for (std::size_t route = 0; route < route_bytes_.size(); ++route) {
+    if (route_bytes_[route] == 0) continue;
+    const auto& from = report_.places[route / report_.places.size()];
+    const auto& to = report_.places[route % report_.places.size()];
+    report_.bytes_by_route[fmt::format("{}>{}", from, to)] = route_bytes_[route];
   }
   for (std::size_t link = 0; link < carried_.size(); ++link)
     report_.bytes_by_link[machine_.links.name(static_cast<LinkId>(link))] = carried_[link];

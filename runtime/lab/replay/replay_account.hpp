@@ -13,8 +13,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
-#include <utility>
+#include <optional>
 #include <vector>
 
 namespace vma {
@@ -51,7 +50,9 @@ class ReplayAccount {
   void access_ended(const EndedAccess& access, Time now);
   void device_stood(std::size_t device, Time time) { report_.devices[device].stood += time; }
   void move_ended(const ReplayMoves::Ended& ended, Time now);
-  void chunk_removed(ChunkId chunk) { came_from_.erase(chunk); }
+  void chunk_removed(ChunkId chunk) {
+    if (index(chunk) < came_from_.size()) came_from_[index(chunk)].reset();
+  }
   /// Records what the links have carried. Called when no access is in progress: if none follows, no
   /// access waits for the bytes that moves carry later, so the report omits them.
   void note_links(const LinkTraffic& traffic);
@@ -65,14 +66,21 @@ class ReplayAccount {
   ReplayReport finish(const ReplayScheduler& scheduler);
 
  private:
+  /// Where a chunk was before its last move, and when it moved.
+  struct Origin {
+    PlaceId at{};
+    Time moved{0};
+  };
+
   ReplayTenant& tenant_of(TagId tag);
 
   const ReplayMachine& machine_;
   const Time thrash_window_;
   const TraceTags* tags_ = nullptr;
-  std::map<ChunkId, std::pair<PlaceId, Time>> came_from_;  // For chunks that have moved.
-  std::vector<ReplayTenant*> tenants_;                     // In the report, indexed by tag.
-  std::vector<double> carried_;                            // Per link, until the last access ended.
+  std::vector<std::optional<Origin>> came_from_;  // Indexed by chunk, if it has moved.
+  std::vector<std::uint64_t> route_bytes_;        // Moved, by source and target.
+  std::vector<ReplayTenant*> tenants_;            // In the report, indexed by tag.
+  std::vector<double> carried_;                   // Per link, until the last access ended.
   ReplayWindows windows_;
   ReplayReport report_;
 };

@@ -248,7 +248,6 @@ void ReplayDevices::cut(Running& running) {
   if (running.segments.empty())
     running.segments.push_back(
         {&machine_.links.read(self, parts.front().at), 0, parts.front().at, false});
-  running.left = running.segments.front().bytes;
 }
 
 /// Notes that the access has done so many bytes of its current segment.
@@ -280,17 +279,18 @@ void ReplayDevices::report_uses() {
   for (Running& running : running_) {
     if (running.reported >= running.bytes) continue;
     const double segment = running.segments[running.segment].bytes;
-    const double left = running.flow ? traffic_.left(*running.flow, now_) : running.left;
-    report(running, running.done + segment - left + running.rate_max * interval);
+    const double done = running.done + segment - traffic_.left(running.flow, now_);
+    report(running, done + running.rate_max * interval);
   }
 }
 
-/// Begins the current segment of each, or continues with its remaining bytes.
+/// Begins the current segment of each.
 void ReplayDevices::begin_segments(std::span<const RunningAccess> begun) {
   new_flows_.clear();
   for (const auto& running : begun)
-    new_flows_.push_back(
-        {running->segments[running->segment].path, running->left, running->rate_max});
+    new_flows_.push_back({running->segments[running->segment].path,
+                          running->segments[running->segment].bytes, running->rate_max,
+                          running->access.spread()});
   const std::span<const FlowId> flows = traffic_.begin(new_flows_, now_);
   for (std::size_t i = 0; i < begun.size(); ++i) {
     begun[i]->flow = flows[i];
@@ -308,10 +308,7 @@ void ReplayDevices::begin_segment(RunningAccess running) {
 bool ReplayDevices::end_segment(RunningAccess ended) {
   Running& running = *ended;
   account_for(running, running.segments[running.segment].bytes);
-  running.flow.reset();
-  if (++running.segment < running.segments.size()) {
-    running.left = running.segments[running.segment].bytes;
-  } else {
+  if (++running.segment == running.segments.size()) {
     const double least = rounding * running.bytes;
     if (running.bytes - running.done <= least) return false;
     cut(running);
@@ -370,17 +367,17 @@ void ReplayDevices::leave(std::size_t device, const Access& access) {
 }
 
 void ReplayDevices::open(std::span<const ReplayMemory::Index> moved) {
-  std::vector<RunningAccess> go_on;
+  std::vector<RunningAccess> recut;
   for (auto running = running_.begin(); running != running_.end(); ++running) {
-    if (running->flow) continue;
-    if (std::ranges::find(moved, running->access.object) != moved.end()) {
-      account_for(*running, running->segments[running->segment].bytes - running->left);
-      VMART_CHECK(find_parts(*running), "the planner refuses moves out of a user's reach");
-      cut(*running);
-    }
-    go_on.push_back(running);
+    if (std::ranges::find(moved, running->access.object) == moved.end()) continue;
+    const double left = traffic_.end(running->flow, now_);
+    account_for(*running, running->segments[running->segment].bytes - left);
+    VMART_CHECK(find_parts(*running), "the planner refuses moves out of a user's reach");
+    cut(*running);
+    recut.push_back(running);
   }
-  begin_segments(go_on);
+  traffic_.resume(now_);
+  begin_segments(recut);
   for (std::size_t device = 0; device < devices_.size(); ++device) {
     if (const auto since = std::exchange(devices_[device].stands, std::nullopt))
       account_.device_stood(device, now_ - *since);
@@ -391,15 +388,7 @@ void ReplayDevices::open(std::span<const ReplayMemory::Index> moved) {
 
 void ReplayDevices::shut_gate() {
   if (!moves_.wants_gate(now_)) return;
-  std::vector<FlowId> stopped;
-  for (const Running& running : running_)
-    if (running.access.spread()) stopped.push_back(*running.flow);
-  const std::span<const double> left = traffic_.end(stopped, now_);
-  for (std::size_t i = 0; i < stopped.size(); ++i) {
-    Running& running = *by_flow_[static_cast<std::size_t>(stopped[i])];
-    running.left = left[i];
-    running.flow.reset();
-  }
+  traffic_.pause(now_);
   std::size_t kernels = 0;
   for (Device& device : devices_) {
     device.before_gate = launched(device);

@@ -100,8 +100,7 @@ class ReplayDevices {
     std::vector<Part> parts;
     std::vector<Segment> segments;  // The current slice, or all that is left.
     std::size_t segment = 0;        // The current segment.
-    std::optional<FlowId> flow;     // Not set while a gate stops it.
-    double left = 0;                // Remaining bytes of the segment while it has no flow.
+    FlowId flow{};                  // That of the current segment.
     double done = 0;                // Bytes of the segments before the current one.
     double to_write = 0;            // Of the other bytes, those that are written.
     double reported = 0;            // Bytes whose use was reported.

@@ -34,12 +34,13 @@ ChunkTables& ReplayScheduler::tables() {
 }
 
 /// Returns false if the policy threw; its plan is lost.
-bool ReplayScheduler::ask(PolicyEntry entry, DecisionPath::PolicyCall call, Plan& plan) {
+template <typename Call>
+bool ReplayScheduler::ask(PolicyEntry entry, const Call& call, Plan& plan) {
   catch_up();
-  const DecisionPath::Question question = path_.question(std::move(call));
   try {
-    question.ask(*policy_);
+    path_.ask(*policy_, plan, call);
   } catch (const std::exception&) {
+    plan = Plan();
     ++counters_.policy_failures;
     if (failures_.failed(entry, now_) != PolicyFailures::Replacement::none) {
       policy_ = make_policy("stay_put");
@@ -48,7 +49,6 @@ bool ReplayScheduler::ask(PolicyEntry entry, DecisionPath::PolicyCall call, Plan
     return false;
   }
   failures_.succeeded(entry);
-  plan = std::move(*question.wishes);
   return true;
 }
 
@@ -124,9 +124,10 @@ void ReplayScheduler::carry_out(const Plan& plan, bool awaited) {
 }
 
 std::vector<AcceptedMove> ReplayScheduler::take_ready() {
+  std::vector<AcceptedMove> started;
+  if (!path_.has_waiting()) return started;
   std::vector<MoveGroup> groups;
   path_.take(path_.ready(), groups);
-  std::vector<AcceptedMove> started;
   for (MoveGroup& group : groups) {
     for (AcceptedMove& move : group.moves) {
       arriving_[index(move.to)] += move.bytes;

@@ -79,7 +79,8 @@ class ReplayScheduler {
 
  private:
   void catch_up();
-  bool ask(PolicyEntry entry, DecisionPath::PolicyCall call, Plan& plan);
+  template <typename Call>
+  bool ask(PolicyEntry entry, const Call& call, Plan& plan);
   void carry_out(const Plan& plan, bool awaited = false);
 
   DecisionPath path_;  // Its books were last updated at the time that they show.

@@ -204,12 +204,20 @@ void ChunkTables::clear_changed() {
 
 // --- Heat
 
+void ChunkTables::set_passed(Fading& fading, Time passed) const {
+  if (fading.passed == passed) return;
+  fading = {passed, short_.fading(passed), long_.fading(passed)};
+}
+
+Heat ChunkTables::decayed(const HeatCell& cell, const Fading& fading) {
+  return {cell.read_short * fading.short_term, cell.read_long * fading.long_term,
+          cell.write_short * fading.short_term, cell.write_long * fading.long_term};
+}
+
 Heat ChunkTables::decayed(const HeatCell& cell) const {
-  const Time passed = now_ - cell.updated;
-  const double short_fading = short_.fading(passed);
-  const double long_fading = long_.fading(passed);
-  return {cell.read_short * short_fading, cell.read_long * long_fading,
-          cell.write_short * short_fading, cell.write_long * long_fading};
+  Fading fading;  // Nothing is remembered: several threads may read.
+  set_passed(fading, now_ - cell.updated);
+  return decayed(cell, fading);
 }
 
 void ChunkTables::used(ChunkId chunk, PlaceId device, double bytes_read, double bytes_written) {
@@ -223,7 +231,8 @@ void ChunkTables::used(ChunkId chunk, PlaceId device, double bytes_read, double 
     return;
   }
   HeatCell& cell = *found;
-  const Heat heat = decayed(cell);
+  set_passed(fading_, now_ - cell.updated);
+  const Heat heat = decayed(cell, fading_);
   cell.read_short = static_cast<float>(heat.read_short + bytes_read * short_.weight);
   cell.read_long = static_cast<float>(heat.read_long + bytes_read * long_.weight);
   cell.write_short = static_cast<float>(heat.write_short + bytes_written * short_.weight);
@@ -235,14 +244,15 @@ void ChunkTables::used(ChunkId chunk, PlaceId device, double bytes_read, double 
 
 /// All averages fade alike, and so do their sums: one multiplication per pair updates them.
 void ChunkTables::update_demands() {
-  const double left = short_.fading(now_ - demands_at_);
+  set_passed(demand_fading_, now_ - demands_at_);
   demands_at_ = now_;
-  for (double& demand : demands_) demand *= left;
-  for (std::size_t at = 0; at < places_.size(); ++at) {
-    double sum = 0;
-    for (std::size_t gpu = 0; gpu < costs_.gpus(); ++gpu)
-      sum += demands_[gpu * places_.size() + at];
-    places_[at].demand_bytes_s = sum;
+  for (PlaceState& place : places_) place.demand_bytes_s = 0;
+  double* demand = demands_.data();
+  for (std::size_t gpu = 0; gpu < costs_.gpus(); ++gpu) {
+    for (PlaceState& place : places_) {
+      *demand *= demand_fading_.short_term;
+      place.demand_bytes_s += *demand++;
+    }
   }
 }
 

@@ -85,7 +85,16 @@ struct ChunkTables {
   void give_rows(std::uint32_t first, std::size_t count);
   std::uint16_t tag_number(std::string_view tag);
   void shift_demand(const ChunkRow& row, double sign);
+
+  /// What remains of averages after a time. Remembers the last answers: many cells are as old as
+  /// the one before.
+  struct Fading {
+    Time passed = Time::min();
+    double short_term = 0, long_term = 0;
+  };
+
   Heat decayed(const HeatCell& cell) const;
+  static Heat decayed(const HeatCell& cell, const Fading& fading);
   double demand(PlaceId device, PlaceId at) const;
   void update_demands();
 
@@ -96,9 +105,12 @@ struct ChunkTables {
     explicit Average(Time half_life);
     double fading(Time passed) const;  // The share that remains.
   };
+  void set_passed(Fading& fading, Time passed) const;
 
   Time now_{0};
   Average short_, long_;
+  Fading fading_;         // Of the last cell that was used.
+  Fading demand_fading_;  // Of the demands.
   std::vector<ChunkRow> rows_;
   std::vector<ChunkId> changed_;
   std::vector<PlaceState> places_;

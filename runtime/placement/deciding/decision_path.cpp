@@ -89,6 +89,13 @@ void DecisionPath::reserve_notices(std::size_t more) {
 
 // --- Asking the policy
 
+void DecisionPath::tell(Policy& policy, std::span<const Notice> notices, const Snapshot& snapshot) {
+  for (const Notice& notice : notices) {
+    if (const auto* gone = std::get_if<ChunkId>(&notice)) policy.on_gone(*gone);
+    if (const auto* result = std::get_if<MoveResult>(&notice)) policy.on_result(*result, snapshot);
+  }
+}
+
 DecisionPath::Question DecisionPath::question(PolicyCall call) {
   Question question;
   question.wishes = std::make_shared<Plan>();
@@ -96,11 +103,7 @@ DecisionPath::Question DecisionPath::question(PolicyCall call) {
   question.ask = [call = std::move(call), wishes = question.wishes, notices,
                   books = books_](Policy& policy) {
     const Snapshot snapshot(*books);
-    for (const Notice& notice : *notices) {
-      if (const auto* gone = std::get_if<ChunkId>(&notice)) policy.on_gone(*gone);
-      if (const auto* result = std::get_if<MoveResult>(&notice))
-        policy.on_result(*result, snapshot);
-    }
+    tell(policy, *notices, snapshot);
     call(policy, snapshot, *wishes);
   };
   return question;

@@ -61,6 +61,15 @@ class DecisionPath {
     std::shared_ptr<Plan> wishes;  ///< Complete when `ask` has returned.
   };
   Question question(PolicyCall call);
+  /// Asks in the caller's thread, as one `question` would, and allocates nothing for it. `call`:
+  /// as a `PolicyCall`. What was written to `plan` counts only if the policy did not throw.
+  template <typename Call>
+  void ask(Policy& policy, Plan& plan, Call&& call) {
+    told_.clear();
+    told_.swap(notices_);
+    tell(policy, told_, snapshot());
+    call(policy, snapshot(), plan);
+  }
   /// Where chunks of these sizes go if the policy does not decide: to the fastest places of `user`
   /// that have room, or to `user` itself, where pressure makes room. `reached`: whether all GPUs
   /// that may use them can reach a place.
@@ -113,6 +122,7 @@ class DecisionPath {
     std::uint64_t decision = 0;  // The decision that planned it.
   };
 
+  static void tell(Policy& policy, std::span<const Notice> notices, const Snapshot& snapshot);
   bool joins(const MoveGroup& group, const AcceptedMove& first, const AcceptedMove& move) const;
   void begin(MoveNumber number, MoveGroup& group, bool in_front);
   void add_neighbours(const AcceptedMove& first, bool in_front,
@@ -125,6 +135,7 @@ class DecisionPath {
   std::map<MoveNumber, Waiting> waiting_;
   std::vector<std::uint32_t> leaving_;  // By place, moves from there in progress that go last.
   std::vector<Notice> notices_;
+  std::vector<Notice> told_;  // Buffer of `ask`.
 };
 
 }  // namespace vma

@@ -313,6 +313,7 @@ bool CostBenefit::hopeless(const Snapshot& snapshot, const Goal& wish, const Roo
 }
 
 void CostBenefit::grant_best(const Snapshot& snapshot, Plan& plan) {
+  if (wanted_.empty()) return;
   std::ranges::sort(wanted_, [](const Goal& left, const Goal& right) {
     if (left.gain_per_byte != right.gain_per_byte) return left.gain_per_byte > right.gain_per_byte;
     return left.chunk < right.chunk;

@@ -10,6 +10,7 @@ std::uint64_t chunk_bytes_of(const AllocRequest& request, std::size_t i) {
 }
 
 RoomForChunks::RoomForChunks(const Snapshot& snapshot) {
+  free_.reserve(snapshot.places().size());
   for (const PlaceState& place : snapshot.places()) free_.push_back(place.free_bytes());
 }
 

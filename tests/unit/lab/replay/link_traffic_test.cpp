@@ -247,6 +247,38 @@ TEST_P(AnyFlows, OfOneTimeGetTheSameRatesWhoeverAsksInBetween) {
   }
 }
 
+TEST_F(LinkTrafficTest, PausedFlowsKeepTheirBytesAndLeaveTheirShareToTheOthers) {
+  const LinkTraffic::NewFlow pausing{
+      .path = &map_.read(gpu_0, host_0), .bytes = 100, .pauses = true};
+  const FlowId read = traffic_.begin({&pausing, 1}, Time::zero()).front();
+  const FlowId copied = copy(host_0, gpu_0, 100);
+  traffic_.pause(seconds(1));  // Each has 75 of 100 bytes left.
+  EXPECT_EQ(traffic_.rate(read), 0);
+  EXPECT_EQ(traffic_.rate(copied), 50);
+  EXPECT_EQ(traffic_.next(), copied);
+  EXPECT_EQ(traffic_.next_end(), milliseconds(2500));
+  traffic_.end(copied, milliseconds(2500));
+  EXPECT_EQ(traffic_.next_end(), Time::max());
+  EXPECT_EQ(traffic_.carried(link("gpu(0) from host")), 125);
+  traffic_.resume(seconds(10));
+  EXPECT_EQ(traffic_.rate(read), 50);
+  EXPECT_EQ(traffic_.next_end(), milliseconds(11'500));
+  EXPECT_EQ(traffic_.end(read, seconds(11)), 25);
+}
+
+TEST_F(LinkTrafficTest, WhatEndsAtAPauseEndsAfterIt) {
+  const LinkTraffic::NewFlow pausing{
+      .path = &map_.read(gpu_0, host_0), .bytes = 100, .pauses = true};
+  const FlowId read = traffic_.begin({&pausing, 1}, Time::zero()).front();
+  EXPECT_EQ(traffic_.next(), read);
+  traffic_.pause(seconds(2));
+  EXPECT_EQ(traffic_.next_end(), Time::max());
+  traffic_.resume(seconds(3));
+  EXPECT_EQ(traffic_.next(), read);
+  EXPECT_EQ(traffic_.next_end(), seconds(3));
+  EXPECT_EQ(traffic_.end(read, seconds(3)), 0);
+}
+
 // Ends are reported before the rates of the remaining flows are computed.
 TEST_F(LinkTrafficTest, SeveralThatEndAtOneTimeEndInTheOrderOfTheirBeginning) {
   const FlowId first = read(gpu_0, host_0, 200);
