@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <span>
 
 namespace vma {
 namespace {
@@ -22,10 +23,11 @@ std::vector<Location> gpus_of(Runtime& runtime) {
 std::unique_ptr<Router> router_of(const std::string& name) {
   auto router = make_router(name);
   if (name == "round_robin" || name == "hash") return router;
-  throw Error(ErrorKind::invalid_argument, "TracePlayer",
-              fmt::format("the router '{}' looks at what devices do, which differs from run to "
-                          "run; round_robin and hash do not",
-                          name));
+  throw Error(
+      ErrorKind::invalid_argument, "TracePlayer",
+      fmt::format("the router '{}' looks at what devices do, or at later events; round_robin "
+                  "and hash look at neither",
+                  name));
 }
 
 /// Makes a device's context current, which is how a program says which device wants memory.
@@ -176,7 +178,7 @@ bool TracePlayer::has(Location place) const {
 
 void TracePlayer::access(const TraceEvent& event) {
   Object& object = live(event);
-  DevicePlayer& device = *devices_[router_.choose(event, loads_)];
+  DevicePlayer& device = *devices_[router_.choose(std::span(&event, 1), loads_)];
   if (!begun_) begin_ = std::chrono::steady_clock::now();
   begun_ = true;
   if (!object.memory) give_memory(object, device.gpu(), true);

@@ -28,7 +28,7 @@ void PrefixRouter::note(const TraceEvent& access, std::size_t device) {
   load.bytes += bytes;
   ++load.accesses;
   ++load.so_far;
-  users_[access.object].set(device);
+  objects_[access.object].users.set(device);
 }
 
 /// Takes off the loads what has ended by `now`.
@@ -46,18 +46,27 @@ void PrefixRouter::pass(Time now) {
 /// The devices that have used the longest leading run of the task's objects; all of them if all
 /// have used equally much.
 PrefixRouter::Devices PrefixRouter::longest_run(std::span<const TraceEvent> upcoming,
-                                                const Devices& all) const {
+                                                const Devices& all) {
   const std::uint32_t task = upcoming.front().task;
+  tasks_ += task == 0 ? 0 : 1;
   Devices longest = all;
   for (const TraceEvent& event : upcoming.first(task == 0 ? 1 : upcoming.size())) {
     if (event.kind != TraceEventKind::access || event.task != task) continue;
-    const auto users = users_.find(event.object);
-    if (users == users_.end()) break;
-    const Devices longer = longest & users->second;
+    const auto object = objects_.find(event.object);
+    if (object == objects_.end()) break;
+    if (is_common(object->second, task)) continue;
+    const Devices longer = longest & object->second.users;
     if (longer.none()) break;
     longest = longer;
   }
   return longest;
+}
+
+/// Counts the task that begins with the object. Requires: called while the task is routed.
+bool PrefixRouter::is_common(Object& object, std::uint32_t task) const {
+  if (task == 0) return false;
+  if (std::exchange(object.last_task, task) != task) ++object.tasks;
+  return tasks_ > common_tasks_least && object.tasks > common_share * (tasks_ - 1);
 }
 
 /// Requires: `among` has a device.

@@ -5,6 +5,7 @@ EQUAL_SHARE_MAX = 1.5  # As in `crowded_device` of runtime/lab/replay/replay_met
 
 
 def crowd_limit(devices_count):
+    """Above 1 for one device: it has all accesses wherever they are routed."""
     return max(0.5, EQUAL_SHARE_MAX / devices_count)
 
 
@@ -13,7 +14,7 @@ def crowded(devices):
     if len(devices) == 0:
         return devices
     counts = devices.groupby("id")["device"].transform("count")
-    return devices[(counts > 1) & (devices["accesses_share"] > counts.map(crowd_limit))]
+    return devices[devices["accesses_share"] > counts.map(crowd_limit)]
 
 
 def crowd_warnings(results):

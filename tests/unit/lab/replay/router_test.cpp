@@ -128,6 +128,13 @@ class Prefix : public testing::Test {
     return device;
   }
 
+  /// The trace has the object used there, by no task.
+  void use(std::uint64_t object, int device) {
+    TraceEvent there = use_of(object);
+    there.at = TracePlace(gpu(device));
+    router_.choose(std::span(&there, 1), loads);
+  }
+
   TaskRouter router_{make_router("prefix")};
   std::uint32_t number_ = 0;
   Time now{0};
@@ -146,25 +153,52 @@ TEST_F(Prefix, AConversationStaysWhereItWasAndNewOnesGoByLoad) {
 TEST_F(Prefix, AnObjectThatAllTasksBeginWithSaysNothing) {
   EXPECT_EQ(task({7, 1}), 0u);
   EXPECT_EQ(task({7, 2}), 0u);  // Until all devices have it, it is a prefix like others.
-  router_.choose(std::vector{use_of(50)}, loads);
-  TraceEvent there = use_of(7);
-  for (const int device : {1, 2}) {
-    there.at = TracePlace(gpu(device));
-    router_.choose(std::span(&there, 1), loads);
-  }
+  use(50, 1);
+  use(7, 1);
+  use(7, 2);
   EXPECT_EQ(task({7, 3}), 2u);  // All have 7; 0 has done 4 accesses, 1 two and 2 one.
   EXPECT_EQ(task({7, 2, 4}), 0u);
   EXPECT_EQ(task({7, 3, 5}), 2u);
 }
 
+/// As the tables of a recommendation model: without the rule, the first device would get all.
+TEST_F(Prefix, WhatMostTasksBeginWithSaysNothingEither) {
+  for (std::uint32_t i = 0; i < PrefixRouter::common_tasks_least; ++i) EXPECT_EQ(task({7, 8}), 0u);
+  EXPECT_EQ(task({7, 8}), 1u);
+  EXPECT_EQ(task({7, 8}), 2u);
+  // Beyond the common ones, a prefix counts as before.
+  EXPECT_EQ(task({7, 8, 9}), 1u);
+  EXPECT_EQ(task({7, 8, 9}), 1u);
+}
+
+/// Of the 8 tasks after the first, 6 begin with it: three quarters and no more. Then 7 of 9.
+TEST_F(Prefix, AnObjectOfThreeQuartersOfTheTasksStillCounts) {
+  for (std::uint64_t i = 0; i < 3; ++i) EXPECT_EQ(task({20 + i}), i);
+  for (int i = 0; i < 6; ++i) EXPECT_EQ(task({20, 20}), 0u);
+  EXPECT_EQ(task({20}), 1u);
+}
+
 TEST_F(Prefix, AmongEquallyLongPrefixesTakesTheLeastLoaded) {
   EXPECT_EQ(task({1}, 100), 0u);
-  TraceEvent there = use_of(1);
-  there.at = TracePlace(gpu(2));
-  router_.choose(std::span(&there, 1), loads);
+  use(1, 2);
   EXPECT_EQ(task({1, 2}), 2u);
   EXPECT_EQ(task({1, 3}), 2u);
   EXPECT_EQ(task({9}), 1u);
+}
+
+TEST_F(Prefix, ARunEndsWithTheFirstObjectThatADeviceLacks) {
+  use(1, 0);
+  use(1, 1);
+  use(2, 2);
+  use(3, 1);
+  EXPECT_EQ(task({1, 2, 3}), 0u);  // 1 has done more, and 2 does not have the first.
+}
+
+TEST_F(Prefix, AnAccessOfNoTaskIsAllThereIs) {
+  use(1, 0);
+  use(1, 1);
+  use(2, 1);
+  EXPECT_EQ(router_.choose(std::vector{use_of(1), use_of(2)}, loads), 0u);
 }
 
 TEST_F(Prefix, ADeviceWithMuchMoreWorkThanTheMeanGetsNoMore) {
