@@ -45,12 +45,20 @@ class Plan {
   void evict(ChunkId chunk, PlaceId to, std::string reason) {
     moves_.push_back({chunk, to, 0, std::move(reason), true});
   }
+  /// Under pressure: what is not evicted so far is worth as much as what comes. If that can go
+  /// elsewhere (`Pressure::elsewhere`), the planner evicts nothing more.
+  void decline() noexcept { declines_ = true; }
+  bool declines() const noexcept { return declines_; }
   std::span<const Move> moves() const noexcept { return moves_; }
   bool empty() const noexcept { return moves_.empty(); }
-  void clear() noexcept { moves_.clear(); }
+  void clear() noexcept {
+    moves_.clear();
+    declines_ = false;
+  }
 
  private:
   std::vector<Move> moves_;
+  bool declines_ = false;
 };
 
 /// An allocation for which the program named no location.
@@ -75,6 +83,7 @@ struct Pressure {
   PlaceId at{};
   std::uint64_t bytes = 0;  ///< Bytes to free.
   PlaceId device{};         ///< The GPU that will use the freed memory; `at` if unknown.
+  bool elsewhere = false;   ///< What needs the memory goes to the next place if there is none.
 };
 
 /// Result of a move that the policy proposed.
@@ -101,7 +110,7 @@ class VMART_EXPORT Policy {
   /// Called once per chunk and GPU that used it, about a millisecond after the use.
   virtual void on_use(const UseEvent& use, const Snapshot& snapshot, Plan& plan);
   /// Proposes victims, best first, that free `pressure.bytes`. If they free too little, the planner
-  /// adds the coldest chunks, each to the fastest place with room.
+  /// adds the coldest chunks, each to the fastest place with room, unless the plan declines.
   virtual void on_pressure(const Pressure& pressure, const Snapshot& snapshot, Plan& plan);
   virtual void on_tick(const Snapshot& snapshot, Plan& plan);
   virtual void on_result(const MoveResult& result, const Snapshot& snapshot);

@@ -103,7 +103,7 @@ struct RuntimeOptions {
   std::optional<bool> prepare;
 
   /// The policy that decides placement in the background, "name:parameter=value,..."
-  /// (VMART_POLICY). Default: none; memory moves only on request.
+  /// (VMART_POLICY). "auto" is the one to start with. Default: none; memory moves only on request.
   std::string policy;
   /// The program's own policies. `policy` and `set_policy` find them by name, like the built-in
   /// ones. `make` runs on any thread, and runs again when a policy hangs and a new instance

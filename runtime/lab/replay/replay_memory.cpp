@@ -111,7 +111,7 @@ bool ReplayMemory::find_room() {
     fits = false;
     // Asks the scheduler once, then waits for the moves in progress.
     if (room_until_ != Time::max()) continue;
-    scheduler_.press({at, needed[place] - free_bytes, at});
+    scheduler_.press({at, needed[place] - free_bytes, at, true});
     start_moves();
   }
   if (fits) return true;

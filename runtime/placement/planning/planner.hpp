@@ -43,8 +43,9 @@ class Planner {
 
   /// Adds victims to a plan until it frees `pressure.bytes`: the coldest first, by the time since
   /// their last use and then by use per byte, each to the fastest other place of its hottest user
-  /// that has room. Wishes that would be refused do not count. Returns how many bytes the plan
-  /// frees. Looks at every chunk.
+  /// that has room. Wishes that would be refused do not count. Adds none if the plan declines and
+  /// what needs the room can go elsewhere. Returns how many bytes the plan frees. Looks at every
+  /// chunk.
   std::uint64_t complete_pressure(const Pressure& pressure, const Snapshot& snapshot,
                                   Plan& plan) const;
 

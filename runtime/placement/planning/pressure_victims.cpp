@@ -57,7 +57,7 @@ std::uint64_t Planner::complete_pressure(const Pressure& pressure, const Snapsho
     left[index(move.to)] -= bytes;
     freed += row.bytes;
   }
-  if (freed >= pressure.bytes) return freed;
+  if (freed >= pressure.bytes || (pressure.elsewhere && plan.declines())) return freed;
 
   std::vector<Candidate> candidates;
   for (std::size_t i = 0; i < snapshot.chunks().size(); ++i) {

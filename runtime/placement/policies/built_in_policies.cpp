@@ -5,6 +5,7 @@
 #include "placement/policies/coin_flip.hpp"
 #include "placement/policies/cost_benefit.hpp"
 #include "placement/policies/counter.hpp"
+#include "placement/policies/guarded.hpp"
 #include "placement/policies/harvest.hpp"
 #include "placement/policies/hinted.hpp"
 #include "placement/policies/histogram_fill.hpp"
@@ -22,6 +23,7 @@ const PolicyRegistry& built_in_policies() {
   static const PolicyRegistry registry = [] {
     PolicyRegistry kinds;
     // A policy is one include above and one line here.
+    kinds.add(auto_kind());
     kinds.add(bw_interleave_kind());
     kinds.add(clean_copy_kind());
     kinds.add(coin_flip_kind());
@@ -37,6 +39,7 @@ const PolicyRegistry& built_in_policies() {
     kinds.add(stay_put_kind());
     kinds.add(two_touch_kind());
     kinds.add(watermark_age_kind());
+    kinds.add_around("guarded", guarded_kind);
     return kinds;
   }();
   return registry;

@@ -1,8 +1,10 @@
 #include "placement/policies/cost_benefit.hpp"
 
 #include "base/units.hpp"
+#include "placement/weighing/announced_uses.hpp"
 #include "placement/weighing/chunk_worth.hpp"
 #include "placement/weighing/outlook.hpp"
+#include "placement/weighing/path_limits.hpp"
 #include "placement/weighing/route_budget.hpp"
 #include "placement/weighing/shift_watch.hpp"
 #include "placement/weighing/value_order.hpp"
@@ -10,7 +12,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <map>
+#include <optional>
 #include <set>
 #include <span>
 #include <utility>
@@ -21,8 +23,7 @@ namespace {
 constexpr std::size_t victims_looked_at_max = 64;  // For one promoted chunk.
 constexpr std::size_t passed_over_max = 1024;      // In addition, of those that may not move.
 constexpr std::size_t granted_max = 4096;          // Per tick, the best ones.
-constexpr double gain_most = 1e6;  // Seconds: for chunks that a user cannot reach now.
-constexpr std::size_t announced_max = 65536;
+constexpr double gain_most = 1e6;      // Seconds: for chunks that a user cannot reach now.
 constexpr std::size_t uses_ahead = 8;  // How many changed chunks ahead to prefetch.
 constexpr double again_by_use = 1.5;   // Growth of a chunk's demand at which a use is considered.
 constexpr int settled_half_lives = 4;  // By then, a sixteenth of an average is of before.
@@ -59,7 +60,11 @@ class CostBenefit : public Policy {
       : weights_(values),
         budget_(values["route_share"], 1),
         shifts_({values.duration("shift"), values.duration("horizon"),
-                 settled_half_lives * values.duration("half_life"), weights_.margin}) {}
+                 settled_half_lives * values.duration("half_life"), weights_.margin}),
+        limits_(values["limit"]) {
+    outlook_.limit_by(limits_);
+    victim_outlook_.limit_by(limits_);
+  }
 
   void on_use(const UseEvent& use, const Snapshot& snapshot, Plan& plan) override;
   void on_pressure(const Pressure& pressure, const Snapshot& snapshot, Plan& plan) override;
@@ -74,15 +79,14 @@ class CostBenefit : public Policy {
   void read_ahead(const Snapshot& snapshot, std::span<const ChunkId> chunks,
                   std::size_t from) const;
   void place_in_order(const Snapshot& snapshot, ChunkId chunk, const Outlook& outlook);
-  void remember(ChunkId chunk, Time due);
-  void forget(ChunkId chunk);
-  void collect_due(const Snapshot& snapshot);
   std::vector<Goal> wishes_of(const Snapshot& snapshot, ChunkId chunk,
                               const Outlook& outlook) const;
   void collect(const Snapshot& snapshot, ChunkId chunk);
   void grant(const Snapshot& snapshot, ChunkId chunk, bool shifted, Room& room, Plan& plan);
   void grant_best(const Snapshot& snapshot, Plan& plan);
   bool hopeless(const Snapshot& snapshot, const Goal& wish, const Room& room) const;
+  double loss_per_byte(const Snapshot& snapshot, ChunkId chunk, PlaceId to);
+  double mean_worth(const Snapshot& snapshot, PlaceId at);
   bool try_wish(const Snapshot& snapshot, const Goal& wish, Room& room, Plan& plan);
   bool find_victims(const Snapshot& snapshot, const Goal& wish, Room& room, double& loss);
   void write(const Snapshot& snapshot, const Goal& wish, double value, Room& room, Plan& plan);
@@ -91,11 +95,10 @@ class CostBenefit : public Policy {
   RouteBudget budget_;
   ValueOrder order_;           // Of chunks that have a slower place to go to.
   std::vector<float> looked_;  // Demand of a chunk when one of its uses was last considered.
-  std::set<std::pair<Time, ChunkId>>
-      due_;  // Announced uses beyond the horizon, when they enter it.
-  std::map<ChunkId, Time> due_of_;
+  AnnouncedUses announced_;    // Beyond the horizon, until they enter it.
   bool looked_over_ = false;
   ShiftWatch shifts_;
+  PathLimits limits_;
 
   // State of one call.
   Outlook outlook_, victim_outlook_;
@@ -128,7 +131,8 @@ void CostBenefit::place_in_order(const Snapshot& snapshot, ChunkId chunk, const 
     order_.drop(chunk);
     return;
   }
-  const double worth = outlook.seconds_at(*next) - outlook.seconds_at(row.at);
+  // Where no path is the limit, the coldest are still the first to go.
+  const double worth = outlook.all_seconds_at(*next) - outlook.all_seconds_at(row.at);
   const double key = worth > 0 ? std::log2(worth / static_cast<double>(row.bytes)) +
                                      in_seconds(snapshot.now()) / weights_.half_life
                                : ValueOrder::worthless;
@@ -160,7 +164,7 @@ void CostBenefit::on_result(const MoveResult& result, const Snapshot& snapshot) 
 void CostBenefit::on_gone(ChunkId chunk) {
   shifts_.gone(chunk);
   order_.drop(chunk);
-  forget(chunk);
+  announced_.forget(chunk);
   if (index(chunk) < looked_.size()) looked_[index(chunk)] = 0;
 }
 
@@ -171,16 +175,17 @@ std::vector<Goal> CostBenefit::wishes_of(const Snapshot& snapshot, ChunkId chunk
                                          const Outlook& outlook) const {
   std::vector<Goal> wishes;
   const ChunkRow& row = snapshot.chunk(chunk);
-  const double here = outlook.seconds_at(row.at);
+  const double here = outlook.seconds_at(row.at), all_here = outlook.all_seconds_at(row.at);
   if (here <= 0) return wishes;
   for (std::size_t i = 0; i < snapshot.places().size(); ++i) {
     const PlaceId to{static_cast<std::uint8_t>(i)};
     if (to == row.at) continue;
-    const double there = outlook.seconds_at(to);
-    if (there * weights_.margin >= here || !can_lie(snapshot, chunk, to)) continue;
+    const double there = outlook.seconds_at(to), all_there = outlook.all_seconds_at(to);
+    if (there * weights_.margin >= here || all_there * weights_.margin >= all_here) continue;
+    if (!can_lie(snapshot, chunk, to)) continue;
     const double cost =
         move_seconds(snapshot.costs(), row.at, to, row.bytes, weights_.stall_weight);
-    const double gain = std::min(here - there, gain_most);
+    const double gain = std::min({here - there, all_here - all_there, gain_most});
     if (gain <= weights_.margin * cost) continue;
     wishes.push_back({chunk, to, gain, gain / static_cast<double>(row.bytes)});
   }
@@ -236,7 +241,7 @@ bool CostBenefit::find_victims(const Snapshot& snapshot, const Goal& wish, Room&
     read(snapshot, chunk, victim_outlook_);
     shifts_.correct(chunk, snapshot, true, victim_outlook_);
     const double lost =
-        std::max(0.0, victim_outlook_.seconds_at(*to) - victim_outlook_.seconds_at(row.at));
+        std::max(0.0, victim_outlook_.all_seconds_at(*to) - victim_outlook_.all_seconds_at(row.at));
     if (lost / static_cast<double>(row.bytes) * weights_.colder > wish.gain_per_byte) continue;
     loss += lost + weights_.margin * move_seconds(snapshot.costs(), row.at, *to, row.bytes,
                                                   weights_.stall_weight);
@@ -332,31 +337,6 @@ void CostBenefit::grant_best(const Snapshot& snapshot, Plan& plan) {
   }
 }
 
-// --- Announced uses
-
-void CostBenefit::remember(ChunkId chunk, Time due) {
-  forget(chunk);
-  if (due_.size() >= announced_max) return;  // The next hint or use of it is considered anyway.
-  due_.emplace(due, chunk);
-  due_of_.emplace(chunk, due);
-}
-
-void CostBenefit::forget(ChunkId chunk) {
-  const auto found = due_of_.find(chunk);
-  if (found == due_of_.end()) return;
-  due_.erase({found->second, chunk});
-  due_of_.erase(found);
-}
-
-void CostBenefit::collect_due(const Snapshot& snapshot) {
-  while (!due_.empty() && due_.begin()->first <= snapshot.now()) {
-    const ChunkId chunk = due_.begin()->second;
-    forget(chunk);
-    read(snapshot, chunk, outlook_);
-    collect(snapshot, chunk);
-  }
-}
-
 // --- Entry points
 
 /// A row contains the position of the users, so it is prefetched twice as early.
@@ -384,13 +364,19 @@ void CostBenefit::on_tick(const Snapshot& snapshot, Plan& plan) {
     }
     collect(snapshot, changed[i]);
   }
-  collect_due(snapshot);
+  while (const std::optional<ChunkId> chunk = announced_.take_due(snapshot.now())) {
+    read(snapshot, *chunk, outlook_);
+    collect(snapshot, *chunk);
+  }
   grant_best(snapshot, plan);
 }
 
 void CostBenefit::on_use(const UseEvent& use, const Snapshot& snapshot, Plan& plan) {
   const ChunkRow& row = snapshot.chunk(use.chunk);
-  if (use.hint == nullptr) shifts_.note(use, snapshot);
+  if (use.hint == nullptr) {
+    shifts_.note(use, snapshot);
+    limits_.note(use, row.at, snapshot);
+  }
   if (!may_move(row)) return;
   Hint now_on;
   const Hint* hint = use.hint;
@@ -407,7 +393,7 @@ void CostBenefit::on_use(const UseEvent& use, const Snapshot& snapshot, Plan& pl
                  *hint->next_use -
                  std::chrono::duration_cast<Time>(std::chrono::duration<double>(weights_.horizon));
              due > snapshot.now()) {
-    remember(use.chunk, due);
+    announced_.remember(use.chunk, due);
   }
   read(snapshot, use.chunk, outlook_, hint);
   if (use.hint == nullptr) {
@@ -422,8 +408,32 @@ void CostBenefit::on_use(const UseEvent& use, const Snapshot& snapshot, Plan& pl
   grant(snapshot, use.chunk, false, room, plan);
 }
 
+/// What moving the chunk away would cost its users, per byte.
+double CostBenefit::loss_per_byte(const Snapshot& snapshot, ChunkId chunk, PlaceId to) {
+  const ChunkRow& row = snapshot.chunk(chunk);
+  read(snapshot, chunk, victim_outlook_);
+  const double lost = victim_outlook_.all_seconds_at(to) - victim_outlook_.all_seconds_at(row.at);
+  return std::max(0.0, lost) / static_cast<double>(row.bytes);
+}
+
+/// What comes is unknown, so it is expected to be worth as much as the mean of what is there.
+double CostBenefit::mean_worth(const Snapshot& snapshot, PlaceId at) {
+  const Room room(snapshot);
+  double worth = 0, bytes = 0;
+  for (std::uint32_t number = order_.first(at); number != ChunkRow::none;
+       number = order_.next(number)) {
+    const ChunkId chunk{number};
+    const double size = static_cast<double>(snapshot.chunk(chunk).bytes);
+    const std::optional<PlaceId> to = next_place(snapshot, chunk, room);
+    if (to) worth += size * loss_per_byte(snapshot, chunk, *to);
+    bytes += size;
+  }
+  return bytes > 0 ? worth / bytes : 0;
+}
+
 void CostBenefit::on_pressure(const Pressure& pressure, const Snapshot& snapshot, Plan& plan) {
   if (!looked_over_) look_over_all(snapshot);
+  const double worth = pressure.elsewhere ? mean_worth(snapshot, pressure.at) : 0;
   Room room(snapshot);
   std::uint64_t freed = 0;
   for (std::uint32_t number = order_.first(pressure.at);
@@ -433,9 +443,13 @@ void CostBenefit::on_pressure(const Pressure& pressure, const Snapshot& snapshot
     if (!may_move(row) || row.at != pressure.at) continue;
     const std::optional<PlaceId> to = next_place(snapshot, chunk, room);
     if (!to) continue;
+    const double loss = loss_per_byte(snapshot, chunk, *to);
+    if (pressure.elsewhere && loss > 0 && weights_.colder * loss > worth) {
+      plan.decline();
+      return;
+    }
     room.move(row.at, *to, row.bytes);
     freed += row.bytes;
-    read(snapshot, chunk, victim_outlook_);
     plan.evict(chunk, *to,
                "least worth at " + name_of(snapshot, row.at) + ", asked for " +
                    rate_text(victim_outlook_.demand()) + ", where " +
@@ -463,7 +477,9 @@ PolicyKind cost_benefit_kind() {
             "decay of the short average, used to compare chunks that nobody uses"},
            {"shift", Type::duration, 0.25, 0, 3600,
             "how long use must have shifted to another place for the averages to be ignored; "
-            "0: never"}},
+            "0: never"},
+           {"limit", Type::number, 0, 0, 1,
+            "load of a path from which on all of a saving counts; 0: it always counts"}},
           [](const PolicyValues& values) -> std::unique_ptr<Policy> {
             return std::make_unique<CostBenefit>(values);
           }};

@@ -14,12 +14,17 @@ namespace vma::inline v1 {
 ///
 /// If the best place is full, the chunks that are worth least there make room: each must be worth
 /// `colder` times less per byte than the new chunk, and goes to the next place in the order of its
-/// own users' topology. If no such chunks are found, the next best place is tried.
+/// own users' topology. If no such chunks are found, the next best place is tried. Under pressure,
+/// what comes is taken to be worth as much as the mean of what is there; if it can go elsewhere,
+/// only chunks worth `colder` times less make room for it.
 ///
 /// Use that has shifted to another place for `shift` is weighed by itself, since averages still
 /// contain what was before (`ShiftWatch`). It is expected to last as long again, or as long as the
 /// use before it, if that is known and shorter. No chunk that is used where it lies makes room for
 /// such a move. A chunk whose last such move did not pay has to be more patient.
+///
+/// With `limit`, a saving counts only as far as paths hold their GPUs up (`PathLimits`); what
+/// victims lose always counts.
 ///
 /// It acts on ticks, on a use after which a chunk's demand is half as much again as at the last
 /// look, on hints, when the announced use comes within the horizon, and on pressure.

@@ -133,7 +133,10 @@ void Harvest::on_pressure(const Pressure& pressure, const Snapshot& snapshot, Pl
   }
   if (freed >= pressure.bytes) return;
   Plan inner, others;
-  inner_->on_pressure({pressure.at, pressure.bytes - freed, pressure.device}, snapshot, inner);
+  Pressure rest = pressure;
+  rest.bytes -= freed;
+  inner_->on_pressure(rest, snapshot, inner);
+  if (inner.declines()) plan.decline();
   for (const Move& move : inner.moves()) {
     if (!is_lent(snapshot, move.chunk)) others.evict(move.chunk, move.to, move.reason);
   }

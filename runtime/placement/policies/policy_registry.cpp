@@ -51,10 +51,26 @@ const PolicyKind* PolicyRegistry::find(std::string_view name) const {
   return found == kinds_.end() ? nullptr : &*found;
 }
 
+void PolicyRegistry::add_around(const std::string& name, Around around) {
+  if (!is_word(name)) refuse(fmt::format("'{}' is not a policy name", name));
+  if (!arounds_.emplace(name, std::move(around)).second)
+    refuse(fmt::format("there are two policies {}+", name));
+}
+
+PolicyKind PolicyRegistry::put_around(const std::string& around, PolicyKind kind) const {
+  if (around.empty()) return kind;
+  if (const auto found = arounds_.find(around); found != arounds_.end())
+    return found->second(std::move(kind));
+  std::string known;
+  for (const auto& [name, maker] : arounds_) known += (known.empty() ? "" : ", ") + name;
+  refuse(fmt::format("no policy '{}' goes around another; known are {}", around,
+                     known.empty() ? std::string("none") : known));
+}
+
 std::unique_ptr<Policy> PolicyRegistry::make(const std::string& text) const {
   const PolicyText split = split_policy_text(text);
   const PolicyKind* kind = split.path.empty() ? find(split.name) : nullptr;
-  if (kind != nullptr) return make_policy(*kind, split.parameters);
+  if (kind != nullptr) return make_policy(put_around(split.around, *kind), split.parameters);
   std::string known;
   for (const PolicyKind& each : kinds_) known += (known.empty() ? "" : ", ") + each.name;
   refuse(fmt::format("there is no policy '{}'; known are {}",

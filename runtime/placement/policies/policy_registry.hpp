@@ -2,6 +2,8 @@
 
 #include <vma/policy.hpp>
 
+#include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -15,17 +17,26 @@ class PolicyRegistry {
   /// Requires: a name of letters, digits and '_' that no other kind has, a maker, and defaults
   /// within their bounds. Throws: Error{invalid_argument} otherwise.
   void add(PolicyKind kind);
+  /// Makes of a kind that of a policy around it, for texts like `name+inner`. Requires: the name is
+  /// that of no other. Throws: Error{invalid_argument} otherwise.
+  using Around = std::function<PolicyKind(PolicyKind inner)>;
+  void add_around(const std::string& name, Around around);
   /// Null if the name is unknown.
   const PolicyKind* find(std::string_view name) const;
   /// In the order of their names.
   const std::vector<PolicyKind>& kinds() const noexcept { return kinds_; }
 
-  /// From `name` or `name:parameter=value,parameter=value`. Throws: Error{invalid_argument} that
-  /// lists the known policies, or the policy's parameters.
+  /// The kind itself, or that of the policy called `around` around it. Throws:
+  /// Error{invalid_argument} that lists the known ones; what the maker throws.
+  PolicyKind put_around(const std::string& around, PolicyKind kind) const;
+
+  /// From `name` or `name:parameter=value,parameter=value`, either after `around+`. Throws:
+  /// Error{invalid_argument} that lists the known policies, or the policy's parameters.
   std::unique_ptr<Policy> make(const std::string& text) const;
 
  private:
   std::vector<PolicyKind> kinds_;
+  std::map<std::string, Around> arounds_;
 };
 
 /// Throws: Error{invalid_argument} that says what is wrong with the kind.

@@ -125,7 +125,13 @@ PolicyText split_policy_text(const std::string& text) {
   PolicyText split;
   std::string head = text.substr(0, colon);
   if (colon != std::string::npos) split.parameters = text.substr(colon + 1);
-  if (slash != std::string::npos && slash < head.size()) {
+  if (const std::size_t plus = head.find('+'); plus < head.find_first_of("@/")) {
+    split.around = head.substr(0, plus);
+    head = head.substr(plus + 1);
+    if (split.around.empty())
+      throw Error(ErrorKind::invalid_argument, "policy", "no name before '+' in '" + text + "'");
+  }
+  if (head.find('/') != std::string::npos) {
     const std::size_t sign = head.find('@');
     if (sign != std::string::npos && sign < head.find('/')) {
       split.name = head.substr(0, sign);

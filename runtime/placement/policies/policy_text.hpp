@@ -6,15 +6,17 @@
 
 namespace vma {
 
-/// `name:parameters`, `/path/to/library.so:parameters` or `name@/path/to/library.so:parameters`.
+/// `name:parameters`, `/path/to/library.so:parameters` or `name@/path/to/library.so:parameters`;
+/// before each of them `around+`, the name of a policy that is put around it.
 struct PolicyText {
+  std::string around;      ///< "guarded"; empty: none.
   std::string name;        ///< Empty: the policy of the library.
   std::string path;        ///< Empty: a built-in policy.
   std::string parameters;  ///< "margin=1.25,horizon=2s".
 };
 
 /// Text with a slash names a library. Throws: Error{invalid_argument} if there is neither a name
-/// nor a path.
+/// nor a path, or nothing before a plus sign that is not in a path.
 PolicyText split_policy_text(const std::string& text);
 
 /// Uses defaults for parameters that `parameters` does not name. Durations are written 2s, 10ms,

@@ -25,13 +25,14 @@ std::optional<PlaceId> place_of(const Snapshot& snapshot, Location device) {
 void Outlook::read(const Snapshot& snapshot, ChunkId chunk, double horizon_seconds,
                    const Hint* hint) {
   costs_ = &snapshot.costs();
+  lies_at_ = snapshot.chunk(chunk).at;
   uses_.clear();
   double short_total = 0, long_total = 0;
   snapshot.for_each_user(chunk, [&](PlaceId device, const Heat& heat) {
     if (heat.long_term() < bytes_s_least) return;
     short_total += heat.short_term();
     long_total += heat.long_term();
-    uses_.push_back({device, heat.short_term()});
+    uses_.push_back({device, heat.short_term(), heat.short_term()});
   });
   demand_ = short_total;
   announced_ = false;
@@ -52,7 +53,8 @@ void Outlook::read_shift(const Snapshot& snapshot, const UseShifts::Shift& shift
   const double length = std::max(in_seconds(shift.length()), 1e-9);
   for (const UsedBytes& user : shift.users) {
     demand_ += user.bytes / length;
-    uses_.push_back({user.device, user.bytes / length * in_seconds(lasts)});
+    const double rate = user.bytes / length;
+    uses_.push_back({user.device, rate * in_seconds(lasts), rate});
   }
   find_main();
 }
@@ -63,7 +65,10 @@ void Outlook::share_out(std::span<const UsedBytes> users) {
   for (const UsedBytes& user : users) used += user.bytes;
   if (used <= 0) return;
   uses_.clear();
-  for (const UsedBytes& user : users) uses_.push_back({user.device, expected * user.bytes / used});
+  for (const UsedBytes& user : users) {
+    const double share = user.bytes / used;
+    uses_.push_back({user.device, expected * share, demand_ * share});
+  }
   find_main();
 }
 
@@ -86,7 +91,7 @@ void Outlook::announce(const Snapshot& snapshot, ChunkId chunk, const Hint& hint
       use.bytes *= before;
     }
   }
-  if (announced > 0) uses_.push_back({*device, announced});
+  if (announced > 0) uses_.push_back({*device, announced, 0});
 }
 
 void Outlook::find_main() {
@@ -98,12 +103,14 @@ void Outlook::find_main() {
   }
 }
 
-double Outlook::seconds_at(PlaceId at) const {
+double Outlook::seconds_at(PlaceId at, const PathLimits* limits) const {
   double seconds = 0;
   for (const Expected& use : uses_) {
     const double rate = costs_->access_rate(use.device, at);
     if (rate <= 0) return std::numeric_limits<double>::infinity();
-    seconds += use.bytes / rate;
+    const double more = at == lies_at_ ? 0 : use.rate;
+    const double share = limits == nullptr || announced_ ? 1 : limits->share(use.device, at, more);
+    seconds += share * use.bytes / rate;
   }
   return seconds;
 }

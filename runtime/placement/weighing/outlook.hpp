@@ -1,5 +1,6 @@
 #pragma once
 
+#include "placement/weighing/path_limits.hpp"
 #include "placement/weighing/use_shifts.hpp"
 
 #include <vma/snapshot.hpp>
@@ -19,6 +20,8 @@ namespace vma::inline v1 {
 /// and not to use the chunk until then.
 class Outlook {
  public:
+  /// Seconds count only as far as paths hold their GPUs up. Requires: `limits` outlives this.
+  void limit_by(const PathLimits& limits) { limits_ = &limits; }
   /// Reuses its buffers: use one object for many chunks.
   void read(const Snapshot& snapshot, ChunkId chunk, double horizon_seconds,
             const Hint* hint = nullptr);
@@ -31,8 +34,11 @@ class Outlook {
   bool announced() const { return announced_; }
   /// No GPU is expected to use it.
   bool idle() const { return uses_.empty(); }
-  /// Seconds of access if the chunk were at `at`; infinite if one of its users cannot reach that.
-  double seconds_at(PlaceId at) const;
+  /// Seconds of access if the chunk were at `at`, as far as they count; infinite if one of its
+  /// users cannot reach that. All seconds of announced uses count: they say nothing about demand.
+  double seconds_at(PlaceId at) const { return seconds_at(at, limits_); }
+  /// The same, and all of them count.
+  double all_seconds_at(PlaceId at) const { return seconds_at(at, nullptr); }
   /// The GPU that uses it most; of equals the lowest number.
   PlaceId main_user() const { return main_; }
   /// Bytes per second of all GPUs, by the short average.
@@ -44,13 +50,16 @@ class Outlook {
   struct Expected {
     PlaceId device{};
     double bytes = 0;
+    double rate = 0;  // Bytes per second at present.
   };
+  double seconds_at(PlaceId at, const PathLimits* limits) const;
   void announce(const Snapshot& snapshot, ChunkId chunk, const Hint& hint, double horizon_seconds);
   void find_main();
 
+  const PathLimits* limits_ = nullptr;
   const MachineCosts* costs_ = nullptr;
   std::vector<Expected> uses_;
-  PlaceId main_{};
+  PlaceId main_{}, lies_at_{};
   double demand_ = 0;
   bool announced_ = false;
 };

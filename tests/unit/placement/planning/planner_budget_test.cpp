@@ -181,6 +181,19 @@ TEST(PlannerPressure, OfEquallyIdleTheLeastUsedAByteGoesFirst) {
   EXPECT_EQ(wishes(plan), "chunk 1 to 1");
 }
 
+TEST(PlannerPressure, AddsNothingIfThePolicyDeclinesAndTheRestCanGoElsewhere) {
+  PlannerRig rig = rig_of(no_limits());
+  rig.add(300, gpu0);
+  rig.add(300, gpu0);
+  Plan plan;
+  plan.evict(ChunkId{0}, gpu1, "the policy's");
+  plan.decline();
+  EXPECT_EQ(rig.planner().complete_pressure({gpu0, 600, gpu0, true}, rig.snapshot(), plan), 300u);
+  EXPECT_EQ(wishes(plan), "chunk 0 to 1");
+  EXPECT_EQ(rig.planner().complete_pressure({gpu0, 600, gpu0, false}, rig.snapshot(), plan), 600u)
+      << "it has to be there";
+}
+
 TEST(PlannerPressure, CountsWhatThePolicyWishesAndFillsUpPlaceAfterPlace) {
   PlannerRig rig = rig_of(no_limits());
   const ChunkId a = rig.add(300, gpu0), b = rig.add(300, gpu0), c = rig.add(300, gpu0);

@@ -83,6 +83,44 @@ TEST_F(CostBenefitTest, BenefitMustExceedMarginTimesCost) {
   EXPECT_NEAR(plan.moves()[0].value, 2 * 0.9089e-3 - 1.4e-3, 1e-6);
 }
 
+// GPU 0 reads at 10 GB/s from a peer that gives 390, or from the host that gives 52, and then as
+// fast as the host allows. Only that is worth a move; without a limit the first is as well.
+TEST(CostBenefitLimit, ASavingCountsOnlyWhereThePathIsTheLimit) {
+  for (const double limit : {0.0, 0.5}) {
+    PolicyRig rig(cost_benefit_kind(), PolicyMachine::h200(2, 40 * large_chunk, 100 * large_chunk),
+                  {{"limit", limit}});
+    const ChunkId at_peer = rig.allocate({large_chunk}, gpu_place(1));
+    const ChunkId at_host = rig.allocate({large_chunk}, rig.host_place());
+    rig.run(10s, [&] { rig.use_and_apply(at_peer, gpu_place(0), 100e6); });
+    EXPECT_EQ(index(rig.at(at_peer)), limit > 0 ? 1u : 0u);
+    rig.run(10s, [&] { rig.use_and_apply(at_host, gpu_place(0), 100e6); });
+    EXPECT_EQ(index(rig.at(at_host)), limit > 0 ? 2u : 0u);
+    rig.run(10s, [&] { rig.use_and_apply(at_host, gpu_place(0), 520e6); });
+    EXPECT_EQ(index(rig.at(at_host)), 0u);
+  }
+}
+
+// Four chunks of 395 MB, of which the coldest is used a tenth or three quarters as much as each
+// of the others. What comes is expected to be worth the mean of 0.775, or of 0.94: only the first
+// is worth less than half of that.
+TEST(CostBenefitPressure, WhatIsWorthAsMuchStaysIfTheRestCanGoElsewhere) {
+  for (const double coldest : {0.1, 0.75}) {
+    PolicyRig rig(cost_benefit_kind(), PolicyMachine::h200(1, 4 * large_chunk, 100 * large_chunk));
+    const ChunkId first = rig.allocate(large_chunks(4), gpu_place(0));
+    rig.run(5s, [&] {
+      for (std::size_t i = 0; i < 4; ++i)
+        rig.use_and_apply(next(first, i), gpu_place(0), (i == 2 ? coldest : 1) * large_pass);
+    });
+    Pressure pressure{gpu_place(0), 2 * large_chunk, gpu_place(0)};
+    EXPECT_EQ(rig.press(pressure).moves().size(), 2u) << "it has to";
+    EXPECT_FALSE(rig.press(pressure).declines());
+    pressure.elsewhere = true;
+    const Plan plan = rig.press(pressure);
+    EXPECT_EQ(wishes(plan), coldest < 0.5 ? "chunk 2 to 1" : "");
+    EXPECT_TRUE(plan.declines());
+  }
+}
+
 // 55 to 45: the chunk costs 0.55/3.8 + 0.45/0.39 at A and 0.45/3.8 + 0.55/0.39 at B, which is 1.18
 // times that: less than the margin, wherever the chunk is.
 TEST_F(CostBenefitTest, AnAlmostEvenShareStaysWhereItIs) {

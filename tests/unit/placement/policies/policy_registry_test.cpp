@@ -151,6 +151,42 @@ TEST(PolicyText, TellsNamesFromLibraries) {
   EXPECT_THROW(split_policy_text("@/x/y.so"), Error);
 }
 
+TEST(PolicyText, TellsWhatGoesAround) {
+  const auto parts = [](const std::string& text) {
+    const PolicyText split = split_policy_text(text);
+    return split.around + "|" + split.name + "|" + split.path + "|" + split.parameters;
+  };
+  EXPECT_EQ(parts("guarded+counter"), "guarded|counter||");
+  EXPECT_EQ(parts("guarded+counter:a=1+1"), "guarded|counter||a=1+1");
+  EXPECT_EQ(parts("guarded+./y.so:a=1"), "guarded||./y.so|a=1");
+  EXPECT_EQ(parts("guarded+mine@/x+y.so"), "guarded|mine|/x+y.so|");
+  EXPECT_EQ(parts("/x+y.so"), "||/x+y.so|");
+  EXPECT_THROW(split_policy_text("+counter"), Error);
+  EXPECT_THROW(split_policy_text("guarded+"), Error);
+}
+
+TEST(PolicyRegistry, PutsOnePolicyAroundAnother) {
+  PolicyRegistry registry;
+  registry.add(full_kind());
+  const auto double_margin = [](PolicyKind inner) {
+    inner.make = [make = inner.make](PolicyValues values) {
+      values.set("margin", 2 * values["margin"]);
+      return make(values);
+    };
+    return inner;
+  };
+  registry.add_around("twice", double_margin);
+  const auto policy = registry.make("twice+full:margin=3");
+  EXPECT_EQ(dynamic_cast<Known&>(*policy).values["margin"], 6);
+  EXPECT_THROW(registry.add_around("twice", double_margin), Error);
+  try {
+    registry.make("thrice+full");
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_TRUE(says(error.what(), "no policy 'thrice' goes around another; known are twice"));
+  }
+}
+
 TEST(BuiltInPolicies, CanBeMadeWithTheirDefaults) {
   for (const PolicyKind& kind : built_in_policies().kinds()) {
     SCOPED_TRACE(kind.name);
