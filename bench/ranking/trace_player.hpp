@@ -1,7 +1,7 @@
 #pragma once
 
 #include "bench/ranking/device_player.hpp"
-#include "lab/replay/router.hpp"
+#include "lab/routing/router.hpp"
 #include "lab/trace/trace_source.hpp"
 
 #include <vma/runtime.hpp>

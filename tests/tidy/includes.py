@@ -43,12 +43,15 @@ SEES = {
     "lab/trace": "base machine recording",
     "lab/generate": "lab/trace",
     "lab/import": "machine recording/reading lab/trace lab/generate",
+    "lab/routing": "machine lab/trace",
+    "lab/traffic": "base",
     "lab/replay": "base machine sim migrate/gates placement/books placement/planning "
-                  "placement/deciding placement/weighing placement/policies costs lab/trace",
-    "lab/bounds": "lab/trace lab/replay",
+                  "placement/deciding placement/weighing placement/policies costs lab/trace "
+                  "lab/routing lab/traffic",
+    "lab/bounds": "lab/trace lab/routing lab/traffic lab/replay",
     "lab/bounds/program": "base lab/trace lab/bounds",
     "lab/experiments": "base machine placement/policies costs scheduling lab/trace lab/generate "
-                       "lab/import lab/replay lab/bounds",
+                       "lab/import lab/routing lab/replay lab/bounds",
     "lab/fidelity": "base placement/books placement/weighing placement/policies recording "
                     "scheduling lab/trace lab/import lab/replay",
     "abi": "base runtime",
@@ -56,7 +59,7 @@ SEES = {
     "tools/vmart": "base driver machine placement/books placement/policies costs control runtime "
                    "measuring",
     "tools/vmart-lab": "base machine placement/books costs scheduling runtime measuring lab/trace "
-                       "lab/generate lab/import lab/replay lab/bounds lab/bounds/program "
+                       "lab/generate lab/import lab/routing lab/replay lab/bounds lab/bounds/program "
                        "lab/experiments lab/fidelity",
 }
 LAYERS = {folder.split("/")[0] for folder in SEES}

@@ -2,9 +2,9 @@
 
 #include "lab/bounds/placement_instance.hpp"
 #include "lab/bounds/trace_blocks.hpp"
-#include "lab/replay/read_ahead.hpp"
+#include "lab/routing/read_ahead.hpp"
 #include "lab/replay/replay_machine.hpp"
-#include "lab/replay/router.hpp"
+#include "lab/routing/router.hpp"
 #include "lab/trace/trace_audit.hpp"
 #include "lab/trace/trace_source.hpp"
 

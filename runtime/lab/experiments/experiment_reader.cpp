@@ -7,7 +7,7 @@
 #include "lab/generate/trace_generators.hpp"
 #include "lab/import/trace_formats.hpp"
 #include "lab/replay/replay_inputs.hpp"
-#include "lab/replay/router.hpp"
+#include "lab/routing/router.hpp"
 #include "machine/json_reader.hpp"
 #include "machine/machine_file.hpp"
 #include "placement/policies/policy_text.hpp"

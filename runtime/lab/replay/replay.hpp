@@ -1,7 +1,7 @@
 #pragma once
 
-#include "lab/replay/link_traffic.hpp"
-#include "lab/replay/read_ahead.hpp"
+#include "lab/traffic/link_traffic.hpp"
+#include "lab/routing/read_ahead.hpp"
 #include "lab/replay/replay_account.hpp"
 #include "lab/replay/replay_devices.hpp"
 #include "lab/replay/replay_machine.hpp"
@@ -11,7 +11,7 @@
 #include "lab/replay/replay_report.hpp"
 #include "lab/replay/replay_scheduler.hpp"
 #include "lab/replay/replay_tasks.hpp"
-#include "lab/replay/router.hpp"
+#include "lab/routing/router.hpp"
 #include "lab/trace/trace_source.hpp"
 
 #include <vma/policy.hpp>

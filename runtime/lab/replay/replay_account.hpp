@@ -1,6 +1,6 @@
 #pragma once
 
-#include "lab/replay/link_traffic.hpp"
+#include "lab/traffic/link_traffic.hpp"
 #include "lab/replay/replay_machine.hpp"
 #include "lab/replay/replay_moves.hpp"
 #include "lab/replay/replay_options.hpp"

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "lab/replay/link_traffic.hpp"
+#include "lab/traffic/link_traffic.hpp"
 #include "lab/replay/replay_account.hpp"
 #include "lab/replay/replay_machine.hpp"
 #include "lab/replay/replay_memory.hpp"
@@ -8,7 +8,7 @@
 #include "lab/replay/replay_options.hpp"
 #include "lab/replay/replay_scheduler.hpp"
 #include "lab/replay/replay_tasks.hpp"
-#include "lab/replay/router.hpp"
+#include "lab/routing/router.hpp"
 #include "lab/trace/trace_event.hpp"
 
 #include <vma/snapshot.hpp>

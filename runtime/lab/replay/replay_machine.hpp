@@ -1,6 +1,6 @@
 #pragma once
 
-#include "lab/replay/link_map.hpp"
+#include "lab/traffic/link_map.hpp"
 #include "machine/machine_description.hpp"
 
 #include <vma/calibration.hpp>

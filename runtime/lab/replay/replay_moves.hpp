@@ -1,6 +1,6 @@
 #pragma once
 
-#include "lab/replay/link_traffic.hpp"
+#include "lab/traffic/link_traffic.hpp"
 #include "lab/replay/replay_machine.hpp"
 #include "migrate/gates/stall_budget.hpp"
 #include "placement/planning/planned_move.hpp"

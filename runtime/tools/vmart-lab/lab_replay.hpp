@@ -1,6 +1,6 @@
 #pragma once
 
-#include "lab/replay/router.hpp"
+#include "lab/routing/router.hpp"
 
 #include <cstdint>
 #include <optional>

@@ -2,7 +2,7 @@
 // less than each alone. Method: hand-computed cases with the rates of `TwoGpus`, where both
 // directions together carry 600.
 
-#include "lab/replay/link_traffic.hpp"
+#include "lab/traffic/link_traffic.hpp"
 #include "unit/lab/replay/two_gpus.hpp"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "lab/replay/router.hpp"
+#include "lab/routing/router.hpp"
 #include "machine/machine_schema.hpp"
 
 #include <boost/unordered/unordered_flat_map.hpp>

@@ -1,4 +1,4 @@
-#include "lab/replay/link_map.hpp"
+#include "lab/traffic/link_map.hpp"
 
 #include "base/check.hpp"
 

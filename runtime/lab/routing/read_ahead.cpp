@@ -1,4 +1,4 @@
-#include "lab/replay/read_ahead.hpp"
+#include "lab/routing/read_ahead.hpp"
 
 #include <algorithm>
 

@@ -1,7 +1,7 @@
 // Goal: flows share links correctly. Method: hand-computed cases, and the definition of max-min
 // fairness for random flows.
 
-#include "lab/replay/link_traffic.hpp"
+#include "lab/traffic/link_traffic.hpp"
 #include "support/test_run.hpp"
 #include "unit/lab/replay/two_gpus.hpp"
 

@@ -1,4 +1,4 @@
-#include "unit/lab/replay/plain_traffic.hpp"
+#include "unit/lab/traffic/plain_traffic.hpp"
 
 #include <algorithm>
 #include <chrono>

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "lab/replay/link_map.hpp"
-#include "lab/replay/traffic_lane.hpp"
+#include "lab/traffic/link_map.hpp"
+#include "lab/traffic/traffic_lane.hpp"
 
 #include <cstddef>
 #include <cstdint>

@@ -1,8 +1,8 @@
 // Goal: each router chooses what its name says, and a task stays together.
 
-#include "lab/replay/router.hpp"
+#include "lab/routing/router.hpp"
 
-#include "lab/replay/prefix_router.hpp"
+#include "lab/routing/prefix_router.hpp"
 
 #include <vma/error.hpp>
 

@@ -1,9 +1,9 @@
 // Goal: `LinkTraffic` gives every flow the rate, and ends it at the time, that the definition of
 // max-min fairness says. Method: random flows on random machines, beside `PlainTraffic`.
 
-#include "lab/replay/link_traffic.hpp"
+#include "lab/traffic/link_traffic.hpp"
 #include "support/test_run.hpp"
-#include "unit/lab/replay/plain_traffic.hpp"
+#include "unit/lab/traffic/plain_traffic.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,8 +1,8 @@
 #pragma once
 
-#include "lab/replay/link_map.hpp"
-#include "lab/replay/link_shares.hpp"
-#include "lab/replay/traffic_lane.hpp"
+#include "lab/traffic/link_map.hpp"
+#include "lab/traffic/link_shares.hpp"
+#include "lab/traffic/traffic_lane.hpp"
 
 #include <vma/snapshot.hpp>
 

@@ -1,4 +1,4 @@
-#include "lab/replay/traffic_lane.hpp"
+#include "lab/traffic/traffic_lane.hpp"
 
 #include "base/check.hpp"
 #include "base/units.hpp"

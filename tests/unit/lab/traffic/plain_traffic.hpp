@@ -1,7 +1,7 @@
 #pragma once
 
-#include "lab/replay/link_map.hpp"
-#include "lab/replay/link_traffic.hpp"
+#include "lab/traffic/link_map.hpp"
+#include "lab/traffic/link_traffic.hpp"
 
 #include <vma/snapshot.hpp>
 

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "lab/replay/flow_heap.hpp"
-#include "lab/replay/link_map.hpp"
+#include "lab/traffic/flow_heap.hpp"
+#include "lab/traffic/link_map.hpp"
 
 #include <vma/snapshot.hpp>
 

@@ -1,4 +1,4 @@
-#include "lab/replay/prefix_router.hpp"
+#include "lab/routing/prefix_router.hpp"
 
 #include <algorithm>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "lab/replay/link_shares.hpp"
+#include "lab/traffic/link_shares.hpp"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "lab/replay/link_traffic.hpp"
+#include "lab/traffic/link_traffic.hpp"
 
 #include "base/check.hpp"
 

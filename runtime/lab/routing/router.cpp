@@ -1,6 +1,6 @@
-#include "lab/replay/router.hpp"
+#include "lab/routing/router.hpp"
 
-#include "lab/replay/prefix_router.hpp"
+#include "lab/routing/prefix_router.hpp"
 
 #include <vma/error.hpp>
 
