@@ -49,6 +49,7 @@ class Replay {
   bool take(const TraceEvent& event);
   bool take_access(const TraceEvent& event);
   Time next_admission() const;
+  void tick_now(Time& next);
   void end_flow();
   void end_moves();
 
