@@ -1,10 +1,15 @@
 // Speed of a replay on one core: accesses per second of 8 GPUs to 10 000 chunks in as many objects,
-// with a Zipf or uniform distribution, with the default policy and with one that moves nothing.
-// Also the memory that a replay uses: the benchmark fails if four times the accesses need more.
+// with a Zipf or uniform distribution, with the default policy and with one that moves nothing; and
+// of each real trace of the study, on four GPUs with all their HBM and with half of what the trace
+// needs. Also the memory that a replay uses: the benchmark fails if four times the accesses need
+// more.
 
+#include "bench/lab/real_trace.hpp"
 #include "bench/samples.hpp"
 
 #include "base/units.hpp"
+#include "lab/experiments/experiment_reader.hpp"
+#include "lab/experiments/hbm_share.hpp"
 #include "lab/replay/replay.hpp"
 #include "machine/machine_file.hpp"
 #include "placement/policies/built_in_policies.hpp"
@@ -14,6 +19,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <memory>
 #include <random>
 #include <stdexcept>
@@ -28,6 +34,8 @@ constexpr int gpus = 8;
 constexpr double growth_max_mib = 16;
 // With fewer accesses, a leak per access would not show.
 constexpr std::uint64_t accesses_least = 500'000;
+// A run with few accesses, which only shows that all works, converts no more than this.
+constexpr std::uintmax_t small_input_bytes = 16 * KiB;
 
 /// Generates allocations, then accesses of 2 MiB, on demand.
 class DrawnTrace final : public TraceSource {
@@ -102,6 +110,51 @@ Sample measure(const std::string& policy, bool zipf, std::uint64_t accesses) {
   return sample;
 }
 
+struct RealCase {
+  std::string policy, router;
+  double hbm_share = 0;  // Of what the trace needs at most; 0: all HBM of the machine.
+  std::uint64_t accesses_max = 0;
+};
+
+Sample measure_real(RealTrace& trace, const RealCase& how) {
+  ReplayMachine machine = replay_machine(load_machine("h200x4"));
+  const ReplayOptions options;
+  if (how.hbm_share > 0) share_hbm(machine, how.hbm_share, trace.room(), options.chunk_bytes);
+  const auto source = trace.open(how.accesses_max);
+  Replay replay(machine, options, make_policy(how.policy), make_router(how.router));
+  const Stopwatch watch;
+  const double before = cpu_s();
+  const ReplayReport report = replay.run(*source);
+  const double cpu = cpu_s() - before;
+  Sample sample;
+  sample.wall = watch.elapsed();
+  sample.counters["accesses"] = static_cast<double>(report.accesses);
+  sample.counters["accesses_per_cpu_s"] = static_cast<double>(report.accesses) / cpu;
+  sample.counters["moves"] = static_cast<double>(report.moves);
+  sample.counters["ticks"] = static_cast<double>(report.ticks);
+  sample.counters["virtual_s"] = report.seconds();
+  return sample;
+}
+
+void register_real(std::uint64_t accesses) {
+  const Experiment study = read_experiment(VMART_STUDY);
+  for (const ExperimentTrace& made : study.traces) {
+    if (made.kind != ExperimentTrace::Kind::convert) continue;
+    if (accesses < accesses_least && std::filesystem::file_size(made.input) > small_input_bytes)
+      continue;
+    const auto trace = std::make_shared<RealTrace>(made);
+    std::string name = made.name;
+    std::ranges::replace(name, ' ', '_');
+    for (const double share : {0.0, 0.5}) {
+      for (const std::string policy : {"static", "cost_benefit"}) {
+        const RealCase how{policy, study.routers.front(), share, accesses};
+        register_samples("replay/real/" + name + (share > 0 ? "/half/" : "/all/") + policy,
+                         [trace, how] { return measure_real(*trace, how); });
+      }
+    }
+  }
+}
+
 /// Requires: this process has not run a larger replay before.
 Sample measure_memory(std::uint64_t accesses) {
   accesses = std::max(accesses, accesses_least);
@@ -124,6 +177,7 @@ void register_all() {
                        [policy, zipf, accesses] { return measure(policy, zipf, accesses); });
     }
   }
+  register_real(accesses);
 }
 
 }  // namespace

@@ -74,13 +74,25 @@ ReplayReport Replay::run(TraceSource& source) {
       memory_.start_moves();
     }
     if (tick <= now_) {
-      tick += options_.tick;
-      scheduler_.tick();
-      memory_.start_moves();
+      tick_now(tick);
+      // Until something else happens, only ticks change anything.
+      while (!idle && tick < soon && tick - happened <= quiet_max / 2 && drain == Time::max() &&
+             !scheduler_.has_uses() && scheduler_.under_way() == 0) {
+        now_ = tick;
+        scheduler_.set_now(now_);
+        if (account_.window_over(now_)) account_.pass_window(now_, scheduler_.resident_bytes());
+        tick_now(tick);
+      }
     }
     admit();
   }
   return account_.finish(scheduler_);
+}
+
+void Replay::tick_now(Time& next) {
+  next += options_.tick;
+  scheduler_.tick();
+  memory_.start_moves();
 }
 
 /// The next flow, of an access or of a move, has ended.

@@ -79,6 +79,7 @@ void LinkShares::join(LinkId link) {
   if (each.pass == pass_) return;
   each.pass = pass_;
   each.room = each.capacity;
+  each.unfixed = each.lanes.size();
   each.level_known = false;
   open_links_.push_back(link);
   for (const std::uint32_t lane : each.lanes) {
@@ -96,8 +97,7 @@ LinkId LinkShares::fullest(std::vector<TrafficLane>& lanes) {
   std::size_t open = 0;
   for (const LinkId link : open_links_) {
     Link& each = links_[link];
-    if (std::ranges::all_of(each.lanes, [&](std::uint32_t lane) { return has_level(lane); }))
-      continue;
+    if (each.unfixed == 0) continue;
     if (!each.level_known) each.level = find_level(each, lanes);
     each.level_known = true;
     if (open == 0 || each.level < level) {
@@ -144,8 +144,10 @@ void LinkShares::fix(LinkId link, std::vector<TrafficLane>& lanes) {
     const TrafficLane::Split split = lanes[lane].split_at(level);
     const double used = split.own + level * static_cast<double>(split.above);
     for (const LinkId crossed : lanes[lane].path().links()) {
-      links_[crossed].room -= used;  // Also for links that do not limit: their room is never read.
-      links_[crossed].level_known = false;
+      Link& each = links_[crossed];
+      each.room -= used;  // Also for links that do not limit: their room is never read.
+      --each.unfixed;
+      each.level_known = false;
     }
   }
 }

@@ -43,6 +43,7 @@ class LinkShares {
     double demand = 0;  // Sum over its lanes.
     double room = 0;    // While levels are computed: capacity left for the lanes without a level.
     double level = 0;   // Of these lanes, if no other link limits them more. Computed from `room`.
+    std::size_t unfixed = 0;  // Number of those lanes.
     bool level_known = false;
     bool changed = false;    // In `changed_`.
     std::uint64_t pass = 0;  // The last pass that included its lanes.

@@ -135,9 +135,14 @@ void LinkTraffic::leave(std::uint32_t number) {
   const double left = lane.left(flow, now_);
   left_.push_back(left);
   for (const LinkId link : lane.path().links()) carried_[link] += flow.bytes - left;
-  if (!lane.paused()) shares_.remove(lane.path(), flow.most);
+  if (!lane.paused()) {
+    if (lane.size() == 1) {
+      shares_.close(flow.lane, lane);
+    } else {
+      shares_.remove(lane.path(), flow.most);
+    }
+  }
   lane.leave(number, now_);
-  if (!lane.paused() && lane.empty()) shares_.close(flow.lane, lane);
   lane_changed(flow.lane);
   flow.lane = TrafficFlow::none;
   free_.push_back(number);
@@ -223,7 +228,7 @@ void LinkTraffic::take_ended() {
     lane.end = lanes_[lane.lane].next_end();
   }
   for (const std::uint32_t flow : taken_) ended_.push_back({flows_[flow].order, flow});
-  std::ranges::sort(ended_, {}, &Ended::order);
+  if (ended_.size() > 1) std::ranges::sort(ended_, {}, &Ended::order);
   ended_at_ = next_end_;
 }
 

@@ -4,17 +4,16 @@
 #include "base/units.hpp"
 
 #include <algorithm>
-#include <cmath>
 
 namespace vma {
 namespace {
 
 /// Rounded up. What would be beyond the range of the clock never is.
 Time later(Time from, double seconds) {
-  const double nanoseconds = std::ceil(seconds * 1e9);
-  return nanoseconds < static_cast<double>((Time::max() - from).count())
-             ? from + Time(static_cast<Time::rep>(nanoseconds))
-             : Time::max();
+  const double nanoseconds = seconds * 1e9;
+  if (!(nanoseconds < static_cast<double>((Time::max() - from).count()))) return Time::max();
+  const auto whole = static_cast<Time::rep>(nanoseconds);  // `ceil` may be a call.
+  return from + Time(whole + (static_cast<double>(whole) < nanoseconds ? 1 : 0));
 }
 
 }  // namespace
@@ -85,6 +84,12 @@ void TrafficLane::resume(Time now) {
 
 TrafficLane::Split TrafficLane::split_at(double level) {
   split_level_ = level;
+  if (by_most_.size() == 1) {
+    const bool own = by_most_.front().most <= level;
+    split_count_ = own ? 1 : 0;
+    split_own_ = ExactSum(own ? by_most_.front().most : 0);
+    return {split_own_.value(), own ? std::size_t{0} : 1};
+  }
   for (; split_count_ < by_most_.size() && by_most_[split_count_].most <= level; ++split_count_)
     split_own_.add(by_most_[split_count_].most);
   for (; split_count_ > 0 && by_most_[split_count_ - 1].most > level; --split_count_)
@@ -188,7 +193,7 @@ void TrafficLane::take_ended(Time until, std::vector<std::uint32_t>& ended) {
     ended.push_back(own_ends_.top());
     own_ends_.remove(*flows_, ended.back());
   }
-  while (end_at_level() <= at) {
+  while (!level_ends_.empty() && end_at_level() <= at) {
     ended.push_back(level_ends_.top());
     level_ends_.remove(*flows_, ended.back());
   }

@@ -32,6 +32,8 @@ struct TrafficFlow {
 /// A sum that forgets nothing when large terms come and go (compensated: Neumaier 1974).
 class ExactSum {
  public:
+  ExactSum() = default;
+  explicit ExactSum(double term) : high_(term) {}
   void add(double term) {
     const double sum = high_ + term;
     const double part = sum - high_;

@@ -246,13 +246,15 @@ void ChunkTables::used(ChunkId chunk, PlaceId device, double bytes_read, double 
 void ChunkTables::update_demands() {
   set_passed(demand_fading_, now_ - demands_at_);
   demands_at_ = now_;
-  for (PlaceState& place : places_) place.demand_bytes_s = 0;
-  double* demand = demands_.data();
-  for (std::size_t gpu = 0; gpu < costs_.gpus(); ++gpu) {
-    for (PlaceState& place : places_) {
-      *demand *= demand_fading_.short_term;
-      place.demand_bytes_s += *demand++;
+  const double left = demand_fading_.short_term;
+  const std::size_t places = places_.size();
+  for (std::size_t at = 0; at < places; ++at) {
+    double sum = 0;
+    for (std::size_t pair = at; pair < demands_.size(); pair += places) {
+      demands_[pair] *= left;
+      sum += demands_[pair];
     }
+    places_[at].demand_bytes_s = sum;
   }
 }
 

@@ -318,7 +318,8 @@ bool CostBenefit::hopeless(const Snapshot& snapshot, const Goal& wish, const Roo
 }
 
 void CostBenefit::grant_best(const Snapshot& snapshot, Plan& plan) {
-  if (wanted_.empty()) return;
+  if (wanted_.empty()) return;  // Most ticks end here.
+  budget_.refill(snapshot.costs(), snapshot.now());
   std::ranges::sort(wanted_, [](const Goal& left, const Goal& right) {
     if (left.gain_per_byte != right.gain_per_byte) return left.gain_per_byte > right.gain_per_byte;
     return left.chunk < right.chunk;
@@ -351,7 +352,6 @@ void CostBenefit::read_ahead(const Snapshot& snapshot, std::span<const ChunkId> 
 
 void CostBenefit::on_tick(const Snapshot& snapshot, Plan& plan) {
   if (!looked_over_) look_over_all(snapshot);
-  budget_.refill(snapshot.costs(), snapshot.now());
   wanted_.clear();
   const auto changed = snapshot.changed();
   for (std::size_t i = 0; i < changed.size(); ++i) {
