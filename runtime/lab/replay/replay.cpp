@@ -74,25 +74,15 @@ ReplayReport Replay::run(TraceSource& source) {
       memory_.start_moves();
     }
     if (tick <= now_) {
-      tick_now(tick);
-      // Until something else happens, only ticks change anything.
-      while (!idle && tick < soon && tick - happened <= quiet_max / 2 && drain == Time::max() &&
-             !scheduler_.has_uses() && scheduler_.under_way() == 0) {
-        now_ = tick;
-        scheduler_.set_now(now_);
-        if (account_.window_over(now_)) account_.pass_window(now_, scheduler_.resident_bytes());
-        tick_now(tick);
-      }
+      tick += options_.tick;
+      scheduler_.tick();
+      memory_.start_moves();
     }
     admit();
   }
-  return account_.finish(scheduler_);
-}
-
-void Replay::tick_now(Time& next) {
-  next += options_.tick;
-  scheduler_.tick();
-  memory_.start_moves();
+  ReplayReport result = account_.finish(scheduler_);
+  result.requests = tasks_.take_requests();
+  return result;
 }
 
 /// The next flow, of an access or of a move, has ended.
@@ -282,7 +272,13 @@ void Replay::close_declaration() {
   } else if (steps.request != 0 && request_devices_.contains(steps.request)) {
     known = request_devices_.at(steps.request);
   }
-  const std::size_t device = router_.choose(steps.accesses, known, devices_.loads());
+  // Routers see how long a task lasts, and how much it reads in all.
+  std::vector<TraceEvent> accesses(steps.accesses.begin(), steps.accesses.end());
+  for (TraceEvent& access : accesses) {
+    access.duration = steps.lasts;
+    access.passes *= static_cast<float>(steps.repeat);
+  }
+  const std::size_t device = router_.choose(accesses, known, devices_.loads());
   task_devices_.resize(task + std::size_t{1});
   task_devices_[task] = device;
   if (steps.request != 0) request_devices_.emplace(steps.request, device);

@@ -62,7 +62,6 @@ class Replay {
   void close_declaration();
   ReplayDevices::Access access_of(const TraceEvent& event) const;
   Time next_admission() const;
-  void tick_now(Time& next);
   void end_flow();
   void end_moves();
 

@@ -62,6 +62,32 @@ void set_settling(ReplayMetrics& metrics, const ReplayReport& report) {
   metrics.settle_s = ratio(sum, static_cast<double>(metrics.marks_settled));
 }
 
+std::optional<double> mean(const std::vector<double>& values) {
+  return ratio(std::accumulate(values.begin(), values.end(), 0.0),
+               static_cast<double>(values.size()));
+}
+
+std::optional<double> nearest_rank_p99(std::vector<double> values) {
+  if (values.empty()) return std::nullopt;
+  const auto rank = static_cast<std::ptrdiff_t>((values.size() * 99 + 99) / 100) - 1;
+  std::ranges::nth_element(values, values.begin() + rank);
+  return values[static_cast<std::size_t>(rank)];
+}
+
+void set_requests(ReplayMetrics& metrics, const ReplayReport& report) {
+  std::vector<double> firsts, steps;
+  for (const ReplayRequest& request : report.requests) {
+    firsts.push_back(in_seconds(request.first - request.came));
+    if (request.steps > 0)
+      steps.push_back(in_seconds(request.stepping) / static_cast<double>(request.steps));
+  }
+  metrics.requests = report.requests.size();
+  metrics.first_mean_s = mean(firsts);
+  metrics.first_p99_s = nearest_rank_p99(std::move(firsts));
+  metrics.step_mean_s = mean(steps);
+  metrics.step_p99_s = nearest_rank_p99(std::move(steps));
+}
+
 void set_links(ReplayMetrics& metrics, const ReplayReport& report, const ReplayMachine& machine) {
   for (std::size_t link = 0; link < machine.links.size(); ++link) {
     const auto id = static_cast<LinkId>(link);
@@ -110,6 +136,7 @@ ReplayMetrics metrics_of(const ReplayReport& report, const ReplayMachine& machin
   set_device_shares(metrics, report);
   set_fairness(metrics, report);
   set_settling(metrics, report);
+  set_requests(metrics, report);
   set_links(metrics, report, machine);
   return metrics;
 }
@@ -153,6 +180,11 @@ boost::json::object to_json(const ReplayMetrics& metrics) {
           {"settle_s", boost::json::value_from(metrics.settle_s)},
           {"marks_settled", metrics.marks_settled},
           {"marks", metrics.marks},
+          {"requests", metrics.requests},
+          {"first_mean_s", boost::json::value_from(metrics.first_mean_s)},
+          {"first_p99_s", boost::json::value_from(metrics.first_p99_s)},
+          {"step_mean_s", boost::json::value_from(metrics.step_mean_s)},
+          {"step_p99_s", boost::json::value_from(metrics.step_p99_s)},
           {"link_use_max", metrics.link_use_max},
           {"links", boost::json::value_from(metrics.links)},
           {"accesses_lost", metrics.accesses_lost},

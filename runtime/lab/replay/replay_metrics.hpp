@@ -48,6 +48,11 @@ struct ReplayMetrics {
   std::optional<double> fairness_tenants, fairness_devices;
   std::optional<double> settle_s;  ///< Mean of `settling_times` over the marks that settled.
   std::uint64_t marks_settled = 0, marks = 0;
+  /// Of closed loops: the number of requests, and of all that came, how long their first task took
+  /// from its earliest start (for a serving trace, the time to the first token), and how long one
+  /// step of their repeated tasks took (the time per further token). p99: the nearest rank.
+  std::uint64_t requests = 0;
+  std::optional<double> first_mean_s, first_p99_s, step_mean_s, step_p99_s;
   double link_use_max = 0;  ///< Use of the busiest link.
   /// Use of each link: bytes carried / (capacity * seconds).
   std::map<std::string, double> links;

@@ -30,6 +30,15 @@ struct ReplayTenant {
   friend bool operator==(const ReplayTenant&, const ReplayTenant&) = default;
 };
 
+/// What a request of a closed loop took: the tasks that name it.
+struct ReplayRequest {
+  Time came{0};             ///< The earliest start of its first task.
+  Time first{0}, last{0};   ///< The ends of its first task, such as the prompt's, and of its last.
+  std::uint64_t steps = 0;  ///< Of its repeated tasks, such as tokens.
+  Time stepping{0};         ///< How long these took.
+  friend bool operator==(const ReplayRequest&, const ReplayRequest&) = default;
+};
+
 /// A time window of the replay.
 struct ReplayWindow {
   double bytes = 0;
@@ -67,6 +76,7 @@ struct ReplayReport {
   std::map<std::string, double> bytes_by_link;          ///< Carried until `end`, per "gpu(0) hbm".
   std::map<std::string, ReplayTenant> tenants;          ///< Per tag.
   std::vector<ReplayDevice> devices;
+  std::vector<ReplayRequest> requests;  ///< In the order in which their first tasks ended.
   Time window{0};  ///< Length of each window. An access or a move counts in the one where it ends.
   std::vector<ReplayWindow> windows;
   /// The times and texts of the trace's marks.

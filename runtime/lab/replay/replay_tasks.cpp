@@ -65,8 +65,13 @@ std::uint64_t ReplayTasks::steps_at_once(const Task& task) const {
 ReplayTasks::Steps ReplayTasks::steps(Index index) const {
   const Task& task = tasks_[index];
   const std::uint64_t count = steps_at_once(task);
-  return {task.accesses, count, static_cast<Time::rep>(count) * task.declared.duration,
-          task.declared.at, task.declared.object};
+  return {task.accesses,
+          count,
+          static_cast<Time::rep>(count) * task.declared.duration,
+          task.declared.at,
+          task.declared.object,
+          task.declared.bytes,
+          static_cast<Time::rep>(task.declared.bytes) * task.declared.duration};
 }
 
 void ReplayTasks::began(Index index, std::size_t accesses, Time now) {
@@ -132,7 +137,7 @@ void ReplayTasks::note_request(const Task& task, Time now) {
   if (number == 0) return;
   const auto [known, added] = by_request_.emplace(number, requests_.size());
   if (added) requests_.push_back({task.declared.time, now, now, 0, Time(0)});
-  Request& request = requests_[known->second];
+  ReplayRequest& request = requests_[known->second];
   request.last = now;
   if (task.declared.bytes == 1) return;
   request.steps += task.declared.bytes;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "lab/replay/replay_report.hpp"
 #include "lab/trace/trace_event.hpp"
 
 #include <vma/snapshot.hpp>
@@ -53,6 +54,8 @@ class ReplayTasks {
     Time duration{0};         ///< Of all of them.
     TracePlace at;            ///< As declared.
     std::uint64_t request = 0;
+    std::uint64_t repeat = 1;  ///< Steps of the whole task.
+    Time lasts{0};             ///< How long all of them compute.
   };
   /// A task whose next steps can begin, or an event that can happen.
   using Due = std::variant<Index, TraceEvent>;
@@ -72,15 +75,8 @@ class ReplayTasks {
   /// Whether a task has not ended.
   bool busy() const noexcept { return ended_ < tasks_.size(); }
 
-  /// What a request took.
-  struct Request {
-    Time came{0};             ///< The earliest start of its first task.
-    Time first{0}, last{0};   ///< The ends of its first task and of its last.
-    std::uint64_t steps = 0;  ///< Of its repeated tasks.
-    Time stepping{0};         ///< How long these took.
-  };
-  /// Requests in the order of their first task. Only tasks that name a request count.
-  std::span<const Request> requests() const noexcept { return requests_; }
+  /// In the order in which their first tasks ended.
+  std::vector<ReplayRequest> take_requests() { return std::move(requests_); }
 
  private:
   struct Task {
@@ -115,7 +111,7 @@ class ReplayTasks {
   Index open_ = none;  // The task whose declaration is in progress.
   std::deque<Due> due_;
   std::priority_queue<Timer, std::vector<Timer>, std::greater<>> timers_;
-  std::vector<Request> requests_;
+  std::vector<ReplayRequest> requests_;
   boost::unordered_flat_map<std::uint64_t, std::size_t> by_request_;
 };
 

@@ -58,6 +58,11 @@ void print(const ReplayMetrics& metrics, const ReplayReport& report) {
     fmt::print("fairness {:.3f} over tags, {:.3f} over devices\n", *metrics.fairness_tenants,
                *metrics.fairness_devices);
   }
+  if (metrics.first_mean_s && metrics.step_mean_s) {
+    fmt::print("{} requests: first task {:.4f} s (p99 {:.4f}), a step {:.4f} s (p99 {:.4f})\n",
+               metrics.requests, *metrics.first_mean_s, *metrics.first_p99_s, *metrics.step_mean_s,
+               *metrics.step_p99_s);
+  }
   if (metrics.link_use_max > 0) {
     const auto busiest =
         std::ranges::max_element(metrics.links, {}, [](const auto& link) { return link.second; });

@@ -2,6 +2,7 @@
 // computed by hand. HBM serves 4000 bytes per second, a peer 400, the host 50.
 
 #include "base/units.hpp"
+#include "lab/replay/replay_metrics.hpp"
 #include "unit/lab/replay/replay_rig.hpp"
 
 #include <vma/error.hpp>
@@ -146,6 +147,35 @@ TEST(ReplayTasks, TasksOfARequestHappenOnOneDevice) {
   const ReplayReport report = rig.run(trace);
   EXPECT_EQ(report.devices[0].accesses, 4u);
   EXPECT_EQ(report.devices[1].accesses, 2u);
+}
+
+TEST(ReplayTasks, RequestsSayHowLongTheirFirstTaskAndTheirStepsTook) {
+  ReplayRig rig;
+  ListedTrace trace;
+  for (const std::uint32_t request : {1, 2}) {
+    const auto at = request == 1 ? on_0 : on_host;
+    trace.alloc(start, request, 100, at);
+    trace.task(start, request, milliseconds(500), {}, 1, on_0);
+    trace.last().object = request;
+    trace.access(start, request, 100, on_0).of_task(request);
+    trace.task(start, 10 + request, seconds(1), {}, 4, on_0);
+    trace.last().object = request;
+    trace.add(trace.last());
+    trace.last().kind = TraceEventKind::after;
+    trace.last().object = request;
+    trace.access(start, request, 200, on_0).of_task(10 + request);
+    trace.last().bytes = 100;
+    trace.last().passes = 2;
+  }
+  const ReplayReport report = rig.run(trace);
+  ASSERT_EQ(report.requests.size(), 2u);
+  const ReplayMetrics metrics = metrics_of(report, rig.machine());
+  EXPECT_EQ(metrics.requests, 2u);
+  // At the host, 100 bytes take 2 s and the 200 of a step 4 s.
+  EXPECT_NEAR(metrics.first_mean_s.value(), (0.5 + 2) / 2, 1e-6);
+  EXPECT_NEAR(metrics.first_p99_s.value(), 2, 1e-6);
+  EXPECT_NEAR(metrics.step_mean_s.value(), (1.0 + 4) / 2, 1e-6);
+  EXPECT_NEAR(metrics.step_p99_s.value(), 4, 1e-6);
 }
 
 TEST(ReplayTasks, MarksHappenWhenTheirTaskHasEnded) {
