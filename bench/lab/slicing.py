@@ -123,9 +123,10 @@ def main():
                 path.write_text("".join(json.dumps(line) + "\n" for line in ({**header, "vmart_trace": 2}, *cut)))
                 of = {policy: cost_of(given.lab, path, policy, options) for policy in policies}
                 costs[slice_s] = of
-                shown = "  ".join(f"{policy} {cost / of[policies[0]]:.4f}" for policy, cost in of.items())
-                print(f"{trace}, {'whole' if slice_s is None else f'{slice_s:g} s'}: {of[policies[0]]:.3f} s; {shown}",
-                      flush=True)
+                first = of[policies[0]]
+                shown = "  ".join(f"{policy} {cost / first:.4f}" for policy, cost in of.items())
+                way = "whole" if slice_s is None else f"{slice_s:g} s"
+                print(f"{trace}, {way}: {first:.3f} s; {shown}", flush=True)
         for one, other in reversals(costs):
             failed = True
             print(f"{trace}: {one} and {other} change their order")

@@ -81,6 +81,7 @@ ReplayReport Replay::run(TraceSource& source) {
     admit();
   }
   ReplayReport result = account_.finish(scheduler_);
+  result.end = std::max(result.end, tasks_.last_end());
   result.requests = tasks_.take_requests();
   return result;
 }
@@ -135,10 +136,11 @@ void Replay::admit() {
 
 /// The next time at which the trace can continue without other events.
 Time Replay::next_admission() const {
-  if (memory_.waits_for_room()) return memory_.room_until();
-  if (!more_ || head_ >= batch_.size()) return Time::max();
+  Time next = Time::max();
+  if (memory_.waits_for_room() && memory_.room_until() > now_) next = memory_.room_until();
+  if (!more_ || head_ >= batch_.size() || options_.pacing == Pacing::at_once) return next;
   const Time time = batch_[head_].time;
-  return options_.pacing == Pacing::timed && time > now_ ? time : Time::max();
+  return time > now_ ? std::min(next, time) : next;
 }
 
 bool Replay::take(const TraceEvent& event) {
@@ -156,7 +158,10 @@ bool Replay::take(const TraceEvent& event) {
     case TraceEventKind::place: return memory_.place(event);
     case TraceEventKind::tag: memory_.set_tag(event); return true;
     case TraceEventKind::task:
-      if (!tasks_.declare(event)) account_.refuse(event, "of a task that was declared before");
+      if (event.duration > span_max / static_cast<Time::rep>(event.bytes))
+        account_.refuse(event, "which takes more than a year");
+      if (!tasks_.declare(event, now_))
+        account_.refuse(event, "of a task that was declared before");
       return true;
     case TraceEventKind::after:
       if (!tasks_.belongs(event) || !tasks_.knows(static_cast<std::uint32_t>(event.object)))
@@ -217,21 +222,15 @@ bool Replay::take_access(const TraceEvent& event) {
 
 /// Carries out what tasks have made possible. What waits for room stays, and is tried again.
 void Replay::do_due() {
-  for (;;) {
-    std::deque<ReplayTasks::Due> more = tasks_.take_due();
-    std::ranges::move(more, std::back_inserter(due_));
-    bool any = false;
-    for (std::size_t left = due_.size(); left > 0; --left) {
-      ReplayTasks::Due due = std::move(due_.front());
-      due_.pop_front();
+  while (tasks_.has_due() || (!due_.empty() && memory_.may_have_room())) {
+    std::ranges::move(tasks_.take_due(), std::back_inserter(due_));
+    std::vector<ReplayTasks::Due> tried = std::exchange(due_, {});
+    for (ReplayTasks::Due& due : tried) {
       const auto* const event = std::get_if<TraceEvent>(&due);
-      if (event != nullptr ? carry_out(*event) : start(std::get<ReplayTasks::Index>(due))) {
-        any = true;
-      } else {
+      if (event != nullptr ? !carry_out(*event) : !start(std::get<ReplayTasks::Index>(due)))
         due_.push_back(std::move(due));
-      }
     }
-    if (!any) return;
+    if (due_.size() == tried.size() && !tasks_.has_due()) return;
   }
 }
 
@@ -248,6 +247,7 @@ bool Replay::start(ReplayTasks::Index task) {
   for (const TraceEvent& event : steps.accesses) {
     ReplayDevices::Access access = access_of(event);
     access.passes *= static_cast<double>(steps.count);
+    if (access.all_bytes() > access_bytes_max) account_.refuse(event, "of more than 10^18 bytes");
     access.duration = steps.duration;
     access.task = task;
     if (memory_.object(access.object).chunks > 0) {
@@ -281,7 +281,7 @@ void Replay::close_declaration() {
   const std::size_t device = router_.choose(accesses, known, devices_.loads());
   task_devices_.resize(task + std::size_t{1});
   task_devices_[task] = device;
-  if (steps.request != 0) request_devices_.emplace(steps.request, device);
+  if (steps.request != 0 && !accesses.empty()) request_devices_.emplace(steps.request, device);
 }
 
 }  // namespace vma

@@ -20,7 +20,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <optional>
 #include <span>
@@ -84,7 +83,7 @@ class Replay {
   std::optional<std::size_t> head_device_;  // Set if the router has already chosen it.
 
   // What a closed loop has made possible, but what waits for room.
-  std::deque<ReplayTasks::Due> due_;
+  std::vector<ReplayTasks::Due> due_;
   std::vector<std::size_t> task_devices_;  // Of declared tasks.
   boost::unordered_flat_map<std::uint64_t, std::size_t> request_devices_;
 };

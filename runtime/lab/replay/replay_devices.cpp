@@ -1,7 +1,5 @@
 #include "lab/replay/replay_devices.hpp"
 
-#include "base/check.hpp"
-
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -77,6 +75,7 @@ void ReplayDevices::take(std::size_t number, const Access& access) {
   ++loads_[number].waiting;
   loads_[number].bytes += access.all_bytes();
   devices_[number].queue.push_back(access);
+  if (access.task == ReplayTasks::none) ++devices_[number].queued_open;
   // Likely used soon: other accesses touch their rows before this one begins.
   __builtin_prefetch(&scheduler_.snapshot().chunk(memory_.object(access.object).first));
   begin_next(number);
@@ -91,12 +90,14 @@ void ReplayDevices::begin_next(std::size_t number) {
       return;
     }
     const Access access = device.queue.front();
-    if (access.spread() ? device.running >= options_.spread_max : device.kernels > 0) return;
+    const bool limited = access.task == ReplayTasks::none && device.running >= options_.spread_max;
+    if (access.spread() ? limited : device.kernels > 0) return;
     if (const Time ready = ready_at(number, access); ready > now_) {
       device.next = ready;
       return;
     }
     device.queue.pop_front();
+    if (access.task == ReplayTasks::none) --device.queued_open;
     const bool last = moves_.gate_shut() && --device.before_gate == 0;
     begin(number, access);
     if (last && device.kernels == 0)
@@ -212,31 +213,41 @@ bool ReplayDevices::find_parts(Running& running) const {
 
 /// A kernel, and what lies at one place, is one slice. Passes over several places alternate between
 /// them, in slices of `use_interval`, but at most `slices_max`.
-double ReplayDevices::slice_end(const Running& running) const {
+void ReplayDevices::begin_slice(Running& running) const {
   const std::vector<Part>& parts = running.parts;
-  const bool at_one_place =
-      std::ranges::all_of(parts, [&](const Part& part) { return part.at == parts.front().at; });
-  if (!running.access.spread() || at_one_place) return running.bytes;
+  running.alternates =
+      std::ranges::any_of(parts, [&](const Part& part) { return part.at != parts.front().at; });
+  running.slice_begin = running.done;
+  running.slice_end = running.bytes;
+  if (!running.access.spread() || !running.alternates) return;
   const Time slice = std::max(options_.use_interval, running.access.duration / slices_max);
   const double bytes = running.rate_max * std::chrono::duration<double>(slice).count();
   const double end = running.done + bytes;
-  return end + bytes / 2 < running.bytes ? end : running.bytes;
+  if (end + bytes / 2 < running.bytes) running.slice_end = end;
 }
 
-/// Splits the access's next slice into segments that are at one place each. A `read_write` access
-/// reads each segment before it writes it. Requires: the parts are where they lie now.
+/// Splits the access's next slice, or what a move has left of the current one, into segments that
+/// are at one place each. A `read_write` access reads each segment before it writes it. Requires:
+/// the parts are where they lie now.
 void ReplayDevices::cut(Running& running) {
+  const double least = rounding * running.bytes;
+  if (!running.alternates || running.slice_end - running.done <= least) begin_slice(running);
   const PlaceId self{static_cast<std::uint8_t>(running.device)};
   const double left = running.bytes - running.done;
   const double written = left > 0 ? std::clamp(running.to_write / left, 0.0, 1.0) : 0;
-  const Stretch slice(running.access, running.done, slice_end(running));
+  const Stretch slice(running.access, running.slice_begin, running.slice_end);
+  double skipped = running.done - running.slice_begin;  // The slice goes from part to part.
   const std::vector<Part>& parts = running.parts;
   running.segments.clear();
   running.segment = 0;
   for (auto part = parts.begin(); part != parts.end();) {
     const PlaceId at = part->at;
     double bytes = 0;
-    for (; part != parts.end() && part->at == at; ++part) bytes += slice.in(*part);
+    for (; part != parts.end() && part->at == at; ++part) {
+      const double all = slice.in(*part), before = std::min(all, skipped);
+      skipped -= before;
+      bytes += all - before;
+    }
     if (bytes <= 0) continue;
     if (written < 1)
       running.segments.push_back(
@@ -346,14 +357,19 @@ void ReplayDevices::end_access(const Running& running) {
   account_.access_ended({running.device, memory_.object(access.object).tag, running.bytes,
                          running.local_s, running.began},
                         now_);
-  --device.running;
   if (!access.spread()) {
-    --device.kernels;
     device.ended = now_;
     device.kernel_took = now_ - running.began;
   }
+  leave_device(running);
+}
+
+void ReplayDevices::leave_device(const Running& running) {
+  Device& device = devices_[running.device];
+  --device.running;
+  if (!running.access.spread()) --device.kernels;
   if (running.reported < running.bytes) --unreported_;
-  leave(running.device, access);
+  leave(running.device, running.access);
 }
 
 /// Takes an access off the device's load and from its task, and unpins its object.
@@ -368,11 +384,18 @@ void ReplayDevices::leave(std::size_t device, const Access& access) {
 
 void ReplayDevices::open(std::span<const ReplayMemory::Index> moved) {
   std::vector<RunningAccess> recut;
-  for (auto running = running_.begin(); running != running_.end(); ++running) {
+  for (auto next = running_.begin(); next != running_.end();) {
+    const auto running = next++;
     if (std::ranges::find(moved, running->access.object) == moved.end()) continue;
     const double left = traffic_.end(running->flow, now_);
     account_for(*running, running->segments[running->segment].bytes - left);
-    VMART_CHECK(find_parts(*running), "the planner refuses moves out of a user's reach");
+    if (!find_parts(*running)) {
+      // The access began after the planner had accepted the move.
+      account_.access_lost();
+      leave_device(*running);
+      drop(running);
+      continue;
+    }
     cut(*running);
     recut.push_back(running);
   }

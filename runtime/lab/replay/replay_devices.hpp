@@ -48,7 +48,7 @@ class ReplayDevices {
 
   std::span<const DeviceLoad> loads() const noexcept { return loads_; }
   bool has_room(std::size_t device) const {
-    return devices_[device].queue.size() < options_.queue_max;
+    return devices_[device].queued_open < options_.queue_max;
   }
   /// Whether a program that waits for its launches would wait before this access. Requires: called
   /// once per access, in order.
@@ -102,13 +102,16 @@ class ReplayDevices {
     std::size_t segment = 0;        // The current segment.
     FlowId flow{};                  // That of the current segment.
     double done = 0;                // Bytes of the segments before the current one.
-    double to_write = 0;            // Of the other bytes, those that are written.
-    double reported = 0;            // Bytes whose use was reported.
+    double slice_begin = 0, slice_end = 0;
+    bool alternates = false;  // The current slice is at several places.
+    double to_write = 0;      // Of the other bytes, those that are written.
+    double reported = 0;      // Bytes whose use was reported.
     double rate_max = 0, local_s = 0, bytes = 0;
     Time began{0};
   };
   struct Device {
     std::deque<Access> queue;
+    std::size_t queued_open = 0;   // Queued accesses that belong to no declared task.
     std::size_t before_gate = 0;   // Queued accesses that a closed gate still waits for.
     Time ended = Time::min();      // When the last kernel ended.
     Time next = Time::max();       // When the next one can begin, if only time holds it up.
@@ -127,7 +130,7 @@ class ReplayDevices {
   std::size_t launched(const Device& device) const;
   void begin(std::size_t device, const Access& access);
   bool find_parts(Running& running) const;
-  double slice_end(const Running& running) const;
+  void begin_slice(Running& running) const;
   void cut(Running& running);
   void account_for(Running& running, double bytes);
   void report(Running& running, double until);
@@ -135,6 +138,7 @@ class ReplayDevices {
   void begin_segments(std::span<const RunningAccess> begun);
   bool end_segment(RunningAccess ended);
   void end_access(const Running& running);
+  void leave_device(const Running& running);
   void leave(std::size_t device, const Access& access);
   void drop(RunningAccess running);
 

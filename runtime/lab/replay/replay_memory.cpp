@@ -36,9 +36,8 @@ void ReplayMemory::set_tag(const TraceEvent& event) {
 /// Chunks get their place now if the trace names it; otherwise at the first access (first touch).
 bool ReplayMemory::allocate(const TraceEvent& event) {
   Index index = objects_.find(event.object);
-  const bool waited = wanted_ && index == wanted_for_;
-  if (wanted_ && !waited && event.at.is_set()) return false;
-  if (index != ReplayObjects::none && !waited) account_.refuse(event, "which already exists");
+  if (index != ReplayObjects::none && !objects_.at(index).pending)
+    account_.refuse(event, "which already exists");
   if (index == ReplayObjects::none) {
     ReplayObjects::Object object;
     object.number = event.object;
@@ -51,11 +50,12 @@ bool ReplayMemory::allocate(const TraceEvent& event) {
     index = objects_.add(object);
   }
   const std::optional<PlaceId> at = place_of(event.at);
-  return !at || give_chunks(index, at, *at);
+  objects_.at(index).pending = at && !give_chunks(index, at, *at);
+  return !objects_.at(index).pending;
 }
 
 bool ReplayMemory::place_at_first_touch(Index object, PlaceId device) {
-  return give_chunks(object, std::nullopt, device);
+  return !objects_.at(object).pending && give_chunks(object, std::nullopt, device);
 }
 
 /// Places the chunks at the place that the allocation names, or else where the policy wants them
@@ -178,7 +178,7 @@ std::optional<PlaceId> ReplayMemory::place_of(TracePlace at) const {
 
 bool ReplayMemory::free(const TraceEvent& event) {
   const Index index = require(event);
-  if (wanted_ && wanted_for_ == index) return false;
+  if (objects_.at(index).pending || (wanted_ && wanted_for_ == index)) return false;
   objects_.free(index);
   pin(index);
   unpin(index);

@@ -55,6 +55,8 @@ class ReplayMemory {
   /// has room, others return false at once.
   bool waits_for_room() const noexcept { return wanted_.has_value(); }
   Time room_until() const noexcept { return room_until_; }
+  /// Whether what waits for room may have it now.
+  bool may_have_room() const noexcept { return !wanted_ || room_changed_ || now_ >= room_until_; }
 
   void start_moves();
   /// Returns the object that the chunk belongs to.

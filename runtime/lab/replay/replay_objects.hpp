@@ -26,7 +26,8 @@ class ReplayObjects {
     std::uint32_t pins = 0;    ///< Waiting and running accesses, and moves that have begun.
     TagId tag{};
     bool freed = false;
-    bool placed = false;  ///< Its placement is decided, successfully or not.
+    bool pending = false;  ///< Its allocation at a named place waits for room.
+    bool placed = false;   ///< Its placement is decided, successfully or not.
 
     std::uint64_t bytes_of(std::size_t slot) const {
       return slot + 1 < chunks ? chunk_bytes : bytes - chunk_bytes * (chunks - 1);

@@ -7,11 +7,12 @@
 
 namespace vma {
 
-bool ReplayTasks::declare(const TraceEvent& event) {
+bool ReplayTasks::declare(const TraceEvent& event, Time now) {
   const auto index = static_cast<Index>(tasks_.size());
   if (!numbers_.emplace(event.task, index).second) return false;
   Task& task = tasks_.emplace_back();
   task.declared = event;
+  task.declared.time = std::min(event.time, now);  // With `Pacing::at_once`, times do not count.
   task.left = event.bytes;
   open_ = index;
   return true;
@@ -79,14 +80,16 @@ void ReplayTasks::began(Index index, std::size_t accesses, Time now) {
   if (task.began == Time::min()) task.began = now;
   const std::uint64_t count = steps_at_once(task);
   task.left -= count;
-  task.running = std::max<std::size_t>(accesses, 1);
-  if (accesses == 0)
-    timers_.emplace(now + static_cast<Time::rep>(count) * task.declared.duration, index);
+  task.running = accesses;
+  const Time duration = static_cast<Time::rep>(count) * task.declared.duration;
+  if (accesses > 0 && duration == Time::zero()) return;
+  ++task.running;
+  timers_.emplace(now + duration, index);
 }
 
 void ReplayTasks::access_ended(Index index, Time now) {
   Task& task = tasks_[index];
-  VMART_CHECK(task.running > 0, "an access of the task is in progress");
+  VMART_CHECK(task.running > 0, "something of the task is in progress");
   if (--task.running == 0) step_ended(index, now);
 }
 
@@ -94,8 +97,7 @@ void ReplayTasks::pass(Time now) {
   while (!timers_.empty() && timers_.top().first <= now) {
     const Index index = timers_.top().second;
     timers_.pop();
-    tasks_[index].running = 0;
-    step_ended(index, now);
+    access_ended(index, now);
   }
 }
 
@@ -112,6 +114,7 @@ void ReplayTasks::end(Index index, Time now) {
   Task& task = tasks_[index];
   task.ended = true;
   ++ended_;
+  last_end_ = now;
   note_request(task, now);
   uses_ended(task);
   for (const TraceEvent& event : task.after)

@@ -33,7 +33,7 @@ class ReplayTasks {
 
   // --- The trace, event by event
   /// Requires: the event declares a task. Returns false if its number was declared before.
-  bool declare(const TraceEvent& event);
+  bool declare(const TraceEvent& event, Time now);
   /// Whether the event is an `after` or an access of the declaration in progress.
   bool belongs(const TraceEvent& event) const;
   /// Requires: it belongs there, and the predecessor of an `after` was declared.
@@ -60,10 +60,11 @@ class ReplayTasks {
   /// A task whose next steps can begin, or an event that can happen.
   using Due = std::variant<Index, TraceEvent>;
   /// Returns what can happen now, in the order in which it became possible, and forgets it.
-  std::deque<Due> take_due() { return std::exchange(due_, {}); }
+  std::vector<Due> take_due() { return std::exchange(due_, {}); }
+  bool has_due() const noexcept { return !due_.empty(); }
   /// Steps that are due.
   Steps steps(Index task) const;
-  /// So many of their accesses have begun. Without any, the steps end when their duration has
+  /// So many of their accesses have begun. The steps end when these have ended and the duration has
   /// passed.
   void began(Index task, std::size_t accesses, Time now);
   /// One of the accesses has ended.
@@ -74,6 +75,8 @@ class ReplayTasks {
 
   /// Whether a task has not ended.
   bool busy() const noexcept { return ended_ < tasks_.size(); }
+  /// When the last task ended; `Time::min()`: none has.
+  Time last_end() const noexcept { return last_end_; }
 
   /// In the order in which their first tasks ended.
   std::vector<ReplayRequest> take_requests() { return std::move(requests_); }
@@ -83,7 +86,7 @@ class ReplayTasks {
     TraceEvent declared;
     std::uint64_t left = 0;   // Steps that have not begun.
     std::size_t waits = 0;    // Predecessors that have not ended.
-    std::size_t running = 0;  // Accesses, or one timer.
+    std::size_t running = 0;  // Accesses, and a timer.
     Time began = Time::min();
     bool ended = false;
     std::vector<TraceEvent> accesses;
@@ -108,8 +111,9 @@ class ReplayTasks {
   };
   boost::unordered_flat_map<std::uint64_t, Uses> uses_;
   std::size_t ended_ = 0;
+  Time last_end_ = Time::min();
   Index open_ = none;  // The task whose declaration is in progress.
-  std::deque<Due> due_;
+  std::vector<Due> due_;
   std::priority_queue<Timer, std::vector<Timer>, std::greater<>> timers_;
   std::vector<ReplayRequest> requests_;
   boost::unordered_flat_map<std::uint64_t, std::size_t> by_request_;

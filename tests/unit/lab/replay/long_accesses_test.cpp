@@ -106,6 +106,37 @@ TEST(LongAccesses, PassesOverTwoPlacesAlternate) {
   EXPECT_NEAR(report.bytes_by_place.at("gpu(0)"), 300, 1e-3);
 }
 
+// The planner knows only users of before it accepted the move.
+TEST(LongAccesses, OneOutOfReachAfterAMoveIsLost) {
+  ReplayRig rig = rig_with_free_moves();
+  rig.gpus.costs.access_rate(gpu_0, gpu_1) = 0;
+  ListedTrace trace;
+  trace.alloc(start, 1, 100, on_host).access(seconds(1), 1, 100, on_0);
+  trace.last().duration = seconds(20);
+  trace.access(seconds(30), 1, 100, on_1);
+  const ReplayReport report = rig.run(trace, moving(ChunkId{0}, gpu_1, milliseconds(10)));
+  EXPECT_EQ(report.moves, 1u);
+  EXPECT_EQ(report.accesses_lost, 1u);
+  EXPECT_EQ(report.accesses, 1u);
+}
+
+// Chunk 1 stays at the peer while chunk 2 leaves it in mid-slice: its bytes are still read there.
+TEST(LongAccesses, AMoveWithinASliceSkipsNothing) {
+  ReplayRig rig = rig_with_free_moves();
+  rig.options.use_interval = seconds(3);
+  ListedTrace trace;
+  trace.alloc(start, 1, 300, on_0).place(start, 1, 200, on_1, 100);
+  trace.access(start, 1, 300, on_0);
+  trace.last().duration = seconds(6);
+  trace.last().passes = 2;
+  // A pass takes 3 s; the last 100 bytes of the first begin at 2 s, when they have just arrived.
+  const ReplayReport report = rig.run(trace, moving(ChunkId{2}, gpu_0, milliseconds(500)));
+  EXPECT_EQ(report.moves, 1u);
+  EXPECT_NEAR(report.seconds(), 6, 1e-6);
+  EXPECT_NEAR(report.bytes_by_place.at("gpu(1)"), 200, 1e-3);
+  EXPECT_NEAR(report.bytes_by_place.at("gpu(0)"), 400, 1e-3);
+}
+
 /// Counts the uses that it is told.
 class CountingPolicy : public Policy {
  public:

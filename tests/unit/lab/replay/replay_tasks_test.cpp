@@ -116,7 +116,7 @@ TEST(ReplayTasks, AFreeAlsoWaitsForTheTasksBeforeIt) {
   EXPECT_NEAR(report.seconds(), 4, 1e-6);
 }
 
-TEST(ReplayTasks, WhatWaitsForRoomDoesNotHoldUpWhatMakesRoom) {
+TEST(ReplayTasks, WithoutMovesThatMakeRoomAnAllocationIsLostAtOnce) {
   ReplayRig rig;
   rig.hbm_bytes = 100;
   rig.host_bytes = 0;
@@ -125,13 +125,103 @@ TEST(ReplayTasks, WhatWaitsForRoomDoesNotHoldUpWhatMakesRoom) {
   trace.alloc(start, 1, 100, on_0).alloc(start, 2, 100, on_1);
   trace.task(start, 1, seconds(2), {}, 1, on_0).access(start, 1, 100, on_0).of_task(1);
   trace.free(start, 1).of_task(1);
-  trace.alloc(start, 3, 100)
-      .task(start, 2, seconds(1), {}, 1, on_0)
-      .access(start, 3, 100, on_0)
-      .of_task(2);
+  trace.alloc(start, 3, 100).task(start, 2, seconds(1), {}, 1, on_0);
+  trace.access(start, 3, 100, on_0).of_task(2);
   const ReplayReport report = rig.run(trace);
-  EXPECT_EQ(report.allocations_lost, 1u) << "no move is in progress that could make room";
+  EXPECT_EQ(report.allocations_lost, 1u);
   EXPECT_NEAR(report.seconds(), 2, 1e-6);
+}
+
+TEST(ReplayTasks, AnAllocationThatWaitsForRoomIsThereForNobody) {
+  ReplayRig rig;
+  rig.hbm_bytes = 100;
+  rig.options.room_limit = seconds(60);
+  rig.options.scheduler.planner.stall_share = 0;
+  ListedTrace trace;
+  trace.alloc(start, 1, 100, on_0).task(start, 1, seconds(1), {}, 1, on_0);
+  trace.access(start, 1, 100, on_0).of_task(1);
+  // At 1 s, object 2 waits until object 1 has left, and object 4 waits behind it; the task that
+  // uses both waits for the allocations.
+  trace.alloc(start, 2, 50, on_0).of_task(1).alloc(start, 4, 50, on_0).of_task(1);
+  trace.task(start, 2, Time(0), {1}, 1, on_0);
+  trace.access(start, 4, 50, on_0).of_task(2).access(start, 2, 50, on_0).of_task(2);
+  trace.free(start, 2).of_task(2).free(start, 1).of_task(1);
+  const ReplayReport report = rig.run(trace);
+  EXPECT_EQ(report.accesses, 3u);
+  EXPECT_EQ(report.bytes_by_place.at("gpu(0)"), 200);
+  EXPECT_EQ(report.allocations_lost + report.chunks_spilled, 0u);
+}
+
+// The access that waits for room has its place in the queue, however much tasks launch meanwhile.
+TEST(ReplayTasks, WhatTasksLaunchDoesNotCountAgainstTheQueue) {
+  ReplayRig rig;
+  rig.hbm_bytes = 100;
+  rig.options.queue_max = 4;
+  rig.options.room_limit = milliseconds(100);
+  ListedTrace trace;
+  trace.alloc(start, 1, 100, on_0).alloc(start, 2, 100, on_host);
+  trace.task(start, 1, milliseconds(10), {}, 1, on_0);
+  trace.task(start, 2, Time(0), {1}, 1, on_0);
+  for (int i = 0; i < 20; ++i) trace.access(start, 2, 100, on_0).of_task(2);
+  trace.alloc(start, 3, 100, on_0).access(start, 3, 100, on_0);
+  const ReplayReport report = rig.run(trace);
+  EXPECT_EQ(report.accesses, 21u);
+  EXPECT_NEAR(report.seconds(), 42, 1);
+}
+
+TEST(ReplayTasks, AllAccessesOfAStepBeginTogether) {
+  ReplayRig rig;
+  rig.options.spread_max = 2;
+  ListedTrace trace;
+  trace.alloc(start, 1, 100, on_0).task(start, 1, seconds(1), {}, 1, on_0);
+  for (int i = 0; i < 5; ++i) trace.access(start, 1, 100, on_0).of_task(1);
+  EXPECT_NEAR(rig.run(trace).seconds(), 1, 1e-6);
+}
+
+TEST(ReplayTasks, ComputingThatEndsTheTraceCounts) {
+  ReplayRig rig;
+  ListedTrace trace;
+  trace.alloc(start, 1, 400, on_0).task(start, 1, Time(0), {}, 1, on_0);
+  trace.access(start, 1, 400, on_0).of_task(1).task(start, 2, seconds(3), {1});
+  EXPECT_NEAR(rig.run(trace).seconds(), 3.1, 1e-6);
+}
+
+TEST(ReplayTasks, StepsWhoseAccessesAreLostStillCompute) {
+  ReplayRig rig;
+  rig.gpus.costs.access_rate(gpu_0, gpu_1) = 0;
+  ListedTrace trace;
+  trace.alloc(start, 1, 100, on_1).task(start, 1, seconds(1), {}, 3, on_0);
+  trace.access(start, 1, 100, on_0).of_task(1);
+  const ReplayReport report = rig.run(trace);
+  EXPECT_EQ(report.accesses_lost, 3u);
+  EXPECT_NEAR(report.seconds(), 3, 1e-6);
+}
+
+TEST(ReplayTasks, ARequestIsRoutedByItsFirstAccess) {
+  ReplayRig rig;
+  rig.router = "round_robin";
+  ListedTrace trace;
+  for (const std::uint32_t request : {1, 2}) {
+    trace.alloc(start, request, 100).task(start, request, seconds(1));
+    trace.last().object = request;
+    trace.task(start, 10 + request, seconds(1));
+    trace.last().object = request;
+    trace.access(start, request, 100).of_task(10 + request);
+  }
+  const ReplayReport report = rig.run(trace);
+  EXPECT_EQ(report.devices[0].accesses, 1u);
+  EXPECT_EQ(report.devices[1].accesses, 1u);
+}
+
+TEST(ReplayTasks, AtOnceRequestsComeWhenTheyAreRead) {
+  ReplayRig rig;
+  rig.options.pacing = Pacing::at_once;
+  ListedTrace trace;
+  trace.alloc(start, 1, 100, on_0).task(seconds(100), 1, seconds(2), {}, 1, on_0);
+  trace.last().object = 1;
+  trace.access(seconds(100), 1, 100, on_0).of_task(1);
+  const ReplayReport report = rig.run(trace);
+  EXPECT_NEAR(metrics_of(report, rig.machine()).first_mean_s.value(), 2, 1e-6);
 }
 
 TEST(ReplayTasks, TasksOfARequestHappenOnOneDevice) {
