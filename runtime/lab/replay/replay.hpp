@@ -32,9 +32,8 @@ namespace vma {
 /// allows. An access with a duration runs concurrently with others and is spread over that time,
 /// unless memory is slower. A declared task starts when the tasks that it waits for have ended. An
 /// access passes over its range from front to back, at the rate that the links provide alongside
-/// all other accesses and moves. Deterministic: equal inputs give equal
-/// reports. docs/guide/replay.md lists what is not modelled. Not thread-safe; one object replays
-/// one trace.
+/// all other accesses and moves. Deterministic: equal inputs give equal reports.
+/// docs/guide/replay.md lists what is not modelled. Not thread-safe; one object replays one trace.
 ///
 /// This class reads the trace and steps through time; its parts own the state of the machine.
 class Replay {

@@ -19,6 +19,11 @@ constexpr int slices_max = 1024;
 /// Of the bytes of an access, at least as much as sums of its slices lose.
 constexpr double rounding = 1e-9;
 
+/// The share of an access's bytes that it writes.
+double written_share(UseKind use) {
+  return use == UseKind::read ? 0 : use == UseKind::write ? 1 : 0.5;
+}
+
 }  // namespace
 
 /// Bytes of an access, from one number to another. If passes are no whole number, each leaves out
@@ -100,9 +105,8 @@ void ReplayDevices::begin_next(std::size_t number) {
     if (access.task == ReplayTasks::none) --device.queued_open;
     const bool last = moves_.gate_shut() && --device.before_gate == 0;
     begin(number, access);
-    if (last && device.kernels == 0)
-      moves_.arrive(now_);  // The last access was lost, so no kernel
-                            // will end.
+    // If the last access was lost, no kernel will end.
+    if (last && device.kernels == 0) moves_.arrive(now_);
   }
 }
 
@@ -175,8 +179,7 @@ void ReplayDevices::begin(std::size_t number, const Access& access) {
   running.rate_max = work > 0 ? running.bytes / work : std::numeric_limits<double>::infinity();
   const PlaceId self{static_cast<std::uint8_t>(number)};
   running.local_s = std::max(work, machine_.costs.access_seconds(self, self, running.bytes));
-  const double written = access.use == UseKind::read ? 0 : access.use == UseKind::write ? 1 : 0.5;
-  running.to_write = running.bytes * written;
+  running.to_write = running.bytes * written_share(access.use);
   Device& device = devices_[number];
   ++device.running;
   device.kernels += access.spread() ? 0 : 1;
@@ -274,7 +277,7 @@ void ReplayDevices::report(Running& running, double until) {
   until = std::min(until, running.bytes);
   if (running.reported >= running.bytes || until <= running.reported) return;
   const Access& access = running.access;
-  const double written = access.use == UseKind::read ? 0 : access.use == UseKind::write ? 1 : 0.5;
+  const double written = written_share(access.use);
   const PlaceId self{static_cast<std::uint8_t>(running.device)};
   const Stretch stretch(access, running.reported, until);
   for (const Part& part : running.parts) {

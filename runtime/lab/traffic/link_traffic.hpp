@@ -63,7 +63,6 @@ class LinkTraffic {
   /// paths in use, not to the flows. Requires: not paused, or for `resume`, paused.
   void pause(Time now);
   void resume(Time now);
-  bool paused() const noexcept { return paused_; }
 
   /// When the next flow ends if no other begins, rounded up; `Time::max()` without flows.
   Time next_end() {
