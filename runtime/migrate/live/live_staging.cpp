@@ -270,7 +270,7 @@ std::chrono::nanoseconds LiveStaging::stall_of_next(const LiveChunk& first,
                                           : Fill::settle;
   const auto users = parts_.stops.attached().devices(next.range.allocation.begin());
   return std::max(parts_.forecast.fill_time(fill, next.transaction.size_bytes()),
-                  parts_.forecast.switch_time(next.transaction.planned_switch(users)));
+                  parts_.forecast.slow_switch_time(next.transaction.planned_switch(users)));
 }
 
 bool LiveStaging::may_stop_soon() const {
