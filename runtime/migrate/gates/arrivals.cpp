@@ -1,15 +1,24 @@
 #include "migrate/gates/arrivals.hpp"
 
-#include <atomic>
+#include <algorithm>
 
 namespace vma {
+namespace {
+
+bool has_written(const std::atomic<std::uint64_t*>& place, std::uint64_t epoch) noexcept {
+  std::uint64_t* const word = place.load(std::memory_order_acquire);
+  return word != nullptr &&
+         std::atomic_ref<std::uint64_t>(*word).load(std::memory_order_acquire) == epoch;
+}
+
+}  // namespace
 
 Arrivals::Arrivals(Clock& clock, std::uint64_t epoch, std::size_t count)
     : clock_(clock), epoch_(epoch), streams_(count), missing_(count) {}
 
 void Arrivals::expect(std::size_t index, std::uint64_t* word) noexcept {
-  streams_[index].word = word;
   streams_[index].expected_at = clock_.now();
+  streams_[index].word.store(word, std::memory_order_release);
 }
 
 void Arrivals::excuse(std::size_t index) noexcept {
@@ -21,14 +30,17 @@ void Arrivals::excuse(std::size_t index) noexcept {
 
 void Arrivals::look() noexcept {
   for (Stream& stream : streams_) {
-    if (stream.arrived || stream.word == nullptr) continue;
-    const std::atomic_ref<std::uint64_t> word(*stream.word);
-    if (word.load(std::memory_order_acquire) != epoch_) continue;
+    if (stream.arrived || !has_written(stream.word, epoch_)) continue;
     stream.arrived = true;
     stream.seen_at = last_ = clock_.now();
     if (!first_) first_ = last_;
     --missing_;
   }
+}
+
+bool Arrivals::any_now() const noexcept {
+  return std::ranges::any_of(
+      streams_, [this](const Stream& stream) { return has_written(stream.word, epoch_); });
 }
 
 std::optional<std::chrono::nanoseconds> Arrivals::depth(std::size_t index) const noexcept {

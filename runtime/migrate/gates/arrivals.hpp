@@ -2,6 +2,7 @@
 
 #include "base/clock.hpp"
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -23,6 +24,8 @@ class Arrivals {
   void excuse(std::size_t index) noexcept;
   /// Polls the words of those that have not arrived. Makes no blocking calls.
   void look() noexcept;
+  /// Whether any has arrived, as `look` would find. From any thread.
+  bool any_now() const noexcept;
 
   bool any() const noexcept { return first_.has_value(); }
   bool all() const noexcept { return missing_ == 0; }
@@ -35,7 +38,7 @@ class Arrivals {
 
  private:
   struct Stream {
-    std::uint64_t* word = nullptr;
+    std::atomic<std::uint64_t*> word = nullptr;
     TimePoint expected_at{0};
     TimePoint seen_at{0};
     bool arrived = false;

@@ -69,15 +69,27 @@ bool Gate::advance(State from, State to) noexcept {
 void Gate::watch_until(TimePoint deadline) {
   opened_ = TimePoint(0);
   state_ = State::closing;
-  ticket_ = post_.watchdog().arm(deadline, [this] {
-    if (!advance(State::closing, State::open) && !advance(State::closed, State::open)) return;
-    open_word_->open(epoch_);
-    opened_ = clock_.now();
-    opened_late_();
-  });
+  unstopped_until_ = later(deadline, limits_.overdue_limit);
+  ticket_ = post_.watchdog().arm_repeatedly(deadline, [this] { return open_late(); });
+}
+
+/// On the watchdog's thread: the gate's thread is late, probably in a driver call. While a program
+/// launches a graph and has many of them under way, calls take as long as one of its steps. That
+/// hurts only once a stream has arrived; until then nothing is stopped, and the gate can wait.
+TimePoint Gate::open_late() noexcept {
+  constexpr nanoseconds look_period = milliseconds(1);
+  const TimePoint now = clock_.now();
+  const bool nothing_stands = state_ == State::closing && !stops_->arrivals().any_now();
+  if (nothing_stands && now < unstopped_until_.load()) return later(now, look_period);
+  if (!advance(State::closing, State::open) && !advance(State::closed, State::open)) return never;
+  open_word_->open(epoch_);
+  opened_ = clock_.now();
+  opened_late_();
+  return never;
 }
 
 void Gate::be_back_by(TimePoint deadline) noexcept {
+  unstopped_until_ = later(deadline, limits_.overdue_limit);
   post_.watchdog().rearm(ticket_, deadline);
 }
 

@@ -153,6 +153,7 @@ class Gate {
   void watch_until(TimePoint deadline);
   void be_back_by(TimePoint deadline) noexcept;
   bool advance(State from, State to) noexcept;
+  TimePoint open_late() noexcept;
 
   Driver& driver_;
   Clock& clock_;
@@ -174,6 +175,7 @@ class Gate {
   TimePoint first_arrival_{0};
   TimePoint last_arrival_{0};
   std::atomic<TimePoint> opened_{TimePoint(0)};
+  std::atomic<TimePoint> unstopped_until_{TimePoint(0)};  // See `open_late`.
   std::atomic<State> state_{State::open};
 };
 

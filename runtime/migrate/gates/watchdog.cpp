@@ -19,6 +19,13 @@ Watchdog::~Watchdog() {
 }
 
 Watchdog::Ticket Watchdog::arm(TimePoint deadline, std::function<void()> late) {
+  return arm_repeatedly(deadline, [once = std::move(late)] {
+    once();
+    return never;
+  });
+}
+
+Watchdog::Ticket Watchdog::arm_repeatedly(TimePoint deadline, std::function<TimePoint()> late) {
   const MutexLock lock(mutex_);
   const Ticket ticket{++last_ticket_};
   armed_.emplace(ticket, Armed{deadline, std::move(late)});
@@ -55,8 +62,12 @@ void Watchdog::run_late() {
       ++it;
       continue;
     }
-    it->second.late();
-    it = armed_.erase(it);
+    it->second.deadline = it->second.late();
+    if (it->second.deadline == never) {
+      it = armed_.erase(it);
+    } else {
+      ++it;
+    }
   }
 }
 

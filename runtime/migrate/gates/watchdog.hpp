@@ -24,7 +24,9 @@ class Watchdog {
   /// `late` runs once, on the watchdog's thread, unless `disarm` is called before `deadline`. It
   /// may only store to host memory and read the clock: no driver call, no lock.
   Ticket arm(TimePoint deadline, std::function<void()> late);
-  /// Changes the deadline; does nothing if `late` has already run.
+  /// As `arm`, but `late` returns when it is to run again: `never` if it is not.
+  Ticket arm_repeatedly(TimePoint deadline, std::function<TimePoint()> late);
+  /// Changes the deadline; does nothing if `late` has run and does not run again.
   void rearm(Ticket ticket, TimePoint deadline) noexcept;
   /// Ensures: `late` does not run, and will not. Blocks: while it runs.
   void disarm(Ticket ticket) noexcept;
@@ -32,7 +34,7 @@ class Watchdog {
  private:
   struct Armed {
     TimePoint deadline{0};
-    std::function<void()> late;
+    std::function<TimePoint()> late;
   };
   void run() VMART_NO_THREAD_ANALYSIS;
   TimePoint earliest() const VMART_REQUIRES(mutex_);

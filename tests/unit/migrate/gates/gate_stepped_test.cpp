@@ -174,6 +174,28 @@ class StandingDriver : public InterceptDriver {
   int stop_;
 };
 
+// As while a program launches a graph that waits for the graphs before it.
+TEST_P(SteppedGate, WaitsForItsThreadInTheDriverWhileNothingIsStopped) {
+  step(GetParam(), [](const SimOptions& options) {
+    const auto close_while_late = [&](std::chrono::nanoseconds overdue_limit) {
+      GateRig rig(options);
+      const BoundStream stream = rig.attach_new(0);
+      StandingDriver driver(rig, 0);
+      const auto gate = rig.gate_over(driver);
+      GateLimits limits = GateRig::patient();
+      limits.arrival_limit = milliseconds(5);
+      limits.overdue_limit = overdue_limit;
+      rig.launch_spin(stream, seconds(2));
+      const StopRefusal refusal = why(gate->try_close(rig.plan(), limits));
+      gate->open();
+      EXPECT_TRUE(rig.machine().wait_stream(stream, never));
+      return refusal;
+    };
+    EXPECT_EQ(close_while_late(seconds(10)), StopRefusal::none);
+    EXPECT_EQ(close_while_late(milliseconds(100)), StopRefusal::opened_by_watchdog);
+  });
+}
+
 TEST_P(SteppedGate, IsOpenedWhenItsThreadStandsInTheDriver) {
   step(GetParam(), [](const SimOptions& options) {
     GateRig rig(options);

@@ -50,6 +50,24 @@ TEST_P(WatchdogTest, RunsOnceWhenTheDeadlineHasPassed) {
   });
 }
 
+TEST_P(WatchdogTest, RunsAgainWhenAsked) {
+  step([](SimDriver& machine, SteppedExecutor& executor) {
+    Watchdog watchdog(machine);
+    const TimePoint start = executor.now();
+    std::vector<TimePoint> runs;
+    const auto ticket = watchdog.arm_repeatedly(start + milliseconds(5), [&] {
+      runs.push_back(executor.now());
+      return runs.size() < 3 ? executor.now() + milliseconds(10) : never;
+    });
+    executor.sleep(milliseconds(7));
+    EXPECT_EQ(runs.size(), 1u);
+    watchdog.rearm(ticket, start + milliseconds(9));
+    executor.sleep(milliseconds(100));
+    ASSERT_EQ(runs.size(), 3u);
+    EXPECT_LT(runs[1], start + milliseconds(11)) << "its deadline was moved between two runs";
+  });
+}
+
 TEST_P(WatchdogTest, DoesNotRunWhatWasDisarmed) {
   step([](SimDriver& machine, SteppedExecutor& executor) {
     Watchdog watchdog(machine);
