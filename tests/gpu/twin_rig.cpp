@@ -20,6 +20,7 @@ Settings settings_of(const GpuTwinPlan& plan) {
   settings.hold_limit = std::chrono::seconds(10);
   settings.gate_limit = plan.gate_limit;
   settings.gate_retries = 8;
+  settings.stall_budget = std::chrono::microseconds(0);  // No limit: many switches in little time.
   return settings;
 }
 

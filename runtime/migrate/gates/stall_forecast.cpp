@@ -58,7 +58,9 @@ StallForecast::Spread StallForecast::switch_ns(const Switch& which) const {
   const auto gpus = static_cast<double>(which.gpus);
   const double bytes = static_cast<double>(which.size_bytes);
   const bool to_host = which.to.kind == Location::Kind::host;
-  return {unmap_ns + gpus * (grant_ns + (to_host ? host_grant_ns_per_byte * bytes : 0)), 0};
+  const double guess =
+      unmap_ns + gpus * (grant_ns + (to_host ? host_grant_ns_per_byte * bytes : 0));
+  return {guess, guess / 2};
 }
 
 std::chrono::nanoseconds StallForecast::switch_time(const Switch& which) const {
@@ -86,7 +88,7 @@ void StallForecast::note_filled_within(Fill fill, std::uint64_t size_bytes,
 void StallForecast::note_switched(const Switch& which, std::chrono::nanoseconds took) noexcept try {
   const auto sample = static_cast<double>(took.count());
   const MutexLock lock(mutex_);
-  // Nothing is known of the spread after one: half of it, as in TCP.
+  // One tells nothing about the spread: half of it, as in TCP.
   const auto [known, first] = switch_ns_.try_emplace(kind_of(which), Spread{sample, sample / 2});
   if (first) return;
   auto& [average, deviation] = known->second;

@@ -1,7 +1,9 @@
 #include "migrate/live/live_move.hpp"
 
 #include "base/check.hpp"
+#include "base/log.hpp"
 #include "base/nvtx.hpp"
+#include "base/units.hpp"
 
 #include <fmt/format.h>
 
@@ -288,6 +290,10 @@ void LiveMove::account_for(LiveBatch& batch, const BatchStop& stop, Try& result)
   if (waited && !stop.all_stood() && batch.way() == Way::live) {
     staging_.ways().leave_application_context();
   }
+  log(LogLevel::debug, "gate for {} chunks: {} switched, stopped for {:.0f} us{}{}",
+      batch.chunks.size(), std::ranges::count_if(batch.chunks, &LiveChunk::switched),
+      stop.all_stood() ? in_seconds(times.stall()) * 1e6 : 0.0, result.refusal ? ": " : "",
+      result.refusal ? result.refusal->detail : "");
   if (stop.tried()) batch.overdue = stop.overdue();
   for_each_range(batch, [&](LiveRange& range) { range.account.used_limit(batch.gate_limit); });
   if (times.first_arrival != TimePoint(0)) {

@@ -44,7 +44,7 @@ TEST(StallForecast, AllowsForAsMuchAsSwitchesDiffer) {
   StallForecast forecast;
   const StallForecast::Switch steady{gpu(0), gpu(1), chunk_bytes, 2};
   const StallForecast::Switch uneven{gpu(0), gpu(1), chunk_bytes, 1};
-  EXPECT_EQ(forecast.slow_switch_time(steady), forecast.switch_time(steady)) << "a guess";
+  EXPECT_EQ(forecast.slow_switch_time(steady), 2 * forecast.switch_time(steady)) << "a guess";
   forecast.note_switched(steady, microseconds(100));
   EXPECT_EQ(forecast.slow_switch_time(steady), microseconds(200)) << "nothing known of the spread";
   for (int i = 0; i < 50; ++i) {
