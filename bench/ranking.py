@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Whether the lab ranks policies as the machine does: plays three traces on the machine with each of
+"""Whether the lab ranks policies as the machine does: plays four traces on the machine with each of
 several policies, replays them in the lab, and holds the two rankings against each other.
 
     bench/ranking.py measure --out FILE      on the machine; a run that fails is noted and left out
@@ -48,7 +48,8 @@ class Workload:
 
 MAKERS = {"rebalance": ranking_traces.make_rebalance,
           "conversations": ranking_traces.make_conversations,
-          "shortage": ranking_traces.make_conversations}
+          "shortage": ranking_traces.make_conversations,
+          "steps": ranking_traces.make_steps}
 MORE_POLICIES = {"shortage": ["harvest"]}  # Elsewhere it does what `cost_benefit` does.
 
 
@@ -66,6 +67,10 @@ def workloads_for(gpus):
         "shortage": Workload(
             {**conversations, "passes_share": 0.05 * gpus},
             {"router": "round_robin", "hbm": 12 / gpus, "chunk": 64, "half-life": 200}),
+        "steps": Workload(
+            {"gpus": gpus, "phases": 4, "steps": 160, "block_bytes": 1 << 31,
+             "chunk_bytes": 256 << 20, "launch_bytes": 256 << 20, "compute_us": 1000},
+            {"router": "hash", "hbm": 6, "chunk": 256, "half-life": 200}),
     }
 
 
@@ -77,6 +82,10 @@ QUICK_WORKLOADS = {
         {"sample": {"requests": 800, "turns": 3, "blocks": 7, "conversations": 1},
          "launch_mib": 4, "passes_share": 0.01, "times_share": 0.125, "token_bytes": 4096},
         {"router": "round_robin", "hbm": 0.03125, "chunk": 2, "half-life": 20}),
+    "steps": Workload(
+        {"gpus": 2, "phases": 2, "steps": 20, "block_bytes": 4 << 20, "chunk_bytes": 2 << 20,
+         "launch_bytes": 2 << 20, "compute_us": 1000},
+        {"router": "hash", "hbm": 0.03125, "chunk": 2, "half-life": 20}),
 }
 
 

@@ -77,6 +77,7 @@ boost::json::object to_json(const PlayReport& report) {
           {"launches", launches},
           {"bytes", bytes},
           {"allocations", report.allocations},
+          {"steps", report.steps},
           {"spilled", report.spilled},
           {"alloc_s", report.alloc_s},
           {"devices", devices},

@@ -122,6 +122,18 @@ class Traces(unittest.TestCase):
         chosen = ranking_traces.sample_conversations(lines, **{**sample, "conversations": 1})
         self.assertEqual(len(chosen), 3)
 
+    def test_steps_wait_for_all_gpus_and_blocks_go_round(self):
+        events = list(ranking_traces.steps_of(gpus=2, phases=2, steps=1, block_bytes=3,
+                                              chunk_bytes=2, launch_bytes=2, compute_us=5))
+        tasks = {event["task"]: event for event in events if event["event"] == "task"}
+        self.assertEqual({task: event.get("after", []) for task, event in tasks.items()},
+                         {1: [], 2: [1], 3: [], 4: [3], 5: [2, 4], 6: [5], 7: [2, 4], 8: [7]})
+        self.assertEqual([tasks[task].get("compute_ns") for task in (1, 2)], [None, 5000])
+        read = [(event["task"], event["object"], event["offset"], event["bytes"])
+                for event in events if event["event"] == "access"]
+        self.assertEqual(read, [(1, 0, 0, 2), (1, 0, 2, 1), (3, 1, 0, 2), (3, 1, 2, 1),
+                                (5, 1, 0, 2), (5, 1, 2, 1), (7, 0, 0, 2), (7, 0, 2, 1)])
+
 
 class Runs(unittest.TestCase):
     def test_a_run_that_fails_or_hangs_is_an_error_with_its_reason(self):

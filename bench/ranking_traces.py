@@ -1,4 +1,4 @@
-"""The traces of bench/ranking.py: one that is generated, and a sample of one that was recorded.
+"""The traces of bench/ranking.py: two that are generated, and a sample of one that was recorded.
 
 A machine does accesses as fast as its memory lets it, so that a trace for it says in which order work
 comes, and not how long it takes: `as_launches` makes each access of a trace one kernel's, without a
@@ -97,5 +97,43 @@ def make_conversations(lab, folder, parameters):
     lines = as_launches(lines_of(whole), parameters["launch_mib"] * MIB, parameters["passes_share"],
                         parameters["times_share"])
     path.write_text("".join(line + "\n" for line in lines))
+    run_lab(lab, "convert", "trace", path, out)
+    return out
+
+
+def steps_of(gpus, phases, steps, block_bytes, chunk_bytes, launch_bytes, compute_us):
+    """The events of a program whose GPUs step together, as data-parallel training does: in each step,
+    a GPU reads a block and then computes, and the next step begins when all have. With each phase the
+    blocks go to the next GPU. All of it is one closed loop."""
+    for block in range(gpus):
+        yield {"event": "alloc", "object": block, "bytes": block_bytes, "chunk_bytes": chunk_bytes,
+               "home": f"gpu({block})", "tag": "block"}
+    task, before = 0, []
+    for step in range(phases * steps):
+        phase = step // steps
+        if step % steps == 0:
+            yield {"event": "mark", "tag": f"phase {phase}",
+                   **({"after_task": before[0]} if before else {})}
+        computed = []
+        for device in range(gpus):
+            task += 1
+            yield {"event": "task", "task": task, "device": device,
+                   **({"after": before} if before else {})}
+            for offset in range(0, block_bytes, launch_bytes):
+                yield {"event": "access", "task": task, "object": (device + phase) % gpus,
+                       "offset": offset, "bytes": min(launch_bytes, block_bytes - offset)}
+            task += 1
+            yield {"event": "task", "task": task, "device": device, "after": [task - 1],
+                   "compute_ns": compute_us * 1000}
+            computed.append(task)
+        before = computed
+
+
+def make_steps(lab, folder, parameters):
+    path, out = folder / "steps.jsonl", folder / "steps.vtrace"
+    header = {"vmart_trace": 2, "name": "steps",
+              "made": f"ranking_traces {json.dumps(parameters)}"}
+    events = ({"time_ns": 0, **event} for event in steps_of(**parameters))
+    path.write_text("".join(json.dumps(line) + "\n" for line in (header, *events)))
     run_lab(lab, "convert", "trace", path, out)
     return out

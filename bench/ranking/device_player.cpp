@@ -4,6 +4,7 @@
 #include "support/read_kernel.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 namespace vma {
@@ -60,6 +61,18 @@ void DevicePlayer::push(PlayedAccess access) {
   changed_.notify_all();
 }
 
+void DevicePlayer::push_all(std::vector<PlayedAccess> accesses) {
+  const MutexLock lock(mutex_);
+  rethrow();
+  std::ranges::move(accesses, std::back_inserter(queue_));
+  changed_.notify_all();
+}
+
+void DevicePlayer::check() {
+  const MutexLock lock(mutex_);
+  rethrow();
+}
+
 DeviceTally DevicePlayer::finish() {
   MutexLock lock(mutex_);
   changed_.wait(lock,
@@ -73,7 +86,7 @@ void DevicePlayer::work() {
     PlayedAccess access;
     while (take(access)) {
       launch(access);
-      begun_.push_back(std::move(access.memory));
+      begun_.push_back(std::exchange(access, {}));
       if (launched_ < ahead_ && !is_queue_empty()) continue;
       // If there is nothing to launch ahead, releases finished memory: an allocation may be waiting
       // for its room.
@@ -134,7 +147,10 @@ void DevicePlayer::end_batch() {
   if (took > batch_time) ahead_ = std::max<std::size_t>(ahead_ / 2, 1);
   if (2 * took < batch_time && launched_ == ahead_) ahead_ = std::min(2 * ahead_, ahead_max);
   launched_ = 0;
-  for (const auto& memory : std::exchange(begun_, {})) memory->let_go(stream_);
+  for (const PlayedAccess& access : std::exchange(begun_, {})) {
+    access.memory->let_go(stream_);
+    if (access.ended) access.ended();
+  }
 }
 
 /// Nothing is in progress. If the queue is empty too, wakes a thread that waits in `finish`.

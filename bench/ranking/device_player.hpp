@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <deque>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -22,6 +23,7 @@ struct PlayedAccess {
   std::uint64_t offset = 0, bytes = 0;
   double passes = 1;
   UseKind use = UseKind::read;
+  std::function<void()> ended = {};  ///< Called by the device's thread when it has ended.
 };
 
 struct DeviceTally {
@@ -48,6 +50,10 @@ class DevicePlayer {
   /// Blocks: while `queue_max` accesses wait. Throws: the error of an earlier access; then this one
   /// is not taken.
   void push(PlayedAccess access);
+  /// Does not wait, however many accesses do. Throws: as above.
+  void push_all(std::vector<PlayedAccess> accesses);
+  /// Throws: the error of an access, if one failed.
+  void check();
   /// Blocks: until all accesses have ended. Throws: the error of an access, if one failed.
   DeviceTally finish();
 
@@ -56,7 +62,7 @@ class DevicePlayer {
   /// Returns false at the end.
   bool take(PlayedAccess& access);
   void launch(const PlayedAccess& access);
-  /// Waits for what was launched, and lets go of the memory of accesses that have ended.
+  /// Waits for what was launched, lets go of the memory of accesses that have ended, and says so.
   void end_batch();
   void note_idle();
   bool is_queue_empty();
@@ -70,8 +76,7 @@ class DevicePlayer {
   std::uint64_t* sum_ = nullptr;
 
   // Used only by the thread.
-  // Accesses launched completely that have not ended.
-  std::vector<std::shared_ptr<PlayedMemory>> begun_;
+  std::vector<PlayedAccess> begun_;       // Launched completely, and not ended.
   std::size_t launched_ = 0, ahead_ = 1;  // In this batch; allowed ahead.
   std::chrono::steady_clock::time_point batch_begin_;
 

@@ -7,7 +7,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <span>
+#include <variant>
 
 namespace vma {
 namespace {
@@ -28,6 +30,11 @@ std::unique_ptr<Router> router_of(const std::string& name) {
       fmt::format("the router '{}' looks at what devices do, or at later events; round_robin "
                   "and hash look at neither",
                   name));
+}
+
+[[noreturn]] void refuse_task(std::uint64_t event) {
+  throw Error(ErrorKind::invalid_argument, call,
+              fmt::format("event {}: of a task that was declared before, or was not", event));
 }
 
 /// Makes a device's context current, which is how a program says which device wants memory.
@@ -112,16 +119,25 @@ void TracePlayer::make_at_host() {
   runtime_.reserve(*host, options_.peak_bytes - hbm_bytes, options_.chunk_bytes);
 }
 
-/// The runtime takes back the remaining memory.
-TracePlayer::~TracePlayer() = default;
+/// The runtime takes back the remaining memory. The devices' threads end first.
+TracePlayer::~TracePlayer() {
+  devices_.clear();
+}
 
 PlayReport TracePlayer::play(TraceSource& source) {
   for (auto batch = source.next(); !batch.empty(); batch = source.next()) {
     for (const TraceEvent& event : batch) {
       ++report_.events;
+      if (!tasks_.belongs(event)) {
+        close_declaration();
+        advance(source.tags(), false);
+      }
       take(event, source.tags());
     }
   }
+  close_declaration();
+  advance(source.tags(), false);
+  while (tasks_.busy()) advance(source.tags(), true);
   for (const auto& device : devices_) report_.devices.push_back(device->finish());
   report_.seconds = elapsed();
   return std::move(report_);
@@ -132,20 +148,92 @@ double TracePlayer::elapsed() const {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
 }
 
+void TracePlayer::begin() {
+  if (!begun_) begin_ = std::chrono::steady_clock::now();
+  begun_ = true;
+}
+
 void TracePlayer::take(const TraceEvent& event, const TraceTags& tags) {
   switch (event.kind) {
-    case TraceEventKind::access: return access(event);
-    case TraceEventKind::allocation: return allocate(event, tags);
-    case TraceEventKind::free: return free(event);
+    case TraceEventKind::access:
+      if (tasks_.belongs(event)) return tasks_.add(event);
+      return access(event);
+    case TraceEventKind::allocation:
+    case TraceEventKind::free:
+    case TraceEventKind::mark:
+      if (event.task != 0 && !tasks_.knows(event.task)) refuse_task(report_.events);
+      if (!tasks_.defer(event)) carry_out(event, tags);
+      return;
     case TraceEventKind::place: return place(event);
     case TraceEventKind::tag: live(event).tag = tags.text(event.tag); return;
-    case TraceEventKind::mark:
-      report_.marks.emplace_back(elapsed(), std::string(tags.text(event.tag)));
-      return;
     case TraceEventKind::task:
-    case TraceEventKind::after:
-      throw Error(ErrorKind::invalid_argument, call, "only open loops are played");
+    case TraceEventKind::after: return take_task(event);
   }
+}
+
+void TracePlayer::take_task(const TraceEvent& event) {
+  const bool fits =
+      event.kind == TraceEventKind::task
+          ? tasks_.declare(event, ends_.now())
+          : tasks_.belongs(event) && tasks_.knows(static_cast<std::uint32_t>(event.object));
+  if (!fits) refuse_task(report_.events);
+  if (event.kind == TraceEventKind::after) tasks_.add(event);
+}
+
+void TracePlayer::carry_out(const TraceEvent& event, const TraceTags& tags) {
+  if (event.kind == TraceEventKind::allocation) return allocate(event, tags);
+  if (event.kind == TraceEventKind::free) return free(event);
+  report_.marks.emplace_back(elapsed(), std::string(tags.text(event.tag)));
+}
+
+void TracePlayer::close_declaration() {
+  const ReplayTasks::Index task = tasks_.close();
+  if (task == ReplayTasks::none) return;
+  const ReplayTasks::Steps steps = tasks_.steps(task);
+  std::optional<std::size_t> known;
+  if (steps.at.is_set()) {
+    known = static_cast<std::size_t>(steps.at.location().ordinal) % devices_.size();
+  } else if (const auto found = request_devices_.find(steps.request);
+             steps.request != 0 && found != request_devices_.end()) {
+    known = found->second;
+  }
+  const std::size_t device = router_.choose(steps.accesses, known, loads_);
+  task_devices_.push_back(device);
+  if (steps.request != 0 && !steps.accesses.empty())
+    request_devices_.emplace(steps.request, device);
+}
+
+void TracePlayer::advance(const TraceTags& tags, bool wait) {
+  if (!tasks_.busy() && !tasks_.has_due()) return;              // An open loop.
+  const auto limit = std::chrono::milliseconds(wait ? 50 : 0);  // Then errors are looked for.
+  for (const ReplayTasks::Index task : ends_.take(std::min(tasks_.next(), ends_.now() + limit)))
+    tasks_.access_ended(task, ends_.now());
+  tasks_.pass(ends_.now());
+  while (tasks_.has_due()) {
+    for (const ReplayTasks::Due& due : tasks_.take_due()) {
+      if (const auto* event = std::get_if<TraceEvent>(&due)) {
+        carry_out(*event, tags);
+      } else {
+        start(std::get<ReplayTasks::Index>(due));
+      }
+    }
+  }
+  for (const auto& device : devices_) device->check();
+}
+
+/// Begins the task's next step.
+void TracePlayer::start(ReplayTasks::Index task) {
+  begin();
+  const ReplayTasks::Steps steps = tasks_.steps(task);
+  DevicePlayer& device = *devices_[task_devices_[task]];
+  std::vector<PlayedAccess> accesses;
+  for (const TraceEvent& event : steps.accesses) {
+    accesses.push_back(hold(event, device));
+    accesses.back().ended = [this, task] { ends_.add(task); };
+  }
+  ++report_.steps;
+  tasks_.began(task, accesses.size(), ends_.now());
+  device.push_all(std::move(accesses));
 }
 
 TracePlayer::Object& TracePlayer::live(const TraceEvent& event) {
@@ -177,14 +265,19 @@ bool TracePlayer::has(Location place) const {
 }
 
 void TracePlayer::access(const TraceEvent& event) {
-  Object& object = live(event);
+  live(event);
   DevicePlayer& device = *devices_[router_.choose(std::span(&event, 1), loads_)];
-  if (!begun_) begin_ = std::chrono::steady_clock::now();
-  begun_ = true;
+  begin();
+  device.push(hold(event, device));
+}
+
+/// Gives the object memory if it has none.
+PlayedAccess TracePlayer::hold(const TraceEvent& event, DevicePlayer& device) {
+  Object& object = live(event);
   if (!object.memory) give_memory(object, device.gpu(), true);
   const double twice = event.use == UseKind::read_write ? 2 : 1;
   object.memory->hold();
-  device.push({object.memory, event.offset, event.bytes, event.passes * twice, event.use});
+  return {object.memory, event.offset, event.bytes, event.passes * twice, event.use, {}};
 }
 
 /// Allocates where the policy or the trace says, or else at the place with room that the device

@@ -1,6 +1,8 @@
 #pragma once
 
 #include "bench/ranking/device_player.hpp"
+#include "bench/ranking/task_ends.hpp"
+#include "lab/replay/replay_tasks.hpp"
 #include "lab/routing/router.hpp"
 #include "lab/trace/trace_source.hpp"
 
@@ -32,6 +34,7 @@ struct PlayOptions {
 struct PlayReport {
   double seconds = 0;  ///< From the first access to the end of the last.
   std::uint64_t events = 0, allocations = 0;
+  std::uint64_t steps = 0;    ///< Of declared tasks: each repetition.
   std::uint64_t spilled = 0;  ///< Allocations that found no room where they should have gone.
   double alloc_s = 0;         ///< Part of the time above spent in calls that allocate.
   std::vector<DeviceTally> devices;
@@ -42,7 +45,13 @@ struct PlayReport {
 /// trace are memory of the runtime, placed as the trace says, or at the first access as the policy
 /// says. Accesses are kernels that read. A device performs them in order, as fast as memory allows:
 /// the trace's times and durations are ignored. At most 64 accesses wait at a device; then the
-/// trace waits. No event is left out. Plays one trace; one thread, and one more per GPU.
+/// trace waits. No event is left out.
+///
+/// Declared tasks are closed loops: their order and `ReplayTasks` say when each may begin, and its
+/// accesses are launched then. What a task computes is time that passes: as in a replay, it neither
+/// slows accesses nor holds up a gate.
+///
+/// Plays one trace; one thread, and one more per GPU.
 class TracePlayer {
  public:
   /// Throws: Error{invalid_argument} if the router's choices depend on more than the trace.
@@ -63,8 +72,17 @@ class TracePlayer {
   void cap(std::uint64_t hbm_bytes);
   void make_at_host();
   void take(const TraceEvent& event, const TraceTags& tags);
+  void take_task(const TraceEvent& event);
+  void carry_out(const TraceEvent& event, const TraceTags& tags);
   void allocate(const TraceEvent& event, const TraceTags& tags);
   void access(const TraceEvent& event);
+  PlayedAccess hold(const TraceEvent& event, DevicePlayer& device);
+  void begin();
+  /// Completes the declaration in progress: its task gets its device, as in a replay.
+  void close_declaration();
+  /// Begins and carries out what has become possible. With `wait`, waits for something to end.
+  void advance(const TraceTags& tags, bool wait);
+  void start(ReplayTasks::Index task);
   void place(const TraceEvent& event);
   void free(const TraceEvent& event);
   Object& live(const TraceEvent& event);
@@ -80,6 +98,10 @@ class TracePlayer {
   std::vector<std::unique_ptr<DevicePlayer>> devices_;
   const std::vector<DeviceLoad> loads_;  // No permitted router reads these.
   std::unordered_map<std::uint64_t, Object> objects_;
+  ReplayTasks tasks_{Time(0)};
+  TaskEnds ends_;  // Declared after the devices, whose threads use it: see the destructor.
+  std::vector<std::size_t> task_devices_;
+  std::unordered_map<std::uint64_t, std::size_t> request_devices_;
   std::chrono::steady_clock::time_point begin_;
   bool begun_ = false;
   PlayReport report_;

@@ -91,6 +91,46 @@ TEST_F(TracePlayers, RouteWhatTheTraceDoesNotPlaceAsAReplayDoes) {
   }
 }
 
+TEST_F(TracePlayers, DoTheStepsOfTasksInTheirOrder) {
+  // GPU 1 waits for the ten steps of GPU 0, and an object that it uses is made after them.
+  const PlayReport report = play(
+      write(std::string(alloc_2mib) +
+            R"({"event":"task","time_ns":0,"task":1,"compute_ns":10000000,"repeat":10,"device":0}
+{"event":"access","time_ns":0,"object":1,"bytes":1024,"task":1}
+{"event":"access","time_ns":0,"object":1,"bytes":2048,"offset":1024,"task":1}
+{"event":"mark","time_ns":0,"tag":"second","after_task":1}
+{"event":"alloc","time_ns":0,"object":2,"bytes":2097152,"after_task":1}
+{"event":"task","time_ns":0,"task":2,"after":[1],"compute_ns":50000000,"device":1}
+{"event":"task","time_ns":0,"task":3,"after":[2],"device":1}
+{"event":"access","time_ns":0,"object":2,"bytes":64,"passes":2,"task":3}
+{"event":"free","time_ns":0,"object":2}
+{"event":"mark","time_ns":0,"tag":"end","after_task":3}
+)"));
+  EXPECT_EQ(report.steps, 12u);
+  EXPECT_EQ(report.devices[0].accesses, 20u);
+  EXPECT_EQ(report.devices[0].bytes, 10 * 3072u);
+  EXPECT_EQ(report.devices[1].accesses, 1u);
+  EXPECT_EQ(report.devices[1].bytes, 128u);
+  ASSERT_EQ(report.marks.size(), 2u);
+  EXPECT_EQ(report.marks[0].second, "second");
+  EXPECT_GE(report.marks[0].first, 0.100) << "ten steps of 10 ms";
+  EXPECT_GE(report.marks[1].first, report.marks[0].first + 0.049) << "what computes takes time";
+  EXPECT_GE(report.seconds, 0.150);
+}
+
+TEST_F(TracePlayers, KeepTheTasksOfARequestTogether) {
+  std::string lines = alloc_2mib;
+  for (int task = 1; task <= 8; ++task) {
+    lines += "{\"event\":\"task\",\"time_ns\":0,\"task\":" + std::to_string(task) +
+             ",\"request\":" + std::to_string(task % 2 + 1) +
+             "}\n{\"event\":\"access\",\"time_ns\":0,\"object\":1,\"bytes\":1024,\"task\":" +
+             std::to_string(task) + "}\n";
+  }
+  const PlayReport report = play(write(lines), {}, "round_robin");
+  EXPECT_EQ(report.devices[0].accesses + report.devices[1].accesses, 8u);
+  EXPECT_EQ(report.devices[0].accesses, 4u) << "two requests, on two of four GPUs";
+}
+
 TEST_F(TracePlayers, LayObjectsWhereTheTraceOrTheirFirstUserIs) {
   const PlayReport report = play(write(
       "{\"event\":\"alloc\",\"time_ns\":0,\"object\":1,\"bytes\":4194304,\"home\":\"host(0)\"}\n"
@@ -155,6 +195,10 @@ TEST_F(TracePlayers, RefuseWhatDoesNotFit) {
   EXPECT_NE(error_of(std::string(alloc_2mib) +
                      "{\"event\":\"access\",\"time_ns\":1,\"object\":1,\"bytes\":2097153}\n")
                 .find("past its end"),
+            std::string::npos);
+  EXPECT_NE(error_of(std::string(alloc_2mib) + "{\"event\":\"task\",\"time_ns\":0,\"task\":1}\n"
+                                               "{\"event\":\"task\",\"time_ns\":0,\"task\":1}\n")
+                .find("event 3: of a task that was declared before"),
             std::string::npos);
   EXPECT_THROW(play(write(alloc_2mib), {}, "least_loaded"), Error);
 }
