@@ -52,7 +52,7 @@ SEES = {
     "lab/bounds/program": "base lab/trace lab/bounds",
     "lab/experiments": "base machine placement/policies costs scheduling lab/trace lab/generate "
                        "lab/import lab/routing lab/replay lab/bounds",
-    "lab/fidelity": "base placement/books placement/weighing placement/policies recording "
+    "lab/fidelity": "base placement/books placement/weighing placement/policies costs recording "
                     "scheduling lab/trace lab/import lab/replay",
     "abi": "base runtime",
     "python": "",

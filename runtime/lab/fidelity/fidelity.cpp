@@ -59,10 +59,12 @@ std::unique_ptr<Policy> policy_of(const RecordedRun& run, const PredictOptions& 
 
 ReplayReport predict(RecordedRun& run, const ReplayMachine& machine,
                      const PredictOptions& options) {
+  KeptTrace loop;
+  if (options.pauses != nullptr) options.pauses->write_loop(run, loop);
   run.trace.rewind();
   // Every access names its device, so the router is never used.
   return Replay(machine, options_of(run, options), policy_of(run, options), make_router("hash"))
-      .run(run.trace);
+      .run(options.pauses != nullptr ? loop : run.trace);
 }
 
 std::optional<double> Foreseen::error() const {

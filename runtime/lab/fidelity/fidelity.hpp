@@ -1,5 +1,6 @@
 #pragma once
 
+#include "lab/fidelity/program_pauses.hpp"
 #include "lab/fidelity/recorded_run.hpp"
 #include "lab/replay/replay.hpp"
 #include "lab/replay/replay_machine.hpp"
@@ -18,12 +19,14 @@ struct PredictOptions {
   std::size_t ahead = 1 << 16;  ///< Accesses that may wait at one device before the trace waits.
   /// Override the recording's values, or the runtime's defaults if it has none.
   std::optional<Time> half_life, stall_budget;
+  /// If given, the program is a closed loop with these pauses. Requires: `at_once`.
+  const ProgramPauses* pauses = nullptr;
 };
 
 /// Replays a recorded program on `machine`, with the recorded policy and the limits of its
 /// scheduler. Uses only the accesses, the initial places of memory, and the program's own moves.
 /// Throws: as `Replay::run`; Error{invalid_argument} if neither the recording nor the options name
-/// a policy.
+/// a policy; as `ProgramPauses::write_loop`.
 ReplayReport predict(RecordedRun& run, const ReplayMachine& machine, const PredictOptions& options);
 
 /// One metric of a run, recorded and predicted.

@@ -1,5 +1,6 @@
 #include "lab/fidelity/recorded_run.hpp"
 
+#include "lab/fidelity/place_books.hpp"
 #include "lab/import/recording_records.hpp"
 #include "lab/import/recording_uses.hpp"
 
@@ -8,7 +9,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <unordered_map>
+#include <span>
 #include <utility>
 
 namespace vma {
@@ -27,21 +28,21 @@ class FactFinder : public RecordListener {
     std::visit([this](const auto& record) { note(record); }, event);
   }
 
-  std::vector<RecordedMove> take_moves() {
-    std::ranges::stable_sort(moves_, {}, &RecordedMove::end);
-    return std::move(moves_);
+  void sort() {
+    std::ranges::stable_sort(run_.moves, {}, &RecordedMove::end);
+    std::ranges::stable_sort(run_.stalls, {}, &RecordedStall::time);
   }
   /// Sums up the gates since the first use: earlier moves were the program's preparation. Requires:
   /// uses have been counted.
   void sum_stalls() {
     RecordedFacts& facts = run_.facts;
-    for (const RecordedStall& record : stalls_) {
+    for (const RecordedStall& record : run_.stalls) {
       if (record.time < facts.first_use) continue;
       ++facts.stalls;
       facts.stall += record.stall;
       facts.skew += record.skew;
     }
-    if (stalls_.empty()) facts.stall = stall_of_moves_;
+    if (run_.stalls.empty()) facts.stall = stall_of_moves_;
   }
 
  private:
@@ -60,10 +61,10 @@ class FactFinder : public RecordListener {
       facts.bytes_by_route[fmt::format("{}>{}", name(record.from), name(record.to))] +=
           record.bytes;
       stall_of_moves_ += record.stall;
-      moves_.push_back(record);
+      run_.moves.push_back(record);
     }
   }
-  void note(const RecordedStall& record) { stalls_.push_back(record); }
+  void note(const RecordedStall& record) { run_.stalls.push_back(record); }
   void note(const Decision& decision) {
     RecordedFacts& facts = run_.facts;
     ++facts.decisions;
@@ -79,80 +80,22 @@ class FactFinder : public RecordListener {
   std::string name(PlaceId at) const;
 
   RecordedRun& run_;
-  std::vector<RecordedMove> moves_;
-  std::vector<RecordedStall> stalls_;
   Time stall_of_moves_{0};
 };
 
-/// The place named by its number in the recording.
-Location location_of(const RecordingHeader& header, std::size_t place) {
-  const std::size_t gpus = header.costs.gpus();
-  return place < gpus ? gpu(static_cast<int>(place)) : host(static_cast<int>(place - gpus));
-}
-
 std::string FactFinder::name(PlaceId at) const {
-  return to_string(location_of(run_.header, index(at)));
+  return to_string(recorded_location(run_.header, index(at)));
 }
 
-/// Follows the trace and the policies' moves, to know where each access found its bytes.
-class PlaceBooks {
- public:
-  PlaceBooks(RecordedRun& run, std::vector<RecordedMove> moves)
-      : run_(run), moves_(std::move(moves)) {}
-
-  void add(const TraceEvent& event) {
-    for (; next_ < moves_.size() && moves_[next_].end <= event.time; ++next_) apply(moves_[next_]);
-    switch (event.kind) {
-      case TraceEventKind::allocation:
-        objects_[event.object] = {event.chunk_bytes,
-                                  std::vector((event.bytes - 1) / event.chunk_bytes + 1, event.at)};
-        break;
-      case TraceEventKind::place: place(event); break;
-      case TraceEventKind::free: objects_.erase(event.object); break;
-      case TraceEventKind::access: count(event); break;
-      default: break;
-    }
+/// Counts an access, of whose bytes `parts` says where they were.
+void count(const TraceEvent& event, std::span<const PlaceBooks::Part> parts, RecordedFacts& facts) {
+  if (facts.accesses++ == 0) facts.first_use = event.time;
+  facts.last_use = event.time;
+  for (const PlaceBooks::Part& part : parts) {
+    facts.bytes += part.bytes;
+    if (part.at == event.at) facts.own_bytes += part.bytes;
   }
-
- private:
-  struct Object {
-    std::uint64_t chunk_bytes = 0;
-    std::vector<TracePlace> at;  // Per chunk.
-  };
-
-  void apply(const RecordedMove& move) {
-    const auto found = objects_.find(move.allocation);
-    if (found == objects_.end() || move.slot >= found->second.at.size()) return;
-    found->second.at[move.slot] = TracePlace(location_of(run_.header, index(move.to)));
-  }
-  void place(const TraceEvent& event) {
-    Object& object = objects_.at(event.object);
-    const std::uint64_t end = (event.offset + event.bytes - 1) / object.chunk_bytes;
-    for (std::uint64_t slot = event.offset / object.chunk_bytes; slot <= end; ++slot)
-      object.at[slot] = event.at;
-  }
-  void count(const TraceEvent& event) {
-    const Object& object = objects_.at(event.object);
-    RecordedFacts& facts = run_.facts;
-    if (facts.accesses++ == 0) facts.first_use = event.time;
-    facts.last_use = event.time;
-    const double passes = event.passes * (event.use == UseKind::read_write ? 2.0 : 1.0);
-    const std::uint64_t end = event.offset + event.bytes;
-    for (std::uint64_t slot = event.offset / object.chunk_bytes; slot * object.chunk_bytes < end;
-         ++slot) {
-      const std::uint64_t first = std::max(slot * object.chunk_bytes, event.offset);
-      const std::uint64_t last = std::min((slot + 1) * object.chunk_bytes, end);
-      const double bytes = static_cast<double>(last - first) * passes;
-      facts.bytes += bytes;
-      if (object.at[slot] == event.at) facts.own_bytes += bytes;
-    }
-  }
-
-  RecordedRun& run_;
-  const std::vector<RecordedMove> moves_;
-  std::size_t next_ = 0;
-  std::unordered_map<std::uint64_t, Object> objects_;
-};
+}
 
 [[noreturn]] void refuse(const std::string& path, const std::string& reason) {
   throw Error(ErrorKind::invalid_argument, "read_run", fmt::format("{}: {}", path, reason));
@@ -165,7 +108,7 @@ void rename_places(RecordedRun& run) {
     if (!event.at.is_set()) continue;
     const auto found = std::ranges::find(places, event.at.location(), &PlaceState::location);
     event.at =
-        TracePlace(location_of(run.header, static_cast<std::size_t>(found - places.begin())));
+        TracePlace(recorded_location(run.header, static_cast<std::size_t>(found - places.begin())));
   }
 }
 
@@ -183,8 +126,12 @@ void read_run(const std::string& path, std::uint64_t bad_records_max, RecordedRu
   order.finish();
   run.bad_records = bad.count();
   rename_places(run);
-  PlaceBooks books(run, finder.take_moves());
-  for (const TraceEvent& event : std::as_const(run.trace).events()) books.add(event);
+  finder.sort();
+  PlaceBooks books(run.header, run.moves);
+  for (const TraceEvent& event : std::as_const(run.trace).events()) {
+    books.follow(event);
+    if (event.kind == TraceEventKind::access) count(event, books.parts(), run.facts);
+  }
   if (run.facts.accesses == 0) refuse(path, "contains no uses");
   finder.sum_stalls();
 }

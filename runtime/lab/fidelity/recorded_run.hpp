@@ -1,6 +1,7 @@
 #pragma once
 
 #include "lab/trace/kept_trace.hpp"
+#include "recording/recording_format.hpp"
 #include "recording/recording_header.hpp"
 
 #include <cstdint>
@@ -32,6 +33,8 @@ struct RecordedRun {
   RecordingHeader header;
   KeptTrace trace;
   RecordedFacts facts;
+  std::vector<RecordedMove> moves;    ///< Those of policies, in the order in which they ended.
+  std::vector<RecordedStall> stalls;  ///< In order of time.
   std::uint64_t bad_records = 0;
 };
 

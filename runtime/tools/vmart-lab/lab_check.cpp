@@ -20,6 +20,7 @@ namespace {
 struct Checked {
   std::string file;
   RecordedRun run;
+  std::optional<Time> pauses;  // Of all GPUs, if the program is replayed with them.
   ReplayReport report;
   std::vector<Foreseen> figures;
 };
@@ -40,14 +41,31 @@ PredictOptions options_of(const CheckCommand& command) {
   return options;
 }
 
+/// The pauses that the command asks for, if any.
+std::optional<ProgramPauses> pauses_of(const CheckCommand& command, const RecordedRun& run,
+                                       const std::optional<Calibration>& calibration) {
+  if (command.program.empty()) {
+    if (!command.pauses) return std::nullopt;
+    return ProgramPauses(run, recorded_machine(run.header, calibration));
+  }
+  RecordedRun program;
+  read_run(command.program, command.bad_lines_max, program);
+  return ProgramPauses(program, recorded_machine(program.header, calibration));
+}
+
 void check(const CheckCommand& command, const std::optional<Calibration>& calibration,
            Checked& checked) {
-  const PredictOptions options = options_of(command);
+  PredictOptions options = options_of(command);
   const double bar = command.within.empty() ? 0 : command.within.front() / 100;
   const double stall_bar = command.within.empty() ? 0 : command.within.back() / 100;
   read_run(checked.file, command.bad_lines_max, checked.run);
   try {
     const ReplayMachine machine = recorded_machine(checked.run.header, calibration);
+    const std::optional<ProgramPauses> pauses = pauses_of(command, checked.run, calibration);
+    if (pauses) {
+      checked.pauses = pauses->total();
+      options.pauses = &*pauses;
+    }
     checked.report = predict(checked.run, machine, options);
   } catch (const Error& error) {
     throw Error(error.kind(), "vmart-lab check", fmt::format("{}: {}", checked.file, error.what()));
@@ -75,6 +93,8 @@ void print(const Checked& checked) {
     fmt::print("{} uses are samples that stand for several, each replayed once\n", facts.samples);
   if (facts.policies.size() > 1)
     fmt::print("the policy changed during the recording; the replay uses one\n");
+  if (checked.pauses)
+    fmt::print("its GPUs pause for {:.3f} s between accesses\n", in_seconds(*checked.pauses));
   fmt::print("\n{:<20} {:>18} {:>18} {:>10}\n", "", "recorded", "predicted", "error");
   for (const Foreseen& figure : checked.figures) {
     fmt::print("{:<20} {:>18.6g} {:>18.6g} {:>10}{}\n", figure.name, figure.recorded,
@@ -103,6 +123,9 @@ boost::json::object to_json(const CheckCommand& command, const Checked& checked)
           {"policies_recorded", std::move(policies)},
           {"pacing", command.timed ? "timed" : "at_once"},
           {"rounds", command.rounds},
+          {"program", command.program},
+          {"pauses_s",
+           checked.pauses ? boost::json::value(in_seconds(*checked.pauses)) : boost::json::value()},
           {"figures", std::move(figures)},
           {"bytes_by_route_recorded", std::move(routes)},
           {"moves_failed", facts.moves_failed},
@@ -123,6 +146,10 @@ int run_check(const CheckCommand& command) {
   if (std::ranges::any_of(command.within, [](double bar) { return !(bar > 0); })) {
     throw Error(ErrorKind::invalid_argument, "vmart-lab check",
                 "--within takes percentages above 0");
+  }
+  if (command.timed && (command.pauses || !command.program.empty())) {
+    throw Error(ErrorKind::invalid_argument, "vmart-lab check",
+                "--timed has the recorded times, and no --pauses between accesses");
   }
   std::optional<Calibration> calibration;
   if (!command.calibration.empty()) calibration = read_calibration(command.calibration);

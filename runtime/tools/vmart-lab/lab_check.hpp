@@ -14,6 +14,8 @@ struct CheckCommand {
   std::string calibration;  ///< A file. If empty, the costs in the recording apply.
   std::string policy;
   bool timed = false;
+  bool pauses = false;  ///< Of GPUs between accesses, as in the recording itself or in `program`.
+  std::string program;  ///< A recording of the same program. If empty, none.
   bool rounds = true;
   std::size_t ahead = PredictOptions().ahead;
   std::optional<double> half_life_ms, stall_budget_ms;

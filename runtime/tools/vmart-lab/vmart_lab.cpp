@@ -1,4 +1,5 @@
 #include "tools/vmart-lab/lab_bounds.hpp"
+#include "tools/vmart-lab/lab_calibrations.hpp"
 #include "tools/vmart-lab/lab_check.hpp"
 #include "tools/vmart-lab/lab_machines.hpp"
 #include "tools/vmart-lab/lab_probe.hpp"
@@ -33,6 +34,7 @@ struct Given {
   vma::RunCommand run;
   vma::BoundsCommand bounds;
   vma::CheckCommand check;
+  vma::CalibrationsCommand calibrations;
   std::vector<std::string> machine_files;
   std::string machine;
   vma::ProbeCommand probe;
@@ -176,6 +178,11 @@ void add_check(CLI::App& check, Given& given) {
   check.add_option("--policy", command.policy, "a policy; default: the recording's");
   check.add_flag("--timed", command.timed,
                  "issue accesses at their recorded times, not at the GPUs' pace");
+  check.add_flag("--pauses", command.pauses,
+                 "keep the time between accesses in which a GPU did something else");
+  check.add_option("--program", command.program,
+                   "take these pauses from another recording of the same program, which moved "
+                   "nothing; implies --pauses");
   check.add_flag("--rounds,!--no-rounds", command.rounds,
                  "programs launch ahead and then wait, as the recorded times show");
   check.add_option("--ahead", command.ahead, "concurrent accesses per GPU")
@@ -193,6 +200,13 @@ void add_check(CLI::App& check, Given& given) {
   check.add_flag("--json", command.json);
 }
 
+void add_calibrations(CLI::App& app, Given& given) {
+  vma::CalibrationsCommand& command = given.calibrations;
+  app.add_option("files", command.files, "output of `vmart calibrate --json`, of one machine each")
+      ->required();
+  app.add_option("--out", command.output, "file for the median, a calibration like the others");
+}
+
 const std::array commands{
     Command{"convert", "converts a file of another format to a trace", add_convert,
             [](const Given& given) { return vma::run_convert(given.convert); }},
@@ -207,7 +221,9 @@ const std::array commands{
     Command{"bounds", "computes a lower bound on the cost of any policy", add_bounds,
             [](const Given& given) { return vma::run_bounds(given.bounds); }},
     Command{"check", "compares a replay with the recorded run", add_check,
-            [](const Given& given) { return vma::run_check(given.check); }}};
+            [](const Given& given) { return vma::run_check(given.check); }},
+    Command{"calibrations", "takes the median of several machines' calibrations", add_calibrations,
+            [](const Given& given) { return vma::run_calibrations(given.calibrations); }}};
 
 const std::array machine_commands{
     Command{"check", "lists the errors in machine files", add_machine_check,

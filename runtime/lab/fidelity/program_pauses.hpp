@@ -1,0 +1,39 @@
+#pragma once
+
+#include "lab/fidelity/recorded_run.hpp"
+#include "lab/replay/replay_machine.hpp"
+#include "lab/trace/kept_trace.hpp"
+
+#include <cstddef>
+#include <vector>
+
+namespace vma {
+
+/// How long each GPU of a program is busy with other things than the accesses that it records, such
+/// as computing or waiting for its next launch. Found in one recorded run, it turns another one of
+/// the same program into a closed loop: what a GPU does next follows the end of what it did before,
+/// and the same pause.
+///
+/// The pause before an access is the time between the end of the previous one on its GPU and the
+/// launch of this one, less the stalls in it. The end follows from the machine's costs, the places
+/// of the bytes and the launch gap: accesses that were launched ahead have no pause, and what the
+/// costs get wrong counts as pause. So the run should have its memory where access is fast, and
+/// move nothing. Not thread-safe.
+class ProgramPauses {
+ public:
+  ProgramPauses(const RecordedRun& run, const ReplayMachine& machine);
+
+  /// Of all GPUs.
+  Time total() const;
+  /// Writes the program of `run` as tasks to an empty trace. Each task has the accesses that a GPU
+  /// launched without a pause, and follows a task that computes for the length of the pause before
+  /// it. Allocations and frees follow the task before them, of the GPU that uses the object first
+  /// or last. Throws: Error{invalid_argument} if the program made other accesses, or moved memory
+  /// itself after its first access.
+  void write_loop(const RecordedRun& run, KeptTrace& to) const;
+
+ private:
+  std::vector<std::vector<Time>> before_;  // For each access of each GPU, in order.
+};
+
+}  // namespace vma
