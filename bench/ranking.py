@@ -93,8 +93,8 @@ def options_of(workload):
     return [part for name, value in workload.options.items() for part in (f"--{name}", str(value))]
 
 
-def run_json(command, environment, limit_s):
-    """What the command prints. Raises: RuntimeError with its last words, or that it took too long."""
+def run_text(command, environment, limit_s):
+    """What the command prints, and its exit status. Raises: RuntimeError that it took too long."""
     process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE, text=True, start_new_session=True)
     try:
@@ -106,8 +106,14 @@ def run_json(command, environment, limit_s):
         except subprocess.TimeoutExpired:
             pass  # The driver keeps it; it ends when it is let go.
         raise RuntimeError(f"not over after {limit_s:.0f} s") from None
-    if process.returncode:
-        raise RuntimeError(f"status {process.returncode}: {errors.strip()[-500:]}")
+    return out, errors, process.returncode
+
+
+def run_json(command, environment, limit_s):
+    """What the command prints. Raises: RuntimeError with its last words, or that it took too long."""
+    out, errors, status = run_text(command, environment, limit_s)
+    if status:
+        raise RuntimeError(f"status {status}: {errors.strip()[-500:]}")
     return json.loads(out)
 
 

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <unordered_map>
 #include <unordered_set>
@@ -19,6 +20,9 @@ namespace {
 [[noreturn]] void refuse_pauses(const std::string& reason) {
   throw Error(ErrorKind::invalid_argument, "ProgramPauses", reason);
 }
+
+/// Uses of memory that was just allocated, or is freed at once, may be missing from a recording.
+constexpr double lost_share_max = 0.05;
 
 std::size_t gpu_of(const TraceEvent& access) {
   return static_cast<std::size_t>(access.at.location().ordinal);
@@ -198,11 +202,27 @@ Time ProgramPauses::total() const {
   return sum;
 }
 
-void ProgramPauses::write_loop(const RecordedRun& run, KeptTrace& to) const {
-  LoopWriter writer(run, to);
-  std::vector<std::size_t> done(before_.size());
+std::vector<std::size_t> ProgramPauses::accesses_of(const RecordedRun& run) const {
   if (run.header.costs.gpus() != before_.size())
     refuse_pauses("the program ran on another number of GPUs");
+  std::vector<std::size_t> made(before_.size());
+  for (const TraceEvent& event : run.trace.events())
+    if (event.kind == TraceEventKind::access) ++made[gpu_of(event)];
+  for (std::size_t gpu = 0; gpu < made.size(); ++gpu) {
+    const auto here = static_cast<double>(made[gpu]);
+    const auto there = static_cast<double>(before_[gpu].size());
+    if (std::abs(here - there) <= lost_share_max * std::max(here, there)) continue;
+    refuse_pauses(
+        fmt::format("GPU {} made {} accesses in the run, and {} where its pauses are from", gpu,
+                    made[gpu], before_[gpu].size()));
+  }
+  return made;
+}
+
+void ProgramPauses::write_loop(const RecordedRun& run, KeptTrace& to) const {
+  const std::vector<std::size_t> made = accesses_of(run);
+  LoopWriter writer(run, to);
+  std::vector<std::size_t> done(before_.size()), paused(before_.size());
   Time last(0);
   for (const TraceEvent& event : run.trace.events()) {
     last = event.time;
@@ -211,16 +231,14 @@ void ProgramPauses::write_loop(const RecordedRun& run, KeptTrace& to) const {
       continue;
     }
     const std::size_t gpu = gpu_of(event);
-    const std::size_t number = done[gpu]++;
-    if (number < before_[gpu].size()) writer.access(event, before_[gpu][number]);
+    const std::vector<Time>& before = before_[gpu];
+    // If some are missing from a recording, the pauses keep their order and sum.
+    const std::size_t until = ++done[gpu] * before.size() / made[gpu];
+    Time pause(0);
+    for (std::size_t& next = paused[gpu]; next < until; ++next) pause += before[next];
+    writer.access(event, pause);
   }
   writer.finish(last);
-  for (std::size_t gpu = 0; gpu < before_.size(); ++gpu) {
-    if (done[gpu] == before_[gpu].size()) continue;
-    refuse_pauses(
-        fmt::format("GPU {} made {} accesses in the run, and {} where its pauses are from", gpu,
-                    done[gpu], before_[gpu].size()));
-  }
 }
 
 }  // namespace vma

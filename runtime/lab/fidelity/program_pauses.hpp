@@ -28,11 +28,14 @@ class ProgramPauses {
   /// Writes the program of `run` as tasks to an empty trace. Each task has the accesses that a GPU
   /// launched without a pause, and follows a task that computes for the length of the pause before
   /// it. Allocations and frees follow the task before them, of the GPU that uses the object first
-  /// or last. Throws: Error{invalid_argument} if the program made other accesses, or moved memory
-  /// itself after its first access.
+  /// or last. Throws: Error{invalid_argument} if a GPU made more than 5 % more or fewer accesses,
+  /// or the program moved memory itself after its first access.
   void write_loop(const RecordedRun& run, KeptTrace& to) const;
 
  private:
+  /// Of each GPU. Throws: as above.
+  std::vector<std::size_t> accesses_of(const RecordedRun& run) const;
+
   std::vector<std::vector<Time>> before_;  // For each access of each GPU, in order.
 };
 

@@ -51,6 +51,14 @@ expect 1 "is a calibration of gpu(0) gpu(1) gpu(2) gpu(3) host(0)" replay "$fold
   --machine h200x2 --calibration "$(dirname "$0")/../../../docs/measurements/calibration_h200x4.json"
 expect 0 "\"stall_budget_ms\":6" replay "$folder/a.vtrace" --json --stall-budget 60 \
   --machine h200x4 --calibration "$(dirname "$0")/../../../docs/measurements/calibration_h200x4.json"
+calibrations=$(dirname "$0")/../../../docs/measurements
+expect 0 "stall_s_per_byte[" calibrations "$calibrations/calibration_h200x4.json" \
+  "$calibrations/calibration_h200x4.json" --out "$folder/median.json"
+expect 0 "\"stall_budget_ms\":6" replay "$folder/a.vtrace" --json --stall-budget 60 \
+  --machine h200x4 --calibration "$folder/median.json"
+expect 1 "differ in the length of places" calibrations "$calibrations/calibration_h200x4.json" \
+  "$calibrations/calibration_h200x2.json"
+expect 1 "and no --pauses between accesses" check none.rec --timed --pauses
 expect 1 "--stall-ahead -1 is out of range" replay "$folder/a.vtrace" --stall-ahead=-1
 expect 0 "\"stall_ahead_ms\":0" replay "$folder/a.vtrace" --json --stall-ahead 0
 expect 1 "there is no policy 'best'" replay "$folder/a.vtrace" --policy best

@@ -132,6 +132,17 @@ TEST(ProgramPauses, KeepTheLivesOfObjects) {
   EXPECT_NEAR(report.seconds(), 0.02 + 5 * GiB / 4e12, 0.002);
 }
 
+TEST(ProgramPauses, KeepTheirSumIfARecordingLacksSomeUses) {
+  MadeRun all, some;
+  for (MadeRun* made : {&all, &some}) {
+    made->add_allocation(Time(0), 1, step_bytes, gpu(0));
+    for (int i = 0; i < 100; ++i)
+      if (made == &all || i % 30 != 7) made->add_access(i * milliseconds(1), 0, 1, 4096);
+  }
+  const ProgramPauses pauses(all.run, all.machine());
+  EXPECT_NEAR(some.predict_with(pauses).seconds(), 0.099, 1e-5);
+}
+
 TEST(ProgramPauses, OfAnotherProgramAreRefused) {
   MadeRun one, other;
   for (MadeRun* made : {&one, &other}) made->add_allocation(Time(0), 1, step_bytes, gpu(0));

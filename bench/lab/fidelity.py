@@ -1,0 +1,311 @@
+#!/usr/bin/env python3
+"""Whether the lab foretells what programs do on the machine: records four of them, two of which compute
+between their accesses, and holds each against its replay.
+
+    bench/lab/fidelity.py measure --out FOLDER    on a machine with two GPUs: calibrates and records
+    bench/lab/fidelity.py predict FOLDER...       anywhere: replays, judges, writes FOLDER/fidelity.json
+    bench/lab/fidelity.py show FOLDER...          the tables again
+
+Of several folders, of a machine each, `predict` also takes the median of their calibrations, and judges
+with it. Each step has its time limit; one that fails is noted, and the others go on. `measure` leaves
+measured.json, calibration_both.json, calibration_one.json (of GPU 0) and recordings.tar.gz. See docs/results/fidelity.md.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import sys
+import tarfile
+import tempfile
+import time
+
+BENCH = pathlib.Path(__file__).resolve().parents[1]
+sys.path.insert(1, str(BENCH))
+import figures
+from measuring_context import make_context, query_gpus
+from ranking import run_text
+
+BARS = {"total_s": 0.05, "stall_s": 0.15}
+SHOWN = ("total_s", "bytes_moved", "stall_s", "skew_s", "moves", "own_share")
+SKIPPED = 77
+# What VMART_DEVICES is where a calibration is measured: it has to be of the places of the program.
+DEVICES = {"both": "0,1", "one": "0"}
+
+
+class Program:
+    """What is recorded: the run under a policy, and for programs that compute also one that has all
+    memory where access is fast and moves nothing."""
+
+    def __init__(self, command, local=(), limit_s=90, environment=None, devices="both"):
+        self.command, self.local, self.limit_s = command, list(local), limit_s
+        self.environment, self.devices = environment or {}, devices
+
+    def runs(self):
+        """By name: the command, and its environment."""
+        yield "run", self.command, self.environment
+        if self.local:
+            yield ("local", [*self.command, *self.local],
+                   {**self.environment, "VMART_POLICY": "stay_put"})
+
+
+def programs_for(arguments):
+    build = pathlib.Path(arguments.build)
+    serving = [str(build / "bench" / "kv_serving"), "--rounds", str(arguments.rounds),
+               "--steps", str(arguments.decode_steps)]
+    training = [sys.executable, str(BENCH / "lab" / "torch_training.py"),
+                str(build / "runtime" / "libvmart.so"), "--steps", str(arguments.steps)]
+    return {
+        "serving": Program([*serving, "--policy", arguments.policy],
+                           local=["--stay", "--policy", "stay_put"]),
+        "training": Program(training, local=["--local"], limit_s=120,
+                            environment={"VMART_POLICY": arguments.policy,
+                                         "VMART_HALF_LIFE_MS": "500"}),
+        "rebalance": Program([str(build / "examples" / "rebalance"), "--policy", arguments.policy]),
+        "oversubscribe": Program([str(build / "examples" / "oversubscribe"),
+                                  *([str(arguments.hbm_mib)] if arguments.hbm_mib else [])],
+                                 devices="one"),
+    }
+
+
+def calibration_in(folder, devices):
+    return folder / f"calibration_{devices}.json"
+
+
+def write_json(path, document):
+    path.write_text(json.dumps(document, indent=1) + "\n")
+
+
+class Measuring:
+    """Runs on the machine. What it knows is on disk after each step."""
+
+    def __init__(self, arguments):
+        self.arguments, self.out = arguments, pathlib.Path(arguments.out)
+        self.end = time.monotonic() + arguments.budget
+        self.out.mkdir(parents=True, exist_ok=True)
+        gpus = query_gpus("name,driver_version") if arguments.driver == "cuda" else []
+        self.document = {"context": make_context("bench/lab/fidelity.py", arguments.driver, gpus, 0),
+                         "policy": arguments.policy, "runs": [], "failed": []}
+
+    def step(self, name, command, environment, limit_s):
+        """The output; None if it failed."""
+        left_s = self.end - time.monotonic()
+        begin = time.monotonic()
+        try:
+            if left_s < 5:
+                raise RuntimeError("left out for want of time")
+            out, errors, status = run_text(
+                command, {**os.environ, "VMART_DRIVER": self.arguments.driver, **environment},
+                min(limit_s, left_s))
+            if status == SKIPPED:
+                raise RuntimeError(f"skipped: {errors.strip()[-200:]}")
+            if status:
+                raise RuntimeError(f"status {status}: {errors.strip()[-500:]}")
+        except (RuntimeError, OSError) as error:
+            self.document["failed"].append({"name": name, "reason": str(error)})
+            print(f"  FAILED {name}: {error}", flush=True)
+            return None
+        finally:
+            took = time.monotonic() - begin
+            self.document["runs"].append({"name": name, "wall_s": round(took, 2)})
+            write_json(self.out / "measured.json", self.document)
+        print(f"  {name}: {took:.1f} s", flush=True)
+        self.document["runs"][-1]["output"] = out[-4000:]
+        return out
+
+    def calibrate(self, devices):
+        vmart = pathlib.Path(self.arguments.build) / "runtime" / "tools" / "vmart"
+        text = self.step(f"calibrate/{devices}",
+                         [str(vmart), "calibrate", "--json", "--stops", "--no-keep"],
+                         {"VMART_DEVICES": DEVICES[devices]}, 60)
+        if text:
+            calibration_in(self.out, devices).write_text(text)
+
+    def run(self, programs):
+        for devices in dict.fromkeys(program.devices for program in programs.values()):
+            self.calibrate(devices)
+        with tempfile.TemporaryDirectory(prefix="fidelity_") as folder:
+            records = pathlib.Path(folder)
+            for name, program in programs.items():
+                calibration = calibration_in(self.out, program.devices)
+                for kind, command, environment in program.runs():
+                    to = {"VMART_RECORD": str(records / name / kind)}
+                    if calibration.exists():  # Policies decide by the costs of the prediction.
+                        to["VMART_CALIBRATION"] = str(calibration)
+                    self.step(f"{name}/{kind}", command, {**environment, **to}, program.limit_s)
+                    self.pack(records)
+        write_json(self.out / "measured.json", self.document)
+
+    def pack(self, records):
+        with tarfile.open(self.out / "recordings.tar.gz", "w:gz") as archive:
+            for path in sorted(records.rglob("*.rec")):
+                archive.add(path, str(path.relative_to(records)))
+
+
+def recordings_in(folder):
+    """The files of a folder, the last runtime of the program first."""
+    return sorted(folder.glob("*.rec"), reverse=True,
+                  key=lambda path: int(path.stem.rsplit("-", 1)[1]))
+
+
+def first_file_of(lab, folder, options, limit_s):
+    """What `vmart-lab check` says of the last recording there that begins in the folder."""
+    errors = "it has no recordings"
+    for path in recordings_in(folder):
+        out, errors, status = run_text([str(lab), "check", str(path), "--json", *options],
+                                       dict(os.environ), limit_s)
+        if status in (0, 1) and out.strip():
+            return json.loads(out)[0]
+        if "continues the file" not in errors:
+            break
+    raise RuntimeError(errors.strip()[-500:])
+
+
+def local_recording(folder):
+    """Nothing if there is none."""
+    found = recordings_in(folder)
+    return ["--program", str(found[-1])] if found else []
+
+
+def unpack(archive, folder):
+    with tarfile.open(archive) as opened:
+        safely = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
+        opened.extractall(folder, **safely)
+
+
+def predict_one(lab, folder, calibrations, arguments):
+    """By program, what was recorded and foretold. `calibrations`: a file by what DEVICES has."""
+    predictions, failed = {}, []
+    programs = programs_for(arguments)
+    with tempfile.TemporaryDirectory(prefix="fidelity_") as unpacked:
+        unpack(folder / "recordings.tar.gz", unpacked)
+        for program in sorted(pathlib.Path(unpacked).iterdir()):
+            calibration = calibrations.get(programs[program.name].devices)
+            options = [*(["--calibration", str(calibration)] if calibration else []),
+                       *local_recording(program / "local"), *arguments.lab_options]
+            try:
+                found = first_file_of(lab, program / "run", options, arguments.limit)
+                predictions[program.name] = {
+                    key: found[key] for key in ("machine", "figures", "pauses_s", "moves_failed",
+                                                "records_lost", "bytes_by_route_recorded")}
+            except (RuntimeError, OSError, ValueError, KeyError) as error:
+                failed.append({"name": program.name, "reason": str(error)})
+    return predictions, failed
+
+
+def medians_of(lab, folders, scratch, arguments):
+    """By what DEVICES has, the file with the median of the folders' calibrations, and the spread."""
+    medians, spreads = {}, {}
+    for devices in DEVICES:
+        given = [calibration_in(folder, devices) for folder in folders]
+        given += [pathlib.Path(file) for file in arguments.more_calibrations if devices == "both"]
+        given = [file for file in given if file.exists()]
+        if len(given) < 2:
+            continue
+        medians[devices] = pathlib.Path(scratch) / f"median_{devices}.json"
+        spreads[devices], errors, status = run_text(
+            [str(lab), "calibrations", *map(str, given), "--out", str(medians[devices])],
+            dict(os.environ), arguments.limit)
+        if status:
+            raise SystemExit(errors)
+    return medians, spreads
+
+
+def predict(arguments):
+    lab = pathlib.Path(arguments.build) / "runtime" / "tools" / "vmart-lab"
+    folders = [pathlib.Path(folder) for folder in arguments.folders]
+    with tempfile.TemporaryDirectory(prefix="fidelity_") as scratch:
+        medians, spreads = medians_of(lab, folders, scratch, arguments)
+        for folder in folders:
+            own = {devices: file for devices in DEVICES
+                   if (file := calibration_in(folder, devices)).exists()}
+            document = {"spreads": spreads, "predictions": {}, "failed": []}
+            for name, files in {"own": own, **({"median": medians} if medians else {})}.items():
+                found, failed = predict_one(lab, folder, files, arguments)
+                document["predictions"][name] = found
+                document["failed"] += failed
+            write_json(folder / "fidelity.json", document)
+
+
+def within(figure, bar):
+    return figure["error"] is not None and abs(figure["error"]) <= bar
+
+
+def rows_of(predictions):
+    """A row a figure: program, figure, recorded, predicted, error."""
+    for program, found in predictions.items():
+        for key in SHOWN:
+            figure = found["figures"][key]
+            error = figure["error"]
+            bar = BARS.get(key)
+            yield [program, key, f"{figure['recorded']:.6g}", f"{figure['predicted']:.6g}",
+                   "-" if error is None else f"{100 * error:+.1f} %",
+                   "" if bar is None else "yes" if within(figure, bar) else "no"]
+
+
+HEADERS = ["program", "figure", "recorded", "predicted", "error", "within"]
+
+
+def show(folders):
+    """Prints the tables. Returns whether any prediction failed."""
+    failed = False
+    for folder in folders:
+        document = json.loads((pathlib.Path(folder) / "fidelity.json").read_text())
+        for name, predictions in document["predictions"].items():
+            print(f"\n{folder}, calibration: {name}\n")
+            print(figures.table(HEADERS, list(rows_of(predictions))))
+        for failure in document["failed"]:
+            failed = True
+            print(f"FAILED {failure['name']}: {failure['reason']}")
+    return failed
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("step", choices=("measure", "predict", "all", "show"))
+    parser.add_argument("folders", nargs="*", help="of measurements, one a machine")
+    parser.add_argument("--out", help="folder of the measurement")
+    parser.add_argument("--build", default="build/release", help="the build directory")
+    parser.add_argument("--driver", help="VMART_DRIVER; default cuda")
+    parser.add_argument("--policy", default="cost_benefit")
+    parser.add_argument("--only", nargs="+", help="these programs",
+                        choices=("serving", "training", "rebalance", "oversubscribe"))
+    parser.add_argument("--rounds", type=int, default=12, help="of the serving loop")
+    parser.add_argument("--decode-steps", type=int, default=100, help="in each of its rounds")
+    parser.add_argument("--steps", type=int, default=120, help="of the training")
+    parser.add_argument("--hbm-mib", type=int, help="of oversubscribe; default: its own")
+    parser.add_argument("--budget", type=float, default=420, help="seconds for all of measure")
+    parser.add_argument("--more-calibrations", nargs="+", default=[],
+                        help="of other machines of the type, with two GPUs, for the median")
+    parser.add_argument("--lab-options", type=str.split, default=[],
+                        help="more for vmart-lab check, in one text")
+    parser.add_argument("--limit", type=float, default=120, help="seconds for one prediction")
+    arguments = parser.parse_args()
+    if arguments.step in ("measure", "all"):
+        if not arguments.out:
+            parser.error("--out is missing")
+        arguments.folders = [arguments.out]
+    if not arguments.folders:
+        parser.error("which folder?")
+    arguments.driver = arguments.driver or os.environ.get("VMART_DRIVER") or "cuda"
+    return arguments
+
+
+def main():
+    arguments = parse_arguments()
+    failed = False
+    if arguments.step in ("measure", "all"):
+        measuring = Measuring(arguments)
+        programs = programs_for(arguments)
+        measuring.run({name: programs[name] for name in arguments.only or programs})
+        failed = any("skipped" not in each["reason"] for each in measuring.document["failed"])
+    if arguments.step in ("predict", "all"):
+        predict(arguments)
+    if arguments.step != "measure":
+        failed = show(arguments.folders) or failed
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
