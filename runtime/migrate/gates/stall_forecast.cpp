@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
 #include <new>
 
 namespace vma {
@@ -18,16 +17,10 @@ constexpr double settle_guess_ns_per_byte = 1.0 / 3000;
 constexpr double copy_guess_ns_per_byte = 1.0 / 20;
 constexpr double host_grant_ns_per_byte = 8'000.0 / (1 << 20);
 
-constexpr double slow_deviations = 2;
-
 /// A single call that took long says little about the next one.
-double trimmed(double sample, double average) {
-  constexpr double outlier = 4;
-  return std::min(sample, outlier * average);
-}
-
 void learn(double& average, double sample) {
-  average += new_weight * (trimmed(sample, average) - average);
+  constexpr double outlier = 4;
+  average = (1 - new_weight) * average + new_weight * std::min(sample, outlier * average);
 }
 
 std::chrono::nanoseconds rounded(double nanoseconds) {
@@ -51,25 +44,14 @@ std::chrono::nanoseconds StallForecast::fill_time(Fill fill, std::uint64_t size_
   return rounded(each * static_cast<double>(size_bytes));
 }
 
-StallForecast::Spread StallForecast::switch_ns(const Switch& which) const {
+std::chrono::nanoseconds StallForecast::switch_time(const Switch& which) const {
   const MutexLock lock(mutex_);
   const auto known = switch_ns_.find(kind_of(which));
-  if (known != switch_ns_.end()) return known->second;
+  if (known != switch_ns_.end()) return rounded(known->second);
   const auto gpus = static_cast<double>(which.gpus);
   const double bytes = static_cast<double>(which.size_bytes);
   const bool to_host = which.to.kind == Location::Kind::host;
-  const double guess =
-      unmap_ns + gpus * (grant_ns + (to_host ? host_grant_ns_per_byte * bytes : 0));
-  return {guess, guess / 2};
-}
-
-std::chrono::nanoseconds StallForecast::switch_time(const Switch& which) const {
-  return rounded(switch_ns(which).average);
-}
-
-std::chrono::nanoseconds StallForecast::slow_switch_time(const Switch& which) const {
-  const Spread spread = switch_ns(which);
-  return rounded(spread.average + slow_deviations * spread.deviation);
+  return rounded(unmap_ns + gpus * (grant_ns + (to_host ? host_grant_ns_per_byte * bytes : 0)));
 }
 
 void StallForecast::note_filled(Fill fill, std::uint64_t size_bytes,
@@ -88,13 +70,8 @@ void StallForecast::note_filled_within(Fill fill, std::uint64_t size_bytes,
 void StallForecast::note_switched(const Switch& which, std::chrono::nanoseconds took) noexcept try {
   const auto sample = static_cast<double>(took.count());
   const MutexLock lock(mutex_);
-  // One tells nothing about the spread: half of it, as in TCP.
-  const auto [known, first] = switch_ns_.try_emplace(kind_of(which), Spread{sample, sample / 2});
-  if (first) return;
-  auto& [average, deviation] = known->second;
-  const double error = std::abs(trimmed(sample, average) - average);
-  deviation += new_weight * (error - deviation);
-  learn(average, sample);
+  const auto [known, first] = switch_ns_.try_emplace(kind_of(which), sample);
+  if (!first) learn(known->second, sample);
 } catch (const std::bad_alloc&) {  // A guess will do.
 }
 

@@ -13,9 +13,7 @@
 namespace vma {
 
 /// Predicts how long a gate stays closed for a chunk, from what earlier chunks took: an exponential
-/// average and deviation for each kind of switch (as TCP's timers have them: Jacobson, Congestion
-/// Avoidance and Control, SIGCOMM 1988), and an average each for settling and for copies. Any
-/// thread.
+/// average for each kind of switch, and one each for settling and for copies. Any thread.
 class StallForecast {
  public:
   StallForecast();
@@ -32,8 +30,6 @@ class StallForecast {
 
   std::chrono::nanoseconds fill_time(Fill fill, std::uint64_t size_bytes) const;
   std::chrono::nanoseconds switch_time(const Switch& which) const;
-  /// What few switches exceed: plans that use it hold even when the driver is slow for a while.
-  std::chrono::nanoseconds slow_switch_time(const Switch& which) const;
   void note_filled(Fill fill, std::uint64_t size_bytes, std::chrono::nanoseconds took);
   /// It took no longer, which says something only if more was expected.
   void note_filled_within(Fill fill, std::uint64_t size_bytes, std::chrono::nanoseconds limit);
@@ -46,16 +42,12 @@ class StallForecast {
     std::size_t gpus;
     auto operator<=>(const Kind&) const = default;
   };
-  struct Spread {
-    double average, deviation;
-  };
   static Kind kind_of(const Switch& which);
-  Spread switch_ns(const Switch& which) const;
 
   mutable Mutex mutex_;
   double settle_ns_per_byte_ VMART_GUARDED_BY(mutex_);
   double copy_ns_per_byte_ VMART_GUARDED_BY(mutex_);
-  std::map<Kind, Spread> switch_ns_ VMART_GUARDED_BY(mutex_);
+  std::map<Kind, double> switch_ns_ VMART_GUARDED_BY(mutex_);
 };
 
 }  // namespace vma

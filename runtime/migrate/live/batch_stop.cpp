@@ -32,10 +32,6 @@ constexpr std::chrono::milliseconds insisting_limit(250);
 constexpr std::chrono::milliseconds overdue_limit(250);
 constexpr int overdue_backlogs = 16;
 
-/// A gate may stay closed for this part longer than asked, rather than leave a chunk behind: it
-/// would wait for a whole backlog.
-constexpr int overrun_part = 10;
-
 std::chrono::nanoseconds copy_limit(std::uint64_t size_bytes) {
   const double seconds = static_cast<double>(size_bytes) / slowest_link_bytes_per_s;
   return copy_patience * std::chrono::duration_cast<std::chrono::nanoseconds>(
@@ -370,7 +366,7 @@ GateRefusal BatchStop::not_filled(const LiveChunk& chunk, std::chrono::nanosecon
 /// As far as the time allows. The next chunk settles while one is switched. The grant that has just
 /// returned shows that no other thread keeps the driver from the next one.
 void BatchStop::switch_others() {
-  const TimePoint end = closed_ + max_stall_ + max_stall_ / overrun_part;
+  const TimePoint end = closed_ + max_stall_;
   for (LiveChunk* const chunk : std::span(batch_.chunks).subspan(1)) {
     if (given_up()) return;
     const auto switching = parts_.forecast.switch_time(chunk->transaction.planned_switch(in_use_));

@@ -25,8 +25,7 @@ namespace vma {
 /// `LiveStaging::stand_down` handles its end. One thread, once.
 class BatchStop {
  public:
-  /// The gate opens once `max_stall` and a tenth have passed, apart from the time for the first
-  /// chunk. Requires:
+  /// The gate opens once `max_stall` has passed, apart from the time for the first chunk. Requires:
   /// the caller has the turn of `Stops` that `post` belongs to, as long as this exists.
   BatchStop(const MoveParts& parts, const LiveRanges& ranges, LiveBatch& batch,
             std::chrono::nanoseconds max_stall, GatePost& post);

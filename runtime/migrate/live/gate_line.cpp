@@ -14,7 +14,7 @@ namespace {
 /// it: otherwise gates that were sent without a launch in between would be one long stop.
 constexpr int run_per_stall = 3;
 /// Gates on their way, at most.
-constexpr std::size_t gates_max = 12;
+constexpr std::size_t gates_max = 8;
 static_assert(gates_max < GatePost::gates_max);
 
 }  // namespace

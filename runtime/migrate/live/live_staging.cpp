@@ -29,7 +29,7 @@ constexpr std::chrono::milliseconds ahead_limit(20);
 constexpr std::chrono::microseconds gate_overhead(50);
 /// How much of a stop is planned: a chunk for which no time is left waits for another backlog, and
 /// the first switches after a long wait take up to twice as long.
-constexpr double planned_share = 0.8;
+constexpr double planned_share = 0.6;
 /// How much of the past a new chunk's dirtiness outweighs.
 constexpr double dirt_weight = 0.5;
 /// A chunk that went stopped for its dirtiness was not measured: after a while one is tried again.
@@ -270,7 +270,7 @@ std::chrono::nanoseconds LiveStaging::stall_of_next(const LiveChunk& first,
                                           : Fill::settle;
   const auto users = parts_.stops.attached().devices(next.range.allocation.begin());
   return std::max(parts_.forecast.fill_time(fill, next.transaction.size_bytes()),
-                  parts_.forecast.slow_switch_time(next.transaction.planned_switch(users)));
+                  parts_.forecast.switch_time(next.transaction.planned_switch(users)));
 }
 
 bool LiveStaging::may_stop_soon() const {

@@ -40,26 +40,6 @@ TEST(StallForecast, FollowsWhatWasMeasuredOfTheSameKind) {
   EXPECT_NEAR(static_cast<double>(forecast.switch_time(there).count()), 100e3, 1e3);
 }
 
-TEST(StallForecast, AllowsForAsMuchAsSwitchesDiffer) {
-  StallForecast forecast;
-  const StallForecast::Switch steady{gpu(0), gpu(1), chunk_bytes, 2};
-  const StallForecast::Switch uneven{gpu(0), gpu(1), chunk_bytes, 1};
-  EXPECT_EQ(forecast.slow_switch_time(steady), 2 * forecast.switch_time(steady)) << "a guess";
-  forecast.note_switched(steady, microseconds(100));
-  EXPECT_EQ(forecast.slow_switch_time(steady), microseconds(200)) << "nothing known of the spread";
-  for (int i = 0; i < 50; ++i) {
-    forecast.note_switched(steady, microseconds(100));
-    forecast.note_switched(uneven, microseconds(i % 2 == 0 ? 130 : 300));
-  }
-  const auto slow_us = [&](const StallForecast::Switch& which) {
-    return static_cast<double>(forecast.slow_switch_time(which).count()) / 1e3;
-  };
-  EXPECT_NEAR(slow_us(steady), 100, 1);
-  EXPECT_NEAR(slow_us(uneven), 230 + 2 * 97, 30) << "the next one is likely to exceed the average";
-  forecast.note_switched(steady, microseconds(300));
-  EXPECT_NEAR(slow_us(steady), 150 + 2 * 50, 2) << "a spread of nothing grows again";
-}
-
 TEST(StallForecast, KeepsSettlingAndCopiesApart) {
   StallForecast forecast;
   const auto copy = forecast.fill_time(Fill::copy, chunk_bytes);

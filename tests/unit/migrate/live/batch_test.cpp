@@ -62,7 +62,7 @@ TEST_P(Batch, TheGateOpensWhenItsTimeIsUp) {
     BatchRig rig(options);
     constexpr milliseconds max_stall(20);
     rig.driver.before_unmap = [&](int number) {
-      if (number == 3) sleep(rig.rig, max_stall * 6 / 5);
+      if (number == 3) sleep(rig.rig, max_stall);
     };
     const MigrationReport report = rig.move(gpu(1), max_stall);
     EXPECT_EQ(report.chunks_moved, static_cast<int>(chunks));
