@@ -266,12 +266,9 @@ void Replay::close_declaration() {
   const ReplayTasks::Index task = tasks_.close();
   if (task == ReplayTasks::none) return;
   const ReplayTasks::Steps steps = tasks_.steps(task);
-  std::optional<std::size_t> known;
-  if (steps.at.is_set()) {
-    known = static_cast<std::size_t>(steps.at.location().ordinal) % devices_.loads().size();
-  } else if (steps.request != 0 && request_devices_.contains(steps.request)) {
+  std::optional<std::size_t> known = TaskRouter::named(steps.at, devices_.loads().size());
+  if (!known && steps.request != 0 && request_devices_.contains(steps.request))
     known = request_devices_.at(steps.request);
-  }
   // Routers see how long a task lasts, and how much it reads in all.
   std::vector<TraceEvent> accesses(steps.accesses.begin(), steps.accesses.end());
   for (TraceEvent& access : accesses) {

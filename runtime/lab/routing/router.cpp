@@ -100,6 +100,11 @@ std::span<const std::string_view> router_names() noexcept {
   return kinds;
 }
 
+std::optional<std::size_t> TaskRouter::named(TracePlace at, std::size_t devices) {
+  if (!at.is_set() || !at.is_gpu()) return std::nullopt;
+  return static_cast<std::size_t>(at.location().ordinal) % devices;
+}
+
 std::size_t TaskRouter::choose(std::span<const TraceEvent> upcoming,
                                std::span<const DeviceLoad> loads) {
   const std::size_t device = find(upcoming, loads);
@@ -119,8 +124,7 @@ std::size_t TaskRouter::choose(std::span<const TraceEvent> accesses,
 std::size_t TaskRouter::find(std::span<const TraceEvent> upcoming,
                              std::span<const DeviceLoad> loads) {
   const TraceEvent& access = upcoming.front();
-  if (access.at.is_set() && access.at.is_gpu())
-    return static_cast<std::size_t>(access.at.location().ordinal) % loads.size();
+  if (const auto device = named(access.at, loads.size())) return *device;
   if (access.task == 0) return router_->choose(upcoming, loads);
   if (const auto known = devices_.find(access.task); known != devices_.end()) return known->second;
   const std::size_t device = router_->choose(upcoming, loads);

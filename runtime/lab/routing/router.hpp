@@ -57,11 +57,14 @@ inline constexpr std::string_view default_router = "prefix";
 /// Keeps the accesses of one task together: the first one is routed, the others follow.
 class TaskRouter {
  public:
+  /// The device that an access or a task names: modulo the number of devices. Null: none.
+  static std::optional<std::size_t> named(TracePlace at, std::size_t devices);
+
   explicit TaskRouter(std::unique_ptr<Router> router) : router_(std::move(router)) {}
 
   std::string_view name() const noexcept { return router_->name(); }
   bool reads_loads() const noexcept { return router_->reads_loads(); }
-  /// The device that the trace names, modulo the number of devices; otherwise the router's choice.
+  /// The device that the trace names; otherwise the router's choice.
   /// Requires: called once for each access, in the trace's order; `upcoming` as for `Router`.
   std::size_t choose(std::span<const TraceEvent> upcoming, std::span<const DeviceLoad> loads);
   /// Routes a declared task as a whole: to `known`, such as the device of its request, or else to

@@ -10,17 +10,17 @@ std::uint64_t TraceRoom::chunk_max(std::uint64_t otherwise) const noexcept {
   return std::max(sized_chunk_max, std::min(unsized_object_max, otherwise));
 }
 
-bool TaskNumbers::insert(std::uint32_t task) {
-  std::uint64_t& word = bits_[task / 512][task / 64 % 8];
-  const std::uint64_t bit = std::uint64_t{1} << (task % 64);
+bool NumberSet::insert(std::uint64_t number) {
+  std::uint64_t& word = bits_[number / 512][number / 64 % 8];
+  const std::uint64_t bit = std::uint64_t{1} << (number % 64);
   const bool is_new = (word & bit) == 0;
   word |= bit;
   return is_new;
 }
 
-bool TaskNumbers::contains(std::uint32_t task) const {
-  const auto found = bits_.find(task / 512);
-  return found != bits_.end() && (found->second[task / 64 % 8] >> (task % 64) & 1) != 0;
+bool NumberSet::contains(std::uint64_t number) const {
+  const auto found = bits_.find(number / 512);
+  return found != bits_.end() && (found->second[number / 64 % 8] >> (number % 64) & 1) != 0;
 }
 
 void TraceAudit::count_room(const TraceEvent& allocation) {
@@ -85,6 +85,7 @@ std::optional<std::string> TraceAudit::judge_access_of_task(const TraceEvent& ev
     return std::nullopt;
   }
   task_accesses_ = true;
+  of_tasks_.insert(event.object);
   if (event.time != task_.time)
     return fmt::format("an access of task {} has another time than the task", event.task);
   if (event.duration != Time(0))
@@ -108,12 +109,16 @@ std::optional<std::string> TraceAudit::judge(const TraceEvent& event) {
   const auto found = live_.find(event.object);
   if (event.kind == TraceEventKind::allocation) {
     if (found != live_.end()) return fmt::format("object {} already exists", event.object);
+    // In a replay, tasks may end later than in the file.
+    if (of_tasks_.contains(event.object))
+      return fmt::format("object {} has the number of one that tasks used", event.object);
     live_.emplace(event.object, event.bytes);
     count_room(event);
     return std::nullopt;
   }
   if (found == live_.end()) return fmt::format("object {} does not exist", event.object);
   if (event.kind == TraceEventKind::free) {
+    if (event.task != 0) of_tasks_.insert(event.object);
     bytes_live_ -= found->second;
     live_.erase(found);
   } else if (event.kind != TraceEventKind::tag &&

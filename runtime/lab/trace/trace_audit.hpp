@@ -25,19 +25,20 @@ struct TraceRoom {
   std::uint64_t chunk_max(std::uint64_t otherwise) const noexcept;
 };
 
-/// A set of the numbers of tasks: a bit each, as most traces count them up.
-class TaskNumbers {
+/// A set of the numbers of tasks or objects: a bit each, as most traces count them up.
+class NumberSet {
  public:
   /// Returns false if it is in the set already.
-  bool insert(std::uint32_t task);
-  bool contains(std::uint32_t task) const;
+  bool insert(std::uint64_t number);
+  bool contains(std::uint64_t number) const;
 
  private:
-  std::unordered_map<std::uint32_t, std::array<std::uint64_t, 8>> bits_;  // 512 tasks each.
+  std::unordered_map<std::uint64_t, std::array<std::uint64_t, 8>> bits_;  // 512 numbers each.
 };
 
 /// Checks that each event of a trace is consistent with the earlier ones, and adds up totals.
-/// Memory grows with the number of live objects, and by a bit with each task. Not thread-safe.
+/// Memory grows with the number of live objects, and by a bit with each task and each object of a
+/// task. Not thread-safe.
 class TraceAudit {
  public:
   struct Fault {
@@ -47,7 +48,8 @@ class TraceAudit {
   static constexpr std::size_t faults_kept_max = 20;
 
   /// Returns why `event` is inconsistent: an access beyond its object, an object that is not live,
-  /// or one that is already live; a task that is declared twice or that is not declared, or events
+  /// or one that is already live; a number of an object that has had declared tasks;
+  /// a task that is declared twice or that is not declared, or events
   /// of a task that do not follow its declaration. Counts the event anyway. Requires: `fault_of`
   /// accepts it.
   std::optional<std::string> add(const TraceEvent& event);
@@ -79,7 +81,8 @@ class TraceAudit {
   void count_room(const TraceEvent& allocation);
 
   std::unordered_map<std::uint64_t, std::uint64_t> live_;  // Sizes by object.
-  TaskNumbers declared_, undeclared_;                      // Tasks; the latter in accesses.
+  NumberSet declared_, undeclared_;                        // Tasks; the latter in accesses.
+  NumberSet of_tasks_;  // Objects that declared tasks access, or whose end waits for one.
   std::uint32_t undeclared_last_ = 0;
   TraceEvent task_;  // The last event declared it, or belongs to it; else its number is 0.
   unsigned task_after_ = 0;

@@ -116,6 +116,24 @@ TEST(TraceAudit, AccessesOfATaskFollowIt) {
   EXPECT_EQ(audit.add(access_of(2, 5)), "an access of task 5 does not follow the task");
 }
 
+TEST(TraceAudit, NumbersOfObjectsThatTasksUseAreNotUsedAgain) {
+  TraceAudit audit;
+  const auto allocate = [&](std::int64_t time_ns, std::uint64_t object) {
+    return audit.add(allocation(time_ns, object, 10).event);
+  };
+  for (const std::uint64_t object : {1, 2, 700}) EXPECT_EQ(allocate(0, object), std::nullopt);
+  EXPECT_EQ(audit.add(task_of(1, 5).event), std::nullopt);
+  TraceEvent used = access(1, 700, 10).event, waits = free_of(2, 2).event;
+  used.task = waits.task = 5;
+  EXPECT_EQ(audit.add(used), std::nullopt);
+  EXPECT_EQ(audit.add(free_of(2, 1).event), std::nullopt);
+  EXPECT_EQ(audit.add(waits), std::nullopt);
+  EXPECT_EQ(audit.add(free_of(2, 700).event), std::nullopt);
+  EXPECT_EQ(allocate(3, 1), std::nullopt) << "only an open loop has used it";
+  EXPECT_EQ(allocate(3, 2), "object 2 has the number of one that tasks used");
+  EXPECT_EQ(allocate(3, 700), "object 700 has the number of one that tasks used");
+}
+
 TEST(TraceAudit, AddsUpWhatTasksRepeat) {
   TraceAudit audit;
   std::vector<TraceEvent> events{allocation(0, 1, 100).event, task_of(10, 1, 20, 5).event,
