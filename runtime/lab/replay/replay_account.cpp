@@ -56,6 +56,7 @@ void ReplayAccount::access_ended(const EndedAccess& access, Time now) {
   ++report_.accesses;
   report_.bytes += access.bytes;
   report_.access_s += seconds;
+  report_.paused_s += std::chrono::duration<double>(access.stood).count();
   report_.local_s += access.local_s;
   ReplayWindow& stretch = windows_.current();
   stretch.bytes += access.bytes;

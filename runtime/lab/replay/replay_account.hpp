@@ -36,7 +36,7 @@ class ReplayAccount {
   void access_lost() noexcept { ++report_.accesses_lost; }
   void allocation_lost() noexcept { ++report_.allocations_lost; }
   void chunk_spilled() noexcept { ++report_.chunks_spilled; }
-  /// An access began after waiting this long.
+  /// An access began after waiting this long, besides the time that its device stood.
   void access_began(Time waited) noexcept;
   /// A device accesses bytes at a place.
   void reached(std::size_t device, PlaceId at, double bytes);
@@ -46,6 +46,7 @@ class ReplayAccount {
     double bytes = 0;
     double local_s = 0;  ///< Duration if all its bytes were in its device's HBM.
     Time began{0};
+    Time stood{0};  ///< Of its time, how long its device stood at gates.
   };
   void access_ended(const EndedAccess& access, Time now);
   void device_stood(std::size_t device, Time time) { report_.devices[device].stood += time; }

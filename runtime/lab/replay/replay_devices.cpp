@@ -80,10 +80,17 @@ void ReplayDevices::take(std::size_t number, const Access& access) {
   ++loads_[number].waiting;
   loads_[number].bytes += access.all_bytes();
   devices_[number].queue.push_back(access);
+  devices_[number].queue.back().stood = stood(number);
   if (access.task == ReplayTasks::none) ++devices_[number].queued_open;
   // Likely used soon: other accesses touch their rows before this one begins.
   __builtin_prefetch(&scheduler_.snapshot().chunk(memory_.object(access.object).first));
   begin_next(number);
+}
+
+/// How long gates have stopped the device so far.
+Time ReplayDevices::stood(std::size_t device) const {
+  const Device& own = devices_[device];
+  return own.stands ? own.stood + (now_ - *own.stands) : own.stood;
 }
 
 void ReplayDevices::begin_next(std::size_t number) {
@@ -185,7 +192,8 @@ void ReplayDevices::begin(std::size_t number, const Access& access) {
   device.kernels += access.spread() ? 0 : 1;
   if (!access.spread() && options_.ahead > Time::zero() && now_ >= device.batch_end)
     device.batch_end = now_ + options_.ahead;
-  account_.access_began(now_ - access.came);
+  running.stood = stood(number);
+  account_.access_began(now_ - access.came - (running.stood - access.stood));
   ++unreported_;
   report(running, running.rate_max * std::chrono::duration<double>(options_.use_interval).count());
   cut(running);
@@ -358,7 +366,7 @@ void ReplayDevices::end_access(const Running& running) {
   const Access& access = running.access;
   Device& device = devices_[running.device];
   account_.access_ended({running.device, memory_.object(access.object).tag, running.bytes,
-                         running.local_s, running.began},
+                         running.local_s, running.began, stood(running.device) - running.stood},
                         now_);
   if (!access.spread()) {
     device.ended = now_;
@@ -405,8 +413,10 @@ void ReplayDevices::open(std::span<const ReplayMemory::Index> moved) {
   traffic_.resume(now_);
   begin_segments(recut);
   for (std::size_t device = 0; device < devices_.size(); ++device) {
-    if (const auto since = std::exchange(devices_[device].stands, std::nullopt))
+    if (const auto since = std::exchange(devices_[device].stands, std::nullopt)) {
+      devices_[device].stood += now_ - *since;
       account_.device_stood(device, now_ - *since);
+    }
     begin_next(device);
   }
   shut_gate();

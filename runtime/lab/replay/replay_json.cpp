@@ -77,6 +77,7 @@ boost::json::object to_json(const ReplayReport& report) {
           {"bytes", report.bytes},
           {"access_s", report.access_s},
           {"local_s", report.local_s},
+          {"paused_s", report.paused_s},
           {"wait_s", report.wait_s},
           {"stall_ns", report.stall.count()},
           {"skew_ns", report.skew.count()},

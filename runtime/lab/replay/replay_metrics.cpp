@@ -116,17 +116,19 @@ ReplayMetrics metrics_of(const ReplayReport& report, const ReplayMachine& machin
   metrics.local_s = report.local_s;
   metrics.excess_s = report.access_s - report.local_s;
   metrics.slowdown = ratio(report.access_s, report.local_s);
+  metrics.paused_s = report.paused_s;
   metrics.wait_s = report.wait_s;
   metrics.move_s = report.move_s;
   metrics.access_move_s = report.access_s + report.move_s;
-  metrics.cost_s = metrics.access_move_s + report.wait_s - report.move_stall_s;
-  metrics.floor_s = report.local_s;
-  metrics.excess_ratio = ratio(metrics.cost_s - metrics.floor_s, metrics.floor_s);
   metrics.moves = report.moves;
   metrics.bytes_moved = report.bytes_moved;
   metrics.stall_s = in_seconds(report.stall);
   metrics.skew_s = in_seconds(report.skew);
   for (const ReplayDevice& device : report.devices) metrics.stood_s += in_seconds(device.stood);
+  metrics.cost_s = report.access_s - report.paused_s + report.wait_s + metrics.stood_s +
+                   report.move_s - report.move_stall_s;
+  metrics.floor_s = report.local_s;
+  metrics.excess_ratio = ratio(metrics.cost_s - metrics.floor_s, metrics.floor_s);
   metrics.thrashes = report.thrashes;
   metrics.accesses_lost = report.accesses_lost;
   metrics.allocations_lost = report.allocations_lost;
@@ -158,6 +160,7 @@ boost::json::object to_json(const ReplayMetrics& metrics) {
           {"local_s", metrics.local_s},
           {"excess_s", metrics.excess_s},
           {"slowdown", boost::json::value_from(metrics.slowdown)},
+          {"paused_s", metrics.paused_s},
           {"wait_s", metrics.wait_s},
           {"move_s", metrics.move_s},
           {"access_move_s", metrics.access_move_s},

@@ -24,11 +24,12 @@ struct ReplayMetrics {
   double local_s = 0;   ///< Their durations if all memory were in the device's HBM, unshared.
   double excess_s = 0;  ///< access_s - local_s
   std::optional<double> slowdown;  ///< access_s / local_s
-  double wait_s = 0;               ///< Sum of all waiting times, from arrival to begin.
-  double move_s = 0;               ///< Sum of the durations that all moves would take alone.
-  double access_move_s = 0;        ///< access_s + move_s, which lower bounds limit.
-  /// access_s + wait_s + move_s, less the stalls in move_s: what stands at a gate has the time in
-  /// access_s if it had begun, and in wait_s if not.
+  double paused_s = 0;             ///< The part of access_s in which the devices stood at gates.
+  double wait_s = 0;  ///< Sum of all waiting times, from arrival to begin, without that at gates.
+  double move_s = 0;  ///< Sum of the durations that all moves would take alone.
+  double access_move_s = 0;  ///< access_s + move_s, which lower bounds limit.
+  /// (access_s - paused_s) + wait_s + stood_s + (move_s less the stalls in it): time at gates
+  /// counts once for each device that stands with work, whatever number of accesses it delays.
   double cost_s = 0;
   double floor_s = 0;  ///< Cost if all accesses were local and none waited: local_s.
   std::optional<double> excess_ratio;  ///< (cost_s - floor_s) / floor_s

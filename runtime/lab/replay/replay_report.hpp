@@ -60,7 +60,10 @@ struct ReplayReport {
   double bytes = 0;
   double access_s = 0;  ///< Sum of all access durations.
   double local_s = 0;   ///< Their durations if all memory were in the devices' HBM, unshared.
-  double wait_s = 0;    ///< Sum of all waiting times of accesses, from arrival to begin.
+  double paused_s = 0;  ///< The part of `access_s` in which their devices stood at gates.
+  /// Sum of all waiting times of accesses, from arrival to begin, while their devices did not
+  /// stand.
+  double wait_s = 0;
   Time stall{0};  ///< Summed over moves: from the last device's arrival until the gate opened.
   Time skew{0};   ///< Summed over moves: from the first device's arrival to the last.
   std::uint64_t moves = 0, bytes_moved = 0;

@@ -45,8 +45,11 @@ ReplayReport run(Replay& replay, TraceSource& trace, const std::string& path) {
 }
 
 void print(const ReplayMetrics& metrics, const ReplayReport& report) {
-  fmt::print("cost {:.3f} s: accesses {:.3f} s, waiting {:.3f} s, moves without stalls {:.3f} s\n",
-             metrics.cost_s, metrics.access_s, metrics.wait_s, report.move_s - report.move_stall_s);
+  fmt::print(
+      "cost {:.3f} s: accesses {:.3f} s, waiting {:.3f} s, devices stood {:.3f} s, moves without"
+      " stalls {:.3f} s\n",
+      metrics.cost_s, metrics.access_s - metrics.paused_s, metrics.wait_s, metrics.stood_s,
+      report.move_s - report.move_stall_s);
   if (metrics.slowdown && metrics.own_share) {
     fmt::print(
         "slowdown {:.3f}; {:.1f} % of the bytes in their device's HBM, {:.1f} % in a peer's,"

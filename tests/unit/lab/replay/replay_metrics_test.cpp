@@ -26,6 +26,7 @@ ReplayReport written_report() {
   report.bytes = 1000;
   report.access_s = 12;
   report.local_s = 5;
+  report.paused_s = 1.25;
   report.wait_s = 3;
   report.move_s = 1.5;
   report.move_stall_s = 0.5;
@@ -62,9 +63,10 @@ TEST(ReplayMetrics, AreWhatTheReportSaysInOneFigureEach) {
   EXPECT_EQ(metrics.slowdown, 12.0 / 5);
   EXPECT_EQ(metrics.wait_s, 3);
   EXPECT_EQ(metrics.access_move_s, 13.5);
-  EXPECT_EQ(metrics.cost_s, 16);  // 12 + 3 + (1.5 - 0.5).
+  EXPECT_EQ(metrics.paused_s, 1.25);
+  EXPECT_EQ(metrics.cost_s, 16.5);  // 12 - 1.25 + 3 + 1.75 + (1.5 - 0.5).
   EXPECT_EQ(metrics.floor_s, 5);
-  EXPECT_EQ(metrics.excess_ratio, 11.0 / 5);
+  EXPECT_EQ(metrics.excess_ratio, 11.5 / 5);
   EXPECT_EQ(metrics.stood_s, 1.75);
   EXPECT_EQ(metrics.move_s, 1.5);
   EXPECT_EQ(metrics.stall_s, 0.25);
@@ -174,7 +176,7 @@ TEST(ReplayMetrics, WhereNothingHappenedNothingIsSaid) {
 TEST(ReplayMetrics, JsonHasEachOfThem) {
   ReplayRig rig;
   const boost::json::object json = to_json(metrics_of(written_report(), rig.machine()));
-  EXPECT_EQ(json.size(), 40u);
+  EXPECT_EQ(json.size(), 41u);
   EXPECT_EQ(json.at("slowdown"), 12.0 / 5);
   EXPECT_EQ(json.at("bytes_moved"), 400);
   EXPECT_EQ(json.at("links").at("gpu(0) hbm"), 0.25);
@@ -197,34 +199,39 @@ TEST(ReplayMetrics, LinksAreMeasuredUntilTheLastAccessEnds) {
   EXPECT_NEAR(metrics_of(report, rig.machine()).link_use_max, 1, 1e-6);
 }
 
-/// Both GPUs have an access in progress, spread over 3 s, when a move stops them for 1 s. A kernel
-/// arrives meanwhile. Both accesses have the stall in their time, the kernel has what is left of it
-/// in its waiting, and the move costs no more than its copy.
-TEST(ReplayMetrics, CostHasTimeAtGatesOnceForEachAccessThatIsLate) {
+/// Each GPU has two accesses in progress, spread over 3 s, when a move stops both for 1 s. Five
+/// kernels arrive meanwhile. All are late, and the cost has the stall twice: once for each device.
+TEST(ReplayMetrics, CostHasTimeAtGatesOnceForEachDeviceThatStands) {
   ReplayRig rig;
   rig.gpus.costs.stall_fixed(gpu_1, gpu_0) = rig.gpus.costs.move_fixed(gpu_1, gpu_0) = seconds(1);
   rig.options.scheduler.planner.stall_share = 0;
   ListedTrace trace;
   trace.alloc(start, 1, 100, on_0).alloc(start, 2, 100, on_1).alloc(start, 3, 100, on_1);
-  trace.access(start, 1, 100, on_0);
-  trace.last().duration = seconds(3);
-  trace.access(start, 2, 100, on_1);
-  trace.last().duration = seconds(3);
+  for (int i = 0; i < 2; ++i) {
+    trace.access(start, 1, 100, on_0);
+    trace.last().duration = seconds(3);
+    trace.access(start, 2, 100, on_1);
+    trace.last().duration = seconds(3);
+  }
   const auto to_peer = [](const Snapshot& snapshot, Plan& plan) {
     if (snapshot.now() == milliseconds(10)) plan.move(ChunkId{2}, gpu_0, 1, "told to");
   };
-  trace.access(milliseconds(500), 1, 100, on_0);  // A kernel: arrives during the stall.
+  for (int i = 0; i < 5; ++i) trace.access(milliseconds(500), 1, 100, on_0);
   const ReplayReport report = rig.run(trace, std::make_unique<ToldPolicy>(to_peer));
   const ReplayMetrics metrics = metrics_of(report, rig.machine());
   ASSERT_EQ(report.moves, 1u);
-  // The copy takes 0.25 s: the gate is shut from 0.26 s to 1.26 s, for both devices.
+  // The copy takes 0.25 s: the gate is shut from 0.26 s to 1.26 s, for both devices. Then each
+  // kernel takes 25 ms of HBM and what the two spread accesses take of it, and waits for those
+  // before it.
+  const double kernel = 100 / (4000 - 2 * 100 / 3.0);
   EXPECT_NEAR(metrics.stood_s, 2, 1e-6);
-  EXPECT_NEAR(metrics.wait_s, 0.76, 1e-6);
-  EXPECT_NEAR(metrics.access_s, 4 + 4 + 0.025, 1e-3);
+  EXPECT_NEAR(metrics.wait_s, (1 + 2 + 3 + 4) * kernel, 1e-6);
+  EXPECT_NEAR(metrics.paused_s, 4, 1e-6);
+  EXPECT_NEAR(metrics.access_s, 4 * 4 + 5 * kernel, 1e-6);
   EXPECT_NEAR(metrics.access_move_s, metrics.access_s + 1.25,
               1e-6);  // The move alone: stall, copy.
-  EXPECT_NEAR(metrics.cost_s, metrics.access_s + 0.76 + 0.25, 1e-6);
-  EXPECT_NEAR(metrics.floor_s, 6.025, 1e-6);
+  EXPECT_NEAR(metrics.cost_s, 4 * 3 + 5 * kernel + 10 * kernel + 2 + 0.25, 1e-6);
+  EXPECT_NEAR(metrics.floor_s, 4 * 3 + 5 * 0.025, 1e-6);
 }
 
 }  // namespace

@@ -183,7 +183,8 @@ TEST_P(ReplayProperty, MetricsAreInTheirBounds) {
     EXPECT_EQ(metrics.move_s > 0, report.moves > 0);
     EXPECT_GE(metrics.move_s, metrics.stall_s);
     EXPECT_NEAR(report.move_stall_s, 1e-3 * static_cast<double>(report.moves), 1e-9);
-    EXPECT_GE(metrics.cost_s, metrics.access_s + metrics.wait_s);
+    EXPECT_LE(metrics.paused_s, metrics.access_s - metrics.local_s + 1e-9 * metrics.access_s);
+    EXPECT_GE(metrics.cost_s, metrics.access_s - metrics.paused_s + metrics.wait_s);
     EXPECT_GE(metrics.device_share_max.value(), 0.5);
     EXPECT_LE(metrics.device_share_max.value(), 1);
     double devices_s = 0;
