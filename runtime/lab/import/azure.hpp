@@ -16,7 +16,8 @@ namespace vma {
 /// line.
 void convert_azure(const ConvertInput& input, EventOrder& order);
 
-inline constexpr std::array azure_parameters{token_bytes_parameter, token_time_parameter,
-                                             prefill_parameter, closed_parameter};
+inline constexpr std::array azure_parameters{
+    token_bytes_parameter, token_time_parameter, prefill_parameter,     closed_parameter,
+    grow_parameter,        weights_parameter,    serving_gpus_parameter};
 
 }  // namespace vma

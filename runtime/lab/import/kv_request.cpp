@@ -1,7 +1,14 @@
 #include "lab/import/kv_request.hpp"
 
+#include <algorithm>
+#include <optional>
+#include <vector>
+
 namespace vma {
 namespace {
+
+/// The objects of growing caches have numbers from here on. Other objects have those of requests.
+constexpr std::uint64_t first_growth = std::uint64_t{1} << 33;
 
 /// The tokens that all output tokens together read.
 double tokens_read(const KvRequest& request) {
@@ -24,86 +31,147 @@ void set_times(KvRequest& request, const TraceValues& values) {
 KvRequests::KvRequests(EventOrder& order, const TraceValues& values)
     : order_(&order),
       tasks_(order),
+      model_(order, values),
       token_bytes_(values.whole("token_bytes")),
+      grow_tokens_(values.whole("grow_tokens")),
       closed_(values.whole("closed") == 1) {}
 
 void KvRequests::add(const KvRequest& request) {
-  if (closed_) return add_closed(request);
-  add_open(request);
+  const ServedModel::Server server = model_.serve(request.start, request.end);
+  if (!closed_) return add_open(request, server);
+  if (grow_tokens_ > 0) return add_growing(request, server);
+  add_closed(request, server);
 }
 
-TraceEvent KvRequests::allocation(const KvRequest& request) const {
+TraceEvent KvRequests::allocation(std::uint64_t object, std::uint64_t tokens, Time time) const {
   TraceEvent event;
   event.kind = TraceEventKind::allocation;
-  event.time = request.start;
-  event.object = request.number;
-  event.bytes = (request.prompt_tokens + request.output_tokens) * token_bytes_;
+  event.time = time;
+  event.object = object;
+  event.bytes = tokens * token_bytes_;
   event.tag = order_->intern("kv");
   return event;
 }
 
-TraceEvent KvRequests::free(const KvRequest& request) const {
+TraceEvent KvRequests::free(std::uint64_t object) {
   TraceEvent event;
   event.kind = TraceEventKind::free;
-  event.object = request.number;
+  event.object = object;
   return event;
 }
 
-void KvRequests::add_closed(const KvRequest& request) {
-  order_->add(allocation(request));
-  const std::uint64_t tokens = request.prompt_tokens + request.output_tokens;
+DeclaredTask KvRequests::prefill(const KvRequest& request, const ServedModel::Server& server) {
+  TraceEvent task = task_event(request.first_token - request.start, server.at);
+  task.time = request.start;
+  task.object = request.number;
+  const DeclaredTask declared = tasks_.declare(task);
+  if (const auto weights = model_.read(server, 1)) tasks_.access(*weights);
   TraceEvent access;
   access.object = request.number;
+  access.bytes = request.prompt_tokens * token_bytes_;
+  access.use = UseKind::write;
+  tasks_.access(access);
+  return declared;
+}
+
+/// The steps of `tokens` output tokens. Their accesses, but for that of the weights, follow.
+DeclaredTask KvRequests::decode(const KvRequest& request, const ServedModel::Server& server,
+                                std::uint64_t tokens, const DeclaredTask& after) {
+  const auto steps = static_cast<std::int64_t>(request.output_tokens);
+  TraceEvent task = task_event((request.end - request.first_token) / steps, server.at);
+  task.time = request.first_token;
+  task.object = request.number;
+  task.bytes = tokens;
+  const DeclaredTask declared = tasks_.declare(task, {&after, 1});
+  if (const auto weights = model_.read(server, 1 / static_cast<double>(server.batch)))
+    tasks_.access(*weights);
+  return declared;
+}
+
+void KvRequests::add_closed(const KvRequest& request, const ServedModel::Server& server) {
+  const std::uint64_t tokens = request.prompt_tokens + request.output_tokens;
+  order_->add(allocation(request.number, tokens, request.start));
   DeclaredTask last;
-  if (request.prompt_tokens > 0) {
-    TraceEvent prefill = task_event(request.first_token - request.start);
-    prefill.time = request.start;
-    prefill.object = request.number;
-    last = tasks_.declare(prefill);
-    access.bytes = request.prompt_tokens * token_bytes_;
-    access.use = UseKind::write;
-    tasks_.access(access);
-  }
+  if (request.prompt_tokens > 0) last = prefill(request, server);
   if (request.output_tokens > 0) {
-    const auto steps = static_cast<std::int64_t>(request.output_tokens);
-    TraceEvent decode = task_event((request.end - request.first_token) / steps);
-    decode.time = request.first_token;
-    decode.object = request.number;
-    decode.bytes = request.output_tokens;
-    last = tasks_.declare(decode, {&last, 1});
+    last = decode(request, server, request.output_tokens, last);
+    const auto steps = static_cast<double>(request.output_tokens);
+    TraceEvent access;
+    access.object = request.number;
     const double read = tokens_read(request);
     if (read > 0) {
       access.bytes = tokens * token_bytes_;
-      access.use = UseKind::read;
-      access.passes =
-          static_cast<float>(read / static_cast<double>(steps) / static_cast<double>(tokens));
+      access.passes = static_cast<float>(read / steps / static_cast<double>(tokens));
       tasks_.access(access);
     }
     access.offset = request.prompt_tokens * token_bytes_;
     access.bytes = request.output_tokens * token_bytes_;
     access.use = UseKind::write;
-    access.passes = static_cast<float>(1 / static_cast<double>(steps));
+    access.passes = static_cast<float>(1 / steps);
     tasks_.access(access);
   }
-  tasks_.at_end(free(request), last);
+  tasks_.at_end(free(request.number), last);
 }
 
-void KvRequests::add_open(const KvRequest& request) {
-  order_->add(allocation(request));
+void KvRequests::add_growing(const KvRequest& request, const ServedModel::Server& server) {
+  std::vector<TraceEvent> cache;  // A read of each part so far.
+  DeclaredTask last;
+  const auto grow = [&](std::uint64_t object, std::uint64_t tokens) {
+    tasks_.at_end(allocation(object, tokens, request.start), last);
+    TraceEvent& read = cache.emplace_back();
+    read.object = object;
+    read.bytes = tokens * token_bytes_;
+  };
+  if (request.prompt_tokens > 0) {
+    grow(request.number, request.prompt_tokens);
+    last = prefill(request, server);
+  }
+  for (std::uint64_t made = 0; made < request.output_tokens; made += grow_tokens_) {
+    const std::uint64_t tokens = std::min(grow_tokens_, request.output_tokens - made);
+    grow(first_growth + growths_++, tokens);
+    last = decode(request, server, tokens, last);
+    const auto steps = static_cast<double>(tokens);
+    // Each token reads those before it: on average (tokens - 1) / 2 of this part.
+    cache.back().passes = static_cast<float>((steps - 1) / 2 / steps);
+    for (const TraceEvent& read : cache)
+      if (read.passes > 0) tasks_.access(read);
+    TraceEvent write = cache.back();
+    write.use = UseKind::write;
+    write.passes = static_cast<float>(1 / steps);
+    tasks_.access(write);
+    cache.back().passes = 1;
+  }
+  for (const TraceEvent& part : cache) tasks_.at_end(free(part.object), last);
+}
+
+void KvRequests::add_open(const KvRequest& request, const ServedModel::Server& server) {
   const std::uint64_t tokens = request.prompt_tokens + request.output_tokens;
+  order_->add(allocation(request.number, tokens, request.start));
+  const auto read_weights = [&](Time time, Time duration, double passes) {
+    std::optional<TraceEvent> weights = model_.read(server, passes);
+    if (!weights) return;
+    weights->time = time;
+    weights->duration = duration;
+    weights->task = request.number;
+    order_->add(*weights);
+  };
   TraceEvent event;
   event.time = request.start;
   event.object = request.number;
   event.task = request.number;
+  event.at = server.at;
   if (request.prompt_tokens > 0) {
     event.bytes = request.prompt_tokens * token_bytes_;
     event.use = UseKind::write;
     event.duration = request.first_token - request.start;
+    read_weights(event.time, event.duration, 1);
     order_->add(event);
   }
   if (request.output_tokens > 0) {
     event.time = request.first_token;
     event.duration = request.end - request.first_token;
+    read_weights(event.time, event.duration,
+                 static_cast<double>(request.output_tokens) / static_cast<double>(server.batch));
     const double read = tokens_read(request);
     if (read > 0) {
       event.bytes = tokens * token_bytes_;
@@ -117,7 +185,7 @@ void KvRequests::add_open(const KvRequest& request) {
     event.use = UseKind::write;
     order_->add(event);
   }
-  TraceEvent end = free(request);
+  TraceEvent end = free(request.number);
   end.time = request.end;
   order_->add(end);
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "lab/generate/trace_parameters.hpp"
+#include "lab/import/served_model.hpp"
 #include "lab/trace/closed_loop.hpp"
 #include "lab/trace/event_order.hpp"
 
@@ -32,23 +33,36 @@ constexpr std::uint64_t tokens_max = 100'000'000;  ///< Per request; a larger nu
 /// output's part. In an open loop, the accesses have these times: one write from `start` to
 /// `first_token`; then, both until `end`, one read with as many passes over the cache as that
 /// takes, and one write.
+///
+/// With "grow_tokens", the cache of a closed loop grows, as with paged attention: the prompt's part
+/// is an object, and so is each part of so many output tokens, which is allocated when the one
+/// before is full and has a task of its own. Without, its whole memory is there from the start.
+///
+/// With "weight_bytes", requests read the weights of a `ServedModel`.
 class KvRequests {
  public:
-  /// "closed" and "token_bytes" are parameters of all converters of requests.
+  /// "closed", "token_bytes", "grow_tokens", "weight_bytes" and "gpus" are parameters of all
+  /// converters of requests.
   KvRequests(EventOrder& order, const TraceValues& values);
 
   /// Requires: the request has tokens.
   void add(const KvRequest& request);
 
  private:
-  void add_open(const KvRequest& request);
-  void add_closed(const KvRequest& request);
-  TraceEvent allocation(const KvRequest& request) const;
-  TraceEvent free(const KvRequest& request) const;
+  void add_open(const KvRequest& request, const ServedModel::Server& server);
+  void add_closed(const KvRequest& request, const ServedModel::Server& server);
+  void add_growing(const KvRequest& request, const ServedModel::Server& server);
+  DeclaredTask prefill(const KvRequest& request, const ServedModel::Server& server);
+  DeclaredTask decode(const KvRequest& request, const ServedModel::Server& server,
+                      std::uint64_t tokens, const DeclaredTask& after);
+  TraceEvent allocation(std::uint64_t object, std::uint64_t tokens, Time time) const;
+  static TraceEvent free(std::uint64_t object);
 
   EventOrder* order_;
   ClosedLoop tasks_;
-  std::uint64_t token_bytes_;
+  ServedModel model_;
+  std::uint64_t token_bytes_, grow_tokens_;
+  std::uint64_t growths_ = 0;  // Objects so far.
   bool closed_;
 };
 
@@ -57,6 +71,9 @@ void set_times(KvRequest& request, const TraceValues& values);
 
 inline constexpr TraceParameter token_bytes_parameter{
     "token_bytes", 131'072, 1, 1e9, "KV cache size per token (Llama-3-8B in bf16)"};
+inline constexpr TraceParameter grow_parameter{
+    "grow_tokens", 0, 0, 1e8,
+    "closed loops: output tokens by which the KV cache grows; 0: all its memory is there at once"};
 inline constexpr TraceParameter token_time_parameter{"token_us", 30'000, 0, 1e7,
                                                      "time per output token"};
 inline constexpr TraceParameter prefill_parameter{

@@ -1,6 +1,7 @@
 #include "lab/import/mooncake.hpp"
 
 #include "lab/import/input_lines.hpp"
+#include "lab/import/served_model.hpp"
 #include "lab/trace/closed_loop.hpp"
 
 #include <boost/json/value_to.hpp>
@@ -8,6 +9,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <optional>
 #include <queue>
 #include <unordered_map>
 #include <utility>
@@ -102,6 +104,7 @@ class Prompts {
   Prompts(EventOrder& order, const TraceValues& values)
       : order_(&order),
         tasks_(order),
+        model_(order, values),
         cache_(std::chrono::seconds(values.whole("keep_s")),
                [this](Time time, const Block& block) { free(time, block); }),
         token_bytes_(values.whole("token_bytes")),
@@ -152,8 +155,21 @@ class Prompts {
   void add_open(const Request& request, std::uint32_t number) {
     const Time prefill = prefill_time(request);
     const Time decode = token_time_ * static_cast<std::int64_t>(request.output_tokens);
+    const ServedModel::Server server = model_.serve(request.time, request.time + prefill + decode);
+    const double tokens = static_cast<double>(request.output_tokens);
+    const auto read_weights = [&](Time time, Time duration, double passes) {
+      std::optional<TraceEvent> weights = model_.read(server, passes);
+      if (!weights || passes <= 0) return;
+      weights->time = time;
+      weights->duration = duration;
+      weights->task = number;
+      order_->add(*weights);
+    };
+    read_weights(request.time, prefill, 1);
+    read_weights(request.time + prefill, decode, tokens / static_cast<double>(server.batch));
     TraceEvent event;
     event.task = number;
+    event.at = server.at;
     for (std::size_t at = 0; at < request.blocks.size(); ++at) {
       const std::uint64_t id = request.blocks[at];
       const bool cached = cache_.find(id) != nullptr;
@@ -191,7 +207,10 @@ class Prompts {
   }
   void add_closed(const Request& request, std::uint32_t number) {
     const std::vector<DeclaredTask> after = writers(request);
-    TraceEvent task = task_event(prefill_time(request));
+    const Time compute = prefill_time(request);
+    const Time decode = token_time_ * static_cast<std::int64_t>(request.output_tokens);
+    const ServedModel::Server server = model_.serve(request.time, request.time + compute + decode);
+    TraceEvent task = task_event(compute, server.at);
     task.time = request.time;
     task.object = number;
     std::vector<TraceEvent> accesses;
@@ -205,12 +224,15 @@ class Prompts {
       access.use = known == nullptr ? UseKind::write : UseKind::read;
     }
     const DeclaredTask prefill = tasks_.declare(task, after);
+    if (const auto weights = model_.read(server, 1)) tasks_.access(*weights);
     for (const TraceEvent& access : accesses) tasks_.access(access);
     DeclaredTask last = prefill;
     if (request.output_tokens > 0) {
       task.duration = token_time_;
       task.bytes = request.output_tokens;
       last = tasks_.declare(task, {&prefill, 1});
+      if (const auto weights = model_.read(server, 1 / static_cast<double>(server.batch)))
+        tasks_.access(*weights);
       for (TraceEvent& access : accesses) {
         access.use = UseKind::read;
         tasks_.access(access);
@@ -225,6 +247,7 @@ class Prompts {
 
   EventOrder* order_;
   ClosedLoop tasks_;
+  ServedModel model_;
   Cache cache_;
   std::uint64_t token_bytes_;
   Time token_time_;

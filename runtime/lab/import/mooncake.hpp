@@ -25,10 +25,17 @@ namespace vma {
 /// second follows it and is repeated for each output token. Objects are numbered from 0; a block
 /// that is allocated again is another object. In an open loop, a request is one task, a block is an
 /// object with its id as the number, and all output tokens together read it in one access.
+///
+/// With "weight_bytes", requests read the weights of a `ServedModel`.
 void convert_mooncake(const ConvertInput& input, EventOrder& order);
 
 inline constexpr std::array mooncake_parameters{
-    token_bytes_parameter, token_time_parameter, prefill_parameter, closed_parameter,
+    token_bytes_parameter,
+    token_time_parameter,
+    prefill_parameter,
+    closed_parameter,
+    weights_parameter,
+    serving_gpus_parameter,
     TraceParameter{"keep_s", 300, 0, 1e6, "how long an unused block is kept; 0: forever"}};
 
 }  // namespace vma

@@ -16,7 +16,13 @@ namespace vma {
 void convert_vidur(const ConvertInput& input, EventOrder& order);
 
 inline constexpr std::array vidur_parameters{
-    token_bytes_parameter, token_time_parameter, prefill_parameter, closed_parameter,
+    token_bytes_parameter,
+    token_time_parameter,
+    prefill_parameter,
+    closed_parameter,
+    grow_parameter,
+    weights_parameter,
+    serving_gpus_parameter,
     TraceParameter{"requests_s", 1, 1e-3, 1e6, "average requests per second", false}};
 
 }  // namespace vma

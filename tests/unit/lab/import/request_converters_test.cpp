@@ -95,6 +95,79 @@ TEST_F(RequestConverters, AzureAsAClosedLoop) {
                     }));
 }
 
+// The first of the requests above with two tokens to a part: two parts of 20 bytes, each with a
+// task of two steps, which read half a token of their own part on average.
+TEST_F(RequestConverters, CachesCanGrow) {
+  const auto events = convert("azure", "a.csv",
+                              "TIMESTAMP,ContextTokens,GeneratedTokens\n"
+                              "2023-11-16 23:59:59,100,3\n",
+                              {"token_bytes=10", "token_us=1000", "grow_tokens=2"});
+  const std::uint64_t part = std::uint64_t{1} << 33;
+  const std::int64_t token = 1'000'000;
+  EXPECT_EQ(events, (std::vector{
+                        allocation(0, 1, 1000, "kv"),
+                        of_request(task_of(0, 1), 1),
+                        of_task(access(0, 1, 1000), 1, UseKind::write),
+                        waits_for(allocation(0, part, 20, "kv"), 1),
+                        of_request(task_of(0, 2, token, 2), 1),
+                        after_of(0, 2, 1),
+                        of_task(access(0, 1, 1000), 2, UseKind::read),
+                        of_task(access(0, part, 20), 2, UseKind::read, 0, 0.25),
+                        of_task(access(0, part, 20), 2, UseKind::write, 0, 0.5),
+                        waits_for(allocation(2 * token, part + 1, 10, "kv"), 2),
+                        of_request(task_of(2 * token, 3, token), 1),
+                        after_of(2 * token, 3, 2),
+                        of_task(access(2 * token, 1, 1000), 3, UseKind::read),
+                        of_task(access(2 * token, part, 20), 3, UseKind::read),
+                        of_task(access(2 * token, part + 1, 10), 3, UseKind::write),
+                        waits_for(free_of(3 * token, 1), 3),
+                        waits_for(free_of(3 * token, part), 3),
+                        waits_for(free_of(3 * token, part + 1), 3),
+                    }));
+}
+
+// Three requests of 4 tokens, a millisecond each, on two GPUs: the third one comes while each has
+// one, and shares the steps of the first GPU. Each prompt reads the weights once.
+TEST_F(RequestConverters, EachRequestReadsTheWeightsOfItsGpu) {
+  const std::string requests =
+      "TIMESTAMP,ContextTokens,GeneratedTokens\n"
+      "2023-11-16 00:00:00,100,4\n2023-11-16 00:00:00,100,4\n2023-11-16 00:00:00.001,100,4\n";
+  for (const std::string loop : {"closed=0", "closed=1"}) {
+    for (const std::string grow : {"grow_tokens=0", "grow_tokens=3"}) {
+      const auto events =
+          convert("azure", "a.csv", requests,
+                  {"token_bytes=1", "token_us=1000", "weight_bytes=1000", "gpus=2", loop, grow});
+      std::vector<double> passes(2);
+      std::uint64_t steps = 1;
+      for (const ToldEvent& told : events) {
+        if (told.event.kind == TraceEventKind::task) {
+          EXPECT_TRUE(told.event.at.is_set());
+          steps = told.event.bytes;
+        }
+        const std::uint64_t gpu = told.event.object - (std::uint64_t{1} << 62);
+        if (told.event.kind != TraceEventKind::access || gpu > 1) continue;
+        EXPECT_EQ(told.event.bytes, 1000u);
+        EXPECT_EQ(told.event.at.location().ordinal, static_cast<int>(gpu));
+        passes[gpu] += static_cast<double>(told.event.passes) * static_cast<double>(steps);
+      }
+      EXPECT_EQ(passes, (std::vector<double>{1 + 4 + 1 + 4 / 2.0, 1 + 4})) << loop << grow;
+    }
+  }
+}
+
+TEST_F(RequestConverters, MooncakeCanReadWeights) {
+  for (const std::string loop : {"closed=0", "closed=1"}) {
+    TraceAudit audit;
+    for (const ToldEvent& told :
+         convert("mooncake", "a.jsonl",
+                 R"({"timestamp":0,"input_length":512,"output_length":10,"hash_ids":[4]})",
+                 {"token_bytes=1", "weight_bytes=1000", "gpus=2", loop}))
+      EXPECT_EQ(audit.add(told.event), std::nullopt);
+    EXPECT_EQ(audit.bytes_read(), 512 * 10 + 1000 * 11);
+    EXPECT_EQ(audit.devices(), std::set<int>{0});
+  }
+}
+
 // An open loop and a closed loop differ in when, not in how much.
 TEST_F(RequestConverters, BothLoopsAccessTheSameBytes) {
   const auto bytes = [this](const std::string& closed) {
