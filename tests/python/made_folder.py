@@ -9,7 +9,7 @@ from vmart.lab.kinds import kinds_by_trace
 GIB = 1 << 30
 POLICIES = ("stay_put", "cost_benefit", "counter", "threshold:size=4<&>")
 SCALARS = ("seconds", "accesses", "bytes", "access_s", "local_s", "excess_s", "slowdown", "paused_s", "wait_s",
-           "move_s", "requests", "first_mean_s", "first_p99_s", "step_mean_s", "step_p99_s", "access_move_s", "cost_s", "floor_s", "excess_ratio", "moves", "bytes_moved", "stall_s", "skew_s", "stood_s", "thrashes", "own_share",
+           "move_s", "requests", "first_mean_s", "first_p99_s", "step_mean_s", "step_p99_s", "requests_queued", "queue_mean_s", "queue_p99_s", "preemptions", "steps_again", "bytes_again", "goodput", "limits_met", "access_move_s", "cost_s", "floor_s", "excess_ratio", "moves", "bytes_moved", "stall_s", "skew_s", "stood_s", "thrashes", "own_share",
            "peer_share", "host_share", "device_accesses_max", "device_share_max", "fairness_tenants", "fairness_devices", "settle_s",
            "marks_settled", "marks", "link_use_max", "accesses_lost", "allocations_lost",
            "chunks_spilled", "policy_failures")

@@ -29,11 +29,13 @@ std::string CellRunner::run(const ExperimentCell& cell, const ReadyTrace& trace,
   ReplayOptions options;
   options.pacing = experiment.pacing;
   options.chunk_bytes = experiment.chunk_bytes;
+  options.admission = experiment.admission;
+  options.admission_memory = experiment.admission_memory;
   const auto source = open_trace(trace.path, 0);
   const ReplayMachine machine = inputs_.machine_of(cell, trace);
   Replay replay(machine, options, make_policy(experiment, cell.policy), make_router(cell.router));
   const ReplayReport report = replay.run(*source);
-  const ReplayMetrics metrics = metrics_of(report, machine);
+  const ReplayMetrics metrics = metrics_of(report, machine, experiment.limits);
   boost::json::object json = to_json(report);
   json["inputs"] = inputs_.of(cell, trace);
   const boost::json::object line{{"cell", inputs_.names_of(cell, trace)},

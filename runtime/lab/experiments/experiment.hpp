@@ -2,6 +2,7 @@
 
 #include "lab/replay/replay.hpp"
 #include "lab/replay/replay_machine.hpp"
+#include "lab/replay/replay_metrics.hpp"
 
 #include <cstdint>
 #include <map>
@@ -52,6 +53,9 @@ struct Experiment {
   std::map<std::string, std::string> libraries;
   std::vector<std::string> routers;
   Pacing pacing = Pacing::timed;
+  Admission admission = Admission::preempt;
+  AdmissionMemory admission_memory = AdmissionMemory::all;
+  RequestLimits limits;
   std::uint64_t chunk_bytes = 0;
   std::vector<std::uint64_t> seeds;
   bool bounds = false;

@@ -9,6 +9,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <chrono>
+#include <optional>
 
 namespace vma {
 namespace {
@@ -20,6 +22,11 @@ constexpr char between = '~';
 bool is_plain(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
          std::string_view("._=,+-").find(c) != std::string_view::npos;
+}
+
+boost::json::value milliseconds_or_null(std::optional<Time> time) {
+  if (!time) return nullptr;
+  return std::chrono::duration<double, std::milli>(*time).count();
 }
 
 std::string seed_text(const ExperimentCell& cell) {
@@ -110,7 +117,11 @@ boost::json::object to_json(const Experiment& experiment, const ExperimentCell& 
           {"router", cell.router},
           {"seed", cell.seed},
           {"pacing", boost::json::string_view(to_string(experiment.pacing))},
-          {"chunk_bytes", experiment.chunk_bytes}};
+          {"chunk_bytes", experiment.chunk_bytes},
+          {"admission", boost::json::string_view(to_string(experiment.admission))},
+          {"admission_memory", boost::json::string_view(to_string(experiment.admission_memory))},
+          {"slo_first_ms", milliseconds_or_null(experiment.limits.first)},
+          {"slo_step_ms", milliseconds_or_null(experiment.limits.step)}};
 }
 
 }  // namespace vma

@@ -53,6 +53,8 @@ boost::json::object ExperimentInputs::of_bound(const ExperimentCell& cell,
                                                const ReadyTrace& trace) const {
   boost::json::object inputs = of(cell, trace);
   inputs["id"] = bound_id(experiment_, cell);
+  for (const char* const key : {"admission", "admission_memory", "slo_first_ms", "slo_step_ms"})
+    inputs.erase(key);
   inputs.erase("policy");
   inputs.erase("policy_sum");
   return inputs;

@@ -35,9 +35,10 @@ constexpr std::size_t entries_max = 10'000;  // Per list.
 constexpr double gib_max = 64.0 * 1024 * 1024;
 
 using Keys = std::span<const std::string_view>;
-constexpr std::string_view experiment_keys[] = {"experiment", "about",   "machines", "traces",
-                                                "policies",   "routers", "pacing",   "chunk_mib",
-                                                "seeds",      "bounds"};
+constexpr std::string_view experiment_keys[] = {
+    "experiment",   "about",      "machines", "traces", "policies",  "routers",
+    "pacing",       "chunk_mib",  "seeds",    "bounds", "admission", "admission_memory",
+    "slo_first_ms", "slo_step_ms"};
 constexpr std::string_view machine_keys[] = {"name", "machine", "hbm_gib", "host_gib", "hbm_share"};
 constexpr std::string_view trace_keys[] = {"name", "kind",  "generate",  "convert",
                                            "file", "input", "parameters"};
@@ -125,6 +126,7 @@ class Reader {
   void read_policies(Experiment& experiment);
   void read_routers(Experiment& experiment);
   void read_seeds(Experiment& experiment);
+  void read_requests(Fields& fields, Experiment& experiment);
   ExperimentMachine machine(const std::string& name, const std::string& described,
                             const PlaceCaps& caps) const;
   void add_machine(std::size_t index, JsonReader& json, Experiment& experiment);
@@ -382,6 +384,22 @@ void Reader::read_seeds(Experiment& experiment) {
   }
 }
 
+/// How requests are admitted, and their limits.
+void Reader::read_requests(Fields& fields, Experiment& experiment) {
+  const auto read = [&](std::string_view key, auto&& set) {
+    if (json_.has(key)) fields.read(key, [&] { at(json_, key, set); });
+  };
+  read("admission", [&] { experiment.admission = parse_admission(json_.text("admission")); });
+  read("admission_memory", [&] {
+    experiment.admission_memory = parse_admission_memory(json_.text("admission_memory"));
+  });
+  std::optional<double> first_ms, step_ms;
+  constexpr double day_ms = 86'400'000;
+  read("slo_first_ms", [&] { first_ms = json_.number("slo_first_ms", 0, day_ms); });
+  read("slo_step_ms", [&] { step_ms = json_.number("slo_step_ms", 0, day_ms); });
+  experiment.limits = request_limits(first_ms, step_ms, read_call);
+}
+
 Experiment Reader::read() {
   Experiment experiment;
   experiment.file = text_.file();
@@ -397,6 +415,7 @@ Experiment Reader::read() {
       experiment.pacing = at(json_, "pacing", [&] { return parse_pacing(json_.text("pacing")); });
     });
   }
+  read_requests(fields, experiment);
   fields.read("chunk_mib", [&] {
     const double chunk_mib = json_.number_or("chunk_mib", 32, 1.0 / 1024, 1024.0 * 1024);
     experiment.chunk_bytes = bytes_of(chunk_mib, static_cast<double>(MiB), "chunk_mib");

@@ -29,6 +29,7 @@ Replay::Replay(const ReplayMachine& machine, const ReplayOptions& options,
       moves_(machine, traffic_, options_.stall_budget),
       memory_(machine, options_, scheduler_, moves_, account_, now_),
       tasks_(options_.steps_span),
+      admission_(options_, machine.costs.gpus(), memory_, tasks_, now_),
       devices_(machine, options_, scheduler_, traffic_, moves_, memory_, tasks_, account_, now_),
       router_(std::move(router)) {}
 
@@ -50,8 +51,13 @@ ReplayReport Replay::run(TraceSource& source) {
     const Time event = std::min({traffic_.next_end(), moves_.next(), next_admission(),
                                  devices_.next_begin(), tasks_.next()});
     const bool idle = !devices_.busy() && scheduler_.under_way() == 0;
-    if (event == Time::max() && drain == Time::max() && (traffic_.size() > 0 || idle))
+    if (event == Time::max() && drain == Time::max() && (traffic_.size() > 0 || idle)) {
+      if (admission_.release()) {
+        start_admitted();
+        continue;
+      }
       throw Error(ErrorKind::invalid_argument, "Replay::run", "an access or a task never ends");
+    }
     const bool quiet = idle || tick - happened > quiet_max / 2;
     if (quiet && drain == Time::max() && event < Time::max() && event - tick > quiet_max)
       tick = report = event - quiet_max / 2;
@@ -83,6 +89,7 @@ ReplayReport Replay::run(TraceSource& source) {
   ReplayReport result = account_.finish(scheduler_);
   result.end = std::max(result.end, tasks_.last_end());
   result.requests = tasks_.take_requests();
+  admission_.complete(result.requests);
   return result;
 }
 
@@ -116,6 +123,12 @@ bool Replay::read_head() {
 }
 
 void Replay::admit() {
+  read_on();
+  start_admitted();
+}
+
+/// Takes the events of the trace that happen now.
+void Replay::read_on() {
   do_due();
   while (read_head()) {
     const TraceEvent& event = batch_[head_];
@@ -132,6 +145,16 @@ void Replay::admit() {
   }
   close_declaration();
   do_due();
+}
+
+/// Starts the tasks of requests that waited for memory.
+void Replay::start_admitted() {
+  while (const auto ready = admission_.next()) {
+    task_devices_.resize(std::max(task_devices_.size(), ready->task + std::size_t{1}));
+    task_devices_[ready->task] = ready->device;
+    if (!start(ready->task)) due_.emplace_back(ready->task);
+    do_due();
+  }
 }
 
 /// The next time at which the trace can continue without other events.
@@ -238,6 +261,7 @@ void Replay::do_due() {
 bool Replay::start(ReplayTasks::Index task) {
   const ReplayTasks::Steps steps = tasks_.steps(task);
   const std::size_t device = task_devices_[task];
+  if (!admission_.admits(task, steps, device)) return true;  // It keeps the task.
   const PlaceId self{static_cast<std::uint8_t>(device)};
   for (const TraceEvent& event : steps.accesses) {
     const ReplayMemory::Index object = memory_.require(event);
@@ -256,6 +280,7 @@ bool Replay::start(ReplayTasks::Index task) {
       account_.access_lost();
     }
   }
+  admission_.began(task, steps);
   tasks_.began(task, accesses.size(), now_);
   for (const ReplayDevices::Access& access : accesses) devices_.take(device, access);
   return true;
@@ -276,7 +301,7 @@ void Replay::close_declaration() {
     access.passes *= static_cast<float>(steps.repeat);
   }
   const std::size_t device = router_.choose(accesses, known, devices_.loads());
-  task_devices_.resize(task + std::size_t{1});
+  task_devices_.resize(std::max(task_devices_.size(), task + std::size_t{1}));
   task_devices_[task] = device;
   if (steps.request != 0 && !accesses.empty()) request_devices_.emplace(steps.request, device);
 }

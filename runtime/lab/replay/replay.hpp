@@ -3,6 +3,7 @@
 #include "lab/traffic/link_traffic.hpp"
 #include "lab/routing/read_ahead.hpp"
 #include "lab/replay/replay_account.hpp"
+#include "lab/replay/replay_admission.hpp"
 #include "lab/replay/replay_devices.hpp"
 #include "lab/replay/replay_machine.hpp"
 #include "lab/replay/replay_memory.hpp"
@@ -51,11 +52,13 @@ class Replay {
  private:
   bool read_head();
   void admit();
+  void read_on();
   /// Returns false if the event has to wait.
   bool take(const TraceEvent& event);
   bool take_access(const TraceEvent& event);
   bool carry_out(const TraceEvent& event);
   void do_due();
+  void start_admitted();
   bool start(ReplayTasks::Index task);
   void close_declaration();
   ReplayDevices::Access access_of(const TraceEvent& event) const;
@@ -71,6 +74,7 @@ class Replay {
   ReplayMoves moves_;
   ReplayMemory memory_;
   ReplayTasks tasks_;
+  ReplayAdmission admission_;
   ReplayDevices devices_;
   TaskRouter router_;
 

@@ -24,6 +24,48 @@ Pacing parse_pacing(const std::string& name) {
               fmt::format("'{}' is not a pacing; known are timed, at_once", name));
 }
 
+std::string_view to_string(Admission admission) noexcept {
+  switch (admission) {
+    case Admission::none: return "none";
+    case Admission::queue: return "queue";
+    case Admission::preempt: return "preempt";
+  }
+  return "unknown";
+}
+
+std::string_view to_string(AdmissionMemory memory) noexcept {
+  switch (memory) {
+    case AdmissionMemory::all: return "all";
+    case AdmissionMemory::hbm: return "hbm";
+  }
+  return "unknown";
+}
+
+Admission parse_admission(const std::string& name) {
+  for (const Admission one : {Admission::none, Admission::queue, Admission::preempt}) {
+    if (name == to_string(one)) return one;
+  }
+  throw Error(ErrorKind::invalid_argument, "replay",
+              fmt::format("'{}' is not an admission; known are none, queue, preempt", name));
+}
+
+AdmissionMemory parse_admission_memory(const std::string& name) {
+  for (const AdmissionMemory one : {AdmissionMemory::all, AdmissionMemory::hbm}) {
+    if (name == to_string(one)) return one;
+  }
+  throw Error(ErrorKind::invalid_argument, "replay",
+              fmt::format("'{}' is not memory for admission; known are all, hbm", name));
+}
+
+RequestLimits request_limits(std::optional<double> first_ms, std::optional<double> step_ms,
+                             std::string_view call) {
+  constexpr double day_ms = 86'400'000;
+  RequestLimits limits;
+  if (first_ms) limits.first = milliseconds_of(*first_ms, 0, day_ms, "--slo-first", call);
+  if (step_ms) limits.step = milliseconds_of(*step_ms, 0, day_ms, "--slo-step", call);
+  return limits;
+}
+
 std::uint64_t bytes_of(double amount, double unit, std::string_view what) {
   // Written this way to reject NaN as well.
   if (!(amount * unit >= 1 && amount * unit < 1e18)) {

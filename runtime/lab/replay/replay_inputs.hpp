@@ -1,6 +1,7 @@
 #pragma once
 
 #include "lab/replay/replay.hpp"
+#include "lab/replay/replay_metrics.hpp"
 
 #include <optional>
 #include <string>
@@ -13,6 +14,16 @@ namespace vma {
 std::string_view to_string(Pacing pacing) noexcept;
 /// Throws: Error{invalid_argument} that lists the names.
 Pacing parse_pacing(const std::string& name);
+
+std::string_view to_string(Admission admission) noexcept;
+std::string_view to_string(AdmissionMemory memory) noexcept;
+/// Both throw: Error{invalid_argument} that lists the names.
+Admission parse_admission(const std::string& name);
+AdmissionMemory parse_admission_memory(const std::string& name);
+
+/// Limits of requests that a user gives in milliseconds. Throws as `milliseconds_of`.
+RequestLimits request_limits(std::optional<double> first_ms, std::optional<double> step_ms,
+                             std::string_view call);
 
 /// Converts `amount` units to bytes. Throws: Error{invalid_argument} with `what` if the result is
 /// less than one byte, or 10^18 or more.

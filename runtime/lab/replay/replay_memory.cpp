@@ -187,14 +187,76 @@ bool ReplayMemory::free(const TraceEvent& event) {
 
 void ReplayMemory::unpin(Index index) {
   ReplayObjects::Object& object = objects_.at(index);
-  if (--object.pins > 0 || !object.freed) return;
+  if (--object.pins > 0 || !(object.freed || object.vacates)) return;
+  make_room();
+  if (object.placed && object.chunks > 0) remove_chunks(object);
+  if (std::exchange(object.vacates, false)) --vacating_;
+  object.placed = false;
+  if (object.freed) objects_.remove(index);
+}
+
+void ReplayMemory::remove_chunks(const ReplayObjects::Object& object) {
+  scheduler_.remove(object.first, object.chunks);
+  for (std::uint32_t slot = 0; slot < object.chunks; ++slot)
+    account_.chunk_removed(ChunkId{static_cast<std::uint32_t>(object.first) + slot});
+}
+
+void ReplayMemory::make_room() {
   room_changed_ = true;
-  if (object.placed && object.chunks > 0) {
-    scheduler_.remove(object.first, object.chunks);
-    for (std::uint32_t slot = 0; slot < object.chunks; ++slot)
-      account_.chunk_removed(ChunkId{static_cast<std::uint32_t>(object.first) + slot});
+  ++changes_;
+}
+
+void ReplayMemory::used_by(std::uint64_t object, std::uint64_t request, bool writes) {
+  ReplayObjects::Object& used = objects_.at(objects_.find(object));
+  if (used.request == 0 && writes) used.request = request;
+  if (used.request != request) used.shared = true;
+}
+
+bool ReplayMemory::held_by(std::uint64_t object, std::uint64_t request) const {
+  const Index index = objects_.find(object);
+  if (index == ReplayObjects::none) return false;
+  const ReplayObjects::Object& held = objects_.at(index);
+  return held.placed && held.chunks > 0 && held.request == request && !held.shared;
+}
+
+void ReplayMemory::vacate(std::uint64_t object) {
+  const Index index = objects_.find(object);
+  if (!std::exchange(objects_.at(index).vacates, true)) ++vacating_;
+  pin(index);
+  unpin(index);
+}
+
+bool ReplayMemory::has_first_touch(std::span<const TraceEvent> accesses) const {
+  return std::ranges::any_of(accesses, [&](const TraceEvent& access) {
+    const Index index = objects_.find(access.object);
+    return index != ReplayObjects::none && !objects_.at(index).placed;
+  });
+}
+
+/// Fills the places that the device reaches in order of their speed: where a policy would put the
+/// chunks does not matter as long as there is room somewhere.
+bool ReplayMemory::fits(std::span<const std::uint64_t> objects, PlaceId device,
+                        AdmissionMemory memory) const {
+  std::vector<std::uint64_t> free_bytes;
+  for (const PlaceState& place : scheduler_.snapshot().places())
+    free_bytes.push_back(place.free_bytes());
+  std::span<const PlaceId> order = machine_.costs.by_speed(device);
+  if (memory == AdmissionMemory::hbm) order = {&device, 1};
+  for (const std::uint64_t number : objects) {
+    const Index index = objects_.find(number);
+    if (index == ReplayObjects::none) continue;
+    const ReplayObjects::Object& object = objects_.at(index);
+    if (object.vacates) return false;  // Its memory is still in use.
+    if (object.placed) continue;
+    for (std::uint32_t slot = 0; slot < object.chunks; ++slot) {
+      const std::uint64_t bytes = object.bytes_of(slot);
+      const auto found = std::ranges::find_if(
+          order, [&](PlaceId at) { return free_bytes[vma::index(at)] >= bytes; });
+      if (found == order.end()) return false;
+      free_bytes[vma::index(*found)] -= bytes;
+    }
   }
-  objects_.remove(index);
+  return true;
 }
 
 void ReplayMemory::start_moves() {
@@ -210,7 +272,7 @@ ReplayMemory::Index ReplayMemory::end_move(const ReplayMoves::Ended& ended) {
   scheduler_.end(ended.move, true, now_ - ended.began, ended.stall);
   account_.move_ended(ended, now_);
   unpin(object);  // The freed object may have waited only for this.
-  room_changed_ = true;
+  make_room();
   return object;
 }
 

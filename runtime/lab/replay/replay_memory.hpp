@@ -58,6 +58,25 @@ class ReplayMemory {
   /// Whether what waits for room may have it now.
   bool may_have_room() const noexcept { return !wanted_ || room_changed_ || now_ >= room_until_; }
 
+  // Memory of requests. Objects by their numbers; those that do not exist have none.
+  /// A task of the request accesses the object, which exists.
+  void used_by(std::uint64_t object, std::uint64_t request, bool writes);
+  /// Whether the object has memory that only this request uses.
+  bool held_by(std::uint64_t object, std::uint64_t request) const;
+  /// Takes the object's memory once nothing uses it any more; the next access places it anew.
+  /// Requires: `held_by`.
+  void vacate(std::uint64_t object);
+  /// Whether objects are giving up memory, which moves in progress still use.
+  bool vacates() const noexcept { return vacating_ > 0; }
+  bool exists(std::uint64_t object) const { return objects_.find(object) != ReplayObjects::none; }
+  /// Whether some of the accesses would be the first to their object since it has no memory.
+  bool has_first_touch(std::span<const TraceEvent> accesses) const;
+  /// Whether those of the objects that have no memory would fit: into the device's HBM, or into all
+  /// memory that it can reach.
+  bool fits(std::span<const std::uint64_t> objects, PlaceId device, AdmissionMemory memory) const;
+  /// Counts what may have made room.
+  std::uint64_t changes() const noexcept { return changes_; }
+
   void start_moves();
   /// Returns the object that the chunk belongs to.
   Index end_move(const ReplayMoves::Ended& ended);
@@ -65,6 +84,8 @@ class ReplayMemory {
  private:
   bool give_chunks(Index index, std::optional<PlaceId> named, PlaceId device);
   bool find_room();
+  void remove_chunks(const ReplayObjects::Object& object);
+  void make_room();
   void spill();
   std::optional<PlaceId> place_of(TracePlace at) const;
 
@@ -84,6 +105,8 @@ class ReplayMemory {
   std::vector<std::uint64_t> wanted_sizes_;
   Time room_until_ = Time::max();
   bool room_changed_ = false;  // Something was freed since the last search for room.
+  std::uint64_t changes_ = 0;
+  std::size_t vacating_ = 0;  // Objects.
 };
 
 }  // namespace vma

@@ -75,17 +75,34 @@ std::optional<double> nearest_rank_p99(std::vector<double> values) {
 }
 
 void set_requests(ReplayMetrics& metrics, const ReplayReport& report) {
-  std::vector<double> firsts, steps;
+  std::vector<double> firsts, steps, queued;
   for (const ReplayRequest& request : report.requests) {
-    firsts.push_back(in_seconds(request.first - request.came));
-    if (request.steps > 0)
-      steps.push_back(in_seconds(request.stepping) / static_cast<double>(request.steps));
+    firsts.push_back(in_seconds(request.until_first()));
+    if (request.steps > 0) steps.push_back(in_seconds(request.a_step()));
+    const ReplayDelays& delays = request.delays;
+    queued.push_back(in_seconds(delays.queued));
+    metrics.requests_queued += delays.queued > Time::zero() ? 1 : 0;
+    metrics.preemptions += delays.preemptions;
+    metrics.steps_again += delays.steps_again;
+    metrics.bytes_again += delays.bytes_again;
   }
   metrics.requests = report.requests.size();
   metrics.first_mean_s = mean(firsts);
   metrics.first_p99_s = nearest_rank_p99(std::move(firsts));
   metrics.step_mean_s = mean(steps);
   metrics.step_p99_s = nearest_rank_p99(std::move(steps));
+  metrics.queue_mean_s = mean(queued);
+  metrics.queue_p99_s = nearest_rank_p99(std::move(queued));
+}
+
+void set_goodput(ReplayMetrics& metrics, const ReplayReport& report, const RequestLimits& limits) {
+  if (!limits.first && !limits.step) return;
+  const auto met = std::ranges::count_if(report.requests, [&](const ReplayRequest& request) {
+    return request.until_first() <= limits.first.value_or(Time::max()) &&
+           request.a_step() <= limits.step.value_or(Time::max());
+  });
+  metrics.goodput = ratio(static_cast<double>(met), metrics.seconds);
+  metrics.limits_met = ratio(static_cast<double>(met), static_cast<double>(report.requests.size()));
 }
 
 void set_links(ReplayMetrics& metrics, const ReplayReport& report, const ReplayMachine& machine) {
@@ -107,7 +124,8 @@ std::optional<double> jain_index(std::span<const double> values) {
   return ratio(sum * sum, static_cast<double>(values.size()) * squares);
 }
 
-ReplayMetrics metrics_of(const ReplayReport& report, const ReplayMachine& machine) {
+ReplayMetrics metrics_of(const ReplayReport& report, const ReplayMachine& machine,
+                         const RequestLimits& limits) {
   ReplayMetrics metrics;
   metrics.seconds = report.seconds();
   metrics.accesses = report.accesses;
@@ -139,6 +157,7 @@ ReplayMetrics metrics_of(const ReplayReport& report, const ReplayMachine& machin
   set_fairness(metrics, report);
   set_settling(metrics, report);
   set_requests(metrics, report);
+  set_goodput(metrics, report, limits);
   set_links(metrics, report, machine);
   return metrics;
 }
@@ -188,6 +207,14 @@ boost::json::object to_json(const ReplayMetrics& metrics) {
           {"first_p99_s", boost::json::value_from(metrics.first_p99_s)},
           {"step_mean_s", boost::json::value_from(metrics.step_mean_s)},
           {"step_p99_s", boost::json::value_from(metrics.step_p99_s)},
+          {"requests_queued", metrics.requests_queued},
+          {"queue_mean_s", boost::json::value_from(metrics.queue_mean_s)},
+          {"queue_p99_s", boost::json::value_from(metrics.queue_p99_s)},
+          {"preemptions", metrics.preemptions},
+          {"steps_again", metrics.steps_again},
+          {"bytes_again", metrics.bytes_again},
+          {"goodput", boost::json::value_from(metrics.goodput)},
+          {"limits_met", boost::json::value_from(metrics.limits_met)},
           {"link_use_max", metrics.link_use_max},
           {"links", boost::json::value_from(metrics.links)},
           {"accesses_lost", metrics.accesses_lost},

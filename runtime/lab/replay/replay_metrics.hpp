@@ -54,6 +54,15 @@ struct ReplayMetrics {
   /// step of their repeated tasks took (the time per further token). p99: the nearest rank.
   std::uint64_t requests = 0;
   std::optional<double> first_mean_s, first_p99_s, step_mean_s, step_p99_s;
+  /// Of the requests: how many waited to be admitted, how long each did (also after preemptions),
+  /// how often one was preempted, and what they did again: steps (tokens) that they had done, and
+  /// the bytes that they wrote again.
+  std::uint64_t requests_queued = 0, preemptions = 0, steps_again = 0;
+  std::optional<double> queue_mean_s, queue_p99_s;
+  double bytes_again = 0;
+  /// Requests that met all limits of `RequestLimits`: a second, and their share. Null without
+  /// limits.
+  std::optional<double> goodput, limits_met;
   double link_use_max = 0;  ///< Use of the busiest link.
   /// Use of each link: bytes carried / (capacity * seconds).
   std::map<std::string, double> links;
@@ -61,8 +70,15 @@ struct ReplayMetrics {
   friend bool operator==(const ReplayMetrics&, const ReplayMetrics&) = default;
 };
 
+/// Service level objectives of requests: how long the first task may take from its earliest start,
+/// and how long a step may take on average.
+struct RequestLimits {
+  std::optional<Time> first, step;
+};
+
 /// Requires: the report comes from a replay on this machine.
-ReplayMetrics metrics_of(const ReplayReport& report, const ReplayMachine& machine);
+ReplayMetrics metrics_of(const ReplayReport& report, const ReplayMachine& machine,
+                         const RequestLimits& limits = {});
 
 /// (sum x)^2 / (n sum x^2); null without values, or if all are zero.
 std::optional<double> jain_index(std::span<const double> values);

@@ -26,8 +26,11 @@ class ReplayObjects {
     std::uint32_t pins = 0;    ///< Waiting and running accesses, and moves that have begun.
     TagId tag{};
     bool freed = false;
-    bool pending = false;  ///< Its allocation at a named place waits for room.
-    bool placed = false;   ///< Its placement is decided, successfully or not.
+    bool pending = false;       ///< Its allocation at a named place waits for room.
+    bool placed = false;        ///< Its placement is decided, successfully or not.
+    bool vacates = false;       ///< Gives up its memory when it has no pins.
+    bool shared = false;        ///< Several requests have accessed it.
+    std::uint64_t request = 0;  ///< The first one that has written it.
 
     std::uint64_t bytes_of(std::size_t slot) const {
       return slot + 1 < chunks ? chunk_bytes : bytes - chunk_bytes * (chunks - 1);

@@ -16,6 +16,18 @@ enum class Pacing {
   at_once,  ///< As soon as their device has room: times only give the order.
 };
 
+/// What happens to a request of a closed loop whose memory does not fit, see `ReplayAdmission`.
+enum class Admission {
+  none,     ///< It starts anyway: its memory goes elsewhere, or is lost.
+  queue,    ///< It waits until there is room.
+  preempt,  ///< So it does; and the youngest request gives way if a running one needs more.
+};
+/// The memory that requests have to fit into.
+enum class AdmissionMemory {
+  all,  ///< All that their device can reach: its HBM, those of its peers, and host memory.
+  hbm,  ///< That of their device.
+};
+
 struct ReplayOptions {
   Pacing pacing = Pacing::timed;
   std::uint64_t chunk_bytes = std::uint64_t{32} << 20;  ///< Used if the trace gives no size.
@@ -40,6 +52,8 @@ struct ReplayOptions {
   Time room_limit = std::chrono::milliseconds(500);
   Time window = std::chrono::milliseconds(100);  ///< Length of the report's windows.
   Time stall_budget{0};  ///< Per second, as enforced by the mover; 0: no limit.
+  Admission admission = Admission::preempt;
+  AdmissionMemory admission_memory = AdmissionMemory::all;
   ReplaySchedulerLimits scheduler;
 };
 

@@ -30,12 +30,31 @@ struct ReplayTenant {
   friend bool operator==(const ReplayTenant&, const ReplayTenant&) = default;
 };
 
+/// What a request of a closed loop lost to others because of memory.
+struct ReplayDelays {
+  Time queued{0};  ///< Waited to be admitted, also after it was preempted.
+  std::uint64_t preemptions = 0;
+  /// Summed over preemptions: steps of repeated tasks, such as tokens, that it had done, and bytes
+  /// that it wrote again.
+  std::uint64_t steps_again = 0;
+  double bytes_again = 0;
+  friend bool operator==(const ReplayDelays&, const ReplayDelays&) = default;
+};
+
 /// What a request of a closed loop took: the tasks that name it.
 struct ReplayRequest {
+  std::uint64_t number = 0;
   Time came{0};             ///< The earliest start of its first task.
   Time first{0}, last{0};   ///< The ends of its first task, such as the prompt's, and of its last.
   std::uint64_t steps = 0;  ///< Of its repeated tasks, such as tokens.
-  Time stepping{0};         ///< How long these took.
+  Time stepping{0};         ///< How long these took, from when they could begin.
+  ReplayDelays delays;
+
+  Time until_first() const { return first - came; }
+  /// The mean; 0 without steps.
+  Time a_step() const {
+    return steps > 0 ? stepping / static_cast<Time::rep>(steps) : Time::zero();
+  }
   friend bool operator==(const ReplayRequest&, const ReplayRequest&) = default;
 };
 

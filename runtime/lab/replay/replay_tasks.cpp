@@ -14,6 +14,8 @@ bool ReplayTasks::declare(const TraceEvent& event, Time now) {
   task.declared = event;
   task.declared.time = std::min(event.time, now);  // With `Pacing::at_once`, times do not count.
   task.left = event.bytes;
+  task.ready = now;
+  if (event.object != 0) ++unfinished_[event.object];
   open_ = index;
   return true;
 }
@@ -39,6 +41,22 @@ void ReplayTasks::add(const TraceEvent& event) {
 ReplayTasks::Index ReplayTasks::close() {
   if (open_ != none && tasks_[open_].waits == 0) due_.emplace_back(open_);
   return std::exchange(open_, none);
+}
+
+ReplayTasks::Index ReplayTasks::declare_again(const TraceEvent& declared,
+                                              std::span<const TraceEvent> accesses,
+                                              std::span<const Index> before) {
+  const auto index = static_cast<Index>(tasks_.size());
+  Task& task = tasks_.emplace_back();
+  task.declared = declared;
+  task.left = declared.bytes;
+  task.again = true;
+  task.accesses.assign(accesses.begin(), accesses.end());
+  task.next.assign(before.begin(), before.end());
+  for (const TraceEvent& access : accesses) ++uses_[access.object].accesses;
+  for (const Index next : before) ++tasks_[next].waits;
+  ++unfinished_[declared.object];
+  return index;
 }
 
 bool ReplayTasks::defer(const TraceEvent& event) {
@@ -72,7 +90,8 @@ ReplayTasks::Steps ReplayTasks::steps(Index index) const {
           task.declared.at,
           task.declared.object,
           task.declared.bytes,
-          static_cast<Time::rep>(task.declared.bytes) * task.declared.duration};
+          static_cast<Time::rep>(task.declared.bytes) * task.declared.duration,
+          task.again};
 }
 
 void ReplayTasks::began(Index index, std::size_t accesses, Time now) {
@@ -115,12 +134,18 @@ void ReplayTasks::end(Index index, Time now) {
   task.ended = true;
   ++ended_;
   last_end_ = now;
-  note_request(task, now);
+  if (!task.again) note_request(task, now);
+  if (task.declared.object != 0 && --unfinished_.at(task.declared.object) == 0)
+    unfinished_.erase(task.declared.object);
   uses_ended(task);
   for (const TraceEvent& event : task.after)
     if (!defer(event)) due_.emplace_back(event);
   for (const Index next : task.next)
-    if (--tasks_[next].waits == 0 && next != open_) due_.emplace_back(next);
+    if (--tasks_[next].waits == 0) {
+      // Work that is done again delays what was ready before.
+      if (!task.again) tasks_[next].ready = now;
+      if (next != open_) due_.emplace_back(next);
+    }
   task.accesses = {};
   task.next = {};
   task.after = {};
@@ -139,12 +164,13 @@ void ReplayTasks::note_request(const Task& task, Time now) {
   const std::uint64_t number = task.declared.object;
   if (number == 0) return;
   const auto [known, added] = by_request_.emplace(number, requests_.size());
-  if (added) requests_.push_back({task.declared.time, now, now, 0, Time(0)});
+  if (added) requests_.push_back({number, task.declared.time, now, now, 0, Time(0), {}});
   ReplayRequest& request = requests_[known->second];
   request.last = now;
   if (task.declared.bytes == 1) return;
   request.steps += task.declared.bytes;
-  request.stepping += now - task.began;
+  // The first task's wait is in the time to its end.
+  request.stepping += now - (added ? task.began : task.ready);
 }
 
 }  // namespace vma

@@ -56,6 +56,7 @@ class ReplayTasks {
     std::uint64_t request = 0;
     std::uint64_t repeat = 1;  ///< Steps of the whole task.
     Time lasts{0};             ///< How long all of them compute.
+    bool again = false;        ///< Of a task of `declare_again`.
   };
   /// A task whose next steps can begin, or an event that can happen.
   using Due = std::variant<Index, TraceEvent>;
@@ -75,6 +76,18 @@ class ReplayTasks {
 
   /// Whether a task has not ended.
   bool busy() const noexcept { return ended_ < tasks_.size(); }
+  std::size_t ended() const noexcept { return ended_; }
+  /// Whether steps of the task have begun and not ended.
+  bool in_progress(Index task) const { return tasks_[task].running > 0; }
+  /// Declared tasks of the request that have not ended.
+  std::size_t unfinished(std::uint64_t request) const {
+    const auto found = unfinished_.find(request);
+    return found == unfinished_.end() ? 0 : found->second;
+  }
+  /// A task that is not in the trace: a request does its earlier work again. It can begin at once,
+  /// and is not due. `before`, tasks that are due, become due again when it has ended.
+  Index declare_again(const TraceEvent& declared, std::span<const TraceEvent> accesses,
+                      std::span<const Index> before);
   /// When the last task ended; `Time::min()`: none has.
   Time last_end() const noexcept { return last_end_; }
 
@@ -88,7 +101,8 @@ class ReplayTasks {
     std::size_t waits = 0;    // Predecessors that have not ended.
     std::size_t running = 0;  // Accesses, and a timer.
     Time began = Time::min();
-    bool ended = false;
+    Time ready = Time::min();  // When all predecessors had ended.
+    bool ended = false, again = false;
     std::vector<TraceEvent> accesses;
     std::vector<Index> next;        // Tasks that wait for it.
     std::vector<TraceEvent> after;  // Events that wait for it.
@@ -117,6 +131,7 @@ class ReplayTasks {
   std::priority_queue<Timer, std::vector<Timer>, std::greater<>> timers_;
   std::vector<ReplayRequest> requests_;
   boost::unordered_flat_map<std::uint64_t, std::size_t> by_request_;
+  boost::unordered_flat_map<std::uint64_t, std::size_t> unfinished_;  // Tasks, by request.
 };
 
 }  // namespace vma

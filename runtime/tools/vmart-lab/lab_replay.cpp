@@ -13,6 +13,7 @@
 #include <vma/error.hpp>
 
 #include <boost/json/serialize.hpp>
+#include <boost/json/value_from.hpp>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -65,6 +66,18 @@ void print(const ReplayMetrics& metrics, const ReplayReport& report) {
     fmt::print("{} requests: first task {:.4f} s (p99 {:.4f}), a step {:.4f} s (p99 {:.4f})\n",
                metrics.requests, *metrics.first_mean_s, *metrics.first_p99_s, *metrics.step_mean_s,
                *metrics.step_p99_s);
+  }
+  if (metrics.requests_queued > 0) {
+    fmt::print("{} requests waited for memory, on average {:.4f} s a request (p99 {:.4f})\n",
+               metrics.requests_queued, *metrics.queue_mean_s, *metrics.queue_p99_s);
+  }
+  if (metrics.preemptions > 0) {
+    fmt::print("{} preemptions: {} steps and {:.3f} GiB done again\n", metrics.preemptions,
+               metrics.steps_again, metrics.bytes_again / GiB);
+  }
+  if (metrics.goodput && metrics.limits_met) {
+    fmt::print("goodput {:.3f} requests/s: {:.1f} % met the limits\n", *metrics.goodput,
+               100 * *metrics.limits_met);
   }
   if (metrics.link_use_max > 0) {
     const auto busiest =
@@ -132,6 +145,10 @@ int run_replay(const ReplayCommand& command) {
   options.scheduler.planner.stall_ahead =
       time_of(command.stall_ahead_ms, 0, 86'400'000, "--stall-ahead");
   options.use_interval = time_of(command.use_interval_ms, 0.01, 86'400'000, "--use-interval");
+  options.admission = parse_admission(command.admission);
+  options.admission_memory = parse_admission_memory(command.admission_memory);
+  const RequestLimits limits =
+      request_limits(command.slo_first_ms, command.slo_step_ms, "vmart-lab replay");
   options.ahead = time_of(command.ahead_ms, 0, 1000, "--ahead");
   ReplayMachine machine = replay_machine(load_machine(command.machine));
   if (!command.calibration.empty())
@@ -143,22 +160,27 @@ int run_replay(const ReplayCommand& command) {
   const std::uint64_t bad_lines = trace->bad_lines() == nullptr ? 0 : trace->bad_lines()->count();
   if (bad_lines > 0) fmt::print(stderr, "{} bad lines were skipped\n", bad_lines);
   warn_of_crowds(command, report);
-  const ReplayMetrics metrics = metrics_of(report, machine);
+  const ReplayMetrics metrics = metrics_of(report, machine, limits);
   if (command.json) {
     boost::json::object json = to_json(report);
     json["metrics"] = to_json(metrics);
-    json["inputs"] = boost::json::object{{"trace", command.trace},
-                                         {"machine", machine.name},
-                                         {"policy", command.policy},
-                                         {"router", command.router},
-                                         {"pacing", command.pacing},
-                                         {"chunk_bytes", options.chunk_bytes},
-                                         {"calibration", command.calibration},
-                                         {"stall_budget_ms", command.stall_budget_ms},
-                                         {"stall_ahead_ms", command.stall_ahead_ms},
-                                         {"use_interval_ms", command.use_interval_ms},
-                                         {"ahead_ms", command.ahead_ms},
-                                         {"bad_lines", bad_lines}};
+    json["inputs"] =
+        boost::json::object{{"trace", command.trace},
+                            {"machine", machine.name},
+                            {"policy", command.policy},
+                            {"router", command.router},
+                            {"pacing", command.pacing},
+                            {"admission", command.admission},
+                            {"admission_memory", command.admission_memory},
+                            {"slo_first_ms", boost::json::value_from(command.slo_first_ms)},
+                            {"slo_step_ms", boost::json::value_from(command.slo_step_ms)},
+                            {"chunk_bytes", options.chunk_bytes},
+                            {"calibration", command.calibration},
+                            {"stall_budget_ms", command.stall_budget_ms},
+                            {"stall_ahead_ms", command.stall_ahead_ms},
+                            {"use_interval_ms", command.use_interval_ms},
+                            {"ahead_ms", command.ahead_ms},
+                            {"bad_lines", bad_lines}};
     fmt::print("{}\n", boost::json::serialize(json));
   } else {
     print(command, report);

@@ -17,7 +17,10 @@ struct ReplayCommand {
   std::optional<double> hbm_gib, host_gib;  ///< Capacities that replace the machine's.
   /// Of the short average of use; the long one is ten times as long.
   std::optional<double> half_life_ms;
-  std::string calibration;      ///< A file. If empty, the machine's own costs apply.
+  std::string calibration;               ///< A file. If empty, the machine's own costs apply.
+  std::string admission = "preempt";     ///< Of requests: or "none", "queue".
+  std::string admission_memory = "all";  ///< Or "hbm".
+  std::optional<double> slo_first_ms, slo_step_ms;  ///< Limits of requests, for goodput.
   double use_interval_ms = 10;  ///< How often a long access is reported to the policy.
   double ahead_ms = 0;  ///< Work that a program launches before it waits for it; 0: one kernel.
   double stall_budget_ms = 0;    ///< Per second, for gates; 0: no limit.

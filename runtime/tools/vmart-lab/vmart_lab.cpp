@@ -115,6 +115,20 @@ void add_replay(CLI::App& replay, Given& given) {
   replay.add_option("--policy", command.policy, "a policy, written as in VMART_POLICY")
       ->capture_default_str();
   replay.add_option("--pacing", command.pacing, "timed or at_once")->capture_default_str();
+  replay
+      .add_option(
+          "--admission", command.admission,
+          "requests whose memory does not fit: none (start anyway), queue, or preempt (wait,"
+          " and the youngest one gives way to running ones that need more)")
+      ->capture_default_str();
+  replay
+      .add_option("--admission-memory", command.admission_memory,
+                  "what requests have to fit into: all memory that their GPU reaches, or its hbm")
+      ->capture_default_str();
+  replay.add_option("--slo-first", command.slo_first_ms,
+                    "ms that the first task of a request may take, for goodput");
+  replay.add_option("--slo-step", command.slo_step_ms,
+                    "ms that a step of a request may take on average, for goodput");
   replay.add_option("--calibration", command.calibration,
                     "output of `vmart calibrate --json`; its costs replace the machine's");
   replay

@@ -97,6 +97,21 @@ TEST_F(ExperimentReader, ASharedHbmIsKeptBesideTheMachineAsItIs) {
   EXPECT_EQ(experiment.machines[1].machine.places.back().capacity_bytes, std::uint64_t{2} << 30);
 }
 
+TEST_F(ExperimentReader, SaysHowRequestsAreAdmitted) {
+  const std::string piece = "\"pacing\": \"at_once\"";
+  const Experiment usual = read(with(piece, piece));
+  EXPECT_EQ(usual.admission, Admission::preempt);
+  EXPECT_EQ(usual.admission_memory, AdmissionMemory::all);
+  EXPECT_EQ(usual.limits.first, std::nullopt);
+  const Experiment other =
+      read(with(piece, piece + R"(, "admission": "queue", "admission_memory": "hbm",
+                                "slo_first_ms": 500, "slo_step_ms": 0.5)"));
+  EXPECT_EQ(other.admission, Admission::queue);
+  EXPECT_EQ(other.admission_memory, AdmissionMemory::hbm);
+  EXPECT_EQ(other.limits.first, Time(500'000'000));
+  EXPECT_EQ(other.limits.step, Time(500'000));
+}
+
 TEST_F(ExperimentReader, LeavesOutWhatHasADefault) {
   const Experiment experiment = read(R"({"experiment": "x", "machines": ["test-2"],
     "traces": [{"name": "t", "generate": "serving"}], "policies": ["stay_put"]})");
@@ -119,6 +134,9 @@ TEST_F(ExperimentReader, RefusesByLineAndReason) {
        "line 14: colour: is not a known key of this object; expected one of exp"},
       {"\"pacing\": \"at_once\"", "\"seeds\": [1]", "line 15: seeds: appears twice"},
       {"\"at_once\"", "\"fast\"", "line 13: pacing: replay: invalid_argument: "},
+      {"\"pacing\": \"at_once\"", "\"admission\": \"fifo\"",
+       "line 13: admission: replay: invalid_argument: 'fifo' is not an admission; known are"},
+      {"\"pacing\": \"at_once\"", "\"slo_step_ms\": -1", "line 13: slo_step_ms: -1 is not betw"},
       {"[\"test-2\",", "[\"h900\",",
        "line 3: machines[0]: load_machine: invalid_argument: no mach"},
       {"\"machine\": \"test-2\"", "\"machine\": \"./none.json\"", "line 4: machines[1].machine: "},

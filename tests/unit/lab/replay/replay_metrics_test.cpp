@@ -176,7 +176,7 @@ TEST(ReplayMetrics, WhereNothingHappenedNothingIsSaid) {
 TEST(ReplayMetrics, JsonHasEachOfThem) {
   ReplayRig rig;
   const boost::json::object json = to_json(metrics_of(written_report(), rig.machine()));
-  EXPECT_EQ(json.size(), 41u);
+  EXPECT_EQ(json.size(), 49u);
   EXPECT_EQ(json.at("slowdown"), 12.0 / 5);
   EXPECT_EQ(json.at("bytes_moved"), 400);
   EXPECT_EQ(json.at("links").at("gpu(0) hbm"), 0.25);
