@@ -231,8 +231,10 @@ void ChunkTables::used(ChunkId chunk, PlaceId device, double bytes_read, double 
     return;
   }
   HeatCell& cell = *found;
-  set_passed(fading_, now_ - cell.updated);
-  const Heat heat = decayed(cell, fading_);
+  const Time passed = now_ - cell.updated;
+  Fading& fading = fadings_.of(passed);
+  set_passed(fading, passed);
+  const Heat heat = decayed(cell, fading);
   cell.read_short = static_cast<float>(heat.read_short + bytes_read * short_.weight);
   cell.read_long = static_cast<float>(heat.read_long + bytes_read * long_.weight);
   cell.write_short = static_cast<float>(heat.write_short + bytes_written * short_.weight);

@@ -4,6 +4,7 @@
 
 #include <vma/snapshot.hpp>
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <set>
@@ -86,11 +87,22 @@ struct ChunkTables {
   std::uint16_t tag_number(std::string_view tag);
   void shift_demand(const ChunkRow& row, double sign);
 
-  /// What remains of averages after a time. Remembers the last answers: many cells are as old as
-  /// the one before.
+  /// What remains of averages after a time.
   struct Fading {
     Time passed = Time::min();
     double short_term = 0, long_term = 0;
+  };
+  /// Remembers recent answers: many cells are of the same age.
+  class Fadings {
+   public:
+    /// The place of the answer for this time.
+    Fading& of(Time passed) {
+      // The high bits of the product depend on all of its bits (Fibonacci hashing).
+      return answers_[static_cast<std::uint64_t>(passed.count()) * 0x9E3779B97F4A7C15u >> 58];
+    }
+
+   private:
+    std::array<Fading, 64> answers_;
   };
 
   Heat decayed(const HeatCell& cell) const;
@@ -109,7 +121,7 @@ struct ChunkTables {
 
   Time now_{0};
   Average short_, long_;
-  Fading fading_;         // Of the last cell that was used.
+  Fadings fadings_;       // Of cells that were used.
   Fading demand_fading_;  // Of the demands.
   std::vector<ChunkRow> rows_;
   std::vector<ChunkId> changed_;
