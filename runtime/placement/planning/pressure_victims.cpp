@@ -59,11 +59,18 @@ std::uint64_t Planner::complete_pressure(const Pressure& pressure, const Snapsho
   }
   if (freed >= pressure.bytes || (pressure.elsewhere && plan.declines())) return freed;
 
+  // Room only shrinks: what is larger than all of it is no candidate.
+  std::int64_t largest = 0;
+  for (std::size_t at = 0; at < left.size(); ++at)
+    if (at != index(pressure.at)) largest = std::max(largest, left[at]);
+  if (largest == 0) return freed;
+
   std::vector<Candidate> candidates;
   for (std::size_t i = 0; i < snapshot.chunks().size(); ++i) {
     const ChunkRow& row = snapshot.chunks()[i];
     const ChunkId chunk{static_cast<std::uint32_t>(i)};
     if (row.bytes == 0 || row.dropped || row.at != pressure.at || planned.contains(chunk)) continue;
+    if (static_cast<std::int64_t>(row.bytes) > largest) continue;
     candidates.push_back({snapshot.now() - std::max(row.last_use, row.born), chunk});
   }
   const Warmer warmer{snapshot};
