@@ -26,35 +26,6 @@ double written_share(UseKind use) {
 
 }  // namespace
 
-/// Bytes of an access, from one number to another. If passes are no whole number, each leaves out
-/// the same share of every part.
-class ReplayDevices::Stretch {
- public:
-  Stretch(const Access& access, double from, double to) {
-    if (from <= 0 && to >= access.all_bytes()) {
-      whole_ = access.passes;
-      return;
-    }
-    const double pass = access.all_bytes() / std::ceil(access.passes);
-    scale_ = pass / static_cast<double>(access.bytes);
-    const double before = std::floor(from / pass), until = std::floor(to / pass);
-    whole_ = until - before;
-    from_ = from - before * pass;
-    to_ = to - until * pass;
-  }
-  /// How many of them lie in the part.
-  double in(const Part& part) const {
-    const double begin = part.begin * scale_, bytes = (part.end - part.begin) * scale_;
-    const auto reached = [&](double number) { return std::clamp(number - begin, 0.0, bytes); };
-    return std::max(whole_ * bytes + reached(to_) - reached(from_), 0.0);
-  }
-
- private:
-  double whole_ = 0;          // Passes; one less if the stretch ends before it has begun in a pass.
-  double from_ = 0, to_ = 0;  // In a pass.
-  double scale_ = 1;          // Bytes of a pass over those of the range.
-};
-
 ReplayDevices::ReplayDevices(const ReplayMachine& machine, const ReplayOptions& options,
                              ReplayScheduler& scheduler, LinkTraffic& traffic, ReplayMoves& moves,
                              ReplayMemory& memory, ReplayTasks& tasks, ReplayAccount& account,
@@ -181,12 +152,16 @@ void ReplayDevices::begin(std::size_t number, const Access& access) {
   }
   running_.splice(running_.end(), unused_, unused_.begin());
   running.began = now_;
-  running.bytes = access.all_bytes();
+  running.bytes = AccessBytes(static_cast<double>(access.bytes), access.passes);
+  running.done = 0;
+  running.reported = {};
+  running.alternates = false;
+  const double bytes = running.bytes.all();
   const double work = std::chrono::duration<double>(access.duration).count();
-  running.rate_max = work > 0 ? running.bytes / work : std::numeric_limits<double>::infinity();
+  running.rate_max = work > 0 ? bytes / work : std::numeric_limits<double>::infinity();
   const PlaceId self{static_cast<std::uint8_t>(number)};
-  running.local_s = std::max(work, machine_.costs.access_seconds(self, self, running.bytes));
-  running.to_write = running.bytes * written_share(access.use);
+  running.local_s = std::max(work, machine_.costs.access_seconds(self, self, bytes));
+  running.to_write = bytes * written_share(access.use);
   Device& device = devices_[number];
   ++device.running;
   device.kernels += access.spread() ? 0 : 1;
@@ -229,24 +204,25 @@ void ReplayDevices::begin_slice(Running& running) const {
   running.alternates =
       std::ranges::any_of(parts, [&](const Part& part) { return part.at != parts.front().at; });
   running.slice_begin = running.done;
-  running.slice_end = running.bytes;
+  running.slice_end = running.bytes.all();
   if (!running.access.spread() || !running.alternates) return;
   const Time slice = std::max(options_.use_interval, running.access.duration / slices_max);
   const double bytes = running.rate_max * std::chrono::duration<double>(slice).count();
   const double end = running.done + bytes;
-  if (end + bytes / 2 < running.bytes) running.slice_end = end;
+  if (end + bytes / 2 < running.bytes.all()) running.slice_end = end;
 }
 
 /// Splits the access's next slice, or what a move has left of the current one, into segments that
 /// are at one place each. A `read_write` access reads each segment before it writes it. Requires:
 /// the parts are where they lie now.
 void ReplayDevices::cut(Running& running) {
-  const double least = rounding * running.bytes;
+  const double least = rounding * running.bytes.all();
   if (!running.alternates || running.slice_end - running.done <= least) begin_slice(running);
   const PlaceId self{static_cast<std::uint8_t>(running.device)};
-  const double left = running.bytes - running.done;
+  const double left = running.bytes.all() - running.done;
   const double written = left > 0 ? std::clamp(running.to_write / left, 0.0, 1.0) : 0;
-  const Stretch slice(running.access, running.slice_begin, running.slice_end);
+  const AccessBytes::Point begin = running.bytes.point(running.slice_begin);
+  const AccessBytes::Point end = running.bytes.point(running.slice_end);
   double skipped = running.done - running.slice_begin;  // The slice goes from part to part.
   const std::vector<Part>& parts = running.parts;
   running.segments.clear();
@@ -255,7 +231,8 @@ void ReplayDevices::cut(Running& running) {
     const PlaceId at = part->at;
     double bytes = 0;
     for (; part != parts.end() && part->at == at; ++part) {
-      const double all = slice.in(*part), before = std::min(all, skipped);
+      const double all = running.bytes.in_part(begin, end, part->begin, part->end);
+      const double before = std::min(all, skipped);
       skipped -= before;
       bytes += all - before;
     }
@@ -282,24 +259,23 @@ void ReplayDevices::account_for(Running& running, double bytes) {
 
 /// Reports the use of the access's bytes up to number `until`.
 void ReplayDevices::report(Running& running, double until) {
-  until = std::min(until, running.bytes);
-  if (running.reported >= running.bytes || until <= running.reported) return;
-  const Access& access = running.access;
-  const double written = written_share(access.use);
+  until = std::min(until, running.bytes.all());
+  if (until <= running.reported.number) return;
+  const double written = written_share(running.access.use);
   const PlaceId self{static_cast<std::uint8_t>(running.device)};
-  const Stretch stretch(access, running.reported, until);
+  const AccessBytes::Point end = running.bytes.point(until);
   for (const Part& part : running.parts) {
-    const double bytes = stretch.in(part);
+    const double bytes = running.bytes.in_part(running.reported, end, part.begin, part.end);
     if (bytes > 0) scheduler_.use(part.chunk, self, bytes * (1 - written), bytes * written);
   }
-  running.reported = until;
-  if (until >= running.bytes) --unreported_;
+  running.reported = end;
+  if (until >= running.bytes.all()) --unreported_;
 }
 
 void ReplayDevices::report_uses() {
   const double interval = std::chrono::duration<double>(options_.use_interval).count();
   for (Running& running : running_) {
-    if (running.reported >= running.bytes) continue;
+    if (running.reported.number >= running.bytes.all()) continue;
     const double segment = running.segments[running.segment].bytes;
     const double done = running.done + segment - traffic_.left(running.flow, now_);
     report(running, done + running.rate_max * interval);
@@ -331,8 +307,8 @@ bool ReplayDevices::end_segment(RunningAccess ended) {
   Running& running = *ended;
   account_for(running, running.segments[running.segment].bytes);
   if (++running.segment == running.segments.size()) {
-    const double least = rounding * running.bytes;
-    if (running.bytes - running.done <= least) return false;
+    const double least = rounding * running.bytes.all();
+    if (running.bytes.all() - running.done <= least) return false;
     cut(running);
   }
   begin_segment(ended);
@@ -355,17 +331,13 @@ void ReplayDevices::end_flow(FlowId flow) {
 
 /// Recycles the node, with the memory for its parts and segments.
 void ReplayDevices::drop(RunningAccess running) {
-  Running fresh;
-  fresh.parts = std::move(running->parts);
-  fresh.segments = std::move(running->segments);
-  *running = std::move(fresh);
   unused_.splice(unused_.begin(), running_, running);
 }
 
 void ReplayDevices::end_access(const Running& running) {
   const Access& access = running.access;
   Device& device = devices_[running.device];
-  account_.access_ended({running.device, memory_.object(access.object).tag, running.bytes,
+  account_.access_ended({running.device, memory_.object(access.object).tag, running.bytes.all(),
                          running.local_s, running.began, stood(running.device) - running.stood},
                         now_);
   if (!access.spread()) {
@@ -379,7 +351,7 @@ void ReplayDevices::leave_device(const Running& running) {
   Device& device = devices_[running.device];
   --device.running;
   if (!running.access.spread()) --device.kernels;
-  if (running.reported < running.bytes) --unreported_;
+  if (running.reported.number < running.bytes.all()) --unreported_;
   leave(running.device, running.access);
 }
 

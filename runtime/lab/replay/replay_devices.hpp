@@ -1,6 +1,7 @@
 #pragma once
 
 #include "lab/traffic/link_traffic.hpp"
+#include "lab/replay/access_bytes.hpp"
 #include "lab/replay/replay_account.hpp"
 #include "lab/replay/replay_machine.hpp"
 #include "lab/replay/replay_memory.hpp"
@@ -91,12 +92,10 @@ class ReplayDevices {
     PlaceId at{};
     double begin = 0, end = 0;  // In the range.
   };
-  /// Some of an access's bytes.
-  class Stretch;
-  /// An access in progress. Its bytes are numbered in the order in which it gets to them: pass by
-  /// pass over its range.
+  /// An access in progress.
   struct Running {
     Access access;
+    AccessBytes bytes;
     std::size_t device = 0;
     std::vector<Part> parts;
     std::vector<Segment> segments;  // The current slice, or all that is left.
@@ -104,10 +103,10 @@ class ReplayDevices {
     FlowId flow{};                  // That of the current segment.
     double done = 0;                // Bytes of the segments before the current one.
     double slice_begin = 0, slice_end = 0;
-    bool alternates = false;  // The current slice is at several places.
-    double to_write = 0;      // Of the other bytes, those that are written.
-    double reported = 0;      // Bytes whose use was reported.
-    double rate_max = 0, local_s = 0, bytes = 0;
+    bool alternates = false;      // The current slice is at several places.
+    double to_write = 0;          // Of the other bytes, those that are written.
+    AccessBytes::Point reported;  // The end of the bytes whose use was reported.
+    double rate_max = 0, local_s = 0;
     Time began{0}, stood{0};  // The latter: of its device, until then.
   };
   struct Device {
