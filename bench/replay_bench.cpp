@@ -37,6 +37,12 @@ constexpr std::uint64_t accesses_least = 500'000;
 // A run with few accesses, which only shows that all works, converts no more than this.
 constexpr std::uintmax_t small_input_bytes = 16 * KiB;
 
+double cpu_s() {
+  timespec time{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) / 1e9;
+}
+
 /// Generates allocations, then accesses of 2 MiB, on demand.
 class DrawnTrace final : public TraceSource {
  public:
@@ -49,6 +55,16 @@ class DrawnTrace final : public TraceSource {
   }
 
   std::span<const TraceEvent> next() override {
+    const double before = cpu_s();
+    draw();
+    drawing_s_ += cpu_s() - before;
+    return batch_;
+  }
+  /// CPU time that `next` has taken: it is no part of a replay.
+  double drawing_s() const { return drawing_s_; }
+
+ private:
+  void draw() {
     batch_.clear();
     while (batch_.size() < batch_max && allocated_ < objects) {
       TraceEvent event;
@@ -68,22 +84,15 @@ class DrawnTrace final : public TraceSource {
       event.at = TracePlace(gpu(static_cast<int>(random_() % gpus)));
       batch_.push_back(event);
     }
-    return batch_;
   }
 
- private:
   std::mt19937_64 random_{1};
   std::vector<double> sums_;
   std::vector<TraceEvent> batch_;
   std::uint64_t left_, allocated_ = 0;
   Time now_{0};
+  double drawing_s_ = 0;
 };
-
-double cpu_s() {
-  timespec time{};
-  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) / 1e9;
-}
 
 /// Peak memory use of this process so far.
 double resident_max_mib() {
@@ -99,7 +108,7 @@ Sample measure(const std::string& policy, bool zipf, std::uint64_t accesses) {
   const Stopwatch watch;
   const double before = cpu_s();
   const ReplayReport report = replay.run(trace);
-  const double cpu = cpu_s() - before;
+  const double cpu = cpu_s() - before - trace.drawing_s();
   if (report.accesses != accesses) throw std::runtime_error("accesses were lost");
   Sample sample;
   sample.wall = watch.elapsed();
