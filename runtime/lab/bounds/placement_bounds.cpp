@@ -5,6 +5,8 @@
 #include "lab/bounds/cheapest_paths.hpp"
 #include "lab/bounds/exact_optimum.hpp"
 #include "lab/bounds/furthest_next_use.hpp"
+#include "lab/bounds/loops/loop_bound.hpp"
+#include "lab/bounds/loops/loop_graph_builder.hpp"
 #include "lab/bounds/plan_search.hpp"
 
 #include <algorithm>
@@ -161,6 +163,16 @@ PlacementInstance trace_instance(TraceSource& source, const ReplayMachine& machi
 Bound find_bound(TraceSource& source, const ReplayMachine& machine, const std::string& router,
                  const ReplayOptions& options) {
   return placement_bounds(trace_instance(source, machine, router, options)).best();
+}
+
+Bound find_loop_bound(TraceSource& source, const ReplayMachine& machine, const std::string& router,
+                      const ReplayOptions& options) {
+  const LoopGraph graph = LoopGraphBuilder(machine, options, make_router(router)).build(source);
+  Bound bound;
+  bound.lower_bound_s = LoopBound(graph, machine, {}).search() * (1 - rounding);
+  bound.kind = "loops";
+  bound.metric = "seconds";
+  return bound;
 }
 
 }  // namespace vma

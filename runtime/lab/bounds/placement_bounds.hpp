@@ -19,8 +19,10 @@ namespace vma {
 struct Bound {
   double lower_bound_s = 0;
   std::optional<double> plan_s;  ///< Not set: no plan within the capacities was found.
-  std::string kind;              ///< "exact", "lagrangian" or "event".
+  std::string kind;              ///< "exact", "lagrangian", "event"; "loops" for closed loops.
   std::optional<double> gap;     ///< (plan - bound) / bound.
+  /// The metric of a replay that is bounded: "access_move_s", or for closed loops "seconds".
+  std::string metric = "access_move_s";
 };
 
 /// The bounds and plans for one instance.
@@ -56,8 +58,13 @@ std::optional<double> gap_of(double bound_s, std::optional<double> plan_s);
 /// `InstanceBuilder`.
 PlacementInstance trace_instance(TraceSource& source, const ReplayMachine& machine,
                                  const std::string& router, const ReplayOptions& options);
-/// The best bound of the trace: holds for the cost of any lossless replay with the same arguments.
+/// The best bound of an open loop: holds for the cost of any lossless replay with the same
+/// arguments.
 Bound find_bound(TraceSource& source, const ReplayMachine& machine, const std::string& router,
                  const ReplayOptions& options);
+/// The bound of a trace with declared tasks, for the time of any such replay. Throws: as
+/// `LoopGraphBuilder`.
+Bound find_loop_bound(TraceSource& source, const ReplayMachine& machine, const std::string& router,
+                      const ReplayOptions& options);
 
 }  // namespace vma

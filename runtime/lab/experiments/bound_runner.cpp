@@ -18,7 +18,8 @@ boost::json::object to_json(const Bound& bound) {
   return {{"lower_bound_s", bound.lower_bound_s},
           {"plan_s", or_null(bound.plan_s)},
           {"kind", bound.kind},
-          {"gap", or_null(bound.gap)}};
+          {"gap", or_null(bound.gap)},
+          {"metric", bound.metric}};
 }
 
 }  // namespace
@@ -33,7 +34,9 @@ std::string BoundRunner::run(const ExperimentCell& cell, const ReadyTrace& trace
   const std::string router = trace.unplaced == 0 ? "hash" : cell.router;
   const auto source = open_trace(trace.path, 0);
   try {
-    line["bound"] = to_json(find_bound(*source, inputs_.machine_of(cell, trace), router, options));
+    const ReplayMachine machine = inputs_.machine_of(cell, trace);
+    line["bound"] = to_json(trace.closed_loop ? find_loop_bound(*source, machine, router, options)
+                                              : find_bound(*source, machine, router, options));
     line["reason"] = nullptr;
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::unsupported) throw;

@@ -12,13 +12,16 @@
 namespace vma {
 namespace {
 
-/// (access_move_s - bound) / bound; null unless both cover the same accesses.
+/// (metric - bound) / bound, of the metric that the bound limits; null unless both cover the same
+/// accesses.
 boost::json::value regret_of(const ReplayMetrics& metrics, const boost::json::value& bound) {
   const boost::json::object* const found = bound.if_object();
   if (found == nullptr || metrics.accesses_lost > 0) return nullptr;
   const double least = found->at("lower_bound_s").to_number<double>();
   if (!(least > 0)) return nullptr;
-  return (metrics.access_move_s - least) / least;
+  const boost::json::value* const metric = found->if_contains("metric");
+  const bool loops = metric != nullptr && *metric == "seconds";
+  return ((loops ? metrics.seconds : metrics.access_move_s) - least) / least;
 }
 
 }  // namespace

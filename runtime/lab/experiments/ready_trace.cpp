@@ -35,7 +35,8 @@ TraceAudit sound_audit(const std::string& path) {
 
 ReadyTrace look_at(const std::string& path) {
   const TraceAudit audit = sound_audit(path);
-  return {path, sum_of_file(path), audit.unplaced(), audit.room()};
+  return {path, sum_of_file(path), audit.unplaced(), audit.room(),
+          audit.count(TraceEventKind::task) > 0};
 }
 
 /// The trace left by an earlier run, if it is complete.

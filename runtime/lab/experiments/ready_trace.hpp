@@ -18,6 +18,7 @@ struct ReadyTrace {
   std::string sum;             ///< As from `sum_of_file`.
   std::uint64_t unplaced = 0;  ///< Accesses whose device the router chooses.
   TraceRoom room;
+  bool closed_loop = false;  ///< It declares tasks.
 };
 
 /// Makes the trace in the folder unless it exists, or takes the given file, and checks every event.

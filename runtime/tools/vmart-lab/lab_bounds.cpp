@@ -14,6 +14,8 @@
 #include <boost/json/serialize.hpp>
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace vma {
 namespace {
 
@@ -72,6 +74,33 @@ void write_program(const PlacementInstance& instance, const BoundsCommand& chose
   throw named(error, chosen.setting);
 }
 
+bool is_closed_loop(const ReplayCommand& command) {
+  const auto trace = open_trace(command.trace, command.bad_lines_max);
+  for (auto events = trace->next(); !events.empty(); events = trace->next())
+    if (std::ranges::any_of(events, needs_tasks)) return true;
+  return false;
+}
+
+int run_loop_bound(const ReplayCommand& command, const ReplayMachine& machine,
+                   const ReplayOptions& options) try {
+  const auto trace = open_trace(command.trace, command.bad_lines_max);
+  const Bound bound = find_loop_bound(*trace, machine, command.router, options);
+  if (command.json) {
+    const boost::json::object json{{"lower_bound_s", bound.lower_bound_s},
+                                   {"plan_s", nullptr},
+                                   {"kind", bound.kind},
+                                   {"gap", nullptr},
+                                   {"metric", bound.metric}};
+    fmt::print("{}\n", boost::json::serialize(boost::json::object{{"bound", json}}));
+  } else {
+    fmt::print("{} on {}, {} router: with no policy it takes less than {:.6f} s ({})\n",
+               command.trace, command.machine, command.router, bound.lower_bound_s, bound.kind);
+  }
+  return 0;
+} catch (const Error& error) {
+  throw named(error, command);
+}
+
 }  // namespace
 
 int run_bounds(const BoundsCommand& chosen) {
@@ -80,6 +109,13 @@ int run_bounds(const BoundsCommand& chosen) {
   cap_places(machine, {command.hbm_gib, command.host_gib});
   ReplayOptions options;
   options.chunk_bytes = bytes_of(command.chunk_mib, MiB, "--chunk");
+  if (is_closed_loop(command)) {
+    if (chosen.on_time || !chosen.lp.empty())
+      throw Error(
+          ErrorKind::invalid_argument, "vmart-lab bounds",
+          fmt::format("{} is a closed loop: --on-time and --lp are for open ones", command.trace));
+    return run_loop_bound(command, machine, options);
+  }
   if (chosen.on_time) options.queue_max = 0;
   const auto trace = open_trace(command.trace, command.bad_lines_max);
   const PlacementInstance instance = [&] {

@@ -1,0 +1,171 @@
+// Goal: the bound of a closed loop is below the time of each of its replays, whatever the policy
+// and wherever memory begins, and close to the best of them on small traces.
+
+#include "lab/bounds/loops/loop_bound.hpp"
+#include "lab/bounds/loops/loop_graph_builder.hpp"
+#include "lab/bounds/placement_bounds.hpp"
+#include "support/test_run.hpp"
+#include "unit/lab/replay/replay_rig.hpp"
+
+#include <vma/error.hpp>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <random>
+#include <string>
+#include <vector>
+
+namespace vma {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+double loop_bound(ListedTrace& trace, const ReplayRig& rig) {
+  return find_loop_bound(trace, rig.machine(), rig.router, rig.options).lower_bound_s;
+}
+
+double seconds_of(const ReplayReport& report) {
+  return std::chrono::duration<double>(report.end - report.begin).count();
+}
+
+/// Some objects, and tasks in a random order that use them; some repeated, some of requests.
+class RandomLoop {
+ public:
+  explicit RandomLoop(std::uint64_t seed, std::size_t objects, std::size_t tasks, bool frees)
+      : random_(seed) {
+    for (std::size_t object = 1; object <= objects; ++object) {
+      sizes.push_back(50 + below(300));
+      homes_.push_back(below(4) == 0 ? TracePlace(host(0)) : TracePlace());
+    }
+    device_ = below(3) != 0;
+    tasks_ = tasks;
+    frees_ = frees;
+    seed_ = seed;
+  }
+  /// The same trace every time, with objects that begin at these places instead of their own.
+  void fill(ListedTrace& trace, const std::vector<TracePlace>& homes = {}) {
+    random_.seed(seed_ + 1);
+    for (std::size_t i = 0; i < sizes.size(); ++i)
+      trace.alloc(start, i + 1, sizes[i], homes.empty() ? homes_[i] : homes[i]);
+    Time now = start;
+    for (std::uint32_t number = 1; number <= tasks_; ++number) add_task(trace, number, now);
+    for (std::size_t i = 0; frees_ && i < sizes.size(); ++i) trace.free(now, i + 1);
+  }
+  std::vector<std::uint64_t> sizes;
+
+ private:
+  std::uint64_t below(std::uint64_t limit) { return random_() % limit; }
+  void add_task(ListedTrace& trace, std::uint32_t number, Time& now) {
+    if (below(4) == 0) now += milliseconds(below(3000));
+    const TracePlace at = device_ ? TracePlace(gpu(static_cast<int>(below(2)))) : TracePlace();
+    const Time compute = below(4) == 0 ? Time(0) : Time(milliseconds(below(400)));
+    trace.task(now, number, compute, {}, below(3) == 0 ? 1 + below(30) : 1, at);
+    if (!device_ && below(2) == 0) trace.last().object = 1 + below(4);
+    if (number > 1 && below(3) != 0) {
+      TraceEvent after;
+      after.kind = TraceEventKind::after;
+      after.time = now;
+      after.task = number;
+      after.object = number - 1 - below(std::min<std::uint64_t>(number - 1, 3));
+      trace.add(after);
+    }
+    for (std::uint64_t accesses = below(4); accesses > 0; --accesses) {
+      const std::size_t object = below(sizes.size());
+      const std::uint64_t offset = below(sizes[object]);
+      const bool whole = below(3) != 0;
+      trace.access(now, object + 1, whole ? sizes[object] : 1 + below(sizes[object] - offset), at,
+                   whole ? 0 : offset);
+      trace.last().passes = static_cast<float>(1 + below(30)) / 4;
+      trace.last().use = static_cast<UseKind>(below(3));
+      trace.of_task(number);
+    }
+  }
+
+  std::mt19937_64 random_;
+  std::vector<TracePlace> homes_;
+  std::uint64_t seed_ = 0;
+  std::size_t tasks_ = 0;
+  bool device_ = false, frees_ = false;
+};
+
+ReplayRig rig_for(std::uint64_t seed) {
+  ReplayRig rig;
+  rig.hbm_bytes = 300 + 100 * (seed % 12);
+  rig.host_bytes = 20'000;
+  rig.router = std::array{"hash", "round_robin", "prefix"}[seed % 3];
+  rig.options.pacing = seed % 5 == 0 ? Pacing::at_once : Pacing::timed;
+  rig.options.scheduler.planner.least_residence = milliseconds(50);
+  return rig;
+}
+
+class BoundOfLoop : public testing::TestWithParam<std::string> {};
+
+TEST_P(BoundOfLoop, IsBelowTheTimeOfTheReplay) {
+  double closest = 0;
+  for (std::uint64_t seed = run_seed(); seed < run_seed() + sampled(30); ++seed) {
+    ReplayRig rig = rig_for(seed);
+    RandomLoop loop(seed, 2 + seed % 9, 10 + seed % 40, seed % 2 == 0);
+    ListedTrace replayed, bounded;
+    loop.fill(replayed);
+    loop.fill(bounded);
+    const double bound = loop_bound(bounded, rig);
+    const ReplayReport report = rig.run(replayed, GetParam());
+    if (report.accesses_lost > 0) continue;
+    ASSERT_LE(bound, seconds_of(report)) << "seed " << seed;
+    closest = std::max(closest, bound / seconds_of(report));
+  }
+  EXPECT_GT(closest, 0.7);
+}
+
+INSTANTIATE_TEST_SUITE_P(Policies, BoundOfLoop, testing::ValuesIn(policy_names()),
+                         [](const auto& policy) { return policy.param; });
+
+/// The replay of the best places without moves, of all that there are.
+double best_of_all_places(RandomLoop& loop, ReplayRig& rig) {
+  const std::array places{on_0, on_1, on_host};
+  double best = unreachable;
+  std::vector<TracePlace> homes(loop.sizes.size());
+  std::size_t ways = 1;
+  for (std::size_t i = 0; i < homes.size(); ++i) ways *= places.size();
+  for (std::size_t way = 0; way < ways; ++way) {
+    std::size_t rest = way;
+    for (TracePlace& home : homes) {
+      home = places[rest % places.size()];
+      rest /= places.size();
+    }
+    ListedTrace trace;
+    loop.fill(trace, homes);
+    const ReplayReport report = rig.run(trace, "stay_put");
+    if (report.accesses_lost == 0) best = std::min(best, seconds_of(report));
+  }
+  return best;
+}
+
+TEST(BoundOfLoopAtAnyPlaces, IsBelowTheBestAndCloseToIt) {
+  std::vector<double> loose;
+  for (std::uint64_t seed = run_seed(); seed < run_seed() + sampled(200); ++seed) {
+    ReplayRig rig = rig_for(seed);
+    RandomLoop loop(seed, 3, 9, false);
+    rig.options.tick = rig.options.drain = rig.options.use_interval = seconds(1);
+    const std::vector<TracePlace> anywhere(loop.sizes.size());
+    ListedTrace bounded;
+    loop.fill(bounded, anywhere);
+    const double bound = loop_bound(bounded, rig);
+    const double best = best_of_all_places(loop, rig);
+    ASSERT_LE(bound, best) << "seed " << seed;
+    loose.push_back(bound > 0 ? best / bound : 1);
+  }
+  std::ranges::sort(loose);
+  const double median = loose[loose.size() / 2];
+  fmt::print("best of all places / bound: median {:.3f}, worst {:.3f} of {}\n", median,
+             loose.back(), loose.size());
+  EXPECT_LT(median, 1.8);
+}
+
+}  // namespace
+}  // namespace vma
