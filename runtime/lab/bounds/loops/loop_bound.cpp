@@ -7,6 +7,8 @@ namespace vma {
 namespace {
 
 constexpr std::uint32_t none = UINT32_MAX;
+constexpr std::size_t stale_max = 80;  // Rounds that do not improve the bound.
+constexpr double worth_it = 1e-5;      // Smaller improvements do not count.
 
 }  // namespace
 
@@ -22,7 +24,7 @@ LoopBound::LoopBound(const LoopGraph& graph, const ReplayMachine& machine,
       mean_(graph, windows_) {
   weights_.pairs.resize(windows_.size());
   weights_.accesses.resize(graph.access_tasks.size());
-  weights_.task_links.resize(graph.tasks.size() * windows_.links());
+  weights_.task_parts.resize(graph.tasks.size() * windows_.parts());
   weights_.room.resize(graph.tasks.size());
   for (std::size_t link = 0; link < windows_.links(); ++link) {
     const double capacity = machine.links.capacity(static_cast<LinkId>(link));
@@ -41,22 +43,24 @@ double LoopBound::critical_path_s() const {
 /// game, Annals of Mathematics 54, 1951).
 double LoopBound::search() {
   double best = critical_path_s();
-  weights_.computing_s = 0;
-  for (std::size_t round = 0; round < rounds(); ++round) {
-    const double share = round == 0 ? 1 : 2.0 / (static_cast<double>(round) + 2);
-    if (round > 0) best = std::max(best, answer());
-    if (round == 0) answer();
+  answer();
+  std::size_t stale = 0;
+  for (std::size_t round = 0; round < rounds() && stale < stale_max; ++round) {
+    const double share = 2.0 / (static_cast<double>(round) + 2);
     mean_.mix(loads_, share);
     follow(share, static_cast<double>(round));
     price_room(share);
+    const double bound = answer();
+    stale = bound > best * (1 + worth_it) ? 0 : stale + 1;
+    best = std::max(best, bound);
   }
-  return std::max(best, answer());
+  return best;
 }
 
 std::size_t LoopBound::rounds() const {
   const auto places = static_cast<double>(windows_.places());
   const double work = static_cast<double>(graph_.uses.size()) * places * places +
-                      static_cast<double>(mean_.task_links.size());
+                      static_cast<double>(mean_.task_parts.size());
   return static_cast<std::size_t>(
       std::clamp(limits_.work_max / work, 1.0, static_cast<double>(limits_.rounds_max)));
 }
@@ -84,9 +88,9 @@ LoopBound::Part LoopBound::longest_part(std::uint32_t number) const {
     if (mean_.accesses[access] >= longest.seconds)
       longest = {Kind::access, access, mean_.accesses[access]};
   }
-  for (std::uint32_t link = 0; link < windows_.links(); ++link) {
-    const double seconds = mean_.task_links[number * windows_.links() + link];
-    if (seconds > longest.seconds) longest = {Kind::link, link, seconds};
+  for (std::uint32_t link = 0; link < windows_.parts(); ++link) {
+    const double seconds = mean_.task_parts[number * windows_.parts() + link];
+    if (seconds > longest.seconds) longest = {Kind::part, link, seconds};
   }
   return longest;
 }
@@ -159,7 +163,7 @@ void LoopBound::price_room(double share) {
 }
 
 void LoopBound::follow_chain(const Chain& chain, double share, double weight) {
-  for (auto* const sums : {&weights_.accesses, &weights_.task_links})
+  for (auto* const sums : {&weights_.accesses, &weights_.task_parts})
     for (double& each : *sums) each *= 1 - share;
   weights_.computing_s *= 1 - share;
   if (chain.tasks.empty()) return;
@@ -169,8 +173,8 @@ void LoopBound::follow_chain(const Chain& chain, double share, double weight) {
     const Part& part = chain.parts[i];
     if (part.kind == Kind::computing) weights_.computing_s += added * part.seconds;
     if (part.kind == Kind::access) weights_.accesses[part.number] += added;
-    if (part.kind == Kind::link)
-      weights_.task_links[chain.tasks[i] * windows_.links() + part.number] += added;
+    if (part.kind == Kind::part)
+      weights_.task_parts[chain.tasks[i] * windows_.parts() + part.number] += added;
   }
 }
 

@@ -13,8 +13,8 @@ namespace vma {
 
 /// Limits for the search for weights.
 struct LoopBoundLimits {
-  std::size_t rounds_max = 150;
-  double work_max = 6e9;  ///< For all rounds; the unit is a pair of places of a use.
+  std::size_t rounds_max = 400;
+  double work_max = 2e9;  ///< For all rounds; the unit is a pair of places of a use.
 };
 
 /// A lower bound for the time from the first event of a closed loop to the end of its last access,
@@ -31,10 +31,10 @@ class LoopBound {
 
  private:
   /// A part of a task that takes its time.
-  enum class Kind : std::uint8_t { computing, access, link };
+  enum class Kind : std::uint8_t { computing, access, part };
   struct Part {
     Kind kind = Kind::computing;
-    std::uint32_t number = 0;  // Of the access, or of the link.
+    std::uint32_t number = 0;  // Of the access, or of the link or place.
     double seconds = 0;
   };
   struct Chain {

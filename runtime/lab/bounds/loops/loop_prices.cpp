@@ -43,7 +43,7 @@ LoopWindows::LoopWindows(const LoopGraph& graph, const ReplayMachine& machine)
 
 LoopLoads::LoopLoads(const LoopGraph& graph, const LoopWindows& windows)
     : accesses(graph.access_tasks.size()),
-      task_links(graph.tasks.size() * windows.links()),
+      task_parts(graph.tasks.size() * windows.parts()),
       moved(windows.begins() * windows.places() * windows.places()),
       lay(windows.begins() * windows.places()),
       lies_at(graph.tasks.size()),
@@ -52,13 +52,13 @@ LoopLoads::LoopLoads(const LoopGraph& graph, const LoopWindows& windows)
 
 void LoopLoads::clear() {
   for (auto* const sums :
-       {&accesses, &task_links, &moved, &lay, &lies_at, &lies_after, &lies_until})
+       {&accesses, &task_parts, &moved, &lay, &lies_at, &lies_after, &lies_until})
     std::ranges::fill(*sums, 0.0);
 }
 
 void LoopLoads::mix(const LoopLoads& other, double share) {
   mix_into(accesses, other.accesses, share);
-  mix_into(task_links, other.task_links, share);
+  mix_into(task_parts, other.task_parts, share);
   mix_into(moved, other.moved, share);
   mix_into(lay, other.lay, share);
   mix_into(lies_at, other.lies_at, share);
@@ -105,7 +105,8 @@ void LoopPrices::set(const LoopWeights& weights) {
     }
   }
   for (std::size_t task = 0; task < graph_.tasks.size(); ++task) {
-    const auto own = std::span(weights.task_links).subspan(task * links, links);
+    const auto own =
+        std::span(weights.task_parts).subspan(task * windows_.parts(), windows_.parts());
     weighted_[task] = std::ranges::any_of(own, [](double weight) { return weight > 0; });
   }
   std::vector<double> sums(graph_.chains, 0);
@@ -187,7 +188,7 @@ double LoopPrices::use(const LoopUse& use, std::size_t place) const {
                  use.written_bytes * writes_[kind];
   if (!weighted_[use.task]) return price;
   const PlaceId device = place_id(task.device);
-  const double* const own = &weights_->task_links[use.task * windows_.links()];
+  const double* const own = &weights_->task_parts[use.task * windows_.parts()];
   for (const LinkId link : machine_.links.read(device, place_id(place)).links())
     price += own[link] * use.read_bytes / machine_.links.capacity(link);
   for (const LinkId link : machine_.links.write(device, place_id(place)).links())
@@ -199,11 +200,24 @@ void LoopPrices::add_use(const LoopUse& use, std::size_t place, double share,
                          LoopLoads& loads) const {
   const PlaceId device = place_id(graph_.tasks[use.task].device);
   loads.accesses[use.access] += share * use_seconds(use, place);
-  double* const own = &loads.task_links[use.task * windows_.links()];
+  double* const own = &loads.task_parts[use.task * windows_.parts()];
   for (const LinkId link : machine_.links.read(device, place_id(place)).links())
     own[link] += share * use.read_bytes / machine_.links.capacity(link);
   for (const LinkId link : machine_.links.write(device, place_id(place)).links())
     own[link] += share * use.written_bytes / machine_.links.capacity(link);
+}
+
+double LoopPrices::lie_during(std::uint32_t task, std::size_t place) const {
+  const auto capacity = static_cast<double>(machine_.places[place].capacity_bytes);
+  const double own = weights_->task_parts[task * windows_.parts() + windows_.links() + place];
+  return lie(windows_.last_of(task), place) + own / capacity;
+}
+
+void LoopPrices::add_lie_during(std::uint32_t task, std::size_t place, double byte_s,
+                                LoopLoads& loads) const {
+  const auto capacity = static_cast<double>(machine_.places[place].capacity_bytes);
+  loads.lay[windows_.last_of(task) * windows_.places() + place] += byte_s;
+  loads.task_parts[task * windows_.parts() + windows_.links() + place] += byte_s / capacity;
 }
 
 void LoopPrices::add_move(std::size_t stretch, std::size_t from, std::size_t to, double bytes,
@@ -221,7 +235,7 @@ std::vector<double> LoopPrices::times(const LoopLoads& loads) const {
   std::vector<double> times(windows_.size(), 0);
   for (std::size_t task = 0; task < graph_.tasks.size(); ++task) {
     for (std::size_t link = 0; link < links; ++link) {
-      const double seconds = loads.task_links[task * links + link];
+      const double seconds = loads.task_parts[task * windows_.parts() + link];
       times[windows_.link_at(windows_.last_of(task), link)] += seconds;
       times[windows_.device_link_at(graph_.tasks[task].device, link)] += seconds;
     }

@@ -27,6 +27,8 @@ class LoopWindows {
   std::size_t links() const noexcept { return links_; }
   std::size_t places() const noexcept { return places_; }
   std::size_t devices() const noexcept { return devices_; }
+  /// Number of links and places.
+  std::size_t parts() const noexcept { return links_ + places_; }
   /// The number of stretches that hold tasks of all devices.
   std::size_t begins() const noexcept { return begins_.size(); }
   /// The last of these that holds the task; it is in all earlier ones as well.
@@ -57,9 +59,10 @@ class LoopWindows {
 struct LoopWeights {
   std::vector<double> pairs;  ///< As in `LoopWindows`.
   // Chains of tasks, each of which waits for the previous one. The time of a task in the chain is
-  // that of one of its accesses, of its bytes on one of the links, or of its computing.
+  // that of one of its accesses, of its bytes on one of the links, of its computing, or the time
+  // for which its memory at one of the places would fill that place.
   std::vector<double> accesses;    ///< By access.
-  std::vector<double> task_links;  ///< By task and link.
+  std::vector<double> task_parts;  ///< By task, and by link or place.
   double computing_s = 0;          ///< Of all these chains, with their beginnings; weighted.
   /// For a byte in the HBM of the task's device just after the task has started; by task.
   std::vector<double> room;
@@ -68,7 +71,7 @@ struct LoopWeights {
 /// What one answer to some weights uses, in the same order.
 struct LoopLoads {
   std::vector<double> accesses;    ///< Seconds.
-  std::vector<double> task_links;  ///< Seconds.
+  std::vector<double> task_parts;  ///< Seconds.
   std::vector<double> moved;       ///< Bytes, by stretch, source and target.
   std::vector<double> lay;         ///< Byte-seconds, by stretch and place.
   // Bytes in the HBM of a task's device: just after its start; from after then on until a later
@@ -104,6 +107,9 @@ class LoopPrices {
   /// A byte for a second.
   double lie(std::size_t stretch, std::size_t place) const { return tables_[stretch].lies[place]; }
 
+  /// A byte for a second of the task. Requires: the place has a capacity.
+  double lie_during(std::uint32_t task, std::size_t place) const;
+  void add_lie_during(std::uint32_t task, std::size_t place, double byte_s, LoopLoads& loads) const;
   /// A byte in the HBM of the task's device just after the task has started.
   double room(std::uint32_t task) const { return weights_->room[task]; }
   /// The same, just after the starts of all tasks between two of a chain.

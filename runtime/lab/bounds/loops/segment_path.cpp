@@ -156,12 +156,11 @@ void SegmentPath::find_steps(const LoopSegment& segment) {
 /// The costs of the step while the segment stays at each place, but for the price when it starts.
 void SegmentPath::price(Step& step, const LoopSegment& segment, std::span<double> costs) const {
   const auto uses = graph_.uses_of(segment);
-  const std::uint32_t own = windows_.last_of(step.task);
   step.best = unreachable;
   for (std::size_t place = 0; place < places_; ++place) {
     costs[place] = unreachable;
     if (machine_.places[place].capacity_bytes == 0) continue;
-    costs[place] = prices_.lie(own, place) * step.lies_s * segment.bytes;
+    costs[place] = prices_.lie_during(step.task, place) * step.lies_s * segment.bytes;
     for (std::size_t i = step.first; i < step.last; ++i)
       if (uses[i].ordered) costs[place] += prices_.use(uses[i], place);
     if (costs[place] < step.best) {
@@ -252,7 +251,7 @@ void SegmentPath::trace_back(const LoopSegment& segment, LoopLoads& loads) {
     } else if (to == device) {
       loads.lies_at[step.task] += bytes;
     }
-    loads.lay[windows_.last_of(step.task) * places_ + at] += share * bytes * step.lies_s;
+    prices_.add_lie_during(step.task, at, share * bytes * step.lies_s, loads);
     for (std::size_t i = step.first; i < step.last; ++i)
       if (uses[i].ordered) prices_.add_use(uses[i], at, share, loads);
     prices_.add_move(step.stretch, cell.before, cell.between, bytes, loads);

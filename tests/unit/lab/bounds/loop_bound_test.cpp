@@ -17,6 +17,7 @@
 #include <chrono>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace vma {
@@ -57,6 +58,7 @@ class RandomLoop {
     for (std::size_t i = 0; frees_ && i < sizes.size(); ++i) trace.free(now, i + 1);
   }
   std::vector<std::uint64_t> sizes;
+  bool owned = false;
 
  private:
   std::uint64_t below(std::uint64_t limit) { return random_() % limit; }
@@ -75,7 +77,10 @@ class RandomLoop {
       trace.add(after);
     }
     for (std::uint64_t accesses = below(4); accesses > 0; --accesses) {
-      const std::size_t object = below(sizes.size());
+      std::size_t object = below(sizes.size());
+      // With `owned`, a GPU uses only every other object.
+      if (owned && at.is_set()) object = object / 2 * 2 + (at == on_1 ? 1 : 0);
+      object %= sizes.size();
       const std::uint64_t offset = below(sizes[object]);
       const bool whole = below(3) != 0;
       trace.access(now, object + 1, whole ? sizes[object] : 1 + below(sizes[object] - offset), at,
@@ -146,25 +151,42 @@ double best_of_all_places(RandomLoop& loop, ReplayRig& rig) {
   return best;
 }
 
-TEST(BoundOfLoopAtAnyPlaces, IsBelowTheBestAndCloseToIt) {
+/// Time at the best places without moves, or under the best of three policies, over the bound, of
+/// random loops: the median and the highest.
+std::pair<double, double> looseness(bool owned) {
   std::vector<double> loose;
   for (std::uint64_t seed = run_seed(); seed < run_seed() + sampled(200); ++seed) {
     ReplayRig rig = rig_for(seed);
-    RandomLoop loop(seed, 3, 9, false);
     rig.options.tick = rig.options.drain = rig.options.use_interval = seconds(1);
-    const std::vector<TracePlace> anywhere(loop.sizes.size());
+    RandomLoop loop(seed, 3, 9, false);
+    loop.owned = owned;
     ListedTrace bounded;
-    loop.fill(bounded, anywhere);
+    loop.fill(bounded, std::vector<TracePlace>(loop.sizes.size()));
     const double bound = loop_bound(bounded, rig);
-    const double best = best_of_all_places(loop, rig);
-    ASSERT_LE(bound, best) << "seed " << seed;
-    loose.push_back(bound > 0 ? best / bound : 1);
+    double best = best_of_all_places(loop, rig);
+    rig.options = rig_for(seed).options;
+    for (const char* const policy : {"auto", "cost_benefit", "two_touch"}) {
+      ListedTrace trace;
+      loop.fill(trace, std::vector<TracePlace>(loop.sizes.size()));
+      const ReplayReport report = rig.run(trace, policy);
+      if (report.accesses_lost == 0) best = std::min(best, seconds_of(report));
+    }
+    EXPECT_LE(bound, best) << "seed " << seed;
+    if (bound > 0) loose.push_back(best / bound);
   }
   std::ranges::sort(loose);
-  const double median = loose[loose.size() / 2];
-  fmt::print("best of all places / bound: median {:.3f}, worst {:.3f} of {}\n", median,
-             loose.back(), loose.size());
-  EXPECT_LT(median, 1.8);
+  fmt::print("best known / bound, {}: median {:.3f}, worst {:.3f} of {}\n",
+             owned ? "each object used by one GPU" : "objects used by all GPUs",
+             loose[loose.size() / 2], loose.back(), loose.size());
+  return {loose[loose.size() / 2], loose.back()};
+}
+
+TEST(BoundOfLoopAtAnyPlaces, IsBelowTheBestAndCloseToItIfNothingIsShared) {
+  EXPECT_LT(looseness(true).first, 1.3);
+}
+
+TEST(BoundOfLoopAtAnyPlaces, IsBelowTheBestIfMemoryIsShared) {
+  EXPECT_LT(looseness(false).first, 2);
 }
 
 }  // namespace
