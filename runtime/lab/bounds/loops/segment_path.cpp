@@ -156,6 +156,7 @@ void SegmentPath::find_steps(const LoopSegment& segment) {
 /// The costs of the step while the segment stays at each place, but for the price when it starts.
 void SegmentPath::price(Step& step, const LoopSegment& segment, std::span<double> costs) const {
   const auto uses = graph_.uses_of(segment);
+  find_spoiled(step, segment.bytes);
   step.best = unreachable;
   for (std::size_t place = 0; place < places_; ++place) {
     costs[place] = unreachable;
@@ -197,7 +198,7 @@ void SegmentPath::advance(const Step& step, std::span<const double> costs, doubl
       const double staying = between_[at] + prices_.move(step.stretch, at, to) * bytes + stay;
       const double moves =
           at == to ? prices_.round_trip(step.stretch, to) : prices_.move(step.stretch, at, to);
-      const double moving = between_[at] + with_moves(step, moves * bytes, bytes);
+      const double moving = between_[at] + with_moves(step, moves * bytes);
       const double cost = std::min(staying, moving);
       if (cost >= next_[to]) continue;
       next_[to] = cost;
@@ -208,21 +209,50 @@ void SegmentPath::advance(const Step& step, std::span<const double> costs, doubl
 }
 
 /// The share of the step's cost that remains if these moves happen during it.
-double SegmentPath::move_share(const Step& step, double moves, double bytes) const {
-  const double cheapest = prices_.cheapest_move(step.stretch) * bytes;
-  if (step.units <= 0) return 0;
-  if (step.best > step.units * cheapest) return 0;
-  const double times = cheapest > 0 ? std::max(moves / cheapest, 1.0) : 1;
+double SegmentPath::move_share(const Step& step, double moves) const {
+  if (step.units <= 0 || step.best > step.units * step.spoiled) return 0;
+  const double times = step.spoiled > 0 ? 1 + moves / step.spoiled : 1;
   return std::max(1 - times / step.units, 0.0);
 }
 
 /// The least cost of the step with moves during it, of which there may be any number at any time.
-/// Each spoils at most one unit of the step: in all others the segment stays at one place.
-double SegmentPath::with_moves(const Step& step, double moves, double bytes) const {
-  const double cheapest = prices_.cheapest_move(step.stretch) * bytes;
+/// Each spoils at most one unit of the step: in all others the segment stays at one place. After
+/// the last visit there may be less of a unit, so that one move spoils none.
+double SegmentPath::with_moves(const Step& step, double moves) const {
   if (moves == unreachable || step.units <= 0) return moves;
-  if (step.best > step.units * cheapest) return std::max(moves, step.units * cheapest);
-  return moves + move_share(step, moves, bytes) * step.best;
+  if (step.best > step.units * step.spoiled)
+    return std::max(moves, (step.units - 1) * step.spoiled);
+  return moves + move_share(step, moves) * step.best;
+}
+
+/// In a unit with a move, the segment lies at one of the move's ends all the time, or moves more.
+void SegmentPath::find_spoiled(Step& step, double bytes) const {
+  const double unit_s = step.units > 0 ? step.lies_s / step.units : 0;
+  step.spoiled = unreachable;
+  for (std::size_t from = 0; from < places_; ++from) {
+    for (std::size_t to = 0; to < places_; ++to) {
+      if (from == to || machine_.places[from].capacity_bytes == 0) continue;
+      if (machine_.places[to].capacity_bytes == 0) continue;
+      const double lie =
+          std::min(prices_.lie_during(step.task, from), prices_.lie_during(step.task, to));
+      const double cost = (prices_.move(step.stretch, from, to) + lie * unit_s) * bytes;
+      if (cost >= step.spoiled) continue;
+      step.spoiled = cost;
+      step.spoiled_from = from;
+      step.spoiled_to = to;
+    }
+  }
+}
+
+/// What a step uses if all of its units have a move.
+void SegmentPath::add_spoiled(const Step& step, double bytes, LoopLoads& loads) const {
+  const double units = step.units - 1;
+  if (units <= 0 || step.best <= step.units * step.spoiled) return;
+  const std::size_t from = step.spoiled_from, to = step.spoiled_to;
+  const bool ends = prices_.lie_during(step.task, to) < prices_.lie_during(step.task, from);
+  prices_.add_move(step.stretch, from, to, units * bytes, loads);
+  prices_.add_lie_during(step.task, ends ? to : from, units * bytes * step.lies_s / step.units,
+                         loads);
 }
 
 void SegmentPath::trace_back(const LoopSegment& segment, LoopLoads& loads) {
@@ -246,8 +276,9 @@ void SegmentPath::trace_back(const LoopSegment& segment, LoopLoads& loads) {
     if (!cell.stays) {
       const double moves = cell.between == to ? prices_.round_trip(step.stretch, to)
                                               : prices_.move(step.stretch, cell.between, to);
-      share = move_share(step, moves * bytes, bytes);
+      share = move_share(step, moves * bytes);
       at = step.best_at;
+      add_spoiled(step, bytes, loads);
     } else if (to == device) {
       loads.lies_at[step.task] += bytes;
     }

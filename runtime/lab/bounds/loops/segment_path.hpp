@@ -34,7 +34,9 @@ class SegmentPath {
     double room = 0;            // Price of a byte in the HBM when the step starts.
     double gap_room = 0;        // Sum of those of other tasks since the previous step.
     bool same_chain = false;    // As the previous step.
-    double best = 0;            // The cheapest place for all of it, with room.
+    double spoiled = 0;         // Least cost of a unit with a move, and with room at an end of it.
+    std::size_t spoiled_from = 0, spoiled_to = 0;
+    double best = 0;  // The cheapest place for all of it, with room.
     std::size_t best_at = 0;
   };
   /// How the cheapest path gets to a place after a step.
@@ -60,8 +62,10 @@ class SegmentPath {
   void advance(const Step& step, std::span<const double> costs, double bytes);
   void trace_back(const LoopSegment& segment, LoopLoads& loads);
   double walk(const LoopSegment& segment);
-  double move_share(const Step& step, double moves, double bytes) const;
-  double with_moves(const Step& step, double moves, double bytes) const;
+  double move_share(const Step& step, double moves) const;
+  void find_spoiled(Step& step, double bytes) const;
+  void add_spoiled(const Step& step, double bytes, LoopLoads& loads) const;
+  double with_moves(const Step& step, double moves) const;
 
   const LoopGraph& graph_;
   const ReplayMachine& machine_;

@@ -189,5 +189,45 @@ TEST(BoundOfLoopAtAnyPlaces, IsBelowTheBestIfMemoryIsShared) {
   EXPECT_LT(looseness(false).first, 2);
 }
 
+/// On each GPU, ten steps of ten seconds read four times as much as its HBM holds.
+TEST(BoundOfFullLoop, KnowsThatNotEverythingCanBeLocalAtOnce) {
+  const auto fill = [](ListedTrace& trace) {
+    for (std::uint64_t object = 1; object <= 4; ++object) trace.alloc(start, object, 2000);
+    trace.task(start, 1, seconds(10), {}, 10, on_0);
+    for (const std::uint64_t object : {1, 2}) trace.access(start, object, 2000, on_0).of_task(1);
+    trace.task(start, 2, seconds(10), {}, 10, on_1);
+    for (const std::uint64_t object : {3, 4}) trace.access(start, object, 2000, on_1).of_task(2);
+  };
+  ReplayRig rig;
+  ListedTrace bounded, roomy, replayed;
+  fill(bounded);
+  fill(roomy);
+  fill(replayed);
+  const double bound = loop_bound(bounded, rig);
+  EXPECT_GT(bound, 120);
+  EXPECT_LE(bound, seconds_of(rig.run(replayed)));
+  rig.hbm_bytes = 4000;
+  EXPECT_NEAR(loop_bound(roomy, rig), 100, 1e-6);
+}
+
+/// Eight tasks that nothing orders read 1000 bytes each from a full host, over one link of 50 bytes
+/// a second: the next GPU and the HBM have no room.
+TEST(BoundOfFullLoop, KnowsThatTasksShareLinks) {
+  const auto fill = [](ListedTrace& trace) {
+    for (std::uint64_t object = 1; object <= 8; ++object) trace.alloc(start, object, 1000, on_host);
+    for (std::uint32_t task = 1; task <= 8; ++task) {
+      trace.task(start, task, Time(0), {}, 1, on_0);
+      trace.access(start, task, 1000, on_0).of_task(task);
+    }
+  };
+  ReplayRig rig;
+  ListedTrace bounded, replayed;
+  fill(bounded);
+  fill(replayed);
+  const double bound = loop_bound(bounded, rig);
+  EXPECT_GT(bound, 70);  // Half of the bytes may come by way of the other GPU.
+  EXPECT_LE(bound, seconds_of(rig.run(replayed)));
+}
+
 }  // namespace
 }  // namespace vma
