@@ -30,7 +30,8 @@ constexpr std::uint64_t links = 512;           // Length of the chain used to me
 std::uint64_t bytes_to_take(const CalibrateOptions& options, Driver& driver,
                             const Topology& topology, const Ledger& ledger) {
   std::uint64_t bytes = options.bytes_per_place;
-  if (bytes == 0) bytes = driver.simulated() ? 32 * MiB : 256 * MiB;
+  // Much more than a cache of a GPU: else what repeated reads find there counts as its memory.
+  if (bytes == 0) bytes = driver.simulated() ? 32 * MiB : 2 * GiB;
   for (const Location at : topology.locations()) {
     const std::uint64_t capacity_bytes = ledger.account(at).capacity_bytes;
     bytes = std::min(bytes, capacity_bytes / 4);

@@ -48,7 +48,7 @@ ReplayReport Replay::run(TraceSource& source) {
   admit();
   while (more_ || devices_.busy() || tasks_.busy()) {
     if (scheduler_.has_uses() && drain == Time::max()) drain = now_ + options_.drain;
-    const Time event = std::min({traffic_.next_end(), moves_.next(), next_admission(),
+    const Time event = std::min({traffic_.next_end(), moves_.next(now_), next_admission(),
                                  devices_.next_begin(), tasks_.next()});
     const bool idle = !devices_.busy() && scheduler_.under_way() == 0;
     if (event == Time::max() && drain == Time::max() && (traffic_.size() > 0 || idle)) {

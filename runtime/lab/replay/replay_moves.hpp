@@ -34,10 +34,10 @@ class ReplayMoves {
   ReplayMoves(const ReplayMachine& machine, LinkTraffic& traffic, Time stall_budget);
 
   void start(AcceptedMove move, Time now);
-  /// When to call `advance`; `Time::max()`: never.
-  Time next() const noexcept {
+  /// When to call `advance`, seen from `now`; `Time::max()`: never.
+  Time next(Time now) const noexcept {
     if (gate_) return std::min(gate_->open, next_ready_);
-    return copied_.empty() ? next_ready_ : std::min(budget_.next_stop(Time::zero()), next_ready_);
+    return copied_.empty() ? next_ready_ : std::min(budget_.next_stop(now), next_ready_);
   }
   /// Does what is due by `now`. Returns the moves that have ended; their gates are open again.
   std::vector<Ended> advance(Time now);

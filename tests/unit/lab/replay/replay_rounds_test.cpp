@@ -156,6 +156,31 @@ TEST(ReplayRounds, TheBudgetSpacesStops) {
   }
 }
 
+// Two stops of 31 ms use up a budget of 60 ms, and it is only the window of a second that has to pass.
+TEST(ReplayRounds, AStopWaitsForTheWindowOfTheBudget) {
+  ReplayRig rig;
+  rig.gpus.costs.stall_fixed(gpu_1, gpu_0) = rig.gpus.costs.move_fixed(gpu_1, gpu_0) =
+      milliseconds(31);
+  rig.gpus.costs.copy_rate(gpu_1, gpu_0) = 1e9;
+  rig.options.scheduler.planner.stall_share = 0;
+  rig.options.stall_budget = milliseconds(60);
+  ListedTrace trace;
+  trace.alloc(start, 1, 300, on_1).alloc(start, 2, 100, on_0).access(start, 2, 100, on_0);
+  trace.last().duration = seconds(5);
+  const auto all = [](const Snapshot& snapshot, Plan& plan) {
+    if (snapshot.now() != milliseconds(10)) return;
+    for (const std::uint32_t chunk : {0u, 1u, 2u}) plan.move(ChunkId{chunk}, gpu_0, 1, "told to");
+  };
+  const ReplayReport report = rig.run(trace, std::make_unique<ToldPolicy>(all));
+  EXPECT_EQ(report.moves, 3u);
+  EXPECT_NEAR(report.seconds(), 5.093, 1e-6);
+  std::vector<std::size_t> moved;
+  for (std::size_t at = 0; at < report.windows.size(); ++at)
+    if (report.windows[at].bytes_moved > 0) moved.push_back(at);
+  // By 72 ms, and 31 ms after 2 ms of the first stop are a second ago.
+  EXPECT_EQ(moved, (std::vector<std::size_t>{0, 10}));
+}
+
 TEST(ReplayRounds, AtOnceARangeIsPlacedBehindTheAccessesBeforeIt) {
   ReplayRig rig;
   rig.options.pacing = Pacing::at_once;
