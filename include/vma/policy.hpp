@@ -33,6 +33,9 @@ struct Move {
   /// If a read-only chunk moves from host memory to HBM, its host memory stays as a clean copy, so
   /// that the way back costs nothing. See `MigrateOptions::keep_clean_copy`.
   bool keep_copy = false;
+  /// Of a victim: the policy knows that it is used later than what it makes room for. So it may go
+  /// although it was used more until now.
+  bool foreseen = false;
 };
 
 /// Proposals of a policy, in order. The planner checks them: a plan can be useless, but not
@@ -40,10 +43,10 @@ struct Move {
 class Plan {
  public:
   void move(ChunkId chunk, PlaceId to, double value, std::string reason, bool keep_copy = false) {
-    moves_.push_back({chunk, to, value, std::move(reason), false, keep_copy});
+    moves_.push_back({chunk, to, value, std::move(reason), false, keep_copy, false});
   }
-  void evict(ChunkId chunk, PlaceId to, std::string reason) {
-    moves_.push_back({chunk, to, 0, std::move(reason), true});
+  void evict(ChunkId chunk, PlaceId to, std::string reason, bool foreseen = false) {
+    moves_.push_back({chunk, to, 0, std::move(reason), true, false, foreseen});
   }
   /// Under pressure: what is not evicted so far is worth as much as what comes. If that can go
   /// elsewhere (`Pressure::elsewhere`), the planner evicts nothing more.
@@ -193,6 +196,7 @@ constexpr std::uint64_t policy_layout() {
                                  sizeof(std::string),
                                  sizeof(std::max_align_t),
                                  offsetof(Move, keep_copy),
+                                 offsetof(Move, foreseen),
                                  alignof(ChunkRow),
                                  alignof(UseEvent),
                                  alignof(std::max_align_t)};

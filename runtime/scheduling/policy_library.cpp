@@ -102,7 +102,7 @@ std::unique_ptr<Policy> load_library_policy(const PolicyText& text) {
     throw Error(ErrorKind::invalid_argument, "policy library",
                 fmt::format("{}: its policy is '{}', not '{}'", text.path, kind.name, text.name));
   }
-  return make_policy(built_in_policies().put_around(text.around, kind), text.parameters);
+  return make_policy(built_in_policies().put_around(text.arounds, kind), text.parameters);
 }
 
 }  // namespace vma

@@ -135,7 +135,7 @@ void Planner::check_wishes(const Plan& plan, const Snapshot& snapshot, Round& ro
     const ChunkRow& row = snapshot.chunk(move.chunk);
     round.wishes.push_back({i, move.chunk, row.at, move.to, row.bytes, move.victim,
                             move.value / static_cast<double>(row.bytes),
-                            use_per_byte(move.chunk, snapshot)});
+                            move.foreseen ? 0 : use_per_byte(move.chunk, snapshot)});
   }
 }
 

@@ -16,6 +16,7 @@
 #include "placement/policies/stay_put.hpp"
 #include "placement/policies/two_touch.hpp"
 #include "placement/policies/watermark_age.hpp"
+#include "placement/repeating/repeating.hpp"
 
 namespace vma {
 
@@ -40,6 +41,7 @@ const PolicyRegistry& built_in_policies() {
     kinds.add(two_touch_kind());
     kinds.add(watermark_age_kind());
     kinds.add_around("guarded", guarded_kind);
+    kinds.add_around("repeating", repeating_kind);
     return kinds;
   }();
   return registry;

@@ -3,10 +3,13 @@
 #include "base/units.hpp"
 #include "placement/policies/cost_benefit.hpp"
 #include "placement/policies/static_spill.hpp"
+#include "placement/repeating/repeating.hpp"
 #include "placement/weighing/chunk_worth.hpp"
 #include "placement/weighing/guard_account.hpp"
 #include "placement/weighing/path_limits.hpp"
+#include "placement/weighing/plan_groups.hpp"
 #include "placement/weighing/static_shadow.hpp"
+#include "placement/weighing/working_gpus.hpp"
 
 #include <vma/error.hpp>
 
@@ -19,9 +22,8 @@
 namespace vma::inline v1 {
 namespace {
 
-constexpr std::uint64_t sample_every = 32;           // One chunk in so many.
-constexpr std::size_t guests_looked_at = 64;         // To make room for one chunk that goes back.
-constexpr Time works_for = std::chrono::seconds(1);  // Since its last use, a GPU counts as working.
+constexpr std::uint64_t sample_every = 32;    // One chunk in so many.
+constexpr std::size_t guests_looked_at = 64;  // To make room for one chunk that goes back.
 constexpr Time back_off_most = std::chrono::minutes(10);
 
 /// From SplitMix64 (Steele, Lea and Flood, OOPSLA 2014): each bit depends on all bits.
@@ -39,9 +41,8 @@ class Guarded : public Policy {
         static_(static_spill_kind().make({})),
         limits_(values["guard_limit"]),
         shadow_limits_(values["guard_limit"]),
-        account_({values["guard_start"], values["guard_allowance"],
-                  values.duration("guard_half_life"), values.duration("guard_back_off"),
-                  back_off_most}) {}
+        account_(limits_of(values, "guard_start")),
+        placing_(limits_of(values, "guard_placing")) {}
 
   void on_alloc(const AllocRequest& request, const Snapshot& snapshot,
                 std::span<PlaceId> chunks) override;
@@ -59,9 +60,14 @@ class Guarded : public Policy {
   };
   struct Chunk {
     double saved = 0;        // By its uses, since it lies where it lies.
+    bool moved = false;      // By the policy, since it was placed.
     bool in_sample = false;  // It made way for a chunk of the sample.
   };
 
+  static GuardAccount::Limits limits_of(const PolicyValues& values, const std::string& start) {
+    return {values[start], values["guard_allowance"], values.duration("guard_half_life"),
+            values.duration("guard_back_off"), back_off_most};
+  }
   void book(const UseEvent& use, const Snapshot& snapshot);
   Chunk& chunk_of(ChunkId chunk);
   bool in_sample(ChunkId chunk, const Snapshot& snapshot);
@@ -76,10 +82,11 @@ class Guarded : public Policy {
 
   const std::unique_ptr<Policy> inner_, static_;
   PathLimits limits_, shadow_limits_;  // As memory lies, and as it would lie in the shadow.
-  GuardAccount account_;
+  GuardAccount account_;               // Of moves.
+  GuardAccount placing_;               // Of where new memory is placed.
   StaticShadow shadow_;
   std::vector<Chunk> chunks_;
-  std::vector<Time> last_use_;             // By GPU.
+  WorkingGpus working_;
   std::vector<std::set<ChunkId>> guests_;  // By place: what first touch would not have put there.
   std::map<ChunkId, Pending> pending_;     // Passed on, and neither made nor refused so far.
   double pending_cost_ = 0, pending_sample_cost_ = 0;
@@ -102,8 +109,7 @@ void Guarded::book(const UseEvent& use, const Snapshot& snapshot) {
   if (row.dropped || row.parked) return;
   limits_.note(use, row.at, snapshot);
   shadow_limits_.note(use, shadow, snapshot);
-  if (index(use.device) >= last_use_.size()) last_use_.resize(index(use.device) + 1, Time::min());
-  last_use_[index(use.device)] = snapshot.now();
+  working_.note(use.device, snapshot.now());
   const MachineCosts& costs = snapshot.costs();
   const double then = costs.access_seconds(use.device, shadow, use.bytes());
   const double now = costs.access_seconds(use.device, row.at, use.bytes());
@@ -112,17 +118,21 @@ void Guarded::book(const UseEvent& use, const Snapshot& snapshot) {
   const double held_up =
       then * shadow_limits_.share(use.device, shadow) - now * limits_.share(use.device, row.at);
   const double saved = row.at == shadow ? 0 : std::min(then - now, held_up);
-  account_.used(then, saved, in_sample(use.chunk, snapshot));
-  chunk_of(use.chunk).saved += saved;
+  Chunk& chunk = chunk_of(use.chunk);
+  chunk.saved += saved;
+  if (chunk.moved) {
+    account_.used(then, saved, in_sample(use.chunk, snapshot));
+  } else {
+    // What is placed far makes room for other memory: its loss counts like what that saves.
+    placing_.used(then, row.at == shadow ? 0 : held_up, false);
+  }
 }
 
 /// Seconds of a move, and of its stall for each GPU that works.
 double Guarded::cost(ChunkId chunk, PlaceId to, const Snapshot& snapshot) const {
   const ChunkRow& row = snapshot.chunk(chunk);
-  const auto working = std::ranges::count_if(last_use_, [&](Time last) {
-    return last != Time::min() && last + works_for >= snapshot.now();
-  });
-  return move_seconds(snapshot.costs(), row.at, to, row.bytes, static_cast<double>(working));
+  return move_seconds(snapshot.costs(), row.at, to, row.bytes,
+                      static_cast<double>(working_.count(snapshot.now())));
 }
 
 void Guarded::promise(ChunkId chunk, PlaceId to, double cost, bool in_sample) {
@@ -160,6 +170,7 @@ void Guarded::on_result(const MoveResult& result, const Snapshot& snapshot) {
   // Costs are those of the machine: how long this one took depends on what else was on its way.
   account_.moved(pending.cost, pending.in_sample);
   chunk_of(result.chunk).saved = 0;
+  chunk_of(result.chunk).moved = true;
   note_lodging(result.chunk, result.from, result.to, snapshot);
 }
 
@@ -178,13 +189,7 @@ void Guarded::on_gone(ChunkId chunk) {
 
 /// Victims come before the move that they make room for, and are passed on with it or not at all.
 void Guarded::pass(const Plan& wishes, const Snapshot& snapshot, Plan& plan) {
-  const std::span<const Move> moves = wishes.moves();
-  std::size_t first = 0;
-  for (std::size_t i = 0; i < moves.size(); ++i) {
-    if (moves[i].victim && i + 1 < moves.size()) continue;
-    pass_group(moves.subspan(first, i + 1 - first), snapshot, plan);
-    first = i + 1;
-  }
+  for_each_group(wishes, [&](std::span<const Move> group) { pass_group(group, snapshot, plan); });
 }
 
 void Guarded::pass_group(std::span<const Move> group, const Snapshot& snapshot, Plan& plan) {
@@ -198,7 +203,7 @@ void Guarded::pass_group(std::span<const Move> group, const Snapshot& snapshot, 
   if (known && !account_.affords(pending, sampled)) return;
   for (const Move& move : group) {
     if (move.victim) {
-      plan.evict(move.chunk, move.to, move.reason);
+      plan.evict(move.chunk, move.to, move.reason, move.foreseen);
     } else {
       plan.move(move.chunk, move.to, move.value, move.reason, move.keep_copy);
     }
@@ -260,7 +265,7 @@ void Guarded::on_alloc(const AllocRequest& request, const Snapshot& snapshot,
                        std::span<PlaceId> chunks) {
   std::vector<PlaceId> wished(chunks.begin(), chunks.end());
   inner_->on_alloc(request, snapshot, wished);
-  if (account_.follows()) {
+  if (placing_.follows()) {
     std::ranges::copy(wished, chunks.begin());
   } else {
     static_->on_alloc(request, snapshot, chunks);
@@ -273,7 +278,8 @@ void Guarded::on_use(const UseEvent& use, const Snapshot& snapshot, Plan& plan) 
   Plan wishes;
   inner_->on_use(use, snapshot, wishes);
   if (!wishes.empty()) pass(wishes, snapshot, plan);
-  if (!account_.follows() && use.hint == nullptr) go_back(use.chunk, snapshot, plan);
+  const bool pays = (chunk_of(use.chunk).moved ? account_ : placing_).follows();
+  if (!pays && use.hint == nullptr) go_back(use.chunk, snapshot, plan);
 }
 
 /// Room is made in any case, under `static` by the planner.
@@ -281,7 +287,8 @@ void Guarded::on_pressure(const Pressure& pressure, const Snapshot& snapshot, Pl
   Plan wishes;
   inner_->on_pressure(pressure, snapshot, wishes);
   if (!account_.follows()) return;
-  for (const Move& move : wishes.moves()) plan.evict(move.chunk, move.to, move.reason);
+  for (const Move& move : wishes.moves())
+    plan.evict(move.chunk, move.to, move.reason, move.foreseen);
   if (wishes.declines()) plan.decline();
 }
 
@@ -289,6 +296,7 @@ void Guarded::on_tick(const Snapshot& snapshot, Plan& plan) {
   drop_refused(snapshot);
   shadow_.end_tick(snapshot);
   account_.judge(snapshot.now());
+  placing_.judge(snapshot.now());
   Plan wishes;
   inner_->on_tick(snapshot, wishes);
   pass(wishes, snapshot, plan);
@@ -298,16 +306,18 @@ void Guarded::on_tick(const Snapshot& snapshot, Plan& plan) {
 
 std::vector<PolicyParameter> guard_parameters() {
   using Type = PolicyParameter::Type;
-  return {{"guard_start", Type::duration, 0.02, 0, 3600,
-           "how much more time than first touch takes moves may cost at first"},
-          {"guard_allowance", Type::number, 0.01, 0, 1,
-           "fraction of the time of all uses that moves may cost in addition, in the long run"},
-          {"guard_half_life", Type::duration, 10, 0.001, 3600,
-           "decay of what earlier moves have saved"},
-          {"guard_back_off", Type::duration, 2, 0.001, 600,
-           "how long moves stop at first when they do not pay; doubles each time"},
-          {"guard_limit", Type::number, 0.7, 0, 1,
-           "load of a path from which on all of a saving counts; 0: it always counts"}};
+  return {
+      {"guard_start", Type::duration, 0.02, 0, 3600,
+       "how much more time than first touch takes moves may cost at first"},
+      {"guard_placing", Type::duration, 0.25, 0, 3600, "the same for placing new memory elsewhere"},
+      {"guard_allowance", Type::number, 0.01, 0, 1,
+       "fraction of the time of all uses that moves may cost in addition, in the long run"},
+      {"guard_half_life", Type::duration, 10, 0.001, 3600,
+       "decay of what earlier moves have saved"},
+      {"guard_back_off", Type::duration, 2, 0.001, 600,
+       "how long moves stop at first when they do not pay; doubles each time"},
+      {"guard_limit", Type::number, 0.7, 0, 1,
+       "load of a path from which on all of a saving counts; 0: it always counts"}};
 }
 
 std::unique_ptr<Policy> make_guarded(std::unique_ptr<Policy> inner, const PolicyValues& values) {
@@ -337,7 +347,7 @@ PolicyKind guarded_kind(PolicyKind inner) {
 PolicyKind auto_kind() {
   PolicyKind inner = cost_benefit_kind();
   std::ranges::find(inner.parameters, "limit", &PolicyParameter::name)->otherwise = 0.7;
-  PolicyKind kind = guarded_kind(std::move(inner));
+  PolicyKind kind = guarded_kind(repeating_kind(std::move(inner)));
   kind.name = "auto";
   return kind;
 }

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <ranges>
 #include <utility>
 
 namespace vma {
@@ -57,20 +58,24 @@ void PolicyRegistry::add_around(const std::string& name, Around around) {
     refuse(fmt::format("there are two policies {}+", name));
 }
 
-PolicyKind PolicyRegistry::put_around(const std::string& around, PolicyKind kind) const {
-  if (around.empty()) return kind;
-  if (const auto found = arounds_.find(around); found != arounds_.end())
-    return found->second(std::move(kind));
-  std::string known;
-  for (const auto& [name, maker] : arounds_) known += (known.empty() ? "" : ", ") + name;
-  refuse(fmt::format("no policy '{}' goes around another; known are {}", around,
-                     known.empty() ? std::string("none") : known));
+PolicyKind PolicyRegistry::put_around(std::span<const std::string> arounds, PolicyKind kind) const {
+  for (const std::string& around : arounds | std::views::reverse) {
+    if (const auto found = arounds_.find(around); found != arounds_.end()) {
+      kind = found->second(std::move(kind));
+      continue;
+    }
+    std::string known;
+    for (const auto& [name, maker] : arounds_) known += (known.empty() ? "" : ", ") + name;
+    refuse(fmt::format("no policy '{}' goes around another; known are {}", around,
+                       known.empty() ? std::string("none") : known));
+  }
+  return kind;
 }
 
 std::unique_ptr<Policy> PolicyRegistry::make(const std::string& text) const {
   const PolicyText split = split_policy_text(text);
   const PolicyKind* kind = split.path.empty() ? find(split.name) : nullptr;
-  if (kind != nullptr) return make_policy(put_around(split.around, *kind), split.parameters);
+  if (kind != nullptr) return make_policy(put_around(split.arounds, *kind), split.parameters);
   std::string known;
   for (const PolicyKind& each : kinds_) known += (known.empty() ? "" : ", ") + each.name;
   refuse(fmt::format("there is no policy '{}'; known are {}",

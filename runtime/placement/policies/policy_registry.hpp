@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,9 +27,9 @@ class PolicyRegistry {
   /// In the order of their names.
   const std::vector<PolicyKind>& kinds() const noexcept { return kinds_; }
 
-  /// The kind itself, or that of the policy called `around` around it. Throws:
-  /// Error{invalid_argument} that lists the known ones; what the maker throws.
-  PolicyKind put_around(const std::string& around, PolicyKind kind) const;
+  /// The kind itself, with those of the policies called `arounds` around it, the outermost first.
+  /// Throws: Error{invalid_argument} that lists the known ones; what the makers throw.
+  PolicyKind put_around(std::span<const std::string> arounds, PolicyKind kind) const;
 
   /// From `name` or `name:parameter=value,parameter=value`, either after `around+`. Throws:
   /// Error{invalid_argument} that lists the known policies, or the policy's parameters.

@@ -125,10 +125,10 @@ PolicyText split_policy_text(const std::string& text) {
   PolicyText split;
   std::string head = text.substr(0, colon);
   if (colon != std::string::npos) split.parameters = text.substr(colon + 1);
-  if (const std::size_t plus = head.find('+'); plus < head.find_first_of("@/")) {
-    split.around = head.substr(0, plus);
+  for (std::size_t plus = head.find('+'); plus < head.find_first_of("@/"); plus = head.find('+')) {
+    split.arounds.push_back(head.substr(0, plus));
     head = head.substr(plus + 1);
-    if (split.around.empty())
+    if (split.arounds.back().empty())
       throw Error(ErrorKind::invalid_argument, "policy", "no name before '+' in '" + text + "'");
   }
   if (head.find('/') != std::string::npos) {

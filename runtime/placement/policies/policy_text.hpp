@@ -3,16 +3,17 @@
 #include <vma/policy.hpp>
 
 #include <string>
+#include <vector>
 
 namespace vma {
 
 /// `name:parameters`, `/path/to/library.so:parameters` or `name@/path/to/library.so:parameters`;
-/// before each of them `around+`, the name of a policy that is put around it.
+/// before each of them any number of `around+`, names of policies that are put around it.
 struct PolicyText {
-  std::string around;      ///< "guarded"; empty: none.
-  std::string name;        ///< Empty: the policy of the library.
-  std::string path;        ///< Empty: a built-in policy.
-  std::string parameters;  ///< "margin=1.25,horizon=2s".
+  std::vector<std::string> arounds;  ///< "guarded", "repeating"; the outermost first.
+  std::string name;                  ///< Empty: the policy of the library.
+  std::string path;                  ///< Empty: a built-in policy.
+  std::string parameters;            ///< "margin=1.25,horizon=2s".
 };
 
 /// Text with a slash names a library. Throws: Error{invalid_argument} if there is neither a name

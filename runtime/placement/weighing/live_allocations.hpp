@@ -67,6 +67,7 @@ class LiveAllocations {
 
   Allocation& operator[](Number number) { return all_[number]; }
   std::vector<Allocation>& all() noexcept { return all_; }  // Some are not live.
+  const std::vector<Allocation>& all() const noexcept { return all_; }
 
  private:
   static constexpr Number nobodys = none - 1;  // In `of_chunk_`: searched for, none found.

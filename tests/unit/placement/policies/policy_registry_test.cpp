@@ -154,15 +154,19 @@ TEST(PolicyText, TellsNamesFromLibraries) {
 TEST(PolicyText, TellsWhatGoesAround) {
   const auto parts = [](const std::string& text) {
     const PolicyText split = split_policy_text(text);
-    return split.around + "|" + split.name + "|" + split.path + "|" + split.parameters;
+    std::string arounds;
+    for (const std::string& around : split.arounds) arounds += around + "+";
+    return arounds + "|" + split.name + "|" + split.path + "|" + split.parameters;
   };
-  EXPECT_EQ(parts("guarded+counter"), "guarded|counter||");
-  EXPECT_EQ(parts("guarded+counter:a=1+1"), "guarded|counter||a=1+1");
-  EXPECT_EQ(parts("guarded+./y.so:a=1"), "guarded||./y.so|a=1");
-  EXPECT_EQ(parts("guarded+mine@/x+y.so"), "guarded|mine|/x+y.so|");
+  EXPECT_EQ(parts("guarded+counter"), "guarded+|counter||");
+  EXPECT_EQ(parts("guarded+counter:a=1+1"), "guarded+|counter||a=1+1");
+  EXPECT_EQ(parts("guarded+./y.so:a=1"), "guarded+||./y.so|a=1");
+  EXPECT_EQ(parts("guarded+mine@/x+y.so"), "guarded+|mine|/x+y.so|");
+  EXPECT_EQ(parts("guarded+repeating+mine@/x+y.so"), "guarded+repeating+|mine|/x+y.so|");
   EXPECT_EQ(parts("/x+y.so"), "||/x+y.so|");
   EXPECT_THROW(split_policy_text("+counter"), Error);
   EXPECT_THROW(split_policy_text("guarded+"), Error);
+  EXPECT_THROW(split_policy_text("guarded++counter"), Error);
 }
 
 TEST(PolicyRegistry, PutsOnePolicyAroundAnother) {

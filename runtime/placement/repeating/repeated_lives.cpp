@@ -1,0 +1,276 @@
+#include "placement/repeating/repeated_lives.hpp"
+
+#include "base/units.hpp"
+
+#include <algorithm>
+
+namespace vma::inline v1 {
+namespace {
+
+constexpr Time unseen_took = std::chrono::milliseconds(1);  // It ended before a use was reported.
+constexpr double unseen_passes = 2;                         // Written once and read once.
+constexpr Time unseen_max = std::chrono::seconds(10);       // After that it has failed.
+constexpr std::size_t requests_ahead_max = 4096, live_max = 4096;  // For one request.
+constexpr int likes_max = 8;  // Iterations back, if the last ones have not ended.
+constexpr double alike = 1.5;
+
+/// FNV-1a by words.
+std::uint64_t signature_of(const AllocRequest& request) {
+  std::uint64_t sum = (14695981039346656037u ^ request.bytes) * 1099511628211u;
+  for (const char letter : request.tag)
+    sum = (sum ^ static_cast<unsigned char>(letter)) * 1099511628211u;
+  return sum ^ sum >> 29;
+}
+
+bool about(double left, double right, double more) {
+  return left <= alike * right + more && right <= alike * left + more;
+}
+
+}  // namespace
+
+/// Free bytes in the course of a life, from its begin on.
+class RepeatedLives::Forecast {
+ public:
+  explicit Forecast(Time span) : step_(std::max(span / static_cast<int>(steps), Time(1))) {}
+
+  Time span() const { return step_ * static_cast<int>(steps); }
+  /// Bytes that become free at a time; taken if negative. What becomes free counts from the next
+  /// step on.
+  void add(Time at, double bytes) {
+    const Time from = std::max(at, Time::zero());
+    if (from >= span()) return;
+    const auto step = static_cast<std::size_t>(from / step_);
+    change_[bytes > 0 ? std::min(step + 1, steps) : step] += bytes;
+  }
+  /// The smallest sum of all that was added until any time.
+  double least() const {
+    double sum = 0, least = 0;
+    for (std::size_t i = 0; i < steps; ++i) {
+      sum += change_[i];
+      least = std::min(least, sum);
+    }
+    return least;
+  }
+
+ private:
+  static constexpr std::size_t steps = 64;
+  Time step_;
+  std::array<double, steps + 1> change_{};
+};
+
+double RepeatedLives::Life::density() const {
+  return passes / std::max(in_seconds(took), in_seconds(unseen_took));
+}
+
+RepeatedLives::Life* RepeatedLives::find(const Name& name) {
+  Requests& requests = requests_[index(name.device)];
+  return requests.order.has(name.number) ? &requests.lives[name.number % RequestOrder::kept]
+                                         : nullptr;
+}
+
+/// The last one of those that it repeats, one iteration before the other, that has ended.
+const RepeatedLives::Life* RepeatedLives::ended_like(const Requests& requests,
+                                                     const Life& life) const {
+  const Life* like = &life;
+  for (int i = 0; i < likes_max; ++i) {
+    if (!like->has_like || !requests.order.has(like->like)) return nullptr;
+    like = &life_of(requests, like->like);
+    if (like->ended) return like;
+  }
+  return nullptr;
+}
+
+// --- Requests
+
+void RepeatedLives::asked(const AllocRequest& request, const Snapshot& snapshot) {
+  asked_by_ = request.device;
+  if (index(request.device) >= requests_.size()) requests_.resize(index(request.device) + 1);
+  Requests& requests = requests_[index(request.device)];
+  requests.lives.resize(RequestOrder::kept);
+  Life life;
+  life.bytes = request.bytes;
+  life.born = requests.last = snapshot.now();
+  if (const std::optional<Number> like = requests.order.add(signature_of(request))) {
+    life.has_like = true;
+    life.like = *like;
+  }
+  requests.lives[(requests.order.count() - 1) % RequestOrder::kept] = life;
+}
+
+std::size_t RepeatedLives::near_places(PlaceId device, const MachineCosts& costs) {
+  const std::span<const PlaceId> order = costs.by_speed(device);
+  const auto host =
+      std::ranges::find_if(order, [&](PlaceId place) { return index(place) >= costs.gpus(); });
+  return static_cast<std::size_t>(host - order.begin());
+}
+
+/// Whether one's memory is near the other.
+bool RepeatedLives::shares_memory(PlaceId device, PlaceId other, const MachineCosts& costs) const {
+  const auto near = costs.by_speed(device).first(near_places(device, costs));
+  return std::ranges::find(near, other) != near.end();
+}
+
+void RepeatedLives::count_ends(PlaceId device, const Snapshot& snapshot, Forecast& forecast) const {
+  const std::vector<LiveAllocations::Allocation>& all = allocations_.all();
+  for (std::size_t i = 0; i < std::min(names_.size(), live_max); ++i) {
+    if (!all[i].lives || !shares_memory(device, names_[i].device, snapshot.costs())) continue;
+    const Requests& requests = requests_[index(names_[i].device)];
+    if (!requests.order.has(names_[i].number)) continue;
+    const Life& life = life_of(requests, names_[i].number);
+    const Life* like = ended_like(requests, life);
+    if (like == nullptr) continue;
+    const Time left = life.born + like->took - snapshot.now();
+    if (left > -like->took) forecast.add(left, static_cast<double>(life.near_bytes));
+  }
+}
+
+/// What follows the request that the GPU's last one repeats.
+void RepeatedLives::count_requests(PlaceId device, double density, const Snapshot& snapshot,
+                                   Forecast& forecast) const {
+  if (index(device) >= requests_.size()) return;
+  const Requests& requests = requests_[index(device)];
+  const RequestOrder& order = requests.order;
+  if (order.count() == 0) return;
+  const Life& last = life_of(requests, order.count() - 1);
+  if (!last.has_like || !order.has(last.like)) return;
+  Number number = last.like + 1;
+  // If the GPU is late, all of it comes later.
+  const Time shift = std::min(life_of(requests, last.like).born + (snapshot.now() - requests.last),
+                              life_of(requests, number).born);
+  for (std::size_t i = 0; i < requests_ahead_max && number < order.count(); ++i, ++number) {
+    const Life& life = life_of(requests, number);
+    const Time begin = life.born - shift;
+    if (begin >= forecast.span()) return;
+    const Life* like = life.ended ? &life : ended_like(requests, life);
+    if (like == nullptr || like->density() <= density) continue;
+    forecast.add(begin, -static_cast<double>(like->bytes));
+    forecast.add(std::max(begin, Time::zero()) + like->took, static_cast<double>(like->bytes));
+  }
+}
+
+std::optional<std::uint64_t> RepeatedLives::room_near(const Snapshot& snapshot) const {
+  const Requests& requests = requests_[index(asked_by_)];
+  const Life* like = ended_like(requests, life_of(requests, requests.order.count() - 1));
+  if (like == nullptr) return std::nullopt;
+  const MachineCosts& costs = snapshot.costs();
+  Forecast forecast(like->took);
+  count_ends(asked_by_, snapshot, forecast);
+  double free = 0;
+  for (const PlaceId place : costs.by_speed(asked_by_).first(near_places(asked_by_, costs))) {
+    free += static_cast<double>(snapshot.place(place).free_bytes());
+    count_requests(place, like->density(), snapshot, forecast);
+  }
+  return static_cast<std::uint64_t>(
+      std::clamp(free + forecast.least(), 0.0, static_cast<double>(like->bytes)));
+}
+
+std::uint64_t RepeatedLives::needed_near(PlaceId device, Time until,
+                                         const Snapshot& snapshot) const {
+  if (until <= snapshot.now()) return 0;
+  const MachineCosts& costs = snapshot.costs();
+  Forecast forecast(until - snapshot.now());
+  count_ends(device, snapshot, forecast);
+  for (const PlaceId place : costs.by_speed(device).first(near_places(device, costs)))
+    count_requests(place, 0, snapshot, forecast);
+  return static_cast<std::uint64_t>(-forecast.least());
+}
+
+void RepeatedLives::placed(const AllocRequest& request, std::span<const PlaceId> places,
+                           const Snapshot& snapshot) {
+  const Name name{request.device, requests_[index(request.device)].order.count() - 1};
+  Life& life = *find(name);
+  const MachineCosts& costs = snapshot.costs();
+  const auto near = costs.by_speed(request.device).first(near_places(request.device, costs));
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    const bool is_near = std::ranges::find(near, places[i]) != near.end();
+    const std::uint64_t left = request.bytes - i * request.chunk_bytes;
+    life.near_bytes += is_near ? std::min(left, request.chunk_bytes) : 0;
+  }
+  LiveAllocations::Allocation allocation;
+  allocation.bytes = request.bytes;
+  allocation.chunk_bytes = request.chunk_bytes;
+  allocation.born = snapshot.now();
+  const LiveAllocations::Number number =
+      allocations_.add(allocation, request.tag, places, snapshot);
+  if (number >= names_.size()) names_.resize(number + 1);
+  names_[number] = name;
+}
+
+// --- Lives
+
+std::optional<RepeatedLives::Name> RepeatedLives::name_of(ChunkId chunk, const Snapshot& snapshot) {
+  const LiveAllocations::Number number = allocations_.find(chunk, snapshot);
+  if (number == LiveAllocations::none) return std::nullopt;
+  return names_[number];
+}
+
+bool RepeatedLives::repeats(ChunkId chunk, const Snapshot& snapshot) {
+  const std::optional<Name> name = name_of(chunk, snapshot);
+  const Life* life = name ? find(*name) : nullptr;
+  return life != nullptr && life->has_like;
+}
+
+bool RepeatedLives::used(const UseEvent& use, const Snapshot& snapshot) {
+  const std::optional<Name> name = name_of(use.chunk, snapshot);
+  Life* life = name ? find(*name) : nullptr;
+  if (life == nullptr) return false;
+  const double passes = use.bytes() / static_cast<double>(life->bytes);
+  const Time since = snapshot.now() - life->born;
+  life->passes += passes;
+  Use* last = life->used > 0 ? &life->uses[life->used - 1] : nullptr;
+  const bool goes_on = last != nullptr && last->device == use.device && since - last->last < apart_;
+  if (goes_on || life->used == uses_max) {
+    last->last = since;
+    last->passes += passes;
+    return false;
+  }
+  life->uses[life->used++] = {since, since, use.device, passes};
+  return true;
+}
+
+std::optional<NextUse> RepeatedLives::next(ChunkId chunk, const Snapshot& snapshot) {
+  const std::optional<Name> name = name_of(chunk, snapshot);
+  const Life* life = name ? find(*name) : nullptr;
+  if (life == nullptr) return std::nullopt;
+  const Life* like = ended_like(requests_[index(name->device)], *life);
+  if (like == nullptr) return std::nullopt;
+  Time after = snapshot.now() - life->born;
+  if (life->used > 0) after = std::max(after, life->uses[life->used - 1].last + apart_);
+  for (std::size_t i = 0; i < like->used; ++i) {
+    const Use& use = like->uses[i];
+    if (use.begin > after) return NextUse{life->born + use.begin, use.device, use.passes};
+  }
+  return std::nullopt;
+}
+
+void RepeatedLives::end(const Name& name, Time took) {
+  Life* life = find(name);
+  if (life == nullptr || life->ended) return;
+  if (life->passes == 0) life->passes = unseen_passes;
+  life->took = std::max(took, unseen_took);
+  const Life* like = ended_like(requests_[index(name.device)], *life);
+  life->ended = true;
+  if (like == nullptr) return;
+  record_.note(about(in_seconds(life->took), in_seconds(like->took), in_seconds(apart_)) &&
+               about(life->passes, like->passes, 1));
+}
+
+void RepeatedLives::gone(ChunkId chunk, Time now) {
+  const LiveAllocations::Number number = allocations_.gone(chunk);
+  if (number == LiveAllocations::none) return;
+  const Name name = names_[number];
+  if (const Life* life = find(name)) end(name, now - life->born);
+  allocations_.forget(number);
+}
+
+void RepeatedLives::end_tick(const Snapshot& snapshot) {
+  allocations_.end_tick(snapshot);
+  allocations_.unseen(last_tick_, [&](LiveAllocations::Allocation& allocation) {
+    const auto number = static_cast<std::size_t>(&allocation - allocations_.all().data());
+    end(names_[number], unseen_took);
+  });
+  allocations_.drop_unseen(std::min(last_tick_, snapshot.now() - unseen_max));
+  last_tick_ = snapshot.now();
+}
+
+}  // namespace vma::inline v1
