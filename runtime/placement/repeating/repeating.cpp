@@ -22,6 +22,7 @@ namespace vma::inline v1 {
 namespace {
 
 constexpr std::size_t looked_at_max = 1024;        // Predicted uses, in each tick.
+constexpr std::size_t unknown_max = 64;            // Chunks that wait for others, in each tick.
 constexpr std::size_t victims_looked_at_max = 64;  // For one prefetch.
 
 class Repeating : public Policy {
@@ -111,7 +112,7 @@ void Repeating::predict(ChunkId chunk, const Snapshot& snapshot) {
 void Repeating::predict_unknown(const Snapshot& snapshot) {
   std::vector<ChunkId> due;
   auto next = unknown_.lower_bound(last_unknown_);
-  for (; due.size() < looked_at_max && next != unknown_.end(); ++next) due.push_back(*next);
+  for (; due.size() < unknown_max && next != unknown_.end(); ++next) due.push_back(*next);
   last_unknown_ = next == unknown_.end() ? ChunkId{} : *next;
   for (const ChunkId chunk : due) predict(chunk, snapshot);
 }
