@@ -156,7 +156,8 @@ TEST(ReplayRounds, TheBudgetSpacesStops) {
   }
 }
 
-// Two stops of 31 ms use up a budget of 60 ms, and it is only the window of a second that has to pass.
+// Two stops of 31 ms use up a budget of 60 ms, and it is only the window of a second that has to
+// pass.
 TEST(ReplayRounds, AStopWaitsForTheWindowOfTheBudget) {
   ReplayRig rig;
   rig.gpus.costs.stall_fixed(gpu_1, gpu_0) = rig.gpus.costs.move_fixed(gpu_1, gpu_0) =
