@@ -6,8 +6,8 @@
     default_policy.py TABLE.csv                   the tables again
 
 Time is the makespan of closed loops, and the cost of open ones, whose makespan no policy can change.
-A real trace is of the test set if the first digit of the SHA-256 of its name is odd. Nothing of the default
-policy was chosen on those, where docs/results/study.md does not say otherwise. Standard library only.
+A real trace is of the test set if the first digit of the SHA-256 of its name is odd; docs/results/study.md says
+what was chosen on it nevertheless. Standard library only.
 """
 
 import argparse
@@ -41,7 +41,8 @@ class Cell:
         bound, regret = row["lower_bound_s"], row["regret"]
         self.over_bound = None if regret == "" or self.lost else 1 + float(regret)
         seconds = float(row["seconds"])
-        self.closed = bool(bound) and abs(float(bound) * (1 + float(regret)) - seconds) < 1e-6 * seconds
+        self.closed = (bool(bound) and regret != ""
+                       and abs(float(bound) * (1 + float(regret)) - seconds) < 1e-6 * seconds)
         self.time_s = seconds if self.closed else float(row["cost_s"])
 
 

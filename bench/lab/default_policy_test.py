@@ -19,7 +19,7 @@ def row(trace, policy, seconds, cost, regret="", bound="", machine="m half", kin
 ROWS = [row(TUNED, "static", 10.0, 50.0, 0.0, 10.0), row(TUNED, "p", 11.0, 40.0, 0.1, 10.0),
         row(TEST, "static", 3.0, 20.0, 0.25, 16.0), row(TEST, "p", 3.0, 20.1, 0.25625, 16.0),
         row(TEST, "static", 3.0, 20.0, machine="m ample"),
-        row(TEST, "p", 3.0, 90.0, machine="m ample", lost=2),
+        row(TEST, "p", 3.0, 90.0, bound=16.0, machine="m ample", lost=2),
         row("drift", "static", 3.0, 20.0, kind="synthetic"), row("drift", "p", 3.0, 5.0, kind="synthetic")]
 
 

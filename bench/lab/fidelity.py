@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Whether the lab foretells what programs do on the machine: records four of them, two of which compute
+"""Whether the lab predicts what programs do on the machine: records four of them, two of which compute
 between their accesses, and holds each against its replay.
 
     bench/lab/fidelity.py measure --out FOLDER    on a machine with two GPUs: calibrates and records
@@ -93,7 +93,7 @@ class Measuring:
         begin = time.monotonic()
         try:
             if left_s < 5:
-                raise RuntimeError("left out for want of time")
+                raise RuntimeError("skipped: no time left")
             out, errors, status = run_text(
                 command, {**os.environ, "VMART_DRIVER": self.arguments.driver, **environment},
                 min(limit_s, left_s))
@@ -174,7 +174,7 @@ def unpack(archive, folder):
 
 
 def predict_one(lab, folder, calibrations, arguments):
-    """By program, what was recorded and foretold. `calibrations`: a file by what DEVICES has."""
+    """By program, what was recorded and predicted. `calibrations`: a file by what DEVICES has."""
     predictions, failed = {}, []
     programs = programs_for(arguments)
     with tempfile.TemporaryDirectory(prefix="fidelity_") as unpacked:

@@ -12,7 +12,7 @@
 namespace vma::inline v1 {
 
 struct CalibrateOptions {
-  /// Maximum memory to use at each place, never more than a quarter of it. 0: 2 GiB, or 32 MiB on
+  /// Maximum memory to use at each place, never more than a quarter of it. 0: 1 GiB, or 32 MiB on
   /// a simulated machine.
   std::size_t bytes_per_place = 0;
   /// Routes that are not measured by then remain estimates. Opening contexts comes first and does

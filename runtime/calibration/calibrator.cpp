@@ -22,7 +22,7 @@ namespace {
 
 constexpr const char* latency_of = "latency of ";
 constexpr int read_tries = 4;                  // The first one is a warm-up.
-constexpr std::uint64_t read_passes = 5;       // Of the longer of two reads.
+constexpr std::uint64_t read_passes = 5;       // Of the longer of two reads, at most.
 constexpr std::uint64_t read_chunks_most = 4;  // Maximum number of large chunks to read.
 constexpr std::uint64_t links = 512;           // Length of the chain used to measure a latency.
 
@@ -31,7 +31,7 @@ std::uint64_t bytes_to_take(const CalibrateOptions& options, Driver& driver,
                             const Topology& topology, const Ledger& ledger) {
   std::uint64_t bytes = options.bytes_per_place;
   // Much more than a cache of a GPU: else what repeated reads find there counts as its memory.
-  if (bytes == 0) bytes = driver.simulated() ? 32 * MiB : 2 * GiB;
+  if (bytes == 0) bytes = driver.simulated() ? 32 * MiB : 1 * GiB;
   for (const Location at : topology.locations()) {
     const std::uint64_t capacity_bytes = ledger.account(at).capacity_bytes;
     bytes = std::min(bytes, capacity_bytes / 4);
@@ -260,13 +260,16 @@ Time Calibrator::read_time(Location device, Location at, std::uint64_t count) {
 }
 
 double Calibrator::access_rate(Location device, Location at) {
+  // Two passes over much memory take long enough, and five over all links too long.
+  constexpr std::uint64_t much_bytes = 256 * MiB;
+  const std::uint64_t passes = read_bytes_ >= much_bytes ? 2 : read_passes;
   Time once = Time::max(), often = Time::max();
   for (int attempt = 0; attempt < read_tries; ++attempt) {
     once = std::min(once, read_time(device, at, 1));
-    often = std::min(often, read_time(device, at, read_passes));
+    often = std::min(often, read_time(device, at, passes));
   }
   if (often > once) {
-    return static_cast<double>((read_passes - 1) * read_bytes_) / in_seconds(often - once);
+    return static_cast<double>((passes - 1) * read_bytes_) / in_seconds(often - once);
   }
   throw Error(ErrorKind::driver_failure, "vma::calibrate", "more passes did not take longer");
 }

@@ -62,7 +62,8 @@ PlacementInstance trace_instance(TraceSource& source, const ReplayMachine& machi
 /// arguments.
 Bound find_bound(TraceSource& source, const ReplayMachine& machine, const std::string& router,
                  const ReplayOptions& options);
-/// The bound of a trace with declared tasks, for the time of any such replay. Throws: as
+/// The bound of a trace with declared tasks, for the time of any such replay in which no request
+/// gave its memory up. Throws: as
 /// `LoopGraphBuilder`.
 Bound find_loop_bound(TraceSource& source, const ReplayMachine& machine, const std::string& router,
                       const ReplayOptions& options);

@@ -13,10 +13,10 @@ namespace vma {
 namespace {
 
 /// (metric - bound) / bound, of the metric that the bound limits; null unless both cover the same
-/// accesses.
+/// accesses and nothing was done again.
 boost::json::value regret_of(const ReplayMetrics& metrics, const boost::json::value& bound) {
   const boost::json::object* const found = bound.if_object();
-  if (found == nullptr || metrics.accesses_lost > 0) return nullptr;
+  if (found == nullptr || metrics.accesses_lost > 0 || metrics.preemptions > 0) return nullptr;
   const double least = found->at("lower_bound_s").to_number<double>();
   if (!(least > 0)) return nullptr;
   const boost::json::value* const metric = found->if_contains("metric");

@@ -150,8 +150,8 @@ void Replay::read_on() {
 /// Starts the tasks of requests that waited for memory.
 void Replay::start_admitted() {
   while (const auto ready = admission_.next()) {
-    task_devices_.resize(std::max(task_devices_.size(), ready->task + std::size_t{1}));
-    task_devices_[ready->task] = ready->device;
+    // Only a task that writes again what was lost is new: others keep the device that they name.
+    if (ready->task >= task_devices_.size()) task_devices_.resize(ready->task + 1, ready->device);
     if (!start(ready->task)) due_.emplace_back(ready->task);
     do_due();
   }

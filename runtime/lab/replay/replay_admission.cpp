@@ -98,7 +98,11 @@ void ReplayAdmission::enqueue(Request& request) {
 }
 
 void ReplayAdmission::began(Task task, const ReplayTasks::Steps& steps) {
-  if (options_.admission == Admission::none || steps.request == 0) return;
+  if (options_.admission == Admission::none) return;
+  if (steps.request == 0) {  // What it uses of a request's is shared from now on.
+    for (const TraceEvent& access : steps.accesses) memory_.used_by(access.object, 0, false);
+    return;
+  }
   Request& request = requests_.at(steps.request);
   if (std::erase(request.granted, task) > 0) {
     --pool_of(request).granted;
@@ -185,6 +189,7 @@ bool ReplayAdmission::advance_growth(Pool& pool, bool at_any_cost) {
   }
   if (victim == nullptr) return false;
   victim->leaves = true;
+  std::erase_if(pool.growths, [&](const Growth& other) { return other.request == victim; });
   if (!in_progress(*victim)) preempt(*victim);
   return false;
 }

@@ -69,13 +69,14 @@ bool Gate::advance(State from, State to) noexcept {
 void Gate::watch_until(TimePoint deadline) {
   opened_ = TimePoint(0);
   state_ = State::closing;
-  unstopped_until_ = later(deadline, limits_.overdue_limit);
+  unstopped_until_ = later(deadline, patience_unstopped());
   ticket_ = post_.watchdog().arm_repeatedly(deadline, [this] { return open_late(); });
 }
 
 /// On the watchdog's thread: the gate's thread is late, probably in a driver call. While a program
-/// launches a graph and has many of them under way, calls take as long as one of its steps. That
-/// hurts only once a stream has arrived; until then nothing is stopped, and the gate can wait.
+/// launches a graph and has many of them under way, calls take as long as one of its steps. Until a
+/// stream has arrived, that stops nothing, and the gate can wait; but not for long, because a free
+/// of the program may wait for the settling work, and this thread behind it.
 TimePoint Gate::open_late() noexcept {
   constexpr nanoseconds look_period = milliseconds(1);
   const TimePoint now = clock_.now();
@@ -88,8 +89,14 @@ TimePoint Gate::open_late() noexcept {
   return never;
 }
 
+/// Some steps of the program: its backlog has several of them.
+nanoseconds Gate::patience_unstopped() const noexcept {
+  constexpr nanoseconds least = milliseconds(100);
+  return std::min<nanoseconds>(limits_.overdue_limit, least + stops_->deepest());
+}
+
 void Gate::be_back_by(TimePoint deadline) noexcept {
-  unstopped_until_ = later(deadline, limits_.overdue_limit);
+  unstopped_until_ = later(deadline, patience_unstopped());
   post_.watchdog().rearm(ticket_, deadline);
 }
 

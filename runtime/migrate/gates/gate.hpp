@@ -154,6 +154,7 @@ class Gate {
   void be_back_by(TimePoint deadline) noexcept;
   bool advance(State from, State to) noexcept;
   TimePoint open_late() noexcept;
+  std::chrono::nanoseconds patience_unstopped() const noexcept;
 
   Driver& driver_;
   Clock& clock_;

@@ -24,6 +24,7 @@ namespace {
 constexpr std::size_t looked_at_max = 1024;        // Predicted uses, in each tick.
 constexpr std::size_t unknown_max = 64;            // Chunks that wait for others, in each tick.
 constexpr std::size_t victims_looked_at_max = 64;  // For one prefetch.
+constexpr std::size_t searches_max = 64;           // For victims, in each tick.
 
 class Repeating : public Policy {
  public:
@@ -56,7 +57,7 @@ class Repeating : public Policy {
     Room room;
     std::set<ChunkId> planned;
     std::vector<bool> full;  // By GPU: no chunk there is used later than the next prefetch.
-    std::size_t looked_at = 0;
+    std::size_t looked_at = 0, searches = 0;
   };
 
   void place_far(const AllocRequest& request, const Snapshot& snapshot,
@@ -120,10 +121,11 @@ void Repeating::predict_unknown(const Snapshot& snapshot) {
 /// Uses that have not come.
 void Repeating::drop_overdue(const Snapshot& snapshot) {
   std::vector<ChunkId> overdue;
+  std::size_t looked_at = 0;
   calendar_.nearest([&](ChunkId chunk, const NextUse& use) {
     const Time patience = rhythm_.patience(use.at - calendar_[chunk].asked);
     if (use.at + patience < snapshot.now()) overdue.push_back(chunk);
-    return use.at < snapshot.now() && overdue.size() < looked_at_max;
+    return use.at < snapshot.now() && ++looked_at < looked_at_max;
   });
   for (const ChunkId chunk : overdue) {
     calendar_.drop(chunk);
@@ -160,12 +162,22 @@ void Repeating::pass(const Plan& wishes, Plan& plan) const {
 bool Repeating::find_victims(ChunkId chunk, const NextUse& use, const Snapshot& snapshot,
                              Round& round, std::vector<Victim>& victims) const {
   Room room = round.room;
-  std::uint64_t bytes = snapshot.chunk(chunk).bytes;
-  // What is requested before is used before.
-  if (lives_.trusted()) bytes += lives_.needed_near(use.device, use.at, snapshot);
+  const std::uint64_t bytes = snapshot.chunk(chunk).bytes;
+  ++round.searches;
+  // What is requested before is used before, and may lie anywhere near the GPU.
+  const std::uint64_t needed =
+      lives_.trusted() ? lives_.needed_near(use.device, use.at, snapshot) : 0;
+  const auto near = snapshot.costs()
+                        .by_speed(use.device)
+                        .first(RepeatedLives::near_places(use.device, snapshot.costs()));
+  const auto suffices = [&] {
+    std::uint64_t free = 0;
+    for (const PlaceId place : near) free += room.at(place);
+    return room.holds(use.device, bytes) && free >= bytes + needed;
+  };
   std::size_t looked_at = 0;
   calendar_.furthest(use.device, [&](ChunkId victim, const NextUse& next) {
-    if (room.holds(use.device, bytes) || ++looked_at > victims_looked_at_max) return false;
+    if (suffices() || ++looked_at > victims_looked_at_max) return false;
     if (next.at <= use.at) return false;
     const ChunkRow& row = snapshot.chunk(victim);
     if (row.at != use.device || !may_move(row) || !decides(victim)) return true;
@@ -176,7 +188,7 @@ bool Repeating::find_victims(ChunkId chunk, const NextUse& use, const Snapshot& 
     victims.push_back({victim, *to, next.at});
     return true;
   });
-  if (!room.holds(use.device, bytes)) {
+  if (!suffices()) {
     round.full[index(use.device)] = true;
     return false;
   }
@@ -224,10 +236,10 @@ void Repeating::prefetch(ChunkId chunk, const NextUse& use, const Snapshot& snap
 void Repeating::prefetch_all(const Snapshot& snapshot, Plan& plan) {
   if (!lives_.trusted() && !rhythm_.trusted()) return;
   budget_.refill(snapshot.costs(), snapshot.now());
-  Round round{Room(snapshot), {}, std::vector<bool>(snapshot.costs().gpus()), 0};
+  Round round{Room(snapshot), {}, std::vector<bool>(snapshot.costs().gpus()), 0, 0};
   calendar_.nearest([&](ChunkId chunk, const NextUse& use) {
     if (!round.full[index(use.device)]) prefetch(chunk, use, snapshot, round, plan);
-    return ++round.looked_at < looked_at_max &&
+    return ++round.looked_at < looked_at_max && round.searches < searches_max &&
            std::ranges::find(round.full, false) != round.full.end();
   });
 }
@@ -280,9 +292,10 @@ void Repeating::on_pressure(const Pressure& pressure, const Snapshot& snapshot, 
   Room room(snapshot);
   std::uint64_t freed = 0;
   std::set<ChunkId> planned;
-  if (!pressure.elsewhere) {
+  if (!pressure.elsewhere && (lives_.trusted() || rhythm_.trusted())) {
+    std::size_t looked_at = 0;
     calendar_.furthest(pressure.at, [&](ChunkId chunk, const NextUse& use) {
-      if (freed >= pressure.bytes) return false;
+      if (freed >= pressure.bytes || ++looked_at > looked_at_max) return false;
       const ChunkRow& row = snapshot.chunk(chunk);
       if (row.at != pressure.at || !may_move(row) || !decides(chunk)) return true;
       if (in_use(row, snapshot.now())) return true;

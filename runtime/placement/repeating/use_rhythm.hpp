@@ -19,7 +19,7 @@ namespace vma::inline v1 {
 ///
 /// Times are compared within a quarter of them, and `apart`, so that uses may be late. A use that
 /// does not come, or comes in addition, costs its chunk the prediction until its uses repeat again.
-/// 272 bytes a chunk, of `chunks_max`; each use costs a bounded time.
+/// 216 bytes a chunk, of `chunks_max`; each use costs a bounded time.
 class UseRhythm {
  public:
   static constexpr std::size_t chunks_max = std::size_t{1} << 16;

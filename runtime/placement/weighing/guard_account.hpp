@@ -15,8 +15,8 @@ namespace vma::inline v1 {
 ///           after the back-off, if the balance is back at `start` or the sample has earned
 ///
 /// While sampling, only the moves of a few chunks, the sample, are made. So over any time,
-/// following costs at most `start`, the allowance and what was under way, however wrong the policy
-/// is; and a balance that was earned long ago cannot be lost again, since it fades.
+/// following costs at most `start`, the allowance and what was under way, by what is reported to
+/// it; and a balance that was earned long ago cannot be lost again, since it fades.
 class GuardAccount {
  public:
   struct Limits {

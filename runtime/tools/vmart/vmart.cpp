@@ -31,7 +31,7 @@ void add_calibrate_options(CLI::App& command, vma::CalibrateCommand& options) {
   command.add_flag("--json", options.json, "print the calibration as JSON");
   command.add_flag("--keep,!--no-keep", options.keep, "store it for later runtimes");
   command.add_flag("--stops", options.stops, "measure live moves while GPUs read; takes longer");
-  command.add_option("--mib", options.mib, "maximum memory at each place; 0: 2048, simulated 32")
+  command.add_option("--mib", options.mib, "maximum memory at each place; 0: 1024, simulated 32")
       ->check(CLI::Range(0, 4'096))
       ->capture_default_str();
   command

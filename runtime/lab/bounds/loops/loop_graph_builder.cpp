@@ -24,6 +24,11 @@ LoopGraphBuilder::LoopGraphBuilder(const ReplayMachine& machine, const ReplayOpt
       loads_(machine.costs.gpus()) {}
 
 LoopGraph LoopGraphBuilder::build(TraceSource& source) {
+  constexpr std::size_t places_max = 64;  // Sets of them are words.
+  if (machine_.places.size() > places_max)
+    refuse(ErrorKind::unsupported, fmt::format("bounds of closed loops exist for machines of up to "
+                                               "{} places, and this one has {}",
+                                               places_max, machine_.places.size()));
   source_.emplace(source);
   for (auto events = source_->next(); !events.empty(); events = source_->next()) {
     for (const TraceEvent& event : events) {

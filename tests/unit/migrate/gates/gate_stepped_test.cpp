@@ -159,40 +159,43 @@ TEST_P(SteppedGate, IsOpenedByTheExitOfTheProcessAfterOneThatWasCommitted) {
   });
 }
 
-/// Blocks in the driver for a second before the n-th stop.
+/// Blocks in the driver before the n-th stop.
 class StandingDriver : public InterceptDriver {
  public:
-  StandingDriver(GateRig& rig, int stop)
-      : InterceptDriver(static_cast<Driver&>(rig.driver())), rig_(rig), stop_(stop) {}
+  StandingDriver(GateRig& rig, int stop, TimePoint standing = seconds(1))
+      : InterceptDriver(static_cast<Driver&>(rig.driver())),
+        rig_(rig),
+        stop_(stop),
+        standing_(standing) {}
 
  private:
   void around(Call call, const std::function<void()>& body) override {
-    if (call == Call::stop && stop_-- == 0) sleep(rig_, seconds(1));
+    if (call == Call::stop && stop_-- == 0) sleep(rig_, standing_);
     body();
   }
   GateRig& rig_;
   int stop_;
+  const TimePoint standing_;
 };
 
 // As while a program launches a graph that waits for the graphs before it.
 TEST_P(SteppedGate, WaitsForItsThreadInTheDriverWhileNothingIsStopped) {
   step(GetParam(), [](const SimOptions& options) {
-    const auto close_while_late = [&](std::chrono::nanoseconds overdue_limit) {
+    const auto close_while_late = [&](TimePoint standing) {
       GateRig rig(options);
       const BoundStream stream = rig.attach_new(0);
-      StandingDriver driver(rig, 0);
+      StandingDriver driver(rig, 0, standing);
       const auto gate = rig.gate_over(driver);
       GateLimits limits = GateRig::patient();
       limits.arrival_limit = milliseconds(5);
-      limits.overdue_limit = overdue_limit;
       rig.launch_spin(stream, seconds(2));
       const StopRefusal refusal = why(gate->try_close(rig.plan(), limits));
       gate->open();
       EXPECT_TRUE(rig.machine().wait_stream(stream, never));
       return refusal;
     };
-    EXPECT_EQ(close_while_late(seconds(10)), StopRefusal::none);
-    EXPECT_EQ(close_while_late(milliseconds(100)), StopRefusal::opened_by_watchdog);
+    EXPECT_EQ(close_while_late(milliseconds(80)), StopRefusal::none);
+    EXPECT_EQ(close_while_late(seconds(1)), StopRefusal::opened_by_watchdog);
   });
 }
 
