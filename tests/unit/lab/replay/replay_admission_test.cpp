@@ -257,20 +257,20 @@ TEST(ReplayAdmission, AllMemoryThatADeviceReachesMayCount) {
 
 /// Memory that several requests use stays where it is.
 TEST(ReplayAdmission, WhatIsSharedIsNotGivenUp) {
-  AdmissionRig rig(Admission::preempt, 300);
-  const Time later = milliseconds(250);
-  Requests some;
-  some.prompt(start, 1, 100);
-  some.prompt(later, 2, 100);
-  some.steps(later, 2, 2);
-  some.trace.access(later, 1, 100, on_0).of_task(3);  // Request 2 reads the prompt of request 1.
-  some.trace.last().use = UseKind::read_write;
-  some.growing_steps(later, 1, 2, 200);
-  const ReplayReport report = rig.run(some.trace);
-  const ReplayMetrics metrics = metrics_of(report, rig.machine());
-  EXPECT_EQ(report.requests.size(), 2u);
-  EXPECT_EQ(report.accesses_lost, 0u);
-  EXPECT_LE(metrics.bytes_again, 100);
+  for (const bool shared : {true, false}) {
+    AdmissionRig rig(Admission::preempt, 300);
+    Requests some;
+    some.prompt(start, 1, 100).prompt(milliseconds(250), 2, 100);
+    some.steps(seconds(2), 1, 1);
+    if (shared) some.trace.access(seconds(2), 2, 50, on_0).of_task(3);  // The prompt of request 2.
+    some.growing_steps(seconds(4), 1, 2, 200).steps(seconds(4), 2, 4);
+    const ReplayReport report = rig.run(some.trace);
+    const ReplayMetrics metrics = metrics_of(report, rig.machine());
+    EXPECT_EQ(report.requests.size(), 2u);
+    EXPECT_EQ(report.accesses_lost, 0u);
+    EXPECT_EQ(metrics.bytes_again, shared ? 0 : 100);
+    EXPECT_EQ(metrics.preemptions, shared ? 0u : 1u);
+  }
 }
 
 TEST(ReplayAdmission, GoodputIsOfRequestsThatMeetAllLimits) {
