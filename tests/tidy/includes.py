@@ -49,8 +49,8 @@ SEES = {
     "lab/replay": "base machine sim migrate/gates placement/books placement/planning "
                   "placement/deciding placement/weighing placement/policies costs lab/trace "
                   "lab/routing lab/traffic",
-    "lab/bounds": "lab/trace lab/routing lab/traffic lab/replay lab/bounds/loops",
     "lab/bounds/loops": "lab/trace lab/routing lab/traffic lab/replay",
+    "lab/bounds": "lab/trace lab/routing lab/traffic lab/replay lab/bounds/loops",
     "lab/bounds/program": "base lab/trace lab/bounds",
     "lab/experiments": "base machine placement/policies costs scheduling lab/trace lab/generate "
                        "lab/import lab/routing lab/replay lab/bounds",
