@@ -1,8 +1,20 @@
-"""Structures of <vma/vmart.h> for the benchmarks that call libvmart from Python."""
+"""libvmart and structures of <vma/vmart.h>, for the benchmarks that call it from Python."""
 
 import ctypes
 
 from torch_pool import Location
+
+
+class Library:
+    """Like `torch_pool.Vmart`, without PyTorch."""
+
+    def __init__(self, path):
+        self.library = ctypes.CDLL(path)
+        self.library.vmart_last_error.restype = ctypes.c_char_p
+
+    def call(self, name, *arguments):
+        if getattr(self.library, name)(*arguments) != 0:
+            raise RuntimeError(self.library.vmart_last_error().decode())
 
 
 class MigrateOptions(ctypes.Structure):

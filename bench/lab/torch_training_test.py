@@ -14,6 +14,7 @@ BENCH = pathlib.Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(BENCH / "lab"), str(BENCH), str(BENCH.parent / "examples")]
 import torch_training
 from torch_pool import Location
+from vmart_calls import Library
 
 MIB = 1 << 20
 
@@ -29,18 +30,6 @@ class Tensor:
 
     def data_ptr(self):
         return self.pointer
-
-
-class Library:
-    """Like `torch_pool.Vmart`, without PyTorch."""
-
-    def __init__(self, path):
-        self.library = ctypes.CDLL(path)
-        self.library.vmart_last_error.restype = ctypes.c_char_p
-
-    def call(self, name, *arguments):
-        if getattr(self.library, name)(*arguments) != 0:
-            raise RuntimeError(self.library.vmart_last_error().decode())
 
 
 class Steps(unittest.TestCase):

@@ -11,22 +11,10 @@ import unittest
 BENCH = pathlib.Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(BENCH), str(BENCH.parent / "examples")]
 from torch_pool import Location
-from vmart_calls import MigrateOptions, MigrationReport, move_many, report_of
+from vmart_calls import Library, MigrateOptions, MigrationReport, move_many, report_of
 
 GPU = 0  # VMART_GPU
 MIB = 2 ** 20
-
-
-class Library:
-    """Like `torch_pool.Vmart`, without PyTorch."""
-
-    def __init__(self, path):
-        self.library = ctypes.CDLL(path)
-        self.library.vmart_last_error.restype = ctypes.c_char_p
-
-    def call(self, name, *arguments):
-        if getattr(self.library, name)(*arguments) != 0:
-            raise RuntimeError(self.library.vmart_last_error().decode())
 
 
 class Calls(unittest.TestCase):

@@ -7,7 +7,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <optional>
 #include <span>
 #include <variant>
 
@@ -190,17 +189,8 @@ void TracePlayer::close_declaration() {
   const ReplayTasks::Index task = tasks_.close();
   if (task == ReplayTasks::none) return;
   const ReplayTasks::Steps steps = tasks_.steps(task);
-  std::optional<std::size_t> known;
-  if (steps.at.is_set()) {
-    known = static_cast<std::size_t>(steps.at.location().ordinal) % devices_.size();
-  } else if (const auto found = request_devices_.find(steps.request);
-             steps.request != 0 && found != request_devices_.end()) {
-    known = found->second;
-  }
-  const std::size_t device = router_.choose(steps.accesses, known, loads_);
-  task_devices_.push_back(device);
-  if (steps.request != 0 && !steps.accesses.empty())
-    request_devices_.emplace(steps.request, device);
+  task_devices_.push_back(
+      router_.choose({steps.accesses, steps.at, steps.request, steps.repeat, steps.lasts}, loads_));
 }
 
 void TracePlayer::advance(const TraceTags& tags, bool wait) {

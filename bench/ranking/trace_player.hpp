@@ -101,7 +101,6 @@ class TracePlayer {
   ReplayTasks tasks_{Time(0)};
   TaskEnds ends_;  // Declared after the devices, whose threads use it: see the destructor.
   std::vector<std::size_t> task_devices_;
-  std::unordered_map<std::uint64_t, std::size_t> request_devices_;
   std::chrono::steady_clock::time_point begin_;
   bool begun_ = false;
   PlayReport report_;

@@ -291,19 +291,10 @@ void Replay::close_declaration() {
   const ReplayTasks::Index task = tasks_.close();
   if (task == ReplayTasks::none) return;
   const ReplayTasks::Steps steps = tasks_.steps(task);
-  std::optional<std::size_t> known = TaskRouter::named(steps.at, devices_.loads().size());
-  if (!known && steps.request != 0 && request_devices_.contains(steps.request))
-    known = request_devices_.at(steps.request);
-  // Routers see how long a task lasts, and how much it reads in all.
-  std::vector<TraceEvent> accesses(steps.accesses.begin(), steps.accesses.end());
-  for (TraceEvent& access : accesses) {
-    access.duration = steps.lasts;
-    access.passes *= static_cast<float>(steps.repeat);
-  }
-  const std::size_t device = router_.choose(accesses, known, devices_.loads());
+  const std::size_t device = router_.choose(
+      {steps.accesses, steps.at, steps.request, steps.repeat, steps.lasts}, devices_.loads());
   task_devices_.resize(std::max(task_devices_.size(), task + std::size_t{1}));
   task_devices_[task] = device;
-  if (steps.request != 0 && !accesses.empty()) request_devices_.emplace(steps.request, device);
 }
 
 }  // namespace vma

@@ -17,8 +17,6 @@
 
 #include <vma/policy.hpp>
 
-#include <boost/unordered/unordered_flat_map.hpp>
-
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -88,7 +86,6 @@ class Replay {
   // What a closed loop has made possible, but what waits for room.
   std::vector<ReplayTasks::Due> due_;
   std::vector<std::size_t> task_devices_;  // Of declared tasks.
-  boost::unordered_flat_map<std::uint64_t, std::size_t> request_devices_;
 };
 
 }  // namespace vma

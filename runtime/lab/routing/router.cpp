@@ -112,12 +112,24 @@ std::size_t TaskRouter::choose(std::span<const TraceEvent> upcoming,
   return device;
 }
 
-std::size_t TaskRouter::choose(std::span<const TraceEvent> accesses,
-                               std::optional<std::size_t> known,
-                               std::span<const DeviceLoad> loads) {
-  if (accesses.empty()) return known.value_or(0);
-  const std::size_t device = known ? *known : router_->choose(accesses, loads);
+std::optional<std::size_t> TaskRouter::known(const RoutedTask& task, std::size_t devices) const {
+  if (const auto device = named(task.at, devices)) return device;
+  const auto found = request_devices_.find(task.request);
+  return found == request_devices_.end() ? std::nullopt : std::optional(found->second);
+}
+
+std::size_t TaskRouter::choose(const RoutedTask& task, std::span<const DeviceLoad> loads) {
+  const std::optional<std::size_t> device_known = known(task, loads.size());
+  if (task.accesses.empty()) return device_known.value_or(0);
+  // Routers see how long a task lasts, and how much it reads in all.
+  std::vector<TraceEvent> accesses(task.accesses.begin(), task.accesses.end());
+  for (TraceEvent& access : accesses) {
+    access.duration = task.lasts;
+    access.passes *= static_cast<float>(task.repeat);
+  }
+  const std::size_t device = device_known ? *device_known : router_->choose(accesses, loads);
   for (const TraceEvent& access : accesses) router_->note(access, device);
+  if (task.request != 0) request_devices_.emplace(task.request, device);
   return device;
 }
 

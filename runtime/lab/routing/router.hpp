@@ -54,7 +54,17 @@ std::span<const std::string_view> router_names() noexcept;
 /// The router where none is named.
 inline constexpr std::string_view default_router = "prefix";
 
-/// Keeps the accesses of one task together: the first one is routed, the others follow.
+/// A task of a closed loop, whose accesses are known before it begins.
+struct RoutedTask {
+  std::span<const TraceEvent> accesses;  ///< Of one step.
+  TracePlace at;                         ///< As declared.
+  std::uint64_t request = 0;             ///< 0: none.
+  std::uint64_t repeat = 1;              ///< Steps.
+  Time lasts{0};                         ///< How long all of them compute.
+};
+
+/// Keeps the accesses of one task together, and the tasks of one request: the first one is routed,
+/// the others follow.
 class TaskRouter {
  public:
   /// The device that an access or a task names: modulo the number of devices. Null: none.
@@ -67,11 +77,11 @@ class TaskRouter {
   /// The device that the trace names; otherwise the router's choice.
   /// Requires: called once for each access, in the trace's order; `upcoming` as for `Router`.
   std::size_t choose(std::span<const TraceEvent> upcoming, std::span<const DeviceLoad> loads);
-  /// Routes a declared task as a whole: to `known`, such as the device of its request, or else to
-  /// the router's choice. Requires: the accesses are all those of the task; called in the trace's
-  /// order.
-  std::size_t choose(std::span<const TraceEvent> accesses, std::optional<std::size_t> known,
-                     std::span<const DeviceLoad> loads);
+  /// Routes a declared task as a whole: to its known device, or else to the router's choice.
+  /// Requires: called in the trace's order.
+  std::size_t choose(const RoutedTask& task, std::span<const DeviceLoad> loads);
+  /// The device that the task names, or that of its request. Null: the router chooses.
+  std::optional<std::size_t> known(const RoutedTask& task, std::size_t devices) const;
   void forget(std::uint64_t object) { router_->forget(object); }
 
  private:
@@ -81,8 +91,9 @@ class TaskRouter {
   std::size_t find(std::span<const TraceEvent> upcoming, std::span<const DeviceLoad> loads);
 
   std::unique_ptr<Router> router_;
-  std::unordered_map<std::uint32_t, std::size_t> devices_;
-  std::vector<std::uint32_t> kept_;  // A ring buffer.
+  std::unordered_map<std::uint32_t, std::size_t> devices_;          // By task.
+  std::unordered_map<std::uint64_t, std::size_t> request_devices_;  // Of declared tasks.
+  std::vector<std::uint32_t> kept_;                                 // A ring buffer.
   std::size_t next_ = 0;
 };
 

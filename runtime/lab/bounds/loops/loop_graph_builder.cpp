@@ -125,21 +125,11 @@ void LoopGraphBuilder::add_task(const TraceEvent& event, std::size_t device) {
 
 /// As in `Replay::close_declaration`.
 std::size_t LoopGraphBuilder::device_of_declared(const TraceEvent& task) {
-  std::optional<std::size_t> known;
-  if (task.at.is_set()) {
-    known = static_cast<std::size_t>(task.at.location().ordinal) % loads_.size();
-  } else if (task.object != 0 && request_devices_.contains(task.object)) {
-    known = request_devices_.at(task.object);
-  }
-  std::vector<TraceEvent> accesses = open_accesses_;
-  for (TraceEvent& access : accesses) {
-    access.duration = static_cast<Time::rep>(task.bytes) * task.duration;
-    access.passes *= static_cast<float>(task.bytes);
-  }
-  if (!known && !accesses.empty()) require_known_router(task);
-  const std::size_t device = router_.choose(accesses, known, loads_);
-  if (task.object != 0 && !accesses.empty()) request_devices_.emplace(task.object, device);
-  return device;
+  const RoutedTask declared{open_accesses_, task.at, task.object, task.bytes,
+                            static_cast<Time::rep>(task.bytes) * task.duration};
+  if (!open_accesses_.empty() && !router_.known(declared, loads_.size()))
+    require_known_router(task);
+  return router_.choose(declared, loads_);
 }
 
 void LoopGraphBuilder::close_declaration() {

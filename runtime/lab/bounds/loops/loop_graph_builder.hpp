@@ -80,10 +80,9 @@ class LoopGraphBuilder {
   std::unordered_map<std::uint64_t, Object> live_;
   std::optional<TraceEvent> open_;  // The declaration in progress.
   std::vector<TraceEvent> open_accesses_;
-  std::unordered_map<std::uint32_t, std::uint32_t> tasks_;          // Keyed by number.
-  std::unordered_map<std::uint64_t, std::size_t> request_devices_;  // Keyed by request.
-  std::vector<std::uint64_t> requests_;                             // By task.
-  double bytes_ = 0;                                                // Of all objects so far.
+  std::unordered_map<std::uint32_t, std::uint32_t> tasks_;  // Keyed by number.
+  std::vector<std::uint64_t> requests_;                     // By task.
+  double bytes_ = 0;                                        // Of all objects so far.
   LoopGraph graph_;
 };
 
