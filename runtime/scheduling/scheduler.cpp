@@ -23,7 +23,8 @@ Scheduler::Scheduler(const SchedulerGround& ground, std::vector<PlaceState> plac
       journal_(path_, roster_, ground.decisions, ground.recording, ground.decided),
       policy_(ground.driver.executor(), clock_, limits.policy_limit, limits.failures,
               std::move(make), path_, journal_),
-      uses_(ground.uses, ground.memory, roster_, path_, journal_),
+      uses_(ground.uses, ground.memory, roster_, path_, journal_,
+            [this]() VMART_NO_THREAD_ANALYSIS { catch_up(); }),
       moves_(ground.mover, clock_, roster_, path_, journal_, inbox_, costs),
       tick_times_(std::make_unique<StopStats>()) {
   const MutexLock lock(mutex_);
@@ -42,10 +43,6 @@ Scheduler::~Scheduler() {
   ground_.mover.watch({});
   ground_.memory.watch(nullptr);
   wake_with({});
-}
-
-void Scheduler::wake_with(std::function<void()> wake) {
-  inbox_->wake_with(std::move(wake));
 }
 
 // --- What has happened

@@ -75,7 +75,7 @@ class Scheduler {
   void tick(bool late = false);
   /// `wake` is called, on any thread, when something was reported that a drain should handle soon.
   /// An empty one removes it.
-  void wake_with(std::function<void()> wake);
+  void wake_with(std::function<void()> wake) { inbox_->wake_with(std::move(wake)); }
 
   // --- For programs and people
   /// Where the chunks of a new allocation go. Blocks: while the policy decides.

@@ -1,6 +1,7 @@
 #include "scheduling/use_intake.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace vma {
 namespace {
@@ -10,11 +11,12 @@ constexpr std::size_t uses_at_once = 65'536;
 }  // namespace
 
 UseIntake::UseIntake(UseLog& log, Memory& memory, const ChunkRoster& roster, DecisionPath& path,
-                     DecisionJournal& journal)
+                     DecisionJournal& journal, std::function<void()> catch_up)
     : log_(log),
       roster_(roster),
       path_(path),
       journal_(journal),
+      catch_up_(std::move(catch_up)),
       summary_(memory.registry(), memory.topology()) {}
 
 std::uint64_t UseIntake::uses_unknown() const noexcept {
@@ -22,10 +24,15 @@ std::uint64_t UseIntake::uses_unknown() const noexcept {
 }
 
 void UseIntake::take_uses(std::vector<UseEvent>& events) {
+  const auto unknown = [this](const LoggedUse& use) {
+    return roster_.around(use.address) == nullptr;
+  };
   while (true) {
     raw_uses_.clear();
     log_.drain(raw_uses_, uses_at_once);
     if (raw_uses_.empty()) break;
+    // Memory that was allocated and used since the roster was brought up to date.
+    if (std::ranges::any_of(raw_uses_, unknown)) catch_up_();
     uses_ += raw_uses_.size();
     summary_.add(raw_uses_);
     journal_.record_uses(raw_uses_);

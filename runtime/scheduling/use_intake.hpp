@@ -10,6 +10,7 @@
 #include <vma/policy.hpp>
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 namespace vma {
@@ -18,9 +19,10 @@ namespace vma {
 /// For the scheduler, one thread at a time.
 class UseIntake {
  public:
-  /// All arguments outlive it.
+  /// The references outlive it. `catch_up` is called, on the thread of `take_uses`, if there are
+  /// uses of memory that is not in the roster, and adds what is new.
   UseIntake(UseLog& log, Memory& memory, const ChunkRoster& roster, DecisionPath& path,
-            DecisionJournal& journal);
+            DecisionJournal& journal, std::function<void()> catch_up);
 
   /// Appends the uses since the last call, one per chunk and GPU. Requires: `events` is empty.
   void take_uses(std::vector<UseEvent>& events);
@@ -37,6 +39,7 @@ class UseIntake {
   const ChunkRoster& roster_;
   DecisionPath& path_;
   DecisionJournal& journal_;
+  const std::function<void()> catch_up_;
   UseSummary summary_;
   std::vector<LoggedUse> raw_uses_;
   std::uint64_t uses_ = 0, hints_ = 0;

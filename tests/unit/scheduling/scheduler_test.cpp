@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <atomic>
 #include <new>
+#include <thread>
 
 namespace vma {
 namespace {
@@ -106,6 +107,25 @@ TEST(Scheduler, CountsUsesOfFreedMemory) {
   rig.step();
   EXPECT_EQ(rig.runtime().scheduler_stats().uses_unknown, 1u);
   EXPECT_EQ(rig.runtime().scheduler_stats().chunks, 0u);
+}
+
+TEST(Scheduler, MissesNoUseOfMemoryThatIsAllocatedWhileItTakesUses) {
+  SchedulerRig rig("counter");
+  constexpr std::size_t count = 400;
+  std::vector<std::uint64_t*> made;
+  std::atomic<bool> done = false;
+  {
+    const std::jthread program([&] {
+      while (made.size() < count) {
+        made.push_back(rig.alloc(1, gpu(0)));
+        rig.use(made.back(), 0, 1);
+      }
+      done = true;
+    });
+    while (!done) rig.scheduler().drain();
+  }
+  rig.step();
+  for (std::size_t i = 0; i < count; ++i) EXPECT_EQ(rig.home(made[i]), gpu(1)) << i;
 }
 
 TEST(Scheduler, FollowsAllocationsThatComeAndGo) {
