@@ -47,22 +47,23 @@ void convert_azure(const ConvertInput& input, EventOrder& order) {
   std::optional<Time> first;
   Time before{0};
   std::uint32_t number = 0;
-  for_each_csv_line(input.path, header, input.bad, [&](const CsvFields& fields) {
-    ++number;
-    const Time time = time_of(fields[0]);
-    KvRequest request;
-    request.number = number;
-    request.prompt_tokens = whole_number(fields[1], "ContextTokens", 0, tokens_max);
-    request.output_tokens = whole_number(fields[2], "GeneratedTokens", 0, tokens_max);
-    if (request.prompt_tokens + request.output_tokens == 0) refuse_line("has no tokens");
-    request.start = time - first.value_or(time);
-    if (request.start < before) refuse_line("is earlier than the request above it");
-    if (!first) first = time;
-    before = request.start;
-    set_times(request, input.values);
-    order.advance(request.start);
-    requests.add(request);
-  });
+  for_each_csv_line(
+      input.path, header, input.bad, input.values.whole("requests"), [&](const CsvFields& fields) {
+        ++number;
+        const Time time = time_of(fields[0]);
+        KvRequest request;
+        request.number = number;
+        request.prompt_tokens = whole_number(fields[1], "ContextTokens", 0, tokens_max);
+        request.output_tokens = whole_number(fields[2], "GeneratedTokens", 0, tokens_max);
+        if (request.prompt_tokens + request.output_tokens == 0) refuse_line("has no tokens");
+        request.start = time - first.value_or(time);
+        if (request.start < before) refuse_line("is earlier than the request above it");
+        if (!first) first = time;
+        before = request.start;
+        set_times(request, input.values);
+        order.advance(request.start);
+        requests.add(request);
+      });
 }
 
 }  // namespace vma

@@ -19,7 +19,7 @@ using TensorTable = std::unordered_map<std::uint64_t, TrainedTensor>;
 TensorTable read_tensors(const std::string& path, std::uint64_t bad_lines_max) {
   TensorTable tensors;
   BadLines bad(path, bad_lines_max);
-  for_each_csv_line(path, "tensor,is_weight,bytes", bad, [&](const CsvFields& fields) {
+  for_each_csv_line(path, "tensor,is_weight,bytes", bad, 0, [&](const CsvFields& fields) {
     const std::uint64_t number = whole_number(fields[0], "tensor", 0, UINT64_MAX);
     TrainedTensor tensor;
     tensor.weight = whole_number(fields[1], "is_weight", 0, 1) == 1;
@@ -47,7 +47,7 @@ void read_uses(JsonReader& json, std::string_view key, UseKind kind, const Tenso
 
 std::vector<TrainingKernel> read_kernels(const ConvertInput& input, const TensorTable& tensors) {
   std::vector<TrainingKernel> kernels;
-  for_each_json_line(input.path, input.bad, [&](JsonReader& json) {
+  for_each_json_line(input.path, input.bad, 0, [&](JsonReader& json) {
     TrainingKernel kernel;
     kernel.duration = Time(std::llround(json.number("us", 0, 1e12) * 1000));
     read_uses(json, "in", UseKind::read, tensors, kernel);

@@ -19,15 +19,18 @@ std::string reason_of(const Error& error) {
   return std::string(text.starts_with(prefix) ? text.substr(prefix.size()) : text);
 }
 
-/// Calls `read` for each non-empty line; an invalid_argument that it throws makes a bad line.
+/// Calls `read` for non-empty lines until it has accepted `lines_max` (0: all); an invalid_argument
+/// that it throws makes a bad line.
 template <typename Read>
-void read_lines(LineReader& lines, BadLines& bad, Read&& read) {
+void read_lines(LineReader& lines, BadLines& bad, std::uint64_t lines_max, Read&& read) {
+  std::uint64_t good = 0;
   while (const auto line = lines.next()) {
     if (line->find_first_not_of(" \t") == std::string_view::npos) continue;
     std::string reason;
     try {
       if (lines.cut()) refuse_line("is too long");
       read(*line);
+      if (++good == lines_max) return;
       continue;
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::invalid_argument) throw;
@@ -43,10 +46,10 @@ void refuse_line(const std::string& reason) {
   throw Error(ErrorKind::invalid_argument, std::string(refusing_call), reason);
 }
 
-void for_each_json_line(const std::string& path, BadLines& bad,
+void for_each_json_line(const std::string& path, BadLines& bad, std::uint64_t lines_max,
                         const std::function<void(JsonReader& json)>& read) {
   LineReader lines(path);
-  read_lines(lines, bad, [&](std::string_view line) {
+  read_lines(lines, bad, lines_max, [&](std::string_view line) {
     boost::system::error_code failed;
     const boost::json::value value =
         boost::json::parse(boost::json::string_view(line.data(), line.size()), failed);
@@ -57,6 +60,7 @@ void for_each_json_line(const std::string& path, BadLines& bad,
 }
 
 void for_each_csv_line(const std::string& path, std::string_view header, BadLines& bad,
+                       std::uint64_t lines_max,
                        const std::function<void(const CsvFields& fields)>& read) {
   LineReader lines(path);
   const auto first = lines.next();
@@ -66,7 +70,7 @@ void for_each_csv_line(const std::string& path, std::string_view header, BadLine
   }
   const auto columns = static_cast<std::size_t>(std::count(header.begin(), header.end(), ',')) + 1;
   CsvFields fields;
-  read_lines(lines, bad, [&](std::string_view line) {
+  read_lines(lines, bad, lines_max, [&](std::string_view line) {
     fields.clear();
     for (std::size_t begin = 0; begin <= line.size();) {
       const std::size_t end = std::min(line.find(',', begin), line.size());

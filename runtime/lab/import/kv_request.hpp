@@ -41,8 +41,8 @@ constexpr std::uint64_t tokens_max = 100'000'000;  ///< Per request; a larger nu
 /// With "weight_bytes", requests read the weights of a `ServedModel`.
 class KvRequests {
  public:
-  /// "closed", "token_bytes", "grow_tokens", "weight_bytes" and "gpus" are parameters of all
-  /// converters of requests.
+  /// "closed", "token_bytes", "grow_tokens", "weight_bytes" and "gpus" are parameters of the
+  /// converters of requests, which end after "requests" of them.
   KvRequests(EventOrder& order, const TraceValues& values);
 
   /// Requires: the request has tokens.
@@ -71,6 +71,8 @@ void set_times(KvRequest& request, const TraceValues& values);
 
 inline constexpr TraceParameter token_bytes_parameter{
     "token_bytes", 131'072, 1, 1e9, "KV cache size per token (Llama-3-8B in bf16)"};
+inline constexpr TraceParameter requests_parameter{
+    "requests", 0, 0, 1e9, "requests to take, the first ones of the file; 0: all"};
 inline constexpr TraceParameter grow_parameter{
     "grow_tokens", 0, 0, 1e8,
     "closed loops: output tokens by which the KV cache grows; 0: all its memory is there at once"};

@@ -12,7 +12,7 @@ void convert_llmservingsim(const ConvertInput& input, EventOrder& order) {
   KvRequests requests(order, input.values);
   std::optional<double> first;
   std::uint32_t number = 0;
-  for_each_json_line(input.path, input.bad, [&](JsonReader& json) {
+  for_each_json_line(input.path, input.bad, input.values.whole("requests"), [&](JsonReader& json) {
     ++number;
     KvRequest request;
     request.number = number;

@@ -262,7 +262,7 @@ void convert_mooncake(const ConvertInput& input, EventOrder& order) {
   Prompts prompts(order, input.values);
   Time before{0};
   std::uint32_t number = 0;
-  for_each_json_line(input.path, input.bad, [&](JsonReader& json) {
+  for_each_json_line(input.path, input.bad, input.values.whole("requests"), [&](JsonReader& json) {
     ++number;
     const Request request = read_request(json, before);
     before = request.time;

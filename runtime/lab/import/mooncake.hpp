@@ -30,6 +30,7 @@ namespace vma {
 void convert_mooncake(const ConvertInput& input, EventOrder& order);
 
 inline constexpr std::array mooncake_parameters{
+    requests_parameter,
     token_bytes_parameter,
     token_time_parameter,
     prefill_parameter,

@@ -15,21 +15,22 @@ void convert_vidur(const ConvertInput& input, EventOrder& order) {
   TraceRandom random(input.seed);
   Time now{0};
   std::uint32_t number = 0;
-  for_each_csv_line(input.path, header, input.bad, [&](const CsvFields& fields) {
-    ++number;
-    KvRequest request;
-    request.number = number;
-    request.prompt_tokens = whole_number(fields[0], "num_prefill_tokens", 0, tokens_max);
-    request.output_tokens = whole_number(fields[1], "num_decode_tokens", 0, tokens_max);
-    const std::uint64_t tokens = request.prompt_tokens + request.output_tokens;
-    if (tokens == 0) refuse_line("has no tokens");
-    whole_number(fields[2], "num_total_tokens", tokens, tokens);
-    request.start = now;
-    set_times(request, input.values);
-    order.advance(now);
-    requests.add(request);
-    now += random.exponential(gap_ns);
-  });
+  for_each_csv_line(
+      input.path, header, input.bad, input.values.whole("requests"), [&](const CsvFields& fields) {
+        ++number;
+        KvRequest request;
+        request.number = number;
+        request.prompt_tokens = whole_number(fields[0], "num_prefill_tokens", 0, tokens_max);
+        request.output_tokens = whole_number(fields[1], "num_decode_tokens", 0, tokens_max);
+        const std::uint64_t tokens = request.prompt_tokens + request.output_tokens;
+        if (tokens == 0) refuse_line("has no tokens");
+        whole_number(fields[2], "num_total_tokens", tokens, tokens);
+        request.start = now;
+        set_times(request, input.values);
+        order.advance(now);
+        requests.add(request);
+        now += random.exponential(gap_ns);
+      });
 }
 
 }  // namespace vma

@@ -16,6 +16,7 @@ namespace vma {
 void convert_vidur(const ConvertInput& input, EventOrder& order);
 
 inline constexpr std::array vidur_parameters{
+    requests_parameter,
     token_bytes_parameter,
     token_time_parameter,
     prefill_parameter,

@@ -264,7 +264,7 @@ TEST_F(OtherConverters, HeadersSayWhereFromAndHow) {
   EXPECT_EQ(header.licence, "Apache-2.0");
   EXPECT_EQ(header.made,
             "vmart-lab convert mooncake seed=1 closed=1 gpus=4 keep_s=7 prefill_tokens_s=0 "
-            "token_bytes=131072 token_us=30000 weight_bytes=0");
+            "requests=0 token_bytes=131072 token_us=30000 weight_bytes=0");
 }
 
 }  // namespace

@@ -57,6 +57,28 @@ TEST_F(RequestConverters, Azure) {
   EXPECT_EQ(bad(), Lines{});
 }
 
+TEST_F(RequestConverters, TakeTheFirstRequests) {
+  const auto all = convert("azure", "a.csv", azure_requests, {"requests=3"});
+  EXPECT_EQ(convert("azure", "a.csv", azure_requests, {"requests=9"}), all);
+  const auto two = convert("azure", "a.csv", azure_requests, {"requests=2"});
+  EXPECT_LT(two.size(), all.size());
+  const std::size_t third = azure_requests.rfind('\n');
+  EXPECT_EQ(two, convert("azure", "a.csv", azure_requests.substr(0, third)));
+}
+
+TEST_F(RequestConverters, DoNotCountBadLinesAsRequests) {
+  constexpr std::string_view requests =
+      "TIMESTAMP,ContextTokens,GeneratedTokens\n"
+      "yesterday,1,1\n"
+      "2023-11-17 00:00:00,5,0\n"
+      "2023-11-17 00:00:01,5,0\n";
+  const auto one = convert("azure", "a.csv", requests, {"requests=1", "closed=0"});
+  EXPECT_EQ(bad().size(), 1u);
+  EXPECT_EQ(one,
+            (std::vector{allocation(0, 2, 5 * 131'072, "kv"),
+                         of_task(access(0, 2, 5 * 131'072), 2, UseKind::write), free_of(0, 2)}));
+}
+
 ToldEvent of_request(ToldEvent told, std::uint64_t request) {
   told.event.object = request;
   return told;
