@@ -47,6 +47,7 @@ bool ReplayMemory::allocate(const TraceEvent& event) {
     if (chunks > chunks_max) account_.refuse(event, "in more than a million chunks");
     object.chunks = static_cast<std::uint32_t>(chunks);
     object.tag = event.tag;
+    object.made = event.time;
     index = objects_.add(object);
   }
   const std::optional<PlaceId> at = place_of(event.at);
@@ -144,9 +145,10 @@ void ReplayMemory::spill() {
   }
 }
 
-/// Places chunks that begin in the range as if they had always been there. Chunks that are moving
-/// stay, as do all chunks if the place does not exist or has no room. With `Pacing::at_once` the
-/// event waits for earlier accesses to the object.
+/// Places chunks that begin in the range: at the time of their allocation as if they had always been
+/// there, later as moved by the program, which policies leave alone for a while. Chunks that are
+/// moving stay, as do all chunks if the place does not exist or has no room. With
+/// `Pacing::at_once` the event waits for earlier accesses to the object.
 bool ReplayMemory::place(const TraceEvent& event) {
   const std::optional<PlaceId> at = place_of(event.at);
   const ReplayObjects::Object& object = objects_.at(require(event));
@@ -162,6 +164,7 @@ bool ReplayMemory::place(const TraceEvent& event) {
       continue;
     }
     scheduler_.tables().moved(chunk, *at);
+    if (event.time > object.made) continue;
     ChunkRow& moved = scheduler_.tables().row(chunk);
     moved.last_move = Time::zero();
     moved.generation = 0;

@@ -25,6 +25,7 @@ class ReplayObjects {
     std::uint32_t chunks = 0;  ///< 0: there was no room for it, or it does not exist.
     std::uint32_t pins = 0;    ///< Waiting and running accesses, and moves that have begun.
     TagId tag{};
+    Time made{0};  ///< By the trace's times.
     bool freed = false;
     bool pending = false;       ///< Its allocation at a named place waits for room.
     bool placed = false;        ///< Its placement is decided, successfully or not.

@@ -138,6 +138,25 @@ TEST(Replay, ARangeLiesAtFirstWhereTheTraceSays) {
   EXPECT_EQ(report.moves, 0u);
 }
 
+/// The planner refuses to move what has just moved: at the ticks from 0.5 s to 1.5 s.
+TEST(Replay, WhatTheProgramMovesLaterHasJustMoved) {
+  const auto run_placing_at = [](Time when) {
+    ReplayRig rig;
+    ListedTrace trace;
+    trace.alloc(start, 1, 100, on_0).place(when, 1, 100, on_1);
+    trace.access(seconds(1), 1, 100, on_0).access(seconds(2), 1, 100, on_0);
+    const auto to_home = [](const Snapshot& snapshot, Plan& plan) {
+      const bool away = snapshot.chunk(ChunkId{0}).at == gpu_1;
+      if (away && snapshot.now() >= seconds(1)) plan.move(ChunkId{0}, gpu_0, 1, "told to");
+    };
+    return rig.run(trace, std::make_unique<ToldPolicy>(to_home));
+  };
+  EXPECT_EQ(run_placing_at(start).moves_refused.count("cooldown"), 0u);
+  const ReplayReport moved = run_placing_at(milliseconds(500));
+  EXPECT_EQ(moved.moves_refused.at("cooldown"), 50u);  // The ticks at 1 s, 1.01 s ... 1.49 s.
+  EXPECT_EQ(moved.moves, 1u);
+}
+
 TEST(Replay, AMoveTakesItsCopyItsFixedPartAndAStall) {
   ReplayRig rig;
   rig.gpus.costs.move_fixed(gpu_1, gpu_0) = milliseconds(300);  // Includes the stall.
