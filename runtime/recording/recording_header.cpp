@@ -94,7 +94,8 @@ boost::json::object written(const RecordedScheduler& scheduler) {
           {"stall_budget_ns", scheduler.stall_budget.count()},
           {"gate_limit_ns", scheduler.gate_limit.count()},
           {"copy_budget_bytes", bytes},
-          {"stall_ahead_ns", scheduler.stall_ahead.count()}};
+          {"stall_ahead_ns", scheduler.stall_ahead.count()},
+          {"max_stall_ns", scheduler.max_stall.count()}};
 }
 
 RecordedScheduler read_scheduler(JsonReader json) {
@@ -113,6 +114,7 @@ RecordedScheduler read_scheduler(JsonReader json) {
       static_cast<std::uint64_t>(json.integer("copy_budget_bytes", 0, INT64_MAX));
   // In older recordings nothing was spent ahead.
   scheduler.stall_ahead = json.has("stall_ahead_ns") ? time("stall_ahead_ns") : Time::zero();
+  if (json.has("max_stall_ns")) scheduler.max_stall = time("max_stall_ns");
   json.finish();
   return scheduler;
 }

@@ -19,8 +19,9 @@ struct RecordedScheduler {
   Time stall_budget = std::chrono::milliseconds(60);  ///< Per second; 0: no limit.
   /// Maximum time between the first and the last stream's arrival.
   Time gate_limit = std::chrono::milliseconds(5);
-  std::uint64_t copy_budget_bytes = 0;         ///< Per second; 0: no limit.
-  Time stall_ahead = std::chrono::seconds(4);  ///< `RuntimeOptions::stall_ahead`.
+  std::uint64_t copy_budget_bytes = 0;            ///< Per second; 0: no limit.
+  Time stall_ahead = std::chrono::seconds(4);     ///< `RuntimeOptions::stall_ahead`.
+  Time max_stall = std::chrono::milliseconds(2);  ///< Of a gate.
 
   friend bool operator==(const RecordedScheduler&, const RecordedScheduler&) = default;
 };

@@ -30,7 +30,8 @@ std::unique_ptr<Recording> open_recording(Driver& driver, Memory& memory,
                       settings.stall_budget,
                       settings.gate_limit,
                       settings.copy_budget_bytes,
-                      settings.stall_ahead};
+                      settings.stall_ahead,
+                      settings.max_stall};
   return std::make_unique<Recording>(driver.executor(), RecordingOptions{settings.record},
                                      std::move(header));
 }

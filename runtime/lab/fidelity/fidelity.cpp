@@ -37,6 +37,7 @@ ReplayOptions options_of(const RecordedRun& run, const PredictOptions& options) 
   replay.drain = set.drain;
   replay.tick = set.tick;
   replay.stall_budget = stall_budget;
+  replay.max_stall = set.max_stall;
   replay.scheduler.heat.half_life_short = half_life;
   replay.scheduler.heat.half_life_long = half_life * 10;
   replay.scheduler.planner.stall_share = in_seconds(stall_budget);
@@ -87,6 +88,7 @@ std::vector<Foreseen> compare(const RecordedFacts& facts, const ReplayReport& re
   return {{"total_s", "total time, s", facts.seconds(), took, bar},
           {"bytes_moved", "bytes moved", count(facts.bytes_moved), count(report.bytes_moved), bar},
           {"stall_s", "stall, s", in_seconds(facts.stall), in_seconds(report.stall), stall_bar},
+          {"gates", "gates", count(facts.stalls), count(report.gates), 0},
           {"skew_s", "skew, s", in_seconds(facts.skew), in_seconds(report.skew), 0},
           {"moves", "moves", count(facts.moves), count(report.moves), 0},
           {"accesses", "accesses", count(facts.accesses), count(report.accesses), 0},

@@ -26,7 +26,7 @@ Replay::Replay(const ReplayMachine& machine, const ReplayOptions& options,
       account_(machine, options_),
       scheduler_(machine.places, machine.costs, options_.scheduler, std::move(policy)),
       traffic_(machine.links),
-      moves_(machine, traffic_, options_.stall_budget),
+      moves_(machine, traffic_, options_.stall_budget, options_.max_stall),
       memory_(machine, options_, scheduler_, moves_, account_, now_),
       tasks_(options_.steps_span),
       admission_(options_, machine.costs.gpus(), memory_, tasks_, now_),
@@ -102,10 +102,12 @@ void Replay::end_flow() {
 }
 
 void Replay::end_moves() {
-  const std::vector<ReplayMoves::Ended> ended = moves_.advance(now_);
-  if (ended.empty()) return devices_.shut_gate();  // The next gate may be due.
+  const std::optional<ReplayMoves::Opened> opened = moves_.advance(now_);
+  if (!opened) return devices_.shut_gate();  // The next gate may be due.
+  account_.gate_opened(opened->skew, opened->stall);
   std::vector<ReplayMemory::Index> moved;
-  for (const ReplayMoves::Ended& move : ended) moved.push_back(memory_.end_move(move));
+  for (const ReplayMoves::Ended& move : opened->moves)
+    moved.push_back(memory_.end_move(move, opened->stall));
   devices_.open(moved);
   memory_.start_moves();  // The moves that ended have freed room.
 }

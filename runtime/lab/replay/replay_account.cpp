@@ -82,6 +82,12 @@ ReplayTenant& ReplayAccount::tenant_of(TagId tag) {
   return *tenants_[number];
 }
 
+void ReplayAccount::gate_opened(Time skew, Time stall) noexcept {
+  ++report_.gates;
+  report_.skew += skew;
+  report_.stall += stall;
+}
+
 void ReplayAccount::move_ended(const ReplayMoves::Ended& ended, Time now) {
   const AcceptedMove& move = ended.move;
   ++report_.moves;
@@ -89,8 +95,6 @@ void ReplayAccount::move_ended(const ReplayMoves::Ended& ended, Time now) {
   report_.move_s += in_seconds(machine_.costs.move_time(move.from, move.to, move.bytes));
   report_.move_stall_s += in_seconds(machine_.costs.stall_time(move.from, move.to, move.bytes));
   windows_.current().bytes_moved += move.bytes;
-  report_.stall += ended.stall;
-  report_.skew += ended.skew;
   route_bytes_[index(move.from) * report_.places.size() + index(move.to)] += move.bytes;
   if (came_from_.size() <= index(move.chunk)) came_from_.resize(index(move.chunk) + 1);
   std::optional<Origin>& before = came_from_[index(move.chunk)];

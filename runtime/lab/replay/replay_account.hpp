@@ -50,6 +50,7 @@ class ReplayAccount {
   };
   void access_ended(const EndedAccess& access, Time now);
   void device_stood(std::size_t device, Time time) { report_.devices[device].stood += time; }
+  void gate_opened(Time skew, Time stall) noexcept;
   void move_ended(const ReplayMoves::Ended& ended, Time now);
   void chunk_removed(ChunkId chunk) {
     if (index(chunk) < came_from_.size()) came_from_[index(chunk)].reset();

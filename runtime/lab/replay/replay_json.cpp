@@ -79,6 +79,7 @@ boost::json::object to_json(const ReplayReport& report) {
           {"local_s", report.local_s},
           {"paused_s", report.paused_s},
           {"wait_s", report.wait_s},
+          {"gates", report.gates},
           {"stall_ns", report.stall.count()},
           {"skew_ns", report.skew.count()},
           {"moves", report.moves},

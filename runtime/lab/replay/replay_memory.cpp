@@ -145,9 +145,9 @@ void ReplayMemory::spill() {
   }
 }
 
-/// Places chunks that begin in the range: at the time of their allocation as if they had always been
-/// there, later as moved by the program, which policies leave alone for a while. Chunks that are
-/// moving stay, as do all chunks if the place does not exist or has no room. With
+/// Places chunks that begin in the range: at the time of their allocation as if they had always
+/// been there, later as moved by the program, which policies leave alone for a while. Chunks that
+/// are moving stay, as do all chunks if the place does not exist or has no room. With
 /// `Pacing::at_once` the event waits for earlier accesses to the object.
 bool ReplayMemory::place(const TraceEvent& event) {
   const std::optional<PlaceId> at = place_of(event.at);
@@ -270,9 +270,9 @@ void ReplayMemory::start_moves() {
   }
 }
 
-ReplayMemory::Index ReplayMemory::end_move(const ReplayMoves::Ended& ended) {
+ReplayMemory::Index ReplayMemory::end_move(const ReplayMoves::Ended& ended, Time stall) {
   const Index object = objects_.owner(ended.move.chunk);
-  scheduler_.end(ended.move, true, now_ - ended.began, ended.stall);
+  scheduler_.end(ended.move, true, now_ - ended.began, stall);
   account_.move_ended(ended, now_);
   unpin(object);  // The freed object may have waited only for this.
   make_room();

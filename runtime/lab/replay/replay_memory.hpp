@@ -78,8 +78,8 @@ class ReplayMemory {
   std::uint64_t changes() const noexcept { return changes_; }
 
   void start_moves();
-  /// Returns the object that the chunk belongs to.
-  Index end_move(const ReplayMoves::Ended& ended);
+  /// `stall`: of the move's gate. Returns the object that the chunk belongs to.
+  Index end_move(const ReplayMoves::Ended& ended, Time stall);
 
  private:
   bool give_chunks(Index index, std::optional<PlaceId> named, PlaceId device);

@@ -2,11 +2,21 @@
 
 #include "base/check.hpp"
 #include "base/units.hpp"
+#include "migrate/gates/gate_share.hpp"
 
 #include <algorithm>
+#include <functional>
+#include <iterator>
+#include <ranges>
+#include <utility>
 
 namespace vma {
 namespace {
+
+/// Of the stall of a chunk that is alone at its gate, the part that does not depend on its bytes,
+/// what the switch of one more chunk takes: 100 to 165 us of 313 on two H100
+/// (docs/results/fidelity.md).
+constexpr double switch_share = 0.4;
 
 /// The additional stall of a gate at which the last device arrived `waited` after the request.
 Time longer(const LateStops& late, Time waited) {
@@ -17,13 +27,29 @@ Time longer(const LateStops& late, Time waited) {
 
 }  // namespace
 
-ReplayMoves::ReplayMoves(const ReplayMachine& machine, LinkTraffic& traffic, Time stall_budget)
-    : machine_(machine), costs_(machine.costs), traffic_(traffic), budget_(stall_budget, 0) {}
+ReplayMoves::ReplayMoves(const ReplayMachine& machine, LinkTraffic& traffic, Time stall_budget,
+                         Time max_stall)
+    : machine_(machine),
+      costs_(machine.costs),
+      traffic_(traffic),
+      planned_stall_(GateShare::planned(max_stall)),
+      budget_(stall_budget, 0) {}
+
+ReplayMoves::Route& ReplayMoves::route_of(const AcceptedMove& move) {
+  const auto [route, made] = routes_.try_emplace({move.from, move.to});
+  if (made) {
+    const bool between_gpus = index(move.from) < costs_.gpus() && index(move.to) < costs_.gpus();
+    const RouteKey shared{PlaceId{0}, PlaceId{0}};
+    route->second.line = &lines_[between_gpus ? shared : route->first];
+  }
+  return route->second;
+}
 
 void ReplayMoves::start(AcceptedMove move, Time now) {
-  Route& route = routes_[{move.from, move.to}];
-  route.waiting.push_back({std::move(move), now});
+  Route& route = route_of(move);
+  route.waiting.push_back(&route.line->moves.emplace_back(Under{std::move(move), now}));
   ++size_;
+  look_whether_ready(*route.line);
   begin_next(route, now);
 }
 
@@ -36,9 +62,37 @@ Time ReplayMoves::preparation(const AcceptedMove& move) const {
   return std::max(rest, Time::zero());
 }
 
+/// What it adds to the stall of a gate that switches others, too.
+Time ReplayMoves::further_stall(const AcceptedMove& move) const {
+  const Time fixed = costs_.stall_time(move.from, move.to, 0);
+  const Time bytes = costs_.stall_time(move.from, move.to, move.bytes) - fixed;
+  const auto switched = static_cast<Time::rep>(switch_share * static_cast<double>(fixed.count()));
+  return std::max(Time(switched), bytes);
+}
+
+/// Requires: the line has a move.
+std::list<ReplayMoves::Under>::iterator ReplayMoves::end_of_batch(Line& line) const {
+  auto next = line.moves.begin();
+  Time left = planned_stall_ - further_stall(next->move);
+  for (std::size_t chunks = 1; ++next != line.moves.end(); ++chunks) {
+    left -= further_stall(next->move);
+    if (left < Time::zero() || chunks == GateShare::chunks_max) break;
+  }
+  return next;
+}
+
+void ReplayMoves::look_whether_ready(Line& line) {
+  const bool was_ready = std::exchange(line.ready, false);
+  if (!line.moves.empty()) {
+    line.ready = std::all_of(line.moves.begin(), end_of_batch(line), std::mem_fn(&Under::copied));
+  }
+  if (line.ready && !was_ready) ready_.push_back(&line);
+  if (!line.ready && was_ready) std::erase(ready_, &line);
+}
+
 void ReplayMoves::begin_next(Route& route, Time now) {
-  if (route.first || route.waiting.empty()) return;
-  route.first = std::move(route.waiting.front());
+  if (route.first != nullptr || route.waiting.empty()) return;
+  route.first = route.waiting.front();
   route.waiting.pop_front();
   route.ready = now + preparation(route.first->move);
   next_ready_ = std::min(next_ready_, route.ready);
@@ -58,17 +112,17 @@ void ReplayMoves::begin_copies(Time now) {
   }
 }
 
-std::vector<ReplayMoves::Ended> ReplayMoves::advance(Time now) {
+std::optional<ReplayMoves::Opened> ReplayMoves::advance(Time now) {
   if (next_ready_ <= now) begin_copies(now);
-  std::vector<Ended> ended;
-  if (gate_ && gate_->open <= now) {
-    ended.push_back({std::move(gate_->under.move), gate_->under.began,
-                     gate_->last_arrival - gate_->first_arrival, now - gate_->last_arrival});
-    budget_.spent_stall(gate_->first_arrival, now - gate_->first_arrival);
-    gate_.reset();
-    --size_;
-  }
-  return ended;
+  if (!gate_ || gate_->open > now) return std::nullopt;
+  Opened opened;
+  opened.skew = gate_->last_arrival - gate_->first_arrival;
+  opened.stall = now - gate_->last_arrival;
+  for (Under& under : gate_->under) opened.moves.push_back({std::move(under.move), under.began});
+  budget_.spent_stall(gate_->first_arrival, now - gate_->first_arrival);
+  gate_.reset();
+  size_ -= opened.moves.size();
+  return opened;
 }
 
 bool ReplayMoves::take_end(FlowId flow, Time now) {
@@ -76,17 +130,21 @@ bool ReplayMoves::take_end(FlowId flow, Time now) {
   if (copy == copies_.end()) return false;
   Route& route = *copy->route;
   copies_.erase(copy);
-  copied_.push_back(std::move(*route.first));
-  route.first.reset();
+  std::exchange(route.first, nullptr)->copied = true;
+  look_whether_ready(*route.line);
   begin_next(route, now);
   return true;
 }
 
 void ReplayMoves::close(std::size_t running, Time now) {
   VMART_CHECK(wants_gate(now), "there is a chunk to switch");
+  Line& line = *ready_.front();
   gate_ = Gate{};
-  gate_->under = std::move(copied_.front());
-  copied_.pop_front();
+  gate_->under.splice(gate_->under.end(), line.moves, line.moves.begin(), end_of_batch(line));
+  // Behind the other lines that are ready.
+  line.ready = false;
+  ready_.pop_front();
+  look_whether_ready(line);
   gate_->asked = now;
   gate_->missing = running;
   // If no device is running, all are stopped from the start.
@@ -101,10 +159,13 @@ void ReplayMoves::arrive(Time now) {
 }
 
 void ReplayMoves::all_arrived(Time now) {
-  const AcceptedMove& move = gate_->under.move;
+  const AcceptedMove& first = gate_->under.front().move;
+  Time stall = costs_.stall_time(first.from, first.to, first.bytes);
+  for (const Under& next :
+       std::ranges::subrange(std::next(gate_->under.begin()), gate_->under.end()))
+    stall += further_stall(next.move);
   gate_->last_arrival = now;
-  gate_->open = now + costs_.stall_time(move.from, move.to, move.bytes) +
-                longer(machine_.late, now - gate_->asked);
+  gate_->open = now + stall + longer(machine_.late, now - gate_->asked);
 }
 
 }  // namespace vma

@@ -8,7 +8,9 @@
 #include <vma/snapshot.hpp>
 
 #include <algorithm>
+#include <cstddef>
 #include <deque>
+#include <list>
 #include <map>
 #include <optional>
 #include <utility>
@@ -16,41 +18,52 @@
 
 namespace vma {
 
-/// Carries out moves in virtual time, like the `Mover`: one at a time per route, with routes in
-/// parallel; a chunk is copied while the previous one switches. The cost of a move other than its
-/// copy and stall precedes the copy. A switch stops all devices with one gate at a time, which
-/// closes when the last device has ended its current work, and opens when the stall is over. Not
-/// thread-safe.
+/// Carries out moves in virtual time, like the `Mover`: one copy at a time per route, with routes
+/// in parallel; chunks are copied while earlier ones switch. The cost of a move other than its copy
+/// and stall precedes the copy. A switch stops all devices with one gate at a time, which closes
+/// when the last device has ended its current work, and opens when the stall is over.
+///
+/// A gate switches several chunks, as many as the mover would plan for it (`GateShare`): moves
+/// between GPUs share gates, whatever their route, and so do those of one route to or from the
+/// host. The first takes the stall that it has alone; each further one takes the share of that
+/// which its switch takes, or its bytes' part of the stall if that is longer, since it settles
+/// while the one before it is switched. Not thread-safe.
 class ReplayMoves {
  public:
   struct Ended {
     AcceptedMove move;
     Time began{0};
+  };
+  /// A gate that has opened.
+  struct Opened {
+    std::vector<Ended> moves;
     Time skew{0}, stall{0};  ///< From the first arrival to the last; from the last arrival until
                              ///< the gate opens.
   };
 
-  /// `stall_budget` is per second; 0: no limit. Requires: the references outlive it.
-  ReplayMoves(const ReplayMachine& machine, LinkTraffic& traffic, Time stall_budget);
+  /// `stall_budget` is per second; 0: no limit. `max_stall`: of a gate; 0: each chunk has a gate of
+  /// its own. Requires: the references outlive it.
+  ReplayMoves(const ReplayMachine& machine, LinkTraffic& traffic, Time stall_budget,
+              Time max_stall);
 
   void start(AcceptedMove move, Time now);
   /// When to call `advance`, seen from `now`; `Time::max()`: never.
   Time next(Time now) const noexcept {
     if (gate_) return std::min(gate_->open, next_ready_);
-    return copied_.empty() ? next_ready_ : std::min(budget_.next_stop(now), next_ready_);
+    return ready_.empty() ? next_ready_ : std::min(budget_.next_stop(now), next_ready_);
   }
-  /// Does what is due by `now`. Returns the moves that have ended; their gates are open again.
-  std::vector<Ended> advance(Time now);
+  /// Does what is due by `now`. Returns the gate that opens now, if one does.
+  std::optional<Opened> advance(Time now);
   /// Returns whether `flow` is a copy of one of its moves. If so, the copy has ended, and the chunk
   /// waits for its switch.
   bool take_end(FlowId flow, Time now);
 
   /// Whether a gate is closing or closed: no device begins anything.
   bool gate_shut() const noexcept { return gate_.has_value(); }
-  /// Whether `close` is due: a chunk waits for its switch, no gate is closed, and the budget allows
+  /// Whether `close` is due: chunks wait for their switch, no gate is closed, and the budget allows
   /// one.
   bool wants_gate(Time now) const noexcept {
-    return !gate_ && !copied_.empty() && budget_.next_stop(now) <= now;
+    return !gate_ && !ready_.empty() && budget_.next_stop(now) <= now;
   }
   /// Closes a gate. Requires: `wants_gate`. `running`: the number of devices that first have to end
   /// their current work.
@@ -64,39 +77,52 @@ class ReplayMoves {
   std::size_t size() const noexcept { return size_; }
 
  private:
+  using RouteKey = std::pair<PlaceId, PlaceId>;
   struct Under {
     AcceptedMove move;
     Time began{0};
+    bool copied = false;
+  };
+  /// Moves that may share gates, in the order in which they began.
+  struct Line {
+    std::list<Under> moves;
+    bool ready = false;  // The moves of its next gate have been copied.
   };
   struct Route {
-    std::deque<Under> waiting;
-    std::optional<Under> first;  // In preparation until `ready`, then being copied.
+    Line* line = nullptr;
+    std::deque<Under*> waiting;
+    Under* first = nullptr;  // In preparation until `ready`, then being copied.
     Time ready = Time::max();
   };
   struct Gate {
-    Under under;
+    std::list<Under> under;
     std::size_t missing = 0;  // Devices that have not arrived.
     Time asked{0}, first_arrival{0}, last_arrival{0};
     Time open = Time::max();
   };
-  using RouteKey = std::pair<PlaceId, PlaceId>;
   struct Copy {
     FlowId flow{};
     Route* route = nullptr;
   };
 
+  Route& route_of(const AcceptedMove& move);
   void begin_next(Route& route, Time now);
   void begin_copies(Time now);
   Time preparation(const AcceptedMove& move) const;
+  Time further_stall(const AcceptedMove& move) const;
+  std::list<Under>::iterator end_of_batch(Line& line) const;
+  void look_whether_ready(Line& line);
   void all_arrived(Time now);
 
   const ReplayMachine& machine_;
   const MachineCosts& costs_;  // Of `machine_`.
   LinkTraffic& traffic_;
+  const Time planned_stall_;  // Of the chunks that share a gate.
   std::map<RouteKey, Route> routes_;
-  Time next_ready_ = Time::max();  // The smallest `ready` of the routes.
-  std::vector<Copy> copies_;       // In progress.
-  std::deque<Under> copied_;
+  std::map<RouteKey, Line> lines_;  // That between GPUs, at those places; by their routes, others.
+  std::deque<Line*> ready_;         // In the order in which they became so.
+  Time next_ready_ = Time::max();   // The smallest `ready` of the routes.
+  std::vector<Copy> copies_;        // In progress.
   std::optional<Gate> gate_;
   StallBudget budget_;
   std::size_t size_ = 0;

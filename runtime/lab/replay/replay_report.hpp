@@ -83,8 +83,9 @@ struct ReplayReport {
   /// Sum of all waiting times of accesses, from arrival to begin, while their devices did not
   /// stand.
   double wait_s = 0;
-  Time stall{0};  ///< Summed over moves: from the last device's arrival until the gate opened.
-  Time skew{0};   ///< Summed over moves: from the first device's arrival to the last.
+  std::uint64_t gates = 0;
+  Time stall{0};  ///< Summed over gates: from the last device's arrival until the gate opened.
+  Time skew{0};   ///< Summed over gates: from the first device's arrival to the last.
   std::uint64_t moves = 0, bytes_moved = 0;
   double move_s = 0;        ///< Sum of the durations that all moves would take with unshared links.
   double move_stall_s = 0;  ///< The part of `move_s` in which the moves would stop all devices.

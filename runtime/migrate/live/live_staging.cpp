@@ -2,6 +2,7 @@
 
 #include "base/check.hpp"
 #include "base/log.hpp"
+#include "migrate/gates/gate_share.hpp"
 
 #include <fmt/format.h>
 
@@ -15,8 +16,6 @@
 namespace vma {
 namespace {
 
-/// Chunks of one batch, at most.
-constexpr std::size_t chunks_max = 48;
 /// Chunks are staged for as many gates behind the first one. Those of an allocation that the
 /// program keeps writing to only for one, because what is copied early has to be copied again; and
 /// those of one with hooks, which would be called long before the chunk moves.
@@ -24,12 +23,6 @@ constexpr int gates_ahead = 8;
 constexpr double dirty_ahead_max = 0.1;
 /// The first gate waits no longer for the staging of what follows.
 constexpr std::chrono::milliseconds ahead_limit(20);
-/// From a gate's last arrival until the first chunk settles, and from its last grant until it
-/// opens.
-constexpr std::chrono::microseconds gate_overhead(50);
-/// How much of a stop is planned: a chunk for which no time is left waits for another backlog, and
-/// the first switches after a long wait take up to twice as long.
-constexpr double planned_share = 0.6;
 /// How much of the past a new chunk's dirtiness outweighs.
 constexpr double dirt_weight = 0.5;
 /// A chunk that went stopped for its dirtiness was not measured: after a while one is tried again.
@@ -97,10 +90,10 @@ void LiveStaging::stage(LiveChunk& chunk) {
 LiveBatch LiveStaging::make_batch(LiveChunk& first) {
   stage(first);
   LiveBatch batch;
-  batch.chunks.reserve(chunks_max);
+  batch.chunks.reserve(GateShare::chunks_max);
   batch.chunks.push_back(&first);
   std::chrono::nanoseconds left = planned_stall() - stall_of(first);
-  while (batch.chunks.size() < chunks_max && left > std::chrono::nanoseconds(0)) {
+  while (batch.chunks.size() < GateShare::chunks_max && left > std::chrono::nanoseconds(0)) {
     LiveChunk* const next = ranges_.after(*batch.chunks.back());
     if (next == nullptr) break;
     left -= stall_of_next(first, *next);
@@ -113,8 +106,7 @@ LiveBatch LiveStaging::make_batch(LiveChunk& first) {
 
 /// How long the chunks of a gate may take.
 std::chrono::nanoseconds LiveStaging::planned_stall() const {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(planned_share * max_stall_) -
-         gate_overhead;
+  return GateShare::planned(max_stall_);
 }
 
 /// For the copies under the gate, where nothing can be created. Routes may share a context, and so
@@ -192,7 +184,8 @@ LiveBatch LiveStaging::next_batch(const LiveBatch& before, const LiveChunk& last
   if (first.copier == nullptr || std::ranges::any_of(before.chunks, has_hooks)) return batch;
   std::chrono::nanoseconds left = planned_stall();
   LiveChunk* next = ranges_.next(last);
-  for (; next != nullptr && batch.chunks.size() < chunks_max; next = ranges_.next(*next)) {
+  for (; next != nullptr && batch.chunks.size() < GateShare::chunks_max;
+       next = ranges_.next(*next)) {
     left -= stall_of_next(first, *next);
     const bool fits = batch.chunks.empty() || left >= std::chrono::nanoseconds(0);
     if (!fits || !may_follow(first, *next)) break;
@@ -207,7 +200,7 @@ LiveBatch LiveStaging::next_batch(const LiveBatch& before, const LiveChunk& last
 }
 
 std::chrono::nanoseconds LiveStaging::predicted_stall(const LiveBatch& batch) const {
-  std::chrono::nanoseconds stall = gate_overhead;
+  std::chrono::nanoseconds stall = GateShare::overhead;
   for (const LiveChunk* const chunk : batch.chunks) stall += stall_of(*chunk);
   return stall;
 }

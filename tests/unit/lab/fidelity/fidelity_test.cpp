@@ -99,6 +99,8 @@ class FidelityOfReplays : public testing::Test {
       move.moved = true;
       for (; move.slot < truth.moves; ++move.slot) recording.add(move);
       recording.add(RecordedStall{Time(0), truth.stall, truth.skew, 1, 2});
+      for (std::uint64_t gate = 1; gate < truth.gates; ++gate)
+        recording.add(RecordedStall{Time(0), Time(0), Time(0), 1, 2});
     });
   }
 
@@ -145,8 +147,8 @@ TEST_F(FidelityOfReplays, AMachineThatIsAnotherIsSeenInTheErrors) {
   const auto figures = compare(run.facts, report, Pacing::at_once, 0.1, 0.15);
   EXPECT_GT(named(figures, "total_s").error().value_or(0), 0.1);
   EXPECT_FALSE(named(figures, "total_s").within());
-  // The rest depends on the size.
-  EXPECT_NEAR(named(figures, "stall_s").error().value_or(0), 0.97, 0.05);
+  // The rest depends on the size. And fewer chunks share a gate, of which one is the first.
+  EXPECT_NEAR(named(figures, "stall_s").error().value_or(0), 1.15, 0.05);
   EXPECT_TRUE(named(figures, "bytes_moved").within());
   slower.places[1] = gpu(1);
   slower.file = "other.json";

@@ -69,6 +69,7 @@ class Reader {
     options.driver = "sim:h200x2";
     options.policy = "cost_benefit";
     options.half_life = 50ms;
+    options.max_stall = 1500us;
     return options;
   }
   void read() {
@@ -131,6 +132,7 @@ TEST(RecordedRun, OfASimulatedMachineTellsWhatHappened) {
   ASSERT_TRUE(run.header.scheduler);
   EXPECT_EQ(run.header.scheduler->policy, "cost_benefit");
   EXPECT_EQ(run.header.scheduler->half_life, Time(50ms));
+  EXPECT_EQ(run.header.scheduler->max_stall, Time(1500us));
   EXPECT_EQ(run.header.gaps.kernel.size(), 2u);
 
   DecisionNumbers numbers;
