@@ -17,6 +17,8 @@
   ROW(cuMemRelease) ROW(cuMemMap) ROW(cuMemUnmap) ROW(cuMemSetAccess) ROW(cuMemcpy)               \
   ROW(cuMemcpyAsync) ROW(cuMemsetD32) ROW(cuMemAllocManaged) ROW(cuMemPrefetchAsync)              \
   ROW(cuMemAlloc) ROW(cuMemFree) ROW(cuMemAdvise) ROW(cuMemHostAlloc) ROW(cuMemFreeHost)          \
+  ROW(cuDeviceGetDefaultMemPool) ROW(cuMemPoolSetAttribute) ROW(cuMemAllocAsync)                  \
+  ROW(cuMemFreeAsync)                                                                             \
   ROW(cuModuleLoadData) ROW(cuModuleGetFunction) ROW(cuLaunchKernel)
 // clang-format on
 

@@ -9,6 +9,7 @@
 #include <vma/migration.hpp>
 #include <vma/park.hpp>
 #include <vma/policy.hpp>
+#include <vma/pool.hpp>
 #include <vma/scheduler.hpp>
 #include <vma/stats.hpp>
 #include <vma/telemetry.hpp>
@@ -49,6 +50,9 @@ struct AllocOptions {
   /// Several GPUs update the same words with atomics. Where those lose updates, as in host memory
   /// behind PCIe, `alloc` and `migrate` throw Error{unsupported}, and policies put none of it.
   bool shared_atomics = false;
+  /// Sizes below one chunk come from the default pool of the place: they share chunks, and have its
+  /// tag. Ignored with `chunk_bytes`, `zeroed`, `shared_atomics` or readers.
+  bool pool = false;
 };
 
 /// Options for opening a runtime. An empty field is read from the environment variable named in its
@@ -218,13 +222,23 @@ class VMART_EXPORT Runtime {
               const AllocOptions& options = {});
 
   /// Waits, like cudaFree, for all work submitted earlier in every context in use, then frees the
-  /// memory. Null is allowed and does nothing. Throws: Error{unknown_pointer} for a pointer that
-  /// `alloc` did not return or that was already freed. Does not end captures. Launches of other
-  /// threads may block until it returns.
+  /// memory. Null is allowed and does nothing. Does not wait to free a block of a Pool. Throws:
+  /// Error{unknown_pointer} for a pointer that `alloc` did not return or that was already freed.
+  /// Does not end captures. Launches of other threads may block until it returns.
   void free(void* pointer);
-  /// Frees the memory after the work that is now enqueued on `stream`. Does not block. Throws:
-  /// Error{invalid_argument} while `stream` captures.
+  /// Frees memory or a block of a pool after the work that is now enqueued on `stream`. Does not
+  /// block. Throws: Error{invalid_argument} while `stream` captures; but see Pool::deallocate.
   void free_async(void* pointer, Stream stream);
+  /// Pools at a place, see <vma/pool.hpp>: a new one, the default one, and that which `alloc_async`
+  /// uses on streams of a GPU. Throw: Error{invalid_argument} for an unknown place, or if
+  /// destroyed.
+  Pool make_pool(Location where, const PoolOptions& options = {});
+  Pool default_pool(Location where);
+  Pool current_pool(Location where);
+  void set_current_pool(const Pool& pool);
+  void* alloc_async(std::size_t bytes, Stream stream);
+  /// Moves the memory of a pool as one group, and allocates its new memory at `to` from then on.
+  GroupReport migrate(const Pool& pool, Location to, const MigrateOptions& options = {});
 
   /// Moves the whole allocation; its address stays the same. With `StopScope::attached`, this is
   /// `migrate_async` followed by a wait. Otherwise it holds every context in use: all work

@@ -11,6 +11,7 @@
 #include <vma/location.hpp>
 #include <vma/migration.hpp>
 #include <vma/policy.hpp>
+#include <vma/pool.hpp>
 #include <vma/runtime.hpp>
 #include <vma/scheduler.hpp>
 #include <vma/telemetry.hpp>
@@ -25,6 +26,12 @@ VMART_EXPORT void* alloc(std::size_t bytes, const AllocOptions& options = {});
 VMART_EXPORT void* alloc(std::size_t bytes, Location where, const AllocOptions& options = {});
 VMART_EXPORT void free(void* pointer);
 VMART_EXPORT void free_async(void* pointer, Stream stream);
+VMART_EXPORT Pool make_pool(Location where, const PoolOptions& options = {});
+VMART_EXPORT Pool default_pool(Location where);
+VMART_EXPORT Pool current_pool(Location where);
+VMART_EXPORT void set_current_pool(const Pool& pool);
+VMART_EXPORT void* alloc_async(std::size_t bytes, Stream stream);
+VMART_EXPORT GroupReport migrate(const Pool& pool, Location to, const MigrateOptions& options = {});
 VMART_EXPORT MigrationReport migrate(void* pointer, Location to,
                                      const MigrateOptions& options = {});
 VMART_EXPORT MigrationReport migrate(void* pointer, std::size_t offset, std::size_t bytes,

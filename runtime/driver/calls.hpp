@@ -15,11 +15,12 @@
   ROW(set_current_context)                                                                  \
   ROW(context_device) ROW(synchronize_context) ROW(record_context) ROW(hold_context)        \
   ROW(create_stream) ROW(destroy_stream) ROW(stream_context) ROW(stream_id)                 \
-  ROW(stream_kind) ROW(is_capturing) ROW(query_stream) ROW(wait_stream)                     \
+  ROW(stream_kind) ROW(is_capturing) ROW(stream_now) ROW(query_stream) ROW(wait_stream)     \
   ROW(stream_wait_event) ROW(create_event) ROW(destroy_event) ROW(record) ROW(query_event)  \
   ROW(wait_event) ROW(batch) ROW(copy) ROW(fill) ROW(load_kernel) ROW(load_kernels)         \
   ROW(unload_kernel)                                                                        \
-  ROW(launch) ROW(begin_capture) ROW(end_capture) ROW(instantiate) ROW(launch_graph)        \
+  ROW(launch) ROW(begin_capture) ROW(end_capture) ROW(at_graph_end) ROW(instantiate)        \
+  ROW(launch_graph)                                                                         \
   ROW(destroy_graph) ROW(destroy_exec_graph) ROW(make_chain) ROW(update_chain) ROW(stop)    \
   ROW(context_id) ROW(kernel_parameters) ROW(has_parameters)                                \
   ROW(allocate_pinned) ROW(free_pinned) ROW(allocate_plain) ROW(free_plain)

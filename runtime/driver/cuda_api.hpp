@@ -88,6 +88,9 @@ static_assert(CUDA_VERSION >= 12050, "building needs the cuda.h of CUDA 12.5 or 
   ROW(cuGraphExecKernelNodeSetParams, 12000)         \
   ROW(cuGraphExecBatchMemOpNodeSetParams, 11070)     \
   ROW(cuGraphDestroy, 10000)                         \
+  ROW(cuGraphRetainUserObject, 11030)                \
+  ROW(cuUserObjectCreate, 11030)                     \
+  ROW(cuUserObjectRelease, 11030)                    \
   ROW(cuGraphExecDestroy, 10000)                     \
   ROW(cuMemHostAlloc, 2020)                          \
   ROW(cuMemFreeHost, 2000)                           \
@@ -96,7 +99,9 @@ static_assert(CUDA_VERSION >= 12050, "building needs the cuda.h of CUDA 12.5 or 
 // clang-format on
 // The header's declarations of these calls change with its version, so the type is the typedef of
 // the requested version.
-#define VMART_CUDA_PINNED_CALLS(ROW) ROW(cuCtxCreate, 3020)
+#define VMART_CUDA_PINNED_CALLS(ROW) \
+  ROW(cuCtxCreate, 3020)             \
+  ROW(cuStreamGetCaptureInfo, 11030)
 
 // Newer than the oldest supported driver. Calling one that is missing throws.
 #define VMART_CUDA_OPTIONAL_CALLS(ROW)    \

@@ -77,6 +77,7 @@ class CudaDriver final : public Driver {
   StreamKind stream_kind(BoundStream stream) override;
   /// Also true for the legacy stream while a blocking stream of its context captures.
   bool is_capturing(BoundStream stream) override;
+  StreamNow stream_now(StreamHandle stream) override;
   bool query_stream(BoundStream stream) override;
   bool wait_stream(BoundStream stream, TimePoint deadline) override;
   void stream_wait_event(BoundStream stream, EventHandle event) override;
@@ -101,6 +102,7 @@ class CudaDriver final : public Driver {
   bool has_parameters(const void* function, const KernelParameters& parameters) override;
   void begin_capture(BoundStream stream, CaptureMode mode) override;
   GraphHandle end_capture(BoundStream stream) override;
+  void at_graph_end(BoundStream stream, std::function<void()> ended) override;
   ExecGraphHandle instantiate(GraphHandle graph) override;
   void launch_graph(BoundStream stream, ExecGraphHandle graph) override;
   void destroy_graph(GraphHandle graph) override;

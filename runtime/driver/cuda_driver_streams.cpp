@@ -86,6 +86,17 @@ bool CudaDriver::is_capturing(BoundStream stream) {
   return status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
+// Without a CudaScope: its four calls would take longer than these two, which disturb no capture.
+StreamNow CudaDriver::stream_now(StreamHandle stream) {
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  cuuint64_t capture = 0;
+  api_.cuStreamGetCaptureInfo(vma::native(stream), &status, &capture, nullptr, nullptr, nullptr);
+  if (status != CU_STREAM_CAPTURE_STATUS_NONE) return {0, capture};
+  unsigned long long id = 0;
+  api_.cuStreamGetId(vma::native(stream), &id);
+  return {id, 0};
+}
+
 bool CudaDriver::query_stream(BoundStream stream) {
   const CudaScope scope(api_, vma::native(stream.context));
   return is_done(api_.cuStreamQuery, vma::native(stream.handle));

@@ -145,6 +145,34 @@ void CudaDriver::begin_capture(BoundStream stream, CaptureMode mode) {
   api_.cuStreamBeginCapture(vma::native(stream.handle), native_mode(mode));
 }
 
+void CudaDriver::at_graph_end(BoundStream stream, std::function<void()> ended) {
+  const CudaScope scope(api_, vma::native(stream.context));
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  CUgraph graph = nullptr;
+  api_.cuStreamGetCaptureInfo(vma::native(stream.handle), &status, nullptr, &graph, nullptr,
+                              nullptr);
+  if (status != CU_STREAM_CAPTURE_STATUS_ACTIVE) {
+    throw driver_error(native_illegal_state, api_.cuStreamGetCaptureInfo.name,
+                       "the stream is not capturing");
+  }
+  auto kept = std::make_unique<std::function<void()>>(std::move(ended));
+  const auto run = [](void* function) {
+    const std::unique_ptr<std::function<void()>> owned(
+        static_cast<std::function<void()>*>(function));
+    if (*owned) (*owned)();
+  };
+  CUuserObject object = nullptr;
+  api_.cuUserObjectCreate(&object, kept.get(), run, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC);
+  std::function<void()>* const held = kept.release();  // `run` deletes it.
+  try {
+    api_.cuGraphRetainUserObject(graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE);
+  } catch (...) {
+    *held = nullptr;  // The caller keeps what it has, so `ended` must not run.
+    api_.cuUserObjectRelease.attempt(object, 1);
+    throw;
+  }
+}
+
 GraphHandle CudaDriver::end_capture(BoundStream stream) {
   const CudaScope scope(api_, vma::native(stream.context));
   auto captured = std::make_unique<CudaGraph>();

@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -62,6 +63,13 @@ struct AddressRange {
 struct BoundStream {
   ContextHandle context{};
   StreamHandle handle{};
+};
+
+/// What a stream is at this moment.
+struct StreamNow {
+  std::uint64_t id = 0;  ///< As `stream_id` answers; 0 while it captures.
+  std::uint64_t capture =
+      0;  ///< Names the capture that it takes part in, in this process; 0: none.
 };
 
 enum class StreamKind {
@@ -209,6 +217,10 @@ class Driver {
   /// Legacy and per-thread streams are blocking; the result is never `urgent`. Ends captures.
   virtual StreamKind stream_kind(BoundStream stream) = 0;
   virtual bool is_capturing(BoundStream stream) = 0;
+  /// Takes tens of nanoseconds. Needs no context; a built-in stream is that of the caller's current
+  /// one. Ends no capture, unless one begins on this stream at the same moment. Throws: for the
+  /// legacy stream while a blocking stream of its context captures.
+  virtual StreamNow stream_now(StreamHandle stream) = 0;
   /// True once everything enqueued has finished. Throws: the error of that work, if it failed. Ends
   /// captures.
   virtual bool query_stream(BoundStream stream) = 0;
@@ -255,6 +267,11 @@ class Driver {
   // --- Graphs
   virtual void begin_capture(BoundStream stream, CaptureMode mode) = 0;
   virtual GraphHandle end_capture(BoundStream stream) = 0;
+  /// `ended` runs once, when the graph that the stream is capturing cannot run any more: the graph,
+  /// its copies and its executable graphs are destroyed, and their launches have finished; or the
+  /// capture was invalidated. On any thread, perhaps one of the driver's; it must neither throw nor
+  /// call the driver. Requires: the stream captures. Throws: then `ended` never runs.
+  virtual void at_graph_end(BoundStream stream, std::function<void()> ended) = 0;
   virtual ExecGraphHandle instantiate(GraphHandle graph) = 0;
   virtual void launch_graph(BoundStream stream, ExecGraphHandle graph) = 0;
   virtual void destroy_graph(GraphHandle graph) = 0;

@@ -290,6 +290,19 @@ void Memory::free(Address begin) {
   chunks_.take_back(allocation);
 }
 
+void Memory::free_idle(Address begin) {
+  const std::shared_ptr<Allocation> allocation = claim_for_free(begin, "vma::free");
+  const MoveClaim claim = MoveClaim::try_take(allocation);
+  if (!claim) {
+    allocation->being_freed = false;
+    throw Error(ErrorKind::busy, "vma::free", fmt::format("{:#x} moves", to_integer(begin)));
+  }
+  MutexLock earlier_calls(allocation->operations());  // As in `free`.
+  earlier_calls.unlock();
+  unregister(begin);
+  chunks_.take_back(allocation);
+}
+
 void Memory::free_async(Address begin, BoundStream stream) {
   const auto pending = std::make_shared<PendingFree>();
   pending->stream = stream;

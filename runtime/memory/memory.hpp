@@ -65,6 +65,10 @@ class Memory {
   /// Frees once `stream` has done what is now enqueued on it. Does not wait.
   void free_async(Address begin, BoundStream stream);
 
+  /// Frees at once, without waiting for anything. Requires: no work uses the memory. Throws:
+  /// Error{pinned}, and {busy} while it moves; then nothing has changed.
+  void free_idle(Address begin);
+
   /// The allocation that starts at the address; `call` names the caller in errors. Throws:
   /// Error{unknown_pointer}.
   std::shared_ptr<Allocation> require(const void* pointer, const char* call) const;

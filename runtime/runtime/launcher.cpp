@@ -7,14 +7,6 @@
 #include <exception>
 
 namespace vma {
-namespace {
-
-StreamHandle handle_of(Stream stream) {
-  return StreamHandle{reinterpret_cast<std::uint64_t>(stream)};
-}
-
-}  // namespace
-
 Launcher::Launcher(Driver& driver, const Topology& topology, Ledger& ledger)
     : driver_(driver), topology_(topology), ledger_(ledger) {}
 
@@ -71,6 +63,11 @@ void Launcher::destroy_stream(Stream stream) {
     streams_[bound.handle] = bound;
     throw;
   }
+}
+
+bool Launcher::made(StreamHandle stream) {
+  const MutexLock lock(mutex_);
+  return streams_.contains(stream);
 }
 
 BoundStream Launcher::bind(Stream stream) {

@@ -13,6 +13,10 @@
 
 namespace vma {
 
+inline StreamHandle handle_of(Stream stream) {
+  return StreamHandle{reinterpret_cast<std::uint64_t>(stream)};
+}
+
 /// Streams and kernels for programs that run on real or simulated machines. Any thread.
 class Launcher {
  public:
@@ -26,6 +30,8 @@ class Launcher {
   void synchronize(Stream stream);
   /// The stream with its context, whoever created it.
   BoundStream bind(Stream stream);
+  /// Whether the stream is one of `make_stream`, which has not been destroyed.
+  bool made(StreamHandle stream);
 
  private:
   KernelHandle load(ContextHandle context, const Kernel& kernel);

@@ -7,6 +7,8 @@
 #include "base/log.hpp"
 #include "memory/move_claim.hpp"
 
+#include <fmt/format.h>
+
 #include <cstddef>
 #include <exception>
 #include <optional>
@@ -31,6 +33,27 @@ SlotRange slots_of(const Allocation& allocation, const std::optional<ByteRange>&
   return slots_of(allocation, part->offset, part->bytes, call);
 }
 
+/// What a call names: an allocation, or a part of it.
+struct Named {
+  void* pointer = nullptr;
+  std::optional<ByteRange> part;
+};
+
+/// A block of a pool is a part of its segment.
+Named named_by(const Pools& pools, void* pointer, const std::optional<ByteRange>& part,
+               const char* call) {
+  const Block* const block = pools.block_at(address_of(pointer));
+  if (block == nullptr || block->holder != Block::live) return {pointer, part};
+  const ByteRange within = part.value_or(ByteRange{0, block->size_bytes});
+  if (within.offset > block->size_bytes || within.bytes > block->size_bytes - within.offset) {
+    throw Error(ErrorKind::invalid_argument, call,
+                fmt::format("{} bytes from {} are not within the block of {} bytes", within.bytes,
+                            within.offset, block->size_bytes));
+  }
+  const Address begin = block->segment->begin;
+  return {to_pointer(begin), ByteRange{block->begin - begin + within.offset, within.bytes}};
+}
+
 /// All of one request is all of its target memory.
 MigrateOptions for_one_request(const MigrateOptions& options) {
   MigrateOptions single = options;
@@ -43,8 +66,9 @@ Migration start_move(RuntimeParts& parts, void* pointer, const std::optional<Byt
   const RuntimeParts::Entry entry(parts, call);
   entry->topology.require(to, call);
   check_background_options(options, call);
-  std::shared_ptr<Allocation> allocation = entry->memory.require(pointer, call);
-  const SlotRange range = slots_of(*allocation, part, call);
+  const Named named = named_by(entry->pools, pointer, part, call);
+  std::shared_ptr<Allocation> allocation = entry->memory.require(named.pointer, call);
+  const SlotRange range = slots_of(*allocation, named.part, call);
   check_background_move(*allocation, entry->mover.attached(), options, call);
   check_not_dropped(*allocation, range, call);
   entry->mover.reach().require_atomics(*allocation, range, to, call);
@@ -60,8 +84,9 @@ MigrationReport move(RuntimeParts& parts, void* pointer, const std::optional<Byt
   const RuntimeParts::Entry entry(parts, call);
   entry->topology.require(to, call);
   check_held_move(options, call);
-  const std::shared_ptr<Allocation> allocation = entry->memory.require(pointer, call);
-  const SlotRange range = slots_of(*allocation, part, call);
+  const Named named = named_by(entry->pools, pointer, part, call);
+  const std::shared_ptr<Allocation> allocation = entry->memory.require(named.pointer, call);
+  const SlotRange range = slots_of(*allocation, named.part, call);
   check_usable(*allocation, call);
   check_no_hook(*allocation, call);
   const AwaitedCallbacks progress(entry->mover.callbacks(), static_cast<bool>(options.on_progress));

@@ -38,6 +38,24 @@ void free(void* pointer) {
 void free_async(void* pointer, Stream stream) {
   runtime().free_async(pointer, stream);
 }
+Pool make_pool(Location where, const PoolOptions& options) {
+  return runtime().make_pool(where, options);
+}
+Pool default_pool(Location where) {
+  return runtime().default_pool(where);
+}
+Pool current_pool(Location where) {
+  return runtime().current_pool(where);
+}
+void set_current_pool(const Pool& pool) {
+  runtime().set_current_pool(pool);
+}
+void* alloc_async(std::size_t bytes, Stream stream) {
+  return runtime().alloc_async(bytes, stream);
+}
+GroupReport migrate(const Pool& pool, Location to, const MigrateOptions& options) {
+  return runtime().migrate(pool, to, options);
+}
 MigrationReport migrate(void* pointer, Location to, const MigrateOptions& options) {
   return runtime().migrate(pointer, to, options);
 }

@@ -71,6 +71,21 @@ void for_each_piece(const Allocation& allocation, std::uint64_t offset, std::uin
   }
 }
 
+/// An address in a pool where no block begins is none that the program could free.
+void check_not_segment(const Machinery& parts, const void* pointer, const char* call) {
+  if (parts.pools.segment_around(address_of(pointer)) == nullptr) return;
+  throw Error(ErrorKind::unknown_pointer, call,
+              fmt::format("no block of a pool begins at {}", fmt::ptr(pointer)));
+}
+
+/// A block of the default pool, where the options ask for it; otherwise null.
+void* alloc_small(Machinery& parts, std::size_t bytes, Location at, const AllocOptions& options) {
+  const std::uint64_t chunk_bytes = parts.topology.granularity();
+  const bool possible = options.chunk_bytes == 0 && !options.zeroed && !options.shared_atomics;
+  if (!options.pool || !possible || bytes == 0 || bytes >= chunk_bytes) return nullptr;
+  return to_pointer(parts.pools.default_pool(at)->allocate_plain(bytes));
+}
+
 /// Zeroes before the allocation can be found: a concurrent move would switch chunks under it.
 AllocTerms terms_of(CopyEngine& engine, const AllocOptions& options) {
   AllocTerms terms;
@@ -122,6 +137,7 @@ void* Runtime::alloc(std::size_t bytes, const AllocOptions& options) {
     const Location hint = gpu(index(parts_->driver->context_device(current)));
     if (entry->topology.has(hint)) at = hint;
   }
+  if (void* const block = alloc_small(*entry, bytes, at, options)) return block;
   if (!entry->scheduling) return alloc(bytes, at, options);
   const Geometry geometry =
       plan_geometry(bytes, options.chunk_bytes, at, entry->topology.granularity());
@@ -149,6 +165,9 @@ void* Runtime::alloc(std::size_t bytes, Location where, std::span<const Location
                      const AllocOptions& options) {
   const RuntimeParts::Entry entry(*parts_, "vma::alloc");
   entry->topology.require(where, "vma::alloc");
+  if (readers.empty()) {
+    if (void* const block = alloc_small(*entry, bytes, where, options)) return block;
+  }
   AllocTerms terms = terms_of(entry->engine, options);
   for (const Location reader : readers) {
     entry->topology.require(reader, "vma::alloc");
@@ -171,8 +190,18 @@ void Runtime::free(void* pointer) {
   // The memory is released with the process.
   if (ProcessExit::begun()) return ProcessExit::hold_back();
   const RuntimeParts::Entry entry(*parts_, "vma::free");
+  Block* const block = entry->pools.block_at(address_of(pointer));
+  if (block != nullptr && !block->free_waits) return entry->pools.free_now(*block);
+  const Pools::Past past = entry->pools.past();  // The frees that its wait shows to be complete.
+  if (block != nullptr) {
+    entry->memory.contexts().drain();
+    entry->pools.free_now(*block);
+    return Pools::complete(past);
+  }
+  check_not_segment(*entry, pointer, "vma::free");
   check_no_hook(*entry->memory.require(pointer, "vma::free"), "vma::free");
   entry->memory.free(address_of(pointer));
+  Pools::complete(past);
   entry->mover.attached().await_forgotten();  // Streams attached only to it may be destroyed.
 }
 
@@ -180,6 +209,10 @@ void Runtime::free_async(void* pointer, Stream stream) {
   if (pointer == nullptr) return;
   if (ProcessExit::begun()) return ProcessExit::hold_back();
   const RuntimeParts::Entry entry(*parts_, "vma::free_async");
+  if (Block* const block = entry->pools.block_at(address_of(pointer))) {
+    return entry->pools.deallocate(*block, handle_of(stream));
+  }
+  check_not_segment(*entry, pointer, "vma::free_async");
   entry->memory.free_async(address_of(pointer), entry->launcher.bind(stream));
 }
 
@@ -257,6 +290,7 @@ Stream Runtime::make_stream(Location gpu) {
 void Runtime::destroy_stream(Stream stream) {
   if (ProcessExit::begun()) return ProcessExit::hold_back();
   const RuntimeParts::Entry entry(*parts_, "vma::destroy_stream");
+  entry->pools.leave(handle_of(stream));
   entry->launcher.destroy_stream(stream);
 }
 
@@ -268,7 +302,9 @@ void Runtime::launch(Stream stream, const Kernel& kernel, Dim3 grid, Dim3 block,
 
 void Runtime::synchronize(Stream stream) {
   const RuntimeParts::Entry entry(*parts_, "vma::synchronize");
+  const Pools::Past past = entry->pools.past_of(handle_of(stream));
   entry->launcher.synchronize(stream);
+  Pools::complete(past);
 }
 
 std::vector<Location> Runtime::locations() const {

@@ -73,6 +73,7 @@ Machinery::Machinery(Driver& driver, UseLog& uses, const Settings& settings)
              memory.chunks().slow_calls().turn(), settings.own_contexts),
       mover(memory, engine, mover_limits_of(settings)),
       launcher(driver, topology, memory.chunks().ledger()),
+      pools(driver, memory, [this](StreamHandle stream) { return launcher.made(stream); }),
       kernels(driver),
       parker(memory, mover),
       sourced(source_costs(driver, topology, settings.calibration)),
@@ -85,6 +86,7 @@ Machinery::Machinery(Driver& driver, UseLog& uses, const Settings& settings)
   // Room is made by the component that knows best what is cold. Not under a hold: it would end a
   // capture of the program, and stop all its work for an allocation.
   memory.on_pressure([this](Location at, std::uint64_t bytes, TimePoint until) {
+    if (pools.make_room(at) > 0) return true;
     if (at.kind != Location::Kind::gpu) return false;
     if (scheduling && scheduling->scheduler().make_room(at, bytes, until)) return true;
     const std::vector<Location> order = places_below(at, topology, costs);

@@ -8,6 +8,7 @@
 #include "migrate/copying/copy_engine.hpp"
 #include "migrate/moves/mover.hpp"
 #include "parking/parker.hpp"
+#include "pools/pools.hpp"
 #include "runtime/door.hpp"
 #include "runtime/known_kernels.hpp"
 #include "runtime/launcher.hpp"
@@ -41,6 +42,7 @@ struct Machinery {
   CopyEngine engine;
   Mover mover;
   Launcher launcher;
+  Pools pools;
   KnownKernels kernels;
   Parker parker;
   const SourcedCosts sourced;

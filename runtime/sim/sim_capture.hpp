@@ -3,6 +3,7 @@
 #include "driver/driver.hpp"
 #include "sim/work.hpp"
 
+#include <cstdint>
 #include <set>
 #include <vector>
 
@@ -18,6 +19,7 @@ struct SimCapture {
   SimStream* origin = nullptr;
   CaptureMode mode = CaptureMode::global;
   bool invalid = false;
+  std::uint64_t id = 0;
   WorkList nodes;
   /// Streams that joined through an event and whose latest work no other stream has waited for.
   std::set<SimStream*> unjoined;

@@ -99,6 +99,7 @@ class SimDriver : public Driver {
   std::uint64_t stream_id(BoundStream stream) override;
   StreamKind stream_kind(BoundStream stream) override;
   bool is_capturing(BoundStream stream) override;
+  StreamNow stream_now(StreamHandle stream) override;
   bool query_stream(BoundStream stream) override;
   bool wait_stream(BoundStream stream, TimePoint deadline) override;
   void stream_wait_event(BoundStream stream, EventHandle event) override;
@@ -123,6 +124,7 @@ class SimDriver : public Driver {
   bool has_parameters(const void* function, const KernelParameters& parameters) override;
   void begin_capture(BoundStream stream, CaptureMode mode) override;
   GraphHandle end_capture(BoundStream stream) override;
+  void at_graph_end(BoundStream stream, std::function<void()> ended) override;
   ExecGraphHandle instantiate(GraphHandle graph) override;
   void launch_graph(BoundStream stream, ExecGraphHandle graph) override;
   void destroy_graph(GraphHandle graph) override;

@@ -54,6 +54,34 @@ bool SimDriver::is_capturing(BoundStream stream) {
   });
 }
 
+StreamNow SimDriver::stream_now(StreamHandle stream) {
+  constexpr auto call = "cuStreamGetCaptureInfo";
+  BoundStream bound{{}, stream};
+  if (static_cast<std::uint64_t>(stream) <= 2) bound.context = current_context();
+  const MutexLock lock(machine_->progress.mutex);
+  SimStream& asked = machine_->stream(bound, call);
+  if (asked.capture != nullptr) return {0, asked.capture->id};
+  const SimContext& owner = asked.context();
+  if (&asked == owner.legacy && std::ranges::any_of(owner.streams, [](const SimStream* other) {
+        return other->kind() == StreamKind::blocking && other->capture != nullptr;
+      })) {
+    throw driver_error(native_stream_capture_implicit, call, "a blocking stream captures");
+  }
+  return {asked.id(), 0};
+}
+
+void SimDriver::at_graph_end(BoundStream stream, std::function<void()> ended) {
+  constexpr auto call = "cuGraphRetainUserObject";
+  const MutexLock lock(machine_->progress.mutex);
+  const SimStream& captured = machine_->stream(stream, call);
+  if (captured.capture == nullptr) {
+    throw driver_error(native_illegal_state, call, "the stream is not capturing");
+  }
+  if (captured.capture->invalid) throw driver_error(native_stream_capture_invalidated, call);
+  const auto run = [ended = std::move(ended)](void*) { ended(); };
+  captured.capture->nodes.at_end.emplace_back(captured.capture.get(), run);
+}
+
 void SimDriver::begin_capture(BoundStream stream, CaptureMode mode) {
   constexpr auto call = "cuStreamBeginCapture";
   const MutexLock lock(machine_->progress.mutex);
@@ -67,6 +95,7 @@ void SimDriver::begin_capture(BoundStream stream, CaptureMode mode) {
   origin.capture = std::make_shared<SimCapture>();
   origin.capture->origin = &origin;
   origin.capture->mode = mode;
+  origin.capture->id = ++machine_->last_capture_id;
 }
 
 GraphHandle SimDriver::end_capture(BoundStream stream) {

@@ -68,6 +68,7 @@ class SimMachine {
   std::map<KernelHandle, std::shared_ptr<const LoadedKernel>> kernels;
   std::map<GraphHandle, std::shared_ptr<const WorkList>> graphs;
   std::map<ExecGraphHandle, SimExecGraph> exec_graphs;
+  std::uint64_t last_capture_id = 0;
   int destroying = 0;  ///< Threads inside `await_others_of_device`.
 
   /// Both throw: for a range that is not fully mapped, and for a word that is not aligned.

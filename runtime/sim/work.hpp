@@ -49,6 +49,8 @@ using Work = std::variant<MarkerWork, CopyWork, FillWork, KernelWork, BatchWork,
 /// The nodes of a graph in the order of their capture, which is also the order of execution.
 struct WorkList {
   std::vector<Work> works;
+  /// Calls that are made when the last reference to the list is gone.
+  std::vector<std::shared_ptr<void>> at_end;
 };
 
 }  // namespace vma

@@ -144,5 +144,40 @@ TYPED_TEST(Captures, OutliveTheRecordOfAnEventAndAreEndedByItsQuery) {
   }
 }
 
+TYPED_TEST(Captures, AreNamedWithoutEndingThem) {
+  Driver& driver = this->driver();
+  for (const StreamKind kind : this->kinds) {
+    const BoundStream stream = this->rig().new_stream(this->rig().context(0), kind);
+    const StreamNow before = driver.stream_now(stream.handle);
+    EXPECT_EQ(before.id, driver.stream_id(stream));
+    EXPECT_EQ(before.capture, 0u);
+    std::uint64_t first = 0;
+    this->expect_outlived(kind, [&](BoundStream it) {
+      const StreamNow now = driver.stream_now(it.handle);
+      EXPECT_EQ(now.id, 0u);
+      EXPECT_NE(now.capture, 0u);
+      EXPECT_NE(now.capture, std::exchange(first, now.capture)) << "each capture has its own name";
+    });
+  }
+}
+
+TYPED_TEST(Captures, TellWhenTheirGraphIsGone) {
+  Driver& driver = this->driver();
+  const BoundStream stream = this->rig().new_stream(this->rig().context(0));
+  EXPECT_NE(native_of([&] { driver.at_graph_end(stream, [] {}); }), 0) << "it does not capture";
+  std::uint64_t ended = 0;
+  const auto tell = [&ended] { std::atomic_ref<std::uint64_t>(ended).store(1); };
+  driver.begin_capture(stream, CaptureMode::global);
+  driver.at_graph_end(stream, tell);
+  const GraphHandle graph = driver.end_capture(stream);
+  const ExecGraphHandle ready = driver.instantiate(graph);
+  driver.destroy_graph(graph);
+  EXPECT_EQ(std::atomic_ref<std::uint64_t>(ended).load(), 0u) << "it can still be launched";
+  driver.launch_graph(stream, ready);
+  ASSERT_TRUE(this->rig().wait(stream));
+  driver.destroy_exec_graph(ready);
+  EXPECT_TRUE(this->rig().becomes(ended, 1));
+}
+
 }  // namespace
 }  // namespace vma

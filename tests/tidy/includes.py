@@ -13,6 +13,7 @@ SEES = {
     "machine": "base driver",
     "sim": "base driver machine",
     "memory": "base driver machine",
+    "pools": "base driver machine memory",
     "migrate/gates": "base driver machine memory",
     "migrate/copying/kernels": "",
     "migrate/copying": "base driver machine memory migrate/gates migrate/copying/kernels",
@@ -35,7 +36,7 @@ SEES = {
                   "costs recording",
     "parking": "base memory migrate/moves",
     "control": "base memory migrate/migration placement/planning",
-    "runtime": "base driver machine sim memory migrate/gates migrate/copying "
+    "runtime": "base driver machine sim memory pools migrate/gates migrate/copying "
                "migrate/migration migrate/moves telemetry placement/policies costs recording "
                "scheduling parking control",
     "calibration/kernels": "",

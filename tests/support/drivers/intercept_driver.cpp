@@ -166,6 +166,10 @@ StreamKind InterceptDriver::stream_kind(BoundStream stream) {
   return pass(Call::stream_kind, [&] { return inner_.stream_kind(stream); });
 }
 
+StreamNow InterceptDriver::stream_now(StreamHandle stream) {
+  return pass(Call::stream_now, [&] { return inner_.stream_now(stream); });
+}
+
 bool InterceptDriver::is_capturing(BoundStream stream) {
   return pass(Call::is_capturing, [&] { return inner_.is_capturing(stream); });
 }
@@ -245,6 +249,10 @@ bool InterceptDriver::has_parameters(const void* function, const KernelParameter
 
 void InterceptDriver::begin_capture(BoundStream stream, CaptureMode mode) {
   return pass(Call::begin_capture, [&] { return inner_.begin_capture(stream, mode); });
+}
+
+void InterceptDriver::at_graph_end(BoundStream stream, std::function<void()> ended) {
+  pass(Call::at_graph_end, [&] { inner_.at_graph_end(stream, std::move(ended)); });
 }
 
 GraphHandle InterceptDriver::end_capture(BoundStream stream) {

@@ -35,6 +35,7 @@ Permission permission_of(Call call) {
     case Call::stream_id:
     case Call::stream_kind:
     case Call::is_capturing:
+    case Call::stream_now:
     case Call::query_stream:
     case Call::wait_stream:
     case Call::query_event:

@@ -114,6 +114,9 @@ StreamKind CountingDriver::stream_kind(BoundStream) {
 bool CountingDriver::is_capturing(BoundStream) {
   return count(Call::is_capturing, bool{});
 }
+StreamNow CountingDriver::stream_now(StreamHandle) {
+  return count(Call::stream_now, StreamNow{});
+}
 bool CountingDriver::query_stream(BoundStream) {
   return count(Call::query_stream, bool{});
 }
@@ -169,6 +172,9 @@ bool CountingDriver::has_parameters(const void*, const KernelParameters&) {
 }
 void CountingDriver::begin_capture(BoundStream, CaptureMode) {
   count(Call::begin_capture, 0);
+}
+void CountingDriver::at_graph_end(BoundStream, std::function<void()>) {
+  count(Call::at_graph_end, 0);
 }
 GraphHandle CountingDriver::end_capture(BoundStream) {
   return count(Call::end_capture, GraphHandle{});

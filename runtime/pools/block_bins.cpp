@@ -1,0 +1,86 @@
+#include "pools/block_bins.hpp"
+
+#include "base/units.hpp"
+
+#include <bit>
+
+namespace vma {
+namespace {
+
+constexpr int looks_max = 16;  // Blocks of a bin that are looked at.
+
+/// Whether the block, as it is, serves the request.
+bool serves(const Block& block, std::uint64_t size_bytes, std::uint64_t alignment) noexcept {
+  return block.size_bytes >= size_bytes && to_integer(block.begin) % alignment == 0;
+}
+
+/// Whether a part of it does. Blocks of slabs are not cut.
+bool fits(const Block& block, std::uint64_t size_bytes, std::uint64_t alignment) noexcept {
+  if (block.slab != nullptr) return serves(block, size_bytes, alignment);
+  const std::uint64_t begin = to_integer(block.begin);
+  return round_up(begin, alignment) + size_bytes <= begin + block.size_bytes;
+}
+
+}  // namespace
+
+void BlockBins::put(Block& block) noexcept {
+  const std::size_t bin = SizeClasses::bin_of(block.size_bytes);
+  block.left = nullptr;
+  block.right = bins_[bin];
+  if (block.right != nullptr) block.right->left = &block;
+  bins_[bin] = &block;
+  used_[bin / 64] |= std::uint64_t{1} << (bin % 64);
+  bytes_ += block.size_bytes;
+  block.holder.store(this, std::memory_order_release);
+}
+
+void BlockBins::remove(Block& block) noexcept {
+  if (block.right != nullptr) block.right->left = block.left;
+  if (block.left != nullptr) {
+    block.left->right = block.right;
+  } else {
+    const std::size_t bin = SizeClasses::bin_of(block.size_bytes);
+    bins_[bin] = block.right;
+    if (block.right == nullptr) used_[bin / 64] &= ~(std::uint64_t{1} << (bin % 64));
+  }
+  bytes_ -= block.size_bytes;
+}
+
+Block* BlockBins::close_fit(std::uint64_t size_bytes, std::uint64_t alignment) const noexcept {
+  int looks = 0;
+  for (Block* block = bins_[SizeClasses::bin_of(size_bytes)]; block != nullptr;
+       block = block->right) {
+    if (serves(*block, size_bytes, alignment) && block->size_bytes <= size_bytes + size_bytes / 8) {
+      return block;
+    }
+    if (++looks == looks_max) break;
+  }
+  return nullptr;
+}
+
+Block* BlockBins::best_fit(std::uint64_t size_bytes, std::uint64_t alignment,
+                           std::uint64_t epoch_max) const noexcept {
+  for (std::size_t bin = next_used(SizeClasses::bin_of(size_bytes)); bin < bins_.size();
+       bin = next_used(bin + 1)) {
+    Block* best = nullptr;
+    int looks = 0;
+    for (Block* block = bins_[bin]; block != nullptr && looks < looks_max; block = block->right) {
+      ++looks;
+      if (block->epoch > epoch_max || !fits(*block, size_bytes, alignment)) continue;
+      if (best == nullptr || block->size_bytes < best->size_bytes) best = block;
+    }
+    if (best != nullptr) return best;
+  }
+  return nullptr;
+}
+
+std::size_t BlockBins::next_used(std::size_t bin) const noexcept {
+  for (std::size_t word = bin / 64; word < words; ++word) {
+    std::uint64_t bits = used_[word];
+    if (word == bin / 64) bits &= ~std::uint64_t{0} << (bin % 64);
+    if (bits != 0) return word * 64 + static_cast<std::size_t>(std::countr_zero(bits));
+  }
+  return SizeClasses::bins;
+}
+
+}  // namespace vma

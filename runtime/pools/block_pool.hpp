@@ -1,0 +1,105 @@
+#pragma once
+
+#include "base/mutex.hpp"
+#include "driver/driver.hpp"
+#include "pools/free_blocks.hpp"
+#include "pools/graph_memory.hpp"
+#include "pools/segments.hpp"
+
+#include <vma/pool.hpp>
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+namespace vma {
+
+/// One pool: blocks in segments, given out and taken back in the order of streams. Any thread.
+///
+/// The usual call takes one lock, that of its stream, and makes one driver call, which does not
+/// block. The lock of the pool is for everything else; it is not held while a segment is allocated
+/// or given back.
+class BlockPool {
+ public:
+  BlockPool(Driver& driver, Memory& memory, SegmentTable& table,
+            std::function<bool(StreamHandle)> lasts, Location at, const PoolOptions& options);
+  /// Requires: `close`.
+  ~BlockPool() = default;
+  BlockPool(const BlockPool&) = delete;
+  BlockPool& operator=(const BlockPool&) = delete;
+
+  /// As `Pool` says for each of them. `deallocate` requires a block of this pool that was live at
+  /// some time.
+  Address allocate(std::uint64_t bytes, StreamHandle stream, std::uint64_t alignment);
+  void deallocate(Block& block, StreamHandle stream);
+  /// Allocates for any work; `free` of such a block waits, like that of other memory.
+  Address allocate_plain(std::uint64_t bytes);
+  /// Frees a block that no work uses.
+  void free_now(Block& block);
+  void order(StreamHandle after, StreamHandle before);
+  std::uint64_t trim(std::uint64_t keep_bytes);
+
+  /// The frees of all streams, or of one, until now; `complete` says that they are.
+  struct Past {
+    std::vector<std::pair<std::uint64_t, std::uint64_t>> epochs;  // By stream.
+  };
+  Past past(std::uint64_t only_stream = StreamFrees::nobody);
+  void complete(const Past& past) noexcept;
+  /// The stream is about to be destroyed. Requires: it exists.
+  void leave(StreamHandle stream) noexcept;
+
+  PoolStats stats();
+  void reset_high_marks() noexcept;
+  Location location() const noexcept { return at_; }
+  void move_to(Location at) noexcept { at_ = at; }
+  PoolOptions options() const;
+  void set_release_threshold(std::uint64_t bytes);
+  void set_reuse(const ReusePolicies& reuse);
+  std::vector<Address> segments() const;
+
+  /// No more blocks.
+  void retire() noexcept { retired_ = true; }
+  bool retired() const noexcept { return retired_.load(); }
+  bool is_unused() const noexcept { return used_bytes_.load() == 0; }
+  /// Whether a retired pool has given everything back. Asks events, and gives back what it can.
+  bool is_gone() noexcept;
+  /// Gives back what else it has of the driver. No other call may follow.
+  void close() noexcept;
+  /// Whether frees are left of streams that cannot be asked.
+  bool has_unknown_frees();
+
+  /// Requires: no call is in progress.
+  void check_invariants();
+
+ private:
+  BlockRequest request(std::uint64_t bytes, std::uint64_t alignment, StreamHandle stream) const;
+  Block* take_own(const BlockRequest& request);
+  Block& find(const BlockRequest& request);
+  Block& find_complete(const BlockRequest& request);
+  void collect_graphs() VMART_REQUIRES(mutex_);
+  void grow(const BlockRequest& request);
+  Address allocate_captured(const BlockRequest& request, std::uint64_t capture);
+  GraphMemory& graph_of(StreamHandle stream, std::uint64_t capture) VMART_REQUIRES(mutex_);
+  void deallocate_captured(Block& block, StreamHandle stream, std::uint64_t capture);
+  bool deallocate_late(Block& block, StreamHandle stream, std::uint64_t id);
+  std::vector<Segment*> take_idle(std::uint64_t keep_bytes) VMART_REQUIRES(mutex_);
+  std::uint64_t give_back(std::uint64_t keep_bytes, bool ask);
+  Block& handed_out(Block& block) noexcept;
+  void claim(Block& block, const char* call);
+
+  Driver& driver_;
+  Memory& memory_;
+  std::atomic<Location> at_;
+  std::atomic<bool> retired_{false};
+  mutable Mutex mutex_;
+  Segments segments_;  // All but its calls without locks is guarded by `mutex_`.
+  FreeBlocks free_;    // Likewise all but its streams.
+  std::vector<std::unique_ptr<GraphMemory>> graphs_ VMART_GUARDED_BY(mutex_);
+  PoolOptions options_ VMART_GUARDED_BY(mutex_);
+  alignas(64) std::atomic<std::uint64_t> used_bytes_{0};
+  std::atomic<std::uint64_t> used_high_bytes_{0};
+};
+
+}  // namespace vma

@@ -1,0 +1,161 @@
+#include "pools/free_blocks.hpp"
+
+#include "base/log.hpp"
+
+#include <exception>
+#include <map>
+#include <utility>
+#include <vector>
+
+namespace vma {
+namespace {
+
+const char in_search = 0;  // Holder of a block on its way.
+
+}  // namespace
+
+Block* FreeBlocks::search(const BlockRequest& request, const ReusePolicies& reuse) {
+  if (Block* const block = take_complete(request)) return block;
+  if (Block* const block = search_own(request, false)) return block;
+  collect(reuse.opportunistic);
+  if (Block* const block = take_complete(request)) return block;
+  if (Block* const block = reuse.event_dependencies ? search_ordered(request) : nullptr)
+    return block;
+  if (Block* const block = search_own(request, true)) return block;
+  streams_.for_each([&](StreamFrees& frees) VMART_NO_THREAD_ANALYSIS {
+    if (frees.id() != request.id && frees.unmarked()) frees.wanted = true;
+  });
+  return nullptr;
+}
+
+Block* FreeBlocks::take_complete(const BlockRequest& request) {
+  if (!request.small)
+    return space_.take(request.size_bytes, request.alignment,
+                       FreeSpace::slack_of(request.size_bytes));
+  if (Block* const block = space_.take_small(request.size_bytes)) return block;
+  Block* const range = space_.take(FreeSpace::slab_bytes(request.size_bytes), request.alignment, 0);
+  if (range == nullptr) return nullptr;
+  try {
+    space_.make_slab(*range, request.size_bytes);
+  } catch (...) {
+    space_.put(*range);
+    throw;
+  }
+  return space_.take_small(request.size_bytes);
+}
+
+Block* FreeBlocks::search_own(const BlockRequest& request, bool joining) {
+  StreamFrees& own = streams_.of(request.stream, request.id);
+  const MutexLock lock(own.mutex);
+  if (joining) join(own, request);
+  return cut_from(own, request, UINT64_MAX);
+}
+
+Block* FreeBlocks::search_ordered(const BlockRequest& request) {
+  std::map<std::uint64_t, std::uint64_t> after;
+  {
+    StreamFrees& own = streams_.of(request.stream, request.id);
+    const MutexLock lock(own.mutex);
+    after = own.after;
+  }
+  for (const auto& [id, epoch] : after) {
+    StreamFrees* const other = streams_.known(id);
+    if (other == nullptr) continue;
+    const MutexLock lock(other->mutex);
+    if (other->id() != id) continue;
+    if (Block* const block = cut_from(*other, request, epoch)) return block;
+  }
+  return nullptr;
+}
+
+/// The stream waits for frees of another one.
+Block* FreeBlocks::search_waiting(const BlockRequest& request) {
+  Block* found = nullptr;
+  std::pair<std::uint64_t, std::uint64_t> waited;
+  const BoundStream waits{driver_.stream_context(request.stream), request.stream};
+  streams_.for_each([&](StreamFrees& frees) VMART_NO_THREAD_ANALYSIS {
+    if (found != nullptr || frees.id() == request.id) return;
+    if (frees.lasts()) frees.mark();
+    const StreamFrees::Mark mark = frees.newest_mark();
+    if (is_none(mark.event)) return;
+    Block* const block = cut_from(frees, request, mark.epoch);
+    if (block == nullptr) return;
+    try {
+      driver_.stream_wait_event(waits, mark.event);
+      found = block;
+      waited = {frees.id(), mark.epoch};
+    } catch (const std::exception& error) {
+      log(LogLevel::debug, "a stream cannot wait for frees of another one: {}", error.what());
+      frees.put_back(*block);
+    }
+  });
+  if (found == nullptr) return nullptr;
+  StreamFrees& own = streams_.of(request.stream, request.id);
+  const MutexLock lock(own.mutex);
+  own.after[waited.first] = waited.second;
+  return found;
+}
+
+Block* FreeBlocks::cut_from(StreamFrees& frees, const BlockRequest& request,
+                            std::uint64_t epoch_max) {
+  Block* const block = frees.bins().best_fit(request.size_bytes, request.alignment, epoch_max);
+  if (block == nullptr) return nullptr;
+  frees.remove(*block);
+  if (block->slab != nullptr) return block;
+  block->holder = &in_search;
+  try {
+    return space_.cut(*block, request.size_bytes, request.alignment,
+                      FreeSpace::slack_of(request.size_bytes),
+                      [&frees](Block& spare) VMART_NO_THREAD_ANALYSIS { frees.put_back(spare); });
+  } catch (...) {
+    frees.put_back(*block);
+    throw;
+  }
+}
+
+/// Joins neighbours that the stream has freed and, if the request fits then, those that are free.
+void FreeBlocks::join(StreamFrees& frees, const BlockRequest& request) {
+  std::vector<Block*> ranges;
+  frees.bins().for_each([&](Block& block) {
+    if (block.slab == nullptr) ranges.push_back(&block);
+  });
+  const auto is_free = [&](const Block* block) VMART_NO_THREAD_ANALYSIS {
+    return block != nullptr && space_.has(*block);
+  };
+  for (Block* const range : ranges) {
+    if (range->holder != frees.holder()) continue;  // Joined meanwhile.
+    frees.remove(*range);
+    range->holder = &in_search;
+    while (range->after != nullptr && range->after->holder == frees.holder()) {
+      frees.remove(*range->after);
+      space_.join(*range, *range->after);
+    }
+    const std::uint64_t beside_bytes = (is_free(range->before) ? range->before->size_bytes : 0) +
+                                       (is_free(range->after) ? range->after->size_bytes : 0);
+    const bool fits = range->size_bytes < request.size_bytes &&
+                      range->size_bytes + beside_bytes >= request.size_bytes;
+    frees.put_back(fits ? space_.join_free_neighbours(*range) : *range);
+  }
+}
+
+// --- What has become complete
+
+void FreeBlocks::collect_from(StreamFrees& frees) {
+  if (!frees.take_news()) return;
+  frees.bins().for_each([&](Block& block) VMART_NO_THREAD_ANALYSIS {
+    if (block.epoch > frees.done_epoch()) return;
+    frees.remove(block);
+    block.holder = &in_search;
+    space_.put(block);
+  });
+}
+
+void FreeBlocks::collect(bool ask) {
+  streams_.for_each([&](StreamFrees& frees) VMART_NO_THREAD_ANALYSIS {
+    if (ask && frees.lasts() && frees.unmarked()) frees.mark();
+    if (ask) frees.poll();
+    collect_from(frees);
+  });
+}
+
+}  // namespace vma

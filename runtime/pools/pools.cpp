@@ -1,0 +1,176 @@
+#include "pools/pools.hpp"
+
+#include "base/log.hpp"
+
+#include <vma/error.hpp>
+
+#include <algorithm>
+#include <exception>
+#include <utility>
+
+namespace vma {
+
+Pools::Pools(Driver& driver, Memory& memory, std::function<bool(StreamHandle)> lasts)
+    : driver_(driver), memory_(memory), lasts_(std::move(lasts)), table_(memory.registry()) {}
+
+Pools::~Pools() {
+  for (const PoolPointer& pool : all()) pool->close();
+}
+
+std::vector<Pools::PoolPointer> Pools::all() const {
+  const MutexLock lock(mutex_);
+  return all_;
+}
+
+Pools::PoolPointer Pools::make(Location at, const PoolOptions& options) {
+  memory_.topology().require(at, "vma::make_pool");
+  std::function<bool(StreamHandle)> lasts = lasts_;
+  if (options.streams_last) lasts = [](StreamHandle) { return true; };
+  auto pool = std::make_shared<BlockPool>(driver_, memory_, table_, std::move(lasts), at, options);
+  const MutexLock lock(mutex_);
+  all_.push_back(pool);
+  return pool;
+}
+
+Pools::PoolPointer Pools::default_pool(Location at) {
+  {
+    const MutexLock lock(mutex_);
+    const auto found = defaults_.find(at);
+    if (found != defaults_.end()) return found->second;
+  }
+  const PoolPointer made = make(at, {});
+  const MutexLock lock(mutex_);
+  const auto [place, first] = defaults_.emplace(at, made);
+  if (!first) std::erase(all_, made);  // Another thread was first.
+  return place->second;
+}
+
+Pools::PoolPointer Pools::current(Location at) {
+  {
+    const MutexLock lock(mutex_);
+    const auto found = current_.find(at);
+    if (found != current_.end()) return found->second;
+  }
+  return default_pool(at);
+}
+
+void Pools::set_current(const PoolPointer& pool) {
+  const MutexLock lock(mutex_);
+  if (pool->retired()) {
+    throw Error(ErrorKind::invalid_argument, "vma::set_current_pool", "the pool was destroyed");
+  }
+  current_[pool->location()] = pool;
+}
+
+void Pools::destroy(const PoolPointer& pool) {
+  {
+    const MutexLock lock(mutex_);
+    for (const auto& [at, each] : defaults_) {
+      if (each != pool) continue;
+      throw Error(ErrorKind::invalid_argument, "vma::Pool::destroy",
+                  "it is the default pool of " + to_string(at) + ", which cannot be destroyed");
+    }
+    if (pool->retired()) {
+      throw Error(ErrorKind::invalid_argument, "vma::Pool::destroy", "it was destroyed before");
+    }
+    pool->retire();
+    std::erase_if(current_, [&](const auto& place) { return place.second == pool; });
+  }
+  if (pool->has_unknown_frees()) {
+    const BlockPool::Past past = pool->past();
+    memory_.contexts().drain();
+    pool->complete(past);
+  }
+  watch(pool);
+}
+
+void Pools::deallocate(Block& block, StreamHandle stream) {
+  BlockPool& pool = *block.segment->pool;
+  const PoolPointer kept = kept_if_retired(pool);
+  pool.deallocate(block, stream);
+  if (kept) watch(kept);
+}
+
+void Pools::free_now(Block& block) {
+  BlockPool& pool = *block.segment->pool;
+  const PoolPointer kept = kept_if_retired(pool);
+  pool.free_now(block);
+  if (kept) watch(kept);
+}
+
+/// Another thread may free the last block at the same time, and forget the pool.
+Pools::PoolPointer Pools::kept_if_retired(const BlockPool& pool) const {
+  if (!pool.retired()) return nullptr;
+  const MutexLock lock(mutex_);
+  const auto found = std::ranges::find(all_, &pool, &PoolPointer::get);
+  return found == all_.end() ? nullptr : *found;
+}
+
+std::uint64_t Pools::make_room(Location at) noexcept {
+  std::uint64_t bytes = 0;
+  try {
+    for (const PoolPointer& pool : all()) {
+      if (pool->location() == at) bytes += pool->trim(0);
+    }
+  } catch (const std::exception& error) {
+    log(LogLevel::debug, "a pool keeps its memory for now: {}", error.what());
+  }
+  return bytes;
+}
+
+/// Gives back what is left of a destroyed pool once its last block is free.
+void Pools::watch(const PoolPointer& pool) {
+  if (!pool->is_unused()) return;
+  if (pool->is_gone()) return forget(*pool);
+  {
+    const MutexLock lock(mutex_);
+    if (std::ranges::find(watched_, pool.get()) != watched_.end()) return;
+    watched_.push_back(pool.get());
+  }
+  memory_.chunks().slow_calls().post_when([pool] { return pool->is_gone(); },
+                                          [this, pool] { forget(*pool); });
+}
+
+/// Its memory is given back, or the runtime ends.
+void Pools::forget(BlockPool& pool) noexcept {
+  PoolPointer last;  // Destroyed without the lock.
+  const MutexLock lock(mutex_);
+  const auto found = std::ranges::find(all_, &pool, &PoolPointer::get);
+  if (found == all_.end()) return;
+  last = std::move(*found);
+  all_.erase(found);
+  std::erase(watched_, &pool);
+  last->close();
+}
+
+Pools::Past Pools::past(std::uint64_t only_stream) {
+  Past past;
+  for (const PoolPointer& pool : all()) past.pools.emplace_back(pool, pool->past(only_stream));
+  return past;
+}
+
+Pools::Past Pools::past_of(StreamHandle stream) noexcept {
+  try {
+    if (all().empty()) return {};
+    const StreamNow now = driver_.stream_now(stream);
+    return now.capture == 0 ? past(now.id) : Past();
+  } catch (const std::exception& error) {
+    log(LogLevel::debug, "pools do not learn that a stream has ended: {}", error.what());
+    return {};
+  }
+}
+
+void Pools::complete(const Past& past) noexcept {
+  for (const auto& [pool, frees] : past.pools) pool->complete(frees);
+}
+
+void Pools::leave(StreamHandle stream) noexcept {
+  const MutexLock lock(mutex_);
+  for (const PoolPointer& pool : all_) pool->leave(stream);
+}
+
+void Pools::check_invariants() {
+  for (const PoolPointer& pool : all()) pool->check_invariants();
+}
+
+}  // namespace vma

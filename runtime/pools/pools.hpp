@@ -1,0 +1,74 @@
+#pragma once
+
+#include "base/mutex.hpp"
+#include "pools/block_pool.hpp"
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <vector>
+
+namespace vma {
+
+/// The pools of a runtime. Any thread.
+class Pools {
+ public:
+  using PoolPointer = std::shared_ptr<BlockPool>;
+
+  /// `lasts`: see StreamBook.
+  Pools(Driver& driver, Memory& memory, std::function<bool(StreamHandle)> lasts);
+  /// Requires: the memory is shut down, or every pool is empty.
+  ~Pools();
+
+  PoolPointer make(Location at, const PoolOptions& options);
+  /// The pool of a place that every runtime has; made by the first call.
+  PoolPointer default_pool(Location at);
+  PoolPointer current(Location at);
+  /// Of the place that the pool is at. Throws: Error{invalid_argument} for a destroyed one.
+  void set_current(const PoolPointer& pool);
+  /// See `Pool::destroy`.
+  void destroy(const PoolPointer& pool);
+
+  /// The block that begins at the address, live or not; null if there is none. Does not block.
+  Block* block_at(Address address) const noexcept { return table_.block_at(address); }
+  Segment* segment_around(Address address) const noexcept { return table_.find(address); }
+  void deallocate(Block& block, StreamHandle stream);
+  void free_now(Block& block);
+
+  /// Frees until now, in all pools, of one stream or of all; `complete` says that the work before
+  /// has ended.
+  struct Past {
+    std::vector<std::pair<PoolPointer, BlockPool::Past>> pools;
+  };
+  Past past(std::uint64_t only_stream = StreamFrees::nobody);
+  /// Of one stream; nothing if the driver does not tell which one it is.
+  Past past_of(StreamHandle stream) noexcept;
+  static void complete(const Past& past) noexcept;
+  /// The stream is about to be destroyed. Requires: it exists.
+  void leave(StreamHandle stream) noexcept;
+
+  /// Gives back what pools at the place do not use. Returns the number of bytes. Requires: the
+  /// caller holds no lock.
+  std::uint64_t make_room(Location at) noexcept;
+
+  /// Requires: no call is in progress.
+  void check_invariants();
+
+ private:
+  PoolPointer kept_if_retired(const BlockPool& pool) const;
+  void watch(const PoolPointer& pool);
+  void forget(BlockPool& pool) noexcept;
+  std::vector<PoolPointer> all() const;
+
+  Driver& driver_;
+  Memory& memory_;
+  const std::function<bool(StreamHandle)> lasts_;
+  SegmentTable table_;
+  mutable Mutex mutex_;
+  std::vector<PoolPointer> all_ VMART_GUARDED_BY(mutex_);
+  std::map<Location, PoolPointer> defaults_ VMART_GUARDED_BY(mutex_);
+  std::map<Location, PoolPointer> current_ VMART_GUARDED_BY(mutex_);  // If not the default one.
+  std::vector<BlockPool*> watched_ VMART_GUARDED_BY(mutex_);
+};
+
+}  // namespace vma

@@ -1,0 +1,155 @@
+#include "pools/segments.hpp"
+
+#include "base/log.hpp"
+#include "base/units.hpp"
+#include "memory/geometry.hpp"
+
+#include <vma/error.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <exception>
+#include <new>
+#include <utility>
+
+namespace vma {
+namespace {
+
+constexpr std::uint64_t growth_bytes_max = 32 * MiB;  // A step of a pool of small blocks.
+
+}  // namespace
+
+// --- SegmentTable
+
+SegmentTable::~SegmentTable() {
+  for (const auto& block : blocks_) delete[] block.load();
+}
+
+void SegmentTable::enter(Segment& segment) {
+  const auto number = static_cast<std::uint32_t>(registry_.find(segment.begin)->id);
+  std::atomic<Cell*>& block = blocks_.at(number / cells_of_block);
+  if (block.load() == nullptr) {
+    auto made = std::make_unique<Cell[]>(cells_of_block);
+    Cell* none = nullptr;
+    if (block.compare_exchange_strong(none, made.get())) static_cast<void>(made.release());
+  }
+  block.load()[number % cells_of_block].store(&segment, std::memory_order_release);
+}
+
+void SegmentTable::remove(const Segment& segment) noexcept {
+  const auto number = static_cast<std::uint32_t>(registry_.find(segment.begin)->id);
+  blocks_[number / cells_of_block].load()[number % cells_of_block] = nullptr;
+}
+
+Segment* SegmentTable::find(Address address) const noexcept {
+  const std::optional<Registry::Found> found = registry_.find(address);
+  if (!found) return nullptr;
+  const auto number = static_cast<std::uint32_t>(found->id);
+  if (number / cells_of_block >= blocks_.size()) return nullptr;
+  const Cell* const block = blocks_[number / cells_of_block].load(std::memory_order_acquire);
+  if (block == nullptr) return nullptr;
+  return block[number % cells_of_block].load(std::memory_order_acquire);
+}
+
+Block* SegmentTable::block_at(Address address) const noexcept {
+  const Segment* const segment = find(address);
+  if (segment == nullptr) return nullptr;
+  Block* const block = segment->start(address).load(std::memory_order_acquire);
+  return block != nullptr && block->begin == address ? block : nullptr;
+}
+
+// --- Segments
+
+Segments::Segments(Memory& memory, SegmentTable& table, BlockPool& pool)
+    : memory_(memory), table_(table), pool_(pool) {}
+
+bool Segments::claim(std::uint64_t size_bytes, std::uint64_t max_bytes) noexcept {
+  std::uint64_t before = reserved_.load();
+  do {
+    if (max_bytes != 0 && (before >= max_bytes || size_bytes > max_bytes - before)) return false;
+  } while (!reserved_.compare_exchange_weak(before, before + size_bytes));
+  raise(reserved_high_, before + size_bytes);
+  return true;
+}
+
+std::unique_ptr<Segment> Segments::make(std::uint64_t need_bytes, Location at,
+                                        const PoolOptions& options) {
+  constexpr const char* call = "vma::Pool::allocate";
+  const auto planned = [&](std::uint64_t bytes) {
+    return plan_geometry(bytes, options.chunk_bytes, at, memory_.topology().granularity())
+        .size_bytes();
+  };
+  const std::uint64_t least = planned(need_bytes);
+  std::uint64_t bytes =
+      planned(std::max(need_bytes, std::min(reserved_bytes() / 2, growth_bytes_max)));
+  if (!claim(bytes, options.max_bytes) && !claim(bytes = least, options.max_bytes)) {
+    throw Error(
+        ErrorKind::out_of_memory, call,
+        fmt::format("{} bytes more than the {} that the pool has exceed its max_bytes of {}", least,
+                    reserved_bytes(), options.max_bytes));
+  }
+  AllocOptions asked;
+  asked.chunk_bytes = options.chunk_bytes;
+  asked.tag = options.tag;
+  std::shared_ptr<Allocation> allocation;
+  try {
+    if (bytes > least) {
+      try {
+        allocation = memory_.alloc(bytes, at, asked);
+      } catch (const Error& error) {
+        if (error.kind() != ErrorKind::out_of_memory) throw;
+        reserved_ -= bytes - least;  // No room to grow ahead.
+        bytes = least;
+      }
+    }
+    if (!allocation) allocation = memory_.alloc(bytes, at, asked);
+  } catch (...) {
+    reserved_ -= bytes;
+    throw;
+  }
+  try {
+    auto segment = std::make_unique<Segment>();
+    segment->pool = &pool_;
+    segment->begin = allocation->begin();
+    segment->size_bytes = bytes;
+    segment->starts.reset(static_cast<std::atomic<Block*>*>(
+        std::calloc(bytes / SizeClasses::step_bytes, sizeof(std::atomic<Block*>))));
+    if (!segment->starts) throw std::bad_alloc();
+    table_.enter(*segment);
+    return segment;
+  } catch (...) {
+    memory_.free_idle(allocation->begin());
+    reserved_ -= bytes;
+    throw;
+  }
+}
+
+bool Segments::give_back(Segment& segment) noexcept {
+  table_.remove(segment);
+  try {
+    memory_.free_idle(segment.begin);
+  } catch (const std::exception& error) {
+    log(LogLevel::debug, "a pool keeps an empty segment: {}", error.what());
+    table_.enter(segment);  // Needs no memory: its cell exists.
+    return false;
+  }
+  reserved_ -= segment.size_bytes;
+  return true;
+}
+
+void Segments::insert(std::unique_ptr<Segment>& segment) {
+  all_.reserve(all_.size() + 1);
+  all_.push_back(std::move(segment));
+}
+
+std::unique_ptr<Segment> Segments::take_out(const Segment& segment) noexcept {
+  const auto found = std::ranges::find_if(
+      all_, [&](const std::unique_ptr<Segment>& each) { return each.get() == &segment; });
+  std::unique_ptr<Segment> taken = std::move(*found);
+  std::swap(*found, all_.back());
+  all_.pop_back();
+  return taken;
+}
+
+}  // namespace vma

@@ -1,0 +1,84 @@
+#pragma once
+
+#include "memory/memory.hpp"
+#include "pools/block.hpp"
+
+#include <vma/pool.hpp>
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace vma {
+
+/// Which segment an address lies in, of all pools of a runtime. Looked up without a lock, through
+/// the number of the allocation.
+class SegmentTable {
+ public:
+  explicit SegmentTable(const Registry& registry) : registry_(registry) {}
+  ~SegmentTable();
+  SegmentTable(const SegmentTable&) = delete;
+  SegmentTable& operator=(const SegmentTable&) = delete;
+
+  /// Requires: the segment is a registered allocation. Throws: std::bad_alloc.
+  void enter(Segment& segment);
+  /// Requires: entered, and still registered.
+  void remove(const Segment& segment) noexcept;
+  /// Null if the address is in no segment.
+  Segment* find(Address address) const noexcept;
+  /// The block that begins at the address; null if none does, or if it is not in a segment.
+  Block* block_at(Address address) const noexcept;
+
+ private:
+  using Cell = std::atomic<Segment*>;
+  static constexpr std::uint32_t cells_of_block = 1024;
+
+  const Registry& registry_;
+  std::array<std::atomic<Cell*>, 4096> blocks_{};  // By id, in blocks that live until the end.
+};
+
+/// The segments of one pool, and how many bytes they are. The lock of the pool guards everything
+/// but `make` and `give_back`, which are called without any lock.
+class Segments {
+ public:
+  Segments(Memory& memory, SegmentTable& table, BlockPool& pool);
+  /// Requires: `give_back` for all of them, or the memory is shut down.
+  ~Segments() = default;
+
+  /// A segment with room for at least `need_bytes`; larger ones while the pool grows. Counted from
+  /// here on. Throws: Error{out_of_memory}, also if the pool would exceed `max_bytes`; what
+  /// `Memory::alloc` throws. Blocks: for memory.
+  std::unique_ptr<Segment> make(std::uint64_t need_bytes, Location at, const PoolOptions& options);
+  /// Gives a segment back to the runtime. Returns whether it did: a pinned one, or one that moves,
+  /// is refused, and then it is still there. Requires: no work uses it.
+  bool give_back(Segment& segment) noexcept;
+
+  /// Throws: std::bad_alloc; then the caller still has it.
+  void insert(std::unique_ptr<Segment>& segment);
+  std::unique_ptr<Segment> take_out(const Segment& segment) noexcept;
+  const std::vector<std::unique_ptr<Segment>>& all() const noexcept { return all_; }
+
+  std::uint64_t reserved_bytes() const noexcept { return reserved_.load(); }
+  std::uint64_t reserved_high_bytes() const noexcept { return reserved_high_.load(); }
+  void reset_high() noexcept { reserved_high_ = reserved_.load(); }
+
+ private:
+  bool claim(std::uint64_t size_bytes, std::uint64_t max_bytes) noexcept;
+
+  Memory& memory_;
+  SegmentTable& table_;
+  BlockPool& pool_;
+  std::vector<std::unique_ptr<Segment>> all_;
+  std::atomic<std::uint64_t> reserved_{0}, reserved_high_{0};
+};
+
+/// Raises `high` to `value`.
+inline void raise(std::atomic<std::uint64_t>& high, std::uint64_t value) noexcept {
+  std::uint64_t before = high.load(std::memory_order_relaxed);
+  while (before < value && !high.compare_exchange_weak(before, value, std::memory_order_relaxed)) {
+  }
+}
+
+}  // namespace vma

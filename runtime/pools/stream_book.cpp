@@ -1,0 +1,72 @@
+#include "pools/stream_book.hpp"
+
+#include <array>
+#include <utility>
+
+namespace vma {
+namespace {
+
+struct Remembered {
+  std::uint64_t book = 0;
+  std::uint64_t stream = 0;
+  StreamFrees* frees = nullptr;
+};
+constinit thread_local std::array<Remembered, 8> remembered{};
+
+std::uint64_t next_number() {
+  static std::atomic<std::uint64_t> last{0};
+  return ++last;
+}
+
+/// Handles that every context has; the same handle names several streams.
+bool is_built_in_stream(StreamHandle handle) {
+  return static_cast<std::uint64_t>(handle) <= 2;
+}
+
+}  // namespace
+
+StreamBook::StreamBook(Driver& driver, ContextsInUse& contexts,
+                       std::function<bool(StreamHandle)> lasts)
+    : driver_(driver), contexts_(contexts), lasts_(std::move(lasts)), number_(next_number()) {}
+
+StreamFrees& StreamBook::of(StreamHandle handle, std::uint64_t id) {
+  Remembered& last = remembered[(id + number_) % remembered.size()];
+  if (last.book == number_ && last.stream == id) return *last.frees;
+  const MutexLock lock(mutex_);
+  const auto found = by_id_.find(id);
+  StreamFrees& frees = found != by_id_.end() ? *found->second : add(handle, id);
+  last = {number_, id, &frees};
+  return frees;
+}
+
+StreamFrees* StreamBook::known(std::uint64_t id) {
+  const MutexLock lock(mutex_);
+  const auto found = by_id_.find(id);
+  return found == by_id_.end() ? nullptr : found->second;
+}
+
+/// A known stream with the same handle no longer exists.
+StreamFrees& StreamBook::add(StreamHandle handle, std::uint64_t id) {
+  const BoundStream stream{driver_.stream_context(handle), handle};
+  const bool lasts = !is_built_in_stream(handle) && lasts_(handle);
+  StreamFrees* unused = nullptr;
+  for (StreamFrees& frees : all_) {
+    const MutexLock own(frees.mutex);
+    if (!is_built_in_stream(handle) && frees.id() != StreamFrees::nobody &&
+        frees.stream().handle == handle) {
+      frees.leaves();
+    }
+    if (unused == nullptr && frees.left() && frees.bins().empty()) {
+      by_id_.erase(frees.id());
+      frees.become_nobodys();
+    }
+    if (unused == nullptr && frees.id() == StreamFrees::nobody) unused = &frees;
+  }
+  if (unused == nullptr) unused = &all_.emplace_back(driver_, contexts_);
+  by_id_[id] = unused;
+  const MutexLock own(unused->mutex);
+  unused->become(id, stream, lasts);
+  return *unused;
+}
+
+}  // namespace vma

@@ -1,0 +1,107 @@
+#pragma once
+
+#include "base/mutex.hpp"
+#include "driver/driver.hpp"
+#include "memory/contexts_in_use.hpp"
+#include "pools/block_bins.hpp"
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <vector>
+
+namespace vma {
+
+/// What a pool got back on one stream and may still be in use there: the stream itself reuses it at
+/// once, in its order; others when the frees are known to be complete, or when their work runs
+/// after them.
+///
+/// The frees are numbered by epochs. An event, recorded by `mark`, tells when all frees up to its
+/// epoch are complete. It is recorded only while the stream surely exists: in a call that names the
+/// stream, or at any time if `lasts`. The handle of a stream may be used again for another one, so
+/// the number of the stream says which one it is.
+///
+/// Guarded by `mutex` except `wanted`; the lock of the pool is taken before it.
+class StreamFrees {
+ public:
+  static constexpr std::uint64_t nobody = 0;
+
+  StreamFrees(Driver& driver, ContextsInUse& contexts) : driver_(driver), contexts_(contexts) {}
+  /// Requires: the events were given back, or the driver is gone.
+  ~StreamFrees() = default;
+
+  Mutex mutex;
+
+  /// From here on it is the stream's. Requires: it was nobody's.
+  void become(std::uint64_t id, BoundStream stream, bool lasts) VMART_REQUIRES(mutex);
+  /// Requires: nothing is in it.
+  void become_nobodys() noexcept VMART_REQUIRES(mutex);
+  std::uint64_t id() const noexcept VMART_REQUIRES(mutex) { return id_; }
+  BoundStream stream() const noexcept VMART_REQUIRES(mutex) { return stream_; }
+  /// Whether the stream exists for certain until `leaves`.
+  bool lasts() const noexcept VMART_REQUIRES(mutex) { return lasts_; }
+  /// The stream is about to be destroyed, or was.
+  void leaves() noexcept VMART_REQUIRES(mutex) {
+    lasts_ = false;
+    left_ = true;
+  }
+  bool left() const noexcept VMART_REQUIRES(mutex) { return left_; }
+
+  /// A block was freed on the stream.
+  void put(Block& block) noexcept VMART_REQUIRES(mutex);
+  void remove(Block& block) noexcept VMART_REQUIRES(mutex);
+  BlockBins& bins() noexcept VMART_REQUIRES(mutex) { return bins_; }
+  const void* holder() const noexcept { return &bins_; }
+  /// Puts a part of a removed block back, with the epoch that it had.
+  void put_back(Block& block) noexcept VMART_REQUIRES(mutex);
+
+  /// Whether enough was freed without a mark that a call of the stream should make one.
+  bool should_mark() const noexcept VMART_REQUIRES(mutex);
+  bool unmarked() const noexcept VMART_REQUIRES(mutex) { return unmarked_blocks_ > 0; }
+  /// Records an event behind all frees so far, unless there are many already. Returns whether there
+  /// is one for them now. Requires: the stream exists and does not capture.
+  bool mark() noexcept VMART_REQUIRES(mutex);
+  /// Ends the current epoch; returns it.
+  std::uint64_t close_epoch() noexcept VMART_REQUIRES(mutex) { return open_epoch_++; }
+  /// All frees up to the epoch are complete, whatever events say.
+  void complete(std::uint64_t epoch) noexcept VMART_REQUIRES(mutex);
+  /// Asks the events.
+  void poll() noexcept VMART_REQUIRES(mutex);
+  /// Up to which epoch the frees are complete.
+  std::uint64_t done_epoch() const noexcept VMART_REQUIRES(mutex) { return done_epoch_; }
+  /// Whether frees have become complete since the last call that said so.
+  bool take_news() noexcept VMART_REQUIRES(mutex);
+  /// The newest event and its epoch; none without.
+  struct Mark {
+    std::uint64_t epoch = 0;
+    EventHandle event{};
+  };
+  Mark newest_mark() const noexcept VMART_REQUIRES(mutex);
+
+  /// Up to which epoch of other streams the work of this one comes after them.
+  std::map<std::uint64_t, std::uint64_t> after VMART_GUARDED_BY(mutex);
+  /// Another stream found nothing it could use.
+  std::atomic<bool> wanted{false};
+
+ private:
+  void count_unmarked(std::uint64_t marked_epoch) noexcept VMART_REQUIRES(mutex);
+  void drop_marks(std::uint64_t epoch) noexcept VMART_REQUIRES(mutex);
+  bool event_is_done(EventHandle event) noexcept VMART_REQUIRES(mutex);
+
+  Driver& driver_;
+  ContextsInUse& contexts_;
+  std::uint64_t id_ VMART_GUARDED_BY(mutex) = nobody;
+  BoundStream stream_ VMART_GUARDED_BY(mutex);
+  bool lasts_ VMART_GUARDED_BY(mutex) = false;
+  bool left_ VMART_GUARDED_BY(mutex) = false;
+  BlockBins bins_;
+  std::uint64_t open_epoch_ VMART_GUARDED_BY(mutex) = 1;
+  std::uint64_t done_epoch_ VMART_GUARDED_BY(mutex) = 0;
+  std::uint64_t told_epoch_ VMART_GUARDED_BY(mutex) = 0;
+  std::uint64_t marked_epoch_ VMART_GUARDED_BY(mutex) = 0;  // Frees up to it have an event, or had.
+  std::uint64_t unmarked_blocks_ VMART_GUARDED_BY(mutex) = 0;
+  std::uint64_t unmarked_bytes_ VMART_GUARDED_BY(mutex) = 0;
+  std::vector<Mark> marks_ VMART_GUARDED_BY(mutex);  // Oldest first; few.
+};
+
+}  // namespace vma

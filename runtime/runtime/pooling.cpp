@@ -1,0 +1,177 @@
+#include <vma/pool.hpp>
+#include <vma/runtime.hpp>
+
+#include "runtime/runtime_parts.hpp"
+
+#include <vma/error.hpp>
+
+#include <fmt/format.h>
+
+#include <utility>
+
+namespace vma {
+
+/// What copies of a Pool share. It may outlive its runtime; then `open` is false.
+struct PoolHandle {
+  RuntimeParts& parts;
+  const std::shared_ptr<std::atomic<bool>> open;
+  const std::shared_ptr<BlockPool> pool;
+
+  static Pool make(RuntimeParts& parts, std::shared_ptr<BlockPool> pool) {
+    return Pool(std::make_shared<PoolHandle>(PoolHandle{parts, parts.open, std::move(pool)}));
+  }
+};
+
+namespace {
+
+/// A call of a pool inside its runtime.
+class PoolEntry {
+ public:
+  PoolEntry(const PoolHandle* handle, const char* call)
+      : handle_(require(handle, call)), entry_(handle_.parts, call) {}
+
+  BlockPool* operator->() const noexcept { return handle_.pool.get(); }
+  Machinery& machinery() const noexcept { return *entry_; }
+  const std::shared_ptr<BlockPool>& pool() const noexcept { return handle_.pool; }
+
+ private:
+  static const PoolHandle& require(const PoolHandle* handle, const char* call) {
+    if (handle == nullptr) {
+      throw Error(ErrorKind::invalid_argument, call, "this Pool names no pool");
+    }
+    if (!*handle->open) throw Error(ErrorKind::driver_gone, call, "the runtime was shut down");
+    return *handle;
+  }
+
+  const PoolHandle& handle_;
+  const RuntimeParts::Entry entry_;
+};
+
+}  // namespace
+
+inline namespace v1 {
+
+void* Pool::allocate(std::size_t bytes, Stream stream, std::size_t alignment) const {
+  const PoolEntry pool(handle_.get(), "vma::Pool::allocate");
+  return to_pointer(pool->allocate(bytes, handle_of(stream), alignment));
+}
+
+void Pool::deallocate(void* pointer, Stream stream) const {
+  if (pointer == nullptr) return;
+  if (ProcessExit::begun()) return ProcessExit::hold_back();
+  const PoolEntry pool(handle_.get(), "vma::Pool::deallocate");
+  Pools& pools = pool.machinery().pools;
+  if (Block* const block = pools.block_at(address_of(pointer))) {
+    return pools.deallocate(*block, handle_of(stream));
+  }
+  if (pools.segment_around(address_of(pointer)) != nullptr) {
+    throw Error(ErrorKind::unknown_pointer, "vma::Pool::deallocate",
+                fmt::format("no block of a pool begins at {}", fmt::ptr(pointer)));
+  }
+  pool.machinery().memory.free_async(address_of(pointer), pool.machinery().launcher.bind(stream));
+}
+
+void Pool::order(Stream after, Stream before) const {
+  const PoolEntry pool(handle_.get(), "vma::Pool::order");
+  pool->order(handle_of(after), handle_of(before));
+}
+
+std::size_t Pool::trim(std::size_t keep_bytes) const {
+  const PoolEntry pool(handle_.get(), "vma::Pool::trim");
+  return pool->trim(keep_bytes);
+}
+
+void Pool::synchronize() const {
+  const PoolEntry pool(handle_.get(), "vma::Pool::synchronize");
+  const Pools::Past past = pool.machinery().pools.past();
+  pool.machinery().memory.contexts().drain();
+  Pools::complete(past);
+}
+
+PoolStats Pool::stats() const {
+  const PoolEntry pool(handle_.get(), "vma::Pool::stats");
+  return pool->stats();
+}
+
+void Pool::reset_high_marks() const {
+  const PoolEntry pool(handle_.get(), "vma::Pool::reset_high_marks");
+  pool->reset_high_marks();
+}
+
+Location Pool::location() const {
+  const PoolEntry pool(handle_.get(), "vma::Pool::location");
+  return pool->location();
+}
+
+PoolOptions Pool::options() const {
+  const PoolEntry pool(handle_.get(), "vma::Pool::options");
+  return pool->options();
+}
+
+void Pool::set_release_threshold(std::size_t bytes) const {
+  const PoolEntry pool(handle_.get(), "vma::Pool::set_release_threshold");
+  pool->set_release_threshold(bytes);
+}
+
+void Pool::set_reuse(const ReusePolicies& reuse) const {
+  const PoolEntry pool(handle_.get(), "vma::Pool::set_reuse");
+  pool->set_reuse(reuse);
+}
+
+void Pool::destroy() {
+  const PoolEntry pool(handle_.get(), "vma::Pool::destroy");
+  pool.machinery().pools.destroy(pool.pool());
+}
+
+bool operator==(const Pool& a, const Pool& b) noexcept {
+  const auto pool_of = [](const Pool& each) {
+    return each.handle_ == nullptr ? nullptr : each.handle_->pool.get();
+  };
+  return pool_of(a) == pool_of(b);
+}
+
+Pool Runtime::make_pool(Location where, const PoolOptions& options) {
+  const RuntimeParts::Entry entry(*parts_, "vma::make_pool");
+  return PoolHandle::make(*parts_, entry->pools.make(where, options));
+}
+
+Pool Runtime::default_pool(Location where) {
+  const RuntimeParts::Entry entry(*parts_, "vma::default_pool");
+  return PoolHandle::make(*parts_, entry->pools.default_pool(where));
+}
+
+Pool Runtime::current_pool(Location where) {
+  const RuntimeParts::Entry entry(*parts_, "vma::current_pool");
+  return PoolHandle::make(*parts_, entry->pools.current(where));
+}
+
+void Runtime::set_current_pool(const Pool& pool) {
+  const PoolEntry named(pool.handle_.get(), "vma::set_current_pool");
+  named.machinery().pools.set_current(named.pool());
+}
+
+void* Runtime::alloc_async(std::size_t bytes, Stream stream) {
+  constexpr const char* call = "vma::alloc_async";
+  const RuntimeParts::Entry entry(*parts_, call);
+  const ContextHandle context = parts_->driver->stream_context(handle_of(stream));
+  const Location at = gpu(index(parts_->driver->context_device(context)));
+  entry->topology.require(at, call);
+  return to_pointer(
+      entry->pools.current(at)->allocate(bytes, handle_of(stream), SizeClasses::step_bytes));
+}
+
+GroupReport Runtime::migrate(const Pool& pool, Location to, const MigrateOptions& options) {
+  constexpr const char* call = "vma::migrate";
+  std::vector<MoveRequest> requests;
+  {
+    const PoolEntry named(pool.handle_.get(), call);
+    named.machinery().topology.require(to, call);
+    named->move_to(to);
+    for (const Address begin : named->segments()) requests.push_back({to_pointer(begin), to});
+  }
+  if (requests.empty()) return {};
+  return migrate(requests, options);
+}
+
+}  // namespace v1
+}  // namespace vma

@@ -1,0 +1,182 @@
+// Goal: which memory that was freed on one stream another one gets, under each reuse policy, and
+// that none gets it early. Method: the freeing stream is stopped, or has ended, or its end is
+// known; the pool may hold one block only, so a second allocation shows what can be reused.
+#include "unit/pools/pool_rig.hpp"
+
+#include <gtest/gtest.h>
+
+namespace vma {
+namespace {
+
+constexpr std::size_t block_bytes = 1 << 20;
+
+/// A pool with room for one block, which was freed on `from`.
+class OneBlock {
+ public:
+  explicit OneBlock(ReusePolicies reuse) : from(rig.new_stream()), to(rig.new_stream()) {
+    PoolOptions options;
+    options.max_bytes = block_bytes;
+    options.reuse = reuse;
+    pool = rig.runtime().make_pool(gpu(0), options);
+    block = pool.allocate(block_bytes, from);
+    rig.stop(from);
+  }
+
+  void free_it() { pool.deallocate(block, from); }
+  /// Whether `to` gets the block.
+  bool reused() {
+    try {
+      void* again = pool.allocate(block_bytes, to);
+      EXPECT_EQ(again, block);
+      pool.deallocate(again, to);
+      return true;
+    } catch (const Error& error) {
+      EXPECT_EQ(to_string(error.kind()), to_string(ErrorKind::out_of_memory));
+      return false;
+    }
+  }
+
+  PoolRig rig;
+  const Stream from, to;
+  Pool pool;
+  void* block = nullptr;
+};
+
+TEST(Reuse, WithoutPoliciesOnlyWhatAWaitHasShownToBeComplete) {
+  OneBlock one({false, false, false});
+  one.free_it();
+  EXPECT_FALSE(one.reused());
+  one.rig.let_go(one.from);
+  EXPECT_FALSE(one.reused()) << "complete, but nobody waited";
+  one.rig.runtime().synchronize(one.from);
+  EXPECT_TRUE(one.reused());
+}
+
+TEST(Reuse, OpportunisticallyWhenTheFreeIsComplete) {
+  OneBlock one({false, true, false});
+  one.free_it();
+  EXPECT_FALSE(one.reused());
+  one.rig.let_go(one.from);
+  EXPECT_TRUE(one.reused());
+}
+
+TEST(Reuse, AfterAnEventThatThePoolKnowsOf) {
+  OneBlock one({true, false, false});
+  one.pool.order(one.to, one.from);
+  one.free_it();
+  EXPECT_FALSE(one.reused()) << "freed after the event";
+  one.pool.order(one.to, one.from);
+  EXPECT_TRUE(one.reused());
+  one.rig.let_go(one.from);
+}
+
+TEST(Reuse, DependenciesAreTransitive) {
+  OneBlock one({true, false, false});
+  const Stream between = one.rig.new_stream();
+  one.free_it();
+  one.pool.order(between, one.from);
+  EXPECT_FALSE(one.reused());
+  one.pool.order(one.to, between);
+  EXPECT_TRUE(one.reused());
+  one.rig.let_go(one.from);
+}
+
+TEST(Reuse, DependenciesDoNotCountIfThePolicyIsOff) {
+  OneBlock one({false, false, false});
+  one.free_it();
+  one.pool.order(one.to, one.from);
+  EXPECT_FALSE(one.reused());
+  one.pool.set_reuse({true, false, false});
+  EXPECT_TRUE(one.reused());
+  one.rig.let_go(one.from);
+}
+
+TEST(Reuse, WithInternalDependenciesTheStreamWaits) {
+  OneBlock one({false, false, true});
+  one.free_it();
+  EXPECT_TRUE(one.reused());
+  EXPECT_FALSE(one.rig.driver().query_stream({{}, handle_of(one.to)})) << "it waits for the free";
+  one.rig.let_go(one.from);
+  one.rig.finish(one.to);
+}
+
+TEST(Reuse, OtherFreesOfAStreamDoNotDelayTheFirst) {
+  PoolRig rig;
+  const Stream from = rig.new_stream(), to = rig.new_stream();
+  PoolOptions options;
+  options.max_bytes = 2 * block_bytes;
+  options.reuse.internal_dependencies = false;
+  const Pool pool = rig.runtime().make_pool(gpu(0), options);
+  void* first = pool.allocate(block_bytes, from);
+  void* second = pool.allocate(block_bytes, from);
+  pool.deallocate(first, from);
+  void* again = pool.allocate(block_bytes, to);  // Marks the free of the first one.
+  EXPECT_EQ(again, first);
+  pool.deallocate(again, to);
+  rig.stop(from);
+  pool.deallocate(second, from);
+  EXPECT_EQ(pool.allocate(block_bytes, to), first);
+  EXPECT_EQ(kind_of_error([&] { pool.allocate(block_bytes, to); }), ErrorKind::out_of_memory);
+  rig.let_go(from);
+  pool.deallocate(first, to);
+}
+
+// The runtime does not know when a stream of the program ends, so it asks for its frees only in
+// calls that name it.
+TEST(Reuse, AForeignStreamIsAskedInItsOwnCallsOnly) {
+  PoolRig rig;
+  const BoundStream foreign = rig.foreign_stream();
+  const Stream from = PoolRig::as_stream(foreign), to = rig.new_stream();
+  PoolOptions options;
+  options.max_bytes = block_bytes;
+  const Pool pool = rig.runtime().make_pool(gpu(0), options);
+  void* half = pool.allocate(block_bytes / 2, from);
+  void* other = pool.allocate(block_bytes / 2, from);
+  pool.deallocate(half, from);
+  EXPECT_EQ(kind_of_error([&] { pool.allocate(block_bytes / 2, to); }), ErrorKind::out_of_memory);
+  pool.deallocate(other, from);  // Names the stream: the frees until here are marked.
+  void* again = pool.allocate(block_bytes / 2, to);
+  EXPECT_TRUE(again == half || again == other);
+  pool.deallocate(again, to);
+}
+
+TEST(Reuse, FreesOfADestroyedStreamComeBackWithTheNextWait) {
+  PoolRig rig;
+  const Stream to = rig.new_stream();
+  PoolOptions options;
+  options.max_bytes = block_bytes;
+  const Pool pool = rig.runtime().make_pool(gpu(0), options);
+  const ContextHandle context = rig.foreign_stream().context;
+  const BoundStream gone = rig.machine().create_stream(context, StreamKind::non_blocking);
+  void* block = pool.allocate(block_bytes, PoolRig::as_stream(gone));
+  pool.deallocate(block, PoolRig::as_stream(gone));
+  rig.machine().destroy_stream(gone);
+  EXPECT_EQ(kind_of_error([&] { pool.allocate(block_bytes, to); }), ErrorKind::out_of_memory);
+  pool.synchronize();
+  EXPECT_EQ(pool.allocate(block_bytes, to), block);
+  pool.deallocate(block, to);
+}
+
+TEST(Reuse, AStreamOfTheRuntimeMayBeDestroyedWhileItsWorkRuns) {
+  OneBlock one({true, true, false});
+  one.free_it();
+  one.rig.end(one.from);
+  EXPECT_FALSE(one.reused());
+  one.rig.let_go(one.from);
+  EXPECT_TRUE(comes_true([&] { return one.reused(); }));
+}
+
+TEST(Reuse, ManyFreesOnForeignStreamsAreMarkedNowAndThen) {
+  PoolRig rig;
+  const Stream from = PoolRig::as_stream(rig.foreign_stream());
+  const Pool pool = rig.runtime().make_pool(gpu(0));
+  std::vector<void*> blocks;
+  for (int i = 0; i < 200; ++i) blocks.push_back(pool.allocate(1000, from));
+  for (void* block : blocks) pool.deallocate(block, from);
+  const std::size_t pending = pool.stats().pending_bytes;
+  pool.trim(SIZE_MAX);  // Gives nothing back, but looks.
+  EXPECT_LT(pool.stats().pending_bytes, pending / 3);
+}
+
+}  // namespace
+}  // namespace vma
