@@ -22,6 +22,7 @@
   ROW(launch) ROW(begin_capture) ROW(end_capture) ROW(at_graph_end) ROW(instantiate)        \
   ROW(launch_graph)                                                                         \
   ROW(destroy_graph) ROW(destroy_exec_graph) ROW(make_chain) ROW(update_chain) ROW(stop)    \
+  ROW(export_types) ROW(create_exportable) ROW(export_chunk) ROW(import_chunk)              \
   ROW(context_id) ROW(kernel_parameters) ROW(has_parameters)                                \
   ROW(allocate_pinned) ROW(free_pinned) ROW(allocate_plain) ROW(free_plain)
 // clang-format on

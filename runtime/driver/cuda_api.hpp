@@ -41,6 +41,8 @@ static_assert(CUDA_VERSION >= 12050, "building needs the cuda.h of CUDA 12.5 or 
   ROW(cuMemSetAccess, 10020)                         \
   ROW(cuMemGetAccess, 10020)                         \
   ROW(cuMemRetainAllocationHandle, 11000)            \
+  ROW(cuMemExportToShareableHandle, 10020)           \
+  ROW(cuMemImportFromShareableHandle, 10020)         \
   ROW(cuMemGetAllocationPropertiesFromHandle, 10020) \
   ROW(cuMemGetAddressRange, 3020)                    \
   ROW(cuPointerGetAttribute, 4000)                   \

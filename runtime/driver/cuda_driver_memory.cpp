@@ -2,6 +2,8 @@
 #include "driver/cuda_handles.hpp"
 #include "driver/cuda_scope.hpp"
 
+#include <fcntl.h>
+
 #include <array>
 
 namespace vma {
@@ -61,14 +63,51 @@ void CudaDriver::unreserve(Address begin, std::uint64_t size_bytes) {
 }
 
 ChunkHandle CudaDriver::create(Location at, std::uint64_t size_bytes) {
+  return create_exportable(at, size_bytes, {});
+}
+
+ExportTypes CudaDriver::export_types(Location at) {
   const CudaScope scope(api_);
-  const CUmemAllocationProp properties = chunk_properties(at);
+  const bool on_gpu = at.kind == Location::Kind::gpu;
+  // For host memory, the answer of any GPU holds.
+  const DeviceId device{on_gpu ? at.ordinal : 0};
+  ExportTypes types;
+  types.descriptor =
+      attribute(CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, device) != 0;
+  types.fabric = attribute(CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED, device) > 0;
+  types.rdma =
+      on_gpu && attribute(CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED, device) != 0;
+  return types;
+}
+
+ChunkHandle CudaDriver::create_exportable(Location at, std::uint64_t size_bytes,
+                                          ExportTypes types) {
+  const CudaScope scope(api_);
+  const CUmemAllocationProp properties = chunk_properties(at, types);
   CUmemGenericAllocationHandle chunk = 0;
   const CUresult result = api_.cuMemCreate.attempt(&chunk, size_bytes, &properties, 0);
   if (result != CUDA_SUCCESS) {
     throw driver_error(result, api_.cuMemCreate.name,
                        fmt::format("{} bytes at {}", size_bytes, to_string(at)));
   }
+  return ChunkHandle{chunk};
+}
+
+int CudaDriver::export_chunk(ChunkHandle chunk) {
+  const CudaScope scope(api_);
+  int descriptor = -1;
+  api_.cuMemExportToShareableHandle(&descriptor, vma::native(chunk),
+                                    CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+  fcntl(descriptor, F_SETFD, FD_CLOEXEC);  // Programs that this process executes do not get it.
+  return descriptor;
+}
+
+ChunkHandle CudaDriver::import_chunk(int descriptor) {
+  const CudaScope scope(api_);
+  CUmemGenericAllocationHandle chunk = 0;
+  api_.cuMemImportFromShareableHandle(
+      &chunk, reinterpret_cast<void*>(static_cast<std::uintptr_t>(descriptor)),
+      CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
   return ChunkHandle{chunk};
 }
 

@@ -94,10 +94,15 @@ inline CUmemLocation native_location(Location at) {
   return location;
 }
 
-inline CUmemAllocationProp chunk_properties(Location at) {
+inline CUmemAllocationProp chunk_properties(Location at, ExportTypes types = {}) {
   CUmemAllocationProp properties{};
   properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
   properties.location = native_location(at);
+  unsigned int handles = CU_MEM_HANDLE_TYPE_NONE;
+  if (types.descriptor) handles |= CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  if (types.fabric) handles |= CU_MEM_HANDLE_TYPE_FABRIC;
+  properties.requestedHandleTypes = static_cast<CUmemAllocationHandleType>(handles);
+  if (types.rdma) properties.allocFlags.gpuDirectRDMACapable = 1;
   return properties;
 }
 

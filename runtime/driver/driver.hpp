@@ -48,6 +48,15 @@ struct LinkInfo {
   int performance_rank = 0;  ///< Lower is faster, as the driver ranks it.
 };
 
+/// How the memory of a chunk can leave the process. Fixed when the chunk is created.
+struct ExportTypes {
+  bool descriptor = false;  ///< As a POSIX file descriptor; see `export_chunk`.
+  bool fabric = false;      ///< As a fabric handle, which needs IMEX; other libraries export it.
+  bool rdma = false;        ///< Network cards may access it (gpuDirectRDMACapable).
+  bool any() const { return descriptor || fabric || rdma; }
+  friend bool operator==(const ExportTypes&, const ExportTypes&) = default;
+};
+
 struct PointerInfo {
   Location at;
   std::uint64_t buffer_id = 0;  ///< Changes whenever the mapping at the address changes.
@@ -154,6 +163,20 @@ class Driver {
   virtual Address reserve(std::uint64_t size_bytes, std::uint64_t alignment) = 0;
   virtual void unreserve(Address begin, std::uint64_t size_bytes) = 0;
   virtual ChunkHandle create(Location at, std::uint64_t size_bytes) = 0;
+  /// What `create_exportable` accepts there by the driver's own answer. It may still refuse a type
+  /// with Error{unsupported}, such as fabric without IMEX. Cannot fail.
+  virtual ExportTypes export_types(Location at) = 0;
+  /// Like `create`, for a chunk that can leave the process in these ways.
+  virtual ChunkHandle create_exportable(Location at, std::uint64_t size_bytes,
+                                        ExportTypes types) = 0;
+  /// A descriptor of the chunk's memory, which the caller closes; it may be passed to other
+  /// processes. The memory lives on while the descriptor is open anywhere. Throws:
+  /// Error{unsupported, invalid_argument} for a chunk without `ExportTypes::descriptor`.
+  virtual int export_chunk(ChunkHandle chunk) = 0;
+  /// The chunk behind a descriptor of `export_chunk`, of this or another process. It is the same
+  /// memory, lives on without the exporter, and needs its own release. The descriptor stays the
+  /// caller's.
+  virtual ChunkHandle import_chunk(int descriptor) = 0;
   /// The memory lives on as long as a mapping shows it.
   virtual void release(ChunkHandle chunk) = 0;
   /// Maps the whole chunk. A fresh mapping grants no access.

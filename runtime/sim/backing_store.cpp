@@ -60,16 +60,30 @@ BackingStore::~BackingStore() {
   close(file_);
 }
 
+void BackingStore::require_budget(std::uint64_t size_bytes) const {
+  if (size_bytes <= budget_bytes_ - created_bytes_) return;
+  throw driver_error(
+      native_out_of_memory, "cuMemCreate",
+      fmt::format("{} bytes exceed the {} that VMART_SIM_BYTES allows the simulated machine, of "
+                  "which {} are in use; raise VMART_SIM_BYTES",
+                  size_bytes, budget_bytes_, created_bytes_));
+}
+
+void BackingStore::book(std::uint64_t size_bytes) {
+  const MutexLock lock(mutex_);
+  require_budget(size_bytes);
+  created_bytes_ += size_bytes;
+}
+
+void BackingStore::unbook(std::uint64_t size_bytes) noexcept {
+  const MutexLock lock(mutex_);
+  created_bytes_ -= size_bytes;
+}
+
 std::uint64_t BackingStore::allocate(std::uint64_t size_bytes) {
   const std::uint64_t size = round_up(size_bytes, page_bytes);
   const MutexLock lock(mutex_);
-  if (size < size_bytes || size > budget_bytes_ - created_bytes_) {
-    throw driver_error(
-        native_out_of_memory, "cuMemCreate",
-        fmt::format("{} bytes exceed the {} that VMART_SIM_BYTES allows the simulated machine, of "
-                    "which {} are in use; raise VMART_SIM_BYTES",
-                    size_bytes, budget_bytes_, created_bytes_));
-  }
+  require_budget(size < size_bytes ? size_bytes : size);
   for (auto hole = holes_.begin(); hole != holes_.end(); ++hole) {
     if (hole->second < size) continue;
     const auto [offset, hole_size] = *hole;

@@ -23,6 +23,9 @@ class BackingStore {
   /// exceeded.
   std::uint64_t allocate(std::uint64_t size_bytes);
   void free(std::uint64_t offset, std::uint64_t size_bytes) noexcept;
+  /// Counts bytes that lie elsewhere against the budget. `book` throws as `allocate`.
+  void book(std::uint64_t size_bytes);
+  void unbook(std::uint64_t size_bytes) noexcept;
   std::byte* at(std::uint64_t offset) const noexcept { return base_ + offset; }
 
   /// Also maps the bytes for the CPU at `address`, replacing the mapping there. Throws:
@@ -35,6 +38,8 @@ class BackingStore {
   std::uint64_t budget_bytes() const noexcept { return budget_bytes_; }
 
  private:
+  void require_budget(std::uint64_t size_bytes) const VMART_REQUIRES(mutex_);
+
   const std::uint64_t budget_bytes_;
   const std::uint64_t size_bytes_;
   int file_ = -1;

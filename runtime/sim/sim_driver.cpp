@@ -132,6 +132,26 @@ ChunkHandle SimDriver::create(Location at, std::uint64_t size_bytes) {
   return machine_->memory.create(at, size_bytes);
 }
 
+ExportTypes SimDriver::export_types(Location) {
+  return {.descriptor = true, .fabric = false, .rdma = true};  // As without IMEX.
+}
+
+ChunkHandle SimDriver::create_exportable(Location at, std::uint64_t size_bytes, ExportTypes types) {
+  if (types.fabric) {
+    throw driver_error(native_not_permitted, "cuMemCreate", "fabric handles need IMEX");
+  }
+  const CallTime time(*machine_, machine_->costs.create(at, size_bytes));
+  return machine_->memory.create(at, size_bytes, types.descriptor);
+}
+
+int SimDriver::export_chunk(ChunkHandle chunk) {
+  return machine_->memory.export_chunk(chunk);
+}
+
+ChunkHandle SimDriver::import_chunk(int descriptor) {
+  return machine_->memory.import_chunk(descriptor);
+}
+
 void SimDriver::release(ChunkHandle chunk) {
   const CallTime time(*machine_, machine_->memory.release_cost(chunk));
   machine_->memory.release(chunk);

@@ -104,7 +104,7 @@ bool SimMemory::large(std::uint64_t size_bytes) const {
 }
 
 std::shared_ptr<SimChunk> SimMemory::make_chunk(Location at, std::uint64_t size_bytes,
-                                                const char* call) {
+                                                const char* call, bool exportable) {
   const SimChunk::Counter& counter = used(at);
   const std::uint64_t before = counter->fetch_add(size_bytes);
   if (before + size_bytes > capacity(at)) {
@@ -116,8 +116,10 @@ std::shared_ptr<SimChunk> SimMemory::make_chunk(Location at, std::uint64_t size_
   }
   std::shared_ptr<SimChunk> chunk;
   try {
-    chunk = std::make_shared<SimChunk>(ChunkHandle{next_handle_.fetch_add(1)}, at, size_bytes,
-                                       store_, counter);
+    const ChunkHandle handle{next_handle_.fetch_add(1)};
+    chunk = exportable ? std::make_shared<SimChunk>(handle, ChunkFile::create({at, size_bytes}),
+                                                    store_, counter)
+                       : std::make_shared<SimChunk>(handle, at, size_bytes, store_, counter);
   } catch (...) {
     counter->fetch_sub(size_bytes);
     throw;
@@ -131,19 +133,44 @@ std::shared_ptr<SimChunk> SimMemory::make_chunk(Location at, std::uint64_t size_
   return chunk;
 }
 
-ChunkHandle SimMemory::create(Location at, std::uint64_t size_bytes) {
-  const std::size_t places = at.kind == Location::Kind::gpu ? gpu_used_.size() : node_used_.size();
-  if (at.ordinal < 0 || static_cast<std::size_t>(at.ordinal) >= places) {
-    throw driver_error(
-        at.kind == Location::Kind::gpu ? native_invalid_device : native_invalid_value,
-        "cuMemCreate", fmt::format("{} does not exist", to_string(at)));
-  }
+void SimMemory::require_place(Location at, const char* call) const {
+  const bool is_gpu = at.kind == Location::Kind::gpu;
+  const std::size_t places = is_gpu ? gpu_used_.size() : node_used_.size();
+  if (at.ordinal >= 0 && static_cast<std::size_t>(at.ordinal) < places) return;
+  throw driver_error(is_gpu ? native_invalid_device : native_invalid_value, call,
+                     fmt::format("{} does not exist", to_string(at)));
+}
+
+ChunkHandle SimMemory::create(Location at, std::uint64_t size_bytes, bool exportable) {
+  require_place(at, "cuMemCreate");
   if (size_bytes == 0 || size_bytes % machine_.granularity_bytes != 0) {
     throw invalid("cuMemCreate", fmt::format("{} bytes", size_bytes));
   }
-  auto chunk = make_chunk(at, size_bytes, "cuMemCreate");
+  auto chunk = make_chunk(at, size_bytes, "cuMemCreate", exportable);
   const MutexLock lock(mutex_);
   const ChunkHandle handle = chunk->handle();
+  handles_[handle] = Handle{std::move(chunk), 1};
+  return handle;
+}
+
+int SimMemory::export_chunk(ChunkHandle chunk) {
+  constexpr const char* call = "cuMemExportToShareableHandle";
+  const MutexLock lock(mutex_);
+  const auto found = handles_.find(chunk);
+  if (found == handles_.end()) {
+    throw invalid(call, fmt::format("handle {:#x}", static_cast<std::uint64_t>(chunk)));
+  }
+  if (const ChunkFile* file = found->second.chunk->file()) return file->duplicate();
+  throw invalid(call, "the chunk was created without this handle type");
+}
+
+/// An imported chunk takes no memory of this machine: its exporter has booked it.
+ChunkHandle SimMemory::import_chunk(int descriptor) {
+  std::unique_ptr<ChunkFile> file = ChunkFile::open(descriptor);
+  require_place(file->label().at, "cuMemImportFromShareableHandle");
+  const ChunkHandle handle{next_handle_.fetch_add(1)};
+  auto chunk = std::make_shared<SimChunk>(handle, std::move(file), store_, nullptr);
+  const MutexLock lock(mutex_);
   handles_[handle] = Handle{std::move(chunk), 1};
   return handle;
 }
@@ -287,8 +314,7 @@ void SimMemory::grant(Address begin, std::uint64_t size_bytes,
       if (cpu == Access::none)
         store_.hide(address, mapping.size_bytes);
       else
-        store_.show(address, mapping.chunk->offset(), mapping.size_bytes,
-                    cpu == Access::read_write);
+        mapping.chunk->show(address, cpu == Access::read_write);
     }
     mapping.cpu = cpu;
     mapping.chunk->granted_before = true;

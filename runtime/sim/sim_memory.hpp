@@ -6,6 +6,7 @@
 #include "machine/cost_model.hpp"
 #include "machine/machine_description.hpp"
 #include "sim/backing_store.hpp"
+#include "sim/chunk_file.hpp"
 
 #include <vma/location.hpp>
 
@@ -31,9 +32,24 @@ class SimChunk {
       : handle_(handle), at_(at), size_bytes_(size_bytes), store_(store), used_(std::move(used)) {
     offset_ = store_.allocate(size_bytes);
   }
+  /// The same, with bytes that lie in a file. If the chunk is `imported`, its bytes are booked
+  /// where it was created, and `used` is null.
+  SimChunk(ChunkHandle handle, std::unique_ptr<ChunkFile> file, BackingStore& store, Counter used)
+      : handle_(handle),
+        at_(file->label().at),
+        size_bytes_(file->label().size_bytes),
+        store_(store),
+        used_(std::move(used)),
+        file_(std::move(file)) {
+    if (used_) store_.book(size_bytes_);
+  }
   ~SimChunk() {
-    store_.free(offset_, size_bytes_);
-    used_->fetch_sub(size_bytes_);
+    if (!file_) {
+      store_.free(offset_, size_bytes_);
+    } else if (used_) {
+      store_.unbook(size_bytes_);
+    }
+    if (used_) used_->fetch_sub(size_bytes_);
   }
   SimChunk(const SimChunk&) = delete;
   SimChunk& operator=(const SimChunk&) = delete;
@@ -41,8 +57,14 @@ class SimChunk {
   ChunkHandle handle() const noexcept { return handle_; }
   Location at() const noexcept { return at_; }
   std::uint64_t size_bytes() const noexcept { return size_bytes_; }
-  std::uint64_t offset() const noexcept { return offset_; }
-  std::byte* bytes() const noexcept { return store_.at(offset_); }
+  std::byte* bytes() const noexcept { return file_ ? file_->bytes() : store_.at(offset_); }
+  /// Null for a chunk that cannot be exported.
+  const ChunkFile* file() const noexcept { return file_.get(); }
+  /// As `BackingStore::show`.
+  void show(void* address, bool writable) const {
+    if (file_) return file_->show(address, writable);
+    store_.show(address, offset_, size_bytes_, writable);
+  }
 
   bool granted_before = false;  ///< Guarded by the lock of SimMemory.
 
@@ -52,6 +74,7 @@ class SimChunk {
   const std::uint64_t size_bytes_;
   BackingStore& store_;
   const Counter used_;
+  const std::unique_ptr<ChunkFile> file_;
   std::uint64_t offset_ = 0;
 };
 
@@ -78,7 +101,9 @@ class SimMemory {
 
   Address reserve(std::uint64_t size_bytes, std::uint64_t alignment);
   void unreserve(Address begin, std::uint64_t size_bytes);
-  ChunkHandle create(Location at, std::uint64_t size_bytes);
+  ChunkHandle create(Location at, std::uint64_t size_bytes, bool exportable = false);
+  int export_chunk(ChunkHandle chunk);
+  ChunkHandle import_chunk(int descriptor);
   void release(ChunkHandle chunk);
   void map(Address begin, std::uint64_t size_bytes, ChunkHandle chunk);
   void unmap(Address begin, std::uint64_t size_bytes);
@@ -156,7 +181,9 @@ class SimMemory {
   bool shown_elsewhere(const Mapping& mapping, std::uint64_t begin,
                        std::span<const Accessor> accessors) const VMART_REQUIRES(mutex_);
   void count_standing(const Mapping& mapping, int change) VMART_REQUIRES(mutex_);
-  std::shared_ptr<SimChunk> make_chunk(Location at, std::uint64_t size_bytes, const char* call);
+  void require_place(Location at, const char* call) const;
+  std::shared_ptr<SimChunk> make_chunk(Location at, std::uint64_t size_bytes, const char* call,
+                                       bool exportable = false);
   const SimChunk::Counter& used(Location at) const;
   std::uint64_t capacity(Location at) const;
   bool large(std::uint64_t size_bytes) const;

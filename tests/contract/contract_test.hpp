@@ -36,7 +36,7 @@ namespace vma {
 /// - Mapping with an offset into a chunk: `map` shows whole chunks, as drivers require.
 /// - Creation at HOST_NUMA_CURRENT: a `Location` names its node.
 /// - Memory and grants of kind HOST: `host(n)` is node n, which is the same with one node.
-/// - Creation with a fd or FABRIC handle: chunks are not shared with other processes.
+/// - Export of a FABRIC handle: chunks are created with it, and other libraries export it.
 /// - RANGE_START and RANGE_SIZE of a pointer: nobody needs them; `address_range` is the mapping's.
 /// - Kernels need no cuCtxEnablePeerAccess: there is no such call, so every kernel on a peer's
 ///   memory shows this.

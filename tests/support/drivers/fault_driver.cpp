@@ -14,6 +14,7 @@ int native_fault(Call call) {
   switch (call) {
     case Call::reserve:
     case Call::create:
+    case Call::create_exportable:
     case Call::map:
     case Call::grant:
     case Call::allocate_pinned:
@@ -35,6 +36,7 @@ bool can_fail(Call call) noexcept {
     case Call::link_info:
     case Call::host_node_count:
     case Call::granularity:
+    case Call::export_types:
     case Call::free_bytes:
     case Call::context_active:
     case Call::current_context:

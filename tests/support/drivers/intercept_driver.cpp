@@ -60,6 +60,24 @@ ChunkHandle InterceptDriver::create(Location at, std::uint64_t size_bytes) {
   return pass(Call::create, [&] { return inner_.create(at, size_bytes); });
 }
 
+ExportTypes InterceptDriver::export_types(Location at) {
+  return pass(Call::export_types, [&] { return inner_.export_types(at); });
+}
+
+ChunkHandle InterceptDriver::create_exportable(Location at, std::uint64_t size_bytes,
+                                               ExportTypes types) {
+  return pass(Call::create_exportable,
+              [&] { return inner_.create_exportable(at, size_bytes, types); });
+}
+
+int InterceptDriver::export_chunk(ChunkHandle chunk) {
+  return pass(Call::export_chunk, [&] { return inner_.export_chunk(chunk); });
+}
+
+ChunkHandle InterceptDriver::import_chunk(int descriptor) {
+  return pass(Call::import_chunk, [&] { return inner_.import_chunk(descriptor); });
+}
+
 void InterceptDriver::release(ChunkHandle chunk) {
   return pass(Call::release, [&] { return inner_.release(chunk); });
 }

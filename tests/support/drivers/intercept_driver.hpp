@@ -37,6 +37,10 @@ class InterceptDriver : public Driver {
   Address reserve(std::uint64_t size_bytes, std::uint64_t alignment) override;
   void unreserve(Address begin, std::uint64_t size_bytes) override;
   ChunkHandle create(Location at, std::uint64_t size_bytes) override;
+  ExportTypes export_types(Location at) override;
+  ChunkHandle create_exportable(Location at, std::uint64_t size_bytes, ExportTypes types) override;
+  int export_chunk(ChunkHandle chunk) override;
+  ChunkHandle import_chunk(int descriptor) override;
   void release(ChunkHandle chunk) override;
   void map(Address begin, std::uint64_t size_bytes, ChunkHandle chunk) override;
   void unmap(Address begin, std::uint64_t size_bytes) override;

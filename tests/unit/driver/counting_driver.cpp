@@ -33,6 +33,18 @@ void CountingDriver::unreserve(Address, std::uint64_t) {
 ChunkHandle CountingDriver::create(Location, std::uint64_t) {
   return count(Call::create, ChunkHandle{7});
 }
+ExportTypes CountingDriver::export_types(Location) {
+  return count(Call::export_types, ExportTypes{});
+}
+ChunkHandle CountingDriver::create_exportable(Location, std::uint64_t, ExportTypes) {
+  return count(Call::create_exportable, ChunkHandle{8});
+}
+int CountingDriver::export_chunk(ChunkHandle) {
+  return count(Call::export_chunk, -1);
+}
+ChunkHandle CountingDriver::import_chunk(int) {
+  return count(Call::import_chunk, ChunkHandle{9});
+}
 void CountingDriver::release(ChunkHandle) {
   count(Call::release, 0);
 }

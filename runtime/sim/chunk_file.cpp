@@ -1,0 +1,125 @@
+#include "sim/chunk_file.hpp"
+
+#include "base/units.hpp"
+#include "driver/native_codes.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+
+namespace vma {
+namespace {
+
+constexpr std::uint64_t label_page_bytes = 4 * KiB;
+constexpr std::uint64_t magic = 0x316b6e7568436d76;  // "vmChunk1" in memory.
+constexpr int seals = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW;
+
+struct LabelPage {
+  std::uint64_t magic = 0;
+  std::uint64_t size_bytes = 0;
+  std::int32_t on_gpu = 0;
+  std::int32_t ordinal = 0;
+};
+
+/// Descriptors of chunks in this process.
+std::atomic<std::uint64_t> open_files{0};
+
+Error refused(int native, const char* call, const char* what) {
+  return driver_error(native, call, fmt::format("{}: {}", what, std::strerror(errno)));
+}
+
+void check_descriptors_left() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
+  if (open_files.load() < limit.rlim_cur / 2) return;
+  throw driver_error(native_not_supported, "cuMemCreate",
+                     fmt::format("{} exportable chunks use half of the descriptors of this "
+                                 "process; raise its limit (ulimit -n)",
+                                 open_files.load()));
+}
+
+}  // namespace
+
+ChunkFile::ChunkFile(int descriptor, const Label& label, const char* call)
+    : descriptor_(descriptor), label_(label) {
+  void* bytes = mmap(nullptr, label.size_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE,
+                     descriptor, 0);
+  if (bytes == MAP_FAILED) {
+    const Error error = refused(native_out_of_memory, call, "mmap");
+    close(descriptor);
+    throw error;
+  }
+  bytes_ = static_cast<std::byte*>(bytes);
+  ++open_files;
+}
+
+ChunkFile::~ChunkFile() {
+  --open_files;
+  munmap(bytes_, label_.size_bytes);
+  close(descriptor_);
+}
+
+std::unique_ptr<ChunkFile> ChunkFile::create(const Label& label) {
+  constexpr const char* call = "cuMemCreate";
+  check_descriptors_left();
+  const int file = memfd_create("vmart-sim-chunk", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  if (file < 0) throw refused(native_out_of_memory, call, "memfd_create");
+  LabelPage page{magic, label.size_bytes, label.at.kind == Location::Kind::gpu ? 1 : 0,
+                 label.at.ordinal};
+  const auto end = static_cast<off_t>(label.size_bytes);
+  if (ftruncate(file, end + static_cast<off_t>(label_page_bytes)) != 0 ||
+      pwrite(file, &page, sizeof page, end) != sizeof page ||
+      fcntl(file, F_ADD_SEALS, seals) != 0) {
+    const Error error = refused(native_out_of_memory, call, "memory of a chunk");
+    close(file);
+    throw error;
+  }
+  return std::unique_ptr<ChunkFile>(new ChunkFile(file, label, call));
+}
+
+std::unique_ptr<ChunkFile> ChunkFile::open(int descriptor) {
+  constexpr const char* call = "cuMemImportFromShareableHandle";
+  const auto invalid = [descriptor] {
+    return driver_error(native_invalid_value, call,
+                        fmt::format("descriptor {} is no memory of a simulated chunk", descriptor));
+  };
+  // An unsealed file could be cut, and an access to it would then kill this process.
+  const int sealed = fcntl(descriptor, F_GET_SEALS);
+  struct stat status {};
+  if (sealed < 0 || (sealed & seals) != seals || fstat(descriptor, &status) != 0) throw invalid();
+  const auto file_bytes = static_cast<std::uint64_t>(status.st_size);
+  if (file_bytes <= label_page_bytes) throw invalid();
+  const std::uint64_t size_bytes = file_bytes - label_page_bytes;
+  LabelPage page;
+  if (pread(descriptor, &page, sizeof page, static_cast<off_t>(size_bytes)) != sizeof page ||
+      page.magic != magic || page.size_bytes != size_bytes) {
+    throw invalid();
+  }
+  const int own = fcntl(descriptor, F_DUPFD_CLOEXEC, 0);
+  if (own < 0) throw refused(native_operating_system, call, "dup");
+  const Label label{page.on_gpu != 0 ? gpu(page.ordinal) : host(page.ordinal), size_bytes};
+  return std::unique_ptr<ChunkFile>(new ChunkFile(own, label, call));
+}
+
+int ChunkFile::duplicate() const {
+  const int copy = fcntl(descriptor_, F_DUPFD_CLOEXEC, 0);
+  if (copy < 0) throw refused(native_operating_system, "cuMemExportToShareableHandle", "dup");
+  return copy;
+}
+
+void ChunkFile::show(void* address, bool writable) const {
+  const int protection = writable ? PROT_READ | PROT_WRITE : PROT_READ;
+  if (mmap(address, label_.size_bytes, protection, MAP_SHARED | MAP_FIXED, descriptor_, 0) ==
+      MAP_FAILED) {
+    throw refused(native_out_of_memory, "cuMemSetAccess", "mmap");
+  }
+}
+
+}  // namespace vma

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <vma/location.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+namespace vma {
+
+/// The bytes of one exportable simulated chunk: a file in memory, whose descriptor other processes
+/// can map. Its size is sealed, so that no process can take bytes away from another one. Its last
+/// page says what it is.
+///
+/// The bytes live as long as any process has the file open or mapped, as exported memory of a
+/// driver does. Immutable except for the bytes; any thread.
+class ChunkFile {
+ public:
+  /// What an importer learns from a descriptor.
+  struct Label {
+    Location at;
+    std::uint64_t size_bytes = 0;
+  };
+
+  /// Zeroed. Throws: Error{unsupported} if more than half of the descriptors that this process may
+  /// open would then belong to chunks; {out_of_memory}.
+  static std::unique_ptr<ChunkFile> create(const Label& label);
+  /// The file behind another process's descriptor, which stays the caller's. Throws:
+  /// Error{invalid_argument} if it is none of `create`; {out_of_memory}.
+  static std::unique_ptr<ChunkFile> open(int descriptor);
+  ~ChunkFile();
+  ChunkFile(const ChunkFile&) = delete;
+  ChunkFile& operator=(const ChunkFile&) = delete;
+
+  const Label& label() const noexcept { return label_; }
+  std::byte* bytes() const noexcept { return bytes_; }
+  /// A new descriptor, which the caller closes. Throws: Error{driver_failure} if there is none
+  /// left.
+  int duplicate() const;
+  /// Also maps the bytes for the CPU at `address`, replacing the mapping there. Throws:
+  /// Error{out_of_memory} if the kernel has no mapping left.
+  void show(void* address, bool writable) const;
+
+ private:
+  /// Takes over the descriptor and maps it.
+  ChunkFile(int descriptor, const Label& label, const char* call);
+
+  const int descriptor_;
+  const Label label_;
+  std::byte* bytes_ = nullptr;
+};
+
+}  // namespace vma
