@@ -60,6 +60,7 @@ STEPS = [
     ("registry", "registry_bench", ".*", 0),
     ("driver_calls", "driver_calls_bench", "driver_calls/alone", 0),
     ("driver_calls_keepers", "driver_calls_bench", "driver_calls/keepers", 0),
+    ("driver_calls_exportable", "driver_calls_bench", "driver_calls/exportable", 0),
     ("hold_stress", "hold_stress", ".*", 1),
     ("migrate_host_empty", "migrate_bench", "migrate/empty/(gpu0-host|host0-gpu)", 0),
     ("migrate_host_16", "migrate_bench", "migrate/warm/(gpu0-host|host0-gpu).*/16GiB", 0),

@@ -1,5 +1,6 @@
 // Cost of the driver's virtual memory calls by size, without other mappings between the GPUs and
-// beside keepers. One sample is the life of one chunk, with a counter for each call.
+// beside keepers; beside keepers also for chunks that can be exported. One sample is the life of
+// one chunk, with a counter for each call.
 
 #include "bench/samples.hpp"
 
@@ -10,9 +11,12 @@
 
 #include <vma/error.hpp>
 
+#include <unistd.h>
+
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace vma {
@@ -80,13 +84,26 @@ class Steps {
   Stopwatch watch_;
 };
 
-Sample chunk_life(Driver& driver, Location at, std::uint64_t bytes) {
+/// A descriptor leaves and comes back. The mapping of the imported chunk is not timed: it is like
+/// any other.
+void export_and_import(Driver& driver, ChunkHandle chunk, Steps& steps) {
+  const int descriptor = driver.export_chunk(chunk);
+  steps.done("export");
+  const ChunkHandle imported = driver.import_chunk(descriptor);
+  steps.done("import");
+  driver.release(imported);
+  close(descriptor);
+  steps.done("release_imported");
+}
+
+Sample chunk_life(Driver& driver, Location at, std::uint64_t bytes, const ExportTypes& types) {
   const std::vector<Accessor> readers = readers_of(driver, at);
   Sample sample;
   Steps steps(sample);
   const Address begin = driver.reserve(bytes, 0);
   steps.done("reserve");
-  const ChunkHandle chunk = driver.create(at, bytes);
+  const ChunkHandle chunk =
+      types.any() ? driver.create_exportable(at, bytes, types) : driver.create(at, bytes);
   steps.done("create");
   driver.map(begin, bytes, chunk);
   steps.done("map");
@@ -100,6 +117,7 @@ Sample chunk_life(Driver& driver, Location at, std::uint64_t bytes) {
   steps.done("later_grant");
   driver.unmap(begin, bytes);
   steps.done("unmap_again");
+  if (types.descriptor) export_and_import(driver, chunk, steps);
   driver.release(chunk);
   steps.done("release");
   driver.unreserve(begin, bytes);
@@ -128,11 +146,30 @@ struct Bench {
     }
   }
 
-  Sample life(bool with_keepers, Location at, std::uint64_t bytes) {
+  Sample life(bool with_keepers, Location at, std::uint64_t bytes, const ExportTypes& types = {}) {
     if (with_keepers && !keepers) keepers = std::make_unique<StandingKeepers>(*driver);
-    return chunk_life(*driver, at, bytes);
+    return chunk_life(*driver, at, bytes, types);
   }
 };
+
+/// With and without the ways in which a chunk can leave, all beside keepers and in one run, so that
+/// they can be compared: `RuntimeOptions::exportable` has its default from here.
+void register_exportable(std::shared_ptr<Bench>& bench) {
+  const ExportTypes possible = bench->driver->export_types(gpu(0));
+  const std::pair<const char*, ExportTypes> ways[] = {
+      {"none", {}},
+      {"fd", {.descriptor = true}},
+      {"rdma", {.descriptor = false, .fabric = false, .rdma = true}},
+      {"fd_rdma", {.descriptor = true, .fabric = false, .rdma = true}}};
+  for (const auto& [name, types] : ways) {
+    if ((types.descriptor && !possible.descriptor) || (types.rdma && !possible.rdma)) continue;
+    for (const std::uint64_t bytes : sizes_up_to_max({2 * MiB, 64 * MiB, 256 * MiB})) {
+      register_samples(
+          "driver_calls/exportable/" + std::string(name) + "/" + size_label(bytes),
+          [&bench, bytes, types = types] { return bench->life(true, gpu(0), bytes, types); });
+    }
+  }
+}
 
 void register_all(std::shared_ptr<Bench>& bench) {
   bench = std::make_shared<Bench>();
@@ -151,6 +188,7 @@ void register_all(std::shared_ptr<Bench>& bench) {
       }
     }
   }
+  register_exportable(bench);
 }
 
 }  // namespace

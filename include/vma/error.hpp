@@ -24,6 +24,8 @@ enum class ErrorKind {
   driver_failure,
   unsupported,
   dropped,
+  peer_failure,
+  not_permitted,
 };
 
 struct GroupReport;

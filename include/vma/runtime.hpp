@@ -11,6 +11,7 @@
 #include <vma/policy.hpp>
 #include <vma/pool.hpp>
 #include <vma/scheduler.hpp>
+#include <vma/sharing.hpp>
 #include <vma/stats.hpp>
 #include <vma/telemetry.hpp>
 
@@ -102,6 +103,9 @@ struct RuntimeOptions {
   /// Copies that are not live run only in contexts of the runtime's own, which take HBM
   /// (VMART_OWN_CONTEXTS=1).
   bool own_contexts = false;
+  /// How memory can leave the process (VMART_EXPORTABLE="fd,rdma,fabric", 0: not at all). Default:
+  /// by descriptor, which costs 5 us for each new chunk and 10 us when one is unmapped.
+  std::optional<Exportable> exportable;
   /// Live moves are prepared once streams are attached (VMART_PREPARE). Default: with a policy.
   /// Loading their kernels waits for the program's work; allocations that need new memory wait too.
   std::optional<bool> prepare;
@@ -347,6 +351,15 @@ class VMART_EXPORT Runtime {
   /// handle, a dma-buf, a registration). The allocation then does not move until a hook is
   /// registered.
   void note_export(void* pointer);
+
+  /// Lets other processes import the allocation that starts at `pointer`; see <vma/sharing.hpp>.
+  /// Throws: Error{unsupported} with the reason if its memory cannot be exported;
+  /// {invalid_argument, busy} for the path; {poisoned}, {dropped}, {unknown_pointer}.
+  ExportedAllocation export_allocation(void* pointer, const ExportOptions& options = {});
+  /// Returns the address of the allocation that another process exports at `path`. It does not move
+  /// here, and `free` only lets go of it. Throws: Error{peer_failure, not_permitted, unreachable},
+  /// {busy} after `ImportOptions::limit`, and what the exporter refuses with.
+  void* import_allocation(const std::string& path, const ImportOptions& options = {});
 
   /// Reports that work on `device` uses `bytes` starting at `address`; see <vma/telemetry.hpp>.
   /// Takes nanoseconds and never blocks. Does nothing after shutdown.

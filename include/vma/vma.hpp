@@ -14,6 +14,7 @@
 #include <vma/pool.hpp>
 #include <vma/runtime.hpp>
 #include <vma/scheduler.hpp>
+#include <vma/sharing.hpp>
 #include <vma/telemetry.hpp>
 
 namespace vma::inline v1 {
@@ -55,6 +56,8 @@ VMART_EXPORT Pin pin(void* pointer);
 VMART_EXPORT ReadOnly read_only(void* pointer);
 VMART_EXPORT MoveHookRegistration on_move(void* pointer, MoveHooks hooks);
 VMART_EXPORT void note_export(void* pointer);
+VMART_EXPORT ExportedAllocation export_allocation(void* pointer, const ExportOptions& options = {});
+VMART_EXPORT void* import_allocation(const std::string& path, const ImportOptions& options = {});
 VMART_EXPORT void launch_using(Stream stream, const Kernel& kernel, Dim3 grid, Dim3 block,
                                const KernelArguments& arguments, std::span<const Use> uses);
 VMART_EXPORT void launch_recorded(Stream stream, const Kernel& kernel, Dim3 grid, Dim3 block,

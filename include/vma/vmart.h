@@ -44,6 +44,8 @@ typedef enum vmart_status {
   VMART_DRIVER_FAILURE = 11,
   VMART_UNSUPPORTED = 12,
   VMART_DROPPED = 13,
+  VMART_PEER_FAILURE = 14,
+  VMART_NOT_PERMITTED = 15,
   VMART_INTERNAL = 99 /**< Anything else, such as no host memory for a list. */
 } vmart_status;
 
@@ -121,6 +123,8 @@ typedef struct vmart_migration vmart_migration;
 typedef struct vmart_migration_group vmart_migration_group;
 /// Prevents an allocation from moving until it is released.
 typedef struct vmart_pin vmart_pin;
+/// Lets other processes import an allocation until it is released. Thread-safe until then.
+typedef struct vmart_exported vmart_exported;
 
 /// "0.1.0". Never fails.
 VMART_EXPORT const char* vmart_version(void);
@@ -261,6 +265,25 @@ VMART_EXPORT void vmart_pin_release(vmart_pin* pin);
 /// Declares that the memory was registered or exported (NCCL, RDMA, IPC). It does not move until a
 /// C++ hook (`vma::on_move`) exists that follows it; any address inside.
 VMART_EXPORT vmart_status vmart_note_export(void* pointer);
+
+/* --- Memory of several processes */
+
+/// Lets other processes of this user import the allocation that starts at `pointer`, through the
+/// Unix socket at `path`; null for a new one in a folder of this user. While a process has imported
+/// it, it does not move; it cannot be freed before the release. See `vma::export_allocation`.
+VMART_EXPORT vmart_status vmart_exported_create(void* pointer, const char* path,
+                                                vmart_exported** out);
+/// Path of the socket, for `vmart_import`. Valid until the release; null for null.
+VMART_EXPORT const char* vmart_exported_path(const vmart_exported* exported);
+/// The number of processes that have imported it, or are about to.
+VMART_EXPORT vmart_status vmart_exported_importers(const vmart_exported* exported, size_t* out);
+/// Ends the export. Importers keep the memory that they have. Null does nothing.
+VMART_EXPORT void vmart_exported_release(vmart_exported* exported);
+/// Imports what another process exports at `path`, within `limit_ns` (0 for 5 s), and returns its
+/// address in this process. `vmart_free` lets go of it. VMART_PEER_FAILURE: nobody exports there,
+/// or the exporter ended. VMART_NOT_PERMITTED: it belongs to another user. VMART_BUSY: the exporter
+/// did not answer in time.
+VMART_EXPORT vmart_status vmart_import(const char* path, int64_t limit_ns, void** out);
 
 /* --- What the program knows about its memory use, for the placement policies */
 

@@ -29,6 +29,8 @@ vmart_status to_status(ErrorKind kind) noexcept {
     case ErrorKind::driver_failure: return VMART_DRIVER_FAILURE;
     case ErrorKind::unsupported: return VMART_UNSUPPORTED;
     case ErrorKind::dropped: return VMART_DROPPED;
+    case ErrorKind::peer_failure: return VMART_PEER_FAILURE;
+    case ErrorKind::not_permitted: return VMART_NOT_PERMITTED;
   }
   return VMART_INTERNAL;
 }

@@ -22,6 +22,8 @@ std::string_view to_string(ErrorKind kind) noexcept {
     case ErrorKind::driver_failure: return "driver_failure";
     case ErrorKind::unsupported: return "unsupported";
     case ErrorKind::dropped: return "dropped";
+    case ErrorKind::peer_failure: return "peer_failure";
+    case ErrorKind::not_permitted: return "not_permitted";
   }
   return "unknown";
 }

@@ -1,6 +1,7 @@
 #include "control/control_socket.hpp"
 
 #include "base/clock.hpp"
+#include "control/descriptor.hpp"
 #include "base/environment.hpp"
 
 #include <vma/error.hpp>
@@ -41,22 +42,6 @@ constexpr auto replacement_limit = std::chrono::seconds(1);
   const int code = errno;
   refuse(ErrorKind::invalid_argument, path, fmt::format("{}: {}", call, std::strerror(code)));
 }
-
-/// Closes a descriptor on destruction.
-class Descriptor {
- public:
-  explicit Descriptor(int value) : value_(value) {}
-  ~Descriptor() {
-    if (value_ >= 0) ::close(value_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const noexcept { return value_; }
-  int release() noexcept { return std::exchange(value_, -1); }
-
- private:
-  int value_;
-};
 
 std::string folder_of(const std::string& path) {
   const std::size_t slash = path.rfind('/');
@@ -145,8 +130,8 @@ void replace_stale(const std::string& made, const std::string& path) {
   if (!link_to(made, path)) refuse(ErrorKind::busy, path, "another process took it first");
 }
 
-/// Whether `control_path` uses such names: "123.sock" in our own folder, "vmart-123.sock"
-/// elsewhere.
+/// Whether this library makes such names: "123.sock" and, of exports, "123-1.sock" in our own
+/// folder, "vmart-123.sock" elsewhere.
 bool is_made_up(std::string_view name, bool own_folder) {
   constexpr std::string_view prefix = "vmart-";
   constexpr std::string_view suffix = ".sock";
@@ -156,7 +141,7 @@ bool is_made_up(std::string_view name, bool own_folder) {
   }
   if (!name.ends_with(suffix) || name.size() == suffix.size()) return false;
   name.remove_suffix(suffix.size());
-  return name.find_first_not_of("0123456789") == std::string_view::npos;
+  return name.find_first_not_of("0123456789-") == std::string_view::npos;
 }
 
 /// Removes stale sockets of this user's dead processes from a folder that only this user may write
@@ -224,23 +209,27 @@ std::optional<ucred> peer_of(int descriptor) {
   return peer;
 }
 
-ControlSocket::ControlSocket(std::string path) : path_(std::move(path)) {
+ControlSocket::ControlSocket(std::string path, const SocketTerms& terms) : path_(std::move(path)) {
   check_path(path_);
   if (folder_of(path_) == control_folder()) make_own_folder(control_folder());
   sweep(folder_of(path_));
-  Descriptor made(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  Descriptor made(socket(AF_UNIX, terms.type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (made.get() < 0) refuse_errno(path_, "socket");
   // Linux gives the file the mode of the socket. So it never has another mode, and the umask, which
   // is shared by the whole process, remains unchanged.
-  if (fchmod(made.get(), 0600) != 0) refuse_errno(path_, "fchmod");
+  if (fchmod(made.get(), terms.mode) != 0) refuse_errno(path_, "fchmod");
   const MadeName name{made_name(path_)};
   const sockaddr_un address = address_at(name.name);
   if (bind(made.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
     refuse_errno(path_, "bind");
   }
+  // The umask applies to what others may do.
+  if ((terms.mode & 0077) != 0 && chmod(name.name.c_str(), terms.mode) != 0) {
+    refuse_errno(path_, "chmod");
+  }
   struct stat status {};
   if (lstat(name.name.c_str(), &status) != 0) refuse_errno(path_, "lstat");
-  if ((status.st_mode & 0077) != 0) {
+  if ((status.st_mode & 0777 & ~terms.mode) != 0) {
     refuse(ErrorKind::unsupported, path_,
            "this file system does not restrict access by other users");
   }

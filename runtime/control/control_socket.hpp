@@ -24,7 +24,13 @@ constexpr bool may_control(const ucred& peer, uid_t own) {
 /// Credentials of the peer; none if the kernel does not provide them.
 std::optional<ucred> peer_of(int descriptor);
 
-/// A Unix stream socket that listens at a path, with mode 0600 from the start. Whoever finds the
+/// What a socket is like, and who may connect.
+struct SocketTerms {
+  int type = SOCK_STREAM;
+  mode_t mode = 0600;  ///< With another one, the credentials of each peer have to be checked.
+};
+
+/// A Unix socket that listens at a path, with its mode from the start. Whoever finds the
 /// socket at the path can connect: it is created under a temporary name, and linked to the path
 /// once it listens. Owns the descriptor and the path.
 class ControlSocket {
@@ -34,7 +40,7 @@ class ControlSocket {
   /// `control_path`. Throws: Error{invalid_argument} if the path is too long, abstract or not a
   /// socket, or if its directory is not writable or belongs to another user; {busy} if another
   /// process listens there.
-  explicit ControlSocket(std::string path);
+  explicit ControlSocket(std::string path, const SocketTerms& terms = {});
   /// Removes the path if it still names this socket. Does nothing in a forked child, because path
   /// and socket belong to the parent.
   ~ControlSocket();

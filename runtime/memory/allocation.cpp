@@ -99,8 +99,9 @@ void Allocation::keep_behind(std::size_t slot, const char* reason) noexcept {
   if (!chunk) return;
   const Location at = chunk.at();
   const std::uint64_t size_bytes = chunk.size_bytes();
+  const bool booked = !chunk.imported();
   if (chunk.release()) ledger_.leak_bytes(at, size_bytes);
-  ledger_.unclaim(at, size_bytes, Ledger::Use::allocated);
+  if (booked) ledger_.unclaim(at, size_bytes, Ledger::Use::allocated);
 }
 
 std::vector<Chunk> Allocation::take_apart() {
@@ -260,8 +261,9 @@ bool Allocation::reusable() const {
   const MutexLock access_lock(access_mutex_);  // A grant may be in progress.
   if (poisoned() || access_torn_ || read_only() || !at_one_place()) return false;
   const MutexLock lock(slots_mutex_);
-  return !slots_.empty() &&
-         std::ranges::none_of(slots_, [](const Slot& slot) { return slot.chunk.busy(); });
+  return !slots_.empty() && std::ranges::none_of(slots_, [](const Slot& slot) {
+    return slot.chunk.busy() || slot.chunk.shared() || slot.chunk.imported();
+  });
 }
 
 // --- Who may move it
@@ -295,15 +297,23 @@ void Allocation::unpin() noexcept {
 }
 
 std::string Allocation::why_pinned() const {
+  if (imported())
+    return "belongs to " + imported_from + ", which exports it; only that can move it";
   if (!movable) return "was allocated with movable = false";
   if (views > 0) return "has a HostView";
   if (pins > 0) return "is pinned";
+  if (!importers_.empty()) return importers_.why_pinned();
   if (exported && hooks_.empty())
     return "is exported, and no hook follows its moves; register one with vma::on_move";
   return {};
 }
 
 // --- What its users may do
+
+void Allocation::share() noexcept {
+  for (const Slot& slot : slots_) slot.chunk.mark_shared();
+  ++writable_epoch_;  // What is a clean copy so far may be none soon.
+}
 
 std::vector<Accessor> Allocation::accessors(Location at, const Topology& topology) const {
   std::vector<Accessor> accessors = topology.readers(at);

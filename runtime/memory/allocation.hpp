@@ -4,6 +4,7 @@
 #include "machine/topology.hpp"
 #include "memory/chunk.hpp"
 #include "memory/hook_list.hpp"
+#include "memory/importer_list.hpp"
 #include "memory/reservation.hpp"
 
 #include <vma/migration.hpp>
@@ -120,7 +121,8 @@ class Allocation : public std::enable_shared_from_this<Allocation> {
   /// `being_freed` after `pin`: a free sets `being_freed` first and checks for pins afterwards.
   void pin() noexcept { ++pins; }
   void unpin() noexcept;
-  /// Whether the allocation may move: no view, no pin, no export without hooks, and `movable`.
+  /// Whether the allocation may move: no view, no pin, no importer, no export without hooks, and
+  /// `movable`.
   /// While the caller holds `operations()`, true stays true.
   bool may_move() const { return why_pinned().empty(); }
   /// Why the allocation may not move, as words that follow "the allocation at ..."; empty if it
@@ -137,11 +139,20 @@ class Allocation : public std::enable_shared_from_this<Allocation> {
   /// failed true, all may write again; after a failed false, some slots may stay read-only until
   /// they move.
   void set_read_only(bool read_only, const Topology& topology);
+  /// Another process may write to the memory from now on, whatever rights the slots have. Requires:
+  /// the caller holds `operations()`.
+  void share() noexcept;
   /// Rises whenever writing becomes allowed. While it is unchanged and `read_only()` is true, no
   /// write has happened.
   std::uint64_t writable_epoch() const noexcept { return writable_epoch_.load(); }
 
   HookList& hooks() noexcept { return hooks_; }
+
+  /// The processes that use its memory; they keep it in place. One is added under `operations()`.
+  ImporterList& importers() noexcept { return importers_; }
+  const ImporterList& importers() const noexcept { return importers_; }
+  /// Whether its memory belongs to another process.
+  bool imported() const noexcept { return !imported_from.empty(); }
 
   /// The share of its bytes that recent live copies found changed, as reported by its moves;
   /// guarded by the claim.
@@ -151,6 +162,10 @@ class Allocation : public std::enable_shared_from_this<Allocation> {
   std::string tag;
   bool movable = true;
   bool shared_atomics = false;
+  /// The process that exports it, such as "process 4711"; empty for memory of this process.
+  std::string imported_from;
+  /// What has to live as long as the import; released after the memory.
+  std::shared_ptr<const void> import_lease;
   /// The GPUs that use it, if `alloc` was told; empty otherwise.
   std::vector<DeviceId> readers;
 
@@ -162,7 +177,9 @@ class Allocation : public std::enable_shared_from_this<Allocation> {
   std::atomic<int> views{0};
   /// Pins that keep it in place.
   std::atomic<int> pins{0};
-  /// A handle to its physical memory was exported: it moves only if hooks follow.
+  /// ExportedAllocations: while there is one, it cannot be freed.
+  std::atomic<int> exports{0};
+  /// A handle to its physical memory was exported by the program: it moves only if hooks follow.
   std::atomic<bool> exported{false};
 
  private:
@@ -200,6 +217,7 @@ class Allocation : public std::enable_shared_from_this<Allocation> {
   Condition move_ended_;
   bool moving_ VMART_GUARDED_BY(move_mutex_) = false;
   HookList hooks_;
+  ImporterList importers_;
 };
 
 }  // namespace vma

@@ -7,8 +7,17 @@ namespace vma {
 
 Chunk::Chunk(Driver& driver, Ledger& ledger, Location at, std::uint64_t size_bytes,
              std::span<const Accessor> readers)
-    : driver_(&driver), ledger_(&ledger), at_(at), size_bytes_(size_bytes) {
-  handle_ = driver.create(at, size_bytes);
+    : Chunk(driver, ledger, {driver.create(at, size_bytes), at, size_bytes}, readers) {}
+
+Chunk::Chunk(Driver& driver, Ledger& ledger, const ChunkMemory& memory,
+             std::span<const Accessor> readers)
+    : driver_(&driver),
+      ledger_(&ledger),
+      handle_(memory.handle),
+      at_(memory.at),
+      size_bytes_(memory.size_bytes),
+      types_(memory.types),
+      imported_(memory.imported) {
   try {
     map_staging(readers);
   } catch (...) {
@@ -32,7 +41,10 @@ Chunk& Chunk::operator=(Chunk&& other) noexcept {
     handle_ = std::exchange(other.handle_, ChunkHandle{});
     at_ = other.at_;
     size_bytes_ = other.size_bytes_;
+    types_ = other.types_;
+    imported_ = other.imported_;
     busy_ = other.busy_;
+    shared_ = other.shared_;
     staging_ = std::move(other.staging_);
   }
   return *this;

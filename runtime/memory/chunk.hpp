@@ -10,6 +10,15 @@
 
 namespace vma {
 
+/// A handle of the driver that a Chunk takes over.
+struct ChunkMemory {
+  ChunkHandle handle{};
+  Location at;
+  std::uint64_t size_bytes = 0;
+  ExportTypes types{};    ///< With which it was created.
+  bool imported = false;  ///< Of another process: its bytes are not booked in this one.
+};
+
 /// Physical memory at one location: the unit that moves. Owns the driver's handle and a staging
 /// mapping that is granted to every reader and lasts as long as the chunk. Copies go through the
 /// staging mapping, whatever the slots show; the slow first grant of a new handle happens here,
@@ -22,6 +31,9 @@ class Chunk {
   /// Throws: Error{out_of_memory} if `at` is full. Blocks: in the driver, most for host memory.
   /// Requires: the bytes are booked in the ledger.
   Chunk(Driver& driver, Ledger& ledger, Location at, std::uint64_t size_bytes,
+        std::span<const Accessor> readers);
+  /// The same for memory that exists. Takes over the handle, also if it throws.
+  Chunk(Driver& driver, Ledger& ledger, const ChunkMemory& memory,
         std::span<const Accessor> readers);
   Chunk(Chunk&& other) noexcept { *this = std::move(other); }
   Chunk& operator=(Chunk&& other) noexcept;
@@ -47,6 +59,14 @@ class Chunk {
   void mark_busy() const noexcept { busy_ = true; }
   bool busy() const noexcept { return busy_; }
 
+  const ExportTypes& types() const noexcept { return types_; }
+  /// Whether the memory belongs to another process: nothing of it is booked here.
+  bool imported() const noexcept { return imported_; }
+  /// Marks the memory as known to other processes, which may keep and change it for as long as they
+  /// like. It is never reused, but goes back to the driver.
+  void mark_shared() const noexcept { shared_ = true; }
+  bool shared() const noexcept { return shared_; }
+
  private:
   void map_staging(std::span<const Accessor> readers);
 
@@ -55,7 +75,10 @@ class Chunk {
   ChunkHandle handle_{};
   Location at_;
   std::uint64_t size_bytes_ = 0;
+  ExportTypes types_;
+  bool imported_ = false;
   mutable bool busy_ = false;
+  mutable bool shared_ = false;
   Reservation staging_;
 };
 

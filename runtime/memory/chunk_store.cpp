@@ -43,6 +43,7 @@ ChunkStore::ChunkStore(Driver& driver, const Topology& topology, const MemoryLim
       keepers_(driver, topology, open_accounts(ledger_, topology, limits)),
       cache_(ledger_, limits.cache_bytes_per_gpu, limits.host_cache_bytes),
       copies_(ledger_),
+      export_terms_(driver, topology, limits.exportable),
       slow_calls_(driver) {}
 
 ChunkStore::~ChunkStore() = default;
@@ -123,7 +124,7 @@ Chunk ChunkStore::create(Location at, std::uint64_t size_bytes, const char* call
     throw no_room(ledger_.account(at), at, size_bytes, call);
   }
   try {
-    return Chunk(driver_, ledger_, at, size_bytes, topology_.readers(at));
+    return Chunk(driver_, ledger_, export_terms_.create(at, size_bytes), topology_.readers(at));
   } catch (...) {
     ledger_.unclaim(at, size_bytes, Ledger::Use::allocated);
     throw;
@@ -167,7 +168,8 @@ std::uint64_t ChunkStore::release_oldest_copy(Location at) noexcept {
 
 void ChunkStore::keep_copy(const Allocation& allocation, std::size_t slot, std::uint64_t epoch,
                            Chunk chunk) noexcept {
-  if (!chunk || chunk.busy() || allocation.being_freed) return retire(std::move(chunk));
+  if (!chunk || chunk.busy() || chunk.shared() || allocation.being_freed)
+    return retire(std::move(chunk));
   retire(copies_.drop(allocation.begin(), slot));
   if (!copies_.put(allocation.begin(), slot, epoch, std::move(chunk)))
     return retire(std::move(chunk));
@@ -189,6 +191,7 @@ void ChunkStore::drop_copies(const Allocation& allocation) noexcept {
 void ChunkStore::retire(Chunk chunk) noexcept {
   if (!chunk) return;
   if (chunk.busy()) return quarantine(std::move(chunk), "work that failed may still touch it");
+  if (chunk.shared() || chunk.imported()) return release_later(std::move(chunk));
   const Location at = chunk.at();
   if (cache_.put(std::move(chunk))) return keep_or_release(at);
   quarantine(std::move(chunk), "there is no host memory to track it");
@@ -214,7 +217,10 @@ void ChunkStore::dismiss(Chunk chunk) noexcept {
 void ChunkStore::quarantine(Chunk chunk, const char* reason) noexcept {
   const Location at = chunk.at();
   ledger_.leaked("{} bytes at {}: {}", chunk.size_bytes(), to_string(at), reason);
-  ledger_.shift(at, chunk.size_bytes(), Ledger::Use::allocated, Ledger::Use::leaked);
+  if (chunk.imported())
+    ledger_.leak_bytes(at, chunk.size_bytes());
+  else
+    ledger_.shift(at, chunk.size_bytes(), Ledger::Use::allocated, Ledger::Use::leaked);
   try {
     const MutexLock lock(quarantine_mutex_);
     quarantine_.push_back(std::move(chunk));
@@ -246,8 +252,20 @@ void ChunkStore::release(Allocation& allocation) noexcept {
 void ChunkStore::release(Chunk chunk) noexcept {
   if (!chunk) return;
   const Location at = chunk.at();
+  const bool booked = !chunk.imported();
   chunk.release();
-  ledger_.unclaim(at, chunk.size_bytes(), Ledger::Use::allocated);
+  if (booked) ledger_.unclaim(at, chunk.size_bytes(), Ledger::Use::allocated);
+}
+
+/// By the slow-call thread, because the caller may or may not hold the turn.
+void ChunkStore::release_later(Chunk chunk) noexcept {
+  std::shared_ptr<Chunk> kept;
+  try {
+    kept = std::make_shared<Chunk>(std::move(chunk));
+    slow_calls_.post([this, kept] { release(std::move(*kept)); });
+  } catch (const std::exception&) {
+    quarantine(kept ? std::move(*kept) : std::move(chunk), "there is no host memory to release it");
+  }
 }
 
 void ChunkStore::make_ahead(Location at, std::uint64_t size_bytes) noexcept {

@@ -6,6 +6,7 @@
 #include "memory/chunk.hpp"
 #include "memory/chunk_cache.hpp"
 #include "memory/clean_copies.hpp"
+#include "memory/export_terms.hpp"
 #include "memory/keepers.hpp"
 #include "memory/ledger.hpp"
 #include "memory/slow_call_queue.hpp"
@@ -25,6 +26,7 @@ struct MemoryLimits {
   std::uint64_t cache_bytes_per_gpu = 512 * (std::uint64_t{1} << 20);
   std::uint64_t host_cache_bytes = std::uint64_t{1} << 30;
   std::chrono::nanoseconds pressure_limit = std::chrono::seconds(2);  ///< See MemoryPressure.
+  ExportTypes exportable{};  ///< How new chunks may leave the process.
 };
 
 /// The physical memory of a runtime, in chunks: in use, cached, kept as clean copies or set aside,
@@ -55,7 +57,8 @@ class ChunkStore {
   /// caller does not hold `slow_calls().turn()`.
   void set_capacity(Location at, std::uint64_t size_bytes);
   /// Puts the chunk into the cache; the slow-call queue releases what exceeds the budget. A busy
-  /// chunk is quarantined. Requires: booked as allocated; idle unless marked busy.
+  /// chunk is quarantined; one that other processes know goes back to the driver. Requires: booked
+  /// as allocated; idle unless marked busy.
   void retire(Chunk chunk) noexcept;
   /// A freed allocation: whole to the cache if it lies at one place, else chunk by chunk. Its clean
   /// copies go.
@@ -91,6 +94,7 @@ class ChunkStore {
   const Ledger& ledger() const noexcept { return ledger_; }
   Keepers& keepers() noexcept { return keepers_; }
   ChunkCache& cache() noexcept { return cache_; }
+  const ExportTerms& export_terms() const noexcept { return export_terms_; }
   CleanCopies& copies() noexcept { return copies_; }
   SlowCallQueue& slow_calls() noexcept { return slow_calls_; }
 
@@ -116,6 +120,7 @@ class ChunkStore {
   // Requires: the caller holds the turn; this holds for the functions below, too.
   void release_in_turn(ChunkCache::Surplus surplus) noexcept;
   void release(Chunk chunk) noexcept;
+  void release_later(Chunk chunk) noexcept;
   Chunk create_in_place_of_copies(Location at, std::uint64_t size_bytes, const char* call);
   std::uint64_t release_oldest_copy(Location at) noexcept;
   void make_ahead(Location at, std::uint64_t size_bytes) noexcept;
@@ -126,6 +131,7 @@ class ChunkStore {
   Keepers keepers_;
   ChunkCache cache_;
   CleanCopies copies_;
+  ExportTerms export_terms_;
   mutable Mutex quarantine_mutex_;
   std::vector<Chunk> quarantine_ VMART_GUARDED_BY(quarantine_mutex_);
   SlowCallQueue slow_calls_;  // Last: its thread uses all of the above.

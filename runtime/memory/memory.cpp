@@ -136,13 +136,18 @@ std::shared_ptr<Allocation> Memory::enter(std::shared_ptr<Allocation> allocation
     chunks_.take_back(allocation);
     throw;
   }
-  watcher_.tell([&](MemoryWatcher& watcher) { watcher.made(allocation); });
+  // No policy decides about memory of another process, whose room is not that of this one.
+  if (!allocation->imported())
+    watcher_.tell([&](MemoryWatcher& watcher) { watcher.made(allocation); });
   return allocation;
 }
 
 std::shared_ptr<Allocation> Memory::build(const Geometry& geometry,
                                           std::span<const Location> homes) {
-  std::vector<Chunk> chunks = obtain_all(geometry, homes);
+  return build(geometry, obtain_all(geometry, homes));
+}
+
+std::shared_ptr<Allocation> Memory::build(const Geometry& geometry, std::vector<Chunk> chunks) {
   try {
     auto allocation = std::make_shared<Allocation>(
         driver_, chunks_.ledger(), Reservation(driver_, chunks_.ledger(), geometry.size_bytes()),
@@ -161,6 +166,24 @@ std::shared_ptr<Allocation> Memory::build(const Geometry& geometry,
     for (Chunk& chunk : chunks) chunks_.retire(std::move(chunk));
     throw;
   }
+}
+
+std::shared_ptr<Allocation> Memory::import(const Geometry& geometry, std::vector<Chunk> chunks,
+                                           const ImportTerms& terms) {
+  return naming_mapping_limit("vma::import_allocation", [&] {
+    std::shared_ptr<Allocation> allocation = build(geometry, std::move(chunks));
+    AllocOptions options;
+    try {
+      allocation->imported_from = terms.from;
+      allocation->import_lease = terms.lease;
+      options.tag = terms.tag;
+      options.movable = false;
+    } catch (...) {
+      chunks_.take_back(allocation);
+      throw;
+    }
+    return enter(std::move(allocation), options, {});
+  });
 }
 
 /// One chunk a slot, each at its home. The presser is called without the turn: meanwhile only the
@@ -249,10 +272,13 @@ std::shared_ptr<Allocation> Memory::require(const void* pointer, const char* cal
 std::shared_ptr<Allocation> Memory::claim_for_free(Address begin, const char* call) {
   std::shared_ptr<Allocation> allocation = require(to_pointer(begin), call);
   const auto refuse_pinned = [&] {
-    if (allocation->views == 0 && allocation->pins == 0) return;
+    if (allocation->views == 0 && allocation->pins == 0 && allocation->exports == 0) return;
     throw Error(ErrorKind::pinned, call,
                 fmt::format("a {} of {:#x} still exists; destroy it first",
-                            allocation->views > 0 ? "HostView" : "Pin", to_integer(begin)));
+                            allocation->views > 0  ? "HostView"
+                            : allocation->pins > 0 ? "Pin"
+                                                   : "vma::ExportedAllocation",
+                            to_integer(begin)));
   };
   refuse_pinned();
   if (allocation->being_freed.exchange(true)) {
@@ -343,6 +369,7 @@ void Memory::check_invariants() {
   registry_.check_invariants();
   std::map<Location, std::uint64_t> held;
   for (const std::shared_ptr<Allocation>& allocation : registry_.all()) {
+    if (allocation->imported()) continue;  // Booked by the process that exports it.
     for (const Extent& extent : allocation->extents()) {
       if (!extent.dropped) held[extent.at] += extent.bytes;
     }

@@ -34,6 +34,13 @@ struct AllocTerms {
   std::vector<DeviceId> readers{};
 };
 
+/// Where imported memory comes from.
+struct ImportTerms {
+  std::string tag;
+  std::string from;                   ///< Such as "process 4711"; not empty.
+  std::shared_ptr<const void> lease;  ///< Released after the memory.
+};
+
 /// The allocations of one runtime: makes them of chunks, finds them, and takes them back. Any
 /// thread.
 class Memory {
@@ -50,6 +57,10 @@ class Memory {
   /// is wrong.
   std::shared_ptr<Allocation> alloc(const Geometry& geometry, std::span<const Location> homes,
                                     const AllocOptions& options, const AllocTerms& terms = {});
+  /// An allocation of another process's memory, one imported chunk for each slot. It does not move,
+  /// and a free of it only lets go of the memory. Throws: as `alloc`; then the chunks are released.
+  std::shared_ptr<Allocation> import(const Geometry& geometry, std::vector<Chunk> chunks,
+                                     const ImportTerms& terms);
   /// Waits for the work before it, then takes the memory back. `begin` is an allocation's start.
   /// Calls on it meanwhile report that it is being freed, though the wait may yet fail.
   void free(Address begin);
@@ -99,6 +110,7 @@ class Memory {
 
  private:
   std::shared_ptr<Allocation> build(const Geometry& geometry, std::span<const Location> homes);
+  std::shared_ptr<Allocation> build(const Geometry& geometry, std::vector<Chunk> chunks);
   std::vector<Chunk> obtain_all(const Geometry& geometry, std::span<const Location> homes);
   std::shared_ptr<Allocation> enter(std::shared_ptr<Allocation> allocation,
                                     const AllocOptions& options, const AllocTerms& terms);

@@ -109,6 +109,12 @@ MoveHookRegistration on_move(void* pointer, MoveHooks hooks) {
 void note_export(void* pointer) {
   runtime().note_export(pointer);
 }
+ExportedAllocation export_allocation(void* pointer, const ExportOptions& options) {
+  return runtime().export_allocation(pointer, options);
+}
+void* import_allocation(const std::string& path, const ImportOptions& options) {
+  return runtime().import_allocation(path, options);
+}
 AttachedStream::AttachedStream(Stream stream, StreamWork work)
     : AttachedStream(runtime(), stream, nullptr, work) {}
 AttachedStream::AttachedStream(Stream stream, void* pointer, StreamWork work)

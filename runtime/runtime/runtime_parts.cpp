@@ -12,7 +12,7 @@ namespace {
 MemoryLimits limits_of(const Settings& settings, const Topology& topology) {
   for (const auto& [at, bytes] : settings.capacity_bytes) topology.require(at, "vma::Runtime");
   return {settings.capacity_bytes, settings.cache_bytes_per_gpu, settings.host_cache_bytes,
-          settings.pressure_limit};
+          settings.pressure_limit, settings.exportable};
 }
 
 MoverLimits mover_limits_of(const Settings& settings) {
@@ -76,6 +76,7 @@ Machinery::Machinery(Driver& driver, UseLog& uses, const Settings& settings)
       pools(driver, memory, [this](StreamHandle stream) { return launcher.made(stream); }),
       kernels(driver),
       parker(memory, mover),
+      sharing(memory),
       sourced(source_costs(driver, topology, settings.calibration)),
       costs(sourced.costs),
       monitor(driver.executor(), std::make_shared<SteadyClock>(), gpus_of(driver, topology),
@@ -148,6 +149,7 @@ void RuntimeParts::end(std::unique_ptr<RuntimeParts> parts) noexcept {
 
 void RuntimeParts::finish_output() noexcept {
   *open = false;
+  if (machinery) machinery->sharing.remove_paths();
   if (machinery && machinery->scheduling) machinery->scheduling->finish_output();
 }
 
@@ -177,6 +179,7 @@ void RuntimeParts::shut_down() noexcept {
   if (machinery) machinery->mover.refuse_more();
   door.wait_until_empty();
   if (!machinery) return;
+  machinery->sharing.stop();
   machinery->mover.stop();
   machinery->memory.on_pressure({});
   machinery->scheduling.reset();

@@ -14,6 +14,7 @@
 #include "runtime/launcher.hpp"
 #include "runtime/scheduling.hpp"
 #include "runtime/settings.hpp"
+#include "sharing/sharing.hpp"
 #include "telemetry/gpu_monitor.hpp"
 #include "telemetry/use_log.hpp"
 
@@ -45,6 +46,7 @@ struct Machinery {
   Pools pools;
   KnownKernels kernels;
   Parker parker;
+  Sharing sharing;
   const SourcedCosts sourced;
   const MachineCosts& costs;  ///< Of `sourced`.
   GpuMonitor monitor;

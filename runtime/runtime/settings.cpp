@@ -10,6 +10,7 @@
 #include <charconv>
 #include <optional>
 #include <string>
+#include <utility>
 
 namespace vma {
 namespace {
@@ -87,6 +88,27 @@ std::optional<std::int64_t> count_of(const std::optional<Duration>& duration) {
 
 /// The default limit up to which tries widen that of gates.
 constexpr std::chrono::milliseconds widened_gate_limit(80);
+
+ExportTypes parse_exportable(const std::string& text) {
+  constexpr const char* name = "VMART_EXPORTABLE";
+  if (const std::optional<bool> word = yes_or_no(text)) return {.descriptor = *word};
+  ExportTypes types;
+  for (const std::string& part : split(text)) {
+    bool* const named = part == "fd"       ? &types.descriptor
+                        : part == "rdma"   ? &types.rdma
+                        : part == "fabric" ? &types.fabric
+                                           : nullptr;
+    if (named == nullptr || std::exchange(*named, true)) {
+      refuse_setting(name, text, environment_takes(name));
+    }
+  }
+  return types;
+}
+
+ExportTypes exportable_setting(const std::optional<Exportable>& option) {
+  if (option) return {option->descriptor, option->fabric, option->rdma};
+  return parse_exportable(environment_text("VMART_EXPORTABLE").value_or("fd"));
+}
 
 void settle_limits(const RuntimeOptions& options, Settings& settings) {
   settings.hold_limit = std::chrono::milliseconds(
@@ -185,6 +207,7 @@ Settings resolve_settings(const RuntimeOptions& options) {
   settings.cache_bytes_per_gpu =
       size_setting(options.cache_bytes_per_gpu, "VMART_CACHE_BYTES_PER_GPU", 512 * MiB);
   settings.host_cache_bytes = size_setting(options.host_cache_bytes, "VMART_HOST_CACHE_BYTES", GiB);
+  settings.exportable = exportable_setting(options.exportable);
   settings.calibration = environment_text("VMART_CALIBRATION").value_or("auto");
   settle_limits(options, settings);
   settle_scheduler(options, settings);

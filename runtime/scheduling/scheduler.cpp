@@ -32,7 +32,9 @@ Scheduler::Scheduler(const SchedulerGround& ground, std::vector<PlaceState> plac
   policy_.set(policy);
   // From here on no event is missed; existing allocations are added one by one.
   ground_.memory.watch(inbox_.get());
-  for (const auto& allocation : ground_.memory.registry().all()) inbox_->made(allocation);
+  for (const auto& allocation : ground_.memory.registry().all()) {
+    if (!allocation->imported()) inbox_->made(allocation);
+  }
   ground_.mover.watch([inbox = inbox_](const std::shared_ptr<Allocation>& allocation,
                                        const MigrationReport&) { inbox->changed(*allocation); });
   ground_.uses.wake_with([inbox = inbox_] { inbox->wake(); });

@@ -36,9 +36,10 @@ SEES = {
                   "costs recording",
     "parking": "base memory migrate/moves",
     "control": "base memory migrate/migration placement/planning",
+    "sharing": "base driver machine memory control",
     "runtime": "base driver machine sim memory pools migrate/gates migrate/copying "
                "migrate/migration migrate/moves telemetry placement/policies costs recording "
-               "scheduling parking control",
+               "scheduling parking control sharing",
     "calibration/kernels": "",
     "calibration": "base memory costs runtime calibration/kernels",
     "measuring": "base driver machine sim placement/books costs runtime calibration",
@@ -175,7 +176,8 @@ def one_door(tree):
         (CUDA, ("runtime/driver/", "bench/rivals/")),
         (re.compile(r"^nvtx3/"), ("runtime/base/nvtx.cpp", "tests/unit/base/nvtx_")),
         # <vma/asio.hpp> is tried as its users use it.
-        (re.compile(r"^boost/asio"), ("runtime/scheduling/", "runtime/control/", "include/vma/asio.hpp",
+        (re.compile(r"^boost/asio"), ("runtime/scheduling/", "runtime/control/", "runtime/sharing/",
+                                      "include/vma/asio.hpp",
                                       "tests/unit/control/asio_", "tests/unit/runtime/asio_",
                                       "tests/install/consumer/asio_")),
     ]

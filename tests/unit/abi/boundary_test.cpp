@@ -14,7 +14,7 @@ namespace {
 
 TEST(Boundary, EveryKindOfErrorHasAStatusOfItsOwn) {
   std::set<int> statuses{VMART_OK, VMART_INTERNAL};
-  for (int kind = 0; kind <= static_cast<int>(ErrorKind::dropped); ++kind) {
+  for (int kind = 0; kind <= static_cast<int>(ErrorKind::not_permitted); ++kind) {
     const vmart_status status = to_status(static_cast<ErrorKind>(kind));
     EXPECT_TRUE(statuses.insert(status).second) << to_string(static_cast<ErrorKind>(kind));
   }

@@ -22,10 +22,10 @@ TEST(Error, SaysCallKindAndDetail) {
 
 TEST(Error, EveryKindHasItsOwnName) {
   std::set<std::string_view> names;
-  for (int kind = 0; kind <= static_cast<int>(ErrorKind::dropped); ++kind) {
+  for (int kind = 0; kind <= static_cast<int>(ErrorKind::not_permitted); ++kind) {
     names.insert(to_string(static_cast<ErrorKind>(kind)));
   }
-  EXPECT_EQ(names.size(), static_cast<std::size_t>(ErrorKind::dropped) + 1);
+  EXPECT_EQ(names.size(), static_cast<std::size_t>(ErrorKind::not_permitted) + 1);
   EXPECT_FALSE(names.contains("unknown"));
   EXPECT_TRUE(names.contains("driver_gone"));
 }

@@ -172,6 +172,7 @@ void check_settled(Memory& memory) {
       booked[at] = memory.chunks().ledger().account(at).allocated_bytes;
     }
     for (const auto& allocation : memory.registry().all()) {
+      if (allocation->imported()) continue;  // Booked elsewhere.
       for (const Extent& extent : allocation->extents()) {
         if (!extent.dropped) booked[extent.at] -= extent.bytes;
       }

@@ -22,7 +22,7 @@ constexpr const char* variables[] = {"VMART_DRIVER",           "VMART_DEVICES",
                                      "VMART_CONTROL",          "VMART_TRACE",
                                      "VMART_RECORD",           "VMART_DECISIONS",
                                      "VMART_DRY_RUN",          "VMART_OWN_CONTEXTS",
-                                     "VMART_PREPARE"};
+                                     "VMART_PREPARE",          "VMART_EXPORTABLE"};
 
 class SettingsTest : public testing::Test {
  protected:
@@ -48,6 +48,7 @@ TEST_F(SettingsTest, HasDefaults) {
   EXPECT_EQ(settings.pressure_limit, std::chrono::seconds(2));
   EXPECT_EQ(settings.copy_share_percent, 50);
   EXPECT_EQ(settings.stall_ahead, std::chrono::seconds(4));
+  EXPECT_EQ(settings.exportable, ExportTypes{.descriptor = true});
 }
 
 TEST_F(SettingsTest, ReadsTheEnvironment) {
@@ -128,6 +129,12 @@ TEST_F(SettingsTest, WordsTurnOutputOnAndOff) {
   EXPECT_TRUE(with("VMART_DRY_RUN", "yes").dry_run);
   EXPECT_TRUE(with("VMART_OWN_CONTEXTS", "1").own_contexts);
   EXPECT_TRUE(with("VMART_PREPARE", "1").prepares);
+  EXPECT_EQ(with("VMART_EXPORTABLE", "0").exportable, ExportTypes{});
+  EXPECT_EQ(with("VMART_EXPORTABLE", "1").exportable, ExportTypes{.descriptor = true});
+  EXPECT_EQ(with("VMART_EXPORTABLE", "rdma,fd").exportable,
+            (ExportTypes{.descriptor = true, .fabric = false, .rdma = true}));
+  EXPECT_EQ(with("VMART_EXPORTABLE", "fabric").exportable,
+            (ExportTypes{.descriptor = false, .fabric = true}));
 }
 
 TEST_F(SettingsTest, NamesVariableAndValueOfWhatItRefuses) {
@@ -144,6 +151,7 @@ TEST_F(SettingsTest, NamesVariableAndValueOfWhatItRefuses) {
       {"VMART_DRY_RUN", {"perhaps", "2"}},
       {"VMART_OWN_CONTEXTS", {"all", "2"}},
       {"VMART_PREPARE", {"soon"}},
+      {"VMART_EXPORTABLE", {"fd,", "rdma,rdma", "FD", "all"}},
       {"VMART_PRESSURE_LIMIT_MS", {"soon", "-5", "1s", "86400001"}},
       {"VMART_STALL_AHEAD_MS", {"soon", "-5", "4s", "86400001"}},
       {"VMART_HOLD_LIMIT_MS", {"soon", "-5", "1s", "2.5", "86400001", "0", "99999999999999999999"}},

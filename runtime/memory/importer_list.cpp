@@ -1,0 +1,39 @@
+#include "memory/importer_list.hpp"
+
+#include <fmt/format.h>
+
+namespace vma {
+
+std::uint64_t ImporterList::add(const ImportingProcess& importer) {
+  const MutexLock lock(mutex_);
+  entries_.push_back({last_id_ + 1, importer});
+  count_ = entries_.size();
+  return ++last_id_;
+}
+
+void ImporterList::remove(std::uint64_t id) noexcept {
+  const MutexLock lock(mutex_);
+  std::erase_if(entries_, [id](const Entry& entry) { return entry.id == id; });
+  count_ = entries_.size();
+}
+
+std::vector<ImportingProcess> ImporterList::all() const {
+  const MutexLock lock(mutex_);
+  std::vector<ImportingProcess> importers;
+  importers.reserve(entries_.size());
+  for (const Entry& entry : entries_) importers.push_back(entry.importer);
+  return importers;
+}
+
+std::string ImporterList::why_pinned() const {
+  const MutexLock lock(mutex_);
+  if (entries_.empty()) return "was imported by a process that has just freed it";
+  const std::string others =
+      entries_.size() > 1 ? fmt::format(" and {} more", entries_.size() - 1) : "";
+  return fmt::format(
+      "is imported by process {}{}; it moves once they have freed it, or the "
+      "ExportedAllocation is closed",
+      entries_.front().importer.process, others);
+}
+
+}  // namespace vma

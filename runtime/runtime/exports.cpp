@@ -1,0 +1,107 @@
+#include <vma/runtime.hpp>
+
+#include "runtime/argument_checks.hpp"
+#include "runtime/guest.hpp"
+#include "runtime/runtime_parts.hpp"
+
+#include "base/process_exit.hpp"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+namespace vma {
+namespace {
+
+ExportRequest request_of(const ExportOptions& options) {
+  constexpr const char* call = "vma::export_allocation";
+  if (options.importers_max == 0 || options.import_limit.count() <= 0) {
+    throw Error(ErrorKind::invalid_argument, call,
+                fmt::format("importers_max is {} and import_limit {} ms; both must be above 0",
+                            options.importers_max, options.import_limit.count()));
+  }
+  if (!options.users.empty() && options.path.empty()) {
+    throw Error(ErrorKind::invalid_argument, call,
+                "users are named, but no path; set one in a folder that they can enter");
+  }
+  return {options.path, options.users, options.importers_max, options.import_limit};
+}
+
+}  // namespace
+
+inline namespace v1 {
+
+struct ExportedAllocation::State {
+  explicit State(Guest guest) : guest(std::move(guest)) {}
+  ~State() { close(); }
+  void close() noexcept {
+    // A process that exits removes its sockets itself, and its threads stand still.
+    const std::shared_ptr<MemoryExport> served = std::exchange(shared, {}).lock();
+    if (!served || ProcessExit::begun()) return;
+    guest.leave("vma::ExportedAllocation",
+                [&](const RuntimeParts::Entry& entry) { entry->sharing.close(served); });
+  }
+  Guest guest;
+  std::string path;
+  std::weak_ptr<MemoryExport> shared;  // The runtime ends it when it shuts down.
+};
+
+ExportedAllocation::ExportedAllocation(std::unique_ptr<State> state) noexcept
+    : state_(std::move(state)) {}
+ExportedAllocation::ExportedAllocation(ExportedAllocation&&) noexcept = default;
+ExportedAllocation& ExportedAllocation::operator=(ExportedAllocation&&) noexcept = default;
+ExportedAllocation::~ExportedAllocation() = default;
+
+const std::string& ExportedAllocation::path() const noexcept {
+  return state_->path;
+}
+
+std::vector<Importer> ExportedAllocation::importers() const {
+  std::vector<Importer> importers;
+  if (state_->guest.in_forked_child()) return importers;
+  for (const ImportingProcess& importer : state_->guest.allocation->importers().all()) {
+    importers.push_back({importer.process, importer.user});
+  }
+  return importers;
+}
+
+void ExportedAllocation::close() noexcept {
+  if (state_) state_->close();
+}
+
+ExportedAllocation Runtime::export_allocation(void* pointer, const ExportOptions& options) {
+  constexpr const char* call = "vma::export_allocation";
+  const RuntimeParts::Entry entry(*parts_, call);
+  ExportRequest request = request_of(options);
+  const std::shared_ptr<Allocation> allocation = entry->memory.require(pointer, call);
+  if (allocation->imported()) {
+    throw Error(
+        ErrorKind::unsupported, call,
+        fmt::format("the memory belongs to {}; export it there", allocation->imported_from));
+  }
+  auto state = std::make_unique<ExportedAllocation::State>(Guest(*parts_, allocation));
+  // First counted, then checked: a free sets `being_freed` first and checks for exports afterwards.
+  const std::shared_ptr<MemoryExport> shared = entry->sharing.open(allocation, std::move(request));
+  state->shared = shared;
+  state->path = shared->path();
+  const MutexLock lock(allocation->operations());
+  check_usable(*allocation, call);
+  check_not_poisoned(*allocation, call);
+  check_not_dropped(*allocation, call);
+  entry->memory.chunks().export_terms().require_descriptors(*allocation, call);
+  return ExportedAllocation(std::move(state));
+}
+
+void* Runtime::import_allocation(const std::string& path, const ImportOptions& options) {
+  constexpr const char* call = "vma::import_allocation";
+  const RuntimeParts::Entry entry(*parts_, call);
+  if (options.limit.count() <= 0) {
+    throw Error(ErrorKind::invalid_argument, call,
+                fmt::format("limit is {} ms; it must be above 0", options.limit.count()));
+  }
+  return to_pointer(
+      entry->sharing.import({path, options.tag, options.limit, options.users})->begin());
+}
+
+}  // namespace v1
+}  // namespace vma

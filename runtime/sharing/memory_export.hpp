@@ -1,0 +1,76 @@
+#pragma once
+
+#include "control/control_socket.hpp"
+#include "control/descriptor.hpp"
+#include "memory/memory.hpp"
+#include "sharing/place_names.hpp"
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace boost::asio {
+class io_context;
+}
+
+namespace vma {
+
+class ExportConnection;
+
+/// Who may import, and how patient the exporter is.
+struct ExportRequest {
+  std::string path;             ///< Of the socket.
+  std::vector<unsigned> users;  ///< Who may import, besides this user and root.
+  std::size_t importers_max = 64;
+  /// How long a process may take to import; one that takes longer is disconnected.
+  std::chrono::milliseconds import_limit{5'000};
+};
+
+/// One exported allocation: a socket at a path, and a connection for each process that imports or
+/// has imported. While there is one of the latter, the allocation does not move (`ImporterList`).
+///
+/// All work runs on the thread that runs the context, which never waits for another process: a
+/// connection that does not go on costs a descriptor until its limit. Start, close and destroy it
+/// on that thread, or while no thread runs the context. Every other member may be called by any
+/// thread. Handlers keep it alive.
+class MemoryExport : public std::enable_shared_from_this<MemoryExport> {
+ public:
+  /// Listens from here on. Requires: what is passed by reference outlives it. Throws: like
+  /// `ControlSocket`.
+  MemoryExport(boost::asio::io_context& context, Memory& memory, const PlaceNames& places,
+               std::shared_ptr<Allocation> allocation, const ExportRequest& request);
+  ~MemoryExport();
+
+  void start();
+  /// Removes the path and ends all connections; the allocation may move again. Importers keep what
+  /// they have. Idempotent.
+  void close() noexcept;
+
+  const std::string& path() const noexcept { return socket_.path(); }
+  void remove_path() noexcept { socket_.remove(); }
+  Allocation& allocation() noexcept { return *allocation_; }
+
+ private:
+  struct Acceptor;
+
+  void wait_for_peer();
+  void wait_before_retry();
+  bool accept_one();
+  void admit(Descriptor peer);
+  std::optional<Error> verdict_on(const ucred& who);
+
+  boost::asio::io_context& context_;
+  Memory& memory_;
+  const PlaceNames& places_;
+  const std::shared_ptr<Allocation> allocation_;
+  const ExportRequest request_;
+  ControlSocket socket_;
+  std::unique_ptr<Acceptor> acceptor_;
+  std::vector<std::shared_ptr<ExportConnection>> connections_;
+  bool closed_ = false, stranger_logged_ = false;
+};
+
+}  // namespace vma

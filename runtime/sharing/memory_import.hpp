@@ -1,0 +1,51 @@
+#pragma once
+
+#include "base/clock.hpp"
+#include "memory/memory.hpp"
+#include "sharing/place_names.hpp"
+#include "sharing/share_channel.hpp"
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace vma {
+
+/// How to import.
+struct ImportRequest {
+  std::string path;
+  std::string tag;  ///< Empty: that of the exporter.
+  std::chrono::milliseconds limit{5'000};
+  std::vector<unsigned> users;  ///< Whose memory is accepted, besides that of this user and root.
+};
+
+/// One import: asks the exporter at a path for its memory, chunk by chunk, and makes an allocation
+/// of it. One thread; an object for each import.
+///
+/// The connection stays open for as long as the allocation exists, and tells the exporter that its
+/// memory is in use. When it ends on the other side, the allocation keeps its memory.
+class MemoryImport {
+ public:
+  /// Requires: both outlive it.
+  MemoryImport(Memory& memory, const PlaceNames& places);
+
+  /// Throws: Error{peer_failure, not_permitted, busy, unreachable, unsupported, out_of_memory}, and
+  /// what the exporter refuses with; then nothing is left of the import. Blocks: until the limit,
+  /// and in the driver.
+  std::shared_ptr<Allocation> run(const ImportRequest& request);
+
+ private:
+  std::string check_exporter(const ImportRequest& request) const;
+  ShareMessage answer(ShareKind expected);
+  void check_offer(const ShareMessage& offer) const;
+  void take_chunks(const Geometry& geometry, std::vector<Chunk>& chunks);
+  Chunk take_chunk(const SharedChunk& shared, int descriptor);
+
+  Memory& memory_;
+  const PlaceNames& places_;
+  TimePoint deadline_{0};
+  std::shared_ptr<ShareChannel> channel_;
+};
+
+}  // namespace vma

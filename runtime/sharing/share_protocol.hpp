@@ -1,0 +1,72 @@
+#pragma once
+
+#include "control/descriptor.hpp"
+#include "memory/allocation.hpp"
+
+#include <vma/error.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace vma {
+
+// The protocol between the process that exports an allocation and one that imports it, over a Unix
+// socket that keeps the borders of messages. The importer asks, the exporter answers:
+//
+//     hello        ->
+//                  <-  offer     how the memory is cut, and its tag
+//     ask(first)   ->
+//                  <-  chunks    up to `chunks_in_message_max`, with a descriptor for each
+//     ...
+//     ready        ->            all descriptors have arrived
+//
+// Then the connection stands for the import: it ends when either process ends it or dies. Instead
+// of any answer, the exporter may send a refusal, and ends the connection. Each message begins with
+// a magic number, the version and its kind; these stay the same in all versions, so that processes
+// of different versions can tell each other.
+
+inline constexpr const char* export_call = "vma::export_allocation";
+inline constexpr const char* import_call = "vma::import_allocation";
+
+constexpr std::uint32_t share_version = 1;
+constexpr std::size_t share_message_bytes_max = 16384;
+constexpr std::size_t chunks_in_message_max = 32;  ///< The kernel passes at most 253 descriptors.
+constexpr std::uint64_t shared_slots_max = std::uint64_t{1} << 20;
+constexpr std::size_t shared_text_bytes_max = 1024;  ///< Longer ones are cut.
+
+enum class ShareKind : std::uint32_t { hello = 1, offer, ask, chunks, ready, refusal };
+
+/// A place as both processes know it, whatever numbers they give to GPUs.
+struct SharedPlace {
+  std::string gpu;  ///< What identifies a GPU on the machine; empty for a host node.
+  std::uint32_t node = 0;
+  friend bool operator==(const SharedPlace&, const SharedPlace&) = default;
+};
+
+struct SharedChunk {
+  SharedPlace at;
+  std::uint64_t size_bytes = 0;
+};
+
+/// One message; which fields mean something depends on the kind.
+struct ShareMessage {
+  ShareKind kind = ShareKind::hello;
+  Geometry geometry{};                            ///< Of an offer.
+  std::string tag{};                              ///< Of an offer.
+  std::uint64_t first = 0;                        ///< Slot of `ask` and `chunks`.
+  std::vector<SharedChunk> chunks{};              ///< Of `chunks`.
+  ErrorKind error = ErrorKind::invalid_argument;  ///< Of a refusal.
+  std::string text{};                             ///< Of a refusal.
+  std::vector<Descriptor> descriptors{};          ///< Travel beside the bytes.
+};
+
+/// Requires: within the limits above; longer texts are cut.
+std::vector<std::byte> encode(const ShareMessage& message);
+/// Throws: Error{unsupported} for another version, Error{peer_failure} for anything that `encode`
+/// does not write.
+ShareMessage decode(std::span<const std::byte> bytes);
+
+}  // namespace vma

@@ -1,0 +1,174 @@
+// Goal: whichever driver call fails while memory is exported and imported, the exporter keeps its
+// bytes and can move and free them, the importer has all of the memory or none, errors are typed,
+// nothing hangs, and what the driver did not take back is counted. Method: two runtimes of one
+// process, each call of one of them failing in turn.
+
+#include "base/clock.hpp"
+#include "runtime/runtime_parts.hpp"
+#include "sim/sim_driver.hpp"
+#include "support/drivers/fault_driver.hpp"
+#include "support/test_machines.hpp"
+
+#include <vma/runtime.hpp>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <optional>
+
+namespace vma {
+namespace {
+
+constexpr std::uint64_t shared_chunk_bytes = 8192;
+constexpr std::uint64_t shared_words = 3 * shared_chunk_bytes / 8;
+
+/// A runtime whose driver calls can fail, on a machine with operating system threads.
+class Side {
+ public:
+  Side() : machine_(test_machine("test-2"), {nullptr, 1, 64 << 20, false}) {
+    Settings settings;
+    settings.cache_bytes_per_gpu = 0;
+    settings.hold_limit = std::chrono::seconds(2);
+    settings.exportable.descriptor = true;
+    auto driver = std::make_unique<FaultDriver>(static_cast<Driver&>(machine_));
+    faults_ = driver.get();
+    auto parts = std::make_unique<RuntimeParts>(std::move(driver), settings);
+    leaked_ = parts->machinery->memory.chunks().ledger().leak_count();
+    runtime_ = unique_runtime_of(std::move(parts));
+  }
+
+  Runtime& operator*() { return *runtime_; }
+  Runtime* operator->() { return runtime_.get(); }
+  FaultDriver& faults() { return *faults_; }
+  /// Three chunks.
+  void* alloc() {
+    AllocOptions options;
+    options.chunk_bytes = shared_chunk_bytes;
+    return runtime_->alloc(3 * shared_chunk_bytes, gpu(0), options);
+  }
+  std::uint64_t wrong(const void* words, std::uint64_t seed) {
+    std::vector<std::uint64_t> found(shared_words);
+    runtime_->read(words, std::as_writable_bytes(std::span(found)));
+    std::uint64_t wrong = 0;
+    for (std::uint64_t i = 0; i < shared_words; ++i) wrong += found[i] != seed + i ? 1 : 0;
+    return wrong;
+  }
+  void write(void* words, std::uint64_t seed) {
+    std::vector<std::uint64_t> bytes(shared_words);
+    for (std::uint64_t i = 0; i < shared_words; ++i) bytes[i] = seed + i;
+    runtime_->write(words, std::as_bytes(std::span(bytes)));
+  }
+  /// Shuts down. Whatever the machine still has was counted as leaked.
+  void end() {
+    faults_->fail_calls({});
+    runtime_->shutdown();
+    if (leaked_->load() == 0) {
+      EXPECT_EQ(machine_.leaks(), std::vector<std::string>());
+    }
+    runtime_.reset();
+  }
+
+ private:
+  SimDriver machine_;
+  FaultDriver* faults_ = nullptr;
+  std::unique_ptr<Runtime> runtime_;
+  std::shared_ptr<const std::atomic<std::uint64_t>> leaked_;
+};
+
+class SharingFaults : public testing::Test {
+ protected:
+  /// Runs `body`; an error must be typed and due to a failed call.
+  static bool attempt(FaultDriver& faults, const std::function<void()>& body) {
+    try {
+      body();
+      return true;
+    } catch (const Error& error) {
+      EXPECT_GT(faults.fired(), 0) << error.what();
+    } catch (const std::exception& error) {
+      ADD_FAILURE() << "not a vma::Error: " << error.what();
+    }
+    return false;
+  }
+
+  static bool no_importer_left(const ExportedAllocation& exported) {
+    SteadyClock clock;
+    return poll_until(clock, clock.now() + std::chrono::seconds(20),
+                      [&] { return exported.importers().empty(); });
+  }
+};
+
+TEST_F(SharingFaults, AnyCallOfTheImporterMayFail) {
+  std::set<Call> failed;
+  for (int number = 0;; ++number) {
+    SCOPED_TRACE(fmt::format("call {} of the importer fails", number));
+    Side exporter, importer;
+    void* words = exporter.alloc();
+    exporter.write(words, 5);
+    const ExportedAllocation exported = exporter->export_allocation(words);
+    importer.faults().fail_calls({number});
+    void* theirs = nullptr;
+    attempt(importer.faults(), [&] { theirs = importer->import_allocation(exported.path()); });
+    const int fired_in_import = importer.faults().fired();
+    if (theirs != nullptr) {
+      if (!attempt(importer.faults(), [&] { importer->free(theirs); })) {
+        importer.faults().fail_calls({});
+        importer->free(theirs);
+      }
+    }
+    importer->trim(gpu(0));  // Waits for what is released later.
+    const bool fired = fired_in_import + importer.faults().fired() > 0;
+    failed.merge(importer.faults().failed());
+    importer.faults().fail_calls({});
+    EXPECT_TRUE(no_importer_left(exported));
+    exporter->migrate(words, gpu(1));
+    EXPECT_EQ(exporter.wrong(words, 5), 0u);
+    theirs = importer->import_allocation(exported.path());
+    EXPECT_EQ(importer.wrong(theirs, 5), 0u) << "the next import succeeds";
+    importer.end();
+    exporter.end();
+    if (!fired) break;
+  }
+  for (const Call call : {Call::import_chunk, Call::reserve, Call::map, Call::grant, Call::unmap,
+                          Call::release, Call::unreserve}) {
+    EXPECT_TRUE(failed.contains(call)) << to_string(call) << " was never failed";
+  }
+}
+
+TEST_F(SharingFaults, AnyCallOfTheExporterMayFail) {
+  std::set<Call> failed;
+  for (int number = 0;; ++number) {
+    SCOPED_TRACE(fmt::format("call {} of the exporter fails", number));
+    Side exporter, importer;
+    void* words = nullptr;
+    exporter.faults().fail_calls({number});
+    attempt(exporter.faults(), [&] { words = exporter.alloc(); });
+    if (words == nullptr) {
+      words = exporter.alloc();
+    }
+    if (!attempt(exporter.faults(), [&] { exporter.write(words, 5); })) exporter.write(words, 5);
+    {
+      const ExportedAllocation exported = exporter->export_allocation(words);
+      void* theirs = nullptr;
+      attempt(exporter.faults(), [&] { theirs = importer->import_allocation(exported.path()); });
+      if (theirs == nullptr) theirs = importer->import_allocation(exported.path());
+      EXPECT_EQ(importer.wrong(theirs, 5), 0u);
+      importer->free(theirs);
+      EXPECT_TRUE(no_importer_left(exported));
+    }
+    const bool fired = exporter.faults().fired() > 0;
+    failed.merge(exporter.faults().failed());
+    exporter.faults().fail_calls({});
+    exporter->migrate(words, gpu(1));
+    EXPECT_EQ(exporter.wrong(words, 5), 0u);
+    exporter->free(words);
+    importer.end();
+    exporter.end();
+    if (!fired) break;
+  }
+  for (const Call call : {Call::create_exportable, Call::export_chunk}) {
+    EXPECT_TRUE(failed.contains(call)) << to_string(call) << " was never failed";
+  }
+}
+
+}  // namespace
+}  // namespace vma

@@ -1,0 +1,41 @@
+#pragma once
+
+#include "control/descriptor.hpp"
+
+#include <sys/types.h>
+
+#include <string>
+
+namespace vma {
+
+/// A running `share_peer`. Every wait ends after 30 s, with an answer that no test expects.
+class PeerProcess {
+ public:
+  PeerProcess();
+  /// Kills it if it has not ended.
+  ~PeerProcess();
+  PeerProcess(const PeerProcess&) = delete;
+  PeerProcess& operator=(const PeerProcess&) = delete;
+
+  pid_t id() const { return id_; }
+  /// Sends a line and returns the answer; "ended" once the process has.
+  std::string ask(const std::string& line);
+  void tell(const std::string& line);
+  std::string answer();
+  /// Returns once the process stands, or goes on.
+  void stop();
+  void go_on();
+  /// Kills it without a chance to clean up; returns once it is gone.
+  void kill();
+  /// Ends its input; returns its exit status, -1 if a signal ended it.
+  int end();
+
+ private:
+  int wait_for_end();
+
+  pid_t id_ = -1;
+  Descriptor input_, output_;
+  std::string read_;
+};
+
+}  // namespace vma

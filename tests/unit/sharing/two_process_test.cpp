@@ -1,0 +1,210 @@
+// Goal: memory is really shared between processes, and a process that dies, stands, belongs to
+// another user or breaks the protocol costs the other one neither bytes nor time. Method: two
+// processes of `share_peer` on simulated machines, told line by line.
+
+#include "unit/sharing/peer_process.hpp"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+
+namespace vma {
+namespace {
+
+constexpr unsigned nobody = 65534;
+
+class TwoProcesses : public testing::Test {
+ protected:
+  /// Exports memory of several chunks with a pattern. Returns the path.
+  std::string exported(const std::string& options = "") {
+    EXPECT_EQ(exporter.ask("alloc 5120"), "allocated");
+    EXPECT_EQ(exporter.ask("fill 100"), "filled");
+    return path_in(exporter.ask("export" + options));
+  }
+  static std::string path_in(const std::string& answer) {
+    EXPECT_EQ(answer.find("exported /"), 0u) << answer;
+    return answer.substr(answer.find(' ') + 1);
+  }
+  static std::string import_line(const std::string& path, int limit_ms = 20'000) {
+    return fmt::format("import {} {}", path, limit_ms);
+  }
+  void share() { ASSERT_EQ(importer.ask(import_line(exported())), "imported 5120"); }
+  static bool has(const std::string& answer, const std::string& words) {
+    return answer.find(words) != std::string::npos;
+  }
+  /// The exporter finds out by itself that a process is gone.
+  bool becomes(const std::string& question, const std::string& answer) {
+    constexpr int questions_max = 100'000;
+    for (int i = 0; i < questions_max; ++i) {
+      const std::string found = exporter.ask(question);
+      if (found == answer) return true;
+      if (found == "ended" || found == "no answer") return false;
+    }
+    return false;
+  }
+
+  PeerProcess exporter, importer;
+};
+
+TEST_F(TwoProcesses, WhatOneWritesTheOtherReads) {
+  share();
+  EXPECT_EQ(importer.ask("wrong 100"), "wrong 0");
+  EXPECT_EQ(importer.ask("fill 7000"), "filled");
+  EXPECT_EQ(exporter.ask("wrong 7000"), "wrong 0");
+  EXPECT_EQ(exporter.ask("fill 8000"), "filled");
+  EXPECT_EQ(importer.ask("wrong 8000"), "wrong 0");
+}
+
+TEST_F(TwoProcesses, TheMemoryStaysInPlaceUntilItsImporterFreesIt) {
+  share();
+  EXPECT_EQ(exporter.ask("importers"), fmt::format("importers {}", importer.id()));
+  const std::string refused = exporter.ask("move");
+  EXPECT_TRUE(has(refused, "pinned") && has(refused, fmt::format("process {}", importer.id())))
+      << refused;
+  EXPECT_EQ(importer.ask("free"), "freed");
+  EXPECT_TRUE(becomes("importers", "importers"));
+  EXPECT_EQ(exporter.ask("move"), "moved");
+  EXPECT_EQ(exporter.ask("wrong 100"), "wrong 0");
+}
+
+TEST_F(TwoProcesses, ImportedMemoryIsMovedByItsExporterOnly) {
+  share();
+  const std::string refused = importer.ask("move");
+  EXPECT_TRUE(has(refused, "pinned") && has(refused, fmt::format("process {}", exporter.id())))
+      << refused;
+  EXPECT_TRUE(has(importer.ask("export"), "unsupported"));
+}
+
+TEST_F(TwoProcesses, MemoryMovesBetweenTwoImports) {
+  const std::string path = exported();
+  ASSERT_EQ(importer.ask(import_line(path)), "imported 5120");
+  EXPECT_EQ(importer.ask("free"), "freed");
+  EXPECT_TRUE(becomes("importers", "importers"));
+  EXPECT_EQ(exporter.ask("move"), "moved");
+  ASSERT_EQ(importer.ask(import_line(path)), "imported 5120");
+  EXPECT_EQ(importer.ask("wrong 100"), "wrong 0");
+}
+
+TEST_F(TwoProcesses, AKilledImporterLetsTheMemoryMove) {
+  share();
+  importer.kill();
+  EXPECT_TRUE(becomes("importers", "importers"));
+  EXPECT_EQ(exporter.ask("move"), "moved");
+  EXPECT_EQ(exporter.ask("wrong 100"), "wrong 0");
+  EXPECT_EQ(exporter.ask("forget"), "forgotten");
+  EXPECT_EQ(exporter.ask("free"), "freed");
+  EXPECT_EQ(exporter.end(), 0);
+}
+
+TEST_F(TwoProcesses, AStoppedImporterCostsItsExporterNothingThatACloseDoesNotReturn) {
+  share();
+  importer.stop();
+  EXPECT_TRUE(has(exporter.ask("move"), "pinned"));
+  EXPECT_TRUE(has(exporter.ask("free"), "ExportedAllocation"));
+  EXPECT_EQ(exporter.ask("close"), "closed");
+  EXPECT_EQ(exporter.ask("move"), "moved");
+  EXPECT_EQ(exporter.ask("fill 300"), "filled");
+  EXPECT_EQ(exporter.ask("wrong 300"), "wrong 0");
+  importer.go_on();
+  EXPECT_EQ(importer.ask("wrong 100"), "wrong 0") << "it keeps what it had";
+  EXPECT_EQ(importer.ask("free"), "freed");
+}
+
+TEST_F(TwoProcesses, MemoryThatAnImporterKeepsIsNeverUsedForAnythingElse) {
+  share();
+  EXPECT_EQ(exporter.ask("forget"), "forgotten");
+  EXPECT_EQ(exporter.ask("free"), "freed");
+  EXPECT_EQ(exporter.ask("alloc 5120"), "allocated");
+  EXPECT_EQ(exporter.ask("fill 500"), "filled");
+  EXPECT_EQ(importer.ask("fill 900"), "filled");
+  EXPECT_EQ(exporter.ask("wrong 500"), "wrong 0");
+  EXPECT_EQ(importer.ask("wrong 900"), "wrong 0");
+}
+
+TEST_F(TwoProcesses, AKilledExporterLeavesItsImportersTheirMemory) {
+  const std::string path = exported();
+  ASSERT_EQ(importer.ask(import_line(path)), "imported 5120");
+  exporter.kill();
+  EXPECT_EQ(importer.ask("wrong 100"), "wrong 0");
+  EXPECT_EQ(importer.ask("fill 200"), "filled");
+  EXPECT_EQ(importer.ask("wrong 200"), "wrong 0");
+  EXPECT_EQ(importer.ask("free"), "freed");
+  EXPECT_TRUE(has(importer.ask(import_line(path)), "peer_failure"));
+  EXPECT_EQ(importer.end(), 0);
+}
+
+TEST_F(TwoProcesses, AStoppedExporterIsNotWaitedForForEver) {
+  const std::string path = exported();
+  exporter.stop();
+  EXPECT_TRUE(has(importer.ask(import_line(path, 50)), "busy"));
+  exporter.go_on();
+  EXPECT_TRUE(becomes("importers", "importers")) << "the given up import does not pin";
+  EXPECT_EQ(importer.ask(import_line(path)), "imported 5120");
+}
+
+TEST_F(TwoProcesses, TheSocketGoesWithItsExporter) {
+  const std::string path = exported();
+  struct stat status {};
+  ASSERT_EQ(lstat(path.c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 0777, 0600u);
+  EXPECT_EQ(exporter.end(), 0) << "with the export still open";
+  EXPECT_NE(lstat(path.c_str(), &status), 0);
+}
+
+TEST_F(TwoProcesses, AnImporterWithoutDescriptorsIsToldSo) {
+  const std::string path = exported();
+  ASSERT_EQ(importer.ask("files 12"), "limited");
+  const std::string refused = importer.ask(import_line(path));
+  EXPECT_TRUE(has(refused, "out_of_memory") || has(refused, "driver_failure")) << refused;
+  EXPECT_TRUE(becomes("importers", "importers"));
+  EXPECT_EQ(exporter.ask("move"), "moved");
+}
+
+/// A folder that every user may enter, for sockets.
+class OpenFolder {
+ public:
+  OpenFolder() {
+    char name[] = "/tmp/vmart-share-XXXXXX";
+    path_ = mkdtemp(name);
+    EXPECT_EQ(chmod(path_.c_str(), 0777), 0);
+  }
+  ~OpenFolder() { std::filesystem::remove_all(path_); }
+  OpenFolder(const OpenFolder&) = delete;
+  OpenFolder& operator=(const OpenFolder&) = delete;
+  std::string path(const std::string& name) const { return path_ + "/" + name; }
+
+ private:
+  std::string path_;
+};
+
+TEST_F(TwoProcesses, AnotherUserImportsOnlyIfNamed) {
+  if (geteuid() != 0) GTEST_SKIP() << "SKIPPED: only root can become another user";
+  const OpenFolder folder;
+  ASSERT_EQ(importer.ask(fmt::format("user {}", nobody)), "became");
+  const std::string others = exported(fmt::format(" {} {}", folder.path("others"), nobody - 1));
+  EXPECT_TRUE(has(importer.ask(import_line(others)), "not_permitted"));
+  EXPECT_EQ(exporter.ask("importers"), "importers");
+  EXPECT_EQ(exporter.ask("forget"), "forgotten");
+  path_in(exporter.ask(fmt::format("export {} {}", folder.path("named"), nobody)));
+  // Root's memory is accepted; that of any other user is not.
+  EXPECT_EQ(importer.ask(import_line(folder.path("named"))), "imported 5120");
+}
+
+TEST_F(TwoProcesses, MemoryOfAnotherUserIsAcceptedOnlyIfNamed) {
+  if (geteuid() != 0) GTEST_SKIP() << "SKIPPED: only root can become another user";
+  const OpenFolder folder;
+  ASSERT_EQ(exporter.ask(fmt::format("user {}", nobody)), "became");
+  const std::string path = exported(fmt::format(" {} 0", folder.path("theirs")));
+  const std::string refused = importer.ask(import_line(path));
+  EXPECT_TRUE(has(refused, "not_permitted") && has(refused, std::to_string(nobody))) << refused;
+  EXPECT_TRUE(becomes("importers", "importers"));
+}
+
+}  // namespace
+}  // namespace vma
