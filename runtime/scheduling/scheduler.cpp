@@ -130,26 +130,18 @@ bool Scheduler::drain() {
 bool Scheduler::drain_locked() {
   catch_up();
   start_ready();  // Room that became free belongs to the moves that it was made for.
-  auto events = std::make_shared<std::vector<UseEvent>>();
-  uses_.take_uses(*events);
-  const std::size_t hints_from = events->size();
-  uses_.take_hints(*events);
-  if (!events->empty() && !paused_) {
+  auto reports = std::make_shared<UseReports>();
+  uses_.take_uses(*reports);
+  uses_.take_hints(*reports);
+  if (!reports->empty() && !paused_) {
     Plan plan;
-    const auto call = [events, hints_from](Policy& policy, const Snapshot& snapshot, Plan& wishes) {
-      for (std::size_t i = 0; i < events->size(); ++i) {
-        UseEvent event = (*events)[i];
-        if (i >= hints_from) {
-          event.hint = snapshot.hint(event.chunk);
-          if (event.hint == nullptr) continue;  // It has already ended.
-        }
-        policy.on_use(event, snapshot, wishes);
-      }
+    const auto call = [reports](Policy& policy, const Snapshot& snapshot, Plan& wishes) {
+      reports->tell(policy, snapshot, wishes);
     };
     if (policy_.ask(PolicyEntry::use, call, plan)) moves_.accept(plan);
     start_ready();
   }
-  return !events->empty();
+  return !reports->empty();
 }
 
 void Scheduler::tick(bool late) {
@@ -222,8 +214,8 @@ bool Scheduler::close_within(std::chrono::nanoseconds limit) noexcept {
   if (!std::exchange(stopped_, true)) {
     try {
       catch_up();
-      std::vector<UseEvent> events;
-      uses_.take_uses(events);
+      UseReports reports;
+      uses_.take_uses(reports);
     } catch (const std::exception& error) {
       log(LogLevel::warn, "not all uses are recorded: {}", error.what());
     }

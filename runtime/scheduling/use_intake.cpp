@@ -23,7 +23,7 @@ std::uint64_t UseIntake::uses_unknown() const noexcept {
   return summary_.ignored().unknown_uses + summary_.ignored().bad_uses;
 }
 
-void UseIntake::take_uses(std::vector<UseEvent>& events) {
+void UseIntake::take_uses(UseReports& reports) {
   const auto unknown = [this](const LoggedUse& use) {
     return roster_.around(use.address) == nullptr;
   };
@@ -44,13 +44,13 @@ void UseIntake::take_uses(std::vector<UseEvent>& events) {
     const ChunkId chunk = entry->chunk(row.slot);
     if (path_.snapshot().chunk(chunk).dropped) continue;  // No kernel can have used it.
     const PlaceId device = roster_.place_of(gpu(index(row.device)));
-    events.push_back({chunk, device, row.bytes_read, row.bytes_written, nullptr});
+    reports.uses.push_back({chunk, device, row.bytes_read, row.bytes_written, nullptr});
   }
-  path_.fold_uses(events);
+  path_.fold_uses(reports.uses);
   summary_.clear();
 }
 
-void UseIntake::take_hints(std::vector<UseEvent>& events) {
+void UseIntake::take_hints(UseReports& reports) {
   std::vector<AdvisedRange> advised;
   log_.drain_hints(advised);
   for (const AdvisedRange& range : advised) {
@@ -58,17 +58,12 @@ void UseIntake::take_hints(std::vector<UseEvent>& events) {
     if (entry == nullptr) continue;
     ++hints_;
     journal_.record_hint(range, *entry);
-    Hint hint = range.hint;
-    // Relative to now, but capped at the end of time.
-    if (hint.next_use) *hint.next_use += std::min(range.at, Time::max() - *hint.next_use);
-    if (hint.until) *hint.until += std::min(range.at, Time::max() - *hint.until);
     const std::uint64_t begin = range.address - entry->begin;
     const std::uint64_t end = std::min(begin + range.bytes, entry->size_bytes);
     for (std::uint64_t slot = begin / entry->chunk_bytes; slot * entry->chunk_bytes < end; ++slot) {
       const ChunkId chunk = entry->chunk(slot);
       if (path_.snapshot().chunk(chunk).dropped) continue;  // As for a use of it.
-      path_.books().hinted(chunk, hint);
-      events.push_back({chunk, roster_.place_of(hint.device), 0, 0, nullptr});
+      path_.take_hint(chunk, roster_.place_of(range.hint.device), range.hint, range.at, reports);
     }
   }
 }

@@ -24,10 +24,10 @@ class UseIntake {
   UseIntake(UseLog& log, Memory& memory, const ChunkRoster& roster, DecisionPath& path,
             DecisionJournal& journal, std::function<void()> catch_up);
 
-  /// Appends the uses since the last call, one per chunk and GPU. Requires: `events` is empty.
-  void take_uses(std::vector<UseEvent>& events);
-  /// Appends the hints since the last call, one event a chunk.
-  void take_hints(std::vector<UseEvent>& events);
+  /// Adds the uses since the last call. Requires: there are none yet.
+  void take_uses(UseReports& reports);
+  /// Adds the hints since the last call.
+  void take_hints(UseReports& reports);
 
   std::uint64_t uses() const noexcept { return uses_; }
   std::uint64_t hints() const noexcept { return hints_; }

@@ -27,6 +27,16 @@ ChunkId nth(ChunkId first, std::size_t chunk) {
 
 }  // namespace
 
+void UseReports::tell(Policy& policy, const Snapshot& snapshot, Plan& plan) const {
+  for (const UseEvent& use : uses) policy.on_use(use, snapshot, plan);
+  for (UseEvent event : hints) {
+    event.hint = snapshot.hint(event.chunk);
+    const bool last =
+        event.hint != nullptr && event.hint->device == snapshot.place(event.device).location;
+    if (last) policy.on_use(event, snapshot, plan);
+  }
+}
+
 DecisionPath::DecisionPath(std::vector<PlaceState> places, MachineCosts costs,
                            const PlannerLimits& planner, const HeatLimits& heat)
     : books_(std::make_shared<ChunkTables>(std::move(places), std::move(costs), heat)),
@@ -64,6 +74,14 @@ void DecisionPath::fold_uses(std::vector<UseEvent>& uses) {
     books_->used(use.chunk, use.device, use.bytes_read, use.bytes_written);
     planner_.note_use(use, books_->costs());
   }
+}
+
+void DecisionPath::take_hint(ChunkId chunk, PlaceId device, Hint hint, Time given,
+                             UseReports& reports) {
+  if (hint.next_use) *hint.next_use += std::min(given, Time::max() - *hint.next_use);
+  if (hint.until) *hint.until += std::min(given, Time::max() - *hint.until);
+  books_->hinted(chunk, hint);
+  reports.hints.push_back({chunk, device, 0, 0, nullptr});
 }
 
 std::size_t DecisionPath::drop_moves(ChunkId first, std::size_t chunks) {

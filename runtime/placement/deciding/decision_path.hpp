@@ -23,6 +23,21 @@ struct MoveGroup {
   std::vector<std::uint64_t> decisions;
 };
 
+/// What programs reported since the last time: uses, and hints with one event a chunk, whose `hint`
+/// is null: it is in the books.
+struct UseReports {
+  std::vector<UseEvent> uses, hints;
+
+  bool empty() const noexcept { return uses.empty() && hints.empty(); }
+  void clear() noexcept {
+    uses.clear();
+    hints.clear();
+  }
+  /// Reports the uses, and then the hints that have not expired and that no later one for another
+  /// GPU has replaced.
+  void tell(Policy& policy, const Snapshot& snapshot, Plan& plan) const;
+};
+
 /// The path from uses to the moves that begin, for the runtime and for replays: the books, what the
 /// policy is asked and told, plans, and the order in which moves begin and end. It has no thread,
 /// clock or driver: `books().set_now` sets the time; the caller runs the policy and carries the
@@ -46,6 +61,9 @@ class DecisionPath {
   /// Merges the uses into one for each chunk and GPU, in the order of chunks and then of GPUs, and
   /// enters them all into the books. Requires: their chunks are in the books.
   void fold_uses(std::vector<UseEvent>& uses);
+  /// Enters a hint about the chunk for a use by `device` into the books, and adds it to those to
+  /// report. Its times count from when it was given, and are capped at the end of time.
+  void take_hint(ChunkId chunk, PlaceId device, Hint hint, Time given, UseReports& reports);
   /// The rows of an allocation are about to be removed: returns how many waiting moves are dropped
   /// because of it. It may be called again after it threw. Requires: no move of these rows is in
   /// progress.
