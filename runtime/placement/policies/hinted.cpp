@@ -55,12 +55,13 @@ void Hinted::watch(const UseEvent& use, const Snapshot& snapshot) {
   if (old != watched_.end()) unwatch(old);  // The last hint counts; the former has not failed.
   if (watched_.size() >= watched_max) return;
   const Hint& hint = *use.hint;
+  if (!(hint.passes > 0)) return;  // It announces no use.
   Watched watched;
   watched.device = use.device;
-  watched.bytes = std::max(0.0, hint.passes) * static_cast<double>(snapshot.chunk(use.chunk).bytes);
+  watched.bytes = hint.passes * static_cast<double>(snapshot.chunk(use.chunk).bytes);
   watched.begin = hint.next_use ? std::max(*hint.next_use, snapshot.now()) : snapshot.now();
   watched.deadline = std::min(watched.begin, Time::max() - patience_) + patience_;
-  if (hint.until) watched.deadline = std::clamp(*hint.until, snapshot.now(), watched.deadline);
+  if (hint.until) watched.deadline = std::max(*hint.until, snapshot.now());
   watched_.emplace(use.chunk, watched);
   begins_.emplace(watched.begin, use.chunk);
   deadlines_.emplace(watched.deadline, use.chunk);

@@ -12,7 +12,8 @@ namespace vma::inline v1 {
 /// chunk is left where the hint wants it.
 ///
 /// A hint has come true once its GPU has used half of what was announced; it has failed if that did
-/// not happen by `patience` after the announced time. Trust begins at 1, loses the share `distrust`
+/// not happen by its `until` or, if it has none, by `patience` after the announced time. One that
+/// announces no pass does neither: nothing is used. Trust begins at 1, loses the share `distrust`
 /// with each hint that fails, and regains half that share of what it lacks with each that comes
 /// true. Hints are watched whether they are followed or not, so that trust can return.
 ///

@@ -98,6 +98,34 @@ TEST_F(HintedTest, KeepsAChunkWhereItWasAnnounced) {
   EXPECT_EQ(rig_.use_and_apply(chunk, a_, large_pass), 1u);
 }
 
+// Five that announce nothing would cost as much trust as five lies.
+TEST_F(HintedTest, NoPassesAreNoPromise) {
+  const ChunkId idle = rig_.allocate({large_chunk}, b_);
+  for (int i = 0; i < 5; ++i) {
+    rig_.apply(rig_.advise(idle, announced(0, 1s)));
+    rig_.advance(10s);
+    rig_.apply(rig_.tick());
+  }
+  const ChunkId chunk = rig_.allocate({large_chunk}, a_);
+  EXPECT_EQ(wishes(rig_.advise(chunk, announced(2))), "chunk 0 to 1");
+}
+
+// A hint whose program says that its passes take 20 s is not false after the patience of 5 s.
+TEST_F(HintedTest, AHintIsJudgedWhenItEnds) {
+  for (int i = 0; i < 5; ++i) {
+    Hint slow = announced(4);
+    slow.until = rig_.snapshot().now() + 20s;
+    const ChunkId chunk = rig_.allocate({large_chunk}, a_);
+    rig_.apply(rig_.advise(chunk, slow));
+    rig_.advance(6s);
+    rig_.apply(rig_.tick());
+    rig_.use(chunk, b_, 2 * large_pass);
+    rig_.free(chunk);
+  }
+  const ChunkId chunk = rig_.allocate({large_chunk}, a_);
+  EXPECT_EQ(wishes(rig_.advise(chunk, announced(2))), "chunk 0 to 1");
+}
+
 TEST_F(HintedTest, WaitsForRoomAndMovesOnce) {
   const ChunkId chunk = rig_.allocate({large_chunk}, a_);
   const ChunkId filling = rig_.allocate(std::vector<std::uint64_t>(40, large_chunk), b_);
