@@ -160,6 +160,8 @@ void TracePlayer::take(const TraceEvent& event, const TraceTags& tags) {
     case TraceEventKind::allocation:
     case TraceEventKind::free:
     case TraceEventKind::mark:
+    case TraceEventKind::hint:
+      if (tasks_.belongs(event)) return tasks_.add(event);
       if (event.task != 0 && !tasks_.knows(event.task)) refuse_task(report_.events);
       if (!tasks_.defer(event)) carry_out(event, tags);
       return;
@@ -182,6 +184,8 @@ void TracePlayer::take_task(const TraceEvent& event) {
 void TracePlayer::carry_out(const TraceEvent& event, const TraceTags& tags) {
   if (event.kind == TraceEventKind::allocation) return allocate(event, tags);
   if (event.kind == TraceEventKind::free) return free(event);
+  if (event.kind == TraceEventKind::hint)
+    return give_hint(event, event.task == 0 ? std::nullopt : tasks_.find(event.task));
   report_.marks.emplace_back(elapsed(), std::string(tags.text(event.tag)));
 }
 
@@ -221,6 +225,7 @@ void TracePlayer::start(ReplayTasks::Index task) {
     accesses.push_back(hold(event, device));
     accesses.back().ended = [this, task] { ends_.add(task); };
   }
+  for (const TraceEvent& hint : steps.hints) give_hint(hint, task);
   ++report_.steps;
   tasks_.began(task, accesses.size(), ends_.now());
   device.push_all(std::move(accesses));
@@ -259,6 +264,16 @@ void TracePlayer::access(const TraceEvent& event) {
   DevicePlayer& device = *devices_[router_.choose(std::span(&event, 1), loads_)];
   begin();
   device.push(hold(event, device));
+}
+
+/// As in a replay, what is freed or has no memory yet has no hints.
+void TracePlayer::give_hint(const TraceEvent& event, std::optional<ReplayTasks::Index> by) {
+  const auto found = objects_.find(event.object);
+  if (found == objects_.end() || !found->second.memory) return;
+  const std::size_t device =
+      TaskRouter::named(event.at, devices_.size()).value_or(by ? task_devices_[*by] : 0);
+  const auto* const begin = static_cast<const std::byte*>(found->second.memory->begin());
+  runtime_.advise(begin + event.offset, event.bytes, hint_of(event, devices_[device]->gpu()));
 }
 
 /// Gives the object memory if it has none.

@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -76,6 +77,7 @@ class TracePlayer {
   void carry_out(const TraceEvent& event, const TraceTags& tags);
   void allocate(const TraceEvent& event, const TraceTags& tags);
   void access(const TraceEvent& event);
+  void give_hint(const TraceEvent& event, std::optional<ReplayTasks::Index> by);
   PlayedAccess hold(const TraceEvent& event, DevicePlayer& device);
   void begin();
   /// Completes the declaration in progress: its task gets its device, as in a replay.

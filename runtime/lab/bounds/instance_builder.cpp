@@ -76,6 +76,7 @@ void InstanceBuilder::take(const TraceEvent& event) {
       return;
     }
     case TraceEventKind::tag:
+    case TraceEventKind::hint:
     case TraceEventKind::mark: return;
     case TraceEventKind::task:
     case TraceEventKind::after:

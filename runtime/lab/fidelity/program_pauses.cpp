@@ -93,7 +93,7 @@ class LoopWriter {
     }
     gpu.accesses.push_back(event);
   }
-  /// Everything but accesses and tasks.
+  /// Everything but accesses, hints and tasks.
   void other(TraceEvent event) {
     if (event.kind == TraceEventKind::place && begun_)
       refuse_pauses("the program moved memory itself between its accesses");
@@ -105,6 +105,14 @@ class LoopWriter {
     }
     if (users != users_.end() && event.kind == TraceEventKind::free)
       event.task = gpus_[users->second.last].last_task;
+    write(event);
+  }
+  /// Comes with the progress of the GPU that it is about.
+  void hint(TraceEvent event) {
+    Gpu& gpu = gpus_[gpu_of(event)];
+    close(gpu, event.time);
+    event.task = gpu.last_task;
+    event.at_end = event.task != 0;
     write(event);
   }
   void finish(Time time) {
@@ -227,7 +235,7 @@ void ProgramPauses::write_loop(const RecordedRun& run, KeptTrace& to) const {
   for (const TraceEvent& event : run.trace.events()) {
     last = event.time;
     if (event.kind != TraceEventKind::access) {
-      writer.other(event);
+      event.kind == TraceEventKind::hint ? writer.hint(event) : writer.other(event);
       continue;
     }
     const std::size_t gpu = gpu_of(event);

@@ -145,7 +145,29 @@ class RecordedEvents : public RecordListener {
   void add_record(const RecordedGap& record) {
     bad(fmt::format("{} records and {} blocks were lost here", record.records, record.blocks));
   }
-  void add_record(const RecordedHint&) {}
+  void add_record(const RecordedHint& record) {
+    const auto found = lives_.find(record.allocation);
+    if (found == lives_.end()) {
+      return bad(fmt::format("a hint of allocation {}, which does not exist", record.allocation));
+    }
+    Life& life = found->second;
+    if (record.time < now_ && life.begin < now_) return bad("a hint that is too late");
+    if (std::ranges::count(header_->places, record.hint.device, &PlaceState::location) == 0) {
+      return bad(fmt::format("a hint for {}, which is no place", to_string(record.hint.device)));
+    }
+    TraceEvent event = hint_event(record.hint);
+    event.time = std::max(record.time, life.begin);
+    if (event.time >= life.end) return bad("a hint of an allocation that was freed");
+    if (record.offset >= life.bytes) return bad("a hint beyond its allocation");
+    event.object = record.allocation;
+    event.offset = record.offset;
+    event.bytes = std::min(record.bytes, life.bytes - record.offset);
+    event.at = TracePlace(record.hint.device);
+    if (fault_of(event) != nullptr) return bad(fault_of(event));
+    life.last_use = std::max(life.last_use, event.time);
+    order_->add(event);
+    reach(record.time);
+  }
   /// A chunk that the program moved is placed at its target, whatever a replay decides.
   void add_record(const RecordedMove& record) {
     const bool by_program = header_->scheduler && record.decision == 0 && record.moved;

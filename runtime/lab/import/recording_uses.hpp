@@ -11,10 +11,10 @@ namespace vma {
 ///
 /// An allocation is an object with its number, tag and chunk size. Its home is the place of its
 /// first chunks; further events place the chunks that are elsewhere. A use is an access by the
-/// device that made it; a sample that stands for several uses has that many times the passes. Times
-/// are those of the recording. A chunk that the program moved is placed at its new place. The
-/// scheduler's moves, stalls, hints and decisions are ignored, since a replay makes its own. After
-/// vmart-PID-N.rec, the files N+1 and so on of the same recording in the same folder follow.
+/// device that made it; a sample that stands for several uses has that many times the passes. Hints
+/// are hints. Times are those of the recording. A chunk that the program moved is placed at its new
+/// place. The scheduler's moves, stalls and decisions are ignored, since a replay makes its own.
+/// After vmart-PID-N.rec, the files N+1 and so on of the same recording in the same folder follow.
 ///
 /// Records may be up to "window_ms" out of order and are sorted. Bad "lines" are records, counted
 /// from 1 over all files: a use of an unknown or freed allocation, or one that starts beyond its

@@ -48,6 +48,7 @@ ReplayReport Replay::run(TraceSource& source) {
   admit();
   while (more_ || devices_.busy() || tasks_.busy()) {
     if (scheduler_.has_uses() && drain == Time::max()) drain = now_ + options_.drain;
+    if (scheduler_.has_hints()) drain = now_;  // A hint wakes the scheduler.
     const Time event = std::min({traffic_.next_end(), moves_.next(now_), next_admission(),
                                  devices_.next_begin(), tasks_.next()});
     const bool idle = !devices_.busy() && scheduler_.under_way() == 0;
@@ -76,7 +77,7 @@ ReplayReport Replay::run(TraceSource& source) {
     }
     if (drain <= now_) {
       drain = Time::max();
-      if (scheduler_.has_uses()) scheduler_.drain();
+      if (scheduler_.has_uses() || scheduler_.has_hints()) scheduler_.drain();
       memory_.start_moves();
     }
     if (tick <= now_) {
@@ -177,8 +178,13 @@ bool Replay::take(const TraceEvent& event) {
     case TraceEventKind::allocation:
     case TraceEventKind::free:
     case TraceEventKind::mark:
+    case TraceEventKind::hint:
+      if (tasks_.belongs(event)) {
+        tasks_.add(event);
+        return true;
+      }
       if (event.task != 0 && !tasks_.knows(event.task))
-        account_.refuse(event, "after a task that was not declared");
+        account_.refuse(event, "of a task that was not declared");
       return tasks_.defer(event) || carry_out(event);
     case TraceEventKind::place: return memory_.place(event);
     case TraceEventKind::tag: memory_.set_tag(event); return true;
@@ -202,6 +208,10 @@ bool Replay::carry_out(const TraceEvent& event) {
   if (event.kind == TraceEventKind::allocation) return memory_.allocate(event);
   if (event.kind == TraceEventKind::mark) {
     account_.mark(event.tag, now_);
+    return true;
+  }
+  if (event.kind == TraceEventKind::hint) {
+    give_hint(event, event.task == 0 ? std::nullopt : tasks_.find(event.task));
     return true;
   }
   if (!memory_.free(event)) return false;
@@ -282,10 +292,19 @@ bool Replay::start(ReplayTasks::Index task) {
       account_.access_lost();
     }
   }
+  for (const TraceEvent& hint : steps.hints) give_hint(hint, task);
   admission_.began(task, steps);
   tasks_.began(task, accesses.size(), now_);
   for (const ReplayDevices::Access& access : accesses) devices_.take(device, access);
   return true;
+}
+
+/// As `vma::advise`. `by`: the task that gives it, whose device is meant if the hint names none.
+void Replay::give_hint(const TraceEvent& event, std::optional<ReplayTasks::Index> by) {
+  const std::size_t gpus = devices_.loads().size();
+  const std::size_t device =
+      TaskRouter::named(event.at, gpus).value_or(by ? task_devices_[*by] : 0);
+  account_.hint_given(memory_.hint(event, PlaceId{static_cast<std::uint8_t>(device)}));
 }
 
 /// Completes the declaration in progress: its task gets its device, as all of its request's tasks.

@@ -58,6 +58,7 @@ class Replay {
   void do_due();
   void start_admitted();
   bool start(ReplayTasks::Index task);
+  void give_hint(const TraceEvent& event, std::optional<ReplayTasks::Index> by);
   void close_declaration();
   ReplayDevices::Access access_of(const TraceEvent& event) const;
   Time next_admission() const;

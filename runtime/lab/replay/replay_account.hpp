@@ -35,6 +35,11 @@ class ReplayAccount {
 
   void access_lost() noexcept { ++report_.accesses_lost; }
   void allocation_lost() noexcept { ++report_.allocations_lost; }
+  /// `known`: of memory that exists; otherwise nobody was told.
+  void hint_given(bool known) noexcept {
+    ++report_.hints;
+    report_.hints_lost += known ? 0 : 1;
+  }
   void chunk_spilled() noexcept { ++report_.chunks_spilled; }
   /// An access began after waiting this long, besides the time that its device stood.
   void access_began(Time waited) noexcept;

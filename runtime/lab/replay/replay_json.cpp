@@ -74,6 +74,8 @@ boost::json::object to_json(const ReplayReport& report) {
           {"accesses_lost", report.accesses_lost},
           {"allocations_lost", report.allocations_lost},
           {"chunks_spilled", report.chunks_spilled},
+          {"hints", report.hints},
+          {"hints_lost", report.hints_lost},
           {"bytes", report.bytes},
           {"access_s", report.access_s},
           {"local_s", report.local_s},

@@ -33,6 +33,21 @@ void ReplayMemory::set_tag(const TraceEvent& event) {
     objects_.at(index).tag = event.tag;
 }
 
+bool ReplayMemory::hint(const TraceEvent& event, PlaceId device) {
+  const Index index = objects_.find(event.object);
+  if (index == ReplayObjects::none) return false;
+  const ReplayObjects::Object& object = objects_.at(index);
+  if (!object.placed || object.chunks == 0 || object.vacates) return false;
+  const Hint hint = hint_of(event, machine_.places[vma::index(device)].location);
+  const std::uint64_t end = std::min(event.offset + event.bytes, object.bytes);
+  for (std::uint64_t slot = event.offset / object.chunk_bytes; slot * object.chunk_bytes < end;
+       ++slot) {
+    const auto chunk = static_cast<std::uint32_t>(object.first) + static_cast<std::uint32_t>(slot);
+    scheduler_.hint(ChunkId{chunk}, device, hint);
+  }
+  return true;
+}
+
 /// Chunks get their place now if the trace names it; otherwise at the first access (first touch).
 bool ReplayMemory::allocate(const TraceEvent& event) {
   Index index = objects_.find(event.object);

@@ -40,6 +40,9 @@ class ReplayMemory {
   bool place(const TraceEvent& event);
   bool free(const TraceEvent& event);
   void set_tag(const TraceEvent& event);
+  /// Passes a hint for a use by `device` on to the scheduler, for each chunk of its range. Returns
+  /// false if it is of memory that has been freed or that has no place yet.
+  bool hint(const TraceEvent& event, PlaceId device);
   /// Returns the object that the event names.
   Index require(const TraceEvent& event) const;
   /// Places the object's chunks where the policy wants them, given that `device` makes its first

@@ -76,6 +76,8 @@ struct ReplayReport {
   std::uint64_t accesses_lost = 0;     ///< Their objects have no room, or cannot be reached.
   std::uint64_t allocations_lost = 0;  ///< No place had room.
   std::uint64_t chunks_spilled = 0;    ///< No room at their intended place.
+  std::uint64_t hints = 0;
+  std::uint64_t hints_lost = 0;  ///< Of memory that was freed, or that has no place yet.
   double bytes = 0;
   double access_s = 0;  ///< Sum of all access durations.
   double local_s = 0;   ///< Their durations if all memory were in the devices' HBM, unshared.

@@ -70,9 +70,11 @@ std::vector<PlaceId> ReplayScheduler::place(const AllocRequest& request,
 
 void ReplayScheduler::remove(ChunkId first, std::size_t chunks) {
   catch_up();
-  std::erase_if(uses_, [&](const UseEvent& use) {
-    return index(use.chunk) >= index(first) && index(use.chunk) < index(first) + chunks;
-  });
+  const auto gone = [&](const auto& report) {
+    return index(report.chunk) >= index(first) && index(report.chunk) < index(first) + chunks;
+  };
+  std::erase_if(reports_.uses, gone);
+  std::erase_if(hints_, gone);
   counters_.moves_dropped += path_.drop_moves(first, chunks);
   path_.gone(first, chunks);
 }
@@ -80,13 +82,16 @@ void ReplayScheduler::remove(ChunkId first, std::size_t chunks) {
 void ReplayScheduler::drain() {
   ++counters_.drains;
   catch_up();
-  path_.fold_uses(uses_);
+  path_.fold_uses(reports_.uses);
+  for (const Queued& hint : hints_)
+    path_.take_hint(hint.chunk, hint.device, hint.hint, hint.given, reports_);
+  hints_.clear();
   Plan plan;
   const auto call = [&](Policy& policy, const Snapshot& view, Plan& wishes) {
-    for (const UseEvent& use : uses_) policy.on_use(use, view, wishes);
+    reports_.tell(policy, view, wishes);
   };
   const bool decided = ask(PolicyEntry::use, call, plan);
-  uses_.clear();
+  reports_.clear();
   if (decided) carry_out(plan);
 }
 

@@ -55,11 +55,16 @@ class ReplayScheduler {
 
   /// Queues a use for the next `drain`.
   void use(ChunkId chunk, PlaceId device, double bytes_read, double bytes_written) {
-    uses_.push_back({chunk, device, bytes_read, bytes_written, nullptr});
+    reports_.uses.push_back({chunk, device, bytes_read, bytes_written, nullptr});
   }
-  bool has_uses() const noexcept { return !uses_.empty(); }
+  /// Queues a hint about the chunk, which is given now for a use by `device`.
+  void hint(ChunkId chunk, PlaceId device, const Hint& hint) {
+    hints_.push_back({chunk, device, hint, now_});
+  }
+  bool has_uses() const noexcept { return !reports_.uses.empty(); }
+  bool has_hints() const noexcept { return !hints_.empty(); }
   /// Combines all uses of one chunk by one GPU since the last call into one, and passes it to the
-  /// books and the policy.
+  /// books and the policy; and then the hints since the last call.
   void drain();
   void tick();
   /// Plans victims, chosen by the policy and the planner.
@@ -88,7 +93,15 @@ class ReplayScheduler {
   bool behind_ = false;  // The books have not been updated to `now_`.
   std::unique_ptr<Policy> policy_;
   PolicyFailures failures_;
-  std::vector<UseEvent> uses_;
+  /// A hint that the next `drain` reports.
+  struct Queued {
+    ChunkId chunk{};
+    PlaceId device{};
+    Hint hint;
+    Time given{0};
+  };
+  UseReports reports_;  // Its hints are `hints_` until a drain.
+  std::vector<Queued> hints_;
   std::vector<std::uint64_t> arriving_;  // Bytes on their way, indexed by place.
   Counters counters_;
 };

@@ -21,8 +21,7 @@ bool ReplayTasks::declare(const TraceEvent& event, Time now) {
 }
 
 bool ReplayTasks::belongs(const TraceEvent& event) const {
-  return open_ != none && tasks_[open_].declared.task == event.task &&
-         (event.kind == TraceEventKind::access || event.kind == TraceEventKind::after);
+  return open_ != none && tasks_[open_].declared.task == event.task && may_declare(event);
 }
 
 void ReplayTasks::add(const TraceEvent& event) {
@@ -32,6 +31,7 @@ void ReplayTasks::add(const TraceEvent& event) {
     ++uses_[event.object].accesses;
     return;
   }
+  if (event.kind == TraceEventKind::hint) return task.hints.push_back(event);
   Task& predecessor = tasks_[numbers_.at(static_cast<std::uint32_t>(event.object))];
   if (predecessor.ended) return;
   predecessor.next.push_back(open_);
@@ -91,7 +91,8 @@ ReplayTasks::Steps ReplayTasks::steps(Index index) const {
           task.declared.object,
           task.declared.bytes,
           static_cast<Time::rep>(task.declared.bytes) * task.declared.duration,
-          task.again};
+          task.again,
+          task.left == task.declared.bytes ? std::span(task.hints) : std::span<const TraceEvent>()};
 }
 
 void ReplayTasks::began(Index index, std::size_t accesses, Time now) {
@@ -147,6 +148,7 @@ void ReplayTasks::end(Index index, Time now) {
       if (next != open_) due_.emplace_back(next);
     }
   task.accesses = {};
+  task.hints = {};
   task.next = {};
   task.after = {};
 }

@@ -34,15 +34,20 @@ class ReplayTasks {
   // --- The trace, event by event
   /// Requires: the event declares a task. Returns false if its number was declared before.
   bool declare(const TraceEvent& event, Time now);
-  /// Whether the event is an `after` or an access of the declaration in progress.
+  /// Whether the event is an `after`, an access or a hint of the declaration in progress.
   bool belongs(const TraceEvent& event) const;
   /// Requires: it belongs there, and the predecessor of an `after` was declared.
   void add(const TraceEvent& event);
   /// The declaration in progress, if any, is complete. Returns its task, or `none`.
   Index close();
-  /// Whether an allocation, free or mark waits for a task, or a free for the tasks declared before
-  /// it that use the object; if so, it is due later.
+  /// Whether an allocation, free, mark or hint waits for a task, or a free for the tasks declared
+  /// before it that use the object; if so, it is due later.
   bool defer(const TraceEvent& event);
+  /// The declared task with this number, if any.
+  std::optional<Index> find(std::uint32_t number) const {
+    const auto found = numbers_.find(number);
+    return found == numbers_.end() ? std::nullopt : std::optional(found->second);
+  }
   /// Whether the number was declared.
   bool knows(std::uint32_t number) const { return numbers_.contains(number); }
 
@@ -54,9 +59,10 @@ class ReplayTasks {
     Time duration{0};         ///< Of all of them.
     TracePlace at;            ///< As declared.
     std::uint64_t request = 0;
-    std::uint64_t repeat = 1;  ///< Steps of the whole task.
-    Time lasts{0};             ///< How long all of them compute.
-    bool again = false;        ///< Of a task of `declare_again`.
+    std::uint64_t repeat = 1;           ///< Steps of the whole task.
+    Time lasts{0};                      ///< How long all of them compute.
+    bool again = false;                 ///< Of a task of `declare_again`.
+    std::span<const TraceEvent> hints;  ///< Given when they begin: with the first ones.
   };
   /// A task whose next steps can begin, or an event that can happen.
   using Due = std::variant<Index, TraceEvent>;
@@ -103,7 +109,7 @@ class ReplayTasks {
     Time began = Time::min();
     Time ready = Time::min();  // When all predecessors had ended.
     bool ended = false, again = false;
-    std::vector<TraceEvent> accesses;
+    std::vector<TraceEvent> accesses, hints;
     std::vector<Index> next;        // Tasks that wait for it.
     std::vector<TraceEvent> after;  // Events that wait for it.
   };

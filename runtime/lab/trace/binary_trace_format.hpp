@@ -23,8 +23,8 @@ inline constexpr BlockMarker trace_block{'T', 'B', 'L', 'K'};
 inline constexpr BlockMarker trace_end{'T', 'E', 'N', 'D'};
 /// A block ends when its payload reaches this size.
 constexpr std::size_t trace_block_payload_bytes = std::size_t{64} << 10;
-/// The longest record without its text: a first byte, eight numbers, four bytes of passes.
-constexpr std::size_t trace_record_bytes_max = 1 + 8 * 10 + 4;
+/// The longest record without its text: a first byte, nine numbers, four bytes of passes.
+constexpr std::size_t trace_record_bytes_max = 1 + 9 * 10 + 4;
 
 // The first byte of a record: the kind in the low three bits, and these flags above it.
 constexpr unsigned trace_use_shift = 3;              ///< Accesses: two bits.
@@ -38,6 +38,16 @@ constexpr unsigned trace_has_after_task = 1u << 6;  ///< Allocations, frees and 
 constexpr unsigned trace_has_repeat = 1u << 4;      ///< Tasks, which also may have tag and place.
 constexpr unsigned trace_has_compute = 1u << 6;     ///< Tasks.
 constexpr unsigned trace_has_request = 1u << 7;     ///< Tasks.
+// Since version 3. A record with this first byte is a hint; the number after the time has the
+// flags.
+constexpr unsigned trace_first_hint = 1u << 3;
+constexpr unsigned trace_hint_place = 1u << 0;
+constexpr unsigned trace_hint_task = 1u << 1;
+constexpr unsigned trace_hint_at_end = 1u << 2;
+constexpr unsigned trace_hint_next_use = 1u << 3;
+constexpr unsigned trace_hint_until = 1u << 4;
+constexpr unsigned trace_hint_passes = 1u << 5;
+constexpr unsigned trace_hint_read_mostly = 1u << 6;
 
 /// The values that a record stores differences from. Each block starts with these defaults.
 struct TraceDifferences {

@@ -135,6 +135,28 @@ void BinaryTraceWriter::add_task(const TraceEvent& event, const TraceTags& tags)
   last_.declare(event.task, event.at);
 }
 
+void BinaryTraceWriter::add_hint(const TraceEvent& event) {
+  const auto passes = std::bit_cast<std::uint32_t>(event.passes);
+  unsigned members = 0;
+  if (event.at.is_set()) members |= trace_hint_place;
+  if (event.task != 0) members |= trace_hint_task;
+  if (event.at_end) members |= trace_hint_at_end;
+  if (event.duration != trace_time_unknown) members |= trace_hint_next_use;
+  if (event.chunk_bytes != 0) members |= trace_hint_until;
+  if (event.passes != 1) members |= trace_hint_passes;
+  if (event.use == UseKind::read) members |= trace_hint_read_mostly;
+  put_time(trace_first_hint, event.time);
+  put(members);
+  put(zigzag(event.object - last_.access_object));
+  put(event.offset);
+  put(event.bytes);
+  if (event.at.is_set()) put(event.at.code());
+  put_after_task(event);
+  if (event.duration != trace_time_unknown) put(static_cast<std::uint64_t>(event.duration.count()));
+  if (event.chunk_bytes != 0) put(event.chunk_bytes);
+  if (event.passes != 1) at_ = put_fixed(at_, passes);
+}
+
 void BinaryTraceWriter::add(const TraceEvent& event, const TraceTags& tags) {
   const unsigned kind = first_of(event);
   switch (event.kind) {
@@ -160,6 +182,7 @@ void BinaryTraceWriter::add(const TraceEvent& event, const TraceTags& tags) {
       put_after_task(event);
       return put_tag(event.tag, tags);
     case TraceEventKind::task: return add_task(event, tags);
+    case TraceEventKind::hint: return add_hint(event);
     case TraceEventKind::after:
       put_time(0, event.time);
       put(zigzag(event.task - last_.declared_task));
@@ -189,7 +212,7 @@ void BinaryTraceWriter::write(std::span<const TraceEvent> events, const TraceTag
   for (const TraceEvent& event : events) {
     require_next(event, time_, path_);
     time_ = event.time;
-    has_tasks_ = has_tasks_ || needs_tasks(event);
+    version_ = std::max(version_, version_with(event));
     add(event, tags);
     ++events_;
     const auto used = static_cast<std::size_t>(at_ - payload_.data());
@@ -202,9 +225,9 @@ void BinaryTraceWriter::finish() {
   put(blocks_);
   put(events_before_);
   write_block(trace_end);
-  if (has_tasks_ && !file_.rewrite_begin(text_of(header_bytes(trace_version)))) {
+  if (version_ > trace_version_first && !file_.rewrite_begin(text_of(header_bytes(version_)))) {
     throw Error(ErrorKind::invalid_argument, "TraceSink::write",
-                path_ + ": a binary trace with tasks needs a file, not a pipe");
+                path_ + ": a binary trace with tasks or hints needs a file, not a pipe");
   }
   file_.become(path_);
 }

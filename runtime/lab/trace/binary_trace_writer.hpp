@@ -26,6 +26,7 @@ class BinaryTraceWriter final : public TraceSink {
   void add(const TraceEvent& event, const TraceTags& tags);
   void add_access(const TraceEvent& event);
   void add_allocation(const TraceEvent& event, const TraceTags& tags);
+  void add_hint(const TraceEvent& event);
   void add_task(const TraceEvent& event, const TraceTags& tags);
   /// `kind`, and whether it waits for a task.
   static unsigned first_of(const TraceEvent& event);
@@ -46,7 +47,7 @@ class BinaryTraceWriter final : public TraceSink {
   TraceDifferences last_;
   std::unordered_map<TagId, std::uint32_t> block_tags_;  // Their numbers in the current block.
   Time time_{0};
-  bool has_tasks_ = false;
+  unsigned version_ = trace_version_first;
 };
 
 }  // namespace vma

@@ -30,8 +30,15 @@ void ClosedLoop::access(TraceEvent access) {
   order_->add(access);
 }
 
+void ClosedLoop::hint(TraceEvent hint) {
+  hint.time = last_.time;
+  hint.task = last_.task;
+  order_->add(hint);
+}
+
 void ClosedLoop::at_end(TraceEvent event, const DeclaredTask& task) {
   event.task = task.number;
+  event.at_end = event.kind == TraceEventKind::hint;
   if (task.exists()) event.time = std::max(event.time, task.end);
   order_->add(event);
 }

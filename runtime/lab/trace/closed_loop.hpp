@@ -29,8 +29,11 @@ class ClosedLoop {
   /// An access of the task that was declared last. Only the object, the range, the use and the
   /// passes need to be set.
   void access(TraceEvent access);
-  /// An allocation, a free or a mark when `task` has ended; if it does not exist, at the time of
-  /// `event`. It happens no earlier than that time in any case.
+  /// A hint that the task that was declared last gives when it starts. For a use by the task's
+  /// device, unless it names another.
+  void hint(TraceEvent hint);
+  /// An allocation, a free, a mark or a hint when `task` has ended; if it does not exist, at the
+  /// time of `event`. It happens no earlier than that time in any case.
   void at_end(TraceEvent event, const DeclaredTask& task);
 
  private:

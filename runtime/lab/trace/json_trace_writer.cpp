@@ -43,6 +43,18 @@ void add_access(const TraceEvent& event, boost::json::object& line) {
   if (event.at.is_set()) line["device"] = event.at.location().ordinal;
 }
 
+void add_hint(const TraceEvent& event, boost::json::object& line) {
+  line["object"] = event.object;
+  line["bytes"] = event.bytes;
+  if (event.offset != 0) line["offset"] = event.offset;
+  if (event.use != UseKind::read_write) line["use"] = name_of(event.use);
+  if (event.passes != 1) line["passes"] = passes_of(event.passes);
+  if (event.duration != trace_time_unknown) line["next_use_ns"] = event.duration.count();
+  if (event.chunk_bytes != 0) line["until_ns"] = event.chunk_bytes;
+  if (event.task != 0 && !event.at_end) line["task"] = event.task;
+  if (event.at.is_set()) line["device"] = event.at.location().ordinal;
+}
+
 void add_task(const TraceEvent& event, boost::json::object& line) {
   line["task"] = event.task;
   if (event.duration != Time(0)) line["compute_ns"] = event.duration.count();
@@ -81,7 +93,7 @@ void JsonTraceWriter::end_task() {
 }
 
 void JsonTraceWriter::add(const TraceEvent& event, const TraceTags& tags) {
-  has_tasks_ = has_tasks_ || needs_tasks(event);
+  version_ = std::max(version_, version_with(event));
   if (event.kind == TraceEventKind::after) return add_after(event);
   end_task();
   // A line takes no memory of the heap: a trace has millions of them.
@@ -107,11 +119,11 @@ void JsonTraceWriter::add(const TraceEvent& event, const TraceTags& tags) {
     case TraceEventKind::free:
     case TraceEventKind::tag: line["object"] = event.object; break;
     case TraceEventKind::task: add_task(event, line); break;
+    case TraceEventKind::hint: add_hint(event, line); break;
     case TraceEventKind::mark:
     case TraceEventKind::after: break;
   }
-  const bool waits =
-      event.task != 0 && event.kind != TraceEventKind::access && event.kind != TraceEventKind::task;
+  const bool waits = event.task != 0 && event.kind != TraceEventKind::task && !may_declare(event);
   if (waits) line["after_task"] = event.task;
   if (event.tag != TagId{}) line["tag"] = boost::json::string_view(tags.text(event.tag));
   text_ += boost::json::serialize(line);
@@ -136,7 +148,7 @@ void JsonTraceWriter::write(std::span<const TraceEvent> events, const TraceTags&
 void JsonTraceWriter::finish() {
   end_task();
   flush();
-  if (has_tasks_) file_.rewrite_begin(trace_header_begin(trace_version));
+  if (version_ > trace_version_first) file_.rewrite_begin(trace_header_begin(version_));
   file_.become(path_);
 }
 

@@ -30,7 +30,7 @@ class JsonTraceWriter final : public TraceSink {
   std::uint32_t task_ = 0;  // Its line is not complete yet; 0 if there is none.
   Time task_time_{0};
   bool in_list_ = false;  // Of its predecessors.
-  bool has_tasks_ = false;
+  unsigned version_ = trace_version_first;
 };
 
 }  // namespace vma

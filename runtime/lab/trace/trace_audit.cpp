@@ -48,8 +48,8 @@ void TraceAudit::count_device(TracePlace at) {
   if (at.is_set()) devices_.insert(at.location().ordinal);
 }
 
-/// An event that has the number of a task and is no access: a task, a predecessor, or what happens
-/// at the end of a task.
+/// An event that has the number of a task and is not an access or hint of it: a task, a
+/// predecessor, or what happens at the end of a task.
 std::optional<std::string> TraceAudit::judge_task(const TraceEvent& event) {
   if (event.kind == TraceEventKind::task) {
     count_device(event.at);
@@ -75,19 +75,23 @@ std::optional<std::string> TraceAudit::judge_task(const TraceEvent& event) {
   return std::nullopt;
 }
 
-std::optional<std::string> TraceAudit::judge_access_of_task(const TraceEvent& event) {
+std::optional<std::string> TraceAudit::judge_use_of_task(const TraceEvent& event) {
+  const bool hint = event.kind == TraceEventKind::hint;
+  const char* const what = hint ? "a hint" : "an access";
   if (event.task != task_.task) {
     task_ = {};
-    if (event.task == undeclared_last_) return std::nullopt;
+    if (event.task == undeclared_last_ && !hint) return std::nullopt;
     if (declared_.contains(event.task))
-      return fmt::format("an access of task {} does not follow the task", event.task);
+      return fmt::format("{} of task {} does not follow the task", what, event.task);
+    if (hint) return fmt::format("task {} is not declared", event.task);
     undeclared_.insert(undeclared_last_ = event.task);
     return std::nullopt;
   }
   task_accesses_ = true;
   of_tasks_.insert(event.object);
   if (event.time != task_.time)
-    return fmt::format("an access of task {} has another time than the task", event.task);
+    return fmt::format("{} of task {} has another time than the task", what, event.task);
+  if (hint) return std::nullopt;
   if (event.duration != Time(0))
     return fmt::format("an access of task {} has a duration, but the task gives it", event.task);
   if (event.at.is_set() && event.at != task_.at)
@@ -97,8 +101,9 @@ std::optional<std::string> TraceAudit::judge_access_of_task(const TraceEvent& ev
 
 std::optional<std::string> TraceAudit::judge(const TraceEvent& event) {
   const bool of_task = event.kind == TraceEventKind::task || event.kind == TraceEventKind::after;
-  if (event.kind == TraceEventKind::access && event.task != 0) {
-    if (std::optional<std::string> fault = judge_access_of_task(event)) return fault;
+  const bool uses = event.kind != TraceEventKind::after && may_declare(event);
+  if (uses && event.task != 0) {
+    if (std::optional<std::string> fault = judge_use_of_task(event)) return fault;
   } else {
     if (!of_task) task_ = {};
     if (needs_tasks(event)) {
@@ -117,8 +122,9 @@ std::optional<std::string> TraceAudit::judge(const TraceEvent& event) {
     return std::nullopt;
   }
   if (found == live_.end()) return fmt::format("object {} does not exist", event.object);
+  const bool waits = event.task != 0 && event.kind != TraceEventKind::access;
+  if (waits) of_tasks_.insert(event.object);
   if (event.kind == TraceEventKind::free) {
-    if (event.task != 0) of_tasks_.insert(event.object);
     bytes_live_ -= found->second;
     live_.erase(found);
   } else if (event.kind != TraceEventKind::tag &&

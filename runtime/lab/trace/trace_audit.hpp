@@ -75,18 +75,20 @@ class TraceAudit {
  private:
   std::optional<std::string> judge(const TraceEvent& event);
   std::optional<std::string> judge_task(const TraceEvent& event);
-  std::optional<std::string> judge_access_of_task(const TraceEvent& event);
+  /// An access, or a hint that the task gives when it starts.
+  std::optional<std::string> judge_use_of_task(const TraceEvent& event);
   void count_access(const TraceEvent& event);
   void count_device(TracePlace at);
   void count_room(const TraceEvent& allocation);
 
   std::unordered_map<std::uint64_t, std::uint64_t> live_;  // Sizes by object.
   NumberSet declared_, undeclared_;                        // Tasks; the latter in accesses.
-  NumberSet of_tasks_;  // Objects that declared tasks access, or whose end waits for one.
+  NumberSet
+      of_tasks_;  // Objects that declared tasks access or announce, or whose end waits for one.
   std::uint32_t undeclared_last_ = 0;
   TraceEvent task_;  // The last event declared it, or belongs to it; else its number is 0.
   unsigned task_after_ = 0;
-  bool task_accesses_ = false;
+  bool task_accesses_ = false;  // It has an access or a hint.
   std::array<std::uint64_t, trace_event_kinds + 1> counts_{};
   std::uint64_t events_ = 0, fault_count_ = 0, unplaced_ = 0;
   std::uint64_t bytes_live_ = 0;

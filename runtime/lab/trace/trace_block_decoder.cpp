@@ -119,6 +119,26 @@ void TraceBlockDecoder::read_after(TraceEvent& event) noexcept {
   event.object = event.task - unzigzag(number());
 }
 
+void TraceBlockDecoder::read_hint(TraceEvent& event) noexcept {
+  event.kind = TraceEventKind::hint;
+  const std::uint64_t members = number();
+  if (members >= trace_hint_read_mostly << 1) trouble_ = "a hint has unknown flags";
+  event.object = last_.access_object + unzigzag(number());
+  event.offset = number();
+  event.bytes = number();
+  if ((members & trace_hint_place) != 0) event.at = place();
+  if ((members & trace_hint_task) != 0) event.task = task_number();
+  event.at_end = (members & trace_hint_at_end) != 0;
+  event.duration = trace_time_unknown;
+  if ((members & trace_hint_next_use) != 0)
+    event.duration = Time(static_cast<std::int64_t>(number()));
+  if ((members & trace_hint_until) != 0) event.chunk_bytes = number();
+  event.use = (members & trace_hint_read_mostly) != 0 ? UseKind::read : UseKind::read_write;
+  if ((members & trace_hint_passes) == 0) return;
+  event.passes = std::bit_cast<float>(get_fixed<std::uint32_t>(at_));
+  at_ += 4;
+}
+
 void TraceBlockDecoder::read_other(TraceEvent& event, unsigned first, TraceTags& tags) {
   const unsigned kind = first & ~trace_has_after_task;
   if (kind == static_cast<unsigned>(TraceEventKind::free)) {
@@ -138,6 +158,8 @@ void TraceBlockDecoder::read_other(TraceEvent& event, unsigned first, TraceTags&
     event.tag = tag(tags);
   } else if (first == 0) {
     read_after(event);
+  } else if (first == trace_first_hint) {
+    read_hint(event);
   } else {
     trouble_ = "a record has an invalid kind";
   }

@@ -40,6 +40,7 @@ class TraceBlockDecoder {
   void read_allocation(TraceEvent& event, unsigned first, TraceTags& tags);
   void read_task(TraceEvent& event, unsigned first, TraceTags& tags);
   void read_after(TraceEvent& event) noexcept;
+  void read_hint(TraceEvent& event) noexcept;
   void read_after_task(TraceEvent& event, unsigned first) noexcept;
   std::uint32_t task_number() noexcept;
   void read_other(TraceEvent& event, unsigned first, TraceTags& tags);

@@ -14,6 +14,7 @@ std::string_view to_string(TraceEventKind kind) noexcept {
     case TraceEventKind::place: return "place";
     case TraceEventKind::task: return "task";
     case TraceEventKind::after: return "after";
+    case TraceEventKind::hint: return "hint";
   }
   return "unknown";
 }
@@ -36,6 +37,24 @@ const char* fault_of_task(const TraceEvent& event) noexcept {
   return event.at.is_set() && !event.at.is_gpu() ? "its device is not a GPU" : nullptr;
 }
 
+bool is_in_objects(const TraceEvent& event) noexcept {
+  return event.bytes <= trace_object_bytes_max && event.offset <= trace_object_bytes_max;
+}
+
+const char* fault_of_hint(const TraceEvent& event) noexcept {
+  if (event.bytes == 0) return "it announces no bytes";
+  if (!is_in_objects(event)) return "its range is larger than any object";
+  if (!(event.passes >= 0) || !std::isfinite(event.passes)) {
+    return "its passes are not a number of at least 0";
+  }
+  if (event.duration < Time(0)) return "it announces a use in the past";
+  if (event.chunk_bytes > INT64_MAX) return "it ends after the end of time";
+  if (event.use == UseKind::write) return "its use is neither read nor read_write";
+  if (event.at.is_set() && !event.at.is_gpu()) return "its device is not a GPU";
+  if (event.task == 0 && !event.at.is_set()) return "it names neither a device nor a task";
+  return event.task == 0 && event.at_end ? "it names no task that ends" : nullptr;
+}
+
 }  // namespace
 
 const char* fault_of(const TraceEvent& event) noexcept {
@@ -43,9 +62,7 @@ const char* fault_of(const TraceEvent& event) noexcept {
   switch (event.kind) {
     case TraceEventKind::access:
       if (event.bytes == 0) return "it accesses no bytes";
-      if (event.bytes > trace_object_bytes_max || event.offset > trace_object_bytes_max) {
-        return "its range is larger than any object";
-      }
+      if (!is_in_objects(event)) return "its range is larger than any object";
       if (!(event.passes > 0) || !std::isfinite(event.passes)) {
         return "its passes are not a number above 0";
       }
@@ -59,17 +76,36 @@ const char* fault_of(const TraceEvent& event) noexcept {
       return nullptr;
     case TraceEventKind::place:
       if (event.bytes == 0) return "it places no bytes";
-      if (event.bytes > trace_object_bytes_max || event.offset > trace_object_bytes_max) {
-        return "its range is larger than any object";
-      }
+      if (!is_in_objects(event)) return "its range is larger than any object";
       return event.at.is_set() ? nullptr : "it names no place";
     case TraceEventKind::free: return nullptr;
     case TraceEventKind::tag:
     case TraceEventKind::mark: return event.tag == TagId{} ? "its text is empty" : nullptr;
     case TraceEventKind::task:
     case TraceEventKind::after: return fault_of_task(event);
+    case TraceEventKind::hint: return fault_of_hint(event);
   }
   return "its kind is invalid";
+}
+
+Hint hint_of(const TraceEvent& event, Location device) noexcept {
+  Hint hint;
+  hint.device = device;
+  hint.passes = event.passes;
+  hint.read_mostly = event.use == UseKind::read;
+  if (event.duration != trace_time_unknown) hint.next_use = event.duration;
+  if (event.chunk_bytes != 0) hint.until = Time(static_cast<std::int64_t>(event.chunk_bytes));
+  return hint;
+}
+
+TraceEvent hint_event(const Hint& hint) noexcept {
+  TraceEvent event;
+  event.kind = TraceEventKind::hint;
+  event.passes = static_cast<float>(hint.passes);
+  event.use = hint.read_mostly ? UseKind::read : UseKind::read_write;
+  event.duration = hint.next_use.value_or(trace_time_unknown);
+  if (hint.until) event.chunk_bytes = static_cast<std::uint64_t>(hint.until->count());
+  return event;
 }
 
 }  // namespace vma

@@ -15,9 +15,10 @@ struct TraceHeader {
   friend bool operator==(const TraceHeader&, const TraceHeader&) = default;
 };
 
-/// The newest version that is read. A trace has it only if it has tasks; others have the first one,
-/// so that earlier readers read them.
-constexpr unsigned trace_version = 2;
+/// The newest version that is read. A trace has the lowest that has all its events, so that earlier
+/// readers read as many as possible: the first one has neither tasks nor hints, the second no
+/// hints.
+constexpr unsigned trace_version = 3;
 constexpr unsigned trace_version_first = 1;
 
 /// Returns {"vmart_trace":1, the same number of bytes for each version.

@@ -8,10 +8,10 @@
 namespace vma {
 namespace {
 
-constexpr std::array<std::string_view, 18> field_names{
-    "event",       "time_ns", "object",     "bytes",      "offset", "duration_ns",
-    "chunk_bytes", "task",    "passes",     "device",     "home",   "use",
-    "tag",         "after",   "after_task", "compute_ns", "repeat", "request"};
+constexpr std::array<std::string_view, 20> field_names{
+    "event",      "time_ns",    "object", "bytes",   "offset",      "duration_ns", "chunk_bytes",
+    "task",       "passes",     "device", "home",    "use",         "tag",         "after",
+    "after_task", "compute_ns", "repeat", "request", "next_use_ns", "until_ns"};
 
 constexpr const char* not_whole = "is not a whole number of at least 0";
 
@@ -82,7 +82,9 @@ const char* TraceLineFields::number(const JsonNumber& number) {
     case Field::offset: return whole(event_.offset);
     case Field::duration_ns: return time(event_.duration);
     case Field::chunk_bytes: return whole(event_.chunk_bytes);
-    case Field::compute_ns: return time(event_.duration);
+    case Field::compute_ns:
+    case Field::next_use_ns: return time(event_.duration);
+    case Field::until_ns: return whole(event_.chunk_bytes);
     case Field::repeat: return whole(event_.bytes);
     case Field::request: return whole(event_.object);
     case Field::task:
@@ -107,7 +109,7 @@ const char* TraceLineFields::set_kind(std::string_view text) {
     if (event_.kind == TraceEventKind::after) continue;  // A member of its task's line.
     if (text == to_string(event_.kind)) return nullptr;
   }
-  return "is not one of access, alloc, free, tag, mark, place and task";
+  return "is not one of access, alloc, free, tag, mark, place, task and hint";
 }
 
 const char* TraceLineFields::set_use(std::string_view text) {
@@ -176,6 +178,11 @@ const char* TraceLineFields::require_members() {
       return require(always | bit(Field::task), bit(Field::after) | bit(Field::compute_ns) |
                                                     bit(Field::repeat) | bit(Field::request) |
                                                     bit(Field::device) | bit(Field::tag));
+    case TraceEventKind::hint:
+      return require(always | bit(Field::object) | bit(Field::bytes),
+                     bit(Field::offset) | bit(Field::use) | bit(Field::passes) |
+                         bit(Field::next_use_ns) | bit(Field::until_ns) | bit(Field::device) |
+                         bit((seen_ & bit(Field::task)) != 0 ? Field::task : Field::after_task));
     case TraceEventKind::mark:
     case TraceEventKind::after: break;
   }
@@ -187,6 +194,11 @@ const char* TraceLineFields::finish(TraceEvent& event) {
   if ((seen_ & bit(Field::device)) != 0) event_.at = TracePlace(gpu(static_cast<int>(device_)));
   if ((seen_ & bit(Field::home)) != 0) event_.at = home_;
   if (event_.kind == TraceEventKind::task && (seen_ & bit(Field::repeat)) == 0) event_.bytes = 1;
+  if (event_.kind == TraceEventKind::hint) {
+    event_.at_end = (seen_ & bit(Field::after_task)) != 0;
+    if ((seen_ & bit(Field::next_use_ns)) == 0) event_.duration = trace_time_unknown;
+    if ((seen_ & bit(Field::use)) == 0) event_.use = UseKind::read_write;
+  }
   event = event_;
   return nullptr;
 }

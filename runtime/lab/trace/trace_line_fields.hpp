@@ -57,6 +57,8 @@ class TraceLineFields {
     compute_ns,
     repeat,
     request,
+    next_use_ns,
+    until_ns,
   };
 
  private:

@@ -23,6 +23,11 @@ WholeFile::Terms trace_file_terms() {
           .write_kind = ErrorKind::driver_failure};
 }
 
+unsigned version_with(const TraceEvent& event) noexcept {
+  if (event.kind == TraceEventKind::hint) return 3;
+  return needs_tasks(event) ? 2 : trace_version_first;
+}
+
 void require_next(const TraceEvent& event, Time before, const std::string& path) {
   const char* const fault =
       event.time < before ? "it is earlier than the previous event" : fault_of(event);

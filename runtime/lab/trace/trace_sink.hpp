@@ -31,6 +31,9 @@ std::unique_ptr<TraceSink> create_trace(const std::string& path, const TraceHead
 /// For the files of traces: a file that cannot be created is an invalid argument.
 WholeFile::Terms trace_file_terms();
 
+/// The first version of the formats that has such events.
+unsigned version_with(const TraceEvent& event) noexcept;
+
 /// Throws like `TraceSink::write` if `event` is invalid or earlier than `before`.
 void require_next(const TraceEvent& event, Time before, const std::string& path);
 

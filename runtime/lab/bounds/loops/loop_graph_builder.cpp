@@ -59,9 +59,7 @@ LoopGraph LoopGraphBuilder::build(TraceSource& source) {
 }
 
 void LoopGraphBuilder::take(const TraceEvent& event) {
-  const bool belongs =
-      open_ && open_->task == event.task &&
-      (event.kind == TraceEventKind::access || event.kind == TraceEventKind::after);
+  const bool belongs = open_ && open_->task == event.task && may_declare(event);
   if (!belongs) close_declaration();
   switch (event.kind) {
     case TraceEventKind::access:
@@ -75,6 +73,7 @@ void LoopGraphBuilder::take(const TraceEvent& event) {
     case TraceEventKind::free: return end_object(event.object);
     case TraceEventKind::place: return place_again(event);
     case TraceEventKind::tag:
+    case TraceEventKind::hint:
     case TraceEventKind::mark: return;
   }
 }

@@ -117,6 +117,39 @@ TEST_F(BinaryTrace, HasThePayloadOfTheDocumentWithTasks) {
   EXPECT_EQ(read_all(path_), events);
 }
 
+// The third example of docs/reference/traces.md.
+TEST_F(BinaryTrace, HasThePayloadOfTheDocumentWithHints) {
+  Hint twice, next, then;
+  twice.device = gpu(1);
+  twice.next_use = Time(300);
+  twice.passes = 2;
+  next.until = Time(500);
+  then.next_use = Time(0);
+  then.read_mostly = true;
+  std::vector<ToldEvent> events{
+      allocation(1000, 7, 4 << 20), hint_of_object(1500, 7, 4 << 20, twice), task_of(1500, 5),
+      hint_of_object(1500, 7, 64, next), hint_of_object(1600, 7, 64, then)};
+  for (const std::size_t event : {3, 4}) events[event].event.task = 5;
+  for (const std::size_t event : {3, 4}) events[event].event.at = {};
+  events[4].event.at_end = true;
+  write_all(path_, header, events);
+  const std::vector<std::uint8_t> payload{0x02, 0xE8, 0x07, 0x0E, 0x80, 0x80, 0x80, 0x02,  //
+                                          0x08, 0xF4, 0x03, 0x29, 0x0E, 0x00, 0x80, 0x80, 0x80,
+                                          0x02, 0x03, 0xAC, 0x02, 0x00, 0x00,                    //
+                                          0x00, 0x40,                                            //
+                                          0x07, 0x00, 0x0A,                                      //
+                                          0x08, 0x00, 0x12, 0x0E, 0x00, 0x40, 0x00, 0xF4, 0x03,  //
+                                          0x08, 0x64, 0x4E, 0x0E, 0x00, 0x40, 0x00, 0x00};
+  const std::vector<std::uint8_t> bytes = read_bytes(path_);
+  const auto block =
+      std::search(bytes.begin(), bytes.end(), trace_block.begin(), trace_block.end());
+  ASSERT_NE(block, bytes.end());
+  const std::uint32_t size = get_fixed<std::uint32_t>(&*block + 4);
+  EXPECT_EQ(std::vector(block + 16, block + 16 + size), payload);
+  EXPECT_EQ(bytes[8], 3) << "earlier readers refuse it";
+  EXPECT_EQ(read_all(path_), events);
+}
+
 TEST_F(BinaryTrace, WithoutTasksEarlierReadersReadIt) {
   write_all(path_, header, {allocation(1, 1, 1), access(2, 1, 1)});
   EXPECT_EQ(read_bytes(path_)[8], 1);
@@ -140,8 +173,8 @@ TEST_F(BinaryTrace, SaysWhereAndWhatIsWrong) {
   const std::uint64_t block = trace_file.header_bytes() + write_trace_header(header).size();
 
   auto bytes = whole;
-  bytes[8] = 3;
-  expect_refused(bytes, "offset 8: is of version 3, not 1 to 2");
+  bytes[8] = 4;
+  expect_refused(bytes, "offset 8: is of version 4, not 1 to 3");
   bytes = whole;
   bytes[trace_file.header_bytes() + 20] ^= 1;
   expect_refused(bytes, "offset 16: the header's checksum is wrong");

@@ -88,6 +88,55 @@ TEST_F(JsonTrace, HasTasksAsTheDocumentSays) {
   EXPECT_EQ(read_all(path_), events);
 }
 
+TEST_F(JsonTrace, HasHintsAsTheDocumentSays) {
+  Hint soon;
+  soon.next_use = Time(30);
+  soon.passes = 2.5;
+  Hint idle;
+  idle.passes = 0;
+  idle.read_mostly = true;
+  idle.until = Time(500);
+  std::vector<ToldEvent> events{allocation(5, 1, 64), hint_of_object(6, 1, 32, soon), task_of(7, 1),
+                                hint_of_object(7, 1, 64, soon), hint_of_object(7, 1, 64, idle)};
+  events[1].event.offset = 8;
+  for (const std::size_t event : {3, 4}) events[event].event.task = 1;
+  for (const std::size_t event : {3, 4}) events[event].event.at = {};
+  events[4].event.at_end = true;
+  write_all(path_, {}, events);
+  EXPECT_EQ(text_of(path_),
+            "{\"vmart_trace\":3}\n"
+            "{\"event\":\"alloc\",\"time_ns\":5,\"object\":1,\"bytes\":64}\n"
+            "{\"event\":\"hint\",\"time_ns\":6,\"object\":1,\"bytes\":32,\"offset\":8,"
+            "\"passes\":2.5E0,\"next_use_ns\":30,\"device\":0}\n"
+            "{\"event\":\"task\",\"time_ns\":7,\"task\":1}\n"
+            "{\"event\":\"hint\",\"time_ns\":7,\"object\":1,\"bytes\":64,\"passes\":2.5E0,"
+            "\"next_use_ns\":30,\"task\":1}\n"
+            "{\"event\":\"hint\",\"time_ns\":7,\"object\":1,\"bytes\":64,\"use\":\"read\","
+            "\"passes\":0,\"until_ns\":500,\"after_task\":1}\n");
+  EXPECT_EQ(read_all(path_), events);
+}
+
+TEST_F(JsonTrace, SaysWhatIsWrongWithAHint) {
+  const std::string hint = "{\"event\":\"hint\",\"time_ns\":1,\"object\":1";
+  EXPECT_EQ(reason_of(hint + ",\"device\":0}"), "bytes: is missing");
+  EXPECT_EQ(reason_of(hint + ",\"bytes\":0,\"device\":0}"), "it announces no bytes");
+  EXPECT_EQ(reason_of(hint + ",\"bytes\":1}"), "it names neither a device nor a task");
+  EXPECT_EQ(reason_of(hint + ",\"bytes\":1,\"after_task\":0}"),
+            "it names neither a device nor a task");
+  EXPECT_EQ(reason_of(hint + ",\"bytes\":1,\"task\":1,\"after_task\":1}"),
+            "after_task: does not belong to this event");
+  EXPECT_EQ(reason_of(hint + ",\"bytes\":1,\"device\":0,\"passes\":-1}"),
+            "its passes are not a number of at least 0");
+  EXPECT_EQ(reason_of(hint + ",\"bytes\":1,\"device\":0,\"use\":\"write\"}"),
+            "its use is neither read nor read_write");
+  EXPECT_EQ(reason_of(hint + ",\"bytes\":1,\"device\":0,\"until_ns\":9223372036854775808}"),
+            "it ends after the end of time");
+  EXPECT_EQ(reason_of(hint + ",\"bytes\":1,\"device\":0,\"next_use_ns\":-1}"),
+            "next_use_ns: is not a whole number of at least 0");
+  EXPECT_EQ(reason_of("{\"event\":\"free\",\"time_ns\":1,\"object\":1,\"until_ns\":1}"),
+            "until_ns: does not belong to this event");
+}
+
 // The list of one line may not fit into a batch.
 TEST_F(JsonTrace, ReadsManyPredecessors) {
   std::vector<ToldEvent> events;
@@ -111,7 +160,7 @@ TEST_F(JsonTrace, SaysWhatIsWrongWithATask) {
   const std::string task = "{\"event\":\"task\",\"time_ns\":1,\"task\":2";
   EXPECT_EQ(reason_of("{\"event\":\"task\",\"time_ns\":1}"), "task: is missing");
   EXPECT_EQ(reason_of("{\"event\":\"after\",\"time_ns\":1}"),
-            "event: is not one of access, alloc, free, tag, mark, place and task");
+            "event: is not one of access, alloc, free, tag, mark, place, task and hint");
   EXPECT_EQ(reason_of(task + ",\"after\":1}"), "after: is not a list");
   EXPECT_EQ(reason_of(task + ",\"after\":\"1\"}"), "after: is not a list");
   EXPECT_EQ(reason_of(task + ",\"after\":[\"1\"]}"), "after: is not a number");
@@ -166,7 +215,7 @@ TEST_F(JsonTrace, SaysWhatIsWrongWithALine) {
   EXPECT_EQ(reason_of("7"), "is not an object");
   EXPECT_EQ(reason_of("{}"), "event: is missing");
   EXPECT_EQ(reason_of("{\"event\":\"acess\"}"),
-            "event: is not one of access, alloc, free, tag, mark, place and task");
+            "event: is not one of access, alloc, free, tag, mark, place, task and hint");
   EXPECT_EQ(reason_of("{\"event\":\"access\",\"time_ns\":1,\"object\":2}"), "bytes: is missing");
   EXPECT_EQ(reason_of(access + ",\"bites\":1}"), "is not a key of any event");
   EXPECT_EQ(reason_of(access + ",\"bytes\":1}"), "bytes: appears twice");
@@ -196,8 +245,8 @@ TEST_F(JsonTrace, SaysWhatIsWrongWithALine) {
 }
 
 TEST_F(JsonTrace, AHeaderOfAnotherVersionIsFatal) {
-  write_text(path_, "{\"vmart_trace\":3}\n");
-  EXPECT_NE(error_of([this] { open_trace(path_); }).find("vmart_trace: is 3, not 1 to 2"),
+  write_text(path_, "{\"vmart_trace\":4}\n");
+  EXPECT_NE(error_of([this] { open_trace(path_); }).find("vmart_trace: is 4, not 1 to 3"),
             std::string::npos);
   write_text(path_, "{\"vmart_trace\":1,\"nam\":\"x\"}\n");
   EXPECT_NE(error_of([this] { open_trace(path_); }).find("nam: is not a known key"),

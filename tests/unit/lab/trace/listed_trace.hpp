@@ -59,6 +59,16 @@ class ListedTrace : public TraceSource {
       add(of(TraceEventKind::after, time, predecessor)).of_task(number);
     return *this;
   }
+  /// For `at`, if it is set; else `of_task` says which task gives it.
+  ListedTrace& hint(Time time, std::uint64_t object, std::uint64_t bytes, const Hint& hint,
+                    TracePlace at = {}) {
+    TraceEvent event = hint_event(hint);
+    event.time = time;
+    event.object = object;
+    event.bytes = bytes;
+    event.at = at;
+    return add(event);
+  }
   /// The event added last is an access of this task, or waits for its end.
   ListedTrace& of_task(std::uint32_t number) {
     last().task = number;

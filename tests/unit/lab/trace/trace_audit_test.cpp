@@ -134,6 +134,46 @@ TEST(TraceAudit, NumbersOfObjectsThatTasksUseAreNotUsedAgain) {
   EXPECT_EQ(allocate(3, 700), "object 700 has the number of one that tasks used");
 }
 
+TEST(TraceAudit, HintsAreOfObjectsThatExist) {
+  TraceAudit audit;
+  const auto hint = [](std::int64_t time_ns, std::uint64_t object, std::uint64_t bytes) {
+    return hint_of_object(time_ns, object, bytes, {}).event;
+  };
+  EXPECT_EQ(audit.add(hint(0, 1, 1)), "object 1 does not exist");
+  EXPECT_EQ(audit.add(allocation(1, 1, 100).event), std::nullopt);
+  EXPECT_EQ(audit.add(hint(1, 1, 100)), std::nullopt);
+  EXPECT_EQ(audit.add(hint(1, 1, 101)), "101 bytes from 0 on of object 1, which has 100");
+  EXPECT_EQ(audit.add(free_of(2, 1).event), std::nullopt);
+  EXPECT_EQ(audit.add(hint(3, 1, 1)), "object 1 does not exist");
+  EXPECT_EQ(audit.add(allocation(4, 1, 100).event), std::nullopt) << "no task has announced it";
+}
+
+TEST(TraceAudit, HintsOfATaskFollowItOrWaitForIt) {
+  TraceAudit audit;
+  TraceEvent hint = hint_of_object(1, 1, 10, {}).event;
+  hint.task = 5;
+  EXPECT_EQ(audit.add(allocation(0, 1, 10).event), std::nullopt);
+  EXPECT_EQ(audit.add(hint), "task 5 is not declared");
+  EXPECT_EQ(audit.add(task_of(1, 5).event), std::nullopt);
+  EXPECT_EQ(audit.add(hint), std::nullopt);
+  EXPECT_EQ(audit.add(after_of(1, 5, 3).event), "a predecessor of task 5 does not follow the task");
+  TraceEvent used = access(1, 1, 10).event;
+  used.task = 5;
+  EXPECT_EQ(audit.add(used), std::nullopt) << "hints are between accesses too";
+  hint.time = Time(2);
+  EXPECT_EQ(audit.add(hint), "a hint of task 5 has another time than the task");
+  hint.at_end = true;
+  EXPECT_EQ(audit.add(hint), std::nullopt);
+  hint.at_end = false;
+  EXPECT_EQ(audit.add(hint), "a hint of task 5 does not follow the task");
+  hint.at_end = true;
+  hint.task = 6;
+  EXPECT_EQ(audit.add(hint), "task 6 is not declared");
+  EXPECT_EQ(audit.add(free_of(3, 1).event), std::nullopt);
+  EXPECT_EQ(audit.add(allocation(3, 1, 10).event), "object 1 has the number of one that tasks used")
+      << "in a replay, the hint may come later";
+}
+
 TEST(TraceAudit, AddsUpWhatTasksRepeat) {
   TraceAudit audit;
   std::vector<TraceEvent> events{allocation(0, 1, 100).event, task_of(10, 1, 20, 5).event,

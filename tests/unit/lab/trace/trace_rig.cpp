@@ -14,7 +14,8 @@ void PrintTo(const ToldEvent& told, std::ostream* out) {
   *out << to_string(event.kind) << " at " << event.time.count() << " of " << event.object << ": "
        << event.bytes << " from " << event.offset << " chunks of " << event.chunk_bytes << ", use "
        << static_cast<int>(event.use) << " x " << event.passes << " in " << event.duration.count()
-       << ", task " << event.task << ", place " << event.at.code() << ", \"" << told.tag << '"';
+       << ", task " << event.task << ", place " << event.at.code()
+       << (event.at_end ? ", at its end" : "") << ", \"" << told.tag << '"';
 }
 
 void KeepingSink::write(std::span<const TraceEvent> written, const TraceTags& tags) {
@@ -78,6 +79,7 @@ class RandomEvents {
     task_.task = 0;
     if (is_task) return fill_task(event), told.tag = chance() ? text() : "", told;
     if (event.kind != TraceEventKind::mark) event.object = number(64);
+    if (event.kind == TraceEventKind::hint) return fill_hint(event), told;
     const bool can_wait = event.kind == TraceEventKind::allocation ||
                           event.kind == TraceEventKind::free || event.kind == TraceEventKind::mark;
     if (can_wait && chance()) event.task = static_cast<std::uint32_t>(number(32));
@@ -105,6 +107,22 @@ class RandomEvents {
     if (chance()) event.at = TracePlace(gpu(ordinal()));
     if (chance()) event.object = number(64);
     task_ = event;
+  }
+  void fill_hint(TraceEvent& event) {
+    Hint hint;
+    hint.passes = static_cast<double>(number(20)) / 8;
+    hint.read_mostly = chance();
+    if (chance()) hint.next_use = Time(static_cast<std::int64_t>(number(62)));
+    if (chance()) hint.until = Time(1 + static_cast<std::int64_t>(number(62)));
+    const TraceEvent given = event;
+    event = hint_event(hint);
+    event.time = given.time;
+    event.object = given.object;
+    event.bytes = 1 + number(50) % trace_object_bytes_max;
+    event.offset = number(50);
+    if (chance()) event.task = static_cast<std::uint32_t>(number(32)) | 1;
+    event.at_end = event.task != 0 && chance();
+    if (event.task == 0 || chance()) event.at = TracePlace(gpu(ordinal()));
   }
   ToldEvent predecessor() {
     ToldEvent told;
@@ -171,6 +189,17 @@ ToldEvent allocation(std::int64_t time_ns, std::uint64_t object, std::uint64_t b
 ToldEvent free_of(std::int64_t time_ns, std::uint64_t object) {
   ToldEvent told = access(time_ns, object, 0);
   told.event.kind = TraceEventKind::free;
+  return told;
+}
+
+ToldEvent hint_of_object(std::int64_t time_ns, std::uint64_t object, std::uint64_t bytes,
+                         const Hint& hint) {
+  ToldEvent told;
+  told.event = hint_event(hint);
+  told.event.time = Time(time_ns);
+  told.event.object = object;
+  told.event.bytes = bytes;
+  told.event.at = TracePlace(hint.device);
   return told;
 }
 

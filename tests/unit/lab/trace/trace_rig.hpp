@@ -62,6 +62,9 @@ ToldEvent access(std::int64_t time_ns, std::uint64_t object, std::uint64_t bytes
 ToldEvent allocation(std::int64_t time_ns, std::uint64_t object, std::uint64_t bytes,
                      std::string tag = {});
 ToldEvent free_of(std::int64_t time_ns, std::uint64_t object);
+/// For the hint's device.
+ToldEvent hint_of_object(std::int64_t time_ns, std::uint64_t object, std::uint64_t bytes,
+                         const Hint& hint);
 ToldEvent task_of(std::int64_t time_ns, std::uint32_t task, std::int64_t compute_ns = 0,
                   std::uint64_t repeat = 1);
 ToldEvent after_of(std::int64_t time_ns, std::uint32_t task, std::uint32_t predecessor);
