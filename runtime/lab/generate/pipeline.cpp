@@ -23,6 +23,7 @@ class Pipeline {
         activation_bytes_(values.whole("activation_bytes")),
         compute_(std::chrono::microseconds(values.whole("compute_us"))),
         jitter_(values["jitter"]),
+        hints_(values.whole("hints") == 1),
         weights_(order, 0, stages_ * layers_, values.whole("weight_bytes"), "weights"),
         next_object_(weights_.count()),
         stage_ends_(stages_) {}
@@ -67,7 +68,9 @@ class Pipeline {
       }
       for (std::uint64_t layer = 0; layer < layers_; ++layer) {
         step(stage, 1, {});
-        access(stage * layers_ + layer, weights_.access(Time(0), 0).bytes, UseKind::read_write);
+        access(stage * layers_ + layer, weight_bytes(), UseKind::read_write);
+        announce(stage * layers_ + layer, weight_bytes(), length() + forward_start(0, layer),
+                 change_start(layer));
       }
     }
   }
@@ -83,16 +86,27 @@ class Pipeline {
     const DeclaredTask& before = stage_ends_[stage];
     tasks_.at_end(allocation, input.end > before.end ? input : before);
     step(stage, 1, input);
-    access(layer, weights_.access(Time(0), 0).bytes, UseKind::read);
+    access(layer, weight_bytes(), UseKind::read);
     if (layer > 0) access((&own)[-1], activation_bytes_, UseKind::read);
     access(own, activation_bytes_, UseKind::write);
+    const Time now = forward_start(batch, layer % layers_);
+    announce(layer, weight_bytes(),
+             batch + 1 < batches_ ? forward_start(batch + 1, layer % layers_)
+                                  : backward_start(0, layer % layers_),
+             now);
+    if (layer > 0)
+      announce((&own)[-1], activation_bytes_, backward_start(batch, layer % layers_), now);
   }
   void backward(std::uint64_t batch, std::uint64_t layer, const DeclaredTask& gradients) {
     const std::uint64_t* const own = &activations_[batch * weights_.count() + layer];
     step(layer / layers_, 2, gradients);
-    access(layer, weights_.access(Time(0), 0).bytes, UseKind::read);
+    access(layer, weight_bytes(), UseKind::read);
     access(*own, activation_bytes_, UseKind::read);
     if (layer > 0) access(own[-1], activation_bytes_, UseKind::read_write);
+    announce(layer, weight_bytes(),
+             batch + 1 < batches_ ? backward_start(batch + 1, layer % layers_)
+                                  : change_start(layer % layers_),
+             backward_start(batch, layer % layers_));
     tasks_.at_end(event_of(TraceEventKind::free, *own), stage_ends_[layer / layers_]);
   }
   /// Declares the next task of the stage.
@@ -109,6 +123,30 @@ class Pipeline {
     access.use = use;
     tasks_.access(access);
   }
+  // When a stage does a step of its layers, numbered from 0, if it never waits: from the start of
+  // the iteration.
+  Time forward_start(std::uint64_t batch, std::uint64_t layer) const {
+    return after(batch * layers_ + layer);
+  }
+  Time backward_start(std::uint64_t batch, std::uint64_t layer) const {
+    return after(batches_ * layers_ + 2 * (batch * layers_ + layers_ - 1 - layer));
+  }
+  Time change_start(std::uint64_t layer) const { return after(3 * batches_ * layers_ + layer); }
+  Time length() const { return change_start(layers_); }
+  /// The time of so many steps forward.
+  Time after(std::uint64_t steps) const { return compute_ * static_cast<std::int64_t>(steps); }
+
+  std::uint64_t weight_bytes() const { return weights_.access(Time(0), 0).bytes; }
+  /// With hints, the step declared last, which starts at `now`, announces the next use.
+  void announce(std::uint64_t object, std::uint64_t bytes, Time next, Time now) {
+    if (!hints_) return;
+    Hint hint;
+    hint.next_use = next - now;
+    TraceEvent event = hint_event(hint);
+    event.object = object;
+    event.bytes = bytes;
+    tasks_.hint(event);
+  }
   static TraceEvent event_of(TraceEventKind kind, std::uint64_t object) {
     TraceEvent event;
     event.kind = kind;
@@ -123,6 +161,7 @@ class Pipeline {
   std::uint64_t activation_bytes_;
   Time compute_;
   double jitter_;
+  bool hints_;
   ObjectSet weights_;
   std::uint64_t next_object_;
   std::vector<DeclaredTask> stage_ends_;    // The last task of each stage.

@@ -19,6 +19,10 @@ namespace vma {
 /// activations, turns those of the layer before into their gradients, and frees its own. At the end
 /// of an iteration each layer changes its weights. A mark begins each iteration. Each step takes
 /// longer by a random share of up to "jitter".
+///
+/// With "hints", each step announces when its layer's weights are used next, and each step forward
+/// when the activations that it reads are needed again. The stage counts its own steps until then,
+/// without jitter and without waiting for other stages.
 void generate_pipeline(const TraceValues& values, TraceRandom& random, EventOrder& order);
 
 inline constexpr std::array pipeline_parameters{
@@ -29,6 +33,7 @@ inline constexpr std::array pipeline_parameters{
     TraceParameter{"activation_bytes", 64 << 20, 1, 1e13, "activations of a layer a microbatch"},
     TraceParameter{"weight_bytes", 256 << 20, 1, 1e13, "weights of a layer"},
     TraceParameter{"compute_us", 2000, 0, 1e9, "time of a layer for a microbatch, forward"},
-    TraceParameter{"jitter", 0.1, 0, 10, "how much longer a step may take, as a share", false}};
+    TraceParameter{"jitter", 0.1, 0, 10, "how much longer a step may take, as a share", false},
+    hints_parameter};
 
 }  // namespace vma

@@ -1,10 +1,12 @@
 #include "lab/generate/serving.hpp"
 
+#include "lab/generate/output_forecast.hpp"
 #include "lab/trace/closed_loop.hpp"
 
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <optional>
 #include <vector>
 
 namespace vma {
@@ -57,6 +59,17 @@ class Serving {
   std::uint64_t length(std::string_view median) {
     const double drawn = random_->log_normal((*values_)[median], (*values_)["sigma"]);
     return static_cast<std::uint64_t>(std::clamp(drawn, 1.0, 1e8));
+  }
+
+  /// The tick declared last announces that it and later ones will read the cache.
+  void announce(const ServedRequest& request, Time now) {
+    if (!closed_ || values_->whole("hints") == 0) return;
+    const Time token_time = std::chrono::microseconds(values_->whole("token_us"));
+    std::optional<TraceEvent> hint = forecast_.hint(now, token_time);
+    if (!hint) return;
+    hint->object = request.object;
+    hint->bytes = (request.prompt + request.output) * token_bytes();
+    tasks_.hint(*hint);
   }
 
   void arrive(Time now) {
@@ -119,6 +132,7 @@ class Serving {
     std::erase_if(requests, [&](const ServedRequest& request) {
       const bool ended = request.made >= static_cast<double>(request.output);
       if (ended) free(request.object, now + tick_, device);
+      if (ended) forecast_.add(now + tick_, request.output);
       return ended;
     });
   }
@@ -129,6 +143,7 @@ class Serving {
     const double left = static_cast<double>(request.output) - request.made;
     const double tokens = std::min(tokens_a_tick_, left);
     const bool begins = request.made == 0;
+    if (begins) announce(request, now);
     const std::uint64_t old =
         begins ? 0 : request.prompt + static_cast<std::uint64_t>(request.made);
     request.made = tokens == left ? static_cast<double>(request.output) : request.made + tokens;
@@ -163,6 +178,7 @@ class Serving {
   std::uint64_t next_object_;
   std::vector<DeclaredTask> ends_;  // In a closed loop, the last task of each GPU.
   std::uint32_t requests_ = 0;
+  OutputForecast forecast_;
 };
 
 }  // namespace

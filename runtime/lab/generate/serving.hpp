@@ -19,8 +19,10 @@ namespace vma {
 /// filled part of each cache. In each cache it writes the new part: the prompt in the first tick,
 /// and the tokens made in this tick. In a closed loop, a tick of a GPU is one task after the
 /// previous one, whose steps all its requests share, one for each token: a slow step delays all
-/// later ones, but who shares it is as in the open loop. The arrival rate oscillates around its
-/// average by a share of up to "swing", with a period of "swing_s".
+/// later ones, but who shares it is as in the open loop. With "hints", the first tick of a request
+/// announces how often its cache will be read: as often as the outputs that have ended were long,
+/// on average. The arrival rate oscillates around its average by a share of up to "swing", with a
+/// period of "swing_s".
 void generate_serving(const TraceValues& values, TraceRandom& random, EventOrder& order);
 
 inline constexpr std::array serving_parameters{
@@ -39,6 +41,7 @@ inline constexpr std::array serving_parameters{
     TraceParameter{"swing", 0.5, 0, 1, "amplitude of the rate, as a share of the average", false},
     TraceParameter{"swing_s", 30, 1e-3, 1e7, "time between peaks of the rate", false},
     TraceParameter{"closed", 0, 0, 1,
-                   "1: a step waits for the one before; 0: open loop, accesses at fixed times"}};
+                   "1: a step waits for the one before; 0: open loop, accesses at fixed times"},
+    hints_parameter};
 
 }  // namespace vma

@@ -21,6 +21,9 @@ struct TraceParameter {
 inline constexpr TraceParameter closed_parameter{
     "closed", 1, 0, 1, "1: tasks wait for each other; 0: open loop, accesses at fixed times"};
 
+inline constexpr TraceParameter hints_parameter{
+    "hints", 0, 0, 1, "closed loops: 1: programs announce what they know of their coming uses"};
+
 /// The values of all parameters of one converter or generator.
 class TraceValues {
  public:

@@ -17,7 +17,8 @@ namespace vma {
 void convert_azure(const ConvertInput& input, EventOrder& order);
 
 inline constexpr std::array azure_parameters{
-    requests_parameter, token_bytes_parameter, token_time_parameter, prefill_parameter,
-    closed_parameter,   grow_parameter,        weights_parameter,    serving_gpus_parameter};
+    requests_parameter, token_bytes_parameter,  token_time_parameter,
+    prefill_parameter,  closed_parameter,       grow_parameter,
+    weights_parameter,  serving_gpus_parameter, hints_parameter};
 
 }  // namespace vma

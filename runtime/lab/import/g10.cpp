@@ -91,7 +91,8 @@ void convert_g10(const ConvertInput& input, EventOrder& order) {
   if (input.values.whole("closed") == 1) {
     const std::uint64_t given = input.values.whole("microbatches");
     const std::uint64_t microbatches = given > 0 ? given : stages > 1 ? 4 : 1;
-    return add_training(order, training, {iterations, microbatches, stages > 0});
+    return add_training(order, training,
+                        {iterations, microbatches, stages > 0, input.values.whole("hints") == 1});
   }
   Iterations open(order, training, stages > 0);
   for (std::uint64_t number = 1; number <= iterations; ++number) open.run(number);

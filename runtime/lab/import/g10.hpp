@@ -25,7 +25,9 @@ namespace vma {
 /// its stage: a stage runs the microbatches in order, and an iteration follows the whole previous
 /// one, which has changed the weights. Each microbatch has its own tensors of its share of the
 /// bytes, and its kernels take its share of the time; it passes once over each weight. So the
-/// weights are read and written as often as there are microbatches. A weight is an object with the
+/// weights are read and written as often as there are microbatches. With "hints", each kernel
+/// announces when each of its tensors is used next, and by which stage, as a compiler knows it that
+/// has measured the kernels: a `TrainingPlan`. A weight is an object with the
 /// tensor's number, and every other tensor is a new object each time. In an open loop, every tensor
 /// is an object with its number, and kernels begin at the times at which they would if memory never
 /// delayed one.
@@ -41,6 +43,7 @@ inline constexpr std::array g10_parameters{
     TraceParameter{
         "microbatches", 0, 0, 1000,
         "microbatches of an iteration of a closed loop; 0: 4 if there are several stages, "
-        "else 1"}};
+        "else 1"},
+    hints_parameter};
 
 }  // namespace vma

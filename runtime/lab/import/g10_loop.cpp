@@ -1,5 +1,6 @@
 #include "lab/import/g10_loop.hpp"
 
+#include "lab/import/g10_plan.hpp"
 #include "lab/trace/closed_loop.hpp"
 
 #include <fmt/format.h>
@@ -15,7 +16,11 @@ namespace {
 class Training {
  public:
   Training(EventOrder& order, const TrainingIteration& training, const TrainingLoop& loop)
-      : order_(&order), tasks_(order), training_(&training), loop_(loop) {
+      : order_(&order),
+        tasks_(order),
+        training_(&training),
+        loop_(loop),
+        plan_(training, loop.microbatches) {
     for (const auto& [tensor, about] : training.tensors)
       objects_end_ = std::max(objects_end_, tensor + 1);
   }
@@ -31,7 +36,7 @@ class Training {
       stage_ends_.clear();
       for (std::uint64_t batch = 0; batch < loop_.microbatches; ++batch) {
         last_ = batch == 0 ? before : DeclaredTask{};  // The others follow the first one.
-        run_microbatch(batch == 0 && iteration == 1);
+        run_microbatch(batch, batch == 0 && iteration == 1);
       }
     }
     for (const std::uint64_t weight : training_->weights_used()) free(weight);
@@ -40,7 +45,7 @@ class Training {
  private:
   /// The kernels of a microbatch run one after the other; each stage takes one microbatch at a
   /// time.
-  void run_microbatch(bool first) {
+  void run_microbatch(std::uint64_t batch, bool first) {
     objects_.clear();
     for (std::size_t number = 0; number < training_->kernels.size(); ++number) {
       const TrainingKernel& kernel = training_->kernels[number];
@@ -56,6 +61,8 @@ class Training {
                                     loop_.staged ? TracePlace(gpu(kernel.stage)) : TracePlace()),
                          after);
       for (const auto& [tensor, use] : kernel.uses) access(tensor, use);
+      if (loop_.hints)
+        for (const auto& [tensor, use] : kernel.uses) announce(tensor, batch, number);
       stage_ends_[kernel.stage] = last_;
       for (const auto& [tensor, use] : kernel.uses) {
         const TrainedTensor& about = training_->tensors.at(tensor);
@@ -84,6 +91,20 @@ class Training {
     access.use = use;
     tasks_.access(access);
   }
+  /// When the tensor is used after this kernel, the one declared last.
+  void announce(std::uint64_t tensor, std::uint64_t batch, std::size_t kernel) {
+    const TrainedTensor& about = training_->tensors.at(tensor);
+    if (!about.weight && about.last == kernel) return;
+    const TrainingPlan::NextUse next = about.weight ? plan_.next_of_weight(tensor, batch, kernel)
+                                                    : plan_.next_of_tensor(tensor, batch, kernel);
+    Hint hint;
+    hint.next_use = next.after;
+    TraceEvent event = hint_event(hint);
+    event.object = about.weight ? tensor : objects_.at(tensor);
+    event.bytes = bytes_of(about);
+    if (loop_.staged) event.at = TracePlace(gpu(next.stage));
+    tasks_.hint(event);
+  }
   void free(std::uint64_t object) {
     TraceEvent free;
     free.kind = TraceEventKind::free;
@@ -100,6 +121,7 @@ class Training {
   ClosedLoop tasks_;
   const TrainingIteration* training_;
   TrainingLoop loop_;
+  TrainingPlan plan_;
   std::uint64_t objects_end_ =
       0;  // The next number: a tensor is another object in each microbatch.
   std::unordered_map<std::uint64_t, std::uint64_t> objects_;  // Of this microbatch, by tensor.

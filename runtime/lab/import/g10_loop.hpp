@@ -11,6 +11,7 @@ struct TrainingLoop {
   std::uint64_t iterations = 1;
   std::uint64_t microbatches = 1;  ///< At least 1.
   bool staged = false;             ///< Each stage is a GPU.
+  bool hints = false;              ///< Kernels announce the next use of their tensors.
 };
 
 /// Adds the iterations as a closed loop, as `convert_g10` describes it.

@@ -16,6 +16,11 @@ double tokens_read(const KvRequest& request) {
   return output * static_cast<double>(request.prompt_tokens) + output * (output - 1) / 2;
 }
 
+/// Requires: there are output tokens.
+Time token_time(const KvRequest& request) {
+  return (request.end - request.first_token) / static_cast<std::int64_t>(request.output_tokens);
+}
+
 }  // namespace
 
 void set_times(KvRequest& request, const TraceValues& values) {
@@ -34,7 +39,8 @@ KvRequests::KvRequests(EventOrder& order, const TraceValues& values)
       model_(order, values),
       token_bytes_(values.whole("token_bytes")),
       grow_tokens_(values.whole("grow_tokens")),
-      closed_(values.whole("closed") == 1) {}
+      closed_(values.whole("closed") == 1),
+      hints_(values.whole("hints") == 1) {}
 
 void KvRequests::add(const KvRequest& request) {
   const ServedModel::Server server = model_.serve(request.start, request.end);
@@ -77,8 +83,7 @@ DeclaredTask KvRequests::prefill(const KvRequest& request, const ServedModel::Se
 /// The steps of `tokens` output tokens. Their accesses, but for that of the weights, follow.
 DeclaredTask KvRequests::decode(const KvRequest& request, const ServedModel::Server& server,
                                 std::uint64_t tokens, const DeclaredTask& after) {
-  const auto steps = static_cast<std::int64_t>(request.output_tokens);
-  TraceEvent task = task_event((request.end - request.first_token) / steps, server.at);
+  TraceEvent task = task_event(token_time(request), server.at);
   task.time = request.first_token;
   task.object = request.number;
   task.bytes = tokens;
@@ -86,6 +91,26 @@ DeclaredTask KvRequests::decode(const KvRequest& request, const ServedModel::Ser
   if (const auto weights = model_.read(server, 1 / static_cast<double>(server.batch)))
     tasks_.access(*weights);
   return declared;
+}
+
+/// The output's task, declared last, announces that its tokens will read the whole cache.
+void KvRequests::announce(const KvRequest& request, std::uint64_t tokens) {
+  if (std::optional<TraceEvent> hint = forecast_.hint(request.start, token_time(request))) {
+    hint->object = request.number;
+    hint->bytes = tokens * token_bytes_;
+    tasks_.hint(*hint);
+  }
+  forecast_.add(request.end, request.output_tokens);
+}
+
+/// The same of a growing cache, for the tokens for which there is memory.
+void KvRequests::announce(const KvRequest& request, std::span<const TraceEvent> cache) {
+  TraceEvent hint = OutputForecast::reads(static_cast<double>(grow_tokens_), token_time(request));
+  for (const TraceEvent& part : cache) {
+    hint.object = part.object;
+    hint.bytes = part.bytes;
+    tasks_.hint(hint);
+  }
 }
 
 void KvRequests::add_closed(const KvRequest& request, const ServedModel::Server& server) {
@@ -109,6 +134,7 @@ void KvRequests::add_closed(const KvRequest& request, const ServedModel::Server&
     access.use = UseKind::write;
     access.passes = static_cast<float>(1 / steps);
     tasks_.access(access);
+    if (hints_) announce(request, tokens);
   }
   tasks_.at_end(free(request.number), last);
 }
@@ -139,6 +165,7 @@ void KvRequests::add_growing(const KvRequest& request, const ServedModel::Server
     write.use = UseKind::write;
     write.passes = static_cast<float>(1 / steps);
     tasks_.access(write);
+    if (hints_) announce(request, cache);
     cache.back().passes = 1;
   }
   for (const TraceEvent& part : cache) tasks_.at_end(free(part.object), last);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "lab/generate/output_forecast.hpp"
 #include "lab/generate/trace_parameters.hpp"
 #include "lab/import/served_model.hpp"
 #include "lab/trace/closed_loop.hpp"
@@ -7,6 +8,7 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 
 namespace vma {
 
@@ -38,11 +40,16 @@ constexpr std::uint64_t tokens_max = 100'000'000;  ///< Per request; a larger nu
 /// is an object, and so is each part of so many output tokens, which is allocated when the one
 /// before is full and has a task of its own. Without, its whole memory is there from the start.
 ///
+/// With "hints", the output's tasks of a closed loop announce how often each part of the cache will
+/// be read, and by when. A server does not know how long an output will be: it expects the mean
+/// length of those that have ended, and nothing before one has. When the cache grows, it expects to
+/// fill the part that it has allocated.
+///
 /// With "weight_bytes", requests read the weights of a `ServedModel`.
 class KvRequests {
  public:
-  /// "closed", "token_bytes", "grow_tokens", "weight_bytes" and "gpus" are parameters of the
-  /// converters of requests, which end after "requests" of them.
+  /// "closed", "token_bytes", "grow_tokens", "weight_bytes", "gpus" and "hints" are parameters of
+  /// the converters of requests, which end after "requests" of them.
   KvRequests(EventOrder& order, const TraceValues& values);
 
   /// Requires: the request has tokens.
@@ -55,6 +62,8 @@ class KvRequests {
   DeclaredTask prefill(const KvRequest& request, const ServedModel::Server& server);
   DeclaredTask decode(const KvRequest& request, const ServedModel::Server& server,
                       std::uint64_t tokens, const DeclaredTask& after);
+  void announce(const KvRequest& request, std::uint64_t tokens);
+  void announce(const KvRequest& request, std::span<const TraceEvent> cache);
   TraceEvent allocation(std::uint64_t object, std::uint64_t tokens, Time time) const;
   static TraceEvent free(std::uint64_t object);
 
@@ -63,7 +72,8 @@ class KvRequests {
   ServedModel model_;
   std::uint64_t token_bytes_, grow_tokens_;
   std::uint64_t growths_ = 0;  // Objects so far.
-  bool closed_;
+  bool closed_, hints_;
+  OutputForecast forecast_;
 };
 
 /// Sets the times from the assumed speed of the model: "prefill_tokens_s" and "token_us".

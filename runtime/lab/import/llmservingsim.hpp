@@ -18,8 +18,8 @@ namespace vma {
 /// of the file: such files are short.
 void convert_llmservingsim(const ConvertInput& input, EventOrder& order);
 
-inline constexpr std::array llmservingsim_parameters{requests_parameter, token_bytes_parameter,
-                                                     closed_parameter,   grow_parameter,
-                                                     weights_parameter,  serving_gpus_parameter};
+inline constexpr std::array llmservingsim_parameters{
+    requests_parameter, token_bytes_parameter,  closed_parameter, grow_parameter,
+    weights_parameter,  serving_gpus_parameter, hints_parameter};
 
 }  // namespace vma

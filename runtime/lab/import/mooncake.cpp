@@ -1,5 +1,6 @@
 #include "lab/import/mooncake.hpp"
 
+#include "lab/generate/output_forecast.hpp"
 #include "lab/import/input_lines.hpp"
 #include "lab/import/served_model.hpp"
 #include "lab/trace/closed_loop.hpp"
@@ -9,6 +10,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <optional>
 #include <queue>
 #include <unordered_map>
@@ -110,17 +112,52 @@ class Prompts {
         token_bytes_(values.whole("token_bytes")),
         token_time_(std::chrono::microseconds(values.whole("token_us"))),
         prefill_tokens_s_(values["prefill_tokens_s"]),
-        closed_(values.whole("closed") == 1) {}
+        closed_(values.whole("closed") == 1),
+        hints_(values.whole("hints") == 1) {}
 
   void add(const Request& request, std::uint32_t number) {
+    announce_idle(request.time);
     cache_.expire(request.time);
     order_->advance(request.time);
     if (closed_) return add_closed(request, number);
     add_open(request, number);
   }
-  void finish() { cache_.expire(Time::max()); }
+  void finish() {
+    announce_idle(Time::max());
+    cache_.expire(Time::max());
+  }
 
  private:
+  /// Requests that end by `now` announce that their blocks are idle, if no other request uses them:
+  /// for as long as blocks that were used again had been, on average.
+  void announce_idle(Time now) {
+    for (; !ending_.empty() && ending_.begin()->first <= now; ending_.erase(ending_.begin())) {
+      if (pauses_ == 0) continue;
+      const auto& [end, request] = *ending_.begin();
+      Hint hint;
+      hint.next_use = Time(static_cast<std::int64_t>(paused_s_ / pauses_ * 1e9));
+      hint.until = hint.next_use;
+      hint.passes = 0;
+      TraceEvent event = hint_event(hint);
+      event.bytes = block_tokens * token_bytes_;
+      for (const std::uint64_t id : request.blocks) {
+        const Block* const block = cache_.find(id);
+        if (block == nullptr || block->last.number != request.last.number) continue;
+        event.object = block->object;
+        tasks_.at_end(event, request.last);
+      }
+    }
+  }
+  /// The output's task, declared last, announces that it will read the blocks.
+  void announce_output(const Request& request) {
+    std::optional<TraceEvent> hint = forecast_.hint(request.time, token_time_);
+    if (!hints_ || !hint) return;
+    for (std::size_t at = 0; at < request.blocks.size(); ++at) {
+      hint->object = cache_.find(request.blocks[at])->object;
+      hint->bytes = bytes_used(request, at);
+      tasks_.hint(*hint);
+    }
+  }
   void free(Time time, const Block& block) {
     TraceEvent event;
     event.time = time;
@@ -216,6 +253,10 @@ class Prompts {
     std::vector<TraceEvent> accesses;
     for (std::size_t at = 0; at < request.blocks.size(); ++at) {
       Block* const known = cache_.find(request.blocks[at]);
+      if (known != nullptr && known->used_until < request.time) {
+        paused_s_ += std::chrono::duration<double>(request.time - known->used_until).count();
+        ++pauses_;
+      }
       Block& block = cache_.use(request.blocks[at], request.time);
       if (known == nullptr) allocate(request.time, block.object = next_object_++);
       TraceEvent& access = accesses.emplace_back();
@@ -237,12 +278,15 @@ class Prompts {
         access.use = UseKind::read;
         tasks_.access(access);
       }
+      announce_output(request);
     }
+    forecast_.add(last.end, request.output_tokens);
     for (const std::uint64_t id : request.blocks) {
       Block& block = cache_.use(id, last.end);
       if (!block.writer.exists()) block.writer = prefill;
       if (last.end >= block.last.end) block.last = last;
     }
+    if (hints_) ending_.emplace(last.end, Ending{request.blocks, last});
   }
 
   EventOrder* order_;
@@ -252,8 +296,17 @@ class Prompts {
   std::uint64_t token_bytes_;
   Time token_time_;
   double prefill_tokens_s_;
-  bool closed_;
+  bool closed_, hints_;
   std::uint64_t next_object_ = 0;
+
+  // What the server knows that gives hints.
+  struct Ending {
+    std::vector<std::uint64_t> blocks;
+    DeclaredTask last;
+  };
+  std::multimap<Time, Ending> ending_;  // Requests, by their ends.
+  OutputForecast forecast_;
+  double paused_s_ = 0, pauses_ = 0;  // Between the uses of a block by two requests.
 };
 
 }  // namespace

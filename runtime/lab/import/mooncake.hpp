@@ -37,6 +37,7 @@ inline constexpr std::array mooncake_parameters{
     closed_parameter,
     weights_parameter,
     serving_gpus_parameter,
+    hints_parameter,
     TraceParameter{"keep_s", 300, 0, 1e6, "how long an unused block is kept; 0: forever"}};
 
 }  // namespace vma

@@ -24,6 +24,7 @@ inline constexpr std::array vidur_parameters{
     grow_parameter,
     weights_parameter,
     serving_gpus_parameter,
+    hints_parameter,
     TraceParameter{"requests_s", 1, 1e-3, 1e6, "average requests per second", false}};
 
 }  // namespace vma

@@ -263,8 +263,8 @@ TEST_F(OtherConverters, HeadersSayWhereFromAndHow) {
   EXPECT_EQ(header.origin, "kvcache-ai/Mooncake (FAST 2025): a.jsonl");
   EXPECT_EQ(header.licence, "Apache-2.0");
   EXPECT_EQ(header.made,
-            "vmart-lab convert mooncake seed=1 closed=1 gpus=4 keep_s=7 prefill_tokens_s=0 "
-            "requests=0 token_bytes=131072 token_us=30000 weight_bytes=0");
+            "vmart-lab convert mooncake seed=1 closed=1 gpus=4 hints=0 keep_s=7 "
+            "prefill_tokens_s=0 requests=0 token_bytes=131072 token_us=30000 weight_bytes=0");
 }
 
 }  // namespace
