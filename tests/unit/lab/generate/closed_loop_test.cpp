@@ -95,6 +95,32 @@ TEST_F(ClosedLoops, AStageOfAPipelineWaitsForItsInput) {
   EXPECT_EQ(marks, 2);
 }
 
+// One stage waits for nobody, and without jitter its plan is exact: each hint names the next task
+// that accesses the object.
+TEST_F(ClosedLoops, StepsOfAPipelineAnnounceWhenTheyUseMemoryAgain) {
+  const auto events = make("pipeline", {"stages=1", "microbatches=3", "layers=2", "iterations=2",
+                                        "jitter=0", "compute_us=1000", "hints=1"});
+  std::size_t hints = 0, last = 0;
+  for (std::size_t at = 0; at < events.size(); ++at) {
+    const TraceEvent& hint = events[at].event;
+    if (hint.kind != TraceEventKind::hint) continue;
+    ++hints;
+    const auto next = std::find_if(
+        events.begin() + static_cast<std::ptrdiff_t>(at), events.end(), [&](const ToldEvent& told) {
+          return told.event.kind == TraceEventKind::access && told.event.object == hint.object &&
+                 told.event.task != hint.task;
+        });
+    if (next == events.end()) {
+      ++last;  // Training goes on for all that a program knows.
+    } else {
+      EXPECT_EQ(next->event.time - hint.time, hint.duration) << "object " << hint.object;
+    }
+  }
+  // Each of two layers does 7 steps an iteration; the second reads activations again three times.
+  EXPECT_EQ(hints, 2u * (2 * 7 + 3));
+  EXPECT_EQ(last, 2u);
+}
+
 TEST_F(ClosedLoops, AProducerWaitsForARingThatIsFull) {
   const auto events = make("producer-consumer", {"length_s=0.02", "swap_s=0.01", "pairs=2",
                                                  "period_us=1000", "lag=2", "reads=4", "jitter=0"});

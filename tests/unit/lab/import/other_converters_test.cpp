@@ -101,6 +101,28 @@ TEST_F(OtherConverters, G10AsAClosedLoop) {
   EXPECT_EQ(events, expected);
 }
 
+// The plan of the same two kernels: the weight is used again in 1.5 us and then, by the next
+// iteration, in 0.5 us; tensor 2 by the second kernel, and never again; tensor 3 only once.
+TEST_F(OtherConverters, KernelsOfG10AnnounceWhenTheirTensorsAreUsedNext) {
+  write_text(folder_ / "net_tensors.csv", tensors);
+  const auto events = convert("g10", "net_kernels.jsonl", two_kernels, {"iterations=2", "hints=1"});
+  std::vector<std::string> hints;
+  for (const ToldEvent& told : events) {
+    const TraceEvent& event = told.event;
+    if (event.kind == TraceEventKind::hint)
+      hints.push_back(fmt::format("task {}: {} bytes of {} in {} ns", event.task, event.bytes,
+                                  event.object, event.duration.count()));
+  }
+  EXPECT_EQ(hints, (std::vector<std::string>{
+                       "task 1: 100 bytes of 1 in 1500 ns", "task 1: 200 bytes of 5 in 1500 ns",
+                       "task 2: 100 bytes of 1 in 500 ns", "task 3: 100 bytes of 1 in 1500 ns",
+                       "task 3: 200 bytes of 7 in 1500 ns", "task 4: 100 bytes of 1 in 500 ns"}));
+  auto without = events;
+  std::erase_if(without,
+                [](const ToldEvent& told) { return told.event.kind == TraceEventKind::hint; });
+  EXPECT_EQ(without, convert("g10", "net_kernels.jsonl", two_kernels, {"iterations=2"}));
+}
+
 // Two kernels on two stages, two microbatches: while the second stage has the first microbatch, the
 // first stage has the second one.
 TEST_F(OtherConverters, G10MicrobatchesOverlap) {

@@ -5,6 +5,7 @@
 
 #include <vma/error.hpp>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -342,6 +343,52 @@ TEST_F(RequestConverters, MooncakeAsAClosedLoop) {
                         of_task(access(4 * second, 2, 2), 4, UseKind::write),
                         waits_for(free_of(last + 2 * second, 2), 4),
                     }));
+}
+
+/// "time: task, bytes of object, passes in ms until ms", and whether at the end of the task.
+std::vector<std::string> hints_in(const std::vector<ToldEvent>& events) {
+  std::vector<std::string> hints;
+  for (const ToldEvent& told : events) {
+    const TraceEvent& event = told.event;
+    if (event.kind != TraceEventKind::hint) continue;
+    hints.push_back(fmt::format(
+        "{} ms: task {}{}, {} bytes of {}, {} in {} ms until {} ms", event.time.count() / 1'000'000,
+        event.task, event.at_end ? " ended" : "", event.bytes, event.object, event.passes,
+        event.duration.count() / 1'000'000, event.chunk_bytes / 1'000'000));
+  }
+  return hints;
+}
+
+// The outputs of 10 and 20 tokens have ended when the third request comes, which expects 15; that
+// its own has 100 nobody knows.
+TEST_F(RequestConverters, OutputsAnnounceWhatAServerExpects) {
+  const auto events = convert("azure", "a.csv",
+                              "TIMESTAMP,ContextTokens,GeneratedTokens\n"
+                              "2023-11-16 18:00:00,5,10\n2023-11-16 18:00:00,5,20\n"
+                              "2023-11-16 18:00:09,5,100\n",
+                              {"token_bytes=2", "token_us=100000", "hints=1"});
+  EXPECT_EQ(
+      hints_in(events),
+      (std::vector<std::string>{"9000 ms: task 6, 210 bytes of 3, 15 in 0 ms until 1500 ms"}));
+}
+
+// Block 1 was idle for 2 s before the second request, whose blocks may be idle as long when it
+// ends. The block that the third one still uses is not.
+TEST_F(RequestConverters, MooncakeAnnouncesThatBlocksAreIdle) {
+  const auto events =
+      convert("mooncake", "a.jsonl",
+              "{\"timestamp\":0,\"input_length\":512,\"output_length\":10,\"hash_ids\":[1]}\n"
+              "{\"timestamp\":3000,\"input_length\":1024,\"output_length\":10,\"hash_ids\":[1,2]}\n"
+              "{\"timestamp\":3500,\"input_length\":512,\"output_length\":20,\"hash_ids\":[1]}\n",
+              {"token_bytes=2", "token_us=100000", "keep_s=60", "hints=1"});
+  EXPECT_EQ(hints_in(events),
+            (std::vector<std::string>{"3000 ms: task 4, 1024 bytes of 0, 10 in 0 ms until 1000 ms",
+                                      "3000 ms: task 4, 1024 bytes of 1, 10 in 0 ms until 1000 ms",
+                                      "3500 ms: task 6, 1024 bytes of 0, 10 in 0 ms until 1000 ms",
+                                      "4000 ms: task 4 ended, 1024 bytes of 1, 0 in 2000 ms until "
+                                      "2000 ms",
+                                      "5500 ms: task 6 ended, 1024 bytes of 0, 0 in 2000 ms until "
+                                      "2000 ms"}));
 }
 
 TEST_F(RequestConverters, MooncakeKeepsABlockWhileItIsUsedAgain) {
