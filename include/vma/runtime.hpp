@@ -7,6 +7,7 @@
 #include <vma/group.hpp>
 #include <vma/location.hpp>
 #include <vma/migration.hpp>
+#include <vma/options.hpp>
 #include <vma/park.hpp>
 #include <vma/policy.hpp>
 #include <vma/pool.hpp>
@@ -15,11 +16,8 @@
 #include <vma/stats.hpp>
 #include <vma/telemetry.hpp>
 
-#include <chrono>
 #include <cstddef>
-#include <map>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -29,110 +27,6 @@ struct RuntimeParts;  // Internal.
 }
 
 namespace vma::inline v1 {
-
-struct AllocOptions {
-  /// Size of one chunk, the unit that moves. Rounded up to the allocation granularity (2 MiB on
-  /// GPUs); at most 256 MiB. With 0 the runtime chooses:
-  ///
-  ///   requested size     on a GPU             on a host node
-  ///   up to 32 MiB       one chunk            one chunk
-  ///   up to 256 MiB      one chunk            chunks of 32 MiB
-  ///   below 512 MiB      chunks of 64 MiB     chunks of 32 MiB
-  ///   below 1 GiB        chunks of 128 MiB    chunks of 32 MiB
-  ///   from 1 GiB on      chunks of 256 MiB    chunks of 32 MiB
-  /// A chunk moves as a whole. Set this if smaller parts must move; they cost more.
-  std::size_t chunk_bytes = 0;
-  /// Name of the allocation in logs, `where` listings and errors.
-  std::string tag;
-  /// Fills the memory with zeros. Otherwise the contents are undefined.
-  bool zeroed = false;
-  /// False forbids every move: `migrate` throws Error{pinned}.
-  bool movable = true;
-  /// Several GPUs update the same words with atomics. Where those lose updates, as in host memory
-  /// behind PCIe, `alloc` and `migrate` throw Error{unsupported}, and policies put none of it.
-  bool shared_atomics = false;
-  /// Sizes below one chunk come from the default pool of the place: they share chunks, and have its
-  /// tag. Ignored with `chunk_bytes`, `zeroed`, `shared_atomics` or readers.
-  bool pool = false;
-};
-
-/// Options for opening a runtime. An empty field is read from the environment variable named in its
-/// comment; if that is not set either, the default applies.
-struct RuntimeOptions {
-  /// "cuda", "sim:NAME" or "sim:FILE.json" (VMART_DRIVER). Default: cuda. Without a GPU the runtime
-  /// refuses to open; it never falls back to simulation.
-  std::string driver;
-  /// CUDA ordinals of the GPUs that may hold and access memory (VMART_DEVICES="0,1"). Default: all.
-  std::vector<int> devices;
-  /// Bytes that the runtime allocates at most at a place (VMART_CAPACITY="gpu0=4GiB,host0=64GiB").
-  std::map<Location, std::size_t> capacity_bytes;
-  /// Bytes of released chunks kept on each GPU (VMART_CACHE_BYTES_PER_GPU). Default: 512 MiB.
-  std::optional<std::size_t> cache_bytes_per_gpu;
-  /// The same for each host node (VMART_HOST_CACHE_BYTES). Default: 1 GiB.
-  std::optional<std::size_t> host_cache_bytes;
-  /// How long a hold waits for running work to finish before the synchronous call fails with `busy`
-  /// (VMART_HOLD_LIMIT_MS). Default: 2 s.
-  std::optional<std::chrono::milliseconds> hold_limit;
-  /// Limits both waits of a gate: how long the first stream that arrives waits for the others, and
-  /// how long all of them then wait while changed bytes are copied again. When the limit expires,
-  /// the gate opens and the move is retried later (VMART_GATE_LIMIT_US). A value set here is an
-  /// upper bound for every try. Otherwise, the first try has 5 ms, and each try that times out
-  /// doubles the limit for the rest of its migration, up to 80 ms. `MigrationReport::gate_limit`
-  /// holds the largest limit used. A gate under which the whole chunk is copied (`Mode::stopped`)
-  /// gets additional time for that copy.
-  std::optional<std::chrono::microseconds> gate_limit;
-  /// How often a gate is retried before the move ends in `busy` (VMART_GATE_RETRIES). Default: 8.
-  std::optional<int> gate_retries;
-  /// How long one gate may stop attached streams (VMART_MAX_STALL_US). As many chunks share a gate
-  /// as are predicted to move within that time, but at least one. Default: 2 ms.
-  std::optional<std::chrono::microseconds> max_stall;
-  /// How long attached streams may be stopped in each second (VMART_STALL_BUDGET_US, 0 for no
-  /// limit; this field rejects zero). Default: 60 ms.
-  std::optional<std::chrono::microseconds> stall_budget;
-  /// For how long ahead moves that pay may spend it (VMART_STALL_AHEAD_MS, 0: never). Default: 4 s.
-  std::optional<std::chrono::milliseconds> stall_ahead;
-  /// Default of `MigrateOptions::copy_share_percent` (VMART_COPY_SHARE): 50.
-  std::optional<int> copy_share_percent;
-  /// Bytes per second that live and background moves may copy (VMART_COPY_BUDGET, 0 for no limit).
-  /// Default: no limit.
-  std::optional<std::size_t> copy_budget_bytes;
-  /// How long an allocation on, or a move to, a full GPU waits while the runtime evicts chunks that
-  /// attached streams may use, coldest first, before it fails with `out_of_memory`
-  /// (VMART_PRESSURE_LIMIT_MS, 0 to evict nothing). Default: 2 s.
-  std::optional<std::chrono::milliseconds> pressure_limit;
-  /// Copies that are not live run only in contexts of the runtime's own, which take HBM
-  /// (VMART_OWN_CONTEXTS=1).
-  bool own_contexts = false;
-  /// How memory can leave the process (VMART_EXPORTABLE="fd,rdma,fabric", 0: not at all). Default:
-  /// by descriptor, which costs 5 us for each new chunk and 10 us when one is unmapped.
-  std::optional<Exportable> exportable;
-  /// Live moves are prepared once streams are attached (VMART_PREPARE). Default: with a policy.
-  /// Loading their kernels waits for the program's work; allocations that need new memory wait too.
-  std::optional<bool> prepare;
-
-  /// The policy that decides placement in the background, "name:parameter=value,..."
-  /// (VMART_POLICY). "auto" is the one to start with. Default: none; memory moves only on request.
-  std::string policy;
-  /// The program's own policies. `policy` and `set_policy` find them by name, like the built-in
-  /// ones. `make` runs on any thread, and runs again when a policy hangs and a new instance
-  /// replaces it.
-  std::vector<PolicyKind> policies;
-  /// How often the policy is asked (VMART_TICK_US). Default: 10 ms.
-  std::optional<std::chrono::microseconds> tick;
-  /// Half-life of a recorded use; the long average uses ten times this value (VMART_HALF_LIFE_MS).
-  /// Default: 1 s.
-  std::optional<std::chrono::milliseconds> half_life;
-  /// The policy decides, but nothing moves (VMART_DRY_RUN=1).
-  bool dry_run = false;
-
-  /// The control socket through which `vmart status` and other processes of the same user inspect
-  /// and control the runtime: a path, or "auto" (VMART_CONTROL). Default: none. If no policy is
-  /// configured, this selects `stay_put`, which never moves anything by itself.
-  std::string control;
-  /// A trace file of moves, stalls and decisions, for Perfetto (VMART_TRACE). Default: none. "%p"
-  /// in the name becomes the process id. Selects `stay_put` in the same way as `control`.
-  std::string trace;
-};
 
 /// Lets the CPU load and store the bytes of an allocation at host nodes, through the same pointer.
 /// While a view exists, the chunks cannot move: `migrate` throws Error{pinned}. Movable, not
