@@ -1,32 +1,34 @@
 #!/usr/bin/env python3
-"""Makes the study of policies: runs bench/experiments/study.json, and writes the tables and figures of
-docs/results/study.md.
+"""Makes the study of policies: runs its experiments, and writes the tables and figures of docs/results/study.md.
 
-    bench/study.py --out FOLDER              all of it; a run that was interrupted goes on
-    bench/study.py --out FOLDER --tables-only   of a folder in which all cells have finished
-    bench/study.py --check                   whether the tables are those of docs/measurements/study.csv
+    bench/study/study.py --out FOLDER              all of it; a run that was interrupted goes on
+    bench/study/study.py --out FOLDER --only NAME  one experiment; of the others, what was kept
+    bench/study/study.py --out FOLDER --tables-only   of folders in which all cells have finished
+    bench/study/study.py --check                   whether the tables are those of docs/measurements/study.csv
 
-What the tables are made of is kept in docs/measurements/study.csv, a row a cell. Tables stand between
-`<!-- study:begin NAME -->` and `<!-- study:end -->`, where NAME is one of `study_tables.TABLES`. The
-figures need matplotlib; without it they are left as they are, and that is said.
+The experiments are bench/experiments/NAME.json: `study` (all policies, real traces), `study_generated` (all
+policies, generated traces, several seeds) and `study_whole` (the default policy, whole traces). What the tables
+are made of is kept in docs/measurements/study.csv, a row a cell. Tables stand between
+`<!-- study:begin NAME -->` and `<!-- study:end -->`, where NAME is one of `study_tables.TABLES`. The figures
+need matplotlib; without it they are left as they are, and that is said.
 """
 
 import argparse
-import json
 import pathlib
 import re
 import shutil
 import subprocess
 import sys
 
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(1, str(ROOT / "bench"))
 import live_plots
 import study_cells
 import study_plots
 import study_tables
 from measuring_context import ask
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
-EXPERIMENT = ROOT / "bench" / "experiments" / "study.json"
+NAMES = (study_tables.POLICIES, study_tables.GENERATED, study_tables.WHOLE)
 MARKED = re.compile(r"(<!-- study:begin (\w+) -->\n).*?(<!-- study:end -->)", re.DOTALL)
 
 
@@ -38,28 +40,37 @@ class Pages:
         self.table = root / "docs" / "measurements" / "study.csv"
         self.images = root / "docs" / "images"
 
-    def written(self, study, asked):
-        """The document with the tables of `study`. Throws StudyError for a marker nobody knows."""
+    def kept(self):
+        """The study that was written before; an empty one if there is none."""
+        return study_cells.read_table(self.table) if self.table.exists() else study_cells.Study([])
+
+    def written(self, study):
+        """The document with the tables of `study`. Throws StudyError for a marker nobody knows, and where an
+        experiment is missing."""
         def table(found):
-            if found[2] not in study_tables.TABLES:
+            draw = study_tables.TABLES.get(found[2])
+            if draw is None:
                 raise study_cells.StudyError(f"{self.document}: there is no table {found[2]}")
-            return f"{found[1]}\n{study_tables.TABLES[found[2]](study, asked)}\n\n{found[3]}"
+            try:
+                return f"{found[1]}\n{draw(study)}\n\n{found[3]}"
+            except KeyError as error:
+                raise study_cells.StudyError(f"{self.table}: has no cells of {error}") from error
         return MARKED.sub(table, self.document.read_text(encoding="utf-8"))
 
-    def write(self, study, asked):
+    def write(self, study):
         study.write(self.table)
         # From what was kept, so that `--check` makes the same of it.
         study = study_cells.read_table(self.table)
-        self.document.write_text(self.written(study, asked), encoding="utf-8")
+        self.document.write_text(self.written(study), encoding="utf-8")
         if live_plots.has_matplotlib():
             study_plots.draw_all(study, self.images)
         else:
             print("study: matplotlib is not installed: the figures are left as they are", file=sys.stderr)
 
-    def differ(self, asked):
+    def differ(self):
         """The first line of the document that the kept table does not bear out; None if all do."""
         text = self.document.read_text(encoding="utf-8")
-        wanted = self.written(study_cells.read_table(self.table), asked)
+        wanted = self.written(study_cells.read_table(self.table))
         pairs = zip(text.splitlines() + [""], wanted.splitlines() + [""])
         for number, (here, there) in enumerate(pairs, 1):
             if plain(here) != plain(there):
@@ -72,10 +83,10 @@ def plain(line):
     return re.sub(r"-{3,}", "---", re.sub(r"\s+", "", line))
 
 
-def made_of():
+def made_of(name):
     commit = ask("git", "rev-parse", "--short=12", "HEAD") or "unknown"
     changed = " with local changes" if ask("git", "status", "--porcelain", "--untracked-files=no") else ""
-    return f"`bench/study.py`, commit `{commit}`{changed}"
+    return f"`bench/experiments/{name}.json`, commit `{commit}`{changed}"
 
 
 def find_program(named):
@@ -98,11 +109,13 @@ def run_experiment(program, experiment, folder):
 def arguments_of(words):
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=pathlib.Path, help="where the results go, or lie")
+    parser.add_argument("--out", type=pathlib.Path, help="where the results go, or lie: a folder an experiment")
+    parser.add_argument("--only", nargs="+", choices=NAMES, default=NAMES, help="these experiments")
     parser.add_argument("--vmart-lab", metavar="PATH", help="the program; else that of build/release, "
                         "or the one in PATH")
-    parser.add_argument("--experiment", type=pathlib.Path, default=EXPERIMENT,
-                        help="another one than bench/experiments/study.json")
+    parser.add_argument("--made", help="of what commit the results are, if not of the one that is checked out")
+    parser.add_argument("--experiments", type=pathlib.Path, default=ROOT / "bench" / "experiments",
+                        help="the folder with the experiments' files")
     parser.add_argument("--root", type=pathlib.Path, default=ROOT, help="whose docs are written")
     parser.add_argument("--tables-only", action="store_true", help="runs nothing")
     parser.add_argument("--check", action="store_true", help="writes nothing")
@@ -116,15 +129,19 @@ def main(words=None):
     arguments = arguments_of(words)
     pages = Pages(arguments.root)
     try:
-        asked = json.loads(arguments.experiment.read_text(encoding="utf-8"))
         if arguments.check:
-            difference = pages.differ(asked)
+            difference = pages.differ()
             if difference:
                 print(f"study: {difference}", file=sys.stderr)
             return 1 if difference else 0
-        if not arguments.tables_only:
-            run_experiment(find_program(arguments.vmart_lab), arguments.experiment, arguments.out)
-        pages.write(study_cells.condense(arguments.out, made_of()), asked)
+        study = pages.kept()
+        for name in arguments.only:
+            folder = arguments.out / name
+            if not arguments.tables_only:
+                run_experiment(find_program(arguments.vmart_lab), arguments.experiments / f"{name}.json", folder)
+            made = f"`bench/experiments/{name}.json`, commit `{arguments.made}`" if arguments.made else made_of(name)
+            study = study.replaced(study_cells.condense(name, folder, made))
+        pages.write(study)
     except (study_cells.StudyError, OSError, ValueError) as error:
         print(f"study: {error}", file=sys.stderr)
         return 1

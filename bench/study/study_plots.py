@@ -1,0 +1,93 @@
+"""The figures of docs/results/study.md: the time of each policy over that of `static`, on real traces by machine
+and trace, and on generated ones with a point for each seed. The same study gives the same bytes. Needs
+matplotlib."""
+
+import math
+
+import live_plots
+import study_tables
+from study_cells import BASE
+
+COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#666666")
+RATIO_MAX = 4.0  # The scale's ends; what is beyond has the end's colour, and its number.
+
+
+def draw_heat(pyplot, axes, experiment, machine, policies):
+    from matplotlib import colors
+
+    scale = colors.LogNorm(1 / RATIO_MAX, RATIO_MAX, clip=True)
+    shade = pyplot.get_cmap("PuOr_r").with_extremes(bad="#eeeeee")
+    rows = [[(experiment.ratios(policy, machine, trace) or [math.nan])[0] for trace in experiment.traces]
+            for policy in policies]
+    picture = axes.imshow(rows, norm=scale, cmap=shade, aspect="auto")
+    for y, row in enumerate(rows):
+        for x, ratio in enumerate(row):
+            if not math.isnan(ratio) and abs(ratio - 1) > study_tables.WORSE - 1:
+                dark = abs(math.log(ratio)) > 0.7 * math.log(RATIO_MAX)
+                axes.text(x, y, f"{ratio:.2f}", ha="center", va="center", fontsize=6,
+                          color="white" if dark else "black")
+    axes.set_yticks(range(len(policies)), policies, fontsize=8)
+    axes.set_xticks(range(len(experiment.traces)), experiment.traces, fontsize=8, rotation=40, ha="right",
+                    rotation_mode="anchor")
+    axes.grid(False)
+    axes.set_title(machine, loc="left", fontsize=10)
+    return picture
+
+
+def heat_map(pyplot, study):
+    """A panel a machine. Ratios that count as equal have no number."""
+    experiment = study.experiments[study_tables.POLICIES]
+    policies = study_tables.all_but_base(experiment)
+    count = len(experiment.machines)
+    figure, panels = pyplot.subplots(count, 1, squeeze=False, sharex=True, layout="constrained",
+                                     figsize=(2.5 + 0.5 * max(len(experiment.traces), 8),
+                                              1.6 + count * (0.4 + 0.19 * len(policies))))
+    for axes, machine in zip(panels[:, 0], experiment.machines):
+        picture = draw_heat(pyplot, axes, experiment, machine, policies)
+    figure.colorbar(picture, ax=panels[:, 0].tolist(), label=f"time / that of {BASE}", extend="both",
+                    ticks=(0.25, 0.5, 1, 2, 4), format=lambda value, _: f"{value:g}", shrink=0.6)
+    return figure
+
+
+def points(pyplot, study):
+    """A panel a machine, a column a policy, a colour a trace, a point a seed."""
+    experiment = study.experiments[study_tables.GENERATED]
+    policies = study_tables.all_but_base(experiment)
+    count = len(experiment.machines)
+    figure, panels = pyplot.subplots(count, 1, squeeze=False, sharex=True, layout="constrained",
+                                     figsize=(2.5 + 0.5 * max(len(policies), 8), 1.2 + 1.9 * count))
+    for axes, machine in zip(panels[:, 0], experiment.machines):
+        for index, trace in enumerate(experiment.traces):
+            shift = (index + 0.5) / len(experiment.traces) - 0.5
+            found = [(x + 0.8 * shift, ratio) for x, policy in enumerate(policies)
+                     for ratio in experiment.ratios(policy, machine, trace)]
+            axes.plot([x for x, _ in found], [ratio for _, ratio in found], linestyle="", marker="o",
+                      markersize=2.5, color=COLOURS[index % len(COLOURS)], label=trace)
+        axes.axhline(1, color="#888888", linewidth=0.8)
+        axes.set_yscale("log")
+        axes.set_title(machine, loc="left", fontsize=10)
+        axes.set_ylabel(f"time / {BASE}", fontsize=8)
+    panels[-1, 0].set_xticks(range(len(policies)), policies, fontsize=8, rotation=40, ha="right",
+                             rotation_mode="anchor")
+    panels[0, 0].legend(fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
+    return figure
+
+
+FIGURES = {"study_real.svg": heat_map, "study_generated.svg": points}
+
+
+def draw_all(study, folder):
+    """Returns the paths of what it wrote."""
+    import matplotlib
+    matplotlib.use("svg")
+    from matplotlib import pyplot
+
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = []
+    with matplotlib.rc_context(live_plots.STYLE):
+        for name, draw in FIGURES.items():
+            figure = draw(pyplot, study)
+            paths.append(folder / name)
+            figure.savefig(paths[-1], metadata={"Date": None, "Creator": None})
+            pyplot.close(figure)
+    return paths
