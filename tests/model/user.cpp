@@ -7,7 +7,7 @@
 
 namespace vma {
 
-std::uint64_t Block::slot_bytes(std::size_t slot) const {
+std::uint64_t UserBlock::slot_bytes(std::size_t slot) const {
   return slot + 1 == places.size() ? size_bytes() - slot * chunk_bytes : chunk_bytes;
 }
 
@@ -180,11 +180,11 @@ void User::alloc() {
   options.tag = "model";
   const Location at = draw_location();
   const Geometry geometry = plan_geometry(bytes, options.chunk_bytes, at, granule);
-  Block* made = nullptr;
+  UserBlock* made = nullptr;
   const bool done = attempt(
       at, [&] { return geometry.size_bytes(); }, [&] { made = &alloc_block(bytes, at, options); });
   if (!done) return;
-  Block& block = *made;
+  UserBlock& block = *made;
   if (block.size_bytes() != geometry.size_bytes()) throw Mismatch("size() is not what was planned");
   check_places(block);
   if (options.zeroed) {
@@ -194,8 +194,8 @@ void User::alloc() {
   }
 }
 
-Block& User::alloc_block(std::uint64_t bytes, Location at, const AllocOptions& options) {
-  Block block;
+UserBlock& User::alloc_block(std::uint64_t bytes, Location at, const AllocOptions& options) {
+  UserBlock block;
   block.pointer = runtime().alloc(bytes, at, options);
   const auto allocation = world_.memory().require(block.pointer, "model");
   if (allocation->size_bytes() < bytes) throw Mismatch("an allocation is smaller than asked for");
@@ -214,7 +214,7 @@ Block& User::alloc_block(std::uint64_t bytes, Location at, const AllocOptions& o
 void User::free(bool later) {
   const auto chosen = draw_block();
   if (chosen == blocks_.end()) return;
-  const Block& block = chosen->second;
+  const UserBlock& block = chosen->second;
   const int stream = block.busy >= 0 ? block.busy : static_cast<int>(draw(streams_.size()));
   const auto body = [&, freed = block.pointer] {
     if (later) {
@@ -233,7 +233,7 @@ void User::free(bool later) {
 }
 
 void User::forget(Blocks::iterator chosen, bool later) {
-  const Block& block = chosen->second;
+  const UserBlock& block = chosen->second;
   for (std::size_t slot = 0; slot < block.places.size(); ++slot) {
     if (later) {
       world_.books().leave(block.places[slot], block.slot_bytes(slot));
@@ -248,7 +248,7 @@ void User::forget(Blocks::iterator chosen, bool later) {
 void User::migrate(bool whole) {
   const auto chosen = draw_block();
   if (chosen == blocks_.end()) return;
-  Block& block = chosen->second;
+  UserBlock& block = chosen->second;
   const Location to = draw_location();
   Range slots{0, block.places.size()};
   if (!whole) slots = draw_range(block.places.size());
@@ -266,7 +266,7 @@ void User::migrate(bool whole) {
   check_places(block);
 }
 
-void User::migrate_slots(Block& block, Range slots, Location to, bool whole) {
+void User::migrate_slots(UserBlock& block, Range slots, Location to, bool whole) {
   MigrateOptions options;
   options.reserve_first = draw(2) == 0;
   options.nothing_runs = draw(4) == 0;
@@ -314,7 +314,7 @@ std::vector<User::Share> User::draw_shares() {
   for (std::uint64_t i = 1 + draw(shares_max); i > 0; --i) {
     const auto chosen = draw_block();
     if (chosen == blocks_.end()) break;
-    Block& block = chosen->second;
+    UserBlock& block = chosen->second;
     const bool known =
         std::ranges::any_of(shares, [&](const Share& share) { return share.block == &block; });
     if (known || !block.movable || block.view) continue;
@@ -370,7 +370,7 @@ void User::note_group(const std::vector<Share>& shares, const GroupReport& group
 }
 
 /// Records what `where` says has moved, if the report allows it.
-void User::note_moves(Block& block, Range slots, Location to, std::uint64_t moved_bytes) {
+void User::note_moves(UserBlock& block, Range slots, Location to, std::uint64_t moved_bytes) {
   std::uint64_t moved = 0;
   for (const Extent& extent : runtime().where(block.pointer)) {
     for (std::uint64_t at = extent.offset; at < extent.offset + extent.bytes;

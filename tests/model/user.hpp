@@ -16,7 +16,7 @@
 namespace vma {
 
 /// The model's view of one allocation.
-struct Block {
+struct UserBlock {
   void* pointer = nullptr;
   std::vector<std::uint64_t> words;
   std::vector<Location> places;  ///< One entry per slot.
@@ -41,7 +41,7 @@ class User {
 
  private:
   /// By age, so that random choices depend on the seed and not on addresses.
-  using Blocks = std::map<std::uint64_t, Block>;
+  using Blocks = std::map<std::uint64_t, UserBlock>;
   struct Range {
     std::uint64_t begin = 0;
     std::uint64_t size = 0;
@@ -56,14 +56,14 @@ class User {
   bool attempt(Location at, const std::function<std::uint64_t()>& need_bytes,
                const std::function<void()>& body, bool cache_counts = false);
   void alloc();
-  Block& alloc_block(std::uint64_t bytes, Location at, const AllocOptions& options);
+  UserBlock& alloc_block(std::uint64_t bytes, Location at, const AllocOptions& options);
   void free(bool later);
   void forget(Blocks::iterator block, bool later);
   void migrate(bool whole);
-  void migrate_slots(Block& block, Range slots, Location to, bool whole);
+  void migrate_slots(UserBlock& block, Range slots, Location to, bool whole);
   /// A part of a block that moves together with others.
   struct Share {
-    Block* block = nullptr;
+    UserBlock* block = nullptr;
     Range slots;
     Location to;
     bool may_be_full = false;  ///< The target may have no room for all shares that go there.
@@ -72,26 +72,26 @@ class User {
   std::uint64_t need_bytes(const Share& share) const;
   void migrate_group();
   void note_group(const std::vector<Share>& shares, const GroupReport& group);
-  void note_moves(Block& block, Range slots, Location to, std::uint64_t moved_bytes);
+  void note_moves(UserBlock& block, Range slots, Location to, std::uint64_t moved_bytes);
 
   // --- user_memory.cpp: operations that use memory.
-  void fill(Block& block);
-  void write(Block& block, Range range);
-  void check(Block& block, Range range);
+  void fill(UserBlock& block);
+  void write(UserBlock& block, Range range);
+  void check(UserBlock& block, Range range);
   void check_all();
-  void check_places(const Block& block);
+  void check_places(const UserBlock& block);
   void use_kernel();
-  void add_by_kernel(Block& block, int gpu, Range words);
-  void sum_by_kernel(Block& block, int gpu, Range words);
-  void wait_for(Block& block);
+  void add_by_kernel(UserBlock& block, int gpu, Range words);
+  void sum_by_kernel(UserBlock& block, int gpu, Range words);
+  void wait_for(UserBlock& block);
   void use_view();
-  void store(Block& block);
-  bool reaches(int gpu, const Block& block, Range bytes);
+  void store(UserBlock& block);
+  bool reaches(int gpu, const UserBlock& block, Range bytes);
 
   // --- user_misuse.cpp: operations that must be refused, and the cache.
   void expect_refusal(ErrorKind kind, const char* what, const std::function<void()>& body);
   void misuse();
-  void misuse_block(Block& block);
+  void misuse_block(UserBlock& block);
   void reserve();
   void trim();
 

@@ -19,7 +19,7 @@ std::byte* at(void* pointer, std::uint64_t offset) {
 
 }  // namespace
 
-bool User::reaches(int gpu, const Block& block, Range bytes) {
+bool User::reaches(int gpu, const UserBlock& block, Range bytes) {
   for (std::uint64_t slot = bytes.begin / block.chunk_bytes;
        slot <= (bytes.begin + bytes.size - 1) / block.chunk_bytes; ++slot) {
     if (!world_.topology().reaches(DeviceId{gpu}, block.places[slot])) return false;
@@ -27,13 +27,13 @@ bool User::reaches(int gpu, const Block& block, Range bytes) {
   return true;
 }
 
-void User::wait_for(Block& block) {
+void User::wait_for(UserBlock& block) {
   if (block.busy >= 0) runtime().synchronize(streams_[static_cast<std::size_t>(block.busy)]);
   block.busy = -1;
 }
 
 /// Fresh memory has arbitrary contents, so all of it is written, by the CPU or by a kernel.
-void User::fill(Block& block) {
+void User::fill(UserBlock& block) {
   const std::uint64_t seed = ++written_ << 32 | static_cast<std::uint64_t>(number_) << 28;
   for (std::uint64_t i = 0; i < block.words.size(); ++i) block.words[i] = seed + i;
   const int gpu = static_cast<int>(draw(streams_.size()));
@@ -45,7 +45,7 @@ void User::fill(Block& block) {
   block.busy = gpu;
 }
 
-void User::write(Block& block, Range range) {
+void User::write(UserBlock& block, Range range) {
   wait_for(block);
   const std::span<std::byte> bytes = block.bytes().subspan(range.begin, range.size);
   const std::uint64_t seed = ++written_;
@@ -53,7 +53,7 @@ void User::write(Block& block, Range range) {
   runtime().write(at(block.pointer, range.begin), bytes);
 }
 
-void User::check(Block& block, Range range) {
+void User::check(UserBlock& block, Range range) {
   wait_for(block);
   std::vector<std::byte> bytes(range.size);
   runtime().read(at(block.pointer, range.begin), bytes);
@@ -75,7 +75,7 @@ void User::check_all() {
 
 /// `where` covers the whole size, in order, with adjacent runs at one place merged, and agrees with
 /// the model.
-void User::check_places(const Block& block) {
+void User::check_places(const UserBlock& block) {
   std::uint64_t offset = 0;
   Location before;
   const std::uint64_t inside = draw(block.size_bytes());
@@ -102,7 +102,7 @@ void User::check_places(const Block& block) {
 void User::use_kernel() {
   const auto chosen = draw_block();
   if (chosen == blocks_.end()) return;
-  Block& block = chosen->second;
+  UserBlock& block = chosen->second;
   const Range words = draw_range(block.words.size());
   const Range bytes{words.begin * word_bytes, words.size * word_bytes};
   const int gpu = static_cast<int>(draw(streams_.size()));
@@ -115,7 +115,7 @@ void User::use_kernel() {
 
 /// Launches several kernels in a row, sometimes behind a slow one, so that they are pending when
 /// the next operation comes.
-void User::add_by_kernel(Block& block, int gpu, Range words) {
+void User::add_by_kernel(UserBlock& block, int gpu, Range words) {
   const Stream stream = streams_[static_cast<std::size_t>(gpu)];
   if (draw(4) == 0) {
     const std::uint64_t nanoseconds = 1'000 * (1 + draw(200));
@@ -132,7 +132,7 @@ void User::add_by_kernel(Block& block, int gpu, Range words) {
   if (draw(3) == 0) wait_for(block);
 }
 
-void User::sum_by_kernel(Block& block, int gpu, Range words) {
+void User::sum_by_kernel(UserBlock& block, int gpu, Range words) {
   const Stream stream = streams_[static_cast<std::size_t>(gpu)];
   std::uint64_t sum = 0;
   runtime().write(result_, std::as_bytes(std::span(&sum, 1)));
@@ -152,7 +152,7 @@ void User::sum_by_kernel(Block& block, int gpu, Range words) {
 void User::use_view() {
   const auto chosen = draw_block();
   if (chosen == blocks_.end()) return;
-  Block& block = chosen->second;
+  UserBlock& block = chosen->second;
   wait_for(block);
   if (block.view) {
     store(block);
@@ -177,7 +177,7 @@ void User::use_view() {
 }
 
 /// The CPU loads and stores through a view.
-void User::store(Block& block) {
+void User::store(UserBlock& block) {
   const std::span<std::byte> view = block.view->bytes();
   const std::uint64_t offset = static_cast<std::uint64_t>(view.data() - at(block.pointer, 0));
   const std::span<std::byte> model = block.bytes().subspan(offset, view.size());

@@ -27,7 +27,7 @@ void User::misuse() {
   expect_refusal(ErrorKind::invalid_argument, "no bytes", [&] { runtime().alloc(0, host(0)); });
 }
 
-void User::misuse_block(Block& block) {
+void User::misuse_block(UserBlock& block) {
   std::byte* const start = static_cast<std::byte*>(block.pointer);
   const std::uint64_t end = block.size_bytes();
   std::byte bytes[2]{};
