@@ -107,7 +107,7 @@ TEST_F(HintedTest, NoPassesAreNoPromise) {
     rig_.apply(rig_.tick());
   }
   const ChunkId chunk = rig_.allocate({large_chunk}, a_);
-  EXPECT_EQ(wishes(rig_.advise(chunk, announced(2))), "chunk 0 to 1");
+  EXPECT_EQ(wishes(rig_.advise(chunk, announced(2))), "chunk 1 to 1");
 }
 
 // A hint whose program says that its passes take 20 s is not false after the patience of 5 s.
