@@ -69,7 +69,10 @@ class StallAheadDecisions : public testing::Test {
     return text.str();
   }
 
-  const std::string file_ = testing::TempDir() + "stall_ahead_decisions.jsonl";
+  // Its own one: the tests run side by side.
+  const std::string file_ = testing::TempDir() + "stall_ahead_decisions_" +
+                            testing::UnitTest::GetInstance()->current_test_info()->name() +
+                            ".jsonl";
   std::optional<SchedulerRig> rig_;
   std::uint64_t* words_ = nullptr;
 };
