@@ -86,7 +86,7 @@ std::unique_ptr<ChunkFile> ChunkFile::create(const Label& label) {
 
 std::unique_ptr<ChunkFile> ChunkFile::open(int descriptor) {
   constexpr const char* call = "cuMemImportFromShareableHandle";
-  const auto invalid = [descriptor] {
+  const auto invalid = [descriptor, call] {
     return driver_error(native_invalid_value, call,
                         fmt::format("descriptor {} is no memory of a simulated chunk", descriptor));
   };
