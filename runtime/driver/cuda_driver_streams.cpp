@@ -91,6 +91,11 @@ StreamNow CudaDriver::stream_now(StreamHandle stream) {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   cuuint64_t capture = 0;
   api_.cuStreamGetCaptureInfo(vma::native(stream), &status, &capture, nullptr, nullptr, nullptr);
+  if (status == CU_STREAM_CAPTURE_STATUS_INVALIDATED) {  // Then there is no id either.
+    throw driver_error(
+        CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, api_.cuStreamGetCaptureInfo.name,
+        fmt::format("stream {:#x}; end its capture", static_cast<std::uint64_t>(stream)));
+  }
   if (status != CU_STREAM_CAPTURE_STATUS_NONE) return {0, capture};
   unsigned long long id = 0;
   api_.cuStreamGetId(vma::native(stream), &id);

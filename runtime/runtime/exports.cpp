@@ -73,6 +73,11 @@ ExportedAllocation Runtime::export_allocation(void* pointer, const ExportOptions
   constexpr const char* call = "vma::export_allocation";
   const RuntimeParts::Entry entry(*parts_, call);
   ExportRequest request = request_of(options);
+  if (entry->pools.segment_around(address_of(pointer)) != nullptr) {
+    throw Error(ErrorKind::unsupported, call,
+                "the memory is a block of a pool, and its chunks have other blocks; allocate what "
+                "others import with vma::alloc");
+  }
   const std::shared_ptr<Allocation> allocation = entry->memory.require(pointer, call);
   if (allocation->imported()) {
     throw Error(

@@ -37,7 +37,7 @@ class Sharing {
   void stop() noexcept;
   /// At the end of the process: removes the sockets from the file system, and nothing else. Does
   /// not wait for other threads.
-  void remove_paths() noexcept;
+  void remove_paths() noexcept VMART_NO_THREAD_ANALYSIS;
 
  private:
   struct Service;
