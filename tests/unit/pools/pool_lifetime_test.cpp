@@ -80,5 +80,14 @@ TEST(PoolLifetime, StreamsThatComeAndGoLeaveNothing) {
   EXPECT_LE(pool.stats().reserved_bytes, 64u << 20);
 }
 
+/// A segment begins where its first block does, and holds the blocks of others.
+TEST(PoolLifetime, BlocksAreNotExported) {
+  PoolRig rig;
+  const Pool pool = rig.runtime().make_pool(gpu(0));
+  void* const first = pool.allocate(512, rig.stream(0));
+  EXPECT_EQ(kind_of_error([&] { rig.runtime().export_allocation(first); }), ErrorKind::unsupported);
+  pool.deallocate(first, rig.stream(0));
+}
+
 }  // namespace
 }  // namespace vma
