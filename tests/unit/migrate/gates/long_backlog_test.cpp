@@ -121,7 +121,8 @@ TEST_P(LongBacklog, KeepsNeitherOtherMovesNorItsAllocationForLonger) {
     EXPECT_LE(waits.time([&] { const MutexLock call(waits.allocation->operations()); }),
               try_limit + milliseconds(100));
     const auto task = waits.rig.mover().submit(other, {0, 1}, gpu(3), {});
-    EXPECT_LE(waits.time([&] { task->wait(); }), try_limit + milliseconds(100));
+    // The other one may get its second try first.
+    EXPECT_LE(waits.time([&] { task->wait(); }), 3 * try_limit);
     EXPECT_EQ(task->report().outcome, Outcome::done);
     EXPECT_FALSE(waits.task->done());
     waits.task->cancel();
