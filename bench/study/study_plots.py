@@ -12,6 +12,13 @@ COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#6
 RATIO_MAX = 4.0  # The scale's ends; what is beyond has the end's colour, and its number.
 
 
+def panels_of(pyplot, experiment, columns, height_in):
+    """The figure, and a panel a machine, one below the other, of so many columns and inches."""
+    figure, panels = pyplot.subplots(len(experiment.machines), 1, squeeze=False, sharex=True, layout="constrained",
+                                     figsize=(2.5 + 0.5 * max(columns, 8), height_in))
+    return figure, panels[:, 0]
+
+
 def draw_heat(pyplot, axes, experiment, machine, policies):
     from matplotlib import colors
 
@@ -38,13 +45,11 @@ def heat_map(pyplot, study):
     """A panel a machine. Ratios that count as equal have no number."""
     experiment = study.experiments[study_tables.POLICIES]
     policies = study_tables.all_but_base(experiment)
-    count = len(experiment.machines)
-    figure, panels = pyplot.subplots(count, 1, squeeze=False, sharex=True, layout="constrained",
-                                     figsize=(2.5 + 0.5 * max(len(experiment.traces), 8),
-                                              1.6 + count * (0.4 + 0.19 * len(policies))))
-    for axes, machine in zip(panels[:, 0], experiment.machines):
+    figure, panels = panels_of(pyplot, experiment, len(experiment.traces),
+                               1.6 + len(experiment.machines) * (0.4 + 0.19 * len(policies)))
+    for axes, machine in zip(panels, experiment.machines):
         picture = draw_heat(pyplot, axes, experiment, machine, policies)
-    figure.colorbar(picture, ax=panels[:, 0].tolist(), label=f"time / that of {BASE}", extend="both",
+    figure.colorbar(picture, ax=panels.tolist(), label=f"time / that of {BASE}", extend="both",
                     ticks=(0.25, 0.5, 1, 2, 4), format=lambda value, _: f"{value:g}", shrink=0.6)
     return figure
 
@@ -53,10 +58,8 @@ def points(pyplot, study):
     """A panel a machine, a column a policy, a colour a trace, a point a seed."""
     experiment = study.experiments[study_tables.GENERATED]
     policies = study_tables.all_but_base(experiment)
-    count = len(experiment.machines)
-    figure, panels = pyplot.subplots(count, 1, squeeze=False, sharex=True, layout="constrained",
-                                     figsize=(2.5 + 0.5 * max(len(policies), 8), 1.2 + 1.9 * count))
-    for axes, machine in zip(panels[:, 0], experiment.machines):
+    figure, panels = panels_of(pyplot, experiment, len(policies), 1.2 + 1.9 * len(experiment.machines))
+    for axes, machine in zip(panels, experiment.machines):
         for index, trace in enumerate(experiment.traces):
             shift = (index + 0.5) / len(experiment.traces) - 0.5
             found = [(x + 0.8 * shift, ratio) for x, policy in enumerate(policies)
@@ -67,9 +70,9 @@ def points(pyplot, study):
         axes.set_yscale("log")
         axes.set_title(machine, loc="left", fontsize=10)
         axes.set_ylabel(f"time / {BASE}", fontsize=8)
-    panels[-1, 0].set_xticks(range(len(policies)), policies, fontsize=8, rotation=40, ha="right",
+    panels[-1].set_xticks(range(len(policies)), policies, fontsize=8, rotation=40, ha="right",
                              rotation_mode="anchor")
-    panels[0, 0].legend(fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
+    panels[0].legend(fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
     return figure
 
 

@@ -104,6 +104,13 @@ void BlockPool::claim(Block& block, const char* call) {
   used_bytes_.fetch_sub(block.size_bytes);
 }
 
+/// Takes back a live block that no work uses.
+void BlockPool::put_complete(Block& block) noexcept {
+  block.holder = &being_freed;
+  used_bytes_.fetch_sub(block.size_bytes);
+  free_.space().put(block);
+}
+
 void BlockPool::deallocate(Block& block, StreamHandle stream) {
   const StreamNow now = driver_.stream_now(stream);
   if (now.capture != 0) return deallocate_captured(block, stream, now.capture);
@@ -150,9 +157,7 @@ Address BlockPool::allocate_captured(const BlockRequest& request, std::uint64_t 
   try {
     graph_of(request.stream, capture).keep(block);
   } catch (...) {
-    block.holder = &being_freed;
-    used_bytes_.fetch_sub(block.size_bytes);
-    free_.space().put(block);
+    put_complete(block);
     throw;
   }
   return block.begin;
@@ -205,11 +210,7 @@ void BlockPool::collect_graphs() {
       ++i;
       continue;
     }
-    graphs_[i]->release([this](Block& block) VMART_NO_THREAD_ANALYSIS {
-      block.holder = &being_freed;
-      used_bytes_.fetch_sub(block.size_bytes);
-      free_.space().put(block);
-    });
+    graphs_[i]->release([this](Block& block) VMART_NO_THREAD_ANALYSIS { put_complete(block); });
     std::swap(graphs_[i], graphs_.back());
     graphs_.pop_back();
   }

@@ -88,6 +88,7 @@ class BlockPool {
   std::uint64_t give_back(std::uint64_t keep_bytes, bool ask);
   Block& handed_out(Block& block) noexcept;
   void claim(Block& block, const char* call);
+  void put_complete(Block& block) noexcept VMART_REQUIRES(mutex_);
 
   Driver& driver_;
   Memory& memory_;

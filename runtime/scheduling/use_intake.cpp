@@ -24,17 +24,17 @@ std::uint64_t UseIntake::uses_unknown() const noexcept {
 }
 
 void UseIntake::take_uses(UseReports& reports) {
-  const auto unknown = [this](const LoggedUse& use) {
-    return roster_.around(use.address) == nullptr;
+  const auto unknown = [this](const UseSummary::Row& row) {
+    return roster_.find(row.begin) == nullptr;
   };
   while (true) {
     raw_uses_.clear();
     log_.drain(raw_uses_, uses_at_once);
     if (raw_uses_.empty()) break;
-    // Memory that was allocated and used since the roster was brought up to date.
-    if (std::ranges::any_of(raw_uses_, unknown)) catch_up_();
     uses_ += raw_uses_.size();
     summary_.add(raw_uses_);
+    // Memory that was allocated and used since the roster was brought up to date.
+    if (std::ranges::any_of(summary_.rows(), unknown)) catch_up_();
     journal_.record_uses(raw_uses_);
     if (raw_uses_.size() < uses_at_once) break;  // Later reports are for the next call.
   }

@@ -28,6 +28,16 @@ class BinaryTrace : public testing::Test {
               fmt::format("read_trace: invalid_argument: {}: {}", path_, why));
   }
 
+  /// Of the first block of the file.
+  void expect_payload(const std::vector<std::uint8_t>& payload) {
+    const std::vector<std::uint8_t> bytes = read_bytes(path_);
+    const auto block =
+        std::search(bytes.begin(), bytes.end(), trace_block.begin(), trace_block.end());
+    ASSERT_NE(block, bytes.end());
+    const std::uint32_t size = get_fixed<std::uint32_t>(&*block + 4);
+    EXPECT_EQ(std::vector(block + 16, block + 16 + size), payload);
+  }
+
   TemporaryFolder folder_;
   const std::string path_ = folder_ / "test.vtrace";
 };
@@ -107,13 +117,8 @@ TEST_F(BinaryTrace, HasThePayloadOfTheDocumentWithTasks) {
                                           0xDF, 0x64, 0x02, 0x63, 0xAC, 0x02, 0x06,  //
                                           0x00, 0x02, 'k',  'v',                     //
                                           0x00, 0x00, 0x00, 0x04, 0x00, 0x00, 0x00, 0x02};
-  const std::vector<std::uint8_t> bytes = read_bytes(path_);
-  const auto block =
-      std::search(bytes.begin(), bytes.end(), trace_block.begin(), trace_block.end());
-  ASSERT_NE(block, bytes.end());
-  const std::uint32_t size = get_fixed<std::uint32_t>(&*block + 4);
-  EXPECT_EQ(std::vector(block + 16, block + 16 + size), payload);
-  EXPECT_EQ(bytes[8], 2) << "earlier readers refuse it";
+  expect_payload(payload);
+  EXPECT_EQ(read_bytes(path_)[8], 2) << "earlier readers refuse it";
   EXPECT_EQ(read_all(path_), events);
 }
 
@@ -140,13 +145,8 @@ TEST_F(BinaryTrace, HasThePayloadOfTheDocumentWithHints) {
                                           0x07, 0x00, 0x0A,                                      //
                                           0x08, 0x00, 0x12, 0x0E, 0x00, 0x40, 0x00, 0xF4, 0x03,  //
                                           0x08, 0x64, 0x4E, 0x0E, 0x00, 0x40, 0x00, 0x00};
-  const std::vector<std::uint8_t> bytes = read_bytes(path_);
-  const auto block =
-      std::search(bytes.begin(), bytes.end(), trace_block.begin(), trace_block.end());
-  ASSERT_NE(block, bytes.end());
-  const std::uint32_t size = get_fixed<std::uint32_t>(&*block + 4);
-  EXPECT_EQ(std::vector(block + 16, block + 16 + size), payload);
-  EXPECT_EQ(bytes[8], 3) << "earlier readers refuse it";
+  expect_payload(payload);
+  EXPECT_EQ(read_bytes(path_)[8], 3) << "earlier readers refuse it";
   EXPECT_EQ(read_all(path_), events);
 }
 
