@@ -173,7 +173,7 @@ def public_headers_are_bare(tree):
 def one_door(tree):
     """Each outside world is included in one folder."""
     doors = [
-        (CUDA, ("runtime/driver/", "bench/rivals/")),
+        (CUDA, ("runtime/driver/", "bench/rivals/", "tests/gpu/pools/cuda_allocator.cpp")),
         (re.compile(r"^nvtx3/"), ("runtime/base/nvtx.cpp", "tests/unit/base/nvtx_")),
         # <vma/asio.hpp> is tried as its users use it.
         (re.compile(r"^boost/asio"), ("runtime/scheduling/", "runtime/control/", "runtime/sharing/",

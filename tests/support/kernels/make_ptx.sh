@@ -5,7 +5,7 @@ set -eu
 cd "$(dirname "$0")"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-for name in test_kernels twin_kernels planted_settle read_range; do
+for name in test_kernels sample_kernels twin_kernels planted_settle read_range; do
   nvcc -std=c++17 -arch=compute_80 -ptx "$name.cu" -o "$work/new.ptx"
   sed -e 's/^\.version .*/.version 7.8/' -e '/^[[:space:]]*\/\//d' -e '/^$/d' "$work/new.ptx" > "$work/old.ptx"
   if [ "$name" = planted_settle ]; then  # The other kernels of the file are not wanted.

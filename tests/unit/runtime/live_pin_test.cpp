@@ -86,7 +86,8 @@ TEST_F(LivePinTest, ReadOnlyMemoryMovesWithoutASecondLookAndStaysReadOnly) {
   EXPECT_EQ(rig_.machine().access(address_of(words_), gpu(0)), Access::read_write);
   rig_.fill_by(0, words_, 3 * chunk_bytes / 8, 2);
   move(gpu(0));
-  EXPECT_EQ(rig_.wrong_for(1, words_, 3 * chunk_bytes / 8, 2), 0u) << "what was written moved along";
+  EXPECT_EQ(rig_.wrong_for(1, words_, 3 * chunk_bytes / 8, 2), 0u)
+      << "what was written moved along";
 }
 
 TEST_F(LivePinTest, NobodyWritesToWhatIsReadOnly) {
