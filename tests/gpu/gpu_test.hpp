@@ -25,13 +25,18 @@ struct SimulatedGpus {
   }
 };
 
+/// Why tests on this kind of machine are not wanted; empty if they are.
+template <typename Machine>
+std::string why_not_chosen() {
+  const char* chosen = std::getenv("VMART_GPU_TEST");
+  const bool other = chosen != nullptr && std::string_view(chosen) != Machine::name;
+  return other ? std::string("VMART_GPU_TEST=") + chosen : "";
+}
+
 /// Why tests on this kind of machine are skipped before it is opened; empty if they are not.
 template <typename Machine>
 std::string why_left_out() {
-  const char* chosen = std::getenv("VMART_GPU_TEST");
-  if (chosen != nullptr && std::string_view(chosen) != Machine::name) {
-    return std::string("VMART_GPU_TEST=") + chosen;
-  }
+  if (const std::string why = why_not_chosen<Machine>(); !why.empty()) return why;
   if (under_thread_sanitizer && std::string_view(Machine::name) == "sim") {
     return "simulated, it takes many minutes here; tests/twin is for race checkers";
   }

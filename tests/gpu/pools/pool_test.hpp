@@ -21,7 +21,7 @@ inline void expect_words(StreamAllocator& on, Stream stream, void* words, std::u
 
 struct VmartOnSimulation {
   static constexpr const char* name = "vmart_sim";
-  static std::string unavailable() { return why_left_out<SimulatedGpus>(); }
+  static std::string unavailable() { return why_not_chosen<SimulatedGpus>(); }
   static std::unique_ptr<StreamAllocator> open() { return vmart_allocator(SimulatedGpus::open()); }
 };
 

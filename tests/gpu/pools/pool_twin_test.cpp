@@ -327,7 +327,7 @@ template <typename Machine>
 class PoolTwins : public testing::Test {
  protected:
   void SetUp() override {
-    const std::string why_not = why_left_out<Machine>();
+    const std::string why_not = simulated ? why_not_chosen<Machine>() : why_left_out<Machine>();
     if (!why_not.empty()) GTEST_SKIP() << "SKIPPED: " << why_not;
   }
 
