@@ -393,8 +393,9 @@ VMART_EXPORT vmart_status vmart_pool_destroy(const vmart_pool* pool);
 /// Releases only the handle. Null does nothing.
 VMART_EXPORT void vmart_pool_release(vmart_pool* pool);
 
-/* --- PyTorch: functions for torch.cuda.memory.CUDAPluggableAllocator and torch.cuda.MemPool.
- * See docs/guide/integrations.md. */
+/* --- PyTorch: functions for torch.cuda.memory.CUDAPluggableAllocator. The first two are for a
+ * torch.cuda.MemPool, the `async` ones for change_current_allocator. See
+ * docs/guide/integrations.md. */
 
 /// Returns null for zero bytes and if there is no room, which the pool turns into
 /// torch.OutOfMemoryError; `vmart_last_error` has the reason. Legal during capture. Blocks: for
@@ -406,6 +407,13 @@ VMART_EXPORT void* vmart_torch_malloc(size_t size_bytes, int device, vmart_strea
 /// its graph and is kept for good; other memory is freed by a later call.
 VMART_EXPORT void vmart_torch_free(void* pointer, size_t size_bytes, int device,
                                    vmart_stream stream);
+/// A block of the default pool of the GPU, for one tensor, aligned to 512 bytes. Null as above.
+/// While the stream captures, the block belongs to the graph.
+VMART_EXPORT void* vmart_torch_malloc_async(size_t size_bytes, int device, vmart_stream stream);
+/// Frees it after the work that is now enqueued on `stream`. While that captures, a block from
+/// before the capture is kept, and freed in that order by a later call. Does not block.
+VMART_EXPORT void vmart_torch_free_async(void* pointer, size_t size_bytes, int device,
+                                         vmart_stream stream);
 
 #ifdef __cplusplus
 }

@@ -2,32 +2,31 @@
 
 #include "base/mutex.hpp"
 
+#include <vma/device.hpp>
+
 #include <cstddef>
 #include <vector>
 
 namespace vma {
 
-inline namespace v1 {
-class Runtime;
-}
-
-/// Pointers whose free was postponed, because of a capture or because the runtime refused it. The
-/// next free without a capture frees them too. Any thread.
+/// Memory whose free was postponed, because of a capture or because the runtime refused it. Any
+/// thread.
 class DeferredFrees {
  public:
+  struct Free {
+    void* pointer = nullptr;
+    Stream stream = nullptr;
+  };
+
   /// Never fails. If there is no memory to remember the pointer, leaks it and logs that.
-  void keep(void* pointer) noexcept;
-  /// Frees the kept pointers; those that are refused again stay. Blocks: like `Runtime::free`.
-  void free_all(Runtime& runtime) noexcept;
+  void keep(const Free& free) noexcept;
+  /// All of them, which the caller frees or keeps again. Throws: nothing.
+  std::vector<Free> take_all() noexcept;
   std::size_t count();
 
  private:
-  Mutex mutex_;  // Not held during a free.
-  std::vector<void*> kept_ VMART_GUARDED_BY(mutex_);
+  Mutex mutex_;
+  std::vector<Free> kept_ VMART_GUARDED_BY(mutex_);
 };
-
-/// Frees the pointer, or keeps it for later if the free is refused now. Blocks: like
-/// `Runtime::free`.
-void free_or_keep(Runtime& runtime, void* pointer, DeferredFrees& late) noexcept;
 
 }  // namespace vma

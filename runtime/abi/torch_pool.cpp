@@ -1,15 +1,16 @@
-// PyTorch's pluggable allocator. A torch.cuda.MemPool requests segments here and splits them
-// itself. PyTorch's allocator holds its lock during these calls, so nothing here calls back into
-// it.
+// PyTorch's pluggable allocators, in two ways. PyTorch's allocator holds its lock during these
+// calls, so nothing here calls back into it.
 //
-// A free waits like cudaFree, and not only for `stream`, because PyTorch relies on that when it
-// returns segments: those of a captured graph come with the stream that captured, while replays may
-// still run on any other stream.
+// A torch.cuda.MemPool requests segments and splits them itself. A free of a segment waits like
+// cudaFree, and not only for `stream`, because PyTorch relies on that when it returns segments:
+// those of a captured graph come with the stream that captured, while replays may still run on any
+// other stream. It ends no capture, but memory freed during a capture may belong to its graph, so
+// nothing is freed while a capture is known. PyTorch frees no segment of a GPU while it captures
+// there itself. A capture by other code cannot be detected if its stream is neither `stream`, nor
+// attached, nor blocking.
 //
-// A free ends no capture, but memory freed during a capture may belong to its graph, so nothing is
-// freed while a capture is known. PyTorch frees no segment of a GPU while it captures there itself.
-// A capture by other code cannot be detected if its stream is neither `stream`, nor attached, nor
-// blocking.
+// As the only allocator, PyTorch requests and frees each tensor, in the order of its stream. These
+// are blocks of the default pool, whose frees wait for nothing.
 #include "abi/boundary.hpp"
 #include "abi/deferred_frees.hpp"
 
@@ -19,14 +20,21 @@
 #include <vma/vma.hpp>
 
 #include <exception>
+#include <vector>
 
 namespace vma {
 namespace {
 
+constexpr std::size_t tensor_alignment = 512;  // That of PyTorch's own allocator.
+
 enum class Capturing { not_known_of, elsewhere, here };
 
-/// Never destroyed, because PyTorch frees memory until the process ends.
-DeferredFrees& deferred_frees() {
+// Never destroyed, because PyTorch frees memory until the process ends.
+DeferredFrees& late_segments() {
+  static DeferredFrees* const late = new DeferredFrees();
+  return *late;
+}
+DeferredFrees& late_tensors() {
   static DeferredFrees* const late = new DeferredFrees();
   return *late;
 }
@@ -61,16 +69,39 @@ Capturing what_captures(void* pointer, Stream stream) {
   return Capturing::not_known_of;
 }
 
+// --- Segments
+
+/// Frees the segment, or keeps it for later if the free is refused now. Blocks: like
+/// `Runtime::free`.
+void free_or_keep(void* pointer, Stream stream) noexcept {
+  try {
+    runtime().free(pointer);
+  } catch (const Error& error) {
+    const bool for_good =
+        error.kind() == ErrorKind::unknown_pointer || error.kind() == ErrorKind::driver_gone;
+    log(for_good ? LogLevel::error : LogLevel::warn, "vmart_torch_free: {}", error.what());
+    if (!for_good) late_segments().keep({pointer, stream});
+  } catch (const std::exception& error) {
+    log(LogLevel::warn, "vmart_torch_free: {}", error.what());
+    late_segments().keep({pointer, stream});
+  }
+}
+
+void free_late_segments() noexcept {
+  for (const DeferredFrees::Free& late : late_segments().take_all()) {
+    free_or_keep(late.pointer, late.stream);
+  }
+}
+
 void* alloc_segment(std::size_t size_bytes, int device, Stream stream) {
   AllocOptions options;
   options.tag = "torch";
   try {
     return runtime().alloc(size_bytes, gpu(device), options);
   } catch (const Error& error) {
-    if (error.kind() != ErrorKind::out_of_memory || deferred_frees().count() == 0) throw;
+    if (error.kind() != ErrorKind::out_of_memory || late_segments().count() == 0) throw;
   }
-  if (what_captures(nullptr, stream) == Capturing::not_known_of)
-    deferred_frees().free_all(runtime());
+  if (what_captures(nullptr, stream) == Capturing::not_known_of) free_late_segments();
   return runtime().alloc(size_bytes, gpu(device), options);
 }
 
@@ -80,26 +111,82 @@ void free_segment(void* pointer, Stream stream) {
       log(LogLevel::warn, "{} was freed while its stream captures, and is kept for the graph",
           fmt::ptr(pointer));
       return;
-    case Capturing::elsewhere: return deferred_frees().keep(pointer);
-    case Capturing::not_known_of:
-      deferred_frees().free_all(runtime());
-      return free_or_keep(runtime(), pointer, deferred_frees());
+    case Capturing::elsewhere: return late_segments().keep({pointer, stream});
+    case Capturing::not_known_of: free_late_segments(); return free_or_keep(pointer, stream);
   }
+}
+
+// --- Tensors
+
+/// False: the stream captures, and the tensor is not of that capture.
+bool free_in_order(void* pointer, Stream stream) {
+  try {
+    runtime().free_async(pointer, stream);
+    return true;
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::invalid_argument) throw;
+    const RuntimeParts::Entry entry(parts_of(runtime()), "vmart_torch_free_async");
+    if (!captures(*parts_of(runtime()).driver, entry->launcher.bind(stream))) throw;
+    return false;
+  }
+}
+
+void free_late_tensors() noexcept {
+  for (const DeferredFrees::Free& late : late_tensors().take_all()) {
+    try {
+      if (!free_in_order(late.pointer, late.stream)) late_tensors().keep(late);
+    } catch (const std::exception& error) {  // Its stream may be destroyed.
+      log(LogLevel::warn, "vmart_torch_free_async: {} stays allocated: {}", fmt::ptr(late.pointer),
+          error.what());
+    }
+  }
+}
+
+void free_tensor(void* pointer, Stream stream) {
+  if (late_tensors().count() > 0) free_late_tensors();
+  if (!free_in_order(pointer, stream)) late_tensors().keep({pointer, stream});
 }
 
 }  // namespace
 }  // namespace vma
 
-void* vmart_torch_malloc(size_t size_bytes, int device, vmart_stream stream) {
-  if (size_bytes == 0) return nullptr;
+namespace {
+
+/// Null after an error, which `vmart_last_error` has.
+template <typename Body>
+void* null_if_refused(Body&& body) {
   void* pointer = nullptr;
-  vma::at_boundary([&] { pointer = vma::alloc_segment(size_bytes, device, stream); });
+  vma::at_boundary([&] { pointer = body(); });
   if (pointer == nullptr) vma::log(vma::LogLevel::info, "{}", vmart_last_error());
   return pointer;
 }
 
+template <typename Body>
+void logging_errors(Body&& body) {
+  if (vma::at_boundary(body) != VMART_OK) vma::log(vma::LogLevel::warn, "{}", vmart_last_error());
+}
+
+}  // namespace
+
+void* vmart_torch_malloc(size_t size_bytes, int device, vmart_stream stream) {
+  if (size_bytes == 0) return nullptr;
+  return null_if_refused([&] { return vma::alloc_segment(size_bytes, device, stream); });
+}
+
 void vmart_torch_free(void* pointer, size_t, int, vmart_stream stream) {
   if (pointer == nullptr || vma::ProcessExit::begun()) return;
-  const vmart_status status = vma::at_boundary([&] { vma::free_segment(pointer, stream); });
-  if (status != VMART_OK) vma::log(vma::LogLevel::warn, "{}", vmart_last_error());
+  logging_errors([&] { vma::free_segment(pointer, stream); });
+}
+
+void* vmart_torch_malloc_async(size_t size_bytes, int device, vmart_stream stream) {
+  if (size_bytes == 0) return nullptr;
+  return null_if_refused([&] {
+    const vma::Pool pool = vma::runtime().default_pool(vma::gpu(device));
+    return pool.allocate(size_bytes, stream, vma::tensor_alignment);
+  });
+}
+
+void vmart_torch_free_async(void* pointer, size_t, int, vmart_stream stream) {
+  if (pointer == nullptr || vma::ProcessExit::begun()) return;
+  logging_errors([&] { vma::free_tensor(pointer, stream); });
 }

@@ -156,9 +156,60 @@ TEST_F(TorchPool, AFullPlaceBringsBackWhatWasFreedTooEarly) {
   vmart_torch_free(again, second_gpu_bytes * 3 / 4, 1, stream(1));
 }
 
+class TorchTensors : public TorchPool {
+ protected:
+  std::uint64_t* tensor(std::size_t bytes = 4096) {
+    return static_cast<std::uint64_t*>(vmart_torch_malloc_async(bytes, 0, stream(0)));
+  }
+  void free_tensor(void* pointer) { vmart_torch_free_async(pointer, 0, 0, stream(0)); }
+  std::size_t used_bytes() { return default_pool(gpu(0)).stats().used_bytes; }
+};
+
+TEST_F(TorchTensors, AreBlocksThatAreFreedInTheOrderOfTheirStream) {
+  const ContextHandle primary = driver().retain_primary(DeviceId{0});
+  auto* gate = static_cast<std::uint64_t*>(driver().allocate_pinned(primary, 8));
+  std::uint64_t* first = tensor();
+  std::uint64_t* second = tensor(100);
+  EXPECT_EQ(home_of(first), "gpu(0)");
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(second) % 512, 0u);
+  const WordOperation wait{WordOperation::Kind::wait_until_at_least, address_of(gate), 1};
+  driver().batch(bound(stream(0)), {&wait, 1});
+  free_tensor(first);  // Does not wait for the stream.
+  EXPECT_EQ(tensor(), first) << "the same stream reuses it at once";
+  std::atomic_ref(*gate).store(1);
+  free_tensor(first);
+  free_tensor(second);
+  EXPECT_EQ(used_bytes(), 0u);
+  synchronize(stream(0));
+  driver().free_pinned(primary, gate);
+  driver().release_primary(DeviceId{0});
+  vmart_torch_free_async(nullptr, 0, 0, nullptr);
+}
+
+TEST_F(TorchTensors, NullMeansNoRoomOrNoBytes) {
+  EXPECT_EQ(vmart_torch_malloc_async(0, 0, stream(0)), nullptr);
+  EXPECT_EQ(vmart_torch_malloc_async(second_gpu_bytes + 1, 1, stream(1)), nullptr);
+  EXPECT_NE(std::string(vmart_last_error()).find("out_of_memory"), std::string::npos);
+}
+
+TEST_F(TorchTensors, FromBeforeACaptureAreFreedAfterIt) {
+  std::uint64_t* before = tensor();
+  driver().begin_capture(bound(stream(0)), CaptureMode::global);
+  std::uint64_t* inside = tensor();
+  ASSERT_NE(inside, nullptr) << vmart_last_error();
+  free_tensor(before);
+  free_tensor(inside);
+  driver().destroy_graph(driver().end_capture(bound(stream(0))));
+  EXPECT_GT(used_bytes(), 0u) << "until the next call";
+  free_tensor(tensor());
+  default_pool(gpu(0)).trim(0);  // Gives up what was the graph's.
+  EXPECT_EQ(used_bytes(), 0u);
+}
+
 TEST_F(TorchPool, APointerOfSomebodyElseIsLoggedAndForgotten) {
   int foreign = 0;
   give_back(&foreign);
+  vmart_torch_free_async(&foreign, 0, 0, stream(0));
   give_back(segment());
 }
 
