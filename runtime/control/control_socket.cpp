@@ -3,6 +3,7 @@
 #include "base/clock.hpp"
 #include "control/descriptor.hpp"
 #include "base/environment.hpp"
+#include "control/socket_peer.hpp"
 
 #include <vma/error.hpp>
 
@@ -17,7 +18,6 @@
 
 #include <cerrno>
 #include <chrono>
-#include <csignal>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -91,15 +91,17 @@ void check_path(const std::string& path) {
 /// Whether a live process listens at `path`. Also checks the process that created the socket,
 /// because a forked child may keep the socket of a dead parent open.
 bool is_live(const std::string& path) {
-  const Descriptor probe(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (probe.get() < 0) return true;  // Unknown, so assume that it is live.
   const sockaddr_un address = address_at(path);
-  if (connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
-    return errno != ECONNREFUSED && errno != ENOENT;
+  for (const int type : {SOCK_STREAM, SOCK_SEQPACKET}) {  // Of the control socket; of an export.
+    const Descriptor probe(socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    if (!probe) return true;  // Unknown, so assume that it is live.
+    if (connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) {
+      const std::optional<SocketPeer> peer = SocketPeer::of(probe.get());
+      return !peer || !peer->ended();
+    }
+    if (errno != EPROTOTYPE) return errno != ECONNREFUSED && errno != ENOENT;
   }
-  const std::optional<ucred> peer = peer_of(probe.get());
-  const bool gone = peer && peer->pid > 0 && kill(peer->pid, 0) != 0 && errno == ESRCH;
-  return !gone;
+  return true;
 }
 
 /// Links `made` to `path` unless the name exists; returns false if it does.

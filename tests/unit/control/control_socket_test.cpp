@@ -127,25 +127,27 @@ TEST(ControlSocket, ReplacesTheFileOfADeadProcess) {
 }
 
 TEST(ControlSocket, ReplacesTheSocketThatOnlyAForkedChildOfADeadProcessHolds) {
-  TestFolder folder;
-  int until[2];
-  ASSERT_EQ(pipe(until), 0);
-  // The middle process listens, leaves behind a child with its descriptor, and exits.
-  ASSERT_EQ(status_of_child([&] {
-              new ControlSocket(folder.path("s"));
-              if (fork() == 0) {
-                close(until[1]);
-                char byte = 0;
-                // Blocks until the test closes the pipe.
-                _exit(static_cast<int>(read(until[0], &byte, 1)));
-              }
-              return 0;
-            }),
-            0);
-  close(until[0]);
-  EXPECT_TRUE(ControlPeer(folder.path("s")).connected());
-  EXPECT_FALSE(refusal(folder.path("s")));
-  close(until[1]);
+  for (const int type : {SOCK_STREAM, SOCK_SEQPACKET}) {  // The other one is that of exports.
+    TestFolder folder;
+    int until[2];
+    ASSERT_EQ(pipe(until), 0);
+    // The middle process listens, leaves behind a child with its descriptor, and exits.
+    ASSERT_EQ(status_of_child([&] {
+                new ControlSocket(folder.path("s"), {.type = type});
+                if (fork() == 0) {
+                  close(until[1]);
+                  char byte = 0;
+                  // Blocks until the test closes the pipe.
+                  _exit(static_cast<int>(read(until[0], &byte, 1)));
+                }
+                return 0;
+              }),
+              0);
+    close(until[0]);
+    EXPECT_EQ(ControlPeer(folder.path("s")).connected(), type == SOCK_STREAM);
+    EXPECT_FALSE(refusal(folder.path("s")));
+    close(until[1]);
+  }
 }
 
 TEST(ControlSocket, SweepsWhatDeadProcessesLeft) {
