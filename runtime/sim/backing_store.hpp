@@ -31,8 +31,8 @@ class BackingStore {
   /// Also maps the bytes for the CPU at `address`, replacing the mapping there. Throws:
   /// Error{out_of_memory} if the kernel has no mapping left.
   void show(void* address, std::uint64_t offset, std::uint64_t size_bytes, bool writable);
-  /// Makes accesses to the address range fault again.
-  void hide(void* address, std::uint64_t size_bytes) noexcept;
+  /// Makes accesses to the address range fault again. Throws: as `show`; then nothing has changed.
+  void hide(void* address, std::uint64_t size_bytes);
 
   std::uint64_t created_bytes() const;
   std::uint64_t budget_bytes() const noexcept { return budget_bytes_; }

@@ -31,15 +31,18 @@ struct LabelPage {
 /// Descriptors of chunks in this process.
 std::atomic<std::uint64_t> open_files{0};
 
-Error refused(int native, const char* call, const char* what) {
-  return driver_error(native, call, fmt::format("{}: {}", what, std::strerror(errno)));
+/// Descriptors and mappings are what simulated memory consists of: without any left, it is full.
+Error full(const char* call, const char* what) {
+  return driver_error(native_out_of_memory, call,
+                      fmt::format("{}: {}", what, std::strerror(errno)));
 }
 
 void check_descriptors_left() {
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
   if (open_files.load() < limit.rlim_cur / 2) return;
-  throw driver_error(native_not_supported, "cuMemCreate",
+  // Full for now: chunks that are released make room.
+  throw driver_error(native_out_of_memory, "cuMemCreate",
                      fmt::format("{} exportable chunks use half of the descriptors of this "
                                  "process; raise its limit (ulimit -n)",
                                  open_files.load()));
@@ -47,41 +50,39 @@ void check_descriptors_left() {
 
 }  // namespace
 
-ChunkFile::ChunkFile(int descriptor, const Label& label, const char* call)
-    : descriptor_(descriptor), label_(label) {
-  void* bytes = mmap(nullptr, label.size_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE,
-                     descriptor, 0);
-  if (bytes == MAP_FAILED) {
-    const Error error = refused(native_out_of_memory, call, "mmap");
-    close(descriptor);
-    throw error;
+ChunkFile::~ChunkFile() {
+  if (bytes_ != nullptr) {
+    --open_files;
+    munmap(bytes_, label_.size_bytes);
   }
-  bytes_ = static_cast<std::byte*>(bytes);
-  ++open_files;
+  if (descriptor_ >= 0) close(descriptor_);
 }
 
-ChunkFile::~ChunkFile() {
-  --open_files;
-  munmap(bytes_, label_.size_bytes);
-  close(descriptor_);
+void ChunkFile::map(const char* call) {
+  void* bytes = mmap(nullptr, label_.size_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE,
+                     descriptor_, 0);
+  if (bytes == MAP_FAILED) throw full(call, "mmap");
+  bytes_ = static_cast<std::byte*>(bytes);
+  ++open_files;
 }
 
 std::unique_ptr<ChunkFile> ChunkFile::create(const Label& label) {
   constexpr const char* call = "cuMemCreate";
   check_descriptors_left();
+  std::unique_ptr<ChunkFile> made(new ChunkFile(label));
   const int file = memfd_create("vmart-sim-chunk", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-  if (file < 0) throw refused(native_out_of_memory, call, "memfd_create");
+  made->descriptor_ = file;
+  if (file < 0) throw full(call, "memfd_create");
   LabelPage page{magic, label.size_bytes, label.at.kind == Location::Kind::gpu ? 1 : 0,
                  label.at.ordinal};
   const auto end = static_cast<off_t>(label.size_bytes);
   if (ftruncate(file, end + static_cast<off_t>(label_page_bytes)) != 0 ||
       pwrite(file, &page, sizeof page, end) != sizeof page ||
       fcntl(file, F_ADD_SEALS, seals) != 0) {
-    const Error error = refused(native_out_of_memory, call, "memory of a chunk");
-    close(file);
-    throw error;
+    throw full(call, "memory of a chunk");
   }
-  return std::unique_ptr<ChunkFile>(new ChunkFile(file, label, call));
+  made->map(call);
+  return made;
 }
 
 std::unique_ptr<ChunkFile> ChunkFile::open(int descriptor) {
@@ -102,15 +103,17 @@ std::unique_ptr<ChunkFile> ChunkFile::open(int descriptor) {
       page.magic != magic || page.size_bytes != size_bytes) {
     throw invalid();
   }
-  const int own = fcntl(descriptor, F_DUPFD_CLOEXEC, 0);
-  if (own < 0) throw refused(native_operating_system, call, "dup");
-  const Label label{page.on_gpu != 0 ? gpu(page.ordinal) : host(page.ordinal), size_bytes};
-  return std::unique_ptr<ChunkFile>(new ChunkFile(own, label, call));
+  const Location at = page.on_gpu != 0 ? gpu(page.ordinal) : host(page.ordinal);
+  std::unique_ptr<ChunkFile> made(new ChunkFile({at, size_bytes}));
+  made->descriptor_ = fcntl(descriptor, F_DUPFD_CLOEXEC, 0);
+  if (made->descriptor_ < 0) throw full(call, "dup");
+  made->map(call);
+  return made;
 }
 
 int ChunkFile::duplicate() const {
   const int copy = fcntl(descriptor_, F_DUPFD_CLOEXEC, 0);
-  if (copy < 0) throw refused(native_operating_system, "cuMemExportToShareableHandle", "dup");
+  if (copy < 0) throw full("cuMemExportToShareableHandle", "dup");
   return copy;
 }
 
@@ -118,7 +121,7 @@ void ChunkFile::show(void* address, bool writable) const {
   const int protection = writable ? PROT_READ | PROT_WRITE : PROT_READ;
   if (mmap(address, label_.size_bytes, protection, MAP_SHARED | MAP_FIXED, descriptor_, 0) ==
       MAP_FAILED) {
-    throw refused(native_out_of_memory, "cuMemSetAccess", "mmap");
+    throw full("cuMemSetAccess", "mmap");
   }
 }
 

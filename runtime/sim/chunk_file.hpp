@@ -22,8 +22,8 @@ class ChunkFile {
     std::uint64_t size_bytes = 0;
   };
 
-  /// Zeroed. Throws: Error{unsupported} if more than half of the descriptors that this process may
-  /// open would then belong to chunks; {out_of_memory}.
+  /// Zeroed. Throws: Error{out_of_memory}, also if more than half of the descriptors that this
+  /// process may open would then belong to chunks.
   static std::unique_ptr<ChunkFile> create(const Label& label);
   /// The file behind another process's descriptor, which stays the caller's. Throws:
   /// Error{invalid_argument} if it is none of `create`; {out_of_memory}.
@@ -34,19 +34,18 @@ class ChunkFile {
 
   const Label& label() const noexcept { return label_; }
   std::byte* bytes() const noexcept { return bytes_; }
-  /// A new descriptor, which the caller closes. Throws: Error{driver_failure} if there is none
-  /// left.
+  /// A new descriptor, which the caller closes. Throws: Error{out_of_memory} if there is none left.
   int duplicate() const;
   /// Also maps the bytes for the CPU at `address`, replacing the mapping there. Throws:
   /// Error{out_of_memory} if the kernel has no mapping left.
   void show(void* address, bool writable) const;
 
  private:
-  /// Takes over the descriptor and maps it.
-  ChunkFile(int descriptor, const Label& label, const char* call);
+  explicit ChunkFile(const Label& label) : label_(label) {}
+  void map(const char* call);
 
-  const int descriptor_;
   const Label label_;
+  int descriptor_ = -1;  // Constant, as is the next one, once `create` or `open` has returned.
   std::byte* bytes_ = nullptr;
 };
 

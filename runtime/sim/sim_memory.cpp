@@ -260,10 +260,14 @@ void SimMemory::unmap(Address begin, std::uint64_t size_bytes) {
   if (whole.empty()) {
     throw invalid("cuMemUnmap", range_text(begin, size_bytes) + " is not made of whole mappings");
   }
+  for (const auto& it : whole) {
+    Mapping& mapping = mappings_.at(it->first);
+    if (mapping.cpu == Access::none) continue;
+    store_.hide(reinterpret_cast<void*>(it->first), mapping.size_bytes);
+    mapping.cpu = Access::none;  // If the next one throws, all are still mapped for GPUs.
+  }
+  last.reserve(whole.size());
   for (const auto& mapping : whole) {
-    if (mapping->second.cpu != Access::none) {
-      store_.hide(reinterpret_cast<void*>(mapping->first), mapping->second.size_bytes);
-    }
     count_standing(mapping->second, -1);
     last.push_back(mapping->second.chunk);
     mappings_.erase(mapping);
@@ -301,13 +305,13 @@ void SimMemory::grant(Address begin, std::uint64_t size_bytes,
   for (const auto& mapping : whole) check_accessors(mapping->second, accessors);
   for (const auto& it : whole) {
     Mapping& mapping = mappings_.at(it->first);
-    count_standing(mapping, -1);
     Access cpu = mapping.cpu;
+    std::vector<Access> gpus = mapping.gpus;
     for (const Accessor& accessor : accessors) {
       if (accessor.who.kind == Location::Kind::host)
         cpu = accessor.access;
       else
-        mapping.gpus[static_cast<std::size_t>(accessor.who.ordinal)] = accessor.access;
+        gpus[static_cast<std::size_t>(accessor.who.ordinal)] = accessor.access;
     }
     void* address = reinterpret_cast<void*>(it->first);
     if (cpu != mapping.cpu) {
@@ -316,7 +320,9 @@ void SimMemory::grant(Address begin, std::uint64_t size_bytes,
       else
         mapping.chunk->show(address, cpu == Access::read_write);
     }
+    count_standing(mapping, -1);
     mapping.cpu = cpu;
+    mapping.gpus = std::move(gpus);
     mapping.chunk->granted_before = true;
     count_standing(mapping, 1);
   }
