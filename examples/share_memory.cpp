@@ -31,7 +31,9 @@ int import_at(const std::string& path) {
 }
 
 int export_to(int pipe, pid_t other) {
-  void* memory = vma::alloc(words * sizeof(std::uint64_t), vma::gpu(0));
+  vma::AllocOptions options;
+  options.exportable = true;  // Costs a little, so it is not the default.
+  void* memory = vma::alloc(words * sizeof(std::uint64_t), vma::gpu(0), options);
   const std::vector<std::uint64_t> values(words, 41);
   vma::write(memory, std::as_bytes(std::span(values)));
   int failed = 0;

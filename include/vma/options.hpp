@@ -34,8 +34,12 @@ struct AllocOptions {
   /// Several GPUs update the same words with atomics. Where those lose updates, as in host memory
   /// behind PCIe, `alloc` and `migrate` throw Error{unsupported}, and policies put none of it.
   bool shared_atomics = false;
+  /// Other processes can import it (`export_allocation`), wherever it moves: its chunks are created
+  /// so that they can be exported by descriptor, also if `RuntimeOptions::exportable` does not say
+  /// so. What that costs: see `Exportable`.
+  bool exportable = false;
   /// Sizes below one chunk come from the default pool of the place: they share chunks, and have its
-  /// tag. Ignored with `chunk_bytes`, `zeroed`, `shared_atomics` or readers.
+  /// tag. Ignored with `chunk_bytes`, `zeroed`, `shared_atomics`, `exportable` or readers.
   bool pool = false;
 };
 
@@ -86,8 +90,8 @@ struct RuntimeOptions {
   /// Copies that are not live run only in contexts of the runtime's own, which take HBM
   /// (VMART_OWN_CONTEXTS=1).
   bool own_contexts = false;
-  /// How memory can leave the process (VMART_EXPORTABLE="fd,rdma,fabric", 0: not at all). Default:
-  /// by descriptor, which costs 5 us for each new chunk and 10 us when one is unmapped.
+  /// How all memory can leave the process (VMART_EXPORTABLE="fd,rdma,fabric", 0: not at all).
+  /// Default: not at all, except for `AllocOptions::exportable`.
   std::optional<Exportable> exportable;
   /// Live moves are prepared once streams are attached (VMART_PREPARE). Default: with a policy.
   /// Loading their kernels waits for the program's work; allocations that need new memory wait too.

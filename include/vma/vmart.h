@@ -270,7 +270,8 @@ VMART_EXPORT vmart_status vmart_note_export(void* pointer);
 
 /// Lets other processes of this user import the allocation that starts at `pointer`, through the
 /// Unix socket at `path`; null for a new one in a folder of this user. While a process has imported
-/// it, it does not move; it cannot be freed before the release. See `vma::export_allocation`.
+/// it, it does not move; it cannot be freed before the release. VMART_UNSUPPORTED: its memory was
+/// created for this process only; set VMART_EXPORTABLE=fd. See `vma::export_allocation`.
 VMART_EXPORT vmart_status vmart_exported_create(void* pointer, const char* path,
                                                 vmart_exported** out);
 /// Path of the socket, for `vmart_import`. Valid until the release; null for null.

@@ -54,6 +54,16 @@ struct ExportTypes {
   bool fabric = false;      ///< As a fabric handle, which needs IMEX; other libraries export it.
   bool rdma = false;        ///< Network cards may access it (gpuDirectRDMACapable).
   bool any() const { return descriptor || fabric || rdma; }
+  bool includes(const ExportTypes& other) const { return (*this & other) == other; }
+  friend ExportTypes operator&(const ExportTypes& a, const ExportTypes& b) {
+    return {a.descriptor && b.descriptor, a.fabric && b.fabric, a.rdma && b.rdma};
+  }
+  friend ExportTypes operator-(const ExportTypes& a, const ExportTypes& b) {
+    return a & ExportTypes{!b.descriptor, !b.fabric, !b.rdma};
+  }
+  friend ExportTypes operator|(const ExportTypes& a, const ExportTypes& b) {
+    return {a.descriptor || b.descriptor, a.fabric || b.fabric, a.rdma || b.rdma};
+  }
   friend bool operator==(const ExportTypes&, const ExportTypes&) = default;
 };
 

@@ -257,6 +257,13 @@ bool Allocation::at_one_place() const {
   });
 }
 
+bool Allocation::created_with(const ExportTypes& types) const {
+  if (!types.any()) return true;
+  const MutexLock lock(slots_mutex_);
+  return std::ranges::all_of(
+      slots_, [&](const Slot& slot) { return slot.chunk && slot.chunk.types().includes(types); });
+}
+
 bool Allocation::reusable() const {
   const MutexLock access_lock(access_mutex_);  // A grant may be in progress.
   if (poisoned() || access_torn_ || read_only() || !at_one_place()) return false;

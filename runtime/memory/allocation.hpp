@@ -104,6 +104,8 @@ class Allocation : public std::enable_shared_from_this<Allocation> {
 
   std::vector<Extent> extents() const;
   bool at_one_place() const;
+  /// Whether every slot has a chunk that was created with these types.
+  bool created_with(const ExportTypes& types) const;
   bool poisoned() const noexcept { return poisoned_.load(); }
   /// Whether an equal allocation may take it over as it is: all slots idle, at one place, and
   /// granted to all readers with write access.
@@ -164,8 +166,11 @@ class Allocation : public std::enable_shared_from_this<Allocation> {
   bool shared_atomics = false;
   /// The process that exports it, such as "process 4711"; empty for memory of this process.
   std::string imported_from;
-  /// What has to live as long as the import; released after the memory.
+  /// What has to live as long as the import; released after the memory, whoever still holds this
+  /// object.
   std::shared_ptr<const void> import_lease;
+  /// How the program wants its chunks to be able to leave the process, whatever the default.
+  ExportTypes export_needs{};
   /// The GPUs that use it, if `alloc` was told; empty otherwise.
   std::vector<DeviceId> readers;
 

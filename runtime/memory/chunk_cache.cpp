@@ -46,14 +46,19 @@ std::uint64_t ChunkCache::budget(Location at, const Shelf& shelf) const {
   return base_budget(at) + shelf.reserved_bytes;
 }
 
-Chunk ChunkCache::take(Location at, std::uint64_t size_bytes) {
+Chunk ChunkCache::take(Location at, std::uint64_t size_bytes, const ExportTypes& types) {
   const MutexLock lock(mutex_);
   Shelf& shelf = shelves_[at];
   const auto class_of_size = shelf.chunks.find(size_bytes);
   if (class_of_size == shelf.chunks.end()) return Chunk();
-  Chunk chunk = std::move(class_of_size->second.back());  // The youngest: its mapping is warmest.
-  class_of_size->second.pop_back();
-  if (class_of_size->second.empty()) shelf.chunks.erase(class_of_size);
+  std::deque<Chunk>& chunks = class_of_size->second;
+  const auto suits = [&](const Chunk& chunk) { return chunk.types().includes(types); };
+  // The youngest: its mapping is warmest.
+  const auto youngest = std::find_if(chunks.rbegin(), chunks.rend(), suits);
+  if (youngest == chunks.rend()) return Chunk();
+  Chunk chunk = std::move(*youngest);
+  chunks.erase(std::next(youngest).base());
+  if (chunks.empty()) shelf.chunks.erase(class_of_size);
   shelf.cached_bytes -= size_bytes;
   ledger_.shift(at, size_bytes, Ledger::Use::cached, Ledger::Use::allocated);
   return chunk;
@@ -75,33 +80,36 @@ bool ChunkCache::put(Chunk&& chunk) noexcept {
   return true;
 }
 
-std::shared_ptr<Allocation> ChunkCache::take_front(Location at, Shelf& shelf,
-                                                   const Geometry& geometry) {
+std::shared_ptr<Allocation> ChunkCache::take_oldest(Location at, Shelf& shelf,
+                                                    const Geometry& geometry,
+                                                    const ExportTypes& types) {
   const auto same = shelf.allocations.find(geometry);
-  std::shared_ptr<Allocation> allocation = std::move(same->second.front());
-  same->second.pop_front();
+  if (same == shelf.allocations.end()) return nullptr;
+  const auto suits = [&](const auto& allocation) { return allocation->created_with(types); };
+  const auto oldest = std::ranges::find_if(same->second, suits);
+  if (oldest == same->second.end()) return nullptr;
+  std::shared_ptr<Allocation> allocation = std::move(*oldest);
+  same->second.erase(oldest);
   if (same->second.empty()) shelf.allocations.erase(same);
   shelf.cached_bytes -= geometry.size_bytes();
   ledger_.shift(at, geometry.size_bytes(), Ledger::Use::cached, Ledger::Use::allocated);
   return allocation;
 }
 
-std::shared_ptr<Allocation> ChunkCache::take_allocation(Location at, const Geometry& geometry) {
+std::shared_ptr<Allocation> ChunkCache::take_allocation(Location at, const Geometry& geometry,
+                                                        const ExportTypes& types) {
   const MutexLock lock(mutex_);
-  Shelf& shelf = shelves_[at];
-  if (!shelf.allocations.contains(geometry)) return nullptr;
-  return take_front(at, shelf, geometry);
+  return take_oldest(at, shelves_[at], geometry, types);
 }
 
-std::shared_ptr<Allocation> ChunkCache::take_allocation_with(Location at,
-                                                             std::uint64_t slot_bytes) {
+std::shared_ptr<Allocation> ChunkCache::take_allocation_with(Location at, std::uint64_t slot_bytes,
+                                                             const ExportTypes& types) {
   const MutexLock lock(mutex_);
   Shelf& shelf = shelves_[at];
   for (const auto& [geometry, allocations] : shelf.allocations) {
     const bool has_whole_slot = geometry.slots > 1 && geometry.chunk_bytes == slot_bytes;
-    if (has_whole_slot || geometry.tail_bytes == slot_bytes) {
-      return take_front(at, shelf, Geometry(geometry));
-    }
+    if (!has_whole_slot && geometry.tail_bytes != slot_bytes) continue;
+    if (auto allocation = take_oldest(at, shelf, Geometry(geometry), types)) return allocation;
   }
   return nullptr;
 }
@@ -125,7 +133,7 @@ void ChunkCache::move_down(Location at, Shelf& shelf, std::uint64_t limit_bytes,
   while (shelf.cached_bytes > limit_bytes && !shelf.allocations.empty()) {
     if (!make_space(surplus.allocations)) return;
     const Geometry largest = shelf.allocations.rbegin()->first;
-    surplus.allocations.push_back(take_front(at, shelf, largest));
+    surplus.allocations.push_back(take_oldest(at, shelf, largest, {}));
     surplus.size_bytes += largest.size_bytes();
   }
   while (shelf.cached_bytes > limit_bytes && !shelf.chunks.empty()) {
@@ -184,7 +192,7 @@ ChunkCache::Surplus ChunkCache::take_others(Location at, std::uint64_t size_byte
   Shelf& shelf = found->second;
   while (!shelf.allocations.empty() && make_space(surplus.allocations)) {
     const Geometry geometry = shelf.allocations.begin()->first;
-    surplus.allocations.push_back(take_front(at, shelf, geometry));
+    surplus.allocations.push_back(take_oldest(at, shelf, geometry, {}));
     surplus.size_bytes += geometry.size_bytes();
   }
   for (auto row = shelf.chunks.begin(); row != shelf.chunks.end();) {

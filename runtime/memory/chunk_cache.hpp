@@ -32,17 +32,21 @@ class ChunkCache {
 
   ChunkCache(Ledger& ledger, std::uint64_t gpu_budget_bytes, std::uint64_t host_budget_bytes);
 
-  /// A chunk of exactly this size, or an empty one. Booked as allocated from here on.
-  Chunk take(Location at, std::uint64_t size_bytes);
+  /// A chunk of exactly this size with at least these types, or an empty one. Booked as allocated
+  /// from here on.
+  Chunk take(Location at, std::uint64_t size_bytes, const ExportTypes& types = {});
   /// Requires: idle, booked as allocated. False if there is no memory to keep track of the chunk;
   /// then the caller still owns it.
   bool put(Chunk&& chunk) noexcept;
 
-  /// A freed allocation of exactly this geometry, entirely at `at`, or null.
-  std::shared_ptr<Allocation> take_allocation(Location at, const Geometry& geometry);
+  /// A freed allocation of exactly this geometry, entirely at `at` and of chunks with at least
+  /// these types, or null.
+  std::shared_ptr<Allocation> take_allocation(Location at, const Geometry& geometry,
+                                              const ExportTypes& types = {});
   /// Any freed allocation at `at` with a slot of this size, for the caller to take apart; null if
   /// there is none.
-  std::shared_ptr<Allocation> take_allocation_with(Location at, std::uint64_t slot_bytes);
+  std::shared_ptr<Allocation> take_allocation_with(Location at, std::uint64_t slot_bytes,
+                                                   const ExportTypes& types = {});
   /// Requires: reusable, booked as allocated. Returns false as `put` does.
   bool put_allocation(Location at, const std::shared_ptr<Allocation>& allocation) noexcept;
 
@@ -81,8 +85,8 @@ class ChunkCache {
                         std::uint64_t limit_bytes, Surplus& surplus) VMART_REQUIRES(mutex_);
   void move_down(Location at, Shelf& shelf, std::uint64_t limit_bytes, Surplus& surplus)
       VMART_REQUIRES(mutex_);
-  std::shared_ptr<Allocation> take_front(Location at, Shelf& shelf, const Geometry& geometry)
-      VMART_REQUIRES(mutex_);
+  std::shared_ptr<Allocation> take_oldest(Location at, Shelf& shelf, const Geometry& geometry,
+                                          const ExportTypes& types) VMART_REQUIRES(mutex_);
 
   Ledger& ledger_;
   const std::uint64_t gpu_budget_bytes_;

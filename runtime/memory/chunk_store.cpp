@@ -89,10 +89,11 @@ void ChunkStore::set_capacity(Location at, std::uint64_t size_bytes) {
 
 // --- Chunks
 
-Chunk ChunkStore::obtain_cached(Location at, std::uint64_t size_bytes) {
-  Chunk chunk = cache_.take(at, size_bytes);
+Chunk ChunkStore::obtain_cached(Location at, std::uint64_t size_bytes, const ExportTypes& needs) {
+  const ExportTypes types = export_terms_.given(at, needs);
+  Chunk chunk = cache_.take(at, size_bytes, types);
   if (chunk) return chunk;
-  const std::shared_ptr<Allocation> freed = cache_.take_allocation_with(at, size_bytes);
+  const std::shared_ptr<Allocation> freed = cache_.take_allocation_with(at, size_bytes, types);
   if (!freed) return chunk;
   for (std::size_t slot = 0; slot < freed->geometry().slots; ++slot) {
     Chunk part = freed->take_out(slot);
@@ -105,53 +106,61 @@ Chunk ChunkStore::obtain_cached(Location at, std::uint64_t size_bytes) {
   return chunk;
 }
 
-Chunk ChunkStore::obtain(Location at, std::uint64_t size_bytes, Turn turn, const char* call) {
-  Chunk chunk = obtain_cached(at, size_bytes);
+Chunk ChunkStore::obtain(Location at, std::uint64_t size_bytes, Turn turn, const char* call,
+                         const ExportTypes& needs) {
+  Chunk chunk = obtain_cached(at, size_bytes, needs);
   if (!chunk) {
     if (turn == Turn::held) {
-      chunk = create_or_make_room(at, size_bytes, call);
+      chunk = create_or_make_room(at, size_bytes, call, needs);
     } else {
       const MutexLock lock(slow_calls_.turn());
-      chunk = create_or_make_room(at, size_bytes, call);
+      chunk = create_or_make_room(at, size_bytes, call, needs);
     }
   }
   if (at.kind == Location::Kind::host) make_ahead(at, size_bytes);
   return chunk;
 }
 
-Chunk ChunkStore::create(Location at, std::uint64_t size_bytes, const char* call) {
+Chunk ChunkStore::create(Location at, std::uint64_t size_bytes, const char* call,
+                         const ExportTypes& needs) {
   if (!ledger_.claim(at, size_bytes, Ledger::Use::allocated)) {
     throw no_room(ledger_.account(at), at, size_bytes, call);
   }
   try {
-    return Chunk(driver_, ledger_, export_terms_.create(at, size_bytes), topology_.readers(at));
+    const std::vector<Accessor>& readers = topology_.readers(at);
+    return Chunk(driver_, ledger_, export_terms_.create(at, size_bytes, needs), readers);
   } catch (...) {
     ledger_.unclaim(at, size_bytes, Ledger::Use::allocated);
     throw;
   }
 }
 
-Chunk ChunkStore::create_or_make_room(Location at, std::uint64_t size_bytes, const char* call) {
+Chunk ChunkStore::create_or_make_room(Location at, std::uint64_t size_bytes, const char* call,
+                                      const ExportTypes& needs) {
   try {
-    return create(at, size_bytes, call);
+    return create(at, size_bytes, call, needs);
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::out_of_memory) throw;
   }
   slow_calls_.run_here();  // Releases that wait for the turn.
   release_in_turn(cache_.take_all(at));
-  return create_in_place_of_copies(at, size_bytes, call);
+  return create_in_place_of_copies(at, size_bytes, call, needs);
 }
 
 /// Creates a chunk, or reuses one that was a copy. Drops as many copies as needed.
-Chunk ChunkStore::create_in_place_of_copies(Location at, std::uint64_t size_bytes,
-                                            const char* call) {
+Chunk ChunkStore::create_in_place_of_copies(Location at, std::uint64_t size_bytes, const char* call,
+                                            const ExportTypes& needs) {
   while (true) {
     try {
-      return create(at, size_bytes, call);
+      return create(at, size_bytes, call, needs);
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::out_of_memory) throw;
       Chunk copy = copies_.drop_oldest(at, size_bytes);
-      if (copy) return copy;
+      if (copy && copy.types().includes(export_terms_.given(at, needs))) return copy;
+      if (copy) {
+        release(std::move(copy));
+        continue;
+      }
       if (release_oldest_copy(at) == 0) throw;
     }
   }
@@ -206,6 +215,16 @@ void ChunkStore::take_back(const std::shared_ptr<Allocation>& allocation) noexce
   for (std::size_t slot = 0; slot < allocation->geometry().slots; ++slot) {
     retire(allocation->take_out(slot));
   }
+  if (allocation->import_lease) end_lease(*allocation);
+}
+
+/// Behind the releases of its chunks, which wait in the same queue.
+void ChunkStore::end_lease(Allocation& allocation) noexcept {
+  std::shared_ptr<const void> lease = std::exchange(allocation.import_lease, nullptr);
+  try {
+    slow_calls_.post([lease] {});
+  } catch (const std::exception&) {  // The exporter learns of it early, which costs it nothing.
+  }
 }
 
 void ChunkStore::dismiss(Chunk chunk) noexcept {
@@ -247,6 +266,7 @@ void ChunkStore::release(Allocation& allocation) noexcept {
   for (std::size_t slot = 0; slot < allocation.geometry().slots; ++slot) {
     release(allocation.take_out(slot));
   }
+  allocation.import_lease.reset();
 }
 
 void ChunkStore::release(Chunk chunk) noexcept {

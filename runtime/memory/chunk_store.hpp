@@ -41,11 +41,13 @@ class ChunkStore {
   /// Requires: `stop`, if a call was ever posted to the slow-call queue.
   ~ChunkStore();
 
-  /// A chunk at `at`, from the cache or new. Throws: Error{out_of_memory} once the cache and the
-  /// clean copies there are empty and there is still no room. `call` is named in errors.
-  Chunk obtain(Location at, std::uint64_t size_bytes, Turn turn, const char* call = "vma::alloc");
+  /// A chunk at `at`, from the cache or new, with those of `needs` that the place gives. Throws:
+  /// Error{out_of_memory} once the cache and the clean copies there are empty and there is still no
+  /// room. `call` is named in errors.
+  Chunk obtain(Location at, std::uint64_t size_bytes, Turn turn, const char* call = "vma::alloc",
+               const ExportTypes& needs = {});
   /// From the cache or none; its only driver calls unmap the slots of a freed allocation.
-  Chunk obtain_cached(Location at, std::uint64_t size_bytes);
+  Chunk obtain_cached(Location at, std::uint64_t size_bytes, const ExportTypes& needs = {});
   /// Refuses what cannot fit by the ledger, even without the cache, before allocating any of it.
   /// Throws: Error{out_of_memory}. Requires: the caller does not hold `slow_calls().turn()`.
   void require_room(Location at, std::uint64_t size_bytes, const char* call);
@@ -61,7 +63,7 @@ class ChunkStore {
   /// as allocated; idle unless marked busy.
   void retire(Chunk chunk) noexcept;
   /// A freed allocation: whole to the cache if it lies at one place, else chunk by chunk. Its clean
-  /// copies go.
+  /// copies go, and so does the lease of an import, after its memory.
   void take_back(const std::shared_ptr<Allocation>& allocation) noexcept;
   /// Gives the chunk back to the driver at once. Requires: as `retire`; the caller does not hold
   /// `slow_calls().turn()`.
@@ -112,8 +114,10 @@ class ChunkStore {
 
  private:
   Ledger::Account limited_account(Location at) const;
-  Chunk create(Location at, std::uint64_t size_bytes, const char* call);
-  Chunk create_or_make_room(Location at, std::uint64_t size_bytes, const char* call);
+  Chunk create(Location at, std::uint64_t size_bytes, const char* call,
+               const ExportTypes& needs = {});
+  Chunk create_or_make_room(Location at, std::uint64_t size_bytes, const char* call,
+                            const ExportTypes& needs);
   Chunk create_to_keep(Location at, std::uint64_t size_bytes);
   void keep(Chunk chunk);
   void keep_or_release(Location at) noexcept;
@@ -121,7 +125,9 @@ class ChunkStore {
   void release_in_turn(ChunkCache::Surplus surplus) noexcept;
   void release(Chunk chunk) noexcept;
   void release_later(Chunk chunk) noexcept;
-  Chunk create_in_place_of_copies(Location at, std::uint64_t size_bytes, const char* call);
+  void end_lease(Allocation& allocation) noexcept;
+  Chunk create_in_place_of_copies(Location at, std::uint64_t size_bytes, const char* call,
+                                  const ExportTypes& needs = {});
   std::uint64_t release_oldest_copy(Location at) noexcept;
   void make_ahead(Location at, std::uint64_t size_bytes) noexcept;
 

@@ -6,57 +6,80 @@
 
 #include <fmt/format.h>
 
+#include <exception>
+
 namespace vma {
+namespace {
 
-ExportTerms::ExportTerms(Driver& driver, const Topology& topology, const ExportTypes& wanted)
-    : driver_(driver), wanted_(wanted) {
-  for (const Location at : topology.locations()) {
-    ExportTypes types;
-    if (wanted.any()) {
-      const ExportTypes possible = driver.export_types(at);
-      types.descriptor = wanted.descriptor && possible.descriptor;
-      types.fabric = wanted.fabric && possible.fabric;
-      types.rdma = wanted.rdma && possible.rdma;
-    }
-    types_[at] = types;
-  }
-}
-
-ExportTypes ExportTerms::at(Location at) const {
-  const MutexLock lock(mutex_);
-  return types_.at(at);
-}
-
-ChunkMemory ExportTerms::create(Location at, std::uint64_t size_bytes) {
-  while (true) {
-    const ExportTypes types = this->at(at);
-    if (!types.any()) return {driver_.create(at, size_bytes), at, size_bytes};
-    try {
-      return {driver_.create_exportable(at, size_bytes, types), at, size_bytes, types};
-    } catch (const Error& error) {
-      if (error.kind() != ErrorKind::unsupported) throw;
-      give_up_one(at, types, error.what());
-    }
-  }
-}
-
-/// Ends: each call leaves fewer types, and without any nothing is asked for.
-void ExportTerms::give_up_one(Location at, const ExportTypes& refused, const char* why) {
-  const MutexLock lock(mutex_);
-  ExportTypes& types = types_.at(at);
-  if (types != refused) return;  // Another thread has.
-  const char* given_up = types.fabric ? "fabric handles"
-                         : types.rdma ? "access by network cards"
-                                      : "export by descriptor";
+/// The same without the type that is most likely to be what the driver refuses.
+ExportTypes fewer(ExportTypes types) {
   if (types.fabric)
     types.fabric = false;
   else if (types.rdma)
     types.rdma = false;
   else
     types.descriptor = false;
-  refusals_[at] = why;
-  log(LogLevel::info, "memory at {} is created without {} from now on: {}", to_string(at), given_up,
-      why);
+  return types;
+}
+
+}  // namespace
+
+ExportTerms::ExportTerms(Driver& driver, const Topology& topology, const ExportTypes& wanted)
+    : driver_(driver), wanted_(wanted) {
+  for (const Location at : topology.locations()) possible_[at] = driver.export_types(at);
+}
+
+ExportTypes ExportTerms::given(Location at, const ExportTypes& needs) const {
+  if (!needs.any()) return {};
+  const MutexLock lock(mutex_);
+  return possible_.at(at) & needs;
+}
+
+ChunkMemory ExportTerms::create(Location at, std::uint64_t size_bytes, const ExportTypes& needs) {
+  const ExportTypes types = given(at, wanted_ | needs);
+  try {
+    return create_with(at, size_bytes, types);
+  } catch (const Error& error) {
+    if (!types.any() || error.kind() == ErrorKind::out_of_memory) throw;
+    return create_with_fewer(at, size_bytes, types, error);
+  }
+}
+
+ChunkMemory ExportTerms::create_with(Location at, std::uint64_t size_bytes,
+                                     const ExportTypes& types) {
+  const ChunkHandle handle = types.any() ? driver_.create_exportable(at, size_bytes, types)
+                                         : driver_.create(at, size_bytes);
+  return {handle, at, size_bytes, types};
+}
+
+/// If none of the other ways works either, the types are not the reason.
+ChunkMemory ExportTerms::create_with_fewer(Location at, std::uint64_t size_bytes,
+                                           const ExportTypes& types, const Error& refusal) {
+  for (ExportTypes left = fewer(types);; left = fewer(left)) {
+    try {
+      const ChunkMemory memory = create_with(at, size_bytes, left);
+      note_refused(at, types - left, refusal.what());
+      return memory;
+    } catch (const Error& error) {
+      if (error.kind() == ErrorKind::out_of_memory) throw;
+      if (!left.any()) throw refusal;
+    }
+  }
+}
+
+void ExportTerms::note_refused(Location at, const ExportTypes& refused, const char* why) noexcept {
+  try {
+    const MutexLock lock(mutex_);
+    ExportTypes& types = possible_.at(at);
+    types.descriptor &= !refused.descriptor;
+    types.fabric &= !refused.fabric;
+    types.rdma &= !refused.rdma;
+    refusals_[at] = why;
+    log(LogLevel::info, "memory at {} is created without{}{}{} from now on: {}", to_string(at),
+        refused.descriptor ? " export by descriptor" : "", refused.rdma ? " network access" : "",
+        refused.fabric ? " fabric handles" : "", why);
+  } catch (const std::exception&) {  // Without memory to note it, the next chunk is refused again.
+  }
 }
 
 void ExportTerms::require_descriptors(const Allocation& allocation, const char* call) const {
@@ -65,15 +88,16 @@ void ExportTerms::require_descriptors(const Allocation& allocation, const char* 
     if (chunk.types().descriptor) continue;
     throw Error(ErrorKind::unsupported, call,
                 fmt::format("the allocation at {:#x} cannot be exported: {}",
-                            to_integer(allocation.begin()), why_not(chunk.at())));
+                            to_integer(allocation.begin()),
+                            why_not(chunk.at(), allocation.export_needs.descriptor)));
   }
 }
 
-std::string ExportTerms::why_not(Location at) const {
+std::string ExportTerms::why_not(Location at, bool asked_for) const {
   const MutexLock lock(mutex_);
-  if (!wanted_.descriptor) {
-    return "its memory was created for this process only; open the runtime with "
-           "RuntimeOptions::exportable (VMART_EXPORTABLE=fd)";
+  if (!asked_for && !wanted_.descriptor) {
+    return "its memory was created for this process only; set AllocOptions::exportable when you "
+           "allocate it, or open the runtime with RuntimeOptions::exportable (VMART_EXPORTABLE=fd)";
   }
   if (const auto refusal = refusals_.find(at); refusal != refusals_.end()) {
     return fmt::format("the driver refused to create exportable memory at {}: {}", to_string(at),

@@ -25,6 +25,10 @@ struct PendingFree {
   bool warned = false;
 };
 
+ExportTypes export_needs(const AllocOptions& options) {
+  return {.descriptor = options.exportable};
+}
+
 /// Records again if a capture that began and ended meanwhile has taken the event.
 void record_again(Driver& driver, const PendingFree& pending) noexcept {
   try {
@@ -81,7 +85,8 @@ std::shared_ptr<Allocation> Memory::alloc(std::uint64_t size_bytes, Location at,
   topology_.require(at, "vma::alloc");
   const Geometry geometry =
       plan_geometry(size_bytes, options.chunk_bytes, at, topology_.granularity());
-  if (const std::shared_ptr<Allocation> freed = chunks_.cache().take_allocation(at, geometry)) {
+  const ExportTypes types = chunks_.export_terms().given(at, export_needs(options));
+  if (const auto freed = chunks_.cache().take_allocation(at, geometry, types)) {
     std::shared_ptr<Allocation> allocation;
     try {
       // A new object around the same memory, so that holders of the freed one cannot confuse the
@@ -95,7 +100,7 @@ std::shared_ptr<Allocation> Memory::alloc(std::uint64_t size_bytes, Location at,
   }
   return naming_mapping_limit("vma::alloc", [&] {
     const std::vector<Location> homes(geometry.slots, at);
-    return enter(build(geometry, homes), options, terms);
+    return enter(build(geometry, homes, export_needs(options)), options, terms);
   });
 }
 
@@ -112,8 +117,9 @@ std::shared_ptr<Allocation> Memory::alloc(const Geometry& geometry, std::span<co
     same.chunk_bytes = geometry.chunk_bytes;
     return alloc(geometry.size_bytes(), homes[0], same, terms);
   }
-  return naming_mapping_limit("vma::alloc",
-                              [&] { return enter(build(geometry, homes), options, terms); });
+  return naming_mapping_limit("vma::alloc", [&] {
+    return enter(build(geometry, homes, export_needs(options)), options, terms);
+  });
 }
 
 /// Fills the allocation, then registers it: from there on it is found by its address and by threads
@@ -124,6 +130,7 @@ std::shared_ptr<Allocation> Memory::enter(std::shared_ptr<Allocation> allocation
     allocation->tag = options.tag;
     allocation->movable = options.movable;
     allocation->shared_atomics = options.shared_atomics;
+    allocation->export_needs = export_needs(options);
     allocation->readers = terms.readers;
     for (std::size_t slot = 0; slot < allocation->geometry().slots; ++slot) {
       allocation->note_wanted(slot, terms.wanted.value_or(allocation->home(slot)));
@@ -142,9 +149,9 @@ std::shared_ptr<Allocation> Memory::enter(std::shared_ptr<Allocation> allocation
   return allocation;
 }
 
-std::shared_ptr<Allocation> Memory::build(const Geometry& geometry,
-                                          std::span<const Location> homes) {
-  return build(geometry, obtain_all(geometry, homes));
+std::shared_ptr<Allocation> Memory::build(const Geometry& geometry, std::span<const Location> homes,
+                                          const ExportTypes& needs) {
+  return build(geometry, obtain_all(geometry, homes, needs));
 }
 
 std::shared_ptr<Allocation> Memory::build(const Geometry& geometry, std::vector<Chunk> chunks) {
@@ -188,7 +195,8 @@ std::shared_ptr<Allocation> Memory::import(const Geometry& geometry, std::vector
 
 /// One chunk a slot, each at its home. The presser is called without the turn: meanwhile only the
 /// chunks already obtained are kept.
-std::vector<Chunk> Memory::obtain_all(const Geometry& geometry, std::span<const Location> homes) {
+std::vector<Chunk> Memory::obtain_all(const Geometry& geometry, std::span<const Location> homes,
+                                      const ExportTypes& needs) {
   MemoryPressure::Want want(pressure_);
   const auto ask = [&](Location at, std::uint64_t size_bytes) {
     const std::uint64_t room = chunks_.room_bytes(at);  // Enough, where only the driver has none.
@@ -210,7 +218,7 @@ std::vector<Chunk> Memory::obtain_all(const Geometry& geometry, std::span<const 
       const Location at = homes[slot];
       const std::uint64_t slot_bytes = geometry.slot_bytes(slot);
       chunks.push_back(with_room(ask, at, need_bytes[at], [&] {
-        return chunks_.obtain(at, slot_bytes, ChunkStore::Turn::take);
+        return chunks_.obtain(at, slot_bytes, ChunkStore::Turn::take, "vma::alloc", needs);
       }));
       need_bytes[at] -= slot_bytes;
     }

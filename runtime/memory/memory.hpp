@@ -109,9 +109,11 @@ class Memory {
   void shut_down() noexcept;
 
  private:
-  std::shared_ptr<Allocation> build(const Geometry& geometry, std::span<const Location> homes);
+  std::shared_ptr<Allocation> build(const Geometry& geometry, std::span<const Location> homes,
+                                    const ExportTypes& needs);
   std::shared_ptr<Allocation> build(const Geometry& geometry, std::vector<Chunk> chunks);
-  std::vector<Chunk> obtain_all(const Geometry& geometry, std::span<const Location> homes);
+  std::vector<Chunk> obtain_all(const Geometry& geometry, std::span<const Location> homes,
+                                const ExportTypes& needs);
   std::shared_ptr<Allocation> enter(std::shared_ptr<Allocation> allocation,
                                     const AllocOptions& options, const AllocTerms& terms);
   Error with_holders(const Error& error, Location at) const;

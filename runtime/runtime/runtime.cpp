@@ -81,7 +81,8 @@ void check_not_segment(const Machinery& parts, const void* pointer, const char* 
 /// A block of the default pool, where the options ask for it; otherwise null.
 void* alloc_small(Machinery& parts, std::size_t bytes, Location at, const AllocOptions& options) {
   const std::uint64_t chunk_bytes = parts.topology.granularity();
-  const bool possible = options.chunk_bytes == 0 && !options.zeroed && !options.shared_atomics;
+  const bool possible =
+      options.chunk_bytes == 0 && !options.zeroed && !options.shared_atomics && !options.exportable;
   if (!options.pool || !possible || bytes == 0 || bytes >= chunk_bytes) return nullptr;
   return to_pointer(parts.pools.default_pool(at)->allocate_plain(bytes));
 }

@@ -107,7 +107,7 @@ ExportTypes parse_exportable(const std::string& text) {
 
 ExportTypes exportable_setting(const std::optional<Exportable>& option) {
   if (option) return {option->descriptor, option->fabric, option->rdma};
-  return parse_exportable(environment_text("VMART_EXPORTABLE").value_or("fd"));
+  return parse_exportable(environment_text("VMART_EXPORTABLE").value_or("0"));
 }
 
 void settle_limits(const RuntimeOptions& options, Settings& settings) {

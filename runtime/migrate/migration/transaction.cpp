@@ -97,13 +97,14 @@ StallForecast::Switch Transaction::planned_switch() const {
 bool Transaction::take_cached_target() {
   // Cached memory may have to be taken apart, which must not happen beside a closed gate.
   const MutexLock slow_work(memory_.chunks().slow_calls().turn());
-  target_ = memory_.chunks().obtain_cached(to_, size_bytes_);
+  target_ = memory_.chunks().obtain_cached(to_, size_bytes_, allocation_.export_needs);
   if (target_) move_to(State::ready);
   return static_cast<bool>(target_);
 }
 
 void Transaction::take_target(ChunkStore::Turn turn) {
-  target_ = memory_.chunks().obtain(to_, size_bytes_, turn, "vma::migrate");
+  target_ =
+      memory_.chunks().obtain(to_, size_bytes_, turn, "vma::migrate", allocation_.export_needs);
   move_to(State::ready);
 }
 

@@ -65,8 +65,8 @@ void Restoration::obtain() {
   for (const std::size_t slot : slots_) {
     const std::uint64_t slot_bytes = allocation_.geometry().slot_bytes(slot);
     parts_.room.with_room(want, terms, at_, slot_bytes, [&] {
-      chunks_.push_back(
-          memory_.chunks().obtain(at_, slot_bytes, ChunkStore::Turn::take, resume_call));
+      chunks_.push_back(memory_.chunks().obtain(at_, slot_bytes, ChunkStore::Turn::take,
+                                                resume_call, allocation_.export_needs));
     });
   }
   for (const Chunk& chunk : chunks_) parts_.engine.zero(chunk);

@@ -27,6 +27,7 @@ class EndOfRuntime : public testing::Environment {
 AbiTest::AbiTest() {
   setenv("VMART_DRIVER", "sim:test-2", 1);
   setenv("VMART_CAPACITY", "gpu1=1MiB", 1);
+  setenv("VMART_EXPORTABLE", "fd", 1);
   EndOfRuntime::opened = true;
   for (int gpu = 0; gpu < 2; ++gpu) streams_.push_back(make_stream(vma::gpu(gpu)));
   allocations_before_ = runtime().stats().allocations;

@@ -4,6 +4,9 @@
 
 #include "unit/memory/memory_rig.hpp"
 
+#include "driver/native_codes.hpp"
+#include "machine/machine_file.hpp"
+
 #include <gtest/gtest.h>
 
 #include <unistd.h>
@@ -37,6 +40,77 @@ TEST(SharedMemory, ARefusedCreationIsTriedWithoutTheTypeAndAFullPlaceIsNot) {
   const auto allocation = rig.alloc(1, gpu(0));
   EXPECT_TRUE(allocation->chunk(0).types().descriptor);
   rig.free(allocation);
+}
+
+/// Refuses to create anything with one of these types, with whatever error, like a container that
+/// forbids it.
+class ForbiddingDriver : public InterceptDriver {
+ public:
+  using InterceptDriver::InterceptDriver;
+  ChunkHandle create(Location at, std::uint64_t size_bytes) override {
+    if (broken) throw driver_error(native_unknown, "cuMemCreate", "nothing works");
+    return InterceptDriver::create(at, size_bytes);
+  }
+  ChunkHandle create_exportable(Location at, std::uint64_t size_bytes, ExportTypes types) override {
+    ++asked;
+    const bool forbids = (types & forbidden).any();
+    if (forbids) throw driver_error(error, "cuMemCreate", "the test forbids it");
+    return InterceptDriver::create_exportable(at, size_bytes, types);
+  }
+  ExportTypes forbidden{};
+  int error = native_operating_system;
+  bool broken = false;
+  int asked = 0;
+
+ private:
+  void around(Call, const std::function<void()>& call) override { call(); }
+};
+
+class ExportTermsTest : public testing::Test {
+ protected:
+  /// With which types a chunk is created.
+  ExportTypes created(const ExportTypes& needs = {}) {
+    const ChunkMemory memory = terms_.create(gpu(0), page_bytes, needs);
+    driver_.release(memory.handle);
+    return memory.types;
+  }
+
+  SimDriver machine_{load_machine("test-2")};
+  ForbiddingDriver driver_{static_cast<Driver&>(machine_)};
+  Topology topology_ = Topology::discover(machine_, {});
+  ExportTerms terms_{driver_, topology_, {.descriptor = true, .rdma = true}};
+};
+
+TEST_F(ExportTermsTest, WhateverErrorATypeCausesItIsLeftOutFromThenOn) {
+  driver_.forbidden = {.rdma = true};
+  EXPECT_EQ(created(), ExportTypes{.descriptor = true});
+  driver_.forbidden = {.descriptor = true};
+  EXPECT_EQ(created(), ExportTypes{});
+  driver_.forbidden = {};
+  driver_.asked = 0;
+  EXPECT_EQ(created(), ExportTypes{});
+  EXPECT_EQ(created({.descriptor = true}), ExportTypes{});
+  EXPECT_EQ(driver_.asked, 0) << "it remembers";
+}
+
+TEST_F(ExportTermsTest, WhereNothingCanBeCreatedTheTypesAreNotTheReason) {
+  driver_.forbidden = {.descriptor = true};
+  driver_.broken = true;
+  const Error error = expect_error(ErrorKind::driver_failure, [&] { created(); });
+  EXPECT_TRUE(says(error, "the test forbids it")) << "the first error";
+  driver_.forbidden = {};
+  driver_.broken = false;
+  const ExportTypes both{.descriptor = true, .fabric = false, .rdma = true};
+  EXPECT_EQ(created(), both);
+}
+
+TEST_F(ExportTermsTest, AFullPlaceTakesNoTypeAway) {
+  driver_.forbidden = {.descriptor = true};
+  driver_.error = native_out_of_memory;
+  expect_error(ErrorKind::out_of_memory, [&] { created(); });
+  EXPECT_EQ(driver_.asked, 1);
+  driver_.forbidden = {};
+  EXPECT_TRUE(created().descriptor);
 }
 
 TEST(SharedMemory, WithoutTheOptionNothingIsAskedForAndTheErrorNamesIt) {
@@ -123,9 +197,8 @@ TEST(SharedMemory, ImportedMemoryIsNotBookedAndNotCached) {
   check_settled(rig.memory());
   EXPECT_EQ(rig.account(gpu(0)).allocated_bytes, booked);
   EXPECT_EQ(rig.cached(gpu(0)), 0u);
-  EXPECT_EQ(lease.use_count(), 2) << "until the last reference to the allocation goes";
+  EXPECT_EQ(lease.use_count(), 1) << "whoever still holds the allocation";
   imported.reset();
-  EXPECT_EQ(lease.use_count(), 1);
   rig.free(exported);
 }
 

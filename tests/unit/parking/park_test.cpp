@@ -150,7 +150,7 @@ TEST(Park, MakesAllHostMemoryBeforeTheFirstStop) {
   };
   const auto first_stop = std::ranges::find_if(calls, of(Call::hold_context));
   EXPECT_NE(first_stop, calls.end());
-  EXPECT_GE(std::count_if(calls.begin(), first_stop, of(Call::create_exportable)), 7);
+  EXPECT_GE(std::count_if(calls.begin(), first_stop, of(Call::create)), 7);
 }
 
 TEST_F(ParkTest, StopsOnlyAttachedStreamsWhereAsked) {

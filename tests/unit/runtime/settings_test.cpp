@@ -48,7 +48,7 @@ TEST_F(SettingsTest, HasDefaults) {
   EXPECT_EQ(settings.pressure_limit, std::chrono::seconds(2));
   EXPECT_EQ(settings.copy_share_percent, 50);
   EXPECT_EQ(settings.stall_ahead, std::chrono::seconds(4));
-  EXPECT_EQ(settings.exportable, ExportTypes{.descriptor = true});
+  EXPECT_EQ(settings.exportable, ExportTypes{});
 }
 
 TEST_F(SettingsTest, ReadsTheEnvironment) {

@@ -72,6 +72,7 @@ class SharePeer {
     count_ = number(line);
     AllocOptions options;
     options.chunk_bytes = chunk_bytes;
+    options.exportable = true;
     words_ = static_cast<std::uint64_t*>(runtime_.alloc(count_ * 8, gpu(0), options));
     return "allocated";
   }

@@ -32,9 +32,15 @@ ShareMessage message_of(ShareKind kind, std::uint64_t first = 0) {
   return message;
 }
 
+RuntimeOptions exportable() {
+  RuntimeOptions options;
+  options.exportable = Exportable{.descriptor = true};
+  return options;
+}
+
 class SharingTest : public testing::Test {
  protected:
-  SharingTest() : words(exporter.alloc(3 * chunk_bytes, gpu(0))) {
+  SharingTest() : exporter("test-2", exportable()), words(exporter.alloc(3 * chunk_bytes, gpu(0))) {
     exporter.write(words, words_shared, 40);
   }
 
