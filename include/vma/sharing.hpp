@@ -34,8 +34,9 @@ struct ExportOptions {
   std::vector<unsigned> users{};
   /// How many processes may have it imported at a time.
   std::size_t importers_max = 64;
-  /// How long one import may take, from the connection to the last handle. A process that takes
-  /// longer is disconnected.
+  /// How long an import of up to 256 chunks may take, from the connection to the last handle; each
+  /// further 256 chunks have as long again. A process that takes longer is disconnected. Above 24
+  /// hours, 24 hours.
   std::chrono::milliseconds import_limit{5'000};
 };
 
@@ -49,7 +50,8 @@ struct Importer {
 struct ImportOptions {
   /// Name of the allocation in this process. Empty: the exporter's.
   std::string tag{};
-  /// How long the exporter may take.
+  /// How long an import of up to 256 chunks may take; each further 256 chunks have as long again.
+  /// Above 24 hours, 24 hours.
   std::chrono::milliseconds limit{5'000};
   /// Numeric ids of users whose memory is accepted, besides the user of this process and root. They
   /// can read and change it at any time.

@@ -280,10 +280,10 @@ VMART_EXPORT const char* vmart_exported_path(const vmart_exported* exported);
 VMART_EXPORT vmart_status vmart_exported_importers(const vmart_exported* exported, size_t* out);
 /// Ends the export. Importers keep the memory that they have. Null does nothing.
 VMART_EXPORT void vmart_exported_release(vmart_exported* exported);
-/// Imports what another process exports at `path`, within `limit_ns` (0 for 5 s), and returns its
-/// address in this process. `vmart_free` lets go of it. VMART_PEER_FAILURE: nobody exports there,
-/// or the exporter ended. VMART_NOT_PERMITTED: it belongs to another user. VMART_BUSY: the exporter
-/// did not answer in time.
+/// Imports what another process exports at `path`, within `limit_ns` (0 for 5 s; see
+/// `vma::ImportOptions::limit`), and returns its address in this process. `vmart_free` lets go of
+/// it. VMART_PEER_FAILURE: nobody exports there, or the exporter ended. VMART_NOT_PERMITTED: it
+/// belongs to another user. VMART_BUSY: the exporter did not answer in time.
 VMART_EXPORT vmart_status vmart_import(const char* path, int64_t limit_ns, void** out);
 
 /* --- What the program knows about its memory use, for the placement policies */

@@ -177,6 +177,7 @@ void RuntimeParts::shut_down() noexcept {
   // Calls inside may wait for background work.
   if (machinery && machinery->scheduling) machinery->scheduling->stop();
   if (machinery) machinery->mover.refuse_more();
+  if (machinery) machinery->sharing.refuse_imports();
   door.wait_until_empty();
   if (!machinery) return;
   machinery->sharing.stop();

@@ -39,14 +39,16 @@ class TriedLock {
 }  // namespace
 
 ExportConnection::ExportConnection(asio::io_context& context, Memory& memory,
-                                   const PlaceNames& places, std::shared_ptr<Allocation> allocation,
-                                   Descriptor socket, const ImportingProcess& who)
+                                   const PlaceNames& names, ImportPlaces& places,
+                                   std::shared_ptr<Allocation> allocation, ShareChannel channel)
     : memory_(memory),
+      names_(names),
       places_(places),
       allocation_(std::move(allocation)),
-      who_(who),
-      channel_(std::move(socket)),
-      watched_(context, channel_.native()),
+      channel_(std::move(channel)),
+      who_{channel_.peer().credentials().pid, channel_.peer().credentials().uid},
+      messages_(context, channel_.native()),
+      death_(context, channel_.peer().watch()),
       limit_(context),
       retry_(context) {}
 
@@ -56,13 +58,15 @@ ExportConnection::~ExportConnection() {
 
 void ExportConnection::close() noexcept {
   if (std::exchange(closed_, true)) return;
+  messages_.release();
+  death_.release();
   try {
     limit_.cancel();
     retry_.cancel();
-    watched_.release();  // Ends the wait; the channel closes the socket.
-  } catch (...) {        // Their handlers will find the connection closed.
+  } catch (const std::exception&) {  // Their handlers will find the connection closed.
   }
-  channel_ = ShareChannel(Descriptor());
+  channel_ = ShareChannel();
+  if (std::exchange(placed_, false)) places_.give_back();
   if (importer_ == 0) return;
   allocation_->importers().remove(importer_);
   memory_.tell_changed(*allocation_);
@@ -70,13 +74,8 @@ void ExportConnection::close() noexcept {
 
 void ExportConnection::refuse(ErrorKind kind, const std::string& text) noexcept {
   if (closed_) return;
-  try {
-    ShareMessage refusal{.kind = ShareKind::refusal};
-    refusal.error = kind;
-    refusal.text = text;
-    channel_.try_send(refusal);      // What was sent arrives although the socket is closed.
-  } catch (const std::exception&) {  // It is gone, too.
-  }
+  messages_.release();  // Before the channel closes the socket.
+  channel_.refuse(kind, text);
   close();
 }
 
@@ -94,22 +93,36 @@ void ExportConnection::at_wall(Body&& body) noexcept {
   }
 }
 
-void ExportConnection::start(std::chrono::milliseconds limit, std::optional<Error> verdict) {
-  verdict_ = std::move(verdict);
-  limit_.expires_after(limit);
+void ExportConnection::start(std::chrono::milliseconds limit) {
+  started_ = std::chrono::steady_clock::now();
+  import_limit_ = limit;
+  at_wall([this] {
+    wait_for_limit(import_time(import_limit_, 1));
+    // Forked children of a process that has ended may keep the connection open.
+    death_.async_wait([weak = weak_from_this()](const boost::system::error_code& error) {
+      const auto self = weak.lock();
+      if (!error && self) self->close();
+    });
+    wait_to_read();
+  });
+}
+
+/// Instead of the limit before. Counts from the start.
+void ExportConnection::wait_for_limit(std::chrono::milliseconds limit) {
+  limit_.expires_at(started_ + limit);
   limit_.async_wait([weak = weak_from_this()](const boost::system::error_code& error) {
     const auto self = weak.lock();
     if (error || !self || self->state_ == State::imported) return;
+    // One that was replaced may have expired before.
+    if (std::chrono::steady_clock::now() < self->limit_.expiry()) return;
     self->refuse(ErrorKind::busy, "the import took longer than ExportOptions::import_limit");
   });
-  at_wall([this] { wait_to_read(); });
 }
 
 void ExportConnection::wait_to_read() {
-  watched_.async_wait(asio::posix::stream_descriptor::wait_read,
-                      [self = shared_from_this()](const boost::system::error_code& error) {
-                        if (!error) self->at_wall([&] { self->read(); });
-                      });
+  messages_.async_wait([self = shared_from_this()](const boost::system::error_code& error) {
+    if (!error) self->at_wall([&] { self->read(); });
+  });
 }
 
 /// One message, so that connections take turns.
@@ -119,7 +132,6 @@ void ExportConnection::read() {
 }
 
 void ExportConnection::handle(const ShareMessage& message) {
-  if (verdict_) throw Error(*verdict_);
   if (message.kind == ShareKind::hello && state_ == State::greeting) {
     return until_done([this] { return admit(); });
   }
@@ -127,8 +139,10 @@ void ExportConnection::handle(const ShareMessage& message) {
     return until_done([this, first = message.first] { return export_chunks(first); });
   }
   if (message.kind == ShareKind::ready && state_ == State::offered) {
+    // The limit has not ended the connection, and from here on does not. Only this answer says so.
     state_ = State::imported;
     limit_.cancel();
+    send({.kind = ShareKind::done});
     return wait_to_read();
   }
   throw Error(ErrorKind::peer_failure, export_call, "the importer sent a message out of turn");
@@ -146,6 +160,13 @@ void ExportConnection::until_done(std::function<bool()> attempt) {
 
 /// From here on the allocation stays where it is. False while a chunk of it is being switched.
 bool ExportConnection::admit() {
+  if (!placed_ && !places_.take()) {
+    throw Error(ErrorKind::busy, export_call,
+                fmt::format("{} processes have imported it, as many as "
+                            "ExportOptions::importers_max",
+                            places_.most()));
+  }
+  placed_ = true;
   {
     const TriedLock operations(allocation_->operations());
     if (!operations) return false;
@@ -160,6 +181,7 @@ bool ExportConnection::admit() {
   offer.tag = allocation_->tag;
   send(offer);
   state_ = State::offered;
+  wait_for_limit(import_time(import_limit_, offer.geometry.slots));
   return true;
 }
 
@@ -184,6 +206,7 @@ bool ExportConnection::export_chunks(std::uint64_t first) {
                 fmt::format("the importer asks for chunk {} of {}", first, slots));
   }
   ShareMessage message{.kind = ShareKind::chunks, .first = first};
+  message.descriptors.reserve(chunks_in_message_max);  // So that none is lost.
   {
     const TriedLock turn(memory_.chunks().slow_calls().turn());
     if (!turn) return false;
@@ -191,7 +214,7 @@ bool ExportConnection::export_chunks(std::uint64_t first) {
     for (std::uint64_t slot = first; slot < end; ++slot) {
       const Chunk& chunk = allocation_->chunk(slot);  // It stays: this process is in the list.
       message.descriptors.emplace_back(memory_.driver().export_chunk(chunk.handle()));
-      message.chunks.push_back({places_.name(chunk.at()), chunk.size_bytes()});
+      message.chunks.push_back({names_.name(chunk.at()), chunk.size_bytes()});
     }
   }
   send(message);

@@ -1,39 +1,53 @@
 #pragma once
 
 #include "memory/memory.hpp"
+#include "sharing/descriptor_watch.hpp"
 #include "sharing/place_names.hpp"
 #include "sharing/share_channel.hpp"
 
-#include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/steady_timer.hpp>
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 
 namespace vma {
 
+/// How many processes may have one export imported. One thread.
+class ImportPlaces {
+ public:
+  explicit ImportPlaces(std::size_t most) : most_(most) {}
+  std::size_t most() const noexcept { return most_; }
+  bool take() noexcept { return taken_ < most_ && ++taken_ > 0; }
+  void give_back() noexcept { --taken_; }
+
+ private:
+  const std::size_t most_;
+  std::size_t taken_ = 0;
+};
+
 /// One process that imports an allocation: answers its questions, then stands for its import until
-/// it ends. From the first handle that leaves until the end, the process is in the allocation's
-/// `ImporterList`.
+/// it ends. From its first question until the end, it has a place; from the first handle that
+/// leaves until the end, the process is in the allocation's `ImporterList`. The end is that of the
+/// connection or of the process, whichever is seen first.
 ///
 /// Runs on the thread of its context. What would have to wait, for a move or for the turn for slow
 /// calls, is retried instead. Exceptions end at its handlers: the process is told, and the
 /// connection ends.
 class ExportConnection : public std::enable_shared_from_this<ExportConnection> {
  public:
-  /// Requires: `memory` and `places` outlive it. Takes over the socket.
-  ExportConnection(boost::asio::io_context& context, Memory& memory, const PlaceNames& places,
-                   std::shared_ptr<Allocation> allocation, Descriptor socket,
-                   const ImportingProcess& who);
+  /// Requires: `memory` and `names` outlive it, and `places` does until it is closed.
+  ExportConnection(boost::asio::io_context& context, Memory& memory, const PlaceNames& names,
+                   ImportPlaces& places, std::shared_ptr<Allocation> allocation,
+                   ShareChannel channel);
   ~ExportConnection();
 
-  /// The process has until `limit` from now to import. With a `verdict`, that is the answer to its
-  /// first question. (If the connection ended before, the process might not get to read it.)
-  void start(std::chrono::milliseconds limit, std::optional<Error> verdict = std::nullopt);
-  bool refused() const noexcept { return verdict_.has_value(); }
+  /// The process has until `limit` from now to ask its first question, and `import_time` to import.
+  void start(std::chrono::milliseconds limit);
+  /// Whether it has asked and was not refused.
+  bool has_place() const noexcept { return placed_; }
   /// The process is not counted any more. Idempotent.
   void close() noexcept;
   bool closed() const noexcept { return closed_; }
@@ -45,6 +59,7 @@ class ExportConnection : public std::enable_shared_from_this<ExportConnection> {
   void refuse(ErrorKind kind, const std::string& text) noexcept;
   template <typename Body>
   void at_wall(Body&& body) noexcept;
+  void wait_for_limit(std::chrono::milliseconds limit);
   void wait_to_read();
   void read();
   void handle(const ShareMessage& message);
@@ -55,15 +70,17 @@ class ExportConnection : public std::enable_shared_from_this<ExportConnection> {
   void send(const ShareMessage& message);
 
   Memory& memory_;
-  const PlaceNames& places_;
+  const PlaceNames& names_;
+  ImportPlaces& places_;
   const std::shared_ptr<Allocation> allocation_;
-  const ImportingProcess who_;
   ShareChannel channel_;
-  /// Waits for the channel's socket, which it does not own.
-  boost::asio::posix::stream_descriptor watched_;
+  const ImportingProcess who_;
+  DescriptorWatch messages_, death_;  // Of the channel's socket; of the process.
   boost::asio::steady_timer limit_, retry_;
-  std::optional<Error> verdict_;
+  std::chrono::steady_clock::time_point started_{};
+  std::chrono::milliseconds import_limit_{0};
   State state_ = State::greeting;
+  bool placed_ = false;
   std::uint64_t importer_ = 0;  // In the list; 0 for none.
   bool closed_ = false;
 };

@@ -1,12 +1,11 @@
 #include "sharing/memory_export.hpp"
 
 #include "base/log.hpp"
-#include "sharing/export_connection.hpp"
+#include "sharing/descriptor_watch.hpp"
 
 #include <vma/error.hpp>
 
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/steady_timer.hpp>
 
 #include <fmt/format.h>
@@ -18,7 +17,6 @@
 #include <cerrno>
 #include <cstring>
 #include <exception>
-#include <optional>
 #include <utility>
 
 namespace vma {
@@ -36,21 +34,35 @@ SocketTerms socket_terms(const ExportRequest& request) {
 
 }  // namespace
 
+/// Owns the listening socket.
 struct MemoryExport::Acceptor {
-  Acceptor(asio::io_context& context, int socket) : socket(context, socket), retry(context) {}
-  asio::posix::stream_descriptor socket;
+  Acceptor(asio::io_context& context, Descriptor listening)
+      : socket(std::move(listening)), watch(context, socket.get()), retry(context) {}
+  ~Acceptor() {
+    watch.release();
+    // Forked children may have it open, too. Whoever waits to be accepted is disconnected.
+    ::shutdown(socket.get(), SHUT_RDWR);
+    while (Descriptor(accept4(socket.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK))) {
+    }
+  }
+  Acceptor(const Acceptor&) = delete;
+  Acceptor& operator=(const Acceptor&) = delete;
+  Descriptor socket;
+  DescriptorWatch watch;
   asio::steady_timer retry;
 };
 
-MemoryExport::MemoryExport(asio::io_context& context, Memory& memory, const PlaceNames& places,
+MemoryExport::MemoryExport(asio::io_context& context, Memory& memory, const PlaceNames& names,
                            std::shared_ptr<Allocation> allocation, const ExportRequest& request)
     : context_(context),
       memory_(memory),
-      places_(places),
+      names_(names),
       allocation_(std::move(allocation)),
       request_(request),
-      socket_(request.path, socket_terms(request)),
-      acceptor_(std::make_unique<Acceptor>(context, socket_.release())) {
+      places_(request.importers_max),
+      socket_(request.path, socket_terms(request)) {
+  Descriptor listening(socket_.release());
+  acceptor_ = std::make_unique<Acceptor>(context, std::move(listening));
   ++allocation_->exports;
 }
 
@@ -72,16 +84,15 @@ void MemoryExport::start() {
 }
 
 void MemoryExport::wait_for_peer() {
-  acceptor_->socket.async_wait(asio::posix::stream_descriptor::wait_read,
-                               [self = shared_from_this()](const boost::system::error_code& error) {
-                                 if (error || self->closed_) return;
-                                 try {
-                                   if (self->accept_one()) return self->wait_for_peer();
-                                 } catch (const std::exception& failure) {
-                                   log(LogLevel::warn, "export: {}", failure.what());
-                                 }
-                                 self->wait_before_retry();
-                               });
+  acceptor_->watch.async_wait([self = shared_from_this()](const boost::system::error_code& error) {
+    if (error || self->closed_) return;
+    try {
+      if (self->accept_one()) return self->wait_for_peer();
+    } catch (const std::exception& failure) {
+      log(LogLevel::warn, "export: {}", failure.what());
+    }
+    self->wait_before_retry();
+  });
 }
 
 /// After a failure, most likely because no descriptors are left, an immediate retry would spin.
@@ -94,9 +105,9 @@ void MemoryExport::wait_before_retry() {
 
 bool MemoryExport::accept_one() {
   Descriptor peer(
-      ::accept4(acceptor_->socket.native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+      ::accept4(acceptor_->socket.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (peer) {
-    admit(std::move(peer));
+    admit(ShareChannel(std::move(peer)));
     return true;
   }
   if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR || errno == ECONNABORTED)
@@ -105,35 +116,38 @@ bool MemoryExport::accept_one() {
   return false;
 }
 
-void MemoryExport::admit(Descriptor peer) {
-  const std::optional<ucred> who = peer_of(peer.get());
+void MemoryExport::admit(ShareChannel channel) {
+  if (!may_import(channel.peer().credentials().uid)) return refuse_stranger(std::move(channel));
   std::erase_if(connections_, [](const auto& connection) { return connection->closed(); });
-  // Those that are refused stay connected until they have read why, but no more than may import.
-  if (!who || connections_.size() >= 2 * request_.importers_max) return;
-  const ImportingProcess process{who->pid, who->uid};
-  auto connection = std::make_shared<ExportConnection>(context_, memory_, places_, allocation_,
-                                                       std::move(peer), process);
+  constexpr std::ptrdiff_t silent_max = 64;
+  const auto silent = std::ranges::count_if(
+      connections_, [](const auto& connection) { return !connection->has_place(); });
+  if (silent >= silent_max) {
+    return channel.refuse(ErrorKind::busy, "too many processes are connected and ask for nothing");
+  }
+  auto connection = std::make_shared<ExportConnection>(context_, memory_, names_, places_,
+                                                       allocation_, std::move(channel));
   connections_.push_back(connection);
-  connection->start(request_.import_limit, verdict_on(*who));
+  connection->start(request_.import_limit);
 }
 
-/// None for a process that may import.
-std::optional<Error> MemoryExport::verdict_on(const ucred& who) {
-  if (!may_control(who, geteuid()) && std::ranges::count(request_.users, who.uid) == 0) {
+bool MemoryExport::may_import(unsigned user) const {
+  const ucred who{.pid = 0, .uid = user, .gid = 0};
+  return may_control(who, geteuid()) || std::ranges::count(request_.users, user) > 0;
+}
+
+void MemoryExport::refuse_stranger(ShareChannel channel) noexcept {
+  const unsigned user = channel.peer().credentials().uid;
+  try {
     if (!std::exchange(stranger_logged_, true)) {
-      log(LogLevel::warn, "export: refused user {}; further refusals are not logged", who.uid);
+      log(LogLevel::warn, "export: refused user {}; further refusals are not logged", user);
     }
-    return Error(ErrorKind::not_permitted, export_call,
-                 fmt::format("user {} may not import; the exporter has to name that user in "
-                             "ExportOptions::users",
-                             who.uid));
+    channel.refuse(ErrorKind::not_permitted,
+                   fmt::format("user {} may not import; the exporter has to name that user in "
+                               "ExportOptions::users",
+                               user));
+  } catch (const std::exception&) {  // The end of the connection says it, too.
   }
-  const auto admitted = static_cast<std::size_t>(std::ranges::count_if(
-      connections_, [](const auto& connection) { return !connection->refused(); }));
-  if (admitted <= request_.importers_max) return std::nullopt;  // It is among them.
-  return Error(ErrorKind::busy, export_call,
-               fmt::format("{} processes have imported it, as many as ExportOptions::importers_max",
-                           request_.importers_max));
 }
 
 }  // namespace vma

@@ -3,12 +3,11 @@
 #include "control/control_socket.hpp"
 #include "control/descriptor.hpp"
 #include "memory/memory.hpp"
+#include "sharing/export_connection.hpp"
 #include "sharing/place_names.hpp"
 
-#include <atomic>
 #include <chrono>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,14 +17,12 @@ class io_context;
 
 namespace vma {
 
-class ExportConnection;
-
 /// Who may import, and how patient the exporter is.
 struct ExportRequest {
   std::string path;             ///< Of the socket.
   std::vector<unsigned> users;  ///< Who may import, besides this user and root.
   std::size_t importers_max = 64;
-  /// How long a process may take to import; one that takes longer is disconnected.
+  /// See `import_time`: a process that takes longer to import is disconnected.
   std::chrono::milliseconds import_limit{5'000};
 };
 
@@ -33,14 +30,16 @@ struct ExportRequest {
 /// has imported. While there is one of the latter, the allocation does not move (`ImporterList`).
 ///
 /// All work runs on the thread that runs the context, which never waits for another process: a
-/// connection that does not go on costs a descriptor until its limit. Start, close and destroy it
+/// connection that does not go on costs two descriptors until its limit. A process that may not
+/// import is told so and disconnected before it gets a place or anything it sends is read. Start,
+/// close and destroy it
 /// on that thread, or while no thread runs the context. Every other member may be called by any
 /// thread. Handlers keep it alive.
 class MemoryExport : public std::enable_shared_from_this<MemoryExport> {
  public:
   /// Listens from here on. Requires: what is passed by reference outlives it. Throws: like
   /// `ControlSocket`.
-  MemoryExport(boost::asio::io_context& context, Memory& memory, const PlaceNames& places,
+  MemoryExport(boost::asio::io_context& context, Memory& memory, const PlaceNames& names,
                std::shared_ptr<Allocation> allocation, const ExportRequest& request);
   ~MemoryExport();
 
@@ -59,14 +58,16 @@ class MemoryExport : public std::enable_shared_from_this<MemoryExport> {
   void wait_for_peer();
   void wait_before_retry();
   bool accept_one();
-  void admit(Descriptor peer);
-  std::optional<Error> verdict_on(const ucred& who);
+  void admit(ShareChannel channel);
+  bool may_import(unsigned user) const;
+  void refuse_stranger(ShareChannel channel) noexcept;
 
   boost::asio::io_context& context_;
   Memory& memory_;
-  const PlaceNames& places_;
+  const PlaceNames& names_;
   const std::shared_ptr<Allocation> allocation_;
   const ExportRequest request_;
+  ImportPlaces places_;
   ControlSocket socket_;
   std::unique_ptr<Acceptor> acceptor_;
   std::vector<std::shared_ptr<ExportConnection>> connections_;

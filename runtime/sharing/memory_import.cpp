@@ -19,47 +19,58 @@ Error unexpected(const char* what) {
 
 }  // namespace
 
-MemoryImport::MemoryImport(Memory& memory, const PlaceNames& places)
-    : memory_(memory), places_(places) {}
+MemoryImport::MemoryImport(Memory& memory, const PlaceNames& places, const ShareStop& stop)
+    : memory_(memory), places_(places), stop_(stop) {}
 
 std::shared_ptr<Allocation> MemoryImport::run(const ImportRequest& request) {
   const SteadyClock clock;
-  deadline_ = later(clock.now(), request.limit);
-  channel_ = std::make_shared<ShareChannel>(ShareChannel::connect(request.path, deadline_));
-  const std::string exporter = check_exporter(request);
-  channel_->send({.kind = ShareKind::hello}, deadline_);
-  const ShareMessage offer = answer(ShareKind::offer);
+  const TimePoint start = clock.now();
+  deadline_ = later(start, import_time(request.limit, 1));
+  channel_ = std::make_shared<ShareChannel>(ShareChannel::connect(request.path, deadline_, &stop_));
+  ImportTerms terms{request.tag, check_exporter(request), channel_};
+  const ShareMessage offer = ask({.kind = ShareKind::hello}, ShareKind::offer);
   check_offer(offer);
+  if (terms.tag.empty()) terms.tag = offer.tag;
+  deadline_ = later(start, import_time(request.limit, offer.geometry.slots));
   std::vector<Chunk> chunks;
   try {
     chunks.reserve(offer.geometry.slots);
     while (chunks.size() < offer.geometry.slots) take_chunks(offer.geometry, chunks);
-    channel_->send({.kind = ShareKind::ready}, deadline_);
+    // The exporter may have given up, and moved the memory, while this process was about to be
+    // ready.
+    ask({.kind = ShareKind::ready}, ShareKind::done);
   } catch (...) {
     const MutexLock turn(memory_.chunks().slow_calls().turn());
     chunks.clear();
     throw;
   }
-  return memory_.import(offer.geometry, std::move(chunks),
-                        {request.tag.empty() ? offer.tag : request.tag, exporter, channel_});
+  return memory_.import(offer.geometry, std::move(chunks), terms);
 }
 
 /// The kernel reports the process and user that made the socket. Memory of another user could be
 /// read and changed by that user.
 std::string MemoryImport::check_exporter(const ImportRequest& request) const {
-  const std::optional<ucred> exporter = peer_of(channel_->native());
-  if (!exporter) throw unexpected("no credentials");
-  if (!may_control(*exporter, geteuid()) && !std::ranges::count(request.users, exporter->uid)) {
+  const ucred& exporter = channel_->peer().credentials();
+  if (!may_control(exporter, geteuid()) && !std::ranges::count(request.users, exporter.uid)) {
     throw Error(ErrorKind::not_permitted, import_call,
                 fmt::format("the memory at {} belongs to user {}; name that user in "
                             "ImportOptions::users to trust it",
-                            request.path, exporter->uid));
+                            request.path, exporter.uid));
   }
-  return fmt::format("process {}", exporter->pid);
+  return fmt::format("process {}", exporter.pid);
 }
 
-ShareMessage MemoryImport::answer(ShareKind expected) {
-  ShareMessage message = channel_->receive(deadline_);
+ShareMessage MemoryImport::ask(const ShareMessage& question, ShareKind expected) {
+  stop_.check();  // An exporter that is fast leaves nothing to wait for.
+  try {
+    channel_->send(question, deadline_);
+  } catch (const Error& error) {
+    // The exporter has hung up. It may have said why, which is there to be received.
+    if (error.kind() != ErrorKind::peer_failure) throw;
+  }
+  ShareMessage message =
+      channel_->receive(deadline_, expected == ShareKind::chunks ? ShareChannel::Takes::descriptors
+                                                                 : ShareChannel::Takes::bytes);
   if (message.kind == ShareKind::refusal) {
     throw Error(message.error, import_call, "the exporter refused: " + message.text);
   }
@@ -78,8 +89,8 @@ void MemoryImport::check_offer(const ShareMessage& offer) const {
 }
 
 void MemoryImport::take_chunks(const Geometry& geometry, std::vector<Chunk>& chunks) {
-  channel_->send({.kind = ShareKind::ask, .first = chunks.size()}, deadline_);
-  const ShareMessage answered = answer(ShareKind::chunks);
+  const ShareMessage answered =
+      ask({.kind = ShareKind::ask, .first = chunks.size()}, ShareKind::chunks);
   if (answered.first != chunks.size() || answered.chunks.size() > geometry.slots - chunks.size()) {
     throw unexpected("other chunks than asked for");
   }
@@ -101,11 +112,11 @@ Chunk MemoryImport::take_chunk(const SharedChunk& shared, int descriptor) {
                                                   : "GPU " + shared.at.gpu));
   }
   Driver& driver = memory_.driver();
+  const std::vector<Accessor>& readers = memory_.topology().readers(*at);
   const MutexLock turn(memory_.chunks().slow_calls().turn());
   const ChunkHandle handle = driver.import_chunk(descriptor);
   return Chunk(driver, memory_.chunks().ledger(),
-               ChunkMemory{handle, *at, shared.size_bytes, {}, true},
-               memory_.topology().readers(*at));
+               ChunkMemory{handle, *at, shared.size_bytes, {}, true}, readers);
 }
 
 }  // namespace vma

@@ -15,8 +15,8 @@ namespace vma {
 /// How to import.
 struct ImportRequest {
   std::string path;
-  std::string tag;  ///< Empty: that of the exporter.
-  std::chrono::milliseconds limit{5'000};
+  std::string tag;                         ///< Empty: that of the exporter.
+  std::chrono::milliseconds limit{5'000};  ///< See `import_time`.
   std::vector<unsigned> users;  ///< Whose memory is accepted, besides that of this user and root.
 };
 
@@ -27,23 +27,24 @@ struct ImportRequest {
 /// memory is in use. When it ends on the other side, the allocation keeps its memory.
 class MemoryImport {
  public:
-  /// Requires: both outlive it.
-  MemoryImport(Memory& memory, const PlaceNames& places);
+  /// Requires: all outlive it, and `stop` all that it makes.
+  MemoryImport(Memory& memory, const PlaceNames& places, const ShareStop& stop);
 
   /// Throws: Error{peer_failure, not_permitted, busy, unreachable, unsupported, out_of_memory}, and
-  /// what the exporter refuses with; then nothing is left of the import. Blocks: until the limit,
-  /// and in the driver.
+  /// what the exporter refuses with; {driver_gone} once `stop` is raised. Then nothing is left of
+  /// the import. Blocks: until the limit, and in the driver.
   std::shared_ptr<Allocation> run(const ImportRequest& request);
 
  private:
   std::string check_exporter(const ImportRequest& request) const;
-  ShareMessage answer(ShareKind expected);
+  ShareMessage ask(const ShareMessage& question, ShareKind expected);
   void check_offer(const ShareMessage& offer) const;
   void take_chunks(const Geometry& geometry, std::vector<Chunk>& chunks);
   Chunk take_chunk(const SharedChunk& shared, int descriptor);
 
   Memory& memory_;
   const PlaceNames& places_;
+  const ShareStop& stop_;
   TimePoint deadline_{0};
   std::shared_ptr<ShareChannel> channel_;
 };

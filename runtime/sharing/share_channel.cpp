@@ -1,8 +1,11 @@
 #include "sharing/share_channel.hpp"
 
+#include "base/process_exit.hpp"
+
 #include <fmt/format.h>
 
 #include <poll.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
@@ -15,7 +18,10 @@
 namespace vma {
 namespace {
 
-constexpr std::size_t control_bytes = CMSG_SPACE(sizeof(int) * chunks_in_message_max);
+// The kernel puts the sender first. Descriptors for which no space is left never become this
+// process's.
+constexpr std::size_t sender_bytes = CMSG_SPACE(sizeof(ucred));
+constexpr std::size_t rights_bytes = CMSG_SPACE(sizeof(int) * chunks_in_message_max);
 
 Error gone(std::string_view what) {
   return Error(ErrorKind::peer_failure, import_call, fmt::format("the other process {}", what));
@@ -36,24 +42,84 @@ bool would_block() {
   return errno == EAGAIN || errno == EWOULDBLOCK;
 }
 
-/// Takes over what arrived, so that none of it is lost whatever else is wrong with the message.
-std::vector<Descriptor> descriptors_of(msghdr& header) {
+/// The kernel cuts the list where there is no space, and when this process may open no more.
+Error cut_off(ShareChannel::Takes takes) {
+  if (takes == ShareChannel::Takes::bytes) return gone("sent descriptors that nobody asked for");
+  return Error(ErrorKind::out_of_memory, import_call,
+               "not all descriptors of the memory could be received; raise this process's limit "
+               "of open files (ulimit -n), or use larger chunks");
+}
+
+/// What came beside the bytes of a message.
+struct Beside {
   std::vector<Descriptor> descriptors;
+  pid_t sender = -1;
+};
+
+/// Takes over what arrived, so that none of it is lost whatever else is wrong with the message.
+/// Requires: there is capacity for the descriptors.
+void take_over(msghdr& header, Beside& beside) noexcept {
   for (cmsghdr* part = CMSG_FIRSTHDR(&header); part != nullptr; part = CMSG_NXTHDR(&header, part)) {
-    if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) continue;
+    if (part->cmsg_level != SOL_SOCKET) continue;
+    if (part->cmsg_type == SCM_CREDENTIALS) {
+      ucred sender{};
+      std::memcpy(&sender, CMSG_DATA(part), sizeof sender);
+      beside.sender = sender.pid;
+    }
+    if (part->cmsg_type != SCM_RIGHTS) continue;
     const std::size_t count = (part->cmsg_len - CMSG_LEN(0)) / sizeof(int);
     for (std::size_t i = 0; i < count; ++i) {
       int value = -1;
       std::memcpy(&value, CMSG_DATA(part) + i * sizeof value, sizeof value);
-      descriptors.emplace_back(value);
+      beside.descriptors.emplace_back(value);
     }
   }
-  return descriptors;
 }
 
 }  // namespace
 
-ShareChannel ShareChannel::connect(const std::string& path, TimePoint deadline) {
+ShareStop::ShareStop() : event_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  if (!event_) throw failed("eventfd");
+}
+
+void ShareStop::raise() noexcept {
+  eventfd_write(event_.get(), 1);
+}
+
+void ShareStop::check() const {
+  pollfd raised{event_.get(), POLLIN, 0};
+  if (poll(&raised, 1, 0) <= 0) return;
+  throw Error(ErrorKind::driver_gone, import_call, "the runtime was shut down");
+}
+
+ShareChannel::ShareChannel(Descriptor socket)
+    : socket_(std::move(socket)),
+      peer_(SocketPeer::of(socket_.get())),
+      owner_(ProcessExit::process()) {
+  const int yes = 1;
+  if (!peer_ || setsockopt(socket_.get(), SOL_SOCKET, SO_PASSCRED, &yes, sizeof yes) != 0) {
+    throw gone("has no credentials");
+  }
+}
+
+ShareChannel& ShareChannel::operator=(ShareChannel&& other) noexcept {
+  if (this == &other) return *this;
+  end();
+  socket_ = std::move(other.socket_);
+  peer_ = std::move(other.peer_);
+  owner_ = other.owner_;
+  stop_ = other.stop_;
+  return *this;
+}
+
+void ShareChannel::end() noexcept {
+  // Forked children may have the socket open, too, and must not end it for their parent.
+  if (socket_ && owner_ == ProcessExit::process()) ::shutdown(socket_.get(), SHUT_RDWR);
+  socket_ = Descriptor();
+}
+
+ShareChannel ShareChannel::connect(const std::string& path, TimePoint deadline,
+                                   const ShareStop* stop) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   if (path.empty() || path.size() >= sizeof address.sun_path ||
@@ -77,15 +143,18 @@ ShareChannel ShareChannel::connect(const std::string& path, TimePoint deadline) 
       throw Error(ErrorKind::busy, import_call,
                   fmt::format("the exporter does not take connections at {} in time", path));
     }
+    if (stop != nullptr) stop->check();
     poll.pause();
   }
-  return ShareChannel(std::move(made));
+  ShareChannel channel(std::move(made));
+  channel.stop_ = stop;
+  return channel;
 }
 
 bool ShareChannel::try_send(const ShareMessage& message) {
   std::vector<std::byte> bytes = encode(message);
   iovec part{bytes.data(), bytes.size()};
-  alignas(cmsghdr) std::array<std::byte, control_bytes> control{};
+  alignas(cmsghdr) std::array<std::byte, rights_bytes> control{};
   msghdr header{};
   header.msg_iov = &part;
   header.msg_iovlen = 1;
@@ -108,15 +177,17 @@ bool ShareChannel::try_send(const ShareMessage& message) {
   }
 }
 
-std::optional<ShareMessage> ShareChannel::try_receive() {
+std::optional<ShareMessage> ShareChannel::try_receive(Takes takes) {
   std::array<std::byte, share_message_bytes_max> bytes;
   iovec part{bytes.data(), bytes.size()};
-  alignas(cmsghdr) std::array<std::byte, control_bytes> control;
+  alignas(cmsghdr) std::array<std::byte, sender_bytes + rights_bytes> control;
+  Beside beside;
+  beside.descriptors.reserve(control.size() / sizeof(int));
   msghdr header{};
   header.msg_iov = &part;
   header.msg_iovlen = 1;
   header.msg_control = control.data();
-  header.msg_controllen = control.size();
+  header.msg_controllen = takes == Takes::descriptors ? control.size() : sender_bytes;
   ssize_t size = 0;
   // The kernel reports once, before what has arrived, that the other end closed without reading
   // all.
@@ -126,35 +197,50 @@ std::optional<ShareMessage> ShareChannel::try_receive() {
   } while (size < 0 && (errno == EINTR || (errno == ECONNRESET && !std::exchange(reset, true))));
   if (size < 0 && would_block()) return std::nullopt;
   if (size < 0) throw failed("recvmsg");
-  std::vector<Descriptor> descriptors = descriptors_of(header);
+  take_over(header, beside);
   if (size == 0) throw gone("has closed the connection");
-  // The kernel also cuts the list when this process may open no more.
-  if ((header.msg_flags & MSG_CTRUNC) != 0) {
-    throw Error(ErrorKind::out_of_memory, import_call,
-                "not all descriptors of the memory could be received; raise this process's limit "
-                "of open files (ulimit -n), or use larger chunks");
+  if (beside.sender != peer_->credentials().pid) {
+    throw gone(fmt::format("is {}, but process {} sent a message over its connection",
+                           peer_->credentials().pid, beside.sender));
   }
+  if ((header.msg_flags & MSG_CTRUNC) != 0) throw cut_off(takes);
   if ((header.msg_flags & MSG_TRUNC) != 0) throw gone("sent a message that is too long");
   ShareMessage message = decode(std::span(bytes).first(static_cast<std::size_t>(size)));
-  message.descriptors = std::move(descriptors);
+  message.descriptors = std::move(beside.descriptors);
   const std::size_t due = message.kind == ShareKind::chunks ? message.chunks.size() : 0;
   if (message.descriptors.size() != due) throw gone("sent a wrong number of descriptors");
   return message;
 }
 
+void ShareChannel::refuse(ErrorKind kind, const std::string& text) noexcept {
+  try {
+    ShareMessage refusal{.kind = ShareKind::refusal};
+    refusal.error = kind;
+    refusal.text = text;
+    if (socket_) try_send(refusal);
+  } catch (const std::exception&) {  // It is gone, too.
+  }
+  end();
+}
+
 void ShareChannel::wait(short events, TimePoint deadline) const {
   const SteadyClock clock;
-  pollfd waited{socket_.get(), events, 0};
+  const int stop = stop_ == nullptr ? -1 : stop_->native();
   while (true) {
+    if (stop_ != nullptr) stop_->check();
     const TimePoint now = clock.now();
     if (now >= deadline) {
       throw Error(ErrorKind::busy, import_call,
                   "the other process did not answer in time; it may be stopped or overloaded");
     }
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - now).count();
-    const int ready = ::poll(&waited, 1, static_cast<int>(std::min<std::int64_t>(left, 60'000)));
-    if (ready > 0) return;
+    pollfd waited[] = {{socket_.get(), events, 0}, {peer_->watch(), POLLIN, 0}, {stop, POLLIN, 0}};
+    const int ready =
+        ::poll(waited, std::size(waited), static_cast<int>(std::min<std::int64_t>(left, 60'000)));
     if (ready < 0 && errno != EINTR) throw failed("poll");
+    if (ready <= 0) continue;
+    if (waited[0].revents != 0) return;  // What a process sent before its end counts.
+    if (waited[1].revents != 0) throw gone("has ended");
   }
 }
 
@@ -162,9 +248,9 @@ void ShareChannel::send(const ShareMessage& message, TimePoint deadline) {
   while (!try_send(message)) wait(POLLOUT, deadline);
 }
 
-ShareMessage ShareChannel::receive(TimePoint deadline) {
+ShareMessage ShareChannel::receive(TimePoint deadline, Takes takes) {
   while (true) {
-    if (std::optional<ShareMessage> message = try_receive()) return std::move(*message);
+    if (auto message = try_receive(takes)) return std::move(*message);
     wait(POLLIN, deadline);
   }
 }

@@ -112,7 +112,8 @@ std::vector<std::byte> encode(const ShareMessage& message) {
   writer.number(message.kind);
   switch (message.kind) {
     case ShareKind::hello:
-    case ShareKind::ready: break;
+    case ShareKind::ready:
+    case ShareKind::done: break;
     case ShareKind::ask: writer.number(message.first); break;
     case ShareKind::chunks: write_chunks(writer, message); break;
     case ShareKind::offer:
@@ -142,7 +143,8 @@ ShareMessage decode(std::span<const std::byte> bytes) {
   message.kind = reader.number<ShareKind>();
   switch (message.kind) {
     case ShareKind::hello:
-    case ShareKind::ready: break;
+    case ShareKind::ready:
+    case ShareKind::done: break;
     case ShareKind::ask: message.first = reader.number<std::uint64_t>(); break;
     case ShareKind::chunks: read_chunks(reader, message); break;
     case ShareKind::offer: read_offer(reader, message); break;

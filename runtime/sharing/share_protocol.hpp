@@ -5,6 +5,8 @@
 
 #include <vma/error.hpp>
 
+#include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -22,22 +24,34 @@ namespace vma {
 //                  <-  chunks    up to `chunks_in_message_max`, with a descriptor for each
 //     ...
 //     ready        ->            all descriptors have arrived
+//                  <-  done      the exporter keeps the memory in place from here on
 //
 // Then the connection stands for the import: it ends when either process ends it or dies. Instead
-// of any answer, the exporter may send a refusal, and ends the connection. Each message begins with
+// of any answer, and before any question, the exporter may send a refusal, and ends the connection.
+// Only the process that connected, and the one that listens, may send: each side compares the
+// sender that the kernel reports with each message (`SCM_CREDENTIALS`). Each message begins with
 // a magic number, the version and its kind; these stay the same in all versions, so that processes
 // of different versions can tell each other.
 
 inline constexpr const char* export_call = "vma::export_allocation";
 inline constexpr const char* import_call = "vma::import_allocation";
 
-constexpr std::uint32_t share_version = 1;
+constexpr std::uint32_t share_version = 2;
 constexpr std::size_t share_message_bytes_max = 16384;
 constexpr std::size_t chunks_in_message_max = 32;  ///< The kernel passes at most 253 descriptors.
 constexpr std::uint64_t shared_slots_max = std::uint64_t{1} << 20;
 constexpr std::size_t shared_text_bytes_max = 1024;  ///< Longer ones are cut.
 
-enum class ShareKind : std::uint32_t { hello = 1, offer, ask, chunks, ready, refusal };
+/// How long an import of so many chunks may take; both sides count in this way.
+constexpr std::chrono::milliseconds import_time(std::chrono::milliseconds limit,
+                                                std::uint64_t slots) {
+  constexpr std::chrono::milliseconds most = std::chrono::hours(24);
+  constexpr std::uint64_t slots_for_limit = 256;
+  const std::uint64_t parts = (std::min(slots, shared_slots_max) - 1) / slots_for_limit + 1;
+  return std::min(limit, most) * parts;
+}
+
+enum class ShareKind : std::uint32_t { hello = 1, offer, ask, chunks, ready, refusal, done };
 
 /// A place as both processes know it, whatever numbers they give to GPUs.
 struct SharedPlace {

@@ -113,7 +113,23 @@ void Sharing::close(const std::shared_ptr<MemoryExport>& shared) noexcept {
 }
 
 std::shared_ptr<Allocation> Sharing::import(const ImportRequest& request) {
-  return MemoryImport(memory_, places_).run(request);
+  return MemoryImport(memory_, places_, import_stop()).run(request);
+}
+
+const ShareStop& Sharing::import_stop() {
+  const MutexLock lock(mutex_);
+  if (!stop_) {
+    auto made = std::make_unique<ShareStop>();
+    if (imports_refused_) made->raise();
+    stop_ = std::move(made);
+  }
+  return *stop_;
+}
+
+void Sharing::refuse_imports() noexcept {
+  const MutexLock lock(mutex_);
+  imports_refused_ = true;
+  if (stop_) stop_->raise();
 }
 
 void Sharing::stop() noexcept {

@@ -33,6 +33,8 @@ class Sharing {
   /// As `MemoryImport::run`.
   std::shared_ptr<Allocation> import(const ImportRequest& request);
 
+  /// Imports that wait for their exporters, and later ones, throw Error{driver_gone} from now on.
+  void refuse_imports() noexcept;
   /// Closes all exports and ends the thread. No `open` may follow.
   void stop() noexcept;
   /// At the end of the process: removes the sockets from the file system, and nothing else. Does
@@ -43,12 +45,15 @@ class Sharing {
   struct Service;
 
   Service& service() VMART_REQUIRES(mutex_);
+  const ShareStop& import_stop();
 
   Memory& memory_;
   const PlaceNames places_;
   Mutex mutex_;
   std::unique_ptr<Service> service_ VMART_GUARDED_BY(mutex_);
   std::vector<std::shared_ptr<MemoryExport>> exports_ VMART_GUARDED_BY(mutex_);
+  std::unique_ptr<ShareStop> stop_ VMART_GUARDED_BY(mutex_);  // From the first import on.
+  bool imports_refused_ VMART_GUARDED_BY(mutex_) = false;
   std::uint64_t last_path_ VMART_GUARDED_BY(mutex_) = 0;
 };
 

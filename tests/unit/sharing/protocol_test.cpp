@@ -14,6 +14,7 @@ std::vector<ShareMessage> messages() {
   std::vector<ShareMessage> all;
   all.push_back({.kind = ShareKind::hello});
   all.push_back({.kind = ShareKind::ready});
+  all.push_back({.kind = ShareKind::done});
   all.push_back({.kind = ShareKind::ask, .first = 77});
   all.push_back({.kind = ShareKind::offer, .geometry = {8192, 4096, 3}, .tag = "weights"});
   all.push_back(

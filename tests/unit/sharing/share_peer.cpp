@@ -1,13 +1,17 @@
 // A process that exports or imports memory of a simulated machine, told by lines on its input; each
 // is answered by one line. It ends with its input.
 
+#include "control/descriptor.hpp"
 #include "support/test_kernels.hpp"
 
 #include <vma/runtime.hpp>
 
 #include <fmt/format.h>
 
+#include <poll.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <cstdint>
@@ -16,6 +20,7 @@
 #include <optional>
 #include <sstream>
 #include <string>
+#include <vector>
 
 namespace vma {
 namespace {
@@ -59,6 +64,8 @@ class SharePeer {
     if (verb == "forget") return exported_.reset(), "forgotten";
     if (verb == "user") return become(static_cast<uid_t>(number(line)));
     if (verb == "files") return limit_files(number(line));
+    if (verb == "fork") return fork_child();
+    if (verb == "crowd") return crowd(line);
     return "error no such verb";
   }
 
@@ -127,8 +134,38 @@ class SharePeer {
   }
 
   static std::string limit_files(std::uint64_t files) {
-    const rlimit limit{files, files};
+    rlimit limit{};
+    getrlimit(RLIMIT_NOFILE, &limit);
+    limit.rlim_cur = files;
     return setrlimit(RLIMIT_NOFILE, &limit) == 0 ? "limited" : "error setrlimit";
+  }
+
+  /// Leaves behind a process that has all descriptors of this one, and ends with its input.
+  static std::string fork_child() {
+    const pid_t child = fork();
+    if (child > 0) return "forked";
+    if (child < 0) return "error fork";
+    close(STDOUT_FILENO);  // The end of the parent is also that of its answers.
+    pollfd input{STDIN_FILENO, 0, 0};
+    constexpr int limit_ms = 120'000;
+    poll(&input, 1, limit_ms);  // Nobody writes any more.
+    _exit(0);
+  }
+
+  /// crowd path count: connects so often, and says nothing.
+  std::string crowd(std::istream& line) {
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    std::string path;
+    line >> path;
+    path.copy(address.sun_path, sizeof address.sun_path - 1);
+    for (std::uint64_t left = number(line); left > 0; --left) {
+      Descriptor made(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));  // Waits for its turn.
+      if (connect(made.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
+        return "error connect";
+      crowd_.push_back(std::move(made));
+    }
+    return "crowded";
   }
 
   Runtime runtime_;
@@ -137,6 +174,7 @@ class SharePeer {
   std::uint64_t* words_ = nullptr;
   std::uint64_t count_ = 0;
   std::optional<ExportedAllocation> exported_;
+  std::vector<Descriptor> crowd_;
 };
 
 }  // namespace

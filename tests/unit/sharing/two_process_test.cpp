@@ -102,6 +102,41 @@ TEST_F(TwoProcesses, AKilledImporterLetsTheMemoryMove) {
   EXPECT_EQ(exporter.end(), 0);
 }
 
+/// A forked child keeps the connections of its parent open, and may outlive it.
+TEST_F(TwoProcesses, AKilledImporterIsNoticedBesideItsForkedChild) {
+  share();
+  ASSERT_EQ(importer.ask("fork"), "forked");
+  importer.kill();
+  EXPECT_TRUE(becomes("importers", "importers"));
+  EXPECT_EQ(exporter.ask("move"), "moved");
+}
+
+TEST_F(TwoProcesses, AForkedChildDoesNotKeepAnImportAlive) {
+  share();
+  ASSERT_EQ(importer.ask("fork"), "forked");
+  EXPECT_EQ(importer.ask("free"), "freed");
+  EXPECT_TRUE(becomes("importers", "importers"));
+  EXPECT_EQ(exporter.ask("move"), "moved");
+}
+
+TEST_F(TwoProcesses, AKilledExporterIsNoticedBesideItsForkedChild) {
+  const std::string path = exported();
+  ASSERT_EQ(exporter.ask("fork"), "forked");
+  exporter.kill();
+  EXPECT_TRUE(has(importer.ask(import_line(path)), "peer_failure")) << "and not at the limit";
+}
+
+/// The next export of this user finds that nobody serves it.
+TEST_F(TwoProcesses, TheSocketOfADeadExporterIsRemovedDespiteItsForkedChild) {
+  const std::string path = exported();
+  ASSERT_EQ(exporter.ask("fork"), "forked");
+  exporter.kill();
+  EXPECT_EQ(importer.ask("alloc 5120"), "allocated");
+  path_in(importer.ask("export"));
+  struct stat status {};
+  EXPECT_NE(lstat(path.c_str(), &status), 0);
+}
+
 TEST_F(TwoProcesses, AStoppedImporterCostsItsExporterNothingThatACloseDoesNotReturn) {
   share();
   importer.stop();
@@ -166,6 +201,16 @@ TEST_F(TwoProcesses, AnImporterWithoutDescriptorsIsToldSo) {
   EXPECT_EQ(exporter.ask("move"), "moved");
 }
 
+TEST_F(TwoProcesses, AnExporterWithoutDescriptorsLeftExportsAgainOnceItHasSome) {
+  ASSERT_EQ(exporter.ask("files 64"), "limited");
+  std::string answer = "allocated";
+  constexpr int tries = 30;
+  for (int i = 0; i < tries && answer == "allocated"; ++i) answer = exporter.ask("alloc 5120");
+  EXPECT_TRUE(has(answer, "out_of_memory") && has(answer, "ulimit -n")) << answer;
+  ASSERT_EQ(exporter.ask("files 1024"), "limited");
+  ASSERT_EQ(importer.ask(import_line(exported())), "imported 5120");
+}
+
 /// A folder that every user may enter, for sockets.
 class OpenFolder {
  public:
@@ -194,6 +239,16 @@ TEST_F(TwoProcesses, AnotherUserImportsOnlyIfNamed) {
   path_in(exporter.ask(fmt::format("export {} {}", folder.path("named"), nobody)));
   // Root's memory is accepted; that of any other user is not.
   EXPECT_EQ(importer.ask(import_line(folder.path("named"))), "imported 5120");
+}
+
+TEST_F(TwoProcesses, StrangersTakeNobodysPlace) {
+  if (geteuid() != 0) GTEST_SKIP() << "SKIPPED: only root can become another user";
+  const OpenFolder folder;
+  PeerProcess stranger;
+  ASSERT_EQ(stranger.ask(fmt::format("user {}", nobody)), "became");
+  const std::string path = exported(fmt::format(" {} {}", folder.path("others"), nobody - 1));
+  ASSERT_EQ(stranger.ask(fmt::format("crowd {} 200", path)), "crowded");
+  EXPECT_EQ(importer.ask(import_line(path)), "imported 5120");
 }
 
 TEST_F(TwoProcesses, MemoryOfAnotherUserIsAcceptedOnlyIfNamed) {

@@ -1,0 +1,176 @@
+// Goal: whichever allocation of host memory fails during an import, in either process, nothing is
+// lost: no descriptor, no driver handle, no place and no byte of the exporter. Method: replaces
+// operator new, which fails the n-th allocation of one thread, for every n.
+#include "runtime/runtime_parts.hpp"
+#include "support/drivers/intercept_driver.hpp"
+#include "support/test_machines.hpp"
+#include "sim/sim_driver.hpp"
+
+#include <gtest/gtest.h>
+
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <new>
+#include <string>
+
+namespace {
+
+std::atomic<pid_t> failing_thread{0};  // 0: none.
+std::atomic<long> failing_number{0}, allocations_seen{0};
+thread_local int driver_calls = 0;  // Above 0 inside the driver, where no allocation fails.
+
+bool allocation_fails() {
+  const pid_t thread = failing_thread;
+  if (thread == 0 || driver_calls > 0 || thread != gettid()) return false;
+  return ++allocations_seen == failing_number;
+}
+
+}  // namespace
+
+[[gnu::noinline]] void* operator new(std::size_t size_bytes) {
+  void* memory = allocation_fails() ? nullptr : std::malloc(size_bytes);
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+[[gnu::noinline]] void operator delete(void* memory) noexcept {
+  std::free(memory);
+}
+[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept {
+  std::free(memory);
+}
+
+namespace vma {
+namespace {
+
+constexpr std::uint64_t failure_chunk_bytes = 8192;
+constexpr std::uint64_t failure_bytes = 3 * failure_chunk_bytes;
+
+/// The simulated driver stands for one that does not use this heap.
+class OwnHeapDriver final : public InterceptDriver {
+ public:
+  using InterceptDriver::InterceptDriver;
+
+ private:
+  void around(Call, const std::function<void()>& body) override {
+    ++driver_calls;
+    try {
+      body();
+    } catch (...) {
+      --driver_calls;
+      throw;
+    }
+    --driver_calls;
+  }
+};
+
+class OneSide {
+ public:
+  OneSide() : machine_(test_machine("test-2"), {nullptr, 1, 64 << 20, false}) {
+    Settings settings;
+    settings.cache_bytes_per_gpu = 0;
+    settings.hold_limit = std::chrono::seconds(20);
+    settings.exportable.descriptor = true;
+    runtime_ = unique_runtime_of(std::make_unique<RuntimeParts>(
+        std::make_unique<OwnHeapDriver>(static_cast<Driver&>(machine_)), settings));
+  }
+  Runtime* operator->() { return runtime_.get(); }
+  /// What the machine holds besides what the runtime always has.
+  std::size_t held() {
+    runtime_->trim(gpu(0));  // Waits for what is released later.
+    return machine_.leaks().size();
+  }
+
+ private:
+  SimDriver machine_;
+  std::unique_ptr<Runtime> runtime_;
+};
+
+std::ptrdiff_t open_descriptors() {
+  const std::filesystem::directory_iterator all("/proc/self/fd");
+  return std::distance(begin(all), end(all));
+}
+
+/// The thread of that name, once it has it.
+pid_t thread_named(const std::string& wanted) {
+  pid_t found = 0;
+  SteadyClock clock;
+  poll_until(clock, clock.now() + std::chrono::seconds(20), [&] {
+    for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+      std::string name;
+      std::getline(std::ifstream(task.path() / "comm"), name);
+      if (name == wanted) found = std::stoi(task.path().filename());
+    }
+    return found != 0;
+  });
+  return found;
+}
+
+class ShareMemoryFailure : public testing::Test {
+ protected:
+  ShareMemoryFailure() {
+    AllocOptions options;
+    options.chunk_bytes = failure_chunk_bytes;
+    words_ = exporter_->alloc(failure_bytes, gpu(0), options);
+    exported_.emplace(exporter_->export_allocation(words_));
+    importer_->free(importer_->import_allocation(exported_->path()));  // Whatever is made once.
+    settle();
+  }
+
+  void settle() {
+    SteadyClock clock;
+    EXPECT_TRUE(poll_until(clock, clock.now() + std::chrono::seconds(20),
+                           [&] { return exported_->importers().empty(); }));
+  }
+
+  /// Imports once for every allocation of the thread that can fail.
+  void fail_each_of(pid_t thread) {
+    const std::size_t exporter_held = exporter_.held(), importer_held = importer_.held();
+    const std::ptrdiff_t descriptors = open_descriptors();
+    bool fired = true;
+    for (long number = 1; fired; ++number) {
+      SCOPED_TRACE("allocation " + std::to_string(number));
+      allocations_seen = 0;
+      failing_number = number;
+      failing_thread = thread;
+      void* theirs = nullptr;
+      try {
+        theirs = importer_->import_allocation(exported_->path());
+      } catch (const Error&) {
+      } catch (const std::bad_alloc&) {
+      }
+      failing_thread = 0;
+      fired = allocations_seen >= number;
+      if (theirs != nullptr) importer_->free(theirs);
+      settle();
+      EXPECT_EQ(importer_.held(), importer_held);
+      EXPECT_EQ(exporter_.held(), exporter_held);
+      SteadyClock clock;
+      EXPECT_TRUE(poll_until(clock, clock.now() + std::chrono::seconds(20),
+                             [&] { return open_descriptors() == descriptors; }))
+          << open_descriptors() << " descriptors are open, " << descriptors << " were before";
+      if (HasFailure()) return;
+    }
+    exporter_->migrate(words_, gpu(1));  // Nobody counts as an importer.
+    importer_->free(importer_->import_allocation(exported_->path()));
+    EXPECT_GT(failing_number, 20) << "the import allocates";
+  }
+
+  OneSide exporter_, importer_;
+  void* words_ = nullptr;
+  std::optional<ExportedAllocation> exported_;
+};
+
+TEST_F(ShareMemoryFailure, OfTheImporterLosesNothing) {
+  fail_each_of(gettid());
+}
+
+TEST_F(ShareMemoryFailure, OfTheExporterLosesNothing) {
+  fail_each_of(thread_named("vmart share"));
+}
+
+}  // namespace
+}  // namespace vma
