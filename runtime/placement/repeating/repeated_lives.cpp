@@ -3,6 +3,7 @@
 #include "base/units.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace vma::inline v1 {
 namespace {
@@ -88,13 +89,18 @@ void RepeatedLives::asked(const AllocRequest& request, const Snapshot& snapshot)
   Requests& requests = requests_[index(request.device)];
   requests.lives.resize(RequestOrder::kept);
   Life life;
+  life.number = requests.order.count();
   life.bytes = request.bytes;
   life.born = requests.last = snapshot.now();
   if (const std::optional<Number> like = requests.order.add(signature_of(request))) {
     life.has_like = true;
     life.like = *like;
+    if (requests.order.has(*like)) {
+      std::optional<Number>& last_repeat = requests.lives[*like % RequestOrder::kept].last_repeat;
+      life.repeat_before = std::exchange(last_repeat, life.number);
+    }
   }
-  requests.lives[(requests.order.count() - 1) % RequestOrder::kept] = life;
+  requests.lives[life.number % RequestOrder::kept] = life;
 }
 
 std::size_t RepeatedLives::near_places(PlaceId device, const MachineCosts& costs) {
@@ -111,16 +117,14 @@ bool RepeatedLives::shares_memory(PlaceId device, PlaceId other, const MachineCo
 }
 
 void RepeatedLives::count_ends(PlaceId device, const Snapshot& snapshot, Forecast& forecast) const {
-  const std::vector<LiveAllocations::Allocation>& all = allocations_.all();
-  for (std::size_t i = 0; i < std::min(names_.size(), live_max); ++i) {
-    if (!all[i].lives || !shares_memory(device, names_[i].device, snapshot.costs())) continue;
-    const Requests& requests = requests_[index(names_[i].device)];
-    if (!requests.order.has(names_[i].number)) continue;
-    const Life& life = life_of(requests, names_[i].number);
-    const Life* like = ended_like(requests, life);
-    if (like == nullptr) continue;
-    const Time left = life.born + like->took - snapshot.now();
-    if (left > -like->took) forecast.add(left, static_cast<double>(life.near_bytes));
+  const Time now = snapshot.now();
+  for (std::size_t i = 0; i < requests_.size(); ++i) {
+    const PlaceId other{static_cast<std::uint8_t>(i)};
+    if (!shares_memory(device, other, snapshot.costs())) continue;
+    ends_.for_each(other, now + forecast.span(), [&](const ExpectedEnds::End& end) {
+      const bool overdue = now - end.at >= end.took;
+      if (!overdue && requests_[i].order.has(end.like)) forecast.add(end.at - now, end.bytes);
+    });
   }
 }
 
@@ -194,6 +198,8 @@ void RepeatedLives::placed(const AllocRequest& request, std::span<const PlaceId>
       allocations_.add(allocation, request.tag, places, snapshot);
   if (number >= names_.size()) names_.resize(number + 1);
   names_[number] = name;
+  life.allocation = number;
+  expect_end(requests_[index(request.device)], life);
 }
 
 // --- Lives
@@ -243,13 +249,35 @@ std::optional<NextUse> RepeatedLives::next(ChunkId chunk, const Snapshot& snapsh
   return std::nullopt;
 }
 
+/// Requires: the life is that of a live allocation.
+void RepeatedLives::expect_end(const Requests& requests, const Life& life) {
+  const Life* like = ended_like(requests, life);
+  if (like == nullptr || life.allocation >= live_max) return;
+  ends_.put(
+      life.allocation, names_[life.allocation].device,
+      {life.born + like->took, like->took, static_cast<double>(life.near_bytes), like->number});
+}
+
+/// A life has ended: it is the last one that ended of those that its repeats repeat.
+void RepeatedLives::expect_ends_like(const Requests& requests, const Life& ended, int iterations) {
+  if (iterations > likes_max) return;
+  for (std::optional<Number> number = ended.last_repeat; number && requests.order.has(*number);) {
+    const Life& life = life_of(requests, *number);
+    if (life.allocation != LiveAllocations::none) expect_end(requests, life);
+    if (!life.ended) expect_ends_like(requests, life, iterations + 1);
+    number = life.repeat_before;
+  }
+}
+
 void RepeatedLives::end(const Name& name, Time took) {
   Life* life = find(name);
   if (life == nullptr || life->ended) return;
   if (life->passes == 0) life->passes = unseen_passes;
   life->took = std::max(took, unseen_took);
-  const Life* like = ended_like(requests_[index(name.device)], *life);
+  const Requests& requests = requests_[index(name.device)];
+  const Life* like = ended_like(requests, *life);
   life->ended = true;
+  expect_ends_like(requests, *life, 1);
   if (like == nullptr) return;
   record_.note(about(in_seconds(life->took), in_seconds(like->took), in_seconds(apart_)) &&
                about(life->passes, like->passes, 1));
@@ -260,16 +288,28 @@ void RepeatedLives::gone(ChunkId chunk, Time now) {
   if (number == LiveAllocations::none) return;
   const Name name = names_[number];
   if (const Life* life = find(name)) end(name, now - life->born);
+  forget(number);
   allocations_.forget(number);
+}
+
+/// The allocation does not live any more.
+void RepeatedLives::forget(LiveAllocations::Number number) {
+  ends_.drop(number);
+  if (Life* life = find(names_[number])) life->allocation = LiveAllocations::none;
 }
 
 void RepeatedLives::end_tick(const Snapshot& snapshot) {
   allocations_.end_tick(snapshot);
+  const auto number_of = [&](const LiveAllocations::Allocation& allocation) {
+    return static_cast<LiveAllocations::Number>(&allocation - allocations_.all().data());
+  };
   allocations_.unseen(last_tick_, [&](LiveAllocations::Allocation& allocation) {
-    const auto number = static_cast<std::size_t>(&allocation - allocations_.all().data());
-    end(names_[number], unseen_took);
+    end(names_[number_of(allocation)], unseen_took);
   });
-  allocations_.drop_unseen(std::min(last_tick_, snapshot.now() - unseen_max));
+  const Time failed = std::min(last_tick_, snapshot.now() - unseen_max);
+  allocations_.unseen(
+      failed, [&](LiveAllocations::Allocation& allocation) { forget(number_of(allocation)); });
+  allocations_.drop_unseen(failed);
   last_tick_ = snapshot.now();
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "placement/repeating/expected_ends.hpp"
 #include "placement/repeating/next_use.hpp"
 #include "placement/repeating/request_order.hpp"
 #include "placement/repeating/track_record.hpp"
@@ -62,12 +63,16 @@ class RepeatedLives {
     double passes = 0;
   };
   struct Life {
+    Number number = 0;
+    LiveAllocations::Number allocation = LiveAllocations::none;  // While it lives.
     std::uint64_t bytes = 0;
     std::uint64_t near_bytes = 0;  // Placed near its GPU.
     Time born{0}, took{0};
     bool ended = false;
     bool has_like = false;
     Number like = 0;  // The request that it repeats.
+    // The last request that repeats this one; and the one before this that repeats the same one.
+    std::optional<Number> last_repeat, repeat_before;
     double passes = 0;
     std::array<Use, uses_max> uses;
     std::size_t used = 0;  // How many of them.
@@ -91,7 +96,10 @@ class RepeatedLives {
     return requests.lives[number % RequestOrder::kept];
   }
   std::optional<Name> name_of(ChunkId chunk, const Snapshot& snapshot);
+  void expect_end(const Requests& requests, const Life& life);
+  void expect_ends_like(const Requests& requests, const Life& ended, int iterations);
   void end(const Name& name, Time took);
+  void forget(LiveAllocations::Number number);
   bool shares_memory(PlaceId device, PlaceId other, const MachineCosts& costs) const;
 
   class Forecast;
@@ -106,6 +114,7 @@ class RepeatedLives {
   PlaceId asked_by_{};
   LiveAllocations allocations_;
   std::vector<Name> names_;  // By number of the live allocation.
+  ExpectedEnds ends_;        // Of live allocations.
   Time last_tick_{0};
 };
 

@@ -95,13 +95,16 @@ class Repeating : public Policy {
 
 void Repeating::predict(ChunkId chunk, const Snapshot& snapshot) {
   const ChunkRow& row = snapshot.chunk(chunk);
-  calendar_.drop(chunk);
-  if (row.bytes == 0 || row.dropped) return;
+  if (row.bytes == 0 || row.dropped) return calendar_.drop(chunk);
   if (index(chunk) >= of_life_.size()) of_life_.resize(index(chunk) + 1);
   std::optional<NextUse> next = lives_.next(chunk, snapshot);
   of_life_[index(chunk)] = next.has_value();
   if (!next) next = rhythm_.next(chunk);
-  if (next) calendar_.put(chunk, *next, snapshot.now(), row.at);
+  if (next) {
+    calendar_.put(chunk, *next, snapshot.now(), row.at);
+  } else {
+    calendar_.drop(chunk);
+  }
   if (!next && rhythm_.follows_others(chunk)) {
     unknown_.insert(chunk);
   } else {
@@ -199,15 +202,15 @@ void Repeating::prefetch(ChunkId chunk, const NextUse& use, const Snapshot& snap
                          Plan& plan) {
   const ChunkRow& row = snapshot.chunk(chunk);
   const MachineCosts& costs = snapshot.costs();
-  if (row.at == use.device || !may_move(row) || !decides(chunk)) return;
-  if (round.planned.contains(chunk) || !can_lie(snapshot, chunk, use.device)) return;
-  if (snapshot.now() + costs.move_time(row.at, use.device, row.bytes) > use.at) return;
-  if (!budget_.left(row.at, use.device)) return;
+  // Many are looked at in each tick: what is quickly known comes first.
+  if (row.at == use.device || !may_move(row) || !budget_.left(row.at, use.device)) return;
+  if (use.at - snapshot.now() < costs.move_time(row.at, use.device, row.bytes)) return;
+  if (!decides(chunk) || round.planned.contains(chunk)) return;
   const double saved = saved_seconds(costs, use.device, row.at, use.device,
                                      use.passes * static_cast<double>(row.bytes));
   const double working = static_cast<double>(working_.count(snapshot.now()));
   double stalls = working * in_seconds(costs.stall_time(row.at, use.device, row.bytes));
-  if (saved < margin_ * stalls) return;
+  if (saved < margin_ * stalls || !can_lie(snapshot, chunk, use.device)) return;
   std::vector<Victim> victims;
   if (!find_victims(chunk, use, snapshot, round, victims)) return;
   for (const Victim& victim : victims) {

@@ -3,7 +3,7 @@
 #include "placement/repeating/next_use.hpp"
 
 #include <cstdint>
-#include <functional>
+#include <ranges>
 #include <set>
 #include <utility>
 #include <vector>
@@ -26,9 +26,18 @@ class UseCalendar {
   bool has(ChunkId chunk) const { return (*this)[chunk].known; }
 
   /// Calls `body`, the nearest first, until it returns false. It must not change the calendar.
-  void nearest(const std::function<bool(ChunkId, const NextUse&)>& body) const;
+  template <typename Body>  // bool body(ChunkId, const NextUse&)
+  void nearest(Body&& body) const {
+    for (const auto& [time, chunk] : order_)
+      if (!body(chunk, entries_[index(chunk)].use)) return;
+  }
   /// The same for those at one place, the furthest first.
-  void furthest(PlaceId at, const std::function<bool(ChunkId, const NextUse&)>& body) const;
+  template <typename Body>  // bool body(ChunkId, const NextUse&)
+  void furthest(PlaceId at, Body&& body) const {
+    if (index(at) >= at_.size()) return;
+    for (const auto& [time, chunk] : at_[index(at)] | std::views::reverse)
+      if (!body(chunk, entries_[index(chunk)].use)) return;
+  }
 
  private:
   using Order = std::set<std::pair<Time, ChunkId>>;
