@@ -214,8 +214,11 @@ Heat ChunkTables::decayed(const HeatCell& cell, const Fading& fading) {
           cell.write_short * fading.short_term, cell.write_long * fading.long_term};
 }
 
+/// Many threads may read, so each remembers its own answers.
 Heat ChunkTables::decayed(const HeatCell& cell) const {
-  Fading fading;  // Nothing is remembered: several threads may read.
+  thread_local Fadings fadings;
+  fadings.answer_for(short_.half_life_s, long_.half_life_s);
+  Fading& fading = fadings.of(now_ - cell.updated);
   set_passed(fading, now_ - cell.updated);
   return decayed(cell, fading);
 }

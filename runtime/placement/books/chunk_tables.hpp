@@ -95,6 +95,13 @@ struct ChunkTables {
   /// Remembers recent answers: many cells are of the same age.
   class Fadings {
    public:
+    /// Forgets the answers for averages with other half-lives.
+    void answer_for(double short_s, double long_s) {
+      if (short_s == short_s_ && long_s == long_s_) return;
+      *this = Fadings();
+      short_s_ = short_s;
+      long_s_ = long_s;
+    }
     /// The place of the answer for this time.
     Fading& of(Time passed) {
       // The high bits of the product depend on all of its bits (Fibonacci hashing).
@@ -102,6 +109,7 @@ struct ChunkTables {
     }
 
    private:
+    double short_s_ = 0, long_s_ = 0;  // Half-lives.
     std::array<Fading, 64> answers_;
   };
 

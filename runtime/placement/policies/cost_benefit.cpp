@@ -48,6 +48,13 @@ struct Goal {
   bool shifted = false;  // By its use since the shift, not by averages.
 };
 
+/// A chunk that would save time elsewhere.
+struct Wanted {
+  std::size_t first = 0, count = 0;  // Of its goals, the best first.
+  // What was expected of it, for reasons.
+  double demand = 0, main_share = 0;
+  PlaceId main_user{};
+};
 struct Victim {
   ChunkId chunk{};
   PlaceId to{};
@@ -79,17 +86,18 @@ class CostBenefit : public Policy {
   void read_ahead(const Snapshot& snapshot, std::span<const ChunkId> chunks,
                   std::size_t from) const;
   void place_in_order(const Snapshot& snapshot, ChunkId chunk, const Outlook& outlook);
-  std::vector<Goal> wishes_of(const Snapshot& snapshot, ChunkId chunk,
-                              const Outlook& outlook) const;
+  Wanted find_goals(const Snapshot& snapshot, ChunkId chunk, const Outlook& outlook);
   void collect(const Snapshot& snapshot, ChunkId chunk);
-  void grant(const Snapshot& snapshot, ChunkId chunk, bool shifted, Room& room, Plan& plan);
+  void grant(const Snapshot& snapshot, const Wanted& wanted, Room& room, Plan& plan);
   void grant_best(const Snapshot& snapshot, Plan& plan);
   bool hopeless(const Snapshot& snapshot, const Goal& wish, const Room& room) const;
   double loss_per_byte(const Snapshot& snapshot, ChunkId chunk, PlaceId to);
   double mean_worth(const Snapshot& snapshot, PlaceId at);
-  bool try_wish(const Snapshot& snapshot, const Goal& wish, Room& room, Plan& plan);
+  bool try_wish(const Snapshot& snapshot, const Wanted& wanted, const Goal& wish, Room& room,
+                Plan& plan);
   bool find_victims(const Snapshot& snapshot, const Goal& wish, Room& room, double& loss);
-  void write(const Snapshot& snapshot, const Goal& wish, double value, Room& room, Plan& plan);
+  void write(const Snapshot& snapshot, const Wanted& wanted, const Goal& wish, double value,
+             Room& room, Plan& plan);
 
   const Weights weights_;
   RouteBudget budget_;
@@ -102,7 +110,8 @@ class CostBenefit : public Policy {
 
   // State of one call.
   Outlook outlook_, victim_outlook_;
-  std::vector<Goal> wanted_;
+  std::vector<Goal> goals_;
+  std::vector<Wanted> wanted_;
   std::vector<Victim> victims_;
   std::set<ChunkId> planned_;
   // By place: bytes for which no victims were found there. Fewer bytes may still succeed.
@@ -170,27 +179,29 @@ void CostBenefit::on_gone(ChunkId chunk) {
 
 // --- Wishes
 
-/// Places where the chunk's users would wait less, the best first.
-std::vector<Goal> CostBenefit::wishes_of(const Snapshot& snapshot, ChunkId chunk,
-                                         const Outlook& outlook) const {
-  std::vector<Goal> wishes;
+/// Adds the places where the chunk's users would wait less to `goals_`, the best first.
+Wanted CostBenefit::find_goals(const Snapshot& snapshot, ChunkId chunk, const Outlook& outlook) {
+  const auto begin = static_cast<std::ptrdiff_t>(goals_.size());
   const ChunkRow& row = snapshot.chunk(chunk);
-  const double here = outlook.seconds_at(row.at), all_here = outlook.all_seconds_at(row.at);
-  if (here <= 0) return wishes;
+  const Outlook::Seconds here = outlook.seconds_at(row.at);
+  if (here.held_up <= 0) return {};
   for (std::size_t i = 0; i < snapshot.places().size(); ++i) {
     const PlaceId to{static_cast<std::uint8_t>(i)};
     if (to == row.at) continue;
-    const double there = outlook.seconds_at(to), all_there = outlook.all_seconds_at(to);
-    if (there * weights_.margin >= here || all_there * weights_.margin >= all_here) continue;
-    if (!can_lie(snapshot, chunk, to)) continue;
+    const Outlook::Seconds there = outlook.seconds_at(to);
+    if (there.held_up * weights_.margin >= here.held_up) continue;
+    if (there.all * weights_.margin >= here.all || !can_lie(snapshot, chunk, to)) continue;
     const double cost =
         move_seconds(snapshot.costs(), row.at, to, row.bytes, weights_.stall_weight);
-    const double gain = std::min({here - there, all_here - all_there, gain_most});
+    const double gain = std::min({here.held_up - there.held_up, here.all - there.all, gain_most});
     if (gain <= weights_.margin * cost) continue;
-    wishes.push_back({chunk, to, gain, gain / static_cast<double>(row.bytes)});
+    const auto before = std::ranges::upper_bound(goals_.begin() + begin, goals_.end(), gain,
+                                                 std::greater<>(), &Goal::gain);
+    goals_.insert(before, {chunk, to, gain, gain / static_cast<double>(row.bytes)});
   }
-  std::ranges::stable_sort(wishes, std::greater<>(), &Goal::gain);
-  return wishes;
+  const auto first = static_cast<std::size_t>(begin);
+  return {first, goals_.size() - first, outlook.demand(), outlook.main_share(),
+          outlook.main_user()};
 }
 
 void CostBenefit::collect(const Snapshot& snapshot, ChunkId chunk) {
@@ -199,19 +210,20 @@ void CostBenefit::collect(const Snapshot& snapshot, ChunkId chunk) {
   const UseShifts::Shift* shift = outlook_.announced() ? nullptr : shifts_.due(chunk, snapshot);
   const bool at_home = row.at == outlook_.main_user() && outlook_.main_share() > 0.5;
   if (at_home && shift == nullptr) return;  // The usual case.
-  std::vector<Goal> wishes;
+  Wanted wanted;
   if (outlook_.announced() || !shifts_.alternates(chunk, snapshot.now()))
-    wishes = wishes_of(snapshot, chunk, outlook_);
+    wanted = find_goals(snapshot, chunk, outlook_);
   if (shift != nullptr) {
     outlook_.read_shift(snapshot, *shift, shifts_.expected(*shift));
-    std::vector<Goal> shifted = wishes_of(snapshot, chunk, outlook_);
+    const Wanted shifted = find_goals(snapshot, chunk, outlook_);
     // Averages expect more, for longer: where both agree, they decide.
-    if (!shifted.empty() && (wishes.empty() || wishes.front().to != shifted.front().to)) {
-      shifted.front().shifted = true;
-      wishes = std::move(shifted);
+    if (shifted.count > 0 &&
+        (wanted.count == 0 || goals_[wanted.first].to != goals_[shifted.first].to)) {
+      wanted = shifted;
+      for (std::size_t i = 0; i < wanted.count; ++i) goals_[wanted.first + i].shifted = true;
     }
   }
-  if (!wishes.empty()) wanted_.push_back(wishes.front());
+  if (wanted.count > 0) wanted_.push_back(wanted);
 }
 
 /// Puts enough victims for `wish` into `victims_`, and their losses and move costs into `loss`.
@@ -252,7 +264,8 @@ bool CostBenefit::find_victims(const Snapshot& snapshot, const Goal& wish, Room&
   return free >= wanted;
 }
 
-bool CostBenefit::try_wish(const Snapshot& snapshot, const Goal& wish, Room& room, Plan& plan) {
+bool CostBenefit::try_wish(const Snapshot& snapshot, const Wanted& wanted, const Goal& wish,
+                           Room& room, Plan& plan) {
   const ChunkRow& row = snapshot.chunk(wish.chunk);
   const double cost =
       move_seconds(snapshot.costs(), row.at, wish.to, row.bytes, weights_.stall_weight);
@@ -265,13 +278,13 @@ bool CostBenefit::try_wish(const Snapshot& snapshot, const Goal& wish, Room& roo
     return false;
   }
   if (wish.gain - loss <= weights_.margin * cost) return false;
-  write(snapshot, wish, wish.gain - loss - cost, room, plan);
+  write(snapshot, wanted, wish, wish.gain - loss - cost, room, plan);
   if (wish.shifted) shifts_.propose(*shifts_.lasting(wish.chunk), wish.to, loss + cost);
   return true;
 }
 
-void CostBenefit::write(const Snapshot& snapshot, const Goal& wish, double value, Room& room,
-                        Plan& plan) {
+void CostBenefit::write(const Snapshot& snapshot, const Wanted& wanted, const Goal& wish,
+                        double value, Room& room, Plan& plan) {
   const ChunkRow& row = snapshot.chunk(wish.chunk);
   const std::string there = name_of(snapshot, wish.to);
   for (const Victim& victim : victims_) {
@@ -285,26 +298,23 @@ void CostBenefit::write(const Snapshot& snapshot, const Goal& wish, double value
   room.move(row.at, wish.to, row.bytes);
   budget_.take(row.at, wish.to, row.bytes);
   planned_.insert(wish.chunk);
-  const int percent = static_cast<int>(std::lround(100 * outlook_.main_share()));
+  const int percent = static_cast<int>(std::lround(100 * wanted.main_share));
   const UseShifts::Shift* shift = wish.shifted ? shifts_.lasting(wish.chunk) : nullptr;
   const double within = shift == nullptr ? weights_.horizon : in_seconds(shifts_.expected(*shift));
   plan.move(
       wish.chunk, wish.to, value,
       (shift == nullptr ? ""
                         : "its use shifted " + time_text(in_seconds(shift->length())) + " ago: ") +
-          ("asked for " + rate_text(outlook_.demand())) + ", " + std::to_string(percent) +
-          " % of what is expected is of " + name_of(snapshot, outlook_.main_user()) + "; at " +
-          there + " it saves " + time_text(wish.gain) + " within " + time_text(within));
+          ("asked for " + rate_text(wanted.demand)) + ", " + std::to_string(percent) +
+          " % of what is expected is of " + name_of(snapshot, wanted.main_user) + "; at " + there +
+          " it saves " + time_text(wish.gain) + " within " + time_text(within));
 }
 
-/// Requires: `outlook_` is that of the chunk, by its shift if it has `shifted`.
-void CostBenefit::grant(const Snapshot& snapshot, ChunkId chunk, bool shifted, Room& room,
-                        Plan& plan) {
+void CostBenefit::grant(const Snapshot& snapshot, const Wanted& wanted, Room& room, Plan& plan) {
+  const ChunkId chunk = goals_[wanted.first].chunk;
   if (planned_.contains(chunk) || !may_move(snapshot.chunk(chunk))) return;
-  for (Goal& wish : wishes_of(snapshot, chunk, outlook_)) {
-    wish.shifted = shifted;
-    if (try_wish(snapshot, wish, room, plan)) return;
-  }
+  for (const Goal& wish : std::span(goals_).subspan(wanted.first, wanted.count))
+    if (try_wish(snapshot, wanted, wish, room, plan)) return;
 }
 
 /// Neither its place nor any other GPU has room for it, and nothing there is colder.
@@ -320,7 +330,8 @@ bool CostBenefit::hopeless(const Snapshot& snapshot, const Goal& wish, const Roo
 void CostBenefit::grant_best(const Snapshot& snapshot, Plan& plan) {
   if (wanted_.empty()) return;  // Most ticks end here.
   budget_.refill(snapshot.costs(), snapshot.now());
-  std::ranges::sort(wanted_, [](const Goal& left, const Goal& right) {
+  std::ranges::sort(wanted_, [&](const Wanted& one, const Wanted& other) {
+    const Goal &left = goals_[one.first], &right = goals_[other.first];
     if (left.gain_per_byte != right.gain_per_byte) return left.gain_per_byte > right.gain_per_byte;
     return left.chunk < right.chunk;
   });
@@ -328,13 +339,10 @@ void CostBenefit::grant_best(const Snapshot& snapshot, Plan& plan) {
   too_hot_.assign(snapshot.places().size(), UINT64_MAX);
   Room room(snapshot);
   std::size_t granted = 0;
-  for (const Goal& wish : wanted_) {
-    if (hopeless(snapshot, wish, room)) continue;
+  for (const Wanted& wanted : wanted_) {
+    if (hopeless(snapshot, goals_[wanted.first], room)) continue;
     if (++granted > granted_max) break;
-    read(snapshot, wish.chunk, outlook_);
-    const UseShifts::Shift* shift = wish.shifted ? shifts_.due(wish.chunk, snapshot) : nullptr;
-    if (shift != nullptr) outlook_.read_shift(snapshot, *shift, shifts_.expected(*shift));
-    grant(snapshot, wish.chunk, shift != nullptr, room, plan);
+    grant(snapshot, wanted, room, plan);
   }
 }
 
@@ -352,6 +360,7 @@ void CostBenefit::read_ahead(const Snapshot& snapshot, std::span<const ChunkId> 
 
 void CostBenefit::on_tick(const Snapshot& snapshot, Plan& plan) {
   if (!looked_over_) look_over_all(snapshot);
+  goals_.clear();
   wanted_.clear();
   const auto changed = snapshot.changed();
   for (std::size_t i = 0; i < changed.size(); ++i) {
@@ -402,10 +411,13 @@ void CostBenefit::on_use(const UseEvent& use, const Snapshot& snapshot, Plan& pl
     looked = static_cast<float>(outlook_.demand());
   }
   budget_.refill(snapshot.costs(), snapshot.now());
+  goals_.clear();
+  const Wanted wanted = find_goals(snapshot, use.chunk, outlook_);
+  if (wanted.count == 0) return;
   planned_.clear();
   too_hot_.assign(snapshot.places().size(), UINT64_MAX);
   Room room(snapshot);
-  grant(snapshot, use.chunk, false, room, plan);
+  grant(snapshot, wanted, room, plan);
 }
 
 /// What moving the chunk away would cost its users, per byte.

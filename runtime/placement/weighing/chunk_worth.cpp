@@ -41,6 +41,10 @@ bool can_lie(const Snapshot& snapshot, ChunkId chunk, PlaceId to) {
   const MachineCosts& costs = snapshot.costs();
   if (costs.copy_rate(snapshot.chunk(chunk).at, to) <= 0) return false;
   bool all = true;
+  for (std::size_t gpu = 0; gpu < costs.gpus() && all; ++gpu)
+    all = costs.reaches(PlaceId{static_cast<std::uint8_t>(gpu)}, to);
+  if (all) return true;  // The usual case, for which no use has to be faded.
+  all = true;
   snapshot.for_each_user(chunk, [&](PlaceId device, const Heat& heat) {
     if (heat.long_term() >= bytes_s_least && !costs.reaches(device, to)) all = false;
   });

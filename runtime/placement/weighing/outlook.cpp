@@ -4,6 +4,7 @@
 #include "placement/weighing/chunk_worth.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 namespace vma::inline v1 {
@@ -103,14 +104,24 @@ void Outlook::find_main() {
   }
 }
 
-double Outlook::seconds_at(PlaceId at, const PathLimits* limits) const {
+Outlook::Seconds Outlook::seconds_at(PlaceId at) const {
+  const double all = all_seconds_at(at);
+  if (limits_ == nullptr || announced_ || !std::isfinite(all)) return {all, all};
+  double held_up = 0;
+  for (const Expected& use : uses_) {
+    const double more = at == lies_at_ ? 0 : use.rate;
+    held_up +=
+        limits_->share(use.device, at, more) * use.bytes / costs_->access_rate(use.device, at);
+  }
+  return {all, held_up};
+}
+
+double Outlook::all_seconds_at(PlaceId at) const {
   double seconds = 0;
   for (const Expected& use : uses_) {
     const double rate = costs_->access_rate(use.device, at);
     if (rate <= 0) return std::numeric_limits<double>::infinity();
-    const double more = at == lies_at_ ? 0 : use.rate;
-    const double share = limits == nullptr || announced_ ? 1 : limits->share(use.device, at, more);
-    seconds += share * use.bytes / rate;
+    seconds += use.bytes / rate;
   }
   return seconds;
 }

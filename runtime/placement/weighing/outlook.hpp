@@ -34,11 +34,13 @@ class Outlook {
   bool announced() const { return announced_; }
   /// No GPU is expected to use it.
   bool idle() const { return uses_.empty(); }
-  /// Seconds of access if the chunk were at `at`, as far as they count; infinite if one of its
-  /// users cannot reach that. All seconds of announced uses count: they say nothing about demand.
-  double seconds_at(PlaceId at) const { return seconds_at(at, limits_); }
-  /// The same, and all of them count.
-  double all_seconds_at(PlaceId at) const { return seconds_at(at, nullptr); }
+  struct Seconds {
+    double all = 0;
+    double held_up = 0;  ///< As far as they count; all of announced uses, which tell no demand.
+  };
+  /// Seconds of access if the chunk were at `at`; infinite if one of its users cannot reach that.
+  Seconds seconds_at(PlaceId at) const;
+  double all_seconds_at(PlaceId at) const;  ///< The same, only all.
   /// The GPU that uses it most; of equals the lowest number.
   PlaceId main_user() const { return main_; }
   /// Bytes per second of all GPUs, by the short average.
@@ -52,7 +54,6 @@ class Outlook {
     double bytes = 0;
     double rate = 0;  // Bytes per second at present.
   };
-  double seconds_at(PlaceId at, const PathLimits* limits) const;
   void announce(const Snapshot& snapshot, ChunkId chunk, const Hint& hint, double horizon_seconds);
   void find_main();
 

@@ -36,6 +36,7 @@ void PathLimits::end_windows(Time now) {
       const double load = average.now / in_seconds(window_length);
       average.seconds = (average.seconds + average.now) * fade;
       average.seconds_times_load = (average.seconds_times_load + average.now * load) * fade;
+      average.load = average.seconds > 0 ? average.seconds_times_load / average.seconds : 0;
       average.now = 0;
     }
   }
@@ -59,8 +60,8 @@ double PathLimits::load(PlaceId device, PlaceId at, double more) const {
   const double rate = costs_->access_rate(device, at);
   if (rate <= 0) return 1;
   const Path which = path(device, at);
-  double load = taken_[index(device) * paths + which].load();
-  if (which == peers) load = std::max(load, served_[index(at)].load());
+  double load = taken_[index(device) * paths + which].load;
+  if (which == peers) load = std::max(load, served_[index(at)].load);
   return load + more / rate;
 }
 

@@ -36,7 +36,7 @@ class PathLimits {
   struct Average {
     double now = 0;  // In the window.
     double seconds = 0, seconds_times_load = 0;
-    double load() const { return seconds > 0 ? seconds_times_load / seconds : 0; }
+    double load = 0;  // Their quotient.
   };
   enum Path : std::size_t { own, peers, hosts, paths };
 
