@@ -57,7 +57,7 @@ class Repeating : public Policy {
     Room room;
     std::set<ChunkId> planned;
     std::vector<bool> full;  // By GPU: no chunk there is used later than the next prefetch.
-    std::size_t looked_at = 0, searches = 0;
+    std::size_t searches = 0;
   };
 
   void place_far(const AllocRequest& request, const Snapshot& snapshot,
@@ -239,10 +239,10 @@ void Repeating::prefetch(ChunkId chunk, const NextUse& use, const Snapshot& snap
 void Repeating::prefetch_all(const Snapshot& snapshot, Plan& plan) {
   if (!lives_.trusted() && !rhythm_.trusted()) return;
   budget_.refill(snapshot.costs(), snapshot.now());
-  Round round{Room(snapshot), {}, std::vector<bool>(snapshot.costs().gpus()), 0, 0};
-  calendar_.nearest([&](ChunkId chunk, const NextUse& use) {
+  Round round{Room(snapshot), {}, std::vector<bool>(snapshot.costs().gpus()), 0};
+  calendar_.nearest_away(looked_at_max, [&](ChunkId chunk, const NextUse& use) {
     if (!round.full[index(use.device)]) prefetch(chunk, use, snapshot, round, plan);
-    return ++round.looked_at < looked_at_max && round.searches < searches_max &&
+    return round.searches < searches_max &&
            std::ranges::find(round.full, false) != round.full.end();
   });
 }

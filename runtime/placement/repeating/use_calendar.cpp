@@ -7,10 +7,13 @@ void UseCalendar::put(ChunkId chunk, const NextUse& use, Time now, PlaceId at) {
   if (index(at) >= at_.size()) at_.resize(index(at) + 1);
   Entry& entry = entries_[index(chunk)];
   // The usual case: it is predicted again, with the same answer.
-  if (!entry.known || entry.use.at != use.at || entry.at != at) {
+  const bool stays =
+      entry.known && entry.at == at && entry.use.at == use.at && entry.use.device == use.device;
+  if (!stays) {
     drop(chunk);
-    order_.emplace(use.at, chunk);
-    at_[index(at)].emplace(use.at, chunk);
+    const UseOrder::Use listed{use.at, chunk, use.device, at};
+    order_.insert(listed);
+    at_[index(at)].insert(listed);
   }
   entry = {use, now, at, true};
 }
@@ -18,8 +21,8 @@ void UseCalendar::put(ChunkId chunk, const NextUse& use, Time now, PlaceId at) {
 void UseCalendar::drop(ChunkId chunk) {
   if (!has(chunk)) return;
   Entry& entry = entries_[index(chunk)];
-  order_.erase({entry.use.at, chunk});
-  at_[index(entry.at)].erase({entry.use.at, chunk});
+  order_.erase(entry.use.at, chunk);
+  at_[index(entry.at)].erase(entry.use.at, chunk);
   entry = {};
 }
 

@@ -1,11 +1,9 @@
 #pragma once
 
 #include "placement/repeating/next_use.hpp"
+#include "placement/repeating/use_order.hpp"
 
-#include <cstdint>
-#include <ranges>
-#include <set>
-#include <utility>
+#include <cstddef>
 #include <vector>
 
 namespace vma::inline v1 {
@@ -28,22 +26,30 @@ class UseCalendar {
   /// Calls `body`, the nearest first, until it returns false. It must not change the calendar.
   template <typename Body>  // bool body(ChunkId, const NextUse&)
   void nearest(Body&& body) const {
-    for (const auto& [time, chunk] : order_)
-      if (!body(chunk, entries_[index(chunk)].use)) return;
+    order_.nearest(
+        [&](const UseOrder::Use& use) { return body(use.chunk, entries_[index(use.chunk)].use); });
+  }
+  /// The same for those of the nearest `most` whose chunks do not lie at the GPU that will use
+  /// them.
+  template <typename Body>  // bool body(ChunkId, const NextUse&)
+  void nearest_away(std::size_t most, Body&& body) const {
+    order_.nearest([&](const UseOrder::Use& use) {
+      if (most-- == 0) return false;
+      return use.device == use.lies_at || body(use.chunk, entries_[index(use.chunk)].use);
+    });
   }
   /// The same for those at one place, the furthest first.
   template <typename Body>  // bool body(ChunkId, const NextUse&)
   void furthest(PlaceId at, Body&& body) const {
     if (index(at) >= at_.size()) return;
-    for (const auto& [time, chunk] : at_[index(at)] | std::views::reverse)
-      if (!body(chunk, entries_[index(chunk)].use)) return;
+    at_[index(at)].furthest(
+        [&](const UseOrder::Use& use) { return body(use.chunk, entries_[index(use.chunk)].use); });
   }
 
  private:
-  using Order = std::set<std::pair<Time, ChunkId>>;
   std::vector<Entry> entries_;  // By chunk.
-  Order order_;
-  std::vector<Order> at_;  // By place.
+  UseOrder order_;
+  std::vector<UseOrder> at_;  // By place.
 };
 
 }  // namespace vma::inline v1
