@@ -54,7 +54,8 @@ void DecisionPath::fold_uses(std::vector<UseEvent>& uses) {
   const auto key = [](const UseEvent& use) {
     return std::uint64_t{index(use.chunk)} << 8 | index(use.device);
   };
-  std::ranges::stable_sort(uses, {}, key);
+  // Uses of one long access come in order.
+  if (!std::ranges::is_sorted(uses, {}, key)) std::ranges::stable_sort(uses, {}, key);
   std::size_t kept = 0;
   for (std::size_t i = 0; i < uses.size(); ++i) {
     if (kept > 0 && key(uses[kept - 1]) == key(uses[i])) {
