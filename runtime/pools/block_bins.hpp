@@ -1,5 +1,6 @@
 #pragma once
 
+#include "base/mutex.hpp"
 #include "pools/block.hpp"
 
 #include <array>
@@ -28,9 +29,10 @@ class BlockBins {
   Block* best_fit(std::uint64_t size_bytes, std::uint64_t alignment,
                   std::uint64_t epoch_max = UINT64_MAX) const noexcept;
 
-  /// `body` may remove the block that it is called with.
+  /// `body` may remove the block that it is called with. The locks that it requires are the
+  /// caller's: Clang checks them in `body` only.
   template <typename Body>
-  void for_each(Body&& body);
+  void for_each(Body&& body) VMART_NO_THREAD_ANALYSIS;
 
   std::uint64_t bytes() const noexcept { return bytes_; }
   bool empty() const noexcept { return bytes_ == 0; }

@@ -37,7 +37,7 @@ BlockPool::BlockPool(Driver& driver, Memory& memory, SegmentTable& table,
 void BlockPool::close() noexcept {
   const MutexLock lock(mutex_);
   free_.streams().for_each([](StreamFrees& frees)
-                               VMART_NO_THREAD_ANALYSIS { frees.complete(UINT64_MAX); });
+                               VMART_REQUIRES(frees.mutex) { frees.complete(UINT64_MAX); });
   for (const auto& graph : graphs_) graph->forget_events();
   graphs_.clear();
 }
@@ -77,13 +77,13 @@ Address BlockPool::allocate(std::uint64_t bytes, StreamHandle stream, std::uint6
 }
 
 Block* BlockPool::take_own(const BlockRequest& request) {
-  StreamFrees& own = free_.streams().of(request.stream, request.id);
-  const MutexLock lock(own.mutex);
-  if (own.id() != request.id) return nullptr;
-  Block* const block = own.bins().close_fit(request.size_bytes, request.alignment);
-  if (block == nullptr) return nullptr;
-  own.remove(*block);
-  return &handed_out(*block);
+  const auto take = [&](StreamFrees& own) VMART_REQUIRES(own.mutex) -> Block* {
+    Block* const block = own.bins().close_fit(request.size_bytes, request.alignment);
+    if (block == nullptr) return nullptr;
+    own.remove(*block);
+    return &handed_out(*block);
+  };
+  return free_.streams().with(request.stream, request.id, take);
 }
 
 Block& BlockPool::handed_out(Block& block) noexcept {
@@ -118,11 +118,11 @@ void BlockPool::deallocate(Block& block, StreamHandle stream) {
       deallocate_late(block, stream, now.id)) {
     return;
   }
-  StreamFrees& own = free_.streams().of(stream, now.id);
-  const MutexLock lock(own.mutex);
-  claim(block, deallocate_call);
-  own.put(block);
-  if (retired_ || own.should_mark()) own.mark();
+  free_.streams().with(stream, now.id, [&](StreamFrees& own) VMART_REQUIRES(own.mutex) {
+    claim(block, deallocate_call);
+    own.put(block);
+    if (retired_ || own.should_mark()) own.mark();
+  });
 }
 
 void BlockPool::free_now(Block& block) {
@@ -210,7 +210,7 @@ void BlockPool::collect_graphs() {
       ++i;
       continue;
     }
-    graphs_[i]->release([this](Block& block) VMART_NO_THREAD_ANALYSIS { put_complete(block); });
+    graphs_[i]->release([this](Block& block) VMART_REQUIRES(mutex_) { put_complete(block); });
     std::swap(graphs_[i], graphs_.back());
     graphs_.pop_back();
   }
@@ -282,7 +282,7 @@ void BlockPool::grow(const BlockRequest& request) {
 
 BlockPool::Past BlockPool::past(std::uint64_t only_stream) {
   Past past;
-  free_.streams().for_each([&](StreamFrees& frees) VMART_NO_THREAD_ANALYSIS {
+  free_.streams().for_each([&](StreamFrees& frees) VMART_REQUIRES(frees.mutex) {
     if (only_stream != StreamFrees::nobody && frees.id() != only_stream) return;
     past.epochs.emplace_back(frees.id(), frees.close_epoch());
   });
@@ -294,12 +294,11 @@ void BlockPool::complete(const Past& past) noexcept {
   {
     const MutexLock lock(mutex_);
     for (const auto& [id, epoch] : past.epochs) {
-      StreamFrees* const frees = free_.streams().known(id);
-      if (frees == nullptr) continue;
-      const MutexLock own(frees->mutex);
-      if (frees->id() != id) continue;
-      frees->complete(epoch);
-      free_.collect_from(*frees);
+      free_.streams().with_known(id,
+                                 [&, last = epoch](StreamFrees& frees) VMART_REQUIRES(frees.mutex) {
+                                   frees.complete(last);
+                                   free_.collect_from(frees);
+                                 });
     }
     collect_graphs();
     threshold = options_.release_threshold;
@@ -311,11 +310,22 @@ void BlockPool::complete(const Past& past) noexcept {
   }
 }
 
-void BlockPool::leave(StreamHandle stream) noexcept {
-  free_.streams().for_each([&](StreamFrees& frees) VMART_NO_THREAD_ANALYSIS {
-    if (frees.stream().handle != stream) return;
+void BlockPool::leaves(StreamHandle stream) noexcept {
+  free_.streams().for_each([&](StreamFrees& frees) VMART_REQUIRES(frees.mutex) {
+    if (frees.stream().handle != stream || frees.left()) return;
     frees.mark();
     frees.leaves();
+  });
+}
+
+void BlockPool::has_left(StreamHandle stream, bool left) noexcept {
+  free_.streams().for_each([&](StreamFrees& frees) VMART_REQUIRES(frees.mutex) {
+    if (frees.stream().handle != stream || !frees.leaving()) return;
+    if (left) {
+      frees.leave();
+    } else {
+      frees.stays();
+    }
   });
 }
 
@@ -325,18 +335,18 @@ void BlockPool::order(StreamHandle after, StreamHandle before) {
   if (later.capture != 0 || earlier.capture != 0) {
     throw Error(ErrorKind::invalid_argument, call, "a stream captures");
   }
-  std::map<std::uint64_t, std::uint64_t> known;
-  {
-    StreamFrees& frees = free_.streams().of(before, earlier.id);
-    const MutexLock lock(frees.mutex);
-    known = frees.after;
-    known[earlier.id] = frees.close_epoch();
-  }
-  StreamFrees& frees = free_.streams().of(after, later.id);
-  const MutexLock lock(frees.mutex);
-  for (const auto& [id, epoch] : known) {
-    if (id != later.id) frees.after[id] = std::max(frees.after[id], epoch);
-  }
+  StreamBook& streams = free_.streams();
+  const auto known =
+      streams.with(before, earlier.id, [&](StreamFrees& frees) VMART_REQUIRES(frees.mutex) {
+        auto epochs = frees.after;
+        epochs[earlier.id] = frees.close_epoch();
+        return epochs;
+      });
+  streams.with(after, later.id, [&](StreamFrees& frees) VMART_REQUIRES(frees.mutex) {
+    for (const auto& [id, epoch] : known) {
+      if (id != later.id) frees.after[id] = std::max(frees.after[id], epoch);
+    }
+  });
 }
 
 // --- Giving memory back
@@ -398,7 +408,7 @@ bool BlockPool::is_gone() noexcept {
 
 bool BlockPool::has_unknown_frees() {
   bool unknown = false;
-  free_.streams().for_each([&](StreamFrees& frees) VMART_NO_THREAD_ANALYSIS {
+  free_.streams().for_each([&](StreamFrees& frees) VMART_REQUIRES(frees.mutex) {
     if (frees.lasts()) frees.mark();
     unknown |= frees.unmarked();
   });
@@ -409,7 +419,7 @@ bool BlockPool::has_unknown_frees() {
 
 PoolStats BlockPool::stats() {
   PoolStats stats;
-  free_.streams().for_each([&](StreamFrees& frees) VMART_NO_THREAD_ANALYSIS {
+  free_.streams().for_each([&](StreamFrees& frees) VMART_REQUIRES(frees.mutex) {
     stats.pending_bytes += frees.bins().bytes();
   });
   stats.reserved_bytes = segments_.reserved_bytes();
@@ -455,7 +465,7 @@ void BlockPool::check_invariants() {
   }
   VMART_CHECK(reserved_bytes == segments_.reserved_bytes(), "the segments are what is counted");
   free_.streams().for_each([&](StreamFrees& frees)
-                               VMART_NO_THREAD_ANALYSIS { free_bytes += frees.bins().bytes(); });
+                               VMART_REQUIRES(frees.mutex) { free_bytes += frees.bins().bytes(); });
   VMART_CHECK(free_bytes + used_bytes_ == reserved_bytes, "a byte is free, pending or used");
 }
 

@@ -47,8 +47,9 @@ class BlockPool {
   };
   Past past(std::uint64_t only_stream = StreamFrees::nobody);
   void complete(const Past& past) noexcept;
-  /// The stream is about to be destroyed. Requires: it exists.
-  void leave(StreamHandle stream) noexcept;
+  /// The stream is about to be destroyed; `has_left` says whether it was. Requires: it exists.
+  void leaves(StreamHandle stream) noexcept;
+  void has_left(StreamHandle stream, bool left) noexcept;
 
   PoolStats stats();
   void reset_high_marks() noexcept;

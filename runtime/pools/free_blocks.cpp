@@ -3,7 +3,6 @@
 #include "base/log.hpp"
 
 #include <exception>
-#include <map>
 #include <utility>
 #include <vector>
 
@@ -22,7 +21,7 @@ Block* FreeBlocks::search(const BlockRequest& request, const ReusePolicies& reus
   if (Block* const block = reuse.event_dependencies ? search_ordered(request) : nullptr)
     return block;
   if (Block* const block = search_own(request, true)) return block;
-  streams_.for_each([&](StreamFrees& frees) VMART_NO_THREAD_ANALYSIS {
+  streams_.for_each([&](StreamFrees& frees) VMART_REQUIRES(frees.mutex) {
     if (frees.id() != request.id && frees.unmarked()) frees.wanted = true;
   });
   return nullptr;
@@ -45,27 +44,25 @@ Block* FreeBlocks::take_complete(const BlockRequest& request) {
 }
 
 Block* FreeBlocks::search_own(const BlockRequest& request, bool joining) {
-  StreamFrees& own = streams_.of(request.stream, request.id);
-  const MutexLock lock(own.mutex);
-  if (joining) join(own, request);
-  return cut_from(own, request, UINT64_MAX);
+  const auto search = [&](StreamFrees& own) VMART_REQUIRES(own.mutex) {
+    if (joining) join(own, request);
+    return cut_from(own, request, UINT64_MAX);
+  };
+  return streams_.with(request.stream, request.id, search);
 }
 
 Block* FreeBlocks::search_ordered(const BlockRequest& request) {
-  std::map<std::uint64_t, std::uint64_t> after;
-  {
-    StreamFrees& own = streams_.of(request.stream, request.id);
-    const MutexLock lock(own.mutex);
-    after = own.after;
-  }
+  const auto after =
+      streams_.with(request.stream, request.id,
+                    [](StreamFrees& own) VMART_REQUIRES(own.mutex) { return own.after; });
+  Block* block = nullptr;
   for (const auto& [id, epoch] : after) {
-    StreamFrees* const other = streams_.known(id);
-    if (other == nullptr) continue;
-    const MutexLock lock(other->mutex);
-    if (other->id() != id) continue;
-    if (Block* const block = cut_from(*other, request, epoch)) return block;
+    streams_.with_known(id, [&, epoch_max = epoch](StreamFrees& other) VMART_REQUIRES(other.mutex) {
+      block = cut_from(other, request, epoch_max);
+    });
+    if (block != nullptr) break;
   }
-  return nullptr;
+  return block;
 }
 
 /// The stream waits for frees of another one.
@@ -73,7 +70,7 @@ Block* FreeBlocks::search_waiting(const BlockRequest& request) {
   Block* found = nullptr;
   std::pair<std::uint64_t, std::uint64_t> waited;
   const BoundStream waits{driver_.stream_context(request.stream), request.stream};
-  streams_.for_each([&](StreamFrees& frees) VMART_NO_THREAD_ANALYSIS {
+  streams_.for_each([&](StreamFrees& frees) VMART_REQUIRES(frees.mutex) {
     if (found != nullptr || frees.id() == request.id) return;
     if (frees.lasts()) frees.mark();
     const StreamFrees::Mark mark = frees.newest_mark();
@@ -90,9 +87,13 @@ Block* FreeBlocks::search_waiting(const BlockRequest& request) {
     }
   });
   if (found == nullptr) return nullptr;
-  StreamFrees& own = streams_.of(request.stream, request.id);
-  const MutexLock lock(own.mutex);
-  own.after[waited.first] = waited.second;
+  try {
+    streams_.with(request.stream, request.id, [&](StreamFrees& own) VMART_REQUIRES(own.mutex) {
+      own.after[waited.first] = waited.second;
+    });
+  } catch (const std::exception& error) {  // The block is the stream's without that knowledge.
+    log(LogLevel::debug, "a pool does not note an order of streams: {}", error.what());
+  }
   return found;
 }
 
@@ -104,9 +105,9 @@ Block* FreeBlocks::cut_from(StreamFrees& frees, const BlockRequest& request,
   if (block->slab != nullptr) return block;
   block->holder = &in_search;
   try {
-    return space_.cut(*block, request.size_bytes, request.alignment,
-                      FreeSpace::slack_of(request.size_bytes),
-                      [&frees](Block& spare) VMART_NO_THREAD_ANALYSIS { frees.put_back(spare); });
+    return space_.cut(
+        *block, request.size_bytes, request.alignment, FreeSpace::slack_of(request.size_bytes),
+        [&frees](Block& spare) VMART_REQUIRES(frees.mutex) { frees.put_back(spare); });
   } catch (...) {
     frees.put_back(*block);
     throw;
@@ -119,9 +120,7 @@ void FreeBlocks::join(StreamFrees& frees, const BlockRequest& request) {
   frees.bins().for_each([&](Block& block) {
     if (block.slab == nullptr) ranges.push_back(&block);
   });
-  const auto is_free = [&](const Block* block) VMART_NO_THREAD_ANALYSIS {
-    return block != nullptr && space_.has(*block);
-  };
+  const auto is_free = [&](const Block* block) { return block != nullptr && space_.has(*block); };
   for (Block* const range : ranges) {
     if (range->holder != frees.holder()) continue;  // Joined meanwhile.
     frees.remove(*range);
@@ -142,7 +141,7 @@ void FreeBlocks::join(StreamFrees& frees, const BlockRequest& request) {
 
 void FreeBlocks::collect_from(StreamFrees& frees) {
   if (!frees.take_news()) return;
-  frees.bins().for_each([&](Block& block) VMART_NO_THREAD_ANALYSIS {
+  frees.bins().for_each([&](Block& block) VMART_REQUIRES(frees.mutex) {
     if (block.epoch > frees.done_epoch()) return;
     frees.remove(block);
     block.holder = &in_search;
@@ -151,7 +150,7 @@ void FreeBlocks::collect_from(StreamFrees& frees) {
 }
 
 void FreeBlocks::collect(bool ask) {
-  streams_.for_each([&](StreamFrees& frees) VMART_NO_THREAD_ANALYSIS {
+  streams_.for_each([&](StreamFrees& frees) VMART_REQUIRES(frees.mutex) {
     if (ask && frees.lasts() && frees.unmarked()) frees.mark();
     if (ask) frees.poll();
     collect_from(frees);

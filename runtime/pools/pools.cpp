@@ -164,9 +164,16 @@ void Pools::complete(const Past& past) noexcept {
   for (const auto& [pool, frees] : past.pools) pool->complete(frees);
 }
 
-void Pools::leave(StreamHandle stream) noexcept {
-  const MutexLock lock(mutex_);
-  for (const PoolPointer& pool : all_) pool->leave(stream);
+void Pools::destroy_stream(StreamHandle stream, const std::function<void()>& destroy) {
+  const std::vector<PoolPointer> pools = all();
+  for (const PoolPointer& pool : pools) pool->leaves(stream);
+  try {
+    destroy();
+  } catch (...) {
+    for (const PoolPointer& pool : pools) pool->has_left(stream, false);
+    throw;
+  }
+  for (const PoolPointer& pool : pools) pool->has_left(stream, true);
 }
 
 void Pools::check_invariants() {

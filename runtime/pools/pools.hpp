@@ -44,8 +44,9 @@ class Pools {
   /// Of one stream; nothing if the driver does not tell which one it is.
   Past past_of(StreamHandle stream) noexcept;
   static void complete(const Past& past) noexcept;
-  /// The stream is about to be destroyed. Requires: it exists.
-  void leave(StreamHandle stream) noexcept;
+  /// Calls `destroy`, which destroys the stream. Throws: what `destroy` throws; then the stream
+  /// counts as before. Requires: it exists.
+  void destroy_stream(StreamHandle stream, const std::function<void()>& destroy);
 
   /// Gives back what pools at the place do not use. Returns the number of bytes. Requires: the
   /// caller holds no lock.

@@ -1,5 +1,6 @@
 #include "pools/stream_book.hpp"
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -29,9 +30,9 @@ StreamBook::StreamBook(Driver& driver, ContextsInUse& contexts,
                        std::function<bool(StreamHandle)> lasts)
     : driver_(driver), contexts_(contexts), lasts_(std::move(lasts)), number_(next_number()) {}
 
-StreamFrees& StreamBook::of(StreamHandle handle, std::uint64_t id) {
+StreamFrees& StreamBook::of(StreamHandle handle, std::uint64_t id, bool remembers) {
   Remembered& last = remembered[(id + number_) % remembered.size()];
-  if (last.book == number_ && last.stream == id) return *last.frees;
+  if (remembers && last.book == number_ && last.stream == id) return *last.frees;
   const MutexLock lock(mutex_);
   const auto found = by_id_.find(id);
   StreamFrees& frees = found != by_id_.end() ? *found->second : add(handle, id);
@@ -47,25 +48,26 @@ StreamFrees* StreamBook::known(std::uint64_t id) {
 
 /// A known stream with the same handle no longer exists.
 StreamFrees& StreamBook::add(StreamHandle handle, std::uint64_t id) {
+  using Life = StreamFrees::Life;
   const BoundStream stream{driver_.stream_context(handle), handle};
-  const bool lasts = !is_built_in_stream(handle) && lasts_(handle);
+  const bool built_in = is_built_in_stream(handle);
+  const Life life = !built_in && lasts_(handle) ? Life::lasts : Life::unknown;
   StreamFrees* unused = nullptr;
   for (StreamFrees& frees : all_) {
     const MutexLock own(frees.mutex);
-    if (!is_built_in_stream(handle) && frees.id() != StreamFrees::nobody &&
-        frees.stream().handle == handle) {
-      frees.leaves();
+    if (!built_in && frees.id() != StreamFrees::nobody && frees.stream().handle == handle) {
+      frees.leave();
     }
     if (unused == nullptr && frees.left() && frees.bins().empty()) {
       by_id_.erase(frees.id());
-      frees.become_nobodys();
+      last_epoch_ = std::max(last_epoch_, frees.become_nobodys());
     }
     if (unused == nullptr && frees.id() == StreamFrees::nobody) unused = &frees;
   }
   if (unused == nullptr) unused = &all_.emplace_back(driver_, contexts_);
   by_id_[id] = unused;
   const MutexLock own(unused->mutex);
-  unused->become(id, stream, lasts);
+  unused->become(id, stream, life, last_epoch_);
   return *unused;
 }
 

@@ -18,17 +18,23 @@ class StreamBook {
   /// any thread, with locks held.
   StreamBook(Driver& driver, ContextsInUse& contexts, std::function<bool(StreamHandle)> lasts);
 
-  /// What was freed on the stream; its lock must be taken, and its `id` compared, before it is
-  /// used: calls of a destroyed stream find another's. Throws: what the driver throws for a new
-  /// one.
-  StreamFrees& of(StreamHandle handle, std::uint64_t id);
-  /// Null if it is not known.
-  StreamFrees* known(std::uint64_t id);
-  /// Calls `body(frees)` for each stream, with its lock held. It must not call back.
+  // `body(frees)` gets what was freed on a stream, with its lock held. It must not call back. It
+  // says so by VMART_REQUIRES(frees.mutex), which Clang checks in it, but not here.
+
+  /// Calls `body` for that stream, and returns what it returns. Throws: what the driver throws for
+  /// a new one.
   template <typename Body>
-  void for_each(Body&& body);
+  auto with(StreamHandle handle, std::uint64_t id, Body&& body) VMART_NO_THREAD_ANALYSIS;
+  /// Calls `body` for that stream if it is known.
+  template <typename Body>
+  void with_known(std::uint64_t id, Body&& body) VMART_NO_THREAD_ANALYSIS;
+  /// Calls `body` for each stream.
+  template <typename Body>
+  void for_each(Body&& body) VMART_NO_THREAD_ANALYSIS;
 
  private:
+  StreamFrees& of(StreamHandle handle, std::uint64_t id, bool remembers);
+  StreamFrees* known(std::uint64_t id);
   StreamFrees& add(StreamHandle handle, std::uint64_t id) VMART_REQUIRES(mutex_);
 
   Driver& driver_;
@@ -39,7 +45,28 @@ class StreamBook {
   std::deque<StreamFrees> all_ VMART_GUARDED_BY(mutex_);  // Only grows; those of streams that
                                                           // left are used again.
   std::map<std::uint64_t, StreamFrees*> by_id_ VMART_GUARDED_BY(mutex_);
+  // Of streams that left. A stream that comes back has later ones, so no epoch means two frees.
+  std::uint64_t last_epoch_ VMART_GUARDED_BY(mutex_) = 0;
 };
+
+/// Until the lock is held, another thread may let a new stream use what a destroyed one had, also
+/// what this thread remembers of it. By its number, a stream is then found, or added.
+template <typename Body>
+auto StreamBook::with(StreamHandle handle, std::uint64_t id, Body&& body) {
+  for (bool remembers = true;; remembers = false) {
+    StreamFrees& frees = of(handle, id, remembers);
+    const MutexLock own(frees.mutex);
+    if (frees.id() == id) return body(frees);
+  }
+}
+
+template <typename Body>
+void StreamBook::with_known(std::uint64_t id, Body&& body) {
+  StreamFrees* const frees = known(id);
+  if (frees == nullptr) return;
+  const MutexLock own(frees->mutex);
+  if (frees->id() == id) body(*frees);
+}
 
 template <typename Body>
 void StreamBook::for_each(Body&& body) {

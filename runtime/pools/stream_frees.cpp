@@ -20,20 +20,26 @@ constexpr std::size_t marks_max = 8;
 
 }  // namespace
 
-void StreamFrees::become(std::uint64_t id, BoundStream stream, bool lasts) {
+StreamFrees::StreamFrees(Driver& driver, ContextsInUse& contexts)
+    : driver_(driver), contexts_(contexts) {
   marks_.reserve(marks_max);
-  id_ = id;
-  stream_ = stream;
-  lasts_ = lasts;
-  left_ = false;
 }
 
-void StreamFrees::become_nobodys() noexcept {
+void StreamFrees::become(std::uint64_t id, BoundStream stream, Life life,
+                         std::uint64_t epoch) noexcept {
+  id_ = id;
+  stream_ = stream;
+  life_ = life;
+  leaving_ = false;
+  open_epoch_ = std::max(open_epoch_, epoch + 1);
+}
+
+std::uint64_t StreamFrees::become_nobodys() noexcept {
   drop_marks(UINT64_MAX);
   id_ = nobody;
-  lasts_ = false;
   after.clear();
   wanted = false;
+  return close_epoch();
 }
 
 void StreamFrees::put(Block& block) noexcept {
@@ -59,7 +65,7 @@ void StreamFrees::remove(Block& block) noexcept {
 }
 
 bool StreamFrees::should_mark() const noexcept {
-  if (lasts_ || unmarked_blocks_ == 0) return false;  // Whoever wants to know marks it.
+  if (lasts() || unmarked_blocks_ == 0) return false;  // Whoever wants to know marks it.
   return unmarked_blocks_ >= unmarked_blocks_max || unmarked_bytes_ >= unmarked_bytes_max ||
          wanted.load(std::memory_order_relaxed);
 }
@@ -70,7 +76,7 @@ bool StreamFrees::mark() noexcept {
   if (marks_.size() == marks_max) return false;  // A later call marks these frees, too.
   EventHandle event{};
   try {
-    if (lasts_ && driver_.is_capturing(stream_)) return false;  // In a call of another stream.
+    if (lasts() && driver_.is_capturing(stream_)) return false;  // In a call of another stream.
     event = contexts_.take_event(stream_.context);
     driver_.record(event, stream_);
     // A capture that began in between has taken the event, and querying it would invalidate the
@@ -97,7 +103,7 @@ void StreamFrees::complete(std::uint64_t epoch) noexcept {
 void StreamFrees::count_unmarked(std::uint64_t marked_epoch) noexcept {
   marked_epoch_ = marked_epoch;
   unmarked_blocks_ = unmarked_bytes_ = 0;
-  bins_.for_each([this](const Block& block) VMART_NO_THREAD_ANALYSIS {
+  bins_.for_each([this](const Block& block) VMART_REQUIRES(mutex) {
     if (block.epoch <= marked_epoch_) return;
     ++unmarked_blocks_;
     unmarked_bytes_ += block.size_bytes;

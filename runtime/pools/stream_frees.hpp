@@ -26,26 +26,38 @@ class StreamFrees {
  public:
   static constexpr std::uint64_t nobody = 0;
 
-  StreamFrees(Driver& driver, ContextsInUse& contexts) : driver_(driver), contexts_(contexts) {}
+  /// What is known about the life of the stream.
+  enum class Life {
+    unknown,  ///< The program may destroy it at any time.
+    lasts,    ///< It exists for certain.
+    left,     ///< It was destroyed.
+  };
+
+  StreamFrees(Driver& driver, ContextsInUse& contexts);
   /// Requires: the events were given back, or the driver is gone.
   ~StreamFrees() = default;
 
   Mutex mutex;
 
-  /// From here on it is the stream's. Requires: it was nobody's.
-  void become(std::uint64_t id, BoundStream stream, bool lasts) VMART_REQUIRES(mutex);
-  /// Requires: nothing is in it.
-  void become_nobodys() noexcept VMART_REQUIRES(mutex);
+  /// From here on it is the stream's, and its epochs come after `epoch`. Requires: it was nobody's.
+  void become(std::uint64_t id, BoundStream stream, Life life, std::uint64_t epoch) noexcept
+      VMART_REQUIRES(mutex);
+  /// Returns its last epoch. Requires: nothing is in it.
+  std::uint64_t become_nobodys() noexcept VMART_REQUIRES(mutex);
   std::uint64_t id() const noexcept VMART_REQUIRES(mutex) { return id_; }
   BoundStream stream() const noexcept VMART_REQUIRES(mutex) { return stream_; }
-  /// Whether the stream exists for certain until `leaves`.
-  bool lasts() const noexcept VMART_REQUIRES(mutex) { return lasts_; }
-  /// The stream is about to be destroyed, or was.
-  void leaves() noexcept VMART_REQUIRES(mutex) {
-    lasts_ = false;
-    left_ = true;
+  /// Whether the stream exists for certain at this moment.
+  bool lasts() const noexcept VMART_REQUIRES(mutex) { return life_ == Life::lasts && !leaving_; }
+  bool left() const noexcept VMART_REQUIRES(mutex) { return life_ == Life::left; }
+  /// The stream is about to be destroyed: it is not asked for any more. Then it has left, or it
+  /// stays if it could not be destroyed.
+  void leaves() noexcept VMART_REQUIRES(mutex) { leaving_ = true; }
+  void stays() noexcept VMART_REQUIRES(mutex) { leaving_ = false; }
+  void leave() noexcept VMART_REQUIRES(mutex) {
+    life_ = Life::left;
+    leaving_ = false;
   }
-  bool left() const noexcept VMART_REQUIRES(mutex) { return left_; }
+  bool leaving() const noexcept VMART_REQUIRES(mutex) { return leaving_; }
 
   /// A block was freed on the stream.
   void put(Block& block) noexcept VMART_REQUIRES(mutex);
@@ -92,8 +104,8 @@ class StreamFrees {
   ContextsInUse& contexts_;
   std::uint64_t id_ VMART_GUARDED_BY(mutex) = nobody;
   BoundStream stream_ VMART_GUARDED_BY(mutex);
-  bool lasts_ VMART_GUARDED_BY(mutex) = false;
-  bool left_ VMART_GUARDED_BY(mutex) = false;
+  Life life_ VMART_GUARDED_BY(mutex) = Life::unknown;
+  bool leaving_ VMART_GUARDED_BY(mutex) = false;
   BlockBins bins_;
   std::uint64_t open_epoch_ VMART_GUARDED_BY(mutex) = 1;
   std::uint64_t done_epoch_ VMART_GUARDED_BY(mutex) = 0;

@@ -291,8 +291,7 @@ Stream Runtime::make_stream(Location gpu) {
 void Runtime::destroy_stream(Stream stream) {
   if (ProcessExit::begun()) return ProcessExit::hold_back();
   const RuntimeParts::Entry entry(*parts_, "vma::destroy_stream");
-  entry->pools.leave(handle_of(stream));
-  entry->launcher.destroy_stream(stream);
+  entry->pools.destroy_stream(handle_of(stream), [&] { entry->launcher.destroy_stream(stream); });
 }
 
 void Runtime::launch(Stream stream, const Kernel& kernel, Dim3 grid, Dim3 block,

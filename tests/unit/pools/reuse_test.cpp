@@ -166,6 +166,23 @@ TEST(Reuse, AStreamOfTheRuntimeMayBeDestroyedWhileItsWorkRuns) {
   EXPECT_TRUE(comes_true([&] { return one.reused(); }));
 }
 
+TEST(Reuse, AStreamThatCouldNotBeDestroyedKeepsItsFrees) {
+  PoolRig rig;
+  const Stream from = PoolRig::as_stream(rig.foreign_stream()), to = rig.new_stream();
+  const Pool pool = rig.runtime().make_pool(gpu(0));
+  pool.deallocate(pool.allocate(block_bytes, from), from);
+  void* block = pool.allocate(block_bytes, from);
+  EXPECT_EQ(kind_of_error([&] { rig.runtime().destroy_stream(from); }),
+            ErrorKind::invalid_argument);
+  pool.deallocate(pool.allocate(2 * block_bytes, to), to);  // A stream that is new to the pool.
+  rig.stop(from);
+  pool.deallocate(block, from);
+  void* other = pool.allocate(block_bytes, to);
+  EXPECT_NE(other, block) << "the work before the free still runs";
+  rig.let_go(from);
+  pool.deallocate(other, to);
+}
+
 TEST(Reuse, ManyFreesOnForeignStreamsAreMarkedNowAndThen) {
   PoolRig rig;
   const Stream from = PoolRig::as_stream(rig.foreign_stream());
