@@ -327,12 +327,14 @@ void Memory::free(Address begin) {
 void Memory::free_idle(Address begin) {
   const std::shared_ptr<Allocation> allocation = claim_for_free(begin, "vma::free");
   const MoveClaim claim = MoveClaim::try_take(allocation);
-  if (!claim) {
+  // Earlier calls must have ended, as in `free`. The caller may hold the turn for slow calls, which
+  // they wait for.
+  if (!claim || !allocation->operations().is_free()) {
     allocation->being_freed = false;
-    throw Error(ErrorKind::busy, "vma::free", fmt::format("{:#x} moves", to_integer(begin)));
+    throw Error(
+        ErrorKind::busy, "vma::free",
+        fmt::format("{:#x} {}", to_integer(begin), claim ? "is in use by a call" : "moves"));
   }
-  MutexLock earlier_calls(allocation->operations());  // As in `free`.
-  earlier_calls.unlock();
   unregister(begin);
   chunks_.take_back(allocation);
 }

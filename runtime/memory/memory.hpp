@@ -77,7 +77,7 @@ class Memory {
   void free_async(Address begin, BoundStream stream);
 
   /// Frees at once, without waiting for anything. Requires: no work uses the memory. Throws:
-  /// Error{pinned}, and {busy} while it moves; then nothing has changed.
+  /// Error{pinned}, and {busy} while it moves or another call uses it; then nothing has changed.
   void free_idle(Address begin);
 
   /// The allocation that starts at the address; `call` names the caller in errors. Throws:

@@ -24,22 +24,39 @@ constexpr std::uint64_t alignment_max = 2 * MiB;
 
 }  // namespace
 
-BlockPool::BlockPool(Driver& driver, Memory& memory, SegmentTable& table,
+/// A call that may grow the pool, or take a block for a graph. A destroyed pool ends after it.
+class BlockPool::Use {
+ public:
+  /// Throws: Error{invalid_argument} for a destroyed pool.
+  explicit Use(BlockPool& pool) : pool_(pool) {
+    if (pool.uses_.enter()) return;
+    pool.end_use(PoolUses::call);
+    throw Error(ErrorKind::invalid_argument, allocate_call, "the pool was destroyed");
+  }
+  ~Use() { pool_.end_use(PoolUses::call); }
+  Use(const Use&) = delete;
+  Use& operator=(const Use&) = delete;
+
+ private:
+  BlockPool& pool_;
+};
+
+BlockPool::BlockPool(Driver& driver, Memory& memory, SegmentTable& table, RetiredPools& retired,
                      std::function<bool(StreamHandle)> lasts, Location at,
                      const PoolOptions& options)
     : driver_(driver),
-      memory_(memory),
+      retired_(retired),
       at_(at),
       segments_(memory, table, *this),
       free_(driver, memory.contexts(), std::move(lasts)),
+      graphs_(driver, memory.contexts()),
       options_(options) {}
 
 void BlockPool::close() noexcept {
   const MutexLock lock(mutex_);
   free_.streams().for_each([](StreamFrees& frees)
                                VMART_REQUIRES(frees.mutex) { frees.complete(UINT64_MAX); });
-  for (const auto& graph : graphs_) graph->forget_events();
-  graphs_.clear();
+  graphs_.close();
 }
 
 // --- Allocate and free
@@ -55,9 +72,6 @@ BlockRequest BlockPool::request(std::uint64_t bytes, std::uint64_t alignment,
     throw Error(ErrorKind::invalid_argument, allocate_call,
                 fmt::format("an alignment of {} bytes; it must be a power of two of at most {}",
                             alignment, alignment_max));
-  }
-  if (retired_.load(std::memory_order_relaxed)) {
-    throw Error(ErrorKind::invalid_argument, allocate_call, "the pool was destroyed");
   }
   BlockRequest request;
   request.size_bytes = SizeClasses::rounded(bytes);
@@ -77,21 +91,33 @@ Address BlockPool::allocate(std::uint64_t bytes, StreamHandle stream, std::uint6
 }
 
 Block* BlockPool::take_own(const BlockRequest& request) {
+  std::uint64_t refused_bytes = 0;
   const auto take = [&](StreamFrees& own) VMART_REQUIRES(own.mutex) -> Block* {
     Block* const block = own.bins().close_fit(request.size_bytes, request.alignment);
     if (block == nullptr) return nullptr;
     own.remove(*block);
-    return &handed_out(*block);
+    if (hand_out(*block)) return block;
+    refused_bytes = block->size_bytes;
+    own.put_back(*block);
+    return nullptr;
   };
-  return free_.streams().with(request.stream, request.id, take);
+  Block* const block = free_.streams().with(request.stream, request.id, take);
+  if (refused_bytes > 0) end_use(refused_bytes);
+  return block;
 }
 
-Block& BlockPool::handed_out(Block& block) noexcept {
-  const std::uint64_t used = used_bytes_.fetch_add(block.size_bytes) + block.size_bytes;
-  if (used > used_high_bytes_.load(std::memory_order_relaxed)) raise(used_high_bytes_, used);
+/// False if the pool was destroyed. Then the caller, unless a `Use` of it keeps the pool, takes the
+/// block back and ends its use.
+bool BlockPool::hand_out(Block& block) noexcept {
   block.free_waits = false;
   block.holder.store(Block::live, std::memory_order_release);
-  return block;
+  return uses_.add(block.size_bytes);
+}
+
+/// The pool may be gone on return, unless the caller keeps it.
+void BlockPool::end_use(std::uint64_t bytes) noexcept {
+  RetiredPools& retired = retired_;
+  if (uses_.remove(bytes)) retired.look(this);
 }
 
 /// From here on the block is the caller's. Throws: Error{unknown_pointer} if it is not live.
@@ -101,14 +127,6 @@ void BlockPool::claim(Block& block, const char* call) {
     throw Error(ErrorKind::unknown_pointer, call,
                 fmt::format("the block at {:#x} was already freed", to_integer(block.begin)));
   }
-  used_bytes_.fetch_sub(block.size_bytes);
-}
-
-/// Takes back a live block that no work uses.
-void BlockPool::put_complete(Block& block) noexcept {
-  block.holder = &being_freed;
-  used_bytes_.fetch_sub(block.size_bytes);
-  free_.space().put(block);
 }
 
 void BlockPool::deallocate(Block& block, StreamHandle stream) {
@@ -118,25 +136,35 @@ void BlockPool::deallocate(Block& block, StreamHandle stream) {
       deallocate_late(block, stream, now.id)) {
     return;
   }
+  std::uint64_t bytes = 0;
   free_.streams().with(stream, now.id, [&](StreamFrees& own) VMART_REQUIRES(own.mutex) {
     claim(block, deallocate_call);
+    bytes = block.size_bytes;
     own.put(block);
-    if (retired_ || own.should_mark()) own.mark();
+    if (uses_.retired() || own.should_mark()) own.mark();
   });
+  end_use(bytes);
 }
 
 void BlockPool::free_now(Block& block) {
-  const MutexLock lock(mutex_);
-  if (block.graph != nullptr) {
-    block.freed_late = true;
-    return;
+  std::uint64_t bytes = 0;
+  {
+    const MutexLock lock(mutex_);
+    if (block.graph != nullptr) {
+      block.freed_late = true;
+      return;
+    }
+    claim(block, "vma::free");
+    bytes = block.size_bytes;
+    free_.space().put(block);
   }
-  claim(block, "vma::free");
-  free_.space().put(block);
+  end_use(bytes);
 }
 
 Address BlockPool::allocate_plain(std::uint64_t bytes) {
-  Block& block = find_complete(request(bytes, SizeClasses::step_bytes, {}));
+  const BlockRequest asked = request(bytes, SizeClasses::step_bytes, {});
+  const Use use(*this);
+  Block& block = find_complete(asked);
   block.free_waits = true;
   return block.begin;
 }
@@ -144,9 +172,10 @@ Address BlockPool::allocate_plain(std::uint64_t bytes) {
 // --- In captures
 
 Address BlockPool::allocate_captured(const BlockRequest& request, std::uint64_t capture) {
+  const Use use(*this);
   {
     const MutexLock lock(mutex_);
-    GraphMemory& graph = graph_of(request.stream, capture);
+    GraphMemory& graph = graphs_.of(request.stream, capture);
     if (Block* const block = graph.take(request.stream, request.size_bytes, request.alignment)) {
       block->holder.store(Block::live, std::memory_order_release);
       return block->begin;
@@ -154,25 +183,14 @@ Address BlockPool::allocate_captured(const BlockRequest& request, std::uint64_t 
   }
   Block& block = find_complete(request);
   const MutexLock lock(mutex_);
+  uses_.keep(block.size_bytes);
   try {
-    graph_of(request.stream, capture).keep(block);
+    graphs_.of(request.stream, capture).keep(block);
   } catch (...) {
     put_complete(block);
     throw;
   }
   return block.begin;
-}
-
-GraphMemory& BlockPool::graph_of(StreamHandle stream, std::uint64_t capture) {
-  for (const auto& graph : graphs_) {
-    if (graph->capture() == capture) return *graph;
-  }
-  auto graph = std::make_unique<GraphMemory>(driver_, memory_.contexts(), capture);
-  graphs_.reserve(graphs_.size() + 1);
-  const std::shared_ptr<std::atomic<bool>> ended = graph->ended();
-  driver_.at_graph_end({driver_.stream_context(stream), stream}, [ended] { *ended = true; });
-  graphs_.push_back(std::move(graph));
-  return *graphs_.back();
 }
 
 void BlockPool::deallocate_captured(Block& block, StreamHandle stream, std::uint64_t capture) {
@@ -204,26 +222,32 @@ bool BlockPool::deallocate_late(Block& block, StreamHandle stream, std::uint64_t
   return true;
 }
 
+/// Takes back a live block of a graph that no work uses.
+void BlockPool::put_complete(Block& block) noexcept {
+  uses_.forsake(block.size_bytes, true);
+  block.holder = &being_freed;
+  free_.space().put(block);
+}
+
 void BlockPool::collect_graphs() {
-  for (std::size_t i = 0; i < graphs_.size();) {
-    if (!graphs_[i]->is_over()) {
-      ++i;
-      continue;
-    }
-    graphs_[i]->release([this](Block& block) VMART_REQUIRES(mutex_) { put_complete(block); });
-    std::swap(graphs_[i], graphs_.back());
-    graphs_.pop_back();
-  }
+  graphs_.collect([this](Block& block) VMART_REQUIRES(mutex_) {
+    if (block.freed_late) return put_complete(block);
+    uses_.forsake(block.size_bytes, false);
+  });
 }
 
 // --- The search for memory
 
 Block& BlockPool::find(const BlockRequest& request) {
+  const Use use(*this);
   while (true) {
     {
       const MutexLock lock(mutex_);
       collect_graphs();
-      if (Block* const block = free_.search(request, options_.reuse)) return handed_out(*block);
+      if (Block* const block = free_.search(request, options_.reuse)) {
+        hand_out(*block);
+        return *block;
+      }
     }
     try {
       grow(request);
@@ -231,13 +255,16 @@ Block& BlockPool::find(const BlockRequest& request) {
       if (error.kind() != ErrorKind::out_of_memory) throw;
       const MutexLock lock(mutex_);
       if (!options_.reuse.internal_dependencies) throw;
-      if (Block* const block = free_.search_waiting(request)) return handed_out(*block);
+      if (Block* const block = free_.search_waiting(request)) {
+        hand_out(*block);
+        return *block;
+      }
       throw;
     }
   }
 }
 
-/// For a graph, which may run at any time: only what no stream uses any more.
+/// For a graph, which may run at any time: only what no stream uses any more. Requires: a Use.
 Block& BlockPool::find_complete(const BlockRequest& request) {
   while (true) {
     {
@@ -245,10 +272,14 @@ Block& BlockPool::find_complete(const BlockRequest& request) {
       collect_graphs();
       Block* block = free_.take_complete(request);
       if (block == nullptr) {
-        free_.collect(options_.reuse.opportunistic);
+        free_.collect(options_.reuse.opportunistic ? FreeBlocks::Ask::all
+                                                   : FreeBlocks::Ask::nothing);
         block = free_.take_complete(request);
       }
-      if (block != nullptr) return handed_out(*block);
+      if (block != nullptr) {
+        hand_out(*block);
+        return *block;
+      }
     }
     grow(request);
   }
@@ -256,44 +287,41 @@ Block& BlockPool::find_complete(const BlockRequest& request) {
 
 void BlockPool::grow(const BlockRequest& request) {
   PoolOptions options;
+  Block* range = nullptr;
   {
     const MutexLock lock(mutex_);
     options = options_;
+    range = &free_.space().reserve();  // So that nothing can fail once there is a segment.
   }
-  const Location at = at_;
-  std::unique_ptr<Segment> segment;
+  std::list<Segment> made;
   try {
-    segment = segments_.make(request.range_bytes(), at, options);
+    made = make_segment(request.range_bytes(), options);
+  } catch (...) {
+    const MutexLock lock(mutex_);
+    free_.space().unreserve(*range);
+    throw;
+  }
+  const MutexLock lock(mutex_);
+  free_.space().add(made.front(), *range);
+  segments_.insert(made);
+}
+
+std::list<Segment> BlockPool::make_segment(std::uint64_t need_bytes, const PoolOptions& options) {
+  const Location at = at_;
+  try {
+    return segments_.make(need_bytes, at, options);
   } catch (const Error& error) {
     // What the pool has in other places, or in pieces, may make the room.
     if (error.kind() != ErrorKind::out_of_memory || give_back(0, true) == 0) throw;
-    segment = segments_.make(request.range_bytes(), at, options);
+    return segments_.make(need_bytes, at, options);
   }
-  const MutexLock lock(mutex_);
-  Segment& made = *segment;
-  try {
-    free_.space().add(made);
-    segments_.insert(segment);
-  } catch (...) {
-    if (segment) segments_.give_back(*segment);
-    throw;
-  }
-}
-
-BlockPool::Past BlockPool::past(std::uint64_t only_stream) {
-  Past past;
-  free_.streams().for_each([&](StreamFrees& frees) VMART_REQUIRES(frees.mutex) {
-    if (only_stream != StreamFrees::nobody && frees.id() != only_stream) return;
-    past.epochs.emplace_back(frees.id(), frees.close_epoch());
-  });
-  return past;
 }
 
 void BlockPool::complete(const Past& past) noexcept {
   std::uint64_t threshold = 0;
   {
     const MutexLock lock(mutex_);
-    for (const auto& [id, epoch] : past.epochs) {
+    for (const auto& [id, epoch] : past) {
       free_.streams().with_known(id,
                                  [&, last = epoch](StreamFrees& frees) VMART_REQUIRES(frees.mutex) {
                                    frees.complete(last);
@@ -301,7 +329,7 @@ void BlockPool::complete(const Past& past) noexcept {
                                  });
     }
     collect_graphs();
-    threshold = options_.release_threshold;
+    threshold = retired() ? 0 : options_.release_threshold;
   }
   try {
     give_back(threshold, false);
@@ -310,43 +338,13 @@ void BlockPool::complete(const Past& past) noexcept {
   }
 }
 
-void BlockPool::leaves(StreamHandle stream) noexcept {
-  free_.streams().for_each([&](StreamFrees& frees) VMART_REQUIRES(frees.mutex) {
-    if (frees.stream().handle != stream || frees.left()) return;
-    frees.mark();
-    frees.leaves();
-  });
-}
-
-void BlockPool::has_left(StreamHandle stream, bool left) noexcept {
-  free_.streams().for_each([&](StreamFrees& frees) VMART_REQUIRES(frees.mutex) {
-    if (frees.stream().handle != stream || !frees.leaving()) return;
-    if (left) {
-      frees.leave();
-    } else {
-      frees.stays();
-    }
-  });
-}
-
 void BlockPool::order(StreamHandle after, StreamHandle before) {
   constexpr const char* call = "vma::Pool::order";
   const StreamNow later = driver_.stream_now(after), earlier = driver_.stream_now(before);
   if (later.capture != 0 || earlier.capture != 0) {
     throw Error(ErrorKind::invalid_argument, call, "a stream captures");
   }
-  StreamBook& streams = free_.streams();
-  const auto known =
-      streams.with(before, earlier.id, [&](StreamFrees& frees) VMART_REQUIRES(frees.mutex) {
-        auto epochs = frees.after;
-        epochs[earlier.id] = frees.close_epoch();
-        return epochs;
-      });
-  streams.with(after, later.id, [&](StreamFrees& frees) VMART_REQUIRES(frees.mutex) {
-    for (const auto& [id, epoch] : known) {
-      if (id != later.id) frees.after[id] = std::max(frees.after[id], epoch);
-    }
-  });
+  free_.streams().order({after, later.id}, {before, earlier.id});
 }
 
 // --- Giving memory back
@@ -355,64 +353,70 @@ std::uint64_t BlockPool::trim(std::uint64_t keep_bytes) {
   return give_back(keep_bytes, true);
 }
 
-std::vector<Segment*> BlockPool::take_idle(std::uint64_t keep_bytes) {
+std::vector<Segment*> BlockPool::withdraw_idle(std::uint64_t keep_bytes) {
   std::vector<Segment*> idle;
   std::uint64_t left_bytes = 0;
-  for (const auto& segment : segments_.all()) left_bytes += segment->size_bytes;
-  for (const auto& segment : segments_.all()) {
+  for (const Segment& segment : segments_.all()) left_bytes += segment.size_bytes;
+  for (Segment& segment : segments_.all()) {
     if (left_bytes <= keep_bytes) break;
-    if (left_bytes - keep_bytes < segment->size_bytes || !free_.space().is_idle(*segment)) continue;
-    idle.push_back(segment.get());
-    left_bytes -= segment->size_bytes;
+    if (left_bytes - keep_bytes < segment.size_bytes || !free_.space().is_idle(segment)) continue;
+    idle.push_back(&segment);
+    left_bytes -= segment.size_bytes;
   }
+  for (Segment* segment : idle) free_.space().withdraw(*segment);
   return idle;
 }
 
 std::uint64_t BlockPool::give_back(std::uint64_t keep_bytes, bool ask) {
-  std::vector<std::unique_ptr<Segment>> taken;
+  std::vector<Segment*> idle;
   {
     const MutexLock lock(mutex_);
     collect_graphs();
-    free_.collect(ask && options_.reuse.opportunistic);
-    const std::vector<Segment*> idle = take_idle(keep_bytes);
-    taken.reserve(idle.size());
-    for (Segment* segment : idle) {
-      free_.space().remove(*segment);
-      taken.push_back(segments_.take_out(*segment));
-    }
+    const bool events = ask && (options_.reuse.opportunistic || retired());
+    free_.collect(events ? FreeBlocks::Ask::all : FreeBlocks::Ask::nothing);
+    idle = withdraw_idle(keep_bytes);
   }
   std::uint64_t bytes = 0;
-  for (std::unique_ptr<Segment>& segment : taken) {
-    if (segments_.give_back(*segment)) {
-      bytes += segment->size_bytes;
-      continue;
+  for (Segment* segment : idle) {
+    const bool given = segments_.give_back(*segment);
+    if (given) bytes += segment->size_bytes;
+    const MutexLock lock(mutex_);
+    if (given) {
+      free_.space().remove(*segment);
+      segments_.erase(*segment);
+    } else {
+      free_.space().restore(*segment);
     }
-    const MutexLock lock(mutex_);  // Neither needs memory: both have held it until now.
-    free_.space().add(*segment);
-    segments_.insert(segment);
   }
   return bytes;
 }
 
-bool BlockPool::is_gone() noexcept {
-  try {
-    if (!is_unused()) return false;
-    give_back(0, true);
-    const MutexLock lock(mutex_);
-    return segments_.all().empty() && graphs_.empty();
-  } catch (const std::exception& error) {
-    log(LogLevel::debug, "a destroyed pool keeps its memory for now: {}", error.what());
-    return false;
-  }
-}
+// --- The end of a destroyed pool
 
 bool BlockPool::has_unknown_frees() {
-  bool unknown = false;
-  free_.streams().for_each([&](StreamFrees& frees) VMART_REQUIRES(frees.mutex) {
-    if (frees.lasts()) frees.mark();
-    unknown |= frees.unmarked();
-  });
-  return unknown;
+  const MutexLock lock(mutex_);
+  free_.collect(FreeBlocks::Ask::all);
+  return free_.streams().known().unmarked;
+}
+
+BlockPool::Rest BlockPool::rest() {
+  const MutexLock lock(mutex_);
+  return rest_now();
+}
+
+BlockPool::Rest BlockPool::ask() {
+  const MutexLock lock(mutex_);
+  collect_graphs();
+  free_.collect(FreeBlocks::Ask::events);
+  return rest_now();
+}
+
+BlockPool::Rest BlockPool::rest_now() {
+  if (uses_.any()) return Rest::held;
+  if (segments_.all().empty() && graphs_.empty()) return Rest::none;
+  const StreamBook::Known known = free_.streams().known();
+  if (known.marked || !graphs_.empty()) return Rest::pending;
+  return known.unmarked ? Rest::held : Rest::idle;
 }
 
 // --- Properties
@@ -424,14 +428,14 @@ PoolStats BlockPool::stats() {
   });
   stats.reserved_bytes = segments_.reserved_bytes();
   stats.reserved_high_bytes = segments_.reserved_high_bytes();
-  stats.used_bytes = used_bytes_;
-  stats.used_high_bytes = used_high_bytes_;
+  stats.used_bytes = uses_.bytes();
+  stats.used_high_bytes = uses_.high_bytes();
   return stats;
 }
 
 void BlockPool::reset_high_marks() noexcept {
   segments_.reset_high();
-  used_high_bytes_ = used_bytes_.load();
+  uses_.reset_high();
 }
 
 PoolOptions BlockPool::options() const {
@@ -452,21 +456,21 @@ void BlockPool::set_reuse(const ReusePolicies& reuse) {
 std::vector<Address> BlockPool::segments() const {
   std::vector<Address> begins;
   const MutexLock lock(mutex_);
-  for (const auto& segment : segments_.all()) begins.push_back(segment->begin);
+  for (const Segment& segment : segments_.all()) begins.push_back(segment.begin);
   return begins;
 }
 
 void BlockPool::check_invariants() {
   const MutexLock lock(mutex_);
   std::uint64_t free_bytes = free_.space().ready_bytes(), reserved_bytes = 0;
-  for (const auto& segment : segments_.all()) {
-    free_.space().check_invariants(*segment);
-    reserved_bytes += segment->size_bytes;
+  for (const Segment& segment : segments_.all()) {
+    free_.space().check_invariants(segment);
+    reserved_bytes += segment.size_bytes;
   }
   VMART_CHECK(reserved_bytes == segments_.reserved_bytes(), "the segments are what is counted");
   free_.streams().for_each([&](StreamFrees& frees)
                                VMART_REQUIRES(frees.mutex) { free_bytes += frees.bins().bytes(); });
-  VMART_CHECK(free_bytes + used_bytes_ == reserved_bytes, "a byte is free, pending or used");
+  VMART_CHECK(free_bytes + uses_.bytes() == reserved_bytes, "a byte is free, pending or used");
 }
 
 }  // namespace vma

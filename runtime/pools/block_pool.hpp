@@ -4,6 +4,8 @@
 #include "driver/driver.hpp"
 #include "pools/free_blocks.hpp"
 #include "pools/graph_memory.hpp"
+#include "pools/pool_uses.hpp"
+#include "pools/retired_pools.hpp"
 #include "pools/segments.hpp"
 
 #include <vma/pool.hpp>
@@ -11,6 +13,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <list>
 #include <memory>
 #include <vector>
 
@@ -23,7 +26,7 @@ namespace vma {
 /// or given back.
 class BlockPool {
  public:
-  BlockPool(Driver& driver, Memory& memory, SegmentTable& table,
+  BlockPool(Driver& driver, Memory& memory, SegmentTable& table, RetiredPools& retired,
             std::function<bool(StreamHandle)> lasts, Location at, const PoolOptions& options);
   /// Requires: `close`.
   ~BlockPool() = default;
@@ -31,7 +34,8 @@ class BlockPool {
   BlockPool& operator=(const BlockPool&) = delete;
 
   /// As `Pool` says for each of them. `deallocate` requires a block of this pool that was live at
-  /// some time.
+  /// some time. It and `free_now` may end a destroyed pool; the others require that the caller
+  /// keeps it.
   Address allocate(std::uint64_t bytes, StreamHandle stream, std::uint64_t alignment);
   void deallocate(Block& block, StreamHandle stream);
   /// Allocates for any work; `free` of such a block waits, like that of other memory.
@@ -42,14 +46,14 @@ class BlockPool {
   std::uint64_t trim(std::uint64_t keep_bytes);
 
   /// The frees of all streams, or of one, until now; `complete` says that they are.
-  struct Past {
-    std::vector<std::pair<std::uint64_t, std::uint64_t>> epochs;  // By stream.
-  };
-  Past past(std::uint64_t only_stream = StreamFrees::nobody);
+  using Past = std::vector<StreamBook::Epoch>;
+  Past past(std::uint64_t only_stream = StreamFrees::nobody) {
+    return free_.streams().past(only_stream);
+  }
   void complete(const Past& past) noexcept;
   /// The stream is about to be destroyed; `has_left` says whether it was. Requires: it exists.
-  void leaves(StreamHandle stream) noexcept;
-  void has_left(StreamHandle stream, bool left) noexcept;
+  void leaves(StreamHandle stream) noexcept { free_.streams().leaves(stream); }
+  void has_left(StreamHandle stream, bool left) noexcept { free_.streams().has_left(stream, left); }
 
   PoolStats stats();
   void reset_high_marks() noexcept;
@@ -60,12 +64,21 @@ class BlockPool {
   void set_reuse(const ReusePolicies& reuse);
   std::vector<Address> segments() const;
 
-  /// No more blocks.
-  void retire() noexcept { retired_ = true; }
-  bool retired() const noexcept { return retired_.load(); }
-  bool is_unused() const noexcept { return used_bytes_.load() == 0; }
-  /// Whether a retired pool has given everything back. Asks events, and gives back what it can.
-  bool is_gone() noexcept;
+  /// For RetiredPools, which ends a destroyed pool. False: it was destroyed before.
+  bool retire() noexcept { return uses_.retire(); }
+  bool retired() const noexcept { return uses_.retired(); }
+  /// What is left of a destroyed pool.
+  enum class Rest {
+    none,
+    idle,     ///< Memory that nothing uses, but was pinned or moved when it was to be given back.
+    pending,  ///< Frees and graphs; the driver tells when they are complete.
+    held,     ///< Blocks in use, or frees that only a call that waits completes.
+  };
+  Rest rest();
+  /// The same after a look at events. Neither waits nor takes a lock of the memory.
+  Rest ask();
+  /// Throws: std::bad_alloc.
+  void give_back_all() { give_back(0, true); }
   /// Gives back what else it has of the driver. No other call may follow.
   void close() noexcept;
   /// Whether frees are left of streams that cannot be asked.
@@ -82,26 +95,27 @@ class BlockPool {
   void collect_graphs() VMART_REQUIRES(mutex_);
   void grow(const BlockRequest& request);
   Address allocate_captured(const BlockRequest& request, std::uint64_t capture);
-  GraphMemory& graph_of(StreamHandle stream, std::uint64_t capture) VMART_REQUIRES(mutex_);
   void deallocate_captured(Block& block, StreamHandle stream, std::uint64_t capture);
   bool deallocate_late(Block& block, StreamHandle stream, std::uint64_t id);
-  std::vector<Segment*> take_idle(std::uint64_t keep_bytes) VMART_REQUIRES(mutex_);
+  std::vector<Segment*> withdraw_idle(std::uint64_t keep_bytes) VMART_REQUIRES(mutex_);
   std::uint64_t give_back(std::uint64_t keep_bytes, bool ask);
-  Block& handed_out(Block& block) noexcept;
-  void claim(Block& block, const char* call);
+  class Use;
+  void end_use(std::uint64_t bytes) noexcept;
+  bool hand_out(Block& block) noexcept;
+  static void claim(Block& block, const char* call);
+  Rest rest_now() VMART_REQUIRES(mutex_);
+  std::list<Segment> make_segment(std::uint64_t need_bytes, const PoolOptions& options);
   void put_complete(Block& block) noexcept VMART_REQUIRES(mutex_);
 
   Driver& driver_;
-  Memory& memory_;
+  RetiredPools& retired_;
   std::atomic<Location> at_;
-  std::atomic<bool> retired_{false};
   mutable Mutex mutex_;
   Segments segments_;  // All but its calls without locks is guarded by `mutex_`.
   FreeBlocks free_;    // Likewise all but its streams.
-  std::vector<std::unique_ptr<GraphMemory>> graphs_ VMART_GUARDED_BY(mutex_);
+  GraphMemories graphs_ VMART_GUARDED_BY(mutex_);
   PoolOptions options_ VMART_GUARDED_BY(mutex_);
-  alignas(64) std::atomic<std::uint64_t> used_bytes_{0};
-  std::atomic<std::uint64_t> used_high_bytes_{0};
+  PoolUses uses_;
 };
 
 }  // namespace vma

@@ -16,7 +16,7 @@ const char in_search = 0;  // Holder of a block on its way.
 Block* FreeBlocks::search(const BlockRequest& request, const ReusePolicies& reuse) {
   if (Block* const block = take_complete(request)) return block;
   if (Block* const block = search_own(request, false)) return block;
-  collect(reuse.opportunistic);
+  collect(reuse.opportunistic ? Ask::all : Ask::nothing);
   if (Block* const block = take_complete(request)) return block;
   if (Block* const block = reuse.event_dependencies ? search_ordered(request) : nullptr)
     return block;
@@ -149,10 +149,10 @@ void FreeBlocks::collect_from(StreamFrees& frees) {
   });
 }
 
-void FreeBlocks::collect(bool ask) {
+void FreeBlocks::collect(Ask ask) {
   streams_.for_each([&](StreamFrees& frees) VMART_REQUIRES(frees.mutex) {
-    if (ask && frees.lasts() && frees.unmarked()) frees.mark();
-    if (ask) frees.poll();
+    if (ask == Ask::all && frees.lasts() && frees.unmarked()) frees.mark();
+    if (ask != Ask::nothing) frees.poll();
     collect_from(frees);
   });
 }

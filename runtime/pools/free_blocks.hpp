@@ -43,8 +43,14 @@ class FreeBlocks {
   Block* take_complete(const BlockRequest& request);
   /// One for which the stream waits from here on.
   Block* search_waiting(const BlockRequest& request);
-  /// Frees that are complete leave their streams. With `ask`, asks the driver which are.
-  void collect(bool ask);
+  /// What the driver is asked for.
+  enum class Ask {
+    nothing,
+    events,  ///< Those that stand for frees by now.
+    all,     ///< Records events for frees that have none.
+  };
+  /// Frees that are complete leave their streams.
+  void collect(Ask ask);
   /// The same for one stream, whose lock the caller holds.
   void collect_from(StreamFrees& frees) VMART_REQUIRES(frees.mutex);
 

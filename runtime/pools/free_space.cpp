@@ -14,8 +14,13 @@ const char in_no_bins = 0, in_pieces = 0, ended = 0;
 
 }  // namespace
 
-void FreeSpace::add(Segment& segment) {
+Block& FreeSpace::reserve() {
   Block& range = new_range();
+  range.holder = &in_no_bins;
+  return range;
+}
+
+void FreeSpace::add(Segment& segment, Block& range) noexcept {
   range.begin = segment.begin;
   range.size_bytes = segment.size_bytes;
   range.segment = &segment;
@@ -23,10 +28,18 @@ void FreeSpace::add(Segment& segment) {
   ranges_.put(range);
 }
 
-void FreeSpace::remove(Segment& segment) noexcept {
+void FreeSpace::withdraw(Segment& segment) noexcept {
   Block& range = *segment.start(segment.begin);
   ranges_.remove(range);
-  end(range);
+  range.holder = &in_no_bins;
+}
+
+void FreeSpace::restore(Segment& segment) noexcept {
+  ranges_.put(*segment.start(segment.begin));
+}
+
+void FreeSpace::remove(Segment& segment) noexcept {
+  end(*segment.start(segment.begin));
 }
 
 bool FreeSpace::is_idle(const Segment& segment) const noexcept {

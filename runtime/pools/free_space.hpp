@@ -14,9 +14,15 @@ namespace vma {
 /// everything.
 class FreeSpace {
  public:
-  /// Adds a segment, all of it free. Throws: std::bad_alloc; then nothing has changed.
-  void add(Segment& segment);
-  /// Takes a segment out, of which nothing is used. Requires: `is_idle`.
+  /// A range for a segment that is to be added, or for `unreserve`. Throws: std::bad_alloc.
+  Block& reserve();
+  void unreserve(Block& range) noexcept { end(range); }
+  /// Adds a segment, all of it free. Requires: the range is from `reserve`.
+  void add(Segment& segment, Block& range) noexcept;
+  /// Nobody gets any of the segment until it is removed or restored. Requires: `is_idle`.
+  void withdraw(Segment& segment) noexcept;
+  void restore(Segment& segment) noexcept;
+  /// Requires: withdrawn.
   void remove(Segment& segment) noexcept;
   /// Whether all of the segment is free and complete.
   bool is_idle(const Segment& segment) const noexcept;

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <utility>
 
 namespace vma {
 
@@ -58,7 +59,7 @@ bool GraphMemory::is_over() noexcept {
   });
 }
 
-void GraphMemory::release(const std::function<void(Block&)>& freed) {
+void GraphMemory::release(const std::function<void(Block&)>& let_go) {
   for (auto& [stream, bins] : freed_) {
     bins.for_each([&bins = bins](Block& block) {
       bins.remove(block);
@@ -67,7 +68,7 @@ void GraphMemory::release(const std::function<void(Block&)>& freed) {
   }
   for (Block* block : blocks_) {
     block->graph = nullptr;
-    if (block->freed_late) freed(*block);
+    let_go(*block);
   }
   blocks_.clear();
   forget_events();
@@ -78,6 +79,37 @@ void GraphMemory::forget_events() noexcept {
     contexts_.give_back(late.stream.context, late.event);
   }
   late_frees_.clear();
+}
+
+// --- GraphMemories
+
+GraphMemory& GraphMemories::of(StreamHandle stream, std::uint64_t capture) {
+  for (const auto& graph : all_) {
+    if (graph->capture() == capture) return *graph;
+  }
+  auto graph = std::make_unique<GraphMemory>(driver_, contexts_, capture);
+  all_.reserve(all_.size() + 1);
+  const std::shared_ptr<std::atomic<bool>> ended = graph->ended();
+  driver_.at_graph_end({driver_.stream_context(stream), stream}, [ended] { *ended = true; });
+  all_.push_back(std::move(graph));
+  return *all_.back();
+}
+
+void GraphMemories::collect(const std::function<void(Block&)>& let_go) {
+  for (std::size_t i = 0; i < all_.size();) {
+    if (!all_[i]->is_over()) {
+      ++i;
+      continue;
+    }
+    all_[i]->release(let_go);
+    std::swap(all_[i], all_.back());
+    all_.pop_back();
+  }
+}
+
+void GraphMemories::close() noexcept {
+  for (const auto& graph : all_) graph->forget_events();
+  all_.clear();
 }
 
 }  // namespace vma

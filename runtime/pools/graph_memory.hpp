@@ -39,9 +39,9 @@ class GraphMemory {
 
   /// Whether the graph is gone and all late frees are complete.
   bool is_over() noexcept;
-  /// Calls `freed(block)` for what the program has freed. The others are ordinary blocks now.
-  /// Requires: `is_over`.
-  void release(const std::function<void(Block&)>& freed);
+  /// Calls `let_go(block)` for each block, which is an ordinary one now: a live one, or, with
+  /// `freed_late`, one that the program has freed. Requires: `is_over`.
+  void release(const std::function<void(Block&)>& let_go);
   /// Gives the events back.
   void forget_events() noexcept;
 
@@ -58,6 +58,25 @@ class GraphMemory {
   std::vector<Block*> blocks_;
   std::map<StreamHandle, BlockBins> freed_;
   std::map<std::uint64_t, LateFree> late_frees_;  // By stream: the last one of each.
+};
+
+/// The graphs of a pool that keep blocks of it. The lock of the pool guards it.
+class GraphMemories {
+ public:
+  GraphMemories(Driver& driver, ContextsInUse& contexts) : driver_(driver), contexts_(contexts) {}
+
+  /// That of the capture, in which the stream takes part. Throws: what the driver throws.
+  GraphMemory& of(StreamHandle stream, std::uint64_t capture);
+  /// Lets go of the blocks of graphs that are over, as `GraphMemory::release`.
+  void collect(const std::function<void(Block&)>& let_go);
+  bool empty() const noexcept { return all_.empty(); }
+  /// Gives the events of all of them back, and forgets them.
+  void close() noexcept;
+
+ private:
+  Driver& driver_;
+  ContextsInUse& contexts_;
+  std::vector<std::unique_ptr<GraphMemory>> all_;
 };
 
 }  // namespace vma

@@ -11,24 +11,32 @@
 namespace vma {
 
 Pools::Pools(Driver& driver, Memory& memory, std::function<bool(StreamHandle)> lasts)
-    : driver_(driver), memory_(memory), lasts_(std::move(lasts)), table_(memory.registry()) {}
+    : driver_(driver),
+      memory_(memory),
+      lasts_(std::move(lasts)),
+      table_(memory.registry()),
+      retired_(memory.chunks().slow_calls()) {}
 
 Pools::~Pools() {
-  for (const PoolPointer& pool : all()) pool->close();
+  const MutexLock lock(mutex_);
+  for (const PoolPointer& pool : live_) pool->close();
 }
 
 std::vector<Pools::PoolPointer> Pools::all() const {
-  const MutexLock lock(mutex_);
-  return all_;
+  const MutexLock lock(mutex_);  // Pools do not retire meanwhile.
+  std::vector<PoolPointer> pools = retired_.all();
+  pools.insert(pools.end(), live_.begin(), live_.end());
+  return pools;
 }
 
 Pools::PoolPointer Pools::make(Location at, const PoolOptions& options) {
   memory_.topology().require(at, "vma::make_pool");
   std::function<bool(StreamHandle)> lasts = lasts_;
   if (options.streams_last) lasts = [](StreamHandle) { return true; };
-  auto pool = std::make_shared<BlockPool>(driver_, memory_, table_, std::move(lasts), at, options);
+  auto pool = std::make_shared<BlockPool>(driver_, memory_, table_, retired_, std::move(lasts), at,
+                                          options);
   const MutexLock lock(mutex_);
-  all_.push_back(pool);
+  live_.push_back(pool);
   return pool;
 }
 
@@ -41,7 +49,7 @@ Pools::PoolPointer Pools::default_pool(Location at) {
   const PoolPointer made = make(at, {});
   const MutexLock lock(mutex_);
   const auto [place, first] = defaults_.emplace(at, made);
-  if (!first) std::erase(all_, made);  // Another thread was first.
+  if (!first) std::erase(live_, made);  // Another thread was first.
   return place->second;
 }
 
@@ -70,40 +78,22 @@ void Pools::destroy(const PoolPointer& pool) {
       throw Error(ErrorKind::invalid_argument, "vma::Pool::destroy",
                   "it is the default pool of " + to_string(at) + ", which cannot be destroyed");
     }
-    if (pool->retired()) {
+    if (!retired_.retire(pool)) {
       throw Error(ErrorKind::invalid_argument, "vma::Pool::destroy", "it was destroyed before");
     }
-    pool->retire();
+    std::erase(live_, pool);
     std::erase_if(current_, [&](const auto& place) { return place.second == pool; });
   }
-  if (pool->has_unknown_frees()) {
-    const BlockPool::Past past = pool->past();
-    memory_.contexts().drain();
-    pool->complete(past);
+  try {
+    if (pool->has_unknown_frees()) {
+      const BlockPool::Past past = pool->past();
+      memory_.contexts().drain();
+      pool->complete(past);
+    }
+  } catch (const std::exception& error) {  // A later call that waits completes them.
+    log(LogLevel::debug, "a pool was destroyed without waiting for its frees: {}", error.what());
   }
-  watch(pool);
-}
-
-void Pools::deallocate(Block& block, StreamHandle stream) {
-  BlockPool& pool = *block.segment->pool;
-  const PoolPointer kept = kept_if_retired(pool);
-  pool.deallocate(block, stream);
-  if (kept) watch(kept);
-}
-
-void Pools::free_now(Block& block) {
-  BlockPool& pool = *block.segment->pool;
-  const PoolPointer kept = kept_if_retired(pool);
-  pool.free_now(block);
-  if (kept) watch(kept);
-}
-
-/// Another thread may free the last block at the same time, and forget the pool.
-Pools::PoolPointer Pools::kept_if_retired(const BlockPool& pool) const {
-  if (!pool.retired()) return nullptr;
-  const MutexLock lock(mutex_);
-  const auto found = std::ranges::find(all_, &pool, &PoolPointer::get);
-  return found == all_.end() ? nullptr : *found;
+  retired_.look(pool.get());
 }
 
 std::uint64_t Pools::make_room(Location at) noexcept {
@@ -116,31 +106,6 @@ std::uint64_t Pools::make_room(Location at) noexcept {
     log(LogLevel::debug, "a pool keeps its memory for now: {}", error.what());
   }
   return bytes;
-}
-
-/// Gives back what is left of a destroyed pool once its last block is free.
-void Pools::watch(const PoolPointer& pool) {
-  if (!pool->is_unused()) return;
-  if (pool->is_gone()) return forget(*pool);
-  {
-    const MutexLock lock(mutex_);
-    if (std::ranges::find(watched_, pool.get()) != watched_.end()) return;
-    watched_.push_back(pool.get());
-  }
-  memory_.chunks().slow_calls().post_when([pool] { return pool->is_gone(); },
-                                          [this, pool] { forget(*pool); });
-}
-
-/// Its memory is given back, or the runtime ends.
-void Pools::forget(BlockPool& pool) noexcept {
-  PoolPointer last;  // Destroyed without the lock.
-  const MutexLock lock(mutex_);
-  const auto found = std::ranges::find(all_, &pool, &PoolPointer::get);
-  if (found == all_.end()) return;
-  last = std::move(*found);
-  all_.erase(found);
-  std::erase(watched_, &pool);
-  last->close();
 }
 
 Pools::Past Pools::past(std::uint64_t only_stream) {
@@ -162,6 +127,7 @@ Pools::Past Pools::past_of(StreamHandle stream) noexcept {
 
 void Pools::complete(const Past& past) noexcept {
   for (const auto& [pool, frees] : past.pools) pool->complete(frees);
+  retired_.look_at_all();
 }
 
 void Pools::destroy_stream(StreamHandle stream, const std::function<void()>& destroy) {

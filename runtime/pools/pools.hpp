@@ -2,6 +2,7 @@
 
 #include "base/mutex.hpp"
 #include "pools/block_pool.hpp"
+#include "pools/retired_pools.hpp"
 
 #include <functional>
 #include <map>
@@ -32,8 +33,10 @@ class Pools {
   /// The block that begins at the address, live or not; null if there is none. Does not block.
   Block* block_at(Address address) const noexcept { return table_.block_at(address); }
   Segment* segment_around(Address address) const noexcept { return table_.find(address); }
-  void deallocate(Block& block, StreamHandle stream);
-  void free_now(Block& block);
+  static void deallocate(Block& block, StreamHandle stream) {
+    block.segment->pool->deallocate(block, stream);
+  }
+  static void free_now(Block& block) { block.segment->pool->free_now(block); }
 
   /// Frees until now, in all pools, of one stream or of all; `complete` says that the work before
   /// has ended.
@@ -43,7 +46,7 @@ class Pools {
   Past past(std::uint64_t only_stream = StreamFrees::nobody);
   /// Of one stream; nothing if the driver does not tell which one it is.
   Past past_of(StreamHandle stream) noexcept;
-  static void complete(const Past& past) noexcept;
+  void complete(const Past& past) noexcept;
   /// Calls `destroy`, which destroys the stream. Throws: what `destroy` throws; then the stream
   /// counts as before. Requires: it exists.
   void destroy_stream(StreamHandle stream, const std::function<void()>& destroy);
@@ -56,9 +59,6 @@ class Pools {
   void check_invariants();
 
  private:
-  PoolPointer kept_if_retired(const BlockPool& pool) const;
-  void watch(const PoolPointer& pool);
-  void forget(BlockPool& pool) noexcept;
   std::vector<PoolPointer> all() const;
 
   Driver& driver_;
@@ -66,10 +66,10 @@ class Pools {
   const std::function<bool(StreamHandle)> lasts_;
   SegmentTable table_;
   mutable Mutex mutex_;
-  std::vector<PoolPointer> all_ VMART_GUARDED_BY(mutex_);
+  std::vector<PoolPointer> live_ VMART_GUARDED_BY(mutex_);  // The others are in `retired_`.
   std::map<Location, PoolPointer> defaults_ VMART_GUARDED_BY(mutex_);
   std::map<Location, PoolPointer> current_ VMART_GUARDED_BY(mutex_);  // If not the default one.
-  std::vector<BlockPool*> watched_ VMART_GUARDED_BY(mutex_);
+  RetiredPools retired_;
 };
 
 }  // namespace vma

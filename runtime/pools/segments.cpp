@@ -10,8 +10,8 @@
 
 #include <algorithm>
 #include <exception>
+#include <memory>
 #include <new>
-#include <utility>
 
 namespace vma {
 namespace {
@@ -73,8 +73,8 @@ bool Segments::claim(std::uint64_t size_bytes, std::uint64_t max_bytes) noexcept
   return true;
 }
 
-std::unique_ptr<Segment> Segments::make(std::uint64_t need_bytes, Location at,
-                                        const PoolOptions& options) {
+std::list<Segment> Segments::make(std::uint64_t need_bytes, Location at,
+                                  const PoolOptions& options) {
   constexpr const char* call = "vma::Pool::allocate";
   const auto planned = [&](std::uint64_t bytes) {
     return plan_geometry(bytes, options.chunk_bytes, at, memory_.topology().granularity())
@@ -109,15 +109,16 @@ std::unique_ptr<Segment> Segments::make(std::uint64_t need_bytes, Location at,
     throw;
   }
   try {
-    auto segment = std::make_unique<Segment>();
-    segment->pool = &pool_;
-    segment->begin = allocation->begin();
-    segment->size_bytes = bytes;
-    segment->starts.reset(static_cast<std::atomic<Block*>*>(
+    std::list<Segment> made(1);
+    Segment& segment = made.front();
+    segment.pool = &pool_;
+    segment.begin = allocation->begin();
+    segment.size_bytes = bytes;
+    segment.starts.reset(static_cast<std::atomic<Block*>*>(
         std::calloc(bytes / SizeClasses::step_bytes, sizeof(std::atomic<Block*>))));
-    if (!segment->starts) throw std::bad_alloc();
-    table_.enter(*segment);
-    return segment;
+    if (!segment.starts) throw std::bad_alloc();
+    table_.enter(segment);
+    return made;
   } catch (...) {
     memory_.free_idle(allocation->begin());
     reserved_ -= bytes;
@@ -138,18 +139,8 @@ bool Segments::give_back(Segment& segment) noexcept {
   return true;
 }
 
-void Segments::insert(std::unique_ptr<Segment>& segment) {
-  all_.reserve(all_.size() + 1);
-  all_.push_back(std::move(segment));
-}
-
-std::unique_ptr<Segment> Segments::take_out(const Segment& segment) noexcept {
-  const auto found = std::ranges::find_if(
-      all_, [&](const std::unique_ptr<Segment>& each) { return each.get() == &segment; });
-  std::unique_ptr<Segment> taken = std::move(*found);
-  std::swap(*found, all_.back());
-  all_.pop_back();
-  return taken;
+void Segments::erase(const Segment& segment) noexcept {
+  all_.remove_if([&](const Segment& each) { return &each == &segment; });
 }
 
 }  // namespace vma

@@ -2,14 +2,14 @@
 
 #include "memory/memory.hpp"
 #include "pools/block.hpp"
+#include "pools/pool_uses.hpp"
 
 #include <vma/pool.hpp>
 
 #include <array>
 #include <atomic>
 #include <cstdint>
-#include <memory>
-#include <vector>
+#include <list>
 
 namespace vma {
 
@@ -47,18 +47,19 @@ class Segments {
   /// Requires: `give_back` for all of them, or the memory is shut down.
   ~Segments() = default;
 
-  /// A segment with room for at least `need_bytes`; larger ones while the pool grows. Counted from
-  /// here on. Throws: Error{out_of_memory}, also if the pool would exceed `max_bytes`; what
+  /// One segment with room for at least `need_bytes`; larger ones while the pool grows. Counted
+  /// from here on. Throws: Error{out_of_memory}, also if the pool would exceed `max_bytes`; what
   /// `Memory::alloc` throws. Blocks: for memory.
-  std::unique_ptr<Segment> make(std::uint64_t need_bytes, Location at, const PoolOptions& options);
+  std::list<Segment> make(std::uint64_t need_bytes, Location at, const PoolOptions& options);
   /// Gives a segment back to the runtime. Returns whether it did: a pinned one, or one that moves,
   /// is refused, and then it is still there. Requires: no work uses it.
   bool give_back(Segment& segment) noexcept;
 
-  /// Throws: std::bad_alloc; then the caller still has it.
-  void insert(std::unique_ptr<Segment>& segment);
-  std::unique_ptr<Segment> take_out(const Segment& segment) noexcept;
-  const std::vector<std::unique_ptr<Segment>>& all() const noexcept { return all_; }
+  void insert(std::list<Segment>& made) noexcept { all_.splice(all_.end(), made); }
+  /// Requires: given back.
+  void erase(const Segment& segment) noexcept;
+  std::list<Segment>& all() noexcept { return all_; }
+  const std::list<Segment>& all() const noexcept { return all_; }
 
   std::uint64_t reserved_bytes() const noexcept { return reserved_.load(); }
   std::uint64_t reserved_high_bytes() const noexcept { return reserved_high_.load(); }
@@ -70,15 +71,8 @@ class Segments {
   Memory& memory_;
   SegmentTable& table_;
   BlockPool& pool_;
-  std::vector<std::unique_ptr<Segment>> all_;
+  std::list<Segment> all_;
   std::atomic<std::uint64_t> reserved_{0}, reserved_high_{0};
 };
-
-/// Raises `high` to `value`.
-inline void raise(std::atomic<std::uint64_t>& high, std::uint64_t value) noexcept {
-  std::uint64_t before = high.load(std::memory_order_relaxed);
-  while (before < value && !high.compare_exchange_weak(before, value, std::memory_order_relaxed)) {
-  }
-}
 
 }  // namespace vma

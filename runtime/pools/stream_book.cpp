@@ -40,7 +40,7 @@ StreamFrees& StreamBook::of(StreamHandle handle, std::uint64_t id, bool remember
   return frees;
 }
 
-StreamFrees* StreamBook::known(std::uint64_t id) {
+StreamFrees* StreamBook::find(std::uint64_t id) {
   const MutexLock lock(mutex_);
   const auto found = by_id_.find(id);
   return found == by_id_.end() ? nullptr : found->second;
@@ -69,6 +69,59 @@ StreamFrees& StreamBook::add(StreamHandle handle, std::uint64_t id) {
   const MutexLock own(unused->mutex);
   unused->become(id, stream, life, last_epoch_);
   return *unused;
+}
+
+// --- What is known about the streams
+
+std::vector<StreamBook::Epoch> StreamBook::past(std::uint64_t only_stream) {
+  std::vector<Epoch> past;
+  for_each([&](StreamFrees& frees) VMART_REQUIRES(frees.mutex) {
+    if (only_stream != StreamFrees::nobody && frees.id() != only_stream) return;
+    past.push_back({frees.id(), frees.close_epoch()});
+  });
+  return past;
+}
+
+StreamBook::Known StreamBook::known() {
+  Known known;
+  for_each([&](StreamFrees& frees) VMART_REQUIRES(frees.mutex) {
+    known.marked |= frees.marked();
+    known.unmarked |= frees.unmarked();
+  });
+  return known;
+}
+
+void StreamBook::order(Named after, Named before) {
+  const auto known =
+      with(before.handle, before.id, [&](StreamFrees& frees) VMART_REQUIRES(frees.mutex) {
+        auto epochs = frees.after;
+        epochs[before.id] = frees.close_epoch();
+        return epochs;
+      });
+  with(after.handle, after.id, [&](StreamFrees& frees) VMART_REQUIRES(frees.mutex) {
+    for (const auto& [id, epoch] : known) {
+      if (id != after.id) frees.after[id] = std::max(frees.after[id], epoch);
+    }
+  });
+}
+
+void StreamBook::leaves(StreamHandle stream) noexcept {
+  for_each([&](StreamFrees& frees) VMART_REQUIRES(frees.mutex) {
+    if (frees.stream().handle != stream || frees.left()) return;
+    frees.mark();
+    frees.leaves();
+  });
+}
+
+void StreamBook::has_left(StreamHandle stream, bool left) noexcept {
+  for_each([&](StreamFrees& frees) VMART_REQUIRES(frees.mutex) {
+    if (frees.stream().handle != stream || !frees.leaving()) return;
+    if (left) {
+      frees.leave();
+    } else {
+      frees.stays();
+    }
+  });
 }
 
 }  // namespace vma

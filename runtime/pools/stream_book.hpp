@@ -6,6 +6,7 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <vector>
 
 namespace vma {
 
@@ -32,9 +33,33 @@ class StreamBook {
   template <typename Body>
   void for_each(Body&& body) VMART_NO_THREAD_ANALYSIS;
 
+  /// The frees of a stream until now.
+  struct Epoch {
+    std::uint64_t id = 0;
+    std::uint64_t epoch = 0;
+  };
+  /// Those of all streams, or of one.
+  std::vector<Epoch> past(std::uint64_t only_stream);
+  /// What is known about the frees of all streams.
+  struct Known {
+    bool marked = false;    ///< Events tell when some are complete.
+    bool unmarked = false;  ///< Nothing tells when some are complete.
+  };
+  Known known();
+  /// A stream, as a call names it.
+  struct Named {
+    StreamHandle handle{};
+    std::uint64_t id = 0;
+  };
+  /// See `Pool::order`.
+  void order(Named after, Named before);
+  /// The stream is about to be destroyed; `has_left` says whether it was. Requires: it exists.
+  void leaves(StreamHandle stream) noexcept;
+  void has_left(StreamHandle stream, bool left) noexcept;
+
  private:
   StreamFrees& of(StreamHandle handle, std::uint64_t id, bool remembers);
-  StreamFrees* known(std::uint64_t id);
+  StreamFrees* find(std::uint64_t id);
   StreamFrees& add(StreamHandle handle, std::uint64_t id) VMART_REQUIRES(mutex_);
 
   Driver& driver_;
@@ -62,7 +87,7 @@ auto StreamBook::with(StreamHandle handle, std::uint64_t id, Body&& body) {
 
 template <typename Body>
 void StreamBook::with_known(std::uint64_t id, Body&& body) {
-  StreamFrees* const frees = known(id);
+  StreamFrees* const frees = find(id);
   if (frees == nullptr) return;
   const MutexLock own(frees->mutex);
   if (frees->id() == id) body(*frees);

@@ -70,6 +70,7 @@ class StreamFrees {
   /// Whether enough was freed without a mark that a call of the stream should make one.
   bool should_mark() const noexcept VMART_REQUIRES(mutex);
   bool unmarked() const noexcept VMART_REQUIRES(mutex) { return unmarked_blocks_ > 0; }
+  bool marked() const noexcept VMART_REQUIRES(mutex) { return !marks_.empty(); }
   /// Records an event behind all frees so far, unless there are many already. Returns whether there
   /// is one for them now. Requires: the stream exists and does not capture.
   bool mark() noexcept VMART_REQUIRES(mutex);

@@ -85,7 +85,7 @@ void Pool::synchronize() const {
   const PoolEntry pool(handle_.get(), "vma::Pool::synchronize");
   const Pools::Past past = pool.machinery().pools.past();
   pool.machinery().memory.contexts().drain();
-  Pools::complete(past);
+  pool.machinery().pools.complete(past);
 }
 
 PoolStats Pool::stats() const {

@@ -197,12 +197,12 @@ void Runtime::free(void* pointer) {
   if (block != nullptr) {
     entry->memory.contexts().drain();
     entry->pools.free_now(*block);
-    return Pools::complete(past);
+    return entry->pools.complete(past);
   }
   check_not_segment(*entry, pointer, "vma::free");
   check_no_hook(*entry->memory.require(pointer, "vma::free"), "vma::free");
   entry->memory.free(address_of(pointer));
-  Pools::complete(past);
+  entry->pools.complete(past);
   entry->mover.attached().await_forgotten();  // Streams attached only to it may be destroyed.
 }
 
@@ -304,7 +304,7 @@ void Runtime::synchronize(Stream stream) {
   const RuntimeParts::Entry entry(*parts_, "vma::synchronize");
   const Pools::Past past = entry->pools.past_of(handle_of(stream));
   entry->launcher.synchronize(stream);
-  Pools::complete(past);
+  entry->pools.complete(past);
 }
 
 std::vector<Location> Runtime::locations() const {

@@ -6,6 +6,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
+
 namespace vma {
 namespace {
 
@@ -96,6 +98,40 @@ TEST_F(PoolCaptures, AFreeAfterEachLaunchIsAllowed) {
   rig.let_go(stream);
   pool.trim(0);
   EXPECT_EQ(pool.stats().used_bytes, 0u);
+}
+
+TEST_F(PoolCaptures, ADestroyedPoolLivesUntilItsGraphIsGone) {
+  for (const bool freed_inside : {true, false}) {
+    PoolOptions options;
+    options.release_threshold = SIZE_MAX;
+    Pool destroyed = rig.runtime().make_pool(gpu(0), options);
+    begin();
+    void* words = destroyed.allocate(8192, stream);
+    fill(words, 1024, 5);
+    if (freed_inside) destroyed.deallocate(words, stream);
+    end();
+    destroyed.destroy();
+    launch();
+    if (!freed_inside) rig.runtime().free_async(words, stream);
+    launch();
+    EXPECT_GT(destroyed.stats().reserved_bytes, 0u) << "kept for the graph";
+    drop();
+    EXPECT_TRUE(comes_true([&] { return destroyed.stats().reserved_bytes == 0; }));
+  }
+}
+
+TEST_F(PoolCaptures, ABlockOfADestroyedPoolThatIsNotFreedOutlivesTheGraph) {
+  Pool destroyed = rig.runtime().make_pool(gpu(0));
+  begin();
+  auto* words = static_cast<std::uint64_t*>(destroyed.allocate(8192, stream));
+  fill(words, 1024, 7);
+  end();
+  destroyed.destroy();
+  launch();
+  drop();
+  EXPECT_EQ(rig.wrong(words, 1024, 7), 0u);
+  rig.runtime().free_async(words, stream);
+  EXPECT_TRUE(comes_true([&] { return destroyed.stats().reserved_bytes == 0; }));
 }
 
 TEST_F(PoolCaptures, MemoryFromOutsideIsNotFreedInACapture) {
