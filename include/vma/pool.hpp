@@ -86,8 +86,9 @@ class VMART_EXPORT Pool {
   /// Gives empty segments back until the pool has no more than `keep_bytes`. Returns the number of
   /// bytes. Memory whose free is not known to be complete stays. Does not wait for work.
   std::size_t trim(std::size_t keep_bytes) const;
-  /// Waits like `vma::free` for all work submitted earlier: all frees until now are complete then.
-  /// Gives back what exceeds the release threshold.
+  /// Waits like `vma::free` for all work submitted earlier: all frees until now are complete then,
+  /// except on streams of contexts that it does not see. Gives back what exceeds the release
+  /// threshold.
   void synchronize() const;
 
   PoolStats stats() const;

@@ -124,8 +124,9 @@ void ContextsInUse::give_back(ContextHandle context, EventHandle event) noexcept
   destroy(event);
 }
 
-void ContextsInUse::drain() {
-  for (const ContextHandle context : list()) {
+std::vector<ContextHandle> ContextsInUse::drain() {
+  std::vector<ContextHandle> contexts = list();
+  for (const ContextHandle context : contexts) {
     try {
       drain(context);
     } catch (const Error& error) {
@@ -133,6 +134,7 @@ void ContextsInUse::drain() {
       log(LogLevel::warn, "a context is broken and is no longer waited for: {}", error.what());
     }
   }
+  return contexts;
 }
 
 void ContextsInUse::drain(ContextHandle context) {

@@ -46,8 +46,8 @@ class ContextsInUse {
   /// Waits for all work submitted before in every context in use, as cudaFree does. Ends no
   /// capture; launches of other threads may block until then. Blocks without limit. Throws:
   /// Error{driver_failure}: then the work may still run. A broken context runs nothing, so it
-  /// counts as drained.
-  void drain();
+  /// counts as drained. Returns the contexts: work elsewhere may still run.
+  std::vector<ContextHandle> drain();
 
  private:
   void drain(ContextHandle context);

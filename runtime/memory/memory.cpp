@@ -308,20 +308,22 @@ void Memory::unregister(Address begin) noexcept {
   registry_.erase(registry_.find(begin)->id);
 }
 
-void Memory::free(Address begin) {
+std::vector<ContextHandle> Memory::free(Address begin) {
   const std::shared_ptr<Allocation> allocation = claim_for_free(begin, "vma::free");
   const MoveClaim claim = MoveClaim::take(allocation);  // Waits for a running move to end.
   // After this, earlier calls have ended, and later ones see `being_freed`. Not held for the wait
   // below: scopes and hooks may end meanwhile, perhaps on the thread that the work waits for.
   { const MutexLock lock(allocation->operations()); }
+  std::vector<ContextHandle> waited;
   try {
-    contexts_.drain();
+    waited = contexts_.drain();
   } catch (...) {
     allocation->being_freed = false;
     throw;
   }
   unregister(begin);
   chunks_.take_back(allocation);
+  return waited;
 }
 
 void Memory::free_idle(Address begin) {

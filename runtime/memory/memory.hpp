@@ -62,8 +62,9 @@ class Memory {
   std::shared_ptr<Allocation> import(const Geometry& geometry, std::vector<Chunk> chunks,
                                      const ImportTerms& terms);
   /// Waits for the work before it, then takes the memory back. `begin` is an allocation's start.
-  /// Calls on it meanwhile report that it is being freed, though the wait may yet fail.
-  void free(Address begin);
+  /// Calls on it meanwhile report that it is being freed, though the wait may yet fail. Returns the
+  /// contexts that it waited for.
+  std::vector<ContextHandle> free(Address begin);
   /// From now on `told` is called with the start of each freed allocation, before another
   /// allocation can get its addresses. It must not throw. Requires: no call is in progress.
   void tell_freed(std::function<void(Address)> told) { told_freed_ = std::move(told); }

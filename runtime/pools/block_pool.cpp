@@ -321,7 +321,7 @@ void BlockPool::complete(const Past& past) noexcept {
   std::uint64_t threshold = 0;
   {
     const MutexLock lock(mutex_);
-    for (const auto& [id, epoch] : past) {
+    for (const auto& [id, context, epoch] : past) {
       free_.streams().with_known(id,
                                  [&, last = epoch](StreamFrees& frees) VMART_REQUIRES(frees.mutex) {
                                    frees.complete(last);

@@ -86,9 +86,8 @@ void Pools::destroy(const PoolPointer& pool) {
   }
   try {
     if (pool->has_unknown_frees()) {
-      const BlockPool::Past past = pool->past();
-      memory_.contexts().drain();
-      pool->complete(past);
+      const Past frees{{{pool, pool->past()}}};
+      complete(frees, memory_.contexts().drain());
     }
   } catch (const std::exception& error) {  // A later call that waits completes them.
     log(LogLevel::debug, "a pool was destroyed without waiting for its frees: {}", error.what());
@@ -123,6 +122,15 @@ Pools::Past Pools::past_of(StreamHandle stream) noexcept {
     log(LogLevel::debug, "pools do not learn that a stream has ended: {}", error.what());
     return {};
   }
+}
+
+void Pools::complete(Past past, const std::vector<ContextHandle>& waited) noexcept {
+  for (auto& [pool, frees] : past.pools) {
+    std::erase_if(frees, [&](const StreamBook::Epoch& each) {
+      return std::ranges::find(waited, each.context) == waited.end();
+    });
+  }
+  complete(past);
 }
 
 void Pools::complete(const Past& past) noexcept {

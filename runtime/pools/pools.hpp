@@ -39,7 +39,7 @@ class Pools {
   static void free_now(Block& block) { block.segment->pool->free_now(block); }
 
   /// Frees until now, in all pools, of one stream or of all; `complete` says that the work before
-  /// has ended.
+  /// has ended, in those contexts.
   struct Past {
     std::vector<std::pair<PoolPointer, BlockPool::Past>> pools;
   };
@@ -47,6 +47,7 @@ class Pools {
   /// Of one stream; nothing if the driver does not tell which one it is.
   Past past_of(StreamHandle stream) noexcept;
   void complete(const Past& past) noexcept;
+  void complete(Past past, const std::vector<ContextHandle>& waited) noexcept;
   /// Calls `destroy`, which destroys the stream. Throws: what `destroy` throws; then the stream
   /// counts as before. Requires: it exists.
   void destroy_stream(StreamHandle stream, const std::function<void()>& destroy);

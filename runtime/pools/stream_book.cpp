@@ -77,7 +77,7 @@ std::vector<StreamBook::Epoch> StreamBook::past(std::uint64_t only_stream) {
   std::vector<Epoch> past;
   for_each([&](StreamFrees& frees) VMART_REQUIRES(frees.mutex) {
     if (only_stream != StreamFrees::nobody && frees.id() != only_stream) return;
-    past.push_back({frees.id(), frees.close_epoch()});
+    past.push_back({frees.id(), frees.stream().context, frees.close_epoch()});
   });
   return past;
 }

@@ -36,6 +36,7 @@ class StreamBook {
   /// The frees of a stream until now.
   struct Epoch {
     std::uint64_t id = 0;
+    ContextHandle context{};
     std::uint64_t epoch = 0;
   };
   /// Those of all streams, or of one.

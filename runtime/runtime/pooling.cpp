@@ -83,9 +83,9 @@ std::size_t Pool::trim(std::size_t keep_bytes) const {
 
 void Pool::synchronize() const {
   const PoolEntry pool(handle_.get(), "vma::Pool::synchronize");
-  const Pools::Past past = pool.machinery().pools.past();
-  pool.machinery().memory.contexts().drain();
-  pool.machinery().pools.complete(past);
+  Pools& pools = pool.machinery().pools;
+  const Pools::Past past = pools.past();
+  pools.complete(past, pool.machinery().memory.contexts().drain());
 }
 
 PoolStats Pool::stats() const {

@@ -65,8 +65,7 @@ class RetiredPoolsTest : public testing::Test {
   }
   void wait() {
     const Pools::Past past = pools.past();
-    memory.contexts().drain();
-    pools.complete(past);
+    pools.complete(past, memory.contexts().drain());
   }
   /// Until the slow-call thread has asked for everything that it waits for that many times.
   void await_looks(int count) {

@@ -3,7 +3,12 @@
 // known; the pool may hold one block only, so a second allocation shows what can be reused.
 #include "unit/pools/pool_rig.hpp"
 
+#include "unit/memory/memory_rig.hpp"
+
 #include <gtest/gtest.h>
+
+#include <cstdint>
+#include <vector>
 
 namespace vma {
 namespace {
@@ -155,6 +160,41 @@ TEST(Reuse, FreesOfADestroyedStreamComeBackWithTheNextWait) {
   pool.synchronize();
   EXPECT_EQ(pool.allocate(block_bytes, to), block);
   pool.deallocate(block, to);
+}
+
+/// Contexts that are current in another thread, or in none, are not waited for.
+TEST(Reuse, AWaitCompletesNoFreesInOtherContexts) {
+  PoolRig rig;
+  SimDriver& machine = rig.machine();
+  const Stream to = rig.new_stream();
+  PoolOptions options;
+  options.max_bytes = block_bytes;
+  const Pool pool = rig.runtime().make_pool(gpu(0), options);
+  const ContextHandle own = machine.create_context(DeviceId{0});
+  const BoundStream bound = machine.create_stream(own, StreamKind::non_blocking);
+  const Stream from = PoolRig::as_stream(bound);
+  auto* const word =
+      static_cast<std::uint64_t*>(machine.allocate_pinned(own, sizeof(std::uint64_t)));
+  const WordOperation wait{WordOperation::Kind::wait_until_at_least, address_of(word), 1};
+  void* block = pool.allocate(block_bytes, from);
+  machine.batch(bound, {&wait, 1});
+  pool.deallocate(block, from);
+  const auto is_refused = [&] {
+    return kind_of_error([&] { pool.allocate(block_bytes, to); }) == ErrorKind::out_of_memory;
+  };
+  rig.runtime().free(rig.alloc(8192, gpu(0)));
+  EXPECT_TRUE(is_refused());
+  pool.synchronize();
+  EXPECT_TRUE(is_refused());
+  MemoryRig::let_go(word);
+  machine.set_current_context(own);
+  pool.synchronize();
+  machine.set_current_context({});
+  EXPECT_EQ(pool.allocate(block_bytes, to), block);
+  pool.deallocate(block, to);
+  machine.free_pinned(own, word);
+  machine.destroy_stream(bound);
+  machine.destroy_context(own);
 }
 
 TEST(Reuse, AStreamOfTheRuntimeMayBeDestroyedWhileItsWorkRuns) {
