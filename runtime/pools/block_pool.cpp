@@ -353,13 +353,18 @@ std::uint64_t BlockPool::trim(std::uint64_t keep_bytes) {
   return give_back(keep_bytes, true);
 }
 
-std::vector<Segment*> BlockPool::withdraw_idle(std::uint64_t keep_bytes) {
+std::uint64_t BlockPool::make_room(Location at) {
+  return give_back(0, true, [&](const Segment& segment) { return segments_.is_at(segment, at); });
+}
+
+std::vector<Segment*> BlockPool::withdraw_idle(std::uint64_t keep_bytes, const Chosen& chosen) {
   std::vector<Segment*> idle;
   std::uint64_t left_bytes = 0;
   for (const Segment& segment : segments_.all()) left_bytes += segment.size_bytes;
   for (Segment& segment : segments_.all()) {
     if (left_bytes <= keep_bytes) break;
     if (left_bytes - keep_bytes < segment.size_bytes || !free_.space().is_idle(segment)) continue;
+    if (chosen && !chosen(segment)) continue;
     idle.push_back(&segment);
     left_bytes -= segment.size_bytes;
   }
@@ -367,14 +372,14 @@ std::vector<Segment*> BlockPool::withdraw_idle(std::uint64_t keep_bytes) {
   return idle;
 }
 
-std::uint64_t BlockPool::give_back(std::uint64_t keep_bytes, bool ask) {
+std::uint64_t BlockPool::give_back(std::uint64_t keep_bytes, bool ask, const Chosen& chosen) {
   std::vector<Segment*> idle;
   {
     const MutexLock lock(mutex_);
     collect_graphs();
     const bool events = ask && (options_.reuse.opportunistic || retired());
     free_.collect(events ? FreeBlocks::Ask::all : FreeBlocks::Ask::nothing);
-    idle = withdraw_idle(keep_bytes);
+    idle = withdraw_idle(keep_bytes, chosen);
   }
   std::uint64_t bytes = 0;
   for (Segment* segment : idle) {

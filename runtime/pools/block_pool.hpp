@@ -44,6 +44,8 @@ class BlockPool {
   void free_now(Block& block);
   void order(StreamHandle after, StreamHandle before);
   std::uint64_t trim(std::uint64_t keep_bytes);
+  /// The same for memory that is at the place, at least in part.
+  std::uint64_t make_room(Location at);
 
   /// The frees of all streams, or of one, until now; `complete` says that they are.
   using Past = std::vector<StreamBook::Epoch>;
@@ -58,7 +60,10 @@ class BlockPool {
   PoolStats stats();
   void reset_high_marks() noexcept;
   Location location() const noexcept { return at_; }
-  void move_to(Location at) noexcept { at_ = at; }
+  /// Returns where it was; `move_back` says that the move has failed. Unless another one came
+  /// later.
+  Location move_to(Location at) noexcept { return at_.exchange(at); }
+  void move_back(Location at, Location home) noexcept { at_.compare_exchange_strong(at, home); }
   PoolOptions options() const;
   void set_release_threshold(std::uint64_t bytes);
   void set_reuse(const ReusePolicies& reuse);
@@ -97,8 +102,10 @@ class BlockPool {
   Address allocate_captured(const BlockRequest& request, std::uint64_t capture);
   void deallocate_captured(Block& block, StreamHandle stream, std::uint64_t capture);
   bool deallocate_late(Block& block, StreamHandle stream, std::uint64_t id);
-  std::vector<Segment*> withdraw_idle(std::uint64_t keep_bytes) VMART_REQUIRES(mutex_);
-  std::uint64_t give_back(std::uint64_t keep_bytes, bool ask);
+  using Chosen = std::function<bool(const Segment&)>;
+  std::vector<Segment*> withdraw_idle(std::uint64_t keep_bytes, const Chosen& chosen)
+      VMART_REQUIRES(mutex_);
+  std::uint64_t give_back(std::uint64_t keep_bytes, bool ask, const Chosen& chosen = {});
   class Use;
   void end_use(std::uint64_t bytes) noexcept;
   bool hand_out(Block& block) noexcept;

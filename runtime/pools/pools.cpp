@@ -99,7 +99,7 @@ std::uint64_t Pools::make_room(Location at) noexcept {
   std::uint64_t bytes = 0;
   try {
     for (const PoolPointer& pool : all()) {
-      if (pool->location() == at) bytes += pool->trim(0);
+      bytes += pool->make_room(at);
     }
   } catch (const std::exception& error) {
     log(LogLevel::debug, "a pool keeps its memory for now: {}", error.what());

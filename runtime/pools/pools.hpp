@@ -52,7 +52,7 @@ class Pools {
   /// counts as before. Requires: it exists.
   void destroy_stream(StreamHandle stream, const std::function<void()>& destroy);
 
-  /// Gives back what pools at the place do not use. Returns the number of bytes. Requires: the
+  /// Gives back what pools do not use at the place. Returns the number of bytes. Requires: the
   /// caller holds no lock.
   std::uint64_t make_room(Location at) noexcept;
 

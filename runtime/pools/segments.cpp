@@ -139,6 +139,12 @@ bool Segments::give_back(Segment& segment) noexcept {
   return true;
 }
 
+bool Segments::is_at(const Segment& segment, Location at) const {
+  const auto extents = memory_.require(to_pointer(segment.begin), "vma::trim")->extents();
+  return std::ranges::any_of(extents,
+                             [&](const Extent& each) { return each.at == at && !each.dropped; });
+}
+
 void Segments::erase(const Segment& segment) noexcept {
   all_.remove_if([&](const Segment& each) { return &each == &segment; });
 }

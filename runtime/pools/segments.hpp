@@ -54,6 +54,8 @@ class Segments {
   /// Gives a segment back to the runtime. Returns whether it did: a pinned one, or one that moves,
   /// is refused, and then it is still there. Requires: no work uses it.
   bool give_back(Segment& segment) noexcept;
+  /// Whether some of it is at that place, wherever the pool is.
+  bool is_at(const Segment& segment, Location at) const;
 
   void insert(std::list<Segment>& made) noexcept { all_.splice(all_.end(), made); }
   /// Requires: given back.

@@ -7,7 +7,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <exception>
+#include <memory>
 #include <utility>
+#include <vector>
 
 namespace vma {
 
@@ -46,6 +50,15 @@ class PoolEntry {
   const PoolHandle& handle_;
   const RuntimeParts::Entry entry_;
 };
+
+/// Whether a group has moved except what was given back meanwhile.
+bool names_only_freed_memory(const std::exception& failure) noexcept {
+  const auto* const error = dynamic_cast<const Error*>(&failure);
+  if (error == nullptr || error->group() == nullptr) return false;
+  return std::ranges::all_of(error->group()->requests, [](const RequestReport& each) {
+    return !each.error || each.error->kind() == ErrorKind::unknown_pointer;
+  });
+}
 
 }  // namespace
 
@@ -163,14 +176,26 @@ void* Runtime::alloc_async(std::size_t bytes, Stream stream) {
 GroupReport Runtime::migrate(const Pool& pool, Location to, const MigrateOptions& options) {
   constexpr const char* call = "vma::migrate";
   std::vector<MoveRequest> requests;
+  std::shared_ptr<BlockPool> moving;
+  Location home;
   {
     const PoolEntry named(pool.handle_.get(), call);
     named.machinery().topology.require(to, call);
-    named->move_to(to);
-    for (const Address begin : named->segments()) requests.push_back({to_pointer(begin), to});
+    moving = named.pool();
+    home = moving->move_to(to);  // Before the segments are listed, so that new ones are there.
+    try {
+      for (const Address begin : moving->segments()) requests.push_back({to_pointer(begin), to});
+    } catch (...) {
+      moving->move_back(to, home);
+      throw;
+    }
   }
-  if (requests.empty()) return {};
-  return migrate(requests, options);
+  try {
+    return requests.empty() ? GroupReport{} : migrate(requests, options);
+  } catch (const std::exception& error) {
+    if (!names_only_freed_memory(error)) moving->move_back(to, home);
+    throw;
+  }
 }
 
 }  // namespace v1

@@ -5,7 +5,9 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cstdint>
 #include <thread>
+#include <vector>
 
 namespace vma {
 namespace {
@@ -47,6 +49,42 @@ TEST(MovingPools, ABlockMovesWithItsChunk) {
   EXPECT_LT(report.bytes_asked, 1u << 20);
   EXPECT_EQ(rig.runtime().where(block).front().at, gpu(1));
   pool.deallocate(block, rig.stream(0));
+}
+
+TEST(MovingPools, AMoveThatFailsLeavesThePoolWhereItWas) {
+  PoolRig rig;
+  const Pool pool = rig.runtime().make_pool(gpu(0));
+  void* block = pool.allocate(1 << 20, rig.stream(0));
+  {
+    const Pin pin = rig.runtime().pin(block);
+    EXPECT_THROW(rig.runtime().migrate(pool, gpu(1)), Error);
+  }
+  EXPECT_EQ(pool.location(), gpu(0));
+  void* more = pool.allocate(8 << 20, rig.stream(0));
+  EXPECT_EQ(rig.home(more), gpu(0));
+  EXPECT_EQ(kind_of_error([&] { rig.runtime().migrate(pool, gpu(7)); }),
+            ErrorKind::invalid_argument);
+  EXPECT_EQ(pool.location(), gpu(0));
+  pool.deallocate(more, rig.stream(0));
+  pool.deallocate(block, rig.stream(0));
+}
+
+TEST(MovingPools, RoomIsMadeWhereTheMemoryIs) {
+  PoolRig rig;
+  const Pool pool = rig.runtime().make_pool(gpu(0));
+  pool.set_release_threshold(SIZE_MAX);
+  void* block = pool.allocate(1 << 20, rig.stream(0));
+  rig.runtime().migrate(block, gpu(1));
+  void* large = pool.allocate(8 << 20, rig.stream(0));
+  pool.deallocate(block, rig.stream(0));
+  pool.deallocate(large, rig.stream(0));
+  pool.synchronize();
+  const std::size_t reserved = pool.stats().reserved_bytes;
+  EXPECT_EQ(rig.pools().make_room(host(0)), 0u);
+  const std::size_t room = rig.pools().make_room(gpu(1));
+  EXPECT_GT(room, 0u);
+  EXPECT_EQ(pool.stats().reserved_bytes, reserved - room);
+  EXPECT_GT(pool.stats().reserved_bytes, 0u) << "what is at gpu(0)";
 }
 
 TEST(MovingPools, ParkingTakesAPoolByItsTag) {
