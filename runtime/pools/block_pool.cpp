@@ -49,7 +49,7 @@ BlockPool::BlockPool(Driver& driver, Memory& memory, SegmentTable& table, Retire
       at_(at),
       segments_(memory, table, *this),
       free_(driver, memory.contexts(), std::move(lasts)),
-      graphs_(driver, memory.contexts()),
+      graphs_(driver),
       options_(options) {}
 
 void BlockPool::close() noexcept {
@@ -176,7 +176,8 @@ Address BlockPool::allocate_captured(const BlockRequest& request, std::uint64_t 
   {
     const MutexLock lock(mutex_);
     GraphMemory& graph = graphs_.of(request.stream, capture);
-    if (Block* const block = graph.take(request.stream, request.size_bytes, request.alignment)) {
+    if (Block* const block = graph.take(CapturedStream::of(driver_, request.stream),
+                                        request.size_bytes, request.alignment)) {
       block->holder.store(Block::live, std::memory_order_release);
       return block->begin;
     }
@@ -206,7 +207,7 @@ void BlockPool::deallocate_captured(Block& block, StreamHandle stream, std::uint
     throw Error(ErrorKind::unknown_pointer, deallocate_call,
                 fmt::format("the block at {:#x} was already freed", to_integer(block.begin)));
   }
-  graph->put(stream, block);
+  graph->put(CapturedStream::of(driver_, stream), block);
 }
 
 /// False if the block is no graph's any more.
@@ -218,7 +219,12 @@ bool BlockPool::deallocate_late(Block& block, StreamHandle stream, std::uint64_t
     throw Error(ErrorKind::invalid_argument, deallocate_call,
                 fmt::format("{:#x} was freed in its capture", to_integer(block.begin)));
   }
-  graph->free_late(block, {driver_.stream_context(stream), stream}, id);
+  std::uint64_t epoch = 0;
+  free_.streams().with(stream, id, [&](StreamFrees& frees) VMART_REQUIRES(frees.mutex) {
+    epoch = frees.note();
+    frees.mark();
+  });
+  graph->free_late(block, id, epoch);
   return true;
 }
 
@@ -230,7 +236,7 @@ void BlockPool::put_complete(Block& block) noexcept {
 }
 
 void BlockPool::collect_graphs() {
-  graphs_.collect([this](Block& block) VMART_REQUIRES(mutex_) {
+  graphs_.collect(free_.streams(), [this](Block& block) VMART_REQUIRES(mutex_) {
     if (block.freed_late) return put_complete(block);
     uses_.forsake(block.size_bytes, false);
   });
@@ -420,7 +426,7 @@ BlockPool::Rest BlockPool::rest_now() {
   if (uses_.any()) return Rest::held;
   if (segments_.all().empty() && graphs_.empty()) return Rest::none;
   const StreamBook::Known known = free_.streams().known();
-  if (known.marked || !graphs_.empty()) return Rest::pending;
+  if (known.marked || graphs_.any_lasts()) return Rest::pending;
   return known.unmarked ? Rest::held : Rest::idle;
 }
 

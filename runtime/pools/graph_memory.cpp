@@ -1,14 +1,14 @@
 #include "pools/graph_memory.hpp"
 
-#include "base/log.hpp"
-
-#include <vma/error.hpp>
-
 #include <algorithm>
-#include <exception>
 #include <utility>
 
 namespace vma {
+
+CapturedStream CapturedStream::of(Driver& driver, StreamHandle handle) {
+  if (handle != stream_of_thread) return {handle, {}, nullptr};
+  return {handle, driver.stream_context(handle), this_thread_end()};
+}
 
 void GraphMemory::keep(Block& block) {
   blocks_.push_back(&block);
@@ -16,7 +16,8 @@ void GraphMemory::keep(Block& block) {
   block.graph = this;
 }
 
-Block* GraphMemory::take(StreamHandle stream, std::uint64_t size_bytes, std::uint64_t alignment) {
+Block* GraphMemory::take(const CapturedStream& stream, std::uint64_t size_bytes,
+                         std::uint64_t alignment) {
   const auto freed = freed_.find(stream);
   if (freed == freed_.end()) return nullptr;
   Block* const block = freed->second.close_fit(size_bytes, alignment);
@@ -24,39 +25,24 @@ Block* GraphMemory::take(StreamHandle stream, std::uint64_t size_bytes, std::uin
   return block;
 }
 
-void GraphMemory::put(StreamHandle stream, Block& block) {
+void GraphMemory::put(const CapturedStream& stream, Block& block) {
   freed_[stream].put(block);
 }
 
-void GraphMemory::free_late(Block& block, BoundStream stream, std::uint64_t id) {
-  const auto [place, first] = late_frees_.try_emplace(id, LateFree{stream, {}});
-  try {
-    if (first) place->second.event = contexts_.take_event(stream.context);
-    driver_.record(place->second.event, stream);
-  } catch (...) {
-    if (first) {
-      if (!is_none(place->second.event)) {
-        contexts_.give_back(stream.context, place->second.event);
-      }
-      late_frees_.erase(place);
-    }
-    throw;
-  }
+void GraphMemory::free_late(Block& block, std::uint64_t id, std::uint64_t epoch) {
+  late_frees_[id] = epoch;
   block.freed_late = true;
 }
 
-bool GraphMemory::is_over() noexcept {
-  if (!*ended_) return false;
-  return std::ranges::all_of(late_frees_, [this](const auto& late) {
-    try {
-      return driver_.query_event(late.second.event);
-    } catch (const Error& error) {
-      log(LogLevel::debug, "an event that a pool waits for failed: {}", error.what());
-      return context_is_broken(error.native());
-    } catch (const std::exception&) {
-      return false;
-    }
-  });
+/// A stream that the pool no longer knows has nothing left to complete.
+bool GraphMemory::is_over(StreamBook& streams) noexcept {
+  return has_ended() && std::ranges::all_of(late_frees_, [&](const auto& late) {
+           bool done = true;
+           streams.with_known(late.first, [&](StreamFrees& frees) VMART_REQUIRES(frees.mutex) {
+             done = frees.is_done(late.second);
+           });
+           return done;
+         });
 }
 
 void GraphMemory::release(const std::function<void(Block&)>& let_go) {
@@ -71,14 +57,6 @@ void GraphMemory::release(const std::function<void(Block&)>& let_go) {
     let_go(*block);
   }
   blocks_.clear();
-  forget_events();
-}
-
-void GraphMemory::forget_events() noexcept {
-  for (const auto& [id, late] : late_frees_) {
-    contexts_.give_back(late.stream.context, late.event);
-  }
-  late_frees_.clear();
 }
 
 // --- GraphMemories
@@ -87,7 +65,7 @@ GraphMemory& GraphMemories::of(StreamHandle stream, std::uint64_t capture) {
   for (const auto& graph : all_) {
     if (graph->capture() == capture) return *graph;
   }
-  auto graph = std::make_unique<GraphMemory>(driver_, contexts_, capture);
+  auto graph = std::make_unique<GraphMemory>(capture);
   all_.reserve(all_.size() + 1);
   const std::shared_ptr<std::atomic<bool>> ended = graph->ended();
   driver_.at_graph_end({driver_.stream_context(stream), stream}, [ended] { *ended = true; });
@@ -95,9 +73,9 @@ GraphMemory& GraphMemories::of(StreamHandle stream, std::uint64_t capture) {
   return *all_.back();
 }
 
-void GraphMemories::collect(const std::function<void(Block&)>& let_go) {
+void GraphMemories::collect(StreamBook& streams, const std::function<void(Block&)>& let_go) {
   for (std::size_t i = 0; i < all_.size();) {
-    if (!all_[i]->is_over()) {
+    if (!all_[i]->is_over(streams)) {
       ++i;
       continue;
     }
@@ -107,9 +85,8 @@ void GraphMemories::collect(const std::function<void(Block&)>& let_go) {
   }
 }
 
-void GraphMemories::close() noexcept {
-  for (const auto& graph : all_) graph->forget_events();
-  all_.clear();
+bool GraphMemories::any_lasts() const noexcept {
+  return std::ranges::any_of(all_, [](const auto& graph) { return !graph->has_ended(); });
 }
 
 }  // namespace vma

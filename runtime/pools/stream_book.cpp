@@ -58,16 +58,17 @@ StreamFrees& StreamBook::add(StreamHandle handle, std::uint64_t id) {
     if (!built_in && frees.id() != StreamFrees::nobody && frees.stream().handle == handle) {
       frees.leave();
     }
-    if (unused == nullptr && frees.left() && frees.bins().empty()) {
+    if (unused == nullptr && frees.is_over()) {
       by_id_.erase(frees.id());
       last_epoch_ = std::max(last_epoch_, frees.become_nobodys());
     }
     if (unused == nullptr && frees.id() == StreamFrees::nobody) unused = &frees;
   }
+  ThreadEnd thread = handle == stream_of_thread ? this_thread_end() : nullptr;
   if (unused == nullptr) unused = &all_.emplace_back(driver_, contexts_);
   by_id_[id] = unused;
   const MutexLock own(unused->mutex);
-  unused->become(id, stream, life, last_epoch_);
+  unused->become(id, stream, life, std::move(thread), last_epoch_);
   return *unused;
 }
 

@@ -25,12 +25,13 @@ StreamFrees::StreamFrees(Driver& driver, ContextsInUse& contexts)
   marks_.reserve(marks_max);
 }
 
-void StreamFrees::become(std::uint64_t id, BoundStream stream, Life life,
+void StreamFrees::become(std::uint64_t id, BoundStream stream, Life life, ThreadEnd thread,
                          std::uint64_t epoch) noexcept {
   id_ = id;
   stream_ = stream;
   life_ = life;
   leaving_ = false;
+  thread_ = std::move(thread);
   open_epoch_ = std::max(open_epoch_, epoch + 1);
 }
 
@@ -71,7 +72,7 @@ bool StreamFrees::should_mark() const noexcept {
 }
 
 bool StreamFrees::mark() noexcept {
-  if (unmarked_blocks_ == 0) return !marks_.empty();
+  if (!unmarked()) return !marks_.empty();
   if (marks_.size() == marks_max) poll();
   if (marks_.size() == marks_max) return false;  // A later call marks these frees, too.
   EventHandle event{};
@@ -115,6 +116,13 @@ void StreamFrees::poll() noexcept {
     done_epoch_ = std::max(done_epoch_, marks_.front().epoch);
     drop_marks(done_epoch_);
   }
+}
+
+bool StreamFrees::is_done(std::uint64_t epoch) noexcept {
+  if (epoch <= done_epoch_) return true;
+  const auto mark =
+      std::ranges::find_if(marks_, [&](const Mark& each) { return each.epoch >= epoch; });
+  return mark != marks_.end() && event_is_done(mark->event);
 }
 
 bool StreamFrees::take_news() noexcept {

@@ -4,6 +4,7 @@
 #include "driver/driver.hpp"
 #include "memory/contexts_in_use.hpp"
 #include "pools/block_bins.hpp"
+#include "pools/thread_end.hpp"
 
 #include <atomic>
 #include <cstdint>
@@ -39,16 +40,23 @@ class StreamFrees {
 
   Mutex mutex;
 
-  /// From here on it is the stream's, and its epochs come after `epoch`. Requires: it was nobody's.
-  void become(std::uint64_t id, BoundStream stream, Life life, std::uint64_t epoch) noexcept
-      VMART_REQUIRES(mutex);
-  /// Returns its last epoch. Requires: nothing is in it.
+  /// From here on it is the stream's, and its epochs come after `epoch`. The stream of a thread
+  /// ends with it: null for others. Requires: it was nobody's.
+  void become(std::uint64_t id, BoundStream stream, Life life, ThreadEnd thread,
+              std::uint64_t epoch) noexcept VMART_REQUIRES(mutex);
+  /// Returns its last epoch. Requires: `is_over`.
   std::uint64_t become_nobodys() noexcept VMART_REQUIRES(mutex);
   std::uint64_t id() const noexcept VMART_REQUIRES(mutex) { return id_; }
   BoundStream stream() const noexcept VMART_REQUIRES(mutex) { return stream_; }
   /// Whether the stream exists for certain at this moment.
   bool lasts() const noexcept VMART_REQUIRES(mutex) { return life_ == Life::lasts && !leaving_; }
-  bool left() const noexcept VMART_REQUIRES(mutex) { return life_ == Life::left; }
+  bool left() const noexcept VMART_REQUIRES(mutex) {
+    return life_ == Life::left || (thread_ && *thread_);
+  }
+  /// Whether the stream has left, and nothing of it is left here.
+  bool is_over() const noexcept VMART_REQUIRES(mutex) {
+    return left() && bins_.empty() && noted_epoch_ <= done_epoch_;
+  }
   /// The stream is about to be destroyed: it is not asked for any more. Then it has left, or it
   /// stays if it could not be destroyed.
   void leaves() noexcept VMART_REQUIRES(mutex) { leaving_ = true; }
@@ -67,9 +75,14 @@ class StreamFrees {
   /// Puts a part of a removed block back, with the epoch that it had.
   void put_back(Block& block) noexcept VMART_REQUIRES(mutex);
 
+  /// A block was freed that somebody else keeps. Returns the epoch of the free, for `is_done`.
+  std::uint64_t note() noexcept VMART_REQUIRES(mutex) { return noted_epoch_ = open_epoch_; }
+
   /// Whether enough was freed without a mark that a call of the stream should make one.
   bool should_mark() const noexcept VMART_REQUIRES(mutex);
-  bool unmarked() const noexcept VMART_REQUIRES(mutex) { return unmarked_blocks_ > 0; }
+  bool unmarked() const noexcept VMART_REQUIRES(mutex) {
+    return unmarked_blocks_ > 0 || noted_epoch_ > marked_epoch_;
+  }
   bool marked() const noexcept VMART_REQUIRES(mutex) { return !marks_.empty(); }
   /// Records an event behind all frees so far, unless there are many already. Returns whether there
   /// is one for them now. Requires: the stream exists and does not capture.
@@ -80,6 +93,8 @@ class StreamFrees {
   void complete(std::uint64_t epoch) noexcept VMART_REQUIRES(mutex);
   /// Asks the events.
   void poll() noexcept VMART_REQUIRES(mutex);
+  /// Whether the frees of that epoch are complete. Asks its event, but counts nothing as complete.
+  bool is_done(std::uint64_t epoch) noexcept VMART_REQUIRES(mutex);
   /// Up to which epoch the frees are complete.
   std::uint64_t done_epoch() const noexcept VMART_REQUIRES(mutex) { return done_epoch_; }
   /// Whether frees have become complete since the last call that said so.
@@ -107,10 +122,12 @@ class StreamFrees {
   BoundStream stream_ VMART_GUARDED_BY(mutex);
   Life life_ VMART_GUARDED_BY(mutex) = Life::unknown;
   bool leaving_ VMART_GUARDED_BY(mutex) = false;
+  ThreadEnd thread_ VMART_GUARDED_BY(mutex);
   BlockBins bins_;
   std::uint64_t open_epoch_ VMART_GUARDED_BY(mutex) = 1;
   std::uint64_t done_epoch_ VMART_GUARDED_BY(mutex) = 0;
   std::uint64_t told_epoch_ VMART_GUARDED_BY(mutex) = 0;
+  std::uint64_t noted_epoch_ VMART_GUARDED_BY(mutex) = 0;
   std::uint64_t marked_epoch_ VMART_GUARDED_BY(mutex) = 0;  // Frees up to it have an event, or had.
   std::uint64_t unmarked_blocks_ VMART_GUARDED_BY(mutex) = 0;
   std::uint64_t unmarked_bytes_ VMART_GUARDED_BY(mutex) = 0;

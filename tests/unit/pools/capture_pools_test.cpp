@@ -7,6 +7,8 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <thread>
+#include <vector>
 
 namespace vma {
 namespace {
@@ -146,6 +148,36 @@ TEST_F(PoolCaptures, MemoryFromOutsideIsNotFreedInACapture) {
       << "freed in its capture";
   pool.deallocate(block, stream);
   drop();
+}
+
+/// The handle of the thread's own stream names another stream in each thread.
+TEST_F(PoolCaptures, AStreamDoesNotGetWhatThatOfAnotherThreadFreed) {
+  Driver& driver = rig.driver();
+  const BoundStream own{bound.context, StreamHandle{2}};
+  const EventHandle fork = driver.create_event(bound.context);
+  std::vector<EventHandle> joins;
+  std::vector<void*> blocks;
+  for (int i = 0; i < 2; ++i) joins.push_back(driver.create_event(bound.context));
+  driver.begin_capture(bound, CaptureMode::relaxed);
+  driver.record(fork, bound);
+  for (const EventHandle join : joins) {
+    std::thread([&] {
+      driver.set_current_context(bound.context);
+      driver.stream_wait_event(own, fork);
+      void* block = pool.allocate(1 << 20, PoolRig::as_stream(own));
+      pool.deallocate(block, PoolRig::as_stream(own));
+      EXPECT_EQ(pool.allocate(1 << 20, PoolRig::as_stream(own)), block) << "its own";
+      pool.deallocate(block, PoolRig::as_stream(own));
+      blocks.push_back(block);
+      driver.record(join, own);
+    }).join();
+    driver.stream_wait_event(bound, join);
+  }
+  end();
+  EXPECT_NE(blocks[0], blocks[1]) << "no order between the two streams";
+  drop();
+  for (const EventHandle join : joins) driver.destroy_event(join);
+  driver.destroy_event(fork);
 }
 
 TEST_F(PoolCaptures, AnInvalidatedCaptureGivesItsMemoryBack) {

@@ -1,53 +1,19 @@
 // Goal: a destroyed pool gives everything back once, whatever its last use is and whatever goes on
 // beside `destroy`, and nobody asks for what only a later call can tell. Method: pools on a machine
 // whose calls a test interrupts, counts and fails.
-#include "driver/native_codes.hpp"
 #include "pools/pools.hpp"
 #include "unit/memory/memory_rig.hpp"
+#include "unit/pools/interrupted_driver.hpp"
 
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <functional>
 #include <memory>
-#include <optional>
 #include <thread>
-#include <utility>
 #include <vector>
 
 namespace vma {
 namespace {
-
-/// Runs a function before the next call of a kind, and fails all calls of another kind.
-class InterruptedDriver final : public InterceptDriver {
- public:
-  using InterceptDriver::InterceptDriver;
-
-  void before_next(Call call, std::function<void()> body) {
-    next_ = call;
-    body_ = std::move(body);
-  }
-  /// None: no call fails.
-  void fail(std::optional<Call> call) {
-    failing_ = call ? static_cast<int>(*call) : -1;
-    failed_ = 0;
-  }
-  int failed() const { return failed_; }
-
- private:
-  void around(Call call, const std::function<void()>& body) override {
-    if (failing_ == static_cast<int>(call)) {
-      ++failed_;
-      throw driver_error(native_unknown, "a test");
-    }
-    if (body_ && call == next_) std::exchange(body_, {})();
-    body();
-  }
-
-  std::function<void()> body_;  // Set and called by the thread of the test.
-  Call next_{};
-  std::atomic<int> failing_{-1}, failed_{0};
-};
 
 class RetiredPoolsTest : public testing::Test {
  protected:
@@ -123,7 +89,7 @@ TEST_F(RetiredPoolsTest, AWaitThatFailsIsNotAFailedDestroy) {
   driver.fail(Call::synchronize_context);
   EXPECT_NO_THROW(pools.destroy(pool));
   EXPECT_EQ(driver.failed(), 1);
-  driver.fail({});
+  driver.fail_nothing();
   EXPECT_FALSE(memory.registry().all().empty()) << "the free may be pending";
   wait();
   EXPECT_TRUE(nothing_is_left()) << "whatever the release threshold was";
@@ -138,7 +104,7 @@ TEST_F(RetiredPoolsTest, FreesThatCannotBeMarkedAreNotAskedFor) {
   await_looks(100);
   EXPECT_GT(driver.failed(), 0);
   EXPECT_LT(driver.failed(), 10);
-  driver.fail({});
+  driver.fail_nothing();
   EXPECT_FALSE(memory.registry().all().empty());
   wait();
   EXPECT_TRUE(nothing_is_left());

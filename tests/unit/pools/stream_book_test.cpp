@@ -1,0 +1,64 @@
+// Goal: what a pool keeps for a stream serves others once the stream has ended, and a stream is
+// never taken for another one. Method: a book with streams that come and go.
+#include "pools/stream_book.hpp"
+#include "unit/memory/memory_rig.hpp"
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <thread>
+
+namespace vma {
+namespace {
+
+class StreamBooks : public testing::Test {
+ protected:
+  const StreamFrees* frees_of(StreamHandle handle, std::uint64_t id) {
+    return book.with(handle, id, [](StreamFrees& frees) { return &frees; });
+  }
+  std::uint64_t close_epoch(StreamHandle handle, std::uint64_t id) {
+    return book.with(handle, id, [](StreamFrees& frees) VMART_REQUIRES(frees.mutex) {
+      return frees.close_epoch();
+    });
+  }
+
+  MemoryRig rig;
+  StreamBook book{rig.driver(), rig.memory().contexts(), [](StreamHandle) { return true; }};
+};
+
+TEST_F(StreamBooks, TheStreamsOfThreadsEndWithThem) {
+  std::set<const StreamFrees*> used;
+  for (int i = 0; i < 20; ++i) {
+    std::thread([&] {
+      rig.machine().set_current_context(rig.context(0));
+      const StreamHandle own{2};
+      used.insert(frees_of(own, rig.driver().stream_now(own).id));
+    }).join();
+  }
+  EXPECT_EQ(used.size(), 1u);
+}
+
+TEST_F(StreamBooks, WhatAThreadRemembersOfAStreamThatLeftIsNotUsed) {
+  const BoundStream first = rig.new_stream(0), second = rig.new_stream(0);
+  const std::uint64_t id = rig.driver().stream_now(first.handle).id;
+  const StreamFrees* const frees = frees_of(first.handle, id);
+  const std::uint64_t epoch = close_epoch(first.handle, id);
+  book.leaves(first.handle);
+  book.has_left(first.handle, true);
+  EXPECT_EQ(frees_of(second.handle, rig.driver().stream_now(second.handle).id), frees);
+  EXPECT_NE(frees_of(first.handle, id), frees);
+  EXPECT_GT(close_epoch(first.handle, id), epoch) << "an epoch means no two frees";
+}
+
+TEST_F(StreamBooks, AStreamThatStaysKeepsItsFrees) {
+  const BoundStream first = rig.new_stream(0), second = rig.new_stream(0);
+  const std::uint64_t id = rig.driver().stream_now(first.handle).id;
+  const StreamFrees* const frees = frees_of(first.handle, id);
+  book.leaves(first.handle);
+  book.has_left(first.handle, false);
+  EXPECT_NE(frees_of(second.handle, rig.driver().stream_now(second.handle).id), frees);
+  EXPECT_EQ(frees_of(first.handle, id), frees);
+}
+
+}  // namespace
+}  // namespace vma
