@@ -56,6 +56,8 @@ class Pools {
   /// caller holds no lock.
   std::uint64_t make_room(Location at) noexcept;
 
+  /// Pools that have not ended.
+  std::size_t count() const { return all().size(); }
   /// Requires: no call is in progress.
   void check_invariants();
 

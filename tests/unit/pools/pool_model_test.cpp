@@ -1,13 +1,14 @@
 // Goal: no two live blocks overlap, no block changes while it is live, and nothing is lost,
-// whatever threads allocate, free, capture, move and trim at the same time. Method: random
-// operations by several threads, each with a stream of its own that is late at times. Each block is
-// filled by a kernel of the stream that allocated it and compared by one of the stream that frees
-// it; all live blocks are in a plain map. VMART_POOL_OPERATIONS sets the number of operations,
-// VMART_SEED the seed.
+// whatever threads allocate, free, capture, move, trim and destroy pools at the same time. Method:
+// random operations by several threads, each with a stream of its own that is late at times. Each
+// block is filled by a kernel of the stream that allocated it and compared by one of the stream
+// that frees it; all live blocks are in a plain map. VMART_POOL_OPERATIONS sets the number of
+// operations, VMART_SEED the seed.
 #include "unit/pools/pool_rig.hpp"
 
 #include "driver/native_codes.hpp"
 #include "support/test_run.hpp"
+#include "unit/memory/memory_rig.hpp"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -16,7 +17,10 @@
 #include <mutex>
 #include <random>
 #include <shared_mutex>
+#include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 namespace vma {
 namespace {
@@ -58,6 +62,39 @@ class LiveBlocks {
   std::uint64_t bytes_ = 0;
 };
 
+/// A pool that any thread destroys at any time, with its live blocks; another one replaces it.
+class PassingPool {
+ public:
+  PassingPool(PoolRig& rig, const PoolOptions& options) : rig_(rig), options_(options) {}
+
+  Pool get() {
+    const std::lock_guard lock(mutex_);
+    if (!pool_) pool_ = rig_.runtime().make_pool(gpu(0), options_);
+    return pool_;
+  }
+  void destroy() {
+    Pool last;
+    {
+      const std::lock_guard lock(mutex_);
+      last = std::exchange(pool_, Pool());
+      if (!last) return;
+      destroyed_.push_back(last);
+    }
+    last.destroy();
+  }
+  std::vector<Pool> destroyed() {
+    const std::lock_guard lock(mutex_);
+    return destroyed_;
+  }
+
+ private:
+  PoolRig& rig_;
+  const PoolOptions options_;
+  std::mutex mutex_;
+  Pool pool_;
+  std::vector<Pool> destroyed_;
+};
+
 /// Work that is submitted while a hold closes is neither waited for nor held, as the architecture
 /// page says, so nobody submits work while a move begins; what was submitted still runs.
 std::shared_mutex submitting;
@@ -65,9 +102,15 @@ std::shared_mutex submitting;
 /// One thread with its stream and its blocks.
 class Player {
  public:
-  Player(PoolRig& rig, const Pool& pool, LiveBlocks& live, std::uint64_t* mismatches,
-         std::uint64_t seed)
-      : rig_(rig), pool_(pool), live_(live), mismatches_(mismatches), random_(seed), seed_(seed) {
+  Player(PoolRig& rig, const Pool& pool, PassingPool& passing, LiveBlocks& live,
+         std::uint64_t* mismatches, std::uint64_t seed)
+      : rig_(rig),
+        pool_(pool),
+        passing_(passing),
+        live_(live),
+        mismatches_(mismatches),
+        random_(seed),
+        seed_(seed) {
     streams_ = {rig.new_stream(), rig.new_stream(), PoolRig::as_stream(rig.foreign_stream())};
   }
 
@@ -86,6 +129,8 @@ class Player {
         order(any_stream(), any_stream());
       } else if (what < 995) {
         pool_.trim(random_() % (8 << 20));
+      } else if (what < 997) {
+        passing_.destroy();
       } else {
         rig_.runtime().synchronize(any_stream());
       }
@@ -103,6 +148,7 @@ class Player {
     Stream stream = nullptr;
   };
 
+  Pool any_pool() { return random_() % 4 == 0 ? passing_.get() : pool_; }
   Stream any_stream() { return streams_[random_() % streams_.size()]; }
 
   std::uint64_t any_words() {
@@ -117,10 +163,10 @@ class Player {
     const std::uint64_t alignment = random_() % 16 == 0 ? 256 << random_() % 6 : 256;
     Owned owned{nullptr, any_words(), ++seed_ << 20, any_stream()};
     try {
-      owned.words =
-          static_cast<std::uint64_t*>(pool_.allocate(8 * owned.count, owned.stream, alignment));
+      owned.words = static_cast<std::uint64_t*>(
+          any_pool().allocate(8 * owned.count, owned.stream, alignment));
     } catch (const Error& error) {
-      EXPECT_EQ(to_string(error.kind()), to_string(ErrorKind::out_of_memory)) << error.what();
+      EXPECT_TRUE(error.kind() == ErrorKind::out_of_memory || destroyed(error)) << error.what();
       ++refused_;
       return;
     }
@@ -128,6 +174,11 @@ class Player {
     live_.enter(owned.words, 8 * owned.count);
     fill(owned);
     blocks_.push_back(owned);
+  }
+
+  static bool destroyed(const Error& error) {
+    return error.kind() == ErrorKind::invalid_argument &&
+           std::string(error.what()).find("the pool was destroyed") != std::string::npos;
   }
 
   /// The pool must be told the truth: `after` waits for an event.
@@ -138,7 +189,7 @@ class Player {
     const EventHandle event = driver.create_event(first.context);
     driver.record(event, first);
     driver.stream_wait_event(launcher.bind(after), event);
-    pool_.order(after, before);
+    for (const Pool& pool : {pool_, passing_.get()}) pool.order(after, before);
     driver.destroy_event(event);
   }
 
@@ -176,17 +227,18 @@ class Player {
     const Stream stream = streams_[0];
     const BoundStream bound = parts_of(rig_.runtime()).machinery->launcher.bind(stream);
     std::vector<Owned> made;
+    const Pool pool = any_pool();
     bool freed = false;
     driver.begin_capture(bound, CaptureMode::thread_local_mode);
     try {
       for (int i = 0; i < 2; ++i) {
         Owned owned{nullptr, any_words() % 1000 + 1, ++seed_ << 20, stream};
-        owned.words = static_cast<std::uint64_t*>(pool_.allocate(8 * owned.count, stream));
+        owned.words = static_cast<std::uint64_t*>(pool.allocate(8 * owned.count, stream));
         live_.enter(owned.words, 8 * owned.count);
         made.push_back(owned);
         fill(owned);
       }
-      pool_.deallocate(made[1].words, stream);
+      pool.deallocate(made[1].words, stream);
       freed = true;
     } catch (const Error& error) {
       ++refused_;
@@ -228,6 +280,7 @@ class Player {
 
   PoolRig& rig_;
   const Pool pool_;
+  PassingPool& passing_;
   LiveBlocks& live_;
   std::uint64_t* const mismatches_;
   std::mt19937_64 random_;
@@ -248,10 +301,11 @@ TEST(PoolModel, RandomOperationsOfSeveralThreads) {
   auto* mismatches = rig.alloc(8, host(0));
   rig.write(mismatches, 1, 0);
   LiveBlocks live;
+  PassingPool passing(rig, options);
   std::vector<std::unique_ptr<Player>> players;
   for (std::uint64_t i = 0; i < threads; ++i) {
-    players.push_back(
-        std::make_unique<Player>(rig, pool, live, mismatches, run_seed() + (i + 1) * 1'000'003));
+    players.push_back(std::make_unique<Player>(rig, pool, passing, live, mismatches,
+                                               run_seed() + (i + 1) * 1'000'003));
   }
   std::atomic<std::uint64_t> playing{threads};
   std::vector<std::thread> running;
@@ -268,11 +322,12 @@ TEST(PoolModel, RandomOperationsOfSeveralThreads) {
     move.deadline = std::chrono::milliseconds(200);
     try {
       const std::unique_lock lock(submitting);
-      moves += rig.runtime().migrate(pool, to, move).requests.size();
+      for (const Pool& moving : {pool, passing.get()}) {
+        moves += rig.runtime().migrate(moving, to, move).requests.size();
+      }
     } catch (const Error& error) {  // Given back meanwhile, or busy.
       static_cast<void>(error);
     }
-    EXPECT_LE(live.bytes(), pool.stats().reserved_high_bytes);
     poll_until(clock, clock.now() + std::chrono::milliseconds(20), [&] { return playing == 0; });
   }
   for (std::thread& thread : running) thread.join();
@@ -283,10 +338,16 @@ TEST(PoolModel, RandomOperationsOfSeveralThreads) {
   pool.trim(0);
   EXPECT_EQ(pool.stats().used_bytes, 0u);
   EXPECT_EQ(pool.stats().reserved_bytes, 0u);
+  passing.destroy();
+  for (const Pool& destroyed : passing.destroyed()) {
+    EXPECT_TRUE(comes_true([&] { return destroyed.stats().reserved_bytes == 0; }));
+    EXPECT_EQ(destroyed.stats().used_bytes, 0u);
+  }
+  EXPECT_TRUE(comes_true([&] { return rig.pools().count() == 1; })) << "pools that have ended";
   std::uint64_t refused = 0;
   for (const auto& player : players) refused += player->refused();
-  fmt::print("{} operations, seed {}, {} allocations refused, {} moves\n", each * threads,
-             run_seed(), refused, moves);
+  fmt::print("{} operations, seed {}, {} allocations refused, {} moves, {} pools destroyed\n",
+             each * threads, run_seed(), refused, moves, passing.destroyed().size());
 }
 
 }  // namespace
