@@ -24,6 +24,10 @@ constexpr std::uint64_t alignment_max = 2 * MiB;
 
 }  // namespace
 
+void BlockPool::refuse() {
+  throw Error(ErrorKind::invalid_argument, allocate_call, "the pool was destroyed");
+}
+
 /// A call that may grow the pool, or take a block for a graph. A destroyed pool ends after it.
 class BlockPool::Use {
  public:
@@ -31,7 +35,7 @@ class BlockPool::Use {
   explicit Use(BlockPool& pool) : pool_(pool) {
     if (pool.uses_.enter()) return;
     pool.end_use(PoolUses::call);
-    throw Error(ErrorKind::invalid_argument, allocate_call, "the pool was destroyed");
+    refuse();
   }
   ~Use() { pool_.end_use(PoolUses::call); }
   Use(const Use&) = delete;
@@ -236,6 +240,7 @@ void BlockPool::put_complete(Block& block) noexcept {
 }
 
 void BlockPool::collect_graphs() {
+  if (graphs_.empty()) return;
   graphs_.collect(free_.streams(), [this](Block& block) VMART_REQUIRES(mutex_) {
     if (block.freed_late) return put_complete(block);
     uses_.forsake(block.size_bytes, false);
@@ -245,29 +250,32 @@ void BlockPool::collect_graphs() {
 // --- The search for memory
 
 Block& BlockPool::find(const BlockRequest& request) {
+  // The pool does not end before a search, since it still has the memory that is found.
+  if (uses_.retired()) refuse();
+  if (Block* const block = search(request)) return *block;
   const Use use(*this);
   while (true) {
-    {
-      const MutexLock lock(mutex_);
-      collect_graphs();
-      if (Block* const block = free_.search(request, options_.reuse)) {
-        hand_out(*block);
-        return *block;
-      }
-    }
     try {
       grow(request);
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::out_of_memory) throw;
       const MutexLock lock(mutex_);
       if (!options_.reuse.internal_dependencies) throw;
-      if (Block* const block = free_.search_waiting(request)) {
-        hand_out(*block);
-        return *block;
-      }
-      throw;
+      Block* const block = free_.search_waiting(request);
+      if (block == nullptr) throw;
+      hand_out(*block);
+      return *block;
     }
+    if (Block* const block = search(request)) return *block;
   }
+}
+
+Block* BlockPool::search(const BlockRequest& request) {
+  const MutexLock lock(mutex_);
+  collect_graphs();
+  Block* const block = free_.search(request, options_.reuse);
+  if (block != nullptr) hand_out(*block);
+  return block;
 }
 
 /// For a graph, which may run at any time: only what no stream uses any more. Requires: a Use.

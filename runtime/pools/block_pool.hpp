@@ -96,6 +96,8 @@ class BlockPool {
   BlockRequest request(std::uint64_t bytes, std::uint64_t alignment, StreamHandle stream) const;
   Block* take_own(const BlockRequest& request);
   Block& find(const BlockRequest& request);
+  Block* search(const BlockRequest& request);
+  [[noreturn]] static void refuse();
   Block& find_complete(const BlockRequest& request);
   void collect_graphs() VMART_REQUIRES(mutex_);
   void grow(const BlockRequest& request);
