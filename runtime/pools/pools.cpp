@@ -86,8 +86,8 @@ void Pools::destroy(const PoolPointer& pool) {
   }
   try {
     if (pool->has_unknown_frees()) {
-      const Past frees{{{pool, pool->past()}}};
-      complete(frees, memory_.contexts().drain());
+      Past frees{{{pool, pool->past()}}};
+      complete(std::move(frees), memory_.contexts().drain());
     }
   } catch (const std::exception& error) {  // A later call that waits completes them.
     log(LogLevel::debug, "a pool was destroyed without waiting for its frees: {}", error.what());

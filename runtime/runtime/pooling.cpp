@@ -97,8 +97,8 @@ std::size_t Pool::trim(std::size_t keep_bytes) const {
 void Pool::synchronize() const {
   const PoolEntry pool(handle_.get(), "vma::Pool::synchronize");
   Pools& pools = pool.machinery().pools;
-  const Pools::Past past = pools.past();
-  pools.complete(past, pool.machinery().memory.contexts().drain());
+  Pools::Past past = pools.past();
+  pools.complete(std::move(past), pool.machinery().memory.contexts().drain());
 }
 
 PoolStats Pool::stats() const {

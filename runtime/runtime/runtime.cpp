@@ -193,15 +193,15 @@ void Runtime::free(void* pointer) {
   const RuntimeParts::Entry entry(*parts_, "vma::free");
   Block* const block = entry->pools.block_at(address_of(pointer));
   if (block != nullptr && !block->free_waits) return entry->pools.free_now(*block);
-  const Pools::Past past = entry->pools.past();  // The frees that its wait shows to be complete.
+  Pools::Past past = entry->pools.past();  // The frees that its wait shows to be complete.
   if (block != nullptr) {
     const std::vector<ContextHandle> waited = entry->memory.contexts().drain();
     entry->pools.free_now(*block);
-    return entry->pools.complete(past, waited);
+    return entry->pools.complete(std::move(past), waited);
   }
   check_not_segment(*entry, pointer, "vma::free");
   check_no_hook(*entry->memory.require(pointer, "vma::free"), "vma::free");
-  entry->pools.complete(past, entry->memory.free(address_of(pointer)));
+  entry->pools.complete(std::move(past), entry->memory.free(address_of(pointer)));
   entry->mover.attached().await_forgotten();  // Streams attached only to it may be destroyed.
 }
 
