@@ -101,9 +101,10 @@ class VMART_EXPORT Pool {
   void set_reuse(const ReusePolicies& reuse) const;
 
   /// No more blocks can be allocated. Returns at once: blocks that are allocated stay valid, and
-  /// are freed as before; the memory goes back when the last one is. If the pool is the current one
-  /// of its place, the default pool becomes that. Throws: Error{invalid_argument} for a default
-  /// pool. Blocks: as `synchronize`, if blocks were freed on streams that may be gone.
+  /// are freed as before; the memory goes back when the last one is. An `allocate` in another
+  /// thread succeeds or is refused. If the pool is the current one of its place, the default pool
+  /// becomes that. Throws: Error{invalid_argument} for a default pool, and for a destroyed one.
+  /// Blocks: as `synchronize`, if blocks were freed on streams that may be gone.
   void destroy();
 
   explicit operator bool() const noexcept { return handle_ != nullptr; }
