@@ -48,6 +48,7 @@ struct Block {
   // In a list. Guarded like the list.
   Block* left = nullptr;
   Block* right = nullptr;
+  std::uint64_t put = 0;    ///< Which put of its bins it was.
   std::uint64_t epoch = 0;  ///< Of its stream, at the free.
   /// The graph that keeps it. Changes under the lock of the pool.
   std::atomic<GraphMemory*> graph{nullptr};

@@ -25,6 +25,7 @@ bool fits(const Block& block, std::uint64_t size_bytes, std::uint64_t alignment)
 
 void BlockBins::put(Block& block) noexcept {
   const std::size_t bin = SizeClasses::bin_of(block.size_bytes);
+  block.put = ++puts_;
   block.left = nullptr;
   block.right = bins_[bin];
   if (block.right != nullptr) block.right->left = &block;

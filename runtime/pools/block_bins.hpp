@@ -32,7 +32,13 @@ class BlockBins {
   /// `body` may remove the block that it is called with. The locks that it requires are the
   /// caller's: Clang checks them in `body` only.
   template <typename Body>
-  void for_each(Body&& body) VMART_NO_THREAD_ANALYSIS;
+  void for_each(Body&& body) VMART_NO_THREAD_ANALYSIS {
+    for_each_since(0, body);
+  }
+  /// The same for blocks that were put here after `puts` returned that number.
+  template <typename Body>
+  void for_each_since(std::uint64_t number, Body&& body) VMART_NO_THREAD_ANALYSIS;
+  std::uint64_t puts() const noexcept { return puts_; }
 
   std::uint64_t bytes() const noexcept { return bytes_; }
   bool empty() const noexcept { return bytes_ == 0; }
@@ -46,12 +52,14 @@ class BlockBins {
   std::array<Block*, SizeClasses::bins> bins_{};
   std::array<std::uint64_t, words> used_{};  // A bit for each bin that is not empty.
   std::uint64_t bytes_ = 0;
+  std::uint64_t puts_ = 0;
 };
 
+// The newest of a bin comes first.
 template <typename Body>
-void BlockBins::for_each(Body&& body) {
+void BlockBins::for_each_since(std::uint64_t number, Body&& body) {
   for (std::size_t bin = next_used(0); bin < bins_.size(); bin = next_used(bin + 1)) {
-    for (Block* block = bins_[bin]; block != nullptr;) {
+    for (Block* block = bins_[bin]; block != nullptr && block->put > number;) {
       Block* const next = block->right;
       body(*block);
       block = next;

@@ -14,13 +14,13 @@ const char in_search = 0;  // Holder of a block on its way.
 }  // namespace
 
 Block* FreeBlocks::search(const BlockRequest& request, const ReusePolicies& reuse) {
+  if (Block* const block = search_own(request, Join::new_ones)) return block;
   if (Block* const block = take_complete(request)) return block;
-  if (Block* const block = search_own(request, false)) return block;
   collect(reuse.opportunistic ? Ask::all : Ask::nothing);
   if (Block* const block = take_complete(request)) return block;
   if (Block* const block = reuse.event_dependencies ? search_ordered(request) : nullptr)
     return block;
-  if (Block* const block = search_own(request, true)) return block;
+  if (Block* const block = search_own(request, Join::all)) return block;
   streams_.for_each([&](StreamFrees& frees) VMART_REQUIRES(frees.mutex) {
     if (frees.id() != request.id && frees.unmarked()) frees.wanted = true;
   });
@@ -43,9 +43,11 @@ Block* FreeBlocks::take_complete(const BlockRequest& request) {
   return space_.take_small(request.size_bytes);
 }
 
-Block* FreeBlocks::search_own(const BlockRequest& request, bool joining) {
+/// Joins first: a small request would otherwise cut a large range while pieces of the same size lie
+/// side by side.
+Block* FreeBlocks::search_own(const BlockRequest& request, Join which) {
   const auto search = [&](StreamFrees& own) VMART_REQUIRES(own.mutex) {
-    if (joining) join(own, request);
+    join(own, request, which);
     return cut_from(own, request, UINT64_MAX);
   };
   return streams_.with(request.stream, request.id, search);
@@ -114,27 +116,45 @@ Block* FreeBlocks::cut_from(StreamFrees& frees, const BlockRequest& request,
   }
 }
 
-/// Joins neighbours that the stream has freed and, if the request fits then, those that are free.
-void FreeBlocks::join(StreamFrees& frees, const BlockRequest& request) {
+/// Joins neighbours that the stream has freed and, if the request fits then, those that are free
+/// for all.
+void FreeBlocks::join(StreamFrees& frees, const BlockRequest& request, Join which) {
   std::vector<Block*> ranges;
-  frees.bins().for_each([&](Block& block) {
+  const std::uint64_t since = which == Join::all ? 0 : frees.joined_puts;
+  frees.bins().for_each_since(since, [&](Block& block) {
     if (block.slab == nullptr) ranges.push_back(&block);
   });
   const auto is_free = [&](const Block* block) { return block != nullptr && space_.has(*block); };
   for (Block* const range : ranges) {
     if (range->holder != frees.holder()) continue;  // Joined meanwhile.
-    frees.remove(*range);
-    range->holder = &in_search;
-    while (range->after != nullptr && range->after->holder == frees.holder()) {
-      frees.remove(*range->after);
-      space_.join(*range, *range->after);
-    }
-    const std::uint64_t beside_bytes = (is_free(range->before) ? range->before->size_bytes : 0) +
-                                       (is_free(range->after) ? range->after->size_bytes : 0);
-    const bool fits = range->size_bytes < request.size_bytes &&
-                      range->size_bytes + beside_bytes >= request.size_bytes;
-    frees.put_back(fits ? space_.join_free_neighbours(*range) : *range);
+    Block& joined = join_own_neighbours(frees, *range);
+    const std::uint64_t beside_bytes = (is_free(joined.before) ? joined.before->size_bytes : 0) +
+                                       (is_free(joined.after) ? joined.after->size_bytes : 0);
+    const bool fits = joined.size_bytes < request.size_bytes &&
+                      joined.size_bytes + beside_bytes >= request.size_bytes;
+    frees.put_back(fits ? space_.join_free_neighbours(joined) : joined);
   }
+  frees.joined_puts = frees.bins().puts();
+}
+
+/// Takes the range out, and joins it with those beside it that are the stream's.
+Block& FreeBlocks::join_own_neighbours(StreamFrees& frees, Block& range) {
+  const auto is_own = [&](const Block* block) {
+    return block != nullptr && block->holder == frees.holder();
+  };
+  Block* joined = &range;
+  frees.remove(*joined);
+  while (is_own(joined->after)) {
+    frees.remove(*joined->after);
+    space_.join(*joined, *joined->after);
+  }
+  while (is_own(joined->before)) {
+    frees.remove(*joined->before);
+    joined = joined->before;
+    space_.join(*joined, *joined->after);
+  }
+  joined->holder = &in_search;
+  return *joined;
 }
 
 // --- What has become complete

@@ -55,11 +55,15 @@ class FreeBlocks {
   void collect_from(StreamFrees& frees) VMART_REQUIRES(frees.mutex);
 
  private:
-  Block* search_own(const BlockRequest& request, bool joining);
+  /// Which ranges of a stream are joined with their neighbours.
+  enum class Join { new_ones, all };
+  Block* search_own(const BlockRequest& request, Join which);
   Block* search_ordered(const BlockRequest& request);
   Block* cut_from(StreamFrees& frees, const BlockRequest& request, std::uint64_t epoch_max)
       VMART_REQUIRES(frees.mutex);
-  void join(StreamFrees& frees, const BlockRequest& request) VMART_REQUIRES(frees.mutex);
+  void join(StreamFrees& frees, const BlockRequest& request, Join which)
+      VMART_REQUIRES(frees.mutex);
+  Block& join_own_neighbours(StreamFrees& frees, Block& range) VMART_REQUIRES(frees.mutex);
 
   Driver& driver_;
   StreamBook streams_;

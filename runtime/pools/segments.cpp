@@ -16,7 +16,8 @@
 namespace vma {
 namespace {
 
-constexpr std::uint64_t growth_bytes_max = 32 * MiB;  // A step of a pool of small blocks.
+// How far a pool grows ahead of what it needs: an eighth of what it has, and no more than this.
+constexpr std::uint64_t growth_bytes_max = 32 * MiB;
 
 }  // namespace
 
@@ -82,7 +83,7 @@ std::list<Segment> Segments::make(std::uint64_t need_bytes, Location at,
   };
   const std::uint64_t least = planned(need_bytes);
   std::uint64_t bytes =
-      planned(std::max(need_bytes, std::min(reserved_bytes() / 2, growth_bytes_max)));
+      planned(std::max(need_bytes, std::min(reserved_bytes() / 8, growth_bytes_max)));
   if (!claim(bytes, options.max_bytes) && !claim(bytes = least, options.max_bytes)) {
     throw Error(
         ErrorKind::out_of_memory, call,

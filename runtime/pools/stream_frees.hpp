@@ -72,6 +72,8 @@ class StreamFrees {
   void remove(Block& block) noexcept VMART_REQUIRES(mutex);
   BlockBins& bins() noexcept VMART_REQUIRES(mutex) { return bins_; }
   const void* holder() const noexcept { return &bins_; }
+  /// Up to which put of the bins neighbours were joined.
+  std::uint64_t joined_puts VMART_GUARDED_BY(mutex) = 0;
   /// Puts a part of a removed block back, with the epoch that it had.
   void put_back(Block& block) noexcept VMART_REQUIRES(mutex);
 

@@ -52,6 +52,30 @@ TEST(StreamOrder, SmallerBlocksAreCutOutOfALargerOneThatTheStreamFreed) {
   rig.let_go(stream);
 }
 
+// Otherwise a program that frees in pieces what it allocates in one cuts up all that is large.
+TEST(StreamOrder, PiecesSideBySideAreReusedBeforeALargerBlockIsCut) {
+  PoolRig rig;
+  const Pool pool = rig.runtime().make_pool(gpu(0));
+  const Stream stream = rig.new_stream();
+  constexpr std::size_t piece_bytes = 1 << 20;
+  pool.deallocate(pool.allocate(12 * piece_bytes, stream), stream);  // All lie in one segment.
+  void* const large = pool.allocate(8 * piece_bytes, stream);
+  void* const between = pool.allocate(piece_bytes, stream);
+  void* const first = pool.allocate(piece_bytes, stream);
+  void* const second = pool.allocate(piece_bytes, stream);
+  void* const end = pool.allocate(piece_bytes, stream);
+  const std::size_t reserved = pool.stats().reserved_bytes;
+  rig.stop(stream);  // Nothing is complete.
+  for (void* block : {large, first, second}) pool.deallocate(block, stream);
+  EXPECT_EQ(pool.allocate(2 * piece_bytes, stream), std::min(first, second));
+  EXPECT_EQ(pool.allocate(8 * piece_bytes, stream), large);
+  EXPECT_EQ(pool.stats().reserved_bytes, reserved);
+  for (void* block : {large, between, std::min(first, second), end}) {
+    pool.deallocate(block, stream);
+  }
+  rig.let_go(stream);
+}
+
 TEST(StreamOrder, AlignmentIs256AndMoreByRequest) {
   PoolRig rig;
   const Pool pool = rig.runtime().default_pool(gpu(0));
