@@ -18,7 +18,8 @@
   ROW(cuMemcpyAsync) ROW(cuMemsetD32) ROW(cuMemAllocManaged) ROW(cuMemPrefetchAsync)              \
   ROW(cuMemAlloc) ROW(cuMemFree) ROW(cuMemAdvise) ROW(cuMemHostAlloc) ROW(cuMemFreeHost)          \
   ROW(cuDeviceGetDefaultMemPool) ROW(cuMemPoolSetAttribute) ROW(cuMemAllocAsync)                  \
-  ROW(cuMemFreeAsync)                                                                             \
+  ROW(cuMemFreeAsync) ROW(cuMemPoolCreate) ROW(cuMemPoolDestroy) ROW(cuMemPoolGetAttribute)       \
+  ROW(cuMemAllocFromPoolAsync) ROW(cuStreamDestroy)                                               \
   ROW(cuModuleLoadData) ROW(cuModuleGetFunction) ROW(cuLaunchKernel)
 // clang-format on
 
