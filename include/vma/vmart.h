@@ -408,11 +408,12 @@ VMART_EXPORT void* vmart_torch_malloc(size_t size_bytes, int device, vmart_strea
 /// its graph and is kept for good; other memory is freed by a later call.
 VMART_EXPORT void vmart_torch_free(void* pointer, size_t size_bytes, int device,
                                    vmart_stream stream);
-/// A block of the default pool of the GPU, for one tensor, aligned to 512 bytes. Null as above.
+/// A block of the default pool of the GPU, for one tensor. Null as above.
 /// While the stream captures, the block belongs to the graph.
 VMART_EXPORT void* vmart_torch_malloc_async(size_t size_bytes, int device, vmart_stream stream);
-/// Frees it after the work that is now enqueued on `stream`. While that captures, a block from
-/// before the capture is kept, and freed in that order by a later call. Does not block.
+/// Frees it after the work that is now enqueued on `stream`, a stream of that GPU. While that
+/// captures, a block from before the capture is kept, and freed in that order by a later call. Does
+/// not block.
 VMART_EXPORT void vmart_torch_free_async(void* pointer, size_t size_bytes, int device,
                                          vmart_stream stream);
 

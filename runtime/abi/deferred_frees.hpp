@@ -16,6 +16,7 @@ class DeferredFrees {
   struct Free {
     void* pointer = nullptr;
     Stream stream = nullptr;
+    int device = 0;
   };
 
   /// Never fails. If there is no memory to remember the pointer, leaks it and logs that.

@@ -25,8 +25,6 @@
 namespace vma {
 namespace {
 
-constexpr std::size_t tensor_alignment = 512;  // That of PyTorch's own allocator.
-
 enum class Capturing { not_known_of, elsewhere, here };
 
 // Never destroyed, because PyTorch frees memory until the process ends.
@@ -80,10 +78,10 @@ void free_or_keep(void* pointer, Stream stream) noexcept {
     const bool for_good =
         error.kind() == ErrorKind::unknown_pointer || error.kind() == ErrorKind::driver_gone;
     log(for_good ? LogLevel::error : LogLevel::warn, "vmart_torch_free: {}", error.what());
-    if (!for_good) late_segments().keep({pointer, stream});
+    if (!for_good) late_segments().keep({pointer, stream, 0});
   } catch (const std::exception& error) {
     log(LogLevel::warn, "vmart_torch_free: {}", error.what());
-    late_segments().keep({pointer, stream});
+    late_segments().keep({pointer, stream, 0});
   }
 }
 
@@ -111,40 +109,91 @@ void free_segment(void* pointer, Stream stream) {
       log(LogLevel::warn, "{} was freed while its stream captures, and is kept for the graph",
           fmt::ptr(pointer));
       return;
-    case Capturing::elsewhere: return late_segments().keep({pointer, stream});
+    case Capturing::elsewhere: return late_segments().keep({pointer, stream, 0});
     case Capturing::not_known_of: free_late_segments(); return free_or_keep(pointer, stream);
   }
 }
 
 // --- Tensors
 
-/// False: the stream captures, and the tensor is not of that capture.
-bool free_in_order(void* pointer, Stream stream) {
-  try {
-    runtime().free_async(pointer, stream);
-    return true;
-  } catch (const Error& error) {
-    if (error.kind() != ErrorKind::invalid_argument) throw;
-    const RuntimeParts::Entry entry(parts_of(runtime()), "vmart_torch_free_async");
-    if (!captures(*parts_of(runtime()).driver, entry->launcher.bind(stream))) throw;
+/// The GPU's primary context is current while this exists, if there is one: PyTorch names the
+/// default stream of any GPU by the handle of the current context's.
+class OnGpu {
+ public:
+  explicit OnGpu(int device)
+      : entry_(parts_of(runtime()), "vmart_torch_free_async"),
+        driver_(*parts_of(runtime()).driver),
+        before_(driver_.current_context()) {
+    const ContextHandle context = entry_->memory.contexts().primary(DeviceId{device});
+    if (!is_none(context)) driver_.set_current_context(context);
+  }
+  ~OnGpu() {
+    try {
+      driver_.set_current_context(before_);
+    } catch (const std::exception& error) {
+      log(LogLevel::warn, "the context of a thread was not restored: {}", error.what());
+    }
+  }
+  OnGpu(const OnGpu&) = delete;
+  OnGpu& operator=(const OnGpu&) = delete;
+
+  bool captures(Stream stream) noexcept try {
+    return driver_.is_capturing(entry_->launcher.bind(stream));
+  } catch (const std::exception&) {  // Destroyed, and its captures with it.
     return false;
+  }
+
+ private:
+  const RuntimeParts::Entry entry_;
+  Driver& driver_;
+  const ContextHandle before_;
+};
+
+/// In the order of its stream, or after all work if the stream no longer exists.
+void free_late_tensor(const DeferredFrees::Free& late) noexcept {
+  try {
+    OnGpu on(late.device);
+    if (on.captures(late.stream)) return late_tensors().keep(late);
+    try {
+      return runtime().free_async(late.pointer, late.stream);
+    } catch (const Error& error) {
+      log(LogLevel::debug, "vmart_torch_free_async: {}", error.what());
+    }
+    runtime().default_pool(gpu(late.device)).synchronize();
+    runtime().free(late.pointer);
+  } catch (const std::exception& error) {
+    log(LogLevel::warn, "vmart_torch_free_async: {}", error.what());
+    late_tensors().keep(late);
   }
 }
 
 void free_late_tensors() noexcept {
-  for (const DeferredFrees::Free& late : late_tensors().take_all()) {
-    try {
-      if (!free_in_order(late.pointer, late.stream)) late_tensors().keep(late);
-    } catch (const std::exception& error) {  // Its stream may be destroyed.
-      log(LogLevel::warn, "vmart_torch_free_async: {} stays allocated: {}", fmt::ptr(late.pointer),
-          error.what());
-    }
-  }
+  for (const DeferredFrees::Free& late : late_tensors().take_all()) free_late_tensor(late);
 }
 
-void free_tensor(void* pointer, Stream stream) {
-  if (late_tensors().count() > 0) free_late_tensors();
-  if (!free_in_order(pointer, stream)) late_tensors().keep({pointer, stream});
+void* alloc_tensor(std::size_t size_bytes, int device, Stream stream) {
+  const Pool pool = runtime().default_pool(gpu(device));
+  OnGpu on(device);
+  try {
+    return pool.allocate(size_bytes, stream);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::out_of_memory || late_tensors().count() == 0) throw;
+  }
+  free_late_tensors();
+  return pool.allocate(size_bytes, stream);
+}
+
+/// What cannot be freed now, since the stream captures for example, is freed by a later call.
+void free_tensor(const DeferredFrees::Free& free) {
+  OnGpu on(free.device);
+  if (late_tensors().count() > 0 && !on.captures(free.stream)) free_late_tensors();
+  try {
+    runtime().free_async(free.pointer, free.stream);
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::unknown_pointer || error.kind() == ErrorKind::driver_gone) throw;
+    log(LogLevel::debug, "vmart_torch_free_async: {}", error.what());
+    late_tensors().keep(free);
+  }
 }
 
 }  // namespace
@@ -180,13 +229,10 @@ void vmart_torch_free(void* pointer, size_t, int, vmart_stream stream) {
 
 void* vmart_torch_malloc_async(size_t size_bytes, int device, vmart_stream stream) {
   if (size_bytes == 0) return nullptr;
-  return null_if_refused([&] {
-    const vma::Pool pool = vma::runtime().default_pool(vma::gpu(device));
-    return pool.allocate(size_bytes, stream, vma::tensor_alignment);
-  });
+  return null_if_refused([&] { return vma::alloc_tensor(size_bytes, device, stream); });
 }
 
-void vmart_torch_free_async(void* pointer, size_t, int, vmart_stream stream) {
+void vmart_torch_free_async(void* pointer, size_t, int device, vmart_stream stream) {
   if (pointer == nullptr || vma::ProcessExit::begun()) return;
-  logging_errors([&] { vma::free_tensor(pointer, stream); });
+  logging_errors([&] { vma::free_tensor({pointer, stream, device}); });
 }

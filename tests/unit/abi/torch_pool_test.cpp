@@ -171,7 +171,7 @@ TEST_F(TorchTensors, AreBlocksThatAreFreedInTheOrderOfTheirStream) {
   std::uint64_t* first = tensor();
   std::uint64_t* second = tensor(100);
   EXPECT_EQ(home_of(first), "gpu(0)");
-  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(second) % 512, 0u);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(second) % 256, 0u);
   const WordOperation wait{WordOperation::Kind::wait_until_at_least, address_of(gate), 1};
   driver().batch(bound(stream(0)), {&wait, 1});
   free_tensor(first);  // Does not wait for the stream.
@@ -197,13 +197,37 @@ TEST_F(TorchTensors, FromBeforeACaptureAreFreedAfterIt) {
   driver().begin_capture(bound(stream(0)), CaptureMode::global);
   std::uint64_t* inside = tensor();
   ASSERT_NE(inside, nullptr) << vmart_last_error();
+  const std::size_t used = used_bytes();
   free_tensor(before);
   free_tensor(inside);
+  EXPECT_EQ(used_bytes(), used) << "both may be used by the graph";
   driver().destroy_graph(driver().end_capture(bound(stream(0))));
-  EXPECT_GT(used_bytes(), 0u) << "until the next call";
   free_tensor(tensor());
   default_pool(gpu(0)).trim(0);  // Gives up what was the graph's.
   EXPECT_EQ(used_bytes(), 0u);
+}
+
+// PyTorch frees tensors of any GPU while another one is current.
+TEST_F(TorchTensors, TheDefaultStreamIsThatOfTheirGpu) {
+  const ContextHandle first = driver().retain_primary(DeviceId{0});
+  const ContextHandle second = driver().retain_primary(DeviceId{1});
+  auto* gate = static_cast<std::uint64_t*>(driver().allocate_pinned(second, 8));
+  driver().set_current_context(first);
+  void* tensor = vmart_torch_malloc_async(64 << 10, 1, nullptr);
+  ASSERT_NE(tensor, nullptr) << vmart_last_error();
+  const WordOperation wait{WordOperation::Kind::wait_until_at_least, address_of(gate), 1};
+  driver().batch({second, StreamHandle{1}}, {&wait, 1});
+  vmart_torch_free_async(tensor, 64 << 10, 1, nullptr);
+  EXPECT_EQ(driver().current_context(), first);
+  void* other = vmart_torch_malloc_async(64 << 10, 1, stream(1));
+  EXPECT_NE(other, tensor) << "work of the second GPU's default stream may still use it";
+  std::atomic_ref(*gate).store(1);
+  vmart_torch_free_async(other, 64 << 10, 1, stream(1));
+  driver().synchronize_context(second);
+  driver().set_current_context({});
+  default_pool(gpu(1)).synchronize();
+  driver().free_pinned(second, gate);
+  for (const int device : {0, 1}) driver().release_primary(DeviceId{device});
 }
 
 TEST_F(TorchPool, APointerOfSomebodyElseIsLoggedAndForgotten) {
