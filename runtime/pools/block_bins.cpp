@@ -9,16 +9,21 @@ namespace {
 
 constexpr int looks_max = 16;  // Blocks of a bin that are looked at.
 
-/// Whether the block, as it is, serves the request.
-bool serves(const Block& block, std::uint64_t size_bytes, std::uint64_t alignment) noexcept {
-  return block.size_bytes >= size_bytes && to_integer(block.begin) % alignment == 0;
+bool holds(const Block& block, std::uint64_t size_bytes, std::uint64_t alignment) noexcept {
+  const std::uint64_t begin = to_integer(block.begin);
+  return round_up(begin, alignment) + size_bytes <= begin + block.size_bytes;
+}
+
+/// Whether the block serves the request as it is, without much waste.
+bool is_close(const Block& block, std::uint64_t size_bytes, std::uint64_t alignment) noexcept {
+  return block.size_bytes >= size_bytes && block.size_bytes <= size_bytes + size_bytes / 8 &&
+         to_integer(block.begin) % alignment == 0;
 }
 
 /// Whether a part of it does. Blocks of slabs are not cut.
 bool fits(const Block& block, std::uint64_t size_bytes, std::uint64_t alignment) noexcept {
-  if (block.slab != nullptr) return serves(block, size_bytes, alignment);
-  const std::uint64_t begin = to_integer(block.begin);
-  return round_up(begin, alignment) + size_bytes <= begin + block.size_bytes;
+  return block.slab == nullptr ? holds(block, size_bytes, alignment)
+                               : is_close(block, size_bytes, alignment);
 }
 
 }  // namespace
@@ -51,16 +56,14 @@ Block* BlockBins::close_fit(std::uint64_t size_bytes, std::uint64_t alignment) c
   int looks = 0;
   for (Block* block = bins_[SizeClasses::bin_of(size_bytes)]; block != nullptr;
        block = block->right) {
-    if (serves(*block, size_bytes, alignment) && block->size_bytes <= size_bytes + size_bytes / 8) {
-      return block;
-    }
+    if (is_close(*block, size_bytes, alignment)) return block;
     if (++looks == looks_max) break;
   }
   return nullptr;
 }
 
 Block* BlockBins::best_fit(std::uint64_t size_bytes, std::uint64_t alignment,
-                           std::uint64_t epoch_max) const noexcept {
+                           std::uint64_t bytes_max, std::uint64_t epoch_max) const noexcept {
   for (std::size_t bin = next_used(SizeClasses::bin_of(size_bytes)); bin < bins_.size();
        bin = next_used(bin + 1)) {
     Block* best = nullptr;
@@ -70,7 +73,7 @@ Block* BlockBins::best_fit(std::uint64_t size_bytes, std::uint64_t alignment,
       if (block->epoch > epoch_max || !fits(*block, size_bytes, alignment)) continue;
       if (best == nullptr || block->size_bytes < best->size_bytes) best = block;
     }
-    if (best != nullptr) return best;
+    if (best != nullptr) return best->size_bytes <= bytes_max ? best : nullptr;
   }
   return nullptr;
 }

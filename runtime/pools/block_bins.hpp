@@ -25,8 +25,10 @@ class BlockBins {
   /// A block that is not larger than needed by more than 1/8; null if there is none among the first
   /// few of its size.
   Block* close_fit(std::uint64_t size_bytes, std::uint64_t alignment) const noexcept;
-  /// A block that holds an aligned range of that size, of those with an epoch up to `epoch_max`.
+  /// A block that holds an aligned range of that size, of those of up to `bytes_max` with an epoch
+  /// up to `epoch_max`.
   Block* best_fit(std::uint64_t size_bytes, std::uint64_t alignment,
+                  std::uint64_t bytes_max = UINT64_MAX,
                   std::uint64_t epoch_max = UINT64_MAX) const noexcept;
 
   /// `body` may remove the block that it is called with. The locks that it requires are the

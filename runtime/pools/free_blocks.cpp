@@ -14,23 +14,30 @@ const char in_search = 0;  // Holder of a block on its way.
 }  // namespace
 
 Block* FreeBlocks::search(const BlockRequest& request, const ReusePolicies& reuse) {
-  if (Block* const block = search_own(request, Join::new_ones)) return block;
-  if (Block* const block = take_complete(request)) return block;
+  // What the stream has freed comes before what all may have, if it is about as large. A large
+  // range is cut only once all that is complete is joined. Small blocks come from slabs.
+  const std::uint64_t tight_bytes = 2 * request.size_bytes;
+  if (!request.small) {
+    if (Block* const block = search_own(request, Join::new_ones, tight_bytes)) return block;
+  }
+  if (Block* const block = take_complete(request, tight_bytes)) return block;
   collect(reuse.opportunistic ? Ask::all : Ask::nothing);
   if (Block* const block = take_complete(request)) return block;
+  if (Block* const block = search_own(request, Join::new_ones, UINT64_MAX)) return block;
   if (Block* const block = reuse.event_dependencies ? search_ordered(request) : nullptr)
     return block;
-  if (Block* const block = search_own(request, Join::all)) return block;
+  if (Block* const block = search_own(request, Join::all, UINT64_MAX)) return block;
   streams_.for_each([&](StreamFrees& frees) VMART_REQUIRES(frees.mutex) {
     if (frees.id() != request.id && frees.unmarked()) frees.wanted = true;
   });
   return nullptr;
 }
 
-Block* FreeBlocks::take_complete(const BlockRequest& request) {
-  if (!request.small)
+Block* FreeBlocks::take_complete(const BlockRequest& request, std::uint64_t bytes_max) {
+  if (!request.small) {
     return space_.take(request.size_bytes, request.alignment,
-                       FreeSpace::slack_of(request.size_bytes));
+                       FreeSpace::slack_of(request.size_bytes), bytes_max);
+  }
   if (Block* const block = space_.take_small(request.size_bytes)) return block;
   Block* const range = space_.take(FreeSpace::slab_bytes(request.size_bytes), request.alignment, 0);
   if (range == nullptr) return nullptr;
@@ -45,10 +52,11 @@ Block* FreeBlocks::take_complete(const BlockRequest& request) {
 
 /// Joins first: a small request would otherwise cut a large range while pieces of the same size lie
 /// side by side.
-Block* FreeBlocks::search_own(const BlockRequest& request, Join which) {
+Block* FreeBlocks::search_own(const BlockRequest& request, Join which, std::uint64_t bytes_max) {
   const auto search = [&](StreamFrees& own) VMART_REQUIRES(own.mutex) {
+    collect_from(own);
     join(own, request, which);
-    return cut_from(own, request, UINT64_MAX);
+    return cut_from(own, request, bytes_max, UINT64_MAX);
   };
   return streams_.with(request.stream, request.id, search);
 }
@@ -60,7 +68,7 @@ Block* FreeBlocks::search_ordered(const BlockRequest& request) {
   Block* block = nullptr;
   for (const auto& [id, epoch] : after) {
     streams_.with_known(id, [&, epoch_max = epoch](StreamFrees& other) VMART_REQUIRES(other.mutex) {
-      block = cut_from(other, request, epoch_max);
+      block = cut_from(other, request, UINT64_MAX, epoch_max);
     });
     if (block != nullptr) break;
   }
@@ -77,7 +85,7 @@ Block* FreeBlocks::search_waiting(const BlockRequest& request) {
     if (frees.lasts()) frees.mark();
     const StreamFrees::Mark mark = frees.newest_mark();
     if (is_none(mark.event)) return;
-    Block* const block = cut_from(frees, request, mark.epoch);
+    Block* const block = cut_from(frees, request, UINT64_MAX, mark.epoch);
     if (block == nullptr) return;
     try {
       driver_.stream_wait_event(waits, mark.event);
@@ -100,8 +108,9 @@ Block* FreeBlocks::search_waiting(const BlockRequest& request) {
 }
 
 Block* FreeBlocks::cut_from(StreamFrees& frees, const BlockRequest& request,
-                            std::uint64_t epoch_max) {
-  Block* const block = frees.bins().best_fit(request.size_bytes, request.alignment, epoch_max);
+                            std::uint64_t bytes_max, std::uint64_t epoch_max) {
+  Block* const block =
+      frees.bins().best_fit(request.size_bytes, request.alignment, bytes_max, epoch_max);
   if (block == nullptr) return nullptr;
   frees.remove(*block);
   if (block->slab != nullptr) return block;
@@ -116,8 +125,9 @@ Block* FreeBlocks::cut_from(StreamFrees& frees, const BlockRequest& request,
   }
 }
 
-/// Joins neighbours that the stream has freed and, if the request fits then, those that are free
-/// for all.
+/// Joins neighbours that the stream has freed in the same epoch, so that none becomes known later
+/// than it would alone. If `which` is all, joins all of them and, if the request fits then, also
+/// those that are complete.
 void FreeBlocks::join(StreamFrees& frees, const BlockRequest& request, Join which) {
   std::vector<Block*> ranges;
   const std::uint64_t since = which == Join::all ? 0 : frees.joined_puts;
@@ -127,28 +137,30 @@ void FreeBlocks::join(StreamFrees& frees, const BlockRequest& request, Join whic
   const auto is_free = [&](const Block* block) { return block != nullptr && space_.has(*block); };
   for (Block* const range : ranges) {
     if (range->holder != frees.holder()) continue;  // Joined meanwhile.
-    Block& joined = join_own_neighbours(frees, *range);
+    Block& joined = join_own_neighbours(frees, *range, which);
     const std::uint64_t beside_bytes = (is_free(joined.before) ? joined.before->size_bytes : 0) +
                                        (is_free(joined.after) ? joined.after->size_bytes : 0);
-    const bool fits = joined.size_bytes < request.size_bytes &&
+    const bool fits = which == Join::all && joined.size_bytes < request.size_bytes &&
                       joined.size_bytes + beside_bytes >= request.size_bytes;
     frees.put_back(fits ? space_.join_free_neighbours(joined) : joined);
+    if (fits) break;
   }
   frees.joined_puts = frees.bins().puts();
 }
 
 /// Takes the range out, and joins it with those beside it that are the stream's.
-Block& FreeBlocks::join_own_neighbours(StreamFrees& frees, Block& range) {
-  const auto is_own = [&](const Block* block) {
-    return block != nullptr && block->holder == frees.holder();
-  };
+Block& FreeBlocks::join_own_neighbours(StreamFrees& frees, Block& range, Join which) {
   Block* joined = &range;
+  const auto is_like = [&](const Block* block) {
+    return block != nullptr && block->holder == frees.holder() &&
+           (which == Join::all || block->epoch == joined->epoch);
+  };
   frees.remove(*joined);
-  while (is_own(joined->after)) {
+  while (is_like(joined->after)) {
     frees.remove(*joined->after);
     space_.join(*joined, *joined->after);
   }
-  while (is_own(joined->before)) {
+  while (is_like(joined->before)) {
     frees.remove(*joined->before);
     joined = joined->before;
     space_.join(*joined, *joined->after);

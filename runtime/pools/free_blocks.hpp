@@ -39,8 +39,8 @@ class FreeBlocks {
   /// A free block that the stream may use, or null. Throws: std::bad_alloc; then nothing has
   /// changed.
   Block* search(const BlockRequest& request, const ReusePolicies& reuse);
-  /// A complete one only.
-  Block* take_complete(const BlockRequest& request);
+  /// A complete one only; a range of up to `bytes_max`.
+  Block* take_complete(const BlockRequest& request, std::uint64_t bytes_max = UINT64_MAX);
   /// One for which the stream waits from here on.
   Block* search_waiting(const BlockRequest& request);
   /// What the driver is asked for.
@@ -57,13 +57,14 @@ class FreeBlocks {
  private:
   /// Which ranges of a stream are joined with their neighbours.
   enum class Join { new_ones, all };
-  Block* search_own(const BlockRequest& request, Join which);
+  Block* search_own(const BlockRequest& request, Join which, std::uint64_t bytes_max);
   Block* search_ordered(const BlockRequest& request);
-  Block* cut_from(StreamFrees& frees, const BlockRequest& request, std::uint64_t epoch_max)
-      VMART_REQUIRES(frees.mutex);
+  Block* cut_from(StreamFrees& frees, const BlockRequest& request, std::uint64_t bytes_max,
+                  std::uint64_t epoch_max) VMART_REQUIRES(frees.mutex);
   void join(StreamFrees& frees, const BlockRequest& request, Join which)
       VMART_REQUIRES(frees.mutex);
-  Block& join_own_neighbours(StreamFrees& frees, Block& range) VMART_REQUIRES(frees.mutex);
+  Block& join_own_neighbours(StreamFrees& frees, Block& range, Join which)
+      VMART_REQUIRES(frees.mutex);
 
   Driver& driver_;
   StreamBook streams_;

@@ -47,9 +47,9 @@ bool FreeSpace::is_idle(const Segment& segment) const noexcept {
   return ranges_.has(first) && first.size_bytes == segment.size_bytes;
 }
 
-Block* FreeSpace::take(std::uint64_t size_bytes, std::uint64_t alignment,
-                       std::uint64_t slack_bytes) {
-  Block* const found = ranges_.best_fit(size_bytes, alignment);
+Block* FreeSpace::take(std::uint64_t size_bytes, std::uint64_t alignment, std::uint64_t slack_bytes,
+                       std::uint64_t bytes_max) {
+  Block* const found = ranges_.best_fit(size_bytes, alignment, bytes_max);
   if (found == nullptr) return nullptr;
   ranges_.remove(*found);
   found->holder = &in_no_bins;

@@ -27,9 +27,10 @@ class FreeSpace {
   /// Whether all of the segment is free and complete.
   bool is_idle(const Segment& segment) const noexcept;
 
-  /// A free range; null if there is none. It keeps a rest of up to `slack_bytes`. Throws:
-  /// std::bad_alloc; then nothing has changed.
-  Block* take(std::uint64_t size_bytes, std::uint64_t alignment, std::uint64_t slack_bytes);
+  /// A free range, cut out of one of up to `bytes_max`; null if there is none. It keeps a rest of
+  /// up to `slack_bytes`. Throws: std::bad_alloc; then nothing has changed.
+  Block* take(std::uint64_t size_bytes, std::uint64_t alignment, std::uint64_t slack_bytes,
+              std::uint64_t bytes_max = UINT64_MAX);
   /// Cuts an aligned block of that size out of a range that is in no bins, and gives what it cuts
   /// off to `spare`. Requires: it fits. Throws: std::bad_alloc; then nothing has changed.
   Block* cut(Block& range, std::uint64_t size_bytes, std::uint64_t alignment,

@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -103,6 +104,48 @@ TEST(Reuse, WithInternalDependenciesTheStreamWaits) {
   EXPECT_FALSE(one.rig.driver().query_stream({{}, handle_of(one.to)})) << "it waits for the free";
   one.rig.let_go(one.from);
   one.rig.finish(one.to);
+}
+
+TEST(Reuse, WhatIsCompleteStaysForAllThoughAStreamFreesBesideIt) {
+  PoolRig rig;
+  const Stream from = rig.new_stream(), to = rig.new_stream();
+  PoolOptions options;
+  options.max_bytes = 12 * block_bytes;
+  options.release_threshold = SIZE_MAX;
+  options.reuse = {false, false, false};
+  const Pool pool = rig.runtime().make_pool(gpu(0), options);
+  pool.deallocate(pool.allocate(12 * block_bytes, from), from);
+  rig.runtime().synchronize(from);
+  void* const pending = pool.allocate(block_bytes, from);
+  rig.stop(from);
+  pool.deallocate(pending, from);
+  void* const own = pool.allocate(2 * block_bytes, from);
+  void* const rest = pool.allocate(9 * block_bytes, to);  // Throws if it is the first stream's.
+  pool.deallocate(own, from);
+  pool.deallocate(rest, to);
+  rig.let_go(from);
+}
+
+TEST(Reuse, AFreeThatIsOrderedStaysSoThoughItsNeighbourIsFreed) {
+  PoolRig rig;
+  const Stream from = rig.new_stream(), to = rig.new_stream();
+  PoolOptions options;
+  options.max_bytes = 4 * block_bytes;
+  options.reuse = {true, false, false};
+  const Pool pool = rig.runtime().make_pool(gpu(0), options);
+  pool.deallocate(pool.allocate(4 * block_bytes, from), from);  // They lie side by side.
+  std::vector<void*> blocks;
+  for (int i = 0; i < 4; ++i) blocks.push_back(pool.allocate(block_bytes, from));
+  std::ranges::sort(blocks);
+  rig.stop(from);
+  pool.deallocate(blocks[1], from);
+  pool.order(to, from);
+  pool.deallocate(blocks[2], from);
+  pool.allocate(block_bytes / 2, from);  // Joins what it may.
+  auto* const ordered = static_cast<std::byte*>(blocks[1]);
+  void* const part = pool.allocate(block_bytes / 2, to);  // Throws if it has become later.
+  EXPECT_TRUE(ordered <= part && part < ordered + block_bytes);
+  rig.let_go(from);
 }
 
 TEST(Reuse, OtherFreesOfAStreamDoNotDelayTheFirst) {
