@@ -100,7 +100,7 @@ class VMART_EXPORT Pool {
   void set_release_threshold(std::size_t bytes) const;
   void set_reuse(const ReusePolicies& reuse) const;
 
-  /// No more blocks can be allocated. Returns at once: blocks that are allocated stay valid, and
+  /// No more blocks can be allocated. Does not wait for blocks in use: they stay valid, and
   /// are freed as before; the memory goes back when the last one is. An `allocate` in another
   /// thread succeeds or is refused. If the pool is the current one of its place, the default pool
   /// becomes that. Throws: Error{invalid_argument} for a default pool, and for a destroyed one.

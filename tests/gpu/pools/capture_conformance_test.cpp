@@ -21,13 +21,13 @@ TYPED_TEST(PoolCaptureConformance, AnAddressOfACaptureIsThatOfEveryLaunch) {
   void* words = on.allocate(few_bytes, stream);
   on.fill(stream, words, few_words, 1);
   on.add(stream, words, few_words, 4);
-  on.fill(stream, result, few_words, 9);
+  on.copy(stream, result, words, few_bytes);
   on.deallocate(words, stream);
   const ExecGraphHandle graph = on.end_capture(stream);
   for (int i = 0; i < 3; ++i) {
     on.fill(stream, result, few_words, 0);
     on.launch(stream, graph);
-    expect_words(on, stream, result, 9);
+    expect_words(on, stream, result, 5);
   }
   on.destroy(graph);
   on.trim_graphs(0);
@@ -106,19 +106,22 @@ TYPED_TEST(PoolCaptureConformance, MemoryOfAGraphIsNotGivenToOthersWhileItRuns) 
   on.begin_capture(stream);
   void* words = on.allocate(few_bytes, stream);
   on.fill(stream, words, few_words, 1);
+  on.copy(stream, result, words, few_bytes);
+  on.deallocate(words, stream);
   const ExecGraphHandle graph = on.end_capture(stream);
-  on.launch(stream, graph);
+  on.stop(stream);
+  on.launch(stream, graph);  // Is about to run.
   std::vector<void*> blocks;
   for (int i = 0; i < 64; ++i) {
     blocks.push_back(on.allocate(few_bytes, other));
-    EXPECT_NE(blocks.back(), words);
     on.fill(other, blocks.back(), few_words, 100);
   }
-  on.synchronize(other);
-  expect_words(on, stream, words, 1);
-  for (void* block : blocks) on.deallocate(block, other);
-  on.deallocate(words, stream);
-  on.synchronize(stream);
+  on.let_go(stream);
+  expect_words(on, stream, result, 1);
+  for (void* block : blocks) {
+    expect_words(on, other, block, 100);
+    on.deallocate(block, other);
+  }
   on.synchronize(other);
   on.destroy(graph);
   on.trim_graphs(0);

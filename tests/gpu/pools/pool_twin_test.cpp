@@ -80,9 +80,10 @@ class PoolTwinRig {
   class Writer {
    public:
     Writer(PoolTwinRig& rig, int ordinal);
-    ~Writer();
 
     void write();
+    /// Gives its streams back. Requires: nothing runs any more.
+    void end();
     std::uint64_t words_different();
 
    private:
@@ -169,7 +170,7 @@ PoolTwinRig::Writer::Writer(PoolTwinRig& rig, int ordinal)
   }
 }
 
-PoolTwinRig::Writer::~Writer() {
+void PoolTwinRig::Writer::end() {
   attached_.clear();
   for (const Line& line : lines_) {
     rig_.driver_->destroy_event(line.event);
@@ -313,13 +314,15 @@ PoolTwinOutcome PoolTwinRig::play() {
   finished_ = true;
   for (std::thread& thread : threads) thread.join();
   try {
-    for (const auto& writer : writers) outcome_.words_different += writer->words_different();
+    for (const auto& writer : writers) {
+      outcome_.words_different += writer->words_different();
+      writer->end();  // A broken context stays broken, and its streams with it.
+    }
   } catch (const std::exception& error) {
     fail(error.what());
   }
   outcome_.launches = launches_;
   outcome_.blocks = blocks_;
-  writers.clear();
   return outcome_;
 }
 
@@ -359,7 +362,8 @@ class PoolTwins : public testing::Test {
     fmt::print("VMART_COUNT pool_twin_switches={}\n", outcome.switches);
   }
   /// A broken context stays broken, so a test that may break one runs in its own process.
-  void expect_found(const std::function<void(PoolTwinPlan&)>& plant) {
+  void expect_found(const std::function<void(PoolTwinPlan&)>& plant,
+                    const std::function<bool(const PoolTwinOutcome&)>& is_found) {
     constexpr std::chrono::seconds limit(120);
     if (!simulated && !inside_child()) return run_current_test_in_child(limit);
     constexpr unsigned seeds_max = 20;
@@ -368,8 +372,7 @@ class PoolTwins : public testing::Test {
       broken.seed += i;
       broken.switches = std::min<std::uint64_t>(broken.switches, 60);
       plant(broken);
-      const PoolTwinOutcome outcome = play(broken);
-      if (!outcome.problem.empty() || outcome.words_different > 0) return;
+      if (is_found(play(broken))) return;
     }
     ADD_FAILURE() << "nobody noticed";
   }
@@ -387,11 +390,19 @@ TYPED_TEST(PoolTwins, AreEqualThoughStreamsCompeteForBlocks) {
 }
 
 TYPED_TEST(PoolTwins, DifferIfMemoryIsReusedEarly) {
-  this->expect_found([](PoolTwinPlan& plan) { plan.compete = plan.lies = true; });
+  this->expect_found([](PoolTwinPlan& plan) { plan.compete = plan.lies = true; },
+                     [](const PoolTwinOutcome& outcome) {
+                       EXPECT_EQ(outcome.problem, "");
+                       return outcome.words_different > 0;
+                     });
 }
 
+// A kernel may also meet memory that is not mapped at the moment.
 TYPED_TEST(PoolTwins, DifferIfGatesStopNothing) {
-  this->expect_found([](PoolTwinPlan& plan) { plan.bug = TwinBug::no_gate; });
+  this->expect_found([](PoolTwinPlan& plan) { plan.bug = TwinBug::no_gate; },
+                     [](const PoolTwinOutcome& outcome) {
+                       return outcome.words_different > 0 || !outcome.problem.empty();
+                     });
 }
 
 }  // namespace

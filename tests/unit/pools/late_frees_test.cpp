@@ -55,17 +55,17 @@ TEST_F(LateFrees, AnEventThatCouldNotBeRecordedIsMadeUpFor) {
   EXPECT_TRUE(comes_true([&] { return is_back(); }));
 }
 
-TEST_F(LateFrees, AContextThatIsGoneRunsNothingAnyMore) {
-  for (const int native : {native_invalid_context, native_invalid_handle}) {
-    if (!is_none(graph)) {
-      deallocate();
-      machine.destroy_graph(std::exchange(graph, {}));
-    }
-    driver.fail(Call::query_event, native);
-    EXPECT_TRUE(is_back()) << native;
-    driver.fail_nothing();
-  }
+class LateFreesOfAContextThatIsGone : public LateFrees, public testing::WithParamInterface<int> {};
+
+TEST_P(LateFreesOfAContextThatIsGone, AreOver) {
+  deallocate();
+  machine.destroy_graph(std::exchange(graph, {}));
+  driver.fail(Call::query_event, GetParam());
+  EXPECT_TRUE(is_back());
+  driver.fail_nothing();
 }
+INSTANTIATE_TEST_SUITE_P(Errors, LateFreesOfAContextThatIsGone,
+                         testing::Values(native_invalid_context, native_invalid_handle));
 
 }  // namespace
 }  // namespace vma
