@@ -1,5 +1,7 @@
 #include "placement/repeating/expected_ends.hpp"
 
+#include "base/check.hpp"
+
 #include <algorithm>
 #include <utility>
 
@@ -24,7 +26,11 @@ void ExpectedEnds::put(LiveAllocations::Number allocation, PlaceId device, const
 void ExpectedEnds::drop(LiveAllocations::Number allocation) {
   if (allocation >= places_.size() || !places_[allocation].listed) return;
   const Place place = std::exchange(places_[allocation], {});
-  by_time_[index(place.device)].erase(find(place.device, place.at, allocation));
+  std::vector<Listed>& ends = by_time_[index(place.device)];
+  const auto found = find(place.device, place.at, allocation);
+  VMART_CHECK(found != ends.end() && found->allocation == allocation,
+              "an end is listed where it was put");
+  ends.erase(found);
 }
 
 }  // namespace vma::inline v1

@@ -39,7 +39,9 @@ void UseOrder::insert(const Use& use) {
 void UseOrder::erase(Time at, ChunkId chunk) {
   const auto block = block_of(at, chunk);
   VMART_CHECK(block != blocks_.end(), "a use that is erased is there");
-  block->erase(std::ranges::lower_bound(*block, Key(at, chunk), {}, key_of));
+  const auto use = std::ranges::lower_bound(*block, Key(at, chunk), {}, key_of);
+  VMART_CHECK(key_of(*use) == Key(at, chunk), "a use that is erased is there");
+  block->erase(use);
   if (block->empty()) blocks_.erase(block);
 }
 
