@@ -34,9 +34,9 @@ struct ExportOptions {
   std::vector<unsigned> users{};
   /// How many processes may have it imported at a time.
   std::size_t importers_max = 64;
-  /// How long an import of up to 256 chunks may take, from the connection to the last handle; each
-  /// further 256 chunks have as long again. A process that takes longer is disconnected. Above 24
-  /// hours, 24 hours.
+  /// How long an import of up to 256 chunks may take, from the connection until the importer says
+  /// that it is ready; each further 256 chunks have as long again. A process that takes longer is
+  /// disconnected. At most 24 hours for each 256 chunks; more counts as that.
   std::chrono::milliseconds import_limit{5'000};
 };
 
@@ -51,7 +51,7 @@ struct ImportOptions {
   /// Name of the allocation in this process. Empty: the exporter's.
   std::string tag{};
   /// How long an import of up to 256 chunks may take; each further 256 chunks have as long again.
-  /// Above 24 hours, 24 hours.
+  /// At most 24 hours for each 256 chunks; more counts as that.
   std::chrono::milliseconds limit{5'000};
   /// Numeric ids of users whose memory is accepted, besides the user of this process and root. They
   /// can read and change it at any time.

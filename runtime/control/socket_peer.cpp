@@ -26,11 +26,18 @@ std::optional<SocketPeer> SocketPeer::of(int socket) noexcept {
   socklen_t size = sizeof watch;
   if (getsockopt(socket, SOL_SOCKET, so_peerpidfd, &watch, &size) == 0) {
     peer.watch_ = Descriptor(watch);
-  } else if (errno != ESRCH && credentials->pid > 0) {
-    // The id may belong to a later process by now; such a kernel gives no better one.
-    peer.watch_ = Descriptor(static_cast<int>(syscall(sys_pidfd_open, credentials->pid, 0)));
+    return peer;
   }
-  peer.ended_before_ = !peer.watch_ && errno == ESRCH;
+  const int failure = errno;
+  // So say kernels before 6.16 of a process that is reaped; later ones still give a descriptor.
+  peer.ended_before_ = failure == EINVAL || failure == ESRCH;
+  // Without the option, the id may belong to a later process by now; such a kernel gives no better
+  // one. Without descriptors left, this way still tells whether the process has ended.
+  const bool other_way = failure == ENOPROTOOPT || failure == EMFILE || failure == ENFILE;
+  if (!other_way || credentials->pid <= 0) return peer;
+  watch = static_cast<int>(syscall(sys_pidfd_open, credentials->pid, 0));
+  peer.ended_before_ = watch < 0 && errno == ESRCH;
+  peer.watch_ = Descriptor(watch);
   return peer;
 }
 

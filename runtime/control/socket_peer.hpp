@@ -13,12 +13,13 @@ namespace vma {
 /// tell: a forked child keeps it open, and may outlive its parent.
 class SocketPeer {
  public:
-  /// None if the kernel gives no credentials. Without descriptors left, `watch` is none.
+  /// None if the kernel gives no credentials.
   static std::optional<SocketPeer> of(int socket) noexcept;
 
   const ucred& credentials() const noexcept { return credentials_; }
   /// Readable once the process has ended. -1 if there is none: before Linux 5.3; before 6.5, for a
-  /// process in another pid namespace.
+  /// process in another pid namespace; before 6.16, for one that had ended before; without
+  /// descriptors left.
   int watch() const noexcept { return watch_.get(); }
   bool ended() const noexcept;
 

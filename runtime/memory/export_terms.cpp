@@ -7,6 +7,8 @@
 #include <fmt/format.h>
 
 #include <exception>
+#include <string_view>
+#include <vector>
 
 namespace vma {
 namespace {
@@ -75,9 +77,12 @@ void ExportTerms::note_refused(Location at, const ExportTypes& refused, const ch
     types.fabric &= !refused.fabric;
     types.rdma &= !refused.rdma;
     refusals_[at] = why;
-    log(LogLevel::info, "memory at {} is created without{}{}{} from now on: {}", to_string(at),
-        refused.descriptor ? " export by descriptor" : "", refused.rdma ? " network access" : "",
-        refused.fabric ? " fabric handles" : "", why);
+    std::vector<std::string_view> names;
+    if (refused.descriptor) names.emplace_back("export by descriptor");
+    if (refused.rdma) names.emplace_back("network access");
+    if (refused.fabric) names.emplace_back("fabric handles");
+    log(LogLevel::info, "memory at {} is created without {} from now on: {}", to_string(at),
+        fmt::join(names, ", "), why);
   } catch (const std::exception&) {  // Without memory to note it, the next chunk is refused again.
   }
 }

@@ -8,7 +8,7 @@
 
 namespace vma {
 
-/// Waits for a descriptor that somebody else owns, and closes it in no case. One thread.
+/// Waits on a descriptor that it does not own; never closes it. One thread.
 class DescriptorWatch {
  public:
   /// -1: waits for nothing. Throws: boost::system::system_error.

@@ -72,7 +72,7 @@ void ExportConnection::close() noexcept {
   memory_.tell_changed(*allocation_);
 }
 
-void ExportConnection::refuse(ErrorKind kind, const std::string& text) noexcept {
+void ExportConnection::refuse(ErrorKind kind, std::string_view text) noexcept {
   if (closed_) return;
   messages_.release();  // Before the channel closes the socket.
   channel_.refuse(kind, text);
@@ -94,6 +94,8 @@ void ExportConnection::at_wall(Body&& body) noexcept {
 }
 
 void ExportConnection::start(std::chrono::milliseconds limit) {
+  // Its end may be past being watched.
+  if (channel_.peer().ended()) return close();
   started_ = std::chrono::steady_clock::now();
   import_limit_ = limit;
   at_wall([this] {

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string_view>
 
 namespace vma {
 
@@ -56,7 +57,7 @@ class ExportConnection : public std::enable_shared_from_this<ExportConnection> {
   enum class State { greeting, offered, imported };
 
   /// Tells the process why it gets nothing, and ends.
-  void refuse(ErrorKind kind, const std::string& text) noexcept;
+  void refuse(ErrorKind kind, std::string_view text) noexcept;
   template <typename Body>
   void at_wall(Body&& body) noexcept;
   void wait_for_limit(std::chrono::milliseconds limit);

@@ -15,6 +15,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <exception>
 #include <utility>
@@ -42,11 +44,15 @@ struct MemoryExport::Acceptor {
     watch.release();
     // Forked children may have it open, too. Whoever waits to be accepted is disconnected.
     ::shutdown(socket.get(), SHUT_RDWR);
-    while (Descriptor(accept4(socket.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK))) {
+    while (Descriptor(accept()) || errno == EINTR || errno == ECONNABORTED) {
     }
   }
   Acceptor(const Acceptor&) = delete;
   Acceptor& operator=(const Acceptor&) = delete;
+  /// -1 if there is none to accept.
+  int accept() const noexcept {
+    return ::accept4(socket.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+  }
   Descriptor socket;
   DescriptorWatch watch;
   asio::steady_timer retry;
@@ -85,13 +91,7 @@ void MemoryExport::start() {
 
 void MemoryExport::wait_for_peer() {
   acceptor_->watch.async_wait([self = shared_from_this()](const boost::system::error_code& error) {
-    if (error || self->closed_) return;
-    try {
-      if (self->accept_one()) return self->wait_for_peer();
-    } catch (const std::exception& failure) {
-      log(LogLevel::warn, "export: {}", failure.what());
-    }
-    self->wait_before_retry();
+    if (!error) self->keep_accepting();
   });
 }
 
@@ -99,13 +99,28 @@ void MemoryExport::wait_for_peer() {
 void MemoryExport::wait_before_retry() {
   acceptor_->retry.expires_after(std::chrono::milliseconds(50));
   acceptor_->retry.async_wait([self = shared_from_this()](const boost::system::error_code& error) {
-    if (!error && !self->closed_) self->wait_for_peer();
+    if (!error) self->keep_accepting();
   });
 }
 
+/// An export that could not wait any more would leave importers without an answer: it closes.
+void MemoryExport::keep_accepting() noexcept {
+  if (closed_) return;
+  try {
+    if (accept_one()) return wait_for_peer();
+  } catch (const std::exception& failure) {
+    log(LogLevel::warn, "export: {}", failure.what());
+  }
+  try {
+    wait_before_retry();
+  } catch (const std::exception& failure) {
+    log(LogLevel::error, "the export at {} closes: {}", path(), failure.what());
+    close();
+  }
+}
+
 bool MemoryExport::accept_one() {
-  Descriptor peer(
-      ::accept4(acceptor_->socket.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  Descriptor peer(acceptor_->accept());
   if (peer) {
     admit(ShareChannel(std::move(peer)));
     return true;
@@ -119,9 +134,12 @@ bool MemoryExport::accept_one() {
 void MemoryExport::admit(ShareChannel channel) {
   if (!may_import(channel.peer().credentials().uid)) return refuse_stranger(std::move(channel));
   std::erase_if(connections_, [](const auto& connection) { return connection->closed(); });
-  constexpr std::ptrdiff_t silent_max = 64;
-  const auto silent = std::ranges::count_if(
-      connections_, [](const auto& connection) { return !connection->has_place(); });
+  // All that may import may connect before the first of them asks.
+  constexpr std::size_t silent_more = 64;
+  const std::size_t silent_max =
+      std::min(request_.importers_max, SIZE_MAX - silent_more) + silent_more;
+  const auto silent = static_cast<std::size_t>(std::ranges::count_if(
+      connections_, [](const auto& connection) { return !connection->has_place(); }));
   if (silent >= silent_max) {
     return channel.refuse(ErrorKind::busy, "too many processes are connected and ask for nothing");
   }

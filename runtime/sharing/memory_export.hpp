@@ -30,11 +30,10 @@ struct ExportRequest {
 /// has imported. While there is one of the latter, the allocation does not move (`ImporterList`).
 ///
 /// All work runs on the thread that runs the context, which never waits for another process: a
-/// connection that does not go on costs two descriptors until its limit. A process that may not
-/// import is told so and disconnected before it gets a place or anything it sends is read. Start,
-/// close and destroy it
-/// on that thread, or while no thread runs the context. Every other member may be called by any
-/// thread. Handlers keep it alive.
+/// stalled connection holds two descriptors until its limit expires. A process that may not import
+/// is told so and disconnected before it gets a place or anything it sends is read. Start, close
+/// and destroy it on that thread, or while no thread runs the context. Every other member may be
+/// called by any thread. Handlers keep it alive.
 class MemoryExport : public std::enable_shared_from_this<MemoryExport> {
  public:
   /// Listens from here on. Requires: what is passed by reference outlives it. Throws: like
@@ -57,6 +56,7 @@ class MemoryExport : public std::enable_shared_from_this<MemoryExport> {
 
   void wait_for_peer();
   void wait_before_retry();
+  void keep_accepting() noexcept;
   bool accept_one();
   void admit(ShareChannel channel);
   bool may_import(unsigned user) const;

@@ -23,6 +23,9 @@ namespace {
 constexpr std::size_t sender_bytes = CMSG_SPACE(sizeof(ucred));
 constexpr std::size_t rights_bytes = CMSG_SPACE(sizeof(int) * chunks_in_message_max);
 
+constexpr std::int64_t poll_ms_max = 60'000;
+constexpr std::int64_t unwatched_poll_ms_max = 100;  // Nothing wakes it when the peer ends.
+
 Error gone(std::string_view what) {
   return Error(ErrorKind::peer_failure, import_call, fmt::format("the other process {}", what));
 }
@@ -212,7 +215,7 @@ std::optional<ShareMessage> ShareChannel::try_receive(Takes takes) {
   return message;
 }
 
-void ShareChannel::refuse(ErrorKind kind, const std::string& text) noexcept {
+void ShareChannel::refuse(ErrorKind kind, std::string_view text) noexcept {
   try {
     ShareMessage refusal{.kind = ShareKind::refusal};
     refusal.error = kind;
@@ -226,6 +229,7 @@ void ShareChannel::refuse(ErrorKind kind, const std::string& text) noexcept {
 void ShareChannel::wait(short events, TimePoint deadline) const {
   const SteadyClock clock;
   const int stop = stop_ == nullptr ? -1 : stop_->native();
+  const std::int64_t slice_ms = peer_->watch() < 0 ? unwatched_poll_ms_max : poll_ms_max;
   while (true) {
     if (stop_ != nullptr) stop_->check();
     const TimePoint now = clock.now();
@@ -236,11 +240,13 @@ void ShareChannel::wait(short events, TimePoint deadline) const {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - now).count();
     pollfd waited[] = {{socket_.get(), events, 0}, {peer_->watch(), POLLIN, 0}, {stop, POLLIN, 0}};
     const int ready =
-        ::poll(waited, std::size(waited), static_cast<int>(std::min<std::int64_t>(left, 60'000)));
+        ::poll(waited, std::size(waited), static_cast<int>(std::min<std::int64_t>(left, slice_ms)));
     if (ready < 0 && errno != EINTR) throw failed("poll");
-    if (ready <= 0) continue;
-    if (waited[0].revents != 0) return;  // What a process sent before its end counts.
-    if (waited[1].revents != 0) throw gone("has ended");
+    if (waited[0].revents != 0) return;
+    if (!peer_->ended()) continue;
+    // What the process sent before its end counts, also if it came after the poll above.
+    if (::poll(waited, 1, 0) > 0) return;
+    throw gone("has ended");
   }
 }
 

@@ -7,6 +7,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 
 namespace vma {
 
@@ -66,7 +67,7 @@ class ShareChannel {
   ShareMessage receive(TimePoint deadline, Takes takes = Takes::bytes);
   /// Sends why there is nothing, if there is room for it, and ends. What was sent arrives although
   /// the connection has ended.
-  void refuse(ErrorKind kind, const std::string& text) noexcept;
+  void refuse(ErrorKind kind, std::string_view text) noexcept;
 
  private:
   void wait(short events, TimePoint deadline) const;

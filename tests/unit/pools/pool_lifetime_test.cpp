@@ -82,7 +82,9 @@ TEST(PoolLifetime, StreamsThatComeAndGoLeaveNothing) {
 
 /// A segment begins where its first block does, and holds the blocks of others.
 TEST(PoolLifetime, BlocksAreNotExported) {
-  PoolRig rig;
+  RuntimeOptions options;
+  options.exportable = Exportable{.descriptor = true};
+  PoolRig rig("test-2", options);
   const Pool pool = rig.runtime().make_pool(gpu(0));
   void* const first = pool.allocate(512, rig.stream(0));
   EXPECT_EQ(kind_of_error([&] { rig.runtime().export_allocation(first); }), ErrorKind::unsupported);

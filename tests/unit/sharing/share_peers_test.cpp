@@ -6,6 +6,8 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 
 namespace vma {
@@ -64,7 +66,7 @@ TEST_F(SharingTest, DescriptorsOfAPeerAreClosed) {
   close(ends[0]);
 }
 
-TEST_F(SharingTest, APeerThatStandsIsDisconnectedInTime) {
+TEST_F(SharingTest, AStalledPeerIsDisconnectedInTime) {
   const ExportedAllocation exported = share({.import_limit = std::chrono::milliseconds(50)});
   ShareChannel silent = peer(exported);
   ShareChannel half = peer(exported);
@@ -95,6 +97,17 @@ TEST_F(SharingTest, SilentPeersTakeNobodysPlace) {
   std::vector<ShareChannel> silent;
   for (int i = 0; i < 10; ++i) silent.push_back(peer(exported));
   EXPECT_NE(import(exported), nullptr);
+}
+
+TEST_F(SharingTest, AllWhoMayImportMayConnectAndAskLater) {
+  const ExportedAllocation exported =
+      share({.importers_max = 3, .import_limit = std::chrono::minutes(10)});
+  std::vector<ShareChannel> silent;
+  for (int i = 0; i < 64 + 3; ++i) silent.push_back(peer(exported));
+  ShareChannel further = peer(exported);
+  EXPECT_EQ(refused(further), ErrorKind::busy);
+  silent.back().send(message_of(ShareKind::hello), soon());
+  EXPECT_EQ(silent.back().receive(soon()).kind, ShareKind::offer);
 }
 
 TEST_F(SharingTest, TheLargestLimitsAreTaken) {
@@ -296,6 +309,51 @@ TEST_F(FalseExporterTest, ARefusalBeforeAnyQuestionArrives) {
   EXPECT_EQ(kind_of_error([&] { importer.runtime().import_allocation(exporter_.path()); }),
             ErrorKind::not_permitted);
   server->join();
+}
+
+TEST_F(FalseExporterTest, OneThatHasEndedIsNotWaitedFor) {
+  exporter_.end();
+  EXPECT_EQ(kind_of_error([&] {
+              importer.runtime().import_allocation(exporter_.path(),
+                                                   {.limit = std::chrono::seconds(20)});
+            }),
+            ErrorKind::peer_failure);
+}
+
+/// While it exists, this process can open no descriptor.
+class NoDescriptorsLeft {
+ public:
+  NoDescriptorsLeft() {
+    EXPECT_EQ(getrlimit(RLIMIT_NOFILE, &before_), 0);
+    const Descriptor first_free(fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0));
+    rlimit none = before_;
+    none.rlim_cur = static_cast<rlim_t>(first_free.get());
+    EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  }
+  ~NoDescriptorsLeft() { setrlimit(RLIMIT_NOFILE, &before_); }
+  NoDescriptorsLeft(const NoDescriptorsLeft&) = delete;
+  NoDescriptorsLeft& operator=(const NoDescriptorsLeft&) = delete;
+
+ private:
+  rlimit before_{};
+};
+
+TEST(ShareChannelTest, APeerThatHasEndedIsNoticedWithoutBeingWatched) {
+  const FalseExporter exporter;
+  exporter.end();
+  Descriptor socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  exporter.path().copy(address.sun_path, sizeof address.sun_path - 1);
+  ASSERT_EQ(::connect(socket.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  ShareChannel channel;
+  {
+    const NoDescriptorsLeft none;
+    channel = ShareChannel(std::move(socket));
+  }
+  EXPECT_LT(channel.peer().watch(), 0);
+  EXPECT_TRUE(channel.peer().ended());
+  EXPECT_EQ(kind_of_error([&] { channel.receive(soon()); }), ErrorKind::peer_failure);
 }
 
 }  // namespace

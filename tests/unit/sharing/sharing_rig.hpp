@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <string>
@@ -49,6 +50,15 @@ class FalseExporter {
       return (peer = ::accept4(listening_.get(), nullptr, nullptr, SOCK_NONBLOCK)) >= 0;
     });
     return ShareChannel(Descriptor(peer));
+  }
+  /// From here on, who connects finds an exporter that has ended; this process keeps its socket
+  /// open, as a forked child would.
+  void end() const {
+    const pid_t child = fork();
+    if (child == 0) _exit(::listen(listening_.get(), 8));  // The kernel takes the last one.
+    int status = -1;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    ASSERT_EQ(status, 0);
   }
 
  private:
