@@ -1,38 +1,27 @@
 // Goal: releasing memory never ends the process when host memory runs out: what cannot be tracked
 // is kept aside or stays in the cache, and the books stay correct. Method: replaces operator new.
+#include "support/failing_memory.hpp"
 #include "unit/memory/memory_rig.hpp"
 
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <cstdlib>
 #include <new>
 #include <utility>
 #include <vector>
 
-namespace {
-thread_local bool refuses = false;  // Whether allocations on this thread fail.
-}  // namespace
-
-void* operator new(std::size_t size_bytes) {
-  void* memory = refuses ? nullptr : std::malloc(size_bytes);
-  if (memory == nullptr) throw std::bad_alloc();
-  return memory;
-}
-void operator delete(void* memory) noexcept {
-  std::free(memory);
-}
-void operator delete(void* memory, std::size_t) noexcept {
-  std::free(memory);
-}
-
 namespace vma {
 namespace {
+
+thread_local bool refuses = false;  // Whether allocations on this thread fail.
 
 /// While it lives, allocations on this thread fail.
 class NoMemory {
  public:
-  NoMemory() { refuses = true; }
+  NoMemory() {
+    allocation_fails = [] { return refuses; };
+    refuses = true;
+  }
   ~NoMemory() { refuses = false; }
   NoMemory(const NoMemory&) = delete;
   NoMemory& operator=(const NoMemory&) = delete;

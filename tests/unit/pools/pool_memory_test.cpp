@@ -2,61 +2,30 @@
 // and no block is lost or counted twice. Method: replaces operator new, which fails the n-th
 // allocation of the calls under test, outside of the simulated machine, for every n.
 #include "pools/pools.hpp"
-#include "support/drivers/intercept_driver.hpp"
+#include "support/failing_memory.hpp"
 #include "unit/memory/memory_rig.hpp"
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <functional>
 #include <new>
 #include <utility>
 #include <vector>
 
-namespace {
-// Of this thread: allocations that still succeed; below 0, all do.
-thread_local long left = -1;
-thread_local int spared = 0;
-}  // namespace
-
-[[gnu::noinline]] void* operator new(std::size_t size_bytes) {
-  const bool refused = spared == 0 && left >= 0 && left-- == 0;
-  void* memory = refused ? nullptr : std::malloc(size_bytes);
-  if (memory == nullptr) throw std::bad_alloc();
-  return memory;
-}
-[[gnu::noinline]] void operator delete(void* memory) noexcept {
-  std::free(memory);
-}
-[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept {
-  std::free(memory);
-}
-
 namespace vma {
 namespace {
 
-/// Allocations of the simulated machine do not fail.
-class SparedDriver final : public InterceptDriver {
- public:
-  using InterceptDriver::InterceptDriver;
+thread_local long left = -1;  // Allocations that still succeed; below 0, all do.
 
- private:
-  void around(Call, const std::function<void()>& body) override {
-    ++spared;
-    try {
-      body();
-    } catch (...) {
-      --spared;
-      throw;
-    }
-    --spared;
-  }
-};
+bool none_is_left() {
+  return left >= 0 && left-- == 0;
+}
 
 /// A life of a pool in which one allocation of host memory fails.
 class PoolLifeWithoutMemory {
  public:
   explicit PoolLifeWithoutMemory(long number) : number_(number) {
+    allocation_fails = none_is_left;
     PoolOptions options;
     options.max_bytes = 3 << 20;
     pool_ = pools_.make(gpu(0), options);

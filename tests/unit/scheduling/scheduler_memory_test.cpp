@@ -2,17 +2,18 @@
 // move is lost, the policy eventually learns of all changes, and a policy that overran is replaced.
 // Method: replaces operator new, which fails the n-th allocation of a step, or all from the n-th
 // on, for every n.
+#include "support/failing_memory.hpp"
 #include "unit/memory/memory_rig.hpp"
 #include "unit/runtime/scheduler_rig.hpp"
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <exception>
 #include <memory>
 #include <new>
 #include <utility>
 
+namespace vma {
 namespace {
 
 enum class Which { one, all_from };
@@ -29,23 +30,6 @@ bool fails() {
   ++failed;
   return true;
 }
-
-}  // namespace
-
-[[gnu::noinline]] void* operator new(std::size_t size_bytes) {
-  void* memory = fails() ? nullptr : std::malloc(size_bytes);
-  if (memory == nullptr) throw std::bad_alloc();
-  return memory;
-}
-[[gnu::noinline]] void operator delete(void* memory) noexcept {
-  std::free(memory);
-}
-[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept {
-  std::free(memory);
-}
-
-namespace vma {
-namespace {
 
 constexpr std::uint32_t chunks = 6;
 constexpr PlaceId gpu0{0};
@@ -102,6 +86,7 @@ RuntimeOptions options_of(std::function<std::unique_ptr<Policy>()> make) {
 /// Whether an allocation failed.
 bool step_without_memory(SchedulerRig& rig, Which mode, long number) {
   which = mode;
+  allocation_fails = fails;
   failing = number;
   failed = 0;
   seen = 0;

@@ -2,7 +2,7 @@
 // lost: no descriptor, no driver handle, no place and no byte of the exporter. Method: replaces
 // operator new, which fails the n-th allocation of one thread, for every n.
 #include "runtime/runtime_parts.hpp"
-#include "support/drivers/intercept_driver.hpp"
+#include "support/failing_memory.hpp"
 #include "support/test_machines.hpp"
 #include "sim/sim_driver.hpp"
 
@@ -11,61 +11,25 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <new>
 #include <string>
 
+namespace vma {
 namespace {
 
 std::atomic<pid_t> failing_thread{0};  // 0: none.
 std::atomic<long> failing_number{0}, allocations_seen{0};
-thread_local int driver_calls = 0;  // Above 0 inside the driver, where no allocation fails.
 
-bool allocation_fails() {
+bool is_its_turn() {
   const pid_t thread = failing_thread;
-  if (thread == 0 || driver_calls > 0 || thread != gettid()) return false;
+  if (thread == 0 || thread != gettid()) return false;
   return ++allocations_seen == failing_number;
 }
 
-}  // namespace
-
-[[gnu::noinline]] void* operator new(std::size_t size_bytes) {
-  void* memory = allocation_fails() ? nullptr : std::malloc(size_bytes);
-  if (memory == nullptr) throw std::bad_alloc();
-  return memory;
-}
-[[gnu::noinline]] void operator delete(void* memory) noexcept {
-  std::free(memory);
-}
-[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept {
-  std::free(memory);
-}
-
-namespace vma {
-namespace {
-
 constexpr std::uint64_t failure_chunk_bytes = 8192;
 constexpr std::uint64_t failure_bytes = 3 * failure_chunk_bytes;
-
-/// The simulated driver stands for one that does not use this heap.
-class OwnHeapDriver final : public InterceptDriver {
- public:
-  using InterceptDriver::InterceptDriver;
-
- private:
-  void around(Call, const std::function<void()>& body) override {
-    ++driver_calls;
-    try {
-      body();
-    } catch (...) {
-      --driver_calls;
-      throw;
-    }
-    --driver_calls;
-  }
-};
 
 class OneSide {
  public:
@@ -75,7 +39,7 @@ class OneSide {
     settings.hold_limit = std::chrono::seconds(20);
     settings.exportable.descriptor = true;
     runtime_ = unique_runtime_of(std::make_unique<RuntimeParts>(
-        std::make_unique<OwnHeapDriver>(static_cast<Driver&>(machine_)), settings));
+        std::make_unique<SparedDriver>(static_cast<Driver&>(machine_)), settings));
   }
   Runtime* operator->() { return runtime_.get(); }
   /// What the machine holds besides what the runtime always has.
@@ -135,6 +99,7 @@ class ShareMemoryFailure : public testing::Test {
       SCOPED_TRACE("allocation " + std::to_string(number));
       allocations_seen = 0;
       failing_number = number;
+      allocation_fails = is_its_turn;
       failing_thread = thread;
       void* theirs = nullptr;
       try {

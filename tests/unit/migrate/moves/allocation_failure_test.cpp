@@ -3,14 +3,13 @@
 // beginning of a move hear its end, no byte is lost and the books agree. Method: replaces operator
 // new, which fails the n-th allocation of the mover's and the callbacks' threads, or all from the
 // n-th on, for every n; an executor of the test provides the threads.
-#include "support/drivers/intercept_driver.hpp"
+#include "support/failing_memory.hpp"
 #include "unit/migrate/moves/move_rig.hpp"
 
 #include <gtest/gtest.h>
 
 #include <atomic>
 #include <chrono>
-#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <new>
@@ -19,11 +18,15 @@
 #include <utility>
 #include <vector>
 
+namespace vma {
 namespace {
 
 enum class Which { none, one, all_from };
 
+bool is_refused();
+
 struct Failures {
+  Failures() { allocation_fails = is_refused; }
   std::atomic<Which> mode{Which::none};
   std::atomic<long> number{0}, seen{0}, failed{0};
   bool fails() {
@@ -37,34 +40,10 @@ struct Failures {
 } failures;
 
 thread_local bool under_test = false;  // Whether this is a thread of the mover.
-thread_local int spared = 0;           // Above 0 inside code that must not fail here.
 
-}  // namespace
-
-[[gnu::noinline]] void* operator new(std::size_t size_bytes) {
-  const bool refused = under_test && spared == 0 && failures.fails();
-  void* memory = refused ? nullptr : std::malloc(size_bytes);
-  if (memory == nullptr) throw std::bad_alloc();
-  return memory;
+bool is_refused() {
+  return under_test && failures.fails();
 }
-[[gnu::noinline]] void operator delete(void* memory) noexcept {
-  std::free(memory);
-}
-[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept {
-  std::free(memory);
-}
-
-namespace vma {
-namespace {
-
-/// While it lives, no allocation fails on this thread.
-class Spared {
- public:
-  Spared() { ++spared; }
-  ~Spared() { --spared; }
-  Spared(const Spared&) = delete;
-  Spared& operator=(const Spared&) = delete;
-};
 
 /// Marks the mover's threads, and fails to start threads with a refused name.
 class TestExecutor : public Executor {
