@@ -37,6 +37,7 @@ WriterSpec few_writes(const LiveRange& range, int streams, std::chrono::nanoseco
   spec.streams = streams;
   spec.kernel = kernel;
   spec.places = range.places(DirtyTiles{});
+  spec.submissions = live_submissions();
   return spec;
 }
 

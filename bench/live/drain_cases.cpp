@@ -45,7 +45,7 @@ std::chrono::nanoseconds move_all(Runtime& runtime, Ranges& ranges,
 
 Sample drain(const DrainCase& chosen, std::uint64_t bytes) {
   constexpr std::uint64_t granule_bytes = 2 * mebibyte;
-  Runtime& runtime = live_runtime();
+  Runtime& runtime = live_runtime({{}, {}, chosen.mode == MoveMode::held});
   const std::vector<Location> gpus = live_gpus(2);
   const std::vector<Location> targets(gpus.begin() + 1,
                                       gpus.begin() + 1 + std::min(targets_max, gpus.size() - 1));

@@ -2,6 +2,7 @@
 
 #include "runtime/runtime_parts.hpp"
 #include "runtime/settings.hpp"
+#include "twin/submission_window.hpp"
 
 #include <memory>
 #include <optional>
@@ -11,6 +12,11 @@ namespace vma {
 namespace {
 
 double seconds_a_case = 3;  // Set once, before the first case.
+
+Mutex& submissions() {
+  static Mutex mutex;
+  return mutex;
+}
 
 struct Opened {
   LiveSettings settings;
@@ -23,7 +29,7 @@ std::unique_ptr<Opened>& opened() {
 }
 
 bool same(const LiveSettings& one, const LiveSettings& other) {
-  return one.stall_budget == other.stall_budget &&
+  return one.stall_budget == other.stall_budget && one.holds == other.holds &&
          one.tuning.tiles_per_granule == other.tuning.tiles_per_granule &&
          one.tuning.copy_blocks == other.tuning.copy_blocks &&
          one.tuning.settle_blocks_per_multiprocessor ==
@@ -40,7 +46,9 @@ std::unique_ptr<RuntimeParts> make_parts(const LiveSettings& chosen) {
   settings.stall_budget = chosen.stall_budget;
   settings.tuning = chosen.tuning;
   settings.nvml.clear();  // NVML calls would disturb the measurement.
-  return std::make_unique<RuntimeParts>(open_driver(settings.driver), settings);
+  std::unique_ptr<Driver> driver = open_driver(settings.driver);
+  if (chosen.holds) driver = std::make_unique<SubmissionWindow>(std::move(driver), submissions());
+  return std::make_unique<RuntimeParts>(std::move(driver), settings);
 }
 
 }  // namespace
@@ -56,6 +64,10 @@ Runtime& live_runtime(const LiveSettings& settings, bool fresh) {
     if (opens && at.kind == Location::Kind::gpu) runtime.destroy_stream(runtime.make_stream(at));
   }
   return runtime;
+}
+
+Mutex* live_submissions() {
+  return opened() && opened()->settings.holds ? &submissions() : nullptr;
 }
 
 void close_live_runtime() {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "bench/samples.hpp"
+#include "base/mutex.hpp"
 #include "migrate/copying/live_copier.hpp"
 
 #include <vma/runtime.hpp>
@@ -15,6 +16,8 @@ namespace vma {
 struct LiveSettings {
   std::chrono::microseconds stall_budget{0};  ///< Per second; zero: no limit.
   LiveTuning tuning{};
+  /// Memory moves under holds beside writers: see `live_submissions`.
+  bool holds = false;
 };
 
 /// A runtime with these settings, otherwise configured by the environment. Its caches are empty,
@@ -23,6 +26,11 @@ struct LiveSettings {
 /// Requires: nothing of the previous runtime is in use.
 Runtime& live_runtime(const LiveSettings& settings = {}, bool fresh = false);
 void close_live_runtime();
+
+/// Held by whoever launches work while memory moves under a hold: what another thread submits
+/// between a hold's two driver calls for a context is not held (`Hold`). Null if `holds` is not
+/// set.
+Mutex* live_submissions();
 
 /// Throws: Unavailable with fewer than `gpus_min`.
 std::vector<Location> live_gpus(std::size_t gpus_min);

@@ -48,10 +48,6 @@ class LiveRange {
     return finish(start(to, options), to, tally);
   }
   /// Throws: std::runtime_error unless the words have their initial values plus what writers added.
-  ///
-  /// After moves under holds, only prints what is missing. Work that another thread submits between
-  /// a hold's two driver calls for a context is not held (`Hold`), and on a busy machine much time
-  /// can pass between them.
   void check(std::uint64_t added);
 
  private:
@@ -61,7 +57,6 @@ class LiveRange {
   const std::uint64_t bytes_;
   const std::uint64_t chunk_bytes_;
   Location home_;
-  bool was_held_ = false;  // Whether it has moved under a hold.
   void* pointer_;
   std::uint64_t first_sum_ = 0;
   HangAlarm hang_alarm_;

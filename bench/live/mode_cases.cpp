@@ -9,7 +9,7 @@ namespace vma {
 namespace {
 
 Sample by_share(MoveMode mode, int percent, std::uint64_t bytes) {
-  Runtime& runtime = live_runtime();
+  Runtime& runtime = live_runtime({{}, {}, mode == MoveMode::held});
   const std::vector<Location> gpus = live_gpus(2);
   const MigrateOptions options = options_of(mode);
   LiveRange range(runtime, gpus[0], bytes);

@@ -12,7 +12,7 @@ namespace {
 
 Sample by_size(MoveMode mode, std::chrono::milliseconds stall_budget, std::uint64_t bytes) {
   // Fresh, so that its counters start here.
-  Runtime& runtime = live_runtime({stall_budget, {}}, true);
+  Runtime& runtime = live_runtime({stall_budget, {}, mode == MoveMode::held}, true);
   const std::vector<Location> gpus = live_gpus(2);
   const MigrateOptions options = options_of(mode);
   const auto chunks = static_cast<int>((bytes + chunk_bytes_most - 1) / chunk_bytes_most);

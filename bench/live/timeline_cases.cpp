@@ -12,7 +12,7 @@ namespace {
 constexpr std::chrono::milliseconds look_period(1);
 
 Sample timeline(MoveMode mode, std::chrono::milliseconds stall_budget, std::uint64_t bytes) {
-  Runtime& runtime = live_runtime({stall_budget, {}});
+  Runtime& runtime = live_runtime({stall_budget, {}, mode == MoveMode::held});
   const std::vector<Location> gpus = live_gpus(2);
   const MigrateOptions options = options_of(mode);
   LiveRange range(runtime, gpus[0], bytes);

@@ -101,10 +101,13 @@ void Writers::loop(Worker& worker) {
   const auto nanoseconds = static_cast<std::uint64_t>(spec_.kernel.count());
   const LaunchShape shape = writer_shape(worker.places);
   const LaunchShape sweep = sweep_shape(spec_);
+  Mutex own;
+  Mutex& submissions = spec_.submissions != nullptr ? *spec_.submissions : own;
   try {
     while (!stopping_) {
       Poll poll;
       while (worker.launched - worker.completed() >= spec_.backlog && !stopping_) poll.pause();
+      const MutexLock lock(submissions);
       if (spec_.sweep_words > 0) {
         driver.launch(worker.bound, worker.sweep, sweep,
                       KernelArguments::of(worker.swept, spec_.sweep_words, std::uint64_t{1}));

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "base/mutex.hpp"
 #include "bench/live/writer_kernel.hpp"
 
 #include <vma/runtime.hpp>
@@ -20,6 +21,8 @@ struct WriterSpec {
   /// Declared when the streams are attached. They launch no graphs.
   StreamWork work = StreamWork::any;
   std::chrono::nanoseconds kernel = std::chrono::microseconds(5);
+  /// Held for each launch; null: nothing is. See `live_submissions`.
+  Mutex* submissions = nullptr;
   std::uint64_t backlog = 1;  ///< Maximum number of launches in progress on a stream.
   WritePlaces places;
   /// Each GPU increments its own words, an equal part of every place. Required if the range may be

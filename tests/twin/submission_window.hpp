@@ -3,6 +3,9 @@
 #include "base/mutex.hpp"
 #include "support/drivers/intercept_driver.hpp"
 
+#include <memory>
+#include <utility>
+
 namespace vma {
 
 /// Keeps the program from submitting work between the two calls that hold a context. Work that
@@ -15,6 +18,8 @@ class SubmissionWindow final : public InterceptDriver {
  public:
   SubmissionWindow(Driver& inner, Mutex& submissions)
       : InterceptDriver(inner), submissions_(submissions) {}
+  SubmissionWindow(std::unique_ptr<Driver> inner, Mutex& submissions)
+      : InterceptDriver(std::move(inner)), submissions_(submissions) {}
 
  private:
   void around(Call call, const std::function<void()>& body) override;
