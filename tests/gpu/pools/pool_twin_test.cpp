@@ -259,13 +259,12 @@ std::uint64_t PoolTwinRig::move_some() {
     if (random_() % 2 == 0) {
       return static_cast<std::uint64_t>(runtime_->migrate(pool_, to, options).total.chunks_moved);
     }
-    void* block = nullptr;
+    Migration move;
     {
-      const std::lock_guard lock(mutex_);
+      const std::lock_guard lock(mutex_);  // The block lives while the call names it.
       if (living_.empty()) return 0;
-      block = living_[random_() % living_.size()];
+      move = runtime_->migrate_async(living_[random_() % living_.size()], to, options);
     }
-    const Migration move = runtime_->migrate_async(block, to, options);
     return static_cast<std::uint64_t>(move.wait().chunks_moved);
   } catch (const Error& error) {
     // A segment or a block is given back meanwhile, or all gates are given up.
@@ -280,11 +279,10 @@ std::uint64_t PoolTwinRig::move_some() {
 }
 
 void PoolTwinRig::move() {
-  // If all gates are given up, nothing is switched.
-  const std::uint64_t moves_max = 20 * plan_.switches;
-  for (std::uint64_t moves = 0;
-       outcome_.switches < plan_.switches && moves < moves_max && !finished_; ++moves) {
-    outcome_.switches += move_some();
+  while (outcome_.switches < plan_.switches && !finished_) {
+    const std::uint64_t switched = move_some();
+    outcome_.switches += switched;
+    if (switched == 0) std::this_thread::yield();  // No block lives, or all gates were given up.
   }
 }
 
