@@ -67,6 +67,20 @@ void close_shared_runtime() {
   shared().reset();
 }
 
+KeptPool::KeptPool(int streams) {
+  Runtime& runtime = shared_runtime();
+  const Location gpu = runtime.locations().front();
+  PoolOptions options;
+  options.release_threshold = SIZE_MAX;
+  pool_ = runtime.make_pool(gpu, options);
+  for (int i = 0; i < streams; ++i) streams_.push_back(runtime.make_stream(gpu));
+}
+
+KeptPool::~KeptPool() {
+  for (const Stream stream : streams_) shared_runtime().destroy_stream(stream);
+  pool_.destroy();
+}
+
 void let_scrubbing_end(std::uint64_t freed_bytes) {
   constexpr std::uint64_t bytes_per_us = 200'000;  // Half of the observed rate of the driver.
   constexpr std::chrono::milliseconds least(5);

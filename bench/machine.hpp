@@ -2,6 +2,7 @@
 
 #include "bench/samples.hpp"
 
+#include <vma/pool.hpp>
 #include <vma/runtime.hpp>
 
 #include <string>
@@ -16,6 +17,22 @@ Runtime& shared_runtime();
 /// Shuts the shared runtime down, so that another one can be opened: on GPUs, a process can have
 /// only one at a time.
 void close_shared_runtime();
+
+/// A pool of the shared runtime's first GPU that keeps its memory, and streams there.
+class KeptPool {
+ public:
+  explicit KeptPool(int streams);
+  ~KeptPool();
+  KeptPool(const KeptPool&) = delete;
+  KeptPool& operator=(const KeptPool&) = delete;
+
+  const Pool& pool() const noexcept { return pool_; }
+  Stream stream(int number) const { return streams_[static_cast<std::size_t>(number)]; }
+
+ private:
+  Pool pool_;
+  std::vector<Stream> streams_;
+};
 
 /// Spins for as long as the driver may need to scrub released memory. Until then, a first grant of
 /// that memory waits (driver 580: 0.6 ms for 256 MiB instead of 0.15 ms), and the driver does not

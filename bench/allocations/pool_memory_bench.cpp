@@ -4,38 +4,24 @@
 #include "bench/allocations/memory_cases.hpp"
 #include "bench/machine.hpp"
 
-#include <vector>
-
 namespace vma {
 namespace {
 
 class VmartMemory final : public MemorySubject {
  public:
-  explicit VmartMemory(int streams) {
-    Runtime& runtime = shared_runtime();
-    const Location gpu = runtime.locations().front();
-    PoolOptions options;
-    options.release_threshold = SIZE_MAX;
-    pool_ = runtime.make_pool(gpu, options);
-    for (int i = 0; i < streams; ++i) streams_.push_back(runtime.make_stream(gpu));
-  }
-  ~VmartMemory() override {
-    for (const Stream stream : streams_) shared_runtime().destroy_stream(stream);
-    pool_.destroy();
-  }
+  explicit VmartMemory(int streams) : kept_(streams) {}
 
   void* allocate(std::uint64_t bytes, int stream) override {
-    return pool_.allocate(bytes, streams_[static_cast<std::size_t>(stream)]);
+    return kept_.pool().allocate(bytes, kept_.stream(stream));
   }
   void free(void* block, int stream) override {
-    pool_.deallocate(block, streams_[static_cast<std::size_t>(stream)]);
+    kept_.pool().deallocate(block, kept_.stream(stream));
   }
-  std::uint64_t held_peak_bytes() override { return pool_.stats().reserved_high_bytes; }
-  std::uint64_t used_peak_bytes() override { return pool_.stats().used_high_bytes; }
+  std::uint64_t held_peak_bytes() override { return kept_.pool().stats().reserved_high_bytes; }
+  std::uint64_t used_peak_bytes() override { return kept_.pool().stats().used_high_bytes; }
 
  private:
-  Pool pool_;
-  std::vector<Stream> streams_;
+  KeptPool kept_;
 };
 
 }  // namespace

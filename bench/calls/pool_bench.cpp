@@ -4,37 +4,24 @@
 #include "bench/machine.hpp"
 
 #include <cstdint>
-#include <vector>
 
 namespace vma {
 namespace {
 
 class VmartPool final : public PoolSubject {
  public:
-  explicit VmartPool(int streams) {
-    Runtime& runtime = shared_runtime();
-    const Location gpu = runtime.locations().front();
-    PoolOptions options;
-    options.release_threshold = SIZE_MAX;
-    pool_ = runtime.make_pool(gpu, options);
-    for (int i = 0; i < streams; ++i) streams_.push_back(runtime.make_stream(gpu));
-  }
-  ~VmartPool() override {
-    for (const Stream stream : streams_) shared_runtime().destroy_stream(stream);
-    pool_.destroy();
-  }
+  explicit VmartPool(int streams) : kept_(streams) {}
 
   void pairs(int allocates, int frees, std::uint64_t bytes, int times) override {
-    const Stream from = streams_[static_cast<std::size_t>(allocates)];
-    const Stream to = streams_[static_cast<std::size_t>(frees)];
+    const Stream from = kept_.stream(allocates);
+    const Stream to = kept_.stream(frees);
     for (int i = 0; i < times; ++i) {
-      pool_.deallocate(pool_.allocate(bytes, from), to);
+      kept_.pool().deallocate(kept_.pool().allocate(bytes, from), to);
     }
   }
 
  private:
-  Pool pool_;
-  std::vector<Stream> streams_;
+  KeptPool kept_;
 };
 
 void register_pool() {

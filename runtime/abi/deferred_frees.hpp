@@ -15,6 +15,7 @@ class DeferredFrees {
  public:
   struct Free {
     void* pointer = nullptr;
+    // Of a free in stream order.
     Stream stream = nullptr;
     int device = 0;
   };

@@ -20,7 +20,6 @@
 #include <vma/vma.hpp>
 
 #include <exception>
-#include <vector>
 
 namespace vma {
 namespace {
@@ -71,24 +70,22 @@ Capturing what_captures(void* pointer, Stream stream) {
 
 /// Frees the segment, or keeps it for later if the free is refused now. Blocks: like
 /// `Runtime::free`.
-void free_or_keep(void* pointer, Stream stream) noexcept {
+void free_or_keep(void* pointer) noexcept {
   try {
     runtime().free(pointer);
   } catch (const Error& error) {
     const bool for_good =
         error.kind() == ErrorKind::unknown_pointer || error.kind() == ErrorKind::driver_gone;
     log(for_good ? LogLevel::error : LogLevel::warn, "vmart_torch_free: {}", error.what());
-    if (!for_good) late_segments().keep({pointer, stream, 0});
+    if (!for_good) late_segments().keep({pointer});
   } catch (const std::exception& error) {
     log(LogLevel::warn, "vmart_torch_free: {}", error.what());
-    late_segments().keep({pointer, stream, 0});
+    late_segments().keep({pointer});
   }
 }
 
 void free_late_segments() noexcept {
-  for (const DeferredFrees::Free& late : late_segments().take_all()) {
-    free_or_keep(late.pointer, late.stream);
-  }
+  for (const DeferredFrees::Free& late : late_segments().take_all()) free_or_keep(late.pointer);
 }
 
 void* alloc_segment(std::size_t size_bytes, int device, Stream stream) {
@@ -109,8 +106,8 @@ void free_segment(void* pointer, Stream stream) {
       log(LogLevel::warn, "{} was freed while its stream captures, and is kept for the graph",
           fmt::ptr(pointer));
       return;
-    case Capturing::elsewhere: return late_segments().keep({pointer, stream, 0});
-    case Capturing::not_known_of: free_late_segments(); return free_or_keep(pointer, stream);
+    case Capturing::elsewhere: return late_segments().keep({pointer});
+    case Capturing::not_known_of: free_late_segments(); return free_or_keep(pointer);
   }
 }
 
@@ -138,7 +135,7 @@ class OnGpu {
   OnGpu& operator=(const OnGpu&) = delete;
 
   bool captures(Stream stream) noexcept try {
-    return driver_.is_capturing(entry_->launcher.bind(stream));
+    return vma::captures(driver_, entry_->launcher.bind(stream));
   } catch (const std::exception&) {  // Destroyed, and its captures with it.
     return false;
   }
