@@ -14,13 +14,17 @@ const char in_search = 0;  // Holder of a block on its way.
 }  // namespace
 
 Block* FreeBlocks::search(const BlockRequest& request, const ReusePolicies& reuse) {
-  // What the stream has freed comes before what all may have, if it is about as large. A large
-  // range is cut only once all that is complete is joined. Small blocks come from slabs.
+  // What the stream has freed comes before what all may have, if it is about as large. While some
+  // of it is pending, a large range is cut only once all that is complete is joined; that asks
+  // events, so a stream without frees does not. Small blocks come from slabs.
   const std::uint64_t tight_bytes = 2 * request.size_bytes;
   if (!request.small) {
     if (Block* const block = search_own(request, Join::new_ones, tight_bytes)) return block;
   }
-  if (Block* const block = take_complete(request, tight_bytes)) return block;
+  const bool pending =
+      streams_.with(request.stream, request.id,
+                    [](StreamFrees& own) VMART_REQUIRES(own.mutex) { return !own.bins().empty(); });
+  if (Block* const block = take_complete(request, pending ? tight_bytes : UINT64_MAX)) return block;
   collect(reuse.opportunistic ? Ask::all : Ask::nothing);
   if (Block* const block = take_complete(request)) return block;
   if (Block* const block = search_own(request, Join::new_ones, UINT64_MAX)) return block;
