@@ -11,6 +11,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <sstream>
 #include <utility>
 
 namespace vma {
@@ -31,6 +33,15 @@ std::string without_links(const std::string& file) {
 }
 
 }  // namespace
+
+std::optional<std::string> read_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  // Peeks first, because copying zero bytes sets a failure. For a folder, peeking fails.
+  if (file && file.peek() != std::ifstream::traits_type::eof()) text << file.rdbuf();
+  if (!file.is_open() || file.bad() || !text) return std::nullopt;
+  return std::move(text).str();
+}
 
 WholeFile::WholeFile(const std::string& beside, Terms terms)
     : terms_(std::move(terms)), beside_(beside) {

@@ -8,6 +8,9 @@
 
 namespace vma {
 
+/// All bytes of a file, which may be empty; none if it cannot be read completely.
+std::optional<std::string> read_file(const std::string& path);
+
 /// A file that is written under a temporary name, and renamed once it is complete and on disk:
 /// readers see either the old file or the complete new one. Removed if it is not completed. Not
 /// thread-safe.

@@ -1,6 +1,6 @@
 #include "machine/json_text.hpp"
 
-#include "base/file_text.hpp"
+#include "base/whole_file.hpp"
 
 #include <vma/error.hpp>
 

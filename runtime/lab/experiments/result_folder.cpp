@@ -1,6 +1,5 @@
 #include "lab/experiments/result_folder.hpp"
 
-#include "base/file_text.hpp"
 #include "base/whole_file.hpp"
 
 #include <vma/error.hpp>

@@ -2,8 +2,6 @@
 // Method: files in a temporary folder; a file size limit simulates a full disk.
 #include "base/whole_file.hpp"
 
-#include "base/file_text.hpp"
-
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
