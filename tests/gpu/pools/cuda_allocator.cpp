@@ -173,8 +173,8 @@ class CudaAllocator final : public StreamAllocator {
   bool same(const Pool& a, const Pool& b) const override { return own(a).pool == own(b).pool; }
   void* allocate(std::size_t bytes, Stream stream) override {
     CUdeviceptr block = 0;
-    return block_of(calls().cuMemAllocAsync(&block, bytes, native(stream)), block,
-                    "cuMemAllocAsync");
+    const CUresult result = calls().cuMemAllocAsync(&block, bytes, native(stream));
+    return block_of(result, block, "cuMemAllocAsync");
   }
   void deallocate(void* pointer, Stream stream) override {
     VMART_CUDA(cuMemFreeAsync, native(pointer), native(stream));

@@ -30,6 +30,8 @@ StreamAllocator::StreamAllocator(std::unique_ptr<Driver> driver)
 }
 
 StreamAllocator::~StreamAllocator() {
+  // A test that failed may have left a capture open.
+  for (const Stream stream : capturing_) driver_->destroy_graph(driver_->end_capture(bind(stream)));
   for (const Stop& stop : stops_) {
     std::atomic_ref<std::uint64_t>(*stop.word).store(1, std::memory_order_release);
   }
@@ -139,9 +141,11 @@ std::uint64_t StreamAllocator::wrong(Stream stream, void* words, std::uint64_t c
 
 void StreamAllocator::begin_capture(Stream stream) {
   driver_->begin_capture(bind(stream), CaptureMode::global);
+  capturing_.push_back(stream);
 }
 
 ExecGraphHandle StreamAllocator::end_capture(Stream stream) {
+  std::erase(capturing_, stream);
   const GraphHandle graph = driver_->end_capture(bind(stream));
   const ExecGraphHandle ready = driver_->instantiate(graph);
   driver_->destroy_graph(graph);

@@ -113,6 +113,7 @@ class StreamAllocator {
   Driver* driver_;  // The runtime's.
   std::unique_ptr<Runtime> runtime_;
   std::vector<Stream> streams_;
+  std::vector<Stream> capturing_;
   std::vector<Stop> stops_;
   std::vector<std::pair<ContextHandle, void*>> pinned_;
   std::uint64_t* mismatches_ = nullptr;
