@@ -51,7 +51,7 @@ unsigned long long libraries_loaded() noexcept {
 
 std::atomic<bool> ProcessExit::begun_{false};
 std::atomic<bool> ProcessExit::closed_{false};
-std::atomic<int> ProcessExit::calls_{0};
+ThreadParts<std::atomic<int>> ProcessExit::calls_;
 std::atomic<int> ProcessExit::process_{0};
 
 struct ProcessExit::Action::State {
@@ -113,7 +113,8 @@ ProcessExit::Action::~Action() {
 
 int ProcessExit::find_process() noexcept {
   static const int failed = pthread_atfork(nullptr, nullptr, [] {
-    calls_ = 0;  // The threads that were inside the driver do not exist in the child.
+    // The threads that were inside the driver do not exist in the child.
+    calls_.for_each([](std::atomic<int>& calls) { calls = 0; });
     process_ = getpid();
   });
   if (failed == 0) process_ = getpid();
@@ -158,7 +159,9 @@ void ProcessExit::begin() noexcept {
   }
   closed_ = true;
   if (acting_process != getpid()) return;
-  poll_until(wall, wall.now() + calls_limit, [] { return calls_.load() == 0; });
+  poll_until(wall, wall.now() + calls_limit, [] {
+    return calls_.all([](const std::atomic<int>& calls) { return calls.load() == 0; });
+  });
 }
 
 bool ProcessExit::elsewhere() noexcept {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include "base/thread_parts.hpp"
+
 #include <atomic>
 #include <chrono>
 #include <functional>
@@ -48,16 +50,16 @@ class ProcessExit {
   /// The scope of a driver call. If it is false, the call must not be made.
   class DriverCall {
    public:
-    DriverCall() noexcept : allowed_(enter()) {}
+    DriverCall() noexcept : counter_(enter()) {}
     ~DriverCall() {
-      if (allowed_) calls_.fetch_sub(1, std::memory_order_release);
+      if (counter_ != nullptr) counter_->fetch_sub(1, std::memory_order_release);
     }
     DriverCall(const DriverCall&) = delete;
     DriverCall& operator=(const DriverCall&) = delete;
-    explicit operator bool() const noexcept { return allowed_; }
+    explicit operator bool() const noexcept { return counter_ != nullptr; }
 
    private:
-    const bool allowed_;
+    std::atomic<int>* const counter_;
   };
 
   static bool begun() noexcept { return begun_.load(std::memory_order_acquire); }
@@ -80,12 +82,14 @@ class ProcessExit {
   static void begin() noexcept;
 
  private:
-  static bool enter() noexcept {
-    calls_.fetch_add(1);
-    if (!closed_.load()) return true;
-    calls_.fetch_sub(1);
+  /// Counts a driver call; null if it must not be made.
+  static std::atomic<int>* enter() noexcept {
+    std::atomic<int>& calls = calls_.own();
+    calls.fetch_add(1);
+    if (!closed_.load()) return &calls;
+    calls.fetch_sub(1);
     hold_back();
-    return false;
+    return nullptr;
   }
   struct List;
   static void stand_still() noexcept;
@@ -93,7 +97,7 @@ class ProcessExit {
   static int find_process() noexcept;
 
   static std::atomic<bool> begun_, closed_;
-  static std::atomic<int> calls_;
+  static ThreadParts<std::atomic<int>> calls_;
   static std::atomic<int> process_;  // 0 until first needed.
 };
 

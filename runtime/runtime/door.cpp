@@ -1,18 +1,9 @@
 #include "runtime/door.hpp"
 
-#include <algorithm>
-
 namespace vma {
-namespace {
-
-std::atomic<unsigned> threads{0};
-constinit thread_local unsigned thread_number = 0;  // Zero before its first call.
-
-}  // namespace
 
 Door::Counter* Door::enter() noexcept {
-  if (thread_number == 0) thread_number = ++threads;
-  Counter& counter = counters_[thread_number % counters_.size()];
+  Counter& counter = counters_.own();
   std::uint64_t state = counter.state.load(std::memory_order_relaxed);
   while ((state & closed) == 0) {
     if (counter.state.compare_exchange_weak(state, state + one_call, std::memory_order_acquire)) {
@@ -39,13 +30,13 @@ void Door::leave_closed(Counter& counter) noexcept {
 }
 
 void Door::close() noexcept {
-  for (Counter& counter : counters_) counter.state.fetch_or(closed);
+  counters_.for_each([](Counter& counter) { counter.state.fetch_or(closed); });
 }
 
 void Door::wait_until_empty() {
   MutexLock lock(mutex_);
   left_.wait(lock, [this] {
-    return std::ranges::all_of(counters_, [](const Counter& counter) {
+    return counters_.all([](const Counter& counter) {
       return counter.state.load(std::memory_order_acquire) == closed;
     });
   });

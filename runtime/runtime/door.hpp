@@ -1,8 +1,8 @@
 #pragma once
 
 #include "base/mutex.hpp"
+#include "base/thread_parts.hpp"
 
-#include <array>
 #include <atomic>
 #include <cstdint>
 
@@ -17,7 +17,7 @@ namespace vma {
 class Door {
  public:
   /// A part of the calls inside.
-  struct alignas(64) Counter {
+  struct Counter {
     std::atomic<std::uint64_t> state{0};  // Calls times two, plus one once closed.
   };
 
@@ -37,7 +37,7 @@ class Door {
 
   void leave_closed(Counter& counter) noexcept;
 
-  std::array<Counter, 16> counters_;
+  ThreadParts<Counter> counters_;
   Mutex mutex_;
   Condition left_;
 };

@@ -3,6 +3,7 @@
 #include "base/check.hpp"
 #include "base/environment.hpp"
 #include "base/process_exit.hpp"
+#include "base/thread_parts.hpp"
 #include "base/units.hpp"
 #include "driver/native_codes.hpp"
 #include "sim/stepped_threads.hpp"
@@ -26,12 +27,6 @@ constexpr std::uint64_t chunk_handles = 1ull << 39;  // All other handles are sm
 std::uint64_t next_serial() {
   static std::atomic<std::uint64_t> last{0};
   return ++last;
-}
-
-std::uint64_t thread_number() {
-  static std::atomic<std::uint64_t> last{0};
-  thread_local const std::uint64_t number = ++last;
-  return number;
 }
 
 std::uint64_t budget_of(const SimOptions& options) {
