@@ -81,7 +81,7 @@ class CudaDriver final : public Driver {
   StreamKind stream_kind(BoundStream stream) override;
   /// Also true for the legacy stream while a blocking stream of its context captures.
   bool is_capturing(BoundStream stream) override;
-  StreamNow stream_now(StreamHandle stream) override;
+  StreamNow stream_now(StreamHandle stream, std::uint64_t id) override;
   bool query_stream(BoundStream stream) override;
   bool wait_stream(BoundStream stream, TimePoint deadline) override;
   void stream_wait_event(BoundStream stream, EventHandle event) override;

@@ -87,7 +87,7 @@ bool CudaDriver::is_capturing(BoundStream stream) {
 }
 
 // Without a CudaScope: its four calls would take longer than these two, which disturb no capture.
-StreamNow CudaDriver::stream_now(StreamHandle stream) {
+StreamNow CudaDriver::stream_now(StreamHandle stream, std::uint64_t id) {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   cuuint64_t capture = 0;
   api_.cuStreamGetCaptureInfo(vma::native(stream), &status, &capture, nullptr, nullptr, nullptr);
@@ -97,9 +97,10 @@ StreamNow CudaDriver::stream_now(StreamHandle stream) {
         fmt::format("stream {:#x}; end its capture", static_cast<std::uint64_t>(stream)));
   }
   if (status != CU_STREAM_CAPTURE_STATUS_NONE) return {0, capture};
-  unsigned long long id = 0;
-  api_.cuStreamGetId(vma::native(stream), &id);
-  return {id, 0};
+  if (id != 0) return {id, 0};
+  unsigned long long found = 0;
+  api_.cuStreamGetId(vma::native(stream), &found);
+  return {found, 0};
 }
 
 bool CudaDriver::query_stream(BoundStream stream) {

@@ -251,9 +251,10 @@ class Driver {
   virtual StreamKind stream_kind(BoundStream stream) = 0;
   virtual bool is_capturing(BoundStream stream) = 0;
   /// Takes tens of nanoseconds. Needs no context; a built-in stream is that of the caller's current
-  /// one. Ends no capture, unless one begins on this stream at the same moment. Throws: for the
-  /// legacy stream while a blocking stream of its context captures.
-  virtual StreamNow stream_now(StreamHandle stream) = 0;
+  /// one. Ends no capture, unless one begins on this stream at the same moment. `id` is that of the
+  /// stream if the caller knows it, otherwise 0; it takes less time then. Throws: for the legacy
+  /// stream while a blocking stream of its context captures.
+  virtual StreamNow stream_now(StreamHandle stream, std::uint64_t id) = 0;
   /// True once everything enqueued has finished. Throws: the error of that work, if it failed. Ends
   /// captures.
   virtual bool query_stream(BoundStream stream) = 0;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "base/ids.hpp"
+#include "base/thread_parts.hpp"
 #include "pools/size_classes.hpp"
 
 #include <atomic>
@@ -37,7 +38,7 @@ struct Segment {
 ///
 /// `holder` is what the block is in; it changes only under the lock of the bins that it names, or
 /// from `live` by the thread that frees the block.
-struct Block {
+struct alignas(cache_lines) Block {
   Address begin{};
   std::uint64_t size_bytes = 0;
   Segment* segment = nullptr;

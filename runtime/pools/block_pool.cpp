@@ -87,7 +87,7 @@ BlockRequest BlockPool::request(std::uint64_t bytes, std::uint64_t alignment,
 
 Address BlockPool::allocate(std::uint64_t bytes, StreamHandle stream, std::uint64_t alignment) {
   BlockRequest asked = request(bytes, alignment, stream);
-  const StreamNow now = driver_.stream_now(stream);
+  const StreamNow now = free_.streams().now(stream);
   if (now.capture != 0) return allocate_captured(asked, now.capture);
   asked.id = now.id;
   if (Block* const block = take_own(asked)) return block->begin;
@@ -95,27 +95,29 @@ Address BlockPool::allocate(std::uint64_t bytes, StreamHandle stream, std::uint6
 }
 
 Block* BlockPool::take_own(const BlockRequest& request) {
-  std::uint64_t refused_bytes = 0;
   const auto take = [&](StreamFrees& own) VMART_REQUIRES(own.mutex) -> Block* {
     Block* const block = own.bins().close_fit(request.size_bytes, request.alignment);
-    if (block == nullptr) return nullptr;
+    if (block == nullptr || !uses_.add(own.uses, block->size_bytes)) {
+      uses_.fold(own.uses);  // The search counts in the word.
+      return nullptr;
+    }
     own.remove(*block);
-    if (hand_out(*block)) return block;
-    refused_bytes = block->size_bytes;
-    own.put_back(*block);
-    return nullptr;
+    block->free_waits = false;
+    block->holder.store(Block::live, std::memory_order_release);
+    return block;
   };
-  Block* const block = free_.streams().with(request.stream, request.id, take);
-  if (refused_bytes > 0) end_use(refused_bytes);
-  return block;
+  return free_.streams().with(request.stream, request.id, take);
 }
 
-/// False if the pool was destroyed. Then the caller, unless a `Use` of it keeps the pool, takes the
-/// block back and ends its use.
-bool BlockPool::hand_out(Block& block) noexcept {
+void BlockPool::hand_out(Block& block) noexcept {
   block.free_waits = false;
   block.holder.store(Block::live, std::memory_order_release);
-  return uses_.add(block.size_bytes);
+  uses_.add(block.size_bytes);
+}
+
+void BlockPool::fold_uses() {
+  free_.streams().for_each([&](StreamFrees& frees)
+                               VMART_REQUIRES(frees.mutex) { uses_.fold(frees.uses); });
 }
 
 /// The pool may be gone on return, unless the caller keeps it.
@@ -134,7 +136,7 @@ void BlockPool::claim(Block& block, const char* call) {
 }
 
 void BlockPool::deallocate(Block& block, StreamHandle stream) {
-  const StreamNow now = driver_.stream_now(stream);
+  const StreamNow now = free_.streams().now(stream);
   if (now.capture != 0) return deallocate_captured(block, stream, now.capture);
   if (block.graph.load(std::memory_order_relaxed) != nullptr &&
       deallocate_late(block, stream, now.id)) {
@@ -143,11 +145,11 @@ void BlockPool::deallocate(Block& block, StreamHandle stream) {
   std::uint64_t bytes = 0;
   free_.streams().with(stream, now.id, [&](StreamFrees& own) VMART_REQUIRES(own.mutex) {
     claim(block, deallocate_call);
-    bytes = block.size_bytes;
     own.put(block);
     if (uses_.retired() || own.should_mark()) own.mark();
+    if (!uses_.remove(own.uses, block.size_bytes)) bytes = block.size_bytes;
   });
-  end_use(bytes);
+  if (bytes > 0) end_use(bytes);  // Without, the pool may be gone already.
 }
 
 void BlockPool::free_now(Block& block) {
@@ -322,6 +324,10 @@ void BlockPool::grow(const BlockRequest& request) {
 
 std::list<Segment> BlockPool::make_segment(std::uint64_t need_bytes, const PoolOptions& options) {
   const Location at = at_;
+  // Segments that nothing uses and that are too small make room for one that is large enough.
+  const std::uint64_t has = segments_.reserved_bytes();
+  give_back(has - std::min(has, need_bytes), false,
+            [&](const Segment& each) { return each.size_bytes < need_bytes; });
   try {
     return segments_.make(need_bytes, at, options);
   } catch (const Error& error) {
@@ -354,7 +360,7 @@ void BlockPool::complete(const Past& past) noexcept {
 
 void BlockPool::order(StreamHandle after, StreamHandle before) {
   constexpr const char* call = "vma::Pool::order";
-  const StreamNow later = driver_.stream_now(after), earlier = driver_.stream_now(before);
+  const StreamNow later = free_.streams().now(after), earlier = free_.streams().now(before);
   if (later.capture != 0 || earlier.capture != 0) {
     throw Error(ErrorKind::invalid_argument, call, "a stream captures");
   }
@@ -362,10 +368,6 @@ void BlockPool::order(StreamHandle after, StreamHandle before) {
 }
 
 // --- Giving memory back
-
-std::uint64_t BlockPool::trim(std::uint64_t keep_bytes) {
-  return give_back(keep_bytes, true);
-}
 
 std::uint64_t BlockPool::make_room(Location at) {
   return give_back(0, true, [&](const Segment& segment) { return segments_.is_at(segment, at); });
@@ -444,6 +446,7 @@ PoolStats BlockPool::stats() {
   PoolStats stats;
   free_.streams().for_each([&](StreamFrees& frees) VMART_REQUIRES(frees.mutex) {
     stats.pending_bytes += frees.bins().bytes();
+    uses_.fold(frees.uses);
   });
   stats.reserved_bytes = segments_.reserved_bytes();
   stats.reserved_high_bytes = segments_.reserved_high_bytes();
@@ -452,7 +455,8 @@ PoolStats BlockPool::stats() {
   return stats;
 }
 
-void BlockPool::reset_high_marks() noexcept {
+void BlockPool::reset_high_marks() {
+  fold_uses();
   segments_.reset_high();
   uses_.reset_high();
 }
@@ -489,6 +493,7 @@ void BlockPool::check_invariants() {
   VMART_CHECK(reserved_bytes == segments_.reserved_bytes(), "the segments are what is counted");
   free_.streams().for_each([&](StreamFrees& frees)
                                VMART_REQUIRES(frees.mutex) { free_bytes += frees.bins().bytes(); });
+  fold_uses();
   VMART_CHECK(free_bytes + uses_.bytes() == reserved_bytes, "a byte is free, pending or used");
 }
 

@@ -43,7 +43,7 @@ class BlockPool {
   /// Frees a block that no work uses.
   void free_now(Block& block);
   void order(StreamHandle after, StreamHandle before);
-  std::uint64_t trim(std::uint64_t keep_bytes);
+  std::uint64_t trim(std::uint64_t keep_bytes) { return give_back(keep_bytes, true); }
   /// The same for memory that is at the place, at least in part.
   std::uint64_t make_room(Location at);
 
@@ -58,7 +58,7 @@ class BlockPool {
   void has_left(StreamHandle stream, bool left) noexcept { free_.streams().has_left(stream, left); }
 
   PoolStats stats();
-  void reset_high_marks() noexcept;
+  void reset_high_marks();
   Location location() const noexcept { return at_; }
   /// Returns where it was; `move_back` says that the move has failed. Unless another one came
   /// later.
@@ -70,7 +70,9 @@ class BlockPool {
   std::vector<Address> segments() const;
 
   /// For RetiredPools, which ends a destroyed pool. False: it was destroyed before.
-  bool retire() noexcept { return uses_.retire(); }
+  bool retire() {
+    return uses_.retire([this] { fold_uses(); });
+  }
   bool retired() const noexcept { return uses_.retired(); }
   /// What is left of a destroyed pool.
   enum class Rest {
@@ -109,8 +111,9 @@ class BlockPool {
       VMART_REQUIRES(mutex_);
   std::uint64_t give_back(std::uint64_t keep_bytes, bool ask, const Chosen& chosen = {});
   class Use;
+  void fold_uses();
   void end_use(std::uint64_t bytes) noexcept;
-  bool hand_out(Block& block) noexcept;
+  void hand_out(Block& block) noexcept;
   static void claim(Block& block, const char* call);
   Rest rest_now() VMART_REQUIRES(mutex_);
   std::list<Segment> make_segment(std::uint64_t need_bytes, const PoolOptions& options);

@@ -1,5 +1,8 @@
 #pragma once
 
+#include "base/thread_parts.hpp"
+
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 
@@ -12,25 +15,56 @@ inline void raise(std::atomic<std::uint64_t>& high, std::uint64_t value) noexcep
   }
 }
 
-/// What of a pool is in use, and whether the pool was destroyed, in one word. So of all calls that
-/// end a use of a destroyed pool exactly one learns that it was the last, and the others need not
-/// touch the pool any more. Any thread.
+/// What of a pool is in use, and whether the pool was destroyed. Any thread.
+///
+/// Calls of a stream count in its share, whose lock they hold anyway, so that threads with streams
+/// of their own write to no common cache line. The shares are folded into one word, at the latest
+/// at `fold_bytes`. A destroyed pool counts in the word alone: of all calls that end a use of it
+/// exactly one learns that it was the last, and the others need not touch the pool any more.
 class PoolUses {
  public:
+  /// What a stream has counted since its last fold. Guarded by the stream's lock.
+  class Share {
+    friend class PoolUses;
+    std::int64_t bytes_ = 0;  // Below 0 if it freed more.
+    std::int64_t high_bytes_ = 0;
+  };
+
   /// Bytes that are handed out. False: the pool was destroyed. They are counted even so.
   bool add(std::uint64_t bytes) noexcept {
     const std::uint64_t before = word_.fetch_add(bytes);
-    const std::uint64_t used = used_of(before) + bytes + kept_.load(std::memory_order_relaxed);
-    if (used > high_.load(std::memory_order_relaxed)) raise(high_, used);
-    return (before & retired_bit) == 0;
+    raise_high(used_of(before) + bytes);
+    return !is_retired(before);
   }
   /// True: it was the last use of a destroyed pool. Unless the caller keeps it by other means, it
   /// may be gone on return.
   [[nodiscard]] bool remove(std::uint64_t bytes) noexcept {
     return word_.fetch_sub(bytes) - bytes == retired_bit;
   }
+  /// The same in a share. False: the pool was destroyed, and nothing was counted.
+  bool add(Share& share, std::uint64_t bytes) noexcept {
+    if (retired()) return false;
+    share.bytes_ += static_cast<std::int64_t>(bytes);
+    share.high_bytes_ = std::max(share.high_bytes_, share.bytes_);
+    if (share.bytes_ >= fold_bytes) fold(share);
+    return true;
+  }
+  bool remove(Share& share, std::uint64_t bytes) noexcept {
+    if (retired()) return false;
+    share.bytes_ -= static_cast<std::int64_t>(bytes);
+    if (share.bytes_ <= -fold_bytes) fold(share);
+    return true;
+  }
+  void fold(Share& share) noexcept {
+    if (share.bytes_ == 0 && share.high_bytes_ == 0) return;
+    const std::uint64_t before = word_.fetch_add(static_cast<std::uint64_t>(share.bytes_));
+    if (share.high_bytes_ > 0)
+      raise_high(used_of(before) + static_cast<std::uint64_t>(share.high_bytes_));
+    share = {};
+  }
+
   /// A call that may add. Counts as a use, but as no bytes; `remove(call)` ends it.
-  bool enter() noexcept { return (word_.fetch_add(call) & retired_bit) == 0; }
+  bool enter() noexcept { return !is_retired(word_.fetch_add(call)); }
   static constexpr std::uint64_t call = 1;
 
   /// From now on a graph keeps bytes that were in use, or keeps them no longer; those are in use
@@ -44,31 +78,49 @@ class PoolUses {
     kept_ -= bytes;
   }
 
-  /// No more uses. False: the pool was destroyed before.
-  bool retire() noexcept {
-    retired_ = true;
-    return (word_.fetch_or(retired_bit) & retired_bit) == 0;
+  /// No more uses, and none in shares: `fold_all` folds each, under its lock. False: the pool was
+  /// destroyed before. Requires: the caller looks for the last use afterwards.
+  template <typename FoldAll>
+  bool retire(FoldAll&& fold_all) {
+    if (retired_.exchange(true)) return false;
+    word_ += retired_bit + call;  // Until the shares are in it, no use is the last.
+    fold_all();
+    word_ -= call;
+    return true;
   }
   bool retired() const noexcept { return retired_.load(); }
-  /// Whether a block is in use that no graph keeps, or a call may yet use one.
-  bool any() const noexcept { return (word_.load() & ~retired_bit) != 0; }
+  /// Whether a block is in use that no graph keeps, or a call may yet use one. Requires: retired.
+  bool any() const noexcept { return word_.load() != retired_bit; }
 
+  /// Exact once all shares are folded; otherwise to `fold_bytes` a share, like the high mark of
+  /// several streams.
   std::uint64_t bytes() const noexcept { return used_of(word_.load()) + kept_.load(); }
   std::uint64_t high_bytes() const noexcept { return high_.load(); }
   void reset_high() noexcept { high_ = bytes(); }
 
  private:
-  // Sizes of blocks are multiples of 256 bytes, so calls are counted below them.
-  static constexpr std::uint64_t retired_bit = std::uint64_t{1} << 63, calls_mask = 255;
+  // Bytes, modulo 2^64: shares that freed more than they handed out may be folded first. Sizes of
+  // blocks are multiples of 256 bytes, so calls are counted below them.
+  static constexpr std::uint64_t retired_bit = std::uint64_t{1} << 62, calls_mask = 255;
+  static constexpr std::int64_t fold_bytes = std::int64_t{2} << 20;
 
+  static bool is_retired(std::uint64_t word) noexcept {
+    return static_cast<std::int64_t>(word) >= std::int64_t{1} << 61;
+  }
+  /// Modulo 2^64.
   static std::uint64_t used_of(std::uint64_t word) noexcept {
-    return word & ~(retired_bit | calls_mask);
+    return (word & ~calls_mask) - (is_retired(word) ? retired_bit : 0);
+  }
+  void raise_high(std::uint64_t used) noexcept {
+    const auto bytes = static_cast<std::int64_t>(used + kept_.load(std::memory_order_relaxed));
+    if (bytes > 0) raise(high_, static_cast<std::uint64_t>(bytes));
   }
 
-  std::atomic<bool> retired_{false};  // As the word says; not in the cache line that all write to.
-  alignas(64) std::atomic<std::uint64_t> word_{0};
+  // Not in the cache line that all write to.
+  std::atomic<bool> retired_{false};    // As the word says.
   std::atomic<std::uint64_t> kept_{0};  // For graphs.
   std::atomic<std::uint64_t> high_{0};
+  alignas(cache_lines) std::atomic<std::uint64_t> word_{0};
 };
 
 }  // namespace vma

@@ -116,7 +116,7 @@ Pools::Past Pools::past(std::uint64_t only_stream) {
 Pools::Past Pools::past_of(StreamHandle stream) noexcept {
   try {
     if (all().empty()) return {};
-    const StreamNow now = driver_.stream_now(stream);
+    const StreamNow now = driver_.stream_now(stream, 0);
     return now.capture == 0 ? past(now.id) : Past();
   } catch (const std::exception& error) {
     log(LogLevel::debug, "pools do not learn that a stream has ended: {}", error.what());

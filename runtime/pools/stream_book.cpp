@@ -9,10 +9,17 @@ namespace {
 
 struct Remembered {
   std::uint64_t book = 0;
-  std::uint64_t stream = 0;
+  StreamHandle handle{};
+  std::uint64_t id = 0;
   StreamFrees* frees = nullptr;
 };
 constinit thread_local std::array<Remembered, 8> remembered{};
+
+Remembered& remembered_of(std::uint64_t book, StreamHandle handle) {
+  constexpr int address_bits = 6;  // The lowest ones of handles are alike.
+  const std::uint64_t number = static_cast<std::uint64_t>(handle) >> address_bits;
+  return remembered[(number ^ (number >> address_bits) ^ book) % remembered.size()];
+}
 
 std::uint64_t next_number() {
   static std::atomic<std::uint64_t> last{0};
@@ -30,13 +37,21 @@ StreamBook::StreamBook(Driver& driver, ContextsInUse& contexts,
                        std::function<bool(StreamHandle)> lasts)
     : driver_(driver), contexts_(contexts), lasts_(std::move(lasts)), number_(next_number()) {}
 
+StreamNow StreamBook::now(StreamHandle handle) {
+  const Remembered& last = remembered_of(number_, handle);
+  // The number of a stream that may have been destroyed has to be asked for again.
+  const bool lasts =
+      last.book == number_ && last.handle == handle && last.frees->lasting_id() == last.id;
+  return driver_.stream_now(handle, lasts ? last.id : StreamFrees::nobody);
+}
+
 StreamFrees& StreamBook::of(StreamHandle handle, std::uint64_t id, bool remembers) {
-  Remembered& last = remembered[(id + number_) % remembered.size()];
-  if (remembers && last.book == number_ && last.stream == id) return *last.frees;
+  Remembered& last = remembered_of(number_, handle);
+  if (remembers && last.book == number_ && last.id == id) return *last.frees;
   const MutexLock lock(mutex_);
   const auto found = by_id_.find(id);
   StreamFrees& frees = found != by_id_.end() ? *found->second : add(handle, id);
-  last = {number_, id, &frees};
+  last = {number_, handle, id, &frees};
   return frees;
 }
 

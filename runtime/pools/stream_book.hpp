@@ -19,6 +19,9 @@ class StreamBook {
   /// any thread, with locks held.
   StreamBook(Driver& driver, ContextsInUse& contexts, std::function<bool(StreamHandle)> lasts);
 
+  /// The stream's number, or its capture. Throws: what the driver throws.
+  StreamNow now(StreamHandle handle);
+
   // `body(frees)` gets what was freed on a stream, with its lock held. It must not call back. It
   // says so by VMART_REQUIRES(frees.mutex), which Clang checks in it, but not here.
 

@@ -32,12 +32,14 @@ void StreamFrees::become(std::uint64_t id, BoundStream stream, Life life, Thread
   life_ = life;
   leaving_ = false;
   thread_ = std::move(thread);
+  tell_lasting();
   open_epoch_ = std::max(open_epoch_, epoch + 1);
 }
 
 std::uint64_t StreamFrees::become_nobodys() noexcept {
   drop_marks(UINT64_MAX);
   id_ = nobody;
+  tell_lasting();
   after.clear();
   wanted = false;
   return close_epoch();

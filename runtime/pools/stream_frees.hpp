@@ -4,6 +4,7 @@
 #include "driver/driver.hpp"
 #include "memory/contexts_in_use.hpp"
 #include "pools/block_bins.hpp"
+#include "pools/pool_uses.hpp"
 #include "pools/thread_end.hpp"
 
 #include <atomic>
@@ -23,7 +24,7 @@ namespace vma {
 /// the number of the stream says which one it is.
 ///
 /// Guarded by `mutex` except `wanted`; the lock of the pool is taken before it.
-class StreamFrees {
+class alignas(cache_lines) StreamFrees {
  public:
   static constexpr std::uint64_t nobody = 0;
 
@@ -50,6 +51,8 @@ class StreamFrees {
   BoundStream stream() const noexcept VMART_REQUIRES(mutex) { return stream_; }
   /// Whether the stream exists for certain at this moment.
   bool lasts() const noexcept VMART_REQUIRES(mutex) { return life_ == Life::lasts && !leaving_; }
+  /// Its number as long as it does, otherwise `nobody`. Needs no lock.
+  std::uint64_t lasting_id() const noexcept { return lasting_id_.load(std::memory_order_relaxed); }
   bool left() const noexcept VMART_REQUIRES(mutex) {
     return life_ == Life::left || (thread_ && *thread_);
   }
@@ -59,11 +62,18 @@ class StreamFrees {
   }
   /// The stream is about to be destroyed: it is not asked for any more. Then it has left, or it
   /// stays if it could not be destroyed.
-  void leaves() noexcept VMART_REQUIRES(mutex) { leaving_ = true; }
-  void stays() noexcept VMART_REQUIRES(mutex) { leaving_ = false; }
+  void leaves() noexcept VMART_REQUIRES(mutex) {
+    leaving_ = true;
+    tell_lasting();
+  }
+  void stays() noexcept VMART_REQUIRES(mutex) {
+    leaving_ = false;
+    tell_lasting();
+  }
   void leave() noexcept VMART_REQUIRES(mutex) {
     life_ = Life::left;
     leaving_ = false;
+    tell_lasting();
   }
   bool leaving() const noexcept VMART_REQUIRES(mutex) { return leaving_; }
 
@@ -112,8 +122,11 @@ class StreamFrees {
   std::map<std::uint64_t, std::uint64_t> after VMART_GUARDED_BY(mutex);
   /// Another stream found nothing it could use.
   std::atomic<bool> wanted{false};
+  /// What the stream has counted of the pool's use.
+  PoolUses::Share uses VMART_GUARDED_BY(mutex);
 
  private:
+  void tell_lasting() noexcept VMART_REQUIRES(mutex) { lasting_id_ = lasts() ? id_ : nobody; }
   void count_unmarked(std::uint64_t marked_epoch) noexcept VMART_REQUIRES(mutex);
   void drop_marks(std::uint64_t epoch) noexcept VMART_REQUIRES(mutex);
   bool event_is_done(EventHandle event) noexcept VMART_REQUIRES(mutex);
@@ -124,6 +137,7 @@ class StreamFrees {
   BoundStream stream_ VMART_GUARDED_BY(mutex);
   Life life_ VMART_GUARDED_BY(mutex) = Life::unknown;
   bool leaving_ VMART_GUARDED_BY(mutex) = false;
+  std::atomic<std::uint64_t> lasting_id_{nobody};
   ThreadEnd thread_ VMART_GUARDED_BY(mutex);
   BlockBins bins_;
   std::uint64_t open_epoch_ VMART_GUARDED_BY(mutex) = 1;

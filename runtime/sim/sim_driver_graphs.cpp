@@ -54,7 +54,7 @@ bool SimDriver::is_capturing(BoundStream stream) {
   });
 }
 
-StreamNow SimDriver::stream_now(StreamHandle stream) {
+StreamNow SimDriver::stream_now(StreamHandle stream, std::uint64_t id) {
   constexpr auto call = "cuStreamGetCaptureInfo";
   BoundStream bound{{}, stream};
   if (static_cast<std::uint64_t>(stream) <= 2) bound.context = current_context();
@@ -67,7 +67,7 @@ StreamNow SimDriver::stream_now(StreamHandle stream) {
       })) {
     throw driver_error(native_stream_capture_implicit, call, "a blocking stream captures");
   }
-  return {asked.id(), 0};
+  return {id != 0 ? id : asked.id(), 0};
 }
 
 void SimDriver::at_graph_end(BoundStream stream, std::function<void()> ended) {

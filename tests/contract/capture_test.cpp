@@ -148,12 +148,13 @@ TYPED_TEST(Captures, AreNamedWithoutEndingThem) {
   Driver& driver = this->driver();
   for (const StreamKind kind : this->kinds) {
     const BoundStream stream = this->rig().new_stream(this->rig().context(0), kind);
-    const StreamNow before = driver.stream_now(stream.handle);
+    const StreamNow before = driver.stream_now(stream.handle, 0);
     EXPECT_EQ(before.id, driver.stream_id(stream));
     EXPECT_EQ(before.capture, 0u);
+    EXPECT_EQ(driver.stream_now(stream.handle, before.id).id, before.id);
     std::uint64_t first = 0;
     this->expect_outlived(kind, [&](BoundStream it) {
-      const StreamNow now = driver.stream_now(it.handle);
+      const StreamNow now = driver.stream_now(it.handle, before.id);
       EXPECT_EQ(now.id, 0u);
       EXPECT_NE(now.capture, 0u);
       EXPECT_NE(now.capture, std::exchange(first, now.capture)) << "each capture has its own name";

@@ -184,8 +184,8 @@ StreamKind InterceptDriver::stream_kind(BoundStream stream) {
   return pass(Call::stream_kind, [&] { return inner_.stream_kind(stream); });
 }
 
-StreamNow InterceptDriver::stream_now(StreamHandle stream) {
-  return pass(Call::stream_now, [&] { return inner_.stream_now(stream); });
+StreamNow InterceptDriver::stream_now(StreamHandle stream, std::uint64_t id) {
+  return pass(Call::stream_now, [&] { return inner_.stream_now(stream, id); });
 }
 
 bool InterceptDriver::is_capturing(BoundStream stream) {

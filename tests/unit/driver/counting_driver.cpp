@@ -126,7 +126,7 @@ StreamKind CountingDriver::stream_kind(BoundStream) {
 bool CountingDriver::is_capturing(BoundStream) {
   return count(Call::is_capturing, bool{});
 }
-StreamNow CountingDriver::stream_now(StreamHandle) {
+StreamNow CountingDriver::stream_now(StreamHandle, std::uint64_t) {
   return count(Call::stream_now, StreamNow{});
 }
 bool CountingDriver::query_stream(BoundStream) {

@@ -61,7 +61,7 @@ class CountingDriver final : public Driver {
   std::uint64_t stream_id(BoundStream stream) override;
   StreamKind stream_kind(BoundStream stream) override;
   bool is_capturing(BoundStream stream) override;
-  StreamNow stream_now(StreamHandle stream) override;
+  StreamNow stream_now(StreamHandle stream, std::uint64_t id) override;
   bool query_stream(BoundStream stream) override;
   bool wait_stream(BoundStream stream, TimePoint deadline) override;
   void stream_wait_event(BoundStream stream, EventHandle event) override;

@@ -57,7 +57,7 @@ Calls permitted_calls(Driver& d, BoundStream stream) {
       {Call::stream_id, [&d, stream] { d.stream_id(stream); }},
       {Call::stream_kind, [&d, stream] { d.stream_kind(stream); }},
       {Call::is_capturing, [&d, stream] { d.is_capturing(stream); }},
-      {Call::stream_now, [&d, stream] { d.stream_now(stream.handle); }},
+      {Call::stream_now, [&d, stream] { d.stream_now(stream.handle, 0); }},
       {Call::query_stream, [&d, stream] { d.query_stream(stream); }},
       {Call::wait_stream, [&d, stream] { d.wait_stream(stream, {}); }},
       {Call::query_event, [&d] { d.query_event({}); }},

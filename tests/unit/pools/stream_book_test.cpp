@@ -32,7 +32,7 @@ TEST_F(StreamBooks, TheStreamsOfThreadsEndWithThem) {
     std::thread([&] {
       rig.machine().set_current_context(rig.context(0));
       const StreamHandle own{2};
-      used.insert(frees_of(own, rig.driver().stream_now(own).id));
+      used.insert(frees_of(own, rig.driver().stream_now(own, 0).id));
     }).join();
   }
   EXPECT_EQ(used.size(), 1u);
@@ -40,24 +40,39 @@ TEST_F(StreamBooks, TheStreamsOfThreadsEndWithThem) {
 
 TEST_F(StreamBooks, WhatAThreadRemembersOfAStreamThatLeftIsNotUsed) {
   const BoundStream first = rig.new_stream(0), second = rig.new_stream(0);
-  const std::uint64_t id = rig.driver().stream_now(first.handle).id;
+  const std::uint64_t id = rig.driver().stream_now(first.handle, 0).id;
   const StreamFrees* const frees = frees_of(first.handle, id);
   const std::uint64_t epoch = close_epoch(first.handle, id);
   book.leaves(first.handle);
   book.has_left(first.handle, true);
-  EXPECT_EQ(frees_of(second.handle, rig.driver().stream_now(second.handle).id), frees);
+  EXPECT_EQ(frees_of(second.handle, rig.driver().stream_now(second.handle, 0).id), frees);
   EXPECT_NE(frees_of(first.handle, id), frees);
   EXPECT_GT(close_epoch(first.handle, id), epoch) << "an epoch means no two frees";
 }
 
 TEST_F(StreamBooks, AStreamThatStaysKeepsItsFrees) {
   const BoundStream first = rig.new_stream(0), second = rig.new_stream(0);
-  const std::uint64_t id = rig.driver().stream_now(first.handle).id;
+  const std::uint64_t id = rig.driver().stream_now(first.handle, 0).id;
   const StreamFrees* const frees = frees_of(first.handle, id);
   book.leaves(first.handle);
   book.has_left(first.handle, false);
-  EXPECT_NE(frees_of(second.handle, rig.driver().stream_now(second.handle).id), frees);
+  EXPECT_NE(frees_of(second.handle, rig.driver().stream_now(second.handle, 0).id), frees);
   EXPECT_EQ(frees_of(first.handle, id), frees);
+}
+
+TEST_F(StreamBooks, TheDriverIsAskedForANumberUnlessTheStreamLasts) {
+  const StreamHandle stream = rig.new_stream(0).handle;
+  const std::uint64_t id = rig.driver().stream_now(stream, 0).id, told = id + 1000;
+  EXPECT_EQ(book.now(stream).id, id);
+  frees_of(stream, told);
+  EXPECT_EQ(book.now(stream).id, told);
+  book.leaves(stream);
+  EXPECT_EQ(book.now(stream).id, id);
+  book.has_left(stream, false);
+  EXPECT_EQ(book.now(stream).id, told);
+  book.leaves(stream);
+  book.has_left(stream, true);
+  EXPECT_EQ(book.now(stream).id, id);
 }
 
 }  // namespace

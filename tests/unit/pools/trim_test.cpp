@@ -97,5 +97,23 @@ TEST_F(Trim, WhatAPoolDoesNotUseMakesRoomForItsOtherSizes) {
   pool.deallocate(large, stream);
 }
 
+TEST_F(Trim, SegmentsThatAreTooSmallMakeRoomForALargerOne) {
+  PoolOptions options;
+  options.release_threshold = SIZE_MAX;
+  const Pool pool = rig.runtime().make_pool(gpu(0), options);
+  std::vector<void*> blocks = fill(pool, 4);
+  void* kept = blocks.back();
+  blocks.pop_back();
+  for (void* block : blocks) pool.deallocate(block, stream);
+  rig.runtime().synchronize(stream);
+  pool.reset_high_marks();
+  const std::size_t before = pool.stats().reserved_high_bytes;
+  void* large = pool.allocate(2 * segment_bytes, stream);
+  EXPECT_LE(pool.stats().reserved_high_bytes, before);
+  EXPECT_EQ(rig.home(kept), gpu(0));
+  pool.deallocate(large, stream);
+  pool.deallocate(kept, stream);
+}
+
 }  // namespace
 }  // namespace vma
