@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -37,14 +36,20 @@ class GpuClock {
         gap_(machine.gaps.kernel.empty() ? Time(0) : machine.gaps.kernel[gpu]),
         stalls_(stalls) {}
 
-  /// Does the access, launched at `time`. Returns the pause before it.
-  Time run(Time time, std::span<const PlaceBooks::Part> parts) {
+  /// Does the access, launched at `time`. Returns what comes before it.
+  ProgramPauses::Before run(Time time, std::span<const PlaceBooks::Part> parts) {
     const bool first = end_ == Time::min();
-    const bool waited = first || time > end_ + gap_;
-    const Time pause = first || !waited ? Time(0) : time - end_ - stalled(end_, time);
-    end_ = waited ? time : end_ + gap_;
+    // All before has ended, even if the costs say otherwise: they may be too high, and that would
+    // add up.
+    const bool waits = time >= could_end_;
+    if (waits) end_ = std::min(end_, time);
+    const bool late = first || time > end_ + gap_;
+    const Time pause = first || !late ? Time(0) : time - end_ - stalled(end_, time);
+    const Time begin = late ? time : end_ + gap_;
+    end_ = begin;
     for (const PlaceBooks::Part& part : parts) end_ += duration(part);
-    return std::max(pause, Time(0));
+    could_end_ = std::max(time, could_end_) + (gap_ + end_ - begin) / 2;
+    return {std::max(pause, Time(0)), waits};
   }
 
  private:
@@ -69,7 +74,7 @@ class GpuClock {
   const Time gap_;
   const std::span<const RecordedStall> stalls_;
   std::size_t next_ = 0;
-  Time end_ = Time::min();
+  Time end_ = Time::min(), could_end_ = Time::min();
 };
 
 /// Writes a program's events as tasks.
@@ -84,12 +89,12 @@ class LoopWriter {
     }
   }
 
-  void access(const TraceEvent& event, Time pause) {
+  void access(const TraceEvent& event, const ProgramPauses::Before& before) {
     begun_ = true;
     Gpu& gpu = gpus_[gpu_of(event)];
-    if (pause > Time::zero()) {
+    if (before.waits || before.pause > Time::zero()) {
       close(gpu, event.time);
-      gpu.pause = pause;
+      gpu.pause = before.pause;
     }
     gpu.accesses.push_back(event);
   }
@@ -206,7 +211,9 @@ ProgramPauses::ProgramPauses(const RecordedRun& run, const ReplayMachine& machin
 
 Time ProgramPauses::total() const {
   Time sum(0);
-  for (const std::vector<Time>& gpu : before_) sum = std::accumulate(gpu.begin(), gpu.end(), sum);
+  for (const std::vector<Before>& gpu : before_) {
+    for (const Before& before : gpu) sum += before.pause;
+  }
   return sum;
 }
 
@@ -239,12 +246,15 @@ void ProgramPauses::write_loop(const RecordedRun& run, KeptTrace& to) const {
       continue;
     }
     const std::size_t gpu = gpu_of(event);
-    const std::vector<Time>& before = before_[gpu];
+    const std::vector<Before>& before = before_[gpu];
     // If some are missing from a recording, the pauses keep their order and sum.
     const std::size_t until = ++done[gpu] * before.size() / made[gpu];
-    Time pause(0);
-    for (std::size_t& next = paused[gpu]; next < until; ++next) pause += before[next];
-    writer.access(event, pause);
+    Before sum;
+    for (std::size_t& next = paused[gpu]; next < until; ++next) {
+      sum.pause += before[next].pause;
+      sum.waits |= before[next].waits;
+    }
+    writer.access(event, sum);
   }
   writer.finish(last);
 }

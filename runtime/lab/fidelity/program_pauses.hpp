@@ -18,25 +18,32 @@ namespace vma {
 /// launch of this one, less the stalls in it. The end follows from the machine's costs, the places
 /// of the bytes and the launch gap: accesses that were launched ahead have no pause, and what the
 /// costs get wrong counts as pause. So the run should have its memory where access is fast, and
-/// move nothing. Not thread-safe.
+/// move nothing. An access that was launched when all before it may have ended, in half of what the
+/// costs say, follows a wait. Not thread-safe.
 class ProgramPauses {
  public:
+  /// What a GPU does before an access.
+  struct Before {
+    Time pause{0};
+    bool waits = false;  ///< For all accesses before it.
+  };
+
   ProgramPauses(const RecordedRun& run, const ReplayMachine& machine);
 
   /// Of all GPUs.
   Time total() const;
   /// Writes the program of `run` as tasks to an empty trace. Each task has the accesses that a GPU
-  /// launched without a pause, and follows a task that computes for the length of the pause before
-  /// it. Allocations and frees follow the task before them, of the GPU that uses the object first
-  /// or last. Throws: Error{invalid_argument} if a GPU made more than 5 % more or fewer accesses,
-  /// or the program moved memory itself after its first access.
+  /// launched without a pause or a wait, and follows a task that computes for the length of the
+  /// pause before it. Allocations and frees follow the task before them, of the GPU that uses the
+  /// object first or last. Throws: Error{invalid_argument} if a GPU made more than 5 % more or
+  /// fewer accesses, or the program moved memory itself after its first access.
   void write_loop(const RecordedRun& run, KeptTrace& to) const;
 
  private:
   /// Of each GPU. Throws: as above.
   std::vector<std::size_t> accesses_of(const RecordedRun& run) const;
 
-  std::vector<std::vector<Time>> before_;  // For each access of each GPU, in order.
+  std::vector<std::vector<Before>> before_;  // For each access of each GPU, in order.
 };
 
 }  // namespace vma

@@ -12,6 +12,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 namespace vma {
 namespace {
 
@@ -112,6 +114,17 @@ TEST(ProgramPauses, LeaveOutStallsAndTheBacklogOfLaunchesAhead) {
   const Time pause = milliseconds(5) - end - 3 * microseconds(3) - microseconds(500) -
                      (milliseconds(2) - end - 3 * microseconds(3));
   EXPECT_NEAR(in_seconds(ProgramPauses(made.run, made.machine()).total()), in_seconds(pause), 1e-7);
+}
+
+TEST(ProgramPauses, AWaitBeginsATaskEvenIfTheCostsAreTooHigh) {
+  MadeRun made;
+  made.add_allocation(Time(0), 1, step_bytes, gpu(1));
+  add_steps(made, microseconds(200));  // By the costs, a step takes 268 us.
+  const ProgramPauses pauses(made.run, made.machine());
+  EXPECT_EQ(pauses.total(), Time(0));
+  KeptTrace loop;
+  pauses.write_loop(made.run, loop);
+  EXPECT_EQ(std::ranges::count(loop.events(), TraceEventKind::task, &TraceEvent::kind), steps);
 }
 
 TEST(ProgramPauses, KeepTheLivesOfObjects) {
