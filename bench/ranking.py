@@ -123,6 +123,7 @@ def context_of(arguments, seed):
     return make_context("bench/ranking.py", arguments.driver, gpus, seed) | {
         "machine": arguments.machine,
         "costs": os.path.relpath(costs, ROOT) if costs.exists() else arguments.costs,
+        "calibration": calibration_in(costs),
         "repeats": arguments.repeats, "quick": arguments.quick,
     }
 
@@ -246,6 +247,7 @@ def replay(arguments, document):
     document["replays"], failed = [], []
     with tempfile.TemporaryDirectory(prefix="ranking_") as folder:
         traces = make_traces(arguments, workloads, pathlib.Path(folder))
+        calibration = calibration_of(document, pathlib.Path(folder))
         for name in workloads:
             policies = dict.fromkeys(sample["policy"] for sample in document["samples"]
                                      if sample["workload"] == name)
@@ -253,7 +255,7 @@ def replay(arguments, document):
                 run = {"workload": name, "policy": policy}
                 command = [str(lab), "replay", str(traces[name]), "--json", "--pacing", "at_once",
                            "--machine", machine, "--policy", policy, *LAB_OPTIONS,
-                           *calibration_of(document), *options_of(workloads[name]),
+                           *calibration, *options_of(workloads[name]),
                            *arguments.lab_options]
                 try:
                     entry = run_json(command, dict(os.environ), arguments.limit)
@@ -268,14 +270,22 @@ def replay(arguments, document):
     write(arguments.out, document)
 
 
-def calibration_of(document):
-    """The costs that the machine's runs went by, where these are a calibration."""
-    costs = ROOT / document["context"]["costs"]
+def calibration_in(path):
+    """The calibration that the file has; none if it has something else."""
     try:
-        is_one = json.loads(costs.read_text()).get("format") == "vmart calibration"
+        found = json.loads(path.read_text())
     except (OSError, ValueError):
+        return None
+    return found if found.get("format") == "vmart calibration" else None
+
+
+def calibration_of(document, folder):
+    """The costs that the machine's runs went by, where these are a calibration."""
+    found = document["context"].get("calibration") or calibration_in(ROOT / document["context"]["costs"])
+    if not found:
         return []
-    return ["--calibration", str(costs)] if is_one else []
+    (folder / "calibration.json").write_text(json.dumps(found))
+    return ["--calibration", str(folder / "calibration.json")]
 
 
 def figures_of(entry):

@@ -4,6 +4,8 @@
 
 #include <benchmark/benchmark.h>
 
+#include <exception>
+#include <string>
 #include <utility>
 
 namespace vma {
@@ -16,9 +18,20 @@ using MakeSubject = std::function<std::unique_ptr<PoolSubject>(int)>;
 /// `other` is the distance to the stream that frees.
 void run(benchmark::State& state, const MakeSubject& make, std::uint64_t bytes, int other) {
   static std::unique_ptr<PoolSubject> subject;  // Made by the first thread, for all of them.
-  if (state.thread_index() == 0) subject = make(state.threads() + other);
+  static std::string why_none;
+  if (state.thread_index() == 0) {
+    try {
+      subject = make(state.threads() + other);
+    } catch (const std::exception& error) {
+      why_none = error.what();
+    }
+  }
   bool entered = false;
   for (auto _ : state) {  // The threads begin together.
+    if (!subject) {
+      state.SkipWithError(why_none.c_str());
+      break;
+    }
     if (!std::exchange(entered, true)) subject->enter_thread();
     subject->pairs(state.thread_index(), state.thread_index() + other, bytes, batch_calls);
   }
