@@ -18,22 +18,33 @@ inline void raise(std::atomic<std::uint64_t>& high, std::uint64_t value) noexcep
 /// What of a pool is in use, and whether the pool was destroyed. Any thread.
 ///
 /// Calls of a stream count in its share, whose lock they hold anyway, so that threads with streams
-/// of their own write to no common cache line. The shares are folded into one word, at the latest
-/// at `fold_bytes`. A destroyed pool counts in the word alone: of all calls that end a use of it
-/// exactly one learns that it was the last, and the others need not touch the pool any more.
+/// of their own write to no common cache line. Shares are folded into one word as they grow. What a
+/// stream frees stays in its share, to be used again; so the word alone is too high, and the high
+/// mark is raised only by a sum over all shares. A destroyed pool counts in the word alone: of all
+/// calls that end a use of it exactly one learns that it was the last, and the others need not
+/// touch the pool any more.
 class PoolUses {
  public:
-  /// What a stream has counted since its last fold. Guarded by the stream's lock.
+  /// What a stream has counted since its last fold. Guarded by the stream's lock. Lasts as long as
+  /// the PoolUses.
   class Share {
+   public:
+    Share() = default;
+    Share(const Share&) = delete;
+    Share& operator=(const Share&) = delete;
+
+   private:
     friend class PoolUses;
-    std::int64_t bytes_ = 0;  // Below 0 if it freed more.
+    std::atomic<std::int64_t> bytes_{0};  // Below 0 if it freed more. Read without the lock.
     std::int64_t high_bytes_ = 0;
+    bool is_listed_ = false;
+    Share* next_ = nullptr;
   };
 
   /// Bytes that are handed out. False: the pool was destroyed. They are counted even so.
   bool add(std::uint64_t bytes) noexcept {
     const std::uint64_t before = word_.fetch_add(bytes);
-    raise_high(used_of(before) + bytes);
+    raise_high(used_of(before) + bytes, 0);
     return !is_retired(before);
   }
   /// True: it was the last use of a destroyed pool. Unless the caller keeps it by other means, it
@@ -44,23 +55,26 @@ class PoolUses {
   /// The same in a share. False: the pool was destroyed, and nothing was counted.
   bool add(Share& share, std::uint64_t bytes) noexcept {
     if (retired()) return false;
-    share.bytes_ += static_cast<std::int64_t>(bytes);
-    share.high_bytes_ = std::max(share.high_bytes_, share.bytes_);
-    if (share.bytes_ >= fold_bytes) fold(share);
+    const std::int64_t now = count(share, static_cast<std::int64_t>(bytes));
+    share.high_bytes_ = std::max(share.high_bytes_, now);
+    if (now >= fold_bytes) fold(share);
     return true;
   }
   bool remove(Share& share, std::uint64_t bytes) noexcept {
     if (retired()) return false;
-    share.bytes_ -= static_cast<std::int64_t>(bytes);
-    if (share.bytes_ <= -fold_bytes) fold(share);
+    count(share, -static_cast<std::int64_t>(bytes));
     return true;
   }
   void fold(Share& share) noexcept {
-    if (share.bytes_ == 0 && share.high_bytes_ == 0) return;
-    const std::uint64_t before = word_.fetch_add(static_cast<std::uint64_t>(share.bytes_));
-    if (share.high_bytes_ > 0)
-      raise_high(used_of(before) + static_cast<std::uint64_t>(share.high_bytes_));
-    share = {};
+    const std::int64_t bytes = share.bytes_.load(std::memory_order_relaxed);
+    const auto fallen = static_cast<std::uint64_t>(share.high_bytes_ - bytes);
+    if (bytes == 0 && fallen == 0) return;
+    share.high_bytes_ = 0;
+    // In an order in which a sum beside it is rather too low.
+    if (bytes > 0) share.bytes_.store(0);
+    const std::uint64_t before = word_.fetch_add(static_cast<std::uint64_t>(bytes));
+    if (bytes <= 0) share.bytes_.store(0);
+    raise_high(used_of(before) + static_cast<std::uint64_t>(bytes), fallen);
   }
 
   /// A call that may add. Counts as a use, but as no bytes; `remove(call)` ends it.
@@ -92,8 +106,8 @@ class PoolUses {
   /// Whether a block is in use that no graph keeps, or a call may yet use one. Requires: retired.
   bool any() const noexcept { return word_.load() != retired_bit; }
 
-  /// Exact once all shares are folded; otherwise to `fold_bytes` a share, like the high mark of
-  /// several streams.
+  /// Exact once all shares are folded. The high mark is exact for one stream; for several, it may
+  /// be off by `fold_bytes` for each.
   std::uint64_t bytes() const noexcept { return used_of(word_.load()) + kept_.load(); }
   std::uint64_t high_bytes() const noexcept { return high_.load(); }
   void reset_high() noexcept { high_ = bytes(); }
@@ -111,15 +125,39 @@ class PoolUses {
   static std::uint64_t used_of(std::uint64_t word) noexcept {
     return (word & ~calls_mask) - (is_retired(word) ? retired_bit : 0);
   }
-  void raise_high(std::uint64_t used) noexcept {
-    const auto bytes = static_cast<std::int64_t>(used + kept_.load(std::memory_order_relaxed));
-    if (bytes > 0) raise(high_, static_cast<std::uint64_t>(bytes));
+  /// Returns what the share has now.
+  std::int64_t count(Share& share, std::int64_t bytes) noexcept {
+    if (!share.is_listed_) list(share);
+    const std::int64_t now = share.bytes_.load(std::memory_order_relaxed) + bytes;
+    share.bytes_.store(now, std::memory_order_relaxed);
+    return now;
+  }
+  void list(Share& share) noexcept {
+    share.is_listed_ = true;
+    share.next_ = shares_.load(std::memory_order_relaxed);
+    while (!shares_.compare_exchange_weak(share.next_, &share, std::memory_order_release,
+                                          std::memory_order_relaxed)) {
+    }
+  }
+  /// `used` by the word, which is at least what is in use; `fallen` is how much more it was a
+  /// moment ago.
+  void raise_high(std::uint64_t used, std::uint64_t fallen) noexcept {
+    const auto most =
+        static_cast<std::int64_t>(used + fallen + kept_.load(std::memory_order_relaxed));
+    if (most <= static_cast<std::int64_t>(high_.load(std::memory_order_relaxed))) return;
+    std::uint64_t sum = bytes() + fallen;
+    for (const Share* share = shares_.load(std::memory_order_acquire); share != nullptr;
+         share = share->next_) {
+      sum += static_cast<std::uint64_t>(share->bytes_.load(std::memory_order_relaxed));
+    }
+    if (static_cast<std::int64_t>(sum) > 0) raise(high_, sum);
   }
 
   // Not in the cache line that all write to.
   std::atomic<bool> retired_{false};    // As the word says.
   std::atomic<std::uint64_t> kept_{0};  // For graphs.
   std::atomic<std::uint64_t> high_{0};
+  std::atomic<Share*> shares_{nullptr};  // A list that only grows.
   alignas(cache_lines) std::atomic<std::uint64_t> word_{0};
 };
 

@@ -204,6 +204,25 @@ TEST(StreamOrder, TheCurrentPoolIsThatOfTheStreamsGpu) {
   runtime.free_async(block, rig.stream(1));
 }
 
+TEST(StreamOrder, TheHighMarkIsWhatStreamsUseAtATime) {
+  constexpr std::size_t large = 4 << 20;
+  PoolRig rig;
+  const Pool pool = rig.runtime().make_pool(gpu(0));
+  const Stream first = rig.new_stream(), second = rig.new_stream();
+  for (int turn = 0; turn < 3; ++turn) {
+    for (const Stream stream : {first, second}) {
+      pool.deallocate(pool.allocate(large, stream), stream);
+    }
+  }
+  EXPECT_EQ(pool.stats().used_high_bytes, large);
+  void* a = pool.allocate(large, first);
+  void* b = pool.allocate(large, second);
+  pool.deallocate(a, second);
+  pool.deallocate(b, first);
+  EXPECT_EQ(pool.stats().used_high_bytes, 2 * large);
+  EXPECT_EQ(pool.stats().used_bytes, 0u);
+}
+
 TEST(StreamOrder, StatisticsHaveHighMarksThatFallToTheCurrentValues) {
   PoolRig rig;
   const Pool pool = rig.runtime().make_pool(gpu(0));
