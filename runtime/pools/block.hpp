@@ -60,6 +60,13 @@ struct alignas(cache_lines) Block {
   static constexpr const void* live = nullptr;
 };
 
+/// Where a block lies.
+struct BlockPlace {
+  Address segment{};
+  std::uint64_t offset = 0;
+  std::uint64_t size_bytes = 0;
+};
+
 /// A range cut into equal blocks. Guarded by the lock of the pool.
 struct Slab {
   Block* range = nullptr;

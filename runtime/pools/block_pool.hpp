@@ -15,6 +15,7 @@
 #include <functional>
 #include <list>
 #include <memory>
+#include <optional>
 #include <vector>
 
 namespace vma {
@@ -42,6 +43,13 @@ class BlockPool {
   Address allocate_plain(std::uint64_t bytes);
   /// Frees a block that no work uses.
   void free_now(Block& block);
+  /// Where in its segment the block lies; none if it is not live.
+  std::optional<BlockPlace> place_of(const Block& block) const {
+    const MutexLock lock(mutex_);
+    if (block.holder.load() != Block::live) return std::nullopt;
+    const Address segment = block.segment->begin;
+    return BlockPlace{segment, block.begin - segment, block.size_bytes};
+  }
   void order(StreamHandle after, StreamHandle before);
   std::uint64_t trim(std::uint64_t keep_bytes) { return give_back(keep_bytes, true); }
   /// The same for memory that is at the place, at least in part.

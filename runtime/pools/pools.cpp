@@ -62,6 +62,13 @@ Pools::PoolPointer Pools::current(Location at) {
   return default_pool(at);
 }
 
+std::optional<BlockPlace> Pools::place_at(Address address) const {
+  const Segment* const segment = table_.find(address);
+  const Block* const block = table_.block_at(address);
+  if (segment == nullptr || block == nullptr) return std::nullopt;
+  return segment->pool->place_of(*block);
+}
+
 void Pools::set_current(const PoolPointer& pool) {
   const MutexLock lock(mutex_);
   if (pool->retired()) {

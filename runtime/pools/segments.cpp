@@ -56,8 +56,8 @@ Segment* SegmentTable::find(Address address) const noexcept {
 Block* SegmentTable::block_at(Address address) const noexcept {
   const Segment* const segment = find(address);
   if (segment == nullptr) return nullptr;
-  Block* const block = segment->start(address).load(std::memory_order_acquire);
-  return block != nullptr && block->begin == address ? block : nullptr;
+  if ((address - segment->begin) % SizeClasses::step_bytes != 0) return nullptr;
+  return segment->start(address).load(std::memory_order_acquire);
 }
 
 // --- Segments

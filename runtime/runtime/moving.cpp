@@ -42,16 +42,15 @@ struct Named {
 /// A block of a pool is a part of its segment.
 Named named_by(const Pools& pools, void* pointer, const std::optional<ByteRange>& part,
                const char* call) {
-  const Block* const block = pools.block_at(address_of(pointer));
-  if (block == nullptr || block->holder != Block::live) return {pointer, part};
+  const std::optional<BlockPlace> block = pools.place_at(address_of(pointer));
+  if (!block) return {pointer, part};
   const ByteRange within = part.value_or(ByteRange{0, block->size_bytes});
   if (within.offset > block->size_bytes || within.bytes > block->size_bytes - within.offset) {
     throw Error(ErrorKind::invalid_argument, call,
                 fmt::format("{} bytes from {} are not within the block of {} bytes", within.bytes,
                             within.offset, block->size_bytes));
   }
-  const Address begin = block->segment->begin;
-  return {to_pointer(begin), ByteRange{block->begin - begin + within.offset, within.bytes}};
+  return {to_pointer(block->segment), ByteRange{block->offset + within.offset, within.bytes}};
 }
 
 /// All of one request is all of its target memory.
