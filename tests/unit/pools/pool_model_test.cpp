@@ -2,8 +2,8 @@
 // whatever threads allocate, free, capture, move, trim and destroy pools at the same time. Method:
 // random operations by several threads, each with a stream of its own that is late at times. Each
 // block is filled by a kernel of the stream that allocated it and compared by one of the stream
-// that frees it; all live blocks are in a plain map. VMART_POOL_OPERATIONS sets the number of
-// operations, VMART_SEED the seed.
+// that frees it; all live blocks are in a plain map. VMART_LONG makes it a million operations,
+// VMART_SEED sets the seed.
 #include "unit/pools/pool_rig.hpp"
 
 #include "driver/native_codes.hpp"
