@@ -123,6 +123,8 @@ typedef struct vmart_migration vmart_migration;
 typedef struct vmart_migration_group vmart_migration_group;
 /// Prevents an allocation from moving until it is released.
 typedef struct vmart_pin vmart_pin;
+/// Follows the moves of an allocation until it is released.
+typedef struct vmart_move_hook vmart_move_hook;
 /// Lets other processes import an allocation until it is released. Thread-safe until then.
 typedef struct vmart_exported vmart_exported;
 
@@ -263,8 +265,55 @@ VMART_EXPORT vmart_status vmart_pin_create(void* pointer, vmart_pin** out);
 /// Null does nothing.
 VMART_EXPORT void vmart_pin_release(vmart_pin* pin);
 /// Declares that the memory was registered or exported (NCCL, RDMA, IPC). It does not move until a
-/// C++ hook (`vma::on_move`) exists that follows it; any address inside.
+/// hook exists that follows it; any address inside.
 VMART_EXPORT vmart_status vmart_note_export(void* pointer);
+
+/// Values of `vmart_move_event.phase`. After VMART_MOVE_BEGINS, exactly one of the others follows
+/// for the same chunk, unless the callback itself refused.
+enum {
+  VMART_MOVE_BEGINS = 0,  /**< The chunk is about to move: remove registrations of its memory. */
+  VMART_MOVE_DONE = 1,    /**< It lies at `to`: register its memory there. */
+  VMART_MOVE_STAYED = 2,  /**< It lies at `from`, as before: register that memory again. */
+  VMART_MOVE_DROPPED = 3, /**< It has no memory (`vmart_park_dropping`) until its next move. */
+};
+
+/// One chunk of an allocation, which moves as a whole; see `vma::MoveEvent`. Later versions may
+/// append members.
+typedef struct vmart_move_event {
+  size_t size_bytes; /**< Of this struct in the library that calls. */
+  void* pointer;     /**< Start of the allocation. */
+  size_t offset;     /**< Of the chunk within the allocation. */
+  size_t bytes;
+  vmart_location from, to;
+  uint64_t generation; /**< Of the chunk; grows with each move. */
+  int32_t phase;
+  int32_t done; /**< Zero. The callback sets it to 1 once it has done its part. */
+} vmart_move_event;
+
+/// Sets `event->done` to 1. If it does not, a chunk that was about to move stays, and its move
+/// fails with VMART_CANCELLED; in the other phases the failure is logged and counted. So a Python
+/// function that raises keeps memory in place: what such a function returns through ctypes is
+/// undefined.
+///
+/// Runs on the thread that moves the chunk: that of a `vmart_migrate`, or one of the runtime. No
+/// work is stopped and no lock of the library is held. So it may wait for streams, call CUDA and
+/// call this library, but it must not wait for a migration, because the move waits for it. Freeing
+/// or moving the same allocation is refused. Between its two calls for a chunk, the program must
+/// not use a registration of that memory. `event` is valid until it returns. It must neither throw
+/// nor jump.
+typedef void (*vmart_move_callback)(vmart_move_event* event, void* user);
+
+/// Calls `callback` before and after each chunk of the allocation moves; any address inside. For a
+/// block of a pool, this is the segment that contains it. Hooks are called in the order in which
+/// they were created. A move in progress may call it before this returns. To miss no move, first
+/// call `vmart_note_export`, then register the memory, then create the hook.
+VMART_EXPORT vmart_status vmart_move_hook_create(void* pointer, vmart_move_callback callback,
+                                                 void* user, vmart_move_hook** out);
+/// When this returns, the callback does not run and will not be called; but inside the callback
+/// itself, it returns at once. Release hooks whose callback belongs to an interpreter before that
+/// ends. Null does nothing. Blocks: while the callback runs on another thread, so do not hold a
+/// lock that it takes.
+VMART_EXPORT void vmart_move_hook_release(vmart_move_hook* hook);
 
 /* --- Memory of several processes */
 

@@ -8,6 +8,7 @@
 
 #include <memory>
 #include <span>
+#include <stdexcept>
 
 using vma::at_boundary;
 using vma::require_argument;
@@ -15,6 +16,39 @@ using vma::require_argument;
 struct vmart_pin {
   vma::Pin pin;
 };
+
+struct vmart_move_hook {
+  vma::MoveHookRegistration registration;
+};
+
+namespace {
+
+/// The two hooks of C++ as one callback of C.
+vma::MoveHooks hooks_of(vmart_move_callback callback, void* user) {
+  const auto call = [callback, user](const vma::MoveEvent& event, int32_t phase) {
+    vmart_move_event told{};
+    told.size_bytes = sizeof told;
+    told.pointer = event.pointer;
+    told.offset = event.offset;
+    told.bytes = event.bytes;
+    told.from = vma::to_c(event.from);
+    told.to = vma::to_c(event.to);
+    told.generation = event.generation;
+    told.phase = phase;
+    callback(&told, user);
+    if (told.done == 0) throw std::runtime_error("its callback did not set `done`");
+  };
+  vma::MoveHooks hooks;
+  hooks.before = [call](const vma::MoveEvent& event) { call(event, VMART_MOVE_BEGINS); };
+  hooks.after = [call](const vma::MoveEvent& event) {
+    call(event, event.dropped ? VMART_MOVE_DROPPED
+                : event.moved ? VMART_MOVE_DONE
+                              : VMART_MOVE_STAYED);
+  };
+  return hooks;
+}
+
+}  // namespace
 
 vmart_status vmart_alloc(size_t size_bytes, vmart_location at, void** out) {
   return at_boundary([&] {
@@ -100,4 +134,20 @@ vmart_status vmart_note_export(void* pointer) {
     require_argument(pointer, "vmart_note_export", "pointer");
     vma::note_export(pointer);
   });
+}
+
+vmart_status vmart_move_hook_create(void* pointer, vmart_move_callback callback, void* user,
+                                    vmart_move_hook** out) {
+  constexpr const char* call = "vmart_move_hook_create";
+  return at_boundary([&] {
+    require_argument(pointer, call, "pointer");
+    require_argument(reinterpret_cast<const void*>(callback), call, "callback");
+    require_argument(out, call, "out");
+    *out = std::make_unique<vmart_move_hook>(vma::on_move(pointer, hooks_of(callback, user)))
+               .release();
+  });
+}
+
+void vmart_move_hook_release(vmart_move_hook* hook) {
+  at_boundary([&] { delete hook; });
 }
