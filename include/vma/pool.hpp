@@ -45,6 +45,8 @@ struct PoolOptions {
   /// is complete; otherwise it asks only in calls that name the stream, which therefore exists.
   /// Streams of `make_stream` need no such promise.
   bool streams_last = false;
+  /// Other processes can import its blocks (`export_pool`), as `AllocOptions::exportable` says it.
+  bool exportable = false;
 };
 
 /// What a pool holds. `high` marks are the largest values since they were last reset.

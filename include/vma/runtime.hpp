@@ -254,6 +254,16 @@ class VMART_EXPORT Runtime {
   /// here, and `free` only lets go of it. Throws: Error{peer_failure, not_permitted, unreachable},
   /// {busy} after `ImportOptions::limit`, and what the exporter refuses with.
   void* import_allocation(const std::string& path, const ImportOptions& options = {});
+  /// Lets other processes import blocks of a pool with `PoolOptions::exportable`. Throws:
+  /// Error{busy} while it is exported already; {invalid_argument} for the path.
+  ExportedPool export_pool(const Pool& pool, const ExportOptions& options = {});
+  /// Returns the address of a block of a pool that another process exports at `path`. Blocks of one
+  /// segment share one import of the whole segment, with the options of the first; it ends with the
+  /// last of them. To be freed once for each import, like a block of an own pool: `free`,
+  /// `free_async` and `Pool::deallocate` let go of it. Throws: as `import_allocation`, and
+  /// Error{invalid_argument} for a block that is not within its segment.
+  void* import_pointer(const std::string& path, const ExportedPointer& pointer,
+                       const ImportOptions& options = {});
 
   /// Reports that work on `device` uses `bytes` starting at `address`; see <vma/telemetry.hpp>.
   /// Takes nanoseconds and never blocks. Does nothing after shutdown.

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -46,6 +47,14 @@ struct Importer {
   unsigned user = 0;
 };
 
+/// Names a block of an exported pool for `import_pointer` in another process, which may get these
+/// numbers in any way.
+struct ExportedPointer {
+  std::uint64_t segment = 0;  ///< Of the exported pool, counted from 1 in the order of exports.
+  std::uint64_t offset = 0;   ///< Of the block within it.
+  std::uint64_t bytes = 0;    ///< Of the block, with what rounding added.
+};
+
 /// Whose memory is accepted, and how long to wait for it.
 struct ImportOptions {
   /// Name of the allocation in this process. Empty: the exporter's.
@@ -80,6 +89,36 @@ class VMART_EXPORT ExportedAllocation {
   friend class Runtime;
   struct State;
   explicit ExportedAllocation(std::unique_ptr<State> state) noexcept;
+  std::unique_ptr<State> state_;
+};
+
+/// Lets other processes import blocks of a pool while this object exists. The pool's memory is
+/// exported in segments, each once a block of it is: from then on, it does not move while a process
+/// has blocks of it imported, and the pool does not give it back until that process has freed them.
+/// Movable, not copyable. Members throw Error{driver_gone} after the end of the runtime.
+class VMART_EXPORT ExportedPool {
+ public:
+  ExportedPool(ExportedPool&&) noexcept;
+  ExportedPool& operator=(ExportedPool&&) noexcept;
+  /// Calls `close`.
+  ~ExportedPool();
+
+  /// Pass it to `import_pointer` in the other process. The sockets of segments begin with it.
+  const std::string& path() const noexcept;
+  /// Exports a block that is allocated. As with CUDA's pools, the program sees to it that work of
+  /// other processes comes after the allocation, and that they have freed the block before it is
+  /// freed here. Throws: Error{unknown_pointer}; as `export_allocation`, and {invalid_argument}
+  /// once closed. Blocks: while a move switches a chunk.
+  ExportedPointer pointer(void* block) const;
+  /// The processes that have blocks imported, or are about to.
+  std::vector<Importer> importers() const;
+  /// As `ExportedAllocation::close`, for all segments.
+  void close() noexcept;
+
+ private:
+  friend class Runtime;
+  struct State;
+  explicit ExportedPool(std::unique_ptr<State> state) noexcept;
   std::unique_ptr<State> state_;
 };
 

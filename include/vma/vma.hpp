@@ -58,6 +58,9 @@ VMART_EXPORT MoveHookRegistration on_move(void* pointer, MoveHooks hooks);
 VMART_EXPORT void note_export(void* pointer);
 VMART_EXPORT ExportedAllocation export_allocation(void* pointer, const ExportOptions& options = {});
 VMART_EXPORT void* import_allocation(const std::string& path, const ImportOptions& options = {});
+VMART_EXPORT ExportedPool export_pool(const Pool& pool, const ExportOptions& options = {});
+VMART_EXPORT void* import_pointer(const std::string& path, const ExportedPointer& pointer,
+                                  const ImportOptions& options = {});
 VMART_EXPORT void launch_using(Stream stream, const Kernel& kernel, Dim3 grid, Dim3 block,
                                const KernelArguments& arguments, std::span<const Use> uses);
 VMART_EXPORT void launch_recorded(Stream stream, const Kernel& kernel, Dim3 grid, Dim3 block,

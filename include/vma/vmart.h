@@ -393,6 +393,8 @@ typedef struct vmart_pool_options {
   int32_t no_opportunistic;
   int32_t no_internal_dependencies;
   int32_t streams_last;
+  int32_t exportable;
+  int32_t reserved; /**< Zero. */
 } vmart_pool_options;
 
 /// See `vma::PoolStats`.
@@ -442,6 +444,30 @@ VMART_EXPORT vmart_status vmart_pool_migrate(const vmart_pool* pool, vmart_locat
 VMART_EXPORT vmart_status vmart_pool_destroy(const vmart_pool* pool);
 /// Releases only the handle. Null does nothing.
 VMART_EXPORT void vmart_pool_release(vmart_pool* pool);
+
+/// Lets other processes import blocks of a pool until it is released. Thread-safe until then.
+typedef struct vmart_exported_pool vmart_exported_pool;
+/// Names a block for `vmart_import_pointer`; see `vma::ExportedPointer`. Send it in any way.
+typedef struct vmart_exported_pointer {
+  uint64_t segment;
+  uint64_t offset;
+  uint64_t size_bytes; /**< Of the block. */
+} vmart_exported_pointer;
+
+/// For a pool with `exportable`; see `vma::export_pool`. `path` may be null.
+VMART_EXPORT vmart_status vmart_exported_pool_create(const vmart_pool* pool, const char* path,
+                                                     vmart_exported_pool** out);
+/// For `vmart_import_pointer`. Valid until the release; null for null.
+VMART_EXPORT const char* vmart_exported_pool_path(const vmart_exported_pool* exported);
+/// Exports a block that is allocated. Importers free it before it is freed here.
+VMART_EXPORT vmart_status vmart_exported_pool_pointer(const vmart_exported_pool* exported,
+                                                      void* block, vmart_exported_pointer* out);
+/// Ends the export. Importers keep the memory that they have. Null does nothing.
+VMART_EXPORT void vmart_exported_pool_release(vmart_exported_pool* exported);
+/// As `vmart_import`, for a block. Free it once for each import, like a block of an own pool.
+VMART_EXPORT vmart_status vmart_import_pointer(const char* path,
+                                               const vmart_exported_pointer* pointer,
+                                               int64_t limit_ns, void** out);
 
 /* --- PyTorch: functions for torch.cuda.memory.CUDAPluggableAllocator. The first two are for a
  * torch.cuda.MemPool, the `async` ones for change_current_allocator. See

@@ -1,6 +1,7 @@
 // The C calls of pools.
 #include "abi/boundary.hpp"
 #include "abi/migration_values.hpp"
+#include "abi/pool_handle.hpp"
 
 #include <vma/vma.hpp>
 
@@ -13,16 +14,12 @@
 using vma::at_boundary;
 using vma::require_argument;
 
-struct vmart_pool {
-  vma::Pool pool;
-};
-
 namespace vma {
 namespace {
 
 constexpr std::size_t pool_options_bytes_min = 48;
 constexpr std::size_t pool_stats_bytes_min = 48;
-static_assert(sizeof(vmart_pool_options) == pool_options_bytes_min);
+static_assert(offsetof(vmart_pool_options, exportable) == pool_options_bytes_min);
 static_assert(sizeof(vmart_pool_stats) == pool_stats_bytes_min);
 
 PoolOptions pool_options_of(const vmart_pool_options* given, const char* tag, const char* call) {
@@ -30,14 +27,18 @@ PoolOptions pool_options_of(const vmart_pool_options* given, const char* tag, co
   if (tag != nullptr) options.tag = tag;
   if (given == nullptr) return options;
   require_struct_size(given->size_bytes, pool_options_bytes_min, call, "options->size_bytes");
-  require_zeros_behind(given, sizeof *given, given->size_bytes, call, "options");
-  options.release_threshold = given->release_threshold;
-  options.max_bytes = given->max_bytes;
-  options.chunk_bytes = given->chunk_bytes;
-  options.reuse.event_dependencies = given->no_event_dependencies == 0;
-  options.reuse.opportunistic = given->no_opportunistic == 0;
-  options.reuse.internal_dependencies = given->no_internal_dependencies == 0;
-  options.streams_last = given->streams_last != 0;
+  require_zeros_behind(given, offsetof(vmart_pool_options, reserved), given->size_bytes, call,
+                       "options");
+  vmart_pool_options known{};
+  std::memcpy(&known, given, std::min(given->size_bytes, sizeof known));
+  options.release_threshold = known.release_threshold;
+  options.max_bytes = known.max_bytes;
+  options.chunk_bytes = known.chunk_bytes;
+  options.reuse.event_dependencies = known.no_event_dependencies == 0;
+  options.reuse.opportunistic = known.no_opportunistic == 0;
+  options.reuse.internal_dependencies = known.no_internal_dependencies == 0;
+  options.streams_last = known.streams_last != 0;
+  options.exportable = known.exportable != 0;
   return options;
 }
 

@@ -1,9 +1,11 @@
 // The C calls for memory of several processes.
 #include "abi/boundary.hpp"
+#include "abi/pool_handle.hpp"
 
 #include <vma/vma.hpp>
 
 #include <chrono>
+#include <cstdint>
 #include <memory>
 
 using vma::at_boundary;
@@ -13,14 +15,34 @@ struct vmart_exported {
   vma::ExportedAllocation exported;
 };
 
+struct vmart_exported_pool {
+  vma::ExportedPool exported;
+};
+
+namespace {
+
+vma::ExportOptions export_at(const char* path) {
+  vma::ExportOptions options;
+  if (path != nullptr) options.path = path;
+  return options;
+}
+
+vma::ImportOptions import_within(std::int64_t limit_ns) {
+  vma::ImportOptions options;
+  if (limit_ns == 0) return options;
+  options.limit = std::chrono::ceil<std::chrono::milliseconds>(std::chrono::nanoseconds(limit_ns));
+  return options;
+}
+
+}  // namespace
+
 vmart_status vmart_exported_create(void* pointer, const char* path, vmart_exported** out) {
   constexpr const char* call = "vmart_exported_create";
   return at_boundary([&] {
     require_argument(pointer, call, "pointer");
     require_argument(out, call, "out");
-    vma::ExportOptions options;
-    if (path != nullptr) options.path = path;
-    *out = std::make_unique<vmart_exported>(vma::export_allocation(pointer, options)).release();
+    *out = std::make_unique<vmart_exported>(vma::export_allocation(pointer, export_at(path)))
+               .release();
   });
 }
 
@@ -46,11 +68,49 @@ vmart_status vmart_import(const char* path, int64_t limit_ns, void** out) {
   return at_boundary([&] {
     require_argument(path, call, "path");
     require_argument(out, call, "out");
-    vma::ImportOptions options;
-    if (limit_ns != 0) {
-      options.limit =
-          std::chrono::ceil<std::chrono::milliseconds>(std::chrono::nanoseconds(limit_ns));
-    }
-    *out = vma::import_allocation(path, options);
+    *out = vma::import_allocation(path, import_within(limit_ns));
+  });
+}
+
+vmart_status vmart_exported_pool_create(const vmart_pool* pool, const char* path,
+                                        vmart_exported_pool** out) {
+  constexpr const char* call = "vmart_exported_pool_create";
+  return at_boundary([&] {
+    require_argument(pool, call, "pool");
+    require_argument(out, call, "out");
+    *out = std::make_unique<vmart_exported_pool>(vma::export_pool(pool->pool, export_at(path)))
+               .release();
+  });
+}
+
+const char* vmart_exported_pool_path(const vmart_exported_pool* exported) {
+  return exported == nullptr ? nullptr : exported->exported.path().c_str();
+}
+
+vmart_status vmart_exported_pool_pointer(const vmart_exported_pool* exported, void* block,
+                                         vmart_exported_pointer* out) {
+  constexpr const char* call = "vmart_exported_pool_pointer";
+  return at_boundary([&] {
+    require_argument(exported, call, "exported");
+    require_argument(block, call, "block");
+    require_argument(out, call, "out");
+    const vma::ExportedPointer pointer = exported->exported.pointer(block);
+    *out = {pointer.segment, pointer.offset, pointer.bytes};
+  });
+}
+
+void vmart_exported_pool_release(vmart_exported_pool* exported) {
+  at_boundary([&] { delete exported; });
+}
+
+vmart_status vmart_import_pointer(const char* path, const vmart_exported_pointer* pointer,
+                                  int64_t limit_ns, void** out) {
+  constexpr const char* call = "vmart_import_pointer";
+  return at_boundary([&] {
+    require_argument(path, call, "path");
+    require_argument(pointer, call, "pointer");
+    require_argument(out, call, "out");
+    *out = vma::import_pointer(path, {pointer->segment, pointer->offset, pointer->size_bytes},
+                               import_within(limit_ns));
   });
 }

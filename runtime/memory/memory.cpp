@@ -15,14 +15,12 @@
 namespace vma {
 namespace {
 
-/// What `free_async` gives back later.
+/// What `free_after` gives back later.
 struct PendingFree {
   std::shared_ptr<Allocation> allocation;
-  EventHandle event{};
-  BoundStream stream;
+  std::vector<WorkMark> marks;
   std::atomic<bool> unregistered{false};
   MoveClaim claim{};  // Keeps moves away.
-  bool warned = false;
 };
 
 ExportTypes export_needs(const AllocOptions& options) {
@@ -30,28 +28,12 @@ ExportTypes export_needs(const AllocOptions& options) {
 }
 
 /// Records again if a capture that began and ended meanwhile has taken the event.
-void record_again(Driver& driver, const PendingFree& pending) noexcept {
+void record_again(Driver& driver, const WorkMark& mark) noexcept {
   try {
-    if (!driver.is_capturing(pending.stream)) driver.record(pending.event, pending.stream);
+    if (!driver.is_capturing(mark.stream)) driver.record(mark.event, mark.stream);
   } catch (const std::exception& error) {
     log(LogLevel::debug, "free_async cannot find out when its stream's work ends: {}",
         error.what());
-  }
-}
-
-/// Whether the work that the stream had at the free has ended. An error of the event proves this
-/// only if its context is broken or destroyed; after any other error the query is repeated later.
-bool work_has_ended(Driver& driver, PendingFree& pending) noexcept {
-  try {
-    return driver.query_event(pending.event);
-  } catch (const Error& error) {
-    if (!std::exchange(pending.warned, true))
-      log(LogLevel::warn, "an event that free_async waits for failed: {}", error.what());
-    if (error.native() == native_captured_event) record_again(driver, pending);
-    return context_is_broken(error.native()) || error.native() == native_invalid_context ||
-           error.native() == native_invalid_handle;
-  } catch (const std::exception&) {  // The exception may come from formatting.
-    return false;
   }
 }
 
@@ -342,37 +324,78 @@ void Memory::free_idle(Address begin) {
 }
 
 void Memory::free_async(Address begin, BoundStream stream) {
+  require(to_pointer(begin), "vma::free_async");
+  std::vector<WorkMark> marks{mark(stream, "vma::free_async")};
+  try {
+    free_after(begin, marks);
+  } catch (...) {
+    give_back(marks.front());
+    throw;
+  }
+}
+
+void Memory::free_after(Address begin, std::vector<WorkMark>& marks) {
   const auto pending = std::make_shared<PendingFree>();
-  pending->stream = stream;
   pending->allocation = claim_for_free(begin, "vma::free_async");
   const auto ready = [this, pending] {
-    if (!pending->unregistered || !work_has_ended(driver_, *pending)) return false;
+    const auto ended = [this](WorkMark& mark) { return has_ended(mark); };
+    if (!pending->unregistered || !std::ranges::all_of(pending->marks, ended)) return false;
     if (!pending->claim) pending->claim = MoveClaim::try_take(pending->allocation);
     return pending->claim && pending->allocation->operations().is_free();
   };
-  const auto refuse_capture = [&] {
-    if (!driver_.is_capturing(stream)) return;
-    throw Error(ErrorKind::invalid_argument, "vma::free_async",
-                "the stream is capturing; free after the capture ends");
-  };
+  pending->marks.swap(marks);
   try {
-    refuse_capture();
-    pending->event = contexts_.take_event(stream.context);
-    driver_.record(pending->event, stream);
-    // A capture that began in between has taken the event, and querying it would invalidate the
-    // capture.
-    refuse_capture();
     chunks_.slow_calls().post_when(ready, [this, pending] {
-      contexts_.give_back(pending->stream.context, pending->event);
+      for (const WorkMark& mark : pending->marks) give_back(mark);
       chunks_.take_back(pending->allocation);
     });
   } catch (...) {
-    if (!is_none(pending->event)) contexts_.give_back(stream.context, pending->event);
+    pending->marks.swap(marks);
     pending->allocation->being_freed = false;
     throw;
   }
   unregister(begin);
   pending->unregistered = true;
+}
+
+WorkMark Memory::mark(BoundStream stream, const char* call) {
+  const auto refuse_capture = [&] {
+    if (!driver_.is_capturing(stream)) return;
+    throw Error(ErrorKind::invalid_argument, call,
+                "the stream is capturing; free after the capture ends");
+  };
+  refuse_capture();
+  const WorkMark mark{contexts_.take_event(stream.context), stream};
+  try {
+    driver_.record(mark.event, stream);
+    // A capture that began in between has taken the event, and querying it would invalidate the
+    // capture.
+    refuse_capture();
+  } catch (...) {
+    give_back(mark);
+    throw;
+  }
+  return mark;
+}
+
+/// An error of the event proves that the work has ended only if its context is broken or destroyed;
+/// after any other error the query is repeated later.
+bool Memory::has_ended(WorkMark& mark) noexcept {
+  try {
+    return driver_.query_event(mark.event);
+  } catch (const Error& error) {
+    if (!std::exchange(mark.warned, true))
+      log(LogLevel::warn, "an event that free_async waits for failed: {}", error.what());
+    if (error.native() == native_captured_event) record_again(driver_, mark);
+    return context_is_broken(error.native()) || error.native() == native_invalid_context ||
+           error.native() == native_invalid_handle;
+  } catch (const std::exception&) {  // The exception may come from formatting.
+    return false;
+  }
+}
+
+void Memory::give_back(const WorkMark& mark) noexcept {
+  contexts_.give_back(mark.stream.context, mark.event);
 }
 
 // --- The whole

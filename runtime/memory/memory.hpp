@@ -41,6 +41,13 @@ struct ImportTerms {
   std::shared_ptr<const void> lease;  ///< Released after the memory.
 };
 
+/// The work that a stream had enqueued at one moment.
+struct WorkMark {
+  EventHandle event{};
+  BoundStream stream;
+  bool warned = false;
+};
+
 /// The allocations of one runtime: makes them of chunks, finds them, and takes them back. Any
 /// thread.
 class Memory {
@@ -76,6 +83,14 @@ class Memory {
   void on_pressure(MemoryPressure::Presser presser) { pressure_.set(std::move(presser)); }
   /// Frees once `stream` has done what is now enqueued on it. Does not wait.
   void free_async(Address begin, BoundStream stream);
+  /// The same for work of several moments; gives the marks back. If it throws, they are the
+  /// caller's.
+  void free_after(Address begin, std::vector<WorkMark>& marks);
+  /// What is now enqueued on the stream, for `free_after` or `give_back`. Throws:
+  /// Error{invalid_argument} while it captures.
+  WorkMark mark(BoundStream stream, const char* call);
+  bool has_ended(WorkMark& mark) noexcept;
+  void give_back(const WorkMark& mark) noexcept;
 
   /// Frees at once, without waiting for anything. Requires: no work uses the memory. Throws:
   /// Error{pinned}, and {busy} while it moves or another call uses it; then nothing has changed.

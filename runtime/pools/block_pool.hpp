@@ -16,6 +16,7 @@
 #include <list>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 namespace vma {
@@ -76,6 +77,10 @@ class BlockPool {
   void set_release_threshold(std::uint64_t bytes);
   void set_reuse(const ReusePolicies& reuse);
   std::vector<Address> segments() const;
+  /// See `Segments`.
+  bool keep_segments(std::function<bool(Address)> keeps) {
+    return segments_.keep_for(std::move(keeps));
+  }
 
   /// For RetiredPools, which ends a destroyed pool. False: it was destroyed before.
   bool retire() {

@@ -12,6 +12,7 @@
 #include <exception>
 #include <memory>
 #include <new>
+#include <utility>
 
 namespace vma {
 namespace {
@@ -93,6 +94,7 @@ std::list<Segment> Segments::make(std::uint64_t need_bytes, Location at,
   AllocOptions asked;
   asked.chunk_bytes = options.chunk_bytes;
   asked.tag = options.tag;
+  asked.exportable = options.exportable;
   std::shared_ptr<Allocation> allocation;
   try {
     if (bytes > least) {
@@ -127,7 +129,28 @@ std::list<Segment> Segments::make(std::uint64_t need_bytes, Location at,
   }
 }
 
+bool Segments::keep_for(std::function<bool(Address)> keeps) {
+  const MutexLock lock(keeping_);
+  if (keeps && keeps_) return false;
+  keeps_ = std::move(keeps);
+  return true;
+}
+
+bool Segments::is_kept(const Segment& segment) const {
+  std::function<bool(Address)> keeps;
+  {
+    const MutexLock lock(keeping_);
+    keeps = keeps_;
+  }
+  return keeps && keeps(segment.begin);
+}
+
 bool Segments::give_back(Segment& segment) noexcept {
+  try {
+    if (is_kept(segment)) return false;
+  } catch (const std::exception&) {  // No memory to ask.
+    return false;
+  }
   table_.remove(segment);
   try {
     memory_.free_idle(segment.begin);

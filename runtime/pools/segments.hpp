@@ -1,5 +1,6 @@
 #pragma once
 
+#include "base/mutex.hpp"
 #include "memory/memory.hpp"
 #include "pools/block.hpp"
 #include "pools/pool_uses.hpp"
@@ -9,6 +10,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <list>
 
 namespace vma {
@@ -51,9 +53,13 @@ class Segments {
   /// from here on. Throws: Error{out_of_memory}, also if the pool would exceed `max_bytes`; what
   /// `Memory::alloc` throws. Blocks: for memory.
   std::list<Segment> make(std::uint64_t need_bytes, Location at, const PoolOptions& options);
-  /// Gives a segment back to the runtime. Returns whether it did: a pinned one, or one that moves,
-  /// is refused, and then it is still there. Requires: no work uses it.
+  /// Gives a segment back to the runtime. Returns whether it did: one that is kept, pinned, or
+  /// moves, is refused, and then it is still there. Requires: no work uses it.
   bool give_back(Segment& segment) noexcept;
+  /// `keeps` is asked, from any thread and with no lock held, whether an unused segment must stay.
+  /// It must not wait for moves or the turn for slow calls. Empty: none must. Returns false if
+  /// there is another.
+  bool keep_for(std::function<bool(Address)> keeps);
   /// Whether some of it is at that place, wherever the pool is.
   bool is_at(const Segment& segment, Location at) const;
 
@@ -69,12 +75,15 @@ class Segments {
 
  private:
   bool claim(std::uint64_t size_bytes, std::uint64_t max_bytes) noexcept;
+  bool is_kept(const Segment& segment) const;
 
   Memory& memory_;
   SegmentTable& table_;
   BlockPool& pool_;
   std::list<Segment> all_;
   std::atomic<std::uint64_t> reserved_{0}, reserved_high_{0};
+  mutable Mutex keeping_;
+  std::function<bool(Address)> keeps_ VMART_GUARDED_BY(keeping_);
 };
 
 }  // namespace vma

@@ -1,6 +1,7 @@
 #include <vma/runtime.hpp>
 
 #include "runtime/argument_checks.hpp"
+#include "runtime/exporting.hpp"
 #include "runtime/guest.hpp"
 #include "runtime/runtime_parts.hpp"
 
@@ -11,10 +12,8 @@
 #include <utility>
 
 namespace vma {
-namespace {
 
-ExportRequest request_of(const ExportOptions& options) {
-  constexpr const char* call = "vma::export_allocation";
+ExportRequest request_of(const ExportOptions& options, const char* call) {
   if (options.importers_max == 0 || options.import_limit.count() <= 0) {
     throw Error(ErrorKind::invalid_argument, call,
                 fmt::format("importers_max is {} and import_limit {} ms; both must be above 0",
@@ -27,7 +26,22 @@ ExportRequest request_of(const ExportOptions& options) {
   return {options.path, options.users, options.importers_max, options.import_limit};
 }
 
-}  // namespace
+std::shared_ptr<MemoryExport> serve(Machinery& parts, const std::shared_ptr<Allocation>& allocation,
+                                    ExportRequest request, const char* call) {
+  // First counted, then checked: a free sets `being_freed` first and checks for exports afterwards.
+  const std::shared_ptr<MemoryExport> shared = parts.sharing.open(allocation, std::move(request));
+  try {
+    const MutexLock lock(allocation->operations());
+    check_usable(*allocation, call);
+    check_not_poisoned(*allocation, call);
+    check_not_dropped(*allocation, call);
+    parts.memory.chunks().export_terms().require_descriptors(*allocation, call);
+  } catch (...) {
+    parts.sharing.close(shared);
+    throw;
+  }
+  return shared;
+}
 
 inline namespace v1 {
 
@@ -72,11 +86,10 @@ void ExportedAllocation::close() noexcept {
 ExportedAllocation Runtime::export_allocation(void* pointer, const ExportOptions& options) {
   constexpr const char* call = "vma::export_allocation";
   const RuntimeParts::Entry entry(*parts_, call);
-  ExportRequest request = request_of(options);
+  ExportRequest request = request_of(options, call);
   if (entry->pools.segment_around(address_of(pointer)) != nullptr) {
     throw Error(ErrorKind::unsupported, call,
-                "the memory is a block of a pool, and its chunks have other blocks; allocate what "
-                "others import with vma::alloc");
+                "the memory is a block of a pool; export the pool with vma::export_pool");
   }
   const std::shared_ptr<Allocation> allocation = entry->memory.require(pointer, call);
   if (allocation->imported()) {
@@ -85,15 +98,9 @@ ExportedAllocation Runtime::export_allocation(void* pointer, const ExportOptions
         fmt::format("the memory belongs to {}; export it there", allocation->imported_from));
   }
   auto state = std::make_unique<ExportedAllocation::State>(Guest(*parts_, allocation));
-  // First counted, then checked: a free sets `being_freed` first and checks for exports afterwards.
-  const std::shared_ptr<MemoryExport> shared = entry->sharing.open(allocation, std::move(request));
+  const std::shared_ptr<MemoryExport> shared = serve(*entry, allocation, std::move(request), call);
   state->shared = shared;
   state->path = shared->path();
-  const MutexLock lock(allocation->operations());
-  check_usable(*allocation, call);
-  check_not_poisoned(*allocation, call);
-  check_not_dropped(*allocation, call);
-  entry->memory.chunks().export_terms().require_descriptors(*allocation, call);
   return ExportedAllocation(std::move(state));
 }
 

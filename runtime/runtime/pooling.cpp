@@ -1,6 +1,7 @@
 #include <vma/pool.hpp>
 #include <vma/runtime.hpp>
 
+#include "runtime/pool_entry.hpp"
 #include "runtime/runtime_parts.hpp"
 
 #include <vma/error.hpp>
@@ -15,41 +16,7 @@
 
 namespace vma {
 
-/// What copies of a Pool share. It may outlive its runtime; then `open` is false.
-struct PoolHandle {
-  RuntimeParts& parts;
-  const std::shared_ptr<std::atomic<bool>> open;
-  const std::shared_ptr<BlockPool> pool;
-
-  static Pool make(RuntimeParts& parts, std::shared_ptr<BlockPool> pool) {
-    return Pool(std::make_shared<PoolHandle>(PoolHandle{parts, parts.open, std::move(pool)}));
-  }
-};
-
 namespace {
-
-/// A call of a pool inside its runtime.
-class PoolEntry {
- public:
-  PoolEntry(const PoolHandle* handle, const char* call)
-      : handle_(require(handle, call)), entry_(handle_.parts, call) {}
-
-  BlockPool* operator->() const noexcept { return handle_.pool.get(); }
-  Machinery& machinery() const noexcept { return *entry_; }
-  const std::shared_ptr<BlockPool>& pool() const noexcept { return handle_.pool; }
-
- private:
-  static const PoolHandle& require(const PoolHandle* handle, const char* call) {
-    if (handle == nullptr) {
-      throw Error(ErrorKind::invalid_argument, call, "this Pool names no pool");
-    }
-    if (!*handle->open) throw Error(ErrorKind::driver_gone, call, "the runtime was shut down");
-    return *handle;
-  }
-
-  const PoolHandle& handle_;
-  const RuntimeParts::Entry entry_;
-};
 
 /// Whether a group has moved except what was given back meanwhile.
 bool names_only_freed_memory(const std::exception& failure) noexcept {
@@ -62,6 +29,23 @@ bool names_only_freed_memory(const std::exception& failure) noexcept {
 
 }  // namespace
 
+void check_not_segment(const Machinery& parts, const void* pointer, const char* call) {
+  if (parts.pools.segment_around(address_of(pointer)) == nullptr) return;
+  throw Error(ErrorKind::unknown_pointer, call,
+              fmt::format("no block of a pool begins at {}", fmt::ptr(pointer)));
+}
+
+void free_in_order(Machinery& parts, void* pointer, Stream stream, const char* call) {
+  const Address address = address_of(pointer);
+  if (Block* const block = parts.pools.block_at(address)) {
+    return parts.pools.deallocate(*block, handle_of(stream));
+  }
+  check_not_segment(parts, pointer, call);
+  const BoundStream bound = parts.launcher.bind(stream);
+  if (parts.imported.owns(address)) return parts.imported.free_async(address, bound);
+  parts.memory.free_async(address, bound);
+}
+
 inline namespace v1 {
 
 void* Pool::allocate(std::size_t bytes, Stream stream, std::size_t alignment) const {
@@ -73,15 +57,7 @@ void Pool::deallocate(void* pointer, Stream stream) const {
   if (pointer == nullptr) return;
   if (ProcessExit::begun()) return ProcessExit::hold_back();
   const PoolEntry pool(handle_.get(), "vma::Pool::deallocate");
-  Pools& pools = pool.machinery().pools;
-  if (Block* const block = pools.block_at(address_of(pointer))) {
-    return pools.deallocate(*block, handle_of(stream));
-  }
-  if (pools.segment_around(address_of(pointer)) != nullptr) {
-    throw Error(ErrorKind::unknown_pointer, "vma::Pool::deallocate",
-                fmt::format("no block of a pool begins at {}", fmt::ptr(pointer)));
-  }
-  pool.machinery().memory.free_async(address_of(pointer), pool.machinery().launcher.bind(stream));
+  free_in_order(pool.machinery(), pointer, stream, "vma::Pool::deallocate");
 }
 
 void Pool::order(Stream after, Stream before) const {

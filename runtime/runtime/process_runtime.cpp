@@ -115,6 +115,13 @@ ExportedAllocation export_allocation(void* pointer, const ExportOptions& options
 void* import_allocation(const std::string& path, const ImportOptions& options) {
   return runtime().import_allocation(path, options);
 }
+ExportedPool export_pool(const Pool& pool, const ExportOptions& options) {
+  return runtime().export_pool(pool, options);
+}
+void* import_pointer(const std::string& path, const ExportedPointer& pointer,
+                     const ImportOptions& options) {
+  return runtime().import_pointer(path, pointer, options);
+}
 AttachedStream::AttachedStream(Stream stream, StreamWork work)
     : AttachedStream(runtime(), stream, nullptr, work) {}
 AttachedStream::AttachedStream(Stream stream, void* pointer, StreamWork work)

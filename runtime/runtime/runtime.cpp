@@ -3,6 +3,7 @@
 #include "costs/cost_estimates.hpp"
 #include "runtime/argument_checks.hpp"
 #include "runtime/place_states.hpp"
+#include "runtime/pool_entry.hpp"
 #include "runtime/runtime_parts.hpp"
 #include "runtime/runtime_stats.hpp"
 
@@ -69,13 +70,6 @@ void for_each_piece(const Allocation& allocation, std::uint64_t offset, std::uin
     body(static_cast<std::size_t>(slot), within, done, piece);
     done += piece;
   }
-}
-
-/// An address in a pool where no block begins is none that the program could free.
-void check_not_segment(const Machinery& parts, const void* pointer, const char* call) {
-  if (parts.pools.segment_around(address_of(pointer)) == nullptr) return;
-  throw Error(ErrorKind::unknown_pointer, call,
-              fmt::format("no block of a pool begins at {}", fmt::ptr(pointer)));
 }
 
 /// A block of the default pool, where the options ask for it; otherwise null.
@@ -200,6 +194,9 @@ void Runtime::free(void* pointer) {
     return entry->pools.complete(std::move(past), waited);
   }
   check_not_segment(*entry, pointer, "vma::free");
+  if (entry->imported.owns(address_of(pointer))) {
+    return entry->pools.complete(std::move(past), entry->imported.free(address_of(pointer)));
+  }
   check_no_hook(*entry->memory.require(pointer, "vma::free"), "vma::free");
   entry->pools.complete(std::move(past), entry->memory.free(address_of(pointer)));
   entry->mover.attached().await_forgotten();  // Streams attached only to it may be destroyed.
@@ -209,11 +206,7 @@ void Runtime::free_async(void* pointer, Stream stream) {
   if (pointer == nullptr) return;
   if (ProcessExit::begun()) return ProcessExit::hold_back();
   const RuntimeParts::Entry entry(*parts_, "vma::free_async");
-  if (Block* const block = entry->pools.block_at(address_of(pointer))) {
-    return entry->pools.deallocate(*block, handle_of(stream));
-  }
-  check_not_segment(*entry, pointer, "vma::free_async");
-  entry->memory.free_async(address_of(pointer), entry->launcher.bind(stream));
+  free_in_order(*entry, pointer, stream, "vma::free_async");
 }
 
 std::vector<Extent> Runtime::where(const void* pointer) const {

@@ -77,6 +77,7 @@ Machinery::Machinery(Driver& driver, UseLog& uses, const Settings& settings)
       kernels(driver),
       parker(memory, mover),
       sharing(memory),
+      imported(memory),
       sourced(source_costs(driver, topology, settings.calibration)),
       costs(sourced.costs),
       monitor(driver.executor(), std::make_shared<SteadyClock>(), gpus_of(driver, topology),

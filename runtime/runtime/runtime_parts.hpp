@@ -14,6 +14,7 @@
 #include "runtime/launcher.hpp"
 #include "runtime/scheduling.hpp"
 #include "runtime/settings.hpp"
+#include "sharing/imported_blocks.hpp"
 #include "sharing/sharing.hpp"
 #include "telemetry/gpu_monitor.hpp"
 #include "telemetry/use_log.hpp"
@@ -47,6 +48,7 @@ struct Machinery {
   KnownKernels kernels;
   Parker parker;
   Sharing sharing;
+  ImportedBlocks imported;
   const SourcedCosts sourced;
   const MachineCosts& costs;  ///< Of `sourced`.
   GpuMonitor monitor;

@@ -77,17 +77,18 @@ Sharing::Service& Sharing::service() {
   return *service_;
 }
 
+std::string Sharing::new_path() {
+  return fmt::format("{}/{}-{}", control_folder(), ProcessExit::process(), ++last_path_);
+}
+
 std::shared_ptr<MemoryExport> Sharing::open(std::shared_ptr<Allocation> allocation,
                                             ExportRequest request) {
   if (Stepper::current() != nullptr) {
     throw Error(ErrorKind::unsupported, "vma::export_allocation",
                 "a stepped machine has no time in which other processes could take part");
   }
+  if (request.path.empty()) request.path = new_path() + ".sock";
   const MutexLock lock(mutex_);
-  if (request.path.empty()) {
-    request.path =
-        fmt::format("{}/{}-{}.sock", control_folder(), ProcessExit::process(), ++last_path_);
-  }
   exports_.reserve(exports_.size() + 1);
   auto made = std::make_shared<MemoryExport>(service().context, memory_, places_,
                                              std::move(allocation), request);

@@ -7,8 +7,10 @@
 #include "sharing/memory_import.hpp"
 #include "sharing/place_names.hpp"
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 namespace vma {
@@ -25,6 +27,8 @@ class Sharing {
   explicit Sharing(Memory& memory);
   ~Sharing();
 
+  /// A path in a folder of this user for sockets, which begin with it and end with ".sock".
+  std::string new_path();
   /// Serves the allocation at a socket until `close`. An empty path in the request becomes one in
   /// a folder of this user. Throws: Error{unsupported} on a stepped machine; as MemoryExport.
   std::shared_ptr<MemoryExport> open(std::shared_ptr<Allocation> allocation, ExportRequest request);
@@ -54,7 +58,7 @@ class Sharing {
   std::vector<std::shared_ptr<MemoryExport>> exports_ VMART_GUARDED_BY(mutex_);
   std::unique_ptr<ShareStop> stop_ VMART_GUARDED_BY(mutex_);  // From the first import on.
   bool imports_refused_ VMART_GUARDED_BY(mutex_) = false;
-  std::uint64_t last_path_ VMART_GUARDED_BY(mutex_) = 0;
+  std::atomic<std::uint64_t> last_path_{0};
 };
 
 }  // namespace vma

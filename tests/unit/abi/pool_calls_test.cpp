@@ -64,6 +64,9 @@ TEST_F(PoolCalls, InvalidArgumentsAreRefused) {
   void* block = nullptr;
   vmart_pool_options options{};
   EXPECT_EQ(vmart_pool_create(c_gpu(0), nullptr, &options, &pool), VMART_INVALID_ARGUMENT);
+  options.size_bytes = sizeof options;
+  options.reserved = 1;
+  EXPECT_EQ(vmart_pool_create(c_gpu(0), nullptr, &options, &pool), VMART_INVALID_ARGUMENT);
   EXPECT_EQ(vmart_pool_create(c_gpu(7), nullptr, nullptr, &pool), VMART_INVALID_ARGUMENT);
   EXPECT_EQ(vmart_pool_create(c_gpu(0), nullptr, nullptr, nullptr), VMART_INVALID_ARGUMENT);
   EXPECT_EQ(vmart_pool_allocate(nullptr, 1, 0, stream(0), &block), VMART_INVALID_ARGUMENT);
