@@ -170,5 +170,53 @@ TEST_F(SharingFaults, AnyCallOfTheExporterMayFail) {
   }
 }
 
+/// Blocks are freed in stream order, the first beside the second, so that the last free takes back
+/// the import after both.
+TEST_F(SharingFaults, AnyCallOfAnImporterOfBlocksMayFail) {
+  std::set<Call> failed;
+  for (int number = 0;; ++number) {
+    SCOPED_TRACE(fmt::format("call {} of the importer fails", number));
+    Side exporter, importer;
+    PoolOptions options;
+    options.chunk_bytes = shared_chunk_bytes;
+    const Pool pool = exporter->make_pool(gpu(0), options);
+    const Stream stream = exporter->make_stream(gpu(0));
+    const ExportedPool exported = exporter->export_pool(pool);
+    pool.deallocate(pool.allocate(4 * shared_words * 8, stream), stream);  // One segment for both.
+    void *blocks[2], *theirs[2];
+    for (void*& block : blocks) block = pool.allocate(shared_words * 8, stream);
+    ASSERT_EQ(exported.pointer(blocks[0]).segment, exported.pointer(blocks[1]).segment);
+    exporter.write(blocks[0], 5);
+    const Stream streams[] = {importer->make_stream(gpu(0)), importer->make_stream(gpu(1))};
+    importer.faults().fail_calls({number});
+    for (int i = 0; i < 2; ++i) {
+      const auto import = [&] {
+        theirs[i] = importer->import_pointer(exported.path(), exported.pointer(blocks[i]));
+      };
+      if (!attempt(importer.faults(), import)) import();
+    }
+    for (int i = 0; i < 2; ++i) {
+      const auto free = [&] { importer->free_async(theirs[i], streams[i]); };
+      if (!attempt(importer.faults(), free)) free();
+    }
+    importer->trim(gpu(0));  // Waits for what is released later.
+    const bool fired = importer.faults().fired() > 0;
+    failed.merge(importer.faults().failed());
+    importer.faults().fail_calls({});
+    SteadyClock clock;
+    EXPECT_TRUE(poll_until(clock, clock.now() + std::chrono::seconds(20),
+                           [&] { return exported.importers().empty(); }));
+    exporter->migrate(pool, gpu(1));
+    EXPECT_EQ(exporter.wrong(blocks[0], 5), 0u);
+    importer.end();
+    exporter.end();
+    if (!fired) break;
+  }
+  for (const Call call :
+       {Call::import_chunk, Call::record, Call::query_event, Call::is_capturing}) {
+    EXPECT_TRUE(failed.contains(call)) << to_string(call) << " was never failed";
+  }
+}
+
 }  // namespace
 }  // namespace vma
