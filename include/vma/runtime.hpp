@@ -239,7 +239,8 @@ class VMART_EXPORT Runtime {
   /// Blocks: as `pin`. Throws: Error{pinned} while a HostView of the allocation exists.
   ReadOnly read_only(void* pointer);
   /// A hook must not wait for another migration, because the move waits for the hook. Attempts to
-  /// free or move the allocation from a hook are refused.
+  /// free or move the allocation from a hook are refused. For a block of a pool, hooks follow the
+  /// segment that contains it.
   MoveHookRegistration on_move(void* pointer, MoveHooks hooks);
   /// Declares that the caller passes the memory to something that refers to physical memory (an IPC
   /// handle, a dma-buf, a registration). The allocation then does not move until a hook is

@@ -160,7 +160,7 @@ TEST_F(PoolExportTest, AFreeThatIsRefusedChangesNothing) {
   EXPECT_TRUE(no_importer_left());
 }
 
-TEST_F(PoolExportTest, ASegmentMovesExceptWhileItIsImported) {
+TEST_F(PoolExportTest, ASegmentIsImportedWhereItLies) {
   std::uint64_t* words = block();
   exporter.write(words, block_words, 5);
   const ExportedPointer pointer = exported->pointer(words);
