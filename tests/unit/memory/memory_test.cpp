@@ -119,6 +119,30 @@ TEST(Memory, FreesAsynchronouslyOnceTheStreamIsThere) {
   EXPECT_EQ(rig.alloc(4, gpu(0), 4)->begin(), allocation->begin());
 }
 
+TEST(Memory, FreesOnceTheWorkOfAllMarksHasEnded) {
+  MemoryRig rig;
+  const auto allocation = rig.alloc(4, gpu(0), 4);
+  const BoundStream first = rig.new_stream(0), second = rig.new_stream(1);
+  std::uint64_t* word = rig.stop(second);
+  std::vector<WorkMark> marks{rig.memory().mark(first, "test"), rig.memory().mark(second, "test")};
+  {
+    ++allocation->pins;
+    expect_error(ErrorKind::pinned, [&] { rig.memory().free_after(allocation->begin(), marks); });
+    EXPECT_EQ(marks.size(), 2u) << "they are the caller's still";
+    --allocation->pins;
+  }
+  rig.memory().free_after(allocation->begin(), marks);
+  EXPECT_TRUE(marks.empty());
+  rig.machine().wait_stream(first, never);
+  {
+    const MutexLock turn(rig.memory().chunks().slow_calls().turn());
+    rig.memory().chunks().slow_calls().run_here();
+  }
+  EXPECT_EQ(rig.cached(gpu(0)), 0u) << "one of the streams has not come so far";
+  MemoryRig::let_go(word);
+  EXPECT_TRUE(comes_true([&] { return rig.cached(gpu(0)) == 4 * rig.page(); }));
+}
+
 TEST(Memory, RefusesToFreeOnAStreamThatCaptures) {
   MemoryRig rig;
   const auto allocation = rig.alloc(1, gpu(0));
