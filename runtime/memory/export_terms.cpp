@@ -102,7 +102,8 @@ std::string ExportTerms::why_not(Location at, bool asked_for) const {
   const MutexLock lock(mutex_);
   if (!asked_for && !wanted_.descriptor) {
     return "its memory was created for this process only; set AllocOptions::exportable when you "
-           "allocate it, or open the runtime with RuntimeOptions::exportable (VMART_EXPORTABLE=fd)";
+           "allocate it, or PoolOptions::exportable of its pool, or open the runtime with "
+           "RuntimeOptions::exportable (VMART_EXPORTABLE=fd)";
   }
   if (const auto refusal = refusals_.find(at); refusal != refusals_.end()) {
     return fmt::format("the driver refused to create exportable memory at {}: {}", to_string(at),
