@@ -8,9 +8,10 @@ move_hook_test.py LIBVMART.SO
 import ctypes
 import os
 import sys
+import threading
 
 BEGINS, DONE, STAYED = range(3)
-CANCELLED = 7
+CANCELLED, HOLD = 7, 2
 
 
 class Location(ctypes.Structure):
@@ -22,6 +23,11 @@ class MoveEvent(ctypes.Structure):  # vmart_move_event
                 ("offset", ctypes.c_size_t), ("bytes", ctypes.c_size_t), ("at", Location),
                 ("to", Location), ("generation", ctypes.c_uint64), ("phase", ctypes.c_int32),
                 ("done", ctypes.c_int32)]
+
+
+class Options(ctypes.Structure):  # vmart_migrate_options, the first version
+    _fields_ = [("size_bytes", ctypes.c_size_t), ("mode", ctypes.c_int32), ("scope", ctypes.c_int32),
+                ("rest", ctypes.c_int32 * 8)]
 
 
 MoveCallback = ctypes.CFUNCTYPE(None, ctypes.POINTER(MoveEvent), ctypes.c_void_p)
@@ -69,6 +75,17 @@ def main(library):
     assert raised == ["on purpose"] and follows.phases[2:] == [BEGINS, STAYED], (raised, follows.phases)
     failing.release()
     assert move(0) == 0, vmart.vmart_last_error()
+
+    # On a thread of the library, which Python does not know yet.
+    threads, migration = [], ctypes.c_void_p()
+    beside = Hook(vmart, pointer, lambda _event: threads.append(threading.get_ident()))
+    options = Options(ctypes.sizeof(Options), 0, HOLD)
+    assert vmart.vmart_migrate_async(pointer, ctypes.c_size_t(0), ctypes.c_size_t(0), Location(0, 1),
+                                     ctypes.byref(options), ctypes.byref(migration)) == 0
+    assert vmart.vmart_migration_wait(migration) == 0, vmart.vmart_last_error()
+    vmart.vmart_migration_release(migration)
+    assert beside.phases == [BEGINS, DONE] and threading.get_ident() not in threads, threads
+    beside.release()
     follows.release()
     assert vmart.vmart_free(pointer) == 0
     print(f"{len(follows.phases)} calls of a hook, and {len(raised)} refused a move")
