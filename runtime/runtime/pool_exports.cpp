@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <exception>
 #include <map>
+#include <optional>
 #include <utility>
 
 namespace vma {
@@ -56,12 +57,14 @@ class SegmentExports {
 
 ExportedPointer SegmentExports::pointer(Machinery& parts, const BlockPool& pool, void* pointer) {
   const Address address = address_of(pointer);
-  const Block* const block = parts.pools.block_at(address);
-  if (block == nullptr || block->segment->pool != &pool || block->holder != Block::live) {
+  const Segment* const around = parts.pools.segment_around(address);
+  std::optional<BlockPlace> block;
+  if (around != nullptr && around->pool == &pool) block = parts.pools.place_at(address);
+  if (!block) {
     throw Error(ErrorKind::unknown_pointer, pointer_call,
                 fmt::format("no block of this pool is allocated at {}", fmt::ptr(pointer)));
   }
-  const Address begin = block->segment->begin;
+  const Address begin = block->segment;
   const MutexLock lock(mutex_);
   if (closed_) throw Error(ErrorKind::invalid_argument, pointer_call, "the export was closed");
   auto found = segments_.find(begin);
@@ -78,7 +81,7 @@ ExportedPointer SegmentExports::pointer(Machinery& parts, const BlockPool& pool,
     }
     found->second.number = ++last_number_;
   }
-  return {found->second.number, address - begin, block->size_bytes};
+  return {found->second.number, block->offset, block->size_bytes};
 }
 
 std::vector<ImportingProcess> SegmentExports::importers() {
