@@ -306,10 +306,15 @@ void Allocation::unpin() noexcept {
 std::string Allocation::why_pinned() const {
   if (imported())
     return "belongs to " + imported_from + ", which exports it; only that can move it";
-  if (!movable) return "was allocated with movable = false";
+  if (std::string why = why_kept(); !why.empty()) return why;
+  if (!importers_.empty()) return importers_.why_pinned();
+  return {};
+}
+
+std::string Allocation::why_kept() const {
+  if (!movable && !imported()) return "was allocated with movable = false";
   if (views > 0) return "has a HostView";
   if (pins > 0) return "is pinned";
-  if (!importers_.empty()) return importers_.why_pinned();
   if (exported && hooks_.empty())
     return "is exported, and no hook follows its moves; register one with vma::on_move";
   return {};

@@ -130,6 +130,9 @@ class Allocation : public std::enable_shared_from_this<Allocation> {
   /// Why the allocation may not move, as words that follow "the allocation at ..."; empty if it
   /// may.
   std::string why_pinned() const;
+  /// The same without regard to other processes: why its users here keep it in place. The process
+  /// that exports it moves it nevertheless if those that have imported it follow.
+  std::string why_kept() const;
 
   /// What users may do with it: `read_write`, or `read` while a ReadOnly lives.
   Access access() const noexcept { return access_.load(); }
@@ -150,7 +153,8 @@ class Allocation : public std::enable_shared_from_this<Allocation> {
 
   HookList& hooks() noexcept { return hooks_; }
 
-  /// The processes that use its memory; they keep it in place. One is added under `operations()`.
+  /// The processes that use its memory; it moves only if they follow. One is added under
+  /// `operations()`.
   ImporterList& importers() noexcept { return importers_; }
   const ImporterList& importers() const noexcept { return importers_; }
   /// Whether its memory belongs to another process.

@@ -89,12 +89,15 @@ void check_background_move(const Allocation& allocation, const AttachedStreams& 
                            const MigrateOptions& options, const char* call) {
   check_usable(allocation, call);
   check_not_poisoned(allocation, call);
-  const std::string reason = allocation.why_pinned();
+  // Importers follow.
+  const std::string reason =
+      allocation.imported() ? allocation.why_pinned() : allocation.why_kept();
   if (!reason.empty() && !(options.wait_for_pins && allocation.movable)) {
     throw Error(ErrorKind::pinned, call,
                 fmt::format("the allocation at {:#x} {}", to_integer(allocation.begin()), reason));
   }
-  const bool holds = options.scope == StopScope::hold || options.nothing_runs;
+  const bool holds =
+      options.scope == StopScope::hold || options.nothing_runs || !allocation.importers().empty();
   if (!holds && !attached.any(allocation.begin())) {
     throw Error(ErrorKind::invalid_argument, call,
                 "no attached stream may use the allocation; attach the streams that use it, or set "

@@ -218,6 +218,14 @@ BoundStream CopyEngine::spare_stream(Location from, Location to, CopyUnder under
   return route({from, to, under}).spare;
 }
 
+BoundStream CopyEngine::stream_of_hold(Location at) {
+  // Only the stream on which the hold waits needs a context.
+  const bool creates = hold_creates_context(at, at);
+  const CopyUnder under = creates && can_copy_ahead(at, at) ? CopyUnder::nothing : CopyUnder::hold;
+  prepare(at, at, 2, under);
+  return spare_stream(at, at, under);
+}
+
 void CopyEngine::order_after(Location from, Location to, CopyUnder under,
                              std::span<const EventHandle> events) {
   const BoundStream stream = prepared({from, to, under}).stream;

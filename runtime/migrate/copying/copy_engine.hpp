@@ -47,6 +47,9 @@ class CopyEngine {
                CopyUnder under = CopyUnder::gate);
   /// A stream of a prepared route that nothing else uses, for a hold to wait on.
   BoundStream spare_stream(Location from, Location to, CopyUnder under);
+  /// The same for a hold that copies nothing, of memory at that place; prepares it. Requires and
+  /// blocks: as `prepare`.
+  BoundStream stream_of_hold(Location at);
   /// A context of the runtime's own on the GPU. Requires and blocks: as `prepare`.
   ContextHandle own_context(DeviceId device);
 

@@ -3,6 +3,7 @@
 #include "driver/driver.hpp"
 #include "memory/contexts_in_use.hpp"
 #include "migrate/gates/pinned_words.hpp"
+#include "migrate/gates/stopped_work.hpp"
 #include "migrate/gates/stop_word.hpp"
 #include "migrate/gates/watchdog.hpp"
 
@@ -70,12 +71,12 @@ class BeforeHold {
 /// Work that other threads submit between the two driver calls for one context is covered by
 /// neither: not waited for, not held. These are microseconds, and longer if something is enqueued
 /// between them. One thread; one hold at a time.
-class Hold {
+class Hold final : public StoppedWork {
  public:
   /// `patience` is how long one driver call may take before the watchdog opens.
   Hold(Driver& driver, ContextsInUse& contexts, HoldPost& post, Watchdog& watchdog,
        std::chrono::nanoseconds patience);
-  ~Hold();  // Opens.
+  ~Hold() override;  // Opens.
 
   /// `look` is called before each try, and may throw what `close` throws. Requires: open.
   void before_tries(std::function<void()> look) { before_try_ = std::move(look); }
@@ -98,12 +99,9 @@ class Hold {
   /// When the first try began.
   TimePoint begun() const noexcept { return begun_; }
 
-  /// A slot may go dark from here on. Throws: Error{busy} if the watchdog has opened.
-  void begin_dark();
-  /// All slots show a chunk again.
-  void end_dark() noexcept;
-  /// The thread has returned from its driver calls.
-  void alive();
+  void begin_dark() override;
+  void end_dark() noexcept override;
+  void alive() override;
   void open() noexcept;
 
  private:

@@ -71,6 +71,12 @@ void require_no_pin(const Allocation& allocation, const char* call) {
   if (!why.empty()) refuse(allocation, ErrorKind::pinned, why, call);
 }
 
+void require_not_kept(const Allocation& allocation, const char* call) {
+  if (allocation.imported()) return require_no_pin(allocation, call);
+  const std::string why = allocation.why_kept();
+  if (!why.empty()) refuse(allocation, ErrorKind::pinned, why, call);
+}
+
 void require_no_loss(const Allocation& allocation, const char* call) {
   if (!allocation.poisoned()) return;
   refuse(allocation, ErrorKind::poisoned,

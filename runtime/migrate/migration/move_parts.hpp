@@ -5,6 +5,7 @@
 #include "migrate/gates/stall_forecast.hpp"
 #include "migrate/gates/stops.hpp"
 #include "migrate/migration/callbacks.hpp"
+#include "migrate/migration/importer_moves.hpp"
 #include "migrate/migration/move_observers.hpp"
 #include "migrate/migration/reach.hpp"
 #include "migrate/migration/room_requests.hpp"
@@ -12,6 +13,7 @@
 #include <vma/migration.hpp>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 
@@ -56,6 +58,7 @@ struct MoveParts {
   const Reach& reach;
   Callbacks& callbacks;
   MoveObservers& observers;
+  const std::atomic<ImporterMoves*>& importers;  ///< Null: they keep memory in place.
 };
 
 inline std::chrono::nanoseconds MoverLimits::patience_with_gates(

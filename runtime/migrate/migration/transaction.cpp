@@ -108,6 +108,13 @@ void Transaction::take_target(ChunkStore::Turn turn) {
   move_to(State::ready);
 }
 
+void Transaction::take_target(Chunk imported) noexcept {
+  VMART_CHECK(imported.imported() && imported.size_bytes() == size_bytes_,
+              "nothing is booked for it, and it has the size of its slot");
+  target_ = std::move(imported);
+  move_to(State::ready);
+}
+
 void Transaction::take_over_target(Transaction& other) noexcept {
   VMART_CHECK(slot_ == other.slot_ && to_ == other.to_, "a target has the size of its slot");
   if (other.state_ != State::ready) return;
@@ -354,7 +361,8 @@ void Transaction::go_home(Phases& phases) {
 bool Transaction::may_keep_source() const noexcept {
   const bool promoted = from_.kind == Location::Kind::host && to_.kind == Location::Kind::gpu;
   // Exported memory may be written to through the handle, whatever the slot's rights are.
-  return promoted && read_only_in_ && !allocation_.exported;
+  return promoted && read_only_in_ && !allocation_.exported && !source_.shared() &&
+         !source_.imported();
 }
 
 bool Transaction::give_source_up(const MigrateOptions& options, const MoveTerms& terms) noexcept {
@@ -363,7 +371,8 @@ bool Transaction::give_source_up(const MigrateOptions& options, const MoveTerms&
   if (keeps) {
     memory_.chunks().copies().note_kept();
     memory_.chunks().keep_copy(allocation_, slot_, *read_only_in_, std::move(source_));
-  } else if (terms.gives_back) {
+  } else if (terms.gives_back || source_.shared() || source_.imported()) {
+    // At once: the memory is free only when all processes have released it.
     memory_.chunks().dismiss(std::move(source_));
   } else {
     memory_.chunks().retire(std::move(source_));

@@ -65,6 +65,8 @@ class Transaction {
   bool take_cached_target();
   /// Throws: Error{out_of_memory}; then it is still planned.
   void take_target(ChunkStore::Turn turn);
+  /// The same with this chunk, which belongs to another process.
+  void take_target(Chunk imported) noexcept;
   /// The same with the target that another transaction of the slot has taken, if it has one.
   /// Requires: planned; the other one is not used any more.
   void take_over_target(Transaction& other) noexcept;
@@ -105,7 +107,8 @@ class Transaction {
   void grant_rest(Phases& phases);
   /// `show_target` for all GPUs, and `keep_target`.
   void switch_slot(Phases& phases);
-  /// The source chunk goes to the cache, or where options and terms say. Returns whether it is kept
+  /// The source chunk goes to the cache, or where options and terms say; one that other processes
+  /// know goes back to the driver. Returns whether it is kept
   /// as the slot's clean copy: if that is requested, and read-only bytes went from host memory to
   /// HBM. Requires: switched; the caller does not hold `slow_calls().turn()`.
   bool give_source_up(const MigrateOptions& options, const MoveTerms& terms) noexcept;
@@ -116,6 +119,8 @@ class Transaction {
   const Allocation& allocation() const noexcept { return allocation_; }
   const Chunk& source() const { return allocation_.chunk(slot_); }
   const Chunk& target() const noexcept { return target_; }
+  /// Whether it is ready, and the target can be passed to other processes.
+  bool target_exportable() const noexcept { return target_ && target_.types().descriptor; }
   std::uint64_t size_bytes() const noexcept { return size_bytes_; }
   /// If `users` are the GPUs that get access.
   StallForecast::Switch planned_switch(const Gpus& users) const;

@@ -52,15 +52,9 @@ void HeldDrop::drop_held() {
     const MutexLock slow_work(memory_.chunks().slow_calls().turn());
     return drop_all(nullptr);
   }
-  const Location at = allocation_.home(slots_.front());
-  // It copies nothing: only the stream on which the hold waits needs a context.
-  const bool creates = parts_.engine.hold_creates_context(at, at);
-  const CopyUnder under =
-      creates && parts_.engine.can_copy_ahead(at, at) ? CopyUnder::nothing : CopyUnder::hold;
-  parts_.engine.prepare(at, at, 2, under);
+  const BoundStream stream = parts_.engine.stream_of_hold(allocation_.home(slots_.front()));
   HeldTimes times;
-  parts_.stops.hold_while(parts_.engine.spare_stream(at, at, under),
-                          parts_.limits.of_hold(options_), report_, times,
+  parts_.stops.hold_while(stream, parts_.limits.of_hold(options_), report_, times,
                           [this](Hold& hold) { drop_all(&hold); });
 }
 

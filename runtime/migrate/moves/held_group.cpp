@@ -24,7 +24,7 @@ HeldGroup::HeldGroup(std::span<const RequestedRange> wanted, const MoveTerms& te
     HeldRange& held = ranges_.emplace_back(*allocation, range, to);
     held.on_progress = account.progress_of(which);
     held.reserved = &targets_.emplace_back();
-    if (allocation->hooks().empty()) {
+    if (allocation->hooks().empty() && allocation->importers().empty()) {
       together_.push_back(&held);
       allocations_.push_back(allocation);
       shared.push_back(which);

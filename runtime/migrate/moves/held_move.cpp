@@ -1,6 +1,7 @@
 #include "migrate/moves/held_move.hpp"
 
 #include "migrate/migration/migration_error.hpp"
+#include "migrate/moves/gated_stop.hpp"
 
 #include <fmt/format.h>
 
@@ -43,15 +44,32 @@ void HeldMove::run() noexcept {
   conclude(start);
 }
 
+void HeldMove::choose_stop() {
+  const bool by_program = terms_.choice == PlaceChoice::program && parts_.importers != nullptr;
+  if (ranges_.size() != 1 || !by_program) return;
+  const HeldRange& first = *ranges_.front();
+  gated_ = first.task != nullptr && !options_.nothing_runs && options_.scope != StopScope::hold;
+  leads_ = gated_ || !first.allocation.importers().empty();
+}
+
+CopyUnder HeldMove::under() const noexcept {
+  if (options_.nothing_runs) return CopyUnder::nothing;
+  return gated_ ? CopyUnder::gate : CopyUnder::hold;
+}
+
 void HeldMove::move_all() {
+  choose_stop();
   for (HeldRange* const range : ranges_) attempt(*range, [&] { plan(*range); });
-  if (!options_.nothing_runs) ahead_.choose();
+  if (!options_.nothing_runs && !gated_) ahead_.choose();
   MemoryPressure::Want want(memory_.pressure());
   for (HeldRange* const range : ranges_) attempt(*range, [&] { prepare(*range, want); });
+  for (HeldRange* const range : ranges_) attempt(*range, [&] { prepare_importers(*range); });
   put_in_order();
   if (order_.empty()) return;
   if (options_.nothing_runs) {
     move_unheld();
+  } else if (gated_) {
+    move_gated();
   } else {
     move_held();
   }
@@ -74,7 +92,11 @@ void HeldMove::plan(HeldRange& range) {
   range.begun = range.untold = false;
   range.end = SIZE_MAX;
   require_no_loss(allocation, "vma::migrate");
-  require_no_pin(allocation, "vma::migrate");
+  if (leads_) {
+    require_not_kept(allocation, "vma::migrate");
+  } else {
+    require_no_pin(allocation, "vma::migrate");
+  }
   range.begun = true;
   if (terms_.choice == PlaceChoice::runtime) {
     parts_.reach.require(allocation, range.range, range.to, "vma::migrate");
@@ -114,9 +136,9 @@ bool HeldMove::planned_before(const HeldRange& range, std::size_t slot) const no
 void HeldMove::prepare(HeldRange& range, MemoryPressure::Want& want) {
   const TimePoint start = clock_.now();
   std::deque<Transaction>& transactions = range.transactions;
-  if (options_.nothing_runs) {
+  if (options_.nothing_runs || gated_) {
     for (const Transaction& transaction : transactions) {
-      parts_.engine.prepare(transaction.from(), range.to, 1, CopyUnder::nothing);
+      parts_.engine.prepare(transaction.from(), range.to, 1, under());
     }
   } else {
     ahead_.prepare(range);
@@ -134,7 +156,8 @@ void HeldMove::take_targets(HeldRange& range, MemoryPressure::Want& want) {
   require_room(range, want);
   // Host memory takes ten times as long to allocate as to copy; no work should stay stopped for
   // that.
-  const bool all = options_.reserve_first || range.to.kind == Location::Kind::host;
+  // Importers get all of it before.
+  const bool all = options_.reserve_first || range.to.kind == Location::Kind::host || leads_;
   bool shown = promised_bytes_.contains(range.to);  // Whether the place is full.
   for (Transaction& transaction : range.transactions) {
     if (!is_planned(transaction)) continue;
@@ -167,6 +190,38 @@ void HeldMove::require_room(const HeldRange& range, MemoryPressure::Want& want) 
   });
 }
 
+/// Nothing is stopped, and none arrives any more.
+void HeldMove::prepare_importers(HeldRange& range) {
+  if (range.transactions.empty() || !leads_) return;
+  const bool shared = !range.allocation.importers().empty();
+  std::vector<MovingChunk> chunks;
+  std::uint64_t bytes = 0;
+  for (const Transaction& transaction : range.transactions) {
+    if (shared && !transaction.target_exportable()) {
+      throw Error(ErrorKind::unsupported, "vma::migrate",
+                  fmt::format("memory at {} cannot be exported, and other processes have imported "
+                              "the allocation",
+                              to_string(range.to)));
+    }
+    if (shared) transaction.target().mark_shared();
+    chunks.push_back(
+        {transaction.slot(), transaction.target().handle(), range.to, transaction.size_bytes()});
+    bytes += transaction.size_bytes();
+  }
+  constexpr std::uint64_t slowest_link_bytes_per_ms = 1'000'000;
+  const HoldLimits limits = parts_.limits.of_hold(options_);
+  const std::chrono::milliseconds copying(bytes / slowest_link_bytes_per_ms);
+  decision_limit_ = limits.rest_limit + limits.patience + copying;
+  importers_ =
+      parts_.importers.load()->begin(range.allocation, {limits.rest_limit, decision_limit_});
+  try {
+    importers_->prepare(chunks);
+  } catch (...) {
+    importers_.reset();  // Before the chunks go.
+    throw;
+  }
+}
+
 /// The chunks of a route follow each other as their ranges do. Each route gets through its bytes at
 /// an equal rate, so that all end together: the copies of different routes run side by side.
 void HeldMove::put_in_order() {
@@ -190,6 +245,8 @@ void HeldMove::put_in_order() {
 }
 
 void HeldMove::move_held() {
+  // First, so that no importer can make the work of this process wait.
+  if (importers_) importers_->stop();
   const HeldTurn first = order_.front();
   const BoundStream stream =
       parts_.engine.spare_stream(first.transaction->from(), first.range->to, ahead_.under());
@@ -204,26 +261,42 @@ void HeldMove::move_held() {
   note_hold();
 }
 
+void HeldMove::move_gated() {
+  if (importers_) importers_->stop();
+  const HoldLimits limits = parts_.limits.of_hold(options_);
+  try {
+    GatedStop(parts_, ranges_.front()->allocation, {limits.rest_limit, decision_limit_})
+        .run(hold_report_, held_, [this](StoppedWork& stopped) { pipeline(&stopped); });
+  } catch (...) {
+    note_hold();
+    throw;
+  }
+  note_hold();
+}
+
 /// The hold counts in the report of each range with chunks to move.
 void HeldMove::note_hold() noexcept {
   for (HeldRange* const range : ranges_) {
     if (range->transactions.empty()) continue;
     range->report.stall = hold_report_.stall;
     range->report.retries = hold_report_.retries;
+    range->report.gate_limit = hold_report_.gate_limit;
     range->report.phases.wait += hold_report_.phases.wait;
   }
 }
 
 void HeldMove::move_unheld() {
+  if (importers_) importers_->stop();
   const MutexLock slow_work(memory_.chunks().slow_calls().turn());
   const Measuring measuring(clock_);
   pipeline(nullptr);
 }
 
-void HeldMove::pipeline(Hold* hold) {
+void HeldMove::pipeline(StoppedWork* stopped) {
   begun_ = clock_.now();
   tell_begun();
-  pipeline_.run(hold);
+  if (importers_) return pipeline_.run_with(*importers_, stopped, under());
+  pipeline_.run(stopped);
 }
 
 /// Nothing could be stopped: ends each range that has a chunk to move.
@@ -234,6 +307,7 @@ void HeldMove::fail_all(const std::exception_ptr& failure) noexcept {
 }
 
 void HeldMove::conclude(TimePoint start) noexcept {
+  end_importers();
   end_copies();
   for (HeldRange* const range : ranges_) range->summarise();
   for (HeldRange* const range : ranges_) inherit_failure(*range);
@@ -244,6 +318,17 @@ void HeldMove::conclude(TimePoint start) noexcept {
     range->word_failure();
     range->transactions.clear();
   }
+}
+
+/// Before the former chunks go, so that their memory is free when the move has ended.
+void HeldMove::end_importers() noexcept {
+  if (!importers_) return;
+  if (ranges_.front()->has_all()) {
+    const ImportersMove::Account account = importers_->await_end();
+    ranges_.front()->report.importers = account.importers;
+    ranges_.front()->report.importer_stall = account.stall;
+  }
+  importers_.reset();
 }
 
 /// Ends all copies that a failure left in progress. Their slots show the source.

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <exception>
 #include <map>
+#include <memory>
 #include <span>
 #include <utility>
 #include <vector>
@@ -18,6 +19,9 @@ namespace vma {
 
 /// Migrations under one hold, step by step: all chunks of all ranges are copied while everything is
 /// held once. Each range fails for itself; if nothing can be held, all that have chunks to move do.
+/// Processes that have imported the memory follow if the range is the only one, and if the program
+/// asks for the move. A background move that may stop only the attached streams is carried out here
+/// for its importers, behind a gate instead of a hold.
 ///
 /// Two ranges may name the same chunk if they go to the same place: it moves for the first of them.
 /// One thread, which has the move claims and `operations()` of all allocations.
@@ -45,13 +49,18 @@ class HeldMove {
   void prepare(HeldRange& range, MemoryPressure::Want& want);
   void take_targets(HeldRange& range, MemoryPressure::Want& want);
   void require_room(const HeldRange& range, MemoryPressure::Want& want);
+  void choose_stop();
+  CopyUnder under() const noexcept;
+  void prepare_importers(HeldRange& range);
   void put_in_order();
   void move_held();
   void move_unheld();
-  void pipeline(Hold* hold);
+  void move_gated();
+  void pipeline(StoppedWork* stopped);
   void note_hold() noexcept;
   void fail_all(const std::exception_ptr& failure) noexcept;
   void conclude(TimePoint start) noexcept;
+  void end_importers() noexcept;
   void end_copies() noexcept;
   void inherit_failure(HeldRange& range) noexcept;
   void give_sources_up(HeldRange& range) noexcept;
@@ -74,6 +83,10 @@ class HeldMove {
   MigrationReport hold_report_;  // Of the hold alone.
   AheadCopies ahead_;            // Not used if nothing runs.
   HeldPipeline pipeline_;
+  bool leads_ = false;  // Processes that have imported the memory follow.
+  bool gated_ = false;  // The attached streams stop, instead of all contexts. Only if it leads.
+  std::chrono::nanoseconds decision_limit_{0};  // From their stop to the decision.
+  std::unique_ptr<ImportersMove> importers_;    // Once they have been told.
 };
 
 }  // namespace vma

@@ -33,13 +33,29 @@ HeldPipeline::HeldPipeline(const MoveParts& parts, const std::vector<HeldTurn>& 
       clock_(parts.memory.driver().clock()),
       order_(order),
       ahead_(ahead),
-      options_(options) {}
+      options_(options),
+      under_(options.nothing_runs ? CopyUnder::nothing : CopyUnder::hold) {}
 
-void HeldPipeline::run(Hold* hold) noexcept {
+template <typename Body>
+void HeldPipeline::attempt(std::size_t place, Body&& body) noexcept {
+  const auto& [range, transaction] = order_[place];
+  try {
+    body();
+  } catch (const std::exception&) {
+    range->end = std::min(range->end, place);
+    range->fail(*transaction, std::current_exception());
+  }
+}
+
+void HeldPipeline::begin(StoppedWork* hold) noexcept {
   hold_ = hold;
   ran_ = true;
   begun_ = clock_.now();
   let_through_ = begun_ - std::chrono::hours(1);  // Not yet.
+}
+
+void HeldPipeline::run(StoppedWork* hold) noexcept {
+  begin(hold);
   try {
     plan_kernels();
   } catch (const std::exception&) {  // Copy engines copy all.
@@ -64,16 +80,71 @@ void HeldPipeline::run(Hold* hold) noexcept {
   settle_all();
 }
 
-template <typename Body>
-void HeldPipeline::attempt(std::size_t place, Body&& body) noexcept {
-  const auto& [range, transaction] = order_[place];
-  try {
-    body();
-  } catch (const std::exception&) {
-    range->end = std::min(range->end, place);
-    range->fail(*transaction, std::current_exception());
+// --- With importers
+
+void HeldPipeline::run_with(ImportersMove& importers, StoppedWork* hold, CopyUnder under) noexcept {
+  begin(hold);
+  under_ = under;
+  kernel_bytes_.clear();  // Nothing is unmapped beside a copy.
+  copy_all();
+  if (show_all() && decide(importers)) {
+    for (const HeldTurn& turn : order_) turn.transaction->keep_target();
+  } else {
+    take_all_back();
+  }
+  end_dark();
+  for (const HeldTurn& turn : order_) {
+    if (turn.transaction->state() == State::switched) turn.range->tell_progress(parts_.callbacks);
   }
 }
+
+void HeldPipeline::copy_all() noexcept {
+  std::size_t started = 0;
+  for (std::size_t next = 0; next < order_.size() && goes_on(next); ++next) {
+    for (; started < std::min(order_.size(), next + copies_in_flight_max); ++started) {
+      if (goes_on(started)) attempt(started, [&] { start(order_[started]); });
+    }
+    attempt(next, [&] {
+      await_copy(order_[next]);
+      if (order_[next].transaction->state() == State::copying) {
+        order_[next].transaction->finish_copy();
+      }
+    });
+    order_[next].range->report.phases.copy = clock_.now() - begun_;
+  }
+}
+
+/// False if any slot does not show its target.
+bool HeldPipeline::show_all() noexcept {
+  for (std::size_t place = 0; place < order_.size(); ++place) {
+    if (!goes_on(place)) return false;
+    attempt(place, [&] {
+      if (hold_ != nullptr) go_dark();
+      order_[place].transaction->show_target(order_[place].range->report.phases);
+    });
+  }
+  return goes_on(order_.size() - 1);
+}
+
+bool HeldPipeline::decide(ImportersMove& importers) noexcept {
+  if (importers.decide()) return true;
+  attempt(0, [] {
+    throw Error(ErrorKind::busy, "vma::migrate",
+                "a process that has imported the memory called the move off, because it took too "
+                "long or because that process ends. Migrate again");
+  });
+  return false;
+}
+
+void HeldPipeline::take_all_back() noexcept {
+  for (std::size_t place = 0; place < order_.size(); ++place) {
+    const auto& [range, transaction] = order_[place];
+    if (transaction->state() != State::shown) continue;
+    attempt(place, [&] { transaction->take_back(range->report.phases); });
+  }
+}
+
+// --- Steps of both
 
 bool HeldPipeline::goes_on(std::size_t place) const noexcept {
   const HeldRange& range = *order_[place].range;
@@ -116,7 +187,7 @@ void HeldPipeline::start(HeldTurn turn) {
     by = CopyBy::kernel;
     left->second -= std::min(left->second, transaction->size_bytes());
   }
-  transaction->start_copy(options_.nothing_runs ? CopyUnder::nothing : CopyUnder::hold, never, by);
+  transaction->start_copy(under_, never, by);
 }
 
 void HeldPipeline::show_beside_copy(std::size_t place) noexcept {

@@ -1,6 +1,7 @@
 #pragma once
 
-#include "migrate/gates/hold.hpp"
+#include "migrate/gates/stopped_work.hpp"
+#include "migrate/migration/importer_moves.hpp"
 #include "migrate/migration/move_parts.hpp"
 #include "migrate/moves/ahead_copies.hpp"
 #include "migrate/moves/held_range.hpp"
@@ -14,12 +15,16 @@
 
 namespace vma {
 
-/// Copies and switches the chunks of a held move, while everything is held or nothing runs.
+/// Copies and switches the chunks of a held move, while all work is stopped or nothing runs.
 ///
 /// All copies are started first. Under a hold, a slot shows its target beside its copy if an unmap
 /// does not wait for that copy: one by one in host memory, which takes as long to map as to fill,
 /// and several at once between GPUs, if kernels copy the first chunks meanwhile. Other slots are
 /// switched in order, each once it is copied, beside the copies behind it.
+///
+/// Memory that other processes have imported is switched as a whole, after it was copied as a
+/// whole: the slots show their targets, then the move is decided for all processes, and then the
+/// slots keep them, which cannot fail.
 ///
 /// The first chunk of a range that fails ends the range; its chunks that are copied or shown by
 /// then still move. One thread.
@@ -31,12 +36,20 @@ class HeldPipeline {
 
   /// Ensures: every slot shows its source or its target, complete, or is poisoned. Failures are in
   /// the ranges. `hold` is null if nothing runs.
-  void run(Hold* hold) noexcept;
+  void run(StoppedWork* hold) noexcept;
+  /// The same for one range, whose importers have stopped. `under` is what has stopped the work
+  /// here, which may also be a gate.
+  void run_with(ImportersMove& importers, StoppedWork* hold, CopyUnder under) noexcept;
   bool ran() const noexcept { return ran_; }
 
  private:
   using Route = std::pair<Location, Location>;
 
+  void begin(StoppedWork* hold) noexcept;
+  void copy_all() noexcept;
+  bool show_all() noexcept;
+  bool decide(ImportersMove& importers) noexcept;
+  void take_all_back() noexcept;
   template <typename Body>
   void attempt(std::size_t place, Body&& body) noexcept;
   bool goes_on(std::size_t place) const noexcept;
@@ -58,7 +71,8 @@ class HeldPipeline {
   const std::vector<HeldTurn>& order_;
   AheadCopies& ahead_;
   const MigrateOptions& options_;
-  Hold* hold_ = nullptr;
+  StoppedWork* hold_ = nullptr;
+  CopyUnder under_;
   bool ran_ = false;
   TimePoint begun_{0};             // Start of the first copy.
   std::size_t arriving_ = 0;       // Slots that show a target which is not complete.

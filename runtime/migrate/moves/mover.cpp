@@ -21,8 +21,19 @@
 namespace vma {
 namespace {
 
+/// Importers follow only a hold.
+bool has_importers(const MigrationTask& task) noexcept {
+  return !task.allocation()->importers().empty();
+}
+
 bool is_held(const MigrationTask& task) noexcept {
-  return task.options.scope == StopScope::hold || task.options.nothing_runs;
+  return task.options.scope == StopScope::hold || task.options.nothing_runs || has_importers(task);
+}
+
+/// Whether it may share a hold with others. Not with hooks: one may have to wait for the claims of
+/// the others. Not with importers, which would have to follow several moves at once.
+bool may_share_hold(const MigrationTask& task) {
+  return task.allocation()->hooks().empty() && !has_importers(task);
 }
 
 /// Whether it may share gates with others. Not with hooks: the claims of the others are taken while
@@ -75,8 +86,8 @@ Mover::Mover(Memory& memory, CopyEngine& engine, const MoverLimits& limits)
       reach_(memory.topology(), stops_.attached()),
       pace_(limits.stall_budget, limits.copy_budget_bytes),
       room_(memory),
-      parts_{memory,    engine, limits_, stops_,      copiers_,  pace_,
-             forecast_, room_,  reach_,  *callbacks_, observers_},
+      parts_{memory,    engine, limits_, stops_,      copiers_,   pace_,
+             forecast_, room_,  reach_,  *callbacks_, observers_, importers_},
       waited_(parts_),
       preparation_(memory, copiers_) {}
 
@@ -313,13 +324,12 @@ void Mover::carry_out(const std::shared_ptr<MigrationTask>& task, const Tasks& t
 }
 
 /// Of a task that holds and is one of a group: the task, and the others of the group whose
-/// allocations no other thread moves, to share its hold. Not with hooks: one may have to wait for
-/// the claims of the others.
+/// allocations no other thread moves, to share its hold.
 void Mover::take_group_of(const std::shared_ptr<MigrationTask>& first, Tasks& tasks) noexcept {
   const auto belongs = [&](const MigrationTask& which) {
-    return which.group == first->group && which.allocation()->hooks().empty();
+    return which.group == first->group && may_share_hold(which);
   };
-  if (!is_held(*first) || !first->group || !first->allocation()->hooks().empty()) return;
+  if (!is_held(*first) || !first->group || !may_share_hold(*first)) return;
   try {
     tasks.push_back(first);
     while (true) {

@@ -15,6 +15,7 @@
 
 #include <vma/migration.hpp>
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -72,6 +73,16 @@ class Mover final : private LiveTasks {
   MigrationReport restore(Allocation& allocation, SlotRange range, Location at) {
     return waited_.restore(allocation, range, at);
   }
+  /// Switches imported memory to the chunks, as another process decides. Requires: as `move`.
+  /// Throws: Error{pinned, cancelled, busy} and what the driver throws; then nothing has changed,
+  /// or the allocation is poisoned.
+  MigrationReport follow(Allocation& allocation, std::span<LedChunk> chunks,
+                         const MigrateOptions& options, LedMove& leader) {
+    return waited_.follow(allocation, chunks, options, leader);
+  }
+  /// From now on, the processes that have imported memory follow its moves; null: they keep it in
+  /// place. It outlives the moves.
+  void lead_importers(ImporterMoves* importers) noexcept { importers_ = importers; }
   /// Requires: the arguments have been checked. Throws: Error{driver_gone} once stopped, {busy} if
   /// `TaskQueue::tasks_max` are already waiting, or if no thread can be started for it.
   std::shared_ptr<MigrationTask> submit(std::shared_ptr<Allocation> allocation, SlotRange range,
@@ -157,6 +168,7 @@ class Mover final : private LiveTasks {
   StallForecast forecast_;
   RoomRequests room_;
   MoveObservers observers_;
+  std::atomic<ImporterMoves*> importers_{nullptr};
   const MoveParts parts_;  // The above, for each migration.
   WaitedMoves waited_;
   Preparation preparation_;

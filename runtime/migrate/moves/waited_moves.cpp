@@ -6,6 +6,7 @@
 #include "migrate/migration/move_notices.hpp"
 #include "migrate/migration/target_reservation.hpp"
 #include "migrate/moves/held_drop.hpp"
+#include "migrate/moves/held_follow.hpp"
 #include "migrate/moves/held_group.hpp"
 #include "migrate/moves/held_move.hpp"
 #include "migrate/moves/restoration.hpp"
@@ -202,6 +203,25 @@ MigrationReport WaitedMoves::drop(Allocation& allocation, SlotRange range,
     require_no_pin(allocation, "vma::park");
     return HeldDrop(parts_, allocation, range, options).run();
   });
+}
+
+MigrationReport WaitedMoves::follow(Allocation& allocation, std::span<LedChunk> chunks,
+                                    const MigrateOptions& options, LedMove& leader) {
+  MoveNotices notices(allocation, parts_.callbacks);  // Slots that `after` does not name stayed.
+  std::vector<std::size_t> slots;
+  for (const LedChunk& led : chunks) {
+    notices.before(led.slot, allocation.home(led.slot), led.chunk.at());
+    slots.push_back(led.slot);
+  }
+  MigrationReport report;
+  {
+    const MutexLock operations(allocation.operations());
+    report = HeldFollow(parts_, allocation, options, leader).run(chunks);
+  }
+  if (report.outcome != Outcome::done) return report;
+  for (const std::size_t slot : slots) notices.after(slot, true);
+  allocation.placed_at = parts_.memory.driver().clock().now();
+  return report;
 }
 
 MigrationReport WaitedMoves::restore(Allocation& allocation, SlotRange range, Location at) {

@@ -18,13 +18,15 @@ class WaitedMoves {
   /// The parts outlive it.
   explicit WaitedMoves(const MoveParts& parts) : parts_(parts) {}
 
-  /// `Mover::move`, `move_all`, `drop` and `restore`.
+  /// `Mover::move`, `move_all`, `drop`, `follow` and `restore`.
   MigrationReport move(Allocation& allocation, SlotRange range, Location to,
                        const MigrateOptions& options, const MoveTerms& terms);
   std::vector<RangeResult> move_all(std::span<const RequestedRange> wanted,
                                     const MigrateOptions& options, const MoveTerms& terms,
                                     GroupAccount& account);
   MigrationReport drop(Allocation& allocation, SlotRange range, const MigrateOptions& options);
+  MigrationReport follow(Allocation& allocation, std::span<LedChunk> chunks,
+                         const MigrateOptions& options, LedMove& leader);
   MigrationReport restore(Allocation& allocation, SlotRange range, Location at);
 
   /// Moves all ranges under one hold; each has its report and its failure afterwards. A range to

@@ -1,0 +1,147 @@
+#include "migrate/moves/gated_stop.hpp"
+
+#include "base/process_exit.hpp"
+#include "driver/spare_kernels.hpp"
+
+#include <vma/error.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace vma {
+namespace {
+
+constexpr const char* gated_call = "vma::migrate_async";
+
+}  // namespace
+
+GatedStop::GatedStop(const MoveParts& parts, const Allocation& allocation, const Limits& limits)
+    : parts_(parts),
+      clock_(parts.memory.driver().clock()),
+      allocation_(allocation),
+      limits_(limits),
+      gate_limit_(parts.limits.gate_limit) {}
+
+void GatedStop::run(MigrationReport& report, HeldTimes& times,
+                    const std::function<void(StoppedWork&)>& body) {
+  const TimePoint asked = clock_.now();
+  deadline_ = later(asked, limits_.close);
+  const auto note = [&] {
+    times = times_;
+    report.retries = tries_ - 1;
+    report.gate_limit = gate_limit_;
+    const std::chrono::nanoseconds stall = times.opened - times.stopped;
+    if (stall.count() > 0) report.stall = {1, stall, stall, stall};
+  };
+  try {
+    while (const std::optional<GateRefusal> refusal = attempt(body)) {
+      if (allocation_.being_freed) {
+        throw Error(ErrorKind::cancelled, gated_call, "the memory is being freed");
+      }
+      if (clock_.now() >= deadline_) {
+        throw Error(ErrorKind::busy, gated_call,
+                    fmt::format("the streams did not stop together, tried {} time(s); {}: {}. {}",
+                                tries_, to_string(refusal->why), refusal->detail,
+                                advice(refusal->why, times_.stopped > TimePoint(0))));
+      }
+      prepare_for_next(*refusal);
+    }
+  } catch (...) {
+    note();
+    throw;
+  }
+  report.phases.wait += times_.stopped - asked;
+  note();
+}
+
+void GatedStop::prepare_for_next(const GateRefusal& refusal) {
+  AttachedStreams& attached = parts_.stops.attached();
+  if (refusal.why == StopRefusal::stream_lost) attached.drop_lost(allocation_.begin());
+  // One of them may be a blocking stream that waits for the stop of another.
+  if (refusal.why == StopRefusal::not_arrived) attached.learn_kinds(allocation_.begin());
+  // Collectives that a gate has cut in two need a while to recover.
+  const TimePoint next =
+      std::min(deadline_, later(clock_.now(), parts_.limits.gate_limit * tries_));
+  gate_limit_ =
+      std::min(2 * gate_limit_, std::max(parts_.limits.gate_limit, parts_.limits.gate_limit_max));
+  poll_until(clock_, next, [] { return false; });
+}
+
+/// Nothing is stopped on return.
+std::optional<GateRefusal> GatedStop::attempt(const std::function<void(StoppedWork&)>& body) {
+  ProcessExit::come_first();
+  ProcessExit::hold_back();
+  Stops::Turn turn(parts_.stops);
+  const Measuring measuring(clock_);
+  SlowCallTurn slow_calls(parts_.memory.chunks().slow_calls().turn());
+  std::optional<SpareKernels::Pause> no_loads;
+  Gate gate(parts_.memory.driver(), turn.gate_post());
+  gate_ = &gate;
+  std::optional<GateRefusal> refusal;
+  const auto end = [&] {
+    gate.open();
+    times_ = {gate.times().last_arrival, gate.times().opened};
+    slow_calls.let_go();
+    streams_.reset();
+    nobody_attaches_.reset();
+  };
+  ++tries_;
+  try {
+    slow_calls.take();  // No slow work beside a closed gate.
+    no_loads.emplace(SpareKernels::of_process(), clock_, parts_.limits.gate_limit);
+    if (no_loads->complete()) {
+      refusal = close(gate, slow_calls, turn.gate_post());
+    } else {
+      refusal = GateRefusal{StopRefusal::memory_busy,
+                            "vma::free or another call that waits for a context loads code there"};
+    }
+    if (!refusal) body(*this);
+  } catch (...) {
+    end();
+    throw;
+  }
+  end();
+  return refusal;
+}
+
+std::optional<GateRefusal> GatedStop::close(Gate& gate, SlowCallTurn& slow_calls, GatePost& post) {
+  AttachedStreams& attached = parts_.stops.attached();
+  const Address begin = allocation_.begin();
+  parts_.memory.chunks().keepers().warm_grant();  // With nothing stopped yet.
+  const std::uint64_t last_attach = attached.last_attach({&begin, 1});
+  streams_.emplace(attached, begin);
+  plan_ = plan_gate(streams_->streams());
+  if (plan_.stops.empty()) {
+    return GateRefusal{StopRefusal::streams_changed,
+                       "the program detached every stream that may use the memory"};
+  }
+  post.prepare(plan_);
+  post.prune();
+  if (auto refusal = gate.try_close(plan_, limits_of_try(slow_calls))) return refusal;
+  // Streams that are attached from here on wait; one that was attached since may run.
+  nobody_attaches_.emplace(attached.attaching());
+  if (attached.last_attach({&begin, 1}) == last_attach) return std::nullopt;
+  return GateRefusal{StopRefusal::streams_changed,
+                     "the program attached a stream while the gate was closed"};
+}
+
+GateLimits GatedStop::limits_of_try(SlowCallTurn& slow_calls) const {
+  GateLimits limits;
+  limits.arrival_limit = limits.arrival_limit_min = limits.skew_limit = gate_limit_;
+  limits.wait_limit = limits.look_limit = std::max(gate_limit_, deadline_ - clock_.now());
+  limits.settle_limit = limits_.patience;
+  limits.turn = &slow_calls;
+  limits.given_up = [this] { return streams_->wanted() || allocation_.being_freed; };
+  return limits;
+}
+
+void GatedStop::begin_dark() {
+  if (gate_->commit()) return;
+  throw Error(
+      ErrorKind::busy, gated_call,
+      "a driver call took longer than the limit while streams were stopped, so the gate was "
+      "opened");
+}
+
+}  // namespace vma
