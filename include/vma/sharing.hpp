@@ -68,7 +68,8 @@ struct ImportOptions {
 };
 
 /// Lets other processes import an allocation while this object exists. Until then it cannot be
-/// freed; while a process has imported it, it does not move. Movable, not copyable.
+/// freed; while a process has imported it, it moves only in migrations that the program asks for,
+/// together with the importers. Movable, not copyable.
 class VMART_EXPORT ExportedAllocation {
  public:
   ExportedAllocation(ExportedAllocation&&) noexcept;

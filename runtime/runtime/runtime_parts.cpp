@@ -76,7 +76,7 @@ Machinery::Machinery(Driver& driver, UseLog& uses, const Settings& settings)
       pools(driver, memory, [this](StreamHandle stream) { return launcher.made(stream); }),
       kernels(driver),
       parker(memory, mover),
-      sharing(memory),
+      sharing(memory, mover),
       imported(memory),
       sourced(source_costs(driver, topology, settings.calibration)),
       costs(sourced.costs),
@@ -181,8 +181,8 @@ void RuntimeParts::shut_down() noexcept {
   if (machinery) machinery->sharing.refuse_imports();
   door.wait_until_empty();
   if (!machinery) return;
-  machinery->sharing.stop();
   machinery->mover.stop();
+  machinery->sharing.stop();  // Background moves may have been leading importers.
   machinery->memory.on_pressure({});
   machinery->scheduling.reset();
   machinery->memory.shut_down();

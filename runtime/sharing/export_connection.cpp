@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -66,6 +67,7 @@ void ExportConnection::close() noexcept {
   } catch (const std::exception&) {  // Their handlers will find the connection closed.
   }
   channel_ = ShareChannel();
+  if (move_) std::exchange(move_, nullptr)->gone(member_);
   if (std::exchange(placed_, false)) places_.give_back();
   if (importer_ == 0) return;
   allocation_->importers().remove(importer_);
@@ -86,8 +88,21 @@ void ExportConnection::at_wall(Body&& body) noexcept {
   try {
     body();
   } catch (const Error& error) {
-    log(LogLevel::debug, "an import by process {} ended: {}", who_.process, error.what());
-    refuse(error.kind(), error.what());
+    fail(error.kind(), error.what());
+  } catch (const std::exception& error) {
+    fail(ErrorKind::out_of_memory, error.what());
+  }
+}
+
+/// What fails here during a move fails the move, and not the import.
+void ExportConnection::fail(ErrorKind kind, const char* text) noexcept {
+  if (!move_ || kind == ErrorKind::peer_failure) {
+    log(LogLevel::debug, "an import by process {} ended: {}", who_.process, text);
+    return refuse(kind, text);
+  }
+  move_->refused(member_, kind, text);
+  try {
+    if (!reading_) wait_to_read();
   } catch (const std::exception& error) {
     refuse(ErrorKind::out_of_memory, error.what());
   }
@@ -123,8 +138,10 @@ void ExportConnection::wait_for_limit(std::chrono::milliseconds limit) {
 
 void ExportConnection::wait_to_read() {
   messages_.async_wait([self = shared_from_this()](const boost::system::error_code& error) {
+    self->reading_ = false;
     if (!error) self->at_wall([&] { self->read(); });
   });
+  reading_ = true;
 }
 
 /// One message, so that connections take turns.
@@ -134,6 +151,7 @@ void ExportConnection::read() {
 }
 
 void ExportConnection::handle(const ShareMessage& message) {
+  if (move_) return handle_of_move(message);
   if (message.kind == ShareKind::hello && state_ == State::greeting) {
     return until_done([this] { return admit(); });
   }
@@ -146,6 +164,30 @@ void ExportConnection::handle(const ShareMessage& message) {
     limit_.cancel();
     send({.kind = ShareKind::done});
     return wait_to_read();
+  }
+  throw Error(ErrorKind::peer_failure, export_call, "the importer sent a message out of turn");
+}
+
+/// After a move was called off, the process may answer what it was asked before it knew.
+void ExportConnection::handle_of_move(const ShareMessage& message) {
+  using Stage = OfferedMove::Stage;
+  const bool stale = move_->withdrawn();
+  switch (message.kind) {
+    case ShareKind::ended:
+      std::exchange(move_, nullptr)->ended(member_, message.stall);
+      return wait_to_read();
+    case ShareKind::refusal:
+      move_->refused(member_, message.error, message.text);
+      return wait_to_read();
+    case ShareKind::ask:
+      return until_done([this, first = message.first] { return export_targets(first); });
+    case ShareKind::ready:
+      if (stale || move_->reached(member_, Stage::ready)) return wait_to_read();
+      break;
+    case ShareKind::stopped:
+      if (stale || move_->reached(member_, Stage::stopped)) return wait_to_read();
+      break;
+    default: break;
   }
   throw Error(ErrorKind::peer_failure, export_call, "the importer sent a message out of turn");
 }
@@ -203,24 +245,76 @@ void ExportConnection::check_exportable() const {
 /// False while a hold or another slow call has the driver.
 bool ExportConnection::export_chunks(std::uint64_t first) {
   const std::uint64_t slots = allocation_->geometry().slots;
-  if (first >= slots) {
+  return send_chunks(first, slots, [this](std::uint64_t slot) {
+    const Chunk& chunk = allocation_->chunk(slot);  // It stays: this process has not imported yet.
+    return MovingChunk{slot, chunk.handle(), chunk.at(), chunk.size_bytes()};
+  });
+}
+
+/// As above. Nothing is left to answer once the move was called off.
+bool ExportConnection::export_targets(std::uint64_t first) {
+  return move_->with_chunks([&](std::span<const MovingChunk> chunks) {
+    return send_chunks(first, chunks.size(), [&](std::uint64_t at) { return chunks[at]; });
+  });
+}
+
+bool ExportConnection::send_chunks(std::uint64_t first, std::uint64_t count,
+                                   const std::function<MovingChunk(std::uint64_t)>& chunk_at) {
+  if (first >= count) {
     throw Error(ErrorKind::peer_failure, export_call,
-                fmt::format("the importer asks for chunk {} of {}", first, slots));
+                fmt::format("the importer asks for chunk {} of {}", first, count));
   }
   ShareMessage message{.kind = ShareKind::chunks, .first = first};
   message.descriptors.reserve(chunks_in_message_max);  // So that none is lost.
   {
     const TriedLock turn(memory_.chunks().slow_calls().turn());
     if (!turn) return false;
-    const std::uint64_t end = std::min<std::uint64_t>(slots, first + chunks_in_message_max);
-    for (std::uint64_t slot = first; slot < end; ++slot) {
-      const Chunk& chunk = allocation_->chunk(slot);  // It stays: this process is in the list.
-      message.descriptors.emplace_back(memory_.driver().export_chunk(chunk.handle()));
-      message.chunks.push_back({names_.name(chunk.at()), chunk.size_bytes()});
+    const std::uint64_t end = std::min<std::uint64_t>(count, first + chunks_in_message_max);
+    for (std::uint64_t at = first; at < end; ++at) {
+      const MovingChunk chunk = chunk_at(at);
+      message.descriptors.emplace_back(memory_.driver().export_chunk(chunk.handle));
+      message.chunks.push_back({names_.name(chunk.at), chunk.size_bytes, chunk.slot});
     }
   }
   send(message);
   return true;
+}
+
+std::string ExportConnection::why_not_moving() const {
+  if (closed_ || importer_ == 0) return {};
+  if (state_ != State::imported) {
+    return fmt::format("process {} has begun to import the memory, and not ended it", who_.process);
+  }
+  if (!move_) return {};
+  return fmt::format(
+      "process {}, which has imported the memory, has not answered a move before; "
+      "it may be stopped. It moves once that process goes on, or the "
+      "ExportedAllocation is closed",
+      who_.process);
+}
+
+/// Each announcement that is sent has an end, and nothing else has.
+void ExportConnection::join(std::shared_ptr<OfferedMove> move) noexcept {
+  std::optional<std::size_t> member;
+  bool gone = false;
+  try {
+    const ShareMessage announcement = move->announcement();
+    member = move->add(who_);
+    send(announcement);
+    member_ = *member;
+    move_ = std::move(move);
+    return;
+  } catch (const Error& error) {
+    gone = error.kind() == ErrorKind::peer_failure;
+    if (gone) refuse(error.kind(), error.what());
+  } catch (const std::exception&) {  // There is no memory to tell it.
+  }
+  if (member) move->gone(*member);
+  if (!gone) move->call_off();  // Without the process, nobody moves.
+}
+
+void ExportConnection::ask_to_stop() noexcept {
+  if (move_) at_wall([this] { send({.kind = ShareKind::stop}); });
 }
 
 /// There is one answer for each question, so only a process that does not read has no room for it.

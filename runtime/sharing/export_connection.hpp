@@ -2,6 +2,7 @@
 
 #include "memory/memory.hpp"
 #include "sharing/descriptor_watch.hpp"
+#include "sharing/offered_move.hpp"
 #include "sharing/place_names.hpp"
 #include "sharing/share_channel.hpp"
 
@@ -12,6 +13,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <string_view>
 
 namespace vma {
@@ -32,11 +34,12 @@ class ImportPlaces {
 /// One process that imports an allocation: answers its questions, then stands for its import until
 /// it ends. From its first question until the end, it has a place; from the first handle that
 /// leaves until the end, the process is in the allocation's `ImporterList`. The end is that of the
-/// connection or of the process, whichever is seen first.
+/// connection or of the process, whichever is seen first. Passes on what an `OfferedMove` and the
+/// process have to tell each other.
 ///
 /// Runs on the thread of its context. What would have to wait, for a move or for the turn for slow
 /// calls, is retried instead. Exceptions end at its handlers: the process is told, and the
-/// connection ends.
+/// connection ends, or the move in which it takes part fails.
 class ExportConnection : public std::enable_shared_from_this<ExportConnection> {
  public:
   /// Requires: `memory` and `names` outlive it, and `places` does until it is closed.
@@ -49,6 +52,14 @@ class ExportConnection : public std::enable_shared_from_this<ExportConnection> {
   void start(std::chrono::milliseconds limit);
   /// Whether it has asked and was not refused.
   bool has_place() const noexcept { return placed_; }
+  /// Why the process cannot follow a move at this moment; empty if it can, or if it has nothing of
+  /// the memory.
+  std::string why_not_moving() const;
+  bool has_imported() const noexcept { return !closed_ && state_ == State::imported; }
+  /// The process takes part in the move, until it says that it has ended. Requires: it can.
+  void join(std::shared_ptr<OfferedMove> move) noexcept;
+  /// Does nothing if it takes part in none.
+  void ask_to_stop() noexcept;
   /// The process is not counted any more. Idempotent.
   void close() noexcept;
   bool closed() const noexcept { return closed_; }
@@ -58,16 +69,21 @@ class ExportConnection : public std::enable_shared_from_this<ExportConnection> {
 
   /// Tells the process why it gets nothing, and ends.
   void refuse(ErrorKind kind, std::string_view text) noexcept;
+  void fail(ErrorKind kind, const char* text) noexcept;
   template <typename Body>
   void at_wall(Body&& body) noexcept;
   void wait_for_limit(std::chrono::milliseconds limit);
   void wait_to_read();
   void read();
   void handle(const ShareMessage& message);
+  void handle_of_move(const ShareMessage& message);
   void until_done(std::function<bool()> attempt);
   bool admit();
   void check_exportable() const;
   bool export_chunks(std::uint64_t first);
+  bool export_targets(std::uint64_t first);
+  bool send_chunks(std::uint64_t first, std::uint64_t count,
+                   const std::function<MovingChunk(std::uint64_t)>& chunk_at);
   void send(const ShareMessage& message);
 
   Memory& memory_;
@@ -84,6 +100,9 @@ class ExportConnection : public std::enable_shared_from_this<ExportConnection> {
   bool placed_ = false;
   std::uint64_t importer_ = 0;  // In the list; 0 for none.
   bool closed_ = false;
+  bool reading_ = false;               // A handler waits for a message.
+  std::shared_ptr<OfferedMove> move_;  // Null while it takes part in none.
+  std::size_t member_ = 0;             // Of the move.
 };
 
 }  // namespace vma

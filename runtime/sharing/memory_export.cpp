@@ -149,6 +149,23 @@ void MemoryExport::admit(ShareChannel channel) {
   connection->start(request_.import_limit);
 }
 
+std::string MemoryExport::why_not_moving() const {
+  for (const auto& connection : connections_) {
+    if (std::string why = connection->why_not_moving(); !why.empty()) return why;
+  }
+  return {};
+}
+
+void MemoryExport::join(const std::shared_ptr<OfferedMove>& move) noexcept {
+  for (const auto& connection : connections_) {
+    if (connection->has_imported()) connection->join(move);
+  }
+}
+
+void MemoryExport::ask_to_stop() noexcept {
+  for (const auto& connection : connections_) connection->ask_to_stop();
+}
+
 bool MemoryExport::may_import(unsigned user) const {
   const ucred who{.pid = 0, .uid = user, .gid = 0};
   return may_control(who, geteuid()) || std::ranges::count(request_.users, user) > 0;

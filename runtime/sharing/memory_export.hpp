@@ -27,13 +27,14 @@ struct ExportRequest {
 };
 
 /// One exported allocation: a socket at a path, and a connection for each process that imports or
-/// has imported. While there is one of the latter, the allocation does not move (`ImporterList`).
+/// has imported. While there is one of the latter, the allocation moves only with it
+/// (`ExportMove`).
 ///
 /// All work runs on the thread that runs the context, which never waits for another process: a
 /// stalled connection holds two descriptors until its limit expires. A process that may not import
 /// is told so and disconnected before it gets a place or anything it sends is read. Start, close
-/// and destroy it on that thread, or while no thread runs the context. Every other member may be
-/// called by any thread. Handlers keep it alive.
+/// and destroy it on that thread, or while no thread runs the context; the calls for moves come
+/// from there, too. Every other member may be called by any thread. Handlers keep it alive.
 class MemoryExport : public std::enable_shared_from_this<MemoryExport> {
  public:
   /// Listens from here on. Requires: what is passed by reference outlives it. Throws: like
@@ -46,6 +47,13 @@ class MemoryExport : public std::enable_shared_from_this<MemoryExport> {
   /// Removes the path and ends all connections; the allocation may move again. Importers keep what
   /// they have. Idempotent.
   void close() noexcept;
+
+  /// Why its importers cannot follow a move at this moment; empty if they can.
+  std::string why_not_moving() const;
+  /// All importers take part in the move. Requires: they can.
+  void join(const std::shared_ptr<OfferedMove>& move) noexcept;
+  /// Asks those that take part in a move.
+  void ask_to_stop() noexcept;
 
   const std::string& path() const noexcept { return socket_.path(); }
   void remove_path() noexcept { socket_.remove(); }

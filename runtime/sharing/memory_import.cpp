@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <optional>
 #include <utility>
 
 namespace vma {
@@ -19,15 +18,17 @@ Error unexpected(const char* what) {
 
 }  // namespace
 
-MemoryImport::MemoryImport(Memory& memory, const PlaceNames& places, const ShareStop& stop)
-    : memory_(memory), places_(places), stop_(stop) {}
+MemoryImport::MemoryImport(Memory& memory, const PlaceNames& places, const ShareStop& stop,
+                           ImportFollower& follower)
+    : memory_(memory), chunks_(memory, places), stop_(stop), follower_(follower) {}
 
 std::shared_ptr<Allocation> MemoryImport::run(const ImportRequest& request) {
   const SteadyClock clock;
   const TimePoint start = clock.now();
   deadline_ = later(start, import_time(request.limit, 1));
   channel_ = std::make_shared<ShareChannel>(ShareChannel::connect(request.path, deadline_, &stop_));
-  ImportTerms terms{request.tag, check_exporter(request), channel_};
+  const std::shared_ptr<FollowedImport> followed = follower_.add(channel_);
+  ImportTerms terms{request.tag, check_exporter(request), followed};
   const ShareMessage offer = ask({.kind = ShareKind::hello}, ShareKind::offer);
   check_offer(offer);
   if (terms.tag.empty()) terms.tag = offer.tag;
@@ -44,7 +45,9 @@ std::shared_ptr<Allocation> MemoryImport::run(const ImportRequest& request) {
     chunks.clear();
     throw;
   }
-  return memory_.import(offer.geometry, std::move(chunks), terms);
+  std::shared_ptr<Allocation> allocation = memory_.import(offer.geometry, std::move(chunks), terms);
+  followed->begin(allocation);
+  return allocation;
 }
 
 /// The kernel reports the process and user that made the socket. Memory of another user could be
@@ -98,25 +101,8 @@ void MemoryImport::take_chunks(const Geometry& geometry, std::vector<Chunk>& chu
     if (answered.chunks[i].size_bytes != geometry.slot_bytes(chunks.size())) {
       throw unexpected("a chunk of another size than offered");
     }
-    chunks.push_back(take_chunk(answered.chunks[i], answered.descriptors[i].get()));
+    chunks.push_back(chunks_.take(answered.chunks[i], answered.descriptors[i].get()));
   }
-}
-
-Chunk MemoryImport::take_chunk(const SharedChunk& shared, int descriptor) {
-  const std::optional<Location> at = places_.find(shared.at);
-  if (!at) {
-    throw Error(ErrorKind::unreachable, import_call,
-                fmt::format("the memory lies at {}, which this process does not use; check "
-                            "CUDA_VISIBLE_DEVICES and VMART_DEVICES",
-                            shared.at.gpu.empty() ? fmt::format("host node {}", shared.at.node)
-                                                  : "GPU " + shared.at.gpu));
-  }
-  Driver& driver = memory_.driver();
-  const std::vector<Accessor>& readers = memory_.topology().readers(*at);
-  const MutexLock turn(memory_.chunks().slow_calls().turn());
-  const ChunkHandle handle = driver.import_chunk(descriptor);
-  return Chunk(driver, memory_.chunks().ledger(),
-               ChunkMemory{handle, *at, shared.size_bytes, {}, true}, readers);
 }
 
 }  // namespace vma

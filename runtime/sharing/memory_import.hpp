@@ -2,6 +2,8 @@
 
 #include "base/clock.hpp"
 #include "memory/memory.hpp"
+#include "sharing/import_follower.hpp"
+#include "sharing/imported_chunks.hpp"
 #include "sharing/place_names.hpp"
 #include "sharing/share_channel.hpp"
 
@@ -24,11 +26,13 @@ struct ImportRequest {
 /// of it. One thread; an object for each import.
 ///
 /// The connection stays open for as long as the allocation exists, and tells the exporter that its
-/// memory is in use. When it ends on the other side, the allocation keeps its memory.
+/// memory is in use. When it ends on the other side, the allocation keeps its memory. Until then,
+/// the allocation follows when the exporter moves it (`ImportFollower`).
 class MemoryImport {
  public:
-  /// Requires: all outlive it, and `stop` all that it makes.
-  MemoryImport(Memory& memory, const PlaceNames& places, const ShareStop& stop);
+  /// Requires: all outlive it, and `stop` and `follower` all that it makes.
+  MemoryImport(Memory& memory, const PlaceNames& places, const ShareStop& stop,
+               ImportFollower& follower);
 
   /// Throws: Error{peer_failure, not_permitted, busy, unreachable, unsupported, out_of_memory}, and
   /// what the exporter refuses with; {driver_gone} once `stop` is raised. Then nothing is left of
@@ -40,11 +44,11 @@ class MemoryImport {
   ShareMessage ask(const ShareMessage& question, ShareKind expected);
   void check_offer(const ShareMessage& offer) const;
   void take_chunks(const Geometry& geometry, std::vector<Chunk>& chunks);
-  Chunk take_chunk(const SharedChunk& shared, int descriptor);
 
   Memory& memory_;
-  const PlaceNames& places_;
+  const ImportedChunks chunks_;
   const ShareStop& stop_;
+  ImportFollower& follower_;
   TimePoint deadline_{0};
   std::shared_ptr<ShareChannel> channel_;
 };

@@ -89,9 +89,13 @@ void ShareStop::raise() noexcept {
   eventfd_write(event_.get(), 1);
 }
 
+bool ShareStop::raised() const noexcept {
+  pollfd looked{event_.get(), POLLIN, 0};
+  return poll(&looked, 1, 0) > 0;
+}
+
 void ShareStop::check() const {
-  pollfd raised{event_.get(), POLLIN, 0};
-  if (poll(&raised, 1, 0) <= 0) return;
+  if (!raised()) return;
   throw Error(ErrorKind::driver_gone, import_call, "the runtime was shut down");
 }
 
@@ -210,7 +214,9 @@ std::optional<ShareMessage> ShareChannel::try_receive(Takes takes) {
   if ((header.msg_flags & MSG_TRUNC) != 0) throw gone("sent a message that is too long");
   ShareMessage message = decode(std::span(bytes).first(static_cast<std::size_t>(size)));
   message.descriptors = std::move(beside.descriptors);
-  const std::size_t due = message.kind == ShareKind::chunks ? message.chunks.size() : 0;
+  const std::size_t due = message.kind == ShareKind::chunks ? message.chunks.size()
+                          : message.kind == ShareKind::move ? 1
+                                                            : 0;
   if (message.descriptors.size() != due) throw gone("sent a wrong number of descriptors");
   return message;
 }
@@ -227,25 +233,29 @@ void ShareChannel::refuse(ErrorKind kind, std::string_view text) noexcept {
 }
 
 void ShareChannel::wait(short events, TimePoint deadline) const {
+  if (wait_by(events, deadline)) return;
+  throw Error(ErrorKind::busy, import_call,
+              "the other process did not answer in time; it may be stopped or overloaded");
+}
+
+/// False at the deadline.
+bool ShareChannel::wait_by(short events, TimePoint deadline) const {
   const SteadyClock clock;
   const int stop = stop_ == nullptr ? -1 : stop_->native();
   const std::int64_t slice_ms = peer_->watch() < 0 ? unwatched_poll_ms_max : poll_ms_max;
   while (true) {
     if (stop_ != nullptr) stop_->check();
     const TimePoint now = clock.now();
-    if (now >= deadline) {
-      throw Error(ErrorKind::busy, import_call,
-                  "the other process did not answer in time; it may be stopped or overloaded");
-    }
+    if (now >= deadline) return false;
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - now).count();
     pollfd waited[] = {{socket_.get(), events, 0}, {peer_->watch(), POLLIN, 0}, {stop, POLLIN, 0}};
     const int ready =
         ::poll(waited, std::size(waited), static_cast<int>(std::min<std::int64_t>(left, slice_ms)));
     if (ready < 0 && errno != EINTR) throw failed("poll");
-    if (waited[0].revents != 0) return;
+    if (waited[0].revents != 0) return true;
     if (!peer_->ended()) continue;
     // What the process sent before its end counts, also if it came after the poll above.
-    if (::poll(waited, 1, 0) > 0) return;
+    if (::poll(waited, 1, 0) > 0) return true;
     throw gone("has ended");
   }
 }
@@ -259,6 +269,18 @@ ShareMessage ShareChannel::receive(TimePoint deadline, Takes takes) {
     if (auto message = try_receive(takes)) return std::move(*message);
     wait(POLLIN, deadline);
   }
+}
+
+std::optional<ShareMessage> ShareChannel::try_receive_by(TimePoint deadline, Takes takes) {
+  auto message = try_receive(takes);
+  if (message || !wait_by(POLLIN, deadline)) return message;
+  return try_receive(takes);
+}
+
+bool ShareChannel::hung_up() const noexcept {
+  pollfd looked{socket_.get(), 0, 0};
+  return !socket_ || ::poll(&looked, 1, 0) < 0 || (looked.revents & (POLLHUP | POLLERR)) != 0 ||
+         peer_->ended();
 }
 
 }  // namespace vma

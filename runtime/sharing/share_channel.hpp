@@ -18,6 +18,7 @@ class ShareStop {
   ShareStop();
   /// From now on, every wait throws.
   void raise() noexcept;
+  bool raised() const noexcept;
   /// Throws: Error{driver_gone} once raised.
   void check() const;
   int native() const noexcept { return event_.get(); }
@@ -62,15 +63,20 @@ class ShareChannel {
   /// None if nothing has arrived. Descriptors that arrive without being expected are closed before
   /// this process gets them, and the message is refused.
   std::optional<ShareMessage> try_receive(Takes takes = Takes::bytes);
-  /// The same, waiting. Both throw Error{busy} after the deadline.
-  void send(const ShareMessage& message, TimePoint deadline);
+  /// The same, waiting for one until `deadline`.
+  std::optional<ShareMessage> try_receive_by(TimePoint deadline, Takes takes);
+  /// Whether the other end was closed, or its process has ended.
+  bool hung_up() const noexcept;
+  /// As `try_receive`, waiting. This and `send` throw Error{busy} after the deadline.
   ShareMessage receive(TimePoint deadline, Takes takes = Takes::bytes);
+  void send(const ShareMessage& message, TimePoint deadline);
   /// Sends why there is nothing, if there is room for it, and ends. What was sent arrives although
   /// the connection has ended.
   void refuse(ErrorKind kind, std::string_view text) noexcept;
 
  private:
   void wait(short events, TimePoint deadline) const;
+  bool wait_by(short events, TimePoint deadline) const;
   void end() noexcept;
 
   Descriptor socket_;

@@ -74,6 +74,7 @@ void write_chunks(ShareWriter& writer, const ShareMessage& message) {
     writer.text(chunk.at.gpu);
     writer.number(chunk.at.node);
     writer.number(chunk.size_bytes);
+    writer.number(chunk.slot);
   }
 }
 
@@ -86,8 +87,28 @@ void read_chunks(ShareReader& reader, ShareMessage& message) {
     chunk.at.gpu = reader.text();
     chunk.at.node = reader.number<std::uint32_t>();
     chunk.size_bytes = reader.number<std::uint64_t>();
+    chunk.slot = reader.number<std::uint64_t>();
     message.chunks.push_back(std::move(chunk));
   }
+}
+
+void write_move(ShareWriter& writer, const ShareMessage& message) {
+  writer.number(message.first);
+  writer.number(std::int64_t{message.limit.count()});
+  writer.number(std::int64_t{message.decision_limit.count()});
+}
+
+void read_move(ShareReader& reader, ShareMessage& message) {
+  message.first = reader.number<std::uint64_t>();
+  const auto limit_ms = reader.number<std::int64_t>();
+  const auto decision_ms = reader.number<std::int64_t>();
+  constexpr std::int64_t most_ms = std::chrono::milliseconds(std::chrono::days(7)).count();
+  if (message.first == 0 || message.first > shared_slots_max || limit_ms <= 0 || decision_ms <= 0 ||
+      limit_ms > most_ms || decision_ms > most_ms) {
+    throw malformed("the terms of a move");
+  }
+  message.limit = std::chrono::milliseconds(limit_ms);
+  message.decision_limit = std::chrono::milliseconds(decision_ms);
 }
 
 void read_offer(ShareReader& reader, ShareMessage& message) {
@@ -113,7 +134,11 @@ std::vector<std::byte> encode(const ShareMessage& message) {
   switch (message.kind) {
     case ShareKind::hello:
     case ShareKind::ready:
-    case ShareKind::done: break;
+    case ShareKind::done:
+    case ShareKind::stop:
+    case ShareKind::stopped: break;
+    case ShareKind::ended: writer.number(std::int64_t{message.stall.count()}); break;
+    case ShareKind::move: write_move(writer, message); break;
     case ShareKind::ask: writer.number(message.first); break;
     case ShareKind::chunks: write_chunks(writer, message); break;
     case ShareKind::offer:
@@ -144,7 +169,13 @@ ShareMessage decode(std::span<const std::byte> bytes) {
   switch (message.kind) {
     case ShareKind::hello:
     case ShareKind::ready:
-    case ShareKind::done: break;
+    case ShareKind::done:
+    case ShareKind::stop:
+    case ShareKind::stopped: break;
+    case ShareKind::ended:
+      message.stall = std::chrono::nanoseconds(reader.number<std::int64_t>());
+      break;
+    case ShareKind::move: read_move(reader, message); break;
     case ShareKind::ask: message.first = reader.number<std::uint64_t>(); break;
     case ShareKind::chunks: read_chunks(reader, message); break;
     case ShareKind::offer: read_offer(reader, message); break;

@@ -28,6 +28,20 @@ namespace vma {
 //
 // Then the connection stands for the import: it ends when either process ends it or dies. Instead
 // of any answer, and before any question, the exporter may send a refusal, and ends the connection.
+// When the memory moves:
+//
+//                  <-  move      how many chunks there will be, and how long all may take; with the
+//                                descriptor of a SharedDecision
+//     ask(first)   ->
+//                  <-  chunks    as above; each names its slot
+//     ...
+//     ready        ->            all that may fail has been done
+//                  <-  stop
+//     stopped      ->            no work runs, until the move is decided
+//     ended        ->            the importer uses one of both memories, and lets go of the other
+//
+// The decision itself is no message, and what is sent after one to stay is ignored up to `ended`.
+// Instead of `ready` or `stopped` the importer may send a refusal, and then `ended`.
 // Only the process that connected, and the one that listens, may send: each side compares the
 // sender that the kernel reports with each message (`SCM_CREDENTIALS`). Each message begins with
 // a magic number, the version and its kind; these stay the same in all versions, so that processes
@@ -36,7 +50,7 @@ namespace vma {
 inline constexpr const char* export_call = "vma::export_allocation";
 inline constexpr const char* import_call = "vma::import_allocation";
 
-constexpr std::uint32_t share_version = 2;
+constexpr std::uint32_t share_version = 3;
 constexpr std::size_t share_message_bytes_max = 16384;
 constexpr std::size_t chunks_in_message_max = 32;  ///< The kernel passes at most 253 descriptors.
 constexpr std::uint64_t shared_slots_max = std::uint64_t{1} << 20;
@@ -51,7 +65,19 @@ constexpr std::chrono::milliseconds import_time(std::chrono::milliseconds limit,
   return std::min(limit, most) * parts;
 }
 
-enum class ShareKind : std::uint32_t { hello = 1, offer, ask, chunks, ready, refusal, done };
+enum class ShareKind : std::uint32_t {
+  hello = 1,
+  offer,
+  ask,
+  chunks,
+  ready,
+  refusal,
+  done,
+  move,
+  stop,
+  stopped,
+  ended
+};
 
 /// A place as both processes know it, whatever numbers they give to GPUs.
 struct SharedPlace {
@@ -63,14 +89,18 @@ struct SharedPlace {
 struct SharedChunk {
   SharedPlace at;
   std::uint64_t size_bytes = 0;
+  std::uint64_t slot = 0;
 };
 
 /// One message; which fields mean something depends on the kind.
 struct ShareMessage {
   ShareKind kind = ShareKind::hello;
-  Geometry geometry{};                            ///< Of an offer.
-  std::string tag{};                              ///< Of an offer.
-  std::uint64_t first = 0;                        ///< Slot of `ask` and `chunks`.
+  Geometry geometry{};      ///< Of an offer.
+  std::string tag{};        ///< Of an offer.
+  std::uint64_t first = 0;  ///< Number of a chunk, of `ask` and `chunks`; of all, of `move`.
+  std::chrono::milliseconds limit{0};             ///< Of `move`: for each answer.
+  std::chrono::milliseconds decision_limit{0};    ///< Of `move`: from `stopped` on.
+  std::chrono::nanoseconds stall{0};              ///< Of `ended`: how long the work was stopped.
   std::vector<SharedChunk> chunks{};              ///< Of `chunks`.
   ErrorKind error = ErrorKind::invalid_argument;  ///< Of a refusal.
   std::string text{};                             ///< Of a refusal.

@@ -4,9 +4,8 @@
 #include "base/process_exit.hpp"
 #include "base/stepper.hpp"
 #include "control/control_socket.hpp"
+#include "sharing/export_move.hpp"
 
-#include <boost/asio/executor_work_guard.hpp>
-#include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
 
 #include <fmt/format.h>
@@ -19,62 +18,19 @@ namespace vma {
 
 namespace asio = boost::asio;
 
-/// The thread that serves importers.
-struct Sharing::Service {
-  Service() : task(threads.spawn("vmart share", [this] { run(); })) {}
-  ~Service() { end(); }
-  void run() noexcept;
-  /// No handler runs afterwards.
-  void end() noexcept {
-    if (!task) return;
-    context.stop();
-    task->join();
-    task.reset();
-  }
-  /// Runs `body` on the thread and waits for it.
-  void run_there(const std::function<void()>& body);
-
-  asio::io_context context{1};
-  asio::executor_work_guard<asio::io_context::executor_type> work{context.get_executor()};
-  ThreadedExecutor threads;
-  std::unique_ptr<Task> task;  // Last: it uses all of the above.
-};
-
-/// An exception from a handler loses that handler, and neither the thread nor the process.
-void Sharing::Service::run() noexcept {
-  while (!context.stopped()) {
-    try {
-      context.run();
-    } catch (const std::exception& error) {
-      log(LogLevel::error, "sharing continues after an error: {}", error.what());
-    }
-    ProcessExit::hold_back();
-  }
+Sharing::Sharing(Memory& memory, Mover& mover)
+    : memory_(memory), mover_(mover), places_(memory.driver(), memory.topology()) {
+  mover_.lead_importers(this);
 }
-
-void Sharing::Service::run_there(const std::function<void()>& body) {
-  Mutex mutex;
-  Condition ended;
-  bool done = false;
-  asio::post(context, [&] {
-    body();
-    const MutexLock lock(mutex);
-    done = true;
-    ended.notify_all();
-  });
-  MutexLock lock(mutex);
-  ended.wait(lock, [&] { return done; });
-}
-
-Sharing::Sharing(Memory& memory) : memory_(memory), places_(memory.driver(), memory.topology()) {}
 
 Sharing::~Sharing() {
   stop();
+  mover_.lead_importers(nullptr);
 }
 
-Sharing::Service& Sharing::service() {
-  if (!service_) service_ = std::make_unique<Service>();
-  return *service_;
+ShareThread& Sharing::thread() {
+  if (!thread_) thread_ = std::make_unique<ShareThread>();
+  return *thread_;
 }
 
 std::string Sharing::new_path() {
@@ -90,41 +46,73 @@ std::shared_ptr<MemoryExport> Sharing::open(std::shared_ptr<Allocation> allocati
   if (request.path.empty()) request.path = new_path() + ".sock";
   const MutexLock lock(mutex_);
   exports_.reserve(exports_.size() + 1);
-  auto made = std::make_shared<MemoryExport>(service().context, memory_, places_,
+  auto made = std::make_shared<MemoryExport>(thread().context(), memory_, places_,
                                              std::move(allocation), request);
-  asio::post(service_->context, [made] { made->start(); });
+  asio::post(thread_->context(), [made] { made->start(); });
   exports_.push_back(made);
   return made;
 }
 
 void Sharing::close(const std::shared_ptr<MemoryExport>& shared) noexcept {
-  const MutexLock lock(mutex_);
+  MutexLock lock(mutex_);
   if (std::erase(exports_, shared) == 0) return;
   try {
-    service_->run_there([&] { shared->close(); });
+    thread_->run_there([&] { shared->close(); });
   } catch (const std::exception& error) {  // Out of memory: the thread has to stand still for it.
     log(LogLevel::warn, "closes all exports, since there is no memory to close one: {}",
         error.what());
-    service_->end();
+    moves_ended_.wait(lock, [this]() VMART_NO_THREAD_ANALYSIS { return moves_ == 0; });
+    if (thread_) thread_->end();
     shared->close();
-    for (const auto& other : exports_) other->close();
-    exports_.clear();
-    service_.reset();
+    close_all();
   }
 }
 
+/// Requires: the thread has ended.
+void Sharing::close_all() noexcept {
+  for (const auto& shared : exports_) shared->close();
+  exports_.clear();
+  thread_.reset();
+}
+
+std::unique_ptr<ImportersMove> Sharing::begin(const Allocation& allocation, const Limits& limits) {
+  const MutexLock lock(mutex_);
+  ExportMove::Exports exports;
+  for (const auto& shared : exports_) {
+    if (&shared->allocation() == &allocation) exports.push_back(shared);
+  }
+  auto move =
+      std::make_unique<ExportMove>(thread(), std::move(exports), limits, [this] { move_ended(); });
+  ++moves_;
+  return move;
+}
+
+void Sharing::move_ended() noexcept {
+  const MutexLock lock(mutex_);
+  --moves_;
+  moves_ended_.notify_all();
+}
+
 std::shared_ptr<Allocation> Sharing::import(const ImportRequest& request) {
-  return MemoryImport(memory_, places_, import_stop()).run(request);
+  MutexLock lock(mutex_);
+  const ShareStop& stop = import_stop();
+  ImportFollower& followed = follower();
+  lock.unlock();
+  return MemoryImport(memory_, places_, stop, followed).run(request);
 }
 
 const ShareStop& Sharing::import_stop() {
-  const MutexLock lock(mutex_);
   if (!stop_) {
     auto made = std::make_unique<ShareStop>();
     if (imports_refused_) made->raise();
     stop_ = std::move(made);
   }
   return *stop_;
+}
+
+ImportFollower& Sharing::follower() {
+  if (!follower_) follower_ = std::make_unique<ImportFollower>(memory_, mover_, places_, *stop_);
+  return *follower_;
 }
 
 void Sharing::refuse_imports() noexcept {
@@ -134,12 +122,17 @@ void Sharing::refuse_imports() noexcept {
 }
 
 void Sharing::stop() noexcept {
+  std::unique_ptr<ImportFollower> followed;
+  {
+    const MutexLock lock(mutex_);
+    if (stop_) stop_->raise();
+    followed = std::move(follower_);
+  }
+  followed.reset();  // Without the lock: it may be in the middle of a move.
   const MutexLock lock(mutex_);
-  if (!service_) return;
-  service_->end();
-  for (const auto& shared : exports_) shared->close();
-  exports_.clear();
-  service_.reset();
+  if (!thread_) return;
+  thread_->end();
+  close_all();
 }
 
 void Sharing::remove_paths() noexcept {

@@ -3,9 +3,13 @@
 #include "base/executor.hpp"
 #include "base/mutex.hpp"
 #include "memory/memory.hpp"
+#include "migrate/migration/importer_moves.hpp"
+#include "migrate/moves/mover.hpp"
+#include "sharing/import_follower.hpp"
 #include "sharing/memory_export.hpp"
 #include "sharing/memory_import.hpp"
 #include "sharing/place_names.hpp"
+#include "sharing/share_thread.hpp"
 
 #include <atomic>
 #include <cstdint>
@@ -16,16 +20,16 @@
 namespace vma {
 
 /// What a runtime shares with other processes: its exports, with the thread that serves them, and
-/// imports. Any thread.
+/// imports, with the thread that lets them follow. Any thread.
 ///
-/// The thread starts with the first export. It is one of the operating system also on a simulated
-/// machine: other processes live in real time. A stepped machine, all of whose threads take turns,
-/// exports nothing.
-class Sharing {
+/// The threads start with the first export and the first import. They are of the operating system
+/// also on a simulated machine: other processes live in real time. A stepped machine, all of whose
+/// threads take turns, exports nothing.
+class Sharing final : public ImporterMoves {
  public:
-  /// Requires: `memory` outlives it.
-  explicit Sharing(Memory& memory);
-  ~Sharing();
+  /// Leads the importers in the moves of `mover`. Requires: both outlive it.
+  Sharing(Memory& memory, Mover& mover);
+  ~Sharing() override;
 
   /// A path in a folder of this user for sockets, which begin with it and end with ".sock".
   std::string new_path();
@@ -34,29 +38,36 @@ class Sharing {
   std::shared_ptr<MemoryExport> open(std::shared_ptr<Allocation> allocation, ExportRequest request);
   /// Returns once no process is served any more. Blocks: for a driver call in progress.
   void close(const std::shared_ptr<MemoryExport>& shared) noexcept;
+  std::unique_ptr<ImportersMove> begin(const Allocation& allocation, const Limits& limits) override;
   /// As `MemoryImport::run`.
   std::shared_ptr<Allocation> import(const ImportRequest& request);
 
   /// Imports that wait for their exporters, and later ones, throw Error{driver_gone} from now on.
   void refuse_imports() noexcept;
-  /// Closes all exports and ends the thread. No `open` may follow.
+  /// Closes all exports and ends the threads. No `open` may follow. Requires: no move is in
+  /// progress.
   void stop() noexcept;
   /// At the end of the process: removes the sockets from the file system, and nothing else. Does
   /// not wait for other threads.
   void remove_paths() noexcept VMART_NO_THREAD_ANALYSIS;
 
  private:
-  struct Service;
-
-  Service& service() VMART_REQUIRES(mutex_);
-  const ShareStop& import_stop();
+  ShareThread& thread() VMART_REQUIRES(mutex_);
+  void close_all() noexcept VMART_REQUIRES(mutex_);
+  void move_ended() noexcept;
+  const ShareStop& import_stop() VMART_REQUIRES(mutex_);
+  ImportFollower& follower() VMART_REQUIRES(mutex_);
 
   Memory& memory_;
+  Mover& mover_;
   const PlaceNames places_;
   Mutex mutex_;
-  std::unique_ptr<Service> service_ VMART_GUARDED_BY(mutex_);
+  Condition moves_ended_;
+  std::size_t moves_ VMART_GUARDED_BY(mutex_) = 0;  // Use the thread.
+  std::unique_ptr<ShareThread> thread_ VMART_GUARDED_BY(mutex_);
   std::vector<std::shared_ptr<MemoryExport>> exports_ VMART_GUARDED_BY(mutex_);
-  std::unique_ptr<ShareStop> stop_ VMART_GUARDED_BY(mutex_);  // From the first import on.
+  std::unique_ptr<ShareStop> stop_ VMART_GUARDED_BY(mutex_);           // From the first import on.
+  std::unique_ptr<ImportFollower> follower_ VMART_GUARDED_BY(mutex_);  // The same.
   bool imports_refused_ VMART_GUARDED_BY(mutex_) = false;
   std::atomic<std::uint64_t> last_path_{0};
 };

@@ -36,7 +36,7 @@ SEES = {
                   "costs recording",
     "parking": "base memory migrate/moves",
     "control": "base memory migrate/migration placement/planning",
-    "sharing": "base driver machine memory control",
+    "sharing": "base driver machine memory migrate/migration migrate/moves control",
     "runtime": "base driver machine sim memory pools migrate/gates migrate/copying "
                "migrate/migration migrate/moves telemetry placement/policies costs recording "
                "scheduling parking control sharing",

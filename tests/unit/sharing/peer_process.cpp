@@ -17,11 +17,11 @@
 namespace vma {
 namespace {
 
-constexpr auto peer_limit = std::chrono::seconds(30);
+constexpr auto peer_limit = std::chrono::minutes(2);
 
 }  // namespace
 
-PeerProcess::PeerProcess() {
+PeerProcess::PeerProcess(std::vector<std::string> arguments) {
   std::signal(SIGPIPE, SIG_IGN);  // A test notices by the answer that the process has ended.
   int to[2] = {-1, -1};
   int from[2] = {-1, -1};
@@ -34,9 +34,11 @@ PeerProcess::PeerProcess() {
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, its_input.get(), STDIN_FILENO);
   posix_spawn_file_actions_adddup2(&actions, its_output.get(), STDOUT_FILENO);
-  std::string program = VMART_SHARE_PEER;
-  char* arguments[] = {program.data(), nullptr};
-  EXPECT_EQ(posix_spawn(&id_, program.c_str(), &actions, nullptr, arguments, environ), 0);
+  arguments.insert(arguments.begin(), VMART_SHARE_PEER);
+  std::vector<char*> passed;
+  for (std::string& argument : arguments) passed.push_back(argument.data());
+  passed.push_back(nullptr);
+  EXPECT_EQ(posix_spawn(&id_, VMART_SHARE_PEER, &actions, nullptr, passed.data(), environ), 0);
   posix_spawn_file_actions_destroy(&actions);
 }
 

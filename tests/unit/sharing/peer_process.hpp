@@ -5,13 +5,15 @@
 #include <sys/types.h>
 
 #include <string>
+#include <vector>
 
 namespace vma {
 
-/// A running `share_peer`. Every wait ends after 30 s, with an answer that no test expects.
+/// A running `share_peer`. Every wait ends after two minutes, with an answer that no test expects.
 class PeerProcess {
  public:
-  PeerProcess();
+  /// Passes the arguments on to it.
+  explicit PeerProcess(std::vector<std::string> arguments = {});
   /// Kills it if it has not ended.
   ~PeerProcess();
   PeerProcess(const PeerProcess&) = delete;

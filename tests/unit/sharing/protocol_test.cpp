@@ -19,6 +19,13 @@ std::vector<ShareMessage> messages() {
   all.push_back({.kind = ShareKind::offer, .geometry = {8192, 4096, 3}, .tag = "weights"});
   all.push_back(
       {.kind = ShareKind::chunks, .first = 2, .chunks = {{{"GPU-1", 0}, 8192}, {{"", 1}, 4096}}});
+  all.push_back({.kind = ShareKind::stop});
+  all.push_back({.kind = ShareKind::stopped});
+  all.push_back({.kind = ShareKind::ended, .stall = std::chrono::microseconds(17)});
+  all.push_back({.kind = ShareKind::move,
+                 .first = 5,
+                 .limit = std::chrono::seconds(2),
+                 .decision_limit = std::chrono::seconds(7)});
   all.push_back({.kind = ShareKind::refusal, .error = ErrorKind::dropped, .text = "parked"});
   return all;
 }

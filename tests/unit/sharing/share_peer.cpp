@@ -1,5 +1,6 @@
-// A process that exports or imports memory of a simulated machine, told by lines on its input; each
-// is answered by one line. It ends with its input.
+// A process that exports or imports memory, told by lines on its input; each is answered by one
+// line. It ends with its input. Arguments: the driver, and the size of a chunk; without them, a
+// small simulated machine.
 
 #include "control/descriptor.hpp"
 #include "support/test_kernels.hpp"
@@ -14,22 +15,28 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <iostream>
 #include <memory>
 #include <optional>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace vma {
 namespace {
 
-constexpr std::uint64_t chunk_bytes = 8192;
+constexpr Dim3 grid{264, 1, 1};
+constexpr Dim3 block{256, 1, 1};
 
 class SharePeer {
  public:
-  SharePeer() : runtime_(options()) {
+  SharePeer(const std::string& driver, std::uint64_t chunk_bytes)
+      : chunk_bytes_(chunk_bytes), runtime_(options(driver)) {
     for (int gpu = 0; gpu < 2; ++gpu) streams_[gpu] = runtime_.make_stream(vma::gpu(gpu));
     mismatches_ = static_cast<std::uint64_t*>(runtime_.alloc(8, host(0)));
   }
@@ -45,9 +52,11 @@ class SharePeer {
   }
 
  private:
-  static RuntimeOptions options() {
+  static RuntimeOptions options(const std::string& driver) {
     RuntimeOptions options;
-    options.driver = "sim:test-2";
+    options.driver = driver;
+    options.hold_limit = std::chrono::seconds(20);
+    options.gate_limit = std::chrono::seconds(1);
     return options;
   }
 
@@ -58,7 +67,15 @@ class SharePeer {
     if (verb == "importers") return importers();
     if (verb == "fill") return fill(number(line));
     if (verb == "wrong") return wrong(number(line));
-    if (verb == "move") return runtime_.migrate(words_, gpu(1)), "moved";
+    if (verb == "move") return move(line);
+    if (verb == "carry") return carry(line);
+    if (verb == "figures") return figures();
+    if (verb == "attach") return attach();
+    if (verb == "run") return run(line);
+    if (verb == "halt") return halt();
+    if (verb == "add") return add(line);
+    if (verb == "words") return words(number(line));
+    if (verb == "where") return to_string(runtime_.where(words_).front().at);
     if (verb == "free") return runtime_.free(words_), "freed";
     if (verb == "close") return exported_->close(), "closed";
     if (verb == "forget") return exported_.reset(), "forgotten";
@@ -78,7 +95,7 @@ class SharePeer {
   std::string alloc(std::istream& line) {
     count_ = number(line);
     AllocOptions options;
-    options.chunk_bytes = chunk_bytes;
+    options.chunk_bytes = chunk_bytes_;
     options.exportable = true;
     words_ = static_cast<std::uint64_t*>(runtime_.alloc(count_ * 8, gpu(0), options));
     return "allocated";
@@ -104,6 +121,111 @@ class SharePeer {
     return fmt::format("imported {}", count_);
   }
 
+  /// move [gpu [deadline_ms]]: to gpu(1) if none is named.
+  std::string move(std::istream& line) {
+    int to = 1;
+    std::uint64_t deadline_ms = 0;
+    line >> to >> deadline_ms;
+    MigrateOptions options;
+    options.deadline = std::chrono::milliseconds(deadline_ms);
+    runtime_.migrate(words_, gpu(to), options);
+    return "moved";
+  }
+
+  /// carry count [deadline_ms]: moves it to and fro in the background, beside the attached streams
+  /// of this process if it has any. Says how many moves succeeded.
+  std::string carry(std::istream& line) {
+    const std::uint64_t count = number(line);
+    std::uint64_t deadline_ms = 0;
+    line >> deadline_ms;
+    MigrateOptions options;
+    options.deadline = std::chrono::milliseconds(deadline_ms);
+    if (!attached_) options.scope = StopScope::hold;
+    std::uint64_t done = 0;
+    for (std::uint64_t i = 0; i < count; ++i) {
+      try {
+        const Location at = runtime_.where(words_).front().at;
+        const MigrationReport report =
+            runtime_.migrate_async(words_, at == gpu(0) ? gpu(1) : gpu(0), options).wait();
+        walls_us_.push_back(in_us(report.wall));
+        stalls_us_.push_back(in_us(report.importer_stall));
+        ++done;
+      } catch (const Error& error) {
+        if (error.kind() != ErrorKind::busy) throw;
+      }
+    }
+    return fmt::format("carried {}", done);
+  }
+
+  /// Of the moves so far.
+  std::string figures() {
+    return fmt::format("a move takes {}, and stops importers for {} us", spread(walls_us_),
+                       spread(stalls_us_));
+  }
+  static std::string spread(std::vector<double>& values) {
+    if (values.empty()) return "nothing";
+    std::ranges::sort(values);
+    return fmt::format("{:.0f} (median; {:.0f} at most)", values[values.size() / 2], values.back());
+  }
+  static double in_us(std::chrono::nanoseconds time) {
+    return std::chrono::duration<double, std::micro>(time).count();
+  }
+
+  std::string attach() {
+    for (const Stream stream : streams_) runtime_.attach(stream, words_);
+    attached_ = true;
+    return "attached";
+  }
+
+  /// run begin count: adds 1 to these words again and again, on the attached stream, until `halt`.
+  std::string run(std::istream& line) {
+    std::uint64_t* const begin = words_ + number(line);
+    const std::uint64_t count = number(line);
+    add_once(begin, count);  // The first launch of a kernel waits for other work.
+    runtime_.synchronize(streams_[0]);
+    halting_ = false;
+    runner_ = std::thread([this, begin, count] {
+      constexpr int launches_ahead = 8;
+      while (!halting_) {
+        for (int i = 0; i < launches_ahead; ++i) add_once(begin, count);
+        runtime_.synchronize(streams_[0]);
+      }
+    });
+    return "running";
+  }
+
+  void add_once(std::uint64_t* begin, std::uint64_t count) {
+    runtime_.launch(streams_[0], add_kernel(), grid, block,
+                    KernelArguments::of(begin, count, std::uint64_t{1}));
+    ++ran_;
+  }
+
+  /// add begin count times
+  std::string add(std::istream& line) {
+    std::uint64_t* const begin = words_ + number(line);
+    const std::uint64_t count = number(line);
+    for (std::uint64_t left = number(line); left > 0; --left) add_once(begin, count);
+    runtime_.synchronize(streams_[0]);
+    return "added";
+  }
+
+  /// Whether the first words are one more each.
+  std::string words(std::uint64_t count) {
+    std::vector<std::uint64_t> found(count);
+    runtime_.read(words_, std::as_writable_bytes(std::span(found)));
+    for (std::uint64_t i = 1; i < count; ++i) {
+      if (found[i] != found[0] + i) return fmt::format("words wrong from {}", i);
+    }
+    return "words right";
+  }
+
+  /// Says how often it has added.
+  std::string halt() {
+    halting_ = true;
+    runner_.join();
+    return fmt::format("ran {}", ran_.load());
+  }
+
   std::string importers() {
     std::string text = "importers";
     for (const Importer& importer : exported_->importers())
@@ -112,7 +234,8 @@ class SharePeer {
   }
 
   std::string fill(std::uint64_t seed) {
-    runtime_.launch(streams_[0], fill_kernel(), {}, {}, KernelArguments::of(words_, count_, seed));
+    runtime_.launch(streams_[0], fill_kernel(), grid, block,
+                    KernelArguments::of(words_, count_, seed));
     runtime_.synchronize(streams_[0]);
     return "filled";
   }
@@ -121,7 +244,7 @@ class SharePeer {
   std::string wrong(std::uint64_t seed) {
     const std::uint64_t none = 0;
     runtime_.write(mismatches_, std::as_bytes(std::span(&none, 1)));
-    runtime_.launch(streams_[1], compare_kernel(), {}, {},
+    runtime_.launch(streams_[1], compare_kernel(), grid, block,
                     KernelArguments::of(words_, count_, seed, mismatches_));
     runtime_.synchronize(streams_[1]);
     std::uint64_t found = 0;
@@ -168,20 +291,29 @@ class SharePeer {
     return "crowded";
   }
 
+  const std::uint64_t chunk_bytes_;
   Runtime runtime_;
   Stream streams_[2] = {};
   std::uint64_t* mismatches_ = nullptr;
   std::uint64_t* words_ = nullptr;
   std::uint64_t count_ = 0;
   std::optional<ExportedAllocation> exported_;
+  std::vector<double> walls_us_, stalls_us_;
+  bool attached_ = false;
+  std::atomic<bool> halting_{false};
+  std::atomic<std::uint64_t> ran_{0};
+  std::thread runner_;
   std::vector<Descriptor> crowd_;
 };
 
 }  // namespace
 }  // namespace vma
 
-int main() {
-  vma::SharePeer peer;
+int main(int argc, char** argv) {
+  const std::vector<std::string> arguments(argv + 1, argv + argc);
+  const bool chosen = arguments.size() == 2;
+  vma::SharePeer peer(chosen ? arguments[0] : "sim:test-2",
+                      chosen ? std::stoull(arguments[1]) : 8192);
   std::string line;
   while (std::getline(std::cin, line)) {
     std::istringstream words(line);

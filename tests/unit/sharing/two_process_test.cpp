@@ -61,12 +61,9 @@ TEST_F(TwoProcesses, WhatOneWritesTheOtherReads) {
   EXPECT_EQ(importer.ask("wrong 8000"), "wrong 0");
 }
 
-TEST_F(TwoProcesses, TheMemoryStaysInPlaceUntilItsImporterFreesIt) {
+TEST_F(TwoProcesses, AnImporterCountsUntilItFreesTheMemory) {
   share();
   EXPECT_EQ(exporter.ask("importers"), fmt::format("importers {}", importer.id()));
-  const std::string refused = exporter.ask("move");
-  EXPECT_TRUE(has(refused, "pinned") && has(refused, fmt::format("process {}", importer.id())))
-      << refused;
   EXPECT_EQ(importer.ask("free"), "freed");
   EXPECT_TRUE(becomes("importers", "importers"));
   EXPECT_EQ(exporter.ask("move"), "moved");
@@ -140,7 +137,7 @@ TEST_F(TwoProcesses, TheSocketOfADeadExporterIsRemovedDespiteItsForkedChild) {
 TEST_F(TwoProcesses, AStoppedImporterCostsItsExporterNothingThatACloseDoesNotReturn) {
   share();
   importer.stop();
-  EXPECT_TRUE(has(exporter.ask("move"), "pinned"));
+  EXPECT_TRUE(has(exporter.ask("move 1 100"), "busy"));
   EXPECT_TRUE(has(exporter.ask("free"), "ExportedAllocation"));
   EXPECT_EQ(exporter.ask("close"), "closed");
   EXPECT_EQ(exporter.ask("move"), "moved");
@@ -199,6 +196,19 @@ TEST_F(TwoProcesses, AnImporterWithoutDescriptorsIsToldSo) {
   EXPECT_TRUE(has(refused, "out_of_memory") || has(refused, "driver_failure")) << refused;
   EXPECT_TRUE(becomes("importers", "importers"));
   EXPECT_EQ(exporter.ask("move"), "moved");
+}
+
+TEST_F(TwoProcesses, AnImporterWithoutDescriptorsFollowsOnceItHasSome) {
+  share();
+  ASSERT_EQ(importer.ask("files 12"), "limited");
+  const std::string refused = exporter.ask("move 1");
+  EXPECT_TRUE(has(refused, "out_of_memory") &&
+              has(refused, fmt::format("process {}", importer.id())))
+      << refused;
+  EXPECT_EQ(importer.ask("wrong 100"), "wrong 0");
+  ASSERT_EQ(importer.ask("files 1024"), "limited");
+  EXPECT_EQ(exporter.ask("move 1"), "moved");
+  EXPECT_EQ(importer.ask("wrong 100"), "wrong 0");
 }
 
 TEST_F(TwoProcesses, AnExporterWithoutDescriptorsLeftExportsAgainOnceItHasSome) {

@@ -1,0 +1,325 @@
+// Goal: a move of exported memory takes its importers along, all or nothing: places, rights, hooks
+// and reports are right in both processes, and what keeps the memory in place for an importer keeps
+// it for all. Method: two runtimes of one process; peers that answer wrongly or not at all.
+
+#include "sharing/shared_decision.hpp"
+#include "unit/sharing/sharing_rig.hpp"
+
+#include <vma/group.hpp>
+
+#include <fcntl.h>
+#include <sys/mman.h>
+
+#include <functional>
+#include <thread>
+#include <vector>
+
+namespace vma {
+namespace {
+
+class Following : public SharingTest {
+ protected:
+  Following() {
+    options.deadline = std::chrono::seconds(20);
+    hasty.deadline = std::chrono::milliseconds(100);
+  }
+  /// A peer that has imported, and follows by hand.
+  static ShareChannel imported(const ExportedAllocation& exported) {
+    ShareChannel channel = greeted(exported);
+    channel.send(message_of(ShareKind::ready), soon());
+    EXPECT_EQ(channel.receive(soon()).kind, ShareKind::done);
+    return channel;
+  }
+  static ShareMessage take(ShareChannel& channel) {
+    return channel.receive(soon(), ShareChannel::Takes::descriptors);
+  }
+  void expect_unmoved(std::uint64_t* theirs = nullptr) {
+    EXPECT_EQ(exporter.home(words), gpu(0));
+    EXPECT_EQ(exporter.wrong(words, words_shared, 40), 0u);
+    exporter.check_invariants();
+    if (theirs == nullptr) return;
+    EXPECT_EQ(importer.home(theirs), gpu(0));
+    EXPECT_EQ(importer.wrong(theirs, words_shared, 40), 0u);
+    importer.check_invariants();
+  }
+  void expect_shared(std::uint64_t* theirs) {
+    importer.fill_by(1, theirs, words_shared, 900);
+    EXPECT_EQ(exporter.wrong(words, words_shared, 900), 0u);
+    exporter.fill_by(0, words, words_shared, 700);
+    EXPECT_EQ(importer.wrong_for(0, theirs, words_shared, 700), 0u);
+  }
+  void moves_again(std::uint64_t* theirs) {
+    exporter.runtime().migrate(words, gpu(1), options);
+    EXPECT_EQ(importer.home(theirs), gpu(1));
+    expect_shared(theirs);
+  }
+
+  MigrateOptions options, hasty;
+};
+
+TEST_F(Following, TheMemoryMovesToEveryPlaceAndBack) {
+  const ExportedAllocation exported = share();
+  std::uint64_t* theirs = import(exported);
+  for (const Location to : {gpu(1), host(0), gpu(0), gpu(1)}) {
+    SCOPED_TRACE(to_string(to));
+    const MigrationReport report = exporter.runtime().migrate(words, to, options);
+    EXPECT_EQ(report.outcome, Outcome::done);
+    EXPECT_EQ(report.bytes_moved, words_shared * 8);
+    EXPECT_EQ(report.importers, 1);
+    EXPECT_GT(report.importer_stall.count(), 0);
+    EXPECT_EQ(exporter.home(words), to);
+    EXPECT_EQ(importer.home(theirs), to);
+    expect_shared(theirs);
+  }
+  exporter.check_invariants();
+  importer.check_invariants();
+}
+
+TEST_F(Following, ARangeMovesAndTheRestStays) {
+  const ExportedAllocation exported = share();
+  std::uint64_t* theirs = import(exported);
+  exporter.runtime().migrate(words, chunk_bytes, 1, gpu(1), options);
+  const std::vector<Extent> extents = importer.runtime().where(theirs);
+  ASSERT_EQ(extents.size(), 3u);
+  EXPECT_EQ(extents[1].offset, chunk_bytes);
+  EXPECT_EQ(extents[1].at, gpu(1));
+  EXPECT_EQ(importer.wrong(theirs, words_shared, 40), 0u);
+  exporter.runtime().migrate(words, gpu(1), options);
+  EXPECT_EQ(importer.home(theirs), gpu(1));
+  expect_shared(theirs);
+}
+
+TEST_F(Following, ABackgroundMoveStopsTheAttachedStreamsOfBoth) {
+  const ExportedAllocation exported = share();
+  std::uint64_t* theirs = import(exported);
+  exporter.runtime().attach(exporter.stream(0), words);
+  importer.runtime().attach(importer.stream(1), theirs);
+  const MigrationReport report = exporter.runtime().migrate_async(words, gpu(1), options).wait();
+  EXPECT_EQ(report.outcome, Outcome::done);
+  EXPECT_EQ(report.stall.count, 1u);
+  EXPECT_GT(report.gate_limit.count(), 0);
+  EXPECT_EQ(importer.home(theirs), gpu(1));
+  expect_shared(theirs);
+}
+
+TEST_F(Following, EachOfAGroupMovesWithItsImporters) {
+  const ExportedAllocation exported = share();
+  std::uint64_t* theirs = import(exported);
+  std::uint64_t* others[2] = {exporter.alloc(2 * chunk_bytes, gpu(0)),
+                              exporter.alloc(2 * chunk_bytes, gpu(0))};
+  const ExportedAllocation second = exporter.runtime().export_allocation(others[1]);
+  std::uint64_t* also = import(second);
+  const std::vector<MoveRequest> requests{
+      {words, gpu(1)}, {others[0], gpu(1)}, {others[1], gpu(1)}};
+  exporter.runtime().migrate(requests, options);
+  for (void* moved :
+       {static_cast<void*>(words), static_cast<void*>(others[0]), static_cast<void*>(others[1])}) {
+    EXPECT_EQ(exporter.home(moved), gpu(1));
+  }
+  EXPECT_EQ(importer.home(theirs), gpu(1));
+  EXPECT_EQ(importer.home(also), gpu(1));
+}
+
+TEST_F(Following, WhatPinsAnImportPinsItForAll) {
+  const ExportedAllocation exported = share();
+  std::uint64_t* theirs = import(exported);
+  {
+    const Pin pinned = importer.runtime().pin(theirs);
+    EXPECT_EQ(kind_of_error([&] { exporter.runtime().migrate(words, gpu(1), options); }),
+              ErrorKind::pinned);
+    const std::string text =
+        error_text([&] { exporter.runtime().migrate(words, gpu(1), options); });
+    EXPECT_NE(text.find("process " + std::to_string(getpid())), std::string::npos) << text;
+    EXPECT_NE(text.find("is pinned"), std::string::npos) << text;
+    expect_unmoved(theirs);
+  }
+  moves_again(theirs);
+}
+
+TEST_F(Following, WhatPinsTheExportersMemoryDisturbsNobody) {
+  const ExportedAllocation exported = share();
+  std::uint64_t* theirs = import(exported);
+  const Pin pinned = exporter.runtime().pin(words);
+  EXPECT_EQ(kind_of_error([&] { exporter.runtime().migrate(words, gpu(1), options); }),
+            ErrorKind::pinned);
+  expect_unmoved(theirs);
+}
+
+TEST_F(Following, NothingButARequestedMigrationMovesIt) {
+  const ExportedAllocation exported = share();
+  std::uint64_t* theirs = import(exported);
+  EXPECT_EQ(kind_of_error([&] { importer.runtime().migrate(theirs, gpu(1), options); }),
+            ErrorKind::pinned);
+  expect_unmoved(theirs);
+}
+
+TEST_F(Following, ReadOnlyRightsFollow) {
+  const ExportedAllocation exported = share();
+  std::uint64_t* theirs = import(exported);
+  {
+    const ReadOnly reads = importer.runtime().read_only(theirs);
+    exporter.runtime().migrate(words, gpu(1), options);
+    EXPECT_EQ(importer.wrong_for(0, theirs, words_shared, 40), 0u);
+    EXPECT_THROW(importer.fill_by(0, theirs, words_shared, 1), Error) << "it may not write";
+  }
+}
+
+TEST_F(Following, AnImportersHooksAreTold) {
+  const ExportedAllocation exported = share();
+  std::uint64_t* theirs = import(exported);
+  std::vector<MoveEvent> before, after;
+  MoveHooks hook;
+  hook.before = [&](const MoveEvent& event) { before.push_back(event); };
+  hook.after = [&](const MoveEvent& event) { after.push_back(event); };
+  const MoveHookRegistration registered = importer.runtime().on_move(theirs, hook);
+  exporter.runtime().migrate(words, gpu(1), options);
+  ASSERT_EQ(before.size(), 3u);
+  ASSERT_EQ(after.size(), 3u);
+  EXPECT_EQ(after[2].pointer, theirs);
+  EXPECT_EQ(after[2].to, gpu(1));
+  EXPECT_TRUE(after[2].moved);
+}
+
+TEST_F(Following, AClosedExportMovesAlone) {
+  ExportedAllocation exported = share();
+  std::uint64_t* theirs = import(exported);
+  exported.close();
+  exporter.runtime().migrate(words, gpu(1), options);
+  EXPECT_EQ(exporter.wrong(words, words_shared, 40), 0u);
+  EXPECT_EQ(importer.home(theirs), gpu(0)) << "it keeps what it has";
+  EXPECT_EQ(importer.wrong(theirs, words_shared, 40), 0u);
+}
+
+TEST_F(Following, MovesAndFreesOfAnImportDoNotWaitForEachOther) {
+  const ExportedAllocation exported = share();
+  constexpr int rounds = 30;
+  for (int round = 0; round < rounds; ++round) {
+    std::uint64_t* theirs = import(exported);
+    std::thread mover(
+        [&] { exporter.runtime().migrate(words, gpu(round % 2 == 0 ? 1 : 0), options); });
+    importer.runtime().free(theirs);
+    mover.join();
+    ASSERT_EQ(exporter.home(words), gpu(round % 2 == 0 ? 1 : 0));
+  }
+  EXPECT_EQ(exporter.wrong(words, words_shared, 40), 0u);
+  importer.check_invariants();
+}
+
+// --- Peers by hand
+
+TEST_F(Following, AnImporterThatDoesNotAnswerIsNamed) {
+  const ExportedAllocation exported = share();
+  ShareChannel silent = imported(exported);
+  std::uint64_t* theirs = import(exported);
+  EXPECT_EQ(kind_of_error([&] { exporter.runtime().migrate(words, gpu(1), hasty); }),
+            ErrorKind::busy);
+  expect_unmoved(theirs);
+  const ShareMessage announced = take(silent);
+  EXPECT_EQ(announced.kind, ShareKind::move);
+  EXPECT_EQ(announced.first, 3u);
+  SharedDecision decision(Descriptor(fcntl(announced.descriptors[0].get(), F_DUPFD_CLOEXEC, 0)));
+  EXPECT_EQ(decision.value(), SharedDecision::Value::stay);
+  EXPECT_EQ(kind_of_error([&] { exporter.runtime().migrate(words, gpu(1), hasty); }),
+            ErrorKind::busy)
+      << "it still has not";
+  // Answers that crossed the end of the move are ignored.
+  silent.send(message_of(ShareKind::ask), soon());
+  silent.send(message_of(ShareKind::ready), soon());
+  silent.send(message_of(ShareKind::ended), soon());
+  silent = ShareChannel();
+  moves_again(theirs);
+}
+
+TEST_F(Following, TheOneThatDecidesFirstDecidesForAll) {
+  const ExportedAllocation exported = share();
+  std::uint64_t* theirs = import(exported);
+  ShareChannel peer = imported(exported);
+  std::thread by_hand([&] {
+    const ShareMessage announced = take(peer);
+    SharedDecision decision(Descriptor(fcntl(announced.descriptors[0].get(), F_DUPFD_CLOEXEC, 0)));
+    peer.send(message_of(ShareKind::ready), soon());
+    EXPECT_EQ(take(peer).kind, ShareKind::stop);
+    peer.send(message_of(ShareKind::stopped), soon());
+    decision.decide(SharedDecision::Value::stay);
+    peer.send(message_of(ShareKind::ended), soon());
+  });
+  EXPECT_EQ(kind_of_error([&] { exporter.runtime().migrate(words, gpu(1), options); }),
+            ErrorKind::busy);
+  by_hand.join();
+  expect_unmoved(theirs);
+  peer = ShareChannel();
+  moves_again(theirs);
+}
+
+TEST_F(Following, AnImporterThatEndsBeforeTheDecisionEndsTheMove) {
+  const ExportedAllocation exported = share();
+  std::uint64_t* theirs = import(exported);
+  ShareChannel peer = imported(exported);
+  std::thread by_hand([&] {
+    take(peer);
+    peer.send(message_of(ShareKind::ended), soon());
+  });
+  EXPECT_EQ(kind_of_error([&] { exporter.runtime().migrate(words, gpu(1), options); }),
+            ErrorKind::busy);
+  by_hand.join();
+  expect_unmoved(theirs);
+}
+
+TEST_F(Following, AnImporterThatBreaksTheProtocolIsDisconnectedAndTheOthersMove) {
+  const ExportedAllocation exported = share();
+  std::uint64_t* theirs = import(exported);
+  for (const ShareKind kind : {ShareKind::stopped, ShareKind::hello, ShareKind::done}) {
+    ShareChannel peer = imported(exported);
+    std::thread by_hand([&] {
+      take(peer);
+      peer.send(message_of(kind), soon());
+    });
+    const Location to = exporter.home(words) == gpu(0) ? gpu(1) : gpu(0);
+    exporter.runtime().migrate(words, to, options);
+    by_hand.join();
+    EXPECT_EQ(take(peer).kind, ShareKind::refusal);
+    EXPECT_EQ(importer.home(theirs), to);
+  }
+  expect_shared(theirs);
+}
+
+TEST_F(Following, ADecisionThatCouldBeCutOffIsRefused) {
+  Descriptor plain(memfd_create("vmart-test", MFD_CLOEXEC));
+  ASSERT_EQ(ftruncate(plain.get(), 4096), 0);
+  EXPECT_EQ(kind_of_error([&] { SharedDecision cut(std::move(plain)); }), ErrorKind::peer_failure);
+}
+
+TEST_F(Following, AnImporterWithoutTheTargetRefuses) {
+  RuntimeOptions one_gpu;
+  one_gpu.devices = {0};
+  RuntimeRig narrow("test-2", one_gpu);
+  const ExportedAllocation exported = share();
+  void* const theirs = narrow.runtime().import_allocation(exported.path());
+  EXPECT_EQ(kind_of_error([&] { exporter.runtime().migrate(words, gpu(1), options); }),
+            ErrorKind::unreachable);
+  expect_unmoved();
+  exporter.runtime().migrate(words, host(0), options);
+  EXPECT_EQ(narrow.home(theirs), host(0));
+}
+
+TEST_F(Following, TheRuntimesOfImportersShutDownBesideMoves) {
+  const ExportedAllocation exported = share();
+  constexpr int rounds = 10;
+  for (int round = 0; round < rounds; ++round) {
+    RuntimeRig guest;
+    guest.runtime().import_allocation(exported.path());
+    std::thread mover([&] {
+      try {
+        exporter.runtime().migrate(words, gpu(round % 2 == 0 ? 1 : 0), options);
+      } catch (const Error& error) {
+        EXPECT_EQ(error.kind(), ErrorKind::busy) << error.what();
+      }
+    });
+    guest.runtime().shutdown();
+    mover.join();
+  }
+  EXPECT_EQ(exporter.wrong(words, words_shared, 40), 0u);
+}
+
+}  // namespace
+}  // namespace vma
