@@ -1,7 +1,8 @@
 // Goal: whichever driver call fails while memory is exported and imported, the exporter keeps its
 // bytes and can move and free them, the importer has all of the memory or none, errors are typed,
-// nothing hangs, and what the driver did not take back is counted. Method: two runtimes of one
-// process, each call of one of them failing in turn.
+// nothing hangs, and what the driver did not take back is counted. If the memory moves meanwhile,
+// it does so for both, or for neither. Method: two runtimes of one process, each call of one of
+// them failing in turn.
 
 #include "base/clock.hpp"
 #include "runtime/runtime_parts.hpp"
@@ -217,6 +218,98 @@ TEST_F(SharingFaults, AnyCallOfAnImporterOfBlocksMayFail) {
     EXPECT_TRUE(failed.contains(call)) << to_string(call) << " was never failed";
   }
 }
+
+// --- Moves with importers
+
+class FollowingFaults : public SharingFaults, public testing::WithParamInterface<bool> {
+ protected:
+  static bool gated() { return GetParam(); }
+
+  /// Everything that two processes share, before anything fails.
+  struct Pair {
+    Pair() {
+      words = exporter.alloc();
+      exporter.write(words, 5);
+      exported.emplace(exporter->export_allocation(words));
+      theirs = importer->import_allocation(exported->path());
+      if (!gated()) return;
+      exporter->attach(exporter->make_stream(gpu(0)), words);
+      importer->attach(importer->make_stream(gpu(1)), theirs);
+    }
+    void migrate(Location to) {
+      MigrateOptions options;
+      if (!gated()) return void(exporter->migrate(words, to, options));
+      exporter->migrate_async(words, to, options).wait();
+    }
+    Location place(Side& side, const void* pointer) {
+      const std::vector<Extent> extents = side->where(pointer);
+      EXPECT_EQ(extents.size(), 1u) << "all chunks, or none";
+      return extents.front().at;
+    }
+    /// Both processes see the same memory at the same place, with all of its bytes.
+    void expect_one_memory() {
+      EXPECT_EQ(place(exporter, words), place(importer, theirs));
+      EXPECT_EQ(exporter.wrong(words, 5), 0u);
+      EXPECT_EQ(importer.wrong(theirs, 5), 0u);
+      importer.write(theirs, 6);
+      EXPECT_EQ(exporter.wrong(words, 6), 0u);
+      exporter.write(words, 5);
+      EXPECT_EQ(importer.wrong(theirs, 5), 0u);
+    }
+    void end() {
+      importer->free(theirs);
+      EXPECT_TRUE(no_importer_left(*exported));
+      exported.reset();
+      exporter->free(words);
+      importer.end();
+      exporter.end();
+    }
+
+    Side exporter, importer;
+    void *words = nullptr, *theirs = nullptr;
+    std::optional<ExportedAllocation> exported;
+  };
+
+  /// Fails each call of one side during a move in turn. Returns those that were failed.
+  static std::set<Call> fail_each(Side Pair::*side) {
+    std::set<Call> failed;
+    for (int number = 0;; ++number) {
+      SCOPED_TRACE(fmt::format("call {} fails", number));
+      Pair pair;
+      FaultDriver& faults = (pair.*side).faults();
+      faults.fail_calls({number});
+      attempt(faults, [&] { pair.migrate(gpu(1)); });
+      const bool fired = faults.fired() > 0;
+      failed.merge(faults.failed());
+      faults.fail_calls({});
+      pair.expect_one_memory();
+      pair.migrate(gpu(1));
+      pair.migrate(gpu(0));
+      pair.expect_one_memory();
+      pair.end();
+      if (!fired || testing::Test::HasFailure()) return failed;
+    }
+  }
+};
+
+TEST_P(FollowingFaults, AnyCallOfTheImporterMayFail) {
+  const std::set<Call> failed = fail_each(&Pair::importer);
+  for (const Call call : {Call::import_chunk, Call::map, Call::grant, Call::unmap}) {
+    EXPECT_TRUE(failed.contains(call)) << to_string(call) << " was never failed";
+  }
+}
+
+TEST_P(FollowingFaults, AnyCallOfTheExporterMayFail) {
+  const std::set<Call> failed = fail_each(&Pair::exporter);
+  for (const Call call :
+       {Call::create_exportable, Call::export_chunk, Call::map, Call::grant, Call::unmap}) {
+    EXPECT_TRUE(failed.contains(call)) << to_string(call) << " was never failed";
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Stops, FollowingFaults, testing::Bool(), [](const auto& chosen) {
+  return std::string(chosen.param ? "AtAGate" : "UnderAHold");
+});
 
 }  // namespace
 }  // namespace vma
