@@ -94,8 +94,8 @@ class VMART_EXPORT ExportedAllocation {
 };
 
 /// Lets other processes import blocks of a pool while this object exists. The pool's memory is
-/// exported in segments, each once a block of it is: from then on, it does not move while a process
-/// has blocks of it imported, and the pool does not give it back until that process has freed them.
+/// exported in segments, each once a block of it is: from then on, while a process has blocks of it
+/// imported, it moves only together with that process, and the pool does not give it back.
 /// Movable, not copyable. Members throw Error{driver_gone} after the end of the runtime.
 class VMART_EXPORT ExportedPool {
  public:

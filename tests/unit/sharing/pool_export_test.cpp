@@ -160,6 +160,17 @@ TEST_F(PoolExportTest, AFreeThatIsRefusedChangesNothing) {
   EXPECT_TRUE(no_importer_left());
 }
 
+TEST_F(PoolExportTest, ASegmentMovesWithTheProcessesThatHaveItsBlocks) {
+  std::uint64_t* words = block();
+  exporter.write(words, block_words, 5);
+  std::uint64_t* theirs = import(exported->pointer(words));
+  exporter.runtime().migrate(pool, gpu(1));
+  EXPECT_EQ(importer.home(theirs), gpu(1));
+  importer.write(theirs, block_words, 6);
+  EXPECT_EQ(exporter.wrong(words, block_words, 6), 0u);
+  importer.runtime().free(theirs);
+}
+
 TEST_F(PoolExportTest, ASegmentIsImportedWhereItLies) {
   std::uint64_t* words = block();
   exporter.write(words, block_words, 5);
