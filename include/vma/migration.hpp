@@ -165,7 +165,9 @@ struct MigrationReport {
   DurationSummary skew;  ///< Of gates: from the first stream's arrival to the last.
   /// From a gate's last arrival, or a hold's first stop, until the work continues.
   DurationSummary stall;
-  int importers = 0;  ///< Other processes that have imported the memory and switched with it.
+  /// Other processes that have imported the memory and switched with it. In a total, a process
+  /// counts for each allocation.
+  int importers = 0;
   /// The longest time that one of them was stopped for it.
   std::chrono::nanoseconds importer_stall{0};
   std::chrono::nanoseconds dark_max{0};  ///< Longest time from a slot's unmap to its last grant.

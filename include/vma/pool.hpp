@@ -32,6 +32,7 @@ struct ReusePolicies {
 struct PoolOptions {
   /// Bytes that the pool keeps when its memory is free. What is more goes back to the runtime in
   /// calls that wait (`synchronize` of a runtime or a pool, `vma::free`) and when the pool trims.
+  /// Free segments that are smaller than a block that is asked for also make room for it.
   std::size_t release_threshold = 0;
   /// The pool allocates no more than this; 0: no limit.
   std::size_t max_bytes = 0;

@@ -451,7 +451,7 @@ typedef struct vmart_exported_pool vmart_exported_pool;
 typedef struct vmart_exported_pointer {
   uint64_t segment;
   uint64_t offset;
-  uint64_t size_bytes; /**< Of the block. */
+  uint64_t bytes; /**< Of the block. */
 } vmart_exported_pointer;
 
 /// For a pool with `exportable`; see `vma::export_pool`. `path` may be null.

@@ -110,7 +110,7 @@ vmart_status vmart_import_pointer(const char* path, const vmart_exported_pointer
     require_argument(path, call, "path");
     require_argument(pointer, call, "pointer");
     require_argument(out, call, "out");
-    *out = vma::import_pointer(path, {pointer->segment, pointer->offset, pointer->size_bytes},
+    *out = vma::import_pointer(path, {pointer->segment, pointer->offset, pointer->bytes},
                                import_within(limit_ns));
   });
 }

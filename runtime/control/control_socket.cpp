@@ -72,22 +72,6 @@ sockaddr_un address_at(const std::string& path) {
   return address;
 }
 
-void check_path(const std::string& path) {
-  constexpr std::size_t longest = sizeof(sockaddr_un::sun_path) - 1 - suffix_length;
-  if (path.empty() || path.back() == '/') {
-    refuse(ErrorKind::invalid_argument, path, "is not a file name");
-  }
-  if (path[0] == '@' || path.find('\0') != std::string::npos) {
-    refuse(ErrorKind::invalid_argument, path.c_str(),
-           "is an abstract name, which has no owner and no mode; use a path");
-  }
-  if (path.size() > longest) {
-    refuse(ErrorKind::invalid_argument, path,
-           fmt::format("a socket path may have at most {} bytes; this one has {}", longest,
-                       path.size()));
-  }
-}
-
 /// Whether a live process listens at `path`. Also checks the process that created the socket,
 /// because a forked child may keep the socket of a dead parent open.
 bool is_live(const std::string& path) {
@@ -209,6 +193,22 @@ std::optional<ucred> peer_of(int descriptor) {
   socklen_t size = sizeof peer;
   if (getsockopt(descriptor, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return std::nullopt;
   return peer;
+}
+
+void ControlSocket::check_path(const std::string& path) {
+  constexpr std::size_t longest = sizeof(sockaddr_un::sun_path) - 1 - suffix_length;
+  if (path.empty() || path.back() == '/') {
+    refuse(ErrorKind::invalid_argument, path, "is not a file name");
+  }
+  if (path[0] == '@' || path.find('\0') != std::string::npos) {
+    refuse(ErrorKind::invalid_argument, path.c_str(),
+           "is an abstract name, which has no owner and no mode; use a path");
+  }
+  if (path.size() > longest) {
+    refuse(ErrorKind::invalid_argument, path,
+           fmt::format("a socket path may have at most {} bytes; this one has {}", longest,
+                       path.size()));
+  }
 }
 
 ControlSocket::ControlSocket(std::string path, const SocketTerms& terms) : path_(std::move(path)) {

@@ -47,6 +47,10 @@ class ControlSocket {
   ControlSocket(const ControlSocket&) = delete;
   ControlSocket& operator=(const ControlSocket&) = delete;
 
+  /// Throws: Error{invalid_argument} if no socket can have that path: too long, abstract, or no
+  /// file name.
+  static void check_path(const std::string& path);
+
   const std::string& path() const noexcept { return path_; }
   /// Returns the descriptor; the caller owns it from now on.
   int release() noexcept;

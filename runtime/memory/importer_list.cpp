@@ -32,8 +32,7 @@ std::string ImporterList::why_pinned() const {
       entries_.size() > 1 ? fmt::format(" and {} more", entries_.size() - 1) : "";
   return fmt::format(
       "is imported by process {}{}; it moves in migrations that the program asks for, each alone, "
-      "or "
-      "once they have freed it",
+      "or once they have freed it",
       entries_.front().importer.process, others);
 }
 

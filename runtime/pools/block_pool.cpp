@@ -46,13 +46,12 @@ class BlockPool::Use {
 };
 
 BlockPool::BlockPool(Driver& driver, Memory& memory, SegmentTable& table, RetiredPools& retired,
-                     std::function<bool(StreamHandle)> lasts, Location at,
-                     const PoolOptions& options)
+                     StreamBook::Lives lives, Location at, const PoolOptions& options)
     : driver_(driver),
       retired_(retired),
       at_(at),
       segments_(memory, table, *this),
-      free_(driver, memory.contexts(), std::move(lasts)),
+      free_(driver, memory.contexts(), std::move(lives)),
       graphs_(driver),
       options_(options) {}
 
@@ -118,6 +117,7 @@ void BlockPool::hand_out(Block& block) noexcept {
 void BlockPool::fold_uses() {
   free_.streams().for_each([&](StreamFrees& frees)
                                VMART_REQUIRES(frees.mutex) { uses_.fold(frees.uses); });
+  uses_.settle();
 }
 
 /// The pool may be gone on return, unless the caller keeps it.
@@ -446,8 +446,8 @@ PoolStats BlockPool::stats() {
   PoolStats stats;
   free_.streams().for_each([&](StreamFrees& frees) VMART_REQUIRES(frees.mutex) {
     stats.pending_bytes += frees.bins().bytes();
-    uses_.fold(frees.uses);
   });
+  fold_uses();
   stats.reserved_bytes = segments_.reserved_bytes();
   stats.reserved_high_bytes = segments_.reserved_high_bytes();
   stats.used_bytes = uses_.bytes();

@@ -29,7 +29,7 @@ namespace vma {
 class BlockPool {
  public:
   BlockPool(Driver& driver, Memory& memory, SegmentTable& table, RetiredPools& retired,
-            std::function<bool(StreamHandle)> lasts, Location at, const PoolOptions& options);
+            StreamBook::Lives lives, Location at, const PoolOptions& options);
   /// Requires: `close`.
   ~BlockPool() = default;
   BlockPool(const BlockPool&) = delete;

@@ -30,8 +30,8 @@ struct BlockRequest {
 /// may have. The lock of the pool guards all calls but those of `streams`.
 class FreeBlocks {
  public:
-  FreeBlocks(Driver& driver, ContextsInUse& contexts, std::function<bool(StreamHandle)> lasts)
-      : driver_(driver), streams_(driver, contexts, std::move(lasts)) {}
+  FreeBlocks(Driver& driver, ContextsInUse& contexts, StreamBook::Lives lives)
+      : driver_(driver), streams_(driver, contexts, std::move(lives)) {}
 
   StreamBook& streams() noexcept { return streams_; }
   FreeSpace& space() noexcept { return space_; }

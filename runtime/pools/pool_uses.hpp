@@ -37,6 +37,7 @@ class PoolUses {
     friend class PoolUses;
     std::atomic<std::int64_t> bytes_{0};  // Below 0 if it freed more. Read without the lock.
     std::int64_t high_bytes_ = 0;
+    std::int64_t low_bytes_ = 0;  // Since the last look at the high mark.
     bool is_listed_ = false;
     Share* next_ = nullptr;
   };
@@ -57,19 +58,24 @@ class PoolUses {
     if (retired()) return false;
     const std::int64_t now = count(share, static_cast<std::int64_t>(bytes));
     share.high_bytes_ = std::max(share.high_bytes_, now);
-    if (now >= fold_bytes) fold(share);
+    if (now >= fold_bytes) {
+      fold(share);
+    } else if (now - share.low_bytes_ >= fold_bytes) {
+      share.low_bytes_ = now;
+      look_at_high();
+    }
     return true;
   }
   bool remove(Share& share, std::uint64_t bytes) noexcept {
     if (retired()) return false;
-    count(share, -static_cast<std::int64_t>(bytes));
+    share.low_bytes_ = std::min(share.low_bytes_, count(share, -static_cast<std::int64_t>(bytes)));
     return true;
   }
   void fold(Share& share) noexcept {
     const std::int64_t bytes = share.bytes_.load(std::memory_order_relaxed);
     const auto fallen = static_cast<std::uint64_t>(share.high_bytes_ - bytes);
     if (bytes == 0 && fallen == 0) return;
-    share.high_bytes_ = 0;
+    share.high_bytes_ = share.low_bytes_ = 0;
     // In an order in which a sum beside it is rather too low.
     if (bytes > 0) share.bytes_.store(0);
     const std::uint64_t before = word_.fetch_add(static_cast<std::uint64_t>(bytes));
@@ -106,8 +112,10 @@ class PoolUses {
   /// Whether a block is in use that no graph keeps, or a call may yet use one. Requires: retired.
   bool any() const noexcept { return word_.load() != retired_bit; }
 
-  /// Exact once all shares are folded. The high mark is exact for one stream; for several, it may
-  /// be off by `fold_bytes` for each.
+  /// All shares are folded: the high mark is at least what is used.
+  void settle() noexcept { raise(high_, bytes()); }
+  /// Exact once all shares are folded. The high mark is exact for one stream. For several, it may
+  /// be low by an eighth, and by `fold_bytes` for each.
   std::uint64_t bytes() const noexcept { return used_of(word_.load()) + kept_.load(); }
   std::uint64_t high_bytes() const noexcept { return high_.load(); }
   void reset_high() noexcept { high_ = bytes(); }
@@ -138,6 +146,12 @@ class PoolUses {
     while (!shares_.compare_exchange_weak(share.next_, &share, std::memory_order_release,
                                           std::memory_order_relaxed)) {
     }
+  }
+  /// A stream uses more of what it had freed. The word is too high while others do not, so a sum
+  /// over all shares each time would be in vain; an eighth more is worth it.
+  void look_at_high() noexcept {
+    const std::uint64_t most = bytes(), high = high_.load(std::memory_order_relaxed);
+    if (most > high + high / 8) raise_high(used_of(word_.load()), 0);
   }
   /// `used` by the word, which is at least what is in use; `fallen` is how much more it was a
   /// moment ago.

@@ -31,10 +31,12 @@ std::vector<Pools::PoolPointer> Pools::all() const {
 
 Pools::PoolPointer Pools::make(Location at, const PoolOptions& options) {
   memory_.topology().require(at, "vma::make_pool");
-  std::function<bool(StreamHandle)> lasts = lasts_;
-  if (options.streams_last) lasts = [](StreamHandle) { return true; };
-  auto pool = std::make_shared<BlockPool>(driver_, memory_, table_, retired_, std::move(lasts), at,
-                                          options);
+  using Life = StreamFrees::Life;
+  const Life others = options.streams_last ? Life::promised : Life::unknown;
+  const auto lives = [this, others](StreamHandle stream) {
+    return lasts_(stream) ? Life::lasts : others;
+  };
+  auto pool = std::make_shared<BlockPool>(driver_, memory_, table_, retired_, lives, at, options);
   const MutexLock lock(mutex_);
   live_.push_back(pool);
   return pool;

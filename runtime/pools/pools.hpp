@@ -17,7 +17,8 @@ class Pools {
  public:
   using PoolPointer = std::shared_ptr<BlockPool>;
 
-  /// `lasts`: see StreamBook.
+  /// `lasts` says whether a stream exists until `destroy_stream`. It may be called from any thread,
+  /// with locks held.
   Pools(Driver& driver, Memory& memory, std::function<bool(StreamHandle)> lasts);
   /// Requires: the memory is shut down, or every pool is empty.
   ~Pools();

@@ -43,7 +43,7 @@ void RetiredPools::look(const BlockPool* pool) noexcept {
     kept->give_back_all();
     const BlockPool::Rest rest = kept->rest();
     if (rest == BlockPool::Rest::none) return end(pool);
-    if (rest != BlockPool::Rest::held) watch(kept);
+    if (rest != BlockPool::Rest::held) watch(kept, rest == BlockPool::Rest::idle);
   } catch (const std::exception& error) {
     log(LogLevel::debug, "a destroyed pool keeps its memory for now: {}", error.what());
   }
@@ -58,14 +58,17 @@ void RetiredPools::look_at_all() noexcept {
 }
 
 /// The thread polls without the turn, or with it, so it only asks; it gives back in the job.
-void RetiredPools::watch(const PoolPointer& pool) {
+void RetiredPools::watch(const PoolPointer& pool, bool idle) {
+  constexpr int polls_when_idle = 50;  // What is pinned or imported may be so for hours.
   if (!set_watched(pool.get(), true)) return;
   try {
-    queue_.post_when([pool] { return pool->ask() != BlockPool::Rest::pending; },
-                     [this, pool] {
-                       set_watched(pool.get(), false);
-                       look(pool.get());
-                     });
+    const auto ready = [pool, left = idle ? polls_when_idle : 0]() mutable {
+      return --left < 0 && pool->ask() != BlockPool::Rest::pending;
+    };
+    queue_.post_when(ready, [this, pool] {
+      set_watched(pool.get(), false);
+      look(pool.get());
+    });
   } catch (...) {
     set_watched(pool.get(), false);
     throw;

@@ -45,7 +45,7 @@ class RetiredPools {
   };
 
   PoolPointer find(const BlockPool* pool) const noexcept;
-  void watch(const PoolPointer& pool);
+  void watch(const PoolPointer& pool, bool idle);
   bool set_watched(const BlockPool* pool, bool watched) noexcept;
   void end(const BlockPool* pool) noexcept;
 

@@ -33,9 +33,8 @@ bool is_built_in_stream(StreamHandle handle) {
 
 }  // namespace
 
-StreamBook::StreamBook(Driver& driver, ContextsInUse& contexts,
-                       std::function<bool(StreamHandle)> lasts)
-    : driver_(driver), contexts_(contexts), lasts_(std::move(lasts)), number_(next_number()) {}
+StreamBook::StreamBook(Driver& driver, ContextsInUse& contexts, Lives lives)
+    : driver_(driver), contexts_(contexts), lives_(std::move(lives)), number_(next_number()) {}
 
 StreamNow StreamBook::now(StreamHandle handle) {
   const Remembered& last = remembered_of(number_, handle);
@@ -66,7 +65,9 @@ StreamFrees& StreamBook::add(StreamHandle handle, std::uint64_t id) {
   using Life = StreamFrees::Life;
   const BoundStream stream{driver_.stream_context(handle), handle};
   const bool built_in = is_built_in_stream(handle);
-  const Life life = !built_in && lasts_(handle) ? Life::lasts : Life::unknown;
+  const Life life = built_in ? Life::unknown : lives_(handle);
+  ThreadEnd thread = handle == stream_of_thread ? this_thread_end() : nullptr;
+  StreamFrees*& entry = by_id_[id];  // What may fail comes before anything changes.
   StreamFrees* unused = nullptr;
   for (StreamFrees& frees : all_) {
     const MutexLock own(frees.mutex);
@@ -79,9 +80,13 @@ StreamFrees& StreamBook::add(StreamHandle handle, std::uint64_t id) {
     }
     if (unused == nullptr && frees.id() == StreamFrees::nobody) unused = &frees;
   }
-  ThreadEnd thread = handle == stream_of_thread ? this_thread_end() : nullptr;
-  if (unused == nullptr) unused = &all_.emplace_back(driver_, contexts_);
-  by_id_[id] = unused;
+  try {
+    if (unused == nullptr) unused = &all_.emplace_back(driver_, contexts_);
+  } catch (...) {
+    by_id_.erase(id);
+    throw;
+  }
+  entry = unused;
   const MutexLock own(unused->mutex);
   unused->become(id, stream, life, std::move(thread), last_epoch_);
   return *unused;

@@ -15,9 +15,11 @@ namespace vma {
 /// here.
 class StreamBook {
  public:
-  /// `lasts` says whether a stream exists until `leaves` tells of its end. It may be called from
-  /// any thread, with locks held.
-  StreamBook(Driver& driver, ContextsInUse& contexts, std::function<bool(StreamHandle)> lasts);
+  /// What is known about a stream that is named for the first time.
+  using Lives = std::function<StreamFrees::Life(StreamHandle)>;
+
+  /// `lives` may be called from any thread, with locks held.
+  StreamBook(Driver& driver, ContextsInUse& contexts, Lives lives);
 
   /// The stream's number, or its capture. Throws: what the driver throws.
   StreamNow now(StreamHandle handle);
@@ -68,7 +70,7 @@ class StreamBook {
 
   Driver& driver_;
   ContextsInUse& contexts_;
-  const std::function<bool(StreamHandle)> lasts_;
+  const Lives lives_;
   const std::uint64_t number_;  // Of this book, in the process; never used again.
   Mutex mutex_;
   std::deque<StreamFrees> all_ VMART_GUARDED_BY(mutex_);  // Only grows; those of streams that

@@ -30,9 +30,10 @@ class alignas(cache_lines) StreamFrees {
 
   /// What is known about the life of the stream.
   enum class Life {
-    unknown,  ///< The program may destroy it at any time.
-    lasts,    ///< It exists for certain.
-    left,     ///< It was destroyed.
+    unknown,   ///< The program may destroy it at any time.
+    promised,  ///< The program has promised that it exists as long as frees are pending on it.
+    lasts,     ///< It exists until `leaves` tells of its end.
+    left,      ///< It was destroyed.
   };
 
   StreamFrees(Driver& driver, ContextsInUse& contexts);
@@ -50,8 +51,10 @@ class alignas(cache_lines) StreamFrees {
   std::uint64_t id() const noexcept VMART_REQUIRES(mutex) { return id_; }
   BoundStream stream() const noexcept VMART_REQUIRES(mutex) { return stream_; }
   /// Whether the stream exists for certain at this moment.
-  bool lasts() const noexcept VMART_REQUIRES(mutex) { return life_ == Life::lasts && !leaving_; }
-  /// Its number as long as it does, otherwise `nobody`. Needs no lock.
+  bool lasts() const noexcept VMART_REQUIRES(mutex) {
+    return (life_ == Life::lasts || life_ == Life::promised) && !leaving_;
+  }
+  /// Its number until its end is told; `nobody` if its end is not told. Needs no lock.
   std::uint64_t lasting_id() const noexcept { return lasting_id_.load(std::memory_order_relaxed); }
   bool left() const noexcept VMART_REQUIRES(mutex) {
     return life_ == Life::left || (thread_ && *thread_);
@@ -126,7 +129,9 @@ class alignas(cache_lines) StreamFrees {
   PoolUses::Share uses VMART_GUARDED_BY(mutex);
 
  private:
-  void tell_lasting() noexcept VMART_REQUIRES(mutex) { lasting_id_ = lasts() ? id_ : nobody; }
+  void tell_lasting() noexcept VMART_REQUIRES(mutex) {
+    lasting_id_ = life_ == Life::lasts && !leaving_ ? id_ : nobody;
+  }
   void count_unmarked(std::uint64_t marked_epoch) noexcept VMART_REQUIRES(mutex);
   void drop_marks(std::uint64_t epoch) noexcept VMART_REQUIRES(mutex);
   bool event_is_done(EventHandle event) noexcept VMART_REQUIRES(mutex);

@@ -96,8 +96,7 @@ void check_background_move(const Allocation& allocation, const AttachedStreams& 
     throw Error(ErrorKind::pinned, call,
                 fmt::format("the allocation at {:#x} {}", to_integer(allocation.begin()), reason));
   }
-  const bool holds =
-      options.scope == StopScope::hold || options.nothing_runs || !allocation.importers().empty();
+  const bool holds = options.scope == StopScope::hold || options.nothing_runs;
   if (!holds && !attached.any(allocation.begin())) {
     throw Error(ErrorKind::invalid_argument, call,
                 "no attached stream may use the allocation; attach the streams that use it, or set "

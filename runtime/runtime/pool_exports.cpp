@@ -6,6 +6,7 @@
 
 #include "base/log.hpp"
 #include "base/process_exit.hpp"
+#include "control/control_socket.hpp"
 
 #include <fmt/format.h>
 
@@ -13,6 +14,7 @@
 #include <exception>
 #include <map>
 #include <optional>
+#include <random>
 #include <utility>
 
 namespace vma {
@@ -22,9 +24,15 @@ constexpr const char* export_pool_call = "vma::export_pool";
 constexpr const char* pointer_call = "vma::ExportedPool::pointer";
 constexpr const char* import_pointer_call = "vma::import_pointer";
 
-/// Where a segment is exported. Numbers are never used again for another one.
+/// Where a segment is exported. Numbers are never used again for another one, not even by a later
+/// export at the same path, so that an importer cannot take one for the other.
 std::string segment_path(const std::string& pool, std::uint64_t number) {
   return fmt::format("{}-{}.sock", pool, number);
+}
+
+std::uint64_t first_number() {
+  constexpr std::uint64_t most = 1'000'000'000;
+  return std::random_device{}() % most;
 }
 
 /// The exports of a pool's segments. Each is made with the first pointer into the segment, and
@@ -51,7 +59,7 @@ class SegmentExports {
   const ExportRequest request_;  // Its path is that of the pool.
   Mutex mutex_;
   std::map<Address, SegmentExport> segments_ VMART_GUARDED_BY(mutex_);
-  std::uint64_t last_number_ VMART_GUARDED_BY(mutex_) = 0;
+  std::uint64_t last_number_ VMART_GUARDED_BY(mutex_) = first_number();
   bool closed_ VMART_GUARDED_BY(mutex_) = false;
 };
 
@@ -182,6 +190,7 @@ ExportedPool Runtime::export_pool(const Pool& pool, const ExportOptions& options
   ExportRequest request = request_of(options, export_pool_call);
   Sharing& sharing = named.machinery().sharing;
   if (request.path.empty()) request.path = sharing.new_path();
+  ControlSocket::check_path(segment_path(request.path, UINT32_MAX));
   const auto exports = std::make_shared<SegmentExports>(sharing, std::move(request));
   auto state = std::make_unique<ExportedPool::State>(pool.handle_, exports);
   state->registered =

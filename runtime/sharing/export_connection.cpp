@@ -253,6 +253,7 @@ bool ExportConnection::export_chunks(std::uint64_t first) {
 
 /// As above. Nothing is left to answer once the move was called off.
 bool ExportConnection::export_targets(std::uint64_t first) {
+  if (!move_) return true;
   return move_->with_chunks([&](std::span<const MovingChunk> chunks) {
     return send_chunks(first, chunks.size(), [&](std::uint64_t at) { return chunks[at]; });
   });

@@ -81,19 +81,24 @@ void FollowedMove::refuse(const Error& why, TimePoint deadline) noexcept {
   }
 }
 
+const Error& FollowedMove::no_memory() {
+  static const Error error(ErrorKind::out_of_memory, import_call, "out of host memory");
+  return error;
+}
+
 /// What it failed with.
 std::optional<Error> FollowedMove::attempt() noexcept {
   try {
     const MoveClaim claim = take_claim();
     take_chunks();
     MigrateOptions options;
-    options.deadline = offer_.limit;
+    options.deadline = offer_.limit * 3 / 4;  // So that the exporter hears why before its limit.
     stall_ = mover_.follow(*allocation_, chunks_, options, *this).stall.max;
     return std::nullopt;
   } catch (const Error& error) {
     return error;
-  } catch (const std::exception& error) {
-    return Error(ErrorKind::out_of_memory, import_call, "out of host memory");
+  } catch (const std::exception&) {
+    return no_memory();
   }
 }
 

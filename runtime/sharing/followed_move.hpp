@@ -30,6 +30,9 @@ class FollowedMove final : public LedMove {
   /// Throws: Error{peer_failure} if the connection is of no more use.
   void run();
 
+  /// Made by the first call, so that it is there when no memory is left.
+  static const Error& no_memory();
+
   void ready() override;
   bool stopped() noexcept override;
 

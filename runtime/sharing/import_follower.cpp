@@ -69,7 +69,9 @@ ImportFollower::ImportFollower(Memory& memory, Mover& mover, const PlaceNames& p
       chunks_(memory, places),
       stop_(stop),
       imports_(std::make_shared<FollowedImports>()),
-      task_(threads_.spawn("vmart follow", [this] { run(); })) {}
+      task_(threads_.spawn("vmart follow", [this] { run(); })) {
+  FollowedMove::no_memory();
+}
 
 ImportFollower::~ImportFollower() {
   ending_ = true;

@@ -13,6 +13,8 @@
 namespace vma {
 namespace {
 
+constexpr std::size_t marks_at_least = 16;
+
 constexpr const char* add_call = "vma::import_pointer";
 
 }  // namespace
@@ -128,7 +130,10 @@ void ImportedBlocks::free_async(Address block, BoundStream stream) {
   SegmentPointer segment;
   try {
     segment = require(block, call).segment;
-    forget_ended(*segment);
+    if (segment->marks.size() >= segment->marks_looked_at) {
+      forget_ended(*segment);
+      segment->marks_looked_at = std::max(marks_at_least, 2 * segment->marks.size());
+    }
     segment->marks.push_back(mark);
   } catch (...) {
     memory_.give_back(mark);

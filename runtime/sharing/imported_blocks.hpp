@@ -45,7 +45,8 @@ class ImportedBlocks {
     std::shared_ptr<Allocation> memory;  // Null until it is imported.
     std::string path;
     std::size_t blocks = 0;
-    std::vector<WorkMark> marks;  // Of blocks that were freed.
+    std::vector<WorkMark> marks;      // Of blocks that were freed.
+    std::size_t marks_looked_at = 0;  // With so many, those that have ended are forgotten.
   };
   struct Block {
     std::shared_ptr<Segment> segment;

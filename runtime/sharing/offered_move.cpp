@@ -43,7 +43,7 @@ bool OfferedMove::reached(std::size_t importer, Stage stage) noexcept {
 
 void OfferedMove::ended(std::size_t importer, std::chrono::nanoseconds stall) noexcept {
   const MutexLock lock(mutex_);
-  called_off_ |= decision_.decide(SharedDecision::Value::stay) == SharedDecision::Value::stay;
+  decide_to_stay();
   parties_[importer].stage = Stage::ended;
   parties_[importer].stall = stall;
   changed_.notify_all();
@@ -51,7 +51,7 @@ void OfferedMove::ended(std::size_t importer, std::chrono::nanoseconds stall) no
 
 void OfferedMove::refused(std::size_t importer, ErrorKind kind, std::string_view why) noexcept {
   const MutexLock lock(mutex_);
-  called_off_ |= decision_.decide(SharedDecision::Value::stay) == SharedDecision::Value::stay;
+  decide_to_stay();
   try {
     if (!refusal_) {
       refusal_.emplace(kind, move_call,
@@ -65,8 +65,12 @@ void OfferedMove::refused(std::size_t importer, ErrorKind kind, std::string_view
 
 void OfferedMove::call_off() noexcept {
   const MutexLock lock(mutex_);
-  called_off_ |= decision_.decide(SharedDecision::Value::stay) == SharedDecision::Value::stay;
+  decide_to_stay();
   changed_.notify_all();
+}
+
+void OfferedMove::decide_to_stay() noexcept {
+  called_off_ |= decision_.decide(SharedDecision::Value::stay) == SharedDecision::Value::stay;
 }
 
 void OfferedMove::gone(std::size_t importer) noexcept {

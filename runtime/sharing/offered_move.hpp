@@ -29,10 +29,8 @@ class OfferedMove {
   OfferedMove(std::span<const MovingChunk> chunks, const ImporterMoves::Limits& limits);
 
   SharedDecision& decision() noexcept { return decision_; }
-  const ImporterMoves::Limits& limits() const noexcept { return limits_; }
   /// What begins the move for an importer. Throws: Error{out_of_memory}.
   ShareMessage announcement() const;
-  std::size_t chunks() const noexcept { return chunks_.size(); }
 
   // --- Of the thread that serves importers.
   /// Returns the importer's number.
@@ -68,6 +66,7 @@ class OfferedMove {
     std::chrono::nanoseconds stall{0};
   };
   bool all_reached(Stage stage) const VMART_REQUIRES(mutex_);
+  void decide_to_stay() noexcept VMART_REQUIRES(mutex_);
 
   const std::vector<MovingChunk> chunks_;
   const ImporterMoves::Limits limits_;

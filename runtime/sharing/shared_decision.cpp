@@ -76,10 +76,9 @@ SharedDecision::Value SharedDecision::value() const noexcept {
 
 SharedDecision::Value SharedDecision::decide(Value wanted) noexcept {
   auto expected = static_cast<std::uint32_t>(Value::open);
-  if (word_->compare_exchange_strong(expected, static_cast<std::uint32_t>(wanted))) {
-    syscall(SYS_futex, word_, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
-  }
-  return value();
+  if (!word_->compare_exchange_strong(expected, static_cast<std::uint32_t>(wanted))) return value();
+  syscall(SYS_futex, word_, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+  return wanted;
 }
 
 SharedDecision::Value SharedDecision::await(std::chrono::milliseconds limit) const noexcept {

@@ -45,6 +45,8 @@ void add(MigrationReport& total, const MigrationReport& one) {
   for (const auto& [reason, count] : one.reasons) total.reasons[reason] += count;
   total.gate_limit = std::max(total.gate_limit, one.gate_limit);
   total.dark_max = std::max(total.dark_max, one.dark_max);
+  total.importers += one.importers;
+  total.importer_stall = std::max(total.importer_stall, one.importer_stall);
   total.phases.wait = std::max(total.phases.wait, one.phases.wait);
   total.phases.copy = std::max(total.phases.copy, one.phases.copy);
   for (const auto phase : {&Phases::cache, &Phases::settle, &Phases::unmap, &Phases::map,

@@ -155,8 +155,7 @@ void HeldMove::prepare(HeldRange& range, MemoryPressure::Want& want) {
 void HeldMove::take_targets(HeldRange& range, MemoryPressure::Want& want) {
   require_room(range, want);
   // Host memory takes ten times as long to allocate as to copy; no work should stay stopped for
-  // that.
-  // Importers get all of it before.
+  // that. Importers are sent all targets before the stop.
   const bool all = options_.reserve_first || range.to.kind == Location::Kind::host || leads_;
   bool shown = promised_bytes_.contains(range.to);  // Whether the place is full.
   for (Transaction& transaction : range.transactions) {

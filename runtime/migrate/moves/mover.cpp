@@ -21,7 +21,7 @@
 namespace vma {
 namespace {
 
-/// Importers follow only a hold.
+/// Such memory is moved by HeldMove, which leads its importers.
 bool has_importers(const MigrationTask& task) noexcept {
   return !task.allocation()->importers().empty();
 }

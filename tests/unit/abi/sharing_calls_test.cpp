@@ -41,7 +41,7 @@ TEST_F(SharingCallsTest, BlocksOfAPoolAreExportedAndImported) {
   ASSERT_EQ(vmart_exported_pool_create(pool, nullptr, &exported), VMART_OK) << vmart_last_error();
   vmart_exported_pointer pointer{};
   ASSERT_EQ(vmart_exported_pool_pointer(exported, block, &pointer), VMART_OK) << vmart_last_error();
-  EXPECT_GE(pointer.size_bytes, 600u);
+  EXPECT_GE(pointer.bytes, 600u);
   const std::string path = vmart_exported_pool_path(exported);
   ASSERT_EQ(vmart_import_pointer(path.c_str(), &pointer, long_ns, &theirs), VMART_OK)
       << vmart_last_error();

@@ -23,7 +23,8 @@ class StreamBooks : public testing::Test {
   }
 
   MemoryRig rig;
-  StreamBook book{rig.driver(), rig.memory().contexts(), [](StreamHandle) { return true; }};
+  StreamBook book{rig.driver(), rig.memory().contexts(),
+                  [](StreamHandle) { return StreamFrees::Life::lasts; }};
 };
 
 TEST_F(StreamBooks, TheStreamsOfThreadsEndWithThem) {
@@ -73,6 +74,15 @@ TEST_F(StreamBooks, TheDriverIsAskedForANumberUnlessTheStreamLasts) {
   book.leaves(stream);
   book.has_left(stream, true);
   EXPECT_EQ(book.now(stream).id, id);
+}
+
+TEST_F(StreamBooks, TheDriverIsAskedForTheNumberOfAStreamWhoseEndIsNotTold) {
+  StreamBook promised{rig.driver(), rig.memory().contexts(),
+                      [](StreamHandle) { return StreamFrees::Life::promised; }};
+  const StreamHandle stream = rig.new_stream(0).handle;
+  const std::uint64_t id = rig.driver().stream_now(stream, 0).id;
+  promised.with(stream, id + 1000, [](StreamFrees&) {});
+  EXPECT_EQ(promised.now(stream).id, id) << "its handle may be that of another stream by now";
 }
 
 }  // namespace

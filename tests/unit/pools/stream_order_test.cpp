@@ -223,6 +223,23 @@ TEST(StreamOrder, TheHighMarkIsWhatStreamsUseAtATime) {
   EXPECT_EQ(pool.stats().used_bytes, 0u);
 }
 
+TEST(StreamOrder, TheHighMarkRisesWhenStreamsUseTogetherWhatEachHadAlone) {
+  constexpr std::size_t large = 4 << 20;
+  PoolRig rig;
+  PoolOptions options;
+  options.reuse = {false, false, false};
+  const Pool pool = rig.runtime().make_pool(gpu(0), options);
+  const Stream first = rig.new_stream(), second = rig.new_stream();
+  for (const Stream stream : {first, second}) {
+    pool.deallocate(pool.allocate(large, stream), stream);
+  }
+  void* a = pool.allocate(large, first);
+  void* b = pool.allocate(large, second);
+  pool.deallocate(a, first);
+  pool.deallocate(b, second);
+  EXPECT_EQ(pool.stats().used_high_bytes, 2 * large);
+}
+
 TEST(StreamOrder, StatisticsHaveHighMarksThatFallToTheCurrentValues) {
   PoolRig rig;
   const Pool pool = rig.runtime().make_pool(gpu(0));

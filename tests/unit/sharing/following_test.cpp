@@ -111,13 +111,22 @@ TEST_F(Following, EachOfAGroupMovesWithItsImporters) {
   std::uint64_t* also = import(second);
   const std::vector<MoveRequest> requests{
       {words, gpu(1)}, {others[0], gpu(1)}, {others[1], gpu(1)}};
-  exporter.runtime().migrate(requests, options);
+  const GroupReport report = exporter.runtime().migrate(requests, options);
+  EXPECT_EQ(report.total.importers, 2);
   for (void* moved :
        {static_cast<void*>(words), static_cast<void*>(others[0]), static_cast<void*>(others[1])}) {
     EXPECT_EQ(exporter.home(moved), gpu(1));
   }
   EXPECT_EQ(importer.home(theirs), gpu(1));
   EXPECT_EQ(importer.home(also), gpu(1));
+}
+
+TEST_F(Following, ABackgroundMoveNeedsAnAttachedStreamOrAHold) {
+  const ExportedAllocation exported = share();
+  std::uint64_t* theirs = import(exported);
+  EXPECT_EQ(kind_of_error([&] { exporter.runtime().migrate_async(words, gpu(1), options).wait(); }),
+            ErrorKind::invalid_argument);
+  expect_unmoved(theirs);
 }
 
 TEST_F(Following, WhatPinsAnImportPinsItForAll) {
@@ -239,8 +248,8 @@ TEST_F(Following, TheOneThatDecidesFirstDecidesForAll) {
     SharedDecision decision(Descriptor(fcntl(announced.descriptors[0].get(), F_DUPFD_CLOEXEC, 0)));
     peer.send(message_of(ShareKind::ready), soon());
     EXPECT_EQ(take(peer).kind, ShareKind::stop);
-    peer.send(message_of(ShareKind::stopped), soon());
     decision.decide(SharedDecision::Value::stay);
+    peer.send(message_of(ShareKind::stopped), soon());
     peer.send(message_of(ShareKind::ended), soon());
   });
   EXPECT_EQ(kind_of_error([&] { exporter.runtime().migrate(words, gpu(1), options); }),

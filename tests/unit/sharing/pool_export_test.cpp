@@ -69,6 +69,34 @@ TEST_F(PoolExportTest, ABlockIsTheSameMemoryInBothProcesses) {
   free(words);
 }
 
+TEST_F(PoolExportTest, APathThatIsUsedAgainNamesOtherMemory) {
+  const std::string path = exported->path();
+  std::uint64_t* words = block();
+  std::uint64_t* theirs = import(words);
+  exported->close();
+  const Pool later = exporter.runtime().make_pool(gpu(0), exportable_pool());
+  exported.emplace(exporter.runtime().export_pool(
+      later, {.path = path, .import_limit = std::chrono::minutes(1)}));
+  void* other = later.allocate(block_bytes, exporter.stream(0));
+  exporter.write(static_cast<std::uint64_t*>(other), block_words, 40);
+  std::uint64_t* imported = import(other);
+  EXPECT_EQ(importer.wrong(imported, block_words, 40), 0u);
+  importer.runtime().free(imported);
+  importer.runtime().free(theirs);
+  EXPECT_TRUE(no_importer_left());
+  later.deallocate(other, exporter.stream(0));
+  free(words);
+}
+
+TEST_F(PoolExportTest, APathThatNoSocketCanHaveIsRefused) {
+  const Pool other = exporter.runtime().make_pool(gpu(0), exportable_pool());
+  for (const std::string& path : {std::string(100, 'x'), std::string("@abstract")}) {
+    EXPECT_EQ(kind_of_error([&] { exporter.runtime().export_pool(other, {.path = path}); }),
+              ErrorKind::invalid_argument)
+        << path;
+  }
+}
+
 TEST_F(PoolExportTest, BlocksOfASegmentShareOneImport) {
   std::uint64_t *first = block(), *second = block();
   const ExportedPointer one = exported->pointer(first), two = exported->pointer(second);
@@ -191,6 +219,7 @@ TEST_F(PoolExportTest, ASegmentIsImportedWhereItLies) {
 
 TEST_F(PoolExportTest, ThePoolGivesASegmentBackOnceNobodyHasItImported) {
   std::uint64_t* words = block();
+  const std::uint64_t number = exported->pointer(words).segment;
   std::uint64_t* theirs = import(words);
   free(words);
   exporter.runtime().synchronize(exporter.stream(0));
@@ -202,8 +231,8 @@ TEST_F(PoolExportTest, ThePoolGivesASegmentBackOnceNobodyHasItImported) {
   EXPECT_EQ(pool.stats().reserved_bytes, 0u);
   words = block();
   const ExportedPointer again = exported->pointer(words);
-  EXPECT_EQ(again.segment, 2u) << "numbers are never used for another segment";
-  EXPECT_EQ(error_of_import({1, again.offset, again.bytes}), ErrorKind::peer_failure);
+  EXPECT_EQ(again.segment, number + 1) << "numbers are never used for another segment";
+  EXPECT_EQ(error_of_import({number, again.offset, again.bytes}), ErrorKind::peer_failure);
   importer.runtime().free(import(again));
   free(words);
 }
