@@ -2,7 +2,7 @@
 // or exporter that is killed, stopped, comes or goes at any moment costs the other neither bytes
 // nor more time than the limits. Method: processes of `share_peer`, on a small simulated machine
 // and on real GPUs. Kernels of one or both add to words all the time; in the end every word has to
-// have every addition. VMART_MOVES sets the number of moves beside kernels.
+// have every addition. VMART_TEST_MOVES sets the number of moves beside kernels.
 
 #include "driver/driver.hpp"
 #include "support/test_machines.hpp"
@@ -61,7 +61,7 @@ class MovingProcesses : public testing::TestWithParam<Machine> {
   }
   static std::uint64_t words() { return GetParam().words; }
   static int moves() {
-    const char* chosen = std::getenv("VMART_MOVES");
+    const char* chosen = std::getenv("VMART_TEST_MOVES");
     return chosen != nullptr ? std::stoi(chosen) : GetParam().moves;
   }
   void exports(PeerProcess& peer) {

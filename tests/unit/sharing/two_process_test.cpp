@@ -200,14 +200,15 @@ TEST_F(TwoProcesses, AnImporterWithoutDescriptorsIsToldSo) {
 
 TEST_F(TwoProcesses, AnImporterWithoutDescriptorsFollowsOnceItHasSome) {
   share();
+  ASSERT_EQ(exporter.ask("move 1"), "moved");  // UBSan needs descriptors for the first of a type.
   ASSERT_EQ(importer.ask("files 12"), "limited");
-  const std::string refused = exporter.ask("move 1");
+  const std::string refused = exporter.ask("move 0");
   EXPECT_TRUE(has(refused, "out_of_memory") &&
               has(refused, fmt::format("process {}", importer.id())))
       << refused;
   EXPECT_EQ(importer.ask("wrong 100"), "wrong 0");
   ASSERT_EQ(importer.ask("files 1024"), "limited");
-  EXPECT_EQ(exporter.ask("move 1"), "moved");
+  EXPECT_EQ(exporter.ask("move 0"), "moved");
   EXPECT_EQ(importer.ask("wrong 100"), "wrong 0");
 }
 
