@@ -2,6 +2,7 @@
 // another user or breaks the protocol costs the other one neither bytes nor time. Method: two
 // processes of `share_peer` on simulated machines, told line by line.
 
+#include "support/sanitizer.hpp"
 #include "unit/sharing/peer_process.hpp"
 
 #include <fmt/format.h>
@@ -199,16 +200,16 @@ TEST_F(TwoProcesses, AnImporterWithoutDescriptorsIsToldSo) {
 }
 
 TEST_F(TwoProcesses, AnImporterWithoutDescriptorsFollowsOnceItHasSome) {
+  if (under_address_sanitizer) GTEST_SKIP() << "with it comes UBSan, which needs descriptors";
   share();
-  ASSERT_EQ(exporter.ask("move 1"), "moved");  // UBSan needs descriptors for the first of a type.
   ASSERT_EQ(importer.ask("files 12"), "limited");
-  const std::string refused = exporter.ask("move 0");
+  const std::string refused = exporter.ask("move 1");
   EXPECT_TRUE(has(refused, "out_of_memory") &&
               has(refused, fmt::format("process {}", importer.id())))
       << refused;
   EXPECT_EQ(importer.ask("wrong 100"), "wrong 0");
   ASSERT_EQ(importer.ask("files 1024"), "limited");
-  EXPECT_EQ(exporter.ask("move 0"), "moved");
+  EXPECT_EQ(exporter.ask("move 1"), "moved");
   EXPECT_EQ(importer.ask("wrong 100"), "wrong 0");
 }
 
