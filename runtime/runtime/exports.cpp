@@ -26,6 +26,14 @@ ExportRequest request_of(const ExportOptions& options, const char* call) {
   return {options.path, options.users, options.importers_max, options.import_limit};
 }
 
+ImportRequest request_of(const std::string& path, const ImportOptions& options, const char* call) {
+  if (options.limit.count() <= 0) {
+    throw Error(ErrorKind::invalid_argument, call,
+                fmt::format("limit is {} ms; it must be above 0", options.limit.count()));
+  }
+  return {path, options.tag, options.limit, options.users};
+}
+
 std::shared_ptr<MemoryExport> serve(Machinery& parts, const std::shared_ptr<Allocation>& allocation,
                                     ExportRequest request, const char* call) {
   // First counted, then checked: a free sets `being_freed` first and checks for exports afterwards.
@@ -107,12 +115,7 @@ ExportedAllocation Runtime::export_allocation(void* pointer, const ExportOptions
 void* Runtime::import_allocation(const std::string& path, const ImportOptions& options) {
   constexpr const char* call = "vma::import_allocation";
   const RuntimeParts::Entry entry(*parts_, call);
-  if (options.limit.count() <= 0) {
-    throw Error(ErrorKind::invalid_argument, call,
-                fmt::format("limit is {} ms; it must be above 0", options.limit.count()));
-  }
-  return to_pointer(
-      entry->sharing.import({path, options.tag, options.limit, options.users})->begin());
+  return to_pointer(entry->sharing.import(request_of(path, options, call))->begin());
 }
 
 }  // namespace v1

@@ -203,12 +203,8 @@ ExportedPool Runtime::export_pool(const Pool& pool, const ExportOptions& options
 void* Runtime::import_pointer(const std::string& path, const ExportedPointer& pointer,
                               const ImportOptions& options) {
   const RuntimeParts::Entry entry(*parts_, import_pointer_call);
-  if (options.limit.count() <= 0) {
-    throw Error(ErrorKind::invalid_argument, import_pointer_call,
-                fmt::format("limit is {} ms; it must be above 0", options.limit.count()));
-  }
-  const ImportRequest request{segment_path(path, pointer.segment), options.tag, options.limit,
-                              options.users};
+  const ImportRequest request =
+      request_of(segment_path(path, pointer.segment), options, import_pointer_call);
   const auto import = [&] { return entry->sharing.import(request); };
   return to_pointer(entry->imported.add(request.path, pointer.offset, pointer.bytes, import));
 }
