@@ -93,6 +93,13 @@ class ShareMemoryFailure : public testing::Test {
                            [&] { return exported_->importers().empty(); }));
   }
 
+  static void expect_descriptors(std::ptrdiff_t most) {
+    SteadyClock clock;
+    EXPECT_TRUE(poll_until(clock, clock.now() + std::chrono::seconds(20),
+                           [&] { return open_descriptors() <= most; }))
+        << open_descriptors() << " descriptors are open, " << most << " were before";
+  }
+
   /// Imports once for every allocation of the thread that can fail.
   void fail_each_of(pid_t thread) {
     const std::size_t exporter_held = exporter_.held(), importer_held = importer_.held();
@@ -112,10 +119,7 @@ class ShareMemoryFailure : public testing::Test {
       settle();
       EXPECT_EQ(importer_.held(), importer_held);
       EXPECT_EQ(exporter_.held(), exporter_held);
-      SteadyClock clock;
-      EXPECT_TRUE(poll_until(clock, clock.now() + std::chrono::seconds(20),
-                             [&] { return open_descriptors() <= descriptors; }))
-          << open_descriptors() << " descriptors are open, " << descriptors << " were before";
+      expect_descriptors(descriptors);
       descriptors = std::min(descriptors, open_descriptors());  // The last import may end late.
       if (HasFailure()) return;
     }
@@ -181,10 +185,7 @@ class ShareMemoryFailure : public testing::Test {
       EXPECT_EQ(place(importer_, theirs), gpu(0));
       EXPECT_EQ(importer_.held(), importer_held);
       EXPECT_EQ(exporter_.held(), exporter_held);
-      SteadyClock clock;
-      EXPECT_TRUE(poll_until(clock, clock.now() + std::chrono::seconds(20),
-                             [&] { return open_descriptors() <= descriptors; }))
-          << open_descriptors() << " descriptors are open, " << descriptors << " were before";
+      expect_descriptors(descriptors);
       if (HasFailure()) return;
     }
     EXPECT_GT(number, 5) << "a move allocates";
