@@ -122,7 +122,7 @@ print_failures() {
     awk '/^[0-9]+\/[0-9]+ Test: / { name = $0; begin = NR }
          { line[NR % 25] = $0 }
          /^Test time = / { last = NR }
-         /^Test / && !/^Test (Passed|time)/ && NR <= last + 2 {
+         /^Test / && !/^Test (Pass|time)/ && NR <= last + 2 {
            print "--- " name
            for (i = last - 22; i < last; ++i) if (i > begin) print line[i % 25]
          }' "$logs/LastTest.log"

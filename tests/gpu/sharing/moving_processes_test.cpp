@@ -16,6 +16,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <optional>
+#include <ostream>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -31,6 +32,9 @@ struct Machine {
   std::uint64_t chunk_bytes;
   std::uint64_t words;
   int moves;
+
+  /// Otherwise the test's name would have the bytes of its pointers.
+  friend void PrintTo(const Machine& machine, std::ostream* out) { *out << machine.name; }
 };
 
 /// Why the machine is left out; empty if it is not.
