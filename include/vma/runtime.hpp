@@ -96,7 +96,7 @@ class VMART_EXPORT MoveHookRegistration {
 ///
 /// All members are thread-safe. Every call leaves the caller's current CUDA context unchanged. A
 /// process can have one runtime on CUDA and any number of simulated ones; the free functions of
-/// <vma/vma.hpp> use a process-wide runtime that opens at first use.
+/// <vma/vma.hpp> use a process-wide runtime that opens at first use, or by `open_runtime`.
 class VMART_EXPORT Runtime {
  public:
   /// Throws: Error{no_driver, unsupported, invalid_argument}. Blocks: in the driver, for a second
@@ -279,6 +279,11 @@ class VMART_EXPORT Runtime {
   /// Returns where the bytes of the allocation lie, in address order. Accepts any address inside
   /// it.
   std::vector<Extent> where(const void* pointer) const;
+  /// The allocation, or the segment of a pool, that contains the address. Throws:
+  /// Error{unknown_pointer}.
+  AllocationInfo allocation(const void* pointer) const;
+  /// All of them, by address. Not a snapshot: allocations that come or go meanwhile may be missing.
+  std::vector<AllocationInfo> allocations() const;
   /// Usable bytes of the allocation; at least the requested size.
   std::size_t size(const void* pointer) const;
 

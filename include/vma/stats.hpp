@@ -11,6 +11,17 @@
 
 namespace vma::inline v1 {
 
+/// One allocation, or one segment of a pool.
+struct AllocationInfo {
+  void* pointer = nullptr;  ///< Its start.
+  std::size_t bytes = 0;
+  std::size_t chunk_bytes = 0;  ///< Of each chunk except the last, which may be shorter.
+  std::string tag;
+  bool movable = true;          ///< False while it is pinned, for whatever reason.
+  bool parked = false;          ///< `park` has moved chunks of it out of HBM.
+  std::vector<Extent> extents;  ///< As from `where`.
+};
+
 /// Memory that the runtime holds, and counters since it was opened.
 struct RuntimeStats {
   struct Place {

@@ -2,7 +2,8 @@
 
 /// The whole public interface: start here. The free functions act on the process-wide runtime,
 /// which opens at first use from the environment (VMART_DRIVER and the other variables that
-/// `RuntimeOptions` names). Each does the same as the member of `vma::Runtime` with its name.
+/// `RuntimeOptions` names), or earlier with options of the program (`open_runtime`). Each does the
+/// same as the member of `vma::Runtime` with its name.
 
 #include <vma/calibration.hpp>
 #include <vma/device.hpp>
@@ -22,6 +23,12 @@ namespace vma::inline v1 {
 /// Returns the process-wide runtime and opens it if necessary. Throws: what the constructor of
 /// Runtime throws.
 VMART_EXPORT Runtime& runtime();
+/// Opens the process-wide runtime with `options`, which go before the environment. Throws:
+/// Error{busy} if it is open already; what the constructor of Runtime throws, and then a later call
+/// can open it.
+VMART_EXPORT Runtime& open_runtime(const RuntimeOptions& options);
+/// Whether the process-wide runtime is open. Does not block.
+VMART_EXPORT bool runtime_is_open() noexcept;
 
 VMART_EXPORT void* alloc(std::size_t bytes, const AllocOptions& options = {});
 VMART_EXPORT void* alloc(std::size_t bytes, Location where, const AllocOptions& options = {});

@@ -26,6 +26,21 @@ Runtime& runtime() {
   return *process_runtime;
 }
 
+Runtime& open_runtime(const RuntimeOptions& options) {
+  const MutexLock lock(opening());
+  if (process_runtime.load() != nullptr) {
+    throw Error(ErrorKind::busy, "vma::open_runtime",
+                "the process-wide runtime is open already: call this before any other function, "
+                "or set the environment variables that RuntimeOptions names");
+  }
+  process_runtime.store(new Runtime(options), std::memory_order_release);
+  return *process_runtime;
+}
+
+bool runtime_is_open() noexcept {
+  return process_runtime.load(std::memory_order_acquire) != nullptr;
+}
+
 void* alloc(std::size_t bytes, const AllocOptions& options) {
   return runtime().alloc(bytes, options);
 }

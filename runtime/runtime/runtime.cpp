@@ -214,6 +214,21 @@ std::vector<Extent> Runtime::where(const void* pointer) const {
   return entry->memory.require_around(pointer, "vma::where")->extents();
 }
 
+AllocationInfo Runtime::allocation(const void* pointer) const {
+  const RuntimeParts::Entry entry(*parts_, "vma::allocation");
+  return allocation_info(*entry->memory.require_around(pointer, "vma::allocation"), entry->parker);
+}
+
+std::vector<AllocationInfo> Runtime::allocations() const {
+  const RuntimeParts::Entry entry(*parts_, "vma::allocations");
+  auto all = entry->memory.registry().all();
+  std::erase_if(all, [](const auto& one) { return one->being_freed.load(); });
+  std::ranges::sort(all, {}, [](const auto& one) { return one->begin(); });
+  std::vector<AllocationInfo> infos;
+  for (const auto& one : all) infos.push_back(allocation_info(*one, entry->parker));
+  return infos;
+}
+
 std::size_t Runtime::size(const void* pointer) const {
   const RuntimeParts::Entry entry(*parts_, "vma::size");
   return entry->memory.require_around(pointer, "vma::size")->size_bytes();

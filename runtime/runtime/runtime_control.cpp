@@ -196,14 +196,15 @@ ControlStatus RuntimeControl::status() {
 }
 
 ControlAllocation RuntimeControl::describe(const std::shared_ptr<Allocation>& allocation) const {
+  AllocationInfo info = allocation_info(*allocation, ground_.parker);
   ControlAllocation described;
   described.address = to_integer(allocation->begin());
-  described.bytes = allocation->size_bytes();
-  described.chunk_bytes = allocation->geometry().chunk_bytes;
-  described.tag = allocation->tag;
-  described.movable = allocation->may_move();
-  described.parked = ground_.parker.holds(*allocation);
-  described.extents = allocation->extents();
+  described.bytes = info.bytes;
+  described.chunk_bytes = info.chunk_bytes;
+  described.tag = std::move(info.tag);
+  described.movable = info.movable;
+  described.parked = info.parked;
+  described.extents = std::move(info.extents);
   for (const Extent& extent : described.extents) {
     std::size_t& bytes = extent.dropped ? described.dropped_bytes : described.bytes_at[extent.at];
     bytes += extent.bytes;

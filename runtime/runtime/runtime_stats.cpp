@@ -54,4 +54,14 @@ RuntimeStats runtime_stats(Memory& memory, Mover& mover, Parker& parker, GpuMoni
   return stats;
 }
 
+AllocationInfo allocation_info(const Allocation& allocation, Parker& parker) {
+  return {to_pointer(allocation.begin()),
+          allocation.size_bytes(),
+          allocation.geometry().chunk_bytes,
+          allocation.tag,
+          allocation.may_move(),
+          parker.holds(allocation),
+          allocation.extents()};
+}
+
 }  // namespace vma

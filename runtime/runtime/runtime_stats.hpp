@@ -12,4 +12,7 @@ namespace vma {
 /// What `Runtime::stats` answers. Takes short locks only.
 RuntimeStats runtime_stats(Memory& memory, Mover& mover, Parker& parker, GpuMonitor& monitor);
 
+/// What `Runtime::allocation` answers.
+AllocationInfo allocation_info(const Allocation& allocation, Parker& parker);
+
 }  // namespace vma

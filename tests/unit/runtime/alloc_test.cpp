@@ -7,6 +7,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <functional>
+#include <vector>
+
 namespace vma {
 namespace {
 
@@ -231,6 +235,41 @@ TEST(Alloc, StreamsThatAreNoneAreRefused) {
   EXPECT_EQ(kind_of_error([&] { rig.runtime().synchronize(stream); }), ErrorKind::invalid_argument);
   EXPECT_EQ(kind_of_error([&] { rig.runtime().destroy_stream(nullptr); }),
             ErrorKind::invalid_argument);
+}
+
+TEST(Alloc, AllocationsAreListedByAddressAndFoundByAnyAddressInside) {
+  RuntimeRig rig;
+  AllocOptions options;
+  options.tag = "first";
+  options.chunk_bytes = rig.page();
+  auto* first = static_cast<std::byte*>(rig.runtime().alloc(3 * rig.page(), gpu(0), options));
+  std::uint64_t* second = rig.alloc(rig.page(), host(0));
+  rig.runtime().migrate(first, rig.page(), rig.page(), gpu(1));
+
+  const AllocationInfo info = rig.runtime().allocation(first + 2 * rig.page() + 5);
+  EXPECT_EQ(info.pointer, first);
+  EXPECT_EQ(info.bytes, 3 * rig.page());
+  EXPECT_EQ(info.chunk_bytes, rig.page());
+  EXPECT_EQ(info.tag, "first");
+  EXPECT_TRUE(info.movable);
+  EXPECT_FALSE(info.parked);
+  EXPECT_EQ(info.extents, rig.runtime().where(first));
+  EXPECT_EQ(info.extents.size(), 3u);
+
+  {
+    const Pin pin = rig.runtime().pin(first);
+    EXPECT_FALSE(rig.runtime().allocation(first).movable);
+  }
+  rig.runtime().park("first");
+  EXPECT_TRUE(rig.runtime().allocation(first).parked);
+
+  const std::vector<AllocationInfo> all = rig.runtime().allocations();
+  EXPECT_TRUE(std::ranges::is_sorted(all, std::less<>(), &AllocationInfo::pointer));
+  EXPECT_EQ(std::ranges::count(all, static_cast<void*>(first), &AllocationInfo::pointer), 1);
+  EXPECT_EQ(std::ranges::count(all, static_cast<void*>(second), &AllocationInfo::pointer), 1);
+  rig.runtime().free(second);
+  EXPECT_EQ(rig.runtime().allocations().size(), all.size() - 1);
+  EXPECT_EQ(kind_of_error([&] { rig.runtime().allocation(second); }), ErrorKind::unknown_pointer);
 }
 
 }  // namespace

@@ -51,25 +51,52 @@ TEST(Process, CallsAfterShutdownAreDriverGone) {
   runtime.shutdown();
   runtime.shutdown();
   std::byte byte{};
-  for (const auto& call : std::vector<std::function<void()>>{
-           [&] { runtime.alloc(1); }, [&] { runtime.alloc(1, gpu(0)); },
-           [&] { runtime.free(words); }, [&] { runtime.free_async(words, nullptr); },
-           [&] { runtime.migrate(words, gpu(1)); }, [&] { runtime.migrate(words, 0, 1, gpu(1)); },
-           [&] { runtime.where(words); }, [&] { runtime.size(words); },
-           [&] {
-             runtime.read(words, {&byte, 1});
-           },
-           [&] {
-             runtime.write(words, {&byte, 1});
-           },
-           [&] { static_cast<void>(runtime.host_view(words, 1)); },
-           [&] { runtime.reserve(gpu(0), 1); }, [&] { runtime.trim(gpu(0)); },
-           [&] { runtime.make_stream(gpu(0)); }, [&] { runtime.synchronize(nullptr); },
-           [&] { runtime.locations(); }, [&] { runtime.stats(); },
-           [&] { runtime.advise(words, 8, {}); }}) {
+  for (const auto& call :
+       std::vector<std::function<void()>>{[&] { runtime.alloc(1); },
+                                          [&] { runtime.alloc(1, gpu(0)); },
+                                          [&] { runtime.free(words); },
+                                          [&] { runtime.free_async(words, nullptr); },
+                                          [&] { runtime.migrate(words, gpu(1)); },
+                                          [&] { runtime.migrate(words, 0, 1, gpu(1)); },
+                                          [&] { runtime.where(words); },
+                                          [&] { runtime.size(words); },
+                                          [&] { runtime.allocation(words); },
+                                          [&] { runtime.allocations(); },
+                                          [&] {
+                                            runtime.read(words, {&byte, 1});
+                                          },
+                                          [&] {
+                                            runtime.write(words, {&byte, 1});
+                                          },
+                                          [&] { static_cast<void>(runtime.host_view(words, 1)); },
+                                          [&] { runtime.reserve(gpu(0), 1); },
+                                          [&] { runtime.trim(gpu(0)); },
+                                          [&] { runtime.make_stream(gpu(0)); },
+                                          [&] { runtime.synchronize(nullptr); },
+                                          [&] { runtime.locations(); },
+                                          [&] { runtime.stats(); },
+                                          [&] { runtime.advise(words, 8, {}); }}) {
     EXPECT_EQ(kind_of_error(call), ErrorKind::driver_gone);
   }
   EXPECT_NE(runtime.description(), "");
+}
+
+TEST(Process, TheProcessWideRuntimeOpensOnceWithTheOptionsOfTheProgram) {
+  if (!may_fork) GTEST_SKIP() << "needs a forked child";
+  if (runtime_is_open()) GTEST_SKIP() << "an earlier test of this process opened it";
+  const auto opens = [] {
+    RuntimeOptions wrong;
+    wrong.driver = "sim:no-such-machine";
+    if (kind_of_error([&] { open_runtime(wrong); }) != ErrorKind::invalid_argument) return 1;
+    if (runtime_is_open()) return 2;
+    RuntimeOptions options;
+    options.driver = "sim:test-4";
+    if (&open_runtime(options) != &runtime() || !runtime_is_open()) return 3;
+    if (runtime().description() != "simulated test-4") return 4;
+    if (kind_of_error([&] { open_runtime(options); }) != ErrorKind::busy) return 5;
+    return 0;
+  };
+  EXPECT_EQ(status_of_child(opens), 0);
 }
 
 TEST(Process, ARuntimeLeavesNothingBehind) {
