@@ -60,6 +60,7 @@ SEES = {
                     "scheduling lab/trace lab/import lab/replay",
     "abi": "base runtime",
     "python": "",
+    "python/core": "",
     "tools/vmart": "base driver machine placement/books placement/policies costs control runtime "
                    "measuring",
     "tools/vmart-lab": "base machine placement/books costs scheduling runtime measuring lab/trace "

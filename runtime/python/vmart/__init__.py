@@ -1,1 +1,47 @@
-"""Python's side of vmart. `vmart.lab` reads the results of the placement lab."""
+"""Memory that moves between GPUs and the host under a pointer that stays.
+
+    import vmart
+    weights = vmart.empty((4096, 4096), "float32", at="gpu0")
+    vmart.migrate(weights, "gpu1")            # the address stays, kernels go on
+    vmart.where(weights)
+
+`vmart.torch`, `vmart.cupy` and `vmart.numpy` make memory of these libraries movable, `vmart.lab` reads the
+results of the placement lab. The environment variable VMART_DRIVER=sim:h200x2 simulates a machine.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from vmart.errors import *  # noqa: F403
+    from vmart.memory import *  # noqa: F403
+    from vmart.moving import *  # noqa: F403
+    from vmart.places import *  # noqa: F403
+    from vmart.runtime import *  # noqa: F403
+
+# Loaded at first use: the lab needs no extension, and importing vmart costs no time.
+_PARTS = ("errors", "places", "memory", "moving", "runtime")
+_MODULES = ("cupy", "lab", "numpy", "targets", "torch", *_PARTS)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return importlib.import_module("vmart._core").version
+    if name in _MODULES:
+        return importlib.import_module(f"vmart.{name}")
+    if not name.startswith("_"):
+        for part in _PARTS:
+            module = importlib.import_module(f"vmart.{part}")
+            if name in module.__all__:
+                value = globals()[name] = getattr(module, name)
+                return value
+    raise AttributeError(f"module 'vmart' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    names = {"__version__", *_MODULES, *globals()}
+    for part in _PARTS:
+        names.update(importlib.import_module(f"vmart.{part}").__all__)
+    return sorted(names)

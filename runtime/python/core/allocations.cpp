@@ -1,0 +1,240 @@
+// Memory that Python objects own, and how others see it: the buffer protocol, DLPack.
+#include "python/core/bindings.hpp"
+
+#include <vma/error.hpp>
+#include <vma/vma.hpp>
+
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace nb = nanobind;
+
+namespace vma {
+namespace {
+
+/// The memory behind an `Allocation` and all views of it; freed with the last of them, or by
+/// `free`.
+class OwnedMemory {
+ public:
+  OwnedMemory(void* pointer, std::size_t bytes) : pointer_(pointer), bytes_(bytes) {}
+  /// Waits like cudaFree, without the GIL. A free that is refused is logged by the library.
+  ~OwnedMemory() {
+    if (pointer_ == nullptr) return;
+    const nb::gil_scoped_release release;
+    try {
+      vma::free(pointer_);
+    } catch (const std::exception&) {  // The runtime was shut down, and has freed it.
+    }
+  }
+  OwnedMemory(const OwnedMemory&) = delete;
+  OwnedMemory& operator=(const OwnedMemory&) = delete;
+
+  /// Throws: Error{unknown_pointer} once freed.
+  void* pointer() const {
+    if (pointer_ == nullptr) {
+      throw Error(ErrorKind::unknown_pointer, "vmart.Allocation", "the allocation was freed");
+    }
+    return pointer_;
+  }
+  std::size_t bytes() const noexcept { return bytes_; }
+  bool freed() const noexcept { return pointer_ == nullptr; }
+  void free() {
+    void* const pointer = this->pointer();
+    const nb::gil_scoped_release release;
+    vma::free(pointer);
+    pointer_ = nullptr;
+  }
+
+ private:
+  void* pointer_;  // Null once freed.
+  const std::size_t bytes_;
+};
+
+using Shared = std::shared_ptr<OwnedMemory>;
+
+/// What a consumer of DLPack or of the buffer protocol keeps: the memory, and for the CPU a view,
+/// which prevents moves.
+struct Shown {
+  Shared memory;
+  std::optional<HostView> view;
+};
+
+std::uintptr_t integer(const void* pointer) {
+  return reinterpret_cast<std::uintptr_t>(pointer);
+}
+
+nb::dlpack::dtype dtype_of(const std::string& kind, std::size_t bits) {
+  using Code = nb::dlpack::dtype_code;
+  const auto code = [&] {
+    if (kind == "i") return Code::Int;
+    if (kind == "u") return Code::UInt;
+    if (kind == "f") return Code::Float;
+    if (kind == "c") return Code::Complex;
+    if (kind == "b") return Code::Bool;
+    throw Error(ErrorKind::invalid_argument, "vmart.Array",
+                "elements of kind \"" + kind + "\" have no equivalent in DLPack");
+  }();
+  return {static_cast<std::uint8_t>(code), static_cast<std::uint8_t>(bits), 1};
+}
+
+/// An array over the memory, whose consumer keeps it alive. `gpu` is the GPU that frameworks are
+/// told; none: the CPU, and the memory does not move while the array exists.
+nb::object make_array(const Shared& memory, std::size_t offset,
+                      const std::vector<std::size_t>& shape, const std::string& kind,
+                      std::size_t bits, std::optional<int> gpu) {
+  auto shown = std::make_unique<Shown>(Shown{memory, std::nullopt});
+  void* const pointer = memory->pointer();
+  if (!gpu) {
+    const nb::gil_scoped_release release;
+    shown->view.emplace(host_view(pointer, memory->bytes()));
+  }
+  Shown* const kept = shown.release();
+  const nb::capsule owner(kept, [](void* kept) noexcept { delete static_cast<Shown*>(kept); });
+  void* const begin = static_cast<std::byte*>(pointer) + offset;
+  const auto dtype = dtype_of(kind, bits);
+  if (gpu) {
+    return nb::cast(nb::ndarray<nb::array_api>(begin, shape.size(), shape.data(), owner, nullptr,
+                                               dtype, nb::device::cuda::value, *gpu));
+  }
+  return nb::cast(nb::ndarray<nb::numpy>(begin, shape.size(), shape.data(), owner, nullptr, dtype,
+                                         nb::device::cpu::value, 0));
+}
+
+Shared allocate(std::size_t bytes, std::optional<Location> at, const std::vector<Location>& readers,
+                AllocOptions options) {
+  void* const pointer = [&] {
+    if (!at && !readers.empty()) {
+      throw Error(ErrorKind::invalid_argument, "vmart.alloc", "readers need a place: give `at`");
+    }
+    if (!at) return vma::alloc(bytes, options);
+    return runtime().alloc(bytes, *at, readers, options);
+  }();
+  return std::make_shared<OwnedMemory>(pointer, bytes);
+}
+
+void read_into(const Shared& memory, std::size_t offset, nb::object out) {
+  Py_buffer buffer;
+  if (PyObject_GetBuffer(out.ptr(), &buffer, PyBUF_CONTIG) != 0) throw nb::python_error();
+  const std::unique_ptr<Py_buffer, decltype(&PyBuffer_Release)> held(&buffer, &PyBuffer_Release);
+  const std::span bytes(static_cast<std::byte*>(buffer.buf), static_cast<std::size_t>(buffer.len));
+  const std::byte* const from = static_cast<std::byte*>(memory->pointer()) + offset;
+  const nb::gil_scoped_release release;
+  vma::read(from, bytes);
+}
+
+void write_from(const Shared& memory, std::size_t offset, nb::object source) {
+  Py_buffer buffer;
+  if (PyObject_GetBuffer(source.ptr(), &buffer, PyBUF_CONTIG_RO) != 0) throw nb::python_error();
+  const std::unique_ptr<Py_buffer, decltype(&PyBuffer_Release)> held(&buffer, &PyBuffer_Release);
+  const std::span bytes(static_cast<const std::byte*>(buffer.buf),
+                        static_cast<std::size_t>(buffer.len));
+  std::byte* const to = static_cast<std::byte*>(memory->pointer()) + offset;
+  const nb::gil_scoped_release release;
+  vma::write(to, bytes);
+}
+
+/// `Allocation` in Python. Several may share one memory: slices of a typed array do.
+struct PyAllocation {
+  Shared memory;
+};
+
+int get_buffer(PyObject* object, Py_buffer* buffer, int flags) noexcept try {
+  const Shared memory = nb::inst_ptr<PyAllocation>(object)->memory;
+  void* const pointer = memory->pointer();
+  std::optional<HostView> view;
+  {
+    const nb::gil_scoped_release release;
+    view.emplace(host_view(pointer, memory->bytes()));
+  }
+  const int result = PyBuffer_FillInfo(buffer, object, pointer,
+                                       static_cast<Py_ssize_t>(memory->bytes()), 0, flags);
+  if (result == 0) buffer->internal = new Shown{memory, std::move(view)};
+  return result;
+} catch (const std::exception& error) {
+  PyErr_SetString(PyExc_BufferError, error.what());
+  return -1;
+}
+
+void release_buffer(PyObject*, Py_buffer* buffer) noexcept {
+  delete static_cast<Shown*>(buffer->internal);
+}
+
+PyType_Slot buffer_slots[] = {
+    {Py_bf_getbuffer, reinterpret_cast<void*>(get_buffer)},
+    {Py_bf_releasebuffer, reinterpret_cast<void*>(release_buffer)},
+    {0, nullptr},
+};
+
+}  // namespace
+
+void bind_allocations(nb::module_& module) {
+  nb::class_<PyAllocation>(module, "Allocation", nb::type_slots(buffer_slots))
+      .def_prop_ro("pointer",
+                   [](const PyAllocation& self) { return integer(self.memory->pointer()); })
+      .def_prop_ro("nbytes", [](const PyAllocation& self) { return self.memory->bytes(); })
+      .def_prop_ro("freed", [](const PyAllocation& self) { return self.memory->freed(); })
+      .def("free", [](const PyAllocation& self) { self.memory->free(); })
+      .def(
+          "read_into",
+          [](const PyAllocation& self, nb::object out, std::size_t offset) {
+            read_into(self.memory, offset, std::move(out));
+          },
+          nb::arg("out"), nb::arg("offset") = 0)
+      .def(
+          "write",
+          [](const PyAllocation& self, nb::object source, std::size_t offset) {
+            write_from(self.memory, offset, std::move(source));
+          },
+          nb::arg("source"), nb::arg("offset") = 0)
+      .def(
+          "array",
+          [](const PyAllocation& self, const std::vector<std::size_t>& shape,
+             const std::string& kind, std::size_t bits, std::size_t offset,
+             std::optional<int> gpu) {
+            return make_array(self.memory, offset, shape, kind, bits, gpu);
+          },
+          nb::arg("shape"), nb::arg("kind"), nb::arg("bits"), nb::arg("offset") = 0,
+          nb::arg("gpu") = nb::none());
+  module.def(
+      "alloc",
+      [](std::size_t nbytes, std::optional<Location> at, const std::vector<Location>& readers,
+         const std::string& tag, std::size_t chunk_bytes, bool zeroed, bool movable,
+         bool shared_atomics, bool exportable, bool pool) {
+        AllocOptions options;
+        options.chunk_bytes = chunk_bytes;
+        options.tag = tag;
+        options.zeroed = zeroed;
+        options.movable = movable;
+        options.shared_atomics = shared_atomics;
+        options.exportable = exportable;
+        options.pool = pool;
+        const nb::gil_scoped_release release;
+        return PyAllocation{allocate(nbytes, at, readers, std::move(options))};
+      },
+      nb::arg("nbytes"), nb::arg("at") = nb::none(), nb::arg("readers") = std::vector<Location>(),
+      nb::kw_only(), nb::arg("tag") = "", nb::arg("chunk_bytes") = 0, nb::arg("zeroed") = false,
+      nb::arg("movable") = true, nb::arg("shared_atomics") = false, nb::arg("exportable") = false,
+      nb::arg("pool") = false);
+  module.def(
+      "import_allocation",
+      [](const std::string& path) {
+        const nb::gil_scoped_release release;
+        void* const pointer = import_allocation(path);
+        return PyAllocation{std::make_shared<OwnedMemory>(pointer, runtime().size(pointer))};
+      },
+      nb::arg("path"));
+}
+
+}  // namespace vma

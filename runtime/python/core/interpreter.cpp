@@ -1,0 +1,28 @@
+#include "python/core/interpreter.hpp"
+
+namespace vma {
+
+std::atomic<unsigned> Interpreter::state{0};
+
+bool Interpreter::enter() {
+  unsigned before = state.load();
+  do {
+    if ((before & ended) != 0) return false;
+  } while (!state.compare_exchange_weak(before, before + 1));
+  return true;
+}
+
+void Interpreter::leave() {
+  if (state.fetch_sub(1) == (ended | 1u)) state.notify_all();
+}
+
+void Interpreter::end() {
+  const nanobind::gil_scoped_release release;
+  unsigned now = state.fetch_or(ended) | ended;
+  while (now != ended) {
+    state.wait(now);
+    now = state.load();
+  }
+}
+
+}  // namespace vma

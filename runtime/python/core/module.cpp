@@ -1,0 +1,41 @@
+// The extension `vmart._core`: the C++ interface for the Python files of the package, which are
+// what users call. Everything acts on the process-wide runtime. The GIL is released in each call
+// that may block; threads of the runtime enter Python through `Interpreter` alone.
+#include "python/core/bindings.hpp"
+#include "python/core/interpreter.hpp"
+
+#include <vma/vmart.h>
+
+#include <nanobind/stl/string.h>
+
+#include <dlfcn.h>
+
+#include <string>
+
+namespace {
+
+/// PyTorch, CuPy and Numba load the library once more, by its path.
+std::string library_path() {
+  Dl_info library{};
+  if (dladdr(reinterpret_cast<const void*>(&vmart_version), &library) == 0) return {};
+  return library.dli_fname;
+}
+
+}  // namespace
+
+NB_MODULE(_core, module) {
+  using namespace vma;
+  // A policy or a callback may outlive the interpreter, on purpose.
+  nanobind::set_leak_warnings(false);
+  module.attr("version") = vmart_version();
+  bind_errors(module);
+  bind_places(module);
+  bind_moves(module);
+  bind_allocations(module);
+  bind_pools(module);
+  bind_policies(module);
+  bind_runtime(module);
+  module.def("library_path", &library_path, "The file of libvmart that is loaded.");
+  module.def("end_callbacks", &Interpreter::end,
+             "No thread of the runtime calls Python after this. Registered with atexit.");
+}

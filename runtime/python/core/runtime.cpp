@@ -1,0 +1,398 @@
+// The process-wide runtime: opening it, what it holds, and the calls that keep something while an
+// object exists.
+#include "python/core/bindings.hpp"
+#include "python/core/interpreter.hpp"
+
+#include <vma/error.hpp>
+#include <vma/vma.hpp>
+
+#include <nanobind/stl/map.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace nb = nanobind;
+
+namespace vma {
+namespace {
+
+using Seconds = std::chrono::duration<double>;
+
+void* pointer_of(std::uintptr_t address) {
+  return reinterpret_cast<void*>(address);
+}
+
+std::optional<std::chrono::nanoseconds> from_now(std::optional<double> value) {
+  if (!value) return std::nullopt;
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(Seconds(*value));
+}
+
+/// Keeps a pin, a read-only scope, a hook, an attached stream or an export, until it is released.
+/// The GIL is released meanwhile, because what ends may wait for a callback in Python.
+class Guard {
+ public:
+  template <typename Held>
+  explicit Guard(Held held) : held_(std::make_shared<Held>(std::move(held))) {}
+  Guard(Guard&&) noexcept = default;
+  Guard& operator=(Guard&&) = delete;
+  ~Guard() { release(); }
+
+  bool released() const noexcept { return held_ == nullptr; }
+  void release() {
+    if (!held_) return;
+    const nb::gil_scoped_release unlocked;
+    held_.reset();
+  }
+
+ private:
+  std::shared_ptr<void> held_;
+};
+
+struct Exported {
+  std::string path;
+  Guard guard;
+};
+
+UseKind use_of(const std::string& kind) {
+  if (kind == "read") return UseKind::read;
+  if (kind == "write") return UseKind::write;
+  if (kind == "read_write") return UseKind::read_write;
+  throw Error(ErrorKind::invalid_argument, "vmart.record_use",
+              "kind is \"" + kind + "\"; it may be \"read\", \"write\" or \"read_write\"");
+}
+
+/// An exception in a hook keeps the chunk where it is; its text becomes the error of the move.
+std::function<void(const MoveEvent&)> hook_of(nb::object callback, const char* when) {
+  if (callback.is_none()) return {};
+  return [kept = SharedObject(std::move(callback)), when](const MoveEvent& event) {
+    std::optional<std::string> raised;
+    const bool called = Interpreter::call([&] {
+      try {
+        kept.get()(event);
+      } catch (const nb::python_error& error) {
+        raised = error.what();
+      }
+    });
+    if (raised) throw Error(ErrorKind::cancelled, when, *raised);
+    if (!called) throw Error(ErrorKind::cancelled, when, "the Python interpreter has ended");
+  };
+}
+
+void bind_infos(nb::module_& module) {
+  nb::class_<AllocationInfo>(module, "AllocationInfo", "One allocation, or one segment of a pool.")
+      .def_prop_ro(
+          "pointer",
+          [](const AllocationInfo& self) { return reinterpret_cast<std::uintptr_t>(self.pointer); })
+      .def_ro("nbytes", &AllocationInfo::bytes)
+      .def_ro("chunk_bytes", &AllocationInfo::chunk_bytes)
+      .def_ro("tag", &AllocationInfo::tag)
+      .def_ro("movable", &AllocationInfo::movable)
+      .def_ro("parked", &AllocationInfo::parked)
+      .def_ro("extents", &AllocationInfo::extents);
+  nb::class_<RuntimeStats::Place>(module, "PlaceStats")
+      .def_ro("at", &RuntimeStats::Place::at)
+      .def_ro("capacity_bytes", &RuntimeStats::Place::capacity_bytes)
+      .def_ro("allocated_bytes", &RuntimeStats::Place::allocated_bytes)
+      .def_ro("cached_bytes", &RuntimeStats::Place::cached_bytes)
+      .def_ro("own_bytes", &RuntimeStats::Place::own_bytes)
+      .def_ro("leaked_bytes", &RuntimeStats::Place::leaked_bytes);
+  nb::class_<RuntimeStats>(module, "Stats", "Memory that the runtime holds, and counters.")
+      .def_ro("places", &RuntimeStats::places)
+      .def_ro("allocations", &RuntimeStats::allocations)
+      .def_ro("poisoned", &RuntimeStats::poisoned)
+      .def_ro("parked", &RuntimeStats::parked)
+      .def_ro("leaked", &RuntimeStats::leaked)
+      .def_ro("migrations", &RuntimeStats::migrations)
+      .def_ro("bytes_moved", &RuntimeStats::bytes_moved)
+      .def_ro("gates", &RuntimeStats::gates)
+      .def_ro("gates_given_up", &RuntimeStats::gates_given_up)
+      .def_ro("callbacks_failed", &RuntimeStats::callbacks_failed)
+      .def_ro("reasons", &RuntimeStats::reasons);
+  nb::class_<SchedulerStats>(module, "SchedulerStats", "Counters of the background scheduler.")
+      .def_ro("running", &SchedulerStats::running)
+      .def_ro("paused", &SchedulerStats::paused)
+      .def_ro("policy", &SchedulerStats::policy)
+      .def_ro("policy_failures", &SchedulerStats::policy_failures)
+      .def_ro("ticks", &SchedulerStats::ticks)
+      .def_ro("uses", &SchedulerStats::uses)
+      .def_ro("uses_lost", &SchedulerStats::uses_lost)
+      .def_ro("uses_unknown", &SchedulerStats::uses_unknown)
+      .def_ro("hints", &SchedulerStats::hints)
+      .def_ro("moves_wanted", &SchedulerStats::moves_wanted)
+      .def_ro("moves_started", &SchedulerStats::moves_started)
+      .def_ro("moves_done", &SchedulerStats::moves_done)
+      .def_ro("moves_failed", &SchedulerStats::moves_failed)
+      .def_ro("moves_refused", &SchedulerStats::moves_refused);
+}
+
+void bind_outcomes(nb::module_& module) {
+  nb::class_<ParkReport::Stayed>(module, "Stayed")
+      .def_prop_ro("pointer",
+                   [](const ParkReport::Stayed& self) {
+                     return reinterpret_cast<std::uintptr_t>(self.pointer);
+                   })
+      .def_ro("nbytes", &ParkReport::Stayed::bytes)
+      .def_ro("reason", &ParkReport::Stayed::reason);
+  nb::class_<ParkReport>(module, "ParkReport", "What park or resume did.")
+      .def_ro("allocations", &ParkReport::allocations)
+      .def_ro("bytes_moved", &ParkReport::bytes_moved)
+      .def_ro("bytes_dropped", &ParkReport::bytes_dropped)
+      .def_ro("bytes_elsewhere", &ParkReport::bytes_elsewhere)
+      .def_ro("stayed", &ParkReport::stayed)
+      .def_prop_ro("wall", [](const ParkReport& self) { return Seconds(self.wall).count(); });
+  nb::class_<DrainReport>(module, "DrainReport",
+                          "What drain did, and the reasons for what is left.")
+      .def_ro("bytes_moved", &DrainReport::bytes_moved)
+      .def_ro("bytes_left", &DrainReport::bytes_left)
+      .def_ro("left", &DrainReport::left)
+      .def_prop_ro("wall", [](const DrainReport& self) { return Seconds(self.wall).count(); });
+  nb::class_<MoveEvent>(module, "MoveEvent", "One chunk that is about to move or has moved.")
+      .def_prop_ro(
+          "pointer",
+          [](const MoveEvent& self) { return reinterpret_cast<std::uintptr_t>(self.pointer); })
+      .def_ro("offset", &MoveEvent::offset)
+      .def_ro("nbytes", &MoveEvent::bytes)
+      .def_ro("source", &MoveEvent::from)
+      .def_ro("target", &MoveEvent::to)
+      .def_ro("generation", &MoveEvent::generation)
+      .def_ro("moved", &MoveEvent::moved)
+      .def_ro("dropped", &MoveEvent::dropped);
+}
+
+void bind_opening(nb::module_& module) {
+  module.def(
+      "open_runtime",
+      [](const std::string& driver, const std::vector<int>& devices,
+         const std::map<std::string, std::size_t>& capacity, const std::string& policy,
+         std::vector<PolicyKind> policies, std::optional<double> tick, bool dry_run,
+         const std::string& control, const std::string& trace,
+         std::optional<std::size_t> cache_bytes_per_gpu,
+         std::optional<std::size_t> host_cache_bytes, std::optional<double> max_stall,
+         std::optional<double> stall_budget, std::optional<int> copy_share_percent) {
+        RuntimeOptions options;
+        options.driver = driver;
+        options.devices = devices;
+        for (const auto& [place, bytes] : capacity) {
+          options.capacity_bytes[parse_location(place)] = bytes;
+        }
+        options.policy = policy;
+        options.policies = std::move(policies);
+        const auto microseconds = [](double value) {
+          return std::chrono::duration_cast<std::chrono::microseconds>(Seconds(value));
+        };
+        if (tick) options.tick = microseconds(*tick);
+        if (max_stall) options.max_stall = microseconds(*max_stall);
+        if (stall_budget) options.stall_budget = microseconds(*stall_budget);
+        options.dry_run = dry_run;
+        options.control = control;
+        options.trace = trace;
+        options.cache_bytes_per_gpu = cache_bytes_per_gpu;
+        options.host_cache_bytes = host_cache_bytes;
+        options.copy_share_percent = copy_share_percent;
+        const nb::gil_scoped_release release;
+        vma::open_runtime(options);
+      },
+      nb::kw_only(), nb::arg("driver") = "", nb::arg("devices") = std::vector<int>(),
+      nb::arg("capacity") = std::map<std::string, std::size_t>(), nb::arg("policy") = "",
+      nb::arg("policies") = std::vector<PolicyKind>(), nb::arg("tick") = nb::none(),
+      nb::arg("dry_run") = false, nb::arg("control") = "", nb::arg("trace") = "",
+      nb::arg("cache_bytes_per_gpu") = nb::none(), nb::arg("host_cache_bytes") = nb::none(),
+      nb::arg("max_stall") = nb::none(), nb::arg("stall_budget") = nb::none(),
+      nb::arg("copy_share_percent") = nb::none());
+  module.def("runtime_is_open", &runtime_is_open);
+  const nb::call_guard<nb::gil_scoped_release> unlocked;
+  module.def(
+      "shutdown",
+      [] {
+        if (runtime_is_open()) runtime().shutdown();
+      },
+      unlocked);
+  module.def(
+      "description", [] { return runtime().description(); }, unlocked);
+  module.def(
+      "locations", [] { return runtime().locations(); }, unlocked);
+  module.def(
+      "stats", [] { return runtime().stats(); }, unlocked);
+  module.def(
+      "scheduler_stats", [] { return runtime().scheduler_stats(); }, unlocked);
+}
+
+void bind_memory(nb::module_& module) {
+  const nb::call_guard<nb::gil_scoped_release> unlocked;
+  module.def(
+      "allocation",
+      [](std::uintptr_t pointer) { return runtime().allocation(pointer_of(pointer)); },
+      nb::arg("pointer"), unlocked);
+  module.def(
+      "allocations", [] { return runtime().allocations(); }, unlocked);
+  module.def(
+      "reserve",
+      [](Location at, std::size_t nbytes, std::size_t chunk_bytes) {
+        vma::reserve(at, nbytes, chunk_bytes);
+      },
+      nb::arg("at"), nb::arg("nbytes"), nb::arg("chunk_bytes") = 0, unlocked);
+  module.def(
+      "trim", [](Location at) { return vma::trim(at); }, nb::arg("at"), unlocked);
+  module.def(
+      "set_capacity", [](Location at, std::size_t nbytes) { vma::set_capacity(at, nbytes); },
+      nb::arg("at"), nb::arg("nbytes"), unlocked);
+  module.def(
+      "calibrate",
+      [](std::size_t bytes_per_place, double time_limit, bool store) {
+        CalibrateOptions options;
+        options.bytes_per_place = bytes_per_place;
+        options.time_limit = std::chrono::milliseconds(static_cast<long>(time_limit * 1e3));
+        options.store = store;
+        const Calibration made = vma::calibrate(options);
+        return std::pair(made.file, made.estimates);
+      },
+      nb::arg("bytes_per_place") = 0, nb::arg("time_limit") = 2.0, nb::arg("store") = true,
+      unlocked);
+}
+
+void bind_parking(nb::module_& module) {
+  const nb::call_guard<nb::gil_scoped_release> unlocked;
+  module.def(
+      "park",
+      [](const std::string& tag, const MigrateOptions& how, std::optional<Location> to, bool drop) {
+        ParkOptions options{to, how, drop ? ParkContents::drop : ParkContents::keep};
+        const nb::gil_scoped_release release;
+        return vma::park(tag, options);
+      },
+      nb::arg("tag"), nb::arg("options"), nb::arg("to") = nb::none(), nb::arg("drop") = false);
+  module.def(
+      "resume",
+      [](const std::string& tag, const MigrateOptions& how) {
+        ParkOptions options{std::nullopt, how, ParkContents::keep};
+        const nb::gil_scoped_release release;
+        return vma::resume(tag, options);
+      },
+      nb::arg("tag"), nb::arg("options"));
+  module.def(
+      "is_parked", [](const std::string& tag) { return vma::is_parked(tag); }, nb::arg("tag"),
+      unlocked);
+}
+
+void bind_guards(nb::module_& module) {
+  nb::class_<Guard>(module, "Guard", "Keeps what made it until it is released.")
+      .def_prop_ro("released", &Guard::released)
+      .def("release", &Guard::release);
+  nb::class_<Exported>(module, "Exported")
+      .def_ro("path", &Exported::path)
+      .def("release", [](Exported& self) { self.guard.release(); });
+  module.def("pin", [](std::uintptr_t pointer) {
+    const nb::gil_scoped_release release;
+    return Guard(vma::pin(pointer_of(pointer)));
+  });
+  module.def("read_only", [](std::uintptr_t pointer) {
+    const nb::gil_scoped_release release;
+    return Guard(vma::read_only(pointer_of(pointer)));
+  });
+  module.def(
+      "on_move",
+      [](std::uintptr_t pointer, nb::object before, nb::object after) {
+        MoveHooks hooks{hook_of(std::move(before), "before a move"),
+                        hook_of(std::move(after), "after a move")};
+        const nb::gil_scoped_release release;
+        return Guard(vma::on_move(pointer_of(pointer), std::move(hooks)));
+      },
+      nb::arg("pointer"), nb::arg("before").none(), nb::arg("after").none());
+  module.def("export_allocation", [](std::uintptr_t pointer) {
+    const nb::gil_scoped_release release;
+    ExportedAllocation exported = vma::export_allocation(pointer_of(pointer));
+    std::string path = exported.path();
+    return Exported{std::move(path), Guard(std::move(exported))};
+  });
+  module.def(
+      "note_export", [](std::uintptr_t pointer) { vma::note_export(pointer_of(pointer)); },
+      nb::call_guard<nb::gil_scoped_release>());
+}
+
+void bind_uses(nb::module_& module) {
+  const nb::call_guard<nb::gil_scoped_release> unlocked;
+  module.def(
+      "attach",
+      [](std::uintptr_t stream, bool graphs) {
+        vma::attach(reinterpret_cast<Stream>(stream),
+                    graphs ? StreamWork::any : StreamWork::no_graphs);
+      },
+      nb::arg("stream"), nb::arg("graphs") = true, unlocked);
+  module.def(
+      "detach", [](std::uintptr_t stream) { vma::detach(reinterpret_cast<Stream>(stream)); },
+      nb::arg("stream"), unlocked);
+  module.def("record_use", [](std::uintptr_t pointer, std::size_t nbytes, Location device,
+                              const std::string& kind) {
+    vma::record_use(pointer_of(pointer), nbytes, device, use_of(kind));
+  });
+  module.def(
+      "advise",
+      [](std::uintptr_t pointer, std::size_t nbytes, Location device,
+         std::optional<double> next_use, double passes, bool read_mostly,
+         std::optional<double> until) {
+        vma::advise(pointer_of(pointer), nbytes,
+                    {device, from_now(next_use), passes, read_mostly, from_now(until)});
+      },
+      unlocked, nb::arg("pointer"), nb::arg("nbytes"), nb::arg("device"),
+      nb::arg("next_use") = nb::none(), nb::arg("passes") = 1.0, nb::arg("read_mostly") = false,
+      nb::arg("until") = nb::none());
+  module.def(
+      "make_stream",
+      [](Location at) { return reinterpret_cast<std::uintptr_t>(vma::make_stream(at)); }, unlocked);
+  module.def(
+      "destroy_stream",
+      [](std::uintptr_t stream) { vma::destroy_stream(reinterpret_cast<Stream>(stream)); },
+      unlocked);
+  module.def(
+      "synchronize",
+      [](std::uintptr_t stream) { vma::synchronize(reinterpret_cast<Stream>(stream)); }, unlocked);
+}
+
+void bind_scheduler(nb::module_& module) {
+  const nb::call_guard<nb::gil_scoped_release> unlocked;
+  module.def(
+      "set_policy", [](const std::string& policy) { runtime().set_policy(policy); }, unlocked);
+  module.def(
+      "policy", [] { return runtime().policy(); }, unlocked);
+  module.def(
+      "pause_scheduler", [] { runtime().pause_scheduler(); }, unlocked);
+  module.def(
+      "resume_scheduler", [] { runtime().resume_scheduler(); }, unlocked);
+  module.def(
+      "step_scheduler", [] { runtime().step_scheduler(); }, unlocked);
+  module.def(
+      "explain", [](std::uintptr_t pointer) { return runtime().explain(pointer_of(pointer)); },
+      unlocked);
+  module.def(
+      "drain",
+      [](Location at, double deadline) {
+        return vma::drain(at, {std::chrono::milliseconds(static_cast<long>(deadline * 1e3))});
+      },
+      nb::arg("at"), nb::arg("deadline") = 60.0, unlocked);
+  module.def(
+      "refill", [](Location at) { vma::refill(at); }, unlocked);
+}
+
+}  // namespace
+
+void bind_runtime(nb::module_& module) {
+  bind_infos(module);
+  bind_outcomes(module);
+  bind_opening(module);
+  bind_memory(module);
+  bind_parking(module);
+  bind_guards(module);
+  bind_uses(module);
+  bind_scheduler(module);
+}
+
+}  // namespace vma

@@ -1,0 +1,221 @@
+"""Moves: `migrate`, `migrate_async`, `where`, and parking by tag.
+
+Whatever has memory can be moved; `vmart.targets` says what that is. Addresses stay the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Generator
+from typing import Any, NamedTuple
+
+from vmart import _core
+from vmart.errors import InvalidArgument
+from vmart.places import Location, location
+from vmart.targets import Range, find, ranges_of
+
+__all__ = [
+    "Migration", "Report", "is_parked", "migrate", "migrate_async", "park", "resume", "where",
+]  # fmt: skip
+
+
+class Report:
+    """What a migration did: the members of `total` (times in seconds), and `requests`, one report
+    for each part of an allocation.
+
+    `bytes_named` is the size of the objects that were named. `bytes_along` is what moved with them
+    because only whole chunks move: neighbours in a segment of PyTorch's pool, for example.
+    """
+
+    def __init__(self, group: _core.GroupReport, bytes_named: int) -> None:
+        self._group = group
+        self.bytes_named = bytes_named
+
+    @property
+    def total(self) -> _core.MigrationReport:
+        return self._group.total
+
+    @property
+    def requests(self) -> list[_core.RequestReport]:
+        return self._group.requests
+
+    @property
+    def bytes_along(self) -> int:
+        return max(0, self.total.bytes_asked - self.bytes_named)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self._group.total, name)
+
+    def __repr__(self) -> str:
+        total = self.total
+        along = f", {self.bytes_along} of them along" if self.bytes_along else ""
+        return (
+            f"<vmart.Report: {total.outcome}, {total.bytes_moved} of {total.bytes_asked} bytes "
+            f"moved{along}, {total.wall * 1e3:.2f} ms, longest stall {total.stall_max * 1e6:.0f} us>"
+        )
+
+
+class Migration:
+    """A running migration. It continues if this object is dropped. Can be awaited."""
+
+    def __init__(self, group: _core.MigrationGroup, bytes_named: int) -> None:
+        self._group = group
+        self._bytes_named = bytes_named
+
+    def wait(self, timeout: float | None = None) -> Report:
+        """Blocks until all has moved. Raises the error of the migration; `TimeoutError` after
+        `timeout` seconds, while the migration continues."""
+        if timeout is not None and not self._group.wait_for(timeout):
+            raise TimeoutError(f"the migration did not end within {timeout} s; it continues")
+        return Report(self._group.wait(), self._bytes_named)
+
+    def done(self) -> bool:
+        return self._group.done()
+
+    def cancel(self) -> None:
+        """Ends it at the next chunk. What has moved stays at the target. Does not block."""
+        self._group.cancel()
+
+    def report(self) -> Report:
+        """What it has done so far."""
+        return Report(self._group.report(), self._bytes_named)
+
+    def add_done_callback(self, callback: Callable[[Migration], Any]) -> None:
+        """Calls `callback(self)` on a thread of the runtime when the migration has ended; at once,
+        on that thread, if it has."""
+        self._group.on_done(lambda: callback(self))
+
+    def __await__(self) -> Generator[Any, None, Report]:
+        """Cancelling the awaiting task cancels the migration."""
+        loop = asyncio.get_running_loop()
+        ended: asyncio.Future[None] = loop.create_future()
+
+        def tell() -> None:
+            if not ended.done():
+                ended.set_result(None)
+
+        def end(_: Migration) -> None:
+            try:
+                loop.call_soon_threadsafe(tell)
+            except RuntimeError:  # The loop was closed: nobody waits any more.
+                pass
+
+        self.add_done_callback(end)
+        try:
+            yield from ended.__await__()
+        except asyncio.CancelledError:
+            self.cancel()
+            raise
+        return self.wait()
+
+
+class _Part(NamedTuple):
+    """A range of one allocation, as offsets of whole bytes."""
+
+    base: int
+    begin: int
+    end: int
+
+
+def _parts(ranges: list[Range]) -> list[_Part]:
+    """Adjacent and overlapping ranges of an allocation as one, by address."""
+    found = []
+    for memory in ranges:
+        info = find(memory)
+        begin = memory.begin - info.pointer if memory.nbytes else 0
+        end = min(begin + memory.nbytes, info.nbytes) if memory.nbytes else info.nbytes
+        found.append(_Part(info.pointer, begin, end))
+    parts: list[_Part] = []
+    for part in sorted(found):
+        if parts and parts[-1].base == part.base and part.begin <= parts[-1].end:
+            parts[-1] = parts[-1]._replace(end=max(parts[-1].end, part.end))
+        else:
+            parts.append(part)
+    return parts
+
+
+def _requests(what: Any, to: Any) -> tuple[list[_core.MoveRequest], int]:
+    parts = _parts(ranges_of(what))
+    if not parts:
+        raise InvalidArgument("there is nothing to move: no object has memory", "vmart.migrate")
+    place = location(to)
+    requests = [
+        _core.MoveRequest(part.base, place, part.begin, part.end - part.begin) for part in parts
+    ]
+    return requests, sum(part.end - part.begin for part in parts)
+
+
+def migrate(what: Any, to: Any, **options: Any) -> Report:
+    """Moves the memory of `what` to a place, as one group.
+
+    `what` is an allocation, tensor, module, optimizer, array, tag, address, or a list of such. `to`
+    is `vmart.gpu(1)`, "gpu1", "host0", "cuda:1" or "cpu". Only whole chunks move: the report says how
+    many bytes came along.
+
+    By default all work of the process that is enqueued finishes, then the memory moves, then work
+    goes on. With `scope="attached"` it moves in the background beside running work and this call
+    waits for it; see `migrate_async`.
+
+    Options: `mode` ("automatic", "live", "stopped"), `scope` ("attached", "hold"), `deadline` and
+    `max_stall` in seconds, `copy_share_percent`, `priority`, `reserve_first`, `all_or_nothing`,
+    `nothing_runs`, `wait_for_pins`, `paranoid`, `keep_clean_copy`, `on_progress` (called on another
+    thread). They are those of `vma::MigrateOptions`.
+
+    Raises `InvalidArgument`, `UnknownPointer`; `Busy`, `OutOfMemory`, `Pinned`, ... with `report` if
+    something stayed. Blocks until done, without the GIL.
+    """
+    requests, named = _requests(what, to)
+    return Report(_core.migrate(requests, _core.MigrateOptions(**options)), named)
+
+
+def migrate_async(what: Any, to: Any, **options: Any) -> Migration:
+    """Moves in the background, beside running work of the attached streams, which stop for a fraction
+    of a millisecond for each chunk. Arguments as of `migrate`. Does not block.
+
+    Raises `InvalidArgument` and `UnknownPointer`. Everything else is raised by `wait`, also that no
+    attached stream may use the memory: see `vmart.attach`.
+    """
+    requests, named = _requests(what, to)
+    return Migration(_core.migrate_async(requests, _core.MigrateOptions(**options)), named)
+
+
+def where(what: Any) -> list[_core.Extent]:
+    """Where the bytes of `what` lie, in the order of its parts. Offsets count from the start of each
+    range. Raises `UnknownPointer` for memory that is not vmart's. Does not block."""
+    return [extent for memory in ranges_of(what) for extent in _clipped(find(memory), memory)]
+
+
+def _clipped(info: _core.AllocationInfo, memory: Range) -> list[_core.Extent]:
+    begin = memory.begin - info.pointer if memory.nbytes else 0
+    end = begin + memory.nbytes if memory.nbytes else info.nbytes
+    return [
+        _core.Extent(
+            max(extent.offset, begin) - begin,
+            min(extent.offset + extent.nbytes, end) - max(extent.offset, begin),
+            extent.at,
+            extent.generation,
+            extent.dropped,
+        )
+        for extent in info.extents
+        if extent.offset < end and extent.offset + extent.nbytes > begin
+    ]
+
+
+def park(tag: str, *, to: Any = None, drop: bool = False, **options: Any) -> _core.ParkReport:
+    """Moves the HBM part of every allocation with the tag to host memory, and returns that HBM to the
+    driver. With `drop` the bytes are not kept: `resume` brings zeros. The report's `stayed` says
+    what could not move, and why. Blocks until done, without the GIL."""
+    place: Location | None = None if to is None else location(to)
+    return _core.park(tag, _core.MigrateOptions(**options), place, drop)
+
+
+def resume(tag: str, **options: Any) -> _core.ParkReport:
+    """Moves what is parked under the tag back to where it was. What does not fit stays parked and is
+    in the report; a second call tries it again. Blocks until done, without the GIL."""
+    return _core.resume(tag, _core.MigrateOptions(**options))
+
+
+def is_parked(tag: str) -> bool:
+    return _core.is_parked(tag)

@@ -1,0 +1,28 @@
+"""Where memory can lie: `gpu(0)`, `host(1)`, and what other libraries call the same places."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from vmart._core import Location, gpu, host
+
+__all__ = ["Location", "gpu", "host", "location"]
+
+
+def location(place: Any) -> Location:
+    """The place that `place` names: a `Location`, "gpu1", "host0", "cuda:1", "cpu", or a device of
+    PyTorch or CuPy. "cuda" without a number is GPU 0, "cpu" host node 0.
+
+    Raises `InvalidArgument` for anything else.
+    """
+    if isinstance(place, Location):
+        return place
+    if type(place).__module__.partition(".")[0] == "cupy":
+        return gpu(place.id)
+    text = str(place)
+    if text == "cpu":
+        return host(0)
+    kind, _, number = text.partition(":")
+    if kind == "cuda":
+        return Location(f"gpu{number or 0}")
+    return Location(text)

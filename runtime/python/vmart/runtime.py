@@ -1,0 +1,270 @@
+"""The process-wide runtime: opening it with options, what it holds, its scheduler, and what keeps
+memory in place."""
+
+from __future__ import annotations
+
+import atexit
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from vmart import _core
+from vmart._core import Guard
+from vmart.errors import InvalidArgument
+from vmart.places import location
+from vmart.targets import find, ranges_of
+
+__all__ = [
+    "Policy", "advise", "attach", "calibrate", "detach", "drain", "explain", "export_allocation",
+    "import_allocation", "on_move", "open_runtime", "pin", "read_only", "record_use", "refill",
+    "reserve", "set_capacity", "set_policy", "shutdown", "stats", "trim", "description",
+    "allocations", "locations", "scheduler_stats", "pause_scheduler", "resume_scheduler",
+    "step_scheduler", "policy", "note_export", "make_stream", "destroy_stream", "synchronize",
+]  # fmt: skip
+
+from vmart._core import (
+    allocations, description, import_allocation, locations, pause_scheduler, policy,
+    resume_scheduler, scheduler_stats, set_policy, shutdown, stats, step_scheduler, destroy_stream,
+    synchronize,
+)  # fmt: skip
+from vmart._core import runtime_is_open as is_open
+
+# Threads of the runtime may be about to call a policy, a hook or a callback when the program ends.
+atexit.register(_core.end_callbacks)
+
+
+class Policy:
+    """Base of placement policies written in Python.
+
+    A subclass has any of these methods; the scheduler calls them from its own thread:
+
+    - `on_tick(snapshot, plan)`: about every 10 ms (`tick` of `open_runtime`);
+    - `on_use(chunk, device, bytes_read, bytes_written, snapshot, plan)`: a GPU used a chunk;
+    - `on_pressure(at, nbytes, snapshot, plan)`: a place needs room; `plan.evict` names victims;
+    - `on_alloc(nbytes, device, tag, snapshot)`: returns where new memory goes, or None;
+    - `on_result(chunk, source, target, moved, took, stall, snapshot)`, `on_gone(chunk)`.
+
+    `snapshot` and `plan` are valid during the call. Chunks are numbers: `snapshot.chunk(number)`.
+    `parameters` names the arguments of the class with their defaults, all of them numbers; they are
+    set as in `policy="MostUsed:least=1e6"`. An exception drops the plan and is counted in
+    `scheduler_stats().policy_failures`.
+    """
+
+    parameters: Mapping[str, float] = {}
+
+
+def _kind(made: type[Policy]) -> _core.PolicyKind:
+    defaults = {name: float(value) for name, value in made.parameters.items()}
+    for name in defaults:
+        if name not in inspect.signature(made).parameters:
+            raise InvalidArgument(
+                f"{made.__name__}.parameters has {name}, which its constructor does not take",
+                "vmart.open_runtime",
+            )
+    return _core.policy_kind(made.__name__, defaults, made)
+
+
+def open_runtime(
+    *,
+    driver: str = "",
+    devices: Iterable[int] = (),
+    capacity: Mapping[Any, int] | None = None,
+    policy: str | type[Policy] = "",
+    policies: Iterable[type[Policy]] = (),
+    **options: Any,
+) -> None:
+    """Opens the runtime with options, which go before the environment variables. Call it before
+    anything else of vmart; without it, the runtime opens at first use.
+
+    `driver` is "cuda" or a simulated machine such as "sim:h200x2". `policy` decides in the background
+    what lies where: a name ("auto"), or a subclass of `Policy`. Other options: `tick`, `max_stall`
+    and `stall_budget` in seconds, `dry_run`, `control` ("auto" for the tool `vmart`), `trace`,
+    `cache_bytes_per_gpu`, `host_cache_bytes`, `copy_share_percent`: those of `vma::RuntimeOptions`.
+
+    Raises `Busy` if it is open already, `NoDriver`, `InvalidArgument`. Blocks for the driver.
+    """
+    made = list(policies)
+    if isinstance(policy, type):
+        made.append(policy)
+        policy = policy.__name__
+    _core.open_runtime(
+        driver=driver,
+        devices=list(devices),
+        capacity={str(location(place)): nbytes for place, nbytes in (capacity or {}).items()},
+        policy=policy,
+        policies=[_kind(each) for each in made],
+        **options,
+    )
+
+
+# --- Streams and uses
+
+
+def stream_handle(stream: Any) -> int:
+    """The handle of a stream of PyTorch, CuPy, Numba or cuda.core, or a number. None: the default."""
+    if stream is None:
+        return 0
+    if isinstance(stream, int):
+        return stream
+    protocol = getattr(stream, "__cuda_stream__", None)
+    if protocol is not None:
+        return int((protocol() if callable(protocol) else protocol)[1])
+    for name in ("cuda_stream", "ptr", "handle"):
+        handle = getattr(stream, name, None)
+        if handle is not None:
+            return int(getattr(handle, "value", handle) or 0)
+    raise InvalidArgument(f"{type(stream).__name__} is no CUDA stream", "vmart.attach")
+
+
+def make_stream(gpu: Any) -> int:
+    """The handle of a new stream of the GPU, for programs that have no library with streams, and for
+    simulated machines. `synchronize` waits for its work, `destroy_stream` ends it."""
+    return _core.make_stream(location(gpu))
+
+
+def attach(stream: Any = None, *, graphs: bool = True) -> None:
+    """Says that work on the stream uses memory of vmart, so that `migrate_async` and policies can move
+    what it uses. `graphs=False` promises that no CUDA graphs are launched on it. Without a stream:
+    the default one of the current device. Never synchronises."""
+    _core.attach(stream_handle(stream), graphs)
+
+
+def detach(stream: Any = None) -> None:
+    """Takes an attach back. Detach a stream before it is destroyed."""
+    _core.detach(stream_handle(stream))
+
+
+def record_use(what: Any, device: Any, kind: str = "read") -> None:
+    """Tells policies that work on a GPU uses the memory; `kind` is "read", "write" or "read_write".
+    Call it where the work is enqueued. Does not block."""
+    gpu = location(device)
+    for memory in ranges_of(what):
+        _core.record_use(memory.begin, memory.nbytes or find(memory).nbytes, gpu, kind)
+
+
+def advise(
+    what: Any,
+    device: Any,
+    *,
+    next_use: float | None = None,
+    passes: float = 1.0,
+    read_mostly: bool = False,
+    until: float | None = None,
+) -> None:
+    """Tells policies what is known about future uses. Times are in seconds from now; `next_use=None`:
+    unknown. The last advice for a range counts. Raises `UnknownPointer`. Does not block."""
+    gpu = location(device)
+    for memory in ranges_of(what):
+        nbytes = memory.nbytes or find(memory).nbytes
+        _core.advise(memory.begin, nbytes, gpu, next_use, passes, read_mostly, until)
+
+
+# --- What keeps memory in place, or follows it
+
+
+class Guards:
+    """Keeps what made it until `release()`, or the end of its `with` block."""
+
+    def __init__(self, guards: Iterable[Guard]) -> None:
+        self._guards = list(guards)
+
+    def release(self) -> None:
+        """Idempotent. May wait for a callback in another thread."""
+        for guard in self._guards:
+            guard.release()
+
+    def __enter__(self) -> Guards:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+
+def _each(what: Any, make: Callable[[int], Guard]) -> Guards:
+    """A guard for each allocation. If one is refused, those before it are released again."""
+    made: list[Guard] = []
+    try:
+        for pointer in dict.fromkeys(find(memory).pointer for memory in ranges_of(what)):
+            made.append(make(pointer))
+    except BaseException:
+        Guards(made).release()
+        raise
+    return Guards(made)
+
+
+def pin(what: Any) -> Guards:
+    """The memory does not move while this object exists: `with vmart.pin(tensor): ...`. Blocks while
+    a chunk of it is being switched."""
+    return _each(what, _core.pin)
+
+
+def read_only(what: Any) -> Guards:
+    """No device can write the memory while this object exists, so that it moves faster beside running
+    work. A kernel that writes it fails."""
+    return _each(what, _core.read_only)
+
+
+def on_move(
+    what: Any,
+    before: Callable[[_core.MoveEvent], Any] | None = None,
+    after: Callable[[_core.MoveEvent], Any] | None = None,
+) -> Guards:
+    """Calls functions before and after each chunk moves, for memory that is registered by its physical
+    location (NCCL, RDMA). They run on the thread that moves. If `before` raises, the chunk stays,
+    and the move fails with that text."""
+    return _each(what, lambda pointer: _core.on_move(pointer, before, after))
+
+
+def note_export(what: Any) -> None:
+    """Says that the memory was registered elsewhere: it does not move until `on_move` follows it."""
+    for memory in ranges_of(what):
+        _core.note_export(find(memory).pointer)
+
+
+def export_allocation(what: Any) -> _core.Exported:
+    """Lets other processes of this user import the allocation: pass `path` to their
+    `import_allocation`. Ends with `release()`."""
+    (memory,) = ranges_of(what)
+    return _core.export_allocation(find(memory).pointer)
+
+
+# --- Places
+
+
+def reserve(at: Any, nbytes: int, chunk_bytes: int = 0) -> None:
+    """Creates memory ahead, so that later allocations and moves find it. Raises `OutOfMemory`."""
+    _core.reserve(location(at), nbytes, chunk_bytes)
+
+
+def trim(at: Any) -> int:
+    """Gives cached memory back to the driver; returns the bytes."""
+    return _core.trim(location(at))
+
+
+def set_capacity(at: Any, nbytes: int) -> None:
+    """Limits what the runtime allocates at the place from now on."""
+    _core.set_capacity(location(at), nbytes)
+
+
+def drain(at: Any, deadline: float = 60.0) -> _core.DrainReport:
+    """Moves everything away from the place and lets nothing move there until `refill`. Needs a
+    policy. Blocks until done or for `deadline` seconds, without the GIL."""
+    return _core.drain(location(at), deadline)
+
+
+def refill(at: Any) -> None:
+    _core.refill(location(at))
+
+
+def explain(what: Any) -> list[str]:
+    """Readable lines: where the memory lies, who uses it, what was decided about it, and what keeps it
+    from moving. Needs a policy."""
+    return [line for memory in ranges_of(what) for line in _core.explain(memory.begin)]
+
+
+def calibrate(
+    *, bytes_per_place: int = 0, time_limit: float = 2.0, store: bool = True
+) -> tuple[str, list[str]]:
+    """Measures what copies, accesses and moves cost on this machine, for policies. Returns the file
+    that keeps it, and what had to be estimated. Takes seconds."""
+    return _core.calibrate(bytes_per_place, time_limit, store)

@@ -1,0 +1,207 @@
+#!/usr/bin/env python3
+"""Memory as Python objects: lifetimes, views of the CPU and of other libraries, pools, hooks."""
+
+import gc
+import os
+import subprocess
+import sys
+import unittest
+
+from machine_case import CHUNK, OnAMachine
+
+import vmart
+from vmart._core import MigrateOptions
+
+
+class Allocations(OnAMachine):
+    def test_memory_ends_with_its_last_owner(self):
+        memory = vmart.alloc(CHUNK, "gpu0", tag="mortal")
+        self.assertEqual([info.tag for info in vmart.allocations() if info.tag == "mortal"], ["mortal"])
+        del memory
+        gc.collect()
+        self.assertEqual([info for info in vmart.allocations() if info.tag == "mortal"], [])
+
+    def test_freed_memory_refuses_all(self):
+        memory = vmart.alloc(CHUNK, "gpu0")
+        memory.free()
+        self.assertTrue(memory.freed)
+        for call in (memory.free, lambda: memory.pointer, lambda: memory.write(b"1")):
+            with self.assertRaisesRegex(vmart.UnknownPointer, "freed"):
+                call()
+
+    def test_reads_and_writes_within_bounds(self):
+        memory = self.made()
+        memory.write(b"12345678", CHUNK - 4)
+        out = bytearray(8)
+        memory.read_into(out, CHUNK - 4)
+        self.assertEqual(out, b"12345678")
+        with self.assertRaises(vmart.InvalidArgument):
+            memory.write(b"12345678", memory.nbytes - 4)
+        with self.assertRaises((TypeError, BufferError)):
+            memory.read_into(b"constant")
+
+    def test_a_view_shows_host_memory_and_keeps_it_there(self):
+        memory = self.made(at="host0")
+        view = memoryview(memory)
+        view[0:4] = b"abcd"
+        with self.assertRaises(vmart.Pinned):
+            vmart.migrate(memory, "gpu0")
+        with self.assertRaises(vmart.Pinned):
+            memory.free()
+        view.release()
+        vmart.migrate(memory, "gpu0")
+        with self.assertRaisesRegex(BufferError, r"gpu\(0\)"):
+            memoryview(memory)
+        out = bytearray(4)
+        memory.read_into(out)
+        self.assertEqual(out, b"abcd")
+
+    def test_a_forgotten_view_keeps_the_memory(self):
+        view = memoryview(vmart.alloc(CHUNK, "host0", zeroed=True, tag="viewed"))
+        gc.collect()
+        self.assertEqual(bytes(view[:8]), bytes(8))
+        self.assertIn("viewed", [info.tag for info in vmart.allocations()])
+        view.release()
+        del view
+        gc.collect()
+        self.assertNotIn("viewed", [info.tag for info in vmart.allocations()])
+
+
+class Arrays(OnAMachine):
+    def setUp(self):
+        self.numpy = __import__("numpy")
+
+    def test_numpy_shares_the_bytes(self):
+        array = vmart.empty((4, 8), "int32", at="host0", zeroed=True)
+        shown = array.numpy()
+        shown[1, 2] = 7
+        self.assertEqual(shown.__array_interface__["data"][0], array.pointer)
+        again = self.numpy.from_dlpack(array.numpy())
+        self.assertEqual((again[1, 2], again.sum()), (7, 7))
+        with self.assertRaises(vmart.Pinned):
+            vmart.migrate(array, "gpu0")
+        del shown, again
+        vmart.migrate(array, "gpu0")
+        with self.assertRaises(vmart.Unsupported):
+            array.numpy()
+
+    def test_the_cuda_array_interface_names_the_memory(self):
+        array = vmart.empty((3, 5), "complex64", at="gpu1")
+        interface = array.__cuda_array_interface__
+        self.assertEqual(interface["data"], (array.pointer, False))
+        self.assertEqual((interface["shape"], interface["typestr"]), ((3, 5), "<c8"))
+        self.assertEqual(array.nbytes, 120)
+
+    def test_dlpack_names_the_gpu(self):
+        array = vmart.empty(10, "float64", at="gpu1")
+        self.assertEqual(array.__dlpack_device__(), (2, 1))
+        capsule = array.__dlpack__()
+        self.assertIn("dltensor", repr(capsule))
+
+    def test_types_of_numpy_and_their_names_mean_the_same(self):
+        for name in ("bool", "int8", "uint16", "float16", "float64", "complex128"):
+            made = vmart.empty(2, self.numpy.dtype(name), at="gpu0")
+            self.assertEqual(made.typestr, vmart.empty(2, name, at="gpu0").typestr)
+        for wrong in (">f4", "U5", object):
+            with self.assertRaises(vmart.InvalidArgument):
+                vmart.empty(2, wrong, at="gpu0")
+
+    def test_strided_arrays_stand_for_all_that_they_reach(self):
+        base = self.numpy.zeros((10, 10))
+        for view in (base[2:5, 3:7], base[::-1, ::2], base.T[1:, 4], base[3:3]):
+            ranges = vmart.targets.ranges_of(view)
+            low, high = self.numpy.lib.array_utils.byte_bounds(view)
+            self.assertEqual(ranges, [(low, high - low)] if view.size else [])
+
+
+class Pools(OnAMachine):
+    def test_blocks_move_with_their_pool(self):
+        stream = vmart.make_stream("gpu0")
+        self.addCleanup(vmart.destroy_stream, stream)
+        pool = vmart.make_pool("gpu0", tag="blocks")
+        first, second = pool.allocate(1000, stream), pool.allocate(5000, stream)
+        self.assertEqual((first % 256, second % 256), (0, 0))
+        self.assertGreaterEqual(pool.stats().used_bytes, 6000)
+        pool.migrate(vmart.gpu(1), MigrateOptions())
+        self.assertEqual(self.places(first), ["gpu(1)"])
+        pool.deallocate(first, stream)
+        pool.deallocate(second, stream)
+        with self.assertRaises(vmart.UnknownPointer):
+            pool.deallocate(first, stream)
+        pool.synchronize()
+        self.assertEqual(pool.stats().used_bytes, 0)
+        pool.destroy()
+
+
+class Hooks(OnAMachine):
+    def test_see_each_chunk_and_may_refuse(self):
+        memory = self.made()
+        seen = []
+        with vmart.on_move(memory, after=lambda event: seen.append((event.offset, event.moved))):
+            vmart.migrate(memory, "gpu1")
+        self.assertEqual(sorted(seen), [(0, True), (CHUNK, True), (2 * CHUNK, True)])
+
+        def refuses(event):
+            raise RuntimeError("a registration is in use")
+
+        with vmart.on_move(memory, before=refuses):
+            with self.assertRaisesRegex(vmart.Error, "a registration is in use"):
+                vmart.migrate(memory, "gpu0")
+        self.assertEqual(self.places(memory), ["gpu(1)"])
+        vmart.migrate(memory, "gpu0")
+
+    def test_exported_memory_waits_for_its_hook(self):
+        memory = self.made()
+        vmart.note_export(memory)
+        with self.assertRaises(vmart.Pinned):
+            vmart.migrate(memory, "gpu1")
+        with vmart.on_move(memory, lambda event: None):
+            vmart.migrate(memory, "gpu1")
+
+
+class Ends(unittest.TestCase):
+    """The interpreter ends while threads of the runtime are about to call Python."""
+
+    def run_script(self, script):
+        environment = {**os.environ, "VMART_DRIVER": "sim:h200x2"}
+        return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True,
+                              timeout=120, env=environment)  # fmt: skip
+
+    def test_in_the_middle_of_moves_with_callbacks(self):
+        done = self.run_script(
+            "import vmart\n"
+            "stream = vmart.make_stream('gpu0'); vmart.attach(stream)\n"
+            "parts = [vmart.alloc(1 << 22, 'gpu0', chunk_bytes=1 << 21) for _ in range(40)]\n"
+            "for place in ('gpu1', 'gpu0', 'gpu1'):\n"
+            "    for part in parts:\n"
+            "        vmart.migrate_async(part, place, on_progress=print).add_done_callback(print)\n"
+        )
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+
+    def test_with_a_policy_that_runs(self):
+        done = self.run_script(
+            "import vmart\n"
+            "class Busy(vmart.Policy):\n"
+            "    def on_tick(self, snapshot, plan): list(snapshot.chunks)\n"
+            "vmart.open_runtime(driver='sim:h200x2', policy=Busy, tick=0.0005)\n"
+            "memory = vmart.alloc(1 << 22, 'gpu0')\n"
+            "while vmart.scheduler_stats().ticks < 50: vmart.step_scheduler()\n"
+        )
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+
+    def test_without_a_driver_the_error_says_how_to_simulate(self):
+        environment = {key: value for key, value in os.environ.items() if key != "VMART_DRIVER"}
+        environment["LD_LIBRARY_PATH"] = "/nonexistent"
+        script = (
+            "import vmart\n"
+            "try: vmart.alloc(1)\n"
+            "except vmart.NoDriver as error: print('sim:' in str(error))\n"
+            "else: print('a driver is here')\n"
+        )
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True,
+                              timeout=120, env=environment)  # fmt: skip
+        self.assertIn(done.stdout, ("True\n", "a driver is here\n"), done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
