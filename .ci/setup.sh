@@ -201,7 +201,7 @@ has_clang() {
 # --- The lab's Python: pip may not install into Debian's, so it has an environment of its own
 
 set_up_python_lab() {
-  local lists=("$root/.ci/python-lab.txt")
+  local lists=("$root/.ci/python-lab.txt" "$root/.ci/python-extension.txt")
   if [[ $1 == long ]]; then
     lists+=("$root/.ci/python-sweep.txt")
     want_command chromium chromium "the lab's page is not opened in a browser" || true
@@ -210,11 +210,23 @@ set_up_python_lab() {
     # Not needed to build or to replay; its tests say SKIPPED.
     say "${lists[*]##*/} (PyPI) are missing: the lab's Python is not tested"
     rm -rf "$deps/venv"
-    cmake_arguments+=(-UVMART_LAB_PYTHON)
+    cmake_arguments+=(-UVMART_LAB_PYTHON -DVMART_BUILD_PYTHON=OFF)
     return 0
   fi
   say "the lab's Python: $deps/venv"
   cmake_arguments+=("-DVMART_LAB_PYTHON=$deps/venv/bin/python")
+  if had_or_got python3-dev has_python_header ||
+    forgo python3-dev "the Python extension is not built"; then
+    cmake_arguments+=(-DVMART_BUILD_PYTHON=ON "-DPython_EXECUTABLE=$deps/venv/bin/python")
+  else
+    cmake_arguments+=(-DVMART_BUILD_PYTHON=OFF)
+  fi
+}
+
+has_python_header() {
+  local folder
+  folder=$("$deps/venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("include"))')
+  [[ -f $folder/Python.h ]]
 }
 
 # An environment that has more than these lists is as good.

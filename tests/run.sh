@@ -71,7 +71,7 @@ build_release() {
 # Benchmarks, examples and tools are not built here: their code is the caller's side of the library.
 test_sanitized() {
   build "$1" -DCMAKE_CXX_COMPILER="clang++-$clang_version" -DVMART_BUILD_BENCH=OFF \
-    -DVMART_BUILD_EXAMPLES=OFF -DVMART_BUILD_TOOLS=OFF
+    -DVMART_BUILD_EXAMPLES=OFF -DVMART_BUILD_TOOLS=OFF -DVMART_BUILD_PYTHON=OFF
   ctest --preset "$1" -j "$jobs"
 }
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""tutorial.py PAGE --source DIR --build DIR --tools DIR --library DIR [--compiler CXX]: does what a
-page of docs/tutorial/ tells its reader to do, in a temporary folder, on a simulated machine.
+"""tutorial.py PAGE --source DIR --build DIR --tools DIR --library DIR [--compiler CXX]
+[--python PYTHON --package DIR]: does what a page of docs/tutorial/ tells its reader to do, in a temporary folder, on a simulated machine.
 
     <!-- file: NAME -->       the next block is written to NAME
     <!-- not run: REASON -->  the next block is only read (Python is still compiled)
@@ -58,10 +58,11 @@ class Reader:
         self._program(programs / "pkg-config", f'echo "-I{arguments.source}/include -L{arguments.library} '
                       f'-Wl,-rpath,{arguments.library} -lvmart"')
         self._program(programs / "g++", f'exec {arguments.compiler} "$@"')
-        self._program(programs / "python3", f'exec {sys.executable} "$@"')
+        # In place of an installed package, which tests/python/package tries.
+        self._program(programs / "python3", f'exec {arguments.python} "$@"')
         folders = [str(programs), *arguments.tools, os.environ["PATH"]]
         self.environment = {**os.environ, "PATH": os.pathsep.join(folders),
-                            "VMART_DRIVER": "sim:h200x2"}
+                            "VMART_DRIVER": "sim:h200x2", "PYTHONPATH": arguments.package}
 
     @staticmethod
     def _program(path, text):
@@ -109,6 +110,8 @@ def main():
     parser.add_argument("--tools", action="append", required=True)
     parser.add_argument("--library", required=True)
     parser.add_argument("--compiler", default="c++")
+    parser.add_argument("--python", default=sys.executable)
+    parser.add_argument("--package", default="")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         try:
