@@ -13,6 +13,22 @@
 
 namespace vma::inline v1 {
 
+/// How the CPU loads and stores memory through its pointer.
+enum class CpuAccess {
+  /// Only at a host node, and only while a HostView keeps it there.
+  view,
+  /// At any time. At a host node, it is ordinary memory for the CPU. A load or store of a chunk in
+  /// HBM waits while the runtime moves that chunk and some behind it to the host node nearest to
+  /// the GPU, as `migrate` would: at gates if streams are attached, otherwise under a hold. So the
+  /// work that uses it must be able to end, or to reach its gates, without the thread that waits.
+  ///
+  /// Where the memory cannot come, the access is a segmentation fault as any other, and a line on
+  /// standard error says why: in a forked child; inside a callback, hook or call of the runtime;
+  /// while the memory is pinned, dropped, being freed or, for stores, read-only. See
+  /// docs/guide/cpu_access.md.
+  fault,
+};
+
 struct AllocOptions {
   /// Size of one chunk, the unit that moves. Rounded up to the allocation granularity (2 MiB on
   /// GPUs); at most 256 MiB. With 0 the runtime chooses:
@@ -23,6 +39,8 @@ struct AllocOptions {
   ///   below 512 MiB      chunks of 64 MiB     chunks of 32 MiB
   ///   below 1 GiB        chunks of 128 MiB    chunks of 32 MiB
   ///   from 1 GiB on      chunks of 256 MiB    chunks of 32 MiB
+  ///
+  /// and chunks of 4 MiB with `CpuAccess::fault`.
   /// A chunk moves as a whole. Set this if smaller parts must move; they cost more.
   std::size_t chunk_bytes = 0;
   /// Name of the allocation in logs, `where` listings and errors.
@@ -39,8 +57,10 @@ struct AllocOptions {
   /// so. What that costs: see `Exportable`.
   bool exportable = false;
   /// Sizes below one chunk come from the default pool of the place: they share chunks, and have its
-  /// tag. Ignored with `chunk_bytes`, `zeroed`, `shared_atomics`, `exportable` or readers.
+  /// tag. Ignored with `chunk_bytes`, `zeroed`, `shared_atomics`, `exportable`,
+  /// `CpuAccess::fault` or readers.
   bool pool = false;
+  CpuAccess cpu_access = CpuAccess::view;
 };
 
 /// Options for opening a runtime. An empty field is read from the environment variable named in its

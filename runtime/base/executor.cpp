@@ -15,7 +15,11 @@ namespace {
 
 class ThreadTask : public Task {
  public:
-  ThreadTask(const std::string& name, std::function<void()> body) : thread_(std::move(body)) {
+  ThreadTask(const std::string& name, std::function<void()> body)
+      : thread_([body = std::move(body)] {
+          const InsideRuntime inside;
+          body();
+        }) {
     pthread_setname_np(thread_.native_handle(), name.substr(0, 15).c_str());
   }
   void join() override { thread_.join(); }
@@ -26,6 +30,8 @@ class ThreadTask : public Task {
 };
 
 }  // namespace
+
+thread_local volatile int InsideRuntime::depth_ = 0;
 
 std::unique_ptr<Task> ThreadedExecutor::spawn(const std::string& name,
                                               std::function<void()> body) try {

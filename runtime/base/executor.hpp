@@ -33,4 +33,21 @@ class ThreadedExecutor : public Executor {
   std::unique_ptr<Task> spawn(const std::string& name, std::function<void()> body) override;
 };
 
+/// The calling thread is inside the runtime: in a call of it, or a thread of it, even if code of
+/// the program runs there. Such a thread may hold what the service of a CPU fault waits for.
+class InsideRuntime {
+ public:
+  InsideRuntime() noexcept { depth_ = depth_ + 1; }
+  ~InsideRuntime() { depth_ = depth_ - 1; }
+  InsideRuntime(const InsideRuntime&) = delete;
+  InsideRuntime& operator=(const InsideRuntime&) = delete;
+
+  /// Async-signal-safe.
+  static bool here() noexcept { return depth_ > 0; }
+
+ private:
+  // Initial-exec: the first use on a thread allocates nothing, so that a signal handler may ask.
+  static thread_local volatile int depth_ __attribute__((tls_model("initial-exec")));
+};
+
 }  // namespace vma

@@ -83,6 +83,11 @@ std::uint64_t Topology::memory_bytes(Location at) const {
   return info(DeviceId{at.ordinal}).memory_bytes;
 }
 
+Location Topology::nearest_host(DeviceId device) const {
+  const Location nearest = host(info(device).host_node);
+  return has(nearest) ? nearest : host(0);
+}
+
 std::vector<std::vector<LinkKind>> Topology::link_kinds() const {
   std::vector<std::vector<LinkKind>> kinds;
   for (const DeviceId from : devices_) {

@@ -33,6 +33,9 @@ class Topology {
   /// HBM of a GPU; 0 for host nodes, whose size the driver does not report.
   std::uint64_t memory_bytes(Location at) const;
 
+  /// The host node closest to the GPU; the first one if that is not one of these places.
+  Location nearest_host(DeviceId device) const;
+
   bool reaches(DeviceId from, Location at) const;
   /// Whether atomics of these GPUs on memory at `at` see each other. Those of a single GPU do.
   bool atomics_work(std::span<const DeviceId> devices, Location at) const;

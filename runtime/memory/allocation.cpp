@@ -81,6 +81,7 @@ Chunk Allocation::take_out(std::size_t slot) noexcept {
   Slot& shown = slots_[slot];
   if (shown.mapped) {
     shown.mapped = false;
+    shown.cpu = Access::none;
     try {
       driver_.unmap(slot_begin(slot), geometry_.slot_bytes(slot));
     } catch (const std::exception& error) {
@@ -158,6 +159,7 @@ Chunk Allocation::drop(std::size_t slot) {
   Slot& shown = slots_[slot];
   shown.dropped_from = shown.chunk.at();
   shown.mapped = false;
+  shown.cpu = Access::none;
   return std::move(shown.chunk);
 }
 
@@ -269,7 +271,8 @@ bool Allocation::reusable() const {
   if (poisoned() || access_torn_ || read_only() || !at_one_place()) return false;
   const MutexLock lock(slots_mutex_);
   return !slots_.empty() && std::ranges::none_of(slots_, [](const Slot& slot) {
-    return slot.chunk.busy() || slot.chunk.shared() || slot.chunk.imported();
+    return slot.chunk.busy() || slot.chunk.shared() || slot.chunk.imported() ||
+           slot.cpu != Access::none;
   });
 }
 
@@ -358,39 +361,100 @@ void Allocation::set_read_only(bool read_only, const Topology& topology) {
   if (error) std::rethrow_exception(error);
 }
 
+/// The first slots in a row, at or behind `first`, that can be used, lie at one place, and are
+/// wanted.
+template <typename Wanted>
+Allocation::Run Allocation::next_run(std::size_t first, std::size_t end, Wanted&& wanted) const {
+  const MutexLock lock(slots_mutex_);
+  end = std::min(end, slots_.size());
+  const auto fits = [&](std::size_t slot) {
+    return slots_[slot].mapped && !slots_[slot].dark && wanted(slots_[slot]);
+  };
+  while (first < end && !fits(first)) ++first;
+  Run run{first, first, {}};
+  if (first == end) return run;
+  run.at = slots_[first].chunk.at();
+  while (run.end < end && fits(run.end) && slots_[run.end].chunk.at() == run.at) ++run.end;
+  return run;
+}
+
+std::uint64_t Allocation::bytes_of(const Run& run) const {
+  return (run.end - run.first - 1) * geometry_.chunk_bytes + geometry_.slot_bytes(run.end - 1);
+}
+
 /// One grant for each run of slots at one place. Continues after a failure; returns the first
 /// error.
 std::exception_ptr Allocation::grant_slots(const Topology& topology) noexcept {
   std::exception_ptr first_error;
-  const auto usable_at = [this](std::size_t slot) -> const Chunk* {
-    const bool usable = slot < slots_.size() && slots_[slot].mapped && !slots_[slot].dark;
-    return usable ? &slots_[slot].chunk : nullptr;
-  };
-  for (std::size_t slot = 0; slot < geometry_.slots;) {
-    Location at;
-    std::uint64_t run_bytes = 0;
-    const Address run_begin = slot_begin(slot);
-    {
-      const MutexLock lock(slots_mutex_);
-      const Chunk* first = usable_at(slot);
-      if (first != nullptr) at = first->at();
-      while (first != nullptr && usable_at(slot) != nullptr && usable_at(slot)->at() == at) {
-        run_bytes += geometry_.slot_bytes(slot++);
-      }
-    }
-    if (run_bytes == 0) {
-      ++slot;  // It shows nothing that can be used.
-      continue;
-    }
+  const auto attempt = [&](auto&& body) {
     try {
-      const std::vector<Accessor> granted = accessors(at, topology);
-      driver_.grant(run_begin, run_bytes, granted);
-      verify_access(driver_, run_begin, run_bytes, granted);
+      body();
     } catch (...) {
       if (!first_error) first_error = std::current_exception();
     }
+  };
+  attempt([&]() VMART_NO_THREAD_ANALYSIS { end_cpu(0, geometry_.slots, {}); });
+  const auto any = [](const Slot&) { return true; };
+  for (Run run = next_run(0, geometry_.slots, any); run.end > run.first;
+       run = next_run(run.end, geometry_.slots, any)) {
+    attempt([&] {
+      const std::vector<Accessor> granted = accessors(run.at, topology);
+      driver_.grant(slot_begin(run.first), bytes_of(run), granted);
+      verify_access(driver_, slot_begin(run.first), bytes_of(run), granted);
+    });
   }
   return first_error;
+}
+
+// --- The CPU's access
+
+void Allocation::grant_cpu(std::size_t first, std::size_t end) {
+  const MutexLock rights(access_mutex_);
+  const auto lacks = [this](const Slot& slot) {
+    return slot.chunk.at().kind == Location::Kind::host && slot.cpu != access();
+  };
+  for (Run run = next_run(first, end, lacks); run.end > run.first;
+       run = next_run(run.end, end, lacks)) {
+    set_cpu(run, access());
+  }
+}
+
+void Allocation::offer_cpu(std::size_t first, std::size_t end) noexcept {
+  if (cpu != CpuAccess::fault || being_freed) return;
+  try {
+    grant_cpu(first, end);
+  } catch (const std::exception& error) {
+    log(LogLevel::debug, "the CPU will fault at {:#x} again: {}", to_integer(begin()),
+        error.what());
+  }
+}
+
+void Allocation::revoke_cpu(std::size_t first, std::size_t end, std::optional<Location> stay_at) {
+  if (cpu != CpuAccess::fault) return;
+  const MutexLock rights(access_mutex_);
+  end_cpu(first, end, stay_at);
+}
+
+void Allocation::end_cpu(std::size_t first, std::size_t end, std::optional<Location> stay_at) {
+  const auto granted = [&](const Slot& slot) {
+    return slot.cpu != Access::none && slot.chunk.at() != stay_at;
+  };
+  for (Run run = next_run(first, end, granted); run.end > run.first;
+       run = next_run(run.end, end, granted)) {
+    set_cpu(run, Access::none);
+  }
+}
+
+void Allocation::set_cpu(const Run& run, Access access) {
+  const Accessor processor{run.at, access};
+  driver_.grant(slot_begin(run.first), bytes_of(run), {&processor, 1});
+  const MutexLock lock(slots_mutex_);
+  for (std::size_t slot = run.first; slot < run.end; ++slot) slots_[slot].cpu = access;
+}
+
+Access Allocation::cpu_access(std::size_t slot) const {
+  const MutexLock lock(slots_mutex_);
+  return slot < slots_.size() ? slots_[slot].cpu : Access::none;
 }
 
 }  // namespace vma

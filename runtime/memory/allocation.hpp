@@ -8,6 +8,7 @@
 #include "memory/reservation.hpp"
 
 #include <vma/migration.hpp>
+#include <vma/options.hpp>
 
 #include <atomic>
 #include <cstdint>
@@ -151,6 +152,22 @@ class Allocation : public std::enable_shared_from_this<Allocation> {
   /// write has happened.
   std::uint64_t writable_epoch() const noexcept { return writable_epoch_.load(); }
 
+  /// The CPU's access to an allocation with `CpuAccess::fault`. It is a shortcut: whatever must not
+  /// run beside a write of the CPU revokes it, and the next access of the CPU faults and brings it
+  /// back.
+  ///
+  /// Grants the slots of the range that show memory of a host node, with `access()`. Requires: the
+  /// move claim, or that no other thread knows the allocation. Throws: what the driver throws; then
+  /// some of them may be granted.
+  void grant_cpu(std::size_t first, std::size_t end);
+  /// The same, where a failure costs only that the CPU faults once more. Does nothing for other
+  /// allocations.
+  void offer_cpu(std::size_t first, std::size_t end) noexcept;
+  /// Ends the access to the slots of the range, except those at `stay_at`. Once it has returned, no
+  /// write of the CPU reaches them. Throws: what the driver throws; then some may still be granted.
+  void revoke_cpu(std::size_t first, std::size_t end, std::optional<Location> stay_at = {});
+  Access cpu_access(std::size_t slot) const;
+
   HookList& hooks() noexcept { return hooks_; }
 
   /// The processes that use its memory; it moves only if they follow. One is added under
@@ -163,11 +180,17 @@ class Allocation : public std::enable_shared_from_this<Allocation> {
   /// The share of its bytes that recent live copies found changed, as reported by its moves;
   /// guarded by the claim.
   double dirtiness = 0;
+  /// What the CPU's last fault fetched; guarded by the claim.
+  struct Fetched {
+    std::size_t end = SIZE_MAX;  ///< The slot behind it.
+    std::size_t slots = 0;
+  } fetched{};
 
   // What the user asked for; constant while the pointer is valid.
   std::string tag;
   bool movable = true;
   bool shared_atomics = false;
+  CpuAccess cpu = CpuAccess::view;
   /// The process that exports it, such as "process 4711"; empty for memory of this process.
   std::string imported_from;
   /// What has to live as long as the import; released after the memory, whoever still holds this
@@ -196,8 +219,9 @@ class Allocation : public std::enable_shared_from_this<Allocation> {
     Chunk chunk;
     std::uint64_t generation = 0;
     bool mapped = false;
-    bool dark = false;  // For ever, even if the driver kept a mapping.
-    Location wanted;    // Where the program wants the slot.
+    bool dark = false;          // For ever, even if the driver kept a mapping.
+    Access cpu = Access::none;  // Granted by `grant_cpu`.
+    Location wanted;            // Where the program wants the slot.
     std::optional<Location>
         dropped_from;  // If set, it has no chunk and shows nothing until `restore`.
     Location at() const { return dropped_from.value_or(chunk.at()); }
@@ -206,6 +230,18 @@ class Allocation : public std::enable_shared_from_this<Allocation> {
   bool hide_again(std::size_t slot) noexcept;
   void keep_behind(std::size_t slot, const char* reason) noexcept VMART_REQUIRES(slots_mutex_);
   std::exception_ptr grant_slots(const Topology& topology) noexcept VMART_REQUIRES(access_mutex_);
+
+  /// Slots that show memory of one place.
+  struct Run {
+    std::size_t first = 0, end = 0;  // None if equal.
+    Location at;
+  };
+  template <typename Wanted>
+  Run next_run(std::size_t first, std::size_t end, Wanted&& wanted) const;
+  void set_cpu(const Run& run, Access access) VMART_REQUIRES(access_mutex_);
+  void end_cpu(std::size_t first, std::size_t end, std::optional<Location> stay_at)
+      VMART_REQUIRES(access_mutex_);
+  std::uint64_t bytes_of(const Run& run) const;
 
   Driver& driver_;
   Ledger& ledger_;

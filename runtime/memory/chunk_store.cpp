@@ -17,6 +17,8 @@
 namespace vma {
 namespace {
 
+constexpr std::size_t usual_chunks_ahead = 2;
+
 Ledger& open_accounts(Ledger& ledger, const Topology& topology, const MemoryLimits& limits) {
   for (const Location at : topology.locations()) {
     const auto cap = limits.capacity_bytes.find(at);
@@ -117,7 +119,7 @@ Chunk ChunkStore::obtain(Location at, std::uint64_t size_bytes, Turn turn, const
       chunk = create_or_make_room(at, size_bytes, call, needs);
     }
   }
-  if (at.kind == Location::Kind::host) make_ahead(at, size_bytes);
+  if (at.kind == Location::Kind::host) make_ahead(at, size_bytes, usual_chunks_ahead);
   return chunk;
 }
 
@@ -208,6 +210,7 @@ void ChunkStore::retire(Chunk chunk) noexcept {
 
 void ChunkStore::take_back(const std::shared_ptr<Allocation>& allocation) noexcept {
   drop_copies(*allocation);  // Another allocation may get its addresses and epochs from here on.
+  end_cpu_access(*allocation);
   if (allocation->reusable()) {
     const Location at = allocation->home(0);
     if (cache_.put_allocation(at, allocation)) return keep_or_release(at);
@@ -216,6 +219,16 @@ void ChunkStore::take_back(const std::shared_ptr<Allocation>& allocation) noexce
     retire(allocation->take_out(slot));
   }
   if (allocation->import_lease) end_lease(*allocation);
+}
+
+/// A later access is a segmentation fault. Where the driver refuses, the slots are not reused.
+void ChunkStore::end_cpu_access(Allocation& allocation) noexcept {
+  try {
+    allocation.revoke_cpu(0, allocation.geometry().slots);
+  } catch (const std::exception& error) {
+    log(LogLevel::warn, "could not revoke the CPU's access to {:#x}: {}",
+        to_integer(allocation.begin()), error.what());
+  }
 }
 
 /// Behind the releases of its chunks, which wait in the same queue.
@@ -288,10 +301,9 @@ void ChunkStore::release_later(Chunk chunk) noexcept {
   }
 }
 
-void ChunkStore::make_ahead(Location at, std::uint64_t size_bytes) noexcept {
-  constexpr std::size_t chunks_ahead = 2;
-  const auto wanted = [this, at, size_bytes] {
-    return cache_.count(at, size_bytes) < chunks_ahead &&
+void ChunkStore::make_ahead(Location at, std::uint64_t size_bytes, std::size_t chunks) noexcept {
+  const auto wanted = [this, at, size_bytes, chunks] {
+    return cache_.count(at, size_bytes) < chunks &&
            cache_.cached_bytes(at) + size_bytes <= cache_.budget_bytes(at);
   };
   if (!wanted()) return;

@@ -46,6 +46,9 @@ class ChunkStore {
   /// room. `call` is named in errors.
   Chunk obtain(Location at, std::uint64_t size_bytes, Turn turn, const char* call = "vma::alloc",
                const ExportTypes& needs = {});
+  /// Creates chunks in the background, until the cache has as many of this size or is full. Does
+  /// not block.
+  void make_ahead(Location at, std::uint64_t size_bytes, std::size_t chunks) noexcept;
   /// From the cache or none; its only driver calls unmap the slots of a freed allocation.
   Chunk obtain_cached(Location at, std::uint64_t size_bytes, const ExportTypes& needs = {});
   /// Refuses what cannot fit by the ledger, even without the cache, before allocating any of it.
@@ -126,10 +129,10 @@ class ChunkStore {
   void release(Chunk chunk) noexcept;
   void release_later(Chunk chunk) noexcept;
   void end_lease(Allocation& allocation) noexcept;
+  void end_cpu_access(Allocation& allocation) noexcept;
   Chunk create_in_place_of_copies(Location at, std::uint64_t size_bytes, const char* call,
                                   const ExportTypes& needs = {});
   std::uint64_t release_oldest_copy(Location at) noexcept;
-  void make_ahead(Location at, std::uint64_t size_bytes) noexcept;
 
   Driver& driver_;
   const Topology& topology_;

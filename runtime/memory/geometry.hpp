@@ -3,6 +3,7 @@
 #include "memory/allocation.hpp"
 
 #include <vma/location.hpp>
+#include <vma/options.hpp>
 
 #include <cstdint>
 
@@ -13,6 +14,10 @@ namespace vma {
 /// node, because host memory maps page by page (scaled with the granularity, 2 MiB on GPUs).
 /// Throws: Error{invalid_argument}.
 Geometry plan_geometry(std::uint64_t size_bytes, std::uint64_t chunk_bytes, Location home,
+                       std::uint64_t granule_bytes);
+/// The same by the options: chunks of memory that the CPU fetches by faults are small (4 MiB on
+/// GPUs), since it waits for two of them.
+Geometry plan_geometry(std::uint64_t size_bytes, const AllocOptions& options, Location home,
                        std::uint64_t granule_bytes);
 /// The largest chunk that `plan_geometry` chooses by itself at `home`.
 std::uint64_t largest_chunk_bytes(Location home, std::uint64_t granule_bytes);

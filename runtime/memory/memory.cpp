@@ -65,8 +65,7 @@ void Memory::tell_changed(const Allocation& allocation) noexcept {
 std::shared_ptr<Allocation> Memory::alloc(std::uint64_t size_bytes, Location at,
                                           const AllocOptions& options, const AllocTerms& terms) {
   topology_.require(at, "vma::alloc");
-  const Geometry geometry =
-      plan_geometry(size_bytes, options.chunk_bytes, at, topology_.granularity());
+  const Geometry geometry = plan_geometry(size_bytes, options, at, topology_.granularity());
   const ExportTypes types = chunks_.export_terms().given(at, export_needs(options));
   if (const auto freed = chunks_.cache().take_allocation(at, geometry, types)) {
     std::shared_ptr<Allocation> allocation;
@@ -117,6 +116,9 @@ std::shared_ptr<Allocation> Memory::enter(std::shared_ptr<Allocation> allocation
     for (std::size_t slot = 0; slot < allocation->geometry().slots; ++slot) {
       allocation->note_wanted(slot, terms.wanted.value_or(allocation->home(slot)));
     }
+    allocation->cpu = options.cpu_access;
+    if (options.cpu_access == CpuAccess::fault)
+      allocation->grant_cpu(0, allocation->geometry().slots);
     if (terms.fill) terms.fill(*allocation);  // The last step that other threads must not see.
     allocation->placed_at = driver_.clock().now();
     registry_.insert(allocation->begin(), allocation->size_bytes(),

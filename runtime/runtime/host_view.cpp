@@ -24,7 +24,7 @@ struct HostView::Pin {
       const RuntimeParts::Entry entry(parts, "vma::HostView");
       {
         const MutexLock lock(allocation->operations());
-        if (allocation->views == 1) revoke();
+        if (allocation->views == 1 && !faults()) revoke();
         --allocation->views;
       }
       entry->memory.tell_changed(*allocation);
@@ -41,7 +41,7 @@ struct HostView::Pin {
     const bool first = allocation->views++ == 0;
     try {
       require_host(first_slot, end_slot);
-      if (first) allow();
+      if (first && !faults()) allow();
     } catch (...) {
       --allocation->views;
       throw;
@@ -69,6 +69,9 @@ struct HostView::Pin {
                               slot * allocation->geometry().chunk_bytes, to_string(at)));
     }
   }
+
+  /// Its slots are the CPU's whenever they lie at a host node, with or without a view.
+  bool faults() const noexcept { return allocation->cpu == CpuAccess::fault; }
 
   /// Undoes only what was begun here: memory that is being freed may already be reused.
   void allow() {

@@ -75,8 +75,8 @@ void for_each_piece(const Allocation& allocation, std::uint64_t offset, std::uin
 /// A block of the default pool, where the options ask for it; otherwise null.
 void* alloc_small(Machinery& parts, std::size_t bytes, Location at, const AllocOptions& options) {
   const std::uint64_t chunk_bytes = parts.topology.granularity();
-  const bool possible =
-      options.chunk_bytes == 0 && !options.zeroed && !options.shared_atomics && !options.exportable;
+  const bool possible = options.chunk_bytes == 0 && !options.zeroed && !options.shared_atomics &&
+                        !options.exportable && options.cpu_access == CpuAccess::view;
   if (!options.pool || !possible || bytes == 0 || bytes >= chunk_bytes) return nullptr;
   return to_pointer(parts.pools.default_pool(at)->allocate_plain(bytes));
 }
@@ -91,6 +91,15 @@ AllocTerms terms_of(CopyEngine& engine, const AllocOptions& options) {
     }
   };
   return terms;
+}
+
+/// Allocates by `body`; the CPU can fetch the memory as soon as its pointer is known.
+template <typename Body>
+void* alloc_for(Machinery& parts, const AllocOptions& options, Body&& body) {
+  if (options.cpu_access == CpuAccess::fault) parts.faults.begin();
+  const std::shared_ptr<Allocation> allocation = body();
+  if (options.cpu_access == CpuAccess::fault) parts.faults.prepare(*allocation);
+  return to_pointer(allocation->begin());
 }
 
 /// To the scheduler, which places memory by them: what the runtime itself has taken since leaves
@@ -134,15 +143,15 @@ void* Runtime::alloc(std::size_t bytes, const AllocOptions& options) {
   }
   if (void* const block = alloc_small(*entry, bytes, at, options)) return block;
   if (!entry->scheduling) return alloc(bytes, at, options);
-  const Geometry geometry =
-      plan_geometry(bytes, options.chunk_bytes, at, entry->topology.granularity());
+  const Geometry geometry = plan_geometry(bytes, options, at, entry->topology.granularity());
   AllocTerms terms = terms_of(entry->engine, options);
   terms.wanted = at;
   constexpr int tries = 3;  // Another thread, or the runtime itself, may take room meanwhile.
   std::vector<Location> homes = entry->scheduling->scheduler().place(geometry, at, options);
   for (int attempt = 1;; ++attempt) {
     try {
-      return to_pointer(entry->memory.alloc(geometry, homes, options, terms)->begin());
+      return alloc_for(*entry, options,
+                       [&] { return entry->memory.alloc(geometry, homes, options, terms); });
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::out_of_memory || attempt == tries) throw;
       tell_capacities(*parts_->driver, *entry);
@@ -177,7 +186,8 @@ void* Runtime::alloc(std::size_t bytes, Location where, std::span<const Location
   if (options.shared_atomics) {
     entry->mover.reach().require_atomics(terms.readers, where, "vma::alloc");
   }
-  return to_pointer(entry->memory.alloc(bytes, where, options, terms)->begin());
+  return alloc_for(*entry, options,
+                   [&] { return entry->memory.alloc(bytes, where, options, terms); });
 }
 
 void Runtime::free(void* pointer) {

@@ -72,6 +72,7 @@ Machinery::Machinery(Driver& driver, UseLog& uses, const Settings& settings)
       engine(driver, topology, memory.contexts(), memory.chunks().ledger(),
              memory.chunks().slow_calls().turn(), settings.own_contexts),
       mover(memory, engine, mover_limits_of(settings)),
+      faults(memory, mover),
       launcher(driver, topology, memory.chunks().ledger()),
       pools(driver, memory, [this](StreamHandle stream) { return launcher.made(stream); }),
       kernels(driver),
@@ -178,6 +179,7 @@ void RuntimeParts::shut_down() noexcept {
   // Calls inside may wait for background work.
   if (machinery && machinery->scheduling) machinery->scheduling->stop();
   if (machinery) machinery->mover.refuse_more();
+  if (machinery) machinery->faults.stop();
   if (machinery) machinery->sharing.refuse_imports();
   door.wait_until_empty();
   if (!machinery) return;

@@ -1,8 +1,10 @@
 #pragma once
 
+#include "base/executor.hpp"
 #include "base/mutex.hpp"
 #include "base/process_exit.hpp"
 #include "costs/cost_source.hpp"
+#include "cpu_faults/cpu_faults.hpp"
 #include "machine/topology.hpp"
 #include "memory/memory.hpp"
 #include "migrate/copying/copy_engine.hpp"
@@ -43,6 +45,7 @@ struct Machinery {
   Memory memory;
   CopyEngine engine;
   Mover mover;
+  CpuFaults faults;
   Launcher launcher;
   Pools pools;
   KnownKernels kernels;
@@ -84,6 +87,7 @@ struct RuntimeParts {
    private:
     RuntimeParts& parts_;
     Door::Counter* const inside_;
+    const InsideRuntime here_;
   };
 
   /// Throws: Error{driver_gone}.

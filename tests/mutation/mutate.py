@@ -42,9 +42,9 @@ LISTS = Path(__file__).resolve().parent
 # Test programs for the mutants of a layer, the quickest first, each with its folder in the build.
 TESTS = {
     "memory": ["unit/memory/memory_test", "unit/migrate/migrate_test", "unit/runtime/runtime_test",
-               "faults/faults_test"],
-    "migrate": ["unit/migrate/migrate_test", "unit/runtime/runtime_test", "faults/faults_test",
-                "twin/twin_test"],
+               "unit/cpu_faults/cpu_faults_test", "faults/faults_test"],
+    "migrate": ["unit/migrate/migrate_test", "unit/runtime/runtime_test",
+                "unit/cpu_faults/cpu_faults_test", "faults/faults_test", "twin/twin_test"],
 }
 # Programs that would take minutes run a part of their tests.
 FILTERS = {

@@ -37,9 +37,10 @@ SEES = {
     "parking": "base memory migrate/moves",
     "control": "base memory migrate/migration placement/planning",
     "sharing": "base driver machine memory migrate/migration migrate/moves control",
+    "cpu_faults": "base machine memory migrate/migration migrate/moves",
     "runtime": "base driver machine sim memory pools migrate/gates migrate/copying "
                "migrate/migration migrate/moves telemetry placement/policies costs recording "
-               "scheduling parking control sharing",
+               "scheduling parking control sharing cpu_faults",
     "calibration/kernels": "",
     "calibration": "base memory costs runtime calibration/kernels",
     "measuring": "base driver machine sim placement/books costs runtime calibration",

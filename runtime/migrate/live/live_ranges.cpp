@@ -35,6 +35,8 @@ void LiveRange::plan(const MoveParts& parts) {
     sources.insert(from);
   }
   for (const Location from : sources) account.crosses(from);
+  // Before the first copy: what the CPU writes from here on waits until the move has ended.
+  allocation.revoke_cpu(range.first, range.end, task->to);
 }
 
 void LiveRange::require_movable() const {

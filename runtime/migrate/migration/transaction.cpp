@@ -280,6 +280,8 @@ void Transaction::show_instead(const Gpus* users, Phases& phases) {
   const State before = state_;
   VMART_CHECK(before == State::copied || before == State::copying,
               "a target is shown beside its copy or behind it");
+  VMART_CHECK(allocation_.cpu_access(slot_) == Access::none,
+              "the CPU does not write to what was copied");
   Clock& clock = driver_.clock();
   const TimePoint start = clock.now();
   try {

@@ -115,6 +115,8 @@ void HeldMove::plan(HeldRange& range) {
     range.begun = false;
     return range.transactions.clear();
   }
+  // Before the first copy: what the CPU writes from here on waits until the move has ended.
+  allocation.revoke_cpu(range.range.first, range.range.end, range.to);
   std::string& route = range.report.route;
   for (const Location from : sources) {
     route +=

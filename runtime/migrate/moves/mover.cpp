@@ -405,6 +405,7 @@ void Mover::ended(std::shared_ptr<MigrationTask> task, MigrationReport report,
     allocation->note_wanted_there(task->range.first, task->range.end, task->to);
   }
   task->reserved.give_back();
+  allocation->offer_cpu(task->range.first, task->range.end);
   allocation->end_move();
   waited_.note_end(*allocation, report);
   if (task->group) task->group->ended();

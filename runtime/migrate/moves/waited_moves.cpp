@@ -75,6 +75,7 @@ void WaitedMoves::conclude(HeldRange& range, const MoveTerms& terms) noexcept {
   if (terms.choice == PlaceChoice::program) {
     range.allocation.note_wanted_there(range.range.first, range.range.end, range.to);
   }
+  range.allocation.offer_cpu(range.range.first, range.range.end);
   if (range.begun) note_end(range.allocation, range.report);
 }
 

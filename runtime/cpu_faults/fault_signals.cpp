@@ -1,0 +1,189 @@
+#include "cpu_faults/fault_signals.hpp"
+
+#include "base/executor.hpp"
+#include "base/mutex.hpp"
+#include "base/process_exit.hpp"
+#include "cpu_faults/former_handlers.hpp"
+
+#include <vma/error.hpp>
+
+#include <ucontext.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace vma {
+namespace {
+
+struct Place {
+  std::atomic<FaultServer*> server{nullptr};
+  std::atomic<int> handlers{0};  // That may use the server.
+};
+
+constexpr std::size_t servers_max = 64;
+std::array<Place, servers_max> places;
+
+/// One line for standard error, without the heap.
+class Line {
+ public:
+  Line& operator<<(std::string_view text) noexcept {
+    for (const char c : text) {
+      if (length_ < text_.size()) text_[length_++] = c;
+    }
+    return *this;
+  }
+  Line& operator<<(Address address) noexcept {
+    constexpr std::string_view digits = "0123456789abcdef";
+    std::array<char, 16> reversed{};
+    std::size_t count = 0;
+    std::uint64_t rest = to_integer(address);
+    do reversed[count++] = digits[rest % 16];
+    while ((rest /= 16) != 0);
+    *this << "0x";
+    while (count > 0) *this << std::string_view(&reversed[--count], 1);
+    return *this;
+  }
+  void write() noexcept {
+    [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text_.data(), length_);
+  }
+
+ private:
+  std::array<char, 512> text_{};
+  std::size_t length_ = 0;
+};
+
+/// What the instruction does at the address. Unknown processors only load.
+struct Access {
+  bool writes = false, executes = false;
+};
+
+#if defined(__aarch64__)
+std::uint64_t syndrome_of(const ucontext_t& context) noexcept {
+  constexpr std::uint32_t syndrome_magic = 0x45535201;
+  const auto* at = reinterpret_cast<const std::byte*>(context.uc_mcontext.__reserved);
+  const auto* const end = at + sizeof(context.uc_mcontext.__reserved);
+  while (at + 16 <= end) {
+    const auto* const head = reinterpret_cast<const std::uint32_t*>(at);
+    if (head[0] == syndrome_magic) return *reinterpret_cast<const std::uint64_t*>(at + 8);
+    if (head[0] == 0 || head[1] == 0) break;
+    at += head[1];
+  }
+  return 0;
+}
+#endif
+
+Access access_of(const void* context) noexcept {
+  if (context == nullptr) return {};
+  [[maybe_unused]] const auto& at = *static_cast<const ucontext_t*>(context);
+#if defined(__x86_64__)
+  const auto error = static_cast<std::uint64_t>(at.uc_mcontext.gregs[REG_ERR]);
+  return {(error & 2) != 0, (error & 16) != 0};
+#elif defined(__aarch64__)
+  const std::uint64_t syndrome = syndrome_of(at);
+  const std::uint64_t exception_class = syndrome >> 26;
+  return {(syndrome & 64) != 0, exception_class == 0x20 || exception_class == 0x21};
+#else
+  return {};
+#endif
+}
+
+/// Refuses by a line that says why and what helps. It names the allocation by its start, since its
+/// tag may not be read here.
+CpuFault::Answer refuse(Address address, Address allocation, std::string_view why) noexcept {
+  Line line;
+  line << "vmart: the CPU accessed " << address << ", in the allocation that starts at "
+       << allocation << ", " << why << "\n";
+  line.write();
+  return CpuFault::Answer::refused;
+}
+
+CpuFault::Answer serve(FaultServer& server, Address address, bool writes) noexcept {
+  const Address allocation = server.allocation_around(address);
+  if (is_none(allocation)) return CpuFault::Answer::foreign;
+  if (ProcessExit::process() != server.process()) {
+    return refuse(address, allocation,
+                  "in a forked child, which has none of its parent's memory. Fork before opening a "
+                  "runtime, or copy what the child needs to other memory first");
+  }
+  if (InsideRuntime::here()) {
+    return refuse(address, allocation,
+                  "inside a call, callback or hook of vmart, where the memory cannot be fetched. "
+                  "Access it outside, or migrate it to a host node and hold a HostView first");
+  }
+  if (ProcessExit::begun()) {
+    return refuse(address, allocation,
+                  "while the process exits, when nothing can be fetched any more");
+  }
+  CpuFault fault;
+  fault.address = address;
+  fault.writes = writes;
+  server.queue().push(fault);
+  return FaultQueue::await(fault);
+}
+
+CpuFault::Answer serve(const siginfo_t* info, const void* context) noexcept {
+  // Sent by a process, or without an address.
+  if (info == nullptr || info->si_code <= 0 || info->si_code == SI_KERNEL)
+    return CpuFault::Answer::foreign;
+  const Access access = access_of(context);
+  if (access.executes) return CpuFault::Answer::foreign;
+  const Address address = address_of(info->si_addr);
+  for (Place& place : places) {
+    place.handlers.fetch_add(1);
+    FaultServer* const server = place.server.load();
+    const CpuFault::Answer answer =
+        server == nullptr ? CpuFault::Answer::foreign : serve(*server, address, access.writes);
+    place.handlers.fetch_sub(1);
+    if (answer != CpuFault::Answer::foreign) return answer;
+  }
+  return CpuFault::Answer::foreign;
+}
+
+void handle(int signal, siginfo_t* info, void* context) {
+  const int number = errno;
+  const CpuFault::Answer answer = serve(info, context);
+  errno = number;
+  if (answer == CpuFault::Answer::retry) return;
+  FormerHandlers::call(signal, info, context);
+}
+
+Mutex& installing() {
+  static Mutex mutex;
+  return mutex;
+}
+
+}  // namespace
+
+void FaultSignals::add(FaultServer& server) {
+  static bool installed = false;
+  const MutexLock lock(installing());
+  Place* free = nullptr;
+  for (Place& place : places) {
+    // A handler may still look at what was there before.
+    if (place.server.load() == nullptr && place.handlers.load() == 0) free = &place;
+  }
+  if (free == nullptr) {
+    throw Error(ErrorKind::busy, "vma::alloc",
+                "too many runtimes have memory with CpuAccess::fault; shut some down");
+  }
+  if (!installed) FormerHandlers::replace_by(handle);
+  installed = true;
+  free->server.store(&server);
+}
+
+void FaultSignals::remove(FaultServer& server) noexcept {
+  for (Place& place : places) {
+    if (place.server.load() != &server) continue;
+    place.server.store(nullptr);
+    for (Poll poll; place.handlers.load() > 0;) poll.pause();
+  }
+}
+
+}  // namespace vma

@@ -1,0 +1,234 @@
+// Goal: an access that cannot be served is a segmentation fault as any other, with a line that says
+// why; no thread waits for ever, and addresses of others stay theirs.
+#include "runtime/runtime_parts.hpp"
+#include "support/drivers/fault_driver.hpp"
+#include "machine/machine_file.hpp"
+#include "support/sanitizer.hpp"
+#include "unit/cpu_faults/segmentation_faults.hpp"
+#include "unit/runtime/runtime_rig.hpp"
+
+#include <gtest/gtest.h>
+
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <csignal>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+namespace vma {
+namespace {
+
+class RefusedFault : public testing::Test {
+ protected:
+  std::uint64_t* alloc(Location at, std::uint64_t bytes = 4 * chunk_bytes) {
+    AllocOptions options;
+    options.chunk_bytes = chunk_bytes;
+    options.tag = "array";
+    options.cpu_access = CpuAccess::fault;
+    return static_cast<std::uint64_t*>(runtime().alloc(bytes, at, options));
+  }
+  Runtime& runtime() { return rig.runtime(); }
+  /// The access is a segmentation fault whose line has all of these words.
+  void expect_refused(const std::function<void()>& body, const std::vector<std::string>& words) {
+    std::string text;
+    EXPECT_TRUE(is_segmentation_fault(body, &text));
+    for (const std::string& word : words) EXPECT_NE(text.find(word), std::string::npos) << text;
+  }
+
+  RuntimeRig rig{"test-2", patient()};
+};
+
+TEST_F(RefusedFault, OfPinnedMemoryInHbm) {
+  std::uint64_t* words = alloc(gpu(0));
+  {
+    const Pin pin = runtime().pin(words);
+    expect_refused([&] { load(words); }, {"load from", "\"array\"", "is pinned"});
+    expect_refused([&] { store(words, 1); }, {"store to"});
+  }
+  store(words, 1);
+  EXPECT_EQ(load(words), 1u);
+}
+
+TEST_F(RefusedFault, NotOfPinnedMemoryAtAHostNode) {
+  std::uint64_t* words = alloc(host(0));
+  const Pin pin = runtime().pin(words);
+  store(words, 2);
+  EXPECT_EQ(load(words), 2u);
+}
+
+TEST_F(RefusedFault, OfStoresToReadOnlyMemory) {
+  std::uint64_t* words = alloc(host(0));
+  store(words, 3);
+  {
+    const ReadOnly read_only = runtime().read_only(words);
+    EXPECT_EQ(load(words), 3u);
+    expect_refused([&] { store(words, 4); }, {"store to", "read-only"});
+    EXPECT_EQ(load(words), 3u);
+  }
+  store(words, 5);
+  EXPECT_EQ(load(words), 5u);
+}
+
+TEST_F(RefusedFault, OfFreedMemory) {
+  for (const Location at : {gpu(0), host(0)}) {
+    std::uint64_t* words = alloc(at);
+    store(words, 1);
+    runtime().free(words);
+    std::string text;
+    EXPECT_TRUE(is_segmentation_fault([&] { load(words); }, &text));
+    EXPECT_EQ(text, "") << "it is no memory of the runtime's any more";
+  }
+  rig.check_invariants();
+}
+
+TEST_F(RefusedFault, OfMemoryThatTheCacheHandsOutAgain) {
+  std::uint64_t* words = alloc(host(0));
+  store(words, 1);
+  runtime().free(words);
+  std::uint64_t* again = rig.alloc(4 * chunk_bytes, host(0));  // Only through views.
+  EXPECT_TRUE(is_segmentation_fault([&] { load(again); }));
+}
+
+TEST_F(RefusedFault, OfMemoryWithoutTheOption) {
+  alloc(gpu(0));  // The handler is there.
+  std::uint64_t* words = rig.alloc(chunk_bytes, gpu(0));
+  std::string text;
+  EXPECT_TRUE(is_segmentation_fault([&] { load(words); }, &text));
+  EXPECT_EQ(text, "");
+}
+
+TEST_F(RefusedFault, OfAddressesOfOthers) {
+  alloc(gpu(0));
+  void* const page =
+      mmap(nullptr, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  std::string text;
+  EXPECT_TRUE(is_segmentation_fault([&] { load(static_cast<const std::uint64_t*>(page)); }, &text));
+  EXPECT_EQ(text, "");
+  munmap(page, 4096);
+  EXPECT_TRUE(is_segmentation_fault([] { ::raise(SIGSEGV); }));
+}
+
+TEST_F(RefusedFault, InsideAHook) {
+  std::uint64_t* words = alloc(gpu(0));
+  std::string text;
+  std::atomic<int> hooked{0};
+  MoveHooks hooks;
+  hooks.before = [&](const MoveEvent&) {
+    if (is_segmentation_fault([&] { load(words); }, hooked == 0 ? &text : nullptr)) ++hooked;
+  };
+  const MoveHookRegistration hook = runtime().on_move(words, hooks);
+  runtime().migrate(words, gpu(1));
+  EXPECT_EQ(hooked, 4);
+  EXPECT_NE(text.find("inside a call, callback or hook"), std::string::npos) << text;
+  load(words);  // The hooks of a fetch are on the thread that serves.
+  EXPECT_EQ(hooked, 6);
+}
+
+TEST_F(RefusedFault, InAForkedChild) {
+  if (under_thread_sanitizer) GTEST_SKIP() << "no fork under TSan";
+  std::uint64_t* words = alloc(gpu(0));
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(60);  // A hang fails the test.
+    std::string text;
+    const bool refused = is_segmentation_fault([&] { load(words); }, &text);
+    const bool said = text.find("in a forked child") != std::string::npos;
+    _exit(refused && said ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  load(words);  // The parent goes on.
+}
+
+TEST_F(RefusedFault, AfterShutdown) {
+  std::uint64_t* words = alloc(gpu(0));
+  load(words);
+  runtime().shutdown();
+  EXPECT_TRUE(is_segmentation_fault([&] { load(words); }));
+}
+
+TEST_F(RefusedFault, WhereTheHostNodeIsFull) {
+  std::uint64_t* words = alloc(gpu(0));
+  runtime().trim(host(0));
+  runtime().set_capacity(host(0), 1);
+  expect_refused([&] { load(words); }, {"out_of_memory", "Free memory of the host node"});
+  runtime().set_capacity(host(0), SIZE_MAX);
+  load(words);
+}
+
+TEST_F(RefusedFault, BehindWorkThatDoesNotEnd) {
+  RuntimeOptions options;
+  options.hold_limit = std::chrono::milliseconds(50);
+  RuntimeRig impatient("test-2", options);
+  AllocOptions faulting;
+  faulting.cpu_access = CpuAccess::fault;
+  auto* words =
+      static_cast<std::uint64_t*>(impatient.runtime().alloc(chunk_bytes, gpu(0), faulting));
+  const BoundStream stream =
+      parts_of(impatient.runtime()).machinery->launcher.bind(impatient.stream(0));
+  auto* word = static_cast<std::uint64_t*>(impatient.machine().allocate_pinned(stream.context, 8));
+  const WordOperation wait{WordOperation::Kind::wait_until_at_least, address_of(word), 1};
+  impatient.machine().batch(stream, {&wait, 1});
+  expect_refused([&] { load(words); }, {"busy", "hold_limit"});
+  std::atomic_ref<std::uint64_t>(*word).store(1);
+  impatient.runtime().synchronize(impatient.stream(0));
+  load(words);
+  impatient.machine().free_pinned(stream.context, word);
+}
+
+/// A runtime whose driver fails as told.
+struct FailingRuntime {
+  FailingRuntime() {
+    auto machine = std::make_unique<SimDriver>(load_machine("test-2"));
+    sim = std::move(machine);
+    auto faults = std::make_unique<FaultDriver>(*sim);
+    driver = faults.get();
+    runtime =
+        unique_runtime_of(std::make_unique<RuntimeParts>(std::move(faults), resolve_settings({})));
+  }
+  std::unique_ptr<SimDriver> sim;
+  FaultDriver* driver = nullptr;
+  std::unique_ptr<Runtime> runtime;
+};
+
+TEST(FailedFault, IsTriedAgainWhereTheDriverFailsOnce) {
+  for (const Call call : {Call::grant, Call::unmap, Call::map}) {
+    FailingRuntime failing;
+    AllocOptions options;
+    options.cpu_access = CpuAccess::fault;
+    auto* words = static_cast<std::uint64_t*>(failing.runtime->alloc(4096, gpu(0), options));
+    failing.driver->count_only({call});
+    failing.driver->fail_calls({0});
+    store(words, 3);
+    EXPECT_EQ(load(words), 3u);
+    EXPECT_EQ(failing.driver->fired(), 1);
+    failing.driver->fail_calls({});
+  }
+}
+
+TEST(FailedFault, IsASegmentationFaultWhereTheDriverKeepsFailing) {
+  FailingRuntime failing;
+  AllocOptions options;
+  options.cpu_access = CpuAccess::fault;
+  options.tag = "array";
+  auto* words = static_cast<std::uint64_t*>(failing.runtime->alloc(4096, gpu(0), options));
+  std::set<int> all;
+  for (int i = 0; i < 100; ++i) all.insert(i);
+  failing.driver->count_only({Call::unmap});
+  failing.driver->fail_calls(all);
+  std::string text;
+  EXPECT_TRUE(is_segmentation_fault([&] { load(words); }, &text));
+  EXPECT_NE(text.find("\"array\""), std::string::npos) << text;
+  failing.driver->fail_calls({});
+  store(words, 1);
+  EXPECT_EQ(load(words), 1u);
+}
+
+}  // namespace
+}  // namespace vma
