@@ -102,6 +102,18 @@ TYPED_TEST(AccessRights, HostMemoryWithoutGrantIsNotForTheCpu) {
   EXPECT_FALSE(cpu_can_read(mapping.pointer()));
 }
 
+TYPED_TEST(AccessRights, HostMemoryTakenFromTheCpuKeepsItsBytes) {
+  std::vector<Accessor> everyone = all_gpus(this->driver());
+  everyone.push_back({host(0), Access::read_write});
+  TestMapping mapping(this->driver(), host(0), this->rig().page(), everyone);
+  mapping.pointer()[3] = 7;
+  mapping.grant({{host(0), Access::none}});
+  EXPECT_FALSE(cpu_can_read(mapping.pointer())) << "what is copied from here on misses no store";
+  EXPECT_EQ(this->rig().word_at(0, mapping.address() + 24), 7u);
+  mapping.grant({{host(0), Access::read_write}});
+  EXPECT_EQ(mapping.pointer()[3], 7u);
+}
+
 TYPED_TEST(AccessRights, DeviceMemoryIsNeverForTheCpu) {
   // On x86 hosts; a coherent link would allow it.
   TestMapping mapping(this->driver(), gpu(0), this->rig().page(), all_gpus(this->driver()));

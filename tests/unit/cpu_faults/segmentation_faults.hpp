@@ -11,11 +11,14 @@ namespace vma {
 /// a runtime finds it as the former one.
 bool is_segmentation_fault(const std::function<void()>& body, std::string* text = nullptr);
 
-/// Reads a word, which the compiler does not know.
-inline std::uint64_t load(const std::uint64_t* word) {
+/// Accesses a word. ThreadSanitizer would take the mapping of memory, which nothing orders before
+/// the access, for a write to it.
+__attribute__((noinline, no_sanitize("thread"))) inline std::uint64_t load(
+    const std::uint64_t* word) {
   return *static_cast<const volatile std::uint64_t*>(word);
 }
-inline void store(std::uint64_t* word, std::uint64_t value) {
+__attribute__((noinline, no_sanitize("thread"))) inline void store(std::uint64_t* word,
+                                                                   std::uint64_t value) {
   *static_cast<volatile std::uint64_t*>(word) = value;
 }
 
