@@ -82,6 +82,12 @@ class VMART_EXPORT Pool {
   /// {invalid_argument} while the stream captures, unless the block was allocated in this capture.
   /// Does not block.
   void deallocate(void* pointer, Stream stream) const;
+  /// Allocates as `allocate`, for work on any stream that is enqueued after this call: not memory
+  /// whose free is pending. Throws and blocks: as `allocate`.
+  void* allocate_now(std::size_t bytes, std::size_t alignment = 256) const;
+  /// Frees a block that no work uses any more, as `vma::free` does. Null does nothing. Throws:
+  /// Error{unknown_pointer} for what is no allocated block of a pool. Does not block.
+  void deallocate_now(void* pointer) const;
   /// The work of `after` from now on comes after what is now enqueued on `before`: the program has
   /// made it wait for an event, for example. For the policy `event_dependencies`.
   void order(Stream after, Stream before) const;

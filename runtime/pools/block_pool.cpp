@@ -167,11 +167,11 @@ void BlockPool::free_now(Block& block) {
   end_use(bytes);
 }
 
-Address BlockPool::allocate_plain(std::uint64_t bytes) {
-  const BlockRequest asked = request(bytes, SizeClasses::step_bytes, {});
+Address BlockPool::allocate_now(std::uint64_t bytes, std::uint64_t alignment, bool free_waits) {
+  const BlockRequest asked = request(bytes, alignment, {});
   const Use use(*this);
   Block& block = find_complete(asked);
-  block.free_waits = true;
+  block.free_waits = free_waits;
   return block.begin;
 }
 

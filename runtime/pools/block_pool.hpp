@@ -40,8 +40,8 @@ class BlockPool {
   /// keeps it.
   Address allocate(std::uint64_t bytes, StreamHandle stream, std::uint64_t alignment);
   void deallocate(Block& block, StreamHandle stream);
-  /// Allocates for any work; `free` of such a block waits, like that of other memory.
-  Address allocate_plain(std::uint64_t bytes);
+  /// Allocates for any work. If `free_waits`, `free` of the block waits, like that of other memory.
+  Address allocate_now(std::uint64_t bytes, std::uint64_t alignment, bool free_waits);
   /// Frees a block that no work uses.
   void free_now(Block& block);
   /// Where in its segment the block lies; none if it is not live.

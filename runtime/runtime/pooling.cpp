@@ -60,6 +60,23 @@ void Pool::deallocate(void* pointer, Stream stream) const {
   free_in_order(pool.machinery(), pointer, stream, "vma::Pool::deallocate");
 }
 
+void* Pool::allocate_now(std::size_t bytes, std::size_t alignment) const {
+  const PoolEntry pool(handle_.get(), "vma::Pool::allocate_now");
+  return to_pointer(pool->allocate_now(bytes, alignment, false));
+}
+
+void Pool::deallocate_now(void* pointer) const {
+  constexpr const char* call = "vma::Pool::deallocate_now";
+  if (pointer == nullptr) return;
+  if (ProcessExit::begun()) return ProcessExit::hold_back();
+  const PoolEntry pool(handle_.get(), call);
+  if (Block* const block = pool.machinery().pools.block_at(address_of(pointer))) {
+    return Pools::free_now(*block);
+  }
+  throw Error(ErrorKind::unknown_pointer, call,
+              fmt::format("no block of a pool begins at {}", fmt::ptr(pointer)));
+}
+
 void Pool::order(Stream after, Stream before) const {
   const PoolEntry pool(handle_.get(), "vma::Pool::order");
   pool->order(handle_of(after), handle_of(before));

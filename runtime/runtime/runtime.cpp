@@ -78,7 +78,8 @@ void* alloc_small(Machinery& parts, std::size_t bytes, Location at, const AllocO
   const bool possible = options.chunk_bytes == 0 && !options.zeroed && !options.shared_atomics &&
                         !options.exportable && options.cpu_access == CpuAccess::view;
   if (!options.pool || !possible || bytes == 0 || bytes >= chunk_bytes) return nullptr;
-  return to_pointer(parts.pools.default_pool(at)->allocate_plain(bytes));
+  return to_pointer(
+      parts.pools.default_pool(at)->allocate_now(bytes, SizeClasses::step_bytes, true));
 }
 
 /// Zeroes before the allocation can be found: a concurrent move would switch chunks under it.
