@@ -82,6 +82,7 @@ set_up_tests() {
   fi
   want_command pkg-config pkg-config "the installed package is not tried through pkg-config" || true
   want_module tabulate python3-tabulate "the benchmarks print no table" || true
+  set_up_cccl
   set_up_python_lab "$purpose"
   set_up_clang
   want_command clang-format-16 clang-format-16 "the format is not checked" || true
@@ -320,7 +321,7 @@ set_up_cuda_header() {
     done
   fi
   folder=$deps/cuda/nvidia/cu13/include
-  has_cuda_header "$folder" || fetch_cuda_wheel ||
+  has_cuda_header "$folder" || fetch_headers cuda-header.txt "$deps/cuda" cuda.h ||
     { missing+=("cuda.h 12.5 or newer (a CUDA toolkit)"); return; }
   say "cuda.h: $folder"
   cmake_arguments+=("-DVMART_CUDA_INCLUDE_DIR=$folder")
@@ -333,19 +334,50 @@ has_cuda_header() {
   ((${version:-0} >= 12050))
 }
 
-# pip checks the hashes that the list pins.
-fetch_cuda_wheel() {
+# fetch_headers LIST FOLDER WHAT: unpacks the wheels of the list there. pip checks the hashes that it pins.
+fetch_headers() {
+  local list=$root/.ci/$1 folder=$2 what=$3 python=python3 wheel
   [[ -z ${VMART_NO_INSTALL:-} ]] || return 1
-  local python=python3
   if ! "$python" -m pip --version >/dev/null 2>&1; then
     python=/usr/bin/python3  # Where apt puts pip; another Python may stand first in PATH.
     "$python" -m pip --version >/dev/null 2>&1 || install_packages python3 python3-pip || return 1
   fi
-  say "fetching cuda.h: $(sed -n 's/ \\$//; /==/p' "$root/.ci/cuda-header.txt") from PyPI"
-  rm -rf "$deps/cuda.new"
+  say "fetching $what from PyPI: $(sed -n 's/ \\$//; /==/p' "$list" | paste -s -d ' ')"
+  rm -rf "$folder.new"
   "$python" -m pip download -q --disable-pip-version-check --no-deps --require-hashes \
-    --only-binary :all: -r "$root/.ci/cuda-header.txt" -d "$deps/cuda.new" &&
-    (cd "$deps/cuda.new" && "$python" -m zipfile -e ./*.whl . && rm ./*.whl) || return 1
-  rm -rf "$deps/cuda"
-  mv "$deps/cuda.new" "$deps/cuda"
+    --only-binary :all: -r "$list" -d "$folder.new" || return 1
+  for wheel in "$folder.new"/*.whl; do
+    "$python" -m zipfile -e "$wheel" "$folder.new" || return 1
+    rm "$wheel"
+  done
+  rm -rf "$folder"
+  mv "$folder.new" "$folder"
+}
+
+# --- CCCL >= 3.5, for the tests of the memory resource
+
+set_up_cccl() {
+  local folder
+  for folder in "${VMART_CCCL_INCLUDE_DIR:-}" "${CUDA_HOME:-}/include/cccl" \
+    "${CUDA_PATH:-}/include/cccl" /usr/local/cuda/include/cccl; do
+    if has_cccl "$folder"; then
+      cmake_arguments+=("-DVMART_CCCL_INCLUDE_DIR=$folder")
+      return
+    fi
+  done
+  folder=$deps/cccl/nvidia/cu13/include/cccl
+  if ! has_cccl "$folder" && ! fetch_headers cccl-headers.txt "$deps/cccl" CCCL; then
+    say "CCCL 3.5 (PyPI) is missing: the memory resource is not tested"  # Its tests say SKIPPED.
+    return 0
+  fi
+  say "CCCL: $folder"
+  cmake_arguments+=("-DVMART_CCCL_INCLUDE_DIR=$folder")
+}
+
+has_cccl() {
+  [[ -f $1/cuda/memory_resource && -f $1/../cuda_runtime_api.h && -f $1/../crt/host_defines.h ]] ||
+    return 1
+  local version
+  version=$(sed -n 's/^#define CCCL_VERSION  *\([0-9]*\).*/\1/p' "$1/cuda/std/__cccl/version.h")
+  ((${version:-0} >= 3005000))
 }

@@ -27,15 +27,26 @@ use_policy() {
   (cd / && VMART_POLICY=follow@$follow:uses=3 "$program")
 }
 
+cached() { sed -n "s/^$1:[A-Z]*=//p" "$build/CMakeCache.txt"; }
+
+# Those that the build has found to be of a release that is recent enough.
+cccl_folders() {
+  [[ $(cached VMART_HAS_CCCL) == 1 ]] || return 0
+  local folder
+  folder=$(cached VMART_CCCL_INCLUDE_DIR)
+  echo "$folder;${folder%/*};$(cached VMART_CUDA_INCLUDE_DIR)"
+}
+
 use_cmake() {
   cmake -S "$here/consumer" -B "$prefix/consumer" -G Ninja -DCMAKE_BUILD_TYPE=Release \
     -DCMAKE_CXX_COMPILER="$compiler" -DCMAKE_PREFIX_PATH="$prefix/moved" \
-    -DBoost_ROOT="$(sed -n 's/^Boost_ROOT:[A-Z]*=//p' "$build/CMakeCache.txt")"
+    -DBoost_ROOT="$(cached Boost_ROOT)" -DCCCL_INCLUDE_DIRS="$(cccl_folders)"
   cmake --build "$prefix/consumer"
   # The lab's Python, wherever the tree lies.
   (cd / && PYTHONPATH=$prefix/moved/share/vmart/python python3 -B -m vmart.lab --help >/dev/null)
-  local program
-  for program in consumer c_consumer asio_consumer; do
+  local program programs=(consumer c_consumer asio_consumer)
+  if [[ -n $(cccl_folders) ]]; then programs+=(cccl_consumer); fi
+  for program in "${programs[@]}"; do
     (cd / && "$prefix/consumer/$program")
   done
   use_policy "$prefix/consumer/consumer" "$prefix/consumer/follow.so"

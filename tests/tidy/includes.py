@@ -71,6 +71,8 @@ SEES = {
 LAYERS = {folder.split("/")[0] for folder in SEES}
 PRODUCT = ("runtime/", "include/", "examples/")
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
+CCCL = re.compile(r"^(cuda|cub|thrust)/")
+CCCL_HEADERS = ("include/vma/memory_resource.hpp", "include/vma/thrust_allocator.hpp")
 CUDA = re.compile(r"^(cuda\w*\.h|nvrtc\.h|nvml\.h)$")
 THREADS = re.compile(r"\bstd::(thread\b(?!::)|jthread\b|condition_variable|async\b)"
                      r"|\bpthread_create\b")
@@ -168,7 +170,9 @@ def public_headers_are_bare(tree):
     for path, number, _, name in _includes(tree, "include/"):
         if path == "include/vma/asio.hpp" and name.startswith("boost/asio"):
             continue
-        if CUDA.match(name) or name.startswith(("boost/", "fmt/")):
+        if path in CCCL_HEADERS and CCCL.match(name):
+            continue
+        if CUDA.match(name) or CCCL.match(name) or name.startswith(("boost/", "fmt/")):
             yield Offence(path, number, f"<{name}> behind a public header")
 
 
@@ -177,6 +181,8 @@ def one_door(tree):
     doors = [
         (CUDA, ("runtime/driver/", "bench/rivals/", "tests/gpu/pools/cuda_allocator.cpp")),
         (re.compile(r"^nvtx3/"), ("runtime/base/nvtx.cpp", "tests/unit/base/nvtx_")),
+        (CCCL, CCCL_HEADERS + ("tests/unit/memory_resource/", "tests/install/consumer/cccl_",
+                               "examples/memory_resource.cpp")),
         # <vma/asio.hpp> is tried as its users use it.
         (re.compile(r"^boost/asio"), ("runtime/scheduling/", "runtime/control/", "runtime/sharing/",
                                       "include/vma/asio.hpp",
