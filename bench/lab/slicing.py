@@ -4,10 +4,13 @@
     bench/lab/slicing.py VMART-LAB TRACE... [--slice S]... [--policy P]... [options of a replay]
 
 Each open-loop trace is replayed with its accesses whole, and with every access that has a duration cut
-into accesses of at most S seconds (default 0.05 and 1), with the same bytes in all, of which each waits
-for the one before. Prints the time of accesses and moves over that of the first policy. The exit status is 1 if two policies that differ
-by more than 5 % in one slicing have another order in another one. A program's work is the same however
-finely it was recorded, so a model in which this fails is wrong.
+into accesses of at most S seconds (default 0.05 and 1), which cover the same bytes in the same order, and of
+which each waits for the one before. Prints the time of accesses and moves over that of the first policy. The
+exit status is 1 if two policies that differ by more than 5 % in one slicing have another order in another one.
+A program's work is the same however finely it was recorded, so a model in which this fails is wrong.
+
+The router (--router) must not look at how long accesses are, as `prefix` does: the same work has to be on the
+same GPUs. The default is `round_robin`.
 """
 
 import argparse
@@ -21,22 +24,43 @@ import sys
 import tempfile
 
 DIFFERENCE = 0.05
+WORK_DIFFERENCE = 1e-3
 
 
 def slices_of(event, slice_ns):
-    """The access as accesses of at most `slice_ns`."""
-    duration = event.get("duration_ns", 0)
+    """The access as accesses of at most `slice_ns`, each of what the access covers in that time: the
+    rest of a pass, whole passes, the beginning of another pass."""
+    duration, passes = event.get("duration_ns", 0), event.get("passes", 1)
     count = max(1, math.ceil(duration / slice_ns))
-    passes = event.get("passes", 1) / count
-    for number in range(count):
-        begin, end = duration * number // count, duration * (number + 1) // count
-        yield {**event, "time_ns": event["time_ns"] + begin, "duration_ns": end - begin, "passes": passes}
+    if count == 1:
+        yield event
+        return
+    ends = [passes * number / count for number in range(1, count)] + [passes]
+    ends += [pass_end(end) for end in ends for pass_end in (math.floor, math.ceil)]
+    begin = 0
+    for end in sorted({end for end in ends if 0 < end <= passes}):
+        yield from covered(event, begin, end, passes)
+        begin = end
+
+
+def covered(event, begin, end, passes):
+    """What the access covers from pass `begin` to pass `end`, if that is anything."""
+    start, duration, size = event["time_ns"], event.get("duration_ns", 0), event["bytes"]
+    from_ns, to_ns = (round(duration * at / passes) for at in (begin, end))
+    part = {**event, "time_ns": start + from_ns, "duration_ns": to_ns - from_ns}
+    first = math.floor(begin)
+    if end - first > 1:  # Whole passes.
+        yield {**part, "passes": end - begin}
+        return
+    low, high = (round(size * (at - first)) for at in (begin, end))
+    if high > low:
+        yield {**part, "offset": event.get("offset", 0) + low, "bytes": high - low, "passes": 1}
 
 
 def as_task(access, number, before, request):
     """A slice as a task that waits for the one before."""
     task = {"event": "task", "time_ns": access["time_ns"], "task": number, "request": request}
-    if access["duration_ns"] > 0:
+    if access.get("duration_ns", 0) > 0:
         task["compute_ns"] = access["duration_ns"]
     if "device" in access:
         task["device"] = access["device"]
@@ -49,9 +73,13 @@ def sliced(events, slice_ns):
     """All events in order of time. The slices of an access are tasks, each after the one before, as
     a program would wait; all that had one task are one request, and happen on one device."""
     waiting, order = [], itertools.count()
-    last_use, requests = {}, {}
+    last_use, requests, objects = {}, {}, {}
     for event in events:
         number = next(order)
+        if event["event"] == "alloc":  # An object that tasks use has a number of its own.
+            objects[event["object"]] = number + 1
+        if "object" in event:
+            event = {**event, "object": objects.get(event["object"], event["object"])}
         if event["event"] == "free":  # Not before the last slice is declared.
             event = {**event, "time_ns": max(event["time_ns"], last_use.pop(event["object"], 0))}
         if event["event"] != "access":
@@ -85,10 +113,17 @@ def read(lab, trace, folder):
     return header, events
 
 
-def cost_of(lab, trace, policy, options):
+def replayed(lab, trace, policy, options):
+    """The time of accesses and moves, and the bytes accessed by each device."""
     done = subprocess.run([lab, "replay", trace, "--policy", policy, "--json", *options], check=True,
                           capture_output=True, text=True)
-    return json.loads(done.stdout)["metrics"]["access_move_s"]
+    report = json.loads(done.stdout)
+    return report["metrics"]["access_move_s"], [device["bytes"] for device in report["devices"]]
+
+
+def same_work(one, other):
+    """Whether devices access the same bytes, but for what rounding costs."""
+    return all(math.isclose(left, right, rel_tol=WORK_DIFFERENCE) for left, right in zip(one, other))
 
 
 def reversals(costs):
@@ -108,7 +143,9 @@ def main():
     parser.add_argument("traces", nargs="+")
     parser.add_argument("--slice", type=float, action="append", help="seconds")
     parser.add_argument("--policy", action="append")
+    parser.add_argument("--router", default="round_robin")
     given, options = parser.parse_known_args()
+    options += ["--router", given.router]
     policies = given.policy or ["static", "cost_benefit", "auto"]
     slices = given.slice or [0.05, 1.0]
     failed = False
@@ -116,13 +153,16 @@ def main():
         with tempfile.TemporaryDirectory() as name:
             folder = pathlib.Path(name)
             header, events = read(given.lab, trace, folder)
-            costs = {}
+            costs, work = {}, None
             for slice_s in [None, *slices]:
                 path = folder / "sliced.jsonl"
                 cut = sliced(events, sys.maxsize if slice_s is None else round(slice_s * 1e9))
                 path.write_text("".join(json.dumps(line) + "\n" for line in ({**header, "vmart_trace": 2}, *cut)))
-                of = {policy: cost_of(given.lab, path, policy, options) for policy in policies}
-                costs[slice_s] = of
+                runs = {policy: replayed(given.lab, path, policy, options) for policy in policies}
+                work = work or runs[policies[0]][1]
+                if not all(same_work(work, bytes_by_device) for _, bytes_by_device in runs.values()):
+                    sys.exit(f"{trace}: the router does not give each device the same work if it is cut")
+                of = costs[slice_s] = {policy: cost for policy, (cost, _) in runs.items()}
                 first = of[policies[0]]
                 shown = "  ".join(f"{policy} {cost / first:.4f}" for policy, cost in of.items())
                 way = "whole" if slice_s is None else f"{slice_s:g} s"
