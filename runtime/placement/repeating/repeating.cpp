@@ -66,6 +66,7 @@ class Repeating : public Policy {
   void predict_unknown(const Snapshot& snapshot);
   void drop_overdue(const Snapshot& snapshot);
   bool decides(ChunkId chunk) const;
+  bool forbids(const Move& move) const;
   /// Its next use may be the rest of this one.
   bool in_use(const ChunkRow& row, Time now) const {
     return row.last_use > Time::zero() && now - row.last_use < apart_;
@@ -142,11 +143,16 @@ bool Repeating::decides(ChunkId chunk) const {
   return of_life_[index(chunk)] ? lives_.trusted() : rhythm_.trusted();
 }
 
-/// Passes on what the other policy wishes about other chunks.
+/// What is predicted stays where it is, unless it goes to its next user. One use may not be worth
+/// a prefetch where those that follow are: of that, the other policy knows more.
+bool Repeating::forbids(const Move& move) const {
+  return decides(move.chunk) && (move.victim || move.to != calendar_[move.chunk].use.device);
+}
+
+/// Passes on what the other policy wishes and predictions do not forbid.
 void Repeating::pass(const Plan& wishes, Plan& plan) const {
   for_each_group(wishes, [&](std::span<const Move> group) {
-    const bool mine =
-        std::ranges::any_of(group, [&](const Move& move) { return decides(move.chunk); });
+    const bool mine = std::ranges::any_of(group, [&](const Move& move) { return forbids(move); });
     if (mine) return;
     for (const Move& move : group) {
       if (move.victim) {

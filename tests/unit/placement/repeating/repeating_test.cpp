@@ -111,6 +111,22 @@ TEST_F(RepeatingTest, LeavesOtherMemoryToTheOtherPolicy) {
   EXPECT_EQ(moves, 1u);
 }
 
+// A fiftieth of a pass every 100 ms is soon predicted, and saves 0.15 ms, too little for a
+// prefetch. All together they are worth the move.
+TEST_F(RepeatingTest, LetsTheOtherPolicyBringWhatIsUsedOftenToItsUser) {
+  PolicyRig rig(repeating_kind(counter_kind()),
+                PolicyMachine::h200(1, 100 * large_chunk, 1000 * large_chunk));
+  const ChunkId first = rig.allocate(large_chunks(4), host_);
+  std::size_t moves = 0;
+  for (int i = 0; i < 400; ++i) {
+    for (std::size_t chunk = 0; chunk < 4; ++chunk)
+      moves += rig.use_and_apply(next(first, chunk), gpu_, large_pass / 50);
+    moves += rig.run(100ms);
+  }
+  EXPECT_EQ(moves, 4u);
+  EXPECT_EQ(rig.places_of(first, 4), std::vector<std::size_t>(4, 0));
+}
+
 TEST(RepeatingText, NamesTheInnerPolicyAndItsParameters) {
   EXPECT_NE(make_policy("repeating+cost_benefit:margin=2,repeat_apart=10ms"), nullptr);
   EXPECT_NE(make_policy("guarded+repeating+cost_benefit"), nullptr);
