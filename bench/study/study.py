@@ -3,17 +3,19 @@
 
     bench/study/study.py --out FOLDER              all of it; a run that was interrupted goes on
     bench/study/study.py --out FOLDER --only NAME  one experiment; of the others, what was kept
+    bench/study/study.py --out FOLDER --policy auto  the cells of a policy that has changed; the others as they were kept
     bench/study/study.py --out FOLDER --tables-only   of folders in which all cells have finished
     bench/study/study.py --check                   whether the tables are those of docs/measurements/study.csv
 
 The experiments are bench/experiments/NAME.json: `study` (all policies, real traces), `study_generated` (all
-policies, generated traces, several seeds) and `study_whole` (the default policy, whole traces). What the tables
-are made of is kept in docs/measurements/study.csv, a row a cell. Tables stand between
+policies, generated traces, several seeds), `study_whole` (the default policy, whole traces) and `study_machines`
+(the best ones on other machines). What the tables are made of is kept in docs/measurements/study.csv, a row a cell. Tables stand between
 `<!-- study:begin NAME -->` and `<!-- study:end -->`, where NAME is one of `study_tables.TABLES`. The figures
 need matplotlib; without it they are left as they are, and that is said.
 """
 
 import argparse
+import json
 import pathlib
 import re
 import shutil
@@ -28,7 +30,7 @@ import study_plots
 import study_tables
 from measuring_context import ask
 
-NAMES = (study_tables.POLICIES, study_tables.GENERATED, study_tables.WHOLE)
+NAMES = (study_tables.POLICIES, study_tables.GENERATED, study_tables.WHOLE, study_tables.MACHINES)
 MARKED = re.compile(r"(<!-- study:begin (\w+) -->\n).*?(<!-- study:end -->)", re.DOTALL)
 
 
@@ -83,10 +85,10 @@ def plain(line):
     return re.sub(r"-{3,}", "---", re.sub(r"\s+", "", line))
 
 
-def made_of(name):
+def checked_out():
     commit = ask("git", "rev-parse", "--short=12", "HEAD") or "unknown"
     changed = " with local changes" if ask("git", "status", "--porcelain", "--untracked-files=no") else ""
-    return f"`bench/experiments/{name}.json`, commit `{commit}`{changed}"
+    return f"commit `{commit}`{changed}"
 
 
 def find_program(named):
@@ -106,11 +108,25 @@ def run_experiment(program, experiment, folder):
                                      "finished is kept, and the same command goes on")
 
 
+def only_policies(experiment, policies, folder):
+    """The file of an experiment of these policies alone, without bounds, in `folder`."""
+    asked = json.loads(experiment.read_text(encoding="utf-8"))
+    for trace in asked["traces"]:
+        if "input" in trace:
+            trace["input"] = str((experiment.parent / trace["input"]).resolve())
+    folder.mkdir(parents=True, exist_ok=True)
+    reduced = folder / experiment.name
+    reduced.write_text(json.dumps({**asked, "policies": policies, "bounds": False}), encoding="utf-8")
+    return reduced
+
+
 def arguments_of(words):
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=pathlib.Path, help="where the results go, or lie: a folder an experiment")
     parser.add_argument("--only", nargs="+", choices=NAMES, default=NAMES, help="these experiments")
+    parser.add_argument("--policy", nargs="+", default=[], help="the cells of these policies; of the others, what "
+                        "was kept")
     parser.add_argument("--vmart-lab", metavar="PATH", help="the program; else that of build/release, "
                         "or the one in PATH")
     parser.add_argument("--made", help="of what commit the results are, if not of the one that is checked out")
@@ -138,9 +154,16 @@ def main(words=None):
         for name in arguments.only:
             folder = arguments.out / name
             if not arguments.tables_only:
-                run_experiment(find_program(arguments.vmart_lab), arguments.experiments / f"{name}.json", folder)
-            made = f"`bench/experiments/{name}.json`, commit `{arguments.made}`" if arguments.made else made_of(name)
-            study = study.replaced(study_cells.condense(name, folder, made))
+                experiment = arguments.experiments / f"{name}.json"
+                if arguments.policy:
+                    experiment = only_policies(experiment, arguments.policy, arguments.out)
+                run_experiment(find_program(arguments.vmart_lab), experiment, folder)
+            made = f"commit `{arguments.made}`" if arguments.made else checked_out()
+            if arguments.policy:
+                again = study_cells.condense_again(study.experiments[name], folder, arguments.policy, made)
+            else:
+                again = study_cells.condense(name, folder, f"`bench/experiments/{name}.json`, {made}")
+            study = study.replaced(again)
         pages.write(study)
     except (study_cells.StudyError, OSError, ValueError) as error:
         print(f"study: {error}", file=sys.stderr)

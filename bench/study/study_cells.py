@@ -159,31 +159,61 @@ def read_metrics(folder):
     return found
 
 
-def condense(name, folder, made):
-    """The experiment in a result folder in which all cells have finished."""
+def cells_in(folder, cell_of):
+    """`cell_of` each row of a result folder's table, where it gives one."""
     path = folder / "results.csv"
-    metrics = read_metrics(folder)
-    cells = []
     try:
         with path.open(encoding="utf-8", newline="") as lines:
-            for row in csv.DictReader(lines, strict=True):
-                # Without a bound, by the requests, which open loops do not have.
-                closed = metrics.get((row["machine"], row["trace"])) == "seconds" or bool(number(row["requests"]))
-                regret = number(row["regret"])
-                cells.append(Cell({
-                    **row, "loop": "closed" if closed else "open",
-                    "time_s": row["seconds"] if closed else row["cost_s"],
-                    "over_bound": None if regret is None else 1 + regret,
-                    "moved": share(number(row["bytes_moved"]), number(row["bytes"])),
-                    "stalled": share(number(row["stall_s"]), number(row["seconds"])),
-                    "lost": row["accesses_lost"]}))
+            cells = [cell for row in csv.DictReader(lines, strict=True) if (cell := cell_of(row)) is not None]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise StudyError(f"{path}: {error}") from error
     except (KeyError, TypeError, ValueError) as error:
         raise StudyError(f"{path}: is no table of results: {error!r}") from error
     if not cells:
         raise StudyError(f"{path}: has no cells")
-    return Experiment(name, cells, made)
+    return cells
+
+
+def time_of(row, loop):
+    return row["seconds"] if loop == "closed" else row["cost_s"]
+
+
+def cell_of(row, loop, over_bound):
+    return Cell({**row, "loop": loop, "time_s": time_of(row, loop), "over_bound": over_bound,
+                 "moved": share(number(row["bytes_moved"]), number(row["bytes"])),
+                 "stalled": share(number(row["stall_s"]), number(row["seconds"])),
+                 "lost": row["accesses_lost"]})
+
+
+def condense(name, folder, made):
+    """The experiment in a result folder in which all cells have finished."""
+    metrics = read_metrics(folder)
+
+    def cell(row):
+        # Without a bound, by the requests, which open loops do not have.
+        closed = metrics.get((row["machine"], row["trace"])) == "seconds" or bool(number(row["requests"]))
+        regret = number(row["regret"])
+        return cell_of(row, "closed" if closed else "open", None if regret is None else 1 + regret)
+    return Experiment(name, cells_in(folder, cell), made)
+
+
+def condense_again(kept, folder, policies, made):
+    """The experiment that was kept, with the cells of some policies from a result folder. Bounds, which no policy
+    changes, are as they were. Throws StudyError unless the folder has all of these cells."""
+    before = {(*cell.place, cell.policy): cell for cell in kept.cells if cell.policy in policies}
+
+    def cell(row):
+        old = before.get(tuple(row[name] for name in ("machine", "trace", "seed", "policy")))
+        if old is None:
+            return None
+        bound = old.over_bound and old.over_bound * number(time_of(row, old.loop)) / old.time_s
+        return cell_of(row, old.loop, bound)
+    found = {(*each.place, each.policy): each for each in cells_in(folder, cell)}
+    missing = [key for key in before if key not in found]
+    if missing:
+        raise StudyError(f"{folder}: has no cell {', '.join(missing[0])}")
+    return Experiment(kept.name, [found.get((*each.place, each.policy), each) for each in kept.cells],
+                      f"{kept.made}, and of {', '.join(f'`{policy}`' for policy in policies)} {made}")
 
 
 def geometric_mean(values):

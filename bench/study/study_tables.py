@@ -7,7 +7,7 @@ import figures
 from study_cells import BASE, geometric_mean, is_test
 
 WORSE = 1.01  # Over the base: from here on a policy counts as worse, and from its inverse down as better.
-WHOLE, POLICIES, GENERATED = "study_whole", "study", "study_generated"
+WHOLE, POLICIES, GENERATED, MACHINES = "study_whole", "study", "study_generated", "study_machines"
 
 
 def times(value):
@@ -126,6 +126,8 @@ TABLES = {
     "made": made,
     "whole_policies": table_of(WHOLE, real_policies),
     "whole_cells": table_of(WHOLE, lambda each: cells_of(each, all_but_base(each))),
+    "machines_policies": table_of(MACHINES, real_policies),
+    "machines_cells": table_of(MACHINES, lambda each: cells_of(each, all_but_base(each))),
     "policies": table_of(POLICIES, real_policies),
     "cells": table_of(POLICIES, lambda each: cells_of(each, all_but_base(each)[:5])),
     "generated": table_of(GENERATED, generated),

@@ -8,6 +8,7 @@ import io
 import json
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -58,7 +59,8 @@ def drawn():
 def sample():
     return study_cells.Study([study_cells.Experiment("study", real(), "made up"),
                               study_cells.Experiment("study_generated", drawn(), "drawn"),
-                              study_cells.Experiment("study_whole", real(), "made up too")])
+                              study_cells.Experiment("study_whole", real(), "made up too"),
+                              study_cells.Experiment("study_machines", real(), "made up as well")])
 
 
 def rows_of(table):
@@ -119,7 +121,7 @@ class Files(Pages):
         self.pages.write(sample())
         self.assertIsNone(self.pages.differ())
         kept = self.pages.table.read_text()
-        self.assertEqual(kept.count("\n"), 3 + 1 + 16)
+        self.assertEqual(kept.count("\n"), 4 + 1 + 22)
         changed = kept.replace(f"{TUNED},real,1,quick,closed,5,", f"{TUNED},real,1,quick,closed,6,", 1)
         self.assertNotEqual(kept, changed)
         self.pages.table.write_text(changed)
@@ -131,7 +133,7 @@ class Files(Pages):
         self.pages.write(self.pages.kept().replaced(again))
         kept = study_cells.read_table(self.pages.table).experiments
         self.assertEqual([(each.made, len(each.cells)) for each in kept.values()],
-                         [("made again", 2), ("drawn", 4), ("made up too", 6)])
+                         [("made again", 2), ("drawn", 4), ("made up too", 6), ("made up as well", 6)])
 
     def test_a_table_drawn_with_other_widths_is_the_same(self):
         self.pages.write(sample())
@@ -154,12 +156,12 @@ class Files(Pages):
         row = f"{TUNED},real,1,quick,closed,5,"
         for piece, other, says in (
                 ("# study: ", "study ", "study.csv: line 1: does not say how"),
-                ("time_s,", "times,", "study.csv: line 4: there is no column time_s"),
-                (row, row.replace("5,", "no,"), "study.csv: line 6: .*no"),
-                (row, row.replace("5,", "nan,"), "study.csv: line 6: nan is not a number"),
-                (row, row.replace("5,", ","), "study.csv: line 6: a time of nothing"),
-                (row, row.replace("real", "odd"), "study.csv: line 6: a trace is real or synthetic, not odd"),
-                ("# study_whole: made up too\n", "", "says how study, study_generated was made"),
+                ("time_s,", "times,", "study.csv: line 5: there is no column time_s"),
+                (row, row.replace("5,", "no,"), "study.csv: line 7: .*no"),
+                (row, row.replace("5,", "nan,"), "study.csv: line 7: nan is not a number"),
+                (row, row.replace("5,", ","), "study.csv: line 7: a time of nothing"),
+                (row, row.replace("real", "odd"), "study.csv: line 7: a trace is real or synthetic, not odd"),
+                ("# study_whole: made up too\n", "", "says how study, study_generated, study_machines was made"),
                 (row, row.replace("quick", "static"), f"m half, {TUNED}, 1: two cells of static")):
             with self.subTest(says):
                 self.pages.table.write_text(kept.replace(piece, other, 1))
@@ -232,13 +234,35 @@ class Runs(Pages):
         status, said = self.study("--check")
         self.assertEqual((status, "statik" in said), (1, True))
 
+    def test_a_policy_that_has_changed_is_run_alone(self):
+        words = ["--vmart-lab", PROGRAM, "--made", "new", "--policy", "harvest"]
+        self.assertEqual(self.study("--out", str(self.folder), "--vmart-lab", PROGRAM, "--made", "old")[0], 0)
+        kept = study_cells.read_table(self.pages.table)
+        for cell in kept.experiments["study"].cells:  # As if all had taken longer when it was kept.
+            cell.time_s *= 2
+        kept.write(self.pages.table)
+        again = self.root / "again"
+        self.assertEqual(self.study("--out", str(again), *words, "--only", "study")[0], 0)
+        self.assertEqual(len(list((again / "study" / "cells").glob("*"))), 2)
+        found = study_cells.read_table(self.pages.table)
+        self.assertEqual(found.experiments["study"].made, "`bench/experiments/study.json`, commit `old`, and of "
+                                                          "`harvest` commit `new`")
+        for old, new in zip(kept.experiments["study"].cells, found.experiments["study"].cells):
+            factor = 2 if new.policy == "harvest" else 1
+            self.assertEqual(old.place, new.place)
+            self.assertAlmostEqual(old.time_s / new.time_s, factor, places=4)
+            self.assertAlmostEqual(old.over_bound / new.over_bound, factor, places=4)
+        shutil.rmtree(again)
+        status, said = self.study("--out", str(again), *words[:-1], "none", "--only", "study")
+        self.assertEqual((status, "exit status 1" in said), (1, True))
+
     def test_the_experiments_have_every_policy_and_can_be_read(self):
         documented = (study.ROOT / "docs" / "guide" / "policies.md").read_text().split("## The policies\n")[1]
         names = re.findall(r"^\| `(\w+)` \|", documented.split("\n## ")[0], re.MULTILINE)
         for name in study.NAMES:
             path = study.ROOT / "bench" / "experiments" / f"{name}.json"
             asked = json.loads(path.read_text())
-            if name != study_tables.WHOLE:
+            if name in (study_tables.POLICIES, study_tables.GENERATED):
                 self.assertEqual(sorted(asked["policies"]), sorted(set(names) - {"hinted"}),
                                  "hinted needs hints, which these traces do not have")
             done = subprocess.run([PROGRAM, "run", str(path), "--out", str(self.folder), "--list"],
