@@ -19,6 +19,7 @@ struct AllocationInfo {
   std::string tag;
   bool movable = true;          ///< False while it is pinned, for whatever reason.
   bool parked = false;          ///< `park` has moved chunks of it out of HBM.
+  bool cpu_faults = false;      ///< Allocated with `CpuAccess::fault`.
   std::vector<Extent> extents;  ///< As from `where`.
 };
 

@@ -61,6 +61,7 @@ AllocationInfo allocation_info(const Allocation& allocation, Parker& parker) {
           allocation.tag,
           allocation.may_move(),
           parker.holds(allocation),
+          allocation.cpu == CpuAccess::fault,
           allocation.extents()};
 }
 

@@ -28,7 +28,8 @@ namespace {
 /// `free`.
 class OwnedMemory {
  public:
-  OwnedMemory(void* pointer, std::size_t bytes) : pointer_(pointer), bytes_(bytes) {}
+  OwnedMemory(void* pointer, std::size_t bytes, CpuAccess cpu)
+      : pointer_(pointer), bytes_(bytes), cpu_(cpu) {}
   /// Waits like cudaFree, without the GIL. A free that is refused is logged by the library.
   ~OwnedMemory() {
     if (pointer_ == nullptr) return;
@@ -50,6 +51,7 @@ class OwnedMemory {
   }
   std::size_t bytes() const noexcept { return bytes_; }
   bool freed() const noexcept { return pointer_ == nullptr; }
+  CpuAccess cpu() const noexcept { return cpu_; }
   void free() {
     void* const pointer = this->pointer();
     const nb::gil_scoped_release release;
@@ -60,15 +62,23 @@ class OwnedMemory {
  private:
   void* pointer_;  // Null once freed.
   const std::size_t bytes_;
+  const CpuAccess cpu_;
 };
 
 using Shared = std::shared_ptr<OwnedMemory>;
 
 /// What a consumer of DLPack or of the buffer protocol keeps: the memory, and for the CPU a view,
-/// which prevents moves.
+/// which prevents moves, unless the CPU may fault.
 struct Shown {
   Shared memory;
   std::optional<HostView> view;
+
+  void show_to_cpu() {
+    void* const pointer = memory->pointer();
+    if (memory->cpu() == CpuAccess::fault) return;
+    const nb::gil_scoped_release release;
+    view.emplace(host_view(pointer, memory->bytes()));
+  }
 };
 
 std::uintptr_t integer(const void* pointer) {
@@ -96,10 +106,7 @@ nb::object make_array(const Shared& memory, std::size_t offset,
                       std::size_t bits, std::optional<int> gpu) {
   auto shown = std::make_unique<Shown>(Shown{memory, std::nullopt});
   void* const pointer = memory->pointer();
-  if (!gpu) {
-    const nb::gil_scoped_release release;
-    shown->view.emplace(host_view(pointer, memory->bytes()));
-  }
+  if (!gpu) shown->show_to_cpu();
   Shown* const kept = shown.release();
   const nb::capsule owner(kept, [](void* kept) noexcept { delete static_cast<Shown*>(kept); });
   void* const begin = static_cast<std::byte*>(pointer) + offset;
@@ -121,7 +128,7 @@ Shared allocate(std::size_t bytes, std::optional<Location> at, const std::vector
     if (!at) return vma::alloc(bytes, options);
     return runtime().alloc(bytes, *at, readers, options);
   }();
-  return std::make_shared<OwnedMemory>(pointer, bytes);
+  return std::make_shared<OwnedMemory>(pointer, bytes, options.cpu_access);
 }
 
 void read_into(const Shared& memory, std::size_t offset, nb::object out) {
@@ -153,14 +160,11 @@ struct PyAllocation {
 int get_buffer(PyObject* object, Py_buffer* buffer, int flags) noexcept try {
   const Shared memory = nb::inst_ptr<PyAllocation>(object)->memory;
   void* const pointer = memory->pointer();
-  std::optional<HostView> view;
-  {
-    const nb::gil_scoped_release release;
-    view.emplace(host_view(pointer, memory->bytes()));
-  }
+  auto shown = std::make_unique<Shown>(Shown{memory, std::nullopt});
+  shown->show_to_cpu();
   const int result = PyBuffer_FillInfo(buffer, object, pointer,
                                        static_cast<Py_ssize_t>(memory->bytes()), 0, flags);
-  if (result == 0) buffer->internal = new Shown{memory, std::move(view)};
+  if (result == 0) buffer->internal = shown.release();
   return result;
 } catch (const std::exception& error) {
   PyErr_SetString(PyExc_BufferError, error.what());
@@ -211,7 +215,7 @@ void bind_allocations(nb::module_& module) {
       "alloc",
       [](std::size_t nbytes, std::optional<Location> at, const std::vector<Location>& readers,
          const std::string& tag, std::size_t chunk_bytes, bool zeroed, bool movable,
-         bool shared_atomics, bool exportable, bool pool) {
+         bool shared_atomics, bool exportable, bool pool, bool cpu_faults) {
         AllocOptions options;
         options.chunk_bytes = chunk_bytes;
         options.tag = tag;
@@ -220,19 +224,21 @@ void bind_allocations(nb::module_& module) {
         options.shared_atomics = shared_atomics;
         options.exportable = exportable;
         options.pool = pool;
+        options.cpu_access = cpu_faults ? CpuAccess::fault : CpuAccess::view;
         const nb::gil_scoped_release release;
         return PyAllocation{allocate(nbytes, at, readers, std::move(options))};
       },
       nb::arg("nbytes"), nb::arg("at") = nb::none(), nb::arg("readers") = std::vector<Location>(),
       nb::kw_only(), nb::arg("tag") = "", nb::arg("chunk_bytes") = 0, nb::arg("zeroed") = false,
       nb::arg("movable") = true, nb::arg("shared_atomics") = false, nb::arg("exportable") = false,
-      nb::arg("pool") = false);
+      nb::arg("pool") = false, nb::arg("cpu_faults") = false);
   module.def(
       "import_allocation",
       [](const std::string& path) {
         const nb::gil_scoped_release release;
         void* const pointer = import_allocation(path);
-        return PyAllocation{std::make_shared<OwnedMemory>(pointer, runtime().size(pointer))};
+        return PyAllocation{
+            std::make_shared<OwnedMemory>(pointer, runtime().size(pointer), CpuAccess::view)};
       },
       nb::arg("path"));
 }

@@ -10,6 +10,7 @@ void bind_places(nanobind::module_& module);
 void bind_moves(nanobind::module_& module);
 void bind_allocations(nanobind::module_& module);
 void bind_pools(nanobind::module_& module);
+void bind_numpy(nanobind::module_& module);
 void bind_policies(nanobind::module_& module);
 void bind_runtime(nanobind::module_& module);
 

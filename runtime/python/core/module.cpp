@@ -33,6 +33,7 @@ NB_MODULE(_core, module) {
   bind_moves(module);
   bind_allocations(module);
   bind_pools(module);
+  bind_numpy(module);
   bind_policies(module);
   bind_runtime(module);
   module.def("library_path", &library_path, "The file of libvmart that is loaded.");

@@ -98,6 +98,7 @@ void bind_infos(nb::module_& module) {
       .def_ro("tag", &AllocationInfo::tag)
       .def_ro("movable", &AllocationInfo::movable)
       .def_ro("parked", &AllocationInfo::parked)
+      .def_ro("cpu_faults", &AllocationInfo::cpu_faults)
       .def_ro("extents", &AllocationInfo::extents);
   nb::class_<RuntimeStats::Place>(module, "PlaceStats")
       .def_ro("at", &RuntimeStats::Place::at)

@@ -26,14 +26,18 @@ def alloc(
     shared_atomics: bool = False,
     exportable: bool = False,
     pool: bool = False,
+    cpu_access: str = "view",
 ) -> Allocation:
     """Allocates memory at a place; without one, on the GPU of the current context. It is freed with
     the last object that refers to it, or by `free()`, which wait for the GPU like cudaFree.
 
     Sizes are rounded up to whole chunks; `chunk_bytes` is the unit that moves (0: chosen by size),
-    `pool=True` takes small memory from a pool. The other options are those of `vma::AllocOptions`.
+    `pool=True` takes small memory from a pool. With `cpu_access="fault"`, the CPU may touch the memory at
+    any time: what lies in HBM comes to the host by itself. The other options are those of `vma::AllocOptions`.
     Raises `OutOfMemory`, `InvalidArgument`. Blocks for memory, without the GIL.
     """
+    if cpu_access not in ("view", "fault"):
+        raise InvalidArgument(f'cpu_access is "{cpu_access}"; it may be "view" or "fault"', "vmart.alloc")
     return _core.alloc(
         nbytes,
         None if at is None else location(at),
@@ -45,6 +49,7 @@ def alloc(
         shared_atomics=shared_atomics,
         exportable=exportable,
         pool=pool,
+        cpu_faults=cpu_access == "fault",
     )
 
 
@@ -98,8 +103,9 @@ class Array:
         }
 
     def numpy(self) -> Any:
-        """A NumPy array over the same bytes, while they lie at host nodes. The memory does not move
-        while it exists. Raises `Unsupported` if bytes lie in HBM: migrate them to the host first."""
+        """A NumPy array over the same bytes. With `cpu_access="fault"` they may lie anywhere and move.
+        Otherwise they have to lie at host nodes, and do not move while it exists; raises `Unsupported`
+        if bytes lie in HBM: migrate them to the host first."""
         return self._array(None)
 
     def __dlpack__(self, *, stream: Any = None, **arguments: Any) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 
 from vmart import _core
 from vmart._core import Guard
-from vmart.errors import InvalidArgument
+from vmart.errors import InvalidArgument, Unsupported
 from vmart.places import location
 from vmart.targets import find, ranges_of
 
@@ -211,7 +211,15 @@ def on_move(
 ) -> Guards:
     """Calls functions before and after each chunk moves, for memory that is registered by its physical
     location (NCCL, RDMA). They run on the thread that moves. If `before` raises, the chunk stays,
-    and the move fails with that text."""
+    and the move fails with that text. Raises `Unsupported` for memory with `cpu_access="fault"`: a thread
+    that waits for such memory holds the GIL, and the function would wait for that."""
+    for memory in ranges_of(what):
+        if find(memory).cpu_faults:
+            raise Unsupported(
+                "memory that the CPU faults in has no hooks in Python; allocate it without "
+                'cpu_access="fault"',
+                "vmart.on_move",
+            )
     return _each(what, lambda pointer: _core.on_move(pointer, before, after))
 
 
