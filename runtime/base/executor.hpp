@@ -42,12 +42,14 @@ class InsideRuntime {
   InsideRuntime(const InsideRuntime&) = delete;
   InsideRuntime& operator=(const InsideRuntime&) = delete;
 
-  /// Async-signal-safe.
+  /// For handlers of faults, too: the first use on a thread may allocate, but no allocator touches
+  /// memory of the runtime while it holds its locks.
   static bool here() noexcept { return depth_ > 0; }
 
  private:
-  // Initial-exec: the first use on a thread allocates nothing, so that a signal handler may ask.
-  static thread_local volatile int depth_ __attribute__((tls_model("initial-exec")));
+  // Not of the initial-exec model: where NumPy or PyTorch have used up the static block of
+  // thread-local memory, a library of that model cannot be loaded.
+  static thread_local volatile int depth_;
 };
 
 }  // namespace vma
