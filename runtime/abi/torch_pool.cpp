@@ -13,6 +13,7 @@
 // are blocks of the default pool, whose frees wait for nothing.
 #include "abi/boundary.hpp"
 #include "abi/deferred_frees.hpp"
+#include "abi/torch_segments.hpp"
 
 #include "base/log.hpp"
 #include "runtime/runtime_parts.hpp"
@@ -89,15 +90,14 @@ void free_late_segments() noexcept {
 }
 
 void* alloc_segment(std::size_t size_bytes, int device, Stream stream) {
-  AllocOptions options;
-  options.tag = "torch";
+  const TorchSegments& segments = TorchSegments::current();
   try {
-    return runtime().alloc(size_bytes, gpu(device), options);
+    return segments.alloc(size_bytes, device);
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::out_of_memory || late_segments().count() == 0) throw;
   }
   if (what_captures(nullptr, stream) == Capturing::not_known_of) free_late_segments();
-  return runtime().alloc(size_bytes, gpu(device), options);
+  return segments.alloc(size_bytes, device);
 }
 
 void free_segment(void* pointer, Stream stream) {

@@ -113,10 +113,10 @@ check_symbols() {
   nm --dynamic --defined-only --demangle "$library" | grep 'vma::v1::to_string' >/dev/null ||
     { echo "the public interface is not exported"; exit 1; }
   local declared exported
-  declared=$(grep -oE '\bvmart_[a-z_]+\(' "$prefix/moved/include/vma/vmart.h" | tr -d '(' | sort -u)
+  declared=$(grep -ohE '\bvmart_[a-z_]+\(' "$prefix"/moved/include/vma/vmart*.h | tr -d '(' | sort -u)
   exported=$(nm --dynamic --defined-only "$library" | grep -oE '\bvmart_[a-z_]+$' | sort -u || true)
   if [[ $declared != "$exported" ]]; then
-    echo "declared in vmart.h against exported:"
+    echo "declared in the C headers against exported:"
     diff <(echo "$declared") <(echo "$exported")
     exit 1
   fi

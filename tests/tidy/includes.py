@@ -199,12 +199,12 @@ def c_linkage_only_in_abi(tree):
     """The C interface is one layer and its header, and nothing else is called without mangling."""
     for path in tree.paths(*PRODUCT, "bench/", endings=CPP):
         # A policy's library is found by a name that no compiler mangles.
-        if path.startswith(("runtime/abi/", "include/vma/vmart.h", "include/vma/policy.hpp",
+        if path.startswith(("runtime/abi/", "include/vma/vmart", "include/vma/policy.hpp",
                             "bench/rivals/")):
             continue
         for number, line in tree.code_lines(path):
             if re.search(r'\bextern\s+"C"', line):
-                yield Offence(path, number, 'extern "C" outside runtime/abi, vmart.h and policy.hpp')
+                yield Offence(path, number, 'extern "C" outside runtime/abi, vmart*.h and policy.hpp')
 
 
 def threads_only_in_base(tree):

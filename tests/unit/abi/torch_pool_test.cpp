@@ -4,6 +4,8 @@
 
 #include "support/test_kernels.hpp"
 
+#include <vma/vmart_torch.h>
+
 #include <atomic>
 #include <thread>
 
@@ -154,6 +156,105 @@ TEST_F(TorchPool, AFullPlaceBringsBackWhatWasFreedTooEarly) {
   void* again = vmart_torch_malloc(second_gpu_bytes * 3 / 4, 1, stream(1));
   EXPECT_NE(again, nullptr) << vmart_last_error();
   vmart_torch_free(again, second_gpu_bytes * 3 / 4, 1, stream(1));
+}
+
+// What `vmart.torch.memory` relies on: options of the thread, which nest.
+class TorchSegmentOptions : public TorchPool {
+ protected:
+  static vmart_torch_segment_options named(const char* tag) {
+    vmart_torch_segment_options options{};
+    options.size_bytes = sizeof options;
+    options.tag = tag;
+    return options;
+  }
+  static vmart_torch_segment_options at(vmart_location where) {
+    vmart_torch_segment_options options = named("elsewhere");
+    options.elsewhere = 1;
+    options.at = where;
+    return options;
+  }
+  std::string tag_of_new() {
+    void* made = segment();
+    const std::string tag = runtime().allocation(made).tag;
+    give_back(made);
+    return tag;
+  }
+  std::string home_of_new(std::size_t bytes = segment_bytes) {
+    void* made = vmart_torch_malloc(bytes, 0, stream(0));
+    const std::string home = home_of(made);
+    give_back(made);
+    return home;
+  }
+};
+
+TEST_F(TorchSegmentOptions, NestAndBelongToTheThread) {
+  const auto outer = named("outer");
+  const auto inner = named("inner");
+  ASSERT_EQ(vmart_torch_segments_begin(&outer), VMART_OK);
+  ASSERT_EQ(vmart_torch_segments_begin(&inner), VMART_OK);
+  EXPECT_EQ(tag_of_new(), "inner");
+  std::thread([&] {
+    EXPECT_EQ(tag_of_new(), "torch");
+    EXPECT_EQ(vmart_torch_segments_end(), VMART_INVALID_ARGUMENT);
+  }).join();
+  ASSERT_EQ(vmart_torch_segments_end(), VMART_OK);
+  EXPECT_EQ(tag_of_new(), "outer");
+  ASSERT_EQ(vmart_torch_segments_end(), VMART_OK);
+  EXPECT_EQ(tag_of_new(), "torch");
+  EXPECT_EQ(vmart_torch_segments_end(), VMART_INVALID_ARGUMENT);
+}
+
+TEST_F(TorchSegmentOptions, SayWhereSegmentsLieAlsoBySize) {
+  auto options = at(c_gpu(1));
+  options.large_bytes = segment_bytes + 1;
+  options.large_at = c_host(0);
+  ASSERT_EQ(vmart_torch_segments_begin(&options), VMART_OK);
+  EXPECT_EQ(home_of_new(), "gpu(1)");
+  EXPECT_EQ(home_of_new(segment_bytes + 1), "host(0)");
+  options.elsewhere = 0;
+  ASSERT_EQ(vmart_torch_segments_begin(&options), VMART_OK);
+  EXPECT_EQ(home_of_new(), "gpu(0)");
+  ASSERT_EQ(vmart_torch_segments_end(), VMART_OK);
+  ASSERT_EQ(vmart_torch_segments_end(), VMART_OK);
+}
+
+TEST_F(TorchSegmentOptions, SayHowMuchMovesAsAWhole) {
+  auto options = named("fine");
+  options.chunk_bytes = chunk_bytes;
+  ASSERT_EQ(vmart_torch_segments_begin(&options), VMART_OK);
+  void* made = segment();
+  EXPECT_EQ(runtime().allocation(made).chunk_bytes, chunk_bytes);
+  give_back(made);
+  ASSERT_EQ(vmart_torch_segments_end(), VMART_OK);
+}
+
+TEST_F(TorchSegmentOptions, AreRefusedWithoutEffect) {
+  const auto refused = [](const auto& spoil) {
+    vmart_torch_segment_options options = named("refused");
+    spoil(options);
+    EXPECT_EQ(vmart_torch_segments_begin(&options), VMART_INVALID_ARGUMENT);
+  };
+  refused([](auto& options) { options.size_bytes = 0; });
+  refused([](auto& options) { options.reserved = 1; });
+  refused([](auto& options) {
+    options.elsewhere = 1;
+    options.at.kind = 7;
+  });
+  refused([](auto& options) {
+    options.large_bytes = 1;
+    options.large_at.kind = 7;
+  });
+  EXPECT_EQ(vmart_torch_segments_begin(nullptr), VMART_INVALID_ARGUMENT);
+  EXPECT_EQ(vmart_torch_segments_end(), VMART_INVALID_ARGUMENT);
+  EXPECT_EQ(tag_of_new(), "torch");
+}
+
+TEST_F(TorchSegmentOptions, AnUnknownPlaceFailsWhereMemoryIsRequested) {
+  const auto options = at(c_gpu(9));
+  ASSERT_EQ(vmart_torch_segments_begin(&options), VMART_OK);
+  EXPECT_EQ(segment(), nullptr);
+  EXPECT_NE(std::string(vmart_last_error()).find("invalid_argument"), std::string::npos);
+  ASSERT_EQ(vmart_torch_segments_end(), VMART_OK);
 }
 
 class TorchTensors : public TorchPool {

@@ -1,0 +1,313 @@
+"""The interface of torch_memory_saver 0.0.10 on vmart: memory of tensors that is given back to the GPU
+driver while it is not needed, at addresses that stay, also in CUDA graphs.
+
+    from vmart.torch.memory_saver import torch_memory_saver
+
+    with torch_memory_saver.region(tag="weights", enable_cpu_backup=True):
+        model = load()
+    torch_memory_saver.pause("weights")       # the weights are at the host, their HBM is free
+    torch_memory_saver.resume("weights")
+
+What differs: `pause` and `resume` do all or nothing, and return what they did. Regions cover PyTorch's
+tensors of the thread that enters them, in both hook modes; nothing is preloaded.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import torch
+
+from vmart import _core, moving
+from vmart.errors import Error, InvalidArgument, OutOfMemory, Unsupported
+from vmart.targets import Range, find
+from vmart.torch import pools
+
+__all__ = ["Paused", "Resumed", "TorchMemorySaver", "configure_subprocess", "torch_memory_saver"]
+
+_PREFIX = "memory_saver/"
+_KEPT, _DROPPED = "/kept", "/dropped"  # With and without a backup, as ends of tags of vmart.
+
+
+class Paused(NamedTuple):
+    """What `pause` did, in bytes. `residue_bytes` is memory in HBM that vmart holds afterwards: of other
+    tags, and its cache."""
+
+    freed_bytes: int
+    host_bytes: int
+    residue_bytes: int
+
+
+class Resumed(NamedTuple):
+    """What `resume` did, in bytes. Part of `bytes` came back as zeros, and part to another GPU because
+    its own was full."""
+
+    bytes: int
+    zeroed_bytes: int
+    elsewhere_bytes: int
+
+
+class _Flags:
+    """TMS_INIT_* and TMS_RETAIN_CPU_BACKUP."""
+
+    def __init__(self) -> None:
+        self.enable = self._true("TMS_INIT_ENABLE")
+        self.backup = self._true("TMS_INIT_ENABLE_CPU_BACKUP")
+        self.disk = self._true("TMS_INIT_ENABLE_DISK_BACKUP")
+        self.retain = self._true("TMS_RETAIN_CPU_BACKUP")
+
+    @staticmethod
+    def _true(name: str) -> bool:
+        value = os.environ.get(name, "").lower()
+        if value not in ("", "0", "1", "true", "false", "yes", "no"):
+            raise InvalidArgument(f"{name} is {value!r}; it may be 1 or 0", "vmart.torch.memory_saver")
+        return value in ("1", "true", "yes")
+
+
+class TorchMemorySaver:
+    """Use the one object `torch_memory_saver`: tags belong to the process. Any thread."""
+
+    def __init__(self) -> None:
+        self._thread = threading.local()
+        self._lock = threading.Lock()  # Of pause and resume, which undo what they did.
+        self._started: contextlib.ExitStack | None = None
+        self._retain = False
+
+    # --- Regions
+
+    @contextlib.contextmanager
+    def region(
+        self,
+        tag: str = "default",
+        enable_cpu_backup: bool = False,
+        enable_disk_backup: bool = False,
+        cpu_backup_backend: str | None = None,
+    ) -> Iterator[None]:
+        """Tensors that this thread makes inside can be paused by the tag. Regions nest; the innermost
+        one counts. Without a backup, a pause drops their bytes.
+
+        Backups lie in memory of vmart at the host, whatever `cpu_backup_backend` is. Raises
+        `Unsupported` for backups on disk.
+        """
+        self._check(enable_cpu_backup, cpu_backup_backend)
+        if enable_disk_backup:
+            raise _unsupported("enable_disk_backup: vmart keeps backups in host memory")
+        self._ensure_initialized()
+        with self._depth(), pools.memory(_tag(tag, enable_cpu_backup)):
+            yield
+
+    @contextlib.contextmanager
+    def cuda_graph(
+        self,
+        cuda_graph: Any,
+        pool: Any = None,
+        stream: Any = None,
+        capture_error_mode: str = "global",
+        tag: str = "default",
+        enable_cpu_backup: bool = False,
+        cpu_backup_backend: str | None = None,
+    ) -> Iterator[None]:
+        """`torch.cuda.graph` whose memory can be paused. Raises `Unsupported` for `pool`: memory that
+        another pool has already cannot get a tag."""
+        self._check(enable_cpu_backup, cpu_backup_backend)
+        if pool is not None:
+            raise _unsupported("pool: memory of another pool has no tag of this region")
+        self._ensure_initialized()
+        captured = pools.graph(
+            cuda_graph,
+            _tag(tag, enable_cpu_backup),
+            stream=stream,
+            capture_error_mode=capture_error_mode,
+        )
+        with self._depth(), captured:
+            yield
+
+    @contextlib.contextmanager
+    def disable(self, dispose_mem_pool_after_use: bool = True) -> Iterator[None]:
+        """Tensors made inside are PyTorch's own, which no pause touches. Only inside a region."""
+        if not dispose_mem_pool_after_use:
+            raise _unsupported("dispose_mem_pool_after_use=False")
+        if getattr(self._thread, "depth", 0) == 0:
+            raise InvalidArgument("disable() needs a region around it", "memory_saver.disable")
+        pool = torch.cuda.MemPool()
+        with torch.cuda.use_mem_pool(pool):
+            yield
+        del pool
+
+    @contextlib.contextmanager
+    def _depth(self) -> Iterator[None]:
+        self._thread.depth = getattr(self._thread, "depth", 0) + 1
+        try:
+            yield
+        finally:
+            self._thread.depth -= 1
+
+    # --- Pausing
+
+    def pause(self, tag: str | None = None) -> Paused:
+        """Gives the HBM of the tag's tensors back to the driver; of all tags if it is None. Waits for
+        running work; work that uses the tensors before `resume` fails. What is paused stays paused.
+
+        If a part cannot be paused (it is pinned, say, or the host has no room), brings the rest back
+        and raises `Error` with the reasons as `report`. Bytes without a backup may be lost then, as
+        in any pause.
+        """
+        with self._lock:
+            before = _in_hbm()
+            moved = 0
+            done: list[str] = []
+            # Tags with a backup first: undoing them loses nothing.
+            for each in sorted(_tags(tag), key=lambda name: name.endswith(_DROPPED)):
+                done.append(each)
+                report = moving.park(each, drop=each.endswith(_DROPPED))
+                if report.stayed:
+                    self._undo(done, moving.resume)
+                    raise _refused("pause", each, report)
+                moved += report.bytes_moved - report.bytes_dropped
+            after = _in_hbm()
+            return Paused(max(0, before - after), moved, after)
+
+    def resume(self, tag: str | None = None) -> Resumed:
+        """Gives the tensors of the tag memory again, with their bytes if they have a backup, or zeros.
+        What is not paused stays as it is.
+
+        If a part finds no room, pauses the rest again and raises `OutOfMemory` with `report`.
+        """
+        with self._lock:
+            came, zeroed, elsewhere = 0, 0, 0
+            done: list[str] = []
+            for each in sorted(name for name in _tags(tag) if moving.is_parked(name)):
+                done.append(each)
+                report = moving.resume(each, keep_clean_copy=self._retain and each.endswith(_KEPT))
+                if report.stayed:
+                    self._undo(done, lambda name: moving.park(name, drop=name.endswith(_DROPPED)))
+                    raise _refused("resume", each, report)
+                came += report.bytes_moved
+                zeroed += report.bytes_dropped
+                elsewhere += report.bytes_elsewhere
+            return Resumed(came, zeroed, elsewhere)
+
+    @staticmethod
+    def _undo(done: list[str], how: Any) -> None:
+        for name in reversed(done):
+            with contextlib.suppress(InvalidArgument):  # Nothing of it had moved.
+                how(name)
+
+    def get_cpu_backup(self, x: torch.Tensor, zero_copy: bool = False) -> torch.Tensor | None:
+        """The bytes of a paused tensor as one on the CPU; None if it is not paused or has no backup.
+
+        Raises `Unsupported` for `zero_copy`: the CPU cannot read the memory of a tensor in place.
+        Raises `InvalidArgument` if the tensor is not contiguous, `UnknownPointer` for memory that is
+        not vmart's.
+        """
+        if not x.is_contiguous():
+            raise InvalidArgument("the tensor is not contiguous", "memory_saver.get_cpu_backup")
+        info = find(Range(x.data_ptr(), 1))
+        if not (info.parked and info.tag.startswith(_PREFIX) and info.tag.endswith(_KEPT)):
+            return None
+        if zero_copy:
+            raise _unsupported("zero_copy: the CPU cannot read the memory of a tensor in place")
+        copied = torch.empty(x.shape, dtype=x.dtype, device="cpu")
+        pools.read(x.data_ptr(), copied.data_ptr(), copied.numel() * copied.element_size())
+        return copied
+
+    # --- Settings
+
+    @property
+    def enabled(self) -> bool:
+        return True
+
+    @property
+    def hook_mode(self) -> str:
+        return "torch"
+
+    @hook_mode.setter
+    def hook_mode(self, mode: str) -> None:
+        """Both modes are the same here: PyTorch's tensors are covered, those of other libraries are
+        not."""
+        if mode not in ("torch", "preload"):
+            raise InvalidArgument(f"hook_mode is {mode!r}; torch or preload", "memory_saver")
+
+    @property
+    def retain_cpu_backup(self) -> bool:
+        return self._retain or _Flags().retain
+
+    @retain_cpu_backup.setter
+    def retain_cpu_backup(self, value: bool) -> None:
+        """Whether `resume` keeps the copies at the host, so that the next `pause` copies only what has
+        changed. `get_cpu_backup` does not show these copies: it returns None after `resume`."""
+        self._retain = bool(value)
+
+    @property
+    def memory_margin_bytes(self) -> int:
+        return 0
+
+    @memory_margin_bytes.setter
+    def memory_margin_bytes(self, value: int) -> None:
+        if value:
+            raise _unsupported("memory_margin_bytes: limit vmart's part by vmart.set_capacity instead")
+
+    def set_disk_backup_dir(self, path: str) -> None:
+        raise _unsupported("set_disk_backup_dir: vmart keeps backups in host memory")
+
+    def _ensure_initialized(self) -> None:
+        """With TMS_INIT_ENABLE, enters a region on this thread that never ends: call it, or enter any
+        region, before the first tensor."""
+        if self._started is not None:
+            return
+        flags = _Flags()
+        if flags.disk:
+            raise _unsupported("TMS_INIT_ENABLE_DISK_BACKUP")
+        self._started = contextlib.ExitStack()
+        self._retain = self._retain or flags.retain
+        if flags.enable:
+            self._started.enter_context(self.region(enable_cpu_backup=flags.backup))
+
+    @staticmethod
+    def _check(backup: bool, backend: str | None) -> None:
+        if backend is None:
+            return
+        if not backup:
+            raise ValueError("cpu_backup_backend requires enable_cpu_backup=True")
+        if backend not in ("mmap", "pinned"):
+            raise ValueError(f"cpu_backup_backend is {backend!r}; mmap or pinned")
+
+
+def _tag(tag: str, backup: bool) -> str:
+    return f"{_PREFIX}{tag}{_KEPT if backup else _DROPPED}"
+
+
+def _tags(tag: str | None) -> set[str]:
+    """The tags of vmart that have memory."""
+    present = {info.tag for info in _core.allocations() if info.tag.startswith(_PREFIX)}
+    return present if tag is None else present & {_tag(tag, True), _tag(tag, False)}
+
+
+def _in_hbm() -> int:
+    places = [place for place in _core.stats().places if place.at.kind == "gpu"]
+    return sum(place.allocated_bytes + place.cached_bytes for place in places)
+
+
+def _refused(call: str, tag: str, report: Any) -> Error:
+    reasons = "; ".join(f"{part.nbytes} bytes: {part.reason}" for part in report.stayed)
+    failed = OutOfMemory if call == "resume" and "out_of_memory" in reasons else Error
+    name = tag.removeprefix(_PREFIX).rpartition("/")[0]
+    text = f'tag "{name}" could not {call} in full, so nothing did: {reasons}'
+    return failed(text, f"vmart.torch.memory_saver.{call}", 0, report)
+
+
+def _unsupported(what: str) -> Unsupported:
+    return Unsupported(f"not supported: {what}", "vmart.torch.memory_saver")
+
+
+@contextlib.contextmanager
+def configure_subprocess() -> Iterator[None]:
+    """For compatibility: processes started inside need nothing preloaded."""
+    yield
+
+
+torch_memory_saver = TorchMemorySaver()
