@@ -40,7 +40,7 @@ def first_and_last(made):
 class MemorySaver(OnAMachine):
     @classmethod
     def options(cls):
-        return {"cache_bytes_per_gpu": 0, "capacity": {"gpu1": 96 * MIB}}
+        return {"cache_bytes_per_gpu": 0}
 
     def setUp(self):
         self.addCleanup(self.forget)
@@ -65,7 +65,7 @@ class MemorySaver(OnAMachine):
         self.assertEqual(paused, (12 * MIB, 12 * MIB, 0))
         self.assertEqual(self.places(made), ["host(0)"])
         resumed = saver.resume("weights")
-        self.assertEqual(resumed, (12 * MIB, 0, 0))
+        self.assertEqual(resumed, (12 * MIB, 0, 0, 0))
         self.assertEqual(self.places(made), ["gpu(0)"])
         self.assertEqual((made.data_ptr(), first_and_last(made)), (address, (7, 7)))
 
@@ -73,7 +73,7 @@ class MemorySaver(OnAMachine):
         made = self.region("cache", backup=False)
         self.assertEqual(saver.pause("cache"), (12 * MIB, 0, 0))
         self.assertTrue(vmart.where(made)[0].dropped)
-        self.assertEqual(saver.resume("cache"), (12 * MIB, 12 * MIB, 0))
+        self.assertEqual(saver.resume("cache"), (12 * MIB, 12 * MIB, 0, 0))
         self.assertEqual(first_and_last(made), (0, 0))
 
     def test_tags_are_separate_and_none_means_all(self):
@@ -87,7 +87,7 @@ class MemorySaver(OnAMachine):
         self.assertEqual(self.places([weights, cache]), ["host(0)", "gpu(0)"])
         saver.resume()
         self.assertEqual(first_and_last(weights), (7, 7))
-        self.assertEqual(saver.resume(), (0, 0, 0))
+        self.assertEqual(saver.resume(), (0, 0, 0, 0))
         self.assertEqual(saver.pause("nobody"), (0, 0, 24 * MIB))
 
     def test_one_tag_may_have_parts_with_and_without_a_backup(self):
@@ -125,7 +125,7 @@ class MemorySaver(OnAMachine):
         saver.pause()
         del made
         self.forget()
-        self.assertEqual(saver.resume(), (0, 0, 0))
+        self.assertEqual(saver.resume(), (0, 0, 0, 0))
 
     def test_a_pause_that_fails_brings_everything_back(self):
         one, two, cache = self.region("one"), self.region("two"), self.region("cache", backup=False)
@@ -139,18 +139,26 @@ class MemorySaver(OnAMachine):
         saver.resume()
 
     def test_a_resume_without_room_pauses_everything_again(self):
-        first, second = self.region("a", device=1, nbytes=30 * MIB), self.region("b", device=1, nbytes=30 * MIB)
+        first = self.region("a", device=1, nbytes=30 * MIB)
+        second = self.region("b", device=1, nbytes=62 * MIB)
         saver.pause()
-        blocking = vmart.alloc(40 * MIB, "gpu1", movable=False)
-        vmart.set_capacity("gpu0", 0)  # Otherwise the rest would go there.
-        self.addCleanup(vmart.set_capacity, "gpu0", 1 << 37)
+        for place, nbytes in (("gpu0", 0), ("gpu1", 64 * MIB)):  # Otherwise the rest goes to GPU 0.
+            vmart.set_capacity(place, nbytes)
+            self.addCleanup(vmart.set_capacity, place, 1 << 37)
         with self.assertRaisesRegex(vmart.OutOfMemory, '"b" could not resume'):
             saver.resume()
         self.assertEqual(self.places([first, second]), ["host(0)"] * 2)
-        blocking.free()
+        vmart.set_capacity("gpu1", 1 << 37)
         saver.resume()
         self.assertEqual(self.places([first, second]), ["gpu(1)"] * 2)
         self.assertEqual((first_and_last(first), first_and_last(second)), ((1, 1), (1, 1)))
+
+    def test_what_the_program_put_at_the_host_stays_there_and_is_reported(self):
+        stays, returns = (self.region("pair") for _ in range(2))
+        vmart.migrate(stays, "host0")
+        self.assertEqual(saver.pause("pair").host_bytes, 12 * MIB)
+        self.assertEqual(saver.resume("pair"), (12 * MIB, 0, 0, 12 * MIB))
+        self.assertEqual(self.places([stays, returns]), ["host(0)", "gpu(0)"])
 
     def test_backups_can_be_read_while_they_are(self):
         made = self.region()

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from vmart import _core, moving
+from vmart import _core, moving, runtime
 from vmart.errors import Error, InvalidArgument, OutOfMemory, Unsupported
 from vmart.targets import Range, find
 from vmart.torch import pools
@@ -44,11 +44,13 @@ class Paused(NamedTuple):
 
 class Resumed(NamedTuple):
     """What `resume` did, in bytes. Part of `bytes` came back as zeros, and part to another GPU because
-    its own was full."""
+    its own was full. `host_bytes` of the tags lie at the host afterwards, because the program or a
+    policy had moved them there."""
 
     bytes: int
     zeroed_bytes: int
     elsewhere_bytes: int
+    host_bytes: int
 
 
 class _Flags:
@@ -177,19 +179,21 @@ class TorchMemorySaver:
 
         If a part finds no room, pauses the rest again and raises `OutOfMemory` with `report`.
         """
-        with self._lock:
+        with self._lock, contextlib.ExitStack() as held:
             came, zeroed, elsewhere = 0, 0, 0
             done: list[str] = []
             for each in sorted(name for name in _tags(tag) if moving.is_parked(name)):
                 done.append(each)
                 report = moving.resume(each, keep_clean_copy=self._retain and each.endswith(_KEPT))
                 if report.stayed:
+                    held.close()
                     self._undo(done, lambda name: moving.park(name, drop=name.endswith(_DROPPED)))
                     raise _refused("resume", each, report)
+                held.enter_context(runtime.pin(each))  # Else the next one may evict it again.
                 came += report.bytes_moved
                 zeroed += report.bytes_dropped
                 elsewhere += report.bytes_elsewhere
-            return Resumed(came, zeroed, elsewhere)
+            return Resumed(came, zeroed, elsewhere, _at_host(done))
 
     @staticmethod
     def _undo(done: list[str], how: Any) -> None:
@@ -285,6 +289,11 @@ def _tags(tag: str | None) -> set[str]:
     """The tags of vmart that have memory."""
     present = {info.tag for info in _core.allocations() if info.tag.startswith(_PREFIX)}
     return present if tag is None else present & {_tag(tag, True), _tag(tag, False)}
+
+
+def _at_host(tags: list[str]) -> int:
+    extents = [part for info in _core.allocations() if info.tag in tags for part in info.extents]
+    return sum(part.nbytes for part in extents if part.at.kind == "host" and not part.dropped)
 
 
 def _in_hbm() -> int:
