@@ -121,6 +121,17 @@ class Memory(TorchCase):
         vmart.torch.release()
         self.assertEqual([i.tag for i in vmart.allocations() if i.tag in ("one", "two")], [])
 
+    def test_a_pool_that_a_graph_retains_outlives_release(self):
+        with vmart.torch.memory(tag="retained") as pool:
+            pool.users = 2
+        vmart.torch.release()
+        with vmart.torch.memory(tag="retained") as same:
+            self.assertIs(pool, same)
+        pool.users = 1
+        vmart.torch.release()
+        with vmart.torch.memory(tag="retained") as other:
+            self.assertIsNot(pool, other)
+
     def test_a_graph_has_a_pool_of_its_own_that_outlives_release(self):
         graph = torch.cuda.CUDAGraph()
         with vmart.torch.memory(tag="eager"), vmart.torch.graph(graph, tag="graph", at="gpu1"):

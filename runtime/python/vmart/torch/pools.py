@@ -152,22 +152,30 @@ class _Pools:
         return pool
 
     def release(self, tag: str | None) -> None:
+        """PyTorch aborts if a pool goes before a graph that retains it: such pools stay."""
         dropped = []  # Goes outside of the lock: PyTorch frees segments.
         with self._lock:
-            for segments, pools in list(self._idle.items()):
+            for segments, pools in self._idle.items():
                 if tag in (None, segments.tag):
-                    dropped += pools
-                    del self._idle[segments]
+                    dropped += [pool for pool in pools if pool.use_count() == 1]
+                    pools[:] = [pool for pool in pools if pool.use_count() != 1]
             kept = []
             for made_for, pool in self._of_graphs:
-                # PyTorch aborts if a pool goes before its graph.
                 gone = tag in (None, made_for) and pool.use_count() == 1
                 (dropped if gone else kept).append(pool if gone else (made_for, pool))
             self._of_graphs = kept
 
+    def end(self) -> None:
+        """At the end of the process, before PyTorch's own objects go."""
+        self.release(None)
+        with self._lock:
+            retained = [pool for pools in self._idle.values() for pool in pools]
+            for pool in [*retained, *(pool for _, pool in self._of_graphs)]:
+                ctypes.pythonapi.Py_IncRef(ctypes.py_object(pool))
+
 
 _pools = _Pools()
-atexit.register(_pools.release, None)
+atexit.register(_pools.end)
 
 
 def _segments(
