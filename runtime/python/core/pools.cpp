@@ -60,6 +60,12 @@ void bind_pools(nb::module_& module) {
           },
           nb::arg("pointer"), nb::arg("stream"), unlocked,
           "Frees a block after the work that is now enqueued on the stream. Does not block.")
+      .def(
+          "deallocate_now",
+          [](const Pool& self, std::uintptr_t pointer) {
+            self.deallocate_now(reinterpret_cast<void*>(pointer));
+          },
+          nb::arg("pointer"), unlocked, "Frees a block that no work uses any more.")
       .def("trim", &Pool::trim, nb::arg("keep_bytes") = 0, unlocked,
            "Gives empty memory back until no more than keep_bytes is held; returns the bytes.")
       .def("synchronize", &Pool::synchronize, unlocked,

@@ -1,0 +1,92 @@
+"""CuPy arrays in memory that moves: `vmart.cupy.use()` makes vmart CuPy's allocator.
+
+Arrays are blocks of a pool for each GPU, allocated and freed in the order of CuPy's current stream, as
+CuPy's own pool does it: an array that another stream uses as well must outlive that use.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import cupy
+
+from vmart import _core, memory, runtime
+from vmart.errors import Error, UnknownPointer
+from vmart.places import gpu, location
+
+__all__ = ["Allocator", "use"]
+
+
+class Allocator:
+    """CuPy's allocator until `release()`, or until the end of its `with` block. Arrays that it made
+    stay valid. Any thread."""
+
+    def __init__(self, at: Any, tag: str, options: dict[str, Any]) -> None:
+        self._at = None if at is None else location(at)
+        self._tag = tag
+        self._options = options
+        self._lock = threading.Lock()
+        self._pools: dict[int, _core.Pool] = {}
+        self._streams: dict[int, int] = {}  # Of each live block: that on which it was allocated.
+        self._before = cupy.cuda.get_allocator()
+        self._functions = cupy.cuda.PythonFunctionAllocator(self._malloc, self._free)
+        cupy.cuda.set_allocator(self._functions.malloc)
+
+    def release(self) -> None:
+        """The allocator before is back. Idempotent."""
+        if self._before is not None:
+            cupy.cuda.set_allocator(self._before)
+            self._before = None
+
+    def __enter__(self) -> Allocator:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+    def pool(self, device: int) -> _core.Pool:
+        """The pool of a GPU: its statistics, `trim`, `migrate`."""
+        with self._lock:
+            pool = self._pools.get(device)
+            if pool is None:
+                pool = memory.make_pool(self._at or gpu(device), tag=self._tag, **self._options)
+                # Its default stream; covers all blocking streams.
+                runtime.attach(0)
+                self._pools[device] = pool
+        return pool
+
+    def _malloc(self, size: int, device: int) -> int:
+        if size == 0:
+            return 0
+        stream = cupy.cuda.get_current_stream().ptr
+        try:
+            pointer = self.pool(device).allocate(size, stream)
+        except MemoryError as error:
+            raise cupy.cuda.memory.OutOfMemoryError(size, 0) from error
+        self._streams[pointer] = stream
+        return pointer
+
+    def _free(self, pointer: int, device: int) -> None:
+        if pointer == 0:
+            return
+        stream = self._streams.pop(pointer)
+        pool = self._pools[device]
+        try:
+            pool.deallocate(pointer, stream)
+        except UnknownPointer:
+            raise
+        except Error:  # The stream was destroyed: after all work that was enqueued.
+            pool.synchronize()
+            pool.deallocate_now(pointer)
+
+
+def use(at: Any = None, *, tag: str = "cupy", **options: Any) -> Allocator:
+    """Makes vmart CuPy's allocator, for all GPUs: new arrays can move by `vmart.migrate(array, ...)`.
+
+    `at` is where their memory lies at first; by default on the GPU that is current. Other options are
+    those of `vmart.make_pool`. The default stream of each GPU is attached when its first array is made;
+    attach non-blocking streams by `vmart.attach(stream)`. Only whole chunks move, so small arrays move
+    with their neighbours: `report.bytes_along` says how many bytes.
+    """
+    return Allocator(at, tag, options)
