@@ -57,9 +57,12 @@ sigset_t mask_for(const struct sigaction& action, int signal, const void* contex
 
 void FormerHandlers::replace_by(void (*handler)(int, siginfo_t*, void*)) {
   for (Former& each : former) {
-    // First, since the new handler may run as soon as it is installed.
-    bool done = sigaction(each.signal, nullptr, &each.action) == 0;
     struct sigaction action {};
+    bool done = sigaction(each.signal, nullptr, &action) == 0;
+    // From a call that failed after it; as a former handler of itself it would call itself.
+    if (done && (action.sa_flags & SA_SIGINFO) != 0 && action.sa_sigaction == handler) continue;
+    each.action = action;  // First, since the new handler may run as soon as it is installed.
+    action = {};
     action.sa_sigaction = handler;
     action.sa_flags = SA_SIGINFO | SA_ONSTACK | (each.action.sa_flags & SA_RESTART);
     // As for a page fault of the kernel, other signals wait. A handler that left by `longjmp`

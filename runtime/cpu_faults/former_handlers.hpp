@@ -8,8 +8,9 @@ namespace vma {
 /// those that are none of the runtime's.
 class FormerHandlers {
  public:
-  /// Installs `handler` for both signals and remembers what was there. Once a process; never
-  /// undone, since others may have saved `handler` to call it. Throws: Error{driver_failure}.
+  /// Installs `handler` for both signals and remembers what was there. Once a process, and
+  /// again if that has failed; never undone, since others may have saved `handler` to call it.
+  /// Throws: Error{driver_failure}.
   static void replace_by(void (*handler)(int, siginfo_t*, void*));
   /// Does with the signal what would have happened without the runtime: calls the former handler
   /// with its mask and flags, or takes the default action: then this returns, and the access

@@ -100,6 +100,16 @@ TEST_F(FormerHandlersTest, OneWithInfoGetsItAndMayBeNested) {
   EXPECT_EQ(status_of(former, body), 0);
 }
 
+TEST_F(FormerHandlersTest, InstalledAgainItIsNotItsOwn) {
+  former.sa_handler = plain;
+  EXPECT_EQ(status_of(former,
+                      [] {
+                        FormerHandlers::replace_by(pass_on);
+                        return ends_in_handler(access) && calls == 1 ? 0 : 1;
+                      }),
+            0);
+}
+
 TEST_F(FormerHandlersTest, KeepsWhatTheThreadBlocks) {
   former.sa_handler = plain;
   EXPECT_EQ(status_of(former,
