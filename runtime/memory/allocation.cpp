@@ -411,7 +411,7 @@ std::exception_ptr Allocation::grant_slots(const Topology& topology) noexcept {
 void Allocation::grant_cpu(std::size_t first, std::size_t end) {
   const MutexLock rights(access_mutex_);
   const auto lacks = [this](const Slot& slot) {
-    return slot.chunk.at().kind == Location::Kind::host && slot.cpu != access();
+    return slot.chunk.at().kind == Location::Kind::host && !(slot.cpu_sure && slot.cpu == access());
   };
   for (Run run = next_run(first, end, lacks); run.end > run.first;
        run = next_run(run.end, end, lacks)) {
@@ -445,16 +445,35 @@ void Allocation::end_cpu(std::size_t first, std::size_t end, std::optional<Locat
   }
 }
 
+/// Before the call of the driver, which may fail with some mappings done and others not: the most
+/// of what was and what comes.
+void Allocation::note_cpu(const Run& run, Access access, bool sure) noexcept {
+  static std::atomic<std::uint64_t> changes{0};
+  const std::uint64_t change = ++changes;
+  const MutexLock lock(slots_mutex_);
+  for (std::size_t slot = run.first; slot < run.end; ++slot) {
+    Slot& shown = slots_[slot];
+    shown.cpu = sure ? access : std::max(shown.cpu, access);
+    shown.cpu_sure = sure;
+    shown.cpu_change = change;
+  }
+}
+
 void Allocation::set_cpu(const Run& run, Access access) {
   const Accessor processor{run.at, access};
+  note_cpu(run, access, false);
   driver_.grant(slot_begin(run.first), bytes_of(run), {&processor, 1});
-  const MutexLock lock(slots_mutex_);
-  for (std::size_t slot = run.first; slot < run.end; ++slot) slots_[slot].cpu = access;
+  note_cpu(run, access, true);
 }
 
 Access Allocation::cpu_access(std::size_t slot) const {
   const MutexLock lock(slots_mutex_);
   return slot < slots_.size() ? slots_[slot].cpu : Access::none;
+}
+
+std::uint64_t Allocation::cpu_change(std::size_t slot) const {
+  const MutexLock lock(slots_mutex_);
+  return slot < slots_.size() ? slots_[slot].cpu_change : 0;
 }
 
 }  // namespace vma

@@ -166,7 +166,10 @@ class Allocation : public std::enable_shared_from_this<Allocation> {
   /// Ends the access to the slots of the range, except those at `stay_at`. Once it has returned, no
   /// write of the CPU reaches them. Throws: what the driver throws; then some may still be granted.
   void revoke_cpu(std::size_t first, std::size_t end, std::optional<Location> stay_at = {});
+  /// The most that the CPU may do there: after a failed grant, it may have the access or not.
   Access cpu_access(std::size_t slot) const;
+  /// Of the last grant or revocation there; each has another number in the process. 0: none yet.
+  std::uint64_t cpu_change(std::size_t slot) const;
 
   HookList& hooks() noexcept { return hooks_; }
 
@@ -219,9 +222,11 @@ class Allocation : public std::enable_shared_from_this<Allocation> {
     Chunk chunk;
     std::uint64_t generation = 0;
     bool mapped = false;
-    bool dark = false;          // For ever, even if the driver kept a mapping.
-    Access cpu = Access::none;  // Granted by `grant_cpu`.
-    Location wanted;            // Where the program wants the slot.
+    bool dark = false;             // For ever, even if the driver kept a mapping.
+    Access cpu = Access::none;     // The most that the CPU may have by `grant_cpu`.
+    bool cpu_sure = false;         // Whether it has that.
+    std::uint64_t cpu_change = 0;  // Of `cpu`.
+    Location wanted;               // Where the program wants the slot.
     std::optional<Location>
         dropped_from;  // If set, it has no chunk and shows nothing until `restore`.
     Location at() const { return dropped_from.value_or(chunk.at()); }
@@ -238,6 +243,7 @@ class Allocation : public std::enable_shared_from_this<Allocation> {
   };
   template <typename Wanted>
   Run next_run(std::size_t first, std::size_t end, Wanted&& wanted) const;
+  void note_cpu(const Run& run, Access access, bool sure) noexcept;
   void set_cpu(const Run& run, Access access) VMART_REQUIRES(access_mutex_);
   void end_cpu(std::size_t first, std::size_t end, std::optional<Location> stay_at)
       VMART_REQUIRES(access_mutex_);

@@ -230,5 +230,54 @@ TEST(FailedFault, IsASegmentationFaultWhereTheDriverKeepsFailing) {
   EXPECT_EQ(load(words), 1u);
 }
 
+/// Fails a grant of several chunks to the CPU with the first done, while it is told to.
+class TearingDriver final : public InterceptDriver {
+ public:
+  using InterceptDriver::InterceptDriver;
+
+  void grant(Address begin, std::uint64_t size_bytes,
+             std::span<const Accessor> accessors) override {
+    if (accessors.size() != 1 || accessors[0].who.kind != Location::Kind::host) {
+      return inner().grant(begin, size_bytes, accessors);
+    }
+    if (accessors[0].access == Access::none) {
+      revoked += size_bytes;
+    } else if (tears && size_bytes > 4096) {
+      inner().grant(begin, 4096, accessors);
+      ++torn;
+      throw Error(ErrorKind::driver_failure, "grant", "torn");
+    }
+    inner().grant(begin, size_bytes, accessors);
+  }
+
+  std::atomic<bool> tears{false};
+  std::atomic<int> torn{0};
+  std::atomic<std::uint64_t> revoked{0};
+
+ private:
+  void around(Call, const std::function<void()>& body) override { body(); }
+};
+
+TEST(FailedFault, AGrantThatFailedHalfwayIsRevokedByTheNextMove) {
+  SimDriver sim(load_machine("test-2"));
+  auto tearing = std::make_unique<TearingDriver>(sim);
+  TearingDriver& driver = *tearing;
+  const std::unique_ptr<Runtime> runtime =
+      unique_runtime_of(std::make_unique<RuntimeParts>(std::move(tearing), resolve_settings({})));
+  AllocOptions options;
+  options.chunk_bytes = 4096;
+  options.cpu_access = CpuAccess::fault;
+  auto* words = static_cast<std::uint64_t*>(runtime->alloc(4 * 4096, gpu(0), options));
+  driver.tears = true;
+  runtime->migrate(words, host(0));
+  EXPECT_EQ(driver.torn, 1);
+  store(words, 7);  // The first chunk is the CPU's: a move must take it away before it copies.
+  driver.revoked = 0;
+  runtime->migrate(words, gpu(0));
+  EXPECT_EQ(driver.revoked, 4 * 4096u);
+  driver.tears = false;
+  EXPECT_EQ(load(words), 7u);
+}
+
 }  // namespace
 }  // namespace vma
