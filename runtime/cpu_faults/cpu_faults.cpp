@@ -9,9 +9,9 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <exception>
+#include <map>
 #include <string>
 #include <utility>
 
@@ -164,6 +164,7 @@ std::optional<CpuFault::Answer> CpuFaults::answer_to(const CpuFault& fault) {
   for (int attempt = 1;; ++attempt) {
     try {
       if (!bring(allocation, slot, fault.writes)) return std::nullopt;
+      require_progress(fault, allocation->cpu_change(slot));
       ++served_;
       return CpuFault::Answer::retry;
     } catch (const Error& error) {
@@ -202,6 +203,21 @@ bool CpuFaults::bring(const std::shared_ptr<Allocation>& allocation, std::size_t
   }
   fetched_ += range.end - range.first;
   return true;
+}
+
+/// Throws if the thread comes again and again although it has access as far as is known here.
+void CpuFaults::require_progress(const CpuFault& fault, std::uint64_t change) {
+  constexpr std::size_t threads_max = 1024;
+  constexpr int fruitless_max = 3;
+  if (retries_.size() >= threads_max) retries_.clear();  // Most have ended.
+  Retry& last = retries_[fault.thread];
+  const bool fruitless = last.address == fault.address && last.change == change;
+  last = {fault.address, change, fruitless ? last.fruitless + 1 : 0};
+  if (last.fruitless < fruitless_max) return;
+  retries_.erase(fault.thread);
+  throw Error(ErrorKind::unsupported, fault_call,
+              "the access faults although the runtime has granted it: something else forbids it, "
+              "such as mprotect");
 }
 
 /// What a fault in the slot fetches: the chunk and those behind it at its GPU.

@@ -12,6 +12,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 
@@ -60,12 +61,20 @@ class CpuFaults final : private FaultServer {
   std::optional<CpuFault::Answer> answer_to(const CpuFault& fault);
   bool bring(const std::shared_ptr<Allocation>& allocation, std::size_t slot, bool writes);
   SlotRange range_at(Allocation& allocation, std::size_t slot) const;
+  void require_progress(const CpuFault& fault, std::uint64_t change);
   void refuse(const CpuFault& fault, const Error& error) noexcept;
 
   Memory& memory_;
   Mover& mover_;
   const int process_;
   FaultQueue queue_;
+  /// The last access of a thread that was let through.
+  struct Retry {
+    Address address{};
+    std::uint64_t change = 0;  ///< The slot's `cpu_change` then.
+    int fruitless = 0;         ///< How often it faulted again without a change.
+  };
+  std::map<int, Retry> retries_;  // By thread. Of the service.
   std::atomic<std::uint64_t> served_{0}, fetched_{0}, refused_{0};
   std::atomic<bool> closing_{false}, ended_{false};
   ThreadedExecutor threads_;

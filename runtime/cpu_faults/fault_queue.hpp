@@ -19,6 +19,7 @@ struct CpuFault {
 
   Address address{};
   bool writes = false;
+  int thread = 0;  // The system's id.
   std::atomic<Answer> answer{Answer::none};
   CpuFault* next = nullptr;  // Of the queue, then of the service.
 };

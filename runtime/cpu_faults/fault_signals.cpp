@@ -7,6 +7,7 @@
 
 #include <vma/error.hpp>
 
+#include <sys/syscall.h>
 #include <ucontext.h>
 #include <unistd.h>
 
@@ -124,14 +125,20 @@ CpuFault::Answer serve(FaultServer& server, Address address, bool writes) noexce
   CpuFault fault;
   fault.address = address;
   fault.writes = writes;
+  fault.thread = static_cast<int>(syscall(SYS_gettid));
   server.queue().push(fault);
   return FaultQueue::await(fault);
 }
 
+/// Whether a grant may cure it. Not if a process sent it, nor with what comes of bad memory, of an
+/// address that is not aligned, or of a protection key.
+bool lacks_access(const siginfo_t& info) noexcept {
+  if (info.si_signo == SIGBUS) return info.si_code == BUS_ADRERR;
+  return info.si_code == SEGV_MAPERR || info.si_code == SEGV_ACCERR;
+}
+
 CpuFault::Answer serve(const siginfo_t* info, const void* context) noexcept {
-  // Sent by a process, or without an address.
-  if (info == nullptr || info->si_code <= 0 || info->si_code == SI_KERNEL)
-    return CpuFault::Answer::foreign;
+  if (info == nullptr || !lacks_access(*info)) return CpuFault::Answer::foreign;
   const Access access = access_of(context);
   if (access.executes) return CpuFault::Answer::foreign;
   const Address address = address_of(info->si_addr);

@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -127,6 +128,44 @@ TEST_F(RefusedFault, InsideAHook) {
   EXPECT_NE(text.find("inside a call, callback or hook"), std::string::npos) << text;
   load(words);  // The hooks of a fetch are on the thread that serves.
   EXPECT_EQ(hooked, 6);
+}
+
+TEST_F(RefusedFault, OfWhatOthersForbid) {
+  std::uint64_t* words = alloc(host(0));
+  store(words, 1);
+  ASSERT_EQ(mprotect(words, 4096, PROT_NONE), 0);
+  expect_refused([&] { load(words); }, {"load from", "such as mprotect"});
+  ASSERT_EQ(mprotect(words, 4096, PROT_READ | PROT_WRITE), 0);
+  EXPECT_EQ(load(words), 1u);
+}
+
+TEST_F(RefusedFault, NotOfMemoryThatIsFreedAndAllocatedAgain) {
+  for (int round = 0; round < 10; ++round) {
+    std::uint64_t* words = alloc(gpu(0));
+    store(words, 1);
+    runtime().free(words);
+  }
+}
+
+TEST_F(RefusedFault, OfSignalsThatNoGrantCures) {
+  std::uint64_t* words = alloc(gpu(0));
+  const std::pair<int, int> signals[] = {
+      {SIGBUS, BUS_ADRALN}, {SIGBUS, BUS_MCEERR_AR}, {SIGBUS, BUS_MCEERR_AO}, {SIGSEGV, 4}};
+  for (const auto& [signal, code] : signals) {
+    std::string text;
+    EXPECT_TRUE(is_segmentation_fault(
+        [&] {
+          siginfo_t info{};
+          info.si_signo = signal;
+          info.si_code = code;
+          info.si_addr = words;
+          syscall(SYS_rt_tgsigqueueinfo, getpid(), syscall(SYS_gettid), signal, &info);
+        },
+        &text))
+        << code;
+    EXPECT_EQ(text, "");
+    EXPECT_EQ(runtime().where(words).front().at, gpu(0)) << code;
+  }
 }
 
 TEST_F(RefusedFault, InAForkedChild) {
