@@ -24,8 +24,8 @@ enum class CpuAccess {
   ///
   /// Where the memory cannot come, the access is a segmentation fault as any other, and a line on
   /// standard error says why: in a forked child; inside a callback, hook or call of the runtime;
-  /// while the memory is pinned, dropped, being freed or, for stores, read-only. See
-  /// docs/guide/cpu_access.md.
+  /// while the memory is pinned, dropped, being freed or, for stores, read-only; and in HBM while
+  /// it has move hooks, which may wait for what the thread holds. See docs/guide/cpu_access.md.
   fault,
 };
 

@@ -186,6 +186,11 @@ bool CpuFaults::bring(const std::shared_ptr<Allocation>& allocation, std::size_t
     return true;
   }
   require_no_pin(*allocation, fault_call);
+  if (!allocation->hooks().empty()) {
+    throw Error(ErrorKind::unsupported, fault_call,
+                "it has move hooks, which may wait for the thread: migrate it to a host node "
+                "yourself and hold a HostView");
+  }
   const SlotRange range = range_at(*allocation, slot);
   const Location to = memory_.topology().nearest_host(DeviceId{at.ordinal});
   MigrateOptions options;

@@ -17,6 +17,7 @@
 #include <atomic>
 #include <csignal>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
@@ -126,8 +127,23 @@ TEST_F(RefusedFault, InsideAHook) {
   runtime().migrate(words, gpu(1));
   EXPECT_EQ(hooked, 4);
   EXPECT_NE(text.find("inside a call, callback or hook"), std::string::npos) << text;
-  load(words);  // The hooks of a fetch are on the thread that serves.
-  EXPECT_EQ(hooked, 6);
+}
+
+TEST_F(RefusedFault, OfMemoryWithMoveHooks) {
+  std::uint64_t* words = alloc(gpu(0));
+  std::mutex held;
+  MoveHooks hooks;
+  hooks.before = [&](const MoveEvent&) { const std::lock_guard lock(held); };
+  std::optional<MoveHookRegistration> hook = runtime().on_move(words, hooks);
+  {
+    const std::lock_guard lock(held);  // A hook on another thread would wait for ever.
+    expect_refused([&] { load(words); }, {"it has move hooks", "hold a HostView"});
+  }
+  runtime().migrate(words, host(0));
+  store(words, 1);
+  runtime().migrate(words, gpu(0));
+  hook.reset();
+  EXPECT_EQ(load(words), 1u);
 }
 
 TEST_F(RefusedFault, OfWhatOthersForbid) {
