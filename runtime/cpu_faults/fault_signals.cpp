@@ -113,14 +113,15 @@ CpuFault::Answer serve(FaultServer& server, Address address, bool writes) noexce
                   "in a forked child, which has none of its parent's memory. Fork before opening a "
                   "runtime, or copy what the child needs to other memory first");
   }
+  if (ProcessExit::begun()) {
+    ProcessExit::hold_back();  // Async-signal-safe: reads atomics and sleeps.
+    return refuse(address, allocation,
+                  "while the process exits, when nothing can be fetched any more");
+  }
   if (InsideRuntime::here()) {
     return refuse(address, allocation,
                   "inside a call, callback or hook of vmart, where the memory cannot be fetched. "
                   "Access it outside, or migrate it to a host node and hold a HostView first");
-  }
-  if (ProcessExit::begun()) {
-    return refuse(address, allocation,
-                  "while the process exits, when nothing can be fetched any more");
   }
   CpuFault fault;
   fault.address = address;

@@ -1,11 +1,14 @@
 // Goal: an access that cannot be served is a segmentation fault as any other, with a line that says
 // why; no thread waits for ever, and addresses of others stay theirs.
+#include "base/process_exit.hpp"
 #include "runtime/runtime_parts.hpp"
 #include "support/drivers/fault_driver.hpp"
 #include "machine/machine_file.hpp"
 #include "support/sanitizer.hpp"
 #include "unit/cpu_faults/segmentation_faults.hpp"
 #include "unit/runtime/runtime_rig.hpp"
+
+#include <vma/vma.hpp>
 
 #include <gtest/gtest.h>
 
@@ -16,10 +19,13 @@
 
 #include <atomic>
 #include <csignal>
+#include <cstdlib>
+#include <fstream>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 
 namespace vma {
@@ -235,6 +241,34 @@ TEST_F(RefusedFault, BehindWorkThatDoesNotEnd) {
   impatient.runtime().synchronize(impatient.stream(0));
   load(words);
   impatient.machine().free_pinned(stream.context, word);
+}
+
+bool sleeps(long thread) {
+  std::ifstream file("/proc/self/task/" + std::to_string(thread) + "/stat");
+  std::string number, name, state;
+  return file >> number >> name >> state && state == "S";
+}
+
+TEST(FaultDeathTest, WhileTheProcessExitsTheThreadPauses) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  static std::atomic<long> thread{0};
+  EXPECT_EXIT(
+      {
+        setenv("VMART_DRIVER", "sim:test-2", 1);
+        std::atexit([] {  // Behind the runtime's, which is registered later.
+          while (!sleeps(thread)) std::this_thread::yield();
+        });
+        AllocOptions options;
+        options.cpu_access = CpuAccess::fault;
+        const auto* words = static_cast<const std::uint64_t*>(vma::alloc(4096, gpu(0), options));
+        std::thread([words] {
+          while (!ProcessExit::begun()) std::this_thread::yield();
+          thread = syscall(SYS_gettid);
+          load(words);
+        }).detach();
+        std::exit(7);
+      },
+      testing::ExitedWithCode(7), "");
 }
 
 /// A runtime whose driver fails as told.
