@@ -4,6 +4,7 @@
 #include "runtime/runtime_parts.hpp"
 
 #include "base/log.hpp"
+#include "memory/move_claim.hpp"
 
 #include <fmt/format.h>
 
@@ -36,11 +37,15 @@ struct HostView::Pin {
 
   /// Throws: Error; then nothing is pinned.
   void take(std::uint64_t first_slot, std::uint64_t end_slot) {
+    // Only its holder grants. While another thread moves the memory, which may be to where this
+    // view finds it, the CPU gets access at the end of that move.
+    const MoveClaim claim = faults() ? MoveClaim::try_take(allocation) : MoveClaim();
     const MutexLock lock(allocation->operations());
     // Before the check, so that either a free or this call sees the other.
     const bool first = allocation->views++ == 0;
     try {
       require_host(first_slot, end_slot);
+      if (claim) allocation->grant_cpu(first_slot, end_slot);
       if (first && !faults()) allow();
     } catch (...) {
       --allocation->views;
@@ -70,7 +75,7 @@ struct HostView::Pin {
     }
   }
 
-  /// Its slots are the CPU's whenever they lie at a host node, with or without a view.
+  /// Its slots stay the CPU's when the view ends, as long as they lie at a host node.
   bool faults() const noexcept { return allocation->cpu == CpuAccess::fault; }
 
   /// Undoes only what was begun here: memory that is being freed may already be reused.

@@ -190,6 +190,17 @@ TEST_F(RefusedFault, OfSignalsThatNoGrantCures) {
   }
 }
 
+TEST_F(RefusedFault, NotWhileAHostViewKeepsIt) {
+  std::uint64_t* words = alloc(host(0));
+  { const ReadOnly read_only = runtime().read_only(words); }
+  ASSERT_EQ(rig.machine().access(address_of(words), host(0)), Access::none);
+  const HostView view = runtime().host_view(words, 2 * chunk_bytes);
+  for (const std::uint64_t* at : {words, words + chunk_bytes / 8}) {
+    EXPECT_EQ(rig.machine().access(address_of(at), host(0)), Access::read_write)
+        << "not even system calls find it missing";
+  }
+}
+
 TEST_F(RefusedFault, InAForkedChild) {
   if (under_thread_sanitizer) GTEST_SKIP() << "no fork under TSan";
   std::uint64_t* words = alloc(gpu(0));
