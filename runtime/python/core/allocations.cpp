@@ -1,5 +1,6 @@
 // Memory that Python objects own, and how others see it: the buffer protocol, DLPack.
 #include "python/core/bindings.hpp"
+#include "python/core/faults_or_hooks.hpp"
 
 #include <vma/error.hpp>
 #include <vma/vma.hpp>
@@ -30,6 +31,7 @@ class OwnedMemory {
  public:
   OwnedMemory(void* pointer, std::size_t bytes, CpuAccess cpu)
       : pointer_(pointer), bytes_(bytes), cpu_(cpu) {}
+  void keep(std::shared_ptr<void> claim) { claim_ = std::move(claim); }
   /// Waits like cudaFree, without the GIL. A free that is refused is logged by the library.
   ~OwnedMemory() {
     if (pointer_ == nullptr) return;
@@ -49,20 +51,36 @@ class OwnedMemory {
     }
     return pointer_;
   }
+  /// Throws: Error{invalid_argument} for a range that is not within the memory.
+  std::byte* range(std::size_t offset, std::size_t bytes) const {
+    if (offset > bytes_ || bytes > bytes_ - offset) {
+      throw Error(ErrorKind::invalid_argument, "vmart.Allocation",
+                  std::to_string(bytes) + " bytes from offset " + std::to_string(offset) +
+                      " on are not within the " + std::to_string(bytes_) + " of the allocation");
+    }
+    return static_cast<std::byte*>(pointer()) + offset;
+  }
   std::size_t bytes() const noexcept { return bytes_; }
   bool freed() const noexcept { return pointer_ == nullptr; }
   CpuAccess cpu() const noexcept { return cpu_; }
   void free() {
+    // Taken out with the GIL: while the memory goes, the address may be given to somebody else.
     void* const pointer = this->pointer();
-    const nb::gil_scoped_release release;
-    vma::free(pointer);
     pointer_ = nullptr;
+    try {
+      const nb::gil_scoped_release release;
+      vma::free(pointer);
+    } catch (...) {
+      pointer_ = pointer;
+      throw;
+    }
   }
 
  private:
   void* pointer_;  // Null once freed.
   const std::size_t bytes_;
   const CpuAccess cpu_;
+  std::shared_ptr<void> claim_;
 };
 
 using Shared = std::shared_ptr<OwnedMemory>;
@@ -99,17 +117,25 @@ nb::dlpack::dtype dtype_of(const std::string& kind, std::size_t bits) {
   return {static_cast<std::uint8_t>(code), static_cast<std::uint8_t>(bits), 1};
 }
 
+/// SIZE_MAX if it is more.
+std::size_t bytes_of(const std::vector<std::size_t>& shape, std::size_t item_bytes) {
+  std::size_t bytes = item_bytes;
+  for (const std::size_t count : shape) {
+    if (__builtin_mul_overflow(bytes, count, &bytes)) return SIZE_MAX;
+  }
+  return bytes;
+}
+
 /// An array over the memory, whose consumer keeps it alive. `gpu` is the GPU that frameworks are
 /// told; none: the CPU, and the memory does not move while the array exists.
 nb::object make_array(const Shared& memory, std::size_t offset,
                       const std::vector<std::size_t>& shape, const std::string& kind,
                       std::size_t bits, std::optional<int> gpu) {
+  void* const begin = memory->range(offset, bytes_of(shape, bits / 8));
   auto shown = std::make_unique<Shown>(Shown{memory, std::nullopt});
-  void* const pointer = memory->pointer();
   if (!gpu) shown->show_to_cpu();
   Shown* const kept = shown.release();
   const nb::capsule owner(kept, [](void* kept) noexcept { delete static_cast<Shown*>(kept); });
-  void* const begin = static_cast<std::byte*>(pointer) + offset;
   const auto dtype = dtype_of(kind, bits);
   if (gpu) {
     return nb::cast(nb::ndarray<nb::array_api>(begin, shape.size(), shape.data(), owner, nullptr,
@@ -121,6 +147,10 @@ nb::object make_array(const Shared& memory, std::size_t offset,
 
 Shared allocate(std::size_t bytes, std::optional<Location> at, const std::vector<Location>& readers,
                 AllocOptions options) {
+  std::shared_ptr<void> claim;
+  if (options.cpu_access == CpuAccess::fault) {
+    claim = FaultsOrHooks::claim(FaultsOrHooks::Kind::faults, "vmart.alloc");
+  }
   void* const pointer = [&] {
     if (!at && !readers.empty()) {
       throw Error(ErrorKind::invalid_argument, "vmart.alloc", "readers need a place: give `at`");
@@ -128,7 +158,9 @@ Shared allocate(std::size_t bytes, std::optional<Location> at, const std::vector
     if (!at) return vma::alloc(bytes, options);
     return runtime().alloc(bytes, *at, readers, options);
   }();
-  return std::make_shared<OwnedMemory>(pointer, bytes, options.cpu_access);
+  auto memory = std::make_shared<OwnedMemory>(pointer, bytes, options.cpu_access);
+  memory->keep(std::move(claim));
+  return memory;
 }
 
 void read_into(const Shared& memory, std::size_t offset, nb::object out) {
@@ -136,7 +168,7 @@ void read_into(const Shared& memory, std::size_t offset, nb::object out) {
   if (PyObject_GetBuffer(out.ptr(), &buffer, PyBUF_CONTIG) != 0) throw nb::python_error();
   const std::unique_ptr<Py_buffer, decltype(&PyBuffer_Release)> held(&buffer, &PyBuffer_Release);
   const std::span bytes(static_cast<std::byte*>(buffer.buf), static_cast<std::size_t>(buffer.len));
-  const std::byte* const from = static_cast<std::byte*>(memory->pointer()) + offset;
+  const std::byte* const from = memory->range(offset, bytes.size());
   const nb::gil_scoped_release release;
   vma::read(from, bytes);
 }
@@ -147,7 +179,7 @@ void write_from(const Shared& memory, std::size_t offset, nb::object source) {
   const std::unique_ptr<Py_buffer, decltype(&PyBuffer_Release)> held(&buffer, &PyBuffer_Release);
   const std::span bytes(static_cast<const std::byte*>(buffer.buf),
                         static_cast<std::size_t>(buffer.len));
-  std::byte* const to = static_cast<std::byte*>(memory->pointer()) + offset;
+  std::byte* const to = memory->range(offset, bytes.size());
   const nb::gil_scoped_release release;
   vma::write(to, bytes);
 }
@@ -167,6 +199,7 @@ int get_buffer(PyObject* object, Py_buffer* buffer, int flags) noexcept try {
   if (result == 0) buffer->internal = shown.release();
   return result;
 } catch (const std::exception& error) {
+  buffer->obj = nullptr;
   PyErr_SetString(PyExc_BufferError, error.what());
   return -1;
 }

@@ -1,5 +1,7 @@
 #include "python/core/interpreter.hpp"
 
+#include <pthread.h>
+
 namespace vma {
 
 std::atomic<unsigned> Interpreter::state{0};
@@ -23,6 +25,10 @@ void Interpreter::end() {
     state.wait(now);
     now = state.load();
   }
+}
+
+void Interpreter::end_in_children() {
+  pthread_atfork(nullptr, nullptr, [] { state.store(ended); });
 }
 
 }  // namespace vma

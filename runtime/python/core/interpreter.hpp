@@ -26,6 +26,8 @@ class Interpreter {
   /// When this returns, no thread of the runtime is in Python and none enters it any more. Requires
   /// the GIL; releases it while it waits.
   static void end();
+  /// In forked children nobody enters any more: who was inside is not there to leave.
+  static void end_in_children();
 
  private:
   /// Never waits, so that a thread with the GIL does not keep others from leaving.

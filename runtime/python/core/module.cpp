@@ -39,4 +39,6 @@ NB_MODULE(_core, module) {
   module.def("library_path", &library_path, "The file of libvmart that is loaded.");
   module.def("end_callbacks", &Interpreter::end,
              "No thread of the runtime calls Python after this. Registered with atexit.");
+  nanobind::module_::import_("atexit").attr("register")(module.attr("end_callbacks"));
+  Interpreter::end_in_children();
 }

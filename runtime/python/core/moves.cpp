@@ -2,6 +2,7 @@
 // many.
 #include "python/core/bindings.hpp"
 #include "python/core/interpreter.hpp"
+#include "python/core/seconds.hpp"
 
 #include <vma/error.hpp>
 #include <vma/group.hpp>
@@ -15,6 +16,7 @@
 #include <chrono>
 #include <cstdint>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -34,14 +36,19 @@ double seconds(std::chrono::nanoseconds time) {
   throw Error(ErrorKind::invalid_argument, "vmart.migrate", text);
 }
 
-/// Throws: Error{invalid_argument} for what is no time.
-template <typename Duration>
-Duration duration_of(double value, const char* name) {
-  const Seconds most = std::chrono::hours(24 * 365);
-  if (!(value >= 0) || Seconds(value) > most) {
-    refuse(std::string(name) + " is " + std::to_string(value) + " s");
-  }
-  return std::chrono::ceil<Duration>(Seconds(value));
+constexpr const char* call_name = "vmart.migrate";
+
+/// What Python raises leaves as an error of C++, while the GIL is held: the exception of nanobind
+/// would take it again when it goes.
+template <typename Body>
+void calling_python(Body&& body) {
+  Interpreter::call([&] {
+    try {
+      body();
+    } catch (const nb::python_error& error) {
+      throw std::runtime_error(error.what());
+    }
+  });
 }
 
 Mode mode_of(const std::string& name) {
@@ -71,7 +78,7 @@ const char* name_of(Outcome outcome) {
 std::function<void(const MigrationProgress&)> progress_to(nb::object callback) {
   if (callback.is_none()) return {};
   return [kept = SharedObject(std::move(callback))](const MigrationProgress& progress) {
-    Interpreter::call([&] { kept.get()(progress); });
+    calling_python([&] { kept.get()(progress); });
   };
 }
 
@@ -84,11 +91,11 @@ MigrateOptions make_options(const std::string& mode, const std::optional<std::st
   options.mode = mode_of(mode);
   options.scope = scope_of(scope);
   if (deadline) {
-    options.deadline = duration_of<std::chrono::milliseconds>(*deadline, "deadline");
+    options.deadline = duration_of<std::chrono::milliseconds>(*deadline, call_name, "deadline");
     if (options.deadline.count() == 0) refuse("deadline is 0");
   }
   if (max_stall)
-    options.max_stall = duration_of<std::chrono::microseconds>(*max_stall, "max_stall");
+    options.max_stall = duration_of<std::chrono::microseconds>(*max_stall, call_name, "max_stall");
   options.copy_share_percent = copy_share_percent;
   options.priority = priority;
   options.reserve_first = reserve_first;
@@ -190,7 +197,8 @@ void bind_moves(nb::module_& module) {
       .def(
           "wait_for",
           [](const MigrationGroup& self, double limit) {
-            return self.wait_for(duration_of<std::chrono::nanoseconds>(limit, "timeout"));
+            return self.wait_for(
+                duration_of<std::chrono::nanoseconds>(limit, call_name, "timeout"));
           },
           nb::arg("timeout"), unlocked)
       .def("done", &MigrationGroup::done)
@@ -201,7 +209,7 @@ void bind_moves(nb::module_& module) {
           [](const MigrationGroup& self, nb::object callback) {
             SharedObject kept(std::move(callback));
             const nb::gil_scoped_release release;
-            self.on_done([kept] { Interpreter::call([&] { kept.get()(); }); });
+            self.on_done([kept] { calling_python([&] { kept.get()(); }); });
           },
           nb::arg("callback"));
   module.def(

@@ -2,6 +2,7 @@
 // Small arrays stay NumPy's own, because an allocation has at least one chunk. NumPy's C interface
 // is taken from the table that it publishes, so that nothing is built against one version of it.
 #include "python/core/bindings.hpp"
+#include "python/core/faults_or_hooks.hpp"
 
 #include <vma/error.hpp>
 #include <vma/vma.hpp>
@@ -16,6 +17,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <limits>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -71,16 +73,18 @@ class ArrayMemory {
       AllocOptions options = options_;
       options.zeroed = zeroed;
       void* pointer = nullptr;
+      Array array{bytes, FaultsOrHooks::claim(FaultsOrHooks::Kind::faults, "vmart.numpy.handler")};
       {
         const Unlocked unlocked;
         pointer = vma::alloc(bytes, at_, options);
       }
       const std::scoped_lock lock(mutex_);
-      sizes_.emplace(pointer, bytes);
+      arrays_.emplace(pointer, std::move(array));
       return pointer;
     } catch (const Error& error) {
       if (error.kind() == ErrorKind::out_of_memory) return nullptr;
-      // A forked child, or after `shutdown`: NumPy goes on with memory of the process.
+      // A forked child, after `shutdown`, or beside hooks: NumPy goes on with memory of the
+      // process.
       return zeroed ? std::calloc(bytes, 1) : std::malloc(bytes);
     } catch (const std::exception&) {
       return nullptr;
@@ -99,9 +103,13 @@ class ArrayMemory {
 
   /// Waits for the GPU like cudaFree, if it is memory of vmart.
   void free(void* pointer) noexcept {
+    std::optional<Array> ended;  // Its claim goes after the memory.
     {
       const std::scoped_lock lock(mutex_);
-      if (sizes_.erase(pointer) == 0) return std::free(pointer);
+      const auto found = arrays_.find(pointer);
+      if (found == arrays_.end()) return std::free(pointer);
+      ended = std::move(found->second);
+      arrays_.erase(found);
     }
     try {
       const Unlocked unlocked;
@@ -111,18 +119,23 @@ class ArrayMemory {
   }
 
  private:
+  struct Array {
+    std::size_t bytes;
+    std::shared_ptr<void> claim;
+  };
+
   std::optional<std::size_t> size_of(void* pointer) {
     const std::scoped_lock lock(mutex_);
-    const auto found = sizes_.find(pointer);
-    if (found == sizes_.end()) return std::nullopt;
-    return found->second;
+    const auto found = arrays_.find(pointer);
+    if (found == arrays_.end()) return std::nullopt;
+    return found->second.bytes;
   }
 
   const Location at_;
   const std::size_t least_;
   AllocOptions options_;
   std::mutex mutex_;
-  std::unordered_map<void*, std::size_t> sizes_;
+  std::unordered_map<void*, Array> arrays_;
 };
 
 ArrayMemory& memory_of(void* context) {

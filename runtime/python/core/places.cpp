@@ -32,10 +32,10 @@ void bind_places(nb::module_& module) {
       .def("__str__", [](const Location& self) { return to_string(self); })
       .def("__repr__", [](const Location& self) { return "vmart." + to_string(self); });
   module.def(
-      "gpu", [](int ordinal) { return gpu(ordinal); }, nb::arg("ordinal"),
+      "gpu", [](unsigned ordinal) { return gpu(static_cast<int>(ordinal)); }, nb::arg("ordinal"),
       "The HBM of a GPU, by CUDA's ordinal.");
   module.def(
-      "host", [](int node) { return host(node); }, nb::arg("node") = 0,
+      "host", [](unsigned node) { return host(static_cast<int>(node)); }, nb::arg("node") = 0,
       "The memory of a host NUMA node.");
 
   nb::class_<Extent>(module, "Extent", "Adjacent bytes of an allocation that lie at one place.")

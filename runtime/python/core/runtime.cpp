@@ -1,7 +1,9 @@
 // The process-wide runtime: opening it, what it holds, and the calls that keep something while an
 // object exists.
 #include "python/core/bindings.hpp"
+#include "python/core/faults_or_hooks.hpp"
 #include "python/core/interpreter.hpp"
+#include "python/core/seconds.hpp"
 
 #include <vma/error.hpp>
 #include <vma/vma.hpp>
@@ -32,9 +34,9 @@ void* pointer_of(std::uintptr_t address) {
   return reinterpret_cast<void*>(address);
 }
 
-std::optional<std::chrono::nanoseconds> from_now(std::optional<double> value) {
+std::optional<std::chrono::nanoseconds> from_now(std::optional<double> value, const char* name) {
   if (!value) return std::nullopt;
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(Seconds(*value));
+  return duration_of<std::chrono::nanoseconds>(*value, "vmart.advise", name);
 }
 
 /// Keeps a pin, a read-only scope, a hook, an attached stream or an export, until it is released.
@@ -50,8 +52,10 @@ class Guard {
   bool released() const noexcept { return held_ == nullptr; }
   void release() {
     if (!held_) return;
+    // Taken out with the GIL: another thread may release it, too.
+    std::shared_ptr<void> held = std::move(held_);
     const nb::gil_scoped_release unlocked;
-    held_.reset();
+    held.reset();
   }
 
  private:
@@ -188,12 +192,12 @@ void bind_opening(nb::module_& module) {
         }
         options.policy = policy;
         options.policies = std::move(policies);
-        const auto microseconds = [](double value) {
-          return std::chrono::duration_cast<std::chrono::microseconds>(Seconds(value));
+        const auto microseconds = [](double value, const char* name) {
+          return duration_of<std::chrono::microseconds>(value, "vmart.open_runtime", name);
         };
-        if (tick) options.tick = microseconds(*tick);
-        if (max_stall) options.max_stall = microseconds(*max_stall);
-        if (stall_budget) options.stall_budget = microseconds(*stall_budget);
+        if (tick) options.tick = microseconds(*tick, "tick");
+        if (max_stall) options.max_stall = microseconds(*max_stall, "max_stall");
+        if (stall_budget) options.stall_budget = microseconds(*stall_budget, "stall_budget");
         options.dry_run = dry_run;
         options.control = control;
         options.trace = trace;
@@ -252,7 +256,8 @@ void bind_memory(nb::module_& module) {
       [](std::size_t bytes_per_place, double time_limit, bool store) {
         CalibrateOptions options;
         options.bytes_per_place = bytes_per_place;
-        options.time_limit = std::chrono::milliseconds(static_cast<long>(time_limit * 1e3));
+        options.time_limit =
+            duration_of<std::chrono::milliseconds>(time_limit, "vmart.calibrate", "time_limit");
         options.store = store;
         const Calibration made = vma::calibrate(options);
         return std::pair(made.file, made.estimates);
@@ -305,7 +310,9 @@ void bind_guards(nb::module_& module) {
         MoveHooks hooks{hook_of(std::move(before), "before a move"),
                         hook_of(std::move(after), "after a move")};
         const nb::gil_scoped_release release;
-        return Guard(vma::on_move(pointer_of(pointer), std::move(hooks)));
+        auto claim = FaultsOrHooks::claim(FaultsOrHooks::Kind::hooks, "vmart.on_move");
+        return Guard(
+            std::pair(std::move(claim), vma::on_move(pointer_of(pointer), std::move(hooks))));
       },
       nb::arg("pointer"), nb::arg("before").none(), nb::arg("after").none());
   module.def("export_allocation", [](std::uintptr_t pointer) {
@@ -341,7 +348,8 @@ void bind_uses(nb::module_& module) {
          std::optional<double> next_use, double passes, bool read_mostly,
          std::optional<double> until) {
         vma::advise(pointer_of(pointer), nbytes,
-                    {device, from_now(next_use), passes, read_mostly, from_now(until)});
+                    {device, from_now(next_use, "next_use"), passes, read_mostly,
+                     from_now(until, "until")});
       },
       unlocked, nb::arg("pointer"), nb::arg("nbytes"), nb::arg("device"),
       nb::arg("next_use") = nb::none(), nb::arg("passes") = 1.0, nb::arg("read_mostly") = false,
@@ -376,7 +384,8 @@ void bind_scheduler(nb::module_& module) {
   module.def(
       "drain",
       [](Location at, double deadline) {
-        return vma::drain(at, {std::chrono::milliseconds(static_cast<long>(deadline * 1e3))});
+        return vma::drain(
+            at, {duration_of<std::chrono::milliseconds>(deadline, "vmart.drain", "deadline")});
       },
       nb::arg("at"), nb::arg("deadline") = 60.0, unlocked);
   module.def(

@@ -51,8 +51,8 @@ class Allocator:
             pool = self._pools.get(device)
             if pool is None:
                 pool = memory.make_pool(self._at or gpu(device), tag=self._tag, **self._options)
-                # Its default stream; covers all blocking streams.
-                runtime.attach(0)
+                with cupy.cuda.Device(device):  # Its default stream covers all blocking streams.
+                    runtime.attach(0)
                 self._pools[device] = pool
         return pool
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -56,7 +57,10 @@ def alloc(
 def empty(shape: int | Sequence[int], dtype: Any = "float32", at: Any = None, **options: Any) -> Array:
     """An array in memory of vmart, without contents. `dtype` is anything that NumPy takes; NumPy is not
     needed for names such as "float32" or "<f4". Options as of `alloc`."""
-    dimensions = (shape,) if isinstance(shape, int) else tuple(shape)
+    sizes = shape if isinstance(shape, Iterable) else (shape,)
+    dimensions = tuple(operator.index(size) for size in sizes)
+    if any(size < 0 for size in dimensions):
+        raise InvalidArgument(f"the shape is {dimensions}", "vmart.empty")
     typestr = _typestr(dtype)
     nbytes = int(typestr[2:]) * math.prod(dimensions)
     return Array(alloc(max(nbytes, 1), at, **options), dimensions, typestr)
@@ -76,7 +80,7 @@ class Array:
         self.shape = tuple(shape)
         self.typestr = typestr
         self.offset = offset
-        if offset + self.nbytes > allocation.nbytes:
+        if offset < 0 or min(self.shape, default=0) < 0 or offset + self.nbytes > allocation.nbytes:
             raise InvalidArgument(
                 f"{self.nbytes} bytes from offset {offset} on exceed the allocation's "
                 f"{allocation.nbytes}",
@@ -108,15 +112,25 @@ class Array:
         if bytes lie in HBM: migrate them to the host first."""
         return self._array(None)
 
-    def __dlpack__(self, *, stream: Any = None, **arguments: Any) -> Any:
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        """For NumPy's functions; as `numpy()`."""
+        import numpy
+
+        shown = self.numpy()
+        return numpy.array(shown, dtype, copy=True) if copy else shown.astype(dtype or shown.dtype, copy=False)
+
+    def __dlpack__(
+        self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: Any = None
+    ) -> Any:
         """For a GPU; for the CPU (`dl_device=(1, 0)`) as `numpy()`. `stream` needs nothing: the caller
-        orders its own work."""
-        device = arguments.get("dl_device")
-        on_cpu = device is not None and device[0] == 1
-        shown = self._array(None if on_cpu else self._gpu())
-        if on_cpu:
-            return shown.__dlpack__(**arguments)
-        return shown.__dlpack__()
+        orders its own work. Raises `BufferError` for another device, and for a copy."""
+        if copy:
+            raise BufferError("vmart makes no copies for DLPack: copy what you get")
+        if dl_device is not None and tuple(dl_device) == (1, 0):
+            return self.numpy().__dlpack__()
+        if dl_device is not None and tuple(dl_device) != self.__dlpack_device__():
+            raise BufferError(f"{dl_device} is not the device {self.__dlpack_device__()} of the array")
+        return self._array(self._gpu()).__dlpack__()
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return (2, self._gpu())  # kDLCUDA

@@ -6,11 +6,12 @@ Whatever has memory can be moved; `vmart.targets` says what that is. Addresses s
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator
+import contextlib
+from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from vmart import _core
-from vmart.errors import InvalidArgument
+from vmart.errors import Error, InvalidArgument
 from vmart.places import Location, location
 from vmart.targets import Range, find, ranges_of
 
@@ -24,7 +25,8 @@ class Report:
     for each part of an allocation.
 
     `bytes_named` is the size of the objects that were named. `bytes_along` is what moved with them
-    because only whole chunks move: neighbours in a segment of PyTorch's pool, for example.
+    because only whole chunks move: neighbours in a segment of PyTorch's pool, for example, and what
+    rounding to chunks added to an allocation.
     """
 
     def __init__(self, group: _core.GroupReport, bytes_named: int) -> None:
@@ -69,7 +71,8 @@ class Migration:
         `timeout` seconds, while the migration continues."""
         if timeout is not None and not self._group.wait_for(timeout):
             raise TimeoutError(f"the migration did not end within {timeout} s; it continues")
-        return Report(self._group.wait(), self._bytes_named)
+        with _reporting(self._bytes_named):
+            return Report(self._group.wait(), self._bytes_named)
 
     def done(self) -> bool:
         return self._group.done()
@@ -84,7 +87,8 @@ class Migration:
 
     def add_done_callback(self, callback: Callable[[Migration], Any]) -> None:
         """Calls `callback(self)` on a thread of the runtime when the migration has ended; at once,
-        on that thread, if it has."""
+        on that thread, if it has. An exception of it is logged and counted
+        (`vmart.stats().callbacks_failed`)."""
         self._group.on_done(lambda: callback(self))
 
     def __await__(self) -> Generator[Any, None, Report]:
@@ -112,45 +116,61 @@ class Migration:
 
 
 class _Part(NamedTuple):
-    """A range of one allocation, as offsets of whole bytes."""
+    """A range of one allocation, in bytes from its start."""
 
     base: int
     begin: int
     end: int
 
 
-def _parts(ranges: list[Range]) -> list[_Part]:
-    """Adjacent and overlapping ranges of an allocation as one, by address."""
-    found = []
-    for memory in ranges:
-        info = find(memory)
-        begin = memory.begin - info.pointer if memory.nbytes else 0
-        end = min(begin + memory.nbytes, info.nbytes) if memory.nbytes else info.nbytes
-        found.append(_Part(info.pointer, begin, end))
-    parts: list[_Part] = []
-    for part in sorted(found):
-        if parts and parts[-1].base == part.base and part.begin <= parts[-1].end:
-            parts[-1] = parts[-1]._replace(end=max(parts[-1].end, part.end))
+def _joined(parts: Iterable[_Part]) -> list[_Part]:
+    """Those of an allocation that meet as one, by address."""
+    joined: list[_Part] = []
+    for part in sorted(parts):
+        if joined and joined[-1].base == part.base and part.begin <= joined[-1].end:
+            joined[-1] = joined[-1]._replace(end=max(joined[-1].end, part.end))
         else:
-            parts.append(part)
-    return parts
+            joined.append(part)
+    return joined
 
 
 def _requests(what: Any, to: Any) -> tuple[list[_core.MoveRequest], int]:
-    parts = _parts(ranges_of(what))
-    if not parts:
+    """The requests, in whole chunks, so that each chunk is asked for once; and the bytes named."""
+    named, rounded = [], []
+    for memory in ranges_of(what):
+        info = find(memory)
+        begin = memory.begin - info.pointer if memory.nbytes else 0
+        end = min(begin + memory.nbytes, info.nbytes) if memory.nbytes else info.nbytes
+        named.append(_Part(info.pointer, begin, end))
+        chunk = info.chunk_bytes
+        rounded.append(
+            _Part(info.pointer, begin // chunk * chunk, min(-(-end // chunk) * chunk, info.nbytes))
+        )
+    if not named:
         raise InvalidArgument("there is nothing to move: no object has memory", "vmart.migrate")
     place = location(to)
     requests = [
-        _core.MoveRequest(part.base, place, part.begin, part.end - part.begin) for part in parts
+        _core.MoveRequest(part.base, place, part.begin, part.end - part.begin)
+        for part in _joined(rounded)
     ]
-    return requests, sum(part.end - part.begin for part in parts)
+    return requests, sum(part.end - part.begin for part in _joined(named))
+
+
+@contextlib.contextmanager
+def _reporting(bytes_named: int) -> Iterator[None]:
+    """An error of the migration has a `Report`."""
+    try:
+        yield
+    except Error as error:
+        if isinstance(error.report, _core.GroupReport):
+            error.report = Report(error.report, bytes_named)
+        raise
 
 
 def migrate(what: Any, to: Any, **options: Any) -> Report:
     """Moves the memory of `what` to a place, as one group.
 
-    `what` is an allocation, tensor, module, optimizer, array, tag, address, or a list of such. `to`
+    `what` is an allocation, tensor, module, optimizer, array, tag, address, a list of such, or a pool. `to`
     is `vmart.gpu(1)`, "gpu1", "host0", "cuda:1" or "cpu". Only whole chunks move: the report says how
     many bytes came along.
 
@@ -161,13 +181,17 @@ def migrate(what: Any, to: Any, **options: Any) -> Report:
     Options: `mode` ("automatic", "live", "stopped"), `scope` ("attached", "hold"), `deadline` and
     `max_stall` in seconds, `copy_share_percent`, `priority`, `reserve_first`, `all_or_nothing`,
     `nothing_runs`, `wait_for_pins`, `paranoid`, `keep_clean_copy`, `on_progress` (called on another
-    thread). They are those of `vma::MigrateOptions`.
+    thread; an exception of it is logged and counted). They are those of `vma::MigrateOptions`.
 
     Raises `InvalidArgument`, `UnknownPointer`; `Busy`, `OutOfMemory`, `Pinned`, ... with `report` if
     something stayed. Blocks until done, without the GIL.
     """
+    if isinstance(what, _core.Pool):
+        group = what.migrate(location(to), _core.MigrateOptions(**options))
+        return Report(group, group.total.bytes_asked)
     requests, named = _requests(what, to)
-    return Report(_core.migrate(requests, _core.MigrateOptions(**options)), named)
+    with _reporting(named):
+        return Report(_core.migrate(requests, _core.MigrateOptions(**options)), named)
 
 
 def migrate_async(what: Any, to: Any, **options: Any) -> Migration:

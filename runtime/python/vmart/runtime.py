@@ -3,14 +3,15 @@ memory in place."""
 
 from __future__ import annotations
 
-import atexit
+import contextlib
 import inspect
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from vmart import _core
 from vmart._core import Guard
-from vmart.errors import InvalidArgument, Unsupported
+from vmart.errors import InvalidArgument
 from vmart.places import location
 from vmart.targets import find, ranges_of
 
@@ -28,9 +29,6 @@ from vmart._core import (
     synchronize,
 )  # fmt: skip
 from vmart._core import runtime_is_open as is_open
-
-# Threads of the runtime may be about to call a policy, a hook or a callback when the program ends.
-atexit.register(_core.end_callbacks)
 
 
 class Policy:
@@ -122,16 +120,29 @@ def make_stream(gpu: Any) -> int:
     return _core.make_stream(location(gpu))
 
 
+def _device_of(stream: Any) -> contextlib.AbstractContextManager[Any]:
+    """Makes the GPU of a stream current: the default streams of all GPUs have one handle."""
+    library = type(stream).__module__.partition(".")[0]
+    if library == "torch":
+        return sys.modules["torch"].cuda.device(stream.device)
+    if library == "cupy" and stream.device_id >= 0:
+        return sys.modules["cupy"].cuda.Device(stream.device_id)
+    return contextlib.nullcontext()
+
+
 def attach(stream: Any = None, *, graphs: bool = True) -> None:
     """Says that work on the stream uses memory of vmart, so that `migrate_async` and policies can move
     what it uses. `graphs=False` promises that no CUDA graphs are launched on it. Without a stream:
-    the default one of the current device. Never synchronises."""
-    _core.attach(stream_handle(stream), graphs)
+    the default one of the current device. A handle 0 is that of the current device, too. Never
+    synchronises."""
+    with _device_of(stream):
+        _core.attach(stream_handle(stream), graphs)
 
 
 def detach(stream: Any = None) -> None:
     """Takes an attach back. Detach a stream before it is destroyed."""
-    _core.detach(stream_handle(stream))
+    with _device_of(stream):
+        _core.detach(stream_handle(stream))
 
 
 def record_use(what: Any, device: Any, kind: str = "read") -> None:
@@ -211,15 +222,8 @@ def on_move(
 ) -> Guards:
     """Calls functions before and after each chunk moves, for memory that is registered by its physical
     location (NCCL, RDMA). They run on the thread that moves. If `before` raises, the chunk stays,
-    and the move fails with that text. Raises `Unsupported` for memory with `cpu_access="fault"`: a thread
-    that waits for such memory holds the GIL, and the function would wait for that."""
-    for memory in ranges_of(what):
-        if find(memory).cpu_faults:
-            raise Unsupported(
-                "memory that the CPU faults in has no hooks in Python; allocate it without "
-                'cpu_access="fault"',
-                "vmart.on_move",
-            )
+    and the move fails with that text. Raises `Unsupported` while memory with `cpu_access="fault"` exists: a
+    thread that waits for such memory holds the GIL, which a hook needs."""
     return _each(what, lambda pointer: _core.on_move(pointer, before, after))
 
 

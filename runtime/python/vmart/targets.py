@@ -55,6 +55,10 @@ def _walk(what: Any, seen: frozenset[int]) -> Iterator[Range]:
         yield from _tagged(what)
     elif isinstance(what, Range):
         yield what
+    elif isinstance(what, (bytes, bytearray, memoryview)):
+        raise InvalidArgument(
+            f"{type(what).__name__}: pass the allocation or array, and not its bytes", "vmart"
+        )
     elif isinstance(what, int):
         yield Range(what, 0)
     elif (torch_ranges := _torch_ranges(what)) is not None:
@@ -93,6 +97,8 @@ def _torch_ranges(what: Any) -> list[Range] | None:
         return None
     if isinstance(what, torch.Tensor):
         tensors = [what]
+    elif isinstance(what, (torch.UntypedStorage, torch.TypedStorage)):
+        return [Range(what.data_ptr(), what.nbytes())] if what.nbytes() else []
     elif isinstance(what, torch.nn.Module):
         tensors = [*what.parameters(), *what.buffers()]
     elif isinstance(what, torch.optim.Optimizer):
@@ -117,9 +123,21 @@ def _optimizer_tensors(optimizer: Any, torch: Any) -> list[Any]:
     return [
         value
         for state in optimizer.state.values()
-        for value in state.values()
-        if isinstance(value, torch.Tensor) and (value.numel() > 1 or value.device.type != "cpu")
+        for value in _tensors_in(state, torch)
+        if value.numel() > 1 or value.device.type != "cpu"
     ]
+
+
+def _tensors_in(state: Any, torch: Any) -> Iterator[Any]:
+    """Some optimizers keep lists or dictionaries of tensors (LBFGS)."""
+    if isinstance(state, torch.Tensor):
+        yield state
+    elif isinstance(state, Mapping):
+        for part in state.values():
+            yield from _tensors_in(part, torch)
+    elif isinstance(state, (list, tuple)):
+        for part in state:
+            yield from _tensors_in(part, torch)
 
 
 def _array_ranges(what: Any) -> list[Range] | None:

@@ -3,6 +3,7 @@
 CuPy 14 documents them; what they call is real, on a simulated machine. tests/gpu/cupy_package.py runs
 CuPy itself."""
 
+import contextlib
 import sys
 import types
 import unittest
@@ -38,6 +39,7 @@ class Block:
 
 
 cuda = types.SimpleNamespace(
+    Device=lambda device: contextlib.nullcontext(),
     device=0,
     stream=0,
     allocator="CuPy's own",

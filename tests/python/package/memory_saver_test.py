@@ -90,6 +90,36 @@ class MemorySaver(OnAMachine):
         self.assertEqual(saver.resume(), (0, 0, 0, 0))
         self.assertEqual(saver.pause("nobody"), (0, 0, 24 * MIB))
 
+    def test_a_failed_pause_leaves_paused_what_was_paused(self):
+        first, second = self.region("a"), self.region("b")
+        saver.pause("a")
+        with vmart.pin(second), self.assertRaises(vmart.Error):
+            saver.pause()
+        self.assertEqual(self.places([first, second]), ["host(0)", "gpu(0)"])
+        saver.resume()
+
+    def test_any_exception_undoes_a_pause(self):
+        first, second = self.region("a"), self.region("b")
+        last = max(info.tag for info in vmart.allocations())
+        park = vmart.moving.park
+
+        def interrupted(tag, **options):
+            if tag == last:
+                raise KeyboardInterrupt
+            return park(tag, **options)
+
+        with mock.patch.object(vmart.moving, "park", interrupted):
+            with self.assertRaises(KeyboardInterrupt):
+                saver.pause()
+        self.assertEqual(self.places([first, second]), ["gpu(0)", "gpu(0)"])
+
+    def test_the_setting_goes_before_the_environment(self):
+        with mock.patch.dict(os.environ, {"TMS_RETAIN_CPU_BACKUP": "1"}):
+            fresh = TorchMemorySaver()
+            self.assertTrue(fresh.retain_cpu_backup)
+            fresh.retain_cpu_backup = False
+            self.assertFalse(fresh.retain_cpu_backup)
+
     def test_one_tag_may_have_parts_with_and_without_a_backup(self):
         kept, dropped = self.region("both"), self.region("both", backup=False)
         self.assertEqual(saver.pause("both"), (24 * MIB, 12 * MIB, 0))
@@ -102,6 +132,8 @@ class MemorySaver(OnAMachine):
                 inner = tensor(12 * MIB)
             with saver.disable():
                 self.assertIsNone(fake_cuda.WORLD.stack()[-1].allocator)
+                with saver.region("outer", enable_cpu_backup=True):
+                    self.assertIsNotNone(fake_cuda.WORLD.stack()[-1].allocator)
             outer = tensor(12 * MIB)
         saver.pause("inner")
         self.assertTrue(vmart.where(inner)[0].dropped)

@@ -10,7 +10,6 @@ import unittest
 from machine_case import CHUNK, OnAMachine
 
 import vmart
-from vmart._core import MigrateOptions
 
 
 class Allocations(OnAMachine):
@@ -35,8 +34,15 @@ class Allocations(OnAMachine):
         out = bytearray(8)
         memory.read_into(out, CHUNK - 4)
         self.assertEqual(out, b"12345678")
-        with self.assertRaises(vmart.InvalidArgument):
-            memory.write(b"12345678", memory.nbytes - 4)
+        small = vmart.alloc(100, "gpu0")  # Its chunk is larger.
+        for offset in (93, memory.pointer - small.pointer, 1 << 63):
+            with self.assertRaises((vmart.InvalidArgument, TypeError)):
+                small.write(b"12345678", offset)
+            with self.assertRaises((vmart.InvalidArgument, TypeError)):
+                small.read_into(bytearray(8), offset)
+        for shape in ((26,), (1 << 40, 1 << 40)):
+            with self.assertRaises(vmart.InvalidArgument):
+                small.array(shape, "f", 32)
         with self.assertRaises((TypeError, BufferError)):
             memory.read_into(b"constant")
 
@@ -95,8 +101,23 @@ class Arrays(OnAMachine):
     def test_dlpack_names_the_gpu(self):
         array = vmart.empty(10, "float64", at="gpu1")
         self.assertEqual(array.__dlpack_device__(), (2, 1))
+        for refused in ({"copy": True}, {"dl_device": (2, 7)}):
+            with self.assertRaises(BufferError):
+                array.__dlpack__(**refused)
         capsule = array.__dlpack__()
         self.assertIn("dltensor", repr(capsule))
+
+    def test_numpys_functions_take_what_lies_at_the_host(self):
+        array = vmart.empty(self.numpy.int64(4), "float32", at="host0", zeroed=True)
+        self.assertEqual(self.numpy.add(array, 1).tolist(), [1, 1, 1, 1])
+        self.assertEqual(self.numpy.asarray(array).ctypes.data, array.pointer)
+
+    def test_impossible_shapes_are_refused(self):
+        for shape in (-1, (-2, 3)):
+            with self.assertRaises(vmart.InvalidArgument):
+                vmart.empty(shape)
+        with self.assertRaises(TypeError):
+            vmart.gpu(-1)
 
     def test_types_of_numpy_and_their_names_mean_the_same(self):
         for name in ("bool", "int8", "uint16", "float16", "float64", "complex128"):
@@ -122,7 +143,7 @@ class Pools(OnAMachine):
         first, second = pool.allocate(1000, stream), pool.allocate(5000, stream)
         self.assertEqual((first % 256, second % 256), (0, 0))
         self.assertGreaterEqual(pool.stats().used_bytes, 6000)
-        pool.migrate(vmart.gpu(1), MigrateOptions())
+        self.assertEqual(vmart.migrate(pool, "gpu1").outcome, "done")
         self.assertEqual(self.places(first), ["gpu(1)"])
         pool.deallocate(first, stream)
         pool.deallocate(second, stream)
@@ -175,6 +196,20 @@ class Ends(unittest.TestCase):
             "for place in ('gpu1', 'gpu0', 'gpu1'):\n"
             "    for part in parts:\n"
             "        vmart.migrate_async(part, place, on_progress=print).add_done_callback(print)\n"
+        )
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+
+    def test_of_a_forked_child_while_a_policy_is_about_to_be_called(self):
+        done = self.run_script(
+            "import os, sys, vmart\n"
+            "class Busy(vmart.Policy):\n"
+            "    def on_tick(self, snapshot, plan): list(snapshot.chunks)\n"
+            "vmart.open_runtime(driver='sim:h200x2', policy=Busy, tick=0.0005)\n"
+            "for _ in range(20):\n"
+            "    vmart.step_scheduler()\n"
+            "    child = os.fork()\n"
+            "    if child == 0: sys.exit(0)\n"
+            "    assert os.waitpid(child, 0)[1] == 0\n"
         )
         self.assertEqual((done.returncode, done.stderr), (0, ""))
 

@@ -48,6 +48,14 @@ class Moves(OnAMachine):
         self.assertEqual(len(report.requests), 1)
         self.assertEqual(report.bytes_named, 2 * CHUNK)
 
+    def test_a_chunk_that_several_parts_share_is_asked_for_once(self):
+        memory = self.made()
+        parts = [vmart.targets.Range(memory.pointer + offset, 100) for offset in (0, 5000, CHUNK + 7)]
+        report = vmart.migrate(parts, "gpu1")
+        self.assertEqual((report.bytes_asked, report.bytes_moved), (2 * CHUNK, 2 * CHUNK))
+        self.assertEqual((report.bytes_named, report.bytes_along), (300, 2 * CHUNK - 300))
+        self.assertEqual(len(report.requests), 1)
+
     def test_names(self):
         one, two = self.made(tag="pair"), self.made(tag="pair")
         array = vmart.empty((CHUNK // 4,), "float32", at="gpu0")
@@ -77,6 +85,10 @@ class Moves(OnAMachine):
             (lambda: vmart.migrate(memory, "gpu1", mode="fast"), vmart.InvalidArgument, "fast"),
             (lambda: vmart.migrate(memory, "gpu1", deadline=-1), vmart.InvalidArgument, "deadline"),
             (lambda: vmart.migrate(memory, "gpu1", speed=1), TypeError, "speed"),
+            (lambda: vmart.migrate(memory, "gpu1", deadline=float("nan")), vmart.InvalidArgument, "nan"),
+            (lambda: vmart.migrate(b"abc", "gpu1"), vmart.InvalidArgument, "bytes"),
+            (lambda: vmart.where(memoryview(b"abc")), vmart.InvalidArgument, "memoryview"),
+            (lambda: vmart.advise(memory, "gpu1", until=float("inf")), vmart.InvalidArgument, "until"),
             (lambda: vmart.alloc(0, "gpu0"), vmart.InvalidArgument, ""),
             (lambda: vmart.alloc(1 << 40, "gpu0"), vmart.OutOfMemory, ""),
         ):
@@ -90,7 +102,8 @@ class Moves(OnAMachine):
             vmart.migrate([moves, stays], "gpu1")
         error = caught.exception
         self.assertEqual(error.kind, "pinned")
-        self.assertEqual(error.report.total.bytes_moved, moves.nbytes)
+        self.assertEqual(error.report.bytes_moved, moves.nbytes)
+        self.assertEqual(error.report.bytes_along, 0)
         failed = [each for each in error.report.requests if each.error is not None]
         self.assertEqual([each.pointer for each in failed], [stays.pointer])
         vmart.migrate(stays, "gpu1")

@@ -90,9 +90,21 @@ class ArraysThatFault(OnAMachine):
         with self.assertRaises(vmart.UnknownPointer):
             vmart.numpy.on_gpu(numpy.zeros(10))
 
-    def test_hooks_of_python_are_refused(self):
+    def test_it_and_hooks_of_python_exclude_each_other(self):
+        gc.collect()
+        array, other = self.made(), vmart.alloc(CHUNK, "gpu0")
         with self.assertRaisesRegex(vmart.Unsupported, "cpu_access"):
-            vmart.on_move(self.made(), lambda event: None)
+            vmart.on_move(other, lambda event: None)
+        del array
+        gc.collect()
+        with vmart.on_move(other, lambda event: None):
+            with self.assertRaisesRegex(vmart.Unsupported, "on_move"):
+                self.made()
+            with vmart.numpy.handler("host0", least_bytes=CHUNK):  # NumPy goes on by itself.
+                ordinary = numpy.ones(CHUNK)
+            with self.assertRaises(vmart.UnknownPointer):
+                vmart.where(ordinary)
+        self.made()
 
     def test_buffers_of_it_move_freely(self):
         memory = vmart.alloc(CHUNK, "gpu0", cpu_access="fault", zeroed=True)

@@ -9,13 +9,13 @@
 Written for PyTorch 2.11 to 2.15.
 """
 
-from vmart.torch.pools import graph, memory, place_by_size, release
+from vmart.torch.pools import graph, memory, outside, place_by_size, release
 from vmart.torch.streams import AttachedStreams, attach_streams
 from vmart.torch.tables import Row, Table, where
 
 __all__ = [
-    "AttachedStreams", "Row", "Table", "attach_streams", "graph", "memory", "place_by_size",
-    "release", "where",
+    "AttachedStreams", "Row", "Table", "attach_streams", "graph", "memory", "outside",
+    "place_by_size", "release", "where",
 ]  # fmt: skip
 
 

@@ -77,7 +77,7 @@ class TorchMemorySaver:
         self._thread = threading.local()
         self._lock = threading.Lock()  # Of pause and resume, which undo what they did.
         self._started: contextlib.ExitStack | None = None
-        self._retain = False
+        self._retain: bool | None = None  # None: as the environment says.
 
     # --- Regions
 
@@ -136,7 +136,7 @@ class TorchMemorySaver:
         if getattr(self._thread, "depth", 0) == 0:
             raise InvalidArgument("disable() needs a region around it", "memory_saver.disable")
         pool = torch.cuda.MemPool()
-        with torch.cuda.use_mem_pool(pool):
+        with pools.outside(), torch.cuda.use_mem_pool(pool):
             yield
         del pool
 
@@ -162,13 +162,15 @@ class TorchMemorySaver:
             before = _in_hbm()
             moved = 0
             done: list[str] = []
-            # Tags with a backup first: undoing them loses nothing.
+            # Tags with a backup first: undoing them loses nothing. What is paused already is not undone.
             for each in sorted(_tags(tag), key=lambda name: name.endswith(_DROPPED)):
-                done.append(each)
-                report = moving.park(each, drop=each.endswith(_DROPPED))
-                if report.stayed:
-                    self._undo(done, moving.resume)
-                    raise _refused("pause", each, report)
+                was_paused = moving.is_parked(each)
+                with self._undoing(done, moving.resume):
+                    if not was_paused:
+                        done.append(each)
+                    report = moving.park(each, drop=each.endswith(_DROPPED))
+                    if report.stayed:
+                        raise _refused("pause", each, report)
                 moved += report.bytes_moved - report.bytes_dropped
             after = _in_hbm()
             return Paused(max(0, before - after), moved, after)
@@ -180,26 +182,37 @@ class TorchMemorySaver:
         If a part finds no room, pauses the rest again and raises `OutOfMemory` with `report`.
         """
         with self._lock, contextlib.ExitStack() as held:
+            def pause_again(name: str) -> None:
+                held.close()
+                moving.park(name, drop=name.endswith(_DROPPED))
+
             came, zeroed, elsewhere = 0, 0, 0
             done: list[str] = []
             for each in sorted(name for name in _tags(tag) if moving.is_parked(name)):
-                done.append(each)
-                report = moving.resume(each, keep_clean_copy=self._retain and each.endswith(_KEPT))
-                if report.stayed:
-                    held.close()
-                    self._undo(done, lambda name: moving.park(name, drop=name.endswith(_DROPPED)))
-                    raise _refused("resume", each, report)
-                held.enter_context(runtime.pin(each))  # Else the next one may evict it again.
+                with self._undoing(done, pause_again):
+                    done.append(each)
+                    retain = self.retain_cpu_backup and each.endswith(_KEPT)
+                    report = moving.resume(each, keep_clean_copy=retain)
+                    if report.stayed:
+                        raise _refused("resume", each, report)
+                    # Else the next one may evict it again.
+                    held.enter_context(runtime.pin(each))
                 came += report.bytes_moved
                 zeroed += report.bytes_dropped
                 elsewhere += report.bytes_elsewhere
             return Resumed(came, zeroed, elsewhere, _at_host(done))
 
     @staticmethod
-    def _undo(done: list[str], how: Any) -> None:
-        for name in reversed(done):
-            with contextlib.suppress(InvalidArgument):  # Nothing of it had moved.
-                how(name)
+    @contextlib.contextmanager
+    def _undoing(done: list[str], how: Any) -> Iterator[None]:
+        """Whatever is raised inside, what was done before is undone."""
+        try:
+            yield
+        except BaseException:
+            for name in reversed(done):
+                with contextlib.suppress(InvalidArgument):  # Nothing of it had moved.
+                    how(name)
+            raise
 
     def get_cpu_backup(self, x: torch.Tensor, zero_copy: bool = False) -> torch.Tensor | None:
         """The bytes of a paused tensor as one on the CPU; None if it is not paused or has no backup.
@@ -238,7 +251,7 @@ class TorchMemorySaver:
 
     @property
     def retain_cpu_backup(self) -> bool:
-        return self._retain or _Flags().retain
+        return _Flags().retain if self._retain is None else self._retain
 
     @retain_cpu_backup.setter
     def retain_cpu_backup(self, value: bool) -> None:
@@ -267,7 +280,6 @@ class TorchMemorySaver:
         if flags.disk:
             raise _unsupported("TMS_INIT_ENABLE_DISK_BACKUP")
         self._started = contextlib.ExitStack()
-        self._retain = self._retain or flags.retain
         if flags.enable:
             self._started.enter_context(self.region(enable_cpu_backup=flags.backup))
 

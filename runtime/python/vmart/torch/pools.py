@@ -22,7 +22,7 @@ from vmart.errors import InvalidArgument, error_of
 from vmart.places import Location, gpu, location
 from vmart.torch import streams
 
-__all__ = ["Segments", "graph", "memory", "place_by_size", "read", "release"]
+__all__ = ["Segments", "graph", "memory", "outside", "place_by_size", "read", "release"]
 
 
 class _Place(ctypes.Structure):
@@ -126,7 +126,7 @@ class _Pools:
 
     @contextlib.contextmanager
     def entered(self, segments: Segments) -> Iterator[Any]:
-        stack = self._thread.__dict__.setdefault("stack", [])
+        stack = self._stack()
         if stack and stack[-1][0] == segments:  # It records already.
             yield stack[-1][1]
             return
@@ -143,6 +143,19 @@ class _Pools:
             stack.pop()
             with self._lock:
                 self._idle.setdefault(segments, []).append(pool)
+
+    @contextlib.contextmanager
+    def outside(self) -> Iterator[None]:
+        """This thread records into something else inside, so that contexts inside enter their pools
+        anew."""
+        self._stack().append((None, None))
+        try:
+            yield
+        finally:
+            self._stack().pop()
+
+    def _stack(self) -> list[Any]:
+        return self._thread.__dict__.setdefault("stack", [])
 
     def for_graph(self, segments: Segments) -> Any:
         """A pool of its own: memory of a graph must not be given to anybody else."""
@@ -263,8 +276,17 @@ def graph(
     if attach:
         streams.attach_streams().use_current(segments.device)
     pool = _pools.for_graph(segments)
-    with segments.requested(), torch.cuda.graph(cuda_graph, pool=pool.id, **options):
+    with (
+        _pools.outside(),
+        segments.requested(),
+        torch.cuda.graph(cuda_graph, pool=pool.id, **options),
+    ):
         yield
+
+
+def outside() -> contextlib.AbstractContextManager[None]:
+    """Goes around a `torch.cuda.use_mem_pool` of another pool that contains contexts of vmart."""
+    return _pools.outside()
 
 
 def release(tag: str | None = None) -> None:
