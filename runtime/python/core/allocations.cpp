@@ -13,7 +13,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -29,9 +28,8 @@ namespace {
 /// `free`.
 class OwnedMemory {
  public:
-  OwnedMemory(void* pointer, std::size_t bytes, CpuAccess cpu)
-      : pointer_(pointer), bytes_(bytes), cpu_(cpu) {}
-  void keep(std::shared_ptr<void> claim) { claim_ = std::move(claim); }
+  OwnedMemory(void* pointer, std::size_t bytes, CpuAccess cpu, std::shared_ptr<void> claim = {})
+      : pointer_(pointer), bytes_(bytes), cpu_(cpu), claim_(std::move(claim)) {}
   /// Waits like cudaFree, without the GIL. A free that is refused is logged by the library.
   ~OwnedMemory() {
     if (pointer_ == nullptr) return;
@@ -80,7 +78,7 @@ class OwnedMemory {
   void* pointer_;  // Null once freed.
   const std::size_t bytes_;
   const CpuAccess cpu_;
-  std::shared_ptr<void> claim_;
+  const std::shared_ptr<void> claim_;  // Of `FaultsOrHooks`, for memory that faults.
 };
 
 using Shared = std::shared_ptr<OwnedMemory>;
@@ -158,9 +156,7 @@ Shared allocate(std::size_t bytes, std::optional<Location> at, const std::vector
     if (!at) return vma::alloc(bytes, options);
     return runtime().alloc(bytes, *at, readers, options);
   }();
-  auto memory = std::make_shared<OwnedMemory>(pointer, bytes, options.cpu_access);
-  memory->keep(std::move(claim));
-  return memory;
+  return std::make_shared<OwnedMemory>(pointer, bytes, options.cpu_access, std::move(claim));
 }
 
 void read_into(const Shared& memory, std::size_t offset, nb::object out) {
@@ -184,7 +180,7 @@ void write_from(const Shared& memory, std::size_t offset, nb::object source) {
   vma::write(to, bytes);
 }
 
-/// `Allocation` in Python. Several may share one memory: slices of a typed array do.
+/// `Allocation` in Python.
 struct PyAllocation {
   Shared memory;
 };
