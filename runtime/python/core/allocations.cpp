@@ -159,25 +159,37 @@ Shared allocate(std::size_t bytes, std::optional<Location> at, const std::vector
   return std::make_shared<OwnedMemory>(pointer, bytes, options.cpu_access, std::move(claim));
 }
 
+/// The bytes of an object with the buffer protocol, while this exists. Needs the GIL.
+class Buffer {
+ public:
+  /// Throws: what Python raises for an object that does not have what `flags` ask for.
+  Buffer(nb::handle object, int flags) {
+    if (PyObject_GetBuffer(object.ptr(), &buffer_, flags) != 0) throw nb::python_error();
+  }
+  ~Buffer() { PyBuffer_Release(&buffer_); }
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+
+  std::span<std::byte> bytes() const {
+    return {static_cast<std::byte*>(buffer_.buf), static_cast<std::size_t>(buffer_.len)};
+  }
+
+ private:
+  Py_buffer buffer_;
+};
+
 void read_into(const Shared& memory, std::size_t offset, nb::object out) {
-  Py_buffer buffer;
-  if (PyObject_GetBuffer(out.ptr(), &buffer, PyBUF_CONTIG) != 0) throw nb::python_error();
-  const std::unique_ptr<Py_buffer, decltype(&PyBuffer_Release)> held(&buffer, &PyBuffer_Release);
-  const std::span bytes(static_cast<std::byte*>(buffer.buf), static_cast<std::size_t>(buffer.len));
-  const std::byte* const from = memory->range(offset, bytes.size());
+  const Buffer buffer(out, PyBUF_CONTIG);
+  const std::byte* const from = memory->range(offset, buffer.bytes().size());
   const nb::gil_scoped_release release;
-  vma::read(from, bytes);
+  vma::read(from, buffer.bytes());
 }
 
 void write_from(const Shared& memory, std::size_t offset, nb::object source) {
-  Py_buffer buffer;
-  if (PyObject_GetBuffer(source.ptr(), &buffer, PyBUF_CONTIG_RO) != 0) throw nb::python_error();
-  const std::unique_ptr<Py_buffer, decltype(&PyBuffer_Release)> held(&buffer, &PyBuffer_Release);
-  const std::span bytes(static_cast<const std::byte*>(buffer.buf),
-                        static_cast<std::size_t>(buffer.len));
-  std::byte* const to = memory->range(offset, bytes.size());
+  const Buffer buffer(source, PyBUF_CONTIG_RO);
+  std::byte* const to = memory->range(offset, buffer.bytes().size());
   const nb::gil_scoped_release release;
-  vma::write(to, bytes);
+  vma::write(to, buffer.bytes());
 }
 
 /// `Allocation` in Python.
