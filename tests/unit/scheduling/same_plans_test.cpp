@@ -49,6 +49,7 @@ struct Record {
   std::vector<Happened> happened;  // One a step.
   std::map<std::string, std::uint64_t> refused;
   std::size_t moves = 0;
+  bool disturbed = false;  // The clock ran beside a report: nobody knows which time it got.
 };
 
 class RuntimeRun {
@@ -63,6 +64,7 @@ class RuntimeRun {
   Record run(const std::vector<ProgramStep>& steps) {
     for (const ProgramStep& step : steps) {
       Happened happened;
+      parts_of(rig_.runtime()).machinery->memory.chunks().slow_calls().drain();
       happened.now = rig_.machine().clock().now();
       transcript_->now.reset();
       transcript_->costs.reset();
@@ -70,6 +72,9 @@ class RuntimeRun {
       const bool looks = step.kind == ProgramStep::Kind::drain ||
                          step.kind == ProgramStep::Kind::tick ||
                          step.kind == ProgramStep::Kind::press;
+      const bool reports =
+          step.kind == ProgramStep::Kind::use || step.kind == ProgramStep::Kind::hint;
+      if (reports && rig_.machine().clock().now() != happened.now) record_.disturbed = true;
       if (looks) settle();
       // The clock may run on until the scheduler looks, as memory is given back.
       happened.now = transcript_->now.value_or(happened.now);
@@ -96,7 +101,9 @@ class RuntimeRun {
     };
     RuntimeOptions options;
     options.policies = {kind};
-    // Memory that is given back later would take time while nothing waits for it.
+    // Moves that are prepared, and memory that is given back later, would take time while nothing
+    // waits for it.
+    options.prepare = false;
     options.cache_bytes_per_gpu = options.host_cache_bytes = std::size_t{32} << 20;
     return options;
   }
@@ -315,8 +322,14 @@ TEST_P(SamePlans, OfARuntimeAndAReplayThatAreToldTheSame) {
     const std::uint64_t seed = run_seed() + static_cast<std::uint64_t>(program);
     SCOPED_TRACE(fmt::format("VMART_SEED={}", seed));
     const std::vector<ProgramStep> steps = RandomProgram(seed).steps();
-    const auto here = std::make_shared<Transcript>(), there = std::make_shared<Transcript>();
-    const Record record = RuntimeRun(GetParam(), here).run(steps);
+    auto here = std::make_shared<Transcript>();
+    const auto there = std::make_shared<Transcript>();
+    Record record = RuntimeRun(GetParam(), here).run(steps);
+    for (int again = 0; record.disturbed && again < 20; ++again) {
+      here = std::make_shared<Transcript>();
+      record = RuntimeRun(GetParam(), here).run(steps);
+    }
+    ASSERT_FALSE(record.disturbed);
     const auto first = std::ranges::find_if(
         record.happened, [](const Happened& one) { return one.costs.has_value(); });
     ASSERT_NE(first, record.happened.end());
