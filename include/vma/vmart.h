@@ -84,6 +84,23 @@ typedef struct vmart_migrate_options {
   int32_t copy_share_percent; /**< Of the source GPU, for live copies; 0: the runtime's share. */
 } vmart_migrate_options;
 
+/// Values of `vmart_alloc_options.cpu_access`; see `vma::CpuAccess`.
+enum { VMART_CPU_VIEW = 0, VMART_CPU_FAULT = 1 };
+
+/// How to allocate; see `vma::AllocOptions`. All fields zero except `size_bytes` means the same as
+/// a null pointer. A nonzero value that this library does not know is VMART_INVALID_ARGUMENT.
+typedef struct vmart_alloc_options {
+  size_t size_bytes;  /**< Set it to sizeof(vmart_alloc_options). */
+  const char* tag;    /**< Copied; null: none. */
+  size_t chunk_bytes; /**< 0: the runtime chooses. */
+  int32_t zeroed;     /**< Here and below, except the last: nonzero means yes. */
+  int32_t unmovable;
+  int32_t shared_atomics;
+  int32_t exportable;
+  int32_t pool;
+  int32_t cpu_access; /**< When the CPU may touch the memory: VMART_CPU_VIEW or VMART_CPU_FAULT. */
+} vmart_alloc_options;
+
 /// Values of `vmart_migration_report.outcome`.
 enum { VMART_DONE = 0, VMART_PARTLY = 1, VMART_ENDED_CANCELLED = 2, VMART_FAILED = 3 };
 
@@ -141,6 +158,9 @@ VMART_EXPORT vmart_status vmart_alloc(size_t size_bytes, vmart_location at, void
 /// The same with a tag, which names the allocation for `vmart_park` and in errors.
 VMART_EXPORT vmart_status vmart_alloc_tagged(size_t size_bytes, vmart_location at, const char* tag,
                                              void** out);
+/// The same with options, which may be null.
+VMART_EXPORT vmart_status vmart_alloc_with(size_t size_bytes, vmart_location at,
+                                           const vmart_alloc_options* options, void** out);
 /// Frees memory from `vmart_alloc`; null does nothing. Blocks: like cudaFree, for the work
 /// submitted earlier. Does not end captures. Launches of other threads may block until it returns.
 VMART_EXPORT vmart_status vmart_free(void* pointer);

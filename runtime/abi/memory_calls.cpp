@@ -1,11 +1,13 @@
 // The C calls for memory that stays in place.
 #include "abi/boundary.hpp"
+#include "abi/migration_values.hpp"
 
 #include "runtime/argument_checks.hpp"
 #include "runtime/runtime_parts.hpp"
 
 #include <vma/vma.hpp>
 
+#include <cstddef>
 #include <memory>
 #include <span>
 #include <stdexcept>
@@ -48,6 +50,25 @@ vma::MoveHooks hooks_of(vmart_move_callback callback, void* user) {
   return hooks;
 }
 
+constexpr std::size_t alloc_options_bytes_min = 48;
+static_assert(sizeof(vmart_alloc_options) == alloc_options_bytes_min);
+
+vma::AllocOptions alloc_options_of(const vmart_alloc_options* given, const char* call) {
+  vma::AllocOptions options;
+  if (given == nullptr) return options;
+  const auto known = vma::known_part(given, alloc_options_bytes_min, sizeof *given, call);
+  vma::require_value(known.cpu_access, VMART_CPU_FAULT, call, "options->cpu_access");
+  if (known.tag != nullptr) options.tag = known.tag;
+  options.chunk_bytes = known.chunk_bytes;
+  options.zeroed = known.zeroed != 0;
+  options.movable = known.unmovable == 0;
+  options.shared_atomics = known.shared_atomics != 0;
+  options.exportable = known.exportable != 0;
+  options.pool = known.pool != 0;
+  if (known.cpu_access == VMART_CPU_FAULT) options.cpu_access = vma::CpuAccess::fault;
+  return options;
+}
+
 }  // namespace
 
 vmart_status vmart_alloc(size_t size_bytes, vmart_location at, void** out) {
@@ -65,6 +86,16 @@ vmart_status vmart_alloc_tagged(size_t size_bytes, vmart_location at, const char
     vma::AllocOptions options;
     options.tag = tag;
     *out = vma::alloc(size_bytes, vma::to_location(at, call), options);
+  });
+}
+
+vmart_status vmart_alloc_with(size_t size_bytes, vmart_location at,
+                              const vmart_alloc_options* options, void** out) {
+  constexpr const char* call = "vmart_alloc_with";
+  return at_boundary([&] {
+    require_argument(out, call, "out");
+    const vma::AllocOptions known = alloc_options_of(options, call);
+    *out = vma::alloc(size_bytes, vma::to_location(at, call), known);
   });
 }
 

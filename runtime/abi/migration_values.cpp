@@ -21,16 +21,6 @@ constexpr std::size_t options_bytes_min = 48;
 static_assert(offsetof(vmart_migrate_options, max_stall_us) + sizeof(int32_t) == options_bytes_min);
 static_assert(offsetof(vmart_migration_report, stall_max_ns) + sizeof(int64_t) == report_bytes_min);
 
-/// What the caller provides, with zeros for what it does not know. Throws: Error{invalid_argument}.
-vmart_migrate_options known_part(const vmart_migrate_options& given, const char* call) {
-  require_struct_size(given.size_bytes, options_bytes_min, call, "options->size_bytes");
-  vmart_migrate_options known{};
-  const std::size_t known_bytes = std::min(given.size_bytes, sizeof known);
-  std::memcpy(&known, &given, known_bytes);
-  require_zeros_behind(&given, sizeof given, given.size_bytes, call, "options");
-  return known;
-}
-
 int32_t to_c(Outcome outcome) {
   switch (outcome) {
     case Outcome::done: return VMART_DONE;
@@ -81,7 +71,7 @@ void require_zeros_behind(const void* begin, std::size_t known_bytes, std::size_
 MigrateOptions options_of(const vmart_migrate_options* given, const char* call) {
   MigrateOptions options;
   if (given == nullptr) return options;
-  const vmart_migrate_options known = known_part(*given, call);
+  const auto known = known_part(given, options_bytes_min, sizeof *given, call);
   static_assert(static_cast<int>(Mode::live) == VMART_MODE_LIVE &&
                 static_cast<int>(Mode::stopped) == VMART_MODE_STOPPED);
   require_value(known.mode, VMART_MODE_STOPPED, call, "options->mode");

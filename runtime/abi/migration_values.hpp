@@ -6,8 +6,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <exception>
 #include <type_traits>
 
@@ -42,6 +44,20 @@ void require_struct_size(std::size_t size_bytes, std::size_t min_bytes, const ch
 /// Error{invalid_argument} if there is anything but zeros behind.
 void require_zeros_behind(const void* begin, std::size_t known_bytes, std::size_t size_bytes,
                           const char* call, const char* name);
+
+/// What the caller provides of a struct of options, with zeros for what it does not know.
+/// `min_bytes` is the size of the first version, and the first `known_bytes` have a meaning in this
+/// one. Throws: Error{invalid_argument}.
+template <typename Options>
+Options known_part(const Options* given, std::size_t min_bytes, std::size_t known_bytes,
+                   const char* call) {
+  require_argument(given, call, "options");
+  require_struct_size(given->size_bytes, min_bytes, call, "options->size_bytes");
+  require_zeros_behind(given, known_bytes, given->size_bytes, call, "options");
+  Options known{};
+  std::memcpy(&known, given, std::min(given->size_bytes, sizeof known));
+  return known;
+}
 
 /// The elements of an array whose structs may be those of another version: the first one tells
 /// their size.

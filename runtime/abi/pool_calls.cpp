@@ -26,11 +26,8 @@ PoolOptions pool_options_of(const vmart_pool_options* given, const char* tag, co
   PoolOptions options;
   if (tag != nullptr) options.tag = tag;
   if (given == nullptr) return options;
-  require_struct_size(given->size_bytes, pool_options_bytes_min, call, "options->size_bytes");
-  require_zeros_behind(given, offsetof(vmart_pool_options, reserved), given->size_bytes, call,
-                       "options");
-  vmart_pool_options known{};
-  std::memcpy(&known, given, std::min(given->size_bytes, sizeof known));
+  const auto known =
+      known_part(given, pool_options_bytes_min, offsetof(vmart_pool_options, reserved), call);
   options.release_threshold = known.release_threshold;
   options.max_bytes = known.max_bytes;
   options.chunk_bytes = known.chunk_bytes;

@@ -5,8 +5,7 @@
 
 #include <vma/vma.hpp>
 
-#include <algorithm>
-#include <cstring>
+#include <cstddef>
 #include <utility>
 #include <vector>
 
@@ -23,12 +22,8 @@ std::vector<TorchSegments>& begun() {
 
 TorchSegments segments_of(const vmart_torch_segment_options* given) {
   constexpr const char* call = "vmart_torch_segments_begin";
-  require_argument(given, call, "options");
-  require_struct_size(given->size_bytes, segment_options_bytes_min, call, "options->size_bytes");
-  require_zeros_behind(given, offsetof(vmart_torch_segment_options, reserved), given->size_bytes,
-                       call, "options");
-  vmart_torch_segment_options known{};
-  std::memcpy(&known, given, std::min(given->size_bytes, sizeof known));
+  const auto known = known_part(given, segment_options_bytes_min,
+                                offsetof(vmart_torch_segment_options, reserved), call);
   TorchSegments segments = TorchSegments();
   segments.options.tag = known.tag != nullptr ? known.tag : "torch";
   segments.options.chunk_bytes = known.chunk_bytes;

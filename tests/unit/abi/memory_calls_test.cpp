@@ -53,6 +53,87 @@ TEST_F(MemoryCalls, NoRoomAndNoSuchPlaceAreToldApart) {
   EXPECT_EQ(pointer, &pointer) << "an error writes no result";
 }
 
+vmart_alloc_options options() {
+  vmart_alloc_options options{};
+  options.size_bytes = sizeof options;
+  return options;
+}
+
+TEST_F(MemoryCalls, OptionsOfAnAllocationAreThoseOfCpp) {
+  vmart_alloc_options wanted = options();
+  wanted.tag = "c options";
+  wanted.chunk_bytes = 2 * chunk_bytes;
+  wanted.zeroed = 1;
+  wanted.unmovable = 1;
+  void* pointer = nullptr;
+  ASSERT_EQ(vmart_alloc_with(4 * chunk_bytes, c_gpu(0), &wanted, &pointer), VMART_OK);
+  const AllocationInfo info = runtime().allocation(pointer);
+  EXPECT_EQ(info.tag, "c options");
+  EXPECT_EQ(info.chunk_bytes, 2 * chunk_bytes);
+  std::vector<unsigned char> bytes(4 * chunk_bytes, 1);
+  ASSERT_EQ(vmart_read(pointer, bytes.data(), bytes.size()), VMART_OK);
+  EXPECT_EQ(bytes, std::vector<unsigned char>(bytes.size(), 0));
+  EXPECT_EQ(vmart_migrate(pointer, 0, 0, c_gpu(1), nullptr), VMART_PINNED);
+  EXPECT_EQ(vmart_free(pointer), VMART_OK);
+
+  ASSERT_EQ(vmart_alloc_with(8, c_gpu(0), nullptr, &pointer), VMART_OK);
+  EXPECT_EQ(runtime().allocation(pointer).tag, "");
+  EXPECT_EQ(vmart_free(pointer), VMART_OK);
+
+  wanted = options();
+  wanted.shared_atomics = 1;
+  EXPECT_EQ(vmart_alloc_with(8, c_host(0), &wanted, &pointer), VMART_UNSUPPORTED);
+
+  wanted = options();
+  wanted.pool = 1;
+  ASSERT_EQ(vmart_alloc_with(8, c_gpu(0), &wanted, &pointer), VMART_OK);
+  vmart_pool* pool = nullptr;
+  ASSERT_EQ(vmart_pool_default(c_gpu(0), &pool), VMART_OK);
+  vmart_pool_stats stats{};
+  stats.size_bytes = sizeof stats;
+  ASSERT_EQ(vmart_pool_stats_get(pool, &stats), VMART_OK);
+  EXPECT_GT(stats.used_bytes, 0u);
+  vmart_pool_release(pool);
+  EXPECT_EQ(vmart_free(pointer), VMART_OK);
+}
+
+TEST_F(MemoryCalls, TheCpuMayTouchMemoryInHbmIfItIsAllocatedSo) {
+  vmart_alloc_options wanted = options();
+  wanted.cpu_access = VMART_CPU_FAULT;
+  void* pointer = nullptr;
+  ASSERT_EQ(vmart_alloc_with(chunk_bytes, c_gpu(0), &wanted, &pointer), VMART_OK);
+  *static_cast<volatile unsigned char*>(pointer) = 7;
+  EXPECT_EQ(home_of(pointer), "host(0)");
+  unsigned char byte = 0;
+  ASSERT_EQ(vmart_read(pointer, &byte, 1), VMART_OK);
+  EXPECT_EQ(byte, 7);
+  EXPECT_EQ(vmart_free(pointer), VMART_OK);
+}
+
+TEST_F(MemoryCalls, OptionsOfAnotherVersionAreRefusedUnlessTheyMeanNothing) {
+  struct Later {
+    vmart_alloc_options known;
+    std::uint64_t more;
+  } later{options(), 0};
+  later.known.size_bytes = sizeof later;
+  void* pointer = nullptr;
+  ASSERT_EQ(vmart_alloc_with(8, c_gpu(0), &later.known, &pointer), VMART_OK);
+  EXPECT_EQ(vmart_free(pointer), VMART_OK);
+  later.more = 1;
+  EXPECT_EQ(vmart_alloc_with(8, c_gpu(0), &later.known, &pointer), VMART_INVALID_ARGUMENT);
+  EXPECT_STREQ(vmart_last_error(),
+               "vmart_alloc_with: invalid_argument: options contain a value that this version does "
+               "not know");
+  vmart_alloc_options wrong = options();
+  wrong.size_bytes = 8;
+  EXPECT_EQ(vmart_alloc_with(8, c_gpu(0), &wrong, &pointer), VMART_INVALID_ARGUMENT);
+  wrong = options();
+  wrong.cpu_access = VMART_CPU_FAULT + 1;
+  EXPECT_EQ(vmart_alloc_with(8, c_gpu(0), &wrong, &pointer), VMART_INVALID_ARGUMENT);
+  EXPECT_STREQ(vmart_last_error(), "vmart_alloc_with: invalid_argument: options->cpu_access is 2");
+  EXPECT_EQ(vmart_alloc_with(8, c_gpu(0), nullptr, nullptr), VMART_INVALID_ARGUMENT);
+}
+
 TEST_F(MemoryCalls, AFreeBehindAStreamNeedsNoWait) {
   std::uint64_t* words = filled(1, 1);
   EXPECT_EQ(vmart_free_async(words, stream(0)), VMART_OK);
