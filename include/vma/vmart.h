@@ -489,29 +489,6 @@ VMART_EXPORT vmart_status vmart_import_pointer(const char* path,
                                                const vmart_exported_pointer* pointer,
                                                int64_t limit_ns, void** out);
 
-/* --- PyTorch: functions for torch.cuda.memory.CUDAPluggableAllocator. The first two are for a
- * torch.cuda.MemPool, the `async` ones for change_current_allocator. See
- * docs/guide/integrations.md. */
-
-/// Returns null for zero bytes and if there is no room, which the pool turns into
-/// torch.OutOfMemoryError; `vmart_last_error` has the reason. Legal during capture. Blocks: for
-/// memory.
-VMART_EXPORT void* vmart_torch_malloc(size_t size_bytes, int device, vmart_stream stream);
-/// Blocks: like the cudaFree that it replaces, for the work submitted earlier on any stream. Does
-/// not end captures. While it knows of a capture (on `stream`, on an attached stream, or on a
-/// blocking one) it neither waits nor frees: memory that `stream` itself captures may be used by
-/// its graph and is kept for good; other memory is freed by a later call.
-VMART_EXPORT void vmart_torch_free(void* pointer, size_t size_bytes, int device,
-                                   vmart_stream stream);
-/// A block of the default pool of the GPU, for one tensor. Null as above.
-/// While the stream captures, the block belongs to the graph.
-VMART_EXPORT void* vmart_torch_malloc_async(size_t size_bytes, int device, vmart_stream stream);
-/// Frees it after the work that is now enqueued on `stream`, a stream of that GPU. While that
-/// captures, a block from before the capture is kept, and freed in that order by a later call. Does
-/// not block.
-VMART_EXPORT void vmart_torch_free_async(void* pointer, size_t size_bytes, int device,
-                                         vmart_stream stream);
-
 #ifdef __cplusplus
 }
 #endif
