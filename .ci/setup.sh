@@ -81,6 +81,7 @@ set_up_tests() {
     cmake_arguments+=(-DVMART_BUILD_BENCH=OFF)
   fi
   want_command pkg-config pkg-config "the installed package is not tried through pkg-config" || true
+  want_command valgrind valgrind "the Python extension is not checked for lost memory" || true
   want_module tabulate python3-tabulate "the benchmarks print no table" || true
   set_up_cccl
   set_up_python_lab "$purpose"

@@ -75,9 +75,9 @@ const char* name_of(Outcome outcome) {
   return "failed";
 }
 
-std::function<void(const MigrationProgress&)> progress_to(nb::object callback) {
-  if (callback.is_none()) return {};
-  return [kept = SharedObject(std::move(callback))](const MigrationProgress& progress) {
+std::function<void(const MigrationProgress&)> progress_to(std::optional<nb::callable> callback) {
+  if (!callback) return {};
+  return [kept = SharedObject(std::move(*callback))](const MigrationProgress& progress) {
     calling_python([&] { kept.get()(progress); });
   };
 }
@@ -86,7 +86,8 @@ MigrateOptions make_options(const std::string& mode, const std::optional<std::st
                             std::optional<double> deadline, std::optional<double> max_stall,
                             std::optional<int> copy_share_percent, int priority, bool reserve_first,
                             bool all_or_nothing, bool nothing_runs, bool wait_for_pins,
-                            bool paranoid, bool keep_clean_copy, nb::object on_progress) {
+                            bool paranoid, bool keep_clean_copy,
+                            std::optional<nb::callable> on_progress) {
   MigrateOptions options;
   options.mode = mode_of(mode);
   options.scope = scope_of(scope);
@@ -121,7 +122,7 @@ void bind_options(nb::module_& module) {
              std::optional<double> deadline, std::optional<double> max_stall,
              std::optional<int> copy_share_percent, int priority, bool reserve_first,
              bool all_or_nothing, bool nothing_runs, bool wait_for_pins, bool paranoid,
-             bool keep_clean_copy, nb::object on_progress) {
+             bool keep_clean_copy, std::optional<nb::callable> on_progress) {
             new (self) MigrateOptions(
                 make_options(mode, scope, deadline, max_stall, copy_share_percent, priority,
                              reserve_first, all_or_nothing, nothing_runs, wait_for_pins, paranoid,
@@ -206,7 +207,7 @@ void bind_moves(nb::module_& module) {
       .def("report", &MigrationGroup::report, unlocked)
       .def(
           "on_done",
-          [](const MigrationGroup& self, nb::object callback) {
+          [](const MigrationGroup& self, nb::callable callback) {
             SharedObject kept(std::move(callback));
             const nb::gil_scoped_release release;
             self.on_done([kept] { calling_python([&] { kept.get()(); }); });

@@ -76,9 +76,10 @@ UseKind use_of(const std::string& kind) {
 }
 
 /// An exception in a hook keeps the chunk where it is; its text becomes the error of the move.
-std::function<void(const MoveEvent&)> hook_of(nb::object callback, const char* when) {
-  if (callback.is_none()) return {};
-  return [kept = SharedObject(std::move(callback)), when](const MoveEvent& event) {
+std::function<void(const MoveEvent&)> hook_of(std::optional<nb::callable> callback,
+                                              const char* when) {
+  if (!callback) return {};
+  return [kept = SharedObject(std::move(*callback)), when](const MoveEvent& event) {
     std::optional<std::string> raised;
     const bool called = Interpreter::call([&] {
       try {
@@ -306,7 +307,8 @@ void bind_guards(nb::module_& module) {
   });
   module.def(
       "on_move",
-      [](std::uintptr_t pointer, nb::object before, nb::object after) {
+      [](std::uintptr_t pointer, std::optional<nb::callable> before,
+         std::optional<nb::callable> after) {
         MoveHooks hooks{hook_of(std::move(before), "before a move"),
                         hook_of(std::move(after), "after a move")};
         const nb::gil_scoped_release release;

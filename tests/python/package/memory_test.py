@@ -162,6 +162,9 @@ class Hooks(OnAMachine):
             vmart.migrate(memory, "gpu1")
         self.assertEqual(sorted(seen), [(0, True), (CHUNK, True), (2 * CHUNK, True)])
 
+        with self.assertRaises(TypeError):
+            vmart.on_move(memory, before=5)
+
         def refuses(event):
             raise RuntimeError("a registration is in use")
 
