@@ -4,6 +4,8 @@
 #include "base/units.hpp"
 #include "support/test_kernels.hpp"
 #include "unit/cpu_faults/segmentation_faults.hpp"
+#include "unit/memory/memory_rig.hpp"
+#include "unit/runtime/scheduler_rig.hpp"
 #include "unit/runtime/service_rig.hpp"
 
 #include <gtest/gtest.h>
@@ -12,7 +14,9 @@
 
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -253,6 +257,35 @@ TEST_F(CpuFault, ComesBackWhenItsContentsWereDropped) {
   rig.runtime().resume("array");
   EXPECT_EQ(load(words), 0u);
 }
+
+/// Arrays that the CPU has touched, under a policy.
+class CpuFaultUnder : public testing::TestWithParam<std::string> {};
+
+TEST_P(CpuFaultUnder, MemoryGoesBackToTheGpuThatUsesIt) {
+  SchedulerRig rig(GetParam());
+  constexpr std::uint64_t bytes = 4 * SchedulerRig::chunk_bytes;
+  auto* const words = static_cast<std::uint64_t*>(
+      rig.runtime().alloc(bytes, gpu(0), faulting(SchedulerRig::chunk_bytes)));
+  for (std::uint64_t round = 0; round < 3; ++round) {
+    for (std::uint64_t i = 0; i < bytes / 8; i += 100) store(words + i, round + i);
+    for (std::uint64_t chunk = 0; chunk < 4; ++chunk) ASSERT_EQ(rig.home(words, chunk), host(0));
+    EXPECT_TRUE(comes_true([&] {
+      bool all_back = true;
+      for (std::uint64_t chunk = 0; chunk < 4; ++chunk) {
+        rig.use(words, chunk, 0);
+        all_back = all_back && rig.home(words, chunk) == gpu(0);
+      }
+      if (!all_back) rig.step();
+      rig.pass(std::chrono::milliseconds(10));
+      return all_back;
+    })) << "round "
+        << round;
+  }
+  for (std::uint64_t i = 0; i < bytes / 8; i += 100) ASSERT_EQ(load(words + i), 2 + i);
+  rig.runtime().free(words);
+}
+
+INSTANTIATE_TEST_SUITE_P(Policies, CpuFaultUnder, testing::Values("auto", "cost_benefit"));
 
 }  // namespace
 }  // namespace vma
