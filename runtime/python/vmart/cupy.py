@@ -12,7 +12,7 @@ from typing import Any
 import cupy
 
 from vmart import _core, memory, runtime
-from vmart.errors import Error, UnknownPointer
+from vmart.blocks import Blocks
 from vmart.places import gpu, location
 
 __all__ = ["Allocator", "use"]
@@ -27,7 +27,7 @@ class Allocator:
         self._tag = tag
         self._options = options
         self._lock = threading.Lock()
-        self._pools: dict[int, _core.Pool] = {}
+        self._blocks: dict[int, Blocks] = {}  # Of each GPU.
         self._streams: dict[int, int] = {}  # Of each live block: that on which it was allocated.
         self._before = cupy.cuda.get_allocator()
         self._functions = cupy.cuda.PythonFunctionAllocator(self._malloc, self._free)
@@ -47,38 +47,34 @@ class Allocator:
 
     def pool(self, device: int) -> _core.Pool:
         """The pool of a GPU: its statistics, `trim`, `migrate`."""
+        return self._blocks_of(device).pool
+
+    def _blocks_of(self, device: int) -> Blocks:
         with self._lock:
-            pool = self._pools.get(device)
-            if pool is None:
+            blocks = self._blocks.get(device)
+            if blocks is None:
                 pool = memory.make_pool(self._at or gpu(device), tag=self._tag, **self._options)
                 with cupy.cuda.Device(device):  # Its default stream covers all blocking streams.
                     runtime.attach(0)
-                self._pools[device] = pool
-        return pool
+                blocks = self._blocks[device] = Blocks(pool)
+        return blocks
 
     def _malloc(self, size: int, device: int) -> int:
-        if size == 0:
-            return 0
         stream = cupy.cuda.get_current_stream().ptr
         try:
-            pointer = self.pool(device).allocate(size, stream)
+            pointer = self._blocks_of(device).allocate(size, stream)
         except MemoryError as error:
             raise cupy.cuda.memory.OutOfMemoryError(size, 0) from error
-        self._streams[pointer] = stream
+        if pointer:
+            self._streams[pointer] = stream
         return pointer
 
     def _free(self, pointer: int, device: int) -> None:
         if pointer == 0:
             return
         stream = self._streams.pop(pointer)
-        pool = self._pools[device]
-        try:
-            pool.deallocate(pointer, stream)
-        except UnknownPointer:
-            raise
-        except Error:  # The stream was destroyed: after all work that was enqueued.
-            pool.synchronize()
-            pool.deallocate_now(pointer)
+        with cupy.cuda.Device(device):  # A handle 0 is that of the current GPU.
+            self._blocks[device].deallocate(pointer, stream)
 
 
 def use(at: Any = None, *, tag: str = "cupy", **options: Any) -> Allocator:

@@ -38,8 +38,17 @@ class Block:
         function(self.ptr, device)
 
 
+@contextlib.contextmanager
+def device_context(device):
+    before, cuda.device = cuda.device, device
+    try:
+        yield
+    finally:
+        cuda.device = before
+
+
 cuda = types.SimpleNamespace(
-    Device=lambda device: contextlib.nullcontext(),
+    Device=device_context,
     device=0,
     stream=0,
     allocator="CuPy's own",
@@ -106,6 +115,22 @@ class Use(OnAMachine):
         self.assertEqual(set(self.places(Array(1000))), {"gpu(1)"})
         cuda.device, cuda.stream = 0, self.streams[0]
         self.assertEqual(set(self.places(Array(1000))), {"gpu(0)"})
+
+    def test_an_array_ends_with_its_gpu_current(self):
+        """Its stream may be the default one, whose handle all GPUs share."""
+        cuda.device, cuda.stream = 1, self.streams[1]
+        array = Array(4096)
+        cuda.device = 0
+        blocks = self.allocator._blocks[1]
+        deallocate, current = blocks.deallocate, []
+
+        def note(pointer, stream):
+            current.append(cuda.device)
+            deallocate(pointer, stream)
+
+        blocks.deallocate = note
+        array.block.free()
+        self.assertEqual((current, cuda.device), ([1], 0))
 
     def test_a_stream_that_is_gone_costs_nothing(self):
         cuda.stream = vmart.make_stream("gpu0")

@@ -10,6 +10,7 @@ import unittest
 from machine_case import CHUNK, OnAMachine
 
 import vmart
+from vmart.blocks import Blocks
 
 
 class Allocations(OnAMachine):
@@ -152,6 +153,34 @@ class Pools(OnAMachine):
         pool.synchronize()
         self.assertEqual(pool.stats().used_bytes, 0)
         pool.destroy()
+
+
+class CapturingPool:
+    """Refuses frees while it captures, as a pool does, which needs a GPU."""
+
+    def __init__(self):
+        self.captures, self.freed = True, []
+
+    def allocate(self, nbytes, stream):
+        return 0x1000
+
+    def deallocate(self, pointer, stream):
+        if self.captures:
+            raise vmart.InvalidArgument("a stream captures", "vma::Pool::deallocate")
+        self.freed.append((pointer, stream))
+
+
+class FreedBlocks(unittest.TestCase):
+    def test_what_is_dropped_in_a_capture_is_freed_after_it(self):
+        pool = CapturingPool()
+        blocks = Blocks(pool)
+        for number in (1, 2):
+            blocks.deallocate(number, 7)
+        blocks.allocate(5, 7)
+        self.assertEqual(pool.freed, [])
+        pool.captures = False
+        blocks.allocate(5, 7)
+        self.assertEqual(pool.freed, [(1, 7), (2, 7)])
 
 
 class Hooks(OnAMachine):
