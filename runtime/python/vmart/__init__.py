@@ -5,8 +5,9 @@
     vmart.migrate(weights, "gpu1")            # the address stays, kernels go on
     vmart.where(weights)
 
-`vmart.torch`, `vmart.cupy` and `vmart.numpy` make memory of these libraries movable, `vmart.lab` reads the
-results of the placement lab. The environment variable VMART_DRIVER=sim:h200x2 simulates a machine.
+`vmart.torch`, `vmart.cupy` and `vmart.numpy` make memory of these libraries movable,
+`vmart.MemoryResource` is one of cuda.core, and `vmart.lab` reads the results of the placement lab. The
+environment variable VMART_DRIVER=sim:h200x2 simulates a machine.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from vmart.cuda_core import MemoryResource  # noqa: F401
     from vmart.errors import *  # noqa: F403
     from vmart.memory import *  # noqa: F403
     from vmart.moving import *  # noqa: F403
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 
 # Loaded at first use: the lab needs no extension, and importing vmart costs no time.
 _PARTS = ("errors", "places", "memory", "moving", "runtime")
-_MODULES = ("cupy", "lab", "numpy", "targets", "torch", *_PARTS)
+_MODULES = ("cuda_core", "cupy", "lab", "numpy", "targets", "torch", *_PARTS)
 
 
 def __getattr__(name: str) -> Any:
@@ -31,6 +33,8 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module("vmart._core").version
     if name in _MODULES:
         return importlib.import_module(f"vmart.{name}")
+    if name == "MemoryResource":  # Its base class is cuda.core's, which the rest does not need.
+        return importlib.import_module("vmart.cuda_core").MemoryResource
     if not name.startswith("_"):
         for part in _PARTS:
             module = importlib.import_module(f"vmart.{part}")
@@ -41,7 +45,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    names = {"__version__", *_MODULES, *globals()}
+    names = {"MemoryResource", "__version__", *_MODULES, *globals()}
     for part in _PARTS:
         names.update(importlib.import_module(f"vmart.{part}").__all__)
     return sorted(names)

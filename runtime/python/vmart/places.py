@@ -11,14 +11,17 @@ __all__ = ["Location", "gpu", "host", "location"]
 
 def location(place: Any) -> Location:
     """The place that `place` names: a `Location`, "gpu1", "host0", "cuda:1", "cpu", or a device of
-    PyTorch or CuPy. "cuda" without a number is GPU 0, "cpu" host node 0.
+    PyTorch, CuPy, Numba or cuda.core. "cuda" without a number is GPU 0, "cpu" host node 0.
 
     Raises `InvalidArgument` for anything else.
     """
     if isinstance(place, Location):
         return place
-    if type(place).__module__.partition(".")[0] == "cupy":
+    library = type(place).__module__.partition(".")[0]
+    if library in ("cupy", "numba"):
         return gpu(place.id)
+    if library == "cuda":
+        return gpu(place.device_id)
     text = str(place)
     if text == "cpu":
         return host(0)

@@ -1,8 +1,9 @@
 """What memory a Python object stands for.
 
 Anything that can be moved is turned into ranges of addresses: allocations of vmart, tensors,
-parameters, modules and optimizers of PyTorch, arrays of CuPy, Numba and NumPy, tags, addresses, and
-lists, tuples, sets and dictionaries of them. PyTorch is looked at only if the program has imported it.
+parameters, modules and optimizers of PyTorch, arrays of CuPy, Numba, NumPy and JAX, buffers of cuda.core,
+tags, addresses, and lists, tuples, sets and dictionaries of them. A library is looked at only if the
+program has imported it.
 """
 
 from __future__ import annotations
@@ -42,8 +43,8 @@ def find(memory: Range) -> _core.AllocationInfo:
     except UnknownPointer as error:
         raise UnknownPointer(
             f"{error}. Only memory that vmart allocated can move: make PyTorch tensors inside "
-            "`with vmart.torch.memory(...)`, CuPy arrays after `vmart.cupy.use()`, others by "
-            "`vmart.empty`",
+            "`with vmart.torch.memory(...)`, CuPy and Numba arrays after `vmart.cupy.use()` or "
+            "`vmart.numba.use()`, buffers by `vmart.MemoryResource`, others by `vmart.empty`",
             error.call,
         ) from None
 
@@ -63,6 +64,8 @@ def _walk(what: Any, seen: frozenset[int]) -> Iterator[Range]:
         yield Range(what, 0)
     elif (torch_ranges := _torch_ranges(what)) is not None:
         yield from torch_ranges
+    elif (other_ranges := _buffer_ranges(what)) is not None:
+        yield from other_ranges
     elif (array_ranges := _array_ranges(what)) is not None:
         yield from array_ranges
     elif isinstance(what, Mapping):
@@ -138,6 +141,20 @@ def _tensors_in(state: Any, torch: Any) -> Iterator[Any]:
     elif isinstance(state, (list, tuple)):
         for part in state:
             yield from _tensors_in(part, torch)
+
+
+def _buffer_ranges(what: Any) -> list[Range] | None:
+    """Of a buffer of cuda.core, or the parts of a JAX array. None if it is neither."""
+    core = sys.modules.get("cuda.core")
+    if core is not None and isinstance(what, core.Buffer):
+        if what.is_closed:
+            raise InvalidArgument("the buffer is closed", "vmart")
+        return [Range(int(what.handle), what.size)] if what.size else []
+    jax = sys.modules.get("jax")
+    if jax is not None and isinstance(what, jax.Array):
+        parts = [shard.data for shard in what.addressable_shards if shard.data.nbytes]
+        return [Range(part.unsafe_buffer_pointer(), part.nbytes) for part in parts]
+    return None
 
 
 def _array_ranges(what: Any) -> list[Range] | None:
