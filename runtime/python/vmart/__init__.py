@@ -5,7 +5,7 @@
     vmart.migrate(weights, "gpu1")            # the address stays, kernels go on
     vmart.where(weights)
 
-`vmart.torch`, `vmart.cupy` and `vmart.numpy` make memory of these libraries movable,
+`vmart.torch`, `vmart.cupy`, `vmart.numba` and `vmart.numpy` make memory of these libraries movable,
 `vmart.MemoryResource` is one of cuda.core, and `vmart.lab` reads the results of the placement lab. The
 environment variable VMART_DRIVER=sim:h200x2 simulates a machine.
 """
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 # Loaded at first use: the lab needs no extension, and importing vmart costs no time.
 _PARTS = ("errors", "places", "memory", "moving", "runtime")
-_MODULES = ("cuda_core", "cupy", "lab", "numpy", "targets", "torch", *_PARTS)
+_MODULES = ("cuda_core", "cupy", "lab", "numba", "numpy", "targets", "torch", *_PARTS)
 
 
 def __getattr__(name: str) -> Any:
