@@ -5,6 +5,7 @@
     <!-- file: NAME -->       the next block is written to NAME
     <!-- not run: REASON -->  the next block is only read (Python is still compiled)
     <!-- fails -->            the commands of the next block end with an error
+    <!-- needs: MODULE -->    at the top: leaves with 77 if Python cannot import the module
 
 Blocks of commands (sh) are run in order; commands stop at the first one that fails. Every other block
 of cpp or python has to be a file or "not run". A block marked `text` behind commands shows what they
@@ -22,7 +23,9 @@ import tempfile
 
 BLOCK = re.compile(r"(?:^<!-- ([^\n]*?) -->\n\n?)?^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 NUMBER = re.compile(r"0x[0-9a-f]+|\b[0-9a-f]{16}\b|(?<![(\w])-?\d+(?:\.\d+)?(?:e[+-]?\d+)?")
+NEEDS = re.compile(r"^<!-- needs: (\w+) -->$", re.MULTILINE)
 LIMIT_S = 240
+EXIT_SKIPPED = 77
 
 
 class Wrong(Exception):
@@ -101,6 +104,12 @@ class Reader:
         return done
 
 
+def missing(text, python):
+    """The modules that the page needs and `python` does not have."""
+    return [module for module in NEEDS.findall(text)
+            if subprocess.run([python, "-c", f"import {module}"], capture_output=True, check=False).returncode != 0]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -113,15 +122,19 @@ def main():
     parser.add_argument("--python", default=sys.executable)
     parser.add_argument("--package", default="")
     arguments = parser.parse_args()
+    text = arguments.page.read_text(encoding="utf-8")
+    if without := missing(text, arguments.python):
+        print(f"SKIPPED: needs {', '.join(without)}")
+        return EXIT_SKIPPED
     with tempfile.TemporaryDirectory() as folder:
         try:
-            done = Reader(arguments, pathlib.Path(folder)).follow(
-                arguments.page.read_text(encoding="utf-8"))
+            done = Reader(arguments, pathlib.Path(folder)).follow(text)
         except Wrong as wrong:
             sys.exit(f"{arguments.page.name}: {wrong}")
     if done == 0:
         sys.exit(f"{arguments.page.name}: nothing to run")
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

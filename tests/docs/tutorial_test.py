@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """The reader of tutorials notices what a page has wrong."""
 
+import sys
 import unittest
 
 import tutorial
@@ -18,6 +19,10 @@ class Shown(unittest.TestCase):
     def test_marks_belong_to_the_next_block(self):
         page = "<!-- file: a.cpp -->\n```cpp\nint a;\n```\n\n```sh\nls\n```\n"
         self.assertEqual(tutorial.BLOCK.findall(page), [("file: a.cpp", "cpp", "int a;\n"), ("", "sh", "ls\n")])
+
+    def test_a_page_says_which_modules_it_needs(self):
+        page = "<!-- needs: json -->\n<!-- needs: no_such_module -->\n\n# Title\n"
+        self.assertEqual(tutorial.missing(page, sys.executable), ["no_such_module"])
 
 
 if __name__ == "__main__":
