@@ -203,7 +203,8 @@ has_clang() {
 # --- The lab's Python: pip may not install into Debian's, so it has an environment of its own
 
 set_up_python_lab() {
-  local lists=("$root/.ci/python-lab.txt" "$root/.ci/python-extension.txt")
+  local lists=("$root/.ci/python-lab.txt" "$root/.ci/python-extension.txt"
+    "$root/.ci/python-frameworks.txt")
   if [[ $1 == long ]]; then
     lists+=("$root/.ci/python-sweep.txt")
     want_command chromium chromium "the lab's page is not opened in a browser" || true
