@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """A policy written in Python decides; what it raises, keeps or misnames hurts nobody."""
 
+import time
 import unittest
 
 from machine_case import OnAMachine
@@ -59,9 +60,8 @@ class OwnPolicy(OnAMachine):
         self.attached()
         memory = self.made()
         vmart.resume_scheduler()
-        for _ in range(1000):
-            if set(self.places(memory)) == {"gpu(1)"}:
-                break
+        end = time.monotonic() + 120
+        while set(self.places(memory)) != {"gpu(1)"} and time.monotonic() < end:
             vmart.record_use(memory, "gpu1", "read_write")
             vmart.step_scheduler()
         self.assertEqual(set(self.places(memory)), {"gpu(1)"})
