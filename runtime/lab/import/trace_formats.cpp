@@ -8,6 +8,7 @@
 #include "lab/import/recording_records.hpp"
 #include "lab/import/recording_uses.hpp"
 #include "lab/import/vidur.hpp"
+#include "lab/import/vscsi.hpp"
 #include "lab/trace/trace_source.hpp"
 
 #include <vma/error.hpp>
@@ -39,7 +40,10 @@ const std::array formats{
     TraceFormat{"recording", "a recording of the runtime: vmart-PID-N.rec", "vmart recording", "",
                 recording_parameters, convert_recording, recording_files},
     TraceFormat{"vidur", "request lengths: *_lengths.csv", "microsoft/vidur", "MIT",
-                vidur_parameters, convert_vidur}};
+                vidur_parameters, convert_vidur},
+    TraceFormat{"vscsi", "I/O of a virtual disk: cloudPhysicsIO.csv",
+                "CloudPhysics (Waldspurger et al., FAST 2015), as in 1a1a11a/libCacheSim", "",
+                vscsi_parameters, convert_vscsi}};
 
 const TraceFormat& format_of(const std::string& name) {
   const auto found = std::find_if(formats.begin(), formats.end(),

@@ -259,6 +259,51 @@ TEST_F(OtherConverters, DlrmNamesBadLines) {
   EXPECT_TRUE(bad()[2].starts_with("5: ")) << bad()[2];
 }
 
+ToldEvent io(std::int64_t time_ns, std::uint64_t object, std::uint64_t offset, std::uint64_t bytes,
+             UseKind use, int device) {
+  ToldEvent told = access(time_ns, object, bytes);
+  told.event.offset = offset;
+  told.event.use = use;
+  told.event.at = TracePlace(gpu(device));
+  return told;
+}
+
+// 8 KiB are 16 blocks. The third I/O goes over the end of the first region into the second.
+constexpr std::string_view three_ios =
+    "version,time,op,size,lbn\n1,50,2a,512,3\n1,50,28,4096,100\n1,53,28,1024,15\n";
+
+TEST_F(OtherConverters, DisksAreCutIntoRegions) {
+  const std::vector<std::string> values{"region_bytes=8192", "gpus=2", "speed=10"};
+  std::vector<ToldEvent> expected{
+      allocation(0, 0, 8192, "disk"),
+      io(0, 0, 0, 8192, UseKind::write, 0),
+      allocation(50'000'000, 1, 8192, "disk"),
+      io(50'000'000, 1, 0, 8192, UseKind::read, 1),
+      io(300'000'000, 0, 0, 8192, UseKind::read, 0),
+      allocation(300'000'000, 2, 8192, "disk"),
+      io(300'000'000, 2, 0, 8192, UseKind::read, 0),
+  };
+  EXPECT_EQ(convert("vscsi", "a.csv", three_ios, values), expected);
+  std::vector<std::string> parts = values;
+  parts.push_back("whole=0");
+  expected[1] = io(0, 0, 1536, 512, UseKind::write, 0);
+  expected[3] = io(50'000'000, 1, 2048, 4096, UseKind::read, 1);
+  expected[4] = io(300'000'000, 0, 7680, 512, UseKind::read, 0);
+  expected[6] = io(300'000'000, 2, 0, 512, UseKind::read, 0);
+  EXPECT_EQ(convert("vscsi", "a.csv", three_ios, parts), expected);
+}
+
+TEST_F(OtherConverters, DisksNameBadLines) {
+  convert("vscsi", "a.csv",
+          "version,time,op,size,lbn\n1,50,2a,512,3\n1,49,2a,512,3\n1,50,35,512,3\n1,50,2a,0,3\n"
+          "1,50,2a,512,-3\n1,50,88,512,4\n");
+  ASSERT_EQ(bad().size(), 4u);
+  EXPECT_TRUE(bad()[0].starts_with("3: is earlier")) << bad()[0];
+  EXPECT_TRUE(bad()[1].starts_with("4: op: \"35\"")) << bad()[1];
+  EXPECT_TRUE(bad()[2].starts_with("5: size")) << bad()[2];
+  EXPECT_TRUE(bad()[3].starts_with("6: lbn")) << bad()[3];
+}
+
 TEST_F(OtherConverters, OurOwnTracesChangeTheirForm) {
   const std::vector<ToldEvent> events = random_events(1, 500);
   const TraceHeader header{"a", "b", "c", "d"};
