@@ -170,6 +170,18 @@ class MemorySaver(OnAMachine):
         saver.pause()
         saver.resume()
 
+    def test_a_pause_that_the_host_has_no_room_for_brings_everything_back(self):
+        vmart.trim("host0")
+        one, two = self.region("one"), self.region("two", nbytes=30 * MIB)
+        vmart.set_capacity("host0", 20 * MIB)
+        self.addCleanup(vmart.set_capacity, "host0", 1 << 40)
+        with self.assertRaisesRegex(vmart.OutOfMemory, '"two" could not pause'):
+            saver.pause()
+        self.assertEqual(self.places([one, two]), ["gpu(0)"] * 2)
+        self.assertEqual((first_and_last(one), first_and_last(two)), ((3, 3), (3, 3)))
+        self.assertEqual(saver.pause("one").host_bytes, 12 * MIB)
+        saver.resume()
+
     def test_a_resume_without_room_pauses_everything_again(self):
         first = self.region("a", device=1, nbytes=30 * MIB)
         second = self.region("b", device=1, nbytes=62 * MIB)

@@ -15,59 +15,42 @@ tensors of the thread that enters them, in both hook modes; nothing is preloaded
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
-from vmart import _core, moving, runtime
-from vmart.errors import Error, InvalidArgument, OutOfMemory, Unsupported
+from vmart import environment
+from vmart.errors import InvalidArgument, Unsupported
 from vmart.targets import Range, find
-from vmart.torch import pools
+from vmart.torch import parking, pools
+from vmart.torch.parking import Paused, Resumed
 
 __all__ = ["Paused", "Resumed", "TorchMemorySaver", "configure_subprocess", "torch_memory_saver"]
 
 _PREFIX = "memory_saver/"
 _KEPT, _DROPPED = "/kept", "/dropped"  # With and without a backup, as ends of tags of vmart.
-
-
-class Paused(NamedTuple):
-    """What `pause` did, in bytes. `residue_bytes` is memory in HBM that vmart holds afterwards: of other
-    tags, and its cache."""
-
-    freed_bytes: int
-    host_bytes: int
-    residue_bytes: int
-
-
-class Resumed(NamedTuple):
-    """What `resume` did, in bytes. Part of `bytes` came back as zeros, and part to another GPU because
-    its own was full. `host_bytes` of the tags lie at the host afterwards, because the program or a
-    policy had moved them there."""
-
-    bytes: int
-    zeroed_bytes: int
-    elsewhere_bytes: int
-    host_bytes: int
+_TAGS = parking.Tags(
+    _PREFIX,
+    "vmart.torch.memory_saver",
+    lambda tag: tag.removeprefix(_PREFIX).rpartition("/")[0],
+)
 
 
 class _Flags:
     """TMS_INIT_* and TMS_RETAIN_CPU_BACKUP."""
 
     def __init__(self) -> None:
-        self.enable = self._true("TMS_INIT_ENABLE")
-        self.backup = self._true("TMS_INIT_ENABLE_CPU_BACKUP")
-        self.disk = self._true("TMS_INIT_ENABLE_DISK_BACKUP")
-        self.retain = self._true("TMS_RETAIN_CPU_BACKUP")
-
-    @staticmethod
-    def _true(name: str) -> bool:
-        value = os.environ.get(name, "").lower()
-        if value not in ("", "0", "1", "true", "false", "yes", "no"):
-            raise InvalidArgument(f"{name} is {value!r}; it may be 1 or 0", "vmart.torch.memory_saver")
-        return value in ("1", "true", "yes")
+        self.enable, self.backup, self.disk, self.retain = (
+            environment.is_set(name, "vmart.torch.memory_saver")
+            for name in (
+                "TMS_INIT_ENABLE",
+                "TMS_INIT_ENABLE_CPU_BACKUP",
+                "TMS_INIT_ENABLE_DISK_BACKUP",
+                "TMS_RETAIN_CPU_BACKUP",
+            )
+        )
 
 
 class TorchMemorySaver:
@@ -75,7 +58,6 @@ class TorchMemorySaver:
 
     def __init__(self) -> None:
         self._thread = threading.local()
-        self._lock = threading.Lock()  # Of pause and resume, which undo what they did.
         self._started: contextlib.ExitStack | None = None
         self._retain: bool | None = None  # None: as the environment says.
 
@@ -158,22 +140,7 @@ class TorchMemorySaver:
         and raises `Error` with the reasons as `report`. Bytes without a backup may be lost then, as
         in any pause.
         """
-        with self._lock:
-            before = _in_hbm()
-            moved = 0
-            done: list[str] = []
-            # Tags with a backup first: undoing them loses nothing. What is paused already is not undone.
-            for each in sorted(_tags(tag), key=lambda name: name.endswith(_DROPPED)):
-                was_paused = moving.is_parked(each)
-                with self._undoing(done, moving.resume):
-                    if not was_paused:
-                        done.append(each)
-                    report = moving.park(each, drop=each.endswith(_DROPPED))
-                    if report.stayed:
-                        raise _refused("pause", each, report)
-                moved += report.bytes_moved - report.bytes_dropped
-            after = _in_hbm()
-            return Paused(max(0, before - after), moved, after)
+        return _TAGS.pause({each: each.endswith(_DROPPED) for each in _chosen(tag)})
 
     def resume(self, tag: str | None = None) -> Resumed:
         """Gives the tensors of the tag memory again, with their bytes if they have a backup, or zeros.
@@ -181,38 +148,9 @@ class TorchMemorySaver:
 
         If a part finds no room, pauses the rest again and raises `OutOfMemory` with `report`.
         """
-        with self._lock, contextlib.ExitStack() as held:
-            def pause_again(name: str) -> None:
-                held.close()
-                moving.park(name, drop=name.endswith(_DROPPED))
-
-            came, zeroed, elsewhere = 0, 0, 0
-            done: list[str] = []
-            for each in sorted(name for name in _tags(tag) if moving.is_parked(name)):
-                with self._undoing(done, pause_again):
-                    done.append(each)
-                    retain = self.retain_cpu_backup and each.endswith(_KEPT)
-                    report = moving.resume(each, keep_clean_copy=retain)
-                    if report.stayed:
-                        raise _refused("resume", each, report)
-                    # Else the next one may evict it again.
-                    held.enter_context(runtime.pin(each))
-                came += report.bytes_moved
-                zeroed += report.bytes_dropped
-                elsewhere += report.bytes_elsewhere
-            return Resumed(came, zeroed, elsewhere, _at_host(done))
-
-    @staticmethod
-    @contextlib.contextmanager
-    def _undoing(done: list[str], how: Any) -> Iterator[None]:
-        """Whatever is raised inside, what was done before is undone."""
-        try:
-            yield
-        except BaseException:
-            for name in reversed(done):
-                with contextlib.suppress(InvalidArgument):  # Nothing of it had moved.
-                    how(name)
-            raise
+        chosen = _chosen(tag)
+        retain = self.retain_cpu_backup
+        return _TAGS.resume(chosen, [each for each in chosen if retain and each.endswith(_KEPT)])
 
     def get_cpu_backup(self, x: torch.Tensor, zero_copy: bool = False) -> torch.Tensor | None:
         """The bytes of a paused tensor as one on the CPU; None if it is not paused or has no backup.
@@ -297,28 +235,10 @@ def _tag(tag: str, backup: bool) -> str:
     return f"{_PREFIX}{tag}{_KEPT if backup else _DROPPED}"
 
 
-def _tags(tag: str | None) -> set[str]:
+def _chosen(tag: str | None) -> set[str]:
     """The tags of vmart that have memory."""
-    present = {info.tag for info in _core.allocations() if info.tag.startswith(_PREFIX)}
+    present = _TAGS.present()
     return present if tag is None else present & {_tag(tag, True), _tag(tag, False)}
-
-
-def _at_host(tags: list[str]) -> int:
-    extents = [part for info in _core.allocations() if info.tag in tags for part in info.extents]
-    return sum(part.nbytes for part in extents if part.at.kind == "host" and not part.dropped)
-
-
-def _in_hbm() -> int:
-    places = [place for place in _core.stats().places if place.at.kind == "gpu"]
-    return sum(place.allocated_bytes + place.cached_bytes for place in places)
-
-
-def _refused(call: str, tag: str, report: Any) -> Error:
-    reasons = "; ".join(f"{part.nbytes} bytes: {part.reason}" for part in report.stayed)
-    failed = OutOfMemory if call == "resume" and "out_of_memory" in reasons else Error
-    name = tag.removeprefix(_PREFIX).rpartition("/")[0]
-    text = f'tag "{name}" could not {call} in full, so nothing did: {reasons}'
-    return failed(text, f"vmart.torch.memory_saver.{call}", 0, report)
 
 
 def _unsupported(what: str) -> Unsupported:
