@@ -65,9 +65,9 @@ constexpr EnvironmentVariable variables[] = {
 };
 // clang-format on
 
-/// Variables of the tests and benchmarks in the source tree.
-constexpr std::string_view others[] = {"VMART_SEED", "VMART_LONG", "VMART_GPU_TEST",
-                                       "VMART_CONTRACT", "VMART_COMMIT"};
+/// Variables of the tests and benchmarks in the source tree, and of the Python package.
+constexpr std::string_view others[] = {"VMART_SEED",     "VMART_LONG",   "VMART_GPU_TEST",
+                                       "VMART_CONTRACT", "VMART_COMMIT", "VMART_VLLM"};
 constexpr std::string_view others_begin[] = {"VMART_TEST_", "VMART_BENCH_", "VMART_CONTRACT_",
                                              "VMART_TWIN_"};
 

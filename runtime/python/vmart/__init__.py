@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 # Loaded at first use: the lab needs no extension, and importing vmart costs no time.
 _PARTS = ("errors", "places", "memory", "moving", "runtime")
-_MODULES = ("cuda_core", "cupy", "lab", "numba", "numpy", "targets", "torch", *_PARTS)
+_MODULES = ("cuda_core", "cupy", "lab", "numba", "numpy", "targets", "torch", "vllm", *_PARTS)
 
 
 def __getattr__(name: str) -> Any:

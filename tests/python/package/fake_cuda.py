@@ -65,6 +65,7 @@ class Pool:
         self.id = (0, id(self))
         self.users = 1
         WORLD.pools[self.id] = self.segments, self.device, allocator
+        WORLD.made[self.id] = weakref.ref(self)
         weakref.finalize(self, WORLD.drop, self.id)
 
     def use_count(self):
@@ -98,17 +99,26 @@ class World:
         self.recording = set()
         self.capturing = set()
         self.pools = {}
+        self.made = {}
+        self.outlived = []  # Segments whose pool is gone, with tensors.
         self.busy = set()
 
     def stack(self):
         return self.thread.__dict__.setdefault("stack", [])
 
     def drop(self, pool_id):
-        """Frees the segments of a pool, as its destructor does; those with tensors stay for good."""
+        """Frees the segments of a pool, as its destructor does, except those with tensors."""
         segments, device, allocator = self.pools.pop(pool_id)
-        for segment in segments:
-            if segment.tensors == 0:
-                allocator.free(segment.begin, segment.nbytes, device, None)
+        del self.made[pool_id]
+        self.outlived += [(segment, device, allocator) for segment in segments]
+        self.collect()
+
+    def collect(self):
+        """Frees what outlived its pool and has no tensors any more, as `empty_cache` does."""
+        free = [each for each in self.outlived if each[0].tensors == 0]
+        self.outlived = [each for each in self.outlived if each[0].tensors]
+        for segment, device, allocator in free:
+            allocator.free(segment.begin, segment.nbytes, device, None)
 
 
 WORLD = World()
@@ -196,6 +206,15 @@ class Graph:
     """CUDAGraph"""
 
 
+def _retain(cuda_graph, pool):
+    def let_go():
+        if pool() is not None:
+            pool().users -= 1
+
+    pool().users += 1
+    weakref.finalize(cuda_graph, let_go)
+
+
 @contextlib.contextmanager
 def graph(cuda_graph, pool=None, stream=None, capture_error_mode="global"):
     segments, device, allocator = WORLD.pools[pool]
@@ -203,6 +222,7 @@ def graph(cuda_graph, pool=None, stream=None, capture_error_mode="global"):
         allocator=allocator, device=device, segments=segments, no_split=False, id=pool
     )
     inner.allocate = types.MethodType(Pool.allocate, inner)
+    _retain(cuda_graph, WORLD.made[pool])
     assert pool not in WORLD.recording
     WORLD.recording.add(pool)
     WORLD.stack().append(inner)
@@ -233,6 +253,7 @@ def install():
     cuda.MemPool, cuda.use_mem_pool, cuda.graph, cuda.CUDAGraph = Pool, use_mem_pool, graph, Graph
     cuda.memory.CUDAPluggableAllocator = Allocator
     cuda.current_device = lambda: WORLD.device
+    cuda.empty_cache, cuda.synchronize = WORLD.collect, lambda device=None: None
     cuda.device, cuda.stream, cuda.set_stream = device_context, stream_context, set_stream
     cuda.default_stream = default_stream
     cuda.current_stream, cuda.Stream, cuda.ExternalStream = current_stream, Stream, ExternalStream

@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 
-from vmart import environment
+from vmart.environment import is_set
 from vmart.errors import InvalidArgument, Unsupported
 from vmart.targets import Range, find
 from vmart.torch import parking, pools
@@ -43,7 +43,7 @@ class _Flags:
 
     def __init__(self) -> None:
         self.enable, self.backup, self.disk, self.retain = (
-            environment.is_set(name, "vmart.torch.memory_saver")
+            is_set(name, "vmart.torch.memory_saver")
             for name in (
                 "TMS_INIT_ENABLE",
                 "TMS_INIT_ENABLE_CPU_BACKUP",

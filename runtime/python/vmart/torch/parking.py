@@ -111,7 +111,7 @@ class Tags:
                 came += report.bytes_moved
                 zeroed += report.bytes_dropped
                 elsewhere += report.bytes_elsewhere
-            return Resumed(came, zeroed, elsewhere, self._at_host(done))
+            return Resumed(came, zeroed, elsewhere, self._at_host(done) if done else 0)
 
     @staticmethod
     @contextlib.contextmanager

@@ -22,7 +22,9 @@ from vmart.errors import InvalidArgument, error_of
 from vmart.places import Location, gpu, location
 from vmart.torch import streams
 
-__all__ = ["Segments", "graph", "memory", "outside", "place_by_size", "read", "release"]
+__all__ = [
+    "Segments", "capturing", "graph", "memory", "outside", "place_by_size", "read", "release",
+]  # fmt: skip
 
 
 class _Place(ctypes.Structure):
@@ -122,6 +124,7 @@ class _Pools:
         self._lock = threading.Lock()
         self._idle: dict[Segments, list[Any]] = {}
         self._of_graphs: list[tuple[str, Any]] = []
+        self._of_captures: dict[Segments, Any] = {}  # Those of `_of_graphs` that graphs share.
         self._thread = threading.local()
 
     @contextlib.contextmanager
@@ -164,6 +167,16 @@ class _Pools:
             self._of_graphs.append((segments.tag, pool))
         return pool
 
+    def for_captures(self, segments: Segments) -> Any:
+        """The one pool for graphs that share memory."""
+        with self._lock:
+            known = self._of_captures.get(segments)
+        if known is not None:
+            return known
+        made = self.for_graph(segments)
+        with self._lock:
+            return self._of_captures.setdefault(segments, made)
+
     def release(self, tag: str | None) -> None:
         """PyTorch aborts if a pool goes before a graph that retains it: such pools stay."""
         dropped = []  # Goes outside of the lock: PyTorch frees segments.
@@ -177,6 +190,9 @@ class _Pools:
                 gone = tag in (None, made_for) and pool.use_count() == 1
                 (dropped if gone else kept).append(pool if gone else (made_for, pool))
             self._of_graphs = kept
+            for segments, pool in list(self._of_captures.items()):
+                if all(pool is not one for _, one in kept):
+                    del self._of_captures[segments]
 
     def end(self) -> None:
         """At the end of the process, before PyTorch's own objects go."""
@@ -282,6 +298,21 @@ def graph(
         torch.cuda.graph(cuda_graph, pool=pool.id, **options),
     ):
         yield
+
+
+@contextlib.contextmanager
+def capturing(tag: str, chunk_bytes: int = 0) -> Iterator[Any]:
+    """Graphs that this thread captures inside into the pool, the value of `with`, have memory of vmart.
+
+        with vmart.torch.pools.capturing("graphs") as pool, torch.cuda.graph(captured, pool=pool.id):
+
+    Equal arguments mean the same pool, on each GPU. As always in PyTorch, graphs of one pool share memory: they
+    must not run at the same time.
+    """
+    segments = _segments(tag, None, chunk_bytes, False, None, 0, None)
+    pool = _pools.for_captures(segments)
+    with _pools.outside(), segments.requested():
+        yield pool
 
 
 def outside() -> contextlib.AbstractContextManager[None]:
