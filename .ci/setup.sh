@@ -203,8 +203,7 @@ has_clang() {
 # --- The lab's Python: pip may not install into Debian's, so it has an environment of its own
 
 set_up_python_lab() {
-  local lists=("$root/.ci/python-lab.txt" "$root/.ci/python-extension.txt"
-    "$root/.ci/python-frameworks.txt")
+  local lists=("$root/.ci/python-lab.txt" "$root/.ci/python-extension.txt")
   if [[ $1 == long ]]; then
     lists+=("$root/.ci/python-sweep.txt")
     want_command chromium chromium "the lab's page is not opened in a browser" || true
@@ -218,12 +217,21 @@ set_up_python_lab() {
   fi
   say "the lab's Python: $deps/venv"
   cmake_arguments+=("-DVMART_LAB_PYTHON=$deps/venv/bin/python")
+  add_frameworks || say "python-frameworks.txt (PyPI) is missing: its libraries' tests are skipped"
   if had_or_got python3-dev has_python_header ||
     forgo python3-dev "the Python extension is not built"; then
     cmake_arguments+=(-DVMART_BUILD_PYTHON=ON "-DPython_EXECUTABLE=$deps/venv/bin/python")
   else
     cmake_arguments+=(-DVMART_BUILD_PYTHON=OFF)
   fi
+}
+
+# Other libraries whose memory moves: into the same environment, which does without if need be.
+add_frameworks() {
+  local list=$root/.ci/python-frameworks.txt
+  cmp -s "$list" "$deps/venv/frameworks" && return
+  [[ -z ${VMART_NO_INSTALL:-} ]] || return 1
+  install_list "$deps/venv" "$list" && cp "$list" "$deps/venv/frameworks"
 }
 
 has_python_header() {
@@ -253,10 +261,14 @@ make_environment() {
   rm -rf "$folder"
   "$python" -m venv "$folder" || return 1
   for list in "$@"; do
-    timeout 600 "$folder/bin/python" -m pip install -q --disable-pip-version-check --retries 2 \
-      --timeout 20 --no-deps --require-hashes --only-binary :all: -r "$list" || return 1
+    install_list "$folder" "$list" || return 1
   done
   cat "$@" >"$folder/lists"
+}
+
+install_list() {
+  timeout 600 "$1/bin/python" -m pip install -q --disable-pip-version-check --retries 2 \
+    --timeout 20 --no-deps --require-hashes --only-binary :all: -r "$2"
 }
 
 # --- Boost >= 1.81, headers only

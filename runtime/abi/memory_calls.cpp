@@ -51,7 +51,8 @@ vma::MoveHooks hooks_of(vmart_move_callback callback, void* user) {
 }
 
 constexpr std::size_t alloc_options_bytes_min = 48;
-static_assert(sizeof(vmart_alloc_options) == alloc_options_bytes_min);
+static_assert(offsetof(vmart_alloc_options, cpu_access) + sizeof(int32_t) ==
+              alloc_options_bytes_min);
 
 vma::AllocOptions alloc_options_of(const vmart_alloc_options* given, const char* call) {
   vma::AllocOptions options;

@@ -9,7 +9,7 @@ import random
 import sys
 
 EXIT_SKIPPED = 77
-ROUNDS, WORDS = 200, 4 << 20
+ROUNDS, WORDS, SMALL_WORDS = 200, 4 << 20, 1 << 17
 
 
 def adder(cuda):
@@ -46,17 +46,22 @@ def computes_beside_moves(cuda, numpy, vmart, choice):
 
 
 def frees_behind_enqueued_work(cuda, numpy):
-    """A block that is freed and given out again is not written by work from before."""
+    """A block that is freed and given out again is not written by work from before, whatever its stream."""
     add_one = adder(cuda)
-    for _ in range(50):
-        dropped = cuda.to_device(numpy.zeros(WORDS, "int64"))
-        stream = cuda.stream()
+    streams = [cuda.stream() for _ in range(2)]
+    zeros = cuda.pinned_array(SMALL_WORDS, "int64")
+    zeros[:] = 0
+    for _ in range(200):
+        dropped = cuda.device_array(SMALL_WORDS, "int64", stream=streams[0])
         for _ in range(20):
-            add_one[256, 256, stream](dropped)
+            add_one[256, 256, streams[0]](dropped)
         del dropped
-        next_one = cuda.to_device(numpy.zeros(WORDS, "int64"))
-        assert not next_one.copy_to_host().any(), "work from before wrote to a new array"
-        stream.synchronize()
+        next_one = cuda.device_array(SMALL_WORDS, "int64", stream=streams[1])
+        next_one.copy_to_device(zeros, stream=streams[1])
+        streams[0].synchronize()
+        found = next_one.copy_to_host(stream=streams[1])
+        streams[1].synchronize()
+        assert not found.any(), "work from before wrote to a new array"
 
 
 def uses_both_gpus(cuda, numpy, vmart):
@@ -66,10 +71,11 @@ def uses_both_gpus(cuda, numpy, vmart):
             kept.append(cuda.to_device(numpy.arange(WORDS)))
             assert {str(extent.at) for extent in vmart.where(kept[-1])} == {f"gpu({number})"}
     with cuda.gpus[1]:
-        pool = cuda.current_context().memory_manager.pool
+        manager = cuda.current_context().memory_manager
+        pool = manager.pool
         used = pool.stats().used_bytes
     del kept[0]  # With GPU 0 as the current one.
-    pool.synchronize()
+    manager.deallocations.clear()
     assert pool.stats().used_bytes <= used - 8 * WORDS, "an array of another GPU was not freed"
 
 

@@ -11,6 +11,7 @@ too early.
 from __future__ import annotations
 
 import inspect
+import weakref
 from typing import Any
 
 import cuda.core
@@ -34,10 +35,12 @@ class MemoryResource(cuda.core.MemoryResource):
 
     `device` is the GPU whose kernels use the buffers: a `cuda.core.Device`, a number or a place, by
     default the device that is current. `at` is where their memory lies at first, by default on that
-    GPU. Other options are those of `vmart.make_pool`. The pool lives until `close`.
+    GPU. Other options are those of `vmart.make_pool`. The pool lives until `close`, the end of `with`,
+    or that of the resource and its buffers.
 
     `device_id` of the resource and its buffers, and the device of DLPack, stay when memory moves: they
     say whose kernels use it. The CPU cannot access it, wherever it lies: copy, or use `vmart.alloc`.
+    cuda.core's default stream is that of the device that is current.
 
     `migrate_async` and policies need `vmart.attach(stream)` for each stream that uses buffers. Only
     whole chunks move: `report.bytes_along` says how many bytes moved with a small buffer.
@@ -56,6 +59,9 @@ class MemoryResource(cuda.core.MemoryResource):
         self._device_id = user.ordinal
         self._at = user if at is None else location(at)
         self._blocks = Blocks(memory.make_pool(self._at, tag=tag, **options))
+        # Buffers refer to their resource. A program that ends frees nothing.
+        self._end = weakref.finalize(self, self._blocks.end)
+        self._end.atexit = False
 
     def allocate(self, size: int, *, stream: Any) -> cuda.core.Buffer:
         """A buffer for work that the stream does from now on. It is freed with the last reference to
@@ -72,8 +78,14 @@ class MemoryResource(cuda.core.MemoryResource):
         self._blocks.deallocate(int(ptr), stream_handle(stream))
 
     def close(self) -> None:
-        """No more buffers can be allocated; the memory goes back with the last one."""
-        self._blocks.pool.destroy()
+        """No more buffers can be allocated; the memory goes back with the last one. Idempotent."""
+        self._end()
+
+    def __enter__(self) -> MemoryResource:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
 
     @property
     def pool(self) -> _core.Pool:

@@ -14,12 +14,16 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
-from numba import cuda
+from numba import cuda, config
+
+if config.ENABLE_CUDASIM:
+    raise ImportError("vmart.numba needs a GPU: NUMBA_ENABLE_CUDASIM simulates one in Python")
+
 from numba.cuda.cudadrv import driver
 
 from vmart import _core, memory, runtime
 from vmart.blocks import Blocks
-from vmart.errors import Busy, InvalidArgument
+from vmart.errors import Busy, InvalidArgument, OutOfMemory
 from vmart.places import Location, gpu, location
 
 __all__ = ["MemoryManager", "use"]
@@ -28,8 +32,8 @@ __all__ = ["MemoryManager", "use"]
 class MemoryManager(cuda.HostOnlyCUDAMemoryManager):
     """Numba makes one for each GPU: device arrays are blocks of its pool. Any thread.
 
-    Arrays are allocated and freed in the order of the default stream, which all streams that Numba
-    makes wait for. An array that an external non-blocking stream uses must outlive that use.
+    As with Numba's own manager, the memory of arrays that have ended is freed a few at a time
+    (NUMBA_CUDA_MAX_PENDING_DEALLOCS_COUNT), after all work that was enqueued, on whatever stream.
     """
 
     at: Location | None = None
@@ -60,21 +64,31 @@ class MemoryManager(cuda.HostOnlyCUDAMemoryManager):
         with self._lock:
             if self._blocks is not None:
                 return
-            pool = memory.make_pool(self._place(), tag=self.tag, **self.options)
             runtime.attach(self.stream)
-            self._blocks = Blocks(pool)
+            self._blocks = Blocks(memory.make_pool(self._place(), tag=self.tag, **self.options))
             with contextlib.suppress(NotImplementedError):
                 self.deallocations.memory_capacity = self.get_memory_info().total
 
     def memalloc(self, size: int) -> cuda.MemoryPointer:
         """Raises `OutOfMemory`."""
-        pointer = self._blocks.allocate(size, self.stream)
+        try:
+            pointer = self._blocks.allocate(size, self.stream)
+        except OutOfMemory:
+            self.deallocations.clear()
+            pointer = self._blocks.allocate(size, self.stream)
         number = next(self._numbers)
         with self._lock:
             self._live[number] = pointer
-        return cuda.MemoryPointer(
-            self.context, _device_pointer(pointer), size, finalizer=lambda: self._free(number)
-        )
+        try:
+            return cuda.MemoryPointer(
+                self.context,
+                _device_pointer(pointer),
+                size,
+                finalizer=lambda: self.deallocations.add_item(self._free, number, size),
+            )
+        except BaseException:
+            self._free(number)
+            raise
 
     def get_ipc_handle(self, memory: Any) -> Any:
         raise NotImplementedError(
@@ -95,8 +109,8 @@ class MemoryManager(cuda.HostOnlyCUDAMemoryManager):
         super().reset()
         with self._lock:
             live, self._live = self._live, {}
-        for pointer in filter(None, live.values()):
-            self._blocks.deallocate_idle(pointer)
+        for pointer in live.values():
+            self._blocks.deallocate_idle(pointer, self.stream)
 
     def _place(self) -> Location:
         return self.at or gpu(self.context.device.id)
@@ -104,17 +118,8 @@ class MemoryManager(cuda.HostOnlyCUDAMemoryManager):
     def _free(self, number: int) -> None:
         with self._lock:
             pointer = self._live.pop(number, None)
-        if pointer is None:  # Freed by `reset`.
-            return
-        try:
-            self.context.push()  # The default stream is that of the current context.
-        except driver.CudaDriverError:  # The context has ended.
-            self._blocks.deallocate_idle(pointer)
-            return
-        try:
-            self._blocks.deallocate(pointer, self.stream)
-        finally:
-            self.context.pop()
+        if pointer is not None:  # Otherwise, `reset` has freed it.
+            self._blocks.deallocate_idle(pointer, self.stream)
 
 
 def _device_pointer(pointer: int) -> Any:
@@ -142,7 +147,7 @@ def use(at: Any = None, *, tag: str = "numba", **options: Any) -> type[MemoryMan
                 "vmart.numba.use",
             )
     place = None if at is None else location(at)
-    settings = {"at": place, "tag": tag, "options": options}
+    settings = {"at": place, "tag": tag, "options": options, "__module__": __name__}
     manager = type("MemoryManager", (MemoryManager,), settings)
     cuda.set_memory_manager(manager)
     return manager

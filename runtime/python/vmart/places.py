@@ -18,10 +18,9 @@ def location(place: Any) -> Location:
     if isinstance(place, Location):
         return place
     library = type(place).__module__.partition(".")[0]
-    if library in ("cupy", "numba"):
-        return gpu(place.id)
-    if library == "cuda":
-        return gpu(place.device_id)
+    number = getattr(place, {"cupy": "id", "numba": "id", "cuda": "device_id"}.get(library, ""), None)
+    if number is not None:
+        return gpu(number)
     text = str(place)
     if text == "cpu":
         return host(0)

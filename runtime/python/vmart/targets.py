@@ -145,13 +145,13 @@ def _tensors_in(state: Any, torch: Any) -> Iterator[Any]:
 
 def _buffer_ranges(what: Any) -> list[Range] | None:
     """Of a buffer of cuda.core, or the parts of a JAX array. None if it is neither."""
-    core = sys.modules.get("cuda.core")
-    if core is not None and isinstance(what, core.Buffer):
+    buffer = getattr(sys.modules.get("cuda.core"), "Buffer", None)  # Not in early versions.
+    if buffer is not None and isinstance(what, buffer):
         if what.is_closed:
             raise InvalidArgument("the buffer is closed", "vmart")
         return [Range(int(what.handle), what.size)] if what.size else []
-    jax = sys.modules.get("jax")
-    if jax is not None and isinstance(what, jax.Array):
+    array = getattr(sys.modules.get("jax"), "Array", None)
+    if array is not None and isinstance(what, array):
         parts = [shard.data for shard in what.addressable_shards if shard.data.nbytes]
         return [Range(part.unsafe_buffer_pointer(), part.nbytes) for part in parts]
     return None

@@ -30,7 +30,8 @@ class Counts:
         self.allocations = len(vmart.allocations())
         gc.collect()
         # This cache keeps the names of attributes that were looked up, up to 4096 of them.
-        getattr(sys, "_clear_internal_caches", getattr(sys, "_clear_type_cache", None))()
+        clear = getattr(sys, "_clear_internal_caches", None) or sys._clear_type_cache
+        clear()
         self.blocks = sys.getallocatedblocks()
 
 

@@ -159,15 +159,24 @@ class CapturingPool:
     """Refuses frees while it captures, as a pool does, which needs a GPU."""
 
     def __init__(self):
-        self.captures, self.freed = True, []
+        self.captures, self.freed, self.asked = True, [], 0
+        self.refusal = vmart.InvalidArgument("a stream captures", "vma::Pool::deallocate")
 
     def allocate(self, nbytes, stream):
         return 0x1000
 
     def deallocate(self, pointer, stream):
+        self.asked += 1
         if self.captures:
-            raise vmart.InvalidArgument("a stream captures", "vma::Pool::deallocate")
+            raise self.refusal
         self.freed.append((pointer, stream))
+
+    def synchronize(self):
+        if self.captures == "and cannot be waited for":
+            raise self.refusal
+
+    def deallocate_now(self, pointer):
+        self.freed.append((pointer, "now"))
 
 
 class FreedBlocks(unittest.TestCase):
@@ -180,6 +189,40 @@ class FreedBlocks(unittest.TestCase):
         self.assertEqual(pool.freed, [])
         pool.captures = False
         blocks.allocate(5, 7)
+        self.assertEqual(pool.freed, [(1, 7), (2, 7)])
+
+    def test_another_stream_may_be_the_one_that_captures(self):
+        pool = CapturingPool()
+        blocks = Blocks(pool)
+        pool.refusal = vmart.DriverFailure("cuStreamIsCapturing: 906", "", 906)
+        for number in range(1, 1001):
+            blocks.deallocate(number, 0)
+        self.assertEqual((pool.freed, pool.asked), ([], 1000), "each free is tried once")
+        pool.captures = False
+        blocks.deallocate(1001, 0)
+        self.assertEqual(sorted(pool.freed), [(number, 0) for number in range(1, 1002)])
+
+    def test_the_stream_or_its_context_may_be_gone(self):
+        pool = CapturingPool()
+        blocks = Blocks(pool)
+        for number, gone in enumerate((vmart.DriverFailure("", "", 400), vmart.DriverGone("", "", 709)), 1):
+            pool.refusal = gone
+            blocks.deallocate(number, 7)
+        self.assertEqual(pool.freed, [(1, "now"), (2, "now")])
+        pool.refusal = vmart.DriverGone("the runtime has ended", "")
+        blocks.deallocate(3, 7)
+        self.assertEqual(len(pool.freed), 2)
+
+    def test_a_failure_loses_no_block_and_meets_nobody_else(self):
+        pool = CapturingPool()
+        blocks = Blocks(pool)
+        pool.captures = "and cannot be waited for"
+        pool.refusal = vmart.DriverFailure("", "", 400)
+        with self.assertLogs("vmart.blocks"):
+            blocks.deallocate(1, 7)
+            blocks.deallocate_idle(2, 7)
+        pool.captures = False
+        self.assertEqual(blocks.allocate(5, 7), 0x1000)
         self.assertEqual(pool.freed, [(1, 7), (2, 7)])
 
 

@@ -54,9 +54,10 @@ class Arrays(OnAMachine):
                 self.assertEqual(self.used(), 0)
 
     def used(self):
-        pool = cuda.current_context().memory_manager.pool
-        pool.synchronize()
-        return pool.stats().used_bytes
+        manager = cuda.current_context().memory_manager
+        manager.deallocations.clear()
+        manager.pool.synchronize()
+        return manager.pool.stats().used_bytes
 
     def test_an_array_moves_with_its_bytes_and_keeps_its_address(self):
         values = np.arange(MIB, dtype="int64")
@@ -140,8 +141,20 @@ class Arrays(OnAMachine):
             vmart.where(pinned)
 
     def test_cleanup_can_be_deferred(self):
+        pool = cuda.current_context().memory_manager.pool
         with cuda.defer_cleanup():
-            array = cuda.device_array(MIB, "uint8")
+            for _ in range(30):
+                cuda.device_array(MIB, "uint8")
+            self.assertEqual(pool.stats().used_bytes, 30 * MIB)
+        self.assertEqual(self.used(), 0)
+
+    def test_memory_of_arrays_that_have_ended_is_used_before_want_of_memory(self):
+        pool = cuda.current_context().memory_manager.pool
+        room = pool.stats().reserved_bytes
+        vmart.set_capacity("gpu0", room + 64 * MIB)
+        self.addCleanup(vmart.set_capacity, "gpu0", 1 << 37)
+        for _ in range(9):  # Not yet freed one by one.
+            array = cuda.device_array(48 * MIB, "uint8")
             del array
 
     def test_reset_frees_what_arrays_refer_to(self):
