@@ -110,6 +110,7 @@ class VMART_EXPORT MachineCosts {
   /// `rank` was called after the last change.
   std::span<const PlaceId> by_speed(PlaceId device) const { return by_speed_[index(device)]; }
   void rank();
+  bool operator==(const MachineCosts&) const = default;
 
  private:
   std::size_t cell(PlaceId row, PlaceId column) const {

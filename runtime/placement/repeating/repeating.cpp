@@ -13,7 +13,9 @@
 #include <vma/error.hpp>
 
 #include <algorithm>
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <set>
 #include <utility>
 #include <vector>
@@ -62,6 +64,9 @@ class Repeating : public Policy {
 
   void place_far(const AllocRequest& request, const Snapshot& snapshot,
                  std::span<PlaceId> chunks) const;
+  std::uint16_t pays_below(const NextUse& use, const ChunkRow& row,
+                           const MachineCosts& costs) const;
+  void note_costs(const Snapshot& snapshot);
   void predict(ChunkId chunk, const Snapshot& snapshot);
   void predict_unknown(const Snapshot& snapshot);
   void drop_overdue(const Snapshot& snapshot);
@@ -89,10 +94,40 @@ class Repeating : public Policy {
   std::set<ChunkId> unknown_;  // Used, and not predicted so far.
   ChunkId last_unknown_{};
   WorkingGpus working_;
+  std::optional<MachineCosts> costs_;  // By which prefetches pay.
   Time now_{0};
 };
 
 // --- Predictions
+
+/// The smallest number of working GPUs, which all stand during the stalls of a prefetch, with which
+/// these cost too much. Each tick asks for thousands of uses, and this changes with few of them.
+std::uint16_t Repeating::pays_below(const NextUse& use, const ChunkRow& row,
+                                    const MachineCosts& costs) const {
+  const double saved = saved_seconds(costs, use.device, row.at, use.device,
+                                     use.passes * static_cast<double>(row.bytes));
+  const double stall = in_seconds(costs.stall_time(row.at, use.device, row.bytes));
+  std::uint16_t working = 0;
+  while (working <= costs.gpus() && !(saved < margin_ * (static_cast<double>(working) * stall)))
+    ++working;
+  return working;
+}
+
+/// If the costs have changed, what pays has, too.
+void Repeating::note_costs(const Snapshot& snapshot) {
+  if (costs_ == snapshot.costs()) return;
+  costs_ = snapshot.costs();
+  std::vector<ChunkId> known;
+  calendar_.nearest([&](ChunkId chunk, const NextUse&) {
+    known.push_back(chunk);
+    return true;
+  });
+  for (const ChunkId chunk : known) {
+    const UseCalendar::Entry entry = calendar_[chunk];
+    const std::uint16_t below = pays_below(entry.use, snapshot.chunk(chunk), *costs_);
+    calendar_.put(chunk, entry.use, entry.asked, entry.at, below);
+  }
+}
 
 void Repeating::predict(ChunkId chunk, const Snapshot& snapshot) {
   const ChunkRow& row = snapshot.chunk(chunk);
@@ -102,7 +137,7 @@ void Repeating::predict(ChunkId chunk, const Snapshot& snapshot) {
   of_life_[index(chunk)] = next.has_value();
   if (!next) next = rhythm_.next(chunk);
   if (next) {
-    calendar_.put(chunk, *next, snapshot.now(), row.at);
+    calendar_.put(chunk, *next, snapshot.now(), row.at, pays_below(*next, row, snapshot.costs()));
   } else {
     calendar_.drop(chunk);
   }
@@ -204,6 +239,7 @@ bool Repeating::find_victims(ChunkId chunk, const NextUse& use, const Snapshot& 
   return true;
 }
 
+/// Requires: without victims, it pays.
 void Repeating::prefetch(ChunkId chunk, const NextUse& use, const Snapshot& snapshot, Round& round,
                          Plan& plan) {
   const ChunkRow& row = snapshot.chunk(chunk);
@@ -216,7 +252,7 @@ void Repeating::prefetch(ChunkId chunk, const NextUse& use, const Snapshot& snap
                                      use.passes * static_cast<double>(row.bytes));
   const double working = static_cast<double>(working_.count(snapshot.now()));
   double stalls = working * in_seconds(costs.stall_time(row.at, use.device, row.bytes));
-  if (saved < margin_ * stalls || !can_lie(snapshot, chunk, use.device)) return;
+  if (!can_lie(snapshot, chunk, use.device)) return;
   std::vector<Victim> victims;
   if (!find_victims(chunk, use, snapshot, round, victims)) return;
   for (const Victim& victim : victims) {
@@ -246,7 +282,8 @@ void Repeating::prefetch_all(const Snapshot& snapshot, Plan& plan) {
   if (!lives_.trusted() && !rhythm_.trusted()) return;
   budget_.refill(snapshot.costs(), snapshot.now());
   Round round{Room(snapshot), {}, std::vector<bool>(snapshot.costs().gpus()), 0};
-  calendar_.nearest_away(looked_at_max, [&](ChunkId chunk, const NextUse& use) {
+  const std::size_t working = working_.count(snapshot.now());
+  calendar_.nearest_paying(looked_at_max, working, [&](ChunkId chunk, const NextUse& use) {
     if (!round.full[index(use.device)]) prefetch(chunk, use, snapshot, round, plan);
     return round.searches < searches_max &&
            std::ranges::find(round.full, false) != round.full.end();
@@ -332,6 +369,7 @@ void Repeating::on_pressure(const Pressure& pressure, const Snapshot& snapshot, 
 
 void Repeating::on_tick(const Snapshot& snapshot, Plan& plan) {
   now_ = snapshot.now();
+  note_costs(snapshot);
   lives_.end_tick(snapshot);
   for (const ChunkId chunk : snapshot.changed()) predict(chunk, snapshot);
   predict_unknown(snapshot);

@@ -4,6 +4,7 @@
 #include "placement/repeating/use_order.hpp"
 
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 namespace vma::inline v1 {
@@ -16,9 +17,10 @@ class UseCalendar {
     Time asked{0};  ///< When it was predicted.
     PlaceId at{};   ///< Where the chunk lies.
     bool known = false;
+    std::uint16_t pays_below = 0;  ///< How many working GPUs are too many for a prefetch to pay.
   };
 
-  void put(ChunkId chunk, const NextUse& use, Time now, PlaceId at);
+  void put(ChunkId chunk, const NextUse& use, Time now, PlaceId at, std::uint16_t pays_below);
   void drop(ChunkId chunk);
   const Entry& operator[](ChunkId chunk) const;
   bool has(ChunkId chunk) const { return (*this)[chunk].known; }
@@ -30,12 +32,13 @@ class UseCalendar {
         [&](const UseOrder::Use& use) { return body(use.chunk, entries_[index(use.chunk)].use); });
   }
   /// The same for those of the nearest `most` whose chunks do not lie at the GPU that will use
-  /// them.
+  /// them, and whose prefetch pays while so many GPUs work.
   template <typename Body>  // bool body(ChunkId, const NextUse&)
-  void nearest_away(std::size_t most, Body&& body) const {
+  void nearest_paying(std::size_t most, std::size_t working, Body&& body) const {
     order_.nearest([&](const UseOrder::Use& use) {
       if (most-- == 0) return false;
-      return use.device == use.lies_at || body(use.chunk, entries_[index(use.chunk)].use);
+      return use.device == use.lies_at || working >= use.pays_below ||
+             body(use.chunk, entries_[index(use.chunk)].use);
     });
   }
   /// The same for those at one place, the furthest first.

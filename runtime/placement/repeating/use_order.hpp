@@ -3,6 +3,7 @@
 #include <vma/snapshot.hpp>
 
 #include <cstddef>
+#include <cstdint>
 #include <ranges>
 #include <vector>
 
@@ -16,7 +17,8 @@ class UseOrder {
   struct Use {
     Time at{0};
     ChunkId chunk{};
-    PlaceId device{}, lies_at{};  ///< No part of the order.
+    PlaceId device{}, lies_at{};   ///< No part of the order.
+    std::uint16_t pays_below = 0;  ///< Likewise.
   };
 
   /// Requires: no use of the chunk at that time is there; for `erase`: one is.

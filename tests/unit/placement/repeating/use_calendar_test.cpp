@@ -1,5 +1,6 @@
 // Goal: predicted uses are found in the order of their times, all of them, those that lie
-// elsewhere, and those at one place. Method: many random changes, compared with a sorted list.
+// elsewhere and pay, and those at one place. Method: many random changes, compared with a sorted
+// list.
 #include "placement/repeating/use_calendar.hpp"
 
 #include "support/test_run.hpp"
@@ -23,6 +24,7 @@ class UseCalendarTest : public testing::Test {
     NextUse use;
     Time asked{0};
     PlaceId at{};
+    std::uint16_t pays_below = 0;
   };
   using Found = std::vector<std::tuple<Time, ChunkId>>;
 
@@ -37,8 +39,11 @@ class UseCalendarTest : public testing::Test {
       known_.erase(chunk);
       return;
     }
-    const Known now{{Time(draw(chunks / 4)), draw_place(), 1}, Time(draw(10)), draw_place()};
-    calendar_.put(chunk, now.use, now.asked, now.at);
+    const Known now{{Time(draw(chunks / 4)), draw_place(), 1},
+                    Time(draw(10)),
+                    draw_place(),
+                    static_cast<std::uint16_t>(draw(4))};
+    calendar_.put(chunk, now.use, now.asked, now.at, now.pays_below);
     known_[chunk] = now;
   }
   Found sorted(auto&& wanted) const {
@@ -58,11 +63,12 @@ class UseCalendarTest : public testing::Test {
     };
     calendar_.nearest(into(all));
     EXPECT_EQ(all, sorted([](const Known&) { return true; }));
-    calendar_.nearest_away(most, into(away));
+    const std::size_t working = draw(4);
+    calendar_.nearest_paying(most, working, into(away));
     all.resize(std::min(all.size(), most));
     std::erase_if(all, [&](const auto& each) {
       const Known& known = known_.at(std::get<ChunkId>(each));
-      return known.use.device == known.at;
+      return known.use.device == known.at || working >= known.pays_below;
     });
     EXPECT_EQ(away, all);
     const PlaceId place = draw_place();
@@ -97,12 +103,12 @@ TEST_F(UseCalendarTest, HoldsWithFewChunks) {
 
 TEST_F(UseCalendarTest, EndsWhenItIsToldTo) {
   for (std::uint32_t chunk = 0; chunk < 3; ++chunk)
-    calendar_.put(ChunkId{chunk}, {Time(chunk), PlaceId{0}, 1}, Time(0), PlaceId{1});
+    calendar_.put(ChunkId{chunk}, {Time(chunk), PlaceId{0}, 1}, Time(0), PlaceId{1}, 2);
   std::size_t calls = 0;
   const auto second = [&](ChunkId, const NextUse&) { return ++calls % 2 != 0; };
   calendar_.nearest(second);
   EXPECT_EQ(calls, 2u);
-  calendar_.nearest_away(3, second);
+  calendar_.nearest_paying(3, 1, second);
   EXPECT_EQ(calls, 4u);
   calendar_.furthest(PlaceId{1}, second);
   EXPECT_EQ(calls, 6u);
