@@ -146,6 +146,7 @@ class DecisionPath {
   void add_neighbours(const AcceptedMove& first, bool in_front,
                       const std::map<ChunkId, MoveNumber>& ready, MoveGroup& group);
   void reserve_notices(std::size_t more);
+  void sort_uses(std::vector<UseEvent>& uses);
   bool forget_waiting(MoveNumber number);
 
   std::shared_ptr<ChunkTables> books_;  // A policy that overran keeps its own copy.
@@ -153,7 +154,9 @@ class DecisionPath {
   std::map<MoveNumber, Waiting> waiting_;
   std::vector<std::uint32_t> leaving_;  // By place, moves from there in progress that go last.
   std::vector<Notice> notices_;
-  std::vector<Notice> told_;  // Buffer of `ask`.
+  std::vector<Notice> told_;              // Buffer of `ask`.
+  std::vector<std::uint64_t> use_order_;  // Buffers of `fold_uses`.
+  std::vector<UseEvent> sorted_uses_;
 };
 
 }  // namespace vma

@@ -5,13 +5,25 @@
 namespace vma::inline v1 {
 
 void FollowedShifts::propose(const UseShifts::Shift& shift, PlaceId to, double owed) {
-  chunks_[shift.chunk].proposed = {shift.at, to, shift.begin, owed, shift.users};
+  if (index(shift.chunk) >= chunks_.size()) chunks_.resize(index(shift.chunk) + 1);
+  std::unique_ptr<Followed>& its = chunks_[index(shift.chunk)];
+  if (its == nullptr) {
+    its = std::make_unique<Followed>();
+    ++count_;
+  }
+  its->proposed = {shift.at, to, shift.begin, owed, shift.users};
+}
+
+void FollowedShifts::forget(ChunkId chunk) {
+  if (find(chunk) == nullptr) return;
+  chunks_[index(chunk)].reset();
+  --count_;
 }
 
 void FollowedShifts::moved(const MoveResult& result, Time now) {
-  const auto found = chunks_.find(result.chunk);
-  if (found == chunks_.end() || !result.moved) return;
-  Followed& its = found->second;
+  Followed* const found = find(result.chunk);
+  if (found == nullptr || !result.moved) return;
+  Followed& its = *found;
   its.made_it = its.open = result.from == its.proposed.from && result.to == its.proposed.to;
   if (!its.made_it) return;
   its.made = its.proposed;
@@ -31,10 +43,9 @@ bool FollowedShifts::corrects(const Followed& its, ChunkId chunk, const Snapshot
 }
 
 void FollowedShifts::note(const UseEvent& use, const Snapshot& snapshot) {
-  if (chunks_.empty()) return;
-  const auto found = chunks_.find(use.chunk);
-  if (found == chunks_.end() || !lies_there(found->second, use.chunk, snapshot)) return;
-  Followed& its = found->second;
+  Followed* const found = find(use.chunk);
+  if (found == nullptr || !lies_there(*found, use.chunk, snapshot)) return;
+  Followed& its = *found;
   if (corrects(its, use.chunk, snapshot)) add_use(its.made.users, use);
   const MachineCosts& costs = snapshot.costs();
   its.saved += costs.access_seconds(use.device, its.made.from, use.bytes()) -
@@ -42,17 +53,17 @@ void FollowedShifts::note(const UseEvent& use, const Snapshot& snapshot) {
 }
 
 void FollowedShifts::went_back(const UseShifts::Shift& ended) {
-  const auto found = chunks_.find(ended.chunk);
-  if (found == chunks_.end()) return;
-  Followed& its = found->second;
+  Followed* const found = find(ended.chunk);
+  if (found == nullptr) return;
+  Followed& its = *found;
   its.stayed = its.since == Time::zero() ? Time::zero() : ended.first - its.since;
   its.since = ended.peak;
 }
 
 Time FollowedShifts::expected(const UseShifts::Shift& shift) const {
-  const auto found = chunks_.find(shift.chunk);
-  if (found == chunks_.end() || found->second.since == Time::zero()) return shift.length();
-  const Time stayed = shift.first - found->second.since;
+  Followed* const found = find(shift.chunk);
+  if (found == nullptr || found->since == Time::zero()) return shift.length();
+  const Time stayed = shift.first - found->since;
   const Time length = shift.last - shift.first;
   if (length >= 2 * stayed) return shift.length();
   if (stayed < followed_least) return Time::zero();
@@ -60,17 +71,17 @@ Time FollowedShifts::expected(const UseShifts::Shift& shift) const {
 }
 
 bool FollowedShifts::alternates(ChunkId chunk, Time now) const {
-  const auto found = chunks_.find(chunk);
-  if (found == chunks_.end()) return false;
-  const Followed& its = found->second;
+  Followed* const found = find(chunk);
+  if (found == nullptr) return false;
+  const Followed& its = *found;
   return its.stayed < followed_least && now - its.since < 3 * its.stayed;
 }
 
 Time FollowedShifts::patience(ChunkId chunk, Time now) const {
-  const auto found = chunks_.find(chunk);
-  if (found == chunks_.end()) return least_;
-  int patience = found->second.patience;
-  for (Time since = now - found->second.judged; patience > 1 && since >= forgiven_after;
+  Followed* const found = find(chunk);
+  if (found == nullptr) return least_;
+  int patience = found->patience;
+  for (Time since = now - found->judged; patience > 1 && since >= forgiven_after;
        since -= forgiven_after)
     patience /= 2;
   return patience * least_;
@@ -78,9 +89,9 @@ Time FollowedShifts::patience(ChunkId chunk, Time now) const {
 
 Time FollowedShifts::judge(ChunkId chunk, Time now) {
   const Time before = patience(chunk, now);
-  const auto found = chunks_.find(chunk);
-  if (found == chunks_.end() || !found->second.open) return before;
-  Followed& its = found->second;
+  Followed* const found = find(chunk);
+  if (found == nullptr || !found->open) return before;
+  Followed& its = *found;
   const auto times = static_cast<int>(before / std::max(least_, Time(1)));
   its.patience =
       its.saved >= its.made.owed ? std::max(1, times / 2) : std::min(patience_max, 2 * times);
@@ -90,9 +101,9 @@ Time FollowedShifts::judge(ChunkId chunk, Time now) {
 }
 
 std::span<const UsedBytes> FollowedShifts::users(ChunkId chunk, const Snapshot& snapshot) const {
-  const auto found = chunks_.find(chunk);
-  if (found == chunks_.end() || !corrects(found->second, chunk, snapshot)) return {};
-  return found->second.made.users;
+  Followed* const found = find(chunk);
+  if (found == nullptr || !corrects(*found, chunk, snapshot)) return {};
+  return found->made.users;
 }
 
 }  // namespace vma::inline v1

@@ -6,8 +6,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
-#include <unordered_map>
 #include <vector>
 
 namespace vma::inline v1 {
@@ -36,7 +36,7 @@ class FollowedShifts {
   void moved(const MoveResult& result, Time now);
   /// Takes in a use, of which a move may have saved a part.
   void note(const UseEvent& use, const Snapshot& snapshot);
-  void forget(ChunkId chunk) { chunks_.erase(chunk); }
+  void forget(ChunkId chunk);
 
   /// This shift has ended: the use of the chunk is back where the chunk lies.
   void went_back(const UseShifts::Shift& ended);
@@ -54,9 +54,7 @@ class FollowedShifts {
   /// The use of the chunk has shifted again: judges the last move. Returns `patience`.
   Time judge(ChunkId chunk, Time now);
   /// Whether one more chunk can be followed.
-  bool has_room(ChunkId chunk) const {
-    return chunks_.size() < chunks_max || chunks_.contains(chunk);
-  }
+  bool has_room(ChunkId chunk) const { return count_ < chunks_max || find(chunk) != nullptr; }
   /// The users of a chunk since the shift that it followed began, for as long as the averages still
   /// contain earlier use; otherwise empty.
   std::span<const UsedBytes> users(ChunkId chunk, const Snapshot& snapshot) const;
@@ -79,11 +77,15 @@ class FollowedShifts {
     bool made_it = false, open = false;  // `made` was its last move; it is to be judged.
   };
 
+  Followed* find(ChunkId chunk) const {
+    return index(chunk) < chunks_.size() ? chunks_[index(chunk)].get() : nullptr;
+  }
   static bool lies_there(const Followed& its, ChunkId chunk, const Snapshot& snapshot);
   bool corrects(const Followed& its, ChunkId chunk, const Snapshot& snapshot) const;
 
   const Time least_, settled_after_;
-  std::unordered_map<ChunkId, Followed> chunks_;
+  std::vector<std::unique_ptr<Followed>> chunks_;  // By chunk: each use asks for one.
+  std::size_t count_ = 0;                          // How many of them.
 };
 
 }  // namespace vma::inline v1

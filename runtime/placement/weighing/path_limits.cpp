@@ -46,9 +46,11 @@ void PathLimits::end_windows(Time now) {
 void PathLimits::note(const UseEvent& use, PlaceId at, const Snapshot& snapshot) {
   if (limit_ <= 0 || !snapshot.costs().reaches(use.device, at)) return;
   costs_ = &snapshot.costs();
-  taken_.resize(costs_->gpus() * paths);
-  served_.resize(costs_->gpus());
-  known_.resize(costs_->gpus());
+  if (known_.size() != costs_->gpus()) {
+    taken_.resize(costs_->gpus() * paths);
+    served_.resize(costs_->gpus());
+    known_.resize(costs_->gpus());
+  }
   end_windows(snapshot.now());
   const double seconds = costs_->access_seconds(use.device, at, use.bytes());
   const Path which = path(use.device, at);
