@@ -1,13 +1,14 @@
 #include "placement/policies/cost_benefit.hpp"
 
 #include "base/units.hpp"
+#include "placement/victims/value_order.hpp"
+#include "placement/victims/victim_losses.hpp"
 #include "placement/weighing/announced_uses.hpp"
 #include "placement/weighing/chunk_worth.hpp"
 #include "placement/weighing/outlook.hpp"
 #include "placement/weighing/path_limits.hpp"
 #include "placement/weighing/route_budget.hpp"
 #include "placement/weighing/shift_watch.hpp"
-#include "placement/weighing/value_order.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -68,7 +69,8 @@ class CostBenefit : public Policy {
         budget_(values["route_share"], 1),
         shifts_({values.duration("shift"), values.duration("horizon"),
                  settled_half_lives * values.duration("half_life"), weights_.margin}),
-        limits_(values["limit"]) {
+        limits_(values["limit"]),
+        losses_(shifts_, weights_.horizon) {
     outlook_.limit_by(limits_);
     victim_outlook_.limit_by(limits_);
   }
@@ -89,6 +91,7 @@ class CostBenefit : public Policy {
   Wanted find_goals(const Snapshot& snapshot, ChunkId chunk, const Outlook& outlook);
   void collect(const Snapshot& snapshot, ChunkId chunk);
   void grant(const Snapshot& snapshot, const Wanted& wanted, Room& room, Plan& plan);
+  void begin_granting(const Snapshot& snapshot);
   void grant_best(const Snapshot& snapshot, Plan& plan);
   bool hopeless(const Snapshot& snapshot, const Goal& wish, const Room& room) const;
   double loss_per_byte(const Snapshot& snapshot, ChunkId chunk, PlaceId to);
@@ -107,6 +110,7 @@ class CostBenefit : public Policy {
   bool looked_over_ = false;
   ShiftWatch shifts_;
   PathLimits limits_;
+  VictimLosses losses_;
 
   // State of one call.
   Outlook outlook_, victim_outlook_;
@@ -120,22 +124,10 @@ class CostBenefit : public Policy {
 
 // --- Order of what is there
 
-/// Where the chunk would go if it had to, regardless of room. None: it is in the last place.
-std::optional<PlaceId> slower_place(const Snapshot& snapshot, ChunkId chunk,
-                                    const Outlook& outlook) {
-  const ChunkRow& row = snapshot.chunk(chunk);
-  const MachineCosts& costs = snapshot.costs();
-  if (outlook.idle() && index(row.at) >= costs.gpus()) return std::nullopt;
-  const auto order = costs.by_speed(outlook.idle() ? row.at : outlook.main_user());
-  const auto here = std::ranges::find(order, row.at);
-  if (here == order.end() || here + 1 == order.end()) return std::nullopt;
-  return *(here + 1);
-}
-
 void CostBenefit::place_in_order(const Snapshot& snapshot, ChunkId chunk, const Outlook& outlook) {
   const ChunkRow& row = snapshot.chunk(chunk);
   const std::optional<PlaceId> next =
-      row.bytes > 0 && !row.dropped ? slower_place(snapshot, chunk, outlook) : std::nullopt;
+      row.bytes > 0 && !row.dropped ? outlook.slower_place() : std::nullopt;
   if (!next) {
     order_.drop(chunk);
     return;
@@ -185,14 +177,17 @@ Wanted CostBenefit::find_goals(const Snapshot& snapshot, ChunkId chunk, const Ou
   const ChunkRow& row = snapshot.chunk(chunk);
   const Outlook::Seconds here = outlook.seconds_at(row.at);
   if (here.held_up <= 0) return {};
+  // No move gains more than this.
+  const double most = std::min({here.held_up, here.all, gain_most});
   for (std::size_t i = 0; i < snapshot.places().size(); ++i) {
     const PlaceId to{static_cast<std::uint8_t>(i)};
     if (to == row.at) continue;
+    const double cost =
+        move_seconds(snapshot.costs(), row.at, to, row.bytes, weights_.stall_weight);
+    if (most <= weights_.margin * cost) continue;
     const Outlook::Seconds there = outlook.seconds_at(to);
     if (there.held_up * weights_.margin >= here.held_up) continue;
     if (there.all * weights_.margin >= here.all || !can_lie(snapshot, chunk, to)) continue;
-    const double cost =
-        move_seconds(snapshot.costs(), row.at, to, row.bytes, weights_.stall_weight);
     const double gain = std::min({here.held_up - there.held_up, here.all - there.all, gain_most});
     if (gain <= weights_.margin * cost) continue;
     const auto before = std::ranges::upper_bound(goals_.begin() + begin, goals_.end(), gain,
@@ -248,17 +243,13 @@ bool CostBenefit::find_victims(const Snapshot& snapshot, const Goal& wish, Room&
     ++looked_at;
     if (row.at != wish.to || chunk == wish.chunk) continue;
     if (planned_.contains(chunk) || (wish.shifted && !shifts_.makes_way(chunk, snapshot))) continue;
-    const std::optional<PlaceId> to = next_place(snapshot, chunk, trial);
-    if (!to || !budget_.left(row.at, *to)) continue;
-    read(snapshot, chunk, victim_outlook_);
-    shifts_.correct(chunk, snapshot, true, victim_outlook_);
-    const double lost =
-        std::max(0.0, victim_outlook_.all_seconds_at(*to) - victim_outlook_.all_seconds_at(row.at));
-    if (lost / static_cast<double>(row.bytes) * weights_.colder > wish.gain_per_byte) continue;
-    loss += lost + weights_.margin * move_seconds(snapshot.costs(), row.at, *to, row.bytes,
-                                                  weights_.stall_weight);
-    victims_.push_back({chunk, *to, row.bytes});
-    trial.move(row.at, *to, row.bytes);
+    const VictimLosses::Way* way = losses_.next(snapshot, chunk, trial);
+    if (way == nullptr || !budget_.left(row.at, way->to)) continue;
+    if (way->lost / static_cast<double>(row.bytes) * weights_.colder > wish.gain_per_byte) continue;
+    loss += way->lost + weights_.margin * move_seconds(snapshot.costs(), row.at, way->to, row.bytes,
+                                                       weights_.stall_weight);
+    victims_.push_back({chunk, way->to, row.bytes});
+    trial.move(row.at, way->to, row.bytes);
     free += row.bytes;
   }
   return free >= wanted;
@@ -327,6 +318,12 @@ bool CostBenefit::hopeless(const Snapshot& snapshot, const Goal& wish, const Roo
   return true;
 }
 
+void CostBenefit::begin_granting(const Snapshot& snapshot) {
+  losses_.begin();
+  planned_.clear();
+  too_hot_.assign(snapshot.places().size(), UINT64_MAX);
+}
+
 void CostBenefit::grant_best(const Snapshot& snapshot, Plan& plan) {
   if (wanted_.empty()) return;  // Most ticks end here.
   budget_.refill(snapshot.costs(), snapshot.now());
@@ -335,8 +332,7 @@ void CostBenefit::grant_best(const Snapshot& snapshot, Plan& plan) {
     if (left.gain_per_byte != right.gain_per_byte) return left.gain_per_byte > right.gain_per_byte;
     return left.chunk < right.chunk;
   });
-  planned_.clear();
-  too_hot_.assign(snapshot.places().size(), UINT64_MAX);
+  begin_granting(snapshot);
   Room room(snapshot);
   std::size_t granted = 0;
   for (const Wanted& wanted : wanted_) {
@@ -414,8 +410,7 @@ void CostBenefit::on_use(const UseEvent& use, const Snapshot& snapshot, Plan& pl
   goals_.clear();
   const Wanted wanted = find_goals(snapshot, use.chunk, outlook_);
   if (wanted.count == 0) return;
-  planned_.clear();
-  too_hot_.assign(snapshot.places().size(), UINT64_MAX);
+  begin_granting(snapshot);
   Room room(snapshot);
   grant(snapshot, wanted, room, plan);
 }

@@ -88,21 +88,26 @@ void Room::move(PlaceId from, PlaceId to, std::uint64_t bytes) {
   free_[index(from)] += bytes;
 }
 
-std::optional<PlaceId> next_place(const Snapshot& snapshot, ChunkId chunk, const Room& room,
-                                  double gpu_reserve) {
+std::span<const PlaceId> slower_places(const Snapshot& snapshot, ChunkId chunk) {
   const ChunkRow& row = snapshot.chunk(chunk);
   const MachineCosts& costs = snapshot.costs();
   const std::optional<MainUser> user = main_user(snapshot, chunk);
   const bool at_gpu = index(row.at) < costs.gpus();
-  if (!user && !at_gpu) return std::nullopt;
+  if (!user && !at_gpu) return {};
   const std::span<const PlaceId> order = costs.by_speed(user ? user->device : row.at);
-  auto next = std::ranges::find(order, row.at);
-  if (next == order.end()) return std::nullopt;
-  for (++next; next != order.end(); ++next) {
-    const double capacity = static_cast<double>(snapshot.place(*next).capacity_bytes);
-    const double kept = index(*next) < costs.gpus() ? gpu_reserve * capacity : 0;
-    if (!room.holds(*next, row.bytes + static_cast<std::uint64_t>(kept))) continue;
-    if (can_lie(snapshot, chunk, *next)) return *next;
+  const auto here = std::ranges::find(order, row.at);
+  if (here == order.end()) return {};
+  return {here + 1, order.end()};
+}
+
+std::optional<PlaceId> next_place(const Snapshot& snapshot, ChunkId chunk, const Room& room,
+                                  double gpu_reserve) {
+  const ChunkRow& row = snapshot.chunk(chunk);
+  for (const PlaceId next : slower_places(snapshot, chunk)) {
+    const double capacity = static_cast<double>(snapshot.place(next).capacity_bytes);
+    const double kept = index(next) < snapshot.costs().gpus() ? gpu_reserve * capacity : 0;
+    if (!room.holds(next, row.bytes + static_cast<std::uint64_t>(kept))) continue;
+    if (can_lie(snapshot, chunk, next)) return next;
   }
   return std::nullopt;
 }

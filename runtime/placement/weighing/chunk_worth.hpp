@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -55,9 +56,11 @@ class Room {
   std::vector<std::uint64_t> free_;
 };
 
-/// The fastest place after `row.at` in the order of the chunk's main user (without users, of the
-/// GPU whose HBM it is in) that has room for the chunk and that its users reach. None if it is in
-/// the last one. `gpu_reserve`: the share of a GPU's HBM that must stay free.
+/// The places after `row.at` in the order of the chunk's main user (without users, of the GPU whose
+/// HBM it is in), the fastest first. Empty if it is in the last one.
+std::span<const PlaceId> slower_places(const Snapshot& snapshot, ChunkId chunk);
+/// The first of these that has room for the chunk and that its users reach. `gpu_reserve`: the
+/// share of a GPU's HBM that must stay free.
 std::optional<PlaceId> next_place(const Snapshot& snapshot, ChunkId chunk, const Room& room,
                                   double gpu_reserve = 0);
 

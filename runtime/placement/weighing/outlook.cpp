@@ -27,14 +27,16 @@ void Outlook::read(const Snapshot& snapshot, ChunkId chunk, double horizon_secon
                    const Hint* hint) {
   costs_ = &snapshot.costs();
   lies_at_ = snapshot.chunk(chunk).at;
-  uses_.clear();
+  uses_.resize(snapshot.chunk(chunk).users);
+  std::size_t count = 0;
   double short_total = 0, long_total = 0;
   snapshot.for_each_user(chunk, [&](PlaceId device, const Heat& heat) {
     if (heat.long_term() < bytes_s_least) return;
     short_total += heat.short_term();
     long_total += heat.long_term();
-    uses_.push_back({device, heat.short_term(), heat.short_term()});
+    uses_[count++] = {device, heat.short_term(), heat.short_term()};
   });
+  uses_.resize(count);
   demand_ = short_total;
   announced_ = false;
   if (hint == nullptr) hint = snapshot.hint(chunk);
@@ -61,14 +63,15 @@ void Outlook::read_shift(const Snapshot& snapshot, const UseShifts::Shift& shift
 }
 
 void Outlook::share_out(std::span<const UsedBytes> users) {
+  if (users.empty()) return;  // The usual case.
   double expected = 0, used = 0;
   for (const Expected& use : uses_) expected += use.bytes;
   for (const UsedBytes& user : users) used += user.bytes;
   if (used <= 0) return;
-  uses_.clear();
-  for (const UsedBytes& user : users) {
-    const double share = user.bytes / used;
-    uses_.push_back({user.device, expected * share, demand_ * share});
+  uses_.resize(users.size());
+  for (std::size_t i = 0; i < users.size(); ++i) {
+    const double share = users[i].bytes / used;
+    uses_[i] = {users[i].device, expected * share, demand_ * share};
   }
   find_main();
 }
@@ -124,6 +127,14 @@ double Outlook::all_seconds_at(PlaceId at) const {
     seconds += use.bytes / rate;
   }
   return seconds;
+}
+
+std::optional<PlaceId> Outlook::slower_place() const {
+  if (idle() && index(lies_at_) >= costs_->gpus()) return std::nullopt;
+  const auto order = costs_->by_speed(idle() ? lies_at_ : main_);
+  const auto here = std::ranges::find(order, lies_at_);
+  if (here == order.end() || here + 1 == order.end()) return std::nullopt;
+  return *(here + 1);
 }
 
 double Outlook::main_share() const {

@@ -43,6 +43,8 @@ class Outlook {
   double all_seconds_at(PlaceId at) const;  ///< The same, only all.
   /// The GPU that uses it most; of equals the lowest number.
   PlaceId main_user() const { return main_; }
+  /// Where the chunk would go if it had to, regardless of room. None: it is in the last place.
+  std::optional<PlaceId> slower_place() const;
   /// Bytes per second of all GPUs, by the short average.
   double demand() const { return demand_; }
   /// Share of the main user in the expected bytes.

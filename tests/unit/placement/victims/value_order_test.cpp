@@ -1,6 +1,6 @@
 // Goal: chunks are ordered by value to half a doubling, in order of arrival within it, whatever is
 // inserted and removed. Method: random operations compared with a sorted list.
-#include "placement/weighing/value_order.hpp"
+#include "placement/victims/value_order.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "placement/weighing/value_order.hpp"
+#include "placement/victims/value_order.hpp"
 
 #include "base/check.hpp"
 
