@@ -5,6 +5,7 @@
 #include "placement/victims/victim_losses.hpp"
 #include "placement/weighing/announced_uses.hpp"
 #include "placement/weighing/chunk_worth.hpp"
+#include "placement/weighing/move_prices.hpp"
 #include "placement/weighing/outlook.hpp"
 #include "placement/weighing/path_limits.hpp"
 #include "placement/weighing/route_budget.hpp"
@@ -70,7 +71,8 @@ class CostBenefit : public Policy {
         shifts_({values.duration("shift"), values.duration("horizon"),
                  settled_half_lives * values.duration("half_life"), weights_.margin}),
         limits_(values["limit"]),
-        losses_(shifts_, weights_.horizon) {
+        losses_(shifts_, weights_.horizon),
+        prices_(weights_.stall_weight) {
     outlook_.limit_by(limits_);
     victim_outlook_.limit_by(limits_);
   }
@@ -111,6 +113,7 @@ class CostBenefit : public Policy {
   ShiftWatch shifts_;
   PathLimits limits_;
   VictimLosses losses_;
+  MovePrices prices_;
 
   // State of one call.
   Outlook outlook_, victim_outlook_;
@@ -182,8 +185,7 @@ Wanted CostBenefit::find_goals(const Snapshot& snapshot, ChunkId chunk, const Ou
   for (std::size_t i = 0; i < snapshot.places().size(); ++i) {
     const PlaceId to{static_cast<std::uint8_t>(i)};
     if (to == row.at) continue;
-    const double cost =
-        move_seconds(snapshot.costs(), row.at, to, row.bytes, weights_.stall_weight);
+    const double cost = prices_.seconds(snapshot.costs(), row.at, to, row.bytes);
     if (most <= weights_.margin * cost) continue;
     const Outlook::Seconds there = outlook.seconds_at(to);
     if (there.held_up * weights_.margin >= here.held_up) continue;
@@ -246,8 +248,8 @@ bool CostBenefit::find_victims(const Snapshot& snapshot, const Goal& wish, Room&
     const VictimLosses::Way* way = losses_.next(snapshot, chunk, trial);
     if (way == nullptr || !budget_.left(row.at, way->to)) continue;
     if (way->lost / static_cast<double>(row.bytes) * weights_.colder > wish.gain_per_byte) continue;
-    loss += way->lost + weights_.margin * move_seconds(snapshot.costs(), row.at, way->to, row.bytes,
-                                                       weights_.stall_weight);
+    loss +=
+        way->lost + weights_.margin * prices_.seconds(snapshot.costs(), row.at, way->to, row.bytes);
     victims_.push_back({chunk, way->to, row.bytes});
     trial.move(row.at, way->to, row.bytes);
     free += row.bytes;
@@ -258,8 +260,7 @@ bool CostBenefit::find_victims(const Snapshot& snapshot, const Goal& wish, Room&
 bool CostBenefit::try_wish(const Snapshot& snapshot, const Wanted& wanted, const Goal& wish,
                            Room& room, Plan& plan) {
   const ChunkRow& row = snapshot.chunk(wish.chunk);
-  const double cost =
-      move_seconds(snapshot.costs(), row.at, wish.to, row.bytes, weights_.stall_weight);
+  const double cost = prices_.seconds(snapshot.costs(), row.at, wish.to, row.bytes);
   double loss = 0;
   if (!budget_.left(row.at, wish.to)) return false;
   std::uint64_t& too_hot = too_hot_[index(wish.to)];
@@ -356,6 +357,7 @@ void CostBenefit::read_ahead(const Snapshot& snapshot, std::span<const ChunkId> 
 
 void CostBenefit::on_tick(const Snapshot& snapshot, Plan& plan) {
   if (!looked_over_) look_over_all(snapshot);
+  prices_.begin(snapshot.costs());
   goals_.clear();
   wanted_.clear();
   const auto changed = snapshot.changed();
@@ -407,6 +409,7 @@ void CostBenefit::on_use(const UseEvent& use, const Snapshot& snapshot, Plan& pl
     looked = static_cast<float>(outlook_.demand());
   }
   budget_.refill(snapshot.costs(), snapshot.now());
+  prices_.begin(snapshot.costs());
   goals_.clear();
   const Wanted wanted = find_goals(snapshot, use.chunk, outlook_);
   if (wanted.count == 0) return;

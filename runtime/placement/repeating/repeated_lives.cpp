@@ -32,7 +32,9 @@ bool about(double left, double right, double more) {
 /// Free bytes in the course of a life, from its begin on.
 class RepeatedLives::Forecast {
  public:
-  explicit Forecast(Time span) : step_(std::max(span / static_cast<int>(steps), Time(1))) {}
+  explicit Forecast(Time span)
+      : step_(std::max(span / static_cast<int>(steps), Time(1))),
+        steps_each_(1 / static_cast<double>(step_.count())) {}
 
   Time span() const { return step_ * static_cast<int>(steps); }
   /// Bytes that become free at a time; taken if negative. What becomes free counts from the next
@@ -40,7 +42,7 @@ class RepeatedLives::Forecast {
   void add(Time at, double bytes) {
     const Time from = std::max(at, Time::zero());
     if (from >= span()) return;
-    const auto step = static_cast<std::size_t>(from / step_);
+    const std::size_t step = step_of(from);
     change_[bytes > 0 ? std::min(step + 1, steps) : step] += bytes;
   }
   /// The smallest sum of all that was added until any time.
@@ -55,7 +57,17 @@ class RepeatedLives::Forecast {
 
  private:
   static constexpr std::size_t steps = 64;
+  /// `from / step_`: there are few steps, so the product is at most one off, and a division of
+  /// whole numbers takes several times as long.
+  std::size_t step_of(Time from) const {
+    auto step = static_cast<Time::rep>(static_cast<double>(from.count()) * steps_each_);
+    if (step * step_ > from) --step;
+    if ((step + 1) * step_ <= from) ++step;
+    return static_cast<std::size_t>(step);
+  }
+
   Time step_;
+  double steps_each_;  // A nanosecond.
   std::array<double, steps + 1> change_{};
 };
 

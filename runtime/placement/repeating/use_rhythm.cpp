@@ -21,8 +21,8 @@ bool UseRhythm::alike(Time left, Time right) const {
   return difference <= patience(std::max(left, right));
 }
 
-/// After how many uses the times between them repeat.
-std::optional<std::uint32_t> UseRhythm::period(const Rhythm& rhythm) const {
+/// Only a new use changes it, and predictions are asked for far more often. Requires: a use.
+std::uint8_t UseRhythm::find_period(const Rhythm& rhythm) const {
   const std::uint32_t gaps = rhythm.count - 1;  // The first use has none.
   const std::uint32_t kept = std::min<std::uint32_t>(gaps, uses_kept);
   for (std::uint32_t period = 1; period <= period_max && 2 * period <= kept; ++period) {
@@ -32,18 +32,17 @@ std::optional<std::uint32_t> UseRhythm::period(const Rhythm& rhythm) const {
                 &early = use_at(rhythm, rhythm.count - i - period);
       repeats = late.device == early.device && alike(time_of(late.gap), time_of(early.gap));
     }
-    if (repeats) return period;
+    if (repeats) return static_cast<std::uint8_t>(period);
   }
-  return std::nullopt;
+  return 0;
 }
 
 std::optional<NextUse> UseRhythm::next(const Rhythm& rhythm) const {
   if (rhythm.count == 0 || rhythm.lost) return std::nullopt;
   const Use& last = use_at(rhythm, rhythm.count - 1);
   if (rhythm.count >= 3) {
-    const std::optional<std::uint32_t> every = period(rhythm);
-    if (!every) return std::nullopt;
-    const Use& like = use_at(rhythm, rhythm.count - *every);
+    if (rhythm.period == 0) return std::nullopt;
+    const Use& like = use_at(rhythm, rhythm.count - rhythm.period);
     return NextUse{rhythm.begin + time_of(like.gap), like.device, like.passes};
   }
   if (index(last.device) >= beats_.size()) return std::nullopt;
@@ -99,6 +98,7 @@ bool UseRhythm::used(const UseEvent& use, const Snapshot& snapshot) {
   }
   rhythm.uses[rhythm.count % uses_kept] = begun;
   ++rhythm.count;
+  rhythm.period = find_period(rhythm);
   rhythm.begin = rhythm.last = now;
   rhythm.lost = false;
   return true;

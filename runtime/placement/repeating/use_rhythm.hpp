@@ -53,6 +53,7 @@ class UseRhythm {
     std::array<Use, uses_kept> uses;  // A ring.
     std::uint32_t count = 0;          // Of all uses.
     bool lost = false;                // The prediction for the last one failed.
+    std::uint8_t period = 0;          // After how many uses the times repeat; 0: they do not.
   };
   /// What the chunks of a GPU that were used once are expected to do.
   struct Beat {
@@ -64,7 +65,7 @@ class UseRhythm {
     return rhythm.uses[number % uses_kept];
   }
   bool alike(Time left, Time right) const;
-  std::optional<std::uint32_t> period(const Rhythm& rhythm) const;
+  std::uint8_t find_period(const Rhythm& rhythm) const;
   std::optional<NextUse> next(const Rhythm& rhythm) const;
   void judge(const Rhythm& rhythm, Time now);
   void keep_beat(PlaceId device, Time gap);
