@@ -11,6 +11,8 @@
 
 #include <vma/error.hpp>
 
+#include <utility>
+
 namespace vma {
 inline namespace v1 {
 namespace {
@@ -53,6 +55,20 @@ TEST_F(RepeatingTest, FetchesWhatIsNextInPlaceOfWhatIsFurthest) {
     step(rig, b);
     EXPECT_EQ(rig.places_of(c, 10), at_gpu);
   }
+}
+
+// As above, but the stalls of a move are found to take a second when C has been predicted, and
+// later not to. Pauses are short, so that the GPU counts as working.
+TEST_F(RepeatingTest, FetchesNothingWhileThatCostsTooMuch) {
+  PolicyRig rig = this->rig(20);
+  const ChunkId a = rig.allocate(large_chunks(10), gpu_), b = rig.allocate(large_chunks(10), gpu_),
+                c = rig.allocate(large_chunks(10), host_);
+  for (const ChunkId each : {a, b, c, a}) EXPECT_EQ(step(rig, each, 800ms), 0u);
+  Time& stall = rig.tables().costs().stall_fixed(host_, gpu_);
+  const Time before = std::exchange(stall, 1s);
+  EXPECT_EQ(step(rig, b, 800ms) + step(rig, c, 800ms) + step(rig, a, 800ms), 0u);
+  stall = before;
+  EXPECT_GT(step(rig, b, 800ms), 0u);
 }
 
 // Chance makes some predictions come true, but not for long.
