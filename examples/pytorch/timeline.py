@@ -69,16 +69,19 @@ class Timeline:
                 self._running.remove(running)
 
     def median_ms(self, begin=0.0, end=float("inf")):
-        """Of the steps that began then."""
-        taken = sorted(ms for seconds, ms in self.steps if begin <= seconds < end)
+        taken = sorted(self._between(begin, end))
         return taken[len(taken) // 2] if taken else float("nan")
 
     def longest_ms(self, begin=0.0, end=float("inf")):
-        return max((ms for seconds, ms in self.steps if begin <= seconds < end), default=float("nan"))
+        return max(self._between(begin, end), default=float("nan"))
 
     def lost_ms(self, usual_ms, begin, end):
-        """What the steps that began then took beyond the usual, in all."""
-        return sum(max(ms - usual_ms, 0) for seconds, ms in self.steps if begin <= seconds < end)
+        """What steps took beyond the usual, in all."""
+        return sum(max(ms - usual_ms, 0) for ms in self._between(begin, end))
+
+    def _between(self, begin, end):
+        """Of the steps that began then."""
+        return [ms for seconds, ms in self.steps if begin <= seconds < end]
 
     def draw(self, path, title, ylabel, lanes=()):
         """`lanes`: (label, [(seconds, value)]) each, below the steps. Needs matplotlib; says so without."""
@@ -94,7 +97,7 @@ class Timeline:
             heights = [2] + [1] * len(lanes)
             figure, axes = pyplot.subplots(
                 len(heights), 1, sharex=True, squeeze=False, layout="constrained",
-                figsize=(7, 2.4 + 1.1 * len(lanes)), height_ratios=heights)
+                figsize=(7, 2.4 + 1.1 * len(lanes)), gridspec_kw={"height_ratios": heights})
             axes = axes[:, 0]
             axes[0].plot([s for s, _ in self.steps], [ms for _, ms in self.steps], color="#0072b2", lw=0.9)
             axes[0].set_ylim(bottom=0)
