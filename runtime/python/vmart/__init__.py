@@ -13,6 +13,7 @@ environment variable VMART_DRIVER=sim:h200x2 simulates a machine.
 from __future__ import annotations
 
 import importlib
+import importlib.util
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -26,6 +27,11 @@ if TYPE_CHECKING:
 # Loaded at first use: the lab needs no extension, and importing vmart costs no time.
 _PARTS = ("errors", "places", "memory", "moving", "runtime")
 _MODULES = ("cuda_core", "cupy", "lab", "numba", "numpy", "targets", "torch", "vllm", *_PARTS)
+# What they need that an installation may lack.
+_NEEDS = {
+    "MemoryResource": "cuda.core", "cuda_core": "cuda.core", "cupy": "cupy", "numba": "numba",
+    "numpy": "numpy", "torch": "torch", "vllm": "torch",
+}  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
@@ -44,8 +50,17 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module 'vmart' has no attribute '{name}'")
 
 
+def _is_there(library: str) -> bool:
+    try:
+        return importlib.util.find_spec(library) is not None
+    except (ImportError, ValueError):  # Likewise a module that somebody put there by hand.
+        return False
+
+
 def __dir__() -> list[str]:
+    """Without what needs a library that is not installed: tools ask for each name."""
     names = {"MemoryResource", "__version__", *_MODULES, *globals()}
+    names -= {name for name, library in _NEEDS.items() if not _is_there(library)}
     for part in _PARTS:
         names.update(importlib.import_module(f"vmart.{part}").__all__)
     return sorted(names)

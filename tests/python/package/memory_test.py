@@ -2,6 +2,7 @@
 """Memory as Python objects: lifetimes, views of the CPU and of other libraries, pools, hooks."""
 
 import gc
+import inspect
 import os
 import subprocess
 import sys
@@ -224,6 +225,13 @@ class FreedBlocks(unittest.TestCase):
         pool.captures = False
         self.assertEqual(blocks.allocate(5, 7), 0x1000)
         self.assertEqual(pool.freed, [(1, 7), (2, 7)])
+
+
+class Names(unittest.TestCase):
+    def test_all_that_are_listed_are_there(self):
+        listed = dict(inspect.getmembers(vmart))
+        for name in ("alloc", "migrate", "OutOfMemory", "Policy", "__version__"):
+            self.assertIn(name, listed)
 
 
 class Hooks(OnAMachine):
