@@ -15,6 +15,7 @@ from machine_case import OnAMachine
 import torch
 import vmart
 from vmart.torch.memory_saver import TorchMemorySaver, configure_subprocess
+from vmart.torch.parking import Stayed
 
 fake_cuda.install()
 saver = TorchMemorySaver()
@@ -168,6 +169,32 @@ class MemorySaver(OnAMachine):
         for made, byte in ((one, 3), (two, 3), (cache, 5)):  # Dropping comes last.
             self.assertEqual(first_and_last(made), (byte, byte))
         saver.pause()
+        saver.resume()
+
+    def test_a_failure_is_a_lack_of_memory_if_nothing_else_is_missing(self):
+        one = self.region("one")
+        full, other = "vma::migrate: out_of_memory: 1 byte at host(0)", "vma::migrate: busy: out_of_memory: no"
+        for reasons, expected in (((full, full), vmart.OutOfMemory), ((full, other), vmart.Error), ((other,), vmart.Error)):
+            stayed = [Stayed(one.data_ptr(), MIB, reason) for reason in reasons]
+            with mock.patch.object(vmart.moving, "park", return_value=mock.Mock(stayed=stayed)):
+                with self.assertRaises(vmart.Error) as caught:
+                    saver.pause()
+            self.assertIs(type(caught.exception), expected)
+            self.assertEqual(caught.exception.report, (stayed, [], 0))
+
+    def test_a_failed_resume_drops_nothing_that_was_awake(self):
+        asleep = self.region("a", backup=False)
+        saver.pause()
+        new, large = self.region("a", backup=False), self.region("b", backup=False, nbytes=62 * MIB)
+        saver.pause("b")
+        for place, nbytes in (("gpu0", 40 * MIB), ("gpu1", 0)):
+            vmart.set_capacity(place, nbytes)
+            self.addCleanup(vmart.set_capacity, place, 1 << 37)
+        with self.assertRaisesRegex(vmart.OutOfMemory, '"b" could not resume.*What it had done is undone'):
+            saver.resume()
+        self.assertEqual([vmart.where(made)[0].dropped for made in (asleep, new, large)], [True, False, True])
+        self.assertEqual((self.places(new), first_and_last(new)), (["gpu(0)"], (1, 1)))
+        vmart.set_capacity("gpu0", 1 << 37)
         saver.resume()
 
     def test_a_pause_that_the_host_has_no_room_for_brings_everything_back(self):

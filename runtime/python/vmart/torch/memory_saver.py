@@ -235,10 +235,10 @@ def _tag(tag: str, backup: bool) -> str:
     return f"{_PREFIX}{tag}{_KEPT if backup else _DROPPED}"
 
 
-def _chosen(tag: str | None) -> set[str]:
+def _chosen(tag: str | None) -> list[str]:
     """The tags of vmart that have memory."""
     present = _TAGS.present()
-    return present if tag is None else present & {_tag(tag, True), _tag(tag, False)}
+    return sorted(present if tag is None else present & {_tag(tag, True), _tag(tag, False)})
 
 
 def _unsupported(what: str) -> Unsupported:

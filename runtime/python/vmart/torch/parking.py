@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 
 from vmart import _core, moving, runtime
 from vmart.errors import Error, InvalidArgument, OutOfMemory
+from vmart.torch import undoing
 
-__all__ = ["Paused", "Resumed", "Tags"]
+__all__ = ["Failure", "Paused", "Resumed", "Stayed", "Tags"]
 
 
 class Paused(NamedTuple):
@@ -36,12 +37,31 @@ class Resumed(NamedTuple):
     host_bytes: int
 
 
+class Stayed(NamedTuple):
+    """Memory that a pin kept in place."""
+
+    pointer: int
+    nbytes: int
+    reason: str
+
+
+class Failure(NamedTuple):
+    """The `report` of an error of `pause` and `resume`. `stayed` made it fail: `pointer`, `nbytes` and
+    `reason`. `left` could not be put where it was, `zeroed_bytes` were dropped before the failure."""
+
+    stayed: list[Any]
+    left: list[undoing.Left]
+    zeroed_bytes: int
+
+
 class Tags:
     """The tags of vmart that begin with a prefix, for one interface of the process.
 
-    `pause` and `resume` undo what they did if a part fails, whatever is raised. Whether the bytes of
-    a tag are kept is decided when it is paused, and stays so until it is resumed in full. Any
-    thread; one call at a time.
+    `pause` and `resume` undo what they did if a part fails, whatever is raised. The error says what
+    could not be undone, in its text and in `report`, a `Failure`. Any thread; one call at a time.
+
+    Memory that a tag gets while the rest of it is asleep is awake. The next pause takes it too, with
+    its bytes if any bytes of the tag are kept: the library drops by whole tags.
     """
 
     def __init__(self, prefix: str, call: str, shown: Callable[[str], str]) -> None:
@@ -50,7 +70,6 @@ class Tags:
         self._call = call
         self._shown = shown
         self._lock = threading.Lock()
-        self._dropped: set[str] = set()  # Of the paused tags: bytes not kept.
 
     def allocations(self) -> list[_core.AllocationInfo]:
         return [info for info in _core.allocations() if info.tag.startswith(self.prefix)]
@@ -60,80 +79,113 @@ class Tags:
         return {info.tag for info in self.allocations()}
 
     def any_paused(self) -> bool:
-        return any(moving.is_parked(tag) for tag in self.present())
+        return any(map(undoing.is_asleep, self.allocations()))
 
     def pause(self, drops: Mapping[str, bool]) -> Paused:
-        """Gives the HBM of the tags to the driver. True: their bytes are not kept.
+        """Gives the HBM of the tags to the driver. True: their bytes are not kept. Those that are kept go
+        first, and otherwise the order is that of `drops`. What is paused stays as it is.
 
-        Raises `Error`, `OutOfMemory` if the host has no room, with `report`. Bytes that were not to
-        be kept may be lost then.
+        Raises `Error` before anything moves if a part is pinned; later `Error`, or `OutOfMemory` if
+        only the room at the host is missing. Bytes that were not to be kept may be lost then.
         """
-        with self._lock:
-            before, moved = _in_hbm(), 0
-            done: list[str] = []
-            # Kept ones first: undoing them loses nothing. What is paused already is not undone.
-            for tag in sorted(drops, key=lambda tag: (drops[tag], tag)):
-                was_paused = moving.is_parked(tag)
-                with self._undoing(done, moving.resume):
-                    if not was_paused:
-                        done.append(tag)
-                        (self._dropped.add if drops[tag] else self._dropped.discard)(tag)
-                    # Dropping would also drop what was kept before.
-                    report = moving.park(tag, drop=tag in self._dropped)
-                    if report.stayed:
-                        raise self._refused("pause", tag, report)
-                moved += report.bytes_moved - report.bytes_dropped
+        with self._lock, self._undoing("pause", drops, undoing.Snapshot.wake_again) as before:
+            hbm, moved = _in_hbm(), 0
+            for tag in drops:
+                stayed = [Stayed(*memory, _PINNED) for memory in before.pinned(tag)]
+                self._require_none("pause", tag, stayed)
+            for tag in sorted(drops, key=drops.__getitem__):
+                with self._unless(lambda: tag not in self.present()):
+                    # Dropping would also drop what the tag keeps.
+                    report = moving.park(tag, drop=drops[tag] and not before.keeps(tag))
+                    self._require_none("pause", tag, report.stayed)
+                    moved += report.bytes_moved - report.bytes_dropped
             after = _in_hbm()
-            return Paused(max(0, before - after), moved, after)
+            return Paused(max(0, hbm - after), moved, after)
 
     def resume(self, tags: Iterable[str], clean_copies: Collection[str] = ()) -> Resumed:
         """Gives the tags memory again, with what was kept, or zeros. `clean_copies`: those whose copies
         at the host stay, for the next pause. What is not paused stays as it is.
 
-        Raises `OutOfMemory` with `report` if a part finds no room.
+        Raises `OutOfMemory` if only the room on the GPUs is missing, else `Error`.
         """
-        with self._lock, contextlib.ExitStack() as held:
-
-            def pause_again(tag: str) -> None:
-                held.close()
-                moving.park(tag, drop=tag in self._dropped)
-
+        paused = sorted(tag for tag in tags if moving.is_parked(tag))
+        undone = self._undoing("resume", paused, undoing.Snapshot.sleep_again)
+        with self._lock, undone, contextlib.ExitStack() as held:
             came, zeroed, elsewhere = 0, 0, 0
-            done: list[str] = []
-            for tag in sorted(each for each in tags if moving.is_parked(each)):
-                with self._undoing(done, pause_again):
-                    done.append(tag)
+            for tag in paused:
+                with self._unless(lambda: not moving.is_parked(tag)):
                     report = moving.resume(tag, keep_clean_copy=tag in clean_copies)
-                    if report.stayed:
-                        raise self._refused("resume", tag, report)
+                    self._require_none("resume", tag, report.stayed)
+                    came += report.bytes_moved
+                    zeroed += report.bytes_dropped
+                    elsewhere += report.bytes_elsewhere
                     # Else the next one may evict it again.
                     held.enter_context(runtime.pin(tag))
-                came += report.bytes_moved
-                zeroed += report.bytes_dropped
-                elsewhere += report.bytes_elsewhere
-            return Resumed(came, zeroed, elsewhere, self._at_host(done) if done else 0)
+            return Resumed(came, zeroed, elsewhere, self._at_host(paused) if paused else 0)
 
     @staticmethod
     @contextlib.contextmanager
-    def _undoing(done: list[str], how: Callable[[str], Any]) -> Iterator[None]:
-        """Whatever is raised inside, what was done before is undone."""
+    def _unless(gone: Callable[[], bool]) -> Iterator[None]:
+        """A tag whose last memory another thread has freed is nothing to park or resume."""
         try:
             yield
-        except BaseException:
-            for tag in reversed(done):
-                with contextlib.suppress(InvalidArgument):  # Nothing of it had moved.
-                    how(tag)
+        except InvalidArgument:
+            if not gone():
+                raise
+
+    @contextlib.contextmanager
+    def _undoing(
+        self,
+        verb: str,
+        tags: Iterable[str],
+        undo: Callable[[undoing.Snapshot], undoing.Undone],
+    ) -> Iterator[undoing.Snapshot]:
+        """Whatever is raised inside, what was done to the tags is undone."""
+        before = undoing.Snapshot(tags)
+        try:
+            yield before
+        except BaseException as error:
+            undone = undo(before)
+            if isinstance(error, Error):
+                stayed = list(getattr(error.report, "stayed", ()))
+                error.report = Failure(stayed, undone.left, undone.zeroed_bytes)
+            undoing.explain(error, self._told(verb, undone))
             raise
+
+    def _told(self, verb: str, undone: undoing.Undone) -> str:
+        if not undone.any:
+            return f"Nothing has changed by this {verb}"
+        text = "What it had done is undone"
+        if undone.left:
+            left = ", ".join(
+                f'{part.nbytes} bytes of tag "{self._shown(part.tag)}" are {part.what}'
+                for part in undone.left
+            )
+            text = f"Not all that it had done could be undone: {left}"
+            reasons = "; ".join(undone.reasons)
+            text += f" ({reasons})" if reasons else ""
+        if undone.zeroed_bytes:
+            text += f". {undone.zeroed_bytes} bytes that were to be dropped are zeros"
+        return text
 
     def _at_host(self, tags: Collection[str]) -> int:
         extents = [part for info in self.allocations() if info.tag in tags for part in info.extents]
         return sum(part.nbytes for part in extents if part.at.kind == "host" and not part.dropped)
 
-    def _refused(self, verb: str, tag: str, report: Any) -> Error:
-        reasons = "; ".join(f"{part.nbytes} bytes: {part.reason}" for part in report.stayed)
-        failed = OutOfMemory if "out_of_memory" in reasons else Error
-        text = f'tag "{self._shown(tag)}" could not {verb} in full, so nothing did: {reasons}'
-        return failed(text, f"{self._call}.{verb}", 0, report)
+    def _require_none(self, verb: str, tag: str, stayed: list[Any]) -> None:
+        if not stayed:
+            return
+        reasons = "; ".join(f"{part.nbytes} bytes: {part.reason}" for part in stayed)
+        # "vma::park: out_of_memory: ..."
+        full = all(part.reason.split(": ")[1:2] == [OutOfMemory.kind] for part in stayed)
+        text = f'tag "{self._shown(tag)}" could not {verb} in full: {reasons}'
+        failed = OutOfMemory if full else Error
+        raise failed(text, f"{self._call}.{verb}", 0, Failure(stayed, [], 0))
+
+
+_PINNED = (
+    "it is pinned: by a pin, a view for the CPU, an export that no hook follows, or movable=False"
+)
 
 
 def _in_hbm() -> int:
