@@ -13,13 +13,14 @@ from typing import Any, NamedTuple
 import torch
 
 from vmart import _core, runtime
-from vmart.torch import parking, pools
+from vmart.torch import parking, pools, undoing
 
 __all__ = ["Allocated", "Allocator"]
 
 _PREFIX = "vllm/"  # Of tags of vmart: "vllm/weights".
 # Chunks chosen by size round a segment up by as much as a third; with these it is 2 MiB, or nothing.
 _CHUNK_BYTES = 16 << 20
+_opening = threading.Lock()  # The runtime belongs to the process.
 _log = logging.getLogger("vllm.vmart")  # vLLM shows what is logged below its own name.
 
 
@@ -35,8 +36,9 @@ class Allocator:
     """Tensors that vLLM makes under a tag: weights, KV cache, and others. Asleep they have no HBM, and
     keep their addresses. Has the calls of vLLM's `CuMemAllocator`.
 
-    `sleep`, `discard` and `wake_up` undo what they did when a part fails, and raise `vmart.Error`.
-    The backups of what is kept lie in memory of vmart at the host: VMART_CAPACITY limits it.
+    `sleep`, `discard` and `wake_up` undo what they did when a part fails, and raise `vmart.Error`, with
+    `report` (`vmart.torch.parking.Failure`) and a text that says what could not be undone. Memory
+    that a tag gets while the rest of it is asleep is awake, and part of the next sleep. The backups of what is kept lie in memory of vmart at the host: VMART_CAPACITY limits it.
 
     Opens the runtime at the first pool, for the current GPU alone: vLLM has one process for each.
     Any thread; a pool belongs to the thread that enters it.
@@ -62,9 +64,11 @@ class Allocator:
             self._give_back(_PREFIX + name)
         # Sleep stops all work, so streams need not attach.
         pool = pools.memory(_PREFIX + name, chunk_bytes=_CHUNK_BYTES, attach=False)
-        with self._tagged(name), pool:
-            yield
-        self._give_back(_PREFIX + name)
+        try:
+            with self._tagged(name), pool:
+                yield
+        finally:
+            self._give_back(_PREFIX + name)
 
     @contextlib.contextmanager
     def cudagraph_pool(self) -> Iterator[tuple[int, int]]:
@@ -99,8 +103,11 @@ class Allocator:
     @staticmethod
     def _open_runtime() -> None:
         # Contexts on the GPUs of other workers would take their HBM. The library reads VMART_DEVICES.
-        if not runtime.is_open() and "VMART_DEVICES" not in os.environ:
-            runtime.open_runtime(devices=[torch.cuda.current_device()])
+        if runtime.is_open() or "VMART_DEVICES" in os.environ:
+            return
+        with _opening:
+            if not runtime.is_open():
+                runtime.open_runtime(devices=[torch.cuda.current_device()])
 
     @staticmethod
     def _give_back(*tags: str) -> None:
@@ -118,17 +125,19 @@ class Allocator:
 
     def sleep(self, offload_tags: tuple[str, ...] | str | None = None) -> parking.Paused:
         """Gives the HBM of all tags to the driver. The bytes of `offload_tags` (None: of the default tag)
-        go to the host, others are dropped. What is asleep stays as it is.
+        go to the host, others are dropped. What is asleep stays as it is; new memory of a tag whose
+        bytes are kept is kept too.
 
-        If a part fails, because the host has no room for instance, everything is brought back; bytes
-        that were to be dropped may be zeros then. Raises `vmart.Error`, `OutOfMemory` with `report`.
+        Raises `vmart.Error` before anything moves if memory is pinned. If a part fails later, because
+        the host has no room (`OutOfMemory`) for instance, everything is brought back; what is to be
+        dropped goes last, but may be zeros then.
         """
         kept = _names((self.default_tag,) if offload_tags is None else offload_tags)
         return self._put_to_sleep({tag: _name(tag) not in kept for tag in self._present()})
 
     def discard(self, tags: tuple[str, ...] | str) -> parking.Paused:
-        """Gives the HBM of these tags to the driver, without their bytes. What is asleep stays as it is.
-        Raises as `sleep`."""
+        """Gives the HBM of these tags to the driver, without their bytes. What is asleep stays as it is;
+        new memory of a tag whose bytes are kept is kept too. Raises as `sleep`."""
         chosen = _names(tags)
         return self._put_to_sleep({tag: True for tag in self._present() if _name(tag) in chosen})
 
@@ -136,8 +145,8 @@ class Allocator:
         """Gives what is asleep HBM again, at the same addresses: its bytes if they were kept, else zeros.
         With `tags`, weights and KV cache that they do not name stay asleep; all else wakes up.
 
-        If a part fails, because the GPU has no room for instance, everything is asleep again. Raises
-        `vmart.Error`, `OutOfMemory` with `report`.
+        If a part fails, because the GPU has no room (`OutOfMemory`) for instance, what was asleep is
+        asleep again.
         """
         deferred = self._deferrable.difference(() if tags is None else tags)
         woken = self._tags.resume(
@@ -154,16 +163,17 @@ class Allocator:
         if not runtime.is_open():
             return set()
         gc.collect()
-        present = self._tags.present()
-        self._give_back(*present)
-        return present
+        self._give_back(*self._tags.present())
+        return self._tags.present()
 
     def _put_to_sleep(self, drops: dict[str, bool]) -> parking.Paused:
         if not runtime.is_open():
             return parking.Paused(0, 0, 0)
         if drops:
             torch.cuda.synchronize()  # Work may take longer than parking waits for it.
-        slept = self._tags.pause(drops)
+        # Losing the weights costs the most, so they are dropped last.
+        order = sorted(drops, key=lambda tag: (_name(tag) == "weights", tag))
+        slept = self._tags.pause({tag: drops[tag] for tag in order})
         _log.info(
             "asleep: %.2f GiB of HBM freed, %.2f GiB copied to the host; vmart still has %.2f GiB of HBM",
             *(nbytes / (1 << 30) for nbytes in slept),
@@ -187,7 +197,9 @@ class Allocator:
         device = torch.cuda.current_device()
         return {
             info.pointer: Allocated(
-                (device, info.nbytes, info.pointer, 0), _name(info.tag), info.parked
+                (device, info.nbytes, info.pointer, 0),
+                _name(info.tag),
+                undoing.is_asleep(info),
             )
             for info in self._allocations()
         }

@@ -8,9 +8,17 @@ from collections.abc import Iterator
 from vllm.device_allocator.cumem import CuMemAllocator
 from vllm.device_allocator.sleep_mode_backend import CuMemBackend
 
+from vmart.errors import Error
+from vmart.torch import undoing
 from vmart.vllm.allocator import Allocator
 
 __all__ = ["SleepBackend"]
+
+# vLLM's executor does not count a failed sleep, so that llm.wake_up() reaches no worker.
+_GO_ON = (
+    "vLLM has paused its scheduler: llm.wake_up() lets it go on; with several workers, restart the engine"
+)
+_RESTART = "Restart the engine"
 
 
 class SleepBackend(CuMemBackend):
@@ -22,9 +30,16 @@ class SleepBackend(CuMemBackend):
     """
 
     def suspend(self, level: int = 1) -> None:
-        """All or nothing: if it raises, everything is back."""
+        """All or nothing: if it raises, everything is back, unless the text says what is not. That is all
+        a user sees of an error in another process."""
         with self._true_state():
-            super().suspend(level)
+            try:
+                super().suspend(level)
+            except Error as error:
+                left = getattr(error.report, "left", ())
+                asleep = any(part.what == "asleep" for part in left)
+                undoing.explain(error, _RESTART if asleep else _GO_ON)
+                raise
 
     def resume(self, tags: list[str] | None = None) -> None:
         """All or nothing: if it raises, what was asleep is asleep."""
