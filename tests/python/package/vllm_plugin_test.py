@@ -6,6 +6,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import threading
 import types
 import unittest
 from unittest import mock
@@ -52,6 +53,11 @@ class Registration(WithVllm):
         self.assertIsInstance(backend, self.backends.SleepModeBackend)
         self.assertTrue(backend.preserves_communicators())
         self.assertEqual(backend.state(), "RUNNING")
+
+    def test_vllm_gets_another_allocator_once_its_instance_was_reset(self):
+        before = self.allocator()
+        self.cumem.CuMemAllocator.instance = None
+        self.assertIsNot(self.allocator(), before)
 
     def refused(self, why):
         with self.assertLogs("vllm.vmart", "WARNING") as logged:
@@ -110,6 +116,35 @@ class Registration(WithVllm):
 
 
 class OpeningTheRuntime(unittest.TestCase):
+    def test_threads_that_make_their_first_pools_at_once_open_one_runtime(self):
+        both_look = threading.Barrier(2)
+        looked = threading.local()
+
+        def is_open():
+            if not hasattr(looked, "once"):
+                looked.once = True
+                both_look.wait()
+                return False
+            return bool(opened)
+
+        def open_runtime(devices):
+            opened.append(devices)
+
+        opened = []
+        allocator = Allocator()
+        changed = {name: value for name, value in os.environ.items() if name != "VMART_DEVICES"}
+        with (
+            mock.patch.dict(os.environ, changed, clear=True),
+            mock.patch.object(vmart.runtime, "is_open", is_open),
+            mock.patch.object(vmart.runtime, "open_runtime", open_runtime),
+        ):
+            threads = [threading.Thread(target=allocator._open_runtime) for _ in range(2)]
+            for each in threads:
+                each.start()
+            for each in threads:
+                each.join()
+        self.assertEqual(opened, [[0]])
+
     def test_the_allocator_opens_the_runtime_for_the_current_gpu_at_its_first_pool(self):
         script = (
             "import fake_cuda, torch, vmart\n"

@@ -15,6 +15,7 @@ __all__ = ["BACKEND", "register"]
 
 BACKEND = "vmart"  # Of --sleep-mode-backend.
 _WRITTEN_FOR = "0.33.0"
+_registered: list[Any] = []  # The factories of vLLM that know the backend: in practice one.
 _log = logging.getLogger("vllm.vmart")  # vLLM shows what is logged below its own name.
 
 
@@ -63,7 +64,9 @@ def _install() -> None:
     try:
         if device_allocator.get_mem_allocator_instance() is not theirs.instance:
             raise Unsupported("its get_mem_allocator_instance() finds another allocator")
-        factory.register_backend(BACKEND, "vmart.vllm.backend", "SleepBackend")
+        if factory not in _registered:  # Another allocator may have been here before.
+            factory.register_backend(BACKEND, "vmart.vllm.backend", "SleepBackend")
+            _registered.append(factory)
     except BaseException:
         theirs.instance = None
         raise
