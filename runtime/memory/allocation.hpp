@@ -204,6 +204,9 @@ class Allocation : public std::enable_shared_from_this<Allocation> {
   /// The GPUs that use it, if `alloc` was told; empty otherwise.
   std::vector<DeviceId> readers;
 
+  /// Rises with each allocation of the runtime, so that ages can be compared: clocks may stand
+  /// still between two. Constant while the pointer is valid.
+  std::uint64_t sequence = 0;
   /// When it was allocated, or when a migration of it last ended.
   std::atomic<TimePoint> placed_at{TimePoint(0)};
   /// Set by the thread that frees it: a running move then ends at the next chunk border.

@@ -121,6 +121,7 @@ std::shared_ptr<Allocation> Memory::enter(std::shared_ptr<Allocation> allocation
       allocation->grant_cpu(0, allocation->geometry().slots);
     if (terms.fill) terms.fill(*allocation);  // The last step that other threads must not see.
     allocation->placed_at = driver_.clock().now();
+    allocation->sequence = ++entered_;
     registry_.insert(allocation->begin(), allocation->size_bytes(),
                      allocation->geometry().chunk_bytes, allocation);
   } catch (...) {

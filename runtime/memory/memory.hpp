@@ -13,6 +13,7 @@
 
 #include <vma/runtime.hpp>
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -140,6 +141,7 @@ class Memory {
   const Topology& topology_;
   ChunkStore chunks_;  // Its queue's calls use the members below: `shut_down` stops it first.
   Registry registry_;
+  std::atomic<std::uint64_t> entered_{0};  // Allocations so far.
   ContextsInUse contexts_;
   std::function<void(Address)> told_freed_;
   Listener<MemoryWatcher> watcher_;
