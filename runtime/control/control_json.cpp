@@ -233,6 +233,15 @@ json::object to_json(const ControlPrediction& prediction) {
           {"bytes_no_room", prediction.bytes_no_room}};
 }
 
+json::object to_json(const ControlSelection& selection) {
+  json::array first;
+  for (const ControlSelection::One& one : selection.first) {
+    first.push_back(json::object{
+        {"address", hex(one.address)}, {"bytes", one.bytes}, {"tag", to_json_text(one.tag)}});
+  }
+  return {{"count", selection.count}, {"bytes", selection.bytes}, {"first", std::move(first)}};
+}
+
 json::object to_json(const ControlDecision& decision) {
   json::object object{{"at_s", in_seconds(decision.at)},
                       {"address", hex(decision.address)},

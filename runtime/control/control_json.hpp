@@ -17,6 +17,7 @@ boost::json::object to_json(const ControlStatus& status);
 boost::json::object to_json(const ControlAllocation& allocation);
 boost::json::object to_json(const Extent& extent);
 boost::json::object to_json(const ControlPrediction& prediction);
+boost::json::object to_json(const ControlSelection& selection);
 boost::json::object to_json(const ControlDecision& decision);
 boost::json::object to_json(const ControlEvent& event);
 boost::json::object to_json(const ControlStats& stats);

@@ -15,7 +15,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdint>
 #include <exception>
 #include <initializer_list>
@@ -51,15 +50,26 @@ class Request {
     }
   }
 
+  bool has(std::string_view name) const { return members_.contains(name); }
+
   std::optional<std::string> text(std::string_view name) const {
     const json::value* value = members_.if_contains(name);
     if (value == nullptr) return std::nullopt;
     return text_of(*value, name);
   }
-  /// The texts of an array, or of a member that is one text.
-  std::vector<std::string> texts(std::string_view name) const {
-    std::vector<std::string> all;
-    for (const json::value& value : values(name)) all.push_back(text_of(value, name));
+  /// What the request names: by `address`, by `tag`, whatever it looks like, and by `what`, as on
+  /// the command line. Each is one value or an array of them.
+  std::vector<Selector> selectors() const {
+    std::vector<Selector> all;
+    for (const json::value& value : values("address")) {
+      all.push_back(Selector::of_address(address_of(value, "address")));
+    }
+    for (const json::value& value : values("tag")) {
+      all.push_back(Selector::of_tag(nonempty_of(value, "tag")));
+    }
+    for (const json::value& value : values("what")) {
+      all.push_back(parse_selector(nonempty_of(value, "what")));
+    }
     return all;
   }
 
@@ -80,12 +90,6 @@ class Request {
     if (value == nullptr) return std::nullopt;
     return address_of(*value, name);
   }
-  /// The addresses of an array, or of a member that is one address.
-  std::vector<std::uint64_t> addresses(std::string_view name) const {
-    std::vector<std::uint64_t> all;
-    for (const json::value& value : values(name)) all.push_back(address_of(value, name));
-    return all;
-  }
 
   Location location(std::string_view name) const {
     const std::optional<std::string> written = text(name);
@@ -102,6 +106,11 @@ class Request {
     if (!value.is_string()) refuse(fmt::format("\"{}\" must be a string", name));
     return std::string(value.get_string());
   }
+  static std::string nonempty_of(const json::value& value, std::string_view name) {
+    std::string text = text_of(value, name);
+    if (text.empty()) refuse(fmt::format("\"{}\" is empty", name));
+    return text;
+  }
   static std::uint64_t count_of(const json::value& value, std::string_view name) {
     boost::system::error_code not_exact;
     const auto number = value.is_number() ? value.to_number<std::uint64_t>(not_exact) : 0;
@@ -111,15 +120,9 @@ class Request {
   static std::uint64_t address_of(const json::value& value, std::string_view name) {
     if (value.is_number()) return count_of(value, name);
     const std::string whole = text_of(value, name);
-    const bool prefixed = whole.starts_with("0x") || whole.starts_with("0X");
-    const char* begin = whole.data() + (prefixed ? 2 : 0);
-    const char* end = whole.data() + whole.size();
-    std::uint64_t address = 0;
-    const auto [stopped, code] = std::from_chars(begin, end, address, prefixed ? 16 : 10);
-    if (code != std::errc() || stopped != end || begin == end) {
-      refuse(fmt::format("\"{}\": {} is not an address", name, whole));
-    }
-    return address;
+    const auto address = parse_address(whole);
+    if (!address) refuse(fmt::format("\"{}\": {} is not an address", name, whole));
+    return *address;
   }
   /// None if the member is missing.
   std::span<const json::value> values(std::string_view name) const {
@@ -160,8 +163,22 @@ json::object one_allocation(ControlTarget& target, std::uint64_t address, const 
   return answer;
 }
 
+json::object answer_selected(ControlTarget& target, const Request& request) {
+  if (request.has("address")) refuse("give either an \"address\" or \"what\"");
+  const std::vector<Selector> what = request.selectors();
+  if (what.empty()) refuse("\"what\" is empty");
+  const ControlPage page = target.select(what, request.address("from").value_or(0), request.most());
+  json::object answer{{"allocations", list_of(page.allocations)},
+                      {"selected", to_json(page.selected)}};
+  if (page.more) {
+    answer["more_from"] = fmt::format("{:#x}", page.allocations.back().address + 1);
+  }
+  return answer;
+}
+
 json::object answer_where(ControlTarget& target, const Request& request) {
-  request.allow({"address", "from", "most"});
+  request.allow({"address", "what", "from", "most"});
+  if (request.has("what")) return answer_selected(target, request);
   if (const auto address = request.address("address")) {
     return one_allocation(target, *address, request);
   }
@@ -173,13 +190,15 @@ json::object answer_where(ControlTarget& target, const Request& request) {
 }
 
 json::object answer_migrate(ControlTarget& target, const Request& request) {
-  request.allow({"address", "tag", "to", "dry_run"});
-  const ControlMove move{request.addresses("address"), request.texts("tag"),
-                         request.location("to")};
-  if (move.addresses.empty() && move.tags.empty()) refuse("give an \"address\" or a \"tag\"");
-  if (std::ranges::find(move.tags, "") != move.tags.end()) refuse("\"tag\" is empty");
-  if (request.flag("dry_run")) return {{"prediction", to_json(target.predict(move))}};
-  return {{"operation", target.start_move(move)}};
+  request.allow({"address", "tag", "what", "to", "dry_run"});
+  const ControlMove move{request.selectors(), request.location("to")};
+  if (move.what.empty()) refuse("give an \"address\", a \"tag\" or \"what\"");
+  if (request.flag("dry_run")) {
+    const ControlPrediction prediction = target.predict(move);
+    return {{"prediction", to_json(prediction)}, {"selected", to_json(prediction.selected)}};
+  }
+  const ControlStarted started = target.start_move(move);
+  return {{"operation", started.operation}, {"selected", to_json(started.selected)}};
 }
 
 json::object answer_drain(ControlTarget& target, const Request& request) {

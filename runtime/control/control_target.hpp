@@ -1,5 +1,7 @@
 #pragma once
 
+#include "control/selector.hpp"
+
 #include <vma/location.hpp>
 #include <vma/runtime.hpp>
 #include <vma/snapshot.hpp>
@@ -46,11 +48,33 @@ struct ControlAllocation {
   std::vector<Extent> extents;  ///< Set by queries of one allocation; empty in lists.
 };
 
-/// What to move: the allocations that contain the addresses, and everything with the tags.
+/// What to move, and to where.
 struct ControlMove {
-  std::vector<std::uint64_t> addresses;
-  std::vector<std::string> tags;
+  std::vector<Selector> what;
   Location to;
+};
+
+/// What the selectors of a request have selected: all of it, once, from one list of allocations.
+struct ControlSelection {
+  struct One {
+    std::uint64_t address = 0, bytes = 0;
+    std::string tag;
+  };
+  static constexpr std::size_t first_max = 512;
+  std::uint64_t count = 0, bytes = 0;
+  std::vector<One> first;  ///< In ascending order of addresses, at most `first_max`.
+};
+
+/// A part of what was selected, in ascending order of addresses.
+struct ControlPage {
+  ControlSelection selected;
+  std::vector<ControlAllocation> allocations;
+  bool more = false;  ///< Whether others follow.
+};
+
+struct ControlStarted {
+  std::uint64_t operation = 0;
+  ControlSelection selected;
 };
 
 /// The cost model's prediction for a move.
@@ -59,6 +83,7 @@ struct ControlPrediction {
   Time took{0};
   Time stall{0};                    ///< Of the attached streams, for all chunks together.
   std::uint64_t bytes_no_room = 0;  ///< The part of `bytes` for which the target has no room now.
+  ControlSelection selected;
 };
 
 /// One decision about a chunk.
@@ -134,13 +159,18 @@ class ControlTarget {
   virtual ControlStatus status() = 0;
   /// At most `most` allocations with an address of at least `from`, in ascending order.
   virtual std::vector<ControlAllocation> allocations(std::uint64_t from, std::size_t most) = 0;
+  /// The same for those that `what` selects now. Throws: like `resolve`, and
+  /// Error{invalid_argument} for a place that the runtime does not have.
+  virtual ControlPage select(const std::vector<Selector>& what, std::uint64_t from,
+                             std::size_t most) = 0;
   /// The allocation around an address, with its extents. Throws: Error{unknown_pointer}.
   virtual ControlAllocation allocation(std::uint64_t address) = 0;
 
-  /// Throws: Error{unknown_pointer, invalid_argument}.
+  /// Throws: like `select`.
   virtual ControlPrediction predict(const ControlMove& move) = 0;
-  /// Returns the operation's number. Throws: like `predict`, and if the move is refused at once.
-  virtual std::uint64_t start_move(const ControlMove& move) = 0;
+  /// Throws: like `predict`, and if the move of one of the allocations is refused at once; then
+  /// nothing moves.
+  virtual ControlStarted start_move(const ControlMove& move) = 0;
   /// Moves everything away from `at`. Whatever the outcome, nothing moves there until the next
   /// `resume`. Throws: Error{busy} while paused.
   virtual std::uint64_t start_drain(Location at) = 0;

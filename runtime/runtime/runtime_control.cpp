@@ -13,7 +13,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <exception>
-#include <iterator>
 #include <optional>
 #include <span>
 #include <utility>
@@ -31,6 +30,17 @@ std::string text_of(const DrainReport& report) {
   return text;
 }
 
+ControlSelection summary_of(std::span<const std::shared_ptr<Allocation>> selected) {
+  ControlSelection summary;
+  summary.count = selected.size();
+  for (const auto& one : selected) {
+    summary.bytes += one->size_bytes();
+    if (summary.first.size() == ControlSelection::first_max) continue;
+    summary.first.push_back({to_integer(one->begin()), one->size_bytes(), one->tag});
+  }
+  return summary;
+}
+
 }  // namespace
 
 /// One `start_move`: one migration for each allocation that it names, of which at most `window` are
@@ -38,13 +48,12 @@ std::string text_of(const DrainReport& report) {
 /// queue. Lives until the last has ended.
 class RuntimeControl::MoveOperation : public std::enable_shared_from_this<MoveOperation> {
  public:
-  MoveOperation(const ControlGround& ground, Clock& clock, const ControlMove& move,
-                const std::vector<std::shared_ptr<Allocation>>& named)
+  MoveOperation(const ControlGround& ground, Clock& clock, Location to, const Allocations& named)
       : mover_(ground.mover),
         feed_(ground.feed),
         clock_(clock),
         begin_(clock.now()),
-        to_(move.to),
+        to_(to),
         named_(named.begin(), named.end()),
         left_(named.size()) {
     options_.scope = StopScope::attached;
@@ -212,17 +221,58 @@ ControlAllocation RuntimeControl::describe(const std::shared_ptr<Allocation>& al
   return described;
 }
 
-std::vector<ControlAllocation> RuntimeControl::allocations(std::uint64_t from, std::size_t most) {
-  auto all = ground_.memory.registry().all();
-  std::erase_if(
-      all, [from](const auto& one) { return to_integer(one->begin()) < from || one->being_freed; });
+RuntimeControl::Allocations RuntimeControl::listed() const {
+  Allocations all = ground_.memory.registry().all();
+  std::erase_if(all, [](const auto& one) { return one->being_freed.load(); });
   std::ranges::sort(all, {}, [](const auto& one) { return one->begin(); });
-  if (all.size() > most) all.resize(most);
+  return all;
+}
+
+std::vector<ControlAllocation> RuntimeControl::page_of(const Allocations& all, std::uint64_t from,
+                                                       std::size_t most) const {
+  const auto begin = std::ranges::lower_bound(
+      all, from, {}, [](const auto& one) { return to_integer(one->begin()); });
   std::vector<ControlAllocation> page;
-  for (const auto& allocation : all) {
-    page.push_back(describe(allocation));
+  for (auto each = begin; each != all.end() && page.size() < most; ++each) {
+    page.push_back(describe(*each));
     page.back().extents.clear();
   }
+  return page;
+}
+
+std::vector<ControlAllocation> RuntimeControl::allocations(std::uint64_t from, std::size_t most) {
+  return page_of(listed(), from, most);
+}
+
+RuntimeControl::Allocations RuntimeControl::selected_by(const std::vector<Selector>& what) const {
+  for (const Selector& selector : what) {
+    if (selector.kind == Selector::Kind::at) {
+      ground_.memory.topology().require(selector.at, call_name);
+    }
+  }
+  const Allocations all = listed();
+  std::vector<Selectable> seen;
+  for (const auto& one : all) {
+    seen.push_back({to_integer(one->begin()), one->size_bytes(), one->sequence, one->tag});
+  }
+  const auto has_chunk_at = [&all](std::size_t which, Location at) {
+    return std::ranges::any_of(all[which]->extents(), [at](const Extent& extent) {
+      return extent.at == at && !extent.dropped;
+    });
+  };
+  Allocations selected;
+  for (const std::size_t which : resolve(what, seen, has_chunk_at, call_name)) {
+    selected.push_back(all[which]);
+  }
+  return selected;
+}
+
+ControlPage RuntimeControl::select(const std::vector<Selector>& what, std::uint64_t from,
+                                   std::size_t most) {
+  const Allocations selected = selected_by(what);
+  ControlPage page{summary_of(selected), page_of(selected, from, most), false};
+  page.more = !page.allocations.empty() &&
+              page.allocations.back().address < to_integer(selected.back()->begin());
   return page;
 }
 
@@ -232,38 +282,16 @@ ControlAllocation RuntimeControl::allocation(std::uint64_t address) {
 
 // --- Moves
 
-/// Each once, by address. Throws: Error{unknown_pointer} for an unknown address, {invalid_argument}
-/// for an unknown tag.
-std::vector<std::shared_ptr<Allocation>> RuntimeControl::named_by(const ControlMove& move,
-                                                                  const char* call) {
-  ground_.memory.topology().require(move.to, call);
-  std::vector<std::shared_ptr<Allocation>> named;
-  for (const std::uint64_t address : move.addresses) {
-    named.push_back(ground_.memory.require_around(to_pointer(Address{address}), call));
-  }
-  const auto all = ground_.memory.registry().all();
-  for (const std::string& tag : move.tags) {
-    const std::size_t before = named.size();
-    std::ranges::copy_if(all, std::back_inserter(named),
-                         [&](const auto& one) { return one->tag == tag && !one->being_freed; });
-    if (named.size() > before) continue;
-    throw Error(ErrorKind::invalid_argument, call,
-                fmt::format("no allocation has the tag \"{}\"", tag));
-  }
-  std::ranges::sort(named, {}, [](const auto& one) { return one->begin(); });
-  const auto again = std::ranges::unique(named);
-  named.erase(again.begin(), again.end());
-  return named;
-}
-
 /// The sum over the chunks; the mover copies a chunk beside the stop for the one before it, and
 /// moves several allocations at once, so it may finish sooner.
 ControlPrediction RuntimeControl::predict(const ControlMove& move) {
   const Topology& topology = ground_.memory.topology();
-  const auto named = named_by(move, call_name);
+  topology.require(move.to, call_name);
+  const Allocations selected = selected_by(move.what);
   const PlaceId to = place_of(topology, move.to);
   ControlPrediction prediction;
-  for (const auto& allocation : named) {
+  prediction.selected = summary_of(selected);
+  for (const auto& allocation : selected) {
     for (std::size_t slot = 0; slot < allocation->geometry().slots; ++slot) {
       const Location home = allocation->home(slot);
       if (home == move.to || allocation->dropped(slot)) continue;
@@ -286,16 +314,18 @@ ControlPrediction RuntimeControl::predict(const ControlMove& move) {
   return prediction;
 }
 
-std::uint64_t RuntimeControl::start_move(const ControlMove& move) {
-  const auto named = named_by(move, call_name);
+ControlStarted RuntimeControl::start_move(const ControlMove& move) {
+  ground_.memory.topology().require(move.to, call_name);
+  const Allocations selected = selected_by(move.what);
   MigrateOptions options;
   options.scope = StopScope::attached;
-  for (const auto& allocation : named) {
+  for (const auto& allocation : selected) {
     check_background_move(*allocation, ground_.mover.attached(), options, call_name);
   }
-  const auto operation = std::make_shared<MoveOperation>(ground_, clock_, move, named);
+  ControlSelection summary = summary_of(selected);
+  const auto operation = std::make_shared<MoveOperation>(ground_, clock_, move.to, selected);
   operation->advance();
-  return operation->number();
+  return {operation->number(), std::move(summary)};
 }
 
 std::uint64_t RuntimeControl::start_drain(Location at) {

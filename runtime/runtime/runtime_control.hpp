@@ -39,9 +39,11 @@ class RuntimeControl : public ControlTarget {
 
   ControlStatus status() override;
   std::vector<ControlAllocation> allocations(std::uint64_t from, std::size_t most) override;
+  ControlPage select(const std::vector<Selector>& what, std::uint64_t from,
+                     std::size_t most) override;
   ControlAllocation allocation(std::uint64_t address) override;
   ControlPrediction predict(const ControlMove& move) override;
-  std::uint64_t start_move(const ControlMove& move) override;
+  ControlStarted start_move(const ControlMove& move) override;
   /// Also throws: Error{busy} while `drains_max` of them are running.
   std::uint64_t start_drain(Location at) override;
   std::string policy() override;
@@ -67,7 +69,13 @@ class RuntimeControl : public ControlTarget {
   };
   class MoveOperation;
 
-  std::vector<std::shared_ptr<Allocation>> named_by(const ControlMove& move, const char* call);
+  /// In ascending order of addresses.
+  using Allocations = std::vector<std::shared_ptr<Allocation>>;
+
+  Allocations listed() const;
+  Allocations selected_by(const std::vector<Selector>& what) const;
+  std::vector<ControlAllocation> page_of(const Allocations& all, std::uint64_t from,
+                                         std::size_t most) const;
   ControlAllocation describe(const std::shared_ptr<Allocation>& allocation) const;
   void drain(Location at, std::uint64_t operation) noexcept;
   void forget_ended_drains();

@@ -76,7 +76,8 @@ TEST_F(ControlProtocolTest, EveryNameInAnswersIsDocumented) {
         R"({"command":"where","most":1})", R"({"command":"where","address":"0x7f0000000000"})",
         R"({"command":"policy"})", R"({"command":"migrate","tag":"a","to":"gpu1","dry_run":true})",
         R"({"command":"migrate","tag":"a","to":"gpu1"})", R"({"command":"pause"})",
-        R"({"command":"explain","address":1})", R"({"command":"events"})", R"({"command":"stats"})",
+        R"({"command":"where","what":"all"})", R"({"command":"explain","address":1})",
+        R"({"command":"events"})", R"({"command":"stats"})",
         R"({"command":"stats","format":"prometheus"})", R"({"command":"heal"})"}) {
     collect_names(ask(request), names);
   }
@@ -134,6 +135,47 @@ TEST_F(ControlProtocolTest, MovesSeveralAllocationsWithOneRequest) {
                                                        "move 0x7f0000000000 0x10 a to host(0)"}));
 }
 
+TEST_F(ControlProtocolTest, TakesSelectorsBesideAddressesAndTags) {
+  ok(R"({"command":"migrate","what":"largest:2","to":"gpu1"})");
+  ok(R"({"command":"migrate","what":["at:gpu0","0x10","x"],"tag":"a","address":7,"to":"host0"})");
+  EXPECT_EQ(target_.calls(), (std::vector<std::string>{"move largest:2 to gpu(1)",
+                                                       "move 0x7 a at:gpu0 0x10 x to host(0)"}));
+}
+
+TEST_F(ControlProtocolTest, ATagIsATagWhateverItLooksLike) {
+  ok(R"({"command":"migrate","tag":["all","42"],"to":"gpu1"})");
+  ASSERT_EQ(target_.last_move().size(), 2U);
+  for (const Selector& selector : target_.last_move()) {
+    EXPECT_EQ(selector.kind, Selector::Kind::tag) << selector.text;
+  }
+}
+
+TEST_F(ControlProtocolTest, NamesWhatAMoveSelected) {
+  for (const char* request : {R"({"command":"migrate","what":"all","to":"gpu1"})",
+                              R"({"command":"migrate","what":"all","to":"gpu1","dry_run":true})"}) {
+    const json::object selected = ok(request).at("selected").as_object();
+    EXPECT_EQ(selected.at("count").to_number<int>(), 12);
+    EXPECT_EQ(selected.at("bytes").to_number<int>(), 48 << 20);
+    EXPECT_EQ(selected.at("first").at(1).at("address").as_string(), "0x7f0000400000");
+    EXPECT_EQ(selected.at("first").at(1).at("tag").as_string(), "some");
+  }
+}
+
+TEST_F(ControlProtocolTest, ListsWhatASelectorSelectsPageByPage) {
+  const json::object whole = ok(R"({"command":"where","what":["at:host0","many"]})");
+  EXPECT_EQ(whole.at("allocations").as_array().size(), 2U);
+  EXPECT_FALSE(whole.contains("more_from"));
+  const json::object first = ok(R"({"command":"where","what":"all","most":1})");
+  ASSERT_EQ(first.at("allocations").as_array().size(), 1U);
+  EXPECT_EQ(first.at("selected").at("count").to_number<int>(), 2);
+  const std::string next = json::serialize(first.at("more_from"));
+  const json::object last = ok(R"({"command":"where","what":"all","most":1,"from":)" + next + "}");
+  ASSERT_EQ(last.at("allocations").as_array().size(), 1U);
+  EXPECT_EQ(last.at("allocations").at(0).at("tag").as_string(), "many");
+  EXPECT_EQ(last.at("selected").at("count").to_number<int>(), 2);
+  EXPECT_FALSE(last.contains("more_from"));
+}
+
 TEST_F(ControlProtocolTest, SetsThePolicyAndPausesAndSteps) {
   EXPECT_EQ(ok(R"({"command":"policy","set":"cost_benefit"})").at("policy").as_string(),
             "cost_benefit");
@@ -156,6 +198,14 @@ TEST_F(ControlProtocolTest, RefusesWhatIsNoSuchRequest) {
                               R"({"command":"migrate","tag":[["a"]],"to":"gpu1"})",
                               R"({"command":"migrate","tag":["a",""],"to":"gpu1"})",
                               R"({"command":"migrate","address":["0x1","one"],"to":"gpu1"})",
+                              R"({"command":"migrate","what":[],"to":"gpu1"})",
+                              R"({"command":"migrate","what":["all",""],"to":"gpu1"})",
+                              R"({"command":"migrate","what":7,"to":"gpu1"})",
+                              R"({"command":"where","what":[]})",
+                              R"({"command":"where","what":""})",
+                              R"({"command":"where","what":"none"})",
+                              R"({"command":"where","what":"all","address":"0x7f0000000000"})",
+                              R"({"command":"where","tag":"many"})",
                               R"({"command":"migrate","tag":"a","to":"mars"})",
                               R"({"command":"drain","at":7})",
                               R"({"command":"migrate","tag":"a","to":"gpu1","dry_run":"yes"})",

@@ -17,12 +17,11 @@ using std::chrono::milliseconds;
 
 std::string name_of(const ControlMove& move) {
   std::string names;
-  for (const std::uint64_t address : move.addresses) names += fmt::format("{:#x} ", address);
-  for (const std::string& tag : move.tags) names += tag + " ";
+  for (const Selector& selector : move.what) names += selector.text + " ";
   return names;
 }
 bool has(const ControlMove& move, std::string_view tag) {
-  return std::ranges::find(move.tags, tag) != move.tags.end();
+  return std::ranges::find(move.what, tag, &Selector::tag) != move.what.end();
 }
 
 ControlAllocation small() {
@@ -32,6 +31,15 @@ ControlAllocation small() {
 ControlAllocation large() {
   return {FakeControlTarget::many_address, 2496 * MiB, 2 * MiB, "many", false, true, 96 * MiB,
           {{gpu(1), 2400 * MiB}},          {}};
+}
+
+/// Of every move, whatever it names.
+ControlSelection selection() {
+  ControlSelection selection{12, 48 * MiB, {}};
+  for (std::uint64_t each = 0; each < 12; ++each) {
+    selection.first.push_back({FakeControlTarget::first_address + each * 4 * MiB, 4 * MiB, "some"});
+  }
+  return selection;
 }
 
 }  // namespace
@@ -57,6 +65,30 @@ std::vector<ControlAllocation> FakeControlTarget::allocations(std::uint64_t from
   return all;
 }
 
+/// The second was allocated first.
+ControlPage FakeControlTarget::select(const std::vector<Selector>& what, std::uint64_t from,
+                                      std::size_t most) {
+  const std::vector<ControlAllocation> all{small(), large()};
+  std::vector<Selectable> seen;
+  for (const ControlAllocation& each : all) {
+    seen.push_back({each.address, each.bytes, all.size() - seen.size(), each.tag});
+  }
+  const auto has_chunk_at = [&](std::size_t which, Location at) {
+    return all[which].bytes_at.contains(at);
+  };
+  ControlPage page;
+  for (const std::size_t which : resolve(what, seen, has_chunk_at, "vma::control")) {
+    const ControlAllocation& found = all[which];
+    ++page.selected.count;
+    page.selected.bytes += found.bytes;
+    page.selected.first.push_back({found.address, found.bytes, found.tag});
+    if (found.address < from) continue;
+    if (page.allocations.size() < most) page.allocations.push_back(found);
+    page.more = page.allocations.back().address < found.address;
+  }
+  return page;
+}
+
 ControlAllocation FakeControlTarget::allocation(std::uint64_t address) {
   if (address >= many_address) {
     ControlAllocation found = large();
@@ -77,7 +109,7 @@ ControlPrediction FakeControlTarget::predict(const ControlMove& move) {
   if (has(move, "throws")) throw std::runtime_error("a bug of the target");
   if (has(move, "no memory")) throw std::bad_alloc();
   if (has(move, "strange")) throw 7;
-  return {4 * MiB, 2, milliseconds(20), milliseconds(1), 2 * MiB};
+  return {4 * MiB, 2, milliseconds(20), milliseconds(1), 2 * MiB, selection()};
 }
 
 std::uint64_t FakeControlTarget::start(const std::string& call, bool fails) {
@@ -93,8 +125,10 @@ std::uint64_t FakeControlTarget::start(const std::string& call, bool fails) {
   return operations_;
 }
 
-std::uint64_t FakeControlTarget::start_move(const ControlMove& move) {
-  return start(fmt::format("move {}to {}", name_of(move), to_string(move.to)), has(move, "fails"));
+ControlStarted FakeControlTarget::start_move(const ControlMove& move) {
+  last_move_ = move.what;
+  const std::string call = fmt::format("move {}to {}", name_of(move), to_string(move.to));
+  return {start(call, has(move, "fails")), selection()};
 }
 
 std::uint64_t FakeControlTarget::start_drain(Location at) {

@@ -20,9 +20,11 @@ class FakeControlTarget : public ControlTarget {
 
   ControlStatus status() override;
   std::vector<ControlAllocation> allocations(std::uint64_t from, std::size_t most) override;
+  ControlPage select(const std::vector<Selector>& what, std::uint64_t from,
+                     std::size_t most) override;
   ControlAllocation allocation(std::uint64_t address) override;
   ControlPrediction predict(const ControlMove& move) override;
-  std::uint64_t start_move(const ControlMove& move) override;
+  ControlStarted start_move(const ControlMove& move) override;
   std::uint64_t start_drain(Location at) override;
   std::string policy() override { return policy_; }
   std::vector<std::string> known_policies() override { return {"stay", "cost_benefit"}; }
@@ -38,12 +40,15 @@ class FakeControlTarget : public ControlTarget {
 
   /// The requests it received, in order: "move 0x7f0000000000 to gpu(1)".
   std::vector<std::string> calls() const;
+  /// What the last move named.
+  const std::vector<Selector>& last_move() const { return last_move_; }
   EventRing& ring() { return ring_; }
 
  private:
   std::uint64_t start(const std::string& call, bool fails);
   mutable std::mutex mutex_;  // Guards `calls_`.
   std::vector<std::string> calls_;
+  std::vector<Selector> last_move_;
   std::string policy_ = "stay";
   bool paused_ = false;
   std::uint64_t operations_ = 0;

@@ -206,7 +206,8 @@ TEST(ControlReach, APeerIsRefused) {
   SchedulerRig rig("stay_put", "test-islands");
   std::uint64_t* words = rig.alloc(2, gpu(0));
   ControlTarget& control = parts_of(rig.runtime()).machinery->scheduling->control();
-  const std::uint64_t operation = control.start_move({{to_integer(address_of(words))}, {}, gpu(2)});
+  const Selector what = Selector::of_address(to_integer(address_of(words)));
+  const std::uint64_t operation = control.start_move({{what}, gpu(2)}).operation;
   std::string why;
   EXPECT_TRUE(comes_true([&] {
     for (const ControlEvent& event : control.events(0, 1'000).events) {

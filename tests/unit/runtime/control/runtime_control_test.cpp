@@ -25,8 +25,12 @@ class RuntimeControlTest : public testing::Test {
 
   ControlTarget& control() { return parts_of(rig_.runtime()).machinery->scheduling->control(); }
   static ControlMove move_of(const void* pointer, Location to) {
-    return {{to_integer(address_of(pointer))}, {}, to};
+    return {{Selector::of_address(to_integer(address_of(pointer)))}, to};
   }
+  static ControlMove move_of_tag(const std::string& tag, Location to) {
+    return {{Selector::of_tag(tag)}, to};
+  }
+  std::uint64_t start(const ControlMove& move) { return control().start_move(move).operation; }
   std::vector<ControlEvent> events() { return control().events(0, 10'000).events; }
   /// Waits for the last event of the operation and returns it.
   ControlEvent end_of(std::uint64_t operation) {
@@ -104,7 +108,7 @@ TEST_F(RuntimeControlTest, ListsAllocationsByAddressPageByPage) {
 
 TEST_F(RuntimeControlTest, AMoveIsFollowedChunkByChunkToItsEnd) {
   std::uint64_t* words = rig_.alloc(3, gpu(0), "weights");
-  const std::uint64_t operation = control().start_move({{}, {"weights"}, gpu(1)});
+  const std::uint64_t operation = start(move_of_tag("weights", gpu(1)));
   const ControlEvent end = end_of(operation);
   EXPECT_EQ(end.kind, Kind::operation_done) << end.text;
   EXPECT_EQ(end.bytes, 3 * chunk);
@@ -132,17 +136,19 @@ TEST_F(RuntimeControlTest, AMoveIsFollowedChunkByChunkToItsEnd) {
 TEST_F(RuntimeControlTest, SeveralTagsAndAddressesAreOneOperation) {
   std::uint64_t *one = rig_.alloc(2, gpu(0), "weights"), *two = rig_.alloc(1, gpu(0), "cache"),
                 *three = rig_.alloc(1, gpu(0)), *other = rig_.alloc(1, gpu(0), "inputs");
-  const std::vector<std::uint64_t> addresses{to_integer(address_of(three)),
-                                             to_integer(address_of(one)) + chunk};
-  const ControlMove move{addresses, {"weights", "cache", "weights"}, gpu(1)};
+  const ControlMove move{
+      {Selector::of_address(to_integer(address_of(three))),
+       Selector::of_address(to_integer(address_of(one)) + chunk), Selector::of_tag("weights"),
+       Selector::of_tag("cache"), Selector::of_tag("weights")},
+      gpu(1)};
   EXPECT_EQ(control().predict(move).chunks, 4u);
-  const ControlEvent end = end_of(control().start_move(move));
+  const ControlEvent end = end_of(start(move));
   EXPECT_EQ(end.kind, Kind::operation_done) << end.text;
   EXPECT_EQ(end.bytes, 4 * chunk);
   for (std::uint64_t* moved : {one, two, three}) EXPECT_EQ(rig_.home(moved), gpu(1));
   EXPECT_EQ(rig_.home(other), gpu(0));
   EXPECT_EQ(kind_of_error([&] {
-              control().start_move({{}, {"inputs", "nobody's"}, gpu(1)});
+              start({{Selector::of_tag("inputs"), Selector::of_tag("nobody's")}, gpu(1)});
             }),
             ErrorKind::invalid_argument);
   EXPECT_EQ(rig_.home(other), gpu(0));
@@ -160,8 +166,8 @@ TEST_F(RuntimeControlTest, RefusesWhatMigrateRefuses) {
   const auto refusal = [&](const ControlMove& move) {
     return kind_of_error([&] { control().start_move(move); });
   };
-  EXPECT_EQ(refusal({{}, {"nobody's"}, gpu(1)}), ErrorKind::invalid_argument);
-  EXPECT_EQ(refusal({{16}, {}, gpu(1)}), ErrorKind::unknown_pointer);
+  EXPECT_EQ(refusal(move_of_tag("nobody's", gpu(1))), ErrorKind::invalid_argument);
+  EXPECT_EQ(refusal({{Selector::of_address(16)}, gpu(1)}), ErrorKind::unknown_pointer);
   EXPECT_EQ(refusal(move_of(words, gpu(7))), ErrorKind::invalid_argument);
   {
     const Pin pin = rig_.runtime().pin(words);
@@ -177,7 +183,7 @@ TEST_F(RuntimeControlTest, AMoveThatFailsSaysWhy) {
   MoveHooks hooks;
   hooks.before = [](const MoveEvent&) { throw std::runtime_error("not now"); };
   const auto hook = rig_.runtime().on_move(words, hooks);
-  const ControlEvent end = end_of(control().start_move(move_of(words, gpu(1))));
+  const ControlEvent end = end_of(start(move_of(words, gpu(1))));
   EXPECT_EQ(end.kind, Kind::operation_failed);
   EXPECT_NE(end.text.find("not now"), std::string::npos) << end.text;
   EXPECT_EQ(count(Kind::move_done), 0u);
@@ -287,7 +293,7 @@ TEST_F(RuntimeControlTest, ACapacityThatNobodySetIsTheSizeOfThePlace) {
 
 TEST_F(RuntimeControlTest, AMigrateSaysHowManyWholeChunksItWas) {
   std::uint64_t* words = rig_.alloc(3, gpu(0));
-  const ControlEvent end = end_of(control().start_move(move_of(words, gpu(1))));
+  const ControlEvent end = end_of(start(move_of(words, gpu(1))));
   EXPECT_EQ(end.text, "24576 bytes were requested: 3 whole chunks");
 }
 
@@ -345,7 +351,7 @@ TEST_F(RuntimeControlTest, MovesManyAllocationsInOneOperation) {
   std::vector<std::uint64_t*> all;
   for (std::size_t i = 0; i < many; ++i) all.push_back(rig_.alloc(1, gpu(0), "many"));
   rig_.step();
-  const std::uint64_t operation = control().start_move({{}, {"many"}, gpu(1)});
+  const std::uint64_t operation = start(move_of_tag("many", gpu(1)));
   EXPECT_LE(control().status().moves_queued, 512u);
   rig_.runtime().free(all.back());
   const ControlEvent end = end_of(operation);
@@ -357,7 +363,7 @@ TEST_F(RuntimeControlTest, ShutsDownWhileItsOperationsGoOn) {
   for (int i = 0; i < 8; ++i) rig_.alloc(8, gpu(0), "all");
   rig_.step();
   control().start_drain(gpu(0));
-  control().start_move({{}, {"all"}, gpu(1)});
+  start(move_of_tag("all", gpu(1)));
   rig_.runtime().shutdown();
   EXPECT_TRUE(rig_.machine().leaks().empty());
 }
