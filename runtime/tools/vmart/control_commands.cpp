@@ -1,6 +1,7 @@
 #include "tools/vmart/control_commands.hpp"
 
 #include "base/nearest_name.hpp"
+#include "control/selector.hpp"
 #include "placement/policies/built_in_policies.hpp"
 #include "placement/policies/policy_text.hpp"
 #include "tools/vmart/control_text.hpp"
@@ -27,10 +28,10 @@ namespace {
 
 namespace json = boost::json;
 
-/// Prints the events of an operation as they arrive, or only the last one as JSON, and returns once
-/// it has ended. Throws: std::runtime_error with the reason if it failed.
+/// Prints the events of an operation as they arrive, or only the last one and `more` as JSON, and
+/// returns once it has ended. Throws: std::runtime_error with the reason if it failed.
 void await_operation(ControlClient& client, std::uint64_t operation, std::uint64_t since,
-                     bool as_json) {
+                     bool as_json, const json::object& more = {}) {
   EventFollower follower(client, since);
   for (;;) {
     for (const json::value& value : follower.next()) {
@@ -42,13 +43,30 @@ void await_operation(ControlClient& client, std::uint64_t operation, std::uint64
       if (!as_json) {
         fmt::print("{}\n", event_line(event));
       } else if (ended) {
-        print_json(value);
+        json::object last = event;
+        last.insert(more.begin(), more.end());
+        print_json(last);
       }
       if (failed) throw std::runtime_error(text_of(event, "text"));
       if (ended) return;
     }
     follower.wait();
   }
+}
+
+/// "selected 2 allocations, 8.0 MiB: 0x7f0000000000 0x7f1000000000"
+void print_selected(const json::object& selected) {
+  constexpr std::size_t shown_max = 8;
+  const std::uint64_t count = count_of(selected, "count");
+  const json::array& first = list_of(selected, "first");
+  const std::size_t shown = std::min(first.size(), shown_max);
+  std::string line = fmt::format("selected {} allocation{}, {}:", count, count == 1 ? "" : "s",
+                                 bytes_text(number_of(selected, "bytes")));
+  for (std::size_t each = 0; each < shown; ++each) {
+    if (const json::object* one = first[each].if_object()) line += " " + text_of(*one, "address");
+  }
+  if (count > shown) line += fmt::format(" and {} more", count - shown);
+  fmt::print("{}\n", line);
 }
 
 std::uint64_t latest_event(ControlClient& client) {
@@ -132,21 +150,17 @@ int run_migrate(const ControlChoice& choice, const MigrateCommand& command, bool
   ControlClient client(choice);
   const std::string& to = command.what_and_to.back();
   const auto what = std::span(command.what_and_to).first(command.what_and_to.size() - 1);
-  json::object request{{"command", "migrate"}, {"to", to}, {"dry_run", command.dry_run}};
-  for (const bool address : {true, false}) {
-    json::array named;
-    for (const std::string& one : what) {
-      if (is_address(one) == address) named.emplace_back(one);
-    }
-    if (named.empty()) continue;
-    // Older runtimes know only one.
-    json::value& member = request[address ? "address" : "tag"];
-    member = named.size() == 1 ? named[0] : json::value(std::move(named));
-  }
+  const json::object request{{"command", "migrate"},
+                             {"what", json::array(what.begin(), what.end())},
+                             {"to", to},
+                             {"dry_run", command.dry_run}};
   const std::uint64_t since = command.dry_run ? 0 : latest_event(client);
   const json::object answer = client.ask(request);
+  const json::object& selected = object_of(answer, "selected");
+  if (!as_json) print_selected(selected);
   if (!command.dry_run) {
-    await_operation(client, count_of(answer, "operation"), since, as_json);
+    await_operation(client, count_of(answer, "operation"), since, as_json,
+                    {{"selected", selected}});
     return 0;
   }
   const json::object& prediction = object_of(answer, "prediction");
@@ -234,15 +248,15 @@ int run_explain(const ControlChoice& choice, const std::string& what, bool as_js
   constexpr std::size_t asked_max = 100;
   ControlClient client(choice);
   std::vector<std::string> addresses{what};
-  if (!is_address(what)) {
+  if (!parse_address(what)) {
     addresses.clear();
     for (const json::value& one : list_allocations(client, what)) {
       addresses.push_back(text_of(one.as_object(), "address"));
     }
   }
   if (addresses.size() > asked_max) {
-    fmt::print(stderr, "vmart: only the first {} of {} allocations with this tag are explained\n",
-               asked_max, addresses.size());
+    fmt::print(stderr, "vmart: only the first {} of {} allocations are explained\n", asked_max,
+               addresses.size());
     addresses.resize(asked_max);
   }
   std::vector<json::object> decisions;

@@ -15,7 +15,7 @@ namespace vma {
 int run_status(const ControlChoice& choice, bool as_json);
 
 struct MigrateCommand {
-  std::vector<std::string> what_and_to;  ///< Addresses and tags, and then a place.
+  std::vector<std::string> what_and_to;  ///< Selectors, and then a place.
   bool dry_run = false;
 };
 int run_migrate(const ControlChoice& choice, const MigrateCommand& command, bool as_json);
@@ -28,7 +28,7 @@ int run_policy(const ControlChoice& choice, const std::string& set, bool as_json
 int run_describe_policy(const std::string& name, bool as_json);
 /// `command` is "pause", "resume" or "step".
 int run_plain(const ControlChoice& choice, const std::string& command, bool as_json);
-/// `what` is an address, or a tag, which stands for all allocations that have it.
+/// `what` is an address of a chunk or allocation, or another selector of allocations.
 int run_explain(const ControlChoice& choice, const std::string& what, bool as_json);
 
 enum class StatsForm { table, json, prometheus };

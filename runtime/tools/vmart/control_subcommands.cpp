@@ -1,11 +1,13 @@
 #include "tools/vmart/control_subcommands.hpp"
 
+#include "control/selector.hpp"
 #include "tools/vmart/control_commands.hpp"
 #include "tools/vmart/follow_events.hpp"
 #include "tools/vmart/top.hpp"
 #include "tools/vmart/where.hpp"
 
 #include <CLI/CLI.hpp>
+#include <fmt/format.h>
 
 #include <map>
 #include <memory>
@@ -37,6 +39,15 @@ CLI::App& add(CLI::App& app, std::function<int()>& chosen, const Shared& argumen
   return command;
 }
 
+/// The help of a command that takes selectors ends with them.
+void add_selectors(CLI::App& command) {
+  std::string text = "WHAT is an address, a tag or one of these:";
+  for (const SelectorForm& each : selector_forms()) {
+    text += fmt::format("\n  {:<27} {}", each.form, each.meaning);
+  }
+  command.footer(text);
+}
+
 void add_top(CLI::App& app, std::function<int()>& chosen, const Shared& shared) {
   CLI::App& top = add(app, chosen, shared, "top", "shows places, moves and events, live",
                       [](const Arguments& given) {
@@ -62,12 +73,14 @@ void add_looking(CLI::App& app, std::function<int()>& chosen, const Shared& shar
   CLI::App& where =
       add(app, chosen, shared, "where", "shows where the memory of a running program lies",
           [](const Arguments& given) { return run_where(given.choice, given.text, given.json); });
-  where.add_option("what", shared->text, "an address, or a tag; default: all allocations");
+  where.add_option("what", shared->text, "selects allocations; default: all");
+  add_selectors(where);
   CLI::App& explain =
       add(app, chosen, shared, "explain", "explains why chunks lie where they lie",
           [](const Arguments& given) { return run_explain(given.choice, given.text, given.json); });
-  explain.add_option("what", shared->text, "an address of a chunk or allocation, or a tag")
+  explain.add_option("what", shared->text, "selects allocations, or a chunk by its address")
       ->required();
+  add_selectors(explain);
   CLI::App& events = add(
       app, chosen, shared, "events", "shows recent events",
       [](const Arguments& given) { return run_events(given.choice, given.follow, given.json); });
@@ -108,10 +121,11 @@ void add_acting(CLI::App& app, std::function<int()>& chosen, const Shared& share
       [](const Arguments& given) { return run_migrate(given.choice, given.migrate, given.json); });
   // One list: CLI11 would take the place for an address if an option follows it.
   migrate
-      .add_option("what", shared->migrate.what_and_to, "addresses or tags, then gpu0, host0, ...")
+      .add_option("what", shared->migrate.what_and_to, "selects allocations, then gpu0, host0, ...")
       ->expected(2, CLI::detail::expected_max_vector_size)
-      ->option_text("TEXT... PLACE")
+      ->option_text("WHAT... PLACE")
       ->required();
+  add_selectors(migrate);
   migrate.add_flag("--dry-run", shared->migrate.dry_run, "only predict the cost");
   CLI::App& drain =
       add(app, chosen, shared, "drain", "evacuates a place and keeps it closed until `resume`",

@@ -1,5 +1,6 @@
 #include "tools/vmart/where.hpp"
 
+#include "control/selector.hpp"
 #include "tools/vmart/control_text.hpp"
 
 #include <boost/json/value.hpp>
@@ -7,8 +8,6 @@
 #include <fmt/format.h>
 
 #include <cstdlib>
-#include <stdexcept>
-#include <string_view>
 #include <utility>
 
 namespace vma {
@@ -65,32 +64,16 @@ void print_extents(const json::object& allocation) {
 
 }  // namespace
 
-bool is_address(const std::string& what) {
-  const bool prefixed = what.starts_with("0x") || what.starts_with("0X");
-  const std::string digits = what.substr(prefixed ? 2 : 0);
-  const char* const known = prefixed ? "0123456789abcdefABCDEF" : "0123456789";
-  return !digits.empty() && digits.find_first_not_of(known) == std::string::npos;
-}
-
-json::array list_allocations(ControlClient& client, const std::string& tag) {
+json::array list_allocations(ControlClient& client, const std::string& what) {
   json::array found;
   json::object request{{"command", "where"}};
+  if (!what.empty()) request["what"] = what;
   for (;;) {
     const json::object page = client.ask(request);
-    for (const json::value& value : list_of(page, "allocations")) {
-      const json::value* const its = value.as_object().if_contains("tag");
-      const bool named = its != nullptr && its->is_string() &&
-                         std::string_view(its->get_string()) == std::string_view(tag);
-      if (tag.empty() || named) found.push_back(value);
-    }
-    if (!page.contains("more_from")) break;
+    for (const json::value& value : list_of(page, "allocations")) found.push_back(value);
+    if (!page.contains("more_from")) return found;
     request["from"] = page.at("more_from");
   }
-  if (found.empty() && !tag.empty()) {
-    throw std::runtime_error(
-        fmt::format("no allocation has the tag \"{}\"; `vmart where` lists all", tag));
-  }
-  return found;
 }
 
 int run_where(const ControlChoice& choice, const std::string& what, bool as_json) {
@@ -98,7 +81,7 @@ int run_where(const ControlChoice& choice, const std::string& what, bool as_json
   constexpr std::size_t detailed_max = 100;
   ControlClient client(choice);
   json::array found;
-  if (is_address(what)) {
+  if (parse_address(what)) {
     found.push_back(with_extents(client, what));
   } else {
     found = list_allocations(client, what);

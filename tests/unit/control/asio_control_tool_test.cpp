@@ -103,6 +103,30 @@ TEST_F(ControlToolTest, TakesTagsWhereItTakesAddresses) {
   EXPECT_EQ(rig_.target().calls(), std::vector<std::string>{"move 7b to gpu(1)"});
 }
 
+TEST_F(ControlToolTest, TakesSelectorsWhereItTakesTags) {
+  expect(0, "\"many\"", "where largest:1");
+  expect(0, "\"many\"", "where oldest:1");
+  expect(0, "0x7f0000200000", "where at:gpu0");  // With extents.
+  expect(0, "0x7f0000000000", "explain newest:1");
+  expect(1, "\"size:4GiB..\" selects nothing; there are 2 allocations, the largest of 2617245696",
+         "where size:4GiB..");
+  expect(1, "no allocation has the tag \"at:mars\", which is no selector either", "where at:mars");
+  expect(0,
+         "selected 12 allocations, 48.0 MiB: 0x7f0000000000 0x7f0000400000 0x7f0000800000 "
+         "0x7f0000c00000 0x7f0001000000 0x7f0001400000 0x7f0001800000 0x7f0001c00000 and 4 more\n",
+         "migrate largest:12 at:gpu0 layer:3 gpu1");
+  expect(0, "selected 12 allocations", "migrate 'at:gpu(0)' gpu1 --dry-run");
+  expect(0, "\"selected\": {\"count\": 12, \"bytes\": 50331648, \"first\": [{\"address\": ",
+         "migrate all host0 --json");
+  expect(0, "operation_done", "migrate tag:all gpu1");
+  EXPECT_EQ(rig_.target().calls(),
+            (std::vector<std::string>{"move largest:12 at:gpu0 layer:3 to gpu(1)",
+                                      "move all to host(0)", "move tag:all to gpu(1)"}));
+  for (const char* command : {"where", "explain", "migrate"}) {
+    expect(0, "size:MIN..MAX", fmt::format("{} --help", command));
+  }
+}
+
 TEST_F(ControlToolTest, AnswersInJson) {
   for (const char* command :
        {"status", "where", "where many", "where 0x7f0000000000", "explain many", "stats", "events",
@@ -152,7 +176,7 @@ TEST_F(ControlToolTest, Acts) {
   expect(0, "operation_failed", "events");
   EXPECT_EQ(rig_.target().calls(),
             (std::vector<std::string>{"move weights to gpu(1)", "move 0x7f0000000000 to host(0)",
-                                      "move 0x10 weights cache to gpu(1)", "move fails to gpu(1)",
+                                      "move weights 0x10 cache to gpu(1)", "move fails to gpu(1)",
                                       "drain gpu(0)", "pause", "step", "resume"}));
 }
 

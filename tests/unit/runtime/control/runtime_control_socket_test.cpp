@@ -99,6 +99,38 @@ TEST_F(RuntimeSocketTest, TheToolLooksAndMoves) {
   expect_tool(0, "operation_done", "events");
 }
 
+TEST_F(RuntimeSocketTest, TheToolMovesMemoryWithoutTags) {
+  if (std::string(VMART_TOOL).empty()) GTEST_SKIP() << "the tool is not built: CLI11 is missing";
+  const std::uint64_t *first = rig_->alloc(8192, gpu(0)), *large = rig_->alloc(65536, gpu(0)),
+                      *last = rig_->alloc(16384, gpu(0));
+  const void *all = tagged("all"), *layer = tagged("layer:3");
+  const auto hex = [](const void* pointer) {
+    return fmt::format("{:#x}", to_integer(address_of(pointer)));
+  };
+  expect_tool(0, "selected 1 allocation, 64.0 KiB: " + hex(large), "migrate largest:1 gpu1");
+  EXPECT_EQ(rig_->home(large), gpu(1));
+  EXPECT_EQ(rig_->home(last), gpu(0));
+  expect_tool(0, hex(large), "where at:gpu1");
+  expect_tool(0,
+              "selected 2 allocations, 12.0 KiB: ", "migrate oldest:2 host0");  // One is the rig's.
+  EXPECT_EQ(rig_->home(first), host(0));
+  expect_tool(0, "selected 1 allocation, 16.0 KiB: " + hex(last), "migrate size:16KiB..20KiB gpu1");
+  EXPECT_EQ(rig_->home(last), gpu(1));
+  expect_tool(0, "selected 1 allocation", "migrate tag:all gpu1");
+  EXPECT_EQ(rig_->home(all), gpu(1));
+  EXPECT_EQ(rig_->home(layer), gpu(0));
+  expect_tool(0, "selected 1 allocation", "migrate layer:3 host0");
+  EXPECT_EQ(rig_->home(layer), host(0));
+  expect_tool(0, "selected 6 allocations", "migrate all gpu0");
+  for (const void* each : {all, layer, static_cast<const void*>(first)}) {
+    EXPECT_EQ(rig_->home(each), gpu(0));
+  }
+  expect_tool(1, "\"at:gpu1\" selects nothing; there are 6 allocations, the largest of 65536 bytes",
+              "migrate at:gpu1 host0");
+  expect_tool(0, "operation_done", "drain gpu0");
+  expect_tool(0, hex(layer), "explain newest:1");
+}
+
 TEST_F(RuntimeSocketTest, HangsUpAndGoesWithTheRuntime) {
   ControlPeer idle(path()), asking(path());
   ASSERT_TRUE(idle.connected());
