@@ -180,7 +180,8 @@ def public_headers_are_bare(tree):
 def one_door(tree):
     """Each outside world is included in one folder."""
     doors = [
-        (CUDA, ("runtime/driver/", "bench/rivals/", "tests/gpu/pools/cuda_allocator.cpp")),
+        (CUDA, ("runtime/driver/", "bench/rivals/", "tests/gpu/pools/cuda_allocator.cpp",
+                "tests/support/cuda/", "tests/sim_cuda/")),
         (re.compile(r"^nvtx3/"), ("runtime/base/nvtx.cpp", "tests/unit/base/nvtx_")),
         (CCCL, CCCL_HEADERS + ("tests/unit/memory_resource/", "tests/install/consumer/cccl_",
                                "examples/memory_resource.cpp")),

@@ -1,0 +1,220 @@
+// Copies and fills, and operations on words.
+#include "support/cuda/library.hpp"
+
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+namespace vma {
+namespace {
+
+// The zero stream: the legacy one, or the thread's own.
+constexpr CUstream zero_stream = nullptr;
+
+void copy(Address target, Address source, std::size_t bytes, CUstream stream) {
+  sim().copy(stream_of(stream), target, source, bytes);
+}
+
+void copy_and_wait(Address target, Address source, std::size_t bytes) {
+  copy(target, source, bytes, zero_stream);
+  finish(stream_of(zero_stream));
+}
+
+/// The simulator takes an address that it does not know for one of the host's own memory. Throws:
+/// for such an address, where a call asks for device memory.
+Address in_device(CUdeviceptr address) {
+  sim().pointer_info(Address{address});
+  return Address{address};
+}
+
+/// Enqueues a fill with a value of 1, 2 or 4 bytes.
+void fill(CUdeviceptr begin, std::uint64_t value, std::size_t width, std::size_t count,
+          CUstream stream) {
+  if (begin % width != 0) refuse(CUDA_ERROR_INVALID_VALUE);
+  const BoundStream bound = stream_of(stream);
+  if (count == 0) return;
+  if (width == 1) {
+    return sim().fill(bound, Address{begin}, static_cast<std::byte>(value), count);
+  }
+  launch_own(bound, OwnKernel::fill_pattern,
+             KernelArguments::of(begin, value, std::uint64_t{width}, std::uint64_t{count}));
+}
+
+/// Fills of device memory do not block.
+void fill_now(CUdeviceptr begin, std::uint64_t value, std::size_t width, std::size_t count) {
+  fill(begin, value, width, count, zero_stream);
+  if (count != 0 && sim().pointer_info(Address{begin}).at.kind == Location::Kind::host) {
+    finish(stream_of(zero_stream));
+  }
+}
+
+/// The first byte of one side of a copy of rows. Throws: for arrays, which the simulator lacks.
+Address side(CUmemorytype type, const void* in_host, CUdeviceptr device, std::size_t x,
+             std::size_t y, std::size_t pitch) {
+  const std::size_t offset = y * pitch + x;
+  switch (type) {
+    case CU_MEMORYTYPE_HOST: return address_of(in_host) + offset;
+    case CU_MEMORYTYPE_DEVICE: return in_device(device) + offset;
+    case CU_MEMORYTYPE_UNIFIED: return Address{device} + offset;
+    default: refuse(CUDA_ERROR_NOT_SUPPORTED);
+  }
+}
+
+void copy_rows(const CUDA_MEMCPY2D* rows, CUstream stream) {
+  const CUDA_MEMCPY2D& what = *required(rows);
+  const Address source = side(what.srcMemoryType, what.srcHost, what.srcDevice, what.srcXInBytes,
+                              what.srcY, what.srcPitch);
+  const Address target = side(what.dstMemoryType, what.dstHost, what.dstDevice, what.dstXInBytes,
+                              what.dstY, what.dstPitch);
+  for (std::size_t row = 0; row < what.Height; ++row) {
+    copy(target + row * what.dstPitch, source + row * what.srcPitch, what.WidthInBytes, stream);
+  }
+}
+
+WordOperation operation_of(const CUstreamBatchMemOpParams& params) {
+  switch (params.operation) {
+    case CU_STREAM_MEM_OP_WRITE_VALUE_64:
+      return {WordOperation::Kind::write, Address{params.writeValue.address},
+              params.writeValue.value64};
+    case CU_STREAM_MEM_OP_WAIT_VALUE_64:
+      if (params.waitValue.flags != CU_STREAM_WAIT_VALUE_GEQ) refuse(CUDA_ERROR_NOT_SUPPORTED);
+      return {WordOperation::Kind::wait_until_at_least, Address{params.waitValue.address},
+              params.waitValue.value64};
+    default: refuse(CUDA_ERROR_NOT_SUPPORTED);  // The simulator's words have 64 bits.
+  }
+}
+
+void batch(CUstream stream, const WordOperation& operation) {
+  sim().batch(stream_of(stream), {&operation, 1});
+}
+
+}  // namespace
+
+std::vector<WordOperation> word_operations(const CUstreamBatchMemOpParams* params,
+                                           unsigned int count) {
+  if (count == 0) refuse(CUDA_ERROR_INVALID_VALUE);
+  std::vector<WordOperation> operations;
+  for (unsigned int i = 0; i < count; ++i) operations.push_back(operation_of(required(params)[i]));
+  return operations;
+}
+
+SIM_CUDA_STREAM_CALL(cuMemcpy, _ptds, (CUdeviceptr target, CUdeviceptr source, std::size_t bytes),
+                     (target, source, bytes)) {
+  copy_and_wait(Address{target}, Address{source}, bytes);
+}
+SIM_CUDA_STREAM_CALL(cuMemcpyPeer, _ptds,
+                     (CUdeviceptr target, CUcontext, CUdeviceptr source, CUcontext,
+                      std::size_t bytes),
+                     (target, nullptr, source, nullptr, bytes)) {
+  copy_and_wait(Address{target}, Address{source}, bytes);
+}
+SIM_CUDA_STREAM_CALL(cuMemcpyHtoD_v2, _ptds,
+                     (CUdeviceptr target, const void* source, std::size_t bytes),
+                     (target, source, bytes)) {
+  copy_and_wait(in_device(target), address_of(source), bytes);
+}
+SIM_CUDA_STREAM_CALL(cuMemcpyDtoH_v2, _ptds, (void* target, CUdeviceptr source, std::size_t bytes),
+                     (target, source, bytes)) {
+  copy_and_wait(address_of(target), in_device(source), bytes);
+}
+SIM_CUDA_STREAM_CALL(cuMemcpyDtoD_v2, _ptds,
+                     (CUdeviceptr target, CUdeviceptr source, std::size_t bytes),
+                     (target, source, bytes)) {
+  copy_and_wait(in_device(target), in_device(source), bytes);
+}
+SIM_CUDA_STREAM_CALL(cuMemcpy2D_v2, _ptds, (const CUDA_MEMCPY2D* rows), (rows)) {
+  copy_rows(rows, zero_stream);
+  finish(stream_of(zero_stream));
+}
+SIM_CUDA_STREAM_CALL(cuMemcpy2DUnaligned_v2, _ptds, (const CUDA_MEMCPY2D* rows), (rows)) {
+  copy_rows(rows, zero_stream);
+  finish(stream_of(zero_stream));
+}
+
+SIM_CUDA_STREAM_CALL(cuMemcpyAsync, _ptsz,
+                     (CUdeviceptr target, CUdeviceptr source, std::size_t bytes, CUstream stream),
+                     (target, source, bytes, stream)) {
+  copy(Address{target}, Address{source}, bytes, stream);
+}
+SIM_CUDA_STREAM_CALL(cuMemcpyPeerAsync, _ptsz,
+                     (CUdeviceptr target, CUcontext, CUdeviceptr source, CUcontext,
+                      std::size_t bytes, CUstream stream),
+                     (target, nullptr, source, nullptr, bytes, stream)) {
+  copy(Address{target}, Address{source}, bytes, stream);
+}
+SIM_CUDA_STREAM_CALL(cuMemcpyHtoDAsync_v2, _ptsz,
+                     (CUdeviceptr target, const void* source, std::size_t bytes, CUstream stream),
+                     (target, source, bytes, stream)) {
+  copy(in_device(target), address_of(source), bytes, stream);
+}
+SIM_CUDA_STREAM_CALL(cuMemcpyDtoHAsync_v2, _ptsz,
+                     (void* target, CUdeviceptr source, std::size_t bytes, CUstream stream),
+                     (target, source, bytes, stream)) {
+  copy(address_of(target), in_device(source), bytes, stream);
+}
+SIM_CUDA_STREAM_CALL(cuMemcpyDtoDAsync_v2, _ptsz,
+                     (CUdeviceptr target, CUdeviceptr source, std::size_t bytes, CUstream stream),
+                     (target, source, bytes, stream)) {
+  copy(in_device(target), in_device(source), bytes, stream);
+}
+SIM_CUDA_STREAM_CALL(cuMemcpy2DAsync_v2, _ptsz, (const CUDA_MEMCPY2D* rows, CUstream stream),
+                     (rows, stream)) {
+  copy_rows(rows, stream);
+}
+
+SIM_CUDA_STREAM_CALL(cuMemsetD8_v2, _ptds,
+                     (CUdeviceptr begin, unsigned char value, std::size_t count),
+                     (begin, value, count)) {
+  fill_now(begin, value, 1, count);
+}
+SIM_CUDA_STREAM_CALL(cuMemsetD16_v2, _ptds,
+                     (CUdeviceptr begin, unsigned short value, std::size_t count),
+                     (begin, value, count)) {
+  fill_now(begin, value, 2, count);
+}
+SIM_CUDA_STREAM_CALL(cuMemsetD32_v2, _ptds,
+                     (CUdeviceptr begin, unsigned int value, std::size_t count),
+                     (begin, value, count)) {
+  fill_now(begin, value, 4, count);
+}
+SIM_CUDA_STREAM_CALL(cuMemsetD8Async, _ptsz,
+                     (CUdeviceptr begin, unsigned char value, std::size_t count, CUstream stream),
+                     (begin, value, count, stream)) {
+  fill(begin, value, 1, count, stream);
+}
+SIM_CUDA_STREAM_CALL(cuMemsetD16Async, _ptsz,
+                     (CUdeviceptr begin, unsigned short value, std::size_t count, CUstream stream),
+                     (begin, value, count, stream)) {
+  fill(begin, value, 2, count, stream);
+}
+SIM_CUDA_STREAM_CALL(cuMemsetD32Async, _ptsz,
+                     (CUdeviceptr begin, unsigned int value, std::size_t count, CUstream stream),
+                     (begin, value, count, stream)) {
+  fill(begin, value, 4, count, stream);
+}
+
+// --- Words. The first version of each call has the same parameters.
+#define SIM_CUDA_WORD_CALLS(suffix)                                                                \
+  SIM_CUDA_STREAM_CALL(                                                                            \
+      cuStreamBatchMemOp##suffix, _ptsz,                                                           \
+      (CUstream stream, unsigned int count, CUstreamBatchMemOpParams* params, unsigned int flags), \
+      (stream, count, params, flags)) {                                                            \
+    if (flags != 0) refuse(CUDA_ERROR_INVALID_VALUE);                                              \
+    sim().batch(stream_of(stream), word_operations(params, count));                                \
+  }                                                                                                \
+  SIM_CUDA_STREAM_CALL(cuStreamWriteValue64##suffix, _ptsz,                                        \
+                       (CUstream stream, CUdeviceptr word, cuuint64_t value, unsigned int),        \
+                       (stream, word, value, 0)) {                                                 \
+    batch(stream, {WordOperation::Kind::write, Address{word}, value});                             \
+  }                                                                                                \
+  SIM_CUDA_STREAM_CALL(cuStreamWaitValue64##suffix, _ptsz,                                         \
+                       (CUstream stream, CUdeviceptr word, cuuint64_t value, unsigned int flags),  \
+                       (stream, word, value, flags)) {                                             \
+    if (flags != CU_STREAM_WAIT_VALUE_GEQ) refuse(CUDA_ERROR_NOT_SUPPORTED);                       \
+    batch(stream, {WordOperation::Kind::wait_until_at_least, Address{word}, value});               \
+  }
+SIM_CUDA_WORD_CALLS()
+SIM_CUDA_WORD_CALLS(_v2)
+#undef SIM_CUDA_WORD_CALLS
+
+}  // namespace vma

@@ -1,0 +1,161 @@
+#include "support/cuda/library.hpp"
+
+#include "base/mutex.hpp"
+#include "driver/native_codes.hpp"
+#include "machine/machine_file.hpp"
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <vector>
+
+namespace vma {
+namespace {
+
+// Pages as large as those of real GPUs; costs of a machine that needs no time.
+constexpr const char* small_machine = R"json({
+  "name": "test-cuda",
+  "source": "Invented for tests of programs that use the driver's interface.",
+  "sources": "made up",
+  "granularity_bytes": 2097152,
+  "host_nodes": [{"memory_mib": 8192}],
+  "gpus": [{
+    "count": 2, "name": "Simulated GPU", "memory_mib": 4096, "multiprocessors": 32,
+    "compute_capability": 90, "copy_engines": 2, "hardware_queues": 8, "host_node": 0,
+    "local_gb_s": 100
+  }],
+  "peer_link": {"kind": "nvlink", "gb_s": 20, "native_atomics": true},
+  "host_link": {"to_gpu_gb_s": 5, "from_gpu_gb_s": 5},
+  "costs": {
+    "create": {"sizes_mib": [1], "gpus": [1], "us": [[1]], "floor_us": 0},
+    "release": {"sizes_mib": [1], "gpus": [1], "us": [[2]], "floor_us": 0},
+    "unmap": {"sizes_mib": [1], "gpus": [1], "us": [[2]], "floor_us": 0},
+    "grant_cold": {"sizes_mib": [1], "gpus": [1], "us": [[10]], "floor_us": 0},
+    "grant_first": {"sizes_mib": [1], "gpus": [1], "us": [[4]], "floor_us": 0},
+    "grant_later": {"sizes_mib": [1], "gpus": [1], "us": [[2]], "floor_us": 0},
+    "grant_shadow": {"sizes_mib": [1], "gpus": [1], "us": [[2]], "floor_us": 0},
+    "reserve_us": 1, "unreserve_us": 1, "map_us": 1, "launch_us": 1, "record_us": 0.2,
+    "batch_us": 0.5, "wait_us": 0.5, "query_us": 0.2, "enqueue_us": 1, "hold_us": 1,
+    "create_event_us": 1, "create_stream_us": 2, "open_context_us": 10, "green_context_us": 2,
+    "load_kernel_us": 5, "kernel_us": 5, "copy_latency_us": 1, "host_copy_gb_s": 10
+  }
+})json";
+
+std::atomic<SimDriver*> opened{nullptr};
+
+SimDriver* make_sim() {
+  const char* name = std::getenv("SIM_CUDA_MACHINE");
+  const bool named = name != nullptr && *name != '\0';
+  return new SimDriver(named ? load_machine(name) : parse_machine(small_machine, "test-cuda.json"));
+}
+
+std::vector<ContextHandle>& stack() {
+  thread_local std::vector<ContextHandle> contexts;
+  return contexts;
+}
+
+/// The simulator keeps a copy of the top, which its calls on built-in streams use.
+void tell_top() {
+  try {
+    sim().set_current_context(top_context());
+  } catch (const Error&) {  // It was destroyed while it lay in the stack; its calls are refused.
+    sim().set_current_context({});
+  }
+}
+
+}  // namespace
+
+CUresult code_of(const Error& error) noexcept {
+  if (error.native() != 0) return static_cast<CUresult>(error.native());
+  switch (error.kind()) {
+    case ErrorKind::invalid_argument: return CUDA_ERROR_INVALID_VALUE;
+    case ErrorKind::out_of_memory: return CUDA_ERROR_OUT_OF_MEMORY;
+    case ErrorKind::unsupported: return CUDA_ERROR_NOT_SUPPORTED;
+    default: return CUDA_ERROR_UNKNOWN;
+  }
+}
+
+SimDriver& sim() {
+  SimDriver* const driver = opened.load(std::memory_order_acquire);
+  if (driver == nullptr) refuse(CUDA_ERROR_NOT_INITIALIZED);
+  return *driver;
+}
+
+void open_sim() {
+  static Mutex mutex;
+  const MutexLock lock(mutex);
+  if (opened.load() != nullptr) return;
+  try {
+    opened.store(make_sim(), std::memory_order_release);
+  } catch (const Error& error) {
+    std::fprintf(stderr, "simulated libcuda: %s\n", error.what());
+    refuse(CUDA_ERROR_NO_DEVICE);
+  }
+}
+
+DeviceId device_of(CUdevice device) {
+  if (device < 0 || device >= sim().device_count()) refuse(CUDA_ERROR_INVALID_DEVICE);
+  return DeviceId{device};
+}
+
+ContextHandle top_context() noexcept {
+  return stack().empty() ? ContextHandle{} : stack().back();
+}
+
+ContextHandle current_context() {
+  sim();
+  const ContextHandle top = top_context();
+  if (is_none(top)) refuse(CUDA_ERROR_INVALID_CONTEXT);
+  return top;
+}
+
+void push_context(ContextHandle context) {
+  if (is_none(context)) refuse(CUDA_ERROR_INVALID_CONTEXT);
+  sim().set_current_context(context);
+  stack().push_back(context);
+}
+
+ContextHandle pop_context() {
+  const ContextHandle top = current_context();
+  stack().pop_back();
+  tell_top();
+  return top;
+}
+
+void set_context(ContextHandle context) {
+  sim().set_current_context(context);
+  if (!stack().empty()) stack().pop_back();
+  if (!is_none(context)) stack().push_back(context);
+  tell_top();
+}
+
+BoundStream stream_of(CUstream stream) {
+  auto number = reinterpret_cast<std::uintptr_t>(stream);
+  if (number == 0 && PerThreadStreams::chosen()) {
+    number = reinterpret_cast<std::uintptr_t>(CU_STREAM_PER_THREAD);
+  }
+  const bool built_in = number <= reinterpret_cast<std::uintptr_t>(CU_STREAM_PER_THREAD);
+  return {built_in ? current_context() : ContextHandle{}, StreamHandle{number}};
+}
+
+void finish(BoundStream stream) {
+  const bool legacy = static_cast<std::uintptr_t>(stream.handle) <=
+                      reinterpret_cast<std::uintptr_t>(CU_STREAM_LEGACY);
+  if (legacy) {
+    // The marker waits for the blocking streams, as all work of a legacy stream does.
+    const EventHandle done = sim().create_event(stream.context);
+    try {
+      sim().stream_wait_event(stream, done);
+    } catch (...) {
+      sim().destroy_event(done);
+      throw;
+    }
+    sim().destroy_event(done);
+  }
+  sim().wait_stream(stream, never);
+}
+
+}  // namespace vma

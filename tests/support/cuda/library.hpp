@@ -1,0 +1,62 @@
+#pragma once
+
+#include "support/cuda/boundary.hpp"
+
+#include "sim/sim_driver.hpp"
+
+#include <cstdint>
+#include <vector>
+
+namespace vma {
+
+/// The process's simulated machine, opened by the first cuInit and never closed: threads of the
+/// program may be in it until the process ends. SIM_CUDA_MACHINE names it, as `load_machine` does;
+/// otherwise it has two GPUs of 4 GiB. Throws: Refusal{NOT_INITIALIZED} before cuInit.
+SimDriver& sim();
+/// Throws: Refusal if there is no such machine.
+void open_sim();
+
+/// The version of CUDA that the library answers to: that of its header.
+constexpr int sim_cuda_version = CUDA_VERSION;
+
+/// Handles of the program are the simulator's numbers, or those of `Objects`.
+template <typename Native, typename Handle>
+Native native_of(Handle handle) {
+  return reinterpret_cast<Native>(static_cast<std::uintptr_t>(handle));
+}
+template <typename Handle, typename Native>
+Handle handle_of(Native* native) {
+  return Handle{reinterpret_cast<std::uintptr_t>(native)};
+}
+
+/// Throws: Refusal{INVALID_DEVICE}.
+DeviceId device_of(CUdevice device);
+
+// --- Contexts of the calling thread
+/// Throws: Refusal{INVALID_CONTEXT} if it has none.
+ContextHandle current_context();
+/// None if it has none.
+ContextHandle top_context() noexcept;
+void push_context(ContextHandle context);
+ContextHandle pop_context();
+/// Replaces the top of the stack; none removes it.
+void set_context(ContextHandle context);
+
+/// The stream that a call names: zero is the legacy stream or, within `PerThreadStreams`, the
+/// thread's own. Throws: Refusal{INVALID_CONTEXT} for those if no context is current.
+BoundStream stream_of(CUstream stream);
+/// Waits for the stream, and if it is a legacy one, for what its next work would wait for.
+void finish(BoundStream stream);
+
+/// Kernels of the library itself, loaded into each context when it is opened, because loading them
+/// later would wait for the program's work.
+enum class OwnKernel { call_host, store_time, fill_pattern };
+void prepare_context(ContextHandle context);
+void forget_context(ContextHandle context) noexcept;
+/// The operations of a batch. Throws: Refusal for those that the simulator lacks.
+std::vector<WordOperation> word_operations(const CUstreamBatchMemOpParams* params,
+                                           unsigned int count);
+
+void launch_own(BoundStream stream, OwnKernel kernel, const KernelArguments& arguments);
+
+}  // namespace vma

@@ -1,0 +1,166 @@
+#include "support/cuda/memory.hpp"
+
+#include "support/cuda/library.hpp"
+
+#include "base/units.hpp"
+
+#include <utility>
+
+namespace vma {
+
+Location location_of(const CUmemLocation& location) {
+  switch (location.type) {
+    case CU_MEM_LOCATION_TYPE_DEVICE: return gpu(location.id);
+    case CU_MEM_LOCATION_TYPE_HOST_NUMA: return host(location.id);
+    case CU_MEM_LOCATION_TYPE_HOST:
+    case CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT: return host(0);
+    default: refuse(CUDA_ERROR_INVALID_VALUE);
+  }
+}
+
+ChunkProperties& ChunkProperties::of_process() {
+  static ChunkProperties& known = *new ChunkProperties;
+  return known;
+}
+
+void ChunkProperties::created(ChunkHandle chunk, const CUmemAllocationProp& properties) {
+  const MutexLock lock(mutex_);
+  chunks_[chunk] = {properties, 1};
+}
+
+void ChunkProperties::retained(ChunkHandle chunk, Address shown_at) {
+  const Location at = sim().pointer_info(shown_at).at;
+  const MutexLock lock(mutex_);
+  Known& known = chunks_[chunk];
+  ++known.references;
+  known.properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  known.properties.location.type =
+      at.kind == Location::Kind::gpu ? CU_MEM_LOCATION_TYPE_DEVICE : CU_MEM_LOCATION_TYPE_HOST_NUMA;
+  known.properties.location.id = at.ordinal;
+}
+
+void ChunkProperties::released(ChunkHandle chunk) {
+  const MutexLock lock(mutex_);
+  const auto found = chunks_.find(chunk);
+  if (found != chunks_.end() && --found->second.references == 0) chunks_.erase(found);
+}
+
+CUmemAllocationProp ChunkProperties::of(ChunkHandle chunk) const {
+  const MutexLock lock(mutex_);
+  const auto found = chunks_.find(chunk);
+  if (found == chunks_.end()) refuse(CUDA_ERROR_INVALID_VALUE);
+  return found->second.properties;
+}
+
+DeviceMemory& DeviceMemory::of_process() {
+  static DeviceMemory& memory = *new DeviceMemory;
+  return memory;
+}
+
+Address DeviceMemory::allocate(ContextHandle context, std::size_t size_bytes) {
+  drain();
+  const Address begin = sim().allocate_plain(context, size_bytes);
+  const MutexLock lock(mutex_);
+  plain_[begin] = context;
+  return begin;
+}
+
+Address DeviceMemory::allocate_ordered(DeviceId device, std::size_t size_bytes) {
+  if (size_bytes == 0) refuse(CUDA_ERROR_INVALID_VALUE);
+  drain();
+  const Location at = gpu(index(device));
+  const std::uint64_t size = round_up(size_bytes, sim().granularity(at));
+  const Address begin = sim().reserve(size, 0);
+  ChunkHandle chunk{};
+  try {
+    chunk = sim().create(at, size);
+    sim().map(begin, size, chunk);
+  } catch (...) {
+    if (!is_none(chunk)) sim().release(chunk);
+    sim().unreserve(begin, size);
+    throw;
+  }
+  sim().release(chunk);  // The mapping keeps the memory.
+  const Accessor accessor{at, Access::read_write};
+  sim().grant(begin, size, {&accessor, 1});
+  const MutexLock lock(mutex_);
+  ordered_[begin] = size;
+  return begin;
+}
+
+void DeviceMemory::unmap_ordered(Address begin, std::uint64_t size_bytes) {
+  sim().unmap(begin, size_bytes);
+  sim().unreserve(begin, size_bytes);
+}
+
+void DeviceMemory::free(Address begin) {
+  MutexLock lock(mutex_);
+  if (const auto ordered = ordered_.find(begin); ordered != ordered_.end()) {
+    const std::uint64_t size = ordered->second;
+    ordered_.erase(ordered);
+    lock.unlock();
+    return unmap_ordered(begin, size);
+  }
+  const auto plain = plain_.find(begin);
+  if (plain == plain_.end()) refuse(CUDA_ERROR_INVALID_VALUE);
+  const ContextHandle owner = plain->second;
+  lock.unlock();
+  // The call waits for the caller's context, if that is on the same GPU.
+  const ContextHandle caller = top_context();
+  const bool here =
+      !is_none(caller) && gpu(index(sim().context_device(caller))) == sim().pointer_info(begin).at;
+  sim().free_plain(here ? caller : owner, begin);
+  lock.lock();
+  plain_.erase(begin);
+}
+
+void DeviceMemory::free_after(BoundStream stream, Address begin) {
+  if (!ordered_size(begin)) return free(begin);  // The driver takes memory of cuMemAlloc too.
+  const ContextHandle context =
+      is_none(stream.context) ? sim().stream_context(stream.handle) : stream.context;
+  const EventHandle event = sim().create_event(context);
+  try {
+    sim().record(event, stream);
+  } catch (...) {
+    sim().destroy_event(event);
+    throw;
+  }
+  const MutexLock lock(mutex_);
+  freed_.push_back({begin, event});
+}
+
+void DeviceMemory::drain() {
+  std::vector<std::pair<Address, std::uint64_t>> done;
+  {
+    const MutexLock lock(mutex_);
+    std::erase_if(freed_, [&](const Freed& freed) VMART_NO_THREAD_ANALYSIS {
+      bool ended = true;
+      try {
+        ended = sim().query_event(freed.event);
+        if (ended) sim().destroy_event(freed.event);
+      } catch (const Error&) {  // Its context is gone, and the stream with it.
+      }
+      if (!ended) return false;
+      const auto memory = ordered_.find(freed.begin);
+      if (memory == ordered_.end()) return true;
+      done.emplace_back(memory->first, memory->second);
+      ordered_.erase(memory);
+      return true;
+    });
+  }
+  for (const auto& [begin, size] : done) unmap_ordered(begin, size);
+}
+
+ContextHandle DeviceMemory::context_of(Address begin) const {
+  const MutexLock lock(mutex_);
+  const auto found = plain_.find(begin);
+  return found == plain_.end() ? ContextHandle{} : found->second;
+}
+
+std::optional<std::uint64_t> DeviceMemory::ordered_size(Address begin) const {
+  const MutexLock lock(mutex_);
+  const auto found = ordered_.find(begin);
+  return found == ordered_.end() ? std::nullopt : std::optional(found->second);
+}
+
+}  // namespace vma

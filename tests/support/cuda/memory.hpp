@@ -1,0 +1,71 @@
+#pragma once
+
+#include "support/cuda/boundary.hpp"
+
+#include "base/ids.hpp"
+#include "base/mutex.hpp"
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+namespace vma {
+
+/// The properties of chunks, which the simulator does not tell. Any thread.
+class ChunkProperties {
+ public:
+  static ChunkProperties& of_process();
+
+  void created(ChunkHandle chunk, const CUmemAllocationProp& properties);
+  /// One more reference to a chunk, which may be unknown so far and is shown at the address.
+  void retained(ChunkHandle chunk, Address shown_at);
+  void released(ChunkHandle chunk);
+  CUmemAllocationProp of(ChunkHandle chunk) const;
+
+ private:
+  struct Known {
+    CUmemAllocationProp properties{};
+    int references = 0;
+  };
+  mutable Mutex mutex_;
+  std::map<ChunkHandle, Known> chunks_ VMART_GUARDED_BY(mutex_);
+};
+
+/// Device memory of cuMemAlloc and of stream-ordered allocation. The latter consists of chunks,
+/// because freeing the simulator's plain memory waits for the context. Any thread.
+class DeviceMemory {
+ public:
+  static DeviceMemory& of_process();
+
+  Address allocate(ContextHandle context, std::size_t size_bytes);
+  /// Memory on the GPU of a pool.
+  Address allocate_ordered(DeviceId device, std::size_t size_bytes);
+  /// Either kind of memory. Blocks: for plain memory, until the context's work has ended.
+  void free(Address begin);
+  /// Frees once the work that is now in the stream has ended.
+  void free_after(BoundStream stream, Address begin);
+  /// Frees what the streams are done with.
+  void drain();
+  /// The context that plain memory was allocated in; none for other memory.
+  ContextHandle context_of(Address begin) const;
+  std::optional<std::uint64_t> ordered_size(Address begin) const;
+
+ private:
+  struct Freed {
+    Address begin{};
+    EventHandle event{};
+  };
+  static void unmap_ordered(Address begin, std::uint64_t size_bytes);
+
+  mutable Mutex mutex_;
+  std::map<Address, ContextHandle> plain_ VMART_GUARDED_BY(mutex_);
+  std::map<Address, std::uint64_t> ordered_ VMART_GUARDED_BY(mutex_);  // By its size in bytes.
+  std::vector<Freed> freed_ VMART_GUARDED_BY(mutex_);
+};
+
+/// Where properties or an access description place memory.
+Location location_of(const CUmemLocation& location);
+
+}  // namespace vma
