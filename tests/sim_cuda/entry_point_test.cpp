@@ -76,6 +76,12 @@ TEST(SimCudaEntryPoints, AreFoundByTheFirstVersionOfTheLookUp) {
   EXPECT_EQ(look_up("cuNoSuchCall", &function, 11030, legacy), CUDA_ERROR_NOT_FOUND);
 }
 
+TEST(SimCudaEntryPoints, AreAllThatTheRuntimeNeeds) {
+  for (const std::string& name : cuda_call_names()) {
+    EXPECT_NE(found(name.c_str(), CUDA_VERSION), nullptr) << name;
+  }
+}
+
 TEST(SimCudaEntryPoints, ExportNothingElse) {
   EXPECT_EQ(symbol("_ZN3vma9SimDriverC1ENS_18MachineDescriptionERKNS_10SimOptionsE"), nullptr);
   EXPECT_EQ(symbol("_ZTIN3vma2v15ErrorE"), nullptr);

@@ -1,15 +1,15 @@
 #include "support/cuda/library.hpp"
 
+#include "base/clock.hpp"
 #include "base/mutex.hpp"
 #include "driver/native_codes.hpp"
 #include "machine/machine_file.hpp"
 
-#include <array>
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <map>
 #include <vector>
 
 namespace vma {
@@ -139,6 +139,17 @@ BoundStream stream_of(CUstream stream) {
   }
   const bool built_in = number <= reinterpret_cast<std::uintptr_t>(CU_STREAM_PER_THREAD);
   return {built_in ? current_context() : ContextHandle{}, StreamHandle{number}};
+}
+
+void pass_time() {
+  static std::atomic<TimePoint::rep> counted{SteadyClock().now().count()};
+  const TimePoint::rep now = SteadyClock().now().count();
+  const TimePoint::rep before = counted.exchange(now);
+  if (now <= before) return;  // Another thread was later.
+  // On a busy computer a thread may stand still for long, which takes no time of the machine.
+  constexpr TimePoint longest = std::chrono::milliseconds(1);
+  Clock& clock = sim().clock();
+  clock.reached(clock.now() + std::min(TimePoint(now - before), longest));
 }
 
 void finish(BoundStream stream) {

@@ -48,6 +48,10 @@ BoundStream stream_of(CUstream stream);
 /// Waits for the stream, and if it is a legacy one, for what its next work would wait for.
 void finish(BoundStream stream);
 
+/// Moves the machine's time on by the time that has passed on this computer since the last call.
+/// Otherwise only calls and waits take time there, and a program that polls would poll for ever.
+void pass_time();
+
 /// Kernels of the library itself, loaded into each context when it is opened, because loading them
 /// later would wait for the program's work.
 enum class OwnKernel { call_host, store_time, fill_pattern };

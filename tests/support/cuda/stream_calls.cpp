@@ -135,7 +135,10 @@ SIM_CUDA_STREAM_CALL(cuStreamGetPriority, _ptsz, (CUstream stream, int* priority
 }
 
 SIM_CUDA_STREAM_CALL(cuStreamQuery, _ptsz, (CUstream stream), (stream)) {
-  if (!sim().query_stream(stream_of(stream))) refuse(CUDA_ERROR_NOT_READY);
+  const BoundStream bound = stream_of(stream);
+  if (sim().query_stream(bound)) return;
+  pass_time();
+  if (!sim().query_stream(bound)) refuse(CUDA_ERROR_NOT_READY);
 }
 SIM_CUDA_STREAM_CALL(cuStreamSynchronize, _ptsz, (CUstream stream), (stream)) {
   finish(stream_of(stream));
@@ -184,7 +187,10 @@ SIM_CUDA_STREAM_CALL(cuEventRecordWithFlags, _ptsz,
   record(event, stream);
 }
 SIM_CUDA_CALL(cuEventQuery, (CUevent event), (event)) {
-  if (!sim().query_event(handle_of<EventHandle>(event))) refuse(CUDA_ERROR_NOT_READY);
+  const auto asked = handle_of<EventHandle>(event);
+  if (sim().query_event(asked)) return;
+  pass_time();
+  if (!sim().query_event(asked)) refuse(CUDA_ERROR_NOT_READY);
 }
 SIM_CUDA_CALL(cuEventSynchronize, (CUevent event), (event)) {
   sim().wait_event(handle_of<EventHandle>(event), never);

@@ -1,0 +1,165 @@
+// Captures of streams.
+#include "support/cuda/graphs.hpp"
+#include "support/cuda/library.hpp"
+
+#include "base/mutex.hpp"
+
+#include <cstdint>
+#include <map>
+#include <memory>
+
+namespace vma {
+namespace {
+
+/// The graphs of the captures in progress, by the simulator's number of the capture.
+struct Captures {
+  Mutex mutex;
+  std::map<std::uint64_t, CUgraph> graph_of VMART_GUARDED_BY(mutex);
+};
+Captures& captures() {
+  static Captures& all = *new Captures;
+  return all;
+}
+
+CaptureMode mode_of(CUstreamCaptureMode mode) {
+  switch (mode) {
+    case CU_STREAM_CAPTURE_MODE_GLOBAL: return CaptureMode::global;
+    case CU_STREAM_CAPTURE_MODE_THREAD_LOCAL: return CaptureMode::thread_local_mode;
+    case CU_STREAM_CAPTURE_MODE_RELAXED: return CaptureMode::relaxed;
+    default: refuse(CUDA_ERROR_INVALID_VALUE);
+  }
+}
+
+/// Zero if the stream captures nothing. Throws: for a legacy stream whose others capture.
+std::uint64_t capture_of(BoundStream stream) {
+  return sim().stream_now(stream.handle, 1).capture;
+}
+
+/// The simulator tells of an invalid capture only to those who want to add to it.
+bool is_valid(BoundStream stream) {
+  try {
+    sim().at_graph_end(stream, [] {});
+    return true;
+  } catch (const Error& error) {
+    if (error.native() == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED) return false;
+    throw;
+  }
+}
+
+CUgraph drop(std::uint64_t capture) {
+  const MutexLock lock(captures().mutex);
+  const auto found = captures().graph_of.find(capture);
+  if (found == captures().graph_of.end()) return nullptr;
+  CUgraph graph = found->second;
+  captures().graph_of.erase(found);
+  return graph;
+}
+
+void begin(CUstream stream, CaptureMode mode) {
+  const BoundStream origin = stream_of(stream);
+  sim().begin_capture(origin, mode);
+  const auto graph = std::make_shared<Graph>();
+  graph->capturing = true;
+  graph->origin = origin;
+  auto* const handle = native_of<CUgraph>(graphs().graphs.add(graph));
+  const std::uint64_t capture = capture_of(origin);
+  const MutexLock lock(captures().mutex);
+  captures().graph_of[capture] = handle;
+}
+
+void end(CUstream stream, CUgraph* out) {
+  required(out);
+  *out = nullptr;
+  const BoundStream origin = stream_of(stream);
+  const std::uint64_t capture = capture_of(origin);
+  if (capture == 0) refuse(CUDA_ERROR_ILLEGAL_STATE);
+  GraphHandle captured{};
+  try {
+    captured = sim().end_capture(origin);
+  } catch (const Error&) {
+    if (capture_of(origin) == 0) {  // It has ended all the same.
+      if (CUgraph failed = drop(capture)) graphs().graphs.take(failed);
+    }
+    throw;
+  }
+  CUgraph handle = drop(capture);
+  const auto graph = graphs().graphs.at(handle);
+  graph->captured = captured;
+  graph->capturing = false;
+  *out = handle;
+}
+
+struct CaptureInfo {
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  std::uint64_t id = 0;
+  CUgraph graph = nullptr;
+};
+
+CaptureInfo info_of(CUstream native) {
+  const BoundStream stream = stream_of(native);
+  CaptureInfo info;
+  info.id = capture_of(stream);
+  if (info.id == 0) return info;
+  if (!is_valid(stream)) return {CU_STREAM_CAPTURE_STATUS_INVALIDATED, 0, nullptr};
+  info.status = CU_STREAM_CAPTURE_STATUS_ACTIVE;
+  const MutexLock lock(captures().mutex);
+  const auto found = captures().graph_of.find(info.id);
+  if (found != captures().graph_of.end()) info.graph = found->second;
+  return info;
+}
+
+void tell(const CaptureInfo& info, CUstreamCaptureStatus* status, cuuint64_t* id, CUgraph* graph,
+          const CUgraphNode** dependencies, std::size_t* count) {
+  *required(status) = info.status;
+  if (id != nullptr) *id = info.id;
+  if (graph != nullptr) *graph = info.graph;
+  if (dependencies != nullptr) *dependencies = nullptr;  // The simulator keeps its nodes.
+  if (count != nullptr) *count = 0;
+}
+
+}  // namespace
+
+SIM_CUDA_STREAM_CALL(cuStreamBeginCapture, _ptsz, (CUstream stream), (stream)) {
+  begin(stream, CaptureMode::global);
+}
+SIM_CUDA_STREAM_CALL(cuStreamBeginCapture_v2, _ptsz, (CUstream stream, CUstreamCaptureMode mode),
+                     (stream, mode)) {
+  begin(stream, mode_of(mode));
+}
+SIM_CUDA_STREAM_CALL(cuStreamEndCapture, _ptsz, (CUstream stream, CUgraph* graph),
+                     (stream, graph)) {
+  end(stream, graph);
+}
+SIM_CUDA_STREAM_CALL(cuStreamIsCapturing, _ptsz, (CUstream stream, CUstreamCaptureStatus* status),
+                     (stream, status)) {
+  *required(status) = info_of(stream).status;
+}
+SIM_CUDA_STREAM_CALL(cuStreamGetCaptureInfo, _ptsz,
+                     (CUstream stream, CUstreamCaptureStatus* status, cuuint64_t* id),
+                     (stream, status, id)) {
+  tell(info_of(stream), status, id, nullptr, nullptr, nullptr);
+}
+SIM_CUDA_STREAM_CALL(cuStreamGetCaptureInfo_v2, _ptsz,
+                     (CUstream stream, CUstreamCaptureStatus* status, cuuint64_t* id,
+                      CUgraph* graph, const CUgraphNode** dependencies, std::size_t* count),
+                     (stream, status, id, graph, dependencies, count)) {
+  tell(info_of(stream), status, id, graph, dependencies, count);
+}
+SIM_CUDA_STREAM_CALL(cuStreamGetCaptureInfo_v3, _ptsz,
+                     (CUstream stream, CUstreamCaptureStatus* status, cuuint64_t* id,
+                      CUgraph* graph, const CUgraphNode** dependencies,
+                      const CUgraphEdgeData** edges, std::size_t* count),
+                     (stream, status, id, graph, dependencies, edges, count)) {
+  tell(info_of(stream), status, id, graph, dependencies, count);
+  if (edges != nullptr) *edges = nullptr;
+}
+
+// No call of the simulator disturbs captures of other streams, whatever the mode.
+SIM_CUDA_CALL(cuThreadExchangeStreamCaptureMode, (CUstreamCaptureMode * mode), (mode)) {
+  thread_local CUstreamCaptureMode of_thread = CU_STREAM_CAPTURE_MODE_GLOBAL;
+  sim();
+  mode_of(*required(mode));
+  std::swap(*mode, of_thread);
+}
+
+}  // namespace vma
