@@ -35,14 +35,18 @@ std::uint64_t capture_of(BoundStream stream) {
   return sim().stream_now(stream.handle, 1).capture;
 }
 
-/// The simulator tells of an invalid capture only to those who want to add to it.
-bool is_valid(BoundStream stream) {
+/// The simulator tells of an invalid capture only to those who want to add to it. Another thread
+/// may end the capture meanwhile.
+CUstreamCaptureStatus status_of(BoundStream stream) {
   try {
     sim().at_graph_end(stream, [] {});
-    return true;
+    return CU_STREAM_CAPTURE_STATUS_ACTIVE;
   } catch (const Error& error) {
-    if (error.native() == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED) return false;
-    throw;
+    switch (error.native()) {
+      case CUDA_ERROR_STREAM_CAPTURE_INVALIDATED: return CU_STREAM_CAPTURE_STATUS_INVALIDATED;
+      case CUDA_ERROR_ILLEGAL_STATE: return CU_STREAM_CAPTURE_STATUS_NONE;
+      default: throw;
+    }
   }
 }
 
@@ -100,8 +104,8 @@ CaptureInfo info_of(CUstream native) {
   CaptureInfo info;
   info.id = capture_of(stream);
   if (info.id == 0) return info;
-  if (!is_valid(stream)) return {CU_STREAM_CAPTURE_STATUS_INVALIDATED, 0, nullptr};
-  info.status = CU_STREAM_CAPTURE_STATUS_ACTIVE;
+  info.status = status_of(stream);
+  if (info.status != CU_STREAM_CAPTURE_STATUS_ACTIVE) return {info.status, 0, nullptr};
   const MutexLock lock(captures().mutex);
   const auto found = captures().graph_of.find(info.id);
   if (found != captures().graph_of.end()) info.graph = found->second;
