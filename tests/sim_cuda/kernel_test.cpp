@@ -126,6 +126,10 @@ TEST_F(SimCudaKernels, UnknownOnesAreNotFound) {
   EXPECT_EQ(cuModuleGetFunction(&found, module_, "no_such_kernel"), CUDA_ERROR_NOT_FOUND);
   EXPECT_EQ(cuModuleGetFunction(&found, module_, "vmart_live_digest"), CUDA_ERROR_NOT_FOUND)
       << "known, but not in this text";
+  CUmodule changed = nullptr;
+  ASSERT_EQ(cuModuleLoadData(&changed, (fill_kernel().ptx + "// changed").c_str()), CUDA_SUCCESS);
+  EXPECT_EQ(cuModuleGetFunction(&found, changed, "vmart_fill"), CUDA_ERROR_NOT_FOUND);
+  EXPECT_EQ(cuModuleUnload(changed), CUDA_SUCCESS);
   EXPECT_EQ(cuModuleGetFunction(&found, reinterpret_cast<CUmodule>(16), "vmart_fill"),
             CUDA_ERROR_INVALID_HANDLE);
   EXPECT_EQ(cuFuncLoad(reinterpret_cast<CUfunction>(16)), CUDA_ERROR_INVALID_HANDLE);

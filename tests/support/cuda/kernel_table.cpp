@@ -3,6 +3,7 @@
 #include "calibration/access_kernels.hpp"
 #include "migrate/copying/digest.hpp"
 #include "support/read_kernel.hpp"
+#include "support/sample_kernels.hpp"
 #include "support/test_kernels.hpp"
 #include "support/twin_kernels.hpp"
 
@@ -25,8 +26,10 @@ const Kernel& stopper() {
 
 /// `CudaDriver` unloads it to wait for a context.
 const Kernel& nothing_kernel() {
-  static const Kernel& kernel =
-      *new Kernel{".visible .entry vmart_nothing() { ret; }", "vmart_nothing", nothing};
+  static const Kernel& kernel = *new Kernel{
+      ".version 7.0\n.target sm_70\n.address_size 64\n"
+      ".visible .entry vmart_nothing() {\nret;\n}\n",
+      "vmart_nothing", nothing};
   return kernel;
 }
 
@@ -34,27 +37,32 @@ using Table = std::map<std::string_view, std::reference_wrapper<const Kernel>>;
 
 Table make_table() {
   Table table;
-  for (const Kernel& kernel : {std::cref(stopper()),
-                               std::cref(nothing_kernel()),
-                               std::cref(copy_digest_kernel()),
-                               std::cref(copy_kernel()),
-                               std::cref(digest_kernel()),
-                               std::cref(settle_kernel()),
-                               std::cref(paranoid_settle_kernel()),
-                               std::cref(access_read_kernel()),
-                               std::cref(access_chase_kernel()),
-                               std::cref(fill_kernel()),
-                               std::cref(add_kernel()),
-                               std::cref(compare_kernel()),
-                               std::cref(sum_kernel()),
-                               std::cref(atomic_add_kernel()),
-                               std::cref(store_kernel()),
-                               std::cref(load_kernel()),
-                               std::cref(spin_kernel()),
-                               std::cref(read_kernel()),
-                               std::cref(twin_add_kernel()),
-                               std::cref(twin_settle_nothing_kernel()),
-                               std::cref(twin_compare_kernel())}) {
+  const std::reference_wrapper<const Kernel> kernels[] = {stopper(),
+                                                          nothing_kernel(),
+                                                          copy_digest_kernel(),
+                                                          copy_kernel(),
+                                                          digest_kernel(),
+                                                          settle_kernel(),
+                                                          paranoid_settle_kernel(),
+                                                          access_read_kernel(),
+                                                          access_chase_kernel(),
+                                                          fill_kernel(),
+                                                          add_kernel(),
+                                                          compare_kernel(),
+                                                          sum_kernel(),
+                                                          atomic_add_kernel(),
+                                                          store_kernel(),
+                                                          load_kernel(),
+                                                          spin_kernel(),
+                                                          read_kernel(),
+                                                          add_vectors_kernel(),
+                                                          scale_kernel(),
+                                                          square_kernel(),
+                                                          negate_kernel(),
+                                                          twin_add_kernel(),
+                                                          twin_settle_nothing_kernel(),
+                                                          twin_compare_kernel()};
+  for (const Kernel& kernel : kernels) {
     table.emplace(kernel.entry, kernel);
   }
   return table;

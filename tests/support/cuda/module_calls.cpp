@@ -175,8 +175,7 @@ SIM_CUDA_CALL(cuLibraryGetKernel, (CUkernel * kernel, CUlibrary library, const c
               (kernel, library, entry)) {
   required(kernel);
   const auto loaded = libraries().loaded.at(library);
-  Kernel with_ptx;
-  const Kernel* const known_kernel = loaded->code.find(required(entry), with_ptx);
+  const Kernel* const known_kernel = loaded->code.find(required(entry));
   if (known_kernel == nullptr) refuse(CUDA_ERROR_NOT_FOUND);
   const MutexLock lock(loaded->mutex);
   CUkernel& known = loaded->kernels[entry];

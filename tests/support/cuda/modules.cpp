@@ -62,20 +62,15 @@ Code Code::of(const void* image) {
   return code;
 }
 
-const Kernel* Code::find(std::string_view entry, Kernel& with_ptx) const {
+const Kernel* Code::find(std::string_view entry) const {
   const Kernel* const known = find_kernel(entry);
-  if (known == nullptr || binary) return known;
-  if (!ptx_parameters(ptx, entry)) return nullptr;
-  with_ptx = *known;
-  with_ptx.ptx = ptx;
-  return &with_ptx;
+  return known != nullptr && (binary || known->ptx == ptx) ? known : nullptr;
 }
 
 std::shared_ptr<const Function> Module::function(std::string_view entry) {
   const MutexLock lock(mutex_);
   if (const auto found = functions_.find(entry); found != functions_.end()) return found->second;
-  Kernel with_ptx;
-  const Kernel* const kernel = code_.find(entry, with_ptx);
+  const Kernel* const kernel = code_.find(entry);
   if (kernel == nullptr) refuse(CUDA_ERROR_NOT_FOUND);
   std::optional<std::vector<ParameterInfo>> parameters = ptx_parameters(kernel->ptx, entry);
   if (!parameters) refuse(CUDA_ERROR_NOT_FOUND);

@@ -21,8 +21,9 @@ struct Code {
 
   /// Throws: Refusal{INVALID_IMAGE, INVALID_PTX} for anything else.
   static Code of(const void* image);
-  /// Null if the code has no such kernel, or no host function is known for it.
-  const Kernel* find(std::string_view entry, Kernel& with_ptx) const;
+  /// Null if the code has no such kernel, or no host function is known for it. PTX must be the
+  /// known kernel's own: a changed kernel does something else than the host function.
+  const Kernel* find(std::string_view entry) const;
 };
 
 /// A loaded kernel. Its CUfunction is the simulator's handle.
