@@ -4,6 +4,11 @@
 #include "sim_cuda/sim_cuda_test.hpp"
 
 #include "driver/cuda_api.hpp"
+#include "driver/cuda_driver.hpp"
+#include "machine/machine_file.hpp"
+#include "sim/sim_driver.hpp"
+
+#include <vma/error.hpp>
 
 #include <dlfcn.h>
 
@@ -85,6 +90,23 @@ TEST(SimCudaEntryPoints, AreAllThatTheRuntimeNeeds) {
 TEST(SimCudaEntryPoints, ExportNothingElse) {
   EXPECT_EQ(symbol("_ZN3vma9SimDriverC1ENS_18MachineDescriptionERKNS_10SimOptionsE"), nullptr);
   EXPECT_EQ(symbol("_ZTIN3vma2v15ErrorE"), nullptr);
+}
+
+TEST(SimCudaEntryPoints, AreApartFromTheSimulatorOfTheProgram) {
+  SimDriver own(load_machine("test-2"));
+  CudaDriver other;  // On the library.
+  EXPECT_FALSE(other.simulated());
+  const ContextHandle ours = own.retain_primary(DeviceId{0});
+  const ContextHandle theirs = other.retain_primary(DeviceId{0});
+  EXPECT_EQ(own.granularity(gpu(0)), 4096u);
+  EXPECT_EQ(other.granularity(gpu(0)), 2u << 20);
+  const Address begin = other.allocate_plain(theirs, 4096);
+  EXPECT_THROW(own.free_plain(ours, begin), Error) << "it knows memory of the library";
+  other.free_plain(theirs, begin);
+  own.release_primary(DeviceId{0});
+  EXPECT_TRUE(own.leaks().empty());
+  EXPECT_TRUE(other.context_active(DeviceId{0}));
+  other.release_primary(DeviceId{0});
 }
 
 TEST(SimCudaEntryPoints, BeforeInitAreRefused) {

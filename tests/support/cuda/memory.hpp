@@ -4,6 +4,7 @@
 
 #include "base/ids.hpp"
 #include "base/mutex.hpp"
+#include "driver/driver.hpp"
 
 #include <cstdint>
 #include <map>
