@@ -178,6 +178,11 @@ VMART_EXPORT vmart_status vmart_where(const void* pointer, vmart_location* out);
 /// null. Does not block.
 VMART_EXPORT vmart_status vmart_base(const void* pointer, void** out_base, size_t* out_size_bytes);
 
+/// Bytes of freed memory that the runtime keeps at a place for later allocations. Does not block.
+VMART_EXPORT vmart_status vmart_cached_bytes(vmart_location at, uint64_t* out);
+/// Releases it to the driver. `out_bytes` may be null.
+VMART_EXPORT vmart_status vmart_trim(vmart_location at, uint64_t* out_bytes);
+
 /* --- Moves. `pointer` is any address inside an allocation. The range is `size_bytes` starting
  * `offset` bytes after it; if both are 0, the whole allocation. `options` may be null. */
 

@@ -149,6 +149,24 @@ vmart_status vmart_base(const void* pointer, void** out_base, size_t* out_size_b
   });
 }
 
+vmart_status vmart_cached_bytes(vmart_location at, uint64_t* out) {
+  constexpr const char* call = "vmart_cached_bytes";
+  return at_boundary([&] {
+    require_argument(out, call, "out");
+    const vma::RuntimeParts::Entry entry(parts_of(vma::runtime()), call);
+    const vma::Location place = vma::to_location(at, call);
+    entry->memory.topology().require(place, call);
+    *out = entry->memory.chunks().ledger().account(place).cached_bytes;
+  });
+}
+
+vmart_status vmart_trim(vmart_location at, uint64_t* out_bytes) {
+  return at_boundary([&] {
+    const std::size_t bytes = vma::trim(vma::to_location(at, "vmart_trim"));
+    if (out_bytes != nullptr) *out_bytes = bytes;
+  });
+}
+
 vmart_status vmart_pin_create(void* pointer, vmart_pin** out) {
   return at_boundary([&] {
     require_argument(pointer, "vmart_pin_create", "pointer");
