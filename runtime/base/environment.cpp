@@ -67,9 +67,10 @@ constexpr EnvironmentVariable variables[] = {
 
 /// Variables of the tests and benchmarks in the source tree, and of the Python package.
 constexpr std::string_view others[] = {"VMART_SEED",     "VMART_LONG",   "VMART_GPU_TEST",
-                                       "VMART_CONTRACT", "VMART_COMMIT", "VMART_VLLM"};
+                                       "VMART_CONTRACT", "VMART_COMMIT", "VMART_VLLM",
+                                       "VMART_RUN"};
 constexpr std::string_view others_begin[] = {"VMART_TEST_", "VMART_BENCH_", "VMART_CONTRACT_",
-                                             "VMART_TWIN_"};
+                                             "VMART_TWIN_", "VMART_RUN_"};
 
 const EnvironmentVariable& known(std::string_view name) {
   const auto* const found = std::ranges::find(variables, name, &EnvironmentVariable::name);

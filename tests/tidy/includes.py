@@ -61,6 +61,7 @@ SEES = {
     "lab/fidelity": "base placement/books placement/weighing placement/policies costs recording "
                     "scheduling lab/trace lab/import lab/replay",
     "abi": "base runtime",
+    "interpose": "",
     "python": "",
     "python/core": "",
     "tools/vmart": "base driver machine placement/books placement/policies costs control runtime "
@@ -180,8 +181,9 @@ def public_headers_are_bare(tree):
 def one_door(tree):
     """Each outside world is included in one folder."""
     doors = [
-        (CUDA, ("runtime/driver/", "bench/rivals/", "tests/gpu/pools/cuda_allocator.cpp",
-                "tests/support/cuda/", "tests/sim_cuda/")),
+        (CUDA, ("runtime/driver/", "runtime/interpose/", "bench/rivals/",
+                "tests/gpu/pools/cuda_allocator.cpp", "tests/support/cuda/", "tests/sim_cuda/",
+                "tests/run/")),
         (re.compile(r"^nvtx3/"), ("runtime/base/nvtx.cpp", "tests/unit/base/nvtx_")),
         (CCCL, CCCL_HEADERS + ("tests/unit/memory_resource/", "tests/install/consumer/cccl_",
                                "examples/memory_resource.cpp")),
@@ -201,7 +203,8 @@ def c_linkage_only_in_abi(tree):
     """The C interface is one layer and its header, and nothing else is called without mangling."""
     for path in tree.paths(*PRODUCT, "bench/", endings=CPP):
         # A policy's library is found by a name that no compiler mangles.
-        if path.startswith(("runtime/abi/", "include/vma/vmart", "include/vma/policy.hpp",
+        # The symbols of the driver that `vmart run` puts before the driver's.
+        if path.startswith(("runtime/abi/", "runtime/interpose/", "include/vma/vmart", "include/vma/policy.hpp",
                             "bench/rivals/")):
             continue
         for number, line in tree.code_lines(path):

@@ -1,0 +1,60 @@
+#pragma once
+
+#include "interpose/entry_points.hpp"
+
+#include <array>
+#include <cstddef>
+#include <string_view>
+#include <unordered_map>
+
+namespace vma::interpose {
+
+/// The driver's own library: all its functions that the hooks call. Found once, without a lock,
+/// because programs look functions up while the system's loader holds its own. Never destroyed:
+/// threads may be in the driver until the process ends. Any thread.
+class DriverLibrary {
+ public:
+  /// If nothing is known yet, opens the library that the program is linked with. Null if there is
+  /// no driver.
+  static const DriverLibrary* get() noexcept;
+  /// The library that contains `function`, an entry point that the program has looked up, is the
+  /// driver's from now on, unless one is known.
+  static void open_around(void* function) noexcept;
+  static bool is_entry_point(std::string_view symbol) noexcept;
+
+  /// The function behind a hook. Null if the driver is too old for it.
+  template <EntryPoint entry>
+  typename TypeOf<entry>::Pointer real() const noexcept {
+    return reinterpret_cast<typename TypeOf<entry>::Pointer>(
+        real_[static_cast<std::size_t>(entry)]);
+  }
+  /// The hook to use instead of a function of the driver; null if it has none.
+  const void* hook_of(const void* function) const noexcept;
+
+#define ROW(symbol, type) type symbol##_plain = nullptr;
+  VMART_RUN_PLAIN_CALLS(ROW)
+  VMART_RUN_OPTIONAL_PLAIN_CALLS(ROW)
+#undef ROW
+
+ private:
+  DriverLibrary() = default;
+  static void open(void* library) noexcept;
+  /// Returns the first function that the driver lacks; null if it has all.
+  const char* fill(void* library);
+
+  std::array<void*, static_cast<std::size_t>(EntryPoint::count)> real_{};
+  std::unordered_map<const void*, const void*> hooks_;  // By the driver's function.
+};
+
+/// Calls the driver's function behind a hook.
+template <EntryPoint entry, typename... Args>
+CUresult call_driver(Args... args) noexcept {
+  const DriverLibrary* const driver = DriverLibrary::get();
+  const auto function = driver != nullptr ? driver->real<entry>() : nullptr;
+  return function != nullptr ? function(args...) : CUDA_ERROR_NOT_FOUND;
+}
+
+/// The `dlsym` behind ours.
+void* next_dlsym(void* handle, const char* symbol) noexcept;
+
+}  // namespace vma::interpose

@@ -1,0 +1,73 @@
+// Launches, from whose parameters a policy learns what the program uses.
+#include "interpose/driver_library.hpp"
+#include "interpose/hooks.hpp"
+#include "interpose/program_memory.hpp"
+#include "interpose/uses.hpp"
+
+namespace vma::interpose {
+namespace {
+
+template <EntryPoint entry, typename... Shape>
+CUresult launch(CUfunction function, CUstream stream, void** parameters, void** extra,
+                Shape... shape) noexcept {
+  const ProgramStreams::Enqueue enqueue(stream);
+  const CUresult result = call_driver<entry>(function, shape..., stream, parameters, extra);
+  if (result == CUDA_SUCCESS) note_launch(function, parameters);
+  return result;
+}
+
+template <EntryPoint entry>
+CUresult launch_with(const CUlaunchConfig* config, CUfunction function, void** parameters,
+                     void** extra) noexcept {
+  const ProgramStreams::Enqueue enqueue(config != nullptr ? config->hStream : nullptr);
+  const CUresult result = call_driver<entry>(config, function, parameters, extra);
+  if (result == CUDA_SUCCESS) note_launch(function, parameters);
+  return result;
+}
+
+template <EntryPoint entry, typename Handle>
+CUresult unload(Handle handle) noexcept {
+  const ProgramMemory::Still still;
+  const CUresult result = call_driver<entry>(handle);
+  forget_kernels();
+  return result;
+}
+
+}  // namespace
+
+CUresult hook_cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                             unsigned block_x, unsigned block_y, unsigned block_z,
+                             unsigned shared_bytes, CUstream stream, void** parameters,
+                             void** extra) {
+  return launch<EntryPoint::cuLaunchKernel>(function, stream, parameters, extra, grid_x, grid_y,
+                                            grid_z, block_x, block_y, block_z, shared_bytes);
+}
+
+CUresult hook_cuLaunchKernel_ptsz(CUfunction function, unsigned grid_x, unsigned grid_y,
+                                  unsigned grid_z, unsigned block_x, unsigned block_y,
+                                  unsigned block_z, unsigned shared_bytes, CUstream stream,
+                                  void** parameters, void** extra) {
+  return launch<EntryPoint::cuLaunchKernel_ptsz>(function, stream, parameters, extra, grid_x,
+                                                 grid_y, grid_z, block_x, block_y, block_z,
+                                                 shared_bytes);
+}
+
+CUresult hook_cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, void** parameters,
+                               void** extra) {
+  return launch_with<EntryPoint::cuLaunchKernelEx>(config, function, parameters, extra);
+}
+
+CUresult hook_cuLaunchKernelEx_ptsz(const CUlaunchConfig* config, CUfunction function,
+                                    void** parameters, void** extra) {
+  return launch_with<EntryPoint::cuLaunchKernelEx_ptsz>(config, function, parameters, extra);
+}
+
+CUresult hook_cuModuleUnload(CUmodule module) {
+  return unload<EntryPoint::cuModuleUnload>(module);
+}
+
+CUresult hook_cuLibraryUnload(CUlibrary library) {
+  return unload<EntryPoint::cuLibraryUnload>(library);
+}
+
+}  // namespace vma::interpose

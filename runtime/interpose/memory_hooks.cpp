@@ -1,0 +1,219 @@
+// Memory of the program: large allocations are vmart's, and what the driver says about them is what
+// it would say about its own.
+#include "interpose/driver_library.hpp"
+#include "interpose/hooks.hpp"
+#include "interpose/program_memory.hpp"
+#include "interpose/standing.hpp"
+#include "interpose/vmart_library.hpp"
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+namespace vma::interpose {
+namespace {
+
+constexpr std::size_t pitch_bytes = 512;  // The driver's, for every element size.
+
+/// What vmart keeps for later allocations counts as free, so it must not be why one fails.
+template <EntryPoint entry, typename... Args>
+CUresult allocate_by_driver(Args... args) noexcept {
+  const CUresult result = call_driver<entry>(args...);
+  if (result != CUDA_ERROR_OUT_OF_MEMORY || !ProgramMemory::get().trim()) return result;
+  return call_driver<entry>(args...);
+}
+
+/// Writes what ordinary memory of the driver would have; nothing if only the driver can tell.
+std::optional<CUresult> answer(const ProgramAllocation& memory, CUdeviceptr pointer,
+                               CUpointer_attribute attribute, void* data) noexcept {
+  switch (attribute) {
+    case CU_POINTER_ATTRIBUTE_CONTEXT: *static_cast<CUcontext*>(data) = memory.context; break;
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+      *static_cast<unsigned*>(data) = CU_MEMORYTYPE_DEVICE;
+      break;
+    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER: *static_cast<CUdeviceptr*>(data) = pointer; break;
+    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+      *static_cast<void**>(data) = nullptr;
+      return CUDA_ERROR_INVALID_VALUE;
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+    case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
+      *static_cast<unsigned long long*>(data) = memory.id;
+      break;
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: *static_cast<int*>(data) = memory.device; break;
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+    case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
+      *static_cast<CUdeviceptr*>(data) = memory.begin;
+      break;
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+    case CU_POINTER_ATTRIBUTE_MAPPING_SIZE: *static_cast<std::size_t*>(data) = memory.bytes; break;
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+      *static_cast<int*>(data) = memory.synchronous_copies ? 1 : 0;
+      break;
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE: *static_cast<int*>(data) = 0; break;
+    case CU_POINTER_ATTRIBUTE_MAPPED: *static_cast<int*>(data) = 1; break;
+    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE: *static_cast<CUmemoryPool*>(data) = nullptr; break;
+    default: return std::nullopt;
+  }
+  return CUDA_SUCCESS;
+}
+
+template <EntryPoint entry>
+CUresult free_in_order(CUdeviceptr pointer, CUstream stream) noexcept {
+  const ProgramStreams::Enqueue enqueue(stream);
+  // Waits for all work instead, which comes after the stream's.
+  if (ProgramMemory::get().free(pointer)) return CUDA_SUCCESS;
+  return call_driver<entry>(pointer, stream);
+}
+
+}  // namespace
+
+CUresult hook_cuMemAlloc_v2(CUdeviceptr* out, std::size_t bytes) {
+  if (out != nullptr) {
+    if (const CUdeviceptr made =
+            ProgramMemory::get().allocate(bytes, __builtin_return_address(0))) {
+      *out = made;
+      return CUDA_SUCCESS;
+    }
+  }
+  return allocate_by_driver<EntryPoint::cuMemAlloc_v2>(out, bytes);
+}
+
+CUresult hook_cuMemAllocPitch_v2(CUdeviceptr* out, std::size_t* pitch, std::size_t width,
+                                 std::size_t height, unsigned element_bytes) {
+  const bool valid = element_bytes == 4 || element_bytes == 8 || element_bytes == 16;
+  if (out != nullptr && pitch != nullptr && valid && height != 0 &&
+      width <= SIZE_MAX - pitch_bytes) {
+    const std::size_t row = (width + pitch_bytes - 1) / pitch_bytes * pitch_bytes;
+    const std::size_t bytes = row <= SIZE_MAX / height ? row * height : 0;
+    if (const CUdeviceptr made =
+            ProgramMemory::get().allocate(bytes, __builtin_return_address(0))) {
+      *out = made;
+      *pitch = row;
+      return CUDA_SUCCESS;
+    }
+  }
+  return allocate_by_driver<EntryPoint::cuMemAllocPitch_v2>(out, pitch, width, height,
+                                                            element_bytes);
+}
+
+CUresult hook_cuMemFree_v2(CUdeviceptr pointer) {
+  if (ProgramMemory::get().free(pointer)) return CUDA_SUCCESS;
+  return call_driver<EntryPoint::cuMemFree_v2>(pointer);
+}
+
+CUresult hook_cuMemFreeAsync(CUdeviceptr pointer, CUstream stream) {
+  return free_in_order<EntryPoint::cuMemFreeAsync>(pointer, stream);
+}
+
+CUresult hook_cuMemFreeAsync_ptsz(CUdeviceptr pointer, CUstream stream) {
+  return free_in_order<EntryPoint::cuMemFreeAsync_ptsz>(pointer, stream);
+}
+
+CUresult hook_cuMemGetInfo_v2(std::size_t* free_bytes, std::size_t* total_bytes) {
+  const CUresult result = call_driver<EntryPoint::cuMemGetInfo_v2>(free_bytes, total_bytes);
+  CUcontext context = nullptr;
+  int device = 0;
+  if (result != CUDA_SUCCESS || free_bytes == nullptr ||
+      !ProgramStreams::current(context, device)) {
+    return result;
+  }
+  const long long seen =
+      static_cast<long long>(*free_bytes) + ProgramMemory::get().hidden_bytes(device);
+  *free_bytes = seen < 0 ? 0 : static_cast<std::size_t>(seen);
+  return CUDA_SUCCESS;
+}
+
+CUresult hook_cuMemGetAddressRange_v2(CUdeviceptr* begin, std::size_t* bytes, CUdeviceptr inside) {
+  const auto memory = ProgramMemory::get().find(inside);
+  if (!memory) return call_driver<EntryPoint::cuMemGetAddressRange_v2>(begin, bytes, inside);
+  if (begin != nullptr) *begin = memory->begin;
+  if (bytes != nullptr) *bytes = memory->bytes;
+  return CUDA_SUCCESS;
+}
+
+CUresult hook_cuPointerGetAttribute(void* data, CUpointer_attribute attribute,
+                                    CUdeviceptr pointer) {
+  if (data != nullptr) {
+    if (const auto memory = ProgramMemory::get().find(pointer)) {
+      if (const auto result = answer(*memory, pointer, attribute, data)) return *result;
+    }
+  }
+  return call_driver<EntryPoint::cuPointerGetAttribute>(data, attribute, pointer);
+}
+
+CUresult hook_cuPointerGetAttributes(unsigned count, CUpointer_attribute* attributes, void** data,
+                                     CUdeviceptr pointer) {
+  const CUresult result =
+      call_driver<EntryPoint::cuPointerGetAttributes>(count, attributes, data, pointer);
+  if (result != CUDA_SUCCESS) return result;
+  if (const auto memory = ProgramMemory::get().find(pointer)) {
+    // The answers to the others are the driver's.
+    for (unsigned i = 0; i < count; ++i) answer(*memory, pointer, attributes[i], data[i]);
+  }
+  return result;
+}
+
+CUresult hook_cuPointerSetAttribute(const void* value, CUpointer_attribute attribute,
+                                    CUdeviceptr pointer) {
+  ProgramMemory& memory = ProgramMemory::get();
+  if (!memory.find(pointer)) {
+    return call_driver<EntryPoint::cuPointerSetAttribute>(value, attribute, pointer);
+  }
+  if (value == nullptr || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  // Set before memory is registered with a network card. The driver has no such attribute for
+  // mapped memory, whose copies wait as it asks anyhow.
+  return memory.note_export(pointer, true) ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
+}
+
+CUresult hook_cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* out, void* address) {
+  // As for ordinary memory, which has no handle.
+  const auto pointer = reinterpret_cast<CUdeviceptr>(address);
+  if (ProgramMemory::get().find(pointer)) return CUDA_ERROR_INVALID_VALUE;
+  return call_driver<EntryPoint::cuMemRetainAllocationHandle>(out, address);
+}
+
+CUresult hook_cuMemGetHandleForAddressRange(void* handle, CUdeviceptr pointer, std::size_t bytes,
+                                            CUmemRangeHandleType type, unsigned long long flags) {
+  ProgramMemory& memory = ProgramMemory::get();
+  // Before the export, so that nothing moves between them.
+  if (memory.find(pointer) && !memory.note_export(pointer, false)) return CUDA_ERROR_NOT_SUPPORTED;
+  return call_driver<EntryPoint::cuMemGetHandleForAddressRange>(handle, pointer, bytes, type,
+                                                                flags);
+}
+
+CUresult hook_cuIpcGetMemHandle(CUipcMemHandle* out, CUdeviceptr pointer) {
+  const CUresult result = call_driver<EntryPoint::cuIpcGetMemHandle>(out, pointer);
+  if (result != CUDA_SUCCESS && ProgramMemory::get().find(pointer)) {
+    static std::atomic<bool> said = false;
+    if (!said.exchange(true)) {
+      say("the program shares memory by cuIpcGetMemHandle, which the driver refuses for memory "
+          "that "
+          "can move; run it with VMART_RUN_MIN_BYTES above the size of what it shares, or without "
+          "vmart run");
+    }
+  }
+  return result;
+}
+
+CUresult hook_cuGraphExecMemcpyNodeSetParams(CUgraphExec graph, CUgraphNode node,
+                                             const CUDA_MEMCPY3D* copy, CUcontext context) {
+  constexpr auto entry = EntryPoint::cuGraphExecMemcpyNodeSetParams;
+  const CUresult result = call_driver<entry>(graph, node, copy, context);
+  if (result != CUDA_ERROR_INVALID_VALUE || copy == nullptr) return result;
+  // The driver compares where the operands lie with where they lay at the instantiation.
+  bool moved = false;
+  for (const CUdeviceptr operand : {copy->srcDevice, copy->dstDevice}) {
+    const auto memory = ProgramMemory::get().find(operand);
+    if (!memory) continue;
+    const vmart_status status = VmartLibrary::loaded()->vmart_migrate(
+        reinterpret_cast<void*>(memory->begin), 0, 0, {VMART_GPU, memory->device}, nullptr);
+    moved = moved || status == VMART_OK;
+  }
+  return moved ? call_driver<entry>(graph, node, copy, context) : result;
+}
+
+}  // namespace vma::interpose

@@ -1,0 +1,205 @@
+#include "interpose/program_memory.hpp"
+
+#include "interpose/driver_library.hpp"
+#include "interpose/program_streams.hpp"
+#include "interpose/settings.hpp"
+#include "interpose/standing.hpp"
+#include "interpose/vmart_library.hpp"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <exception>
+#include <iterator>
+#include <mutex>
+#include <string_view>
+
+namespace vma::interpose {
+namespace {
+
+constexpr std::size_t granule_bytes = std::size_t{2} << 20;
+// The largest chunk of vmart. An allocation up to this size is one chunk without padding.
+constexpr std::size_t chunk_bytes_max = std::size_t{256} << 20;
+
+/// Whether the name of the library or program that calls contains one of the excluded names.
+bool is_excluded(const void* caller) noexcept {
+  Dl_info info{};
+  if (dladdr(caller, &info) == 0 || info.dli_fname == nullptr) return false;
+  const std::string_view path = info.dli_fname;
+  const std::string_view file = path.substr(path.rfind('/') + 1);
+  for (std::string_view left = Settings::get().excluded; !left.empty();) {
+    const std::size_t end = std::min(left.find(','), left.size());
+    if (end > 0 && file.find(left.substr(0, end)) != std::string_view::npos) return true;
+    left.remove_prefix(std::min(end + 1, left.size()));
+  }
+  return false;
+}
+
+/// Null if the driver is to answer.
+void* allocate_at(const VmartLibrary& vmart, std::size_t bytes, int device) noexcept {
+  vmart_alloc_options options{};
+  options.size_bytes = sizeof options;
+  options.tag = "run";
+  if (bytes <= chunk_bytes_max) {
+    options.chunk_bytes = (bytes + granule_bytes - 1) / granule_bytes * granule_bytes;
+  }
+  void* pointer = nullptr;
+  const vmart_status status =
+      vmart.vmart_alloc_with(bytes, {VMART_GPU, device}, &options, &pointer);
+  if (status == VMART_OK) return pointer;
+  // The driver may have room that a limit of vmart's does not count.
+  if (status != VMART_OUT_OF_MEMORY) stand_aside(vmart.vmart_last_error());
+  return nullptr;
+}
+
+}  // namespace
+
+ProgramMemory& ProgramMemory::get() noexcept {
+  static ProgramMemory* const memory = new ProgramMemory();
+  return *memory;
+}
+
+CUdeviceptr ProgramMemory::allocate(std::size_t bytes, const void* caller) noexcept try {
+  if (bytes < Settings::get().min_bytes || bytes == 0 || !takes_part() || is_excluded(caller)) {
+    return 0;
+  }
+  ProgramAllocation made;
+  if (!ProgramStreams::current(made.context, made.device)) return 0;
+  const VmartLibrary* const vmart = VmartLibrary::load();
+  if (vmart == nullptr) return 0;
+  void* const pointer = allocate_at(*vmart, bytes, made.device);
+  if (pointer == nullptr) return 0;
+  ProgramStreams::get().begin();
+  static std::atomic<unsigned long long> next_id = 1ULL << 62;  // The driver counts from 1.
+  made.begin = reinterpret_cast<CUdeviceptr>(pointer);
+  made.bytes = bytes;
+  made.id = next_id++;
+  try {
+    const std::lock_guard lock(mutex_);
+    if (!takes_part() && vmart->vmart_pin_create(pointer, &made.pin) != VMART_OK) {
+      say("cannot keep memory in place: %s", vmart->vmart_last_error());  // See `keep_in_place`.
+    }
+    allocations_.emplace(made.begin, made);
+  } catch (const std::exception&) {
+    vmart->vmart_torch_free(pointer, bytes, made.device, nullptr);
+    return 0;
+  }
+  return made.begin;
+} catch (const std::exception&) {
+  return 0;
+}
+
+bool ProgramMemory::free(CUdeviceptr begin) noexcept {
+  const VmartLibrary* const vmart = VmartLibrary::loaded();
+  if (vmart == nullptr) return false;
+  ProgramAllocation freed;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = allocations_.find(begin);
+    if (found == allocations_.end()) return false;
+    freed = found->second;
+    allocations_.erase(found);
+  }
+  vmart->vmart_pin_release(freed.pin);
+  vmart->vmart_torch_free(reinterpret_cast<void*>(begin), freed.bytes, freed.device, nullptr);
+  return true;
+}
+
+void ProgramMemory::free_all_of(CUcontext context) noexcept {
+  for (;;) {  // One at a time, since a free waits and takes no lock of ours.
+    CUdeviceptr begin = 0;
+    {
+      const std::shared_lock lock(mutex_);
+      const auto found = std::ranges::find_if(
+          allocations_, [&](const auto& entry) { return entry.second.context == context; });
+      if (found == allocations_.end()) return;
+      begin = found->first;
+    }
+    free(begin);
+  }
+}
+
+std::optional<ProgramAllocation> ProgramMemory::find(CUdeviceptr inside) noexcept {
+  if (VmartLibrary::loaded() == nullptr) return std::nullopt;
+  const std::shared_lock lock(mutex_);
+  auto after = allocations_.upper_bound(inside);
+  if (after == allocations_.begin()) return std::nullopt;
+  const ProgramAllocation& candidate = std::prev(after)->second;
+  if (inside - candidate.begin >= candidate.bytes) return std::nullopt;
+  return candidate;
+}
+
+void ProgramMemory::keep_in_place(const char* why) noexcept {
+  stand_aside(why);
+  const VmartLibrary* const vmart = VmartLibrary::loaded();
+  if (vmart == nullptr) return;
+  const std::lock_guard lock(mutex_);
+  for (auto& [begin, allocation] : allocations_) {
+    if (allocation.pin != nullptr) continue;
+    if (vmart->vmart_pin_create(reinterpret_cast<void*>(begin), &allocation.pin) != VMART_OK) {
+      say("cannot keep memory in place: %s", vmart->vmart_last_error());
+    }
+  }
+}
+
+ProgramMemory::Still::Still() noexcept try {
+  const VmartLibrary* const vmart = VmartLibrary::loaded();
+  if (vmart == nullptr) return;
+  ProgramMemory& memory = get();
+  const std::shared_lock lock(memory.mutex_);
+  pins_.reserve(memory.allocations_.size());
+  for (const auto& [begin, allocation] : memory.allocations_) {
+    vmart_pin* pin = nullptr;
+    if (vmart->vmart_pin_create(reinterpret_cast<void*>(begin), &pin) == VMART_OK) {
+      pins_.push_back(pin);
+    }
+  }
+} catch (const std::exception&) {  // Without memory for the list.
+}
+
+ProgramMemory::Still::~Still() {
+  if (pins_.empty()) return;
+  for (vmart_pin* const pin : pins_) VmartLibrary::loaded()->vmart_pin_release(pin);
+}
+
+bool ProgramMemory::note_export(CUdeviceptr inside, bool synchronous_copies) noexcept {
+  const VmartLibrary* const vmart = VmartLibrary::loaded();
+  if (vmart == nullptr || vmart->vmart_note_export(reinterpret_cast<void*>(inside)) != VMART_OK) {
+    return false;
+  }
+  const std::lock_guard lock(mutex_);
+  auto after = allocations_.upper_bound(inside);
+  if (after == allocations_.begin()) return false;
+  std::prev(after)->second.synchronous_copies |= synchronous_copies;
+  return true;
+}
+
+bool ProgramMemory::trim() noexcept {
+  const VmartLibrary* const vmart = VmartLibrary::loaded();
+  CUcontext context = nullptr;
+  int device = 0;
+  std::uint64_t bytes = 0;
+  return vmart != nullptr && ProgramStreams::current(context, device) &&
+         vmart->vmart_trim({VMART_GPU, device}, &bytes) == VMART_OK && bytes > 0;
+}
+
+long long ProgramMemory::hidden_bytes(int device) noexcept {
+  const VmartLibrary* const vmart = VmartLibrary::loaded();
+  if (vmart == nullptr) return 0;
+  std::uint64_t cached = 0;
+  vmart->vmart_cached_bytes({VMART_GPU, device}, &cached);
+  auto hidden = static_cast<long long>(cached);
+  const std::shared_lock lock(mutex_);
+  for (const auto& [begin, allocation] : allocations_) {
+    vmart_location at{};
+    if (vmart->vmart_where(reinterpret_cast<void*>(begin), &at) != VMART_OK) continue;
+    const bool here = at.kind == VMART_GPU && at.ordinal == device;
+    if (here && allocation.device != device) hidden += static_cast<long long>(allocation.bytes);
+    if (!here && allocation.device == device) hidden -= static_cast<long long>(allocation.bytes);
+  }
+  return hidden;
+}
+
+}  // namespace vma::interpose

@@ -1,0 +1,75 @@
+#pragma once
+
+#include <vma/vmart.h>
+
+#include <cuda.h>
+
+#include <cstddef>
+#include <map>
+#include <optional>
+#include <shared_mutex>
+#include <vector>
+
+namespace vma::interpose {
+
+/// Memory of vmart that the program takes for the driver's.
+struct ProgramAllocation {
+  CUdeviceptr begin = 0;
+  std::size_t bytes = 0;  ///< As requested.
+  int device = 0;         ///< Where the program believes that it lies.
+  CUcontext context = nullptr;
+  bool synchronous_copies = false;  ///< What the program set by CU_POINTER_ATTRIBUTE_SYNC_MEMOPS.
+  unsigned long long id = 0;        ///< Unique in the process, as the driver's buffer ids are.
+  vmart_pin* pin = nullptr;         ///< Of `keep_in_place`.
+};
+
+/// All of it. Any thread.
+class ProgramMemory {
+ public:
+  /// Never destroyed: the program frees memory until the process ends.
+  static ProgramMemory& get() noexcept;
+
+  /// Zero: allocate with the driver, whose answer is then the one that the program expects. That
+  /// is so for less than VMART_RUN_MIN_BYTES, for a library in VMART_RUN_EXCLUDE, without a current
+  /// context, if there is no room, or if this process stands aside. `caller` is a return address.
+  /// Blocks: for memory.
+  CUdeviceptr allocate(std::size_t bytes, const void* caller) noexcept;
+  /// Frees what begins there. Returns false if it is not vmart's. Blocks: like cuMemFree.
+  bool free(CUdeviceptr begin) noexcept;
+  /// Frees what was allocated in the context, which is about to be destroyed.
+  void free_all_of(CUcontext context) noexcept;
+  /// The allocation that contains the address.
+  std::optional<ProgramAllocation> find(CUdeviceptr inside) noexcept;
+  /// Stands aside, and keeps all memory where it lies, because work could not be attached that may
+  /// use it. Blocks: until no chunk is being switched.
+  void keep_in_place(const char* why) noexcept;
+  /// While it exists, no chunk of the program moves. Driver 580 may stop for ever if a context or a
+  /// module is unloaded beside an unmap. Blocks: until no chunk is being switched.
+  class Still {
+   public:
+    Still() noexcept;
+    ~Still();
+    Still(const Still&) = delete;
+    Still& operator=(const Still&) = delete;
+
+   private:
+    std::vector<vmart_pin*> pins_;
+  };
+  /// Registers the memory's physical location with something else, from now on. Returns false if
+  /// vmart refuses.
+  bool note_export(CUdeviceptr inside, bool synchronous_copies) noexcept;
+  /// Gives what vmart keeps for later allocations back to the driver. Returns false if that is
+  /// nothing.
+  bool trim() noexcept;
+  /// How much more memory of the device would be free for the driver's allocations if all memory
+  /// of the program lay where the program believes; may be negative.
+  long long hidden_bytes(int device) noexcept;
+
+ private:
+  ProgramMemory() = default;
+
+  std::shared_mutex mutex_;
+  std::map<CUdeviceptr, ProgramAllocation> allocations_;  // By their beginning.
+};
+
+}  // namespace vma::interpose

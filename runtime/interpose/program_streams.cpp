@@ -1,0 +1,386 @@
+#include "interpose/program_streams.hpp"
+
+#include "interpose/program_memory.hpp"
+#include "interpose/settings.hpp"
+#include "interpose/standing.hpp"
+#include "interpose/vmart_library.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <exception>
+
+namespace vma::interpose {
+namespace {
+
+const CUstream destroyed_mark = reinterpret_cast<CUstream>(1);
+
+/// The null stream, and the names of the legacy and of the per-thread stream.
+bool is_built_in(CUstream stream) noexcept {
+  return reinterpret_cast<std::uintptr_t>(stream) <= 2;
+}
+
+/// A stopped stream holds one of the context's hardware queues; some are left for other work.
+int attached_max() noexcept {
+  return std::max(1, Settings::get().hardware_queues - 4);
+}
+
+bool captures(const DriverLibrary& driver, CUstream stream) noexcept {
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  return driver.cuStreamIsCapturing_plain(stream, &status) != CUDA_SUCCESS ||
+         status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+/// Queries of this thread are allowed while other streams capture.
+class RelaxedCaptures {
+ public:
+  explicit RelaxedCaptures(const DriverLibrary& driver) noexcept : driver_(driver) { exchange(); }
+  ~RelaxedCaptures() { exchange(); }
+  RelaxedCaptures(const RelaxedCaptures&) = delete;
+  RelaxedCaptures& operator=(const RelaxedCaptures&) = delete;
+
+ private:
+  void exchange() noexcept { driver_.cuThreadExchangeStreamCaptureMode_plain(&mode_); }
+  const DriverLibrary& driver_;
+  CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;
+};
+
+class Pushed {
+ public:
+  explicit Pushed(const DriverLibrary& driver, CUcontext context) noexcept
+      : driver_(driver),
+        pushed_(driver.real<EntryPoint::cuCtxPushCurrent_v2>()(context) == CUDA_SUCCESS) {}
+  ~Pushed() {
+    CUcontext popped = nullptr;
+    if (pushed_) driver_.cuCtxPopCurrent_v2_plain(&popped);
+  }
+  Pushed(const Pushed&) = delete;
+  Pushed& operator=(const Pushed&) = delete;
+  explicit operator bool() const noexcept { return pushed_; }
+
+ private:
+  const DriverLibrary& driver_;
+  const bool pushed_;
+};
+
+bool attach(CUstream stream) noexcept {
+  const VmartLibrary* const vmart = VmartLibrary::loaded();
+  return vmart != nullptr && vmart->vmart_attach(stream) == VMART_OK;
+}
+
+void detach(CUstream stream) noexcept {
+  if (const VmartLibrary* const vmart = VmartLibrary::loaded()) vmart->vmart_detach(stream);
+}
+
+const char* last_error() noexcept {
+  const VmartLibrary* const vmart = VmartLibrary::loaded();
+  return vmart != nullptr ? vmart->vmart_last_error() : "";
+}
+
+}  // namespace
+
+ProgramStreams& ProgramStreams::get() noexcept {
+  static ProgramStreams* const streams = new ProgramStreams();
+  return *streams;
+}
+
+bool ProgramStreams::current(CUcontext& context, int& device) noexcept {
+  const DriverLibrary* const driver = DriverLibrary::get();
+  CUdevice ordinal = 0;
+  if (driver == nullptr || driver->cuCtxGetCurrent_plain(&context) != CUDA_SUCCESS ||
+      context == nullptr || driver->cuCtxGetDevice_plain(&ordinal) != CUDA_SUCCESS) {
+    return false;
+  }
+  device = ordinal;
+  return true;
+}
+
+// --- Enqueuing
+
+ProgramStreams::Enqueue::Enqueue(CUstream stream) noexcept {
+  if (is_forked_child()) return;
+  ProgramStreams& all = get();
+  if (all.begun_.load(std::memory_order_acquire) &&
+      all.unattached_.load(std::memory_order_relaxed) != 0) {
+    all.attach_current(false);
+  }
+  if (is_built_in(stream)) return;
+  // Counted also before vmart has memory, since it may get that on another thread meanwhile.
+  Stream* const known = all.find_or_insert(stream);
+  if (known == nullptr) {
+    all.give_up("the program has more streams than can be followed");
+    return;
+  }
+  users_ = &known->users;
+  users_->fetch_add(1);  // Before the state is read: see `detach_idle`.
+  if (known->state.load() != State::attached) all.attach_if_needed(*known);
+}
+
+ProgramStreams::Enqueue::~Enqueue() {
+  if (users_ != nullptr) users_->fetch_sub(1, std::memory_order_release);
+  if (is_forked_child()) return;
+  ProgramStreams& all = get();
+  if (all.begun_.load(std::memory_order_acquire) &&
+      all.unattached_.load(std::memory_order_relaxed) != 0) {
+    all.attach_current(true);
+  }
+}
+
+ProgramStreams::Stream* ProgramStreams::find(CUstream stream) noexcept {
+  const auto number = reinterpret_cast<std::uintptr_t>(stream) >> 4;
+  std::size_t at = (number * 0x9E3779B97F4A7C15ULL) >> 51;
+  for (std::size_t tries = 0; tries < streams_max; ++tries, at = (at + 1) % streams_max) {
+    const CUstream known = streams_[at].handle.load(std::memory_order_acquire);
+    if (known == stream) return &streams_[at];
+    if (known == nullptr) return nullptr;
+  }
+  return nullptr;
+}
+
+ProgramStreams::Stream* ProgramStreams::find_or_insert(CUstream stream) noexcept {
+  if (Stream* const known = find(stream)) return known;
+  const std::lock_guard lock(mutex_);
+  if (Stream* const known = find(stream)) return known;
+  const auto number = reinterpret_cast<std::uintptr_t>(stream) >> 4;
+  std::size_t at = (number * 0x9E3779B97F4A7C15ULL) >> 51;
+  for (std::size_t tries = 0; tries < streams_max; ++tries, at = (at + 1) % streams_max) {
+    const CUstream known = streams_[at].handle.load(std::memory_order_relaxed);
+    if (known != nullptr && known != destroyed_mark) continue;
+    streams_[at].state = State::unknown;
+    streams_[at].context = nullptr;
+    streams_[at].handle.store(stream, std::memory_order_release);
+    return &streams_[at];
+  }
+  return nullptr;
+}
+
+void ProgramStreams::attach_if_needed(Stream& stream) noexcept {
+  if (!begun_.load(std::memory_order_acquire) || !takes_part()) return;
+  if (stream.state == State::blocking && unattached_.load(std::memory_order_relaxed) == 0) return;
+  const std::lock_guard lock(mutex_);
+  if (stream.state == State::unknown && !query_kind(stream)) return;
+  Context* const context = context_of(stream.context);
+  if (context == nullptr) return give_up("there is no memory for the list of contexts");
+  if (stream.state == State::blocking) {
+    const Pushed pushed(*DriverLibrary::get(), stream.context);
+    if (pushed && !context->attached) attach_legacy(*context);
+    if (!context->attached) give_up(last_error());
+    return;
+  }
+  if (stream.state != State::detached) return;
+  if (context->streams >= attached_max()) detach_idle(*context);
+  if (!attach(stream.handle)) return give_up(last_error());
+  stream.state = State::attached;
+  ++context->streams;
+}
+
+/// Work is about to run that no move would wait for.
+void ProgramStreams::give_up(const char* why) noexcept {
+  if (begun_.load(std::memory_order_acquire)) ProgramMemory::get().keep_in_place(why);
+}
+
+/// Asks the driver about a stream whose creation was not seen. Returns false if it must not be
+/// asked, since the answer would end the stream's capture: what is captured runs in another stream.
+bool ProgramStreams::query_kind(Stream& stream) noexcept {
+  const DriverLibrary& driver = *DriverLibrary::get();
+  unsigned flags = CU_STREAM_NON_BLOCKING;
+  if (captures(driver, stream.handle)) return false;
+  driver.cuStreamGetFlags_plain(stream.handle, &flags);  // Attached by itself if it says nothing.
+  driver.cuStreamGetCtx_plain(stream.handle, &stream.context);
+  stream.state = (flags & CU_STREAM_NON_BLOCKING) != 0 ? State::detached : State::blocking;
+  return true;
+}
+
+/// Requires: the caller holds `mutex_`.
+void ProgramStreams::detach_idle(Context& context) noexcept {
+  const DriverLibrary& driver = *DriverLibrary::get();
+  const RelaxedCaptures relaxed(driver);
+  for (Stream& stream : streams_) {
+    if (context.streams <= attached_max() * 3 / 4) return;
+    if (stream.state != State::attached || stream.context != context.handle) continue;
+    // Who begins to enqueue from here on sees that it leaves, and waits for the lock; who began
+    // before is counted, and so is one who begins or joins a capture.
+    stream.state = State::leaving;
+    if (stream.users == 0 && !captures(driver, stream.handle) &&
+        driver.cuStreamQuery_plain(stream.handle) == CUDA_SUCCESS) {
+      detach(stream.handle);
+      --context.streams;
+      stream.state = State::detached;
+    } else {
+      stream.state = State::attached;
+    }
+  }
+}
+
+// --- Streams that come and go
+
+void ProgramStreams::created(CUstream handle, unsigned flags) noexcept {
+  if (is_forked_child()) return;
+  Stream* const stream = find_or_insert(handle);
+  if (stream == nullptr) return;  // Its first work gives up.
+  const std::lock_guard lock(mutex_);
+  detach_from(*stream);  // A handle that returned without a destruction that was seen.
+  DriverLibrary::get()->cuStreamGetCtx_plain(handle, &stream->context);
+  stream->state = (flags & CU_STREAM_NON_BLOCKING) != 0 ? State::detached : State::blocking;
+}
+
+/// Requires: the caller holds `mutex_`.
+void ProgramStreams::detach_from(Stream& stream) noexcept {
+  if (stream.state != State::attached) return;
+  detach(stream.handle);
+  if (Context* const context = context_of(stream.context)) --context->streams;
+  stream.state = State::detached;
+}
+
+void ProgramStreams::before_destruction(CUstream handle) noexcept {
+  if (is_forked_child() || is_built_in(handle)) return;
+  Stream* const stream = find(handle);
+  if (stream == nullptr) return;
+  const std::lock_guard lock(mutex_);
+  if (begun_.load(std::memory_order_acquire)) keep_work_of(*stream);
+  detach_from(*stream);
+  stream->state = State::unknown;
+  stream->context = nullptr;
+  stream->handle.store(destroyed_mark, std::memory_order_release);
+}
+
+/// The driver destroys a stream at once and lets its work go on. Another stream waits for it then.
+void ProgramStreams::keep_work_of(Stream& stream) noexcept {
+  const DriverLibrary& driver = *DriverLibrary::get();
+  const RelaxedCaptures relaxed(driver);
+  if (captures(driver, stream.handle)) return;  // Of no work yet.
+  if (driver.cuStreamQuery_plain(stream.handle) == CUDA_SUCCESS) return;
+  Context* const context = context_of(stream.context);
+  if (context != nullptr && hand_over(stream, *context)) return;
+  driver.cuStreamSynchronize_plain(stream.handle);
+}
+
+bool ProgramStreams::hand_over(Stream& stream, Context& context) noexcept {
+  const DriverLibrary& driver = *DriverLibrary::get();
+  const auto create = driver.real<EntryPoint::cuStreamCreate>();
+  const auto wait = driver.real<EntryPoint::cuStreamWaitEvent>();
+  const Pushed pushed(driver, context.handle);
+  if (!pushed) return false;
+  if (context.keeper == nullptr) {
+    CUstream keeper = nullptr;
+    if (create(&keeper, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS) return false;
+    if (!attach(keeper)) {
+      driver.real<EntryPoint::cuStreamDestroy_v2>()(keeper);
+      return false;
+    }
+    context.keeper = keeper;
+  }
+  CUevent event = nullptr;
+  if (driver.cuEventCreate_plain(&event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) return false;
+  const bool waits = driver.cuEventRecord_plain(event, stream.handle) == CUDA_SUCCESS &&
+                     wait(context.keeper, event, 0) == CUDA_SUCCESS;
+  driver.cuEventDestroy_v2_plain(event);
+  return waits;
+}
+
+// --- Contexts
+
+/// Inserts it if it is unknown; null without memory. Requires: the caller holds `mutex_`.
+ProgramStreams::Context* ProgramStreams::context_of(CUcontext handle) noexcept try {
+  const auto known = std::ranges::find(contexts_, handle, &Context::handle);
+  if (known != contexts_.end()) return &*known;
+  contexts_.push_back({.handle = handle});
+  ++unattached_;
+  return &contexts_.back();
+} catch (const std::exception&) {
+  return nullptr;
+}
+
+void ProgramStreams::begin() noexcept {
+  CUcontext context = nullptr;
+  int device = 0;
+  if (current(context, device)) note_current(context);
+  if (begun_.load(std::memory_order_acquire)) return;
+  const std::lock_guard lock(mutex_);
+  begun_.store(true, std::memory_order_release);
+  for (Context& known : contexts_) {
+    const Pushed pushed(*DriverLibrary::get(), known.handle);
+    if (pushed && !known.attached) attach_legacy(known);
+  }
+}
+
+void ProgramStreams::note_current(CUcontext handle) noexcept {
+  thread_local CUcontext last = nullptr;
+  thread_local unsigned last_generation = 0;
+  if (handle == nullptr || is_forked_child()) return;
+  const unsigned generation = generation_.load(std::memory_order_relaxed);
+  if (handle == last && generation == last_generation) return;
+  last = handle;
+  last_generation = generation;
+  note_driver_is_used();
+  const std::lock_guard lock(mutex_);
+  Context* const context = context_of(handle);
+  if (context == nullptr) return give_up("there is no memory for the list of contexts");
+  if (begun_.load(std::memory_order_acquire) && !context->attached) attach_legacy(*context);
+}
+
+/// Attaches the calling thread's context. Its first work may be what makes it usable.
+void ProgramStreams::attach_current(bool work_is_enqueued) noexcept {
+  thread_local CUcontext last_attached = nullptr;
+  thread_local unsigned last_generation = 0;
+  CUcontext handle = nullptr;
+  if (!takes_part() || DriverLibrary::get()->cuCtxGetCurrent_plain(&handle) != CUDA_SUCCESS ||
+      handle == nullptr) {
+    return;
+  }
+  const unsigned generation = generation_.load(std::memory_order_relaxed);
+  if (handle == last_attached && generation == last_generation) return;
+  const std::lock_guard lock(mutex_);
+  Context* const context = context_of(handle);
+  if (context == nullptr) return give_up("there is no memory for the list of contexts");
+  if (!context->attached) attach_legacy(*context);
+  if (context->attached) {
+    last_attached = handle;
+    last_generation = generation;
+  } else if (work_is_enqueued) {
+    give_up(last_error());
+  }
+}
+
+/// Requires: the context is current, and the caller holds `mutex_`.
+void ProgramStreams::attach_legacy(Context& context) noexcept {
+  if (!attach(nullptr)) return;
+  context.attached = true;
+  --unattached_;
+}
+
+void ProgramStreams::before_destruction(CUcontext handle) noexcept {
+  if (is_forked_child()) return;
+  const std::lock_guard lock(mutex_);
+  ++generation_;
+  const auto known = std::ranges::find(contexts_, handle, &Context::handle);
+  if (known == contexts_.end()) return;
+  const DriverLibrary& driver = *DriverLibrary::get();
+  const Pushed pushed(driver, handle);
+  if (pushed && begun_.load(std::memory_order_acquire)) driver.cuCtxSynchronize_plain();
+  for (Stream& stream : streams_) {
+    if (stream.context != handle || is_built_in(stream.handle)) continue;
+    detach_from(stream);
+    stream.state = State::unknown;
+    stream.context = nullptr;
+    stream.handle.store(destroyed_mark, std::memory_order_release);
+  }
+  if (known->keeper != nullptr) detach(known->keeper);  // Destroyed with its context.
+  if (known->attached && pushed) detach(nullptr);
+  if (!known->attached) --unattached_;
+  contexts_.erase(known);
+}
+
+void ProgramStreams::destroy_streams_of(CUcontext handle) noexcept {
+  const std::lock_guard lock(mutex_);
+  for (Stream& stream : streams_) {
+    const CUstream native = stream.handle;
+    if (stream.context != handle || is_built_in(native)) continue;
+    detach_from(stream);
+    stream.state = State::unknown;
+    stream.context = nullptr;
+    stream.handle.store(destroyed_mark, std::memory_order_release);
+    DriverLibrary::get()->real<EntryPoint::cuStreamDestroy_v2>()(native);
+  }
+}
+
+}  // namespace vma::interpose

@@ -1,0 +1,99 @@
+#pragma once
+
+#include "interpose/driver_library.hpp"
+
+#include <cuda.h>
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <list>
+#include <mutex>
+
+namespace vma::interpose {
+
+/// The streams and contexts of the program, and which of them are attached to vmart. A context's
+/// legacy stream stands for its blocking streams and its per-thread ones; a non-blocking stream is
+/// attached when work is first enqueued on it, because frameworks create many that they never use.
+/// If work cannot be attached, no memory moves any more (`ProgramMemory::keep_in_place`). Any
+/// thread.
+class ProgramStreams {
+ public:
+  /// Never destroyed, like the streams.
+  static ProgramStreams& get() noexcept;
+
+  /// While it exists, work may be enqueued on the stream, which is attached if need be.
+  class Enqueue {
+   public:
+    explicit Enqueue(CUstream stream) noexcept;
+    /// Attaches the context if it could not be attached before its first work.
+    ~Enqueue();
+    Enqueue(const Enqueue&) = delete;
+    Enqueue& operator=(const Enqueue&) = delete;
+
+   private:
+    std::atomic<int>* users_ = nullptr;
+  };
+
+  /// The context of the calling thread. Returns false without one.
+  static bool current(CUcontext& context, int& device) noexcept;
+
+  /// vmart has memory of the program from now on: attaches all known contexts and that of the
+  /// calling thread.
+  void begin() noexcept;
+  /// The program has created the stream.
+  void created(CUstream stream, unsigned flags) noexcept;
+  /// The stream is about to be destroyed. Moves wait for its work nonetheless.
+  void before_destruction(CUstream stream) noexcept;
+  /// The context is current for the calling thread.
+  void note_current(CUcontext context) noexcept;
+  /// The context is about to be destroyed. Blocks: for its work.
+  void before_destruction(CUcontext context) noexcept;
+  /// Destroys the program's streams of a context that lives on.
+  void destroy_streams_of(CUcontext context) noexcept;
+
+ private:
+  enum class State { unknown, blocking, detached, attached, leaving };
+  struct Stream {
+    std::atomic<CUstream> handle = nullptr;
+    std::atomic<State> state = State::unknown;
+    std::atomic<int> users = 0;
+    CUcontext context = nullptr;
+  };
+  struct Context {
+    CUcontext handle = nullptr;
+    bool attached = false;
+    int streams = 0;  ///< Attached ones besides the legacy stream.
+    /// An attached stream that waits for the work of streams that were destroyed.
+    CUstream keeper = nullptr;
+  };
+  static constexpr std::size_t streams_max = 1 << 13;
+
+  ProgramStreams() = default;
+
+  Stream* find(CUstream stream) noexcept;
+  Stream* find_or_insert(CUstream stream) noexcept;
+  void attach_if_needed(Stream& stream) noexcept;
+  bool query_kind(Stream& stream) noexcept;
+  void detach_from(Stream& stream) noexcept;
+  void keep_work_of(Stream& stream) noexcept;
+  bool hand_over(Stream& stream, Context& context) noexcept;
+  void detach_idle(Context& context) noexcept;
+  Context* context_of(CUcontext handle) noexcept;
+  void attach_legacy(Context& context) noexcept;
+  void attach_current(bool work_is_enqueued) noexcept;
+  void give_up(const char* why) noexcept;
+
+  std::atomic<bool> begun_ = false;
+  // Contexts whose legacy stream could not be attached yet: CUDA's runtime makes a primary context
+  // current before it can be used.
+  std::atomic<int> unattached_ = 0;
+  std::atomic<unsigned> generation_ = 0;  // Grows when a context is destroyed: handles return.
+  // Open addressing, read without a lock. A handle of 1 marks a place whose stream was destroyed.
+  std::array<Stream, streams_max> streams_;
+
+  std::mutex mutex_;  // For all that follows, for insertions, and for changes of a stream's state.
+  std::list<Context> contexts_;
+};
+
+}  // namespace vma::interpose

@@ -1,0 +1,53 @@
+#include "interpose/settings.hpp"
+
+#include "interpose/standing.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <initializer_list>
+
+namespace vma::interpose {
+namespace {
+
+/// Empty if it is unset.
+std::string_view variable(const char* name) noexcept {
+  const char* const text = std::getenv(name);
+  return text != nullptr ? text : "";
+}
+
+std::size_t bytes_of(std::string_view text, std::size_t otherwise) noexcept {
+  std::size_t given = 0;
+  const char* const end = text.data() + text.size();
+  if (std::from_chars(text.data(), end, given).ptr == end) return given;
+  say("VMART_RUN_MIN_BYTES is \"%.*s\"; expected a number of bytes, so it counts as %zu",
+      static_cast<int>(text.size()), text.data(), otherwise);
+  return otherwise;
+}
+
+Settings read() {
+  Settings settings;
+  settings.on = variable("VMART_RUN") != "off";
+  const std::string_view bytes = variable("VMART_RUN_MIN_BYTES");
+  if (!bytes.empty()) settings.min_bytes = bytes_of(bytes, settings.min_bytes);
+  if (std::getenv("VMART_RUN_EXCLUDE") != nullptr) {
+    settings.excluded = variable("VMART_RUN_EXCLUDE");  // Also with no name.
+  }
+  settings.children = variable("VMART_RUN_CHILDREN") != "0";
+  if (const char* const queues = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS")) {
+    settings.hardware_queues = std::clamp(std::atoi(queues), 1, 32);
+  }
+  settings.uses_are_read = std::ranges::any_of(
+      std::initializer_list<const char*>{"VMART_POLICY", "VMART_RECORD", "VMART_DECISIONS"},
+      [](const char* name) { return !variable(name).empty() && variable(name) != "0"; });
+  return settings;
+}
+
+}  // namespace
+
+const Settings& Settings::get() noexcept {
+  static const auto* const settings = new Settings(read());
+  return *settings;
+}
+
+}  // namespace vma::interpose

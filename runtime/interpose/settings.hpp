@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace vma::interpose {
+
+/// What `vmart run` and its user have set; docs/reference/environment.md has the variables. The
+/// library that is preloaded cannot use that of vmart, so it reads them itself.
+struct Settings {
+  bool on = true;
+  std::size_t min_bytes = std::size_t{2} << 20;
+  std::string excluded = "libnccl,libnvshmem";  // They export what they allocate.
+  bool children = true;
+  int hardware_queues = 8;  ///< Of a context.
+  /// A policy, a recording or a decision log reads what the program uses.
+  bool uses_are_read = false;
+
+  /// Read once, at the first call.
+  static const Settings& get() noexcept;
+};
+
+}  // namespace vma::interpose

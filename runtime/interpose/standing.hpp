@@ -1,0 +1,23 @@
+#pragma once
+
+namespace vma::interpose {
+
+/// Whether memory of this process can be vmart's. Once it is not, everything new is the driver's,
+/// for good; what vmart already has keeps working.
+bool takes_part() noexcept;
+
+/// Prints one line with the reason, the first time.
+void stand_aside(const char* why) noexcept;
+
+/// The program uses the driver from now on, which a child of fork then cannot.
+void note_driver_is_used() noexcept;
+/// Whether this process was forked from one that used the driver. Then every hook passes the call
+/// on, and takes no lock, since a thread of the parent may have held it.
+bool is_forked_child() noexcept;
+/// Called in each child of fork.
+void note_fork() noexcept;
+
+/// Writes "vmart run: " and the text as one line to standard error. Takes no lock.
+void say(const char* format, ...) noexcept __attribute__((format(printf, 1, 2)));
+
+}  // namespace vma::interpose

@@ -1,0 +1,128 @@
+// Streams and contexts that come and go.
+#include "interpose/driver_library.hpp"
+#include "interpose/hooks.hpp"
+#include "interpose/program_memory.hpp"
+#include "interpose/standing.hpp"
+#include "interpose/vmart_library.hpp"
+
+namespace vma::interpose {
+namespace {
+
+template <EntryPoint entry, typename... Args>
+CUresult create_context(CUcontext* out, Args... args) noexcept {
+  const CUresult result = call_driver<entry>(out, args...);
+  if (result == CUDA_SUCCESS) ProgramStreams::get().note_current(*out);
+  return result;
+}
+
+template <EntryPoint entry>
+CUresult enter_context(CUcontext context) noexcept {
+  const CUresult result = call_driver<entry>(context);
+  if (result == CUDA_SUCCESS) ProgramStreams::get().note_current(context);
+  return result;
+}
+
+/// vmart has streams and mappings in the primary context, which would go with it. What the program
+/// sees of a reset is that its work has ended, and that its streams and memory are gone.
+bool reset_without_driver(CUdevice device) noexcept {
+  const DriverLibrary* const driver = DriverLibrary::get();
+  if (VmartLibrary::loaded() == nullptr || driver == nullptr) return false;
+  unsigned flags = 0;
+  int active = 0;
+  CUcontext context = nullptr;
+  if (driver->cuDevicePrimaryCtxGetState_plain(device, &flags, &active) != CUDA_SUCCESS ||
+      active == 0 || driver->cuDevicePrimaryCtxRetain_plain(&context, device) != CUDA_SUCCESS) {
+    return false;
+  }
+  if (driver->real<EntryPoint::cuCtxPushCurrent_v2>()(context) == CUDA_SUCCESS) {
+    driver->cuCtxSynchronize_plain();
+    CUcontext popped = nullptr;
+    driver->cuCtxPopCurrent_v2_plain(&popped);
+  }
+  ProgramStreams::get().destroy_streams_of(context);
+  ProgramMemory::get().free_all_of(context);
+  driver->cuDevicePrimaryCtxRelease_v2_plain(device);
+  return true;
+}
+
+template <EntryPoint entry>
+CUresult destroy_context(CUcontext context, auto handle) noexcept {
+  ProgramStreams::get().before_destruction(context);
+  ProgramMemory::get().free_all_of(context);
+  const ProgramMemory::Still still;
+  return call_driver<entry>(handle);
+}
+
+}  // namespace
+
+CUresult hook_cuStreamCreate(CUstream* out, unsigned flags) {
+  const CUresult result = call_driver<EntryPoint::cuStreamCreate>(out, flags);
+  if (result == CUDA_SUCCESS) ProgramStreams::get().created(*out, flags);
+  return result;
+}
+
+CUresult hook_cuStreamCreateWithPriority(CUstream* out, unsigned flags, int priority) {
+  const CUresult result = call_driver<EntryPoint::cuStreamCreateWithPriority>(out, flags, priority);
+  if (result == CUDA_SUCCESS) ProgramStreams::get().created(*out, flags);
+  return result;
+}
+
+CUresult hook_cuGreenCtxStreamCreate(CUstream* out, CUgreenCtx green, unsigned flags,
+                                     int priority) {
+  const CUresult result =
+      call_driver<EntryPoint::cuGreenCtxStreamCreate>(out, green, flags, priority);
+  if (result == CUDA_SUCCESS) ProgramStreams::get().created(*out, flags | CU_STREAM_NON_BLOCKING);
+  return result;
+}
+
+CUresult hook_cuStreamDestroy_v2(CUstream stream) {
+  ProgramStreams::get().before_destruction(stream);
+  return call_driver<EntryPoint::cuStreamDestroy_v2>(stream);
+}
+
+CUresult hook_cuGreenCtxDestroy(CUgreenCtx green) {
+  const DriverLibrary* const driver = DriverLibrary::get();
+  CUcontext context = nullptr;
+  if (driver != nullptr && driver->cuCtxFromGreenCtx_plain != nullptr) {
+    driver->cuCtxFromGreenCtx_plain(&context, green);
+  }
+  return destroy_context<EntryPoint::cuGreenCtxDestroy>(context, green);
+}
+
+CUresult hook_cuCtxCreate_v2(CUcontext* out, unsigned flags, CUdevice device) {
+  return create_context<EntryPoint::cuCtxCreate_v2>(out, flags, device);
+}
+
+CUresult hook_cuCtxCreate_v3(CUcontext* out, CUexecAffinityParam* affinity, int count,
+                             unsigned flags, CUdevice device) {
+  return create_context<EntryPoint::cuCtxCreate_v3>(out, affinity, count, flags, device);
+}
+
+CUresult hook_cuCtxCreate_v4(CUcontext* out, CUctxCreateParams* parameters, unsigned flags,
+                             CUdevice device) {
+  return create_context<EntryPoint::cuCtxCreate_v4>(out, parameters, flags, device);
+}
+
+CUresult hook_cuCtxDestroy_v2(CUcontext context) {
+  return destroy_context<EntryPoint::cuCtxDestroy_v2>(context, context);
+}
+
+CUresult hook_cuCtxSetCurrent(CUcontext context) {
+  return enter_context<EntryPoint::cuCtxSetCurrent>(context);
+}
+
+CUresult hook_cuCtxPushCurrent_v2(CUcontext context) {
+  return enter_context<EntryPoint::cuCtxPushCurrent_v2>(context);
+}
+
+CUresult hook_cuDevicePrimaryCtxReset(CUdevice device) {
+  return reset_without_driver(device) ? CUDA_SUCCESS
+                                      : call_driver<EntryPoint::cuDevicePrimaryCtxReset>(device);
+}
+
+CUresult hook_cuDevicePrimaryCtxReset_v2(CUdevice device) {
+  return reset_without_driver(device) ? CUDA_SUCCESS
+                                      : call_driver<EntryPoint::cuDevicePrimaryCtxReset_v2>(device);
+}
+
+}  // namespace vma::interpose

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <vma/vmart.h>
+#include <vma/vmart_torch.h>
+
+// What the hooks call of libvmart.
+// clang-format off
+#define VMART_RUN_CALLS(ROW)        \
+  ROW(vmart_last_error)             \
+  ROW(vmart_alloc_with)             \
+  ROW(vmart_torch_free)             \
+  ROW(vmart_cached_bytes)           \
+  ROW(vmart_trim)                   \
+  ROW(vmart_where)                  \
+  ROW(vmart_migrate)                \
+  ROW(vmart_attach)                 \
+  ROW(vmart_detach)                 \
+  ROW(vmart_note_export)            \
+  ROW(vmart_pin_create)             \
+  ROW(vmart_pin_release)            \
+  ROW(vmart_record_use)             \
+  ROW(vmart_record_launch)          \
+  ROW(vmart_forget_kernels)
+// clang-format on
+
+namespace vma::interpose {
+
+/// libvmart, which is loaded when the program first needs it, so that programs without a GPU do not
+/// load it.
+struct VmartLibrary {
+#define ROW(call) decltype(&::call) call = nullptr;
+  VMART_RUN_CALLS(ROW)
+#undef ROW
+
+  /// Null if it cannot be loaded; then this process stands aside. Any thread.
+  static const VmartLibrary* load() noexcept;
+  /// Null until `load` has succeeded, and in a child of fork.
+  static const VmartLibrary* loaded() noexcept;
+};
+
+}  // namespace vma::interpose
