@@ -138,6 +138,9 @@ check_paths() {
   local vmart=$prefix/moved/bin/vmart answer
   [[ -x $vmart ]] || { echo "skipped: the command line is not built"; exit 77; }
   (cd / && "$vmart" demo --mib 8 >/dev/null)
+  if find "$prefix/moved" -name libvmart-run.so | grep -q .; then
+    (cd / && "$vmart" run -- grep -q libvmart-run.so /proc/self/maps)
+  fi
   mv "$prefix/moved/share" "$prefix/moved/elsewhere"
   if answer=$(cd / && "$vmart" demo --driver sim:h200x2 2>&1) || [[ $answer != *'no machine file'* ]] ||
     [[ $answer == *"$source/runtime"* ]]; then

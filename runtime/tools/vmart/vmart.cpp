@@ -2,6 +2,7 @@
 #include "tools/vmart/control_subcommands.hpp"
 #include "tools/vmart/demo.hpp"
 #include "tools/vmart/doctor.hpp"
+#include "tools/vmart/run_program.hpp"
 
 #include "base/printable.hpp"
 
@@ -10,11 +11,15 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <exception>
 #include <functional>
 #include <memory>
 #include <sstream>
 #include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 namespace {
 
@@ -53,6 +58,42 @@ void add_demo(CLI::App& app, std::function<int()>& chosen) {
   demo.callback([&chosen, options] { chosen = [options] { return vma::run_demo(*options); }; });
 }
 
+/// `program` is what follows `--`, which CLI11 would take for arguments of `run` itself.
+void add_run(CLI::App& app, std::vector<std::string> program, std::function<int()>& chosen) {
+  const auto options = std::make_shared<vma::RunOptions>();
+  options->program = std::move(program);
+  CLI::App& run = *app.add_subcommand(
+      "run", "runs a CUDA program so that its device memory can move: vmart run -- PROGRAM...");
+  run.add_option("--policy", options->policy,
+                 "what decides where memory lies, such as auto; default: VMART_POLICY, or nothing");
+  run.add_option("--min", options->smallest,
+                 "smallest allocation that can move, such as 16MiB; default: 2MiB");
+  run.add_option(
+      "--exclude", options->excluded,
+      "parts of names of libraries, separated by commas, whose memory stays the driver's; "
+      "default: libnccl,libnvshmem");
+  run.add_flag("--children,!--no-children", options->children,
+               "whether programs that it starts run in the same way; default: yes");
+  run.prefix_command();  // `vmart run PROGRAM...` needs no `--`.
+  run.callback([&chosen, &run, options] {
+    if (options->program.empty()) options->program = run.remaining();
+    if (options->program.empty()) throw CLI::RequiredError("PROGRAM");
+    chosen = [options] { return vma::run_program(*options); };
+  });
+}
+
+/// The `--` of `vmart run OPTION... -- PROGRAM...`; the end of the arguments if there is none.
+char** dashes_of_run(char** begin, char** end) {
+  if (end - begin < 2 || std::string_view(begin[1]) != "run") return end;
+  for (char** at = begin + 2; at < end; ++at) {
+    const std::string_view argument = *at;
+    if (argument == "--") return at;
+    if (!argument.starts_with("-")) return end;  // The program; a later `--` is its own.
+    if (argument == "--policy" || argument == "--min" || argument == "--exclude") ++at;
+  }
+  return end;
+}
+
 int run(int argc, char** argv) {
   CLI::App app("Inspects and moves GPU memory while pointers stay the same.", "vmart");
   app.set_version_flag("--version", "vmart " VMART_VERSION);
@@ -69,6 +110,9 @@ int run(int argc, char** argv) {
 
   std::function<int()> chosen = [&] { return vma::run_doctor(doctor_options); };
   add_demo(app, chosen);
+  char** const end = argv + argc;
+  char** const dashes = dashes_of_run(argv, end);
+  add_run(app, {dashes == end ? end : dashes + 1, end}, chosen);
   vma::add_control_subcommands(app, chosen);
 
   vma::CalibrateCommand calibrate_command;
@@ -78,7 +122,7 @@ int run(int argc, char** argv) {
   calibrate.callback([&] { chosen = [&] { return vma::run_calibrate(calibrate_command); }; });
 
   try {
-    app.parse(argc, argv);
+    app.parse(static_cast<int>(dashes - argv), argv);
   } catch (const CLI::ParseError& error) {
     std::ostringstream out, errors;
     const int code = app.exit(error, out, errors);  // Handles --help and --version as well.

@@ -49,6 +49,14 @@ class Installed(unittest.TestCase):
             script = f"import sys; sys.argv = ['x', '--help']; from vmart.tools import {name}; {name}()"
             self.assertIn("Usage", self.run_python(script))
 
+    def test_programs_run_with_its_library(self):
+        script = ("import sys; sys.argv = ['vmart', 'run', '--', 'cat', '/proc/self/maps']\n"
+                  "from vmart.tools import vmart; vmart()")  # fmt: skip
+        library = self.folder / "vmart/lib/libvmart-run.so"
+        if not library.exists():
+            self.skipTest("built without CUDA")
+        self.assertIn(str(library), self.run_python(script))
+
     def test_types_are_known(self):
         stub = (self.folder / "vmart/_core.pyi").read_text()
         for name in ("class Allocation", "class Location", "def migrate(", "class MigrationReport"):

@@ -1,0 +1,79 @@
+#include "tools/vmart/run_program.hpp"
+
+#include "base/environment.hpp"
+#include "base/printable.hpp"
+
+#include <vma/error.hpp>
+
+#include <fmt/format.h>
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+
+namespace vma {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* call = "vmart run";
+constexpr const char* library_name = "libvmart-run.so";
+constexpr int not_found = 127;  // As shells have it.
+constexpr int not_runnable = 126;
+
+/// Beside the tool's own folder, installed or in a build tree.
+std::string preloaded_library() {
+  std::error_code ignored;
+  const fs::path folder = fs::read_symlink("/proc/self/exe", ignored).parent_path();
+  // Of an installation, of a Python package, and of a build tree.
+  for (const char* place : {"../" VMART_LIBRARY_FOLDER, "../lib", ".."}) {
+    const fs::path library = folder / place / library_name;
+    if (fs::exists(library, ignored)) return fs::weakly_canonical(library, ignored).string();
+  }
+  throw Error(
+      ErrorKind::unsupported, call,
+      fmt::format("{} is not beside this program ({}); it is built with CUDA's header, as a "
+                  "shared library, for x86-64 and AArch64",
+                  library_name, folder.string()));
+}
+
+void set(const char* name, const std::string& value, bool replace = true) {
+  if (setenv(name, value.c_str(), replace ? 1 : 0) == 0) return;
+  throw Error(ErrorKind::out_of_memory, call, fmt::format("no memory to set {}", name));
+}
+
+void set_environment(const RunOptions& options) {
+  const char* const before = std::getenv("LD_PRELOAD");
+  const std::string library = preloaded_library();
+  set("LD_PRELOAD", before != nullptr && *before != '\0' ? library + ":" + before : library);
+  set("VMART_RUN_CHILDREN", options.children ? "1" : "0");
+  if (!options.smallest.empty()) {
+    set("VMART_RUN_MIN_BYTES", std::to_string(parse_size(options.smallest, "--min")));
+  }
+  if (!options.excluded.empty()) set("VMART_RUN_EXCLUDE", options.excluded);
+  if (!options.policy.empty()) set("VMART_POLICY", options.policy);
+  set("VMART_CONTROL", "1", false);
+  // A stopped stream holds one of the context's hardware queues, of which there are 8 otherwise.
+  set("CUDA_DEVICE_MAX_CONNECTIONS", "32", false);
+}
+
+}  // namespace
+
+int run_program(const RunOptions& options) {
+  set_environment(options);
+  std::vector<char*> arguments;
+  for (const std::string& argument : options.program) {
+    arguments.push_back(const_cast<char*>(argument.c_str()));
+  }
+  arguments.push_back(nullptr);
+  execvp(arguments[0], arguments.data());
+  const int error = errno;
+  fmt::print(stderr, "vmart run: {}: {}\n", printable_lines(options.program.front()),
+             std::strerror(error));
+  return error == ENOENT ? not_found : not_runnable;
+}
+
+}  // namespace vma

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace vma {
+
+struct RunOptions {
+  std::vector<std::string> program;  ///< With its arguments.
+  std::string policy;                ///< Empty: VMART_POLICY.
+  std::string smallest;  ///< Smallest allocation that can move, with a unit; empty: 2 MiB.
+  std::string excluded;  ///< Parts of the names of libraries whose memory stays the driver's.
+  bool children = true;  ///< Whether programs that it starts run like it.
+};
+
+/// Becomes the program, with the library preloaded that makes its memory movable. Returns 127 if
+/// there is no such program, and 126 if it cannot be run. Throws: Error for an invalid option or
+/// without the library.
+int run_program(const RunOptions& options);
+
+}  // namespace vma
