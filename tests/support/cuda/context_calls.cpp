@@ -1,6 +1,7 @@
 // Contexts: primary, created and green ones, and the stack of the calling thread.
 #include "support/cuda/library.hpp"
 
+#include "support/cuda/memory.hpp"
 #include "support/cuda/objects.hpp"
 
 #include "base/mutex.hpp"
@@ -51,6 +52,7 @@ void create_context(CUcontext* context, CUdevice device) {
 
 void destroy_context(ContextHandle context) {
   if (is_none(context)) refuse(CUDA_ERROR_INVALID_VALUE);
+  DeviceMemory::of_process().free_all_of(context);
   sim().destroy_context(context);
   forget_context(context);
   if (top_context() == context) pop_context();

@@ -5,6 +5,8 @@
 #include "driver/native_codes.hpp"
 #include "machine/machine_file.hpp"
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -45,11 +47,19 @@ constexpr const char* small_machine = R"json({
 })json";
 
 std::atomic<SimDriver*> opened{nullptr};
+std::atomic<bool> forked = false;  // A child of a process that uses the driver has none.
 
 SimDriver* make_sim() {
   const char* name = std::getenv("SIM_CUDA_MACHINE");
   const bool named = name != nullptr && *name != '\0';
-  return new SimDriver(named ? load_machine(name) : parse_machine(small_machine, "test-cuda.json"));
+  MachineDescription machine =
+      named ? load_machine(name) : parse_machine(small_machine, "test-cuda.json");
+  if (const char* queues = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS")) {
+    for (GpuDescription& gpu : machine.gpus) {
+      gpu.hardware_queues = std::clamp(std::atoi(queues), 1, 32);
+    }
+  }
+  return new SimDriver(machine);
 }
 
 std::vector<ContextHandle>& stack() {
@@ -80,16 +90,18 @@ CUresult code_of(const Error& error) noexcept {
 
 SimDriver& sim() {
   SimDriver* const driver = opened.load(std::memory_order_acquire);
-  if (driver == nullptr) refuse(CUDA_ERROR_NOT_INITIALIZED);
+  if (driver == nullptr || forked) refuse(CUDA_ERROR_NOT_INITIALIZED);
   return *driver;
 }
 
 void open_sim() {
   static Mutex mutex;
+  if (forked) refuse(CUDA_ERROR_NOT_INITIALIZED);
   const MutexLock lock(mutex);
   if (opened.load() != nullptr) return;
   try {
     opened.store(make_sim(), std::memory_order_release);
+    pthread_atfork(nullptr, nullptr, [] { forked = true; });
   } catch (const Error& error) {
     std::fprintf(stderr, "simulated libcuda: %s\n", error.what());
     refuse(CUDA_ERROR_NO_DEVICE);

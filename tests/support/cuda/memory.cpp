@@ -114,6 +114,18 @@ void DeviceMemory::free(Address begin) {
   plain_.erase(begin);
 }
 
+void DeviceMemory::free_all_of(ContextHandle context) {
+  std::vector<Address> owned;
+  {
+    const MutexLock lock(mutex_);
+    for (const auto& [begin, owner] : plain_) {
+      if (owner == context) owned.push_back(begin);
+    }
+  }
+  if (!owned.empty()) sim().synchronize_context(context);
+  for (const Address begin : owned) free(begin);
+}
+
 void DeviceMemory::free_after(BoundStream stream, Address begin) {
   if (!ordered_size(begin)) return free(begin);  // The driver takes memory of cuMemAlloc too.
   const ContextHandle context =

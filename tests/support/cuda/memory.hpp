@@ -45,6 +45,8 @@ class DeviceMemory {
   Address allocate_ordered(DeviceId device, std::size_t size_bytes);
   /// Either kind of memory. Blocks: for plain memory, until the context's work has ended.
   void free(Address begin);
+  /// Frees the plain memory of a context that is about to be destroyed. Blocks: as `free`.
+  void free_all_of(ContextHandle context);
   /// Frees once the work that is now in the stream has ended.
   void free_after(BoundStream stream, Address begin);
   /// Frees what the streams are done with.

@@ -1,0 +1,299 @@
+/* A CUDA program that knows nothing of vmart. It prints the same under `vmart run` as without,
+ * wherever its memory is moved meanwhile.
+ *
+ *   program WAY WORK
+ *
+ * WAY is how it finds the driver: linked, dlsym or resolver. WORK is what it does again and again
+ * until a line arrives on standard input or that is closed: stream; streams, which are many; or
+ * graph, with a new capture each time. `fork` and `contexts` do so once, and then what stream does.
+ */
+#include <cuda.h>
+#include <cudaTypedefs.h>
+#include <dlfcn.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define CALLS(ROW)                                                                              \
+  ROW(cuInit, "cuInit", PFN_cuInit_v2000)                                                       \
+  ROW(cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", PFN_cuDevicePrimaryCtxRetain_v7000) \
+  ROW(cuCtxSetCurrent, "cuCtxSetCurrent", PFN_cuCtxSetCurrent_v4000)                            \
+  ROW(cuStreamCreate, "cuStreamCreate", PFN_cuStreamCreate_v2000)                               \
+  ROW(cuStreamSynchronize, "cuStreamSynchronize", PFN_cuStreamSynchronize_v2000)                \
+  ROW(cuStreamDestroy, "cuStreamDestroy_v2", PFN_cuStreamDestroy_v4000)                         \
+  ROW(cuStreamBeginCapture, "cuStreamBeginCapture_v2", PFN_cuStreamBeginCapture_v10010)         \
+  ROW(cuStreamEndCapture, "cuStreamEndCapture", PFN_cuStreamEndCapture_v10000)                  \
+  ROW(cuGraphInstantiateWithFlags, "cuGraphInstantiateWithFlags",                               \
+      PFN_cuGraphInstantiateWithFlags_v11040)                                                   \
+  ROW(cuGraphLaunch, "cuGraphLaunch", PFN_cuGraphLaunch_v10000)                                 \
+  ROW(cuGraphExecDestroy, "cuGraphExecDestroy", PFN_cuGraphExecDestroy_v10000)                  \
+  ROW(cuGraphDestroy, "cuGraphDestroy", PFN_cuGraphDestroy_v10000)                              \
+  ROW(cuLaunchHostFunc, "cuLaunchHostFunc", PFN_cuLaunchHostFunc_v10000)                        \
+  ROW(cuCtxSynchronize, "cuCtxSynchronize", PFN_cuCtxSynchronize_v2000)                         \
+  ROW(cuMemsetD8, "cuMemsetD8_v2", PFN_cuMemsetD8_v3020)                                        \
+  ROW(cuMemAllocPitch, "cuMemAllocPitch_v2", PFN_cuMemAllocPitch_v3020)                         \
+  ROW(cuCtxDestroy, "cuCtxDestroy_v2", PFN_cuCtxDestroy_v4000)                                  \
+  ROW(cuCtxPopCurrent, "cuCtxPopCurrent_v2", PFN_cuCtxPopCurrent_v4000)                         \
+  ROW(cuMemAlloc, "cuMemAlloc_v2", PFN_cuMemAlloc_v3020)                                        \
+  ROW(cuMemFree, "cuMemFree_v2", PFN_cuMemFree_v3020)                                           \
+  ROW(cuMemGetInfo, "cuMemGetInfo_v2", PFN_cuMemGetInfo_v3020)                                  \
+  ROW(cuMemsetD8Async, "cuMemsetD8Async", PFN_cuMemsetD8Async_v3020)                            \
+  ROW(cuMemcpyDtoHAsync, "cuMemcpyDtoHAsync_v2", PFN_cuMemcpyDtoHAsync_v3020)                   \
+  ROW(cuMemcpyDtoDAsync, "cuMemcpyDtoDAsync_v2", PFN_cuMemcpyDtoDAsync_v3020)                   \
+  ROW(cuMemGetAddressRange, "cuMemGetAddressRange_v2", PFN_cuMemGetAddressRange_v3020)          \
+  ROW(cuPointerGetAttribute, "cuPointerGetAttribute", PFN_cuPointerGetAttribute_v4000)
+
+static struct {
+#define ROW(call, symbol, type) type f_##call;
+  CALLS(ROW)
+#undef ROW
+} driver;
+
+static void check(CUresult result, const char *call) {
+  if (result == CUDA_SUCCESS) return;
+  printf("%s returned %d\n", call, (int)result);
+  exit(1);
+}
+#define CALL(call, ...) check(driver.f_##call(__VA_ARGS__), #call)
+
+static void find_driver(const char *way) {
+  if (strcmp(way, "linked") == 0) {
+#define ROW(call, symbol, type) driver.f_##call = call;
+    CALLS(ROW)
+#undef ROW
+    return;
+  }
+  void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  if (library == NULL) {
+    printf("no driver: %s\n", dlerror());
+    exit(1);
+  }
+  if (strcmp(way, "dlsym") == 0) {
+#define ROW(call, symbol, type) driver.f_##call = (type)dlsym(library, symbol);
+    CALLS(ROW)
+#undef ROW
+    return;
+  }
+  PFN_cuGetProcAddress_v12000 resolve =
+      (PFN_cuGetProcAddress_v12000)dlsym(library, "cuGetProcAddress_v2");
+  CUdriverProcAddressQueryResult status;
+  void *found = NULL;
+  /* The base name, as CUDA's runtime asks for it. */
+#define NAME(text) #text
+#define ROW(call, symbol, type)                                                    \
+  snprintf(name, sizeof name, "%s", symbol);                                       \
+  if (strlen(name) > 3 && strcmp(name + strlen(name) - 3, "_v2") == 0) {           \
+    name[strlen(name) - 3] = 0;                                                    \
+  }                                                                                \
+  check(resolve(name, &found, 12000, CU_GET_PROC_ADDRESS_DEFAULT, &status), name); \
+  driver.f_##call = (type)found;
+  char name[64];
+  CALLS(ROW)
+#undef ROW
+}
+
+enum { buffers = 6 };
+static const size_t buffer_bytes = (size_t)4 << 20;
+static CUdeviceptr memory[buffers];
+static unsigned char *bytes;
+
+enum { streams_count = 64 };
+static CUstream streams[streams_count];
+static const char *work = "stream";
+
+static void fill(CUstream stream, int buffer, unsigned char value) {
+  CALL(cuMemsetD8Async, memory[buffer], (unsigned char)(value + buffer), buffer_bytes, stream);
+}
+
+static void fill_by_graph(CUstream stream, unsigned char value) {
+  CUgraph graph = NULL;
+  CUgraphExec exec = NULL;
+  CALL(cuStreamBeginCapture, stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+  for (int i = 0; i < buffers; ++i) fill(stream, i, value);
+  CALL(cuStreamEndCapture, stream, &graph);
+  CALL(cuGraphInstantiateWithFlags, &exec, graph, 0);
+  for (int replay = 0; replay < 3; ++replay) CALL(cuGraphLaunch, exec, stream);
+  CALL(cuStreamSynchronize, stream);
+  CALL(cuGraphExecDestroy, exec);
+  CALL(cuGraphDestroy, graph);
+}
+
+/* Half a millisecond of work. */
+static void work_a_while(void *) {
+  struct timespec begin;
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &begin);
+  do {
+    clock_gettime(CLOCK_MONOTONIC, &now);
+  } while ((now.tv_sec - begin.tv_sec) * 1000000000LL + now.tv_nsec - begin.tv_nsec < 500000);
+}
+
+/* Piece after piece, each after a while, on a stream that is destroyed at once. */
+static void fill_by_orphans(unsigned char value) {
+  enum { pieces = 32 };
+  for (int i = 0; i < buffers; ++i) {
+    CUstream orphan = NULL;
+    CALL(cuStreamCreate, &orphan, CU_STREAM_NON_BLOCKING);
+    for (int piece = 0; piece < pieces; ++piece) {
+      CALL(cuLaunchHostFunc, orphan, work_a_while, NULL);
+      CALL(cuMemsetD8Async, memory[i] + piece * (buffer_bytes / pieces), (unsigned char)(value + i),
+           buffer_bytes / pieces, orphan);
+    }
+    CALL(cuStreamDestroy, orphan);
+  }
+  CALL(cuCtxSynchronize);
+}
+
+/* All buffers are filled, with values that differ, and read. */
+static void round_of(unsigned char value) {
+  CUstream used[buffers];
+  for (int i = 0; i < buffers; ++i) {
+    used[i] = streams[strcmp(work, "streams") == 0 ? (value * buffers + i) % streams_count : 0];
+  }
+  if (strcmp(work, "graph") == 0) {
+    fill_by_graph(used[0], value);
+  } else if (strcmp(work, "orphans") == 0) {
+    fill_by_orphans(value);
+  } else if (strcmp(work, "legacy") == 0) {
+    for (int i = 0; i < buffers; ++i) {
+      CALL(cuMemsetD8, memory[i], (unsigned char)(value + i), buffer_bytes);
+    }
+    CALL(cuCtxSynchronize);
+  } else {
+    for (int i = 0; i < buffers; ++i) fill(used[i], i, value);
+  }
+  for (int i = 0; i < buffers; ++i) {
+    CALL(cuMemcpyDtoHAsync, bytes, memory[i], buffer_bytes, used[i]);
+    CALL(cuStreamSynchronize, used[i]);
+    for (size_t k = 0; k < buffer_bytes; ++k) {
+      if (bytes[k] == (unsigned char)(value + i)) continue;
+      printf("buffer %d has %d at %zu, not %d\n", i, bytes[k], k, (unsigned char)(value + i));
+      exit(1);
+    }
+  }
+}
+
+/* What the driver answers in a child. */
+static void fork_once(void) {
+  fflush(stdout);
+  const pid_t child = fork();
+  if (child == 0) {
+    CUdeviceptr pointer = 0;
+    CUstream stream = NULL;
+    const int allocated = driver.f_cuMemAlloc(&pointer, buffer_bytes);
+    const int freed = driver.f_cuMemFree(memory[0]);
+    const int filled = driver.f_cuMemsetD8Async(memory[1], 1, 16, streams[streams_count - 1]);
+    const int created = driver.f_cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING);
+    const int destroyed = driver.f_cuStreamDestroy(streams[1]);
+    printf("in a child: allocated %d, freed %d, filled %d, created %d, destroyed %d\n", allocated,
+           freed, filled, created, destroyed);
+    fflush(stdout);
+    _exit(0);
+  }
+  int status = -1;
+  waitpid(child, &status, 0);
+  printf("the child ended with %d\n", status);
+}
+
+/* A context goes with its memory and its streams. */
+static void create_and_destroy_context(void) {
+  /* The resolver would find a newer version of it. */
+  void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  PFN_cuCtxCreate_v3020 create = (PFN_cuCtxCreate_v3020)dlsym(library, "cuCtxCreate_v2");
+  for (int i = 0; i < 3; ++i) {
+    CUcontext context = NULL;
+    CUcontext popped = NULL;
+    CUstream stream = NULL;
+    CUdeviceptr pointer = 0;
+    check(create(&context, 0, 0), "cuCtxCreate");
+    CALL(cuMemAlloc, &pointer, buffer_bytes);
+    CALL(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+    CALL(cuMemsetD8Async, pointer, 7, buffer_bytes, stream);
+    CALL(cuCtxPopCurrent, &popped);
+    CALL(cuCtxDestroy, context);
+  }
+  printf("contexts are gone\n");
+}
+
+/* Rows lie as far apart as the driver says, and a pitch that overflows is refused. */
+static void allocate_pitched(void) {
+  CUdeviceptr pointer = 0;
+  size_t pitch = 0;
+  CALL(cuMemAllocPitch, &pointer, &pitch, 5000, 1000, 4);
+  printf("pitch %s\n", pitch >= 5000 && pitch % 256 == 0 ? "fits" : "does not fit");
+  CALL(cuMemFree, pointer);
+  const size_t half = (size_t)1 << 63;
+  printf("too large: %d\n", (int)driver.f_cuMemAllocPitch(&pointer, &pitch, 5000, half, 4));
+}
+
+static int told_to_end(void) {
+  struct pollfd input = {STDIN_FILENO, POLLIN, 0};
+  return poll(&input, 1, 0) == 1;
+}
+
+static void describe(CUdeviceptr pointer) {
+  CUdeviceptr begin = 0;
+  size_t size = 0;
+  unsigned type = 0;
+  int device = -1;
+  CALL(cuMemGetAddressRange, &begin, &size, pointer + 5);
+  CALL(cuPointerGetAttribute, &type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, pointer + 5);
+  CALL(cuPointerGetAttribute, &device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, pointer + 5);
+  printf("range %s, %zu bytes; type %u, device %d\n", begin == pointer ? "begins there" : "differs",
+         size, type, device);
+}
+
+int main(int argc, char **argv) {
+  find_driver(argc > 1 ? argv[1] : "linked");
+  if (argc > 2) work = argv[2];
+  CUcontext context;
+  CUdeviceptr small;
+  size_t free_before, free_between, free_after, total;
+  CALL(cuInit, 0);
+  CALL(cuDevicePrimaryCtxRetain, &context, 0);
+  CALL(cuCtxSetCurrent, context);
+  for (int i = 0; i < streams_count; ++i) {
+    CALL(cuStreamCreate, &streams[i],
+         strcmp(work, "blocking") == 0 ? CU_STREAM_DEFAULT : CU_STREAM_NON_BLOCKING);
+  }
+  CALL(cuMemGetInfo, &free_before, &total);
+  for (int i = 0; i < buffers; ++i) CALL(cuMemAlloc, &memory[i], buffer_bytes);
+  CALL(cuMemAlloc, &small, 4096);
+  CALL(cuMemGetInfo, &free_between, &total);
+  printf("allocated: %s\n", free_before - free_between >= buffers * buffer_bytes ? "yes" : "no");
+  bytes = (unsigned char *)malloc(buffer_bytes);
+  if (bytes == NULL) return 1;
+  round_of(1);
+  if (strcmp(work, "fork") == 0) fork_once();
+  if (strcmp(work, "contexts") == 0) create_and_destroy_context();
+  allocate_pitched();
+  printf("ready\n");
+  fflush(stdout);
+  for (unsigned char value = 2; !told_to_end(); ++value) round_of(value);
+
+  round_of(100);
+  CUstream stream = streams[0];
+  for (int i = 1; i < buffers; ++i) {
+    CALL(cuMemcpyDtoDAsync, memory[i], memory[i - 1], buffer_bytes / 2, stream);
+  }
+  unsigned long long sum = 0;
+  for (int i = 0; i < buffers; ++i) {
+    CALL(cuMemcpyDtoHAsync, bytes, memory[i], buffer_bytes, stream);
+    CALL(cuStreamSynchronize, stream);
+    for (size_t k = 0; k < buffer_bytes; ++k) sum = sum * 31 + bytes[k];
+  }
+  printf("sum %llx\n", sum);
+  describe(memory[2]);
+  describe(small);
+  for (int i = 0; i < streams_count; ++i) CALL(cuStreamDestroy, streams[i]);
+  for (int i = 0; i < buffers; ++i) CALL(cuMemFree, memory[i]);
+  CALL(cuMemFree, small);
+  CALL(cuMemGetInfo, &free_after, &total);
+  printf("freed: %s\n", free_after >= free_between + buffers * buffer_bytes ? "yes" : "no");
+  free(bytes);
+  return 0;
+}

@@ -1,0 +1,155 @@
+"""A program runs under `vmart run` as it does without, on simulated GPUs. run_test.py VMART PROGRAM"""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+WAYS = ("linked", "dlsym", "resolver")  # How it finds the driver.
+PLACES = (("gpu1", "gpu(1)"), ("host0", "host(0)"), ("gpu0", "gpu(0)"), ("gpu1", "gpu(1)"))
+BESIDE_MOVES = (*((way, "stream") for way in WAYS), ("linked", "streams"), ("resolver", "graph"),
+                ("dlsym", "blocking"), ("resolver", "legacy"), ("linked", "orphans"))
+VMART, PROGRAM = (pathlib.Path(argument).resolve() for argument in sys.argv[1:3])
+
+
+def environment(**changes):
+    """Without settings of whoever runs the test; `changes` of None remove a variable."""
+    result = {name: value for name, value in os.environ.items()
+              if not name.startswith("VMART_") and name != "LD_PRELOAD"}
+    result.update({name: value for name, value in changes.items() if value is not None})
+    return result
+
+
+def run(*command, **changes):
+    return subprocess.run([str(part) for part in command], env=environment(**changes), text=True,
+                          capture_output=True, stdin=subprocess.DEVNULL, timeout=120)
+
+
+class Programs(unittest.TestCase):
+    def test_print_the_same_however_they_find_the_driver(self):
+        for way, work in (*BESIDE_MOVES, ("dlsym", "fork"), ("linked", "contexts")):
+            with self.subTest(way=way, work=work):
+                bare = run(PROGRAM, way, work)
+                self.assertEqual(bare.returncode, 0, bare.stdout + bare.stderr)
+                self.assertIn("sum ", bare.stdout)
+                under = run(VMART, "run", "--", PROGRAM, way, work, VMART_CONTROL="0")
+                self.assertEqual(under.stderr, "")
+                self.assertEqual((under.returncode, under.stdout), (0, bare.stdout))
+
+    def test_memory_moves_beside_the_work(self):
+        for way, work in BESIDE_MOVES:
+            with self.subTest(way=way, work=work), Running(way, work) as running:
+                memory = running.where()
+                self.assertEqual([one["bytes"] for one in memory], 6 * [4 << 20])
+                self.assertEqual({place for one in memory for place in places(one)}, {"gpu(0)"})
+                for place, shown in (3 if work == "orphans" else 1) * PLACES:
+                    running.control("migrate", "run", place)
+                    self.assertEqual({at for one in running.where() for at in places(one)}, {shown})
+                # Moves leave memory of the runtime's own behind, so the amount of free memory differs.
+                self.assertEqual(running.end().splitlines()[:-1],
+                                 run(PROGRAM, way, work).stdout.splitlines()[:-1])
+
+    def test_small_allocations_stay_the_drivers(self):
+        with Running("linked", "stream", "--min", "16MiB") as running:
+            self.assertFalse(running.socket.exists(), "vmart was loaded for nothing")
+            self.assertEqual(running.end(), run(PROGRAM, "linked").stdout)
+
+    def test_can_be_switched_off(self):
+        with Running("dlsym", "stream", VMART_RUN="off") as running:
+            self.assertFalse(running.socket.exists())
+            self.assertEqual(running.end(), run(PROGRAM, "dlsym").stdout)
+
+    def test_go_on_alone_if_vmart_cannot_start(self):
+        under = run(VMART, "run", "--", PROGRAM, "linked", VMART_DEVICES="nonsense")
+        self.assertEqual((under.returncode, under.stdout), (0, run(PROGRAM, "linked").stdout))
+        self.assertEqual(under.stderr.count("vmart run: "), 1, under.stderr)
+        self.assertIn("VMART_DEVICES", under.stderr)
+
+
+class ProgramsWithoutGpu(unittest.TestCase):
+    def test_load_one_small_library(self):
+        maps = run(VMART, "run", "--", "cat", "/proc/self/maps").stdout
+        self.assertIn("libvmart-run.so", maps)
+        self.assertNotIn("libvmart.so", maps)
+        self.assertNotIn("libcuda", maps)
+
+    def test_pass_it_on_to_children_unless_told_otherwise(self):
+        show = ("sh", "-c", "cat /proc/self/maps")
+        self.assertIn("libvmart-run.so", run(VMART, "run", "--", *show).stdout)
+        alone = run(VMART, "run", "--no-children", "--", *show)
+        self.assertEqual(alone.returncode, 0)
+        self.assertNotIn("libvmart-run.so", alone.stdout)
+
+    def test_keep_their_exit_status_and_arguments(self):
+        self.assertEqual(run(VMART, "run", "--", "sh", "-c", "exit 7").returncode, 7)
+        self.assertEqual(run(VMART, "run", "--", "echo", "--policy", "x", "--").stdout,
+                         "--policy x --\n")
+
+    def test_may_have_dashes_of_their_own(self):
+        self.assertEqual(run(VMART, "run", "echo", "a", "--", "echo", "b").stdout,
+                         "a -- echo b\n")
+        self.assertEqual(run(VMART, "run", "--min", "4MiB", "--", "echo", "--", "b").stdout, "-- b\n")
+
+    def test_that_do_not_exist_are_named(self):
+        missing = run(VMART, "run", "--", "/no/such/program")
+        self.assertEqual(missing.returncode, 127)
+        self.assertIn("/no/such/program", missing.stderr)
+        self.assertEqual(run(VMART, "run").returncode, 2)
+
+
+class Running:
+    """The program under `vmart run`, in the middle of its work, with its control socket."""
+
+    def __init__(self, way, work, *options, **changes):
+        self._folder = tempfile.TemporaryDirectory(prefix="vmart-run-")
+        self.socket = pathlib.Path(self._folder.name) / "control"
+        self._errors = open(pathlib.Path(self._folder.name) / "errors", "w+")
+        self._process = subprocess.Popen(
+            [str(VMART), "run", *options, "--", str(PROGRAM), way, work], text=True,
+            env=environment(VMART_CONTROL=str(self.socket), **changes),
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors)
+        self._begin = ""
+        while not self._begin.endswith("ready\n"):
+            line = self._process.stdout.readline()
+            if not line:
+                raise AssertionError(f"ended early: {self._begin}{self.errors()}")
+            self._begin += line
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self._process.kill()
+        self._process.communicate()
+        self._errors.close()
+        self._folder.cleanup()
+
+    def errors(self):
+        self._errors.seek(0)
+        return self._errors.read()
+
+    def control(self, *command):
+        done = run(VMART, *command, "--socket", self.socket)
+        if done.returncode != 0:
+            raise AssertionError(f"vmart {command}: {done.stdout}{done.stderr}{self.errors()}")
+        return done.stdout
+
+    def where(self):
+        return json.loads(self.control("where", "run", "--json"))["allocations"]
+
+    def end(self):
+        rest, _ = self._process.communicate("\n", timeout=120)
+        if self._process.returncode != 0:
+            raise AssertionError(f"exit {self._process.returncode}: {rest}{self.errors()}")
+        return self._begin + rest
+
+
+def places(allocation):
+    return {extent["at"] for extent in allocation["extents"]}
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1] + sys.argv[3:])
