@@ -4,15 +4,23 @@
 #include <cudaTypedefs.h>
 
 // Rows name symbols of the library, not what the header's macros make of them.
+#undef cuCtxCreate
+#undef cuCtxDestroy
+#undef cuCtxPushCurrent
 #undef cuGetProcAddress
 #undef cuDevicePrimaryCtxReset
 #undef cuMemcpy3DBatchAsync
 #undef cuMemcpyBatchAsync
 #undef cuStreamBatchMemOp
+#undef cuStreamBeginCapture
+#undef cuStreamDestroy
 #undef cuStreamWaitValue32
 #undef cuStreamWaitValue64
 #undef cuStreamWriteValue32
 #undef cuStreamWriteValue64
+
+// Not among the header's types.
+using FirstBeginCapture = CUresult (*)(CUstream);
 
 // The entry points that are interposed: the exact symbol, and its type. Everything else passes
 // straight to the driver. clang-format would repack the rows.
@@ -149,6 +157,10 @@
   ROW(cuMemAllocAsync_ptsz, PFN_cuMemAllocAsync_v11020_ptsz)                         \
   ROW(cuMemAllocFromPoolAsync, PFN_cuMemAllocFromPoolAsync_v11020)                   \
   ROW(cuMemAllocFromPoolAsync_ptsz, PFN_cuMemAllocFromPoolAsync_v11020_ptsz)         \
+  ROW(cuStreamAddCallback, PFN_cuStreamAddCallback_v5000) \
+  ROW(cuStreamAddCallback_ptsz, PFN_cuStreamAddCallback_v7000_ptsz) \
+  ROW(cuStreamBeginCapture, FirstBeginCapture) \
+  ROW(cuStreamBeginCapture_ptsz, FirstBeginCapture) \
   VMART_RUN_NEW_ENQUEUES(ROW) \
   ROW(cuStreamBeginCapture_v2, PFN_cuStreamBeginCapture_v10010)                      \
   ROW(cuStreamBeginCapture_v2_ptsz, PFN_cuStreamBeginCapture_v10010_ptsz)            \
@@ -163,6 +175,7 @@
 #define VMART_RUN_MEMORY_HOOKS(ROW)                                                  \
   ROW(cuMemAlloc_v2, PFN_cuMemAlloc_v3020)                                           \
   ROW(cuMemAllocPitch_v2, PFN_cuMemAllocPitch_v3020)                                 \
+  ROW(cuMemCreate, PFN_cuMemCreate_v10020) \
   ROW(cuMemFree_v2, PFN_cuMemFree_v3020)                                             \
   ROW(cuMemFreeAsync, PFN_cuMemFreeAsync_v11020)                                     \
   ROW(cuMemFreeAsync_ptsz, PFN_cuMemFreeAsync_v11020_ptsz)                           \
@@ -181,6 +194,10 @@
   ROW(cuStreamCreateWithPriority, PFN_cuStreamCreateWithPriority_v5050)              \
   ROW(cuGreenCtxStreamCreate, PFN_cuGreenCtxStreamCreate_v12050)                     \
   ROW(cuGreenCtxDestroy, PFN_cuGreenCtxDestroy_v12040) \
+  ROW(cuStreamDestroy, PFN_cuStreamDestroy_v4000) \
+  ROW(cuCtxCreate, PFN_cuCtxCreate_v3020) \
+  ROW(cuCtxDestroy, PFN_cuCtxDestroy_v4000) \
+  ROW(cuCtxPushCurrent, PFN_cuCtxPushCurrent_v4000) \
   ROW(cuStreamDestroy_v2, PFN_cuStreamDestroy_v4000)                                 \
   ROW(cuCtxCreate_v2, PFN_cuCtxCreate_v3020)                                         \
   ROW(cuCtxCreate_v3, PFN_cuCtxCreate_v11040)                                        \

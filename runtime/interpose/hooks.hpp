@@ -2,6 +2,7 @@
 
 #include "interpose/driver_library.hpp"
 #include "interpose/entry_points.hpp"
+#include "interpose/program_memory.hpp"
 #include "interpose/program_streams.hpp"
 #include "interpose/uses.hpp"
 
@@ -36,7 +37,10 @@ template <EntryPoint entry, typename... Args>
 struct EnqueueHook<entry, CUresult (*)(Args...)> {
   static CUresult call(Args... args) noexcept {
     const ProgramStreams::Enqueue enqueue(stream_among(args...));
-    const CUresult result = call_driver<entry>(args...);
+    CUresult result = call_driver<entry>(args...);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && ProgramMemory::get().trim()) {
+      result = call_driver<entry>(args...);
+    }
     if (result == CUDA_SUCCESS) note_memory_among(args...);
     return result;
   }

@@ -98,6 +98,11 @@ CUresult hook_cuMemAllocPitch_v2(CUdeviceptr* out, std::size_t* pitch, std::size
                                                             element_bytes);
 }
 
+CUresult hook_cuMemCreate(CUmemGenericAllocationHandle* out, std::size_t bytes,
+                          const CUmemAllocationProp* properties, unsigned long long flags) {
+  return allocate_by_driver<EntryPoint::cuMemCreate>(out, bytes, properties, flags);
+}
+
 CUresult hook_cuMemFree_v2(CUdeviceptr pointer) {
   if (ProgramMemory::get().free(pointer)) return CUDA_SUCCESS;
   return call_driver<EntryPoint::cuMemFree_v2>(pointer);
@@ -165,7 +170,8 @@ CUresult hook_cuPointerSetAttribute(const void* value, CUpointer_attribute attri
     return CUDA_ERROR_INVALID_VALUE;
   }
   // Set before memory is registered with a network card. The driver has no such attribute for
-  // mapped memory, whose copies wait as it asks anyhow.
+  // mapped memory.
+  if (*static_cast<const unsigned*>(value) == 0) return CUDA_SUCCESS;
   return memory.note_export(pointer, true) ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
 }
 

@@ -37,8 +37,16 @@ bool is_excluded(const void* caller) noexcept {
   return false;
 }
 
-/// Null if the driver is to answer.
-void* allocate_at(const VmartLibrary& vmart, std::size_t bytes, int device) noexcept {
+}  // namespace
+
+ProgramMemory& ProgramMemory::get() noexcept {
+  static ProgramMemory* const memory = new ProgramMemory();
+  return *memory;
+}
+
+void* ProgramMemory::allocate_at(std::size_t bytes, int device) noexcept {
+  const VmartLibrary* const vmart = VmartLibrary::load();
+  if (vmart == nullptr) return nullptr;
   vmart_alloc_options options{};
   options.size_bytes = sizeof options;
   options.tag = "run";
@@ -47,18 +55,13 @@ void* allocate_at(const VmartLibrary& vmart, std::size_t bytes, int device) noex
   }
   void* pointer = nullptr;
   const vmart_status status =
-      vmart.vmart_alloc_with(bytes, {VMART_GPU, device}, &options, &pointer);
+      vmart->vmart_alloc_with(bytes, {VMART_GPU, device}, &options, &pointer);
   if (status == VMART_OK) return pointer;
-  // The driver may have room that a limit of vmart's does not count.
-  if (status != VMART_OUT_OF_MEMORY) stand_aside(vmart.vmart_last_error());
+  // The driver may have room that a limit of vmart's does not count, and GPUs that vmart has not.
+  const bool only_here = status == VMART_OUT_OF_MEMORY ||
+                         (ProgramStreams::get().begun() && status == VMART_INVALID_ARGUMENT);
+  if (!only_here) keep_in_place(vmart->vmart_last_error());
   return nullptr;
-}
-
-}  // namespace
-
-ProgramMemory& ProgramMemory::get() noexcept {
-  static ProgramMemory* const memory = new ProgramMemory();
-  return *memory;
 }
 
 CUdeviceptr ProgramMemory::allocate(std::size_t bytes, const void* caller) noexcept try {
@@ -67,10 +70,9 @@ CUdeviceptr ProgramMemory::allocate(std::size_t bytes, const void* caller) noexc
   }
   ProgramAllocation made;
   if (!ProgramStreams::current(made.context, made.device)) return 0;
-  const VmartLibrary* const vmart = VmartLibrary::load();
-  if (vmart == nullptr) return 0;
-  void* const pointer = allocate_at(*vmart, bytes, made.device);
-  if (pointer == nullptr) return 0;
+  void* const pointer = allocate_at(bytes, made.device);
+  const VmartLibrary* const vmart = VmartLibrary::loaded();
+  if (pointer == nullptr || vmart == nullptr) return 0;
   ProgramStreams::get().begin();
   static std::atomic<unsigned long long> next_id = 1ULL << 62;  // The driver counts from 1.
   made.begin = reinterpret_cast<CUdeviceptr>(pointer);
@@ -108,6 +110,7 @@ bool ProgramMemory::free(CUdeviceptr begin) noexcept {
 }
 
 void ProgramMemory::free_all_of(CUcontext context) noexcept {
+  if (VmartLibrary::loaded() == nullptr) return;
   for (;;) {  // One at a time, since a free waits and takes no lock of ours.
     CUdeviceptr begin = 0;
     {
@@ -117,7 +120,7 @@ void ProgramMemory::free_all_of(CUcontext context) noexcept {
       if (found == allocations_.end()) return;
       begin = found->first;
     }
-    free(begin);
+    if (!free(begin)) return;
   }
 }
 
@@ -136,12 +139,15 @@ void ProgramMemory::keep_in_place(const char* why) noexcept {
   const VmartLibrary* const vmart = VmartLibrary::loaded();
   if (vmart == nullptr) return;
   const std::lock_guard lock(mutex_);
+  bool all = true;
   for (auto& [begin, allocation] : allocations_) {
     if (allocation.pin != nullptr) continue;
-    if (vmart->vmart_pin_create(reinterpret_cast<void*>(begin), &allocation.pin) != VMART_OK) {
-      say("cannot keep memory in place: %s", vmart->vmart_last_error());
-    }
+    if (vmart->vmart_pin_create(reinterpret_cast<void*>(begin), &allocation.pin) == VMART_OK)
+      continue;
+    say("cannot keep memory in place: %s", vmart->vmart_last_error());
+    all = false;
   }
+  stays_.store(all, std::memory_order_release);
 }
 
 ProgramMemory::Still::Still() noexcept try {

@@ -4,6 +4,7 @@
 
 #include <cuda.h>
 
+#include <atomic>
 #include <cstddef>
 #include <map>
 #include <optional>
@@ -43,8 +44,10 @@ class ProgramMemory {
   /// Stands aside, and keeps all memory where it lies, because work could not be attached that may
   /// use it. Blocks: until no chunk is being switched.
   void keep_in_place(const char* why) noexcept;
-  /// While it exists, no chunk of the program moves. Driver 580 may stop for ever if a context or a
-  /// module is unloaded beside an unmap. Blocks: until no chunk is being switched.
+  /// Whether it has done so with all memory, so that work need not be attached any more.
+  bool stays() const noexcept { return stays_.load(std::memory_order_acquire); }
+  /// While it exists, what the program has now does not move. Driver 580 may stop for ever if a
+  /// context or a module is unloaded beside an unmap. Blocks: until no chunk is being switched.
   class Still {
    public:
     Still() noexcept;
@@ -68,6 +71,10 @@ class ProgramMemory {
  private:
   ProgramMemory() = default;
 
+  /// Null if the driver is to answer.
+  void* allocate_at(std::size_t bytes, int device) noexcept;
+
+  std::atomic<bool> stays_ = false;
   std::shared_mutex mutex_;
   std::map<CUdeviceptr, ProgramAllocation> allocations_;  // By their beginning.
 };

@@ -62,9 +62,13 @@ class Pushed {
   const bool pushed_;
 };
 
+/// Returns false if work may be missed. A stream of a GPU that is not vmart's (VMART_DEVICES)
+/// cannot reach its memory, so there is nothing to miss.
 bool attach(CUstream stream) noexcept {
   const VmartLibrary* const vmart = VmartLibrary::loaded();
-  return vmart != nullptr && vmart->vmart_attach(stream) == VMART_OK;
+  if (vmart == nullptr) return false;
+  const vmart_status status = vmart->vmart_attach(stream);
+  return status == VMART_OK || status == VMART_INVALID_ARGUMENT;
 }
 
 void detach(CUstream stream) noexcept {
@@ -154,15 +158,16 @@ ProgramStreams::Stream* ProgramStreams::find_or_insert(CUstream stream) noexcept
 }
 
 void ProgramStreams::attach_if_needed(Stream& stream) noexcept {
-  if (!begun_.load(std::memory_order_acquire) || !takes_part()) return;
+  if (!begun() || ProgramMemory::get().stays()) return;
   if (stream.state == State::blocking && unattached_.load(std::memory_order_relaxed) == 0) return;
   const std::lock_guard lock(mutex_);
   if (stream.state == State::unknown && !query_kind(stream)) return;
   Context* const context = context_of(stream.context);
   if (context == nullptr) return give_up("there is no memory for the list of contexts");
   if (stream.state == State::blocking) {
+    if (context->attached) return;
     const Pushed pushed(*DriverLibrary::get(), stream.context);
-    if (pushed && !context->attached) attach_legacy(*context);
+    if (pushed) attach_legacy(*context);
     if (!context->attached) give_up(last_error());
     return;
   }
@@ -244,14 +249,20 @@ void ProgramStreams::before_destruction(CUstream handle) noexcept {
 }
 
 /// The driver destroys a stream at once and lets its work go on. Another stream waits for it then.
+/// Does not wait itself, since that work may need another thread, which may need the lock.
 void ProgramStreams::keep_work_of(Stream& stream) noexcept {
+  if (ProgramMemory::get().stays()) return;
   const DriverLibrary& driver = *DriverLibrary::get();
   const RelaxedCaptures relaxed(driver);
-  if (captures(driver, stream.handle)) return;  // Of no work yet.
-  if (driver.cuStreamQuery_plain(stream.handle) == CUDA_SUCCESS) return;
   Context* const context = context_of(stream.context);
-  if (context != nullptr && hand_over(stream, *context)) return;
-  driver.cuStreamSynchronize_plain(stream.handle);
+  if (context != nullptr) {
+    const Pushed pushed(driver, stream.context);
+    if (!captures(driver, stream.handle)) {
+      if (driver.cuStreamQuery_plain(stream.handle) == CUDA_SUCCESS) return;
+      if (hand_over(stream, *context)) return;
+    }
+  }
+  give_up("a stream was destroyed whose work cannot be followed");
 }
 
 bool ProgramStreams::hand_over(Stream& stream, Context& context) noexcept {
@@ -318,13 +329,27 @@ void ProgramStreams::note_current(CUcontext handle) noexcept {
   if (begun_.load(std::memory_order_acquire) && !context->attached) attach_legacy(*context);
 }
 
+void ProgramStreams::created(CUcontext handle) noexcept {
+  if (is_forked_child()) return;
+  note_current(handle);
+  const std::lock_guard lock(mutex_);
+  if (Context* const context = context_of(handle)) context->created = true;
+}
+
+bool ProgramStreams::owns(CUcontext handle) noexcept {
+  if (is_forked_child()) return false;
+  const std::lock_guard lock(mutex_);
+  const auto known = std::ranges::find(contexts_, handle, &Context::handle);
+  return known != contexts_.end() && known->created;
+}
+
 /// Attaches the calling thread's context. Its first work may be what makes it usable.
 void ProgramStreams::attach_current(bool work_is_enqueued) noexcept {
   thread_local CUcontext last_attached = nullptr;
   thread_local unsigned last_generation = 0;
   CUcontext handle = nullptr;
-  if (!takes_part() || DriverLibrary::get()->cuCtxGetCurrent_plain(&handle) != CUDA_SUCCESS ||
-      handle == nullptr) {
+  if (ProgramMemory::get().stays() ||
+      DriverLibrary::get()->cuCtxGetCurrent_plain(&handle) != CUDA_SUCCESS || handle == nullptr) {
     return;
   }
   const unsigned generation = generation_.load(std::memory_order_relaxed);
@@ -349,14 +374,14 @@ void ProgramStreams::attach_legacy(Context& context) noexcept {
 }
 
 void ProgramStreams::before_destruction(CUcontext handle) noexcept {
-  if (is_forked_child()) return;
+  if (is_forked_child() || DriverLibrary::get() == nullptr) return;
+  const DriverLibrary& driver = *DriverLibrary::get();
+  const Pushed pushed(driver, handle);
+  if (pushed && begun()) driver.cuCtxSynchronize_plain();
   const std::lock_guard lock(mutex_);
   ++generation_;
   const auto known = std::ranges::find(contexts_, handle, &Context::handle);
   if (known == contexts_.end()) return;
-  const DriverLibrary& driver = *DriverLibrary::get();
-  const Pushed pushed(driver, handle);
-  if (pushed && begun_.load(std::memory_order_acquire)) driver.cuCtxSynchronize_plain();
   for (Stream& stream : streams_) {
     if (stream.context != handle || is_built_in(stream.handle)) continue;
     detach_from(stream);

@@ -47,6 +47,12 @@ class ProgramStreams {
   void before_destruction(CUstream stream) noexcept;
   /// The context is current for the calling thread.
   void note_current(CUcontext context) noexcept;
+  /// The program has created the context, which is current.
+  void created(CUcontext context) noexcept;
+  /// Whether the program has created it. It does not own a primary context.
+  bool owns(CUcontext context) noexcept;
+  /// Whether vmart has memory of the program.
+  bool begun() const noexcept { return begun_.load(std::memory_order_acquire); }
   /// The context is about to be destroyed. Blocks: for its work.
   void before_destruction(CUcontext context) noexcept;
   /// Destroys the program's streams of a context that lives on.
@@ -54,7 +60,7 @@ class ProgramStreams {
 
  private:
   enum class State { unknown, blocking, detached, attached, leaving };
-  struct Stream {
+  struct alignas(64) Stream {  // Threads count their work in different ones.
     std::atomic<CUstream> handle = nullptr;
     std::atomic<State> state = State::unknown;
     std::atomic<int> users = 0;
@@ -62,6 +68,7 @@ class ProgramStreams {
   };
   struct Context {
     CUcontext handle = nullptr;
+    bool created = false;  ///< By the program.
     bool attached = false;
     int streams = 0;  ///< Attached ones besides the legacy stream.
     /// An attached stream that waits for the work of streams that were destroyed.
@@ -84,7 +91,7 @@ class ProgramStreams {
   void attach_current(bool work_is_enqueued) noexcept;
   void give_up(const char* why) noexcept;
 
-  std::atomic<bool> begun_ = false;
+  alignas(64) std::atomic<bool> begun_ = false;
   // Contexts whose legacy stream could not be attached yet: CUDA's runtime makes a primary context
   // current before it can be used.
   std::atomic<int> unattached_ = 0;

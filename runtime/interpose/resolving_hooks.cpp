@@ -3,7 +3,7 @@
 // exports.cpp, because this library is loaded before it.
 #include "interpose/driver_library.hpp"
 #include "interpose/hooks.hpp"
-#include "interpose/standing.hpp"
+#include "interpose/settings.hpp"
 
 #include <dlfcn.h>
 
@@ -72,7 +72,8 @@ __attribute__((visibility("hidden"), used)) const void* vmart_run_found(void* ha
     return nullptr;
   }
   if (!DriverLibrary::is_entry_point(symbol)) return nullptr;
-  if (!vma::interpose::takes_part() || vma::interpose::is_vmart(caller)) return nullptr;
+  // Also in a process that stands aside: it may have memory of vmart's.
+  if (!vma::interpose::Settings::get().on || vma::interpose::is_vmart(caller)) return nullptr;
   void* const function = vmart_run_next_dlsym(handle, symbol);
   if (function == nullptr) return nullptr;
   DriverLibrary::open_around(function);

@@ -11,7 +11,7 @@ namespace {
 template <EntryPoint entry, typename... Args>
 CUresult create_context(CUcontext* out, Args... args) noexcept {
   const CUresult result = call_driver<entry>(out, args...);
-  if (result == CUDA_SUCCESS) ProgramStreams::get().note_current(*out);
+  if (result == CUDA_SUCCESS) ProgramStreams::get().created(*out);
   return result;
 }
 
@@ -53,6 +53,13 @@ CUresult destroy_context(CUcontext context, auto handle) noexcept {
   return call_driver<entry>(handle);
 }
 
+/// The driver refuses to destroy a primary context, whose memory then stays.
+template <EntryPoint entry>
+CUresult destroy_own(CUcontext context) noexcept {
+  if (!ProgramStreams::get().owns(context)) return call_driver<entry>(context);
+  return destroy_context<entry>(context, context);
+}
+
 }  // namespace
 
 CUresult hook_cuStreamCreate(CUstream* out, unsigned flags) {
@@ -80,6 +87,11 @@ CUresult hook_cuStreamDestroy_v2(CUstream stream) {
   return call_driver<EntryPoint::cuStreamDestroy_v2>(stream);
 }
 
+CUresult hook_cuStreamDestroy(CUstream stream) {
+  ProgramStreams::get().before_destruction(stream);
+  return call_driver<EntryPoint::cuStreamDestroy>(stream);
+}
+
 CUresult hook_cuGreenCtxDestroy(CUgreenCtx green) {
   const DriverLibrary* const driver = DriverLibrary::get();
   CUcontext context = nullptr;
@@ -87,6 +99,10 @@ CUresult hook_cuGreenCtxDestroy(CUgreenCtx green) {
     driver->cuCtxFromGreenCtx_plain(&context, green);
   }
   return destroy_context<EntryPoint::cuGreenCtxDestroy>(context, green);
+}
+
+CUresult hook_cuCtxCreate(CUcontext* out, unsigned flags, CUdevice device) {
+  return create_context<EntryPoint::cuCtxCreate>(out, flags, device);
 }
 
 CUresult hook_cuCtxCreate_v2(CUcontext* out, unsigned flags, CUdevice device) {
@@ -104,11 +120,19 @@ CUresult hook_cuCtxCreate_v4(CUcontext* out, CUctxCreateParams* parameters, unsi
 }
 
 CUresult hook_cuCtxDestroy_v2(CUcontext context) {
-  return destroy_context<EntryPoint::cuCtxDestroy_v2>(context, context);
+  return destroy_own<EntryPoint::cuCtxDestroy_v2>(context);
+}
+
+CUresult hook_cuCtxDestroy(CUcontext context) {
+  return destroy_own<EntryPoint::cuCtxDestroy>(context);
 }
 
 CUresult hook_cuCtxSetCurrent(CUcontext context) {
   return enter_context<EntryPoint::cuCtxSetCurrent>(context);
+}
+
+CUresult hook_cuCtxPushCurrent(CUcontext context) {
+  return enter_context<EntryPoint::cuCtxPushCurrent>(context);
 }
 
 CUresult hook_cuCtxPushCurrent_v2(CUcontext context) {

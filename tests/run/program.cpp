@@ -189,8 +189,9 @@ static void fork_once(void) {
     const int filled = driver.f_cuMemsetD8Async(memory[1], 1, 16, streams[streams_count - 1]);
     const int created = driver.f_cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING);
     const int destroyed = driver.f_cuStreamDestroy(streams[1]);
-    printf("in a child: allocated %d, freed %d, filled %d, created %d, destroyed %d\n", allocated,
-           freed, filled, created, destroyed);
+    const int context_destroyed = driver.f_cuCtxDestroy(NULL);
+    printf("in a child: allocated %d, freed %d, filled %d, created %d, destroyed %d and %d\n",
+           allocated, freed, filled, created, destroyed, context_destroyed);
     fflush(stdout);
     _exit(0);
   }
