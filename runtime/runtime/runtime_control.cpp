@@ -84,12 +84,14 @@ class RuntimeControl::MoveOperation : public std::enable_shared_from_this<MoveOp
  private:
   void submit(std::span<const std::weak_ptr<Allocation>> some) {
     std::vector<std::shared_ptr<MigrationTask>> tasks;
+    std::vector<std::weak_ptr<Allocation>> moved;
     try {
       std::vector<Submission> submissions;
       for (const std::weak_ptr<Allocation>& one : some) {
         std::shared_ptr<Allocation> allocation = one.lock();
         if (!allocation) continue;
         const SlotRange all{0, allocation->geometry().slots};
+        moved.push_back(one);
         submissions.push_back(
             {{std::move(allocation), all, to_}, options_, terms_, nullptr, std::nullopt});
       }
@@ -102,13 +104,16 @@ class RuntimeControl::MoveOperation : public std::enable_shared_from_this<MoveOp
       return;
     }
     for (std::size_t freed = tasks.size(); freed < some.size(); ++freed) ended({}, nullptr);
-    for (const auto& task : tasks) follow(task);
+    for (std::size_t one = 0; one < tasks.size(); ++one) follow(tasks[one], moved[one]);
   }
 
-  void follow(const std::shared_ptr<MigrationTask>& task) {
+  void follow(const std::shared_ptr<MigrationTask>& task, std::weak_ptr<Allocation> moved) {
     try {
-      task->on_done([operation = shared_from_this(), task] {
-        operation->ended(task->report(), task->error());
+      task->on_done([operation = shared_from_this(), task, moved = std::move(moved)] {
+        // That the program frees memory meanwhile is no failure of the move.
+        const auto allocation = moved.lock();
+        const bool freed = !allocation || allocation->being_freed;
+        operation->ended(task->report(), freed ? nullptr : task->error());
         operation->advance();
       });
     } catch (const std::exception&) {
@@ -316,11 +321,22 @@ ControlPrediction RuntimeControl::predict(const ControlMove& move) {
 
 ControlStarted RuntimeControl::start_move(const ControlMove& move) {
   ground_.memory.topology().require(move.to, call_name);
-  const Allocations selected = selected_by(move.what);
+  Allocations selected = selected_by(move.what);
   MigrateOptions options;
   options.scope = StopScope::attached;
-  for (const auto& allocation : selected) {
-    check_background_move(*allocation, ground_.mover.attached(), options, call_name);
+  // What the program frees meanwhile is left out, unless it is all that was named.
+  std::erase_if(selected, [&](const std::shared_ptr<Allocation>& allocation) {
+    try {
+      check_background_move(*allocation, ground_.mover.attached(), options, call_name);
+      return false;
+    } catch (const Error&) {
+      if (selected.size() == 1 || !allocation->being_freed) throw;
+      return true;
+    }
+  });
+  if (selected.empty()) {
+    throw Error(ErrorKind::invalid_argument, call_name,
+                "the program has freed all that the request selected; select again");
   }
   ControlSelection summary = summary_of(selected);
   const auto operation = std::make_shared<MoveOperation>(ground_, clock_, move.to, selected);
