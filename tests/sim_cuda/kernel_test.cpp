@@ -107,7 +107,7 @@ TEST_F(SimCudaKernels, TakeTheirArgumentsByPointersOrFromABuffer) {
 }
 
 TEST_F(SimCudaKernels, EndForAProgramThatPolls) {
-  std::uint64_t nanoseconds = 50'000'000;  // Far more than the polls take in simulated time.
+  std::uint64_t nanoseconds = 500'000'000;  // Far more than the polls take in simulated time.
   void* parameters[] = {&nanoseconds};
   EXPECT_EQ(
       cuLaunchKernel(function("vmart_spin"), 1, 1, 1, 1, 1, 1, 0, stream_, parameters, nullptr),

@@ -7,7 +7,6 @@
 #include "base/mutex.hpp"
 
 #include <memory>
-#include <set>
 #include <utility>
 
 namespace vma {

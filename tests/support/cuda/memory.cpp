@@ -101,17 +101,22 @@ void DeviceMemory::free(Address begin) {
     lock.unlock();
     return unmap_ordered(begin, size);
   }
-  const auto plain = plain_.find(begin);
-  if (plain == plain_.end()) refuse(CUDA_ERROR_INVALID_VALUE);
-  const ContextHandle owner = plain->second;
+  // Taken out first: once it is freed, another thread may be given the same address.
+  auto plain = plain_.extract(begin);
+  if (plain.empty()) refuse(CUDA_ERROR_INVALID_VALUE);
+  const ContextHandle owner = plain.mapped();
   lock.unlock();
   // The call waits for the caller's context, if that is on the same GPU.
   const ContextHandle caller = top_context();
   const bool here =
       !is_none(caller) && gpu(index(sim().context_device(caller))) == sim().pointer_info(begin).at;
-  sim().free_plain(here ? caller : owner, begin);
-  lock.lock();
-  plain_.erase(begin);
+  try {
+    sim().free_plain(here ? caller : owner, begin);
+  } catch (...) {
+    lock.lock();
+    plain_.insert(std::move(plain));
+    throw;
+  }
 }
 
 void DeviceMemory::free_all_of(ContextHandle context) {
@@ -127,6 +132,7 @@ void DeviceMemory::free_all_of(ContextHandle context) {
 }
 
 void DeviceMemory::free_after(BoundStream stream, Address begin) {
+  if (sim().is_capturing(stream)) refuse(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
   if (!ordered_size(begin)) return free(begin);  // The driver takes memory of cuMemAlloc too.
   const ContextHandle context =
       is_none(stream.context) ? sim().stream_context(stream.handle) : stream.context;
