@@ -6,6 +6,7 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 WAYS = ("linked", "dlsym", "resolver")  # How it finds the driver.
@@ -48,9 +49,19 @@ class Programs(unittest.TestCase):
                 for place, shown in (3 if work == "orphans" else 1) * PLACES:
                     running.control("migrate", "run", place)
                     self.assertEqual({at for one in running.where() for at in places(one)}, {shown})
-                # Moves leave memory of the runtime's own behind, so the amount of free memory differs.
-                self.assertEqual(running.end().splitlines()[:-1],
-                                 run(PROGRAM, way, work).stdout.splitlines()[:-1])
+                self.assert_prints_the_same(running, way, work)
+
+    def test_policies_see_what_the_work_uses(self):
+        with Running("resolver", "stream", "--policy", "auto") as running:
+            deadline = time.monotonic() + 60
+            while True:  # The scheduler looks at uses at its next tick.
+                status = json.loads(running.control("status", "--json"))
+                demand = {place["at"]: place["demand_bytes_s"] for place in status["places"]}
+                if demand["gpu(0)"] > 0 or time.monotonic() > deadline:
+                    break
+            self.assertEqual(status["policy"], "auto")
+            self.assertGreater(demand["gpu(0)"], 0)
+            self.assert_prints_the_same(running, "resolver", "stream")
 
     def test_small_allocations_stay_the_drivers(self):
         with Running("linked", "stream", "--min", "16MiB") as running:
@@ -67,6 +78,11 @@ class Programs(unittest.TestCase):
         self.assertEqual((under.returncode, under.stdout), (0, run(PROGRAM, "linked").stdout))
         self.assertEqual(under.stderr.count("vmart run: "), 1, under.stderr)
         self.assertIn("VMART_DEVICES", under.stderr)
+
+    def assert_prints_the_same(self, running, way, work):
+        # Moves need memory of the runtime's own, so how much is free in the end differs.
+        self.assertEqual(running.end().splitlines()[:-1],
+                         run(PROGRAM, way, work).stdout.splitlines()[:-1])
 
 
 class ProgramsWithoutGpu(unittest.TestCase):
