@@ -54,6 +54,25 @@ CUresult call_driver(Args... args) noexcept {
   return function != nullptr ? function(args...) : CUDA_ERROR_NOT_FOUND;
 }
 
+/// The context is current for the calling thread while this exists, unless the driver refuses.
+class PushedContext {
+ public:
+  explicit PushedContext(const DriverLibrary& driver, CUcontext context) noexcept
+      : driver_(driver),
+        pushed_(driver.real<EntryPoint::cuCtxPushCurrent_v2>()(context) == CUDA_SUCCESS) {}
+  ~PushedContext() {
+    CUcontext popped = nullptr;
+    if (pushed_) driver_.cuCtxPopCurrent_v2_plain(&popped);
+  }
+  PushedContext(const PushedContext&) = delete;
+  PushedContext& operator=(const PushedContext&) = delete;
+  explicit operator bool() const noexcept { return pushed_; }
+
+ private:
+  const DriverLibrary& driver_;
+  const bool pushed_;
+};
+
 /// The `dlsym` behind ours.
 void* next_dlsym(void* handle, const char* symbol) noexcept;
 

@@ -15,6 +15,15 @@ namespace vma::interpose {
 VMART_RUN_HOOKS(ROW)
 #undef ROW
 
+/// Calls the driver. What vmart keeps for later allocations counts as free, so it must not be why a
+/// call fails.
+template <EntryPoint entry, typename... Args>
+CUresult call_driver_with_room(Args... args) noexcept {
+  const CUresult result = call_driver<entry>(args...);
+  if (result != CUDA_ERROR_OUT_OF_MEMORY || !ProgramMemory::get().trim()) return result;
+  return call_driver<entry>(args...);
+}
+
 /// The stream among the arguments; without one, null.
 inline CUstream stream_among() noexcept {
   return nullptr;
@@ -37,10 +46,7 @@ template <EntryPoint entry, typename... Args>
 struct EnqueueHook<entry, CUresult (*)(Args...)> {
   static CUresult call(Args... args) noexcept {
     const ProgramStreams::Enqueue enqueue(stream_among(args...));
-    CUresult result = call_driver<entry>(args...);
-    if (result == CUDA_ERROR_OUT_OF_MEMORY && ProgramMemory::get().trim()) {
-      result = call_driver<entry>(args...);
-    }
+    const CUresult result = call_driver_with_room<entry>(args...);
     if (result == CUDA_SUCCESS) note_memory_among(args...);
     return result;
   }

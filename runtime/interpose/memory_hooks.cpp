@@ -16,14 +16,6 @@ namespace {
 
 constexpr std::size_t pitch_bytes = 512;  // The driver's, for every element size.
 
-/// What vmart keeps for later allocations counts as free, so it must not be why one fails.
-template <EntryPoint entry, typename... Args>
-CUresult allocate_by_driver(Args... args) noexcept {
-  const CUresult result = call_driver<entry>(args...);
-  if (result != CUDA_ERROR_OUT_OF_MEMORY || !ProgramMemory::get().trim()) return result;
-  return call_driver<entry>(args...);
-}
-
 /// Writes what ordinary memory of the driver would have; nothing if only the driver can tell.
 std::optional<CUresult> answer(const ProgramAllocation& memory, CUdeviceptr pointer,
                                CUpointer_attribute attribute, void* data) noexcept {
@@ -77,7 +69,7 @@ CUresult hook_cuMemAlloc_v2(CUdeviceptr* out, std::size_t bytes) {
       return CUDA_SUCCESS;
     }
   }
-  return allocate_by_driver<EntryPoint::cuMemAlloc_v2>(out, bytes);
+  return call_driver_with_room<EntryPoint::cuMemAlloc_v2>(out, bytes);
 }
 
 CUresult hook_cuMemAllocPitch_v2(CUdeviceptr* out, std::size_t* pitch, std::size_t width,
@@ -94,13 +86,13 @@ CUresult hook_cuMemAllocPitch_v2(CUdeviceptr* out, std::size_t* pitch, std::size
       return CUDA_SUCCESS;
     }
   }
-  return allocate_by_driver<EntryPoint::cuMemAllocPitch_v2>(out, pitch, width, height,
-                                                            element_bytes);
+  return call_driver_with_room<EntryPoint::cuMemAllocPitch_v2>(out, pitch, width, height,
+                                                               element_bytes);
 }
 
 CUresult hook_cuMemCreate(CUmemGenericAllocationHandle* out, std::size_t bytes,
                           const CUmemAllocationProp* properties, unsigned long long flags) {
-  return allocate_by_driver<EntryPoint::cuMemCreate>(out, bytes, properties, flags);
+  return call_driver_with_room<EntryPoint::cuMemCreate>(out, bytes, properties, flags);
 }
 
 CUresult hook_cuMemFree_v2(CUdeviceptr pointer) {

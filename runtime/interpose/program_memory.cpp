@@ -85,6 +85,7 @@ CUdeviceptr ProgramMemory::allocate(std::size_t bytes, const void* caller) noexc
     }
     allocations_.emplace(made.begin, made);
   } catch (const std::exception&) {
+    vmart->vmart_pin_release(made.pin);
     vmart->vmart_torch_free(pointer, bytes, made.device, nullptr);
     return 0;
   }
@@ -124,14 +125,18 @@ void ProgramMemory::free_all_of(CUcontext context) noexcept {
   }
 }
 
+ProgramAllocation* ProgramMemory::around(CUdeviceptr inside) noexcept {
+  const auto after = allocations_.upper_bound(inside);
+  if (after == allocations_.begin()) return nullptr;
+  ProgramAllocation& candidate = std::prev(after)->second;
+  return inside - candidate.begin < candidate.bytes ? &candidate : nullptr;
+}
+
 std::optional<ProgramAllocation> ProgramMemory::find(CUdeviceptr inside) noexcept {
   if (VmartLibrary::loaded() == nullptr) return std::nullopt;
   const std::shared_lock lock(mutex_);
-  auto after = allocations_.upper_bound(inside);
-  if (after == allocations_.begin()) return std::nullopt;
-  const ProgramAllocation& candidate = std::prev(after)->second;
-  if (inside - candidate.begin >= candidate.bytes) return std::nullopt;
-  return candidate;
+  const ProgramAllocation* const found = around(inside);
+  return found != nullptr ? std::optional(*found) : std::nullopt;
 }
 
 void ProgramMemory::keep_in_place(const char* why) noexcept {
@@ -176,9 +181,9 @@ bool ProgramMemory::note_export(CUdeviceptr inside, bool synchronous_copies) noe
     return false;
   }
   const std::lock_guard lock(mutex_);
-  auto after = allocations_.upper_bound(inside);
-  if (after == allocations_.begin()) return false;
-  std::prev(after)->second.synchronous_copies |= synchronous_copies;
+  ProgramAllocation* const exported = around(inside);
+  if (exported == nullptr) return false;
+  exported->synchronous_copies |= synchronous_copies;
   return true;
 }
 

@@ -71,6 +71,8 @@ class ProgramMemory {
  private:
   ProgramMemory() = default;
 
+  /// Null if there is none. Requires: the caller holds `mutex_`.
+  ProgramAllocation* around(CUdeviceptr inside) noexcept;
   /// Null if the driver is to answer.
   void* allocate_at(std::size_t bytes, int device) noexcept;
 

@@ -44,24 +44,6 @@ class RelaxedCaptures {
   CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;
 };
 
-class Pushed {
- public:
-  explicit Pushed(const DriverLibrary& driver, CUcontext context) noexcept
-      : driver_(driver),
-        pushed_(driver.real<EntryPoint::cuCtxPushCurrent_v2>()(context) == CUDA_SUCCESS) {}
-  ~Pushed() {
-    CUcontext popped = nullptr;
-    if (pushed_) driver_.cuCtxPopCurrent_v2_plain(&popped);
-  }
-  Pushed(const Pushed&) = delete;
-  Pushed& operator=(const Pushed&) = delete;
-  explicit operator bool() const noexcept { return pushed_; }
-
- private:
-  const DriverLibrary& driver_;
-  const bool pushed_;
-};
-
 /// Returns false if work may be missed. A stream of a GPU that is not vmart's (VMART_DEVICES)
 /// cannot reach its memory, so there is nothing to miss.
 bool attach(CUstream stream) noexcept {
@@ -103,8 +85,7 @@ bool ProgramStreams::current(CUcontext& context, int& device) noexcept {
 ProgramStreams::Enqueue::Enqueue(CUstream stream) noexcept {
   if (is_forked_child()) return;
   ProgramStreams& all = get();
-  if (all.begun_.load(std::memory_order_acquire) &&
-      all.unattached_.load(std::memory_order_relaxed) != 0) {
+  if (all.begun() && all.unattached_.load(std::memory_order_relaxed) != 0) {
     all.attach_current(false);
   }
   if (is_built_in(stream)) return;
@@ -123,15 +104,18 @@ ProgramStreams::Enqueue::~Enqueue() {
   if (users_ != nullptr) users_->fetch_sub(1, std::memory_order_release);
   if (is_forked_child()) return;
   ProgramStreams& all = get();
-  if (all.begun_.load(std::memory_order_acquire) &&
-      all.unattached_.load(std::memory_order_relaxed) != 0) {
+  if (all.begun() && all.unattached_.load(std::memory_order_relaxed) != 0) {
     all.attach_current(true);
   }
 }
 
-ProgramStreams::Stream* ProgramStreams::find(CUstream stream) noexcept {
+std::size_t ProgramStreams::first_place(CUstream stream) noexcept {
   const auto number = reinterpret_cast<std::uintptr_t>(stream) >> 4;
-  std::size_t at = (number * 0x9E3779B97F4A7C15ULL) >> 51;
+  return (number * 0x9E3779B97F4A7C15ULL) >> 51;  // 13 bits: see `streams_max`.
+}
+
+ProgramStreams::Stream* ProgramStreams::find(CUstream stream) noexcept {
+  std::size_t at = first_place(stream);
   for (std::size_t tries = 0; tries < streams_max; ++tries, at = (at + 1) % streams_max) {
     const CUstream known = streams_[at].handle.load(std::memory_order_acquire);
     if (known == stream) return &streams_[at];
@@ -144,8 +128,7 @@ ProgramStreams::Stream* ProgramStreams::find_or_insert(CUstream stream) noexcept
   if (Stream* const known = find(stream)) return known;
   const std::lock_guard lock(mutex_);
   if (Stream* const known = find(stream)) return known;
-  const auto number = reinterpret_cast<std::uintptr_t>(stream) >> 4;
-  std::size_t at = (number * 0x9E3779B97F4A7C15ULL) >> 51;
+  std::size_t at = first_place(stream);
   for (std::size_t tries = 0; tries < streams_max; ++tries, at = (at + 1) % streams_max) {
     const CUstream known = streams_[at].handle.load(std::memory_order_relaxed);
     if (known != nullptr && known != destroyed_mark) continue;
@@ -166,7 +149,7 @@ void ProgramStreams::attach_if_needed(Stream& stream) noexcept {
   if (context == nullptr) return give_up("there is no memory for the list of contexts");
   if (stream.state == State::blocking) {
     if (context->attached) return;
-    const Pushed pushed(*DriverLibrary::get(), stream.context);
+    const PushedContext pushed(*DriverLibrary::get(), stream.context);
     if (pushed) attach_legacy(*context);
     if (!context->attached) give_up(last_error());
     return;
@@ -180,7 +163,7 @@ void ProgramStreams::attach_if_needed(Stream& stream) noexcept {
 
 /// Work is about to run that no move would wait for.
 void ProgramStreams::give_up(const char* why) noexcept {
-  if (begun_.load(std::memory_order_acquire)) ProgramMemory::get().keep_in_place(why);
+  if (begun()) ProgramMemory::get().keep_in_place(why);
 }
 
 /// Asks the driver about a stream whose creation was not seen. Returns false if it must not be
@@ -236,16 +219,21 @@ void ProgramStreams::detach_from(Stream& stream) noexcept {
   stream.state = State::detached;
 }
 
+/// Detaches it and gives its place away. Requires: the caller holds `mutex_`.
+void ProgramStreams::forget(Stream& stream) noexcept {
+  detach_from(stream);
+  stream.state = State::unknown;
+  stream.context = nullptr;
+  stream.handle.store(destroyed_mark, std::memory_order_release);
+}
+
 void ProgramStreams::before_destruction(CUstream handle) noexcept {
   if (is_forked_child() || is_built_in(handle)) return;
   Stream* const stream = find(handle);
   if (stream == nullptr) return;
   const std::lock_guard lock(mutex_);
-  if (begun_.load(std::memory_order_acquire)) keep_work_of(*stream);
-  detach_from(*stream);
-  stream->state = State::unknown;
-  stream->context = nullptr;
-  stream->handle.store(destroyed_mark, std::memory_order_release);
+  if (begun()) keep_work_of(*stream);
+  forget(*stream);
 }
 
 /// The driver destroys a stream at once and lets its work go on. Another stream waits for it then.
@@ -256,21 +244,20 @@ void ProgramStreams::keep_work_of(Stream& stream) noexcept {
   const RelaxedCaptures relaxed(driver);
   Context* const context = context_of(stream.context);
   if (context != nullptr) {
-    const Pushed pushed(driver, stream.context);
+    const PushedContext pushed(driver, stream.context);
     if (!captures(driver, stream.handle)) {
       if (driver.cuStreamQuery_plain(stream.handle) == CUDA_SUCCESS) return;
-      if (hand_over(stream, *context)) return;
+      if (pushed && hand_over(stream, *context)) return;
     }
   }
   give_up("a stream was destroyed whose work cannot be followed");
 }
 
+/// Requires: the context is current, and the caller holds `mutex_`.
 bool ProgramStreams::hand_over(Stream& stream, Context& context) noexcept {
   const DriverLibrary& driver = *DriverLibrary::get();
   const auto create = driver.real<EntryPoint::cuStreamCreate>();
   const auto wait = driver.real<EntryPoint::cuStreamWaitEvent>();
-  const Pushed pushed(driver, context.handle);
-  if (!pushed) return false;
   if (context.keeper == nullptr) {
     CUstream keeper = nullptr;
     if (create(&keeper, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS) return false;
@@ -305,11 +292,11 @@ void ProgramStreams::begin() noexcept {
   CUcontext context = nullptr;
   int device = 0;
   if (current(context, device)) note_current(context);
-  if (begun_.load(std::memory_order_acquire)) return;
+  if (begun()) return;
   const std::lock_guard lock(mutex_);
   begun_.store(true, std::memory_order_release);
   for (Context& known : contexts_) {
-    const Pushed pushed(*DriverLibrary::get(), known.handle);
+    const PushedContext pushed(*DriverLibrary::get(), known.handle);
     if (pushed && !known.attached) attach_legacy(known);
   }
 }
@@ -326,7 +313,7 @@ void ProgramStreams::note_current(CUcontext handle) noexcept {
   const std::lock_guard lock(mutex_);
   Context* const context = context_of(handle);
   if (context == nullptr) return give_up("there is no memory for the list of contexts");
-  if (begun_.load(std::memory_order_acquire) && !context->attached) attach_legacy(*context);
+  if (begun() && !context->attached) attach_legacy(*context);
 }
 
 void ProgramStreams::created(CUcontext handle) noexcept {
@@ -376,7 +363,7 @@ void ProgramStreams::attach_legacy(Context& context) noexcept {
 void ProgramStreams::before_destruction(CUcontext handle) noexcept {
   if (is_forked_child() || DriverLibrary::get() == nullptr) return;
   const DriverLibrary& driver = *DriverLibrary::get();
-  const Pushed pushed(driver, handle);
+  const PushedContext pushed(driver, handle);
   if (pushed && begun()) driver.cuCtxSynchronize_plain();
   const std::lock_guard lock(mutex_);
   ++generation_;
@@ -384,10 +371,7 @@ void ProgramStreams::before_destruction(CUcontext handle) noexcept {
   if (known == contexts_.end()) return;
   for (Stream& stream : streams_) {
     if (stream.context != handle || is_built_in(stream.handle)) continue;
-    detach_from(stream);
-    stream.state = State::unknown;
-    stream.context = nullptr;
-    stream.handle.store(destroyed_mark, std::memory_order_release);
+    forget(stream);
   }
   if (known->keeper != nullptr) detach(known->keeper);  // Destroyed with its context.
   if (known->attached && pushed) detach(nullptr);
@@ -400,10 +384,7 @@ void ProgramStreams::destroy_streams_of(CUcontext handle) noexcept {
   for (Stream& stream : streams_) {
     const CUstream native = stream.handle;
     if (stream.context != handle || is_built_in(native)) continue;
-    detach_from(stream);
-    stream.state = State::unknown;
-    stream.context = nullptr;
-    stream.handle.store(destroyed_mark, std::memory_order_release);
+    forget(stream);
     DriverLibrary::get()->real<EntryPoint::cuStreamDestroy_v2>()(native);
   }
 }

@@ -78,11 +78,13 @@ class ProgramStreams {
 
   ProgramStreams() = default;
 
+  static std::size_t first_place(CUstream stream) noexcept;
   Stream* find(CUstream stream) noexcept;
   Stream* find_or_insert(CUstream stream) noexcept;
   void attach_if_needed(Stream& stream) noexcept;
   bool query_kind(Stream& stream) noexcept;
   void detach_from(Stream& stream) noexcept;
+  void forget(Stream& stream) noexcept;
   void keep_work_of(Stream& stream) noexcept;
   bool hand_over(Stream& stream, Context& context) noexcept;
   void detach_idle(Context& context) noexcept;

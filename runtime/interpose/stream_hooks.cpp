@@ -2,7 +2,6 @@
 #include "interpose/driver_library.hpp"
 #include "interpose/hooks.hpp"
 #include "interpose/program_memory.hpp"
-#include "interpose/standing.hpp"
 #include "interpose/vmart_library.hpp"
 
 namespace vma::interpose {
@@ -34,10 +33,9 @@ bool reset_without_driver(CUdevice device) noexcept {
       active == 0 || driver->cuDevicePrimaryCtxRetain_plain(&context, device) != CUDA_SUCCESS) {
     return false;
   }
-  if (driver->real<EntryPoint::cuCtxPushCurrent_v2>()(context) == CUDA_SUCCESS) {
-    driver->cuCtxSynchronize_plain();
-    CUcontext popped = nullptr;
-    driver->cuCtxPopCurrent_v2_plain(&popped);
+  {
+    const PushedContext pushed(*driver, context);
+    if (pushed) driver->cuCtxSynchronize_plain();
   }
   ProgramStreams::get().destroy_streams_of(context);
   ProgramMemory::get().free_all_of(context);
