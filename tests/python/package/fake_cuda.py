@@ -8,6 +8,7 @@ on the CPU, whose addresses lie in the simulated HBM: nothing may read or write 
 import contextlib
 import ctypes
 import functools
+import os
 import sys
 import threading
 import types
@@ -108,6 +109,9 @@ class World:
 
     def drop(self, pool_id):
         """Frees the segments of a pool, as its destructor does, except those with tensors."""
+        if self.recording:  # As PyTorch: captures_underway.empty() INTERNAL ASSERT FAILED.
+            print(f"a pool was dropped while {len(self.recording)} record", file=sys.stderr)
+            os.abort()
         segments, device, allocator = self.pools.pop(pool_id)
         del self.made[pool_id]
         self.outlived += [(segment, device, allocator) for segment in segments]

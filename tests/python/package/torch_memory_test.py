@@ -121,6 +121,18 @@ class Memory(TorchCase):
         vmart.torch.release()
         self.assertEqual([i.tag for i in vmart.allocations() if i.tag in ("one", "two")], [])
 
+    def test_pools_released_while_another_records_go_when_it_ends(self):
+        def tags():
+            return {info.tag for info in vmart.allocations()}
+
+        with vmart.torch.memory(tag="around"):
+            with vmart.torch.memory(tag="released"):
+                made = tensor(12 * MIB)
+            del made
+            vmart.torch.release("released")
+            self.assertIn("released", tags())
+        self.assertNotIn("released", tags())
+
     def test_a_pool_that_a_graph_retains_outlives_release(self):
         with vmart.torch.memory(tag="retained") as pool:
             pool.users = 2

@@ -117,10 +117,12 @@ class TorchMemorySaver:
             raise _unsupported("dispose_mem_pool_after_use=False")
         if getattr(self._thread, "depth", 0) == 0:
             raise InvalidArgument("disable() needs a region around it", "memory_saver.disable")
-        pool = torch.cuda.MemPool()
-        with pools.outside(), torch.cuda.use_mem_pool(pool):
-            yield
-        del pool
+        pool = [torch.cuda.MemPool()]
+        try:
+            with pools.outside(), torch.cuda.use_mem_pool(pool[0]):
+                yield
+        finally:
+            pools.drop(pool)  # The region around it still records.
 
     @contextlib.contextmanager
     def _depth(self) -> Iterator[None]:

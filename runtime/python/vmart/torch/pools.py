@@ -23,7 +23,7 @@ from vmart.places import Location, gpu, location
 from vmart.torch import streams
 
 __all__ = [
-    "Segments", "capturing", "graph", "memory", "outside", "place_by_size", "read", "release",
+    "Segments", "capturing", "drop", "graph", "memory", "outside", "place_by_size", "read", "release",
 ]  # fmt: skip
 
 
@@ -117,11 +117,15 @@ class _Pools:
     """All pools of the process. Any thread.
 
     PyTorch refuses a pool that records already, on this thread or another one, so each context gets a
-    pool that is not in use, a new one if there is none.
+    pool that is not in use, a new one if there is none. And it aborts the process if a pool is dropped
+    while another one records, so pools are dropped when the last context ends.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self._recording_lock = threading.RLock()  # Also held while pools are dropped.
+        self._recording = 0
+        self._dropped: list[Any] = []
         self._idle: dict[Segments, list[Any]] = {}
         self._of_graphs: list[tuple[str, Any]] = []
         self._of_captures: dict[Segments, Any] = {}  # Those of `_of_graphs` that graphs share.
@@ -140,12 +144,39 @@ class _Pools:
             pool = segments.make_pool()
         stack.append((segments, pool))
         try:
-            with segments.requested(), torch.cuda.use_mem_pool(pool, segments.device):
+            with (
+                self.recording(),
+                segments.requested(),
+                torch.cuda.use_mem_pool(pool, segments.device),
+            ):
                 yield pool
         finally:
             stack.pop()
             with self._lock:
                 self._idle.setdefault(segments, []).append(pool)
+
+    @contextlib.contextmanager
+    def recording(self) -> Iterator[None]:
+        """Goes around a use of a pool, and around a capture: no pool is dropped meanwhile."""
+        with self._recording_lock:
+            self._recording += 1
+        try:
+            yield
+        finally:
+            with self._recording_lock:
+                self._recording -= 1
+            self.drop([])
+
+    def drop(self, pools: list[Any]) -> None:
+        """Empties the list, which has the last references. They go when nothing records any more."""
+        with self._lock:
+            while pools:
+                self._dropped.append(pools.pop())
+        with self._recording_lock:
+            if self._recording == 0:
+                with self._lock:
+                    dropped, self._dropped = self._dropped, []
+                dropped.clear()  # Outside of the other lock: PyTorch frees segments.
 
     @contextlib.contextmanager
     def outside(self) -> Iterator[None]:
@@ -179,27 +210,29 @@ class _Pools:
 
     def release(self, tag: str | None) -> None:
         """PyTorch aborts if a pool goes before a graph that retains it: such pools stay."""
-        dropped = []  # Goes outside of the lock: PyTorch frees segments.
+
+        def goes(of: str, pool: Any) -> bool:
+            return tag in (None, of) and pool.use_count() == 1
+
         with self._lock:
+            dropped = []
             for segments, pools in self._idle.items():
-                if tag in (None, segments.tag):
-                    dropped += [pool for pool in pools if pool.use_count() == 1]
-                    pools[:] = [pool for pool in pools if pool.use_count() != 1]
-            kept = []
-            for made_for, pool in self._of_graphs:
-                gone = tag in (None, made_for) and pool.use_count() == 1
-                (dropped if gone else kept).append(pool if gone else (made_for, pool))
-            self._of_graphs = kept
-            for segments, pool in list(self._of_captures.items()):
-                if all(pool is not one for _, one in kept):
-                    del self._of_captures[segments]
+                dropped += [pool for pool in pools if goes(segments.tag, pool)]
+                pools[:] = [pool for pool in pools if not goes(segments.tag, pool)]
+            dropped += [pool for of, pool in self._of_graphs if goes(of, pool)]
+            self._of_graphs = [pair for pair in self._of_graphs if not goes(*pair)]
+            graphs = {id(pool) for _, pool in self._of_graphs}
+            self._of_captures = {
+                segments: pool for segments, pool in self._of_captures.items() if id(pool) in graphs
+            }
+        self.drop(dropped)
 
     def end(self) -> None:
         """At the end of the process, before PyTorch's own objects go."""
         self.release(None)
         with self._lock:
             retained = [pool for pools in self._idle.values() for pool in pools]
-            for pool in [*retained, *(pool for _, pool in self._of_graphs)]:
+            for pool in [*retained, *self._dropped, *(pool for _, pool in self._of_graphs)]:
                 ctypes.pythonapi.Py_IncRef(ctypes.py_object(pool))
 
 
@@ -294,6 +327,7 @@ def graph(
     pool = _pools.for_graph(segments)
     with (
         _pools.outside(),
+        _pools.recording(),
         segments.requested(),
         torch.cuda.graph(cuda_graph, pool=pool.id, **options),
     ):
@@ -311,13 +345,18 @@ def capturing(tag: str, chunk_bytes: int = 0) -> Iterator[Any]:
     """
     segments = _segments(tag, None, chunk_bytes, False, None, 0, None)
     pool = _pools.for_captures(segments)
-    with _pools.outside(), segments.requested():
+    with _pools.outside(), _pools.recording(), segments.requested():
         yield pool
 
 
 def outside() -> contextlib.AbstractContextManager[None]:
     """Goes around a `torch.cuda.use_mem_pool` of another pool that contains contexts of vmart."""
     return _pools.outside()
+
+
+def drop(pool: list[Any]) -> None:
+    """Empties a list with the last reference to a pool, which goes when nothing records any more."""
+    _pools.drop(pool)
 
 
 def release(tag: str | None = None) -> None:
