@@ -55,6 +55,7 @@ class Allocator:
             if blocks is None:
                 pool = memory.make_pool(self._at or gpu(device), tag=self._tag, **self._options)
                 with cupy.cuda.Device(device):  # Its default stream covers all blocking streams.
+                    cupy.cuda.runtime.free(0)  # Makes its context, if nothing has used it yet.
                     runtime.attach(0)
                 blocks = self._blocks[device] = Blocks(pool)
         return blocks

@@ -57,6 +57,7 @@ cuda = types.SimpleNamespace(
     get_current_stream=lambda: types.SimpleNamespace(ptr=cuda.stream),
     PythonFunctionAllocator=PythonFunctionAllocator,
     memory=types.SimpleNamespace(OutOfMemoryError=OutOfMemoryError),
+    runtime=types.SimpleNamespace(free=lambda pointer: None),
 )
 sys.modules["cupy"] = types.SimpleNamespace(cuda=cuda)
 
