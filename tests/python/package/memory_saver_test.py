@@ -2,6 +2,7 @@
 """vmart.torch.memory_saver on a simulated machine, with the pools of fake_cuda.py: regions and tags,
 what pause frees and resume brings back, and that both undo what they did when they fail."""
 
+import concurrent.futures
 import ctypes
 import gc
 import os
@@ -143,6 +144,28 @@ class MemorySaver(OnAMachine):
         with self.assertRaises(vmart.InvalidArgument), saver.disable():
             self.fail("entered")
 
+    def test_the_current_region_is_the_innermost_one_of_the_thread(self):
+        self.assertIsNone(saver.current_region)
+        with saver.region("outer", enable_cpu_backup=True, cpu_backup_backend="mmap"):
+            with saver.region("inner"):
+                self.assertEqual(saver.current_region, ("inner", False, "mmap"))
+            with saver.disable():
+                self.assertIsNone(saver.current_region)
+            with concurrent.futures.ThreadPoolExecutor() as other:
+                self.assertIsNone(other.submit(lambda: saver.current_region).result())
+            self.assertEqual(saver.current_region, ("outer", True, "mmap"))
+        self.assertIsNone(saver.current_region)
+
+    def test_the_environment_names_the_backend_of_regions_that_name_none(self):
+        with mock.patch.dict(os.environ, {"TMS_INIT_CPU_BACKUP_BACKEND": "mmap"}):
+            with saver.region(enable_cpu_backup=True):
+                self.assertEqual(saver.current_region.cpu_backup_backend, "mmap")
+        with saver.region(enable_cpu_backup=True):
+            self.assertEqual(saver.current_region.cpu_backup_backend, "pinned")
+        with mock.patch.dict(os.environ, {"TMS_INIT_CPU_BACKUP_BACKEND": "tape"}):
+            with self.assertRaisesRegex(vmart.InvalidArgument, "TMS_INIT_CPU_BACKUP_BACKEND is 'tape'"):
+                TorchMemorySaver()._ensure_initialized()
+
     def test_memory_of_a_graph_can_be_paused(self):
         graph = torch.cuda.CUDAGraph()
         with saver.cuda_graph(graph, tag="graph", enable_cpu_backup=True):
@@ -263,8 +286,11 @@ class MemorySaver(OnAMachine):
     def test_the_environment_opens_a_region_that_never_ends(self):
         started = TorchMemorySaver()
         with mock.patch.dict(os.environ, {"TMS_INIT_ENABLE": "1", "TMS_INIT_ENABLE_CPU_BACKUP": "1"}):
-            started._ensure_initialized()
+            started.hook_mode = "torch"
+            self.assertIsNone(started.current_region)
+            started.hook_mode = "preload"
         self.addCleanup(started._started.close)
+        self.assertEqual(started.current_region, ("default", True, "pinned"))
         made = tensor(12 * MIB)
         with started.region("nested"):
             nested = tensor(12 * MIB)

@@ -15,9 +15,10 @@ tensors of the thread that enters them, in both hook modes; nothing is preloaded
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -27,9 +28,13 @@ from vmart.targets import Range, find
 from vmart.torch import parking, pools
 from vmart.torch.parking import Paused, Resumed
 
-__all__ = ["Paused", "Resumed", "TorchMemorySaver", "configure_subprocess", "torch_memory_saver"]
+__all__ = [
+    "Paused", "Region", "Resumed", "TorchMemorySaver", "configure_subprocess", "cpu_backup_backend",
+    "torch_memory_saver",
+]  # fmt: skip
 
 _PREFIX = "memory_saver/"
+_BACKENDS, _BACKENDS_TOLD = ("mmap", "pinned"), "mmap or pinned"
 _KEPT, _DROPPED = "/kept", "/dropped"  # With and without a backup, as ends of tags of vmart.
 _TAGS = parking.Tags(
     _PREFIX,
@@ -51,6 +56,24 @@ class _Flags:
                 "TMS_RETAIN_CPU_BACKUP",
             )
         )
+
+
+def cpu_backup_backend() -> str:
+    """That of regions that name none: TMS_INIT_CPU_BACKUP_BACKEND. Raises `InvalidArgument`."""
+    name = "TMS_INIT_CPU_BACKUP_BACKEND"
+    backend = os.environ.get(name) or "pinned"
+    if backend not in _BACKENDS:
+        raise InvalidArgument(f"{name} is {backend!r}; {_BACKENDS_TOLD}", "vmart.torch.memory_saver")
+    return backend
+
+
+class Region(NamedTuple):
+    """What tensors of a thread belong to. The backend is what the program asked for: vmart has one kind of
+    backup."""
+
+    tag: str
+    enable_cpu_backup: bool
+    cpu_backup_backend: str
 
 
 class TorchMemorySaver:
@@ -81,7 +104,8 @@ class TorchMemorySaver:
         if enable_disk_backup:
             raise _unsupported("enable_disk_backup: vmart keeps backups in host memory")
         self._ensure_initialized()
-        with self._depth(), pools.memory(_tag(tag, enable_cpu_backup)):
+        region = Region(tag, enable_cpu_backup, cpu_backup_backend or self._backend())
+        with self._inside(region), pools.memory(_tag(tag, enable_cpu_backup)):
             yield
 
     @contextlib.contextmanager
@@ -107,7 +131,8 @@ class TorchMemorySaver:
             stream=stream,
             capture_error_mode=capture_error_mode,
         )
-        with self._depth(), captured:
+        region = Region(tag, enable_cpu_backup, cpu_backup_backend or self._backend())
+        with self._inside(region), captured:
             yield
 
     @contextlib.contextmanager
@@ -115,22 +140,37 @@ class TorchMemorySaver:
         """Tensors made inside are PyTorch's own, which no pause touches. Only inside a region."""
         if not dispose_mem_pool_after_use:
             raise _unsupported("dispose_mem_pool_after_use=False")
-        if getattr(self._thread, "depth", 0) == 0:
+        if self.current_region is None:
             raise InvalidArgument("disable() needs a region around it", "memory_saver.disable")
         pool = [torch.cuda.MemPool()]
         try:
-            with pools.outside(), torch.cuda.use_mem_pool(pool[0]):
+            with self._inside(None), pools.outside(), torch.cuda.use_mem_pool(pool[0]):
                 yield
         finally:
             pools.drop(pool)  # The region around it still records.
 
+    @property
+    def current_region(self) -> Region | None:
+        """The innermost region of this thread; None outside of regions, and inside `disable`."""
+        regions = self._regions()
+        return regions[-1] if regions else None
+
+    def _regions(self) -> list[Region | None]:
+        return self._thread.__dict__.setdefault("regions", [])
+
+    def _backend(self) -> str:
+        """A region inside another one without a backend of its own has that of the other."""
+        region = self.current_region
+        return cpu_backup_backend() if region is None else region.cpu_backup_backend
+
     @contextlib.contextmanager
-    def _depth(self) -> Iterator[None]:
-        self._thread.depth = getattr(self._thread, "depth", 0) + 1
+    def _inside(self, region: Region | None) -> Iterator[None]:
+        regions = self._regions()
+        regions.append(region)
         try:
             yield
         finally:
-            self._thread.depth -= 1
+            regions.pop()
 
     # --- Pausing
 
@@ -184,10 +224,12 @@ class TorchMemorySaver:
 
     @hook_mode.setter
     def hook_mode(self, mode: str) -> None:
-        """Both modes are the same here: PyTorch's tensors are covered, those of other libraries are
-        not."""
+        """Both modes cover PyTorch's tensors, and not the memory of other libraries. "preload" enters the
+        region of TMS_INIT_ENABLE: a preloaded library would have been there from the start."""
         if mode not in ("torch", "preload"):
             raise InvalidArgument(f"hook_mode is {mode!r}; torch or preload", "memory_saver")
+        if mode == "preload":
+            self._ensure_initialized()
 
     @property
     def retain_cpu_backup(self) -> bool:
@@ -212,13 +254,14 @@ class TorchMemorySaver:
         raise _unsupported("set_disk_backup_dir: vmart keeps backups in host memory")
 
     def _ensure_initialized(self) -> None:
-        """With TMS_INIT_ENABLE, enters a region on this thread that never ends: call it, or enter any
-        region, before the first tensor."""
+        """With TMS_INIT_ENABLE, enters a region on this thread that never ends: call it, set `hook_mode`
+        to "preload", or enter any region, before the first tensor."""
         if self._started is not None:
             return
         flags = _Flags()
         if flags.disk:
             raise _unsupported("TMS_INIT_ENABLE_DISK_BACKUP")
+        cpu_backup_backend()  # A wrong one is an error now.
         self._started = contextlib.ExitStack()
         if flags.enable:
             self._started.enter_context(self.region(enable_cpu_backup=flags.backup))
@@ -229,8 +272,8 @@ class TorchMemorySaver:
             return
         if not backup:
             raise ValueError("cpu_backup_backend requires enable_cpu_backup=True")
-        if backend not in ("mmap", "pinned"):
-            raise ValueError(f"cpu_backup_backend is {backend!r}; mmap or pinned")
+        if backend not in _BACKENDS:
+            raise ValueError(f"cpu_backup_backend is {backend!r}; {_BACKENDS_TOLD}")
 
 
 def _tag(tag: str, backup: bool) -> str:
