@@ -3,6 +3,9 @@ known is still known if the run is killed. Lines {"used": N} say how often vmart
 
 import json
 import os
+import re
+
+_RAISED = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Warning|Exit)\b")
 
 
 def note(**line):
@@ -17,6 +20,7 @@ def _last_line(report):
     """Of the error; and of what was written to standard error, by a process that the test started perhaps."""
     lines = [line for line in str(report.longrepr or "").splitlines() if line.strip()]
     errors = [line[1:].strip() for line in lines if line.startswith("E ")]
+    errors = [line for line in errors if _RAISED.match(line)] or errors[:1]  # Not what else pytest shows of them.
     written = [line for line in getattr(report, "capstderr", "").splitlines() if line.strip()]
     return "; ".join(part[-1].strip()[:200] for part in (errors or lines, written) if part)
 
