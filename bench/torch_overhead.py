@@ -154,6 +154,7 @@ def measure(mode, steps):
     import torch
 
     torch.use_deterministic_algorithms(True)
+    torch.utils.deterministic.fill_uninitialized_memory = False  # Nobody trains with that.
     vmart = None
     if mode != "plain":
         import vmart
