@@ -13,6 +13,7 @@ About 7 minutes. Leaves with 77 if something is missing.
 """
 
 import importlib.util
+import os
 import pathlib
 import sys
 
@@ -39,6 +40,13 @@ EXPLAINED = {
 }
 
 
+def library_path():
+    """With the CUDA runtime that PyTorch brings, which torch_memory_saver's preloaded library needs from the start."""
+    site = pathlib.Path(importlib.util.find_spec("torch").origin).parents[1]
+    found = {str(library.parent) for library in site.glob("nvidia/*/lib/libcudart.so.*")}
+    return os.pathsep.join([*sorted(found), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])])
+
+
 def main():
     given = compare.arguments(__doc__, real="the folder of the installed torch_memory_saver")
     tests = given.clone / "test" if (given.clone / "test").is_dir() else given.clone
@@ -55,7 +63,8 @@ def main():
             compare.Part([*files, "-k", "multi_device"], given.workers or 1, timeout_s=120),
         ],
         plugins={},
-        test_timeout_s=90,
+        test_timeout_s=60,
+        environment={"bare": {"LD_LIBRARY_PATH": library_path()}},
         python_path={"bare": [str(pathlib.Path(given.real).resolve())] if given.real else [], "vmart": [str(compare.HERE / "shim")]},
         explained=EXPLAINED,
         share_needed=0.9,
