@@ -8,6 +8,7 @@
 import ctypes
 import os
 import pathlib
+import shutil
 import subprocess
 import tempfile
 
@@ -45,7 +46,8 @@ def _library():
     source, made = folder / "allocator.c", folder / "allocator.so"
     source.write_text(_SOURCE)
     vmart = _core.library_path()
-    command = ["cc", "-shared", "-fPIC", "-O1", str(source), vmart, f"-Wl,-rpath,{os.path.dirname(vmart)}", "-o", str(made)]
+    compiler = shutil.which("cc") or "gcc"
+    command = [compiler, "-shared", "-fPIC", "-O1", str(source), vmart, f"-Wl,-rpath,{os.path.dirname(vmart)}", "-o", str(made)]
     subprocess.run(command, check=True)
     _built.append(ctypes.CDLL(str(made)))
     return str(made)
