@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import collections
 import logging
+from typing import Any
 
 from vmart import _core
 from vmart.errors import DriverGone, Error, UnknownPointer
@@ -21,19 +22,23 @@ class Blocks:
 
     def __init__(self, pool: _core.Pool) -> None:
         self.pool = pool
-        self._due: collections.deque[tuple[int, int]] = collections.deque()  # Pointer and stream.
+        # Pointer, stream, and what keeps the stream alive.
+        self._due: collections.deque[tuple[int, int, Any]] = collections.deque()
 
     def allocate(self, nbytes: int, stream: int) -> int:
         """Raises `OutOfMemory`."""
         self._free_due()
         return self.pool.allocate(nbytes, stream) if nbytes else 0
 
-    def deallocate(self, pointer: int, stream: int) -> None:
-        """Frees after the work that is now enqueued on the stream; if that was destroyed, after all work
-        that was enqueued. While the stream captures, or if the driver fails, with a later call. Raises
-        `UnknownPointer`. Once the runtime has ended, nothing is left to do."""
+    def deallocate(self, pointer: int, stream: int, owner: Any = None) -> None:
+        """Frees after the work that is now enqueued on the stream; if the driver says that it was
+        destroyed, after all work that was enqueued. While the stream captures, or if the driver fails,
+        with a later call; `owner` keeps the stream alive until then. Raises `UnknownPointer`. Once the
+        runtime has ended, nothing is left to do.
+
+        The driver may crash if it is asked about a stream that was destroyed."""
         if pointer and not self._free(pointer, stream):
-            self._due.append((pointer, stream))
+            self._due.append((pointer, stream, owner))
             return
         self._free_due()
 
@@ -41,7 +46,7 @@ class Blocks:
         """Frees after all work that was enqueued, on whatever stream; if that cannot be waited for, by a
         later call, in the order of the stream. Blocks."""
         if pointer and not self._free_idle(pointer):
-            self._due.append((pointer, stream))
+            self._due.append((pointer, stream, None))
 
     def end(self) -> None:
         """No more blocks can be allocated; the memory goes back with the last one."""
@@ -82,7 +87,7 @@ class Blocks:
         """In order, up to the first that has to wait on."""
         while True:
             try:
-                pointer, stream = self._due.popleft()
+                pointer, stream, owner = self._due.popleft()
             except IndexError:
                 return
             try:
@@ -91,5 +96,5 @@ class Blocks:
                 _log.warning("a block was freed twice: %s", error)
                 continue
             if not freed:
-                self._due.appendleft((pointer, stream))
+                self._due.appendleft((pointer, stream, owner))
                 return

@@ -70,12 +70,12 @@ class MemoryResource(cuda.core.MemoryResource):
         try:
             return cuda.core.Buffer.from_handle(pointer, size, mr=self, stream=stream)
         except BaseException:
-            self._blocks.deallocate(pointer, stream_handle(stream))
+            self._blocks.deallocate(pointer, stream_handle(stream), owner=stream)
             raise
 
     def deallocate(self, ptr: Any, size: int, *, stream: Any) -> None:
         """For cuda.core: called once for each buffer, maybe while the program ends."""
-        self._blocks.deallocate(int(ptr), stream_handle(stream))
+        self._blocks.deallocate(int(ptr), stream_handle(stream), owner=stream)
 
     def close(self) -> None:
         """No more buffers can be allocated; the memory goes back with the last one. Idempotent."""

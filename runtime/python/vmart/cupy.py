@@ -28,7 +28,10 @@ class Allocator:
         self._options = options
         self._lock = threading.Lock()
         self._blocks: dict[int, Blocks] = {}  # Of each GPU.
-        self._streams: dict[int, int] = {}  # Of each live block: that on which it was allocated.
+        # Of each live block: the stream on which it was allocated. It lives as long as the block: the
+        # driver crashes if it is asked about a stream that was destroyed.
+        self._streams: dict[int, Any] = {}
+        self._thread = threading.local()
         self._before = cupy.cuda.get_allocator()
         self._functions = cupy.cuda.PythonFunctionAllocator(self._malloc, self._free)
         cupy.cuda.set_allocator(self._functions.malloc)
@@ -55,15 +58,16 @@ class Allocator:
             if blocks is None:
                 pool = memory.make_pool(self._at or gpu(device), tag=self._tag, **self._options)
                 with cupy.cuda.Device(device):  # Its default stream covers all blocking streams.
-                    cupy.cuda.runtime.free(0)  # Makes its context, if nothing has used it yet.
+                    self._enter_context(device)
                     runtime.attach(0)
                 blocks = self._blocks[device] = Blocks(pool)
         return blocks
 
     def _malloc(self, size: int, device: int) -> int:
-        stream = cupy.cuda.get_current_stream().ptr
+        self._enter_context(device)
+        stream = cupy.cuda.get_current_stream()
         try:
-            pointer = self._blocks_of(device).allocate(size, stream)
+            pointer = self._blocks_of(device).allocate(size, stream.ptr)
         except MemoryError as error:
             raise cupy.cuda.memory.OutOfMemoryError(size, 0) from error
         if pointer:
@@ -75,7 +79,15 @@ class Allocator:
             return
         stream = self._streams.pop(pointer)
         with cupy.cuda.Device(device):  # A handle 0 is that of the current GPU.
-            self._blocks[device].deallocate(pointer, stream)
+            self._enter_context(device)
+            self._blocks[device].deallocate(pointer, stream.ptr, owner=stream)
+
+    def _enter_context(self, device: int) -> None:
+        """A thread has no context before its first call of CUDA's runtime for that GPU."""
+        known = self._thread.__dict__.setdefault("devices", set())
+        if device not in known:
+            cupy.cuda.runtime.free(0)
+            known.add(device)
 
 
 def use(at: Any = None, *, tag: str = "cupy", **options: Any) -> Allocator:

@@ -5,8 +5,10 @@ CuPy itself."""
 
 import contextlib
 import sys
+import threading
 import types
 import unittest
+import weakref
 
 from machine_case import OnAMachine
 
@@ -125,13 +127,39 @@ class Use(OnAMachine):
         blocks = self.allocator._blocks[1]
         deallocate, current = blocks.deallocate, []
 
-        def note(pointer, stream):
+        def note(pointer, stream, owner):
             current.append(cuda.device)
-            deallocate(pointer, stream)
+            deallocate(pointer, stream, owner)
 
         blocks.deallocate = note
         array.block.free()
         self.assertEqual((current, cuda.device), ([1], 0))
+
+    def test_a_stream_lives_as_long_as_its_arrays(self):
+        """The driver crashes if it is asked about one that was destroyed."""
+
+        class Stream:
+            ptr = self.streams[0]
+
+        made = Stream()
+        seen = weakref.ref(made)
+        before, cuda.get_current_stream = cuda.get_current_stream, lambda: made
+        array = Array(4096)
+        cuda.get_current_stream = before
+        del made
+        self.assertIsNotNone(seen())
+        array.block.free()
+        self.assertIsNone(seen())
+
+    def test_each_thread_has_a_context_before_it_allocates(self):
+        threads = []
+        before, cuda.runtime.free = cuda.runtime.free, lambda _: threads.append(threading.get_ident())
+        self.addCleanup(setattr, cuda.runtime, "free", before)
+        for _ in range(2):
+            thread = threading.Thread(target=lambda: [Array(4096) for _ in range(3)])
+            thread.start()
+            thread.join()
+        self.assertEqual(len(threads), 2)
 
     def test_a_stream_that_is_gone_costs_nothing(self):
         cuda.stream = vmart.make_stream("gpu0")
