@@ -175,6 +175,28 @@ struct MigrationReport {
   std::vector<ChunkFailure> failures;
 };
 
+/// Goes around driver calls that enqueue copies or fills of memory that may move meanwhile: in
+/// another thread, in the background, or by a policy.
+///
+///     {
+///       const vma::CopyScope scope;
+///       cudaMemcpyAsync(target, source, bytes, cudaMemcpyDefault, stream);
+///     }
+///
+/// The driver looks the addresses of such calls up when they are enqueued. While a chunk is
+/// switched, it finds nothing there: the call fails with cudaErrorInvalidValue, and one with
+/// cudaMemcpyDefault crashes or hangs. Launches of kernels and graphs need no scope. Under
+/// `vmart run`, all copies have one.
+///
+/// Keep it short: a move waits for scopes of all threads to end. Do not call the library inside.
+class VMART_EXPORT CopyScope {
+ public:
+  CopyScope() noexcept;  ///< Blocks: while work is stopped so that a chunk can be switched.
+  ~CopyScope();
+  CopyScope(const CopyScope&) = delete;
+  CopyScope& operator=(const CopyScope&) = delete;
+};
+
 class MigrationTask;
 
 /// Handle of a running migration. Movable. The migration continues if the handle is destroyed.

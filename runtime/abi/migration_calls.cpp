@@ -122,6 +122,14 @@ vmart_status vmart_attach_as(vmart_stream stream, void* pointer, int32_t work) {
   });
 }
 
+void vmart_copy_begin() {
+  vma::CopyScopes::process().enter();
+}
+
+void vmart_copy_end() {
+  vma::CopyScopes::process().leave();
+}
+
 vmart_status vmart_detach_from(vmart_stream stream, void* pointer) {
   return at_boundary([&] {
     require_argument(pointer, "vmart_detach_from", "pointer");

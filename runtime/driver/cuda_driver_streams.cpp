@@ -51,7 +51,8 @@ ContextHandle CudaDriver::stream_context(StreamHandle stream) {
   if (static_cast<std::uint64_t>(stream) <= last_built_in) {
     // Querying the legacy stream would end a capture of a blocking stream.
     api_.cuCtxGetCurrent(&context);
-    if (context == nullptr) throw driver_error(native_invalid_context, "cuCtxGetCurrent",
+    if (context == nullptr)
+      throw driver_error(native_invalid_context, "cuCtxGetCurrent",
                          "a default stream is that of the current context, and none is current; "
                          "cudaFree(nullptr) makes one");
   } else {

@@ -28,6 +28,10 @@ const std::array<Row, static_cast<std::size_t>(EntryPoint::count)> rows = {{
   Row{#symbol, reinterpret_cast<const void*>(&EnqueueHook<EntryPoint::symbol>::call)},
         VMART_RUN_ENQUEUES(ROW)
 #undef ROW
+#define ROW(symbol, type) \
+  Row{#symbol, reinterpret_cast<const void*>(&LookupHook<EntryPoint::symbol>::call)},
+            VMART_RUN_LOOKUPS(ROW)
+#undef ROW
 }};
 
 std::atomic<const DriverLibrary*> known = nullptr;

@@ -8,6 +8,9 @@
 #undef cuCtxDestroy
 #undef cuCtxPushCurrent
 #undef cuGetProcAddress
+#undef cuGraphAddNode
+#undef cuGraphExecUpdate
+#undef cuGraphInstantiateWithParams
 #undef cuDevicePrimaryCtxReset
 #undef cuMemcpy3DBatchAsync
 #undef cuMemcpyBatchAsync
@@ -167,6 +170,24 @@ using FirstBeginCapture = CUresult (*)(CUstream);
   ROW(cuStreamBeginCaptureToGraph, PFN_cuStreamBeginCaptureToGraph_v12030)           \
   ROW(cuStreamBeginCaptureToGraph_ptsz, PFN_cuStreamBeginCaptureToGraph_v12030_ptsz)
 
+// Calls that look memory up and enqueue nothing.
+#define VMART_RUN_LOOKUPS(ROW)                                                       \
+  ROW(cuGraphAddMemcpyNode, PFN_cuGraphAddMemcpyNode_v10000)                         \
+  ROW(cuGraphAddMemsetNode, PFN_cuGraphAddMemsetNode_v10000)                         \
+  ROW(cuGraphAddNode, PFN_cuGraphAddNode_v12020)                                     \
+  ROW(cuGraphAddNode_v2, PFN_cuGraphAddNode_v12030)                                  \
+  ROW(cuGraphMemcpyNodeSetParams, PFN_cuGraphMemcpyNodeSetParams_v10000)             \
+  ROW(cuGraphMemsetNodeSetParams, PFN_cuGraphMemsetNodeSetParams_v10000)             \
+  ROW(cuGraphNodeSetParams, PFN_cuGraphNodeSetParams_v12020)                         \
+  ROW(cuGraphExecMemsetNodeSetParams, PFN_cuGraphExecMemsetNodeSetParams_v10020)     \
+  ROW(cuGraphExecNodeSetParams, PFN_cuGraphExecNodeSetParams_v12020)                 \
+  ROW(cuGraphExecUpdate, PFN_cuGraphExecUpdate_v10020)                               \
+  ROW(cuGraphExecUpdate_v2, PFN_cuGraphExecUpdate_v12000)                            \
+  ROW(cuGraphInstantiateWithFlags, PFN_cuGraphInstantiateWithFlags_v11040)           \
+  ROW(cuGraphInstantiateWithParams, PFN_cuGraphInstantiateWithParams_v12000)         \
+  ROW(cuGraphInstantiateWithParams_ptsz, PFN_cuGraphInstantiateWithParams_v12000_ptsz) \
+  ROW(cuTexObjectCreate, PFN_cuTexObjectCreate_v5000)
+
 // Calls with a hook of their own, by the file that has it.
 #define VMART_RUN_RESOLVING_HOOKS(ROW)                                               \
   ROW(cuGetProcAddress, PFN_cuGetProcAddress_v11030)                                 \
@@ -247,7 +268,8 @@ using FirstBeginCapture = CUresult (*)(CUstream);
 
 #define VMART_RUN_ENTRY_POINTS(ROW) \
   VMART_RUN_HOOKS(ROW)              \
-  VMART_RUN_ENQUEUES(ROW)
+  VMART_RUN_ENQUEUES(ROW)           \
+  VMART_RUN_LOOKUPS(ROW)
 
 namespace vma::interpose {
 

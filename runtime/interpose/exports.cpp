@@ -28,5 +28,8 @@ VMART_RUN_HOOKS(ROW)
 #define ROW(symbol, type) VMART_RUN_EXPORT(symbol, type, &EnqueueHook<EntryPoint::symbol>::call)
 VMART_RUN_ENQUEUES(ROW)
 #undef ROW
+#define ROW(symbol, type) VMART_RUN_EXPORT(symbol, type, &LookupHook<EntryPoint::symbol>::call)
+VMART_RUN_LOOKUPS(ROW)
+#undef ROW
 
 }  // namespace vma::interpose

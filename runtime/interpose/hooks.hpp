@@ -5,7 +5,10 @@
 #include "interpose/program_memory.hpp"
 #include "interpose/program_streams.hpp"
 #include "interpose/uses.hpp"
+#include "interpose/vmart_library.hpp"
 
+#include <cstddef>
+#include <string_view>
 #include <type_traits>
 
 namespace vma::interpose {
@@ -38,6 +41,51 @@ CUstream stream_among(First first, Rest... rest) noexcept {
   }
 }
 
+/// Whether the driver looks up the memory that the call names when it is made. Launches find their
+/// memory when they run.
+constexpr bool looks_memory_up(EntryPoint entry) noexcept {
+  constexpr std::string_view names[] = {
+#define ROW(symbol, type) #symbol,
+      VMART_RUN_ENTRY_POINTS(ROW)
+#undef ROW
+  };
+  constexpr std::string_view such[] = {"cuMemcpy", "cuMemset", "cuStreamWaitValue",
+                                       "cuStreamWriteValue", "cuStreamBatchMemOp"};
+  for (const std::string_view begin : such) {
+    if (names[static_cast<std::size_t>(entry)].starts_with(begin)) return true;
+  }
+  return false;
+}
+
+/// Around a call that looks memory up: no slot is dark meanwhile.
+class LookupScope {
+ public:
+  explicit LookupScope(bool wanted = true) noexcept
+      : vmart_(wanted ? VmartLibrary::loaded() : nullptr) {
+    if (vmart_ != nullptr) vmart_->vmart_copy_begin();
+  }
+  ~LookupScope() {
+    if (vmart_ != nullptr) vmart_->vmart_copy_end();
+  }
+  LookupScope(const LookupScope&) = delete;
+  LookupScope& operator=(const LookupScope&) = delete;
+
+ private:
+  const VmartLibrary* const vmart_;
+};
+
+/// The hook of a call that enqueues nothing, but looks memory up.
+template <EntryPoint entry, typename Pointer = typename TypeOf<entry>::Pointer>
+struct LookupHook;
+
+template <EntryPoint entry, typename... Args>
+struct LookupHook<entry, CUresult (*)(Args...)> {
+  static CUresult call(Args... args) noexcept {
+    const LookupScope scope;
+    return call_driver<entry>(args...);
+  }
+};
+
 /// The hook of a call that enqueues: its stream is attached before, and stays so meanwhile.
 template <EntryPoint entry, typename Pointer = typename TypeOf<entry>::Pointer>
 struct EnqueueHook;
@@ -46,6 +94,7 @@ template <EntryPoint entry, typename... Args>
 struct EnqueueHook<entry, CUresult (*)(Args...)> {
   static CUresult call(Args... args) noexcept {
     const ProgramStreams::Enqueue enqueue(stream_among(args...));
+    const LookupScope scope(looks_memory_up(entry));
     const CUresult result = call_driver_with_room<entry>(args...);
     if (result == CUDA_SUCCESS) note_memory_among(args...);
     return result;

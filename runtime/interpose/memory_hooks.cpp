@@ -200,7 +200,11 @@ CUresult hook_cuIpcGetMemHandle(CUipcMemHandle* out, CUdeviceptr pointer) {
 CUresult hook_cuGraphExecMemcpyNodeSetParams(CUgraphExec graph, CUgraphNode node,
                                              const CUDA_MEMCPY3D* copy, CUcontext context) {
   constexpr auto entry = EntryPoint::cuGraphExecMemcpyNodeSetParams;
-  const CUresult result = call_driver<entry>(graph, node, copy, context);
+  const auto set = [&] {
+    const LookupScope scope;
+    return call_driver<entry>(graph, node, copy, context);
+  };
+  const CUresult result = set();
   if (result != CUDA_ERROR_INVALID_VALUE || copy == nullptr) return result;
   // The driver compares where the operands lie with where they lay at the instantiation.
   bool moved = false;
@@ -211,7 +215,7 @@ CUresult hook_cuGraphExecMemcpyNodeSetParams(CUgraphExec graph, CUgraphNode node
         reinterpret_cast<void*>(memory->begin), 0, 0, {VMART_GPU, memory->device}, nullptr);
     moved = moved || status == VMART_OK;
   }
-  return moved ? call_driver<entry>(graph, node, copy, context) : result;
+  return moved ? set() : result;
 }
 
 }  // namespace vma::interpose

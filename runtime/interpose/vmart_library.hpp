@@ -15,6 +15,8 @@
   ROW(vmart_migrate)                \
   ROW(vmart_attach)                 \
   ROW(vmart_detach)                 \
+  ROW(vmart_copy_begin)             \
+  ROW(vmart_copy_end)               \
   ROW(vmart_note_export)            \
   ROW(vmart_pin_create)             \
   ROW(vmart_pin_release)            \

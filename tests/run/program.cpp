@@ -4,8 +4,9 @@
  *   program WAY WORK
  *
  * WAY is how it finds the driver: linked, dlsym or resolver. WORK is what it does again and again
- * until a line arrives on standard input or that is closed: stream; streams, which are many; or
- * graph, with a new capture each time. `fork` and `contexts` do so once, and then what stream does.
+ * until a line arrives on standard input or that is closed: stream; streams, which are many;
+ * copies; or graph, with a new capture each time. `fork` and `contexts` do so once, and then what
+ * stream does.
  */
 #include <cuda.h>
 #include <cudaTypedefs.h>
@@ -42,6 +43,7 @@
   ROW(cuMemFree, "cuMemFree_v2", PFN_cuMemFree_v3020)                                           \
   ROW(cuMemGetInfo, "cuMemGetInfo_v2", PFN_cuMemGetInfo_v3020)                                  \
   ROW(cuMemsetD8Async, "cuMemsetD8Async", PFN_cuMemsetD8Async_v3020)                            \
+  ROW(cuMemcpyAsync, "cuMemcpyAsync", PFN_cuMemcpyAsync_v4000)                                  \
   ROW(cuMemcpyDtoHAsync, "cuMemcpyDtoHAsync_v2", PFN_cuMemcpyDtoHAsync_v3020)                   \
   ROW(cuMemcpyDtoDAsync, "cuMemcpyDtoDAsync_v2", PFN_cuMemcpyDtoDAsync_v3020)                   \
   ROW(cuMemGetAddressRange, "cuMemGetAddressRange_v2", PFN_cuMemGetAddressRange_v3020)          \
@@ -122,14 +124,17 @@ static void fill_by_graph(CUstream stream, unsigned char value) {
   CALL(cuGraphDestroy, graph);
 }
 
-/* Half a millisecond of work. */
-static void work_a_while(void *) {
+static void spin(long long nanoseconds) {
   struct timespec begin;
   struct timespec now;
   clock_gettime(CLOCK_MONOTONIC, &begin);
   do {
     clock_gettime(CLOCK_MONOTONIC, &now);
-  } while ((now.tv_sec - begin.tv_sec) * 1000000000LL + now.tv_nsec - begin.tv_nsec < 500000);
+  } while ((now.tv_sec - begin.tv_sec) * 1000000000LL + now.tv_nsec - begin.tv_nsec < nanoseconds);
+}
+
+static void work_a_while(void *) {
+  spin(500000);
 }
 
 /* Piece after piece, each after a while, on a stream that is destroyed at once. */
@@ -158,6 +163,17 @@ static void round_of(unsigned char value) {
     fill_by_graph(used[0], value);
   } else if (strcmp(work, "orphans") == 0) {
     fill_by_orphans(value);
+  } else if (strcmp(work, "copies") == 0) {
+    /* At such a pace that some are enqueued while slots are switched. */
+    const size_t piece = buffer_bytes / 128;
+    for (int i = 0; i < buffers; ++i) {
+      for (size_t at = 0; at < buffer_bytes; at += piece) {
+        CALL(cuMemsetD8Async, memory[i] + at, value, piece, used[0]);
+        CALL(cuMemcpyAsync, memory[(i + 1) % buffers] + at, memory[i] + at, piece, used[0]);
+        spin(20000);
+      }
+    }
+    for (int i = 0; i < buffers; ++i) fill(used[i], i, value);
   } else if (strcmp(work, "legacy") == 0) {
     for (int i = 0; i < buffers; ++i) {
       CALL(cuMemsetD8, memory[i], (unsigned char)(value + i), buffer_bytes);

@@ -25,6 +25,9 @@ constexpr nanoseconds look_age_max = milliseconds(20);
 constexpr nanoseconds meanwhile_period = microseconds(100);
 constexpr nanoseconds meanwhile_period_max = milliseconds(5);
 constexpr int meanwhile_share = 16;
+/// How long copies that other threads enqueue may take to end, with streams stopped and without.
+constexpr nanoseconds copies_limit = microseconds(200);
+constexpr nanoseconds unstopped_copies_limit = milliseconds(50);
 
 bool means_capture(int native) {
   return native == native_stream_capture_unsupported ||
@@ -84,6 +87,7 @@ TimePoint Gate::open_late() noexcept {
   if (nothing_stands && now < unstopped_until_.load()) return later(now, look_period);
   if (!advance(State::closing, State::open) && !advance(State::closed, State::open)) return never;
   open_word_->open(epoch_);
+  no_copies_.end();
   opened_ = clock_.now();
   opened_late_();
   return never;
@@ -107,6 +111,7 @@ void Gate::open() noexcept {
     opened_ = clock_.now();
     open_word_->set_dark(false);
   }
+  no_copies_.end();
   post_.watchdog().disarm(ticket_);
   ticket_ = Watchdog::Ticket::none;
   if (open_word_ != nullptr) post_.give_back(*std::exchange(open_word_, nullptr));
@@ -263,6 +268,11 @@ std::optional<Gate::Refusal> Gate::begin(const GatePlan& plan) {
             in_ms(skew), stops_->most_varying(), in_ms(limits_.skew_limit))};
   }
   arrival_limit_ = std::min(limits_.arrival_limit, std::max(limits_.arrival_limit_min, 2 * skew));
+  if (!limits_.follows && CopyScopes::process().were_in_the_way()) {
+    let_turn_go();  // Nothing is stopped yet, and the copies under way may take long.
+    if (auto refusal = hold_copies_back(later(clock_.now(), unstopped_copies_limit)))
+      return refusal;
+  }
   const TimePoint now = clock_.now();
   turn_end_ = later(now, limits_.turn_limit);
   if (!limits_.follows) try_turn();
@@ -359,12 +369,20 @@ bool Gate::take_turn(TimePoint end) {
 std::optional<Gate::Refusal> Gate::close() {
   return guarded(*plan_, stops_, [this]() -> std::optional<Refusal> {
     if (auto refusal = await_all()) return refusal;
+    // What was enqueued before the stop has ended, and so have the calls that waited for it.
+    if (auto refusal = hold_copies_back(later(clock_.now(), copies_limit))) return refusal;
     last_arrival_ = stops_->arrivals().last();
     be_back_by(later(clock_.now(), limits_.settle_limit));
     const bool stands = !open_word_->is_open(epoch_);
     if (stands && advance(State::closing, State::closed)) return std::nullopt;
     return opened_early();
   });
+}
+
+std::optional<Gate::Refusal> Gate::hold_copies_back(TimePoint deadline) {
+  if (no_copies_.begin(clock_, deadline)) return std::nullopt;
+  return Refusal{StopRefusal::copies_busy,
+                 "another thread was inside a copy that may name the memory"};
 }
 
 Gate::Refusal Gate::opened_early() const {

@@ -2,6 +2,7 @@
 
 #include "base/mutex.hpp"
 #include "driver/driver.hpp"
+#include "migrate/gates/copy_scopes.hpp"
 #include "migrate/gates/enqueued_stops.hpp"
 #include "migrate/gates/gate_plan.hpp"
 #include "migrate/gates/gate_post.hpp"
@@ -140,6 +141,7 @@ class Gate {
   std::optional<Refusal> begin(const GatePlan& plan);
   std::optional<Refusal> enqueue_next();
   std::optional<Refusal> await_all();
+  std::optional<Refusal> hold_copies_back(TimePoint deadline);
   void note_first();
   Refusal missing();
   Refusal opened_early() const;
@@ -169,6 +171,7 @@ class Gate {
   std::optional<Refusal> refused_;  // While it waited; for `close` to return.
   std::exception_ptr failed_;       // As before, to throw.
   StopWord* open_word_ = nullptr;   // Until it is open.
+  NoCopies no_copies_;              // From the last arrival, at the latest, until it is open.
   std::uint64_t epoch_ = 0;         // Zero before the first closing.
   Watchdog::Ticket ticket_ = Watchdog::Ticket::none;
   bool noted_ = false;       // Decorators were told that work is stopped.

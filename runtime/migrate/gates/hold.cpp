@@ -1,6 +1,7 @@
 #include "migrate/gates/hold.hpp"
 
 #include "base/check.hpp"
+#include "migrate/gates/stop_stats.hpp"
 
 #include <vma/error.hpp>
 
@@ -109,13 +110,19 @@ void Hold::close(TimePoint deadline) {
 }
 
 void Hold::try_close(TimePoint deadline) {
+  constexpr auto stopped_limit = std::chrono::microseconds(200);
+  constexpr auto unstopped_limit = std::chrono::milliseconds(50);
   if (before_try_) before_try_();
+  if (CopyScopes::process().were_in_the_way()) hold_copies_back(unstopped_limit);
   epoch_ = next_epoch();
   state_ = State::closing;
   arm(deadline);
   try {
     stop_all(deadline);
-    if (!await_rest(deadline) || !advance(State::closing, State::closed)) throw not_at_rest(tries_);
+    if (!await_rest(deadline)) throw not_at_rest(tries_);
+    // Work before the stop has ended, and so have the calls that waited for it.
+    hold_copies_back(stopped_limit);
+    if (!advance(State::closing, State::closed)) throw not_at_rest(tries_);
   } catch (...) {
     let_go();
     throw;
@@ -138,6 +145,7 @@ void Hold::arm(TimePoint deadline) {
   ticket_ = watchdog_.arm(deadline, [this] {
     if (advance(State::closing, State::open) || advance(State::closed, State::open)) {
       post_.open(epoch_);
+      no_copies_.end();
     }
   });
 }
@@ -166,6 +174,7 @@ void Hold::let_go() noexcept {
   ticket_ = Watchdog::Ticket::none;
   if (state_.exchange(State::open) != State::open) post_.open(epoch_);
   post_.set_dark(false);
+  no_copies_.end();
 }
 
 /// The recorded events must not wait for the post: if it stands in a context that is held, it
@@ -215,6 +224,15 @@ void Hold::enqueue_before(TimePoint deadline) {
     if (held.recorded) at_rest.push_back(held.at_rest);
   }
   before_->enqueue(at_rest, deadline);
+}
+
+void Hold::hold_copies_back(std::chrono::nanoseconds limit) {
+  Clock& clock = driver_.clock();
+  if (no_copies_.begin(clock, clock.now() + limit)) return;
+  throw Error(ErrorKind::busy, "vma::migrate",
+              fmt::format("another thread was inside a copy that may name the memory, tried {} "
+                          "time(s). {}",
+                          tries_, advice(StopRefusal::copies_busy, true)));
 }
 
 bool Hold::await_rest(TimePoint deadline) {

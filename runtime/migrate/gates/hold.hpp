@@ -2,6 +2,7 @@
 
 #include "driver/driver.hpp"
 #include "memory/contexts_in_use.hpp"
+#include "migrate/gates/copy_scopes.hpp"
 #include "migrate/gates/pinned_words.hpp"
 #include "migrate/gates/stopped_work.hpp"
 #include "migrate/gates/stop_word.hpp"
@@ -122,6 +123,7 @@ class Hold final : public StoppedWork {
   void arm(TimePoint deadline);
   void let_go() noexcept;
   bool await_rest(TimePoint deadline);
+  void hold_copies_back(std::chrono::nanoseconds limit);
   bool advance(State from, State to) noexcept;
 
   Driver& driver_;
@@ -136,6 +138,7 @@ class Hold final : public StoppedWork {
   TimePoint begun_{0};
   std::uint64_t epoch_ = 0;
   Watchdog::Ticket ticket_ = Watchdog::Ticket::none;
+  NoCopies no_copies_;  // While closed.
   std::atomic<State> state_{State::open};
 };
 

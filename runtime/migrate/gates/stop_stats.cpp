@@ -76,6 +76,7 @@ std::string_view to_string(StopRefusal refusal) noexcept {
     case StopRefusal::too_many_streams: return "too_many_streams";
     case StopRefusal::budget: return "budget";
     case StopRefusal::memory_busy: return "memory_busy";
+    case StopRefusal::copies_busy: return "copies_busy";
   }
   return "unknown";
 }
@@ -114,6 +115,10 @@ std::string_view advice(StopRefusal refusal, bool stood) noexcept {
     case StopRefusal::budget: return "Raise RuntimeOptions::stall_budget (VMART_STALL_BUDGET_US)";
     case StopRefusal::memory_busy:
       return "Allocate and free less during the move, or give it a longer MigrateOptions::deadline";
+    case StopRefusal::copies_busy:
+      return "End each vma::CopyScope right after its copies; let synchronous copies take less "
+             "time "
+             "than the pauses between them, or give the move a longer MigrateOptions::deadline";
   }
   return "";
 }
@@ -122,7 +127,7 @@ struct StopStats::Counts {
   struct Values {
     Durations skew, stall;
     // Not a map: counting allocates nothing.
-    std::array<std::uint64_t, static_cast<std::size_t>(StopRefusal::memory_busy) + 1> refusals{};
+    std::array<std::uint64_t, static_cast<std::size_t>(StopRefusal::copies_busy) + 1> refusals{};
   };
 
   mutable Mutex mutex;

@@ -22,7 +22,8 @@ enum class StopRefusal {
   streams_changed,
   too_many_streams,
   budget,
-  memory_busy,  // The last one: `StopStats` counts up to it.
+  memory_busy,
+  copies_busy,  // The last one: `StopStats` counts up to it.
 };
 
 /// "predicted_skew" and so on; the keys of `MigrationReport::reasons`.

@@ -45,7 +45,8 @@ std::optional<Error> StopTries::give_up_or_back_off(LiveBatch& batch, const Gate
   if (broken != nullptr) return Error(ErrorKind::driver_failure, live_move_call, tried());
   // Such a try stops nothing: the deadline alone bounds how many there are.
   const bool only_waited =
-      !stood && (refusal.why == StopRefusal::not_arrived || refusal.why == StopRefusal::capture);
+      !stood && (refusal.why == StopRefusal::not_arrived || refusal.why == StopRefusal::capture ||
+                 refusal.why == StopRefusal::copies_busy);
   const bool often_enough = !only_waited && batch.tries >= parts_.limits.gate_retries;
   if (often_enough || now >= batch.deadline) {
     return Error(ErrorKind::busy, live_move_call,

@@ -7,6 +7,7 @@
 
 #include <vma/error.hpp>
 #include <vma/vma.hpp>
+#include <vma/vmart.h>
 
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
@@ -340,6 +341,8 @@ void bind_uses(nb::module_& module) {
   module.def(
       "detach", [](std::uintptr_t stream) { vma::detach(reinterpret_cast<Stream>(stream)); },
       nb::arg("stream"), unlocked);
+  module.def("copy_begin", &vmart_copy_begin, unlocked);
+  module.def("copy_end", &vmart_copy_end);
   module.def("record_use", [](std::uintptr_t pointer, std::size_t nbytes, Location device,
                               const std::string& kind) {
     vma::record_use(pointer_of(pointer), nbytes, device, use_of(kind));

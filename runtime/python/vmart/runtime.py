@@ -16,7 +16,7 @@ from vmart.places import location
 from vmart.targets import find, ranges_of
 
 __all__ = [
-    "Policy", "advise", "attach", "calibrate", "detach", "drain", "explain", "export_allocation",
+    "Policy", "advise", "attach", "calibrate", "copy_scope", "detach", "drain", "explain", "export_allocation",
     "import_allocation", "on_move", "open_runtime", "pin", "read_only", "record_use", "refill",
     "reserve", "set_capacity", "set_policy", "shutdown", "stats", "trim", "description",
     "allocations", "locations", "scheduler_stats", "pause_scheduler", "resume_scheduler",
@@ -143,6 +143,24 @@ def detach(stream: Any = None) -> None:
     """Takes an attach back. Detach a stream before it is destroyed."""
     with _device_of(stream):
         _core.detach(stream_handle(stream))
+
+
+@contextlib.contextmanager
+def copy_scope() -> Iterator[None]:
+    """Goes around copies and fills of memory that may move meanwhile, such as
+    `tensor.copy_(other)` and `tensor.zero_()`:
+
+        with vmart.copy_scope():
+            weights.copy_(loaded, non_blocking=True)
+
+    CUDA's driver refuses them while a chunk is switched, or crashes (docs/guide/promises.md). Blocks
+    while work is stopped so that a chunk can be switched. Keep it short; call nothing of vmart inside.
+    """
+    _core.copy_begin()
+    try:
+        yield
+    finally:
+        _core.copy_end()
 
 
 def record_use(what: Any, device: Any, kind: str = "read") -> None:

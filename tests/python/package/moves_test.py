@@ -96,6 +96,15 @@ class Moves(OnAMachine):
                 call()
         self.assertEqual(self.places(memory), ["gpu(0)"])
 
+    def test_nothing_is_switched_inside_a_scope_of_copies(self):
+        memory = self.made()
+        with vmart.copy_scope(), self.assertRaises(vmart.Busy) as refused:
+            vmart.migrate(memory, "gpu1", deadline=0.2)
+        self.assertIn("copy", str(refused.exception))
+        self.assertEqual(self.places(memory), ["gpu(0)"])
+        vmart.migrate(memory, "gpu1")
+        self.assertEqual(self.places(memory), ["gpu(1)"])
+
     def test_the_error_of_a_move_has_its_report(self):
         moves, stays = self.made(), self.made()
         with vmart.pin(stays), self.assertRaises(vmart.Pinned) as caught:
