@@ -1,0 +1,117 @@
+#!/usr/bin/env bash
+# Compiles the CUDA programs that run_programs.py plays, side by side: ours, and those of a bundle.
+#
+#   build_programs.sh BUNDLE BUILT     needs nvcc; one line for each program that does not compile
+#
+# BUNDLE/cuda-samples holds Common and Samples of NVIDIA's cuda-samples, or a part of them;
+# BUNDLE/nccl-tests holds that repository. Either may be missing. Nothing is compiled twice.
+set -euo pipefail
+
+here=$(cd "$(dirname "$0")" && pwd)
+bundle=$(mkdir -p "$1" && cd "$1" && pwd)
+built=$(mkdir -p "$2/samples" "$2/nccl-tests" && cd "$2" && pwd)
+nvcc=${NVCC:-nvcc}
+flags="-std=c++17 -O2 -arch=${CUDA_ARCH:-sm_90} -diag-suppress 177,550,1650 -w"
+cuda=$(dirname "$(dirname "$(readlink -f "$(command -v "$nvcc")")")")
+[ -d "$cuda/lib64" ] || cuda=/usr/local/cuda
+paths="-L$cuda/lib64 -L$cuda/lib64/stubs -Xlinker -rpath=$cuda/lib64"
+
+# The wheel of NCCL has no libnccl.so, only its version 2.
+nccl_folder() {
+  local python
+  python=$(python3 -c 'import nvidia.nccl as nccl; print(list(nccl.__path__)[0])' 2>/dev/null) || true
+  for folder in "${NCCL_HOME:-}" "$python" "$cuda" /usr/local; do
+    if [ -n "$folder" ] && [ -e "$folder/include/nccl.h" ]; then echo "$folder" && return; fi
+  done
+}
+
+# The driver's library by its own name, for samples that link to it. Stubs are not in every toolkit.
+driver_library() {
+  local stub="$built/libcuda.so"
+  local real
+  real=$(ldconfig -p | awk '/libcuda.so.1 / { print $NF; exit }')
+  if [ -n "$real" ]; then ln -sf "$real" "$stub"; fi
+}
+
+# What to run, a line each: TARGET|COMMAND.
+ours() {
+  local source="$here/programs/every_call.cu"
+  echo "$built/every_call|$nvcc $flags -cudart static -o TARGET $source"
+  echo "$built/every_call_shared|$nvcc $flags -cudart shared $paths -o TARGET $source"
+  echo "$built/every_call_per_thread|$nvcc $flags -default-stream per-thread -o TARGET $source"
+}
+
+libraries_of() {
+  case $1 in
+    conjugateGradient | conjugateGradientCudaGraphs | conjugateGradientPrecond) echo "-lcublas -lcusparse" ;;
+    UnifiedMemoryStreams) echo "-lcublas -Xcompiler -fopenmp" ;;
+    simpleCUBLAS | matrixMulCUBLAS | batchCUBLAS) echo "-lcublas" ;;
+    simpleCUFFT | convolutionFFT2D) echo "-lcufft" ;;
+    MonteCarloMultiGPU) echo "-lcurand" ;;
+    cudaOpenMP) echo "-Xcompiler -fopenmp" ;;
+    vectorAddDrv | matrixMulDrv | threadMigration | vectorAddMMAP | memMapIPCDrv) echo "-L$built -lcuda" ;;
+  esac
+}
+
+samples() {
+  local folder name sources common="$bundle/cuda-samples/Common"
+  for folder in "$bundle"/cuda-samples/Samples/*/*/; do
+    [ -d "$folder" ] || continue
+    name=$(basename "$folder")
+    sources=$(find "$folder" -name '*.cu' -o -name '*.cpp' -o -name '*.c' | sort | tr '\n' ' ')
+    case $name in
+      vectorAddDrv | matrixMulDrv | threadMigration | vectorAddMMAP | memMapIPCDrv)
+        local kernel
+        kernel=$(find "$folder" -name '*_kernel.cu')
+        sources=${sources/$kernel/}
+        echo "$built/samples/$(basename "$kernel" .cu)64.fatbin|$nvcc $flags -fatbin -I$common -o TARGET $kernel"
+        if [ "$name" = memMapIPCDrv ]; then
+          sources="$sources $common/helper_multiprocess.cpp"
+          echo "$built/samples/memMapIpc_kernel64.ptx|$nvcc $flags -ptx -I$common -o TARGET $kernel"
+        fi
+        ;;
+    esac
+    echo "$built/samples/$name|$nvcc $flags --extended-lambda -rdc=true -Xcompiler -pthread -I$common -I$folder -I${folder}inc $paths -o TARGET $sources $(libraries_of "$name") -lpthread -ldl -lrt"
+  done
+}
+
+# The objects of nccl-tests that all of its programs share, or the programs.
+nccl_tests() {
+  local nccl source objects=""
+  local folder="$bundle/nccl-tests"
+  nccl=$(nccl_folder)
+  [ -d "$folder/src" ] && [ -n "$nccl" ] || return 0
+  local library="$nccl/lib"
+  [ -e "$library/libnccl.so.2" ] || library="$cuda/lib64"
+  local compiler="$nvcc $flags --extended-lambda -I$nccl/include -I$folder/src -I$folder -I$folder/os -I$folder/verifiable"
+  for source in src/common.cu src/util.cu src/timer.cc os/linux.cc verifiable/verifiable.cu; do
+    local object
+    object="$built/nccl-tests/$(basename "$source").o"
+    objects="$objects $object"
+    if [ "$1" = objects ]; then echo "$object|$compiler -c -o TARGET $folder/$source"; fi
+  done
+  [ "$1" = programs ] || return 0
+  for source in all_reduce all_gather reduce_scatter broadcast sendrecv alltoall; do
+    echo "$built/nccl-tests/${source}_perf|$compiler -o TARGET $folder/src/$source.cu $objects -L$library -l:libnccl.so.2 -Xlinker -rpath=$library -lpthread -ldl"
+  done
+}
+
+compile() {
+  local target=${1%%|*} command=${1#*|}
+  if [ -e "$target" ]; then return 0; fi
+  if ! log=$(${command/TARGET/"$target.part"} 2>&1); then
+    echo "does not compile: $(basename "$target"): $(echo "$log" | grep -v '^$' | head -3 | tr '\n' ' ')"
+    return 0
+  fi
+  mv "$target.part" "$target"
+}
+export -f compile
+
+all_of() {
+  tr '\n' '\0' | xargs -0 -P "${JOBS:-$(nproc)}" -I '{}' bash -c 'compile "$1"' _ '{}'
+}
+
+driver_library
+{ ours; samples; nccl_tests objects; } | all_of
+nccl_tests programs | all_of
+echo "$(find "$built" -type f -perm -u+x | wc -l) programs in $built"
