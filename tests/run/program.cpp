@@ -6,7 +6,8 @@
  * WAY is how it finds the driver: linked, dlsym or resolver. WORK is what it does again and again
  * until a line arrives on standard input or that is closed: stream; streams, which are many;
  * copies; or graph, with a new capture each time. `fork` and `contexts` do so once, and then what
- * stream does.
+ * stream does. `forks` has a child in each round that runs another program or ends. `exec` does
+ * what stream does and becomes the same program with `stream` when it should end.
  */
 #include <cuda.h>
 #include <cudaTypedefs.h>
@@ -216,6 +217,19 @@ static void fork_once(void) {
   printf("the child ended with %d\n", status);
 }
 
+/* Children that never ask the driver. */
+static void fork_beside(int number) {
+  const pid_t child = fork();
+  if (child == 0) {
+    if (number % 2 == 0) execlp("true", "true", NULL);
+    _exit(0);
+  }
+  int status = -1;
+  if (child > 0 && waitpid(child, &status, 0) == child && status == 0) return;
+  printf("a child ended with %d\n", status);
+  exit(1);
+}
+
 /* A context goes with its memory and its streams. */
 static void create_and_destroy_context(void) {
   /* The resolver would find a newer version of it. */
@@ -290,7 +304,11 @@ int main(int argc, char **argv) {
   allocate_pitched();
   printf("ready\n");
   fflush(stdout);
-  for (unsigned char value = 2; !told_to_end(); ++value) round_of(value);
+  for (unsigned char value = 2; !told_to_end(); ++value) {
+    round_of(value);
+    if (strcmp(work, "forks") == 0) fork_beside(value);
+  }
+  if (strcmp(work, "exec") == 0) execl("/proc/self/exe", argv[0], argv[1], "stream", NULL);
 
   round_of(100);
   CUstream stream = streams[0];

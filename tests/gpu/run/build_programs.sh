@@ -83,7 +83,7 @@ nccl_tests() {
   [ -d "$folder/src" ] && [ -n "$nccl" ] || return 0
   local library="$nccl/lib"
   [ -e "$library/libnccl.so.2" ] || library="$cuda/lib64"
-  local compiler="$nvcc $flags --extended-lambda -I$nccl/include -I$folder/src -I$folder -I$folder/os -I$folder/verifiable"
+  local compiler="$nvcc $flags --extended-lambda -DNCCL_OS_LINUX -I$nccl/include -I$folder/src -I$folder -I$folder/os -I$folder/verifiable"
   for source in src/common.cu src/util.cu src/timer.cc os/linux.cc verifiable/verifiable.cu; do
     local object
     object="$built/nccl-tests/$(basename "$source").o"

@@ -208,6 +208,10 @@ class Mover:
             process.client.close()
         return None
 
+    def finished(self):
+        """How many requests were carried out so far."""
+        return sum(tally.operations - tally.failed for tally in list(self._tallies))
+
     def stop(self):
         """Requires: the program has ended. Returns the sum of what was done."""
         self._stopping.set()
