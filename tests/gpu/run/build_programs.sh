@@ -39,6 +39,9 @@ ours() {
   echo "$built/every_call|$nvcc $flags -cudart static -o TARGET $source"
   echo "$built/every_call_shared|$nvcc $flags -cudart shared $paths -o TARGET $source"
   echo "$built/every_call_per_thread|$nvcc $flags -default-stream per-thread -o TARGET $source"
+  for source in launch_loop allocate_loop far_reader; do
+    echo "$built/$source|$nvcc $flags -cudart static -o TARGET $here/../../../bench/unmodified/$source.cu"
+  done
 }
 
 libraries_of() {

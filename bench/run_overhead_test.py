@@ -1,0 +1,97 @@
+"""run_overhead.py measures what it says, with stand-ins for its programs on simulated GPUs.
+
+run_overhead_test.py BUILD
+"""
+
+import argparse
+import pathlib
+import sys
+import tempfile
+import unittest
+
+import run_overhead
+from served_model import ServedModel, gap_of, latencies_of
+
+BUILD = pathlib.Path(sys.argv[1]).resolve()
+# As gpt_loops.py serve: memory, steps in it, a log.
+SERVER = r"""
+import ctypes, json, sys, threading, time
+log = sys.argv[sys.argv.index("--log") + 1]
+driver, context = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p()
+def call(name, *arguments):
+    assert getattr(driver, name)(*arguments) == 0, name
+call("cuInit", 0)
+call("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
+call("cuCtxSetCurrent", context)
+memory = [ctypes.c_uint64() for _ in range(3)]
+for one in memory:
+    call("cuMemAlloc_v2", ctypes.byref(one), ctypes.c_size_t(4 << 20))
+told, steps = [], []
+threading.Thread(target=lambda: told.append(sys.stdin.readline()), daemon=True).start()
+print(json.dumps({"weights": [hex(one.value) for one in memory], "bytes": 12 << 20}), flush=True)
+while not told:
+    begin = time.monotonic()
+    for one in memory:
+        call("cuMemsetD8Async", one, ctypes.c_ubyte(7), ctypes.c_size_t(4 << 20), None)
+    call("cuCtxSynchronize")
+    steps.append((begin, time.monotonic()))
+json.dump({"steps": steps, "said": told[0]}, open(log, "w"))
+"""
+# As launch_loop: slower under `vmart run`.
+LOOP = """
+import json, os
+print(json.dumps({"launch_us": 4.0 if "VMART_CONTROL" in os.environ else 2.0}))
+"""
+
+
+def bench(**options):
+    return run_overhead.Bench(argparse.Namespace(build=BUILD, built=None, out=None, pairs=2, moves=1,
+                                                 **options))
+
+
+class Overhead(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+
+    def script(self, text):
+        path = pathlib.Path(self.folder.name) / "script.py"
+        path.write_text(text)
+        return str(path)
+
+    def test_a_model_moves_beside_its_steps(self):
+        with ServedModel(BUILD / "runtime/tools/vmart", self.script(SERVER), 1, False) as model:
+            begin, end = model.move_to("gpu1")
+            second, _ = model.move_to("gpu0")
+            log = model.end()
+        self.assertLess(begin, end)
+        self.assertLess(end, second)
+        self.assertGreater(len(latencies_of(log["steps"], begin, end)), 0)
+        self.assertEqual((model.bytes, log["said"]), (12 << 20, "end\n"))
+
+    def test_a_model_that_does_not_begin_is_an_error(self):
+        with self.assertRaisesRegex(RuntimeError, "no weights here"):
+            ServedModel(None, self.script("raise SystemExit('no weights here')"), 1, False)
+
+    def test_runs_alternate_and_a_missed_bar_is_told(self):
+        measured = bench()
+        measured.overhead("launches", [sys.executable, self.script(LOOP)], "launch_us", 1)
+        self.assertEqual(measured.rows[0]["value"], 100)
+        self.assertIs(measured.rows[0]["met"], False)
+        self.assertEqual(len(measured.samples["launches"]["bare"]), 2)
+
+    def test_the_longest_gap_is_that_about_the_move(self):
+        steps = [(0, 1), (1, 2), (2, 9), (9, 10), (10, 30)]
+        self.assertEqual(gap_of(steps, 3, 4), 7)
+        self.assertEqual(gap_of(steps, 1.2, 1.5), 1)
+        self.assertEqual(latencies_of(steps, 3, 4), [7])
+
+    def test_reads_are_local_once_they_stay_so(self):
+        reads = [[0.1, 10], [0.2, 99], [0.3, 20], [0.4, 10], [0.5, 96], [0.6, 97], [0.7, 98]]
+        self.assertEqual(run_overhead.Bench.local_after({"local_bytes_s": 100, "reads": reads}), 0.5)
+        self.assertEqual(run_overhead.Bench.local_after({"local_bytes_s": 200, "reads": reads}),
+                         float("inf"))
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1] + sys.argv[2:])
