@@ -14,23 +14,31 @@ nvcc=${NVCC:-nvcc}
 flags="-std=c++17 -O2 -arch=${CUDA_ARCH:-sm_90} -diag-suppress 177,550,1650 -w"
 cuda=$(dirname "$(dirname "$(readlink -f "$(command -v "$nvcc")")")")
 [ -d "$cuda/lib64" ] || cuda=/usr/local/cuda
-paths="-L$cuda/lib64 -L$cuda/lib64/stubs -Xlinker -rpath=$cuda/lib64"
+wheels=$(python3 -c 'import nvidia; print(list(nvidia.__path__)[0])' 2>/dev/null) || true
+paths="-L$built/lib -Xlinker -rpath=$cuda/lib64"
+if [ -n "$wheels" ] && [ -d "$wheels/cu13" ]; then
+  paths="$paths -I$wheels/cu13/include -Xlinker -rpath=$wheels/cu13/lib"
+fi
 
 # The wheel of NCCL has no libnccl.so, only its version 2.
 nccl_folder() {
-  local python
-  python=$(python3 -c 'import nvidia.nccl as nccl; print(list(nccl.__path__)[0])' 2>/dev/null) || true
-  for folder in "${NCCL_HOME:-}" "$python" "$cuda" /usr/local; do
+  local folder
+  for folder in "${NCCL_HOME:-}" "${wheels:-/none}/nccl" "$cuda" /usr/local; do
     if [ -n "$folder" ] && [ -e "$folder/include/nccl.h" ]; then echo "$folder" && return; fi
   done
 }
 
-# The driver's library by its own name, for samples that link to it. Stubs are not in every toolkit.
-driver_library() {
-  local stub="$built/libcuda.so"
-  local real
-  real=$(ldconfig -p | awk '/libcuda.so.1 / { print $NF; exit }')
-  if [ -n "$real" ]; then ln -sf "$real" "$stub"; fi
+# Libraries by the names that the linker looks for. Wheels have them with their versions only.
+link_libraries() {
+  local name folder found given=${LD_LIBRARY_PATH:-}
+  mkdir -p "$built/lib"
+  for name in cuda cudart cublas cusparse cufft curand; do
+    for folder in "$cuda/lib64" "${wheels:-/none}/cu13/lib" /usr/local/nvidia/lib64 /usr/lib/x86_64-linux-gnu \
+      /usr/lib64 ${given//:/ } "$cuda/lib64/stubs"; do
+      found=$(find "$folder/" -maxdepth 1 -name "lib$name.so*" 2>/dev/null | sort | head -1) || true
+      if [ -n "$found" ]; then ln -sf "$found" "$built/lib/lib$name.so" && break; fi
+    done
+  done
 }
 
 # What to run, a line each: TARGET|COMMAND.
@@ -52,7 +60,7 @@ libraries_of() {
     simpleCUFFT | convolutionFFT2D) echo "-lcufft" ;;
     MonteCarloMultiGPU) echo "-lcurand" ;;
     cudaOpenMP) echo "-Xcompiler -fopenmp" ;;
-    vectorAddDrv | matrixMulDrv | threadMigration | vectorAddMMAP | memMapIPCDrv) echo "-L$built -lcuda" ;;
+    vectorAddDrv | matrixMulDrv | threadMigration | vectorAddMMAP | memMapIPCDrv) echo "-lcuda" ;;
   esac
 }
 
@@ -114,7 +122,7 @@ all_of() {
   tr '\n' '\0' | xargs -0 -P "${JOBS:-$(nproc)}" -I '{}' bash -c 'compile "$1"' _ '{}'
 }
 
-driver_library
+link_libraries
 { ours; samples; nccl_tests objects; } | all_of
 nccl_tests programs | all_of
 echo "$(find "$built" -type f -perm -u+x | wc -l) programs in $built"
