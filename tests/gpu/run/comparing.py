@@ -2,6 +2,7 @@
 
 import difflib
 import re
+from dataclasses import replace
 
 # What no run of a sample prints twice: times, rates, addresses, process numbers.
 VOLATILE = [(re.compile(pattern), "#") for pattern in (
@@ -69,6 +70,22 @@ def difference(program, bare, other):
              if not line.startswith("@@")]
     rest = f"\n... {len(lines) - SHOWN} lines more" if len(lines) > SHOWN else ""
     return "\n".join(line[:200] for line in lines[:SHOWN]) + rest
+
+
+def settled(program, bare, again):
+    """The program, compared by what two bare runs have in common: of tests, those that ended in the same
+    way; of a sample, its verdicts. Empty if even that differs."""
+    if not difference(program, bare, again):
+        return program
+    if program.compare == "pytest":
+        unstable = set(view(program, bare)) ^ set(view(program, again))
+        names = {re.escape(line.split(" ")[0]) for line in unstable if not line.startswith("exit ")}
+        return replace(program, ignored=(*program.ignored, *(f"^{name} " for name in names)))
+    looser = replace(program, compare="verdict")
+    if program.compare == "sample" and not difference(looser, bare, again) and \
+            not is_unjudged(looser, bare):
+        return looser
+    return None
 
 
 def is_unjudged(program, outcome):

@@ -43,6 +43,7 @@ class Result:
     runs: dict = field(default_factory=dict)  # Of each mode: how many.
     seconds: dict = field(default_factory=dict)
     asides: list = field(default_factory=list)
+    notes: list = field(default_factory=list)
     moves: int = 0
     bytes: int = 0
     operations: int = 0
@@ -130,19 +131,25 @@ class Harness:
             self.note(result, mode, outcome)
             if outcome.exit is None:
                 return result.fail(f"{mode}: hangs", outcome.hang + "\n" + tail(outcome))
-            different = comparing.difference(program, bare, outcome)
-            if different:
-                self.judge(program, mode, bare, outcome, result, different)
-                return None
+            if comparing.difference(program, bare, outcome):
+                program = self.settle(program, mode, bare, outcome, result)
+                if program is None:
+                    return None
         return None
 
-    def judge(self, program, mode, bare, outcome, result, different):
-        """A program whose bare runs differ among themselves says nothing about vmart."""
+    def settle(self, program, mode, bare, outcome, result):
+        """What a second bare run prints otherwise, too, says nothing about vmart. Returns the program as it is
+        compared from now on, or None if it has failed."""
         again = self.once(program, "bare", 1, Tally())
-        verdict = f"{mode}: differs"
-        if outcome.exit == bare.exit and comparing.difference(program, bare, again):
-            verdict = f"{mode}: differs, as two bare runs do"
+        self.note(result, "bare", again)
+        looser = comparing.settled(program, bare, again)
+        different = comparing.difference(looser or program, bare, outcome)
+        if looser is not None and not different:
+            result.notes.append(f"two bare runs differ, so {mode} is compared by what they share")
+            return looser
+        verdict = f"{mode}: differs" + (", as two bare runs do" if looser is None else "")
         result.fail(verdict, different + "\n" + tail(outcome))
+        return None
 
     def note(self, result, mode, outcome):
         result.runs[mode] = result.runs.get(mode, 0) + 1
@@ -174,7 +181,7 @@ def show(result):
         print(f"{result.name:26} {result.verdict or 'same':28} {times(result)}, "
               f"{result.moves} moves, {result.bytes / 1e9:.1f} GB, "
               f"{result.failed} of {result.operations} operations failed", flush=True)
-        for line in result.asides[:3]:
+        for line in result.asides[:3] + result.notes[:2]:
             print(f"    {line}")
         if result.verdict:
             print("    " + result.details.replace("\n", "\n    "), flush=True)

@@ -6,6 +6,7 @@ run_programs_test.py BUILD PROGRAM      PROGRAM is that of tests/run
 import argparse
 import pathlib
 import sys
+import tempfile
 import unittest
 
 import comparing
@@ -65,6 +66,19 @@ class Harness(unittest.TestCase):
     def test_a_program_that_never_prints_the_same_is_no_evidence(self):
         program = shell("random", "cat /proc/sys/kernel/random/uuid", moves=False)
         self.assertEqual(play(program).verdict, "still: differs, as two bare runs do")
+
+    def test_what_two_bare_runs_print_differently_is_left_out(self):
+        sample = shell("sample", "cat /proc/sys/kernel/random/uuid; echo Test passed", moves=False,
+                       compare="sample")
+        result = play(sample)
+        self.assertEqual((result.verdict, len(result.notes)), ("", 2), result.details)
+        for more, verdict in (("", ""), ("; test -z \"$VMART_CONTROL\" || echo FAILED t::stable",
+                                         "still: differs")):
+            with self.subTest(more=more), tempfile.TemporaryDirectory() as folder:
+                text = f"echo PASSED t::stable; test -e {folder}/x && echo FAILED t::once || " \
+                       f"echo PASSED t::once; touch {folder}/x" + more
+                tests = shell("tests", text, moves=False, compare="pytest")
+                self.assertEqual(play(tests).verdict, verdict)
 
     def test_a_program_that_fails_bare_is_no_evidence(self):
         self.assertEqual(play(shell("broken", "echo x; exit 3")).verdict, "bare: exit 3")
