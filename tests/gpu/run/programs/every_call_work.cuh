@@ -203,6 +203,8 @@ Sum two_gpus() {
     mix<<<256, 256>>>(a, b, words, 19);
     CALL(cudaDeviceSynchronize());
     CALL(cudaMemcpy(a, b, bytes, cudaMemcpyDefault));
+    // A reset of the first GPU must not leave half of it enabled.
+    if (enabled == cudaSuccess) CALL(cudaDeviceDisablePeerAccess(0));
   } else {
     Word* c = allocate();
     CALL(cudaMemcpyPeer(b, other, a, 0, bytes));
