@@ -113,6 +113,7 @@ def parse_arguments():
     parser.add_argument("--rounds", type=int, default=2, help="processes of each case")
     parser.add_argument("--real", type=lambda path: str(pathlib.Path(path).resolve()), help="where torch_memory_saver is installed")
     parser.add_argument("--json", type=pathlib.Path, help="all times, as a file")
+    parser.add_argument("--only", help="some of the cases, separated by commas")
     parser.add_argument("--case", choices=CASES, help=argparse.SUPPRESS)  # In a child.
     return parser.parse_args()
 
@@ -144,7 +145,7 @@ def report(times, given):
             print(f"{case:18} {verb:7} {median:9.1f}  ({len(later)}: {min(later):.1f} to {max(later):.1f})  "
                   f"{given.gib * GIB / median / 1e6:7.1f} GB/s  first {statistics.median(first):9.1f}")
     for theirs, ours in PAIRS:
-        if medians[theirs] and medians[ours]:
+        if medians.get(theirs) and medians.get(ours):
             ratios = {verb: medians[theirs][verb] / medians[ours][verb] for verb in BARS}
             both = sum(medians[theirs].values()) / sum(medians[ours].values())
             print(f"{ours} against {theirs}: pause {ratios['pause']:.1f}x, resume {ratios['resume']:.1f}x, both {both:.1f}x"
@@ -169,9 +170,10 @@ def main():
     import torch
 
     print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}")
-    times = {case: [] for case in CASES}
+    cases = [case for case in CASES if given.only is None or case in given.only.split(",")]
+    times = {case: [] for case in cases}
     for _ in range(given.rounds):
-        for case in CASES:
+        for case in cases:
             times[case].append(run(case, given))
     report(times, given)
     if given.json:

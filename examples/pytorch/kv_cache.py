@@ -10,6 +10,7 @@ import sys
 import timeline
 
 torch, vmart = timeline.modules(gpus=1)
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 CONVERSATIONS, HEADS, LENGTH, WIDTH = 8, 32, 16384, 128  # 256 MiB of keys and values each in bfloat16.
 ACTIVE, TURNS, TOKENS = 4, 6, 60  # Conversations at a time; each turn decodes so many tokens for them.
@@ -24,7 +25,8 @@ class Conversation:
 
     def decode(self):
         keys, values = self.cache
-        self.query = torch.nn.functional.scaled_dot_product_attention(self.query, keys, values)
+        with sdpa_kernel(SDPBackend.FLASH_ATTENTION):  # That of cuDNN differs from run to run.
+            self.query = torch.nn.functional.scaled_dot_product_attention(self.query, keys, values)
         self.query = self.query / self.query.norm(dim=-1, keepdim=True)
         return self.query
 

@@ -82,6 +82,9 @@ def uses_both_gpus(cuda, numpy, vmart):
 def main():
     try:
         import numpy
+
+        if not hasattr(numpy, "row_stack"):  # Numba asks for it, NumPy 2.5 has it no more.
+            numpy.row_stack = numpy.vstack
         from numba import cuda
 
         import vmart

@@ -123,6 +123,6 @@ all_of() {
 }
 
 link_libraries
-{ ours; samples; nccl_tests objects; } | all_of
+{ ours; samples; nccl_tests objects; } | sort -u -t '|' -k 1,1 | all_of  # Some share a module.
 nccl_tests programs | all_of
 echo "$(find "$built" -type f -perm -u+x | wc -l) programs in $built"

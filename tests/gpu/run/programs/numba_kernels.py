@@ -1,6 +1,9 @@
 """Kernels in Numba, with arrays of its own, pinned and mapped ones, and streams."""
 
 import numpy
+
+if not hasattr(numpy, "row_stack"):  # Numba asks for it, NumPy 2.5 has it no more.
+    numpy.row_stack = numpy.vstack
 from numba import cuda
 
 import rounds
