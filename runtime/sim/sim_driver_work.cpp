@@ -27,9 +27,9 @@ void SimDriver::copy(BoundStream stream, Address target, Address source, std::ui
   bool pageable = false;
   for (const Address begin : {target, source}) {
     if (!machine_->memory.covered(begin, size_bytes, pageable)) {
-      throw driver_error(
-          native_invalid_value, call,
-          fmt::format("{} bytes at {:#x} are not all mapped", size_bytes, to_integer(begin)));
+      throw driver_error(native_invalid_value, call,
+                         fmt::format("{} bytes at {:#x} are not all mapped and granted", size_bytes,
+                                     to_integer(begin)));
     }
   }
   MutexLock lock(machine_->progress.mutex);

@@ -162,9 +162,9 @@ KernelWork SimMachine::kernel_work(const SimContext& owner, KernelHandle kernel,
 void SimMachine::require_mapped(Address begin, std::uint64_t size_bytes, const char* call) const {
   bool pageable = false;
   if (!memory.covered(begin, size_bytes, pageable) || pageable) {
-    throw driver_error(
-        native_invalid_value, call,
-        fmt::format("{} bytes at {:#x} are not all mapped", size_bytes, to_integer(begin)));
+    throw driver_error(native_invalid_value, call,
+                       fmt::format("{} bytes at {:#x} are not all mapped and granted", size_bytes,
+                                   to_integer(begin)));
   }
 }
 

@@ -137,8 +137,8 @@ class SimMemory {
   /// Like `touch`, for copies: addresses outside the machine's memory are the host's own, and the
   /// driver's ordinary memory of other devices is accessible.
   Segment touch_or_host(int device, Address address, std::uint64_t size_bytes, bool write) const;
-  /// Whether all of the range is mapped or belongs to the host process. `pageable` returns whether
-  /// any of it does the latter.
+  /// Whether all of the range is mapped and granted to anybody, or belongs to the host process.
+  /// `pageable` returns whether any of it does the latter.
   bool covered(Address begin, std::uint64_t size_bytes, bool& pageable) const;
 
   /// Memory that the driver itself uses on a device. Throws: Error{out_of_memory}.
@@ -163,6 +163,7 @@ class SimMemory {
     int references = 1;
   };
   using Mappings = std::map<std::uint64_t, Mapping>;
+  static bool granted(const Mapping& mapping) noexcept;  // To anybody.
   /// The number of mappings of one owner's memory for one reader, by size class.
   struct Standing {
     int small = 0, large = 0;

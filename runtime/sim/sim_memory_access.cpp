@@ -218,12 +218,18 @@ bool SimMemory::partly_read_only(int device, Address begin, std::uint64_t size_b
   return false;
 }
 
+bool SimMemory::granted(const Mapping& mapping) noexcept {
+  return mapping.cpu != Access::none ||
+         std::ranges::any_of(mapping.gpus, [](Access access) { return access != Access::none; });
+}
+
 bool SimMemory::covered(Address begin, std::uint64_t size_bytes, bool& pageable) const {
   const MutexLock lock(mutex_);
   std::uint64_t at = to_integer(begin);
   const std::uint64_t end = at + size_bytes;
   while (at < end) {
     if (const auto mapping = find(Address{at}); mapping != mappings_.end()) {
+      if (!granted(mapping->second)) return false;
       at = mapping->first + mapping->second.size_bytes;
       continue;
     }

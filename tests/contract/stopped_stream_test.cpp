@@ -109,6 +109,36 @@ TYPED_TEST(StoppedStreams, TheMemoryCallsAndCopiesOnOtherStreamsDoNotWait) {
   }
 }
 
+/// cuMemcpyAsync of unmapped memory is not tried: it takes the address for one of the CPU's.
+TYPED_TEST(StoppedStreams, CopiesAndFillsOfADarkSlotAreRefusedAndKernelsFindItLater) {
+  ContractRig& rig = this->rig();
+  Driver& driver = this->driver();
+  TestMapping& dark = *this->memory_;
+  const BoundStream busy = rig.stream(0);
+  const auto fill = [&] {
+    return native_of([&] { driver.fill(busy, dark.address(), std::byte{7}, rig.page()); });
+  };
+  const auto copy = [&](Address target, Address source) {
+    return native_of([&] { driver.copy(busy, target, source, rig.page()); });
+  };
+  rig.fill(0, dark, 1);
+  StoppedStream stopped(rig, busy);
+  ASSERT_TRUE(stopped.stands());
+  dark.unmap();
+  EXPECT_EQ(fill(), native_invalid_value);
+  rig.launch(busy, fill_kernel(), dark.pointer(), dark.words(), std::uint64_t{5});
+  dark.map();
+  EXPECT_EQ(fill(), native_invalid_value) << "it is not granted";
+  EXPECT_EQ(copy(dark.address(), this->spare_->address()), native_invalid_value);
+  EXPECT_EQ(copy(this->spare_->address(), dark.address()), native_invalid_value);
+  dark.grant(all_gpus(driver));
+  EXPECT_EQ(copy(this->spare_->address(), dark.address()), 0);
+  stopped.open();
+  ASSERT_TRUE(rig.wait(busy));
+  EXPECT_EQ(rig.mismatches(0, dark, 5), 0u);
+  EXPECT_EQ(rig.mismatches(0, *this->spare_, 5), 0u);
+}
+
 TYPED_TEST(StoppedStreams, AFreeOfAnotherThreadBlocksLaunchesInItsContextAndNoSwitch) {
   VMART_IN_CHILD(90);
   ContractRig& rig = this->rig();
