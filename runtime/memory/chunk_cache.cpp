@@ -178,6 +178,7 @@ ChunkCache::Surplus ChunkCache::take_all(Location at) noexcept {
   const MutexLock lock(mutex_);
   const auto shelf = shelves_.find(at);
   if (shelf == shelves_.end()) return surplus;
+  ++shelf->second.times_emptied;
   shelf->second.reserved.clear();
   shelf->second.reserved_bytes = 0;
   move_down(at, shelf->second, 0, surplus);
@@ -244,6 +245,24 @@ std::size_t ChunkCache::count(Location at, std::uint64_t size_bytes) const {
   if (shelf == shelves_.end()) return 0;
   const auto class_of_size = shelf->second.chunks.find(size_bytes);
   return class_of_size == shelf->second.chunks.end() ? 0 : class_of_size->second.size();
+}
+
+std::size_t ChunkCache::count_with_slots(Location at, std::uint64_t size_bytes) const {
+  std::size_t count = this->count(at, size_bytes);
+  const MutexLock lock(mutex_);
+  const auto shelf = shelves_.find(at);
+  if (shelf == shelves_.end()) return count;
+  for (const auto& [geometry, allocations] : shelf->second.allocations) {
+    const std::size_t whole = geometry.chunk_bytes == size_bytes ? geometry.slots - 1 : 0;
+    const std::size_t tail = geometry.tail_bytes == size_bytes ? 1 : 0;
+    count += (whole + tail) * allocations.size();
+  }
+  return count;
+}
+
+std::uint64_t ChunkCache::times_emptied(Location at) {
+  const MutexLock lock(mutex_);
+  return shelves_[at].times_emptied;  // From here on it is counted, also of an empty shelf.
 }
 
 }  // namespace vma

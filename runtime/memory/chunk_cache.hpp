@@ -69,6 +69,10 @@ class ChunkCache {
   std::uint64_t budget_bytes(Location at) const;
   std::uint64_t cached_bytes(Location at) const;
   std::size_t count(Location at, std::uint64_t size_bytes) const;
+  /// The same and the slots of this size in freed allocations.
+  std::size_t count_with_slots(Location at, std::uint64_t size_bytes) const;
+  /// How often `take_all` has been called: what was to be added before is not wanted any more.
+  std::uint64_t times_emptied(Location at);
 
  private:
   struct Shelf {
@@ -77,6 +81,7 @@ class ChunkCache {
     std::map<std::uint64_t, std::uint64_t> reserved;  // How many chunks of a size.
     std::uint64_t reserved_bytes = 0;
     std::uint64_t cached_bytes = 0;
+    std::uint64_t times_emptied = 0;
   };
 
   std::uint64_t base_budget(Location at) const;

@@ -91,10 +91,14 @@ void ChunkStore::set_capacity(Location at, std::uint64_t size_bytes) {
 
 // --- Chunks
 
+Chunk ChunkStore::obtain_ready(Location at, std::uint64_t size_bytes, const ExportTypes& needs) {
+  return cache_.take(at, size_bytes, export_terms_.given(at, needs));
+}
+
 Chunk ChunkStore::obtain_cached(Location at, std::uint64_t size_bytes, const ExportTypes& needs) {
-  const ExportTypes types = export_terms_.given(at, needs);
-  Chunk chunk = cache_.take(at, size_bytes, types);
+  Chunk chunk = obtain_ready(at, size_bytes, needs);
   if (chunk) return chunk;
+  const ExportTypes types = export_terms_.given(at, needs);
   const std::shared_ptr<Allocation> freed = cache_.take_allocation_with(at, size_bytes, types);
   if (!freed) return chunk;
   for (std::size_t slot = 0; slot < freed->geometry().slots; ++slot) {
@@ -302,22 +306,29 @@ void ChunkStore::release_later(Chunk chunk) noexcept {
 }
 
 void ChunkStore::make_ahead(Location at, std::uint64_t size_bytes, std::size_t chunks) noexcept {
-  const auto wanted = [this, at, size_bytes, chunks] {
-    return cache_.count(at, size_bytes) < chunks &&
-           cache_.cached_bytes(at) + size_bytes <= cache_.budget_bytes(at);
-  };
-  if (!wanted()) return;
-  const auto make = [this, at, size_bytes, wanted] {
-    try {
-      while (wanted()) keep(create(at, size_bytes, "vma::alloc"));
-    } catch (const std::exception& error) {
-      log(LogLevel::debug, "could not allocate a host chunk in advance: {}", error.what());
-    }
-  };
   try {
-    slow_calls_.post(make);
+    const auto wanted = [this, at, size_bytes, chunks, times = cache_.times_emptied(at)] {
+      return cache_.times_emptied(at) == times &&
+             cache_.count_with_slots(at, size_bytes) < chunks &&
+             cache_.cached_bytes(at) + size_bytes <= cache_.budget_bytes(at);
+    };
+    const std::size_t ready = cache_.count_with_slots(at, size_bytes);
+    if (ready >= chunks || !wanted()) return;
+    slow_calls_.post_steps([this, at, size_bytes, wanted, left = chunks - ready]() mutable {
+      return wanted() && make_one_ahead(at, size_bytes) && --left > 0;
+    });
   } catch (const std::exception& error) {
     log(LogLevel::debug, "stops allocating host chunks in advance: {}", error.what());
+  }
+}
+
+bool ChunkStore::make_one_ahead(Location at, std::uint64_t size_bytes) noexcept {
+  try {
+    keep(create(at, size_bytes, "vma::alloc"));
+    return true;
+  } catch (const std::exception& error) {
+    log(LogLevel::debug, "could not allocate a host chunk in advance: {}", error.what());
+    return false;
   }
 }
 

@@ -46,10 +46,13 @@ class ChunkStore {
   /// room. `call` is named in errors.
   Chunk obtain(Location at, std::uint64_t size_bytes, Turn turn, const char* call = "vma::alloc",
                const ExportTypes& needs = {});
-  /// Creates chunks in the background, until the cache has as many of this size or is full. Does
-  /// not block.
+  /// Creates chunks in the background, one at a time, until the cache has as many of this size or
+  /// is full; no more than it lacks now, even if some are taken meanwhile, and none after a `trim`.
+  /// Does not block.
   void make_ahead(Location at, std::uint64_t size_bytes, std::size_t chunks) noexcept;
-  /// From the cache or none; its only driver calls unmap the slots of a freed allocation.
+  /// From the cache or none, without a call of the driver.
+  Chunk obtain_ready(Location at, std::uint64_t size_bytes, const ExportTypes& needs = {});
+  /// The same, if necessary out of a freed allocation, whose slots it unmaps.
   Chunk obtain_cached(Location at, std::uint64_t size_bytes, const ExportTypes& needs = {});
   /// Refuses what cannot fit by the ledger, even without the cache, before allocating any of it.
   /// Throws: Error{out_of_memory}. Requires: the caller does not hold `slow_calls().turn()`.
@@ -122,6 +125,7 @@ class ChunkStore {
   Chunk create_or_make_room(Location at, std::uint64_t size_bytes, const char* call,
                             const ExportTypes& needs);
   Chunk create_to_keep(Location at, std::uint64_t size_bytes);
+  bool make_one_ahead(Location at, std::uint64_t size_bytes) noexcept;
   void keep(Chunk chunk);
   void keep_or_release(Location at) noexcept;
   // Requires: the caller holds the turn; this holds for the functions below, too.

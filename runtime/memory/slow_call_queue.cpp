@@ -7,6 +7,9 @@
 namespace vma {
 namespace {
 constexpr std::chrono::microseconds look_period(200);  // Between two polls of waiting jobs.
+/// Between two steps. Whoever waits for a mutex is woken only when it is free, and gets it only if
+/// nobody else has taken it by then.
+constexpr std::chrono::microseconds step_pause(200);
 constexpr std::chrono::seconds stop_limit(1);
 }  // namespace
 
@@ -31,6 +34,7 @@ void SlowCallQueue::stop() noexcept {
   {
     const MutexLock lock(mutex_);
     never_ready.swap(waiting_);
+    steps_.clear();
   }
   const MutexLock turn(turn_);
   for (Job& job : never_ready) job.run();
@@ -46,6 +50,12 @@ void SlowCallQueue::post(std::function<void()> job) {
 void SlowCallQueue::post_when(std::function<bool()> ready, std::function<void()> job) {
   const MutexLock lock(mutex_);
   waiting_.push_back({std::move(ready), std::move(job)});
+  changed_.notify_all();
+}
+
+void SlowCallQueue::post_steps(std::function<bool()> step) {
+  const MutexLock lock(mutex_);
+  steps_.push_back(std::move(step));
   changed_.notify_all();
 }
 
@@ -74,7 +84,9 @@ bool SlowCallQueue::run_next() {
 
 void SlowCallQueue::drain() {
   MutexLock lock(mutex_);
-  changed_.wait(lock, [this]() VMART_REQUIRES(mutex_) { return jobs_.empty() && running_ == 0; });
+  changed_.wait(lock, [this]() VMART_REQUIRES(mutex_) {
+    return jobs_.empty() && steps_.empty() && running_ == 0;
+  });
 }
 
 void SlowCallQueue::run() {
@@ -82,16 +94,20 @@ void SlowCallQueue::run() {
   MutexLock lock(mutex_);
   while (true) {
     const auto due = [this]() VMART_REQUIRES(mutex_) { return stopping_ || !jobs_.empty(); };
-    if (waiting_.empty()) {
-      changed_.wait(lock, [&]() VMART_REQUIRES(mutex_) { return due() || !waiting_.empty(); });
+    if (waiting_.empty() && steps_.empty()) {
+      changed_.wait(lock, [&]() VMART_REQUIRES(mutex_) {
+        return due() || !waiting_.empty() || !steps_.empty();
+      });
     } else if (!due()) {
       Clock& clock = driver_.clock();
-      changed_.wait_until(lock, clock, clock.now() + look_period, due);
+      const auto pause = steps_.empty() ? look_period : step_pause;
+      changed_.wait_until(lock, clock, clock.now() + pause, due);
     }
     lock.unlock();
     look_at_waiting();
     lock.lock();
     run_jobs(lock);
+    run_step(lock);
     if (!stopping_ || !jobs_.empty()) continue;
     if (waiting_.empty() || driver_.clock().now() >= give_up) break;
     give_up = std::min(give_up, driver_.clock().now() + stop_limit);
@@ -110,6 +126,23 @@ void SlowCallQueue::run_jobs(MutexLock& lock) {
     }
     lock.lock();
   }
+}
+
+/// Of the first in line. It stays the first while it has more to do.
+void SlowCallQueue::run_step(MutexLock& lock) {
+  if (steps_.empty() || stopping_) return;
+  std::list<std::function<bool()>> step;
+  step.splice(step.end(), steps_, steps_.begin());
+  ++running_;
+  lock.unlock();
+  {
+    const MutexLock turn(turn_);
+    if (!step.front()()) step.clear();
+  }
+  lock.lock();
+  --running_;
+  steps_.splice(steps_.begin(), step);
+  changed_.notify_all();
 }
 
 void SlowCallQueue::look_at_waiting() {

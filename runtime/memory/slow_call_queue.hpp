@@ -27,12 +27,16 @@ class SlowCallQueue {
   /// `job` runs once `ready` has returned true; the slow-call thread polls it without the turn.
   /// Neither must throw.
   void post_when(std::function<bool()> ready, std::function<void()> job);
-  /// Runs on this thread what was posted or is ready by now. Requires: the caller holds the turn.
+  /// `step` runs like a job, again and again until it returns false. Before each further step, the
+  /// thread leaves the turn to those who wait for it, and runs other jobs.
+  void post_steps(std::function<bool()> step);
+  /// Runs on this thread what was posted or is ready by now, except steps. Requires: the caller
+  /// holds the turn.
   void run_here();
   /// Blocks until everything posted before has run, except jobs that are not ready.
   void drain();
   /// Ends the thread once all is done, or after waiting a second for jobs that are not ready: those
-  /// then run here, ready or not.
+  /// then run here, ready or not. No further step runs.
   void stop() noexcept;
 
  private:
@@ -45,6 +49,7 @@ class SlowCallQueue {
   // Called with the lock held; they release it in between.
   void run() VMART_NO_THREAD_ANALYSIS;
   void run_jobs(MutexLock& lock) VMART_NO_THREAD_ANALYSIS;
+  void run_step(MutexLock& lock) VMART_NO_THREAD_ANALYSIS;
   void look_at_waiting();
 
   Driver& driver_;
@@ -55,6 +60,7 @@ class SlowCallQueue {
   // Lists, because moving a job that has become ready between them needs no memory.
   std::list<Job> jobs_ VMART_GUARDED_BY(mutex_);
   std::list<Job> waiting_ VMART_GUARDED_BY(mutex_);
+  std::list<std::function<bool()>> steps_ VMART_GUARDED_BY(mutex_);
   int running_ VMART_GUARDED_BY(mutex_) = 0;
   bool stopping_ VMART_GUARDED_BY(mutex_) = false;
   std::unique_ptr<Task> task_;  // Constant after construction, until `stop`.

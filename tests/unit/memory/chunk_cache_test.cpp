@@ -193,6 +193,25 @@ TEST_F(ChunkCacheTest, GivesAFreedAllocationOfJustTheGeometry) {
   for (Chunk& chunk : allocation->take_apart()) drop(std::move(chunk));
 }
 
+TEST_F(ChunkCacheTest, CountsTheSlotsOfFreedAllocations) {
+  EXPECT_EQ(cache_.count_with_slots(gpu(0), pages(2)), 0u);
+  put(gpu(0), 2);
+  for (int i = 0; i < 2; ++i) {
+    cache_.put_allocation(gpu(0), freed(gpu(0), 5, 2));  // Slots of 2, 2 and 1 pages.
+  }
+  EXPECT_EQ(cache_.count_with_slots(gpu(0), pages(2)), 5u);
+  EXPECT_EQ(cache_.count_with_slots(gpu(0), pages(1)), 2u);
+  EXPECT_EQ(cache_.count_with_slots(gpu(0), pages(4)), 0u);
+  EXPECT_EQ(cache_.count_with_slots(gpu(1), pages(2)), 0u);
+}
+
+TEST_F(ChunkCacheTest, CountsHowOftenAPlaceWasEmptied) {
+  const std::uint64_t before = cache_.times_emptied(gpu(0));
+  for (int i = 0; i < 2; ++i) EXPECT_TRUE(cache_.take_all(gpu(0)).empty());
+  cache_.take_all(gpu(1));
+  EXPECT_EQ(cache_.times_emptied(gpu(0)), before + 2);
+}
+
 TEST_F(ChunkCacheTest, FindsAnAllocationThatHasASlotOfTheSize) {
   const auto allocation = freed(gpu(0), 5, 2);  // Slots of 2, 2 and 1 pages.
   const auto give_back = [&] { cache_.put_allocation(gpu(0), allocation); };

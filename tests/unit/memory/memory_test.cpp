@@ -206,6 +206,40 @@ TEST(Memory, MakesHostChunksAheadOfNeed) {
   rig.memory().check_invariants();
 }
 
+TEST(Memory, MakesNoHostChunksAheadThatAFreedAllocationHas) {
+  MemoryRig rig;
+  ChunkStore& chunks = rig.memory().chunks();
+  const std::uint64_t size = 4 * rig.page();
+  rig.free(rig.alloc(16, host(0), 4));
+  chunks.slow_calls().drain();
+  const std::size_t made = chunks.cache().count(host(0), size);
+  chunks.make_ahead(host(0), size, made + 4);
+  chunks.slow_calls().drain();
+  EXPECT_EQ(chunks.cache().count(host(0), size), made) << "the freed one has four";
+  chunks.make_ahead(host(0), size, made + 5);
+  chunks.slow_calls().drain();
+  EXPECT_EQ(chunks.cache().count(host(0), size), made + 1);
+}
+
+TEST(Memory, MakesNoMoreHostChunksAheadThanWereMissingAlthoughSomeAreTaken) {
+  MemoryRig rig;
+  ChunkStore& chunks = rig.memory().chunks();
+  constexpr std::size_t wanted = 3;
+  chunks.make_ahead(host(0), rig.page(), wanted);
+  std::vector<Chunk> taken;
+  while (taken.size() < wanted) {
+    ASSERT_TRUE(comes_true([&] {
+      Chunk chunk = chunks.obtain_ready(host(0), rig.page());
+      if (!chunk) return false;
+      taken.push_back(std::move(chunk));
+      return true;
+    }));
+  }
+  chunks.slow_calls().drain();
+  EXPECT_EQ(chunks.cache().count(host(0), rig.page()), 0u);
+  for (Chunk& chunk : taken) chunks.retire(std::move(chunk));
+}
+
 TEST(Memory, MakesNoHostChunksBeyondTheBudget) {
   MemoryLimits limits;
   limits.host_cache_bytes = 5 * 4096;

@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <numeric>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -124,6 +125,62 @@ TEST_F(SlowCallQueueTest, DropsNothingWhenItStopsAndStopsTwice) {
   EXPECT_EQ(waited, 1) << "what it holds must be given back at the end";
   slow_calls_.stop();
   EXPECT_EQ(waited, 1);
+}
+
+TEST_F(SlowCallQueueTest, DrainsAllSteps) {
+  int steps = 0;
+  slow_calls_.post_steps([&] { return ++steps < 5; });
+  slow_calls_.drain();
+  EXPECT_EQ(steps, 5);
+}
+
+TEST_F(SlowCallQueueTest, LeavesTheTurnBetweenSteps) {
+  constexpr int most = 100'000;  // They would take longer than half a minute.
+  std::atomic<int> steps{0};
+  std::atomic<bool> enough{false};
+  slow_calls_.post_steps([&] { return ++steps < most && !enough; });
+  EXPECT_TRUE(comes_true([&] { return steps > 0; }));
+  {
+    const MutexLock turn(slow_calls_.turn());
+    enough = true;
+  }
+  slow_calls_.drain();
+  EXPECT_LT(steps, most);
+}
+
+TEST_F(SlowCallQueueTest, DoesJobsBetweenSteps) {
+  std::vector<std::string> done;
+  slow_calls_.post_steps([&] {
+    done.push_back("step");
+    if (done.size() > 1) return false;
+    slow_calls_.post([&] { done.push_back("job"); });
+    return true;
+  });
+  slow_calls_.drain();
+  EXPECT_EQ(done, (std::vector<std::string>{"step", "job", "step"}));
+}
+
+TEST_F(SlowCallQueueTest, TakesNoStepForOneThatWaitsForRoom) {
+  bool done = false;
+  {
+    const MutexLock turn(slow_calls_.turn());
+    slow_calls_.post_steps([&] { return !(done = true); });
+    slow_calls_.run_here();
+    EXPECT_FALSE(done);
+  }
+  slow_calls_.drain();
+  EXPECT_TRUE(done);
+}
+
+TEST_F(SlowCallQueueTest, TakesNoFurtherStepWhenItStops) {
+  std::atomic<int> steps{0};
+  slow_calls_.post_steps([&] { return ++steps > 0; });
+  EXPECT_TRUE(comes_true([&] { return steps > 0; }));
+  slow_calls_.stop();
+  const int at_end = steps;
+  EXPECT_GT(at_end, 0);
+  slow_calls_.drain();
+  EXPECT_EQ(steps, at_end);
 }
 
 TEST_F(SlowCallQueueTest, TakesWorkFromManyThreads) {
