@@ -95,9 +95,13 @@ StallForecast::Switch Transaction::planned_switch() const {
 }
 
 bool Transaction::take_cached_target() {
-  // Cached memory may have to be taken apart, which must not happen beside a closed gate.
-  const MutexLock slow_work(memory_.chunks().slow_calls().turn());
-  target_ = memory_.chunks().obtain_cached(to_, size_bytes_, allocation_.export_needs);
+  ChunkStore& chunks = memory_.chunks();
+  target_ = chunks.obtain_ready(to_, size_bytes_, allocation_.export_needs);
+  if (!target_) {
+    // Cached memory may have to be taken apart, which must not happen beside a closed gate.
+    const MutexLock slow_work(chunks.slow_calls().turn());
+    target_ = chunks.obtain_cached(to_, size_bytes_, allocation_.export_needs);
+  }
   if (target_) move_to(State::ready);
   return static_cast<bool>(target_);
 }

@@ -7,8 +7,10 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <optional>
 #include <set>
+#include <thread>
 
 namespace vma {
 namespace {
@@ -212,6 +214,18 @@ TEST_F(TransactionTest, GoesHomeWhenTheTargetCannotBeShown) {
     EXPECT_EQ(rig.cached(gpu(1)), 2 * rig.page()) << "the target is idle";
     rig.memory().check_invariants();
   }
+}
+
+TEST_F(TransactionTest, TakesAReadyTargetWithoutTheTurn) {
+  rig_.memory().chunks().retire(rig_.chunk(gpu(1), 2));
+  std::atomic<bool> taken{false};
+  std::thread taker;
+  {
+    const MutexLock turn(rig_.memory().chunks().slow_calls().turn());  // As a slow creation has it.
+    taker = std::thread([&] { taken = move_->take_cached_target(); });
+    EXPECT_TRUE(comes_true([&] { return taken.load(); }));
+  }
+  taker.join();
 }
 
 TEST_F(TransactionTest, PoisonsASlotThatCanShowNothingAndSavesItsBytes) {
