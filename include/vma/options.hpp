@@ -40,7 +40,7 @@ struct AllocOptions {
   ///   below 1 GiB        chunks of 128 MiB    chunks of 32 MiB
   ///   from 1 GiB on      chunks of 256 MiB    chunks of 32 MiB
   ///
-  /// and chunks of 4 MiB with `CpuAccess::fault`.
+  /// and with `CpuAccess::fault` chunks of 16 MiB from 64 MiB on, 8 MiB from 32 MiB on, else 4 MiB.
   /// A chunk moves as a whole. Set this if smaller parts must move; they cost more.
   std::size_t chunk_bytes = 0;
   /// Name of the allocation in logs, `where` listings and errors.

@@ -15,8 +15,8 @@ namespace vma {
 /// Throws: Error{invalid_argument}.
 Geometry plan_geometry(std::uint64_t size_bytes, std::uint64_t chunk_bytes, Location home,
                        std::uint64_t granule_bytes);
-/// The same by the options: chunks of memory that the CPU fetches by faults are small (4 MiB on
-/// GPUs), since it waits for two of them.
+/// The same by the options: chunks of memory that the CPU fetches by faults are small, since it
+/// waits for two of them: on GPUs 16 MiB from 64 MiB on, 8 MiB from 32 MiB on, else 4 MiB.
 Geometry plan_geometry(std::uint64_t size_bytes, const AllocOptions& options, Location home,
                        std::uint64_t granule_bytes);
 /// The largest chunk that `plan_geometry` chooses by itself at `home`.

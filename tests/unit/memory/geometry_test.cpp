@@ -88,6 +88,26 @@ TEST(Geometry, ChoosesWhatItIsDocumentedToChoose) {
   EXPECT_EQ(plan(GiB).chunk_bytes, 256 * MiB);
 }
 
+TEST(Geometry, ChoosesChunksForTheCpuByTheSize) {
+  AllocOptions options;
+  options.cpu_access = CpuAccess::fault;
+  const auto chunk_of = [&](std::uint64_t size_bytes) {
+    const Geometry geometry = plan_geometry(size_bytes, options, gpu(0), large_granule);
+    expect_sound(geometry, size_bytes);
+    EXPECT_EQ(geometry, plan_geometry(size_bytes, options, host(0), large_granule))
+        << "wherever it lies first";
+    return geometry.chunk_bytes;
+  };
+  EXPECT_EQ(chunk_of(4 * MiB), 4 * MiB);
+  EXPECT_EQ(chunk_of(32 * MiB - 1), 4 * MiB);
+  EXPECT_EQ(chunk_of(32 * MiB), 8 * MiB);
+  EXPECT_EQ(chunk_of(64 * MiB - 1), 8 * MiB);
+  EXPECT_EQ(chunk_of(64 * MiB), 16 * MiB);
+  EXPECT_EQ(chunk_of(100 * GiB), 16 * MiB);
+  options.chunk_bytes = 2 * MiB;
+  EXPECT_EQ(chunk_of(64 * MiB), 2 * MiB);
+}
+
 TEST(Geometry, GrowsChunksWithTheSizeAndKeepsHostChunksSmall) {
   EXPECT_EQ(plan(256 * MiB).slots, 1u);
   EXPECT_EQ(plan(GiB).chunk_bytes, 256 * MiB);
