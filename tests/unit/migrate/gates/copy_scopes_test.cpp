@@ -122,7 +122,7 @@ TEST(CopyScopes, MayWaitForWorkThatTheStopHolds) {
   EXPECT_TRUE(!refusal || refusal->why == StopRefusal::copies_busy);
 }
 
-TEST(CopyScopes, WaitForTheWatchdogToo) {
+TEST(CopyScopes, GoOnWhenTheWatchdogOpensAGate) {
   GateRig rig;
   const std::vector<BoundStream> streams = rig.attach_some(1);
   GateLimits brief = GateRig::patient();
