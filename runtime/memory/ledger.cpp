@@ -68,4 +68,9 @@ void Ledger::leaked(std::string_view what) noexcept {
   log(LogLevel::error, "leaked: {}", what);
 }
 
+void Ledger::kept(std::string_view what) noexcept {
+  ++*kept_;
+  log(LogLevel::info, "kept: {}", what);
+}
+
 }  // namespace vma

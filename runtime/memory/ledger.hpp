@@ -55,6 +55,9 @@ class Ledger {
 
   /// I5: counts and logs what the driver refused to take back. `what` names it and the reason.
   void leaked(std::string_view what) noexcept;
+  /// I5: counts and logs what is never given back because the program may still name it. Nothing
+  /// failed, so it is not a leak.
+  void kept(std::string_view what) noexcept;
   /// Like `leaked` above, for when there may be no memory for the message.
   template <typename... Args>
   void leaked(fmt::format_string<Args...> format, Args&&... args) noexcept
@@ -67,6 +70,8 @@ class Ledger {
   std::uint64_t leaks() const { return leaks_->load(); }
   /// The leak count; outlives the ledger, for what is given back last.
   std::shared_ptr<const std::atomic<std::uint64_t>> leak_count() const { return leaks_; }
+  /// The same for what was kept.
+  std::shared_ptr<const std::atomic<std::uint64_t>> kept_count() const { return kept_; }
 
  private:
   static std::uint64_t& field(Account& account, Use use);
@@ -74,6 +79,8 @@ class Ledger {
   mutable Mutex mutex_;
   std::map<Location, Account> accounts_ VMART_GUARDED_BY(mutex_);
   const std::shared_ptr<std::atomic<std::uint64_t>> leaks_ =
+      std::make_shared<std::atomic<std::uint64_t>>(0);
+  const std::shared_ptr<std::atomic<std::uint64_t>> kept_ =
       std::make_shared<std::atomic<std::uint64_t>>(0);
 };
 

@@ -149,6 +149,7 @@ void Life::open() {
     auto driver = std::make_unique<FaultDriver>(static_cast<Driver&>(*faults_));
     auto parts = std::make_unique<RuntimeParts>(std::move(driver), settings_of(plan_));
     leaked_ = parts->machinery->memory.chunks().ledger().leak_count();
+    kept_ = parts->machinery->memory.chunks().ledger().kept_count();
     runtime_ = unique_runtime_of(std::move(parts));
   });
   if (!runtime_) disarm();
@@ -459,7 +460,7 @@ void Life::check_kernels(const char* stage) {
 void Life::check_leaks() {
   const std::vector<std::string> left = machine_.leaks();
   // If two calls fail while opening, a leak may be reported in the log only.
-  const std::uint64_t counted = leaked_ ? leaked_->load() : outcome_.fired > 1 ? 1 : 0;
+  const std::uint64_t counted = leaked_ ? *leaked_ + *kept_ : outcome_.fired > 1 ? 1 : 0;
   if (plan_.driver_lost || left.empty() || counted > 0) return;
   problem("end", fmt::format("left behind and not counted: {}", fmt::join(left, ", ")));
 }

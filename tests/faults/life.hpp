@@ -104,7 +104,7 @@ class Life {
   LifeOutcome outcome_;
   std::unique_ptr<FaultDriver> faults_;
   std::unique_ptr<Runtime> runtime_;
-  std::shared_ptr<const std::atomic<std::uint64_t>> leaked_;
+  std::shared_ptr<const std::atomic<std::uint64_t>> leaked_, kept_;
   void* memory_ = nullptr;
   std::uint64_t* mismatches_ = nullptr;
   std::vector<Stream> streams_;

@@ -52,6 +52,7 @@ TwinWorld::TwinWorld(const TwinPlan& plan, SteppedExecutor* stepped)
   auto window = std::make_unique<SubmissionWindow>(static_cast<Driver&>(*permitted_), submissions_);
   auto parts = std::make_unique<RuntimeParts>(std::move(window), settings_of(plan));
   leaked_ = parts->machinery->memory.chunks().ledger().leak_count();
+  kept_ = parts->machinery->memory.chunks().ledger().kept_count();
   runtime_ = unique_runtime_of(std::move(parts));
   array_ = make_array(3, places_.front());
   beside_ = make_array(2, places_.front());
@@ -206,13 +207,12 @@ void TwinWorld::end() {
   // are never released, on purpose.
   const bool may_leak_words =
       plan_.company.captures || (plan_.threaded && plan_.company.shuts_down);
-  if (left.empty() && (*leaked_ == 0 || plan_.any_error || may_leak_words)) return;
   if (may_leak_words) {
     std::erase_if(left, [](const std::string& what) { return what.starts_with("pinned memory"); });
   }
-  if (*leaked_ > 0 && (left.empty() || plan_.any_error)) return;
-  fail(fmt::format("left behind: {}; counted as leaked: {}", fmt::join(left, ", "),
-                   leaked_->load()));
+  if (left.empty() || (*leaked_ + *kept_ > 0 && plan_.any_error)) return;
+  fail(fmt::format("left behind: {}; counted as leaked: {}, as kept: {}", fmt::join(left, ", "),
+                   leaked_->load(), kept_->load()));
 }
 
 }  // namespace vma

@@ -100,7 +100,7 @@ class TwinWorld {
   std::unique_ptr<PermittedDriver> permitted_;
   Mutex submissions_;  // See SubmissionWindow.
   std::unique_ptr<Runtime> runtime_;
-  std::shared_ptr<const std::atomic<std::uint64_t>> leaked_;
+  std::shared_ptr<const std::atomic<std::uint64_t>> leaked_, kept_;
   TwinArray array_, beside_;
   std::atomic<bool> finished_{false};
   mutable Mutex mutex_;

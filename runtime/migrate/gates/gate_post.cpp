@@ -157,14 +157,15 @@ void GatePost::prune() {
 }
 
 void GatePost::retire_words(const GatePlan& plan, const StopWord* open) noexcept {
-  words_->keep_for_good();
   if (open != nullptr) {
+    words_->leave_to_graphs(open->word());
     std::erase(idle_open_words_, open);
     std::erase_if(open_words_, [&](const auto& word) { return word.get() == open; });
   }
   for (const GateStop& stop : plan.stops) {
     const auto known = stands_.find(key(stop));
-    if (known != stands_.end()) known->second.arrived = nullptr;
+    if (known == stands_.end() || known->second.arrived == nullptr) continue;
+    words_->leave_to_graphs(std::exchange(known->second.arrived, nullptr));
   }
 }
 

@@ -67,8 +67,9 @@ class GatePost {
   std::array<WordOperation, 2> words_of_stop(const Stand& stand, const StopWord& open,
                                              std::uint64_t epoch) const noexcept;
   /// A graph may have captured the arrived words of the plan, and the open word unless it is null:
-  /// they are never used again, and their memory is not given back. Other gates on their way may
-  /// not see their streams arrive any more. Requires: the gate of the open word is open.
+  /// they are never used again, and their memory is not given back. Each such capture costs a cache
+  /// line for each of them. Other gates on their way may not see their streams arrive any more.
+  /// Requires: the gate of the open word is open.
   void retire_words(const GatePlan& plan, const StopWord* open) noexcept;
 
   Watchdog& watchdog() noexcept { return watchdog_; }

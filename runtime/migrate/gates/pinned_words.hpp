@@ -18,22 +18,30 @@ class PinnedWords {
  public:
   /// Requires: the context outlives the words.
   PinnedWords(Driver& driver, ContextHandle context, Ledger& ledger);
-  ~PinnedWords();  // Gives the memory back. Requires: no work that names a word is left.
+  ~PinnedWords();  // Gives the memory back. Requires: no other work that names a word is left.
   PinnedWords(const PinnedWords&) = delete;
   PinnedWords& operator=(const PinnedWords&) = delete;
 
   /// A word that is zero. Throws: Error{out_of_memory, driver_failure}. Blocks: occasionally in the
   /// driver, so call it before anything is stopped.
   std::uint64_t* take();
-  /// Running work or another owner's graph names the words: their memory is never given back, and
-  /// counts as leaked.
+  /// Running work names the words: their memory is never given back, and counts as leaked.
   void keep_for_good() noexcept { kept_for_good_ = true; }
+  /// A graph of the program may have captured the word, and nothing tells when the last copy of the
+  /// graph is gone: the memory around the word is never given back, which the ledger counts as
+  /// kept. Requires: the word is from `take`.
+  void leave_to_graphs(const std::uint64_t* word) noexcept;
 
  private:
+  struct Page {
+    std::byte* bytes = nullptr;
+    bool left_to_graphs = false;
+  };
+
   Driver& driver_;
   const ContextHandle context_;
   Ledger& ledger_;
-  std::vector<std::byte*> pages_;
+  std::vector<Page> pages_;
   std::size_t left_bytes_ = 0;  // Of the last page.
   bool kept_for_good_ = false;
 };

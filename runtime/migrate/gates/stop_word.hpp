@@ -25,6 +25,7 @@ class StopWord {
 
   /// An operation that waits until `open` is called with this epoch or a later one.
   WordOperation wait_for(std::uint64_t epoch) const noexcept;
+  const std::uint64_t* word() const noexcept { return word_; }
   /// Only stores to host memory.
   void open(std::uint64_t epoch) noexcept;
   bool is_open(std::uint64_t epoch) const noexcept;

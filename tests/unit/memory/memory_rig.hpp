@@ -23,7 +23,7 @@ inline constexpr std::uint64_t page_bytes = 4096;
 
 /// A simulated machine, drivers that delay, trace and fail its calls, and a Memory on top of them,
 /// with the primary context of every GPU active. A failed call is not traced. At its end, the
-/// machine may hold only what the ledger has counted as leaked.
+/// machine may hold only what the ledger has counted as leaked or kept.
 class MemoryRig {
  public:
   explicit MemoryRig(const std::string& machine = "test-2", const MemoryLimits& limits = {},

@@ -34,7 +34,7 @@ TEST(PinnedWords, AreZeroAndEachOnALineOfItsOwn) {
   EXPECT_LE(rig.calls(Call::allocate_pinned), 5);
 }
 
-TEST(PinnedWords, ThatAGraphMayNameAreNotGivenBack) {
+TEST(PinnedWords, ThatWorkMayNameAreNotGivenBack) {
   WordRig rig;
   const auto leaks = rig.memory().chunks().ledger().leak_count();
   {
@@ -50,6 +50,24 @@ TEST(PinnedWords, ThatAGraphMayNameAreNotGivenBack) {
   }
   EXPECT_EQ(rig.calls(Call::free_pinned), 1);
   EXPECT_EQ(*leaks, 1u);
+}
+
+TEST(PinnedWords, ThatAGraphMayNameKeepTheirPageAloneAndAreNoLeak) {
+  WordRig rig;
+  Ledger& ledger = rig.memory().chunks().ledger();
+  const auto leaks = ledger.leak_count(), kept = ledger.kept_count();
+  {
+    PinnedWords words(rig.driver(), rig.context(0), ledger);
+    std::vector<const std::uint64_t*> taken;
+    for (int i = 0; i < 200; ++i) taken.push_back(words.take());
+    words.leave_to_graphs(taken[100]);
+    words.leave_to_graphs(taken[101]);
+  }
+  const int pages = rig.calls(Call::allocate_pinned);
+  EXPECT_GT(pages, 2);
+  EXPECT_EQ(rig.calls(Call::free_pinned), pages - 1);
+  EXPECT_EQ(*kept, 1u);
+  EXPECT_EQ(*leaks, 0u);
 }
 
 TEST(StopWord, OnlyRises) {
