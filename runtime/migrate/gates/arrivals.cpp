@@ -43,6 +43,11 @@ bool Arrivals::any_now() const noexcept {
       streams_, [this](const Stream& stream) { return has_written(stream.word, epoch_); });
 }
 
+bool Arrivals::waits() const noexcept {
+  return std::ranges::any_of(
+      streams_, [](const Stream& stream) { return stream.word != nullptr && !stream.arrived; });
+}
+
 std::optional<std::chrono::nanoseconds> Arrivals::depth(std::size_t index) const noexcept {
   const Stream& stream = streams_[index];
   if (!stream.arrived || stream.excused) return std::nullopt;

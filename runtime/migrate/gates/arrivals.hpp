@@ -30,6 +30,10 @@ class Arrivals {
   bool any() const noexcept { return first_.has_value(); }
   bool all() const noexcept { return missing_ == 0; }
   bool has(std::size_t index) const noexcept { return streams_[index].arrived; }
+  /// Whether `expect` was called for it.
+  bool expects(std::size_t index) const noexcept { return streams_[index].word != nullptr; }
+  /// Whether one that is expected has not arrived.
+  bool waits() const noexcept;
   /// Time from `expect` to the arrival; none if the stream was excused or has not arrived.
   std::optional<std::chrono::nanoseconds> depth(std::size_t index) const noexcept;
   /// First and last arrival of those that were not excused; now, if there are none.

@@ -1,6 +1,7 @@
 #include "migrate/gates/backlog.hpp"
 
 #include <algorithm>
+#include <optional>
 
 namespace vma {
 namespace {
@@ -19,6 +20,19 @@ nanoseconds deepest(std::span<const Backlog> backlogs) {
   return most;
 }
 
+/// Up to this reach a stream arrives sooner after it is told than another's arrival is predictable.
+/// None if no stream leads the others.
+std::optional<nanoseconds> reach_of_followers(std::span<const Backlog> backlogs) {
+  const auto leads = [](const Backlog& backlog) {
+    return backlog.missed() || backlog.reach() > worth_waiting;
+  };
+  if (std::ranges::none_of(backlogs, leads)) return std::nullopt;
+  const Backlog& longest = *std::ranges::max_element(backlogs, {}, &Backlog::reach);
+  // The longest one itself does not follow.
+  const nanoseconds less = std::min(longest.error(), longest.reach() - nanoseconds(1));
+  return std::max(worth_waiting, less);
+}
+
 }  // namespace
 
 void Backlog::saw(TimePoint at, nanoseconds depth) noexcept {
@@ -34,11 +48,15 @@ void Backlog::saw(TimePoint at, nanoseconds depth) noexcept {
 
 std::vector<StopStart> schedule_stops(std::span<const Backlog> backlogs) {
   const nanoseconds most = deepest(backlogs);
+  const std::optional<nanoseconds> reach_max = reach_of_followers(backlogs);
   std::vector<StopStart> starts;
   for (std::size_t i = 0; i < backlogs.size(); ++i) {
-    starts.push_back({i, most - backlogs[i].depth()});
+    const Backlog& backlog = backlogs[i];
+    const bool follows = reach_max && backlog.reach() <= *reach_max && !backlog.missed();
+    starts.push_back({i, follows ? most : most - backlog.depth(), follows});
   }
   std::ranges::stable_sort(starts, {}, &StopStart::after);
+  std::ranges::stable_partition(starts, [](const StopStart& start) { return !start.follows; });
   nanoseconds group{0};
   for (StopStart& start : starts) {
     if (most > worth_waiting && start.after - group > together) group = start.after;
@@ -47,15 +65,24 @@ std::vector<StopStart> schedule_stops(std::span<const Backlog> backlogs) {
   return starts;
 }
 
-nanoseconds predict_skew(std::span<const Backlog> backlogs) {
-  if (backlogs.size() < 2) return nanoseconds(0);
-  const nanoseconds most = deepest(backlogs);
-  nanoseconds skew{0};
-  for (const Backlog& backlog : backlogs) {
-    skew = std::max(skew, backlog.error());
-    if (most <= worth_waiting) skew = std::max(skew, most - backlog.depth());
+PredictedSkew predict_skew(std::span<const Backlog> backlogs) {
+  PredictedSkew most{nanoseconds(0), 0};
+  if (backlogs.size() < 2) return most;
+  const nanoseconds depth_max = deepest(backlogs);
+  const std::vector<StopStart> starts = schedule_stops(backlogs);
+  // A single one may come when it likes: the others wait for it.
+  const bool first_alone = starts[1].follows;
+  for (const StopStart& start : std::span(starts).subspan(first_alone ? 1 : 0)) {
+    const Backlog& backlog = backlogs[start.index];
+    nanoseconds skew = backlog.error();
+    if (start.follows) {
+      skew = backlog.reach();
+    } else if (depth_max <= worth_waiting) {
+      skew = std::max(skew, depth_max - backlog.depth());
+    }
+    if (skew > most.skew) most = {skew, start.index};
   }
-  return skew;
+  return most;
 }
 
 }  // namespace vma

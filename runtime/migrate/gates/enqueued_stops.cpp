@@ -55,14 +55,21 @@ std::chrono::nanoseconds EnqueuedStops::deepest() const noexcept {
 }
 
 TimePoint EnqueuedStops::next_due() const noexcept {
-  return all_enqueued() ? never : begun_ + starts_[next_].after;
+  if (all_enqueued()) return never;
+  if (!starts_[next_].follows) return begun_ + starts_[next_].after;
+  return arrivals_.waits() ? never : enqueued_at_;  // In broken contexts none arrives.
 }
 
 std::optional<GateRefusal> EnqueuedStops::enqueue_next() {
+  const StopStart& first = starts_[next_];
   std::size_t end = next_;
-  while (end < starts_.size() && starts_[end].after == starts_[next_].after) ++end;
+  while (end < starts_.size() && starts_[end].after == first.after &&
+         starts_[end].follows == first.follows) {
+    ++end;
+  }
   const auto group = std::span<const StopStart>(starts_).subspan(next_, end - next_);
   if (auto refusal = find_capture(group)) return refusal;
+  if (auto refusal = find_retired(group)) return refusal;
   // Each call in between would add to the time between the arrivals.
   for (const StopStart& start : group) enqueue_one(start.index);
   next_ = end;
@@ -125,15 +132,27 @@ std::optional<GateRefusal> EnqueuedStops::find_capture(std::span<const StopStart
   return std::nullopt;
 }
 
+/// A gate behind this one may have given words up for a capture since this one was prepared.
+std::optional<GateRefusal> EnqueuedStops::find_retired(std::span<const StopStart> starts) {
+  for (const StopStart& start : starts) {
+    if (post_.stand(plan_.stops[start.index]).arrived != nullptr) continue;
+    return GateRefusal{StopRefusal::capture,
+                       fmt::format("{}, or another stream, captured a graph", name(start.index))};
+  }
+  return std::nullopt;
+}
+
 void EnqueuedStops::learn() {
   const TimePoint now = clock_.now();
+  const bool stops = open_ != nullptr;
   for (std::size_t i = 0; i < plan_.stops.size(); ++i) {
     Backlog& backlog = post_.stand(plan_.stops[i]).backlog;
-    const auto depth = arrivals_.depth(i);
-    if (depth) {
+    if (const auto depth = arrivals_.depth(i)) {
       backlog.saw(now, *depth);
-    } else if (!arrivals_.has(i)) {
+      if (stops) backlog.was_in_time();
+    } else if (!arrivals_.has(i) && arrivals_.expects(i)) {
       backlog.forget();
+      if (stops && arrivals_.any()) backlog.was_late();
     }
   }
 }
@@ -147,7 +166,7 @@ void EnqueuedStops::forget_backlogs() {
 void EnqueuedStops::excuse_broken() {
   for (std::size_t i = 0; i < plan_.stops.size(); ++i) {
     const GateStop& stop = plan_.stops[i];
-    if (arrivals_.has(i) || captures(stop)) continue;
+    if (arrivals_.has(i) || !arrivals_.expects(i) || captures(stop)) continue;
     GatePost::Stand& stand = post_.stand(stop);
     if (stand.arrived == nullptr) continue;  // Given up for a capture.
     const WordOperation again = post_.arrival(stand, next_epoch());
@@ -178,10 +197,12 @@ bool EnqueuedStops::may_be_captured() noexcept {
 GateRefusal EnqueuedStops::not_arrived(std::string_view how) {
   constexpr std::size_t names_max = 4;
   const std::vector<GateStop>& stops = plan_.stops;
+  const bool some_are_awaited = arrivals_.waits();
   std::size_t missing = 0;
   std::string names;
   for (std::size_t i = 0; i < stops.size(); ++i) {
-    if (arrivals_.has(i) || ++missing > names_max) continue;
+    if (arrivals_.has(i) || (some_are_awaited && !arrivals_.expects(i))) continue;
+    if (++missing > names_max) continue;
     const GatePost::Stand& stand = post_.stand(stops[i]);
     names += fmt::format("{} {}", missing > 1 ? "," : "", name_of(stops[i], stand));
     const std::chrono::nanoseconds depth = stand.backlog.depth();
@@ -194,9 +215,8 @@ GateRefusal EnqueuedStops::not_arrived(std::string_view how) {
           fmt::format("{} of {} streams {}:{}", missing, stops.size(), how, names)};
 }
 
-std::string EnqueuedStops::most_varying() {
-  const auto most = std::ranges::max_element(backlogs_, {}, &Backlog::error);
-  const GateStop& stop = plan_.stops[static_cast<std::size_t>(most - backlogs_.begin())];
+std::string EnqueuedStops::name(std::size_t index) {
+  const GateStop& stop = plan_.stops[index];
   return name_of(stop, post_.stand(stop));
 }
 

@@ -32,7 +32,7 @@ struct GateRefusal {
 /// gate's open word; or, to measure backlogs, only the write (a probe), which stops nothing.
 ///
 /// The stream with the deepest backlog is told first, the others so that all arrive together, or as
-/// soon as one has arrived. Nothing here waits. One thread.
+/// soon as one has arrived (`schedule_stops`). Nothing here waits. One thread.
 class EnqueuedStops {
  public:
   /// `open` is null for probes. Requires: the post is prepared for the plan; all outlive this.
@@ -45,10 +45,12 @@ class EnqueuedStops {
   void begin(std::vector<Backlog> backlogs);
   const std::vector<Backlog>& backlogs() const noexcept { return backlogs_; }
   std::chrono::nanoseconds deepest() const noexcept;
-  /// `never` once all are enqueued.
+  /// `never` once all are enqueued, or while those that are left follow an arrival.
   TimePoint next_due() const noexcept;
   bool all_enqueued() const noexcept { return next_ == starts_.size(); }
-  /// When the last one was enqueued. Requires: all are.
+  /// Whether nothing is enqueued before a stream arrives.
+  bool awaits_arrival() const noexcept { return all_enqueued() || starts_[next_].follows; }
+  /// When the last one was enqueued. Requires: `awaits_arrival`.
   TimePoint enqueued_at() const noexcept { return enqueued_at_; }
   /// Enqueues all that are due together next, back to back, whether or not it is time. A refusal if
   /// a stream captures, perhaps only since. Throws: what the driver throws.
@@ -66,11 +68,12 @@ class EnqueuedStops {
 
   /// Names the streams that have not arrived; `how` says what they have not done.
   GateRefusal not_arrived(std::string_view how);
-  /// The stream whose backlog varies most.
-  std::string most_varying();
+  /// A stream of the plan, as the program knows it.
+  std::string name(std::size_t index);
 
  private:
   std::optional<GateRefusal> find_capture(std::span<const StopStart> starts);
+  std::optional<GateRefusal> find_retired(std::span<const StopStart> starts);
   bool captures(const GateStop& stop);
   void enqueue_one(std::size_t index);
 

@@ -256,7 +256,7 @@ std::optional<Gate::Refusal> Gate::begin(const GatePlan& plan) {
   if (auto refusal = stops_->find_capture()) return refusal;
   std::vector<Backlog> backlogs;
   for (const GateStop& stop : plan.stops) backlogs.push_back(post_.stand(stop).backlog);
-  const nanoseconds skew = predict_skew(backlogs);
+  const auto [skew, varying] = predict_skew(backlogs);
   stops_->begin(std::move(backlogs));
   if (skew > limits_.skew_limit) {
     stops_->forget_backlogs();
@@ -265,7 +265,7 @@ std::optional<Gate::Refusal> Gate::begin(const GatePlan& plan) {
         fmt::format(
             "the streams are expected to arrive {:.1f} ms apart, because the backlog of {} varies "
             "by that much; the limit of this try is {:.1f} ms, so nothing was stopped",
-            in_ms(skew), stops_->most_varying(), in_ms(limits_.skew_limit))};
+            in_ms(skew), stops_->name(varying), in_ms(limits_.skew_limit))};
   }
   arrival_limit_ = std::min(limits_.arrival_limit, std::max(limits_.arrival_limit_min, 2 * skew));
   if (!limits_.follows && CopyScopes::process().were_in_the_way()) {
@@ -283,7 +283,10 @@ std::optional<Gate::Refusal> Gate::begin(const GatePlan& plan) {
 
 /// Until all are enqueued, a call that blocks must not keep streams stopped that were told first.
 std::optional<Gate::Refusal> Gate::enqueue_next() {
-  be_back_by(later(std::max(arrivals_due_, clock_.now()), limits_.arrival_limit));
+  // What is told now may stop at once, beside one that has arrived already.
+  const TimePoint now = clock_.now();
+  const TimePoint due = stops_->arrivals().any() ? now : std::max(arrivals_due_, now);
+  be_back_by(later(due, limits_.arrival_limit));
   return stops_->enqueue_next();
 }
 
@@ -307,7 +310,7 @@ void Gate::comes_next() noexcept {
 TimePoint Gate::wait_end() const {
   // While gates before this one arrive, the streams make progress.
   const TimePoint asked =
-      std::max(next_since_, stops_->all_enqueued() ? stops_->enqueued_at() : clock_.now());
+      std::max(next_since_, stops_->awaits_arrival() ? stops_->enqueued_at() : clock_.now());
   return std::min(later(asked, limits_.wait_limit),
                   later(later(asked, stops_->deepest()), limits_.overdue_limit));
 }
@@ -320,9 +323,9 @@ bool Gate::await_first(TimePoint until, const std::function<void()>& meanwhile) 
     return arrivals.any() || arrivals.all() || unwanted();
   };
   while (!refused_ && !failed_ && state_ != State::open) {
-    const bool all = stops_->all_enqueued();
+    const bool waits = stops_->awaits_arrival();
     const TimePoint end = wait_end();
-    be_back_by(later(all ? end : std::max(arrivals_due_, clock_.now()), limits_.arrival_limit));
+    be_back_by(later(waits ? end : std::max(arrivals_due_, clock_.now()), limits_.arrival_limit));
     TimePoint look = std::min({until, end, stops_->next_due()});
     if (has_turn()) {
       // Other threads that allocate are delayed only briefly.
@@ -397,7 +400,7 @@ std::optional<Gate::Refusal> Gate::await_all() {
   Arrivals& arrivals = stops_->arrivals();
   while (true) {
     const bool all = stops_->all_enqueued();
-    const bool come = await_first(all ? wait_end() : stops_->next_due());
+    const bool come = await_first(stops_->awaits_arrival() ? wait_end() : stops_->next_due());
     if (failed_) std::rethrow_exception(std::exchange(failed_, nullptr));
     if (refused_) return refused_;
     note_first();
@@ -405,6 +408,10 @@ std::optional<Gate::Refusal> Gate::await_all() {
     if (all) break;
     if (unwanted()) return given_back();
     if (!come) continue;
+    if (!arrivals.any() && clock_.now() >= wait_end()) {
+      stops_->excuse_broken();
+      if (arrivals.waits()) break;  // In vain, so the others need not stop.
+    }
     if (auto refusal = enqueue_next()) return refusal;  // One has arrived: the others follow.
   }
   const bool any = arrivals.any();
@@ -417,7 +424,7 @@ std::optional<Gate::Refusal> Gate::await_all() {
   });
   note_first();
   if (!arrivals.all() && unwanted()) return given_back();
-  if (!arrivals.all()) stops_->excuse_broken();
+  if (!arrivals.all() && stops_->all_enqueued()) stops_->excuse_broken();
   stops_->learn();
   if (!arrivals.all()) return missing();
   if (take_turn(clock_.now())) return std::nullopt;

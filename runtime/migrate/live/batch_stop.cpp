@@ -212,11 +212,12 @@ void BatchStop::arm() {
   ticket_ = parts_.stops.watchdog().arm(later(clock_.now(), limit), [this] { let_settling_go(); });
 }
 
-/// As last observed. Requires: the post is prepared for the plan.
+/// As last observed, or deeper by as much as that varies. Requires: the post is prepared for the
+/// plan.
 std::chrono::nanoseconds BatchStop::deepest_backlog() const {
   std::chrono::nanoseconds deepest(0);
   for (const GateStop& stop : plan_.stops) {
-    deepest = std::max(deepest, post_.stand(stop).backlog.depth());
+    deepest = std::max(deepest, post_.stand(stop).backlog.reach());
   }
   return deepest;
 }

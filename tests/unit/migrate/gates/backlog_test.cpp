@@ -50,15 +50,55 @@ TEST(Schedule, StartsTheDeepestFirstAndTheOthersToMeetIt) {
   EXPECT_EQ(starts[1].after, microseconds(1'000));
   EXPECT_EQ(starts[2].index, 0u);
   EXPECT_EQ(starts[2].after, microseconds(4'900));
+  for (const int first : {0, 1, 2}) EXPECT_FALSE(starts[first].follows);
   EXPECT_EQ(starts[3].index, 3u);
-  EXPECT_EQ(starts[3].after, microseconds(4'995));
+  EXPECT_TRUE(starts[3].follows) << "whenever the deepest arrives, it arrives at once";
+}
+
+TEST(Schedule, LetsThoseFollowThatAreLessDeepThanTheDeepestIsWrong) {
+  const std::vector backlogs{seen({9'000, 5'000}), seen({1'500, 1'500}), seen({2'500, 2'500})};
+  const std::vector<StopStart> starts = schedule_stops(backlogs);
+  EXPECT_EQ(starts[0].index, 0u);
+  EXPECT_EQ(starts[1].index, 2u);
+  EXPECT_FALSE(starts[1].follows);
+  EXPECT_EQ(starts[1].after, microseconds(2'500));
+  EXPECT_EQ(starts[2].index, 1u);
+  EXPECT_TRUE(starts[2].follows);
+}
+
+TEST(Schedule, LetsTheOthersFollowOneThatMayBeDeepAgain) {
+  const std::vector backlogs{seen({8}), seen({900, 5}), seen({6})};
+  const std::vector<StopStart> starts = schedule_stops(backlogs);
+  EXPECT_EQ(starts[0].index, 1u);
+  EXPECT_EQ(starts[0].after, nanoseconds(0));
+  EXPECT_TRUE(starts[1].follows && starts[2].follows);
+}
+
+TEST(Schedule, LetsTheOthersFollowOneThatWasLateForAWhile) {
+  std::vector backlogs{seen({30}), seen({5}), seen({10})};
+  backlogs[1].was_late();
+  int gates = 0;
+  for (; backlogs[1].missed() && gates < 100; ++gates) {
+    const std::vector<StopStart> starts = schedule_stops(backlogs);
+    EXPECT_EQ(starts[0].index, 1u);
+    EXPECT_EQ(starts[0].after, nanoseconds(0));
+    EXPECT_FALSE(starts[0].follows);
+    EXPECT_TRUE(starts[1].follows && starts[2].follows);
+    for (Backlog& backlog : backlogs) backlog.was_in_time();
+  }
+  EXPECT_GT(gates, 1);
+  EXPECT_LT(gates, 100);
+  EXPECT_EQ(schedule_stops(backlogs)[0].index, 0u);
 }
 
 TEST(Schedule, StartsAllAtOnceWhereNothingIsDeep) {
   const std::vector backlogs{seen({5}), seen({45}), seen({20}), Backlog()};
   const std::vector<StopStart> starts = schedule_stops(backlogs);
   EXPECT_EQ(starts[0].index, 1u);
-  for (const StopStart& start : starts) EXPECT_EQ(start.after, nanoseconds(0));
+  for (const StopStart& start : starts) {
+    EXPECT_EQ(start.after, nanoseconds(0));
+    EXPECT_FALSE(start.follows);
+  }
   EXPECT_TRUE(schedule_stops({}).empty());
 }
 
@@ -74,6 +114,10 @@ TEST(Schedule, NamesEachStreamOnceAndInOrder) {
       ++named[start.index];
       EXPECT_GE(start.after, before);
       before = start.after;
+      if (start.follows) {
+        EXPECT_LE(backlogs[start.index].depth(), microseconds(50));
+        continue;
+      }
       // No stream arrives late, or early by more than the width of a group.
       const nanoseconds arrival = start.after + backlogs[start.index].depth();
       EXPECT_LE(arrival, meeting);
@@ -84,12 +128,23 @@ TEST(Schedule, NamesEachStreamOnceAndInOrder) {
   }
 }
 
-TEST(PredictedSkew, IsTheLargestErrorOfAnyStream) {
-  EXPECT_EQ(predict_skew(std::vector{seen({500, 9'000})}), nanoseconds(0));
-  EXPECT_EQ(predict_skew(std::vector{seen({5'000, 5'000}), seen({5, 5})}), nanoseconds(0));
-  EXPECT_EQ(predict_skew(std::vector{seen({5'000, 5'400}), seen({5, 5})}), microseconds(200));
+TEST(PredictedSkew, IsTheLargestErrorOfThoseThatShallMeet) {
+  EXPECT_EQ(predict_skew(std::vector{seen({500, 9'000})}).skew, nanoseconds(0));
+  EXPECT_EQ(predict_skew(std::vector{seen({5'000, 5'000}), seen({900, 900})}).skew, nanoseconds(0));
+  const auto met = predict_skew(std::vector{seen({900, 900}), seen({5'000, 5'400})});
+  EXPECT_EQ(met.skew, microseconds(200));
+  EXPECT_EQ(met.index, 1u);
   // All of them start at once, so the difference itself counts.
-  EXPECT_EQ(predict_skew(std::vector{seen({45, 45}), seen({5, 5})}), microseconds(40));
+  EXPECT_EQ(predict_skew(std::vector{seen({45, 45}), seen({5, 5})}).skew, microseconds(40));
+}
+
+TEST(PredictedSkew, IsThatOfTheFollowersWhereAllButOneFollow) {
+  const auto idle = predict_skew(std::vector{seen({100, 900'000}), seen({5, 5})});
+  EXPECT_EQ(idle.skew, microseconds(5)) << "however wrong the deepest is";
+  const auto followers =
+      predict_skew(std::vector{seen({100, 900'000}), seen({5, 5}), seen({200, 400})});
+  EXPECT_EQ(followers.skew, microseconds(500));
+  EXPECT_EQ(followers.index, 2u);
 }
 
 TEST(Arrivals, AreSeenOnceAndStay) {

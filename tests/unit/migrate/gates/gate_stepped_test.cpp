@@ -295,6 +295,10 @@ TEST_P(SteppedGate, DoesNotWaitForADepthThatIsNotThereAnyMore) {
   });
 }
 
+void launch_to(GateRig& rig, const std::vector<BoundStream>& streams, TimePoint duration) {
+  for (const BoundStream stream : streams) rig.launch_spin(stream, duration);
+}
+
 TEST_P(SteppedGate, StopsNothingWhereTheSkewWouldBeLarge) {
   step(GetParam(), [](const SimOptions& options) {
     GateRig rig(options);
@@ -303,10 +307,11 @@ TEST_P(SteppedGate, StopsNothingWhereTheSkewWouldBeLarge) {
     limits.skew_limit = microseconds(500);
     int refused = 0;
     for (int round = 0; round < 10; ++round) {
-      // Deep at one look and empty at the next: unpredictable.
-      if (round % 2 == 0) rig.launch_spin(streams[0], milliseconds(4));
+      // Two that are deep at one look and empty at the next: unpredictable.
+      const auto busy = {streams[0], streams[1]};
+      if (round % 2 == 0) launch_to(rig, busy, milliseconds(4));
       sleep(rig, milliseconds(25));
-      if (round % 2 == 0) rig.launch_spin(streams[0], milliseconds(4));
+      if (round % 2 == 0) launch_to(rig, busy, milliseconds(4));
       const TimePoint start = rig.now();
       const auto refusal = rig.gate().try_close(rig.plan(), limits);
       if (why(refusal) != StopRefusal::predicted_skew) {
