@@ -44,7 +44,8 @@ struct PoolOptions {
   /// The program never destroys a stream on which it freed a block of this pool, before that block
   /// is used again or the pool was synchronized. Then the pool can ask at any time whether the free
   /// is complete; otherwise it asks only in calls that name the stream, which therefore exists.
-  /// Streams of `make_stream` need no such promise.
+  /// Streams of `make_stream` need no such promise; those of threads (CU_STREAM_PER_THREAD) are not
+  /// meant.
   bool streams_last = false;
   /// Other processes can import its blocks (`export_pool`), as `AllocOptions::exportable` says it.
   bool exportable = false;

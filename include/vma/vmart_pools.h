@@ -67,6 +67,11 @@ VMART_EXPORT vmart_status vmart_pool_stats_get(const vmart_pool* pool, vmart_poo
 VMART_EXPORT vmart_status vmart_pool_reset_high_marks(const vmart_pool* pool);
 VMART_EXPORT vmart_status vmart_pool_set_release_threshold(const vmart_pool* pool,
                                                            size_t size_bytes);
+/// Sets the policies of reuse; other options are ignored.
+VMART_EXPORT vmart_status vmart_pool_set_reuse(const vmart_pool* pool,
+                                               const vmart_pool_options* options);
+/// Call before you destroy a stream if blocks of pools with `streams_last` were freed on it.
+VMART_EXPORT vmart_status vmart_pool_forget_stream(vmart_stream stream);
 /// Moves all memory of the pool as one group, and allocates new memory at `to`. `options` may be
 /// null.
 VMART_EXPORT vmart_status vmart_pool_migrate(const vmart_pool* pool, vmart_location to,

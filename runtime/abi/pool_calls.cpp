@@ -3,6 +3,8 @@
 #include "abi/migration_values.hpp"
 #include "abi/pool_handle.hpp"
 
+#include "runtime/runtime_parts.hpp"
+
 #include <vma/vma.hpp>
 
 #include <algorithm>
@@ -143,6 +145,28 @@ vmart_status vmart_pool_reset_high_marks(const vmart_pool* pool) {
 vmart_status vmart_pool_set_release_threshold(const vmart_pool* pool, size_t size_bytes) {
   return at_boundary([&] {
     vma::pool_of(pool, "vmart_pool_set_release_threshold").set_release_threshold(size_bytes);
+  });
+}
+
+vmart_status vmart_pool_set_reuse(const vmart_pool* pool, const vmart_pool_options* options) {
+  constexpr const char* call = "vmart_pool_set_reuse";
+  return at_boundary([&] {
+    require_argument(options, call, "options");
+    vma::pool_of(pool, call).set_reuse(vma::pool_options_of(options, nullptr, call).reuse);
+  });
+}
+
+vmart_status vmart_pool_forget_stream(vmart_stream stream) {
+  constexpr const char* call = "vmart_pool_forget_stream";
+  return at_boundary([&] {
+    constexpr vma::StreamHandle of_thread{2};  // CU_STREAM_PER_THREAD.
+    const auto handle = vma::handle_of(stream);
+    if (handle == of_thread) {
+      throw vma::Error(vma::ErrorKind::invalid_argument, call,
+                       "the stream of a thread ends with its thread");
+    }
+    const vma::RuntimeParts::Entry entry(parts_of(vma::runtime()), call);
+    entry->pools.destroy_stream(handle, [] {});  // By the caller.
   });
 }
 

@@ -65,7 +65,8 @@ StreamFrees& StreamBook::add(StreamHandle handle, std::uint64_t id) {
   using Life = StreamFrees::Life;
   const BoundStream stream{driver_.stream_context(handle), handle};
   const bool built_in = is_built_in_stream(handle);
-  const Life life = built_in ? Life::unknown : lives_(handle);
+  // The end of a thread tells of that of its stream.
+  const Life life = handle == stream_of_thread ? Life::unknown : lives_(handle);
   ThreadEnd thread = handle == stream_of_thread ? this_thread_end() : nullptr;
   StreamFrees*& entry = by_id_[id];  // What may fail comes before anything changes.
   StreamFrees* unused = nullptr;

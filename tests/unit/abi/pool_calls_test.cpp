@@ -2,6 +2,8 @@
 // values.
 #include "unit/abi/abi_rig.hpp"
 
+#include "abi/pool_handle.hpp"
+
 namespace vma {
 namespace {
 
@@ -41,6 +43,46 @@ TEST_F(PoolCalls, APoolLivesFromCreateToDestroy) {
   EXPECT_EQ(vmart_pool_destroy(pool), VMART_OK);
   EXPECT_EQ(vmart_pool_allocate(pool, 1, 0, stream(0), &block), VMART_INVALID_ARGUMENT);
   vmart_pool_release(pool);
+}
+
+TEST_F(PoolCalls, APoolTakesOtherPoliciesOfReuse) {
+  vmart_pool* pool = nullptr;
+  ASSERT_EQ(vmart_pool_create(c_gpu(0), nullptr, nullptr, &pool), VMART_OK);
+  vmart_pool_options options{};
+  options.size_bytes = sizeof options;
+  options.no_opportunistic = 1;
+  options.release_threshold = 1;  // Ignored.
+  EXPECT_EQ(vmart_pool_set_reuse(pool, &options), VMART_OK) << vmart_last_error();
+  EXPECT_FALSE(pool->pool.options().reuse.opportunistic);
+  EXPECT_TRUE(pool->pool.options().reuse.internal_dependencies);
+  EXPECT_EQ(pool->pool.options().release_threshold, 0u);
+  EXPECT_EQ(vmart_pool_set_reuse(pool, nullptr), VMART_INVALID_ARGUMENT);
+  EXPECT_EQ(vmart_pool_destroy(pool), VMART_OK);
+  vmart_pool_release(pool);
+}
+
+TEST_F(PoolCalls, WhatWasFreedOnAForgottenStreamComesBack) {
+  vmart_pool* pool = nullptr;
+  vmart_pool_options options{};
+  options.size_bytes = sizeof options;
+  options.streams_last = 1;
+  ASSERT_EQ(vmart_pool_create(c_gpu(0), nullptr, &options, &pool), VMART_OK);
+  const ContextHandle context = driver().retain_primary(DeviceId{0});
+  const BoundStream gone = driver().create_stream(context, StreamKind::non_blocking);
+  const auto stream = reinterpret_cast<vmart_stream>(static_cast<std::uintptr_t>(gone.handle));
+  void* block = nullptr;
+  ASSERT_EQ(vmart_pool_allocate(pool, 100, 0, stream, &block), VMART_OK) << vmart_last_error();
+  EXPECT_EQ(vmart_pool_deallocate(pool, block, stream), VMART_OK);
+  EXPECT_EQ(vmart_pool_forget_stream(stream), VMART_OK) << vmart_last_error();
+  driver().destroy_stream(gone);
+  size_t given = 0;
+  EXPECT_EQ(vmart_pool_trim(pool, 0, &given), VMART_OK);
+  EXPECT_GT(given, 0u);
+  const auto of_thread = reinterpret_cast<vmart_stream>(2);
+  EXPECT_EQ(vmart_pool_forget_stream(of_thread), VMART_INVALID_ARGUMENT);
+  EXPECT_EQ(vmart_pool_destroy(pool), VMART_OK);
+  vmart_pool_release(pool);
+  driver().release_primary(DeviceId{0});
 }
 
 TEST_F(PoolCalls, TheCurrentPoolIsUsedByAllocAsync) {
