@@ -167,8 +167,9 @@ json::object ControlClient::ask(const json::object& request) {
   json::value answer = json::parse(read_line());
   json::object& members = answer.as_object();
   if (const json::value* error = members.if_contains("error")) {
-    const json::string& message = error->as_object().at("message").as_string();
-    throw std::runtime_error(std::string(message));
+    const json::object& told = error->as_object();
+    throw ControlRefusal(std::string(told.at("message").as_string()),
+                         std::string(told.at("kind").as_string()));
   }
   return std::move(members.at("ok").as_object());
 }

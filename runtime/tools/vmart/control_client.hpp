@@ -3,7 +3,9 @@
 #include <boost/json/object.hpp>
 
 #include <chrono>
+#include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace vma {
@@ -12,6 +14,18 @@ namespace vma {
 struct ControlChoice {
   int pid = 0;         ///< 0: not chosen.
   std::string socket;  ///< Empty: not chosen.
+};
+
+/// What a runtime answers to a request that it refuses, with its message.
+class ControlRefusal : public std::runtime_error {
+ public:
+  ControlRefusal(const std::string& message, std::string kind)
+      : std::runtime_error(message), kind_(std::move(kind)) {}
+  /// As `to_string` of an ErrorKind.
+  const std::string& kind() const noexcept { return kind_; }
+
+ private:
+  std::string kind_;
 };
 
 /// A connection to a runtime's control socket. One thread.
@@ -26,8 +40,7 @@ class ControlClient {
   ControlClient& operator=(const ControlClient&) = delete;
 
   /// Returns the answer's "ok". Throws: Error{busy} if no answer arrives within ten seconds,
-  /// {driver_gone} if the runtime closes the connection, and std::runtime_error with the runtime's
-  /// message if it refused.
+  /// {driver_gone} if the runtime closes the connection, and ControlRefusal if it refused.
   boost::json::object ask(const boost::json::object& request);
   const std::string& path() const noexcept { return path_; }
 

@@ -3,6 +3,8 @@
 #include "control/selector.hpp"
 #include "tools/vmart/control_text.hpp"
 
+#include <vma/error.hpp>
+
 #include <boost/json/value.hpp>
 
 #include <fmt/format.h>
@@ -49,6 +51,19 @@ json::object with_extents(ControlClient& client, const std::string& address) {
   return whole;
 }
 
+/// The same for each. One that the program has freed meanwhile is left out.
+json::array all_with_extents(ControlClient& client, const json::array& found) {
+  json::array whole;
+  for (const json::value& value : found) {
+    try {
+      whole.push_back(with_extents(client, text_of(value.as_object(), "address")));
+    } catch (const ControlRefusal& refusal) {
+      if (refusal.kind() != to_string(ErrorKind::unknown_pointer)) throw;
+    }
+  }
+  return whole;
+}
+
 void print_extents(const json::object& allocation) {
   const auto begin = std::strtoull(text_of(allocation, "address").c_str(), nullptr, 16);
   fmt::print("  {:<18} {:>12}  {:<10} {:>5}\n", "address", "bytes", "lies at", "moves");
@@ -85,11 +100,7 @@ int run_where(const ControlChoice& choice, const std::string& what, bool as_json
     found.push_back(with_extents(client, what));
   } else {
     found = list_allocations(client, what);
-    if (!what.empty() && found.size() <= detailed_max) {
-      for (json::value& value : found) {
-        value = with_extents(client, text_of(value.as_object(), "address"));
-      }
-    }
+    if (!what.empty() && found.size() <= detailed_max) found = all_with_extents(client, found);
   }
   if (as_json) {
     print_json(json::object{{"allocations", std::move(found)}});
