@@ -27,6 +27,7 @@
   ROW(cuDeviceGetDefaultMemPool, 11020, cuDeviceGetDefaultMemPool)                                                      \
   ROW(cuDeviceGetMemPool, 11020, cuDeviceGetMemPool)                                                                    \
   ROW(cuDeviceSetMemPool, 11020, cuDeviceSetMemPool)                                                                    \
+  ROW(cuDeviceGraphMemTrim, 11040, cuDeviceGraphMemTrim)                                                                \
   ROW(cuDevicePrimaryCtxRetain, 7000, cuDevicePrimaryCtxRetain)                                                         \
   ROW(cuDevicePrimaryCtxRelease, 7000, cuDevicePrimaryCtxRelease)                                                       \
   ROW(cuDevicePrimaryCtxRelease, 11000, cuDevicePrimaryCtxRelease_v2)                                                   \
@@ -82,6 +83,7 @@
   ROW(cuMemPoolSetAttribute, 11020, cuMemPoolSetAttribute)                                                              \
   ROW(cuMemPoolGetAttribute, 11020, cuMemPoolGetAttribute)                                                              \
   ROW(cuMemPoolSetAccess, 11020, cuMemPoolSetAccess)                                                                    \
+  ROW(cuMemPoolGetAccess, 11020, cuMemPoolGetAccess)                                                                    \
   ROW(cuIpcGetMemHandle, 4010, cuIpcGetMemHandle)                                                                       \
   ROW(cuIpcOpenMemHandle, 11000, cuIpcOpenMemHandle_v2)                                                                 \
   ROW(cuIpcCloseMemHandle, 4010, cuIpcCloseMemHandle)                                                                   \

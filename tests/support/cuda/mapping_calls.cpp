@@ -60,7 +60,8 @@ void pointer_attribute(CUpointer_attribute which, Address address, void* out) {
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE: return put(out, 0);
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES: return put(out, std::uint64_t{0});
-    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE: return put(out, CUmemoryPool{nullptr});
+    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+      return put(out, DeviceMemory::of_process().pool_of(sim().address_range(address).begin));
     default: refuse(CUDA_ERROR_NOT_SUPPORTED);
   }
 }

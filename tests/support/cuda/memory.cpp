@@ -65,7 +65,8 @@ Address DeviceMemory::allocate(ContextHandle context, std::size_t size_bytes) {
   return begin;
 }
 
-Address DeviceMemory::allocate_ordered(DeviceId device, std::size_t size_bytes) {
+Address DeviceMemory::allocate_ordered(DeviceId device, std::size_t size_bytes, CUmemoryPool pool,
+                                       const std::vector<Accessor>& accessors) {
   if (size_bytes == 0) refuse(CUDA_ERROR_INVALID_VALUE);
   drain();
   const Location at = gpu(index(device));
@@ -81,11 +82,17 @@ Address DeviceMemory::allocate_ordered(DeviceId device, std::size_t size_bytes) 
     throw;
   }
   sim().release(chunk);  // The mapping keeps the memory.
-  const Accessor accessor{at, Access::read_write};
-  sim().grant(begin, size, {&accessor, 1});
+  sim().grant(begin, size, accessors);
   const MutexLock lock(mutex_);
-  ordered_[begin] = size;
+  ordered_[begin] = {size, pool};
   return begin;
+}
+
+void DeviceMemory::grant(CUmemoryPool pool, const Accessor& accessor) {
+  const MutexLock lock(mutex_);
+  for (const auto& [begin, memory] : ordered_) {
+    if (memory.pool == pool) sim().grant(begin, memory.size_bytes, {&accessor, 1});
+  }
 }
 
 void DeviceMemory::unmap_ordered(Address begin, std::uint64_t size_bytes) {
@@ -96,7 +103,8 @@ void DeviceMemory::unmap_ordered(Address begin, std::uint64_t size_bytes) {
 void DeviceMemory::free(Address begin) {
   MutexLock lock(mutex_);
   if (const auto ordered = ordered_.find(begin); ordered != ordered_.end()) {
-    const std::uint64_t size = ordered->second;
+    if (ordered->second.freed) refuse(CUDA_ERROR_INVALID_VALUE);
+    const std::uint64_t size = ordered->second.size_bytes;
     ordered_.erase(ordered);
     lock.unlock();
     return unmap_ordered(begin, size);
@@ -133,7 +141,7 @@ void DeviceMemory::free_all_of(ContextHandle context) {
 
 void DeviceMemory::free_after(BoundStream stream, Address begin) {
   if (sim().is_capturing(stream)) refuse(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-  if (!ordered_size(begin)) return free(begin);  // The driver takes memory of cuMemAlloc too.
+  if (pool_of(begin) == nullptr) return free(begin);  // The driver takes memory of cuMemAlloc too.
   const ContextHandle context =
       is_none(stream.context) ? sim().stream_context(stream.handle) : stream.context;
   const EventHandle event = sim().create_event(context);
@@ -144,6 +152,12 @@ void DeviceMemory::free_after(BoundStream stream, Address begin) {
     throw;
   }
   const MutexLock lock(mutex_);
+  const auto ordered = ordered_.find(begin);
+  if (ordered == ordered_.end() || ordered->second.freed) {
+    sim().destroy_event(event);
+    refuse(CUDA_ERROR_INVALID_VALUE);
+  }
+  ordered->second.freed = true;
   freed_.push_back({begin, event});
 }
 
@@ -161,7 +175,7 @@ void DeviceMemory::drain() {
       if (!ended) return false;
       const auto memory = ordered_.find(freed.begin);
       if (memory == ordered_.end()) return true;
-      done.emplace_back(memory->first, memory->second);
+      done.emplace_back(memory->first, memory->second.size_bytes);
       ordered_.erase(memory);
       return true;
     });
@@ -175,10 +189,21 @@ ContextHandle DeviceMemory::context_of(Address begin) const {
   return found == plain_.end() ? ContextHandle{} : found->second;
 }
 
-std::optional<std::uint64_t> DeviceMemory::ordered_size(Address begin) const {
+CUmemoryPool DeviceMemory::pool_of(Address begin) const {
   const MutexLock lock(mutex_);
   const auto found = ordered_.find(begin);
-  return found == ordered_.end() ? std::nullopt : std::optional(found->second);
+  return found == ordered_.end() ? nullptr : found->second.pool;
+}
+
+DeviceMemory::PoolBytes DeviceMemory::bytes_of(CUmemoryPool pool) const {
+  const MutexLock lock(mutex_);
+  PoolBytes bytes;
+  for (const auto& [begin, memory] : ordered_) {
+    if (memory.pool != pool) continue;
+    bytes.reserved += memory.size_bytes;
+    if (!memory.freed) bytes.used += memory.size_bytes;
+  }
+  return bytes;
 }
 
 }  // namespace vma

@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <optional>
 #include <vector>
 
 namespace vma {
@@ -41,8 +40,11 @@ class DeviceMemory {
   static DeviceMemory& of_process();
 
   Address allocate(ContextHandle context, std::size_t size_bytes);
-  /// Memory on the GPU of a pool.
-  Address allocate_ordered(DeviceId device, std::size_t size_bytes);
+  /// Memory of a pool, on its GPU, for that and the others among `accessors`.
+  Address allocate_ordered(DeviceId device, std::size_t size_bytes, CUmemoryPool pool,
+                           const std::vector<Accessor>& accessors);
+  /// All memory of the pool is the accessor's from now on.
+  void grant(CUmemoryPool pool, const Accessor& accessor);
   /// Either kind of memory. Blocks: for plain memory, until the context's work has ended.
   void free(Address begin);
   /// Frees the plain memory of a context that is about to be destroyed. Blocks: as `free`.
@@ -53,9 +55,21 @@ class DeviceMemory {
   void drain();
   /// The context that plain memory was allocated in; none for other memory.
   ContextHandle context_of(Address begin) const;
-  std::optional<std::uint64_t> ordered_size(Address begin) const;
+  /// The pool that memory was allocated from; null for other memory.
+  CUmemoryPool pool_of(Address begin) const;
+  /// What a pool has, and what of it is not freed.
+  struct PoolBytes {
+    std::uint64_t reserved = 0;
+    std::uint64_t used = 0;
+  };
+  PoolBytes bytes_of(CUmemoryPool pool) const;
 
  private:
+  struct Ordered {
+    std::uint64_t size_bytes = 0;
+    CUmemoryPool pool = nullptr;
+    bool freed = false;  ///< Once the work before has ended.
+  };
   struct Freed {
     Address begin{};
     EventHandle event{};
@@ -64,7 +78,7 @@ class DeviceMemory {
 
   mutable Mutex mutex_;
   std::map<Address, ContextHandle> plain_ VMART_GUARDED_BY(mutex_);
-  std::map<Address, std::uint64_t> ordered_ VMART_GUARDED_BY(mutex_);  // By its size in bytes.
+  std::map<Address, Ordered> ordered_ VMART_GUARDED_BY(mutex_);
   std::vector<Freed> freed_ VMART_GUARDED_BY(mutex_);
 };
 

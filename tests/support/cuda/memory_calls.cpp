@@ -1,55 +1,18 @@
-// Memory that does not move, and the memory pools.
+// Memory that does not move.
 #include "support/cuda/library.hpp"
 #include "support/cuda/memory.hpp"
-#include "support/cuda/objects.hpp"
 
 #include "base/units.hpp"
 
-#include <array>
-#include <cstring>
-#include <memory>
+#include <cstddef>
+#include <cstdint>
 
 namespace vma {
 namespace {
 
-struct Pool {
-  DeviceId device{};
-  std::uint64_t release_threshold = 0;
-  bool is_default = false;
-};
-
-Objects<Pool>& pools() {
-  static Objects<Pool>& known = *new Objects<Pool>;
-  return known;
-}
-
-CUmemoryPool default_pool(DeviceId device) {
-  static Mutex& mutex = *new Mutex;
-  static auto& of_device = *new std::map<DeviceId, CUmemoryPool>;
-  const MutexLock lock(mutex);
-  CUmemoryPool& pool = of_device[device];
-  if (pool == nullptr) {
-    pool = native_of<CUmemoryPool>(pools().add(std::make_shared<Pool>(Pool{device, 0, true})));
-  }
-  return pool;
-}
-
 void allocate(CUdeviceptr* begin, std::size_t size_bytes) {
   required(begin);
   *begin = to_integer(DeviceMemory::of_process().allocate(current_context(), size_bytes));
-}
-
-void allocate_ordered(CUdeviceptr* begin, std::size_t size_bytes, DeviceId device,
-                      CUstream stream) {
-  required(begin);
-  if (sim().is_capturing(stream_of(stream))) refuse(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-  *begin = to_integer(DeviceMemory::of_process().allocate_ordered(device, size_bytes));
-}
-
-DeviceId device_of_stream(CUstream stream) {
-  const BoundStream bound = stream_of(stream);
-  return sim().context_device(is_none(bound.context) ? sim().stream_context(bound.handle)
-                                                     : bound.context);
 }
 
 void allocate_host(void** pointer, std::size_t size_bytes) {
@@ -123,66 +86,6 @@ SIM_CUDA_CALL(cuMemHostUnregister, (void* pointer), (pointer)) {
   required(pointer);
 }
 SIM_CUDA_CALL(cuMemAllocManaged, (CUdeviceptr*, std::size_t, unsigned int), (nullptr, 0, 0)) {
-  refuse(CUDA_ERROR_NOT_SUPPORTED);
-}
-
-// --- Stream-ordered allocation
-SIM_CUDA_STREAM_CALL(cuMemAllocAsync, _ptsz,
-                     (CUdeviceptr * begin, std::size_t bytes, CUstream stream),
-                     (begin, bytes, stream)) {
-  allocate_ordered(begin, bytes, device_of_stream(stream), stream);
-}
-SIM_CUDA_STREAM_CALL(cuMemAllocFromPoolAsync, _ptsz,
-                     (CUdeviceptr * begin, std::size_t bytes, CUmemoryPool pool, CUstream stream),
-                     (begin, bytes, pool, stream)) {
-  allocate_ordered(begin, bytes, pools().at(pool, CUDA_ERROR_INVALID_VALUE)->device, stream);
-}
-SIM_CUDA_STREAM_CALL(cuMemFreeAsync, _ptsz, (CUdeviceptr begin, CUstream stream), (begin, stream)) {
-  DeviceMemory::of_process().free_after(stream_of(stream), Address{begin});
-}
-
-SIM_CUDA_CALL(cuDeviceGetDefaultMemPool, (CUmemoryPool * pool, CUdevice device), (pool, device)) {
-  *required(pool) = default_pool(device_of(device));
-}
-SIM_CUDA_CALL(cuDeviceGetMemPool, (CUmemoryPool * pool, CUdevice device), (pool, device)) {
-  *required(pool) = default_pool(device_of(device));
-}
-SIM_CUDA_CALL(cuDeviceSetMemPool, (CUdevice device, CUmemoryPool pool), (device, pool)) {
-  if (pool != default_pool(device_of(device))) refuse(CUDA_ERROR_NOT_SUPPORTED);
-}
-SIM_CUDA_CALL(cuMemPoolCreate, (CUmemoryPool * pool, const CUmemPoolProps* properties),
-              (pool, properties)) {
-  if (required(properties)->location.type != CU_MEM_LOCATION_TYPE_DEVICE) {
-    refuse(CUDA_ERROR_NOT_SUPPORTED);
-  }
-  const DeviceId device = device_of(properties->location.id);
-  *required(pool) = native_of<CUmemoryPool>(pools().add(std::make_shared<Pool>(Pool{device})));
-}
-SIM_CUDA_CALL(cuMemPoolDestroy, (CUmemoryPool pool), (pool)) {
-  if (pools().at(pool, CUDA_ERROR_INVALID_VALUE)->is_default) refuse(CUDA_ERROR_INVALID_VALUE);
-  pools().take(pool);
-}
-SIM_CUDA_CALL(cuMemPoolTrimTo, (CUmemoryPool pool, std::size_t), (pool, 0)) {
-  pools().at(pool, CUDA_ERROR_INVALID_VALUE);
-  DeviceMemory::of_process().drain();
-}
-SIM_CUDA_CALL(cuMemPoolSetAttribute, (CUmemoryPool pool, CUmemPool_attribute which, void* value),
-              (pool, which, value)) {
-  const auto known = pools().at(pool, CUDA_ERROR_INVALID_VALUE);
-  if (which != CU_MEMPOOL_ATTR_RELEASE_THRESHOLD) return;
-  std::memcpy(&known->release_threshold, required(value), sizeof known->release_threshold);
-}
-SIM_CUDA_CALL(cuMemPoolGetAttribute, (CUmemoryPool pool, CUmemPool_attribute which, void* value),
-              (pool, which, value)) {
-  const auto known = pools().at(pool, CUDA_ERROR_INVALID_VALUE);
-  const std::uint64_t words =
-      which == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD ? known->release_threshold : 0;
-  const bool is_int = which <= CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES;
-  std::memcpy(required(value), &words, is_int ? sizeof(int) : sizeof words);
-}
-SIM_CUDA_CALL(cuMemPoolSetAccess, (CUmemoryPool pool, const CUmemAccessDesc*, std::size_t),
-              (pool, nullptr, 0)) {
-  pools().at(pool, CUDA_ERROR_INVALID_VALUE);
   refuse(CUDA_ERROR_NOT_SUPPORTED);
 }
 
