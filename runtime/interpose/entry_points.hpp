@@ -12,6 +12,7 @@
 #undef cuGraphExecUpdate
 #undef cuGraphInstantiateWithParams
 #undef cuDevicePrimaryCtxReset
+#undef cuCtxSynchronize
 #undef cuMemcpy3DBatchAsync
 #undef cuMemcpyBatchAsync
 #undef cuStreamBatchMemOp
@@ -156,10 +157,6 @@ using FirstBeginCapture = CUresult (*)(CUstream);
   ROW(cuGraphLaunch_ptsz, PFN_cuGraphLaunch_v10000_ptsz)                             \
   ROW(cuGraphUpload, PFN_cuGraphUpload_v11010)                                       \
   ROW(cuGraphUpload_ptsz, PFN_cuGraphUpload_v11010_ptsz)                             \
-  ROW(cuMemAllocAsync, PFN_cuMemAllocAsync_v11020)                                   \
-  ROW(cuMemAllocAsync_ptsz, PFN_cuMemAllocAsync_v11020_ptsz)                         \
-  ROW(cuMemAllocFromPoolAsync, PFN_cuMemAllocFromPoolAsync_v11020)                   \
-  ROW(cuMemAllocFromPoolAsync_ptsz, PFN_cuMemAllocFromPoolAsync_v11020_ptsz)         \
   ROW(cuStreamAddCallback, PFN_cuStreamAddCallback_v5000) \
   ROW(cuStreamAddCallback_ptsz, PFN_cuStreamAddCallback_v7000_ptsz) \
   ROW(cuStreamBeginCapture, FirstBeginCapture) \
@@ -198,8 +195,6 @@ using FirstBeginCapture = CUresult (*)(CUstream);
   ROW(cuMemAllocPitch_v2, PFN_cuMemAllocPitch_v3020)                                 \
   ROW(cuMemCreate, PFN_cuMemCreate_v10020) \
   ROW(cuMemFree_v2, PFN_cuMemFree_v3020)                                             \
-  ROW(cuMemFreeAsync, PFN_cuMemFreeAsync_v11020)                                     \
-  ROW(cuMemFreeAsync_ptsz, PFN_cuMemFreeAsync_v11020_ptsz)                           \
   ROW(cuMemGetInfo_v2, PFN_cuMemGetInfo_v3020)                                       \
   ROW(cuMemGetAddressRange_v2, PFN_cuMemGetAddressRange_v3020)                       \
   ROW(cuPointerGetAttribute, PFN_cuPointerGetAttribute_v4000)                        \
@@ -209,6 +204,29 @@ using FirstBeginCapture = CUresult (*)(CUstream);
   ROW(cuMemGetHandleForAddressRange, PFN_cuMemGetHandleForAddressRange_v11070)       \
   ROW(cuIpcGetMemHandle, PFN_cuIpcGetMemHandle_v4010)                                \
   ROW(cuGraphExecMemcpyNodeSetParams, PFN_cuGraphExecMemcpyNodeSetParams_v10020)
+
+#if CUDA_VERSION >= 13000
+#define VMART_RUN_NEW_POOL_HOOKS(ROW) ROW(cuCtxSynchronize_v2, PFN_cuCtxSynchronize_v13000)
+#else
+#define VMART_RUN_NEW_POOL_HOOKS(ROW)
+#endif
+#define VMART_RUN_POOL_HOOKS(ROW)                                                    \
+  ROW(cuMemAllocAsync, PFN_cuMemAllocAsync_v11020)                                   \
+  ROW(cuMemAllocAsync_ptsz, PFN_cuMemAllocAsync_v11020_ptsz)                         \
+  ROW(cuMemAllocFromPoolAsync, PFN_cuMemAllocFromPoolAsync_v11020)                   \
+  ROW(cuMemAllocFromPoolAsync_ptsz, PFN_cuMemAllocFromPoolAsync_v11020_ptsz)         \
+  ROW(cuMemFreeAsync, PFN_cuMemFreeAsync_v11020)                                     \
+  ROW(cuMemFreeAsync_ptsz, PFN_cuMemFreeAsync_v11020_ptsz)                           \
+  ROW(cuMemPoolCreate, PFN_cuMemPoolCreate_v11020)                                   \
+  ROW(cuMemPoolDestroy, PFN_cuMemPoolDestroy_v11020)                                 \
+  ROW(cuMemPoolTrimTo, PFN_cuMemPoolTrimTo_v11020)                                   \
+  ROW(cuMemPoolSetAttribute, PFN_cuMemPoolSetAttribute_v11020)                       \
+  ROW(cuMemPoolGetAttribute, PFN_cuMemPoolGetAttribute_v11020)                       \
+  ROW(cuStreamSynchronize, PFN_cuStreamSynchronize_v2000)                            \
+  ROW(cuStreamSynchronize_ptsz, PFN_cuStreamSynchronize_v7000_ptsz)                  \
+  ROW(cuEventSynchronize, PFN_cuEventSynchronize_v2000)                              \
+  VMART_RUN_NEW_POOL_HOOKS(ROW)                                                      \
+  ROW(cuCtxSynchronize, PFN_cuCtxSynchronize_v2000)
 
 #define VMART_RUN_STREAM_HOOKS(ROW)                                                  \
   ROW(cuStreamCreate, PFN_cuStreamCreate_v2000)                                      \
@@ -242,6 +260,8 @@ using FirstBeginCapture = CUresult (*)(CUstream);
   ROW(cuCtxGetDevice, PFN_cuCtxGetDevice_v2000)                                      \
   ROW(cuCtxPopCurrent_v2, PFN_cuCtxPopCurrent_v4000)                                 \
   ROW(cuCtxSynchronize, PFN_cuCtxSynchronize_v2000)                                  \
+  ROW(cuDeviceGetMemPool, PFN_cuDeviceGetMemPool_v11020)                             \
+  ROW(cuDeviceGetDefaultMemPool, PFN_cuDeviceGetDefaultMemPool_v11020)               \
   ROW(cuDevicePrimaryCtxGetState, PFN_cuDevicePrimaryCtxGetState_v7000)              \
   ROW(cuDevicePrimaryCtxRetain, PFN_cuDevicePrimaryCtxRetain_v7000)                  \
   ROW(cuDevicePrimaryCtxRelease_v2, PFN_cuDevicePrimaryCtxRelease_v11000)            \
@@ -263,6 +283,7 @@ using FirstBeginCapture = CUresult (*)(CUstream);
 #define VMART_RUN_HOOKS(ROW)     \
   VMART_RUN_RESOLVING_HOOKS(ROW) \
   VMART_RUN_MEMORY_HOOKS(ROW)    \
+  VMART_RUN_POOL_HOOKS(ROW)      \
   VMART_RUN_STREAM_HOOKS(ROW)    \
   VMART_RUN_LAUNCH_HOOKS(ROW)
 

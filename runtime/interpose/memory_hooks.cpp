@@ -45,18 +45,12 @@ std::optional<CUresult> answer(const ProgramAllocation& memory, CUdeviceptr poin
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE: *static_cast<int*>(data) = 0; break;
     case CU_POINTER_ATTRIBUTE_MAPPED: *static_cast<int*>(data) = 1; break;
-    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE: *static_cast<CUmemoryPool*>(data) = nullptr; break;
+    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+      *static_cast<CUmemoryPool*>(data) = memory.pool;
+      break;
     default: return std::nullopt;
   }
   return CUDA_SUCCESS;
-}
-
-template <EntryPoint entry>
-CUresult free_in_order(CUdeviceptr pointer, CUstream stream) noexcept {
-  const ProgramStreams::Enqueue enqueue(stream);
-  // Waits for all work instead, which comes after the stream's.
-  if (ProgramMemory::get().free(pointer)) return CUDA_SUCCESS;
-  return call_driver<entry>(pointer, stream);
 }
 
 }  // namespace
@@ -98,14 +92,6 @@ CUresult hook_cuMemCreate(CUmemGenericAllocationHandle* out, std::size_t bytes,
 CUresult hook_cuMemFree_v2(CUdeviceptr pointer) {
   if (ProgramMemory::get().free(pointer)) return CUDA_SUCCESS;
   return call_driver<EntryPoint::cuMemFree_v2>(pointer);
-}
-
-CUresult hook_cuMemFreeAsync(CUdeviceptr pointer, CUstream stream) {
-  return free_in_order<EntryPoint::cuMemFreeAsync>(pointer, stream);
-}
-
-CUresult hook_cuMemFreeAsync_ptsz(CUdeviceptr pointer, CUstream stream) {
-  return free_in_order<EntryPoint::cuMemFreeAsync_ptsz>(pointer, stream);
 }
 
 CUresult hook_cuMemGetInfo_v2(std::size_t* free_bytes, std::size_t* total_bytes) {

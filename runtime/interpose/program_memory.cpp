@@ -1,6 +1,7 @@
 #include "interpose/program_memory.hpp"
 
 #include "interpose/driver_library.hpp"
+#include "interpose/program_pools.hpp"
 #include "interpose/program_streams.hpp"
 #include "interpose/settings.hpp"
 #include "interpose/standing.hpp"
@@ -57,72 +58,137 @@ void* ProgramMemory::allocate_at(std::size_t bytes, int device) noexcept {
   const vmart_status status =
       vmart->vmart_alloc_with(bytes, {VMART_GPU, device}, &options, &pointer);
   if (status == VMART_OK) return pointer;
-  // The driver may have room that a limit of vmart's does not count, and GPUs that vmart has not.
-  const bool only_here = status == VMART_OUT_OF_MEMORY ||
-                         (ProgramStreams::get().begun() && status == VMART_INVALID_ARGUMENT);
-  if (!only_here) keep_in_place(vmart->vmart_last_error());
+  note_refusal(status);
   return nullptr;
 }
 
-CUdeviceptr ProgramMemory::allocate(std::size_t bytes, const void* caller) noexcept try {
-  if (bytes < Settings::get().min_bytes || bytes == 0 || !takes_part() || is_excluded(caller)) {
-    return 0;
-  }
+void ProgramMemory::note_refusal(vmart_status status) noexcept {
+  // The driver may have room that a limit of vmart's does not count, and GPUs that vmart has not.
+  const bool only_here = status == VMART_OUT_OF_MEMORY ||
+                         (ProgramStreams::get().begun() && status == VMART_INVALID_ARGUMENT);
+  if (!only_here) keep_in_place(VmartLibrary::loaded()->vmart_last_error());
+}
+
+bool ProgramMemory::takes(std::size_t bytes, const void* caller) noexcept {
+  return bytes >= Settings::get().min_bytes && bytes != 0 && takes_part() && !is_excluded(caller);
+}
+
+CUdeviceptr ProgramMemory::allocate(std::size_t bytes, const void* caller) noexcept {
+  if (!takes(bytes, caller)) return 0;
   ProgramAllocation made;
   if (!ProgramStreams::current(made.context, made.device)) return 0;
   void* const pointer = allocate_at(bytes, made.device);
   const VmartLibrary* const vmart = VmartLibrary::loaded();
   if (pointer == nullptr || vmart == nullptr) return 0;
   ProgramStreams::get().begin();
-  static std::atomic<unsigned long long> next_id = 1ULL << 62;  // The driver counts from 1.
   made.begin = reinterpret_cast<CUdeviceptr>(pointer);
   made.bytes = bytes;
-  made.id = next_id++;
-  try {
-    const std::lock_guard lock(mutex_);
-    if (!takes_part() && vmart->vmart_pin_create(pointer, &made.pin) != VMART_OK) {
-      say("cannot keep memory in place: %s", vmart->vmart_last_error());  // See `keep_in_place`.
-    }
-    allocations_.emplace(made.begin, made);
-  } catch (const std::exception&) {
-    vmart->vmart_pin_release(made.pin);
-    vmart->vmart_torch_free(pointer, bytes, made.device, nullptr);
-    return 0;
-  }
-  return made.begin;
-} catch (const std::exception&) {
+  if (add(made)) return made.begin;
+  free_taken(made);
   return 0;
 }
 
-bool ProgramMemory::free(CUdeviceptr begin) noexcept {
+bool ProgramMemory::add(ProgramAllocation& made) noexcept try {
+  static std::atomic<unsigned long long> next_id = 1ULL << 62;  // The driver counts from 1.
+  made.id = next_id++;
   const VmartLibrary* const vmart = VmartLibrary::loaded();
-  if (vmart == nullptr) return false;
-  ProgramAllocation freed;
-  {
-    const std::lock_guard lock(mutex_);
-    const auto found = allocations_.find(begin);
-    if (found == allocations_.end()) return false;
-    freed = found->second;
-    allocations_.erase(found);
+  void* const pointer = reinterpret_cast<void*>(made.begin);
+  const std::lock_guard lock(mutex_);
+  if (made.pool != nullptr) {
+    note_segment_of(made.begin);
+  } else if (!takes_part() && vmart->vmart_pin_create(pointer, &made.pin) != VMART_OK) {
+    say("cannot keep memory in place: %s", vmart->vmart_last_error());  // See `keep_in_place`.
   }
+  allocations_.emplace(made.begin, made);
+  return true;
+} catch (const std::exception&) {
+  return false;
+}
+
+void ProgramMemory::note_segment_of(CUdeviceptr block) {
+  const VmartLibrary* const vmart = VmartLibrary::loaded();
+  const auto segment_of = [vmart](CUdeviceptr inside) {
+    void* base = nullptr;
+    vmart->vmart_base(reinterpret_cast<void*>(inside), &base, nullptr);
+    return reinterpret_cast<CUdeviceptr>(base);
+  };
+  if (segments_.size() >= segments_max_) {
+    std::erase_if(segments_, [&](const auto& known) {
+      return known.second == nullptr && segment_of(known.first) != known.first;
+    });
+    segments_max_ = 2 * segments_.size() + 16;
+  }
+  const CUdeviceptr segment = segment_of(block);
+  const auto noted = segments_.try_emplace(segment, nullptr).first;
+  if (takes_part() || noted->second != nullptr) return;
+  if (vmart->vmart_pin_create(reinterpret_cast<void*>(segment), &noted->second) != VMART_OK) {
+    say("cannot keep memory in place: %s", vmart->vmart_last_error());  // See `keep_in_place`.
+  }
+}
+
+std::optional<ProgramAllocation> ProgramMemory::take(CUdeviceptr begin) noexcept {
+  if (VmartLibrary::loaded() == nullptr) return std::nullopt;
+  const std::lock_guard lock(mutex_);
+  const auto found = allocations_.find(begin);
+  if (found == allocations_.end()) return std::nullopt;
+  const ProgramAllocation taken = found->second;
+  allocations_.erase(found);
+  return taken;
+}
+
+void ProgramMemory::free_taken(const ProgramAllocation& freed) noexcept {
+  const VmartLibrary* const vmart = VmartLibrary::loaded();
   vmart->vmart_pin_release(freed.pin);
-  vmart->vmart_torch_free(reinterpret_cast<void*>(begin), freed.bytes, freed.device, nullptr);
+  vmart->vmart_torch_free(reinterpret_cast<void*>(freed.begin), freed.bytes, freed.device, nullptr);
+}
+
+bool ProgramMemory::free(CUdeviceptr begin) noexcept {
+  const auto freed = take(begin);
+  if (freed) free_taken(*freed);
+  return freed.has_value();
+}
+
+bool ProgramMemory::free_in_order(CUdeviceptr begin, CUstream stream) noexcept {
+  const auto freed = take(begin);
+  if (!freed) return false;
+  const VmartLibrary* const vmart = VmartLibrary::loaded();
+  // What is pinned stays so until its work has ended.
+  if (freed->pin == nullptr &&
+      vmart->vmart_free_async(reinterpret_cast<void*>(begin), stream) == VMART_OK) {
+    return true;
+  }
+  DriverLibrary::get()->cuStreamSynchronize_plain(stream);
+  free_taken(*freed);
   return true;
 }
 
-void ProgramMemory::free_all_of(CUcontext context) noexcept {
+/// One at a time, since a free waits and takes no lock of ours.
+template <typename Chosen>
+void ProgramMemory::free_all(Chosen chosen) noexcept {
   if (VmartLibrary::loaded() == nullptr) return;
-  for (;;) {  // One at a time, since a free waits and takes no lock of ours.
+  for (;;) {
     CUdeviceptr begin = 0;
     {
       const std::shared_lock lock(mutex_);
       const auto found = std::ranges::find_if(
-          allocations_, [&](const auto& entry) { return entry.second.context == context; });
+          allocations_, [&](const auto& entry) { return chosen(entry.second); });
       if (found == allocations_.end()) return;
       begin = found->first;
     }
     if (!free(begin)) return;
   }
+}
+
+void ProgramMemory::free_all_of(CUcontext context) noexcept {
+  free_all([context](const ProgramAllocation& each) {
+    return each.pool == nullptr && each.context == context;
+  });
+}
+
+void ProgramMemory::free_all_of_pools(int device) noexcept {
+  free_all([device](const ProgramAllocation& each) {
+    return each.pool != nullptr && each.device == device;
+  });
 }
 
 ProgramAllocation* ProgramMemory::around(CUdeviceptr inside) noexcept {
@@ -145,13 +211,17 @@ void ProgramMemory::keep_in_place(const char* why) noexcept {
   if (vmart == nullptr) return;
   const std::lock_guard lock(mutex_);
   bool all = true;
-  for (auto& [begin, allocation] : allocations_) {
-    if (allocation.pin != nullptr) continue;
-    if (vmart->vmart_pin_create(reinterpret_cast<void*>(begin), &allocation.pin) == VMART_OK)
-      continue;
+  const auto pin = [&](CUdeviceptr begin, vmart_pin*& held, bool may_be_gone) {
+    if (held != nullptr) return;
+    const vmart_status status = vmart->vmart_pin_create(reinterpret_cast<void*>(begin), &held);
+    if (status == VMART_OK || (may_be_gone && status == VMART_UNKNOWN_POINTER)) return;
     say("cannot keep memory in place: %s", vmart->vmart_last_error());
     all = false;
+  };
+  for (auto& [begin, allocation] : allocations_) {
+    if (allocation.pool == nullptr) pin(begin, allocation.pin, false);
   }
+  for (auto& [begin, held] : segments_) pin(begin, held, true);
   stays_.store(all, std::memory_order_release);
 }
 
@@ -160,13 +230,17 @@ ProgramMemory::Still::Still() noexcept try {
   if (vmart == nullptr) return;
   ProgramMemory& memory = get();
   const std::shared_lock lock(memory.mutex_);
-  pins_.reserve(memory.allocations_.size());
-  for (const auto& [begin, allocation] : memory.allocations_) {
+  pins_.reserve(memory.allocations_.size() + memory.segments_.size());
+  const auto pin_at = [&](CUdeviceptr begin) {
     vmart_pin* pin = nullptr;
     if (vmart->vmart_pin_create(reinterpret_cast<void*>(begin), &pin) == VMART_OK) {
       pins_.push_back(pin);
     }
+  };
+  for (const auto& [begin, allocation] : memory.allocations_) {
+    if (allocation.pool == nullptr) pin_at(begin);
   }
+  for (const auto& [begin, pin] : memory.segments_) pin_at(begin);
 } catch (const std::exception&) {  // Without memory for the list.
 }
 
@@ -192,6 +266,7 @@ bool ProgramMemory::trim() noexcept {
   CUcontext context = nullptr;
   int device = 0;
   std::uint64_t bytes = 0;
+  ProgramPools::get().make_room();
   return vmart != nullptr && ProgramStreams::current(context, device) &&
          vmart->vmart_trim({VMART_GPU, device}, &bytes) == VMART_OK && bytes > 0;
 }

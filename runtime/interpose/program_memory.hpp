@@ -16,9 +16,10 @@ namespace vma::interpose {
 /// Memory of vmart that the program takes for the driver's.
 struct ProgramAllocation {
   CUdeviceptr begin = 0;
-  std::size_t bytes = 0;  ///< As requested.
-  int device = 0;         ///< Where the program believes that it lies.
-  CUcontext context = nullptr;
+  std::size_t bytes = 0;            ///< As requested.
+  int device = 0;                   ///< Where the program believes that it lies.
+  CUcontext context = nullptr;      ///< None for that of a pool, as the driver has it.
+  CUmemoryPool pool = nullptr;      ///< If it was allocated in the order of a stream.
   bool synchronous_copies = false;  ///< What the program set by CU_POINTER_ATTRIBUTE_SYNC_MEMOPS.
   unsigned long long id = 0;        ///< Unique in the process, as the driver's buffer ids are.
   vmart_pin* pin = nullptr;         ///< Of `keep_in_place`.
@@ -35,10 +36,21 @@ class ProgramMemory {
   /// context, if there is no room, or if this process stands aside. `caller` is a return address.
   /// Blocks: for memory.
   CUdeviceptr allocate(std::size_t bytes, const void* caller) noexcept;
+  /// Whether an allocation of that size by that caller can be vmart's.
+  static bool takes(std::size_t bytes, const void* caller) noexcept;
+  /// The program has it from now on. Numbers it. Returns false without memory for the list.
+  bool add(ProgramAllocation& made) noexcept;
+  /// vmart did not allocate. Stands aside unless that can be so for a single allocation.
+  void note_refusal(vmart_status status) noexcept;
   /// Frees what begins there. Returns false if it is not vmart's. Blocks: like cuMemFree.
   bool free(CUdeviceptr begin) noexcept;
+  /// The same after the work now enqueued on the stream, which does not capture. Stream zero is the
+  /// legacy one. Blocks: only if vmart refuses that.
+  bool free_in_order(CUdeviceptr begin, CUstream stream) noexcept;
   /// Frees what was allocated in the context, which is about to be destroyed.
   void free_all_of(CUcontext context) noexcept;
+  /// Frees what pools of the device have.
+  void free_all_of_pools(int device) noexcept;
   /// The allocation that contains the address.
   std::optional<ProgramAllocation> find(CUdeviceptr inside) noexcept;
   /// Stands aside, and keeps all memory where it lies, because work could not be attached that may
@@ -73,12 +85,22 @@ class ProgramMemory {
 
   /// Null if there is none. Requires: the caller holds `mutex_`.
   ProgramAllocation* around(CUdeviceptr inside) noexcept;
+  std::optional<ProgramAllocation> take(CUdeviceptr begin) noexcept;
+  void free_taken(const ProgramAllocation& freed) noexcept;
+  template <typename Chosen>
+  void free_all(Chosen chosen) noexcept;
+  /// Notes the memory that a block lies in. Requires: the caller holds `mutex_`.
+  void note_segment_of(CUdeviceptr block);
   /// Null if the driver is to answer.
   void* allocate_at(std::size_t bytes, int device) noexcept;
 
   std::atomic<bool> stays_ = false;
   std::shared_mutex mutex_;
   std::map<CUdeviceptr, ProgramAllocation> allocations_;  // By their beginning.
+  // Memory of vmart that blocks of pools lie in, with the pins of `keep_in_place`. Work may use
+  // blocks after they were freed, so these are pinned and not the blocks. Some may be gone.
+  std::map<CUdeviceptr, vmart_pin*> segments_;
+  std::size_t segments_max_ = 16;  // When it is looked which ones are gone.
 };
 
 }  // namespace vma::interpose

@@ -1,6 +1,7 @@
 #include "interpose/program_streams.hpp"
 
 #include "interpose/program_memory.hpp"
+#include "interpose/program_pools.hpp"
 #include "interpose/settings.hpp"
 #include "interpose/standing.hpp"
 #include "interpose/vmart_library.hpp"
@@ -22,12 +23,6 @@ bool is_built_in(CUstream stream) noexcept {
 /// A stopped stream holds one of the context's hardware queues; some are left for other work.
 int attached_max() noexcept {
   return std::max(1, Settings::get().hardware_queues - 4);
-}
-
-bool captures(const DriverLibrary& driver, CUstream stream) noexcept {
-  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-  return driver.cuStreamIsCapturing_plain(stream, &status) != CUDA_SUCCESS ||
-         status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
 /// Queries of this thread are allowed while other streams capture.
@@ -67,6 +62,12 @@ const char* last_error() noexcept {
 ProgramStreams& ProgramStreams::get() noexcept {
   static ProgramStreams* const streams = new ProgramStreams();
   return *streams;
+}
+
+bool ProgramStreams::captures(const DriverLibrary& driver, CUstream stream) noexcept {
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  return driver.cuStreamIsCapturing_plain(stream, &status) != CUDA_SUCCESS ||
+         status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
 bool ProgramStreams::current(CUcontext& context, int& device) noexcept {
@@ -221,6 +222,7 @@ void ProgramStreams::detach_from(Stream& stream) noexcept {
 
 /// Detaches it and gives its place away. Requires: the caller holds `mutex_`.
 void ProgramStreams::forget(Stream& stream) noexcept {
+  ProgramPools::forget_stream(stream.handle);
   detach_from(stream);
   stream.state = State::unknown;
   stream.context = nullptr;
@@ -230,7 +232,7 @@ void ProgramStreams::forget(Stream& stream) noexcept {
 void ProgramStreams::before_destruction(CUstream handle) noexcept {
   if (is_forked_child() || is_built_in(handle)) return;
   Stream* const stream = find(handle);
-  if (stream == nullptr) return;
+  if (stream == nullptr) return ProgramPools::forget_stream(handle);
   const std::lock_guard lock(mutex_);
   if (begun()) keep_work_of(*stream);
   forget(*stream);
@@ -375,6 +377,7 @@ void ProgramStreams::before_destruction(CUcontext handle) noexcept {
   }
   if (known->keeper != nullptr) detach(known->keeper);  // Destroyed with its context.
   if (known->attached && pushed) detach(nullptr);
+  for (CUstream legacy : {CUstream{nullptr}, CU_STREAM_LEGACY}) ProgramPools::forget_stream(legacy);
   if (!known->attached) --unattached_;
   contexts_.erase(known);
 }

@@ -35,6 +35,8 @@ class ProgramStreams {
     std::atomic<int>* users_ = nullptr;
   };
 
+  /// Whether the stream captures, or cannot be asked.
+  static bool captures(const DriverLibrary& driver, CUstream stream) noexcept;
   /// The context of the calling thread. Returns false without one.
   static bool current(CUcontext& context, int& device) noexcept;
 

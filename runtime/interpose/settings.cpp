@@ -34,6 +34,7 @@ Settings read() {
     settings.excluded = variable("VMART_RUN_EXCLUDE");  // Also with no name.
   }
   settings.children = variable("VMART_RUN_CHILDREN") != "0";
+  settings.pools = variable("VMART_RUN_POOLS") == "1";
   if (const char* const queues = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS")) {
     settings.hardware_queues = std::clamp(std::atoi(queues), 1, 32);
   }

@@ -13,6 +13,7 @@ struct Settings {
   std::size_t min_bytes = std::size_t{2} << 20;
   std::string excluded = "libnccl,libnvshmem";  // They export what they allocate.
   bool children = true;
+  bool pools = false;       ///< Whether stream-ordered allocations can move.
   int hardware_queues = 8;  ///< Of a context.
   /// A policy, a recording or a decision log reads what the program uses.
   bool uses_are_read = false;

@@ -39,6 +39,7 @@ bool reset_without_driver(CUdevice device) noexcept {
   }
   ProgramStreams::get().destroy_streams_of(context);
   ProgramMemory::get().free_all_of(context);
+  ProgramMemory::get().free_all_of_pools(device);
   driver->cuDevicePrimaryCtxRelease_v2_plain(device);
   return true;
 }

@@ -9,6 +9,8 @@
   ROW(vmart_last_error)             \
   ROW(vmart_alloc_with)             \
   ROW(vmart_torch_free)             \
+  ROW(vmart_free_async)             \
+  ROW(vmart_base)                   \
   ROW(vmart_cached_bytes)           \
   ROW(vmart_trim)                   \
   ROW(vmart_where)                  \
@@ -20,6 +22,16 @@
   ROW(vmart_note_export)            \
   ROW(vmart_pin_create)             \
   ROW(vmart_pin_release)            \
+  ROW(vmart_pool_create)            \
+  ROW(vmart_pool_destroy)           \
+  ROW(vmart_pool_release)           \
+  ROW(vmart_pool_allocate)          \
+  ROW(vmart_pool_trim)              \
+  ROW(vmart_pool_stats_get)         \
+  ROW(vmart_pool_reset_high_marks)  \
+  ROW(vmart_pool_set_reuse)         \
+  ROW(vmart_pool_set_release_threshold) \
+  ROW(vmart_pool_forget_stream)     \
   ROW(vmart_record_use)             \
   ROW(vmart_record_launch)          \
   ROW(vmart_forget_kernels)

@@ -3,65 +3,32 @@
  *
  *   program WAY WORK
  *
- * WAY is how it finds the driver: linked, dlsym or resolver. WORK is what it does again and again
- * until a line arrives on standard input or that is closed: stream; streams, which are many;
- * copies; or graph, with a new capture each time. `fork` and `contexts` do so once, and then what
- * stream does. `forks` has a child in each round that runs another program or ends. `exec` does
- * what stream does and becomes the same program with `stream` when it should end.
+ * WAY is how it finds the driver: linked, dlsym, resolver, or per_thread, which is the resolver for
+ * programs whose stream zero is the thread's. WORK is what it does again and again until a line
+ * arrives on standard input or that is closed: stream; streams, which are many; copies; or graph,
+ * with a new capture each time. `fork` and `contexts` do so once, and then what stream does.
+ * `forks` has a child in each round that runs another program or ends. `exec` does what stream does
+ * and becomes the same program with `stream` when it should end. `pools` has its memory from pools,
+ * which keep nothing that is free; those of `kept` do. That of `exported` is from a pool for other
+ * processes. `late` ends before "ready" if it is not stuck.
  */
-#include <cuda.h>
-#include <cudaTypedefs.h>
+#include "program.hpp"
+
 #include <dlfcn.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define CALLS(ROW)                                                                              \
-  ROW(cuInit, "cuInit", PFN_cuInit_v2000)                                                       \
-  ROW(cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", PFN_cuDevicePrimaryCtxRetain_v7000) \
-  ROW(cuCtxSetCurrent, "cuCtxSetCurrent", PFN_cuCtxSetCurrent_v4000)                            \
-  ROW(cuStreamCreate, "cuStreamCreate", PFN_cuStreamCreate_v2000)                               \
-  ROW(cuStreamSynchronize, "cuStreamSynchronize", PFN_cuStreamSynchronize_v2000)                \
-  ROW(cuStreamDestroy, "cuStreamDestroy_v2", PFN_cuStreamDestroy_v4000)                         \
-  ROW(cuStreamBeginCapture, "cuStreamBeginCapture_v2", PFN_cuStreamBeginCapture_v10010)         \
-  ROW(cuStreamEndCapture, "cuStreamEndCapture", PFN_cuStreamEndCapture_v10000)                  \
-  ROW(cuGraphInstantiateWithFlags, "cuGraphInstantiateWithFlags",                               \
-      PFN_cuGraphInstantiateWithFlags_v11040)                                                   \
-  ROW(cuGraphLaunch, "cuGraphLaunch", PFN_cuGraphLaunch_v10000)                                 \
-  ROW(cuGraphExecDestroy, "cuGraphExecDestroy", PFN_cuGraphExecDestroy_v10000)                  \
-  ROW(cuGraphDestroy, "cuGraphDestroy", PFN_cuGraphDestroy_v10000)                              \
-  ROW(cuLaunchHostFunc, "cuLaunchHostFunc", PFN_cuLaunchHostFunc_v10000)                        \
-  ROW(cuCtxSynchronize, "cuCtxSynchronize", PFN_cuCtxSynchronize_v2000)                         \
-  ROW(cuMemsetD8, "cuMemsetD8_v2", PFN_cuMemsetD8_v3020)                                        \
-  ROW(cuMemAllocPitch, "cuMemAllocPitch_v2", PFN_cuMemAllocPitch_v3020)                         \
-  ROW(cuCtxDestroy, "cuCtxDestroy_v2", PFN_cuCtxDestroy_v4000)                                  \
-  ROW(cuCtxPopCurrent, "cuCtxPopCurrent_v2", PFN_cuCtxPopCurrent_v4000)                         \
-  ROW(cuMemAlloc, "cuMemAlloc_v2", PFN_cuMemAlloc_v3020)                                        \
-  ROW(cuMemFree, "cuMemFree_v2", PFN_cuMemFree_v3020)                                           \
-  ROW(cuMemGetInfo, "cuMemGetInfo_v2", PFN_cuMemGetInfo_v3020)                                  \
-  ROW(cuMemsetD8Async, "cuMemsetD8Async", PFN_cuMemsetD8Async_v3020)                            \
-  ROW(cuMemcpyAsync, "cuMemcpyAsync", PFN_cuMemcpyAsync_v4000)                                  \
-  ROW(cuMemcpyDtoHAsync, "cuMemcpyDtoHAsync_v2", PFN_cuMemcpyDtoHAsync_v3020)                   \
-  ROW(cuMemcpyDtoDAsync, "cuMemcpyDtoDAsync_v2", PFN_cuMemcpyDtoDAsync_v3020)                   \
-  ROW(cuMemGetAddressRange, "cuMemGetAddressRange_v2", PFN_cuMemGetAddressRange_v3020)          \
-  ROW(cuPointerGetAttribute, "cuPointerGetAttribute", PFN_cuPointerGetAttribute_v4000)
+struct DriverCalls driver;
 
-static struct {
-#define ROW(call, symbol, type) type f_##call;
-  CALLS(ROW)
-#undef ROW
-} driver;
-
-static void check(CUresult result, const char *call) {
+void check(CUresult result, const char *call) {
   if (result == CUDA_SUCCESS) return;
   printf("%s returned %d\n", call, (int)result);
   exit(1);
 }
-#define CALL(call, ...) check(driver.f_##call(__VA_ARGS__), #call)
 
 static void find_driver(const char *way) {
   if (strcmp(way, "linked") == 0) {
@@ -83,30 +50,29 @@ static void find_driver(const char *way) {
   }
   PFN_cuGetProcAddress_v12000 resolve =
       (PFN_cuGetProcAddress_v12000)dlsym(library, "cuGetProcAddress_v2");
+  const cuuint64_t flags = strcmp(way, "per_thread") == 0
+                               ? CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM
+                               : CU_GET_PROC_ADDRESS_DEFAULT;
   CUdriverProcAddressQueryResult status;
   void *found = NULL;
   /* The base name, as CUDA's runtime asks for it. */
 #define NAME(text) #text
-#define ROW(call, symbol, type)                                                    \
-  snprintf(name, sizeof name, "%s", symbol);                                       \
-  if (strlen(name) > 3 && strcmp(name + strlen(name) - 3, "_v2") == 0) {           \
-    name[strlen(name) - 3] = 0;                                                    \
-  }                                                                                \
-  check(resolve(name, &found, 12000, CU_GET_PROC_ADDRESS_DEFAULT, &status), name); \
+#define ROW(call, symbol, type)                                          \
+  snprintf(name, sizeof name, "%s", symbol);                             \
+  if (strlen(name) > 3 && strcmp(name + strlen(name) - 3, "_v2") == 0) { \
+    name[strlen(name) - 3] = 0;                                          \
+  }                                                                      \
+  check(resolve(name, &found, 12000, flags, &status), name);             \
   driver.f_##call = (type)found;
   char name[64];
   CALLS(ROW)
 #undef ROW
 }
 
-enum { buffers = 6 };
-static const size_t buffer_bytes = (size_t)4 << 20;
-static CUdeviceptr memory[buffers];
-static unsigned char *bytes;
-
-enum { streams_count = 64 };
-static CUstream streams[streams_count];
-static const char *work = "stream";
+CUdeviceptr memory[buffers];
+unsigned char *bytes;
+CUstream streams[streams_count];
+const char *work = "stream";
 
 static void fill(CUstream stream, int buffer, unsigned char value) {
   CALL(cuMemsetD8Async, memory[buffer], (unsigned char)(value + buffer), buffer_bytes, stream);
@@ -134,7 +100,7 @@ static void spin(long long nanoseconds) {
   } while ((now.tv_sec - begin.tv_sec) * 1000000000LL + now.tv_nsec - begin.tv_nsec < nanoseconds);
 }
 
-static void work_a_while(void *) {
+void work_a_while(void *) {
   spin(500000);
 }
 
@@ -175,6 +141,8 @@ static void round_of(unsigned char value) {
       }
     }
     for (int i = 0; i < buffers; ++i) fill(used[i], i, value);
+  } else if (pool != NULL) {
+    fill_by_pools(value);
   } else if (strcmp(work, "legacy") == 0) {
     for (int i = 0; i < buffers; ++i) {
       CALL(cuMemsetD8, memory[i], (unsigned char)(value + i), buffer_bytes);
@@ -291,8 +259,9 @@ int main(int argc, char **argv) {
     CALL(cuStreamCreate, &streams[i],
          strcmp(work, "blocking") == 0 ? CU_STREAM_DEFAULT : CU_STREAM_NON_BLOCKING);
   }
+  open_pools();
   CALL(cuMemGetInfo, &free_before, &total);
-  for (int i = 0; i < buffers; ++i) CALL(cuMemAlloc, &memory[i], buffer_bytes);
+  for (int i = 0; i < buffers; ++i) memory[i] = allocate_buffer();
   CALL(cuMemAlloc, &small, 4096);
   CALL(cuMemGetInfo, &free_between, &total);
   printf("allocated: %s\n", free_before - free_between >= buffers * buffer_bytes ? "yes" : "no");
@@ -301,7 +270,9 @@ int main(int argc, char **argv) {
   round_of(1);
   if (strcmp(work, "fork") == 0) fork_once();
   if (strcmp(work, "contexts") == 0) create_and_destroy_context();
-  allocate_pitched();
+  use_pools_once();
+  if (is_work("late")) return free_before_work();
+  if (pool == NULL) allocate_pitched();
   printf("ready\n");
   fflush(stdout);
   for (unsigned char value = 2; !told_to_end(); ++value) {
@@ -325,8 +296,9 @@ int main(int argc, char **argv) {
   describe(memory[2]);
   describe(small);
   for (int i = 0; i < streams_count; ++i) CALL(cuStreamDestroy, streams[i]);
-  for (int i = 0; i < buffers; ++i) CALL(cuMemFree, memory[i]);
+  for (int i = 0; i < buffers; ++i) free_buffer(memory[i]);
   CALL(cuMemFree, small);
+  if (pool != NULL) close_pools();
   CALL(cuMemGetInfo, &free_after, &total);
   printf("freed: %s\n", free_after >= free_between + buffers * buffer_bytes ? "yes" : "no");
   free(bytes);

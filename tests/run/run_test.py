@@ -51,6 +51,39 @@ class Programs(unittest.TestCase):
                     self.assertEqual({at for one in running.where() for at in places(one)}, {shown})
                 self.assert_prints_the_same(running, way, work)
 
+    def test_freeing_in_the_order_of_a_stream_does_not_wait(self):
+        under = run(VMART, "run", "--", PROGRAM, "linked", "late", VMART_CONTROL="0")
+        self.assertEqual(under.stderr, "")
+        self.assertIn("freed before its work", under.stdout)
+
+    def test_pools_are_the_drivers_unless_asked_for(self):
+        for work, options in (("pools", ()), ("exported", ("--pools",))):
+            with self.subTest(work=work), Running("linked", work, *options) as running:
+                self.assertFalse(running.socket.exists(), "vmart was loaded for nothing")
+                self.assertEqual(running.end(), run(PROGRAM, "linked", work).stdout)
+
+    def test_pools_count_as_the_drivers_do(self):
+        for way, work in (*((way, "pools") for way in WAYS), ("linked", "kept"), ("per_thread", "pools"),
+                          ("linked", "fork"), ("dlsym", "contexts")):
+            with self.subTest(way=way, work=work):
+                under = run(VMART, "run", "--pools", "--", PROGRAM, way, work, VMART_CONTROL="0")
+                self.assertEqual(under.stderr, "")
+                self.assertEqual((under.returncode, under.stdout),
+                                 (0, run(PROGRAM, way, work).stdout))
+
+    def test_pools_move_beside_the_work(self):
+        for way, work in (("dlsym", "kept"), ("resolver", "pools")):
+            with self.subTest(way=way, work=work), Running(way, work, "--pools") as running:
+                self.assertGreaterEqual(sum(one["bytes"] for one in running.where()), 24 << 20)
+                for place, shown in PLACES:
+                    running.control("migrate", "run", place)
+                    # What a pool that keeps nothing allocates meanwhile lies on its GPU.
+                    lies = [places(one) for one in running.where()]
+                    self.assertIn({shown}, lies)
+                    if work == "kept":
+                        self.assertEqual(set().union(*lies), {shown})
+                self.assert_prints_the_same(running, way, work)
+
     def test_policies_see_what_the_work_uses(self):
         with Running("resolver", "stream", "--policy", "auto") as running:
             deadline = time.monotonic() + 60

@@ -49,6 +49,7 @@ void set_environment(const RunOptions& options) {
   const char* const before = std::getenv("LD_PRELOAD");
   const std::string library = preloaded_library();
   set("LD_PRELOAD", before != nullptr && *before != '\0' ? library + ":" + before : library);
+  if (options.pools) set("VMART_RUN_POOLS", "1");
   set("VMART_RUN_CHILDREN", options.children ? "1" : "0");
   if (!options.smallest.empty()) {
     set("VMART_RUN_MIN_BYTES", std::to_string(parse_size(options.smallest, "--min")));

@@ -10,6 +10,7 @@ struct RunOptions {
   std::string policy;                ///< Empty: VMART_POLICY.
   std::string smallest;  ///< Smallest allocation that can move, with a unit; empty: 2 MiB.
   std::string excluded;  ///< Parts of the names of libraries whose memory stays the driver's.
+  bool pools = false;    ///< Whether memory that it allocates in the order of streams can move.
   bool children = true;  ///< Whether programs that it starts run like it.
 };
 

@@ -72,6 +72,8 @@ void add_run(CLI::App& app, std::vector<std::string> program, std::function<int(
       "--exclude", options->excluded,
       "parts of names of libraries, separated by commas, whose memory stays the driver's; "
       "default: libnccl,libnvshmem");
+  run.add_flag("--pools", options->pools,
+               "memory of cudaMallocAsync and of CUDA's pools can move, too");
   run.add_flag("--children,!--no-children", options->children,
                "whether programs that it starts run in the same way; default: yes");
   run.prefix_command();  // `vmart run PROGRAM...` needs no `--`.

@@ -1,0 +1,182 @@
+// Memory that the program allocates and frees in the order of streams, its pools, and the calls
+// after which a pool gives back what is free.
+#include "interpose/driver_library.hpp"
+#include "interpose/hooks.hpp"
+#include "interpose/program_memory.hpp"
+#include "interpose/program_pools.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+namespace vma::interpose {
+namespace {
+
+/// What vmart calls the stream that the variants for programs with per-thread streams name.
+CUstream of_thread(CUstream stream) noexcept {
+  return stream == nullptr ? CU_STREAM_PER_THREAD : stream;
+}
+
+/// A free of the driver's is work of its stream. On the legacy stream, others wait for that, and it
+/// for them; a pool of vmart enqueues nothing.
+void order_legacy(const DriverLibrary& driver, CUstream stream) noexcept {
+  CUevent event = nullptr;
+  if ((stream != nullptr && stream != CU_STREAM_LEGACY) ||
+      driver.cuEventCreate_plain(&event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) {
+    return;
+  }
+  driver.cuEventRecord_plain(event, stream);
+  driver.cuEventDestroy_v2_plain(event);
+}
+
+/// `named` is the stream as vmart calls it.
+template <EntryPoint entry, typename... Pool>
+CUresult allocate(CUdeviceptr* out, std::size_t bytes, CUstream stream, CUstream named,
+                  const void* caller, Pool... pool) noexcept {
+  const ProgramStreams::Enqueue enqueue(stream);
+  if (out != nullptr) {
+    if (const CUdeviceptr made = ProgramPools::get().allocate(bytes, named, caller, {pool...})) {
+      *out = made;
+      return CUDA_SUCCESS;
+    }
+  }
+  return call_driver_with_room<entry>(out, bytes, pool..., stream);
+}
+
+template <EntryPoint entry>
+CUresult free_in_order(CUdeviceptr pointer, CUstream stream, CUstream named) noexcept {
+  const ProgramStreams::Enqueue enqueue(stream);
+  const auto memory = ProgramMemory::get().find(pointer);
+  const DriverLibrary* const driver = DriverLibrary::get();
+  // The driver refuses to free in a capture what was not allocated there.
+  if (!memory || driver == nullptr || ProgramStreams::captures(*driver, named)) {
+    return call_driver<entry>(pointer, stream);
+  }
+  if (memory->pool != nullptr) order_legacy(*driver, named);
+  if (!ProgramMemory::get().free_in_order(pointer, named)) {
+    return call_driver<entry>(pointer, stream);
+  }
+  if (memory->pool != nullptr) ProgramPools::get().note_free();
+  return CUDA_SUCCESS;
+}
+
+template <EntryPoint entry, typename... Args>
+CUresult wait(Args... args) noexcept {
+  const CUresult result = call_driver<entry>(args...);
+  if (result == CUDA_SUCCESS) ProgramPools::get().settle();
+  return result;
+}
+
+}  // namespace
+
+CUresult hook_cuMemAllocAsync(CUdeviceptr* out, std::size_t bytes, CUstream stream) {
+  return allocate<EntryPoint::cuMemAllocAsync>(out, bytes, stream, stream,
+                                               __builtin_return_address(0));
+}
+
+CUresult hook_cuMemAllocAsync_ptsz(CUdeviceptr* out, std::size_t bytes, CUstream stream) {
+  return allocate<EntryPoint::cuMemAllocAsync_ptsz>(out, bytes, stream, of_thread(stream),
+                                                    __builtin_return_address(0));
+}
+
+CUresult hook_cuMemAllocFromPoolAsync(CUdeviceptr* out, std::size_t bytes, CUmemoryPool pool,
+                                      CUstream stream) {
+  return allocate<EntryPoint::cuMemAllocFromPoolAsync>(out, bytes, stream, stream,
+                                                       __builtin_return_address(0), pool);
+}
+
+CUresult hook_cuMemAllocFromPoolAsync_ptsz(CUdeviceptr* out, std::size_t bytes, CUmemoryPool pool,
+                                           CUstream stream) {
+  return allocate<EntryPoint::cuMemAllocFromPoolAsync_ptsz>(out, bytes, stream, of_thread(stream),
+                                                            __builtin_return_address(0), pool);
+}
+
+CUresult hook_cuMemFreeAsync(CUdeviceptr pointer, CUstream stream) {
+  return free_in_order<EntryPoint::cuMemFreeAsync>(pointer, stream, stream);
+}
+
+CUresult hook_cuMemFreeAsync_ptsz(CUdeviceptr pointer, CUstream stream) {
+  return free_in_order<EntryPoint::cuMemFreeAsync_ptsz>(pointer, stream, of_thread(stream));
+}
+
+// --- Pools
+
+CUresult hook_cuMemPoolCreate(CUmemoryPool* out, const CUmemPoolProps* properties) {
+  const CUresult result = call_driver<EntryPoint::cuMemPoolCreate>(out, properties);
+  if (result == CUDA_SUCCESS) ProgramPools::get().created(*out, *properties);
+  return result;
+}
+
+CUresult hook_cuMemPoolDestroy(CUmemoryPool pool) {
+  // Before the driver's, whose handle may come back at once.
+  const auto beside = ProgramPools::get().take(pool);
+  const CUresult result = call_driver<EntryPoint::cuMemPoolDestroy>(pool);
+  if (beside == nullptr) return result;
+  if (result == CUDA_SUCCESS) {
+    beside->destroy();
+  } else {
+    ProgramPools::get().put_back(pool, beside);
+  }
+  return result;
+}
+
+CUresult hook_cuMemPoolTrimTo(CUmemoryPool pool, std::size_t keep_bytes) {
+  std::uint64_t drivers_bytes = 0;
+  const auto beside = ProgramPools::get().find(pool);
+  if (beside != nullptr &&
+      call_driver<EntryPoint::cuMemPoolGetAttribute>(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT,
+                                                     &drivers_bytes) == CUDA_SUCCESS) {
+    // Both together keep that much.
+    const std::uint64_t kept =
+        beside->trim(keep_bytes > drivers_bytes ? keep_bytes - drivers_bytes : 0);
+    keep_bytes = keep_bytes > kept ? keep_bytes - kept : 0;
+  }
+  return call_driver<EntryPoint::cuMemPoolTrimTo>(pool, keep_bytes);
+}
+
+CUresult hook_cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void* value) {
+  const CUresult result = call_driver<EntryPoint::cuMemPoolSetAttribute>(pool, attribute, value);
+  const auto beside = result == CUDA_SUCCESS ? ProgramPools::get().find(pool) : nullptr;
+  if (beside == nullptr) return result;
+  if (attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH ||
+      attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH) {
+    beside->reset(attribute);
+  } else {
+    beside->follow();
+  }
+  return result;
+}
+
+CUresult hook_cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void* value) {
+  const CUresult result = call_driver<EntryPoint::cuMemPoolGetAttribute>(pool, attribute, value);
+  const auto beside = result == CUDA_SUCCESS ? ProgramPools::get().find(pool) : nullptr;
+  const std::uint64_t counted = beside != nullptr ? beside->counted(attribute) : 0;
+  if (counted != 0) *static_cast<cuuint64_t*>(value) += counted;
+  return result;
+}
+
+// --- Waits
+
+CUresult hook_cuStreamSynchronize(CUstream stream) {
+  return wait<EntryPoint::cuStreamSynchronize>(stream);
+}
+
+CUresult hook_cuStreamSynchronize_ptsz(CUstream stream) {
+  return wait<EntryPoint::cuStreamSynchronize_ptsz>(stream);
+}
+
+CUresult hook_cuEventSynchronize(CUevent event) {
+  return wait<EntryPoint::cuEventSynchronize>(event);
+}
+
+CUresult hook_cuCtxSynchronize() {
+  return wait<EntryPoint::cuCtxSynchronize>();
+}
+
+#if CUDA_VERSION >= 13000
+CUresult hook_cuCtxSynchronize_v2(CUcontext context) {
+  return wait<EntryPoint::cuCtxSynchronize_v2>(context);
+}
+#endif
+
+}  // namespace vma::interpose

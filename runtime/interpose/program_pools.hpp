@@ -1,0 +1,106 @@
+#pragma once
+
+#include <vma/vmart.h>
+
+#include <cuda.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <shared_mutex>
+#include <vector>
+
+namespace vma::interpose {
+
+/// A pool of vmart beside one of the driver's, for the large allocations that the program makes
+/// from that. Any thread.
+class ProgramPool {
+ public:
+  ProgramPool(CUmemoryPool drivers, int device) noexcept : drivers_(drivers), device_(device) {}
+  /// The pool itself stays until `destroy`.
+  ~ProgramPool();
+  ProgramPool(const ProgramPool&) = delete;
+  ProgramPool& operator=(const ProgramPool&) = delete;
+
+  int device() const noexcept { return device_; }
+  /// Null until `make` has succeeded.
+  const vmart_pool* made() const noexcept { return pool_.load(std::memory_order_acquire); }
+  /// Null if vmart cannot have it. Then the driver's pool is the only one.
+  const vmart_pool* make() noexcept;
+  /// Takes over the release threshold and the policies of reuse that the driver's pool has.
+  void follow() noexcept;
+  /// What it has of the attribute; zero for one that counts nothing.
+  std::uint64_t counted(CUmemPool_attribute attribute) noexcept;
+  /// The high mark falls to the current value.
+  void reset(CUmemPool_attribute attribute) noexcept;
+  /// Gives free memory back until no more than `keep_bytes` are left. Returns what is left.
+  std::uint64_t trim(std::uint64_t keep_bytes) noexcept;
+  /// The program has waited for work: gives back what exceeds the release threshold. Returns false
+  /// if frees are pending.
+  bool settle() noexcept;
+  /// As the driver's: its blocks stay valid until they are freed.
+  void destroy() noexcept;
+
+ private:
+  vmart_pool_stats stats() const noexcept;
+
+  const CUmemoryPool drivers_;
+  const int device_;
+  std::atomic<vmart_pool*> pool_ = nullptr;
+  std::atomic<bool> refused_ = false;
+  std::atomic<std::uint64_t> threshold_ = 0;
+  std::mutex marks_mutex_;
+  // vmart resets both high marks at once, so the one that the program keeps is kept here.
+  std::uint64_t reserved_high_ = 0;
+  std::uint64_t used_high_ = 0;
+};
+
+/// The pools of the program. All of them are the driver's, under its handles; those that a pool of
+/// vmart can stand for have one beside them (VMART_RUN_POOLS). Any thread.
+class ProgramPools {
+ public:
+  /// Never destroyed: the program frees memory until the process ends.
+  static ProgramPools& get() noexcept;
+
+  /// Allocates in the order of the stream, from the current pool of its GPU or from `pool`. Zero:
+  /// allocate with the driver, as `ProgramMemory::allocate` says it; also while the stream
+  /// captures, and from a pool that only the driver can be. Stream zero is the legacy one.
+  CUdeviceptr allocate(std::size_t bytes, CUstream stream, const void* caller,
+                       std::optional<CUmemoryPool> pool) noexcept;
+  /// The program has created the pool.
+  void created(CUmemoryPool pool, const CUmemPoolProps& properties) noexcept;
+  /// The one beside it; null if it has none.
+  std::shared_ptr<ProgramPool> find(CUmemoryPool pool) noexcept;
+  /// The handle may name another pool from now on. Returns the one beside it, or null.
+  std::shared_ptr<ProgramPool> take(CUmemoryPool pool) noexcept;
+  /// It was not destroyed.
+  void put_back(CUmemoryPool pool, std::shared_ptr<ProgramPool> taken) noexcept;
+
+  /// Memory of a pool was freed.
+  void note_free() noexcept { pending_.store(true, std::memory_order_relaxed); }
+  /// See `ProgramPool::settle`.
+  void settle() noexcept {
+    if (pending_.load(std::memory_order_relaxed)) settle_all();
+  }
+  /// Gives back all that is free, because the driver has no room.
+  void make_room() noexcept;
+  /// The stream is about to be destroyed. No pool asks whether its work has ended from now on.
+  static void forget_stream(CUstream stream) noexcept;
+
+ private:
+  ProgramPools() = default;
+  std::shared_ptr<ProgramPool> find_or_adopt(CUmemoryPool pool);
+  std::vector<std::shared_ptr<ProgramPool>> all() noexcept;
+  void settle_all() noexcept;
+
+  std::atomic<bool> pending_ = false;  // Frees, since all pools have settled.
+  std::shared_mutex mutex_;
+  // Null for those that only the driver can be.
+  std::map<CUmemoryPool, std::shared_ptr<ProgramPool>> pools_;
+};
+
+}  // namespace vma::interpose
