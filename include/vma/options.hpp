@@ -60,6 +60,10 @@ struct AllocOptions {
   /// tag. Ignored with `chunk_bytes`, `zeroed`, `shared_atomics`, `exportable`,
   /// `CpuAccess::fault` or readers.
   bool pool = false;
+  /// If the GPU has no room, also after the runtime has evicted what it can, chunks go to other
+  /// places that have room, the fastest first. Ignored at host nodes, with readers, and without a
+  /// scheduler.
+  bool spill = false;
   CpuAccess cpu_access = CpuAccess::view;
 };
 

@@ -329,6 +329,10 @@ class VMART_EXPORT Runtime {
   /// Blocks: until done, until the scheduler is paused, or until the deadline.
   DrainReport drain(Location at, const DrainOptions& options = {});
   void refill(Location at);
+  /// Moves at least so many bytes away from a place, if so much may move and has room elsewhere,
+  /// the coldest first, and releases them to the driver with what is cached there. Returns how many
+  /// bytes have moved. Throws: Error{unsupported} without a scheduler. Blocks: for the moves.
+  std::size_t make_room(Location at, std::size_t bytes);
   /// Readable lines: where the chunk that contains `pointer` lies, which GPUs use it, what was
   /// decided about it, and what prevents it from moving. Also throws Error{unknown_pointer}.
   std::vector<std::string> explain(const void* pointer) const;

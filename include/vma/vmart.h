@@ -93,12 +93,13 @@ typedef struct vmart_alloc_options {
   size_t size_bytes;  /**< Set it to sizeof(vmart_alloc_options). */
   const char* tag;    /**< Copied; null: none. */
   size_t chunk_bytes; /**< 0: the runtime chooses. */
-  int32_t zeroed;     /**< Here and below, except the last: nonzero means yes. */
+  int32_t zeroed;     /**< Here and below, except `cpu_access`: nonzero means yes. */
   int32_t unmovable;
   int32_t shared_atomics;
   int32_t exportable;
   int32_t pool;
   int32_t cpu_access; /**< When the CPU may touch the memory: VMART_CPU_VIEW or VMART_CPU_FAULT. */
+  int32_t spill;
 } vmart_alloc_options;
 
 /// Values of `vmart_migration_report.outcome`.
@@ -182,7 +183,6 @@ VMART_EXPORT vmart_status vmart_base(const void* pointer, void** out_base, size_
 VMART_EXPORT vmart_status vmart_cached_bytes(vmart_location at, uint64_t* out);
 /// Releases it to the driver. `out_bytes` may be null.
 VMART_EXPORT vmart_status vmart_trim(vmart_location at, uint64_t* out_bytes);
-
 /* --- Moves. `pointer` is any address inside an allocation. The range is `size_bytes` starting
  * `offset` bytes after it; if both are 0, the whole allocation. `options` may be null. */
 

@@ -6,6 +6,7 @@
 #include "runtime/runtime_parts.hpp"
 
 #include <vma/vma.hpp>
+#include <vma/vmart_room.h>
 
 #include <cstddef>
 #include <memory>
@@ -66,6 +67,7 @@ vma::AllocOptions alloc_options_of(const vmart_alloc_options* given, const char*
   options.shared_atomics = known.shared_atomics != 0;
   options.exportable = known.exportable != 0;
   options.pool = known.pool != 0;
+  options.spill = known.spill != 0;
   if (known.cpu_access == VMART_CPU_FAULT) options.cpu_access = vma::CpuAccess::fault;
   return options;
 }
@@ -149,14 +151,31 @@ vmart_status vmart_base(const void* pointer, void** out_base, size_t* out_size_b
   });
 }
 
+namespace {
+
+/// What the ledger has booked at a place.
+vma::Ledger::Account account_at(vmart_location at, const char* call) {
+  const vma::RuntimeParts::Entry entry(parts_of(vma::runtime()), call);
+  const vma::Location place = vma::to_location(at, call);
+  entry->memory.topology().require(place, call);
+  return entry->memory.chunks().ledger().account(place);
+}
+
+}  // namespace
+
+vmart_status vmart_capacity(vmart_location at, uint64_t* out) {
+  constexpr const char* call = "vmart_capacity";
+  return at_boundary([&] {
+    require_argument(out, call, "out");
+    *out = account_at(at, call).capacity_bytes;
+  });
+}
+
 vmart_status vmart_cached_bytes(vmart_location at, uint64_t* out) {
   constexpr const char* call = "vmart_cached_bytes";
   return at_boundary([&] {
     require_argument(out, call, "out");
-    const vma::RuntimeParts::Entry entry(parts_of(vma::runtime()), call);
-    const vma::Location place = vma::to_location(at, call);
-    entry->memory.topology().require(place, call);
-    *out = entry->memory.chunks().ledger().account(place).cached_bytes;
+    *out = account_at(at, call).cached_bytes;
   });
 }
 
@@ -164,6 +183,14 @@ vmart_status vmart_trim(vmart_location at, uint64_t* out_bytes) {
   return at_boundary([&] {
     const std::size_t bytes = vma::trim(vma::to_location(at, "vmart_trim"));
     if (out_bytes != nullptr) *out_bytes = bytes;
+  });
+}
+
+vmart_status vmart_make_room(vmart_location at, uint64_t bytes, uint64_t* out_bytes) {
+  constexpr const char* call = "vmart_make_room";
+  return at_boundary([&] {
+    const std::size_t moved = vma::runtime().make_room(vma::to_location(at, call), bytes);
+    if (out_bytes != nullptr) *out_bytes = moved;
   });
 }
 

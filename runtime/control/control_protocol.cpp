@@ -1,5 +1,6 @@
 #include "control/control_protocol.hpp"
 
+#include "base/environment.hpp"
 #include "control/control_json.hpp"
 #include "control/prometheus.hpp"
 
@@ -95,6 +96,15 @@ class Request {
     const std::optional<std::string> written = text(name);
     if (!written) refuse(fmt::format("\"{}\" is missing", name));
     return parse_location(*written);
+  }
+
+  /// A number of bytes, a text such as "20GiB", or "none": UINT64_MAX.
+  std::uint64_t size(std::string_view name) const {
+    const json::value* value = members_.if_contains(name);
+    if (value == nullptr) refuse(fmt::format("\"{}\" is missing", name));
+    if (value->is_number()) return count_of(*value, name);
+    const std::string written = text_of(*value, name);
+    return written == "none" ? UINT64_MAX : parse_size(written, std::string(name).c_str());
   }
 
   std::size_t most() const {
@@ -206,6 +216,11 @@ json::object answer_drain(ControlTarget& target, const Request& request) {
   return {{"operation", target.start_drain(request.location("at"))}};
 }
 
+json::object answer_capacity(ControlTarget& target, const Request& request) {
+  request.allow({"at", "bytes"});
+  return {{"operation", target.start_capacity(request.location("at"), request.size("bytes"))}};
+}
+
 json::object answer_policy(ControlTarget& target, const Request& request) {
   request.allow({"set"});
   if (const auto policy = request.text("set")) target.set_policy(*policy);
@@ -260,10 +275,10 @@ struct Command {
   json::object (*answer)(ControlTarget&, const Request&);
 };
 constexpr Command commands[] = {
-    {"status", answer_status}, {"where", answer_where},   {"migrate", answer_migrate},
-    {"drain", answer_drain},   {"policy", answer_policy}, {"pause", answer_pause},
-    {"resume", answer_resume}, {"step", answer_step},     {"explain", answer_explain},
-    {"events", answer_events}, {"stats", answer_stats},
+    {"status", answer_status},   {"where", answer_where},       {"migrate", answer_migrate},
+    {"drain", answer_drain},     {"capacity", answer_capacity}, {"policy", answer_policy},
+    {"pause", answer_pause},     {"resume", answer_resume},     {"step", answer_step},
+    {"explain", answer_explain}, {"events", answer_events},     {"stats", answer_stats},
 };
 
 json::object perform(ControlTarget& target, const json::object& members) {

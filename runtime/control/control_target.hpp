@@ -105,7 +105,7 @@ struct ControlEvent {
     move_started,
     move_done,
     move_failed,
-    operation_done,  ///< A migrate or drain requested through the socket.
+    operation_done,  ///< A migrate, drain or capacity requested through the socket.
     operation_failed,
     decision,
     policy_changed,
@@ -174,6 +174,9 @@ class ControlTarget {
   /// Moves everything away from `at`. Whatever the outcome, nothing moves there until the next
   /// `resume`. Throws: Error{busy} while paused.
   virtual std::uint64_t start_drain(Location at) = 0;
+  /// Limits what the runtime has at `at` from now on; UINT64_MAX removes the limit. What is above
+  /// it moves away, the coldest first. Throws: Error{busy} while paused.
+  virtual std::uint64_t start_capacity(Location at, std::uint64_t bytes) = 0;
 
   virtual std::string policy() = 0;
   virtual std::vector<std::string> known_policies() = 0;

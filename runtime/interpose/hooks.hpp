@@ -8,6 +8,7 @@
 #include "interpose/vmart_library.hpp"
 
 #include <cstddef>
+#include <cstdint>
 #include <string_view>
 #include <type_traits>
 
@@ -19,12 +20,18 @@ VMART_RUN_HOOKS(ROW)
 #undef ROW
 
 /// Calls the driver. What vmart keeps for later allocations counts as free, so it must not be why a
-/// call fails.
+/// call fails; nor may memory that could lie elsewhere, if it may spill.
 template <EntryPoint entry, typename... Args>
 CUresult call_driver_with_room(Args... args) noexcept {
-  const CUresult result = call_driver<entry>(args...);
-  if (result != CUDA_ERROR_OUT_OF_MEMORY || !ProgramMemory::get().trim()) return result;
-  return call_driver<entry>(args...);
+  constexpr int tries = 14;  // The last one asks for more than a GPU has.
+  std::uint64_t bytes = std::uint64_t{32} << 20;
+  CUresult result = call_driver<entry>(args...);
+  for (int attempt = 0; attempt < tries && result == CUDA_ERROR_OUT_OF_MEMORY; ++attempt) {
+    if (!ProgramMemory::get().give_room(bytes)) break;
+    result = call_driver<entry>(args...);
+    bytes *= 2;
+  }
+  return result;
 }
 
 /// The stream among the arguments; without one, null.

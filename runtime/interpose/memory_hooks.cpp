@@ -1,5 +1,6 @@
 // Memory of the program: large allocations are vmart's, and what the driver says about them is what
 // it would say about its own.
+#include "interpose/capacity.hpp"
 #include "interpose/driver_library.hpp"
 #include "interpose/hooks.hpp"
 #include "interpose/program_memory.hpp"
@@ -57,11 +58,12 @@ std::optional<CUresult> answer(const ProgramAllocation& memory, CUdeviceptr poin
 
 CUresult hook_cuMemAlloc_v2(CUdeviceptr* out, std::size_t bytes) {
   if (out != nullptr) {
-    if (const CUdeviceptr made =
-            ProgramMemory::get().allocate(bytes, __builtin_return_address(0))) {
+    const void* const caller = __builtin_return_address(0);
+    if (const CUdeviceptr made = ProgramMemory::get().allocate(bytes, caller)) {
       *out = made;
       return CUDA_SUCCESS;
     }
+    if (ProgramMemory::get().must_fit(bytes, caller)) return CUDA_ERROR_OUT_OF_MEMORY;
   }
   return call_driver_with_room<EntryPoint::cuMemAlloc_v2>(out, bytes);
 }
@@ -73,12 +75,13 @@ CUresult hook_cuMemAllocPitch_v2(CUdeviceptr* out, std::size_t* pitch, std::size
       width <= SIZE_MAX - pitch_bytes) {
     const std::size_t row = (width + pitch_bytes - 1) / pitch_bytes * pitch_bytes;
     const std::size_t bytes = row <= SIZE_MAX / height ? row * height : 0;
-    if (const CUdeviceptr made =
-            ProgramMemory::get().allocate(bytes, __builtin_return_address(0))) {
+    const void* const caller = __builtin_return_address(0);
+    if (const CUdeviceptr made = ProgramMemory::get().allocate(bytes, caller)) {
       *out = made;
       *pitch = row;
       return CUDA_SUCCESS;
     }
+    if (ProgramMemory::get().must_fit(bytes, caller)) return CUDA_ERROR_OUT_OF_MEMORY;
   }
   return call_driver_with_room<EntryPoint::cuMemAllocPitch_v2>(out, pitch, width, height,
                                                                element_bytes);
@@ -105,6 +108,7 @@ CUresult hook_cuMemGetInfo_v2(std::size_t* free_bytes, std::size_t* total_bytes)
   const long long seen =
       static_cast<long long>(*free_bytes) + ProgramMemory::get().hidden_bytes(device);
   *free_bytes = seen < 0 ? 0 : static_cast<std::size_t>(seen);
+  if (total_bytes != nullptr) limit_memory_info(device, *free_bytes, *total_bytes);
   return CUDA_SUCCESS;
 }
 

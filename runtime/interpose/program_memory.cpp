@@ -1,5 +1,6 @@
 #include "interpose/program_memory.hpp"
 
+#include "interpose/capacity.hpp"
 #include "interpose/driver_library.hpp"
 #include "interpose/program_pools.hpp"
 #include "interpose/program_streams.hpp"
@@ -38,6 +39,10 @@ bool is_excluded(const void* caller) noexcept {
   return false;
 }
 
+bool can_move(std::size_t bytes, const void* caller) noexcept {
+  return bytes >= Settings::get().min_bytes && bytes != 0 && takes_part() && !is_excluded(caller);
+}
+
 }  // namespace
 
 ProgramMemory& ProgramMemory::get() noexcept {
@@ -51,6 +56,7 @@ void* ProgramMemory::allocate_at(std::size_t bytes, int device) noexcept {
   vmart_alloc_options options{};
   options.size_bytes = sizeof options;
   options.tag = "run";
+  options.spill = spills(device) ? 1 : 0;
   if (bytes <= chunk_bytes_max) {
     options.chunk_bytes = (bytes + granule_bytes - 1) / granule_bytes * granule_bytes;
   }
@@ -73,7 +79,14 @@ bool ProgramMemory::takes(std::size_t bytes, const void* caller) noexcept {
   return bytes >= Settings::get().min_bytes && bytes != 0 && takes_part() && !is_excluded(caller);
 }
 
-CUdeviceptr ProgramMemory::allocate(std::size_t bytes, const void* caller) noexcept {
+bool ProgramMemory::must_fit(std::size_t bytes, const void* caller) noexcept {
+  CUcontext context = nullptr;
+  int device = 0;
+  return takes(bytes, caller) && ProgramStreams::current(context, device) &&
+         capacity_of(device).has_value();
+}
+
+CUdeviceptr ProgramMemory::allocate(std::size_t bytes, const void* caller) noexcept try {
   if (!takes(bytes, caller)) return 0;
   ProgramAllocation made;
   if (!ProgramStreams::current(made.context, made.device)) return 0;
@@ -261,14 +274,16 @@ bool ProgramMemory::note_export(CUdeviceptr inside, bool synchronous_copies) noe
   return true;
 }
 
-bool ProgramMemory::trim() noexcept {
+bool ProgramMemory::give_room(std::uint64_t bytes) noexcept {
   const VmartLibrary* const vmart = VmartLibrary::loaded();
   CUcontext context = nullptr;
   int device = 0;
-  std::uint64_t bytes = 0;
+  std::uint64_t given = 0;
   ProgramPools::get().make_room();
-  return vmart != nullptr && ProgramStreams::current(context, device) &&
-         vmart->vmart_trim({VMART_GPU, device}, &bytes) == VMART_OK && bytes > 0;
+  if (vmart == nullptr || !ProgramStreams::current(context, device)) return false;
+  const vmart_location here{VMART_GPU, device};
+  if (vmart->vmart_trim(here, &given) == VMART_OK && given > 0) return true;
+  return spills(device) && vmart->vmart_make_room(here, bytes, &given) == VMART_OK && given > 0;
 }
 
 long long ProgramMemory::hidden_bytes(int device) noexcept {
@@ -286,6 +301,15 @@ long long ProgramMemory::hidden_bytes(int device) noexcept {
     if (!here && allocation.device == device) hidden -= static_cast<long long>(allocation.bytes);
   }
   return hidden;
+}
+
+std::uint64_t ProgramMemory::bytes_of(int device) noexcept {
+  std::uint64_t bytes = 0;
+  const std::shared_lock lock(mutex_);
+  for (const auto& [begin, allocation] : allocations_) {
+    if (allocation.device == device) bytes += allocation.bytes;
+  }
+  return bytes;
 }
 
 }  // namespace vma::interpose

@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <shared_mutex>
@@ -42,6 +43,8 @@ class ProgramMemory {
   bool add(ProgramAllocation& made) noexcept;
   /// vmart did not allocate. Stands aside unless that can be so for a single allocation.
   void note_refusal(vmart_status status) noexcept;
+  /// Whether the driver may not allocate it either, because a capacity limits what can move.
+  bool must_fit(std::size_t bytes, const void* caller) noexcept;
   /// Frees what begins there. Returns false if it is not vmart's. Blocks: like cuMemFree.
   bool free(CUdeviceptr begin) noexcept;
   /// The same after the work now enqueued on the stream, which does not capture. Stream zero is the
@@ -73,12 +76,14 @@ class ProgramMemory {
   /// Registers the memory's physical location with something else, from now on. Returns false if
   /// vmart refuses.
   bool note_export(CUdeviceptr inside, bool synchronous_copies) noexcept;
-  /// Gives what vmart keeps for later allocations back to the driver. Returns false if that is
-  /// nothing.
-  bool trim() noexcept;
+  /// Gives what vmart keeps for later allocations back to the driver, or, if that is nothing and
+  /// memory may spill, moves so much away, the coldest first. Returns false if nothing went back.
+  bool give_room(std::uint64_t bytes) noexcept;
   /// How much more memory of the device would be free for the driver's allocations if all memory
   /// of the program lay where the program believes; may be negative.
   long long hidden_bytes(int device) noexcept;
+  /// What the program believes to have there.
+  std::uint64_t bytes_of(int device) noexcept;
 
  private:
   ProgramMemory() = default;

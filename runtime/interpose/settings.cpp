@@ -35,6 +35,8 @@ Settings read() {
   }
   settings.children = variable("VMART_RUN_CHILDREN") != "0";
   settings.pools = variable("VMART_RUN_POOLS") == "1";
+  settings.capacity_is_set = !variable("VMART_CAPACITY").empty();
+  settings.overcommit = variable("VMART_RUN_OVERCOMMIT") == "1";
   if (const char* const queues = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS")) {
     settings.hardware_queues = std::clamp(std::atoi(queues), 1, 32);
   }

@@ -13,8 +13,10 @@ struct Settings {
   std::size_t min_bytes = std::size_t{2} << 20;
   std::string excluded = "libnccl,libnvshmem";  // They export what they allocate.
   bool children = true;
-  bool pools = false;       ///< Whether stream-ordered allocations can move.
-  int hardware_queues = 8;  ///< Of a context.
+  bool pools = false;            ///< Whether stream-ordered allocations can move.
+  bool capacity_is_set = false;  ///< VMART_CAPACITY limits what the program has at some place.
+  bool overcommit = false;       ///< Memory for which there is no room spills to other places.
+  int hardware_queues = 8;       ///< Of a context.
   /// A policy, a recording or a decision log reads what the program uses.
   bool uses_are_read = false;
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <vma/vmart.h>
+#include <vma/vmart_room.h>
 #include <vma/vmart_torch.h>
 
 // What the hooks call of libvmart.
@@ -12,6 +13,8 @@
   ROW(vmart_free_async)             \
   ROW(vmart_base)                   \
   ROW(vmart_cached_bytes)           \
+  ROW(vmart_capacity)               \
+  ROW(vmart_make_room)              \
   ROW(vmart_trim)                   \
   ROW(vmart_where)                  \
   ROW(vmart_migrate)                \

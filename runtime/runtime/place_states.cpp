@@ -76,4 +76,11 @@ std::vector<PlaceState> place_states(Driver& driver, const Topology& topology,
   return places;
 }
 
+void tell_capacities(Driver& driver, const Memory& memory, Scheduler& scheduler) {
+  for (const PlaceState& place :
+       place_states(driver, memory.topology(), memory.chunks().ledger())) {
+    scheduler.set_capacity(place.location, place.capacity_bytes);
+  }
+}
+
 }  // namespace vma

@@ -20,6 +20,10 @@ namespace vma {
 std::vector<PlaceState> place_states(Driver& driver, const Topology& topology,
                                      const Ledger& ledger);
 
+/// To the scheduler, which places memory by them: what the runtime itself has taken since leaves
+/// less.
+void tell_capacities(Driver& driver, const Memory& memory, Scheduler& scheduler);
+
 /// All memory of a place, used or not; 0 if unknown.
 std::uint64_t place_bytes(Driver& driver, const Topology& topology, Location at);
 

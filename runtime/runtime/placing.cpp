@@ -3,6 +3,7 @@
 
 #include "runtime/argument_checks.hpp"
 #include "runtime/runtime_parts.hpp"
+#include "scheduling/evictions.hpp"
 
 namespace vma::inline v1 {
 
@@ -46,6 +47,13 @@ void Runtime::refill(Location at) {
   const RuntimeParts::Entry entry(*parts_, call);
   entry->topology.require(at, call);
   entry->scheduler(call).refill(at);
+}
+
+std::size_t Runtime::make_room(Location at, std::size_t bytes) {
+  constexpr const char* call = "vma::make_room";
+  const RuntimeParts::Entry entry(*parts_, call);
+  entry->topology.require(at, call);
+  return vma::make_room(entry->memory, entry->scheduler(call), at, bytes);
 }
 
 std::vector<std::string> Runtime::explain(const void* pointer) const {

@@ -103,13 +103,35 @@ void* alloc_for(Machinery& parts, const AllocOptions& options, Body&& body) {
   return to_pointer(allocation->begin());
 }
 
-/// To the scheduler, which places memory by them: what the runtime itself has taken since leaves
-/// less.
 void tell_capacities(Driver& driver, const Machinery& parts) {
-  for (const PlaceState& place :
-       place_states(driver, parts.topology, parts.memory.chunks().ledger())) {
-    parts.scheduling->scheduler().set_capacity(place.location, place.capacity_bytes);
+  tell_capacities(driver, parts.memory, parts.scheduling->scheduler());
+}
+
+/// Allocates where the scheduler places it for work on the GPU.
+void* alloc_placed(Driver& driver, Machinery& parts, std::size_t bytes, Location device,
+                   const AllocOptions& options) {
+  const Geometry geometry = plan_geometry(bytes, options, device, parts.topology.granularity());
+  AllocTerms terms = terms_of(parts.engine, options);
+  terms.wanted = device;
+  constexpr int tries = 3;  // Another thread, or the runtime itself, may take room meanwhile.
+  std::vector<Location> homes = parts.scheduling->scheduler().place(geometry, device, options);
+  for (int attempt = 1;; ++attempt) {
+    try {
+      return alloc_for(parts, options,
+                       [&] { return parts.memory.alloc(geometry, homes, options, terms); });
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::out_of_memory || attempt == tries) throw;
+      tell_capacities(driver, parts);
+      auto again = parts.scheduling->scheduler().place(geometry, device, options);
+      if (std::exchange(homes, again) == again) throw;
+    }
   }
+}
+
+/// Whether so much would fit into an empty place.
+bool could_hold(const Machinery& parts, Location at, std::size_t bytes) {
+  const Ledger::Account account = parts.memory.chunks().ledger().account(at);
+  return bytes <= account.capacity_bytes && bytes <= parts.topology.memory_bytes(at);
 }
 
 }  // namespace
@@ -144,22 +166,7 @@ void* Runtime::alloc(std::size_t bytes, const AllocOptions& options) {
   }
   if (void* const block = alloc_small(*entry, bytes, at, options)) return block;
   if (!entry->scheduling) return alloc(bytes, at, options);
-  const Geometry geometry = plan_geometry(bytes, options, at, entry->topology.granularity());
-  AllocTerms terms = terms_of(entry->engine, options);
-  terms.wanted = at;
-  constexpr int tries = 3;  // Another thread, or the runtime itself, may take room meanwhile.
-  std::vector<Location> homes = entry->scheduling->scheduler().place(geometry, at, options);
-  for (int attempt = 1;; ++attempt) {
-    try {
-      return alloc_for(*entry, options,
-                       [&] { return entry->memory.alloc(geometry, homes, options, terms); });
-    } catch (const Error& error) {
-      if (error.kind() != ErrorKind::out_of_memory || attempt == tries) throw;
-      tell_capacities(*parts_->driver, *entry);
-      auto again = entry->scheduling->scheduler().place(geometry, at, options);
-      if (std::exchange(homes, again) == again) throw;
-    }
-  }
+  return alloc_placed(*parts_->driver, *entry, bytes, at, options);
 }
 
 void* Runtime::alloc(std::size_t bytes, Location where, const AllocOptions& options) {
@@ -187,8 +194,18 @@ void* Runtime::alloc(std::size_t bytes, Location where, std::span<const Location
   if (options.shared_atomics) {
     entry->mover.reach().require_atomics(terms.readers, where, "vma::alloc");
   }
-  return alloc_for(*entry, options,
-                   [&] { return entry->memory.alloc(bytes, where, options, terms); });
+  const bool spills =
+      options.spill && entry->scheduling && readers.empty() && where.kind == Location::Kind::gpu;
+  try {
+    if (!spills || could_hold(*entry, where, bytes)) {
+      return alloc_for(*entry, options,
+                       [&] { return entry->memory.alloc(bytes, where, options, terms); });
+    }
+  } catch (const Error& error) {
+    if (!spills || error.kind() != ErrorKind::out_of_memory) throw;
+  }
+  tell_capacities(*parts_->driver, *entry);
+  return alloc_placed(*parts_->driver, *entry, bytes, where, options);
 }
 
 void Runtime::free(void* pointer) {

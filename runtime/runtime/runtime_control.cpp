@@ -4,6 +4,8 @@
 #include "costs/cost_estimates.hpp"
 #include "placement/policies/built_in_policies.hpp"
 #include "runtime/argument_checks.hpp"
+#include "scheduling/evictions.hpp"
+#include "runtime/place_states.hpp"
 #include "runtime/runtime_stats.hpp"
 
 #include <vma/error.hpp>
@@ -175,15 +177,18 @@ class RuntimeControl::MoveOperation : public std::enable_shared_from_this<MoveOp
 };
 
 RuntimeControl::RuntimeControl(ControlGround ground)
-    : ground_(std::move(ground)), clock_(ground_.driver.clock()), opened_(clock_.now()) {}
+    : ground_(std::move(ground)),
+      clock_(ground_.driver.clock()),
+      opened_(clock_.now()),
+      threads_(ground_.driver.executor(), clock_, ground_.feed) {}
 
 RuntimeControl::~RuntimeControl() {
   stop();
 }
 
 void RuntimeControl::stop() noexcept {
-  for (const auto& drain : drains_) drain->task->join();
-  drains_.clear();
+  stopping_ = true;
+  threads_.stop();
 }
 
 // --- Where memory is
@@ -344,62 +349,43 @@ ControlStarted RuntimeControl::start_move(const ControlMove& move) {
   return {operation->number(), std::move(summary)};
 }
 
+void RuntimeControl::require_running() const {
+  if (!ground_.scheduler.stats().paused) return;
+  throw Error(ErrorKind::busy, call_name,
+              "the scheduler is paused, so nothing can move; resume it first");
+}
+
 std::uint64_t RuntimeControl::start_drain(Location at) {
   ground_.memory.topology().require(at, call_name);
-  if (ground_.scheduler.stats().paused) {
-    throw Error(ErrorKind::busy, call_name,
-                "the scheduler is paused, so nothing can move; resume it before draining");
-  }
-  forget_ended_drains();
-  if (drains_.size() >= drains_max) {
-    throw Error(ErrorKind::busy, call_name,
-                fmt::format("{} drains are already running; wait for one to end", drains_.size()));
-  }
-  const std::uint64_t operation = ground_.feed->next_operation();
-  drains_.push_back(std::make_unique<Drain>());
-  Drain& started = *drains_.back();
+  require_running();
   const bool fresh = drained_.insert(at).second;
   try {
-    started.task = ground_.driver.executor().spawn("vmart drain", [this, at, operation, &started] {
-      drain(at, operation);
-      started.ended = true;
+    return threads_.start("vmart drain", at, [this, at](ControlEvent& event) {
+      const DrainReport report = ground_.scheduler.drain_place(at, {});
+      event.bytes = report.bytes_moved;
+      if (report.bytes_left == 0) return true;
+      event.text = fmt::format("{}; {} accepts no memory until `vmart resume`", text_of(report),
+                               to_string(at));
+      return false;
     });
   } catch (...) {
-    drains_.pop_back();
     if (fresh) drained_.erase(at);
     throw;
   }
-  return operation;
 }
 
-void RuntimeControl::drain(Location at, std::uint64_t operation) noexcept try {
-  ControlEvent event;
-  event.operation = operation;
-  event.from = at;
-  const TimePoint begin = clock_.now();
-  event.kind = ControlEvent::Kind::operation_failed;
-  try {
-    const DrainReport report = ground_.scheduler.drain_place(at, {});
-    event.bytes = report.bytes_moved;
-    if (report.bytes_left == 0) event.kind = ControlEvent::Kind::operation_done;
-    if (report.bytes_left > 0) {
-      event.text = fmt::format("{}; {} accepts no memory until `vmart resume`", text_of(report),
-                               to_string(at));
-    }
-  } catch (const std::exception& error) {
-    event.text = error.what();
-  }
-  event.at = clock_.now();
-  event.took = event.at - begin;
-  ground_.feed->add(std::move(event));
-} catch (const std::bad_alloc&) {  // The event is lost.
-}
-
-void RuntimeControl::forget_ended_drains() {
-  std::erase_if(drains_, [](const auto& drain) {
-    if (!drain->ended) return false;
-    drain->task->join();
-    return true;
+std::uint64_t RuntimeControl::start_capacity(Location at, std::uint64_t bytes) {
+  ground_.memory.topology().require(at, call_name);
+  require_running();
+  return threads_.start("vmart capacity", at, [this, at, bytes](ControlEvent& event) {
+    ground_.memory.chunks().set_capacity(at, bytes);
+    tell_capacities(ground_.driver, ground_.memory, ground_.scheduler);
+    const EvictionReport report =
+        evict_above_capacity(ground_.memory, ground_.scheduler, at,
+                             [this] { return !stopping_ && !ground_.scheduler.stats().paused; });
+    event.bytes = report.bytes_released;
+    event.text = text_of(report, at);
+    return report.bytes_over == 0;
   });
 }
 

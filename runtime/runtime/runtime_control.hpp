@@ -1,11 +1,11 @@
 #pragma once
 
-#include "base/executor.hpp"
 #include "control/control_target.hpp"
 #include "control/event_feed.hpp"
 #include "memory/memory.hpp"
 #include "migrate/moves/mover.hpp"
 #include "parking/parker.hpp"
+#include "control/operation_threads.hpp"
 #include "scheduling/scheduler.hpp"
 #include "telemetry/gpu_monitor.hpp"
 
@@ -30,7 +30,7 @@ struct ControlGround {
 };
 
 /// A runtime as seen by the control socket. One thread at a time, that of the scheduler's loop;
-/// moves run in the mover and drains on their own threads.
+/// moves run in the mover, drains and changes of capacities on their own threads.
 class RuntimeControl : public ControlTarget {
  public:
   explicit RuntimeControl(ControlGround ground);
@@ -44,8 +44,9 @@ class RuntimeControl : public ControlTarget {
   ControlAllocation allocation(std::uint64_t address) override;
   ControlPrediction predict(const ControlMove& move) override;
   ControlStarted start_move(const ControlMove& move) override;
-  /// Also throws: Error{busy} while `drains_max` of them are running.
+  /// Also throws: Error{busy} while `OperationThreads::threads_max` operations are running.
   std::uint64_t start_drain(Location at) override;
+  std::uint64_t start_capacity(Location at, std::uint64_t bytes) override;
   std::string policy() override;
   std::vector<std::string> known_policies() override;
   void set_policy(const std::string& text) override;
@@ -56,17 +57,11 @@ class RuntimeControl : public ControlTarget {
   ControlEvents events(std::uint64_t since, std::size_t most) override;
   ControlStats stats() override;
 
-  /// Waits for the drains. Requires: the scheduler has stopped, which ends them, and no more calls
-  /// are made. Idempotent.
+  /// Waits for drains and changes of capacities. Requires: the scheduler has stopped, which ends
+  /// them, and no more calls are made. Idempotent.
   void stop() noexcept;
 
-  static constexpr std::size_t drains_max = 4;
-
  private:
-  struct Drain {
-    std::unique_ptr<Task> task;
-    std::atomic<bool> ended{false};
-  };
   class MoveOperation;
 
   /// In ascending order of addresses.
@@ -77,14 +72,14 @@ class RuntimeControl : public ControlTarget {
   std::vector<ControlAllocation> page_of(const Allocations& all, std::uint64_t from,
                                          std::size_t most) const;
   ControlAllocation describe(const std::shared_ptr<Allocation>& allocation) const;
-  void drain(Location at, std::uint64_t operation) noexcept;
-  void forget_ended_drains();
+  void require_running() const;
 
   const ControlGround ground_;
   Clock& clock_;
   const TimePoint opened_;
-  std::vector<std::unique_ptr<Drain>> drains_;
   std::set<Location> drained_;  // By peers, until the next `resume`.
+  std::atomic<bool> stopping_{false};
+  OperationThreads threads_;  // Last: they use all of the above.
 };
 
 }  // namespace vma

@@ -11,6 +11,7 @@
  * and becomes the same program with `stream` when it should end. `pools` has its memory from pools,
  * which keep nothing that is free; those of `kept` do. That of `exported` is from a pool for other
  * processes. `late` ends before "ready" if it is not stuck.
+ * `info` prints what it is told of the GPU's memory.
  */
 #include "program.hpp"
 
@@ -246,6 +247,13 @@ static void describe(CUdeviceptr pointer) {
          size, type, device);
 }
 
+static void print_info(const char *when) {
+  size_t free_bytes = 0, total_bytes = 0;
+  if (strcmp(work, "info") != 0) return;
+  CALL(cuMemGetInfo, &free_bytes, &total_bytes);
+  printf("%s: %zu of %zu\n", when, free_bytes, total_bytes);
+}
+
 int main(int argc, char **argv) {
   find_driver(argc > 1 ? argv[1] : "linked");
   if (argc > 2) work = argv[2];
@@ -261,9 +269,11 @@ int main(int argc, char **argv) {
   }
   open_pools();
   CALL(cuMemGetInfo, &free_before, &total);
+  print_info("before");
   for (int i = 0; i < buffers; ++i) memory[i] = allocate_buffer();
   CALL(cuMemAlloc, &small, 4096);
   CALL(cuMemGetInfo, &free_between, &total);
+  print_info("allocated");
   printf("allocated: %s\n", free_before - free_between >= buffers * buffer_bytes ? "yes" : "no");
   bytes = (unsigned char *)malloc(buffer_bytes);
   if (bytes == NULL) return 1;

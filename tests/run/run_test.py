@@ -118,6 +118,77 @@ class Programs(unittest.TestCase):
                          run(PROGRAM, way, work).stdout.splitlines()[:-1])
 
 
+class Capacity(unittest.TestCase):
+    """`vmart run --capacity` and `--overcommit`, with six buffers of 4 MiB."""
+
+    def test_is_kept_by_moving_the_coldest_to_a_peer(self):
+        with Running("linked", "stream", "--capacity", "gpu0=24MiB") as running:
+            self.assert_divided(running, {"gpu(0)", "gpu(1)"}, 24)
+            self.assertEqual(running.result(), result_of(run(PROGRAM, "linked").stdout))
+
+    def test_sends_to_the_host_what_no_gpu_has_room_for(self):
+        with Running("resolver", "stream", "--capacity", "gpu0=16MiB,gpu1=16MiB") as running:
+            self.assert_divided(running, {"gpu(0)", "gpu(1)", "host(0)"}, 16)
+            self.assertEqual(running.result(), result_of(run(PROGRAM, "resolver").stdout))
+
+    def test_holds_without_a_control_socket(self):
+        bare = run(PROGRAM, "linked", "info")
+        under = run(VMART, "run", "--capacity", "gpu0=16MiB", "--", PROGRAM, "linked", "info",
+                    VMART_CONTROL="0")
+        self.assertEqual((under.returncode, under.stderr), (0, ""))
+        self.assertEqual(result_of(under.stdout), result_of(bare.stdout))
+        self.assertEqual(info_of(under.stdout), [[16 << 20, 16 << 20], [0, 16 << 20]])
+
+    def test_is_what_the_program_is_told(self):
+        bare = info_of(run(PROGRAM, "dlsym", "info").stdout)
+        large = run(VMART, "run", "--capacity", "gpu0=64MiB", "--", PROGRAM, "dlsym", "info")
+        self.assertEqual(info_of(large.stdout), [[64 << 20, 64 << 20], [40 << 20, 64 << 20]])
+        for options in (["--overcommit"], ["--overcommit", "--capacity", "gpu0=16MiB"],
+                        ["--capacity", "gpu1=16MiB"], ["--capacity", "gpu0=1TiB"]):
+            under = info_of(run(VMART, "run", *options, "--", PROGRAM, "dlsym", "info").stdout)
+            self.assertEqual([total for _, total in under], [total for _, total in bare], options)
+            self.assertGreater(under[1][0], 64 << 20)
+
+    def test_fails_where_there_is_no_room_at_all(self):
+        limits = "gpu0=8MiB,gpu1=8MiB,host0=4MiB"
+        under = run(VMART, "run", "--capacity", limits, "--", PROGRAM, "linked")
+        self.assertEqual((under.returncode, under.stdout), (1, "cuMemAlloc returned 2\n"))
+
+    def test_can_be_changed_while_the_program_runs(self):
+        with Running("linked", "stream") as running:
+            self.assertEqual({at for one in running.where() for at in places(one)}, {"gpu(0)"})
+            changed = running.control("capacity", "gpu0", "24MiB")
+            self.assertIn("moved away", changed)
+            self.assert_divided(running, {"gpu(0)", "gpu(1)"}, 24)
+            running.control("capacity", "gpu0", "none")
+            running.control("migrate", "all", "gpu0")
+            self.assertEqual({at for one in running.where() for at in places(one)}, {"gpu(0)"})
+            running.control("capacity", "gpu0", "0")
+            self.assertNotIn("gpu(0)", {at for one in running.where() for at in places(one)})
+            self.assertEqual(running.result(), result_of(run(PROGRAM, "linked").stdout))
+
+    def test_that_is_no_capacity_is_refused(self):
+        for text in ("gpu0", "gpu0=", "60GiB", "gpu0=1GiB,", "mars=1GiB"):
+            under = run(VMART, "run", "--capacity", text, "--", "true")
+            self.assertEqual(under.returncode, 1, text)
+
+    def test_overcommitted_memory_spills_to_the_host(self):
+        tiny = {"SIM_CUDA_MACHINE": str(pathlib.Path(__file__).parent / "tiny_gpus.json")}
+        for options in ([], ["--capacity", "gpu1=16MiB"]):
+            alone = run(VMART, "run", *options, "--", PROGRAM, "linked", **tiny)
+            self.assertEqual((alone.returncode, alone.stdout),
+                             (1, "cuMemAlloc returned 2\n"), alone.stderr)
+        under = run(VMART, "run", "--overcommit", "--", PROGRAM, "linked", **tiny)
+        self.assertEqual(under.returncode, 0, under.stdout + under.stderr)
+        self.assertEqual(result_of(under.stdout), result_of(run(PROGRAM, "linked").stdout))
+
+    def assert_divided(self, running, expected, limit_mib):
+        memory = running.where()
+        self.assertEqual({at for one in memory for at in places(one)}, expected)
+        here = sum(one["bytes_at"].get("gpu(0)", 0) for one in memory)
+        self.assertLessEqual(here, limit_mib << 20)
+
+
 class ProgramsWithoutGpu(unittest.TestCase):
     def test_load_one_small_library(self):
         maps = run(VMART, "run", "--", "cat", "/proc/self/maps").stdout
@@ -189,11 +260,25 @@ class Running:
     def where(self):
         return json.loads(self.control("where", "run", "--json"))["allocations"]
 
+    def result(self):
+        return result_of(self.end())
+
     def end(self):
         rest, _ = self._process.communicate("\n", timeout=120)
         if self._process.returncode != 0:
             raise AssertionError(f"exit {self._process.returncode}: {rest}{self.errors()}")
         return self._begin + rest
+
+
+def result_of(output):
+    """What does not depend on how much memory the program is told of."""
+    return [line for line in output.splitlines() if ": " not in line or line.startswith("too large")]
+
+
+def info_of(output):
+    """Free and total bytes, as the program was told: before it allocated, and after."""
+    return [[int(number) for number in line.split(": ")[1].split(" of ")]
+            for line in output.splitlines() if " of " in line]
 
 
 def places(allocation):

@@ -186,6 +186,15 @@ int run_drain(const ControlChoice& choice, const std::string& at, bool as_json) 
   return 0;
 }
 
+int run_capacity(const ControlChoice& choice, const std::string& at, const std::string& size,
+                 bool as_json) {
+  ControlClient client(choice);
+  const std::uint64_t since = latest_event(client);
+  const json::object answer = client.ask({{"command", "capacity"}, {"at", at}, {"bytes", size}});
+  await_operation(client, count_of(answer, "operation"), since, as_json);
+  return 0;
+}
+
 int run_policy(const ControlChoice& choice, const std::string& set, bool as_json) {
   ControlClient client(choice);
   json::object request{{"command", "policy"}};

@@ -21,6 +21,9 @@ struct MigrateCommand {
 int run_migrate(const ControlChoice& choice, const MigrateCommand& command, bool as_json);
 
 int run_drain(const ControlChoice& choice, const std::string& at, bool as_json);
+/// Limits what the runtime has at a place to `size`, such as "20GiB", or to nothing: "none".
+int run_capacity(const ControlChoice& choice, const std::string& at, const std::string& size,
+                 bool as_json);
 /// Prints the policy of a runtime and the available ones. Sets the policy first unless `set` is
 /// empty.
 int run_policy(const ControlChoice& choice, const std::string& set, bool as_json);

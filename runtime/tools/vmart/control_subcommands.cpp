@@ -22,7 +22,7 @@ struct Arguments {
   ControlChoice choice;
   MigrateCommand migrate;
   TopOptions top;
-  std::string text, set;
+  std::string text, set, size;
   bool follow = false, json = false, prometheus = false;
 };
 
@@ -131,6 +131,13 @@ void add_acting(CLI::App& app, std::function<int()>& chosen, const Shared& share
       add(app, chosen, shared, "drain", "evacuates a place and keeps it closed until `resume`",
           [](const Arguments& given) { return run_drain(given.choice, given.text, given.json); });
   drain.add_option("place", shared->text, "gpu0, host0, ...")->required();
+  CLI::App& capacity =
+      add(app, chosen, shared, "capacity",
+          "limits what a program has at a place; the coldest leaves", [](const Arguments& given) {
+            return run_capacity(given.choice, given.text, given.size, given.json);
+          });
+  capacity.add_option("place", shared->text, "gpu0, host0, ...")->required();
+  capacity.add_option("size", shared->size, "such as 20GiB, or none")->required();
   add_policy(app, chosen, shared);
   const std::pair<const char*, const char*> plain[] = {
       {"pause", "pauses the scheduler, so that nothing moves"},

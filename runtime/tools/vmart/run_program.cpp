@@ -4,11 +4,13 @@
 #include "base/printable.hpp"
 
 #include <vma/error.hpp>
+#include <vma/location.hpp>
 
 #include <fmt/format.h>
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -45,6 +47,25 @@ void set(const char* name, const std::string& value, bool replace = true) {
   throw Error(ErrorKind::out_of_memory, call, fmt::format("no memory to set {}", name));
 }
 
+bool is_set(const char* name) {
+  const char* const value = std::getenv(name);
+  return value != nullptr && *value != '\0';
+}
+
+/// Throws: Error{invalid_argument}. The library would say so only when the program first allocates.
+std::string checked_capacity(const std::string& text) {
+  std::size_t begin = 0;
+  while (begin <= text.size()) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    const std::string part = text.substr(begin, end - begin);
+    const std::size_t equals = part.find('=');
+    parse_location(part.substr(0, equals));
+    parse_size(equals == std::string::npos ? "" : part.substr(equals + 1), "--capacity");
+    begin = end + 1;
+  }
+  return text;
+}
+
 void set_environment(const RunOptions& options) {
   const char* const before = std::getenv("LD_PRELOAD");
   const std::string library = preloaded_library();
@@ -56,6 +77,10 @@ void set_environment(const RunOptions& options) {
   }
   if (!options.excluded.empty()) set("VMART_RUN_EXCLUDE", options.excluded);
   if (!options.policy.empty()) set("VMART_POLICY", options.policy);
+  if (!options.capacity.empty()) set("VMART_CAPACITY", checked_capacity(options.capacity));
+  if (options.overcommit) set("VMART_RUN_OVERCOMMIT", "1");
+  // Memory leaves a full place only by a scheduler, which also notes what is used.
+  if (is_set("VMART_CAPACITY") || options.overcommit) set("VMART_POLICY", "stay_put", false);
   set("VMART_CONTROL", "1", false);
   // A stopped stream holds one of the context's hardware queues, of which there are 8 otherwise.
   set("CUDA_DEVICE_MAX_CONNECTIONS", "32", false);

@@ -11,7 +11,9 @@ struct RunOptions {
   std::string smallest;  ///< Smallest allocation that can move, with a unit; empty: 2 MiB.
   std::string excluded;  ///< Parts of the names of libraries whose memory stays the driver's.
   bool pools = false;    ///< Whether memory that it allocates in the order of streams can move.
-  bool children = true;  ///< Whether programs that it starts run like it.
+  std::string capacity;  ///< "gpu0=60GiB,...": most HBM that movable memory has; empty: no limit.
+  bool overcommit = false;  ///< What finds no room spills to other places.
+  bool children = true;     ///< Whether programs that it starts run like it.
 };
 
 /// Becomes the program, with the library preloaded that makes its memory movable. Returns 127 if

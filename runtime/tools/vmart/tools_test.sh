@@ -78,7 +78,7 @@ empty=$(mktemp -d)
 XDG_RUNTIME_DIR=$empty
 export XDG_RUNTIME_DIR
 for command in status "where 0x10" "explain 0x10" stats "stats --json" pause resume step policy \
-  events top "drain gpu0" "migrate 0x10 gpu1" where "where weights" "explain weights" "policy --set x" \
+  events top "drain gpu0" "capacity gpu0 1GiB" "migrate 0x10 gpu1" where "where weights" "explain weights" "policy --set x" \
   "top --json"; do
   # shellcheck disable=SC2086 # A command and its arguments.
   expect 1 "no runtime is listening" $command --pid 99999999

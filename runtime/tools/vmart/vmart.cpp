@@ -66,6 +66,12 @@ void add_run(CLI::App& app, std::vector<std::string> program, std::function<int(
       "run", "runs a CUDA program so that its device memory can move: vmart run -- PROGRAM...");
   run.add_option("--policy", options->policy,
                  "what decides where memory lies, such as auto; default: VMART_POLICY, or nothing");
+  run.add_option("--capacity", options->capacity,
+                 "most HBM that movable memory has on a GPU, such as gpu0=60GiB,gpu1=20GiB; the "
+                 "coldest of the rest lies elsewhere");
+  run.add_flag("--overcommit", options->overcommit,
+               "memory for which HBM or --capacity leaves no room goes to other GPUs and the host, "
+               "and the program is told of the GPU's whole memory");
   run.add_option("--min", options->smallest,
                  "smallest allocation that can move, such as 16MiB; default: 2MiB");
   run.add_option(
@@ -91,7 +97,11 @@ char** dashes_of_run(char** begin, char** end) {
     const std::string_view argument = *at;
     if (argument == "--") return at;
     if (!argument.starts_with("-")) return end;  // The program; a later `--` is its own.
-    if (argument == "--policy" || argument == "--min" || argument == "--exclude") ++at;
+    for (const char* option : {"--policy", "--capacity", "--min", "--exclude"}) {
+      if (argument != option) continue;
+      ++at;
+      break;
+    }
   }
   return end;
 }

@@ -1,6 +1,8 @@
 // Goal: the C calls for memory behave as the C++ ones do, and refuse null pointers.
 #include "unit/abi/abi_rig.hpp"
 
+#include <vma/vmart_room.h>
+
 #include <cstring>
 
 namespace vma {
@@ -71,6 +73,18 @@ TEST_F(MemoryCalls, FreedMemoryIsCachedUntilItIsTrimmed) {
   EXPECT_EQ(vmart_cached_bytes(c_gpu(0), nullptr), VMART_INVALID_ARGUMENT);
 }
 
+TEST_F(MemoryCalls, CapacitiesAreToldAndRoomNeedsAScheduler) {
+  std::uint64_t bytes = 1;
+  EXPECT_EQ(vmart_capacity(c_gpu(1), &bytes), VMART_OK);
+  EXPECT_EQ(bytes, second_gpu_bytes);
+  EXPECT_EQ(vmart_capacity(c_gpu(0), &bytes), VMART_OK);
+  EXPECT_EQ(bytes, UINT64_MAX);
+  EXPECT_EQ(vmart_capacity(c_gpu(9), &bytes), VMART_INVALID_ARGUMENT);
+  EXPECT_EQ(vmart_capacity(c_gpu(0), nullptr), VMART_INVALID_ARGUMENT);
+  EXPECT_EQ(vmart_make_room(c_gpu(9), 1, nullptr), VMART_INVALID_ARGUMENT);
+  EXPECT_EQ(vmart_make_room(c_gpu(0), 1, nullptr), VMART_UNSUPPORTED);
+}
+
 vmart_alloc_options options() {
   vmart_alloc_options options{};
   options.size_bytes = sizeof options;
@@ -101,6 +115,11 @@ TEST_F(MemoryCalls, OptionsOfAnAllocationAreThoseOfCpp) {
   wanted = options();
   wanted.shared_atomics = 1;
   EXPECT_EQ(vmart_alloc_with(8, c_host(0), &wanted, &pointer), VMART_UNSUPPORTED);
+
+  wanted = options();
+  wanted.spill = 1;  // Without a scheduler.
+  EXPECT_EQ(vmart_alloc_with(second_gpu_bytes + 1, c_gpu(1), &wanted, &pointer),
+            VMART_OUT_OF_MEMORY);
 
   wanted = options();
   wanted.pool = 1;

@@ -168,6 +168,7 @@ TEST_F(ControlToolTest, Acts) {
   expect(0, "operation_done", "migrate weights 0x10 cache gpu1");
   expect(1, "no room at gpu(1)", "migrate fails gpu1");
   expect(0, "drain gpu(0)", "drain gpu0");
+  expect(0, "capacity gpu(0) 4096", "capacity gpu0 4KiB");
   expect(0, "cost_benefit", "policy");
   expect(0, "cost_benefit", "policy --set cost_benefit");
   expect(0, "paused", "pause");
@@ -177,7 +178,8 @@ TEST_F(ControlToolTest, Acts) {
   EXPECT_EQ(rig_.target().calls(),
             (std::vector<std::string>{"move weights to gpu(1)", "move 0x7f0000000000 to host(0)",
                                       "move weights 0x10 cache to gpu(1)", "move fails to gpu(1)",
-                                      "drain gpu(0)", "pause", "step", "resume"}));
+                                      "drain gpu(0)", "capacity gpu(0) 4096", "pause", "step",
+                                      "resume"}));
 }
 
 TEST_F(ControlToolTest, LeavesWithOneAndTheReasonWhereItIsRefused) {
@@ -185,6 +187,7 @@ TEST_F(ControlToolTest, LeavesWithOneAndTheReasonWhereItIsRefused) {
   expect(1, "the scheduler is running", "step");
   expect(1, "unknown_pointer", "where 0x10");
   expect(1, "mars", "drain mars");
+  expect(1, "much", "capacity gpu0 much");
   EXPECT_EQ(run_tool("status --socket " + rig_.path() + ".none").code, 1);
 }
 

@@ -128,6 +128,15 @@ TEST_F(ControlProtocolTest, PredictsWithoutMoving) {
             (std::vector<std::string>{"move 0x7f0000000000 to gpu(1)", "drain gpu(0)"}));
 }
 
+TEST_F(ControlProtocolTest, TakesACapacityAsANumberOrAText) {
+  ok(R"({"command":"capacity","at":"gpu0","bytes":4096})");
+  ok(R"({"command":"capacity","at":"gpu1","bytes":"2GiB"})");
+  ok(R"({"command":"capacity","at":"host0","bytes":"none"})");
+  EXPECT_EQ(target_.calls(),
+            (std::vector<std::string>{"capacity gpu(0) 4096", "capacity gpu(1) 2147483648",
+                                      "capacity host(0) 18446744073709551615"}));
+}
+
 TEST_F(ControlProtocolTest, MovesSeveralAllocationsWithOneRequest) {
   ok(R"({"command":"migrate","tag":["a","b"],"to":"gpu1"})");
   ok(R"({"command":"migrate","address":["0x7f0000000000",16],"tag":"a","to":"host0"})");
@@ -208,6 +217,10 @@ TEST_F(ControlProtocolTest, RefusesWhatIsNoSuchRequest) {
                               R"({"command":"where","tag":"many"})",
                               R"({"command":"migrate","tag":"a","to":"mars"})",
                               R"({"command":"drain","at":7})",
+                              R"({"command":"capacity","at":"gpu0"})",
+                              R"({"command":"capacity","bytes":"2GiB"})",
+                              R"({"command":"capacity","at":"gpu0","bytes":"much"})",
+                              R"({"command":"capacity","at":"gpu0","bytes":-1})",
                               R"({"command":"migrate","tag":"a","to":"gpu1","dry_run":"yes"})",
                               R"({"command":"explain"})",
                               R"({"command":"explain","address":"0x"})",

@@ -135,6 +135,10 @@ std::uint64_t FakeControlTarget::start_drain(Location at) {
   return start("drain " + to_string(at), false);
 }
 
+std::uint64_t FakeControlTarget::start_capacity(Location at, std::uint64_t bytes) {
+  return start(fmt::format("capacity {} {}", to_string(at), bytes), false);
+}
+
 void FakeControlTarget::set_policy(const std::string& text) {
   if (text != "stay" && text != "cost_benefit") {
     throw Error(ErrorKind::invalid_argument, "vma::set_policy",

@@ -26,6 +26,7 @@ class FakeControlTarget : public ControlTarget {
   ControlPrediction predict(const ControlMove& move) override;
   ControlStarted start_move(const ControlMove& move) override;
   std::uint64_t start_drain(Location at) override;
+  std::uint64_t start_capacity(Location at, std::uint64_t bytes) override;
   std::string policy() override { return policy_; }
   std::vector<std::string> known_policies() override { return {"stay", "cost_benefit"}; }
   void set_policy(const std::string& text) override;
