@@ -45,6 +45,8 @@ struct AllocOptions {
   std::size_t chunk_bytes = 0;
   /// Name of the allocation in logs, `where` listings and errors.
   std::string tag;
+  /// Where the program allocates it, innermost first, for `vmart where --sites` and selectors.
+  std::string site{};
   /// Fills the memory with zeros. Otherwise the contents are undefined.
   bool zeroed = false;
   /// False forbids every move: `migrate` throws Error{pinned}.

@@ -100,6 +100,7 @@ typedef struct vmart_alloc_options {
   int32_t pool;
   int32_t cpu_access; /**< When the CPU may touch the memory: VMART_CPU_VIEW or VMART_CPU_FAULT. */
   int32_t spill;
+  const char* site; /**< Copied; null: none. */
 } vmart_alloc_options;
 
 /// Values of `vmart_migration_report.outcome`.

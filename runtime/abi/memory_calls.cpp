@@ -61,6 +61,7 @@ vma::AllocOptions alloc_options_of(const vmart_alloc_options* given, const char*
   const auto known = vma::known_part(given, alloc_options_bytes_min, sizeof *given, call);
   vma::require_value(known.cpu_access, VMART_CPU_FAULT, call, "options->cpu_access");
   if (known.tag != nullptr) options.tag = known.tag;
+  if (known.site != nullptr) options.site = known.site;
   options.chunk_bytes = known.chunk_bytes;
   options.zeroed = known.zeroed != 0;
   options.movable = known.unmovable == 0;

@@ -207,13 +207,10 @@ json::object to_json(const ControlStatus& status) {
 json::object to_json(const ControlAllocation& allocation) {
   json::object bytes_at;
   for (const auto& [at, bytes] : allocation.bytes_at) bytes_at[to_string(at)] = bytes;
-  return {{"address", hex(allocation.address)},
-          {"bytes", allocation.bytes},
-          {"chunk_bytes", allocation.chunk_bytes},
-          {"tag", to_json_text(allocation.tag)},
-          {"movable", allocation.movable},
-          {"parked", allocation.parked},
-          {"dropped_bytes", allocation.dropped_bytes},
+  return {{"address", hex(allocation.address)},    {"bytes", allocation.bytes},
+          {"chunk_bytes", allocation.chunk_bytes}, {"tag", to_json_text(allocation.tag)},
+          {"site", to_json_text(allocation.site)}, {"movable", allocation.movable},
+          {"parked", allocation.parked},           {"dropped_bytes", allocation.dropped_bytes},
           {"bytes_at", std::move(bytes_at)}};
 }
 

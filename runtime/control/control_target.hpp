@@ -46,6 +46,7 @@ struct ControlAllocation {
   std::size_t dropped_bytes = 0;  ///< Bytes without memory until they are resumed.
   std::map<Location, std::uint64_t> bytes_at;
   std::vector<Extent> extents;  ///< Set by queries of one allocation; empty in lists.
+  std::string site{};           ///< Where the program allocated it; empty if unknown.
 };
 
 /// What to move, and to where.

@@ -25,6 +25,7 @@ constexpr SelectorForm forms[] = {
     {"newest:N", "the N that were allocated last"},
     {"at:PLACE", "those with at least one chunk there, as at:gpu0"},
     {"size:MIN..MAX", "those of MIN to MAX bytes, as size:64MiB..1GiB, size:1GiB.., size:..64KiB"},
+    {"site:TEXT", "those whose place of allocation contains the text, as site:train.py:12"},
     {"tag:NAME", "those with the tag, also if it looks like an address or a selector"},
 };
 
@@ -88,6 +89,11 @@ std::string read_tag(std::string_view value, Selector& selector) {
   return value.empty() ? "the tag is empty" : "";
 }
 
+std::string read_site(std::string_view value, Selector& selector) {
+  selector.site = value;
+  return value.empty() ? "the text is empty" : "";
+}
+
 struct Prefix {
   std::string_view text;
   SelectorKind kind;
@@ -96,7 +102,8 @@ struct Prefix {
 constexpr Prefix prefixes[] = {
     {"largest:", SelectorKind::largest, read_count}, {"oldest:", SelectorKind::oldest, read_count},
     {"newest:", SelectorKind::newest, read_count},   {"at:", SelectorKind::at, read_place},
-    {"size:", SelectorKind::size, read_sizes},       {"tag:", SelectorKind::tag, read_tag},
+    {"size:", SelectorKind::size, read_sizes},       {"site:", SelectorKind::site, read_site},
+    {"tag:", SelectorKind::tag, read_tag},
 };
 
 /// "; did you mean largest:?" for "larges:3". Empty if no prefix is near, or the text says that it
@@ -168,6 +175,10 @@ std::vector<std::size_t> selected_by(const Selector& selector, std::span<const S
     }
     case SelectorKind::tag:
       return all_that(listed, [&](std::size_t each) { return listed[each].tag == selector.tag; });
+    case SelectorKind::site:
+      return all_that(listed, [&](std::size_t each) {
+        return listed[each].site.find(selector.site) != std::string_view::npos;
+      });
     case SelectorKind::all: return all_that(listed, [](std::size_t) { return true; });
     case SelectorKind::largest:
       return first_by(listed, selector.count, std::ranges::greater(), &Selectable::bytes);

@@ -19,11 +19,12 @@ namespace vma {
 /// tag, so that tags such as "layer:3" need no escape. A tag that is spelled like a selector or an
 /// address is named by `tag:NAME`.
 struct Selector {
-  enum class Kind { address, tag, all, largest, oldest, newest, at, size };
+  enum class Kind { address, tag, all, largest, oldest, newest, at, size, site };
   Kind kind = Kind::tag;
   std::string text;           ///< As it was given, for messages.
   std::uint64_t address = 0;  ///< Of any byte of the allocation.
   std::string tag;
+  std::string site;         ///< A part of it.
   std::uint64_t count = 0;  ///< At least 1.
   Location at;
   std::uint64_t bytes_min = 0, bytes_max = UINT64_MAX;
@@ -50,6 +51,7 @@ struct Selectable {
   std::uint64_t address = 0, bytes = 0;
   std::uint64_t sequence = 0;  ///< Rises with each allocation.
   std::string_view tag;
+  std::string_view site = {};
 };
 
 /// Whether a chunk of an allocation, given by its index, has memory at the place.

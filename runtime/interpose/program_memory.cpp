@@ -1,5 +1,6 @@
 #include "interpose/program_memory.hpp"
 
+#include "interpose/allocation_site.hpp"
 #include "interpose/capacity.hpp"
 #include "interpose/driver_library.hpp"
 #include "interpose/program_pools.hpp"
@@ -16,6 +17,7 @@
 #include <exception>
 #include <iterator>
 #include <mutex>
+#include <string>
 #include <string_view>
 
 namespace vma::interpose {
@@ -39,10 +41,6 @@ bool is_excluded(const void* caller) noexcept {
   return false;
 }
 
-bool can_move(std::size_t bytes, const void* caller) noexcept {
-  return bytes >= Settings::get().min_bytes && bytes != 0 && takes_part() && !is_excluded(caller);
-}
-
 }  // namespace
 
 ProgramMemory& ProgramMemory::get() noexcept {
@@ -50,7 +48,7 @@ ProgramMemory& ProgramMemory::get() noexcept {
   return *memory;
 }
 
-void* ProgramMemory::allocate_at(std::size_t bytes, int device) noexcept {
+void* ProgramMemory::allocate_at(std::size_t bytes, int device) {
   const VmartLibrary* const vmart = VmartLibrary::load();
   if (vmart == nullptr) return nullptr;
   vmart_alloc_options options{};
@@ -60,6 +58,8 @@ void* ProgramMemory::allocate_at(std::size_t bytes, int device) noexcept {
   if (bytes <= chunk_bytes_max) {
     options.chunk_bytes = (bytes + granule_bytes - 1) / granule_bytes * granule_bytes;
   }
+  const std::string site = allocation_site(bytes);
+  options.site = site.c_str();
   void* pointer = nullptr;
   const vmart_status status =
       vmart->vmart_alloc_with(bytes, {VMART_GPU, device}, &options, &pointer);

@@ -97,7 +97,7 @@ class ProgramMemory {
   /// Notes the memory that a block lies in. Requires: the caller holds `mutex_`.
   void note_segment_of(CUdeviceptr block);
   /// Null if the driver is to answer.
-  void* allocate_at(std::size_t bytes, int device) noexcept;
+  void* allocate_at(std::size_t bytes, int device);
 
   std::atomic<bool> stays_ = false;
   std::shared_mutex mutex_;

@@ -16,11 +16,13 @@ std::string_view variable(const char* name) noexcept {
   return text != nullptr ? text : "";
 }
 
-std::size_t bytes_of(std::string_view text, std::size_t otherwise) noexcept {
+std::size_t bytes_of(const char* name, std::size_t otherwise) noexcept {
+  const std::string_view text = variable(name);
+  if (text.empty()) return otherwise;
   std::size_t given = 0;
   const char* const end = text.data() + text.size();
   if (std::from_chars(text.data(), end, given).ptr == end) return given;
-  say("VMART_RUN_MIN_BYTES is \"%.*s\"; expected a number of bytes, so it counts as %zu",
+  say("%s is \"%.*s\"; expected a number of bytes, so it counts as %zu", name,
       static_cast<int>(text.size()), text.data(), otherwise);
   return otherwise;
 }
@@ -28,8 +30,8 @@ std::size_t bytes_of(std::string_view text, std::size_t otherwise) noexcept {
 Settings read() {
   Settings settings;
   settings.on = variable("VMART_RUN") != "off";
-  const std::string_view bytes = variable("VMART_RUN_MIN_BYTES");
-  if (!bytes.empty()) settings.min_bytes = bytes_of(bytes, settings.min_bytes);
+  settings.min_bytes = bytes_of("VMART_RUN_MIN_BYTES", settings.min_bytes);
+  settings.site_bytes = bytes_of("VMART_RUN_SITE_BYTES", settings.site_bytes);
   if (std::getenv("VMART_RUN_EXCLUDE") != nullptr) {
     settings.excluded = variable("VMART_RUN_EXCLUDE");  // Also with no name.
   }

@@ -14,6 +14,7 @@ struct Settings {
   std::string excluded = "libnccl,libnvshmem";  // They export what they allocate.
   bool children = true;
   bool pools = false;            ///< Whether stream-ordered allocations can move.
+  std::size_t site_bytes = 0;    ///< Allocations from this size on remember their site; 0: none.
   bool capacity_is_set = false;  ///< VMART_CAPACITY limits what the program has at some place.
   bool overcommit = false;       ///< Memory for which there is no room spills to other places.
   int hardware_queues = 8;       ///< Of a context.

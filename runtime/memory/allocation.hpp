@@ -191,6 +191,7 @@ class Allocation : public std::enable_shared_from_this<Allocation> {
 
   // What the user asked for; constant while the pointer is valid.
   std::string tag;
+  std::string site;  // As given to `alloc`.
   bool movable = true;
   bool shared_atomics = false;
   CpuAccess cpu = CpuAccess::view;

@@ -109,6 +109,7 @@ std::shared_ptr<Allocation> Memory::enter(std::shared_ptr<Allocation> allocation
                                           const AllocOptions& options, const AllocTerms& terms) {
   try {
     allocation->tag = options.tag;
+    allocation->site = options.site;
     allocation->movable = options.movable;
     allocation->shared_atomics = options.shared_atomics;
     allocation->export_needs = export_needs(options);

@@ -221,6 +221,7 @@ ControlAllocation RuntimeControl::describe(const std::shared_ptr<Allocation>& al
   described.bytes = info.bytes;
   described.chunk_bytes = info.chunk_bytes;
   described.tag = std::move(info.tag);
+  described.site = allocation->site;
   described.movable = info.movable;
   described.parked = info.parked;
   described.extents = std::move(info.extents);
@@ -263,7 +264,8 @@ RuntimeControl::Allocations RuntimeControl::selected_by(const std::vector<Select
   const Allocations all = listed();
   std::vector<Selectable> seen;
   for (const auto& one : all) {
-    seen.push_back({to_integer(one->begin()), one->size_bytes(), one->sequence, one->tag});
+    seen.push_back(
+        {to_integer(one->begin()), one->size_bytes(), one->sequence, one->tag, one->site});
   }
   const auto has_chunk_at = [&all](std::size_t which, Location at) {
     return std::ranges::any_of(all[which]->extents(), [at](const Extent& extent) {

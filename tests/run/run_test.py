@@ -189,6 +189,45 @@ class Capacity(unittest.TestCase):
         self.assertLessEqual(here, limit_mib << 20)
 
 
+class Sites(unittest.TestCase):
+    """Where a program has made its allocations."""
+
+    def test_of_machine_code_are_shown_and_select(self):
+        with Running("linked", "stream", "--sites", VMART_RUN_SITE_BYTES=str(4 << 20)) as running:
+            for one in running.where():
+                self.assertIn("run_program", one["site"].split(" < ")[0])
+                self.assertIn("libc.so", one["site"])
+                self.assertNotIn("libvmart", one["site"])
+            shown = running.control("where", "--sites", "site:run_program")
+            self.assertEqual(shown.count("    run_program"), shown.count("    libc.so"))
+            running.control("migrate", "site:run_program", "gpu1")
+            self.assertEqual({at for one in running.where() for at in places(one)}, {"gpu(1)"})
+            nothing = run(VMART, "migrate", "site:train.py", "gpu0", "--socket", running.socket)
+            self.assertEqual(nothing.returncode, 1)
+            self.assertEqual(running.result(), result_of(run(PROGRAM, "linked").stdout))
+
+    def test_are_taken_of_large_allocations_and_if_asked_for(self):
+        for options in ([], ["--sites"]):  # The buffers have 4 MiB.
+            with Running("dlsym", "stream", *options) as running:
+                self.assertEqual({one["site"] for one in running.where()}, {""})
+                self.assertIn("unknown", running.control("where", "--sites"))
+
+    def test_of_python_are_shown_if_the_thread_holds_the_lock(self):
+        script = pathlib.Path(__file__).parent / "allocating.py"
+        for call, seen in (("PyDLL", True), ("CDLL", False)):
+            with Running("", "", "--sites", command=(sys.executable, str(script), call)) as running:
+                site = running.allocations()[0]["site"].split(" < ")
+                self.assertTrue(any("ffi" in frame for frame in site), site)
+                if seen:
+                    self.assertRegex(site[0], r"^allocating.py:17 make_weights$")
+                    self.assertRegex(site[1], r"^allocating.py:\d+ make_model$")
+                    self.assertRegex(site[2], r"^allocating.py:\d+ main$")
+                else:
+                    self.assertFalse(any(".py" in frame for frame in site), site)
+                running.control("migrate", "site:ffi", "gpu1")
+                self.assertEqual(running.end(), "ready\nend\n")
+
+
 class ProgramsWithoutGpu(unittest.TestCase):
     def test_load_one_small_library(self):
         maps = run(VMART, "run", "--", "cat", "/proc/self/maps").stdout
@@ -223,13 +262,13 @@ class ProgramsWithoutGpu(unittest.TestCase):
 class Running:
     """The program under `vmart run`, in the middle of its work, with its control socket."""
 
-    def __init__(self, way, work, *options, **changes):
+    def __init__(self, way, work, *options, command=None, **changes):
         self._folder = tempfile.TemporaryDirectory(prefix="vmart-run-")
         self.socket = pathlib.Path(self._folder.name) / "control"
         self._errors = open(pathlib.Path(self._folder.name) / "errors", "w+")
         self._process = subprocess.Popen(
-            [str(VMART), "run", *options, "--", str(PROGRAM), way, work], text=True,
-            env=environment(VMART_CONTROL=str(self.socket), **changes),
+            [str(VMART), "run", *options, "--", *(command or (str(PROGRAM), way, work))], text=True,
+            env=environment(**{"VMART_CONTROL": str(self.socket), **changes}),
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors)
         self._begin = ""
         while not self._begin.endswith("ready\n"):
@@ -237,6 +276,10 @@ class Running:
             if not line:
                 raise AssertionError(f"ended early: {self._begin}{self.errors()}")
             self._begin += line
+
+    @property
+    def pid(self):
+        return self._process.pid
 
     def __enter__(self):
         return self
@@ -256,6 +299,9 @@ class Running:
         if done.returncode != 0:
             raise AssertionError(f"vmart {command}: {done.stdout}{done.stderr}{self.errors()}")
         return done.stdout
+
+    def allocations(self):
+        return json.loads(self.control("where", "--json"))["allocations"]
 
     def where(self):
         return json.loads(self.control("where", "run", "--json"))["allocations"]

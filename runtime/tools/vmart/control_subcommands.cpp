@@ -23,7 +23,7 @@ struct Arguments {
   MigrateCommand migrate;
   TopOptions top;
   std::string text, set, size;
-  bool follow = false, json = false, prometheus = false;
+  bool follow = false, sites = false, json = false, prometheus = false;
 };
 
 using Shared = std::shared_ptr<Arguments>;
@@ -72,7 +72,11 @@ void add_looking(CLI::App& app, std::function<int()>& chosen, const Shared& shar
       [](const Arguments& given) { return run_status(given.choice, given.json); });
   CLI::App& where =
       add(app, chosen, shared, "where", "shows where the memory of a running program lies",
-          [](const Arguments& given) { return run_where(given.choice, given.text, given.json); });
+          [](const Arguments& given) {
+            return run_where(given.choice, {given.text, given.sites, given.json});
+          });
+  where.add_flag("--sites", shared->sites,
+                 "show where the program made them, if vmart run --sites started it");
   where.add_option("what", shared->text, "selects allocations; default: all");
   add_selectors(where);
   CLI::App& explain =

@@ -78,6 +78,7 @@ void set_environment(const RunOptions& options) {
   if (!options.excluded.empty()) set("VMART_RUN_EXCLUDE", options.excluded);
   if (!options.policy.empty()) set("VMART_POLICY", options.policy);
   if (!options.capacity.empty()) set("VMART_CAPACITY", checked_capacity(options.capacity));
+  if (options.sites) set("VMART_RUN_SITE_BYTES", "16777216", false);
   if (options.overcommit) set("VMART_RUN_OVERCOMMIT", "1");
   // Memory leaves a full place only by a scheduler, which also notes what is used.
   if (is_set("VMART_CAPACITY") || options.overcommit) set("VMART_POLICY", "stay_put", false);

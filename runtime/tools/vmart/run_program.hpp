@@ -13,6 +13,7 @@ struct RunOptions {
   bool pools = false;    ///< Whether memory that it allocates in the order of streams can move.
   std::string capacity;  ///< "gpu0=60GiB,...": most HBM that movable memory has; empty: no limit.
   bool overcommit = false;  ///< What finds no room spills to other places.
+  bool sites = false;       ///< Large allocations remember where the program made them.
   bool children = true;     ///< Whether programs that it starts run like it.
 };
 

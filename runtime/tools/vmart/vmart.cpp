@@ -80,6 +80,9 @@ void add_run(CLI::App& app, std::vector<std::string> program, std::function<int(
       "default: libnccl,libnvshmem");
   run.add_flag("--pools", options->pools,
                "memory of cudaMallocAsync and of CUDA's pools can move, too");
+  run.add_flag("--sites", options->sites,
+               "allocations of 16 MiB and more remember where the program made them, for vmart "
+               "where --sites");
   run.add_flag("--children,!--no-children", options->children,
                "whether programs that it starts run in the same way; default: yes");
   run.prefix_command();  // `vmart run PROGRAM...` needs no `--`.

@@ -9,7 +9,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <string_view>
 #include <utility>
 
 namespace vma {
@@ -34,6 +36,18 @@ void print_allocation(const json::object& allocation) {
              text_of(allocation, "tag"), flag_of(allocation, "movable") ? "" : " not movable",
              flag_of(allocation, "parked") ? " parked" : "",
              dropped_bytes > 0 ? " dropped " + bytes_text(dropped_bytes) : "");
+}
+
+/// One frame a line, the innermost first.
+void print_site(const json::object& allocation) {
+  constexpr std::string_view between = " < ";
+  const std::string site = text_of(allocation, "site");
+  if (site.empty()) fmt::print("    unknown\n");
+  for (std::size_t begin = 0; begin < site.size();) {
+    const std::size_t end = std::min(site.find(between, begin), site.size());
+    fmt::print("    {}\n", site.substr(begin, end - begin));
+    begin = end + between.size();
+  }
 }
 
 /// The allocation around `address`, with all of its extents.
@@ -91,7 +105,8 @@ json::array list_allocations(ControlClient& client, const std::string& what) {
   }
 }
 
-int run_where(const ControlChoice& choice, const std::string& what, bool as_json) {
+int run_where(const ControlChoice& choice, const WhereCommand& command) {
+  const std::string& what = command.what;
   // Each takes one request, and a runtime limits their rate.
   constexpr std::size_t detailed_max = 100;
   ControlClient client(choice);
@@ -102,13 +117,16 @@ int run_where(const ControlChoice& choice, const std::string& what, bool as_json
     found = list_allocations(client, what);
     if (!what.empty() && found.size() <= detailed_max) found = all_with_extents(client, found);
   }
-  if (as_json) {
+  if (command.json) {
     print_json(json::object{{"allocations", std::move(found)}});
     return 0;
   }
   for (const json::value& value : found) {
     print_allocation(value.as_object());
-    if (value.as_object().contains("extents")) print_extents(value.as_object());
+    if (command.sites) {
+      print_site(value.as_object());
+    } else if (value.as_object().contains("extents"))
+      print_extents(value.as_object());
   }
   return 0;
 }

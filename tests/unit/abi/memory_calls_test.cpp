@@ -1,4 +1,5 @@
 // Goal: the C calls for memory behave as the C++ ones do, and refuse null pointers.
+#include "runtime/runtime_parts.hpp"
 #include "unit/abi/abi_rig.hpp"
 
 #include <vma/vmart_room.h>
@@ -94,6 +95,7 @@ vmart_alloc_options options() {
 TEST_F(MemoryCalls, OptionsOfAnAllocationAreThoseOfCpp) {
   vmart_alloc_options wanted = options();
   wanted.tag = "c options";
+  wanted.site = "main.c:12";
   wanted.chunk_bytes = 2 * chunk_bytes;
   wanted.zeroed = 1;
   wanted.unmovable = 1;
@@ -101,6 +103,7 @@ TEST_F(MemoryCalls, OptionsOfAnAllocationAreThoseOfCpp) {
   ASSERT_EQ(vmart_alloc_with(4 * chunk_bytes, c_gpu(0), &wanted, &pointer), VMART_OK);
   const AllocationInfo info = runtime().allocation(pointer);
   EXPECT_EQ(info.tag, "c options");
+  EXPECT_EQ(parts_of(runtime()).machinery->memory.require(pointer, "test")->site, "main.c:12");
   EXPECT_EQ(info.chunk_bytes, 2 * chunk_bytes);
   std::vector<unsigned char> bytes(4 * chunk_bytes, 1);
   ASSERT_EQ(vmart_read(pointer, bytes.data(), bytes.size()), VMART_OK);

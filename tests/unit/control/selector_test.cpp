@@ -208,6 +208,15 @@ TEST_F(Resolving, SelectsByPlaceByTagAndAll) {
   EXPECT_EQ(select({"weights"}), (Indices{0, 4}));
 }
 
+TEST_F(Resolving, FindsTextInTheSite) {
+  listed_[1].site = "libtorch.so at::empty < train.py:12 main";
+  listed_[3].site = "train.py:120 main";
+  EXPECT_EQ(select({"site:train.py:12 "}), Indices{1});
+  EXPECT_EQ(select({"site:train.py:12"}), (Indices{1, 3}));
+  EXPECT_EQ(refusal("site:model.py").find("\"site:model.py\" selects nothing"), 0u);
+  EXPECT_EQ(parse_selector("site:").why_tag, "the text is empty");
+}
+
 TEST_F(Resolving, AnExistingTagMayLookLikeAMalformedSelector) {
   listed_[1].tag = "largest:x";
   EXPECT_EQ(select({"largest:x"}), Indices{1});

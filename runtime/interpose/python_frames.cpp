@@ -1,0 +1,129 @@
+#include "interpose/python_frames.hpp"
+
+#include "interpose/driver_library.hpp"
+
+#include <dlfcn.h>
+
+#include <string_view>
+
+// Names of CPython's C interface, which this library is not linked with. All are public, except
+// `_PyThreadState_UncheckedGet`, which 3.13 has made public under another name.
+// clang-format off
+#define VMART_RUN_PYTHON_CALLS(ROW)                              \
+  ROW(Py_IsInitialized, int (*)())                               \
+  ROW(PyGILState_Check, int (*)())                               \
+  ROW(PyGILState_GetThisThreadState, void* (*)())                \
+  ROW(PyErr_Occurred, void* (*)())                               \
+  ROW(PyErr_Clear, void (*)())                                   \
+  ROW(PyGC_Disable, int (*)())                                   \
+  ROW(PyGC_Enable, int (*)())                                    \
+  ROW(PyThreadState_GetFrame, void* (*)(void*))                  \
+  ROW(PyFrame_GetBack, void* (*)(void*))                         \
+  ROW(PyFrame_GetCode, void* (*)(void*))                         \
+  ROW(PyFrame_GetLineNumber, int (*)(void*))                     \
+  ROW(PyObject_GetAttrString, void* (*)(void*, const char*))     \
+  ROW(PyUnicode_AsUTF8, const char* (*)(void*))                  \
+  ROW(Py_DecRef, void (*)(void*))
+// clang-format on
+
+namespace vma::interpose {
+namespace {
+
+struct Python {
+#define ROW(call, type) decltype(static_cast<type>(nullptr)) call = nullptr;
+  VMART_RUN_PYTHON_CALLS(ROW)
+#undef ROW
+  void* (*current)() = nullptr;
+
+  /// False without an interpreter, or if it lacks a call.
+  bool find() noexcept {
+#define ROW(name, type)                                                     \
+  name = reinterpret_cast<decltype(name)>(next_dlsym(RTLD_DEFAULT, #name)); \
+  if (name == nullptr) return false;
+    VMART_RUN_PYTHON_CALLS(ROW)
+#undef ROW
+    for (const char* name : {"PyThreadState_GetUnchecked", "_PyThreadState_UncheckedGet"}) {
+      if (current == nullptr) {
+        current = reinterpret_cast<decltype(current)>(next_dlsym(RTLD_DEFAULT, name));
+      }
+    }
+    return current != nullptr;
+  }
+
+  /// The state of this thread if it holds the lock; else null. `PyGILState_Check` alone says yes
+  /// to every thread once a subinterpreter exists.
+  void* state() const noexcept {
+    if (Py_IsInitialized() == 0 || PyGILState_Check() == 0) return nullptr;
+    void* const state = current();
+    return state == PyGILState_GetThisThreadState() ? state : nullptr;
+  }
+};
+
+/// A reference that is released.
+class Object {
+ public:
+  Object(const Python& python, void* object) noexcept : python_(python), object_(object) {}
+  ~Object() {
+    if (object_ != nullptr) python_.Py_DecRef(object_);
+  }
+  Object(const Object&) = delete;
+  Object& operator=(const Object&) = delete;
+  void* get() const noexcept { return object_; }
+
+ private:
+  const Python& python_;
+  void* const object_;
+};
+
+std::string text_of(const Python& python, void* object, const char* attribute) {
+  const Object value(python, python.PyObject_GetAttrString(object, attribute));
+  const char* const text = value.get() != nullptr ? python.PyUnicode_AsUTF8(value.get()) : nullptr;
+  if (text == nullptr) python.PyErr_Clear();
+  return text != nullptr ? text : "?";
+}
+
+std::string describe(const Python& python, void* frame) {
+  const Object code(python, python.PyFrame_GetCode(frame));
+  const std::string path = text_of(python, code.get(), "co_filename");
+  return path.substr(path.rfind('/') + 1) + ":" +
+         std::to_string(python.PyFrame_GetLineNumber(frame)) + " " +
+         text_of(python, code.get(), "co_name");
+}
+
+/// While it exists, no collection runs, which could run code of the program.
+class NoCollection {
+ public:
+  explicit NoCollection(const Python& python) noexcept
+      : python_(python), was_on_(python.PyGC_Disable() != 0) {}
+  ~NoCollection() {
+    if (was_on_) python_.PyGC_Enable();
+  }
+  NoCollection(const NoCollection&) = delete;
+  NoCollection& operator=(const NoCollection&) = delete;
+
+ private:
+  const Python& python_;
+  const bool was_on_;
+};
+
+}  // namespace
+
+std::vector<std::string> python_frames(std::size_t most) {
+  std::vector<std::string> frames;
+  Python python;  // Looked up each time: an interpreter may be loaded at any time.
+  if (!python.find()) return frames;
+  void* const state = python.state();
+  if (state == nullptr || python.PyErr_Occurred() != nullptr) return frames;
+  const NoCollection none(python);
+  void* frame = python.PyThreadState_GetFrame(state);
+  while (frame != nullptr) {
+    const Object held(python, frame);
+    if (frames.size() == most) break;
+    frames.push_back(describe(python, frame));
+    frame = python.PyFrame_GetBack(frame);
+  }
+  if (python.PyErr_Occurred() != nullptr) python.PyErr_Clear();  // Ours: no memory for a frame.
+  return frames;
+}
+
+}  // namespace vma::interpose
