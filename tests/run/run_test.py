@@ -228,6 +228,34 @@ class Sites(unittest.TestCase):
                 self.assertEqual(running.end(), "ready\nend\n")
 
 
+class SeveralPrograms(unittest.TestCase):
+    """Two programs of one user, which share the GPUs."""
+
+    def test_give_memory_to_each_other_and_are_shown_together(self):
+        with tempfile.TemporaryDirectory(prefix="vmart-run-") as folder:
+            here = {"VMART_CONTROL": "1", "XDG_RUNTIME_DIR": folder}
+            with Running("linked", "stream", **here) as one, \
+                    Running("dlsym", "stream", "--capacity", "gpu0=64MiB", **here) as other:
+                shown = run(VMART, "top", **here).stdout
+                for running in (one, other):
+                    self.assertRegex(shown, rf"{running.pid} +run_program .*24.0 MiB / ")
+                programs = json.loads(run(VMART, "top", "--json", **here).stdout)["programs"]
+                self.assertLessEqual({one.pid, other.pid}, {each["pid"] for each in programs})
+
+                taken = run(VMART, "yield", one.pid, "gpu0", "12MiB", **here)
+                self.assertEqual((taken.returncode, taken.stderr), (0, ""))
+                self.assertIn("12582912 bytes moved away from gpu(0)", taken.stdout)
+                used = {each["pid"]: each["places"][0]["used_bytes"] for each in
+                        json.loads(run(VMART, "top", "--json", **here).stdout)["programs"]}
+                self.assertLessEqual(used[one.pid], 12 << 20)
+                self.assertEqual(used[other.pid], 24 << 20)
+                more = run(VMART, "yield", one.pid, "gpu0", "1GiB", **here)
+                self.assertEqual(more.returncode, 1)
+                self.assertIn("it has only", more.stderr)
+                for running in (one, other):
+                    self.assertEqual(running.result(), result_of(run(PROGRAM, "linked").stdout))
+
+
 class ProgramsWithoutGpu(unittest.TestCase):
     def test_load_one_small_library(self):
         maps = run(VMART, "run", "--", "cat", "/proc/self/maps").stdout

@@ -138,6 +138,10 @@ std::string path_of(const ControlChoice& choice) {
 
 }  // namespace
 
+std::vector<std::string> listening_sockets() {
+  return paths_of("");
+}
+
 ControlClient::ControlClient(const ControlChoice& choice) : path_(path_of(choice)) {
   if (const std::string why = why_distrusted(path_); !why.empty()) {
     refuse(ErrorKind::invalid_argument, fmt::format("{} is not trusted: {}", path_, why));

@@ -28,6 +28,9 @@ class ControlRefusal : public std::runtime_error {
   std::string kind_;
 };
 
+/// The sockets of all runtimes of this user that listen at the usual places.
+std::vector<std::string> listening_sockets();
+
 /// A connection to a runtime's control socket. One thread.
 class ControlClient {
  public:

@@ -1,5 +1,6 @@
 #include "tools/vmart/control_commands.hpp"
 
+#include "base/environment.hpp"
 #include "base/nearest_name.hpp"
 #include "control/selector.hpp"
 #include "placement/policies/built_in_policies.hpp"
@@ -7,6 +8,8 @@
 #include "tools/vmart/control_text.hpp"
 #include "tools/vmart/follow_events.hpp"
 #include "tools/vmart/where.hpp"
+
+#include <vma/location.hpp>
 
 #include <boost/json/value.hpp>
 
@@ -193,6 +196,29 @@ int run_capacity(const ControlChoice& choice, const std::string& at, const std::
   const json::object answer = client.ask({{"command", "capacity"}, {"at", at}, {"bytes", size}});
   await_operation(client, count_of(answer, "operation"), since, as_json);
   return 0;
+}
+
+int run_yield(const ControlChoice& choice, const std::string& at, const std::string& size,
+              bool as_json) {
+  const std::string name = to_string(parse_location(at));
+  const std::uint64_t wanted = parse_size(size, "SIZE");
+  ControlClient client(choice);
+  const json::object stats = client.ask({{"command", "stats"}});
+  for (const json::value& value : list_of(object_of(stats, "runtime"), "places")) {
+    const json::object& place = value.as_object();
+    if (text_of(place, "at") != name) continue;
+    const std::uint64_t movable = count_of(place, "allocated_bytes");
+    if (wanted > movable) {
+      throw std::runtime_error(fmt::format("it has only {} at {} ({} bytes)",
+                                           bytes_text(static_cast<double>(movable)), name,
+                                           movable));
+    }
+    // What the runtime itself has there stays.
+    const std::uint64_t kept =
+        movable - wanted + count_of(place, "own_bytes") + count_of(place, "leaked_bytes");
+    return run_capacity(choice, at, std::to_string(kept), as_json);
+  }
+  throw std::runtime_error(fmt::format("it does not use {}", name));
 }
 
 int run_policy(const ControlChoice& choice, const std::string& set, bool as_json) {

@@ -24,6 +24,9 @@ int run_drain(const ControlChoice& choice, const std::string& at, bool as_json);
 /// Limits what the runtime has at a place to `size`, such as "20GiB", or to nothing: "none".
 int run_capacity(const ControlChoice& choice, const std::string& at, const std::string& size,
                  bool as_json);
+/// Takes so much of a place from the runtime: lowers its capacity to what it has there, less that.
+int run_yield(const ControlChoice& choice, const std::string& at, const std::string& size,
+              bool as_json);
 /// Prints the policy of a runtime and the available ones. Sets the policy first unless `set` is
 /// empty.
 int run_policy(const ControlChoice& choice, const std::string& set, bool as_json);

@@ -142,6 +142,19 @@ void add_acting(CLI::App& app, std::function<int()>& chosen, const Shared& share
           });
   capacity.add_option("place", shared->text, "gpu0, host0, ...")->required();
   capacity.add_option("size", shared->size, "such as 20GiB, or none")->required();
+  CLI::App& yield = *app.add_subcommand(
+      "yield", "takes HBM from a program: its coldest memory leaves, and its capacity falls");
+  yield.add_option("pid", shared->choice.pid, "process id of the program")
+      ->check(CLI::PositiveNumber)
+      ->required();
+  yield.add_option("place", shared->text, "gpu0, gpu1, ...")->required();
+  yield.add_option("size", shared->size, "how much to take, such as 20GiB")->required();
+  yield.add_flag("--json", shared->json, "print one JSON object");
+  yield.callback([&chosen, shared] {
+    chosen = [shared] {
+      return run_yield(shared->choice, shared->text, shared->size, shared->json);
+    };
+  });
   add_policy(app, chosen, shared);
   const std::pair<const char*, const char*> plain[] = {
       {"pause", "pauses the scheduler, so that nothing moves"},

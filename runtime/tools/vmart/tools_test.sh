@@ -89,6 +89,9 @@ for command in status "where 0x10" "explain 0x10" stats "stats --json" pause res
 done
 expect 1 "VMART_CONTROL=1" where
 expect 2 "At least 2" migrate 0x10
+expect 1 "no runtime is listening" yield 99999999 gpu0 1GiB
+expect 1 "mars" yield 99999999 mars 1GiB
+expect 2 "size is required" yield 99999999 gpu0
 expect 2 "--interval" top --interval 0
 expect 2 "--sort" top --sort colour
 rmdir "$empty"

@@ -19,9 +19,13 @@
 #include <cstdio>
 #include <cstdlib>
 #include <deque>
+#include <exception>
+#include <fstream>
 #include <functional>
 #include <limits>
 #include <optional>
+#include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -253,8 +257,80 @@ TopSort next_of(TopSort sort) {
                                  : static_cast<TopSort>(static_cast<int>(sort) + 1);
 }
 
-int draw_until_left(ControlClient& client, TopSort sort, double interval_s) {
-  Picture picture(client);
+/// All programs of the user whose runtimes listen, one a row.
+class Programs {
+ public:
+  static std::vector<json::object> statuses() {
+    std::vector<json::object> found;
+    for (const std::string& path : listening_sockets()) {
+      try {
+        ControlChoice choice;
+        choice.socket = path;
+        found.push_back(ControlClient(choice).ask({{"command", "status"}}));
+      } catch (const std::exception&) {  // It has ended meanwhile, or is about to.
+      }
+    }
+    return found;
+  }
+
+  static std::vector<Line> draw(const Screen& screen) {
+    const std::vector<json::object> all = statuses();
+    std::vector<TextTable::Column> columns{{"process", 10}, {"program", 15}};
+    const std::vector<std::string> places = names_of_places(all);
+    for (const std::string& place : places) columns.push_back({place + " used/capacity", 22});
+    columns.push_back({"policy", 10});
+    TextTable table(columns);
+    for (const json::object& status : all) {
+      const std::uint64_t pid = count_of(status, "pid");
+      std::vector<std::string> cells{std::to_string(pid), program_of(pid)};
+      for (const std::string& place : places) cells.push_back(usage(status, place));
+      cells.push_back(text_of(status, "policy"));
+      table.add(std::move(cells));
+    }
+    std::vector<Line> lines{
+        {fmt::format("vmart  {} programs; --pid PID shows one", all.size()), Style::title}};
+    for (const std::string& row : table.lines(screen.width)) {
+      lines.push_back({row, lines.size() == 1 ? Style::title : Style::plain});
+    }
+    for (Line& line : lines) line.text = first_letters(line.text, screen.width);
+    if (lines.size() > screen.height) lines.resize(screen.height);
+    return lines;
+  }
+
+ private:
+  /// Of all programs, GPUs first.
+  static std::vector<std::string> names_of_places(const std::vector<json::object>& all) {
+    std::set<std::string> names;
+    for (const json::object& status : all) {
+      for (const json::value& place : list_of(status, "places")) {
+        names.insert(text_of(place.as_object(), "at"));
+      }
+    }
+    return {names.begin(), names.end()};
+  }
+
+  static std::string usage(const json::object& status, const std::string& at) {
+    for (const json::value& value : list_of(status, "places")) {
+      const json::object& place = value.as_object();
+      if (text_of(place, "at") != at) continue;
+      const bool known = place.contains("capacity_bytes");
+      return fmt::format("{} / {}", bytes_text(number_of(place, "used_bytes")),
+                         known ? bytes_text(number_of(place, "capacity_bytes")) : "-");
+    }
+    return "-";
+  }
+
+  static std::string program_of(std::uint64_t pid) {
+    std::string name = "?";
+    std::ifstream file(fmt::format("/proc/{}/comm", pid));
+    std::getline(file, name);
+    return printable(name);
+  }
+};
+
+using Draw = std::function<std::vector<Line>(TopSort sort, const Screen& screen)>;
+
+int draw_until_left(const Draw& draw, TopSort sort, double interval_s) {
   const SingleKeys keys;
   wake_at_resizing();
   const bool colour = has_colour();
@@ -262,8 +338,7 @@ int draw_until_left(ControlClient& client, TopSort sort, double interval_s) {
     Screen screen = Screen::of_terminal();
     screen.height -= std::min<std::size_t>(screen.height, 1);  // Reserves a line for the foot.
     const std::string foot = fmt::format("q: quit  s: sort by {}", name_of(sort));
-    show(picture.draw(client.ask({{"command", "stats"}}), sort, screen),
-         std::string(first_letters(foot, screen.width)), colour);
+    show(draw(sort, screen), std::string(first_letters(foot, screen.width)), colour);
     const std::optional<char> key = pressed_key(static_cast<int>(interval_s * 1000));
     if (key == 's' || key == 'S') sort = next_of(sort);
     if (key == 'q' || key == 'Q' || key == interrupt) break;
@@ -272,12 +347,35 @@ int draw_until_left(ControlClient& client, TopSort sort, double interval_s) {
   return 0;
 }
 
+int run_top_of_all(const TopOptions& options) {
+  if (options.json) {
+    const std::vector<json::object> all = Programs::statuses();
+    print_json(json::object{{"programs", json::array(all.begin(), all.end())}});
+    return 0;
+  }
+  if (isatty(STDOUT_FILENO) != 0) {
+    return draw_until_left([](TopSort, const Screen& screen) { return Programs::draw(screen); },
+                           options.sort, options.interval_s);
+  }
+  for (const Line& line : Programs::draw(Screen())) fmt::print("{}\n", line.text);
+  return 0;
+}
+
 }  // namespace
 
 int run_top(const ControlChoice& choice, const TopOptions& options) {
+  if (choice.pid == 0 && choice.socket.empty() && listening_sockets().size() > 1) {
+    return run_top_of_all(options);
+  }
   ControlClient client(choice);
-  if (!options.json && isatty(STDOUT_FILENO) != 0)
-    return draw_until_left(client, options.sort, options.interval_s);
+  if (!options.json && isatty(STDOUT_FILENO) != 0) {
+    Picture picture(client);
+    return draw_until_left(
+        [&](TopSort sort, const Screen& screen) {
+          return picture.draw(client.ask({{"command", "stats"}}), sort, screen);
+        },
+        options.sort, options.interval_s);
+  }
   // Waits for current values, because only one picture is drawn.
   const json::object stats = current_stats(client);
   Picture picture(client);

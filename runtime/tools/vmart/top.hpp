@@ -13,7 +13,8 @@ struct TopOptions {
   bool json = false;
 };
 
-/// Shows the state of a runtime repeatedly until `q` is pressed, fitted to the terminal. Shows it
+/// Shows the state of the chosen runtime, or of the only one; if there are several, one row of
+/// each. Does so until `q` is pressed, fitted to the terminal. Shows it
 /// only once if the output is not a terminal, or as JSON. Returns 0. Throws: like ControlClient.
 int run_top(const ControlChoice& choice, const TopOptions& options);
 
