@@ -19,21 +19,6 @@ namespace vma::interpose {
 VMART_RUN_HOOKS(ROW)
 #undef ROW
 
-/// Calls the driver. What vmart keeps for later allocations counts as free, so it must not be why a
-/// call fails; nor may memory that could lie elsewhere, if it may spill.
-template <EntryPoint entry, typename... Args>
-CUresult call_driver_with_room(Args... args) noexcept {
-  constexpr int tries = 14;  // The last one asks for more than a GPU has.
-  std::uint64_t bytes = std::uint64_t{32} << 20;
-  CUresult result = call_driver<entry>(args...);
-  for (int attempt = 0; attempt < tries && result == CUDA_ERROR_OUT_OF_MEMORY; ++attempt) {
-    if (!ProgramMemory::get().give_room(bytes)) break;
-    result = call_driver<entry>(args...);
-    bytes *= 2;
-  }
-  return result;
-}
-
 /// The stream among the arguments; without one, null.
 inline CUstream stream_among() noexcept {
   return nullptr;
@@ -81,6 +66,25 @@ class LookupScope {
   const VmartLibrary* const vmart_;
 };
 
+/// Calls the driver. What vmart keeps for later allocations counts as free, so it must not be why a
+/// call fails; nor may memory that could lie elsewhere, if it may spill.
+template <EntryPoint entry, typename... Args>
+CUresult call_driver_with_room(Args... args) noexcept {
+  constexpr int tries = 14;  // The last one asks for more than a GPU has.
+  std::uint64_t bytes = std::uint64_t{32} << 20;
+  const auto call = [&] {  // Room is made outside of the scope, for which moves wait.
+    const LookupScope scope(looks_memory_up(entry));
+    return call_driver<entry>(args...);
+  };
+  CUresult result = call();
+  for (int attempt = 0; attempt < tries && result == CUDA_ERROR_OUT_OF_MEMORY; ++attempt) {
+    if (!ProgramMemory::get().give_room(bytes)) break;
+    result = call();
+    bytes *= 2;
+  }
+  return result;
+}
+
 /// The hook of a call that enqueues nothing, but looks memory up.
 template <EntryPoint entry, typename Pointer = typename TypeOf<entry>::Pointer>
 struct LookupHook;
@@ -101,7 +105,6 @@ template <EntryPoint entry, typename... Args>
 struct EnqueueHook<entry, CUresult (*)(Args...)> {
   static CUresult call(Args... args) noexcept {
     const ProgramStreams::Enqueue enqueue(stream_among(args...));
-    const LookupScope scope(looks_memory_up(entry));
     const CUresult result = call_driver_with_room<entry>(args...);
     if (result == CUDA_SUCCESS) note_memory_among(args...);
     return result;
