@@ -201,6 +201,8 @@ json::object to_json(const ControlStatus& status) {
           {"moves_running", status.moves_running},
           {"moves_queued", status.moves_queued},
           {"allocations", status.allocations},
+          {"backing_bytes", status.backing_bytes},
+          {"passed_bytes", status.passed_bytes},
           {"places", std::move(places)}};
 }
 

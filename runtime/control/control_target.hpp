@@ -35,6 +35,9 @@ struct ControlStatus {
   std::uint64_t moves_running = 0, moves_queued = 0;
   std::uint64_t allocations = 0;
   std::vector<ControlPlace> places;
+  /// Of the handles of memory that the program maps itself: those that vmart serves, and those that
+  /// were left to the driver.
+  std::uint64_t backing_bytes = 0, passed_bytes = 0;
 };
 
 struct ControlAllocation {

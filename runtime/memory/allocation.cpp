@@ -268,7 +268,8 @@ bool Allocation::created_with(const ExportTypes& types) const {
 
 bool Allocation::reusable() const {
   const MutexLock access_lock(access_mutex_);  // A grant may be in progress.
-  if (poisoned() || access_torn_ || read_only() || !at_one_place()) return false;
+  if (reservation_.is_lent() || poisoned() || access_torn_ || read_only() || !at_one_place())
+    return false;
   const MutexLock lock(slots_mutex_);
   return !slots_.empty() && std::ranges::none_of(slots_, [](const Slot& slot) {
     return slot.chunk.busy() || slot.chunk.shared() || slot.chunk.imported() ||

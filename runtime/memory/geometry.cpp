@@ -93,4 +93,16 @@ Geometry plan_geometry(std::uint64_t size_bytes, const AllocOptions& options, Lo
   return plan_geometry(size_bytes, chunk_bytes, home, granule_bytes);
 }
 
+Geometry plan_exact_geometry(std::uint64_t size_bytes, Location home, std::uint64_t granule_bytes) {
+  if (size_bytes % granule_bytes != 0) {
+    throw Error(ErrorKind::invalid_argument, "vma::Backings",
+                fmt::format("{} bytes; ask for a multiple of {}", size_bytes, granule_bytes));
+  }
+  const std::uint64_t largest = largest_chunk_bytes(home, granule_bytes);
+  Geometry geometry =
+      plan_geometry(size_bytes, size_bytes <= largest ? size_bytes : 0, home, granule_bytes);
+  geometry.tail_bytes = size_bytes - (geometry.slots - 1) * geometry.chunk_bytes;
+  return geometry;
+}
+
 }  // namespace vma

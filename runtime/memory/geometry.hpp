@@ -19,6 +19,9 @@ Geometry plan_geometry(std::uint64_t size_bytes, std::uint64_t chunk_bytes, Loca
 /// waits for two of them: on GPUs 16 MiB from 64 MiB on, 8 MiB from 32 MiB on, else 4 MiB.
 Geometry plan_geometry(std::uint64_t size_bytes, const AllocOptions& options, Location home,
                        std::uint64_t granule_bytes);
+/// The same without padding: `size_bytes` is a multiple of the granularity, and up to the largest
+/// chunk it is one chunk.
+Geometry plan_exact_geometry(std::uint64_t size_bytes, Location home, std::uint64_t granule_bytes);
 /// The largest chunk that `plan_geometry` chooses by itself at `home`.
 std::uint64_t largest_chunk_bytes(Location home, std::uint64_t granule_bytes);
 

@@ -112,7 +112,7 @@ std::shared_ptr<Allocation> Memory::enter(std::shared_ptr<Allocation> allocation
     allocation->site = options.site;
     allocation->movable = options.movable;
     allocation->shared_atomics = options.shared_atomics;
-    allocation->export_needs = export_needs(options);
+    allocation->export_needs = export_needs(options) | terms.export_needs;
     allocation->readers = terms.readers;
     for (std::size_t slot = 0; slot < allocation->geometry().slots; ++slot) {
       allocation->note_wanted(slot, terms.wanted.value_or(allocation->home(slot)));
@@ -145,20 +145,54 @@ std::shared_ptr<Allocation> Memory::build(const Geometry& geometry, std::vector<
     auto allocation = std::make_shared<Allocation>(
         driver_, chunks_.ledger(), Reservation(driver_, chunks_.ledger(), geometry.size_bytes()),
         geometry);
-    try {
-      allocation->show_all(chunks, topology_);
-    } catch (const Error& error) {
-      // Page tables need memory too: release what is held back for them and retry once.
-      const bool whole = chunks.size() == geometry.slots;
-      if (error.kind() != ErrorKind::out_of_memory || !whole || !chunks_.keepers().give_up_spares())
-        throw;
-      allocation->show_all(chunks, topology_);
-    }
+    show(*allocation, chunks);
     return allocation;
   } catch (...) {
     for (Chunk& chunk : chunks) chunks_.retire(std::move(chunk));
     throw;
   }
+}
+
+void Memory::show(Allocation& allocation, std::vector<Chunk>& chunks) {
+  try {
+    allocation.show_all(chunks, topology_);
+  } catch (const Error& error) {
+    // Page tables need memory too: release what is held back for them and retry once.
+    const bool whole = chunks.size() == allocation.geometry().slots;
+    if (error.kind() != ErrorKind::out_of_memory || !whole || !chunks_.keepers().give_up_spares())
+      throw;
+    allocation.show_all(chunks, topology_);
+  }
+}
+
+std::shared_ptr<Allocation> Memory::show_at(Address begin, const Geometry& geometry,
+                                            std::vector<Chunk>& chunks, const AllocOptions& options,
+                                            const AllocTerms& terms) {
+  return naming_mapping_limit("vma::Backings", [&] {
+    auto allocation = std::make_shared<Allocation>(
+        driver_, chunks_.ledger(), Reservation::lent(begin, geometry.size_bytes()), geometry);
+    show(*allocation, chunks);
+    return enter(std::move(allocation), options, terms);
+  });
+}
+
+std::vector<Chunk> Memory::withdraw(Address begin) {
+  const std::shared_ptr<Allocation> allocation = claim_for_free(begin, "vma::Backings");
+  const MoveClaim moves = MoveClaim::take(allocation);  // As in `free`.
+  { const MutexLock others(allocation->operations()); }
+  std::vector<Chunk> chunks(allocation->geometry().slots);
+  unregister(begin);
+  chunks_.drop_copies(*allocation);
+  for (std::size_t slot = 0; slot < chunks.size(); ++slot)
+    chunks[slot] = allocation->take_out(slot);
+  return chunks;
+}
+
+std::vector<Chunk> Memory::obtain(const Geometry& geometry, Location at, const ExportTypes& needs,
+                                  bool make_room) {
+  topology_.require(at, "vma::Backings");
+  const std::vector<Location> homes(geometry.slots, at);
+  return obtain_all(geometry, homes, needs, make_room);
 }
 
 std::shared_ptr<Allocation> Memory::import(const Geometry& geometry, std::vector<Chunk> chunks,
@@ -182,9 +216,10 @@ std::shared_ptr<Allocation> Memory::import(const Geometry& geometry, std::vector
 /// One chunk a slot, each at its home. The presser is called without the turn: meanwhile only the
 /// chunks already obtained are kept.
 std::vector<Chunk> Memory::obtain_all(const Geometry& geometry, std::span<const Location> homes,
-                                      const ExportTypes& needs) {
+                                      const ExportTypes& needs, bool make_room) {
   MemoryPressure::Want want(pressure_);
   const auto ask = [&](Location at, std::uint64_t size_bytes) {
+    if (!make_room) return false;
     const std::uint64_t room = chunks_.room_bytes(at);  // Enough, where only the driver has none.
     return want.ask(at, size_bytes > room ? size_bytes - room : size_bytes);
   };
@@ -404,9 +439,8 @@ void Memory::give_back(const WorkMark& mark) noexcept {
 
 // --- The whole
 
-void Memory::check_invariants() {
+void Memory::check_invariants(std::map<Location, std::uint64_t> held) {
   registry_.check_invariants();
-  std::map<Location, std::uint64_t> held;
   for (const std::shared_ptr<Allocation>& allocation : registry_.all()) {
     if (allocation->imported()) continue;  // Booked by the process that exports it.
     for (const Extent& extent : allocation->extents()) {

@@ -16,6 +16,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -33,6 +34,8 @@ struct AllocTerms {
   std::optional<Location> wanted{};
   /// GPUs that the program named as readers.
   std::vector<DeviceId> readers{};
+  /// How its chunks have to be able to leave the process, besides what the options say.
+  ExportTypes export_needs{};
 };
 
 /// Where imported memory comes from.
@@ -69,6 +72,21 @@ class Memory {
   /// and a free of it only lets go of the memory. Throws: as `alloc`; then the chunks are released.
   std::shared_ptr<Allocation> import(const Geometry& geometry, std::vector<Chunk> chunks,
                                      const ImportTerms& terms);
+  /// An allocation of these chunks at addresses that the caller has reserved, and keeps reserved
+  /// until `withdraw`. Requires: one chunk for each slot, of its size, idle. Throws: as `alloc`;
+  /// then `chunks` holds those that could be taken back.
+  std::shared_ptr<Allocation> show_at(Address begin, const Geometry& geometry,
+                                      std::vector<Chunk>& chunks, const AllocOptions& options,
+                                      const AllocTerms& terms);
+  /// Ends such an allocation and returns its chunks with their bytes, one for each slot; a slot
+  /// that had none, or could not be unmapped, yields an empty one. Blocks: until a running move of
+  /// it has ended; not for work, which must not use the memory any more. Throws:
+  /// Error{unknown_pointer, pinned}.
+  std::vector<Chunk> withdraw(Address begin);
+  /// Chunks for all slots at `at`, as for an allocation; other memory makes way for them only if
+  /// `make_room`. Throws and blocks: as `alloc`.
+  std::vector<Chunk> obtain(const Geometry& geometry, Location at, const ExportTypes& needs,
+                            bool make_room);
   /// Waits for the work before it, then takes the memory back. `begin` is an allocation's start.
   /// Calls on it meanwhile report that it is being freed, though the wait may yet fail. Returns the
   /// contexts that it waited for.
@@ -118,9 +136,10 @@ class Memory {
   const Registry& registry() const noexcept { return registry_; }
   ContextsInUse& contexts() noexcept { return contexts_; }
 
-  /// Checks that the ledger has booked what allocations, cache and the runtime's own chunks hold.
-  /// Requires: no call is in progress.
-  void check_invariants();
+  /// Checks that the ledger has booked what allocations, cache and the runtime's own chunks hold,
+  /// and what chunks of `obtain` and `withdraw` hold at each place. Requires: no call is in
+  /// progress.
+  void check_invariants(std::map<Location, std::uint64_t> held = {});
   /// Gives everything back, including users' memory, or counts it as leaked (I5). No further calls
   /// are allowed.
   void shut_down() noexcept;
@@ -129,8 +148,9 @@ class Memory {
   std::shared_ptr<Allocation> build(const Geometry& geometry, std::span<const Location> homes,
                                     const ExportTypes& needs);
   std::shared_ptr<Allocation> build(const Geometry& geometry, std::vector<Chunk> chunks);
+  void show(Allocation& allocation, std::vector<Chunk>& chunks);
   std::vector<Chunk> obtain_all(const Geometry& geometry, std::span<const Location> homes,
-                                const ExportTypes& needs);
+                                const ExportTypes& needs, bool make_room = true);
   std::shared_ptr<Allocation> enter(std::shared_ptr<Allocation> allocation,
                                     const AllocOptions& options, const AllocTerms& terms);
   Error with_holders(const Error& error, Location at) const;

@@ -11,11 +11,20 @@ Reservation::Reservation(Driver& driver, Ledger& ledger, std::uint64_t size_byte
       begin_(driver.reserve(size_bytes, 0)),
       size_bytes_(size_bytes) {}
 
+Reservation Reservation::lent(Address begin, std::uint64_t size_bytes) noexcept {
+  Reservation range;
+  range.begin_ = begin;
+  range.size_bytes_ = size_bytes;
+  range.lent_ = true;
+  return range;
+}
+
 Reservation::Reservation(Reservation&& other) noexcept
     : driver_(std::exchange(other.driver_, nullptr)),
       ledger_(other.ledger_),
       begin_(other.begin_),
-      size_bytes_(other.size_bytes_) {}
+      size_bytes_(other.size_bytes_),
+      lent_(other.lent_) {}
 
 Reservation& Reservation::operator=(Reservation&& other) noexcept {
   if (this != &other) {
@@ -24,6 +33,7 @@ Reservation& Reservation::operator=(Reservation&& other) noexcept {
     ledger_ = other.ledger_;
     begin_ = other.begin_;
     size_bytes_ = other.size_bytes_;
+    lent_ = other.lent_;
   }
   return *this;
 }

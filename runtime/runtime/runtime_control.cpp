@@ -205,6 +205,8 @@ ControlStatus RuntimeControl::status() {
   status.moves_running = load.running;
   status.moves_queued = load.waiting;
   status.allocations = ground_.memory.registry().size();
+  status.backing_bytes = ground_.backings.size_bytes();
+  status.passed_bytes = ground_.backings.passed_bytes();
   const std::vector<Location> closed = ground_.scheduler.closed_places();
   for (const PlaceState& place : ground_.scheduler.places()) {
     status.places.push_back({place.location, place.capacity_bytes, place.used_bytes,

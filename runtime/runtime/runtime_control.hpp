@@ -1,5 +1,6 @@
 #pragma once
 
+#include "backings/backings.hpp"
 #include "control/control_target.hpp"
 #include "control/event_feed.hpp"
 #include "memory/memory.hpp"
@@ -21,6 +22,7 @@ namespace vma {
 struct ControlGround {
   Driver& driver;
   Memory& memory;
+  Backings& backings;
   Mover& mover;
   Parker& parker;
   const MachineCosts& costs;

@@ -69,6 +69,7 @@ std::atomic<bool> cuda_runtime_open{false};
 Machinery::Machinery(Driver& driver, UseLog& uses, const Settings& settings)
     : topology(Topology::discover(driver, settings.devices)),
       memory(driver, topology, limits_of(settings, topology)),
+      backings(memory),
       engine(driver, topology, memory.contexts(), memory.chunks().ledger(),
              memory.chunks().slow_calls().turn(), settings.own_contexts),
       mover(memory, engine, mover_limits_of(settings)),
@@ -84,8 +85,8 @@ Machinery::Machinery(Driver& driver, UseLog& uses, const Settings& settings)
       monitor(driver.executor(), std::make_shared<SteadyClock>(), gpus_of(driver, topology),
               monitored_by(driver, settings), why_unmonitored(driver, settings)) {
   if (!settings.policy.empty())
-    scheduling = std::make_unique<Scheduling>(driver, memory, mover, parker, uses, sourced, monitor,
-                                              settings);
+    scheduling = std::make_unique<Scheduling>(driver, memory, backings, mover, parker, uses,
+                                              sourced, monitor, settings);
   // Room is made by the component that knows best what is cold. Not under a hold: it would end a
   // capture of the program, and stop all its work for an allocation.
   memory.on_pressure([this](Location at, std::uint64_t bytes, TimePoint until) {
@@ -187,6 +188,7 @@ void RuntimeParts::shut_down() noexcept {
   machinery->sharing.stop();  // Background moves may have been leading importers.
   machinery->memory.on_pressure({});
   machinery->scheduling.reset();
+  machinery->backings.shut_down();
   machinery->memory.shut_down();
   machinery.reset();
   if (claimed) cuda_runtime_open = false;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "backings/backings.hpp"
 #include "base/executor.hpp"
 #include "base/mutex.hpp"
 #include "base/process_exit.hpp"
@@ -43,6 +44,7 @@ struct Machinery {
 
   Topology topology;
   Memory memory;
+  Backings backings;
   CopyEngine engine;
   Mover mover;
   CpuFaults faults;

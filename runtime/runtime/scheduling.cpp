@@ -58,8 +58,9 @@ SchedulerLimits limits_of(const Settings& settings) {
 
 }  // namespace
 
-Scheduling::Scheduling(Driver& driver, Memory& memory, Mover& mover, Parker& parker, UseLog& uses,
-                       const SourcedCosts& sourced, GpuMonitor& monitor, const Settings& settings)
+Scheduling::Scheduling(Driver& driver, Memory& memory, Backings& backings, Mover& mover,
+                       Parker& parker, UseLog& uses, const SourcedCosts& sourced,
+                       GpuMonitor& monitor, const Settings& settings)
     : driver_(driver),
       mover_(mover),
       trace_(open_trace(driver.executor(), settings.trace)),
@@ -70,7 +71,8 @@ Scheduling::Scheduling(Driver& driver, Memory& memory, Mover& mover, Parker& par
                   [feed = feed_](const Decision& decision) { feed->decided(decision); }},
                  place_states(driver, memory.topology(), memory.chunks().ledger()), sourced.costs,
                  limits_of(settings), maker_of(settings), settings.policy),
-      control_({driver, memory, mover, parker, sourced.costs, scheduler_, monitor, feed_}) {
+      control_(
+          {driver, memory, backings, mover, parker, sourced.costs, scheduler_, monitor, feed_}) {
   uses.timestamps(recording_ != nullptr);
   SchedulerInbox* const inbox = recording_ == nullptr ? nullptr : &scheduler_.inbox();
   mover.watch_chunks([feed = feed_, inbox](const ChunkStep& step) {

@@ -25,8 +25,9 @@ namespace vma {
 class Scheduling {
  public:
   /// Throws: Error{invalid_argument} for an unknown policy.
-  Scheduling(Driver& driver, Memory& memory, Mover& mover, Parker& parker, UseLog& uses,
-             const SourcedCosts& sourced, GpuMonitor& monitor, const Settings& settings);
+  Scheduling(Driver& driver, Memory& memory, Backings& backings, Mover& mover, Parker& parker,
+             UseLog& uses, const SourcedCosts& sourced, GpuMonitor& monitor,
+             const Settings& settings);
   /// Calls `stop`. Requires: the mover has stopped.
   ~Scheduling();
 

@@ -35,11 +35,12 @@ SEES = {
     "scheduling": "base driver machine memory migrate/migration migrate/moves telemetry "
                   "placement/books placement/planning placement/deciding placement/policies "
                   "costs recording",
+    "backings": "base memory",
     "parking": "base memory migrate/moves",
     "control": "base memory migrate/migration placement/planning",
     "sharing": "base driver machine memory migrate/migration migrate/moves control",
     "cpu_faults": "base machine memory migrate/migration migrate/moves",
-    "runtime": "base driver machine sim memory pools migrate/gates migrate/copying "
+    "runtime": "base driver machine sim memory backings pools migrate/gates migrate/copying "
                "migrate/migration migrate/moves telemetry placement/policies costs recording "
                "scheduling parking control sharing cpu_faults",
     "calibration/kernels": "",

@@ -53,7 +53,9 @@ ControlStatus FakeControlTarget::status() {
           1,
           2,
           2,
-          {{gpu(0), 100 * MiB, 25 * MiB, 1e9}, {host(0), 400 * MiB, 2 * MiB, 0}}};
+          {{gpu(0), 100 * MiB, 25 * MiB, 1e9}, {host(0), 400 * MiB, 2 * MiB, 0}},
+          3 * MiB,
+          5 * MiB};
 }
 
 std::vector<ControlAllocation> FakeControlTarget::allocations(std::uint64_t from,
