@@ -193,14 +193,12 @@ using FirstBeginCapture = CUresult (*)(CUstream);
 #define VMART_RUN_MEMORY_HOOKS(ROW)                                                  \
   ROW(cuMemAlloc_v2, PFN_cuMemAlloc_v3020)                                           \
   ROW(cuMemAllocPitch_v2, PFN_cuMemAllocPitch_v3020)                                 \
-  ROW(cuMemCreate, PFN_cuMemCreate_v10020) \
   ROW(cuMemFree_v2, PFN_cuMemFree_v3020)                                             \
   ROW(cuMemGetInfo_v2, PFN_cuMemGetInfo_v3020)                                       \
   ROW(cuMemGetAddressRange_v2, PFN_cuMemGetAddressRange_v3020)                       \
   ROW(cuPointerGetAttribute, PFN_cuPointerGetAttribute_v4000)                        \
   ROW(cuPointerGetAttributes, PFN_cuPointerGetAttributes_v7000)                      \
   ROW(cuPointerSetAttribute, PFN_cuPointerSetAttribute_v6000)                        \
-  ROW(cuMemRetainAllocationHandle, PFN_cuMemRetainAllocationHandle_v11000)           \
   ROW(cuMemGetHandleForAddressRange, PFN_cuMemGetHandleForAddressRange_v11070)       \
   ROW(cuIpcGetMemHandle, PFN_cuIpcGetMemHandle_v4010)                                \
   ROW(cuGraphExecMemcpyNodeSetParams, PFN_cuGraphExecMemcpyNodeSetParams_v10020)
@@ -227,6 +225,20 @@ using FirstBeginCapture = CUresult (*)(CUstream);
   ROW(cuEventSynchronize, PFN_cuEventSynchronize_v2000)                              \
   VMART_RUN_NEW_POOL_HOOKS(ROW)                                                      \
   ROW(cuCtxSynchronize, PFN_cuCtxSynchronize_v2000)
+
+#define VMART_RUN_MAPPING_HOOKS(ROW)                                                 \
+  ROW(cuMemCreate, PFN_cuMemCreate_v10020)                                           \
+  ROW(cuMemRelease, PFN_cuMemRelease_v10020)                                         \
+  ROW(cuMemMap, PFN_cuMemMap_v10020)                                                 \
+  ROW(cuMemUnmap, PFN_cuMemUnmap_v10020)                                             \
+  ROW(cuMemSetAccess, PFN_cuMemSetAccess_v10020)                                     \
+  ROW(cuMemGetAccess, PFN_cuMemGetAccess_v10020)                                     \
+  ROW(cuMemRetainAllocationHandle, PFN_cuMemRetainAllocationHandle_v11000)           \
+  ROW(cuMemGetAllocationPropertiesFromHandle,                                        \
+      PFN_cuMemGetAllocationPropertiesFromHandle_v10020)                             \
+  ROW(cuMemExportToShareableHandle, PFN_cuMemExportToShareableHandle_v10020)         \
+  ROW(cuMulticastBindMem, PFN_cuMulticastBindMem_v12010)                             \
+  ROW(cuMulticastBindAddr, PFN_cuMulticastBindAddr_v12010)
 
 #define VMART_RUN_STREAM_HOOKS(ROW)                                                  \
   ROW(cuStreamCreate, PFN_cuStreamCreate_v2000)                                      \
@@ -277,6 +289,10 @@ using FirstBeginCapture = CUresult (*)(CUstream);
 
 // The same, where the driver is new enough.
 #define VMART_RUN_OPTIONAL_PLAIN_CALLS(ROW)                                          \
+  ROW(cuDeviceCanAccessPeer, PFN_cuDeviceCanAccessPeer_v4000)                        \
+  ROW(cuMemAddressReserve, PFN_cuMemAddressReserve_v10020)                           \
+  ROW(cuMemAddressFree, PFN_cuMemAddressFree_v10020)                                 \
+  ROW(cuMemGetAllocationGranularity, PFN_cuMemGetAllocationGranularity_v10020)       \
   ROW(cuCtxFromGreenCtx, PFN_cuCtxFromGreenCtx_v12040)
 // clang-format on
 
@@ -284,6 +300,7 @@ using FirstBeginCapture = CUresult (*)(CUstream);
   VMART_RUN_RESOLVING_HOOKS(ROW) \
   VMART_RUN_MEMORY_HOOKS(ROW)    \
   VMART_RUN_POOL_HOOKS(ROW)      \
+  VMART_RUN_MAPPING_HOOKS(ROW)   \
   VMART_RUN_STREAM_HOOKS(ROW)    \
   VMART_RUN_LAUNCH_HOOKS(ROW)
 

@@ -87,11 +87,6 @@ CUresult hook_cuMemAllocPitch_v2(CUdeviceptr* out, std::size_t* pitch, std::size
                                                                element_bytes);
 }
 
-CUresult hook_cuMemCreate(CUmemGenericAllocationHandle* out, std::size_t bytes,
-                          const CUmemAllocationProp* properties, unsigned long long flags) {
-  return call_driver_with_room<EntryPoint::cuMemCreate>(out, bytes, properties, flags);
-}
-
 CUresult hook_cuMemFree_v2(CUdeviceptr pointer) {
   if (ProgramMemory::get().free(pointer)) return CUDA_SUCCESS;
   return call_driver<EntryPoint::cuMemFree_v2>(pointer);
@@ -155,13 +150,6 @@ CUresult hook_cuPointerSetAttribute(const void* value, CUpointer_attribute attri
   // mapped memory.
   if (*static_cast<const unsigned*>(value) == 0) return CUDA_SUCCESS;
   return memory.note_export(pointer, true) ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
-}
-
-CUresult hook_cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* out, void* address) {
-  // As for ordinary memory, which has no handle.
-  const auto pointer = reinterpret_cast<CUdeviceptr>(address);
-  if (ProgramMemory::get().find(pointer)) return CUDA_ERROR_INVALID_VALUE;
-  return call_driver<EntryPoint::cuMemRetainAllocationHandle>(out, address);
 }
 
 CUresult hook_cuMemGetHandleForAddressRange(void* handle, CUdeviceptr pointer, std::size_t bytes,

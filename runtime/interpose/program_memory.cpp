@@ -9,8 +9,6 @@
 #include "interpose/standing.hpp"
 #include "interpose/vmart_library.hpp"
 
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
@@ -26,20 +24,6 @@ namespace {
 constexpr std::size_t granule_bytes = std::size_t{2} << 20;
 // The largest chunk of vmart. An allocation up to this size is one chunk without padding.
 constexpr std::size_t chunk_bytes_max = std::size_t{256} << 20;
-
-/// Whether the name of the library or program that calls contains one of the excluded names.
-bool is_excluded(const void* caller) noexcept {
-  Dl_info info{};
-  if (dladdr(caller, &info) == 0 || info.dli_fname == nullptr) return false;
-  const std::string_view path = info.dli_fname;
-  const std::string_view file = path.substr(path.rfind('/') + 1);
-  for (std::string_view left = Settings::get().excluded; !left.empty();) {
-    const std::size_t end = std::min(left.find(','), left.size());
-    if (end > 0 && file.find(left.substr(0, end)) != std::string_view::npos) return true;
-    left.remove_prefix(std::min(end + 1, left.size()));
-  }
-  return false;
-}
 
 }  // namespace
 
@@ -99,6 +83,8 @@ CUdeviceptr ProgramMemory::allocate(std::size_t bytes, const void* caller) noexc
   if (add(made)) return made.begin;
   free_taken(made);
   return 0;
+} catch (const std::exception&) {
+  return 0;
 }
 
 bool ProgramMemory::add(ProgramAllocation& made) noexcept try {
@@ -139,11 +125,23 @@ void ProgramMemory::note_segment_of(CUdeviceptr block) {
   }
 }
 
+void ProgramMemory::remove_mapped(CUdeviceptr begin) noexcept {
+  vmart_pin* pin = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = allocations_.find(begin);
+    if (found == allocations_.end()) return;
+    pin = found->second.pin;
+    allocations_.erase(found);
+  }
+  VmartLibrary::loaded()->vmart_pin_release(pin);
+}
+
 std::optional<ProgramAllocation> ProgramMemory::take(CUdeviceptr begin) noexcept {
   if (VmartLibrary::loaded() == nullptr) return std::nullopt;
   const std::lock_guard lock(mutex_);
   const auto found = allocations_.find(begin);
-  if (found == allocations_.end()) return std::nullopt;
+  if (found == allocations_.end() || found->second.mapped) return std::nullopt;
   const ProgramAllocation taken = found->second;
   allocations_.erase(found);
   return taken;
@@ -242,6 +240,7 @@ ProgramMemory::Still::Still() noexcept try {
   const VmartLibrary* const vmart = VmartLibrary::loaded();
   if (vmart == nullptr) return;
   ProgramMemory& memory = get();
+  lock_ = std::shared_lock(memory.still_mutex_);
   const std::shared_lock lock(memory.mutex_);
   pins_.reserve(memory.allocations_.size() + memory.segments_.size());
   const auto pin_at = [&](CUdeviceptr begin) {

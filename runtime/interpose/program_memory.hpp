@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <mutex>
 #include <optional>
 #include <shared_mutex>
 #include <vector>
@@ -21,6 +22,7 @@ struct ProgramAllocation {
   int device = 0;                   ///< Where the program believes that it lies.
   CUcontext context = nullptr;      ///< None for that of a pool, as the driver has it.
   CUmemoryPool pool = nullptr;      ///< If it was allocated in the order of a stream.
+  bool mapped = false;              ///< By the program itself; then it has no context.
   bool synchronous_copies = false;  ///< What the program set by CU_POINTER_ATTRIBUTE_SYNC_MEMOPS.
   unsigned long long id = 0;        ///< Unique in the process, as the driver's buffer ids are.
   vmart_pin* pin = nullptr;         ///< Of `keep_in_place`.
@@ -45,6 +47,8 @@ class ProgramMemory {
   void note_refusal(vmart_status status) noexcept;
   /// Whether the driver may not allocate it either, because a capacity limits what can move.
   bool must_fit(std::size_t bytes, const void* caller) noexcept;
+  /// Forgets what the program has mapped there, before it is unmapped.
+  void remove_mapped(CUdeviceptr begin) noexcept;
   /// Frees what begins there. Returns false if it is not vmart's. Blocks: like cuMemFree.
   bool free(CUdeviceptr begin) noexcept;
   /// The same after the work now enqueued on the stream, which does not capture. Stream zero is the
@@ -61,6 +65,11 @@ class ProgramMemory {
   void keep_in_place(const char* why) noexcept;
   /// Whether it has done so with all memory, so that work need not be attached any more.
   bool stays() const noexcept { return stays_.load(std::memory_order_acquire); }
+  /// While the lock is held, no `Still` exists, so that what is unmapped is not pinned by one.
+  /// Blocks: until the contexts and modules are gone that others destroy.
+  std::unique_lock<std::shared_mutex> without_still() {
+    return std::unique_lock<std::shared_mutex>(still_mutex_);
+  }
   /// While it exists, what the program has now does not move. Driver 580 may stop for ever if a
   /// context or a module is unloaded beside an unmap. Blocks: until no chunk is being switched.
   class Still {
@@ -71,6 +80,7 @@ class ProgramMemory {
     Still& operator=(const Still&) = delete;
 
    private:
+    std::shared_lock<std::shared_mutex> lock_;
     std::vector<vmart_pin*> pins_;
   };
   /// Registers the memory's physical location with something else, from now on. Returns false if
@@ -100,6 +110,7 @@ class ProgramMemory {
   void* allocate_at(std::size_t bytes, int device);
 
   std::atomic<bool> stays_ = false;
+  std::shared_mutex still_mutex_;  // Held before `mutex_`.
   std::shared_mutex mutex_;
   std::map<CUdeviceptr, ProgramAllocation> allocations_;  // By their beginning.
   // Memory of vmart that blocks of pools lie in, with the pins of `keep_in_place`. Work may use

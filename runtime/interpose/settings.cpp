@@ -2,6 +2,8 @@
 
 #include "interpose/standing.hpp"
 
+#include <dlfcn.h>
+
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
@@ -39,6 +41,7 @@ Settings read() {
   settings.pools = variable("VMART_RUN_POOLS") == "1";
   settings.capacity_is_set = !variable("VMART_CAPACITY").empty();
   settings.overcommit = variable("VMART_RUN_OVERCOMMIT") == "1";
+  settings.vmm = variable("VMART_RUN_VMM") == "1";
   if (const char* const queues = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS")) {
     settings.hardware_queues = std::clamp(std::atoi(queues), 1, 32);
   }
@@ -53,6 +56,19 @@ Settings read() {
 const Settings& Settings::get() noexcept {
   static const auto* const settings = new Settings(read());
   return *settings;
+}
+
+bool is_excluded(const void* caller) noexcept {
+  Dl_info info{};
+  if (dladdr(caller, &info) == 0 || info.dli_fname == nullptr) return false;
+  const std::string_view path = info.dli_fname;
+  const std::string_view file = path.substr(path.rfind('/') + 1);
+  for (std::string_view left = Settings::get().excluded; !left.empty();) {
+    const std::size_t end = std::min(left.find(','), left.size());
+    if (end > 0 && file.find(left.substr(0, end)) != std::string_view::npos) return true;
+    left.remove_prefix(std::min(end + 1, left.size()));
+  }
+  return false;
 }
 
 }  // namespace vma::interpose

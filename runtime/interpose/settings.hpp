@@ -14,6 +14,7 @@ struct Settings {
   std::string excluded = "libnccl,libnvshmem";  // They export what they allocate.
   bool children = true;
   bool pools = false;            ///< Whether stream-ordered allocations can move.
+  bool vmm = false;              ///< Whether memory that the program maps itself can be vmart's.
   std::size_t site_bytes = 0;    ///< Allocations from this size on remember their site; 0: none.
   bool capacity_is_set = false;  ///< VMART_CAPACITY limits what the program has at some place.
   bool overcommit = false;       ///< Memory for which there is no room spills to other places.
@@ -24,5 +25,9 @@ struct Settings {
   /// Read once, at the first call.
   static const Settings& get() noexcept;
 };
+
+/// Whether the name of the library or program that contains the address, one that calls, has one of
+/// the excluded names in it.
+bool is_excluded(const void* caller) noexcept;
 
 }  // namespace vma::interpose

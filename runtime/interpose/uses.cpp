@@ -31,13 +31,17 @@ void note_launch(CUfunction function, void** parameters) noexcept {
 }
 
 void note_use(CUdeviceptr begin, std::size_t bytes, bool writes) noexcept {
-  const auto memory = ProgramMemory::get().find(begin);
-  if (!memory) return;
   const int gpu = using_gpu();
-  const std::size_t inside = std::min<std::size_t>(bytes, memory->begin + memory->bytes - begin);
-  if (gpu < 0 || inside == 0) return;
-  VmartLibrary::loaded()->vmart_record_use(reinterpret_cast<void*>(begin), inside, gpu,
-                                           writes ? VMART_USE_WRITE : VMART_USE_READ);
+  if (gpu < 0) return;
+  while (bytes > 0) {  // A copy may go through neighbours that the program has mapped itself.
+    const auto memory = ProgramMemory::get().find(begin);
+    if (!memory) return;
+    const std::size_t inside = std::min<std::size_t>(bytes, memory->begin + memory->bytes - begin);
+    VmartLibrary::loaded()->vmart_record_use(reinterpret_cast<void*>(begin), inside, gpu,
+                                             writes ? VMART_USE_WRITE : VMART_USE_READ);
+    begin += inside;
+    bytes -= inside;
+  }
 }
 
 void forget_kernels() noexcept {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <vma/vmart.h>
+#include <vma/vmart_backing.h>
 #include <vma/vmart_room.h>
 #include <vma/vmart_torch.h>
 
@@ -18,6 +19,12 @@
   ROW(vmart_trim)                   \
   ROW(vmart_where)                  \
   ROW(vmart_migrate)                \
+  ROW(vmart_backing_create)         \
+  ROW(vmart_backing_map)            \
+  ROW(vmart_backing_unmap)          \
+  ROW(vmart_backing_share)          \
+  ROW(vmart_backing_release)        \
+  ROW(vmart_backing_note_passed)    \
   ROW(vmart_attach)                 \
   ROW(vmart_detach)                 \
   ROW(vmart_copy_begin)             \

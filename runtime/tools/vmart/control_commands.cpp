@@ -145,6 +145,13 @@ int run_status(const ControlChoice& choice, bool as_json) {
   fmt::print("moves      {} running, {} queued; {} ticks\nmemory     {} allocations\n",
              count_of(status, "moves_running"), count_of(status, "moves_queued"),
              count_of(status, "ticks"), count_of(status, "allocations"));
+  // Of programs under `vmart run --vmm` only. Older programs do not report them.
+  const double backed = status.contains("backing_bytes") ? number_of(status, "backing_bytes") : 0;
+  const double passed = status.contains("passed_bytes") ? number_of(status, "passed_bytes") : 0;
+  if (backed > 0 || passed > 0) {
+    fmt::print("mapped     by the program itself: {} of vmart, {} of the driver\n",
+               bytes_text(backed), bytes_text(passed));
+  }
   fmt::print("{}", places_table(list_of(status, "places")).text());
   return 0;
 }

@@ -76,6 +76,7 @@ void set_environment(const RunOptions& options) {
     set("VMART_RUN_MIN_BYTES", std::to_string(parse_size(options.smallest, "--min")));
   }
   if (!options.excluded.empty()) set("VMART_RUN_EXCLUDE", options.excluded);
+  if (options.vmm) set("VMART_RUN_VMM", *options.vmm ? "1" : "0");
   if (!options.policy.empty()) set("VMART_POLICY", options.policy);
   if (!options.capacity.empty()) set("VMART_CAPACITY", checked_capacity(options.capacity));
   if (options.sites) set("VMART_RUN_SITE_BYTES", "16777216", false);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -8,9 +9,10 @@ namespace vma {
 struct RunOptions {
   std::vector<std::string> program;  ///< With its arguments.
   std::string policy;                ///< Empty: VMART_POLICY.
-  std::string smallest;  ///< Smallest allocation that can move, with a unit; empty: 2 MiB.
-  std::string excluded;  ///< Parts of the names of libraries whose memory stays the driver's.
-  bool pools = false;    ///< Whether memory that it allocates in the order of streams can move.
+  std::string smallest;     ///< Smallest allocation that can move, with a unit; empty: 2 MiB.
+  std::string excluded;     ///< Parts of the names of libraries whose memory stays the driver's.
+  bool pools = false;       ///< Whether memory that it allocates in the order of streams can move.
+  std::optional<bool> vmm;  ///< Whether memory that it maps itself can move; empty: VMART_RUN_VMM.
   std::string capacity;  ///< "gpu0=60GiB,...": most HBM that movable memory has; empty: no limit.
   bool overcommit = false;  ///< What finds no room spills to other places.
   bool sites = false;       ///< Large allocations remember where the program made them.

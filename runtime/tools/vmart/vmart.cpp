@@ -83,6 +83,9 @@ void add_run(CLI::App& app, std::vector<std::string> program, std::function<int(
   run.add_flag("--sites", options->sites,
                "allocations of 16 MiB and more remember where the program made them, for vmart "
                "where --sites");
+  run.add_flag("--vmm,!--no-vmm", options->vmm,
+               "whether memory that it maps itself (cuMemCreate) can move, too; default: "
+               "VMART_RUN_VMM, or no");
   run.add_flag("--children,!--no-children", options->children,
                "whether programs that it starts run in the same way; default: yes");
   run.prefix_command();  // `vmart run PROGRAM...` needs no `--`.

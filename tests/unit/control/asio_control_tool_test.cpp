@@ -68,6 +68,7 @@ class ControlToolTest : public testing::Test {
 TEST_F(ControlToolTest, ShowsARunningProgram) {
   expect(0, "simulated h200x2", "status");
   expect(0, "25.0 MiB", "status");
+  expect(0, "by the program itself: 3.0 MiB of vmart, 5.0 MiB of the driver", "status");
   expect(0, "a \"tag\"?", "where");  // An unescaped line end in the tag could forge a line.
   expect(0, "not movable parked dropped 96.0 MiB", "where");
   expect(0, "2.0 MiB  dropped", "where 0x7f0000000000");

@@ -1,0 +1,270 @@
+#include "interpose/program_handle.hpp"
+
+#include "interpose/hooks.hpp"
+#include "interpose/program_memory.hpp"
+#include "interpose/standing.hpp"
+#include "interpose/vmart_library.hpp"
+
+#include <exception>
+#include <new>
+#include <utility>
+
+namespace vma::interpose {
+namespace {
+
+CUresult result_of(vmart_status status) noexcept {
+  switch (status) {
+    case VMART_OK: return CUDA_SUCCESS;
+    case VMART_OUT_OF_MEMORY: return CUDA_ERROR_OUT_OF_MEMORY;
+    case VMART_DRIVER_GONE: return CUDA_ERROR_DEINITIALIZED;
+    case VMART_UNSUPPORTED:
+    case VMART_BUSY:
+    case VMART_PINNED: return CUDA_ERROR_NOT_SUPPORTED;
+    default: return CUDA_ERROR_INVALID_VALUE;
+  }
+}
+
+void* address_of(CUdeviceptr pointer) noexcept {
+  return reinterpret_cast<void*>(pointer);
+}
+
+bool has_type(const CUmemAllocationProp& properties, int type) noexcept {
+  return (static_cast<int>(properties.requestedHandleTypes) & type) != 0;
+}
+
+}  // namespace
+
+std::shared_ptr<ProgramHandle> ProgramHandle::create(std::size_t bytes,
+                                                     const CUmemAllocationProp& properties) noexcept
+    try {
+  const VmartLibrary* const vmart = VmartLibrary::load();
+  if (vmart == nullptr) return nullptr;
+  vmart_backing_options options{};
+  options.size_bytes = sizeof options;
+  options.tag = "run";
+  options.descriptor = has_type(properties, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) ? 1 : 0;
+  options.fabric = has_type(properties, CU_MEM_HANDLE_TYPE_FABRIC) ? 1 : 0;
+  options.rdma = properties.allocFlags.gpuDirectRDMACapable;
+  vmart_backing* backing = nullptr;
+  const vmart_status status =
+      vmart->vmart_backing_create(bytes, {VMART_GPU, properties.location.id}, &options, &backing);
+  if (status == VMART_OK) {
+    ProgramHandle* const made = new (std::nothrow) ProgramHandle(bytes, properties, backing);
+    if (made != nullptr) return std::shared_ptr<ProgramHandle>(made);
+    vmart->vmart_backing_release(backing);
+  }
+  // As for allocations: the driver may have room, or GPUs, that vmart has not.
+  const bool only_here = status == VMART_OK || status == VMART_OUT_OF_MEMORY ||
+                         (ProgramStreams::get().begun() && status == VMART_INVALID_ARGUMENT);
+  if (!only_here) ProgramMemory::get().keep_in_place(vmart->vmart_last_error());
+  return nullptr;
+} catch (const std::exception&) {
+  return nullptr;
+}
+
+ProgramHandle::~ProgramHandle() {
+  const VmartLibrary* const vmart = VmartLibrary::loaded();
+  if (drivers_ != 0) call_driver<EntryPoint::cuMemRelease>(drivers_);
+  if (backing_ != nullptr && vmart != nullptr) vmart->vmart_backing_release(backing_);
+}
+
+bool ProgramHandle::is_drivers() noexcept {
+  const std::lock_guard lock(mutex_);
+  return backing_ == nullptr;
+}
+
+// --- Mapping
+
+CUresult ProgramHandle::map(CUdeviceptr begin, std::size_t bytes, std::size_t offset,
+                            unsigned long long flags, bool& by_vmart) noexcept {
+  const std::lock_guard lock(mutex_);
+  by_vmart = false;
+  const bool whole = bytes == bytes_ && offset == 0 && flags == 0;
+  if (whole && drivers_ == 0 && mapped_at_ == 0) {
+    const CUresult result = map_backing(begin);
+    by_vmart = result == CUDA_SUCCESS;
+    // The driver can say what is wrong, if it may have the handle.
+    if (by_vmart || was_mapped_) return result;
+  }
+  if (drivers_ == 0) {
+    if (const CUresult result = share(); result != CUDA_SUCCESS) return result;
+  }
+  return call_driver<EntryPoint::cuMemMap>(begin, bytes, offset, drivers_, flags);
+}
+
+CUresult ProgramHandle::map_backing(CUdeviceptr begin) noexcept {
+  const VmartLibrary& vmart = *VmartLibrary::loaded();
+  const vmart_status status = vmart.vmart_backing_map(backing_, address_of(begin));
+  if (status != VMART_OK) return result_of(status);
+  ProgramAllocation made;
+  made.begin = begin;
+  made.bytes = bytes_;
+  made.device = device();
+  made.mapped = true;
+  if (!ProgramMemory::get().add(made)) {
+    vmart.vmart_backing_unmap(backing_);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  mapped_at_ = begin;
+  was_mapped_ = true;
+  return CUDA_SUCCESS;
+}
+
+CUresult ProgramHandle::unmap() noexcept {
+  const std::lock_guard lock(mutex_);
+  return mapped_at_ != 0 ? unmap_backing() : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult ProgramHandle::unmap_backing() noexcept {
+  const auto lock = ProgramMemory::get().without_still();
+  const VmartLibrary& vmart = *VmartLibrary::loaded();
+  ProgramMemory::get().remove_mapped(mapped_at_);
+  const vmart_status status = vmart.vmart_backing_unmap(backing_);
+  if (status == VMART_DRIVER_GONE) {
+    // The process exits, so nothing moves any more, but its handlers may still clean up.
+    return call_driver<EntryPoint::cuMemUnmap>(std::exchange(mapped_at_, 0), bytes_);
+  }
+  if (status != VMART_OK) {
+    say("cannot unmap memory: %s", vmart.vmart_last_error());
+    return result_of(status);
+  }
+  mapped_at_ = 0;
+  access_.clear();
+  return CUDA_SUCCESS;
+}
+
+// --- Rights
+
+CUresult ProgramHandle::set_access(const CUmemAccessDesc* entries, std::size_t count) noexcept try {
+  const DriverLibrary& driver = *DriverLibrary::get();
+  const std::lock_guard lock(mutex_);
+  if (mapped_at_ == 0) return CUDA_ERROR_INVALID_VALUE;
+  bool usual = true;
+  for (std::size_t i = 0; i < count; ++i) {
+    const CUmemAccessDesc& entry = entries[i];
+    if (entry.location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
+        entry.flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE) {
+      usual = false;
+      continue;
+    }
+    int reaches = 1;
+    if (entry.location.id != device() &&
+        (driver.cuDeviceCanAccessPeer_plain == nullptr ||
+         driver.cuDeviceCanAccessPeer_plain(&reaches, entry.location.id, device()) !=
+             CUDA_SUCCESS ||
+         reaches == 0)) {
+      usual = false;  // The driver says what is wrong.
+    }
+  }
+  if (!usual) {
+    if (const CUresult result = pin_at_home(); result != CUDA_SUCCESS) return result;
+    const CUresult result =
+        call_driver<EntryPoint::cuMemSetAccess>(mapped_at_, bytes_, entries, count);
+    if (result != CUDA_SUCCESS) return result;
+  }
+  // Every GPU that reaches the memory has these rights already.
+  for (std::size_t i = 0; i < count; ++i) {
+    if (entries[i].location.type == CU_MEM_LOCATION_TYPE_DEVICE)
+      access_[entries[i].location.id] = entries[i].flags;
+  }
+  return CUDA_SUCCESS;
+} catch (const std::exception&) {
+  return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult ProgramHandle::get_access(unsigned long long* flags,
+                                   const CUmemLocation& location) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (location.type != CU_MEM_LOCATION_TYPE_DEVICE) {
+    return call_driver<EntryPoint::cuMemGetAccess>(flags, &location, mapped_at_);
+  }
+  const auto found = access_.find(location.id);
+  *flags = found != access_.end() ? found->second : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+  return CUDA_SUCCESS;
+}
+
+// --- What the driver has to know
+
+CUresult ProgramHandle::drivers_handle(CUmemGenericAllocationHandle& out) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (drivers_ == 0) {
+    if (const CUresult result = share(); result != CUDA_SUCCESS) return result;
+  }
+  out = drivers_;
+  return CUDA_SUCCESS;
+}
+
+CUresult ProgramHandle::share() noexcept {
+  if (!was_mapped_) return leave_to_driver();
+  const CUresult result = mapped_at_ != 0 ? share_at(mapped_at_) : share_unmapped();
+  if (result != CUDA_SUCCESS) {
+    say("the program shares or maps %zu bytes by a handle, which vmart cannot follow once they are "
+        "in use; run it without --vmm",
+        bytes_);
+  }
+  return result;
+}
+
+/// Nothing was written to it yet, so the driver can have it instead.
+CUresult ProgramHandle::leave_to_driver() noexcept {
+  const vmart_status status = VmartLibrary::loaded()->vmart_backing_release(backing_);
+  if (status != VMART_OK) return result_of(status);
+  backing_ = nullptr;
+  return call_driver_with_room<EntryPoint::cuMemCreate>(&drivers_, bytes_, &properties_, 0ULL);
+}
+
+/// The backing is mapped there.
+CUresult ProgramHandle::share_at(CUdeviceptr begin) noexcept {
+  constexpr int tries_max = 3;  // A policy may move it away again.
+  const VmartLibrary& vmart = *VmartLibrary::loaded();
+  vmart_status status = vmart.vmart_backing_share(backing_);
+  for (int i = 0; status == VMART_BUSY && i < tries_max; ++i) {
+    go_home(begin);
+    status = vmart.vmart_backing_share(backing_);
+  }
+  if (status != VMART_OK) return result_of(status);
+  return call_driver<EntryPoint::cuMemRetainAllocationHandle>(&drivers_, address_of(begin));
+}
+
+/// Maps it for a moment, since the driver tells the handle of an address only.
+CUresult ProgramHandle::share_unmapped() noexcept {
+  const DriverLibrary& driver = *DriverLibrary::get();
+  const VmartLibrary& vmart = *VmartLibrary::loaded();
+  if (driver.cuMemAddressReserve_plain == nullptr || driver.cuMemAddressFree_plain == nullptr)
+    return CUDA_ERROR_NOT_SUPPORTED;
+  CUdeviceptr begin = 0;
+  if (const CUresult result = driver.cuMemAddressReserve_plain(&begin, bytes_, 0, 0, 0);
+      result != CUDA_SUCCESS) {
+    return result;
+  }
+  CUresult result = result_of(vmart.vmart_backing_map(backing_, address_of(begin)));
+  if (result == CUDA_SUCCESS) {
+    result = share_at(begin);
+    if (vmart.vmart_backing_unmap(backing_) != VMART_OK) return CUDA_ERROR_NOT_SUPPORTED;
+  }
+  driver.cuMemAddressFree_plain(begin, bytes_);
+  return result;
+}
+
+CUresult ProgramHandle::pin_at_home() noexcept {
+  const VmartLibrary& vmart = *VmartLibrary::loaded();
+  if (!go_home(mapped_at_)) return CUDA_ERROR_NOT_SUPPORTED;
+  const vmart_status status = vmart.vmart_note_export(address_of(mapped_at_));
+  if (status != VMART_OK) return result_of(status);
+  const bool stays = is_home(mapped_at_) && is_home(mapped_at_ + bytes_ - 1);
+  return stays ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
+}
+
+bool ProgramHandle::go_home(CUdeviceptr begin) noexcept {
+  const vmart_status status = VmartLibrary::loaded()->vmart_migrate(address_of(begin), 0, 0,
+                                                                    {VMART_GPU, device()}, nullptr);
+  return status == VMART_OK || (status == VMART_PINNED && is_home(begin));
+}
+
+bool ProgramHandle::is_home(CUdeviceptr inside) noexcept {
+  vmart_location at{};
+  return VmartLibrary::loaded()->vmart_where(address_of(inside), &at) == VMART_OK &&
+         at.kind == VMART_GPU && at.ordinal == device();
+}
+
+}  // namespace vma::interpose

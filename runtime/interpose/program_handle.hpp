@@ -1,0 +1,70 @@
+#pragma once
+
+#include <vma/vmart_backing.h>
+
+#include <cuda.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+
+namespace vma::interpose {
+
+/// A handle of cuMemCreate that stands for memory of vmart: a backing. If the program uses it as
+/// vmart cannot serve it, the driver gets to know the memory by a handle of its own. Any thread.
+class ProgramHandle {
+ public:
+  /// Null if the driver is to create it: see `ProgramMappings::create`. Blocks: for memory.
+  static std::shared_ptr<ProgramHandle> create(std::size_t bytes,
+                                               const CUmemAllocationProp& properties) noexcept;
+  ~ProgramHandle();
+  ProgramHandle(const ProgramHandle&) = delete;
+  ProgramHandle& operator=(const ProgramHandle&) = delete;
+
+  std::size_t bytes() const noexcept { return bytes_; }
+  int device() const noexcept { return properties_.location.id; }
+  const CUmemAllocationProp& properties() const noexcept { return properties_; }
+
+  /// Either vmart maps it, and `by_vmart` is true then, or the driver.
+  CUresult map(CUdeviceptr begin, std::size_t bytes, std::size_t offset, unsigned long long flags,
+               bool& by_vmart) noexcept;
+  /// Ends what vmart has mapped. Blocks: until a running move has ended.
+  CUresult unmap() noexcept;
+  /// Sets rights where vmart has mapped it.
+  CUresult set_access(const CUmemAccessDesc* entries, std::size_t count) noexcept;
+  CUresult get_access(unsigned long long* flags, const CUmemLocation& location) noexcept;
+  /// The driver's own handle of the memory, for calls that vmart does not serve. The memory is
+  /// vmart's no more, or stays in place for good.
+  CUresult drivers_handle(CUmemGenericAllocationHandle& out) noexcept;
+  /// Whether the memory is the driver's alone.
+  bool is_drivers() noexcept;
+
+ private:
+  ProgramHandle(std::size_t bytes, const CUmemAllocationProp& properties,
+                vmart_backing* backing) noexcept
+      : bytes_(bytes), properties_(properties), backing_(backing) {}
+
+  // Requires, for all of these: the caller holds `mutex_`.
+  CUresult map_backing(CUdeviceptr begin) noexcept;
+  CUresult unmap_backing() noexcept;
+  CUresult leave_to_driver() noexcept;
+  CUresult share() noexcept;
+  CUresult share_at(CUdeviceptr begin) noexcept;
+  CUresult share_unmapped() noexcept;
+  CUresult pin_at_home() noexcept;
+  bool go_home(CUdeviceptr begin) noexcept;
+  bool is_home(CUdeviceptr inside) noexcept;
+
+  const std::size_t bytes_;
+  const CUmemAllocationProp properties_;
+  std::mutex mutex_;                          // Held while it is mapped, unmapped and shared.
+  vmart_backing* backing_;                    // Null once the memory is the driver's.
+  CUmemGenericAllocationHandle drivers_ = 0;  // Zero until the driver knows the memory.
+  CUdeviceptr mapped_at_ = 0;                 // By vmart; zero: nowhere.
+  bool was_mapped_ = false;                   // So there may be contents.
+  std::map<int, CUmemAccess_flags> access_;   // By the GPU; as the program has set it.
+};
+
+}  // namespace vma::interpose
