@@ -11,7 +11,7 @@
  * and becomes the same program with `stream` when it should end. `pools` has its memory from pools,
  * which keep nothing that is free; those of `kept` do. That of `exported` is from a pool for other
  * processes. `late` ends before "ready" if it is not stuck.
- * `info` prints what it is told of the GPU's memory.
+ * `info` prints what it is told of the GPU's memory. `full` allocates until the GPU is full, once.
  */
 #include "program.hpp"
 
@@ -230,6 +230,16 @@ static void allocate_pitched(void) {
   printf("too large: %d\n", (int)driver.f_cuMemAllocPitch(&pointer, &pitch, 5000, half, 4));
 }
 
+/* As many buffers as the GPU gives, and some of what others would give. */
+static void fill_gpu(void) {
+  enum { most = 4096 };
+  static CUdeviceptr taken[most];
+  int count = 0;
+  while (count < most && driver.f_cuMemAlloc(&taken[count], buffer_bytes) == CUDA_SUCCESS) ++count;
+  printf("full after %d\n", count);
+  while (count > 0) CALL(cuMemFree, taken[--count]);
+}
+
 static int told_to_end(void) {
   struct pollfd input = {STDIN_FILENO, POLLIN, 0};
   return poll(&input, 1, 0) == 1;
@@ -279,6 +289,7 @@ int main(int argc, char **argv) {
   if (bytes == NULL) return 1;
   round_of(1);
   if (strcmp(work, "fork") == 0) fork_once();
+  if (strcmp(work, "full") == 0) fill_gpu();
   if (strcmp(work, "contexts") == 0) create_and_destroy_context();
   use_pools_once();
   if (is_work("late")) return free_before_work();

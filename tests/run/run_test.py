@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -148,6 +149,17 @@ class Capacity(unittest.TestCase):
             under = info_of(run(VMART, "run", *options, "--", PROGRAM, "dlsym", "info").stdout)
             self.assertEqual([total for _, total in under], [total for _, total in bare], options)
             self.assertGreater(under[1][0], 64 << 20)
+
+    def test_without_it_a_full_gpu_refuses_as_it_does_bare(self):
+        def taken(*command):
+            (line,) = re.findall(r"full after (\d+)", run(*command).stdout)
+            return int(line)
+
+        bare = taken(PROGRAM, "linked", "full")
+        under = taken(VMART, "run", "--", PROGRAM, "linked", "full")
+        self.assertLessEqual(under, bare)
+        self.assertGreater(under, bare - 16)  # vmart has some memory of its own.
+        self.assertGreater(taken(VMART, "run", "--overcommit", "--", PROGRAM, "linked", "full"), bare)
 
     def test_fails_where_there_is_no_room_at_all(self):
         limits = "gpu0=8MiB,gpu1=8MiB,host0=4MiB"

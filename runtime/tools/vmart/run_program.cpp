@@ -82,7 +82,10 @@ void set_environment(const RunOptions& options) {
   if (options.sites) set("VMART_RUN_SITE_BYTES", "16777216", false);
   if (options.overcommit) set("VMART_RUN_OVERCOMMIT", "1");
   // Memory leaves a full place only by a scheduler, which also notes what is used.
-  if (is_set("VMART_CAPACITY") || options.overcommit) set("VMART_POLICY", "stay_put", false);
+  const bool makes_room = is_set("VMART_CAPACITY") || options.overcommit;
+  if (makes_room) set("VMART_POLICY", "stay_put", false);
+  // Without these, a full GPU refuses the program as it would without vmart.
+  if (!makes_room) set("VMART_PRESSURE_LIMIT_MS", "0", false);
   set("VMART_CONTROL", "1", false);
   // A stopped stream holds one of the context's hardware queues, of which there are 8 otherwise.
   set("CUDA_DEVICE_MAX_CONNECTIONS", "32", false);
