@@ -1,5 +1,6 @@
 // Copies and fills, and operations on words.
 #include "support/cuda/library.hpp"
+#include "support/cuda/memory.hpp"
 
 #include <cstdint>
 #include <cstring>
@@ -11,8 +12,48 @@ namespace {
 // The zero stream: the legacy one, or the thread's own.
 constexpr CUstream zero_stream = nullptr;
 
+/// The legacy streams of other GPUs with which a copy in this one is ordered. The driver orders
+/// copies between plain memory of two GPUs so, but not those between mapped memory (measured on
+/// H200). Of copies between one and the other, nothing is assumed.
+std::vector<BoundStream> other_gpus(BoundStream stream, Address target, Address source) {
+  if (static_cast<std::uintptr_t>(stream.handle) >
+      reinterpret_cast<std::uintptr_t>(CU_STREAM_LEGACY)) {
+    return {};
+  }
+  std::vector<BoundStream> others;
+  for (const Address operand : {target, source}) {
+    ContextHandle owner{};
+    try {
+      if (!sim().pointer_info(operand).has_context) return {};
+      owner = DeviceMemory::of_process().context_of(sim().address_range(operand).begin);
+    } catch (const Error&) {  // Host memory that the simulator does not know.
+    }
+    if (is_none(owner)) return {};
+    if (sim().context_device(owner) == sim().context_device(stream.context)) continue;
+    others.push_back({owner, StreamHandle{}});
+  }
+  return others;
+}
+
+/// What is enqueued in `later` from now on waits for what `earlier` has.
+void let_wait(BoundStream later, BoundStream earlier) {
+  const EventHandle event = sim().create_event(earlier.context);
+  try {
+    sim().record(event, earlier);
+    sim().stream_wait_event(later, event);
+  } catch (...) {
+    sim().destroy_event(event);
+    throw;
+  }
+  sim().destroy_event(event);
+}
+
 void copy(Address target, Address source, std::size_t bytes, CUstream stream) {
-  sim().copy(stream_of(stream), target, source, bytes);
+  const BoundStream bound = stream_of(stream);
+  const std::vector<BoundStream> others = other_gpus(bound, target, source);
+  for (const BoundStream& other : others) let_wait(bound, other);
+  sim().copy(bound, target, source, bytes);
+  for (const BoundStream& other : others) let_wait(other, bound);
 }
 
 void copy_and_wait(Address target, Address source, std::size_t bytes) {
