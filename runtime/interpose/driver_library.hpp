@@ -73,6 +73,20 @@ class PushedContext {
   const bool pushed_;
 };
 
+/// Queries of this thread are allowed while other streams capture.
+class RelaxedCaptures {
+ public:
+  explicit RelaxedCaptures(const DriverLibrary& driver) noexcept : driver_(driver) { exchange(); }
+  ~RelaxedCaptures() { exchange(); }
+  RelaxedCaptures(const RelaxedCaptures&) = delete;
+  RelaxedCaptures& operator=(const RelaxedCaptures&) = delete;
+
+ private:
+  void exchange() noexcept { driver_.cuThreadExchangeStreamCaptureMode_plain(&mode_); }
+  const DriverLibrary& driver_;
+  CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;
+};
+
 /// The `dlsym` behind ours.
 void* next_dlsym(void* handle, const char* symbol) noexcept;
 

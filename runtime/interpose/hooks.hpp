@@ -1,5 +1,6 @@
 #pragma once
 
+#include "interpose/cross_copies.hpp"
 #include "interpose/driver_library.hpp"
 #include "interpose/entry_points.hpp"
 #include "interpose/program_memory.hpp"
@@ -33,20 +34,39 @@ CUstream stream_among(First first, Rest... rest) noexcept {
   }
 }
 
-/// Whether the driver looks up the memory that the call names when it is made. Launches find their
-/// memory when they run.
-constexpr bool looks_memory_up(EntryPoint entry) noexcept {
+constexpr std::string_view symbol_of(EntryPoint entry) noexcept {
   constexpr std::string_view names[] = {
 #define ROW(symbol, type) #symbol,
       VMART_RUN_ENTRY_POINTS(ROW)
 #undef ROW
   };
+  return names[static_cast<std::size_t>(entry)];
+}
+
+/// Whether the driver looks up the memory that the call names when it is made. Launches find their
+/// memory when they run.
+constexpr bool looks_memory_up(EntryPoint entry) noexcept {
   constexpr std::string_view such[] = {"cuMemcpy", "cuMemset", "cuStreamWaitValue",
                                        "cuStreamWriteValue", "cuStreamBatchMemOp"};
   for (const std::string_view begin : such) {
-    if (names[static_cast<std::size_t>(entry)].starts_with(begin)) return true;
+    if (symbol_of(entry).starts_with(begin)) return true;
   }
   return false;
+}
+
+/// What the call copies in the legacy stream; nothing if it is another call or another stream.
+template <EntryPoint entry, typename... Args>
+CopyOperands copied_in_legacy_stream(Args... args) noexcept {
+  constexpr std::string_view symbol = symbol_of(entry);
+  constexpr bool per_thread = symbol.ends_with("_ptsz") || symbol.ends_with("_ptds");
+  CopyOperands operands;
+  if constexpr (symbol.starts_with("cuMemcpy")) {
+    const CUstream stream = stream_among(args...);
+    if (stream == CU_STREAM_LEGACY || (stream == nullptr && !per_thread)) {
+      (operands.add_from(args), ...);
+    }
+  }
+  return operands;
 }
 
 /// Around a call that looks memory up: no slot is dark meanwhile.
@@ -105,6 +125,7 @@ template <EntryPoint entry, typename... Args>
 struct EnqueueHook<entry, CUresult (*)(Args...)> {
   static CUresult call(Args... args) noexcept {
     const ProgramStreams::Enqueue enqueue(stream_among(args...));
+    const CrossCopies::Order order(copied_in_legacy_stream<entry>(args...));
     const CUresult result = call_driver_with_room<entry>(args...);
     if (result == CUDA_SUCCESS) note_memory_among(args...);
     return result;

@@ -25,20 +25,6 @@ int attached_max() noexcept {
   return std::max(1, Settings::get().hardware_queues - 4);
 }
 
-/// Queries of this thread are allowed while other streams capture.
-class RelaxedCaptures {
- public:
-  explicit RelaxedCaptures(const DriverLibrary& driver) noexcept : driver_(driver) { exchange(); }
-  ~RelaxedCaptures() { exchange(); }
-  RelaxedCaptures(const RelaxedCaptures&) = delete;
-  RelaxedCaptures& operator=(const RelaxedCaptures&) = delete;
-
- private:
-  void exchange() noexcept { driver_.cuThreadExchangeStreamCaptureMode_plain(&mode_); }
-  const DriverLibrary& driver_;
-  CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;
-};
-
 /// Returns false if work may be missed. A stream of a GPU that is not vmart's (VMART_DEVICES)
 /// cannot reach its memory, so there is nothing to miss.
 bool attach(CUstream stream) noexcept {

@@ -1,4 +1,5 @@
 // Streams and contexts that come and go.
+#include "interpose/cross_copies.hpp"
 #include "interpose/driver_library.hpp"
 #include "interpose/hooks.hpp"
 #include "interpose/program_memory.hpp"
@@ -48,6 +49,7 @@ template <EntryPoint entry>
 CUresult destroy_context(CUcontext context, auto handle) noexcept {
   ProgramStreams::get().before_destruction(context);
   ProgramMemory::get().free_all_of(context);
+  CrossCopies::get().before_destruction(context);
   const ProgramMemory::Still still;
   return call_driver<entry>(handle);
 }

@@ -6,11 +6,11 @@
  * WAY is how it finds the driver: linked, dlsym, resolver, or per_thread, which is the resolver for
  * programs whose stream zero is the thread's. WORK is what it does again and again until a line
  * arrives on standard input or that is closed: stream; streams, which are many; copies; or graph,
- * with a new capture each time. `fork` and `contexts` do so once, and then what stream does.
- * `forks` has a child in each round that runs another program or ends. `exec` does what stream does
- * and becomes the same program with `stream` when it should end. `pools` has its memory from pools,
- * which keep nothing that is free; those of `kept` do. That of `exported` is from a pool for other
- * processes. `late` ends before "ready" if it is not stuck.
+ * with a new capture each time. `fork`, `contexts` and `gpus` do so once, and then what stream
+ * does. `forks` has a child in each round that runs another program or ends. `exec` does what
+ * stream does and becomes the same program with `stream` when it should end. `pools` has its memory
+ * from pools, which keep nothing that is free; those of `kept` do. That of `exported` is from a
+ * pool for other processes. `late` ends before "ready" if it is not stuck.
  * `info` prints what it is told of the GPU's memory. `full` allocates until the GPU is full, once.
  */
 #include "program.hpp"
@@ -291,6 +291,7 @@ int main(int argc, char **argv) {
   if (strcmp(work, "fork") == 0) fork_once();
   if (strcmp(work, "full") == 0) fill_gpu();
   if (strcmp(work, "contexts") == 0) create_and_destroy_context();
+  if (is_work("gpus")) copy_between_gpus(context);
   use_pools_once();
   if (is_work("late")) return free_before_work();
   if (pool == NULL) allocate_pitched();

@@ -35,6 +35,10 @@
   ROW(cuMemcpyAsync, "cuMemcpyAsync", PFN_cuMemcpyAsync_v4000)                                  \
   ROW(cuMemcpyDtoHAsync, "cuMemcpyDtoHAsync_v2", PFN_cuMemcpyDtoHAsync_v3020)                   \
   ROW(cuMemcpyDtoDAsync, "cuMemcpyDtoDAsync_v2", PFN_cuMemcpyDtoDAsync_v3020)                   \
+  ROW(cuMemcpy, "cuMemcpy", PFN_cuMemcpy_v4000)                                                 \
+  ROW(cuMemcpyDtoD, "cuMemcpyDtoD_v2", PFN_cuMemcpyDtoD_v3020)                                  \
+  ROW(cuMemcpyPeerAsync, "cuMemcpyPeerAsync", PFN_cuMemcpyPeerAsync_v4000)                      \
+  ROW(cuMemcpy2DAsync, "cuMemcpy2DAsync_v2", PFN_cuMemcpy2DAsync_v3020)                         \
   ROW(cuMemGetAddressRange, "cuMemGetAddressRange_v2", PFN_cuMemGetAddressRange_v3020)          \
   ROW(cuMemAllocAsync, "cuMemAllocAsync", PFN_cuMemAllocAsync_v11020)                           \
   ROW(cuMemAllocFromPoolAsync, "cuMemAllocFromPoolAsync", PFN_cuMemAllocFromPoolAsync_v11020)   \
@@ -71,6 +75,12 @@ static inline int is_work(const char *name) {
 }
 /* Half a millisecond of work. */
 void work_a_while(void *);
+
+/* --- gpus.cpp */
+
+/* A copy waits for the other GPU's work, whose later work waits for the copy. The context is the
+ * current one, of GPU 0. */
+void copy_between_gpus(CUcontext here);
 
 /* --- pools.cpp: memory from pools */
 

@@ -32,11 +32,12 @@ def run(*command, **changes):
 
 class Programs(unittest.TestCase):
     def test_print_the_same_however_they_find_the_driver(self):
-        for way, work in (*BESIDE_MOVES, ("dlsym", "fork"), ("linked", "contexts")):
+        for way, work in (*BESIDE_MOVES, ("dlsym", "fork"), ("linked", "contexts"), ("resolver", "gpus")):
             with self.subTest(way=way, work=work):
                 bare = run(PROGRAM, way, work)
                 self.assertEqual(bare.returncode, 0, bare.stdout + bare.stderr)
                 self.assertIn("sum ", bare.stdout)
+                self.assertNotIn("too early", bare.stdout)
                 under = run(VMART, "run", "--", PROGRAM, way, work, VMART_CONTROL="0")
                 self.assertEqual(under.stderr, "")
                 self.assertEqual((under.returncode, under.stdout), (0, bare.stdout))

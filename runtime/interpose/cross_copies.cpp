@@ -1,0 +1,123 @@
+#include "interpose/cross_copies.hpp"
+
+#include "interpose/program_memory.hpp"
+#include "interpose/program_streams.hpp"
+#include "interpose/standing.hpp"
+
+#include <algorithm>
+#include <array>
+#include <exception>
+#include <optional>
+
+namespace vma::interpose {
+namespace {
+
+/// Where an operand lies, as the program sees it.
+struct Home {
+  CUcontext context = nullptr;
+  int device = 0;
+};
+
+/// Of memory of the driver's own. None if it is no memory of a GPU, or was mapped by the program.
+std::optional<Home> home_in_driver(CUdeviceptr operand) noexcept {
+  Home home;
+  unsigned type = 0;
+  std::array asked = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_CONTEXT,
+                      CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL};
+  std::array<void*, 3> answers = {&type, &home.context, &home.device};
+  // Unlike cuPointerGetAttribute, it does not fail for host memory that the driver does not know.
+  const CUresult result = call_driver<EntryPoint::cuPointerGetAttributes>(
+      unsigned{asked.size()}, asked.data(), answers.data(), operand);
+  const bool known = result == CUDA_SUCCESS && type == CU_MEMORYTYPE_DEVICE;
+  return known && home.context != nullptr ? std::optional(home) : std::nullopt;
+}
+
+/// Null if it is not active. The caller does not retain it: vmart does, which has memory there.
+CUcontext primary_context(int device) noexcept {
+  const DriverLibrary& driver = *DriverLibrary::get();
+  unsigned flags = 0;
+  int active = 0;
+  CUcontext context = nullptr;
+  if (driver.cuDevicePrimaryCtxGetState_plain(device, &flags, &active) != CUDA_SUCCESS ||
+      active == 0 || driver.cuDevicePrimaryCtxRetain_plain(&context, device) != CUDA_SUCCESS) {
+    return nullptr;
+  }
+  driver.cuDevicePrimaryCtxRelease_v2_plain(device);
+  return context;
+}
+
+bool captures_in(const DriverLibrary& driver, CUcontext context) noexcept {
+  const PushedContext pushed(driver, context);
+  return !pushed || ProgramStreams::captures(driver, nullptr);
+}
+
+}  // namespace
+
+CrossCopies& CrossCopies::get() noexcept {
+  static CrossCopies* const copies = new CrossCopies();
+  return *copies;
+}
+
+void CrossCopies::before_destruction(CUcontext context) noexcept {
+  if (is_forked_child()) return;
+  const std::lock_guard lock(mutex_);
+  events_.erase(context);
+}
+
+void CrossCopies::Order::begin(const CopyOperands& operands) noexcept {
+  std::array<std::optional<ProgramAllocation>, 2> memory;
+  std::ranges::transform(operands, memory.begin(),
+                         [](CUdeviceptr at) { return ProgramMemory::get().find(at); });
+  int device = 0;
+  if ((!memory[0] && !memory[1]) || !ProgramStreams::current(current_, device)) return;
+  std::size_t next = 0;
+  for (const CUdeviceptr operand : operands) {
+    const auto& known = memory[next++];
+    auto home =
+        known ? std::optional(Home{known->context, known->device}) : home_in_driver(operand);
+    if (!home || home->device == device) continue;
+    // Memory of a pool has no context.
+    if (home->context == nullptr) home->context = primary_context(home->device);
+    if (home->context == nullptr || (count_ == 1 && others_[0] == home->context)) continue;
+    others_[count_++] = home->context;
+  }
+  for (std::size_t i = 0; i < count_; ++i) get().let_wait(current_, others_[i]);
+}
+
+void CrossCopies::Order::end() noexcept {
+  for (std::size_t i = 0; i < count_; ++i) get().let_wait(others_[i], current_);
+}
+
+void CrossCopies::let_wait(CUcontext later, CUcontext earlier) noexcept {
+  const DriverLibrary& driver = *DriverLibrary::get();
+  // An event would end the capture of a blocking stream.
+  if (captures_in(driver, earlier) || captures_in(driver, later)) return;
+  const PushedContext in_earlier(driver, earlier);
+  if (!in_earlier) return;
+  if (const CUevent recorded = record(driver, earlier)) {
+    const PushedContext in_later(driver, later);
+    const auto wait = driver.real<EntryPoint::cuStreamWaitEvent>();
+    if (in_later && wait(nullptr, recorded, 0) == CUDA_SUCCESS) return;
+  }
+  const RelaxedCaptures relaxed(driver);
+  driver.cuStreamSynchronize_plain(nullptr);
+}
+
+CUevent CrossCopies::record(const DriverLibrary& driver, CUcontext context) noexcept {
+  const CUevent event = event_of(driver, context);
+  if (event == nullptr) return nullptr;
+  if (driver.cuEventRecord_plain(event, nullptr) == CUDA_SUCCESS) return event;
+  before_destruction(context);  // It may be that of an earlier context with the same handle.
+  return nullptr;
+}
+
+CUevent CrossCopies::event_of(const DriverLibrary& driver, CUcontext context) noexcept try {
+  const std::lock_guard lock(mutex_);
+  CUevent& event = events_[context];
+  if (event == nullptr) driver.cuEventCreate_plain(&event, CU_EVENT_DISABLE_TIMING);
+  return event;
+} catch (const std::exception&) {  // Without memory for the list.
+  return nullptr;
+}
+
+}  // namespace vma::interpose

@@ -1,0 +1,99 @@
+#pragma once
+
+#include "interpose/driver_library.hpp"
+
+#include <cuda.h>
+
+#include <array>
+#include <cstddef>
+#include <map>
+#include <mutex>
+#include <type_traits>
+
+namespace vma::interpose {
+
+/// The device addresses that a copy names.
+class CopyOperands {
+ public:
+  /// Adds what the argument of a copy names, if anything.
+  template <typename Arg>
+  void add_from(const Arg& arg) noexcept {
+    if constexpr (std::is_same_v<Arg, CUdeviceptr>) {
+      add(arg);
+    } else if constexpr (std::is_same_v<Arg, const CUDA_MEMCPY2D*> ||
+                         std::is_same_v<Arg, const CUDA_MEMCPY3D*> ||
+                         std::is_same_v<Arg, const CUDA_MEMCPY3D_PEER*>) {
+      if (arg == nullptr) return;
+      if (is_address(arg->srcMemoryType)) add(arg->srcDevice);
+      if (is_address(arg->dstMemoryType)) add(arg->dstDevice);
+    }
+  }
+
+  const CUdeviceptr* begin() const noexcept { return addresses_.data(); }
+  const CUdeviceptr* end() const noexcept { return addresses_.data() + count_; }
+  bool empty() const noexcept { return count_ == 0; }
+
+ private:
+  static bool is_address(CUmemorytype type) noexcept {
+    return type == CU_MEMORYTYPE_DEVICE || type == CU_MEMORYTYPE_UNIFIED;
+  }
+  void add(CUdeviceptr address) noexcept {
+    if (count_ < addresses_.size()) addresses_[count_++] = address;
+  }
+
+  std::array<CUdeviceptr, 2> addresses_{};
+  std::size_t count_ = 0;
+};
+
+/// Copies between GPUs in the legacy stream. CUDA documents that such a copy begins after all that
+/// was submitted to either GPU before, and that later work of either GPU waits for it. The driver
+/// keeps this order for its ordinary memory, but not for memory that can move (measured on H200),
+/// so the legacy streams of the other GPUs are ordered here. Any thread.
+class CrossCopies {
+ public:
+  /// Never destroyed: the program copies until the process ends.
+  static CrossCopies& get() noexcept;
+
+  /// The context is about to be destroyed, and its event with it.
+  void before_destruction(CUcontext context) noexcept;
+
+  /// Around the call that copies: the order with other GPUs, if the program has memory of vmart
+  /// among the operands. While a stream captures, the call is left alone.
+  class Order {
+   public:
+    /// Blocks: only if the driver refuses events, for the work of the other GPUs.
+    explicit Order(const CopyOperands& operands) noexcept {
+      if (!operands.empty()) begin(operands);
+    }
+    /// Blocks: only if the driver refuses events, for the copy.
+    ~Order() {
+      if (count_ != 0) end();
+    }
+    Order(const Order&) = delete;
+    Order& operator=(const Order&) = delete;
+
+   private:
+    void begin(const CopyOperands& operands) noexcept;
+    void end() noexcept;
+
+    CUcontext current_ = nullptr;
+    std::array<CUcontext, 2> others_{};
+    std::size_t count_ = 0;
+  };
+
+ private:
+  CrossCopies() = default;
+
+  /// The legacy stream of `later` waits for the work that the one of `earlier` has now.
+  void let_wait(CUcontext later, CUcontext earlier) noexcept;
+  /// Records the context's event. Null if that fails. Requires: the context is current.
+  CUevent record(const DriverLibrary& driver, CUcontext context) noexcept;
+  CUevent event_of(const DriverLibrary& driver, CUcontext context) noexcept;
+
+  std::mutex mutex_;
+  // One of each context is enough: a wait is for the last record, in the same stream, so a record
+  // by another thread only adds work that was submitted earlier, too.
+  std::map<CUcontext, CUevent> events_;
+};
+
+}  // namespace vma::interpose
