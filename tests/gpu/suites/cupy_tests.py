@@ -43,7 +43,14 @@ NOT_APPLICABLE = (
     "TestAllocatorDisabled", "TestPythonFunctionAllocator", "TestParseMempoolLimitEnvVar",
 )  # fmt: skip
 
-EXPLAINED = {}
+NULL_STREAMS = (
+    "copies between GPUs on their NULL streams right after work of the other GPU. The driver orders them for memory of "
+    "cudaMalloc, but not for memory of cuMemMap, as vmart's is; under `vmart run` they are ordered"
+)
+EXPLAINED = {
+    "*creation_tests/test_from_data.py::TestFromData::test_copy_multigpu*": NULL_STREAMS,
+    "*manipulation_tests/test_basic.py::TestBasic::test_copyto_multigpu*": NULL_STREAMS,
+}
 
 
 def main():
