@@ -26,6 +26,7 @@ class Program:
     modules: tuple = ()
     environment: dict = field(default_factory=dict)
     smallest: str = ""
+    options: tuple = ()  # Of `vmart run`.
     ignored: tuple = ()
     moves: bool = True
     limit_s: float = 180
@@ -52,9 +53,9 @@ OURS = (
     compiled("every_call_shared"),
     compiled("every_call_per_thread"),
     torch("torch.training", "torch_training"),
-    torch("torch.training_async", "torch_training", moves=False,
+    torch("torch.training_async", "torch_training", options=("--pools",),
           environment={"PYTORCH_ALLOC_CONF": "backend:cudaMallocAsync"}),
-    torch("torch.training_expandable", "torch_training", moves=False,
+    torch("torch.training_expandable", "torch_training", options=("--vmm",),
           environment={"PYTORCH_ALLOC_CONF": "expandable_segments:True"}),
     torch("torch.graphs", "torch_graphs"),
     torch("torch.compiled", "torch_compiled", modules=("torch", "triton"), limit_s=300),
@@ -63,7 +64,7 @@ OURS = (
     torch("torch.two_gpus", "torch_two_gpus", gpus=2),
     python("triton.kernels", "triton_kernels", modules=("torch", "triton")),
     python("cupy.arrays", "cupy_arrays", modules=("cupy",)),
-    python("jax.steps", "jax_steps", modules=("jax",), environment=JAX, moves=False),
+    python("jax.steps", "jax_steps", modules=("jax",), environment=JAX, options=("--vmm",)),
     python("jax.steps_platform", "jax_steps", modules=("jax",),
            environment={**JAX, "XLA_PYTHON_CLIENT_ALLOCATOR": "platform"}),
     python("numba.kernels", "numba_kernels", modules=("numba",)),

@@ -77,7 +77,7 @@ class Harness:
         if mode == "bare":
             return command
         smallest = ["--min", program.smallest] if program.smallest else []
-        return [self.vmart, "run", *smallest, "--", *command]
+        return [self.vmart, "run", *smallest, *program.options, "--", *command]
 
     def once(self, program, mode, number, tally):
         """One run, whose sockets lie in a folder of their own."""
