@@ -111,6 +111,7 @@ TYPED_TEST(StoppedStreams, TheMemoryCallsAndCopiesOnOtherStreamsDoNotWait) {
 
 /// cuMemcpyAsync of unmapped memory is not tried: it takes the address for one of the CPU's.
 TYPED_TEST(StoppedStreams, CopiesAndFillsOfADarkSlotAreRefusedAndKernelsFindItLater) {
+  VMART_IN_CHILD(90);
   ContractRig& rig = this->rig();
   Driver& driver = this->driver();
   TestMapping& dark = *this->memory_;
