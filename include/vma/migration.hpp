@@ -188,10 +188,14 @@ struct MigrationReport {
 /// cudaMemcpyDefault crashes or hangs. Launches of kernels and graphs need no scope. Under
 /// `vmart run`, all copies have one.
 ///
-/// Keep it short: a move waits for scopes of all threads to end. Do not call the library inside.
+/// Keep it short: a move waits for scopes of all threads to end. Do not call the library inside,
+/// nor allocate or touch its memory by the CPU. Scopes of one thread nest. Moves with
+/// `nothing_runs` wait for none.
 class VMART_EXPORT CopyScope {
  public:
-  CopyScope() noexcept;  ///< Blocks: while work is stopped so that a chunk can be switched.
+  /// Blocks: while work is stopped so that a chunk can be switched; and for at most 50 ms before,
+  /// if a stop has found scopes open.
+  CopyScope() noexcept;
   ~CopyScope();
   CopyScope(const CopyScope&) = delete;
   CopyScope& operator=(const CopyScope&) = delete;

@@ -123,6 +123,12 @@ CpuFault::Answer serve(FaultServer& server, Address address, bool writes) noexce
                   "inside a call, callback or hook of vmart, where the memory cannot be fetched. "
                   "Access it outside, or migrate it to a host node and hold a HostView first");
   }
+  if (CopyScopes::here()) {
+    return refuse(
+        address, allocation,
+        "inside a scope of copies, for which the move that fetches the memory would wait. "
+        "Access it before the scope");
+  }
   CpuFault fault;
   fault.address = address;
   fault.writes = writes;

@@ -92,8 +92,9 @@ template <EntryPoint entry, typename... Args>
 CUresult call_driver_with_room(Args... args) noexcept {
   constexpr int tries = 14;  // The last one asks for more than a GPU has.
   std::uint64_t bytes = std::uint64_t{32} << 20;
+  constexpr bool looks = looks_memory_up(entry);
   const auto call = [&] {  // Room is made outside of the scope, for which moves wait.
-    const LookupScope scope(looks_memory_up(entry));
+    const LookupScope scope(looks);
     return call_driver<entry>(args...);
   };
   CUresult result = call();

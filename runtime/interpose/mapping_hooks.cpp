@@ -12,11 +12,13 @@ CUresult hook_cuMemCreate(CUmemGenericAllocationHandle* out, std::size_t bytes,
                           const CUmemAllocationProp* properties, unsigned long long flags) {
   ProgramMappings& mappings = ProgramMappings::get();
   if (out != nullptr) {
+    bool full = false;
     if (const CUmemGenericAllocationHandle made =
-            mappings.create(bytes, properties, flags, __builtin_return_address(0))) {
+            mappings.create(bytes, properties, flags, __builtin_return_address(0), full)) {
       *out = made;
       return CUDA_SUCCESS;
     }
+    if (full) return CUDA_ERROR_OUT_OF_MEMORY;
   }
   const CUresult result =
       call_driver_with_room<EntryPoint::cuMemCreate>(out, bytes, properties, flags);

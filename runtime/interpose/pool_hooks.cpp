@@ -35,10 +35,13 @@ CUresult allocate(CUdeviceptr* out, std::size_t bytes, CUstream stream, CUstream
                   const void* caller, Pool... pool) noexcept {
   const ProgramStreams::Enqueue enqueue(stream);
   if (out != nullptr) {
-    if (const CUdeviceptr made = ProgramPools::get().allocate(bytes, named, caller, {pool...})) {
+    bool full = false;
+    if (const CUdeviceptr made =
+            ProgramPools::get().allocate(bytes, named, caller, {pool...}, full)) {
       *out = made;
       return CUDA_SUCCESS;
     }
+    if (full) return CUDA_ERROR_OUT_OF_MEMORY;
   }
   return call_driver_with_room<entry>(out, bytes, pool..., stream);
 }

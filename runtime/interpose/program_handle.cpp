@@ -1,5 +1,6 @@
 #include "interpose/program_handle.hpp"
 
+#include "interpose/capacity.hpp"
 #include "interpose/hooks.hpp"
 #include "interpose/program_memory.hpp"
 #include "interpose/standing.hpp"
@@ -35,8 +36,8 @@ bool has_type(const CUmemAllocationProp& properties, int type) noexcept {
 }  // namespace
 
 std::shared_ptr<ProgramHandle> ProgramHandle::create(std::size_t bytes,
-                                                     const CUmemAllocationProp& properties) noexcept
-    try {
+                                                     const CUmemAllocationProp& properties,
+                                                     bool& full) noexcept try {
   const VmartLibrary* const vmart = VmartLibrary::load();
   if (vmart == nullptr) return nullptr;
   vmart_backing_options options{};
@@ -45,6 +46,7 @@ std::shared_ptr<ProgramHandle> ProgramHandle::create(std::size_t bytes,
   options.descriptor = has_type(properties, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) ? 1 : 0;
   options.fabric = has_type(properties, CU_MEM_HANDLE_TYPE_FABRIC) ? 1 : 0;
   options.rdma = properties.allocFlags.gpuDirectRDMACapable;
+  options.make_room = spills(properties.location.id) ? 1 : 0;
   vmart_backing* backing = nullptr;
   const vmart_status status =
       vmart->vmart_backing_create(bytes, {VMART_GPU, properties.location.id}, &options, &backing);
@@ -53,10 +55,11 @@ std::shared_ptr<ProgramHandle> ProgramHandle::create(std::size_t bytes,
     if (made != nullptr) return std::shared_ptr<ProgramHandle>(made);
     vmart->vmart_backing_release(backing);
   }
-  // As for allocations: the driver may have room, or GPUs, that vmart has not.
-  const bool only_here = status == VMART_OK || status == VMART_OUT_OF_MEMORY ||
-                         (ProgramStreams::get().begun() && status == VMART_INVALID_ARGUMENT);
-  if (!only_here) ProgramMemory::get().keep_in_place(vmart->vmart_last_error());
+  full = status == VMART_OUT_OF_MEMORY && spills(properties.location.id);
+  // The driver refuses what is not valid, and has GPUs that vmart has not.
+  if (status != VMART_OK && status != VMART_INVALID_ARGUMENT) {
+    ProgramMemory::get().note_refusal(status);
+  }
   return nullptr;
 } catch (const std::exception&) {
   return nullptr;

@@ -18,7 +18,8 @@ class ProgramHandle {
  public:
   /// Null if the driver is to create it: see `ProgramMappings::create`. Blocks: for memory.
   static std::shared_ptr<ProgramHandle> create(std::size_t bytes,
-                                               const CUmemAllocationProp& properties) noexcept;
+                                               const CUmemAllocationProp& properties,
+                                               bool& full) noexcept;
   ~ProgramHandle();
   ProgramHandle(const ProgramHandle&) = delete;
   ProgramHandle& operator=(const ProgramHandle&) = delete;

@@ -39,8 +39,8 @@ ProgramMappings& ProgramMappings::get() noexcept {
 
 CUmemGenericAllocationHandle ProgramMappings::create(std::size_t bytes,
                                                      const CUmemAllocationProp* properties,
-                                                     unsigned long long flags,
-                                                     const void* caller) noexcept try {
+                                                     unsigned long long flags, const void* caller,
+                                                     bool& full) noexcept try {
   CUcontext context = nullptr;
   int device = 0;
   if (!Settings::get().vmm || !takes_part() || properties == nullptr || flags != 0 ||
@@ -49,7 +49,7 @@ CUmemGenericAllocationHandle ProgramMappings::create(std::size_t bytes,
       !driver_accepts(*properties)) {
     return 0;
   }
-  std::shared_ptr<ProgramHandle> made = ProgramHandle::create(bytes, *properties);
+  std::shared_ptr<ProgramHandle> made = ProgramHandle::create(bytes, *properties, full);
   if (made == nullptr) return 0;
   ProgramStreams::get().begin();
   const std::lock_guard lock(mutex_);

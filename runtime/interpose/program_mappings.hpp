@@ -25,9 +25,11 @@ class ProgramMappings {
 
   /// Returns zero if the driver is to create it: without `vmart run --vmm`, for an excluded
   /// library, if it is not plain memory of a GPU, if the driver refuses its properties, and where
-  /// `ProgramMemory::allocate` leaves memory to the driver. Blocks: for memory.
+  /// `ProgramMemory::allocate` leaves memory to the driver. `full` is set if the driver
+  /// is not to create it either: a limit holds for both. Blocks: for memory.
   CUmemGenericAllocationHandle create(std::size_t bytes, const CUmemAllocationProp* properties,
-                                      unsigned long long flags, const void* caller) noexcept;
+                                      unsigned long long flags, const void* caller,
+                                      bool& full) noexcept;
   /// The driver has created a handle for the program.
   void note_drivers(CUmemGenericAllocationHandle handle, std::size_t bytes) noexcept;
   /// One of the program's references to the handle ends.

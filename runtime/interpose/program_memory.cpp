@@ -66,8 +66,7 @@ bool ProgramMemory::takes(std::size_t bytes, const void* caller) noexcept {
 bool ProgramMemory::must_fit(std::size_t bytes, const void* caller) noexcept {
   CUcontext context = nullptr;
   int device = 0;
-  return takes(bytes, caller) && ProgramStreams::current(context, device) &&
-         capacity_of(device).has_value();
+  return takes(bytes, caller) && ProgramStreams::current(context, device) && spills(device);
 }
 
 CUdeviceptr ProgramMemory::allocate(std::size_t bytes, const void* caller) noexcept try {
@@ -151,6 +150,7 @@ void ProgramMemory::free_taken(const ProgramAllocation& freed) noexcept {
   const VmartLibrary* const vmart = VmartLibrary::loaded();
   vmart->vmart_pin_release(freed.pin);
   vmart->vmart_torch_free(reinterpret_cast<void*>(freed.begin), freed.bytes, freed.device, nullptr);
+  if (freed.pool != nullptr) ProgramPools::get().note_free();
 }
 
 bool ProgramMemory::free(CUdeviceptr begin) noexcept {

@@ -45,7 +45,7 @@ class ProgramMemory {
   bool add(ProgramAllocation& made) noexcept;
   /// vmart did not allocate. Stands aside unless that can be so for a single allocation.
   void note_refusal(vmart_status status) noexcept;
-  /// Whether the driver may not allocate it either, because a capacity limits what can move.
+  /// Whether the driver is not asked: vmart has tried all places, and a limit holds for both.
   bool must_fit(std::size_t bytes, const void* caller) noexcept;
   /// Forgets what the program has mapped there, before it is unmapped.
   void remove_mapped(CUdeviceptr begin) noexcept;

@@ -1,5 +1,6 @@
 #include "interpose/program_pools.hpp"
 
+#include "interpose/capacity.hpp"
 #include "interpose/driver_library.hpp"
 #include "interpose/program_memory.hpp"
 #include "interpose/program_streams.hpp"
@@ -173,7 +174,7 @@ ProgramPools& ProgramPools::get() noexcept {
 }
 
 CUdeviceptr ProgramPools::allocate(std::size_t bytes, CUstream stream, const void* caller,
-                                   std::optional<CUmemoryPool> pool) noexcept try {
+                                   std::optional<CUmemoryPool> pool, bool& full) noexcept try {
   const DriverLibrary* const driver = DriverLibrary::get();
   if (!Settings::get().pools || !ProgramMemory::takes(bytes, caller) || driver == nullptr ||
       ProgramStreams::captures(*driver, stream)) {
@@ -189,6 +190,7 @@ CUdeviceptr ProgramPools::allocate(std::size_t bytes, CUstream stream, const voi
   if (status != VMART_OK) {
     // Not one that the driver refuses as well, or cannot have beside a destruction of the pool.
     if (status != VMART_INVALID_ARGUMENT) ProgramMemory::get().note_refusal(status);
+    full = status == VMART_OUT_OF_MEMORY && spills(known->device());
     return 0;
   }
   ProgramStreams::get().begin();

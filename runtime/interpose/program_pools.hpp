@@ -69,8 +69,9 @@ class ProgramPools {
   /// Allocates in the order of the stream, from the current pool of its GPU or from `pool`. Zero:
   /// allocate with the driver, as `ProgramMemory::allocate` says it; also while the stream
   /// captures, and from a pool that only the driver can be. Stream zero is the legacy one.
+  /// `full` is set if the driver is not to allocate it either: a limit holds for both.
   CUdeviceptr allocate(std::size_t bytes, CUstream stream, const void* caller,
-                       std::optional<CUmemoryPool> pool) noexcept;
+                       std::optional<CUmemoryPool> pool, bool& full) noexcept;
   /// The program has created the pool.
   void created(CUmemoryPool pool, const CUmemPoolProps& properties) noexcept;
   /// The one beside it; null if it has none.

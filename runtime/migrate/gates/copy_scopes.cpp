@@ -1,7 +1,5 @@
 #include "migrate/gates/copy_scopes.hpp"
 
-#include "base/process_exit.hpp"
-
 #include <vma/migration.hpp>
 
 #include <sys/types.h>
@@ -9,37 +7,51 @@
 
 namespace vma {
 
+thread_local volatile int CopyScopes::depth_ = 0;
+
 CopyScopes& CopyScopes::process() noexcept {
   static CopyScopes& scopes = *new CopyScopes;  // Threads copy while the process exits.
   return scopes;
 }
 
 void CopyScopes::enter() noexcept {
+  const int depth = depth_;
+  depth_ = depth + 1;
+  if (depth > 0) return;
   while (true) {
+    const std::uint32_t let_go = let_go_;
     // Either this thread sees that scopes are held back, or the stop sees this scope.
     ++open_;
-    const std::uint32_t held_back = held_back_;
-    if (held_back == 0 || may_go_on()) return;
-    leave();
-    held_back_.wait(held_back);
+    if (held_back_ == 0 || may_go_on()) return;
+    --open_;
+    let_go_.wait(let_go);
   }
 }
 
 void CopyScopes::leave() noexcept {
-  --open_;
+  const int depth = depth_;
+  if (depth == 0) return;  // It was never entered.
+  depth_ = depth - 1;
+  if (depth == 1) --open_;
 }
 
-/// A stop may last for ever once the process exits, and does in a child that was forked meanwhile.
+/// A stop lasts for ever in a child that was forked meanwhile.
 bool CopyScopes::may_go_on() const noexcept {
-  return ProcessExit::begun() || holder_ != getpid();
+  return exiting_ || holder_ != getpid();
+}
+
+void CopyScopes::let_go_at_exit() noexcept {
+  exiting_ = true;
+  ++let_go_;
+  let_go_.notify_all();
 }
 
 bool NoCopies::begin(Clock& clock, TimePoint deadline) {
   if (begun_) return true;
   CopyScopes& scopes = CopyScopes::process();
   scopes.holder_ = getpid();
-  begun_ = true;
   ++scopes.held_back_;
+  begun_ = true;  // From here on another thread may end it.
   const bool none = poll_until(clock, deadline, [&] { return scopes.open_ <= 0; });
   scopes.in_the_way_ = !none;
   if (!none) end();
@@ -50,7 +62,8 @@ void NoCopies::end() noexcept {
   if (!begun_.exchange(false)) return;
   CopyScopes& scopes = CopyScopes::process();
   --scopes.held_back_;
-  scopes.held_back_.notify_all();
+  ++scopes.let_go_;
+  scopes.let_go_.notify_all();
 }
 
 CopyScope::CopyScope() noexcept {

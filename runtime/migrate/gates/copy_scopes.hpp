@@ -3,6 +3,7 @@
 #include "base/clock.hpp"
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 
 namespace vma {
@@ -16,22 +17,30 @@ class CopyScopes {
  public:
   static CopyScopes& process() noexcept;
 
-  /// Blocks: while a `NoCopies` holds scopes back.
+  /// Scopes of one thread nest. Blocks: for the first of a thread, while a `NoCopies` holds scopes
+  /// back.
   void enter() noexcept;
   void leave() noexcept;
+  /// Whether the calling thread has one. Async-signal-safe.
+  static bool here() noexcept { return depth_ > 0; }
   /// Whether the last stop found one open: the next stop then waits for them before it stops
   /// anything.
   bool were_in_the_way() const noexcept { return in_the_way_; }
+  /// The process exits and no slot is dark: nothing is held back any more.
+  void let_go_at_exit() noexcept;
 
  private:
   friend class NoCopies;
 
   bool may_go_on() const noexcept;
 
-  std::atomic<std::int64_t> open_{0};
+  static thread_local volatile int depth_;
+  std::atomic<std::int64_t> open_{0};        // Threads that have one.
   std::atomic<std::uint32_t> held_back_{0};  // How many stops hold scopes back.
+  std::atomic<std::uint32_t> let_go_{0};     // How often one has ended: what threads wait for.
   std::atomic<std::int32_t> holder_{0};      // The process of the last one.
   std::atomic<bool> in_the_way_{false};
+  std::atomic<bool> exiting_{false};
 };
 
 /// What one stop holds back: no `CopyScope` is open from `begin` to `end`.
@@ -42,9 +51,15 @@ class NoCopies {
   NoCopies(const NoCopies&) = delete;
   NoCopies& operator=(const NoCopies&) = delete;
 
+  /// How long scopes may take to end while work is stopped, and while none is: then all copies of
+  /// the process wait for so long at most.
+  static constexpr std::chrono::microseconds stopped_limit{200};
+  static constexpr std::chrono::milliseconds unstopped_limit{50};
+
   /// New scopes wait, and the open ones end. False: one is still open at `deadline`, perhaps in a
   /// call that waits for stopped work; then nothing is held back. Does nothing if it has begun.
   bool begin(Clock& clock, TimePoint deadline);
+  bool begun() const noexcept { return begun_; }
   /// Any thread; idempotent. Requires: no slot is dark.
   void end() noexcept;
 

@@ -25,9 +25,6 @@ constexpr nanoseconds look_age_max = milliseconds(20);
 constexpr nanoseconds meanwhile_period = microseconds(100);
 constexpr nanoseconds meanwhile_period_max = milliseconds(5);
 constexpr int meanwhile_share = 16;
-/// How long copies that other threads enqueue may take to end, with streams stopped and without.
-constexpr nanoseconds copies_limit = microseconds(200);
-constexpr nanoseconds unstopped_copies_limit = milliseconds(50);
 
 bool means_capture(int native) {
   return native == native_stream_capture_unsupported ||
@@ -270,10 +267,11 @@ std::optional<Gate::Refusal> Gate::begin(const GatePlan& plan) {
   arrival_limit_ = std::min(limits_.arrival_limit, std::max(limits_.arrival_limit_min, 2 * skew));
   if (!limits_.follows && CopyScopes::process().were_in_the_way()) {
     let_turn_go();  // Nothing is stopped yet, and the copies under way may take long.
-    if (auto refusal = hold_copies_back(later(clock_.now(), unstopped_copies_limit)))
+    if (auto refusal = hold_copies_back(later(clock_.now(), NoCopies::unstopped_limit)))
       return refusal;
   }
   const TimePoint now = clock_.now();
+  copies_due_ = later(now, NoCopies::unstopped_limit);
   turn_end_ = later(now, limits_.turn_limit);
   if (!limits_.follows) try_turn();
   arrivals_due_ = limits_.follows ? wait_end() : later(now, stops_->deepest());
@@ -327,6 +325,7 @@ bool Gate::await_first(TimePoint until, const std::function<void()>& meanwhile) 
     const TimePoint end = wait_end();
     be_back_by(later(waits ? end : std::max(arrivals_due_, clock_.now()), limits_.arrival_limit));
     TimePoint look = std::min({until, end, stops_->next_due()});
+    if (no_copies_.begun()) look = std::min(look, copies_due_);
     if (has_turn()) {
       // Other threads that allocate are delayed only briefly.
       const TimePoint turn_end = limits_.turn == nullptr ? look : std::min(look, turn_end_);
@@ -347,6 +346,8 @@ bool Gate::await_first(TimePoint until, const std::function<void()>& meanwhile) 
       }
       if (meanwhile) meanwhile();
     }
+    // What nothing has arrived for by then may wait for a copy of the program itself.
+    if (no_copies_.begun() && clock_.now() >= copies_due_) no_copies_.end();
     keep_up();
     if (clock_.now() >= end) return true;
     if (clock_.now() >= until) return false;
@@ -373,7 +374,8 @@ std::optional<Gate::Refusal> Gate::close() {
   return guarded(*plan_, stops_, [this]() -> std::optional<Refusal> {
     if (auto refusal = await_all()) return refusal;
     // What was enqueued before the stop has ended, and so have the calls that waited for it.
-    if (auto refusal = hold_copies_back(later(clock_.now(), copies_limit))) return refusal;
+    if (auto refusal = hold_copies_back(later(clock_.now(), NoCopies::stopped_limit)))
+      return refusal;
     last_arrival_ = stops_->arrivals().last();
     be_back_by(later(clock_.now(), limits_.settle_limit));
     const bool stands = !open_word_->is_open(epoch_);
@@ -405,7 +407,7 @@ std::optional<Gate::Refusal> Gate::await_all() {
     if (refused_) return refused_;
     note_first();
     if (state_ == State::open) return opened_early();
-    if (all) break;
+    if (all || stops_->all_enqueued()) break;
     if (unwanted()) return given_back();
     if (!come) continue;
     if (!arrivals.any() && clock_.now() >= wait_end()) {

@@ -172,6 +172,7 @@ class Gate {
   std::exception_ptr failed_;       // As before, to throw.
   StopWord* open_word_ = nullptr;   // Until it is open.
   NoCopies no_copies_;              // From the last arrival, at the latest, until it is open.
+  TimePoint copies_due_{0};         // Until then copies wait for the first arrival, if they do.
   std::uint64_t epoch_ = 0;         // Zero before the first closing.
   Watchdog::Ticket ticket_ = Watchdog::Ticket::none;
   bool noted_ = false;       // Decorators were told that work is stopped.

@@ -91,6 +91,7 @@ void Hold::close(TimePoint deadline) {
     TimePoint slice = (deadline - clock.now()) / parts_of_first_try;
     for (bool first = true;; first = false) {
       if (before_ != nullptr && !first) drain(deadline);
+      await_copies(deadline);
       take_events();
       const TimePoint try_deadline = std::min(deadline, clock.now() + slice);
       if (++tries_ == 1) begun_ = clock.now();
@@ -110,18 +111,18 @@ void Hold::close(TimePoint deadline) {
 }
 
 void Hold::try_close(TimePoint deadline) {
-  constexpr auto stopped_limit = std::chrono::microseconds(200);
-  constexpr auto unstopped_limit = std::chrono::milliseconds(50);
   if (before_try_) before_try_();
-  if (CopyScopes::process().were_in_the_way()) hold_copies_back(unstopped_limit);
   epoch_ = next_epoch();
   state_ = State::closing;
   arm(deadline);
   try {
     stop_all(deadline);
+    // Copies do not wait for long work, which may wait for one of them.
+    const TimePoint soon = driver_.clock().now() + NoCopies::unstopped_limit;
+    if (no_copies_.begun() && !await_rest(std::min(deadline, soon))) no_copies_.end();
     if (!await_rest(deadline)) throw not_at_rest(tries_);
     // Work before the stop has ended, and so have the calls that waited for it.
-    hold_copies_back(stopped_limit);
+    hold_copies_back(driver_.clock().now() + NoCopies::stopped_limit);
     if (!advance(State::closing, State::closed)) throw not_at_rest(tries_);
   } catch (...) {
     let_go();
@@ -226,9 +227,19 @@ void Hold::enqueue_before(TimePoint deadline) {
   before_->enqueue(at_rest, deadline);
 }
 
-void Hold::hold_copies_back(std::chrono::nanoseconds limit) {
+/// With nothing stopped yet. Between its tries copies go on.
+void Hold::await_copies(TimePoint deadline) {
   Clock& clock = driver_.clock();
-  if (no_copies_.begin(clock, clock.now() + limit)) return;
+  while (CopyScopes::process().were_in_the_way() &&
+         !no_copies_.begin(clock, std::min(deadline, clock.now() + NoCopies::unstopped_limit))) {
+    const TimePoint next = std::min(deadline, clock.now() + NoCopies::unstopped_limit);
+    if (next == deadline) hold_copies_back(deadline);
+    poll_until(clock, next, [] { return false; });
+  }
+}
+
+void Hold::hold_copies_back(TimePoint deadline) {
+  if (no_copies_.begin(driver_.clock(), deadline)) return;
   throw Error(ErrorKind::busy, "vma::migrate",
               fmt::format("another thread was inside a copy that may name the memory, tried {} "
                           "time(s). {}",

@@ -123,7 +123,8 @@ class Hold final : public StoppedWork {
   void arm(TimePoint deadline);
   void let_go() noexcept;
   bool await_rest(TimePoint deadline);
-  void hold_copies_back(std::chrono::nanoseconds limit);
+  void await_copies(TimePoint deadline);
+  void hold_copies_back(TimePoint deadline);
   bool advance(State from, State to) noexcept;
 
   Driver& driver_;

@@ -3,6 +3,7 @@
 #include "base/check.hpp"
 #include "base/clock.hpp"
 #include "base/process_exit.hpp"
+#include "migrate/gates/copy_scopes.hpp"
 
 #include <vma/error.hpp>
 
@@ -77,7 +78,9 @@ void open_at_exit() {
   constexpr std::chrono::seconds limit(1);
   StopWord::open_all();
   SteadyClock wall;
-  poll_until(wall, wall.now() + limit, [] { return !any_is_dark(); });
+  if (poll_until(wall, wall.now() + limit, [] { return !any_is_dark(); })) {
+    CopyScopes::process().let_go_at_exit();
+  }
   StopWord::open_all();
 }
 

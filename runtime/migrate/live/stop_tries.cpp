@@ -58,6 +58,9 @@ std::optional<Error> StopTries::give_up_or_back_off(LiveBatch& batch, const Gate
   if (refusal.why == StopRefusal::streams_changed) ++batch.yields;
   widen_limit(refusal, stood);
   back_off(stood && refusal.why != StopRefusal::predicted_skew, batch.tries);
+  // All copies of the program have waited for this try: they get at least as long as that.
+  if (refusal.why == StopRefusal::copies_busy)
+    conditions_.pause_until(clock_.now() + NoCopies::unstopped_limit * (batch.waits + 1));
   ++(only_waited ? batch.waits : batch.tries);
   return std::nullopt;
 }

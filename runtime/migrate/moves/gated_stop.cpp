@@ -61,8 +61,11 @@ void GatedStop::prepare_for_next(const GateRefusal& refusal) {
   // One of them may be a blocking stream that waits for the stop of another.
   if (refusal.why == StopRefusal::not_arrived) attached.learn_kinds(allocation_.begin());
   // Collectives that a gate has cut in two need a while to recover.
-  const TimePoint next =
-      std::min(deadline_, later(clock_.now(), parts_.limits.gate_limit * tries_));
+  std::chrono::nanoseconds pause = parts_.limits.gate_limit * tries_;
+  // All copies of the program have waited for this try.
+  if (refusal.why == StopRefusal::copies_busy)
+    pause = std::max<std::chrono::nanoseconds>(pause, NoCopies::unstopped_limit);
+  const TimePoint next = std::min(deadline_, later(clock_.now(), pause));
   gate_limit_ =
       std::min(2 * gate_limit_, std::max(parts_.limits.gate_limit, parts_.limits.gate_limit_max));
   poll_until(clock_, next, [] { return false; });

@@ -154,7 +154,8 @@ def copy_scope() -> Iterator[None]:
             weights.copy_(loaded, non_blocking=True)
 
     CUDA's driver refuses them while a chunk is switched, or crashes (docs/guide/promises.md). Blocks
-    while work is stopped so that a chunk can be switched. Keep it short; call nothing of vmart inside.
+    while work is stopped so that a chunk can be switched, and at most 50 ms more. Keep it short, and call nothing of
+    vmart inside: make tensors before.
     """
     _core.copy_begin()
     try:

@@ -123,7 +123,7 @@ def _run(suite, part, mode, gpu, logs):
     index = suite.parts.index(part)
     results, log = logs / f"{suite.name}.{mode}.{index}.jsonl", logs / f"{suite.name}.{mode}.{index}.log"
     results.unlink(missing_ok=True)
-    environment = {**os.environ, **suite.environment.get(mode, {}), "VMART_SUITE_RESULTS": str(results)}
+    environment = {**os.environ, **suite.environment.get(mode, {}), "SUITE_RESULTS": str(results)}
     paths = [*suite.python_path.get(mode, []), str(HERE / "plugins"), environment.get("PYTHONPATH", "")]
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
     if gpu is not None:

@@ -37,7 +37,7 @@ def main():
                 parts=[part],
                 plugins={"bare": ["own_extensions"], "vmart": ["own_extensions", "vmart_in_torch"]},
                 test_timeout_s=150,
-                environment={mode: {"VMART_SUITE_EXTENSIONS": extensions} for mode in compare.MODES},
+                environment={mode: {"SUITE_EXTENSIONS": extensions} for mode in compare.MODES},
                 explained=EXPLAINED,
                 passed_needed=13,
             ),

@@ -68,6 +68,7 @@ class DropTest : public testing::Test {
   Runtime& runtime() { return rig_.runtime(); }
   Memory& memory() { return parts_of(runtime()).machinery->memory; }
   std::uint64_t held(Location at) {
+    memory().chunks().slow_calls().drain();  // Host memory is made ahead meanwhile.
     const auto account = memory().chunks().ledger().account(at);
     return account.allocated_bytes + account.cached_bytes;
   }

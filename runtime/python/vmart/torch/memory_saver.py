@@ -142,12 +142,8 @@ class TorchMemorySaver:
             raise _unsupported("dispose_mem_pool_after_use=False")
         if self.current_region is None:
             raise InvalidArgument("disable() needs a region around it", "memory_saver.disable")
-        pool = [torch.cuda.MemPool()]
-        try:
-            with self._inside(None), pools.outside(), torch.cuda.use_mem_pool(pool[0]):
-                yield
-        finally:
-            pools.drop(pool)  # The region around it still records.
+        with self._inside(None), pools.of_pytorch():
+            yield
 
     @property
     def current_region(self) -> Region | None:

@@ -23,7 +23,7 @@ from vmart.places import Location, gpu, location
 from vmart.torch import streams
 
 __all__ = [
-    "Segments", "capturing", "drop", "graph", "memory", "outside", "place_by_size", "read", "release",
+    "Segments", "capturing", "graph", "memory", "of_pytorch", "outside", "place_by_size", "read", "release",
 ]  # fmt: skip
 
 
@@ -126,6 +126,7 @@ class _Pools:
         self._recording_lock = threading.RLock()  # Also held while pools are dropped.
         self._recording = 0
         self._dropped: list[Any] = []
+        self._plain: dict[int, list[Any]] = {}  # Without an allocator of vmart.
         self._idle: dict[Segments, list[Any]] = {}
         self._of_graphs: list[tuple[str, Any]] = []
         self._of_captures: dict[Segments, Any] = {}  # Those of `_of_graphs` that graphs share.
@@ -166,6 +167,20 @@ class _Pools:
             with self._recording_lock:
                 self._recording -= 1
             self.drop([])
+
+    @contextlib.contextmanager
+    def of_pytorch(self, device: int) -> Iterator[None]:
+        with self._lock:
+            idle = self._plain.setdefault(device, [])
+            pool = idle.pop() if idle else None
+        if pool is None:
+            pool = torch.cuda.MemPool()
+        try:
+            with self.outside(), torch.cuda.use_mem_pool(pool):
+                yield
+        finally:
+            with self._lock:
+                self._plain[device].append(pool)
 
     def drop(self, pools: list[Any]) -> None:
         """Empties the list, which has the last references. They go when nothing records any more."""
@@ -232,6 +247,7 @@ class _Pools:
         self.release(None)
         with self._lock:
             retained = [pool for pools in self._idle.values() for pool in pools]
+            retained += [pool for pools in self._plain.values() for pool in pools]
             for pool in [*retained, *self._dropped, *(pool for _, pool in self._of_graphs)]:
                 ctypes.pythonapi.Py_IncRef(ctypes.py_object(pool))
 
@@ -354,12 +370,16 @@ def outside() -> contextlib.AbstractContextManager[None]:
     return _pools.outside()
 
 
-def drop(pool: list[Any]) -> None:
-    """Empties a list with the last reference to a pool, which goes when nothing records any more."""
-    _pools.drop(pool)
+@contextlib.contextmanager
+def of_pytorch() -> Iterator[None]:
+    """Tensors that this thread makes inside are PyTorch's own, also inside contexts of vmart. In a pool that is
+    used again: PyTorch cannot drop one while another records."""
+    with _pools.of_pytorch(torch.cuda.current_device()):
+        yield
 
 
 def release(tag: str | None = None) -> None:
     """Drops the pools with the tag, or all; those in use, and those of graphs that exist, stay. PyTorch
-    frees their segments once no tensor is left in them."""
+    frees their segments once no tensor is left in them. While any thread is inside `memory` or a capture, they
+    go when the last one leaves."""
     _pools.release(tag)

@@ -7,4 +7,4 @@ import os
 def pytest_configure(config):
     worker = getattr(config, "workerinput", {}).get("workerid")
     if worker:
-        os.environ["TORCH_EXTENSIONS_DIR"] = os.path.join(os.environ["VMART_SUITE_EXTENSIONS"], worker)
+        os.environ["TORCH_EXTENSIONS_DIR"] = os.path.join(os.environ["SUITE_EXTENSIONS"], worker)

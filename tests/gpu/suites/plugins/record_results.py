@@ -1,4 +1,4 @@
-"""A plugin of pytest: writes each outcome to the file VMART_SUITE_RESULTS at once, as a line of JSON, so that what was
+"""A plugin of pytest: writes each outcome to the file SUITE_RESULTS at once, as a line of JSON, so that what was
 known is still known if the run is killed. Lines {"used": N} say how often vmart was asked for memory."""
 
 import json
@@ -10,7 +10,7 @@ _RAISED = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Warning|Exit)\b")
 
 def note(**line):
     """One write: workers share the file."""
-    path = os.environ.get("VMART_SUITE_RESULTS")
+    path = os.environ.get("SUITE_RESULTS")
     if path:
         with open(path, "a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")

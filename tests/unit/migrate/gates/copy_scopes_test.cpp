@@ -53,6 +53,30 @@ class Copying {
   std::thread thread_;
 };
 
+/// A thread that has a scope until `end`.
+class OpenScope {
+ public:
+  OpenScope()
+      : thread_([this] {
+          const CopyScope scope;
+          open_ = true;
+          open_.notify_all();
+          ended_.wait(false);
+        }) {
+    open_.wait(false);
+  }
+  ~OpenScope() { end(); }
+  void end() {
+    ended_ = true;
+    ended_.notify_all();
+    if (thread_.joinable()) thread_.join();
+  }
+
+ private:
+  std::atomic<bool> open_{false}, ended_{false};
+  std::thread thread_;
+};
+
 TEST(CopyScopes, AreNeverOpenBesideAClosedGate) {
   GateRig rig;
   const std::vector<BoundStream> streams = rig.attach_some(2);
@@ -75,14 +99,14 @@ TEST(CopyScopes, AreNeverOpenBesideAClosedGate) {
 TEST(CopyScopes, ThatStayOpenEndATryOfAGateAndStopNothing) {
   GateRig rig;
   const std::vector<BoundStream> streams = rig.attach_some(2);
-  std::optional<CopyScope> scope(std::in_place);
+  OpenScope scope;
   for (int attempt = 0; attempt < 2; ++attempt) {
     EXPECT_EQ(why(rig.try_close()), StopRefusal::copies_busy);
     EXPECT_EQ(rig.gate().state(), Gate::State::open);
     EXPECT_TRUE(rig.run(streams));
     const CopyScope nothing_is_held_back;
   }
-  scope.reset();
+  scope.end();
   EXPECT_EQ(why(rig.try_close()), StopRefusal::none);
 }
 
@@ -90,13 +114,13 @@ TEST(CopyScopes, ThatStayOpenEndATryOfAGateAndStopNothing) {
 TEST(CopyScopes, AreWaitedForBeforeTheNextTry) {
   GateRig rig;
   const std::vector<BoundStream> streams = rig.attach_some(2);
-  std::optional<CopyScope> scope(std::in_place);
+  OpenScope scope;
   ASSERT_EQ(why(rig.try_close()), StopRefusal::copies_busy);
   const auto stops = [&] { return rig.calls(Call::stop) + rig.calls(Call::batch); };
   const int before = stops();
   ASSERT_EQ(why(rig.try_close()), StopRefusal::copies_busy);
   EXPECT_EQ(stops(), before);
-  std::thread ends([&] { scope.reset(); });
+  std::thread ends([&] { scope.end(); });
   while (rig.try_close()) {
   }
   EXPECT_EQ(rig.gate().state(), Gate::State::closed);
@@ -159,6 +183,74 @@ TEST(CopyScopes, ThatStayOpenMakeAHoldBusy) {
   EXPECT_EQ(allocation->home(0), gpu(0));
   scope.reset();
   rig.move(*allocation, gpu(1), options);
+  EXPECT_EQ(allocation->home(0), gpu(1));
+}
+
+TEST(CopyScopes, OfOneThreadNestAndAStopWaitsForTheOuterOne) {
+  GateRig rig;
+  const std::vector<BoundStream> streams = rig.attach_some(1);
+  std::optional<CopyScope> outer(std::in_place);
+  std::atomic<bool> closing = false;
+  std::thread stops([&] {
+    closing = true;
+    while (rig.try_close()) {
+    }
+  });
+  while (!closing) std::this_thread::yield();
+  for (int inner = 0; inner < 1000; ++inner) {
+    const CopyScope scope;  // Does not wait, although a stop waits for the outer one.
+    EXPECT_TRUE(CopyScopes::here());
+  }
+  EXPECT_NE(rig.gate().state(), Gate::State::closed);
+  outer.reset();
+  stops.join();
+  EXPECT_EQ(rig.gate().state(), Gate::State::closed);
+  EXPECT_FALSE(CopyScopes::here());
+  CopyScopes::process().leave();  // One that was never entered.
+}
+
+/// All copies of the program would wait as long as the backlog, and the backlog perhaps for one.
+TEST(CopyScopes, AreLetGoIfNoStreamArrivesSoon) {
+  GateRig rig;
+  const std::vector<BoundStream> streams = rig.attach_some(1);
+  {
+    OpenScope in_the_way;
+    ASSERT_EQ(why(rig.try_close()), StopRefusal::copies_busy);
+  }
+  auto* const word = static_cast<std::uint64_t*>(
+      rig.machine().allocate_pinned(streams[0].context, sizeof(std::uint64_t)));
+  *word = 0;
+  const WordOperation wait{WordOperation::Kind::wait_until_at_least, address_of(word), 1};
+  rig.machine().batch(streams[0], {&wait, 1});
+  Gate::State seen = Gate::State::open;
+  std::thread copies([&] {
+    while (rig.gate().state() != Gate::State::closing) std::this_thread::yield();
+    const CopyScope scope;
+    seen = rig.gate().state();
+    __atomic_store_n(word, 1, __ATOMIC_RELEASE);
+  });
+  EXPECT_EQ(why(rig.try_close()), StopRefusal::none);
+  copies.join();
+  EXPECT_EQ(seen, Gate::State::closing);
+  rig.gate().open();
+  ASSERT_TRUE(rig.machine().wait_stream(streams[0], never));
+  rig.machine().free_pinned(streams[0].context, word);
+}
+
+/// However short the part of its time is that a hold gives to the first tries.
+TEST(CopyScopes, MayLastLongBeforeAHoldThatHasTime) {
+  MoveRig rig("test-2");
+  const auto allocation = rig.filled(2, gpu(0), 2, 7);
+  MigrateOptions options;
+  options.deadline = seconds(3'600);
+  OpenScope scope;
+  std::thread ends([&] {
+    while (!CopyScopes::process().were_in_the_way()) std::this_thread::yield();
+    sleep(rig, seconds(2));
+    scope.end();
+  });
+  rig.move(*allocation, gpu(1), options);
+  ends.join();
   EXPECT_EQ(allocation->home(0), gpu(1));
 }
 
