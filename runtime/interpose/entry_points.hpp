@@ -266,7 +266,8 @@ using FirstBeginCapture = CUresult (*)(CUstream);
   ROW(cuLaunchKernelEx_ptsz, PFN_cuLaunchKernelEx_v11060_ptsz)                       \
   ROW(cuModuleUnload, PFN_cuModuleUnload_v2000)                                      \
   ROW(cuLibraryUnload, PFN_cuLibraryUnload_v12000)
-// Calls that the hooks make themselves, and that the program makes without one.
+
+// Calls that the hooks make themselves.
 #define VMART_RUN_PLAIN_CALLS(ROW)                                                   \
   ROW(cuCtxGetCurrent, PFN_cuCtxGetCurrent_v4000)                                    \
   ROW(cuCtxGetDevice, PFN_cuCtxGetDevice_v2000)                                      \

@@ -59,7 +59,6 @@ CUresult free_in_order(CUdeviceptr pointer, CUstream stream, CUstream named) noe
   if (!ProgramMemory::get().free_in_order(pointer, named)) {
     return call_driver<entry>(pointer, stream);
   }
-  if (memory->pool != nullptr) ProgramPools::get().note_free();
   return CUDA_SUCCESS;
 }
 

@@ -166,6 +166,7 @@ bool ProgramMemory::free_in_order(CUdeviceptr begin, CUstream stream) noexcept {
   // What is pinned stays so until its work has ended.
   if (freed->pin == nullptr &&
       vmart->vmart_free_async(reinterpret_cast<void*>(begin), stream) == VMART_OK) {
+    if (freed->pool != nullptr) ProgramPools::get().note_free();
     return true;
   }
   DriverLibrary::get()->cuStreamSynchronize_plain(stream);
