@@ -60,8 +60,8 @@ build() {
   cmake --build --preset "$preset" -j "$jobs"
 }
 
-# In batches, which takes half of the time from nothing. --quick and --long compile one source at a time,
-# which is quicker after a change and shows what each forgot to include.
+# In batches, which takes half of the time from nothing. --quick and --long compile one source at a time, which
+# is quicker after a change.
 build_release() {
   local batches=ON
   if [[ -n $long || -n $quick ]]; then batches=OFF; fi

@@ -1,6 +1,7 @@
 // The C calls that move memory, and those that name the streams to stop.
 #include "abi/boundary.hpp"
 #include "abi/migration_values.hpp"
+#include "migrate/gates/copy_scopes.hpp"
 
 #include <vma/vma.hpp>
 

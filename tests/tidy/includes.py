@@ -39,7 +39,7 @@ SEES = {
     "parking": "base memory migrate/moves",
     "control": "base memory migrate/migration placement/planning",
     "sharing": "base driver machine memory migrate/migration migrate/moves control",
-    "cpu_faults": "base machine memory migrate/migration migrate/moves",
+    "cpu_faults": "base machine memory migrate/gates migrate/migration migrate/moves",
     "runtime": "base driver machine sim memory backings pools migrate/gates migrate/copying "
                "migrate/migration migrate/moves telemetry placement/policies costs recording "
                "scheduling parking control sharing cpu_faults",
@@ -61,7 +61,7 @@ SEES = {
                        "lab/import lab/routing lab/replay lab/bounds",
     "lab/fidelity": "base placement/books placement/weighing placement/policies costs recording "
                     "scheduling lab/trace lab/import lab/replay",
-    "abi": "base runtime",
+    "abi": "base migrate/gates runtime",
     "interpose": "",
     "python": "",
     "python/core": "",
