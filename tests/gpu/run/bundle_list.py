@@ -1,9 +1,9 @@
-"""Programs that nobody here wrote: NVIDIA's cuda-samples and nccl-tests, and CuPy's tests.
+"""Programs that nobody here wrote: NVIDIA's cuda-samples and nccl-tests, and the tests of CuPy and PyTorch.
 
 The samples check their own results. Where a sample can work on more than a moment's work, it is told to.
 """
 
-from program_list import NCCL, Program
+from program_list import NCCL, Program, python_tests
 
 
 def sample(name, *arguments, **others):
@@ -98,14 +98,44 @@ NCCL_TESTS = tuple(
 
 
 def cupy_suite(part):
-    return Program(f"cupy-tests.{part}",
-                   ("{python}", "-B", "-m", "pytest", "-q", "-rA", "-p", "no:cacheprovider", "--tb=line",
-                    f"{{suites}}/cupy/tests/cupy_tests/{part}"),
-                   compare="pytest", repeats=True, modules=("cupy", "pytest"), limit_s=400,
-                   folder="{suites}/cupy", exit=None)
+    return python_tests(f"cupy-tests.{part}", "cupy", f"{{suites}}/cupy/tests/cupy_tests/{part}",
+                        modules=("cupy", "pytest"), limit_s=400)
 
 
 CUPY = tuple(cupy_suite(part) for part in
              ("core_tests/test_ndarray.py", "cuda_tests", "creation_tests", "sorting_tests"))
 
-OTHERS = SAMPLES + NCCL_TESTS + CUPY
+# A worker of its own runs the tests: a crash or a hang fails one of them, and another worker goes on. Only
+# a thread ends a test that hangs in the driver. `conftest.py` of PyTorch 2.9 needs an older pytest.
+WORKER = ("-n", "1", "--max-worker-restart", "40", "--timeout", "120", "--timeout-method", "thread",
+          "--noconftest", "--rootdir", ".")
+
+
+def torch_suite(name, file, *selection, **others):
+    """Of another version of PyTorch than what is installed, some fail bare, too."""
+    return python_tests(f"torch-tests.{name}", "pytorch/test", *WORKER, file, *selection,
+                        modules=("torch", "expecttest", "psutil", "pytest", "pytest_timeout", "xdist"),
+                        **{"limit_s": 600, **others})
+
+
+ALLOCATORS = "TestCudaMallocAsync or TestBlockStateAbsorption or TestMemPool"
+# test_cuda_expandable_segments.py is test_cuda.py with this setting, which pytest would not make.
+EXPANDABLE = {"environment": {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}, "options": ("--vmm",)}
+# The tests of contexts want a process each.
+CONTEXT_TESTS = ("set_device_0", "str_repr", "copy", "pin_memory")
+
+TORCH = (
+    torch_suite("cuda", "test_cuda.py::TestCuda", "-k", "not graph"),
+    torch_suite("cuda_graphs", "test_cuda.py::TestCuda", "-k", "graph"),
+    torch_suite("cuda_allocators", "test_cuda.py", "-k", ALLOCATORS),
+    torch_suite("cuda_others", "test_cuda.py", "--deselect", "test_cuda.py::TestCuda::",
+                "-k", f"not ({ALLOCATORS})"),
+    torch_suite("expandable", "test_cuda.py::TestCuda", "-k", "not graph", **EXPANDABLE),
+    torch_suite("expandable_graphs", "test_cuda.py", "-k",
+                "TestBlockStateAbsorption or test_graph or test_cuda_graph", **EXPANDABLE),
+    torch_suite("multigpu", "test_cuda_multigpu.py", gpus=2, environment=NCCL),
+    *(torch_suite(f"primary_ctx.{test}", f"test_cuda_primary_ctx.py::TestCudaPrimaryCtx::test_{test}",
+                  gpus=2, **STAY) for test in CONTEXT_TESTS),  # They end before anything moves.
+)
+
+OTHERS = SAMPLES + NCCL_TESTS + CUPY + TORCH

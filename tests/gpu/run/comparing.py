@@ -11,7 +11,9 @@ VOLATILE = [(re.compile(pattern), "#") for pattern in (
     r" +")]
 VERDICT = re.compile(r"\b(pass(ed)?|fail(ed|ure)?|errors?|ok|success(ful)?|correct|mismatch\w*|"
                      r"valid|Test (complete|PASSED|FAILED))\b", re.IGNORECASE)
-PYTEST = re.compile(r"^(PASSED|FAILED|ERROR|SKIPPED|XFAIL|XPASS) (\S+)", re.MULTILINE)
+# A subtest that failed is named beside its test, which may have passed.
+PYTEST = re.compile(r"^(PASSED|FAILED|ERROR|SKIPPED|XFAIL|XPASS|SUBFAILED)(?:[(\[].*?[)\]])? (\S+)",
+                    re.MULTILINE)
 SHOWN = 12
 
 

@@ -44,6 +44,14 @@ def torch(name, script, *arguments, **others):
     return python(name, script, *arguments, environment=environment, **others)
 
 
+def python_tests(name, suite, *arguments, **others):
+    """Tests of others, which pytest runs in their folder."""
+    return Program(name, ("{python}", "-B", "-m", "pytest", "-q", "-rA", "-p", "no:cacheprovider",
+                          "--tb=line", *arguments),
+                   **{"compare": "pytest", "repeats": True, "folder": f"{{suites}}/{suite}", "exit": None,
+                      **others})
+
+
 def compiled(name, *arguments, **others):
     return Program(f"nvcc.{name}", (f"{{built}}/{name}", "{seconds}", *arguments), **others)
 

@@ -225,7 +225,7 @@ def parse_arguments():
     parser.add_argument("--modes", default="bare,still,moving", type=lambda text: text.split(","))
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--built", type=pathlib.Path, help="what build_programs.sh made; BUILD/programs")
-    parser.add_argument("--suites", type=pathlib.Path, help="a folder with tests of others: cupy/tests")
+    parser.add_argument("--suites", type=pathlib.Path, help="tests of others: cupy/tests, pytorch/test")
     parser.add_argument("--out", help="JSON")
     parser.add_argument("--list", action="store_true")
     options = parser.parse_args()

@@ -114,6 +114,11 @@ class Views(unittest.TestCase):
         self.assert_same("pytest", "PASSED a::b\n1 passed in 3 s", "PASSED a::b\n1 passed in 9 s")
         self.assert_same("pytest", "PASSED a::b\n", "FAILED a::b - why\n", False)
 
+    def test_of_pytest_see_a_subtest_that_fails_and_no_names_of_workers(self):
+        crashed = "FAILED a::b - worker '{}' crashed while running 'a::b'\n"
+        self.assert_same("pytest", crashed.format("gw0"), crashed.format("gw3"))
+        self.assert_same("pytest", "PASSED a::b\n", "PASSED a::b\nSUBFAILED(i='1 (2)') a::b - why\n", False)
+
 
 if __name__ == "__main__":
     unittest.main(argv=sys.argv[:1] + sys.argv[3:])
