@@ -1,4 +1,4 @@
-"""A model that gpt_loops.py serves in another process, and moves of it from outside."""
+"""A program of this folder in another process, whose memory moves from outside while it works."""
 
 import json
 import os
@@ -16,17 +16,16 @@ SETTLE_S = 0.7  # Steps between two moves.
 POLL_S = 0.003  # The socket takes 500 requests a second.
 
 
-class ServedModel:
-    """Runs until end(). Under `vmart run` if `vmart` is given."""
+class MovableProgram:
+    """Prints a line of JSON when it begins and runs until end(). Under `vmart run` if `vmart` is given."""
 
-    def __init__(self, vmart, loops, ahead, as_graph, *more):
+    def __init__(self, vmart, program):
         self.folder = tempfile.TemporaryDirectory(prefix="vmart-")
         self.client, self.since = None, 0  # The last event that was seen.
         self.log = pathlib.Path(self.folder.name) / "log.json"
         self.errors = open(pathlib.Path(self.folder.name) / "errors", "w+")
         command = [str(vmart), "run", "--"] if vmart else []
-        command += [sys.executable, loops, "serve", "--log", str(self.log), "--ahead", str(ahead),
-                    *(["--graph"] if as_graph else []), *more]
+        command += [*program, "--log", str(self.log)]
         self.process = subprocess.Popen(
             command, env=environment({"XDG_RUNTIME_DIR": self.folder.name}), text=True,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors)
@@ -35,7 +34,7 @@ class ServedModel:
             self.process.wait()
             said = self.said()
             self.__exit__()
-            raise RuntimeError(f"the model did not begin: {said}")
+            raise RuntimeError(f"the program did not begin: {said}")
         begun = json.loads(line)
         self.weights, self.bytes = begun["weights"], begun["bytes"]
         if vmart:
@@ -66,10 +65,11 @@ class ServedModel:
             raise RuntimeError(f"no control socket: {os.listdir(self.folder.name)}: {self.said()}")
         return path
 
-    def move_to(self, place):
-        """Moves all weights. Returns when that began and ended, after which it lets steps pass."""
+    def move_to(self, place, what=None):
+        """Moves all weights, or what is selected. Returns when that began and ended, after which it lets
+        steps pass."""
         begin = time.monotonic()
-        answer = self.client.ask("migrate", what=self.weights, to=place)
+        answer = self.client.ask("migrate", what=what or self.weights, to=place)
         if not isinstance(answer, dict):
             raise RuntimeError(f"the move was refused: {answer}")
         while time.monotonic() < begin + MOVE_S:
@@ -88,12 +88,20 @@ class ServedModel:
         raise RuntimeError(f"the move did not end within {MOVE_S} s")
 
     def end(self, line="end"):
-        """Returns the log: its steps, each with its launch and its end."""
+        """Tells it to end. Returns its log."""
         self.process.stdin.write(line + "\n")
         self.process.stdin.flush()
         if self.process.wait(END_S) != 0:
             raise RuntimeError(f"exit {self.process.returncode}: {self.said()}")
         return json.loads(self.log.read_text())
+
+
+class ServedModel(MovableProgram):
+    """What gpt_loops.py serves. Its log has its steps, each with its launch and its end."""
+
+    def __init__(self, vmart, loops, ahead, as_graph, *more):
+        super().__init__(vmart, [sys.executable, loops, "serve", "--ahead", str(ahead),
+                                 *(["--graph"] if as_graph else []), *more])
 
 
 def latencies_of(steps, begin, end):
