@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What `vmart run` costs programs that know nothing of it, and what their moves come to.
 
-    run_overhead.py BUILD [--cases launches,training,graph,allocations,move,drift,standstill]
+    run_overhead.py BUILD [--cases launches,training,graph,allocations,move,drift,standstill,capacity]
                           [--pairs 4] [--built FOLDER] [--out FILE.json]
 
 FOLDER (BUILD/programs) has the programs of bench/unmodified, compiled by tests/gpu/run/build_programs.sh.
@@ -33,14 +33,22 @@ sys.path[1:1] = [str(ROOT / "bench/unmodified"), str(ROOT / "tests/gpu/run")]
 from checkpoints import Checkpoints, Refused
 from playing import environment
 from run_programs import EXIT_SKIPPED, gpu_count
-from served_model import ServedModel, gap_of, latencies_of
+from served_model import Places, ServedModel, gap_of, latencies_of
 
 LOOPS = str(ROOT / "bench/unmodified/gpt_loops.py")
-CASES = ("launches", "training", "graph", "allocations", "move", "drift", "standstill")
+OVERSUBSCRIBED = str(ROOT / "bench/unmodified/oversubscribed.py")
+CASES = ("launches", "training", "graph", "allocations", "move", "drift", "standstill", "capacity")
 LIMIT_S = 180
 MOVE_EXTRA_S = 0.040  # On top of two backlogs.
 LOCAL_SHARE, STAYS, DRIFT_S = 0.95, 0.9, 2.0
 SHORTER_BY = 10
+OVERSUBSCRIBED_BY = 1.25
+CAPACITY_EXTRA = 64 << 20  # For what vmart itself needs, and allocations that PyTorch rounds up.
+ONE_GPU = {"CUDA_VISIBLE_DEVICES": "0", "VMART_DEVICES": "0"}
+AUTO = ("--policy", "auto")
+# Where what is above the limit goes: name, environment, options.
+LIMITED = (("gpu1", {}, ()), ("gpu1, auto", {}, AUTO), ("host", ONE_GPU, ()), ("host, auto", ONE_GPU, AUTO))
+LOOK_S = 0.2
 
 
 class Bench:
@@ -60,13 +68,16 @@ class Bench:
             text = json.dumps({"rows": self.rows, "samples": self.samples}, indent=1)
             self.options.out.write_text(text, encoding="utf-8")
 
-    def figures(self, command, under, *options):
-        """The JSON that a program prints as its last line."""
+    def figures(self, command, under, *options, changes=None, looks=None):
+        """The JSON that a program prints as its last line. Adds to `looks` where its memory was."""
         with tempfile.TemporaryDirectory(prefix="vmart-") as folder:
             start = [str(self.vmart), "run", *options, "--"] if under else []
-            done = subprocess.run([*start, *command], env=environment({"XDG_RUNTIME_DIR": folder}),
-                                  stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                                  timeout=LIMIT_S, check=False)
+            places = Places(folder, LOOK_S) if looks is not None else None
+            done = subprocess.run([*start, *command], stdin=subprocess.DEVNULL, capture_output=True,
+                                  env=environment({"XDG_RUNTIME_DIR": folder, **(changes or {})}),
+                                  text=True, timeout=LIMIT_S, check=False)
+            if places is not None:
+                looks += [look for _, look in places.end()]
         if done.returncode != 0:
             raise RuntimeError(f"{command}: exit {done.returncode}: {done.stderr[-800:]}")
         for line in done.stderr.splitlines():
@@ -192,6 +203,45 @@ class Bench:
             end = time.monotonic()
             time.sleep(1)  # So that a step ends afterwards.
             return gap_of(model.end()["steps"], begin, end)
+
+    def capacity(self):
+        command = [sys.executable, "-B", OVERSUBSCRIBED]
+        bare = self.figures(command, False)
+        kept = int(bare["weights_bytes"] / OVERSUBSCRIBED_BY)
+        limit = kept + bare["reserved_bytes"] - bare["weights_bytes"] + CAPACITY_EXTRA
+        self.samples["capacity"] = {"limit_bytes": limit, "bare": bare}
+        self.capacity_rows("bare", bare, bare, None)
+        rival = None
+        if importlib.util.find_spec("accelerate") is None:
+            print("    accelerate is not installed", flush=True)
+        else:
+            rival = self.figures([*command, "--offload-above", str(kept)], False, changes=ONE_GPU)
+            self.samples["capacity"]["accelerate"] = rival
+            self.capacity_rows("accelerate", rival, bare, rival)
+        failed = []
+        for name, changes, policy in LIMITED:
+            looks = []
+            try:
+                run = self.figures(command, True, "--capacity", f"gpu0={limit}", *policy, changes=changes,
+                                   looks=looks)
+            except (RuntimeError, subprocess.TimeoutExpired) as error:  # The others go on.
+                failed.append(f"{name}: {error}")
+                continue
+            run["places"] = max(looks, key=lambda look: sum(look.values()), default={})
+            self.samples["capacity"][name] = run
+            self.capacity_rows(name, run, bare, rival)
+        if failed:
+            raise RuntimeError("\n".join(failed))
+
+    def capacity_rows(self, name, run, bare, rival):
+        """A row for each shape. The outputs must be those of the bare run."""
+        where = ", ".join(f"{place} {size / 2**30:.2f} GiB" for place, size in run.get("places", {}).items()
+                          if size) or f"peak {run['peak_bytes'] / 2**30:.2f} GiB"
+        for shape, rate in run["tokens_s"].items():
+            note = f"{rate / bare['tokens_s'][shape]:.3f} of bare, "
+            note += f"{rate / rival['tokens_s'][shape]:.2f} x accelerate, " if rival else ""
+            self.row(f"capacity: {name}, {shape}", rate, "tokens/s", "output as bare",
+                     run["digest"] == bare["digest"], note + where)
 
 
 def parse_arguments():

@@ -8,6 +8,7 @@ import pathlib
 import sys
 import tempfile
 import unittest
+import unittest.mock
 
 import run_overhead
 from served_model import ServedModel, gap_of, latencies_of
@@ -41,6 +42,23 @@ json.dump({"steps": steps, "said": told[0]}, open(log, "w"))
 LOOP = """
 import json, os
 print(json.dumps({"launch_us": 4.0 if "VMART_CONTROL" in os.environ else 2.0}))
+"""
+# As oversubscribed.py, with memory of 8 MiB, of which 6 fit under the limit. WRONG changes what it computes.
+OVERSUBSCRIBED = r"""
+import ctypes, json, os, sys, time
+driver, context = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p()
+def call(name, *arguments):
+    assert getattr(driver, name)(*arguments) == 0, name
+call("cuInit", 0)
+call("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
+call("cuCtxSetCurrent", context)
+for _ in range(40):
+    call("cuMemAlloc_v2", ctypes.byref(ctypes.c_uint64()), ctypes.c_size_t(8 << 20))
+time.sleep(1)  # Until it was seen where the memory is.
+offloads, under = "--offload-above" in sys.argv, "VMART_CONTROL" in os.environ
+print(json.dumps({"tokens_s": {"8x128": 10 if offloads else 40 if under else 50},
+                  "digest": WRONG if under else "a", "weights_bytes": 320 << 20,
+                  "peak_bytes": 320 << 20, "reserved_bytes": 320 << 20}))
 """
 
 
@@ -91,6 +109,32 @@ class Overhead(unittest.TestCase):
         self.assertEqual(run_overhead.Bench.local_after({"local_bytes_s": 100, "reads": reads}), 0.5)
         self.assertEqual(run_overhead.Bench.local_after({"local_bytes_s": 200, "reads": reads}),
                          float("inf"))
+
+    def capacity(self, digest):
+        script = self.script(OVERSUBSCRIBED.replace("WRONG", repr(digest)))
+        measured = bench()
+        with unittest.mock.patch.object(run_overhead, "OVERSUBSCRIBED", script), \
+                unittest.mock.patch.object(run_overhead.importlib.util, "find_spec", return_value=True):
+            measured.capacity()
+        return measured
+
+    def test_a_limit_puts_the_rest_elsewhere(self):
+        measured = self.capacity("a")
+        rows = {row["name"]: row for row in measured.rows}
+        self.assertEqual({row["met"] for row in measured.rows}, {True})
+        self.assertIn("0.800 of bare, 4.00 x accelerate", rows["capacity: gpu1, 8x128"]["note"])
+        limit = measured.samples["capacity"]["limit_bytes"]
+        self.assertEqual(limit, (256 << 20) + run_overhead.CAPACITY_EXTRA)
+        for name in ("gpu1", "host, auto"):
+            places = measured.samples["capacity"][name]["places"]
+            self.assertEqual(sum(places.values()), 320 << 20, places)
+            self.assertLessEqual(places["gpu0"], limit)
+            self.assertEqual("gpu1" in places, name == "gpu1")
+
+    def test_another_output_under_a_limit_is_told(self):
+        rows = {row["name"]: row["met"] for row in self.capacity("b").rows}
+        self.assertIs(rows["capacity: host, 8x128"], False)
+        self.assertIs(rows["capacity: accelerate, 8x128"], True)
 
 
 if __name__ == "__main__":

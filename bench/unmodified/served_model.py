@@ -3,9 +3,11 @@
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 from moving import Client
@@ -102,6 +104,40 @@ class ServedModel(MovableProgram):
     def __init__(self, vmart, loops, ahead, as_graph, *more):
         super().__init__(vmart, [sys.executable, loops, "serve", "--ahead", str(ahead),
                                  *(["--graph"] if as_graph else []), *more])
+
+
+class Places(threading.Thread):
+    """Looks where the memory of a program is, again and again, until end() or until that ends. Of several
+    programs with a socket in a folder, the first."""
+
+    def __init__(self, folder, every_s):
+        super().__init__(daemon=True)
+        self.folder, self.every_s = pathlib.Path(folder), every_s
+        self.looks, self.ending = [], threading.Event()
+        self.start()
+
+    def run(self):
+        client = None
+        try:
+            while not self.ending.wait(self.every_s):
+                if client is None:
+                    client = next((Client(path) for path in self.folder.glob("*.sock")), None)
+                if client is not None:
+                    asked = time.monotonic()
+                    places = client.ask("status")["places"]
+                    self.looks.append((asked, {re.sub(r"[()]", "", place["at"]): place["used_bytes"]
+                                               for place in places}))
+        except OSError:
+            pass  # It has ended.
+        finally:
+            if client is not None:
+                client.close()
+
+    def end(self):
+        """Returns when it looked, and the bytes at each place then."""
+        self.ending.set()
+        self.join()
+        return self.looks
 
 
 def latencies_of(steps, begin, end):

@@ -13,53 +13,29 @@ import argparse
 import importlib.util
 import json
 import pathlib
-import re
 import shlex
 import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[1:1] = [str(ROOT / "bench"), str(ROOT / "tests/gpu/run")]
 from measuring_context import make_context, query_gpus
-from moving import Client
 from playing import environment
 from run_programs import EXIT_SKIPPED, gpu_count
-from served_model import MovableProgram
+from served_model import MovableProgram, Places
 
 TRAINED = [sys.executable, "-B", str(ROOT / "bench/unmodified/trained_gpt.py")]
 LOOK_S = 0.02
 BARE_S = 300
 
 
-class Places(threading.Thread):
-    """Looks where the memory of a program is, again and again, until end()."""
-
-    def __init__(self, socket):
-        super().__init__(daemon=True)
-        self.client, self.looks, self.ending = Client(socket), [], threading.Event()
-        self.start()
-
-    def run(self):
-        while not self.ending.wait(LOOK_S):
-            places = self.client.ask("status")["places"]
-            self.looks.append((time.monotonic(), {re.sub(r"[()]", "", place["at"]): place["used_bytes"]
-                                                  for place in places}))
-
-    def end(self):
-        self.ending.set()
-        self.join()
-        self.client.close()
-        return self.looks
-
-
 def moved_run(vmart, program, between_s):
     """Returns the log of the program, its moves and where its bytes were."""
     with MovableProgram(vmart, program) as training:
-        places, moves = Places(training.socket()), []
+        places, moves = Places(training.folder.name, LOOK_S), []
         time.sleep(between_s)
         for place in ("gpu1", "gpu0"):
             begin, end = training.move_to(place, "all")
