@@ -13,6 +13,10 @@ FOLDER (BUILD/programs) has the programs of bench/unmodified, compiled by tests/
     drift       GPU 1 reads 1 GiB on GPU 0 under --policy auto: when its rate reaches 0.95 of a local one
     standstill  the longest time without a step while the model moves: by vmart, by the driver's checkpoints
                 of a whole process, and by saving it, ending and starting again on the other GPU
+    capacity    inference with 1.25 times the weights that HBM may have (--capacity): tokens a second with the
+                rest on the other GPU and on the host, without a policy and with auto, beside all in HBM and
+                weights that `accelerate` offloads. 8x128 are eight sequences of 128 tokens. The rest is
+                4 GiB of 20: where host memory is slow to grow, more would take long to put there
 
 Needs an idle machine. Prints a row for each figure with its bar; leaves with 1 if one is missed, with 77
 without PyTorch and two GPUs.
