@@ -24,6 +24,7 @@ from dataclasses import asdict, dataclass, field
 
 import comparing
 import program_list
+import versions
 from moving import Mover, Tally
 from playing import play
 
@@ -52,6 +53,7 @@ class Result:
     by_tool: int = 0
     processes_moved: int = 0
     reasons: dict = field(default_factory=dict)
+    compared: int = 0  # Lines of the output, or tests, that had to be the same.
 
     def fail(self, verdict, details):
         if not self.verdict:
@@ -107,6 +109,7 @@ class Harness:
         tally = Tally()
         bare = self.once(program, "bare", 0, tally)
         self.note(result, "bare", bare)
+        result.compared = compared(program, bare)
         if bare.exit is None:
             result.fail("hangs bare", bare.hang)
         elif program.exit is not None and bare.exit != program.exit:
@@ -146,6 +149,7 @@ class Harness:
         different = comparing.difference(looser or program, bare, outcome)
         if looser is not None and not different:
             result.notes.append(f"two bare runs differ, so {mode} is compared by what they share")
+            result.compared = compared(looser, bare)
             return looser
         verdict = f"{mode}: differs" + (", as two bare runs do" if looser is None else "")
         result.fail(verdict, different + "\n" + tail(outcome))
@@ -155,6 +159,10 @@ class Harness:
         result.runs[mode] = result.runs.get(mode, 0) + 1
         result.seconds[mode] = round(result.seconds.get(mode, 0) + outcome.seconds, 1)
         result.asides += [line for line in outcome.asides if line not in result.asides]
+
+
+def compared(program, bare):
+    return len(comparing.view(program, bare)) - 1  # The first line is the exit code.
 
 
 def tail(outcome):
@@ -172,6 +180,7 @@ def play_all(harness, programs, out):
             if out:
                 pathlib.Path(out).write_text(
                     json.dumps({"seconds": harness.options.seconds, "seed": harness.options.seed,
+                                "versions": versions.versions(),
                                 "programs": [asdict(one) for one in results]}, indent=1))
     return results
 

@@ -4,12 +4,14 @@ run_programs_test.py BUILD PROGRAM      PROGRAM is that of tests/run
 """
 
 import argparse
+import json
 import pathlib
 import sys
 import tempfile
 import unittest
 
 import comparing
+import programs_table
 import run_programs
 from playing import Outcome
 from program_list import Program
@@ -50,6 +52,15 @@ class Harness(unittest.TestCase):
     def test_a_run_in_which_nothing_moves_shows_nothing(self):
         self.assertEqual(play(shell("idle", "echo done")).verdict, "nothing moved")
         self.assertEqual(play(shell("idle", "echo done", moves=False)).verdict, "")
+
+    def test_writes_what_the_table_is_made_of(self):
+        with tempfile.TemporaryDirectory() as folder:
+            out = pathlib.Path(folder) / "out.json"
+            harness = run_programs.Harness(BUILD / "runtime/tools/vmart", {}, OPTIONS)
+            run_programs.play_all(harness, [shell("nvcc.idle", "echo one; echo two", moves=False)], out)
+            document = programs_table.merged([json.loads(out.read_text())])
+        self.assertEqual(document["programs"][0]["compared"], 2)
+        self.assertIn("| idle | what they print | 1 of 1 | 0 |", programs_table.table(document))
 
     def test_sees_another_output(self):
         program = shell("differs", "echo control is $VMART_CONTROL", moves=False)
