@@ -67,9 +67,14 @@ def document_of(log, moves, looks, bare):
         "bare": {"step_ms": statistics.median(took_ms(bare, number) for number in steps),
                  "losses": [bare["losses"][number] for number in steps]},
         "steps_compared": len(log["losses"]),
-        "first_difference": next((number for number, pair in enumerate(zip(log["losses"], bare["losses"]))
-                                  if pair[0] != pair[1]), None),
+        "first_difference": first_difference(log, bare),
     }
+
+
+def first_difference(log, other):
+    """The number of the step whose loss differs; None if all are the same."""
+    return next((number for number, pair in enumerate(zip(log["losses"], other["losses"]))
+                 if pair[0] != pair[1]), None)
 
 
 def took_ms(log, number):
@@ -98,7 +103,8 @@ def main():
         return EXIT_SKIPPED
     vmart = options.build.resolve() / "runtime/tools/vmart"
     log, moves, looks = moved_run(vmart, options.program, options.between)
-    document = document_of(log, moves, looks, bare_run(options.program, len(log["losses"])))
+    bare = bare_run(options.program, len(log["losses"]))
+    document = document_of(log, moves, looks, bare)
     document = {"context": make_context("timeline.py", "cuda", query_gpus("name,driver_version"), None),
                 **document}
     options.out.write_text(json.dumps(document) + "\n", encoding="utf-8")
@@ -108,6 +114,9 @@ def main():
     different = document["first_difference"]
     print(f"{document['steps_compared']} losses, " +
           ("all as bare" if different is None else f"not as bare from step {different} on"))
+    if different is not None:
+        again = first_difference(bare, bare_run(options.program, len(log["losses"])))
+        print("two bare runs are the same" if again is None else f"two bare runs differ, too, from step {again} on")
     return 0 if different is None else 1
 
 

