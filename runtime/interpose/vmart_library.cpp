@@ -1,5 +1,6 @@
 #include "interpose/vmart_library.hpp"
 
+#include "interpose/crash_report.hpp"
 #include "interpose/driver_library.hpp"
 #include "interpose/standing.hpp"
 
@@ -43,7 +44,11 @@ const VmartLibrary* VmartLibrary::load() noexcept {
   if (none != nullptr) return none;
   // No lock: the system's loader holds its own while constructors run, and they may call a hook.
   const VmartLibrary* const made = open();
-  if (made == nullptr || library.compare_exchange_strong(none, made)) return made;
+  if (made == nullptr) return made;
+  if (library.compare_exchange_strong(none, made)) {
+    report_crashes(reinterpret_cast<const void*>(made->vmart_last_error));
+    return made;
+  }
   delete made;
   return none;
 }

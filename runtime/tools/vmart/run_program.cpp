@@ -87,8 +87,9 @@ void set_environment(const RunOptions& options) {
   // Without these, a full GPU refuses the program as it would without vmart.
   if (!makes_room) set("VMART_PRESSURE_LIMIT_MS", "0", false);
   set("VMART_CONTROL", "1", false);
-  // A stopped stream holds one of the context's hardware queues, of which there are 8 otherwise. Each
-  // more makes every context of the program slower to create: by 14 ms on an H200, so not all 32.
+  // A stopped stream holds one of the context's hardware queues, of which there are 8 otherwise.
+  // Each more makes every context of the program slower to create: by 14 ms on an H200, so not
+  // all 32.
   set("CUDA_DEVICE_MAX_CONNECTIONS", "16", false);
 }
 

@@ -1,0 +1,123 @@
+#include "interpose/crash_report.hpp"
+
+#include "interpose/standing.hpp"
+
+#include <execinfo.h>
+#include <link.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <csignal>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+namespace vma::interpose {
+namespace {
+
+struct Library {
+  std::uintptr_t inside = 0;  // An address by which it is found.
+  std::uintptr_t begin = 0, end = 0;
+  const char* name = "";
+
+  bool has(std::uintptr_t address) const noexcept { return address >= begin && address < end; }
+};
+
+/// Filled before the handler is installed: a handler must not ask the loader, which may hold its
+/// lock.
+Library runtime, hooks;
+
+struct Fatal {
+  int number;
+  const char* name;
+};
+constexpr Fatal fatal[] = {{SIGSEGV, "SIGSEGV"},
+                           {SIGBUS, "SIGBUS"},
+                           {SIGILL, "SIGILL"},
+                           {SIGFPE, "SIGFPE"},
+                           {SIGABRT, "SIGABRT"}};
+
+int find(dl_phdr_info* info, std::size_t, void* wanted) noexcept {
+  Library& library = *static_cast<Library*>(wanted);
+  std::uintptr_t begin = UINTPTR_MAX, end = 0;
+  for (int i = 0; i < info->dlpi_phnum; ++i) {
+    const auto& segment = info->dlpi_phdr[i];
+    if (segment.p_type != PT_LOAD) continue;
+    const std::uintptr_t from = info->dlpi_addr + segment.p_vaddr;
+    begin = begin < from ? begin : from;
+    end = end > from + segment.p_memsz ? end : from + segment.p_memsz;
+  }
+  if (library.inside < begin || library.inside >= end) return 0;
+  const char* const slash = std::strrchr(info->dlpi_name, '/');
+  library.name = slash == nullptr ? info->dlpi_name : slash + 1;
+  library.begin = begin;
+  library.end = end;
+  return 1;
+}
+
+std::uintptr_t place_of(const void* context) noexcept {
+  const auto& registers = static_cast<const ucontext_t*>(context)->uc_mcontext;
+#if defined(__x86_64__)
+  return static_cast<std::uintptr_t>(registers.gregs[REG_RIP]);
+#else
+  return static_cast<std::uintptr_t>(registers.pc);
+#endif
+}
+
+void report(const char* signal, const char* how, const Library& library,
+            std::uintptr_t place) noexcept {
+  say("%s %s (%s+0x%zx). This is a fault of vmart: please report this line with the output of "
+      "`vmart doctor`. The program runs without vmart if VMART_RUN=off is set",
+      signal, how, library.name, static_cast<std::size_t>(place - library.begin));
+}
+
+/// The hooks are on the stack of every call of the program, so what crashes below them may be the
+/// program's or the driver's. The runtime is there only while vmart itself does something.
+void look(const char* signal, const void* context) noexcept {
+  const std::uintptr_t place = place_of(context);
+  for (const Library* const library : {&runtime, &hooks}) {
+    if (library->has(place)) return report(signal, "in", *library, place);
+  }
+  std::array<void*, 48> frames{};
+  const int count = backtrace(frames.data(), static_cast<int>(frames.size()));
+  for (int i = 0; i < count; ++i) {
+    const auto frame = reinterpret_cast<std::uintptr_t>(frames[static_cast<std::size_t>(i)]);
+    if (runtime.has(frame)) return report(signal, "in a call by", runtime, frame);
+  }
+}
+
+void on_crash(int number, siginfo_t*, void* context) noexcept {
+  // Ends the process as without vmart, also if the look crashes in turn. It is delivered once the
+  // handler returns, if the instruction does not raise it again.
+  std::signal(number, SIG_DFL);
+  for (const Fatal& each : fatal) {
+    if (each.number == number) look(each.name, context);
+  }
+  raise(number);
+}
+
+}  // namespace
+
+void report_crashes(const void* inside) noexcept {
+  runtime.inside = reinterpret_cast<std::uintptr_t>(inside);
+  hooks.inside = reinterpret_cast<std::uintptr_t>(&report_crashes);
+  for (Library* const library : {&runtime, &hooks}) {
+    if (dl_iterate_phdr(find, library) == 0) return;
+  }
+  void* frame = nullptr;
+  backtrace(&frame, 1);  // Loads what it needs, which a handler must not.
+  for (const Fatal& each : fatal) {
+    struct sigaction action {};
+    if (sigaction(each.number, nullptr, &action) != 0 || action.sa_handler != SIG_DFL ||
+        (action.sa_flags & SA_SIGINFO) != 0) {
+      continue;
+    }
+    action.sa_sigaction = on_crash;
+    action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+    sigaction(each.number, &action, nullptr);
+  }
+}
+
+}  // namespace vma::interpose
