@@ -32,20 +32,6 @@ std::optional<Home> home_in_driver(CUdeviceptr operand) noexcept {
   return known && home.context != nullptr ? std::optional(home) : std::nullopt;
 }
 
-/// Null if it is not active. The caller does not retain it: vmart does, which has memory there.
-CUcontext primary_context(int device) noexcept {
-  const DriverLibrary& driver = *DriverLibrary::get();
-  unsigned flags = 0;
-  int active = 0;
-  CUcontext context = nullptr;
-  if (driver.cuDevicePrimaryCtxGetState_plain(device, &flags, &active) != CUDA_SUCCESS ||
-      active == 0 || driver.cuDevicePrimaryCtxRetain_plain(&context, device) != CUDA_SUCCESS) {
-    return nullptr;
-  }
-  driver.cuDevicePrimaryCtxRelease_v2_plain(device);
-  return context;
-}
-
 bool captures_in(const DriverLibrary& driver, CUcontext context) noexcept {
   const PushedContext pushed(driver, context);
   return !pushed || ProgramStreams::captures(driver, nullptr);
@@ -77,7 +63,8 @@ void CrossCopies::Order::begin(const CopyOperands& operands) noexcept {
         known ? std::optional(Home{known->context, known->device}) : home_in_driver(operand);
     if (!home || home->device == device) continue;
     // Memory of a pool has no context.
-    if (home->context == nullptr) home->context = primary_context(home->device);
+    if (home->context == nullptr)
+      home->context = primary_context(*DriverLibrary::get(), home->device);
     if (home->context == nullptr || (count_ == 1 && others_[0] == home->context)) continue;
     others_[count_++] = home->context;
   }

@@ -64,6 +64,18 @@ const void* DriverLibrary::hook_of(const void* function) const noexcept {
   return found == hooks_.end() ? nullptr : found->second;
 }
 
+CUcontext primary_context(const DriverLibrary& driver, int device) noexcept {
+  unsigned flags = 0;
+  int active = 0;
+  CUcontext context = nullptr;
+  if (driver.cuDevicePrimaryCtxGetState_plain(device, &flags, &active) != CUDA_SUCCESS ||
+      active == 0 || driver.cuDevicePrimaryCtxRetain_plain(&context, device) != CUDA_SUCCESS) {
+    return nullptr;
+  }
+  driver.cuDevicePrimaryCtxRelease_v2_plain(device);
+  return context;
+}
+
 void DriverLibrary::open(void* library) noexcept try {
   if (library == nullptr) return;
   std::unique_ptr<DriverLibrary> made(new DriverLibrary());

@@ -73,6 +73,9 @@ class PushedContext {
   const bool pushed_;
 };
 
+/// Null if it is not active. The caller does not retain it: vmart does, where it has memory.
+CUcontext primary_context(const DriverLibrary& driver, int device) noexcept;
+
 /// Queries of this thread are allowed while other streams capture.
 class RelaxedCaptures {
  public:

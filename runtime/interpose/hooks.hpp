@@ -5,11 +5,11 @@
 #include "interpose/entry_points.hpp"
 #include "interpose/program_memory.hpp"
 #include "interpose/program_streams.hpp"
+#include "interpose/room.hpp"
 #include "interpose/uses.hpp"
 #include "interpose/vmart_library.hpp"
 
 #include <cstddef>
-#include <cstdint>
 #include <string_view>
 #include <type_traits>
 
@@ -89,19 +89,17 @@ class LookupScope {
 /// Calls the driver. What vmart keeps for later allocations counts as free, so it must not be why a
 /// call fails; nor may memory that could lie elsewhere, if it may spill.
 template <EntryPoint entry, typename... Args>
-CUresult call_driver_with_room(Args... args) noexcept {
-  constexpr int tries = 14;  // The last one asks for more than a GPU has.
-  std::uint64_t bytes = std::uint64_t{32} << 20;
+CUresult call_driver_with_room(const RoomNeed& need, Args... args) noexcept {
+  constexpr int tries_max = 14;  // Other threads may take the room that was made.
   constexpr bool looks = looks_memory_up(entry);
   const auto call = [&] {  // Room is made outside of the scope, for which moves wait.
     const LookupScope scope(looks);
     return call_driver<entry>(args...);
   };
   CUresult result = call();
-  for (int attempt = 0; attempt < tries && result == CUDA_ERROR_OUT_OF_MEMORY; ++attempt) {
-    if (!ProgramMemory::get().give_room(bytes)) break;
+  RoomMaker room(need);
+  for (int i = 0; i < tries_max && result == CUDA_ERROR_OUT_OF_MEMORY && room.make(); ++i) {
     result = call();
-    bytes *= 2;
   }
   return result;
 }
@@ -127,7 +125,8 @@ struct EnqueueHook<entry, CUresult (*)(Args...)> {
   static CUresult call(Args... args) noexcept {
     const ProgramStreams::Enqueue enqueue(stream_among(args...));
     const CrossCopies::Order order(copied_in_legacy_stream<entry>(args...));
-    const CUresult result = call_driver_with_room<entry>(args...);
+    const CUresult result =
+        call_driver_with_room<entry>(RoomNeed::on_stream(stream_among(args...)), args...);
     if (result == CUDA_SUCCESS) note_memory_among(args...);
     return result;
   }

@@ -20,8 +20,10 @@ CUresult hook_cuMemCreate(CUmemGenericAllocationHandle* out, std::size_t bytes,
     }
     if (full) return CUDA_ERROR_OUT_OF_MEMORY;
   }
+  const RoomNeed need = properties != nullptr ? RoomNeed::at(properties->location, bytes)
+                                              : RoomNeed::in_current_context(bytes);
   const CUresult result =
-      call_driver_with_room<EntryPoint::cuMemCreate>(out, bytes, properties, flags);
+      call_driver_with_room<EntryPoint::cuMemCreate>(need, out, bytes, properties, flags);
   if (result == CUDA_SUCCESS) mappings.note_drivers(*out, bytes);
   return result;
 }

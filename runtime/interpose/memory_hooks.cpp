@@ -1,9 +1,9 @@
 // Memory of the program: large allocations are vmart's, and what the driver says about them is what
 // it would say about its own.
-#include "interpose/capacity.hpp"
 #include "interpose/driver_library.hpp"
 #include "interpose/hooks.hpp"
 #include "interpose/program_memory.hpp"
+#include "interpose/room.hpp"
 #include "interpose/standing.hpp"
 #include "interpose/vmart_library.hpp"
 
@@ -65,16 +65,19 @@ CUresult hook_cuMemAlloc_v2(CUdeviceptr* out, std::size_t bytes) {
     }
     if (ProgramMemory::get().must_fit(bytes, caller)) return CUDA_ERROR_OUT_OF_MEMORY;
   }
-  return call_driver_with_room<EntryPoint::cuMemAlloc_v2>(out, bytes);
+  return call_driver_with_room<EntryPoint::cuMemAlloc_v2>(RoomNeed::in_current_context(bytes), out,
+                                                          bytes);
 }
 
 CUresult hook_cuMemAllocPitch_v2(CUdeviceptr* out, std::size_t* pitch, std::size_t width,
                                  std::size_t height, unsigned element_bytes) {
   const bool valid = element_bytes == 4 || element_bytes == 8 || element_bytes == 16;
+  RoomNeed need = RoomNeed::in_current_context();
   if (out != nullptr && pitch != nullptr && valid && height != 0 &&
       width <= SIZE_MAX - pitch_bytes) {
     const std::size_t row = (width + pitch_bytes - 1) / pitch_bytes * pitch_bytes;
     const std::size_t bytes = row <= SIZE_MAX / height ? row * height : 0;
+    need.bytes = bytes;
     const void* const caller = __builtin_return_address(0);
     if (const CUdeviceptr made = ProgramMemory::get().allocate(bytes, caller)) {
       *out = made;
@@ -83,7 +86,7 @@ CUresult hook_cuMemAllocPitch_v2(CUdeviceptr* out, std::size_t* pitch, std::size
     }
     if (ProgramMemory::get().must_fit(bytes, caller)) return CUDA_ERROR_OUT_OF_MEMORY;
   }
-  return call_driver_with_room<EntryPoint::cuMemAllocPitch_v2>(out, pitch, width, height,
+  return call_driver_with_room<EntryPoint::cuMemAllocPitch_v2>(need, out, pitch, width, height,
                                                                element_bytes);
 }
 

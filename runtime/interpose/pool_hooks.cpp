@@ -43,7 +43,9 @@ CUresult allocate(CUdeviceptr* out, std::size_t bytes, CUstream stream, CUstream
     }
     if (full) return CUDA_ERROR_OUT_OF_MEMORY;
   }
-  return call_driver_with_room<entry>(out, bytes, pool..., stream);
+  RoomNeed need = RoomNeed::on_stream(stream, bytes);
+  ((need.pool = pool), ...);
+  return call_driver_with_room<entry>(need, out, bytes, pool..., stream);
 }
 
 template <EntryPoint entry>

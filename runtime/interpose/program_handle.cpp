@@ -1,8 +1,8 @@
 #include "interpose/program_handle.hpp"
 
-#include "interpose/capacity.hpp"
 #include "interpose/hooks.hpp"
 #include "interpose/program_memory.hpp"
+#include "interpose/room.hpp"
 #include "interpose/standing.hpp"
 #include "interpose/vmart_library.hpp"
 
@@ -213,7 +213,8 @@ CUresult ProgramHandle::leave_to_driver() noexcept {
   const vmart_status status = VmartLibrary::loaded()->vmart_backing_release(backing_);
   if (status != VMART_OK) return result_of(status);
   backing_ = nullptr;
-  return call_driver_with_room<EntryPoint::cuMemCreate>(&drivers_, bytes_, &properties_, 0ULL);
+  return call_driver_with_room<EntryPoint::cuMemCreate>(RoomNeed::at(properties_.location, bytes_),
+                                                        &drivers_, bytes_, &properties_, 0ULL);
 }
 
 /// The backing is mapped there.

@@ -1,10 +1,10 @@
 #include "interpose/program_memory.hpp"
 
 #include "interpose/allocation_site.hpp"
-#include "interpose/capacity.hpp"
 #include "interpose/driver_library.hpp"
 #include "interpose/program_pools.hpp"
 #include "interpose/program_streams.hpp"
+#include "interpose/room.hpp"
 #include "interpose/settings.hpp"
 #include "interpose/standing.hpp"
 #include "interpose/vmart_library.hpp"
@@ -272,18 +272,6 @@ bool ProgramMemory::note_export(CUdeviceptr inside, bool synchronous_copies) noe
   if (exported == nullptr) return false;
   exported->synchronous_copies |= synchronous_copies;
   return true;
-}
-
-bool ProgramMemory::give_room(std::uint64_t bytes) noexcept {
-  const VmartLibrary* const vmart = VmartLibrary::loaded();
-  CUcontext context = nullptr;
-  int device = 0;
-  std::uint64_t given = 0;
-  ProgramPools::get().make_room();
-  if (vmart == nullptr || !ProgramStreams::current(context, device)) return false;
-  const vmart_location here{VMART_GPU, device};
-  if (vmart->vmart_trim(here, &given) == VMART_OK && given > 0) return true;
-  return spills(device) && vmart->vmart_make_room(here, bytes, &given) == VMART_OK && given > 0;
 }
 
 long long ProgramMemory::hidden_bytes(int device) noexcept {

@@ -86,9 +86,6 @@ class ProgramMemory {
   /// Registers the memory's physical location with something else, from now on. Returns false if
   /// vmart refuses.
   bool note_export(CUdeviceptr inside, bool synchronous_copies) noexcept;
-  /// Gives what vmart keeps for later allocations back to the driver, or, if that is nothing and
-  /// memory may spill, moves so much away, the coldest first. Returns false if nothing went back.
-  bool give_room(std::uint64_t bytes) noexcept;
   /// How much more memory of the device would be free for the driver's allocations if all memory
   /// of the program lay where the program believes; may be negative.
   long long hidden_bytes(int device) noexcept;

@@ -1,9 +1,9 @@
 #include "interpose/program_pools.hpp"
 
-#include "interpose/capacity.hpp"
 #include "interpose/driver_library.hpp"
 #include "interpose/program_memory.hpp"
 #include "interpose/program_streams.hpp"
+#include "interpose/room.hpp"
 #include "interpose/settings.hpp"
 #include "interpose/standing.hpp"
 #include "interpose/vmart_library.hpp"
@@ -207,11 +207,12 @@ CUdeviceptr ProgramPools::allocate(std::size_t bytes, CUstream stream, const voi
 }
 
 void ProgramPools::created(CUmemoryPool pool, const CUmemPoolProps& properties) noexcept try {
-  if (!Settings::get().pools || is_forked_child()) return;
+  if (is_forked_child()) return;
   auto beside =
       is_usual(properties) ? std::make_shared<ProgramPool>(pool, properties.location.id) : nullptr;
   const std::lock_guard lock(mutex_);
-  pools_.insert_or_assign(pool, std::move(beside));
+  devices_.insert_or_assign(pool, RoomNeed::at(properties.location, 0).device.value());
+  if (Settings::get().pools) pools_.insert_or_assign(pool, std::move(beside));
 } catch (const std::exception&) {  // Unknown, so it is the driver's.
 }
 
@@ -267,8 +268,21 @@ void ProgramPools::settle_all() noexcept {
   }
 }
 
-void ProgramPools::make_room() noexcept {
-  for (const auto& pool : all()) pool->trim(0);
+std::optional<int> ProgramPools::device_of(CUmemoryPool pool) noexcept {
+  if (pool == nullptr) return std::nullopt;
+  {
+    const std::shared_lock lock(mutex_);
+    const auto found = devices_.find(pool);
+    if (found != devices_.end()) return found->second;
+  }
+  const int device = device_of_default(pool);
+  return device >= 0 ? std::optional(device) : std::nullopt;
+}
+
+void ProgramPools::make_room(int device) noexcept {
+  for (const auto& pool : all()) {
+    if (pool->device() == device) pool->trim(0);
+  }
 }
 
 void ProgramPools::forget_stream(CUstream stream) noexcept {

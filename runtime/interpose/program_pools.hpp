@@ -87,8 +87,11 @@ class ProgramPools {
   void settle() noexcept {
     if (pending_.load(std::memory_order_relaxed)) settle_all();
   }
-  /// Gives back all that is free, because the driver has no room.
-  void make_room() noexcept;
+  /// The GPU of the pool; `RoomNeed::nowhere` for one of host memory. None if it is not known:
+  /// null, or imported from another process.
+  std::optional<int> device_of(CUmemoryPool pool) noexcept;
+  /// Gives back all that is free on the GPU, because the driver has no room.
+  void make_room(int device) noexcept;
   /// The stream is about to be destroyed. No pool asks whether its work has ended from now on.
   static void forget_stream(CUstream stream) noexcept;
 
@@ -102,6 +105,7 @@ class ProgramPools {
   std::shared_mutex mutex_;
   // Null for those that only the driver can be.
   std::map<CUmemoryPool, std::shared_ptr<ProgramPool>> pools_;
+  std::map<CUmemoryPool, int> devices_;  // Of those that the program has created.
 };
 
 }  // namespace vma::interpose

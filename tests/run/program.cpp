@@ -11,6 +11,7 @@
  * stream does and becomes the same program with `stream` when it should end. `pools` has its memory
  * from pools, which keep nothing that is free; those of `kept` do. That of `exported` is from a
  * pool for other processes. `late` ends before "ready" if it is not stuck.
+ * `elsewhere` asks for room on a GPU other than its own, and `hopeless` for more than there is.
  * `info` prints what it is told of the GPU's memory. `full` allocates until the GPU is full, once.
  */
 #include "program.hpp"
@@ -293,6 +294,7 @@ int main(int argc, char **argv) {
   if (strcmp(work, "contexts") == 0) create_and_destroy_context();
   if (is_work("gpus")) copy_between_gpus(context);
   use_pools_once();
+  ask_for_room(context);
   if (is_work("late")) return free_before_work();
   if (pool == NULL) allocate_pitched();
   printf("ready\n");

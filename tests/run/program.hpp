@@ -82,6 +82,11 @@ void work_a_while(void *);
  * current one, of GPU 0. */
 void copy_between_gpus(CUcontext here);
 
+/* --- room.cpp */
+
+/* The context is the current one, of GPU 0. */
+void ask_for_room(CUcontext here);
+
 /* --- pools.cpp: memory from pools */
 
 extern CUmemoryPool pool; /* Null: all memory is from cuMemAlloc. */

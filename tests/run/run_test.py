@@ -197,6 +197,18 @@ class Capacity(unittest.TestCase):
         self.assertEqual(under.returncode, 0, under.stdout + under.stderr)
         self.assertEqual(result_of(under.stdout), result_of(run(PROGRAM, "linked").stdout))
 
+    def test_makes_room_on_the_gpu_of_the_request(self):
+        tiny = {"SIM_CUDA_MACHINE": str(pathlib.Path(__file__).parent / "tiny_gpus.json")}
+        under = run(VMART, "run", "--overcommit", "--min", "4MiB", "--", PROGRAM, "linked", "elsewhere",
+                    **tiny)
+        self.assertEqual(under.returncode, 0, under.stdout + under.stderr)
+        self.assertIn("handle of the other GPU: 0\n" + 2 * "pool of the other GPU: 0\n", under.stdout)
+
+    def test_moves_nothing_for_what_can_never_fit(self):
+        with Running("linked", "hopeless", "--overcommit") as running:
+            self.assertEqual({at for one in running.where() for at in places(one)}, {"gpu(0)"})
+            self.assertIn("hopeless: 2\n", running.end())
+
     def assert_divided(self, running, expected, limit_mib):
         memory = running.where()
         self.assertEqual({at for one in memory for at in places(one)}, expected)
