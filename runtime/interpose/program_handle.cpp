@@ -121,7 +121,7 @@ CUresult ProgramHandle::unmap() noexcept {
 CUresult ProgramHandle::unmap_backing() noexcept {
   const auto lock = ProgramMemory::get().without_still();
   const VmartLibrary& vmart = *VmartLibrary::loaded();
-  ProgramMemory::get().remove_mapped(mapped_at_);
+  auto removed = ProgramMemory::get().remove_mapped(mapped_at_);
   const vmart_status status = vmart.vmart_backing_unmap(backing_);
   if (status == VMART_DRIVER_GONE) {
     // The process exits, so nothing moves any more, but its handlers may still clean up.
@@ -129,6 +129,7 @@ CUresult ProgramHandle::unmap_backing() noexcept {
   }
   if (status != VMART_OK) {
     say("cannot unmap memory: %s", vmart.vmart_last_error());
+    if (removed) ProgramMemory::get().add(*removed);  // It is still mapped.
     return result_of(status);
   }
   mapped_at_ = 0;
@@ -241,6 +242,7 @@ CUresult ProgramHandle::share_unmapped() noexcept {
       result != CUDA_SUCCESS) {
     return result;
   }
+  const auto lock = ProgramMemory::get().without_still();
   CUresult result = result_of(vmart.vmart_backing_map(backing_, address_of(begin)));
   if (result == CUDA_SUCCESS) {
     result = share_at(begin);

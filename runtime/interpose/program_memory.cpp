@@ -17,6 +17,7 @@
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace vma::interpose {
 namespace {
@@ -88,7 +89,7 @@ CUdeviceptr ProgramMemory::allocate(std::size_t bytes, const void* caller) noexc
 
 bool ProgramMemory::add(ProgramAllocation& made) noexcept try {
   static std::atomic<unsigned long long> next_id = 1ULL << 62;  // The driver counts from 1.
-  made.id = next_id++;
+  if (made.id == 0) made.id = next_id++;
   const VmartLibrary* const vmart = VmartLibrary::loaded();
   void* const pointer = reinterpret_cast<void*>(made.begin);
   const std::lock_guard lock(mutex_);
@@ -124,16 +125,17 @@ void ProgramMemory::note_segment_of(CUdeviceptr block) {
   }
 }
 
-void ProgramMemory::remove_mapped(CUdeviceptr begin) noexcept {
-  vmart_pin* pin = nullptr;
+std::optional<ProgramAllocation> ProgramMemory::remove_mapped(CUdeviceptr begin) noexcept {
+  std::optional<ProgramAllocation> removed;
   {
     const std::lock_guard lock(mutex_);
     const auto found = allocations_.find(begin);
-    if (found == allocations_.end()) return;
-    pin = found->second.pin;
+    if (found == allocations_.end()) return removed;
+    removed = found->second;
     allocations_.erase(found);
   }
-  VmartLibrary::loaded()->vmart_pin_release(pin);
+  VmartLibrary::loaded()->vmart_pin_release(std::exchange(removed->pin, nullptr));
+  return removed;
 }
 
 std::optional<ProgramAllocation> ProgramMemory::take(CUdeviceptr begin) noexcept {

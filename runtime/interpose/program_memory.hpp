@@ -41,14 +41,16 @@ class ProgramMemory {
   CUdeviceptr allocate(std::size_t bytes, const void* caller) noexcept;
   /// Whether an allocation of that size by that caller can be vmart's.
   static bool takes(std::size_t bytes, const void* caller) noexcept;
-  /// The program has it from now on. Numbers it. Returns false without memory for the list.
+  /// The program has it from now on. Numbers it, unless it has a number. Returns false without
+  /// memory for the list.
   bool add(ProgramAllocation& made) noexcept;
   /// vmart did not allocate. Stands aside unless that can be so for a single allocation.
   void note_refusal(vmart_status status) noexcept;
   /// Whether the driver is not asked: vmart has tried all places, and a limit holds for both.
   bool must_fit(std::size_t bytes, const void* caller) noexcept;
-  /// Forgets what the program has mapped there, before it is unmapped.
-  void remove_mapped(CUdeviceptr begin) noexcept;
+  /// Forgets what the program has mapped there, before it is unmapped, and whose addresses others
+  /// may then map. Returns it, for `add` if that fails.
+  std::optional<ProgramAllocation> remove_mapped(CUdeviceptr begin) noexcept;
   /// Frees what begins there. Returns false if it is not vmart's. Blocks: like cuMemFree.
   bool free(CUdeviceptr begin) noexcept;
   /// The same after the work now enqueued on the stream, which does not capture. Stream zero is the
