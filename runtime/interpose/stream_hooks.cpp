@@ -3,6 +3,7 @@
 #include "interpose/driver_library.hpp"
 #include "interpose/hooks.hpp"
 #include "interpose/program_memory.hpp"
+#include "interpose/program_pools.hpp"
 #include "interpose/vmart_library.hpp"
 
 namespace vma::interpose {
@@ -41,6 +42,7 @@ bool reset_without_driver(CUdevice device) noexcept {
   ProgramStreams::get().destroy_streams_of(context);
   ProgramMemory::get().free_all_of(context);
   ProgramMemory::get().free_all_of_pools(device);
+  ProgramPools::get().settle();
   driver->cuDevicePrimaryCtxRelease_v2_plain(device);
   return true;
 }

@@ -1,6 +1,7 @@
 /* Memory from pools, which is allocated and freed in the order of streams. */
 #include "program.hpp"
 
+#include <dlfcn.h>
 #include <stdio.h>
 
 CUmemoryPool pool;
@@ -19,7 +20,7 @@ static CUmemoryPool create_pool(int handle_types) {
 
 void open_pools(void) {
   unsigned long long most = ~0ULL;
-  if (!is_work("pools") && !is_work("kept") && !is_work("exported")) return;
+  if (!is_work("pools") && !is_work("kept") && !is_work("exported") && !is_work("reset")) return;
   CALL(cuDeviceGetDefaultMemPool, &standard, 0);
   pool = create_pool(is_work("exported") ? CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR : 0);
   if (!is_work("kept")) return;
@@ -193,6 +194,18 @@ void close_pools(void) {
   if (!is_work("kept")) return;
   CALL(cuMemPoolTrimTo, pool, 0);
   CALL(cuMemPoolTrimTo, standard, 0);
+}
+
+int reset_gpu(void) {
+  /* The simulated driver has no such call. */
+  typedef CUresult (*Reset)(CUdevice);
+  const Reset reset = (Reset)dlsym(RTLD_DEFAULT, "cuDevicePrimaryCtxReset_v2");
+  unsigned long long reserved = 0;
+  CALL(cuMemPoolTrimTo, pool, 0);
+  printf("reset: %d\n", reset != NULL ? (int)reset(0) : -1);
+  CALL(cuMemPoolGetAttribute, pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved);
+  printf("reserved after the reset: %llu\n", reserved);
+  return 0;
 }
 
 static void wait_until_set(void *flag) {

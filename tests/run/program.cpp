@@ -10,9 +10,10 @@
  * does. `forks` has a child in each round that runs another program or ends. `exec` does what
  * stream does and becomes the same program with `stream` when it should end. `pools` has its memory
  * from pools, which keep nothing that is free; those of `kept` do. That of `exported` is from a
- * pool for other processes. `late` ends before "ready" if it is not stuck.
- * `elsewhere` asks for room on a GPU other than its own, and `hopeless` for more than there is.
- * `info` prints what it is told of the GPU's memory. `full` allocates until the GPU is full, once.
+ * pool for other processes. `reset` resets the GPU and ends. `late` ends before "ready" if it is
+ * not stuck. `elsewhere` asks for room on a GPU other than its own, and `hopeless` for more than
+ * there is. `info` prints what it is told of the GPU's memory. `full` allocates until the GPU is
+ * full, once.
  */
 #include "program.hpp"
 
@@ -296,6 +297,7 @@ int main(int argc, char **argv) {
   use_pools_once();
   ask_for_room(context);
   if (is_work("late")) return free_before_work();
+  if (is_work("reset")) return reset_gpu();
   if (pool == NULL) allocate_pitched();
   printf("ready\n");
   fflush(stdout);

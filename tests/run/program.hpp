@@ -97,6 +97,8 @@ void free_buffer(CUdeviceptr pointer);
 void fill_by_pools(unsigned char value);
 /* Frees memory of cuMemAlloc in the order of a stream whose work comes later. Returns zero. */
 int free_before_work(void);
+/* Resets GPU 0, with all memory from pools allocated. Returns zero. */
+int reset_gpu(void);
 /* They keep nothing any more. */
 void close_pools(void);
 /* What pools count and answer. */

@@ -75,6 +75,11 @@ class Programs(unittest.TestCase):
                 self.assertEqual((under.returncode, under.stdout),
                                  (0, run(PROGRAM, way, work).stdout))
 
+    def test_pools_have_nothing_left_after_a_reset(self):
+        under = run(VMART, "run", "--pools", "--", PROGRAM, "linked", "reset", VMART_CONTROL="0")
+        self.assertEqual((under.returncode, under.stderr), (0, ""))
+        self.assertIn("reset: 0\nreserved after the reset: 0\n", under.stdout)
+
     def test_pools_move_beside_the_work(self):
         for way, work in (("dlsym", "kept"), ("resolver", "pools")):
             with self.subTest(way=way, work=work), Running(way, work, "--pools") as running:
