@@ -70,17 +70,17 @@ CopyOperands copied_in_legacy_stream(Args... args) noexcept {
 }
 
 /// Around a call that looks memory up: no slot is dark meanwhile.
-class LookupScope {
+class CopyScope {
  public:
-  explicit LookupScope(bool wanted = true) noexcept
+  explicit CopyScope(bool wanted = true) noexcept
       : vmart_(wanted ? VmartLibrary::loaded() : nullptr) {
     if (vmart_ != nullptr) vmart_->vmart_copy_begin();
   }
-  ~LookupScope() {
+  ~CopyScope() {
     if (vmart_ != nullptr) vmart_->vmart_copy_end();
   }
-  LookupScope(const LookupScope&) = delete;
-  LookupScope& operator=(const LookupScope&) = delete;
+  CopyScope(const CopyScope&) = delete;
+  CopyScope& operator=(const CopyScope&) = delete;
 
  private:
   const VmartLibrary* const vmart_;
@@ -88,15 +88,15 @@ class LookupScope {
 
 /// Calls the driver. What vmart keeps for later allocations counts as free, so it must not be why a
 /// call fails; nor may memory that could lie elsewhere, if it may spill.
-template <EntryPoint entry, typename... Args>
+template <EntryPoint entry, bool looks = looks_memory_up(entry), typename... Args>
 CUresult call_driver_with_room(const RoomNeed& need, Args... args) noexcept {
   constexpr int tries_max = 14;  // Other threads may take the room that was made.
-  constexpr bool looks = looks_memory_up(entry);
-  const auto call = [&] {  // Room is made outside of the scope, for which moves wait.
-    const LookupScope scope(looks);
+  const auto call = [&] {        // Room is made outside of the scope, for which moves wait.
+    const CopyScope scope(looks);
     return call_driver<entry>(args...);
   };
   CUresult result = call();
+  if (result != CUDA_ERROR_OUT_OF_MEMORY) return result;
   RoomMaker room(need);
   for (int i = 0; i < tries_max && result == CUDA_ERROR_OUT_OF_MEMORY && room.make(); ++i) {
     result = call();
@@ -111,8 +111,8 @@ struct LookupHook;
 template <EntryPoint entry, typename... Args>
 struct LookupHook<entry, CUresult (*)(Args...)> {
   static CUresult call(Args... args) noexcept {
-    const LookupScope scope;
-    return call_driver<entry>(args...);
+    const auto need = RoomNeed::on_stream(stream_among(args...));
+    return call_driver_with_room<entry, true>(need, args...);
   }
 };
 

@@ -11,7 +11,8 @@ template <EntryPoint entry, typename... Shape>
 CUresult launch(CUfunction function, CUstream stream, void** parameters, void** extra,
                 Shape... shape) noexcept {
   const ProgramStreams::Enqueue enqueue(stream);
-  const CUresult result = call_driver<entry>(function, shape..., stream, parameters, extra);
+  const CUresult result = call_driver_with_room<entry>(RoomNeed::on_stream(stream), function,
+                                                       shape..., stream, parameters, extra);
   if (result == CUDA_SUCCESS) note_launch(function, parameters);
   return result;
 }
@@ -19,8 +20,10 @@ CUresult launch(CUfunction function, CUstream stream, void** parameters, void** 
 template <EntryPoint entry>
 CUresult launch_with(const CUlaunchConfig* config, CUfunction function, void** parameters,
                      void** extra) noexcept {
-  const ProgramStreams::Enqueue enqueue(config != nullptr ? config->hStream : nullptr);
-  const CUresult result = call_driver<entry>(config, function, parameters, extra);
+  const CUstream stream = config != nullptr ? config->hStream : nullptr;
+  const ProgramStreams::Enqueue enqueue(stream);
+  const CUresult result = call_driver_with_room<entry>(RoomNeed::on_stream(stream), config,
+                                                       function, parameters, extra);
   if (result == CUDA_SUCCESS) note_launch(function, parameters);
   return result;
 }

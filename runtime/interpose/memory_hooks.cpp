@@ -120,23 +120,23 @@ CUresult hook_cuMemGetAddressRange_v2(CUdeviceptr* begin, std::size_t* bytes, CU
 
 CUresult hook_cuPointerGetAttribute(void* data, CUpointer_attribute attribute,
                                     CUdeviceptr pointer) {
-  if (data != nullptr) {
-    if (const auto memory = ProgramMemory::get().find(pointer)) {
-      if (const auto result = answer(*memory, pointer, attribute, data)) return *result;
-    }
+  const auto memory = ProgramMemory::get().find(pointer);
+  if (data != nullptr && memory) {
+    if (const auto result = answer(*memory, pointer, attribute, data)) return *result;
   }
+  const CopyScope scope(memory.has_value());
   return call_driver<EntryPoint::cuPointerGetAttribute>(data, attribute, pointer);
 }
 
 CUresult hook_cuPointerGetAttributes(unsigned count, CUpointer_attribute* attributes, void** data,
                                      CUdeviceptr pointer) {
+  const auto memory = ProgramMemory::get().find(pointer);
+  const CopyScope scope(memory.has_value());
   const CUresult result =
       call_driver<EntryPoint::cuPointerGetAttributes>(count, attributes, data, pointer);
-  if (result != CUDA_SUCCESS) return result;
-  if (const auto memory = ProgramMemory::get().find(pointer)) {
-    // The answers to the others are the driver's.
-    for (unsigned i = 0; i < count; ++i) answer(*memory, pointer, attributes[i], data[i]);
-  }
+  if (result != CUDA_SUCCESS || !memory) return result;
+  // The answers to the others are the driver's.
+  for (unsigned i = 0; i < count; ++i) answer(*memory, pointer, attributes[i], data[i]);
   return result;
 }
 
@@ -182,7 +182,7 @@ CUresult hook_cuGraphExecMemcpyNodeSetParams(CUgraphExec graph, CUgraphNode node
                                              const CUDA_MEMCPY3D* copy, CUcontext context) {
   constexpr auto entry = EntryPoint::cuGraphExecMemcpyNodeSetParams;
   const auto set = [&] {
-    const LookupScope scope;
+    const CopyScope scope;
     return call_driver<entry>(graph, node, copy, context);
   };
   const CUresult result = set();

@@ -5,7 +5,8 @@
  *
  * WAY is how it finds the driver: linked, dlsym, resolver, or per_thread, which is the resolver for
  * programs whose stream zero is the thread's. WORK is what it does again and again until a line
- * arrives on standard input or that is closed: stream; streams, which are many; copies; or graph,
+ * arrives on standard input or that is closed: stream; streams, which are many; copies;
+ * attributes, which asks for those of addresses that the driver answers; or graph,
  * with a new capture each time. `fork`, `contexts` and `gpus` do so once, and then what stream
  * does. `forks` has a child in each round that runs another program or ends. `exec` does what
  * stream does and becomes the same program with `stream` when it should end. `pools` has its memory
@@ -142,6 +143,13 @@ static void round_of(unsigned char value) {
         CALL(cuMemcpyAsync, memory[(i + 1) % buffers] + at, memory[i] + at, piece, used[0]);
         spin(20000);
       }
+    }
+    for (int i = 0; i < buffers; ++i) fill(used[i], i, value);
+  } else if (is_work("attributes")) {
+    unsigned long long types = 0;
+    for (int i = 0; i < 300000; ++i) {
+      const CUdeviceptr inside = memory[i % buffers] + 4096;
+      CALL(cuPointerGetAttribute, &types, CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES, inside);
     }
     for (int i = 0; i < buffers; ++i) fill(used[i], i, value);
   } else if (pool != NULL) {
