@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <exception>
 #include <optional>
 
@@ -32,6 +33,16 @@ std::optional<Home> home_in_driver(CUdeviceptr operand) noexcept {
   return known && home.context != nullptr ? std::optional(home) : std::nullopt;
 }
 
+/// The driver orders copies on one GPU itself.
+bool has_several_gpus() noexcept {
+  static std::atomic<int> count = 0;
+  if (count.load(std::memory_order_relaxed) == 0) {
+    int found = 0;
+    if (DriverLibrary::get()->cuDeviceGetCount_plain(&found) == CUDA_SUCCESS) count = found;
+  }
+  return count.load(std::memory_order_relaxed) > 1;
+}
+
 bool captures_in(const DriverLibrary& driver, CUcontext context) noexcept {
   const PushedContext pushed(driver, context);
   return !pushed || ProgramStreams::captures(driver, nullptr);
@@ -51,6 +62,7 @@ void CrossCopies::before_destruction(CUcontext context) noexcept {
 }
 
 void CrossCopies::Order::begin(const CopyOperands& operands) noexcept {
+  if (!ProgramStreams::get().begun() || !has_several_gpus()) return;
   std::array<std::optional<ProgramAllocation>, 2> memory;
   std::ranges::transform(operands, memory.begin(),
                          [](CUdeviceptr at) { return ProgramMemory::get().find(at); });

@@ -273,6 +273,7 @@ using FirstBeginCapture = CUresult (*)(CUstream);
   ROW(cuCtxGetDevice, PFN_cuCtxGetDevice_v2000)                                      \
   ROW(cuCtxPopCurrent_v2, PFN_cuCtxPopCurrent_v4000)                                 \
   ROW(cuCtxSynchronize, PFN_cuCtxSynchronize_v2000)                                  \
+  ROW(cuDeviceGetCount, PFN_cuDeviceGetCount_v2000)                                  \
   ROW(cuDeviceGetMemPool, PFN_cuDeviceGetMemPool_v11020)                             \
   ROW(cuDeviceGetDefaultMemPool, PFN_cuDeviceGetDefaultMemPool_v11020)               \
   ROW(cuDevicePrimaryCtxGetState, PFN_cuDevicePrimaryCtxGetState_v7000)              \
