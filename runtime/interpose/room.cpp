@@ -20,6 +20,17 @@ constexpr std::array<std::uint64_t, 3> extra_bytes = {0, 32 * mib, 256 * mib};
 constexpr std::array<std::uint64_t, 6> unknown_bytes = {32 * mib,  64 * mib,  128 * mib,
                                                         256 * mib, 512 * mib, 1024 * mib};
 
+/// Whether the runtime is open. A program may ask for its limit before it allocates, so this may be
+/// where that shows; then it is not tried again.
+bool can_open(const VmartLibrary& vmart) noexcept {
+  if (ProgramStreams::get().begun()) return true;
+  if (!takes_part()) return false;
+  std::uint64_t ignored = 0;
+  if (vmart.vmart_capacity({VMART_HOST, 0}, &ignored) == VMART_OK) return true;
+  stand_aside(vmart.vmart_last_error());
+  return false;
+}
+
 }  // namespace
 
 // --- Limits
@@ -28,7 +39,8 @@ std::optional<std::uint64_t> capacity_of(int device) noexcept {
   const bool load = Settings::get().capacity_is_set && takes_part();
   const VmartLibrary* const vmart = load ? VmartLibrary::load() : VmartLibrary::loaded();
   std::uint64_t bytes = UINT64_MAX;
-  if (vmart == nullptr || vmart->vmart_capacity({VMART_GPU, device}, &bytes) != VMART_OK) {
+  if (vmart == nullptr || !can_open(*vmart) ||
+      vmart->vmart_capacity({VMART_GPU, device}, &bytes) != VMART_OK) {
     return std::nullopt;
   }
   return bytes == UINT64_MAX ? std::nullopt : std::optional(bytes);

@@ -122,6 +122,12 @@ class Programs(unittest.TestCase):
         self.assertEqual(under.stderr.count("vmart run: "), 1, under.stderr)
         self.assertIn("VMART_DEVICES", under.stderr)
 
+    def test_ask_for_a_limit_alone_if_vmart_cannot_start(self):
+        under = run(VMART, "run", "--capacity", "gpu0=64MiB", "--min", "1GiB", "--", PROGRAM, "linked", "info",
+                    VMART_DEVICES="nonsense")
+        self.assertEqual(result_of(under.stdout), result_of(run(PROGRAM, "linked", "info").stdout))
+        self.assertEqual(under.stderr.count("vmart run: "), 1, under.stderr)
+
     def assert_prints_the_same(self, running, way, work):
         # Moves need memory of the runtime's own, so how much is free in the end differs.
         self.assertEqual(running.end().splitlines()[:-1],
