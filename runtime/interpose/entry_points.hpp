@@ -176,10 +176,6 @@ using FirstBeginCapture = CUresult (*)(CUstream);
   ROW(cuGraphMemcpyNodeSetParams, PFN_cuGraphMemcpyNodeSetParams_v10000)             \
   ROW(cuGraphMemsetNodeSetParams, PFN_cuGraphMemsetNodeSetParams_v10000)             \
   ROW(cuGraphNodeSetParams, PFN_cuGraphNodeSetParams_v12020)                         \
-  ROW(cuGraphExecMemsetNodeSetParams, PFN_cuGraphExecMemsetNodeSetParams_v10020)     \
-  ROW(cuGraphExecNodeSetParams, PFN_cuGraphExecNodeSetParams_v12020)                 \
-  ROW(cuGraphExecUpdate, PFN_cuGraphExecUpdate_v10020)                               \
-  ROW(cuGraphExecUpdate_v2, PFN_cuGraphExecUpdate_v12000)                            \
   ROW(cuGraphInstantiateWithFlags, PFN_cuGraphInstantiateWithFlags_v11040)           \
   ROW(cuGraphInstantiateWithParams, PFN_cuGraphInstantiateWithParams_v12000)         \
   ROW(cuGraphInstantiateWithParams_ptsz, PFN_cuGraphInstantiateWithParams_v12000_ptsz) \
@@ -201,7 +197,11 @@ using FirstBeginCapture = CUresult (*)(CUstream);
   ROW(cuPointerSetAttribute, PFN_cuPointerSetAttribute_v6000)                        \
   ROW(cuMemGetHandleForAddressRange, PFN_cuMemGetHandleForAddressRange_v11070)       \
   ROW(cuIpcGetMemHandle, PFN_cuIpcGetMemHandle_v4010)                                \
-  ROW(cuGraphExecMemcpyNodeSetParams, PFN_cuGraphExecMemcpyNodeSetParams_v10020)
+  ROW(cuGraphExecMemcpyNodeSetParams, PFN_cuGraphExecMemcpyNodeSetParams_v10020)     \
+  ROW(cuGraphExecMemsetNodeSetParams, PFN_cuGraphExecMemsetNodeSetParams_v10020)     \
+  ROW(cuGraphExecNodeSetParams, PFN_cuGraphExecNodeSetParams_v12020)                 \
+  ROW(cuGraphExecUpdate, PFN_cuGraphExecUpdate_v10020)                               \
+  ROW(cuGraphExecUpdate_v2, PFN_cuGraphExecUpdate_v12000)
 
 #if CUDA_VERSION >= 13000
 #define VMART_RUN_NEW_POOL_HOOKS(ROW) ROW(cuCtxSynchronize_v2, PFN_cuCtxSynchronize_v13000)
@@ -292,6 +292,11 @@ using FirstBeginCapture = CUresult (*)(CUstream);
 // The same, where the driver is new enough.
 #define VMART_RUN_OPTIONAL_PLAIN_CALLS(ROW)                                          \
   ROW(cuDeviceCanAccessPeer, PFN_cuDeviceCanAccessPeer_v4000)                        \
+  ROW(cuGraphChildGraphNodeGetGraph, PFN_cuGraphChildGraphNodeGetGraph_v10000)       \
+  ROW(cuGraphGetNodes, PFN_cuGraphGetNodes_v10000)                                   \
+  ROW(cuGraphMemcpyNodeGetParams, PFN_cuGraphMemcpyNodeGetParams_v10000)             \
+  ROW(cuGraphMemsetNodeGetParams, PFN_cuGraphMemsetNodeGetParams_v10000)             \
+  ROW(cuGraphNodeGetType, PFN_cuGraphNodeGetType_v10000)                             \
   ROW(cuMemAddressReserve, PFN_cuMemAddressReserve_v10020)                           \
   ROW(cuMemAddressFree, PFN_cuMemAddressFree_v10020)                                 \
   ROW(cuMemGetAllocationGranularity, PFN_cuMemGetAllocationGranularity_v10020)       \

@@ -10,7 +10,10 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
+#include <map>
 #include <optional>
+#include <vector>
 
 namespace vma::interpose {
 namespace {
@@ -178,25 +181,146 @@ CUresult hook_cuIpcGetMemHandle(CUipcMemHandle* out, CUdeviceptr pointer) {
   return result;
 }
 
-CUresult hook_cuGraphExecMemcpyNodeSetParams(CUgraphExec graph, CUgraphNode node,
-                                             const CUDA_MEMCPY3D* copy, CUcontext context) {
-  constexpr auto entry = EntryPoint::cuGraphExecMemcpyNodeSetParams;
-  const auto set = [&] {
-    const CopyScope scope;
-    return call_driver<entry>(graph, node, copy, context);
-  };
-  const CUresult result = set();
-  if (result != CUDA_ERROR_INVALID_VALUE || copy == nullptr) return result;
-  // The driver compares where the operands lie with where they lay at the instantiation.
+// --- Updates of graphs
+
+namespace {
+
+/// A call that the driver may lack.
+template <typename Call, typename... Args>
+bool succeeds(Call call, Args... args) {
+  return call != nullptr && call(args...) == CUDA_SUCCESS;
+}
+
+/// Appends what the graph copies and fills.
+void add_operands_of(const DriverLibrary& driver, CUgraph graph,
+                     std::vector<CUdeviceptr>& operands) {
+  std::size_t count = 0;
+  if (!succeeds(driver.cuGraphGetNodes_plain, graph, nullptr, &count)) return;
+  std::vector<CUgraphNode> nodes(count);
+  if (!succeeds(driver.cuGraphGetNodes_plain, graph, nodes.data(), &count)) return;
+  for (const CUgraphNode node : nodes) {
+    CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
+    CUDA_MEMCPY3D copy{};
+    CUDA_MEMSET_NODE_PARAMS fill{};
+    CUgraph child = nullptr;
+    if (!succeeds(driver.cuGraphNodeGetType_plain, node, &type)) continue;
+    if (type == CU_GRAPH_NODE_TYPE_MEMCPY &&
+        succeeds(driver.cuGraphMemcpyNodeGetParams_plain, node, &copy)) {
+      operands.insert(operands.end(), {copy.srcDevice, copy.dstDevice});
+    } else if (type == CU_GRAPH_NODE_TYPE_MEMSET &&
+               succeeds(driver.cuGraphMemsetNodeGetParams_plain, node, &fill)) {
+      operands.push_back(fill.dst);
+    } else if (type == CU_GRAPH_NODE_TYPE_GRAPH &&
+               succeeds(driver.cuGraphChildGraphNodeGetGraph_plain, node, &child)) {
+      add_operands_of(driver, child, operands);
+    }
+  }
+}
+
+std::vector<CUdeviceptr> operands_of(CUgraph graph) {
+  std::vector<CUdeviceptr> operands;
+  const DriverLibrary* const driver = DriverLibrary::get();
+  if (driver != nullptr) add_operands_of(*driver, graph, operands);
+  return operands;
+}
+
+/// What of the operands has left the GPU where the program believes it returns there. Returns false
+/// if none of them can move.
+bool bring_home(const std::vector<CUdeviceptr>& operands) {
+  std::map<CUdeviceptr, int> homes;  // Each allocation once.
+  for (const CUdeviceptr operand : operands) {
+    if (const auto memory = ProgramMemory::get().find(operand)) {
+      homes.emplace(memory->begin, memory->device);
+    }
+  }
   bool moved = false;
-  for (const CUdeviceptr operand : {copy->srcDevice, copy->dstDevice}) {
-    const auto memory = ProgramMemory::get().find(operand);
-    if (!memory) continue;
+  for (const auto& [begin, device] : homes) {
     const vmart_status status = VmartLibrary::loaded()->vmart_migrate(
-        reinterpret_cast<void*>(memory->begin), 0, 0, {VMART_GPU, memory->device}, nullptr);
+        reinterpret_cast<void*>(begin), 0, 0, {VMART_GPU, device}, nullptr);
     moved = moved || status == VMART_OK;
   }
-  return moved ? set() : result;
+  return moved;
+}
+
+/// The driver compares where the operands lie with where they lay at the instantiation. So if an
+/// update fails, those that have moved go home, and it is tried again. `operands` finds them.
+template <EntryPoint entry, typename Operands, typename... Args>
+CUresult update_graph(Operands operands, Args... args) noexcept try {
+  const auto update = [&] {
+    const auto need = RoomNeed::in_current_context();
+    return call_driver_with_room<entry, true>(need, args...);
+  };
+  const CUresult result = update();
+  const bool refused =
+      result == CUDA_ERROR_INVALID_VALUE || result == CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
+  if (!refused || VmartLibrary::loaded() == nullptr) return result;
+  return bring_home(operands()) ? update() : result;
+} catch (const std::exception&) {
+  return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+/// Other reasons have nothing to do with memory.
+bool is_about_memory(CUgraphExecUpdateResult why) noexcept {
+  return why == CU_GRAPH_EXEC_UPDATE_ERROR || why == CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED ||
+         why == CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
+}
+
+}  // namespace
+
+CUresult hook_cuGraphExecMemcpyNodeSetParams(CUgraphExec graph, CUgraphNode node,
+                                             const CUDA_MEMCPY3D* copy, CUcontext context) {
+  const auto operands = [&] {
+    return copy == nullptr ? std::vector<CUdeviceptr>()
+                           : std::vector{copy->srcDevice, copy->dstDevice};
+  };
+  return update_graph<EntryPoint::cuGraphExecMemcpyNodeSetParams>(operands, graph, node, copy,
+                                                                  context);
+}
+
+CUresult hook_cuGraphExecMemsetNodeSetParams(CUgraphExec graph, CUgraphNode node,
+                                             const CUDA_MEMSET_NODE_PARAMS* fill,
+                                             CUcontext context) {
+  const auto operands = [&] {
+    return fill == nullptr ? std::vector<CUdeviceptr>() : std::vector{fill->dst};
+  };
+  return update_graph<EntryPoint::cuGraphExecMemsetNodeSetParams>(operands, graph, node, fill,
+                                                                  context);
+}
+
+CUresult hook_cuGraphExecNodeSetParams(CUgraphExec graph, CUgraphNode node,
+                                       CUgraphNodeParams* parameters) {
+  const auto operands = [&] {
+    std::vector<CUdeviceptr> found;
+    if (parameters == nullptr) return found;
+    if (parameters->type == CU_GRAPH_NODE_TYPE_MEMCPY) {
+      const CUDA_MEMCPY3D& copy = parameters->memcpy.copyParams;
+      found = {copy.srcDevice, copy.dstDevice};
+    } else if (parameters->type == CU_GRAPH_NODE_TYPE_MEMSET) {
+      found = {parameters->memset.dst};
+    } else if (parameters->type == CU_GRAPH_NODE_TYPE_GRAPH) {
+      found = operands_of(parameters->graph.graph);
+    }
+    return found;
+  };
+  return update_graph<EntryPoint::cuGraphExecNodeSetParams>(operands, graph, node, parameters);
+}
+
+CUresult hook_cuGraphExecUpdate(CUgraphExec exec, CUgraph graph, CUgraphNode* failed,
+                                CUgraphExecUpdateResult* why) {
+  const auto operands = [&] {
+    return why != nullptr && is_about_memory(*why) ? operands_of(graph)
+                                                   : std::vector<CUdeviceptr>();
+  };
+  return update_graph<EntryPoint::cuGraphExecUpdate>(operands, exec, graph, failed, why);
+}
+
+CUresult hook_cuGraphExecUpdate_v2(CUgraphExec exec, CUgraph graph,
+                                   CUgraphExecUpdateResultInfo* info) {
+  const auto operands = [&] {
+    return info != nullptr && is_about_memory(info->result) ? operands_of(graph)
+                                                            : std::vector<CUdeviceptr>();
+  };
+  return update_graph<EntryPoint::cuGraphExecUpdate_v2>(operands, exec, graph, info);
 }
 
 }  // namespace vma::interpose

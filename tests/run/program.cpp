@@ -5,16 +5,16 @@
  *
  * WAY is how it finds the driver: linked, dlsym, resolver, or per_thread, which is the resolver for
  * programs whose stream zero is the thread's. WORK is what it does again and again until a line
- * arrives on standard input or that is closed: stream; streams, which are many; copies;
- * attributes, which asks for those of addresses that the driver answers; or graph,
+ * arrives on standard input or that is closed: stream; streams, which are many; copies; or graph,
  * with a new capture each time. `fork`, `contexts` and `gpus` do so once, and then what stream
  * does. `forks` has a child in each round that runs another program or ends. `exec` does what
  * stream does and becomes the same program with `stream` when it should end. `pools` has its memory
  * from pools, which keep nothing that is free; those of `kept` do. That of `exported` is from a
- * pool for other processes. `reset` resets the GPU and ends. `late` ends before "ready" if it is
- * not stuck. `elsewhere` asks for room on a GPU other than its own, and `hopeless` for more than
- * there is. `info` prints what it is told of the GPU's memory. `full` allocates until the GPU is
- * full, once.
+ * pool for other processes. `late` ends before "ready" if it is not stuck. `reset` resets the GPU
+ * and ends. `attributes` asks for attributes that the driver answers. `updates` and `nodes` update
+ * a graph in the end that was instantiated before. `elsewhere` asks for room on a GPU other than
+ * its own, and `hopeless` for more than there is. `info` prints what it is told of the GPU's
+ * memory. `full` allocates until the GPU is full, once.
  */
 #include "program.hpp"
 
@@ -304,6 +304,7 @@ int main(int argc, char **argv) {
   if (is_work("gpus")) copy_between_gpus(context);
   use_pools_once();
   ask_for_room(context);
+  instantiate_graph();
   if (is_work("late")) return free_before_work();
   if (is_work("reset")) return reset_gpu();
   if (pool == NULL) allocate_pitched();
@@ -315,6 +316,7 @@ int main(int argc, char **argv) {
   }
   if (strcmp(work, "exec") == 0) execl("/proc/self/exe", argv[0], argv[1], "stream", NULL);
 
+  update_graph();
   round_of(100);
   CUstream stream = streams[0];
   for (int i = 1; i < buffers; ++i) {

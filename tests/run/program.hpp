@@ -82,6 +82,12 @@ void work_a_while(void *);
  * current one, of GPU 0. */
 void copy_between_gpus(CUcontext here);
 
+/* --- graphs.cpp */
+
+/* A graph of fills, which is updated later, when its memory may have moved. */
+void instantiate_graph(void);
+void update_graph(void);
+
 /* --- room.cpp */
 
 /* The context is the current one, of GPU 0. */

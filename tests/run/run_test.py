@@ -56,6 +56,12 @@ class Programs(unittest.TestCase):
                     self.assertEqual({at for one in running.where() for at in places(one)}, {shown})
                 self.assert_prints_the_same(running, way, work)
 
+    def test_graphs_are_updated_after_moves(self):
+        for work in ("updates", "nodes"):
+            with self.subTest(work=work), Running("linked", work) as running:
+                running.control("migrate", "run", "gpu1")
+                self.assert_prints_the_same(running, "linked", work)
+
     def test_freeing_in_the_order_of_a_stream_does_not_wait(self):
         under = run(VMART, "run", "--", PROGRAM, "linked", "late", VMART_CONTROL="0")
         self.assertEqual(under.stderr, "")

@@ -151,6 +151,9 @@
   ROW(cuGraphExecDestroy, 10000, cuGraphExecDestroy)                                                                    \
   ROW(cuGraphExecKernelNodeSetParams, 10010, cuGraphExecKernelNodeSetParams)                                            \
   ROW(cuGraphExecKernelNodeSetParams, 12000, cuGraphExecKernelNodeSetParams_v2)                                         \
+  ROW(cuGraphAddMemsetNode, 10000, cuGraphAddMemsetNode)                                                                \
+  ROW(cuGraphMemsetNodeGetParams, 10000, cuGraphMemsetNodeGetParams)                                                    \
+  ROW(cuGraphExecMemsetNodeSetParams, 10020, cuGraphExecMemsetNodeSetParams)                                            \
   ROW(cuGraphExecBatchMemOpNodeSetParams, 11070, cuGraphExecBatchMemOpNodeSetParams)                                    \
   ROW(cuGraphExecUpdate, 12000, cuGraphExecUpdate_v2)                                                                   \
   ROW(cuUserObjectCreate, 11030, cuUserObjectCreate)                                                                    \

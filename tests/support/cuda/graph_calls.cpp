@@ -79,7 +79,9 @@ void add_node(CUgraphNode* node, CUgraph graph, const CUgraphNode* before, std::
               CUgraphNodeType type, std::pair<ChainStep, ContextHandle> what) {
   required(node);
   const auto owner = graphs().graphs.at(graph, CUDA_ERROR_INVALID_VALUE);
-  if (owner->capturing || !is_none(owner->captured)) refuse(CUDA_ERROR_NOT_SUPPORTED);
+  if (owner->capturing || !is_none(owner->captured) || !owner->fills.empty()) {
+    refuse(CUDA_ERROR_NOT_SUPPORTED);
+  }
   for (std::size_t i = 0; i < count; ++i) {
     if (graphs().nodes.at(required(before)[i], CUDA_ERROR_INVALID_VALUE)->graph != owner.get()) {
       refuse(CUDA_ERROR_INVALID_VALUE);
@@ -99,6 +101,7 @@ void instantiate(CUgraphExec* exec, CUgraph graph) {
   const auto made = std::make_shared<ExecGraph>();
   made->of = source.get();
   made->objects = source->objects;
+  made->fills = fills_of(*source);
   if (!is_none(source->captured)) {
     made->handle = sim().instantiate(source->captured);
   } else if (!source->steps.empty()) {
@@ -196,6 +199,7 @@ SIM_CUDA_STREAM_CALL(cuGraphLaunch, _ptsz, (CUgraphExec exec, CUstream stream), 
   const auto launched = graphs().exec_graphs.at(exec, CUDA_ERROR_INVALID_VALUE);
   const BoundStream bound = stream_of(stream);
   if (!is_none(launched->handle)) sim().launch_graph(bound, launched->handle);
+  launch(launched->fills, bound);
 }
 
 SIM_CUDA_CALL(cuGraphExecKernelNodeSetParams,
@@ -213,17 +217,6 @@ SIM_CUDA_CALL(cuGraphExecBatchMemOpNodeSetParams,
               (exec, node, parameters)) {
   update(exec, node, CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, batch_step(parameters));
 }
-// Programs then instantiate the graph anew.
-SIM_CUDA_CALL(cuGraphExecUpdate_v2,
-              (CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo* info),
-              (exec, graph, info)) {
-  graphs().exec_graphs.at(exec, CUDA_ERROR_INVALID_VALUE);
-  graphs().graphs.at(graph, CUDA_ERROR_INVALID_VALUE);
-  *required(info) = {};
-  info->result = CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED;
-  refuse(CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE);
-}
-
 // --- User objects
 SIM_CUDA_CALL(cuUserObjectCreate,
               (CUuserObject * object, void* data, CUhostFn destroy, unsigned int references,

@@ -50,12 +50,13 @@ struct Graph;
 /// One node of a graph that the program builds.
 struct Node {
   const Graph* graph = nullptr;
-  std::size_t step = 0;  ///< Its place among the steps of the graph.
+  std::size_t step = 0;  ///< Its place among the steps or the fills of the graph.
   CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
 };
 
-/// A captured graph, whose nodes the simulator keeps, or one that the program builds of kernels and
-/// batches: those run in the order in which they were added. The program synchronises its calls.
+/// A captured graph, whose nodes the simulator keeps, or one that the program builds, of kernels
+/// and batches or of fills: those run in the order in which they were added. The program
+/// synchronises its calls.
 struct Graph {
   ~Graph();
 
@@ -64,9 +65,18 @@ struct Graph {
   BoundStream origin;  ///< The stream, while it is `capturing`.
   ContextHandle context{};
   std::vector<ChainStep> steps;
+  std::vector<CUDA_MEMSET_NODE_PARAMS> fills;
   std::vector<CUgraphNode> nodes;
   std::shared_ptr<HeldObjects> objects = std::make_shared<HeldObjects>();
 };
+
+/// A fill, and where its memory lay when its graph was instantiated.
+struct Fill {
+  CUDA_MEMSET_NODE_PARAMS what{};
+  Location home;
+};
+std::vector<Fill> fills_of(const Graph& graph);
+void launch(const std::vector<Fill>& fills, BoundStream stream);
 
 /// A graph that can be launched.
 struct ExecGraph {
@@ -75,6 +85,7 @@ struct ExecGraph {
   ExecGraphHandle handle{};
   const Graph* of = nullptr;     ///< Only compared with that of a node.
   std::vector<ChainStep> steps;  ///< Those of the next launch; empty for a captured graph.
+  std::vector<Fill> fills;
   std::shared_ptr<HeldObjects> objects;
 };
 
