@@ -172,6 +172,15 @@ vmart_status vmart_capacity(vmart_location at, uint64_t* out) {
   });
 }
 
+vmart_status vmart_held_bytes(vmart_location at, uint64_t* out) {
+  constexpr const char* call = "vmart_held_bytes";
+  return at_boundary([&] {
+    require_argument(out, call, "out");
+    const vma::Ledger::Account account = account_at(at, call);
+    *out = account.allocated_bytes + account.spare_bytes();
+  });
+}
+
 vmart_status vmart_cached_bytes(vmart_location at, uint64_t* out) {
   constexpr const char* call = "vmart_cached_bytes";
   return at_boundary([&] {

@@ -1,6 +1,7 @@
 #include "interpose/program_handle.hpp"
 
 #include "interpose/hooks.hpp"
+#include "interpose/program_mappings.hpp"
 #include "interpose/program_memory.hpp"
 #include "interpose/room.hpp"
 #include "interpose/standing.hpp"
@@ -52,7 +53,10 @@ std::shared_ptr<ProgramHandle> ProgramHandle::create(std::size_t bytes,
       vmart->vmart_backing_create(bytes, {VMART_GPU, properties.location.id}, &options, &backing);
   if (status == VMART_OK) {
     ProgramHandle* const made = new (std::nothrow) ProgramHandle(bytes, properties, backing);
-    if (made != nullptr) return std::shared_ptr<ProgramHandle>(made);
+    if (made != nullptr) {
+      made->note_bytes(1);
+      return std::shared_ptr<ProgramHandle>(made);
+    }
     vmart->vmart_backing_release(backing);
   }
   full = status == VMART_OUT_OF_MEMORY && spills(properties.location.id);
@@ -68,7 +72,14 @@ std::shared_ptr<ProgramHandle> ProgramHandle::create(std::size_t bytes,
 ProgramHandle::~ProgramHandle() {
   const VmartLibrary* const vmart = VmartLibrary::loaded();
   if (drivers_ != 0) call_driver<EntryPoint::cuMemRelease>(drivers_);
-  if (backing_ != nullptr && vmart != nullptr) vmart->vmart_backing_release(backing_);
+  if (backing_ != nullptr && vmart != nullptr) {
+    note_bytes(-1);
+    vmart->vmart_backing_release(backing_);
+  }
+}
+
+void ProgramHandle::note_bytes(int sign) const noexcept {
+  ProgramMappings::get().note_bytes(device(), sign * static_cast<long long>(bytes_));
 }
 
 bool ProgramHandle::is_drivers() noexcept {
@@ -214,6 +225,7 @@ CUresult ProgramHandle::leave_to_driver() noexcept {
   const vmart_status status = VmartLibrary::loaded()->vmart_backing_release(backing_);
   if (status != VMART_OK) return result_of(status);
   backing_ = nullptr;
+  note_bytes(-1);
   return call_driver_with_room<EntryPoint::cuMemCreate>(RoomNeed::at(properties_.location, bytes_),
                                                         &drivers_, bytes_, &properties_, 0ULL);
 }

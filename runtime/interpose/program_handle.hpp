@@ -47,6 +47,9 @@ class ProgramHandle {
                 vmart_backing* backing) noexcept
       : bytes_(bytes), properties_(properties), backing_(backing) {}
 
+  /// The backing stands for memory of the program from now on, or does so no more.
+  void note_bytes(int sign) const noexcept;
+
   // Requires, for all of these: the caller holds `mutex_`.
   CUresult map_backing(CUdeviceptr begin) noexcept;
   CUresult unmap_backing() noexcept;

@@ -92,6 +92,18 @@ void ProgramMappings::note_passed(long long change) noexcept {
   if (vmart != nullptr) vmart->vmart_backing_note_passed(passed_bytes_);
 }
 
+std::uint64_t ProgramMappings::bytes_of(int device) noexcept {
+  const std::lock_guard lock(bytes_mutex_);
+  const auto found = bytes_.find(device);
+  return found != bytes_.end() ? found->second : 0;
+}
+
+void ProgramMappings::note_bytes(int device, long long change) noexcept try {
+  const std::lock_guard lock(bytes_mutex_);
+  bytes_[device] += static_cast<std::uint64_t>(change);
+} catch (const std::exception&) {  // Not counted.
+}
+
 void ProgramMappings::note_drivers(CUmemGenericAllocationHandle handle, std::size_t bytes) noexcept
     try {
   if (is_forked_child()) return;

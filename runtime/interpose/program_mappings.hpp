@@ -32,6 +32,10 @@ class ProgramMappings {
                                       bool& full) noexcept;
   /// The driver has created a handle for the program.
   void note_drivers(CUmemGenericAllocationHandle handle, std::size_t bytes) noexcept;
+  /// What handles that stand for memory of vmart have on the GPU, as the program believes.
+  std::uint64_t bytes_of(int device) noexcept;
+  /// A handle came to stand for that, or does so no more.
+  void note_bytes(int device, long long change) noexcept;
   /// One of the program's references to the handle ends.
   std::optional<CUresult> release(CUmemGenericAllocationHandle handle) noexcept;
   /// The handle, if it stands for memory of vmart.
@@ -81,6 +85,8 @@ class ProgramMappings {
   std::map<CUdeviceptr, std::shared_ptr<ProgramHandle>> mapped_;
   std::map<CUmemGenericAllocationHandle, std::size_t> passed_;  // Their bytes.
   std::uint64_t passed_bytes_ = 0;
+  std::mutex bytes_mutex_;
+  std::map<int, std::uint64_t> bytes_;  // By the GPU.
   std::mutex types_mutex_;
   std::map<std::uint64_t, bool> accepted_types_;  // By what was asked for.
 };

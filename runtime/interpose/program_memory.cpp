@@ -2,6 +2,7 @@
 
 #include "interpose/allocation_site.hpp"
 #include "interpose/driver_library.hpp"
+#include "interpose/program_mappings.hpp"
 #include "interpose/program_pools.hpp"
 #include "interpose/program_streams.hpp"
 #include "interpose/room.hpp"
@@ -276,28 +277,21 @@ bool ProgramMemory::note_export(CUdeviceptr inside, bool synchronous_copies) noe
   return true;
 }
 
+/// All that vmart has is the program's, so no allocation need be asked where it lies.
 long long ProgramMemory::hidden_bytes(int device) noexcept {
   const VmartLibrary* const vmart = VmartLibrary::loaded();
-  if (vmart == nullptr) return 0;
-  std::uint64_t cached = 0;
-  vmart->vmart_cached_bytes({VMART_GPU, device}, &cached);
-  auto hidden = static_cast<long long>(cached);
-  const std::shared_lock lock(mutex_);
-  for (const auto& [begin, allocation] : allocations_) {
-    vmart_location at{};
-    if (vmart->vmart_where(reinterpret_cast<void*>(begin), &at) != VMART_OK) continue;
-    const bool here = at.kind == VMART_GPU && at.ordinal == device;
-    if (here && allocation.device != device) hidden += static_cast<long long>(allocation.bytes);
-    if (!here && allocation.device == device) hidden -= static_cast<long long>(allocation.bytes);
-  }
-  return hidden;
+  std::uint64_t held = 0;
+  if (vmart == nullptr || vmart->vmart_held_bytes({VMART_GPU, device}, &held) != VMART_OK) return 0;
+  return static_cast<long long>(held) - static_cast<long long>(bytes_of(device));
 }
 
 std::uint64_t ProgramMemory::bytes_of(int device) noexcept {
-  std::uint64_t bytes = 0;
+  std::uint64_t bytes =
+      ProgramPools::get().bytes_of(device) + ProgramMappings::get().bytes_of(device);
   const std::shared_lock lock(mutex_);
   for (const auto& [begin, allocation] : allocations_) {
-    if (allocation.device == device) bytes += allocation.bytes;
+    if (allocation.device != device || allocation.pool != nullptr || allocation.mapped) continue;
+    bytes += (allocation.bytes + granule_bytes - 1) / granule_bytes * granule_bytes;
   }
   return bytes;
 }

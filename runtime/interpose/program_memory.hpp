@@ -91,7 +91,8 @@ class ProgramMemory {
   /// How much more memory of the device would be free for the driver's allocations if all memory
   /// of the program lay where the program believes; may be negative.
   long long hidden_bytes(int device) noexcept;
-  /// What the program believes to have there.
+  /// What the program believes to have there, in pages of the driver: also handles that are not
+  /// mapped, and what is free in pools.
   std::uint64_t bytes_of(int device) noexcept;
 
  private:

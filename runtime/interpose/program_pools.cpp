@@ -279,6 +279,14 @@ std::optional<int> ProgramPools::device_of(CUmemoryPool pool) noexcept {
   return device >= 0 ? std::optional(device) : std::nullopt;
 }
 
+std::uint64_t ProgramPools::bytes_of(int device) noexcept {
+  std::uint64_t bytes = 0;
+  for (const auto& pool : all()) {
+    if (pool->device() == device) bytes += pool->counted(CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
+  }
+  return bytes;
+}
+
 void ProgramPools::make_room(int device) noexcept {
   for (const auto& pool : all()) {
     if (pool->device() == device) pool->trim(0);

@@ -90,6 +90,8 @@ class ProgramPools {
   /// The GPU of the pool; `RoomNeed::nowhere` for one of host memory. None if it is not known:
   /// null, or imported from another process.
   std::optional<int> device_of(CUmemoryPool pool) noexcept;
+  /// What those beside pools of the GPU have, free or not.
+  std::uint64_t bytes_of(int device) noexcept;
   /// Gives back all that is free on the GPU, because the driver has no room.
   void make_room(int device) noexcept;
   /// The stream is about to be destroyed. No pool asks whether its work has ended from now on.

@@ -13,7 +13,7 @@
   ROW(vmart_torch_free)             \
   ROW(vmart_free_async)             \
   ROW(vmart_base)                   \
-  ROW(vmart_cached_bytes)           \
+  ROW(vmart_held_bytes)             \
   ROW(vmart_capacity)               \
   ROW(vmart_make_room)              \
   ROW(vmart_trim)                   \

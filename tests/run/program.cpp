@@ -14,7 +14,7 @@
  * and ends. `attributes` asks for attributes that the driver answers. `updates` and `nodes` update
  * a graph in the end that was instantiated before. `elsewhere` asks for room on a GPU other than
  * its own, and `hopeless` for more than there is. `info` prints what it is told of the GPU's
- * memory. `full` allocates until the GPU is full, once.
+ * memory, and `told` when that is divided or unused. `full` allocates until the GPU is full, once.
  */
 #include "program.hpp"
 

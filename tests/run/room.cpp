@@ -43,8 +43,39 @@ static void ask_for_room_elsewhere(CUcontext here) {
   for (int i = 0; i < count; ++i) CALL(cuMemFree, taken[i]);
 }
 
+static void tell(const char *when) {
+  size_t free_bytes = 0, total_bytes = 0;
+  CALL(cuMemGetInfo, &free_bytes, &total_bytes);
+  printf("told %s: %zu\n", when, free_bytes >> 20);
+}
+
+/* What the program is told if memory is divided, free in a pool, and not mapped. */
+static void ask_what_is_free(void) {
+  const size_t large = (size_t)64 << 20;
+  unsigned long long most = ~0ULL;
+  CUdeviceptr divided = 0, block = 0;
+  CUmemGenericAllocationHandle handle = 0;
+  CUmemoryPool standard = NULL;
+  CALL(cuDeviceGetDefaultMemPool, &standard, 0);
+  CALL(cuMemPoolSetAttribute, standard, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &most);
+  tell("before");
+  CALL(cuMemAlloc, &divided, 8 * large);
+  tell("divided");
+  CALL(cuMemAllocAsync, &block, large, streams[0]);
+  CALL(cuMemFreeAsync, block, streams[0]);
+  CALL(cuStreamSynchronize, streams[0]);
+  tell("free in a pool");
+  check((CUresult)create(0, large, &handle), "cuMemCreate");
+  tell("not mapped");
+  check(cuMemRelease(handle), "cuMemRelease");
+  CALL(cuMemPoolTrimTo, standard, 0);
+  CALL(cuMemFree, divided);
+  tell("after");
+}
+
 void ask_for_room(CUcontext here) {
   CUmemGenericAllocationHandle handle = 0;
+  if (is_work("told")) ask_what_is_free();
   if (is_work("elsewhere")) ask_for_room_elsewhere(here);
   if (is_work("hopeless")) printf("hopeless: %d\n", create(0, (size_t)1 << 40, &handle));
 }

@@ -171,6 +171,25 @@ class Capacity(unittest.TestCase):
             self.assertEqual([total for _, total in under], [total for _, total in bare], options)
             self.assertGreater(under[1][0], 64 << 20)
 
+    def test_is_kept_by_what_is_divided_or_unused(self):
+        def told(*options):
+            done = run(VMART, "run", *options, "--pools", "--vmm", "--", PROGRAM, "linked", "told",
+                       VMART_CONTROL="0")
+            self.assertEqual((done.returncode, done.stderr), (0, ""), done.stdout)
+            return {when: int(mib) for when, mib in re.findall(r"told (.*): (\d+)", done.stdout)}
+
+        # Six buffers of 4 MiB, 512 MiB, and twice 64 MiB or a little more.
+        for options, total in ((("--capacity", "gpu0=1GiB"), 1024), (("--capacity", "gpu0=700MiB"), 700)):
+            left = told(*options)
+            self.assertEqual([left["before"], left["divided"]], [total - 24, total - 536])
+            self.assertLessEqual(left["free in a pool"], total - 600)
+            self.assertEqual(left["free in a pool"] - left["not mapped"], 64)
+            self.assertEqual(left["after"], left["before"])
+        left = told("--overcommit", "--capacity", "gpu0=450MiB")
+        self.assertAlmostEqual(left["before"] - left["divided"], 512, delta=8)
+        self.assertAlmostEqual(left["free in a pool"] - left["not mapped"], 64, delta=8)
+        self.assertAlmostEqual(left["after"], left["before"], delta=8)
+
     def test_without_it_a_full_gpu_refuses_as_it_does_bare(self):
         def taken(*command):
             (line,) = re.findall(r"full after (\d+)", run(*command).stdout)

@@ -71,6 +71,8 @@ TEST_F(MemoryCalls, FreedMemoryIsCachedUntilItIsTrimmed) {
   EXPECT_EQ(trimmed, chunk_bytes);
   EXPECT_EQ(vmart_trim(c_gpu(9), nullptr), VMART_INVALID_ARGUMENT);
   EXPECT_EQ(vmart_cached_bytes(c_gpu(9), &bytes), VMART_INVALID_ARGUMENT);
+  EXPECT_EQ(vmart_held_bytes(c_gpu(9), &bytes), VMART_INVALID_ARGUMENT);
+  EXPECT_EQ(vmart_held_bytes(c_gpu(0), nullptr), VMART_INVALID_ARGUMENT);
   EXPECT_EQ(vmart_cached_bytes(c_gpu(0), nullptr), VMART_INVALID_ARGUMENT);
 }
 
