@@ -49,6 +49,14 @@ class Mappings(unittest.TestCase):
                 self.assertLessEqual({"gpu(1)", "host(0)"}, seen)
                 self.assert_prints_the_same(running, work)
 
+    def test_keep_to_a_limit(self):
+        # Of 46 MiB, with what vmart itself needs.
+        with Running("linked", "segments", "--vmm", "--capacity", "gpu0=48MiB") as running:
+            memory = running.where()
+            self.assertLessEqual(sum(one["bytes_at"].get("gpu(0)", 0) for one in memory), 48 << 20)
+            self.assertIn("gpu(1)", {at for one in memory for at in places(one)})
+            self.assert_prints_the_same(running, "segments")
+
     def test_regions_move_completely(self):
         with Running("linked", "regions", "--vmm") as running:
             self.assertEqual(sorted(one["bytes"] >> 20 for one in running.where()), [6, 6, 260])

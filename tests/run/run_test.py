@@ -171,6 +171,16 @@ class Capacity(unittest.TestCase):
             self.assertEqual([total for _, total in under], [total for _, total in bare], options)
             self.assertGreater(under[1][0], 64 << 20)
 
+    def test_is_kept_by_pools(self):
+        # Which allocate 64 MiB at once, beside the buffers. Of these, some leave.
+        for work in ("kept", "pools"):
+            with self.subTest(work=work), \
+                    Running("linked", work, "--pools", "--capacity", "gpu0=72MiB") as running:
+                memory = running.where()
+                self.assertLessEqual(sum(one["bytes_at"].get("gpu(0)", 0) for one in memory), 72 << 20)
+                self.assertIn("gpu(1)", {at for one in memory for at in places(one)})
+                self.assertEqual(running.result(), result_of(run(PROGRAM, "linked", work).stdout))
+
     def test_is_kept_by_what_is_divided_or_unused(self):
         def told(*options):
             done = run(VMART, "run", *options, "--pools", "--vmm", "--", PROGRAM, "linked", "told",
