@@ -2,6 +2,7 @@
 
 #include "interpose/program_memory.hpp"
 #include "interpose/program_streams.hpp"
+#include "interpose/room.hpp"
 #include "interpose/settings.hpp"
 #include "interpose/vmart_library.hpp"
 
@@ -21,7 +22,7 @@ int using_gpu() noexcept {
 }  // namespace
 
 bool uses_are_read() noexcept {
-  return Settings::get().uses_are_read;
+  return Settings::get().uses_are_read || any_limit_was_set();
 }
 
 void note_launch(CUfunction function, void** parameters) noexcept {

@@ -7,8 +7,9 @@
 
 namespace vma::interpose {
 
-/// Whether anybody reads what the program uses: a policy, a recording or a decision log. If not,
-/// the functions below do nothing, which saves each launch a fraction of a microsecond.
+/// Whether anybody reads what the program uses: a policy, a recording, a decision log, or what
+/// makes room for a limit that was set meanwhile. If not, the functions below do nothing, which
+/// saves each launch a fraction of a microsecond.
 bool uses_are_read() noexcept;
 
 /// The kernel was launched by the calling thread. `parameters` may be null.

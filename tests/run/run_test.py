@@ -102,15 +102,25 @@ class Programs(unittest.TestCase):
 
     def test_policies_see_what_the_work_uses(self):
         with Running("resolver", "stream", "--policy", "auto") as running:
-            deadline = time.monotonic() + 60
-            while True:  # The scheduler looks at uses at its next tick.
-                status = json.loads(running.control("status", "--json"))
-                demand = {place["at"]: place["demand_bytes_s"] for place in status["places"]}
-                if demand["gpu(0)"] > 0 or time.monotonic() > deadline:
-                    break
-            self.assertEqual(status["policy"], "auto")
-            self.assertGreater(demand["gpu(0)"], 0)
-            self.assert_prints_the_same(running, "resolver", "stream")
+            self.assert_sees_uses(running, "auto")
+
+    def test_a_limit_lets_uses_be_seen(self):
+        with Running("resolver", "stream") as running:
+            self.assertEqual(self.demand(running), 0)
+            running.control("capacity", "gpu0", "1GiB")  # Nothing has to leave.
+            self.assert_sees_uses(running, "stay_put")
+
+    def demand(self, running):
+        status = json.loads(running.control("status", "--json"))
+        return next(place["demand_bytes_s"] for place in status["places"] if place["at"] == "gpu(0)")
+
+    def assert_sees_uses(self, running, policy):
+        self.assertEqual(json.loads(running.control("status", "--json"))["policy"], policy)
+        deadline = time.monotonic() + 60
+        while self.demand(running) == 0 and time.monotonic() < deadline:
+            pass  # The scheduler looks at uses at its next tick.
+        self.assertGreater(self.demand(running), 0)
+        self.assert_prints_the_same(running, "resolver", "stream")
 
     def test_small_allocations_stay_the_drivers(self):
         with Running("linked", "stream", "--min", "16MiB") as running:
