@@ -24,6 +24,7 @@ typedef struct vmart_backing_options {
   int32_t fabric;
   int32_t rdma;
   int32_t make_room; /**< Other memory may make way for it. Otherwise there must be room now. */
+  const char* site;  /**< As `vmart_alloc_options.site`, while it is mapped. */
 } vmart_backing_options;
 
 /// `size_bytes` is a multiple of the allocation granularity (2 MiB on GPUs). The contents are

@@ -20,7 +20,7 @@ struct vmart_backing {
 
 namespace {
 
-constexpr std::size_t backing_options_bytes_min = sizeof(vmart_backing_options);
+constexpr std::size_t backing_options_bytes_min = offsetof(vmart_backing_options, site);
 
 /// Calls `body` with the backings of the runtime.
 template <typename Body>
@@ -44,7 +44,8 @@ vmart_status vmart_backing_create(size_t size_bytes, vmart_location at,
     const vma::ExportTypes needs{known.descriptor != 0, known.fabric != 0, known.rdma != 0};
     auto made = std::make_unique<vmart_backing>();
     made->backing = backings.create(size_bytes, vma::to_location(at, call), needs,
-                                    known.tag != nullptr ? known.tag : "", known.make_room != 0);
+                                    known.tag != nullptr ? known.tag : "", known.make_room != 0,
+                                    known.site != nullptr ? known.site : "");
     *out = made.release();
   });
 }

@@ -22,13 +22,14 @@ constexpr const char* call = "vma::Backings";
 
 std::shared_ptr<Backing> Backings::create(std::uint64_t size_bytes, Location at,
                                           const ExportTypes& needs, const std::string& tag,
-                                          bool make_room) {
+                                          bool make_room, const std::string& site) {
   memory_.topology().require(at, call);
   auto backing = std::make_shared<Backing>();
   backing->geometry = plan_exact_geometry(size_bytes, at, memory_.topology().granularity());
   backing->at = at;
   backing->needs = needs;
   backing->tag = tag;
+  backing->site = site;
   {
     const MutexLock lock(mutex_);
     backings_.insert(backing);
@@ -70,6 +71,7 @@ void Backings::map(Backing& backing, Address begin) {
   complete(backing);
   AllocOptions options;
   options.tag = backing.tag;
+  options.site = backing.site;
   options.movable = !backing.shared;
   AllocTerms terms;
   terms.wanted = backing.at;

@@ -26,6 +26,7 @@ struct Backing {
   Location at;  ///< Where it was asked for.
   ExportTypes needs;
   std::string tag;
+  std::string site;  ///< Where it was created.
 
   Mutex mutex;  ///< Held while it is mapped and unmapped; comes before all locks of allocations.
   std::vector<Chunk> chunks VMART_GUARDED_BY(mutex);  ///< Of each slot; none while it is mapped.
@@ -46,7 +47,8 @@ class Backings {
   /// way for it only if `make_room`. Throws: Error{out_of_memory, invalid_argument,
   /// driver_failure}. Blocks: as an allocation.
   std::shared_ptr<Backing> create(std::uint64_t size_bytes, Location at, const ExportTypes& needs,
-                                  const std::string& tag, bool make_room = false);
+                                  const std::string& tag, bool make_room = false,
+                                  const std::string& site = {});
   /// All of it appears at `begin`, with its bytes, for all GPUs that reach it. Requires: the caller
   /// has reserved the addresses, and nothing is mapped there. Throws: Error{invalid_argument} if it
   /// is mapped already, and as `create`.

@@ -1,5 +1,6 @@
 #include "interpose/program_handle.hpp"
 
+#include "interpose/allocation_site.hpp"
 #include "interpose/hooks.hpp"
 #include "interpose/program_mappings.hpp"
 #include "interpose/program_memory.hpp"
@@ -9,6 +10,7 @@
 
 #include <exception>
 #include <new>
+#include <string>
 #include <utility>
 
 namespace vma::interpose {
@@ -48,6 +50,8 @@ std::shared_ptr<ProgramHandle> ProgramHandle::create(std::size_t bytes,
   options.fabric = has_type(properties, CU_MEM_HANDLE_TYPE_FABRIC) ? 1 : 0;
   options.rdma = properties.allocFlags.gpuDirectRDMACapable;
   options.make_room = spills(properties.location.id) ? 1 : 0;
+  const std::string site = allocation_site(bytes);
+  options.site = site.c_str();
   vmart_backing* backing = nullptr;
   const vmart_status status =
       vmart->vmart_backing_create(bytes, {VMART_GPU, properties.location.id}, &options, &backing);

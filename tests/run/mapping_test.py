@@ -49,6 +49,14 @@ class Mappings(unittest.TestCase):
                 self.assertLessEqual({"gpu(1)", "host(0)"}, seen)
                 self.assert_prints_the_same(running, work)
 
+    def test_know_where_they_were_created(self):
+        with Running("linked", "sleep", "--vmm", "--sites", VMART_RUN_SITE_BYTES=str(4 << 20)) as running:
+            sites = {one["bytes"] >> 20: one["site"] for one in running.where()}
+            self.assertEqual(sites[2], "")
+            for mib in (4, 6):
+                self.assertIn("run_mapping_program", sites[mib].split(" < ")[0])
+            self.assert_prints_the_same(running, "sleep")
+
     def test_keep_to_a_limit(self):
         # Of 46 MiB, with what vmart itself needs.
         with Running("linked", "segments", "--vmm", "--capacity", "gpu0=48MiB") as running:
