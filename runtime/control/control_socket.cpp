@@ -55,16 +55,6 @@ bool is_private(const struct stat& status) {
          (status.st_mode & (S_IWGRP | S_IWOTH)) == 0;
 }
 
-void make_own_folder(const std::string& folder) {
-  if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) refuse_errno(folder, "mkdir");
-  struct stat status {};
-  if (lstat(folder.c_str(), &status) != 0) refuse_errno(folder, "lstat");
-  if (!is_private(status) || (status.st_mode & 0077) != 0) {
-    // Another user may have created it first, or placed a link there.
-    refuse(ErrorKind::invalid_argument, folder, "is not a directory of this user with mode 0700");
-  }
-}
-
 sockaddr_un address_at(const std::string& path) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
@@ -162,6 +152,16 @@ struct MadeName {
 };
 
 }  // namespace
+
+void make_own_folder(const std::string& folder) {
+  if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) refuse_errno(folder, "mkdir");
+  struct stat status {};
+  if (lstat(folder.c_str(), &status) != 0) refuse_errno(folder, "lstat");
+  if (!is_private(status) || (status.st_mode & 0077) != 0) {
+    // Another user may have created it first, or placed a link there.
+    refuse(ErrorKind::invalid_argument, folder, "is not a directory of this user with mode 0700");
+  }
+}
 
 std::string control_folder() {
   return fmt::format("/tmp/vmart-{}", geteuid());

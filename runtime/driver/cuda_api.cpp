@@ -56,6 +56,11 @@ Resolve open_library() {
     throw Error(ErrorKind::no_driver, "dlopen",
                 fmt::format("no NVIDIA driver was found ({}); {}", dlerror(), simulate_hint));
   }
+  // Under `vmart run --way shim`, that is a library with hooks, which needs the driver's by this
+  // name.
+  void* const behind_shim = dlopen("libvmart-driver.so", RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
+  if (behind_shim != nullptr) library = behind_shim;
+  dlerror();  // The program would take it for its own.
   // The versioned symbol reports why a look-up failed. Drivers have it since 525.
   void* resolve = dlsym(library, "cuGetProcAddress_v2");
   if (resolve == nullptr) {

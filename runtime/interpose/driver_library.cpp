@@ -41,7 +41,8 @@ std::atomic<const DriverLibrary*> known = nullptr;
 const DriverLibrary* DriverLibrary::get() noexcept {
   const DriverLibrary* const driver = known.load(std::memory_order_acquire);
   if (driver != nullptr) return driver;
-  open(dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL));
+  void* const behind_shim = dlopen("libvmart-driver.so", RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
+  open(behind_shim != nullptr ? behind_shim : dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL));
   return known.load(std::memory_order_acquire);
 }
 

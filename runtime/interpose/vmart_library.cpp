@@ -7,6 +7,11 @@
 #include <dlfcn.h>
 
 #include <atomic>
+#include <climits>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
 #include <new>
 
 namespace vma::interpose {
@@ -14,9 +19,24 @@ namespace {
 
 std::atomic<const VmartLibrary*> library = nullptr;
 
+/// Beside this library, which may have been found by a link.
+void* open_beside() noexcept {
+  Dl_info own{};
+  if (dladdr(&library, &own) != 0 && own.dli_fname != nullptr) {
+    const std::unique_ptr<char, void (*)(void*)> path(realpath(own.dli_fname, nullptr), std::free);
+    const char* const slash = path != nullptr ? std::strrchr(path.get(), '/') : nullptr;
+    char beside[PATH_MAX];
+    if (slash != nullptr) {
+      std::snprintf(beside, sizeof beside, "%.*s/%s", static_cast<int>(slash - path.get()),
+                    path.get(), VMART_RUN_LIBRARY_NAME);
+      if (void* const handle = dlopen(beside, RTLD_NOW | RTLD_LOCAL)) return handle;
+    }
+  }
+  return dlopen(VMART_RUN_LIBRARY_NAME, RTLD_NOW | RTLD_LOCAL);
+}
+
 const VmartLibrary* open() noexcept {
-  // Beside this library, by its run path.
-  void* const handle = dlopen(VMART_RUN_LIBRARY_NAME, RTLD_NOW | RTLD_LOCAL);
+  void* const handle = open_beside();
   if (handle == nullptr) {
     stand_aside(dlerror());
     return nullptr;

@@ -2,6 +2,7 @@
 
 #include "base/environment.hpp"
 #include "base/printable.hpp"
+#include "tools/vmart/driver_shim.hpp"
 
 #include <vma/error.hpp>
 #include <vma/location.hpp>
@@ -22,12 +23,11 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* call = "vmart run";
-constexpr const char* library_name = "libvmart-run.so";
 constexpr int not_found = 127;  // As shells have it.
 constexpr int not_runnable = 126;
 
 /// Beside the tool's own folder, installed or in a build tree.
-std::string preloaded_library() {
+std::string own_library(const char* library_name) {
   std::error_code ignored;
   const fs::path folder = fs::read_symlink("/proc/self/exe", ignored).parent_path();
   // Of an installation, of a Python package, and of a build tree.
@@ -66,10 +66,20 @@ std::string checked_capacity(const std::string& text) {
   return text;
 }
 
+void set_first(const char* list, const std::string& first) {
+  set(list, is_set(list) ? first + ":" + std::getenv(list) : first);
+}
+
 void set_environment(const RunOptions& options) {
-  const char* const before = std::getenv("LD_PRELOAD");
-  const std::string library = preloaded_library();
-  set("LD_PRELOAD", before != nullptr && *before != '\0' ? library + ":" + before : library);
+  if (options.way == "preload") {
+    set_first("LD_PRELOAD", own_library("libvmart-run.so"));
+  } else if (!options.children) {
+    throw Error(ErrorKind::invalid_argument, call,
+                "with --way shim, programs that the program starts run in the same way; use --way "
+                "preload for --no-children");
+  } else {
+    set_first("LD_LIBRARY_PATH", driver_shim_folder(own_library("libvmart-shim.so")));
+  }
   if (options.pools) set("VMART_RUN_POOLS", "1");
   set("VMART_RUN_CHILDREN", options.children ? "1" : "0");
   if (!options.smallest.empty()) {

@@ -16,12 +16,14 @@ struct RunOptions {
   std::string capacity;  ///< "gpu0=60GiB,...": most HBM that movable memory has; empty: no limit.
   bool overcommit = false;  ///< What finds no room spills to other places.
   bool sites = false;       ///< Large allocations remember where the program made them.
-  bool children = true;     ///< Whether programs that it starts run like it.
+  /// How the hooks get between it and the driver: "preload" or "shim".
+  std::string way = "preload";
+  bool children = true;  ///< Whether programs that it starts run like it.
 };
 
-/// Becomes the program, with the library preloaded that makes its memory movable. Returns 127 if
-/// there is no such program, and 126 if it cannot be run. Throws: Error for an invalid option or
-/// without the library.
+/// Becomes the program, with the library before the driver's that makes its memory movable. Returns
+/// 127 if there is no such program, and 126 if it cannot be run. Throws: Error for an invalid
+/// option or without the library.
 int run_program(const RunOptions& options);
 
 }  // namespace vma

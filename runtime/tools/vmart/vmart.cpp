@@ -86,6 +86,11 @@ void add_run(CLI::App& app, std::vector<std::string> program, std::function<int(
   run.add_flag("--vmm,!--no-vmm", options->vmm,
                "whether memory that it maps itself (cuMemCreate) can move, too; default: "
                "VMART_RUN_VMM, or no");
+  run.add_option("--way", options->way,
+                 "how it gets between the program and the driver: preload, by LD_PRELOAD, or shim, "
+                 "a library in the place of the driver's, by LD_LIBRARY_PATH")
+      ->check(CLI::IsMember({"preload", "shim"}))
+      ->capture_default_str();
   run.add_flag("--children,!--no-children", options->children,
                "whether programs that it starts run in the same way; default: yes");
   run.prefix_command();  // `vmart run PROGRAM...` needs no `--`.
@@ -103,7 +108,7 @@ char** dashes_of_run(char** begin, char** end) {
     const std::string_view argument = *at;
     if (argument == "--") return at;
     if (!argument.starts_with("-")) return end;  // The program; a later `--` is its own.
-    for (const char* option : {"--policy", "--capacity", "--min", "--exclude"}) {
+    for (const char* option : {"--policy", "--capacity", "--min", "--exclude", "--way"}) {
       if (argument != option) continue;
       ++at;
       break;
