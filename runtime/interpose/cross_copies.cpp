@@ -99,7 +99,7 @@ void CrossCopies::let_wait(CUcontext later, CUcontext earlier) noexcept {
     if (in_later && wait(nullptr, recorded, 0) == CUDA_SUCCESS) return;
   }
   const RelaxedCaptures relaxed(driver);
-  driver.cuStreamSynchronize_plain(nullptr);
+  driver.real<EntryPoint::cuStreamSynchronize>()(nullptr);
 }
 
 CUevent CrossCopies::record(const DriverLibrary& driver, CUcontext context) noexcept {

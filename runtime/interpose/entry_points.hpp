@@ -267,12 +267,11 @@ using FirstBeginCapture = CUresult (*)(CUstream);
   ROW(cuModuleUnload, PFN_cuModuleUnload_v2000)                                      \
   ROW(cuLibraryUnload, PFN_cuLibraryUnload_v12000)
 
-// Calls that the hooks make themselves.
+// Calls that the hooks make themselves, and that have no hook (see `DriverLibrary::real`).
 #define VMART_RUN_PLAIN_CALLS(ROW)                                                   \
   ROW(cuCtxGetCurrent, PFN_cuCtxGetCurrent_v4000)                                    \
   ROW(cuCtxGetDevice, PFN_cuCtxGetDevice_v2000)                                      \
   ROW(cuCtxPopCurrent_v2, PFN_cuCtxPopCurrent_v4000)                                 \
-  ROW(cuCtxSynchronize, PFN_cuCtxSynchronize_v2000)                                  \
   ROW(cuDeviceGetCount, PFN_cuDeviceGetCount_v2000)                                  \
   ROW(cuDeviceGetMemPool, PFN_cuDeviceGetMemPool_v11020)                             \
   ROW(cuDeviceGetDefaultMemPool, PFN_cuDeviceGetDefaultMemPool_v11020)               \
@@ -283,7 +282,6 @@ using FirstBeginCapture = CUresult (*)(CUstream);
   ROW(cuStreamGetCtx, PFN_cuStreamGetCtx_v9020)                                      \
   ROW(cuStreamGetFlags, PFN_cuStreamGetFlags_v5050)                                  \
   ROW(cuStreamQuery, PFN_cuStreamQuery_v2000)                                        \
-  ROW(cuStreamSynchronize, PFN_cuStreamSynchronize_v2000)                            \
   ROW(cuThreadExchangeStreamCaptureMode, PFN_cuThreadExchangeStreamCaptureMode_v10010) \
   ROW(cuEventCreate, PFN_cuEventCreate_v2000)                                        \
   ROW(cuEventRecord, PFN_cuEventRecord_v2000)                                        \

@@ -172,7 +172,7 @@ bool ProgramMemory::free_in_order(CUdeviceptr begin, CUstream stream) noexcept {
     if (freed->pool != nullptr) ProgramPools::get().note_free();
     return true;
   }
-  DriverLibrary::get()->cuStreamSynchronize_plain(stream);
+  DriverLibrary::get()->real<EntryPoint::cuStreamSynchronize>()(stream);
   free_taken(*freed);
   return true;
 }

@@ -352,7 +352,7 @@ void ProgramStreams::before_destruction(CUcontext handle) noexcept {
   if (is_forked_child() || DriverLibrary::get() == nullptr) return;
   const DriverLibrary& driver = *DriverLibrary::get();
   const PushedContext pushed(driver, handle);
-  if (pushed && begun()) driver.cuCtxSynchronize_plain();
+  if (pushed && begun()) driver.real<EntryPoint::cuCtxSynchronize>()();
   const std::lock_guard lock(mutex_);
   ++generation_;
   const auto known = std::ranges::find(contexts_, handle, &Context::handle);

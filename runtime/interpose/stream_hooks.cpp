@@ -37,7 +37,7 @@ bool reset_without_driver(CUdevice device) noexcept {
   }
   {
     const PushedContext pushed(*driver, context);
-    if (pushed) driver->cuCtxSynchronize_plain();
+    if (pushed) driver->real<EntryPoint::cuCtxSynchronize>()();
   }
   ProgramStreams::get().destroy_streams_of(context);
   ProgramMemory::get().free_all_of(context);

@@ -51,7 +51,7 @@ class Programs(unittest.TestCase):
                 memory = running.where()
                 self.assertEqual([one["bytes"] for one in memory], 6 * [4 << 20])
                 self.assertEqual({place for one in memory for place in places(one)}, {"gpu(0)"})
-                for place, shown in {"orphans": 3, "copies": 6, "attributes": 12}.get(work, 1) * PLACES:
+                for place, shown in {"orphans": 3, "copies": 6, "attributes": 6}.get(work, 1) * PLACES:
                     running.control("migrate", "run", place)
                     self.assertEqual({at for one in running.where() for at in places(one)}, {shown})
                 self.assert_prints_the_same(running, way, work)
