@@ -1,19 +1,16 @@
 // The C calls for memory of several processes.
 #include "abi/boundary.hpp"
+#include "abi/exported_handle.hpp"
 #include "abi/pool_handle.hpp"
 
 #include <vma/vma.hpp>
 
-#include <chrono>
 #include <cstdint>
 #include <memory>
 
 using vma::at_boundary;
+using vma::import_within;
 using vma::require_argument;
-
-struct vmart_exported {
-  vma::ExportedAllocation exported;
-};
 
 struct vmart_exported_pool {
   vma::ExportedPool exported;
@@ -24,13 +21,6 @@ namespace {
 vma::ExportOptions export_at(const char* path) {
   vma::ExportOptions options;
   if (path != nullptr) options.path = path;
-  return options;
-}
-
-vma::ImportOptions import_within(std::int64_t limit_ns) {
-  vma::ImportOptions options;
-  if (limit_ns == 0) return options;
-  options.limit = std::chrono::ceil<std::chrono::milliseconds>(std::chrono::nanoseconds(limit_ns));
   return options;
 }
 

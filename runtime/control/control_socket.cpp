@@ -164,7 +164,11 @@ void make_own_folder(const std::string& folder) {
 }
 
 std::string control_folder() {
-  return fmt::format("/tmp/vmart-{}", geteuid());
+  return control_folder(geteuid());
+}
+
+std::string control_folder(uid_t user) {
+  return fmt::format("/tmp/vmart-{}", user);
 }
 
 std::optional<std::string> control_path(const char* setting) {

@@ -19,6 +19,8 @@ std::string control_folder();
 /// Creates it, with mode 0700. Throws: Error{invalid_argument} if another user has taken the name,
 /// and others if the system refuses.
 void make_own_folder(const std::string& folder);
+/// That of another user.
+std::string control_folder(uid_t user);
 
 /// Whether a peer may control this process: it must be the same user, or root.
 constexpr bool may_control(const ucred& peer, uid_t own) {

@@ -200,7 +200,8 @@ class Allocation : public std::enable_shared_from_this<Allocation> {
   /// What has to live as long as the import; released after the memory, whoever still holds this
   /// object.
   std::shared_ptr<const void> import_lease;
-  /// How the program wants its chunks to be able to leave the process, whatever the default.
+  /// How its chunks have to be able to leave the process, whatever the default; guarded by the
+  /// claim once others know the allocation.
   ExportTypes export_needs{};
   /// The GPUs that use it, if `alloc` was told; empty otherwise.
   std::vector<DeviceId> readers;

@@ -28,6 +28,10 @@ class ExportTerms {
 
   /// Those of `needs` that new chunks at the place can have.
   ExportTypes given(Location at, const ExportTypes& needs) const;
+  /// Whether the chunk can leave the process in those of `needs` that are given where it lies.
+  bool suits(const Chunk& chunk, const ExportTypes& needs) const {
+    return chunk.imported() || chunk.types().includes(given(chunk.at(), needs));
+  }
   /// Creates memory there, with those of `needs` that are given. Throws: what the driver throws,
   /// except a refusal of export types.
   ChunkMemory create(Location at, std::uint64_t size_bytes, const ExportTypes& needs);

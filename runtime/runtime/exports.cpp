@@ -6,12 +6,29 @@
 #include "runtime/runtime_parts.hpp"
 
 #include "base/process_exit.hpp"
+#include "control/control_socket.hpp"
+#include "memory/move_claim.hpp"
+#include "migrate/migration/transaction.hpp"
 
 #include <fmt/format.h>
 
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <cstddef>
 #include <utility>
 
 namespace vma {
+
+ExportName new_export_name(const char* call) {
+  ExportName name{geteuid(), static_cast<std::uint32_t>(ProcessExit::process()), 0};
+  if (getrandom(&name.key, sizeof name.key, 0) == sizeof name.key) return name;
+  throw Error(ErrorKind::driver_failure, call, "the system gives no random numbers");
+}
+
+std::string path_of(const ExportName& name) {
+  return fmt::format("{}/{}-{}.sock", control_folder(name.user), name.process, name.key);
+}
 
 ExportRequest request_of(const ExportOptions& options, const char* call) {
   if (options.importers_max == 0 || options.import_limit.count() <= 0) {
@@ -32,6 +49,28 @@ ImportRequest request_of(const std::string& path, const ImportOptions& options, 
                 fmt::format("limit is {} ms; it must be above 0", options.limit.count()));
   }
   return {path, options.tag, options.limit, options.users};
+}
+
+void make_exportable(RuntimeParts& parts, void* pointer, const char* call) {
+  const RuntimeParts::Entry entry(parts, call);
+  const std::shared_ptr<Allocation> allocation = entry->memory.require(pointer, call);
+  check_usable(*allocation, call);
+  check_no_hook(*allocation, call);
+  const MoveClaim claim = MoveClaim::take(allocation);
+  allocation->export_needs.descriptor = true;  // Guarded by the claim.
+  const std::size_t slots = allocation->geometry().slots;
+  const auto is_replaced_at = [&](std::size_t slot, Location at) {
+    return slot < slots && allocation->home(slot) == at &&
+           Transaction::is_needed(entry->memory, *allocation, slot, at);
+  };
+  for (std::size_t first = 0; first < slots; ++first) {
+    const Location at = allocation->home(first);
+    std::size_t end = first;
+    while (is_replaced_at(end, at)) ++end;
+    if (end == first) continue;
+    entry->mover.move(*allocation, {first, end}, at, {}, {.choice = PlaceChoice::former});
+    first = end - 1;
+  }
 }
 
 std::shared_ptr<MemoryExport> serve(Machinery& parts, const std::shared_ptr<Allocation>& allocation,

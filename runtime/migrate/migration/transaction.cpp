@@ -66,6 +66,13 @@ void Transaction::move_to(State next) {
   state_ = next;
 }
 
+bool Transaction::is_needed(Memory& memory, const Allocation& allocation, std::size_t slot,
+                            Location to) {
+  if (allocation.home(slot) != to) return true;
+  const ExportTerms& terms = memory.chunks().export_terms();
+  return !terms.suits(allocation.chunk(slot), allocation.export_needs);
+}
+
 bool Transaction::take_clean_target() {
   // A move that waited behind a free names addresses, whose copies may belong to another
   // allocation.
@@ -73,6 +80,11 @@ bool Transaction::take_clean_target() {
   const std::uint64_t epoch = allocation_.writable_epoch();
   target_ = memory_.chunks().take_copy(allocation_, slot_, to_, epoch);
   if (!target_) return false;
+  if (!memory_.chunks().export_terms().suits(target_, allocation_.export_needs)) {
+    memory_.chunks().copies().note_dropped();
+    memory_.chunks().retire(std::move(target_));
+    return false;
+  }
   clean_in_ = epoch;
   took_copy_ = true;
   move_to(State::ready);

@@ -55,6 +55,11 @@ class Transaction {
   Transaction(const Transaction&) = delete;
   Transaction& operator=(const Transaction&) = delete;
 
+  /// Whether a move of the slot there has something to do: it lies elsewhere, or its chunk cannot
+  /// leave the process as the allocation needs.
+  static bool is_needed(Memory& memory, const Allocation& allocation, std::size_t slot,
+                        Location to);
+
   /// Takes the slot's clean copy at the target. False if there is none, or if there is a target
   /// already.
   bool take_clean_target();

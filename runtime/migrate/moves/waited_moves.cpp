@@ -116,8 +116,8 @@ void WaitedMoves::run(std::span<HeldRange* const> ranges, const MigrateOptions& 
     MoveNotices& told = notices.emplace_back(range.allocation, parts_.callbacks);
     range.notices = &told;
     for (std::size_t slot = range.range.first; slot < range.range.end; ++slot) {
-      const Location from = range.allocation.home(slot);
-      if (from != range.to) told.before(slot, from, range.to);
+      if (!Transaction::is_needed(parts_.memory, range.allocation, slot, range.to)) continue;
+      told.before(slot, range.allocation.home(slot), range.to);
     }
     allocations.push_back(&range.allocation);
     going.push_back(&range);
@@ -143,7 +143,9 @@ void WaitedMoves::run(std::span<HeldRange* const> ranges, const MigrateOptions& 
   }
   for (HeldRange* const range : going) {
     for (std::size_t slot = range->range.first; slot < range->range.end; ++slot) {
-      if (range->allocation.home(slot) == range->to) range->notices->after(slot, true);
+      if (!Transaction::is_needed(parts_.memory, range->allocation, slot, range->to)) {
+        range->notices->after(slot, true);
+      }
     }
   }
   for (HeldRange* const range : ranges) range->notices = nullptr;
