@@ -15,6 +15,8 @@
 #undef cuCtxSynchronize
 #undef cuMemcpy3DBatchAsync
 #undef cuMemcpyBatchAsync
+#undef cuDeviceGetUuid
+#undef cuIpcOpenMemHandle
 #undef cuStreamBatchMemOp
 #undef cuStreamBeginCapture
 #undef cuStreamDestroy
@@ -196,12 +198,17 @@ using FirstBeginCapture = CUresult (*)(CUstream);
   ROW(cuPointerGetAttributes, PFN_cuPointerGetAttributes_v7000)                      \
   ROW(cuPointerSetAttribute, PFN_cuPointerSetAttribute_v6000)                        \
   ROW(cuMemGetHandleForAddressRange, PFN_cuMemGetHandleForAddressRange_v11070)       \
-  ROW(cuIpcGetMemHandle, PFN_cuIpcGetMemHandle_v4010)                                \
   ROW(cuGraphExecMemcpyNodeSetParams, PFN_cuGraphExecMemcpyNodeSetParams_v10020)     \
   ROW(cuGraphExecMemsetNodeSetParams, PFN_cuGraphExecMemsetNodeSetParams_v10020)     \
   ROW(cuGraphExecNodeSetParams, PFN_cuGraphExecNodeSetParams_v12020)                 \
   ROW(cuGraphExecUpdate, PFN_cuGraphExecUpdate_v10020)                               \
   ROW(cuGraphExecUpdate_v2, PFN_cuGraphExecUpdate_v12000)
+
+#define VMART_RUN_HANDLE_HOOKS(ROW)                                                  \
+  ROW(cuIpcGetMemHandle, PFN_cuIpcGetMemHandle_v4010)                                \
+  ROW(cuIpcOpenMemHandle, PFN_cuIpcOpenMemHandle_v11000)                              \
+  ROW(cuIpcOpenMemHandle_v2, PFN_cuIpcOpenMemHandle_v11000)                          \
+  ROW(cuIpcCloseMemHandle, PFN_cuIpcCloseMemHandle_v4010)
 
 #if CUDA_VERSION >= 13000
 #define VMART_RUN_NEW_POOL_HOOKS(ROW) ROW(cuCtxSynchronize_v2, PFN_cuCtxSynchronize_v13000)
@@ -290,6 +297,8 @@ using FirstBeginCapture = CUresult (*)(CUstream);
 // The same, where the driver is new enough.
 #define VMART_RUN_OPTIONAL_PLAIN_CALLS(ROW)                                          \
   ROW(cuDeviceCanAccessPeer, PFN_cuDeviceCanAccessPeer_v4000)                        \
+  ROW(cuDeviceGetCount, PFN_cuDeviceGetCount_v2000)                                  \
+  ROW(cuDeviceGetUuid_v2, PFN_cuDeviceGetUuid_v11040)                                \
   ROW(cuGraphChildGraphNodeGetGraph, PFN_cuGraphChildGraphNodeGetGraph_v10000)       \
   ROW(cuGraphGetNodes, PFN_cuGraphGetNodes_v10000)                                   \
   ROW(cuGraphMemcpyNodeGetParams, PFN_cuGraphMemcpyNodeGetParams_v10000)             \
@@ -304,6 +313,7 @@ using FirstBeginCapture = CUresult (*)(CUstream);
 #define VMART_RUN_HOOKS(ROW)     \
   VMART_RUN_RESOLVING_HOOKS(ROW) \
   VMART_RUN_MEMORY_HOOKS(ROW)    \
+  VMART_RUN_HANDLE_HOOKS(ROW)    \
   VMART_RUN_POOL_HOOKS(ROW)      \
   VMART_RUN_MAPPING_HOOKS(ROW)   \
   VMART_RUN_STREAM_HOOKS(ROW)    \

@@ -4,10 +4,8 @@
 #include "interpose/hooks.hpp"
 #include "interpose/program_memory.hpp"
 #include "interpose/room.hpp"
-#include "interpose/standing.hpp"
 #include "interpose/vmart_library.hpp"
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -46,8 +44,10 @@ std::optional<CUresult> answer(const ProgramAllocation& memory, CUdeviceptr poin
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
       *static_cast<int*>(data) = memory.synchronous_copies ? 1 : 0;
       break;
-    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
-    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE: *static_cast<int*>(data) = 0; break;
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED: *static_cast<int*>(data) = 0; break;
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+      *static_cast<int*>(data) = memory.has_handles() ? 1 : 0;
+      break;
     case CU_POINTER_ATTRIBUTE_MAPPED: *static_cast<int*>(data) = 1; break;
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
       *static_cast<CUmemoryPool*>(data) = memory.pool;
@@ -165,20 +165,6 @@ CUresult hook_cuMemGetHandleForAddressRange(void* handle, CUdeviceptr pointer, s
   if (memory.find(pointer) && !memory.note_export(pointer, false)) return CUDA_ERROR_NOT_SUPPORTED;
   return call_driver<EntryPoint::cuMemGetHandleForAddressRange>(handle, pointer, bytes, type,
                                                                 flags);
-}
-
-CUresult hook_cuIpcGetMemHandle(CUipcMemHandle* out, CUdeviceptr pointer) {
-  const CUresult result = call_driver<EntryPoint::cuIpcGetMemHandle>(out, pointer);
-  if (result != CUDA_SUCCESS && ProgramMemory::get().find(pointer)) {
-    static std::atomic<bool> said = false;
-    if (!said.exchange(true)) {
-      say("the program shares memory by cuIpcGetMemHandle, which the driver refuses for memory "
-          "that "
-          "can move; run it with VMART_RUN_MIN_BYTES above the size of what it shares, or without "
-          "vmart run");
-    }
-  }
-  return result;
 }
 
 // --- Updates of graphs

@@ -1,12 +1,13 @@
 #include "interpose/program_memory.hpp"
 
-#include "interpose/allocation_site.hpp"
 #include "interpose/driver_library.hpp"
+#include "interpose/memory_handles.hpp"
 #include "interpose/program_mappings.hpp"
 #include "interpose/program_pools.hpp"
 #include "interpose/program_streams.hpp"
 #include "interpose/room.hpp"
 #include "interpose/settings.hpp"
+#include "interpose/sites/allocation_site.hpp"
 #include "interpose/standing.hpp"
 #include "interpose/vmart_library.hpp"
 
@@ -14,6 +15,7 @@
 #include <atomic>
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <iterator>
 #include <mutex>
 #include <string>
@@ -44,7 +46,9 @@ void* ProgramMemory::allocate_at(std::size_t bytes, int device) {
   if (bytes <= chunk_bytes_max) {
     options.chunk_bytes = (bytes + granule_bytes - 1) / granule_bytes * granule_bytes;
   }
-  const std::string site = allocation_site(bytes);
+  const std::size_t site_bytes = Settings::get().site_bytes;
+  const bool has_site = site_bytes != 0 && bytes >= site_bytes;
+  const std::string site = has_site ? allocation_site() : std::string();
   options.site = site.c_str();
   void* pointer = nullptr;
   const vmart_status status =
@@ -139,11 +143,12 @@ std::optional<ProgramAllocation> ProgramMemory::remove_mapped(CUdeviceptr begin)
   return removed;
 }
 
-std::optional<ProgramAllocation> ProgramMemory::take(CUdeviceptr begin) noexcept {
+template <typename Chosen>
+std::optional<ProgramAllocation> ProgramMemory::take(CUdeviceptr begin, Chosen chosen) noexcept {
   if (VmartLibrary::loaded() == nullptr) return std::nullopt;
   const std::lock_guard lock(mutex_);
   const auto found = allocations_.find(begin);
-  if (found == allocations_.end() || found->second.mapped) return std::nullopt;
+  if (found == allocations_.end() || !chosen(found->second)) return std::nullopt;
   const ProgramAllocation taken = found->second;
   allocations_.erase(found);
   return taken;
@@ -151,19 +156,24 @@ std::optional<ProgramAllocation> ProgramMemory::take(CUdeviceptr begin) noexcept
 
 void ProgramMemory::free_taken(const ProgramAllocation& freed) noexcept {
   const VmartLibrary* const vmart = VmartLibrary::loaded();
+  MemoryHandles::get().end_export(freed.begin);
   vmart->vmart_pin_release(freed.pin);
   vmart->vmart_torch_free(reinterpret_cast<void*>(freed.begin), freed.bytes, freed.device, nullptr);
   if (freed.pool != nullptr) ProgramPools::get().note_free();
 }
 
 bool ProgramMemory::free(CUdeviceptr begin) noexcept {
-  const auto freed = take(begin);
+  const auto freed = take(begin, std::mem_fn(&ProgramAllocation::is_freed_by_program));
   if (freed) free_taken(*freed);
   return freed.has_value();
 }
 
+void ProgramMemory::free_opened(CUdeviceptr begin) noexcept {
+  if (const auto freed = take(begin, std::mem_fn(&ProgramAllocation::opened))) free_taken(*freed);
+}
+
 bool ProgramMemory::free_in_order(CUdeviceptr begin, CUstream stream) noexcept {
-  const auto freed = take(begin);
+  const auto freed = take(begin, std::mem_fn(&ProgramAllocation::is_freed_by_program));
   if (!freed) return false;
   const VmartLibrary* const vmart = VmartLibrary::loaded();
   // What is pinned stays so until its work has ended.
@@ -195,8 +205,9 @@ void ProgramMemory::free_all(Chosen chosen) noexcept {
 }
 
 void ProgramMemory::free_all_of(CUcontext context) noexcept {
+  MemoryHandles::get().close_all_of(context);
   free_all([context](const ProgramAllocation& each) {
-    return each.pool == nullptr && each.context == context;
+    return each.pool == nullptr && each.is_freed_by_program() && each.context == context;
   });
 }
 
@@ -290,7 +301,10 @@ std::uint64_t ProgramMemory::bytes_of(int device) noexcept {
       ProgramPools::get().bytes_of(device) + ProgramMappings::get().bytes_of(device);
   const std::shared_lock lock(mutex_);
   for (const auto& [begin, allocation] : allocations_) {
-    if (allocation.device != device || allocation.pool != nullptr || allocation.mapped) continue;
+    if (allocation.device != device || allocation.pool != nullptr || allocation.mapped ||
+        allocation.opened) {
+      continue;
+    }
     bytes += (allocation.bytes + granule_bytes - 1) / granule_bytes * granule_bytes;
   }
   return bytes;

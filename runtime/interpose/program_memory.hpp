@@ -23,9 +23,15 @@ struct ProgramAllocation {
   CUcontext context = nullptr;      ///< None for that of a pool, as the driver has it.
   CUmemoryPool pool = nullptr;      ///< If it was allocated in the order of a stream.
   bool mapped = false;              ///< By the program itself; then it has no context.
+  bool opened = false;              ///< It is another process's; see `MemoryHandles`.
   bool synchronous_copies = false;  ///< What the program set by CU_POINTER_ATTRIBUTE_SYNC_MEMOPS.
   unsigned long long id = 0;        ///< Unique in the process, as the driver's buffer ids are.
   vmart_pin* pin = nullptr;         ///< Of `keep_in_place`.
+
+  /// Whether other processes can open it by a handle of cuIpcGetMemHandle.
+  bool has_handles() const noexcept { return !mapped && !opened && pool == nullptr; }
+  /// Whether cuMemFree frees it.
+  bool is_freed_by_program() const noexcept { return !mapped && !opened; }
 };
 
 /// All of it. Any thread.
@@ -48,6 +54,8 @@ class ProgramMemory {
   void note_refusal(vmart_status status) noexcept;
   /// Whether the driver is not asked: vmart has tried all places, and a limit holds for both.
   bool must_fit(std::size_t bytes, const void* caller) noexcept;
+  /// Lets go of what another process shares there. Blocks: like cuMemFree.
+  void free_opened(CUdeviceptr begin) noexcept;
   /// Forgets what the program has mapped there, before it is unmapped, and whose addresses others
   /// may then map. Returns it, for `add` if that fails.
   std::optional<ProgramAllocation> remove_mapped(CUdeviceptr begin) noexcept;
@@ -100,7 +108,8 @@ class ProgramMemory {
 
   /// Null if there is none. Requires: the caller holds `mutex_`.
   ProgramAllocation* around(CUdeviceptr inside) noexcept;
-  std::optional<ProgramAllocation> take(CUdeviceptr begin) noexcept;
+  template <typename Chosen>
+  std::optional<ProgramAllocation> take(CUdeviceptr begin, Chosen chosen) noexcept;
   void free_taken(const ProgramAllocation& freed) noexcept;
   template <typename Chosen>
   void free_all(Chosen chosen) noexcept;

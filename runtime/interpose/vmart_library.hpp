@@ -2,6 +2,7 @@
 
 #include <vma/vmart.h>
 #include <vma/vmart_backing.h>
+#include <vma/vmart_ipc.h>
 #include <vma/vmart_room.h>
 #include <vma/vmart_torch.h>
 
@@ -11,6 +12,7 @@
   ROW(vmart_last_error)             \
   ROW(vmart_alloc_with)             \
   ROW(vmart_torch_free)             \
+  ROW(vmart_free)                   \
   ROW(vmart_free_async)             \
   ROW(vmart_base)                   \
   ROW(vmart_held_bytes)             \
@@ -30,6 +32,9 @@
   ROW(vmart_copy_begin)             \
   ROW(vmart_copy_end)               \
   ROW(vmart_note_export)            \
+  ROW(vmart_ipc_export)             \
+  ROW(vmart_ipc_import)             \
+  ROW(vmart_exported_release)       \
   ROW(vmart_pin_create)             \
   ROW(vmart_pin_release)            \
   ROW(vmart_pool_create)            \

@@ -62,7 +62,8 @@ SEES = {
     "lab/fidelity": "base placement/books placement/weighing placement/policies costs recording "
                     "scheduling lab/trace lab/import lab/replay",
     "abi": "base migrate/gates runtime",
-    "interpose": "",
+    "interpose/sites": "",
+    "interpose": "interpose/sites",
     "python": "",
     "python/core": "",
     "tools/vmart": "base driver machine placement/books placement/policies costs control runtime "

@@ -68,6 +68,7 @@ OURS = (
     torch("torch.graphs", "torch_graphs"),
     torch("torch.compiled", "torch_compiled", modules=("torch", "triton"), limit_s=300),
     torch("torch.loader", "torch_loader", limit_s=300),
+    torch("torch.ipc", "torch_ipc"),
     torch("torch.ddp", "torch_ddp", gpus=2, limit_s=240),
     torch("torch.two_gpus", "torch_two_gpus", gpus=2),
     python("triton.kernels", "triton_kernels", modules=("torch", "triton")),

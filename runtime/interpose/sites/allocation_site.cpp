@@ -1,7 +1,6 @@
-#include "interpose/allocation_site.hpp"
+#include "interpose/sites/allocation_site.hpp"
 
-#include "interpose/python_frames.hpp"
-#include "interpose/settings.hpp"
+#include "interpose/sites/python_frames.hpp"
 
 #include <cxxabi.h>
 #include <dlfcn.h>
@@ -58,9 +57,7 @@ void add(std::string& site, std::string_view frame) {
 
 }  // namespace
 
-std::string allocation_site(std::size_t bytes) {
-  const std::size_t least = Settings::get().site_bytes;
-  if (least == 0 || bytes < least) return {};
+std::string allocation_site() {
   std::string site;
   for (const std::string& frame : python_frames(shown_max)) add(site, frame);
   Stack stack;

@@ -1,13 +1,12 @@
 #pragma once
 
-#include <cstddef>
 #include <string>
 
 namespace vma::interpose {
 
 /// Where the calling thread is, innermost frame first, separated by " < ": Python's frames, if this
 /// thread holds the lock of its interpreter, and then those of machine code outside of this
-/// library. Empty if sites are not wanted for so large an allocation.
-std::string allocation_site(std::size_t bytes);
+/// library.
+std::string allocation_site();
 
 }  // namespace vma::interpose

@@ -1,6 +1,4 @@
-#include "interpose/python_frames.hpp"
-
-#include "interpose/driver_library.hpp"
+#include "interpose/sites/python_frames.hpp"
 
 #include <dlfcn.h>
 
@@ -37,14 +35,14 @@ struct Python {
 
   /// False without an interpreter, or if it lacks a call.
   bool find() noexcept {
-#define ROW(name, type)                                                     \
-  name = reinterpret_cast<decltype(name)>(next_dlsym(RTLD_DEFAULT, #name)); \
+#define ROW(name, type)                                                \
+  name = reinterpret_cast<decltype(name)>(dlsym(RTLD_DEFAULT, #name)); \
   if (name == nullptr) return false;
     VMART_RUN_PYTHON_CALLS(ROW)
 #undef ROW
     for (const char* name : {"PyThreadState_GetUnchecked", "_PyThreadState_UncheckedGet"}) {
       if (current == nullptr) {
-        current = reinterpret_cast<decltype(current)>(next_dlsym(RTLD_DEFAULT, name));
+        current = reinterpret_cast<decltype(current)>(dlsym(RTLD_DEFAULT, name));
       }
     }
     return current != nullptr;

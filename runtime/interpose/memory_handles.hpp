@@ -1,0 +1,73 @@
+#pragma once
+
+#include "interpose/program_memory.hpp"
+
+#include <vma/vmart_ipc.h>
+
+#include <cuda.h>
+
+#include <atomic>
+#include <compare>
+#include <map>
+#include <mutex>
+#include <optional>
+
+namespace vma::interpose {
+
+/// What a handle of vmart's has in it; any other one is the driver's.
+struct MemoryHandle {
+  static constexpr unsigned long long mark_of_ours = 0x3143'5049'5452'4d56;  // "VMRTIPC1"
+
+  unsigned long long mark = 0;
+  vmart_ipc_name name{};
+  unsigned long long bytes = 0;  ///< As the program requested them.
+  CUuuid gpu{};                  ///< On which the program allocated it.
+
+  static std::optional<MemoryHandle> of(const CUipcMemHandle& handle) noexcept;
+  CUipcMemHandle as_handle() const noexcept;
+};
+
+/// The memory of this process for which there are handles, and what this process has opened of
+/// others, by handles of vmart. Any thread.
+class MemoryHandles {
+ public:
+  /// Never destroyed: the program frees memory until the process ends.
+  static MemoryHandles& get() noexcept;
+
+  /// The same bytes for the same allocation each time. Blocks: the first time, until its memory can
+  /// leave the process. Requires: `memory` is neither mapped by the program nor a pool's.
+  CUresult export_memory(const ProgramAllocation& memory, CUipcMemHandle* out) noexcept;
+  /// The allocation is about to be freed; processes that have opened it keep it.
+  void end_export(CUdeviceptr begin) noexcept;
+
+  /// Blocks: for the other process, at most some seconds.
+  CUresult open(const MemoryHandle& handle, CUdeviceptr* out) noexcept;
+  /// Nothing if it was not opened here. Blocks: with the last close of the memory, like cuMemFree.
+  std::optional<CUresult> close(CUdeviceptr pointer) noexcept;
+  /// Closes what was opened in the context, which is about to be destroyed.
+  void close_all_of(CUcontext context) noexcept;
+
+ private:
+  struct Export {
+    vmart_exported* served = nullptr;
+    CUipcMemHandle handle{};
+  };
+  struct Opened {
+    vmart_ipc_name name{};
+    CUcontext context = nullptr;
+    int count = 0;
+  };
+
+  MemoryHandles() = default;
+
+  bool is_exported_here(const vmart_ipc_name& name) noexcept;
+  CUresult import(const MemoryHandle& handle, CUdeviceptr* out);
+
+  std::mutex exporting_;  // For `exports_`.
+  std::map<CUdeviceptr, Export> exports_;
+  std::atomic<int> exports_count_ = 0;  // So that most frees take no lock.
+  std::mutex opening_;                  // For `opened_`; not taken within `exporting_`.
+  std::map<CUdeviceptr, Opened> opened_;
+};
+
+}  // namespace vma::interpose
