@@ -63,12 +63,20 @@ void make_exportable(RuntimeParts& parts, void* pointer, const char* call) {
     return slot < slots && allocation->home(slot) == at &&
            Transaction::is_needed(entry->memory, *allocation, slot, at);
   };
+  const auto replace = [&](SlotRange range, Location at) {
+    entry->mover.move(*allocation, range, at, {}, {.choice = PlaceChoice::former});
+  };
   for (std::size_t first = 0; first < slots; ++first) {
     const Location at = allocation->home(first);
     std::size_t end = first;
     while (is_replaced_at(end, at)) ++end;
     if (end == first) continue;
-    entry->mover.move(*allocation, {first, end}, at, {}, {.choice = PlaceChoice::former});
+    try {
+      replace({first, end}, at);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::out_of_memory) throw;
+      for (; first < end; ++first) replace({first, first + 1}, at);  // With room for one at a time.
+    }
     first = end - 1;
   }
 }

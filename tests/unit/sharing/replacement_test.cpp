@@ -96,16 +96,39 @@ TEST_F(ReplacementTest, HooksAreToldOfEachChunk) {
             (std::vector<std::string>{"gpu(0)", "gpu(0)", "gpu(0)", "moved", "moved", "moved"}));
 }
 
-TEST_F(ReplacementTest, WithoutRoomNothingChanges) {
+TEST_F(ReplacementTest, HooksLearnOfOneThatFails) {
   RuntimeOptions options;
   options.capacity_bytes[gpu(0)] = 4 * chunk_bytes;
   RuntimeRig full("test-2", options);
   std::uint64_t* own = full.alloc(3 * chunk_bytes, gpu(0));
-  full.write(own, words_shared, 90);
+  int moved = 0, stayed = 0;
+  const MoveHookRegistration hook = full.runtime().on_move(
+      own, {.before = [](const MoveEvent&) {},
+            .after = [&](const MoveEvent& event) { ++(event.moved ? moved : stayed); }});
   EXPECT_EQ(kind_of_error([&] { make_exportable(parts_of(full.runtime()), own, "test"); }),
             ErrorKind::out_of_memory);
-  EXPECT_EQ(full.wrong(own, words_shared, 90), 0u);
-  full.check_invariants();
+  EXPECT_EQ(moved, 0);
+  EXPECT_EQ(stayed, 3 + 1);  // All at once, and then the first alone.
+}
+
+TEST_F(ReplacementTest, NeedsRoomForOneChunk) {
+  for (const std::uint64_t room : {0, 1}) {
+    RuntimeOptions options;
+    options.capacity_bytes[gpu(0)] = (4 + room) * chunk_bytes;  // One is the runtime's.
+    RuntimeRig full("test-2", options);
+    std::uint64_t* own = full.alloc(3 * chunk_bytes, gpu(0));
+    full.write(own, words_shared, 90);
+    const auto replace_own = [&] { make_exportable(parts_of(full.runtime()), own, "test"); };
+    if (room == 0) {
+      EXPECT_EQ(kind_of_error(replace_own), ErrorKind::out_of_memory);
+    } else {
+      replace_own();
+      full.runtime().export_allocation(own).close();
+    }
+    EXPECT_EQ(full.home(own), gpu(0));
+    EXPECT_EQ(full.wrong(own, words_shared, 90), 0u);
+    full.check_invariants();
+  }
 }
 
 }  // namespace
