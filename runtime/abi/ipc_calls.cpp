@@ -24,6 +24,7 @@ vmart_status vmart_ipc_export(void* pointer, vmart_exported** out, vmart_ipc_nam
     const vma::ExportName name = vma::new_export_name(call);
     vma::ExportOptions options;
     options.path = vma::path_of(name);
+    options.importers_max = 1024;  // The driver has no limit.
     *out = std::make_unique<vmart_exported>(vma::export_allocation(pointer, options)).release();
     *out_name = {name.user, name.process, name.key};
   });

@@ -2,6 +2,7 @@
 #include "interpose/hooks.hpp"
 #include "interpose/memory_handles.hpp"
 #include "interpose/settings.hpp"
+#include "interpose/standing.hpp"
 
 namespace vma::interpose {
 namespace {

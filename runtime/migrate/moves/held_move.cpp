@@ -104,8 +104,8 @@ void HeldMove::plan(HeldRange& range) {
   parts_.reach.require_atomics(allocation, range.range, range.to, "vma::migrate");
   std::set<Location> sources;
   for (std::size_t slot = range.range.first; slot < range.range.end; ++slot) {
-    if (!Transaction::is_needed(memory_, allocation, slot, range.to)) continue;
-    if (planned_before(range, slot)) continue;
+    const bool is_needed = Transaction::is_needed(memory_, allocation, slot, range.to);
+    if (!is_needed || planned_before(range, slot)) continue;
     // Exported memory may move since it has a hook: so this look comes after that for pins.
     range.untold |= range.notices != nullptr && !range.notices->all_told(slot);
     range.transactions.emplace_back(memory_, parts_.engine, allocation, slot, range.to);
