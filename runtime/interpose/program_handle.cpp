@@ -1,6 +1,6 @@
 #include "interpose/program_handle.hpp"
 
-#include "interpose/allocation_site.hpp"
+#include "interpose/sites/allocation_site.hpp"
 #include "interpose/hooks.hpp"
 #include "interpose/program_mappings.hpp"
 #include "interpose/program_memory.hpp"
