@@ -123,6 +123,17 @@ void tell(const CaptureInfo& info, CUstreamCaptureStatus* status, cuuint64_t* id
 
 }  // namespace
 
+void note_captured(BoundStream stream, CUgraphNodeType type, const NodeContents& contents) {
+  {
+    const MutexLock lock(captures().mutex);
+    if (captures().graph_of.empty()) return;
+  }
+  const CaptureInfo info = info_of(native_of<CUstream>(stream.handle));
+  if (info.graph == nullptr) return;
+  Graph& graph = *graphs().graphs.at(info.graph);
+  add_node_to(graph, Node{&graph, 0, type, contents});
+}
+
 SIM_CUDA_STREAM_CALL(cuStreamBeginCapture, _ptsz, (CUstream stream), (stream)) {
   begin(stream, CaptureMode::global);
 }

@@ -1,4 +1,5 @@
 // Copies and fills, and operations on words.
+#include "support/cuda/graphs.hpp"
 #include "support/cuda/library.hpp"
 #include "support/cuda/memory.hpp"
 
@@ -48,11 +49,22 @@ void let_wait(BoundStream later, BoundStream earlier) {
   sim().destroy_event(event);
 }
 
+NodeContents copied(Address target, Address source, std::size_t bytes) {
+  CUDA_MEMCPY3D rows{};
+  rows.srcMemoryType = rows.dstMemoryType = CU_MEMORYTYPE_UNIFIED;
+  rows.srcDevice = to_integer(source);
+  rows.dstDevice = to_integer(target);
+  rows.WidthInBytes = bytes;
+  rows.Height = rows.Depth = 1;
+  return rows;
+}
+
 void copy(Address target, Address source, std::size_t bytes, CUstream stream) {
   const BoundStream bound = stream_of(stream);
   const std::vector<BoundStream> others = other_gpus(bound, target, source);
   for (const BoundStream& other : others) let_wait(bound, other);
   sim().copy(bound, target, source, bytes);
+  note_captured(bound, CU_GRAPH_NODE_TYPE_MEMCPY, copied(target, source, bytes));
   for (const BoundStream& other : others) let_wait(other, bound);
 }
 
@@ -75,10 +87,14 @@ void fill(CUdeviceptr begin, std::uint64_t value, std::size_t width, std::size_t
   const BoundStream bound = stream_of(stream);
   if (count == 0) return;
   if (width == 1) {
-    return sim().fill(bound, Address{begin}, static_cast<std::byte>(value), count);
+    sim().fill(bound, Address{begin}, static_cast<std::byte>(value), count);
+  } else {
+    launch_own(bound, OwnKernel::fill_pattern,
+               KernelArguments::of(begin, value, std::uint64_t{width}, std::uint64_t{count}));
   }
-  launch_own(bound, OwnKernel::fill_pattern,
-             KernelArguments::of(begin, value, std::uint64_t{width}, std::uint64_t{count}));
+  note_captured(bound, CU_GRAPH_NODE_TYPE_MEMSET,
+                CUDA_MEMSET_NODE_PARAMS_v1{begin, 0, static_cast<unsigned>(value),
+                                           static_cast<unsigned>(width), count, 1});
 }
 
 /// Fills of device memory do not block.

@@ -145,6 +145,12 @@
   ROW(cuGraphAddEmptyNode, 10000, cuGraphAddEmptyNode)                                                                  \
   ROW(cuGraphNodeGetType, 10000, cuGraphNodeGetType)                                                                    \
   ROW(cuGraphGetNodes, 10000, cuGraphGetNodes)                                                                          \
+  ROW(cuGraphAddChildGraphNode, 10000, cuGraphAddChildGraphNode)                                                         \
+  ROW(cuGraphChildGraphNodeGetGraph, 10000, cuGraphChildGraphNodeGetGraph)                                               \
+  ROW(cuGraphKernelNodeGetParams, 10000, cuGraphKernelNodeGetParams)                                                     \
+  ROW(cuGraphKernelNodeGetParams, 12000, cuGraphKernelNodeGetParams_v2)                                                  \
+  ROW(cuGraphMemcpyNodeGetParams, 10000, cuGraphMemcpyNodeGetParams)                                                     \
+  ROW(cuGraphMemsetNodeGetParams, 10000, cuGraphMemsetNodeGetParams)                                                     \
   ROW(cuGraphInstantiate, 10000, cuGraphInstantiate)                                                                    \
   ROW(cuGraphInstantiate, 11000, cuGraphInstantiate_v2)                                                                 \
   ROW(cuGraphInstantiateWithFlags, 11040, cuGraphInstantiateWithFlags)                                                  \
@@ -152,7 +158,6 @@
   ROW(cuGraphExecKernelNodeSetParams, 10010, cuGraphExecKernelNodeSetParams)                                            \
   ROW(cuGraphExecKernelNodeSetParams, 12000, cuGraphExecKernelNodeSetParams_v2)                                         \
   ROW(cuGraphAddMemsetNode, 10000, cuGraphAddMemsetNode)                                                                \
-  ROW(cuGraphMemsetNodeGetParams, 10000, cuGraphMemsetNodeGetParams)                                                    \
   ROW(cuGraphExecMemsetNodeSetParams, 10020, cuGraphExecMemsetNodeSetParams)                                            \
   ROW(cuGraphExecBatchMemOpNodeSetParams, 11070, cuGraphExecBatchMemOpNodeSetParams)                                    \
   ROW(cuGraphExecUpdate, 12000, cuGraphExecUpdate_v2)                                                                   \

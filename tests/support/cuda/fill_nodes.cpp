@@ -41,6 +41,19 @@ void launch(const std::vector<Fill>& fills, BoundStream stream) {
   }
 }
 
+CUgraphExecUpdateResult update_fills(std::vector<Fill>& fills, const Graph& graph) {
+  if (fills.size() != graph.fills.size()) return CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
+  std::vector<Fill> updated = fills;
+  for (std::size_t i = 0; i < updated.size(); ++i) {
+    if (home_of(graph.fills[i]) != updated[i].home) {
+      return CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
+    }
+    updated[i].what = graph.fills[i];
+  }
+  fills = std::move(updated);
+  return CU_GRAPH_EXEC_UPDATE_SUCCESS;
+}
+
 SIM_CUDA_CALL(cuGraphAddMemsetNode,
               (CUgraphNode * node, CUgraph graph, const CUgraphNode*, std::size_t,
                const CUDA_MEMSET_NODE_PARAMS* parameters, CUcontext),
@@ -50,17 +63,9 @@ SIM_CUDA_CALL(cuGraphAddMemsetNode,
   if (owner->capturing || !is_none(owner->captured) || !owner->steps.empty()) {
     refuse(CUDA_ERROR_NOT_SUPPORTED);
   }
-  const auto made =
-      std::make_shared<Node>(Node{owner.get(), owner->fills.size(), CU_GRAPH_NODE_TYPE_MEMSET});
   owner->fills.push_back(checked(parameters));
-  owner->nodes.push_back(native_of<CUgraphNode>(graphs().nodes.add(made)));
-  *node = owner->nodes.back();
-}
-SIM_CUDA_CALL(cuGraphMemsetNodeGetParams, (CUgraphNode node, CUDA_MEMSET_NODE_PARAMS* parameters),
-              (node, parameters)) {
-  const auto known = graphs().nodes.at(node, CUDA_ERROR_INVALID_VALUE);
-  if (known->type != CU_GRAPH_NODE_TYPE_MEMSET) refuse(CUDA_ERROR_INVALID_VALUE);
-  *required(parameters) = known->graph->fills.at(known->step);
+  *node = add_node_to(*owner, {owner.get(), owner->fills.size() - 1, CU_GRAPH_NODE_TYPE_MEMSET,
+                               owner->fills.back()});
 }
 SIM_CUDA_CALL(cuGraphExecMemsetNodeSetParams,
               (CUgraphExec exec, CUgraphNode node, const CUDA_MEMSET_NODE_PARAMS* parameters,
@@ -75,29 +80,4 @@ SIM_CUDA_CALL(cuGraphExecMemsetNodeSetParams,
   check_home(updated->fills.at(known->step), what);
   updated->fills.at(known->step).what = what;
 }
-// Of other graphs it is not supported: programs then instantiate the graph anew.
-SIM_CUDA_CALL(cuGraphExecUpdate_v2,
-              (CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo* info),
-              (exec, graph, info)) {
-  const auto updated = graphs().exec_graphs.at(exec, CUDA_ERROR_INVALID_VALUE);
-  const auto source = graphs().graphs.at(graph, CUDA_ERROR_INVALID_VALUE);
-  *required(info) = {};
-  const auto fail = [&](CUgraphExecUpdateResult why) {
-    info->result = why;
-    refuse(CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE);
-  };
-  if (updated->fills.empty()) fail(CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED);
-  if (updated->fills.size() != source->fills.size()) {
-    fail(CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED);
-  }
-  std::vector<Fill> fills = updated->fills;
-  for (std::size_t i = 0; i < fills.size(); ++i) {
-    if (home_of(source->fills[i]) != fills[i].home) {
-      fail(CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED);
-    }
-    fills[i].what = source->fills[i];
-  }
-  updated->fills = std::move(fills);
-}
-
 }  // namespace vma

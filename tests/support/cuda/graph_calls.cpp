@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <utility>
 
 namespace vma {
@@ -28,7 +29,10 @@ void HeldObjects::add(std::shared_ptr<UserObject> object, unsigned int count) {
 }
 
 Graph::~Graph() {
-  for (CUgraphNode node : nodes) vma::graphs().nodes.take(node);
+  for (CUgraphNode node : nodes) {
+    const auto ended = vma::graphs().nodes.take(node);
+    if (ended->child != nullptr) vma::graphs().graphs.take(ended->child);
+  }
   if (is_none(captured)) return;
   try {
     sim().destroy_graph(captured);
@@ -54,9 +58,17 @@ ChainStep step_of(const Function& function, LaunchShape shape, void** pointers, 
   return step;
 }
 
+/// What a node adds to its graph.
+struct Added {
+  CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
+  ContextHandle context{};
+  std::vector<ChainStep> steps;
+  NodeContents contents;
+};
+
 /// Of either version of the parameters.
 template <typename Parameters>
-std::pair<ChainStep, ContextHandle> kernel_step(const Parameters* parameters) {
+Added kernel_node(const Parameters* parameters) {
   const Parameters& what = *required(parameters);
   CUfunction handle = what.func;
   if constexpr (requires { what.kern; }) {
@@ -65,18 +77,41 @@ std::pair<ChainStep, ContextHandle> kernel_step(const Parameters* parameters) {
   const auto function = function_of(handle);
   const LaunchShape shape{{what.gridDimX, what.gridDimY, what.gridDimZ},
                           {what.blockDimX, what.blockDimY, what.blockDimZ}};
-  return {step_of(*function, shape, what.kernelParams, what.extra), function->context};
+  ChainStep step = step_of(*function, shape, what.kernelParams, what.extra);
+  NodeContents contents = contents_of(*function, shape, step.arguments);
+  return {CU_GRAPH_NODE_TYPE_KERNEL, function->context, {std::move(step)}, std::move(contents)};
 }
 
-std::pair<ChainStep, ContextHandle> batch_step(const CUDA_BATCH_MEM_OP_NODE_PARAMS* parameters) {
+Added batch_node(const CUDA_BATCH_MEM_OP_NODE_PARAMS* parameters) {
   ChainStep step;
   step.words = word_operations(required(parameters)->paramArray, parameters->count);
-  return {std::move(step), handle_of<ContextHandle>(parameters->ctx)};
+  return {CU_GRAPH_NODE_TYPE_BATCH_MEM_OP,
+          handle_of<ContextHandle>(parameters->ctx),
+          {std::move(step)},
+          {}};
+}
+
+/// A copy of the graph, which the program must have built.
+Added child_node(CUgraph graph) {
+  const auto child = graphs().graphs.at(graph, CUDA_ERROR_INVALID_VALUE);
+  if (child->capturing || !is_none(child->captured) || !child->fills.empty()) {
+    refuse(CUDA_ERROR_NOT_SUPPORTED);
+  }
+  const auto copy = std::make_shared<Graph>();
+  copy->context = child->context;
+  copy->steps = child->steps;
+  for (CUgraphNode each : child->nodes) {
+    Node node = *graphs().nodes.at(each);
+    if (node.child != nullptr) refuse(CUDA_ERROR_NOT_SUPPORTED);
+    node.graph = copy.get();
+    add_node_to(*copy, node);
+  }
+  return {CU_GRAPH_NODE_TYPE_GRAPH, child->context, child->steps, copy};
 }
 
 /// Nodes run in the order in which they are added, which obeys any dependencies on earlier ones.
 void add_node(CUgraphNode* node, CUgraph graph, const CUgraphNode* before, std::size_t count,
-              CUgraphNodeType type, std::pair<ChainStep, ContextHandle> what) {
+              Added what) {
   required(node);
   const auto owner = graphs().graphs.at(graph, CUDA_ERROR_INVALID_VALUE);
   if (owner->capturing || !is_none(owner->captured) || !owner->fills.empty()) {
@@ -87,11 +122,13 @@ void add_node(CUgraphNode* node, CUgraph graph, const CUgraphNode* before, std::
       refuse(CUDA_ERROR_INVALID_VALUE);
     }
   }
-  if (is_none(owner->context)) owner->context = what.second;
-  const auto made = std::make_shared<Node>(Node{owner.get(), owner->steps.size(), type});
-  if (type != CU_GRAPH_NODE_TYPE_EMPTY) owner->steps.push_back(std::move(what.first));
-  owner->nodes.push_back(native_of<CUgraphNode>(graphs().nodes.add(made)));
-  *node = owner->nodes.back();
+  if (is_none(owner->context)) owner->context = what.context;
+  Node made{owner.get(), owner->steps.size(), what.type, std::move(what.contents)};
+  if (const auto* child = std::get_if<std::shared_ptr<Graph>>(&made.contents)) {
+    made.child = native_of<CUgraph>(graphs().graphs.add(*child));
+  }
+  std::ranges::move(what.steps, std::back_inserter(owner->steps));
+  *node = add_node_to(*owner, std::move(made));
 }
 
 void instantiate(CUgraphExec* exec, CUgraph graph) {
@@ -111,18 +148,51 @@ void instantiate(CUgraphExec* exec, CUgraph graph) {
   *exec = native_of<CUgraphExec>(graphs().exec_graphs.add(made));
 }
 
-void update(CUgraphExec exec, CUgraphNode node, CUgraphNodeType type,
-            std::pair<ChainStep, ContextHandle> what) {
+void update(CUgraphExec exec, CUgraphNode node, Added what) {
   const auto updated = graphs().exec_graphs.at(exec, CUDA_ERROR_INVALID_VALUE);
   const auto known = graphs().nodes.at(node, CUDA_ERROR_INVALID_VALUE);
-  if (known->graph != updated->of || known->type != type) refuse(CUDA_ERROR_INVALID_VALUE);
+  if (known->graph != updated->of || known->type != what.type) refuse(CUDA_ERROR_INVALID_VALUE);
   std::vector<ChainStep> steps = updated->steps;
-  steps.at(known->step) = std::move(what.first);
+  steps.at(known->step) = std::move(what.steps.front());
   sim().update_chain(updated->handle, steps);
   updated->steps = std::move(steps);
 }
 
+/// Takes the parameters of a graph of as many steps, both of which the program has built. Others
+/// are refused, and programs then instantiate the graph anew.
+CUgraphExecUpdateResult update_all(CUgraphExec exec, CUgraph graph) {
+  const auto updated = graphs().exec_graphs.at(exec, CUDA_ERROR_INVALID_VALUE);
+  const auto source = graphs().graphs.at(graph, CUDA_ERROR_INVALID_VALUE);
+  if (!updated->fills.empty()) return update_fills(updated->fills, *source);
+  if (source->steps.empty() || source->steps.size() != updated->steps.size()) {
+    return CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED;
+  }
+  sim().update_chain(updated->handle, source->steps);
+  updated->steps = source->steps;
+  return CU_GRAPH_EXEC_UPDATE_SUCCESS;
+}
+
 }  // namespace
+
+NodeContents contents_of(const Function& function, LaunchShape shape,
+                         const KernelArguments& arguments) {
+  NodeKernel kernel;
+  kernel.function = native_of<CUfunction>(function.handle);
+  kernel.context = native_of<CUcontext>(function.context);
+  kernel.shape = shape;
+  kernel.words.assign(arguments.words().begin(), arguments.words().end());
+  return kernel;
+}
+
+CUgraphNode add_node_to(Graph& graph, Node node) {
+  const auto made = std::make_shared<Node>(std::move(node));
+  if (auto* const kernel = std::get_if<NodeKernel>(&made->contents)) {
+    kernel->pointers.clear();
+    for (std::uint64_t& word : kernel->words) kernel->pointers.push_back(&word);
+  }
+  graph.nodes.push_back(native_of<CUgraphNode>(graphs().nodes.add(made)));
+  return graph.nodes.back();
+}
 
 SIM_CUDA_CALL(cuGraphCreate, (CUgraph * graph, unsigned int flags), (graph, flags)) {
   if (flags != 0) refuse(CUDA_ERROR_INVALID_VALUE);
@@ -140,38 +210,30 @@ SIM_CUDA_CALL(cuGraphAddKernelNode,
               (CUgraphNode * node, CUgraph graph, const CUgraphNode* before, std::size_t count,
                const CUDA_KERNEL_NODE_PARAMS_v1* parameters),
               (node, graph, before, count, parameters)) {
-  add_node(node, graph, before, count, CU_GRAPH_NODE_TYPE_KERNEL, kernel_step(parameters));
+  add_node(node, graph, before, count, kernel_node(parameters));
 }
 SIM_CUDA_CALL(cuGraphAddKernelNode_v2,
               (CUgraphNode * node, CUgraph graph, const CUgraphNode* before, std::size_t count,
                const CUDA_KERNEL_NODE_PARAMS* parameters),
               (node, graph, before, count, parameters)) {
-  add_node(node, graph, before, count, CU_GRAPH_NODE_TYPE_KERNEL, kernel_step(parameters));
+  add_node(node, graph, before, count, kernel_node(parameters));
 }
 SIM_CUDA_CALL(cuGraphAddBatchMemOpNode,
               (CUgraphNode * node, CUgraph graph, const CUgraphNode* before, std::size_t count,
                const CUDA_BATCH_MEM_OP_NODE_PARAMS* parameters),
               (node, graph, before, count, parameters)) {
-  add_node(node, graph, before, count, CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, batch_step(parameters));
+  add_node(node, graph, before, count, batch_node(parameters));
 }
 SIM_CUDA_CALL(cuGraphAddEmptyNode,
               (CUgraphNode * node, CUgraph graph, const CUgraphNode* before, std::size_t count),
               (node, graph, before, count)) {
-  add_node(node, graph, before, count, CU_GRAPH_NODE_TYPE_EMPTY, {});
+  add_node(node, graph, before, count, {});
 }
-SIM_CUDA_CALL(cuGraphNodeGetType, (CUgraphNode node, CUgraphNodeType* type), (node, type)) {
-  *required(type) = graphs().nodes.at(node, CUDA_ERROR_INVALID_VALUE)->type;
-}
-// Of a captured graph, whose nodes the simulator keeps to itself, there are none to see.
-SIM_CUDA_CALL(cuGraphGetNodes, (CUgraph graph, CUgraphNode* nodes, std::size_t* count),
-              (graph, nodes, count)) {
-  const auto owner = graphs().graphs.at(graph, CUDA_ERROR_INVALID_VALUE);
-  if (!is_none(owner->captured)) refuse(CUDA_ERROR_NOT_SUPPORTED);
-  if (nodes == nullptr) {
-    *required(count) = owner->nodes.size();
-    return;
-  }
-  std::copy_n(owner->nodes.begin(), std::min(*required(count), owner->nodes.size()), nodes);
+SIM_CUDA_CALL(cuGraphAddChildGraphNode,
+              (CUgraphNode * node, CUgraph graph, const CUgraphNode* before, std::size_t count,
+               CUgraph child),
+              (node, graph, before, count, child)) {
+  add_node(node, graph, before, count, child_node(child));
 }
 
 SIM_CUDA_CALL(cuGraphInstantiate,
@@ -205,18 +267,26 @@ SIM_CUDA_STREAM_CALL(cuGraphLaunch, _ptsz, (CUgraphExec exec, CUstream stream), 
 SIM_CUDA_CALL(cuGraphExecKernelNodeSetParams,
               (CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS_v1* parameters),
               (exec, node, parameters)) {
-  update(exec, node, CU_GRAPH_NODE_TYPE_KERNEL, kernel_step(parameters));
+  update(exec, node, kernel_node(parameters));
 }
 SIM_CUDA_CALL(cuGraphExecKernelNodeSetParams_v2,
               (CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS* parameters),
               (exec, node, parameters)) {
-  update(exec, node, CU_GRAPH_NODE_TYPE_KERNEL, kernel_step(parameters));
+  update(exec, node, kernel_node(parameters));
 }
 SIM_CUDA_CALL(cuGraphExecBatchMemOpNodeSetParams,
               (CUgraphExec exec, CUgraphNode node, const CUDA_BATCH_MEM_OP_NODE_PARAMS* parameters),
               (exec, node, parameters)) {
-  update(exec, node, CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, batch_step(parameters));
+  update(exec, node, batch_node(parameters));
 }
+SIM_CUDA_CALL(cuGraphExecUpdate_v2,
+              (CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo* info),
+              (exec, graph, info)) {
+  *required(info) = {};
+  info->result = update_all(exec, graph);
+  if (info->result != CU_GRAPH_EXEC_UPDATE_SUCCESS) refuse(CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE);
+}
+
 // --- User objects
 SIM_CUDA_CALL(cuUserObjectCreate,
               (CUuserObject * object, void* data, CUhostFn destroy, unsigned int references,

@@ -2,12 +2,15 @@
 
 #include "support/cuda/boundary.hpp"
 #include "support/cuda/library.hpp"
+#include "support/cuda/modules.hpp"
 #include "support/cuda/objects.hpp"
 
 #include "base/mutex.hpp"
 
 #include <atomic>
+#include <cstdint>
 #include <memory>
+#include <variant>
 #include <vector>
 
 namespace vma {
@@ -47,16 +50,34 @@ class HeldObjects {
 
 struct Graph;
 
-/// One node of a graph that the program builds.
-struct Node {
-  const Graph* graph = nullptr;
-  std::size_t step = 0;  ///< Its place among the steps or the fills of the graph.
-  CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
+/// A kernel of a node, and its parameters as the program may read them: one word each.
+struct NodeKernel {
+  CUfunction function = nullptr;
+  CUcontext context = nullptr;
+  LaunchShape shape;
+  std::vector<std::uint64_t> words;
+  std::vector<void*> pointers;  ///< To the words.
 };
 
-/// A captured graph, whose nodes the simulator keeps, or one that the program builds, of kernels
-/// and batches or of fills: those run in the order in which they were added. The program
-/// synchronises its calls.
+/// What a node does, as far as the program may ask for it.
+using NodeContents = std::variant<std::monostate, NodeKernel, CUDA_MEMCPY3D,
+                                  CUDA_MEMSET_NODE_PARAMS_v1, std::shared_ptr<Graph>>;
+
+/// One node of a graph.
+struct Node {
+  const Graph* graph = nullptr;
+  std::size_t step = 0;  ///< Its place among the steps or the fills of a graph that is built.
+  CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
+  NodeContents contents;
+  CUgraph child = nullptr;  ///< The handle of a child graph, which the node owns.
+};
+
+NodeContents contents_of(const Function& function, LaunchShape shape,
+                         const KernelArguments& arguments);
+
+/// A captured graph, whose work the simulator keeps, or one that the program builds of kernels,
+/// batches and child graphs of these, or of fills: they run in the order in which they were added.
+/// The program synchronises its calls.
 struct Graph {
   ~Graph();
 
@@ -77,6 +98,8 @@ struct Fill {
 };
 std::vector<Fill> fills_of(const Graph& graph);
 void launch(const std::vector<Fill>& fills, BoundStream stream);
+/// Takes those of the graph. As with the driver, fails if memory lies elsewhere now.
+CUgraphExecUpdateResult update_fills(std::vector<Fill>& fills, const Graph& graph);
 
 /// A graph that can be launched.
 struct ExecGraph {
@@ -98,6 +121,15 @@ struct Graphs {
 inline Graphs& graphs() {
   static Graphs& all = *new Graphs;
   return all;
+}
+
+/// Adds a node to the graph, with a handle for the program.
+CUgraphNode add_node_to(Graph& graph, Node node);
+/// If the stream captures: its graph has such a node, which has just been added to the capture.
+void note_captured(BoundStream stream, CUgraphNodeType type, const NodeContents& contents);
+inline void note_captured(BoundStream stream, const Function& function, LaunchShape shape,
+                          const KernelArguments& arguments) {
+  note_captured(stream, CU_GRAPH_NODE_TYPE_KERNEL, contents_of(function, shape, arguments));
 }
 
 }  // namespace vma

@@ -1,5 +1,6 @@
 #include "support/cuda/modules.hpp"
 
+#include "support/cuda/graphs.hpp"
 #include "support/cuda/kernel_table.hpp"
 #include "support/cuda/libraries.hpp"
 
@@ -127,7 +128,10 @@ KernelArguments arguments_of(const Function& function, void** pointers, void** e
 
 void launch(BoundStream stream, const Function& function, LaunchShape shape,
             const KernelArguments& arguments) {
-  if (!function.stops) return sim().launch(stream, function.handle, shape, arguments);
+  if (!function.stops) {
+    sim().launch(stream, function.handle, shape, arguments);
+    return note_captured(stream, function, shape, arguments);
+  }
   const std::vector<WordOperation> words{
       {WordOperation::Kind::write, arguments.at<Address>(0), arguments.at<std::uint64_t>(1)},
       {WordOperation::Kind::wait_until_at_least, arguments.at<Address>(2),
