@@ -370,6 +370,13 @@ class VMART_EXPORT Runtime {
   /// (CU_LAUNCH_PARAM_BUFFER_POINTER), as cuBLAS does. Also throws Error{invalid_argument} for a
   /// buffer that is shorter than the kernel's parameters.
   void record_launch(const void* function, std::span<const std::byte> block, Location device);
+  /// Finds what `record_launch` would record, and records nothing: for work that is enqueued again
+  /// and again, whose uses `record_uses` takes each time. Fills `out` as far as it goes and returns
+  /// how many uses there are.
+  std::size_t launch_uses(const void* function, const void* const* parameters, Location device,
+                          std::span<Use> out);
+  std::size_t launch_uses(const void* function, std::span<const std::byte> block, Location device,
+                          std::span<Use> out);
   /// Call after `cuModuleUnload` or `cuLibraryUnload`: clears everything that `record_launch` has
   /// cached about kernels. The driver is then asked about each kernel once more.
   void forget_kernels();

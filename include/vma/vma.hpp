@@ -77,6 +77,11 @@ VMART_EXPORT void record_launch(const void* function, const void* const* paramet
                                 Location device);
 VMART_EXPORT void record_launch(const void* function, std::span<const std::byte> block,
                                 Location device);
+/// Nothing is used while no runtime is open.
+VMART_EXPORT std::size_t launch_uses(const void* function, const void* const* parameters,
+                                     Location device, std::span<Use> out);
+VMART_EXPORT std::size_t launch_uses(const void* function, std::span<const std::byte> block,
+                                     Location device, std::span<Use> out);
 VMART_EXPORT void forget_kernels();
 VMART_EXPORT std::vector<Extent> where(const void* pointer);
 VMART_EXPORT void read(const void* pointer, std::span<std::byte> out);

@@ -2,13 +2,16 @@
 #include "abi/boundary.hpp"
 
 #include <vma/vma.hpp>
+#include <vma/vmart_uses.h>
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <span>
+#include <vector>
 
 using vma::at_boundary;
 using vma::require_argument;
@@ -49,6 +52,29 @@ vma::UseKind kind_of(int32_t kind) {
   return kind >= 0 && kind <= VMART_USE_READ_WRITE ? static_cast<vma::UseKind>(kind) : none;
 }
 
+vmart_use use_of(const vma::Use& use) {
+  return {use.address, use.bytes, use.device.ordinal, static_cast<int32_t>(use.kind), use.passes};
+}
+
+constexpr std::size_t batch_count = 64;  // On the stack.
+
+/// Writes the uses of a launch, which `find` fills into a span.
+template <typename Find>
+void find_uses(Find&& find, vmart_use* out, std::size_t max, std::size_t* count, const char* call) {
+  require_argument(count, call, "count");
+  if (max > 0) require_argument(out, call, "out");
+  std::array<vma::Use, batch_count> few;
+  *count = find(std::span<vma::Use>(few));
+  const std::size_t wanted = std::min(*count, max);
+  if (wanted <= few.size()) {
+    std::transform(few.begin(), few.begin() + wanted, out, use_of);
+    return;
+  }
+  std::vector<vma::Use> all(wanted);
+  *count = find(std::span<vma::Use>(all));
+  std::transform(all.begin(), all.begin() + std::min(*count, wanted), out, use_of);
+}
+
 }  // namespace
 
 void vmart_record_use(const void* address, size_t size_bytes, int gpu_ordinal, int32_t kind) {
@@ -72,6 +98,44 @@ vmart_status vmart_record_launch_block(const void* function, const void* block, 
     vma::record_launch(function, {static_cast<const std::byte*>(block), size_bytes},
                        vma::gpu(gpu_ordinal));
   });
+}
+
+vmart_status vmart_launch_uses(const void* function, const void* const* parameters, int gpu_ordinal,
+                               vmart_use* out, size_t max, size_t* count) {
+  return at_boundary([&] {
+    constexpr const char* call = "vmart_launch_uses";
+    require_argument(function, call, "function");
+    const auto find = [&](std::span<vma::Use> found) {
+      return vma::launch_uses(function, parameters, vma::gpu(gpu_ordinal), found);
+    };
+    find_uses(find, out, max, count, call);
+  });
+}
+
+vmart_status vmart_launch_block_uses(const void* function, const void* block, size_t size_bytes,
+                                     int gpu_ordinal, vmart_use* out, size_t max, size_t* count) {
+  return at_boundary([&] {
+    constexpr const char* call = "vmart_launch_block_uses";
+    require_argument(function, call, "function");
+    if (size_bytes > 0) require_argument(block, call, "block");
+    const std::span given(static_cast<const std::byte*>(block), size_bytes);
+    const auto find = [&](std::span<vma::Use> found) {
+      return vma::launch_uses(function, given, vma::gpu(gpu_ordinal), found);
+    };
+    find_uses(find, out, max, count, call);
+  });
+}
+
+void vmart_record_uses(const vmart_use* uses, size_t count) {
+  std::array<vma::Use, batch_count> batch;
+  for (std::size_t done = 0; done < count; done += batch.size()) {
+    const std::size_t size = std::min(count - done, batch.size());
+    std::transform(uses + done, uses + done + size, batch.begin(), [](const vmart_use& use) {
+      return vma::Use{use.address, use.size_bytes, vma::gpu(use.gpu), kind_of(use.kind),
+                      use.passes};
+    });
+    vma::record_uses(std::span(batch).first(size));
+  }
 }
 
 vmart_status vmart_forget_kernels(void) {

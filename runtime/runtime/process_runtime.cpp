@@ -208,6 +208,16 @@ void record_launch(const void* function, std::span<const std::byte> block, Locat
     open->record_launch(function, block, device);
   }
 }
+std::size_t launch_uses(const void* function, const void* const* parameters, Location device,
+                        std::span<Use> out) {
+  Runtime* const open = process_runtime.load(std::memory_order_acquire);
+  return open != nullptr ? open->launch_uses(function, parameters, device, out) : 0;
+}
+std::size_t launch_uses(const void* function, std::span<const std::byte> block, Location device,
+                        std::span<Use> out) {
+  Runtime* const open = process_runtime.load(std::memory_order_acquire);
+  return open != nullptr ? open->launch_uses(function, block, device, out) : 0;
+}
 void forget_kernels() {
   if (Runtime* open = process_runtime.load(std::memory_order_acquire)) open->forget_kernels();
 }

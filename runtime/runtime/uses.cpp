@@ -60,6 +60,10 @@ class UsesFound {
   }
 
   std::span<const Use> uses() const { return uses_; }
+  std::size_t copy_to(std::span<Use> out) const {
+    std::copy_n(uses_.begin(), std::min(out.size(), uses_.size()), out.begin());
+    return uses_.size();
+  }
 
  private:
   static constexpr std::size_t usual_count = 12;
@@ -100,6 +104,34 @@ void require_launch(const Topology& topology, const void* function, Location dev
   if (device.kind == Location::Kind::gpu && function != nullptr) return;
   throw Error(ErrorKind::invalid_argument, call,
               fmt::format("function {} on {}", function, to_string(device)));
+}
+
+void look_at_launch(Machinery& parts, const void* function, const void* const* parameters,
+                    Location device, UsesFound& found, const char* call) {
+  require_launch(parts.topology, function, device, call);
+  const KernelParameters* const known = parts.kernels.parameters_of(function);
+  if (known == nullptr) return;  // The thread is ending, and has no ring for uses either.
+  require_all(known->list.size(), parameters, call);
+  for (std::size_t i = 0; i < known->list.size(); ++i) {
+    look_through(known->list[i], parameters[i], found);
+  }
+}
+
+void look_at_launch(Machinery& parts, const void* function, std::span<const std::byte> block,
+                    Location device, UsesFound& found, const char* call) {
+  require_launch(parts.topology, function, device, call);
+  const KernelParameters* const known = parts.kernels.parameters_of(function);
+  if (known == nullptr) return;
+  const std::size_t needed =
+      known->list.empty() ? 0 : known->list.back().offset_bytes + known->list.back().size_bytes;
+  if (block.size() < needed) {
+    throw Error(ErrorKind::invalid_argument, call,
+                fmt::format("the block has {} bytes, but the kernel's parameters take {}",
+                            block.size(), needed));
+  }
+  for (const ParameterInfo& info : known->list) {
+    look_through(info, block.data() + info.offset_bytes, found);
+  }
 }
 
 }  // namespace
@@ -144,38 +176,34 @@ void Runtime::launch_recorded(Stream stream, const Kernel& kernel, Dim3 grid, Di
 }
 
 void Runtime::record_launch(const void* function, const void* const* parameters, Location device) {
-  constexpr const char* call = "vma::record_launch";
-  const RuntimeParts::Entry entry(*parts_, call);
-  require_launch(entry->topology, function, device, call);
-  const KernelParameters* const known = entry->kernels.parameters_of(function);
-  if (known == nullptr) return;  // The thread is ending, and has no ring for uses either.
-  require_all(known->list.size(), parameters, call);
+  const RuntimeParts::Entry entry(*parts_, "vma::record_launch");
   UsesFound found(entry->memory.registry(), device);
-  for (std::size_t i = 0; i < known->list.size(); ++i) {
-    look_through(known->list[i], parameters[i], found);
-  }
+  look_at_launch(*entry, function, parameters, device, found, "vma::record_launch");
   record_uses(found.uses());
 }
 
 void Runtime::record_launch(const void* function, std::span<const std::byte> block,
                             Location device) {
-  constexpr const char* call = "vma::record_launch";
-  const RuntimeParts::Entry entry(*parts_, call);
-  require_launch(entry->topology, function, device, call);
-  const KernelParameters* const known = entry->kernels.parameters_of(function);
-  if (known == nullptr) return;
-  const std::size_t needed =
-      known->list.empty() ? 0 : known->list.back().offset_bytes + known->list.back().size_bytes;
-  if (block.size() < needed) {
-    throw Error(ErrorKind::invalid_argument, call,
-                fmt::format("the block has {} bytes, but the kernel's parameters take {}",
-                            block.size(), needed));
-  }
+  const RuntimeParts::Entry entry(*parts_, "vma::record_launch");
   UsesFound found(entry->memory.registry(), device);
-  for (const ParameterInfo& info : known->list) {
-    look_through(info, block.data() + info.offset_bytes, found);
-  }
+  look_at_launch(*entry, function, block, device, found, "vma::record_launch");
   record_uses(found.uses());
+}
+
+std::size_t Runtime::launch_uses(const void* function, const void* const* parameters,
+                                 Location device, std::span<Use> out) {
+  const RuntimeParts::Entry entry(*parts_, "vma::launch_uses");
+  UsesFound found(entry->memory.registry(), device);
+  look_at_launch(*entry, function, parameters, device, found, "vma::launch_uses");
+  return found.copy_to(out);
+}
+
+std::size_t Runtime::launch_uses(const void* function, std::span<const std::byte> block,
+                                 Location device, std::span<Use> out) {
+  const RuntimeParts::Entry entry(*parts_, "vma::launch_uses");
+  UsesFound found(entry->memory.registry(), device);
+  look_at_launch(*entry, function, block, device, found, "vma::launch_uses");
+  return found.copy_to(out);
 }
 
 void Runtime::forget_kernels() {

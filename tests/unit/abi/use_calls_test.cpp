@@ -4,6 +4,9 @@
 #include "telemetry/use_summary.hpp"
 #include "unit/abi/abi_rig.hpp"
 
+#include <vma/vmart_uses.h>
+
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -80,6 +83,58 @@ TEST_F(UseCalls, ALaunchIsRecordedByWhatItsParametersPointInto) {
   EXPECT_TRUE(uses().empty());
   driver.release_primary(DeviceId{0});
   free(words);
+}
+
+TEST_F(UseCalls, WhatALaunchUsesIsFoundOnceAndRecordedLater) {
+  std::uint64_t* words = filled(1, 0);
+  std::uint64_t* others = filled(1, 0);
+  Driver& driver = *parts_of(runtime()).driver;
+  const ContextHandle context = driver.retain_primary(DeviceId{0});
+  const KernelHandle kernel = driver.load_kernel(context, fill_kernel());
+  const auto* function = reinterpret_cast<const void*>(static_cast<std::uint64_t>(kernel));
+  const std::uint64_t seed = 1;
+  const void* parameters[] = {&words, &others, &seed};
+  std::array<vmart_use, 3> found{};
+  std::size_t count = 0;
+  ASSERT_EQ(vmart_launch_uses(function, parameters, 1, found.data(), found.size(), &count),
+            VMART_OK);
+  ASSERT_EQ(count, 2u);
+  EXPECT_EQ(found[0].address, words);
+  EXPECT_EQ(found[1].address, others);
+  EXPECT_EQ(found[1].gpu, 1);
+  EXPECT_EQ(found[1].kind, VMART_USE_READ_WRITE);
+  EXPECT_EQ(found[1].passes, 1.0f);
+  EXPECT_TRUE(uses().empty());
+  found[1].address = nullptr;
+  const void* block[] = {words, others, nullptr};
+  ASSERT_EQ(vmart_launch_block_uses(function, block, sizeof(block), 0, found.data(), 1, &count),
+            VMART_OK);
+  EXPECT_EQ(count, 2u);
+  EXPECT_EQ(found[0].gpu, 0);
+  EXPECT_EQ(found[1].address, nullptr) << "there was room for one";
+
+  std::array<vmart_use, 100> many;
+  for (std::size_t i = 0; i < many.size(); ++i) {
+    many[i] = {words, 8 * i, 1, VMART_USE_READ, static_cast<float>(i)};
+  }
+  vmart_record_uses(many.data(), many.size());
+  const std::vector<LoggedUse> recorded = uses();
+  ASSERT_EQ(recorded.size(), many.size());
+  EXPECT_EQ(recorded[70].bytes, 8u * 70);
+  EXPECT_EQ(recorded[70].passes, 70.0f);
+  EXPECT_EQ(recorded[70].device, DeviceId{1});
+
+  EXPECT_EQ(vmart_launch_uses(nullptr, parameters, 1, nullptr, 0, &count), VMART_INVALID_ARGUMENT);
+  EXPECT_EQ(vmart_launch_uses(function, parameters, 1, nullptr, 1, &count), VMART_INVALID_ARGUMENT);
+  EXPECT_EQ(vmart_launch_uses(function, parameters, 1, nullptr, 0, nullptr),
+            VMART_INVALID_ARGUMENT);
+  EXPECT_EQ(vmart_launch_block_uses(function, block, 8, 0, nullptr, 0, &count),
+            VMART_INVALID_ARGUMENT);
+  driver.unload_kernel(kernel);
+  EXPECT_EQ(vmart_forget_kernels(), VMART_OK);
+  driver.release_primary(DeviceId{0});
+  free(words);
+  free(others);
 }
 
 TEST_F(UseCalls, NonsenseIsCountedAndIgnored) {
