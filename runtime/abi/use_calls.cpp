@@ -56,7 +56,7 @@ vmart_use use_of(const vma::Use& use) {
   return {use.address, use.bytes, use.device.ordinal, static_cast<int32_t>(use.kind), use.passes};
 }
 
-constexpr std::size_t batch_count = 64;  // On the stack.
+constexpr std::size_t batch_count = 16;  // On the stack; enough for usual launches.
 
 /// Writes the uses of a launch, which `find` fills into a span.
 template <typename Find>

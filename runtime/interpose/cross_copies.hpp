@@ -1,6 +1,7 @@
 #pragma once
 
 #include "interpose/driver_library.hpp"
+#include "interpose/work/memory_ranges.hpp"
 
 #include <cuda.h>
 
@@ -34,9 +35,6 @@ class CopyOperands {
   bool empty() const noexcept { return count_ == 0; }
 
  private:
-  static bool is_address(CUmemorytype type) noexcept {
-    return type == CU_MEMORYTYPE_DEVICE || type == CU_MEMORYTYPE_UNIFIED;
-  }
   void add(CUdeviceptr address) noexcept {
     if (count_ < addresses_.size()) addresses_[count_++] = address;
   }

@@ -9,7 +9,9 @@
 #undef cuCtxPushCurrent
 #undef cuGetProcAddress
 #undef cuGraphAddNode
+#undef cuGraphExecKernelNodeSetParams
 #undef cuGraphExecUpdate
+#undef cuGraphInstantiate
 #undef cuGraphInstantiateWithParams
 #undef cuDevicePrimaryCtxReset
 #undef cuCtxSynchronize
@@ -27,6 +29,7 @@
 
 // Not among the header's types.
 using FirstBeginCapture = CUresult (*)(CUstream);
+using InstantiateWithLog = CUresult (*)(CUgraphExec*, CUgraph, CUgraphNode*, char*, size_t);
 
 // The entry points that are interposed: the exact symbol, and its type. Everything else passes
 // straight to the driver. clang-format would repack the rows.
@@ -151,12 +154,8 @@ using FirstBeginCapture = CUresult (*)(CUstream);
   ROW(cuStreamWriteValue32_v2_ptsz, PFN_cuStreamWriteValue32_v11070_ptsz)            \
   ROW(cuStreamWriteValue64_v2, PFN_cuStreamWriteValue64_v11070)                      \
   ROW(cuStreamWriteValue64_v2_ptsz, PFN_cuStreamWriteValue64_v11070_ptsz)            \
-  ROW(cuLaunchCooperativeKernel, PFN_cuLaunchCooperativeKernel_v9000)                \
-  ROW(cuLaunchCooperativeKernel_ptsz, PFN_cuLaunchCooperativeKernel_v9000_ptsz)      \
   ROW(cuLaunchHostFunc, PFN_cuLaunchHostFunc_v10000)                                 \
   ROW(cuLaunchHostFunc_ptsz, PFN_cuLaunchHostFunc_v10000_ptsz)                       \
-  ROW(cuGraphLaunch, PFN_cuGraphLaunch_v10000)                                       \
-  ROW(cuGraphLaunch_ptsz, PFN_cuGraphLaunch_v10000_ptsz)                             \
   ROW(cuGraphUpload, PFN_cuGraphUpload_v11010)                                       \
   ROW(cuGraphUpload_ptsz, PFN_cuGraphUpload_v11010_ptsz)                             \
   ROW(cuStreamAddCallback, PFN_cuStreamAddCallback_v5000) \
@@ -178,9 +177,6 @@ using FirstBeginCapture = CUresult (*)(CUstream);
   ROW(cuGraphMemcpyNodeSetParams, PFN_cuGraphMemcpyNodeSetParams_v10000)             \
   ROW(cuGraphMemsetNodeSetParams, PFN_cuGraphMemsetNodeSetParams_v10000)             \
   ROW(cuGraphNodeSetParams, PFN_cuGraphNodeSetParams_v12020)                         \
-  ROW(cuGraphInstantiateWithFlags, PFN_cuGraphInstantiateWithFlags_v11040)           \
-  ROW(cuGraphInstantiateWithParams, PFN_cuGraphInstantiateWithParams_v12000)         \
-  ROW(cuGraphInstantiateWithParams_ptsz, PFN_cuGraphInstantiateWithParams_v12000_ptsz) \
   ROW(cuTexObjectCreate, PFN_cuTexObjectCreate_v5000)
 
 // Calls with a hook of their own, by the file that has it.
@@ -197,12 +193,7 @@ using FirstBeginCapture = CUresult (*)(CUstream);
   ROW(cuPointerGetAttribute, PFN_cuPointerGetAttribute_v4000)                        \
   ROW(cuPointerGetAttributes, PFN_cuPointerGetAttributes_v7000)                      \
   ROW(cuPointerSetAttribute, PFN_cuPointerSetAttribute_v6000)                        \
-  ROW(cuMemGetHandleForAddressRange, PFN_cuMemGetHandleForAddressRange_v11070)       \
-  ROW(cuGraphExecMemcpyNodeSetParams, PFN_cuGraphExecMemcpyNodeSetParams_v10020)     \
-  ROW(cuGraphExecMemsetNodeSetParams, PFN_cuGraphExecMemsetNodeSetParams_v10020)     \
-  ROW(cuGraphExecNodeSetParams, PFN_cuGraphExecNodeSetParams_v12020)                 \
-  ROW(cuGraphExecUpdate, PFN_cuGraphExecUpdate_v10020)                               \
-  ROW(cuGraphExecUpdate_v2, PFN_cuGraphExecUpdate_v12000)
+  ROW(cuMemGetHandleForAddressRange, PFN_cuMemGetHandleForAddressRange_v11070)
 
 #define VMART_RUN_HANDLE_HOOKS(ROW)                                                  \
   ROW(cuIpcGetMemHandle, PFN_cuIpcGetMemHandle_v4010)                                \
@@ -271,8 +262,29 @@ using FirstBeginCapture = CUresult (*)(CUstream);
   ROW(cuLaunchKernel_ptsz, PFN_cuLaunchKernel_v7000_ptsz)                            \
   ROW(cuLaunchKernelEx, PFN_cuLaunchKernelEx_v11060)                                 \
   ROW(cuLaunchKernelEx_ptsz, PFN_cuLaunchKernelEx_v11060_ptsz)                       \
+  ROW(cuLaunchCooperativeKernel, PFN_cuLaunchCooperativeKernel_v9000)                \
+  ROW(cuLaunchCooperativeKernel_ptsz, PFN_cuLaunchCooperativeKernel_v9000_ptsz)      \
   ROW(cuModuleUnload, PFN_cuModuleUnload_v2000)                                      \
   ROW(cuLibraryUnload, PFN_cuLibraryUnload_v12000)
+
+#define VMART_RUN_GRAPH_HOOKS(ROW)                                                   \
+  ROW(cuGraphInstantiate, InstantiateWithLog)                                        \
+  ROW(cuGraphInstantiate_v2, InstantiateWithLog)                                     \
+  ROW(cuGraphInstantiateWithFlags, PFN_cuGraphInstantiateWithFlags_v11040)           \
+  ROW(cuGraphInstantiateWithParams, PFN_cuGraphInstantiateWithParams_v12000)         \
+  ROW(cuGraphInstantiateWithParams_ptsz, PFN_cuGraphInstantiateWithParams_v12000_ptsz) \
+  ROW(cuGraphLaunch, PFN_cuGraphLaunch_v10000)                                       \
+  ROW(cuGraphLaunch_ptsz, PFN_cuGraphLaunch_v10000_ptsz)                             \
+  ROW(cuGraphExecDestroy, PFN_cuGraphExecDestroy_v10000)                             \
+  ROW(cuGraphExecUpdate, PFN_cuGraphExecUpdate_v10020)                               \
+  ROW(cuGraphExecUpdate_v2, PFN_cuGraphExecUpdate_v12000)                            \
+  ROW(cuGraphExecKernelNodeSetParams, PFN_cuGraphExecKernelNodeSetParams_v10010)     \
+  ROW(cuGraphExecKernelNodeSetParams_v2, PFN_cuGraphExecKernelNodeSetParams_v12000)  \
+  ROW(cuGraphExecMemcpyNodeSetParams, PFN_cuGraphExecMemcpyNodeSetParams_v10020)     \
+  ROW(cuGraphExecMemsetNodeSetParams, PFN_cuGraphExecMemsetNodeSetParams_v10020)     \
+  ROW(cuGraphExecNodeSetParams, PFN_cuGraphExecNodeSetParams_v12020)                 \
+  ROW(cuGraphExecChildGraphNodeSetParams, PFN_cuGraphExecChildGraphNodeSetParams_v11010) \
+  ROW(cuGraphNodeSetEnabled, PFN_cuGraphNodeSetEnabled_v11060)
 
 // Calls that the hooks make themselves, and that have no hook (see `DriverLibrary::real`).
 #define VMART_RUN_PLAIN_CALLS(ROW)                                                   \
@@ -307,6 +319,12 @@ using FirstBeginCapture = CUresult (*)(CUstream);
   ROW(cuMemAddressReserve, PFN_cuMemAddressReserve_v10020)                           \
   ROW(cuMemAddressFree, PFN_cuMemAddressFree_v10020)                                 \
   ROW(cuMemGetAllocationGranularity, PFN_cuMemGetAllocationGranularity_v10020)       \
+  ROW(cuGraphGetNodes, PFN_cuGraphGetNodes_v10000)                                   \
+  ROW(cuGraphNodeGetType, PFN_cuGraphNodeGetType_v10000)                             \
+  ROW(cuGraphKernelNodeGetParams_v2, PFN_cuGraphKernelNodeGetParams_v12000)          \
+  ROW(cuGraphMemcpyNodeGetParams, PFN_cuGraphMemcpyNodeGetParams_v10000)             \
+  ROW(cuGraphMemsetNodeGetParams, PFN_cuGraphMemsetNodeGetParams_v10000)             \
+  ROW(cuGraphChildGraphNodeGetGraph, PFN_cuGraphChildGraphNodeGetGraph_v10000)       \
   ROW(cuCtxFromGreenCtx, PFN_cuCtxFromGreenCtx_v12040)
 // clang-format on
 
@@ -317,7 +335,8 @@ using FirstBeginCapture = CUresult (*)(CUstream);
   VMART_RUN_POOL_HOOKS(ROW)      \
   VMART_RUN_MAPPING_HOOKS(ROW)   \
   VMART_RUN_STREAM_HOOKS(ROW)    \
-  VMART_RUN_LAUNCH_HOOKS(ROW)
+  VMART_RUN_LAUNCH_HOOKS(ROW)    \
+  VMART_RUN_GRAPH_HOOKS(ROW)
 
 #define VMART_RUN_ENTRY_POINTS(ROW) \
   VMART_RUN_HOOKS(ROW)              \

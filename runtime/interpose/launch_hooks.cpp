@@ -13,7 +13,18 @@ CUresult launch(CUfunction function, CUstream stream, void** parameters, void** 
   const ProgramStreams::Enqueue enqueue(stream);
   const CUresult result = call_driver_with_room<entry>(RoomNeed::on_stream(stream), function,
                                                        shape..., stream, parameters, extra);
-  if (result == CUDA_SUCCESS) note_launch(function, parameters);
+  if (result == CUDA_SUCCESS) note_launch(function, parameters, extra);
+  return result;
+}
+
+/// Its blocks wait for each other, and its parameters have one form.
+template <EntryPoint entry, typename... Shape>
+CUresult launch_cooperative(CUfunction function, CUstream stream, void** parameters,
+                            Shape... shape) noexcept {
+  const ProgramStreams::Enqueue enqueue(stream);
+  const CUresult result = call_driver_with_room<entry>(RoomNeed::on_stream(stream), function,
+                                                       shape..., stream, parameters);
+  if (result == CUDA_SUCCESS) note_launch(function, parameters, nullptr);
   return result;
 }
 
@@ -24,7 +35,7 @@ CUresult launch_with(const CUlaunchConfig* config, CUfunction function, void** p
   const ProgramStreams::Enqueue enqueue(stream);
   const CUresult result = call_driver_with_room<entry>(RoomNeed::on_stream(stream), config,
                                                        function, parameters, extra);
-  if (result == CUDA_SUCCESS) note_launch(function, parameters);
+  if (result == CUDA_SUCCESS) note_launch(function, parameters, extra);
   return result;
 }
 
@@ -63,6 +74,24 @@ CUresult hook_cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function
 CUresult hook_cuLaunchKernelEx_ptsz(const CUlaunchConfig* config, CUfunction function,
                                     void** parameters, void** extra) {
   return launch_with<EntryPoint::cuLaunchKernelEx_ptsz>(config, function, parameters, extra);
+}
+
+CUresult hook_cuLaunchCooperativeKernel(CUfunction function, unsigned grid_x, unsigned grid_y,
+                                        unsigned grid_z, unsigned block_x, unsigned block_y,
+                                        unsigned block_z, unsigned shared_bytes, CUstream stream,
+                                        void** parameters) {
+  return launch_cooperative<EntryPoint::cuLaunchCooperativeKernel>(function, stream, parameters,
+                                                                   grid_x, grid_y, grid_z, block_x,
+                                                                   block_y, block_z, shared_bytes);
+}
+
+CUresult hook_cuLaunchCooperativeKernel_ptsz(CUfunction function, unsigned grid_x, unsigned grid_y,
+                                             unsigned grid_z, unsigned block_x, unsigned block_y,
+                                             unsigned block_z, unsigned shared_bytes,
+                                             CUstream stream, void** parameters) {
+  return launch_cooperative<EntryPoint::cuLaunchCooperativeKernel_ptsz>(
+      function, stream, parameters, grid_x, grid_y, grid_z, block_x, block_y, block_z,
+      shared_bytes);
 }
 
 CUresult hook_cuModuleUnload(CUmodule module) {

@@ -1,9 +1,14 @@
 #pragma once
 
+#include "interpose/work/memory_ranges.hpp"
+
+#include <vma/vmart_uses.h>
+
 #include <cuda.h>
 
 #include <cstddef>
-#include <type_traits>
+#include <span>
+#include <vector>
 
 namespace vma::interpose {
 
@@ -12,54 +17,31 @@ namespace vma::interpose {
 /// saves each launch a fraction of a microsecond.
 bool uses_are_read() noexcept;
 
-/// The kernel was launched by the calling thread. `parameters` may be null.
-void note_launch(CUfunction function, void** parameters) noexcept;
-/// Work of the calling thread's context was enqueued that reads or writes so many bytes.
-void note_use(CUdeviceptr begin, std::size_t bytes, bool writes) noexcept;
+/// The kernel was launched by the calling thread, with parameters in one of the two forms.
+void note_launch(CUfunction function, void** parameters, void** extra) noexcept;
+/// Work of the calling thread's context was enqueued that touches the range.
+void note_use(const MemoryRange& range) noexcept;
 /// Kernels were unloaded, whose handles may name others from now on.
 void forget_kernels() noexcept;
 
-/// Notes the memory among the arguments of a copy or a fill: those that are addresses, with the one
-/// that is a size, in elements of a fill's value.
-template <typename... Args>
-void note_memory_among(Args... args) noexcept;
-
-}  // namespace vma::interpose
-
-// --- Implementation
-
-namespace vma::interpose {
-
-/// Bytes of an element, if the argument is the value of a fill.
-template <typename Arg>
-constexpr std::size_t element_bytes =
-    std::is_same_v<Arg, unsigned char> || std::is_same_v<Arg, unsigned short> ||
-            std::is_same_v<Arg, unsigned>
-        ? sizeof(Arg)
-        : 1;
-
-template <typename First, typename... Rest>
-constexpr bool begins_with_stream = std::is_same_v<First, CUstream>;
-
+/// Notes the memory among the arguments of a copy or a fill.
 template <typename... Args>
 void note_memory_among(Args... args) noexcept {
-  constexpr int sizes = (0 + ... + int{std::is_same_v<Args, std::size_t>});
-  constexpr int addresses = (0 + ... + int{std::is_same_v<Args, CUdeviceptr>});
-  // Operations on a word begin with their stream, and what looks like a size is the word.
-  if constexpr (sizes == 1 && addresses > 0 && !begins_with_stream<Args...>) {
-    if (!uses_are_read()) return;
-    std::size_t bytes = (std::size_t{1} * ... * element_bytes<Args>);
-    const auto take_size = [&](auto arg) {
-      if constexpr (std::is_same_v<decltype(arg), std::size_t>) bytes *= arg;
-    };
-    (take_size(args), ...);
-    bool is_target = true;  // The first argument; later ones are sources.
-    const auto take_address = [&](auto arg) {
-      if constexpr (std::is_same_v<decltype(arg), CUdeviceptr>) note_use(arg, bytes, is_target);
-      is_target = false;
-    };
-    (take_address(args), ...);
-  }
+  if (!uses_are_read()) return;
+  ranges_among([](const MemoryRange& range) { note_use(range); }, args...);
 }
+
+// --- What work uses, found now and recorded later. Requires: vmart is loaded.
+
+/// The GPU of the calling thread's context; negative without one.
+int current_gpu() noexcept;
+/// Of a kernel. Writes as many uses as there is room for, and returns how many.
+std::size_t find_launch_uses(CUfunction function, void** parameters, void** extra, int gpu,
+                             std::span<vmart_use> out) noexcept;
+/// Appends the parts of the range that are memory of vmart. Throws: std::bad_alloc.
+void append_uses(const MemoryRange& range, int gpu, std::vector<vmart_use>& out);
+/// Records them. While a GPU is blind (`BlindLaunches`), what other GPUs use of the memory that was
+/// allocated on it counts as used by that GPU: changes `uses` then.
+void record_uses(std::span<vmart_use> uses) noexcept;
 
 }  // namespace vma::interpose

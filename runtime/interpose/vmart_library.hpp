@@ -5,6 +5,7 @@
 #include <vma/vmart_ipc.h>
 #include <vma/vmart_room.h>
 #include <vma/vmart_torch.h>
+#include <vma/vmart_uses.h>
 
 // What the hooks call of libvmart.
 // clang-format off
@@ -47,8 +48,9 @@
   ROW(vmart_pool_set_reuse)         \
   ROW(vmart_pool_set_release_threshold) \
   ROW(vmart_pool_forget_stream)     \
-  ROW(vmart_record_use)             \
-  ROW(vmart_record_launch)          \
+  ROW(vmart_launch_uses)            \
+  ROW(vmart_launch_block_uses)      \
+  ROW(vmart_record_uses)            \
   ROW(vmart_forget_kernels)
 // clang-format on
 

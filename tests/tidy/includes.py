@@ -63,7 +63,9 @@ SEES = {
                     "scheduling lab/trace lab/import lab/replay",
     "abi": "base migrate/gates runtime",
     "interpose/sites": "",
-    "interpose": "interpose/sites",
+    "interpose/work": "",
+    "interpose": "interpose/sites interpose/work",
+    "interpose/graphs": "interpose interpose/work",
     "python": "",
     "python/core": "",
     "tools/vmart": "base driver machine placement/books placement/policies costs control runtime "

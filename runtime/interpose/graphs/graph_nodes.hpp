@@ -1,0 +1,85 @@
+#pragma once
+
+#include "interpose/driver_library.hpp"
+
+#include <vma/vmart_uses.h>
+
+#include <cuda.h>
+
+#include <cstddef>
+#include <vector>
+
+namespace vma::interpose {
+
+/// What one node of a graph uses each time that it runs.
+struct NodeUses {
+  bool is_kernel = false;    ///< Or something that may use as much.
+  bool gpu_is_told = false;  ///< By the driver; otherwise it is that of the calling thread.
+  int gpu = -1;
+  std::vector<vmart_use> uses;
+};
+
+struct GraphNode {
+  CUgraphNode handle = nullptr;
+  std::size_t nested = 0;  ///< Nodes of a child graph, which follow it.
+  bool enabled = true;
+  NodeUses uses;
+};
+
+/// Reads what the nodes of graphs use. Kernels that the driver does not describe, conditional
+/// nodes, whose bodies it does not tell, and nodes of an unknown type count as kernels that show
+/// nothing. One thread, which has a current context. Requires: vmart is loaded.
+class GraphNodeReader {
+ public:
+  explicit GraphNodeReader(const DriverLibrary& driver) noexcept;
+
+  /// All nodes of the graph, those of a child graph behind the node that has it. Throws:
+  /// std::bad_alloc.
+  std::vector<GraphNode> nodes_of(CUgraph graph);
+  /// Of a node with these parameters: those of any version of kernels, copies or fills.
+  template <typename Parameters>
+  NodeUses uses_of(const Parameters& parameters);
+
+ private:
+  void append_nodes(CUgraph graph, int depth, std::vector<GraphNode>& out);
+  void read(GraphNode& node, int depth, std::vector<GraphNode>& out);
+  int gpu_of(CUcontext context) noexcept;
+  NodeUses kernel_uses(CUfunction function, CUcontext context, void** parameters, void** extra);
+
+  const DriverLibrary& driver_;
+  const int here_;  // The GPU of the current context.
+  CUcontext last_ = nullptr;
+  int gpu_of_last_ = -1;
+};
+
+}  // namespace vma::interpose
+
+// --- Implementation
+
+#include "interpose/uses.hpp"
+
+namespace vma::interpose {
+
+template <typename Parameters>
+NodeUses GraphNodeReader::uses_of(const Parameters& given) {
+  NodeUses found;
+  if constexpr (requires { given.kern; }) {
+    CUfunction function = given.func;
+    // The driver takes one for the other, and so does vmart.
+    if (function == nullptr) function = reinterpret_cast<CUfunction>(given.kern);
+    return kernel_uses(function, given.ctx, given.kernelParams, given.extra);
+  } else if constexpr (requires { given.func; }) {
+    return kernel_uses(given.func, nullptr, given.kernelParams, given.extra);
+  } else if constexpr (requires { given.elementSize; }) {
+    found.gpu = here_;
+    append_uses(range_of_fill(given.dst, given.pitch, given.elementSize, given.width, given.height),
+                found.gpu, found.uses);
+  } else {
+    found.gpu = here_;
+    ranges_of_copy(given,
+                   [&](const MemoryRange& range) { append_uses(range, found.gpu, found.uses); });
+  }
+  return found;
+}
+
+}  // namespace vma::interpose

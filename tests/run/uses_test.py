@@ -1,0 +1,84 @@
+"""Policies see what a program uses under `vmart run`, and move nothing that they cannot judge.
+uses_test.py VMART PROGRAM"""
+
+import contextlib
+import itertools
+import json
+import re
+import sys
+import time
+import unittest
+
+from run_test import Running, places
+
+# What they save counts wherever it is, since simulated GPUs are hardly busy.
+POLICIES = ("cost_benefit", "auto:limit=0,guard_limit=0")
+GPU0, GPU1 = {"gpu(0)"}, {"gpu(1)"}
+# By their sizes in MiB: see uses_program.cpp.
+USED = {"graphs": {4, 6, 10, 14}, "captured": {4, 6, 8, 10}, "plain": {4, 6, 8, 10, 12},
+        "threads": {4, 6, 8}}
+SHARED, MOVING = 4, 6
+
+
+def lies(running):
+    """Where the buffers of each size in MiB lie."""
+    result = {}
+    for one in running.where():
+        result.setdefault(one["bytes"] >> 20, set()).update(places(one))
+    return result
+
+
+class Uses(unittest.TestCase):
+    @contextlib.contextmanager
+    def running(self, policy, work):
+        with self.subTest(policy=policy, work=work):
+            with Running("linked", work, "--policy", policy) as running:
+                yield running
+
+    def wait_until(self, running, moved, limit_s=60):
+        deadline = time.monotonic() + limit_s
+        while not moved(lies(running)):
+            self.assertLess(time.monotonic(), deadline, f"{lies(running)}\n{running.errors()}")
+
+    def test_move_memory_to_the_gpu_that_uses_it(self):
+        for policy, (work, used) in itertools.product(POLICIES, USED.items()):
+            with self.running(policy, work) as running:
+                self.wait_until(running, lambda at: all(at[size] == GPU1 for size in used))
+                others = {size: at for size, at in lies(running).items() if size not in used}
+                self.assertEqual(set(map(tuple, others.values())), {tuple(GPU0)}, others)
+                self.assertIn("done\n", running.end())
+
+    def test_that_are_not_seen_on_the_other_gpu_move_nothing(self):
+        for policy in POLICIES:
+            with self.running(policy, "blind") as running:
+                self.assert_shared_memory_stays(running)
+
+    def test_of_both_gpus_move_nothing(self):
+        for policy in POLICIES:
+            with self.running(policy, "evenly") as running:
+                self.assert_shared_memory_stays(running)
+
+    def test_in_turns_hardly_move_anything(self):
+        for policy in POLICIES:
+            with self.running(policy, "alternating") as running:
+                self.wait_until_seen(running)
+                moves = json.loads(running.control("stats", "--json"))["scheduler"]["moves_done"]
+                turns = int(re.search(r"turns: (\d+)", running.end())[1])
+                # `auto` may try moves, but not many.
+                self.assertLess(5 * moves, turns)
+
+    def wait_until_seen(self, running):
+        # The other buffer shows when the policy has seen enough. It is moved away once, since the
+        # moves of one decision may end at different times.
+        self.wait_until(running, lambda at: at[MOVING] == GPU0)
+        running.control("migrate", "largest:1", "gpu1")
+        self.wait_until(running, lambda at: at[MOVING] == GPU0)
+
+    def assert_shared_memory_stays(self, running):
+        self.wait_until_seen(running)
+        self.assertEqual(lies(running)[SHARED], GPU0)
+        self.assertIn("done\n", running.end())
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1] + sys.argv[3:])
