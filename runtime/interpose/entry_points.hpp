@@ -309,7 +309,6 @@ using InstantiateWithLog = CUresult (*)(CUgraphExec*, CUgraph, CUgraphNode*, cha
 // The same, where the driver is new enough.
 #define VMART_RUN_OPTIONAL_PLAIN_CALLS(ROW)                                          \
   ROW(cuDeviceCanAccessPeer, PFN_cuDeviceCanAccessPeer_v4000)                        \
-  ROW(cuDeviceGetCount, PFN_cuDeviceGetCount_v2000)                                  \
   ROW(cuDeviceGetUuid_v2, PFN_cuDeviceGetUuid_v11040)                                \
   ROW(cuGraphChildGraphNodeGetGraph, PFN_cuGraphChildGraphNodeGetGraph_v10000)       \
   ROW(cuGraphGetNodes, PFN_cuGraphGetNodes_v10000)                                   \
@@ -319,12 +318,7 @@ using InstantiateWithLog = CUresult (*)(CUgraphExec*, CUgraph, CUgraphNode*, cha
   ROW(cuMemAddressReserve, PFN_cuMemAddressReserve_v10020)                           \
   ROW(cuMemAddressFree, PFN_cuMemAddressFree_v10020)                                 \
   ROW(cuMemGetAllocationGranularity, PFN_cuMemGetAllocationGranularity_v10020)       \
-  ROW(cuGraphGetNodes, PFN_cuGraphGetNodes_v10000)                                   \
-  ROW(cuGraphNodeGetType, PFN_cuGraphNodeGetType_v10000)                             \
   ROW(cuGraphKernelNodeGetParams_v2, PFN_cuGraphKernelNodeGetParams_v12000)          \
-  ROW(cuGraphMemcpyNodeGetParams, PFN_cuGraphMemcpyNodeGetParams_v10000)             \
-  ROW(cuGraphMemsetNodeGetParams, PFN_cuGraphMemsetNodeGetParams_v10000)             \
-  ROW(cuGraphChildGraphNodeGetGraph, PFN_cuGraphChildGraphNodeGetGraph_v10000)       \
   ROW(cuCtxFromGreenCtx, PFN_cuCtxFromGreenCtx_v12040)
 // clang-format on
 

@@ -1,5 +1,6 @@
 #include "interpose/program_handle.hpp"
 
+#include "interpose/settings.hpp"
 #include "interpose/sites/allocation_site.hpp"
 #include "interpose/hooks.hpp"
 #include "interpose/program_mappings.hpp"
@@ -50,7 +51,7 @@ std::shared_ptr<ProgramHandle> ProgramHandle::create(std::size_t bytes,
   options.fabric = has_type(properties, CU_MEM_HANDLE_TYPE_FABRIC) ? 1 : 0;
   options.rdma = properties.allocFlags.gpuDirectRDMACapable;
   options.make_room = spills(properties.location.id) ? 1 : 0;
-  const std::string site = allocation_site(bytes);
+  const std::string site = Settings::get().wants_site(bytes) ? allocation_site() : std::string();
   options.site = site.c_str();
   vmart_backing* backing = nullptr;
   const vmart_status status =

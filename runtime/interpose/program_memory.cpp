@@ -46,9 +46,7 @@ void* ProgramMemory::allocate_at(std::size_t bytes, int device) {
   if (bytes <= chunk_bytes_max) {
     options.chunk_bytes = (bytes + granule_bytes - 1) / granule_bytes * granule_bytes;
   }
-  const std::size_t site_bytes = Settings::get().site_bytes;
-  const bool has_site = site_bytes != 0 && bytes >= site_bytes;
-  const std::string site = has_site ? allocation_site() : std::string();
+  const std::string site = Settings::get().wants_site(bytes) ? allocation_site() : std::string();
   options.site = site.c_str();
   void* pointer = nullptr;
   const vmart_status status =

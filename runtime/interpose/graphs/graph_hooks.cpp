@@ -51,7 +51,7 @@ template <EntryPoint entry, typename... Args>
 CUresult update(CUgraphExecUpdateResult* why, CUgraphExec exec, CUgraph graph,
                 Args... args) noexcept {
   const auto operands = [&] {
-    return why != nullptr && is_about_memory(*why) ? operands_of(graph)
+    return why != nullptr && is_about_memory(*why) ? interpose::operands_of(graph)
                                                    : std::vector<CUdeviceptr>();
   };
   const CUresult result = update_graph<entry>(operands, exec, graph, args...);
@@ -73,7 +73,7 @@ std::vector<CUdeviceptr> operands_of(const CUgraphNodeParams* what) {
   switch (what == nullptr ? CU_GRAPH_NODE_TYPE_EMPTY : what->type) {
     case CU_GRAPH_NODE_TYPE_MEMCPY: return operands_of(&what->memcpy.copyParams);
     case CU_GRAPH_NODE_TYPE_MEMSET: return {what->memset.dst};
-    case CU_GRAPH_NODE_TYPE_GRAPH: return operands_of(what->graph.graph);
+    case CU_GRAPH_NODE_TYPE_GRAPH: return interpose::operands_of(what->graph.graph);
     default: return {};
   }
 }

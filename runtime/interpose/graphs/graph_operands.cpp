@@ -42,8 +42,6 @@ void add_operands_of(const DriverLibrary& driver, CUgraph graph,
   }
 }
 
-<<<<<<< HEAD
-
 }  // namespace
 
 std::vector<CUdeviceptr> operands_of(CUgraph graph) {
