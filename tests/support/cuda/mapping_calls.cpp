@@ -54,7 +54,7 @@ void pointer_attribute(CUpointer_attribute which, Address address, void* out) {
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
       return put(out, CUdeviceptr{to_integer(sim().address_range(address).begin)});
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
-      return put(out, std::size_t{sim().address_range(address).size_bytes});
+      return put(out, std::size_t{DeviceMemory::of_process().range_around(address).size_bytes});
     case CU_POINTER_ATTRIBUTE_MAPPED: return put(out, 1);
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
@@ -184,7 +184,7 @@ SIM_CUDA_CALL(cuMemImportFromShareableHandle,
 SIM_CUDA_CALL(cuMemGetAddressRange_v2,
               (CUdeviceptr * begin, std::size_t* bytes, CUdeviceptr address),
               (begin, bytes, address)) {
-  const AddressRange range = sim().address_range(Address{address});
+  const AddressRange range = DeviceMemory::of_process().range_around(Address{address});
   if (begin != nullptr) *begin = to_integer(range.begin);
   if (bytes != nullptr) *bytes = range.size_bytes;
 }
@@ -193,17 +193,17 @@ SIM_CUDA_CALL(cuPointerGetAttribute, (void* out, CUpointer_attribute which, CUde
               (out, which, address)) {
   pointer_attribute(which, Address{address}, required(out));
 }
-// For memory that is not the driver's, all are zero.
+// For memory that is not the driver's, all are zero, and so is what the memory does not have.
 SIM_CUDA_CALL(cuPointerGetAttributes,
               (unsigned int count, CUpointer_attribute* which, void** out, CUdeviceptr address),
               (count, which, out, address)) {
   sim();
+  required(which);
   for (unsigned int i = 0; i < count; ++i) {
-    try {
-      pointer_attribute(required(which)[i], Address{address}, required(required(out)[i]));
-    } catch (const Error&) {
-      std::memset(out[i], 0, attribute_bytes(which[i]));
-    }
+    void* const value = required(required(out)[i]);
+    const CUresult result =
+        at_boundary([&] { pointer_attribute(which[i], Address{address}, value); });
+    if (result != CUDA_SUCCESS) std::memset(value, 0, attribute_bytes(which[i]));
   }
 }
 

@@ -61,7 +61,7 @@ Address DeviceMemory::allocate(ContextHandle context, std::size_t size_bytes) {
   drain();
   const Address begin = sim().allocate_plain(context, size_bytes);
   const MutexLock lock(mutex_);
-  plain_[begin] = context;
+  plain_[begin] = {context, size_bytes};
   return begin;
 }
 
@@ -84,7 +84,7 @@ Address DeviceMemory::allocate_ordered(DeviceId device, std::size_t size_bytes, 
   sim().release(chunk);  // The mapping keeps the memory.
   sim().grant(begin, size, accessors);
   const MutexLock lock(mutex_);
-  ordered_[begin] = {size, pool};
+  ordered_[begin] = {size, size_bytes, pool};
   return begin;
 }
 
@@ -112,7 +112,7 @@ void DeviceMemory::free(Address begin) {
   // Taken out first: once it is freed, another thread may be given the same address.
   auto plain = plain_.extract(begin);
   if (plain.empty()) refuse(CUDA_ERROR_INVALID_VALUE);
-  const ContextHandle owner = plain.mapped();
+  const ContextHandle owner = plain.mapped().context;
   lock.unlock();
   // The call waits for the caller's context, if that is on the same GPU.
   const ContextHandle caller = top_context();
@@ -131,8 +131,8 @@ void DeviceMemory::free_all_of(ContextHandle context) {
   std::vector<Address> owned;
   {
     const MutexLock lock(mutex_);
-    for (const auto& [begin, owner] : plain_) {
-      if (owner == context) owned.push_back(begin);
+    for (const auto& [begin, memory] : plain_) {
+      if (memory.context == context) owned.push_back(begin);
     }
   }
   if (!owned.empty()) sim().synchronize_context(context);
@@ -186,7 +186,18 @@ void DeviceMemory::drain() {
 ContextHandle DeviceMemory::context_of(Address begin) const {
   const MutexLock lock(mutex_);
   const auto found = plain_.find(begin);
-  return found == plain_.end() ? ContextHandle{} : found->second;
+  return found == plain_.end() ? ContextHandle{} : found->second.context;
+}
+
+AddressRange DeviceMemory::range_around(Address inside) const {
+  AddressRange range = sim().address_range(inside);
+  const MutexLock lock(mutex_);
+  if (const auto plain = plain_.find(range.begin); plain != plain_.end()) {
+    range.size_bytes = plain->second.size_bytes;
+  } else if (const auto ordered = ordered_.find(range.begin); ordered != ordered_.end()) {
+    range.size_bytes = ordered->second.asked_bytes;
+  }
+  return range;
 }
 
 CUmemoryPool DeviceMemory::pool_of(Address begin) const {

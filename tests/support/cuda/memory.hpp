@@ -57,6 +57,8 @@ class DeviceMemory {
   ContextHandle context_of(Address begin) const;
   /// The pool that memory was allocated from; null for other memory.
   CUmemoryPool pool_of(Address begin) const;
+  /// What the driver says of the memory around an address: as large as it was asked for.
+  AddressRange range_around(Address inside) const;
   /// What a pool has, and what of it is not freed.
   struct PoolBytes {
     std::uint64_t reserved = 0;
@@ -65,8 +67,13 @@ class DeviceMemory {
   PoolBytes bytes_of(CUmemoryPool pool) const;
 
  private:
+  struct Plain {
+    ContextHandle context{};
+    std::uint64_t size_bytes = 0;  ///< As asked for.
+  };
   struct Ordered {
     std::uint64_t size_bytes = 0;
+    std::uint64_t asked_bytes = 0;
     CUmemoryPool pool = nullptr;
     bool freed = false;  ///< Once the work before has ended.
   };
@@ -77,7 +84,7 @@ class DeviceMemory {
   static void unmap_ordered(Address begin, std::uint64_t size_bytes);
 
   mutable Mutex mutex_;
-  std::map<Address, ContextHandle> plain_ VMART_GUARDED_BY(mutex_);
+  std::map<Address, Plain> plain_ VMART_GUARDED_BY(mutex_);
   std::map<Address, Ordered> ordered_ VMART_GUARDED_BY(mutex_);
   std::vector<Freed> freed_ VMART_GUARDED_BY(mutex_);
 };
