@@ -28,6 +28,8 @@ namespace {
 constexpr std::size_t granule_bytes = std::size_t{2} << 20;
 // The largest chunk of vmart. An allocation up to this size is one chunk without padding.
 constexpr std::size_t chunk_bytes_max = std::size_t{256} << 20;
+// More than any GPU has. vmart calls larger sizes invalid, and the driver out of memory.
+constexpr std::size_t bytes_max = std::size_t{1} << 46;
 
 }  // namespace
 
@@ -64,7 +66,8 @@ void ProgramMemory::note_refusal(vmart_status status) noexcept {
 }
 
 bool ProgramMemory::takes(std::size_t bytes, const void* caller) noexcept {
-  return bytes >= Settings::get().min_bytes && bytes != 0 && takes_part() && !is_excluded(caller);
+  return bytes >= Settings::get().min_bytes && bytes != 0 && bytes <= bytes_max && takes_part() &&
+         !is_excluded(caller);
 }
 
 bool ProgramMemory::must_fit(std::size_t bytes, const void* caller) noexcept {

@@ -230,6 +230,8 @@ void ProgramStreams::keep_work_of(Stream& stream) noexcept {
   if (ProgramMemory::get().stays()) return;
   const DriverLibrary& driver = *DriverLibrary::get();
   const RelaxedCaptures relaxed(driver);
+  CUstreamCaptureStatus unused = CU_STREAM_CAPTURE_STATUS_NONE;
+  if (driver.cuStreamIsCapturing_plain(stream.handle, &unused) == CUDA_ERROR_INVALID_HANDLE) return;
   Context* const context = context_of(stream.context);
   if (context != nullptr) {
     const PushedContext pushed(driver, stream.context);
