@@ -101,8 +101,13 @@ bool ProgramMemory::add(ProgramAllocation& made) noexcept try {
   const std::lock_guard lock(mutex_);
   if (made.pool != nullptr) {
     note_segment_of(made.begin);
-  } else if (!takes_part() && vmart->vmart_pin_create(pointer, &made.pin) != VMART_OK) {
-    say("cannot keep memory in place: %s", vmart->vmart_last_error());  // See `keep_in_place`.
+  } else {
+    // Segments that lay there are gone.
+    segments_.erase(segments_.lower_bound(made.begin),
+                    segments_.lower_bound(made.begin + made.bytes));
+    if (!takes_part() && vmart->vmart_pin_create(pointer, &made.pin) != VMART_OK) {
+      say("cannot keep memory in place: %s", vmart->vmart_last_error());  // See `keep_in_place`.
+    }
   }
   allocations_.emplace(made.begin, made);
   return true;
