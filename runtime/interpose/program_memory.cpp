@@ -164,6 +164,9 @@ void ProgramMemory::free_taken(const ProgramAllocation& freed) noexcept {
   const VmartLibrary* const vmart = VmartLibrary::loaded();
   MemoryHandles::get().end_export(freed.begin);
   vmart->vmart_pin_release(freed.pin);
+  // A `Still` that has pinned it ends before; later ones do not know it.
+  static_cast<void>(without_still());
+  const std::shared_lock frees(frees_mutex_);
   vmart->vmart_torch_free(reinterpret_cast<void*>(freed.begin), freed.bytes, freed.device, nullptr);
   if (freed.pool != nullptr) ProgramPools::get().note_free();
 }
@@ -182,9 +185,12 @@ bool ProgramMemory::free_in_order(CUdeviceptr begin, CUstream stream) noexcept {
   const auto freed = take(begin, std::mem_fn(&ProgramAllocation::is_freed_by_program));
   if (!freed) return false;
   const VmartLibrary* const vmart = VmartLibrary::loaded();
+  const auto frees_later = [&] {
+    const std::shared_lock frees(frees_mutex_);
+    return vmart->vmart_free_async(reinterpret_cast<void*>(begin), stream) == VMART_OK;
+  };
   // What is pinned stays so until its work has ended.
-  if (freed->pin == nullptr &&
-      vmart->vmart_free_async(reinterpret_cast<void*>(begin), stream) == VMART_OK) {
+  if (freed->pin == nullptr && frees_later()) {
     if (freed->pool != nullptr) ProgramPools::get().note_free();
     return true;
   }

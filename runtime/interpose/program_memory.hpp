@@ -80,6 +80,9 @@ class ProgramMemory {
   std::unique_lock<std::shared_mutex> without_still() {
     return std::unique_lock<std::shared_mutex>(still_mutex_);
   }
+  /// A context was detached, and is about to be destroyed: frees that began before know it, and
+  /// wait for its work. Blocks: until these have ended.
+  void await_frees() noexcept { const std::lock_guard none_left(frees_mutex_); }
   /// While it exists, what the program has now does not move. Driver 580 may stop for ever if a
   /// context or a module is unloaded beside an unmap. Blocks: until no chunk is being switched.
   class Still {
@@ -119,6 +122,7 @@ class ProgramMemory {
   void* allocate_at(std::size_t bytes, int device);
 
   std::atomic<bool> stays_ = false;
+  std::shared_mutex frees_mutex_;  // Shared by those who are in a free of vmart's.
   std::shared_mutex still_mutex_;  // Held before `mutex_`.
   std::shared_mutex mutex_;
   std::map<CUdeviceptr, ProgramAllocation> allocations_;  // By their beginning.

@@ -52,6 +52,7 @@ CUresult destroy_context(CUcontext context, auto handle) noexcept {
   ProgramStreams::get().before_destruction(context);
   ProgramMemory::get().free_all_of(context);
   CrossCopies::get().before_destruction(context);
+  ProgramMemory::get().await_frees();
   const ProgramMemory::Still still;
   return call_driver<entry>(handle);
 }
