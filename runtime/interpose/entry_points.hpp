@@ -201,11 +201,6 @@ using InstantiateWithLog = CUresult (*)(CUgraphExec*, CUgraph, CUgraphNode*, cha
   ROW(cuIpcOpenMemHandle_v2, PFN_cuIpcOpenMemHandle_v11000)                          \
   ROW(cuIpcCloseMemHandle, PFN_cuIpcCloseMemHandle_v4010)
 
-#if CUDA_VERSION >= 13000
-#define VMART_RUN_NEW_POOL_HOOKS(ROW) ROW(cuCtxSynchronize_v2, PFN_cuCtxSynchronize_v13000)
-#else
-#define VMART_RUN_NEW_POOL_HOOKS(ROW)
-#endif
 #define VMART_RUN_POOL_HOOKS(ROW)                                                    \
   ROW(cuMemAllocAsync, PFN_cuMemAllocAsync_v11020)                                   \
   ROW(cuMemAllocAsync_ptsz, PFN_cuMemAllocAsync_v11020_ptsz)                         \
@@ -217,11 +212,24 @@ using InstantiateWithLog = CUresult (*)(CUgraphExec*, CUgraph, CUgraphNode*, cha
   ROW(cuMemPoolDestroy, PFN_cuMemPoolDestroy_v11020)                                 \
   ROW(cuMemPoolTrimTo, PFN_cuMemPoolTrimTo_v11020)                                   \
   ROW(cuMemPoolSetAttribute, PFN_cuMemPoolSetAttribute_v11020)                       \
-  ROW(cuMemPoolGetAttribute, PFN_cuMemPoolGetAttribute_v11020)                       \
+  ROW(cuMemPoolGetAttribute, PFN_cuMemPoolGetAttribute_v11020)
+
+#if CUDA_VERSION >= 13000
+#define VMART_RUN_NEW_WAIT_HOOKS(ROW) ROW(cuCtxSynchronize_v2, PFN_cuCtxSynchronize_v13000)
+#else
+#define VMART_RUN_NEW_WAIT_HOOKS(ROW)
+#endif
+#define VMART_RUN_WAIT_HOOKS(ROW)                                                    \
   ROW(cuStreamSynchronize, PFN_cuStreamSynchronize_v2000)                            \
   ROW(cuStreamSynchronize_ptsz, PFN_cuStreamSynchronize_v7000_ptsz)                  \
+  ROW(cuStreamQuery, PFN_cuStreamQuery_v2000)                                        \
+  ROW(cuStreamQuery_ptsz, PFN_cuStreamQuery_v7000_ptsz)                              \
   ROW(cuEventSynchronize, PFN_cuEventSynchronize_v2000)                              \
-  VMART_RUN_NEW_POOL_HOOKS(ROW)                                                      \
+  ROW(cuEventRecord, PFN_cuEventRecord_v2000)                                        \
+  ROW(cuEventRecord_ptsz, PFN_cuEventRecord_v7000_ptsz)                              \
+  ROW(cuEventRecordWithFlags, PFN_cuEventRecordWithFlags_v11010)                     \
+  ROW(cuEventRecordWithFlags_ptsz, PFN_cuEventRecordWithFlags_v11010_ptsz)           \
+  VMART_RUN_NEW_WAIT_HOOKS(ROW)                                                      \
   ROW(cuCtxSynchronize, PFN_cuCtxSynchronize_v2000)
 
 #define VMART_RUN_MAPPING_HOOKS(ROW)                                                 \
@@ -327,6 +335,7 @@ using InstantiateWithLog = CUresult (*)(CUgraphExec*, CUgraph, CUgraphNode*, cha
   VMART_RUN_MEMORY_HOOKS(ROW)    \
   VMART_RUN_HANDLE_HOOKS(ROW)    \
   VMART_RUN_POOL_HOOKS(ROW)      \
+  VMART_RUN_WAIT_HOOKS(ROW)      \
   VMART_RUN_MAPPING_HOOKS(ROW)   \
   VMART_RUN_STREAM_HOOKS(ROW)    \
   VMART_RUN_LAUNCH_HOOKS(ROW)    \

@@ -34,6 +34,11 @@ CUstream stream_among(First first, Rest... rest) noexcept {
   }
 }
 
+/// What vmart calls the stream that the variants for programs with per-thread streams name.
+inline CUstream of_thread(CUstream stream) noexcept {
+  return stream == nullptr ? CU_STREAM_PER_THREAD : stream;
+}
+
 constexpr std::string_view symbol_of(EntryPoint entry) noexcept {
   constexpr std::string_view names[] = {
 #define ROW(symbol, type) #symbol,

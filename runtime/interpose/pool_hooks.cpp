@@ -1,5 +1,4 @@
-// Memory that the program allocates and frees in the order of streams, its pools, and the calls
-// after which a pool gives back what is free.
+// Memory that the program allocates and frees in the order of streams, and its pools.
 #include "interpose/driver_library.hpp"
 #include "interpose/hooks.hpp"
 #include "interpose/program_memory.hpp"
@@ -11,11 +10,6 @@
 
 namespace vma::interpose {
 namespace {
-
-/// What vmart calls the stream that the variants for programs with per-thread streams name.
-CUstream of_thread(CUstream stream) noexcept {
-  return stream == nullptr ? CU_STREAM_PER_THREAD : stream;
-}
 
 /// A free of the driver's is work of its stream. On the legacy stream, others wait for that, and it
 /// for them; a pool of vmart enqueues nothing.
@@ -62,13 +56,6 @@ CUresult free_in_order(CUdeviceptr pointer, CUstream stream, CUstream named) noe
     return call_driver<entry>(pointer, stream);
   }
   return CUDA_SUCCESS;
-}
-
-template <EntryPoint entry, typename... Args>
-CUresult wait(Args... args) noexcept {
-  const CUresult result = call_driver<entry>(args...);
-  if (result == CUDA_SUCCESS) ProgramPools::get().settle();
-  return result;
 }
 
 }  // namespace
@@ -158,29 +145,5 @@ CUresult hook_cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attri
   if (counted != 0) *static_cast<cuuint64_t*>(value) += counted;
   return result;
 }
-
-// --- Waits
-
-CUresult hook_cuStreamSynchronize(CUstream stream) {
-  return wait<EntryPoint::cuStreamSynchronize>(stream);
-}
-
-CUresult hook_cuStreamSynchronize_ptsz(CUstream stream) {
-  return wait<EntryPoint::cuStreamSynchronize_ptsz>(stream);
-}
-
-CUresult hook_cuEventSynchronize(CUevent event) {
-  return wait<EntryPoint::cuEventSynchronize>(event);
-}
-
-CUresult hook_cuCtxSynchronize() {
-  return wait<EntryPoint::cuCtxSynchronize>();
-}
-
-#if CUDA_VERSION >= 13000
-CUresult hook_cuCtxSynchronize_v2(CUcontext context) {
-  return wait<EntryPoint::cuCtxSynchronize_v2>(context);
-}
-#endif
 
 }  // namespace vma::interpose

@@ -1,5 +1,6 @@
 #include "interpose/program_streams.hpp"
 
+#include "interpose/waits/finished_work.hpp"
 #include "interpose/program_memory.hpp"
 #include "interpose/program_pools.hpp"
 #include "interpose/settings.hpp"
@@ -69,7 +70,7 @@ bool ProgramStreams::current(CUcontext& context, int& device) noexcept {
 
 // --- Enqueuing
 
-ProgramStreams::Enqueue::Enqueue(CUstream stream) noexcept {
+ProgramStreams::Enqueue::Enqueue(CUstream stream) noexcept : stream_(stream) {
   if (is_forked_child()) return;
   ProgramStreams& all = get();
   if (all.begun() && all.unattached_.load(std::memory_order_relaxed) != 0) {
@@ -91,9 +92,23 @@ ProgramStreams::Enqueue::~Enqueue() {
   if (users_ != nullptr) users_->fetch_sub(1, std::memory_order_release);
   if (is_forked_child()) return;
   ProgramStreams& all = get();
+  all.note_enqueued(stream_);
   if (all.begun() && all.unattached_.load(std::memory_order_relaxed) != 0) {
     all.attach_current(true);
   }
+}
+
+FinishedWork::StreamName ProgramStreams::name_of(CUstream stream) noexcept {
+  FinishedWork::StreamName name{stream, nullptr};
+  const DriverLibrary* const driver = DriverLibrary::get();
+  if (!is_built_in(stream) || driver == nullptr) return name;
+  if (stream == nullptr) name.stream = CU_STREAM_LEGACY;
+  driver->cuCtxGetCurrent_plain(&name.context);
+  return name;
+}
+
+void ProgramStreams::note_enqueued(CUstream stream) noexcept {
+  if (begun()) FinishedWork::get().note_enqueued(name_of(stream));
 }
 
 std::size_t ProgramStreams::first_place(CUstream stream) noexcept {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "interpose/driver_library.hpp"
+#include "interpose/waits/finished_work.hpp"
 
 #include <cuda.h>
 
@@ -32,6 +33,7 @@ class ProgramStreams {
     Enqueue& operator=(const Enqueue&) = delete;
 
    private:
+    const CUstream stream_;
     std::atomic<int>* users_ = nullptr;
   };
 
@@ -45,6 +47,9 @@ class ProgramStreams {
   void begin() noexcept;
   /// The program has created the stream.
   void created(CUstream stream, unsigned flags) noexcept;
+  /// For `FinishedWork`. A built-in stream is that of the current context.
+  static FinishedWork::StreamName name_of(CUstream stream) noexcept;
+  void note_enqueued(CUstream stream) noexcept;
   /// The stream is about to be destroyed. Moves wait for its work nonetheless.
   void before_destruction(CUstream stream) noexcept;
   /// The context is current for the calling thread.

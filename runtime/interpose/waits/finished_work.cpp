@@ -1,0 +1,75 @@
+#include "interpose/waits/finished_work.hpp"
+
+#include <algorithm>
+
+namespace vma::interpose {
+namespace {
+
+struct Wait {
+  std::uint64_t number = 0;
+  FinishedWork::StreamName name;
+  CUcontext all_of = nullptr;  ///< All streams of the context, and not only that one.
+};
+
+/// The last waits of the thread.
+struct Waits {
+  std::array<Wait, 8> last;
+  std::size_t next = 0;
+};
+thread_local Waits waits;
+
+void keep(const Wait& ended) noexcept {
+  waits.last[waits.next] = ended;
+  waits.next = (waits.next + 1) % waits.last.size();
+}
+
+}  // namespace
+
+FinishedWork& FinishedWork::get() noexcept {
+  static FinishedWork* const work = new FinishedWork();
+  return *work;
+}
+
+/// Never zero.
+std::uint64_t FinishedWork::key_of(const StreamName& name) noexcept {
+  constexpr std::uint64_t spread = 0x9E3779B97F4A7C15;
+  const auto context = reinterpret_cast<std::uintptr_t>(name.context);
+  const std::uint64_t key =
+      (context * spread ^ reinterpret_cast<std::uintptr_t>(name.stream)) * spread;
+  return key != 0 ? key : 1;
+}
+
+FinishedWork::Place& FinishedWork::place_of(const StreamName& name) noexcept {
+  constexpr std::size_t tries_max = 64;
+  const std::uint64_t key = key_of(name);
+  std::size_t at = key >> 51;  // 13 bits: see `places_count`.
+  for (std::size_t tries = 0; tries < tries_max; ++tries, at = (at + 1) % places_count) {
+    Place& place = places_[at];
+    std::uint64_t known = place.key.load(std::memory_order_acquire);
+    if (known == 0 && place.key.compare_exchange_strong(known, key)) return place;
+    if (known == key) return place;
+  }
+  return shared_;
+}
+
+void FinishedWork::note_enqueued(const StreamName& name) noexcept {
+  place_of(name).last_work.store(waits_.load(std::memory_order_acquire), std::memory_order_release);
+}
+
+void FinishedWork::end_wait(std::uint64_t number, const StreamName& name) noexcept {
+  keep({number, name, nullptr});
+}
+
+void FinishedWork::end_wait_for(std::uint64_t number, CUcontext context) noexcept {
+  keep({number, {}, context});
+}
+
+bool FinishedWork::is_all_work_of(const StreamName& name, CUcontext context) noexcept {
+  const std::uint64_t last = place_of(name).last_work.load(std::memory_order_acquire);
+  return std::ranges::any_of(waits.last, [&](const Wait& wait) {
+    if (wait.number <= last) return false;
+    return wait.all_of != nullptr ? wait.all_of == context : wait.name == name;
+  });
+}
+
+}  // namespace vma::interpose
