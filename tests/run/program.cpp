@@ -6,8 +6,8 @@
  * WAY is how it finds the driver: linked, dlsym, resolver, or per_thread, which is the resolver for
  * programs whose stream zero is the thread's. WORK is what it does again and again until a line
  * arrives on standard input or that is closed: stream; streams, which are many; copies; or graph,
- * with a new capture each time. `fork`, `contexts` and `gpus` do so once, and then what stream
- * does. `forks` has a child in each round that runs another program or ends. `exec` does what
+ * with a new capture each time. `fork`, `contexts`, `gpus`, `misuse` and `beside` do so once, and
+ * then what stream does; `waits` queries streams that it has waited for. `forks` has a child in each round that runs another program or ends. `exec` does what
  * stream does and becomes the same program with `stream` when it should end. `pools` has its memory
  * from pools, which keep nothing that is free; those of `kept` do. That of `exported` is from a
  * pool for other processes. `late` ends before "ready" if it is not stuck. `reset` resets the GPU
@@ -290,6 +290,7 @@ int main(int argc, char **argv) {
   open_pools();
   CALL(cuMemGetInfo, &free_before, &total);
   print_info("before");
+  if (is_work("misuse")) allocate_too_much();
   for (int i = 0; i < buffers; ++i) memory[i] = allocate_buffer();
   CALL(cuMemAlloc, &small, 4096);
   CALL(cuMemGetInfo, &free_between, &total);
@@ -302,6 +303,8 @@ int main(int argc, char **argv) {
   if (strcmp(work, "full") == 0) fill_gpu();
   if (strcmp(work, "contexts") == 0) create_and_destroy_context();
   if (is_work("gpus")) copy_between_gpus(context);
+  if (is_work("misuse")) misuse_stream();
+  if (is_work("beside")) free_beside_contexts(context);
   use_pools_once();
   ask_for_room(context);
   instantiate_graph();
@@ -313,6 +316,7 @@ int main(int argc, char **argv) {
   for (unsigned char value = 2; !told_to_end(); ++value) {
     round_of(value);
     if (strcmp(work, "forks") == 0) fork_beside(value);
+    if (is_work("waits")) count_unready_streams();
   }
   if (strcmp(work, "exec") == 0) execl("/proc/self/exe", argv[0], argv[1], "stream", NULL);
 

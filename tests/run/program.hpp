@@ -14,6 +14,7 @@
   ROW(cuCtxSetCurrent, "cuCtxSetCurrent", PFN_cuCtxSetCurrent_v4000)                            \
   ROW(cuStreamCreate, "cuStreamCreate", PFN_cuStreamCreate_v2000)                               \
   ROW(cuStreamSynchronize, "cuStreamSynchronize", PFN_cuStreamSynchronize_v2000)                \
+  ROW(cuStreamQuery, "cuStreamQuery", PFN_cuStreamQuery_v2000)                                  \
   ROW(cuStreamDestroy, "cuStreamDestroy_v2", PFN_cuStreamDestroy_v4000)                         \
   ROW(cuStreamBeginCapture, "cuStreamBeginCapture_v2", PFN_cuStreamBeginCapture_v10010)         \
   ROW(cuStreamEndCapture, "cuStreamEndCapture", PFN_cuStreamEndCapture_v10000)                  \
@@ -92,6 +93,13 @@ void update_graph(void);
 
 /* The context is the current one, of GPU 0. */
 void ask_for_room(CUcontext here);
+
+/* --- corners.cpp */
+
+void count_unready_streams(void);
+void allocate_too_much(void);
+void misuse_stream(void);
+void free_beside_contexts(CUcontext here);
 
 /* --- pools.cpp: memory from pools */
 

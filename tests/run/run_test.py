@@ -62,6 +62,20 @@ class Programs(unittest.TestCase):
                 running.control("migrate", "run", "gpu1")
                 self.assert_prints_the_same(running, "linked", work)
 
+    def test_wrong_calls_and_other_threads_do_not_end_the_moving(self):
+        for work in ("misuse", "beside"):
+            with self.subTest(work=work), Running("linked", work) as running:
+                running.control("migrate", "run", "gpu1")
+                self.assert_prints_the_same(running, "linked", work)
+                self.assertEqual(running.errors(), "")
+
+    def test_a_query_after_a_wait_does_not_tell_of_a_move(self):
+        for way in ("linked", "per_thread"):
+            with self.subTest(way=way), Running(way, "waits") as running:
+                for place, _ in 3 * PLACES:
+                    running.control("migrate", "run", place)
+                self.assert_prints_the_same(running, way, "waits")
+
     def test_freeing_in_the_order_of_a_stream_does_not_wait(self):
         under = run(VMART, "run", "--", PROGRAM, "linked", "late", VMART_CONTROL="0")
         self.assertEqual(under.stderr, "")
