@@ -128,6 +128,38 @@ void copy_rows(const CUDA_MEMCPY2D* rows, CUstream stream) {
   }
 }
 
+/// Layers of rows.
+void copy_layers(const CUDA_MEMCPY3D* layers, CUstream stream) {
+  const CUDA_MEMCPY3D& what = *required(layers);
+  CUDA_MEMCPY2D rows{};
+  rows.srcMemoryType = what.srcMemoryType;
+  rows.srcHost = what.srcHost;
+  rows.srcDevice = what.srcDevice;
+  rows.srcXInBytes = what.srcXInBytes;
+  rows.srcPitch = what.srcPitch;
+  rows.dstMemoryType = what.dstMemoryType;
+  rows.dstHost = what.dstHost;
+  rows.dstDevice = what.dstDevice;
+  rows.dstXInBytes = what.dstXInBytes;
+  rows.dstPitch = what.dstPitch;
+  rows.WidthInBytes = what.WidthInBytes;
+  rows.Height = what.Height;
+  for (std::size_t layer = 0; layer < what.Depth; ++layer) {
+    rows.srcY = what.srcY + (what.srcZ + layer) * what.srcHeight;
+    rows.dstY = what.dstY + (what.dstZ + layer) * what.dstHeight;
+    copy_rows(&rows, stream);
+  }
+}
+
+/// Rows of values of 1, 2 or 4 bytes.
+void fill_rows(CUdeviceptr begin, std::size_t pitch, std::uint64_t value, std::size_t value_bytes,
+               std::size_t width, std::size_t height, CUstream stream) {
+  if (pitch < width * value_bytes && height > 1) refuse(CUDA_ERROR_INVALID_VALUE);
+  for (std::size_t row = 0; row < height; ++row) {
+    fill(begin + row * pitch, value, value_bytes, width, stream);
+  }
+}
+
 WordOperation operation_of(const CUstreamBatchMemOpParams& params) {
   switch (params.operation) {
     case CU_STREAM_MEM_OP_WRITE_VALUE_64:
@@ -249,6 +281,34 @@ SIM_CUDA_STREAM_CALL(cuMemsetD32Async, _ptsz,
                      (begin, value, count, stream)) {
   fill(begin, value, 4, count, stream);
 }
+
+SIM_CUDA_STREAM_CALL(cuMemcpy3D_v2, _ptds, (const CUDA_MEMCPY3D* layers), (layers)) {
+  copy_layers(layers, zero_stream);
+  finish(stream_of(zero_stream));
+}
+SIM_CUDA_STREAM_CALL(cuMemcpy3DAsync_v2, _ptsz, (const CUDA_MEMCPY3D* layers, CUstream stream),
+                     (layers, stream)) {
+  copy_layers(layers, stream);
+}
+
+// --- Fills of rows
+#define SIM_CUDA_ROW_CALLS(bits, Value)                                                           \
+  SIM_CUDA_STREAM_CALL(                                                                           \
+      cuMemsetD2D##bits##_v2, _ptds,                                                              \
+      (CUdeviceptr begin, std::size_t pitch, Value value, std::size_t width, std::size_t height), \
+      (begin, pitch, value, width, height)) {                                                     \
+    fill_rows(begin, pitch, value, sizeof value, width, height, zero_stream);                     \
+  }                                                                                               \
+  SIM_CUDA_STREAM_CALL(cuMemsetD2D##bits##Async, _ptsz,                                           \
+                       (CUdeviceptr begin, std::size_t pitch, Value value, std::size_t width,     \
+                        std::size_t height, CUstream stream),                                     \
+                       (begin, pitch, value, width, height, stream)) {                            \
+    fill_rows(begin, pitch, value, sizeof value, width, height, stream);                          \
+  }
+SIM_CUDA_ROW_CALLS(8, unsigned char)
+SIM_CUDA_ROW_CALLS(16, unsigned short)
+SIM_CUDA_ROW_CALLS(32, unsigned int)
+#undef SIM_CUDA_ROW_CALLS
 
 // --- Words. The first version of each call has the same parameters.
 #define SIM_CUDA_WORD_CALLS(suffix)                                                                \

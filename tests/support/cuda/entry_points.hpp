@@ -207,6 +207,14 @@
   ROW(cuMemsetD8, 3020, cuMemsetD8_v2, _ptds)                            \
   ROW(cuMemsetD16, 3020, cuMemsetD16_v2, _ptds)                          \
   ROW(cuMemsetD32, 3020, cuMemsetD32_v2, _ptds)                          \
+  ROW(cuMemcpy3D, 3020, cuMemcpy3D_v2, _ptds)                            \
+  ROW(cuMemcpy3DAsync, 3020, cuMemcpy3DAsync_v2, _ptsz)                  \
+  ROW(cuMemsetD2D8, 3020, cuMemsetD2D8_v2, _ptds)                        \
+  ROW(cuMemsetD2D16, 3020, cuMemsetD2D16_v2, _ptds)                      \
+  ROW(cuMemsetD2D32, 3020, cuMemsetD2D32_v2, _ptds)                      \
+  ROW(cuMemsetD2D8Async, 3020, cuMemsetD2D8Async, _ptsz)                 \
+  ROW(cuMemsetD2D16Async, 3020, cuMemsetD2D16Async, _ptsz)               \
+  ROW(cuMemsetD2D32Async, 3020, cuMemsetD2D32Async, _ptsz)               \
   ROW(cuMemsetD8Async, 3020, cuMemsetD8Async, _ptsz)                     \
   ROW(cuMemsetD16Async, 3020, cuMemsetD16Async, _ptsz)                   \
   ROW(cuMemsetD32Async, 3020, cuMemsetD32Async, _ptsz)                   \
