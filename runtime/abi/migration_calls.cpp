@@ -1,9 +1,11 @@
 // The C calls that move memory, and those that name the streams to stop.
 #include "abi/boundary.hpp"
 #include "abi/migration_values.hpp"
+#include "migrate/gates/capture_starts.hpp"
 #include "migrate/gates/copy_scopes.hpp"
 
 #include <vma/vma.hpp>
+#include <vma/vmart_captures.h>
 
 #include <algorithm>
 #include <chrono>
@@ -129,6 +131,14 @@ void vmart_copy_begin() {
 
 void vmart_copy_end() {
   vma::CopyScopes::process().leave();
+}
+
+void vmart_no_stops_begin() {
+  vma::capture_starts().lock();
+}
+
+void vmart_no_stops_end() {
+  vma::capture_starts().unlock();
 }
 
 vmart_status vmart_detach_from(vmart_stream stream, void* pointer) {

@@ -9,6 +9,7 @@
 #include "interpose/uses.hpp"
 #include "interpose/vmart_library.hpp"
 
+#include <atomic>
 #include <cstddef>
 #include <string_view>
 #include <type_traits>
@@ -91,6 +92,28 @@ class CopyScope {
   const VmartLibrary* const vmart_;
 };
 
+/// Around a call with which a stream begins to capture, or may join a capture: no stop is enqueued
+/// meanwhile, which could end it.
+class NoStops {
+ public:
+  NoStops(bool begins, bool may_join) noexcept
+      : vmart_(begins || (may_join && any_capture.load(std::memory_order_relaxed))
+                   ? VmartLibrary::loaded()
+                   : nullptr) {
+    if (begins) any_capture.store(true, std::memory_order_relaxed);
+    if (vmart_ != nullptr) vmart_->vmart_no_stops_begin();
+  }
+  ~NoStops() {
+    if (vmart_ != nullptr) vmart_->vmart_no_stops_end();
+  }
+  NoStops(const NoStops&) = delete;
+  NoStops& operator=(const NoStops&) = delete;
+
+ private:
+  static inline std::atomic<bool> any_capture = false;  ///< Has begun in this process.
+  const VmartLibrary* const vmart_;
+};
+
 /// Calls the driver. What vmart keeps for later allocations counts as free, so it must not be why a
 /// call fails; nor may memory that could lie elsewhere, if it may spill.
 template <EntryPoint entry, bool looks = looks_memory_up(entry), typename... Args>
@@ -130,6 +153,9 @@ struct EnqueueHook<entry, CUresult (*)(Args...)> {
   static CUresult call(Args... args) noexcept {
     const ProgramStreams::Enqueue enqueue(stream_among(args...));
     const CrossCopies::Order order(copied_in_legacy_stream<entry>(args...));
+    constexpr std::string_view symbol = symbol_of(entry);
+    const NoStops no_stops(symbol.starts_with("cuStreamBeginCapture"),
+                           symbol.starts_with("cuStreamWaitEvent"));
     const CUresult result =
         call_driver_with_room<entry>(RoomNeed::on_stream(stream_among(args...)), args...);
     if (result == CUDA_SUCCESS) note_memory_among(args...);

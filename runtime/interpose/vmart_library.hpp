@@ -3,6 +3,7 @@
 #include <vma/vmart.h>
 #include <vma/vmart_backing.h>
 #include <vma/vmart_ipc.h>
+#include <vma/vmart_captures.h>
 #include <vma/vmart_room.h>
 #include <vma/vmart_torch.h>
 #include <vma/vmart_uses.h>
@@ -32,6 +33,8 @@
   ROW(vmart_detach)                 \
   ROW(vmart_copy_begin)             \
   ROW(vmart_copy_end)               \
+  ROW(vmart_no_stops_begin)         \
+  ROW(vmart_no_stops_end)           \
   ROW(vmart_note_export)            \
   ROW(vmart_ipc_export)             \
   ROW(vmart_ipc_import)             \

@@ -3,6 +3,7 @@
 #include "base/units.hpp"
 #include "driver/native_codes.hpp"
 #include "memory/contexts_in_use.hpp"
+#include "migrate/gates/capture_starts.hpp"
 
 #include <vma/error.hpp>
 
@@ -10,6 +11,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <shared_mutex>
 #include <utility>
 
 namespace vma {
@@ -68,6 +70,7 @@ std::optional<GateRefusal> EnqueuedStops::enqueue_next() {
     ++end;
   }
   const auto group = std::span<const StopStart>(starts_).subspan(next_, end - next_);
+  const std::shared_lock no_capture_begins(capture_starts());
   if (auto refusal = find_capture(group)) return refusal;
   if (auto refusal = find_retired(group)) return refusal;
   // Each call in between would add to the time between the arrivals.

@@ -134,11 +134,11 @@ std::size_t World::any_context(bool own) {
 
 // --- Streams
 
-std::size_t World::create_stream(std::size_t context, bool capturing) {
+std::size_t World::create_stream(std::size_t context) {
   enter(context);
   Stream made;
   made.context = context;
-  made.blocking = !capturing && random.one_in(3);
+  made.blocking = random.one_in(3);
   const unsigned flags = made.blocking ? CU_STREAM_DEFAULT : CU_STREAM_NON_BLOCKING;
   const bool urgent = random.one_in(3);
   const CUresult result = urgent ? driver.f_cuStreamCreateWithPriority(&made.handle, flags, -1)
@@ -166,13 +166,10 @@ std::size_t World::any_stream(std::size_t context, bool capturing) {
   std::vector<std::size_t> found;
   for (std::size_t i = 0; i < streams.size(); ++i) {
     const Stream& stream = streams[i];
-    if (stream.context != context || !stream.alive) continue;
-    // A stop in the legacy stream that is enqueued just when a blocking stream begins to capture
-    // ends that capture.
-    if (capturing && (stream.blocking || stream.built_in)) continue;
+    if (stream.context != context || !stream.alive || (capturing && stream.built_in)) continue;
     found.push_back(i);
   }
-  return found.empty() ? create_stream(context, capturing) : random.of(found);
+  return found.empty() ? create_stream(context) : random.of(found);
 }
 
 void World::wait_for(std::size_t number) {

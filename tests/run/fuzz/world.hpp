@@ -158,7 +158,7 @@ class World {
   std::size_t any_context(bool own = false);
 
   // --- Streams
-  std::size_t create_stream(std::size_t context, bool capturing = false);
+  std::size_t create_stream(std::size_t context);
   void destroy_stream(std::size_t stream);
   std::size_t any_stream(std::size_t context, bool capturing = false);
   void wait_for(std::size_t stream);
