@@ -86,7 +86,13 @@ CUresult hook_cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* out,
 CUresult hook_cuMemExportToShareableHandle(void* out, CUmemGenericAllocationHandle handle,
                                            CUmemAllocationHandleType type,
                                            unsigned long long flags) {
-  const CUresult result = ProgramMappings::get().to_drivers(handle);
+  ProgramMappings& mappings = ProgramMappings::get();
+  // It may be in memory that can be exported, but must not be seen to.
+  const auto known = mappings.find(handle);
+  if (known != nullptr && (known->properties().requestedHandleTypes & type) == 0) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  const CUresult result = mappings.to_drivers(handle);
   if (result != CUDA_SUCCESS) return result;
   return call_driver<EntryPoint::cuMemExportToShareableHandle>(out, handle, type, flags);
 }
