@@ -423,11 +423,12 @@ bool Memory::has_ended(WorkMark& mark) noexcept {
   try {
     return driver_.query_event(mark.event);
   } catch (const Error& error) {
-    if (!std::exchange(mark.warned, true))
+    const bool destroyed =
+        error.native() == native_invalid_context || error.native() == native_invalid_handle;
+    if (!destroyed && !std::exchange(mark.warned, true))
       log(LogLevel::warn, "an event that free_async waits for failed: {}", error.what());
     if (error.native() == native_captured_event) record_again(driver_, mark);
-    return context_is_broken(error.native()) || error.native() == native_invalid_context ||
-           error.native() == native_invalid_handle;
+    return destroyed || context_is_broken(error.native());
   } catch (const std::exception&) {  // The exception may come from formatting.
     return false;
   }
