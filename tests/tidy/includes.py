@@ -67,6 +67,7 @@ SEES = {
     "interpose/work": "",
     "interpose": "interpose/sites interpose/waits interpose/work",
     "interpose/graphs": "interpose interpose/work",
+    "interpose/hooks": "interpose interpose/graphs interpose/sites interpose/waits interpose/work",
     "python": "",
     "python/core": "",
     "tools/vmart": "base driver machine placement/books placement/policies costs control runtime "
