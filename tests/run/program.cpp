@@ -7,14 +7,15 @@
  * programs whose stream zero is the thread's. WORK is what it does again and again until a line
  * arrives on standard input or that is closed: stream; streams, which are many; copies; or graph,
  * with a new capture each time. `fork`, `contexts`, `gpus`, `misuse` and `beside` do so once, and
- * then what stream does; `waits` queries streams that it has waited for. `forks` has a child in each round that runs another program or ends. `exec` does what
- * stream does and becomes the same program with `stream` when it should end. `pools` has its memory
- * from pools, which keep nothing that is free; those of `kept` do. That of `exported` is from a
- * pool for other processes. `late` ends before "ready" if it is not stuck. `reset` resets the GPU
- * and ends. `attributes` asks for attributes that the driver answers. `updates` and `nodes` update
- * a graph in the end that was instantiated before. `elsewhere` asks for room on a GPU other than
- * its own, and `hopeless` for more than there is. `info` prints what it is told of the GPU's
- * memory, and `told` when that is divided or unused. `full` allocates until the GPU is full, once.
+ * then what stream does; `waits` queries streams that it has waited for. `forks` has a child in
+ * each round that runs another program or ends. `exec` does what stream does and becomes the same
+ * program with `stream` when it should end. `pools` has its memory from pools, which keep nothing
+ * that is free; those of `kept` do. That of `exported` is from a pool for other processes. `late`
+ * ends before "ready" if it is not stuck. `reset` resets the GPU and ends. `attributes` asks for
+ * attributes that the driver answers. `updates` and `nodes` update a graph in the end that was
+ * instantiated before. `elsewhere` asks for room on a GPU other than its own, and `hopeless` for
+ * more than there is. `info` prints what it is told of the GPU's memory, and `told` when that is
+ * divided or unused. `full` allocates until the GPU is full, once.
  */
 #include "program.hpp"
 
