@@ -5,6 +5,9 @@
 #include "interpose/hooks.hpp"
 #include "interpose/program_pools.hpp"
 
+#include <chrono>
+#include <thread>
+
 namespace vma::interpose {
 namespace {
 
@@ -36,15 +39,24 @@ CUresult wait_for_context(CUcontext named, Context... context) noexcept {
   return result;
 }
 
+/// A stream that has no work but is not ready is stopped for a move, or has work of a call that no
+/// hook knows. A stop ends soon, and work does not; so this never says that work is complete.
 template <EntryPoint entry>
 CUresult query(CUstream stream, CUstream named) noexcept {
-  const CUresult result = call_driver<entry>(stream);
+  constexpr auto stop_max = std::chrono::milliseconds(50);
+  CUresult result = call_driver<entry>(stream);
   if (result != CUDA_ERROR_NOT_READY || !ProgramStreams::get().begun()) return result;
   const DriverLibrary* const driver = DriverLibrary::get();
   CUcontext context = nullptr;
-  const bool known = driver->cuStreamGetCtx_plain(named, &context) == CUDA_SUCCESS &&
-                     FinishedWork::get().is_all_work_of(ProgramStreams::name_of(named), context);
-  return known ? CUDA_SUCCESS : result;
+  if (driver->cuStreamGetCtx_plain(named, &context) != CUDA_SUCCESS) return result;
+  const FinishedWork::StreamName name = ProgramStreams::name_of(named);
+  const auto limit = std::chrono::steady_clock::now() + stop_max;
+  while (result == CUDA_ERROR_NOT_READY && FinishedWork::get().is_all_work_of(name, context) &&
+         std::chrono::steady_clock::now() < limit) {
+    std::this_thread::yield();
+    result = call_driver<entry>(stream);
+  }
+  return result;
 }
 
 /// A stream that was waited for has work again.

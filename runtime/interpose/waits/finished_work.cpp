@@ -18,6 +18,13 @@ struct Waits {
 };
 thread_local Waits waits;
 
+/// What the thread noted last: noting it once more would change nothing.
+struct Noted {
+  CUstream stream = nullptr;
+  std::uint64_t waits = 0;
+};
+thread_local Noted noted;
+
 void keep(const Wait& ended) noexcept {
   waits.last[waits.next] = ended;
   waits.next = (waits.next + 1) % waits.last.size();
@@ -30,19 +37,13 @@ FinishedWork& FinishedWork::get() noexcept {
   return *work;
 }
 
-/// Never zero.
-std::uint64_t FinishedWork::key_of(const StreamName& name) noexcept {
-  constexpr std::uint64_t spread = 0x9E3779B97F4A7C15;
-  const auto context = reinterpret_cast<std::uintptr_t>(name.context);
-  const std::uint64_t key =
-      (context * spread ^ reinterpret_cast<std::uintptr_t>(name.stream)) * spread;
-  return key != 0 ? key : 1;
-}
-
-FinishedWork::Place& FinishedWork::place_of(const StreamName& name) noexcept {
+/// Built-in streams share a place: which of them a null handle means depends on the call.
+FinishedWork::Place& FinishedWork::place_of(CUstream stream) noexcept {
+  if (stream == nullptr || stream == CU_STREAM_PER_THREAD) stream = CU_STREAM_LEGACY;
   constexpr std::size_t tries_max = 64;
-  const std::uint64_t key = key_of(name);
-  std::size_t at = key >> 51;  // 13 bits: see `places_count`.
+  constexpr std::uint64_t spread = 0x9E3779B97F4A7C15;
+  const auto key = reinterpret_cast<std::uintptr_t>(stream);
+  std::size_t at = (key * spread) >> 51;  // 13 bits: see `places_count`.
   for (std::size_t tries = 0; tries < tries_max; ++tries, at = (at + 1) % places_count) {
     Place& place = places_[at];
     std::uint64_t known = place.key.load(std::memory_order_acquire);
@@ -52,8 +53,14 @@ FinishedWork::Place& FinishedWork::place_of(const StreamName& name) noexcept {
   return shared_;
 }
 
-void FinishedWork::note_enqueued(const StreamName& name) noexcept {
-  place_of(name).last_work.store(waits_.load(std::memory_order_acquire), std::memory_order_release);
+void FinishedWork::note_enqueued(CUstream stream) noexcept {
+  const std::uint64_t begun = waits_.load(std::memory_order_acquire);
+  if (noted.waits == begun && noted.stream == stream) return;
+  std::atomic<std::uint64_t>& last = place_of(stream).last_work;
+  std::uint64_t known = last.load(std::memory_order_relaxed);
+  while (known < begun && !last.compare_exchange_weak(known, begun, std::memory_order_release)) {
+  }
+  noted = {stream, begun};
 }
 
 void FinishedWork::end_wait(std::uint64_t number, const StreamName& name) noexcept {
@@ -65,7 +72,7 @@ void FinishedWork::end_wait_for(std::uint64_t number, CUcontext context) noexcep
 }
 
 bool FinishedWork::is_all_work_of(const StreamName& name, CUcontext context) noexcept {
-  const std::uint64_t last = place_of(name).last_work.load(std::memory_order_acquire);
+  const std::uint64_t last = place_of(name.stream).last_work.load(std::memory_order_acquire);
   return std::ranges::any_of(waits.last, [&](const Wait& wait) {
     if (wait.number <= last) return false;
     return wait.all_of != nullptr ? wait.all_of == context : wait.name == name;
