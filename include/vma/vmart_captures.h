@@ -8,9 +8,10 @@
 extern "C" {
 #endif
 
-/// Around a call with which a blocking stream begins to capture: no stop is enqueued meanwhile. A
-/// stop in the legacy stream that is enqueued at that moment would end the capture. The thread
-/// calls nothing else of vmart in between. Blocks: while stops are enqueued, for some microseconds.
+/// Around a call with which a blocking stream begins to capture, or may join a capture: no stop is
+/// enqueued meanwhile. A stop in the legacy stream that is enqueued at that moment would end the
+/// capture. Stops do not wait long for the call: a move tries again later. The thread calls nothing
+/// else of vmart in between. Blocks: while stops are enqueued.
 VMART_EXPORT void vmart_no_stops_begin(void);
 VMART_EXPORT void vmart_no_stops_end(void);
 

@@ -134,11 +134,11 @@ void vmart_copy_end() {
 }
 
 void vmart_no_stops_begin() {
-  vma::capture_starts().lock();
+  vma::capture_starts().lock_shared();
 }
 
 void vmart_no_stops_end() {
-  vma::capture_starts().unlock();
+  vma::capture_starts().unlock_shared();
 }
 
 vmart_status vmart_detach_from(vmart_stream stream, void* pointer) {

@@ -71,8 +71,9 @@ void find_uses(Find&& find, vmart_use* out, std::size_t max, std::size_t* count,
     return;
   }
   std::vector<vma::Use> all(wanted);
-  *count = find(std::span<vma::Use>(all));
-  std::transform(all.begin(), all.begin() + std::min(*count, wanted), out, use_of);
+  // Memory may have come or gone since the first search.
+  *count = std::min(find(std::span<vma::Use>(all)), wanted);
+  std::transform(all.begin(), all.begin() + *count, out, use_of);
 }
 
 }  // namespace

@@ -1,9 +1,12 @@
 #include "interpose/crash_report.hpp"
 
+#include "interpose/driver_library.hpp"
 #include "interpose/standing.hpp"
 
+#include <dlfcn.h>
 #include <execinfo.h>
 #include <link.h>
+#include <sys/syscall.h>
 #include <ucontext.h>
 #include <unistd.h>
 
@@ -28,6 +31,7 @@ struct Library {
 /// Filled before the handler is installed: a handler must not ask the loader, which may hold its
 /// lock.
 Library runtime, hooks;
+bool can_walk = false;
 
 struct Fatal {
   int number;
@@ -80,6 +84,7 @@ void look(const char* signal, const void* context) noexcept {
   for (const Library* const library : {&runtime, &hooks}) {
     if (library->has(place)) return report(signal, "in", *library, place);
   }
+  if (!can_walk) return;
   std::array<void*, 48> frames{};
   const int count = backtrace(frames.data(), static_cast<int>(frames.size()));
   for (int i = 0; i < count; ++i) {
@@ -88,14 +93,17 @@ void look(const char* signal, const void* context) noexcept {
   }
 }
 
-void on_crash(int number, siginfo_t*, void* context) noexcept {
-  // Ends the process as without vmart, also if the look crashes in turn. It is delivered once the
-  // handler returns, if the instruction does not raise it again.
+/// Ends the process as without vmart, also if the look crashes in turn.
+void on_crash(int number, siginfo_t* info, void* context) noexcept {
   std::signal(number, SIG_DFL);
-  for (const Fatal& each : fatal) {
-    if (each.number == number) look(each.name, context);
+  const bool was_sent = info->si_code <= 0;
+  if (!was_sent || info->si_pid == getpid()) {  // Others may send it wherever the thread is.
+    for (const Fatal& each : fatal) {
+      if (each.number == number) look(each.name, context);
+    }
   }
-  raise(number);
+  // Blocked until the handler returns. A fault happens again where it stands, with its address.
+  if (was_sent) syscall(SYS_tgkill, getpid(), syscall(SYS_gettid), number);
 }
 
 }  // namespace
@@ -106,8 +114,10 @@ void report_crashes(const void* inside) noexcept {
   for (Library* const library : {&runtime, &hooks}) {
     if (dl_iterate_phdr(find, library) == 0) return;
   }
+  // Without it (glibc before 2.35), a walk takes the loader's lock.
+  can_walk = next_dlsym(RTLD_DEFAULT, "_dl_find_object") != nullptr;
   void* frame = nullptr;
-  backtrace(&frame, 1);  // Loads what it needs, which a handler must not.
+  if (can_walk) backtrace(&frame, 1);  // Loads what it needs, which a handler must not.
   for (const Fatal& each : fatal) {
     struct sigaction action {};
     if (sigaction(each.number, nullptr, &action) != 0 || action.sa_handler != SIG_DFL ||

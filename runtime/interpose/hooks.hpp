@@ -119,7 +119,10 @@ class NoStops {
 template <EntryPoint entry, bool looks = looks_memory_up(entry), typename... Args>
 CUresult call_driver_with_room(const RoomNeed& need, Args... args) noexcept {
   constexpr int tries_max = 14;  // Other threads may take the room that was made.
-  const auto call = [&] {        // Room is made outside of the scope, for which moves wait.
+  const auto call = [&] {        // Room is made outside of the scopes, for which moves wait.
+    constexpr std::string_view symbol = symbol_of(entry);
+    const NoStops no_stops(symbol.starts_with("cuStreamBeginCapture"),
+                           symbol.starts_with("cuStreamWaitEvent"));
     const CopyScope scope(looks);
     return call_driver<entry>(args...);
   };
@@ -153,9 +156,6 @@ struct EnqueueHook<entry, CUresult (*)(Args...)> {
   static CUresult call(Args... args) noexcept {
     const ProgramStreams::Enqueue enqueue(stream_among(args...));
     const CrossCopies::Order order(copied_in_legacy_stream<entry>(args...));
-    constexpr std::string_view symbol = symbol_of(entry);
-    const NoStops no_stops(symbol.starts_with("cuStreamBeginCapture"),
-                           symbol.starts_with("cuStreamWaitEvent"));
     const CUresult result =
         call_driver_with_room<entry>(RoomNeed::on_stream(stream_among(args...)), args...);
     if (result == CUDA_SUCCESS) note_memory_among(args...);

@@ -1,11 +1,9 @@
 """A program runs under `vmart run` as it does without, on simulated GPUs. run_test.py VMART PROGRAM"""
 
-import ctypes
 import json
 import os
 import pathlib
 import re
-import signal
 import subprocess
 import sys
 import tempfile
@@ -355,32 +353,6 @@ class SeveralPrograms(unittest.TestCase):
                 self.assertIn("it has only", more.stderr)
                 for running in (one, other):
                     self.assertEqual(running.result(), result_of(run(PROGRAM, "linked").stdout))
-
-
-class Crashes(unittest.TestCase):
-    """A signal that is sent to a thread finds it where that thread waits."""
-
-    def test_of_vmart_say_what_to_report(self):
-        with Running("linked", "stream") as running:
-            running.control("migrate", "run", "gpu1")
-            threads = [thread.name for thread in pathlib.Path(f"/proc/{running.pid}/task").iterdir()
-                       if (thread / "comm").read_text().startswith("vmart")]
-            self.assertTrue(threads)
-            self.crash(running, int(threads[0]))
-            self.assertRegex(running.errors(), r"^vmart run: SIGSEGV in( a call by)? \(libvmart\.so\S*\+0x[0-9a-f]+\)\. "
-                                               r".*please report this line.*\n$")
-
-    def test_of_the_program_are_its_own(self):
-        script = pathlib.Path(__file__).parent / "allocating.py"
-        with Running("", "", command=[sys.executable, "-B", str(script), "CDLL"]) as running:  # Waits for a line.
-            self.assertTrue(running.allocations())
-            self.crash(running, running.pid)
-            self.assertEqual(running.errors(), "")
-
-    def crash(self, running, thread):
-        tgkill = {"x86_64": 234, "aarch64": 131}[os.uname().machine]
-        self.assertEqual(ctypes.CDLL(None).syscall(tgkill, running.pid, thread, signal.SIGSEGV), 0)
-        self.assertEqual(running.wait(), -signal.SIGSEGV)
 
 
 class ProgramsWithoutGpu(unittest.TestCase):

@@ -72,10 +72,12 @@ NodeUses GraphNodeReader::uses_of(const Parameters& given) {
     return kernel_uses(given.func, nullptr, given.kernelParams, given.extra);
   } else if constexpr (requires { given.elementSize; }) {
     found.gpu = here_;
+    if (here_ < 0) return found;  // Nobody knows where it will run.
     append_uses(range_of_fill(given.dst, given.pitch, given.elementSize, given.width, given.height),
                 found.gpu, found.uses);
   } else {
     found.gpu = here_;
+    if (here_ < 0) return found;
     ranges_of_copy(given,
                    [&](const MemoryRange& range) { append_uses(range, found.gpu, found.uses); });
   }

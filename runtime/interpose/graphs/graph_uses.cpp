@@ -198,18 +198,18 @@ void GraphUses::enabled(CUgraphExec exec, CUgraphNode node, bool enabled) noexce
 
 void GraphUses::launched(CUgraphExec exec) noexcept {
   if (!uses_are_read() || VmartLibrary::loaded() == nullptr) return;
-  {
-    const std::shared_lock lock(mutex_);
-    const auto known = execs_.find(exec);
-    if (known != execs_.end()) return known->second->launched();
-  }
+  if (const std::shared_ptr<ExecUses> uses = find(exec)) return uses->launched();
   BlindLaunches::get().note(current_gpu(), 0, 1);
 }
 
 void GraphUses::forget(CUgraphExec exec) noexcept {
   if (!uses_are_read() || VmartLibrary::loaded() == nullptr) return;
+  std::shared_ptr<ExecUses> ended;  // Destroyed without the lock, for which launches wait.
   const std::lock_guard lock(mutex_);
-  execs_.erase(exec);
+  const auto known = execs_.find(exec);
+  if (known == execs_.end()) return;
+  ended = std::move(known->second);
+  execs_.erase(known);
 }
 
 }  // namespace vma::interpose

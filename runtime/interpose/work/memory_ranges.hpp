@@ -32,8 +32,9 @@ inline bool is_address(CUmemorytype type) noexcept {
 }
 
 /// Calls `take` with each range of a copy of rows: CUDA_MEMCPY2D, CUDA_MEMCPY3D and that of peers.
+/// Throws: what `take` throws.
 template <typename Copy, typename Take>
-void ranges_of_copy(const Copy& copy, Take&& take) noexcept {
+void ranges_of_copy(const Copy& copy, Take&& take) {
   std::size_t layers = 1, source_at = copy.srcY, target_at = copy.dstY;  // In rows.
   std::size_t source_rows = 0, target_rows = 0;
   if constexpr (requires { copy.Depth; }) {

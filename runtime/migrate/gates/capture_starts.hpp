@@ -1,15 +1,24 @@
 #pragma once
 
+#include <chrono>
+#include <mutex>
 #include <shared_mutex>
 
 namespace vma {
 
-/// Held by the program's calls with which captures begin, and shared by gates while they look for
+/// Shared by the program's calls with which captures begin, and held by gates while they look for
 /// captures and enqueue stops. A stop in a legacy stream would end the capture of a blocking stream
 /// that has begun since it was looked for. Any thread.
-inline std::shared_mutex& capture_starts() noexcept {
-  static std::shared_mutex& mutex = *new std::shared_mutex;  // Threads may use it until the end.
+inline std::shared_timed_mutex& capture_starts() noexcept {
+  static auto& mutex = *new std::shared_timed_mutex;  // Threads may use it until the end.
   return mutex;
+}
+
+/// Keeps captures from beginning. A call of the program may take long, and may wait for work that a
+/// gate holds back, so this does not wait for it: check `owns_lock`. Blocks: for 2 ms at most.
+inline std::unique_lock<std::shared_timed_mutex> let_no_capture_begin() {
+  constexpr auto wait_max = std::chrono::milliseconds(2);
+  return std::unique_lock(capture_starts(), wait_max);
 }
 
 }  // namespace vma

@@ -70,7 +70,12 @@ std::optional<GateRefusal> EnqueuedStops::enqueue_next() {
     ++end;
   }
   const auto group = std::span<const StopStart>(starts_).subspan(next_, end - next_);
-  const std::shared_lock no_capture_begins(capture_starts());
+  const auto no_capture_begins = let_no_capture_begin();
+  if (!no_capture_begins.owns_lock()) {
+    return GateRefusal{
+        StopRefusal::capture,
+        "a thread of the program begins a capture, or lets a stream wait for an event"};
+  }
   if (auto refusal = find_capture(group)) return refusal;
   if (auto refusal = find_retired(group)) return refusal;
   // Each call in between would add to the time between the arrivals.
@@ -169,7 +174,9 @@ void EnqueuedStops::forget_backlogs() {
 void EnqueuedStops::excuse_broken() {
   for (std::size_t i = 0; i < plan_.stops.size(); ++i) {
     const GateStop& stop = plan_.stops[i];
-    if (arrivals_.has(i) || !arrivals_.expects(i) || captures(stop)) continue;
+    if (arrivals_.has(i) || !arrivals_.expects(i)) continue;
+    const auto no_capture_begins = let_no_capture_begin();
+    if (!no_capture_begins.owns_lock() || captures(stop)) continue;
     GatePost::Stand& stand = post_.stand(stop);
     if (stand.arrived == nullptr) continue;  // Given up for a capture.
     const WordOperation again = post_.arrival(stand, next_epoch());
