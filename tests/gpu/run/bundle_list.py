@@ -17,7 +17,7 @@ def nccl_test(name, *arguments, **others):
     """Its table has a column of errors. Times and bandwidths are left out."""
     return Program(f"nccl-tests.{name}", (f"{{built}}/nccl-tests/{name}_perf", *arguments),
                    **{"compare": "nccl", "repeats": True, "gpus": 2, "environment": NCCL,
-                      "smallest": "64KiB", **others})
+                      "smallest": "64KiB", "moves": False, **others})  # NCCL allocates its buffers.
 
 
 # Those whose memory is all managed, mapped by itself, in pools or in graphs: nothing of it moves.
@@ -94,7 +94,7 @@ NCCL_TESTS = tuple(
     ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "sendrecv", "alltoall")) + (
     Program("nccl-tests.all_reduce_threads",
             ("{built}/nccl-tests/all_reduce_perf", "-t", "2", "-g", "1", *SIZES), compare="nccl",
-            repeats=True, gpus=2, environment=NCCL, smallest="64KiB"),)
+            repeats=True, gpus=2, environment=NCCL, smallest="64KiB", moves=False),)
 
 
 def cupy_suite(part):

@@ -36,6 +36,7 @@ KINDS = (
 HEAD = ("| kind | version | programs | compared | as bare | moves | GB moved |", "|---|---|---|---|---|---|---|")
 KEPT = ("name", "verdict", "runs", "seconds", "compared", "moves", "bytes", "operations", "failed")
 NAMED = 8  # Of more programs, only the number is shown.
+OF_MOVES = ("nothing moved", "a move is stuck")  # Verdicts that say nothing about the output.
 BEGIN, END = "<!-- programs:begin -->\n", "<!-- programs:end -->"
 
 
@@ -64,9 +65,14 @@ def is_evidence(result):
     return not result["verdict"].startswith("bare: ") and result["verdict"] != "hangs bare"
 
 
+def is_as_bare(result):
+    """Also if its moves were not as they should be."""
+    return result["verdict"] in ("", *OF_MOVES)
+
+
 def row(kind, results):
     judged = [one for one in results if is_evidence(one)]
-    same = sum(not one["verdict"] for one in judged)
+    same = sum(is_as_bare(one) for one in judged)
     compared = kind.compared
     if kind.compared == TESTS and all("compared" in one for one in judged):
         compared = f"{kind.compared} of {number(sum(one['compared'] for one in judged))}"
@@ -97,7 +103,9 @@ def table(document):
         if kind in by_kind:
             lines.append(f"| {kind.label} | {known.get(kind.version, '')} | {row(kind, by_kind[kind])}")
     lines += remarks(document["programs"])
-    lines += ["", f"With everything moving, each ran for at least {document['seconds']:g} s" +
+    moving = [one["seconds"]["moving"] for one in document["programs"] if "moving" in one.get("seconds", {})]
+    shortest = int(min(moving, default=document["seconds"]))
+    lines += ["", f"With everything moving, each ran for at least {shortest} s" +
               (f". Driver {known['driver']}." if "driver" in known else ".")]
     return "\n".join(lines) + "\n"
 
@@ -105,11 +113,12 @@ def table(document):
 def remarks(results):
     """Programs whose results are no rows of success."""
     different = [f"`{one['name']}` ({one['verdict']})" for one in results
-                 if one["verdict"] and is_evidence(one)]
+                 if not is_as_bare(one) and is_evidence(one)]
+    odd = [f"`{one['name']}` ({one['verdict']})" for one in results if one["verdict"] in OF_MOVES]
     useless = [f"`{one['name']}`" for one in results if one["verdict"] and not is_evidence(one)]
     still = [f"`{one['name']}`" for one in results if not one["verdict"] and not one["moves"]]
     lines = []
-    for text, found in (("Not as bare", different), ("Failed without vmart, and do not count", useless),
+    for text, found in (("Not as bare", different), ("As bare, but", odd), ("Failed without vmart, and do not count", useless),
                         ("Nothing moved in", still)):
         if found:
             lines += ["", f"{text}: {', '.join(found)}."]
