@@ -2,7 +2,6 @@
 
 #include "interpose/driver_library.hpp"
 #include "interpose/program_memory.hpp"
-#include "interpose/vmart_library.hpp"
 
 #include <cstddef>
 #include <map>
@@ -60,9 +59,7 @@ bool bring_home(const std::vector<CUdeviceptr>& operands) {
   }
   bool moved = false;
   for (const auto& [begin, device] : homes) {
-    const vmart_status status = VmartLibrary::loaded()->vmart_migrate(
-        reinterpret_cast<void*>(begin), 0, 0, {VMART_GPU, device}, nullptr);
-    moved = moved || status == VMART_OK;
+    moved = ProgramMemory::move_home(begin, device) == VMART_OK || moved;
   }
   return moved;
 }
