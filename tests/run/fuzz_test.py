@@ -55,15 +55,18 @@ class Mover(threading.Thread):
         self._to = ""
         self.ended = threading.Event()
         self.bytes_moved = 0
+        self.failure = ""  # What ended it, other than the end of the process.
 
     def run(self):
         try:
             with self._connected() as self._socket:
                 self._answers = self._socket.makefile()
-                while not self.ended.wait(0.002):  # The socket serves 500 requests in a second.
+                while not self.ended.is_set():
                     self._move()
-        except (OSError, ValueError):  # The process has ended.
+        except OSError:  # The process has ended.
             pass
+        except Exception as error:
+            self.failure = f"the mover: {error!r}"
 
     def _connected(self):
         while not self.ended.wait(0.001):
@@ -76,15 +79,22 @@ class Mover(threading.Thread):
         raise OSError("it has ended")
 
     def _ask(self, **request):
+        self.ended.wait(0.002)  # The socket serves 500 requests in a second.
         self._socket.sendall((json.dumps(request) + "\n").encode())
-        return json.loads(self._answers.readline())
+        line = self._answers.readline()
+        if not line.endswith("\n"):
+            raise OSError("it has ended")
+        return json.loads(line)
 
     def _move(self):
         what = self._choose.choice(("run", "run", "all", "largest:2", "newest:1", "oldest:2"))
         self._to = self._choose.choice([place for place in ("gpu0", "gpu1", "host0") if place != self._to])
         self._ask(command="migrate", what=what, to=self._to)
         if self._choose.randrange(8) == 0:
-            self.bytes_moved = self._ask(command="stats")["ok"]["runtime"]["bytes_moved"]
+            stats = self._ask(command="stats")
+            if "ok" not in stats:
+                raise RuntimeError(f"stats: {stats}")
+            self.bytes_moved = stats["ok"]["runtime"]["bytes_moved"]
 
 
 class Runs:
@@ -97,10 +107,12 @@ class Runs:
         """Returns what is wrong, as a text; empty if nothing is."""
         outputs = {}
         for how in HOW:
-            done, errors = self._run(seed, how)
+            done, errors, failure = self._run(seed, how)
             outputs[how] = lines_of(done.stdout)
             if self._keep is not None:
                 (self._keep / f"{seed.number}.{how}").write_text(done.stdout + errors)
+            if failure:
+                return f"{how}: {failure}\n{errors}"
             if done.returncode != 0 or errors:
                 return f"{how}: exit {done.returncode} {errors}\n{tail(done.stdout)}"
         return "".join(difference(outputs["bare"], outputs[how], how) for how in HOW[1:])
@@ -125,7 +137,7 @@ class Runs:
                 mover.join()
                 with self._lock:
                     self.bytes_moved += mover.bytes_moved
-        return done, re.sub(UNIMPORTANT, "", done.stderr)
+        return done, re.sub(UNIMPORTANT, "", done.stderr), mover.failure if mover is not None else ""
 
 
 def environment(**changes):

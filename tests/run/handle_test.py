@@ -217,7 +217,7 @@ class Moves(unittest.TestCase):
 
     def test_for_limits_leave_the_memory_alone(self):
         with Pair("--capacity", "gpu0=64MiB") as (exporter, importer):
-            with self.assertRaises(AssertionError):
+            with self.assertRaisesRegex(AssertionError, "still above the capacity: they may not move"):
                 exporter.control("capacity", "gpu0", "0")
             self.assertEqual([places(one) for one in importer.where()], [{"gpu(0)"}])
             self.assertEqual(importer.tell("close"), "closed")
