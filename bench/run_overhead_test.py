@@ -11,7 +11,7 @@ import unittest
 import unittest.mock
 
 import run_overhead
-from served_model import ServedModel, gap_of, latencies_of
+from served_model import Places, ServedModel, gap_of, latencies_of
 
 BUILD = pathlib.Path(sys.argv[1]).resolve()
 # As gpt_loops.py serve: memory, steps in it, a log.
@@ -43,7 +43,8 @@ LOOP = """
 import json, os
 print(json.dumps({"launch_us": 4.0 if "VMART_CONTROL" in os.environ else 2.0}))
 """
-# As oversubscribed.py, with memory of 8 MiB, of which 6 fit under the limit. WRONG changes what it computes.
+# As oversubscribed.py, with memory of 8 MiB, of which 6 fit under the limit. WRONG changes what it computes. Under
+# `vmart run`, it stays until all its memory was seen.
 OVERSUBSCRIBED = r"""
 import ctypes, json, os, sys, time
 driver, context = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p()
@@ -54,8 +55,9 @@ call("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
 call("cuCtxSetCurrent", context)
 for _ in range(40):
     call("cuMemAlloc_v2", ctypes.byref(ctypes.c_uint64()), ctypes.c_size_t(8 << 20))
-time.sleep(1)  # Until it was seen where the memory is.
 offloads, under = "--offload-above" in sys.argv, "VMART_CONTROL" in os.environ
+while under and not os.path.exists(os.environ["XDG_RUNTIME_DIR"] + "/seen"):
+    time.sleep(0.01)
 print(json.dumps({"tokens_s": {"8x128": 10 if offloads else 40 if under else 50},
                   "digest": WRONG if under else "a", "weights_bytes": 320 << 20,
                   "peak_bytes": 320 << 20, "reserved_bytes": 320 << 20}))
@@ -65,6 +67,15 @@ print(json.dumps({"tokens_s": {"8x128": 10 if offloads else 40 if under else 50}
 def bench(**options):
     return run_overhead.Bench(argparse.Namespace(build=BUILD, built=None, out=None, pairs=2, moves=1,
                                                  **options))
+
+
+class TellingPlaces(Places):
+    """Tells the program once it has seen all memory of that."""
+
+    def look(self, client):
+        super().look(client)
+        if sum(self.looks[-1][1].values()) >= 320 << 20:
+            (self.folder / "seen").touch()
 
 
 class Overhead(unittest.TestCase):
@@ -114,6 +125,7 @@ class Overhead(unittest.TestCase):
         script = self.script(OVERSUBSCRIBED.replace("WRONG", repr(digest)))
         measured = bench()
         with unittest.mock.patch.object(run_overhead, "OVERSUBSCRIBED", script), \
+                unittest.mock.patch.object(run_overhead, "Places", TellingPlaces), \
                 unittest.mock.patch.object(run_overhead.importlib.util, "find_spec", return_value=True):
             measured.capacity()
         return measured

@@ -123,15 +123,17 @@ class Places(threading.Thread):
                 if client is None:
                     client = next((Client(path) for path in self.folder.glob("*.sock")), None)
                 if client is not None:
-                    asked = time.monotonic()
-                    places = client.ask("status")["places"]
-                    self.looks.append((asked, {re.sub(r"[()]", "", place["at"]): place["used_bytes"]
-                                               for place in places}))
+                    self.look(client)
         except OSError:
             pass  # It has ended.
         finally:
             if client is not None:
                 client.close()
+
+    def look(self, client):
+        asked = time.monotonic()
+        places = client.ask("status")["places"]
+        self.looks.append((asked, {re.sub(r"[()]", "", place["at"]): place["used_bytes"] for place in places}))
 
     def end(self):
         """Returns when it looked, and the bytes at each place then."""
