@@ -77,7 +77,7 @@ VMART_EXPORT void record_launch(const void* function, const void* const* paramet
                                 Location device);
 VMART_EXPORT void record_launch(const void* function, std::span<const std::byte> block,
                                 Location device);
-/// Nothing is used while no runtime is open.
+/// Returns 0 while no runtime is open.
 VMART_EXPORT std::size_t launch_uses(const void* function, const void* const* parameters,
                                      Location device, std::span<Use> out);
 VMART_EXPORT std::size_t launch_uses(const void* function, std::span<const std::byte> block,

@@ -11,8 +11,8 @@ extern "C" {
 /// The most that the runtime may allocate at a place; UINT64_MAX if nothing limits it. Does not
 /// block.
 VMART_EXPORT vmart_status vmart_capacity(vmart_location at, uint64_t* out);
-/// Bytes at a place that allocations have, mapped or not, or that are kept of freed and moved ones:
-/// all but what the runtime needs for itself. Does not block.
+/// Bytes of all allocations at a place, mapped or not, plus memory cached after frees and moves.
+/// Excludes the runtime's own memory. Does not block.
 VMART_EXPORT vmart_status vmart_held_bytes(vmart_location at, uint64_t* out);
 /// Moves at least `bytes` away from a place, if so much may move and has room elsewhere, the
 /// coldest first, and releases it to the driver with what is cached. `out_bytes`, which may be
