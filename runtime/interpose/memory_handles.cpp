@@ -75,6 +75,9 @@ CUresult MemoryHandles::export_memory(const ProgramAllocation& memory, CUipcMemH
   static std::atomic<bool> said = false;
   const VmartLibrary* const vmart = VmartLibrary::loaded();
   if (vmart == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  // What a `Still` keeps in place could not be made exportable.
+  const auto may_move = is_exported(memory.begin) ? std::unique_lock<std::shared_mutex>()
+                                                  : ProgramMemory::get().without_still();
   const std::lock_guard lock(exporting_);
   Export& entry = exports_[memory.begin];
   if (entry.served == nullptr) {
@@ -107,6 +110,11 @@ void MemoryHandles::end_export(CUdeviceptr begin) noexcept {
     exports_count_.store(static_cast<int>(exports_.size()));
   }
   VmartLibrary::loaded()->vmart_exported_release(served);
+}
+
+bool MemoryHandles::is_exported(CUdeviceptr begin) noexcept {
+  const std::lock_guard lock(exporting_);
+  return exports_.contains(begin);
 }
 
 bool MemoryHandles::is_exported_here(const vmart_ipc_name& name) noexcept {

@@ -35,7 +35,8 @@ class MemoryHandles {
   static MemoryHandles& get() noexcept;
 
   /// The same bytes for the same allocation each time. Blocks: the first time, until its memory can
-  /// leave the process. Requires: `memory` is neither mapped by the program nor a pool's.
+  /// leave the process, and like `ProgramMemory::without_still`. Requires: `memory` is neither
+  /// mapped by the program nor a pool's.
   CUresult export_memory(const ProgramAllocation& memory, CUipcMemHandle* out) noexcept;
   /// The allocation is about to be freed; processes that have opened it keep it.
   void end_export(CUdeviceptr begin) noexcept;
@@ -60,10 +61,11 @@ class MemoryHandles {
 
   MemoryHandles() = default;
 
+  bool is_exported(CUdeviceptr begin) noexcept;
   bool is_exported_here(const vmart_ipc_name& name) noexcept;
   CUresult import(const MemoryHandle& handle, CUdeviceptr* out);
 
-  std::mutex exporting_;  // For `exports_`.
+  std::mutex exporting_;  // For `exports_`. Taken within `ProgramMemory::without_still`.
   std::map<CUdeviceptr, Export> exports_;
   std::atomic<int> exports_count_ = 0;  // So that most frees take no lock.
   std::mutex opening_;                  // For `opened_`; not taken within `exporting_`.

@@ -216,6 +216,7 @@ CUresult ProgramHandle::drivers_handle(CUmemGenericAllocationHandle& out) noexce
 
 CUresult ProgramHandle::share() noexcept {
   if (!was_mapped_) return leave_to_driver();
+  const auto lock = ProgramMemory::get().without_still();
   const CUresult result = mapped_at_ != 0 ? share_at(mapped_at_) : share_unmapped();
   if (result != CUDA_SUCCESS) {
     say("the program shares or maps %zu bytes by a handle, which vmart cannot follow once they are "
@@ -259,7 +260,6 @@ CUresult ProgramHandle::share_unmapped() noexcept {
       result != CUDA_SUCCESS) {
     return result;
   }
-  const auto lock = ProgramMemory::get().without_still();
   CUresult result = result_of(vmart.vmart_backing_map(backing_, address_of(begin)));
   if (result == CUDA_SUCCESS) {
     result = share_at(begin);
@@ -271,6 +271,7 @@ CUresult ProgramHandle::share_unmapped() noexcept {
 
 CUresult ProgramHandle::pin_at_home() noexcept {
   const VmartLibrary& vmart = *VmartLibrary::loaded();
+  const auto lock = ProgramMemory::get().without_still();
   if (!go_home(mapped_at_)) return CUDA_ERROR_NOT_SUPPORTED;
   const vmart_status status = vmart.vmart_note_export(address_of(mapped_at_));
   if (status != VMART_OK) return result_of(status);

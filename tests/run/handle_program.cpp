@@ -9,6 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <atomic>
+#include <thread>
+#include <vector>
+
 struct Failed {
   const char *call;
   CUresult code;
@@ -73,12 +77,40 @@ static void check_bytes(unsigned char value) {
 }
 
 /* A context of its own is current from now on. */
-static void push_context(void) {
+static CUresult push_context(void) {
   CUcontext context = NULL;
   void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
   PFN_cuCtxCreate_v3020 create = (PFN_cuCtxCreate_v3020)dlsym(library, "cuCtxCreate_v2");
-  CALL(create, &context, 0, 0);
-  printf("pushed\n");
+  return create(&context, 0, 0);
+}
+
+/* Handles of new memory, while another thread makes and destroys contexts. */
+static void share_beside_ends(int count) {
+  std::atomic<bool> done = false;
+  std::atomic<bool> failed = false;
+  std::atomic<int> ended = 0;
+  int refused = 0;
+  std::thread ends([&] {
+    CUcontext context = NULL;
+    while (!done && !failed) {
+      failed = push_context() != CUDA_SUCCESS || cuCtxPopCurrent_v2(&context) != CUDA_SUCCESS ||
+               cuCtxDestroy_v2(context) != CUDA_SUCCESS;
+      ++ended;
+    }
+  });
+  while (!failed && ended == 0) {
+  }
+  std::vector<CUdeviceptr> made((size_t)count);
+  for (CUdeviceptr &each : made) failed = failed || cuMemAlloc_v2(&each, bytes) != CUDA_SUCCESS;
+  for (const CUdeviceptr each : made) {
+    CUipcMemHandle handle;
+    refused += cuIpcGetMemHandle(&handle, each) != CUDA_SUCCESS;
+  }
+  for (const CUdeviceptr each : made) cuMemFree_v2(each);
+  done = true;
+  ends.join();
+  if (failed) throw Failed{"a call beside", CUDA_ERROR_UNKNOWN};
+  printf("refused %d\n", refused);
 }
 
 static void obey(char *line) {
@@ -117,7 +149,10 @@ static void obey(char *line) {
     CALL(cuMemFree_v2, memory);
     printf("freed\n");
   } else if (strcmp(word, "context") == 0) {
-    push_context();
+    check(push_context(), "cuCtxCreate");
+    printf("pushed\n");
+  } else if (strcmp(word, "beside") == 0) {
+    share_beside_ends(atoi(argument));
   } else if (strcmp(word, "destroy") == 0) {
     CUcontext context = NULL;
     CALL(cuCtxPopCurrent_v2, &context);

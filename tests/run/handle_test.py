@@ -94,6 +94,13 @@ class Handles(unittest.TestCase):
                 self.assertEqual(importer.tell("wait"), "waited")
                 self.assertEqual(exporter.tell("check", value + 9), "wrong 0")
 
+    def test_may_be_made_while_contexts_end(self):
+        # A context that ends keeps all memory in place for a moment.
+        with Sharer() as exporter:
+            self.assertEqual(exporter.tell("alloc", BYTES), "allocated")
+            self.assertEqual(exporter.tell("beside", 200), "refused 0")
+            self.assertEqual(exporter.errors(), "")
+
     def test_are_the_same_for_the_same_memory(self):
         with Sharer() as exporter:
             exporter.tell("alloc", BYTES)
