@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/file.h>
 #include <sys/random.h>
 #include <sys/stat.h>
@@ -17,12 +18,15 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <charconv>
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <filesystem>
+#include <mutex>
+#include <set>
 #include <string_view>
 #include <utility>
 
@@ -120,6 +124,25 @@ bool is_made_up(std::string_view name, bool own_folder) {
   return name.find_first_not_of("0123456789-") == std::string_view::npos;
 }
 
+/// Whether "123-1.sock" is an export of a process that lives, so that there is no need to connect,
+/// of which that process would learn. False for other names: those of control sockets are few.
+bool is_export_of_live(std::string_view name) {
+  pid_t process = 0;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), process);
+  if (error != std::errc() || process <= 0 || end == name.data() + name.size() || *end != '-') {
+    return false;
+  }
+  return kill(process, 0) == 0 || errno != ESRCH;
+}
+
+/// Whether this process has called it with the folder.
+bool note_swept(const std::string& folder) {
+  static std::mutex mutex;
+  static std::set<std::string> swept;
+  const std::lock_guard lock(mutex);
+  return !swept.insert(folder).second;
+}
+
 /// Removes stale sockets of this user's dead processes from a folder that only this user may write
 /// to. Leaves entries that cannot be examined.
 void sweep(const std::string& folder) noexcept try {
@@ -131,7 +154,8 @@ void sweep(const std::string& folder) noexcept try {
   int looks = 0;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     const std::string path = entry.path();
-    if (!is_made_up(entry.path().filename().native(), folder == control_folder())) continue;
+    const std::string name = entry.path().filename();
+    if (!is_made_up(name, folder == control_folder()) || is_export_of_live(name)) continue;
     if (++looks > looks_max) return;
     if (lstat(path.c_str(), &status) != 0 || !S_ISSOCK(status.st_mode)) continue;
     if (status.st_uid == geteuid() && !is_live(path)) unlink(path.c_str());
@@ -218,7 +242,7 @@ void ControlSocket::check_path(const std::string& path) {
 ControlSocket::ControlSocket(std::string path, const SocketTerms& terms) : path_(std::move(path)) {
   check_path(path_);
   if (folder_of(path_) == control_folder()) make_own_folder(control_folder());
-  sweep(folder_of(path_));
+  if (!note_swept(folder_of(path_)) || !terms.sweeps_once) sweep(folder_of(path_));
   Descriptor made(socket(AF_UNIX, terms.type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (made.get() < 0) refuse_errno(path_, "socket");
   // Linux gives the file the mode of the socket. So it never has another mode, and the umask, which

@@ -32,7 +32,8 @@ std::optional<ucred> peer_of(int descriptor);
 /// What a socket is like, and who may connect.
 struct SocketTerms {
   int type = SOCK_STREAM;
-  mode_t mode = 0600;  ///< With another one, the credentials of each peer have to be checked.
+  mode_t mode = 0600;        ///< With another one, the credentials of each peer have to be checked.
+  bool sweeps_once = false;  ///< Not if a socket of this process has swept the folder.
 };
 
 /// A Unix socket that listens at a path, with its mode from the start. Whoever finds the

@@ -30,6 +30,7 @@ namespace {
 SocketTerms socket_terms(const ExportRequest& request) {
   SocketTerms terms;
   terms.type = SOCK_SEQPACKET;
+  terms.sweeps_once = true;                       // There may be hundreds.
   if (!request.users.empty()) terms.mode = 0666;  // Their credentials decide.
   return terms;
 }

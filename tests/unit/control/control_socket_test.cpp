@@ -15,6 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <climits>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -169,6 +170,36 @@ TEST(ControlSocket, SweepsWhatDeadProcessesLeft) {
   ASSERT_EQ(chmod(folder.path().c_str(), 0777), 0);  // Others may have created it.
   const ControlSocket socket(folder.path("vmart-3.sock"));
   EXPECT_TRUE(std::filesystem::exists(folder.path("vmart-1.sock")));
+}
+
+TEST(ControlSocket, SweepsAFolderOnceForMany) {
+  TestFolder folder;
+  const SocketTerms terms{.sweeps_once = true};
+  leave_stale(folder.path("vmart-1.sock"));
+  const ControlSocket first(folder.path("a"), terms);
+  EXPECT_FALSE(std::filesystem::exists(folder.path("vmart-1.sock")));
+  leave_stale(folder.path("vmart-1.sock"));
+  const ControlSocket second(folder.path("b"), terms);
+  EXPECT_TRUE(std::filesystem::exists(folder.path("vmart-1.sock")));
+  const ControlSocket third(folder.path("c"));
+  EXPECT_FALSE(std::filesystem::exists(folder.path("vmart-1.sock")));
+}
+
+TEST(ControlSocket, LeavesTheExportsOfProcessesThatLive) {
+  make_own_folder(control_folder());
+  const auto export_of = [](int process) {
+    return control_folder() + "/" + std::to_string(process) + "-77.sock";
+  };
+  const std::string of_live = export_of(getpid());
+  const std::string of_dead = export_of(INT_MAX);
+  leave_stale(of_live);
+  leave_stale(of_dead);
+  // Another process that holds the folder locked sweeps itself.
+  while (std::filesystem::exists(of_dead)) {
+    const ControlSocket socket(export_of(getpid()) + ".beside");
+  }
+  EXPECT_TRUE(std::filesystem::exists(of_live));
+  unlink(of_live.c_str());
 }
 
 TEST(ControlSocket, RefusesAPathWhereSomebodyListens) {
