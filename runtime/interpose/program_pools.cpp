@@ -249,6 +249,26 @@ void ProgramPools::put_back(CUmemoryPool pool, std::shared_ptr<ProgramPool> take
 } catch (const std::exception&) {  // Unknown, so it is the driver's.
 }
 
+void ProgramPools::destroyed(const std::shared_ptr<ProgramPool>& taken) noexcept try {
+  taken->destroy();
+  std::vector<std::shared_ptr<ProgramPool>> empty;
+  for (const auto& pool : all_destroyed()) {
+    if (pool->counted(CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) == 0) empty.push_back(pool);
+  }
+  const std::lock_guard lock(mutex_);
+  std::erase_if(destroyed_, [&](const auto& pool) { return std::ranges::count(empty, pool) > 0; });
+  destroyed_.push_back(taken);
+} catch (const std::exception&) {  // Its blocks count as free.
+}
+
+std::vector<std::shared_ptr<ProgramPool>> ProgramPools::all_destroyed() noexcept try {
+  if (is_forked_child()) return {};
+  const std::shared_lock lock(mutex_);
+  return destroyed_;
+} catch (const std::exception&) {
+  return {};
+}
+
 std::vector<std::shared_ptr<ProgramPool>> ProgramPools::all() noexcept try {
   std::vector<std::shared_ptr<ProgramPool>> found;
   if (!Settings::get().pools || is_forked_child()) return found;
@@ -281,8 +301,10 @@ std::optional<int> ProgramPools::device_of(CUmemoryPool pool) noexcept {
 
 std::uint64_t ProgramPools::bytes_of(int device) noexcept {
   std::uint64_t bytes = 0;
-  for (const auto& pool : all()) {
-    if (pool->device() == device) bytes += pool->counted(CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
+  for (const auto& pools : {all(), all_destroyed()}) {
+    for (const auto& pool : pools) {
+      if (pool->device() == device) bytes += pool->counted(CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
+    }
   }
   return bytes;
 }

@@ -81,6 +81,9 @@ class ProgramPools {
   /// It was not destroyed.
   void put_back(CUmemoryPool pool, std::shared_ptr<ProgramPool> taken) noexcept;
 
+  /// It was. Its blocks count until the program has freed them.
+  void destroyed(const std::shared_ptr<ProgramPool>& taken) noexcept;
+
   /// Memory of a pool was freed.
   void note_free() noexcept { pending_.store(true, std::memory_order_relaxed); }
   /// See `ProgramPool::settle`.
@@ -90,7 +93,7 @@ class ProgramPools {
   /// The GPU of the pool; `RoomNeed::nowhere` for one of host memory. None if it is not known:
   /// null, or imported from another process.
   std::optional<int> device_of(CUmemoryPool pool) noexcept;
-  /// What those beside pools of the GPU have, free or not.
+  /// What those beside pools of the GPU have, free or not; also those that are destroyed.
   std::uint64_t bytes_of(int device) noexcept;
   /// Gives back all that is free on the GPU, because the driver has no room.
   void make_room(int device) noexcept;
@@ -101,13 +104,15 @@ class ProgramPools {
   ProgramPools() = default;
   std::shared_ptr<ProgramPool> find_or_adopt(CUmemoryPool pool);
   std::vector<std::shared_ptr<ProgramPool>> all() noexcept;
+  std::vector<std::shared_ptr<ProgramPool>> all_destroyed() noexcept;
   void settle_all() noexcept;
 
   std::atomic<bool> pending_ = false;  // Frees, since all pools have settled.
   std::shared_mutex mutex_;
   // Null for those that only the driver can be.
   std::map<CUmemoryPool, std::shared_ptr<ProgramPool>> pools_;
-  std::map<CUmemoryPool, int> devices_;  // Of those that the program has created.
+  std::vector<std::shared_ptr<ProgramPool>> destroyed_;  // Some may be empty.
+  std::map<CUmemoryPool, int> devices_;                  // Of those that the program has created.
 };
 
 }  // namespace vma::interpose

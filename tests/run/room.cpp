@@ -49,6 +49,22 @@ static void tell(const char *when) {
   printf("told %s: %zu\n", when, free_bytes >> 20);
 }
 
+/* What the program is told of a block that outlives its pool. */
+static void ask_after_destruction(size_t size) {
+  CUdeviceptr block = 0;
+  CUmemoryPool brief = NULL;
+  CUmemPoolProps properties;
+  memset(&properties, 0, sizeof properties);
+  properties.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  CALL(cuMemPoolCreate, &brief, &properties);
+  CALL(cuMemAllocFromPoolAsync, &block, size, brief, streams[0]);
+  CALL(cuMemPoolDestroy, brief);
+  tell("pool destroyed");
+  CALL(cuMemFreeAsync, block, streams[0]);
+  CALL(cuStreamSynchronize, streams[0]);
+}
+
 /* What the program is told if memory is divided, free in a pool, and not mapped. */
 static void ask_what_is_free(void) {
   const size_t large = (size_t)64 << 20;
@@ -70,6 +86,7 @@ static void ask_what_is_free(void) {
   check(cuMemRelease(handle), "cuMemRelease");
   CALL(cuMemPoolTrimTo, standard, 0);
   CALL(cuMemFree, divided);
+  ask_after_destruction(large);
   tell("after");
 }
 

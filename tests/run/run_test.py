@@ -216,6 +216,7 @@ class Capacity(unittest.TestCase):
             self.assertEqual([left["before"], left["divided"]], [total - 24, total - 536])
             self.assertLessEqual(left["free in a pool"], total - 600)
             self.assertEqual(left["free in a pool"] - left["not mapped"], 64)
+            self.assertLessEqual(left["pool destroyed"], total - 88)
             self.assertEqual(left["after"], left["before"])
         left = told("--overcommit", "--capacity", "gpu0=450MiB")
         self.assertAlmostEqual(left["before"] - left["divided"], 512, delta=8)

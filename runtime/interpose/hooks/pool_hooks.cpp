@@ -104,7 +104,7 @@ CUresult hook_cuMemPoolDestroy(CUmemoryPool pool) {
   const CUresult result = call_driver<EntryPoint::cuMemPoolDestroy>(pool);
   if (beside == nullptr) return result;
   if (result == CUDA_SUCCESS) {
-    beside->destroy();
+    ProgramPools::get().destroyed(beside);
   } else {
     ProgramPools::get().put_back(pool, beside);
   }
