@@ -49,7 +49,7 @@ struct RoomNeed {
   std::optional<int> device;
 };
 
-/// Makes room for one call that the driver has refused for want of memory: first releases what
+/// Makes room for one call that the driver has refused with "out of memory": first releases what
 /// vmart keeps for later allocations, and then, if memory may spill, moves the coldest away. Never
 /// more than the call can need.
 class RoomMaker {
