@@ -1,11 +1,11 @@
 #include "interpose/program_handle.hpp"
 
+#include "interpose/settings.hpp"
+#include "interpose/sites/allocation_site.hpp"
 #include "interpose/hooks.hpp"
 #include "interpose/program_mappings.hpp"
 #include "interpose/program_memory.hpp"
 #include "interpose/room.hpp"
-#include "interpose/settings.hpp"
-#include "interpose/sites/allocation_site.hpp"
 #include "interpose/standing.hpp"
 #include "interpose/vmart_library.hpp"
 
@@ -280,7 +280,8 @@ CUresult ProgramHandle::pin_at_home() noexcept {
 }
 
 bool ProgramHandle::go_home(CUdeviceptr begin) noexcept {
-  const vmart_status status = ProgramMemory::move_home(begin, device());
+  const vmart_status status = VmartLibrary::loaded()->vmart_migrate(address_of(begin), 0, 0,
+                                                                    {VMART_GPU, device()}, nullptr);
   return status == VMART_OK || (status == VMART_PINNED && is_home(begin));
 }
 

@@ -322,17 +322,4 @@ std::uint64_t ProgramMemory::bytes_of(int device) noexcept {
   return bytes;
 }
 
-vmart_status ProgramMemory::move_home(CUdeviceptr begin, int device) noexcept {
-  const VmartLibrary& vmart = *VmartLibrary::loaded();
-  vmart_migrate_options options{};
-  options.size_bytes = sizeof options;
-  options.scope = VMART_SCOPE_ATTACHED;
-  options.deadline_ms = 2000;
-  const auto move = [&](const vmart_migrate_options* how) {
-    return vmart.vmart_migrate(reinterpret_cast<void*>(begin), 0, 0, {VMART_GPU, device}, how);
-  };
-  const vmart_status status = move(&options);
-  return status == VMART_BUSY || status == VMART_UNSUPPORTED ? move(nullptr) : status;
-}
-
 }  // namespace vma::interpose

@@ -54,9 +54,6 @@ class ProgramMemory {
   void note_refusal(vmart_status status) noexcept;
   /// Whether the driver is not asked: vmart has tried all places, and a limit holds for both.
   bool must_fit(std::size_t bytes, const void* caller) noexcept;
-  /// Moves the allocation to the GPU on which the program allocated it. Beside its work if that can
-  /// be; a hold does not see what other threads enqueue just then. Blocks: until moved.
-  static vmart_status move_home(CUdeviceptr begin, int device) noexcept;
   /// Lets go of what another process shares there. Blocks: like cuMemFree.
   void free_opened(CUdeviceptr begin) noexcept;
   /// Forgets what the program has mapped there, before it is unmapped, and whose addresses others

@@ -2,6 +2,7 @@
 
 #include "interpose/driver_library.hpp"
 #include "interpose/program_memory.hpp"
+#include "interpose/vmart_library.hpp"
 
 #include <cstddef>
 #include <map>
@@ -59,7 +60,9 @@ bool bring_home(const std::vector<CUdeviceptr>& operands) {
   }
   bool moved = false;
   for (const auto& [begin, device] : homes) {
-    moved = ProgramMemory::move_home(begin, device) == VMART_OK || moved;
+    const vmart_status status = VmartLibrary::loaded()->vmart_migrate(
+        reinterpret_cast<void*>(begin), 0, 0, {VMART_GPU, device}, nullptr);
+    moved = moved || status == VMART_OK;
   }
   return moved;
 }
