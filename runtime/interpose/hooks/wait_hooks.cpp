@@ -1,9 +1,9 @@
 // Waits and queries. After a wait, a pool gives back what is free, and a query must not tell of a
 // move.
 #include "interpose/driver_library.hpp"
-#include "interpose/waits/finished_work.hpp"
 #include "interpose/hooks.hpp"
 #include "interpose/program_pools.hpp"
+#include "interpose/waits/finished_work.hpp"
 
 #include <chrono>
 #include <thread>
@@ -43,7 +43,7 @@ CUresult wait_for_context(CUcontext named, Context... context) noexcept {
 /// hook knows. A stop ends soon, and work does not; so this never says that work is complete.
 template <EntryPoint entry>
 CUresult query(CUstream stream, CUstream named) noexcept {
-  constexpr auto stop_max = std::chrono::milliseconds(50);
+  constexpr auto stop_max = std::chrono::seconds(2);  // A gate gives up then.
   CUresult result = call_driver<entry>(stream);
   if (result != CUDA_ERROR_NOT_READY || !ProgramStreams::get().begun()) return result;
   const DriverLibrary* const driver = DriverLibrary::get();
