@@ -14,16 +14,20 @@ import run_overhead
 from served_model import Places, ServedModel, gap_of, latencies_of
 
 BUILD = pathlib.Path(sys.argv[1]).resolve()
-# As gpt_loops.py serve: memory, steps in it, a log.
-SERVER = r"""
-import ctypes, json, sys, threading, time
-log = sys.argv[sys.argv.index("--log") + 1]
+# What stand-ins begin with: a context on GPU 0.
+DRIVER = r"""
+import ctypes
 driver, context = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p()
 def call(name, *arguments):
     assert getattr(driver, name)(*arguments) == 0, name
 call("cuInit", 0)
 call("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
 call("cuCtxSetCurrent", context)
+"""
+# As gpt_loops.py serve: memory, steps in it, a log.
+SERVER = DRIVER + r"""
+import json, sys, threading, time
+log = sys.argv[sys.argv.index("--log") + 1]
 memory = [ctypes.c_uint64() for _ in range(3)]
 for one in memory:
     call("cuMemAlloc_v2", ctypes.byref(one), ctypes.c_size_t(4 << 20))
@@ -45,14 +49,8 @@ print(json.dumps({"launch_us": 4.0 if "VMART_CONTROL" in os.environ else 2.0}))
 """
 # As oversubscribed.py, with memory of 8 MiB, of which 6 fit under the limit. WRONG changes what it computes. Under
 # `vmart run`, it stays until all its memory was seen.
-OVERSUBSCRIBED = r"""
-import ctypes, json, os, sys, time
-driver, context = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p()
-def call(name, *arguments):
-    assert getattr(driver, name)(*arguments) == 0, name
-call("cuInit", 0)
-call("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
-call("cuCtxSetCurrent", context)
+OVERSUBSCRIBED = DRIVER + r"""
+import json, os, sys, time
 for _ in range(40):
     call("cuMemAlloc_v2", ctypes.byref(ctypes.c_uint64()), ctypes.c_size_t(8 << 20))
 offloads, under = "--offload-above" in sys.argv, "VMART_CONTROL" in os.environ

@@ -1,11 +1,11 @@
 #include "interpose/uses.hpp"
 
-#include "interpose/work/blind_launches.hpp"
 #include "interpose/program_memory.hpp"
 #include "interpose/program_streams.hpp"
 #include "interpose/room.hpp"
 #include "interpose/settings.hpp"
 #include "interpose/vmart_library.hpp"
+#include "interpose/work/blind_launches.hpp"
 
 #include <algorithm>
 #include <array>
