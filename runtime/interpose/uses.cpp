@@ -29,7 +29,8 @@ std::span<const std::byte> block_of(void** extra) noexcept {
   return begin != nullptr ? std::span(begin, bytes) : std::span<const std::byte>();
 }
 
-/// Calls `take` with each part of the range that is memory of vmart.
+/// Calls `take` with each part of the range that is memory of vmart. If `gpu` is negative, the part
+/// counts on the GPU on which the program allocated it.
 template <typename Take>
 void for_each_use(const MemoryRange& range, int gpu, Take&& take) {
   CUdeviceptr begin = range.begin;
@@ -38,7 +39,7 @@ void for_each_use(const MemoryRange& range, int gpu, Take&& take) {
     const auto memory = ProgramMemory::get().find(begin);
     if (!memory) return;
     const std::size_t inside = std::min<std::size_t>(bytes, memory->begin + memory->bytes - begin);
-    take(vmart_use{reinterpret_cast<const void*>(begin), inside, gpu,
+    take(vmart_use{reinterpret_cast<const void*>(begin), inside, gpu < 0 ? memory->device : gpu,
                    range.writes ? VMART_USE_WRITE : VMART_USE_READ, range.passes});
     begin += inside;
     bytes -= inside;

@@ -38,7 +38,8 @@ int current_gpu() noexcept;
 /// Of a kernel. Writes as many uses as there is room for, and returns how many.
 std::size_t find_launch_uses(CUfunction function, void** parameters, void** extra, int gpu,
                              std::span<vmart_use> out) noexcept;
-/// Appends the parts of the range that are memory of vmart. Throws: std::bad_alloc.
+/// Appends the parts of the range that are memory of vmart. If `gpu` is negative, each part counts
+/// on the GPU on which the program allocated it. Throws: std::bad_alloc.
 void append_uses(const MemoryRange& range, int gpu, std::vector<vmart_use>& out);
 /// Records them. While a GPU is blind (`BlindLaunches`), what other GPUs use of the memory that was
 /// allocated on it counts as used by that GPU: changes `uses` then.

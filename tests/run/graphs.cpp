@@ -47,8 +47,12 @@ void instantiate_graph(void) {
 void update_graph(void) {
   CUgraphNode others[buffers];
   if (is_work("updates")) {
+    const CUgraph graph = build(3, others);
     CUgraphExecUpdateResultInfo info;
-    check(cuGraphExecUpdate(exec, build(3, others), &info), "cuGraphExecUpdate");
+    CUcontext context = NULL;
+    CALL(cuCtxPopCurrent, &context); /* An update needs none. */
+    check(cuGraphExecUpdate(exec, graph, &info), "cuGraphExecUpdate");
+    CALL(cuCtxSetCurrent, context);
     launch_and_check(3, "an update of the graph");
   }
   if (is_work("nodes")) {

@@ -9,6 +9,8 @@
  *   graphs       GPU 1 launches graphs whose nodes use buffers of GPU 0: kernels, also in a child
  *                graph, and such whose parameters were changed since
  *   captured     the same with a captured graph of a kernel, a copy and a fill
+ *   unplaced     GPU 0 launches a graph of a copy and a fill, which became executable in a thread
+ *                without a context
  *   threads      GPU 1 launches graphs of several threads, which change and are destroyed meanwhile
  *   plain        GPU 1 uses buffers of GPU 0 by copies of rows and by launches of all kinds
  *   blind        GPU 1 uses a buffer of GPU 0, whose own launches do not show what they use
@@ -215,6 +217,33 @@ void run_captured() {
   check_counters();
 }
 
+/* The thread has no context then, so where its copies and fills run is not known. */
+void run_unplaced() {
+  Buffer source, target, filled, unused;
+  allocate(source, 0, 6, "source");
+  allocate(target, 0, 8, "target");
+  allocate(filled, 0, 10, "filled");
+  allocate(unused, 0, 16, "unused");
+  CUstream stream = gpus[0].stream;
+  CUgraph graph = nullptr;
+  CUgraphExec exec = nullptr;
+  CALL(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+  CALL(cuMemcpyAsync(target.begin, source.begin, 6 << 20, stream));
+  CALL(cuMemsetD8Async(filled.begin, 0, 10 << 20, stream));
+  CALL(cuStreamEndCapture(stream, &graph));
+  CALL(cuCtxSetCurrent(nullptr));
+  CALL(cuGraphInstantiate(&exec, graph, 0));
+  CALL(cuGraphDestroy(graph));
+  repeat([&] {
+    enter(0);
+    CALL(cuGraphLaunch(exec, stream));
+    finish();
+  });
+  CALL(cuGraphExecDestroy(exec));
+  enter(0);
+  check_counters();
+}
+
 /* Each thread has graphs of its own, and launches one of all. */
 void run_threads() {
   constexpr int threads_count = 4, launches = 20;
@@ -361,6 +390,8 @@ int main(int argc, char **argv) {
     run_graphs();
   } else if (strcmp(work, "captured") == 0) {
     run_captured();
+  } else if (strcmp(work, "unplaced") == 0) {
+    run_unplaced();
   } else if (strcmp(work, "threads") == 0) {
     run_threads();
   } else if (strcmp(work, "plain") == 0) {

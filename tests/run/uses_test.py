@@ -48,6 +48,14 @@ class Uses(unittest.TestCase):
                 self.assertEqual(set(map(tuple, others.values())), {tuple(GPU0)}, others)
                 self.assertIn("done\n", running.end())
 
+    def test_of_unknown_place_count_where_the_program_allocated_the_memory(self):
+        for policy in POLICIES:
+            with self.running(policy, "unplaced") as running:
+                running.control("migrate", "run", "gpu1")
+                self.wait_until(running, lambda at: all(at[size] == GPU0 for size in (6, 8, 10)))
+                self.assertEqual(lies(running)[16], GPU1)
+                self.assertIn("done\n", running.end())
+
     def test_that_are_not_seen_on_the_other_gpu_move_nothing(self):
         for policy in POLICIES:
             with self.running(policy, "blind") as running:

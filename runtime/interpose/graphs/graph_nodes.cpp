@@ -12,8 +12,8 @@ constexpr int depth_max = 16;  // Of child graphs within each other.
 
 }  // namespace
 
-GraphNodeReader::GraphNodeReader(const DriverLibrary& driver) noexcept
-    : driver_(driver), here_(current_gpu()) {}
+GraphNodeReader::GraphNodeReader(const DriverLibrary& driver, Reads reads) noexcept
+    : driver_(driver), reads_(reads), here_(current_gpu()) {}
 
 std::vector<GraphNode> GraphNodeReader::nodes_of(CUgraph graph) {
   std::vector<GraphNode> nodes;
@@ -52,6 +52,7 @@ void GraphNodeReader::read(GraphNode& node, int depth, std::vector<GraphNode>& o
     case CU_GRAPH_NODE_TYPE_KERNEL:
       node.uses.is_kernel = true;
       node.uses.gpu = here_;  // If the driver does not describe it.
+      if (reads_ == Reads::copies_and_fills) return;
       return read_with(driver_.cuGraphKernelNodeGetParams_v2_plain, CUDA_KERNEL_NODE_PARAMS_v2{});
     case CU_GRAPH_NODE_TYPE_MEMCPY:
       return read_with(driver_.cuGraphMemcpyNodeGetParams_plain, CUDA_MEMCPY3D{});

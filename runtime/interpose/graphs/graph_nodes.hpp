@@ -28,10 +28,16 @@ struct GraphNode {
 
 /// Reads what the nodes of graphs use. Kernels that the driver does not describe, conditional
 /// nodes, whose bodies it does not tell, and nodes of an unknown type count as kernels that show
-/// nothing. One thread, which has a current context. Requires: vmart is loaded.
+/// nothing. Copies and fills count on the GPU of the current context; without one, on the GPU on
+/// which the program allocated what they touch. One thread. Requires: vmart is loaded.
 class GraphNodeReader {
  public:
-  explicit GraphNodeReader(const DriverLibrary& driver) noexcept;
+  enum class Reads {
+    all,
+    copies_and_fills,  ///< Then kernels show nothing.
+  };
+
+  explicit GraphNodeReader(const DriverLibrary& driver, Reads reads = Reads::all) noexcept;
 
   /// All nodes of the graph, those of a child graph behind the node that has it. Throws:
   /// std::bad_alloc.
@@ -47,7 +53,8 @@ class GraphNodeReader {
   NodeUses kernel_uses(CUfunction function, CUcontext context, void** parameters, void** extra);
 
   const DriverLibrary& driver_;
-  const int here_;  // The GPU of the current context.
+  const Reads reads_;
+  const int here_;  // The GPU of the current context; negative without one.
   CUcontext last_ = nullptr;
   int gpu_of_last_ = -1;
 };
@@ -63,6 +70,7 @@ namespace vma::interpose {
 template <typename Parameters>
 NodeUses GraphNodeReader::uses_of(const Parameters& given) {
   NodeUses found;
+  found.gpu = here_;
   if constexpr (requires { given.kern; }) {
     CUfunction function = given.func;
     // The driver takes one for the other, and so does vmart.
@@ -71,15 +79,10 @@ NodeUses GraphNodeReader::uses_of(const Parameters& given) {
   } else if constexpr (requires { given.func; }) {
     return kernel_uses(given.func, nullptr, given.kernelParams, given.extra);
   } else if constexpr (requires { given.elementSize; }) {
-    found.gpu = here_;
-    if (here_ < 0) return found;  // Nobody knows where it will run.
     append_uses(range_of_fill(given.dst, given.pitch, given.elementSize, given.width, given.height),
-                found.gpu, found.uses);
+                here_, found.uses);
   } else {
-    found.gpu = here_;
-    if (here_ < 0) return found;
-    ranges_of_copy(given,
-                   [&](const MemoryRange& range) { append_uses(range, found.gpu, found.uses); });
+    ranges_of_copy(given, [&](const MemoryRange& range) { append_uses(range, here_, found.uses); });
   }
   return found;
 }

@@ -1,60 +1,52 @@
 #include "interpose/graphs/graph_operands.hpp"
 
 #include "interpose/driver_library.hpp"
+#include "interpose/graphs/graph_nodes.hpp"
 #include "interpose/program_memory.hpp"
 #include "interpose/vmart_library.hpp"
 
-#include <cstddef>
 #include <map>
 
 namespace vma::interpose {
 namespace {
 
-/// A call that the driver may lack.
-template <typename Call, typename... Args>
-bool succeeds(Call call, Args... args) {
-  return call != nullptr && call(args...) == CUDA_SUCCESS;
-}
-
-/// Appends what the graph copies and fills.
-void add_operands_of(const DriverLibrary& driver, CUgraph graph,
-                     std::vector<CUdeviceptr>& operands) {
-  std::size_t count = 0;
-  if (!succeeds(driver.cuGraphGetNodes_plain, graph, nullptr, &count)) return;
-  std::vector<CUgraphNode> nodes(count);
-  if (!succeeds(driver.cuGraphGetNodes_plain, graph, nodes.data(), &count)) return;
-  for (const CUgraphNode node : nodes) {
-    CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
-    CUDA_MEMCPY3D copy{};
-    CUDA_MEMSET_NODE_PARAMS fill{};
-    CUgraph child = nullptr;
-    if (!succeeds(driver.cuGraphNodeGetType_plain, node, &type)) continue;
-    if (type == CU_GRAPH_NODE_TYPE_MEMCPY &&
-        succeeds(driver.cuGraphMemcpyNodeGetParams_plain, node, &copy)) {
-      operands.insert(operands.end(), {copy.srcDevice, copy.dstDevice});
-    } else if (type == CU_GRAPH_NODE_TYPE_MEMSET &&
-               succeeds(driver.cuGraphMemsetNodeGetParams_plain, node, &fill)) {
-      operands.push_back(fill.dst);
-    } else if (type == CU_GRAPH_NODE_TYPE_GRAPH &&
-               succeeds(driver.cuGraphChildGraphNodeGetGraph_plain, node, &child)) {
-      add_operands_of(driver, child, operands);
-    }
-  }
+/// Leaves kernels unread, whose layouts vmart would keep although nobody may tell it of unloads.
+GraphNodeReader reader() noexcept {
+  return GraphNodeReader(*DriverLibrary::get(), GraphNodeReader::Reads::copies_and_fills);
 }
 
 }  // namespace
 
-std::vector<CUdeviceptr> operands_of(CUgraph graph) {
-  std::vector<CUdeviceptr> operands;
-  const DriverLibrary* const driver = DriverLibrary::get();
-  if (driver != nullptr) add_operands_of(*driver, graph, operands);
+std::vector<vmart_use> operands_of(CUgraph graph) {
+  std::vector<vmart_use> operands;
+  for (const GraphNode& node : reader().nodes_of(graph)) {
+    operands.insert(operands.end(), node.uses.uses.begin(), node.uses.uses.end());
+  }
   return operands;
 }
 
-bool bring_home(const std::vector<CUdeviceptr>& operands) {
+std::vector<vmart_use> operands_of(const CUDA_MEMCPY3D* copy) {
+  return copy != nullptr ? reader().uses_of(*copy).uses : std::vector<vmart_use>();
+}
+
+std::vector<vmart_use> operands_of(const CUDA_MEMSET_NODE_PARAMS* fill) {
+  return fill != nullptr ? reader().uses_of(*fill).uses : std::vector<vmart_use>();
+}
+
+std::vector<vmart_use> operands_of(const CUgraphNodeParams* node) {
+  switch (node != nullptr ? node->type : CU_GRAPH_NODE_TYPE_EMPTY) {
+    case CU_GRAPH_NODE_TYPE_MEMCPY: return operands_of(&node->memcpy.copyParams);
+    case CU_GRAPH_NODE_TYPE_MEMSET: return reader().uses_of(node->memset).uses;
+    case CU_GRAPH_NODE_TYPE_GRAPH: return operands_of(node->graph.graph);
+    default: return {};
+  }
+}
+
+bool bring_home(const std::vector<vmart_use>& operands) {
   std::map<CUdeviceptr, int> homes;  // Each allocation once.
-  for (const CUdeviceptr operand : operands) {
-    if (const auto memory = ProgramMemory::get().find(operand)) {
+  for (const vmart_use& operand : operands) {
+    const auto inside = reinterpret_cast<CUdeviceptr>(operand.address);
+    if (const auto memory = ProgramMemory::get().find(inside)) {
       homes.emplace(memory->begin, memory->device);
     }
   }

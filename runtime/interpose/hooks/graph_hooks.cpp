@@ -51,31 +51,11 @@ template <EntryPoint entry, typename... Args>
 CUresult update(CUgraphExecUpdateResult* why, CUgraphExec exec, CUgraph graph,
                 Args... args) noexcept {
   const auto operands = [&] {
-    return why != nullptr && is_about_memory(*why) ? interpose::operands_of(graph)
-                                                   : std::vector<CUdeviceptr>();
+    return why != nullptr && is_about_memory(*why) ? operands_of(graph) : std::vector<vmart_use>();
   };
   const CUresult result = update_graph<entry>(operands, exec, graph, args...);
   if (result == CUDA_SUCCESS) GraphUses::get().updated(exec, graph);
   return result;
-}
-
-std::vector<CUdeviceptr> operands_of(const CUDA_MEMCPY3D* copy) {
-  if (copy == nullptr) return {};
-  return {copy->srcDevice, copy->dstDevice};
-}
-
-std::vector<CUdeviceptr> operands_of(const CUDA_MEMSET_NODE_PARAMS* fill) {
-  if (fill == nullptr) return {};
-  return {fill->dst};
-}
-
-std::vector<CUdeviceptr> operands_of(const CUgraphNodeParams* what) {
-  switch (what == nullptr ? CU_GRAPH_NODE_TYPE_EMPTY : what->type) {
-    case CU_GRAPH_NODE_TYPE_MEMCPY: return operands_of(&what->memcpy.copyParams);
-    case CU_GRAPH_NODE_TYPE_MEMSET: return {what->memset.dst};
-    case CU_GRAPH_NODE_TYPE_GRAPH: return interpose::operands_of(what->graph.graph);
-    default: return {};
-  }
 }
 
 template <EntryPoint entry, typename Parameters>
