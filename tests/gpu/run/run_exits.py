@@ -1,17 +1,19 @@
 #!/usr/bin/env python3
 """Ends programs under `vmart run` in the middle of moves, in all ways that a program can end.
 
-    run_exits.py BUILD PROGRAM [--count 200] [--jobs 8] [--limit 20] [--seed 1]
+    run_exits.py BUILD PROGRAM [--count 200] [--for SECONDS] [--jobs 8] [--limit 20] [--seed 1]
 
 PROGRAM is that of tests/run. It works, and a mover outside moves its memory without a pause. After a random
 time it is told to end, killed by SIGINT, SIGTERM or SIGKILL, becomes another program by exec, or has forked
 all the while. Each must end within the limit and as it would without vmart, write nothing to standard error,
-and leave no process. Also counts how many had begun to move. Leaves with 77 without a driver.
+and leave no process. Also counts how many had begun to move. With --for, none begins after that time, and the
+summary says how many were played. Leaves with 77 without a driver.
 """
 
 import argparse
 import collections
 import concurrent.futures
+import math
 import pathlib
 import random
 import signal
@@ -32,6 +34,7 @@ WAYS = {"close": ("stream", None, 0), "streams": ("streams", None, 0), "graph": 
            for name in ("SIGINT", "SIGTERM", "SIGKILL")}}
 BEGIN_S = 120  # A context on each of many GPUs, with others beside.
 MOVE_S = 30
+PROGRESS = 25  # After so many plays, one line on standard error.
 
 
 def begin(command, folder):
@@ -117,6 +120,8 @@ def parse_arguments():
     parser.add_argument("build", type=pathlib.Path)
     parser.add_argument("program", type=pathlib.Path)
     parser.add_argument("--count", type=int, default=200)
+    parser.add_argument("--for", dest="for_s", metavar="SECONDS", type=float, default=math.inf,
+                        help="none begins after that time")
     parser.add_argument("--jobs", type=int, default=8)
     parser.add_argument("--limit", type=float, default=20, help="seconds that an end may take")
     parser.add_argument("--seed", type=int, default=1)
@@ -124,31 +129,58 @@ def parse_arguments():
     return parser.parse_args()
 
 
+class Count:
+    """What came out of the plays. `one(way, seed)` plays one, and returns what `play` does."""
+
+    def __init__(self, options):
+        self.options, self.rows, self.failures = options, collections.defaultdict(list), 0
+
+    def played(self):
+        return sum(map(len, self.rows.values()))
+
+    def play_all(self, one):
+        options, begun = self.options, time.monotonic()
+
+        def in_time(way, seed):
+            return one(way, seed) if time.monotonic() - begun < options.for_s else None
+
+        with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+            plays = {}
+            for i in range(options.count):
+                way, seed = options.ways[i % len(options.ways)], options.seed + i
+                plays[pool.submit(in_time, way, seed)] = way, seed
+            for done in concurrent.futures.as_completed(plays):
+                if done.result() is not None:
+                    self.take(*plays[done], *done.result())
+
+    def take(self, way, seed, moves, took, wrong):
+        self.rows[way].append((moves, took))
+        self.failures += bool(wrong)
+        for one in wrong:
+            print(f"{way}, seed {seed}: {one}", flush=True)
+        if self.played() % PROGRESS == 0:
+            print(f"{self.played()} of {self.options.count} played, {self.failures} failed", file=sys.stderr,
+                  flush=True)
+
+    def show(self):
+        """Prints the summary. Returns whether all is well."""
+        for way, runs in self.rows.items():
+            print(f"{way:8} {len(runs)} runs, {sum(moves > 0 for moves, _ in runs)} had moved, "
+                  f"the end took {max(took for _, took in runs):.2f} s at most")
+        still = sum(moves == 0 for runs in self.rows.values() for moves, _ in runs)
+        print(f"{self.played()} of {self.options.count} played, {self.failures} failed, {still} without a move")
+        return self.failures == 0 and still <= self.played() // 10 and self.played() > 0
+
+
 def main():
     options = parse_arguments()
     if gpu_count() == 0:
         print("SKIPPED: there is no GPU")
         return EXIT_SKIPPED
-    vmart = options.build.resolve() / "runtime/tools/vmart"
-    rows, failures = collections.defaultdict(list), 0
-    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        plays = {pool.submit(play, vmart, options.program.resolve(),
-                             options.ways[i % len(options.ways)], options.seed + i, options.limit): i
-                 for i in range(options.count)}
-        for done in concurrent.futures.as_completed(plays):
-            number = plays[done]
-            way = options.ways[number % len(options.ways)]
-            moves, took, wrong = done.result()
-            rows[way].append((moves, took))
-            failures += bool(wrong)
-            for one in wrong:
-                print(f"{way}, seed {options.seed + number}: {one}", flush=True)
-    for way, runs in rows.items():
-        print(f"{way:8} {len(runs)} runs, {sum(moves > 0 for moves, _ in runs)} had moved, "
-              f"the end took {max(took for _, took in runs):.2f} s at most")
-    still = sum(moves == 0 for runs in rows.values() for moves, _ in runs)
-    print(f"{options.count} runs, {failures} failed, {still} without a move")
-    return 1 if failures or still > options.count // 10 else 0
+    vmart, program = options.build.resolve() / "runtime/tools/vmart", options.program.resolve()
+    count = Count(options)
+    count.play_all(lambda way, seed: play(vmart, program, way, seed, options.limit))
+    return 0 if count.show() else 1
 
 
 if __name__ == "__main__":
