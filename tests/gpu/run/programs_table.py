@@ -9,15 +9,19 @@ files, the last one counts. --version adds what the files do not know: those of 
 cupy-tests, torch-tests. --merge writes one file without details, which the page is made from:
 docs/measurements/run_programs_*.json. --page writes the table between the lines `<!-- programs:begin -->`
 and `<!-- programs:end -->`; with --check, leaves with 1 if that would change the page.
+
+The commit of vmart and the GPUs of the results stand below the table if they are the same for all. Otherwise
+they are columns, with the number of programs for which each counts if that is not all of the row. Results that name
+none leave the cell empty.
 """
 
 import argparse
+import collections
 import json
 import pathlib
 import sys
-from collections import namedtuple
 
-Kind = namedtuple("Kind", "prefix label version compared")
+Kind = collections.namedtuple("Kind", "prefix label version compared")
 OUTPUT, TESTS = "what they print", "how each test ends"
 KINDS = (
     Kind("nvcc", "CUDA C++, nvcc", "nvcc", OUTPUT),
@@ -33,8 +37,9 @@ KINDS = (
     Kind("cupy-tests", "CuPy's tests", "cupy-tests", TESTS),
     Kind("torch-tests", "PyTorch's tests", "torch-tests", TESTS),
 )
-HEAD = ("| kind | version | programs | compared | as bare | moves | GB moved |", "|---|---|---|---|---|---|---|")
-KEPT = ("name", "verdict", "runs", "seconds", "compared", "moves", "bytes", "operations", "failed")
+HEAD = ("kind", "version", "programs", "compared", "as bare", "moves", "GB moved")
+SOURCES = {"commit": "commit", "gpu": "GPU"}  # What a result was measured with, and the heading of that.
+KEPT = ("name", "verdict", "runs", "seconds", "compared", "moves", "bytes", "operations", "failed", *SOURCES)
 NAMED = 8  # Of more programs, only the number is shown.
 OF_MOVES = ("nothing moved", "a move is stuck")  # Verdicts that say nothing about the output.
 BEGIN, END = "<!-- programs:begin -->\n", "<!-- programs:end -->"
@@ -95,18 +100,34 @@ def number(count):
     return f"{count:,}".replace(",", " ")
 
 
+def sources(results, key):
+    """Each value of the results, with the number of those that have it unless all do."""
+    counts = collections.Counter(one.get(key, "") for one in results)
+    if len(counts) == 1:
+        return next(iter(counts))
+    return ", ".join(f"{value} ({count} of {len(results)})" for value, count in counts.items() if value)
+
+
 def table(document):
-    lines, known, by_kind = list(HEAD), document["versions"], {}
-    for result in document["programs"]:
+    results, known, by_kind = document["programs"], document["versions"], {}
+    columns = [key for key in SOURCES if len({one.get(key, "") for one in results}) > 1]
+    head = (*HEAD, *(SOURCES[key] for key in columns))
+    lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
+    for result in results:
         by_kind.setdefault(kind_of(result["name"]), []).append(result)
     for kind in KINDS:
         if kind in by_kind:
-            lines.append(f"| {kind.label} | {known.get(kind.version, '')} | {row(kind, by_kind[kind])}")
-    lines += remarks(document["programs"])
-    moving = [one["seconds"]["moving"] for one in document["programs"] if "moving" in one.get("seconds", {})]
+            lines.append(f"| {kind.label} | {known.get(kind.version, '')} | {row(kind, by_kind[kind])}" +
+                         "".join(f" {sources(by_kind[kind], key)} |" for key in columns))
+    lines += remarks(results)
+    moving = [one["seconds"]["moving"] for one in results if "moving" in one.get("seconds", {})]
     shortest = int(min(moving, default=document["seconds"]))
-    lines += ["", f"With everything moving, each ran for at least {shortest} s" +
-              (f". Driver {known['driver']}." if "driver" in known else ".")]
+    last = [f"With everything moving, each ran for at least {shortest} s."]
+    common = {key: sources(results, key) for key in SOURCES if key not in columns}
+    last += [f"Driver {known['driver']}."] if "driver" in known else []
+    last += [f"Commit {common['commit']}."] if common.get("commit") else []
+    last += [f"On {common['gpu']}."] if common.get("gpu") else []
+    lines += ["", " ".join(last)]
     return "\n".join(lines) + "\n"
 
 

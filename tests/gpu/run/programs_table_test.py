@@ -55,6 +55,24 @@ class Table(unittest.TestCase):
                                                if key != "details"}])
         self.assertEqual((merged["versions"], merged["seconds"]), ({"jax": "0.11"}, 12))
 
+    def test_a_commit_and_gpus_of_all_results_stand_below_the_table(self):
+        measured = {"commit": "a1b2c3d", "gpu": "2 x NVIDIA H200"}
+        text = table(document(result("jax.steps", **measured), result("torch.a", **measured), driver="580.1"))
+        self.assertIn("| GB moved |\n", text)
+        self.assertIn("Driver 580.1. Commit a1b2c3d. On 2 x NVIDIA H200.\n", text)
+
+    def test_commits_that_differ_are_a_column_and_stay_unknown_for_results_without(self):
+        old = document(result("jax.steps"), result("torch.a"), result("torch.b", gpu="2 x NVIDIA H200"))
+        new = document(result("torch.b", commit="a1b2c3d", gpu="2 x NVIDIA H200"),
+                       result("triton.a", commit="e4f5a6b", gpu="2 x NVIDIA H200"))
+        rows = table(programs_table.merged([old]), new).splitlines()
+        self.assertTrue(rows[0].endswith("| GB moved | commit | GPU |"), rows[0])
+        self.assertEqual(rows[0].count("|"), rows[1].count("|"))
+        self.assertEqual([row.split(" | ", 6)[6] for row in rows[2:5]],
+                         ["4 | a1b2c3d (1 of 2) | 2 x NVIDIA H200 (1 of 2) |", "2 | e4f5a6b | 2 x NVIDIA H200 |",
+                          "2 |  |  |"])
+        self.assertNotIn("Commit", "\n".join(rows[5:]))
+
     def test_an_unknown_kind_is_an_error(self):
         with self.assertRaisesRegex(ValueError, "fortran"):
             table(document(result("fortran.a")))

@@ -12,7 +12,6 @@ failed or if nothing moved in one whose memory should.
 
 import argparse
 import concurrent.futures
-import ctypes
 import json
 import pathlib
 import sys
@@ -54,6 +53,8 @@ class Result:
     processes_moved: int = 0
     reasons: dict = field(default_factory=dict)
     compared: int = 0  # Lines of the output, or tests, that had to be the same.
+    commit: str = ""  # Of vmart; empty if nobody knows.
+    gpu: str = ""
 
     def fail(self, verdict, details):
         if not self.verdict:
@@ -71,6 +72,7 @@ class Harness:
 
     def __init__(self, vmart, places, options):
         self.vmart, self.places, self.options = vmart, places, options
+        self.gpu = versions.gpus()
 
     def command(self, program, mode):
         seconds = self.options.seconds if mode == "moving" else self.options.still_seconds
@@ -98,7 +100,7 @@ class Harness:
             return outcome
 
     def play(self, program):
-        result = Result(program.name)
+        result = Result(program.name, commit=self.options.commit, gpu=self.gpu)
         try:
             self.play_modes(program, result)
         except Exception:  # Of the harness itself. The other programs go on.
@@ -212,15 +214,7 @@ def table(results):
 
 
 def gpu_count():
-    """As the driver counts them. Makes no context."""
-    try:
-        driver = ctypes.CDLL("libcuda.so.1")
-    except OSError:
-        return 0
-    count = ctypes.c_int()
-    if driver.cuInit(0) != 0 or driver.cuDeviceGetCount(ctypes.byref(count)) != 0:
-        return 0
-    return count.value
+    return len(versions.gpu_names())
 
 
 def parse_arguments():
@@ -236,6 +230,8 @@ def parse_arguments():
     parser.add_argument("--built", type=pathlib.Path, help="what build_programs.sh made; BUILD/programs")
     parser.add_argument("--suites", type=pathlib.Path, help="tests of others: cupy/tests, pytorch/test")
     parser.add_argument("--out", help="JSON")
+    parser.add_argument("--commit", default=versions.commit(),
+                        help="what BUILD was built from, for --out (default: the commit of this checkout)")
     parser.add_argument("--list", action="store_true")
     options = parser.parse_args()
     options.built = options.built or options.build / "programs"
@@ -257,6 +253,8 @@ def main():
     if not chosen:
         print("SKIPPED: there is no GPU, or no program that can run here")
         return EXIT_SKIPPED
+    if options.out and not options.commit:
+        print("the results will name no commit: there is no git folder, and no --commit", flush=True)
     vmart = options.build.resolve() / "runtime/tools/vmart"
     results = play_all(Harness(vmart, places, options), chosen, options.out)
     print(table(results))

@@ -6,19 +6,22 @@ run_programs_test.py BUILD PROGRAM      PROGRAM is that of tests/run
 import argparse
 import json
 import pathlib
+import subprocess
 import sys
 import tempfile
 import unittest
+from unittest import mock
 
 import comparing
 import programs_table
 import run_programs
+import versions
 from playing import Outcome
 from program_list import Program
 
 BUILD, PROGRAM = (pathlib.Path(argument).resolve() for argument in sys.argv[1:3])
 OPTIONS = argparse.Namespace(seconds=2.0, still_seconds=0.5, seed=1, jobs=2,
-                             modes=["bare", "still", "moving"])
+                             modes=["bare", "still", "moving"], commit="a1b2c3d")
 # The program works until its input is closed.
 FOR_A_WHILE = ("sh", "-c", "sleep {seconds} | $0 linked stream", str(PROGRAM))
 FREE_IN_THE_END = "^freed: "  # Moves need memory of the runtime's own.
@@ -60,7 +63,21 @@ class Harness(unittest.TestCase):
             run_programs.play_all(harness, [shell("nvcc.idle", "echo one; echo two", moves=False)], out)
             document = programs_table.merged([json.loads(out.read_text())])
         self.assertEqual(document["programs"][0]["compared"], 2)
-        self.assertIn("| idle | what they print | 1 of 1 | 0 |", programs_table.table(document))
+        text = programs_table.table(document)
+        self.assertIn("| idle | what they print | 1 of 1 | 0 |", text)
+        self.assertRegex(text, r"Commit a1b2c3d\. On \d+ x \w.*\.\n")
+
+    def test_names_the_commit_of_its_checkout_only(self):
+        with tempfile.TemporaryDirectory() as folder, mock.patch.object(versions, "ROOT", pathlib.Path(folder)):
+            self.assertEqual(versions.commit(), "")
+            for command in (["init"], ["config", "user.email", "a@b"], ["config", "user.name", "a"],
+                            ["commit", "--allow-empty", "-m", "first"]):
+                subprocess.run(["git", "-C", folder, *command], check=True, capture_output=True)
+            self.assertRegex(versions.commit(), "^[0-9a-f]{7,}$")
+            changed = pathlib.Path(folder) / "changed"
+            changed.touch()
+            subprocess.run(["git", "-C", folder, "add", "changed"], check=True)
+            self.assertRegex(versions.commit(), r"^[0-9a-f]{7,}\+changes$")
 
     def test_sees_another_output(self):
         program = shell("differs", "echo control is $VMART_CONTROL", moves=False)

@@ -1,10 +1,14 @@
-"""The versions of what run_programs.py plays, as far as they are known."""
+"""What run_programs.py measures with, as far as it is known: versions, GPUs, and the commit of vmart."""
 
+import collections
+import ctypes
 import importlib.metadata
 import pathlib
 import re
 import subprocess
 
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+NAME_BYTES = 256
 # The first of those that is installed.
 DISTRIBUTIONS = {
     "torch": ("torch",), "triton": ("triton",), "cupy": ("cupy-cuda13x", "cupy-cuda12x", "cupy"),
@@ -22,6 +26,38 @@ def versions():
         driver = ""
     found["driver"] = first(r"Module .*?(\d+\.[\d.]+)", driver)
     return {name: version for name, version in found.items() if version}
+
+
+def commit():
+    """Of the checkout that this file is in; empty if that has no git folder."""
+    if not (ROOT / ".git").exists():
+        return ""
+    found = output_of("git", "-C", str(ROOT), "rev-parse", "--short", "HEAD").strip()
+    changed = output_of("git", "-C", str(ROOT), "status", "--porcelain", "--untracked-files=no").strip()
+    return f"{found}+changes" if found and changed else found
+
+
+def gpu_names():
+    """As the driver lists them. Makes no context."""
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return []
+    count = ctypes.c_int()
+    if driver.cuInit(0) != 0 or driver.cuDeviceGetCount(ctypes.byref(count)) != 0:
+        return []
+    names = []
+    for ordinal in range(count.value):
+        device, name = ctypes.c_int(), ctypes.create_string_buffer(NAME_BYTES)
+        driver.cuDeviceGet(ctypes.byref(device), ordinal)
+        driver.cuDeviceGetName(name, NAME_BYTES, device)
+        names.append(name.value.decode(errors="replace"))
+    return names
+
+
+def gpus():
+    """Such as `2 x NVIDIA H200`."""
+    return ", ".join(f"{count} x {name}" for name, count in collections.Counter(gpu_names()).items())
 
 
 def installed(distribution):
