@@ -43,7 +43,7 @@ constexpr Fatal fatal[] = {{SIGSEGV, "SIGSEGV"},
                            {SIGFPE, "SIGFPE"},
                            {SIGABRT, "SIGABRT"}};
 
-int find(dl_phdr_info* info, std::size_t, void* wanted) noexcept {
+int find_library(dl_phdr_info* info, std::size_t, void* wanted) noexcept {
   Library& library = *static_cast<Library*>(wanted);
   std::uintptr_t begin = UINTPTR_MAX, end = 0;
   for (int i = 0; i < info->dlpi_phnum; ++i) {
@@ -79,7 +79,7 @@ void report(const char* signal, const char* how, const Library& library,
 
 /// The hooks are on the stack of every call of the program, so what crashes below them may be the
 /// program's or the driver's. The runtime is there only while vmart itself does something.
-void look(const char* signal, const void* context) noexcept {
+void report_if_ours(const char* signal, const void* context) noexcept {
   const std::uintptr_t place = place_of(context);
   for (const Library* const library : {&runtime, &hooks}) {
     if (library->has(place)) return report(signal, "in", *library, place);
@@ -99,7 +99,7 @@ void on_crash(int number, siginfo_t* info, void* context) noexcept {
   const bool was_sent = info->si_code <= 0;
   if (!was_sent || info->si_pid == getpid()) {  // Others may send it wherever the thread is.
     for (const Fatal& each : fatal) {
-      if (each.number == number) look(each.name, context);
+      if (each.number == number) report_if_ours(each.name, context);
     }
   }
   // Blocked until the handler returns. A fault happens again where it stands, with its address.
@@ -112,7 +112,7 @@ void report_crashes(const void* inside) noexcept {
   runtime.inside = reinterpret_cast<std::uintptr_t>(inside);
   hooks.inside = reinterpret_cast<std::uintptr_t>(&report_crashes);
   for (Library* const library : {&runtime, &hooks}) {
-    if (dl_iterate_phdr(find, library) == 0) return;
+    if (dl_iterate_phdr(find_library, library) == 0) return;
   }
   // Without it (glibc before 2.35), a walk takes the loader's lock.
   can_walk = next_dlsym(RTLD_DEFAULT, "_dl_find_object") != nullptr;

@@ -105,7 +105,7 @@ void CrossCopies::let_wait(CUcontext later, CUcontext earlier) noexcept {
 CUevent CrossCopies::record(const DriverLibrary& driver, CUcontext context) noexcept {
   const CUevent event = event_of(driver, context);
   if (event == nullptr) return nullptr;
-  if (driver.cuEventRecord_plain(event, nullptr) == CUDA_SUCCESS) return event;
+  if (driver.real<EntryPoint::cuEventRecord>()(event, nullptr) == CUDA_SUCCESS) return event;
   before_destruction(context);  // It may be that of an earlier context with the same handle.
   return nullptr;
 }

@@ -308,10 +308,8 @@ using InstantiateWithLog = CUresult (*)(CUgraphExec*, CUgraph, CUgraphNode*, cha
   ROW(cuStreamIsCapturing, PFN_cuStreamIsCapturing_v10000)                           \
   ROW(cuStreamGetCtx, PFN_cuStreamGetCtx_v9020)                                      \
   ROW(cuStreamGetFlags, PFN_cuStreamGetFlags_v5050)                                  \
-  ROW(cuStreamQuery, PFN_cuStreamQuery_v2000)                                        \
   ROW(cuThreadExchangeStreamCaptureMode, PFN_cuThreadExchangeStreamCaptureMode_v10010) \
   ROW(cuEventCreate, PFN_cuEventCreate_v2000)                                        \
-  ROW(cuEventRecord, PFN_cuEventRecord_v2000)                                        \
   ROW(cuEventDestroy_v2, PFN_cuEventDestroy_v4000)
 
 // The same, where the driver is new enough.

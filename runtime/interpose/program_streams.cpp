@@ -174,7 +174,7 @@ bool ProgramStreams::query_kind(Stream& stream) noexcept {
   const DriverLibrary& driver = *DriverLibrary::get();
   unsigned flags = CU_STREAM_NON_BLOCKING;
   if (captures(driver, stream.handle)) return false;
-  driver.cuStreamGetFlags_plain(stream.handle, &flags);  // Attached by itself if it says nothing.
+  driver.cuStreamGetFlags_plain(stream.handle, &flags);  // If it fails, as if non-blocking.
   driver.cuStreamGetCtx_plain(stream.handle, &stream.context);
   stream.state = (flags & CU_STREAM_NON_BLOCKING) != 0 ? State::detached : State::blocking;
   return true;
@@ -191,7 +191,7 @@ void ProgramStreams::detach_idle(Context& context) noexcept {
     // before is counted, and so is one who begins or joins a capture.
     stream.state = State::leaving;
     if (stream.users == 0 && !captures(driver, stream.handle) &&
-        driver.cuStreamQuery_plain(stream.handle) == CUDA_SUCCESS) {
+        driver.real<EntryPoint::cuStreamQuery>()(stream.handle) == CUDA_SUCCESS) {
       detach(stream.handle);
       --context.streams;
       stream.state = State::detached;
@@ -251,7 +251,7 @@ void ProgramStreams::keep_work_of(Stream& stream) noexcept {
   if (context != nullptr) {
     const PushedContext pushed(driver, stream.context);
     if (!captures(driver, stream.handle)) {
-      if (driver.cuStreamQuery_plain(stream.handle) == CUDA_SUCCESS) return;
+      if (driver.real<EntryPoint::cuStreamQuery>()(stream.handle) == CUDA_SUCCESS) return;
       if (pushed && hand_over(stream, *context)) return;
     }
   }
@@ -262,20 +262,21 @@ void ProgramStreams::keep_work_of(Stream& stream) noexcept {
 bool ProgramStreams::hand_over(Stream& stream, Context& context) noexcept {
   const DriverLibrary& driver = *DriverLibrary::get();
   const auto create = driver.real<EntryPoint::cuStreamCreate>();
+  const auto record = driver.real<EntryPoint::cuEventRecord>();
   const auto wait = driver.real<EntryPoint::cuStreamWaitEvent>();
-  if (context.keeper == nullptr) {
-    CUstream keeper = nullptr;
-    if (create(&keeper, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS) return false;
-    if (!attach(keeper)) {
-      driver.real<EntryPoint::cuStreamDestroy_v2>()(keeper);
+  if (context.successor == nullptr) {
+    CUstream successor = nullptr;
+    if (create(&successor, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS) return false;
+    if (!attach(successor)) {
+      driver.real<EntryPoint::cuStreamDestroy_v2>()(successor);
       return false;
     }
-    context.keeper = keeper;
+    context.successor = successor;
   }
   CUevent event = nullptr;
   if (driver.cuEventCreate_plain(&event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) return false;
-  const bool waits = driver.cuEventRecord_plain(event, stream.handle) == CUDA_SUCCESS &&
-                     wait(context.keeper, event, 0) == CUDA_SUCCESS;
+  const bool waits = record(event, stream.handle) == CUDA_SUCCESS &&
+                     wait(context.successor, event, 0) == CUDA_SUCCESS;
   driver.cuEventDestroy_v2_plain(event);
   return waits;
 }
@@ -378,7 +379,7 @@ void ProgramStreams::before_destruction(CUcontext handle) noexcept {
     if (stream.context != handle || is_built_in(stream.handle)) continue;
     forget(stream);
   }
-  if (known->keeper != nullptr) detach(known->keeper);  // Destroyed with its context.
+  if (known->successor != nullptr) detach(known->successor);  // Destroyed with its context.
   if (known->attached && pushed) detach(nullptr);
   for (CUstream legacy : {CUstream{nullptr}, CU_STREAM_LEGACY}) ProgramPools::forget_stream(legacy);
   if (!known->attached) --unattached_;

@@ -79,7 +79,7 @@ class ProgramStreams {
     bool attached = false;
     int streams = 0;  ///< Attached ones besides the legacy stream.
     /// An attached stream that waits for the work of streams that were destroyed.
-    CUstream keeper = nullptr;
+    CUstream successor = nullptr;
   };
   static constexpr std::size_t streams_max = 1 << 13;
 

@@ -19,7 +19,7 @@ void order_legacy(const DriverLibrary& driver, CUstream stream) noexcept {
       driver.cuEventCreate_plain(&event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) {
     return;
   }
-  driver.cuEventRecord_plain(event, stream);
+  driver.real<EntryPoint::cuEventRecord>()(event, stream);
   driver.cuEventDestroy_v2_plain(event);
 }
 
