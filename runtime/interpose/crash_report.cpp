@@ -93,16 +93,18 @@ void report_if_ours(const char* signal, const void* context) noexcept {
   }
 }
 
-/// Ends the process as without vmart, also if the look crashes in turn.
+/// Ends the process as it would end without vmart, even if the report crashes in turn.
 void on_crash(int number, siginfo_t* info, void* context) noexcept {
   std::signal(number, SIG_DFL);
   const bool was_sent = info->si_code <= 0;
-  if (!was_sent || info->si_pid == getpid()) {  // Others may send it wherever the thread is.
+  // A signal from another process says nothing about what this thread does.
+  if (!was_sent || info->si_pid == getpid()) {
     for (const Fatal& each : fatal) {
       if (each.number == number) report_if_ours(each.name, context);
     }
   }
-  // Blocked until the handler returns. A fault happens again where it stands, with its address.
+  // A fault repeats when its instruction runs again, and keeps its address then. A signal that was
+  // sent is sent once more, and arrives when the handler returns.
   if (was_sent) syscall(SYS_tgkill, getpid(), syscall(SYS_gettid), number);
 }
 
@@ -114,10 +116,10 @@ void report_crashes(const void* inside) noexcept {
   for (Library* const library : {&runtime, &hooks}) {
     if (dl_iterate_phdr(find_library, library) == 0) return;
   }
-  // Without it (glibc before 2.35), a walk takes the loader's lock.
+  // Without this function (glibc before 2.35), walking the stack takes the loader's lock.
   can_walk = next_dlsym(RTLD_DEFAULT, "_dl_find_object") != nullptr;
   void* frame = nullptr;
-  if (can_walk) backtrace(&frame, 1);  // Loads what it needs, which a handler must not.
+  if (can_walk) backtrace(&frame, 1);  // The first walk loads a library; a handler must not.
   for (const Fatal& each : fatal) {
     struct sigaction action {};
     if (sigaction(each.number, nullptr, &action) != 0 || action.sa_handler != SIG_DFL ||

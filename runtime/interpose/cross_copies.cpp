@@ -19,7 +19,8 @@ struct Home {
   int device = 0;
 };
 
-/// Of memory of the driver's own. None if it is no memory of a GPU, or was mapped by the program.
+/// The home of memory of the driver. None if it is not memory of a GPU, or the program has mapped
+/// it.
 std::optional<Home> home_in_driver(CUdeviceptr operand) noexcept {
   Home home;
   unsigned type = 0;
@@ -33,7 +34,7 @@ std::optional<Home> home_in_driver(CUdeviceptr operand) noexcept {
   return known && home.context != nullptr ? std::optional(home) : std::nullopt;
 }
 
-/// The driver orders copies on one GPU itself.
+/// If not, there is nothing to order: the driver does that for copies on one GPU.
 bool has_several_gpus() noexcept {
   static std::atomic<int> count = 0;
   if (count.load(std::memory_order_relaxed) == 0) {
@@ -75,8 +76,9 @@ void CrossCopies::Order::begin(const CopyOperands& operands) noexcept {
         known ? std::optional(Home{known->context, known->device}) : home_in_driver(operand);
     if (!home || home->device == device) continue;
     // Memory of a pool has no context.
-    if (home->context == nullptr)
+    if (home->context == nullptr) {
       home->context = primary_context(*DriverLibrary::get(), home->device);
+    }
     if (home->context == nullptr || (count_ == 1 && others_[0] == home->context)) continue;
     others_[count_++] = home->context;
   }

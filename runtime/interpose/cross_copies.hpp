@@ -55,8 +55,8 @@ class CrossCopies {
   /// The context is about to be destroyed, and its event with it.
   void before_destruction(CUcontext context) noexcept;
 
-  /// Around the call that copies: the order with other GPUs, if the program has memory of vmart
-  /// among the operands. While a stream captures, the call is left alone.
+  /// Exists around the call that copies. If an operand is memory of vmart, orders the copy with the
+  /// work of the other GPUs. Does nothing while a stream captures.
   class Order {
    public:
     /// Blocks: only if the driver refuses events, for the work of the other GPUs.
@@ -82,7 +82,7 @@ class CrossCopies {
  private:
   CrossCopies() = default;
 
-  /// The legacy stream of `later` waits for the work that the one of `earlier` has now.
+  /// Makes the legacy stream of `later` wait for the work that the one of `earlier` has now.
   void let_wait(CUcontext later, CUcontext earlier) noexcept;
   /// Records the context's event. Null if that fails. Requires: the context is current.
   CUevent record(const DriverLibrary& driver, CUcontext context) noexcept;

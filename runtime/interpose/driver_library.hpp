@@ -9,16 +9,16 @@
 
 namespace vma::interpose {
 
-/// The driver's own library: all its functions that the hooks call. Found once, without a lock,
-/// because programs look functions up while the system's loader holds its own. Never destroyed:
-/// threads may be in the driver until the process ends. Any thread.
+/// The driver's own library: all its functions that the hooks call. Found once, without a lock of
+/// ours, because programs look functions up while the system's loader holds its lock. Never
+/// destroyed: threads may be in the driver until the process ends. Any thread.
 class DriverLibrary {
  public:
   /// If nothing is known yet, opens the library that the program is linked with. Null if there is
   /// no driver.
   static const DriverLibrary* get() noexcept;
-  /// The library that contains `function`, an entry point that the program has looked up, is the
-  /// driver's from now on, unless one is known.
+  /// Takes the library that contains `function` for the driver's, unless that is known already.
+  /// `function` is an entry point that the program has looked up.
   static void open_around(void* function) noexcept;
   static bool is_entry_point(std::string_view symbol) noexcept;
 
@@ -39,7 +39,7 @@ class DriverLibrary {
  private:
   DriverLibrary() = default;
   static void open(void* library) noexcept;
-  /// Returns the first function that the driver lacks; null if it has all.
+  /// Returns the name of a function that the driver lacks; null if it has all.
   const char* fill(void* library);
 
   std::array<void*, static_cast<std::size_t>(EntryPoint::count)> real_{};
@@ -76,7 +76,7 @@ class PushedContext {
 /// Null if it is not active. The caller does not retain it: vmart does, where it has memory.
 CUcontext primary_context(const DriverLibrary& driver, int device) noexcept;
 
-/// Queries of this thread are allowed while other streams capture.
+/// While this exists, the thread may make calls that a capture in progress elsewhere forbids.
 class RelaxedCaptures {
  public:
   explicit RelaxedCaptures(const DriverLibrary& driver) noexcept : driver_(driver) { exchange(); }

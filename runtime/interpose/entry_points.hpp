@@ -27,7 +27,7 @@
 #undef cuStreamWriteValue32
 #undef cuStreamWriteValue64
 
-// Not among the header's types.
+// Types that the header lacks.
 using FirstBeginCapture = CUresult (*)(CUstream);
 using InstantiateWithLog = CUresult (*)(CUgraphExec*, CUgraph, CUgraphNode*, char*, size_t);
 
@@ -294,7 +294,7 @@ using InstantiateWithLog = CUresult (*)(CUgraphExec*, CUgraph, CUgraphNode*, cha
   ROW(cuGraphExecChildGraphNodeSetParams, PFN_cuGraphExecChildGraphNodeSetParams_v11010) \
   ROW(cuGraphNodeSetEnabled, PFN_cuGraphNodeSetEnabled_v11060)
 
-// Calls that the hooks make themselves, and that have no hook (see `DriverLibrary::real`).
+// Calls that the hooks make, and that have no hook. `DriverLibrary::real` has the others.
 #define VMART_RUN_PLAIN_CALLS(ROW)                                                   \
   ROW(cuCtxGetCurrent, PFN_cuCtxGetCurrent_v4000)                                    \
   ROW(cuCtxGetDevice, PFN_cuCtxGetDevice_v2000)                                      \
@@ -312,7 +312,7 @@ using InstantiateWithLog = CUresult (*)(CUgraphExec*, CUgraph, CUgraphNode*, cha
   ROW(cuEventCreate, PFN_cuEventCreate_v2000)                                        \
   ROW(cuEventDestroy_v2, PFN_cuEventDestroy_v4000)
 
-// The same, where the driver is new enough.
+// The same; null if the driver is too old.
 #define VMART_RUN_OPTIONAL_PLAIN_CALLS(ROW)                                          \
   ROW(cuDeviceCanAccessPeer, PFN_cuDeviceCanAccessPeer_v4000)                        \
   ROW(cuDeviceGetUuid_v2, PFN_cuDeviceGetUuid_v11040)                                \

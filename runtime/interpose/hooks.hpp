@@ -16,7 +16,7 @@
 
 namespace vma::interpose {
 
-/// Functions named `hook_` and the symbol, with its type.
+/// The hook of each entry point: a function of the same type, named `hook_` and the symbol.
 #define ROW(symbol, type) std::remove_pointer_t<type> hook_##symbol;
 VMART_RUN_HOOKS(ROW)
 #undef ROW
@@ -35,7 +35,7 @@ CUstream stream_among(First first, Rest... rest) noexcept {
   }
 }
 
-/// What vmart calls the stream that the variants for programs with per-thread streams name.
+/// The name for vmart of a stream that a `_ptsz` entry point names, where null is the thread's.
 inline CUstream of_thread(CUstream stream) noexcept {
   return stream == nullptr ? CU_STREAM_PER_THREAD : stream;
 }
@@ -49,8 +49,8 @@ constexpr std::string_view symbol_of(EntryPoint entry) noexcept {
   return names[static_cast<std::size_t>(entry)];
 }
 
-/// Whether the driver looks up the memory that the call names when it is made. Launches find their
-/// memory when they run.
+/// Whether the call itself looks up the memory that it names. Launches look theirs up when they
+/// run.
 constexpr bool looks_memory_up(EntryPoint entry) noexcept {
   constexpr std::string_view such[] = {"cuMemcpy", "cuMemset", "cuStreamWaitValue",
                                        "cuStreamWriteValue", "cuStreamBatchMemOp"};
@@ -75,7 +75,7 @@ CopyOperands copied_in_legacy_stream(Args... args) noexcept {
   return operands;
 }
 
-/// Around a call that looks memory up: no slot is dark meanwhile.
+/// Exists around a call that looks memory up: no slot is dark meanwhile.
 class CopyScope {
  public:
   explicit CopyScope(bool wanted = true) noexcept
@@ -92,8 +92,8 @@ class CopyScope {
   const VmartLibrary* const vmart_;
 };
 
-/// Around a call with which a stream begins to capture, or may join a capture: no stop is enqueued
-/// meanwhile, which could end it.
+/// Exists around a call by which a stream begins to capture or may join a capture. No stop is
+/// enqueued meanwhile, because a stop could end the capture.
 class NoStops {
  public:
   NoStops(bool begins, bool may_join) noexcept
@@ -114,12 +114,12 @@ class NoStops {
   const VmartLibrary* const vmart_;
 };
 
-/// Calls the driver. What vmart keeps for later allocations counts as free, so it must not be why a
-/// call fails; nor may memory that could lie elsewhere, if it may spill.
+/// Calls the driver, and makes room for another try if it has none: vmart gives back what it keeps
+/// for later allocations, which counts as free, and evicts memory that may spill.
 template <EntryPoint entry, bool looks = looks_memory_up(entry), typename... Args>
 CUresult call_driver_with_room(const RoomNeed& need, Args... args) noexcept {
   constexpr int tries_max = 14;  // Other threads may take the room that was made.
-  const auto call = [&] {        // Room is made outside of the scopes, for which moves wait.
+  const auto call = [&] {        // Moves wait for these scopes, so they end before room is made.
     constexpr std::string_view symbol = symbol_of(entry);
     const NoStops no_stops(symbol.starts_with("cuStreamBeginCapture"),
                            symbol.starts_with("cuStreamWaitEvent"));
@@ -135,7 +135,7 @@ CUresult call_driver_with_room(const RoomNeed& need, Args... args) noexcept {
   return result;
 }
 
-/// The hook of a call that enqueues nothing, but looks memory up.
+/// The hook of a call that looks memory up and enqueues nothing.
 template <EntryPoint entry, typename Pointer = typename TypeOf<entry>::Pointer>
 struct LookupHook;
 
@@ -147,7 +147,8 @@ struct LookupHook<entry, CUresult (*)(Args...)> {
   }
 };
 
-/// The hook of a call that enqueues: its stream is attached before, and stays so meanwhile.
+/// The hook of a call that enqueues work: attaches its stream first, and keeps it attached until
+/// the call returns.
 template <EntryPoint entry, typename Pointer = typename TypeOf<entry>::Pointer>
 struct EnqueueHook;
 

@@ -27,7 +27,7 @@ CUuuid uuid_of(int device) noexcept {
   return uuid;
 }
 
-/// By which number this process knows the GPU; `otherwise` if it does not.
+/// The number of the GPU in this process; `otherwise` if it has none.
 int device_with(const CUuuid& uuid, int otherwise) noexcept {
   const DriverLibrary* const driver = DriverLibrary::get();
   int count = 0;
@@ -42,7 +42,7 @@ int device_with(const CUuuid& uuid, int otherwise) noexcept {
   return otherwise;
 }
 
-/// The answer to the program; the reason is printed the first time.
+/// Returns the answer to the program, and prints the reason the first time.
 CUresult refused(std::atomic<bool>& said, const char* what, vmart_status status,
                  CUresult usual) noexcept {
   if (!said.exchange(true)) say("%s: %s", what, VmartLibrary::loaded()->vmart_last_error());

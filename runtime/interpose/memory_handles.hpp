@@ -14,7 +14,7 @@
 
 namespace vma::interpose {
 
-/// What a handle of vmart's has in it; any other one is the driver's.
+/// The contents of a handle of vmart. Handles without its mark are the driver's.
 struct MemoryHandle {
   static constexpr unsigned long long mark_of_ours = 0x3143'5049'5452'4d56;  // "VMRTIPC1"
 
@@ -27,23 +27,23 @@ struct MemoryHandle {
   CUipcMemHandle as_handle() const noexcept;
 };
 
-/// The memory of this process for which there are handles, and what this process has opened of
-/// others, by handles of vmart. Any thread.
+/// Memory that processes share by handles of vmart: what this process has exported, and what it has
+/// opened of others. Any thread.
 class MemoryHandles {
  public:
   /// Never destroyed: the program frees memory until the process ends.
   static MemoryHandles& get() noexcept;
 
-  /// The same bytes for the same allocation each time. Blocks: the first time, until its memory can
-  /// leave the process, and like `ProgramMemory::without_still`. Requires: `memory` is neither
-  /// mapped by the program nor a pool's.
+  /// Writes a handle, the same one each time. Requires: `ProgramAllocation::has_handles`. Blocks:
+  /// the first time, until the memory can leave the process, and like
+  /// `ProgramMemory::without_still`.
   CUresult export_memory(const ProgramAllocation& memory, CUipcMemHandle* out) noexcept;
   /// The allocation is about to be freed; processes that have opened it keep it.
   void end_export(CUdeviceptr begin) noexcept;
 
   /// Blocks: for the other process, at most some seconds.
   CUresult open(const MemoryHandle& handle, CUdeviceptr* out) noexcept;
-  /// Nothing if it was not opened here. Blocks: with the last close of the memory, like cuMemFree.
+  /// Returns nothing if it was not opened here. Blocks: like cuMemFree, if this is the last close.
   std::optional<CUresult> close(CUdeviceptr pointer) noexcept;
   /// Closes what was opened in the context, which is about to be destroyed.
   void close_all_of(CUcontext context) noexcept;

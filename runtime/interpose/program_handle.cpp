@@ -1,11 +1,11 @@
 #include "interpose/program_handle.hpp"
 
-#include "interpose/settings.hpp"
-#include "interpose/sites/allocation_site.hpp"
 #include "interpose/hooks.hpp"
 #include "interpose/program_mappings.hpp"
 #include "interpose/program_memory.hpp"
 #include "interpose/room.hpp"
+#include "interpose/settings.hpp"
+#include "interpose/sites/allocation_site.hpp"
 #include "interpose/standing.hpp"
 #include "interpose/vmart_library.hpp"
 
@@ -102,7 +102,7 @@ CUresult ProgramHandle::map(CUdeviceptr begin, std::size_t bytes, std::size_t of
   if (whole && drivers_ == 0 && mapped_at_ == 0) {
     const CUresult result = map_backing(begin);
     by_vmart = result == CUDA_SUCCESS;
-    // The driver can say what is wrong, if it may have the handle.
+    // The driver may have memory that was never mapped, and says what is wrong.
     if (by_vmart || was_mapped_) return result;
   }
   if (drivers_ == 0) {
@@ -184,8 +184,9 @@ CUresult ProgramHandle::set_access(const CUmemAccessDesc* entries, std::size_t c
   }
   // Every GPU that reaches the memory has these rights already.
   for (std::size_t i = 0; i < count; ++i) {
-    if (entries[i].location.type == CU_MEM_LOCATION_TYPE_DEVICE)
+    if (entries[i].location.type == CU_MEM_LOCATION_TYPE_DEVICE) {
       access_[entries[i].location.id] = entries[i].flags;
+    }
   }
   return CUDA_SUCCESS;
 } catch (const std::exception&) {
@@ -226,7 +227,7 @@ CUresult ProgramHandle::share() noexcept {
   return result;
 }
 
-/// Nothing was written to it yet, so the driver can have it instead.
+/// Nothing has been written to the memory yet, so the driver can allocate it instead.
 CUresult ProgramHandle::leave_to_driver() noexcept {
   const vmart_status status = VmartLibrary::loaded()->vmart_backing_release(backing_);
   if (status != VMART_OK) return result_of(status);
@@ -249,12 +250,13 @@ CUresult ProgramHandle::share_at(CUdeviceptr begin) noexcept {
   return call_driver<EntryPoint::cuMemRetainAllocationHandle>(&drivers_, address_of(begin));
 }
 
-/// Maps it for a moment, since the driver tells the handle of an address only.
+/// Maps it for a moment, since the driver returns handles only for mapped addresses.
 CUresult ProgramHandle::share_unmapped() noexcept {
   const DriverLibrary& driver = *DriverLibrary::get();
   const VmartLibrary& vmart = *VmartLibrary::loaded();
-  if (driver.cuMemAddressReserve_plain == nullptr || driver.cuMemAddressFree_plain == nullptr)
+  if (driver.cuMemAddressReserve_plain == nullptr || driver.cuMemAddressFree_plain == nullptr) {
     return CUDA_ERROR_NOT_SUPPORTED;
+  }
   CUdeviceptr begin = 0;
   if (const CUresult result = driver.cuMemAddressReserve_plain(&begin, bytes_, 0, 0, 0);
       result != CUDA_SUCCESS) {

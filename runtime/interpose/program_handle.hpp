@@ -12,8 +12,8 @@
 
 namespace vma::interpose {
 
-/// A handle of cuMemCreate that stands for memory of vmart: a backing. If the program uses it as
-/// vmart cannot serve it, the driver gets to know the memory by a handle of its own. Any thread.
+/// A handle of cuMemCreate that stands for memory of vmart: a backing. For uses that vmart cannot
+/// serve, there is a handle of the driver for the same memory. Any thread.
 class ProgramHandle {
  public:
   /// Null if the driver is to create it: see `ProgramMappings::create`. Blocks: for memory.
@@ -28,7 +28,7 @@ class ProgramHandle {
   int device() const noexcept { return properties_.location.id; }
   const CUmemAllocationProp& properties() const noexcept { return properties_; }
 
-  /// Either vmart maps it, and `by_vmart` is true then, or the driver.
+  /// Maps it by vmart, and sets `by_vmart`, or by the driver.
   CUresult map(CUdeviceptr begin, std::size_t bytes, std::size_t offset, unsigned long long flags,
                bool& by_vmart) noexcept;
   /// Ends what vmart has mapped. Blocks: until a running move has ended.
@@ -36,8 +36,8 @@ class ProgramHandle {
   /// Sets rights where vmart has mapped it.
   CUresult set_access(const CUmemAccessDesc* entries, std::size_t count) noexcept;
   CUresult get_access(unsigned long long* flags, const CUmemLocation& location) noexcept;
-  /// The driver's own handle of the memory, for calls that vmart does not serve. The memory is
-  /// vmart's no more, or stays in place for good.
+  /// The driver's own handle of the memory, for calls that vmart does not serve. From now on, the
+  /// memory is the driver's, or stays in place for good.
   CUresult drivers_handle(CUmemGenericAllocationHandle& out) noexcept;
   /// Whether the memory is the driver's alone.
   bool is_drivers() noexcept;
@@ -47,7 +47,7 @@ class ProgramHandle {
                 vmart_backing* backing) noexcept
       : bytes_(bytes), properties_(properties), backing_(backing) {}
 
-  /// The backing stands for memory of the program from now on, or does so no more.
+  /// Counts the backing as memory of the program if `sign` is 1, and no longer if it is -1.
   void note_bytes(int sign) const noexcept;
 
   // Requires, for all of these: the caller holds `mutex_`.
@@ -67,7 +67,7 @@ class ProgramHandle {
   vmart_backing* backing_;                    // Null once the memory is the driver's.
   CUmemGenericAllocationHandle drivers_ = 0;  // Zero until the driver knows the memory.
   CUdeviceptr mapped_at_ = 0;                 // By vmart; zero: nowhere.
-  bool was_mapped_ = false;                   // So there may be contents.
+  bool was_mapped_ = false;                   // So it may have contents.
   std::map<int, CUmemAccess_flags> access_;   // By the GPU; as the program has set it.
 };
 

@@ -54,13 +54,13 @@ CUmemGenericAllocationHandle ProgramMappings::create(std::size_t bytes,
   ProgramStreams::get().begin();
   const std::lock_guard lock(mutex_);
   handles_.emplace(next_handle_, Known{std::move(made)});
-  note_passed(0);  // What was passed before vmart was loaded.
+  note_passed(0);  // Tells vmart what was passed before it was loaded.
   return next_handle_++;
 } catch (const std::exception&) {
   return 0;
 }
 
-/// Whether the driver would create such memory at all. Programs try out which export types it has.
+/// Whether the driver would create such memory at all. Programs try which export types it supports.
 bool ProgramMappings::driver_accepts(const CUmemAllocationProp& properties) {
   const auto types = static_cast<unsigned>(properties.requestedHandleTypes);
   const unsigned rdma = properties.allocFlags.gpuDirectRDMACapable;

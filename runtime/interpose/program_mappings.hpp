@@ -16,8 +16,8 @@
 namespace vma::interpose {
 
 /// Memory that the program maps itself: its handles that stand for memory of vmart, where they are
-/// mapped, and how much it left to the driver. Calls that return nothing leave the answer to the
-/// driver. Any thread.
+/// mapped, and how much is left to the driver. If a function returns no result, the driver is to
+/// serve the call. Any thread.
 class ProgramMappings {
  public:
   /// Never destroyed, as `ProgramMemory`.
@@ -25,16 +25,16 @@ class ProgramMappings {
 
   /// Returns zero if the driver is to create it: without `vmart run --vmm`, for an excluded
   /// library, if it is not plain memory of a GPU, if the driver refuses its properties, and where
-  /// `ProgramMemory::allocate` leaves memory to the driver. `full` is set if the driver
-  /// is not to create it either: a limit holds for both. Blocks: for memory.
+  /// `ProgramMemory::allocate` leaves memory to the driver. Sets `full` if the
+  /// driver must not create it either, because a limit holds for both. Blocks: for memory.
   CUmemGenericAllocationHandle create(std::size_t bytes, const CUmemAllocationProp* properties,
                                       unsigned long long flags, const void* caller,
                                       bool& full) noexcept;
   /// The driver has created a handle for the program.
   void note_drivers(CUmemGenericAllocationHandle handle, std::size_t bytes) noexcept;
-  /// What handles that stand for memory of vmart have on the GPU, as the program believes.
+  /// The size of all handles that stand for memory of vmart and were created for the GPU.
   std::uint64_t bytes_of(int device) noexcept;
-  /// A handle came to stand for that, or does so no more.
+  /// Changes that size.
   void note_bytes(int device, long long change) noexcept;
   /// One of the program's references to the handle ends.
   std::optional<CUresult> release(CUmemGenericAllocationHandle handle) noexcept;
@@ -52,7 +52,7 @@ class ProgramMappings {
   std::optional<CUresult> unmap(CUdeviceptr begin, std::size_t bytes) noexcept;
   std::optional<CUresult> set_access(CUdeviceptr begin, std::size_t bytes,
                                      const CUmemAccessDesc* entries, std::size_t count) noexcept;
-  /// Turns a handle of the program into one of the driver, where it is none.
+  /// Replaces a handle that stands for memory of vmart by the driver's handle of that memory.
   CUresult to_drivers(CUmemGenericAllocationHandle& handle) noexcept;
 
  private:
@@ -65,7 +65,7 @@ class ProgramMappings {
     CUdeviceptr begin = 0;
     std::size_t bytes = 0;
     std::shared_ptr<ProgramHandle> handle;  // Null: the driver's.
-    bool whole = true;                      // All that is mapped of the handle.
+    bool whole = true;                      // Whether it is the handle's whole mapping.
   };
 
   // The driver's handles are small numbers or addresses.
@@ -74,7 +74,7 @@ class ProgramMappings {
   ProgramMappings() = default;
   /// Empty if all of it is the driver's.
   std::vector<Piece> pieces(CUdeviceptr begin, std::size_t bytes);
-  /// After a use that may have left the memory to the driver.
+  /// Counts the memory as the driver's if a use has left it to the driver.
   void note_if_left(CUmemGenericAllocationHandle handle, ProgramHandle& known) noexcept;
   bool driver_accepts(const CUmemAllocationProp& properties);
   void note_passed(long long change) noexcept;
@@ -83,7 +83,7 @@ class ProgramMappings {
   CUmemGenericAllocationHandle next_handle_ = first_handle;
   std::map<CUmemGenericAllocationHandle, Known> handles_;
   std::map<CUdeviceptr, std::shared_ptr<ProgramHandle>> mapped_;
-  std::map<CUmemGenericAllocationHandle, std::size_t> passed_;  // Their bytes.
+  std::map<CUmemGenericAllocationHandle, std::size_t> passed_;  // The driver's, with bytes.
   std::uint64_t passed_bytes_ = 0;
   std::mutex bytes_mutex_;
   std::map<int, std::uint64_t> bytes_;  // By the GPU.

@@ -164,7 +164,7 @@ void ProgramMemory::free_taken(const ProgramAllocation& freed) noexcept {
   const VmartLibrary* const vmart = VmartLibrary::loaded();
   MemoryHandles::get().end_export(freed.begin);
   vmart->vmart_pin_release(freed.pin);
-  // A `Still` that has pinned it ends before; later ones do not know it.
+  // Waits for a `Still` that may have pinned it. Later ones do not know it.
   static_cast<void>(without_still());
   const std::shared_lock frees(frees_mutex_);
   vmart->vmart_torch_free(reinterpret_cast<void*>(freed.begin), freed.bytes, freed.device, nullptr);
@@ -189,7 +189,7 @@ bool ProgramMemory::free_in_order(CUdeviceptr begin, CUstream stream) noexcept {
     const std::shared_lock frees(frees_mutex_);
     return vmart->vmart_free_async(reinterpret_cast<void*>(begin), stream) == VMART_OK;
   };
-  // What is pinned stays so until its work has ended.
+  // Pinned memory must stay pinned until its work has ended, so that is waited for below.
   if (freed->pin == nullptr && frees_later()) {
     if (freed->pool != nullptr) ProgramPools::get().note_free();
     return true;
@@ -199,7 +199,7 @@ bool ProgramMemory::free_in_order(CUdeviceptr begin, CUstream stream) noexcept {
   return true;
 }
 
-/// One at a time, since a free waits and takes no lock of ours.
+/// Frees one at a time, without our lock, because a free waits.
 template <typename Chosen>
 void ProgramMemory::free_all(Chosen chosen) noexcept {
   if (VmartLibrary::loaded() == nullptr) return;
@@ -300,7 +300,7 @@ bool ProgramMemory::note_export(CUdeviceptr inside, bool synchronous_copies) noe
   return true;
 }
 
-/// All that vmart has is the program's, so no allocation need be asked where it lies.
+/// All that vmart holds is the program's, so nobody has to ask where each allocation lies.
 long long ProgramMemory::hidden_bytes(int device) noexcept {
   const VmartLibrary* const vmart = VmartLibrary::loaded();
   std::uint64_t held = 0;

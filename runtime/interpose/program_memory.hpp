@@ -40,24 +40,24 @@ class ProgramMemory {
   /// Never destroyed: the program frees memory until the process ends.
   static ProgramMemory& get() noexcept;
 
-  /// Zero: allocate with the driver, whose answer is then the one that the program expects. That
-  /// is so for less than VMART_RUN_MIN_BYTES, for a library in VMART_RUN_EXCLUDE, without a current
-  /// context, if there is no room, or if this process stands aside. `caller` is a return address.
-  /// Blocks: for memory.
+  /// Returns zero if the driver is to allocate: less than VMART_RUN_MIN_BYTES, for a library in
+  /// VMART_RUN_EXCLUDE, without a current context, if there is no room, or if this process stands
+  /// aside. `caller` is a return address. Blocks: for memory.
   CUdeviceptr allocate(std::size_t bytes, const void* caller) noexcept;
   /// Whether an allocation of that size by that caller can be vmart's.
   static bool takes(std::size_t bytes, const void* caller) noexcept;
-  /// The program has it from now on. Numbers it, unless it has a number. Returns false without
-  /// memory for the list.
+  /// The program has it from now on. Sets its id, unless it has one. Returns false without memory
+  /// for the list.
   bool add(ProgramAllocation& made) noexcept;
-  /// vmart did not allocate. Stands aside unless that can be so for a single allocation.
+  /// vmart has refused to allocate. Stands aside, unless the reason lies in this allocation.
   void note_refusal(vmart_status status) noexcept;
-  /// Whether the driver is not asked: vmart has tried all places, and a limit holds for both.
+  /// Whether the driver must not be asked after vmart, which has tried all places: a limit holds
+  /// for both.
   bool must_fit(std::size_t bytes, const void* caller) noexcept;
-  /// Lets go of what another process shares there. Blocks: like cuMemFree.
+  /// Closes memory of another process that was opened there. Blocks: like cuMemFree.
   void free_opened(CUdeviceptr begin) noexcept;
-  /// Forgets what the program has mapped there, before it is unmapped, and whose addresses others
-  /// may then map. Returns it, for `add` if that fails.
+  /// Removes what the program has mapped there, before it is unmapped: then another thread may map
+  /// the same addresses. Returns it, so that the caller can add it again if the unmap fails.
   std::optional<ProgramAllocation> remove_mapped(CUdeviceptr begin) noexcept;
   /// Frees what begins there. Returns false if it is not vmart's. Blocks: like cuMemFree.
   bool free(CUdeviceptr begin) noexcept;
@@ -70,18 +70,18 @@ class ProgramMemory {
   void free_all_of_pools(int device) noexcept;
   /// The allocation that contains the address.
   std::optional<ProgramAllocation> find(CUdeviceptr inside) noexcept;
-  /// Stands aside, and keeps all memory where it lies, because work could not be attached that may
-  /// use it. Blocks: until no chunk is being switched.
+  /// Stands aside and pins all memory, because work that may use it could not be attached. Blocks:
+  /// until no chunk is being switched.
   void keep_in_place(const char* why) noexcept;
-  /// Whether it has done so with all memory, so that work need not be attached any more.
+  /// Whether all memory is pinned so, and work need not be attached any more.
   bool stays() const noexcept { return stays_.load(std::memory_order_acquire); }
-  /// While the lock is held, no `Still` exists, so that what is unmapped is not pinned by one.
-  /// Blocks: until the contexts and modules are gone that others destroy.
+  /// While the caller holds the lock, no `Still` exists that could pin what is being unmapped.
+  /// Blocks: while another thread destroys a context or a module.
   std::unique_lock<std::shared_mutex> without_still() {
     return std::unique_lock<std::shared_mutex>(still_mutex_);
   }
-  /// A context was detached, and is about to be destroyed: frees that began before know it, and
-  /// wait for its work. Blocks: until these have ended.
+  /// Called before a context is destroyed that was detached: frees that began earlier still wait
+  /// for its work. Blocks: until these have ended.
   void await_frees() noexcept { const std::lock_guard none_left(frees_mutex_); }
   /// While it exists, what the program has now does not move. Driver 580 may stop for ever if a
   /// context or a module is unloaded beside an unmap. Blocks: until no chunk is being switched.
@@ -96,14 +96,14 @@ class ProgramMemory {
     std::shared_lock<std::shared_mutex> lock_;
     std::vector<vmart_pin*> pins_;
   };
-  /// Registers the memory's physical location with something else, from now on. Returns false if
-  /// vmart refuses.
+  /// The memory stays in place from now on, because its physical location becomes known to others.
+  /// Returns false if vmart refuses.
   bool note_export(CUdeviceptr inside, bool synchronous_copies) noexcept;
-  /// How much more memory of the device would be free for the driver's allocations if all memory
-  /// of the program lay where the program believes; may be negative.
+  /// How much more memory of the device would be free if all memory of the program lay where the
+  /// program believes; may be negative.
   long long hidden_bytes(int device) noexcept;
-  /// What the program believes to have there, in pages of the driver: also handles that are not
-  /// mapped, and what is free in pools.
+  /// What the program believes to have there, rounded to the driver's pages, with handles that are
+  /// not mapped and with what is free in pools.
   std::uint64_t bytes_of(int device) noexcept;
 
  private:
@@ -118,7 +118,7 @@ class ProgramMemory {
   void free_all(Chosen chosen) noexcept;
   /// Notes the memory that a block lies in. Requires: the caller holds `mutex_`.
   void note_segment_of(CUdeviceptr block);
-  /// Null if the driver is to answer.
+  /// Null if the driver is to allocate.
   void* allocate_at(std::size_t bytes, int device);
 
   std::atomic<bool> stays_ = false;
@@ -129,7 +129,7 @@ class ProgramMemory {
   // Memory of vmart that blocks of pools lie in, with the pins of `keep_in_place`. Work may use
   // blocks after they were freed, so these are pinned and not the blocks. Some may be gone.
   std::map<CUdeviceptr, vmart_pin*> segments_;
-  std::size_t segments_max_ = 16;  // When it is looked which ones are gone.
+  std::size_t segments_max_ = 16;  // At this size, those that are gone are removed.
 };
 
 }  // namespace vma::interpose

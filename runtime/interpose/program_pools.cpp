@@ -27,7 +27,7 @@ bool is_usual(const CUmemPoolProps& properties) noexcept {
 
 /// Zero if the driver does not tell.
 std::uint64_t drivers_value(CUmemoryPool pool, CUmemPool_attribute attribute) noexcept {
-  std::uint64_t words = 0;  // Some are an int only, in the lower half.
+  std::uint64_t words = 0;  // Some attributes are an int, which is written to the lower half.
   return call_driver<EntryPoint::cuMemPoolGetAttribute>(pool, attribute, &words) == CUDA_SUCCESS
              ? words
              : 0;
@@ -76,7 +76,7 @@ const vmart_pool* ProgramPool::make() noexcept {
   if (vmart == nullptr || refused_.load(std::memory_order_relaxed)) return nullptr;
   vmart_pool_options options{};
   options.size_bytes = sizeof options;
-  options.streams_last = 1;  // `forget_stream` tells of those that do not.
+  options.streams_last = 1;  // They live until `forget_stream`.
   vmart_pool* created = nullptr;
   const vmart_status status =
       vmart->vmart_pool_create({VMART_GPU, device_}, "run", &options, &created);
@@ -188,7 +188,7 @@ CUdeviceptr ProgramPools::allocate(std::size_t bytes, CUstream stream, const voi
   void* block = nullptr;
   const vmart_status status = vmart->vmart_pool_allocate(beside, bytes, 0, stream, &block);
   if (status != VMART_OK) {
-    // Not one that the driver refuses as well, or cannot have beside a destruction of the pool.
+    // An invalid call is one that the driver refuses, too, or that races with the pool's end.
     if (status != VMART_INVALID_ARGUMENT) ProgramMemory::get().note_refusal(status);
     full = status == VMART_OUT_OF_MEMORY && spills(known->device());
     return 0;
@@ -229,7 +229,7 @@ std::shared_ptr<ProgramPool> ProgramPools::find_or_adopt(CUmemoryPool pool) {
     const auto found = pools_.find(pool);
     if (found != pools_.end()) return found->second;
   }
-  // A default one, which nobody creates, or one that was imported, for example.
+  // A default pool, which nobody creates, or one that was imported, for example.
   const int device = device_of_default(pool);
   auto beside = device >= 0 ? std::make_shared<ProgramPool>(pool, device) : nullptr;
   const std::lock_guard lock(mutex_);

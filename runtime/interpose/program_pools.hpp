@@ -29,11 +29,11 @@ class ProgramPool {
   int device() const noexcept { return device_; }
   /// Null until `make` has succeeded.
   const vmart_pool* made() const noexcept { return pool_.load(std::memory_order_acquire); }
-  /// Null if vmart cannot have it. Then the driver's pool is the only one.
+  /// Null if vmart refuses. Then the driver's pool is the only one.
   const vmart_pool* make() noexcept;
   /// Takes over the release threshold and the policies of reuse that the driver's pool has.
   void follow() noexcept;
-  /// What it has of the attribute; zero for one that counts nothing.
+  /// The value of an attribute that counts bytes; zero for others.
   std::uint64_t counted(CUmemPool_attribute attribute) noexcept;
   /// The high mark falls to the current value.
   void reset(CUmemPool_attribute attribute) noexcept;
@@ -59,29 +59,29 @@ class ProgramPool {
   std::uint64_t used_high_ = 0;
 };
 
-/// The pools of the program. All of them are the driver's, under its handles; those that a pool of
-/// vmart can stand for have one beside them (VMART_RUN_POOLS). Any thread.
+/// The pools of the program. All of them exist in the driver, whose handles name them; beside those
+/// that vmart can serve, there is a pool of vmart (VMART_RUN_POOLS). Any thread.
 class ProgramPools {
  public:
   /// Never destroyed: the program frees memory until the process ends.
   static ProgramPools& get() noexcept;
 
-  /// Allocates in the order of the stream, from the current pool of its GPU or from `pool`. Zero:
-  /// allocate with the driver, as `ProgramMemory::allocate` says it; also while the stream
-  /// captures, and from a pool that only the driver can be. Stream zero is the legacy one.
-  /// `full` is set if the driver is not to allocate it either: a limit holds for both.
+  /// Allocates in the order of the stream, from the current pool of its GPU or from `pool`. Returns
+  /// zero if the driver is to allocate: see `ProgramMemory::allocate`; also while the stream
+  /// captures, and from a pool that vmart cannot serve. Stream zero is the legacy one. Sets `full`
+  /// if the driver must not allocate it either, because a limit holds for both.
   CUdeviceptr allocate(std::size_t bytes, CUstream stream, const void* caller,
                        std::optional<CUmemoryPool> pool, bool& full) noexcept;
   /// The program has created the pool.
   void created(CUmemoryPool pool, const CUmemPoolProps& properties) noexcept;
-  /// The one beside it; null if it has none.
+  /// The pool of vmart beside it; null if it has none.
   std::shared_ptr<ProgramPool> find(CUmemoryPool pool) noexcept;
-  /// The handle may name another pool from now on. Returns the one beside it, or null.
+  /// Removes the pool of vmart beside it, because the handle may soon name another pool. Returns
+  /// null if there is none.
   std::shared_ptr<ProgramPool> take(CUmemoryPool pool) noexcept;
-  /// It was not destroyed.
+  /// The driver has not destroyed it.
   void put_back(CUmemoryPool pool, std::shared_ptr<ProgramPool> taken) noexcept;
-
-  /// It was. Its blocks count until the program has freed them.
+  /// The driver has destroyed it. Its blocks count until the program has freed them.
   void destroyed(const std::shared_ptr<ProgramPool>& taken) noexcept;
 
   /// Memory of a pool was freed.
@@ -93,7 +93,7 @@ class ProgramPools {
   /// The GPU of the pool; `RoomNeed::nowhere` for one of host memory. None if it is not known:
   /// null, or imported from another process.
   std::optional<int> device_of(CUmemoryPool pool) noexcept;
-  /// What those beside pools of the GPU have, free or not; also those that are destroyed.
+  /// The bytes of vmart's pools on the GPU, free or not, with those that are destroyed.
   std::uint64_t bytes_of(int device) noexcept;
   /// Gives back all that is free on the GPU, because the driver has no room.
   void make_room(int device) noexcept;
@@ -107,9 +107,9 @@ class ProgramPools {
   std::vector<std::shared_ptr<ProgramPool>> all_destroyed() noexcept;
   void settle_all() noexcept;
 
-  std::atomic<bool> pending_ = false;  // Frees, since all pools have settled.
+  std::atomic<bool> pending_ = false;  // There were frees since all pools settled.
   std::shared_mutex mutex_;
-  // Null for those that only the driver can be.
+  // Null for those that vmart cannot serve.
   std::map<CUmemoryPool, std::shared_ptr<ProgramPool>> pools_;
   std::vector<std::shared_ptr<ProgramPool>> destroyed_;  // Some may be empty.
   std::map<CUmemoryPool, int> devices_;                  // Of those that the program has created.

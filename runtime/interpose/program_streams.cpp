@@ -168,8 +168,8 @@ void ProgramStreams::give_up(const char* why) noexcept {
   if (begun()) ProgramMemory::get().keep_in_place(why);
 }
 
-/// Asks the driver about a stream whose creation was not seen. Returns false if it must not be
-/// asked, since the answer would end the stream's capture: what is captured runs in another stream.
+/// Asks the driver about a stream whose creation was not seen. Returns false while the stream
+/// captures: the question would end the capture, and captured work runs in another stream.
 bool ProgramStreams::query_kind(Stream& stream) noexcept {
   const DriverLibrary& driver = *DriverLibrary::get();
   unsigned flags = CU_STREAM_NON_BLOCKING;
@@ -187,8 +187,8 @@ void ProgramStreams::detach_idle(Context& context) noexcept {
   for (Stream& stream : streams_) {
     if (context.streams <= attached_max() * 3 / 4) return;
     if (stream.state != State::attached || stream.context != context.handle) continue;
-    // Who begins to enqueue from here on sees that it leaves, and waits for the lock; who began
-    // before is counted, and so is one who begins or joins a capture.
+    // A thread that begins to enqueue from here on sees this state and waits for the lock. One that
+    // began before is counted as a user, and so is one that begins or joins a capture.
     stream.state = State::leaving;
     if (stream.users == 0 && !captures(driver, stream.handle) &&
         driver.real<EntryPoint::cuStreamQuery>()(stream.handle) == CUDA_SUCCESS) {
@@ -221,7 +221,7 @@ void ProgramStreams::detach_from(Stream& stream) noexcept {
   stream.state = State::detached;
 }
 
-/// Detaches it and gives its place away. Requires: the caller holds `mutex_`.
+/// Detaches it and frees its place. Requires: the caller holds `mutex_`.
 void ProgramStreams::forget(Stream& stream) noexcept {
   ProgramPools::forget_stream(stream.handle);
   detach_from(stream);
@@ -239,8 +239,8 @@ void ProgramStreams::before_destruction(CUstream handle) noexcept {
   forget(*stream);
 }
 
-/// The driver destroys a stream at once and lets its work go on. Another stream waits for it then.
-/// Does not wait itself, since that work may need another thread, which may need the lock.
+/// The driver destroys a stream at once, but the stream's work goes on. Makes another stream wait
+/// for that work. Does not wait itself: the work may need another thread, which may need the lock.
 void ProgramStreams::keep_work_of(Stream& stream) noexcept {
   if (ProgramMemory::get().stays()) return;
   const DriverLibrary& driver = *DriverLibrary::get();

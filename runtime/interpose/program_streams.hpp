@@ -23,7 +23,7 @@ class ProgramStreams {
   /// Never destroyed, like the streams.
   static ProgramStreams& get() noexcept;
 
-  /// While it exists, work may be enqueued on the stream, which is attached if need be.
+  /// Exists around a call that enqueues work on the stream, and attaches it first if need be.
   class Enqueue {
    public:
     explicit Enqueue(CUstream stream) noexcept;
@@ -47,7 +47,7 @@ class ProgramStreams {
   void begin() noexcept;
   /// The program has created the stream.
   void created(CUstream stream, unsigned flags) noexcept;
-  /// For `FinishedWork`. A built-in stream is that of the current context.
+  /// The stream's name in `FinishedWork`. A built-in stream is that of the current context.
   static FinishedWork::StreamName name_of(CUstream stream) noexcept;
   void note_enqueued(CUstream stream) noexcept;
   /// The stream is about to be destroyed. Moves wait for its work nonetheless.

@@ -21,8 +21,8 @@ constexpr std::array<std::uint64_t, 3> extra_bytes = {0, 32 * mib, 256 * mib};
 constexpr std::array<std::uint64_t, 6> unknown_bytes = {32 * mib,  64 * mib,  128 * mib,
                                                         256 * mib, 512 * mib, 1024 * mib};
 
-/// Whether the runtime is open. A program may ask for its limit before it allocates, so this may be
-/// where that shows; then it is not tried again.
+/// Whether the runtime is open or can be opened. A program may ask for its limit before it
+/// allocates, so this may be the first try, and the last one if it fails.
 bool can_open(const VmartLibrary& vmart) noexcept {
   if (ProgramStreams::get().begun()) return true;
   if (!takes_part()) return false;
@@ -99,7 +99,7 @@ bool RoomMaker::release_cached() noexcept {
   return VmartLibrary::loaded()->vmart_trim({VMART_GPU, device_}, &given) == VMART_OK && given > 0;
 }
 
-/// Until so much is free as the call wants next. If that is so already, it wanted more.
+/// Evicts until as much is free as the call may need. If so much is free already, it needs more.
 bool RoomMaker::evict(const Memory& memory) noexcept {
   for (; const auto wanted = wanted_bytes(); ++step_) {
     const std::uint64_t target = std::min(*wanted, memory.total_bytes);
@@ -117,7 +117,7 @@ std::optional<std::uint64_t> RoomMaker::wanted_bytes() const noexcept {
     return step_ < unknown_bytes.size() ? std::optional(unknown_bytes[step_]) : std::nullopt;
   }
   if (step_ >= extra_bytes.size()) return std::nullopt;
-  // An eighth more where it counts.
+  // If the need alone was not enough, an eighth more.
   const std::uint64_t part = step_ == 0 ? 0 : need_.bytes / 8;
   return need_.bytes + part + extra_bytes[step_];
 }

@@ -14,22 +14,23 @@ namespace vma::interpose {
 /// allocates.
 std::optional<std::uint64_t> capacity_of(int device) noexcept;
 
-/// Whether a limit of any GPU was ever set by the control socket. Costs next to nothing, because
-/// each thread looks at its first call and then at one of many.
+/// Whether a limit of any GPU was ever set. Costs next to nothing, because each thread looks only
+/// at its first call and then once in many.
 bool any_limit_was_set() noexcept;
 
 /// Whether memory for which the GPU has no room goes to other places.
 bool spills(int device) noexcept;
 
-/// What the program is told of a GPU's memory under the limit, unless it may overcommit: as though
-/// the GPU were so large, and all that the program has allocated there lay there. Both hold what
-/// the program would be told otherwise.
+/// Changes what the program is told of a GPU's memory to what holds under its limit, unless memory
+/// may be overcommitted: the GPU is as large as the limit, and contains all that the program has
+/// allocated on it.
 void limit_memory_info(int device, std::size_t& free_bytes, std::size_t& total_bytes) noexcept;
 
-/// What a call of the program needs of a GPU. The driver tells only that it has no room.
+/// How much a call of the program needs, and of which GPU. The driver only says that there is no
+/// room.
 struct RoomNeed {
-  /// Of an allocation, or of work whose need is not known, for the stream's GPU; stream zero is of
-  /// the current context.
+  /// For an allocation, or for work, whose need is not known, on the GPU of the stream. Stream zero
+  /// is one of the current context.
   static RoomNeed on_stream(CUstream stream, std::uint64_t bytes = 0) noexcept {
     return {bytes, stream, nullptr, std::nullopt};
   }
@@ -50,8 +51,8 @@ struct RoomNeed {
 };
 
 /// Makes room for one call that the driver has refused with "out of memory": first releases what
-/// vmart keeps for later allocations, and then, if memory may spill, moves the coldest away. Never
-/// more than the call can need.
+/// vmart keeps for later allocations, and then, if memory may spill, evicts the coldest. Never
+/// makes more room than the call can need.
 class RoomMaker {
  public:
   explicit RoomMaker(const RoomNeed& need) noexcept : need_(need) {}
@@ -73,7 +74,7 @@ class RoomMaker {
 
   const RoomNeed need_;
   int device_ = RoomNeed::nowhere;
-  bool asked_ = false;
+  bool asked_ = false;    // `make` was called, and `device_` is known.
   std::size_t step_ = 0;  // Which amount of free memory is wanted next.
 };
 

@@ -30,8 +30,8 @@ struct Settings {
   static const Settings& get() noexcept;
 };
 
-/// Whether the name of the library or program that contains the address, one that calls, has one of
-/// the excluded names in it.
+/// Whether `caller`, a return address, lies in a library or program whose name contains one of the
+/// excluded names.
 bool is_excluded(const void* caller) noexcept;
 
 }  // namespace vma::interpose

@@ -2,14 +2,14 @@
 
 namespace vma::interpose {
 
-/// Whether memory of this process can be vmart's. Once it is not, everything new is the driver's,
-/// for good; what vmart already has keeps working.
+/// Whether vmart takes part in this process. Once it does not, all new memory is the driver's, for
+/// good; memory that vmart already has keeps working.
 bool takes_part() noexcept;
 
-/// Prints one line with the reason, the first time.
+/// From now on, vmart takes no part. Prints one line with the reason, the first time.
 void stand_aside(const char* why) noexcept;
 
-/// The program uses the driver from now on, which a child of fork then cannot.
+/// The program has begun to use the driver, which a child of fork cannot use then.
 void note_driver_is_used() noexcept;
 /// Whether this process was forked from one that used the driver. Then every hook passes the call
 /// on, and takes no lock, since a thread of the parent may have held it.

@@ -12,9 +12,9 @@
 
 namespace vma::interpose {
 
-/// Whether anybody reads what the program uses: a policy, a recording, a decision log, or what
-/// makes room for a limit that was set meanwhile. If not, the functions below do nothing, which
-/// saves each launch a fraction of a microsecond.
+/// Whether anybody reads what the program uses: a policy, a recording, a decision log, or, once a
+/// limit was set, the choice of what to evict. If not, the functions below do nothing, which saves
+/// each launch a fraction of a microsecond.
 bool uses_are_read() noexcept;
 
 /// The kernel was launched by the calling thread, with parameters in one of the two forms.
@@ -35,7 +35,7 @@ void note_memory_among(Args... args) noexcept {
 
 /// The GPU of the calling thread's context; negative without one.
 int current_gpu() noexcept;
-/// Of a kernel. Writes as many uses as there is room for, and returns how many.
+/// Finds those of a kernel. Writes as many as there is room for, and returns how many.
 std::size_t find_launch_uses(CUfunction function, void** parameters, void** extra, int gpu,
                              std::span<vmart_use> out) noexcept;
 /// Appends the parts of the range that are memory of vmart. If `gpu` is negative, each part counts

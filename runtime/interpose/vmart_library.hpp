@@ -2,8 +2,8 @@
 
 #include <vma/vmart.h>
 #include <vma/vmart_backing.h>
-#include <vma/vmart_ipc.h>
 #include <vma/vmart_captures.h>
+#include <vma/vmart_ipc.h>
 #include <vma/vmart_room.h>
 #include <vma/vmart_torch.h>
 #include <vma/vmart_uses.h>

@@ -73,7 +73,7 @@ NodeUses GraphNodeReader::uses_of(const Parameters& given) {
   found.gpu = here_;
   if constexpr (requires { given.kern; }) {
     CUfunction function = given.func;
-    // The driver takes one for the other, and so does vmart.
+    // The driver takes a CUkernel for a CUfunction, and so does vmart.
     if (function == nullptr) function = reinterpret_cast<CUfunction>(given.kern);
     return kernel_uses(function, given.ctx, given.kernelParams, given.extra);
   } else if constexpr (requires { given.func; }) {

@@ -13,11 +13,11 @@
 namespace vma::interpose {
 namespace {
 
-// How often the launches of an exec are recorded, and how many times longer than recording takes.
+// The time between two records of an exec's launches: this, or so many times what a record takes.
 constexpr std::int64_t record_period_ns = 1'000'000;
 constexpr std::int64_t record_share = 200;
 
-// `BlindLaunches` is told of so many kernels at once at most, so that others count, too.
+// The most kernels that `BlindLaunches` is told of at once, so that other launches count, too.
 constexpr double noted_max = 256;
 
 }  // namespace
@@ -71,8 +71,8 @@ void ExecUses::replace_all(std::vector<GraphNode> by) {
   append(std::move(by));
 }
 
-/// The program goes on to name nodes by the handles of the graph that was instantiated. The driver
-/// takes only graphs of the same nodes in the same order.
+/// Keeps the handles, since the program goes on to name nodes by those of the graph that it
+/// instantiated. The driver takes only graphs of the same nodes in the same order.
 void ExecUses::replace_from(std::size_t first, std::size_t count, std::vector<GraphNode> by) {
   for (std::size_t i = 0; i < count; ++i) {
     GraphNode& node = nodes_[first + i];
@@ -125,7 +125,7 @@ void ExecUses::launched() noexcept {
     return;
   }
   const std::unique_lock lock(mutex_, std::try_to_lock);
-  if (!lock) return;  // It is being changed, and the next launch records this one, too.
+  if (!lock) return;  // It is being changed. The next launch records this one, too.
   record_launches();
   const std::int64_t took = now_ns() - now;
   next_record_ns_.store(now + std::max(record_period_ns, took * record_share));

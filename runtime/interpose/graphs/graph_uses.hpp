@@ -21,20 +21,21 @@
 
 namespace vma::interpose {
 
-/// What an executable graph uses at each launch: that of its nodes, summed up by range. Launches
-/// are counted, and recorded together from time to time. Any thread.
+/// What an executable graph uses at each launch: the uses of its nodes, summed up by range. Counts
+/// launches, and records them together from time to time. Any thread.
 class ExecUses {
  public:
   explicit ExecUses(std::vector<GraphNode> nodes);
 
-  /// The nodes got the parameters of others, of a graph that is alike. Throws: std::bad_alloc.
+  /// The nodes got the parameters of those of another graph, which has the same shape. Throws:
+  /// std::bad_alloc.
   void replace_all(std::vector<GraphNode> by);
   /// The node got other parameters. Throws: std::bad_alloc.
   void replace(CUgraphNode node, NodeUses by);
-  /// So did the nodes of the child graph that the node has.
+  /// The nodes of the child graph that the node has got other parameters. Throws: std::bad_alloc.
   void replace_child(CUgraphNode node, std::vector<GraphNode> by);
   void enable(CUgraphNode node, bool enabled);
-  /// Records what was launched, unless that was done a moment ago. Never waits.
+  /// Counts a launch, and records all launches unless that was done a moment ago. Never waits.
   void launched() noexcept;
 
  private:
@@ -57,7 +58,8 @@ class ExecUses {
   void add(const GraphNode& node, int times);
   void replace_from(std::size_t first, std::size_t count, std::vector<GraphNode> by);
   void append(std::vector<GraphNode> nodes);
-  /// Those that are not recorded yet. Also before a change, since they used what was known before.
+  /// Records those that are not recorded yet. Also called before a change: they used what was known
+  /// before it.
   void record_launches() noexcept;
 
   std::atomic<std::uint32_t> launches_ = 0;  // Not recorded yet.
@@ -69,7 +71,7 @@ class ExecUses {
   std::map<int, Kernels> kernels_;  // By the GPU.
 };
 
-/// Those of all executable graphs, if uses are read at all. Any thread.
+/// The uses of all executable graphs, if uses are read at all. Any thread.
 class GraphUses {
  public:
   /// Never destroyed: the program launches graphs until the process ends.

@@ -41,7 +41,7 @@ CUresult update_graph(Operands operands, Args... args) noexcept try {
   return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/// Other reasons have nothing to do with memory.
+/// Whether the update may have failed because memory has moved.
 bool is_about_memory(CUgraphExecUpdateResult why) noexcept {
   return why == CU_GRAPH_EXEC_UPDATE_ERROR || why == CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED ||
          why == CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;

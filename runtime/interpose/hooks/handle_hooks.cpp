@@ -10,8 +10,9 @@ namespace {
 template <EntryPoint entry>
 CUresult open_handle(CUdeviceptr* out, CUipcMemHandle handle, unsigned flags) noexcept {
   const auto ours = MemoryHandle::of(handle);
-  if (!ours || !Settings::get().on || is_forked_child())
+  if (!ours || !Settings::get().on || is_forked_child()) {
     return call_driver<entry>(out, handle, flags);
+  }
   if (out == nullptr || flags > CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) return CUDA_ERROR_INVALID_VALUE;
   return MemoryHandles::get().open(*ours, out);
 }

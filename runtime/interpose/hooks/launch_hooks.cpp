@@ -17,7 +17,7 @@ CUresult launch(CUfunction function, CUstream stream, void** parameters, void** 
   return result;
 }
 
-/// Its blocks wait for each other, and its parameters have one form.
+/// Its parameters have one form only.
 template <EntryPoint entry, typename... Shape>
 CUresult launch_cooperative(CUfunction function, CUstream stream, void** parameters,
                             Shape... shape) noexcept {

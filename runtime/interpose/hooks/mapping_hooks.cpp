@@ -35,8 +35,9 @@ CUresult hook_cuMemRelease(CUmemGenericAllocationHandle handle) {
 
 CUresult hook_cuMemMap(CUdeviceptr begin, std::size_t bytes, std::size_t offset,
                        CUmemGenericAllocationHandle handle, unsigned long long flags) {
-  if (const auto result = ProgramMappings::get().map(begin, bytes, offset, handle, flags))
+  if (const auto result = ProgramMappings::get().map(begin, bytes, offset, handle, flags)) {
     return *result;
+  }
   return call_driver<EntryPoint::cuMemMap>(begin, bytes, offset, handle, flags);
 }
 
@@ -47,16 +48,18 @@ CUresult hook_cuMemUnmap(CUdeviceptr begin, std::size_t bytes) {
 
 CUresult hook_cuMemSetAccess(CUdeviceptr begin, std::size_t bytes, const CUmemAccessDesc* entries,
                              std::size_t count) {
-  if (const auto result = ProgramMappings::get().set_access(begin, bytes, entries, count))
+  if (const auto result = ProgramMappings::get().set_access(begin, bytes, entries, count)) {
     return *result;
+  }
   return call_driver<EntryPoint::cuMemSetAccess>(begin, bytes, entries, count);
 }
 
 CUresult hook_cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location,
                              CUdeviceptr pointer) {
   if (flags != nullptr && location != nullptr) {
-    if (const auto mapped = ProgramMappings::get().find_mapped(pointer))
+    if (const auto mapped = ProgramMappings::get().find_mapped(pointer)) {
       return mapped->get_access(flags, *location);
+    }
   }
   return call_driver<EntryPoint::cuMemGetAccess>(flags, location, pointer);
 }
@@ -69,7 +72,7 @@ CUresult hook_cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* out, voi
       return CUDA_SUCCESS;
     }
   }
-  // As for ordinary memory, which has no handle.
+  // The driver's answer for ordinary memory, which has no handle.
   if (ProgramMemory::get().find(pointer)) return CUDA_ERROR_INVALID_VALUE;
   return call_driver<EntryPoint::cuMemRetainAllocationHandle>(out, address);
 }
@@ -77,8 +80,9 @@ CUresult hook_cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* out, voi
 CUresult hook_cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* out,
                                                      CUmemGenericAllocationHandle handle) {
   const auto known = ProgramMappings::get().find(handle);
-  if (known == nullptr || out == nullptr)
+  if (known == nullptr || out == nullptr) {
     return call_driver<EntryPoint::cuMemGetAllocationPropertiesFromHandle>(out, handle);
+  }
   *out = known->properties();
   return CUDA_SUCCESS;
 }
@@ -87,7 +91,7 @@ CUresult hook_cuMemExportToShareableHandle(void* out, CUmemGenericAllocationHand
                                            CUmemAllocationHandleType type,
                                            unsigned long long flags) {
   ProgramMappings& mappings = ProgramMappings::get();
-  // It may be in memory that can be exported, but must not be seen to.
+  // vmart's memory may be exportable although the program has not asked for that.
   const auto known = mappings.find(handle);
   if (known != nullptr && (known->properties().requestedHandleTypes & type) == 0) {
     return CUDA_ERROR_INVALID_VALUE;

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t pitch_bytes = 512;  // The driver's, for every element size.
 
-/// Writes what ordinary memory of the driver would have; nothing if only the driver can tell.
+/// Writes what the driver would for ordinary memory. Returns nothing if only the driver can tell.
 std::optional<CUresult> answer(const ProgramAllocation& memory, CUdeviceptr pointer,
                                CUpointer_attribute attribute, void* data) noexcept {
   switch (attribute) {
@@ -135,7 +135,7 @@ CUresult hook_cuPointerGetAttributes(unsigned count, CUpointer_attribute* attrib
   const CUresult result =
       call_driver<EntryPoint::cuPointerGetAttributes>(count, attributes, data, pointer);
   if (result != CUDA_SUCCESS || !memory) return result;
-  // The answers to the others are the driver's.
+  // Attributes that have no answer here keep the driver's.
   for (unsigned i = 0; i < count; ++i) answer(*memory, pointer, attributes[i], data[i]);
   return result;
 }
@@ -149,8 +149,8 @@ CUresult hook_cuPointerSetAttribute(const void* value, CUpointer_attribute attri
   if (value == nullptr || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  // Set before memory is registered with a network card. The driver has no such attribute for
-  // mapped memory.
+  // Programs set it before they register memory with a network card. The driver has no such
+  // attribute for memory of cuMemMap, which vmart's is.
   if (*static_cast<const unsigned*>(value) == 0) return CUDA_SUCCESS;
   return memory.note_export(pointer, true) ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
 }

@@ -11,8 +11,9 @@
 namespace vma::interpose {
 namespace {
 
-/// A free of the driver's is work of its stream. On the legacy stream, others wait for that, and it
-/// for them; a pool of vmart enqueues nothing.
+/// For the driver, a free is work of its stream: on the legacy stream, blocking streams wait for
+/// it, and it waits for them. A pool of vmart enqueues nothing, so an event takes the place of that
+/// work.
 void order_legacy(const DriverLibrary& driver, CUstream stream) noexcept {
   CUevent event = nullptr;
   if ((stream != nullptr && stream != CU_STREAM_LEGACY) ||
@@ -23,7 +24,7 @@ void order_legacy(const DriverLibrary& driver, CUstream stream) noexcept {
   driver.cuEventDestroy_v2_plain(event);
 }
 
-/// `named` is the stream as vmart calls it.
+/// `named` is the stream's name for vmart: see `of_thread`.
 template <EntryPoint entry, typename... Pool>
 CUresult allocate(CUdeviceptr* out, std::size_t bytes, CUstream stream, CUstream named,
                   const void* caller, Pool... pool) noexcept {
@@ -99,7 +100,7 @@ CUresult hook_cuMemPoolCreate(CUmemoryPool* out, const CUmemPoolProps* propertie
 }
 
 CUresult hook_cuMemPoolDestroy(CUmemoryPool pool) {
-  // Before the driver's, whose handle may come back at once.
+  // First, because the handle may name another pool as soon as the driver has destroyed this one.
   const auto beside = ProgramPools::get().take(pool);
   const CUresult result = call_driver<EntryPoint::cuMemPoolDestroy>(pool);
   if (beside == nullptr) return result;

@@ -23,8 +23,8 @@ CUresult enter_context(CUcontext context) noexcept {
   return result;
 }
 
-/// vmart has streams and mappings in the primary context, which would go with it. What the program
-/// sees of a reset is that its work has ended, and that its streams and memory are gone.
+/// The driver would destroy vmart's streams and mappings with the primary context. So this does
+/// what the program sees of a reset: its work has ended, and its streams and memory are gone.
 bool reset_without_driver(CUdevice device) noexcept {
   const DriverLibrary* const driver = DriverLibrary::get();
   if (VmartLibrary::loaded() == nullptr || driver == nullptr) return false;
@@ -57,7 +57,7 @@ CUresult destroy_context(CUcontext context, auto handle) noexcept {
   return call_driver<entry>(handle);
 }
 
-/// The driver refuses to destroy a primary context, whose memory then stays.
+/// The driver refuses to destroy a primary context, so its memory must stay.
 template <EntryPoint entry>
 CUresult destroy_own(CUcontext context) noexcept {
   if (!ProgramStreams::get().owns(context)) return call_driver<entry>(context);

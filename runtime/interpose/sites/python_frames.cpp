@@ -57,7 +57,7 @@ struct Python {
   }
 };
 
-/// A reference that is released.
+/// Owns a reference.
 class Object {
  public:
   Object(const Python& python, void* object) noexcept : python_(python), object_(object) {}
@@ -120,7 +120,7 @@ std::vector<std::string> python_frames(std::size_t most) {
     frames.push_back(describe(python, frame));
     frame = python.PyFrame_GetBack(frame);
   }
-  if (python.PyErr_Occurred() != nullptr) python.PyErr_Clear();  // Ours: no memory for a frame.
+  if (python.PyErr_Occurred() != nullptr) python.PyErr_Clear();  // No memory for a frame.
   return frames;
 }
 

@@ -24,8 +24,8 @@ class FinishedWork {
   };
 
   /// A call that enqueued on the stream is about to return. Work on a built-in stream counts for
-  /// all built-in streams of all contexts.
-  /// Costs next to nothing as long as no thread waits and the thread enqueues on one stream.
+  /// all built-in streams of all contexts. Costs next to nothing as long as no thread waits and the
+  /// thread enqueues on one stream.
   void note_enqueued(CUstream stream) noexcept;
   /// A wait begins. Returns its number, for when it has ended.
   std::uint64_t begin_wait() noexcept { return waits_.fetch_add(1) + 1; }
@@ -33,7 +33,8 @@ class FinishedWork {
   /// context.
   void end_wait(std::uint64_t number, const StreamName& name) noexcept;
   void end_wait_for(std::uint64_t number, CUcontext context) noexcept;
-  /// Whether the calling thread has waited for the stream, of this context, since its last work.
+  /// Whether the calling thread has waited for the stream, or for its context, since the stream's
+  /// last work.
   bool is_all_work_of(const StreamName& name, CUcontext context) noexcept;
 
  private:

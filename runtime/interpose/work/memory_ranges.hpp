@@ -112,12 +112,12 @@ void ranges_among(Take&& take, std::size_t count, CUDA_MEMCPY3D_BATCH_OP* copies
 }
 #endif
 
-/// Operations on a word begin with their stream, and what looks like a size is the word.
+/// Operations on words have their stream first, and no size: the word only looks like one.
 template <typename Take, typename... Rest>
 void ranges_among(Take&&, CUstream, Rest...) noexcept {}
 
-/// Any other call: copies and fills name the addresses and, last among their sizes, how much, in
-/// elements of a fill's value. Of other calls there is nothing.
+/// Any other call. In copies and fills, the last size counts the bytes, or the elements of the
+/// fill's value, at each address. Other calls have no ranges.
 template <typename Take, typename... Args>
 void ranges_among(Take&& take, Args... args) noexcept {
   if constexpr ((describes_copy<Args> || ...)) {

@@ -26,7 +26,7 @@ class TimeBudget {
   bool has_some() noexcept {
     const std::int64_t now = now_ns();
     const std::int64_t passed = now - filled_ns_.exchange(now, std::memory_order_relaxed);
-    // What is below one part is lost, which makes the share smaller.
+    // The remainder is lost, which makes the share a little smaller.
     const std::int64_t gained = passed / share_;
     const std::int64_t left = left_ns_.fetch_add(gained, std::memory_order_relaxed) + gained;
     if (left > most_ns_) left_ns_.store(most_ns_, std::memory_order_relaxed);
