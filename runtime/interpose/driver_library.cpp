@@ -34,6 +34,14 @@ const std::array<Row, static_cast<std::size_t>(EntryPoint::count)> rows = {{
 #undef ROW
 }};
 
+/// Instead of a call that the driver lacks, so that hooks which make it need not ask.
+template <typename Pointer>
+struct Lacking;
+template <typename... Args>
+struct Lacking<CUresult (*)(Args...)> {
+  static CUresult call(Args...) noexcept { return CUDA_ERROR_NOT_FOUND; }
+};
+
 std::atomic<const DriverLibrary*> known = nullptr;
 
 }  // namespace
@@ -101,7 +109,10 @@ const char* DriverLibrary::fill(void* library) {
   const char* lacks = nullptr;
 #define ROW(symbol, type)                                                \
   symbol##_plain = reinterpret_cast<type>(next_dlsym(library, #symbol)); \
-  if (symbol##_plain == nullptr) lacks = #symbol;
+  if (symbol##_plain == nullptr) {                                       \
+    symbol##_plain = &Lacking<type>::call;                               \
+    lacks = #symbol;                                                     \
+  }
   VMART_RUN_PLAIN_CALLS(ROW)
 #undef ROW
 #define ROW(symbol, type) symbol##_plain = reinterpret_cast<type>(next_dlsym(library, #symbol));

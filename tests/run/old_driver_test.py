@@ -1,0 +1,51 @@
+"""Drivers that lack calls, under `vmart run`: the simulated one without some of its names.
+old_driver_test.py VMART PROGRAM"""
+
+import os
+import pathlib
+import re
+import sys
+import tempfile
+import unittest
+
+from run_test import PROGRAM, VMART, run
+
+RUNTIME = pathlib.Path(__file__).resolve().parents[2] / "runtime"
+
+
+def calls_of_hooks():
+    """Those that the hooks make themselves and cannot do without."""
+    table = (RUNTIME / "interpose" / "entry_points.hpp").read_text()
+    rows = re.search(r"define VMART_RUN_PLAIN_CALLS\(ROW\)(.*?)\n\n", table, re.DOTALL).group(1)
+    return re.findall(r"ROW\((\w+),", rows)
+
+
+def driver():
+    for folder in os.environ["LD_LIBRARY_PATH"].split(":"):
+        library = pathlib.Path(folder) / "libcuda.so.1"
+        if library.exists():
+            return library.read_bytes()
+    raise FileNotFoundError("libcuda.so.1")
+
+
+class OldDrivers(unittest.TestCase):
+    def test_run_the_program_alone(self):
+        expected = run(PROGRAM, "dlsym", "stream").stdout
+        whole, tried = driver(), 0
+        for call in calls_of_hooks():
+            with self.subTest(call=call), tempfile.TemporaryDirectory(prefix="vmart-run-") as folder:
+                name = call.encode() + b"\0"
+                (pathlib.Path(folder) / "libcuda.so.1").write_bytes(
+                    whole.replace(b"\0" + name, b"\0" + name[:-2] + b"~\0"))
+                bare = run(PROGRAM, "dlsym", "stream", LD_LIBRARY_PATH=folder)
+                if bare.returncode != 0:
+                    continue  # The program itself needs it.
+                tried += 1
+                under = run(VMART, "run", "--", PROGRAM, "dlsym", "stream", LD_LIBRARY_PATH=folder)
+                self.assertEqual((under.returncode, under.stdout), (0, expected))
+                self.assertRegex(under.stderr, rf"^vmart run: stands aside, .*lacks {call};.*\n$")
+        self.assertGreater(tried, 10)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1] + sys.argv[3:])
