@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <cstdio>
 #include <exception>
 #include <functional>
 #include <iterator>
@@ -59,10 +60,15 @@ void* ProgramMemory::allocate_at(std::size_t bytes, int device) {
 }
 
 void ProgramMemory::note_refusal(vmart_status status) noexcept {
+  const VmartLibrary& vmart = *VmartLibrary::loaded();
+  char why[512];
+  std::snprintf(why, sizeof why, "%s", vmart.vmart_last_error());
   // The driver may have room that a limit of vmart's does not count, and GPUs that vmart has not.
-  const bool only_here = status == VMART_OUT_OF_MEMORY ||
-                         (ProgramStreams::get().begun() && status == VMART_INVALID_ARGUMENT);
-  if (!only_here) keep_in_place(VmartLibrary::loaded()->vmart_last_error());
+  std::uint64_t unused = 0;
+  const bool only_here =
+      status == VMART_OUT_OF_MEMORY || (status == VMART_INVALID_ARGUMENT &&
+                                        vmart.vmart_capacity({VMART_HOST, 0}, &unused) == VMART_OK);
+  if (!only_here) keep_in_place(why);
 }
 
 bool ProgramMemory::takes(std::size_t bytes, const void* caller) noexcept {

@@ -29,19 +29,38 @@ std::size_t bytes_of(const char* name, std::size_t otherwise) noexcept {
   return otherwise;
 }
 
+/// Compares the two, ignoring case.
+bool is_word(std::string_view text, std::string_view word) noexcept {
+  return std::ranges::equal(text, word, [](char each, char letter) {
+    return (each >= 'A' && each <= 'Z' ? each - 'A' + 'a' : each) == letter;
+  });
+}
+
+bool flag_of(const char* name, bool otherwise) noexcept {
+  const std::string_view text = variable(name);
+  if (text.empty()) return otherwise;
+  const auto is_text = [text](std::string_view word) { return is_word(text, word); };
+  if (std::ranges::any_of(std::initializer_list{"1", "yes", "on", "true"}, is_text)) return true;
+  if (std::ranges::any_of(std::initializer_list{"0", "no", "off", "false"}, is_text)) return false;
+  say("%s is \"%.*s\"; expected 1, yes, on, true or 0, no, off, false, so it counts as %d", name,
+      static_cast<int>(text.size()), text.data(), otherwise ? 1 : 0);
+  return otherwise;
+}
+
 Settings read() {
   Settings settings;
-  settings.on = variable("VMART_RUN") != "off";
+  settings.on = flag_of("VMART_RUN", true);
+  settings.driver = variable("VMART_DRIVER");
   settings.min_bytes = bytes_of("VMART_RUN_MIN_BYTES", settings.min_bytes);
   settings.site_bytes = bytes_of("VMART_RUN_SITE_BYTES", settings.site_bytes);
   if (std::getenv("VMART_RUN_EXCLUDE") != nullptr) {
     settings.excluded = variable("VMART_RUN_EXCLUDE");  // Also with no name.
   }
-  settings.children = variable("VMART_RUN_CHILDREN") != "0";
-  settings.pools = variable("VMART_RUN_POOLS") == "1";
+  settings.children = flag_of("VMART_RUN_CHILDREN", true);
+  settings.pools = flag_of("VMART_RUN_POOLS", false);
   settings.capacity_is_set = !variable("VMART_CAPACITY").empty();
-  settings.overcommit = variable("VMART_RUN_OVERCOMMIT") == "1";
-  settings.vmm = variable("VMART_RUN_VMM") == "1";
+  settings.overcommit = flag_of("VMART_RUN_OVERCOMMIT", false);
+  settings.vmm = flag_of("VMART_RUN_VMM", false);
   if (const char* const queues = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS")) {
     settings.hardware_queues = std::clamp(std::atoi(queues), 1, 32);
   }

@@ -18,6 +18,7 @@ struct Settings {
   std::size_t site_bytes = 0;    ///< Allocations from this size on remember their site; 0: none.
   bool capacity_is_set = false;  ///< VMART_CAPACITY limits what the program has at some place.
   bool overcommit = false;       ///< Memory for which there is no room spills to other places.
+  std::string driver;            ///< VMART_DRIVER; empty: the program's.
   int hardware_queues = 8;       ///< Of a context.
   /// A policy, a recording or a decision log reads what the program uses.
   bool uses_are_read = false;

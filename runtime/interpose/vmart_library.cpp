@@ -2,6 +2,7 @@
 
 #include "interpose/crash_report.hpp"
 #include "interpose/driver_library.hpp"
+#include "interpose/settings.hpp"
 #include "interpose/standing.hpp"
 
 #include <dlfcn.h>
@@ -13,6 +14,7 @@
 #include <cstring>
 #include <memory>
 #include <new>
+#include <string>
 
 namespace vma::interpose {
 namespace {
@@ -36,6 +38,14 @@ void* open_beside() noexcept {
 }
 
 const VmartLibrary* open() noexcept {
+  const std::string& driver = Settings::get().driver;
+  if (!driver.empty() && driver != "cuda") {  // Its addresses mean nothing to the program's.
+    char why[128];
+    std::snprintf(why, sizeof why, "VMART_DRIVER is \"%.40s\"; only cuda is the program's driver",
+                  driver.c_str());
+    stand_aside(why);
+    return nullptr;
+  }
   void* const handle = open_beside();
   if (handle == nullptr) {
     stand_aside(dlerror());

@@ -9,6 +9,7 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include <climits>
 #include <map>
 #include <memory>
 #include <string>
@@ -145,7 +146,7 @@ void add_acting(CLI::App& app, std::function<int()>& chosen, const Shared& share
   CLI::App& yield = *app.add_subcommand(
       "yield", "takes HBM from a program: its coldest memory leaves, and its capacity falls");
   yield.add_option("pid", shared->choice.pid, "process id of the program")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(1, INT_MAX))
       ->required();
   yield.add_option("place", shared->text, "gpu0, gpu1, ...")->required();
   yield.add_option("size", shared->size, "how much to take, such as 20GiB")->required();
@@ -171,7 +172,7 @@ void add_acting(CLI::App& app, std::function<int()>& chosen, const Shared& share
 
 void add_choice(CLI::App& command, ControlChoice& choice) {
   auto* pid = command.add_option("--pid", choice.pid, "process id of the program")
-                  ->check(CLI::PositiveNumber);
+                  ->check(CLI::Range(1, INT_MAX));
   command
       .add_option("--socket", choice.socket,
                   "control socket of the program; default: the only one found")

@@ -2,6 +2,8 @@
 
 #include "base/environment.hpp"
 #include "base/printable.hpp"
+#include "placement/policies/built_in_policies.hpp"
+#include "placement/policies/policy_text.hpp"
 #include "tools/vmart/driver_shim.hpp"
 
 #include <vma/error.hpp>
@@ -52,6 +54,10 @@ bool is_set(const char* name) {
   return value != nullptr && *value != '\0';
 }
 
+bool is_on(const char* name) {
+  return is_set(name) && yes_or_no(std::getenv(name)).value_or(false);
+}
+
 /// Throws: Error{invalid_argument}. The library would say so only when the program first allocates.
 std::string checked_capacity(const std::string& text) {
   std::size_t begin = 0;
@@ -66,14 +72,29 @@ std::string checked_capacity(const std::string& text) {
   return text;
 }
 
+/// Throws: Error{invalid_argument}, as above. One of a library is loaded by the program only.
+std::string checked_policy(const std::string& text) {
+  if (split_policy_text(text).path.empty()) built_in_policies().make(text);
+  return text;
+}
+
+/// Throws: Error{unsupported} if the system's loader would take the path for several.
+std::string checked_preload(const std::string& library) {
+  if (library.find_first_of(" :") == std::string::npos) return library;
+  throw Error(ErrorKind::unsupported, call,
+              fmt::format("{}: LD_PRELOAD takes no path with a space or a colon; use --way shim, "
+                          "or move vmart",
+                          library));
+}
+
 void set_first(const char* list, const std::string& first) {
   set(list, is_set(list) ? first + ":" + std::getenv(list) : first);
 }
 
 void set_environment(const RunOptions& options) {
   if (options.way == "preload") {
-    set_first("LD_PRELOAD", own_library("libvmart-run.so"));
-  } else if (!options.children) {
+    set_first("LD_PRELOAD", checked_preload(own_library("libvmart-run.so")));
+  } else if (options.children && !*options.children) {
     throw Error(ErrorKind::invalid_argument, call,
                 "with --way shim, programs that the program starts run in the same way; use --way "
                 "preload for --no-children");
@@ -81,18 +102,18 @@ void set_environment(const RunOptions& options) {
     set_first("LD_LIBRARY_PATH", driver_shim_folder(own_library("libvmart-shim.so")));
   }
   if (options.pools) set("VMART_RUN_POOLS", "1");
-  set("VMART_RUN_CHILDREN", options.children ? "1" : "0");
+  if (options.children) set("VMART_RUN_CHILDREN", *options.children ? "1" : "0");
   if (!options.smallest.empty()) {
     set("VMART_RUN_MIN_BYTES", std::to_string(parse_size(options.smallest, "--min")));
   }
-  if (!options.excluded.empty()) set("VMART_RUN_EXCLUDE", options.excluded);
+  if (options.excluded) set("VMART_RUN_EXCLUDE", *options.excluded);
   if (options.vmm) set("VMART_RUN_VMM", *options.vmm ? "1" : "0");
-  if (!options.policy.empty()) set("VMART_POLICY", options.policy);
+  if (!options.policy.empty()) set("VMART_POLICY", checked_policy(options.policy));
   if (!options.capacity.empty()) set("VMART_CAPACITY", checked_capacity(options.capacity));
   if (options.sites) set("VMART_RUN_SITE_BYTES", "16777216", false);
   if (options.overcommit) set("VMART_RUN_OVERCOMMIT", "1");
   // Memory leaves a full place only by a scheduler, which also notes what is used.
-  const bool makes_room = is_set("VMART_CAPACITY") || options.overcommit;
+  const bool makes_room = is_set("VMART_CAPACITY") || is_on("VMART_RUN_OVERCOMMIT");
   if (makes_room) set("VMART_POLICY", "stay_put", false);
   // Without these, a full GPU refuses the program as it would without vmart.
   if (!makes_room) set("VMART_PRESSURE_LIMIT_MS", "0", false);

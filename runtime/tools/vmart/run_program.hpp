@@ -9,8 +9,9 @@ namespace vma {
 struct RunOptions {
   std::vector<std::string> program;  ///< With its arguments.
   std::string policy;                ///< Empty: VMART_POLICY.
-  std::string smallest;     ///< Smallest allocation that can move, with a unit; empty: 2 MiB.
-  std::string excluded;     ///< Parts of the names of libraries whose memory stays the driver's.
+  std::string smallest;  ///< Smallest allocation that can move, with a unit; empty: 2 MiB.
+  /// Parts of the names of libraries whose memory stays the driver's; empty: VMART_RUN_EXCLUDE.
+  std::optional<std::string> excluded;
   bool pools = false;       ///< Whether memory that it allocates in the order of streams can move.
   std::optional<bool> vmm;  ///< Whether memory that it maps itself can move; empty: VMART_RUN_VMM.
   std::string capacity;  ///< "gpu0=60GiB,...": most HBM that movable memory has; empty: no limit.
@@ -18,7 +19,8 @@ struct RunOptions {
   bool sites = false;       ///< Large allocations remember where the program made them.
   /// How the hooks get between it and the driver: "preload" or "shim".
   std::string way = "preload";
-  bool children = true;  ///< Whether programs that it starts run like it.
+  /// Whether programs that it starts run like it; empty: VMART_RUN_CHILDREN.
+  std::optional<bool> children;
 };
 
 /// Becomes the program, with the library before the driver's that makes its memory movable. Returns

@@ -15,6 +15,7 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -58,6 +59,15 @@ void add_demo(CLI::App& app, std::function<int()>& chosen) {
   demo.callback([&chosen, options] { chosen = [options] { return vma::run_demo(*options); }; });
 }
 
+/// A flag and its contrary. Unlike CLI11's own, it leaves `value` empty if neither is there.
+void add_yes_or_no(CLI::App& command, const std::string& name, std::optional<bool>& value,
+                   const std::string& meaning) {
+  command.add_flag_callback(
+      "--" + name, [&value] { value = true; }, meaning);
+  command.add_flag_callback(
+      "--no-" + name, [&value] { value = false; }, "the contrary");
+}
+
 /// `program` is what follows `--`, which CLI11 would take for arguments of `run` itself.
 void add_run(CLI::App& app, std::vector<std::string> program, std::function<int()>& chosen) {
   const auto options = std::make_shared<vma::RunOptions>();
@@ -83,19 +93,24 @@ void add_run(CLI::App& app, std::vector<std::string> program, std::function<int(
   run.add_flag("--sites", options->sites,
                "allocations of 16 MiB and more remember where the program made them, for vmart "
                "where --sites");
-  run.add_flag("--vmm,!--no-vmm", options->vmm,
-               "whether memory that it maps itself (cuMemCreate) can move, too; default: "
-               "VMART_RUN_VMM, or no");
+  add_yes_or_no(
+      run, "vmm", options->vmm,
+      "memory that it maps itself (cuMemCreate) can move, too; default: VMART_RUN_VMM, or no");
   run.add_option("--way", options->way,
                  "how it gets between the program and the driver: preload, by LD_PRELOAD, or shim, "
                  "a library in the place of the driver's, by LD_LIBRARY_PATH")
       ->check(CLI::IsMember({"preload", "shim"}))
       ->capture_default_str();
-  run.add_flag("--children,!--no-children", options->children,
-               "whether programs that it starts run in the same way; default: yes");
+  add_yes_or_no(run, "children", options->children,
+                "programs that it starts run in the same way; default: VMART_RUN_CHILDREN, or yes");
   run.prefix_command();  // `vmart run PROGRAM...` needs no `--`.
   run.callback([&chosen, &run, options] {
-    if (options->program.empty()) options->program = run.remaining();
+    const std::vector<std::string> rest = run.remaining();
+    // CLI11 takes what it does not know for the program, also a misspelled option.
+    if (!rest.empty() && (!options->program.empty() || rest.front().starts_with("-"))) {
+      throw CLI::ExtrasError({rest.front()});
+    }
+    if (options->program.empty()) options->program = rest;
     if (options->program.empty()) throw CLI::RequiredError("PROGRAM");
     chosen = [options] { return vma::run_program(*options); };
   });

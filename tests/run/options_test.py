@@ -1,0 +1,88 @@
+"""Options and variables of `vmart run`, on simulated GPUs. options_test.py VMART PROGRAM"""
+
+import json
+import os
+import pathlib
+import shutil
+import sys
+import tempfile
+import unittest
+
+from run_test import PROGRAM, VMART, Running, run
+
+
+def variables_of(*options, **changes):
+    """What a program under `vmart run` finds in its environment."""
+    shown = run(VMART, "run", *options, "--", "env", **changes)
+    return dict(line.split("=", 1) for line in shown.stdout.splitlines() if line.startswith("VMART_"))
+
+
+class Options(unittest.TestCase):
+    def test_that_are_unknown_are_refused(self):
+        for command in (["--overcomit", "--", "true"], ["--overcomit", "true"], ["--what", "4", "--", "true"],
+                        ["--sites", "--pool", "--", "true"]):
+            refused = run(VMART, "run", *command)
+            self.assertEqual(refused.returncode, 2, command)
+            self.assertIn("not expected: --", refused.stderr)
+
+    def test_that_name_no_policy_are_refused(self):
+        for text in ("autoo", "auto:nothing=1"):
+            refused = run(VMART, "run", "--policy", text, "--", "true")
+            self.assertEqual((refused.returncode, refused.stdout), (1, ""), text)
+            self.assertIn("vmart: polic", refused.stderr)
+
+    def test_that_are_left_out_leave_the_variables_alone(self):
+        given = {"VMART_RUN_VMM": "1", "VMART_RUN_CHILDREN": "0", "VMART_RUN_POOLS": "1",
+                 "VMART_RUN_EXCLUDE": "libmine"}
+        self.assertLessEqual(given.items(), variables_of(**given).items())
+        set_again = variables_of("--no-vmm", "--children", "--exclude", "", **given)
+        self.assertEqual([set_again[name] for name in given], ["0", "1", "1", ""])
+
+    def test_that_make_room_do_so_as_a_variable_too(self):
+        self.assertNotIn("VMART_POLICY", variables_of(VMART_RUN_OVERCOMMIT="0"))
+        found = variables_of(VMART_RUN_OVERCOMMIT="on")
+        self.assertEqual(found["VMART_POLICY"], "stay_put")
+        self.assertNotIn("VMART_PRESSURE_LIMIT_MS", found)
+
+    def test_a_path_that_the_loader_would_divide_is_refused(self):
+        source = VMART.parent.parent.parent
+        for name in ("my env", "a:b"):
+            with tempfile.TemporaryDirectory(prefix="vmart-run-") as folder:
+                tools = pathlib.Path(folder) / name / "runtime" / "tools"
+                tools.mkdir(parents=True)
+                shutil.copy(VMART, tools)
+                for library in ("libvmart-run.so", "libvmart-shim.so"):
+                    os.link(source / "runtime" / library, tools.parent / library)
+                refused = run(tools / VMART.name, "run", "--", "true")
+                self.assertEqual(refused.returncode, 1)
+                self.assertIn("--way shim", refused.stderr)
+
+
+class Variables(unittest.TestCase):
+    def test_switch_a_program_off_by_any_word(self):
+        for word in ("off", "OFF", "0", "no", "False"):
+            under = run(VMART, "run", "--", PROGRAM, "dlsym", VMART_RUN=word, VMART_DEVICES="nonsense")
+            self.assertEqual((under.returncode, under.stderr), (0, ""), word)
+
+    def test_that_are_no_words_are_named(self):
+        for name in ("VMART_RUN", "VMART_RUN_VMM", "VMART_RUN_POOLS", "VMART_RUN_OVERCOMMIT", "VMART_RUN_CHILDREN"):
+            under = run(VMART, "run", "--", "cat", "/dev/null", **{name: "perhaps"})
+            self.assertEqual((under.returncode, under.stderr.count(f'vmart run: {name} is "perhaps"')), (0, 1), name)
+
+    def test_that_name_another_driver_leave_the_program_alone(self):
+        for other in ("sim:h200x2", "nonsense"):
+            under = run(VMART, "run", "--", PROGRAM, "linked", VMART_DRIVER=other)
+            self.assertEqual((under.returncode, under.stdout), (0, run(PROGRAM, "linked").stdout))
+            self.assertRegex(under.stderr, r"^vmart run: stands aside, .*VMART_DRIVER.*\n$")
+        self.assertEqual(run(VMART, "run", "--", PROGRAM, "linked", VMART_DRIVER="cuda").stderr, "")
+
+    def test_that_leave_a_gpu_out_concern_that_gpu_only(self):
+        with Running("linked", "gpus", VMART_DEVICES="1") as running:
+            status = json.loads(running.control("status", "--json"))
+            self.assertEqual([place["at"] for place in status["places"]], ["gpu(1)", "host(0)"])
+            running.end()
+            self.assertEqual(running.errors(), "")
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1] + sys.argv[3:])
