@@ -8,6 +8,7 @@
 #undef cuCtxDestroy
 #undef cuCtxPushCurrent
 #undef cuGetProcAddress
+#undef cuMemBatchDecompressAsync
 #undef cuGraphAddNode
 #undef cuGraphExecKernelNodeSetParams
 #undef cuGraphExecUpdate
@@ -52,15 +53,23 @@ using InstantiateWithLog = CUresult (*)(CUgraphExec*, CUgraph, CUgraphNode*, cha
 #else
 #define VMART_RUN_ENQUEUES_12080(ROW)
 #endif
+#if CUDA_VERSION >= 12060
+#define VMART_RUN_ENQUEUES_12060(ROW) \
+  ROW(cuMemBatchDecompressAsync, PFN_cuMemBatchDecompressAsync_v12060) \
+  ROW(cuMemBatchDecompressAsync_ptsz, PFN_cuMemBatchDecompressAsync_v12060_ptsz)
+#else
+#define VMART_RUN_ENQUEUES_12060(ROW)
+#endif
 #if CUDA_VERSION >= 13000
 #define VMART_RUN_NEW_ENQUEUES(ROW) \
+  VMART_RUN_ENQUEUES_12060(ROW) \
   VMART_RUN_ENQUEUES_12080(ROW) \
   ROW(cuMemcpyBatchAsync_v2, PFN_cuMemcpyBatchAsync_v13000) \
   ROW(cuMemcpyBatchAsync_v2_ptsz, PFN_cuMemcpyBatchAsync_v13000_ptsz) \
   ROW(cuMemcpy3DBatchAsync_v2, PFN_cuMemcpy3DBatchAsync_v13000) \
   ROW(cuMemcpy3DBatchAsync_v2_ptsz, PFN_cuMemcpy3DBatchAsync_v13000_ptsz)
 #else
-#define VMART_RUN_NEW_ENQUEUES(ROW) VMART_RUN_ENQUEUES_12080(ROW)
+#define VMART_RUN_NEW_ENQUEUES(ROW) VMART_RUN_ENQUEUES_12060(ROW) VMART_RUN_ENQUEUES_12080(ROW)
 #endif
 
 #define VMART_RUN_ENQUEUES(ROW)                                                      \
@@ -154,6 +163,9 @@ using InstantiateWithLog = CUresult (*)(CUgraphExec*, CUgraph, CUgraphNode*, cha
   ROW(cuStreamWriteValue32_v2_ptsz, PFN_cuStreamWriteValue32_v11070_ptsz)            \
   ROW(cuStreamWriteValue64_v2, PFN_cuStreamWriteValue64_v11070)                      \
   ROW(cuStreamWriteValue64_v2_ptsz, PFN_cuStreamWriteValue64_v11070_ptsz)            \
+  ROW(cuLaunch, PFN_cuLaunch_v2000)                                                  \
+  ROW(cuLaunchGrid, PFN_cuLaunchGrid_v2000)                                          \
+  ROW(cuLaunchGridAsync, PFN_cuLaunchGridAsync_v2000)                                \
   ROW(cuLaunchHostFunc, PFN_cuLaunchHostFunc_v10000)                                 \
   ROW(cuLaunchHostFunc_ptsz, PFN_cuLaunchHostFunc_v10000_ptsz)                       \
   ROW(cuGraphUpload, PFN_cuGraphUpload_v11010)                                       \
@@ -177,6 +189,8 @@ using InstantiateWithLog = CUresult (*)(CUgraphExec*, CUgraph, CUgraphNode*, cha
   ROW(cuGraphMemcpyNodeSetParams, PFN_cuGraphMemcpyNodeSetParams_v10000)             \
   ROW(cuGraphMemsetNodeSetParams, PFN_cuGraphMemsetNodeSetParams_v10000)             \
   ROW(cuGraphNodeSetParams, PFN_cuGraphNodeSetParams_v12020)                         \
+  ROW(cuTexRefSetAddress_v2, PFN_cuTexRefSetAddress_v3020)                           \
+  ROW(cuTexRefSetAddress2D_v3, PFN_cuTexRefSetAddress2D_v4010)                       \
   ROW(cuTexObjectCreate, PFN_cuTexObjectCreate_v5000)
 
 // Calls with a hook of their own, by the file that has it.
@@ -272,6 +286,7 @@ using InstantiateWithLog = CUresult (*)(CUgraphExec*, CUgraph, CUgraphNode*, cha
   ROW(cuLaunchKernelEx_ptsz, PFN_cuLaunchKernelEx_v11060_ptsz)                       \
   ROW(cuLaunchCooperativeKernel, PFN_cuLaunchCooperativeKernel_v9000)                \
   ROW(cuLaunchCooperativeKernel_ptsz, PFN_cuLaunchCooperativeKernel_v9000_ptsz)      \
+  ROW(cuLaunchCooperativeKernelMultiDevice, PFN_cuLaunchCooperativeKernelMultiDevice_v9000) \
   ROW(cuModuleUnload, PFN_cuModuleUnload_v2000)                                      \
   ROW(cuLibraryUnload, PFN_cuLibraryUnload_v12000)
 

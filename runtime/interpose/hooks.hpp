@@ -52,8 +52,9 @@ constexpr std::string_view symbol_of(EntryPoint entry) noexcept {
 /// Whether the call itself looks up the memory that it names. Launches look theirs up when they
 /// run.
 constexpr bool looks_memory_up(EntryPoint entry) noexcept {
-  constexpr std::string_view such[] = {"cuMemcpy", "cuMemset", "cuStreamWaitValue",
-                                       "cuStreamWriteValue", "cuStreamBatchMemOp"};
+  constexpr std::string_view such[] = {"cuMemcpy",           "cuMemset",
+                                       "cuStreamWaitValue",  "cuStreamWriteValue",
+                                       "cuStreamBatchMemOp", "cuMemBatchDecompress"};
   for (const std::string_view begin : such) {
     if (symbol_of(entry).starts_with(begin)) return true;
   }

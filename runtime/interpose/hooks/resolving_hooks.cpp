@@ -4,6 +4,7 @@
 #include "interpose/driver_library.hpp"
 #include "interpose/hooks.hpp"
 #include "interpose/settings.hpp"
+#include "interpose/unknown_calls.hpp"
 
 #include <dlfcn.h>
 
@@ -32,18 +33,25 @@ bool is_vmart(const void* caller) noexcept {
   return std::strncmp(name, "libvmart.so", 11) == 0;
 }
 
-void replace(void** out) noexcept {
-  if (out == nullptr || *out == nullptr) return;
+void replace(const char* symbol, void** out) noexcept {
   const DriverLibrary* const driver = DriverLibrary::get();
-  const void* const hook = driver != nullptr ? driver->hook_of(*out) : nullptr;
-  if (hook != nullptr) *out = const_cast<void*>(hook);
+  if (out == nullptr || *out == nullptr || driver == nullptr || symbol == nullptr) return;
+  const void* const hook = driver->hook_of(*out);
+  *out = const_cast<void*>(hook != nullptr ? hook : guard_of(*out, symbol));
+}
+
+/// Other libraries have functions of such names, too, and this one has symbols of its own.
+bool is_in_driver(const void* function) noexcept {
+  Dl_info info{};
+  if (dladdr(function, &info) == 0 || info.dli_fname == nullptr) return false;
+  return std::strstr(info.dli_fname, "libcuda.so") != nullptr;
 }
 
 }  // namespace
 
 CUresult hook_cuGetProcAddress(const char* symbol, void** out, int version, cuuint64_t flags) {
   const CUresult result = call_driver<EntryPoint::cuGetProcAddress>(symbol, out, version, flags);
-  if (result == CUDA_SUCCESS) replace(out);
+  if (result == CUDA_SUCCESS) replace(symbol, out);
   return result;
 }
 
@@ -51,7 +59,7 @@ CUresult hook_cuGetProcAddress_v2(const char* symbol, void** out, int version, c
                                   CUdriverProcAddressQueryResult* status) {
   const CUresult result =
       call_driver<EntryPoint::cuGetProcAddress_v2>(symbol, out, version, flags, status);
-  if (result == CUDA_SUCCESS) replace(out);
+  if (result == CUDA_SUCCESS) replace(symbol, out);
   return result;
 }
 
@@ -71,14 +79,18 @@ __attribute__((visibility("hidden"), used)) const void* vmart_run_found(void* ha
   if (symbol == nullptr || symbol[0] != 'c' || symbol[1] != 'u' || handle == RTLD_NEXT) {
     return nullptr;
   }
-  if (!DriverLibrary::is_entry_point(symbol)) return nullptr;
+  const bool has_hook = DriverLibrary::is_entry_point(symbol);
+  if (!has_hook && !vma::interpose::may_use_memory(symbol)) return nullptr;
   // Also in a process that stands aside: it may have memory of vmart's.
   if (!vma::interpose::Settings::get().on || vma::interpose::is_vmart(caller)) return nullptr;
   void* const function = vmart_run_next_dlsym(handle, symbol);
   if (function == nullptr) return nullptr;
+  const bool in_driver = vma::interpose::is_in_driver(function);
+  if (!has_hook && !in_driver) return nullptr;
   DriverLibrary::open_around(function);
   const DriverLibrary* const driver = DriverLibrary::get();
-  return driver != nullptr ? driver->hook_of(function) : nullptr;
+  const void* const hook = driver != nullptr ? driver->hook_of(function) : nullptr;
+  return hook == nullptr && in_driver ? vma::interpose::guard_of(function, symbol) : hook;
 }
 
 }  // extern "C"

@@ -1,0 +1,228 @@
+// Calls that the table of entry points lacks. Whether one of them is ever called shows only when it
+// is, since CUDA's runtime looks all of them up. So the program gets a jump of its own for each.
+#include "interpose/unknown_calls.hpp"
+
+#include "interpose/driver_library.hpp"
+#include "interpose/program_memory.hpp"
+#include "interpose/standing.hpp"
+#include "interpose/vmart_library.hpp"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+
+// As many jumps as there are in the assembly below, so far apart.
+#define VMART_RUN_GUARDS 64
+#define VMART_RUN_GUARD_BYTES 16
+#define VMART_RUN_TEXT(number) VMART_RUN_DIGITS(number)
+#define VMART_RUN_DIGITS(number) #number
+
+extern "C" __attribute__((visibility("hidden"))) const unsigned char vmart_run_guards[];
+
+namespace vma::interpose {
+namespace {
+
+/// What drivers up to CUDA 13.0 have without a hook: none of it uses memory of vmart.
+constexpr std::string_view harmless_begin[] = {"cuMemGet",   "cuMemHost",   "cuMemPool",
+                                               "cuMemRange", "cuStreamGet", "cuStreamIs"};
+constexpr std::string_view harmless[] = {
+    "cuMemAddressFree",       "cuMemAddressReserve",    "cuMemAdvise",
+    "cuMemAllocHost",         "cuMemAllocManaged",      "cuMemDiscardAndPrefetchBatchAsync",
+    "cuMemDiscardBatchAsync", "cuMemFreeHost",          "cuMemImportFromShareableHandle",
+    "cuMemMapArrayAsync",     "cuMemPrefetchAsync",     "cuMemPrefetchBatchAsync",
+    "cuMemSetMemPool",        "cuStreamAttachMemAsync", "cuStreamCopyAttributes",
+    "cuStreamEndCapture",     "cuStreamSetAttribute",   "cuStreamUpdateCaptureDependencies"};
+constexpr std::string_view using_begin[] = {"cuMem", "cuStream", "cuLaunch"};
+
+struct Guard {
+  std::atomic<const void*> function = nullptr;
+  std::array<char, 64> name{};  // Of the first thread that has it; read once the call is made.
+  std::atomic<bool> named = false;
+};
+std::array<Guard, VMART_RUN_GUARDS> guards;
+
+/// Without its version, and whether its streams are those of threads.
+std::string_view base_name(std::string_view symbol) noexcept {
+  if (symbol.ends_with("_ptsz") || symbol.ends_with("_ptds")) symbol.remove_suffix(5);
+  const std::size_t version = symbol.rfind("_v");
+  if (version == std::string_view::npos) return symbol;
+  const std::string_view digits = symbol.substr(version + 2);
+  const bool is_version =
+      !digits.empty() && std::ranges::all_of(digits, [](char c) { return c >= '0' && c <= '9'; });
+  return is_version ? symbol.substr(0, version) : symbol;
+}
+
+void stay_before(std::string_view symbol) noexcept {
+  char why[160];
+  std::snprintf(why, sizeof why,
+                "the program calls %.*s, which this version of vmart does not know",
+                static_cast<int>(symbol.size()), symbol.data());
+  ProgramMemory::get().keep_in_place(why);
+}
+
+}  // namespace
+
+bool may_use_memory(std::string_view symbol) noexcept {
+  const std::string_view base = base_name(symbol);
+  const auto begins = [base](std::string_view begin) { return base.starts_with(begin); };
+  if (std::ranges::any_of(harmless_begin, begins) || std::ranges::count(harmless, base) > 0) {
+    return false;
+  }
+  return std::ranges::any_of(using_begin, begins) || DriverLibrary::is_entry_point(symbol);
+}
+
+const void* guard_of(const void* function, std::string_view symbol) noexcept {
+  if (!may_use_memory(symbol)) return function;
+  for (std::size_t i = 0; i < guards.size(); ++i) {
+    Guard& guard = guards[i];
+    const void* none = nullptr;
+    if (guard.function.compare_exchange_strong(none, function)) {
+      std::snprintf(guard.name.data(), guard.name.size(), "%.*s", static_cast<int>(symbol.size()),
+                    symbol.data());
+      guard.named.store(true, std::memory_order_release);
+    } else if (none != function) {
+      continue;
+    }
+    return vmart_run_guards + i * VMART_RUN_GUARD_BYTES;
+  }
+  if (takes_part()) stay_before(symbol);  // There are more than anybody expected.
+  return function;
+}
+
+}  // namespace vma::interpose
+
+/// A guard was called. Returns where it goes on.
+extern "C" __attribute__((visibility("hidden"), used)) const void* vmart_run_guarded(
+    const unsigned char* guard) noexcept {
+  using namespace vma::interpose;
+  const auto place = static_cast<std::size_t>(guard - vmart_run_guards) / VMART_RUN_GUARD_BYTES;
+  const Guard& called = guards[place];
+  // Each call, so that none goes on before the memory stays.
+  if (takes_part() || (VmartLibrary::loaded() != nullptr && !ProgramMemory::get().stays())) {
+    const bool named = called.named.load(std::memory_order_acquire);
+    stay_before(named ? std::string_view(called.name.data()) : "an entry point");
+  }
+  return called.function.load(std::memory_order_acquire);
+}
+
+// The guards tell which one was called by their address. Arguments are kept, also floating-point
+// ones.
+#if defined(__x86_64__)
+asm(R"(
+.pushsection .text
+.p2align 4
+.globl vmart_run_guards
+.hidden vmart_run_guards
+.type vmart_run_guards,@function
+vmart_run_guards:
+.rept )" VMART_RUN_TEXT(VMART_RUN_GUARDS) R"(
+  .p2align 4
+1: endbr64
+  leaq 1b(%rip), %r11
+  jmp 9f
+.endr
+  .p2align 4
+9:
+  .cfi_startproc
+  subq $136, %rsp
+  .cfi_adjust_cfa_offset 136
+  movups %xmm0, (%rsp)
+  movups %xmm1, 16(%rsp)
+  movups %xmm2, 32(%rsp)
+  movups %xmm3, 48(%rsp)
+  movups %xmm4, 64(%rsp)
+  movups %xmm5, 80(%rsp)
+  movups %xmm6, 96(%rsp)
+  movups %xmm7, 112(%rsp)
+  pushq %rdi
+  .cfi_adjust_cfa_offset 8
+  pushq %rsi
+  .cfi_adjust_cfa_offset 8
+  pushq %rdx
+  .cfi_adjust_cfa_offset 8
+  pushq %rcx
+  .cfi_adjust_cfa_offset 8
+  pushq %r8
+  .cfi_adjust_cfa_offset 8
+  pushq %r9
+  .cfi_adjust_cfa_offset 8
+  movq %r11, %rdi
+  call vmart_run_guarded
+  popq %r9
+  .cfi_adjust_cfa_offset -8
+  popq %r8
+  .cfi_adjust_cfa_offset -8
+  popq %rcx
+  .cfi_adjust_cfa_offset -8
+  popq %rdx
+  .cfi_adjust_cfa_offset -8
+  popq %rsi
+  .cfi_adjust_cfa_offset -8
+  popq %rdi
+  .cfi_adjust_cfa_offset -8
+  movups (%rsp), %xmm0
+  movups 16(%rsp), %xmm1
+  movups 32(%rsp), %xmm2
+  movups 48(%rsp), %xmm3
+  movups 64(%rsp), %xmm4
+  movups 80(%rsp), %xmm5
+  movups 96(%rsp), %xmm6
+  movups 112(%rsp), %xmm7
+  addq $136, %rsp
+  .cfi_adjust_cfa_offset -136
+  jmp *%rax
+  .cfi_endproc
+.popsection
+)");
+#elif defined(__aarch64__)
+asm(R"(
+.pushsection .text
+.p2align 4
+.globl vmart_run_guards
+.hidden vmart_run_guards
+.type vmart_run_guards,@function
+vmart_run_guards:
+.rept )" VMART_RUN_TEXT(VMART_RUN_GUARDS) R"(
+  .p2align 4
+1: hint #34
+  adr x16, 1b
+  b 9f
+.endr
+  .p2align 4
+9:
+  .cfi_startproc
+  stp x29, x30, [sp, #-224]!
+  .cfi_def_cfa_offset 224
+  .cfi_offset 29, -224
+  .cfi_offset 30, -216
+  mov x29, sp
+  stp x0, x1, [sp, #16]
+  stp x2, x3, [sp, #32]
+  stp x4, x5, [sp, #48]
+  stp x6, x7, [sp, #64]
+  str x8, [sp, #80]
+  stp q0, q1, [sp, #96]
+  stp q2, q3, [sp, #128]
+  stp q4, q5, [sp, #160]
+  stp q6, q7, [sp, #192]
+  mov x0, x16
+  bl vmart_run_guarded
+  mov x16, x0
+  ldp q6, q7, [sp, #192]
+  ldp q4, q5, [sp, #160]
+  ldp q2, q3, [sp, #128]
+  ldp q0, q1, [sp, #96]
+  ldr x8, [sp, #80]
+  ldp x6, x7, [sp, #64]
+  ldp x4, x5, [sp, #48]
+  ldp x2, x3, [sp, #32]
+  ldp x0, x1, [sp, #16]
+  ldp x29, x30, [sp], #224
+  br x16
+  .cfi_endproc
+.popsection
+)");
+#endif
