@@ -27,7 +27,7 @@ class Executor {
   virtual std::unique_ptr<Task> spawn(const std::string& name, std::function<void()> body) = 0;
 };
 
-/// Threads of the operating system.
+/// Threads of the operating system. They take no signals of the program.
 class ThreadedExecutor : public Executor {
  public:
   std::unique_ptr<Task> spawn(const std::string& name, std::function<void()> body) override;
