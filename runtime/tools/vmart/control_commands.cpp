@@ -21,6 +21,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <span>
 #include <stdexcept>
 #include <utility>
@@ -116,6 +117,22 @@ const PolicyKind& built_in_policy(const std::string& name) {
   throw std::runtime_error(fmt::format("there is no built-in policy \"{}\"; {}known are {}", name,
                                        near.empty() ? "" : fmt::format("did you mean {}? ", near),
                                        fmt::join(known, ", ")));
+}
+
+/// Those of a runtime, the one with the least memory first.
+std::vector<std::string> gpus_of(const ControlChoice& choice) {
+  ControlClient client(choice);
+  const json::object status = client.ask({{"command", "status"}});
+  std::multimap<double, std::string> gpus;
+  for (const json::value& value : list_of(status, "places")) {
+    const json::object& place = value.as_object();
+    const std::string at = text_of(place, "at");
+    if (parse_location(at).kind != Location::Kind::gpu) continue;
+    gpus.emplace(number_of(place, "used_bytes"), at);
+  }
+  std::vector<std::string> names;
+  for (const auto& [used, name] : gpus) names.push_back(name);
+  return names;
 }
 
 }  // namespace
@@ -226,6 +243,25 @@ int run_yield(const ControlChoice& choice, const std::string& at, const std::str
     return run_capacity(choice, at, std::to_string(kept), as_json);
   }
   throw std::runtime_error(fmt::format("it does not use {}", name));
+}
+
+int run_park(const ControlChoice& choice, bool as_json) {
+  // The emptiest first: what leaves a GPU goes to another one that still has room.
+  for (const std::string& gpu : gpus_of(choice)) run_capacity(choice, gpu, "0", as_json);
+  return 0;
+}
+
+int run_unpark(const ControlChoice& choice, const std::string& to, bool as_json) {
+  const std::string name = to_string(parse_location(to));
+  const std::vector<std::string> gpus = gpus_of(choice);
+  if (std::ranges::count(gpus, name) == 0) {
+    throw std::runtime_error(fmt::format("{} is not a location in HBM of the program; it has {}",
+                                         name, fmt::join(gpus, " ")));
+  }
+  for (const std::string& gpu : gpus) run_capacity(choice, gpu, "none", as_json);
+  ControlClient client(choice);
+  if (list_allocations(client, "").empty()) return 0;
+  return run_migrate(choice, {{"all", name}, false}, as_json);
 }
 
 int run_policy(const ControlChoice& choice, const std::string& set, bool as_json) {

@@ -27,6 +27,10 @@ int run_capacity(const ControlChoice& choice, const std::string& at, const std::
 /// Takes so much of a place from the runtime: lowers its capacity to what it has there, less that.
 int run_yield(const ControlChoice& choice, const std::string& at, const std::string& size,
               bool as_json);
+/// Moves all memory out of HBM and keeps it out: the capacity of each GPU becomes 0.
+int run_park(const ControlChoice& choice, bool as_json);
+/// Removes the capacities of all GPUs, and moves all memory to one of them.
+int run_unpark(const ControlChoice& choice, const std::string& to, bool as_json);
 /// Prints the policy of a runtime and the available ones. Sets the policy first unless `set` is
 /// empty.
 int run_policy(const ControlChoice& choice, const std::string& set, bool as_json);

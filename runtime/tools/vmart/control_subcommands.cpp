@@ -156,6 +156,12 @@ void add_acting(CLI::App& app, std::function<int()>& chosen, const Shared& share
       return run_yield(shared->choice, shared->text, shared->size, shared->json);
     };
   });
+  add(app, chosen, shared, "park", "moves all memory of a program out of HBM, and keeps it out",
+      [](const Arguments& given) { return run_park(given.choice, given.json); });
+  CLI::App& unpark =
+      add(app, chosen, shared, "unpark", "moves all memory of a program to a place, such as gpu0",
+          [](const Arguments& given) { return run_unpark(given.choice, given.text, given.json); });
+  unpark.add_option("place", shared->text, "gpu0, gpu1, ...")->required();
   add_policy(app, chosen, shared);
   const std::pair<const char*, const char*> plain[] = {
       {"pause", "pauses the scheduler, so that nothing moves"},
