@@ -32,6 +32,19 @@ constexpr std::size_t chunk_bytes_max = std::size_t{256} << 20;
 // More than any GPU has. vmart calls larger sizes invalid, and the driver out of memory.
 constexpr std::size_t bytes_max = std::size_t{1} << 46;
 
+/// Pins what lies there, or says why that cannot be. Once the process exits, nothing moves any
+/// more.
+bool keep(CUdeviceptr begin, vmart_pin*& held, bool may_be_gone = false) noexcept {
+  const VmartLibrary& vmart = *VmartLibrary::loaded();
+  const vmart_status status = vmart.vmart_pin_create(reinterpret_cast<void*>(begin), &held);
+  if (status == VMART_OK || status == VMART_DRIVER_GONE ||
+      (may_be_gone && status == VMART_UNKNOWN_POINTER)) {
+    return true;
+  }
+  say("cannot keep memory in place: %s", vmart.vmart_last_error());
+  return false;
+}
+
 }  // namespace
 
 ProgramMemory& ProgramMemory::get() noexcept {
@@ -60,6 +73,7 @@ void* ProgramMemory::allocate_at(std::size_t bytes, int device) {
 }
 
 void ProgramMemory::note_refusal(vmart_status status) noexcept {
+  if (status == VMART_DRIVER_GONE) return stand_aside(nullptr);  // The process exits.
   const VmartLibrary& vmart = *VmartLibrary::loaded();
   char why[512];
   std::snprintf(why, sizeof why, "%s", vmart.vmart_last_error());
@@ -102,8 +116,6 @@ CUdeviceptr ProgramMemory::allocate(std::size_t bytes, const void* caller) noexc
 bool ProgramMemory::add(ProgramAllocation& made) noexcept try {
   static std::atomic<unsigned long long> next_id = 1ULL << 62;  // The driver counts from 1.
   if (made.id == 0) made.id = next_id++;
-  const VmartLibrary* const vmart = VmartLibrary::loaded();
-  void* const pointer = reinterpret_cast<void*>(made.begin);
   const std::lock_guard lock(mutex_);
   if (made.pool != nullptr) {
     note_segment_of(made.begin);
@@ -111,9 +123,7 @@ bool ProgramMemory::add(ProgramAllocation& made) noexcept try {
     // Segments that lay there are gone.
     segments_.erase(segments_.lower_bound(made.begin),
                     segments_.lower_bound(made.begin + made.bytes));
-    if (!takes_part() && vmart->vmart_pin_create(pointer, &made.pin) != VMART_OK) {
-      say("cannot keep memory in place: %s", vmart->vmart_last_error());  // See `keep_in_place`.
-    }
+    if (!takes_part()) keep(made.begin, made.pin);  // See `keep_in_place`.
   }
   allocations_.emplace(made.begin, made);
   return true;
@@ -136,10 +146,7 @@ void ProgramMemory::note_segment_of(CUdeviceptr block) {
   }
   const CUdeviceptr segment = segment_of(block);
   const auto noted = segments_.try_emplace(segment, nullptr).first;
-  if (takes_part() || noted->second != nullptr) return;
-  if (vmart->vmart_pin_create(reinterpret_cast<void*>(segment), &noted->second) != VMART_OK) {
-    say("cannot keep memory in place: %s", vmart->vmart_last_error());  // See `keep_in_place`.
-  }
+  if (!takes_part() && noted->second == nullptr) keep(segment, noted->second);
 }
 
 std::optional<ProgramAllocation> ProgramMemory::remove_mapped(CUdeviceptr begin) noexcept {
@@ -251,21 +258,15 @@ std::optional<ProgramAllocation> ProgramMemory::find(CUdeviceptr inside) noexcep
 
 void ProgramMemory::keep_in_place(const char* why) noexcept {
   stand_aside(why);
-  const VmartLibrary* const vmart = VmartLibrary::loaded();
-  if (vmart == nullptr) return;
+  if (VmartLibrary::loaded() == nullptr) return;
   const std::lock_guard lock(mutex_);
   bool all = true;
-  const auto pin = [&](CUdeviceptr begin, vmart_pin*& held, bool may_be_gone) {
-    if (held != nullptr) return;
-    const vmart_status status = vmart->vmart_pin_create(reinterpret_cast<void*>(begin), &held);
-    if (status == VMART_OK || (may_be_gone && status == VMART_UNKNOWN_POINTER)) return;
-    say("cannot keep memory in place: %s", vmart->vmart_last_error());
-    all = false;
-  };
   for (auto& [begin, allocation] : allocations_) {
-    if (allocation.pool == nullptr) pin(begin, allocation.pin, false);
+    if (allocation.pool == nullptr && allocation.pin == nullptr) all &= keep(begin, allocation.pin);
   }
-  for (auto& [begin, held] : segments_) pin(begin, held, true);
+  for (auto& [begin, held] : segments_) {
+    if (held == nullptr) all &= keep(begin, held, true);
+  }
   stays_.store(all, std::memory_order_release);
 }
 

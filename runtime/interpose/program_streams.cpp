@@ -27,12 +27,12 @@ int attached_max() noexcept {
 }
 
 /// Returns false if work may be missed. A stream of a GPU that is not vmart's (VMART_DEVICES)
-/// cannot reach its memory, so there is nothing to miss.
+/// cannot reach its memory, so there is nothing to miss, and once the process exits, nothing moves.
 bool attach(CUstream stream) noexcept {
   const VmartLibrary* const vmart = VmartLibrary::loaded();
   if (vmart == nullptr) return false;
   const vmart_status status = vmart->vmart_attach(stream);
-  return status == VMART_OK || status == VMART_INVALID_ARGUMENT;
+  return status == VMART_OK || status == VMART_INVALID_ARGUMENT || status == VMART_DRIVER_GONE;
 }
 
 void detach(CUstream stream) noexcept {

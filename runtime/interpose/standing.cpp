@@ -23,7 +23,7 @@ bool takes_part() noexcept {
 }
 
 void stand_aside(const char* why) noexcept {
-  if (!takes_part() || aside.exchange(true)) return;
+  if (!takes_part() || aside.exchange(true) || why == nullptr) return;
   say("stands aside, so the memory of this program does not move: %s", why);
 }
 

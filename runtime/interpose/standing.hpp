@@ -6,7 +6,8 @@ namespace vma::interpose {
 /// good; memory that vmart already has keeps working.
 bool takes_part() noexcept;
 
-/// From now on, vmart takes no part. Prints one line with the reason, the first time.
+/// From now on, vmart takes no part. Prints one line with the reason, the first time, unless it is
+/// null.
 void stand_aside(const char* why) noexcept;
 
 /// The program has begun to use the driver, which a child of fork cannot use then.

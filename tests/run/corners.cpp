@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include <thread>
 
@@ -36,6 +37,32 @@ void misuse_stream(void) {
   CALL(cuStreamDestroy, stream);
   printf("on no stream: %d", (int)driver.f_cuMemsetD8Async(memory[0], 1, 1, stream));
   printf(", destroyed twice: %d\n", (int)driver.f_cuStreamDestroy(stream));
+}
+
+static CUcontext at_the_end;
+
+/* On a thread of its own: the exiting one may have no context any more. */
+static void use_memory_at_the_end(void) {
+  std::thread([] {
+    CUdeviceptr pointer = 0;
+    CUstream stream = NULL;
+    size_t free_bytes = 0, total_bytes = 0;
+    CALL(cuCtxSetCurrent, at_the_end);
+    CALL(cuMemAlloc, &pointer, buffer_bytes);
+    CALL(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+    CALL(cuMemsetD8Async, pointer, 1, buffer_bytes, stream);
+    CALL(cuStreamSynchronize, stream);
+    CALL(cuStreamDestroy, stream);
+    CALL(cuMemFree, pointer);
+    CALL(cuMemGetInfo, &free_bytes, &total_bytes);
+    printf("used memory at the end\n");
+  }).join();
+}
+
+/* The handler runs after those that the first allocation registers, and before the driver's. */
+void allocate_when_ending(CUcontext context) {
+  at_the_end = context;
+  atexit(use_memory_at_the_end);
 }
 
 static void come_and_go(PFN_cuCtxCreate_v3020 create) {

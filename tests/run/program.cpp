@@ -14,8 +14,9 @@
  * ends before "ready" if it is not stuck. `reset` resets the GPU and ends. `attributes` asks for
  * attributes that the driver answers. `updates` and `nodes` update a graph in the end that was
  * instantiated before. `elsewhere` asks for room on a GPU other than its own, and `hopeless` for
- * more than there is. `info` prints what it is told of the GPU's memory, and `told` when that is
- * divided or unused. `full` allocates until the GPU is full, once.
+ * more than there is. `ending` uses memory in a handler of exit. `info` prints what it is told of
+ * the GPU's memory, and `told` when that is divided or unused. `full` allocates until the GPU is
+ * full, once.
  */
 #include "program.hpp"
 
@@ -275,6 +276,13 @@ static void print_info(const char *when) {
   printf("%s: %zu of %zu\n", when, free_bytes, total_bytes);
 }
 
+/* The buffers, after what some do before the first allocation. */
+static void allocate_first(CUcontext context) {
+  if (is_work("ending")) allocate_when_ending(context);
+  if (is_work("misuse")) allocate_too_much();
+  for (int i = 0; i < buffers; ++i) memory[i] = allocate_buffer();
+}
+
 int main(int argc, char **argv) {
   find_driver(argc > 1 ? argv[1] : "linked");
   if (argc > 2) work = argv[2];
@@ -291,8 +299,7 @@ int main(int argc, char **argv) {
   open_pools();
   CALL(cuMemGetInfo, &free_before, &total);
   print_info("before");
-  if (is_work("misuse")) allocate_too_much();
-  for (int i = 0; i < buffers; ++i) memory[i] = allocate_buffer();
+  allocate_first(context);
   CALL(cuMemAlloc, &small, 4096);
   CALL(cuMemGetInfo, &free_between, &total);
   print_info("allocated");

@@ -76,6 +76,13 @@ class Programs(unittest.TestCase):
                     running.control("migrate", "run", place)
                 self.assert_prints_the_same(running, way, "waits")
 
+    def test_may_use_memory_while_they_end(self):
+        bare = run(PROGRAM, "linked", "ending").stdout
+        self.assertIn("used memory at the end", bare)
+        for options in ((), ("--pools", "--policy", "auto"), ("--capacity", "gpu0=64MiB")):
+            under = run(VMART, "run", *options, "--", PROGRAM, "linked", "ending")
+            self.assertEqual((under.returncode, under.stderr, result_of(under.stdout)), (0, "", result_of(bare)))
+
     def test_freeing_in_the_order_of_a_stream_does_not_wait(self):
         under = run(VMART, "run", "--", PROGRAM, "linked", "late", VMART_CONTROL="0")
         self.assertEqual(under.stderr, "")

@@ -4,6 +4,7 @@
 #include "interpose/hooks.hpp"
 #include "interpose/program_memory.hpp"
 #include "interpose/program_pools.hpp"
+#include "interpose/standing.hpp"
 #include "interpose/vmart_library.hpp"
 
 namespace vma::interpose {
@@ -99,6 +100,7 @@ CUresult hook_cuStreamDestroy(CUstream stream) {
 CUresult hook_cuGreenCtxDestroy(CUgreenCtx green) {
   const DriverLibrary* const driver = DriverLibrary::get();
   CUcontext context = nullptr;
+  if (is_forked_child()) return call_driver<EntryPoint::cuGreenCtxDestroy>(green);
   if (driver != nullptr && driver->cuCtxFromGreenCtx_plain != nullptr) {
     driver->cuCtxFromGreenCtx_plain(&context, green);
   }
