@@ -32,6 +32,10 @@ const std::array<Row, static_cast<std::size_t>(EntryPoint::count)> rows = {{
   Row{#symbol, reinterpret_cast<const void*>(&LookupHook<EntryPoint::symbol>::call)},
             VMART_RUN_LOOKUPS(ROW)
 #undef ROW
+#define ROW(symbol, type) \
+  Row{#symbol, reinterpret_cast<const void*>(&RoomHook<EntryPoint::symbol>::call)},
+                VMART_RUN_ROOM_CALLS(ROW)
+#undef ROW
 }};
 
 /// Instead of a call that the driver lacks, so that hooks which make it need not ask.

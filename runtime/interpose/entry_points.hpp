@@ -193,6 +193,18 @@ using InstantiateWithLog = CUresult (*)(CUgraphExec*, CUgraph, CUgraphNode*, cha
   ROW(cuTexRefSetAddress2D_v3, PFN_cuTexRefSetAddress2D_v4010)                       \
   ROW(cuTexObjectCreate, PFN_cuTexObjectCreate_v5000)
 
+// Calls that take memory of the driver's own.
+#define VMART_RUN_ROOM_CALLS(ROW)                                                    \
+  ROW(cuArrayCreate_v2, PFN_cuArrayCreate_v3020)                                     \
+  ROW(cuArray3DCreate_v2, PFN_cuArray3DCreate_v3020)                                 \
+  ROW(cuMipmappedArrayCreate, PFN_cuMipmappedArrayCreate_v5000)                      \
+  ROW(cuModuleLoad, PFN_cuModuleLoad_v2000)                                          \
+  ROW(cuModuleLoadData, PFN_cuModuleLoadData_v2000)                                  \
+  ROW(cuModuleLoadDataEx, PFN_cuModuleLoadDataEx_v2010)                              \
+  ROW(cuModuleLoadFatBinary, PFN_cuModuleLoadFatBinary_v2000)                        \
+  ROW(cuLibraryLoadData, PFN_cuLibraryLoadData_v12000)                               \
+  ROW(cuLibraryLoadFromFile, PFN_cuLibraryLoadFromFile_v12000)
+
 // Calls with a hook of their own, by the file that has it.
 #define VMART_RUN_RESOLVING_HOOKS(ROW)                                               \
   ROW(cuGetProcAddress, PFN_cuGetProcAddress_v11030)                                 \
@@ -357,7 +369,8 @@ using InstantiateWithLog = CUresult (*)(CUgraphExec*, CUgraph, CUgraphNode*, cha
 #define VMART_RUN_ENTRY_POINTS(ROW) \
   VMART_RUN_HOOKS(ROW)              \
   VMART_RUN_ENQUEUES(ROW)           \
-  VMART_RUN_LOOKUPS(ROW)
+  VMART_RUN_LOOKUPS(ROW)            \
+  VMART_RUN_ROOM_CALLS(ROW)
 
 namespace vma::interpose {
 

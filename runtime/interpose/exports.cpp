@@ -31,5 +31,8 @@ VMART_RUN_ENQUEUES(ROW)
 #define ROW(symbol, type) VMART_RUN_EXPORT(symbol, type, &LookupHook<EntryPoint::symbol>::call)
 VMART_RUN_LOOKUPS(ROW)
 #undef ROW
+#define ROW(symbol, type) VMART_RUN_EXPORT(symbol, type, &RoomHook<EntryPoint::symbol>::call)
+VMART_RUN_ROOM_CALLS(ROW)
+#undef ROW
 
 }  // namespace vma::interpose

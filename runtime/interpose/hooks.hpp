@@ -148,6 +148,17 @@ struct LookupHook<entry, CUresult (*)(Args...)> {
   }
 };
 
+/// The hook of a call that takes memory of the driver's own: how much, only the driver knows.
+template <EntryPoint entry, typename Pointer = typename TypeOf<entry>::Pointer>
+struct RoomHook;
+
+template <EntryPoint entry, typename... Args>
+struct RoomHook<entry, CUresult (*)(Args...)> {
+  static CUresult call(Args... args) noexcept {
+    return call_driver_with_room<entry, false>(RoomNeed::in_current_context(), args...);
+  }
+};
+
 /// The hook of a call that enqueues work: attaches its stream first, and keeps it attached until
 /// the call returns.
 template <EntryPoint entry, typename Pointer = typename TypeOf<entry>::Pointer>

@@ -16,7 +16,7 @@
  * instantiated before. `elsewhere` asks for room on a GPU other than its own, and `hopeless` for
  * more than there is. `ending` uses memory in a handler of exit. `info` prints what it is told of
  * the GPU's memory, and `told` when that is divided or unused. `full` allocates until the GPU is
- * full, once.
+ * full, once, and `arrays` does so with arrays.
  */
 #include "program.hpp"
 

@@ -90,9 +90,26 @@ static void ask_what_is_free(void) {
   tell("after");
 }
 
+/* Arrays are the driver's. Memory that was freed before must not be why there is no room for them.
+ */
+static void fill_with_arrays(void) {
+  enum { most = 512 };
+  static CUarray arrays[most];
+  const size_t large = (size_t)256 << 20;
+  const CUDA_ARRAY_DESCRIPTOR shape = {1 << 20, 64, CU_AD_FORMAT_UNSIGNED_INT8, 1};
+  CUdeviceptr freed[2];
+  int count = 0;
+  for (CUdeviceptr &one : freed) CALL(cuMemAlloc, &one, large);
+  for (const CUdeviceptr one : freed) CALL(cuMemFree, one);
+  while (count < most && cuArrayCreate(&arrays[count], &shape) == CUDA_SUCCESS) ++count;
+  printf("full after %d\n", count);
+  while (count > 0) check(cuArrayDestroy(arrays[--count]), "cuArrayDestroy");
+}
+
 void ask_for_room(CUcontext here) {
   CUmemGenericAllocationHandle handle = 0;
   if (is_work("told")) ask_what_is_free();
+  if (is_work("arrays")) fill_with_arrays();
   if (is_work("elsewhere")) ask_for_room_elsewhere(here);
   if (is_work("hopeless")) printf("hopeless: %d\n", create(0, (size_t)1 << 40, &handle));
 }

@@ -242,6 +242,8 @@ class Capacity(unittest.TestCase):
         self.assertLessEqual(under, bare)
         self.assertGreater(under, bare - 16)  # vmart has some memory of its own.
         self.assertGreater(taken(VMART, "run", "--overcommit", "--", PROGRAM, "linked", "full"), bare)
+        arrays = taken(PROGRAM, "linked", "arrays")  # Of 64 MiB.
+        self.assertGreaterEqual(taken(VMART, "run", "--", PROGRAM, "linked", "arrays"), arrays - 2)
 
     def test_fails_where_there_is_no_room_at_all(self):
         limits = "gpu0=8MiB,gpu1=8MiB,host0=4MiB"

@@ -67,6 +67,8 @@
   ROW(cuGreenCtxStreamCreate, 12050, cuGreenCtxStreamCreate)                                                            \
   ROW(cuMemAlloc, 3020, cuMemAlloc_v2)                                                                                  \
   ROW(cuMemAllocPitch, 3020, cuMemAllocPitch_v2)                                                                        \
+  ROW(cuArrayCreate, 3020, cuArrayCreate_v2)                                                                            \
+  ROW(cuArrayDestroy, 2000, cuArrayDestroy)                                                                             \
   ROW(cuMemFree, 3020, cuMemFree_v2)                                                                                    \
   ROW(cuMemGetInfo, 3020, cuMemGetInfo_v2)                                                                              \
   ROW(cuMemHostAlloc, 2020, cuMemHostAlloc)                                                                             \

@@ -41,6 +41,24 @@ SIM_CUDA_CALL(cuMemFree_v2, (CUdeviceptr begin), (begin)) {
   DeviceMemory::of_process().free(Address{begin});
 }
 
+// Arrays take room, and nothing reads or writes them.
+SIM_CUDA_CALL(cuArrayCreate_v2, (CUarray * array, const CUDA_ARRAY_DESCRIPTOR* wanted),
+              (array, wanted)) {
+  required(array);
+  const CUDA_ARRAY_DESCRIPTOR& shape = *required(wanted);
+  const std::size_t rows = shape.Height == 0 ? 1 : shape.Height;
+  if (shape.Width == 0 || shape.NumChannels != 1 || shape.Format != CU_AD_FORMAT_UNSIGNED_INT8) {
+    refuse(CUDA_ERROR_INVALID_VALUE);
+  }
+  CUdeviceptr begin = 0;
+  allocate(&begin, shape.Width * rows);
+  *array = reinterpret_cast<CUarray>(begin);
+}
+SIM_CUDA_CALL(cuArrayDestroy, (CUarray array), (array)) {
+  current_context();
+  DeviceMemory::of_process().free(Address{reinterpret_cast<CUdeviceptr>(array)});
+}
+
 SIM_CUDA_CALL(cuMemGetInfo_v2, (std::size_t * free_now, std::size_t* total), (free_now, total)) {
   const DeviceId device = sim().context_device(current_context());
   DeviceMemory::of_process().drain();
