@@ -15,7 +15,7 @@
 #include <cstdio>
 
 // As many jumps as there are in the assembly below, so far apart.
-#define VMART_RUN_GUARDS 64
+#define VMART_RUN_GUARDS 256
 #define VMART_RUN_GUARD_BYTES 16
 #define VMART_RUN_TEXT(number) VMART_RUN_DIGITS(number)
 #define VMART_RUN_DIGITS(number) #number
