@@ -236,6 +236,21 @@ void ProgramMemory::free_all_of(CUcontext context) noexcept {
   });
 }
 
+void ProgramMemory::hand_over(CUcontext green) noexcept {
+  const DriverLibrary* const driver = DriverLibrary::get();
+  CUdevice device = 0;
+  if (driver == nullptr || VmartLibrary::loaded() == nullptr) return;
+  {
+    const PushedContext pushed(*driver, green);
+    if (!pushed || driver->cuCtxGetDevice_plain(&device) != CUDA_SUCCESS) return;
+  }
+  const CUcontext primary = primary_context(*driver, device);
+  const std::lock_guard lock(mutex_);
+  for (auto& [begin, allocation] : allocations_) {
+    if (allocation.context == green) allocation.context = primary;
+  }
+}
+
 void ProgramMemory::free_all_of_pools(int device) noexcept {
   free_all([device](const ProgramAllocation& each) {
     return each.pool != nullptr && each.device == device;

@@ -66,6 +66,8 @@ class ProgramMemory {
   bool free_in_order(CUdeviceptr begin, CUstream stream) noexcept;
   /// Frees what was allocated in the context, which is about to be destroyed.
   void free_all_of(CUcontext context) noexcept;
+  /// The green context is about to be destroyed: what was allocated in it is the primary context's.
+  void hand_over(CUcontext green) noexcept;
   /// Frees what pools of the device have.
   void free_all_of_pools(int device) noexcept;
   /// The allocation that contains the address.

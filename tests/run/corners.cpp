@@ -39,6 +39,32 @@ void misuse_stream(void) {
   printf(", destroyed twice: %d\n", (int)driver.f_cuStreamDestroy(stream));
 }
 
+/* What is allocated in a green context lives on with the primary context. */
+void outlive_green_context(CUcontext primary) {
+  CUdevResource whole, part;
+  CUdevResourceDesc description = NULL;
+  CUgreenCtx green = NULL;
+  CUcontext context = NULL, owner = NULL;
+  CUdeviceptr pointer = 0;
+  unsigned count = 1;
+  unsigned char first = 0;
+  check(cuDeviceGetDevResource(0, &whole, CU_DEV_RESOURCE_TYPE_SM), "cuDeviceGetDevResource");
+  check(cuDevSmResourceSplitByCount(&part, &count, &whole, NULL, 0, 8), "split");
+  check(cuDevResourceGenerateDesc(&description, &part, 1), "cuDevResourceGenerateDesc");
+  check(cuGreenCtxCreate(&green, description, 0, CU_GREEN_CTX_DEFAULT_STREAM), "cuGreenCtxCreate");
+  check(cuCtxFromGreenCtx(&context, green), "cuCtxFromGreenCtx");
+  CALL(cuCtxSetCurrent, context);
+  CALL(cuMemAlloc, &pointer, buffer_bytes);
+  CALL(cuCtxSetCurrent, primary);
+  CALL(cuMemsetD8, pointer, 5, buffer_bytes);
+  check(cuGreenCtxDestroy(green), "cuGreenCtxDestroy");
+  CALL(cuMemcpyDtoHAsync, &first, pointer, 1, NULL);
+  CALL(cuStreamSynchronize, NULL);
+  CALL(cuPointerGetAttribute, &owner, CU_POINTER_ATTRIBUTE_CONTEXT, pointer);
+  printf("of a green context: %d, %s", first, owner == primary ? "the primary's" : "nobody's");
+  printf(", freed: %d\n", (int)driver.f_cuMemFree(pointer));
+}
+
 static CUcontext at_the_end;
 
 /* On a thread of its own: the exiting one may have no context any more. */

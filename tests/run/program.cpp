@@ -14,9 +14,10 @@
  * ends before "ready" if it is not stuck. `reset` resets the GPU and ends. `attributes` asks for
  * attributes that the driver answers. `updates` and `nodes` update a graph in the end that was
  * instantiated before. `elsewhere` asks for room on a GPU other than its own, and `hopeless` for
- * more than there is. `ending` uses memory in a handler of exit. `info` prints what it is told of
- * the GPU's memory, and `told` when that is divided or unused. `full` allocates until the GPU is
- * full, once, and `arrays` does so with arrays.
+ * more than there is. `ending` uses memory in a handler of exit, and `green` what was allocated in
+ * a green context. `info` prints what it is told of the GPU's memory, and `told` when that is
+ * divided or unused. `full` allocates until the GPU is full, once, and `arrays` does so with
+ * arrays.
  */
 #include "program.hpp"
 
@@ -279,6 +280,7 @@ static void print_info(const char *when) {
 /* The buffers, after what some do before the first allocation. */
 static void allocate_first(CUcontext context) {
   if (is_work("ending")) allocate_when_ending(context);
+  if (is_work("green")) outlive_green_context(context);
   if (is_work("misuse")) allocate_too_much();
   for (int i = 0; i < buffers; ++i) memory[i] = allocate_buffer();
 }

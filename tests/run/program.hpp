@@ -99,6 +99,7 @@ void ask_for_room(CUcontext here);
 void count_unready_streams(void);
 void allocate_too_much(void);
 void allocate_when_ending(CUcontext context);
+void outlive_green_context(CUcontext primary);
 void misuse_stream(void);
 void free_beside_contexts(CUcontext here);
 

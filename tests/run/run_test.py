@@ -35,7 +35,8 @@ def run(*command, **changes):
 
 class Programs(unittest.TestCase):
     def test_print_the_same_however_they_find_the_driver(self):
-        for way, work in (*BESIDE_MOVES, ("dlsym", "fork"), ("linked", "contexts"), ("resolver", "gpus")):
+        for way, work in (*BESIDE_MOVES, ("dlsym", "fork"), ("linked", "contexts"), ("resolver", "gpus"),
+                          ("linked", "green")):
             with self.subTest(way=way, work=work):
                 bare = run(PROGRAM, way, work)
                 self.assertEqual(bare.returncode, 0, bare.stdout + bare.stderr)

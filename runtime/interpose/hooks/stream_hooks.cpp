@@ -48,10 +48,11 @@ bool reset_without_driver(CUdevice device) noexcept {
   return true;
 }
 
+/// `leave_memory` frees what was allocated in the context, or keeps it.
 template <EntryPoint entry>
-CUresult destroy_context(CUcontext context, auto handle) noexcept {
+CUresult destroy_context(CUcontext context, auto handle, auto leave_memory) noexcept {
   ProgramStreams::get().before_destruction(context);
-  ProgramMemory::get().free_all_of(context);
+  leave_memory();
   CrossCopies::get().before_destruction(context);
   ProgramMemory::get().await_frees();
   const ProgramMemory::Still still;
@@ -62,7 +63,8 @@ CUresult destroy_context(CUcontext context, auto handle) noexcept {
 template <EntryPoint entry>
 CUresult destroy_own(CUcontext context) noexcept {
   if (!ProgramStreams::get().owns(context)) return call_driver<entry>(context);
-  return destroy_context<entry>(context, context);
+  return destroy_context<entry>(context, context,
+                                [=] { ProgramMemory::get().free_all_of(context); });
 }
 
 }  // namespace
@@ -104,7 +106,9 @@ CUresult hook_cuGreenCtxDestroy(CUgreenCtx green) {
   if (driver != nullptr && driver->cuCtxFromGreenCtx_plain != nullptr) {
     driver->cuCtxFromGreenCtx_plain(&context, green);
   }
-  return destroy_context<EntryPoint::cuGreenCtxDestroy>(context, green);
+  // Its memory is the primary context's, and lives on with that.
+  return destroy_context<EntryPoint::cuGreenCtxDestroy>(
+      context, green, [=] { ProgramMemory::get().hand_over(context); });
 }
 
 CUresult hook_cuCtxCreate(CUcontext* out, unsigned flags, CUdevice device) {

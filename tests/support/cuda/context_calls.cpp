@@ -278,8 +278,13 @@ SIM_CUDA_CALL(cuGreenCtxCreate,
   }
   sim().release_primary(id);
 }
+// It ends the use of its multiprocessors. Memory is that of the primary context.
 SIM_CUDA_CALL(cuGreenCtxDestroy, (CUgreenCtx context), (context)) {
-  destroy_context(handle_of<ContextHandle>(context));
+  const auto green = handle_of<ContextHandle>(context);
+  const DeviceId device = sim().context_device(green);
+  DeviceMemory::of_process().hand_over(green, sim().retain_primary(device));
+  destroy_context(green);
+  sim().release_primary(device);
 }
 SIM_CUDA_CALL(cuCtxFromGreenCtx, (CUcontext * context, CUgreenCtx green), (context, green)) {
   sim().context_device(handle_of<ContextHandle>(green));

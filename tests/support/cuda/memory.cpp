@@ -127,6 +127,13 @@ void DeviceMemory::free(Address begin) {
   }
 }
 
+void DeviceMemory::hand_over(ContextHandle from, ContextHandle to) {
+  const MutexLock lock(mutex_);
+  for (auto& [begin, memory] : plain_) {
+    if (memory.context == from) memory.context = to;
+  }
+}
+
 void DeviceMemory::free_all_of(ContextHandle context) {
   std::vector<Address> owned;
   {

@@ -49,6 +49,8 @@ class DeviceMemory {
   void free(Address begin);
   /// Frees the plain memory of a context that is about to be destroyed. Blocks: as `free`.
   void free_all_of(ContextHandle context);
+  /// Plain memory of one context becomes that of another, which shares it.
+  void hand_over(ContextHandle from, ContextHandle to);
   /// Frees once the work that is now in the stream has ended.
   void free_after(BoundStream stream, Address begin);
   /// Frees what the streams are done with.
