@@ -8,7 +8,7 @@ import sys
 import tempfile
 import unittest
 
-from run_test import PROGRAM, VMART, Running, run
+from run_test import PROGRAM, VMART, Running, result_of, run
 
 
 def variables_of(*options, **changes):
@@ -43,6 +43,21 @@ class Options(unittest.TestCase):
         found = variables_of(VMART_RUN_OVERCOMMIT="on")
         self.assertEqual(found["VMART_POLICY"], "stay_put")
         self.assertNotIn("VMART_PRESSURE_LIMIT_MS", found)
+
+    def test_of_an_inner_run_count(self):
+        folders = os.environ["LD_LIBRARY_PATH"]
+        for outer, inner, library in (("shim", "preload", "libvmart-run.so"), ("preload", "shim", "libvmart-shim.so"),
+                                      ("preload", "preload", "libvmart-run.so")):
+            command = ("run", "--way", outer, "--", VMART, "run", "--way", inner, "--")
+            lists = dict(line.split("=", 1) for line in run(VMART, *command, "env").stdout.splitlines())
+            self.assertEqual(lists.get("LD_PRELOAD", "").count("libvmart-run.so"), int(inner == "preload"))
+            self.assertEqual(lists["LD_LIBRARY_PATH"].endswith(folders), True)
+            self.assertEqual(lists["LD_LIBRARY_PATH"].count("/shim-"), int(inner == "shim"))
+            with Running("", "", "--way", outer, command=[str(part) for part in (
+                    VMART, "run", "--way", inner, "--", PROGRAM, "resolver", "stream")]) as running:
+                running.control("migrate", "run", "gpu1")
+                self.assertIn(library, pathlib.Path(f"/proc/{running.pid}/maps").read_text())
+                self.assertEqual((running.result(), running.errors()), (result_of(run(PROGRAM).stdout), ""))
 
     def test_a_path_that_the_loader_would_divide_is_refused(self):
         source = VMART.parent.parent.parent

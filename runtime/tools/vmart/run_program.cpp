@@ -87,11 +87,45 @@ std::string checked_preload(const std::string& library) {
                           library));
 }
 
+/// Takes out of a list what an outer `vmart run` has put there.
+template <typename IsOurs>
+void remove(const char* list, const char* separators, IsOurs is_ours) {
+  const std::string all = is_set(list) ? std::getenv(list) : "";
+  std::string left;
+  bool found = false;
+  for (std::size_t begin = 0; begin < all.size();) {
+    const std::size_t end = std::min(all.find_first_of(separators, begin), all.size());
+    const std::string each = all.substr(begin, end - begin);
+    begin = end + 1;
+    if (is_ours(each)) {
+      found = true;
+    } else {
+      left += (left.empty() ? "" : ":") + each;
+    }
+  }
+  if (found && left.empty()) {
+    unsetenv(list);
+  } else if (found) {
+    set(list, left);
+  }
+}
+
+/// Two ways at once would each take the other for the driver. The inner one counts.
+void remove_outer_ways() {
+  remove("LD_PRELOAD", ": ",
+         [](const std::string& each) { return each.ends_with("/libvmart-run.so"); });
+  remove("LD_LIBRARY_PATH", ":", [](const std::string& each) {
+    std::error_code ignored;
+    return !each.empty() && fs::exists(fs::path(each) / "libvmart-driver.so", ignored);
+  });
+}
+
 void set_first(const char* list, const std::string& first) {
   set(list, is_set(list) ? first + ":" + std::getenv(list) : first);
 }
 
 void set_environment(const RunOptions& options) {
+  remove_outer_ways();
   if (options.way == "preload") {
     set_first("LD_PRELOAD", checked_preload(own_library("libvmart-run.so")));
   } else if (options.children && !*options.children) {
