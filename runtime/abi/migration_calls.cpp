@@ -1,6 +1,7 @@
 // The C calls that move memory, and those that name the streams to stop.
 #include "abi/boundary.hpp"
 #include "abi/migration_values.hpp"
+#include "migrate/gates/before_stops.hpp"
 #include "migrate/gates/capture_starts.hpp"
 #include "migrate/gates/copy_scopes.hpp"
 
@@ -139,6 +140,10 @@ void vmart_no_stops_begin() {
 
 void vmart_no_stops_end() {
   vma::capture_starts().unlock_shared();
+}
+
+void vmart_before_stops(void (*call)(void* data), void* data) {
+  vma::BeforeStops::of_process().set(call, data);
 }
 
 vmart_status vmart_detach_from(vmart_stream stream, void* pointer) {

@@ -14,6 +14,9 @@
 namespace vma::interpose {
 namespace {
 
+/// A stream that comes back so soon stays attached for so long.
+constexpr std::chrono::seconds soon(1), stay(10);
+
 const CUstream destroyed_mark = reinterpret_cast<CUstream>(1);
 
 /// The null stream, and the names of the legacy and of the per-thread stream.
@@ -136,6 +139,7 @@ ProgramStreams::Stream* ProgramStreams::find_or_insert(CUstream stream) noexcept
     if (known != nullptr && known != destroyed_mark) continue;
     streams_[at].state = State::unknown;
     streams_[at].context = nullptr;
+    streams_[at].left_at = streams_[at].stays_until = Time();
     streams_[at].handle.store(stream, std::memory_order_release);
     return &streams_[at];
   }
@@ -159,6 +163,8 @@ void ProgramStreams::attach_if_needed(Stream& stream) noexcept {
   if (stream.state != State::detached) return;
   if (context->streams >= attached_max()) detach_idle(*context);
   if (!attach(stream.handle)) return give_up(last_error());
+  const auto now = std::chrono::steady_clock::now();
+  if (stream.left_at != Time() && now < stream.left_at + soon) stream.stays_until = now + stay;
   stream.state = State::attached;
   ++context->streams;
 }
@@ -187,17 +193,39 @@ void ProgramStreams::detach_idle(Context& context) noexcept {
   for (Stream& stream : streams_) {
     if (context.streams <= attached_max() * 3 / 4) return;
     if (stream.state != State::attached || stream.context != context.handle) continue;
-    // A thread that begins to enqueue from here on sees this state and waits for the lock. One that
-    // began before is counted as a user, and so is one that begins or joins a capture.
-    stream.state = State::leaving;
-    if (stream.users == 0 && !captures(driver, stream.handle) &&
-        driver.real<EntryPoint::cuStreamQuery>()(stream.handle) == CUDA_SUCCESS) {
-      detach(stream.handle);
-      --context.streams;
-      stream.state = State::detached;
-    } else {
-      stream.state = State::attached;
-    }
+    detach_if_idle(stream, context);
+  }
+}
+
+/// Requires: it is attached, captures are relaxed, and the caller holds `mutex_`.
+void ProgramStreams::detach_if_idle(Stream& stream, Context& context) noexcept {
+  const DriverLibrary& driver = *DriverLibrary::get();
+  // A thread that begins to enqueue from here on sees this state and waits for the lock. One that
+  // began before is counted as a user, and so is one that begins or joins a capture.
+  stream.state = State::leaving;
+  if (stream.users != 0 || captures(driver, stream.handle) ||
+      driver.real<EntryPoint::cuStreamQuery>()(stream.handle) != CUDA_SUCCESS) {
+    stream.state = State::attached;
+    return;
+  }
+  detach(stream.handle);
+  --context.streams;
+  stream.left_at = std::chrono::steady_clock::now();
+  stream.state = State::detached;
+}
+
+/// Does not wait for a thread that attaches: that may wait for the move which asks for this.
+void ProgramStreams::detach_unused() noexcept {
+  if (is_forked_child()) return;
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock) return;
+  const auto has_streams = [](const Context& context) { return context.streams > 0; };
+  if (std::ranges::none_of(contexts_, has_streams)) return;
+  const RelaxedCaptures relaxed(*DriverLibrary::get());
+  const auto now = std::chrono::steady_clock::now();
+  for (Stream& stream : streams_) {
+    if (stream.state != State::attached || now < stream.stays_until) continue;
+    if (Context* const context = context_of(stream.context)) detach_if_idle(stream, *context);
   }
 }
 
@@ -300,6 +328,9 @@ void ProgramStreams::begin() noexcept {
   if (current(context, device)) note_current(context);
   if (begun()) return;
   const std::lock_guard lock(mutex_);
+  if (const VmartLibrary* const vmart = VmartLibrary::loaded()) {
+    vmart->vmart_before_stops([](void*) { get().detach_unused(); }, nullptr);
+  }
   begun_.store(true, std::memory_order_release);
   for (Context& known : contexts_) {
     const PushedContext pushed(*DriverLibrary::get(), known.handle);

@@ -7,6 +7,7 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <list>
 #include <mutex>
@@ -58,6 +59,9 @@ class ProgramStreams {
   void created(CUcontext context) noexcept;
   /// Whether the program has created it. It does not own a primary context.
   bool owns(CUcontext context) noexcept;
+  /// Detaches idle streams, so that a move need not stop them. One that came back at once is left
+  /// attached for a while.
+  void detach_unused() noexcept;
   /// Whether vmart has memory of the program.
   bool begun() const noexcept { return begun_.load(std::memory_order_acquire); }
   /// The context is about to be destroyed. Blocks: for its work.
@@ -66,12 +70,15 @@ class ProgramStreams {
   void destroy_streams_of(CUcontext context) noexcept;
 
  private:
+  using Time = std::chrono::steady_clock::time_point;
   enum class State { unknown, blocking, detached, attached, leaving };
   struct alignas(64) Stream {  // Threads count their work in different ones.
     std::atomic<CUstream> handle = nullptr;
     std::atomic<State> state = State::unknown;
     std::atomic<int> users = 0;
     CUcontext context = nullptr;
+    Time left_at;      ///< Was detached because it was idle; the epoch if never.
+    Time stays_until;  ///< It is used too often to be detached whenever it is idle.
   };
   struct Context {
     CUcontext handle = nullptr;
@@ -95,6 +102,7 @@ class ProgramStreams {
   void keep_work_of(Stream& stream) noexcept;
   bool hand_over(Stream& stream, Context& context) noexcept;
   void detach_idle(Context& context) noexcept;
+  void detach_if_idle(Stream& stream, Context& context) noexcept;
   Context* context_of(CUcontext handle) noexcept;
   void attach_legacy(Context& context) noexcept;
   void attach_current(bool work_is_enqueued) noexcept;

@@ -277,6 +277,28 @@ static void print_info(const char *when) {
   printf("%s: %zu of %zu\n", when, free_bytes, total_bytes);
 }
 
+/* They are idle from then on. */
+static void use_streams_once(void) {
+  for (int i = 1; i < buffers; ++i) {
+    fill(streams[i], i, 1);
+    CALL(cuStreamSynchronize, streams[i]);
+  }
+}
+
+/* What the kind of work asks for, before the rounds. */
+static void do_once(CUcontext context) {
+  if (is_work("idle")) use_streams_once();
+  if (strcmp(work, "fork") == 0) fork_once();
+  if (strcmp(work, "full") == 0) fill_gpu();
+  if (strcmp(work, "contexts") == 0) create_and_destroy_context();
+  if (is_work("gpus")) copy_between_gpus(context);
+  if (is_work("misuse")) misuse_stream();
+  if (is_work("beside")) free_beside_contexts(context);
+  use_pools_once();
+  ask_for_room(context);
+  instantiate_graph();
+}
+
 /* The buffers, after what some do before the first allocation. */
 static void allocate_first(CUcontext context) {
   if (is_work("ending")) allocate_when_ending(context);
@@ -309,15 +331,7 @@ int main(int argc, char **argv) {
   bytes = (unsigned char *)malloc(buffer_bytes);
   if (bytes == NULL) return 1;
   round_of(1);
-  if (strcmp(work, "fork") == 0) fork_once();
-  if (strcmp(work, "full") == 0) fill_gpu();
-  if (strcmp(work, "contexts") == 0) create_and_destroy_context();
-  if (is_work("gpus")) copy_between_gpus(context);
-  if (is_work("misuse")) misuse_stream();
-  if (is_work("beside")) free_beside_contexts(context);
-  use_pools_once();
-  ask_for_room(context);
-  instantiate_graph();
+  do_once(context);
   if (is_work("late")) return free_before_work();
   if (is_work("reset")) return reset_gpu();
   if (pool == NULL) allocate_pitched();

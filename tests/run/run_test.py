@@ -57,6 +57,13 @@ class Programs(unittest.TestCase):
                     self.assertEqual({at for one in running.where() for at in places(one)}, {shown})
                 self.assert_prints_the_same(running, way, work)
 
+    def test_streams_that_are_idle_are_not_stopped(self):
+        with Running("linked", "idle", VMART_LOG="debug") as running:
+            running.control("migrate", "run", "gpu1")
+            self.assert_prints_the_same(running, "linked", "idle")
+            stopped = re.findall(r"gate for \d+ chunks and (\d+) streams: [1-9]", running.errors())
+            self.assertEqual(set(stopped), {"2"}, "the stream that works, and the legacy stream")
+
     def test_graphs_are_updated_after_moves(self):
         for work in ("updates", "nodes"):
             with self.subTest(work=work), Running("linked", work) as running:

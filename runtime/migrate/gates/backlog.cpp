@@ -46,9 +46,10 @@ void Backlog::saw(TimePoint at, nanoseconds depth) noexcept {
   ever_seen_ = true;
 }
 
-std::vector<StopStart> schedule_stops(std::span<const Backlog> backlogs) {
+std::vector<StopStart> schedule_stops(std::span<const Backlog> backlogs, bool may_follow) {
   const nanoseconds most = deepest(backlogs);
-  const std::optional<nanoseconds> reach_max = reach_of_followers(backlogs);
+  const std::optional<nanoseconds> reach_max =
+      may_follow ? reach_of_followers(backlogs) : std::nullopt;
   std::vector<StopStart> starts;
   for (std::size_t i = 0; i < backlogs.size(); ++i) {
     const Backlog& backlog = backlogs[i];
@@ -65,11 +66,11 @@ std::vector<StopStart> schedule_stops(std::span<const Backlog> backlogs) {
   return starts;
 }
 
-PredictedSkew predict_skew(std::span<const Backlog> backlogs) {
+PredictedSkew predict_skew(std::span<const Backlog> backlogs, bool may_follow) {
   PredictedSkew most{nanoseconds(0), 0};
   if (backlogs.size() < 2) return most;
   const nanoseconds depth_max = deepest(backlogs);
-  const std::vector<StopStart> starts = schedule_stops(backlogs);
+  const std::vector<StopStart> starts = schedule_stops(backlogs, may_follow);
   // A single one may come when it likes: the others wait for it.
   const bool first_alone = starts[1].follows;
   for (const StopStart& start : std::span(starts).subspan(first_alone ? 1 : 0)) {

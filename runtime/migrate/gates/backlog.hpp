@@ -55,13 +55,13 @@ struct StopStart {
 /// Deepest first; streams with similar depths start together, and all do if every reach is short.
 /// Beside one that may be deep or was late, those follow whose reach is short, or shorter than the
 /// largest error: they would otherwise stand for as long as that one arrives later than predicted.
-/// Those that follow come last, and the first one never follows.
-std::vector<StopStart> schedule_stops(std::span<const Backlog> backlogs);
+/// Those that follow come last, and the first one never follows. None does unless `may_follow`.
+std::vector<StopStart> schedule_stops(std::span<const Backlog> backlogs, bool may_follow = true);
 /// From the first arrival to the last, if backlogs are as wrong as they were lately.
 struct PredictedSkew {
   std::chrono::nanoseconds skew{0};
   std::size_t index = 0;  ///< The stream that is the reason, if there is any skew.
 };
-PredictedSkew predict_skew(std::span<const Backlog> backlogs);
+PredictedSkew predict_skew(std::span<const Backlog> backlogs, bool may_follow = true);
 
 }  // namespace vma

@@ -44,9 +44,9 @@ std::optional<GateRefusal> EnqueuedStops::find_capture() {
   return find_capture(schedule_stops(std::vector<Backlog>(plan_.stops.size())));
 }
 
-void EnqueuedStops::begin(std::vector<Backlog> backlogs) {
+void EnqueuedStops::begin(std::vector<Backlog> backlogs, bool may_follow) {
   backlogs_ = std::move(backlogs);
-  starts_ = schedule_stops(backlogs_);
+  starts_ = schedule_stops(backlogs_, may_follow);
   begun_ = clock_.now();
 }
 

@@ -41,8 +41,9 @@ class EnqueuedStops {
   std::uint64_t epoch() const noexcept { return arrivals_.epoch(); }
   /// A refusal if a stream captures now. Throws: what the driver throws.
   std::optional<GateRefusal> find_capture();
-  /// The first stops are due now, the others when these backlogs say.
-  void begin(std::vector<Backlog> backlogs);
+  /// The first stops are due now, the others when these backlogs say, or once a stream has arrived
+  /// if they `may_follow`.
+  void begin(std::vector<Backlog> backlogs, bool may_follow = true);
   const std::vector<Backlog>& backlogs() const noexcept { return backlogs_; }
   std::chrono::nanoseconds deepest() const noexcept;
   /// `never` once all are enqueued, or while those that are left follow an arrival.

@@ -21,6 +21,8 @@ using std::chrono::nanoseconds;
 
 /// An older observation of a backlog is repeated before anything is stopped.
 constexpr nanoseconds look_age_max = milliseconds(20);
+/// A backlog that was seen earlier may have gone.
+constexpr nanoseconds depth_age_max = std::chrono::seconds(1);
 /// How often something else is done while a gate waits: less often if it waits long.
 constexpr nanoseconds meanwhile_period = microseconds(100);
 constexpr nanoseconds meanwhile_period_max = milliseconds(5);
@@ -97,7 +99,12 @@ nanoseconds Gate::patience_unstopped() const noexcept {
 }
 
 void Gate::be_back_by(TimePoint deadline) noexcept {
-  unstopped_until_ = later(deadline, patience_unstopped());
+  be_back_by(deadline, deadline);
+}
+
+/// By `unstopped` and some patience, if no stream has arrived until then.
+void Gate::be_back_by(TimePoint deadline, TimePoint unstopped) noexcept {
+  unstopped_until_ = later(unstopped, patience_unstopped());
   post_.watchdog().rearm(ticket_, deadline);
 }
 
@@ -253,8 +260,9 @@ std::optional<Gate::Refusal> Gate::begin(const GatePlan& plan) {
   if (auto refusal = stops_->find_capture()) return refusal;
   std::vector<Backlog> backlogs;
   for (const GateStop& stop : plan.stops) backlogs.push_back(post_.stand(stop).backlog);
-  const auto [skew, varying] = predict_skew(backlogs);
-  stops_->begin(std::move(backlogs));
+  const bool may_follow = !limits_.tells_ahead;
+  const auto [skew, varying] = predict_skew(backlogs, may_follow);
+  stops_->begin(std::move(backlogs), may_follow);
   if (skew > limits_.skew_limit) {
     stops_->forget_backlogs();
     return Refusal{
@@ -271,12 +279,22 @@ std::optional<Gate::Refusal> Gate::begin(const GatePlan& plan) {
       return refusal;
   }
   const TimePoint now = clock_.now();
+  may_arrive_ = later(now, deepest_known_since(now - depth_age_max));
   copies_due_ = later(now, NoCopies::unstopped_limit);
   turn_end_ = later(now, limits_.turn_limit);
   if (!limits_.follows) try_turn();
   arrivals_due_ = limits_.follows ? wait_end() : later(now, stops_->deepest());
   watch_until(later(arrivals_due_, limits_.arrival_limit));
   return enqueue_next();
+}
+
+nanoseconds Gate::deepest_known_since(TimePoint earliest) {
+  nanoseconds deepest(0);
+  for (const GateStop& stop : plan_->stops) {
+    const Backlog& backlog = post_.stand(stop).backlog;
+    if (backlog.known_since(earliest)) deepest = std::max(deepest, backlog.depth());
+  }
+  return deepest;
 }
 
 /// Until all are enqueued, a call that blocks must not keep streams stopped that were told first.
@@ -344,7 +362,12 @@ bool Gate::await_first(TimePoint until, const std::function<void()>& meanwhile) 
         if (arrivals.any()) try_turn();
         return true;
       }
-      if (meanwhile) meanwhile();
+      if (meanwhile) {
+        // Its calls may wait behind a launch for which there is no room while a stream stands.
+        const TimePoint now = clock_.now();
+        be_back_by(later(now, limits_.arrival_limit), std::max(end, now));
+        meanwhile();
+      }
     }
     // What nothing has arrived for by then may wait for a copy of the program itself.
     if (no_copies_.begun() && clock_.now() >= copies_due_) no_copies_.end();
@@ -406,7 +429,10 @@ std::optional<Gate::Refusal> Gate::await_all() {
     if (failed_) std::rethrow_exception(std::exchange(failed_, nullptr));
     if (refused_) return refused_;
     note_first();
-    if (state_ == State::open) return opened_early();
+    if (state_ == State::open) {
+      stops_->learn();  // A backlog that was deeper lately may be why this thread came late.
+      return opened_early();
+    }
     if (all || stops_->all_enqueued()) break;
     if (unwanted()) return given_back();
     if (!come) continue;

@@ -60,6 +60,10 @@ struct GateLimits {
   std::chrono::nanoseconds turn_limit = std::chrono::milliseconds(2);
   /// A gate with a larger predicted time from the first arrival to the last is not tried.
   std::chrono::nanoseconds skew_limit = std::chrono::nanoseconds::max();
+  /// All streams are told to stop when their backlogs say, none only once another has arrived.
+  /// While that one stands, the program may be blocked in a launch for which its context has no
+  /// room, and this thread would be blocked behind it.
+  bool tells_ahead = false;
   /// Other gates of this thread are on their way before this one: it uses what is known of the
   /// backlogs, since measuring them would wait, and does not take `turn` before they are open.
   bool follows = false;
@@ -119,6 +123,11 @@ class Gate {
   std::optional<Refusal> close();
   /// `send` and `close`. May be called again once it is open.
   std::optional<Refusal> try_close(const GatePlan& plan, const GateLimits& limits);
+  /// Hardly earlier a stream arrives: when the deepest backlog should end, if it is known, or when
+  /// the gate before this one opened. Requires: sent.
+  TimePoint may_arrive() const noexcept { return limits_.follows ? next_since_ : may_arrive_; }
+  /// Whether all streams of the plan have arrived since it was sent, even if it is open again.
+  bool all_arrived() noexcept { return stops_ && stops_->arrivals().all(); }
   /// The gate before it has opened: from now on streams may stop here, so the watchdog opens it if
   /// its thread does not wait for it soon.
   void comes_next() noexcept;
@@ -151,9 +160,11 @@ class Gate {
   bool has_turn() const noexcept;
   bool unwanted() const;
   TimePoint wait_end() const;
+  std::chrono::nanoseconds deepest_known_since(TimePoint earliest);
   void note_stopped(bool stopped) noexcept;
   void watch_until(TimePoint deadline);
   void be_back_by(TimePoint deadline) noexcept;
+  void be_back_by(TimePoint deadline, TimePoint unstopped) noexcept;
   bool advance(State from, State to) noexcept;
   TimePoint open_late() noexcept;
   std::chrono::nanoseconds patience_unstopped() const noexcept;
@@ -167,6 +178,7 @@ class Gate {
   const GatePlan* plan_ = nullptr;             // As before.
   std::chrono::nanoseconds arrival_limit_{0};  // The allowed limit, adjusted to the backlogs.
   TimePoint arrivals_due_{0};                  // When the first stream is expected, at the latest.
+  TimePoint may_arrive_{0};
   TimePoint turn_end_{0};  // If no stream is stopped by then, the turn for slow calls is released.
   std::optional<Refusal> refused_;  // While it waited; for `close` to return.
   std::exception_ptr failed_;       // As before, to throw.

@@ -102,6 +102,7 @@ GateLimits BatchStop::limits() {
   limits.skew_limit = batch_.gate_limit;
   limits.settle_limit = batch_.gate_limit;
   limits.follows = follows_;
+  limits.tells_ahead = batch_.blocked;
   // Others may wait for the settling work, which by then waits in the application's context.
   if (!settlers_.empty() && batch_.way() == Way::live) {
     limits.overdue_limit = overdue_limit + overdue_backlogs * deepest_backlog();

@@ -56,6 +56,8 @@ class BatchStop {
 
   const GateTimes& times() const noexcept { return times_; }
   /// The number of streams that were stopped, or should have been.
+  TimePoint may_arrive() const noexcept { return gate_.may_arrive(); }
+  bool all_arrived() noexcept { return gate_.all_arrived(); }
   std::size_t streams() const noexcept { return plan_.stops.size(); }
   bool all_stood() const noexcept { return all_stood_; }
   /// Whether streams were told to stop.

@@ -16,6 +16,8 @@ constexpr int run_per_stall = 3;
 /// Gates on their way, at most.
 constexpr std::size_t gates_max = 8;
 static_assert(gates_max < GatePost::gates_max);
+/// Calls of the driver that take longer wait behind a launch for which its context has no room.
+constexpr std::chrono::microseconds call_usual(300);
 
 }  // namespace
 
@@ -47,7 +49,19 @@ std::optional<GateRefusal> GateLine::send() {
 }
 
 bool GateLine::await_first(TimePoint until) {
-  return entries_.front().stop->await_first(until, [this] { send_more(); });
+  return entries_.front().stop->await_first(until, [this] {
+    const TimePoint begun = clock_.now();
+    if (!has_time(begun)) return;
+    send_more();
+    longest_call_ = std::max(clock_.now() - begun, longest_call_ * 7 / 8);
+  });
+}
+
+/// While a stream stands, a launch for which there is no room does not return, and a call of ours
+/// would wait behind it until the watchdog opens the gate.
+bool GateLine::has_time(TimePoint now) const noexcept {
+  return longest_call_ < call_usual ||
+         now + 2 * longest_call_ < entries_.front().stop->may_arrive();
 }
 
 std::optional<GateRefusal> GateLine::switch_chunks() {

@@ -43,7 +43,7 @@ class GateLine {
   /// Waits for the first stream, at most until `until`; sends further gates meanwhile. True: it is
   /// time for `BatchStop::switch_chunks`.
   bool await_first(TimePoint until);
-  const BatchStop& stop() const noexcept { return *entries_.front().stop; }
+  BatchStop& stop() noexcept { return *entries_.front().stop; }
   /// As `BatchStop::switch_chunks`, for the first batch.
   std::optional<GateRefusal> switch_chunks();
 
@@ -65,6 +65,7 @@ class GateLine {
     bool refused = false;               // It was to follow, but could not be sent.
   };
 
+  bool has_time(TimePoint now) const noexcept;
   void send_more() noexcept;
   bool may_send_more() const;
   void send_behind(LiveBatch batch);
@@ -78,8 +79,9 @@ class GateLine {
   StopTries& tries_;
   std::optional<Stops::Turn> turn_;
   std::list<Entry> entries_;
-  TimePoint next_send_{0};  // No gate is sent behind the others earlier.
-  bool refused_ = false;    // A gate behind the first one could not be sent: no more are.
+  std::chrono::nanoseconds longest_call_{0};  // Of those lately that staged or sent ahead.
+  TimePoint next_send_{0};                    // No gate is sent behind the others earlier.
+  bool refused_ = false;  // A gate behind the first one could not be sent: no more are.
 };
 
 }  // namespace vma

@@ -4,6 +4,7 @@
 #include "base/log.hpp"
 #include "base/nvtx.hpp"
 #include "base/units.hpp"
+#include "migrate/gates/before_stops.hpp"
 
 #include <fmt/format.h>
 
@@ -61,6 +62,7 @@ void LiveMove::ending_what_fails(Body&& body) noexcept {
 
 /// Before anything is copied or stopped.
 void LiveMove::begin() {
+  BeforeStops::of_process().call();
   LiveRange* const range = ranges_.add_first();
   if (range == nullptr || !range->task->options.reserve_first) return;
   concerned_ = range->first_left();
@@ -280,18 +282,22 @@ bool LiveMove::await_first(LiveBatch& batch, AllOperations& operations, bool loo
 }
 
 /// A gate counts once for the runtime, and once for each migration that had chunks at it.
-void LiveMove::account_for(LiveBatch& batch, const BatchStop& stop, Try& result) noexcept {
+void LiveMove::account_for(LiveBatch& batch, BatchStop& stop, Try& result) noexcept {
   const GateTimes& times = stop.times();
   result.stood = times.first_arrival > TimePoint(0);
   // A call of ours blocked in the application's context before all streams were stopped; or the
   // streams themselves waited for the settling work there, more than their backlogs explain.
   const bool waited = (result.refusal && result.refusal->why == StopRefusal::opened_by_watchdog) ||
                       (batch.overdue && stop.overdue());
-  if (waited && !stop.all_stood() && batch.way() == Way::live) {
-    staging_.ways().leave_application_context();
+  if (waited && !stop.all_stood()) {
+    batch.blocked = result.stood;
+    // If all have arrived, only this thread was late, and none waited for the settling work.
+    if (batch.way() == Way::live && !stop.all_arrived())
+      staging_.ways().leave_application_context();
   }
-  log(LogLevel::debug, "gate for {} chunks: {} switched, stopped for {:.0f} us{}{}",
-      batch.chunks.size(), std::ranges::count_if(batch.chunks, &LiveChunk::switched),
+  log(LogLevel::debug, "gate for {} chunks and {} streams: {} switched, stopped for {:.0f} us{}{}",
+      batch.chunks.size(), stop.streams(),
+      std::ranges::count_if(batch.chunks, &LiveChunk::switched),
       stop.all_stood() ? in_seconds(times.stall()) * 1e6 : 0.0, result.refusal ? ": " : "",
       result.refusal ? result.refusal->detail : "");
   if (stop.tried()) batch.overdue = stop.overdue();

@@ -55,6 +55,15 @@ TEST(Schedule, StartsTheDeepestFirstAndTheOthersToMeetIt) {
   EXPECT_TRUE(starts[3].follows) << "whenever the deepest arrives, it arrives at once";
 }
 
+TEST(Schedule, TellsAllAheadIfNoneMayFollow) {
+  const std::vector backlogs{seen({8}), seen({5'000})};
+  ASSERT_TRUE(schedule_stops(backlogs)[1].follows);
+  const std::vector<StopStart> starts = schedule_stops(backlogs, false);
+  EXPECT_EQ(starts[0].index, 1u);
+  EXPECT_FALSE(starts[1].follows);
+  EXPECT_EQ(starts[1].after, microseconds(4'992));
+}
+
 TEST(Schedule, LetsThoseFollowThatAreLessDeepThanTheDeepestIsWrong) {
   const std::vector backlogs{seen({9'000, 5'000}), seen({1'500, 1'500}), seen({2'500, 2'500})};
   const std::vector<StopStart> starts = schedule_stops(backlogs);

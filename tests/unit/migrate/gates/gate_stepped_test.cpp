@@ -199,6 +199,33 @@ TEST_P(SteppedGate, WaitsForItsThreadInTheDriverWhileNothingIsStopped) {
   });
 }
 
+// As while it stages other chunks, and the program's launches have filled the context's queues.
+TEST_P(SteppedGate, IsOpenedWhenAStreamStandsAndItsThreadIsBusyElsewhere) {
+  step(GetParam(), [](const SimOptions& options) {
+    GateRig rig(options);
+    const BoundStream stream = rig.attach_new(0);
+    const auto gate = rig.gate_over(rig.driver());
+    const GatePlan plan = rig.plan();
+    Mutex slow_calls;
+    SlowCallTurn turn(slow_calls);
+    GateLimits limits = GateRig::patient();
+    limits.arrival_limit = milliseconds(5);
+    limits.turn = &turn;
+    limits.turn_limit = microseconds(100);
+    rig.launch_spin(stream, milliseconds(20));
+    const TimePoint begun = rig.now();
+    ASSERT_EQ(why(gate->send(plan, limits)), StopRefusal::none);
+    rig.launch_spin(stream, microseconds(1));
+    gate->await_first(rig.in(seconds(10)), [&] {
+      if (rig.now() < begun + milliseconds(10)) return;
+      EXPECT_TRUE(rig.machine().wait_stream(stream, rig.in(seconds(1)))) << "it still stands";
+    });
+    EXPECT_LE(rig.now(), begun + milliseconds(40));
+    EXPECT_EQ(why(gate->close()), StopRefusal::opened_by_watchdog);
+    EXPECT_TRUE(gate->all_arrived());
+  });
+}
+
 TEST_P(SteppedGate, IsOpenedWhenItsThreadStandsInTheDriver) {
   step(GetParam(), [](const SimOptions& options) {
     GateRig rig(options);

@@ -22,7 +22,7 @@ inline constexpr std::uint64_t batch_chunks = 8;
 inline constexpr std::uint64_t batch_seed_word = 700;
 
 /// Calls a function before each unmap that is made while streams are stopped, and notes for how
-/// many GPUs a grant is made meanwhile.
+/// many GPUs a grant is made meanwhile. Launches can take long.
 class UnmapDriver : public InterceptDriver {
  public:
   explicit UnmapDriver(Driver& inner) : InterceptDriver(inner) {}
@@ -37,11 +37,14 @@ class UnmapDriver : public InterceptDriver {
   }
   /// `number` counts from 1.
   std::function<void(int number)> before_unmap;
+  std::function<void()> before_launch;
   std::size_t granted_most = 0;  ///< While streams were stopped.
 
  private:
   void around(Call call, const std::function<void()>& body) override {
     if (call == Call::unmap && stopped_ > 0 && before_unmap) before_unmap(++unmaps_);
+    const bool launches = call == Call::launch || call == Call::launch_graph || call == Call::stop;
+    if (launches && before_launch) before_launch();
     body();
   }
   int stopped_ = 0;

@@ -25,7 +25,8 @@ constexpr microseconds gate_for_each(1);
 /// Keeps as many kernels launched on the stream as it is ahead.
 class LineProgram {
  public:
-  explicit LineProgram(DisturbedRig& rig) : rig_(rig) {
+  explicit LineProgram(DisturbedRig& rig, std::size_t kernels_ahead = ahead)
+      : rig_(rig), ahead_(kernels_ahead) {
     task_ = machine().executor().spawn("program", [this] { run(); });
   }
   ~LineProgram() {
@@ -41,7 +42,7 @@ class LineProgram {
       rig_.rig.launch_spin(rig_.stream, kernel);
       launched.push_back(machine().create_event(rig_.stream.context));
       machine().record(launched.back(), rig_.stream);
-      if (launched.size() >= ahead) end_first(launched);
+      if (launched.size() >= ahead_) end_first(launched);
     }
     while (!launched.empty()) end_first(launched);
   }
@@ -51,6 +52,7 @@ class LineProgram {
     launched.pop_front();
   }
   DisturbedRig& rig_;
+  const std::size_t ahead_;
   bool ended_ = false;  // Only one thread runs at a time.
   std::unique_ptr<Task> task_;
 };
@@ -72,6 +74,51 @@ TEST_P(GateLines, ManyGatesTakeHardlyMoreThanOneBacklog) {
     EXPECT_GE(report.wall, backlog / 2);
     EXPECT_LE(report.wall, 2 * backlog) << "and not " << line_chunks;
     rig.expect_moved(line_chunks);
+  });
+}
+
+// As while the program has launched all that its context has room for: each launch of the runtime
+// then waits for a kernel to end, and beside a stopped stream none ends.
+MigrationReport move_beside_full_queues(BatchRig& rig) {
+  int launches = 0;
+  rig.driver.before_launch = [&] {
+    ++launches;
+    sleep(rig.rig, 2 * kernel);
+  };
+  MigrationReport report = rig.move(gpu(0), gate_for_each);
+  rig.driver.before_launch = nullptr;
+  EXPECT_GE(launches, line_chunks);
+  EXPECT_EQ(report.chunks_moved, line_chunks);
+  return report;
+}
+
+TEST_P(GateLines, NothingIsLaunchedWhenAStreamMayArrive) {
+  step(GetParam(), [](const SimOptions& options) {
+    BatchRig rig(options);
+    rig.move(gpu(1), gate_for_each);
+    rig.move(gpu(0), gate_for_each);
+    const LineProgram program(rig);
+    sleep(rig.rig, 2 * backlog);
+    rig.move(gpu(1), gate_for_each);  // Tells how deep the backlog is.
+    EXPECT_FALSE(move_beside_full_queues(rig).reasons.contains("opened_by_watchdog"));
+  });
+}
+
+TEST_P(GateLines, ABacklogOfEarlierIsNoReasonToLaunch) {
+  step(GetParam(), [](const SimOptions& options) {
+    BatchRig rig(options);
+    rig.move(gpu(1), gate_for_each);
+    rig.move(gpu(0), gate_for_each);
+    {
+      const LineProgram program(rig);
+      sleep(rig.rig, 2 * backlog);
+      rig.move(gpu(1), gate_for_each);
+    }
+    sleep(rig.rig, seconds(2));
+    const LineProgram program(rig, 2);
+    sleep(rig.rig, backlog);
+    const std::uint64_t opened = move_beside_full_queues(rig).reasons["opened_by_watchdog"];
+    EXPECT_LE(opened, 1u) << "the first call that takes long may come at the wrong moment";
   });
 }
 
