@@ -108,6 +108,17 @@ class Harness(unittest.TestCase):
                 tests = shell("tests", text, moves=False, compare="pytest")
                 self.assertEqual(play(tests).verdict, verdict)
 
+    def test_a_test_that_is_not_compared_may_fail_without_vmart_only(self):
+        with tempfile.TemporaryDirectory() as folder:
+            text = f"echo PASSED t::stable; x=$(ls {folder} | wc -l); touch {folder}/$x; " \
+                   "test $x != 0 && echo PASSED t::once && exit 0; echo FAILED t::once; exit 1"
+            tests = shell("tests", text, moves=False, compare="pytest", exit=None)
+            self.assertEqual(play(tests).verdict, "")
+            crash = shell("crash", text.replace("exit 0", "exit 139"), moves=False, compare="pytest", exit=None)
+            for number in range(9):
+                (pathlib.Path(folder) / str(number)).unlink(missing_ok=True)
+            self.assertEqual(play(crash).verdict, "still: differs")
+
     def test_a_program_that_fails_bare_is_no_evidence(self):
         self.assertEqual(play(shell("broken", "echo x; exit 3")).verdict, "bare: exit 3")
         self.assertEqual(play(shell("mute", "true")).verdict, "bare: nothing to compare")
