@@ -134,12 +134,16 @@ void vmart_copy_end() {
   vma::CopyScopes::process().leave();
 }
 
+void vmart_captures_will_be_told(int any_yet) {
+  vma::captures_will_be_told(any_yet != 0);
+}
+
 void vmart_no_stops_begin() {
-  vma::capture_starts().lock_shared();
+  vma::let_no_stop_be_enqueued();
 }
 
 void vmart_no_stops_end() {
-  vma::capture_starts().unlock_shared();
+  vma::let_stops_go_on();
 }
 
 void vmart_before_stops(void (*call)(void* data), void* data) {

@@ -1,3 +1,4 @@
+#include "driver/captures_begun.hpp"
 #include "driver/cuda_driver.hpp"
 #include "driver/cuda_handles.hpp"
 #include "driver/cuda_scope.hpp"
@@ -127,9 +128,10 @@ DeviceId CudaDriver::context_device(ContextHandle context) {
   return DeviceId{static_cast<int>(found - devices_.begin())};
 }
 
-/// Waits for a context by unloading a module: that waits for the work of its context, invalidates
-/// no capture and blocks no launch. The alternatives fail: cuCtxSynchronize and cuCtxRecordEvent
-/// end captures, and during cuMemFree no other thread can launch.
+/// Once a stream may have begun to capture, waits for a context by unloading a module: that waits
+/// for the work of its context, invalidates no capture and blocks no launch. The alternatives fail
+/// then: cuCtxSynchronize and cuCtxRecordEvent end captures, and during cuMemFree no other thread
+/// can launch.
 /// Loading a module may wait as well, and blocks launches of other threads meanwhile (driver 580).
 /// So the kernels that are unloaded here are loaded in advance, in calls of the program, and not
 /// during a stop (`SpareKernels::Pause`).
@@ -137,6 +139,11 @@ DeviceId CudaDriver::context_device(ContextHandle context) {
 /// gate, and those of live copies at the first one from a GPU. Until such a load returns, the
 /// program's launches may block. If running work waits for one of these launches, neither ends.
 void CudaDriver::synchronize_context(ContextHandle context) {
+  if (const CapturesBegun::Wait wait(CapturesBegun::of_process()); wait.none_has()) {
+    const CudaScope scope(api_, vma::native(context));
+    api_.cuCtxSynchronize();
+    return;
+  }
   const Kernel nothing{
       ".version 7.0\n.target sm_70\n.address_size 64\n"
       ".visible .entry vmart_nothing() {\nret;\n}\n",

@@ -98,10 +98,10 @@ class CopyScope {
 class NoStops {
  public:
   NoStops(bool begins, bool may_join) noexcept
-      : vmart_(begins || (may_join && any_capture.load(std::memory_order_relaxed))
+      : vmart_((begins && ProgramStreams::note_capture_begins()) ||
+                       (may_join && ProgramStreams::any_capture())
                    ? VmartLibrary::loaded()
                    : nullptr) {
-    if (begins) any_capture.store(true, std::memory_order_relaxed);
     if (vmart_ != nullptr) vmart_->vmart_no_stops_begin();
   }
   ~NoStops() {
@@ -111,7 +111,6 @@ class NoStops {
   NoStops& operator=(const NoStops&) = delete;
 
  private:
-  static inline std::atomic<bool> any_capture = false;  ///< Has begun in this process.
   const VmartLibrary* const vmart_;
 };
 

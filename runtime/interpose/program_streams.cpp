@@ -17,6 +17,8 @@ namespace {
 /// A stream that comes back so soon stays attached for so long.
 constexpr std::chrono::seconds soon(1), stay(10);
 
+std::atomic<bool> capture_has_begun = false;
+
 const CUstream destroyed_mark = reinterpret_cast<CUstream>(1);
 
 /// The null stream, and the names of the legacy and of the per-thread stream.
@@ -58,6 +60,16 @@ bool ProgramStreams::captures(const DriverLibrary& driver, CUstream stream) noex
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   return driver.cuStreamIsCapturing_plain(stream, &status) != CUDA_SUCCESS ||
          status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+bool ProgramStreams::note_capture_begins() noexcept {
+  if (!capture_has_begun.load(std::memory_order_relaxed)) capture_has_begun.store(true);
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  return true;
+}
+
+bool ProgramStreams::any_capture() noexcept {
+  return capture_has_begun.load(std::memory_order_relaxed);
 }
 
 bool ProgramStreams::current(CUcontext& context, int& device) noexcept {
@@ -330,6 +342,8 @@ void ProgramStreams::begin() noexcept {
   const std::lock_guard lock(mutex_);
   if (const VmartLibrary* const vmart = VmartLibrary::loaded()) {
     vmart->vmart_before_stops([](void*) { get().detach_unused(); }, nullptr);
+    std::atomic_thread_fence(std::memory_order_seq_cst);  // Or that capture finds vmart loaded.
+    vmart->vmart_captures_will_be_told(any_capture() ? 1 : 0);
   }
   begun_.store(true, std::memory_order_release);
   for (Context& known : contexts_) {

@@ -40,6 +40,10 @@ class ProgramStreams {
 
   /// Whether the stream captures, or cannot be asked.
   static bool captures(const DriverLibrary& driver, CUstream stream) noexcept;
+  /// A stream is about to begin to capture. Call it before `VmartLibrary::loaded`. Returns true.
+  static bool note_capture_begins() noexcept;
+  /// Whether that has happened in this process.
+  static bool any_capture() noexcept;
   /// The context of the calling thread. Returns false without one.
   static bool current(CUcontext& context, int& device) noexcept;
 

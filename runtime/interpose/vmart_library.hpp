@@ -36,6 +36,7 @@
   ROW(vmart_copy_end)               \
   ROW(vmart_no_stops_begin)         \
   ROW(vmart_no_stops_end)           \
+  ROW(vmart_captures_will_be_told)  \
   ROW(vmart_note_export)            \
   ROW(vmart_ipc_export)             \
   ROW(vmart_ipc_import)             \

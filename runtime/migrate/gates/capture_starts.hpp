@@ -1,5 +1,7 @@
 #pragma once
 
+#include "driver/captures_begun.hpp"
+
 #include <chrono>
 #include <mutex>
 #include <shared_mutex>
@@ -12,6 +14,22 @@ namespace vma {
 inline std::shared_timed_mutex& capture_starts() noexcept {
   static auto& mutex = *new std::shared_timed_mutex;  // Threads may use it until the end.
   return mutex;
+}
+
+/// The program calls `let_no_stop_be_enqueued` before each capture from now on. `any_yet`: one may
+/// have begun before.
+inline void captures_will_be_told(bool any_yet) noexcept {
+  CapturesBegun::of_process().will_be_told(any_yet);
+}
+
+/// A capture begins, or a stream may join one, until the calling thread calls `let_stops_go_on`.
+/// Blocks: while stops are enqueued, and before the first capture for `CapturesBegun::begins`.
+inline void let_no_stop_be_enqueued() {
+  CapturesBegun::of_process().begins();
+  capture_starts().lock_shared();
+}
+inline void let_stops_go_on() noexcept {
+  capture_starts().unlock_shared();
 }
 
 /// Keeps captures from beginning. A call of the program may take long, and may wait for work that a

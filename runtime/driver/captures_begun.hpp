@@ -1,0 +1,48 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <mutex>
+#include <shared_mutex>
+
+namespace vma {
+
+/// Whether any stream of the process may have begun to capture. Until one has, a context can be
+/// waited for with cuCtxSynchronize, which would end captures. Any thread.
+class CapturesBegun {
+ public:
+  static CapturesBegun& of_process() noexcept {
+    static auto& only = *new CapturesBegun;  // Threads may use it until the end.
+    return only;
+  }
+
+  /// The program calls `begins` before each capture from now on. `any`: one may have begun before.
+  void will_be_told(bool any) noexcept {
+    State unknown = State::unknown;
+    state_.compare_exchange_strong(unknown, any ? State::some : State::none);
+  }
+  /// A capture is about to begin. Blocks: before the first one, while a context is waited for, but
+  /// for two seconds at most, since its work may wait for the calling thread.
+  void begins() noexcept {
+    if (state_ == State::some || state_.exchange(State::some) != State::none) return;
+    const std::unique_lock lock(waits_, std::chrono::seconds(2));
+  }
+
+  /// Around a wait for a context. False: a capture may have begun.
+  class Wait {
+   public:
+    explicit Wait(CapturesBegun& captures) : captures_(captures), lock_(captures.waits_) {}
+    bool none_has() const noexcept { return captures_.state_ == State::none; }
+
+   private:
+    const CapturesBegun& captures_;
+    const std::shared_lock<std::shared_timed_mutex> lock_;
+  };
+
+ private:
+  enum class State { unknown, none, some };
+  std::atomic<State> state_{State::unknown};
+  std::shared_timed_mutex waits_;
+};
+
+}  // namespace vma
