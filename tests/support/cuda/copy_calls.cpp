@@ -179,6 +179,15 @@ void batch(CUstream stream, const WordOperation& operation) {
 
 }  // namespace
 
+void enqueue(const Transfer& what, CUstream stream) {
+  if (const auto* const copied = std::get_if<CUDA_MEMCPY3D>(&what)) {
+    return copy_layers(copied, stream);
+  }
+  const auto& filled = std::get<CUDA_MEMSET_NODE_PARAMS_v1>(what);
+  fill_rows(filled.dst, filled.pitch, filled.value, filled.elementSize, filled.width, filled.height,
+            stream);
+}
+
 std::vector<WordOperation> word_operations(const CUstreamBatchMemOpParams* params,
                                            unsigned int count) {
   if (count == 0) refuse(CUDA_ERROR_INVALID_VALUE);

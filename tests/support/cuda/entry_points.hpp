@@ -159,7 +159,9 @@
   ROW(cuGraphExecDestroy, 10000, cuGraphExecDestroy)                                                                    \
   ROW(cuGraphExecKernelNodeSetParams, 10010, cuGraphExecKernelNodeSetParams)                                            \
   ROW(cuGraphExecKernelNodeSetParams, 12000, cuGraphExecKernelNodeSetParams_v2)                                         \
+  ROW(cuGraphAddMemcpyNode, 10000, cuGraphAddMemcpyNode)                                                                \
   ROW(cuGraphAddMemsetNode, 10000, cuGraphAddMemsetNode)                                                                \
+  ROW(cuGraphExecMemcpyNodeSetParams, 10020, cuGraphExecMemcpyNodeSetParams)                                            \
   ROW(cuGraphExecMemsetNodeSetParams, 10020, cuGraphExecMemsetNodeSetParams)                                            \
   ROW(cuGraphExecBatchMemOpNodeSetParams, 11070, cuGraphExecBatchMemOpNodeSetParams)                                    \
   ROW(cuGraphExecUpdate, 12000, cuGraphExecUpdate_v2)                                                                   \

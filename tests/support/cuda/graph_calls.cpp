@@ -41,6 +41,7 @@ Graph::~Graph() {
 }
 
 ExecGraph::~ExecGraph() {
+  if (is_none(handle)) return;
   try {
     sim().destroy_exec_graph(handle);
   } catch (...) {  // It went with its context.
@@ -62,9 +63,15 @@ ChainStep step_of(const Function& function, LaunchShape shape, void** pointers, 
 struct Added {
   CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
   ContextHandle context{};
-  std::vector<ChainStep> steps;
+  std::vector<BuiltStep> steps;
   NodeContents contents;
 };
+
+Added transfer_node(CUgraphNodeType type, const Transfer& what) {
+  NodeContents contents;
+  std::visit([&](const auto& parameters) { contents = parameters; }, what);
+  return {type, {}, {what}, std::move(contents)};
+}
 
 /// Of either version of the parameters.
 template <typename Parameters>
@@ -94,9 +101,7 @@ Added batch_node(const CUDA_BATCH_MEM_OP_NODE_PARAMS* parameters) {
 /// A copy of the graph, which the program must have built.
 Added child_node(CUgraph graph) {
   const auto child = graphs().graphs.at(graph, CUDA_ERROR_INVALID_VALUE);
-  if (child->capturing || !is_none(child->captured) || !child->fills.empty()) {
-    refuse(CUDA_ERROR_NOT_SUPPORTED);
-  }
+  if (child->capturing || !is_none(child->captured)) refuse(CUDA_ERROR_NOT_SUPPORTED);
   const auto copy = std::make_shared<Graph>();
   copy->context = child->context;
   copy->steps = child->steps;
@@ -114,9 +119,7 @@ void add_node(CUgraphNode* node, CUgraph graph, const CUgraphNode* before, std::
               Added what) {
   required(node);
   const auto owner = graphs().graphs.at(graph, CUDA_ERROR_INVALID_VALUE);
-  if (owner->capturing || !is_none(owner->captured) || !owner->fills.empty()) {
-    refuse(CUDA_ERROR_NOT_SUPPORTED);
-  }
+  if (owner->capturing || !is_none(owner->captured)) refuse(CUDA_ERROR_NOT_SUPPORTED);
   for (std::size_t i = 0; i < count; ++i) {
     if (graphs().nodes.at(required(before)[i], CUDA_ERROR_INVALID_VALUE)->graph != owner.get()) {
       refuse(CUDA_ERROR_INVALID_VALUE);
@@ -138,12 +141,10 @@ void instantiate(CUgraphExec* exec, CUgraph graph) {
   const auto made = std::make_shared<ExecGraph>();
   made->of = source.get();
   made->objects = source->objects;
-  made->fills = fills_of(*source);
-  if (!is_none(source->captured)) {
+  if (is_none(source->captured)) {
+    made->built = std::make_unique<BuiltSteps>(*source);
+  } else {
     made->handle = sim().instantiate(source->captured);
-  } else if (!source->steps.empty()) {
-    made->steps = source->steps;
-    made->handle = sim().make_chain(source->context, source->steps);
   }
   *exec = native_of<CUgraphExec>(graphs().exec_graphs.add(made));
 }
@@ -152,10 +153,7 @@ void update(CUgraphExec exec, CUgraphNode node, Added what) {
   const auto updated = graphs().exec_graphs.at(exec, CUDA_ERROR_INVALID_VALUE);
   const auto known = graphs().nodes.at(node, CUDA_ERROR_INVALID_VALUE);
   if (known->graph != updated->of || known->type != what.type) refuse(CUDA_ERROR_INVALID_VALUE);
-  std::vector<ChainStep> steps = updated->steps;
-  steps.at(known->step) = std::move(what.steps.front());
-  sim().update_chain(updated->handle, steps);
-  updated->steps = std::move(steps);
+  updated->built->update(known->step, std::move(what.steps.front()));
 }
 
 /// Takes the parameters of a graph of as many steps, both of which the program has built. Others
@@ -163,13 +161,10 @@ void update(CUgraphExec exec, CUgraphNode node, Added what) {
 CUgraphExecUpdateResult update_all(CUgraphExec exec, CUgraph graph) {
   const auto updated = graphs().exec_graphs.at(exec, CUDA_ERROR_INVALID_VALUE);
   const auto source = graphs().graphs.at(graph, CUDA_ERROR_INVALID_VALUE);
-  if (!updated->fills.empty()) return update_fills(updated->fills, *source);
-  if (source->steps.empty() || source->steps.size() != updated->steps.size()) {
+  if (updated->built == nullptr || !is_none(source->captured)) {
     return CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED;
   }
-  sim().update_chain(updated->handle, source->steps);
-  updated->steps = source->steps;
-  return CU_GRAPH_EXEC_UPDATE_SUCCESS;
+  return updated->built->update_all(*source);
 }
 
 }  // namespace
@@ -236,6 +231,21 @@ SIM_CUDA_CALL(cuGraphAddChildGraphNode,
   add_node(node, graph, before, count, child_node(child));
 }
 
+SIM_CUDA_CALL(cuGraphAddMemcpyNode,
+              (CUgraphNode * node, CUgraph graph, const CUgraphNode* before, std::size_t count,
+               const CUDA_MEMCPY3D* parameters, CUcontext),
+              (node, graph, before, count, parameters, nullptr)) {
+  add_node(node, graph, before, count,
+           transfer_node(CU_GRAPH_NODE_TYPE_MEMCPY, checked(parameters)));
+}
+SIM_CUDA_CALL(cuGraphAddMemsetNode,
+              (CUgraphNode * node, CUgraph graph, const CUgraphNode* before, std::size_t count,
+               const CUDA_MEMSET_NODE_PARAMS_v1* parameters, CUcontext),
+              (node, graph, before, count, parameters, nullptr)) {
+  add_node(node, graph, before, count,
+           transfer_node(CU_GRAPH_NODE_TYPE_MEMSET, checked(parameters)));
+}
+
 SIM_CUDA_CALL(cuGraphInstantiate,
               (CUgraphExec * exec, CUgraph graph, CUgraphNode*, char*, std::size_t),
               (exec, graph, nullptr, nullptr, 0)) {
@@ -261,7 +271,7 @@ SIM_CUDA_STREAM_CALL(cuGraphLaunch, _ptsz, (CUgraphExec exec, CUstream stream), 
   const auto launched = graphs().exec_graphs.at(exec, CUDA_ERROR_INVALID_VALUE);
   const BoundStream bound = stream_of(stream);
   if (!is_none(launched->handle)) sim().launch_graph(bound, launched->handle);
-  launch(launched->fills, bound);
+  if (launched->built != nullptr) launched->built->launch(stream);
 }
 
 SIM_CUDA_CALL(cuGraphExecKernelNodeSetParams,
@@ -278,6 +288,17 @@ SIM_CUDA_CALL(cuGraphExecBatchMemOpNodeSetParams,
               (CUgraphExec exec, CUgraphNode node, const CUDA_BATCH_MEM_OP_NODE_PARAMS* parameters),
               (exec, node, parameters)) {
   update(exec, node, batch_node(parameters));
+}
+SIM_CUDA_CALL(cuGraphExecMemcpyNodeSetParams,
+              (CUgraphExec exec, CUgraphNode node, const CUDA_MEMCPY3D* parameters, CUcontext),
+              (exec, node, parameters, nullptr)) {
+  update(exec, node, transfer_node(CU_GRAPH_NODE_TYPE_MEMCPY, checked(parameters)));
+}
+SIM_CUDA_CALL(cuGraphExecMemsetNodeSetParams,
+              (CUgraphExec exec, CUgraphNode node, const CUDA_MEMSET_NODE_PARAMS_v1* parameters,
+               CUcontext),
+              (exec, node, parameters, nullptr)) {
+  update(exec, node, transfer_node(CU_GRAPH_NODE_TYPE_MEMSET, checked(parameters)));
 }
 SIM_CUDA_CALL(cuGraphExecUpdate_v2,
               (CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo* info),

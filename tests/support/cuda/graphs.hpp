@@ -63,10 +63,15 @@ struct NodeKernel {
 using NodeContents = std::variant<std::monostate, NodeKernel, CUDA_MEMCPY3D,
                                   CUDA_MEMSET_NODE_PARAMS_v1, std::shared_ptr<Graph>>;
 
+/// A copy or a fill.
+using Transfer = std::variant<CUDA_MEMCPY3D, CUDA_MEMSET_NODE_PARAMS_v1>;
+/// What a node of a graph that the program builds does.
+using BuiltStep = std::variant<ChainStep, Transfer>;
+
 /// One node of a graph.
 struct Node {
   const Graph* graph = nullptr;
-  std::size_t step = 0;  ///< Its place among the steps or the fills of a graph that is built.
+  std::size_t step = 0;  ///< Its place among the steps of a graph that is built.
   CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
   NodeContents contents;
   CUgraph child = nullptr;  ///< The handle of a child graph, which the node owns.
@@ -75,9 +80,8 @@ struct Node {
 NodeContents contents_of(const Function& function, LaunchShape shape,
                          const KernelArguments& arguments);
 
-/// A captured graph, whose work the simulator keeps, or one that the program builds of kernels,
-/// batches and child graphs of these, or of fills: they run in the order in which they were added.
-/// The program synchronises its calls.
+/// A captured graph, whose work the simulator keeps, or one that the program builds: its nodes run
+/// in the order in which they were added. The program synchronises its calls.
 struct Graph {
   ~Graph();
 
@@ -85,30 +89,53 @@ struct Graph {
   bool capturing = false;
   BoundStream origin;  ///< The stream, while it is `capturing`.
   ContextHandle context{};
-  std::vector<ChainStep> steps;
-  std::vector<CUDA_MEMSET_NODE_PARAMS> fills;
+  std::vector<BuiltStep> steps;
   std::vector<CUgraphNode> nodes;
   std::shared_ptr<HeldObjects> objects = std::make_shared<HeldObjects>();
 };
 
-/// A fill, and where its memory lay when its graph was instantiated.
-struct Fill {
-  CUDA_MEMSET_NODE_PARAMS what{};
-  Location home;
+/// The steps of a graph that can be launched: chains of kernels and batches, and between these
+/// copies and fills, each with the places where its memory lay when the graph was instantiated. As
+/// with the driver, these take only memory that lies there now.
+class BuiltSteps {
+ public:
+  /// Throws: Refusal or Error.
+  explicit BuiltSteps(const Graph& graph);
+  ~BuiltSteps();
+  BuiltSteps(const BuiltSteps&) = delete;
+  BuiltSteps& operator=(const BuiltSteps&) = delete;
+
+  void launch(CUstream stream) const;
+  /// Throws: Refusal or Error, and nothing has changed.
+  void update(std::size_t number, BuiltStep step);
+  /// Takes those of a graph that is alike.
+  CUgraphExecUpdateResult update_all(const Graph& graph);
+
+ private:
+  struct Part {
+    std::size_t first = 0;  ///< The number of its first step.
+    std::vector<BuiltStep> steps;
+    ExecGraphHandle chain{};  ///< Unless its only step is a copy or a fill.
+    std::vector<Location> places;
+  };
+  static std::vector<ChainStep> chain_of(const Part& part);
+
+  std::vector<Part> parts_;
 };
-std::vector<Fill> fills_of(const Graph& graph);
-void launch(const std::vector<Fill>& fills, BoundStream stream);
-/// Takes those of the graph. As with the driver, fails if memory lies elsewhere now.
-CUgraphExecUpdateResult update_fills(std::vector<Fill>& fills, const Graph& graph);
+
+/// Throws: Refusal for what the simulator lacks, and for memory that is not there.
+Transfer checked(const CUDA_MEMCPY3D* copy);
+Transfer checked(const CUDA_MEMSET_NODE_PARAMS_v1* fill);
+/// What a node does, or a copy or a fill of the program.
+void enqueue(const Transfer& what, CUstream stream);
 
 /// A graph that can be launched.
 struct ExecGraph {
   ~ExecGraph();
 
-  ExecGraphHandle handle{};
-  const Graph* of = nullptr;     ///< Only compared with that of a node.
-  std::vector<ChainStep> steps;  ///< Those of the next launch; empty for a captured graph.
-  std::vector<Fill> fills;
+  ExecGraphHandle handle{};           ///< Of a captured graph.
+  const Graph* of = nullptr;          ///< Only compared with that of a node.
+  std::unique_ptr<BuiltSteps> built;  ///< Unless it was captured.
   std::shared_ptr<HeldObjects> objects;
 };
 
