@@ -6,9 +6,11 @@
 #include "interpose/room.hpp"
 #include "interpose/vmart_library.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <utility>
 
 namespace vma::interpose {
 namespace {
@@ -96,17 +98,23 @@ CUresult hook_cuMemFree_v2(CUdeviceptr pointer) {
 }
 
 CUresult hook_cuMemGetInfo_v2(std::size_t* free_bytes, std::size_t* total_bytes) {
-  const CUresult result = call_driver<EntryPoint::cuMemGetInfo_v2>(free_bytes, total_bytes);
+  constexpr int tries_max = 8;  // Memory may move between the two answers.
   CUcontext context = nullptr;
   int device = 0;
-  if (result != CUDA_SUCCESS || free_bytes == nullptr ||
+  if (free_bytes == nullptr || total_bytes == nullptr ||
       !ProgramStreams::current(context, device)) {
-    return result;
+    return call_driver<EntryPoint::cuMemGetInfo_v2>(free_bytes, total_bytes);
   }
-  const long long seen =
-      static_cast<long long>(*free_bytes) + ProgramMemory::get().hidden_bytes(device);
-  *free_bytes = seen < 0 ? 0 : static_cast<std::size_t>(seen);
-  if (total_bytes != nullptr) limit_memory_info(device, *free_bytes, *total_bytes);
+  long long hidden = ProgramMemory::get().hidden_bytes(device);
+  for (int i = 0; i < tries_max; ++i) {
+    const CUresult result = call_driver<EntryPoint::cuMemGetInfo_v2>(free_bytes, total_bytes);
+    if (result != CUDA_SUCCESS) return result;
+    const long long before = std::exchange(hidden, ProgramMemory::get().hidden_bytes(device));
+    if (before == hidden) break;
+  }
+  const long long seen = static_cast<long long>(*free_bytes) + hidden;
+  *free_bytes = std::clamp(seen, 0LL, static_cast<long long>(*total_bytes));
+  limit_memory_info(device, *free_bytes, *total_bytes);
   return CUDA_SUCCESS;
 }
 
