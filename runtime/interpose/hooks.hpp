@@ -114,18 +114,12 @@ class NoStops {
   const VmartLibrary* const vmart_;
 };
 
-/// Calls the driver, and makes room for another try if it has none: vmart gives back what it keeps
-/// for later allocations, which counts as free, and evicts memory that may spill.
-template <EntryPoint entry, bool looks = looks_memory_up(entry), typename... Args>
-CUresult call_driver_with_room(const RoomNeed& need, Args... args) noexcept {
+/// Makes a call of the driver, and room for another try if it has none: vmart gives back what it
+/// keeps for later allocations, which counts as free, and evicts memory that may spill. Moves wait
+/// for scopes within the call, so they end before room is made.
+template <typename Call>
+CUresult with_room(const RoomNeed& need, Call call) {
   constexpr int tries_max = 14;  // Other threads may take the room that was made.
-  const auto call = [&] {        // Moves wait for these scopes, so they end before room is made.
-    constexpr std::string_view symbol = symbol_of(entry);
-    const NoStops no_stops(symbol.starts_with("cuStreamBeginCapture"),
-                           symbol.starts_with("cuStreamWaitEvent"));
-    const CopyScope scope(looks);
-    return call_driver<entry>(args...);
-  };
   CUresult result = call();
   if (result != CUDA_ERROR_OUT_OF_MEMORY) return result;
   RoomMaker room(need);
@@ -133,6 +127,17 @@ CUresult call_driver_with_room(const RoomNeed& need, Args... args) noexcept {
     result = call();
   }
   return result;
+}
+
+template <EntryPoint entry, bool looks = looks_memory_up(entry), typename... Args>
+CUresult call_driver_with_room(const RoomNeed& need, Args... args) noexcept {
+  return with_room(need, [&] {
+    constexpr std::string_view symbol = symbol_of(entry);
+    const NoStops no_stops(symbol.starts_with("cuStreamBeginCapture"),
+                           symbol.starts_with("cuStreamWaitEvent"));
+    const CopyScope scope(looks);
+    return call_driver<entry>(args...);
+  });
 }
 
 /// The hook of a call that looks memory up and enqueues nothing.

@@ -70,6 +70,15 @@ class Programs(unittest.TestCase):
                 running.control("migrate", "run", "gpu1")
                 self.assert_prints_the_same(running, "linked", work)
 
+    def test_graphs_are_updated_whose_memory_lay_elsewhere_when_they_were_instantiated(self):
+        for work in ("updates", "nodes"):
+            # There is no room on the GPU where the program believes its memory.
+            options = ("--capacity", "gpu0=4MiB", "--overcommit")
+            with self.subTest(work=work), Running("linked", work, *options) as running:
+                self.assertEqual({at for one in running.where() for at in places(one)}, {"gpu(1)"})
+                running.control("migrate", "run", "host0")
+                self.assert_prints_the_same(running, "linked", work)
+
     def test_wrong_calls_and_other_threads_do_not_end_the_moving(self):
         for work in ("misuse", "beside"):
             with self.subTest(work=work), Running("linked", work) as running:

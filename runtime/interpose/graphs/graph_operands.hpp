@@ -1,5 +1,7 @@
 #pragma once
 
+#include "interpose/graphs/graph_nodes.hpp"
+
 #include <vma/vmart_uses.h>
 
 #include <cuda.h>
@@ -8,16 +10,13 @@
 
 namespace vma::interpose {
 
-/// The memory of vmart that the nodes copy and fill: those of the graph and its child graphs, or
-/// one with these parameters, which may be null. Kernels have no operands. Requires: vmart is
-/// loaded. Throws: std::bad_alloc.
-std::vector<vmart_use> operands_of(CUgraph graph);
+/// The nodes of the graph and its child graphs; only copies and fills show what they use.
+/// Requires: vmart is loaded. Throws: std::bad_alloc.
+std::vector<GraphNode> copies_and_fills_of(CUgraph graph);
+/// The memory of vmart that a node with these parameters copies and fills; they may be null.
+/// Requires and throws: the same.
 std::vector<vmart_use> operands_of(const CUDA_MEMCPY3D* copy);
 std::vector<vmart_use> operands_of(const CUDA_MEMSET_NODE_PARAMS* fill);
 std::vector<vmart_use> operands_of(const CUgraphNodeParams* node);
-
-/// Moves what contains the operands back to the GPUs on which the program believes it to be.
-/// Returns false if none of it can move. Blocks: for a move.
-bool bring_home(const std::vector<vmart_use>& operands);
 
 }  // namespace vma::interpose

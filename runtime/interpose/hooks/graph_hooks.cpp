@@ -1,6 +1,7 @@
 // Graphs, whose nodes are read when they become executable or change, and counted at each launch.
 #include "interpose/driver_library.hpp"
 #include "interpose/graphs/graph_operands.hpp"
+#include "interpose/graphs/graph_places.hpp"
 #include "interpose/graphs/graph_uses.hpp"
 #include "interpose/hooks.hpp"
 
@@ -11,10 +12,19 @@ namespace vma::interpose {
 namespace {
 
 template <EntryPoint entry, typename... Args>
-CUresult instantiate(CUgraphExec* out, CUgraph graph, Args... args) noexcept {
-  const CUresult result = LookupHook<entry>::call(out, graph, args...);
+CUresult instantiate(CUgraphExec* out, CUgraph graph, Args... args) noexcept try {
+  const bool moves = VmartLibrary::loaded() != nullptr;
+  const auto nodes = moves ? copies_and_fills_of(graph) : std::vector<GraphNode>();
+  const CUresult result = with_room(RoomNeed::in_current_context(), [&] {
+    const CopyScope scope;  // Both see the memory at the same place.
+    const CUresult made = call_driver<entry>(out, graph, args...);
+    if (made == CUDA_SUCCESS && moves) GraphPlaces::get().instantiated(*out, nodes);
+    return made;
+  });
   if (result == CUDA_SUCCESS) GraphUses::get().instantiated(*out, graph);
   return result;
+} catch (const std::exception&) {
+  return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 template <EntryPoint entry>
@@ -25,7 +35,7 @@ CUresult launch_graph(CUgraphExec exec, CUstream stream) noexcept {
 }
 
 /// The driver compares where the operands lie with where they lay at the instantiation. So if an
-/// update fails, those that have moved go home, and it is tried again. `operands` finds them.
+/// update fails, they are moved there, and it is tried again. `operands` finds them and the places.
 template <EntryPoint entry, typename Operands, typename... Args>
 CUresult update_graph(Operands operands, Args... args) noexcept try {
   const auto update = [&] {
@@ -36,9 +46,26 @@ CUresult update_graph(Operands operands, Args... args) noexcept try {
   const bool refused =
       result == CUDA_ERROR_INVALID_VALUE || result == CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
   if (!refused || VmartLibrary::loaded() == nullptr) return result;
-  return bring_home(operands()) ? update() : result;
+  const HeldOperands held(operands());
+  return held.any() ? update() : result;
 } catch (const std::exception&) {
   return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+std::vector<PlacedOperand> places_of(CUgraphExec exec, CUgraphNode node, CUgraph graph) {
+  return GraphPlaces::get().places_of(exec, node, copies_and_fills_of(graph));
+}
+
+/// `Parameters` are those of a copy, a fill or a node of any type.
+template <typename Parameters>
+std::vector<PlacedOperand> places_of(CUgraphExec exec, CUgraphNode node,
+                                     const Parameters* parameters) {
+  if constexpr (requires { parameters->graph; }) {
+    if (parameters != nullptr && parameters->type == CU_GRAPH_NODE_TYPE_GRAPH) {
+      return places_of(exec, node, parameters->graph.graph);
+    }
+  }
+  return GraphPlaces::get().places_of(exec, node, operands_of(parameters));
 }
 
 /// Whether the update may have failed because memory has moved.
@@ -51,7 +78,8 @@ template <EntryPoint entry, typename... Args>
 CUresult update(CUgraphExecUpdateResult* why, CUgraphExec exec, CUgraph graph,
                 Args... args) noexcept {
   const auto operands = [&] {
-    return why != nullptr && is_about_memory(*why) ? operands_of(graph) : std::vector<vmart_use>();
+    return why != nullptr && is_about_memory(*why) ? places_of(exec, nullptr, graph)
+                                                   : std::vector<PlacedOperand>();
   };
   const CUresult result = update_graph<entry>(operands, exec, graph, args...);
   if (result == CUDA_SUCCESS) GraphUses::get().updated(exec, graph);
@@ -103,6 +131,7 @@ CUresult hook_cuGraphLaunch_ptsz(CUgraphExec exec, CUstream stream) {
 CUresult hook_cuGraphExecDestroy(CUgraphExec exec) {
   // Before, since another thread may get the same handle from then on.
   GraphUses::get().forget(exec);
+  GraphPlaces::get().forget(exec);
   return call_driver<EntryPoint::cuGraphExecDestroy>(exec);
 }
 
@@ -132,7 +161,7 @@ CUresult hook_cuGraphExecKernelNodeSetParams_v2(CUgraphExec exec, CUgraphNode no
 CUresult hook_cuGraphExecMemcpyNodeSetParams(CUgraphExec exec, CUgraphNode node,
                                              const CUDA_MEMCPY3D* copy, CUcontext context) {
   constexpr auto entry = EntryPoint::cuGraphExecMemcpyNodeSetParams;
-  const auto operands = [&] { return operands_of(copy); };
+  const auto operands = [&] { return places_of(exec, node, copy); };
   const CUresult result = update_graph<entry>(operands, exec, node, copy, context);
   if (result == CUDA_SUCCESS) GraphUses::get().changed(exec, node, copy);
   return result;
@@ -142,7 +171,7 @@ CUresult hook_cuGraphExecMemsetNodeSetParams(CUgraphExec exec, CUgraphNode node,
                                              const CUDA_MEMSET_NODE_PARAMS* fill,
                                              CUcontext context) {
   constexpr auto entry = EntryPoint::cuGraphExecMemsetNodeSetParams;
-  const auto operands = [&] { return operands_of(fill); };
+  const auto operands = [&] { return places_of(exec, node, fill); };
   const CUresult result = update_graph<entry>(operands, exec, node, fill, context);
   if (result == CUDA_SUCCESS) GraphUses::get().changed(exec, node, fill);
   return result;
@@ -150,7 +179,7 @@ CUresult hook_cuGraphExecMemsetNodeSetParams(CUgraphExec exec, CUgraphNode node,
 
 CUresult hook_cuGraphExecNodeSetParams(CUgraphExec exec, CUgraphNode node,
                                        CUgraphNodeParams* what) {
-  const auto operands = [&] { return operands_of(what); };
+  const auto operands = [&] { return places_of(exec, node, what); };
   const CUresult result =
       update_graph<EntryPoint::cuGraphExecNodeSetParams>(operands, exec, node, what);
   if (result != CUDA_SUCCESS || what == nullptr) return result;
@@ -168,7 +197,7 @@ CUresult hook_cuGraphExecNodeSetParams(CUgraphExec exec, CUgraphNode node,
 CUresult hook_cuGraphExecChildGraphNodeSetParams(CUgraphExec exec, CUgraphNode node,
                                                  CUgraph child) {
   constexpr auto entry = EntryPoint::cuGraphExecChildGraphNodeSetParams;
-  const auto operands = [&] { return operands_of(child); };
+  const auto operands = [&] { return places_of(exec, node, child); };
   const CUresult result = update_graph<entry>(operands, exec, node, child);
   if (result == CUDA_SUCCESS) GraphUses::get().child_changed(exec, node, child);
   return result;

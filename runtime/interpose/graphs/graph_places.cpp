@@ -1,0 +1,149 @@
+#include "interpose/graphs/graph_places.hpp"
+
+#include "interpose/program_memory.hpp"
+#include "interpose/vmart_library.hpp"
+
+#include <algorithm>
+#include <cstddef>
+
+namespace vma::interpose {
+namespace {
+
+void* pointer_to(CUdeviceptr address) {
+  return reinterpret_cast<void*>(address);
+}
+
+CUdeviceptr address_of(const vmart_use& use) {
+  return reinterpret_cast<CUdeviceptr>(use.address);
+}
+
+bool is_same(const vmart_location& a, const vmart_location& b) {
+  return a.kind == b.kind && a.ordinal == b.ordinal;
+}
+
+bool lies_at(CUdeviceptr address, const vmart_location& place) {
+  vmart_location now{};
+  return VmartLibrary::loaded()->vmart_where(pointer_to(address), &now) == VMART_OK &&
+         is_same(now, place);
+}
+
+/// None if it is where the program believes it, or not memory that can move.
+std::optional<vmart_location> away(CUdeviceptr address) {
+  const auto memory = ProgramMemory::get().find(address);
+  vmart_location now{};
+  if (!memory || VmartLibrary::loaded()->vmart_where(pointer_to(address), &now) != VMART_OK ||
+      is_same(now, {VMART_GPU, memory->device})) {
+    return std::nullopt;
+  }
+  return now;
+}
+
+}  // namespace
+
+// --- GraphPlaces
+
+GraphPlaces& GraphPlaces::get() noexcept {
+  static GraphPlaces* const places = new GraphPlaces();
+  return *places;
+}
+
+void GraphPlaces::instantiated(CUgraphExec exec, const std::vector<GraphNode>& nodes) {
+  forget(exec);  // It may have ended with its context.
+  bool any = false;
+  std::vector<Known> known;
+  for (const GraphNode& node : nodes) {
+    Known& added = known.emplace_back(Known{node.handle, node.nested, {}, {}});
+    for (const vmart_use& use : node.uses.uses) {
+      auto& at = use.kind == VMART_USE_WRITE ? added.written_at : added.read_at;
+      if (!at) at = away(address_of(use));
+      any = any || at.has_value();
+    }
+  }
+  if (!any) return;
+  const std::lock_guard lock(mutex_);
+  execs_[exec] = std::move(known);
+}
+
+void GraphPlaces::forget(CUgraphExec exec) noexcept {
+  {
+    const std::shared_lock lock(mutex_);
+    if (!execs_.contains(exec)) return;
+  }
+  const std::lock_guard lock(mutex_);
+  execs_.erase(exec);
+}
+
+void GraphPlaces::place(const Known& known, const std::vector<vmart_use>& operands,
+                        std::vector<PlacedOperand>& out) {
+  for (const vmart_use& use : operands) {
+    const auto memory = ProgramMemory::get().find(address_of(use));
+    if (!memory) continue;
+    const auto& at = use.kind == VMART_USE_WRITE ? known.written_at : known.read_at;
+    out.push_back(
+        {address_of(use), memory->begin, at.value_or(vmart_location{VMART_GPU, memory->device})});
+  }
+}
+
+std::vector<PlacedOperand> GraphPlaces::places_of(CUgraphExec exec, CUgraphNode node,
+                                                  const std::vector<vmart_use>& operands) {
+  std::vector<PlacedOperand> placed;
+  Known found;
+  const std::shared_lock lock(mutex_);
+  if (const auto known = execs_.find(exec); known != execs_.end()) {
+    for (const Known& each : known->second) {
+      if (each.node == node) found = each;
+    }
+  }
+  place(found, operands, placed);
+  return placed;
+}
+
+std::vector<PlacedOperand> GraphPlaces::places_of(CUgraphExec exec, CUgraphNode node,
+                                                  const std::vector<GraphNode>& nodes) {
+  std::vector<PlacedOperand> placed;
+  const std::shared_lock lock(mutex_);
+  const auto known = execs_.find(exec);
+  std::size_t first = 0;
+  std::size_t count = 0;
+  if (known != execs_.end()) {
+    count = known->second.size();
+    for (std::size_t i = 0; i < known->second.size() && node != nullptr; ++i) {
+      if (known->second[i].node != node) continue;
+      first = i + 1;
+      count = known->second[i].nested;
+    }
+  }
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    const bool alike = count == nodes.size();
+    place(alike ? known->second[first + i] : Known(), nodes[i].uses.uses, placed);
+  }
+  return placed;
+}
+
+// --- HeldOperands
+
+HeldOperands::HeldOperands(const std::vector<PlacedOperand>& operands) {
+  if (operands.empty() || VmartLibrary::loaded() == nullptr) return;
+  alone_ = ProgramMemory::get().without_still();
+  pins_.reserve(operands.size());
+  for (const PlacedOperand& operand : operands) hold(operand);
+}
+
+HeldOperands::~HeldOperands() {
+  for (vmart_pin* const pin : pins_) VmartLibrary::loaded()->vmart_pin_release(pin);
+}
+
+void HeldOperands::hold(const PlacedOperand& operand) noexcept {
+  constexpr int tries_max = 16;  // Others may move it away again before it is pinned.
+  const VmartLibrary& vmart = *VmartLibrary::loaded();
+  void* const begin = pointer_to(operand.begin);
+  for (int i = 0; i < tries_max; ++i) {
+    vmart_pin* pin = nullptr;
+    if (vmart.vmart_pin_create(begin, &pin) != VMART_OK) return;
+    if (lies_at(operand.address, operand.place)) return pins_.push_back(pin);
+    vmart.vmart_pin_release(pin);
+    if (vmart.vmart_migrate(begin, 0, 0, operand.place, nullptr) != VMART_OK) return;
+  }
+}
+
+}  // namespace vma::interpose
