@@ -96,55 +96,6 @@ void capture_graph(World& world, std::size_t context) {
   keep(world, std::move(made));
 }
 
-struct KernelArguments {
-  CUdeviceptr words = 0;
-  std::uint64_t count = 0;
-  std::uint64_t number = 0;
-  void* all[3] = {&words, &count, &number};
-};
-
-/// A node that adds to all words of a buffer, or writes them.
-CUDA_KERNEL_NODE_PARAMS any_node(World& world, std::size_t context, std::size_t buffer,
-                                 KernelArguments& arguments) {
-  CUDA_KERNEL_NODE_PARAMS parameters{};
-  arguments.words = world.buffers[buffer].begin;
-  arguments.count = world.buffers[buffer].bytes / sizeof(std::uint64_t);
-  arguments.number = world.random.next();
-  parameters.func =
-      world.random.one_in(2) ? world.contexts[context].add : world.contexts[context].fill;
-  parameters.gridDimX = parameters.gridDimY = parameters.gridDimZ = 1;
-  parameters.blockDimX = 32;
-  parameters.blockDimY = parameters.blockDimZ = 1;
-  parameters.kernelParams = arguments.all;
-  return parameters;
-}
-
-void build_graph(World& world, std::size_t context) {
-  Graph made;
-  made.context = context;
-  world.note(driver.f_cuGraphCreate(&made.handle, 0), "cuGraphCreate");
-  std::set<std::size_t> used;
-  const std::size_t count = 1 + world.random.below(4);
-  for (std::size_t i = 0; i < count; ++i) {
-    const std::size_t buffer = world.any_buffer(world.contexts[context].device, true);
-    if (buffer == Buffer::none) break;
-    KernelArguments arguments;
-    const CUDA_KERNEL_NODE_PARAMS parameters = any_node(world, context, buffer, arguments);
-    CUgraphNode node = nullptr;
-    const std::size_t before = made.kernels.empty() ? 0 : 1;
-    world.note(
-        driver.f_cuGraphAddKernelNode(
-            &node, made.handle, before != 0 ? &made.kernels.back() : nullptr, before, &parameters),
-        "cuGraphAddKernelNode %s", world.name_of(buffer, 0).c_str());
-    made.kernels.push_back(node);
-    used.insert(buffer);
-  }
-  made.buffers.assign(used.begin(), used.end());
-  world.note(driver.f_cuGraphInstantiateWithFlags(&made.exec, made.handle, 0),
-             "cuGraphInstantiate g%zu", world.graphs.size());
-  keep(world, std::move(made));
-}
-
 void launch_graph(World& world, std::size_t number) {
   const Graph& graph = world.graphs[number];
   const std::size_t stream = world.any_stream(graph.context);
@@ -158,30 +109,17 @@ void launch_graph(World& world, std::size_t number) {
   world.used(graph.buffers, stream);
 }
 
-/// Other parameters of a node, or the nodes of another graph.
+/// Other parameters of nodes, or the nodes of another graph.
 void change(World& world, std::size_t number) {
-  Graph& graph = world.graphs[number];
+  const Graph& graph = world.graphs[number];
   world.enter(graph.context);
-  if (!graph.kernels.empty()) {
-    const std::size_t buffer = world.any_buffer(world.contexts[graph.context].device, true);
-    if (buffer == Buffer::none) return;
-    KernelArguments arguments;
-    const CUDA_KERNEL_NODE_PARAMS parameters = any_node(world, graph.context, buffer, arguments);
-    const std::size_t node = world.random.below(graph.kernels.size());
-    world.note(
-        driver.f_cuGraphExecKernelNodeSetParams(graph.exec, graph.kernels[node], &parameters),
-        "cuGraphExecKernelNodeSetParams g%zu %s", number, world.name_of(buffer, 0).c_str());
-    if (std::ranges::find(graph.buffers, buffer) != graph.buffers.end()) return;
-    graph.buffers.push_back(buffer);
-    ++world.buffers[buffer].graphs;
-    return;
-  }
+  if (!graph.nodes.empty()) return change_nodes(world, number);
   const std::vector<Piece> pieces = any_pieces(world, graph.context);
   if (pieces.empty()) return;
   CUgraph other = capture(world, graph.context, pieces);
   if (other == nullptr) return;
   CUgraphExecUpdateResultInfo info{};
-  // The simulated driver updates no graph.
+  // The simulated driver updates no captured graph.
   world.note(driver.f_cuGraphExecUpdate(graph.exec, other, &info), "cuGraphExecUpdate g%zu",
              number);
   world.note(driver.f_cuGraphDestroy(other), "cuGraphDestroy");
@@ -205,12 +143,16 @@ void use_graphs(World& world) {
   }
   if (found.size() < 2 || (found.size() < graphs_max && world.random.one_in(3))) {
     const std::size_t context = world.any_context(true);
-    return world.random.one_in(3) ? build_graph(world, context) : capture_graph(world, context);
+    if (!world.random.one_in(2)) return capture_graph(world, context);
+    Graph made = build_graph(world, context);
+    if (made.exec != nullptr) keep(world, std::move(made));
+    return;
   }
   const std::size_t number = world.random.of(found);
   switch (world.random.below(6)) {
     case 0: return destroy_graph(world, number);
-    case 1: return change(world, number);
+    case 1:
+    case 2: return change(world, number);
     default: return launch_graph(world, number);
   }
 }

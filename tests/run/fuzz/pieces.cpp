@@ -8,33 +8,11 @@
 namespace fuzz {
 namespace {
 
-/// A part of a buffer that the piece uses.
-struct Part {
-  std::size_t buffer = 0;
-  std::size_t offset = 0;
-  std::size_t bytes = 0;
-  CUdeviceptr at = 0;
-  std::string name;
-};
-
-/// Of at most so many bytes, a multiple of `unit` at such an offset. Empty if there is none.
-Part any_part(World& world, int device, bool local, std::size_t unit, std::size_t bytes_max) {
-  Part part;
-  part.buffer = world.any_buffer(device, local);
-  if (part.buffer == Buffer::none) return part;
-  const Buffer& buffer = world.buffers[part.buffer];
-  const std::size_t units = buffer.bytes / unit;
-  if (units == 0) return part;
-  if (!world.random.one_in(4)) part.offset = world.random.below(units) * unit;
-  const std::size_t most =
-      std::min(units - part.offset / unit, std::max(bytes_max / unit, std::size_t{1}));
-  part.bytes = (world.random.one_in(4) ? most : 1 + world.random.below(most)) * unit;
-  part.at = buffer.begin + part.offset;
-  part.name = world.name_of(part.buffer, part.offset) + " " + std::to_string(part.bytes);
-  return part;
-}
-
 constexpr std::size_t no_limit = SIZE_MAX;
+
+Part any_part(World& world, int device, bool local, std::size_t unit, std::size_t bytes_max) {
+  return part_of(world, world.any_buffer(device, local), unit, bytes_max);
+}
 
 Piece fill(World& world, int device) {
   Piece piece;
@@ -197,6 +175,22 @@ Piece write_word(World& world, int device) {
 }
 
 }  // namespace
+
+Part part_of(World& world, std::size_t number, std::size_t unit, std::size_t bytes_max) {
+  Part part;
+  part.buffer = number;
+  if (number == Buffer::none) return part;
+  const Buffer& buffer = world.buffers[number];
+  const std::size_t units = buffer.bytes / unit;
+  if (units == 0) return part;
+  if (!world.random.one_in(4)) part.offset = world.random.below(units) * unit;
+  const std::size_t most =
+      std::min(units - part.offset / unit, std::max(bytes_max / unit, std::size_t{1}));
+  part.bytes = (world.random.one_in(4) ? most : 1 + world.random.below(most)) * unit;
+  part.at = buffer.begin + part.offset;
+  part.name = world.name_of(number, part.offset) + " " + std::to_string(part.bytes);
+  return part;
+}
 
 Piece wait_a_while(World& world) {
   Piece piece;

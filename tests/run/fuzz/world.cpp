@@ -340,7 +340,7 @@ void read_some(World& world) {
 
 const std::vector<Choice> choices = {{12, allocate}, {7, free_some},     {40, work},
                                      {8, copy_now},  {12, read_some},    {8, ask},
-                                     {6, misuse},    {8, use_streams},   {8, use_graphs},
+                                     {6, misuse},    {8, use_streams},   {12, use_graphs},
                                      {8, use_pools}, {10, use_mappings}, {2, use_contexts}};
 
 }  // namespace

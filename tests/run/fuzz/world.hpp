@@ -85,6 +85,15 @@ struct Pool {
   bool everywhere = false;
 };
 
+/// A part of a buffer that something uses.
+struct Part {
+  std::size_t buffer = 0;
+  std::size_t offset = 0;
+  std::size_t bytes = 0;
+  CUdeviceptr at = 0;
+  std::string name;
+};
+
 /// A call that enqueues something on a stream.
 struct Piece {
   std::string text;
@@ -92,12 +101,27 @@ struct Piece {
   std::function<CUresult(CUstream)> run;
 };
 
+/// What a node of a graph does, and on which GPUs its memory is. An update changes none of that.
+struct NodeShape {
+  CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
+  int target = 0;
+  int source = 0;  ///< Of a copy.
+
+  static constexpr int host = -1;
+};
+
+/// A node of a graph that was built, not captured.
+struct Node {
+  CUgraphNode handle = nullptr;
+  NodeShape shape;
+};
+
 struct Graph {
   CUgraph handle = nullptr;
   CUgraphExec exec = nullptr;
   std::size_t context = 0;
   std::vector<std::size_t> buffers;
-  std::vector<CUgraphNode> kernels;  ///< Of a graph that was built, not captured.
+  std::vector<Node> nodes;  ///< In a row; none if it was captured.
   bool alive = true;
 };
 
@@ -179,6 +203,8 @@ class World {
 };
 
 // --- What it does by chance
+/// Of at most so many bytes, a multiple of `unit` at such an offset. Empty if there is none.
+Part part_of(World& world, std::size_t buffer, std::size_t unit, std::size_t bytes_max);
 Piece any_piece(World& world, std::size_t context, bool in_graph);
 Piece wait_a_while(World& world);
 void allocate(World& world);
@@ -192,6 +218,10 @@ void misuse_freed(World& world, CUdeviceptr freed, std::size_t context);
 void misuse_in_capture(World& world);
 void use_streams(World& world);
 void use_graphs(World& world);
+/// Has no executable graph if there is no memory for it.
+Graph build_graph(World& world, std::size_t context);
+/// Other parameters of one node, or of all.
+void change_nodes(World& world, std::size_t graph);
 void destroy_graph(World& world, std::size_t graph);
 void use_pools(World& world);
 void use_mappings(World& world);
