@@ -18,6 +18,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -107,25 +108,41 @@ void tell_capacities(Driver& driver, const Machinery& parts) {
   tell_capacities(driver, parts.memory, parts.scheduling->scheduler());
 }
 
-/// Allocates where the scheduler places it for work on the GPU.
+/// Allocates where the scheduler places it for work on the GPU. What may spill then goes to any
+/// other place: the scheduler does not see which room moves are about to take.
 void* alloc_placed(Driver& driver, Machinery& parts, std::size_t bytes, Location device,
                    const AllocOptions& options) {
   const Geometry geometry = plan_geometry(bytes, options, device, parts.topology.granularity());
   AllocTerms terms = terms_of(parts.engine, options);
   terms.wanted = device;
-  constexpr int tries = 3;  // Another thread, or the runtime itself, may take room meanwhile.
-  std::vector<Location> homes = parts.scheduling->scheduler().place(geometry, device, options);
-  for (int attempt = 1;; ++attempt) {
+  std::optional<Error> refused;
+  const auto try_at = [&](const std::vector<Location>& homes) -> void* {
     try {
       return alloc_for(parts, options,
                        [&] { return parts.memory.alloc(geometry, homes, options, terms); });
     } catch (const Error& error) {
-      if (error.kind() != ErrorKind::out_of_memory || attempt == tries) throw;
-      tell_capacities(driver, parts);
-      auto again = parts.scheduling->scheduler().place(geometry, device, options);
-      if (std::exchange(homes, again) == again) throw;
+      if (error.kind() != ErrorKind::out_of_memory) throw;
+      if (!refused) refused = error;  // The place that was wanted.
+      return nullptr;
     }
+  };
+  constexpr int tries = 3;  // Another thread, or the runtime itself, may take room meanwhile.
+  std::vector<Location> homes;
+  for (int attempt = 0; attempt < tries; ++attempt) {
+    auto next = parts.scheduling->scheduler().place(geometry, device, options);
+    if (std::exchange(homes, next) == next) break;
+    if (void* const made = try_at(homes)) return made;
+    tell_capacities(driver, parts);
   }
+  const Reach& reach = parts.mover.reach();
+  for (const PlaceState& place :
+       place_states(driver, parts.topology, parts.memory.chunks().ledger())) {
+    const Location at = place.location;
+    if (!options.spill || bytes > place.capacity_bytes) continue;
+    if (!reach.suits(reach.users(device), at, options.shared_atomics)) continue;
+    if (void* const made = try_at(std::vector<Location>(geometry.slots, at))) return made;
+  }
+  throw Error(*refused);
 }
 
 /// Whether so much would fit into an empty place.

@@ -103,6 +103,17 @@ TEST_F(CapacityTest, NewMemoryMakesRoomFirstAndThenSpills) {
   EXPECT_NE(rig_.home(spilled(1)), gpu(0)) << "nothing can make room";
 }
 
+TEST_F(CapacityTest, NewMemorySpillsPastPlacesWhoseRoomMovesTake) {
+  Ledger& ledger = parts().memory.chunks().ledger();
+  rig_.runtime().set_capacity(gpu(0), account(gpu(0)).total());
+  const std::uint64_t taken = 2 * chunk;
+  rig_.runtime().set_capacity(gpu(1), account(gpu(1)).total() + taken);
+  ASSERT_TRUE(ledger.claim(gpu(1), taken, Ledger::Use::allocated));  // The scheduler does not know.
+  std::uint64_t* words = spilled(1);
+  EXPECT_EQ(rig_.home(words), host(0));
+  ledger.unclaim(gpu(1), taken, Ledger::Use::allocated);
+}
+
 TEST_F(CapacityTest, WhatIsLargerThanThePlaceIsDividedAndEvictsNothing) {
   rig_.runtime().set_capacity(gpu(0), capacity_for(3 * chunk));
   std::uint64_t* there = spilled(1);
