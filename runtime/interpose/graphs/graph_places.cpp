@@ -1,10 +1,12 @@
 #include "interpose/graphs/graph_places.hpp"
 
 #include "interpose/program_memory.hpp"
+#include "interpose/room.hpp"
 #include "interpose/vmart_library.hpp"
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 
 namespace vma::interpose {
 namespace {
@@ -133,16 +135,25 @@ HeldOperands::~HeldOperands() {
   for (vmart_pin* const pin : pins_) VmartLibrary::loaded()->vmart_pin_release(pin);
 }
 
+/// Others may move it away again before it is pinned, or take the room that was made for it.
 void HeldOperands::hold(const PlacedOperand& operand) noexcept {
-  constexpr int tries_max = 16;  // Others may move it away again before it is pinned.
+  constexpr int tries_max = 16;
   const VmartLibrary& vmart = *VmartLibrary::loaded();
   void* const begin = pointer_to(operand.begin);
+  std::size_t bytes = 0;
+  vmart.vmart_base(begin, nullptr, &bytes);
   for (int i = 0; i < tries_max; ++i) {
     vmart_pin* pin = nullptr;
     if (vmart.vmart_pin_create(begin, &pin) != VMART_OK) return;
     if (lies_at(operand.address, operand.place)) return pins_.push_back(pin);
     vmart.vmart_pin_release(pin);
-    if (vmart.vmart_migrate(begin, 0, 0, operand.place, nullptr) != VMART_OK) return;
+    vmart_status status = vmart.vmart_migrate(begin, 0, 0, operand.place, nullptr);
+    if (status == VMART_OUT_OF_MEMORY && operand.place.kind == VMART_GPU &&
+        spills(operand.place.ordinal)) {
+      std::uint64_t given = 0;
+      status = vmart.vmart_make_room(operand.place, bytes, &given);
+    }
+    if (status != VMART_OK) return;
   }
 }
 
