@@ -40,8 +40,8 @@ class Operands {
   /// Without limits, except that copies reach it.
   Operands(World& world, std::size_t context) : world_(world), context_(context) {}
   /// For an update, which the driver takes only if the memory lies where that of the node lay when
-  /// the graph was instantiated. So it is memory that can move there, whatever the options, and is
-  /// at no other place for another node.
+  /// the graph was instantiated. So it is memory that can move there, whatever the options, is at
+  /// no other place for another node, and there is room for all of it under a limit.
   static Operands of_update(World& world, std::size_t context) {
     Operands operands(world, context);
     operands.updates_ = true;
@@ -54,7 +54,7 @@ class Operands {
   }
   Part of_copy(int device, std::size_t unit, std::size_t bytes_max) {
     const Part part = any(device, unit, bytes_max, updates_);
-    if (part.bytes != 0) taken_.insert(part.buffer);
+    if (updates_ && part.bytes != 0) taken_.insert(part.buffer);
     return part;
   }
   World& world() const { return world_; }
@@ -62,9 +62,11 @@ class Operands {
 
  private:
   static constexpr std::size_t movable_bytes = std::size_t{4} << 20;  // The largest `--min`.
+  static constexpr std::size_t taken_max = 2;
 
   Part any(int device, std::size_t unit, std::size_t bytes_max, bool movable) {
     std::vector<std::size_t> found;
+    if (movable && taken_.size() >= taken_max) return {};
     for (std::size_t i = 0; i < world_.buffers.size(); ++i) {
       const Buffer& buffer = world_.buffers[i];
       const bool reached = device == context().device || buffer.everywhere;
