@@ -23,6 +23,11 @@ bool is_same(const vmart_location& a, const vmart_location& b) {
   return a.kind == b.kind && a.ordinal == b.ordinal;
 }
 
+vmart_status move(void* begin, const vmart_location& place) {
+  const auto may_move = ProgramMemory::get().without_still();
+  return VmartLibrary::loaded()->vmart_migrate(begin, 0, 0, place, nullptr);
+}
+
 bool lies_at(CUdeviceptr address, const vmart_location& place) {
   vmart_location now{};
   return VmartLibrary::loaded()->vmart_where(pointer_to(address), &now) == VMART_OK &&
@@ -126,7 +131,8 @@ std::vector<PlacedOperand> GraphPlaces::places_of(CUgraphExec exec, CUgraphNode 
 
 HeldOperands::HeldOperands(const std::vector<PlacedOperand>& operands) {
   if (operands.empty() || VmartLibrary::loaded() == nullptr) return;
-  alone_ = ProgramMemory::get().without_still();
+  static std::mutex& mutex = *new std::mutex();  // Threads update graphs while the process exits.
+  alone_ = std::unique_lock(mutex);
   pins_.reserve(operands.size());
   for (const PlacedOperand& operand : operands) hold(operand);
 }
@@ -135,25 +141,27 @@ HeldOperands::~HeldOperands() {
   for (vmart_pin* const pin : pins_) VmartLibrary::loaded()->vmart_pin_release(pin);
 }
 
-/// Others may move it away again before it is pinned, or take the room that was made for it.
+/// Others may move it away again before it is pinned.
 void HeldOperands::hold(const PlacedOperand& operand) noexcept {
   constexpr int tries_max = 16;
   const VmartLibrary& vmart = *VmartLibrary::loaded();
   void* const begin = pointer_to(operand.begin);
-  std::size_t bytes = 0;
-  vmart.vmart_base(begin, nullptr, &bytes);
+  bool made_room = false;
   for (int i = 0; i < tries_max; ++i) {
     vmart_pin* pin = nullptr;
     if (vmart.vmart_pin_create(begin, &pin) != VMART_OK) return;
     if (lies_at(operand.address, operand.place)) return pins_.push_back(pin);
     vmart.vmart_pin_release(pin);
-    vmart_status status = vmart.vmart_migrate(begin, 0, 0, operand.place, nullptr);
-    if (status == VMART_OUT_OF_MEMORY && operand.place.kind == VMART_GPU &&
-        spills(operand.place.ordinal)) {
-      std::uint64_t given = 0;
-      status = vmart.vmart_make_room(operand.place, bytes, &given);
-    }
-    if (status != VMART_OK) return;
+    const vmart_status status = move(begin, operand.place);
+    if (status == VMART_OK) continue;
+    const bool full = status == VMART_OUT_OF_MEMORY && operand.place.kind == VMART_GPU;
+    if (!full || made_room || !spills(operand.place.ordinal)) return;
+    // Frees of other threads must not wait meanwhile: moves may wait for these threads' captures.
+    std::size_t bytes = 0;
+    std::uint64_t given = 0;
+    vmart.vmart_base(begin, nullptr, &bytes);
+    if (vmart.vmart_make_room(operand.place, bytes, &given) != VMART_OK) return;
+    made_room = true;
   }
 }
 

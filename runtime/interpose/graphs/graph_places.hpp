@@ -59,9 +59,9 @@ class GraphPlaces {
   std::unordered_map<CUgraphExec, std::vector<Known>> execs_;
 };
 
-/// Moves operands to their places, and keeps them there while it exists. An operand that cannot
-/// move stays where it is. Blocks: for moves, and until the contexts and modules are gone that
-/// others destroy.
+/// Moves operands to their places, and keeps them there while it exists; one at a time. An operand
+/// that cannot move stays where it is. Blocks: for moves, and until the contexts and modules are
+/// gone that others destroy.
 class HeldOperands {
  public:
   explicit HeldOperands(const std::vector<PlacedOperand>& operands);
@@ -74,7 +74,7 @@ class HeldOperands {
  private:
   void hold(const PlacedOperand& operand) noexcept;
 
-  std::unique_lock<std::shared_mutex> alone_;  // Others' pins would keep operands away.
+  std::unique_lock<std::mutex> alone_;  // Others' pins would keep operands away.
   std::vector<vmart_pin*> pins_;
 };
 
