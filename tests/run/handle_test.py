@@ -130,7 +130,7 @@ class Handles(unittest.TestCase):
             self.assertEqual(exporter.tell("range"), f"{told} 1")
             self.assertEqual(importer.tell("range"), f"{told} 0")
             self.assertEqual(importer.tell("handle"),
-                             f"cuIpcGetMemHandle returned {NOT_SUPPORTED}")  # The driver's answer.
+                             f"cuIpcGetMemHandle returned {INVALID_VALUE}")  # The driver's answer.
             self.assertEqual(importer.tell("free"), f"cuMemFree_v2 returned {INVALID_VALUE}")
             self.assertEqual(importer.tell("check", 1), "wrong 0")
 
@@ -143,7 +143,8 @@ class Handles(unittest.TestCase):
     def test_of_the_driver_stay_the_drivers(self):
         with Sharer() as one:
             one.tell("alloc", 4096)
-            self.assertEqual(one.tell("handle"), f"cuIpcGetMemHandle returned {NOT_SUPPORTED}")
+            self.assertEqual(one.tell("open", one.handle()), f"cuIpcOpenMemHandle_v2 returned {INVALID_CONTEXT}")
+            self.assertFalse(one.socket.exists(), "vmart was loaded for nothing")
             self.assertEqual(one.tell("open", 128 * "0"),
                              f"cuIpcOpenMemHandle_v2 returned {NOT_SUPPORTED}")
             self.assertEqual(one.errors(), "")

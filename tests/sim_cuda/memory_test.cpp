@@ -216,7 +216,7 @@ TEST_F(SimCudaMemory, WrongHandlesAndAddressesAreRefused) {
   EXPECT_EQ(cuStreamSynchronize(reinterpret_cast<CUstream>(0x1234)), CUDA_ERROR_INVALID_HANDLE);
   EXPECT_EQ(cuEventQuery(reinterpret_cast<CUevent>(0x1234)), CUDA_ERROR_INVALID_HANDLE);
   CUipcMemHandle handle{};
-  EXPECT_EQ(cuIpcGetMemHandle(&handle, begin), CUDA_ERROR_NOT_SUPPORTED);
+  EXPECT_EQ(cuIpcGetMemHandle(&handle, 0x1234), CUDA_ERROR_INVALID_VALUE);
 }
 
 }  // namespace

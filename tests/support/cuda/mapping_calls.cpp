@@ -57,8 +57,9 @@ void pointer_attribute(CUpointer_attribute which, Address address, void* out) {
       return put(out, std::size_t{DeviceMemory::of_process().range_around(address).size_bytes});
     case CU_POINTER_ATTRIBUTE_MAPPED: return put(out, 1);
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
-    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
-    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE: return put(out, 0);
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS: return put(out, 0);
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+      return put(out, context_of(address, info) != nullptr ? 1 : 0);
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES: return put(out, std::uint64_t{0});
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
       return put(out, DeviceMemory::of_process().pool_of(sim().address_range(address).begin));

@@ -6,6 +6,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <unistd.h>
 
 namespace vma {
 namespace {
@@ -19,6 +21,15 @@ void allocate_host(void** pointer, std::size_t size_bytes) {
   required(pointer);
   *pointer = sim().allocate_pinned(current_context(), size_bytes);
 }
+
+/// A handle of plain memory, by which other processes cannot open it.
+struct PlainHandle {
+  static constexpr std::uint64_t mark_of_ours = 0x656C646E61486D53;  // "SmHandle"
+  std::uint64_t mark;
+  std::int64_t process;
+  std::uint64_t begin;
+};
+static_assert(sizeof(PlainHandle) <= sizeof(CUipcMemHandle));
 
 }  // namespace
 
@@ -108,15 +119,30 @@ SIM_CUDA_CALL(cuMemAllocManaged, (CUdeviceptr*, std::size_t, unsigned int), (nul
 }
 
 // --- Memory of other processes, which the simulator shares through descriptors only
-SIM_CUDA_CALL(cuIpcGetMemHandle, (CUipcMemHandle*, CUdeviceptr), (nullptr, 0)) {
-  refuse(CUDA_ERROR_NOT_SUPPORTED);
+SIM_CUDA_CALL(cuIpcGetMemHandle, (CUipcMemHandle * handle, CUdeviceptr inside), (handle, inside)) {
+  required(handle);
+  Address begin{};
+  try {
+    begin = sim().address_range(Address{inside}).begin;
+  } catch (const Error&) {
+    refuse(CUDA_ERROR_INVALID_VALUE);
+  }
+  if (is_none(DeviceMemory::of_process().context_of(begin))) refuse(CUDA_ERROR_INVALID_VALUE);
+  const PlainHandle made = {PlainHandle::mark_of_ours, getpid(), to_integer(begin)};
+  *handle = {};
+  std::memcpy(handle, &made, sizeof made);
 }
-SIM_CUDA_CALL(cuIpcOpenMemHandle_v2, (CUdeviceptr*, CUipcMemHandle, unsigned int),
-              (nullptr, {}, 0)) {
-  refuse(CUDA_ERROR_NOT_SUPPORTED);
+SIM_CUDA_CALL(cuIpcOpenMemHandle_v2, (CUdeviceptr * begin, CUipcMemHandle handle, unsigned int),
+              (begin, handle, 0)) {
+  required(begin);
+  PlainHandle made;
+  std::memcpy(&made, &handle, sizeof made);
+  // As with the driver, not where it was made.
+  const bool own = made.mark == PlainHandle::mark_of_ours && made.process == getpid();
+  refuse(own ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_NOT_SUPPORTED);
 }
 SIM_CUDA_CALL(cuIpcCloseMemHandle, (CUdeviceptr), (0)) {
-  refuse(CUDA_ERROR_NOT_SUPPORTED);
+  refuse(CUDA_ERROR_INVALID_VALUE);
 }
 SIM_CUDA_CALL(cuIpcGetEventHandle, (CUipcEventHandle*, CUevent), (nullptr, nullptr)) {
   refuse(CUDA_ERROR_NOT_SUPPORTED);
