@@ -25,6 +25,7 @@
   ROW(cuMemSetAccess, v10020) ROW(cuMemGetAccess, v10020) \
   ROW(cuMemRetainAllocationHandle, v11000) ROW(cuMemGetAllocationPropertiesFromHandle, v10020) \
   ROW(cuMemExportToShareableHandle, v10020) \
+  ROW(cuIpcGetMemHandle, v4010) ROW(cuIpcOpenMemHandle, v11000) ROW(cuIpcCloseMemHandle, v4010) \
   ROW(cuMemcpy, v4000) ROW(cuMemcpyPeer, v4000) ROW(cuMemcpyHtoD, v3020) \
   ROW(cuMemcpyDtoH, v3020) ROW(cuMemcpyDtoD, v3020) ROW(cuMemcpy2D, v3020) \
   ROW(cuMemcpy2DUnaligned, v3020) ROW(cuMemcpy3D, v3020) \

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 
 namespace fuzz {
 namespace {
@@ -85,19 +86,21 @@ void say_attribute(World& world, std::size_t number, std::size_t offset,
   }
 }
 
-const std::vector<CUpointer_attribute> attributes = {CU_POINTER_ATTRIBUTE_CONTEXT,
-                                                     CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
-                                                     CU_POINTER_ATTRIBUTE_DEVICE_POINTER,
-                                                     CU_POINTER_ATTRIBUTE_HOST_POINTER,
-                                                     CU_POINTER_ATTRIBUTE_BUFFER_ID,
-                                                     CU_POINTER_ATTRIBUTE_IS_MANAGED,
-                                                     CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
-                                                     CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
-                                                     CU_POINTER_ATTRIBUTE_RANGE_SIZE,
-                                                     CU_POINTER_ATTRIBUTE_MAPPED,
-                                                     CU_POINTER_ATTRIBUTE_SYNC_MEMOPS,
-                                                     CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE,
-                                                     CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES};
+const std::vector<CUpointer_attribute> attributes = {
+    CU_POINTER_ATTRIBUTE_CONTEXT,
+    CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+    CU_POINTER_ATTRIBUTE_DEVICE_POINTER,
+    CU_POINTER_ATTRIBUTE_HOST_POINTER,
+    CU_POINTER_ATTRIBUTE_BUFFER_ID,
+    CU_POINTER_ATTRIBUTE_IS_MANAGED,
+    CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+    CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
+    CU_POINTER_ATTRIBUTE_RANGE_SIZE,
+    CU_POINTER_ATTRIBUTE_MAPPED,
+    CU_POINTER_ATTRIBUTE_SYNC_MEMOPS,
+    CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE,
+    CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE,
+    CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES};
 
 void ask_attribute(World& world, std::size_t number, std::size_t offset) {
   const CUpointer_attribute attribute = world.random.of(attributes);
@@ -125,6 +128,22 @@ void ask_attributes(World& world, std::size_t number, std::size_t offset) {
     world.say("attribute %d", static_cast<int>(wanted[i]));
     say_attribute(world, number, offset, wanted[i], words[i]);
   }
+}
+
+/// The handle is the same for the whole allocation, and not to be opened by its own process.
+void ask_handle(World& world, std::size_t number, std::size_t offset) {
+  const CUdeviceptr begin = world.buffers[number].begin;
+  const std::string name = world.name_of(number, offset);
+  CUipcMemHandle handle{};
+  CUipcMemHandle again{};
+  CUdeviceptr out = 0;
+  const CUresult result = driver.f_cuIpcGetMemHandle(&handle, begin + offset);
+  if (world.note(result, "cuIpcGetMemHandle %s", name.c_str()) != CUDA_SUCCESS) return;
+  world.note(driver.f_cuIpcGetMemHandle(&again, begin), "cuIpcGetMemHandle again");
+  world.say("the same %d", std::memcmp(&handle, &again, sizeof handle) == 0);
+  world.note(driver.f_cuIpcOpenMemHandle(&out, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS),
+             "cuIpcOpenMemHandle of its own");
+  world.note(driver.f_cuIpcCloseMemHandle(begin), "cuIpcCloseMemHandle of what is not opened");
 }
 
 /// Between what this thread has there and that with some room for what the driver needs.
@@ -196,9 +215,15 @@ void ask(World& world) {
                              : world.random.one_in(2) ? buffer.bytes - 1
                                                       : world.random.below(buffer.bytes);
   world.enter(world.any_context());
-  switch (world.random.below(3)) {
-    case 0: return ask_range(world, number, offset);
-    case 1: return ask_attribute(world, number, offset);
+  switch (world.random.below(7)) {
+    case 0:
+      // The first handle of memory may be refused beside the capture of another thread.
+      if (world.alone()) ask_handle(world, number, offset);
+      return;
+    case 1:
+    case 2: return ask_range(world, number, offset);
+    case 3:
+    case 4: return ask_attribute(world, number, offset);
     default: return ask_attributes(world, number, offset);
   }
 }
