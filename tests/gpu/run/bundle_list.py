@@ -126,6 +126,8 @@ CONTEXT_TESTS = ("set_device_0", "str_repr", "copy", "pin_memory")
 
 TORCH = (
     torch_suite("cuda", "test_cuda.py::TestCuda", "-k", "not graph"),
+    # Kernels that two threads launch for the first time: beside other programs, one has failed.
+    torch_suite("cuda_threads", "test_cuda.py::TestCuda", "-k", "multiple_threads_same_device"),
     torch_suite("cuda_graphs", "test_cuda.py::TestCuda", "-k", "graph"),
     torch_suite("cuda_allocators", "test_cuda.py", "-k", ALLOCATORS),
     torch_suite("cuda_others", "test_cuda.py", "--deselect", "test_cuda.py::TestCuda::",
