@@ -232,6 +232,8 @@ class VMART_EXPORT Runtime {
   /// own call.
   void detach(Stream stream);
   void detach(Stream stream, void* pointer);
+  /// As the first one, but false, with nothing done, if a move uses the stream now. Does not block.
+  bool try_detach(Stream stream);
 
   /// Forbids moves while the Pin exists. Moves in progress end at the next chunk boundary, or wait
   /// if they were asked to. Blocks: until none of its chunks is being switched.

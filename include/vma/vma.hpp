@@ -59,6 +59,7 @@ VMART_EXPORT void attach(Stream stream, StreamWork work = StreamWork::any);
 VMART_EXPORT void attach(Stream stream, void* pointer, StreamWork work = StreamWork::any);
 VMART_EXPORT void detach(Stream stream);
 VMART_EXPORT void detach(Stream stream, void* pointer);
+VMART_EXPORT bool try_detach(Stream stream);
 VMART_EXPORT Pin pin(void* pointer);
 VMART_EXPORT ReadOnly read_only(void* pointer);
 VMART_EXPORT MoveHookRegistration on_move(void* pointer, MoveHooks hooks);

@@ -275,6 +275,8 @@ VMART_EXPORT vmart_status vmart_is_parked(const char* tag, int* out_parked);
 VMART_EXPORT vmart_status vmart_attach(vmart_stream stream);
 /// Detach a stream before you destroy it.
 VMART_EXPORT vmart_status vmart_detach(vmart_stream stream);
+/// The same if no move uses the stream now, which `out_detached` says. Does not block.
+VMART_EXPORT vmart_status vmart_try_detach(vmart_stream stream, int* out_detached);
 /// For one allocation only; any address inside.
 VMART_EXPORT vmart_status vmart_attach_to(vmart_stream stream, void* pointer);
 /// `vmart_attach`, or `vmart_attach_to` if `pointer` is not null, with a choice of `work`; those
@@ -287,7 +289,7 @@ VMART_EXPORT vmart_status vmart_detach_from(vmart_stream stream, void* pointer);
 /// detach there those that are idle: streams that need not stop make moves faster. `call` may
 /// attach and detach streams, and must not wait for another move. Null: none. Replaces the last
 /// one, which another thread may still be in. Does not open the runtime.
-VMART_EXPORT void vmart_before_stops(void (*call)(void* data), void* data);
+VMART_EXPORT vmart_status vmart_before_stops(void (*call)(void* data), void* data);
 
 /// Go around calls that enqueue copies or fills of memory that may move meanwhile; see
 /// `vma::CopyScope`. The first one blocks: while streams are stopped for a switch. Neither opens

@@ -109,6 +109,13 @@ vmart_status vmart_detach(vmart_stream stream) {
   return at_boundary([&] { vma::detach(stream); });
 }
 
+vmart_status vmart_try_detach(vmart_stream stream, int* out_detached) {
+  return at_boundary([&] {
+    require_argument(out_detached, "vmart_try_detach", "out_detached");
+    *out_detached = vma::try_detach(stream) ? 1 : 0;
+  });
+}
+
 vmart_status vmart_attach_to(vmart_stream stream, void* pointer) {
   return at_boundary([&] {
     require_argument(pointer, "vmart_attach_to", "pointer");
@@ -146,8 +153,8 @@ void vmart_no_stops_end() {
   vma::let_stops_go_on();
 }
 
-void vmart_before_stops(void (*call)(void* data), void* data) {
-  vma::BeforeStops::of_process().set(call, data);
+vmart_status vmart_before_stops(void (*call)(void* data), void* data) {
+  return at_boundary([&] { vma::BeforeStops::of_process().set(call, data); });
 }
 
 vmart_status vmart_detach_from(vmart_stream stream, void* pointer) {

@@ -21,11 +21,17 @@ class CapturesBegun {
     State unknown = State::unknown;
     state_.compare_exchange_strong(unknown, any ? State::some : State::none);
   }
-  /// A capture is about to begin. Blocks: before the first one, while a context is waited for, but
+  /// A capture is about to begin. Blocks: before the first ones, while a context is waited for, but
   /// for two seconds at most, since its work may wait for the calling thread.
   void begins() noexcept {
-    if (state_ == State::some || state_.exchange(State::some) != State::none) return;
-    const std::unique_lock lock(waits_, std::chrono::seconds(2));
+    State known = State::none;
+    if (state_ == State::some) return;
+    if (state_.compare_exchange_strong(known, State::beginning) || known == State::beginning) {
+      const std::unique_lock lock(waits_, std::chrono::seconds(2));
+      state_ = State::some;
+    } else {
+      state_ = State::some;
+    }
   }
 
   /// Around a wait for a context. False: a capture may have begun.
@@ -40,7 +46,7 @@ class CapturesBegun {
   };
 
  private:
-  enum class State { unknown, none, some };
+  enum class State { unknown, none, beginning, some };
   std::atomic<State> state_{State::unknown};
   std::shared_timed_mutex waits_;
 };

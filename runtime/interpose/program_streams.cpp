@@ -44,6 +44,15 @@ void detach(CUstream stream) noexcept {
   if (const VmartLibrary* const vmart = VmartLibrary::loaded()) vmart->vmart_detach(stream);
 }
 
+/// Returns false if a move uses the stream, or the runtime has ended. Does not wait for a move,
+/// which may wait for a thread that waits for the caller's lock.
+bool try_detach(CUstream stream) noexcept {
+  const VmartLibrary* const vmart = VmartLibrary::loaded();
+  int detached = 0;
+  return vmart != nullptr && vmart->vmart_try_detach(stream, &detached) == VMART_OK &&
+         detached != 0;
+}
+
 const char* last_error() noexcept {
   const VmartLibrary* const vmart = VmartLibrary::loaded();
   return vmart != nullptr ? vmart->vmart_last_error() : "";
@@ -159,9 +168,12 @@ ProgramStreams::Stream* ProgramStreams::find_or_insert(CUstream stream) noexcept
 }
 
 void ProgramStreams::attach_if_needed(Stream& stream) noexcept {
-  if (!begun() || ProgramMemory::get().stays()) return;
+  if (!begun()) return;
+  // One that leaves is being queried, which a capture must not begin beside.
+  if (ProgramMemory::get().stays() && stream.state != State::leaving) return;
   if (stream.state == State::blocking && unattached_.load(std::memory_order_relaxed) == 0) return;
   const std::lock_guard lock(mutex_);
+  if (ProgramMemory::get().stays()) return;
   if (stream.state == State::unknown && !query_kind(stream)) return;
   Context* const context = context_of(stream.context);
   if (context == nullptr) return give_up("there is no memory for the list of contexts");
@@ -220,7 +232,10 @@ void ProgramStreams::detach_if_idle(Stream& stream, Context& context) noexcept {
     stream.state = State::attached;
     return;
   }
-  detach(stream.handle);
+  if (!try_detach(stream.handle)) {
+    stream.state = State::attached;
+    return;
+  }
   --context.streams;
   stream.left_at = std::chrono::steady_clock::now();
   stream.state = State::detached;
@@ -228,7 +243,7 @@ void ProgramStreams::detach_if_idle(Stream& stream, Context& context) noexcept {
 
 /// Does not wait for a thread that attaches: that may wait for the move which asks for this.
 void ProgramStreams::detach_unused() noexcept {
-  if (is_forked_child()) return;
+  if (is_forked_child() || ProgramMemory::get().stays()) return;
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock) return;
   const auto has_streams = [](const Context& context) { return context.streams > 0; };

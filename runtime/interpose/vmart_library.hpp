@@ -31,6 +31,7 @@
   ROW(vmart_backing_note_passed)    \
   ROW(vmart_attach)                 \
   ROW(vmart_detach)                 \
+  ROW(vmart_try_detach)             \
   ROW(vmart_before_stops)           \
   ROW(vmart_copy_begin)             \
   ROW(vmart_copy_end)               \

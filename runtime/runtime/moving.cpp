@@ -137,6 +137,13 @@ void Runtime::detach(Stream stream) {
   entry->scope_changed();
 }
 
+bool Runtime::try_detach(Stream stream) {
+  const RuntimeParts::Entry entry(*parts_, "vma::detach");
+  if (!entry->mover.attached().try_detach(named(stream), Address{})) return false;
+  entry->scope_changed();
+  return true;
+}
+
 void Runtime::detach(Stream stream, void* pointer) {
   constexpr const char* call = "vma::detach";
   const RuntimeParts::Entry entry(*parts_, call);

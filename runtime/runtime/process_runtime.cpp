@@ -112,6 +112,9 @@ void detach(Stream stream) {
 void detach(Stream stream, void* pointer) {
   runtime().detach(stream, pointer);
 }
+bool try_detach(Stream stream) {
+  return runtime().try_detach(stream);
+}
 Pin pin(void* pointer) {
   return runtime().pin(pointer);
 }

@@ -43,6 +43,19 @@ bool Arrivals::any_now() const noexcept {
       streams_, [this](const Stream& stream) { return has_written(stream.word, epoch_); });
 }
 
+bool Arrivals::all_now() const noexcept {
+  return std::ranges::all_of(
+      streams_, [this](const Stream& stream) { return has_written(stream.word, epoch_); });
+}
+
+void Arrivals::were_seen_by(TimePoint latest) noexcept {
+  for (Stream& stream : streams_) {
+    if (!stream.arrived || stream.excused) continue;
+    stream.seen_at =
+        std::clamp(latest, stream.expected_at, std::max(stream.expected_at, stream.seen_at));
+  }
+}
+
 bool Arrivals::waits() const noexcept {
   return std::ranges::any_of(
       streams_, [](const Stream& stream) { return stream.word != nullptr && !stream.arrived; });

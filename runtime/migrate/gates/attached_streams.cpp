@@ -35,6 +35,12 @@ std::string name_of_scope(Address scope) {
   return is_none(scope) ? "all memory" : fmt::format("{:#x}", to_integer(scope));
 }
 
+Error not_attached(BoundStream stream, Address scope) {
+  return Error(ErrorKind::invalid_argument, "vma::detach",
+               fmt::format("stream {:#x} is not attached to {}",
+                           static_cast<std::uint64_t>(stream.handle), name_of_scope(scope)));
+}
+
 }  // namespace
 
 bool is_built_in(StreamHandle stream) noexcept {
@@ -91,22 +97,42 @@ void AttachedStreams::attach(BoundStream stream, Address scope, StreamWork work)
 }
 
 void AttachedStreams::detach(BoundStream stream, Address scope) {
-  const bool built_in = is_built_in(stream.handle);
-  const Stream wanted = built_in ? identify(stream) : Stream{stream, 0, {}, true};
+  const Stream wanted = identify_attached(stream);
   MutexLock lock(mutex_);
-  const auto found = std::ranges::find_if(attachments_, [&](const Attachment& it) {
-    if (it.scope != scope) return false;
-    // A destroyed stream is known only by its handle.
-    return built_in ? same_stream(it.stream, wanted) : it.stream.bound.handle == stream.handle;
-  });
+  const auto found = find_locked(wanted, scope);
   if (found == attachments_.end()) {
     await_forgotten_locked(lock);
-    throw Error(ErrorKind::invalid_argument, "vma::detach",
-                fmt::format("stream {:#x} is not attached to {}",
-                            static_cast<std::uint64_t>(stream.handle), name_of_scope(scope)));
+    throw not_attached(stream, scope);
   }
   attachments_.erase(found);
   await_forgotten_locked(lock);
+}
+
+bool AttachedStreams::try_detach(BoundStream stream, Address scope) {
+  const Stream wanted = identify_attached(stream);
+  const MutexLock lock(mutex_);
+  const auto found = find_locked(wanted, scope);
+  if (found == attachments_.end()) throw not_attached(stream, scope);
+  for (const Use* use : uses_) {
+    const auto is_it = [&](const Stream& used) { return same_stream(used, found->stream); };
+    if (std::ranges::any_of(use->streams(), is_it)) return false;
+  }
+  attachments_.erase(found);
+  return true;
+}
+
+/// A destroyed stream is known only by its handle.
+AttachedStreams::Stream AttachedStreams::identify_attached(BoundStream stream) {
+  return is_built_in(stream.handle) ? identify(stream) : Stream{stream, 0, {}, true};
+}
+
+std::vector<AttachedStreams::Attachment>::iterator AttachedStreams::find_locked(
+    const Stream& wanted, Address scope) {
+  return std::ranges::find_if(attachments_, [&](const Attachment& it) {
+    if (it.scope != scope) return false;
+    return is_built_in(wanted.bound.handle) ? same_stream(it.stream, wanted)
+                                            : it.stream.bound.handle == wanted.bound.handle;
+  });
 }
 
 /// Wants back every use that has a stream which is no longer attached; returns whether there is

@@ -76,6 +76,9 @@ class AttachedStreams {
   /// `Use`.
   void detach(BoundStream stream, Address scope);
 
+  /// As `detach`, but false, with nothing done, if a `Use` has the stream.
+  bool try_detach(BoundStream stream, Address scope);
+
   /// The streams attached to all memory or to the allocation, each once.
   std::vector<Stream> in_scope(Address allocation) const;
   /// The number of the last call that brought a stream into scope of one of the allocations. A
@@ -128,6 +131,9 @@ class AttachedStreams {
   bool want_forgotten() noexcept VMART_REQUIRES(mutex_);
   void await_forgotten_locked(MutexLock& lock) VMART_REQUIRES(mutex_);
   Stream identify(BoundStream stream);
+  Stream identify_attached(BoundStream stream);
+  std::vector<Attachment>::iterator find_locked(const Stream& wanted, Address scope)
+      VMART_REQUIRES(mutex_);
   bool is_lost(const Stream& stream);
   bool captures(const Stream& stream);
   bool has_captured(const Stream& stream) const;

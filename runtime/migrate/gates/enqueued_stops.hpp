@@ -58,6 +58,7 @@ class EnqueuedStops {
   std::optional<GateRefusal> enqueue_next();
 
   Arrivals& arrivals() noexcept { return arrivals_; }
+  const Arrivals& arrivals() const noexcept { return arrivals_; }
   /// Enters how long the streams took into what the post knows of their backlogs.
   void learn();
   /// The backlogs are not what they seemed: the next gate measures them.

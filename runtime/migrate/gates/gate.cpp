@@ -84,6 +84,13 @@ TimePoint Gate::open_late() noexcept {
   const TimePoint now = clock_.now();
   const bool nothing_stands = state_ == State::closing && !stops_->arrivals().any_now();
   if (nothing_stands && now < unstopped_until_.load()) return later(now, look_period);
+  // The gate before this one may have opened just now.
+  if (!nothing_stands && behind_.load() && !std::exchange(stood_behind_, true)) {
+    return later(now, limits_.arrival_limit);
+  }
+  // From here on they may go on to a gate behind this one, which has the same words.
+  any_when_opened_ = stops_->arrivals().any_now();
+  all_when_opened_ = stops_->arrivals().all_now();
   if (!advance(State::closing, State::open) && !advance(State::closed, State::open)) return never;
   open_word_->open(epoch_);
   no_copies_.end();
@@ -240,6 +247,7 @@ std::optional<Gate::Refusal> Gate::send(const GatePlan& plan, const GateLimits& 
   refused_.reset();
   failed_ = nullptr;
   first_arrival_ = last_arrival_ = next_since_ = TimePoint(0);
+  any_when_opened_ = all_when_opened_ = false;
   if (plan.stops.empty()) return nothing_to_stop();
   // With one stream there is no skew.
   const bool looks = plan.stops.size() > 1 && !limits.follows;
@@ -279,6 +287,8 @@ std::optional<Gate::Refusal> Gate::begin(const GatePlan& plan) {
       return refusal;
   }
   const TimePoint now = clock_.now();
+  behind_ = limits_.follows;
+  stood_behind_ = false;
   may_arrive_ = later(now, deepest_known_since(now - depth_age_max));
   copies_due_ = later(now, NoCopies::unstopped_limit);
   turn_end_ = later(now, limits_.turn_limit);
@@ -302,7 +312,7 @@ std::optional<Gate::Refusal> Gate::enqueue_next() {
   // What is told now may stop at once, beside one that has arrived already.
   const TimePoint now = clock_.now();
   const TimePoint due = stops_->arrivals().any() ? now : std::max(arrivals_due_, now);
-  be_back_by(later(due, limits_.arrival_limit));
+  be_back_by(later(now, limits_.arrival_limit), later(due, limits_.arrival_limit));
   return stops_->enqueue_next();
 }
 
@@ -316,6 +326,7 @@ void Gate::keep_up() noexcept {
 }
 
 void Gate::comes_next() noexcept {
+  behind_ = false;
   next_since_ = clock_.now();
   be_back_by(later(clock_.now(), limits_.arrival_limit));
 }
@@ -430,7 +441,7 @@ std::optional<Gate::Refusal> Gate::await_all() {
     if (refused_) return refused_;
     note_first();
     if (state_ == State::open) {
-      stops_->learn();  // A backlog that was deeper lately may be why this thread came late.
+      note_opened_early();
       return opened_early();
     }
     if (all || stops_->all_enqueued()) break;
@@ -464,6 +475,16 @@ std::optional<Gate::Refusal> Gate::await_all() {
 void Gate::note_first() {
   stops_->arrivals().look();
   if (stops_->arrivals().any()) first_arrival_ = stops_->arrivals().first();
+}
+
+/// This thread was late: what arrived did so before the watchdog opened the gate.
+void Gate::note_opened_early() {
+  // The watchdog notes the time after it has opened.
+  const TimePoint noted = opened_;
+  const TimePoint opened = noted != TimePoint(0) ? noted : clock_.now();
+  if (any_when_opened_ && first_arrival_ == TimePoint(0)) first_arrival_ = opened;
+  stops_->arrivals().were_seen_by(opened);
+  stops_->learn();
 }
 
 Gate::Refusal Gate::missing() {

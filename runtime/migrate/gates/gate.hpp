@@ -127,7 +127,9 @@ class Gate {
   /// the gate before this one opened. Requires: sent.
   TimePoint may_arrive() const noexcept { return limits_.follows ? next_since_ : may_arrive_; }
   /// Whether all streams of the plan have arrived since it was sent, even if it is open again.
-  bool all_arrived() noexcept { return stops_ && stops_->arrivals().all(); }
+  bool all_arrived() const noexcept {
+    return all_when_opened_ || (stops_ && stops_->arrivals().all());
+  }
   /// The gate before it has opened: from now on streams may stop here, so the watchdog opens it if
   /// its thread does not wait for it soon.
   void comes_next() noexcept;
@@ -152,6 +154,7 @@ class Gate {
   std::optional<Refusal> await_all();
   std::optional<Refusal> hold_copies_back(TimePoint deadline);
   void note_first();
+  void note_opened_early();
   Refusal missing();
   Refusal opened_early() const;
   bool take_turn(TimePoint end);
@@ -179,6 +182,10 @@ class Gate {
   std::chrono::nanoseconds arrival_limit_{0};  // The allowed limit, adjusted to the backlogs.
   TimePoint arrivals_due_{0};                  // When the first stream is expected, at the latest.
   TimePoint may_arrive_{0};
+  std::atomic<bool> behind_{false};  // Others on their way before it have not opened.
+  bool stood_behind_ = false;        // At the watchdog's last look nevertheless.
+  // What stood when the watchdog opened it.
+  std::atomic<bool> any_when_opened_{false}, all_when_opened_{false};
   TimePoint turn_end_{0};  // If no stream is stopped by then, the turn for slow calls is released.
   std::optional<Refusal> refused_;  // While it waited; for `close` to return.
   std::exception_ptr failed_;       // As before, to throw.

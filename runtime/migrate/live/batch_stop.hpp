@@ -55,9 +55,9 @@ class BatchStop {
   void call_off() noexcept;
 
   const GateTimes& times() const noexcept { return times_; }
-  /// The number of streams that were stopped, or should have been.
   TimePoint may_arrive() const noexcept { return gate_.may_arrive(); }
-  bool all_arrived() noexcept { return gate_.all_arrived(); }
+  bool all_arrived() const noexcept { return gate_.all_arrived(); }
+  /// The number of streams that were stopped, or should have been.
   std::size_t streams() const noexcept { return plan_.stops.size(); }
   bool all_stood() const noexcept { return all_stood_; }
   /// Whether streams were told to stop.

@@ -30,6 +30,7 @@ GateLine::GateLine(const MoveParts& parts, LiveRanges& ranges, LiveStaging& stag
       tries_(tries) {}
 
 void GateLine::begin(LiveBatch batch) {
+  longest_call_ -= longest_call_ / 32;  // So that it is tried again now and then.
   entries_.emplace_back(std::move(batch));
 }
 
@@ -51,7 +52,8 @@ std::optional<GateRefusal> GateLine::send() {
 bool GateLine::await_first(TimePoint until) {
   return entries_.front().stop->await_first(until, [this] {
     const TimePoint begun = clock_.now();
-    if (!has_time(begun)) return;
+    keep_others_up();
+    if (!has_time(clock_.now())) return;
     send_more();
     longest_call_ = std::max(clock_.now() - begun, longest_call_ * 7 / 8);
   });
@@ -80,11 +82,15 @@ std::optional<GateRefusal> GateLine::switch_chunks() {
   }
 }
 
-/// While nothing is stopped, so nothing here may take long.
-void GateLine::send_more() noexcept {
+/// Those behind the first one: their streams are told when they are due.
+void GateLine::keep_others_up() noexcept {
   for (Entry& entry : entries_) {
     if (&entry != &entries_.front()) entry.stop->keep_up();
   }
+}
+
+/// While nothing is stopped, so nothing here may take long.
+void GateLine::send_more() noexcept {
   try {
     const LiveChunk& last = *entries_.back().batch.chunks.back();
     if (staging_.stage_one_ahead(batch(), last) || !may_send_more()) return;

@@ -66,6 +66,7 @@ class GateLine {
   };
 
   bool has_time(TimePoint now) const noexcept;
+  void keep_others_up() noexcept;
   void send_more() noexcept;
   bool may_send_more() const;
   void send_behind(LiveBatch batch);

@@ -76,7 +76,7 @@ struct LiveBatch {
   int yields = 0;         ///< Tries that were given up since streams were attached or detached.
   /// For the next try: from the first arrival to the last, and from there to the first switch.
   std::chrono::nanoseconds gate_limit{0};
-  /// In a try a driver call took too long while a stream stood and others had not arrived.
+  /// In a try the watchdog opened the gate before it was closed, while a stream stood.
   bool blocked = false;
   /// In the last try no stream arrived in time, for whatever reason.
   bool overdue = false;

@@ -130,6 +130,8 @@ void LiveMove::give_up_or_back_off(LiveBatch& batch, const Try& last) {
   parts_.stops.stats().add_refusal(refusal.why);
   for_each_range(batch, [&](LiveRange& range) { range.account.gave_up(refusal.why); });
   for_each_group(batch, [](GroupAccount& group) { group.gave_up(1); });
+  // Told ahead, streams have to arrive as predicted.
+  if (refusal.why == StopRefusal::predicted_skew) batch.blocked = false;
   const auto error = tries_.give_up_or_back_off(batch, refusal, last.stood);
   if (!error) return;
   if (error->kind() != ErrorKind::busy) throw *error;

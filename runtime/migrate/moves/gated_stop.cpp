@@ -2,7 +2,6 @@
 
 #include "base/process_exit.hpp"
 #include "driver/spare_kernels.hpp"
-#include "migrate/gates/before_stops.hpp"
 
 #include <vma/error.hpp>
 
@@ -28,7 +27,6 @@ void GatedStop::run(MigrationReport& report, HeldTimes& times,
                     const std::function<void(StoppedWork&)>& body) {
   const TimePoint asked = clock_.now();
   deadline_ = later(asked, limits_.close);
-  BeforeStops::of_process().call();
   const auto note = [&] {
     times = times_;
     report.retries = tries_ - 1;

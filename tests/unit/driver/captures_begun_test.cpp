@@ -35,22 +35,25 @@ TEST(CapturesBegun, AreNotForgotten) {
   EXPECT_FALSE(may_wait(begun));
 }
 
-TEST(CapturesBegun, TheFirstBeginsOnceWaitsHaveEnded) {
+TEST(CapturesBegun, TheFirstOnesBeginOnceWaitsHaveEnded) {
   CapturesBegun captures;
   captures.will_be_told(false);
   std::optional<CapturesBegun::Wait> wait(std::in_place, captures);
   ASSERT_TRUE(wait->none_has());
   std::atomic<bool> ended = false;
-  bool had_ended = false;
-  std::thread program([&] {
+  std::atomic<int> too_early = 0;
+  const auto begin = [&] {
     captures.begins();
-    had_ended = ended;
-  });
+    if (!ended) ++too_early;
+  };
+  std::thread first(begin);
   while (wait->none_has()) std::this_thread::yield();
+  std::thread second(begin);  // Finds that one begins, and must wait, too.
   ended = true;
   wait.reset();
-  program.join();
-  EXPECT_TRUE(had_ended);
+  first.join();
+  second.join();
+  EXPECT_EQ(too_early, 0);
   captures.begins();  // Waits for nothing.
 }
 

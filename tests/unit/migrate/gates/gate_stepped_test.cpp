@@ -226,6 +226,65 @@ TEST_P(SteppedGate, IsOpenedWhenAStreamStandsAndItsThreadIsBusyElsewhere) {
   });
 }
 
+// The stream goes on from the gate that the watchdog opens to the one behind it.
+TEST_P(SteppedGate, BehindAnotherIsOpenedToo) {
+  step(GetParam(), [](const SimOptions& options) {
+    GateRig rig(options);
+    const BoundStream stream = rig.attach_new(0);
+    const auto first = rig.gate_over(rig.driver());
+    const auto second = rig.gate_over(rig.driver());
+    const GatePlan plan = rig.plan();
+    Mutex slow_calls;
+    SlowCallTurn turn(slow_calls);
+    GateLimits limits = GateRig::patient();
+    limits.arrival_limit = milliseconds(5);
+    limits.turn = &turn;
+    limits.turn_limit = microseconds(100);
+    GateLimits behind = limits;
+    behind.turn = nullptr;
+    behind.follows = true;
+    rig.launch_spin(stream, milliseconds(20));
+    const TimePoint begun = rig.now();
+    ASSERT_EQ(why(first->send(plan, limits)), StopRefusal::none);
+    ASSERT_EQ(why(second->send(plan, behind)), StopRefusal::none);
+    rig.launch_spin(stream, microseconds(1));
+    first->await_first(rig.in(seconds(10)), [&] {
+      if (rig.now() < begun + milliseconds(10)) return;
+      EXPECT_TRUE(rig.machine().wait_stream(stream, rig.in(seconds(1)))) << "it still stands";
+    });
+    EXPECT_LE(rig.now(), begun + milliseconds(60));
+    EXPECT_EQ(why(first->close()), StopRefusal::opened_by_watchdog);
+    EXPECT_TRUE(first->all_arrived()) << "though it has gone on to the next one";
+    second->open();
+  });
+}
+
+// Its backlog is not what it was, and the call for the other stream takes long.
+TEST_P(SteppedGate, IsOpenedWhenAStreamArrivesEarlyAndTheNextStopTakesLong) {
+  step(GetParam(), [](const SimOptions& options) {
+    GateRig rig(options);
+    const std::vector<BoundStream> streams = rig.attach_some(2);
+    const GatePlan plan = rig.plan();
+    for (const BoundStream stream : streams) rig.launch_spin(stream, milliseconds(400));
+    ASSERT_EQ(why(rig.gate().look(plan, GateRig::patient())), StopRefusal::none);
+    StandingDriver driver(rig, 1);
+    const auto gate = rig.gate_over(driver);
+    GateLimits limits = GateRig::patient();
+    limits.arrival_limit = milliseconds(5);
+    TimePoint went_on{0};
+    const TimePoint begun = rig.now();
+    const auto program = rig.machine().executor().spawn("program", [&] {
+      sleep(rig, milliseconds(1));
+      for (const BoundStream stream : streams) rig.launch_spin(stream, TimePoint(1000));
+      for (const BoundStream stream : streams) rig.machine().wait_stream(stream, never);
+      went_on = rig.now();
+    });
+    EXPECT_EQ(why(gate->try_close(plan, limits)), StopRefusal::opened_by_watchdog);
+    program->join();
+    EXPECT_LE(went_on, begun + milliseconds(20));
+  });
+}
+
 TEST_P(SteppedGate, IsOpenedWhenItsThreadStandsInTheDriver) {
   step(GetParam(), [](const SimOptions& options) {
     GateRig rig(options);
