@@ -2,7 +2,9 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <mutex>
+#include <new>
 #include <shared_mutex>
 
 namespace vma {
@@ -12,7 +14,9 @@ namespace vma {
 class CapturesBegun {
  public:
   static CapturesBegun& of_process() noexcept {
-    static auto& only = *new CapturesBegun;  // Threads may use it until the end.
+    // Threads may use it until the end, and also when there is no memory.
+    alignas(CapturesBegun) static std::byte place[sizeof(CapturesBegun)];
+    static auto& only = *new (place) CapturesBegun;
     return only;
   }
 

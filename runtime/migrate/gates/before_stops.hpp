@@ -14,7 +14,7 @@ class BeforeStops {
   using Call = void (*)(void* data);
 
   static BeforeStops& of_process() noexcept {
-    static auto& only = *new BeforeStops;  // Threads may use it until the end.
+    static constinit BeforeStops only;  // Needs no memory, and no destruction.
     return only;
   }
 

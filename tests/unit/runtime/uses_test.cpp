@@ -61,8 +61,11 @@ TEST_F(Uses, HaveTheTimeOfTheMachineWhereItIsWanted) {
   rig_.fill_by(0, words_, 8, 1);  // Takes time on the simulated machine.
   const nanoseconds before = rig_.machine().clock().now();
   runtime().record_use(words_, 8, gpu(0));
+  const nanoseconds after = rig_.machine().clock().now();  // Other threads may let time pass.
   ASSERT_GT(before.count(), 0);
-  EXPECT_EQ(uses().at(0).at, before);
+  const nanoseconds at = uses().at(0).at;
+  EXPECT_GE(at, before);
+  EXPECT_LE(at, after);
 }
 
 TEST_F(Uses, AHintArrivesWithItsTimeAndWakes) {
