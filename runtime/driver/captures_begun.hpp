@@ -30,12 +30,11 @@ class CapturesBegun {
   void begins() noexcept {
     State known = State::none;
     if (state_ == State::some) return;
+    std::unique_lock lock(waits_, std::defer_lock);
     if (state_.compare_exchange_strong(known, State::beginning) || known == State::beginning) {
-      const std::unique_lock lock(waits_, std::chrono::seconds(2));
-      state_ = State::some;
-    } else {
-      state_ = State::some;
+      static_cast<void>(lock.try_lock_for(std::chrono::seconds(2)));
     }
+    state_ = State::some;
   }
 
   /// Around a wait for a context. False: a capture may have begun.

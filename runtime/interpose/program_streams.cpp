@@ -228,11 +228,8 @@ void ProgramStreams::detach_if_idle(Stream& stream, Context& context) noexcept {
   // began before is counted as a user, and so is one that begins or joins a capture.
   stream.state = State::leaving;
   if (stream.users != 0 || captures(driver, stream.handle) ||
-      driver.real<EntryPoint::cuStreamQuery>()(stream.handle) != CUDA_SUCCESS) {
-    stream.state = State::attached;
-    return;
-  }
-  if (!try_detach(stream.handle)) {
+      driver.real<EntryPoint::cuStreamQuery>()(stream.handle) != CUDA_SUCCESS ||
+      !try_detach(stream.handle)) {
     stream.state = State::attached;
     return;
   }

@@ -43,7 +43,7 @@ class GateLine {
   /// Waits for the first stream, at most until `until`; sends further gates meanwhile. True: it is
   /// time for `BatchStop::switch_chunks`.
   bool await_first(TimePoint until);
-  BatchStop& stop() noexcept { return *entries_.front().stop; }
+  const BatchStop& stop() const noexcept { return *entries_.front().stop; }
   /// As `BatchStop::switch_chunks`, for the first batch.
   std::optional<GateRefusal> switch_chunks();
 

@@ -284,7 +284,7 @@ bool LiveMove::await_first(LiveBatch& batch, AllOperations& operations, bool loo
 }
 
 /// A gate counts once for the runtime, and once for each migration that had chunks at it.
-void LiveMove::account_for(LiveBatch& batch, BatchStop& stop, Try& result) noexcept {
+void LiveMove::account_for(LiveBatch& batch, const BatchStop& stop, Try& result) noexcept {
   const GateTimes& times = stop.times();
   result.stood = times.first_arrival > TimePoint(0);
   // A call of ours blocked in the application's context before all streams were stopped; or the

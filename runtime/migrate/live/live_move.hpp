@@ -57,7 +57,7 @@ class LiveMove {
   void noting_failure(Try& result, Body&& body);
   void make_ready(LiveChunk& chunk);
   bool await_first(LiveBatch& batch, AllOperations& operations, bool looked);
-  void account_for(LiveBatch& batch, BatchStop& stop, Try& result) noexcept;
+  void account_for(LiveBatch& batch, const BatchStop& stop, Try& result) noexcept;
   bool must_settle(const LiveChunk& chunk) const;
   bool retire_switched(LiveBatch& batch) noexcept;
   void retire(LiveChunk& chunk) noexcept;

@@ -123,6 +123,17 @@ std::optional<NodeWork> kernel_work(Operands& operands) {
 }
 
 /// One row, or several, which the driver takes in no update.
+/// By the functions of the driver that add such a node to a graph, and set it in an executable one.
+template <typename Parameters, typename Add, typename Set>
+void make_calls(NodeWork& work, const Parameters& parameters, CUcontext owner, Add add, Set set) {
+  work.add = [=](CUgraph graph, const CUgraphNode* before, std::size_t count, CUgraphNode* out) {
+    return add(out, graph, before, count, &parameters, owner);
+  };
+  work.set = [=](CUgraphExec exec, CUgraphNode node) {
+    return set(exec, node, &parameters, owner);
+  };
+}
+
 std::optional<NodeWork> fill_work(Operands& operands) {
   World& world = operands.world();
   CUDA_MEMSET_NODE_PARAMS parameters{};
@@ -143,13 +154,8 @@ std::optional<NodeWork> fill_work(Operands& operands) {
   work.text = "fill of " + std::to_string(parameters.elementSize) + " " + part.name + " x " +
               std::to_string(parameters.height);
   work.buffers = {part.buffer};
-  CUcontext owner = operands.context().handle;
-  work.add = [=](CUgraph graph, const CUgraphNode* before, std::size_t count, CUgraphNode* out) {
-    return driver.f_cuGraphAddMemsetNode(out, graph, before, count, &parameters, owner);
-  };
-  work.set = [=](CUgraphExec exec, CUgraphNode node) {
-    return driver.f_cuGraphExecMemsetNodeSetParams(exec, node, &parameters, owner);
-  };
+  make_calls(work, parameters, operands.context().handle, driver.f_cuGraphAddMemsetNode,
+             driver.f_cuGraphExecMemsetNodeSetParams);
   return work;
 }
 
@@ -184,13 +190,8 @@ std::optional<NodeWork> copy_work(Operands& operands, const NodeShape& shape) {
               std::to_string(parameters.Height);
   work.buffers = {target.buffer};
   if (!from_host) work.buffers.push_back(source.buffer);
-  CUcontext owner = operands.context().handle;
-  work.add = [=](CUgraph graph, const CUgraphNode* before, std::size_t count, CUgraphNode* out) {
-    return driver.f_cuGraphAddMemcpyNode(out, graph, before, count, &parameters, owner);
-  };
-  work.set = [=](CUgraphExec exec, CUgraphNode node) {
-    return driver.f_cuGraphExecMemcpyNodeSetParams(exec, node, &parameters, owner);
-  };
+  make_calls(work, parameters, operands.context().handle, driver.f_cuGraphAddMemcpyNode,
+             driver.f_cuGraphExecMemcpyNodeSetParams);
   return work;
 }
 

@@ -199,6 +199,23 @@ TEST_P(SteppedGate, WaitsForItsThreadInTheDriverWhileNothingIsStopped) {
   });
 }
 
+/// Of a gate whose thread does something else while it waits.
+GateLimits busy_limits(SlowCallTurn& turn) {
+  GateLimits limits = GateRig::patient();
+  limits.arrival_limit = milliseconds(5);
+  limits.turn = &turn;
+  limits.turn_limit = microseconds(100);
+  return limits;
+}
+
+/// From `begin` on, the gate's thread waits for the stream instead of the gate.
+void be_busy_until_it_runs(GateRig& rig, Gate& gate, BoundStream stream, TimePoint begin) {
+  gate.await_first(rig.in(seconds(10)), [&] {
+    if (rig.now() < begin) return;
+    EXPECT_TRUE(rig.machine().wait_stream(stream, rig.in(seconds(1)))) << "it still stands";
+  });
+}
+
 // As while it stages other chunks, and the program's launches have filled the context's queues.
 TEST_P(SteppedGate, IsOpenedWhenAStreamStandsAndItsThreadIsBusyElsewhere) {
   step(GetParam(), [](const SimOptions& options) {
@@ -208,18 +225,12 @@ TEST_P(SteppedGate, IsOpenedWhenAStreamStandsAndItsThreadIsBusyElsewhere) {
     const GatePlan plan = rig.plan();
     Mutex slow_calls;
     SlowCallTurn turn(slow_calls);
-    GateLimits limits = GateRig::patient();
-    limits.arrival_limit = milliseconds(5);
-    limits.turn = &turn;
-    limits.turn_limit = microseconds(100);
+    const GateLimits limits = busy_limits(turn);
     rig.launch_spin(stream, milliseconds(20));
     const TimePoint begun = rig.now();
     ASSERT_EQ(why(gate->send(plan, limits)), StopRefusal::none);
     rig.launch_spin(stream, microseconds(1));
-    gate->await_first(rig.in(seconds(10)), [&] {
-      if (rig.now() < begun + milliseconds(10)) return;
-      EXPECT_TRUE(rig.machine().wait_stream(stream, rig.in(seconds(1)))) << "it still stands";
-    });
+    be_busy_until_it_runs(rig, *gate, stream, begun + milliseconds(10));
     EXPECT_LE(rig.now(), begun + milliseconds(40));
     EXPECT_EQ(why(gate->close()), StopRefusal::opened_by_watchdog);
     EXPECT_TRUE(gate->all_arrived());
@@ -236,10 +247,7 @@ TEST_P(SteppedGate, BehindAnotherIsOpenedToo) {
     const GatePlan plan = rig.plan();
     Mutex slow_calls;
     SlowCallTurn turn(slow_calls);
-    GateLimits limits = GateRig::patient();
-    limits.arrival_limit = milliseconds(5);
-    limits.turn = &turn;
-    limits.turn_limit = microseconds(100);
+    const GateLimits limits = busy_limits(turn);
     GateLimits behind = limits;
     behind.turn = nullptr;
     behind.follows = true;
@@ -248,10 +256,7 @@ TEST_P(SteppedGate, BehindAnotherIsOpenedToo) {
     ASSERT_EQ(why(first->send(plan, limits)), StopRefusal::none);
     ASSERT_EQ(why(second->send(plan, behind)), StopRefusal::none);
     rig.launch_spin(stream, microseconds(1));
-    first->await_first(rig.in(seconds(10)), [&] {
-      if (rig.now() < begun + milliseconds(10)) return;
-      EXPECT_TRUE(rig.machine().wait_stream(stream, rig.in(seconds(1)))) << "it still stands";
-    });
+    be_busy_until_it_runs(rig, *first, stream, begun + milliseconds(10));
     EXPECT_LE(rig.now(), begun + milliseconds(60));
     EXPECT_EQ(why(first->close()), StopRefusal::opened_by_watchdog);
     EXPECT_TRUE(first->all_arrived()) << "though it has gone on to the next one";

@@ -60,11 +60,16 @@ class LineProgram {
 class GateLines : public testing::TestWithParam<std::uint64_t> {};
 INSTANTIATE_TEST_SUITE_P(Seeds, GateLines, testing::Range<std::uint64_t>(1, 5));
 
+/// Loads all that is loaded at first use.
+void move_there_and_back(BatchRig& rig) {
+  rig.move(gpu(1), gate_for_each);
+  rig.move(gpu(0), gate_for_each);
+}
+
 TEST_P(GateLines, ManyGatesTakeHardlyMoreThanOneBacklog) {
   step(GetParam(), [](const SimOptions& options) {
     BatchRig rig(options);
-    rig.move(gpu(1), gate_for_each);  // Loads all that is loaded at first use.
-    rig.move(gpu(0), gate_for_each);
+    move_there_and_back(rig);
     const LineProgram program(rig);
     sleep(rig.rig, 2 * backlog);
     const MigrationReport report = rig.move(gpu(1), gate_for_each);
@@ -95,8 +100,7 @@ MigrationReport move_beside_full_queues(BatchRig& rig) {
 TEST_P(GateLines, NothingIsLaunchedWhenAStreamMayArrive) {
   step(GetParam(), [](const SimOptions& options) {
     BatchRig rig(options);
-    rig.move(gpu(1), gate_for_each);
-    rig.move(gpu(0), gate_for_each);
+    move_there_and_back(rig);
     const LineProgram program(rig);
     sleep(rig.rig, 2 * backlog);
     rig.move(gpu(1), gate_for_each);  // Tells how deep the backlog is.
@@ -107,8 +111,7 @@ TEST_P(GateLines, NothingIsLaunchedWhenAStreamMayArrive) {
 TEST_P(GateLines, ABacklogOfEarlierIsNoReasonToLaunch) {
   step(GetParam(), [](const SimOptions& options) {
     BatchRig rig(options);
-    rig.move(gpu(1), gate_for_each);
-    rig.move(gpu(0), gate_for_each);
+    move_there_and_back(rig);
     {
       const LineProgram program(rig);
       sleep(rig.rig, 2 * backlog);
