@@ -218,9 +218,10 @@ class VMART_EXPORT Runtime {
   /// adds no cost to launches.
   ///
   /// Never synchronises. Legal at any time from any thread, also while the stream captures: neither
-  /// `attach`, nor `detach`, nor a move at gates ends a capture. Blocks: while a move switches a
-  /// chunk. After streams that came or went interrupted a move twice, `attach` and `detach` wait
-  /// for its next try, which gives its streams a quarter of a second to stop. Throws:
+  /// `attach`, nor `detach`, nor a move at gates ends a capture. Only during `attach` itself must
+  /// no other thread begin a capture on the same stream. Blocks: while a move switches a chunk.
+  /// After streams that came or went interrupted a move twice, `attach` and `detach` wait for its
+  /// next try, which gives its streams a quarter of a second to stop. Throws:
   /// Error{invalid_argument} if the stream is already attached in this way, belongs to a GPU that
   /// the runtime does not use, or is unknown to the driver.
   void attach(Stream stream, StreamWork work = StreamWork::any);

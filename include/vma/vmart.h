@@ -270,7 +270,8 @@ VMART_EXPORT vmart_status vmart_resume(const char* tag, const vmart_migrate_opti
 VMART_EXPORT vmart_status vmart_is_parked(const char* tag, int* out_parked);
 
 /* --- Streams whose work uses the memory: background moves stop them. None of these calls
- * synchronises, and all are legal during capture, also on the stream that captures. */
+ * synchronises, and all are legal during capture, also on the stream that captures. During a call
+ * that attaches a stream, no other thread may begin a capture on that stream. */
 
 VMART_EXPORT vmart_status vmart_attach(vmart_stream stream);
 /// Detach a stream before you destroy it.

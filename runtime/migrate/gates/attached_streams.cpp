@@ -64,13 +64,13 @@ AttachedStreams::Stream AttachedStreams::identify(BoundStream stream) {
   return identified;
 }
 
-/// The only query made on a stream beside `learn_kinds`: it never invalidates a capture. Remembers
-/// the answer for as long as the stream is attached.
+/// The only query made on a stream after `attach`: it never ends a capture. Throws if the driver
+/// does not know the stream.
 bool AttachedStreams::captures(const Stream& stream) {
   if (!driver_.is_capturing(stream.bound)) return false;
   const MutexLock lock(mutex_);
   for (Attachment& attachment : attachments_) {
-    attachment.captured |= same_stream(attachment.stream, stream);
+    if (same_stream(attachment.stream, stream)) attachment.note_capture();
   }
   return true;
 }
@@ -80,7 +80,8 @@ void AttachedStreams::attach(BoundStream stream, Address scope, StreamWork work)
   attached.graphs = work == StreamWork::any;
   attached.device = driver_.context_device(attached.bound.context);
   topology_.require(gpu(index(attached.device)), "vma::attach");
-  bool captured = captures(attached);  // Throws if the driver does not know the stream.
+  bool captured = captures(attached);
+  if (!captured && !attached.kind) attached.kind = driver_.stream_kind(attached.bound);
   const MutexLock turn(attaching_);
   const MutexLock lock(mutex_);
   for (const Attachment& known : attachments_) {
@@ -93,7 +94,8 @@ void AttachedStreams::attach(BoundStream stream, Address scope, StreamWork work)
                             static_cast<std::uint64_t>(stream.handle), name_of_scope(scope)));
   }
   last_attaches_[scope] = ++last_attach_;
-  attachments_.push_back({attached, scope, captured});
+  attachments_.push_back({attached, scope});
+  if (captured) attachments_.back().note_capture();
 }
 
 void AttachedStreams::detach(BoundStream stream, Address scope) {
@@ -124,6 +126,11 @@ bool AttachedStreams::try_detach(BoundStream stream, Address scope) {
 /// A destroyed stream is known only by its handle.
 AttachedStreams::Stream AttachedStreams::identify_attached(BoundStream stream) {
   return is_built_in(stream.handle) ? identify(stream) : Stream{stream, 0, {}, true};
+}
+
+void AttachedStreams::Attachment::note_capture() noexcept {
+  captured = true;
+  if (stream.kind == StreamKind::blocking && !is_built_in(stream.bound.handle)) stream.kind.reset();
 }
 
 std::vector<AttachedStreams::Attachment>::iterator AttachedStreams::find_locked(
@@ -324,36 +331,6 @@ void AttachedStreams::require_no_capture(const std::vector<ContextHandle>& conte
       if (!context_is_broken(error.native())) throw;
     }
     if (captures) refuse_capture("a blocking stream");
-  }
-}
-
-void AttachedStreams::learn_kinds(Address allocation) {
-  const Use use(*this, allocation);
-  std::map<ContextHandle, int> in_context;
-  for (const Stream& stream : use.streams()) ++in_context[stream.bound.context];
-  for (const Stream& stream : use.streams()) {
-    if (stream.kind || in_context[stream.bound.context] < 2) continue;
-    try {
-      if (!captures(stream) && !has_captured(stream)) {
-        note_kind(stream, driver_.stream_kind(stream.bound));
-      }
-    } catch (const Error& error) {  // The next gate meets it again.
-      log(LogLevel::debug, "cannot query a stream's flags: {}", error.what());
-    }
-  }
-}
-
-bool AttachedStreams::has_captured(const Stream& stream) const {
-  const MutexLock lock(mutex_);
-  return std::ranges::any_of(attachments_, [&](const Attachment& it) {
-    return it.captured && same_stream(it.stream, stream);
-  });
-}
-
-void AttachedStreams::note_kind(const Stream& stream, StreamKind kind) {
-  const MutexLock lock(mutex_);
-  for (Attachment& attachment : attachments_) {
-    if (same_stream(attachment.stream, stream)) attachment.stream.kind = kind;
   }
 }
 

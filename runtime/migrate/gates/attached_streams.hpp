@@ -20,9 +20,9 @@ namespace vma {
 ///
 /// Nothing here synchronises, and nothing ends a capture. The program may begin a capture on any of
 /// these streams at any moment, and the driver ends the capture of a stream whose id or flags are
-/// queried. So a stream is identified by its context and handle, and the only query is whether it
-/// captures. As a consequence, a stream that was destroyed while attached cannot be told from a new
-/// one with the same handle.
+/// queried. So a stream is identified by its context and handle, its flags are queried by `attach`
+/// alone, and later the only query is whether it captures. As a consequence, a stream that was
+/// destroyed while attached cannot be told from a new one with the same handle.
 ///
 /// Handles 0 and 1 are the legacy stream and 2 the per-thread stream of the caller's current
 /// context; a per-thread stream belongs to the calling thread, so only that thread can detach it.
@@ -31,7 +31,8 @@ class AttachedStreams {
   struct Stream {
     BoundStream bound;
     std::uint64_t thread = 0;  ///< The owner of a per-thread stream; zero for others.
-    /// Empty until `learn_kinds`, except for legacy and per-thread streams.
+    /// Empty if the stream captured when it was attached. A blocking stream that is seen to capture
+    /// loses it: it may begin again at any time, and a stop of the legacy stream would end that.
     std::optional<StreamKind> kind;
     bool graphs = true;  ///< Whether graphs may be launched on it.
     DeviceId device{};   ///< The GPU of its context.
@@ -68,7 +69,8 @@ class AttachedStreams {
 
   /// `scope` is where an allocation begins; zero is all memory. Throws: Error{invalid_argument} if
   /// the stream is attached to it already, or on a GPU that the runtime does not use; what the
-  /// driver throws for an unknown stream.
+  /// driver throws for an unknown stream. Queries the stream's flags unless it captures. Requires:
+  /// no other thread begins a capture on the stream meanwhile, which the query would end.
   void attach(BoundStream stream, Address scope, StreamWork work = StreamWork::any);
   /// Throws: Error{invalid_argument} if the stream is not attached to `scope`. A stream that was
   /// destroyed may be detached. Blocks: until no `Use` has the stream, if it is attached to nothing
@@ -110,10 +112,6 @@ class AttachedStreams {
   /// Called before `contexts` are held, which would end their captures. Throws: Error{unsupported}
   /// if an attached stream or a blocking stream captures; other streams cannot be checked.
   void require_no_capture(const std::vector<ContextHandle>& contexts);
-  /// Queries the unknown kinds of streams that share a context with another one in scope. Only for
-  /// streams of which one waited for another at a gate: skips those that capture or were ever seen
-  /// to, but the query ends a capture that begins meanwhile.
-  void learn_kinds(Address allocation);
 
  private:
   struct Attachment {
@@ -121,6 +119,7 @@ class AttachedStreams {
     Address scope{};
     bool captured = false;  // The stream captured when it was queried.
 
+    void note_capture() noexcept;
     bool concerns(Address allocation) const noexcept {
       return is_none(scope) || scope == allocation;
     }
@@ -136,8 +135,6 @@ class AttachedStreams {
       VMART_REQUIRES(mutex_);
   bool is_lost(const Stream& stream);
   bool captures(const Stream& stream);
-  bool has_captured(const Stream& stream) const;
-  void note_kind(const Stream& stream, StreamKind kind);
 
   Driver& driver_;
   const Topology& topology_;

@@ -15,13 +15,23 @@ GateStop& stop_for(GatePlan& plan, BoundStream stopped) {
   return plan.stops.emplace_back(GateStop{stopped, {stopped}, false});
 }
 
+/// Whether it is the only blocking stream of its context.
+bool is_alone(const AttachedStreams::Stream& stream,
+              std::span<const AttachedStreams::Stream> streams) {
+  return !is_built_in(stream.bound.handle) &&
+         std::ranges::none_of(streams, [&](const AttachedStreams::Stream& other) {
+           return other.bound.context == stream.bound.context &&
+                  other.bound.handle != stream.bound.handle && other.kind == StreamKind::blocking;
+         });
+}
+
 }  // namespace
 
 GatePlan plan_gate(std::span<const AttachedStreams::Stream> streams) {
   GatePlan plan;
   for (const AttachedStreams::Stream& stream : streams) {
     const BoundStream bound = stream.bound;
-    if (stream.kind != StreamKind::blocking) {
+    if (stream.kind != StreamKind::blocking || is_alone(stream, streams)) {
       stop_for(plan, bound).graphs |= stream.graphs;
       continue;
     }

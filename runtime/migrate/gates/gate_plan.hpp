@@ -26,12 +26,12 @@ struct GatePlan {
 
 /// Where a gate has to stop so that no work of these streams runs. Pure.
 ///
-/// Every non-blocking stream stops by itself. In a context with a blocking, legacy or per-thread
-/// stream only the legacy stream stops: it runs after all work of these and before all that
-/// follows, and stopping both it and one of them would never end. It is also the only way to reach
-/// a per-thread stream, which no other thread can name. A stream of unknown kind stops by itself,
-/// which stops its work whatever it is: if it is a blocking one that another stop waits for, the
-/// gate is not closed, and the kinds are learned then.
+/// Every non-blocking stream stops by itself, and so does a blocking stream that is the only one of
+/// its context. Of several blocking, legacy and per-thread streams of a context only the legacy
+/// stream stops: it runs after all work of these and before all that follows, and stopping both it
+/// and one of them would never end. It is also the only way to reach a per-thread stream, which no
+/// other thread can name. A stream of unknown kind stops by itself, which stops its work whatever
+/// it is: if it is a blocking one that another stop waits for, the gate does not close.
 GatePlan plan_gate(std::span<const AttachedStreams::Stream> streams);
 
 }  // namespace vma

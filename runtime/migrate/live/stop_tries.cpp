@@ -52,9 +52,6 @@ std::optional<Error> StopTries::give_up_or_back_off(LiveBatch& batch, const Gate
     return Error(ErrorKind::busy, live_move_call,
                  fmt::format("{}. {}", tried(), advice(refusal.why, stood)));
   }
-  // One of them may be a blocking stream that waits for the stop of another.
-  if (refusal.why == StopRefusal::not_arrived)
-    parts_.stops.attached().learn_kinds(allocation.begin());
   if (refusal.why == StopRefusal::streams_changed) ++batch.yields;
   widen_limit(refusal, stood);
   back_off(stood && refusal.why != StopRefusal::predicted_skew, batch.tries);

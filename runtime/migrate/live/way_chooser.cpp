@@ -25,14 +25,6 @@ void WayChooser::note_moved() noexcept {
 }
 
 WayChoice WayChooser::choose(const LiveChunk& chunk) const {
-  const WayChoice choice = choose_among(chunk);
-  if (choice.way != Way::none) return choice;
-  // Blocking streams need no stops of their own, once their kind is known.
-  parts_.stops.attached().learn_kinds(chunk.range.allocation.begin());
-  return choose_among(chunk);
-}
-
-WayChoice WayChooser::choose_among(const LiveChunk& chunk) const {
   const Allocation& allocation = chunk.range.allocation;
   const MigrationTask& task = *chunk.range.task;
   const AttachedStreams::Use streams(parts_.stops.attached(), allocation.begin());

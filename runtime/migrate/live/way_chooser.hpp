@@ -23,8 +23,6 @@ class WayChooser {
   void note_moved() noexcept;
 
  private:
-  WayChoice choose_among(const LiveChunk& chunk) const;
-
   const MoveParts& parts_;
   int chunks_beside_ = 0;  // That still settle in a context of the runtime's own.
 };

@@ -56,10 +56,8 @@ void GatedStop::run(MigrationReport& report, HeldTimes& times,
 }
 
 void GatedStop::prepare_for_next(const GateRefusal& refusal) {
-  AttachedStreams& attached = parts_.stops.attached();
-  if (refusal.why == StopRefusal::stream_lost) attached.drop_lost(allocation_.begin());
-  // One of them may be a blocking stream that waits for the stop of another.
-  if (refusal.why == StopRefusal::not_arrived) attached.learn_kinds(allocation_.begin());
+  if (refusal.why == StopRefusal::stream_lost)
+    parts_.stops.attached().drop_lost(allocation_.begin());
   // Collectives that a gate has cut in two need a while to recover.
   std::chrono::nanoseconds pause = parts_.limits.gate_limit * tries_;
   // All copies of the program have waited for this try.

@@ -102,47 +102,41 @@ TEST(AttachedStreams, KnowTheirContextAndKind) {
   const auto streams = rig.attached().in_scope(mine);
   ASSERT_EQ(streams.size(), 4u);
   EXPECT_EQ(streams[0].bound.context, rig.context(1));
-  for (const std::size_t created : {0u, 1u}) {
-    EXPECT_FALSE(streams[created].kind) << "to ask for the flags could end a capture";
-  }
+  EXPECT_EQ(streams[0].kind, StreamKind::non_blocking);
+  EXPECT_EQ(streams[1].kind, StreamKind::blocking);
   for (const std::size_t built_in : {2u, 3u}) {
     EXPECT_EQ(streams[built_in].bound.context, rig.context(0));
     EXPECT_EQ(streams[built_in].kind, StreamKind::blocking);
   }
 }
 
-TEST(AttachedStreams, LearnTheirKindsOnlyWhereOneMayWaitForAnother) {
-  AttachRig rig;
-  const BoundStream free = rig.new_stream(0), bound = rig.new_blocking_stream(0);
-  const BoundStream alone = rig.new_blocking_stream(1), captured = rig.new_stream(0);
-  for (const BoundStream each : {free, bound, alone, captured}) rig.attached().attach(each, mine);
-  rig.machine().begin_capture(captured, CaptureMode::relaxed);
-  rig.attached().learn_kinds(mine);
-  rig.machine().destroy_graph(rig.machine().end_capture(captured));
-  // A stream that has captured once may capture again at any time.
-  rig.attached().learn_kinds(mine);
-  const auto streams = rig.attached().in_scope(mine);
-  EXPECT_EQ(streams[0].kind, StreamKind::non_blocking);
-  EXPECT_EQ(streams[1].kind, StreamKind::blocking);
-  EXPECT_FALSE(streams[2].kind) << "nothing else of its context is stopped";
-  EXPECT_FALSE(streams[3].kind);
-}
-
 TEST(AttachedStreams, RememberACaptureForAsLongAsTheStreamIsAttached) {
   AttachRig rig;
-  const BoundStream stream = rig.new_stream(0), other = rig.new_stream(0);
-  for (const BoundStream each : {stream, other}) rig.attached().attach(each, mine);
-  rig.machine().begin_capture(stream, CaptureMode::relaxed);
-  rig.attached().learn_kinds(mine);
-  rig.machine().destroy_graph(rig.machine().end_capture(stream));
+  const BoundStream stream = rig.new_blocking_stream(0), free = rig.new_stream(0);
+  const auto kind = [&](std::size_t i) { return rig.attached().in_scope(mine)[i].kind; };
+  for (const BoundStream each : {free, stream}) {
+    rig.attached().attach(each, mine);
+    rig.machine().begin_capture(each, CaptureMode::relaxed);
+    EXPECT_TRUE(rig.attached().find_capturing());
+    rig.machine().destroy_graph(rig.machine().end_capture(each));
+  }
+  EXPECT_EQ(kind(0), StreamKind::non_blocking);
+  EXPECT_FALSE(kind(1)) << "it may capture again at any time";
   rig.attached().attach(stream, all);
   rig.attached().detach(stream, mine);
-  rig.attached().learn_kinds(mine);
-  EXPECT_FALSE(rig.attached().in_scope(mine)[1].kind);
+  EXPECT_FALSE(kind(1));
   rig.attached().detach(stream, all);  // From here on a new stream may get its handle.
   rig.attached().attach(stream, mine);
-  rig.attached().learn_kinds(mine);
-  EXPECT_EQ(rig.attached().in_scope(mine)[1].kind, StreamKind::non_blocking);
+  EXPECT_EQ(kind(1), StreamKind::blocking);
+}
+
+TEST(AttachedStreams, HaveNoKindIfTheyCaptureWhenTheyAreAttached) {
+  AttachRig rig;
+  const BoundStream stream = rig.new_stream(0);
+  rig.machine().begin_capture(stream, CaptureMode::relaxed);
+  rig.attached().attach(stream, mine);
+  EXPECT_FALSE(rig.attached().in_scope(mine)[0].kind);
+  rig.machine().destroy_graph(rig.machine().end_capture(stream));
 }
 
 TEST(AttachedStreams, MayHaveGraphsUnlessAllWhoAttachedThemSayNo) {
@@ -285,7 +279,6 @@ TEST(AttachedStreams, DisturbNoCapture) {
       rig.attached().attach({{}, StreamHandle{1}}, all);
       EXPECT_EQ(rig.attached().find_capturing()->bound.handle, stream.handle);
       EXPECT_TRUE(rig.attached().drop_lost(mine).empty());
-      rig.attached().learn_kinds(mine);
       rig.attached().detach({{}, StreamHandle{1}}, all);
       rig.attached().detach(stream, all);
       GraphHandle graph{};
@@ -317,11 +310,12 @@ TEST(AttachedStreams, AskNothingThatACaptureWhichBeginsMeanwhileWouldNotOutlive)
   const BoundStream stream = rig.new_stream(0), other = rig.new_stream(0);
   for (const Address scope : {all, mine}) {
     for (const BoundStream each : {stream, other}) attached.attach(each, scope);
+    driver.asked = 0;  // `attach` may.
     EXPECT_TRUE(attached.drop_lost(mine).empty());
     EXPECT_FALSE(attached.find_capturing());
     for (const BoundStream each : {stream, other}) attached.detach(each, scope);
+    EXPECT_EQ(driver.asked, 0);
   }
-  EXPECT_EQ(driver.asked, 0);
 }
 
 TEST(AttachedStreams, AreSafeFromAnyThread) {

@@ -1,4 +1,4 @@
-// Goal: each non-blocking stream is stopped by itself, and in a context with any other stream only
+// Goal: each non-blocking stream is stopped by itself, and in a context with several others only
 // the legacy stream is stopped, so that no two stops wait for each other.
 #include "migrate/gates/gate_plan.hpp"
 
@@ -57,8 +57,23 @@ TEST(GatePlan, StopsTheLegacyStreamInPlaceOfAllThatItOrders) {
   EXPECT_EQ(plan.stops_in.at(here), 1);
 }
 
+TEST(GatePlan, StopsTheOnlyBlockingStreamOfAContextByItself) {
+  const std::vector streams{bound_stream(here, 11), free_stream(here, 12), bound_stream(there, 13),
+                            bound_stream(here, 11)};
+  const GatePlan plan = plan_gate(streams);
+  ASSERT_EQ(plan.stops.size(), 3u);
+  EXPECT_EQ(plan.stops[0].stream.handle, StreamHandle{11});
+  EXPECT_EQ(handles(plan.stops[0].capture_watched), Numbers{11});
+  EXPECT_EQ(plan.stops[2].stream.handle, StreamHandle{13});
+  AttachedStreams::Stream unknown = bound_stream(here, 12);
+  unknown.kind.reset();
+  const GatePlan apart = plan_gate(std::vector{bound_stream(here, 11), unknown});
+  ASSERT_EQ(apart.stops.size(), 2u);
+  EXPECT_EQ(apart.stops[0].stream.handle, StreamHandle{11});
+}
+
 TEST(GatePlan, KnowsWhereGraphsMayBeLaunched) {
-  AttachedStreams::Stream plain = free_stream(here, 11), plain_bound = bound_stream(there, 12);
+  AttachedStreams::Stream plain = free_stream(here, 11), plain_bound = bound_stream(there, 2);
   plain.graphs = plain_bound.graphs = false;
   const GatePlan plan = plan_gate(std::vector{plain, free_stream(here, 13), plain_bound});
   ASSERT_EQ(plan.stops.size(), 3u);
