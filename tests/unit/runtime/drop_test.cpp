@@ -478,13 +478,13 @@ TEST(DropFaults, FailuresInARowLeaveEachChunkWholeDroppedOrPoisoned) {
         << "one slot of each that is poisoned";
     if (faulty.runtime->stats().poisoned > 0) {
       ++poisoned;
-      faulty.memory().check_invariants();
+      check_settled(faulty.memory());
       for (std::uint64_t* words : faulty.words) faulty.runtime->free(words);
     } else {
       faulty.check(7);
     }
     if (faulty.runtime->is_parked("model")) faulty.runtime->resume("model");
-    faulty.memory().check_invariants();
+    check_settled(faulty.memory());
   }
   EXPECT_FALSE(fired) << "the sweep has come to its end";
   EXPECT_GT(poisoned, 0) << "a mapping that can be neither granted nor taken back";

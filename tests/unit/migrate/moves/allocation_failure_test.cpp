@@ -214,7 +214,7 @@ struct WantRig {
     EXPECT_TRUE(again->wait_for(std::chrono::hours(1)));
     EXPECT_EQ(chunks_at(to), static_cast<int>(allocation->geometry().slots))
         << (again->error() ? "it failed" : "");
-    memory.check_invariants();
+    check_settled(memory);
     return fired;
   }
 
@@ -306,7 +306,7 @@ struct GroupRig : WantRig {
     for (const auto& task : submit_all(to, scope))
       EXPECT_TRUE(task->wait_for(std::chrono::hours(1)));
     for (const auto& each : all) EXPECT_EQ(each->home(0), to);
-    memory.check_invariants();
+    check_settled(memory);
     return fired;
   }
 
