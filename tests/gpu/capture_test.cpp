@@ -11,6 +11,7 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
+#include <mutex>
 #include <thread>
 #include <vector>
 
@@ -52,7 +53,10 @@ class GpuCaptures : public GpuTest<Machine> {
     const WordOperation write{WordOperation::Kind::write, address_of(word), 1};
     int ended = 0;
     for (int i = 0; i < count; ++i) {
-      driver().begin_capture(captured, mode);
+      {
+        const std::lock_guard begins(attach_or_begin_);
+        driver().begin_capture(captured, mode);
+      }
       try {
         for (int node = 0; node < 50; ++node) driver().batch(captured, {&write, 1});
       } catch (const Error&) {  // `end_capture` reports it.
@@ -66,6 +70,8 @@ class GpuCaptures : public GpuTest<Machine> {
     driver().free_pinned(captured.context, word);
     return ended;
   }
+
+  std::mutex attach_or_begin_;  // No capture may begin on a stream while it is being attached.
 };
 TYPED_TEST_SUITE(GpuCaptures, GpuMachines, GpuMachineNames);
 
@@ -89,7 +95,10 @@ TYPED_TEST(GpuCaptures, OutliveMovesFreesAndStreamsThatComeAndGo) {
       }
     });
     company.add([&] {
-      runtime.attach(captured);
+      {
+        const std::lock_guard attaches_now(this->attach_or_begin_);
+        runtime.attach(captured);
+      }
       ++attaches;
       runtime.detach(captured);
     });

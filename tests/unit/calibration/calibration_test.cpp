@@ -239,8 +239,9 @@ TEST(Calibration, EndsWithItsTime) {
   const TimePoint before = rig.machine().clock().now();
   try {
     EXPECT_TRUE(names(rig.runtime().calibrate(options).estimates, "the time limit was reached"));
-  } catch (const Error& error) {  // Allocation alone used up the limit.
-    EXPECT_TRUE(says(error, "the time limit was reached")) << error.what();
+  } catch (const Error& error) {  // On a busy machine, nothing was measured within the limit.
+    EXPECT_TRUE(says(error, "the time limit was reached") || says(error, "did not take longer"))
+        << error.what();
   }
   // The current step runs to its end, and creating contexts takes time too.
   EXPECT_LT(rig.machine().clock().now() - before, std::chrono::milliseconds(1'500));
