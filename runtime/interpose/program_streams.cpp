@@ -31,13 +31,25 @@ int attached_max() noexcept {
   return std::max(1, Settings::get().hardware_queues - 4);
 }
 
+/// Whether the context was destroyed or is not active yet, which the driver does not tell apart.
+/// CUDA's runtime makes a primary context current before it activates it.
+bool is_in_unusable_context(CUstream stream) noexcept {
+  CUstreamCaptureStatus unused = CU_STREAM_CAPTURE_STATUS_NONE;
+  return DriverLibrary::get()->cuStreamIsCapturing_plain(stream, &unused) ==
+         CUDA_ERROR_CONTEXT_IS_DESTROYED;
+}
+
 /// Returns false if work may be missed. A stream of a GPU that is not vmart's (VMART_DEVICES)
 /// cannot reach its memory, so there is nothing to miss, and once the process exits, nothing moves.
 bool attach(CUstream stream) noexcept {
   const VmartLibrary* const vmart = VmartLibrary::loaded();
   if (vmart == nullptr) return false;
-  const vmart_status status = vmart->vmart_attach(stream);
-  return status == VMART_OK || status == VMART_INVALID_ARGUMENT || status == VMART_DRIVER_GONE;
+  switch (vmart->vmart_attach(stream)) {
+    case VMART_OK:
+    case VMART_INVALID_ARGUMENT: return true;
+    case VMART_DRIVER_GONE: return !is_in_unusable_context(stream);
+    default: return false;
+  }
 }
 
 void detach(CUstream stream) noexcept {

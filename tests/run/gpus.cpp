@@ -1,4 +1,5 @@
-/* Copies between two GPUs in the legacy stream, which CUDA orders with the work of both. */
+/* Copies between two GPUs in the legacy stream, which CUDA orders with the work of both; and a GPU
+ * that is used later than another. */
 #include "program.hpp"
 
 #include <stdio.h>
@@ -73,4 +74,16 @@ void copy_between_gpus(CUcontext here) {
   CALL(cuMemFree, target);
   CALL(cuCtxSetCurrent, here);
   CALL(cuMemFree, source);
+}
+
+/* As CUDA's runtime does it: the context of the other GPU is current before it is active. By then
+ * the program has memory. */
+CUcontext enter_inactive_context(void) {
+  CUcontext there;
+  CUdeviceptr first;
+  CALL(cuMemAlloc, &first, buffer_bytes);
+  CALL(cuDevicePrimaryCtxRetain, &there, 1);
+  CALL(cuCtxSetCurrent, there);
+  CALL(cuDevicePrimaryCtxRetain, &there, 1);
+  return there;
 }

@@ -17,7 +17,7 @@
  * more than there is. `ending` uses memory in a handler of exit, and `green` what was allocated in
  * a green context. `info` prints what it is told of the GPU's memory, and `told` when that is
  * divided or unused. `full` allocates until the GPU is full, once, and `arrays` does so with
- * arrays.
+ * arrays. `inactive` uses another GPU, whose context is current before it is active.
  */
 #include "program.hpp"
 
@@ -157,7 +157,7 @@ static void round_of(unsigned char value) {
     for (int i = 0; i < buffers; ++i) fill(used[i], i, value);
   } else if (pool != NULL) {
     fill_by_pools(value);
-  } else if (strcmp(work, "legacy") == 0) {
+  } else if (is_work("legacy") || is_work("inactive")) {
     for (int i = 0; i < buffers; ++i) {
       CALL(cuMemsetD8, memory[i], (unsigned char)(value + i), buffer_bytes);
     }
@@ -316,6 +316,7 @@ int main(int argc, char **argv) {
   CALL(cuInit, 0);
   CALL(cuDevicePrimaryCtxRetain, &context, 0);
   CALL(cuCtxSetCurrent, context);
+  if (is_work("inactive")) context = enter_inactive_context();
   for (int i = 0; i < streams_count; ++i) {
     CALL(cuStreamCreate, &streams[i],
          strcmp(work, "blocking") == 0 ? CU_STREAM_DEFAULT : CU_STREAM_NON_BLOCKING);

@@ -82,6 +82,7 @@ void work_a_while(void *);
 /* A copy waits for the other GPU's work, whose later work waits for the copy. The context is the
  * current one, of GPU 0. */
 void copy_between_gpus(CUcontext here);
+CUcontext enter_inactive_context(void);
 
 /* --- graphs.cpp */
 

@@ -57,12 +57,16 @@ class Programs(unittest.TestCase):
                     self.assertEqual({at for one in running.where() for at in places(one)}, {shown})
                 self.assert_prints_the_same(running, way, work)
 
-    def test_streams_that_are_idle_are_not_stopped(self):
-        with Running("linked", "idle", VMART_LOG="debug") as running:
-            running.control("migrate", "run", "gpu1")
-            self.assert_prints_the_same(running, "linked", "idle")
-            stopped = re.findall(r"gate for \d+ chunks and (\d+) streams: [1-9]", running.errors())
-            self.assertEqual(set(stopped), {"2"}, "the stream that works, and the legacy stream")
+    def test_moves_stop_the_streams_that_may_work(self):
+        # Idle: the stream that works, and the legacy stream. Inactive, a context that was current before it was
+        # active: both legacy streams, and the stream that copies.
+        late = {"SIM_CUDA_LATE_CONTEXTS": "1"}
+        for work, place, count, changes in (("idle", "gpu1", "2", {}), ("inactive", "gpu0", "3", late)):
+            with self.subTest(work=work), Running("linked", work, VMART_LOG="debug", **changes) as running:
+                running.control("migrate", "run", place)
+                self.assert_prints_the_same(running, "linked", work)
+                stopped = re.findall(r"gate for \d+ chunks and (\d+) streams: [1-9]", running.errors())
+                self.assertEqual(set(stopped), {count})
 
     def test_graphs_are_updated_after_moves(self):
         for work in ("updates", "nodes"):

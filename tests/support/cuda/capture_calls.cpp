@@ -147,6 +147,9 @@ SIM_CUDA_STREAM_CALL(cuStreamEndCapture, _ptsz, (CUstream stream, CUgraph* graph
 }
 SIM_CUDA_STREAM_CALL(cuStreamIsCapturing, _ptsz, (CUstream stream, CUstreamCaptureStatus* status),
                      (stream, status)) {
+  if (const BoundStream named = stream_of(stream); !is_none(named.context)) {
+    require_active(named.context);
+  }
   *required(status) = info_of(stream).status;
 }
 SIM_CUDA_STREAM_CALL(cuStreamGetCaptureInfo, _ptsz,

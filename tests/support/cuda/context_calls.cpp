@@ -77,7 +77,9 @@ SIM_CUDA_CALL(cuDevicePrimaryCtxRetain, (CUcontext * context, CUdevice device), 
   required(context);
   const DeviceId id = device_of(device);
   const MutexLock lock(opening());
-  *context = native_of<CUcontext>(prepared(sim().retain_primary(id), id, true));
+  const ContextHandle retained = prepared(sim().retain_primary(id), id, true);
+  note_retained(retained);
+  *context = native_of<CUcontext>(retained);
 }
 
 SIM_CUDA_CALL(cuDevicePrimaryCtxRelease_v2, (CUdevice device), (device)) {

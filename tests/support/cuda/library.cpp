@@ -12,6 +12,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <map>
 #include <vector>
 
 namespace vma {
@@ -74,6 +75,18 @@ void tell_top() {
   } catch (const Error&) {  // It was destroyed while it lay in the stack; its calls are refused.
     sim().set_current_context({});
   }
+}
+
+/// Contexts that have been current, and whether each is active.
+struct LateContexts {
+  const bool wanted = std::getenv("SIM_CUDA_LATE_CONTEXTS") != nullptr;
+  Mutex mutex;
+  std::map<ContextHandle, bool> active VMART_GUARDED_BY(mutex);
+};
+
+LateContexts& late_contexts() {
+  static LateContexts& contexts = *new LateContexts();
+  return contexts;
 }
 
 }  // namespace
@@ -139,9 +152,29 @@ ContextHandle pop_context() {
 
 void set_context(ContextHandle context) {
   sim().set_current_context(context);
+  LateContexts& late = late_contexts();
+  if (late.wanted && !is_none(context)) {
+    const MutexLock lock(late.mutex);
+    late.active.emplace(context, false);
+  }
   if (!stack().empty()) stack().pop_back();
   if (!is_none(context)) stack().push_back(context);
   tell_top();
+}
+
+void note_retained(ContextHandle context) {
+  LateContexts& late = late_contexts();
+  const MutexLock lock(late.mutex);
+  const auto known = late.active.find(context);
+  if (known != late.active.end()) known->second = true;
+}
+
+void require_active(ContextHandle context) {
+  LateContexts& late = late_contexts();
+  if (!late.wanted) return;
+  const MutexLock lock(late.mutex);
+  const auto known = late.active.find(context);
+  if (known != late.active.end() && !known->second) refuse(CUDA_ERROR_CONTEXT_IS_DESTROYED);
 }
 
 BoundStream stream_of(CUstream stream) {

@@ -39,8 +39,13 @@ ContextHandle current_context();
 ContextHandle top_context() noexcept;
 void push_context(ContextHandle context);
 ContextHandle pop_context();
-/// Replaces the top of the stack; none removes it.
+/// Replaces the top of the stack; none removes it. With SIM_CUDA_LATE_CONTEXTS, a context that
+/// becomes current for the first time is not active from then on until it is retained again, as
+/// CUDA's runtime lets it be seen.
 void set_context(ContextHandle context);
+void note_retained(ContextHandle context);
+/// Throws: Refusal{CONTEXT_IS_DESTROYED} if it is not active.
+void require_active(ContextHandle context);
 
 /// The stream that a call names: zero is the legacy stream or, within `PerThreadStreams`, the
 /// thread's own. Throws: Refusal{INVALID_CONTEXT} for those if no context is current.
