@@ -3,6 +3,7 @@
 #include "interpose/program_memory.hpp"
 #include "interpose/program_streams.hpp"
 #include "interpose/standing.hpp"
+#include "interpose/waits/finished_work.hpp"
 
 #include <algorithm>
 #include <array>
@@ -98,7 +99,9 @@ void CrossCopies::let_wait(CUcontext later, CUcontext earlier) noexcept {
   if (const CUevent recorded = record(driver, earlier)) {
     const PushedContext in_later(driver, later);
     const auto wait = driver.real<EntryPoint::cuStreamWaitEvent>();
-    if (in_later && wait(nullptr, recorded, 0) == CUDA_SUCCESS) return;
+    if (in_later && wait(nullptr, recorded, 0) == CUDA_SUCCESS) {
+      return FinishedWork::get().note_enqueued({CU_STREAM_LEGACY, later});
+    }
   }
   const RelaxedCaptures relaxed(driver);
   driver.real<EntryPoint::cuStreamSynchronize>()(nullptr);

@@ -144,7 +144,7 @@ FinishedWork::StreamName ProgramStreams::name_of(CUstream stream) noexcept {
 }
 
 void ProgramStreams::note_enqueued(CUstream stream) noexcept {
-  if (begun()) FinishedWork::get().note_enqueued(stream);
+  if (begun()) FinishedWork::get().note_enqueued(name_of(stream));
 }
 
 std::size_t ProgramStreams::first_place(CUstream stream) noexcept {

@@ -8,8 +8,19 @@
 
 #include <thread>
 
+/* Gives the other GPU work in its built-in stream, which is none for the streams of this one. */
+static void work_on_other_gpu(CUcontext here) {
+  static CUcontext there = NULL;
+  static CUdeviceptr other = 0;
+  if (there == NULL) CALL(cuDevicePrimaryCtxRetain, &there, 1);
+  CALL(cuCtxSetCurrent, there);
+  if (other == 0) CALL(cuMemAlloc, &other, 4096);
+  CALL(cuMemsetD8Async, other, 1, 4096, NULL);
+  CALL(cuCtxSetCurrent, here);
+}
+
 /* A stream that was waited for has no work until it is given some, also while its memory moves. */
-void count_unready_streams(void) {
+void count_unready_streams(CUcontext here) {
   static unsigned unready = 0;
   for (int i = 0; i < 40; ++i) {
     CUstream stream = i % 3 == 0 ? NULL : streams[i % streams_count];
@@ -19,6 +30,7 @@ void count_unready_streams(void) {
     } else {
       CALL(cuCtxSynchronize);
     }
+    if (i % 4 < 2) work_on_other_gpu(here);
     for (int k = 0; k < 50; ++k) unready += driver.f_cuStreamQuery(stream) != CUDA_SUCCESS;
   }
   if (unready != 0) printf("%u queries were too early\n", unready);

@@ -341,7 +341,7 @@ int main(int argc, char **argv) {
   for (unsigned char value = 2; !told_to_end(); ++value) {
     round_of(value);
     if (strcmp(work, "forks") == 0) fork_beside(value);
-    if (is_work("waits")) count_unready_streams();
+    if (is_work("waits")) count_unready_streams(context);
   }
   if (strcmp(work, "exec") == 0) execl("/proc/self/exe", argv[0], argv[1], "stream", NULL);
 

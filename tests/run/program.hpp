@@ -97,7 +97,7 @@ void ask_for_room(CUcontext here);
 
 /* --- corners.cpp */
 
-void count_unready_streams(void);
+void count_unready_streams(CUcontext here);
 void allocate_too_much(void);
 void allocate_when_ending(CUcontext context);
 void outlive_green_context(CUcontext primary);

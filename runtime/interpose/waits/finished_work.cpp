@@ -20,7 +20,7 @@ thread_local Waits waits;
 
 /// What the thread noted last: noting it once more would change nothing.
 struct Noted {
-  CUstream stream = nullptr;
+  FinishedWork::StreamName name;
   std::uint64_t waits = 0;
 };
 thread_local Noted noted;
@@ -37,12 +37,13 @@ FinishedWork& FinishedWork::get() noexcept {
   return *work;
 }
 
-/// Built-in streams share a place: which of them a null handle means depends on the call.
-FinishedWork::Place& FinishedWork::place_of(CUstream stream) noexcept {
-  if (stream == nullptr || stream == CU_STREAM_PER_THREAD) stream = CU_STREAM_LEGACY;
+/// The built-in streams of a context share a place: which of them a null handle means depends on
+/// the call. Their key is odd, which no handle of a stream is.
+FinishedWork::Place& FinishedWork::place_of(const StreamName& name) noexcept {
   constexpr std::size_t tries_max = 64;
   constexpr std::uint64_t spread = 0x9E3779B97F4A7C15;
-  const auto key = reinterpret_cast<std::uintptr_t>(stream);
+  const auto key = name.context != nullptr ? reinterpret_cast<std::uintptr_t>(name.context) | 1
+                                           : reinterpret_cast<std::uintptr_t>(name.stream);
   std::size_t at = (key * spread) >> 51;  // 13 bits: see `places_count`.
   for (std::size_t tries = 0; tries < tries_max; ++tries, at = (at + 1) % places_count) {
     Place& place = places_[at];
@@ -53,14 +54,14 @@ FinishedWork::Place& FinishedWork::place_of(CUstream stream) noexcept {
   return shared_;
 }
 
-void FinishedWork::note_enqueued(CUstream stream) noexcept {
+void FinishedWork::note_enqueued(const StreamName& name) noexcept {
   const std::uint64_t begun = waits_.load(std::memory_order_acquire);
-  if (noted.waits == begun && noted.stream == stream) return;
-  std::atomic<std::uint64_t>& last = place_of(stream).last_work;
+  if (noted.waits == begun && noted.name == name) return;
+  std::atomic<std::uint64_t>& last = place_of(name).last_work;
   std::uint64_t known = last.load(std::memory_order_relaxed);
   while (known < begun && !last.compare_exchange_weak(known, begun, std::memory_order_release)) {
   }
-  noted = {stream, begun};
+  noted = {name, begun};
 }
 
 void FinishedWork::end_wait(std::uint64_t number, const StreamName& name) noexcept {
@@ -72,7 +73,7 @@ void FinishedWork::end_wait_for(std::uint64_t number, CUcontext context) noexcep
 }
 
 bool FinishedWork::is_all_work_of(const StreamName& name, CUcontext context) noexcept {
-  const std::uint64_t last = place_of(name.stream).last_work.load(std::memory_order_acquire);
+  const std::uint64_t last = place_of(name).last_work.load(std::memory_order_acquire);
   return std::ranges::any_of(waits.last, [&](const Wait& wait) {
     if (wait.number <= last) return false;
     return wait.all_of != nullptr ? wait.all_of == context : wait.name == name;

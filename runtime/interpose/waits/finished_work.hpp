@@ -24,9 +24,9 @@ class FinishedWork {
   };
 
   /// A call that enqueued on the stream is about to return. Work on a built-in stream counts for
-  /// all built-in streams of all contexts. Costs next to nothing as long as no thread waits and the
+  /// all built-in streams of its context. Costs next to nothing as long as no thread waits and the
   /// thread enqueues on one stream.
-  void note_enqueued(CUstream stream) noexcept;
+  void note_enqueued(const StreamName& name) noexcept;
   /// A wait begins. Returns its number, for when it has ended.
   std::uint64_t begin_wait() noexcept { return waits_.fetch_add(1) + 1; }
   /// The calling thread has waited for all work that was on the stream, or on all streams of the
@@ -45,7 +45,7 @@ class FinishedWork {
     std::atomic<std::uint64_t> last_work = 0;  ///< How many waits had begun after it.
   };
   static constexpr std::size_t places_count = 1 << 13;
-  Place& place_of(CUstream stream) noexcept;
+  Place& place_of(const StreamName& name) noexcept;
 
   std::atomic<std::uint64_t> waits_ = 1;
   // Open addressing. Handles are never removed; those that find no place share one, and are taken
