@@ -343,6 +343,8 @@ using InstantiateWithLog = CUresult (*)(CUgraphExec*, CUgraph, CUgraphNode*, cha
 #define VMART_RUN_OPTIONAL_PLAIN_CALLS(ROW)                                          \
   ROW(cuDeviceCanAccessPeer, PFN_cuDeviceCanAccessPeer_v4000)                        \
   ROW(cuDeviceGetUuid_v2, PFN_cuDeviceGetUuid_v11040)                                \
+  ROW(cuFuncGetName, PFN_cuFuncGetName_v12030)                                       \
+  ROW(cuKernelGetName, PFN_cuKernelGetName_v12030)                                   \
   ROW(cuGraphChildGraphNodeGetGraph, PFN_cuGraphChildGraphNodeGetGraph_v10000)       \
   ROW(cuGraphGetNodes, PFN_cuGraphGetNodes_v10000)                                   \
   ROW(cuGraphMemcpyNodeGetParams, PFN_cuGraphMemcpyNodeGetParams_v10000)             \

@@ -2,11 +2,13 @@
 // have them; launches of GPUs that nobody else notes.
 #include "interpose/work/blind_launches.hpp"
 #include "interpose/work/memory_ranges.hpp"
+#include "interpose/work/overlap.hpp"
 #include "interpose/work/time_budget.hpp"
 
 #include <gtest/gtest.h>
 
 #include <array>
+#include <span>
 #include <vector>
 
 namespace vma::interpose {
@@ -133,6 +135,74 @@ TEST(TimeBudget, HasSomeUntilItIsSpent) {
   while (now_ns() - begin < 1000) {
   }
   EXPECT_TRUE(eager.has_some());
+}
+
+CUlaunchAttribute overlap_of(int allowed) {
+  CUlaunchAttribute attribute{};
+  attribute.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+  attribute.value.programmaticStreamSerializationAllowed = allowed;
+  return attribute;
+}
+
+CUlaunchConfig config_with(std::span<CUlaunchAttribute> attributes) {
+  CUlaunchConfig config{};
+  config.gridDimX = 7;
+  config.attrs = attributes.data();
+  config.numAttrs = static_cast<unsigned>(attributes.size());
+  return config;
+}
+
+TEST(SerialLaunch, ChangesNothingButTheOverlap) {
+  CUlaunchAttribute priority{};
+  priority.id = CU_LAUNCH_ATTRIBUTE_PRIORITY;
+  priority.value.priority = -3;
+  std::array attributes = {priority, overlap_of(1)};
+  const CUlaunchConfig config = config_with(attributes);
+  EXPECT_TRUE(may_overlap(config));
+  const SerialLaunch serial(config);
+  EXPECT_FALSE(may_overlap(*serial.config()));
+  EXPECT_EQ(serial.config()->gridDimX, 7u);
+  ASSERT_EQ(serial.config()->numAttrs, 2u);
+  EXPECT_EQ(serial.config()->attrs[0].value.priority, -3);
+  EXPECT_TRUE(may_overlap(config)) << "the program's own attributes were changed";
+}
+
+TEST(SerialLaunch, IsForLaunchesThatMayOverlap) {
+  std::array denied = {overlap_of(0)};
+  EXPECT_FALSE(may_overlap(config_with(denied)));
+  EXPECT_FALSE(may_overlap(config_with({})));
+}
+
+int names_asked = 0;
+
+/// The handle is the address of the name.
+const char* named_by_handle(CUfunction function) noexcept {
+  ++names_asked;
+  return reinterpret_cast<const char*>(function);
+}
+
+TEST(EarlyReaders, AreKnownByTheirNamesUntilTheHandlesAreForgotten) {
+  alignas(2) static char name[] =
+      "_ZN3cub17CUB_300001_SM_9006detail10merge_sort26DeviceMergeSortMergeKernelIN4cuda3std";
+  alignas(2) static char harmless[] =
+      "_ZN3cub17CUB_300001_SM_9006detail10merge_sort30DeviceMergeSortBlockSortKernelIN4cuda3std";
+  const auto merge = reinterpret_cast<CUfunction>(name);
+  const auto block_sort = reinterpret_cast<CUfunction>(harmless);
+  EarlyReaders readers(named_by_handle);
+  EXPECT_TRUE(readers.has(merge));
+  EXPECT_FALSE(readers.has(block_sort));
+  const int asked = names_asked;
+  EXPECT_TRUE(readers.has(merge));
+  EXPECT_EQ(names_asked, asked) << "the name was asked for at each launch";
+  readers.forget();
+  name[0] = '\0';  // Another function with the same handle.
+  EXPECT_FALSE(readers.has(merge));
+}
+
+TEST(EarlyReaders, AreNotThoseWithoutAName) {
+  EarlyReaders readers([](CUfunction) noexcept -> const char* { return nullptr; });
+  int function = 0;
+  EXPECT_FALSE(readers.has(reinterpret_cast<CUfunction>(&function)));
 }
 
 }  // namespace

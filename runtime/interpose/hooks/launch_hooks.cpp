@@ -3,6 +3,9 @@
 #include "interpose/hooks.hpp"
 #include "interpose/program_memory.hpp"
 #include "interpose/uses.hpp"
+#include "interpose/work/overlap.hpp"
+
+#include <optional>
 
 namespace vma::interpose {
 namespace {
@@ -28,10 +31,29 @@ CUresult launch_cooperative(CUfunction function, CUstream stream, void** paramet
   return result;
 }
 
+const char* name_of(CUfunction function) noexcept {
+  const DriverLibrary& driver = *DriverLibrary::get();
+  const char* name = nullptr;
+  if (driver.cuFuncGetName_plain == nullptr || driver.cuKernelGetName_plain == nullptr) return name;
+  if (driver.cuFuncGetName_plain(&name, function) == CUDA_SUCCESS) return name;
+  // CUDA's runtime passes kernels of libraries in place of functions.
+  const auto kernel = reinterpret_cast<CUkernel>(function);
+  return driver.cuKernelGetName_plain(&name, kernel) == CUDA_SUCCESS ? name : nullptr;
+}
+
+EarlyReaders& early_readers() noexcept {
+  static EarlyReaders* const readers = new EarlyReaders(name_of);
+  return *readers;
+}
+
 template <EntryPoint entry>
 CUresult launch_with(const CUlaunchConfig* config, CUfunction function, void** parameters,
                      void** extra) noexcept {
   const CUstream stream = config != nullptr ? config->hStream : nullptr;
+  std::optional<SerialLaunch> serial;
+  if (config != nullptr && may_overlap(*config) && early_readers().has(function)) {
+    config = serial.emplace(*config).config();
+  }
   const ProgramStreams::Enqueue enqueue(stream);
   const CUresult result = call_driver_with_room<entry>(RoomNeed::on_stream(stream), config,
                                                        function, parameters, extra);
@@ -54,6 +76,7 @@ template <EntryPoint entry, typename Handle>
 CUresult unload(Handle handle) noexcept {
   const ProgramMemory::Still still;
   const CUresult result = call_driver<entry>(handle);
+  early_readers().forget();
   forget_kernels();
   return result;
 }

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cuda.h>
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace vma::interpose {
+
+/// Whether the launch may begin before the kernel in front of it has ended (programmatic dependent
+/// launch). Such a kernel has to wait, by itself, before it reads what that one writes.
+bool may_overlap(const CUlaunchConfig& config) noexcept;
+
+/// The configuration of a launch that may overlap, changed so that it does not.
+class SerialLaunch {
+ public:
+  explicit SerialLaunch(const CUlaunchConfig& config) noexcept;
+  SerialLaunch(const SerialLaunch&) = delete;
+  SerialLaunch& operator=(const SerialLaunch&) = delete;
+
+  const CUlaunchConfig* config() const noexcept { return &config_; }
+
+ private:
+  static constexpr std::size_t attributes_max = 32;  // CUDA 13 has 18 kinds.
+
+  CUlaunchConfig config_;  // Unchanged if it has more.
+  std::array<CUlaunchAttribute, attributes_max> attributes_;
+};
+
+/// Kernels of other libraries that are known to read too early when they overlap. As long as all
+/// memory is local, they nearly always read what they should; memory that lies elsewhere makes the
+/// kernel in front so slow that they do not, and they crash. Any thread; no lock.
+class EarlyReaders {
+ public:
+  /// Returns null if it is unknown. `function` may be a CUkernel, too.
+  using NameOf = const char* (*)(CUfunction function) noexcept;
+
+  explicit EarlyReaders(NameOf name_of) noexcept : name_of_(name_of) {}
+  EarlyReaders(const EarlyReaders&) = delete;
+  EarlyReaders& operator=(const EarlyReaders&) = delete;
+
+  bool has(CUfunction function) noexcept;
+  /// Functions were unloaded: others may get their handles.
+  void forget() noexcept;
+
+ private:
+  static bool is_known(std::string_view name) noexcept;
+
+  static constexpr std::size_t places_count = 256;
+
+  const NameOf name_of_;
+  // The last function at each place; the lowest bit tells whether it is one.
+  std::array<std::atomic<std::uintptr_t>, places_count> places_{};
+};
+
+}  // namespace vma::interpose
