@@ -291,6 +291,13 @@ VMART_EXPORT vmart_status vmart_detach_from(vmart_stream stream, void* pointer);
 /// attach and detach streams, and must not wait for another move. Null: none. Replaces the last
 /// one, which another thread may still be in. Does not open the runtime.
 VMART_EXPORT vmart_status vmart_before_stops(void (*call)(void* data), void* data);
+/// From now on a live move calls `call(limit_ns, data)` on a thread of the runtime when the program
+/// keeps the driver so busy with launches that those of the move wait. No thread of the program
+/// should begin a launch then for `limit_ns` nanoseconds, or until `call(0, data)`. Several moves
+/// may ask at once, and each ends its own pause. `call` must not wait for a launch. Null: none.
+/// Replaces the last one, which another thread may still be in. Does not open the runtime.
+VMART_EXPORT vmart_status vmart_pause_launches(void (*call)(int64_t limit_ns, void* data),
+                                               void* data);
 
 /// Go around calls that enqueue copies or fills of memory that may move meanwhile; see
 /// `vma::CopyScope`. The first one blocks: while streams are stopped for a switch. Neither opens

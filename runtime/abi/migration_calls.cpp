@@ -1,7 +1,7 @@
 // The C calls that move memory, and those that name the streams to stop.
 #include "abi/boundary.hpp"
 #include "abi/migration_values.hpp"
-#include "migrate/gates/before_stops.hpp"
+#include "migrate/gates/program_calls.hpp"
 #include "migrate/gates/capture_starts.hpp"
 #include "migrate/gates/copy_scopes.hpp"
 
@@ -154,7 +154,11 @@ void vmart_no_stops_end() {
 }
 
 vmart_status vmart_before_stops(void (*call)(void* data), void* data) {
-  return at_boundary([&] { vma::BeforeStops::of_process().set(call, data); });
+  return at_boundary([&] { vma::ProgramCalls::of_process().before_stops.set(call, data); });
+}
+
+vmart_status vmart_pause_launches(void (*call)(int64_t limit_ns, void* data), void* data) {
+  return at_boundary([&] { vma::ProgramCalls::of_process().pause_launches.set(call, data); });
 }
 
 vmart_status vmart_detach_from(vmart_stream stream, void* pointer) {

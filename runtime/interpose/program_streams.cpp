@@ -1,6 +1,7 @@
 #include "interpose/program_streams.hpp"
 
 #include "interpose/waits/finished_work.hpp"
+#include "interpose/waits/launch_pause.hpp"
 #include "interpose/program_memory.hpp"
 #include "interpose/program_pools.hpp"
 #include "interpose/settings.hpp"
@@ -108,6 +109,7 @@ bool ProgramStreams::current(CUcontext& context, int& device) noexcept {
 
 ProgramStreams::Enqueue::Enqueue(CUstream stream) noexcept : stream_(stream) {
   if (is_forked_child()) return;
+  LaunchPause::get().await_end();
   ProgramStreams& all = get();
   if (all.begun() && all.unattached_.load(std::memory_order_relaxed) != 0) {
     all.attach_current(false);
@@ -366,6 +368,8 @@ void ProgramStreams::begin() noexcept {
   const std::lock_guard lock(mutex_);
   if (const VmartLibrary* const vmart = VmartLibrary::loaded()) {
     vmart->vmart_before_stops([](void*) { get().detach_unused(); }, nullptr);
+    vmart->vmart_pause_launches(
+        [](std::int64_t limit_ns, void*) { LaunchPause::get().change(limit_ns); }, nullptr);
     std::atomic_thread_fence(std::memory_order_seq_cst);  // Or that capture finds vmart loaded.
     vmart->vmart_captures_will_be_told(any_capture() ? 1 : 0);
   }

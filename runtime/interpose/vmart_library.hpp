@@ -33,6 +33,7 @@
   ROW(vmart_detach)                 \
   ROW(vmart_try_detach)             \
   ROW(vmart_before_stops)           \
+  ROW(vmart_pause_launches)         \
   ROW(vmart_copy_begin)             \
   ROW(vmart_copy_end)               \
   ROW(vmart_no_stops_begin)         \

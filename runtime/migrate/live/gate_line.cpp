@@ -16,8 +16,8 @@ constexpr int run_per_stall = 3;
 /// Gates on their way, at most.
 constexpr std::size_t gates_max = 8;
 static_assert(gates_max < GatePost::gates_max);
-/// Calls of the driver that take longer wait behind a launch for which its context has no room.
-constexpr std::chrono::microseconds call_usual(300);
+/// After a pause of the program's launches in which nothing could be staged.
+constexpr std::chrono::milliseconds pause_again(1);
 
 }  // namespace
 
@@ -30,7 +30,7 @@ GateLine::GateLine(const MoveParts& parts, LiveRanges& ranges, LiveStaging& stag
       tries_(tries) {}
 
 void GateLine::begin(LiveBatch batch) {
-  longest_call_ -= longest_call_ / 32;  // So that it is tried again now and then.
+  staging_.launch_waits().fade();
   entries_.emplace_back(std::move(batch));
 }
 
@@ -44,6 +44,7 @@ std::optional<GateRefusal> GateLine::send() {
   Entry& first = entries_.front();
   first.stop.emplace(parts_, ranges_, first.batch, staging_.max_stall(), turn_->gate_post());
   first.stall = staging_.predicted_stall(first.batch);
+  const LaunchWaits::Pause pause(staging_.launch_waits());
   auto refusal = first.stop->send(false);
   next_send_ = clock_.now() + run_per_stall * first.stall;
   return refusal;
@@ -53,17 +54,17 @@ bool GateLine::await_first(TimePoint until) {
   return entries_.front().stop->await_first(until, [this] {
     const TimePoint begun = clock_.now();
     keep_others_up();
-    if (!has_time(clock_.now())) return;
-    send_more();
-    longest_call_ = std::max(clock_.now() - begun, longest_call_ * 7 / 8);
+    const TimePoint now = clock_.now();
+    if (now - begun > LaunchWaits::usual) staging_.launch_waits().note(now - begun);
+    if (has_time(now)) do_more();
   });
 }
 
 /// While a stream stands, a launch for which there is no room does not return, and a call of ours
 /// would wait behind it until the watchdog opens the gate.
 bool GateLine::has_time(TimePoint now) const noexcept {
-  return longest_call_ < call_usual ||
-         now + 2 * longest_call_ < entries_.front().stop->may_arrive();
+  const LaunchWaits& waits = staging_.launch_waits();
+  return !waits.any() || now + 2 * waits.longest() < entries_.front().stop->may_arrive();
 }
 
 std::optional<GateRefusal> GateLine::switch_chunks() {
@@ -90,16 +91,34 @@ void GateLine::keep_others_up() noexcept {
 }
 
 /// While nothing is stopped, so nothing here may take long.
-void GateLine::send_more() noexcept {
+void GateLine::do_more() noexcept {
   try {
     const LiveChunk& last = *entries_.back().batch.chunks.back();
-    if (staging_.stage_one_ahead(batch(), last) || !may_send_more()) return;
+    if (stage_more(last) || !may_send_more()) return;
     LiveBatch next = staging_.next_batch(batch(), last);
-    if (!next.chunks.empty()) send_behind(std::move(next));
+    if (next.chunks.empty()) return;
+    const LaunchWaits::Pause pause(staging_.launch_waits());
+    const TimePoint begun = clock_.now();
+    send_behind(std::move(next));
+    staging_.launch_waits().note(clock_.now() - begun);
   } catch (const std::exception& error) {
     log(LogLevel::debug, "no gate is sent ahead: {}", error.what());
     refused_ = true;
   }
+}
+
+/// One chunk, or as many as there is time for while the program launches nothing. Only one gate is
+/// sent then, because gates with no launch in between would be one long stop. Returns whether any.
+bool GateLine::stage_more(const LiveChunk& last) {
+  if (clock_.now() < next_pause_ || !staging_.has_one_ahead(batch(), last)) return false;
+  const LaunchWaits::Pause pause(staging_.launch_waits());
+  bool any = false;
+  while (staging_.stage_one_ahead(batch(), last)) {
+    any = true;
+    if (!pause.holds() || !has_time(clock_.now())) return true;
+  }
+  if (!any && staging_.launch_waits().any()) next_pause_ = clock_.now() + pause_again;
+  return any;
 }
 
 bool GateLine::may_send_more() const {

@@ -67,7 +67,8 @@ class GateLine {
 
   bool has_time(TimePoint now) const noexcept;
   void keep_others_up() noexcept;
-  void send_more() noexcept;
+  void do_more() noexcept;
+  bool stage_more(const LiveChunk& last);
   bool may_send_more() const;
   void send_behind(LiveBatch batch);
   std::chrono::nanoseconds pending_stall() const noexcept;
@@ -80,9 +81,9 @@ class GateLine {
   StopTries& tries_;
   std::optional<Stops::Turn> turn_;
   std::list<Entry> entries_;
-  std::chrono::nanoseconds longest_call_{0};  // Of those lately that staged or sent ahead.
-  TimePoint next_send_{0};                    // No gate is sent behind the others earlier.
-  bool refused_ = false;  // A gate behind the first one could not be sent: no more are.
+  TimePoint next_send_{0};   // No gate is sent behind the others earlier.
+  TimePoint next_pause_{0};  // If calls wait, nothing is staged earlier.
+  bool refused_ = false;     // A gate behind the first one could not be sent: no more are.
 };
 
 }  // namespace vma

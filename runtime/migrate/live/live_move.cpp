@@ -4,7 +4,7 @@
 #include "base/log.hpp"
 #include "base/nvtx.hpp"
 #include "base/units.hpp"
-#include "migrate/gates/before_stops.hpp"
+#include "migrate/gates/program_calls.hpp"
 
 #include <fmt/format.h>
 
@@ -62,7 +62,7 @@ void LiveMove::ending_what_fails(Body&& body) noexcept {
 
 /// Before anything is copied or stopped.
 void LiveMove::begin() {
-  BeforeStops::of_process().call();
+  ProgramCalls::of_process().detach_idle_streams();
   LiveRange* const range = ranges_.add_first();
   if (range == nullptr || !range->task->options.reserve_first) return;
   concerned_ = range->first_left();

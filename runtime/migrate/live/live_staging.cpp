@@ -51,6 +51,7 @@ LiveStaging::LiveStaging(const MoveParts& parts, LiveRanges& ranges,
       conditions_(conditions),
       ways_(parts),
       leases_(parts.copiers),
+      launch_waits_(clock_),
       copy_share_percent_(
           ranges.first().options.copy_share_percent.value_or(parts.limits.copy_share_percent)),
       max_stall_(ranges.first().options.max_stall.value_or(
@@ -93,6 +94,7 @@ LiveBatch LiveStaging::make_batch(LiveChunk& first) {
   batch.chunks.reserve(GateShare::chunks_max);
   batch.chunks.push_back(&first);
   std::chrono::nanoseconds left = planned_stall() - stall_of(first);
+  const LaunchWaits::Pause pause(launch_waits_);
   while (batch.chunks.size() < GateShare::chunks_max && left > std::chrono::nanoseconds(0)) {
     LiveChunk* const next = ranges_.after(*batch.chunks.back());
     if (next == nullptr) break;
@@ -125,7 +127,8 @@ void LiveStaging::stage_ahead(const LiveBatch& batch) {
   if (!may_stage_ahead(first)) return;
   const int gates = may_stage_far_ahead(first) ? gates_ahead : 1;
   std::chrono::nanoseconds left = gates * planned_stall();
-  const TimePoint end = clock_.now() + ahead_limit;
+  const LaunchWaits::Pause pause(launch_waits_);
+  const TimePoint end = clock_.now() + launch_waits_.longest() + ahead_limit;
   LiveChunk* last = batch.chunks.back();
   for (int staged = 0; staged < gates || left >= std::chrono::nanoseconds(0); ++staged) {
     LiveChunk* const next = ranges_.after(*last);
@@ -146,12 +149,20 @@ bool LiveStaging::may_stage_far_ahead(const LiveChunk& chunk) const {
   return allocation.dirtiness <= dirty_ahead_max && allocation.hooks().empty();
 }
 
-bool LiveStaging::stage_one_ahead(const LiveBatch& batch, const LiveChunk& last) {
-  const LiveChunk& first = batch.front();
-  if (!may_stage_ahead(first)) return false;
+LiveChunk* LiveStaging::one_ahead(const LiveBatch& batch, const LiveChunk& last) const {
+  if (!may_stage_ahead(batch.front())) return nullptr;
   LiveChunk* next = ranges_.after(last);
   while (next != nullptr && next->staged) next = ranges_.after(*next);
-  if (next == nullptr || !may_stage_far_ahead(*next)) return false;
+  return next != nullptr && may_stage_far_ahead(*next) ? next : nullptr;
+}
+
+bool LiveStaging::has_one_ahead(const LiveBatch& batch, const LiveChunk& last) const {
+  return one_ahead(batch, last) != nullptr;
+}
+
+bool LiveStaging::stage_one_ahead(const LiveBatch& batch, const LiveChunk& last) {
+  LiveChunk* const next = one_ahead(batch, last);
+  if (next == nullptr) return false;
   {
     SlowCallTurn turn(memory_.chunks().slow_calls().turn());
     if (!turn.try_take()) return false;  // Another thread's call may take milliseconds.
@@ -163,7 +174,7 @@ bool LiveStaging::stage_one_ahead(const LiveBatch& batch, const LiveChunk& last)
   if (needs_target && !transaction.take_clean_target() && !transaction.take_cached_target()) {
     return false;
   }
-  return stage_beside(first, *next, Effort::quick);
+  return stage_beside(batch.front(), *next, Effort::quick);
 }
 
 /// Whether its gate may be sent behind that of `first` without a look at anything that can change
@@ -320,8 +331,10 @@ void LiveStaging::begin_live(LiveChunk& chunk, Effort effort) {
   try {
     // Nothing is launched while another move's gate is closed.
     const MutexLock slow_work(memory_.chunks().slow_calls().turn());
+    const TimePoint begun = clock_.now();
     copier.start_copy(*bay, chunk.transaction.source(), chunk.transaction.target(),
                       copy_share_percent_);
+    launch_waits_.note(clock_.now() - begun);
   } catch (...) {
     copier.leave_bay(*bay);
     throw;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "migrate/live/copier_leases.hpp"
+#include "migrate/live/launch_waits.hpp"
 #include "migrate/live/live_ranges.hpp"
 #include "migrate/live/move_conditions.hpp"
 #include "migrate/live/way_chooser.hpp"
@@ -43,6 +44,8 @@ class LiveStaging {
   /// The same for at most one chunk behind `last`, as long as that takes less than a millisecond.
   /// `first` is the batch whose gate is next. Returns whether a chunk was staged.
   bool stage_one_ahead(const LiveBatch& first, const LiveChunk& last);
+  /// Whether that has something to do.
+  bool has_one_ahead(const LiveBatch& first, const LiveChunk& last) const;
   /// The chunks behind `last` that fill a gate which may follow that of `first`, once all of them
   /// have been copied; no chunk otherwise. Does not block.
   LiveBatch next_batch(const LiveBatch& first, const LiveChunk& last);
@@ -70,6 +73,7 @@ class LiveStaging {
   bool same_streams(const LiveRange& one, const LiveRange& other) const;
   /// How long a gate of this move may stop the streams.
   std::chrono::nanoseconds max_stall() const noexcept { return max_stall_; }
+  LaunchWaits& launch_waits() noexcept { return launch_waits_; }
   /// Whether this move has leased the copier of the chunk.
   bool leased(const LiveChunk& chunk) const noexcept { return leases_.has(chunk.copier); }
 
@@ -83,6 +87,8 @@ class LiveStaging {
   std::chrono::nanoseconds planned_stall() const;
   bool may_stage_ahead(const LiveChunk& first) const;
   bool may_stage_far_ahead(const LiveChunk& chunk) const;
+  /// Null if none may be staged.
+  LiveChunk* one_ahead(const LiveBatch& batch, const LiveChunk& last) const;
   bool may_follow(const LiveChunk& first, const LiveChunk& next) const;
   bool stage_beside(const LiveChunk& first, LiveChunk& next, Effort effort);
   std::chrono::nanoseconds stall_of(const LiveChunk& chunk) const;
@@ -105,6 +111,7 @@ class LiveStaging {
   const MoveConditions& conditions_;
   WayChooser ways_;
   CopierLeases leases_;
+  LaunchWaits launch_waits_;
   const int copy_share_percent_;
   const std::chrono::nanoseconds max_stall_;
   double copy_ns_per_byte_ = 1.0 / 300;  // Of a live copy: a guess, until one was measured.

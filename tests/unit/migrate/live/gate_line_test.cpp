@@ -1,6 +1,7 @@
 // Goal: gates that are sent behind each other arrive one after the other, not each behind a backlog
 // of its own; whatever happens to one of them, none stays closed and each chunk is whole. Method:
 // moves on a stepped machine whose program launches far ahead, with a gate for each chunk.
+#include "migrate/gates/program_calls.hpp"
 #include "unit/migrate/live/batch_rig.hpp"
 
 #include <gtest/gtest.h>
@@ -122,6 +123,52 @@ TEST_P(GateLines, ABacklogOfEarlierIsNoReasonToLaunch) {
     sleep(rig.rig, backlog);
     const std::uint64_t opened = move_beside_full_queues(rig).reasons["opened_by_watchdog"];
     EXPECT_LE(opened, 1u) << "the first call that takes long may come at the wrong moment";
+  });
+}
+
+/// A program that stops launching while a move asks for it. What is on its way by then is waited
+/// for.
+class PausedProgram {
+ public:
+  explicit PausedProgram(BatchRig& rig) {
+    ProgramCalls::of_process().pause_launches.set(
+        [](std::int64_t limit_ns, void* data) {
+          auto& self = *static_cast<PausedProgram*>(data);
+          EXPECT_NE(self.paused_, limit_ns > 0) << "pauses of one move do not nest";
+          self.paused_ = limit_ns > 0;
+          self.is_quiet_ = false;
+        },
+        this);
+    rig.driver.before_launch = [this, &rig] {
+      if (is_quiet_) return;
+      is_quiet_ = paused_;
+      ++waits;
+      sleep(rig.rig, 2 * kernel);
+    };
+  }
+  ~PausedProgram() { ProgramCalls::of_process().pause_launches.set(nullptr, nullptr); }
+
+  int waits = 0;  // Launches of the runtime that waited.
+
+ private:
+  bool paused_ = false, is_quiet_ = false;
+};
+
+TEST_P(GateLines, AProgramThatPausesLetsFewLaunchesWait) {
+  step(GetParam(), [](const SimOptions& options) {
+    BatchRig rig(options);
+    move_there_and_back(rig);
+    const LineProgram program(rig);
+    sleep(rig.rig, 2 * backlog);
+    rig.move(gpu(1), gate_for_each);  // Tells how deep the backlog is.
+    PausedProgram paused(rig);
+    const MigrationReport report = rig.move(gpu(0), gate_for_each);
+    rig.driver.before_launch = nullptr;
+    EXPECT_EQ(report.chunks_moved, line_chunks);
+    EXPECT_FALSE(report.reasons.contains("opened_by_watchdog"));
+    // One to copy all the others, and one for each gate, whose settling and stop are two launches.
+    EXPECT_LE(paused.waits, line_chunks + line_chunks / 2);
+    rig.expect_moved(0);
   });
 }
 

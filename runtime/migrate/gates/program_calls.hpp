@@ -1,0 +1,59 @@
+#pragma once
+
+#include "base/process_exit.hpp"
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+
+namespace vma {
+
+/// A function of the program that the runtime calls; none at first. Any thread.
+template <typename... Args>
+class ProgramCall {
+ public:
+  using Function = void (*)(Args... args, void* data);
+
+  /// Null: nothing is called from now on, except by threads that have begun to call it. Throws:
+  /// std::bad_alloc.
+  void set(Function function, void* data) {
+    // Never freed: a thread may be about to use the last one.
+    known_.store(function != nullptr ? new Known{function, data} : nullptr);
+  }
+  /// Returns false if there is none.
+  bool call(Args... args) const noexcept {
+    const Known* const known = known_.load();
+    if (known != nullptr) known->function(args..., known->data);
+    return known != nullptr;
+  }
+
+ private:
+  struct Known {
+    Function function;
+    void* data;
+  };
+  std::atomic<const Known*> known_{nullptr};
+};
+
+/// What the program wants to be asked to do, one function each for the process.
+class ProgramCalls {
+ public:
+  static ProgramCalls& of_process() noexcept {
+    static constinit ProgramCalls only;  // Needs no memory, and no destruction.
+    return only;
+  }
+
+  /// Before attached streams are stopped for a live move: the program may detach those that are
+  /// idle, since each one makes it harder to stop all of them together. Requires: the calling
+  /// thread has stopped nothing and uses no streams.
+  void detach_idle_streams() const noexcept {
+    const ProcessExit::DriverCall scope;  // The program's function calls the driver.
+    if (scope) before_stops.call();
+  }
+
+  ProgramCall<> before_stops;
+  /// For so many nanoseconds at most, no thread of the program begins to launch; zero ends that.
+  ProgramCall<std::int64_t> pause_launches;
+};
+
+}  // namespace vma
