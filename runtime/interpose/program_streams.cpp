@@ -40,17 +40,25 @@ bool is_in_unusable_context(CUstream stream) noexcept {
          CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
 
-/// Returns false if work may be missed. A stream of a GPU that is not vmart's (VMART_DEVICES)
-/// cannot reach its memory, so there is nothing to miss, and once the process exits, nothing moves.
-bool attach(CUstream stream) noexcept {
+/// What came of attaching a stream. `later`: its context is not usable, so no work can be enqueued.
+enum class Attached { yes, no, later };
+
+/// `yes`, if no work can be missed: a stream of a GPU that is not vmart's (VMART_DEVICES) cannot
+/// reach its memory, and once the process exits, nothing moves.
+Attached attach(CUstream stream) noexcept {
   const VmartLibrary* const vmart = VmartLibrary::loaded();
-  if (vmart == nullptr) return false;
-  switch (vmart->vmart_attach(stream)) {
-    case VMART_OK:
-    case VMART_INVALID_ARGUMENT: return true;
-    case VMART_DRIVER_GONE: return !is_in_unusable_context(stream);
-    default: return false;
+  if (vmart == nullptr) return Attached::no;
+  // Again if another thread has activated the context meanwhile.
+  for (int tries = 0; tries < 2; ++tries) {
+    switch (vmart->vmart_attach(stream)) {
+      case VMART_OK:
+      case VMART_INVALID_ARGUMENT: return Attached::yes;
+      case VMART_DRIVER_GONE: break;
+      default: return Attached::no;
+    }
+    if (is_in_unusable_context(stream)) return Attached::later;
   }
+  return Attached::yes;
 }
 
 void detach(CUstream stream) noexcept {
@@ -194,13 +202,14 @@ void ProgramStreams::attach_if_needed(Stream& stream) noexcept {
   if (stream.state == State::blocking) {
     if (context->attached) return;
     const PushedContext pushed(*DriverLibrary::get(), stream.context);
-    if (pushed) attach_legacy(*context);
-    if (!context->attached) give_up(last_error());
-    return;
+    if (pushed && attach_legacy(*context)) return;
+    return give_up(last_error());
   }
   if (stream.state != State::detached) return;
   if (context->streams >= attached_max()) detach_idle(*context);
-  if (!attach(stream.handle)) return give_up(last_error());
+  const Attached attached = attach(stream.handle);
+  if (attached == Attached::no) give_up(last_error());
+  if (attached != Attached::yes) return;
   const auto now = std::chrono::steady_clock::now();
   if (stream.left_at != Time() && now < stream.left_at + soon) stream.stays_until = now + stay;
   stream.state = State::attached;
@@ -333,7 +342,7 @@ bool ProgramStreams::hand_over(Stream& stream, Context& context) noexcept {
   if (context.successor == nullptr) {
     CUstream successor = nullptr;
     if (create(&successor, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS) return false;
-    if (!attach(successor)) {
+    if (attach(successor) != Attached::yes) {
       driver.real<EntryPoint::cuStreamDestroy_v2>()(successor);
       return false;
     }
@@ -423,20 +432,21 @@ void ProgramStreams::attach_current(bool work_is_enqueued) noexcept {
   const std::lock_guard lock(mutex_);
   Context* const context = context_of(handle);
   if (context == nullptr) return give_up("there is no memory for the list of contexts");
-  if (!context->attached) attach_legacy(*context);
-  if (context->attached) {
-    last_attached = handle;
-    last_generation = generation;
-  } else if (work_is_enqueued) {
-    give_up(last_error());
-  }
+  if (!context->attached && !attach_legacy(*context) && work_is_enqueued) give_up(last_error());
+  if (!context->attached) return;
+  last_attached = handle;
+  last_generation = generation;
 }
 
-/// Requires: the context is current, and the caller holds `mutex_`.
-void ProgramStreams::attach_legacy(Context& context) noexcept {
-  if (!attach(nullptr)) return;
-  context.attached = true;
-  --unattached_;
+/// Returns false if work may be missed; one that is not usable yet stays unattached. Requires: the
+/// context is current, and the caller holds `mutex_`.
+bool ProgramStreams::attach_legacy(Context& context) noexcept {
+  const Attached attached = attach(nullptr);
+  if (attached == Attached::yes) {
+    context.attached = true;
+    --unattached_;
+  }
+  return attached != Attached::no;
 }
 
 void ProgramStreams::before_destruction(CUcontext handle) noexcept {

@@ -108,7 +108,7 @@ class ProgramStreams {
   void detach_idle(Context& context) noexcept;
   void detach_if_idle(Stream& stream, Context& context) noexcept;
   Context* context_of(CUcontext handle) noexcept;
-  void attach_legacy(Context& context) noexcept;
+  bool attach_legacy(Context& context) noexcept;
   void attach_current(bool work_is_enqueued) noexcept;
   void give_up(const char* why) noexcept;
 

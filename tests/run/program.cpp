@@ -132,6 +132,7 @@ static void round_of(unsigned char value) {
   CUstream used[buffers];
   for (int i = 0; i < buffers; ++i) {
     used[i] = streams[strcmp(work, "streams") == 0 ? (value * buffers + i) % streams_count : 0];
+    if (is_work("inactive")) used[i] = NULL;
   }
   if (strcmp(work, "graph") == 0) {
     fill_by_graph(used[0], value);

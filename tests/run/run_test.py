@@ -59,9 +59,9 @@ class Programs(unittest.TestCase):
 
     def test_moves_stop_the_streams_that_may_work(self):
         # Idle: the stream that works, and the legacy stream. Inactive, a context that was current before it was
-        # active: both legacy streams, and the stream that copies.
+        # active: both legacy streams.
         late = {"SIM_CUDA_LATE_CONTEXTS": "1"}
-        for work, place, count, changes in (("idle", "gpu1", "2", {}), ("inactive", "gpu0", "3", late)):
+        for work, place, count, changes in (("idle", "gpu1", "2", {}), ("inactive", "gpu0", "2", late)):
             with self.subTest(work=work), Running("linked", work, VMART_LOG="debug", **changes) as running:
                 running.control("migrate", "run", place)
                 self.assert_prints_the_same(running, "linked", work)

@@ -1,5 +1,6 @@
 // Goal: what calls of a program tell about its work is what they do. Method: arguments as the calls
 // have them; launches of GPUs that nobody else notes.
+#include "interpose/waits/launch_pause.hpp"
 #include "interpose/work/blind_launches.hpp"
 #include "interpose/work/memory_ranges.hpp"
 #include "interpose/work/overlap.hpp"
@@ -8,7 +9,9 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <atomic>
 #include <span>
+#include <thread>
 #include <vector>
 
 namespace vma::interpose {
@@ -203,6 +206,41 @@ TEST(EarlyReaders, AreNotThoseWithoutAName) {
   EarlyReaders readers([](CUfunction) noexcept -> const char* { return nullptr; });
   int function = 0;
   EXPECT_FALSE(readers.has(reinterpret_cast<CUfunction>(&function)));
+}
+
+constexpr std::int64_t long_ns = 60'000'000'000;
+
+TEST(LaunchPause, HoldsThreadsUntilAllPausesHaveEnded) {
+  LaunchPause& pause = LaunchPause::get();
+  pause.await_end();  // There is none.
+  pause.change(long_ns);
+  pause.change(long_ns);
+  std::atomic<bool> comes = false, ends = false, went_early = false;
+  std::thread launching([&] {
+    comes = true;
+    pause.await_end();
+    went_early = !ends;
+  });
+  while (!comes) std::this_thread::yield();
+  pause.change(0);
+  for (int i = 0; i < 1000; ++i) std::this_thread::yield();
+  ends = true;
+  pause.change(0);
+  launching.join();
+  EXPECT_FALSE(went_early);
+  pause.await_end();
+}
+
+TEST(LaunchPause, LastsNoLongerThanItsLimit) {
+  LaunchPause& pause = LaunchPause::get();
+  pause.change(long_ns);
+  pause.change(0);
+  const std::int64_t begin = now_ns();
+  pause.change(1'000'000);
+  pause.await_end();
+  EXPECT_GE(now_ns() - begin, 1'000'000);
+  EXPECT_LT(now_ns() - begin, long_ns) << "an earlier one lent it its limit";
+  pause.change(0);
 }
 
 }  // namespace

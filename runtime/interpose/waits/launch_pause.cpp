@@ -24,15 +24,17 @@ void LaunchPause::change(std::int64_t limit_ns) noexcept {
     return;
   }
   const std::int64_t end = time_ns() + limit_ns;
+  if (pauses_.load() == 0) latest_end_ns_ = 0;
   std::int64_t latest = latest_end_ns_.load();
   while (latest < end && !latest_end_ns_.compare_exchange_weak(latest, end)) {
   }
   pauses_.fetch_add(1);
 }
 
-/// Some milliseconds at most, in which a launch of this thread would wait in the driver as well.
+/// A launch of this thread would wait in the driver as well, so this does not wait for long.
 void LaunchPause::wait() const noexcept {
-  while (pauses_.load() > 0 && time_ns() < latest_end_ns_.load()) std::this_thread::yield();
+  const std::int64_t end = latest_end_ns_.load();  // And not that of a pause that begins later.
+  while (pauses_.load() > 0 && time_ns() < end) std::this_thread::yield();
 }
 
 }  // namespace vma::interpose

@@ -41,7 +41,8 @@ bool EarlyReaders::has(CUfunction function) noexcept {
   const std::uintptr_t seen = place.load(std::memory_order_relaxed);
   if ((seen & ~std::uintptr_t{1}) == key) return (seen & 1) != 0;
   const char* const name = name_of_(function);
-  const bool reads_early = name != nullptr && is_known(name);
+  if (name == nullptr) return false;
+  const bool reads_early = is_known(name);
   place.store(key | (reads_early ? 1 : 0), std::memory_order_relaxed);
   return reads_early;
 }

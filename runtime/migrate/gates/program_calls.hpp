@@ -13,6 +13,11 @@ template <typename... Args>
 class ProgramCall {
  public:
   using Function = void (*)(Args... args, void* data);
+  struct Known {
+    Function function;
+    void* data;
+    void operator()(Args... args) const noexcept { function(args..., data); }
+  };
 
   /// Null: nothing is called from now on, except by threads that have begun to call it. Throws:
   /// std::bad_alloc.
@@ -20,18 +25,10 @@ class ProgramCall {
     // Never freed: a thread may be about to use the last one.
     known_.store(function != nullptr ? new Known{function, data} : nullptr);
   }
-  /// Returns false if there is none.
-  bool call(Args... args) const noexcept {
-    const Known* const known = known_.load();
-    if (known != nullptr) known->function(args..., known->data);
-    return known != nullptr;
-  }
+  /// Null if there is none. Lives as long as the process.
+  const Known* get() const noexcept { return known_.load(); }
 
  private:
-  struct Known {
-    Function function;
-    void* data;
-  };
   std::atomic<const Known*> known_{nullptr};
 };
 
@@ -48,7 +45,8 @@ class ProgramCalls {
   /// thread has stopped nothing and uses no streams.
   void detach_idle_streams() const noexcept {
     const ProcessExit::DriverCall scope;  // The program's function calls the driver.
-    if (scope) before_stops.call();
+    const auto* const call = scope ? before_stops.get() : nullptr;
+    if (call != nullptr) (*call)();
   }
 
   ProgramCall<> before_stops;

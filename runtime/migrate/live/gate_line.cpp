@@ -18,6 +18,8 @@ constexpr std::size_t gates_max = 8;
 static_assert(gates_max < GatePost::gates_max);
 /// After a pause of the program's launches in which nothing could be staged.
 constexpr std::chrono::milliseconds pause_again(1);
+/// Frees and detaches of the program wait for what is staged in one go.
+constexpr std::chrono::milliseconds stage_limit(20);
 
 }  // namespace
 
@@ -45,8 +47,11 @@ std::optional<GateRefusal> GateLine::send() {
   first.stop.emplace(parts_, ranges_, first.batch, staging_.max_stall(), turn_->gate_post());
   first.stall = staging_.predicted_stall(first.batch);
   const LaunchWaits::Pause pause(staging_.launch_waits());
+  const TimePoint begun = clock_.now();
   auto refusal = first.stop->send(false);
-  next_send_ = clock_.now() + run_per_stall * first.stall;
+  const TimePoint sent = clock_.now();
+  drained_ = pause.holds() ? sent - begun : std::chrono::nanoseconds(0);
+  next_send_ = sent + run_per_stall * first.stall;
   return refusal;
 }
 
@@ -64,7 +69,7 @@ bool GateLine::await_first(TimePoint until) {
 /// would wait behind it until the watchdog opens the gate.
 bool GateLine::has_time(TimePoint now) const noexcept {
   const LaunchWaits& waits = staging_.launch_waits();
-  return !waits.any() || now + 2 * waits.longest() < entries_.front().stop->may_arrive();
+  return !waits.any() || now + 2 * waits.longest() + drained_ < entries_.front().stop->may_arrive();
 }
 
 std::optional<GateRefusal> GateLine::switch_chunks() {
@@ -97,10 +102,14 @@ void GateLine::do_more() noexcept {
     if (stage_more(last) || !may_send_more()) return;
     LiveBatch next = staging_.next_batch(batch(), last);
     if (next.chunks.empty()) return;
-    const LaunchWaits::Pause pause(staging_.launch_waits());
+    const std::chrono::nanoseconds stall = staging_.predicted_stall(next);
     const TimePoint begun = clock_.now();
-    send_behind(std::move(next));
-    staging_.launch_waits().note(clock_.now() - begun);
+    if (parts_.pace.stall_left(begun) < pending_stall() + stall) return;
+    const LaunchWaits::Pause pause(staging_.launch_waits());
+    send_behind(std::move(next), stall);
+    const TimePoint sent = clock_.now();
+    staging_.launch_waits().note(sent - begun);
+    next_send_ = sent + run_per_stall * stall;
   } catch (const std::exception& error) {
     log(LogLevel::debug, "no gate is sent ahead: {}", error.what());
     refused_ = true;
@@ -112,13 +121,17 @@ void GateLine::do_more() noexcept {
 bool GateLine::stage_more(const LiveChunk& last) {
   if (clock_.now() < next_pause_ || !staging_.has_one_ahead(batch(), last)) return false;
   const LaunchWaits::Pause pause(staging_.launch_waits());
-  bool any = false;
-  while (staging_.stage_one_ahead(batch(), last)) {
-    any = true;
-    if (!pause.holds() || !has_time(clock_.now())) return true;
+  const TimePoint begun = clock_.now();
+  if (!staging_.stage_one_ahead(batch(), last)) {
+    if (staging_.launch_waits().any()) next_pause_ = clock_.now() + pause_again;
+    return false;
   }
-  if (!any && staging_.launch_waits().any()) next_pause_ = clock_.now() + pause_again;
-  return any;
+  const TimePoint end = clock_.now() + stage_limit;  // The first one may have waited.
+  while (pause.holds() && clock_.now() < end && has_time(clock_.now()) &&
+         staging_.stage_one_ahead(batch(), last)) {
+  }
+  if (pause.holds()) next_send_ += clock_.now() - begun;  // The program did not run meanwhile.
+  return true;
 }
 
 bool GateLine::may_send_more() const {
@@ -128,9 +141,7 @@ bool GateLine::may_send_more() const {
 
 /// Its settling may have been enqueued even if it is refused: the batch stays in the line, and is
 /// called off with the others.
-void GateLine::send_behind(LiveBatch batch) {
-  const std::chrono::nanoseconds stall = staging_.predicted_stall(batch);
-  if (parts_.pace.stall_left(clock_.now()) < pending_stall() + stall) return;
+void GateLine::send_behind(LiveBatch batch, std::chrono::nanoseconds stall) {
   tries_.begin(batch);
   tries_.set_limit(batch);
   Entry& entry = entries_.emplace_back(std::move(batch));
@@ -138,7 +149,6 @@ void GateLine::send_behind(LiveBatch batch) {
   // Whether it need not settle is not known before its gate is closed.
   for (LiveChunk* const chunk : entry.batch.chunks) chunk->settles = chunk->copier != nullptr;
   entry.stop.emplace(parts_, ranges_, entry.batch, staging_.max_stall(), turn_->gate_post());
-  next_send_ = clock_.now() + run_per_stall * stall;
   entry.refused = refused_ = true;
   entry.refused = refused_ = entry.stop->send(true).has_value();
 }

@@ -70,7 +70,7 @@ class GateLine {
   void do_more() noexcept;
   bool stage_more(const LiveChunk& last);
   bool may_send_more() const;
-  void send_behind(LiveBatch batch);
+  void send_behind(LiveBatch batch, std::chrono::nanoseconds stall);
   std::chrono::nanoseconds pending_stall() const noexcept;
   void call_off_others() noexcept;
 
@@ -81,9 +81,10 @@ class GateLine {
   StopTries& tries_;
   std::optional<Stops::Turn> turn_;
   std::list<Entry> entries_;
-  TimePoint next_send_{0};   // No gate is sent behind the others earlier.
-  TimePoint next_pause_{0};  // If calls wait, nothing is staged earlier.
-  bool refused_ = false;     // A gate behind the first one could not be sent: no more are.
+  TimePoint next_send_{0};               // No gate is sent behind the others earlier.
+  std::chrono::nanoseconds drained_{0};  // How long nothing was launched while the first was sent.
+  TimePoint next_pause_{0};              // If calls wait, nothing is staged earlier.
+  bool refused_ = false;  // A gate behind the first one could not be sent: no more are.
 };
 
 }  // namespace vma

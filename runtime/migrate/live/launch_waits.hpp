@@ -1,8 +1,11 @@
 #pragma once
 
 #include "base/clock.hpp"
+#include "migrate/gates/program_calls.hpp"
 
 #include <chrono>
+#include <cstdint>
+#include <optional>
 
 namespace vma {
 
@@ -27,28 +30,34 @@ class LaunchWaits {
   bool any() const noexcept { return longest_ >= usual; }
   std::chrono::nanoseconds longest() const noexcept { return longest_; }
 
-  /// While it exists, the program launches nothing: if calls wait and the program lets it. Do not
-  /// nest. Requires: no stream is stopped, and the calling thread waits for nothing but the driver.
+  /// While it exists, the program launches nothing: if calls wait, one may be chance, and the
+  /// program lets it. Do not nest. Requires: no stream is stopped, and the calling thread calls no
+  /// hook of the program.
   class Pause {
    public:
     explicit Pause(LaunchWaits& waits) noexcept;
     ~Pause();
     Pause(const Pause&) = delete;
     Pause& operator=(const Pause&) = delete;
+    bool began() const noexcept { return asked_ != nullptr; }
     /// Whether further calls are not likely to wait now.
     bool holds() const noexcept;
 
    private:
     LaunchWaits& waits_;
-    TimePoint end_{0};  // Zero: there is none.
+    const ProgramCall<std::int64_t>::Known* asked_ = nullptr;  // Null: there is no pause.
+    TimePoint end_{0};
   };
+  /// Has `pause` from now on, or none if it may not: a hook of the program is called next.
+  void pause_if(bool may, std::optional<Pause>& pause) noexcept;
 
  private:
   Clock& clock_;
   std::chrono::nanoseconds longest_{0};
+  int slow_in_a_row_ = 0;
   bool paused_ = false;
   bool noted_ = false;       // In this pause.
-  bool is_useless_ = false;  // A call took longer than a pause may: others than the program launch.
+  bool is_useless_ = false;  // Others than those that pause keep calls waiting.
 };
 
 }  // namespace vma

@@ -94,11 +94,12 @@ LiveBatch LiveStaging::make_batch(LiveChunk& first) {
   batch.chunks.reserve(GateShare::chunks_max);
   batch.chunks.push_back(&first);
   std::chrono::nanoseconds left = planned_stall() - stall_of(first);
-  const LaunchWaits::Pause pause(launch_waits_);
+  std::optional<LaunchWaits::Pause> pause;
   while (batch.chunks.size() < GateShare::chunks_max && left > std::chrono::nanoseconds(0)) {
     LiveChunk* const next = ranges_.after(*batch.chunks.back());
     if (next == nullptr) break;
     left -= stall_of_next(first, *next);
+    launch_waits_.pause_if(next->range.allocation.hooks().empty(), pause);
     if (left < std::chrono::nanoseconds(0) || !stage_beside(first, *next, Effort::now)) break;
     batch.chunks.push_back(next);
   }
@@ -127,14 +128,17 @@ void LiveStaging::stage_ahead(const LiveBatch& batch) {
   if (!may_stage_ahead(first)) return;
   const int gates = may_stage_far_ahead(first) ? gates_ahead : 1;
   std::chrono::nanoseconds left = gates * planned_stall();
-  const LaunchWaits::Pause pause(launch_waits_);
-  const TimePoint end = clock_.now() + launch_waits_.longest() + ahead_limit;
+  std::optional<LaunchWaits::Pause> pause;
+  TimePoint end = clock_.now() + ahead_limit;
   LiveChunk* last = batch.chunks.back();
   for (int staged = 0; staged < gates || left >= std::chrono::nanoseconds(0); ++staged) {
     LiveChunk* const next = ranges_.after(*last);
     if (next == nullptr || clock_.now() >= end) return;
     left -= stall_of_next(first, *next);
+    launch_waits_.pause_if(next->range.allocation.hooks().empty(), pause);
     if (!stage_beside(first, *next, Effort::now)) return;
+    if (staged == 0 && pause && pause->holds())
+      end = clock_.now() + ahead_limit;  // It alone has waited.
     last = next;
   }
 }
@@ -154,10 +158,6 @@ LiveChunk* LiveStaging::one_ahead(const LiveBatch& batch, const LiveChunk& last)
   LiveChunk* next = ranges_.after(last);
   while (next != nullptr && next->staged) next = ranges_.after(*next);
   return next != nullptr && may_stage_far_ahead(*next) ? next : nullptr;
-}
-
-bool LiveStaging::has_one_ahead(const LiveBatch& batch, const LiveChunk& last) const {
-  return one_ahead(batch, last) != nullptr;
 }
 
 bool LiveStaging::stage_one_ahead(const LiveBatch& batch, const LiveChunk& last) {

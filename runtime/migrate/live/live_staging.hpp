@@ -45,7 +45,9 @@ class LiveStaging {
   /// `first` is the batch whose gate is next. Returns whether a chunk was staged.
   bool stage_one_ahead(const LiveBatch& first, const LiveChunk& last);
   /// Whether that has something to do.
-  bool has_one_ahead(const LiveBatch& first, const LiveChunk& last) const;
+  bool has_one_ahead(const LiveBatch& first, const LiveChunk& last) const {
+    return one_ahead(first, last) != nullptr;
+  }
   /// The chunks behind `last` that fill a gate which may follow that of `first`, once all of them
   /// have been copied; no chunk otherwise. Does not block.
   LiveBatch next_batch(const LiveBatch& first, const LiveChunk& last);
