@@ -210,7 +210,7 @@ class VMART_EXPORT Runtime {
   /// not touch a range that moves.
   ///
   /// The stream may be a created one, the legacy stream (null or cudaStreamLegacy) or
-  /// cudaStreamPerThread. If the legacy stream or several blocking streams of a context are
+  /// cudaStreamPerThread. If one of these two or several blocking streams of a context are
   /// attached, all blocking streams of that context may be stopped. Detach a stream before
   /// destroying it: the driver's behaviour for a destroyed stream is undefined, and a new stream
   /// with the same handle counts as attached. `work` says whether graphs are launched on the
@@ -218,8 +218,10 @@ class VMART_EXPORT Runtime {
   /// adds no cost to launches.
   ///
   /// Never synchronises. Legal at any time from any thread, also while the stream captures: neither
-  /// `attach`, nor `detach`, nor a move at gates ends a capture. Only during `attach` itself must
-  /// no other thread begin a capture on the same stream. Blocks: while a move switches a chunk.
+  /// `attach` nor `detach` ends that capture. But during `attach`, no other thread may begin a
+  /// capture on the same stream. A move at gates waits for captures of attached streams. It ends
+  /// none, except that of a blocking stream which begins just as the move stops the legacy stream
+  /// of its context (docs/guide/promises.md). Blocks: while a move switches a chunk.
   /// After streams that came or went interrupted a move twice, `attach` and `detach` wait for its
   /// next try, which gives its streams a quarter of a second to stop. Throws:
   /// Error{invalid_argument} if the stream is already attached in this way, belongs to a GPU that

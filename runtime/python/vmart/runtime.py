@@ -134,7 +134,8 @@ def attach(stream: Any = None, *, graphs: bool = True) -> None:
     """Says that work on the stream uses memory of vmart, so that `migrate_async` and policies can move
     what it uses. `graphs=False` promises that no CUDA graphs are launched on it. Without a stream:
     the default one of the current device. A handle 0 is that of the current device, too. Never
-    synchronises."""
+    synchronises. Legal while the stream captures, but no other thread may begin a capture on it
+    during this call."""
     with _device_of(stream):
         _core.attach(stream_handle(stream), graphs)
 
