@@ -64,15 +64,22 @@ AttachedStreams::Stream AttachedStreams::identify(BoundStream stream) {
   return identified;
 }
 
-/// The only query made on a stream after `attach`: it never ends a capture. Throws if the driver
-/// does not know the stream.
-bool AttachedStreams::captures(const Stream& stream) {
-  if (!driver_.is_capturing(stream.bound)) return false;
-  const MutexLock lock(mutex_);
-  for (Attachment& attachment : attachments_) {
-    if (same_stream(attachment.stream, stream)) attachment.note_capture();
+/// What is known from other scopes, or else what the driver says, but that question would end a
+/// capture. Throws if the driver does not know the stream.
+std::optional<StreamKind> AttachedStreams::find_kind(const Stream& stream, Address scope) {
+  const bool captures = driver_.is_capturing(stream.bound);
+  if (stream.kind) return stream.kind;
+  std::optional<StreamKind> known;
+  bool again = false;
+  {
+    const MutexLock lock(mutex_);
+    for (const Attachment& attachment : attachments_) {
+      if (!same_stream(attachment.stream, stream)) continue;
+      known = attachment.stream.kind;
+      again |= attachment.scope == scope;
+    }
   }
-  return true;
+  return captures || (known && !again) ? known : driver_.stream_kind(stream.bound);
 }
 
 void AttachedStreams::attach(BoundStream stream, Address scope, StreamWork work) {
@@ -80,14 +87,20 @@ void AttachedStreams::attach(BoundStream stream, Address scope, StreamWork work)
   attached.graphs = work == StreamWork::any;
   attached.device = driver_.context_device(attached.bound.context);
   topology_.require(gpu(index(attached.device)), "vma::attach");
-  bool captured = captures(attached);
-  if (!captured && !attached.kind) attached.kind = driver_.stream_kind(attached.bound);
+  attached.kind = find_kind(attached, scope);
   const MutexLock turn(attaching_);
   const MutexLock lock(mutex_);
-  for (const Attachment& known : attachments_) {
+  bool again = false;
+  for (Attachment& known : attachments_) {
     if (!same_stream(known.stream, attached)) continue;
-    captured |= known.captured;
-    if (known.scope != scope) continue;
+    if (attached.kind) {
+      known.stream.kind = attached.kind;
+    } else {
+      attached.kind = known.stream.kind;  // Another thread has learned it meanwhile.
+    }
+    again |= known.scope == scope;
+  }
+  if (again) {
     throw Error(ErrorKind::invalid_argument, "vma::attach",
                 fmt::format("stream {:#x} is already attached to {}; detach a stream before "
                             "destroying it, since a new stream may get the same handle",
@@ -95,7 +108,6 @@ void AttachedStreams::attach(BoundStream stream, Address scope, StreamWork work)
   }
   last_attaches_[scope] = ++last_attach_;
   attachments_.push_back({attached, scope});
-  if (captured) attachments_.back().note_capture();
 }
 
 void AttachedStreams::detach(BoundStream stream, Address scope) {
@@ -128,11 +140,6 @@ AttachedStreams::Stream AttachedStreams::identify_attached(BoundStream stream) {
   return is_built_in(stream.handle) ? identify(stream) : Stream{stream, 0, {}, true};
 }
 
-void AttachedStreams::Attachment::note_capture() noexcept {
-  captured = true;
-  if (stream.kind == StreamKind::blocking && !is_built_in(stream.bound.handle)) stream.kind.reset();
-}
-
 std::vector<AttachedStreams::Attachment>::iterator AttachedStreams::find_locked(
     const Stream& wanted, Address scope) {
   return std::ranges::find_if(attachments_, [&](const Attachment& it) {
@@ -140,6 +147,22 @@ std::vector<AttachedStreams::Attachment>::iterator AttachedStreams::find_locked(
     return is_built_in(wanted.bound.handle) ? same_stream(it.stream, wanted)
                                             : it.stream.bound.handle == wanted.bound.handle;
   });
+}
+
+void AttachedStreams::stop_together(Address allocation) {
+  const std::vector<Stream> streams = in_scope(allocation);
+  const auto is_one = [](const Stream& stream) {
+    return stream.kind == StreamKind::blocking && !is_built_in(stream.bound.handle);
+  };
+  const MutexLock lock(mutex_);
+  for (Attachment& attachment : attachments_) {
+    const auto shares = [&](const Stream& other) {
+      return is_one(other) && other.bound.context == attachment.stream.bound.context &&
+             other.bound.handle != attachment.stream.bound.handle;
+    };
+    const bool concerned = attachment.concerns(allocation) && is_one(attachment.stream);
+    if (concerned && std::ranges::any_of(streams, shares)) attachment.stream.together = true;
+  }
 }
 
 /// Wants back every use that has a stream which is no longer attached; returns whether there is
@@ -209,6 +232,7 @@ std::vector<AttachedStreams::Stream> AttachedStreams::in_scope_locked(Scope allo
       streams.push_back(attachment.stream);
     } else {
       listed->graphs |= attachment.stream.graphs;
+      listed->together |= attachment.stream.together;
     }
   }
   return streams;
@@ -275,7 +299,7 @@ bool AttachedStreams::is_lost(const Stream& stream) {
   try {
     driver_.context_device(stream.bound.context);
     if (!is_built_in(stream.bound.handle))
-      captures(stream);  // Built-in streams exist as long as the context.
+      driver_.is_capturing(stream.bound);  // Built-in streams exist as long as the context.
     return false;
   } catch (const Error& error) {
     if (means_lost_stream(error.native())) return true;
@@ -304,7 +328,7 @@ std::optional<AttachedStreams::Stream> AttachedStreams::find_capturing() {
   for (const Stream& stream : use.streams()) {
     if (stream.thread != 0) continue;
     try {
-      if (captures(stream)) return stream;
+      if (driver_.is_capturing(stream.bound)) return stream;
     } catch (const Error& error) {
       if (!means_lost_stream(error.native()) && !context_is_broken(error.native())) throw;
     }

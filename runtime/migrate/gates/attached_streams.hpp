@@ -30,12 +30,11 @@ class AttachedStreams {
  public:
   struct Stream {
     BoundStream bound;
-    std::uint64_t thread = 0;  ///< The owner of a per-thread stream; zero for others.
-    /// Empty if the stream captured when it was attached. A blocking stream that is seen to capture
-    /// loses it: it may begin again at any time, and a stop of the legacy stream would end that.
-    std::optional<StreamKind> kind;
-    bool graphs = true;  ///< Whether graphs may be launched on it.
-    DeviceId device{};   ///< The GPU of its context.
+    std::uint64_t thread = 0;        ///< The owner of a per-thread stream; zero for others.
+    std::optional<StreamKind> kind;  ///< Empty if the stream captured when it was attached.
+    bool graphs = true;              ///< Whether graphs may be launched on it.
+    bool together = false;           ///< See `stop_together`.
+    DeviceId device{};               ///< The GPU of its context.
   };
 
   /// Streams whose handles are passed to the driver during its lifetime: those that were in scope
@@ -69,8 +68,10 @@ class AttachedStreams {
 
   /// `scope` is where an allocation begins; zero is all memory. Throws: Error{invalid_argument} if
   /// the stream is attached to it already, or on a GPU that the runtime does not use; what the
-  /// driver throws for an unknown stream. Queries the stream's flags unless it captures. Requires:
-  /// no other thread begins a capture on the stream meanwhile, which the query would end.
+  /// driver throws for an unknown stream. Queries the stream's flags, unless it captures or they
+  /// are known from another scope. If it is attached already, stores what they are now: the handle
+  /// may be that of a new stream. Requires: no other thread begins a capture on the stream
+  /// meanwhile, which the query would end.
   void attach(BoundStream stream, Address scope, StreamWork work = StreamWork::any);
   /// Throws: Error{invalid_argument} if the stream is not attached to `scope`. A stream that was
   /// destroyed may be detached. Blocks: until no `Use` has the stream, if it is attached to nothing
@@ -106,6 +107,10 @@ class AttachedStreams {
   /// Detaches and returns the streams in scope that the driver no longer knows. Throws: other
   /// errors of the driver.
   std::vector<Stream> drop_lost(Address allocation);
+  /// Stops of their own did not all arrive while some stood. Marks the blocking streams in scope
+  /// that share a context with another, so that the legacy stream is stopped in their place until
+  /// they are detached.
+  void stop_together(Address allocation);
   /// Any stream that captures now, out of all; the per-thread streams of other threads cannot be
   /// queried.
   std::optional<Stream> find_capturing();
@@ -117,9 +122,7 @@ class AttachedStreams {
   struct Attachment {
     Stream stream;
     Address scope{};
-    bool captured = false;  // The stream captured when it was queried.
 
-    void note_capture() noexcept;
     bool concerns(Address allocation) const noexcept {
       return is_none(scope) || scope == allocation;
     }
@@ -134,7 +137,7 @@ class AttachedStreams {
   std::vector<Attachment>::iterator find_locked(const Stream& wanted, Address scope)
       VMART_REQUIRES(mutex_);
   bool is_lost(const Stream& stream);
-  bool captures(const Stream& stream);
+  std::optional<StreamKind> find_kind(const Stream& stream, Address scope);
 
   Driver& driver_;
   const Topology& topology_;

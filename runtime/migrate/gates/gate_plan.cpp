@@ -1,6 +1,7 @@
 #include "migrate/gates/gate_plan.hpp"
 
 #include <algorithm>
+#include <set>
 
 namespace vma {
 namespace {
@@ -15,23 +16,46 @@ GateStop& stop_for(GatePlan& plan, BoundStream stopped) {
   return plan.stops.emplace_back(GateStop{stopped, {stopped}, false});
 }
 
-/// Whether it is the only blocking stream of its context.
-bool is_alone(const AttachedStreams::Stream& stream,
-              std::span<const AttachedStreams::Stream> streams) {
-  return !is_built_in(stream.bound.handle) &&
-         std::ranges::none_of(streams, [&](const AttachedStreams::Stream& other) {
-           return other.bound.context == stream.bound.context &&
-                  other.bound.handle != stream.bound.handle && other.kind == StreamKind::blocking;
-         });
+/// What the streams of one context have in common.
+struct InContext {
+  std::set<StreamHandle> apart;     // Those that can stop by themselves.
+  std::set<StreamHandle> blocking;  // Those among them that the legacy stream orders.
+  bool built_in = false;
+  bool together = false;
+  int queues_max = 0;
+
+  bool stops_legacy() const {
+    const bool fits = static_cast<int>(apart.size()) <= queues_max;
+    return built_in || (blocking.size() > 1 && (together || !fits));
+  }
+};
+
+std::map<ContextHandle, InContext> by_context(std::span<const AttachedStreams::Stream> streams,
+                                              const Topology& topology) {
+  std::map<ContextHandle, InContext> contexts;
+  for (const AttachedStreams::Stream& stream : streams) {
+    InContext& in = contexts[stream.bound.context];
+    in.queues_max = topology.info(stream.device).max_queues;
+    if (is_built_in(stream.bound.handle)) {
+      in.built_in = true;
+      continue;
+    }
+    in.apart.insert(stream.bound.handle);
+    if (stream.kind != StreamKind::blocking) continue;
+    in.blocking.insert(stream.bound.handle);
+    in.together |= stream.together;
+  }
+  return contexts;
 }
 
 }  // namespace
 
-GatePlan plan_gate(std::span<const AttachedStreams::Stream> streams) {
+GatePlan plan_gate(std::span<const AttachedStreams::Stream> streams, const Topology& topology) {
+  const auto contexts = by_context(streams, topology);
   GatePlan plan;
   for (const AttachedStreams::Stream& stream : streams) {
     const BoundStream bound = stream.bound;
-    if (stream.kind != StreamKind::blocking || is_alone(stream, streams)) {
+    if (stream.kind != StreamKind::blocking || !contexts.at(bound.context).stops_legacy()) {
       stop_for(plan, bound).graphs |= stream.graphs;
       continue;
     }

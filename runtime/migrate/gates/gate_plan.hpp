@@ -1,5 +1,6 @@
 #pragma once
 
+#include "machine/topology.hpp"
 #include "migrate/gates/attached_streams.hpp"
 
 #include <map>
@@ -10,7 +11,7 @@ namespace vma {
 
 /// One place where a gate stops work.
 struct GateStop {
-  /// A non-blocking stream, or the legacy stream of its context.
+  /// An attached stream, or the legacy stream of its context in place of those that it orders.
   BoundStream stream;
   /// While one of these captures, the gate cannot be closed.
   std::vector<BoundStream> capture_watched;
@@ -26,12 +27,13 @@ struct GatePlan {
 
 /// Where a gate has to stop so that no work of these streams runs. Pure.
 ///
-/// Every non-blocking stream stops by itself, and so does a blocking stream that is the only one of
-/// its context. Of several blocking, legacy and per-thread streams of a context only the legacy
-/// stream stops: it runs after all work of these and before all that follows, and stopping both it
-/// and one of them would never end. It is also the only way to reach a per-thread stream, which no
-/// other thread can name. A stream of unknown kind stops by itself, which stops its work whatever
-/// it is: if it is a blocking one that another stop waits for, the gate does not close.
-GatePlan plan_gate(std::span<const AttachedStreams::Stream> streams);
+/// The legacy stream of a context runs after all work of blocking and per-thread streams and before
+/// all that follows. Stopping both it and one of them would never end, so it stops in place of all
+/// of them, or of none. It stops if it or a per-thread stream is among the streams: no other thread
+/// can name that. It also stops if several blocking streams are marked as `together`, or have too
+/// few hardware queues for stops of their own. Every other stream stops by itself, and holds none
+/// of the others. So does one of unknown kind, which stops its work whatever it is: if it is a
+/// blocking one and the legacy stream stops too, the gate does not close.
+GatePlan plan_gate(std::span<const AttachedStreams::Stream> streams, const Topology& topology);
 
 }  // namespace vma

@@ -180,7 +180,7 @@ std::optional<GateRefusal> BatchStop::tell_streams() {
 void BatchStop::name_streams() {
   last_attach_ = parts_.stops.attached().last_attach(allocations_);
   streams_.emplace(parts_.stops.attached(), allocations_);
-  plan_ = plan_gate(streams_->streams());
+  plan_ = plan_gate(streams_->streams(), parts_.memory.topology());
   for (const AttachedStreams::Stream& stream : streams_->streams()) in_use_.insert(stream.device);
 }
 

@@ -42,6 +42,8 @@ std::optional<Error> StopTries::give_up_or_back_off(LiveBatch& batch, const Gate
                        batch.tries + batch.waits + 1, in_ms(now - batch.first_try),
                        to_string(refusal.why), refusal.detail);
   };
+  if (refusal.why == StopRefusal::not_arrived && stood)
+    parts_.stops.attached().stop_together(allocation.begin());
   if (broken != nullptr) return Error(ErrorKind::driver_failure, live_move_call, tried());
   // Such a try stops nothing: the deadline alone bounds how many there are.
   const bool only_waited =

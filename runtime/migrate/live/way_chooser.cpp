@@ -28,7 +28,7 @@ WayChoice WayChooser::choose(const LiveChunk& chunk) const {
   const Allocation& allocation = chunk.range.allocation;
   const MigrationTask& task = *chunk.range.task;
   const AttachedStreams::Use streams(parts_.stops.attached(), allocation.begin());
-  const GatePlan plan = plan_gate(streams.streams());
+  const GatePlan plan = plan_gate(streams.streams(), parts_.memory.topology());
   WayFacts facts;
   facts.from = chunk.transaction.from();
   facts.to = task.to;

@@ -40,10 +40,10 @@ void GatedStop::run(MigrationReport& report, HeldTimes& times,
         throw Error(ErrorKind::cancelled, gated_call, "the memory is being freed");
       }
       if (clock_.now() >= deadline_) {
-        throw Error(ErrorKind::busy, gated_call,
-                    fmt::format("the streams did not stop together, tried {} time(s); {}: {}. {}",
-                                tries_, to_string(refusal->why), refusal->detail,
-                                advice(refusal->why, times_.stopped > TimePoint(0))));
+        throw Error(
+            ErrorKind::busy, gated_call,
+            fmt::format("the streams did not stop together, tried {} time(s); {}: {}. {}", tries_,
+                        to_string(refusal->why), refusal->detail, advice(refusal->why, stood_)));
       }
       prepare_for_next(*refusal);
     }
@@ -56,8 +56,10 @@ void GatedStop::run(MigrationReport& report, HeldTimes& times,
 }
 
 void GatedStop::prepare_for_next(const GateRefusal& refusal) {
-  if (refusal.why == StopRefusal::stream_lost)
-    parts_.stops.attached().drop_lost(allocation_.begin());
+  AttachedStreams& attached = parts_.stops.attached();
+  if (refusal.why == StopRefusal::stream_lost) attached.drop_lost(allocation_.begin());
+  if (refusal.why == StopRefusal::not_arrived && stood_)
+    attached.stop_together(allocation_.begin());
   // Collectives that a gate has cut in two need a while to recover.
   std::chrono::nanoseconds pause = parts_.limits.gate_limit * tries_;
   // All copies of the program have waited for this try.
@@ -83,6 +85,7 @@ std::optional<GateRefusal> GatedStop::attempt(const std::function<void(StoppedWo
   const auto end = [&] {
     gate.open();
     times_ = {gate.times().last_arrival, gate.times().opened};
+    stood_ = gate.times().first_arrival > TimePoint(0);
     slow_calls.let_go();
     streams_.reset();
     nobody_attaches_.reset();
@@ -112,7 +115,7 @@ std::optional<GateRefusal> GatedStop::close(Gate& gate, SlowCallTurn& slow_calls
   parts_.memory.chunks().keepers().warm_grant();  // With nothing stopped yet.
   const std::uint64_t last_attach = attached.last_attach({&begin, 1});
   streams_.emplace(attached, begin);
-  plan_ = plan_gate(streams_->streams());
+  plan_ = plan_gate(streams_->streams(), parts_.memory.topology());
   if (plan_.stops.empty()) {
     return GateRefusal{StopRefusal::streams_changed,
                        "the program detached every stream that may use the memory"};

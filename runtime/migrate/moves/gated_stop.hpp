@@ -50,6 +50,7 @@ class GatedStop final : public StoppedWork {
   std::chrono::nanoseconds gate_limit_;
   int tries_ = 0;
   HeldTimes times_;
+  bool stood_ = false;  // Some stream was stopped in the last try.
   GatePlan plan_;
   std::optional<AttachedStreams::Use> streams_;  // During a try, as the next two.
   std::optional<MutexLock> nobody_attaches_;

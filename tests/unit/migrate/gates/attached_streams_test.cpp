@@ -11,6 +11,7 @@
 #include <array>
 #include <atomic>
 #include <iterator>
+#include <vector>
 
 namespace vma {
 namespace {
@@ -110,33 +111,107 @@ TEST(AttachedStreams, KnowTheirContextAndKind) {
   }
 }
 
-TEST(AttachedStreams, RememberACaptureForAsLongAsTheStreamIsAttached) {
-  AttachRig rig;
-  const BoundStream stream = rig.new_blocking_stream(0), free = rig.new_stream(0);
-  const auto kind = [&](std::size_t i) { return rig.attached().in_scope(mine)[i].kind; };
-  for (const BoundStream each : {free, stream}) {
-    rig.attached().attach(each, mine);
-    rig.machine().begin_capture(each, CaptureMode::relaxed);
-    EXPECT_TRUE(rig.attached().find_capturing());
-    rig.machine().destroy_graph(rig.machine().end_capture(each));
+/// Counts the calls that would invalidate a capture.
+class CaptureEnders : public InterceptDriver {
+ public:
+  using InterceptDriver::InterceptDriver;
+  std::atomic<int> asked{0};
+
+ private:
+  void around(Call call, const std::function<void()>& body) override {
+    const Call enders[] = {Call::stream_id,   Call::stream_kind,    Call::query_stream,
+                           Call::wait_stream, Call::record_context, Call::hold_context};
+    if (std::ranges::find(enders, call) != std::end(enders)) ++asked;
+    body();
   }
-  EXPECT_EQ(kind(0), StreamKind::non_blocking);
-  EXPECT_FALSE(kind(1)) << "it may capture again at any time";
-  rig.attached().attach(stream, all);
-  rig.attached().detach(stream, mine);
-  EXPECT_FALSE(kind(1));
-  rig.attached().detach(stream, all);  // From here on a new stream may get its handle.
-  rig.attached().attach(stream, mine);
-  EXPECT_EQ(kind(1), StreamKind::blocking);
+};
+
+void capture_nothing(AttachRig& rig, BoundStream stream) {
+  rig.machine().destroy_graph(rig.machine().end_capture(stream));
 }
 
-TEST(AttachedStreams, HaveNoKindIfTheyCaptureWhenTheyAreAttached) {
+TEST(AttachedStreams, StopTogetherIfTheyAreBlockingAndShareAContext) {
   AttachRig rig;
-  const BoundStream stream = rig.new_stream(0);
+  const auto blocking = [&](int device) {
+    return rig.machine().create_stream(rig.context(device), StreamKind::blocking);
+  };
+  const BoundStream one = blocking(0), two = blocking(0), apart = blocking(1),
+                    free = rig.new_stream(0);
+  for (const BoundStream stream : {one, apart, free}) rig.attached().attach(stream, all);
+  rig.attached().attach(two, mine);
+  const auto marked = [&](Address allocation) {
+    std::vector<StreamHandle> handles;
+    for (const AttachedStreams::Stream& stream : rig.attached().in_scope(allocation)) {
+      if (stream.together) handles.push_back(stream.bound.handle);
+    }
+    return handles;
+  };
+  rig.attached().stop_together(yours);
+  EXPECT_TRUE(marked(mine).empty()) << "there is only one that may use it";
+  rig.attached().stop_together(mine);
+  EXPECT_EQ(marked(mine), (std::vector{one.handle, two.handle}));
+  for (const BoundStream stream : {one, apart, free}) rig.attached().detach(stream, all);
+  rig.attached().detach(two, mine);
+  for (const BoundStream stream : {one, two, apart}) rig.machine().destroy_stream(stream);
+}
+
+TEST(AttachedStreams, KeepTheirKindWhateverTheyCapture) {
+  AttachRig rig;
+  for (const BoundStream stream : {rig.new_stream(0), rig.new_blocking_stream(0)}) {
+    rig.attached().attach(stream, mine);
+    const auto kind = rig.attached().in_scope(mine)[0].kind;
+    ASSERT_TRUE(kind);
+    rig.machine().begin_capture(stream, CaptureMode::relaxed);
+    EXPECT_TRUE(rig.attached().find_capturing());
+    EXPECT_TRUE(rig.attached().drop_lost(mine).empty());
+    rig.attached().attach(stream, all);
+    capture_nothing(rig, stream);
+    EXPECT_EQ(rig.attached().in_scope(mine)[0].kind, kind);
+    EXPECT_EQ(rig.attached().in_scope(yours)[0].kind, kind);
+    for (const Address scope : {mine, all}) rig.attached().detach(stream, scope);
+  }
+}
+
+TEST(AttachedStreams, HaveNoKindUntilTheyAreAttachedWhileTheyDoNotCapture) {
+  AttachRig rig;
+  const BoundStream stream = rig.new_blocking_stream(0);
   rig.machine().begin_capture(stream, CaptureMode::relaxed);
-  rig.attached().attach(stream, mine);
+  for (const Address scope : {mine, all}) rig.attached().attach(stream, scope);
   EXPECT_FALSE(rig.attached().in_scope(mine)[0].kind);
-  rig.machine().destroy_graph(rig.machine().end_capture(stream));
+  capture_nothing(rig, stream);
+  rig.attached().attach(stream, yours);
+  for (const Address scope : {mine, yours})
+    EXPECT_EQ(rig.attached().in_scope(scope)[0].kind, StreamKind::blocking);
+}
+
+/// Gives streams another kind, as if they were new ones with the same handles.
+class OtherKinds : public CaptureEnders {
+ public:
+  using CaptureEnders::CaptureEnders;
+  StreamKind stream_kind(BoundStream stream) override {
+    const StreamKind kind = CaptureEnders::stream_kind(stream);
+    return new_kind ? *new_kind : kind;
+  }
+  std::optional<StreamKind> new_kind;
+};
+
+TEST(AttachedStreams, AreAskedForTheirKindOnceUnlessTheyAreAttachedToTheSameScopeAgain) {
+  AttachRig rig;
+  OtherKinds driver(rig.driver());
+  AttachedStreams attached(driver, rig.topology());
+  const BoundStream stream = rig.new_stream(0);
+  for (const Address scope : {mine, all}) attached.attach(stream, scope);
+  EXPECT_EQ(driver.asked, 1);
+  driver.new_kind = StreamKind::blocking;
+  expect_error(ErrorKind::invalid_argument, [&] { attached.attach(stream, mine); });
+  EXPECT_EQ(driver.asked, 2);
+  for (const Address scope : {mine, yours})
+    EXPECT_EQ(attached.in_scope(scope)[0].kind, StreamKind::blocking);
+  driver.new_kind = StreamKind::non_blocking;
+  rig.machine().begin_capture(stream, CaptureMode::relaxed);
+  expect_error(ErrorKind::invalid_argument, [&] { attached.attach(stream, mine); });
+  ASSERT_NO_THROW(capture_nothing(rig, stream));
+  EXPECT_EQ(attached.in_scope(mine)[0].kind, StreamKind::blocking) << "it could not be asked";
 }
 
 TEST(AttachedStreams, MayHaveGraphsUnlessAllWhoAttachedThemSayNo) {
@@ -287,21 +362,6 @@ TEST(AttachedStreams, DisturbNoCapture) {
     }
   }
 }
-
-/// Counts the calls that would invalidate a capture.
-class CaptureEnders : public InterceptDriver {
- public:
-  using InterceptDriver::InterceptDriver;
-  std::atomic<int> asked{0};
-
- private:
-  void around(Call call, const std::function<void()>& body) override {
-    const Call enders[] = {Call::stream_id,   Call::stream_kind,    Call::query_stream,
-                           Call::wait_stream, Call::record_context, Call::hold_context};
-    if (std::ranges::find(enders, call) != std::end(enders)) ++asked;
-    body();
-  }
-};
 
 TEST(AttachedStreams, AskNothingThatACaptureWhichBeginsMeanwhileWouldNotOutlive) {
   AttachRig rig;

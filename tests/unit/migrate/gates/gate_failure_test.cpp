@@ -53,7 +53,6 @@ TEST(GateFailure, LeavesNoStreamStandingWhateverCallFails) {
     GateRig rig;
     std::vector<BoundStream> streams = rig.attach_some(3);
     streams.push_back(rig.attach_new(1, StreamKind::blocking));
-    // Learns the kinds, which calls the driver too, before calls fail.
     const GatePlan plan = rig.plan();
     rig.fail({}, {number});
     try {
@@ -145,7 +144,6 @@ TEST(GateFailure, IsRefusedWhenABlockingStreamBeginsToCapture) {
     GateRig rig;
     const BoundStream stream = rig.attach_new(0, StreamKind::blocking);
     if (at_legacy) rig.attached().attach({rig.context(0), {}}, {});
-    rig.plan();  // From here on the kinds are known.
     EXPECT_EQ(close_into_capture(rig, stream, 0), StopRefusal::capture);
     if (at_legacy) {
       // The driver has invalidated the capture; meanwhile it refuses all work on the legacy stream.

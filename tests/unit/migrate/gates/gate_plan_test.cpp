@@ -1,6 +1,9 @@
-// Goal: each non-blocking stream is stopped by itself, and in a context with several others only
-// the legacy stream is stopped, so that no two stops wait for each other.
+// Goal: streams are stopped one by one as far as no two stops can wait for each other; otherwise
+// the legacy stream is stopped in place of all that it orders, and never beside one of them.
 #include "migrate/gates/gate_plan.hpp"
+
+#include "machine/machine_file.hpp"
+#include "sim/sim_driver.hpp"
 
 #include <gtest/gtest.h>
 
@@ -19,6 +22,10 @@ AttachedStreams::Stream bound_stream(ContextHandle context, std::uint64_t handle
   return stream(context, handle, StreamKind::blocking);
 }
 
+AttachedStreams::Stream unknown_stream(ContextHandle context, std::uint64_t handle) {
+  return {{context, StreamHandle{handle}}, 0, {}};
+}
+
 std::vector<std::uint64_t> handles(const std::vector<BoundStream>& streams) {
   std::vector<std::uint64_t> numbers;
   for (const BoundStream& it : streams) numbers.push_back(static_cast<std::uint64_t>(it.handle));
@@ -27,13 +34,30 @@ std::vector<std::uint64_t> handles(const std::vector<BoundStream>& streams) {
 
 using Numbers = std::vector<std::uint64_t>;
 
-TEST(GatePlan, OfNothingIsNothing) {
+/// On a machine with 8 queues for each context.
+class GatePlanTest : public testing::Test {
+ protected:
+  GatePlan plan_gate(const std::vector<AttachedStreams::Stream>& streams) {
+    return vma::plan_gate(streams, topology_);
+  }
+  /// The handles of all stops, in order.
+  Numbers stopped(const std::vector<AttachedStreams::Stream>& streams) {
+    std::vector<BoundStream> each;
+    for (const GateStop& stop : plan_gate(streams).stops) each.push_back(stop.stream);
+    return handles(each);
+  }
+
+  SimDriver driver_{load_machine("test-2")};
+  const Topology topology_ = Topology::discover(driver_, {});
+};
+
+TEST_F(GatePlanTest, OfNothingIsNothing) {
   const GatePlan plan = plan_gate({});
   EXPECT_TRUE(plan.stops.empty());
   EXPECT_TRUE(plan.stops_in.empty());
 }
 
-TEST(GatePlan, StopsEachNonBlockingStreamByItself) {
+TEST_F(GatePlanTest, StopsEachNonBlockingStreamByItself) {
   const std::vector streams{free_stream(here, 11), free_stream(here, 12), free_stream(there, 13)};
   const GatePlan plan = plan_gate(streams);
   ASSERT_EQ(plan.stops.size(), 3u);
@@ -46,7 +70,7 @@ TEST(GatePlan, StopsEachNonBlockingStreamByItself) {
   EXPECT_EQ(plan.stops_in, (std::map<ContextHandle, int>{{here, 2}, {there, 1}}));
 }
 
-TEST(GatePlan, StopsTheLegacyStreamInPlaceOfAllThatItOrders) {
+TEST_F(GatePlanTest, StopsTheLegacyStreamInPlaceOfAllThatItOrders) {
   const std::vector streams{bound_stream(here, 11), bound_stream(here, 2), bound_stream(here, 12),
                             bound_stream(here, 0)};
   const GatePlan plan = plan_gate(streams);
@@ -57,46 +81,66 @@ TEST(GatePlan, StopsTheLegacyStreamInPlaceOfAllThatItOrders) {
   EXPECT_EQ(plan.stops_in.at(here), 1);
 }
 
-TEST(GatePlan, StopsTheOnlyBlockingStreamOfAContextByItself) {
-  const std::vector streams{bound_stream(here, 11), free_stream(here, 12), bound_stream(there, 13),
-                            bound_stream(here, 11)};
-  const GatePlan plan = plan_gate(streams);
+TEST_F(GatePlanTest, StopsBlockingStreamsByThemselvesWhileNothingSpeaksAgainstIt) {
+  const GatePlan plan =
+      plan_gate({bound_stream(here, 11), bound_stream(here, 12), bound_stream(there, 13)});
   ASSERT_EQ(plan.stops.size(), 3u);
-  EXPECT_EQ(plan.stops[0].stream.handle, StreamHandle{11});
   EXPECT_EQ(handles(plan.stops[0].capture_watched), Numbers{11});
-  EXPECT_EQ(plan.stops[2].stream.handle, StreamHandle{13});
-  AttachedStreams::Stream unknown = bound_stream(here, 12);
-  unknown.kind.reset();
-  const GatePlan apart = plan_gate(std::vector{bound_stream(here, 11), unknown});
-  ASSERT_EQ(apart.stops.size(), 2u);
-  EXPECT_EQ(apart.stops[0].stream.handle, StreamHandle{11});
+  EXPECT_EQ(handles(plan.stops[1].capture_watched), Numbers{12});
+  EXPECT_EQ(plan.stops_in, (std::map<ContextHandle, int>{{here, 2}, {there, 1}}));
 }
 
-TEST(GatePlan, KnowsWhereGraphsMayBeLaunched) {
+TEST_F(GatePlanTest, StopsBlockingStreamsTogetherOnceOneMayHaveWaitedForAnother) {
+  AttachedStreams::Stream marked = bound_stream(here, 11), alone = bound_stream(there, 13);
+  marked.together = alone.together = true;
+  // One that came later, and was not marked, would wait for a stop of the legacy stream too.
+  const GatePlan plan = plan_gate({marked, bound_stream(here, 12), alone});
+  ASSERT_EQ(plan.stops.size(), 2u);
+  EXPECT_EQ(plan.stops[0].stream.handle, StreamHandle{0});
+  EXPECT_EQ(handles(plan.stops[0].capture_watched), (Numbers{0, 11, 12}));
+  EXPECT_EQ(plan.stops[1].stream.handle, StreamHandle{13}) << "it has nothing to wait for";
+  EXPECT_EQ(stopped({bound_stream(here, 12), unknown_stream(here, 14), marked}), (Numbers{0, 14}));
+}
+
+TEST_F(GatePlanTest, StopsBlockingStreamsTogetherThatFitNoQueues) {
+  const int queues = topology_.info(DeviceId{0}).max_queues;
+  std::vector<AttachedStreams::Stream> streams{unknown_stream(here, 11)};
+  for (int i = 1; i < queues; ++i) streams.push_back(bound_stream(here, 11 + i));
+  streams.push_back(bound_stream(here, 12));  // Attached twice, stopped once.
+  EXPECT_EQ(plan_gate(streams).stops_in.at(here), queues);
+  streams.push_back(bound_stream(here, 11 + queues));
+  EXPECT_EQ(stopped(streams), (Numbers{11, 0}));
+}
+
+TEST_F(GatePlanTest, StopsAStreamOfUnknownKindByItself) {
+  EXPECT_EQ(stopped({bound_stream(here, 11), bound_stream(here, 12), unknown_stream(here, 13)}),
+            (Numbers{11, 12, 13}));
+  EXPECT_EQ(stopped({bound_stream(here, 0), unknown_stream(here, 13)}), (Numbers{0, 13}));
+}
+
+TEST_F(GatePlanTest, KnowsWhereGraphsMayBeLaunched) {
   AttachedStreams::Stream plain = free_stream(here, 11), plain_bound = bound_stream(there, 2);
   plain.graphs = plain_bound.graphs = false;
-  const GatePlan plan = plan_gate(std::vector{plain, free_stream(here, 13), plain_bound});
+  const GatePlan plan = plan_gate({plain, free_stream(here, 13), plain_bound});
   ASSERT_EQ(plan.stops.size(), 3u);
   EXPECT_FALSE(plan.stops[0].graphs);
   EXPECT_TRUE(plan.stops[1].graphs);
   EXPECT_FALSE(plan.stops[2].graphs);
-  EXPECT_TRUE(plan_gate(std::vector{plain_bound, bound_stream(there, 14)}).stops[0].graphs)
+  EXPECT_TRUE(plan_gate({plain_bound, bound_stream(there, 14)}).stops[0].graphs)
       << "one of those that the legacy stream orders may";
 }
 
-TEST(GatePlan, KeepsContextsAndKindsApart) {
+TEST_F(GatePlanTest, KeepsContextsAndKindsApart) {
   const std::vector streams{bound_stream(here, 11), free_stream(here, 12), bound_stream(there, 2),
                             free_stream(there, 13), bound_stream(here, 14)};
   const GatePlan plan = plan_gate(streams);
-  ASSERT_EQ(plan.stops.size(), 4u);
-  EXPECT_EQ(plan.stops_in, (std::map<ContextHandle, int>{{here, 2}, {there, 2}}));
-  EXPECT_EQ(plan.stops[0].stream.handle, StreamHandle{0});
-  EXPECT_EQ(handles(plan.stops[0].capture_watched), (Numbers{0, 11, 14}));
+  EXPECT_EQ(plan.stops_in, (std::map<ContextHandle, int>{{here, 3}, {there, 2}}));
+  EXPECT_EQ(stopped(streams), (Numbers{11, 12, 0, 13, 14}));
   EXPECT_EQ(plan.stops[2].stream.context, there);
   EXPECT_EQ(handles(plan.stops[2].capture_watched), Numbers{0});
 }
 
-TEST(GatePlan, StopsAStreamOnceHoweverOftenItIsNamed) {
+TEST_F(GatePlanTest, StopsAStreamOnceHoweverOftenItIsNamed) {
   const std::vector streams{free_stream(here, 11), free_stream(here, 11)};
   EXPECT_EQ(plan_gate(streams).stops.size(), 1u);
 }

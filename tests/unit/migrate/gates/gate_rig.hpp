@@ -29,7 +29,7 @@ class GateRig : public MemoryRig {
   BoundStream attach_new(int gpu, StreamKind kind = StreamKind::non_blocking);
   std::vector<BoundStream> attach_some(int count, int gpu = 0);
   BoundStream new_blocking_stream(int gpu);
-  GatePlan plan() { return plan_gate(attached_.in_scope(Address{1})); }
+  GatePlan plan() { return plan_gate(attached_.in_scope(Address{1}), topology()); }
   /// Limits so long that slow tests do not reach them.
   static GateLimits patient();
   std::optional<Gate::Refusal> try_close() { return gate_->try_close(plan(), patient()); }

@@ -142,6 +142,29 @@ TEST(Gate, StopsTheLegacyStreamInPlaceOfBlockingOnes) {
   EXPECT_TRUE(rig.run({bound, free, unnamed}));
 }
 
+TEST(Gate, HoldsNoBlockingStreamForTheBacklogOfAnother) {
+  step(1, [](const SimOptions& options) {
+    GateRig rig(options);
+    const BoundStream busy = rig.attach_new(0, StreamKind::blocking);
+    const BoundStream other = rig.attach_new(0, StreamKind::blocking);
+    const GatePlan plan = rig.plan();
+    rig.post().prepare(plan);
+    GateLimits limits = GateRig::patient();
+    limits.look_limit = std::chrono::seconds(5);
+    rig.launch_spin(busy, std::chrono::seconds(2));
+    ASSERT_EQ(why(rig.gate().look(plan, limits)), StopRefusal::none);
+    rig.launch_spin(busy, std::chrono::seconds(2));
+    ASSERT_EQ(why(rig.gate().send(plan, limits)), StopRefusal::none);
+    EXPECT_TRUE(rig.runs(other));
+    EXPECT_TRUE(rig.runs(rig.new_blocking_stream(0)));
+    ASSERT_EQ(why(rig.gate().close()), StopRefusal::none);
+    EXPECT_FALSE(rig.run({other})) << "or it was not stopped at all";
+    EXPECT_TRUE(rig.runs(rig.new_blocking_stream(0))) << "it is not attached";
+    rig.gate().open();
+    EXPECT_TRUE(rig.run({busy, other}));
+  });
+}
+
 TEST(Gate, StopsAPerThreadStreamOfAnotherThread) {
   GateRig rig;
   const BoundStream own{rig.context(0), StreamHandle{2}};
@@ -239,8 +262,7 @@ TEST(Gate, IsRefusedBeforeABlockingStreamThatCaptures) {
   GateRig rig;
   const BoundStream attached = rig.attach_new(0, StreamKind::blocking);
   const BoundStream other = rig.new_blocking_stream(0);
-  rig.attached().attach({rig.context(0), {}}, {});  // So the gate stops the legacy stream,
-  rig.plan();                                       // and knows that this stops both.
+  rig.attached().attach({rig.context(0), {}}, {});  // So the gate stops the legacy stream.
   for (const BoundStream stream : {attached, other}) {
     rig.machine().begin_capture(stream, CaptureMode::relaxed);
     EXPECT_EQ(why(rig.try_close()), StopRefusal::capture);

@@ -1,0 +1,83 @@
+// Goal: moves beside blocking streams and the legacy stream that orders them: a capture of one
+// delays a move and no later one. Method: a stepped machine.
+#include "unit/migrate/moves/move_rig.hpp"
+
+#include <vma/error.hpp>
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <vector>
+
+namespace vma {
+namespace {
+
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+class BlockingStreams : public testing::TestWithParam<std::uint64_t> {};
+INSTANTIATE_TEST_SUITE_P(Seeds, BlockingStreams, testing::Range<std::uint64_t>(1, 5));
+
+/// Memory to move, and blocking streams of gpu(0), which are not attached yet.
+struct BlockingRig {
+  explicit BlockingRig(const SimOptions& options) : rig("test-2", {}, options) {
+    for (int i = 0; i < 2; ++i) {
+      streams.push_back(rig.machine().create_stream(rig.context(0), StreamKind::blocking));
+      rig.launch_spin(streams.back(), TimePoint(1));  // The first load waits for the context.
+    }
+    rig.launch_spin(legacy, TimePoint(1));
+  }
+  ~BlockingRig() {
+    for (const BoundStream stream : attached) rig.mover().attached().detach(stream, Address{});
+    for (const BoundStream stream : streams) {
+      rig.machine().wait_stream(stream, never);
+      rig.machine().destroy_stream(stream);
+    }
+    rig.free(allocation);
+  }
+  void attach(BoundStream stream) {
+    rig.mover().attached().attach(stream, Address{});
+    attached.push_back(stream);
+  }
+  std::shared_ptr<MigrationTask> submit(Location to) {
+    return rig.mover().submit(allocation, {0, 1}, to, {});
+  }
+  void expect_moved(MigrationTask& task, Location to) {
+    task.wait();
+    EXPECT_EQ(task.report().outcome, Outcome::done);
+    EXPECT_NO_THROW({
+      if (task.error()) std::rethrow_exception(task.error());
+    });
+    EXPECT_EQ(allocation->home(0), to);
+  }
+
+  MoveRig rig;
+  const BoundStream legacy{rig.context(0), StreamHandle{}};
+  std::vector<BoundStream> streams, attached;
+  const std::shared_ptr<Allocation> allocation = rig.filled(4, gpu(0), 4, 7);
+};
+
+TEST_P(BlockingStreams, DelayAMoveWhileOneCapturesAndNoLaterOne) {
+  step(GetParam(), [](const SimOptions& options) {
+    BlockingRig blocking(options);
+    blocking.attach(blocking.legacy);
+    blocking.attach(blocking.streams[0]);
+    SimDriver& machine = blocking.rig.machine();
+    machine.begin_capture(blocking.streams[0], CaptureMode::relaxed);
+    const auto delayed = blocking.submit(gpu(1));
+    sleep(blocking.rig, milliseconds(500));
+    EXPECT_FALSE(delayed->done());
+    GraphHandle graph{};
+    ASSERT_NO_THROW(graph = machine.end_capture(blocking.streams[0]));
+    machine.destroy_graph(graph);
+    blocking.expect_moved(*delayed, gpu(1));
+    const auto next = blocking.submit(gpu(0));
+    blocking.expect_moved(*next, gpu(0));
+    EXPECT_EQ(next->report().retries, 0);
+    EXPECT_EQ(blocking.rig.wrong(*blocking.allocation, 7), 0u);
+  });
+}
+
+}  // namespace
+}  // namespace vma
