@@ -1,5 +1,7 @@
 // Goal: moves beside blocking streams and the legacy stream that orders them: a capture of one
-// delays a move and no later one. Method: a stepped machine.
+// delays a move and no later one, and a program whose streams wait for each other through the
+// legacy stream is stopped by that stream at the second try. Method: a stepped machine with a
+// program's thread.
 #include "unit/migrate/moves/move_rig.hpp"
 
 #include <vma/error.hpp>
@@ -77,6 +79,58 @@ TEST_P(BlockingStreams, DelayAMoveWhileOneCapturesAndNoLaterOne) {
     EXPECT_EQ(next->report().retries, 0);
     EXPECT_EQ(blocking.rig.wrong(*blocking.allocation, 7), 0u);
   });
+}
+
+/// Launches to two blocking streams and the legacy stream by turns, never far ahead.
+class ThroughLegacy {
+ public:
+  explicit ThroughLegacy(BlockingRig& blocking) : blocking_(blocking) {
+    task_ = blocking.rig.machine().executor().spawn("program", [this] { run(); });
+  }
+  ~ThroughLegacy() {
+    ended_ = true;
+    task_->join();
+  }
+
+ private:
+  void run() {
+    while (!ended_) {
+      for (const BoundStream stream : blocking_.streams) {
+        blocking_.rig.launch_spin(stream, microseconds(200));
+        blocking_.rig.launch_spin(blocking_.legacy, microseconds(200));
+      }
+      blocking_.rig.machine().wait_stream(blocking_.legacy, never);
+    }
+  }
+  BlockingRig& blocking_;
+  bool ended_ = false;  // Only one thread runs at a time.
+  std::unique_ptr<Task> task_;
+};
+
+TEST(BlockingStreamsTest, AreStoppedTogetherOnceSeparateStopsHaveFailed) {
+  constexpr int moves = 20;
+  int failed = 0;
+  for (std::uint64_t seed = 1; seed <= 4; ++seed) {
+    step(seed, [&](const SimOptions& options) {
+      BlockingRig blocking(options);
+      for (const BoundStream stream : blocking.streams) blocking.attach(stream);
+      const ThroughLegacy program(blocking);
+      bool together = false;
+      for (int move = 0; move < moves; ++move) {
+        const Location to = gpu((move + 1) % 2);
+        const auto task = blocking.submit(to);
+        blocking.expect_moved(*task, to);
+        const int retries = task->report().retries;
+        EXPECT_LE(retries, together ? 0 : 1) << "move " << move;
+        together = together || retries > 0;
+        for (const auto& it : blocking.rig.mover().attached().in_scope(Address{}))
+          EXPECT_EQ(it.together, together);
+      }
+      failed += together ? 1 : 0;
+      EXPECT_EQ(blocking.rig.wrong(*blocking.allocation, 7), 0u);
+    });
+  }
+  EXPECT_GT(failed, 0) << "or no stop ever waited for another";
 }
 
 }  // namespace
