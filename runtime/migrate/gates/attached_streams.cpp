@@ -98,6 +98,7 @@ void AttachedStreams::attach(BoundStream stream, Address scope, StreamWork work)
     } else {
       attached.kind = known.stream.kind;  // Another thread has learned it meanwhile.
     }
+    attached.together |= known.stream.together;
     again |= known.scope == scope;
   }
   if (again) {

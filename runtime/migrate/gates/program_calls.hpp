@@ -16,20 +16,26 @@ class ProgramCall {
   struct Known {
     Function function;
     void* data;
+    const Known* before;  ///< What was set before it.
     void operator()(Args... args) const noexcept { function(args..., data); }
   };
 
   /// Null: nothing is called from now on, except by threads that have begun to call it. Throws:
   /// std::bad_alloc.
   void set(Function function, void* data) {
+    if (function == nullptr) return known_.store(nullptr);
     // Never freed: a thread may be about to use the last one.
-    known_.store(function != nullptr ? new Known{function, data} : nullptr);
+    auto* const next = new Known{function, data, last_.load()};
+    while (!last_.compare_exchange_weak(next->before, next)) {
+    }
+    known_.store(next);
   }
   /// Null if there is none. Lives as long as the process.
   const Known* get() const noexcept { return known_.load(); }
 
  private:
   std::atomic<const Known*> known_{nullptr};
+  std::atomic<const Known*> last_{nullptr};  // Leak checkers find all of them from here.
 };
 
 /// What the program wants to be asked to do, one function each for the process.

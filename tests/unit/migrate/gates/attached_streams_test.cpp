@@ -150,7 +150,11 @@ TEST(AttachedStreams, StopTogetherIfTheyAreBlockingAndShareAContext) {
   EXPECT_TRUE(marked(mine).empty()) << "there is only one that may use it";
   rig.attached().stop_together(mine);
   EXPECT_EQ(marked(mine), (std::vector{one.handle, two.handle}));
-  for (const BoundStream stream : {one, apart, free}) rig.attached().detach(stream, all);
+  rig.attached().attach(one, yours);
+  rig.attached().detach(one, all);
+  EXPECT_EQ(marked(yours), std::vector{one.handle}) << "it is marked in each scope";
+  for (const BoundStream stream : {apart, free}) rig.attached().detach(stream, all);
+  rig.attached().detach(one, yours);
   rig.attached().detach(two, mine);
   for (const BoundStream stream : {one, two, apart}) rig.machine().destroy_stream(stream);
 }
