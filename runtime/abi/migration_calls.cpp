@@ -1,9 +1,9 @@
 // The C calls that move memory, and those that name the streams to stop.
 #include "abi/boundary.hpp"
 #include "abi/migration_values.hpp"
-#include "migrate/gates/program_calls.hpp"
 #include "migrate/gates/capture_starts.hpp"
 #include "migrate/gates/copy_scopes.hpp"
+#include "migrate/gates/program_calls.hpp"
 
 #include <vma/vma.hpp>
 #include <vma/vmart_captures.h>

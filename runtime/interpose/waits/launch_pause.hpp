@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 
 namespace vma::interpose {
@@ -20,11 +21,13 @@ class LaunchPause {
   }
 
  private:
+  using Clock = std::chrono::steady_clock;
+
   LaunchPause() = default;
   void wait() const noexcept;
 
   std::atomic<int> pauses_ = 0;
-  std::atomic<std::int64_t> latest_end_ns_ = 0;
+  std::atomic<Clock::time_point> latest_end_ = Clock::time_point();
 };
 
 }  // namespace vma::interpose

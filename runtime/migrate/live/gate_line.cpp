@@ -119,16 +119,19 @@ void GateLine::do_more() noexcept {
 /// One chunk, or as many as there is time for while the program launches nothing. Only one gate is
 /// sent then, because gates with no launch in between would be one long stop. Returns whether any.
 bool GateLine::stage_more(const LiveChunk& last) {
-  if (clock_.now() < next_pause_ || !staging_.has_one_ahead(batch(), last)) return false;
+  if (clock_.now() < next_pause_) return false;
+  LiveChunk* next = staging_.one_ahead(batch(), last);
+  if (next == nullptr) return false;
   const LaunchWaits::Pause pause(staging_.launch_waits());
   const TimePoint begun = clock_.now();
-  if (!staging_.stage_one_ahead(batch(), last)) {
+  if (!staging_.stage_one_ahead(batch(), *next)) {
     if (staging_.launch_waits().any()) next_pause_ = clock_.now() + pause_again;
     return false;
   }
   const TimePoint end = clock_.now() + stage_limit;  // The first one may have waited.
-  while (pause.holds() && clock_.now() < end && has_time(clock_.now()) &&
-         staging_.stage_one_ahead(batch(), last)) {
+  while (pause.holds() && clock_.now() < end && has_time(clock_.now())) {
+    next = staging_.one_ahead(batch(), last);
+    if (next == nullptr || !staging_.stage_one_ahead(batch(), *next)) break;
   }
   if (pause.holds()) next_send_ += clock_.now() - begun;  // The program did not run meanwhile.
   return true;

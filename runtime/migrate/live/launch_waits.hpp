@@ -30,9 +30,9 @@ class LaunchWaits {
   bool any() const noexcept { return longest_ >= usual; }
   std::chrono::nanoseconds longest() const noexcept { return longest_; }
 
-  /// While it exists, the program launches nothing: if calls wait, one may be chance, and the
-  /// program lets it. Do not nest. Requires: no stream is stopped, and the calling thread calls no
-  /// hook of the program.
+  /// While it exists, the program launches nothing. There is one only if two calls in a row have
+  /// waited and the program lets it. Do not nest. Requires: no stream is stopped, and the calling
+  /// thread calls no hook of the program.
   class Pause {
    public:
     explicit Pause(LaunchWaits& waits) noexcept;

@@ -160,21 +160,19 @@ LiveChunk* LiveStaging::one_ahead(const LiveBatch& batch, const LiveChunk& last)
   return next != nullptr && may_stage_far_ahead(*next) ? next : nullptr;
 }
 
-bool LiveStaging::stage_one_ahead(const LiveBatch& batch, const LiveChunk& last) {
-  LiveChunk* const next = one_ahead(batch, last);
-  if (next == nullptr) return false;
+bool LiveStaging::stage_one_ahead(const LiveBatch& batch, LiveChunk& next) {
   {
     SlowCallTurn turn(memory_.chunks().slow_calls().turn());
     if (!turn.try_take()) return false;  // Another thread's call may take milliseconds.
   }
-  Transaction& transaction = next->transaction;
+  Transaction& transaction = next.transaction;
   // New host memory takes milliseconds; new HBM less than one.
   const bool needs_target = transaction.state() == Transaction::State::planned &&
-                            next->range.task->to.kind == Location::Kind::host;
+                            next.range.task->to.kind == Location::Kind::host;
   if (needs_target && !transaction.take_clean_target() && !transaction.take_cached_target()) {
     return false;
   }
-  return stage_beside(batch.front(), *next, Effort::quick);
+  return stage_beside(batch.front(), next, Effort::quick);
 }
 
 /// Whether its gate may be sent behind that of `first` without a look at anything that can change

@@ -41,13 +41,11 @@ class LiveStaging {
   /// Stages chunks that follow the batch, for the gates behind its own. Blocks: for some
   /// milliseconds, to allocate their targets.
   void stage_ahead(const LiveBatch& batch);
-  /// The same for at most one chunk behind `last`, as long as that takes less than a millisecond.
-  /// `first` is the batch whose gate is next. Returns whether a chunk was staged.
-  bool stage_one_ahead(const LiveBatch& first, const LiveChunk& last);
-  /// Whether that has something to do.
-  bool has_one_ahead(const LiveBatch& first, const LiveChunk& last) const {
-    return one_ahead(first, last) != nullptr;
-  }
+  /// The next chunk behind `last` that can be staged for a later gate; null if there is none now.
+  /// `first` is the batch whose gate is next.
+  LiveChunk* one_ahead(const LiveBatch& first, const LiveChunk& last) const;
+  /// Stages it, as long as that takes less than a millisecond. Returns whether it was staged.
+  bool stage_one_ahead(const LiveBatch& first, LiveChunk& next);
   /// The chunks behind `last` that fill a gate which may follow that of `first`, once all of them
   /// have been copied; no chunk otherwise. Does not block.
   LiveBatch next_batch(const LiveBatch& first, const LiveChunk& last);
@@ -89,8 +87,6 @@ class LiveStaging {
   std::chrono::nanoseconds planned_stall() const;
   bool may_stage_ahead(const LiveChunk& first) const;
   bool may_stage_far_ahead(const LiveChunk& chunk) const;
-  /// Null if none may be staged.
-  LiveChunk* one_ahead(const LiveBatch& batch, const LiveChunk& last) const;
   bool may_follow(const LiveChunk& first, const LiveChunk& next) const;
   bool stage_beside(const LiveChunk& first, LiveChunk& next, Effort effort);
   std::chrono::nanoseconds stall_of(const LiveChunk& chunk) const;

@@ -4,8 +4,6 @@
 // program's thread.
 #include "unit/migrate/moves/move_rig.hpp"
 
-#include <vma/error.hpp>
-
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -16,7 +14,6 @@ namespace {
 
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
-using std::chrono::seconds;
 
 class BlockingStreams : public testing::TestWithParam<std::uint64_t> {};
 INSTANTIATE_TEST_SUITE_P(Seeds, BlockingStreams, testing::Range<std::uint64_t>(1, 5));
