@@ -13,6 +13,16 @@ TOP = ("runtime/", "include/", "examples/", "tests/", "bench/", "docs/", ".ci/")
 FILE_ENDINGS = (".cpp", ".hpp", ".py", ".sh", ".md", ".cu")
 SYMBOL = re.compile(r"^(vma(?:::\w+)+)(?:\([^`]*\))?$")
 TODO = re.compile(r"\b(TODO|FIXME|XXX)\b(?!\(#\d+\)|\(issue \d+\))")
+PROGRAM = re.compile(r"([\w/.-]+\.(?:py|cpp|cu|sh))\b")
+GPU = r"(?:GPUs?|H[12]00s?|real (?:ones|machines))"
+SIMULATED = r"simulat(?:or|ed (?:machines?|GPUs?|ones))"
+# What a page says that denies a run on a GPU. Each part stays within a sentence.
+DENIALS = (
+    re.compile(rf"\b(?:not|never|nor|no)\b[^.]*\b(?:run|ran|tried|tested)\b[^.]*\b{GPU}\b"),
+    re.compile(rf"\bnot\b[^.]*\bon (?:a |any |real )?{GPU}(?: yet)?\b"),
+    re.compile(rf"\b(?:tested|run|ran|tried)\b[^.]*\b(?:on|with) (?:the )?{SIMULATED}(?: only)?\W*(?:[.,;]|$)"),
+)
+RESULTS = "docs/results/"
 MACHINE_PATH = re.compile(r"(?<![\w.])/(root|home|work)/")
 
 
@@ -144,6 +154,49 @@ def answers_are_found(tree):
         yield Offence(path, 1, f"{rows} questions, at least 12 are expected")
 
 
+def denials_name_what_was_not_measured(tree):
+    """A page that says that something has not run on a GPU, or on simulated ones only, names the program that
+    would show it, and the results have no run of that program."""
+    measured = "\n".join(tree.files[path] for path in tree.files if path.startswith((RESULTS, "docs/measurements/")))
+    for path in _documents(tree):
+        if path.startswith(RESULTS) or path == "docs/CHANGELOG.md":
+            continue
+        for number, sentence in _sentences(tree, path):
+            if not any(denial.search(sentence) for denial in DENIALS):
+                continue
+            programs = {posixpath.basename(name) for name in PROGRAM.findall(sentence)}
+            if not programs:
+                yield Offence(path, number, f"names no program that would show it: {sentence[:100]}")
+            for name in sorted(programs):
+                if re.search(rf"\b{re.escape(name)}\b", measured):
+                    yield Offence(path, number, f"the results have a run of {name}: {sentence[:100]}")
+
+
+def _sentences(tree, path):
+    """Each sentence of the prose and of the cells of tables, on one line, and the number of the line where its
+    paragraph begins."""
+    fenced, begin, words = False, 1, []
+
+    def ended():
+        text = re.sub(r"[*_]{2}", "", " ".join(words))
+        words.clear()
+        for cell in text.split(" | "):
+            yield from ((begin, sentence) for sentence in re.split(r"(?<=[.!?])\s+(?=[A-Z`[(])", cell) if sentence)
+
+    for number, line in tree.lines(path):
+        line = line.strip()
+        if line.startswith("```"):
+            fenced = not fenced
+        if fenced or not line or line.startswith(("|", "- ", "#", "```", "<!--")):
+            yield from ended()
+        if fenced or not line or line.startswith(("```", "<!--")):
+            continue
+        if not words:
+            begin = number
+        words.append(line)
+    yield from ended()
+
+
 def todo_has_an_issue(tree):
     for path in tree.files:
         if path.startswith("tests/tidy/"):
@@ -166,4 +219,4 @@ def nothing_about_our_workplace(tree):
 
 
 CHECKS = [links_lead_somewhere, anchors_exist, tables_are_whole, backticked_paths_exist, backticked_symbols_exist,
-          answers_are_found, todo_has_an_issue, nothing_about_our_workplace]
+          answers_are_found, denials_name_what_was_not_measured, todo_has_an_issue, nothing_about_our_workplace]

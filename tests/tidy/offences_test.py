@@ -143,6 +143,16 @@ CASES = [
     (documents.answers_are_found,
      {QUESTIONS: QUESTION_ROW * 11, "a.cpp": "open_gate"}, (QUESTIONS, 1),
      {QUESTIONS: QUESTION_ROW * 12, "a.cpp": "open_gate"}),
+    (documents.denials_name_what_was_not_measured,  # Of which there is a run.
+     {"docs/a.md": "# A\n\nIt is fast.\nIt has not been run on a\nGPU yet; the program is `tests/gpu/b.py`.\n",
+      "docs/results/c.md": "`tests/gpu/b.py` passes.\n"}, ("docs/a.md", 3),
+     {"docs/a.md": "It has not been run on a GPU yet; the program is `tests/gpu/d.py`. `b.py` has.\n",
+      "docs/results/c.md": "`tests/gpu/b.py` passes.\n"}),
+    (documents.denials_name_what_was_not_measured,  # Which nobody can check.
+     {"README.md": "| **Evidence** | Measured on H200: moves. The package is tested on simulated machines | x |\n"},
+     ("README.md", 1),
+     {"README.md": "| **Evidence** | The package is tested on H200, and in each test run on a simulated machine | x |\n"
+                   "Run this page's programs with a GPU.\n"}),
     (documents.todo_has_an_issue,
      {"runtime/base/a.cpp": "\n// TODO: later\n"}, ("runtime/base/a.cpp", 2),
      {"runtime/base/a.cpp": "// TODO(#12): later\n"}),

@@ -41,6 +41,7 @@ HEAD = ("kind", "version", "programs", "compared", "as bare", "moves", "GB moved
 SOURCES = {"commit": "commit", "gpu": "GPU"}  # What a result was measured with, and the heading of that.
 KEPT = ("name", "verdict", "runs", "seconds", "compared", "moves", "bytes", "operations", "failed", *SOURCES)
 NAMED = 8  # Of more programs, only the number is shown.
+PLAYED_S = 60  # What run_programs.py is asked for, see docs/results; a program may end before.
 OF_MOVES = ("nothing moved", "a move is stuck")  # Verdicts that say nothing about the output.
 BEGIN, END = "<!-- programs:begin -->\n", "<!-- programs:end -->"
 
@@ -120,15 +121,22 @@ def table(document):
             lines.append(f"| {kind.label} | {known.get(kind.version, '')} | {row(kind, by_kind[kind])}" +
                          "".join(f" {sources(by_kind[kind], key)} |" for key in columns))
     lines += remarks(results)
-    moving = [one["seconds"]["moving"] for one in results if "moving" in one.get("seconds", {})]
-    shortest = int(min(moving, default=document["seconds"]))
-    last = [f"With everything moving, each ran for at least {shortest} s."]
+    last = [durations(results, document["seconds"])]
     common = {key: sources(results, key) for key in SOURCES if key not in columns}
     last += [f"Driver {known['driver']}."] if "driver" in known else []
     last += [f"Commit {common['commit']}."] if common.get("commit") else []
     last += [f"On {common['gpu']}."] if common.get("gpu") else []
     lines += ["", " ".join(last)]
     return "\n".join(lines) + "\n"
+
+
+def durations(results, asked):
+    """How long programs ran while everything moved; one that ended before PLAYED_S is named."""
+    moving = {one["name"]: int(one["seconds"]["moving"]) for one in results if "moving" in one.get("seconds", {})}
+    if min(moving.values(), default=0) >= PLAYED_S or not moving:
+        return f"With everything moving, each ran for at least {min(moving.values(), default=asked)} s."
+    short = ", ".join(f"`{name}` for {seconds} s" for name, seconds in sorted(moving.items()) if seconds < PLAYED_S)
+    return f"With everything moving, each ran for at least {PLAYED_S} s, but {short}."
 
 
 def remarks(results):
