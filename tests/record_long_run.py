@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""record_long_run.py SECONDS: adds a row to the table of long runs in docs/results/measurements.md.
+"""record_long_run.py SECONDS: adds a row to the table of long runs in docs/results/test_runs.md.
 
 Counts come from the tests themselves: a line `VMART_COUNT name=number` in a test's output is added
 up over all test logs.
@@ -14,7 +14,7 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-DOCUMENT = ROOT / "docs" / "results" / "measurements.md"
+DOCUMENT = ROOT / "docs" / "results" / "test_runs.md"
 HEADING = "## Long runs"
 TABLE = [
     "",
@@ -63,7 +63,7 @@ def main():
     minutes = round(int(sys.argv[1]) / 60)
     row = (f"| {datetime.date.today()} | {commit()} | {os.environ.get('VMART_SEED', '')} "
            f"| {counts()} | {minutes} |")
-    text = DOCUMENT.read_text(encoding="utf-8") if DOCUMENT.exists() else "# Measurements\n"
+    text = DOCUMENT.read_text(encoding="utf-8") if DOCUMENT.exists() else "# How long do builds and tests take?\n"
     DOCUMENT.write_text(with_row(text, row), encoding="utf-8")
     print(f"added to {DOCUMENT.relative_to(ROOT)}: {row}", file=sys.stderr)
 

@@ -3,7 +3,7 @@
 #
 #   tests/run.sh           what CI runs
 #   tests/run.sh --long    full sweeps and random tests, clang-tidy, the site; adds its line to
-#                          docs/results/measurements.md. Takes hours.
+#                          docs/results/test_runs.md. Takes hours.
 #   tests/run.sh --quick   the release stages alone, compiled source by source
 set -euo pipefail
 # shellcheck source=.ci/setup.sh

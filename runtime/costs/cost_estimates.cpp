@@ -23,7 +23,7 @@ constexpr double giga = 1e9;
 constexpr double reads_a_copy = 2;
 
 // Rates of copies between H200s, between an H200 and its host (PCIe 5), and inside one, from
-// docs/results/measurements.md and the machine file. PCIe between GPUs is assumed to be slightly
+// docs/results/migrations.md and the machine file. PCIe between GPUs is assumed to be slightly
 // slower than to the host.
 constexpr double local_gb_s = 2100, nvlink_gb_s = 397, pcie_gb_s = 55, pcie_peer_gb_s = 45;
 constexpr double host_to_host_gb_s = 13;

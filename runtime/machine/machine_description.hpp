@@ -49,7 +49,7 @@ struct CostTable {
   double floor_us = 1;
 };
 
-/// Costs of calls. `docs/results/measurements.md` says where the H200's numbers come from.
+/// Costs of calls. `docs/results/driver.md` says where the H200's numbers come from.
 struct CostParameters {
   CostTable create, release, unmap;
   /// The access grant of one mapping: of a fresh chunk without other mappings between the GPUs, of

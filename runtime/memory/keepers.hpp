@@ -24,7 +24,7 @@ class Keepers {
   /// driver throws.
   void probe_grant();
   /// Grants for all GPUs that reach the first one, which takes longer. If the last grant was
-  /// milliseconds ago, the next grant, unmap and map are slow: docs/results/measurements.md says by
+  /// milliseconds ago, the next grant, unmap and map are slow: docs/results/live_moves.md says by
   /// how much. Requires: nothing is stopped.
   void warm_grant();
   /// Releases the spares, so that the driver can use their memory. False if there were none.

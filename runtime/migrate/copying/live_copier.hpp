@@ -16,7 +16,7 @@
 
 namespace vma {
 
-/// How the kernels of live copies are sized. docs/results/measurements.md lists what each choice
+/// How the kernels of live copies are sized. docs/results/live_moves.md lists what each choice
 /// costs the application and the move.
 struct LiveTuning {
   std::uint64_t tiles_per_granule = 8;  ///< 256 KiB if a granule is 2 MiB.

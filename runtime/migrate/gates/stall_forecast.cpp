@@ -10,7 +10,7 @@ namespace {
 /// How much of the past a new duration outweighs.
 constexpr double new_weight = 0.25;
 
-// Guesses until something was measured, from H200 (docs/results/measurements.md).
+// Guesses until something was measured, from H200 (docs/results/live_moves.md).
 constexpr double unmap_ns = 18'000;
 constexpr double grant_ns = 27'000;  // For each GPU.
 constexpr double settle_guess_ns_per_byte = 1.0 / 3000;

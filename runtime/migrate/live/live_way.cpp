@@ -5,7 +5,7 @@
 namespace vma {
 namespace {
 
-/// From this share on a live copy costs more than it saves: docs/results/measurements.md has both
+/// From this share on a live copy costs more than it saves: docs/results/live_moves.md has both
 /// ways at every share.
 constexpr double dirty_max = 0.8;
 

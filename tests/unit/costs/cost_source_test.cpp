@@ -74,7 +74,7 @@ TEST_F(CostSourceTest, EstimatesByTheLinksOfAMachineThatNobodyDescribes) {
   EXPECT_DOUBLE_EQ(costs.costs.copy_rate(numbered(0), numbered(1)), 397e9);
   EXPECT_DOUBLE_EQ(costs.costs.access_rate(numbered(1), numbered(1)), 4.2e12);
   EXPECT_EQ(index(costs.costs.by_speed(numbered(1))[1]), 0u);  // The peer comes before the host.
-  // docs/results/measurements.md: dark for 82 us at 256 MiB, plus 119 us of settling.
+  // docs/results/migrations.md: dark for 82 us at 256 MiB, plus 119 us of settling.
   EXPECT_NEAR(
       static_cast<double>(costs.costs.stall_time(numbered(0), numbered(1), 256 * MiB).count()),
       205e3, 15e3);
