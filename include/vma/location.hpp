@@ -32,7 +32,7 @@ constexpr Location host(int node) {
 /// "gpu(0)", "host(1)".
 VMART_EXPORT std::string to_string(Location location);
 
-/// Parses the output of `to_string`, and also "gpu0" and "gpu:0". Throws: Error{invalid_argument}.
+/// Parses "gpu0", "GPU0", "gpu:0", "gpu(0)", "cuda:0", "host0", "cpu". Throws: invalid_argument.
 VMART_EXPORT Location parse_location(const std::string& text);
 
 }  // namespace vma::inline v1

@@ -4,10 +4,45 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
+#include <cstddef>
 #include <string_view>
 
 namespace vma::inline v1 {
+namespace {
+
+struct KindName {
+  std::string_view name;
+  Location::Kind kind;
+  bool alone;  ///< Without a number it means number 0.
+};
+
+/// vmart's names, and those of PyTorch, CuPy and JAX. "gpu" alone could mean any of several GPUs;
+/// "cuda" and "cpu" are complete names in those libraries.
+constexpr KindName kind_names[] = {
+    {"gpu", Location::Kind::gpu, false},
+    {"cuda", Location::Kind::gpu, true},
+    {"host", Location::Kind::host, true},
+    {"cpu", Location::Kind::host, true},
+};
+
+bool begins_with(std::string_view text, std::string_view lower_case) noexcept {
+  const auto lower = [](char letter) {
+    return letter >= 'A' && letter <= 'Z' ? static_cast<char>(letter - 'A' + 'a') : letter;
+  };
+  return text.size() >= lower_case.size() &&
+         std::ranges::equal(text.substr(0, lower_case.size()), lower_case, {}, lower);
+}
+
+[[noreturn]] void refuse(const std::string& text) {
+  throw Error(ErrorKind::invalid_argument, "vma::parse_location",
+              fmt::format("\"{}\" is not a place; write gpu0, gpu1, ... for the memory of a GPU or "
+                          "host0, host1, ... for that of a host NUMA node",
+                          text));
+}
+
+}  // namespace
 
 std::string to_string(Location location) {
   return fmt::format("{}({})", location.kind == Location::Kind::gpu ? "gpu" : "host",
@@ -15,28 +50,20 @@ std::string to_string(Location location) {
 }
 
 Location parse_location(const std::string& text) {
-  Location location;
-  std::string_view rest = text;
-  if (rest.starts_with("gpu")) {
-    rest.remove_prefix(3);
-  } else if (rest.starts_with("host")) {
-    location.kind = Location::Kind::host;
-    rest.remove_prefix(4);
-  } else {
-    throw Error(ErrorKind::invalid_argument, "parse_location",
-                fmt::format("\"{}\" is not a location; write gpu(0) or host(0)", text));
-  }
+  const auto* const named = std::ranges::find_if(
+      kind_names, [&](const KindName& each) { return begins_with(text, each.name); });
+  if (named == std::end(kind_names)) refuse(text);
+  Location location{named->kind, 0};
+  std::string_view rest = std::string_view(text).substr(named->name.size());
+  if (rest.empty() && named->alone) return location;
   if (rest.starts_with('(') && rest.ends_with(')')) {
     rest = rest.substr(1, rest.size() - 2);
   } else if (rest.starts_with(':')) {
     rest.remove_prefix(1);
   }
-  const auto [end, error] =
-      std::from_chars(rest.data(), rest.data() + rest.size(), location.ordinal);
-  if (error != std::errc() || end != rest.data() + rest.size() || location.ordinal < 0) {
-    throw Error(ErrorKind::invalid_argument, "parse_location",
-                fmt::format("\"{}\" is not a location; write gpu(0) or host(0)", text));
-  }
+  const char* const end = rest.data() + rest.size();
+  const auto [stopped, failed] = std::from_chars(rest.data(), end, location.ordinal);
+  if (failed != std::errc() || stopped != end || location.ordinal < 0) refuse(text);
   return location;
 }
 

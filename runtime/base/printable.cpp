@@ -1,6 +1,10 @@
 #include "base/printable.hpp"
 
+#include <fmt/format.h>
+
+#include <cmath>
 #include <cstddef>
+#include <iterator>
 
 namespace vma {
 namespace {
@@ -26,6 +30,41 @@ std::string printable(std::string_view text) {
 
 std::string printable_lines(std::string_view text) {
   return without_controls(text, true);
+}
+
+std::string place_name(Location at) {
+  return fmt::format("{}{}", at.kind == Location::Kind::gpu ? "gpu" : "host", at.ordinal);
+}
+
+std::string with_place_names(std::string_view text) {
+  constexpr std::string_view digits = "0123456789";
+  constexpr std::string_view kinds[] = {"gpu(", "host("};
+  std::string written;
+  while (!text.empty()) {
+    std::size_t taken = 1, kept = 1;  // Letters of the text, and those of them that stay.
+    for (const std::string_view kind : kinds) {
+      if (!text.starts_with(kind)) continue;
+      const std::size_t end = text.find_first_not_of(digits, kind.size());
+      if (end == kind.size() || end == std::string_view::npos || text[end] != ')') continue;
+      written += kind.substr(0, kind.size() - 1);
+      written += text.substr(kind.size(), end - kind.size());
+      taken = end + 1;
+      kept = 0;
+    }
+    written += text.substr(0, kept);
+    text.remove_prefix(taken);
+  }
+  return written;
+}
+
+std::string bytes_text(double bytes) {
+  constexpr const char* units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  std::size_t unit = 0;
+  while (std::abs(bytes) >= 1024 && unit + 1 < std::size(units)) {
+    bytes /= 1024;
+    ++unit;
+  }
+  return fmt::format("{:.{}f} {}", bytes, unit == 0 ? 0 : 1, units[unit]);
 }
 
 }  // namespace vma

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <vma/location.hpp>
+
 #include <string>
 #include <string_view>
 
@@ -11,5 +13,12 @@ namespace vma {
 std::string printable(std::string_view text);
 /// Like `printable`, but keeps newlines.
 std::string printable_lines(std::string_view text);
+
+/// "gpu0", "host1": a place as a shell can take it. `to_string` writes it as C++ and Python do.
+std::string place_name(Location at);
+/// Writes each "gpu(0)" of a text as `place_name` does.
+std::string with_place_names(std::string_view text);
+/// "512 B", "96.0 MiB", "1.5 GiB".
+std::string bytes_text(double bytes);
 
 }  // namespace vma

@@ -41,24 +41,6 @@ std::vector<int> parse_devices(const std::string& text) {
   return devices;
 }
 
-std::map<Location, std::uint64_t> parse_capacities(const std::string& text) {
-  constexpr const char* name = "VMART_CAPACITY";
-  std::map<Location, std::uint64_t> capacities;
-  for (const std::string& part : split(text)) {
-    const std::size_t equals = part.find('=');
-    try {
-      const Location at = parse_location(part.substr(0, equals));
-      const std::uint64_t bytes =
-          parse_size(equals == std::string::npos ? "" : part.substr(equals + 1), name);
-      if (capacities.emplace(at, bytes).second) continue;
-    } catch (const Error&) {
-      refuse_setting(name, text, environment_takes(name));
-    }
-    refuse_setting(name, text, "each location once");
-  }
-  return capacities;
-}
-
 std::uint64_t size_setting(const std::optional<std::size_t>& option, const char* name,
                            std::uint64_t otherwise) {
   return option ? *option : environment_bytes(name).value_or(otherwise);
@@ -202,7 +184,7 @@ Settings resolve_settings(const RuntimeOptions& options) {
   for (const auto& [at, bytes] : options.capacity_bytes) settings.capacity_bytes[at] = bytes;
   if (settings.capacity_bytes.empty()) {
     if (const auto text = environment_text("VMART_CAPACITY"))
-      settings.capacity_bytes = parse_capacities(*text);
+      settings.capacity_bytes = parse_capacities(*text, "VMART_CAPACITY");
   }
   settings.cache_bytes_per_gpu =
       size_setting(options.cache_bytes_per_gpu, "VMART_CACHE_BYTES_PER_GPU", 512 * MiB);
@@ -217,6 +199,40 @@ Settings resolve_settings(const RuntimeOptions& options) {
       !settings.policy.empty() && !settings.policy.starts_with("stay_put") && !settings.dry_run;
   settings.prepares = options.prepare.value_or(environment_flag("VMART_PREPARE").value_or(moves));
   return settings;
+}
+
+std::map<Location, std::uint64_t> parse_capacities(const std::string& text,
+                                                   const std::string& what) {
+  std::map<Location, std::uint64_t> capacities;
+  for (const std::string& part : split(text)) {
+    const std::size_t equals = part.find('=');
+    const std::string place = part.substr(0, equals);
+    std::optional<Location> at;
+    try {
+      at = parse_location(place);
+    } catch (const Error&) {
+      refuse_setting(what, text,
+                     fmt::format("a place such as gpu0 or host0 instead of \"{}\", as in "
+                                 "gpu0=60GiB,gpu1=20GiB",
+                                 place));
+    }
+    if (equals == std::string::npos || equals + 1 == part.size()) {
+      refuse_setting(what, text, fmt::format("a size for {}, such as {}=60GiB", place, place));
+    }
+    const std::string size = part.substr(equals + 1);
+    std::uint64_t bytes = 0;
+    try {
+      bytes = parse_size(size, what);
+    } catch (const Error&) {
+      refuse_setting(
+          what, text,
+          fmt::format("a size below 16 EiB for {}, such as 60GiB, instead of \"{}\"", place, size));
+    }
+    if (!capacities.emplace(*at, bytes).second) {
+      refuse_setting(what, text, fmt::format("each place once, but {} is there twice", place));
+    }
+  }
+  return capacities;
 }
 
 }  // namespace vma

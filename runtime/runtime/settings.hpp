@@ -51,6 +51,11 @@ struct Settings {
   LiveTuning tuning{};           ///< Not an option: benchmarks compare others.
 };
 
+/// Parses "gpu0=60GiB,gpu1=20GiB" of the variable or option `what`. Throws: Error{invalid_argument}
+/// that names it, its value and the part that is wrong.
+std::map<Location, std::uint64_t> parse_capacities(const std::string& text,
+                                                   const std::string& what);
+
 /// Throws: Error{invalid_argument} that names the variable and its value.
 Settings resolve_settings(const RuntimeOptions& options);
 

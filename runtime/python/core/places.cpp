@@ -21,7 +21,8 @@ void bind_places(nb::module_& module) {
           [](Location* self, const std::string& text) {
             new (self) Location(parse_location(text));
           },
-          nb::arg("text"), "From \"gpu0\", \"gpu:0\", \"gpu(0)\", \"host0\" and so on.")
+          nb::arg("text"),
+          "From \"gpu0\", \"gpu:0\", \"gpu(0)\", \"cuda:0\", \"host0\", \"cpu\" and so on.")
       .def_prop_ro(
           "kind",
           [](const Location& self) { return self.kind == Location::Kind::gpu ? "gpu" : "host"; })

@@ -10,8 +10,8 @@ __all__ = ["Location", "gpu", "host", "location"]
 
 
 def location(place: Any) -> Location:
-    """The place that `place` names: a `Location`, "gpu1", "host0", "cuda:1", "cpu", or a device of
-    PyTorch, CuPy, Numba or cuda.core. "cuda" without a number is GPU 0, "cpu" host node 0.
+    """The place that `place` names: a `Location`, a text such as "gpu1", "host0", "cuda:1" or "cpu",
+    or a device of PyTorch, CuPy, Numba or cuda.core. "cuda" alone is GPU 0, "cpu" host node 0.
 
     Raises `InvalidArgument` for anything else.
     """
@@ -21,10 +21,4 @@ def location(place: Any) -> Location:
     number = getattr(place, {"cupy": "id", "numba": "id", "cuda": "device_id"}.get(library, ""), None)
     if number is not None:
         return gpu(number)
-    text = str(place)
-    if text == "cpu":
-        return host(0)
-    kind, _, number = text.partition(":")
-    if kind == "cuda":
-        return Location(f"gpu{number or 0}")
-    return Location(text)
+    return Location(str(place))

@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <iterator>
 
 namespace vma {
 
@@ -49,20 +48,8 @@ const json::object& object_of(const json::object& object, std::string_view name)
   return value != nullptr && value->is_object() ? value->get_object() : empty;
 }
 
-namespace {}  // namespace
-
 void print_json(const json::value& value) {
   fmt::print("{}\n", readable_json(value));
-}
-
-std::string bytes_text(double bytes) {
-  constexpr const char* units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-  std::size_t unit = 0;
-  while (std::abs(bytes) >= 1024 && unit + 1 < std::size(units)) {
-    bytes /= 1024;
-    ++unit;
-  }
-  return fmt::format("{:.{}f} {}", bytes, unit == 0 ? 0 : 1, units[unit]);
 }
 
 std::string seconds_text(double seconds) {

@@ -28,7 +28,6 @@ void print_json(const boost::json::value& value);
 
 // Human-readable text.
 
-std::string bytes_text(double bytes);
 std::string seconds_text(double seconds);
 /// One event, without a newline.
 std::string event_line(const boost::json::object& event);

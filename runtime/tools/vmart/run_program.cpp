@@ -4,6 +4,7 @@
 #include "base/printable.hpp"
 #include "placement/policies/built_in_policies.hpp"
 #include "placement/policies/policy_text.hpp"
+#include "runtime/settings.hpp"
 #include "tools/vmart/driver_shim.hpp"
 
 #include <vma/error.hpp>
@@ -60,15 +61,7 @@ bool is_on(const char* name) {
 
 /// Throws: Error{invalid_argument}. The library would say so only when the program first allocates.
 std::string checked_capacity(const std::string& text) {
-  std::size_t begin = 0;
-  while (begin <= text.size()) {
-    const std::size_t end = std::min(text.find(',', begin), text.size());
-    const std::string part = text.substr(begin, end - begin);
-    const std::size_t equals = part.find('=');
-    parse_location(part.substr(0, equals));
-    parse_size(equals == std::string::npos ? "" : part.substr(equals + 1), "--capacity");
-    begin = end + 1;
-  }
+  parse_capacities(text, "--capacity");
   return text;
 }
 

@@ -4,6 +4,7 @@
 #include <vma/location.hpp>
 
 #include "base/ids.hpp"
+#include "base/printable.hpp"
 #include "base/units.hpp"
 
 #include <gtest/gtest.h>
@@ -23,45 +24,45 @@ TEST(Location, IsReadAsItIsWritten) {
   EXPECT_EQ(to_string(host(1)), "host(1)");
 }
 
-TEST(Location, IsReadInShortFormsToo) {
-  EXPECT_EQ(parse_location("gpu2"), gpu(2));
-  EXPECT_EQ(parse_location("gpu:2"), gpu(2));
-  EXPECT_EQ(parse_location("host0"), host(0));
-  EXPECT_EQ(parse_location("host:11"), host(11));
+TEST(Location, IsReadAsAShellAndOtherLibrariesWriteIt) {
+  for (const std::string text :
+       {"gpu2", "gpu:2", "gpu(2)", "GPU2", "Gpu:2", "cuda:2", "cuda2", "CUDA:2", "cuda(2)"}) {
+    EXPECT_EQ(parse_location(text), gpu(2)) << text;
+  }
+  for (const std::string text : {"host11", "host:11", "host(11)", "HOST11", "cpu:11", "cpu11"}) {
+    EXPECT_EQ(parse_location(text), host(11)) << text;
+  }
+  EXPECT_EQ(parse_location("cuda"), gpu(0));
+  EXPECT_EQ(parse_location("cpu"), host(0));
+  EXPECT_EQ(parse_location("host"), host(0));
 }
 
 TEST(Location, RefusesWhatNamesNoPlaceAndQuotesIt) {
-  for (const std::string text : {"",
-                                 "gpu",
-                                 "host",
-                                 "gpu()",
-                                 "gpu(",
-                                 "gpu(1",
-                                 "gpu1)",
-                                 "gpu-1",
-                                 "gpu(-1)",
-                                 "gpu 1",
-                                 "gpu1 ",
-                                 " gpu1",
-                                 "GPU1",
-                                 "gpu(1)x",
-                                 "gpu::1",
-                                 "gpu:(1)",
-                                 "node1",
-                                 "gpu1.0",
-                                 "gpu0x1",
-                                 "gpu+1",
-                                 "gpu2147483648",
-                                 "gpu99999999999999999999"}) {
+  for (const std::string text :
+       {"",      "gpu",    "gpu()",  "cpu()",   "cuda:",         "cuda:one",
+        "gpus0", "gpu(",   "gpu(1",  "gpu1)",   "gpu-1",         "gpu(-1)",
+        "gpu 1", "gpu1 ",  " gpu1",  "gpu(1)x", "gpu::1",        "gpu:(1)",
+        "node1", "gpu1.0", "gpu0x1", "gpu+1",   "gpu2147483648", "gpu99999999999999999999"}) {
     SCOPED_TRACE(text);
     try {
       const Location at = parse_location(text);
       ADD_FAILURE() << "read as " << to_string(at);
     } catch (const Error& error) {
       EXPECT_EQ(error.kind(), ErrorKind::invalid_argument);
-      EXPECT_NE(std::string(error.what()).find("\"" + text + "\""), std::string::npos)
+      EXPECT_NE(std::string(error.what()).find("\"" + text + "\" is not a place; write gpu0"),
+                std::string::npos)
           << error.what();
     }
+  }
+}
+
+TEST(Location, IsShownAsAShellTakesIt) {
+  EXPECT_EQ(place_name(gpu(12)), "gpu12");
+  EXPECT_EQ(place_name(host(0)), "host0");
+  EXPECT_EQ(with_place_names("gpu(7) is none; it has gpu(0) host(10)"),
+            "gpu7 is none; it has gpu0 host10");
+  for (const std::string other : {"", "gpu", "gpu(", "gpu()", "gpu(1", "gpu(x)", "host(1 )"}) {
+    EXPECT_EQ(with_place_names(other), other);
   }
 }
 
@@ -88,6 +89,13 @@ TEST(Units, RoundingKeepsMultiples) {
   EXPECT_EQ(round_up(4097, 4096), 8192u);
   EXPECT_EQ(round_down(4095, 4096), 0u);
   EXPECT_EQ(round_down(8191, 4096), 4096u);
+}
+
+TEST(Units, SizesAreShownInTheLargestUnitThatTheyReach) {
+  EXPECT_EQ(bytes_text(80), "80 B");
+  EXPECT_EQ(bytes_text(1023), "1023 B");
+  EXPECT_EQ(bytes_text(100663296), "96.0 MiB");
+  EXPECT_EQ(bytes_text(1536.0 * GiB), "1.5 TiB");
 }
 
 TEST(Ids, AddressesAddAndSubtract) {

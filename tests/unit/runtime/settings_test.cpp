@@ -168,6 +168,22 @@ TEST_F(SettingsTest, NamesVariableAndValueOfWhatItRefuses) {
   }
 }
 
+TEST_F(SettingsTest, SaysWhichPartOfACapacityIsWrong) {
+  const std::pair<const char*, const char*> parts[] = {
+      {"gpu0", "a size for gpu0, such as gpu0=60GiB"},
+      {"gpu0=1G,gpu1=", "a size for gpu1, such as gpu1=60GiB"},
+      {"disk0=4GiB", "a place such as gpu0 or host0 instead of \"disk0\""},
+      {"gpu0=4X", "such as 60GiB, instead of \"4X\""},
+      {"gpu0=1G,cuda:0=2G", "cuda:0 is there twice"},
+  };
+  for (const auto& [text, told] : parts) {
+    const Error error =
+        expect_error(ErrorKind::invalid_argument, [&] { parse_capacities(text, "--capacity"); });
+    EXPECT_TRUE(says(error, "--capacity is \"" + std::string(text) + "\"")) << error.what();
+    EXPECT_TRUE(says(error, told)) << error.what();
+  }
+}
+
 TEST_F(SettingsTest, RefusesACopyShareThatIsNone) {
   for (const int percent : {-1, 0, 101}) {
     RuntimeOptions options;
