@@ -34,7 +34,7 @@ main() {
   say "the API reference"
   doxygen docs/site/Doxyfile
   say "the pages"
-  NO_MKDOCS_2_WARNING=1 "$venv/bin/python" -m mkdocs build --quiet --strict --config-file docs/site/mkdocs.yml
+  NO_MKDOCS_2_WARNING=1 "$venv/bin/python" -m mkdocs build --strict --config-file docs/site/mkdocs.yml
   say "$site/html/index.html"
 }
 

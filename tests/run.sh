@@ -2,7 +2,7 @@
 # Installs what is missing, builds, and runs all the tests. docs/internals/testing.md says what the stages are.
 #
 #   tests/run.sh           what CI runs
-#   tests/run.sh --long    full sweeps and random tests, clang-tidy, the site; adds its line to
+#   tests/run.sh --long    full sweeps and random tests, clang-tidy, mutants; adds its line to
 #                          docs/results/test_runs.md. Takes hours.
 #   tests/run.sh --quick   the release stages alone, compiled source by source
 set -euo pipefail
@@ -144,11 +144,8 @@ main() {
     if [[ -n $long ]]; then stage clang-tidy run_clang_tidy; fi
   fi
   if [[ -n $long ]]; then stage "mutants" "$python" tests/mutation/mutate.py --jobs "$jobs"; fi
-  if [[ -n $long ]]; then
-    stage "documentation site" docs/build_site.sh
-    stage "demo, compiled in large units" examples/demo.sh
-    stage "each example a hundred times" test_examples_often
-  fi
+  if [[ -z $quick ]]; then stage "documentation site" docs/build_site.sh; fi
+  if [[ -n $long ]]; then stage "each example a hundred times" test_examples_often; fi
   # The last stage, so that ctest's count is the last thing that a green run prints.
   print_minutes
   ((${#failed[@]} == 0)) || say "FAILED before the release tests: ${failed[*]}"
