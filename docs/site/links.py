@@ -7,7 +7,7 @@ import re
 LINK = re.compile(r"(?<!!)\[([^]]*)\]\(([^)\s]+)\)")
 
 
-def on_page_markdown(markdown, page, **_):
+def on_page_markdown(markdown, page, files, **_):
     folder = posixpath.join("docs", posixpath.dirname(page.file.src_uri))
 
     def written(found):
@@ -15,7 +15,8 @@ def on_page_markdown(markdown, page, **_):
         if re.match(r"[a-z]+:|#", target):
             return found[0]
         path = posixpath.normpath(posixpath.join(folder, target.split("#")[0]))
-        if path.startswith("docs/"):
+        inside = path.removeprefix("docs/")
+        if inside != path and (inside.endswith(".md") or files.get_file_from_path(inside)):
             return found[0]
         return text if path.endswith(text.strip("`")) else f"{text} (`{path}`)"
 
