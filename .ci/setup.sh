@@ -84,6 +84,7 @@ set_up_tests() {
   want_command valgrind valgrind "the Python extension is not checked for lost memory" || true
   want_module tabulate python3-tabulate "the benchmarks print no table" || true
   set_up_cccl
+  set_up_driver_headers
   set_up_python_lab "$purpose"
   set_up_clang
   want_command clang-format-16 clang-format-16 "the format is not checked" || true
@@ -335,7 +336,7 @@ set_up_cuda_header() {
     done
   fi
   folder=$deps/cuda/nvidia/cu13/include
-  has_cuda_header "$folder" || fetch_headers cuda-header.txt "$deps/cuda" cuda.h ||
+  has_cuda_header "$folder" || fetch_headers "$root/.ci/cuda-header.txt" "$deps/cuda" cuda.h ||
     { missing+=("cuda.h 12.5 or newer (a CUDA toolkit)"); return; }
   say "cuda.h: $folder"
   cmake_arguments+=("-DVMART_CUDA_INCLUDE_DIR=$folder")
@@ -350,7 +351,7 @@ has_cuda_header() {
 
 # fetch_headers LIST FOLDER WHAT: unpacks the wheels of the list there. pip checks the hashes that it pins.
 fetch_headers() {
-  local list=$root/.ci/$1 folder=$2 what=$3 python=python3 wheel
+  local list=$1 folder=$2 what=$3 python=python3 wheel
   [[ -z ${VMART_NO_INSTALL:-} ]] || return 1
   if ! "$python" -m pip --version >/dev/null 2>&1; then
     python=/usr/bin/python3  # Where apt puts pip; another Python may stand first in PATH.
@@ -368,6 +369,20 @@ fetch_headers() {
   mv "$folder.new" "$folder"
 }
 
+# What drivers newer than the toolkit have. Each version has a folder of its own, as pip takes one at a time.
+set_up_driver_headers() {
+  local folder=$deps/driver_headers version
+  while read -r version; do
+    [[ -f $folder/$version/nvidia/cu13/include/cuda.h ]] && continue
+    mkdir -p "$folder"
+    sed -n "/==$version /,/[^\\]\$/p" "$root/.ci/driver-headers.txt" >"$folder/list.txt"
+    fetch_headers "$folder/list.txt" "$folder/$version" "cuda.h $version" && continue
+    say "driver-headers.txt (PyPI) is missing: the calls of drivers are compared with the headers there are"
+    break
+  done < <(sed -n 's/^nvidia-cuda-runtime==\([0-9.]*\) .*/\1/p' "$root/.ci/driver-headers.txt")
+  cmake_arguments+=("-DVMART_DRIVER_HEADERS=$folder")
+}
+
 # --- CCCL >= 3.5, for the tests of the memory resource
 
 set_up_cccl() {
@@ -380,7 +395,7 @@ set_up_cccl() {
     fi
   done
   folder=$deps/cccl/nvidia/cu13/include/cccl
-  if ! has_cccl "$folder" && ! fetch_headers cccl-headers.txt "$deps/cccl" CCCL; then
+  if ! has_cccl "$folder" && ! fetch_headers "$root/.ci/cccl-headers.txt" "$deps/cccl" CCCL; then
     say "CCCL 3.5 (PyPI) is missing: the memory resource is not tested"  # Its tests say SKIPPED.
     return 0
   fi

@@ -28,6 +28,14 @@ class CopyOperands {
       if (is_address(arg->srcMemoryType)) add(arg->srcDevice);
       if (is_address(arg->dstMemoryType)) add(arg->dstDevice);
     }
+#if CUDA_VERSION >= 12080
+    if constexpr (std::is_same_v<Arg, CUDA_MEMCPY3D_BATCH_OP*>) {
+      if (arg == nullptr) return;
+      for (const CUmemcpy3DOperand* side : {&arg->src, &arg->dst}) {
+        if (side->type == CU_MEMCPY_OPERAND_TYPE_POINTER) add(side->op.ptr.ptr);
+      }
+    }
+#endif
   }
 
   const CUdeviceptr* begin() const noexcept { return addresses_.data(); }

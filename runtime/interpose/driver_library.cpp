@@ -5,7 +5,6 @@
 
 #include <dlfcn.h>
 
-#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <exception>
@@ -66,10 +65,6 @@ void DriverLibrary::open_around(void* function) noexcept {
   // A look-up in all libraries finds the symbols that this one exports.
   if (dladdr(&rows, &own) != 0 && own.dli_fbase == found.dli_fbase) return;
   open(dlopen(found.dli_fname, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD));
-}
-
-bool DriverLibrary::is_entry_point(std::string_view symbol) noexcept {
-  return std::ranges::any_of(rows, [&](const Row& row) { return symbol == row.symbol; });
 }
 
 const void* DriverLibrary::hook_of(const void* function) const noexcept {

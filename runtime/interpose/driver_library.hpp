@@ -4,7 +4,6 @@
 
 #include <array>
 #include <cstddef>
-#include <string_view>
 #include <unordered_map>
 
 namespace vma::interpose {
@@ -20,7 +19,6 @@ class DriverLibrary {
   /// Takes the library that contains `function` for the driver's, unless that is known already.
   /// `function` is an entry point that the program has looked up.
   static void open_around(void* function) noexcept;
-  static bool is_entry_point(std::string_view symbol) noexcept;
 
   /// The function behind a hook. Null if the driver is too old for it.
   template <EntryPoint entry>

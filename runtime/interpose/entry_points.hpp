@@ -1,5 +1,7 @@
 #pragma once
 
+#include "interpose/work/newer_types.hpp"
+
 #include <cuda.h>
 #include <cudaTypedefs.h>
 
@@ -9,6 +11,7 @@
 #undef cuCtxPushCurrent
 #undef cuGetProcAddress
 #undef cuMemBatchDecompressAsync
+#undef cuFabricCpyBatchAsync
 #undef cuGraphAddNode
 #undef cuGraphExecKernelNodeSetParams
 #undef cuGraphExecUpdate
@@ -16,12 +19,16 @@
 #undef cuGraphInstantiateWithParams
 #undef cuDevicePrimaryCtxReset
 #undef cuCtxSynchronize
+#undef cuLaunchHostFunc_v2
 #undef cuMemcpy3DBatchAsync
+#undef cuMemcpy3DWithAttributesAsync
+#undef cuMemcpyWithAttributesAsync
 #undef cuMemcpyBatchAsync
 #undef cuDeviceGetUuid
 #undef cuIpcOpenMemHandle
 #undef cuStreamBatchMemOp
 #undef cuStreamBeginCapture
+#undef cuStreamBeginRecaptureToGraph
 #undef cuStreamDestroy
 #undef cuStreamWaitValue32
 #undef cuStreamWaitValue64
@@ -49,7 +56,11 @@ using InstantiateWithLog = CUresult (*)(CUgraphExec*, CUgraph, CUgraphNode*, cha
   ROW(cuMemcpyBatchAsync, PFN_cuMemcpyBatchAsync_v12080) \
   ROW(cuMemcpyBatchAsync_ptsz, PFN_cuMemcpyBatchAsync_v12080_ptsz) \
   ROW(cuMemcpy3DBatchAsync, PFN_cuMemcpy3DBatchAsync_v12080) \
-  ROW(cuMemcpy3DBatchAsync_ptsz, PFN_cuMemcpy3DBatchAsync_v12080_ptsz)
+  ROW(cuMemcpy3DBatchAsync_ptsz, PFN_cuMemcpy3DBatchAsync_v12080_ptsz) \
+  ROW(cuMemcpyWithAttributesAsync, vma::interpose::MemcpyWithAttributes) \
+  ROW(cuMemcpyWithAttributesAsync_ptsz, vma::interpose::MemcpyWithAttributes) \
+  ROW(cuMemcpy3DWithAttributesAsync, vma::interpose::Memcpy3DWithAttributes) \
+  ROW(cuMemcpy3DWithAttributesAsync_ptsz, vma::interpose::Memcpy3DWithAttributes)
 #else
 #define VMART_RUN_ENQUEUES_12080(ROW)
 #endif
@@ -168,6 +179,8 @@ using InstantiateWithLog = CUresult (*)(CUgraphExec*, CUgraph, CUgraphNode*, cha
   ROW(cuLaunchGridAsync, PFN_cuLaunchGridAsync_v2000)                                \
   ROW(cuLaunchHostFunc, PFN_cuLaunchHostFunc_v10000)                                 \
   ROW(cuLaunchHostFunc_ptsz, PFN_cuLaunchHostFunc_v10000_ptsz)                       \
+  ROW(cuLaunchHostFunc_v2, vma::interpose::LaunchHostFuncWithMode)                   \
+  ROW(cuLaunchHostFunc_v2_ptsz, vma::interpose::LaunchHostFuncWithMode)              \
   ROW(cuGraphUpload, PFN_cuGraphUpload_v11010)                                       \
   ROW(cuGraphUpload_ptsz, PFN_cuGraphUpload_v11010_ptsz)                             \
   ROW(cuStreamAddCallback, PFN_cuStreamAddCallback_v5000) \
@@ -178,7 +191,11 @@ using InstantiateWithLog = CUresult (*)(CUgraphExec*, CUgraph, CUgraphNode*, cha
   ROW(cuStreamBeginCapture_v2, PFN_cuStreamBeginCapture_v10010)                      \
   ROW(cuStreamBeginCapture_v2_ptsz, PFN_cuStreamBeginCapture_v10010_ptsz)            \
   ROW(cuStreamBeginCaptureToGraph, PFN_cuStreamBeginCaptureToGraph_v12030)           \
-  ROW(cuStreamBeginCaptureToGraph_ptsz, PFN_cuStreamBeginCaptureToGraph_v12030_ptsz)
+  ROW(cuStreamBeginCaptureToGraph_ptsz, PFN_cuStreamBeginCaptureToGraph_v12030_ptsz) \
+  ROW(cuStreamBeginRecaptureToGraph, vma::interpose::BeginRecapture)                 \
+  ROW(cuStreamBeginRecaptureToGraph_ptsz, vma::interpose::BeginRecapture)            \
+  ROW(cuFabricCpyBatchAsync, vma::interpose::FabricCopyBatch)                        \
+  ROW(cuFabricCpyBatchAsync_ptsz, vma::interpose::FabricCopyBatch)
 
 // Calls that look memory up and enqueue nothing.
 #define VMART_RUN_LOOKUPS(ROW)                                                       \
@@ -186,9 +203,14 @@ using InstantiateWithLog = CUresult (*)(CUgraphExec*, CUgraph, CUgraphNode*, cha
   ROW(cuGraphAddMemsetNode, PFN_cuGraphAddMemsetNode_v10000)                         \
   ROW(cuGraphAddNode, PFN_cuGraphAddNode_v12020)                                     \
   ROW(cuGraphAddNode_v2, PFN_cuGraphAddNode_v12030)                                  \
+  ROW(cuGraphAddNode_v3, vma::interpose::AddNodeOfUnion)                             \
+  ROW(cuGraphAddBatchMemOpNode, PFN_cuGraphAddBatchMemOpNode_v11070)                 \
+  ROW(cuGraphBatchMemOpNodeSetParams, PFN_cuGraphBatchMemOpNodeSetParams_v11070)     \
+  ROW(cuGraphExecBatchMemOpNodeSetParams, PFN_cuGraphExecBatchMemOpNodeSetParams_v11070) \
   ROW(cuGraphMemcpyNodeSetParams, PFN_cuGraphMemcpyNodeSetParams_v10000)             \
   ROW(cuGraphMemsetNodeSetParams, PFN_cuGraphMemsetNodeSetParams_v10000)             \
   ROW(cuGraphNodeSetParams, PFN_cuGraphNodeSetParams_v12020)                         \
+  ROW(cuGraphNodeSetParams_v2, vma::interpose::SetNodeOfUnion)                       \
   ROW(cuTexRefSetAddress_v2, PFN_cuTexRefSetAddress_v3020)                           \
   ROW(cuTexRefSetAddress2D_v3, PFN_cuTexRefSetAddress2D_v4010)                       \
   ROW(cuTexObjectCreate, PFN_cuTexObjectCreate_v5000)
@@ -270,7 +292,11 @@ using InstantiateWithLog = CUresult (*)(CUgraphExec*, CUgraph, CUgraphNode*, cha
       PFN_cuMemGetAllocationPropertiesFromHandle_v10020)                             \
   ROW(cuMemExportToShareableHandle, PFN_cuMemExportToShareableHandle_v10020)         \
   ROW(cuMulticastBindMem, PFN_cuMulticastBindMem_v12010)                             \
-  ROW(cuMulticastBindAddr, PFN_cuMulticastBindAddr_v12010)
+  ROW(cuMulticastBindMem_v2, vma::interpose::MulticastBindMemOfDevice)               \
+  ROW(cuMulticastBindAddr, PFN_cuMulticastBindAddr_v12010)                           \
+  ROW(cuMulticastBindAddr_v2, vma::interpose::MulticastBindAddrOfDevice)             \
+  ROW(cuLogicalEndpointBindMem, vma::interpose::LogicalEndpointBindMem)              \
+  ROW(cuLogicalEndpointBindAddr, vma::interpose::LogicalEndpointBindAddr)
 
 #define VMART_RUN_STREAM_HOOKS(ROW)                                                  \
   ROW(cuStreamCreate, PFN_cuStreamCreate_v2000)                                      \

@@ -54,7 +54,8 @@ constexpr std::string_view symbol_of(EntryPoint entry) noexcept {
 constexpr bool looks_memory_up(EntryPoint entry) noexcept {
   constexpr std::string_view such[] = {"cuMemcpy",           "cuMemset",
                                        "cuStreamWaitValue",  "cuStreamWriteValue",
-                                       "cuStreamBatchMemOp", "cuMemBatchDecompress"};
+                                       "cuStreamBatchMemOp", "cuMemBatchDecompress",
+                                       "cuFabricCpy"};
   for (const std::string_view begin : such) {
     if (symbol_of(entry).starts_with(begin)) return true;
   }
@@ -133,7 +134,7 @@ template <EntryPoint entry, bool looks = looks_memory_up(entry), typename... Arg
 CUresult call_driver_with_room(const RoomNeed& need, Args... args) noexcept {
   return with_room(need, [&] {
     constexpr std::string_view symbol = symbol_of(entry);
-    const NoStops no_stops(symbol.starts_with("cuStreamBeginCapture"),
+    const NoStops no_stops(symbol.starts_with("cuStreamBegin"),
                            symbol.starts_with("cuStreamWaitEvent"));
     const CopyScope scope(looks);
     return call_driver<entry>(args...);

@@ -2,12 +2,11 @@
 // is, since CUDA's runtime looks all of them up. So the program gets a jump of its own for each.
 #include "interpose/unknown_calls.hpp"
 
-#include "interpose/driver_library.hpp"
+#include "interpose/known_calls.hpp"
 #include "interpose/program_memory.hpp"
 #include "interpose/standing.hpp"
 #include "interpose/vmart_library.hpp"
 
-#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -25,18 +24,6 @@ extern "C" __attribute__((visibility("hidden"))) const unsigned char vmart_run_g
 namespace vma::interpose {
 namespace {
 
-/// What drivers up to CUDA 13.0 have without a hook: none of it uses memory of vmart.
-constexpr std::string_view harmless_begin[] = {"cuMemGet",   "cuMemHost",   "cuMemPool",
-                                               "cuMemRange", "cuStreamGet", "cuStreamIs"};
-constexpr std::string_view harmless[] = {
-    "cuMemAddressFree",       "cuMemAddressReserve",    "cuMemAdvise",
-    "cuMemAllocHost",         "cuMemAllocManaged",      "cuMemDiscardAndPrefetchBatchAsync",
-    "cuMemDiscardBatchAsync", "cuMemFreeHost",          "cuMemImportFromShareableHandle",
-    "cuMemMapArrayAsync",     "cuMemPrefetchAsync",     "cuMemPrefetchBatchAsync",
-    "cuMemSetMemPool",        "cuStreamAttachMemAsync", "cuStreamCopyAttributes",
-    "cuStreamEndCapture",     "cuStreamSetAttribute",   "cuStreamUpdateCaptureDependencies"};
-constexpr std::string_view using_begin[] = {"cuMem", "cuStream", "cuLaunch"};
-
 struct Guard {
   std::atomic<const void*> function = nullptr;
   std::array<char, 64> name{};  // Of the first thread that has it; read once the call is made.
@@ -44,38 +31,18 @@ struct Guard {
 };
 std::array<Guard, VMART_RUN_GUARDS> guards;
 
-/// Without its version, and whether its streams are those of threads.
-std::string_view base_name(std::string_view symbol) noexcept {
-  if (symbol.ends_with("_ptsz") || symbol.ends_with("_ptds")) symbol.remove_suffix(5);
-  const std::size_t version = symbol.rfind("_v");
-  if (version == std::string_view::npos) return symbol;
-  const std::string_view digits = symbol.substr(version + 2);
-  const bool is_version =
-      !digits.empty() && std::ranges::all_of(digits, [](char c) { return c >= '0' && c <= '9'; });
-  return is_version ? symbol.substr(0, version) : symbol;
-}
-
 void stay_before(std::string_view symbol) noexcept {
   char why[160];
   std::snprintf(why, sizeof why,
-                "the program calls %.*s, which this version of vmart does not know",
+                "the program calls %.*s, which this version of vmart does not follow",
                 static_cast<int>(symbol.size()), symbol.data());
   ProgramMemory::get().keep_in_place(why);
 }
 
 }  // namespace
 
-bool may_use_memory(std::string_view symbol) noexcept {
-  const std::string_view base = base_name(symbol);
-  const auto begins = [base](std::string_view begin) { return base.starts_with(begin); };
-  if (std::ranges::any_of(harmless_begin, begins) || std::ranges::count(harmless, base) > 0) {
-    return false;
-  }
-  return std::ranges::any_of(using_begin, begins) || DriverLibrary::is_entry_point(symbol);
-}
-
 const void* guard_of(const void* function, std::string_view symbol) noexcept {
-  if (!may_use_memory(symbol)) return function;
+  if (kind_of_call(symbol) == CallKind::harmless) return function;
   for (std::size_t i = 0; i < guards.size(); ++i) {
     Guard& guard = guards[i];
     const void* none = nullptr;

@@ -48,7 +48,7 @@ class NewDrivers(unittest.TestCase):
                 with self.subTest(what=what, way=way, options=options), Unaware(names) as unaware:
                     with Running(way, "stream", *options) as running:
                         expected = "vmart run: stands aside, so the memory of this program does not move: the " \
-                                   "program calls cuMemsetD8Async, which this version of vmart does not know\n"
+                                   "program calls cuMemsetD8Async, which this version of vmart does not follow\n"
                         self.assertEqual(running.errors(), expected)
                         moved = run(unaware.path, "migrate", "run", "gpu1", "--socket", running.socket)
                         self.assertNotEqual(moved.returncode, 0, moved.stdout)

@@ -17,7 +17,8 @@
  * more than there is. `ending` uses memory in a handler of exit, and `green` what was allocated in
  * a green context. `info` prints what it is told of the GPU's memory, and `told` when that is
  * divided or unused. `full` allocates until the GPU is full, once, and `arrays` does so with
- * arrays. `inactive` uses another GPU, whose context is current before it is active.
+ * arrays. `newer` works by calls of drivers since CUDA 13.1. `inactive` uses another GPU, whose
+ * context is current before it is active.
  */
 #include "program.hpp"
 
@@ -37,7 +38,7 @@ void check(CUresult result, const char *call) {
   exit(1);
 }
 
-static void find_driver(const char *way) {
+static void find_driver(void) {
   if (strcmp(way, "linked") == 0) {
 #define ROW(call, symbol, type) driver.f_##call = call;
     CALLS(ROW)
@@ -79,6 +80,7 @@ static void find_driver(const char *way) {
 CUdeviceptr memory[buffers];
 unsigned char *bytes;
 CUstream streams[streams_count];
+const char *way = "linked";
 const char *work = "stream";
 
 static void fill(CUstream stream, int buffer, unsigned char value) {
@@ -149,6 +151,8 @@ static void round_of(unsigned char value) {
       }
     }
     for (int i = 0; i < buffers; ++i) fill(used[i], i, value);
+  } else if (is_work("newer")) {
+    for (int i = 0; i < buffers; ++i) fill_by_newer_calls(i, (unsigned char)(value + i), used[i]);
   } else if (is_work("attributes")) {
     unsigned long long types = 0;
     for (int i = 0; i < 300000; ++i) {
@@ -309,7 +313,8 @@ static void allocate_first(CUcontext context) {
 }
 
 int main(int argc, char **argv) {
-  find_driver(argc > 1 ? argv[1] : "linked");
+  if (argc > 1) way = argv[1];
+  find_driver();
   if (argc > 2) work = argv[2];
   CUcontext context;
   CUdeviceptr small;

@@ -70,6 +70,7 @@ static const size_t buffer_bytes = (size_t)4 << 20;
 extern CUdeviceptr memory[buffers];
 extern unsigned char *bytes; /* As many as a buffer has. */
 extern CUstream streams[streams_count];
+extern const char *way;
 extern const char *work;
 static inline int is_work(const char *name) {
   return strcmp(work, name) == 0;
@@ -89,6 +90,10 @@ CUcontext enter_inactive_context(void);
 /* A graph of fills, which is updated later, when its memory may have moved. */
 void instantiate_graph(void);
 void update_graph(void);
+
+/* --- newer.cpp */
+
+void fill_by_newer_calls(int buffer, unsigned char value, CUstream stream);
 
 /* --- room.cpp */
 

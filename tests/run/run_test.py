@@ -14,7 +14,7 @@ WAYS = ("linked", "dlsym", "resolver")  # How it finds the driver.
 PLACES = (("gpu1", "gpu(1)"), ("host0", "host(0)"), ("gpu0", "gpu(0)"), ("gpu1", "gpu(1)"))
 BESIDE_MOVES = (*((way, "stream") for way in WAYS), ("linked", "streams"), ("resolver", "graph"),
                 ("dlsym", "blocking"), ("resolver", "legacy"), ("linked", "orphans"), ("linked", "copies"),
-                ("linked", "attributes"))
+                ("linked", "attributes"), ("resolver", "newer"), ("per_thread", "newer"))
 VMART, PROGRAM = (pathlib.Path(argument).resolve() for argument in sys.argv[1:3])
 
 

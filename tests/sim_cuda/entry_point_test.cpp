@@ -12,6 +12,7 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <string>
 
@@ -20,6 +21,8 @@ namespace {
 
 constexpr auto legacy = CU_GET_PROC_ADDRESS_LEGACY_STREAM;
 constexpr auto per_thread = CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
+
+constexpr int newest = std::max(CUDA_VERSION, 13050);
 
 void* found(const char* name, int version, cuuint64_t flags = legacy) {
   void* function = nullptr;
@@ -52,6 +55,8 @@ TEST(SimCudaEntryPoints, AreTheSymbolsOfTheAskedVersion) {
   EXPECT_EQ(found("cuStreamDestroy", 2000), symbol("cuStreamDestroy"));
   EXPECT_EQ(found("cuGetProcAddress", 12000), symbol("cuGetProcAddress_v2"));
   EXPECT_NE(symbol("cuCtxDestroy"), nullptr);
+  EXPECT_EQ(found("cuLaunchHostFunc", newest), symbol("cuLaunchHostFunc"));
+  EXPECT_EQ(found("cuLaunchHostFunc_v2", newest), symbol("cuLaunchHostFunc_v2"));
 }
 
 TEST(SimCudaEntryPoints, OfPerThreadStreamsHaveTheirOwnSymbols) {
@@ -66,8 +71,9 @@ TEST(SimCudaEntryPoints, MissingOnesAreReportedWithTheirReason) {
   EXPECT_EQ(status_of("cuNoSuchCall", 12000), CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
   EXPECT_EQ(status_of("cuMemAlloc_v2", 12000), CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
   EXPECT_EQ(status_of("cuMemCreate", 10010), CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT);
+  EXPECT_EQ(status_of("cuLaunchHostFunc_v2", 13000), CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT);
   void* function = nullptr;
-  EXPECT_EQ(cuGetProcAddress("cuInit", &function, CUDA_VERSION + 10, legacy, nullptr),
+  EXPECT_EQ(cuGetProcAddress("cuInit", &function, newest + 10, legacy, nullptr),
             CUDA_ERROR_INVALID_VALUE);
 }
 

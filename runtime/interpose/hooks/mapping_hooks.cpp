@@ -3,10 +3,38 @@
 #include "interpose/driver_library.hpp"
 #include "interpose/hooks.hpp"
 #include "interpose/program_mappings.hpp"
+#include "interpose/program_memory.hpp"
 
 #include <cstddef>
 
 namespace vma::interpose {
+namespace {
+
+/// Binds memory to what others reach it by, a multicast object or an endpoint. The driver gets its
+/// own handle of the memory.
+template <typename Call>
+CUresult bind_handle(CUmemGenericAllocationHandle& handle, Call call) noexcept {
+  const CUresult result = ProgramMappings::get().to_drivers(handle);
+  return result == CUDA_SUCCESS ? call() : result;
+}
+
+/// The same by an address, whose memory stays in place from now on.
+template <typename Call>
+CUresult bind_address(CUdeviceptr pointer, Call call) noexcept {
+  ProgramMemory& memory = ProgramMemory::get();
+  if (const auto mapped = ProgramMappings::get().find_mapped(pointer)) {
+    CUmemGenericAllocationHandle unused = 0;
+    const CUresult result = mapped->drivers_handle(unused);
+    if (result != CUDA_SUCCESS) return result;
+  } else if (const auto allocated = memory.find(pointer)) {
+    // The driver takes memory of pools, and refuses that of cuMemAlloc.
+    if (allocated->pool == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    if (!memory.note_export(pointer, false)) return CUDA_ERROR_NOT_SUPPORTED;
+  }
+  return call();
+}
+
+}  // namespace
 
 CUresult hook_cuMemCreate(CUmemGenericAllocationHandle* out, std::size_t bytes,
                           const CUmemAllocationProp* properties, unsigned long long flags) {
@@ -104,22 +132,57 @@ CUresult hook_cuMemExportToShareableHandle(void* out, CUmemGenericAllocationHand
 CUresult hook_cuMulticastBindMem(CUmemGenericAllocationHandle multicast,
                                  std::size_t multicast_offset, CUmemGenericAllocationHandle handle,
                                  std::size_t offset, std::size_t bytes, unsigned long long flags) {
-  const CUresult result = ProgramMappings::get().to_drivers(handle);
-  if (result != CUDA_SUCCESS) return result;
-  return call_driver<EntryPoint::cuMulticastBindMem>(multicast, multicast_offset, handle, offset,
-                                                     bytes, flags);
+  return bind_handle(handle, [&] {
+    return call_driver<EntryPoint::cuMulticastBindMem>(multicast, multicast_offset, handle, offset,
+                                                       bytes, flags);
+  });
+}
+
+CUresult hook_cuMulticastBindMem_v2(CUmemGenericAllocationHandle multicast, CUdevice device,
+                                    std::size_t multicast_offset,
+                                    CUmemGenericAllocationHandle handle, std::size_t offset,
+                                    std::size_t bytes, unsigned long long flags) {
+  return bind_handle(handle, [&] {
+    return call_driver<EntryPoint::cuMulticastBindMem_v2>(multicast, device, multicast_offset,
+                                                          handle, offset, bytes, flags);
+  });
 }
 
 CUresult hook_cuMulticastBindAddr(CUmemGenericAllocationHandle multicast,
                                   std::size_t multicast_offset, CUdeviceptr pointer,
                                   std::size_t bytes, unsigned long long flags) {
-  if (const auto mapped = ProgramMappings::get().find_mapped(pointer)) {
-    CUmemGenericAllocationHandle unused = 0;
-    const CUresult result = mapped->drivers_handle(unused);  // It stays in place from now on.
-    if (result != CUDA_SUCCESS) return result;
-  }
-  return call_driver<EntryPoint::cuMulticastBindAddr>(multicast, multicast_offset, pointer, bytes,
-                                                      flags);
+  return bind_address(pointer, [&] {
+    return call_driver<EntryPoint::cuMulticastBindAddr>(multicast, multicast_offset, pointer, bytes,
+                                                        flags);
+  });
+}
+
+CUresult hook_cuMulticastBindAddr_v2(CUmemGenericAllocationHandle multicast, CUdevice device,
+                                     std::size_t multicast_offset, CUdeviceptr pointer,
+                                     std::size_t bytes, unsigned long long flags) {
+  return bind_address(pointer, [&] {
+    return call_driver<EntryPoint::cuMulticastBindAddr_v2>(multicast, device, multicast_offset,
+                                                           pointer, bytes, flags);
+  });
+}
+
+CUresult hook_cuLogicalEndpointBindMem(LogicalEndpointId endpoint, CUdevice device,
+                                       cuuint64_t endpoint_offset,
+                                       CUmemGenericAllocationHandle handle, cuuint64_t offset,
+                                       cuuint64_t bytes, unsigned long long flags) {
+  return bind_handle(handle, [&] {
+    return call_driver<EntryPoint::cuLogicalEndpointBindMem>(endpoint, device, endpoint_offset,
+                                                             handle, offset, bytes, flags);
+  });
+}
+
+CUresult hook_cuLogicalEndpointBindAddr(LogicalEndpointId endpoint, CUdevice device,
+                                        cuuint64_t endpoint_offset, void* address, cuuint64_t bytes,
+                                        unsigned long long flags) {
+  return bind_address(reinterpret_cast<CUdeviceptr>(address), [&] {
+    return call_driver<EntryPoint::cuLogicalEndpointBindAddr>(endpoint, device, endpoint_offset,
+                                                              address, bytes, flags);
+  });
 }
 
 }  // namespace vma::interpose

@@ -3,6 +3,7 @@
 // exports.cpp, because this library is loaded before it.
 #include "interpose/driver_library.hpp"
 #include "interpose/hooks.hpp"
+#include "interpose/known_calls.hpp"
 #include "interpose/settings.hpp"
 #include "interpose/unknown_calls.hpp"
 
@@ -79,14 +80,14 @@ __attribute__((visibility("hidden"), used)) const void* vmart_run_found(void* ha
   if (symbol == nullptr || symbol[0] != 'c' || symbol[1] != 'u' || handle == RTLD_NEXT) {
     return nullptr;
   }
-  const bool has_hook = DriverLibrary::is_entry_point(symbol);
-  if (!has_hook && !vma::interpose::may_use_memory(symbol)) return nullptr;
+  const vma::interpose::CallKind kind = vma::interpose::kind_of_call(symbol);
+  if (kind == vma::interpose::CallKind::harmless) return nullptr;
   // Also in a process that stands aside: it may have memory of vmart's.
   if (!vma::interpose::Settings::get().on || vma::interpose::is_vmart(caller)) return nullptr;
   void* const function = vmart_run_next_dlsym(handle, symbol);
   if (function == nullptr) return nullptr;
   const bool in_driver = vma::interpose::is_in_driver(function);
-  if (!has_hook && !in_driver) return nullptr;
+  if (kind != vma::interpose::CallKind::hooked && !in_driver) return nullptr;
   DriverLibrary::open_around(function);
   const DriverLibrary* const driver = DriverLibrary::get();
   const void* const hook = driver != nullptr ? driver->hook_of(function) : nullptr;

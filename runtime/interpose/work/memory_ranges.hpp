@@ -1,5 +1,7 @@
 #pragma once
 
+#include "interpose/work/newer_types.hpp"
+
 #include <cuda.h>
 
 #include <algorithm>
@@ -110,7 +112,25 @@ void ranges_among(Take&& take, std::size_t count, CUDA_MEMCPY3D_BATCH_OP* copies
     take_side(copies[i].dst, true);
   }
 }
+
+/// One copy of rows, with its attributes.
+template <typename Take, typename... Rest>
+void ranges_among(Take&& take, CUDA_MEMCPY3D_BATCH_OP* copy, Rest...) noexcept {
+  if (copy != nullptr) ranges_among(take, std::size_t{1}, copy);
+}
 #endif
+
+/// Batches of copies over a fabric, whose operands in endpoints lie elsewhere.
+template <typename Take, typename... Rest>
+void ranges_among(Take&& take, std::size_t count, FabricCopy* copies, Rest...) noexcept {
+  const auto take_side = [&](const FabricOperand& side, std::size_t bytes, bool writes) {
+    if (side.type == FabricOperand::pointer) take(MemoryRange{side.op.ptr.ptr, bytes, 1, writes});
+  };
+  for (std::size_t i = 0; i < count; ++i) {
+    take_side(copies[i].src, copies[i].size, false);
+    take_side(copies[i].dst, copies[i].size, true);
+  }
+}
 
 /// Operations on words have their stream first, and no size: the word only looks like one.
 template <typename Take, typename... Rest>

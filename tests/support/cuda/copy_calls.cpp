@@ -300,6 +300,42 @@ SIM_CUDA_STREAM_CALL(cuMemcpy3DAsync_v2, _ptsz, (const CUDA_MEMCPY3D* layers, CU
   copy_layers(layers, stream);
 }
 
+#if CUDA_VERSION >= 12080
+// --- Copies with attributes, which have no effect in the simulator.
+SIM_CUDA_STREAM_CALL(cuMemcpyWithAttributesAsync, _ptsz,
+                     (CUdeviceptr target, CUdeviceptr source, std::size_t bytes,
+                      CUmemcpyAttributes* attributes, CUstream stream),
+                     (target, source, bytes, attributes, stream)) {
+  required(attributes);
+  copy(Address{target}, Address{source}, bytes, stream);
+}
+SIM_CUDA_STREAM_CALL(cuMemcpy3DWithAttributesAsync, _ptsz,
+                     (CUDA_MEMCPY3D_BATCH_OP * what, unsigned long long flags, CUstream stream),
+                     (what, flags, stream)) {
+  const CUDA_MEMCPY3D_BATCH_OP& rows = *required(what);
+  if (flags != 0) refuse(CUDA_ERROR_INVALID_VALUE);
+  if (rows.src.type != CU_MEMCPY_OPERAND_TYPE_POINTER ||
+      rows.dst.type != CU_MEMCPY_OPERAND_TYPE_POINTER) {
+    refuse(CUDA_ERROR_NOT_SUPPORTED);
+  }
+  const auto& from = rows.src.op.ptr;
+  const auto& to = rows.dst.op.ptr;
+  CUDA_MEMCPY3D layers{};
+  layers.srcMemoryType = layers.dstMemoryType = CU_MEMORYTYPE_UNIFIED;
+  layers.srcDevice = from.ptr;
+  layers.dstDevice = to.ptr;
+  layers.WidthInBytes = rows.extent.width;
+  layers.Height = rows.extent.height;
+  layers.Depth = rows.extent.depth;
+  // Zero: as many as are copied.
+  layers.srcPitch = from.rowLength != 0 ? from.rowLength : rows.extent.width;
+  layers.dstPitch = to.rowLength != 0 ? to.rowLength : rows.extent.width;
+  layers.srcHeight = from.layerHeight != 0 ? from.layerHeight : rows.extent.height;
+  layers.dstHeight = to.layerHeight != 0 ? to.layerHeight : rows.extent.height;
+  copy_layers(&layers, stream);
+}
+#endif
+
 // --- Fills of rows
 #define SIM_CUDA_ROW_CALLS(bits, Value)                                                           \
   SIM_CUDA_STREAM_CALL(                                                                           \

@@ -240,4 +240,19 @@
   ROW(cuStreamGetCaptureInfo, 10010, cuStreamGetCaptureInfo, _ptsz)      \
   ROW(cuStreamGetCaptureInfo, 11030, cuStreamGetCaptureInfo_v2, _ptsz)   \
   ROW(cuStreamGetCaptureInfo, 12030, cuStreamGetCaptureInfo_v3, _ptsz)
+
+// Calls of CUDA 13.1 to 13.5, with the types of interpose/work/newer_types.hpp, and those with a variant per thread.
+#define SIM_CUDA_NEWER_CALLS(ROW)                                                  \
+  ROW(cuGraphAddNode_v3, 13040, cuGraphAddNode_v3, AddNodeOfUnion)                 \
+  ROW(cuGraphNodeSetParams_v2, 13040, cuGraphNodeSetParams_v2, SetNodeOfUnion)
+#define SIM_CUDA_NEWER_STREAM_CALLS(ROW)                                           \
+  ROW(cuLaunchHostFunc_v2, 13010, cuLaunchHostFunc_v2, LaunchHostFuncWithMode)     \
+  SIM_CUDA_NEWER_COPIES(ROW)
+#if CUDA_VERSION >= 12080
+#define SIM_CUDA_NEWER_COPIES(ROW)                                                                       \
+  ROW(cuMemcpyWithAttributesAsync, 13020, cuMemcpyWithAttributesAsync, MemcpyWithAttributes)             \
+  ROW(cuMemcpy3DWithAttributesAsync, 13020, cuMemcpy3DWithAttributesAsync, Memcpy3DWithAttributes)
+#else
+#define SIM_CUDA_NEWER_COPIES(ROW)
+#endif
 // clang-format on

@@ -134,6 +134,36 @@ void add_node(CUgraphNode* node, CUgraph graph, const CUgraphNode* before, std::
   *node = add_node_to(*owner, std::move(made));
 }
 
+/// Of a node of any type that the simulator has.
+Added node_of(const CUgraphNodeParams* parameters) {
+  const CUgraphNodeParams& what = *required(parameters);
+  switch (what.type) {
+    case CU_GRAPH_NODE_TYPE_KERNEL: return kernel_node(&what.kernel);
+    case CU_GRAPH_NODE_TYPE_MEMCPY:
+      return transfer_node(what.type, checked(&what.memcpy.copyParams));
+    case CU_GRAPH_NODE_TYPE_MEMSET: {
+      const CUDA_MEMSET_NODE_PARAMS_v2& fill = what.memset;
+      const CUDA_MEMSET_NODE_PARAMS_v1 first{fill.dst,         fill.pitch, fill.value,
+                                             fill.elementSize, fill.width, fill.height};
+      return transfer_node(what.type, checked(&first));
+    }
+    case CU_GRAPH_NODE_TYPE_GRAPH: return child_node(what.graph.graph);
+    case CU_GRAPH_NODE_TYPE_EMPTY: return {};
+    default: refuse(CUDA_ERROR_NOT_SUPPORTED);
+  }
+}
+
+/// Changes a copy or a fill of a graph that is not instantiated yet.
+void set_node(CUgraphNode node, Added what) {
+  const auto known = graphs().nodes.at(node, CUDA_ERROR_INVALID_VALUE);
+  if (known->type != what.type) refuse(CUDA_ERROR_INVALID_VALUE);
+  const bool transfers = std::holds_alternative<CUDA_MEMCPY3D>(what.contents) ||
+                         std::holds_alternative<CUDA_MEMSET_NODE_PARAMS_v1>(what.contents);
+  if (!transfers || !is_none(known->graph->captured)) refuse(CUDA_ERROR_NOT_SUPPORTED);
+  known->graph->steps[known->step] = std::move(what.steps.front());
+  known->contents = std::move(what.contents);
+}
+
 void instantiate(CUgraphExec* exec, CUgraph graph) {
   required(exec);
   const auto source = graphs().graphs.at(graph, CUDA_ERROR_INVALID_VALUE);
@@ -244,6 +274,17 @@ SIM_CUDA_CALL(cuGraphAddMemsetNode,
               (node, graph, before, count, parameters, nullptr)) {
   add_node(node, graph, before, count,
            transfer_node(CU_GRAPH_NODE_TYPE_MEMSET, checked(parameters)));
+}
+
+SIM_CUDA_CALL(cuGraphAddNode_v3,
+              (CUgraphNode * node, CUgraph graph, const CUgraphNode* before, const CUgraphEdgeData*,
+               std::size_t count, CUgraphNodeParams* parameters),
+              (node, graph, before, nullptr, count, parameters)) {
+  add_node(node, graph, before, count, node_of(parameters));
+}
+SIM_CUDA_CALL(cuGraphNodeSetParams_v2, (CUgraphNode node, CUgraphNodeParams* parameters),
+              (node, parameters)) {
+  set_node(node, node_of(parameters));
 }
 
 SIM_CUDA_CALL(cuGraphInstantiate,

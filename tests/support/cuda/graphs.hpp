@@ -70,7 +70,7 @@ using BuiltStep = std::variant<ChainStep, Transfer>;
 
 /// One node of a graph.
 struct Node {
-  const Graph* graph = nullptr;
+  Graph* graph = nullptr;
   std::size_t step = 0;  ///< Its place among the steps of a graph that is built.
   CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
   NodeContents contents;

@@ -4,6 +4,7 @@
 
 #include "sim/sim_driver.hpp"
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -16,8 +17,9 @@ SimDriver& sim();
 /// Throws: Refusal if there is no such machine.
 void open_sim();
 
-/// The version of CUDA that the library answers to: that of its header.
-constexpr int sim_cuda_version = CUDA_VERSION;
+/// The version of CUDA that the library answers to: the newest of which it has calls, or that of
+/// its header.
+constexpr int sim_cuda_version = std::max(CUDA_VERSION, 13050);
 
 /// Handles of the program are the simulator's numbers, or those of `Objects`.
 template <typename Native, typename Handle>

@@ -3,6 +3,8 @@
 #include "support/cuda/entry_points.hpp"
 #include "support/cuda/library.hpp"
 
+#include "interpose/work/newer_types.hpp"
+
 #include <cudaTypedefs.h>
 
 #include <string_view>
@@ -11,6 +13,15 @@
 // Those whose declarations cuda.h lacks, or hides behind inline functions.
 #define ROW(base, since, symbol, suffix) extern "C" decltype(symbol) symbol##suffix;
 SIM_CUDA_STREAM_CALLS(ROW)
+#undef ROW
+#define ROW(base, since, symbol, type) \
+  extern "C" std::remove_pointer_t<vma::interpose::type> symbol;
+#define STREAM_ROW(base, since, symbol, type) \
+  ROW(base, since, symbol, type)              \
+  extern "C" std::remove_pointer_t<vma::interpose::type> symbol##_ptsz;
+SIM_CUDA_NEWER_CALLS(ROW)
+SIM_CUDA_NEWER_STREAM_CALLS(STREAM_ROW)
+#undef STREAM_ROW
 #undef ROW
 static_assert(CUDA_VERSION >= 12050, "older headers lack some of the calls");
 
@@ -39,7 +50,12 @@ const Procedure* newest(std::string_view base, int version, bool& known) {
 #define ROW(base, since, symbol) {#base, since, erased(&symbol), nullptr},
 #define STREAM_ROW(base, since, symbol, suffix) \
   {#base, since, erased(&symbol), erased(&symbol##suffix)},
-  static const Procedure procedures[] = {SIM_CUDA_CALLS(ROW) SIM_CUDA_STREAM_CALLS(STREAM_ROW)};
+#define NEWER_ROW(base, since, symbol, type) ROW(base, since, symbol)
+#define NEWER_STREAM_ROW(base, since, symbol, type) STREAM_ROW(base, since, symbol, _ptsz)
+  static const Procedure procedures[] = {SIM_CUDA_CALLS(ROW) SIM_CUDA_STREAM_CALLS(
+      STREAM_ROW) SIM_CUDA_NEWER_CALLS(NEWER_ROW) SIM_CUDA_NEWER_STREAM_CALLS(NEWER_STREAM_ROW)};
+#undef NEWER_STREAM_ROW
+#undef NEWER_ROW
 #undef STREAM_ROW
 #undef ROW
   const Procedure* found = nullptr;

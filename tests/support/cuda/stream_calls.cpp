@@ -154,6 +154,13 @@ SIM_CUDA_STREAM_CALL(cuLaunchHostFunc, _ptsz, (CUstream stream, CUhostFn functio
   launch_own(stream_of(stream), OwnKernel::call_host,
              KernelArguments::of(required(function), data));
 }
+// The mode says how a thread waits for it; here none does.
+SIM_CUDA_STREAM_CALL(cuLaunchHostFunc_v2, _ptsz,
+                     (CUstream stream, CUhostFn function, void* data, unsigned int mode),
+                     (stream, function, data, mode)) {
+  if (mode > 1) refuse(CUDA_ERROR_INVALID_VALUE);
+  do_cuLaunchHostFunc(stream, function, data);
+}
 SIM_CUDA_STREAM_CALL(cuStreamAddCallback, _ptsz,
                      (CUstream stream, CUstreamCallback function, void* data, unsigned int),
                      (stream, function, data, 0)) {
