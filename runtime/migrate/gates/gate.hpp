@@ -123,7 +123,7 @@ class Gate {
   std::optional<Refusal> close();
   /// `send` and `close`. May be called again once it is open.
   std::optional<Refusal> try_close(const GatePlan& plan, const GateLimits& limits);
-  /// Hardly earlier a stream arrives: when the deepest backlog should end, if it is known, or when
+  /// No stream is expected earlier: when the deepest backlog should end, if it is known, or when
   /// the gate before this one opened. Requires: sent.
   TimePoint may_arrive() const noexcept { return limits_.follows ? next_since_ : may_arrive_; }
   /// Whether all streams of the plan have arrived since it was sent, even if it is open again.
