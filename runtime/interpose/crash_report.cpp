@@ -118,6 +118,7 @@ void report_crashes(const void* inside) noexcept {
   }
   // Without this function (glibc before 2.35), walking the stack takes the loader's lock.
   can_walk = next_dlsym(RTLD_DEFAULT, "_dl_find_object") != nullptr;
+  if (!can_walk) forget_loader_error();
   void* frame = nullptr;
   if (can_walk) backtrace(&frame, 1);  // The first walk loads a library; a handler must not.
   for (const Fatal& each : fatal) {

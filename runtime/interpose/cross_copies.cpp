@@ -9,6 +9,7 @@
 #include <array>
 #include <atomic>
 #include <exception>
+#include <new>
 #include <optional>
 
 namespace vma::interpose {
@@ -53,8 +54,9 @@ bool captures_in(const DriverLibrary& driver, CUcontext context) noexcept {
 }  // namespace
 
 CrossCopies& CrossCopies::get() noexcept {
-  static CrossCopies* const copies = new CrossCopies();
-  return *copies;
+  alignas(CrossCopies) static unsigned char place[sizeof(CrossCopies)];  // Needs no memory.
+  static CrossCopies& copies = *new (place) CrossCopies();
+  return copies;
 }
 
 void CrossCopies::before_destruction(CUcontext context) noexcept {

@@ -7,8 +7,8 @@
 
 #include <atomic>
 #include <cstdio>
-#include <exception>
-#include <memory>
+#include <functional>
+#include <new>
 
 namespace vma::interpose {
 namespace {
@@ -53,6 +53,7 @@ const DriverLibrary* DriverLibrary::get() noexcept {
   const DriverLibrary* const driver = known.load(std::memory_order_acquire);
   if (driver != nullptr) return driver;
   void* const behind_shim = dlopen("libvmart-driver.so", RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
+  if (behind_shim == nullptr) forget_loader_error();
   open(behind_shim != nullptr ? behind_shim : dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL));
   return known.load(std::memory_order_acquire);
 }
@@ -68,8 +69,8 @@ void DriverLibrary::open_around(void* function) noexcept {
 }
 
 const void* DriverLibrary::hook_of(const void* function) const noexcept {
-  const auto found = hooks_.find(function);
-  return found == hooks_.end() ? nullptr : found->second;
+  const auto found = std::ranges::lower_bound(hooks_, function, std::less<>(), &Hook::function);
+  return found != hooks_.end() && found->function == function ? found->hook : nullptr;
 }
 
 CUcontext primary_context(const DriverLibrary& driver, int device) noexcept {
@@ -77,34 +78,41 @@ CUcontext primary_context(const DriverLibrary& driver, int device) noexcept {
   int active = 0;
   CUcontext context = nullptr;
   if (driver.cuDevicePrimaryCtxGetState_plain(device, &flags, &active) != CUDA_SUCCESS ||
-      active == 0 || driver.cuDevicePrimaryCtxRetain_plain(&context, device) != CUDA_SUCCESS) {
+      active == 0 ||
+      driver.real<EntryPoint::cuDevicePrimaryCtxRetain>()(&context, device) != CUDA_SUCCESS) {
     return nullptr;
   }
-  driver.cuDevicePrimaryCtxRelease_v2_plain(device);
+  driver.real<EntryPoint::cuDevicePrimaryCtxRelease_v2>()(device);
   return context;
 }
 
-void DriverLibrary::open(void* library) noexcept try {
-  if (library == nullptr) return;
-  std::unique_ptr<DriverLibrary> made(new DriverLibrary());
+void DriverLibrary::open(void* library) noexcept {
+  if (library == nullptr) return forget_loader_error();
+  // The first thread needs no memory: without a table, the program's own calls would fail.
+  static std::atomic_flag taken;
+  alignas(DriverLibrary) static unsigned char place[sizeof(DriverLibrary)];
+  const bool first = !taken.test_and_set();
+  DriverLibrary* const made =
+      first ? new (place) DriverLibrary() : new (std::nothrow) DriverLibrary();
+  if (made == nullptr) return;
   const char* const lacks = made->fill(library);
-  dlerror();  // Of functions that this driver lacks; the program would take it for its own.
+  forget_loader_error();  // Of functions that this driver lacks.
   if (lacks != nullptr) {
     char why[128];
     std::snprintf(why, sizeof why, "the driver lacks %s; driver 550 or newer is needed", lacks);
     stand_aside(why);
   }
   const DriverLibrary* none = nullptr;
-  if (known.compare_exchange_strong(none, made.get())) made.release();
-} catch (const std::exception&) {
-  stand_aside("there is no memory for the table of entry points");
+  if (!known.compare_exchange_strong(none, made) && !first) delete made;
 }
 
-const char* DriverLibrary::fill(void* library) {
+const char* DriverLibrary::fill(void* library) noexcept {
   for (std::size_t i = 0; i < rows.size(); ++i) {
     real_[i] = next_dlsym(library, rows[i].symbol);
-    if (real_[i] != nullptr) hooks_.emplace(real_[i], rows[i].hook);
+    hooks_[i] = {real_[i], real_[i] != nullptr ? rows[i].hook : nullptr};
   }
+  // Stable, since a driver may have two names for a function: the hook of the first row is found.
+  std::ranges::stable_sort(hooks_, std::less<>(), &Hook::function);
   const char* lacks = nullptr;
 #define ROW(symbol, type)                                                \
   symbol##_plain = reinterpret_cast<type>(next_dlsym(library, #symbol)); \
@@ -118,6 +126,12 @@ const char* DriverLibrary::fill(void* library) {
   VMART_RUN_OPTIONAL_PLAIN_CALLS(ROW)
 #undef ROW
   return lacks;
+}
+
+/// Twice: the first call returns the message, and the second one frees it. The program would take
+/// it for its own, too.
+void forget_loader_error() noexcept {
+  if (dlerror() != nullptr) dlerror();
 }
 
 }  // namespace vma::interpose

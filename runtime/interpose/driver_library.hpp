@@ -4,7 +4,6 @@
 
 #include <array>
 #include <cstddef>
-#include <unordered_map>
 
 namespace vma::interpose {
 
@@ -38,18 +37,32 @@ class DriverLibrary {
   DriverLibrary() = default;
   static void open(void* library) noexcept;
   /// Returns the name of a function that the driver lacks; null if it has all.
-  const char* fill(void* library);
+  const char* fill(void* library) noexcept;
 
-  std::array<void*, static_cast<std::size_t>(EntryPoint::count)> real_{};
-  std::unordered_map<const void*, const void*> hooks_;  // By the driver's function.
+  static constexpr auto entries = static_cast<std::size_t>(EntryPoint::count);
+  struct Hook {
+    const void* function = nullptr;  // The driver's; null if it lacks that.
+    const void* hook = nullptr;
+  };
+  std::array<void*, entries> real_{};
+  std::array<Hook, entries> hooks_{};  // In the order of the functions.
 };
+
+/// The loader keeps the message of a call that has failed until the thread's next call of it, which
+/// frees it: a `free` of the program that looks the next one up at its first call would never end.
+void forget_loader_error() noexcept;
+
+/// Called with each error that a call of the program gets: see `Refusals`.
+void note_error(CUresult error) noexcept;
 
 /// Calls the driver's function behind a hook.
 template <EntryPoint entry, typename... Args>
 CUresult call_driver(Args... args) noexcept {
   const DriverLibrary* const driver = DriverLibrary::get();
   const auto function = driver != nullptr ? driver->real<entry>() : nullptr;
-  return function != nullptr ? function(args...) : CUDA_ERROR_NOT_FOUND;
+  const CUresult result = function != nullptr ? function(args...) : CUDA_ERROR_NOT_FOUND;
+  if (result != CUDA_SUCCESS) note_error(result);
+  return result;
 }
 
 /// The context is current for the calling thread while this exists, unless the driver refuses.

@@ -17,6 +17,7 @@
 #undef cuGraphExecUpdate
 #undef cuGraphInstantiate
 #undef cuGraphInstantiateWithParams
+#undef cuDevicePrimaryCtxRelease
 #undef cuDevicePrimaryCtxReset
 #undef cuCtxSynchronize
 #undef cuLaunchHostFunc_v2
@@ -281,6 +282,7 @@ using InstantiateWithLog = CUresult (*)(CUgraphExec*, CUgraph, CUgraphNode*, cha
   ROW(cuCtxSynchronize, PFN_cuCtxSynchronize_v2000)
 
 #define VMART_RUN_MAPPING_HOOKS(ROW)                                                 \
+  ROW(cuMemAddressFree, PFN_cuMemAddressFree_v10020)                                 \
   ROW(cuMemCreate, PFN_cuMemCreate_v10020)                                           \
   ROW(cuMemRelease, PFN_cuMemRelease_v10020)                                         \
   ROW(cuMemMap, PFN_cuMemMap_v10020)                                                 \
@@ -302,12 +304,18 @@ using InstantiateWithLog = CUresult (*)(CUgraphExec*, CUgraph, CUgraphNode*, cha
   ROW(cuStreamCreate, PFN_cuStreamCreate_v2000)                                      \
   ROW(cuStreamCreateWithPriority, PFN_cuStreamCreateWithPriority_v5050)              \
   ROW(cuGreenCtxStreamCreate, PFN_cuGreenCtxStreamCreate_v12050)                     \
-  ROW(cuGreenCtxDestroy, PFN_cuGreenCtxDestroy_v12040) \
   ROW(cuStreamDestroy, PFN_cuStreamDestroy_v4000) \
-  ROW(cuCtxCreate, PFN_cuCtxCreate_v3020) \
-  ROW(cuCtxDestroy, PFN_cuCtxDestroy_v4000) \
-  ROW(cuCtxPushCurrent, PFN_cuCtxPushCurrent_v4000) \
-  ROW(cuStreamDestroy_v2, PFN_cuStreamDestroy_v4000)                                 \
+  ROW(cuStreamDestroy_v2, PFN_cuStreamDestroy_v4000)
+
+#define VMART_RUN_CONTEXT_HOOKS(ROW)                                                 \
+  ROW(cuGreenCtxDestroy, PFN_cuGreenCtxDestroy_v12040)                               \
+  ROW(cuCtxCreate, PFN_cuCtxCreate_v3020)                                            \
+  ROW(cuCtxDestroy, PFN_cuCtxDestroy_v4000)                                          \
+  ROW(cuCtxPushCurrent, PFN_cuCtxPushCurrent_v4000)                                  \
+  ROW(cuCtxSetFlags, PFN_cuCtxSetFlags_v12010)                                       \
+  ROW(cuDevicePrimaryCtxRetain, PFN_cuDevicePrimaryCtxRetain_v7000)                  \
+  ROW(cuDevicePrimaryCtxRelease, PFN_cuDevicePrimaryCtxRelease_v11000)               \
+  ROW(cuDevicePrimaryCtxRelease_v2, PFN_cuDevicePrimaryCtxRelease_v11000)            \
   ROW(cuCtxCreate_v2, PFN_cuCtxCreate_v3020)                                         \
   ROW(cuCtxCreate_v3, PFN_cuCtxCreate_v11040)                                        \
   ROW(cuCtxCreate_v4, PFN_cuCtxCreate_v12050)                                        \
@@ -356,8 +364,6 @@ using InstantiateWithLog = CUresult (*)(CUgraphExec*, CUgraph, CUgraphNode*, cha
   ROW(cuDeviceGetMemPool, PFN_cuDeviceGetMemPool_v11020)                             \
   ROW(cuDeviceGetDefaultMemPool, PFN_cuDeviceGetDefaultMemPool_v11020)               \
   ROW(cuDevicePrimaryCtxGetState, PFN_cuDevicePrimaryCtxGetState_v7000)              \
-  ROW(cuDevicePrimaryCtxRetain, PFN_cuDevicePrimaryCtxRetain_v7000)                  \
-  ROW(cuDevicePrimaryCtxRelease_v2, PFN_cuDevicePrimaryCtxRelease_v11000)            \
   ROW(cuStreamIsCapturing, PFN_cuStreamIsCapturing_v10000)                           \
   ROW(cuStreamGetCtx, PFN_cuStreamGetCtx_v9020)                                      \
   ROW(cuStreamGetFlags, PFN_cuStreamGetFlags_v5050)                                  \
@@ -377,7 +383,6 @@ using InstantiateWithLog = CUresult (*)(CUgraphExec*, CUgraph, CUgraphNode*, cha
   ROW(cuGraphMemsetNodeGetParams, PFN_cuGraphMemsetNodeGetParams_v10000)             \
   ROW(cuGraphNodeGetType, PFN_cuGraphNodeGetType_v10000)                             \
   ROW(cuMemAddressReserve, PFN_cuMemAddressReserve_v10020)                           \
-  ROW(cuMemAddressFree, PFN_cuMemAddressFree_v10020)                                 \
   ROW(cuMemGetAllocationGranularity, PFN_cuMemGetAllocationGranularity_v10020)       \
   ROW(cuGraphKernelNodeGetParams_v2, PFN_cuGraphKernelNodeGetParams_v12000)          \
   ROW(cuCtxFromGreenCtx, PFN_cuCtxFromGreenCtx_v12040)
@@ -391,6 +396,7 @@ using InstantiateWithLog = CUresult (*)(CUgraphExec*, CUgraph, CUgraphNode*, cha
   VMART_RUN_WAIT_HOOKS(ROW)      \
   VMART_RUN_MAPPING_HOOKS(ROW)   \
   VMART_RUN_STREAM_HOOKS(ROW)    \
+  VMART_RUN_CONTEXT_HOOKS(ROW)   \
   VMART_RUN_LAUNCH_HOOKS(ROW)    \
   VMART_RUN_GRAPH_HOOKS(ROW)
 

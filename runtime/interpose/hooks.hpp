@@ -5,6 +5,7 @@
 #include "interpose/entry_points.hpp"
 #include "interpose/program_memory.hpp"
 #include "interpose/program_streams.hpp"
+#include "interpose/refusals.hpp"
 #include "interpose/room.hpp"
 #include "interpose/uses.hpp"
 #include "interpose/vmart_library.hpp"
@@ -33,6 +34,17 @@ CUstream stream_among(First first, Rest... rest) noexcept {
   } else {
     return stream_among(rest...);
   }
+}
+
+/// The mode among the arguments of a call that begins a capture; the first version has none.
+template <typename... Args>
+CUstreamCaptureMode capture_mode_among(Args... args) noexcept {
+  CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+  const auto look = [&](auto argument) {
+    if constexpr (std::is_same_v<decltype(argument), CUstreamCaptureMode>) mode = argument;
+  };
+  (look(args), ...);
+  return mode;
 }
 
 /// The name for vmart of a stream that a `_ptsz` entry point names, where null is the thread's.
@@ -172,11 +184,22 @@ struct EnqueueHook;
 template <EntryPoint entry, typename... Args>
 struct EnqueueHook<entry, CUresult (*)(Args...)> {
   static CUresult call(Args... args) noexcept {
-    const ProgramStreams::Enqueue enqueue(stream_among(args...));
+    constexpr bool begins_capture = symbol_of(entry).starts_with("cuStreamBeginCapture");
+    constexpr bool may_join = symbol_of(entry).starts_with("cuStreamWaitEvent");
+    const CUstream stream = stream_among(args...);
+    const ProgramStreams::Enqueue enqueue(stream);
+    if (begins_capture || (may_join && Refusals::get().any_capture())) {
+      ProgramStreams::get().before_capture(stream);
+    }
     const CrossCopies::Order order(copied_in_legacy_stream<entry>(args...));
-    const CUresult result =
-        call_driver_with_room<entry>(RoomNeed::on_stream(stream_among(args...)), args...);
-    if (result == CUDA_SUCCESS) note_memory_among(args...);
+    const CUresult result = call_driver_with_room<entry>(RoomNeed::on_stream(stream), args...);
+    if (result != CUDA_SUCCESS) return result;
+    if constexpr (begins_capture) {
+      const bool per_thread = symbol_of(entry).ends_with("_ptsz");
+      Refusals::get().capture_begun(per_thread ? of_thread(stream) : stream,
+                                    capture_mode_among(args...));
+    }
+    note_memory_among(args...);
     return result;
   }
 };

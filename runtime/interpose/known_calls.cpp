@@ -32,7 +32,7 @@ constexpr std::string_view harmless_begin[] = {"cuGraphAddDependencies",
 constexpr std::string_view harmless_calls[] = {
     "cuGraphAddChildGraphNode", "cuGraphAddEmptyNode", "cuGraphAddHostNode",
     "cuGraphAddKernelNode", "cuGraphAddMemAllocNode", "cuGraphAddMemFreeNode",
-    "cuGraphExecHostNodeSetParams", "cuMemAddressFree", "cuMemAddressReserve", "cuMemAdvise",
+    "cuGraphExecHostNodeSetParams", "cuMemAddressReserve", "cuMemAdvise",
     "cuMemAllocHost", "cuMemAllocManaged", "cuMemDiscardAndPrefetchBatchAsync",
     "cuMemDiscardBatchAsync", "cuMemFreeHost", "cuMemImportFromShareableHandle",
     "cuMemMapArrayAsync", "cuMemPrefetchAsync", "cuMemPrefetchBatchAsync", "cuMemSetMemPool",

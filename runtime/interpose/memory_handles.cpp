@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstring>
 #include <exception>
+#include <new>
 
 namespace vma::interpose {
 namespace {
@@ -64,8 +65,9 @@ CUipcMemHandle MemoryHandle::as_handle() const noexcept {
 }
 
 MemoryHandles& MemoryHandles::get() noexcept {
-  static MemoryHandles* const handles = new MemoryHandles();
-  return *handles;
+  alignas(MemoryHandles) static unsigned char place[sizeof(MemoryHandles)];  // Needs no memory.
+  static MemoryHandles& handles = *new (place) MemoryHandles();
+  return handles;
 }
 
 // --- Of this process

@@ -254,7 +254,7 @@ CUresult ProgramHandle::share_at(CUdeviceptr begin) noexcept {
 CUresult ProgramHandle::share_unmapped() noexcept {
   const DriverLibrary& driver = *DriverLibrary::get();
   const VmartLibrary& vmart = *VmartLibrary::loaded();
-  if (driver.cuMemAddressReserve_plain == nullptr || driver.cuMemAddressFree_plain == nullptr) {
+  if (driver.cuMemAddressReserve_plain == nullptr) {
     return CUDA_ERROR_NOT_SUPPORTED;
   }
   CUdeviceptr begin = 0;
@@ -267,7 +267,7 @@ CUresult ProgramHandle::share_unmapped() noexcept {
     result = share_at(begin);
     if (vmart.vmart_backing_unmap(backing_) != VMART_OK) return CUDA_ERROR_NOT_SUPPORTED;
   }
-  driver.cuMemAddressFree_plain(begin, bytes_);
+  call_driver<EntryPoint::cuMemAddressFree>(begin, bytes_);
   return result;
 }
 

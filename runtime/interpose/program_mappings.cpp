@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <exception>
 #include <iterator>
+#include <new>
 #include <utility>
 
 namespace vma::interpose {
@@ -31,8 +32,9 @@ bool is_plain(const CUmemAllocationProp& properties) noexcept {
 }  // namespace
 
 ProgramMappings& ProgramMappings::get() noexcept {
-  static ProgramMappings* const mappings = new ProgramMappings();
-  return *mappings;
+  alignas(ProgramMappings) static unsigned char place[sizeof(ProgramMappings)];  // Needs no memory.
+  static ProgramMappings& mappings = *new (place) ProgramMappings();
+  return mappings;
 }
 
 // --- Handles

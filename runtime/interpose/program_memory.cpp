@@ -19,6 +19,7 @@
 #include <functional>
 #include <iterator>
 #include <mutex>
+#include <new>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -45,11 +46,18 @@ bool keep(CUdeviceptr begin, vmart_pin*& held, bool may_be_gone = false) noexcep
   return false;
 }
 
+void release_pins(ProgramAllocation& pinned) noexcept {
+  const VmartLibrary& vmart = *VmartLibrary::loaded();
+  vmart.vmart_pin_release(std::exchange(pinned.pin, nullptr));
+  vmart.vmart_pin_release(std::exchange(pinned.context_pin, nullptr));
+}
+
 }  // namespace
 
 ProgramMemory& ProgramMemory::get() noexcept {
-  static ProgramMemory* const memory = new ProgramMemory();
-  return *memory;
+  alignas(ProgramMemory) static unsigned char place[sizeof(ProgramMemory)];  // Needs no memory.
+  static ProgramMemory& memory = *new (place) ProgramMemory();
+  return memory;
 }
 
 void* ProgramMemory::allocate_at(std::size_t bytes, int device) {
@@ -124,6 +132,7 @@ bool ProgramMemory::add(ProgramAllocation& made) noexcept try {
     segments_.erase(segments_.lower_bound(made.begin),
                     segments_.lower_bound(made.begin + made.bytes));
     if (!takes_part()) keep(made.begin, made.pin);  // See `keep_in_place`.
+    if (synchronous_.contains(made.context)) keep(made.begin, made.context_pin);
   }
   allocations_.emplace(made.begin, made);
   return true;
@@ -158,7 +167,7 @@ std::optional<ProgramAllocation> ProgramMemory::remove_mapped(CUdeviceptr begin)
     removed = found->second;
     allocations_.erase(found);
   }
-  VmartLibrary::loaded()->vmart_pin_release(std::exchange(removed->pin, nullptr));
+  release_pins(*removed);
   return removed;
 }
 
@@ -173,10 +182,10 @@ std::optional<ProgramAllocation> ProgramMemory::take(CUdeviceptr begin, Chosen c
   return taken;
 }
 
-void ProgramMemory::free_taken(const ProgramAllocation& freed) noexcept {
+void ProgramMemory::free_taken(ProgramAllocation freed) noexcept {
   const VmartLibrary* const vmart = VmartLibrary::loaded();
   MemoryHandles::get().end_export(freed.begin);
-  vmart->vmart_pin_release(freed.pin);
+  release_pins(freed);
   // Waits for a `Still` that may have pinned it. Later ones do not know it.
   static_cast<void>(without_still());
   const std::shared_lock frees(frees_mutex_);
@@ -203,7 +212,7 @@ bool ProgramMemory::free_in_order(CUdeviceptr begin, CUstream stream) noexcept {
     return vmart->vmart_free_async(reinterpret_cast<void*>(begin), stream) == VMART_OK;
   };
   // Pinned memory must stay pinned until its work has ended, so that is waited for below.
-  if (freed->pin == nullptr && frees_later()) {
+  if (freed->pin == nullptr && freed->context_pin == nullptr && frees_later()) {
     if (freed->pool != nullptr) ProgramPools::get().note_free();
     return true;
   }
@@ -271,6 +280,35 @@ std::optional<ProgramAllocation> ProgramMemory::find(CUdeviceptr inside) noexcep
   return found != nullptr ? std::optional(*found) : std::nullopt;
 }
 
+bool ProgramMemory::any_unmapped_by_program(CUdeviceptr begin, std::size_t bytes) noexcept {
+  if (VmartLibrary::loaded() == nullptr || begin + bytes < begin) return false;
+  const std::shared_lock lock(mutex_);
+  auto at = allocations_.upper_bound(begin);
+  if (at != allocations_.begin() && begin - std::prev(at)->first < std::prev(at)->second.bytes) {
+    --at;
+  }
+  return std::any_of(at, allocations_.lower_bound(begin + bytes),
+                     [](const auto& each) { return !each.second.mapped; });
+}
+
+void ProgramMemory::keep_in_place(CUcontext context, bool wanted) noexcept try {
+  const VmartLibrary* const vmart = VmartLibrary::loaded();
+  const std::lock_guard lock(mutex_);
+  if (!wanted && synchronous_.erase(context) == 0) return;
+  if (wanted) synchronous_.insert(context);
+  if (vmart == nullptr) return;
+  for (auto& [begin, allocation] : allocations_) {
+    if (allocation.context != context || allocation.pool != nullptr) continue;
+    if (!wanted) {
+      vmart->vmart_pin_release(std::exchange(allocation.context_pin, nullptr));
+    } else if (allocation.context_pin == nullptr) {
+      keep(begin, allocation.context_pin);
+    }
+  }
+} catch (const std::exception&) {
+  keep_in_place("there is no memory for the list of contexts");
+}
+
 void ProgramMemory::keep_in_place(const char* why) noexcept {
   stand_aside(why);
   if (VmartLibrary::loaded() == nullptr) return;
@@ -285,13 +323,17 @@ void ProgramMemory::keep_in_place(const char* why) noexcept {
   stays_.store(all, std::memory_order_release);
 }
 
-ProgramMemory::Still::Still() noexcept try {
+ProgramMemory::Still::Still() noexcept {
   const VmartLibrary* const vmart = VmartLibrary::loaded();
   if (vmart == nullptr) return;
   ProgramMemory& memory = get();
   lock_ = std::shared_lock(memory.still_mutex_);
   const std::shared_lock lock(memory.mutex_);
-  pins_.reserve(memory.allocations_.size() + memory.segments_.size());
+  try {  // Around less than the whole: a constructor cannot swallow what its own `catch` gets.
+    pins_.reserve(memory.allocations_.size() + memory.segments_.size());
+  } catch (const std::exception&) {
+    return;  // There is no memory for the list. Moves allocate, too.
+  }
   const auto pin_at = [&](CUdeviceptr begin) {
     vmart_pin* pin = nullptr;
     if (vmart->vmart_pin_create(reinterpret_cast<void*>(begin), &pin) == VMART_OK) {
@@ -302,7 +344,6 @@ ProgramMemory::Still::Still() noexcept try {
     if (allocation.pool == nullptr) pin_at(begin);
   }
   for (const auto& [begin, pin] : memory.segments_) pin_at(begin);
-} catch (const std::exception&) {  // Without memory for the list.
 }
 
 ProgramMemory::Still::~Still() {

@@ -10,6 +10,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <shared_mutex>
 #include <vector>
 
@@ -18,15 +19,16 @@ namespace vma::interpose {
 /// Memory of vmart that the program takes for the driver's.
 struct ProgramAllocation {
   CUdeviceptr begin = 0;
-  std::size_t bytes = 0;            ///< As requested.
-  int device = 0;                   ///< Where the program believes that it lies.
-  CUcontext context = nullptr;      ///< None for that of a pool, as the driver has it.
-  CUmemoryPool pool = nullptr;      ///< If it was allocated in the order of a stream.
-  bool mapped = false;              ///< By the program itself; then it has no context.
-  bool opened = false;              ///< It is another process's; see `MemoryHandles`.
-  bool synchronous_copies = false;  ///< What the program set by CU_POINTER_ATTRIBUTE_SYNC_MEMOPS.
-  unsigned long long id = 0;        ///< Unique in the process, as the driver's buffer ids are.
-  vmart_pin* pin = nullptr;         ///< Of `keep_in_place`.
+  std::size_t bytes = 0;             ///< As requested.
+  int device = 0;                    ///< Where the program believes that it lies.
+  CUcontext context = nullptr;       ///< None for that of a pool, as the driver has it.
+  CUmemoryPool pool = nullptr;       ///< If it was allocated in the order of a stream.
+  bool mapped = false;               ///< By the program itself; then it has no context.
+  bool opened = false;               ///< It is another process's; see `MemoryHandles`.
+  bool synchronous_copies = false;   ///< What the program set by CU_POINTER_ATTRIBUTE_SYNC_MEMOPS.
+  unsigned long long id = 0;         ///< Unique in the process, as the driver's buffer ids are.
+  vmart_pin* pin = nullptr;          ///< Of `keep_in_place`.
+  vmart_pin* context_pin = nullptr;  ///< Its context has synchronous copies.
 
   /// Whether other processes can open it by a handle of cuIpcGetMemHandle.
   bool has_handles() const noexcept { return !mapped && !opened && pool == nullptr; }
@@ -72,9 +74,15 @@ class ProgramMemory {
   void free_all_of_pools(int device) noexcept;
   /// The allocation that contains the address.
   std::optional<ProgramAllocation> find(CUdeviceptr inside) noexcept;
+  /// Whether any of it lies in the range that the program has not mapped itself. For the driver, it
+  /// is ordinary memory, whose mappings no call may change.
+  bool any_unmapped_by_program(CUdeviceptr begin, std::size_t bytes) noexcept;
   /// Stands aside and pins all memory, because work that may use it could not be attached. Blocks:
   /// until no chunk is being switched.
   void keep_in_place(const char* why) noexcept;
+  /// What was and will be allocated in the context stays in place, or need not any more, because
+  /// its copies are synchronous: that is asked for before a network card gets to know the memory.
+  void keep_in_place(CUcontext context, bool wanted) noexcept;
   /// Whether all memory is pinned so, and work need not be attached any more.
   bool stays() const noexcept { return stays_.load(std::memory_order_acquire); }
   /// While the caller holds the lock, no `Still` exists that could pin what is being unmapped.
@@ -115,7 +123,7 @@ class ProgramMemory {
   ProgramAllocation* around(CUdeviceptr inside) noexcept;
   template <typename Chosen>
   std::optional<ProgramAllocation> take(CUdeviceptr begin, Chosen chosen) noexcept;
-  void free_taken(const ProgramAllocation& freed) noexcept;
+  void free_taken(ProgramAllocation freed) noexcept;
   template <typename Chosen>
   void free_all(Chosen chosen) noexcept;
   /// Notes the memory that a block lies in. Requires: the caller holds `mutex_`.
@@ -131,7 +139,8 @@ class ProgramMemory {
   // Memory of vmart that blocks of pools lie in, with the pins of `keep_in_place`. Work may use
   // blocks after they were freed, so these are pinned and not the blocks. Some may be gone.
   std::map<CUdeviceptr, vmart_pin*> segments_;
-  std::size_t segments_max_ = 16;  // At this size, those that are gone are removed.
+  std::size_t segments_max_ = 16;    // At this size, those that are gone are removed.
+  std::set<CUcontext> synchronous_;  // Contexts whose memory stays in place.
 };
 
 }  // namespace vma::interpose

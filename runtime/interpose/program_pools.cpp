@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cstring>
 #include <exception>
+#include <new>
 #include <utility>
 
 namespace vma::interpose {
@@ -169,8 +170,9 @@ void ProgramPool::destroy() noexcept {
 // --- All pools
 
 ProgramPools& ProgramPools::get() noexcept {
-  static ProgramPools* const pools = new ProgramPools();
-  return *pools;
+  alignas(ProgramPools) static unsigned char place[sizeof(ProgramPools)];  // Needs no memory.
+  static ProgramPools& pools = *new (place) ProgramPools();
+  return pools;
 }
 
 CUdeviceptr ProgramPools::allocate(std::size_t bytes, CUstream stream, const void* caller,

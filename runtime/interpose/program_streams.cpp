@@ -4,6 +4,7 @@
 #include "interpose/waits/launch_pause.hpp"
 #include "interpose/program_memory.hpp"
 #include "interpose/program_pools.hpp"
+#include "interpose/refusals.hpp"
 #include "interpose/settings.hpp"
 #include "interpose/standing.hpp"
 #include "interpose/vmart_library.hpp"
@@ -11,6 +12,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <exception>
+#include <new>
 
 namespace vma::interpose {
 namespace {
@@ -82,14 +84,13 @@ const char* last_error() noexcept {
 }  // namespace
 
 ProgramStreams& ProgramStreams::get() noexcept {
-  static ProgramStreams* const streams = new ProgramStreams();
-  return *streams;
+  alignas(ProgramStreams) static unsigned char place[sizeof(ProgramStreams)];  // Needs no memory.
+  static ProgramStreams& streams = *new (place) ProgramStreams();
+  return streams;
 }
 
 bool ProgramStreams::captures(const DriverLibrary& driver, CUstream stream) noexcept {
-  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-  return driver.cuStreamIsCapturing_plain(stream, &status) != CUDA_SUCCESS ||
-         status != CU_STREAM_CAPTURE_STATUS_NONE;
+  return capturing(driver, stream) != Capturing::no;
 }
 
 bool ProgramStreams::note_capture_begins() noexcept {
@@ -298,6 +299,7 @@ void ProgramStreams::detach_from(Stream& stream) noexcept {
 
 /// Detaches it and frees its place. Requires: the caller holds `mutex_`.
 void ProgramStreams::forget(Stream& stream) noexcept {
+  Refusals::get().forget(stream.handle.load());
   ProgramPools::forget_stream(stream.handle);
   detach_from(stream);
   stream.state = State::unknown;
@@ -314,23 +316,33 @@ void ProgramStreams::before_destruction(CUstream handle) noexcept {
   forget(*stream);
 }
 
-/// The driver destroys a stream at once, but the stream's work goes on. Makes another stream wait
-/// for that work. Does not wait itself: the work may need another thread, which may need the lock.
+/// The driver destroys a stream at once, and a stream that captures cannot be asked, but the
+/// stream's work goes on. Makes another stream wait for that work. Does not wait itself: the work
+/// may need another thread, which may need the lock.
 void ProgramStreams::keep_work_of(Stream& stream) noexcept {
   if (ProgramMemory::get().stays()) return;
   const DriverLibrary& driver = *DriverLibrary::get();
   const RelaxedCaptures relaxed(driver);
-  CUstreamCaptureStatus unused = CU_STREAM_CAPTURE_STATUS_NONE;
-  if (driver.cuStreamIsCapturing_plain(stream.handle, &unused) == CUDA_ERROR_INVALID_HANDLE) return;
+  // What is captured does not run, and what came before was handed over (`before_capture`). Without
+  // an answer, the stream, its context or the driver has ended, or a broken kernel has ended all
+  // work.
+  if (capturing(driver, stream.handle) != Capturing::no) return;
   Context* const context = context_of(stream.context);
   if (context != nullptr) {
     const PushedContext pushed(driver, stream.context);
-    if (!captures(driver, stream.handle)) {
-      if (driver.real<EntryPoint::cuStreamQuery>()(stream.handle) == CUDA_SUCCESS) return;
-      if (pushed && hand_over(stream, *context)) return;
-    }
+    const CUresult state = driver.real<EntryPoint::cuStreamQuery>()(stream.handle);
+    if (state != CUDA_ERROR_NOT_READY) return;
+    if (pushed && hand_over(stream, *context)) return;
   }
   give_up("a stream was destroyed whose work cannot be followed");
+}
+
+void ProgramStreams::before_capture(CUstream handle) noexcept {
+  if (is_forked_child() || !begun() || is_built_in(handle)) return;
+  Stream* const stream = find(handle);
+  if (stream == nullptr) return;
+  const std::lock_guard lock(mutex_);
+  keep_work_of(*stream);
 }
 
 /// Requires: the context is current, and the caller holds `mutex_`.

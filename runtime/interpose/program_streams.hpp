@@ -40,6 +40,9 @@ class ProgramStreams {
 
   /// Whether the stream captures, or cannot be asked.
   static bool captures(const DriverLibrary& driver, CUstream stream) noexcept;
+  /// The stream is about to begin or to join a capture, during which nobody can follow what it has
+  /// still to do: another stream waits for that from now on.
+  void before_capture(CUstream stream) noexcept;
   /// A stream is about to begin to capture. Call it before `VmartLibrary::loaded`. Returns true.
   static bool note_capture_begins() noexcept;
   /// Whether that has happened in this process.

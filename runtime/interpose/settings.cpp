@@ -7,7 +7,9 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
+#include <exception>
 #include <initializer_list>
+#include <new>
 
 namespace vma::interpose {
 namespace {
@@ -53,9 +55,9 @@ Settings read() {
   settings.driver = variable("VMART_DRIVER");
   settings.min_bytes = bytes_of("VMART_RUN_MIN_BYTES", settings.min_bytes);
   settings.site_bytes = bytes_of("VMART_RUN_SITE_BYTES", settings.site_bytes);
-  if (std::getenv("VMART_RUN_EXCLUDE") != nullptr) {
-    settings.excluded = variable("VMART_RUN_EXCLUDE");  // Also with no name.
-  }
+  settings.excluded = std::getenv("VMART_RUN_EXCLUDE") != nullptr
+                          ? variable("VMART_RUN_EXCLUDE")  // Also with no name.
+                          : "libnccl,libnvshmem";          // They export what they allocate.
   settings.children = flag_of("VMART_RUN_CHILDREN", true);
   settings.pools = flag_of("VMART_RUN_POOLS", false);
   settings.capacity_is_set = !variable("VMART_CAPACITY").empty();
@@ -70,11 +72,19 @@ Settings read() {
   return settings;
 }
 
+/// Without memory for the texts, the program runs as if without vmart.
+Settings read_or_off() noexcept try { return read(); } catch (const std::exception&) {
+  Settings settings;
+  settings.on = false;
+  return settings;
+}
+
 }  // namespace
 
 const Settings& Settings::get() noexcept {
-  static const auto* const settings = new Settings(read());
-  return *settings;
+  alignas(Settings) static unsigned char place[sizeof(Settings)];
+  static const Settings& settings = *new (place) Settings(read_or_off());
+  return settings;
 }
 
 bool is_excluded(const void* caller) noexcept {

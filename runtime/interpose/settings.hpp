@@ -11,7 +11,7 @@ namespace vma::interpose {
 struct Settings {
   bool on = true;
   std::size_t min_bytes = std::size_t{2} << 20;
-  std::string excluded = "libnccl,libnvshmem";  // They export what they allocate.
+  std::string excluded;  ///< Names of libraries, divided by commas.
   bool children = true;
   bool pools = false;            ///< Whether stream-ordered allocations can move.
   bool vmm = false;              ///< Whether memory that the program maps itself can be vmart's.

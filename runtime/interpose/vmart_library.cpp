@@ -49,6 +49,7 @@ const VmartLibrary* open() noexcept {
   void* const handle = open_beside();
   if (handle == nullptr) {
     stand_aside(dlerror());
+    forget_loader_error();
     return nullptr;
   }
   auto* const made = new (std::nothrow) VmartLibrary();

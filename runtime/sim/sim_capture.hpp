@@ -4,7 +4,7 @@
 #include "sim/work.hpp"
 
 #include <cstdint>
-#include <set>
+#include <map>
 #include <vector>
 
 namespace vma {
@@ -21,8 +21,9 @@ struct SimCapture {
   bool invalid = false;
   std::uint64_t id = 0;
   WorkList nodes;
-  /// Streams that joined through an event and whose latest work no other stream has waited for.
-  std::set<SimStream*> unjoined;
+  /// Streams that joined through an event and whose latest work no other stream has waited for, and
+  /// how much of that there is.
+  std::map<SimStream*, int> unjoined;
 };
 
 }  // namespace vma

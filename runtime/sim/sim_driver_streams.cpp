@@ -29,7 +29,7 @@ bool wait_in_capture(SimStream& stream, const SimEvent& event, const char* call)
   }
   if (stream.capture == nullptr) {
     stream.capture = capture;
-    capture->unjoined.insert(&stream);
+    capture->unjoined.try_emplace(&stream, 0);
   }
   if (event.captured_on != &stream) capture->unjoined.erase(event.captured_on);
   return true;
@@ -61,7 +61,14 @@ void SimDriver::destroy_stream(BoundStream stream) {
     throw driver_error(native_invalid_handle, call, "the stream is built in");
   }
   SimStream& destroyed = machine_->stream(stream, call);
-  if (destroyed.capture != nullptr) destroyed.capture->invalid = true;
+  if (const auto capture = destroyed.capture) {
+    // A stream that has only joined may go. NCCL joins one to learn what a capture depends on.
+    const auto joined = capture->unjoined.find(&destroyed);
+    const bool has_works = joined != capture->unjoined.end() && joined->second > 0;
+    if (capture->origin == &destroyed || has_works) capture->invalid = true;
+    if (joined != capture->unjoined.end()) capture->unjoined.erase(joined);
+    destroyed.capture.reset();
+  }
   destroyed.close(false);
   auto entry = machine_->streams.extract(stream.handle);
   machine_->retired.push_back(std::move(entry.mapped()));

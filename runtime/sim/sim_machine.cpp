@@ -330,7 +330,7 @@ CompletionPtr SimMachine::submit(SimStream& stream, Work work, const char* call,
   if (SimCapture* capture = stream.capture.get()) {
     if (capture->invalid) throw driver_error(native_stream_capture_invalidated, call);
     capture->nodes.works.push_back(std::move(work));
-    if (capture->origin != &stream) capture->unjoined.insert(&stream);
+    if (capture->origin != &stream) ++capture->unjoined[&stream];
     return nullptr;
   }
   const auto after = [&](const SimStream* other) { dependencies.push_back(other->last()); };

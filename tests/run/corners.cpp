@@ -131,3 +131,35 @@ void free_beside_contexts(CUcontext here) {
   other.join();
   printf("freed beside contexts\n");
 }
+
+/* Until the process ends. From some moment on, there is no driver, so nothing looks at the codes.
+ */
+[[noreturn]] static void work_on(CUcontext here, CUdeviceptr own, bool all) {
+  CUstream stream = NULL;
+  static unsigned char host[4096];
+  driver.f_cuCtxSetCurrent(here);
+  driver.f_cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING);
+  for (;;) {
+    driver.f_cuMemsetD8Async(own, 1, buffer_bytes / 16, stream);
+    if (all) {
+      CUdeviceptr made = 0;
+      CUstream other = NULL;
+      driver.f_cuMemcpyDtoHAsync(host, own, sizeof host, stream);
+      driver.f_cuMemsetD8(own, 1, 4096);
+      if (driver.f_cuMemAlloc(&made, buffer_bytes) == CUDA_SUCCESS) driver.f_cuMemFree(made);
+      if (driver.f_cuStreamCreate(&other, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS) {
+        driver.f_cuMemsetD8Async(own, 1, 4096, other);
+        driver.f_cuStreamDestroy(other);
+      }
+    }
+    driver.f_cuStreamSynchronize(stream);
+  }
+}
+
+void start_daemons(CUcontext here) {
+  for (int i = 0; i < 3; ++i) {
+    CUdeviceptr own = 0;
+    CALL(cuMemAlloc, &own, buffer_bytes);
+    std::thread(work_on, here, own, i > 0 && is_work("daemons")).detach();
+  }
+}

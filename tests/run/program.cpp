@@ -7,7 +7,8 @@
  * programs whose stream zero is the thread's. WORK is what it does again and again until a line
  * arrives on standard input or that is closed: stream; streams, which are many; copies; or graph,
  * with a new capture each time. `fork`, `contexts`, `gpus`, `misuse` and `beside` do so once, and
- * then what stream does; `waits` queries streams that it has waited for. `forks` has a child in
+ * then what stream does; `launching` and `daemons` start threads that still work when main returns;
+ * `waits` queries streams that it has waited for. `forks` has a child in
  * each round that runs another program or ends. `exec` does what stream does and becomes the same
  * program with `stream` when it should end. `pools` has its memory from pools, which keep nothing
  * that is free; those of `kept` do. That of `exported` is from a pool for other processes. `late`
@@ -299,6 +300,7 @@ static void do_once(CUcontext context) {
   if (is_work("gpus")) copy_between_gpus(context);
   if (is_work("misuse")) misuse_stream();
   if (is_work("beside")) free_beside_contexts(context);
+  if (is_work("launching") || is_work("daemons")) start_daemons(context);
   use_pools_once();
   ask_for_room(context);
   instantiate_graph();

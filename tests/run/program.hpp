@@ -108,6 +108,7 @@ void allocate_when_ending(CUcontext context);
 void outlive_green_context(CUcontext primary);
 void misuse_stream(void);
 void free_beside_contexts(CUcontext here);
+void start_daemons(CUcontext here);
 
 /* --- pools.cpp: memory from pools */
 

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <new>
 
 namespace vma::interpose {
 namespace {
@@ -50,8 +51,9 @@ std::optional<vmart_location> away(CUdeviceptr address) {
 // --- GraphPlaces
 
 GraphPlaces& GraphPlaces::get() noexcept {
-  static GraphPlaces* const places = new GraphPlaces();
-  return *places;
+  alignas(GraphPlaces) static unsigned char place[sizeof(GraphPlaces)];  // Needs no memory.
+  static GraphPlaces& places = *new (place) GraphPlaces();
+  return places;
 }
 
 void GraphPlaces::instantiated(CUgraphExec exec, const std::vector<GraphNode>& nodes) {
@@ -131,7 +133,7 @@ std::vector<PlacedOperand> GraphPlaces::places_of(CUgraphExec exec, CUgraphNode 
 
 HeldOperands::HeldOperands(const std::vector<PlacedOperand>& operands) {
   if (operands.empty() || VmartLibrary::loaded() == nullptr) return;
-  static std::mutex& mutex = *new std::mutex();  // Threads update graphs while the process exits.
+  static constinit std::mutex mutex;  // Has nothing to destroy: threads use it until the end.
   alone_ = std::unique_lock(mutex);
   pins_.reserve(operands.size());
   for (const PlacedOperand& operand : operands) hold(operand);

@@ -8,6 +8,7 @@
 #include <array>
 #include <exception>
 #include <functional>
+#include <new>
 #include <utility>
 
 namespace vma::interpose {
@@ -155,8 +156,9 @@ void ExecUses::record_launches() noexcept {
 // --- GraphUses
 
 GraphUses& GraphUses::get() noexcept {
-  static GraphUses* const uses = new GraphUses();
-  return *uses;
+  alignas(GraphUses) static unsigned char place[sizeof(GraphUses)];  // Needs no memory.
+  static GraphUses& uses = *new (place) GraphUses();
+  return uses;
 }
 
 bool GraphUses::may_read() noexcept {

@@ -5,6 +5,7 @@
 #include "interpose/uses.hpp"
 #include "interpose/work/overlap.hpp"
 
+#include <new>
 #include <optional>
 
 namespace vma::interpose {
@@ -42,8 +43,9 @@ const char* name_of(CUfunction function) noexcept {
 }
 
 EarlyReaders& early_readers() noexcept {
-  static EarlyReaders* const readers = new EarlyReaders(name_of);
-  return *readers;
+  alignas(EarlyReaders) static unsigned char place[sizeof(EarlyReaders)];  // Needs no memory.
+  static EarlyReaders& readers = *new (place) EarlyReaders(name_of);
+  return readers;
 }
 
 template <EntryPoint entry>

@@ -34,6 +34,13 @@ CUresult bind_address(CUdeviceptr pointer, Call call) noexcept {
   return call();
 }
 
+/// Whether there is memory of vmart in the range that the program takes for ordinary memory, for
+/// which the driver refuses these calls. It would carry them out, since to the driver the memory is
+/// mapped.
+bool is_ordinary(CUdeviceptr begin, std::size_t bytes) noexcept {
+  return ProgramMemory::get().any_unmapped_by_program(begin, bytes);
+}
+
 }  // namespace
 
 CUresult hook_cuMemCreate(CUmemGenericAllocationHandle* out, std::size_t bytes,
@@ -69,13 +76,20 @@ CUresult hook_cuMemMap(CUdeviceptr begin, std::size_t bytes, std::size_t offset,
   return call_driver<EntryPoint::cuMemMap>(begin, bytes, offset, handle, flags);
 }
 
+CUresult hook_cuMemAddressFree(CUdeviceptr begin, std::size_t bytes) {
+  if (is_ordinary(begin, bytes)) return CUDA_ERROR_INVALID_VALUE;
+  return call_driver<EntryPoint::cuMemAddressFree>(begin, bytes);
+}
+
 CUresult hook_cuMemUnmap(CUdeviceptr begin, std::size_t bytes) {
+  if (is_ordinary(begin, bytes)) return CUDA_ERROR_INVALID_VALUE;
   if (const auto result = ProgramMappings::get().unmap(begin, bytes)) return *result;
   return call_driver<EntryPoint::cuMemUnmap>(begin, bytes);
 }
 
 CUresult hook_cuMemSetAccess(CUdeviceptr begin, std::size_t bytes, const CUmemAccessDesc* entries,
                              std::size_t count) {
+  if (is_ordinary(begin, bytes)) return CUDA_ERROR_INVALID_VALUE;
   if (const auto result = ProgramMappings::get().set_access(begin, bytes, entries, count)) {
     return *result;
   }
@@ -84,6 +98,7 @@ CUresult hook_cuMemSetAccess(CUdeviceptr begin, std::size_t bytes, const CUmemAc
 
 CUresult hook_cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location,
                              CUdeviceptr pointer) {
+  if (is_ordinary(pointer, 1)) return CUDA_ERROR_INVALID_VALUE;
   if (flags != nullptr && location != nullptr) {
     if (const auto mapped = ProgramMappings::get().find_mapped(pointer)) {
       return mapped->get_access(flags, *location);

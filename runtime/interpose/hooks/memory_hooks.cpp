@@ -56,10 +56,19 @@ std::optional<CUresult> answer(const ProgramAllocation& memory, CUdeviceptr poin
   return CUDA_SUCCESS;
 }
 
+/// Whether the driver may refuse the calling thread to allocate and to free, whatever the memory.
+bool driver_must_answer() noexcept {
+  Refusals& refusals = Refusals::get();
+  CUcontext context = nullptr;
+  int device = 0;
+  return refusals.of_current_context() != CUDA_SUCCESS || refusals.captures_may_forbid() ||
+         !ProgramStreams::current(context, device);
+}
+
 }  // namespace
 
 CUresult hook_cuMemAlloc_v2(CUdeviceptr* out, std::size_t bytes) {
-  if (out != nullptr) {
+  if (out != nullptr && !driver_must_answer()) {
     const void* const caller = __builtin_return_address(0);
     if (const CUdeviceptr made = ProgramMemory::get().allocate(bytes, caller)) {
       *out = made;
@@ -76,7 +85,7 @@ CUresult hook_cuMemAllocPitch_v2(CUdeviceptr* out, std::size_t* pitch, std::size
   const bool valid = element_bytes == 4 || element_bytes == 8 || element_bytes == 16;
   RoomNeed need = RoomNeed::in_current_context();
   if (out != nullptr && pitch != nullptr && valid && height != 0 &&
-      width <= SIZE_MAX - pitch_bytes) {
+      width <= SIZE_MAX - pitch_bytes && !driver_must_answer()) {
     const std::size_t row = (width + pitch_bytes - 1) / pitch_bytes * pitch_bytes;
     const std::size_t bytes = row <= SIZE_MAX / height ? row * height : 0;
     need.bytes = bytes;
@@ -93,8 +102,15 @@ CUresult hook_cuMemAllocPitch_v2(CUdeviceptr* out, std::size_t* pitch, std::size
 }
 
 CUresult hook_cuMemFree_v2(CUdeviceptr pointer) {
-  if (ProgramMemory::get().free(pointer)) return CUDA_SUCCESS;
-  return call_driver<EntryPoint::cuMemFree_v2>(pointer);
+  // The driver does not know the pointer: it refuses the call, and tells why if there is a reason
+  // besides.
+  const bool may_be_refused = driver_must_answer();
+  if (may_be_refused || !ProgramMemory::get().free(pointer)) {
+    const CUresult result = call_driver<EntryPoint::cuMemFree_v2>(pointer);
+    if (!may_be_refused || result != CUDA_ERROR_INVALID_VALUE) return result;
+    return ProgramMemory::get().free(pointer) ? CUDA_SUCCESS : result;
+  }
+  return CUDA_SUCCESS;
 }
 
 CUresult hook_cuMemGetInfo_v2(std::size_t* free_bytes, std::size_t* total_bytes) {

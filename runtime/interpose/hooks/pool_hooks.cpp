@@ -29,7 +29,7 @@ template <EntryPoint entry, typename... Pool>
 CUresult allocate(CUdeviceptr* out, std::size_t bytes, CUstream stream, CUstream named,
                   const void* caller, Pool... pool) noexcept {
   const ProgramStreams::Enqueue enqueue(stream);
-  if (out != nullptr) {
+  if (out != nullptr && Refusals::get().of_current_context() == CUDA_SUCCESS) {
     bool full = false;
     if (const CUdeviceptr made =
             ProgramPools::get().allocate(bytes, named, caller, {pool...}, full)) {
@@ -49,7 +49,8 @@ CUresult free_in_order(CUdeviceptr pointer, CUstream stream, CUstream named) noe
   const auto memory = ProgramMemory::get().find(pointer);
   const DriverLibrary* const driver = DriverLibrary::get();
   // The driver refuses to free in a capture what was not allocated there.
-  if (!memory || driver == nullptr || ProgramStreams::captures(*driver, named)) {
+  if (!memory || driver == nullptr || ProgramStreams::captures(*driver, named) ||
+      Refusals::get().of_current_context() != CUDA_SUCCESS) {
     return call_driver<entry>(pointer, stream);
   }
   if (memory->pool != nullptr) order_legacy(*driver, named);

@@ -1,6 +1,7 @@
 #include "interpose/waits/finished_work.hpp"
 
 #include <algorithm>
+#include <new>
 
 namespace vma::interpose {
 namespace {
@@ -33,8 +34,9 @@ void keep(const Wait& ended) noexcept {
 }  // namespace
 
 FinishedWork& FinishedWork::get() noexcept {
-  static FinishedWork* const work = new FinishedWork();
-  return *work;
+  alignas(FinishedWork) static unsigned char place[sizeof(FinishedWork)];  // Needs no memory.
+  static FinishedWork& work = *new (place) FinishedWork();
+  return work;
 }
 
 /// The built-in streams of a context share a place: which of them a null handle means depends on

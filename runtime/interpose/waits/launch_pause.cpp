@@ -1,12 +1,14 @@
 #include "interpose/waits/launch_pause.hpp"
 
+#include <new>
 #include <thread>
 
 namespace vma::interpose {
 
 LaunchPause& LaunchPause::get() noexcept {
-  static LaunchPause* const pause = new LaunchPause();
-  return *pause;
+  alignas(LaunchPause) static unsigned char place[sizeof(LaunchPause)];  // Needs no memory.
+  static LaunchPause& pause = *new (place) LaunchPause();
+  return pause;
 }
 
 void LaunchPause::change(std::int64_t limit_ns) noexcept {

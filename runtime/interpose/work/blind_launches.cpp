@@ -3,6 +3,7 @@
 #include "interpose/work/time_budget.hpp"
 
 #include <algorithm>
+#include <new>
 
 namespace vma::interpose {
 namespace {
@@ -20,8 +21,9 @@ std::uint64_t blind_of(std::uint64_t counts) noexcept {
 }  // namespace
 
 BlindLaunches& BlindLaunches::get() noexcept {
-  static BlindLaunches* const launches = new BlindLaunches();
-  return *launches;
+  alignas(BlindLaunches) static unsigned char place[sizeof(BlindLaunches)];  // Needs no memory.
+  static BlindLaunches& launches = *new (place) BlindLaunches();
+  return launches;
 }
 
 void BlindLaunches::note(int gpu, std::uint32_t shown, std::uint32_t blind) noexcept {

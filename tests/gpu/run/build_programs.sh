@@ -9,7 +9,7 @@ set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
 bundle=$(mkdir -p "$1" && cd "$1" && pwd)
-built=$(mkdir -p "$2/samples" "$2/nccl-tests" && cd "$2" && pwd)
+built=$(mkdir -p "$2/samples" "$2/nccl-tests" "$2/cases" && cd "$2" && pwd)
 nvcc=${NVCC:-nvcc}
 flags="-std=c++17 -O2 -arch=${CUDA_ARCH:-sm_90} -diag-suppress 177,550,1650 -w"
 cuda=$(dirname "$(dirname "$(readlink -f "$(command -v "$nvcc")")")")
@@ -50,6 +50,19 @@ ours() {
   for source in launch_loop allocate_loop far_reader; do
     echo "$built/$source|$nvcc $flags -cudart static -o TARGET $here/../../../bench/unmodified/$source.cu"
   done
+  echo "$built/exits|$nvcc $flags -cudart static -o TARGET $here/programs/exits.cu -lpthread"
+}
+
+# Small programs, each of which checks one promise of the driver's interface.
+cases() {
+  local source name tests="$here/../.."
+  for source in "$here"/programs/cases/*.cu "$here"/programs/cases/*.cpp; do
+    name=$(basename "${source%.*}")
+    echo "$built/cases/$name|$nvcc $flags -cudart static $paths -o TARGET $source -lcuda -ldl"
+  done
+  name=plugin_with_deepbind
+  echo "$built/cases/$name.plugin.so|$nvcc $flags -cudart static -DPLUGIN -shared -Xcompiler -fPIC -o TARGET $here/programs/cases/$name.cu"
+  echo "$built/cases/refused|$nvcc $flags -cudart static $paths -I$tests -o TARGET $tests/run/refused_program.cpp -lcuda -lpthread"
 }
 
 libraries_of() {
@@ -123,6 +136,6 @@ all_of() {
 }
 
 link_libraries
-{ ours; samples; nccl_tests objects; } | sort -u -t '|' -k 1,1 | all_of  # Some share a module.
+{ ours; cases; samples; nccl_tests objects; } | sort -u -t '|' -k 1,1 | all_of  # Some share a module.
 nccl_tests programs | all_of
 echo "$(find "$built" -type f -perm -u+x | wc -l) programs in $built"

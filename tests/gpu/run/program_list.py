@@ -84,10 +84,34 @@ OURS = (
 )
 
 
+def case(name, *arguments, variant="", **others):
+    return Program(f"case.{name}{variant}", ("env", "CASE_SECONDS={seconds}", f"{{built}}/cases/{name}", *arguments),
+                   **{"limit_s": 90, **others})
+
+
+# Each prints OK, or says what is wrong.
+CASES = (
+    case("alias_for_graphs", options=("--vmm",)),
+    case("broken_context_ends"),
+    case("captures_and_calls_beside"),
+    case("checkpoint_and_restore", exit=None),  # The driver may refuse that bare, too.
+    case("export_after_use", options=("--vmm",)),
+    case("handle_for_one_visible_gpu", gpus=2),
+    case("nccl_registered", gpus=2, environment={**NCCL, "NCCL_GRAPH_REGISTER": "1"}, exit=None),
+    case("nccl_registered", "vmm", variant="_vmm", gpus=2, options=("--vmm",),
+         environment={**NCCL, "NCCL_GRAPH_REGISTER": "1"}, exit=None),
+    case("plugin_with_deepbind"),
+    case("plugin_with_deepbind", "plain", variant="_plain"),
+    case("plugin_with_deepbind", variant="_shim", options=("--way", "shim")),
+    *(case("refused", work, variant=f"_{work}", moves=False)
+      for work in ("broken", "captures", "orphans", "primary", "mappings", "synchronous")),
+)
+
+
 def choose(names, places, gpus):
     """Returns the programs that can run here, and the names of others with the reason."""
     chosen, left_out = [], []
-    for program in OURS + others():
+    for program in OURS + CASES + others():
         if not is_named(program.name, names):
             continue
         why = missing(program, places, gpus)

@@ -3,7 +3,7 @@
 
     run_exits.py BUILD PROGRAM [--count 200] [--for SECONDS] [--jobs 8] [--limit 20] [--seed 1]
 
-PROGRAM is that of tests/run. It works, and a mover outside moves its memory without a pause. After a random
+PROGRAM is that of tests/run, or programs/exits.cu for the ways `launching` and `daemons`. It works, and a mover outside moves its memory without a pause. After a random
 time it is told to end, killed by SIGINT, SIGTERM or SIGKILL, becomes another program by exec, or has forked
 all the while. Each must end within the limit and as it would without vmart, write nothing to standard error,
 and leave no process. Also counts how many had begun to move. With --for, none begins after that time, and the
@@ -30,6 +30,7 @@ from run_programs import EXIT_SKIPPED, gpu_count
 # Way: what the program does, the signal that ends it, and its exit code.
 WAYS = {"close": ("stream", None, 0), "streams": ("streams", None, 0), "graph": ("graph", None, 0),
         "forks": ("forks", None, 0), "exec": ("exec", None, 0),
+        "launching": ("launching", None, 0), "daemons": ("daemons", None, 0),
         **{name: ("stream", getattr(signal, name), -getattr(signal, name))
            for name in ("SIGINT", "SIGTERM", "SIGKILL")}}
 BEGIN_S = 120  # A context on each of many GPUs, with others beside.

@@ -7,19 +7,29 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <thread>
 
 namespace vma {
 namespace {
 
-/// The graphs of the captures in progress, by the simulator's number of the capture.
+struct CaptureBegun {
+  CUgraph graph = nullptr;
+  BoundStream origin;
+  CaptureMode mode{};
+  std::thread::id thread;
+};
+
+/// The captures in progress, by the simulator's number of the capture.
 struct Captures {
   Mutex mutex;
-  std::map<std::uint64_t, CUgraph> graph_of VMART_GUARDED_BY(mutex);
+  std::map<std::uint64_t, CaptureBegun> begun VMART_GUARDED_BY(mutex);
 };
 Captures& captures() {
   static Captures& all = *new Captures;
   return all;
 }
+
+thread_local CUstreamCaptureMode mode_of_thread = CU_STREAM_CAPTURE_MODE_GLOBAL;
 
 CaptureMode mode_of(CUstreamCaptureMode mode) {
   switch (mode) {
@@ -52,10 +62,10 @@ CUstreamCaptureStatus status_of(BoundStream stream) {
 
 CUgraph drop(std::uint64_t capture) {
   const MutexLock lock(captures().mutex);
-  const auto found = captures().graph_of.find(capture);
-  if (found == captures().graph_of.end()) return nullptr;
-  CUgraph graph = found->second;
-  captures().graph_of.erase(found);
+  const auto found = captures().begun.find(capture);
+  if (found == captures().begun.end()) return nullptr;
+  CUgraph graph = found->second.graph;
+  captures().begun.erase(found);
   return graph;
 }
 
@@ -68,7 +78,7 @@ void begin(CUstream stream, CaptureMode mode) {
   auto* const handle = native_of<CUgraph>(graphs().graphs.add(graph));
   const std::uint64_t capture = capture_of(origin);
   const MutexLock lock(captures().mutex);
-  captures().graph_of[capture] = handle;
+  captures().begun[capture] = {handle, origin, mode, std::this_thread::get_id()};
 }
 
 void end(CUstream stream, CUgraph* out) {
@@ -107,8 +117,8 @@ CaptureInfo info_of(CUstream native) {
   info.status = status_of(stream);
   if (info.status != CU_STREAM_CAPTURE_STATUS_ACTIVE) return {info.status, 0, nullptr};
   const MutexLock lock(captures().mutex);
-  const auto found = captures().graph_of.find(info.id);
-  if (found != captures().graph_of.end()) info.graph = found->second;
+  const auto found = captures().begun.find(info.id);
+  if (found != captures().begun.end()) info.graph = found->second.graph;
   return info;
 }
 
@@ -123,10 +133,29 @@ void tell(const CaptureInfo& info, CUstreamCaptureStatus* status, cuuint64_t* id
 
 }  // namespace
 
+void forbid_in_captures() {
+  if (mode_of_thread == CU_STREAM_CAPTURE_MODE_RELAXED) return;
+  bool forbidden = false;
+  const MutexLock lock(captures().mutex);
+  for (const auto& [number, capture] : captures().begun) {
+    const bool here = capture.thread == std::this_thread::get_id();
+    const bool everywhere =
+        capture.mode == CaptureMode::global && mode_of_thread == CU_STREAM_CAPTURE_MODE_GLOBAL;
+    if (!everywhere && !(here && capture.mode != CaptureMode::relaxed)) continue;
+    try {
+      if (!sim().is_capturing(capture.origin)) continue;
+      forbidden = true;
+      sim().query_stream(capture.origin);  // Ends the capture.
+    } catch (const Error&) {               // As it should, or the stream is gone.
+    }
+  }
+  if (forbidden) refuse(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+}
+
 void note_captured(BoundStream stream, CUgraphNodeType type, const NodeContents& contents) {
   {
     const MutexLock lock(captures().mutex);
-    if (captures().graph_of.empty()) return;
+    if (captures().begun.empty()) return;
   }
   const CaptureInfo info = info_of(native_of<CUstream>(stream.handle));
   if (info.graph == nullptr) return;
@@ -172,12 +201,11 @@ SIM_CUDA_STREAM_CALL(cuStreamGetCaptureInfo_v3, _ptsz,
   if (edges != nullptr) *edges = nullptr;
 }
 
-// No call of the simulator disturbs captures of other streams, whatever the mode.
+// Of the simulator's own calls, none disturbs captures of other streams, whatever the mode.
 SIM_CUDA_CALL(cuThreadExchangeStreamCaptureMode, (CUstreamCaptureMode * mode), (mode)) {
-  thread_local CUstreamCaptureMode of_thread = CU_STREAM_CAPTURE_MODE_GLOBAL;
   sim();
   mode_of(*required(mode));
-  std::swap(*mode, of_thread);
+  std::swap(*mode, mode_of_thread);
 }
 
 }  // namespace vma

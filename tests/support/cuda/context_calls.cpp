@@ -6,6 +6,7 @@
 
 #include "base/mutex.hpp"
 
+#include <map>
 #include <memory>
 #include <utility>
 
@@ -24,6 +25,16 @@ struct Resources {
 Objects<Resources>& descriptions() {
   static Objects<Resources>& known = *new Objects<Resources>;
   return known;
+}
+
+/// They have no effect in the simulator.
+struct ContextFlags {
+  Mutex mutex;
+  std::map<ContextHandle, unsigned int> of_context VMART_GUARDED_BY(mutex);
+};
+ContextFlags& context_flags() {
+  static ContextFlags& all = *new ContextFlags;
+  return all;
 }
 
 ContextHandle prepared(ContextHandle context, DeviceId device, bool primary) {
@@ -154,8 +165,18 @@ SIM_CUDA_CALL(cuCtxGetId, (CUcontext context, unsigned long long* id), (context,
   *required(id) = sim().context_id(given_or_current(context));
 }
 SIM_CUDA_CALL(cuCtxGetFlags, (unsigned int* flags), (flags)) {
-  current_context();
-  *required(flags) = CU_CTX_SCHED_AUTO;
+  required(flags);
+  const ContextHandle context = current_context();
+  ContextFlags& all = context_flags();
+  const MutexLock lock(all.mutex);
+  const auto found = all.of_context.find(context);
+  *flags = found != all.of_context.end() ? found->second : 0;  // CU_CTX_SCHED_AUTO
+}
+SIM_CUDA_CALL(cuCtxSetFlags, (unsigned int flags), (flags)) {
+  const ContextHandle context = current_context();
+  ContextFlags& all = context_flags();
+  const MutexLock lock(all.mutex);
+  all.of_context[context] = flags;
 }
 SIM_CUDA_CALL(cuCtxGetApiVersion, (CUcontext context, unsigned int* version), (context, version)) {
   sim().context_device(given_or_current(context));

@@ -48,6 +48,7 @@
   ROW(cuCtxGetDevice, 2000, cuCtxGetDevice)                                                                             \
   ROW(cuCtxGetId, 12000, cuCtxGetId)                                                                                    \
   ROW(cuCtxGetFlags, 7000, cuCtxGetFlags)                                                                               \
+  ROW(cuCtxSetFlags, 12010, cuCtxSetFlags)                                                                              \
   ROW(cuCtxGetApiVersion, 3020, cuCtxGetApiVersion)                                                                     \
   ROW(cuCtxGetStreamPriorityRange, 5050, cuCtxGetStreamPriorityRange)                                                   \
   ROW(cuCtxGetLimit, 3010, cuCtxGetLimit)                                                                               \

@@ -177,6 +177,10 @@ void require_active(ContextHandle context) {
   if (known != late.active.end() && !known->second) refuse(CUDA_ERROR_CONTEXT_IS_DESTROYED);
 }
 
+void require_working(ContextHandle context) {
+  sim().destroy_event(sim().create_event(context));
+}
+
 BoundStream stream_of(CUstream stream) {
   auto number = reinterpret_cast<std::uintptr_t>(stream);
   if (number == 0 && PerThreadStreams::chosen()) {

@@ -49,9 +49,15 @@ void note_retained(ContextHandle context);
 /// Throws: Refusal{CONTEXT_IS_DESTROYED} if it is not active.
 void require_active(ContextHandle context);
 
+/// Throws: the error of a broken kernel, which a context gives to all calls from then on.
+void require_working(ContextHandle context);
+
 /// The stream that a call names: zero is the legacy stream or, within `PerThreadStreams`, the
 /// thread's own. Throws: Refusal{INVALID_CONTEXT} for those if no context is current.
 BoundStream stream_of(CUstream stream);
+/// Ends the captures that forbid the calling thread to allocate and to free, by the rules of
+/// cuThreadExchangeStreamCaptureMode. Throws: Refusal{STREAM_CAPTURE_UNSUPPORTED} if there are any.
+void forbid_in_captures();
 /// Waits for the stream, and if it is a legacy one, for what its next work would wait for.
 void finish(BoundStream stream);
 

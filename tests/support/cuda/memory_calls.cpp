@@ -14,6 +14,7 @@ namespace {
 
 void allocate(CUdeviceptr* begin, std::size_t size_bytes) {
   required(begin);
+  forbid_in_captures();
   *begin = to_integer(DeviceMemory::of_process().allocate(current_context(), size_bytes));
 }
 
@@ -48,7 +49,8 @@ SIM_CUDA_CALL(cuMemAllocPitch_v2,
   *pitch = row;
 }
 SIM_CUDA_CALL(cuMemFree_v2, (CUdeviceptr begin), (begin)) {
-  current_context();
+  require_working(current_context());
+  forbid_in_captures();
   DeviceMemory::of_process().free(Address{begin});
 }
 

@@ -77,6 +77,7 @@ void allocate_from(CUmemoryPool handle, CUdeviceptr* begin, std::size_t size_byt
   required(begin);
   const auto pool = pool_at(handle);
   if (sim().is_capturing(stream_of(stream))) refuse(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+  require_working(current_context());
   DeviceMemory& memory = DeviceMemory::of_process();
   const MutexLock lock(pool->mutex);
   *begin = to_integer(memory.allocate_ordered(pool->device, size_bytes, handle, pool->accessors));
@@ -148,6 +149,7 @@ SIM_CUDA_STREAM_CALL(cuMemAllocFromPoolAsync, _ptsz,
   allocate_from(pool, begin, bytes, stream);
 }
 SIM_CUDA_STREAM_CALL(cuMemFreeAsync, _ptsz, (CUdeviceptr begin, CUstream stream), (begin, stream)) {
+  require_working(current_context());
   DeviceMemory::of_process().free_after(stream_of(stream), Address{begin});
 }
 

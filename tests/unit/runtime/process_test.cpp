@@ -250,6 +250,30 @@ TEST(Process, HooksThatGoDuringTheExitWaitForNobody) {
             0);
 }
 
+TEST(Process, ExitWaitsForADriverCallThatTakesLong) {
+  if (!may_fork) GTEST_SKIP() << "no fork under TSan";
+  static std::atomic<bool> inside = false;
+  EXPECT_EQ(status_of_child([]() -> int {
+              // Like the driver's handler, it was registered earlier, and so runs later.
+              std::atexit([] { std::_Exit(inside ? 1 : 0); });
+              static const ProcessExit::Action action(ProcessExit::Stage::write_files, [] {});
+              std::thread([] {
+                const ProcessExit::DriverCall call;
+                inside = true;
+                SteadyClock wall;
+                poll_until(wall, never, [] { return ProcessExit::closed(); });
+                // Longer than the driver takes for nearly all calls.
+                poll_until(wall, wall.now() + std::chrono::milliseconds(1'500),
+                           [] { return false; });
+                inside = false;
+              }).detach();
+              SteadyClock wall;
+              poll_until(wall, never, [] { return inside.load(); });
+              return 7;
+            }),
+            0);
+}
+
 TEST(Process, ExitWithALiveRuntimeNeitherCrashesNorHangs) {
   if (!may_fork) GTEST_SKIP() << "no fork under TSan";
   setenv("VMART_DRIVER", "sim:test-2", 1);

@@ -1,0 +1,196 @@
+// Contexts that come and go.
+#include "interpose/cross_copies.hpp"
+#include "interpose/driver_library.hpp"
+#include "interpose/hooks.hpp"
+#include "interpose/program_memory.hpp"
+#include "interpose/program_pools.hpp"
+#include "interpose/refusals.hpp"
+#include "interpose/standing.hpp"
+#include "interpose/vmart_library.hpp"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstddef>
+
+namespace vma::interpose {
+namespace {
+
+/// Programs set CU_CTX_SYNC_MEMOPS before they register memory of the context with a network card.
+void note_flags(CUcontext context, unsigned flags) noexcept {
+  ProgramMemory::get().keep_in_place(context, (flags & CU_CTX_SYNC_MEMOPS) != 0);
+}
+
+template <EntryPoint entry, typename... Args>
+CUresult create_context(CUcontext* out, unsigned flags, CUdevice device, Args... args) noexcept {
+  const CUresult result = call_driver<entry>(out, args..., flags, device);
+  if (result != CUDA_SUCCESS) return result;
+  ProgramStreams::get().created(*out);
+  note_flags(*out, flags);
+  return result;
+}
+
+template <EntryPoint entry>
+CUresult enter_context(CUcontext context) noexcept {
+  const CUresult result = call_driver<entry>(context);
+  if (result == CUDA_SUCCESS) ProgramStreams::get().note_current(context);
+  return result;
+}
+
+/// The driver would destroy vmart's streams and mappings with the primary context. So this does
+/// what the program sees of a reset: its work has ended, and its streams and memory are gone.
+bool reset_without_driver(CUdevice device) noexcept {
+  const DriverLibrary* const driver = DriverLibrary::get();
+  if (VmartLibrary::loaded() == nullptr || driver == nullptr) return false;
+  unsigned flags = 0;
+  int active = 0;
+  CUcontext context = nullptr;
+  if (driver->cuDevicePrimaryCtxGetState_plain(device, &flags, &active) != CUDA_SUCCESS ||
+      active == 0 ||
+      driver->real<EntryPoint::cuDevicePrimaryCtxRetain>()(&context, device) != CUDA_SUCCESS) {
+    return false;
+  }
+  {
+    const PushedContext pushed(*driver, context);
+    if (pushed) driver->real<EntryPoint::cuCtxSynchronize>()();
+  }
+  ProgramStreams::get().destroy_streams_of(context);
+  ProgramMemory::get().free_all_of(context);
+  ProgramMemory::get().free_all_of_pools(device);
+  ProgramPools::get().settle();
+  driver->real<EntryPoint::cuDevicePrimaryCtxRelease_v2>()(device);
+  return true;
+}
+
+/// `leave_memory` frees what was allocated in the context, or keeps it.
+template <EntryPoint entry>
+CUresult destroy_context(CUcontext context, auto handle, auto leave_memory) noexcept {
+  ProgramStreams::get().before_destruction(context);
+  leave_memory();
+  CrossCopies::get().before_destruction(context);
+  ProgramMemory::get().await_frees();
+  Refusals::get().forget(context);
+  ProgramMemory::get().keep_in_place(context, false);
+  const ProgramMemory::Still still;
+  return call_driver<entry>(handle);
+}
+
+/// The driver refuses to destroy a primary context, so its memory must stay.
+template <EntryPoint entry>
+CUresult destroy_own(CUcontext context) noexcept {
+  if (!ProgramStreams::get().owns(context)) return call_driver<entry>(context);
+  return destroy_context<entry>(context, context,
+                                [=] { ProgramMemory::get().free_all_of(context); });
+}
+
+/// The program's references to the primary context of each GPU. vmart has its own, which a release
+/// too many must not end.
+std::atomic<int>* references_of(CUdevice device) noexcept {
+  constexpr std::size_t devices_max = 64;
+  static constinit std::array<std::atomic<int>, devices_max> counts{};
+  const bool known = device >= 0 && static_cast<std::size_t>(device) < devices_max;
+  return known ? &counts[static_cast<std::size_t>(device)] : nullptr;
+}
+
+template <EntryPoint entry>
+CUresult release_primary(CUdevice device) noexcept {
+  std::atomic<int>* const references = references_of(device);
+  int count = references != nullptr ? references->load() : 0;
+  while (count > 0 && !references->compare_exchange_weak(count, count - 1)) {
+  }
+  const bool one_too_many = references != nullptr && count == 0;
+  // The driver's answer to that, which has no reference of vmart to count.
+  if (one_too_many && VmartLibrary::loaded() != nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  const CUresult result = call_driver<entry>(device);
+  if (result != CUDA_SUCCESS && count > 0) references->fetch_add(1);
+  return result;
+}
+
+}  // namespace
+
+CUresult hook_cuDevicePrimaryCtxRetain(CUcontext* out, CUdevice device) {
+  const CUresult result = call_driver<EntryPoint::cuDevicePrimaryCtxRetain>(out, device);
+  std::atomic<int>* const references = references_of(device);
+  if (result == CUDA_SUCCESS && references != nullptr) references->fetch_add(1);
+  return result;
+}
+
+CUresult hook_cuDevicePrimaryCtxRelease(CUdevice device) {
+  return release_primary<EntryPoint::cuDevicePrimaryCtxRelease>(device);
+}
+
+CUresult hook_cuDevicePrimaryCtxRelease_v2(CUdevice device) {
+  return release_primary<EntryPoint::cuDevicePrimaryCtxRelease_v2>(device);
+}
+
+CUresult hook_cuCtxSetFlags(unsigned flags) {
+  CUcontext context = nullptr;
+  int device = 0;
+  const CUresult result = call_driver<EntryPoint::cuCtxSetFlags>(flags);
+  if (result == CUDA_SUCCESS && ProgramStreams::current(context, device)) {
+    note_flags(context, flags);
+  }
+  return result;
+}
+
+CUresult hook_cuGreenCtxDestroy(CUgreenCtx green) {
+  const DriverLibrary* const driver = DriverLibrary::get();
+  CUcontext context = nullptr;
+  if (is_forked_child()) return call_driver<EntryPoint::cuGreenCtxDestroy>(green);
+  if (driver != nullptr && driver->cuCtxFromGreenCtx_plain != nullptr) {
+    driver->cuCtxFromGreenCtx_plain(&context, green);
+  }
+  // Its memory is the primary context's, and lives on with that.
+  return destroy_context<EntryPoint::cuGreenCtxDestroy>(
+      context, green, [=] { ProgramMemory::get().hand_over(context); });
+}
+
+CUresult hook_cuCtxCreate(CUcontext* out, unsigned flags, CUdevice device) {
+  return create_context<EntryPoint::cuCtxCreate>(out, flags, device);
+}
+
+CUresult hook_cuCtxCreate_v2(CUcontext* out, unsigned flags, CUdevice device) {
+  return create_context<EntryPoint::cuCtxCreate_v2>(out, flags, device);
+}
+
+CUresult hook_cuCtxCreate_v3(CUcontext* out, CUexecAffinityParam* affinity, int count,
+                             unsigned flags, CUdevice device) {
+  return create_context<EntryPoint::cuCtxCreate_v3>(out, flags, device, affinity, count);
+}
+
+CUresult hook_cuCtxCreate_v4(CUcontext* out, CUctxCreateParams* parameters, unsigned flags,
+                             CUdevice device) {
+  return create_context<EntryPoint::cuCtxCreate_v4>(out, flags, device, parameters);
+}
+
+CUresult hook_cuCtxDestroy_v2(CUcontext context) {
+  return destroy_own<EntryPoint::cuCtxDestroy_v2>(context);
+}
+
+CUresult hook_cuCtxDestroy(CUcontext context) {
+  return destroy_own<EntryPoint::cuCtxDestroy>(context);
+}
+
+CUresult hook_cuCtxSetCurrent(CUcontext context) {
+  return enter_context<EntryPoint::cuCtxSetCurrent>(context);
+}
+
+CUresult hook_cuCtxPushCurrent(CUcontext context) {
+  return enter_context<EntryPoint::cuCtxPushCurrent>(context);
+}
+
+CUresult hook_cuCtxPushCurrent_v2(CUcontext context) {
+  return enter_context<EntryPoint::cuCtxPushCurrent_v2>(context);
+}
+
+CUresult hook_cuDevicePrimaryCtxReset(CUdevice device) {
+  return reset_without_driver(device) ? CUDA_SUCCESS
+                                      : call_driver<EntryPoint::cuDevicePrimaryCtxReset>(device);
+}
+
+CUresult hook_cuDevicePrimaryCtxReset_v2(CUdevice device) {
+  return reset_without_driver(device) ? CUDA_SUCCESS
+                                      : call_driver<EntryPoint::cuDevicePrimaryCtxReset_v2>(device);
+}
+
+}  // namespace vma::interpose
