@@ -56,8 +56,8 @@ ours() {
 # Small programs, each of which checks one promise of the driver's interface.
 cases() {
   local source name tests="$here/../.."
-  for source in "$here"/programs/cases/*.cu "$here"/programs/cases/*.cpp; do
-    name=$(basename "${source%.*}")
+  for source in "$here"/programs/cases/*.cu; do
+    name=$(basename "${source%.cu}")
     echo "$built/cases/$name|$nvcc $flags -cudart static $paths -o TARGET $source -lcuda -ldl"
   done
   name=plugin_with_deepbind

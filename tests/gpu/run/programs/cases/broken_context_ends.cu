@@ -1,7 +1,7 @@
 // A kernel that writes to an address that is nobody's. The error is the one that the driver gives,
 // it stays, later calls report it instead of hanging, and the process ends by itself within
 // seconds, also beside moves. The program watches a copy of itself that does so.
-#include "runtime_case.hpp"
+#include "runtime_case.cuh"
 #include <sys/wait.h>
 #include <unistd.h>
 

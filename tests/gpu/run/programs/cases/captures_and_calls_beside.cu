@@ -2,7 +2,7 @@
 // allocation during a global capture ends it with the driver's error; during a relaxed one it is
 // allowed; what another thread does harms no thread-local one; a capture that was given up leaves a
 // stream that can capture again.
-#include "runtime_case.hpp"
+#include "runtime_case.cuh"
 #include <unistd.h>
 
 #include <atomic>

@@ -1,7 +1,7 @@
 // A process is checkpointed by the driver's own calls (what cuda-checkpoint does) while it works,
 // and restored: it goes on with right results. The program watches a copy of itself. If the driver
 // refuses without vmart, the case is left out.
-#include "runtime_case.hpp"
+#include "runtime_case.cuh"
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>

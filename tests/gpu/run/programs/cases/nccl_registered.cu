@@ -2,7 +2,7 @@
 // communicator, memory of ncclMemAlloc, and (argument "vmm") memory that the program maps itself;
 // eager and in CUDA graphs, which register buffers by themselves. One process, two GPUs. NCCL is
 // opened at run time, so that no header is needed. the same address), cuDecomp#152, nccl#1584
-#include "runtime_case.hpp"
+#include "runtime_case.cuh"
 #include <dlfcn.h>
 
 typedef struct ncclComm* Comm;

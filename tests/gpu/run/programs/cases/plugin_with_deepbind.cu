@@ -2,7 +2,7 @@
 // with RTLD_DEEPBIND, so that its own symbols win over preloaded ones. Memory crosses the border:
 // the plugin copies, computes on, queries and frees what the program allocated, and the other way
 // around. The argument "plain" leaves RTLD_DEEPBIND out.
-#include "runtime_case.hpp"
+#include "runtime_case.cuh"
 #include <dlfcn.h>
 #include <unistd.h>
 

@@ -2,7 +2,7 @@
 
 /* For cases that use CUDA's runtime. */
 
-#include "case.hpp"
+#include "case.cuh"
 
 #include <cuda_runtime.h>
 

@@ -2,7 +2,7 @@
 // GPU 1; the worker sees GPU 1 only (CUDA_VISIBLE_DEVICES=1), where it is number 0. On the driver
 // that works; where the memory lies at the moment is nothing that either of them knows. The program
 // starts itself as worker, and again for each exchange.
-#include "case.hpp"
+#include "case.cuh"
 
 #include <sys/wait.h>
 #include <unistd.h>

@@ -2,7 +2,7 @@
 // cuMemRetainAllocationHandle from an address within it, imported and mapped again: what
 // all-reduces, UCX and symmetric memory do at registration. Small and large handles, as an engine's
 // cache is one handle of gigabytes.
-#include "case.hpp"
+#include "case.cuh"
 
 #include <unistd.h>
 

@@ -1,7 +1,7 @@
 // Graphs that never need an update: physical memory of an allocator is mapped a second time, at
 // addresses that a graph was captured with, for as long as the graph runs. Two sets of buffers take
 // turns behind the same addresses.
-#include "case.hpp"
+#include "case.cuh"
 
 struct Physical {
   CUmemGenericAllocationHandle handle;
