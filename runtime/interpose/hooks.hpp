@@ -184,7 +184,7 @@ struct EnqueueHook;
 template <EntryPoint entry, typename... Args>
 struct EnqueueHook<entry, CUresult (*)(Args...)> {
   static CUresult call(Args... args) noexcept {
-    constexpr bool begins_capture = symbol_of(entry).starts_with("cuStreamBeginCapture");
+    constexpr bool begins_capture = symbol_of(entry).starts_with("cuStreamBegin");
     constexpr bool may_join = symbol_of(entry).starts_with("cuStreamWaitEvent");
     const CUstream stream = stream_among(args...);
     const ProgramStreams::Enqueue enqueue(stream);
