@@ -23,6 +23,9 @@ DENIALS = (
     re.compile(rf"\b(?:tested|run|ran|tried)\b[^.]*\b(?:on|with) (?:the )?{SIMULATED}(?: only)?\W*(?:[.,;]|$)"),
 )
 RESULTS = "docs/results/"
+# A sentence about these says what was measured.
+MEASURED_GPU = re.compile(r"\bH[12]00s?\b")
+FIGURE = re.compile(r"(?<![\w.,])(\d[\d ]*(?:\.\d+)?) (?:ns|us|ms|s|GB/s|%|tokens/s)(?!\w)")
 MACHINE_PATH = re.compile(r"(?<![\w.])/(root|home|work)/")
 
 
@@ -157,19 +160,51 @@ def answers_are_found(tree):
 def denials_name_what_was_not_measured(tree):
     """A page that says that something has not run on a GPU, or on simulated ones only, names the program that
     would show it, and the results have no run of that program."""
-    measured = "\n".join(tree.files[path] for path in tree.files if path.startswith((RESULTS, "docs/measurements/")))
-    for path in _documents(tree):
-        if path.startswith(RESULTS) or path == "docs/CHANGELOG.md":
+    measured = _results(tree)
+    for path, number, sentence in _claims(tree):
+        if not _denies(sentence):
             continue
-        for number, sentence in _sentences(tree, path):
-            if not any(denial.search(sentence) for denial in DENIALS):
-                continue
-            programs = {posixpath.basename(name) for name in PROGRAM.findall(sentence)}
-            if not programs:
-                yield Offence(path, number, f"names no program that would show it: {sentence[:100]}")
-            for name in sorted(programs):
-                if re.search(rf"\b{re.escape(name)}\b", measured):
-                    yield Offence(path, number, f"the results have a run of {name}: {sentence[:100]}")
+        programs = _programs(sentence)
+        if not programs:
+            yield Offence(path, number, f"names no program that would show it: {sentence[:100]}")
+        for name in programs:
+            if _has(measured, name):
+                yield Offence(path, number, f"the results have a run of {name}: {sentence[:100]}")
+
+
+def claims_are_measured(tree):
+    """Of a sentence about an H100 or H200, each program and each figure stands in the results. A weak check: it does
+    not know which figure of the results is meant."""
+    measured = _results(tree)
+    for path, number, sentence in _claims(tree):
+        if not MEASURED_GPU.search(sentence) or _denies(sentence) or path.startswith("docs/internals/"):
+            continue
+        for what in _programs(sentence) + sorted(set(FIGURE.findall(sentence))):
+            if not _has(measured, what):
+                yield Offence(path, number, f"the results do not have {what}: {sentence[:100]}")
+
+
+def _results(tree):
+    return "\n".join(tree.files[path] for path in tree.files if path.startswith((RESULTS, "docs/measurements/")))
+
+
+def _has(measured, word):
+    return re.search(rf"(?<![\w.]){re.escape(word)}(?!\w|\.\d)", measured) is not None
+
+
+def _denies(sentence):
+    return any(denial.search(sentence) for denial in DENIALS)
+
+
+def _programs(sentence):
+    return sorted({posixpath.basename(name) for name in PROGRAM.findall(sentence)})
+
+
+def _claims(tree):
+    """The sentences of all pages but those that are results, and the changelog, which speaks of the past."""
+    for path in _documents(tree):
+        if not path.startswith(RESULTS) and path != "docs/CHANGELOG.md":
+            yield from ((path, number, sentence) for number, sentence in _sentences(tree, path))
 
 
 def _sentences(tree, path):
@@ -219,4 +254,4 @@ def nothing_about_our_workplace(tree):
 
 
 CHECKS = [links_lead_somewhere, anchors_exist, tables_are_whole, backticked_paths_exist, backticked_symbols_exist,
-          answers_are_found, denials_name_what_was_not_measured, todo_has_an_issue, nothing_about_our_workplace]
+          answers_are_found, denials_name_what_was_not_measured, claims_are_measured, todo_has_an_issue, nothing_about_our_workplace]
