@@ -80,7 +80,7 @@ class SimChunk {
 
 /// A run of bytes that a device may access now. Holds the chunk, so that the bytes stay valid even
 /// if they are unmapped meanwhile.
-struct Segment {
+struct SimSegment {
   std::byte* bytes = nullptr;
   std::uint64_t size_bytes = 0;
   Location at;
@@ -133,10 +133,10 @@ class SimMemory {
 
   /// The bytes from `address` to the end of its mapping, for `device`. Throws: DeviceFault if there
   /// is no mapping or the device has no access.
-  Segment touch(int device, Address address, bool write) const;
+  SimSegment touch(int device, Address address, bool write) const;
   /// Like `touch`, for copies: addresses outside the machine's memory are the host's own, and the
   /// driver's ordinary memory of other devices is accessible.
-  Segment touch_or_host(int device, Address address, std::uint64_t size_bytes, bool write) const;
+  SimSegment touch_or_host(int device, Address address, std::uint64_t size_bytes, bool write) const;
   /// Whether all of the range is mapped and granted to anybody, or belongs to the host process.
   /// `pageable` returns whether any of it does the latter.
   bool covered(Address begin, std::uint64_t size_bytes, bool& pageable) const;
@@ -188,7 +188,7 @@ class SimMemory {
   const SimChunk::Counter& used(Location at) const;
   std::uint64_t capacity(Location at) const;
   bool large(std::uint64_t size_bytes) const;
-  Segment touch_as(int device, Address address, bool write, bool copies) const;
+  SimSegment touch_as(int device, Address address, bool write, bool copies) const;
 
   const MachineDescription& machine_;
   const CostModel& costs_;

@@ -164,11 +164,11 @@ void SimMemory::free_plain(DeviceId device, Address begin) {
   unreserve(begin, last.size_bytes);
 }
 
-Segment SimMemory::touch(int device, Address address, bool write) const {
+SimSegment SimMemory::touch(int device, Address address, bool write) const {
   return touch_as(device, address, write, false);
 }
 
-Segment SimMemory::touch_as(int device, Address address, bool write, bool copies) const {
+SimSegment SimMemory::touch_as(int device, Address address, bool write, bool copies) const {
   const MutexLock lock(mutex_);
   const auto found = find(address);
   if (found == mappings_.end()) {
@@ -189,8 +189,8 @@ Segment SimMemory::touch_as(int device, Address address, bool write, bool copies
           mapping.chunk, offset};
 }
 
-Segment SimMemory::touch_or_host(int device, Address address, std::uint64_t size_bytes,
-                                 bool write) const {
+SimSegment SimMemory::touch_or_host(int device, Address address, std::uint64_t size_bytes,
+                                    bool write) const {
   bool pageable = false;
   if (covered(address, 1, pageable) && pageable) {
     return {static_cast<std::byte*>(to_pointer(address)), size_bytes, host(0), nullptr, 0};

@@ -210,7 +210,7 @@ void SimStream::wrote_word() {
   if (progress_.races() != nullptr) progress_.races()->host_learns(knows_);
 }
 
-void SimStream::touches(const Segment& segment, std::uint64_t size_bytes, Touch touch) {
+void SimStream::touches(const SimSegment& segment, std::uint64_t size_bytes, Touch touch) {
   if (progress_.races() == nullptr || segment.chunk == nullptr) return;
   progress_.races()->touch(segment.chunk->handle(), segment.offset, segment.offset + size_bytes,
                            touch, id_, works_, knows_);

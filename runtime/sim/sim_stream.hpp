@@ -73,7 +73,7 @@ class SimStream : private WorkPlace {
   bool given_up() const;
   bool wait_word(const std::uint64_t* word, std::uint64_t value) override;
   void wrote_word() override;
-  void touches(const Segment& segment, std::uint64_t size_bytes, Touch touch) override;
+  void touches(const SimSegment& segment, std::uint64_t size_bytes, Touch touch) override;
   template <typename Ready>
   void sleep_as(Head head, MutexLock& lock, Ready ready);
 

@@ -48,8 +48,8 @@ TimePoint WorkRunner::copy(const CopyWork& work, int device, TimePoint start, Wo
   TimePoint end = start + from_microseconds(costs_.parameters().copy_latency_us);
   for (std::uint64_t done = 0; done < work.size_bytes;) {
     const std::uint64_t left = std::min(work.size_bytes - done, piece);
-    const Segment source = memory_.touch_or_host(device, work.source + done, left, false);
-    const Segment target = memory_.touch_or_host(device, work.target + done, left, true);
+    const SimSegment source = memory_.touch_or_host(device, work.source + done, left, false);
+    const SimSegment target = memory_.touch_or_host(device, work.target + done, left, true);
     const std::uint64_t size = std::min({left, source.size_bytes, target.size_bytes});
     end = routes_.occupy(source.at, target.at, size, end).end;
     pass_until(end);
@@ -66,7 +66,7 @@ TimePoint WorkRunner::fill(const FillWork& work, int device, TimePoint start, Wo
   TimePoint end = start;
   for (std::uint64_t done = 0; done < work.size_bytes;) {
     const std::uint64_t left = std::min(work.size_bytes - done, piece);
-    const Segment target = memory_.touch_or_host(device, work.begin + done, left, true);
+    const SimSegment target = memory_.touch_or_host(device, work.begin + done, left, true);
     const std::uint64_t size = std::min(left, target.size_bytes);
     end = routes_.occupy(gpu(device), target.at, size, end).end;
     pass_until(end);
@@ -109,7 +109,7 @@ TimePoint WorkRunner::batch(const BatchWork& work, int device, TimePoint start, 
   TimePoint end = start;
   for (const WordOperation& operation : work.operations) {
     const bool write = operation.kind == WordOperation::Kind::write;
-    const Segment segment = memory_.touch(device, operation.word, write);
+    const SimSegment segment = memory_.touch(device, operation.word, write);
     auto* word = reinterpret_cast<std::uint64_t*>(segment.bytes);
     if (write) {
       // The clock reaches the time of the write before any thread can see the word.

@@ -22,7 +22,7 @@ class WorkPlace {
   /// The work has written a word that host threads may read.
   virtual void wrote_word() = 0;
   /// The work accesses the first bytes of the segment at this time.
-  virtual void touches(const Segment& segment, std::uint64_t size_bytes, Touch touch) = 0;
+  virtual void touches(const SimSegment& segment, std::uint64_t size_bytes, Touch touch) = 0;
 };
 
 /// Performs the work of streams: moves the bytes and computes the duration. The streams' threads

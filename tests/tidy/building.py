@@ -6,6 +6,9 @@ import re
 from tree import Offence
 
 LISTS = "CMakeLists.txt"
+# Programs and libraries of their own, and folders whose types are not in the library.
+APART = ("runtime/interpose/", "runtime/lab/", "runtime/python/", "runtime/tools/")
+TYPE = re.compile(r"(?:struct|class|union|enum class) (?:VMART_\w+(?:\([^)]*\))? )?(\w+)(?: final)?(?: : [^;]*)? \{")
 
 
 def every_source_is_listed(tree):
@@ -26,6 +29,25 @@ def tests_are_named_as_tests(tree):
                 break
 
 
+def a_type_has_one_definition(tree):
+    """In the library all types are of one namespace. Of two with a name, the linker takes the members of
+    either, and the program ends in the destructor of the other."""
+    found = {}
+    for path in tree.paths("runtime/", endings=(".cpp", ".hpp")):
+        if path.startswith(APART):
+            continue
+        unnamed = False
+        for number, line in tree.code_lines(path):
+            if line.startswith("namespace {"):
+                unnamed = True
+            elif line.startswith("}"):
+                unnamed = unnamed and not re.match(r"\}\s*$", line)
+            elif not unnamed and (match := TYPE.match(line)):
+                first = found.setdefault(match.group(1), path)
+                if posixpath.splitext(first)[0] != posixpath.splitext(path)[0]:
+                    yield Offence(path, number, f"{first} defines {match.group(1)}, too")
+
+
 def _lists_above(path):
     folder = posixpath.dirname(path)
     while True:
@@ -44,4 +66,4 @@ def _names(tree, lists, path):
                for name in (relative, relative.removesuffix(".cpp")))
 
 
-CHECKS = [every_source_is_listed, tests_are_named_as_tests]
+CHECKS = [every_source_is_listed, tests_are_named_as_tests, a_type_has_one_definition]

@@ -177,6 +177,11 @@ CASES = [
      {"runtime/sim/a.cpp": "", "runtime/sim/CMakeLists.txt": "SOURCES b.cpp"},
      ("runtime/sim/a.cpp", 1),
      {"runtime/sim/a.cpp": "", "runtime/sim/CMakeLists.txt": "SOURCES a.cpp"}),
+    (building.a_type_has_one_definition,
+     {"runtime/pools/a.hpp": "struct Part {\n", "runtime/sim/b.hpp": "\nclass Part final : Whole {\n"},
+     ("runtime/sim/b.hpp", 2),
+     {"runtime/pools/a.hpp": "struct Part {\n};\nclass Own;\n", "runtime/sim/b.hpp": "class Own;\n",
+      "runtime/sim/b.cpp": "namespace {\nstruct Part {\n};\n}  // namespace\n"}),
     (building.tests_are_named_as_tests,
      {"tests/a.cpp": "\nTEST_F(A, B) {\n"}, ("tests/a.cpp", 2), {"tests/a_test.cpp": "TEST(A, B)"}),
 ]
