@@ -1,5 +1,7 @@
 // Memory that Python objects own, and how others see it: the buffer protocol, DLPack.
 #include "python/core/bindings.hpp"
+#include "python/core/interpreter.hpp"
+#include "python/core/cpu_views.hpp"
 #include "python/core/faults_or_hooks.hpp"
 
 #include <vma/error.hpp>
@@ -16,6 +18,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -33,7 +36,7 @@ class OwnedMemory {
   /// Waits like cudaFree, without the GIL. A free that is refused is logged by the library.
   ~OwnedMemory() {
     if (pointer_ == nullptr) return;
-    const nb::gil_scoped_release release;
+    const Unlocked unlocked;
     try {
       vma::free(pointer_);
     } catch (const std::exception&) {  // The runtime was shut down, and has freed it.
@@ -61,12 +64,16 @@ class OwnedMemory {
   std::size_t bytes() const noexcept { return bytes_; }
   bool freed() const noexcept { return pointer_ == nullptr; }
   CpuAccess cpu() const noexcept { return cpu_; }
+  /// Of the CPU.
+  std::shared_ptr<CpuView::Count> views() const noexcept { return views_; }
+  /// Throws: Error{pinned} while a view of the CPU exists.
   void free() {
+    CpuView::require_none(*views_, "vmart.Allocation.free");
     // Taken out with the GIL: while the memory goes, the address may be given to somebody else.
     void* const pointer = this->pointer();
     pointer_ = nullptr;
     try {
-      const nb::gil_scoped_release release;
+      const Unlocked unlocked;
       vma::free(pointer);
     } catch (...) {
       pointer_ = pointer;
@@ -79,21 +86,24 @@ class OwnedMemory {
   const std::size_t bytes_;
   const CpuAccess cpu_;
   const std::shared_ptr<void> claim_;  // Of `FaultsOrHooks`, for memory that faults.
+  const std::shared_ptr<CpuView::Count> views_ = std::make_shared<CpuView::Count>();
 };
 
 using Shared = std::shared_ptr<OwnedMemory>;
 
 /// What a consumer of DLPack or of the buffer protocol keeps: the memory, and for the CPU a view,
-/// which prevents moves, unless the CPU may fault.
+/// which prevents moves unless the CPU may fault.
 struct Shown {
   Shared memory;
-  std::optional<HostView> view;
+  std::optional<CpuView> view = std::nullopt;
+  std::optional<HostView> pin = std::nullopt;  // Goes before the view that allows a free.
 
   void show_to_cpu() {
     void* const pointer = memory->pointer();
+    view.emplace(memory->views());
     if (memory->cpu() == CpuAccess::fault) return;
-    const nb::gil_scoped_release release;
-    view.emplace(host_view(pointer, memory->bytes()));
+    const Unlocked unlocked;
+    pin.emplace(host_view(pointer, memory->bytes()));
   }
 };
 
@@ -101,18 +111,30 @@ std::uintptr_t integer(const void* pointer) {
   return reinterpret_cast<std::uintptr_t>(pointer);
 }
 
+/// `kind` is NumPy's letter, or the name of a type that ml_dtypes has.
 nb::dlpack::dtype dtype_of(const std::string& kind, std::size_t bits) {
   using Code = nb::dlpack::dtype_code;
-  const auto code = [&] {
-    if (kind == "i") return Code::Int;
-    if (kind == "u") return Code::UInt;
-    if (kind == "f") return Code::Float;
-    if (kind == "c") return Code::Complex;
-    if (kind == "b") return Code::Bool;
-    throw Error(ErrorKind::invalid_argument, "vmart.Array",
-                "elements of kind \"" + kind + "\" have no equivalent in DLPack");
-  }();
-  return {static_cast<std::uint8_t>(code), static_cast<std::uint8_t>(bits), 1};
+  static constexpr std::pair<std::string_view, Code> codes[] = {
+      {"i", Code::Int},
+      {"u", Code::UInt},
+      {"f", Code::Float},
+      {"c", Code::Complex},
+      {"b", Code::Bool},
+      {"bfloat16", Code::Bfloat},
+      {"float8_e3m4", Code::Float8_E3M4},
+      {"float8_e4m3", Code::Float8_E4M3},
+      {"float8_e4m3fn", Code::Float8_E4M3FN},
+      {"float8_e4m3fnuz", Code::Float8_E4M3FNUZ},
+      {"float8_e4m3b11fnuz", Code::Float8_E4M3B11FNUZ},
+      {"float8_e5m2", Code::Float8_E5M2},
+      {"float8_e5m2fnuz", Code::Float8_E5M2FNUZ},
+      {"float8_e8m0fnu", Code::Float8_E8M0FNU},
+  };
+  for (const auto& [name, code] : codes) {
+    if (name == kind) return {static_cast<std::uint8_t>(code), static_cast<std::uint8_t>(bits), 1};
+  }
+  throw Error(ErrorKind::invalid_argument, "vmart.Array",
+              "elements of kind \"" + kind + "\" have no equivalent in DLPack");
 }
 
 /// SIZE_MAX if it is more.
@@ -130,7 +152,7 @@ nb::object make_array(const Shared& memory, std::size_t offset,
                       const std::vector<std::size_t>& shape, const std::string& kind,
                       std::size_t bits, std::optional<int> gpu) {
   void* const begin = memory->range(offset, bytes_of(shape, bits / 8));
-  auto shown = std::make_unique<Shown>(Shown{memory, std::nullopt});
+  auto shown = std::make_unique<Shown>(Shown{memory});
   if (!gpu) shown->show_to_cpu();
   Shown* const kept = shown.release();
   const nb::capsule owner(kept, [](void* kept) noexcept { delete static_cast<Shown*>(kept); });
@@ -181,14 +203,14 @@ class Buffer {
 void read_into(const Shared& memory, std::size_t offset, nb::object out) {
   const Buffer buffer(out, PyBUF_CONTIG);
   const std::byte* const from = memory->range(offset, buffer.bytes().size());
-  const nb::gil_scoped_release release;
+  const Unlocked unlocked;
   vma::read(from, buffer.bytes());
 }
 
 void write_from(const Shared& memory, std::size_t offset, nb::object source) {
   const Buffer buffer(source, PyBUF_CONTIG_RO);
   std::byte* const to = memory->range(offset, buffer.bytes().size());
-  const nb::gil_scoped_release release;
+  const Unlocked unlocked;
   vma::write(to, buffer.bytes());
 }
 
@@ -200,7 +222,7 @@ struct PyAllocation {
 int get_buffer(PyObject* object, Py_buffer* buffer, int flags) noexcept try {
   const Shared memory = nb::inst_ptr<PyAllocation>(object)->memory;
   void* const pointer = memory->pointer();
-  auto shown = std::make_unique<Shown>(Shown{memory, std::nullopt});
+  auto shown = std::make_unique<Shown>(Shown{memory});
   shown->show_to_cpu();
   const int result = PyBuffer_FillInfo(buffer, object, pointer,
                                        static_cast<Py_ssize_t>(memory->bytes()), 0, flags);
@@ -222,36 +244,7 @@ PyType_Slot buffer_slots[] = {
     {0, nullptr},
 };
 
-}  // namespace
-
-void bind_allocations(nb::module_& module) {
-  nb::class_<PyAllocation>(module, "Allocation", nb::type_slots(buffer_slots))
-      .def_prop_ro("pointer",
-                   [](const PyAllocation& self) { return integer(self.memory->pointer()); })
-      .def_prop_ro("nbytes", [](const PyAllocation& self) { return self.memory->bytes(); })
-      .def_prop_ro("freed", [](const PyAllocation& self) { return self.memory->freed(); })
-      .def("free", [](const PyAllocation& self) { self.memory->free(); })
-      .def(
-          "read_into",
-          [](const PyAllocation& self, nb::object out, std::size_t offset) {
-            read_into(self.memory, offset, std::move(out));
-          },
-          nb::arg("out"), nb::arg("offset") = 0)
-      .def(
-          "write",
-          [](const PyAllocation& self, nb::object source, std::size_t offset) {
-            write_from(self.memory, offset, std::move(source));
-          },
-          nb::arg("source"), nb::arg("offset") = 0)
-      .def(
-          "array",
-          [](const PyAllocation& self, const std::vector<std::size_t>& shape,
-             const std::string& kind, std::size_t bits, std::size_t offset,
-             std::optional<int> gpu) {
-            return make_array(self.memory, offset, shape, kind, bits, gpu);
-          },
-          nb::arg("shape"), nb::arg("kind"), nb::arg("bits"), nb::arg("offset") = 0,
-          nb::arg("gpu") = nb::none());
+void bind_making(nb::module_& module) {
   module.def(
       "alloc",
       [](std::size_t nbytes, std::optional<Location> at, const std::vector<Location>& readers,
@@ -266,7 +259,7 @@ void bind_allocations(nb::module_& module) {
         options.exportable = exportable;
         options.pool = pool;
         options.cpu_access = cpu_faults ? CpuAccess::fault : CpuAccess::view;
-        const nb::gil_scoped_release release;
+        const Unlocked unlocked;
         return PyAllocation{allocate(nbytes, at, readers, std::move(options))};
       },
       nb::arg("nbytes"), nb::arg("at") = nb::none(), nb::arg("readers") = std::vector<Location>(),
@@ -276,12 +269,57 @@ void bind_allocations(nb::module_& module) {
   module.def(
       "import_allocation",
       [](const std::string& path) {
-        const nb::gil_scoped_release release;
+        const Unlocked unlocked;
         void* const pointer = import_allocation(path);
         return PyAllocation{
             std::make_shared<OwnedMemory>(pointer, runtime().size(pointer), CpuAccess::view)};
       },
       nb::arg("path"));
+}
+
+}  // namespace
+
+void bind_allocations(nb::module_& module) {
+  nb::class_<PyAllocation>(module, "Allocation", nb::type_slots(buffer_slots))
+      .def("__repr__",
+           [](nb::handle self) {
+             return nb::module_::import_("vmart.memory").attr("allocation_text")(self);
+           })
+      .def_prop_ro("pointer",
+                   [](const PyAllocation& self) { return integer(self.memory->pointer()); })
+      .def_prop_ro("nbytes", [](const PyAllocation& self) { return self.memory->bytes(); })
+      .def_prop_ro("freed", [](const PyAllocation& self) { return self.memory->freed(); })
+      .def(
+          "free", [](const PyAllocation& self) { self.memory->free(); },
+          "Gives the memory back now. Raises Pinned while the CPU sees it. Waits like cudaFree.")
+      .def(
+          "read_into",
+          [](const PyAllocation& self, nb::object out, nb::object offset) {
+            constexpr const char* call = "vmart.Allocation.read_into";
+            read_into(self.memory, size_of(offset, "offset", call), std::move(out));
+          },
+          nb::arg("out").none(), nb::arg("offset").none() = 0,
+          nb::sig("def read_into(self, out: object, offset: int | str = 0) -> None"),
+          "Copies bytes from the offset on into a buffer, from any place. Blocks, without the GIL.")
+      .def(
+          "write",
+          [](const PyAllocation& self, nb::object source, nb::object offset) {
+            constexpr const char* call = "vmart.Allocation.write";
+            write_from(self.memory, size_of(offset, "offset", call), std::move(source));
+          },
+          nb::arg("source").none(), nb::arg("offset").none() = 0,
+          nb::sig("def write(self, source: object, offset: int | str = 0) -> None"),
+          "Copies the bytes of a buffer to the offset, at any place. Blocks, without the GIL.")
+      .def(
+          "array",
+          [](const PyAllocation& self, const std::vector<std::size_t>& shape,
+             const std::string& kind, std::size_t bits, std::size_t offset,
+             std::optional<int> gpu) {
+            return make_array(self.memory, offset, shape, kind, bits, gpu);
+          },
+          nb::arg("shape"), nb::arg("kind"), nb::arg("bits"), nb::arg("offset") = 0,
+          nb::arg("gpu") = nb::none());
+  bind_making(module);
 }
 
 }  // namespace vma

@@ -2,7 +2,17 @@
 
 #include <nanobind/nanobind.h>
 
+#include <cstddef>
+#include <cstdint>
+
 namespace vma {
+
+/// The `__repr__` of objects that hold fields. `self` has the type of a class of the module.
+nanobind::object shown(nanobind::handle self);
+/// A number of bytes or an integer that a method got, checked by `vmart.arguments`: what nanobind
+/// refuses, it refuses with the signatures of all overloads. Throws: what Python raises.
+std::size_t size_of(nanobind::handle value, const char* name, const char* call);
+std::uintptr_t integer_of(nanobind::handle value, const char* name, const char* call);
 
 // Each adds the classes and functions of one part of the interface to the module, in this order.
 void bind_errors(nanobind::module_& module);

@@ -15,16 +15,32 @@ namespace nb = nanobind;
 namespace vma {
 namespace {
 
+nb::object report_of(const Error& error) {
+  if (error.group() != nullptr) return nb::cast(*error.group());
+  if (error.report() != nullptr) return nb::cast(*error.report());
+  return nb::none();
+}
+
+nb::object class_of(ErrorKind kind) {
+  constexpr const char* name = "vmart.errors";
+  nb::object module = nb::steal(PyImport_GetModule(nb::str(name).ptr()));
+  if (!module.is_valid()) module = nb::module_::import_(name);
+  return module.attr("_CLASSES").attr("get")(std::string(to_string(kind)), module.attr("Error"));
+}
+
+/// Runs no code of Python, whose interpreter may end a thread at any line: inside a handler of C++,
+/// as this is, that would abort the process (see `Interpreter::outliving`).
 nb::object to_python(const Error& error) {
-  nb::object report = nb::none();
-  if (error.group() != nullptr) {
-    report = nb::cast(*error.group());
-  } else if (error.report() != nullptr) {
-    report = nb::cast(*error.report());
-  }
-  const std::string kind(to_string(error.kind()));
-  return nb::module_::import_("vmart.errors")
-      .attr("error_of")(kind, error.what(), error.call(), error.native(), report);
+  const nb::object made = class_of(error.kind());
+  auto* const type = reinterpret_cast<PyTypeObject*>(made.ptr());
+  const nb::tuple arguments = nb::make_tuple(error.what());
+  nb::object object = nb::steal(type->tp_new(type, arguments.ptr(), nullptr));
+  if (!object.is_valid()) throw nb::python_error();
+  object.attr("args") = arguments;  // Of the classes that are also an OSError, which leave it out.
+  object.attr("_call") = error.call();
+  object.attr("native") = error.native();
+  object.attr("report") = report_of(error);
+  return object;
 }
 
 }  // namespace

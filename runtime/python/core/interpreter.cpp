@@ -1,6 +1,7 @@
 #include "python/core/interpreter.hpp"
 
 #include <pthread.h>
+#include <unistd.h>
 
 namespace vma {
 
@@ -18,8 +19,12 @@ void Interpreter::leave() {
   if (state.fetch_sub(1) == (ended | 1u)) state.notify_all();
 }
 
+void Interpreter::sleep_until_the_end() {
+  for (;;) pause();
+}
+
 void Interpreter::end() {
-  const nanobind::gil_scoped_release release;
+  const Unlocked unlocked;
   unsigned now = state.fetch_or(ended) | ended;
   while (now != ended) {
     state.wait(now);

@@ -2,6 +2,8 @@
 
 #include <nanobind/nanobind.h>
 
+#include <cxxabi.h>
+
 #include <atomic>
 #include <memory>
 #include <utility>
@@ -23,6 +25,19 @@ class Interpreter {
     return true;
   }
 
+  /// Calls `body`, which may wait for the GIL on a thread of Python. Until 3.14, Python ends a
+  /// thread that wants the GIL of an interpreter that ends by pthread_exit, whose unwinding would
+  /// abort the process at the first noexcept frame. Such a thread sleeps here until the process has
+  /// ended.
+  template <typename Body>
+  static decltype(auto) outliving(Body&& body) {
+    try {
+      return std::forward<Body>(body)();
+    } catch (abi::__forced_unwind&) {  // Must not be left: it would be an exception not rethrown.
+      sleep_until_the_end();
+    }
+  }
+
   /// When this returns, no thread of the runtime is in Python and none enters it any more. Requires
   /// the GIL; releases it while it waits.
   static void end();
@@ -33,12 +48,28 @@ class Interpreter {
   /// Never waits, so that a thread with the GIL does not keep others from leaving.
   static bool enter();
   static void leave();
+  [[noreturn]] static void sleep_until_the_end();
   struct Inside {
     ~Inside() { leave(); }
   };
 
   static constexpr unsigned ended = 1u << 31;
   static std::atomic<unsigned> state;  // The number of calls in Python; `ended` is a bit of it.
+};
+
+/// Releases the GIL while it exists, where the thread holds it, and is the only way to do so here:
+/// a daemon thread may be in any call when the interpreter ends (`Interpreter::outliving`).
+class Unlocked {
+ public:
+  Unlocked() noexcept : state_(PyGILState_Check() != 0 ? PyEval_SaveThread() : nullptr) {}
+  ~Unlocked() {
+    if (state_ != nullptr) Interpreter::outliving([this] { PyEval_RestoreThread(state_); });
+  }
+  Unlocked(const Unlocked&) = delete;
+  Unlocked& operator=(const Unlocked&) = delete;
+
+ private:
+  PyThreadState* const state_;
 };
 
 /// A Python object that threads of the runtime keep: it is copied without the GIL and released with

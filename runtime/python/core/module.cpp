@@ -23,6 +23,9 @@ std::string library_path() {
 
 }  // namespace
 
+// nanobind's entry gets another name, because its first lines take the types of the extension away
+// from the interpreter that has it.
+#define PyInit__core PyInit__core_of_nanobind
 NB_MODULE(_core, module) {
   using namespace vma;
   // A policy or a callback may outlive the interpreter, on purpose.
@@ -41,4 +44,14 @@ NB_MODULE(_core, module) {
              "No thread of the runtime calls Python after this. Registered with atexit.");
   nanobind::module_::import_("atexit").attr("register")(module.attr("end_callbacks"));
   Interpreter::end_in_children();
+}
+#undef PyInit__core
+
+PyMODINIT_FUNC PyInit__core() {
+  if (PyInterpreterState_Get() == PyInterpreterState_Main()) return PyInit__core_of_nanobind();
+  PyErr_SetString(
+      PyExc_ImportError,
+      "vmart works in the main interpreter only: memory, streams and callbacks are those "
+      "of the process. Import it there, or use processes");
+  return nullptr;
 }

@@ -75,12 +75,24 @@ const char* name_of(Outcome outcome) {
   return "failed";
 }
 
-std::function<void(const MigrationProgress&)> progress_to(std::optional<nb::callable> callback) {
-  if (!callback) return {};
-  return [kept = SharedObject(std::move(*callback))](const MigrationProgress& progress) {
-    calling_python([&] { kept.get()(progress); });
-  };
-}
+/// Tells Python of progress until the migration has ended: a callback is often a method of the
+/// object that keeps the migration, whose options would keep the object for ever.
+class ProgressCall {
+ public:
+  explicit ProgressCall(nb::callable callback)
+      : callback_(std::make_shared<std::optional<SharedObject>>(std::move(callback))) {}
+  void operator()(const MigrationProgress& progress) const {
+    calling_python([&] {
+      if (*callback_) (*callback_)->get()(progress);
+    });
+  }
+  void end() const {
+    Interpreter::call([&] { callback_->reset(); });
+  }
+
+ private:
+  const std::shared_ptr<std::optional<SharedObject>> callback_;  // Used with the GIL.
+};
 
 MigrateOptions make_options(const std::string& mode, const std::optional<std::string>& scope,
                             std::optional<double> deadline, std::optional<double> max_stall,
@@ -105,12 +117,13 @@ MigrateOptions make_options(const std::string& mode, const std::optional<std::st
   options.wait_for_pins = wait_for_pins;
   options.paranoid = paranoid;
   options.keep_clean_copy = keep_clean_copy;
-  options.on_progress = progress_to(std::move(on_progress));
+  if (on_progress) options.on_progress = ProgressCall(std::move(*on_progress));
   return options;
 }
 
 void bind_options(nb::module_& module) {
   nb::class_<MigrationProgress>(module, "MigrationProgress")
+      .def("__repr__", &shown)
       .def_ro("chunks", &MigrationProgress::chunks)
       .def_ro("chunks_moved", &MigrationProgress::chunks_moved)
       .def_ro("bytes_asked", &MigrationProgress::bytes_asked)
@@ -139,6 +152,7 @@ void bind_options(nb::module_& module) {
 
 void bind_reports(nb::module_& module) {
   nb::class_<MigrationReport>(module, "MigrationReport", "What a migration did. Times in seconds.")
+      .def("__repr__", &shown)
       .def_prop_ro("outcome", [](const MigrationReport& self) { return name_of(self.outcome); })
       .def_ro("offset", &MigrationReport::offset)
       .def_ro("bytes_asked", &MigrationReport::bytes_asked)
@@ -166,6 +180,7 @@ void bind_reports(nb::module_& module) {
         return failures;
       });
   nb::class_<RequestReport>(module, "RequestReport", "What became of one request.")
+      .def("__repr__", &shown)
       .def_ro("report", &RequestReport::report)
       .def_ro("error", &RequestReport::error)
       .def_prop_ro("pointer",
@@ -174,6 +189,7 @@ void bind_reports(nb::module_& module) {
                    })
       .def_prop_ro("to", [](const RequestReport& self) { return self.request.to; });
   nb::class_<GroupReport>(module, "GroupReport", "What became of several requests.")
+      .def("__repr__", &shown)
       .def_ro("total", &GroupReport::total)
       .def_ro("requests", &GroupReport::requests);
 }
@@ -192,7 +208,7 @@ void bind_moves(nb::module_& module) {
           },
           nb::arg("pointer"), nb::arg("to"), nb::arg("offset") = 0, nb::arg("nbytes") = 0);
 
-  const nb::call_guard<nb::gil_scoped_release> unlocked;
+  const nb::call_guard<Unlocked> unlocked;
   nb::class_<MigrationGroup>(module, "MigrationGroup", "A running migration.")
       .def("wait", &MigrationGroup::wait, unlocked)
       .def(
@@ -209,7 +225,7 @@ void bind_moves(nb::module_& module) {
           "on_done",
           [](const MigrationGroup& self, nb::callable callback) {
             SharedObject kept(std::move(callback));
-            const nb::gil_scoped_release release;
+            const Unlocked unlocked;
             self.on_done([kept] { calling_python([&] { kept.get()(); }); });
           },
           nb::arg("callback"));
@@ -222,7 +238,11 @@ void bind_moves(nb::module_& module) {
   module.def(
       "migrate_async",
       [](const std::vector<MoveRequest>& requests, const MigrateOptions& options) {
-        return migrate_async(requests, options);
+        MigrationGroup group = migrate_async(requests, options);
+        if (const auto* progress = options.on_progress.target<ProgressCall>()) {
+          group.on_done([kept = *progress] { kept.end(); });
+        }
+        return group;
       },
       nb::arg("requests"), nb::arg("options"), unlocked);
 }

@@ -2,7 +2,9 @@
 // Small arrays stay NumPy's own, because an allocation has at least one chunk. NumPy's C interface
 // is taken from the table that it publishes, so that nothing is built against one version of it.
 #include "python/core/bindings.hpp"
+#include "python/core/cpu_views.hpp"
 #include "python/core/faults_or_hooks.hpp"
+#include "python/core/interpreter.hpp"
 
 #include <vma/error.hpp>
 #include <vma/vma.hpp>
@@ -43,20 +45,6 @@ struct NumpyHandler {
 };
 constexpr int set_handler_index = 304;  // PyDataMem_SetHandler in NumPy's table, since 1.22.
 
-/// Releases the GIL if this thread has it; NumPy may call without.
-class Unlocked {
- public:
-  Unlocked() : state_(PyGILState_Check() != 0 ? PyEval_SaveThread() : nullptr) {}
-  ~Unlocked() {
-    if (state_ != nullptr) PyEval_RestoreThread(state_);
-  }
-  Unlocked(const Unlocked&) = delete;
-  Unlocked& operator=(const Unlocked&) = delete;
-
- private:
-  PyThreadState* const state_;
-};
-
 /// The arrays' memory of one handler. Lives until the process ends, since arrays may.
 class ArrayMemory {
  public:
@@ -73,9 +61,10 @@ class ArrayMemory {
       AllocOptions options = options_;
       options.zeroed = zeroed;
       void* pointer = nullptr;
-      Array array{bytes, FaultsOrHooks::claim(FaultsOrHooks::Kind::faults, "vmart.numpy.handler")};
+      Array array{bytes, FaultsOrHooks::claim(FaultsOrHooks::Kind::faults, "vmart.numpy.handler"),
+                  CpuView()};
       {
-        const Unlocked unlocked;
+        const Unlocked unlocked;  // NumPy may call without the GIL.
         pointer = vma::alloc(bytes, at_, options);
       }
       const std::scoped_lock lock(mutex_);
@@ -103,13 +92,11 @@ class ArrayMemory {
 
   /// Waits for the GPU like cudaFree, if it is memory of vmart.
   void free(void* pointer) noexcept {
-    std::optional<Array> ended;  // Its claim goes after the memory.
+    decltype(arrays_)::node_type ended;  // Its claim and its view go after the memory.
     {
       const std::scoped_lock lock(mutex_);
-      const auto found = arrays_.find(pointer);
-      if (found == arrays_.end()) return std::free(pointer);
-      ended = std::move(found->second);
-      arrays_.erase(found);
+      ended = arrays_.extract(pointer);
+      if (ended.empty()) return std::free(pointer);
     }
     try {
       const Unlocked unlocked;
@@ -122,6 +109,7 @@ class ArrayMemory {
   struct Array {
     std::size_t bytes;
     std::shared_ptr<void> claim;
+    CpuView view;
   };
 
   std::optional<std::size_t> size_of(void* pointer) {

@@ -198,8 +198,8 @@ PolicyKind kind_of(const std::string& name, const std::map<std::string, double>&
   for (const auto& entry : defaults) names.push_back(entry.first);
   kind.make = [names, kept = SharedObject(std::move(make))](const PolicyValues& values) {
     std::unique_ptr<Policy> made;
-    std::string raised = "the Python interpreter has ended";
-    Interpreter::call([&] {
+    std::string raised;
+    const bool called = Interpreter::call([&] {
       try {
         nb::dict arguments;
         for (const std::string& name : names) arguments[name.c_str()] = values[name];
@@ -208,6 +208,8 @@ PolicyKind kind_of(const std::string& name, const std::map<std::string, double>&
         raised = error.what();
       }
     });
+    // The scheduler replaces a policy that does not answer, also while the interpreter ends.
+    if (!called) return std::make_unique<Policy>();
     if (!made) throw Error(ErrorKind::invalid_argument, "vmart.Policy", raised);
     return made;
   };
@@ -216,12 +218,14 @@ PolicyKind kind_of(const std::string& name, const std::map<std::string, double>&
 
 void bind_chunks(nb::module_& module) {
   nb::class_<PlaceState>(module, "PlaceState", "A place during a call of a policy.")
+      .def("__repr__", &shown)
       .def_ro("at", &PlaceState::location)
       .def_ro("capacity_bytes", &PlaceState::capacity_bytes)
       .def_ro("used_bytes", &PlaceState::used_bytes)
       .def_prop_ro("free_bytes", &PlaceState::free_bytes)
       .def_ro("demand", &PlaceState::demand_bytes_s, "Bytes accessed here per second.");
   nb::class_<SeenChunk>(module, "Chunk", "A chunk during a call of a policy.")
+      .def("__repr__", &shown)
       .def_ro("id", &SeenChunk::id)
       .def_ro("at", &SeenChunk::at)
       .def_ro("tag", &SeenChunk::tag)

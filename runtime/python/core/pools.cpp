@@ -1,4 +1,5 @@
 #include "python/core/bindings.hpp"
+#include "python/core/interpreter.hpp"
 
 #include <vma/pool.hpp>
 #include <vma/vma.hpp>
@@ -31,46 +32,78 @@ PoolOptions options_of(const std::string& tag, std::size_t release_threshold, st
   return options;
 }
 
+void bind_blocks(nb::class_<Pool>& pool) {
+  pool.def(
+          "allocate",
+          [](const Pool& self, nb::object nbytes, nb::object stream, nb::object alignment) {
+            constexpr const char* call = "vmart.Pool.allocate";
+            const std::size_t size = size_of(nbytes, "nbytes", call);
+            const std::size_t aligned = size_of(alignment, "alignment", call);
+            const Stream order = stream_of(integer_of(stream, "stream", call));
+            const Unlocked unlocked;
+            return reinterpret_cast<std::uintptr_t>(self.allocate(size, order, aligned));
+          },
+          nb::arg("nbytes").none(), nb::arg("stream").none(), nb::arg("alignment").none() = 256,
+          nb::sig(
+              "def allocate(self, nbytes: int | str, stream: int, alignment: int = 256) -> int"),
+          "Returns the address of a block for work that the stream does from now on.")
+      .def(
+          "deallocate",
+          [](const Pool& self, nb::object pointer, nb::object stream) {
+            constexpr const char* call = "vmart.Pool.deallocate";
+            void* const block = reinterpret_cast<void*>(integer_of(pointer, "pointer", call));
+            const Stream order = stream_of(integer_of(stream, "stream", call));
+            const Unlocked unlocked;
+            self.deallocate(block, order);
+          },
+          nb::arg("pointer").none(), nb::arg("stream").none(),
+          nb::sig("def deallocate(self, pointer: int, stream: int) -> None"),
+          "Frees a block after the work that is now enqueued on the stream. Does not block.")
+      .def(
+          "deallocate_now",
+          [](const Pool& self, nb::object pointer) {
+            constexpr const char* call = "vmart.Pool.deallocate_now";
+            void* const block = reinterpret_cast<void*>(integer_of(pointer, "pointer", call));
+            const Unlocked unlocked;
+            self.deallocate_now(block);
+          },
+          nb::arg("pointer").none(), nb::sig("def deallocate_now(self, pointer: int) -> None"),
+          "Frees a block that no work uses any more.")
+      .def(
+          "trim",
+          [](const Pool& self, nb::object keep_bytes) {
+            const std::size_t keep = size_of(keep_bytes, "keep_bytes", "vmart.Pool.trim");
+            const Unlocked unlocked;
+            return self.trim(keep);
+          },
+          nb::arg("keep_bytes").none() = 0,
+          nb::sig("def trim(self, keep_bytes: int | str = 0) -> int"),
+          "Gives empty memory back until no more than keep_bytes is held; returns the bytes.");
+}
+
 }  // namespace
 
 void bind_pools(nb::module_& module) {
-  const nb::call_guard<nb::gil_scoped_release> unlocked;
+  const nb::call_guard<Unlocked> unlocked;
   nb::class_<PoolStats>(module, "PoolStats", "What a pool holds, in bytes.")
+      .def("__repr__", &shown)
       .def_ro("reserved_bytes", &PoolStats::reserved_bytes)
       .def_ro("reserved_high_bytes", &PoolStats::reserved_high_bytes)
       .def_ro("used_bytes", &PoolStats::used_bytes)
       .def_ro("used_high_bytes", &PoolStats::used_high_bytes)
       .def_ro("pending_bytes", &PoolStats::pending_bytes);
-  nb::class_<Pool>(
+  nb::class_<Pool> pool(
       module, "Pool",
       "Memory for many blocks, allocated and freed in the order of streams. Made by "
-      "vmart.make_pool. Streams are integers: `cuda_stream` of PyTorch, `ptr` of CuPy.")
-      .def(
-          "allocate",
-          [](const Pool& self, std::size_t nbytes, std::uintptr_t stream, std::size_t alignment) {
-            return reinterpret_cast<std::uintptr_t>(
-                self.allocate(nbytes, stream_of(stream), alignment));
-          },
-          nb::arg("nbytes"), nb::arg("stream"), nb::arg("alignment") = 256, unlocked,
-          "Returns the address of a block for work that the stream does from now on.")
-      .def(
-          "deallocate",
-          [](const Pool& self, std::uintptr_t pointer, std::uintptr_t stream) {
-            self.deallocate(reinterpret_cast<void*>(pointer), stream_of(stream));
-          },
-          nb::arg("pointer"), nb::arg("stream"), unlocked,
-          "Frees a block after the work that is now enqueued on the stream. Does not block.")
-      .def(
-          "deallocate_now",
-          [](const Pool& self, std::uintptr_t pointer) {
-            self.deallocate_now(reinterpret_cast<void*>(pointer));
-          },
-          nb::arg("pointer"), unlocked, "Frees a block that no work uses any more.")
-      .def("trim", &Pool::trim, nb::arg("keep_bytes") = 0, unlocked,
-           "Gives empty memory back until no more than keep_bytes is held; returns the bytes.")
+      "vmart.make_pool. Streams are integers: `cuda_stream` of PyTorch, `ptr` of CuPy.");
+  bind_blocks(pool);
+  pool.def("__repr__",
+           [](nb::handle self) {
+             return nb::module_::import_("vmart.memory").attr("pool_text")(self);
+           })
       .def("synchronize", &Pool::synchronize, unlocked,
            "Waits for all work submitted earlier, so that all frees until now are complete.")
-      .def("stats", &Pool::stats, unlocked)
+      .def("stats", &Pool::stats, unlocked, "What it holds now.")
       .def(
           "migrate",
           [](const Pool& self, Location to, const MigrateOptions& options) {
@@ -86,7 +119,7 @@ void bind_pools(nb::module_& module) {
          std::size_t chunk_bytes, bool streams_last, bool exportable) {
         const PoolOptions options =
             options_of(tag, release_threshold, max_bytes, chunk_bytes, streams_last, exportable);
-        const nb::gil_scoped_release release;
+        const Unlocked unlocked;
         return make_pool(at, options);
       },
       nb::arg("at"), nb::kw_only(), nb::arg("tag") = "pool", nb::arg("release_threshold") = 0,

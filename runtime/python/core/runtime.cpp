@@ -1,6 +1,7 @@
 // The process-wide runtime: opening it, what it holds, and the calls that keep something while an
 // object exists.
 #include "python/core/bindings.hpp"
+#include "python/core/cpu_views.hpp"
 #include "python/core/faults_or_hooks.hpp"
 #include "python/core/interpreter.hpp"
 #include "python/core/seconds.hpp"
@@ -11,12 +12,14 @@
 
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -41,11 +44,14 @@ std::optional<std::chrono::nanoseconds> from_now(std::optional<double> value, co
 }
 
 /// Keeps a pin, a read-only scope, a hook, an attached stream or an export, until it is released.
-/// The GIL is released meanwhile, because what ends may wait for a callback in Python.
+/// The GIL is released meanwhile, because what ends may wait for a callback in Python. Python's
+/// collector sees the callbacks that it keeps: a hook is often a method of the object that keeps
+/// it.
 class Guard {
  public:
   template <typename Held>
-  explicit Guard(Held held) : held_(std::make_shared<Held>(std::move(held))) {}
+  explicit Guard(Held held, std::vector<SharedObject> callbacks = {})
+      : held_(std::make_shared<Held>(std::move(held))), callbacks_(std::move(callbacks)) {}
   Guard(Guard&&) noexcept = default;
   Guard& operator=(Guard&&) = delete;
   ~Guard() { release(); }
@@ -55,12 +61,33 @@ class Guard {
     if (!held_) return;
     // Taken out with the GIL: another thread may release it, too.
     std::shared_ptr<void> held = std::move(held_);
-    const nb::gil_scoped_release unlocked;
+    const std::vector<SharedObject> callbacks = std::exchange(callbacks_, {});
+    const Unlocked unlocked;
     held.reset();
+  }
+
+  static int traverse(PyObject* self, visitproc visit, void* arg) noexcept {
+    Py_VISIT(Py_TYPE(self));
+    if (!nb::inst_ready(self)) return 0;
+    for (const SharedObject& callback : nb::inst_ptr<Guard>(self)->callbacks_) {
+      Py_VISIT(callback.get().ptr());
+    }
+    return 0;
+  }
+  static int clear(PyObject* self) noexcept {
+    nb::inst_ptr<Guard>(self)->release();
+    return 0;
   }
 
  private:
   std::shared_ptr<void> held_;
+  std::vector<SharedObject> callbacks_;
+};
+
+PyType_Slot guard_slots[] = {
+    {Py_tp_traverse, reinterpret_cast<void*>(Guard::traverse)},
+    {Py_tp_clear, reinterpret_cast<void*>(Guard::clear)},
+    {0, nullptr},
 };
 
 struct Exported {
@@ -76,11 +103,15 @@ UseKind use_of(const std::string& kind) {
               "kind is \"" + kind + "\"; it may be \"read\", \"write\" or \"read_write\"");
 }
 
-/// An exception in a hook keeps the chunk where it is; its text becomes the error of the move.
-std::function<void(const MoveEvent&)> hook_of(std::optional<nb::callable> callback,
-                                              const char* when) {
+enum class HookTime { before, after };
+
+/// An exception in a hook keeps the chunk where it is; its text becomes the error of the move. Once
+/// the interpreter has ended, so does a hook that goes before, and nobody is left to tell of a
+/// move.
+std::function<void(const MoveEvent&)> hook_of(const std::optional<SharedObject>& callback,
+                                              HookTime time) {
   if (!callback) return {};
-  return [kept = SharedObject(std::move(*callback)), when](const MoveEvent& event) {
+  return [kept = *callback, time](const MoveEvent& event) {
     std::optional<std::string> raised;
     const bool called = Interpreter::call([&] {
       try {
@@ -89,13 +120,16 @@ std::function<void(const MoveEvent&)> hook_of(std::optional<nb::callable> callba
         raised = error.what();
       }
     });
+    const char* const when = time == HookTime::before ? "before a move" : "after a move";
     if (raised) throw Error(ErrorKind::cancelled, when, *raised);
-    if (!called) throw Error(ErrorKind::cancelled, when, "the Python interpreter has ended");
+    if (called || time == HookTime::after) return;
+    throw Error(ErrorKind::cancelled, when, "the Python interpreter has ended");
   };
 }
 
 void bind_infos(nb::module_& module) {
   nb::class_<AllocationInfo>(module, "AllocationInfo", "One allocation, or one segment of a pool.")
+      .def("__repr__", &shown)
       .def_prop_ro(
           "pointer",
           [](const AllocationInfo& self) { return reinterpret_cast<std::uintptr_t>(self.pointer); })
@@ -107,6 +141,7 @@ void bind_infos(nb::module_& module) {
       .def_ro("cpu_faults", &AllocationInfo::cpu_faults)
       .def_ro("extents", &AllocationInfo::extents);
   nb::class_<RuntimeStats::Place>(module, "PlaceStats")
+      .def("__repr__", &shown)
       .def_ro("at", &RuntimeStats::Place::at)
       .def_ro("capacity_bytes", &RuntimeStats::Place::capacity_bytes)
       .def_ro("allocated_bytes", &RuntimeStats::Place::allocated_bytes)
@@ -114,6 +149,7 @@ void bind_infos(nb::module_& module) {
       .def_ro("own_bytes", &RuntimeStats::Place::own_bytes)
       .def_ro("leaked_bytes", &RuntimeStats::Place::leaked_bytes);
   nb::class_<RuntimeStats>(module, "Stats", "Memory that the runtime holds, and counters.")
+      .def("__repr__", &shown)
       .def_ro("places", &RuntimeStats::places)
       .def_ro("allocations", &RuntimeStats::allocations)
       .def_ro("poisoned", &RuntimeStats::poisoned)
@@ -126,6 +162,7 @@ void bind_infos(nb::module_& module) {
       .def_ro("callbacks_failed", &RuntimeStats::callbacks_failed)
       .def_ro("reasons", &RuntimeStats::reasons);
   nb::class_<SchedulerStats>(module, "SchedulerStats", "Counters of the background scheduler.")
+      .def("__repr__", &shown)
       .def_ro("running", &SchedulerStats::running)
       .def_ro("paused", &SchedulerStats::paused)
       .def_ro("policy", &SchedulerStats::policy)
@@ -144,6 +181,7 @@ void bind_infos(nb::module_& module) {
 
 void bind_outcomes(nb::module_& module) {
   nb::class_<ParkReport::Stayed>(module, "Stayed")
+      .def("__repr__", &shown)
       .def_prop_ro("pointer",
                    [](const ParkReport::Stayed& self) {
                      return reinterpret_cast<std::uintptr_t>(self.pointer);
@@ -151,6 +189,7 @@ void bind_outcomes(nb::module_& module) {
       .def_ro("nbytes", &ParkReport::Stayed::bytes)
       .def_ro("reason", &ParkReport::Stayed::reason);
   nb::class_<ParkReport>(module, "ParkReport", "What park or resume did.")
+      .def("__repr__", &shown)
       .def_ro("allocations", &ParkReport::allocations)
       .def_ro("bytes_moved", &ParkReport::bytes_moved)
       .def_ro("bytes_dropped", &ParkReport::bytes_dropped)
@@ -159,11 +198,13 @@ void bind_outcomes(nb::module_& module) {
       .def_prop_ro("wall", [](const ParkReport& self) { return Seconds(self.wall).count(); });
   nb::class_<DrainReport>(module, "DrainReport",
                           "What drain did, and the reasons for what is left.")
+      .def("__repr__", &shown)
       .def_ro("bytes_moved", &DrainReport::bytes_moved)
       .def_ro("bytes_left", &DrainReport::bytes_left)
       .def_ro("left", &DrainReport::left)
       .def_prop_ro("wall", [](const DrainReport& self) { return Seconds(self.wall).count(); });
   nb::class_<MoveEvent>(module, "MoveEvent", "One chunk that is about to move or has moved.")
+      .def("__repr__", &shown)
       .def_prop_ro(
           "pointer",
           [](const MoveEvent& self) { return reinterpret_cast<std::uintptr_t>(self.pointer); })
@@ -206,7 +247,7 @@ void bind_opening(nb::module_& module) {
         options.cache_bytes_per_gpu = cache_bytes_per_gpu;
         options.host_cache_bytes = host_cache_bytes;
         options.copy_share_percent = copy_share_percent;
-        const nb::gil_scoped_release release;
+        const Unlocked unlocked;
         vma::open_runtime(options);
       },
       nb::kw_only(), nb::arg("driver") = "", nb::arg("devices") = std::vector<int>(),
@@ -217,31 +258,39 @@ void bind_opening(nb::module_& module) {
       nb::arg("max_stall") = nb::none(), nb::arg("stall_budget") = nb::none(),
       nb::arg("copy_share_percent") = nb::none());
   module.def("runtime_is_open", &runtime_is_open);
-  const nb::call_guard<nb::gil_scoped_release> unlocked;
+  const nb::call_guard<Unlocked> unlocked;
   module.def(
       "shutdown",
       [] {
-        if (runtime_is_open()) runtime().shutdown();
+        if (!runtime_is_open()) return;
+        CpuView::end_all("vmart.shutdown");
+        runtime().shutdown();
       },
-      unlocked);
+      unlocked,
+      "Ends the runtime and frees its memory. Raises Pinned while NumPy arrays or other views of "
+      "the CPU exist. Optional: the end of the process does the same.");
   module.def(
-      "description", [] { return runtime().description(); }, unlocked);
+      "description", [] { return runtime().description(); }, unlocked,
+      "One line: the driver, the machine, and what the runtime may do there.");
   module.def(
-      "locations", [] { return runtime().locations(); }, unlocked);
+      "locations", [] { return runtime().locations(); }, unlocked, "The places of the machine.");
   module.def(
-      "stats", [] { return runtime().stats(); }, unlocked);
+      "stats", [] { return runtime().stats(); }, unlocked,
+      "What the runtime holds, and its counters. Does not block.");
   module.def(
-      "scheduler_stats", [] { return runtime().scheduler_stats(); }, unlocked);
+      "scheduler_stats", [] { return runtime().scheduler_stats(); }, unlocked,
+      "Counters of the background scheduler.");
 }
 
 void bind_memory(nb::module_& module) {
-  const nb::call_guard<nb::gil_scoped_release> unlocked;
+  const nb::call_guard<Unlocked> unlocked;
   module.def(
       "allocation",
       [](std::uintptr_t pointer) { return runtime().allocation(pointer_of(pointer)); },
       nb::arg("pointer"), unlocked);
   module.def(
-      "allocations", [] { return runtime().allocations(); }, unlocked);
+      "allocations", [] { return runtime().allocations(); }, unlocked,
+      "All allocations and segments of pools.");
   module.def(
       "reserve",
       [](Location at, std::size_t nbytes, std::size_t chunk_bytes) {
@@ -251,8 +300,11 @@ void bind_memory(nb::module_& module) {
   module.def(
       "trim", [](Location at) { return vma::trim(at); }, nb::arg("at"), unlocked);
   module.def(
-      "set_capacity", [](Location at, std::size_t nbytes) { vma::set_capacity(at, nbytes); },
-      nb::arg("at"), nb::arg("nbytes"), unlocked);
+      "set_capacity",
+      [](Location at, std::optional<std::size_t> nbytes) {
+        vma::set_capacity(at, nbytes.value_or(std::numeric_limits<std::size_t>::max()));
+      },
+      nb::arg("at"), nb::arg("nbytes").none(), unlocked);
   module.def(
       "calibrate",
       [](std::size_t bytes_per_place, double time_limit, bool store) {
@@ -269,12 +321,12 @@ void bind_memory(nb::module_& module) {
 }
 
 void bind_parking(nb::module_& module) {
-  const nb::call_guard<nb::gil_scoped_release> unlocked;
+  const nb::call_guard<Unlocked> unlocked;
   module.def(
       "park",
       [](const std::string& tag, const MigrateOptions& how, std::optional<Location> to, bool drop) {
         ParkOptions options{to, how, drop ? ParkContents::drop : ParkContents::keep};
-        const nb::gil_scoped_release release;
+        const Unlocked unlocked;
         return vma::park(tag, options);
       },
       nb::arg("tag"), nb::arg("options"), nb::arg("to") = nb::none(), nb::arg("drop") = false);
@@ -282,7 +334,7 @@ void bind_parking(nb::module_& module) {
       "resume",
       [](const std::string& tag, const MigrateOptions& how) {
         ParkOptions options{std::nullopt, how, ParkContents::keep};
-        const nb::gil_scoped_release release;
+        const Unlocked unlocked;
         return vma::resume(tag, options);
       },
       nb::arg("tag"), nb::arg("options"));
@@ -292,45 +344,57 @@ void bind_parking(nb::module_& module) {
 }
 
 void bind_guards(nb::module_& module) {
-  nb::class_<Guard>(module, "Guard", "Keeps what made it until it is released.")
+  nb::class_<Guard>(module, "Guard", nb::type_slots(guard_slots),
+                    "Keeps what made it until it is released.")
+      .def("__repr__",
+           [](const Guard& self) {
+             return self.released() ? "<vmart.Guard, released>" : "<vmart.Guard, holding>";
+           })
       .def_prop_ro("released", &Guard::released)
       .def("release", &Guard::release);
   nb::class_<Exported>(module, "Exported")
+      .def("__repr__", &shown)
       .def_ro("path", &Exported::path)
       .def("release", [](Exported& self) { self.guard.release(); });
   module.def("pin", [](std::uintptr_t pointer) {
-    const nb::gil_scoped_release release;
+    const Unlocked unlocked;
     return Guard(vma::pin(pointer_of(pointer)));
   });
   module.def("read_only", [](std::uintptr_t pointer) {
-    const nb::gil_scoped_release release;
+    const Unlocked unlocked;
     return Guard(vma::read_only(pointer_of(pointer)));
   });
   module.def(
       "on_move",
       [](std::uintptr_t pointer, std::optional<nb::callable> before,
          std::optional<nb::callable> after) {
-        MoveHooks hooks{hook_of(std::move(before), "before a move"),
-                        hook_of(std::move(after), "after a move")};
-        const nb::gil_scoped_release release;
+        std::vector<SharedObject> callbacks;
+        const auto hook = [&](std::optional<nb::callable> callback, HookTime time) {
+          if (callback) callbacks.emplace_back(std::move(*callback));
+          return hook_of(callback ? std::optional(callbacks.back()) : std::nullopt, time);
+        };
+        MoveHooks hooks{hook(std::move(before), HookTime::before),
+                        hook(std::move(after), HookTime::after)};
+        const Unlocked unlocked;
         auto claim = FaultsOrHooks::claim(FaultsOrHooks::Kind::hooks, "vmart.on_move");
         return Guard(
-            std::pair(std::move(claim), vma::on_move(pointer_of(pointer), std::move(hooks))));
+            std::pair(std::move(claim), vma::on_move(pointer_of(pointer), std::move(hooks))),
+            std::move(callbacks));
       },
       nb::arg("pointer"), nb::arg("before").none(), nb::arg("after").none());
   module.def("export_allocation", [](std::uintptr_t pointer) {
-    const nb::gil_scoped_release release;
+    const Unlocked unlocked;
     ExportedAllocation exported = vma::export_allocation(pointer_of(pointer));
     std::string path = exported.path();
     return Exported{std::move(path), Guard(std::move(exported))};
   });
   module.def(
       "note_export", [](std::uintptr_t pointer) { vma::note_export(pointer_of(pointer)); },
-      nb::call_guard<nb::gil_scoped_release>());
+      nb::call_guard<Unlocked>());
 }
 
 void bind_uses(nb::module_& module) {
-  const nb::call_guard<nb::gil_scoped_release> unlocked;
+  const nb::call_guard<Unlocked> unlocked;
   module.def(
       "attach",
       [](std::uintptr_t stream, bool graphs) {
@@ -372,17 +436,21 @@ void bind_uses(nb::module_& module) {
 }
 
 void bind_scheduler(nb::module_& module) {
-  const nb::call_guard<nb::gil_scoped_release> unlocked;
+  const nb::call_guard<Unlocked> unlocked;
   module.def(
       "set_policy", [](const std::string& policy) { runtime().set_policy(policy); }, unlocked);
   module.def(
-      "policy", [] { return runtime().policy(); }, unlocked);
+      "policy", [] { return runtime().policy(); }, unlocked,
+      "The name of the policy that decides; empty without one.");
   module.def(
-      "pause_scheduler", [] { runtime().pause_scheduler(); }, unlocked);
+      "pause_scheduler", [] { runtime().pause_scheduler(); }, unlocked,
+      "No policy is asked, and no move of one begins, until resume_scheduler.");
   module.def(
-      "resume_scheduler", [] { runtime().resume_scheduler(); }, unlocked);
+      "resume_scheduler", [] { runtime().resume_scheduler(); }, unlocked,
+      "Ends a pause_scheduler.");
   module.def(
-      "step_scheduler", [] { runtime().step_scheduler(); }, unlocked);
+      "step_scheduler", [] { runtime().step_scheduler(); }, unlocked,
+      "Collects uses and asks the policy once, now, for tests and simulated machines.");
   module.def(
       "explain", [](std::uintptr_t pointer) { return runtime().explain(pointer_of(pointer)); },
       unlocked);

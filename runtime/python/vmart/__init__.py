@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -24,9 +25,11 @@ if TYPE_CHECKING:
     from vmart.places import *  # noqa: F403
     from vmart.runtime import *  # noqa: F403
 
+    __version__: str
+
 # Loaded at first use: the lab needs no extension, and importing vmart costs no time.
 _PARTS = ("errors", "places", "memory", "moving", "runtime")
-_MODULES = ("cuda_core", "cupy", "lab", "numba", "numpy", "targets", "torch", "vllm", *_PARTS)
+_MODULES = ("cuda_core", "cupy", "lab", "numba", "numpy", "targets", "torch", "vllm")
 # What they need that an installation may lack.
 _NEEDS = {
     "MemoryResource": "cuda.core", "cuda_core": "cuda.core", "cupy": "cupy", "numba": "numba",
@@ -34,10 +37,29 @@ _NEEDS = {
 }  # fmt: skip
 
 
+def get_include() -> str:
+    """The folder of the C and C++ headers: `g++ -I$(python3 -c "import vmart; print(vmart.get_include())")`."""
+    return str(Path(__file__).parent / "include")
+
+
+def get_library() -> str:
+    """The file of libvmart that this process uses. Libraries that load it by its path (PyTorch's
+    `CUDAPluggableAllocator`, ctypes) need this one: another file would be another runtime."""
+    return str(importlib.import_module("vmart._core").library_path())
+
+
+def get_library_dir() -> str:
+    """The folder of libvmart, for `-L` and `-Wl,-rpath`, with `-lvmart`."""
+    return str(Path(get_library()).parent)
+
+
+_OWN = ("get_include", "get_library", "get_library_dir")
+
+
 def __getattr__(name: str) -> Any:
     if name == "__version__":
         return importlib.import_module("vmart._core").version
-    if name in _MODULES:
+    if name in _MODULES or name in _PARTS:
         return importlib.import_module(f"vmart.{name}")
     if name == "MemoryResource":  # Its base class is cuda.core's, which the rest does not need.
         return importlib.import_module("vmart.cuda_core").MemoryResource
@@ -58,8 +80,8 @@ def _is_there(library: str) -> bool:
 
 
 def __dir__() -> list[str]:
-    """Without what needs a library that is not installed: tools ask for each name."""
-    names = {"MemoryResource", "__version__", *_MODULES, *globals()}
+    """What users call, without what needs a library that is not installed: tools ask for each name."""
+    names = {"MemoryResource", "__doc__", "__file__", "__name__", "__version__", *_MODULES, *_OWN}
     names -= {name for name, library in _NEEDS.items() if not _is_there(library)}
     for part in _PARTS:
         names.update(importlib.import_module(f"vmart.{part}").__all__)

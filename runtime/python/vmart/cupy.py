@@ -13,6 +13,7 @@ import cupy
 
 from vmart import _core, memory, runtime
 from vmart.blocks import Blocks
+from vmart.errors import NoDriver
 from vmart.places import gpu, location
 
 __all__ = ["Allocator", "use"]
@@ -90,12 +91,29 @@ class Allocator:
             known.add(device)
 
 
+def _require_gpu() -> None:
+    try:
+        count = cupy.cuda.runtime.getDeviceCount()
+    except Exception as error:  # A `CUDARuntimeError`, which is a RuntimeError.
+        count, reason = 0, f": {error}"
+    else:
+        reason = ""
+    if count == 0:
+        raise NoDriver(
+            f"vmart.cupy.use: CuPy finds no GPU{reason}. It needs a GPU and NVIDIA's driver; a simulated machine "
+            "(VMART_DRIVER=sim:...) has neither: use vmart.empty or vmart.numpy there",
+            "vmart.cupy.use",
+        )
+
+
 def use(at: Any = None, *, tag: str = "cupy", **options: Any) -> Allocator:
     """Makes vmart CuPy's allocator, for all GPUs: new arrays can move by `vmart.migrate(array, ...)`.
 
     `at` is where their memory lies at first; by default on the GPU that is current. Other options are
     those of `vmart.make_pool`. The default stream of each GPU is attached when its first array is made;
     attach non-blocking streams by `vmart.attach(stream)`. Only whole chunks move, so small arrays move
-    with their neighbours: `report.bytes_along` says how many bytes.
+    with their neighbours: `report.bytes_along` says how many bytes. Raises `NoDriver` where CuPy has no
+    GPU, as on simulated machines.
     """
+    _require_gpu()
     return Allocator(at, tag, options)

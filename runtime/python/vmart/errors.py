@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 
 class Error(RuntimeError):
     """An error of the library, or of the driver beneath it.
 
-    `kind` is the kind as the documentation names it, `call` the call that failed ("vma::alloc",
+    `kind` is the kind as the documentation names it, `call` the call that failed ("vmart.alloc",
     "cuMemCreate"), `native` the driver's code or 0. `report` says what a failed migration did; None
     for other errors.
     """
@@ -16,10 +17,20 @@ class Error(RuntimeError):
     kind = "internal"
 
     def __init__(self, text: str, call: str = "", native: int = 0, report: Any = None) -> None:
-        super().__init__(text)
-        self.call = call
+        super().__init__(text)  # The extension makes exceptions without this.
+        self._call = call
         self.native = native
         self.report = report
+
+    @property
+    def call(self) -> str:
+        return in_python(self._call)
+
+    def __str__(self) -> str:
+        return in_python(super().__str__())
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self)!r})"
 
 
 class InvalidArgument(Error, ValueError):
@@ -106,9 +117,48 @@ _CLASSES = {
 }  # fmt: skip
 
 
+# How messages of the library name what Python spells otherwise.
+_SPELLINGS = [
+    (re.compile(pattern), spelling)
+    for pattern, spelling in (
+        (r"\bvma::(?:v1::)?(?:StopScope::(\w+))", r'scope="\1"'),
+        (r"\bStopScope::(\w+)", r'scope="\1"'),
+        (r"\b(?:vma::)?Mode::(\w+)", r'mode="\1"'),
+        (r"\b(?:vma::)?CpuAccess::(\w+)", r'cpu_access="\1"'),
+        (r"\b(?:vma::)?StreamWork::no_graphs", "graphs=False"),
+        (r"\b(?:vma::)?StreamWork::any", "graphs=True"),
+        (r"\b(?:vma::)?ParkContents::drop", "drop=True"),
+        (r"\b(?:vma::)?Error::(?:group|report)(?:\(\))?", "error.report"),
+        (r"\b(?:vma::)?RuntimeOptions::capacity_bytes", "capacity"),
+        (r"\b(?:vma::)?\w+Options::(\w+?)(?:_bytes)?\b", r"\1"),
+        (r"\bvma::Runtime: ", "vmart.open_runtime: "),
+        (r"\bvma::(?:v1::)?", "vmart."),
+        (r"\b([A-Z]\w+)::(\w+)", r"\1.\2"),
+    )
+]
+
+
+def in_python(text: str) -> str:
+    """A text of the library, in the words of Python and with sizes as people write them."""
+    for pattern, spelling in _SPELLINGS:
+        text = pattern.sub(spelling, text)
+    return _BYTES.sub(_size, text)
+
+
+_BYTES = re.compile(r"\b(\d{4,}) bytes\b")
+
+
+def _size(match: re.Match[str]) -> str:
+    nbytes = int(match[1])
+    for shift, unit in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
+        if nbytes % (1 << shift) == 0:
+            return f"{nbytes >> shift} {unit}"
+    return match[0]
+
+
 def error_of(kind: str, text: str, call: str, native: int, report: Any) -> Error:
-    """The exception for an error of the library. Called by the extension."""
+    """The exception for an error of the library."""
     return _CLASSES.get(kind, Error)(text, call, native, report)
 
 
-__all__ = ["Error", "error_of", *sorted(made.__name__ for made in _CLASSES.values())]
+__all__ = ["Error", *sorted(made.__name__ for made in _CLASSES.values())]

@@ -10,9 +10,10 @@ import contextlib
 from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Any, NamedTuple
 
-from vmart import _core
+from vmart import _core, arguments
 from vmart.errors import Error, InvalidArgument
 from vmart.places import Location, location
+from vmart.reprs import bytes_text
 from vmart.targets import Range, find, ranges_of
 
 __all__ = [
@@ -52,10 +53,10 @@ class Report:
 
     def __repr__(self) -> str:
         total = self.total
-        along = f", {self.bytes_along} of them along" if self.bytes_along else ""
+        along = f", {bytes_text(self.bytes_along)} of them along" if self.bytes_along else ""
         return (
-            f"<vmart.Report: {total.outcome}, {total.bytes_moved} of {total.bytes_asked} bytes "
-            f"moved{along}, {total.wall * 1e3:.2f} ms, longest stall {total.stall_max * 1e6:.0f} us>"
+            f"<vmart.Report: {total.outcome}, {bytes_text(total.bytes_moved)} of "
+            f"{bytes_text(total.bytes_asked)} moved{along}, {total.wall * 1e3:.2f} ms, longest stall {total.stall_max * 1e6:.0f} us>"
         )
 
 
@@ -69,12 +70,15 @@ class Migration:
     def wait(self, timeout: float | None = None) -> Report:
         """Blocks until all has moved. Raises the error of the migration; `TimeoutError` after
         `timeout` seconds, while the migration continues."""
-        if timeout is not None and not self._group.wait_for(timeout):
+        if timeout is not None and not self._group.wait_for(
+            arguments.seconds(timeout, "timeout", "vmart.Migration.wait")
+        ):
             raise TimeoutError(f"the migration did not end within {timeout} s; it continues")
         with _reporting(self._bytes_named):
             return Report(self._group.wait(), self._bytes_named)
 
     def done(self) -> bool:
+        """Whether it has ended. Does not block."""
         return self._group.done()
 
     def cancel(self) -> None:
@@ -90,6 +94,12 @@ class Migration:
         on that thread, if it has. An exception of it is logged and counted
         (`vmart.stats().callbacks_failed`)."""
         self._group.on_done(lambda: callback(self))
+
+    def __repr__(self) -> str:
+        total = self._group.report().total
+        state = total.outcome if self.done() else "running"
+        moved = f"{bytes_text(total.bytes_moved)} of {bytes_text(total.bytes_asked)}"
+        return f"<vmart.Migration: {state}, {moved} moved>"
 
     def __await__(self) -> Generator[Any, None, Report]:
         """Cancelling the awaiting task cancels the migration."""
@@ -156,6 +166,46 @@ def _requests(what: Any, to: Any) -> tuple[list[_core.MoveRequest], int]:
     return requests, sum(part.end - part.begin for part in _joined(named))
 
 
+def _on_progress(value: Any, name: str, call: str) -> Any:
+    if not callable(value):
+        raise TypeError(f"{call}: {name} is {value!r}, which cannot be called")
+    return value
+
+
+def _mode(value: Any, name: str, call: str) -> str:
+    return arguments.choice(value, name, call, ("automatic", "live", "stopped"))
+
+
+def _scope(value: Any, name: str, call: str) -> str:
+    return arguments.choice(value, name, call, ("attached", "hold"))
+
+
+def _deadline(value: Any, name: str, call: str) -> float:
+    if value == 0:
+        raise InvalidArgument(f"{call}: {name} is 0 s; it may be more, or None for the default", call)
+    return arguments.seconds(value, name, call)
+
+
+def _percent(value: Any, name: str, call: str) -> int:
+    return arguments.integer(value, name, call, least=1, most=100)
+
+
+def _priority(value: Any, name: str, call: str) -> int:
+    return arguments.integer(value, name, call, least=-(1 << 31), most=(1 << 31) - 1)
+
+
+_OPTIONS: dict[str, Callable[[Any, str, str], Any]] = {
+    "mode": _mode, "scope": _scope, "deadline": _deadline, "max_stall": arguments.seconds,
+    "copy_share_percent": _percent, "priority": _priority, "on_progress": _on_progress,
+    "reserve_first": arguments.flag, "all_or_nothing": arguments.flag, "nothing_runs": arguments.flag,
+    "wait_for_pins": arguments.flag, "paranoid": arguments.flag, "keep_clean_copy": arguments.flag,
+}  # fmt: skip
+
+
+def _options(given: dict[str, Any], call: str) -> _core.MigrateOptions:
+    return _core.MigrateOptions(**arguments.options(given, _OPTIONS, call))
+
+
 @contextlib.contextmanager
 def _reporting(bytes_named: int) -> Iterator[None]:
     """An error of the migration has a `Report`."""
@@ -186,12 +236,13 @@ def migrate(what: Any, to: Any, **options: Any) -> Report:
     Raises `InvalidArgument`, `UnknownPointer`; `Busy`, `OutOfMemory`, `Pinned`, ... with `report` if
     something stayed. Blocks until done, without the GIL.
     """
+    how = _options(options, "vmart.migrate")
     if isinstance(what, _core.Pool):
-        group = what.migrate(location(to), _core.MigrateOptions(**options))
+        group = what.migrate(location(to), how)
         return Report(group, group.total.bytes_asked)
     requests, named = _requests(what, to)
     with _reporting(named):
-        return Report(_core.migrate(requests, _core.MigrateOptions(**options)), named)
+        return Report(_core.migrate(requests, how), named)
 
 
 def migrate_async(what: Any, to: Any, **options: Any) -> Migration:
@@ -201,8 +252,9 @@ def migrate_async(what: Any, to: Any, **options: Any) -> Migration:
     Raises `InvalidArgument` and `UnknownPointer`. Everything else is raised by `wait`, also that no
     attached stream may use the memory: see `vmart.attach`.
     """
+    how = _options(options, "vmart.migrate_async")
     requests, named = _requests(what, to)
-    return Migration(_core.migrate_async(requests, _core.MigrateOptions(**options)), named)
+    return Migration(_core.migrate_async(requests, how), named)
 
 
 def where(what: Any) -> list[_core.Extent]:
@@ -232,14 +284,19 @@ def park(tag: str, *, to: Any = None, drop: bool = False, **options: Any) -> _co
     driver. With `drop` the bytes are not kept: `resume` brings zeros. The report's `stayed` says
     what could not move, and why. Blocks until done, without the GIL."""
     place: Location | None = None if to is None else location(to)
-    return _core.park(tag, _core.MigrateOptions(**options), place, drop)
+    how = _options(options, "vmart.park")
+    return _core.park(
+        arguments.text(tag, "tag", "vmart.park"), how, place, arguments.flag(drop, "drop", "vmart.park")
+    )
 
 
 def resume(tag: str, **options: Any) -> _core.ParkReport:
     """Moves what is parked under the tag back to where it was. What does not fit stays parked and is
     in the report; a second call tries it again. Blocks until done, without the GIL."""
-    return _core.resume(tag, _core.MigrateOptions(**options))
+    how = _options(options, "vmart.resume")
+    return _core.resume(arguments.text(tag, "tag", "vmart.resume"), how)
 
 
 def is_parked(tag: str) -> bool:
-    return _core.is_parked(tag)
+    """Whether memory with the tag is parked. Does not block."""
+    return _core.is_parked(arguments.text(tag, "tag", "vmart.is_parked"))

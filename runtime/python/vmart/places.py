@@ -4,21 +4,43 @@ from __future__ import annotations
 
 from typing import Any
 
-from vmart._core import Location, gpu, host
+from vmart import arguments
+from vmart._core import Extent, Location
+from vmart._core import gpu as _gpu
+from vmart._core import host as _host
 
-__all__ = ["Location", "gpu", "host", "location"]
+__all__ = ["Extent", "Location", "gpu", "host", "location"]
+
+_MOST = (1 << 31) - 1
+
+
+def gpu(ordinal: int) -> Location:
+    """The HBM of a GPU, by CUDA's ordinal."""
+    return _gpu(arguments.integer(ordinal, "ordinal", "vmart.gpu", most=_MOST))
+
+
+def host(node: int = 0) -> Location:
+    """The memory of a host NUMA node."""
+    return _host(arguments.integer(node, "node", "vmart.host", most=_MOST))
 
 
 def location(place: Any) -> Location:
-    """The place that `place` names: a `Location`, a text such as "gpu1", "host0", "cuda:1" or "cpu",
-    or a device of PyTorch, CuPy, Numba or cuda.core. "cuda" alone is GPU 0, "cpu" host node 0.
+    """The place that `place` names: a `Location`, "gpu1", "host0", "cuda:1", "cpu", or a device of
+    PyTorch, CuPy, Numba or cuda.core. "cuda" without a number is GPU 0, "cpu" host node 0.
 
-    Raises `InvalidArgument` for anything else.
+    Raises `InvalidArgument` for another text, and `TypeError` for what is no place.
     """
     if isinstance(place, Location):
         return place
+    if isinstance(place, str):
+        return Location(place)
     library = type(place).__module__.partition(".")[0]
     number = getattr(place, {"cupy": "id", "numba": "id", "cuda": "device_id"}.get(library, ""), None)
     if number is not None:
         return gpu(number)
-    return Location(str(place))
+    if library == "torch":
+        return Location(str(place))
+    raise TypeError(
+        f'{place!r}, a {type(place).__name__}, is no place; write "gpu0" or "host0", or pass '
+        "vmart.gpu(0), vmart.host(0) or a device of PyTorch, CuPy, Numba or cuda.core"
+    )

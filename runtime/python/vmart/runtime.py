@@ -9,24 +9,23 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from vmart import _core
+from vmart import _core, arguments
 from vmart._core import Guard
-from vmart.errors import InvalidArgument
+from vmart.errors import InvalidArgument, in_python
 from vmart.places import location
 from vmart.targets import find, ranges_of
 
 __all__ = [
-    "Policy", "advise", "attach", "calibrate", "copy_scope", "detach", "drain", "explain", "export_allocation",
-    "import_allocation", "on_move", "open_runtime", "pin", "read_only", "record_use", "refill",
-    "reserve", "set_capacity", "set_policy", "shutdown", "stats", "trim", "description",
-    "allocations", "locations", "scheduler_stats", "pause_scheduler", "resume_scheduler",
-    "step_scheduler", "policy", "note_export", "make_stream", "destroy_stream", "synchronize",
+    "Guards", "Policy", "advise", "allocations", "attach", "calibrate", "copy_scope", "description",
+    "destroy_stream", "detach", "drain", "explain", "export_allocation", "import_allocation", "is_open",
+    "locations", "make_stream", "note_export", "on_move", "open_runtime", "pause_scheduler", "pin",
+    "policy", "read_only", "record_use", "refill", "reserve", "resume_scheduler", "scheduler_stats",
+    "set_capacity", "set_policy", "shutdown", "stats", "step_scheduler", "synchronize", "trim",
 ]  # fmt: skip
 
 from vmart._core import (
-    allocations, description, import_allocation, locations, pause_scheduler, policy,
-    resume_scheduler, scheduler_stats, set_policy, shutdown, stats, step_scheduler, destroy_stream,
-    synchronize,
+    allocations, description, locations, pause_scheduler, policy, resume_scheduler, scheduler_stats,
+    shutdown, stats, step_scheduler,
 )  # fmt: skip
 from vmart._core import runtime_is_open as is_open
 
@@ -62,11 +61,19 @@ def _kind(made: type[Policy]) -> _core.PolicyKind:
     return _core.policy_kind(made.__name__, defaults, made)
 
 
+_OPTIONS: dict[str, Callable[[Any, str, str], Any]] = {
+    "tick": arguments.seconds, "max_stall": arguments.seconds, "stall_budget": arguments.seconds,
+    "dry_run": arguments.flag, "control": arguments.text, "trace": arguments.text,
+    "cache_bytes_per_gpu": arguments.size, "host_cache_bytes": arguments.size,
+    "copy_share_percent": lambda value, name, call: arguments.integer(value, name, call, least=1, most=100),
+}  # fmt: skip
+
+
 def open_runtime(
     *,
     driver: str = "",
     devices: Iterable[int] = (),
-    capacity: Mapping[Any, int] | None = None,
+    capacity: Mapping[Any, int | str] | None = None,
     policy: str | type[Policy] = "",
     policies: Iterable[type[Policy]] = (),
     **options: Any,
@@ -75,24 +82,36 @@ def open_runtime(
     anything else of vmart; without it, the runtime opens at first use.
 
     `driver` is "cuda" or a simulated machine such as "sim:h200x2". `policy` decides in the background
-    what lies where: a name ("auto"), or a subclass of `Policy`. Other options: `tick`, `max_stall`
+    what lies where: a name ("auto"), or a subclass of `Policy`. `capacity` limits places:
+    `{"gpu0": "20GiB"}`. Other options: `tick`, `max_stall`
     and `stall_budget` in seconds, `dry_run`, `control` ("auto" for the tool `vmart`), `trace`,
     `cache_bytes_per_gpu`, `host_cache_bytes`, `copy_share_percent`: those of `vma::RuntimeOptions`.
 
     Raises `Busy` if it is open already, `NoDriver`, `InvalidArgument`. Blocks for the driver.
     """
+    call = "vmart.open_runtime"
+    checked = arguments.options(options, _OPTIONS, call)
     made = list(policies)
     if isinstance(policy, type):
         made.append(policy)
         policy = policy.__name__
     _core.open_runtime(
-        driver=driver,
-        devices=list(devices),
-        capacity={str(location(place)): nbytes for place, nbytes in (capacity or {}).items()},
-        policy=policy,
+        driver=arguments.text(driver, "driver", call),
+        devices=[arguments.integer(device, "devices", call) for device in devices],
+        capacity={
+            str(location(place)): arguments.size(nbytes, f"capacity of {place}", call)
+            for place, nbytes in (capacity or {}).items()
+        },
+        policy=arguments.text(policy, "policy", call),
         policies=[_kind(each) for each in made],
-        **options,
+        **checked,
     )
+
+
+def set_policy(policy: str) -> None:
+    """Another policy decides from now on, by its name: "auto", "cost_benefit:horizon=2s", or the name of
+    a class that `open_runtime` got. Needs a runtime that was opened with a policy."""
+    _core.set_policy(arguments.text(policy, "policy", "vmart.set_policy"))
 
 
 # --- Streams and uses
@@ -103,7 +122,7 @@ def stream_handle(stream: Any) -> int:
     if stream is None:
         return 0
     if isinstance(stream, int):
-        return stream
+        return arguments.integer(stream, "stream", "vmart.attach", most=(1 << 64) - 1)
     protocol = getattr(stream, "__cuda_stream__", None)
     if protocol is not None:
         return int((protocol() if callable(protocol) else protocol)[1])
@@ -118,6 +137,17 @@ def make_stream(gpu: Any) -> int:
     """The handle of a new stream of the GPU, for programs that have no library with streams, and for
     simulated machines. `synchronize` waits for its work, `destroy_stream` ends it."""
     return _core.make_stream(location(gpu))
+
+
+def destroy_stream(stream: Any) -> None:
+    """Ends a stream that `make_stream` made. Detach it first."""
+    _core.destroy_stream(stream_handle(stream))
+
+
+def synchronize(stream: Any = None) -> None:
+    """Waits for the work that is enqueued on the stream. Blocks, without the GIL."""
+    with _device_of(stream):
+        _core.synchronize(stream_handle(stream))
 
 
 def _device_of(stream: Any) -> contextlib.AbstractContextManager[Any]:
@@ -165,10 +195,19 @@ def copy_scope() -> Iterator[None]:
         _core.copy_end()
 
 
+def _gpu_of(device: Any, call: str) -> Any:
+    """The place of a GPU: the CPU's accesses are not those that policies weigh."""
+    gpu = location(device)
+    if gpu.kind != "gpu":
+        raise InvalidArgument(f"{call}: device is {device!r}; it may be a GPU, such as \"gpu0\"", call)
+    return gpu
+
+
 def record_use(what: Any, device: Any, kind: str = "read") -> None:
     """Tells policies that work on a GPU uses the memory; `kind` is "read", "write" or "read_write".
     Call it where the work is enqueued. Does not block."""
-    gpu = location(device)
+    gpu = _gpu_of(device, "vmart.record_use")
+    arguments.choice(kind, "kind", "vmart.record_use", ("read", "write", "read_write"))
     for memory in ranges_of(what):
         _core.record_use(memory.begin, memory.nbytes or find(memory).nbytes, gpu, kind)
 
@@ -184,7 +223,11 @@ def advise(
 ) -> None:
     """Tells policies what is known about future uses. Times are in seconds from now; `next_use=None`:
     unknown. The last advice for a range counts. Raises `UnknownPointer`. Does not block."""
-    gpu = location(device)
+    call = "vmart.advise"
+    gpu = _gpu_of(device, call)
+    for name, value in (("next_use", next_use), ("until", until)):
+        if value is not None:
+            arguments.seconds(value, name, call)
     for memory in ranges_of(what):
         nbytes = memory.nbytes or find(memory).nbytes
         _core.advise(memory.begin, nbytes, gpu, next_use, passes, read_mostly, until)
@@ -198,6 +241,14 @@ class Guards:
 
     def __init__(self, guards: Iterable[Guard]) -> None:
         self._guards = list(guards)
+
+    @property
+    def released(self) -> bool:
+        return all(guard.released for guard in self._guards)
+
+    def __repr__(self) -> str:
+        state = "released" if self.released else f"holding {len(self._guards)}"
+        return f"<vmart.Guards: {state}>"
 
     def release(self) -> None:
         """Idempotent. May wait for a callback in another thread."""
@@ -256,16 +307,33 @@ def note_export(what: Any) -> None:
 def export_allocation(what: Any) -> _core.Exported:
     """Lets other processes of this user import the allocation: pass `path` to their
     `import_allocation`. Ends with `release()`."""
-    (memory,) = ranges_of(what)
+    ranges = ranges_of(what)
+    if len(ranges) != 1:
+        raise InvalidArgument(
+            f"vmart.export_allocation: {len(ranges)} ranges were named; export each by itself",
+            "vmart.export_allocation",
+        )
+    (memory,) = ranges
     return _core.export_allocation(find(memory).pointer)
+
+
+def import_allocation(path: str) -> _core.Allocation:
+    """The memory that another process exported at the path. It ends with this object, and follows the
+    moves of the exporter. Raises `PeerFailure`, `NotPermitted`."""
+    return _core.import_allocation(arguments.text(path, "path", "vmart.import_allocation"))
 
 
 # --- Places
 
 
-def reserve(at: Any, nbytes: int, chunk_bytes: int = 0) -> None:
+def reserve(at: Any, nbytes: int | str, chunk_bytes: int | str = 0) -> None:
     """Creates memory ahead, so that later allocations and moves find it. Raises `OutOfMemory`."""
-    _core.reserve(location(at), nbytes, chunk_bytes)
+    call = "vmart.reserve"
+    _core.reserve(
+        location(at),
+        arguments.size(nbytes, "nbytes", call, least=1),
+        arguments.size(chunk_bytes, "chunk_bytes", call),
+    )
 
 
 def trim(at: Any) -> int:
@@ -273,30 +341,39 @@ def trim(at: Any) -> int:
     return _core.trim(location(at))
 
 
-def set_capacity(at: Any, nbytes: int) -> None:
-    """Limits what the runtime allocates at the place from now on."""
-    _core.set_capacity(location(at), nbytes)
+def set_capacity(at: Any, nbytes: int | str | None) -> None:
+    """Limits what the runtime allocates at the place from now on: `set_capacity("gpu0", "20GiB")`.
+    Without a limit: None."""
+    call = "vmart.set_capacity"
+    most = None if nbytes is None else arguments.size(nbytes, "nbytes", call)
+    _core.set_capacity(location(at), most)
 
 
 def drain(at: Any, deadline: float = 60.0) -> _core.DrainReport:
     """Moves everything away from the place and lets nothing move there until `refill`. Needs a
     policy. Blocks until done or for `deadline` seconds, without the GIL."""
-    return _core.drain(location(at), deadline)
+    return _core.drain(location(at), arguments.seconds(deadline, "deadline", "vmart.drain"))
 
 
 def refill(at: Any) -> None:
+    """Ends a `drain`: memory may move to the place again."""
     _core.refill(location(at))
 
 
 def explain(what: Any) -> list[str]:
     """Readable lines: where the memory lies, who uses it, what was decided about it, and what keeps it
     from moving. Needs a policy."""
-    return [line for memory in ranges_of(what) for line in _core.explain(memory.begin)]
+    return [in_python(line) for memory in ranges_of(what) for line in _core.explain(memory.begin)]
 
 
 def calibrate(
-    *, bytes_per_place: int = 0, time_limit: float = 2.0, store: bool = True
+    *, bytes_per_place: int | str = 0, time_limit: float = 2.0, store: bool = True
 ) -> tuple[str, list[str]]:
     """Measures what copies, accesses and moves cost on this machine, for policies. Returns the file
     that keeps it, and what had to be estimated. Takes seconds."""
-    return _core.calibrate(bytes_per_place, time_limit, store)
+    call = "vmart.calibrate"
+    return _core.calibrate(
+        arguments.size(bytes_per_place, "bytes_per_place", call),
+        arguments.seconds(time_limit, "time_limit", call),
+        arguments.flag(store, "store", call),
+    )

@@ -59,7 +59,7 @@ cuda = types.SimpleNamespace(
     get_current_stream=lambda: types.SimpleNamespace(ptr=cuda.stream),
     PythonFunctionAllocator=PythonFunctionAllocator,
     memory=types.SimpleNamespace(OutOfMemoryError=OutOfMemoryError),
-    runtime=types.SimpleNamespace(free=lambda pointer: None),
+    runtime=types.SimpleNamespace(free=lambda pointer: None, getDeviceCount=lambda: 2),
 )
 sys.modules["cupy"] = types.SimpleNamespace(cuda=cuda)
 
@@ -178,6 +178,18 @@ class Use(OnAMachine):
         self.allocator.release()
         self.assertEqual(cuda.allocator, "CuPy's own")
         self.allocator.release()
+
+
+class WithoutAGpu(unittest.TestCase):
+    def test_use_says_why_it_cannot(self):
+        def count():
+            raise RuntimeError("cudaErrorInsufficientDriver")
+
+        before, cuda.runtime.getDeviceCount = cuda.runtime.getDeviceCount, count
+        self.addCleanup(setattr, cuda.runtime, "getDeviceCount", before)
+        with self.assertRaisesRegex(vmart.NoDriver, "finds no GPU: cudaErrorInsufficientDriver.*simulated"):
+            vmart.cupy.use()
+        self.assertEqual(cuda.allocator, "CuPy's own")
 
 
 if __name__ == "__main__":

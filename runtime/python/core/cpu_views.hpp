@@ -1,0 +1,31 @@
+#pragma once
+
+#include <atomic>
+#include <memory>
+
+namespace vma {
+
+/// Arrays and buffers through which the CPU reaches memory of vmart without asking for it: those of
+/// NumPy, memoryview and DLPack. They would point to nothing once it is freed or the runtime ends,
+/// so both are refused while one exists. Any thread.
+class CpuView {
+ public:
+  using Count = std::atomic<unsigned>;
+
+  /// Counts as a view of the process, and as one of the memory that `count` belongs to.
+  /// Throws: Error{driver_gone} once `end_all` has returned.
+  explicit CpuView(std::shared_ptr<Count> count = std::make_shared<Count>());
+  ~CpuView();
+  CpuView(CpuView&&) noexcept = default;
+  CpuView& operator=(CpuView&&) = delete;
+
+  /// Throws: Error{pinned} if there are views of the memory, in the name of `call`.
+  static void require_none(const Count& count, const char* call);
+  /// From now on no view begins. Throws: Error{pinned} while one exists.
+  static void end_all(const char* call);
+
+ private:
+  std::shared_ptr<Count> count_;  // Null once moved from.
+};
+
+}  // namespace vma
