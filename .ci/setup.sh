@@ -15,6 +15,9 @@ apt_lists_fresh=
 python=python3
 missing=()  # Needed, and not to be had.
 
+# What one build of this tree has compiled serves the others, and those of tests/docs in another root file system.
+export CCACHE_BASEDIR=$root CCACHE_NOHASHDIR=1 CCACHE_COMPILERCHECK=content CCACHE_SLOPPINESS=locale
+
 say() { printf 'vmart: %s\n' "$*"; }
 
 set_up() {
@@ -81,6 +84,7 @@ set_up_tests() {
     cmake_arguments+=(-DVMART_BUILD_BENCH=OFF)
   fi
   want_command pkg-config pkg-config "the installed package is not tried through pkg-config" || true
+  want_command debootstrap debootstrap "the commands of the documentation are not tried" || true
   want_command valgrind valgrind "the Python extension is not checked for lost memory" || true
   want_module tabulate python3-tabulate "the benchmarks print no table" || true
   set_up_cccl

@@ -63,10 +63,24 @@ build() {
 # In batches, which takes half of the time from nothing. --quick and --long compile one source at a time, which
 # is quicker after a change.
 build_release() {
-  local batches=ON
-  if [[ -n $long || -n $quick ]]; then batches=OFF; fi
-  build release -DCMAKE_CXX_COMPILER=g++ -DVMART_BUILD_EXAMPLES=ON -DVMART_BATCHES=$batches
+  if [[ -n $long || -n $quick ]]; then
+    build release -DCMAKE_CXX_COMPILER=g++ -DVMART_BUILD_EXAMPLES=ON -DVMART_BATCHES=OFF
+    return
+  fi
+  # Compiled as the preset `install` does, so that ccache has it for the commands of the documentation: by the
+  # compiler's usual name, and with warnings looked for afterwards. A cached result has its warnings, too.
+  local log=build/stages/compiled.log compiler=g++
+  if [[ $(realpath "$(command -v c++)") == "$(realpath "$(command -v g++)")" ]]; then compiler=c++; fi
+  if has_warnings "$log"; then rm -rf build/release; fi  # So that they are shown again.
+  build release -DCMAKE_CXX_COMPILER=$compiler -DVMART_BUILD_EXAMPLES=ON -DVMART_BATCHES=ON \
+    -DVMART_WARNINGS_AS_ERRORS=OFF 2>&1 | tee "$log"
+  if has_warnings "$log"; then
+    say "warnings are errors: they are in $log"
+    return 1
+  fi
 }
+
+has_warnings() { [[ -f $1 ]] && grep -aqE ':[0-9]+:[0-9]+: warning: ' "$1"; }
 
 # Benchmarks, examples and tools are not built here: their code is the caller's side of the library.
 test_sanitized() {
@@ -110,7 +124,7 @@ print_failures() {
   say "FAILED: ${failed[*]}"
   for log in "${failed_logs[@]}"; do
     say "errors in $log, and its last line:"
-    grep -aE -A 5 '^FAILED: |error: |undefined reference|Killed|^make: \*\*\*|No space left' "$log" |
+    grep -aE -A 5 '^FAILED: |error: |warning: |undefined reference|Killed|^make: \*\*\*|No space left' "$log" |
       cut -c -400 | head -n 60 || true
     tail -n 1 "$log" | cut -c -400
   done
