@@ -8,9 +8,12 @@
 #include "interpose/sites/allocation_site.hpp"
 #include "interpose/standing.hpp"
 #include "interpose/vmart_library.hpp"
+#include "interpose/waits/launch_pause.hpp"
 
+#include <chrono>
 #include <exception>
 #include <new>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -36,6 +39,29 @@ void* address_of(CUdeviceptr pointer) noexcept {
 bool has_type(const CUmemAllocationProp& properties, int type) noexcept {
   return (static_cast<int>(properties.requestedHandleTypes) & type) != 0;
 }
+
+/// Addresses of the driver, for as long as this exists. Zero bytes: none.
+class ReservedRange {
+ public:
+  explicit ReservedRange(std::size_t bytes) noexcept : bytes_(bytes) {
+    const DriverLibrary& driver = *DriverLibrary::get();
+    if (bytes == 0 || driver.cuMemAddressReserve_plain == nullptr ||
+        driver.cuMemAddressReserve_plain(&begin_, bytes, 0, 0, 0) != CUDA_SUCCESS) {
+      begin_ = 0;
+    }
+  }
+  ~ReservedRange() {
+    if (begin_ != 0) call_driver<EntryPoint::cuMemAddressFree>(begin_, bytes_);
+  }
+  ReservedRange(const ReservedRange&) = delete;
+  ReservedRange& operator=(const ReservedRange&) = delete;
+
+  CUdeviceptr begin() const noexcept { return begin_; }
+
+ private:
+  const std::size_t bytes_;
+  CUdeviceptr begin_ = 0;
+};
 
 }  // namespace
 
@@ -131,11 +157,15 @@ CUresult ProgramHandle::map_backing(CUdeviceptr begin) noexcept {
 
 CUresult ProgramHandle::unmap() noexcept {
   const std::lock_guard lock(mutex_);
+  if (replaced_at_ != 0) {
+    return call_driver<EntryPoint::cuMemUnmap>(std::exchange(replaced_at_, 0), bytes_);
+  }
+  const auto still = ProgramMemory::get().without_still();
   return mapped_at_ != 0 ? unmap_backing() : CUDA_ERROR_INVALID_VALUE;
 }
 
+/// Requires: the caller holds the lock of `without_still`.
 CUresult ProgramHandle::unmap_backing() noexcept {
-  const auto lock = ProgramMemory::get().without_still();
   const VmartLibrary& vmart = *VmartLibrary::loaded();
   auto removed = ProgramMemory::get().remove_mapped(mapped_at_);
   const vmart_status status = vmart.vmart_backing_unmap(backing_);
@@ -158,6 +188,9 @@ CUresult ProgramHandle::unmap_backing() noexcept {
 CUresult ProgramHandle::set_access(const CUmemAccessDesc* entries, std::size_t count) noexcept try {
   const DriverLibrary& driver = *DriverLibrary::get();
   const std::lock_guard lock(mutex_);
+  if (replaced_at_ != 0) {
+    return call_driver<EntryPoint::cuMemSetAccess>(replaced_at_, bytes_, entries, count);
+  }
   if (mapped_at_ == 0) return CUDA_ERROR_INVALID_VALUE;
   bool usual = true;
   for (std::size_t i = 0; i < count; ++i) {
@@ -196,8 +229,9 @@ CUresult ProgramHandle::set_access(const CUmemAccessDesc* entries, std::size_t c
 CUresult ProgramHandle::get_access(unsigned long long* flags,
                                    const CUmemLocation& location) noexcept {
   const std::lock_guard lock(mutex_);
-  if (location.type != CU_MEM_LOCATION_TYPE_DEVICE) {
-    return call_driver<EntryPoint::cuMemGetAccess>(flags, &location, mapped_at_);
+  if (replaced_at_ != 0 || location.type != CU_MEM_LOCATION_TYPE_DEVICE) {
+    const CUdeviceptr begin = replaced_at_ != 0 ? replaced_at_ : mapped_at_;
+    return call_driver<EntryPoint::cuMemGetAccess>(flags, &location, begin);
   }
   const auto found = access_.find(location.id);
   *flags = found != access_.end() ? found->second : CU_MEM_ACCESS_FLAGS_PROT_NONE;
@@ -218,10 +252,13 @@ CUresult ProgramHandle::drivers_handle(CUmemGenericAllocationHandle& out) noexce
 CUresult ProgramHandle::share() noexcept {
   if (!was_mapped_) return leave_to_driver();
   const auto lock = ProgramMemory::get().without_still();
-  const CUresult result = mapped_at_ != 0 ? share_at(mapped_at_) : share_unmapped();
+  const bool several_chunks = bytes_ > chunk_bytes_max;  // And so several handles.
+  const CUresult result = several_chunks    ? replace_by_driver()
+                          : mapped_at_ != 0 ? share_at(mapped_at_)
+                                            : share_unmapped();
   if (result != CUDA_SUCCESS) {
-    say("the program shares or maps %zu bytes by a handle, which vmart cannot follow once they are "
-        "in use; run it without --vmm",
+    say("the program shares or maps %zu bytes by a handle, and vmart cannot give them to the "
+        "driver, which needs as much free memory and a pause of all work; run it without --vmm",
         bytes_);
   }
   return result;
@@ -252,22 +289,96 @@ CUresult ProgramHandle::share_at(CUdeviceptr begin) noexcept {
 
 /// Maps it for a moment, since the driver returns handles only for mapped addresses.
 CUresult ProgramHandle::share_unmapped() noexcept {
-  const DriverLibrary& driver = *DriverLibrary::get();
   const VmartLibrary& vmart = *VmartLibrary::loaded();
-  if (driver.cuMemAddressReserve_plain == nullptr) {
-    return CUDA_ERROR_NOT_SUPPORTED;
+  const ReservedRange range(bytes_);
+  if (range.begin() == 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  CUresult result = result_of(vmart.vmart_backing_map(backing_, address_of(range.begin())));
+  if (result != CUDA_SUCCESS) return result;
+  result = share_at(range.begin());
+  return vmart.vmart_backing_unmap(backing_) == VMART_OK ? result : CUDA_ERROR_NOT_SUPPORTED;
+}
+
+/// Memory of several chunks has several handles. So its bytes move into memory of the driver, which
+/// has one, while no work runs that could change them.
+CUresult ProgramHandle::replace_by_driver() noexcept {
+  constexpr std::chrono::seconds limit(20);
+  const VmartLibrary& vmart = *VmartLibrary::loaded();
+  CUmemGenericAllocationHandle made = 0;
+  CUresult result = call_driver_with_room<EntryPoint::cuMemCreate>(
+      RoomNeed::at(properties_.location, bytes_), &made, bytes_, &properties_, 0ULL);
+  if (result != CUDA_SUCCESS) return result;
+  const ReservedRange range(mapped_at_ != 0 ? 0 : bytes_);
+  std::optional<LaunchPause::Scope> pause;
+  if (mapped_at_ != 0) {
+    pause.emplace(limit);
+    if (!ProgramStreams::get().await_all_work(limit / 2)) result = CUDA_ERROR_NOT_SUPPORTED;
+  } else {
+    result = range.begin() != 0
+                 ? result_of(vmart.vmart_backing_map(backing_, address_of(range.begin())))
+                 : CUDA_ERROR_OUT_OF_MEMORY;
   }
-  CUdeviceptr begin = 0;
-  if (const CUresult result = driver.cuMemAddressReserve_plain(&begin, bytes_, 0, 0, 0);
-      result != CUDA_SUCCESS) {
+  const CUdeviceptr begin = mapped_at_ != 0 ? mapped_at_ : range.begin();
+  if (result == CUDA_SUCCESS) result = copy_to_driver(begin, made);
+  // Launches go on once the pause is over, so what they use must be mapped by then.
+  if (pause && pause->left() < limit / 4) result = CUDA_ERROR_NOT_SUPPORTED;
+  if (result == CUDA_SUCCESS) result = show_drivers(made);
+  if (mapped_at_ == 0 && replaced_at_ == 0) vmart.vmart_backing_unmap(backing_);
+  if (result != CUDA_SUCCESS) {
+    call_driver<EntryPoint::cuMemRelease>(made);
     return result;
   }
-  CUresult result = result_of(vmart.vmart_backing_map(backing_, address_of(begin)));
-  if (result == CUDA_SUCCESS) {
-    result = share_at(begin);
-    if (vmart.vmart_backing_unmap(backing_) != VMART_OK) return CUDA_ERROR_NOT_SUPPORTED;
+  drivers_ = made;
+  vmart.vmart_backing_release(std::exchange(backing_, nullptr));
+  note_bytes(-1);
+  return CUDA_SUCCESS;
+}
+
+/// The driver's memory takes the place of the backing, if that is mapped, with the rights that the
+/// program has set.
+CUresult ProgramHandle::show_drivers(CUmemGenericAllocationHandle made) noexcept {
+  if (mapped_at_ == 0) return CUDA_SUCCESS;
+  const CUdeviceptr begin = mapped_at_;
+  const auto rights = access_;
+  if (const CUresult result = unmap_backing(); result != CUDA_SUCCESS) return result;
+  CUresult result = call_driver<EntryPoint::cuMemMap>(begin, bytes_, std::size_t{0}, made, 0ULL);
+  for (const auto& [gpu, flags] : rights) {
+    const CUmemAccessDesc entry = {{CU_MEM_LOCATION_TYPE_DEVICE, {gpu}}, flags};
+    if (result != CUDA_SUCCESS) break;
+    result = call_driver<EntryPoint::cuMemSetAccess>(begin, bytes_, &entry, std::size_t{1});
   }
-  call_driver<EntryPoint::cuMemAddressFree>(begin, bytes_);
+  replaced_at_ = begin;
+  if (result != CUDA_SUCCESS) say("memory at %#llx is lost: the driver does not map it", begin);
+  return result;
+}
+
+/// Copies what lies at `begin` into the memory of the handle.
+CUresult ProgramHandle::copy_to_driver(CUdeviceptr begin,
+                                       CUmemGenericAllocationHandle target) noexcept {
+  const DriverLibrary& driver = *DriverLibrary::get();
+  const VmartLibrary& vmart = *VmartLibrary::loaded();
+  const ReservedRange view(bytes_);
+  const CUmemAccessDesc entry = {{CU_MEM_LOCATION_TYPE_DEVICE, {device()}},
+                                 CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+  CUstream stream = nullptr;
+  vmart_pin* pin = nullptr;
+  if (view.begin() == 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  CUresult result =
+      call_driver<EntryPoint::cuMemMap>(view.begin(), bytes_, std::size_t{0}, target, 0ULL);
+  if (result != CUDA_SUCCESS) return result;
+  const PushedContext pushed(driver, primary_context(driver, device()));
+  const bool can_copy = pushed &&
+                        call_driver<EntryPoint::cuMemSetAccess>(view.begin(), bytes_, &entry,
+                                                                std::size_t{1}) == CUDA_SUCCESS &&
+                        call_driver<EntryPoint::cuStreamCreate>(
+                            &stream, unsigned{CU_STREAM_NON_BLOCKING}) == CUDA_SUCCESS &&
+                        vmart.vmart_pin_create(address_of(begin), &pin) == VMART_OK;
+  result = can_copy
+               ? call_driver<EntryPoint::cuMemcpyDtoDAsync_v2>(view.begin(), begin, bytes_, stream)
+               : CUDA_ERROR_NOT_SUPPORTED;
+  if (result == CUDA_SUCCESS) result = call_driver<EntryPoint::cuStreamSynchronize>(stream);
+  vmart.vmart_pin_release(pin);
+  if (stream != nullptr) call_driver<EntryPoint::cuStreamDestroy_v2>(stream);
+  call_driver<EntryPoint::cuMemUnmap>(view.begin(), bytes_);
   return result;
 }
 

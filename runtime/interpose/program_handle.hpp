@@ -54,6 +54,9 @@ class ProgramHandle {
   CUresult map_backing(CUdeviceptr begin) noexcept;
   CUresult unmap_backing() noexcept;
   CUresult leave_to_driver() noexcept;
+  CUresult replace_by_driver() noexcept;
+  CUresult show_drivers(CUmemGenericAllocationHandle made) noexcept;
+  CUresult copy_to_driver(CUdeviceptr begin, CUmemGenericAllocationHandle target) noexcept;
   CUresult share() noexcept;
   CUresult share_at(CUdeviceptr begin) noexcept;
   CUresult share_unmapped() noexcept;
@@ -67,6 +70,7 @@ class ProgramHandle {
   vmart_backing* backing_;                    // Null once the memory is the driver's.
   CUmemGenericAllocationHandle drivers_ = 0;  // Zero until the driver knows the memory.
   CUdeviceptr mapped_at_ = 0;                 // By vmart; zero: nowhere.
+  CUdeviceptr replaced_at_ = 0;               // By the driver, where vmart had mapped it before.
   bool was_mapped_ = false;                   // So it may have contents.
   std::map<int, CUmemAccess_flags> access_;   // By the GPU; as the program has set it.
 };

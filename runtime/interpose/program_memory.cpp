@@ -28,8 +28,6 @@ namespace vma::interpose {
 namespace {
 
 constexpr std::size_t granule_bytes = std::size_t{2} << 20;
-// The largest chunk of vmart. An allocation up to this size is one chunk without padding.
-constexpr std::size_t chunk_bytes_max = std::size_t{256} << 20;
 // More than any GPU has. vmart calls larger sizes invalid, and the driver out of memory.
 constexpr std::size_t bytes_max = std::size_t{1} << 46;
 

@@ -16,6 +16,9 @@
 
 namespace vma::interpose {
 
+/// The largest chunk of vmart. An allocation up to this size is one chunk without padding.
+inline constexpr std::size_t chunk_bytes_max = std::size_t{256} << 20;
+
 /// Memory of vmart that the program takes for the driver's.
 struct ProgramAllocation {
   CUdeviceptr begin = 0;

@@ -12,6 +12,8 @@
 #include <algorithm>
 #include <cstdint>
 #include <exception>
+#include <thread>
+#include <vector>
 #include <new>
 
 namespace vma::interpose {
@@ -32,53 +34,6 @@ bool is_built_in(CUstream stream) noexcept {
 /// A stopped stream holds one of the context's hardware queues; some are left for other work.
 int attached_max() noexcept {
   return std::max(1, Settings::get().hardware_queues - 4);
-}
-
-/// Whether the context was destroyed or is not active yet, which the driver does not tell apart.
-/// CUDA's runtime makes a primary context current before it activates it.
-bool is_in_unusable_context(CUstream stream) noexcept {
-  CUstreamCaptureStatus unused = CU_STREAM_CAPTURE_STATUS_NONE;
-  return DriverLibrary::get()->cuStreamIsCapturing_plain(stream, &unused) ==
-         CUDA_ERROR_CONTEXT_IS_DESTROYED;
-}
-
-/// What came of attaching a stream. `later`: its context is not usable, so no work can be enqueued.
-enum class Attached { yes, no, later };
-
-/// `yes`, if no work can be missed: a stream of a GPU that is not vmart's (VMART_DEVICES) cannot
-/// reach its memory, and once the process exits, nothing moves.
-Attached attach(CUstream stream) noexcept {
-  const VmartLibrary* const vmart = VmartLibrary::loaded();
-  if (vmart == nullptr) return Attached::no;
-  // Again if another thread has activated the context meanwhile.
-  for (int tries = 0; tries < 2; ++tries) {
-    switch (vmart->vmart_attach(stream)) {
-      case VMART_OK:
-      case VMART_INVALID_ARGUMENT: return Attached::yes;
-      case VMART_DRIVER_GONE: break;
-      default: return Attached::no;
-    }
-    if (is_in_unusable_context(stream)) return Attached::later;
-  }
-  return Attached::yes;
-}
-
-void detach(CUstream stream) noexcept {
-  if (const VmartLibrary* const vmart = VmartLibrary::loaded()) vmart->vmart_detach(stream);
-}
-
-/// Returns false if a move uses the stream, or the runtime has ended. Does not wait for a move,
-/// which may wait for a thread that waits for the caller's lock.
-bool try_detach(CUstream stream) noexcept {
-  const VmartLibrary* const vmart = VmartLibrary::loaded();
-  int detached = 0;
-  return vmart != nullptr && vmart->vmart_try_detach(stream, &detached) == VMART_OK &&
-         detached != 0;
-}
-
-const char* last_error() noexcept {
-  const VmartLibrary* const vmart = VmartLibrary::loaded();
-  return vmart != nullptr ? vmart->vmart_last_error() : "";
 }
 
 }  // namespace
@@ -123,7 +78,11 @@ ProgramStreams::Enqueue::Enqueue(CUstream stream) noexcept : stream_(stream) {
   if (all.begun() && all.unattached_.load(std::memory_order_relaxed) != 0) {
     all.attach_current(false);
   }
-  if (is_built_in(stream)) return;
+  if (is_built_in(stream)) {
+    users_ = &all.built_in_users();
+    users_->fetch_add(1);
+    return;
+  }
   // Counted also before vmart has memory, since it may get that on another thread meanwhile.
   Stream* const known = all.find_or_insert(stream);
   if (known == nullptr) {
@@ -143,6 +102,38 @@ ProgramStreams::Enqueue::~Enqueue() {
   if (all.begun() && all.unattached_.load(std::memory_order_relaxed) != 0) {
     all.attach_current(true);
   }
+}
+
+std::atomic<int>& ProgramStreams::built_in_users() noexcept {
+  static std::atomic<unsigned> threads = 0;
+  thread_local const unsigned number = threads.fetch_add(1);
+  return built_in_users_[number % built_in_users_.size()].threads;
+}
+
+bool ProgramStreams::await_all_work(std::chrono::nanoseconds limit) noexcept try {
+  const DriverLibrary& driver = *DriverLibrary::get();
+  const Time end = std::chrono::steady_clock::now() + limit;
+  const auto none = [](const auto& users) { return users.load() == 0; };
+  while (!std::ranges::all_of(built_in_users_, none, &Enqueuing::threads) ||
+         !std::ranges::all_of(streams_, none, &Stream::users)) {
+    if (std::chrono::steady_clock::now() > end) return false;
+    std::this_thread::yield();
+  }
+  std::vector<CUcontext> all;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const Context& context : contexts_) all.push_back(context.handle);
+  }
+  if (Refusals::get().any_capture()) return false;  // A wait would end it.
+  for (CUcontext const context : all) {
+    const PushedContext pushed(driver, context);
+    const CUresult result =
+        pushed ? driver.real<EntryPoint::cuCtxSynchronize>()() : CUDA_ERROR_INVALID_CONTEXT;
+    if (result != CUDA_SUCCESS && result != CUDA_ERROR_CONTEXT_IS_DESTROYED) return false;
+  }
+  return std::chrono::steady_clock::now() < end;
+} catch (const std::exception&) {
+  return false;
 }
 
 FinishedWork::StreamName ProgramStreams::name_of(CUstream stream) noexcept {

@@ -73,6 +73,10 @@ class ProgramStreams {
   bool begun() const noexcept { return begun_.load(std::memory_order_acquire); }
   /// The context is about to be destroyed. Blocks: for its work.
   void before_destruction(CUcontext context) noexcept;
+  /// Waits until no thread enqueues, and then for the work of all contexts. Returns false if that
+  /// cannot be had within the limit, or while a stream captures. Requires: launches are paused.
+  /// Blocks.
+  bool await_all_work(std::chrono::nanoseconds limit) noexcept;
   /// Destroys the program's streams of a context that lives on.
   void destroy_streams_of(CUcontext context) noexcept;
 
@@ -100,6 +104,7 @@ class ProgramStreams {
   ProgramStreams() = default;
 
   static std::size_t first_place(CUstream stream) noexcept;
+  std::atomic<int>& built_in_users() noexcept;
   Stream* find(CUstream stream) noexcept;
   Stream* find_or_insert(CUstream stream) noexcept;
   void attach_if_needed(Stream& stream) noexcept;
@@ -122,6 +127,11 @@ class ProgramStreams {
   std::atomic<unsigned> generation_ = 0;  // Grows when a context is destroyed: handles return.
   // Open addressing, read without a lock. A handle of 1 marks a place whose stream was destroyed.
   std::array<Stream, streams_max> streams_;
+  // Threads that enqueue on a built-in stream. They count in different ones.
+  struct alignas(64) Enqueuing {
+    std::atomic<int> threads = 0;
+  };
+  std::array<Enqueuing, 16> built_in_users_;
 
   std::mutex mutex_;  // For all that follows, for insertions, and for changes of a stream's state.
   std::list<Context> contexts_;

@@ -8,6 +8,8 @@
 #include <vma/vmart_torch.h>
 #include <vma/vmart_uses.h>
 
+#include <cuda.h>
+
 // What the hooks call of libvmart.
 // clang-format off
 #define VMART_RUN_CALLS(ROW)        \
@@ -75,5 +77,20 @@ struct VmartLibrary {
   /// Null until `load` has succeeded, and in a child of fork.
   static const VmartLibrary* loaded() noexcept;
 };
+
+// --- Streams that moves wait for. Requires: vmart is loaded, or nothing is attached.
+
+/// What came of attaching a stream. `later`: its context is not usable, so no work can be enqueued.
+enum class Attached { yes, no, later };
+
+/// `yes`, if no work can be missed: a stream of a GPU that is not vmart's (VMART_DEVICES) cannot
+/// reach its memory, and once the process exits, nothing moves.
+Attached attach(CUstream stream) noexcept;
+void detach(CUstream stream) noexcept;
+/// Returns false if a move uses the stream, or the runtime has ended. Does not wait for a move,
+/// which may wait for a thread that waits for the caller's lock.
+bool try_detach(CUstream stream) noexcept;
+/// Why vmart has refused.
+const char* last_error() noexcept;
 
 }  // namespace vma::interpose
