@@ -301,7 +301,7 @@ CUresult ProgramHandle::share_unmapped() noexcept {
 /// Memory of several chunks has several handles. So its bytes move into memory of the driver, which
 /// has one, while no work runs that could change them.
 CUresult ProgramHandle::replace_by_driver() noexcept {
-  constexpr std::chrono::seconds limit(20);
+  constexpr std::chrono::seconds limit(60);
   const VmartLibrary& vmart = *VmartLibrary::loaded();
   CUmemGenericAllocationHandle made = 0;
   CUresult result = call_driver_with_room<EntryPoint::cuMemCreate>(
@@ -320,7 +320,7 @@ CUresult ProgramHandle::replace_by_driver() noexcept {
   const CUdeviceptr begin = mapped_at_ != 0 ? mapped_at_ : range.begin();
   if (result == CUDA_SUCCESS) result = copy_to_driver(begin, made);
   // Launches go on once the pause is over, so what they use must be mapped by then.
-  if (pause && pause->left() < limit / 4) result = CUDA_ERROR_NOT_SUPPORTED;
+  if (pause && pause->left() < limit / 8) result = CUDA_ERROR_NOT_SUPPORTED;
   if (result == CUDA_SUCCESS) result = show_drivers(made);
   if (mapped_at_ == 0 && replaced_at_ == 0) vmart.vmart_backing_unmap(backing_);
   if (result != CUDA_SUCCESS) {

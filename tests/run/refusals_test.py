@@ -1,5 +1,6 @@
 """Calls that the driver refuses are refused under `vmart run`, and change nothing. refusals_test.py VMART PROGRAM"""
 
+import re
 import sys
 import unittest
 
@@ -31,7 +32,7 @@ class Refusals(unittest.TestCase):
         self.assertEqual(captures.count("in another thread: allocates 900, frees 900"), 1)
         self.assertEqual([line for line in captures if line.endswith("901")],
                          ["mode 1 ends with 901"] + 2 * ["mode 0 ends with 901"])
-        self.assertEqual(bare("mappings").count(": 1\n"), 5)
+        self.assertEqual(len(re.findall(r"\): 1\n", bare("mappings"))), 4)
         self.assertEqual(bare("primary").count("Release(1): 201\n"), 3)
 
     def test_do_not_end_the_moving(self):

@@ -216,7 +216,8 @@ void change_mappings() {
   SHOW(cuMemUnmap(memory, bytes / 2));
   SHOW(cuMemAddressFree(memory, bytes));
   SHOW(cuMemSetAccess(memory, bytes, &rights, 1));
-  SHOW(cuMemGetAccess(&flags, &here, memory + 5));
+  SHOW(cuMemGetAccess(&flags, &here, memory + 5)); /* Which the driver answers. */
+  printf("may write: %d\n", flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
   CALL(cuMemAlloc(&other, bytes));
   printf("another lies %s\n", other == memory ? "there" : "elsewhere");
   wait_for_line();

@@ -98,12 +98,13 @@ CUresult hook_cuMemSetAccess(CUdeviceptr begin, std::size_t bytes, const CUmemAc
 
 CUresult hook_cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location,
                              CUdeviceptr pointer) {
-  if (is_ordinary(pointer, 1)) return CUDA_ERROR_INVALID_VALUE;
   if (flags != nullptr && location != nullptr) {
     if (const auto mapped = ProgramMappings::get().find_mapped(pointer)) {
       return mapped->get_access(flags, *location);
     }
   }
+  // The driver answers for ordinary memory, too.
+  const CopyScope scope(is_ordinary(pointer, 1));
   return call_driver<EntryPoint::cuMemGetAccess>(flags, location, pointer);
 }
 

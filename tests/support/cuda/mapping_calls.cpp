@@ -150,7 +150,14 @@ SIM_CUDA_CALL(cuMemSetAccess,
 SIM_CUDA_CALL(cuMemGetAccess,
               (unsigned long long* flags, const CUmemLocation* location, CUdeviceptr address),
               (flags, location, address)) {
-  *required(flags) = flags_of(sim().access(Address{address}, location_of(*required(location))));
+  const Location at = location_of(*required(location));
+  required(flags);
+  // As on H200, plain memory has an answer. The simulator lets its own GPU access it.
+  if (const PointerInfo info = sim().pointer_info(Address{address}); info.has_context) {
+    *flags = info.at == at ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+    return;
+  }
+  *flags = flags_of(sim().access(Address{address}, at));
 }
 
 SIM_CUDA_CALL(cuMemRetainAllocationHandle, (CUmemGenericAllocationHandle * chunk, void* address),
