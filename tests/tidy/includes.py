@@ -84,6 +84,7 @@ CCCL_HEADERS = ("include/vma/memory_resource.hpp", "include/vma/thrust_allocator
 CUDA = re.compile(r"^(cuda\w*\.h|nvrtc\.h|nvml\.h)$")
 THREADS = re.compile(r"\bstd::(thread\b(?!::)|jthread\b|condition_variable|async\b)"
                      r"|\bpthread_create\b")
+GIL = re.compile(r"\bgil_scoped_release\b|\bPyEval_(?:Save|Restore)Thread\b|\bPy_(?:BEGIN|END)_ALLOW_THREADS\b")
 SLEEPS = re.compile(r"\bthis_thread::sleep_\w+"
                     r"|\b(usleep|nanosleep|clock_nanosleep)\s*\(|(?<!\w)::sleep\(")
 
@@ -228,6 +229,14 @@ def threads_only_in_base(tree):
                 yield Offence(path, number, f"{match.group(0)} outside runtime/base")
 
 
+def one_way_to_release_the_gil(tree):
+    """Taking it back while the interpreter ends must not unwind the thread: `Unlocked` sees to that."""
+    for path in tree.paths("runtime/", endings=CPP):
+        for number, line in tree.code_lines(path):
+            if path != "runtime/python/core/interpreter.hpp" and (match := GIL.search(line)):
+                yield Offence(path, number, f"{match.group(0)} outside class Unlocked")
+
+
 def tests_do_not_sleep(tree):
     for path in tree.paths("tests/", "examples/", "bench/", endings=CPP):
         for number, line in tree.code_lines(path):
@@ -237,4 +246,4 @@ def tests_do_not_sleep(tree):
 
 CHECKS = [edges_are_allowed, no_circle_of_folders, own_header_comes_first, placement_is_pure,
           users_see_public_headers_only, public_headers_are_bare, one_door, c_linkage_only_in_abi,
-          threads_only_in_base, tests_do_not_sleep]
+          threads_only_in_base, one_way_to_release_the_gil, tests_do_not_sleep]

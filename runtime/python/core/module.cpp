@@ -21,6 +21,12 @@ std::string library_path() {
   return library.dli_fname;
 }
 
+/// Python loads extensions, and with them the library, so that nobody else sees their symbols:
+/// shared objects with policies in C++ would have to link the library to find it.
+void show_library_to_policies() {
+  dlopen(library_path().c_str(), RTLD_NOW | RTLD_NOLOAD | RTLD_GLOBAL);
+}
+
 }  // namespace
 
 // nanobind's entry gets another name, because its first lines take the types of the extension away
@@ -30,6 +36,7 @@ NB_MODULE(_core, module) {
   using namespace vma;
   // A policy or a callback may outlive the interpreter, on purpose.
   nanobind::set_leak_warnings(false);
+  show_library_to_policies();
   module.attr("version") = vmart_version();
   bind_errors(module);
   bind_places(module);

@@ -27,7 +27,7 @@ void bind_places(nb::module_& module) {
           "kind",
           [](const Location& self) { return self.kind == Location::Kind::gpu ? "gpu" : "host"; })
       .def_ro("ordinal", &Location::ordinal)
-      .def(nb::self == nb::self)
+      .def(nb::self == nb::self, nb::sig("def __eq__(self, other: object, /) -> bool"))
       .def(nb::self < nb::self)
       .def("__hash__", [](const Location& self) { return std::hash<Location>()(self); })
       .def("__str__", [](const Location& self) { return to_string(self); })

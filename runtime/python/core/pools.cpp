@@ -112,7 +112,7 @@ void bind_pools(nb::module_& module) {
           nb::arg("to"), nb::arg("options"), unlocked)
       .def("destroy", &Pool::destroy, unlocked,
            "No more blocks can be allocated; the memory goes back with the last block.")
-      .def(nb::self == nb::self);
+      .def(nb::self == nb::self, nb::sig("def __eq__(self, other: object, /) -> bool"));
   module.def(
       "make_pool",
       [](Location at, const std::string& tag, std::size_t release_threshold, std::size_t max_bytes,

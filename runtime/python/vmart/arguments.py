@@ -65,9 +65,10 @@ def seconds(value: Any, name: str, call: str) -> float:
     """A time, as everywhere in Python."""
     if not isinstance(value, numbers.Real) or isinstance(value, bool):
         raise _refuse(call, name, value, "a number of seconds")
-    if not math.isfinite(value) or value < 0 or value > 365 * 86_400:
+    time = float(value)
+    if not math.isfinite(time) or time < 0 or time > 365 * 86_400:
         raise InvalidArgument(f"{call}: {name} is {value} s; it may be from 0 s to a year", call)
-    return float(value)
+    return time
 
 
 def flag(value: Any, name: str, call: str) -> bool:

@@ -67,7 +67,7 @@ def element_type(dtype: Any) -> ElementType:
     """Of a name, a type of NumPy, of ml_dtypes or of PyTorch, or what NumPy takes for one."""
     if isinstance(dtype, ElementType):
         return dtype
-    name = dtype if isinstance(dtype, str) else getattr(dtype, "name", None) or getattr(dtype, "__name__", "")
+    name = dtype if isinstance(dtype, str) else str(getattr(dtype, "name", getattr(dtype, "__name__", "")))
     if type(dtype).__module__ == "torch":
         name = str(dtype).rpartition(".")[2]
     known = _BY_NAME.get(name) or _BY_TYPESTR.get(name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from vmart import _core, arguments
@@ -239,7 +239,7 @@ def pool_text(pool: Pool) -> str:
     )
 
 
-_POOL_OPTIONS = {
+_POOL_OPTIONS: dict[str, Callable[[Any, str, str], Any]] = {
     "release_threshold": arguments.size, "max_bytes": arguments.size, "chunk_bytes": arguments.size,
     "streams_last": arguments.flag, "exportable": arguments.flag,
 }  # fmt: skip

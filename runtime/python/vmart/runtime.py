@@ -6,12 +6,12 @@ from __future__ import annotations
 import contextlib
 import inspect
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from vmart import _core, arguments
 from vmart._core import Guard
-from vmart.errors import InvalidArgument, in_python
+from vmart.errors import Error, InvalidArgument, in_python
 from vmart.places import location
 from vmart.targets import find, ranges_of
 
@@ -116,6 +116,8 @@ def set_policy(policy: str) -> None:
 
 # --- Streams and uses
 
+_INVALID_CONTEXT = 201  # CUDA_ERROR_INVALID_CONTEXT.
+
 
 def stream_handle(stream: Any) -> int:
     """The handle of a stream of PyTorch, CuPy, Numba or cuda.core, or a number. None: the default."""
@@ -160,19 +162,34 @@ def _device_of(stream: Any) -> contextlib.AbstractContextManager[Any]:
     return contextlib.nullcontext()
 
 
+@contextlib.contextmanager
+def _with_a_context(call: str) -> Iterator[None]:
+    try:
+        yield
+    except Error as error:
+        if error.native != _INVALID_CONTEXT:
+            raise
+        raise InvalidArgument(
+            f"{call}: this thread has used no GPU yet, so there is no default stream: use the GPU first, such as "
+            'by torch.zeros(1, device="cuda") or cupy.zeros(1), or pass a stream',
+            call,
+            error.native,
+        ) from None
+
+
 def attach(stream: Any = None, *, graphs: bool = True) -> None:
     """Says that work on the stream uses memory of vmart, so that `migrate_async` and policies can move
     what it uses. `graphs=False` promises that no CUDA graphs are launched on it. Without a stream:
     the default one of the current device. A handle 0 is that of the current device, too. Never
     synchronises. Legal while the stream captures, but no other thread may begin a capture on it
     during this call."""
-    with _device_of(stream):
-        _core.attach(stream_handle(stream), graphs)
+    with _device_of(stream), _with_a_context("vmart.attach"):
+        _core.attach(stream_handle(stream), arguments.flag(graphs, "graphs", "vmart.attach"))
 
 
 def detach(stream: Any = None) -> None:
     """Takes an attach back. Detach a stream before it is destroyed."""
-    with _device_of(stream):
+    with _device_of(stream), _with_a_context("vmart.detach"):
         _core.detach(stream_handle(stream))
 
 

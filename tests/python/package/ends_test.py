@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
 """How programs end: in the middle of moves and calls, with hooks, policies and views that live on, by
-`shutdown`. Arguments: the number of exits with daemon threads; 200 are the bar on GPUs, with
-VMART_DRIVER=cuda."""
+`shutdown`. Arguments: how many exits with daemon threads, and how many at a time. On GPUs:
+VMART_DRIVER=cuda python3 ends_test.py 200 8 DaemonThreads"""
 
+import concurrent.futures
 import os
 import subprocess
 import sys
 import unittest
 
-EXITS = int(sys.argv.pop(1)) if len(sys.argv) > 1 and sys.argv[1].isdecimal() else 10
+COUNTS = [int(sys.argv.pop(1)) for _ in range(2) if len(sys.argv) > 1 and sys.argv[1].isdecimal()]
+EXITS, TOGETHER = [*COUNTS, 10, 1][0], [*COUNTS[1:], 1][0]
 
 
 def run_script(script, *arguments):
@@ -89,11 +91,10 @@ unittest.TestCase.maxDiff = None
 
 class DaemonThreads(unittest.TestCase):
     def test_may_be_inside_any_call_when_the_interpreter_ends(self):
-        wrong = []
-        for number in range(EXITS):
-            done = run_script(DAEMONS)
-            if (done.returncode, done.stderr) != (0, ""):
-                wrong.append((number, done.returncode, done.stderr[-500:]))
+        with concurrent.futures.ThreadPoolExecutor(TOGETHER) as pool:
+            ends = list(pool.map(run_script, [DAEMONS] * EXITS))
+        wrong = [(done.returncode, done.stderr[-500:]) for done in ends
+                 if (done.returncode, done.stderr) != (0, "")]  # fmt: skip
         self.assertEqual(wrong, [], f"{len(wrong)} of {EXITS} ended wrongly")
 
     def test_come_back_to_python_until_the_last_function_of_atexit_has_run(self):

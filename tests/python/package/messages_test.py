@@ -4,7 +4,9 @@
 
 import pathlib
 import re
+import sys
 import unittest
+import unittest.mock
 
 from machine_case import CHUNK, OnAMachine
 
@@ -122,6 +124,15 @@ class WrongCalls(OnAMachine):
             self.refused(vmart.Pinned, "error.report|pinned", lambda: vmart.migrate(memory, "gpu1"))
         self.refused(vmart.InvalidArgument, "attach", lambda: vmart.migrate_async(memory, "gpu1").wait(60))
         self.refused(vmart.OutOfMemory, "GiB", lambda: vmart.alloc("2TiB", "gpu0"))
+
+    def test_what_is_missing_is_named(self):
+        self.refused(vmart.InvalidArgument, "vmart.attach: this thread has used no GPU yet.*cupy.zeros", vmart.attach)
+        array = vmart.empty(4, at="host0")
+        hidden = unittest.mock.patch.dict(sys.modules, {"numpy": None, "ml_dtypes": None})
+        with hidden:
+            for wanted in (lambda: array.dtype, array.numpy, lambda: array[0]):
+                self.refused(ModuleNotFoundError, "arrays of float32 on the CPU need numpy: pip install numpy", wanted)
+            self.assertIn("float32", repr(array))
 
     def test_no_text_of_the_sources_would_show_cpp(self):
         """Literals with a name of C++, as a user of Python would read them."""

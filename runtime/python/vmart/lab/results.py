@@ -46,6 +46,10 @@ class Results:
             made_from.append((cell.row["trace"], cell.row["seed"], inputs.get("trace_sum"), inputs.get("version")))
         return rows, links, devices, made_from
 
+    def __repr__(self):
+        missing = f", {len(self.unfinished)} without a result" if self.unfinished else ""
+        return f"<vmart.lab.Results of {str(self.folder)!r}: {len(self.ids)} cells{missing}>"
+
     @functools.cached_property
     def cells(self):
         """One row a cell: its names, the kind of its trace (real, synthetic or held_out), then its
