@@ -135,6 +135,7 @@ check_paths() {
       exit 1
     fi
   done
+  "$here/search_paths.py" "$prefix/moved"
   local vmart=$prefix/moved/bin/vmart answer
   [[ -x $vmart ]] || { echo "skipped: the command line is not built"; exit 77; }
   (cd / && "$vmart" demo --mib 8 >/dev/null)

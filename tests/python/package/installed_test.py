@@ -11,6 +11,8 @@ import tempfile
 import unittest
 
 CMAKE, BUILD, SOURCE = sys.argv[1:4]
+sys.path.insert(0, f"{SOURCE}/tests/install")
+from search_paths import ENTRIES, wrong_entries
 
 
 class Installed(unittest.TestCase):
@@ -50,17 +52,45 @@ class Installed(unittest.TestCase):
             self.assertIn("Usage", self.run_python(script))
 
     def test_programs_run_with_its_library(self):
-        script = ("import sys; sys.argv = ['vmart', 'run', '--', 'cat', '/proc/self/maps']\n"
-                  "from vmart.tools import vmart; vmart()")  # fmt: skip
         library = self.folder / "vmart/lib/libvmart-run.so"
         if not library.exists():
             self.skipTest("built without CUDA")
-        self.assertIn(str(library), self.run_python(script))
+        for options, loaded in (([], library), (["--way", "shim"], library.with_name("libvmart-shim.so"))):
+            script = (f"import sys; sys.argv = ['vmart', 'run', *{options}, '--', 'cat', '/proc/self/maps']\n"
+                      "from vmart.tools import vmart; vmart()")  # fmt: skip
+            self.assertTrue(loaded.exists(), loaded)
+            if not options:
+                self.assertIn(str(loaded), self.run_python(script))
+
+    def test_no_object_searches_the_working_directory(self):
+        objects, wrong = wrong_entries(self.folder)
+        self.assertGreaterEqual(objects, 2)  # The extension and the library.
+        self.assertEqual(wrong, [])
+        self.assertEqual(ENTRIES.findall(" (RUNPATH) Library runpath: [::::::]"), ["::::::"])
+
+    def test_a_policy_in_cpp_is_built_against_it_and_loaded(self):
+        source = pathlib.Path(SOURCE) / "tests/unit/scheduling/policy_libraries/good.cpp"
+        printed = self.run_python("import vmart; print(vmart.get_include(), vmart.get_library_dir())")
+        include, folder = printed.split()
+        self.assertEqual((include, folder), (str(self.folder / "vmart/include"), str(self.folder / "vmart/lib")))
+        own = tempfile.TemporaryDirectory()
+        self.addCleanup(own.cleanup)
+        library = pathlib.Path(own.name) / "follow.so"
+        for linked in ([f"-L{folder}", "-Wl,--no-undefined", f"-Wl,-rpath,{folder}", "-lvmart"], []):
+            subprocess.run(["c++", "-std=c++20", "-shared", "-fPIC", source, f"-I{include}", *linked,
+                            "-o", library], check=True)  # fmt: skip
+            printed = self.run_python(
+                f"import vmart; vmart.open_runtime(driver='sim:h200x2', policy='follow@{library}:uses=3')\n"
+                "maps = open('/proc/self/maps').read().splitlines()\n"
+                "print(vmart.policy(), sum('libvmart.so' in line and 'r-xp' in line for line in maps))\n"
+            )
+            self.assertEqual(printed, f"follow@{library}:uses=3 1\n")
 
     def test_types_are_known(self):
         stub = (self.folder / "vmart/_core.pyi").read_text()
         for name in ("class Allocation", "class Location", "def migrate(", "class MigrationReport"):
             self.assertIn(name, stub)
+        self.assertNotIn("std::", stub, "a type of C++ that Python cannot get")
         self.assertTrue((self.folder / "vmart/py.typed").exists())
 
     def test_the_headers_are_there(self):
