@@ -89,6 +89,7 @@ set_up_tests() {
   want_module tabulate python3-tabulate "the benchmarks print no table" || true
   set_up_cccl
   set_up_driver_headers
+  set_up_old_cmake
   set_up_python_lab "$purpose"
   set_up_clang
   want_command clang-format-16 clang-format-16 "the format is not checked" || true
@@ -340,7 +341,7 @@ set_up_cuda_header() {
     done
   fi
   folder=$deps/cuda/nvidia/cu13/include
-  has_cuda_header "$folder" || fetch_headers "$root/.ci/cuda-header.txt" "$deps/cuda" cuda.h ||
+  has_cuda_header "$folder" || fetch_wheels "$root/.ci/cuda-header.txt" "$deps/cuda" cuda.h ||
     { missing+=("cuda.h 12.5 or newer (a CUDA toolkit)"); return; }
   say "cuda.h: $folder"
   cmake_arguments+=("-DVMART_CUDA_INCLUDE_DIR=$folder")
@@ -353,8 +354,8 @@ has_cuda_header() {
   ((${version:-0} >= 12050))
 }
 
-# fetch_headers LIST FOLDER WHAT: unpacks the wheels of the list there. pip checks the hashes that it pins.
-fetch_headers() {
+# fetch_wheels LIST FOLDER WHAT: unpacks the wheels of the list there. pip checks the hashes that it pins.
+fetch_wheels() {
   local list=$1 folder=$2 what=$3 python=python3 wheel
   [[ -z ${VMART_NO_INSTALL:-} ]] || return 1
   if ! "$python" -m pip --version >/dev/null 2>&1; then
@@ -380,11 +381,24 @@ set_up_driver_headers() {
     [[ -f $folder/$version/nvidia/cu13/include/cuda.h ]] && continue
     mkdir -p "$folder"
     sed -n "/==$version /,/[^\\]\$/p" "$root/.ci/driver-headers.txt" >"$folder/list.txt"
-    fetch_headers "$folder/list.txt" "$folder/$version" "cuda.h $version" && continue
+    fetch_wheels "$folder/list.txt" "$folder/$version" "cuda.h $version" && continue
     say "driver-headers.txt (PyPI) is missing: the calls of drivers are compared with the headers there are"
     break
   done < <(sed -n 's/^nvidia-cuda-runtime==\([0-9.]*\) .*/\1/p' "$root/.ci/driver-headers.txt")
   cmake_arguments+=("-DVMART_DRIVER_HEADERS=$folder")
+}
+
+# The CMake of Ubuntu 22.04, for what an installed vmart does there.
+set_up_old_cmake() {
+  local program=$deps/old_cmake/cmake/data/bin/cmake
+  if [[ ! -f $program ]]; then
+    fetch_wheels "$root/.ci/old-cmake.txt" "$deps/old_cmake" "CMake 3.22" || {
+      say "old-cmake.txt (PyPI) is missing: the installed package is not tried with CMake 3.22"
+      return 0
+    }
+    chmod +x "$program"
+  fi
+  cmake_arguments+=("-DVMART_OLD_CMAKE=$program")
 }
 
 # --- CCCL >= 3.5, for the tests of the memory resource
@@ -399,7 +413,7 @@ set_up_cccl() {
     fi
   done
   folder=$deps/cccl/nvidia/cu13/include/cccl
-  if ! has_cccl "$folder" && ! fetch_headers "$root/.ci/cccl-headers.txt" "$deps/cccl" CCCL; then
+  if ! has_cccl "$folder" && ! fetch_wheels "$root/.ci/cccl-headers.txt" "$deps/cccl" CCCL; then
     say "CCCL 3.5 (PyPI) is missing: the memory resource is not tested"  # Its tests say SKIPPED.
     return 0
   fi

@@ -1,7 +1,8 @@
 // A custom policy: its decisions, its name and parameters, and a runtime that uses it.
 #include <vma/vma.hpp>
 
-#include "support/read_kernel.hpp"  // Shows how to write a kernel for real and simulated GPUs.
+// Shows how to write a kernel for real and simulated GPUs.
+#include "../tests/support/read_kernel.hpp"
 
 #include <fmt/format.h>
 

@@ -1,6 +1,7 @@
 #include "drifting_workers.hpp"
 
-#include "support/read_kernel.hpp"  // Shows how to write a kernel for real and simulated GPUs.
+// Shows how to write a kernel for real and simulated GPUs.
+#include "../tests/support/read_kernel.hpp"
 
 #include <fmt/format.h>
 

@@ -1,6 +1,7 @@
 #include "gpus.hpp"
 
-#include "support/test_kernels.hpp"  // Shows how to write a kernel for real and simulated GPUs.
+// Shows how to write a kernel for real and simulated GPUs.
+#include "../tests/support/test_kernels.hpp"
 
 Gpus::Gpus(vma::Runtime& runtime) : runtime_(runtime) {
   for (const vma::Location at : runtime.locations()) {

@@ -3,7 +3,8 @@
 //   live_move [MiB]      VMART_DRIVER=sim:h200x2 asks for a simulated machine
 #include <vma/vma.hpp>
 
-#include "support/test_kernels.hpp"  // Shows how to write a kernel for real and simulated GPUs.
+// Shows how to write a kernel for real and simulated GPUs.
+#include "../tests/support/test_kernels.hpp"
 
 #include <fmt/format.h>
 

@@ -5,7 +5,7 @@
 #include "driver/native_codes.hpp"
 #include "runtime/runtime_parts.hpp"
 #include "runtime/settings.hpp"
-#include "support/test_kernels.hpp"
+#include "../tests/support/test_kernels.hpp"
 
 #include <fmt/format.h>
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <vma/export.hpp>
+
 #include <vector>
 
 namespace vma::inline v1 {

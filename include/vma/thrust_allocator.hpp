@@ -2,6 +2,8 @@
 
 /// For programs on Thrust of CCCL 3.1 or newer: an allocator of `thrust::device_vector`.
 
+#include <vma/export.hpp>
+
 #include <cuda/memory_resource>
 #include <cuda/stream_ref>
 #include <thrust/device_ptr.h>
