@@ -68,6 +68,11 @@ void DriverLibrary::open_around(void* function) noexcept {
   open(dlopen(found.dli_fname, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD));
 }
 
+const void* DriverLibrary::hook_named(std::string_view symbol) noexcept {
+  const auto found = std::ranges::find(rows, symbol, &Row::symbol);
+  return found != rows.end() ? found->hook : nullptr;
+}
+
 const void* DriverLibrary::hook_of(const void* function) const noexcept {
   const auto found = std::ranges::lower_bound(hooks_, function, std::less<>(), &Hook::function);
   return found != hooks_.end() && found->function == function ? found->hook : nullptr;

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstddef>
+#include <string_view>
 
 namespace vma::interpose {
 
@@ -25,6 +26,8 @@ class DriverLibrary {
     return reinterpret_cast<typename TypeOf<entry>::Pointer>(
         real_[static_cast<std::size_t>(entry)]);
   }
+  /// The hook of the symbol; null if it has none.
+  static const void* hook_named(std::string_view symbol) noexcept;
   /// The hook to use instead of a function of the driver; null if it has none.
   const void* hook_of(const void* function) const noexcept;
 
@@ -48,8 +51,7 @@ class DriverLibrary {
   std::array<Hook, entries> hooks_{};  // In the order of the functions.
 };
 
-/// The loader keeps the message of a call that has failed until the thread's next call of it, which
-/// frees it: a `free` of the program that looks the next one up at its first call would never end.
+/// The program would take the loader's message of a call that has failed for its own.
 void forget_loader_error() noexcept;
 
 /// Called with each error that a call of the program gets: see `Refusals`.

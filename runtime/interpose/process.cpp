@@ -31,7 +31,16 @@ void hide_from_children() {
   }
 }
 
+/// Another preloaded library may have a `free` that looks the next one up at its first call. The
+/// loader frees the message of a look-up that has failed during the next one, which would be that
+/// of `free`, and so on. So the first call is made while there is no message.
+void let_free_be_found() {
+  void* volatile const memory = std::malloc(1);
+  std::free(memory);
+}
+
 __attribute__((constructor)) void loaded() {
+  let_free_be_found();
   hide_from_children();
   pthread_atfork(nullptr, nullptr, [] { note_fork(); });
 }

@@ -3,6 +3,7 @@
 // exports.cpp, because this library is loaded before it.
 #include "interpose/driver_library.hpp"
 #include "interpose/hooks.hpp"
+#include "interpose/hooks/deep_libraries.hpp"
 #include "interpose/known_calls.hpp"
 #include "interpose/settings.hpp"
 #include "interpose/unknown_calls.hpp"
@@ -76,6 +77,7 @@ __attribute__((visibility("hidden"), used)) const void* vmart_run_found(void* ha
                                                                         const void* caller) {
   using vma::interpose::DriverLibrary;
   if (vmart_run_next_dlsym == nullptr) vmart_run_next_dlsym = vma::interpose::find_next_dlsym();
+  vma::interpose::bind_deep_libraries();
   // RTLD_NEXT depends on who calls.
   if (symbol == nullptr || symbol[0] != 'c' || symbol[1] != 'u' || handle == RTLD_NEXT) {
     return nullptr;
@@ -102,8 +104,12 @@ asm(R"(
 .pushsection .text
 .globl dlsym
 .type dlsym,@function
+.globl vmart_run_dlsym
+.hidden vmart_run_dlsym
+.type vmart_run_dlsym,@function
 .p2align 4
 dlsym:
+vmart_run_dlsym:
   .cfi_startproc
   endbr64
   movq (%rsp), %rdx
@@ -133,8 +139,12 @@ asm(R"(
 .pushsection .text
 .globl dlsym
 .type dlsym,@function
+.globl vmart_run_dlsym
+.hidden vmart_run_dlsym
+.type vmart_run_dlsym,@function
 .p2align 4
 dlsym:
+vmart_run_dlsym:
   .cfi_startproc
   hint #34
   stp x29, x30, [sp, #-32]!
