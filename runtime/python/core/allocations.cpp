@@ -283,7 +283,8 @@ void bind_allocations(nb::module_& module) {
   nb::class_<PyAllocation>(module, "Allocation", nb::type_slots(buffer_slots))
       .def("__repr__",
            [](nb::handle self) {
-             return nb::module_::import_("vmart.memory").attr("allocation_text")(self);
+             return nb::borrow<nb::str>(
+                 nb::module_::import_("vmart.memory").attr("allocation_text")(self));
            })
       .def_prop_ro("pointer",
                    [](const PyAllocation& self) { return integer(self.memory->pointer()); })

@@ -31,8 +31,8 @@ std::uintptr_t integer_of(nb::handle value, const char* name, const char* call) 
   return nb::cast<std::uintptr_t>(checks().attr("integer")(value, name, call, 0, UINTPTR_MAX));
 }
 
-nb::object shown(nb::handle self) {
-  return nb::module_::import_("vmart.reprs").attr("fields")(self);
+nb::str shown(nb::handle self) {
+  return nb::borrow<nb::str>(nb::module_::import_("vmart.reprs").attr("fields")(self));
 }
 
 }  // namespace vma

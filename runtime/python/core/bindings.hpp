@@ -8,7 +8,7 @@
 namespace vma {
 
 /// The `__repr__` of objects that hold fields. `self` has the type of a class of the module.
-nanobind::object shown(nanobind::handle self);
+nanobind::str shown(nanobind::handle self);
 /// A number of bytes or an integer that a method got, checked by `vmart.arguments`: what nanobind
 /// refuses, it refuses with the signatures of all overloads. Throws: what Python raises.
 std::size_t size_of(nanobind::handle value, const char* name, const char* call);

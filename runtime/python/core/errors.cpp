@@ -40,6 +40,7 @@ nb::object to_python(const Error& error) {
   object.attr("_call") = error.call();
   object.attr("native") = error.native();
   object.attr("report") = report_of(error);
+  object.attr("_of_library") = true;
   return object;
 }
 

@@ -99,7 +99,8 @@ void bind_pools(nb::module_& module) {
   bind_blocks(pool);
   pool.def("__repr__",
            [](nb::handle self) {
-             return nb::module_::import_("vmart.memory").attr("pool_text")(self);
+             return nb::borrow<nb::str>(
+                 nb::module_::import_("vmart.memory").attr("pool_text")(self));
            })
       .def("synchronize", &Pool::synchronize, unlocked,
            "Waits for all work submitted earlier, so that all frees until now are complete.")

@@ -15,6 +15,7 @@ class Error(RuntimeError):
     """
 
     kind = "internal"
+    _of_library = False  # Its text is C++'s, and is shown in the words of Python.
 
     def __init__(self, text: str, call: str = "", native: int = 0, report: Any = None) -> None:
         super().__init__(text)  # The extension makes exceptions without this.
@@ -24,10 +25,10 @@ class Error(RuntimeError):
 
     @property
     def call(self) -> str:
-        return in_python(self._call)
+        return in_python(self._call) if self._of_library else self._call
 
     def __str__(self) -> str:
-        return in_python(super().__str__())
+        return in_python(super().__str__()) if self._of_library else super().__str__()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({str(self)!r})"
@@ -158,7 +159,9 @@ def _size(match: re.Match[str]) -> str:
 
 def error_of(kind: str, text: str, call: str, native: int, report: Any) -> Error:
     """The exception for an error of the library."""
-    return _CLASSES.get(kind, Error)(text, call, native, report)
+    error = _CLASSES.get(kind, Error)(text, call, native, report)
+    error._of_library = True
+    return error
 
 
 __all__ = ["Error", *sorted(made.__name__ for made in _CLASSES.values())]

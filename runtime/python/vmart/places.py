@@ -8,6 +8,7 @@ from vmart import arguments
 from vmart._core import Extent, Location
 from vmart._core import gpu as _gpu
 from vmart._core import host as _host
+from vmart.errors import InvalidArgument
 
 __all__ = ["Extent", "Location", "gpu", "host", "location"]
 
@@ -26,7 +27,7 @@ def host(node: int = 0) -> Location:
 
 def location(place: Any) -> Location:
     """The place that `place` names: a `Location`, "gpu1", "host0", "cuda:1", "cpu", or a device of
-    PyTorch, CuPy, Numba or cuda.core. "cuda" without a number is GPU 0, "cpu" host node 0.
+    PyTorch, JAX, CuPy, Numba or cuda.core. "cuda" without a number is GPU 0, "cpu" host node 0.
 
     Raises `InvalidArgument` for another text, and `TypeError` for what is no place.
     """
@@ -38,9 +39,10 @@ def location(place: Any) -> Location:
     number = getattr(place, {"cupy": "id", "numba": "id", "cuda": "device_id"}.get(library, ""), None)
     if number is not None:
         return gpu(number)
-    if library == "torch":
-        return Location(str(place))
-    raise TypeError(
-        f'{place!r}, a {type(place).__name__}, is no place; write "gpu0" or "host0", or pass '
-        "vmart.gpu(0), vmart.host(0) or a device of PyTorch, CuPy, Numba or cuda.core"
-    )
+    try:
+        return Location(str(place))  # As devices of PyTorch and JAX are written.
+    except InvalidArgument:
+        raise TypeError(
+            f'{place!r}, a {type(place).__name__}, is no place; write "gpu0" or "host0", or pass '
+            "vmart.gpu(0), vmart.host(0) or a device of PyTorch, JAX, CuPy, Numba or cuda.core"
+        ) from None
