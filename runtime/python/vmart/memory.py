@@ -34,7 +34,7 @@ def alloc(
     """Allocates memory at a place; without one, on the GPU of the current context. It is freed with
     the last object that refers to it, or by `free()`, which wait for the GPU like cudaFree.
 
-    Sizes are numbers of bytes, or texts such as "64MiB". They are rounded up to whole chunks; `chunk_bytes` is the unit that moves (0: chosen by size),
+    Sizes are numbers of bytes, or texts such as "64MiB". They are rounded up to whole chunks; `chunk_bytes` is the unit that moves, in whole steps of 2 MiB (0: chosen by size),
     `pool=True` takes small memory from a pool. With `cpu_access="fault"`, the CPU may touch the memory at
     any time: what lies in HBM comes to the host by itself. The other options are those of `vma::AllocOptions`.
     Raises `OutOfMemory`, `InvalidArgument`. Blocks for memory, without the GIL.

@@ -50,6 +50,11 @@ class WrongCalls(OnAMachine):
         memory = vmart.alloc("4MiB", "gpu0", chunk_bytes="2MiB")
         self.assertEqual(memory.nbytes, 4 << 20)
         memory.write(b"x", "1MiB")
+        for asked, chunk in ((1000, "2MiB"), (3 << 20, "4MiB"), ("5MiB", "6MiB")):  # In whole steps of 2 MiB.
+            other = vmart.alloc("32MiB", "gpu0", chunk_bytes=asked, tag="steps")
+            (info,) = [info for info in vmart.allocations() if info.tag == "steps"]
+            self.assertEqual(info.chunk_bytes, vmart.arguments.size(chunk, "chunk", "test"))
+            other.free()
         vmart.set_capacity("gpu0", "20GiB")
         self.assertEqual(vmart.stats().places[0].capacity_bytes, 20 << 30)
         vmart.set_capacity("gpu0", None)
