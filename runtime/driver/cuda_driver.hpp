@@ -136,6 +136,8 @@ class CudaDriver final : public Driver {
   void upload(const CudaExecGraph& chain);
   /// The kernel that stops streams of the context, as a CUfunction. Loaded on first use.
   void* stopper(void* context);
+  /// The module that has this kernel, loaded anew.
+  KernelHandle load_stopper(ContextHandle context);
 
   const CudaApi& api_;          // Constant after construction.
   std::vector<int> devices_;    // Constant after construction.

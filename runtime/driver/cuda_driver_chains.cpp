@@ -99,6 +99,12 @@ bool stops_a_stream(std::span<const WordOperation> words) {
 
 }  // namespace
 
+KernelHandle CudaDriver::load_stopper(ContextHandle context) {
+  const Kernel kernel{stopper_ptx, "vmart_stop", {}};
+  const Kernel* const one = &kernel;
+  return load_kernels(context, {&one, 1}, stopper_image).front();
+}
+
 void* CudaDriver::stopper(void* context) {
   const auto handle = handle_of<ContextHandle>(context);
   const std::uint64_t id = context_id(handle);
@@ -107,9 +113,7 @@ void* CudaDriver::stopper(void* context) {
     const auto known = stoppers_.find(id);
     if (known != stoppers_.end()) return known->second;
   }
-  const Kernel kernel{stopper_ptx, "vmart_stop", {}};
-  const Kernel* const one = &kernel;
-  const KernelHandle loaded = load_kernels(handle, {&one, 1}, stopper_image).front();
+  const KernelHandle loaded = load_stopper(handle);
   const MutexLock lock(mutex_);
   return stoppers_.emplace(id, kept<CudaKernel>(loaded)->function).first->second;
 }

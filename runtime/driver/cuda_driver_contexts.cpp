@@ -144,12 +144,8 @@ void CudaDriver::synchronize_context(ContextHandle context) {
     api_.cuCtxSynchronize();
     return;
   }
-  const Kernel nothing{
-      ".version 7.0\n.target sm_70\n.address_size 64\n"
-      ".visible .entry vmart_nothing() {\nret;\n}\n",
-      "vmart_nothing",
-      {}};
-  const auto load = [&] { return load_kernel(context, nothing); };
+  // Any module will do. This one has code for the GPU, so that nothing is compiled.
+  const auto load = [&] { return load_stopper(context); };
   SpareKernels& kernels = SpareKernels::of_process();
   unload_kernel(is_retained(context) ? kernels.take(context_id(context), clock_, load)
                                      : kernels.take_unkept(load));

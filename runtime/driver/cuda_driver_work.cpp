@@ -1,3 +1,4 @@
+#include "base/process_exit.hpp"
 #include "driver/cuda_driver.hpp"
 #include "driver/cuda_handles.hpp"
 #include "driver/cuda_parameters.hpp"
@@ -82,6 +83,7 @@ std::vector<KernelHandle> CudaDriver::load_kernels(ContextHandle context,
   const CudaScope scope(api_, vma::native(context));
   const auto code = std::make_shared<CudaModule>();
   code->module = load_module(api_, *kernels.front(), image);
+  ProcessExit::come_first();  // The driver may have loaded its compiler, which is used to the end.
   std::vector<std::unique_ptr<CudaKernel>> loaded;
   try {
     for (const Kernel* const kernel : kernels) {

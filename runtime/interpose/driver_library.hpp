@@ -1,6 +1,7 @@
 #pragma once
 
 #include "interpose/entry_points.hpp"
+#include "interpose/program_exit.hpp"
 
 #include <array>
 #include <cstddef>
@@ -60,6 +61,7 @@ void note_error(CUresult error) noexcept;
 /// Calls the driver's function behind a hook.
 template <EntryPoint entry, typename... Args>
 CUresult call_driver(Args... args) noexcept {
+  const ProgramExit::Call call;
   const DriverLibrary* const driver = DriverLibrary::get();
   const auto function = driver != nullptr ? driver->real<entry>() : nullptr;
   const CUresult result = function != nullptr ? function(args...) : CUDA_ERROR_NOT_FOUND;

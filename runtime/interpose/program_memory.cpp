@@ -2,6 +2,7 @@
 
 #include "interpose/driver_library.hpp"
 #include "interpose/memory_handles.hpp"
+#include "interpose/program_exit.hpp"
 #include "interpose/program_mappings.hpp"
 #include "interpose/program_pools.hpp"
 #include "interpose/program_streams.hpp"
@@ -103,6 +104,7 @@ bool ProgramMemory::must_fit(std::size_t bytes, const void* caller) noexcept {
 }
 
 CUdeviceptr ProgramMemory::allocate(std::size_t bytes, const void* caller) noexcept try {
+  const ProgramExit::Call call;
   if (!takes(bytes, caller)) return 0;
   ProgramAllocation made;
   if (!ProgramStreams::current(made.context, made.device)) return 0;
@@ -192,6 +194,7 @@ void ProgramMemory::free_taken(ProgramAllocation freed) noexcept {
 }
 
 bool ProgramMemory::free(CUdeviceptr begin) noexcept {
+  const ProgramExit::Call call;
   const auto freed = take(begin, std::mem_fn(&ProgramAllocation::is_freed_by_program));
   if (freed) free_taken(*freed);
   return freed.has_value();

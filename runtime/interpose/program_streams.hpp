@@ -1,6 +1,7 @@
 #pragma once
 
 #include "interpose/driver_library.hpp"
+#include "interpose/program_exit.hpp"
 #include "interpose/waits/finished_work.hpp"
 
 #include <cuda.h>
@@ -34,6 +35,7 @@ class ProgramStreams {
     Enqueue& operator=(const Enqueue&) = delete;
 
    private:
+    const ProgramExit::Call call_;
     const CUstream stream_;
     std::atomic<int>* users_ = nullptr;
   };

@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include <atomic>
+#include <chrono>
 #include <thread>
 
 /* Gives the other GPU work in its built-in stream, which is none for the streams of this one. */
@@ -132,6 +134,21 @@ void free_beside_contexts(CUcontext here) {
   printf("freed beside contexts\n");
 }
 
+static std::atomic<bool> gone, outlived;
+
+/* Stands for the handlers of CUDA's runtime, after which no call may return to another thread. */
+static void take_runtime_away(void) {
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::milliseconds(300);
+  gone = true;
+  while (!outlived && std::chrono::steady_clock::now() < limit) std::this_thread::yield();
+  printf(outlived ? "a call outlived the runtime\n" : "no call outlived the runtime\n");
+}
+
+/* Call it before the driver is used: handlers run in the reverse order. */
+void expect_end_of_runtime(void) {
+  atexit(take_runtime_away);
+}
+
 /* Until the process ends. From some moment on, there is no driver, so nothing looks at the codes.
  */
 [[noreturn]] static void work_on(CUcontext here, CUdeviceptr own, bool all) {
@@ -153,6 +170,7 @@ void free_beside_contexts(CUcontext here) {
       }
     }
     driver.f_cuStreamSynchronize(stream);
+    if (gone) outlived = true;
   }
 }
 

@@ -318,6 +318,7 @@ int main(int argc, char **argv) {
   if (argc > 1) way = argv[1];
   find_driver();
   if (argc > 2) work = argv[2];
+  if (is_work("launching") || is_work("daemons")) expect_end_of_runtime();
   CUcontext context;
   CUdeviceptr small;
   size_t free_before, free_between, free_after, total;

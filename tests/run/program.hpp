@@ -109,6 +109,7 @@ void outlive_green_context(CUcontext primary);
 void misuse_stream(void);
 void free_beside_contexts(CUcontext here);
 void start_daemons(CUcontext here);
+void expect_end_of_runtime(void);
 
 /* --- pools.cpp: memory from pools */
 

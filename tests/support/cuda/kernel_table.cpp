@@ -24,21 +24,11 @@ const Kernel& stopper() {
   return kernel;
 }
 
-/// `CudaDriver` unloads it to wait for a context.
-const Kernel& nothing_kernel() {
-  static const Kernel& kernel = *new Kernel{
-      ".version 7.0\n.target sm_70\n.address_size 64\n"
-      ".visible .entry vmart_nothing() {\nret;\n}\n",
-      "vmart_nothing", nothing};
-  return kernel;
-}
-
 using Table = std::map<std::string_view, std::reference_wrapper<const Kernel>>;
 
 Table make_table() {
   Table table;
   const std::reference_wrapper<const Kernel> kernels[] = {stopper(),
-                                                          nothing_kernel(),
                                                           copy_digest_kernel(),
                                                           copy_kernel(),
                                                           digest_kernel(),

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <chrono>
+
+namespace vma::interpose {
+
+/// The end of the process by `exit` or return from main, for the program's other threads.
+///
+/// Threads that still call the driver when main returns do no harm without vmart, because the
+/// process is gone at once. With vmart, an exit has work to do: stops open, calls of vmart leave
+/// the driver, files are written. By then the handlers of CUDA's runtime may have destroyed what
+/// those threads use. So once the exit begins, no other thread begins a call of the driver or
+/// returns from one. It pauses until the process is gone; but a handler may wait for it, so it goes
+/// on after `pause_max`.
+class ProgramExit {
+ public:
+  static constexpr std::chrono::seconds pause_max{5};
+  /// How long the exit waits for calls that are inside the driver.
+  static constexpr std::chrono::milliseconds calls_max{500};
+
+  /// The scope of a call that a thread of the program makes. Scopes nest; the outermost one counts.
+  class Call {
+   public:
+    Call() noexcept {
+      if (depth_++ == 0) begin();
+    }
+    ~Call() {
+      if (--depth_ == 0) end();
+    }
+    Call(const Call&) = delete;
+    Call& operator=(const Call&) = delete;
+  };
+
+ private:
+  /// Whether its thread is inside a call. Only that thread writes to it, and without waiting for
+  /// other processors: `run` makes all threads pass a barrier instead.
+  struct alignas(64) Slot {
+    std::atomic<bool> taken = false;
+    std::atomic<bool> inside = false;
+  };
+  struct Lease;
+  static constexpr unsigned slots_max = 1024;  // Further threads pause, but are not waited for.
+
+  static void begin() noexcept;
+  static void end() noexcept;
+  static void take_slot() noexcept;
+  static void come_first() noexcept;
+  static void run() noexcept;
+  static void pause() noexcept;
+
+  static constinit thread_local int depth_;
+  static constinit thread_local Slot* slot_;
+  static std::array<Slot, slots_max> slots_;
+};
+
+}  // namespace vma::interpose
