@@ -13,7 +13,9 @@ extern "C" {
 typedef struct vmart_ipc_name {
   uint32_t user;
   uint32_t process;
-  uint64_t key; /**< Random. */
+  uint32_t pid_namespace; /**< 0: the machine's first one. */
+  uint32_t reserved;      /**< 0. */
+  uint64_t key;           /**< Random. */
 } vmart_ipc_name;
 
 /// Like `vmart_exported_create`, also for memory that was created for this process only: that is

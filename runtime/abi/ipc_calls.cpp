@@ -23,10 +23,10 @@ vmart_status vmart_ipc_export(void* pointer, vmart_exported** out, vmart_ipc_nam
     vma::make_exportable(parts_of(vma::runtime()), pointer, call);
     const vma::ExportName name = vma::new_export_name(call);
     vma::ExportOptions options;
-    options.path = vma::path_of(name);
+    options.path = vma::new_path_of(name);
     options.importers_max = 1024;  // The driver has no limit.
     *out = std::make_unique<vmart_exported>(vma::export_allocation(pointer, options)).release();
-    *out_name = {name.user, name.process, name.key};
+    *out_name = {name.user, name.process, name.pid_namespace, 0, name.key};
   });
 }
 
@@ -35,7 +35,7 @@ vmart_status vmart_ipc_import(const vmart_ipc_name* name, int64_t limit_ns, void
   return at_boundary([&] {
     require_argument(name, call, "name");
     require_argument(out, call, "out");
-    const vma::ExportName known{name->user, name->process, name->key};
-    *out = vma::import_allocation(vma::path_of(known), vma::import_within(limit_ns));
+    const vma::ExportName known{name->user, name->process, name->pid_namespace, name->key};
+    *out = vma::import_allocation(vma::path_of(known, call), vma::import_within(limit_ns));
   });
 }

@@ -7,6 +7,8 @@
 #include <vma/error.hpp>
 
 #include <fmt/format.h>
+
+#include <sys/auxv.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -55,6 +57,7 @@ constexpr EnvironmentVariable variables[] = {
     {"VMART_DECISIONS", Type::path, "a file, or 0", "0"},
     {"VMART_TRACE", Type::place, "a file, 1 for vmart-%p.trace.json, or 0", "0"},
     {"VMART_CONTROL", Type::place, "1, 0, or a path with a slash", "0"},
+    {"VMART_CONTROL_LIBRARIES", Type::flag, "1, yes, on, true or 0, no, off, false", "0"},
     {"VMART_CALIBRATION", Type::text, "auto, off or a file", "auto"},
     {"VMART_CACHE_DIR", Type::text, "a folder", "$XDG_CACHE_HOME/vmart or ~/.cache/vmart"},
     {"VMART_MACHINES", Type::text, "a folder", "none"},
@@ -116,8 +119,16 @@ std::optional<bool> yes_or_no(std::string_view text) noexcept {
   return std::nullopt;
 }
 
+const char* environment_variable(const char* name) noexcept {
+  return secure_getenv(name);
+}
+
+bool ignores_environment() noexcept {
+  return getauxval(AT_SECURE) != 0;
+}
+
 std::optional<std::string> environment_text(std::string_view name) {
-  const char* const text = std::getenv(std::string(known(name).name).c_str());
+  const char* const text = environment_variable(std::string(known(name).name).c_str());
   if (text == nullptr || *text == '\0') return std::nullopt;
   return text;
 }
@@ -203,6 +214,11 @@ void warn_of_unknown_variables() {
   if (warned.exchange(true)) return;
   for (char** each = environ; each != nullptr && *each != nullptr; ++each) {
     const std::string_view entry(*each);
+    if (ignores_environment() && entry.starts_with("VMART_")) {
+      log(LogLevel::warn,
+          "ignores the variables VMART_*, because this program has more rights than its caller");
+      return;
+    }
     const auto unknown = unknown_variable(entry.substr(0, entry.find('=')));
     if (!unknown) continue;
     log(LogLevel::warn, "{} is set, but vmart has no such variable{}", unknown->name,

@@ -22,6 +22,13 @@ struct EnvironmentVariable {
 /// All variables that the library and its tools read.
 std::span<const EnvironmentVariable> environment_variables() noexcept;
 
+/// The value of any variable; null if it is unset. Everything that is read from the environment
+/// comes from here: a program that has more rights than its caller (set-user-ID, file capabilities)
+/// sees none, because the caller could make it load libraries and write files.
+const char* environment_variable(const char* name) noexcept;
+/// Whether this process ignores its environment for that reason.
+bool ignores_environment() noexcept;
+
 // Each returns the value of a variable in the table; none if it is unset or empty. Throws:
 // Error{invalid_argument} that names the variable, its value and the valid values.
 
@@ -54,7 +61,7 @@ std::uint64_t parse_size(const std::string& text, const std::string& what);
 struct UnknownVariable {
   std::string name, nearest;
 };
-/// Logs unknown variables of this process, once.
+/// Logs unknown variables of this process, or that all are ignored, once.
 void warn_of_unknown_variables();
 std::optional<UnknownVariable> unknown_variable(std::string_view name);
 

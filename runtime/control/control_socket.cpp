@@ -1,8 +1,9 @@
 #include "control/control_socket.hpp"
 
 #include "base/clock.hpp"
-#include "control/descriptor.hpp"
 #include "base/environment.hpp"
+#include "control/descriptor.hpp"
+#include "control/own_folder.hpp"
 #include "control/socket_peer.hpp"
 
 #include <vma/error.hpp>
@@ -12,15 +13,13 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/file.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <chrono>
-#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
@@ -34,8 +33,6 @@ namespace vma {
 namespace {
 
 constexpr int backlog = 16;
-// Of the temporary name under which the socket is created.
-constexpr std::size_t suffix_length = 9;
 constexpr auto replacement_limit = std::chrono::seconds(1);
 
 [[noreturn]] void refuse(ErrorKind kind, const std::string& path, const std::string& reason) {
@@ -51,12 +48,6 @@ std::string folder_of(const std::string& path) {
   const std::size_t slash = path.rfind('/');
   if (slash == std::string::npos) return ".";
   return slash == 0 ? "/" : path.substr(0, slash);
-}
-
-/// Whether it is a directory of this user that no other user may write to.
-bool is_private(const struct stat& status) {
-  return S_ISDIR(status.st_mode) && status.st_uid == geteuid() &&
-         (status.st_mode & (S_IWGRP | S_IWOTH)) == 0;
 }
 
 sockaddr_un address_at(const std::string& path) {
@@ -82,16 +73,94 @@ bool is_live(const std::string& path) {
   return true;
 }
 
-/// Links `made` to `path` unless the name exists; returns false if it does.
-bool link_to(const std::string& made, const std::string& path) {
-  if (link(made.c_str(), path.c_str()) == 0) return true;
-  if (errno != EEXIST) refuse_errno(path, "link");
+/// A private folder beside a path, in which the socket gets its name and its mode before it is
+/// linked to the path. A name beside the path could be replaced, before its mode is set, by a link
+/// to any other file of this user. Removes itself and the name on destruction.
+class PrivateFolder {
+ public:
+  explicit PrivateFolder(const std::string& path);
+  ~PrivateFolder();
+  PrivateFolder(const PrivateFolder&) = delete;
+  PrivateFolder& operator=(const PrivateFolder&) = delete;
+
+  void bind(const Descriptor& socket, mode_t mode) const;
+  struct stat status() const;
+  /// Links the socket to the path unless the name exists; returns false if it does.
+  bool link_to_path() const;
+
+ private:
+  static constexpr const char* name_ = "s";
+  const std::string& path_;
+  std::string folder_;
+  Descriptor opened_;  // From here on, others may rename the folder.
+};
+
+PrivateFolder::PrivateFolder(const std::string& path) : path_(path), folder_(path + ".XXXXXX") {
+  if (mkdtemp(folder_.data()) == nullptr) refuse_errno(path, "mkdtemp");
+  opened_ = Descriptor(open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  struct stat made {};
+  if (opened_ && fstat(opened_.get(), &made) == 0 && is_private(made, geteuid()) &&
+      (made.st_mode & 0077) == 0) {
+    return;
+  }
+  rmdir(folder_.c_str());
+  refuse(ErrorKind::invalid_argument, path, "cannot create a private folder beside it");
+}
+
+PrivateFolder::~PrivateFolder() {
+  unlinkat(opened_.get(), name_, 0);
+  rmdir(folder_.c_str());
+}
+
+void PrivateFolder::bind(const Descriptor& socket, mode_t mode) const {
+  // Linux gives the file the mode of the socket, less the umask, which is shared by the whole
+  // process and remains unchanged.
+  if (fchmod(socket.get(), mode) != 0) refuse_errno(path_, "fchmod");
+  const sockaddr_un address = address_at(fmt::format("/proc/self/fd/{}/{}", opened_.get(), name_));
+  if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
+    refuse_errno(path_, "bind");
+  }
+  if ((mode & 0077) != 0 && fchmodat(opened_.get(), name_, mode, 0) != 0) {
+    refuse_errno(path_, "chmod");
+  }
+}
+
+struct stat PrivateFolder::status() const {
+  struct stat status {};
+  if (fstatat(opened_.get(), name_, &status, AT_SYMLINK_NOFOLLOW) != 0) {
+    refuse_errno(path_, "fstatat");
+  }
+  return status;
+}
+
+bool PrivateFolder::link_to_path() const {
+  if (linkat(opened_.get(), name_, AT_FDCWD, path_.c_str(), 0) == 0) return true;
+  if (errno != EEXIST) refuse_errno(path_, "link");
   return false;
+}
+
+/// Whoever may change the folder of the path could replace the socket by another.
+void check_folder(const std::string& path) {
+  const std::string folder = folder_of(path);
+  struct stat status {};
+  if (stat(folder.c_str(), &status) != 0) refuse_errno(folder, "stat");
+  if (status.st_uid != geteuid() && status.st_uid != 0) {
+    refuse(ErrorKind::invalid_argument, path,
+           fmt::format("its folder belongs to user {}, who could replace the socket; use a folder "
+                       "of this user",
+                       status.st_uid));
+  }
+  if ((status.st_mode & S_IWOTH) != 0 && (status.st_mode & S_ISVTX) == 0) {
+    refuse(ErrorKind::invalid_argument, path,
+           fmt::format("its folder has mode {:04o}, so all users could replace the socket; use a "
+                       "folder to which only this user may write",
+                       status.st_mode & 07777));
+  }
 }
 
 /// Replaces the socket of a dead process. Locks the directory, so that two processes that find the
 /// same stale socket do not remove each other's new one.
-void replace_stale(const std::string& made, const std::string& path) {
+void replace_stale(const PrivateFolder& made, const std::string& path) {
   const Descriptor folder(open(folder_of(path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (folder.get() < 0) refuse_errno(folder_of(path), "open");
   SteadyClock clock;
@@ -107,32 +176,15 @@ void replace_stale(const std::string& made, const std::string& path) {
     if (is_live(path)) refuse(ErrorKind::busy, path, "another process already listens there");
     if (unlink(path.c_str()) != 0 && errno != ENOENT) refuse_errno(path, "unlink");
   }
-  if (!link_to(made, path)) refuse(ErrorKind::busy, path, "another process took it first");
+  if (!made.link_to_path()) refuse(ErrorKind::busy, path, "another process took it first");
 }
 
-/// Whether this library makes such names: "123.sock" and, of exports, "123-1.sock" in our own
-/// folder, "vmart-123.sock" elsewhere.
-bool is_made_up(std::string_view name, bool own_folder) {
-  constexpr std::string_view prefix = "vmart-";
-  constexpr std::string_view suffix = ".sock";
-  if (!own_folder) {
-    if (!name.starts_with(prefix)) return false;
-    name.remove_prefix(prefix.size());
-  }
-  if (!name.ends_with(suffix) || name.size() == suffix.size()) return false;
-  name.remove_suffix(suffix.size());
-  return name.find_first_not_of("0123456789-") == std::string_view::npos;
-}
-
-/// Whether "123-1.sock" is an export of a process that lives, so that there is no need to connect,
-/// of which that process would learn. False for other names: those of control sockets are few.
-bool is_export_of_live(std::string_view name) {
-  pid_t process = 0;
-  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), process);
-  if (error != std::errc() || process <= 0 || end == name.data() + name.size() || *end != '-') {
-    return false;
-  }
-  return kill(process, 0) == 0 || errno != ESRCH;
+/// Whether it is of an export of a process that lives, so that there is no need to connect, of
+/// which that process would learn. False for control sockets, which are few, and for processes of
+/// another namespace, whose numbers mean nothing here.
+bool is_export_of_live(const SocketName& name) {
+  if (name.key.empty() || name.pid_namespace != SocketName::own().pid_namespace) return false;
+  return kill(name.process, 0) == 0 || errno != ESRCH;
 }
 
 /// Whether this process has called it with the folder.
@@ -143,77 +195,43 @@ bool note_swept(const std::string& folder) {
   return !swept.insert(folder).second;
 }
 
-/// Removes stale sockets of this user's dead processes from a folder that only this user may write
-/// to. Leaves entries that cannot be examined.
+/// Removes stale sockets of this user's dead processes from a folder of `own_folder`. Leaves
+/// entries that cannot be examined.
 void sweep(const std::string& folder) noexcept try {
   constexpr int looks_max = 1000;
-  struct stat status {};
-  if (lstat(folder.c_str(), &status) != 0 || !is_private(status)) return;
+  if (std::ranges::count(folders_of(geteuid()), folder) == 0) return;
   const Descriptor held(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (held.get() < 0 || flock(held.get(), LOCK_EX | LOCK_NB) != 0) return;
   int looks = 0;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     const std::string path = entry.path();
-    const std::string name = entry.path().filename();
-    if (!is_made_up(name, folder == control_folder()) || is_export_of_live(name)) continue;
+    const auto name = SocketName::parse(entry.path().filename().native());
+    if (!name || is_export_of_live(*name)) continue;
     if (++looks > looks_max) return;
+    struct stat status {};
     if (lstat(path.c_str(), &status) != 0 || !S_ISSOCK(status.st_mode)) continue;
     if (status.st_uid == geteuid() && !is_live(path)) unlink(path.c_str());
   }
 } catch (const std::exception&) {  // The folder was removed, or changed by another process.
 }
 
-std::string made_name(const std::string& path) {
-  std::uint32_t number = 0;
-  if (getrandom(&number, sizeof number, 0) != sizeof number) refuse_errno(path, "getrandom");
-  return fmt::format("{}.{:08x}", path, number);
-}
-
-/// Removes a name from the file system on destruction.
-struct MadeName {
-  std::string name;
-  ~MadeName() { unlink(name.c_str()); }
-};
-
 }  // namespace
 
-void make_own_folder(const std::string& folder) {
-  if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) refuse_errno(folder, "mkdir");
-  struct stat status {};
-  if (lstat(folder.c_str(), &status) != 0) refuse_errno(folder, "lstat");
-  if (!is_private(status) || (status.st_mode & 0077) != 0) {
-    // Another user may have created it first, or placed a link there.
-    refuse(ErrorKind::invalid_argument, folder, "is not a directory of this user with mode 0700");
+bool opens_control(std::string_view setting) {
+  if (setting.empty()) return false;
+  if (const std::optional<bool> word = yes_or_no(setting)) return *word;
+  // Most likely a mistake: nobody would look for a socket in the current folder.
+  if (setting.find('/') == std::string_view::npos) {
+    refuse_setting("VMART_CONTROL", setting, environment_takes("VMART_CONTROL"));
   }
-}
-
-std::string control_folder() {
-  return control_folder(geteuid());
-}
-
-std::string control_folder(uid_t user) {
-  return fmt::format("/tmp/vmart-{}", user);
+  return true;
 }
 
 std::optional<std::string> control_path(const char* setting) {
   const std::string_view text = setting == nullptr ? "" : setting;
-  if (text.empty()) return std::nullopt;
-  const std::optional<bool> word = yes_or_no(text);
-  if (word && !*word) return std::nullopt;
-  if (!word) {
-    // Most likely a mistake: nobody would look for a socket in the current folder.
-    if (text.find('/') == std::string_view::npos) {
-      refuse_setting("VMART_CONTROL", text, environment_takes("VMART_CONTROL"));
-    }
-    return std::string(text);
-  }
-  const char* folder = std::getenv("XDG_RUNTIME_DIR");
-  struct stat status {};
-  // Under sudo, the variable may name a directory of the user who called it.
-  if (folder != nullptr && folder[0] == '/' && lstat(folder, &status) == 0 && is_private(status)) {
-    return fmt::format("{}/vmart-{}.sock", folder, getpid());
-  }
-  return fmt::format("{}/{}.sock", control_folder(), getpid());
+  if (!opens_control(text)) return std::nullopt;
+  if (!yes_or_no(text)) return std::string(text);
+  return fmt::format("{}/{}", own_folder(), SocketName::own().text());
 }
 
 std::optional<ucred> peer_of(int descriptor) {
@@ -224,7 +242,7 @@ std::optional<ucred> peer_of(int descriptor) {
 }
 
 void ControlSocket::check_path(const std::string& path) {
-  constexpr std::size_t longest = sizeof(sockaddr_un::sun_path) - 1 - suffix_length;
+  constexpr std::size_t longest = sizeof(sockaddr_un::sun_path) - 1;
   if (path.empty() || path.back() == '/') {
     refuse(ErrorKind::invalid_argument, path, "is not a file name");
   }
@@ -241,31 +259,20 @@ void ControlSocket::check_path(const std::string& path) {
 
 ControlSocket::ControlSocket(std::string path, const SocketTerms& terms) : path_(std::move(path)) {
   check_path(path_);
-  if (folder_of(path_) == control_folder()) make_own_folder(control_folder());
+  check_folder(path_);
   if (!note_swept(folder_of(path_)) || !terms.sweeps_once) sweep(folder_of(path_));
-  Descriptor made(socket(AF_UNIX, terms.type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (made.get() < 0) refuse_errno(path_, "socket");
-  // Linux gives the file the mode of the socket. So it never has another mode, and the umask, which
-  // is shared by the whole process, remains unchanged.
-  if (fchmod(made.get(), terms.mode) != 0) refuse_errno(path_, "fchmod");
-  const MadeName name{made_name(path_)};
-  const sockaddr_un address = address_at(name.name);
-  if (bind(made.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
-    refuse_errno(path_, "bind");
-  }
-  // The umask applies to what others may do.
-  if ((terms.mode & 0077) != 0 && chmod(name.name.c_str(), terms.mode) != 0) {
-    refuse_errno(path_, "chmod");
-  }
-  struct stat status {};
-  if (lstat(name.name.c_str(), &status) != 0) refuse_errno(path_, "lstat");
+  Descriptor listening(socket(AF_UNIX, terms.type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!listening) refuse_errno(path_, "socket");
+  const PrivateFolder made(path_);
+  made.bind(listening, terms.mode);
+  const struct stat status = made.status();
   if ((status.st_mode & 0777 & ~terms.mode) != 0) {
     refuse(ErrorKind::unsupported, path_,
            "this file system does not restrict access by other users");
   }
-  if (listen(made.get(), backlog) != 0) refuse_errno(path_, "listen");
-  if (!link_to(name.name, path_)) replace_stale(name.name, path_);
-  descriptor_ = made.release();
+  if (listen(listening.get(), backlog) != 0) refuse_errno(path_, "listen");
+  if (!made.link_to_path()) replace_stale(made, path_);
+  descriptor_ = listening.release();
   owner_ = getpid();
   device_ = status.st_dev;
   inode_ = status.st_ino;

@@ -6,21 +6,16 @@
 #include <atomic>
 #include <optional>
 #include <string>
+#include <string_view>
 
 namespace vma {
 
-/// Path of this process's socket, depending on the value of VMART_CONTROL. None for null, "" and
-/// words that mean no. For words that mean yes, `vmart-PID.sock` in XDG_RUNTIME_DIR if that is a
-/// private directory of this user, otherwise `PID.sock` in `control_folder()`. Anything else must
-/// be a path that contains a slash. Throws: Error{invalid_argument} for other words.
+/// Whether a value of VMART_CONTROL opens a socket: not "" and words that mean no. A value that is
+/// not a word must contain a slash. Throws: Error{invalid_argument} for others.
+bool opens_control(std::string_view setting);
+/// Path of this process's socket, depending on the value of VMART_CONTROL; none if that opens none.
+/// For words that mean yes, one in `own_folder()`. Throws: as these two.
 std::optional<std::string> control_path(const char* setting);
-/// /tmp/vmart-UID.
-std::string control_folder();
-/// Creates it, with mode 0700. Throws: Error{invalid_argument} if another user has taken the name,
-/// and others if the system refuses.
-void make_own_folder(const std::string& folder);
-/// That of another user.
-std::string control_folder(uid_t user);
 
 /// Whether a peer may control this process: it must be the same user, or root.
 constexpr bool may_control(const ucred& peer, uid_t own) {
@@ -37,15 +32,14 @@ struct SocketTerms {
 };
 
 /// A Unix socket that listens at a path, with its mode from the start. Whoever finds the
-/// socket at the path can connect: it is created under a temporary name, and linked to the path
+/// socket at the path can connect: it is created in a private folder beside, and linked to the path
 /// once it listens. Owns the descriptor and the path.
 class ControlSocket {
  public:
-  /// Replaces the socket of a dead process. Creates `control_folder()` if the path is in it.
-  /// Removes sockets that other dead processes of this user left in the folder under names of
-  /// `control_path`. Throws: Error{invalid_argument} if the path is too long, abstract or not a
-  /// socket, or if its directory is not writable or belongs to another user; {busy} if another
-  /// process listens there.
+  /// Replaces the socket of a dead process. In a folder of `own_folder`, removes those that other
+  /// dead processes of this user left. Throws: Error{invalid_argument} if the path is too long,
+  /// abstract or not a socket, or if its folder is not writable, belongs to another user or lets
+  /// all users replace the socket; {busy} if another process listens there.
   explicit ControlSocket(std::string path, const SocketTerms& terms = {});
   /// Removes the path if it still names this socket. Does nothing in a forked child, because path
   /// and socket belong to the parent.

@@ -151,7 +151,7 @@ json::value parse(std::string_view text, const std::string& file) {
 
 std::string calibration_folder() {
   const auto variable = [](const char* name) {
-    const char* text = std::getenv(name);
+    const char* const text = environment_variable(name);
     return std::string(text == nullptr ? "" : text);
   };
   if (const auto own = environment_text("VMART_CACHE_DIR")) return *own;

@@ -1,5 +1,6 @@
 #include "driver/cuda_driver.hpp"
 
+#include "base/environment.hpp"
 #include "driver/cuda_handles.hpp"
 #include "driver/cuda_scope.hpp"
 
@@ -31,7 +32,7 @@ std::string kernel_module_version() {
 int queues_of_a_context() {
   constexpr int queues_default = 8;
   constexpr int queues_max = 32;
-  const char* text = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS");
+  const char* text = environment_variable("CUDA_DEVICE_MAX_CONNECTIONS");
   if (text == nullptr) return queues_default;
   const int asked = std::atoi(text);
   return asked < 1 ? queues_default : std::min(asked, queues_max);

@@ -16,7 +16,7 @@ namespace vma::interpose {
 
 /// The contents of a handle of vmart. Handles without its mark are the driver's.
 struct MemoryHandle {
-  static constexpr unsigned long long mark_of_ours = 0x3143'5049'5452'4d56;  // "VMRTIPC1"
+  static constexpr unsigned long long mark_of_ours = 0x3243'5049'5452'4d56;  // "VMRTIPC2"
 
   unsigned long long mark = 0;
   vmart_ipc_name name{};

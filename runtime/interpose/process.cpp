@@ -13,7 +13,7 @@ namespace {
 
 /// `vmart run --no-children`: programs that this one starts are left alone.
 void hide_from_children() {
-  const char* const preload = std::getenv("LD_PRELOAD");
+  const char* const preload = secure_getenv("LD_PRELOAD");
   if (Settings::get().children || preload == nullptr) return;
   std::string rest;
   for (std::string_view left = preload; !left.empty();) {

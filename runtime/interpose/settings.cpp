@@ -16,7 +16,7 @@ namespace {
 
 /// Empty if it is unset.
 std::string_view variable(const char* name) noexcept {
-  const char* const text = std::getenv(name);
+  const char* const text = secure_getenv(name);
   return text != nullptr ? text : "";
 }
 
@@ -55,7 +55,7 @@ Settings read() {
   settings.driver = variable("VMART_DRIVER");
   settings.min_bytes = bytes_of("VMART_RUN_MIN_BYTES", settings.min_bytes);
   settings.site_bytes = bytes_of("VMART_RUN_SITE_BYTES", settings.site_bytes);
-  settings.excluded = std::getenv("VMART_RUN_EXCLUDE") != nullptr
+  settings.excluded = secure_getenv("VMART_RUN_EXCLUDE") != nullptr
                           ? variable("VMART_RUN_EXCLUDE")  // Also with no name.
                           : "libnccl,libnvshmem";          // They export what they allocate.
   settings.children = flag_of("VMART_RUN_CHILDREN", true);
@@ -63,7 +63,7 @@ Settings read() {
   settings.capacity_is_set = !variable("VMART_CAPACITY").empty();
   settings.overcommit = flag_of("VMART_RUN_OVERCOMMIT", false);
   settings.vmm = flag_of("VMART_RUN_VMM", false);
-  if (const char* const queues = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS")) {
+  if (const char* const queues = secure_getenv("CUDA_DEVICE_MAX_CONNECTIONS")) {
     settings.hardware_queues = std::clamp(std::atoi(queues), 1, 32);
   }
   settings.uses_are_read = std::ranges::any_of(

@@ -17,10 +17,15 @@ namespace vma {
 /// its socket, so that whoever hands the name over needs no room for a path.
 struct ExportName {
   std::uint32_t user = 0, process = 0;
-  std::uint64_t key = 0;  ///< Random.
+  std::uint32_t pid_namespace = 0;  ///< As in `SocketName`.
+  std::uint64_t key = 0;            ///< Random.
 };
 ExportName new_export_name(const char* call);
-std::string path_of(const ExportName& name);
+/// In the folder for sockets of this user.
+std::string new_path_of(const ExportName& name);
+/// In the folder for sockets of that user where it is. Throws: Error{peer_failure} that lists the
+/// folders, if it is in none.
+std::string path_of(const ExportName& name, const char* call);
 
 /// Throws: Error{invalid_argument}.
 ExportRequest request_of(const ExportOptions& options, const char* call);

@@ -6,28 +6,52 @@
 #include "runtime/runtime_parts.hpp"
 
 #include "base/process_exit.hpp"
-#include "control/control_socket.hpp"
+#include "control/own_folder.hpp"
 #include "memory/move_claim.hpp"
 #include "migrate/migration/transaction.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
-#include <sys/random.h>
 #include <unistd.h>
 
 #include <cstddef>
+#include <string>
 #include <utility>
+#include <vector>
 
 namespace vma {
 
-ExportName new_export_name(const char* call) {
-  ExportName name{geteuid(), static_cast<std::uint32_t>(ProcessExit::process()), 0};
-  if (getrandom(&name.key, sizeof name.key, 0) == sizeof name.key) return name;
-  throw Error(ErrorKind::driver_failure, call, "the system gives no random numbers");
+namespace {
+
+SocketName socket_name(const ExportName& name) {
+  return {static_cast<pid_t>(name.process), name.pid_namespace, key_text(name.key)};
 }
 
-std::string path_of(const ExportName& name) {
-  return fmt::format("{}/{}-{}.sock", control_folder(name.user), name.process, name.key);
+}  // namespace
+
+ExportName new_export_name(const char* call) {
+  const SocketName own = SocketName::own();
+  return {geteuid(), static_cast<std::uint32_t>(own.process), own.pid_namespace, random_key(call)};
+}
+
+std::string new_path_of(const ExportName& name) {
+  return fmt::format("{}/{}", own_folder(), socket_name(name).text());
+}
+
+std::string path_of(const ExportName& name, const char* call) {
+  const std::vector<std::string> folders = folders_of(name.user);
+  for (const std::string& folder : folders) {
+    std::string path = fmt::format("{}/{}", folder, socket_name(name).text());
+    if (access(path.c_str(), F_OK) == 0) return path;
+  }
+  throw Error(
+      ErrorKind::peer_failure, call,
+      fmt::format("process {} of user {} does not share this memory any more, or in a folder that "
+                  "this process does not see, such as its XDG_RUNTIME_DIR; looked for {} in: {}",
+                  name.process, name.user, socket_name(name).text(),
+                  folders.empty() ? "no folder of that user exists"
+                                  : fmt::format("{}", fmt::join(folders, ", "))));
 }
 
 ExportRequest request_of(const ExportOptions& options, const char* call) {

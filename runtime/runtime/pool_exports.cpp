@@ -189,7 +189,7 @@ ExportedPool Runtime::export_pool(const Pool& pool, const ExportOptions& options
   const PoolEntry named(pool.handle_.get(), export_pool_call);
   ExportRequest request = request_of(options, export_pool_call);
   Sharing& sharing = named.machinery().sharing;
-  if (request.path.empty()) request.path = sharing.new_path();
+  if (request.path.empty()) request.path = Sharing::new_path();
   ControlSocket::check_path(segment_path(request.path, UINT32_MAX));
   const auto exports = std::make_shared<SegmentExports>(sharing, std::move(request));
   auto state = std::make_unique<ExportedPool::State>(pool.handle_, exports);

@@ -3,6 +3,7 @@
 #include "control/explained_moves.hpp"
 #include "costs/cost_estimates.hpp"
 #include "placement/policies/built_in_policies.hpp"
+#include "placement/policies/policy_text.hpp"
 #include "runtime/argument_checks.hpp"
 #include "scheduling/evictions.hpp"
 #include "runtime/place_states.hpp"
@@ -406,6 +407,13 @@ std::vector<std::string> RuntimeControl::known_policies() {
 }
 
 void RuntimeControl::set_policy(const std::string& text) {
+  if (const std::string path = split_policy_text(text).path;
+      !path.empty() && !ground_.may_load_libraries) {
+    throw Error(ErrorKind::not_permitted, "vma::control",
+                fmt::format("{} is a library, whose code would run in the program; start the "
+                            "program with VMART_CONTROL_LIBRARIES=1 to allow that",
+                            path));
+  }
   ground_.scheduler.set_policy(text);
 }
 

@@ -29,6 +29,7 @@ struct ControlGround {
   Scheduler& scheduler;
   GpuMonitor& monitor;
   std::shared_ptr<EventFeed> feed;
+  bool may_load_libraries = false;  ///< By clients of the control socket.
 };
 
 /// A runtime as seen by the control socket. One thread at a time, that of the scheduler's loop;

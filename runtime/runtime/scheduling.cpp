@@ -71,8 +71,8 @@ Scheduling::Scheduling(Driver& driver, Memory& memory, Backings& backings, Mover
                   [feed = feed_](const Decision& decision) { feed->decided(decision); }},
                  place_states(driver, memory.topology(), memory.chunks().ledger()), sourced.costs,
                  limits_of(settings), maker_of(settings), settings.policy),
-      control_(
-          {driver, memory, backings, mover, parker, sourced.costs, scheduler_, monitor, feed_}) {
+      control_({driver, memory, backings, mover, parker, sourced.costs, scheduler_, monitor, feed_,
+                settings.control_libraries}) {
   uses.timestamps(recording_ != nullptr);
   SchedulerInbox* const inbox = recording_ == nullptr ? nullptr : &scheduler_.inbox();
   mover.watch_chunks([feed = feed_, inbox](const ChunkStep& step) {

@@ -139,10 +139,11 @@ std::string trace_of_environment() {
 void settle_output(const RuntimeOptions& options, Settings& settings) {
   settings.control = !options.control.empty() ? control_option(options.control)
                                               : environment_place("VMART_CONTROL").value_or("");
+  settings.control_libraries = environment_flag("VMART_CONTROL_LIBRARIES").value_or(false);
   settings.trace = !options.trace.empty() ? options.trace : trace_of_environment();
   settings.record = environment_path("VMART_RECORD").value_or("");
   settings.decisions = environment_path("VMART_DECISIONS").value_or("");
-  const bool controlled = control_path(settings.control.c_str()).has_value();
+  const bool controlled = opens_control(settings.control);
   const bool written =
       !settings.trace.empty() || !settings.record.empty() || !settings.decisions.empty();
   if (settings.policy.empty() && (controlled || written)) {

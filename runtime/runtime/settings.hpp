@@ -39,6 +39,7 @@ struct Settings {
   std::string record;                ///< A folder; empty: nothing is recorded. VMART_RECORD.
   std::string decisions;             ///< A file; empty: none. VMART_DECISIONS.
   std::string control;               ///< Parsed by `control_path`. VMART_CONTROL.
+  bool control_libraries = false;    ///< Its clients may load policies. VMART_CONTROL_LIBRARIES.
   std::string trace;                 ///< A file; empty: none. VMART_TRACE.
   std::string nvml;                  ///< A library; empty: off, "auto": theirs on GPUs. VMART_NVML.
   bool dry_run = false;

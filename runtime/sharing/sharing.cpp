@@ -3,7 +3,7 @@
 #include "base/log.hpp"
 #include "base/process_exit.hpp"
 #include "base/stepper.hpp"
-#include "control/control_socket.hpp"
+#include "control/own_folder.hpp"
 #include "sharing/export_move.hpp"
 
 #include <boost/asio/post.hpp>
@@ -34,7 +34,8 @@ ShareThread& Sharing::thread() {
 }
 
 std::string Sharing::new_path() {
-  return fmt::format("{}/{}-{}", control_folder(), ProcessExit::process(), ++last_path_);
+  const SocketName name = SocketName::own(key_text(random_key("vma::export_allocation")));
+  return fmt::format("{}/{}", own_folder(), name.stem());
 }
 
 std::shared_ptr<MemoryExport> Sharing::open(std::shared_ptr<Allocation> allocation,

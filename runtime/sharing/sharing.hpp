@@ -11,7 +11,6 @@
 #include "sharing/place_names.hpp"
 #include "sharing/share_thread.hpp"
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -32,7 +31,7 @@ class Sharing final : public ImporterMoves {
   ~Sharing() override;
 
   /// A path in a folder of this user for sockets, which begin with it and end with ".sock".
-  std::string new_path();
+  static std::string new_path();
   /// Serves the allocation at a socket until `close`. An empty path in the request becomes one in
   /// a folder of this user. Throws: Error{unsupported} on a stepped machine; as MemoryExport.
   std::shared_ptr<MemoryExport> open(std::shared_ptr<Allocation> allocation, ExportRequest request);
@@ -69,7 +68,6 @@ class Sharing final : public ImporterMoves {
   std::unique_ptr<ShareStop> stop_ VMART_GUARDED_BY(mutex_);           // From the first import on.
   std::unique_ptr<ImportFollower> follower_ VMART_GUARDED_BY(mutex_);  // The same.
   bool imports_refused_ VMART_GUARDED_BY(mutex_) = false;
-  std::atomic<std::uint64_t> last_path_{0};
 };
 
 }  // namespace vma

@@ -22,7 +22,7 @@ def environment(**changes):
     """Without settings of whoever runs the test; `changes` of None remove a variable. Nothing is given up because
     the machine is busy."""
     result = {name: value for name, value in os.environ.items()
-              if not name.startswith("VMART_") and name != "LD_PRELOAD"}
+              if not name.startswith("VMART_") and name != "LD_PRELOAD" and name not in changes}
     result["VMART_POLICY_LIMIT_MS"] = "60000"
     result.update({name: value for name, value in changes.items() if value is not None})
     return result

@@ -1,11 +1,18 @@
 """Under `vmart run --way shim`, a library stands in the place of the driver's. shim_test.py VMART PROGRAM"""
 
+import os
 import pathlib
+import shutil
 import sys
+import tempfile
 import textwrap
 import unittest
 
 from run_test import PLACES, PROGRAM, VMART, WAYS, Running, places, result_of, run
+
+
+def becoming(user):
+    return "setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups"
 
 
 class Shim(unittest.TestCase):
@@ -56,6 +63,37 @@ class Shim(unittest.TestCase):
                     VMART_CONTROL="0")
         self.assertEqual((under.returncode, under.stderr), (0, ""))
         self.assertEqual(under.stdout, run(PROGRAM, "linked").stdout)
+
+    def test_is_in_no_folder_that_another_user_can_change(self):
+        """Programs search it for libraries long after the folder may have been cleaned up."""
+        show = ("run", "--way", "shim", "--", "sh", "-c", "echo $LD_LIBRARY_PATH")
+        with tempfile.TemporaryDirectory(prefix="vmart-run-") as theirs:
+            refused = run(VMART, *show, HOME=theirs, XDG_CACHE_HOME=None, XDG_RUNTIME_DIR=None)
+            self.assertEqual((refused.returncode, refused.stdout), (1, ""))
+            self.assertIn(f"{theirs}/.cache/vmart", refused.stderr)
+            self.assertIn("XDG_CACHE_HOME", refused.stderr)
+            # Nor one that the working directory names.
+            beside = run(VMART, *show, HOME=theirs, XDG_CACHE_HOME=":", XDG_RUNTIME_DIR=None)
+            self.assertEqual(beside.returncode, 1, beside.stdout)
+
+    @unittest.skipUnless(os.geteuid() == 0, "only root can become another user")
+    def test_cannot_be_made_by_another_user_once_it_is_gone(self):
+        victim, attacker = 64123, 64124
+        with tempfile.TemporaryDirectory(prefix="vmart-run-", dir="/var/lib") as home:
+            os.chmod(home, 0o755)
+            os.mkdir(f"{home}/own", 0o755)
+            os.chown(f"{home}/own", victim, victim)
+            if run(*becoming(victim), "test", "-x", VMART).returncode != 0:
+                self.skipTest(f"other users cannot enter {VMART.parent}")
+            shown = run(*becoming(victim), VMART, "run", "--way", "shim", "--", "sh", "-c", "echo $LD_LIBRARY_PATH",
+                        HOME=f"{home}/own", XDG_CACHE_HOME=None, XDG_RUNTIME_DIR=None)
+            self.assertEqual((shown.returncode, shown.stderr), (0, ""))
+            folder = shown.stdout.split(":")[0]
+            self.assertTrue(folder.startswith(f"{home}/own/.cache/vmart/shim-"), folder)
+            shutil.rmtree(f"{home}/own/.cache")  # What a cleaner does.
+            again = run(*becoming(attacker), "mkdir", "-p", folder)
+            self.assertNotEqual(again.returncode, 0)
+            self.assertFalse(os.path.exists(folder))
 
     def test_says_that_there_is_no_driver(self):
         under = run(VMART, "run", "--way", "shim", "--", "true", LD_LIBRARY_PATH=None)

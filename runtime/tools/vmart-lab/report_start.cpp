@@ -1,5 +1,6 @@
 #include "tools/vmart-lab/report_start.hpp"
 
+#include "base/environment.hpp"
 #include "machine/shared_folders.hpp"
 
 #include <fmt/format.h>
@@ -26,7 +27,7 @@ constexpr int not_run = 127;
 
 /// The environment, with our folders appended to PYTHONPATH.
 std::vector<std::string> environment() {
-  const char* const set = std::getenv("PYTHONPATH");
+  const char* const set = environment_variable("PYTHONPATH");
   std::string path = set == nullptr ? "" : set;
   for (const fs::path& folder : shared_folders("python")) {
     std::error_code failed;

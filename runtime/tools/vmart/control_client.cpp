@@ -1,6 +1,7 @@
 #include "tools/vmart/control_client.hpp"
 
 #include "control/control_socket.hpp"
+#include "control/own_folder.hpp"
 
 #include <vma/error.hpp>
 
@@ -18,7 +19,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <optional>
@@ -90,28 +90,17 @@ std::string why_distrusted(const std::string& path) {
   return "";
 }
 
-/// Adds the paths in `folder` whose names are `begin`, digits and ".sock".
-void collect(const std::string& folder, const std::string& begin, std::vector<std::string>& paths) {
-  const std::string end = ".sock";
-  std::error_code none;  // A missing folder counts as empty.
-  for (const auto& entry : std::filesystem::directory_iterator(folder, none)) {
-    const std::string name = entry.path().filename();
-    if (name.size() <= begin.size() + end.size()) continue;
-    if (!name.starts_with(begin) || !name.ends_with(end)) continue;
-    const std::string number = name.substr(begin.size(), name.size() - begin.size() - end.size());
-    if (number.find_first_not_of("0123456789") == std::string::npos) paths.push_back(entry.path());
-  }
-}
-
-std::vector<std::string> paths_of(const std::string& pid) {
+/// Those that listen; all for 0.
+std::vector<std::string> paths_of(pid_t process) {
   std::vector<std::string> paths;
-  const char* folder = std::getenv("XDG_RUNTIME_DIR");
-  if (folder != nullptr && folder[0] == '/') collect(folder, "vmart-", paths);
-  collect(control_folder(), "", paths);
-  std::erase_if(paths, [&](const std::string& path) {
-    return !pid.empty() && !path.ends_with("-" + pid + ".sock") &&
-           !path.ends_with("/" + pid + ".sock");
-  });
+  for (const std::string& folder : folders_of(geteuid())) {
+    std::error_code none;  // A missing folder counts as empty.
+    for (const auto& entry : std::filesystem::directory_iterator(folder, none)) {
+      const auto name = SocketName::parse(entry.path().filename().native());
+      if (!name || !name->key.empty()) continue;
+      if (process == 0 || process == name->process) paths.push_back(entry.path());
+    }
+  }
   std::erase_if(paths, [](const std::string& path) {
     if (!why_distrusted(path).empty()) return true;
     const int descriptor = connect_to(path);
@@ -124,7 +113,7 @@ std::vector<std::string> paths_of(const std::string& pid) {
 
 std::string path_of(const ControlChoice& choice) {
   if (!choice.socket.empty()) return choice.socket;
-  const auto paths = paths_of(choice.pid == 0 ? "" : std::to_string(choice.pid));
+  const auto paths = paths_of(choice.pid);
   if (paths.size() == 1) return paths.front();
   if (paths.empty()) {
     refuse(ErrorKind::invalid_argument,
@@ -139,7 +128,7 @@ std::string path_of(const ControlChoice& choice) {
 }  // namespace
 
 std::vector<std::string> listening_sockets() {
-  return paths_of("");
+  return paths_of(0);
 }
 
 ControlClient::ControlClient(const ControlChoice& choice) : path_(path_of(choice)) {

@@ -1,20 +1,26 @@
 #include "tools/vmart/driver_shim.hpp"
 
-#include "control/control_socket.hpp"
+#include "control/own_folder.hpp"
+#include "costs/calibration_file.hpp"
 
 #include <vma/error.hpp>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <dlfcn.h>
 #include <link.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <functional>
 #include <memory>
+#include <system_error>
+#include <vector>
 
 namespace vma {
 namespace {
@@ -59,14 +65,47 @@ void make_link(const std::string& target, const std::string& folder, const char*
   }
 }
 
+/// Where the folder of links may lie. The first choice stays when the user logs out. No other user
+/// can change the path, because programs search it for libraries as long as they and their children
+/// run.
+std::string folder_out_of_reach() {
+  std::vector<std::string> tried;
+  const mode_t before = umask(022);
+  for (const std::string& folder : {calibration_folder(), own_folder()}) {
+    tried.push_back(folder);
+    if (!folder.starts_with('/')) continue;
+    std::error_code ignored;  // The check below finds what is wrong.
+    std::filesystem::create_directories(folder, ignored);
+    const auto real = out_of_reach(folder, geteuid());
+    // The system's loader would take such a path for several.
+    if (real && real->find_first_of(":;") == std::string::npos) {
+      umask(before);
+      return *real;
+    }
+  }
+  umask(before);
+  throw Error(
+      ErrorKind::unsupported, asked_by,
+      fmt::format("--way shim needs a folder for links that other users cannot change, "
+                  "with no colon in its path; \"{}\" cannot be used; set XDG_CACHE_HOME to a "
+                  "folder that is not in /tmp and to which only this user may write",
+                  fmt::join(tried, "\" and \"")));
+}
+
 }  // namespace
 
 std::string driver_shim_folder(const std::string& shim) {
   const std::string driver = driver_library();
   const std::size_t number = std::hash<std::string>()(shim + ":" + driver);
-  make_own_folder(control_folder());
-  const std::string folder = fmt::format("{}/shim-{:016x}", control_folder(), number);
-  make_own_folder(folder);
+  const std::string folder = fmt::format("{}/shim-{:016x}", folder_out_of_reach(), number);
+  if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) {
+    throw Error(ErrorKind::unsupported, asked_by,
+                fmt::format("{}: {}", folder, std::strerror(errno)));
+  }
+  if (out_of_reach(folder, geteuid()) != folder) {
+    throw Error(ErrorKind::unsupported, asked_by,
+                fmt::format("{} is not a folder of this user with mode 0700; remove it", folder));
+  }
   make_link(driver, folder, needed_name);
   make_link(shim, folder, "libcuda.so.1");
   make_link(shim, folder, "libcuda.so");  // As some ask for it.

@@ -51,12 +51,12 @@ void set(const char* name, const std::string& value, bool replace = true) {
 }
 
 bool is_set(const char* name) {
-  const char* const value = std::getenv(name);
+  const char* const value = environment_variable(name);
   return value != nullptr && *value != '\0';
 }
 
 bool is_on(const char* name) {
-  return is_set(name) && yes_or_no(std::getenv(name)).value_or(false);
+  return is_set(name) && yes_or_no(environment_variable(name)).value_or(false);
 }
 
 /// Throws: Error{invalid_argument}. The library would say so only when the program first allocates.
@@ -83,7 +83,7 @@ std::string checked_preload(const std::string& library) {
 /// Takes out of a list what an outer `vmart run` has put there.
 template <typename IsOurs>
 void remove(const char* list, const char* separators, IsOurs is_ours) {
-  const std::string all = is_set(list) ? std::getenv(list) : "";
+  const std::string all = is_set(list) ? environment_variable(list) : "";
   std::string left;
   bool found = false;
   for (std::size_t begin = 0; begin < all.size();) {
@@ -114,7 +114,7 @@ void remove_outer_ways() {
 }
 
 void set_first(const char* list, const std::string& first) {
-  set(list, is_set(list) ? first + ":" + std::getenv(list) : first);
+  set(list, is_set(list) ? first + ":" + environment_variable(list) : first);
 }
 
 void set_environment(const RunOptions& options) {

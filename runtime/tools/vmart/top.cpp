@@ -1,5 +1,6 @@
 #include "tools/vmart/top.hpp"
 
+#include "base/environment.hpp"
 #include "tools/vmart/control_commands.hpp"
 #include "tools/vmart/control_text.hpp"
 
@@ -98,8 +99,8 @@ struct Screen {
 };
 
 bool has_colour() {
-  const char* const none = std::getenv("NO_COLOR");
-  const char* const term = std::getenv("TERM");
+  const char* const none = environment_variable("NO_COLOR");
+  const char* const term = environment_variable("TERM");
   return isatty(STDOUT_FILENO) != 0 && (none == nullptr || *none == '\0') &&
          (term == nullptr || std::string_view(term) != "dumb");
 }

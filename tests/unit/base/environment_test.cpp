@@ -77,6 +77,22 @@ TEST(Environment, NothingElseReadsAVariable) {
   }
 }
 
+/// A program with more rights than its caller must not obey the caller.
+TEST(Environment, IsReadInOnePlaceThatIgnoresACallerWithFewerRights) {
+  for (const auto& entry : fs::recursive_directory_iterator(VMART_SOURCE_FOLDER "/runtime")) {
+    const std::string extension = entry.path().extension();
+    if (extension != ".cpp" && extension != ".hpp") continue;
+    const std::string text = text_of(entry.path());
+    const bool may = entry.path().filename() == "environment.cpp" ||
+                     entry.path().native().find("/interpose/") != std::string::npos;
+    constexpr std::string_view reader = "getenv(", secure = "secure_";
+    for (std::size_t at = 0; (at = text.find(reader, at)) != std::string::npos; ++at) {
+      const std::string_view before = std::string_view(text).substr(0, at);
+      EXPECT_TRUE(may && before.ends_with(secure)) << entry.path();
+    }
+  }
+}
+
 /// The library must not warn about variables that programs of the source tree read themselves.
 TEST(Environment, KnowsWhatTestsAndBenchmarksRead) {
   const std::regex reads(R"((?:getenv|environment|environ(?:\.get)?)[(\[]["'](VMART_\w+))");

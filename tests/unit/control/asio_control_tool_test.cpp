@@ -3,6 +3,7 @@
 // against the server of a fake runtime.
 #include "unit/control/asio_control_rig.hpp"
 
+#include "control/own_folder.hpp"
 #include "control/prometheus.hpp"
 
 #include <gtest/gtest.h>
@@ -348,19 +349,19 @@ TEST_F(ControlToolTest, LeavesWithTwoForWrongUsage) {
 
 TEST_F(ControlToolTest, FindsTheOnlyRuntimeByItself) {
   TestFolder folder;
-  setenv("XDG_RUNTIME_DIR", folder.path().c_str(), 1);
+  const Set variable("XDG_RUNTIME_DIR", folder.path());
+  const std::string own = own_folder();
   EXPECT_NE(run_tool("status --pid 99999999").text.find("no runtime is listening"),
             std::string::npos);
-  const std::string found = fmt::format("{}/vmart-{}.sock", folder.path(), 99'999'999);
+  const std::string found = fmt::format("{}/{}.sock", own, 99'999'999);
   std::filesystem::create_symlink(rig_.path(), found);
-  std::filesystem::create_symlink(rig_.path() + ".none", folder.path("vmart-99999998.sock"));
+  std::filesystem::create_symlink(rig_.path() + ".none", own + "/99999998.sock");
   const Ran by_pid = run_tool("status --pid 99999999");
   EXPECT_EQ(by_pid.code, 0) << by_pid.text;
-  std::filesystem::create_symlink(rig_.path(), folder.path("vmart-99999997.sock"));
+  std::filesystem::create_symlink(rig_.path(), own + "/99999997.sock");
   const Ran several = run_tool("status");
   EXPECT_EQ(several.code, 1);
   EXPECT_NE(several.text.find("choose one with --pid"), std::string::npos) << several.text;
-  unsetenv("XDG_RUNTIME_DIR");
 }
 
 }  // namespace

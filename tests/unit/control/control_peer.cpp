@@ -6,6 +6,7 @@
 #include <boost/json/value.hpp>
 
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -23,6 +24,12 @@ TestFolder::TestFolder() : path_("/tmp/vmart-test-XXXXXX") {
 TestFolder::~TestFolder() {
   std::error_code ignored;
   std::filesystem::remove_all(path_, ignored);
+}
+
+mode_t mode_of(const std::string& path) {
+  struct stat status {};
+  EXPECT_EQ(lstat(path.c_str(), &status), 0) << path;
+  return status.st_mode & 07777;
 }
 
 ControlPeer::ControlPeer(const std::string& path)

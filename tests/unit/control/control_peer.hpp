@@ -2,6 +2,9 @@
 
 #include <boost/json/object.hpp>
 
+#include <sys/types.h>
+
+#include <cstdlib>
 #include <string>
 #include <string_view>
 
@@ -19,6 +22,21 @@ class TestFolder {
 
  private:
   std::string path_;
+};
+
+/// Of the name itself, if it is a link.
+mode_t mode_of(const std::string& path);
+
+/// Sets a variable within a scope.
+class Set {
+ public:
+  Set(const char* name, const std::string& value) : name_(name) { setenv(name, value.c_str(), 1); }
+  ~Set() { unsetenv(name_); }
+  Set(const Set&) = delete;
+  Set& operator=(const Set&) = delete;
+
+ private:
+  const char* const name_;
 };
 
 /// A client of a control socket that sends arbitrary bytes. Reads time out after twenty seconds.

@@ -3,6 +3,7 @@
 // folder; when run as root, a child process that switches to another user.
 #include "control/control_socket.hpp"
 
+#include "control/own_folder.hpp"
 #include "unit/control/control_peer.hpp"
 
 #include <vma/error.hpp>
@@ -10,6 +11,10 @@
 #include <gtest/gtest.h>
 
 #include <fcntl.h>
+#include <grp.h>
+#include <sched.h>
+#include <sys/inotify.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -19,18 +24,13 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <optional>
 
 namespace vma {
 namespace {
 
 constexpr uid_t nobody = 65'534;
-
-mode_t mode_of(const std::string& path) {
-  struct stat status {};
-  EXPECT_EQ(lstat(path.c_str(), &status), 0) << path;
-  return status.st_mode & 07777;
-}
 
 /// The error from opening a socket at `path`.
 std::optional<Error> refusal(const std::string& path) {
@@ -152,53 +152,58 @@ TEST(ControlSocket, ReplacesTheSocketThatOnlyAForkedChildOfADeadProcessHolds) {
 }
 
 TEST(ControlSocket, SweepsWhatDeadProcessesLeft) {
-  TestFolder folder;
-  for (const char* name : {"vmart-1.sock", "vmart-99.sock", "7.sock", "vmart-x.sock", "a.sock"}) {
-    leave_stale(folder.path(name));
+  TestFolder runtime;
+  const Set variable("XDG_RUNTIME_DIR", runtime.path());
+  const std::string own = own_folder();
+  for (const char* name : {"1.sock", "99.sock", "1.4026532567.sock", "vmart-1.sock", "a.sock"}) {
+    leave_stale(own + "/" + name);
   }
-  const ControlSocket living(folder.path("vmart-2.sock"));
-  {
-    const ControlSocket socket(folder.path("vmart-3.sock"));
-    EXPECT_FALSE(std::filesystem::exists(folder.path("vmart-1.sock")));
-    EXPECT_FALSE(std::filesystem::exists(folder.path("vmart-99.sock")));
-    // Nobody listens there either, but the runtime generates no such names here.
-    for (const char* name : {"7.sock", "vmart-x.sock", "a.sock", "vmart-2.sock"}) {
-      EXPECT_TRUE(std::filesystem::exists(folder.path(name))) << name;
-    }
+  const ControlSocket living(own + "/2.sock");
+  const ControlSocket socket(own + "/3.sock");
+  for (const char* name : {"1.sock", "99.sock", "1.4026532567.sock"}) {
+    EXPECT_FALSE(std::filesystem::exists(own + "/" + name)) << name;
   }
-  leave_stale(folder.path("vmart-1.sock"));
-  ASSERT_EQ(chmod(folder.path().c_str(), 0777), 0);  // Others may have created it.
-  const ControlSocket socket(folder.path("vmart-3.sock"));
-  EXPECT_TRUE(std::filesystem::exists(folder.path("vmart-1.sock")));
+  // Nobody listens there either, but the runtime generates no such names.
+  for (const char* name : {"vmart-1.sock", "a.sock", "2.sock"}) {
+    EXPECT_TRUE(std::filesystem::exists(own + "/" + name)) << name;
+  }
+  TestFolder elsewhere;
+  leave_stale(elsewhere.path("1.sock"));
+  const ControlSocket beside(elsewhere.path("3.sock"));
+  EXPECT_TRUE(std::filesystem::exists(elsewhere.path("1.sock"))) << "of nobody knows whom";
 }
 
 TEST(ControlSocket, SweepsAFolderOnceForMany) {
-  TestFolder folder;
+  TestFolder runtime;
+  const Set variable("XDG_RUNTIME_DIR", runtime.path());
+  const std::string own = own_folder();
   const SocketTerms terms{.sweeps_once = true};
-  leave_stale(folder.path("vmart-1.sock"));
-  const ControlSocket first(folder.path("a"), terms);
-  EXPECT_FALSE(std::filesystem::exists(folder.path("vmart-1.sock")));
-  leave_stale(folder.path("vmart-1.sock"));
-  const ControlSocket second(folder.path("b"), terms);
-  EXPECT_TRUE(std::filesystem::exists(folder.path("vmart-1.sock")));
-  const ControlSocket third(folder.path("c"));
-  EXPECT_FALSE(std::filesystem::exists(folder.path("vmart-1.sock")));
+  leave_stale(own + "/1.sock");
+  const ControlSocket first(own + "/a", terms);
+  EXPECT_FALSE(std::filesystem::exists(own + "/1.sock"));
+  leave_stale(own + "/1.sock");
+  const ControlSocket second(own + "/b", terms);
+  EXPECT_TRUE(std::filesystem::exists(own + "/1.sock"));
+  const ControlSocket third(own + "/c");
+  EXPECT_FALSE(std::filesystem::exists(own + "/1.sock"));
 }
 
 TEST(ControlSocket, LeavesTheExportsOfProcessesThatLive) {
-  make_own_folder(control_folder());
-  const auto export_of = [](int process) {
-    return control_folder() + "/" + std::to_string(process) + "-77.sock";
+  const std::string own = own_folder();
+  const auto export_of = [&](int process, std::uint32_t pid_namespace) {
+    return own + "/" + SocketName{process, pid_namespace, "77"}.text();
   };
-  const std::string of_live = export_of(getpid());
-  const std::string of_dead = export_of(INT_MAX);
-  leave_stale(of_live);
-  leave_stale(of_dead);
+  const std::uint32_t here = SocketName::own().pid_namespace;
+  const std::string of_live = export_of(getpid(), here);
+  const std::string of_dead = export_of(INT_MAX, here);
+  const std::string of_other = export_of(getpid(), here + 1);  // Its number means nothing here.
+  for (const std::string& path : {of_live, of_dead, of_other}) leave_stale(path);
   // Another process that holds the folder locked sweeps itself.
   while (std::filesystem::exists(of_dead)) {
-    const ControlSocket socket(export_of(getpid()) + ".beside");
+    const ControlSocket socket(of_live + ".beside");
   }
   EXPECT_TRUE(std::filesystem::exists(of_live));
+  EXPECT_FALSE(std::filesystem::exists(of_other));
   unlink(of_live.c_str());
 }
 
@@ -244,7 +249,7 @@ TEST(ControlSocket, RefusesPathsThatCannotBe) {
   expect_refused(std::string("\0vmart", 6), ErrorKind::invalid_argument, "abstract");
   expect_refused(folder.path("none/s"), ErrorKind::invalid_argument, "No such file");
   expect_refused(folder.path() + "/", ErrorKind::invalid_argument, "not a file name");
-  EXPECT_FALSE(refusal(folder.path(std::string(98 - folder.path().size() - 1, 'x'))));
+  EXPECT_FALSE(refusal(folder.path(std::string(107 - folder.path().size() - 1, 'x'))));
 }
 
 TEST(ControlSocket, RefusesADirectoryThatCannotBeWritten) {
@@ -258,50 +263,108 @@ TEST(ControlSocket, RefusesADirectoryThatCannotBeWritten) {
   EXPECT_EQ(status, 0);
 }
 
-TEST(ControlSocket, MakesItsOwnFolderPrivateAndTrustsNoOther) {
-  if (geteuid() != 0) GTEST_SKIP() << "only root can become a user whose folder is not in use";
-  constexpr uid_t other = 64'123;
-  const std::string theirs = "/tmp/vmart-64123";
-  std::filesystem::remove_all(theirs);
-  const auto open_as_other = [&] {
-    return status_of_child([&] {
-      if (setgid(other) != 0 || setuid(other) != 0) return 3;
-      umask(0);
-      return refusal(control_folder() + "/1.sock") ? 1 : 0;
-    });
-  };
-  EXPECT_EQ(open_as_other(), 0);
-  EXPECT_EQ(mode_of(theirs), 0700U);
-  ASSERT_EQ(chmod(theirs.c_str(), 0755), 0);
-  EXPECT_EQ(open_as_other(), 1) << "others may look into it";
-  ASSERT_EQ(chmod(theirs.c_str(), 0700), 0);
-  ASSERT_EQ(chown(theirs.c_str(), 0, 0), 0);
-  EXPECT_EQ(open_as_other(), 1) << "it is another user's";
-  std::filesystem::remove_all(theirs);
-  std::filesystem::create_directory_symlink("/var/tmp", theirs);
-  EXPECT_EQ(open_as_other(), 1) << "it leads elsewhere";
-  std::filesystem::remove(theirs);
+TEST(ControlSocket, RefusesAFolderWhereOthersCouldReplaceIt) {
+  TestFolder folder;
+  ASSERT_EQ(chmod(folder.path().c_str(), 0777), 0);
+  expect_refused(folder.path("s"), ErrorKind::invalid_argument, "mode 0777");
+  ASSERT_EQ(chmod(folder.path().c_str(), 01777), 0);  // Like /tmp.
+  EXPECT_FALSE(refusal(folder.path("s")));
+  ASSERT_EQ(chmod(folder.path().c_str(), 0770), 0);  // Of a project, whose members are named.
+  EXPECT_FALSE(refusal(folder.path("s")));
+  if (geteuid() != 0) GTEST_SKIP() << "only root can give a folder away";
+  ASSERT_EQ(chown(folder.path().c_str(), nobody, nobody), 0);
+  expect_refused(folder.path("s"), ErrorKind::invalid_argument, "belongs to user 65534");
+}
+
+/// Replaces every name that another user makes in the folder by a link to `target`, if it can.
+void replace_names(const std::string& folder, const std::string& target, int ready) {
+  const int events = inotify_init1(0);
+  if (inotify_add_watch(events, folder.c_str(), IN_CREATE) < 0) _exit(1);
+  const std::string link = folder + "/link";
+  if (write(ready, "r", 1) != 1) _exit(1);
+  for (;;) {
+    alignas(inotify_event) char bytes[65'536];
+    const ssize_t count = read(events, bytes, sizeof bytes);
+    for (ssize_t at = 0; at < count;) {
+      const auto* const event = reinterpret_cast<const inotify_event*>(bytes + at);
+      at += static_cast<ssize_t>(sizeof *event + event->len);
+      const std::string name = event->len > 0 ? event->name : "";
+      if (name.find(".sock.") == std::string::npos) continue;
+      unlink(link.c_str());
+      const std::string path = folder + "/" + name;
+      if (symlink(target.c_str(), link.c_str()) == 0) rename(link.c_str(), path.c_str());
+    }
+  }
+}
+
+TEST(ControlSocket, GivesNoOtherFileItsModeThoughAnotherUserReplacesNames) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can become another user";
+  TestFolder folder, home;
+  std::ofstream(home.path("secret")) << "secret";
+  ASSERT_EQ(chmod(home.path("secret").c_str(), 0600), 0);
+  // Of a group, one of whom is the attacker; all others have nothing to do with it.
+  ASSERT_EQ(chown(folder.path().c_str(), 0, nobody), 0);
+  ASSERT_EQ(chmod(folder.path().c_str(), 0770), 0);
+  int ready[2];
+  ASSERT_EQ(pipe(ready), 0);
+  // Both on one processor, so that the attacker runs between any two calls.
+  cpu_set_t before, one;
+  ASSERT_EQ(sched_getaffinity(0, sizeof before, &before), 0);
+  CPU_ZERO(&one);
+  for (int cpu = 0; CPU_COUNT(&one) == 0; ++cpu) {
+    if (CPU_ISSET(cpu, &before)) CPU_SET(cpu, &one);
+  }
+  ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
+  const pid_t attacker = fork();
+  if (attacker == 0) {
+    if (setgroups(0, nullptr) != 0 || setgid(nobody) != 0 || setuid(nobody) != 0) _exit(3);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    replace_names(folder.path(), home.path("secret"), ready[1]);
+  }
+  char byte = 0;
+  ASSERT_EQ(read(ready[0], &byte, 1), 1);
+  mode_t mode = 0600;
+  for (int i = 0; i < 500 && mode == 0600; ++i) {
+    try {
+      const ControlSocket socket(folder.path("x.sock"), {.type = SOCK_SEQPACKET, .mode = 0666});
+    } catch (const Error&) {  // The attacker may disturb, no more.
+    }
+    mode = mode_of(home.path("secret"));
+  }
+  EXPECT_EQ(mode, 0600U);
+  kill(attacker, SIGKILL);
+  waitpid(attacker, nullptr, 0);
+  sched_setaffinity(0, sizeof before, &before);
+  close(ready[0]);
+  close(ready[1]);
+}
+
+TEST(ControlSocket, HasTheModeForOtherUsersWhateverTheUmask) {
+  TestFolder folder;
+  const mode_t before = umask(077);
+  const ControlSocket socket(folder.path("s"), {.mode = 0666});
+  umask(before);
+  EXPECT_EQ(mode_of(folder.path("s")), 0666U);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1);
 }
 
 TEST(ControlPath, IsWhatTheVariableSays) {
   TestFolder folder;
+  for (const char* none : {"", "0", "off", "no"}) {
+    EXPECT_FALSE(control_path(none));
+    EXPECT_FALSE(opens_control(none));
+  }
   EXPECT_FALSE(control_path(nullptr));
-  EXPECT_FALSE(control_path(""));
-  EXPECT_FALSE(control_path("0"));
-  EXPECT_FALSE(control_path("off"));
-  EXPECT_FALSE(control_path("no"));
   EXPECT_EQ(control_path("/some/where"), "/some/where");
   EXPECT_EQ(control_path("./here"), "./here");
+  EXPECT_TRUE(opens_control("./here"));
   EXPECT_THROW(control_path("ture"), Error);
-  const std::string name = std::to_string(getpid()) + ".sock";
-  setenv("XDG_RUNTIME_DIR", folder.path().c_str(), 1);
-  EXPECT_EQ(control_path("1"), folder.path("vmart-" + name));
-  EXPECT_EQ(control_path("auto"), folder.path("vmart-" + name));
-  EXPECT_EQ(control_path("yes"), folder.path("vmart-" + name));
-  ASSERT_EQ(chmod(folder.path().c_str(), 0777), 0);  // Others could replace the socket.
-  EXPECT_EQ(control_path("1"), control_folder() + "/" + name);
-  unsetenv("XDG_RUNTIME_DIR");
-  EXPECT_EQ(control_path("1"), control_folder() + "/" + name);
+  EXPECT_THROW(opens_control("ture"), Error);
+  const Set variable("XDG_RUNTIME_DIR", folder.path());
+  for (const char* yes : {"1", "auto", "yes"}) {
+    EXPECT_EQ(control_path(yes), folder.path("vmart/") + SocketName::own().text());
+    EXPECT_TRUE(opens_control(yes));
+  }
 }
 
 }  // namespace

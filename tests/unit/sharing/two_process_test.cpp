@@ -2,18 +2,26 @@
 // another user or breaks the protocol costs the other one neither bytes nor time. Method: two
 // processes of `share_peer` on simulated machines, told line by line.
 
+#include "control/descriptor.hpp"
 #include "support/sanitizer.hpp"
 #include "unit/sharing/peer_process.hpp"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace vma {
 namespace {
@@ -229,7 +237,7 @@ class OpenFolder {
   OpenFolder() {
     char name[] = "/tmp/vmart-share-XXXXXX";
     path_ = mkdtemp(name);
-    EXPECT_EQ(chmod(path_.c_str(), 0777), 0);
+    EXPECT_EQ(chmod(path_.c_str(), 01777), 0);  // Like /tmp.
   }
   ~OpenFolder() { std::filesystem::remove_all(path_); }
   OpenFolder(const OpenFolder&) = delete;
@@ -261,6 +269,45 @@ TEST_F(TwoProcesses, StrangersTakeNobodysPlace) {
   const std::string path = exported(fmt::format(" {} {}", folder.path("others"), nobody - 1));
   ASSERT_EQ(stranger.ask(fmt::format("crowd {} 200", path)), "crowded");
   EXPECT_EQ(importer.ask(import_line(path)), "imported 5120");
+}
+
+/// Connects again and again as another user, and keeps some of the connections.
+class Flood {
+ public:
+  explicit Flood(const std::string& path) : process_(fork()) {
+    if (process_ != 0) return;
+    if (setgid(nobody) != 0 || setuid(nobody) != 0) _exit(3);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    path.copy(address.sun_path, sizeof address.sun_path - 1);
+    for (std::vector<Descriptor> kept;;) {
+      Descriptor made(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK, 0));
+      if (!made || kept.size() == 500) kept.clear();
+      const auto* const there = reinterpret_cast<const sockaddr*>(&address);
+      if (connect(made.get(), there, sizeof address) == 0) kept.push_back(std::move(made));
+    }
+  }
+  ~Flood() {
+    ::kill(process_, SIGKILL);
+    waitpid(process_, nullptr, 0);
+  }
+  Flood(const Flood&) = delete;
+  Flood& operator=(const Flood&) = delete;
+
+ private:
+  const pid_t process_;
+};
+
+TEST_F(TwoProcesses, ImportsGoOnThoughStrangersConnectWithoutEnd) {
+  if (geteuid() != 0) GTEST_SKIP() << "SKIPPED: only root can become another user";
+  const OpenFolder folder;
+  const std::string path = exported(fmt::format(" {} {}", folder.path("others"), nobody - 1));
+  const Flood flood(path);
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_EQ(importer.ask(import_line(path)), "imported 5120") << i;
+    ASSERT_EQ(importer.ask("free"), "freed") << i;
+  }
 }
 
 TEST_F(TwoProcesses, MemoryOfAnotherUserIsAcceptedOnlyIfNamed) {
