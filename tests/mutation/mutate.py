@@ -3,8 +3,7 @@
 
   tests/mutation/mutate.py [--build DIR] [--jobs N] [--only TEXT]... [--list] [--fresh]
 
-memory.toml and migrate.toml list the mutants: a section for each source of the layer, a line for
-each mutant, `name = ['text of the source', 'what stands there instead']`. White space does not
+A list for each layer, such as memory.toml, has a section for each source, and a line for each mutant, `name = ['text of the source', 'what stands there instead']`. White space does not
 matter, and the text must occur exactly once: an edit that removes it ends the run with an error.
 survivors.toml explains each mutant that no test can kill, or that none is worth killing.
 
@@ -45,6 +44,12 @@ TESTS = {
                "unit/cpu_faults/cpu_faults_test", "faults/faults_test"],
     "migrate": ["unit/migrate/migrate_test", "unit/runtime/runtime_test",
                 "unit/cpu_faults/cpu_faults_test", "faults/faults_test", "twin/twin_test"],
+    "pools": ["unit/pools/pools_test", "unit/pools/pool_model_test"],
+    "backings": ["unit/backings/backings_test"],
+    "cpu_faults": ["unit/cpu_faults/cpu_faults_test"],
+    "sharing": ["unit/sharing/sharing_test"],
+    "scheduling": ["unit/scheduling/scheduling_test", "unit/runtime/runtime_control_test"],
+    "interpose": ["run/run_work_test"],
 }
 # Programs that would take minutes run a part of their tests.
 FILTERS = {
@@ -178,6 +183,13 @@ def last_test(output):
     return failed[1].rstrip(",") if failed else ran[-1] if ran else "the program"
 
 
+def sources_of_batch(file):
+    """Those that the build compiles together, if the file is a batch."""
+    if file.parent.name != "Unity" or not file.exists():
+        return []
+    return re.findall(r'^#include "(.*)"$', file.read_text(encoding="utf-8"), re.MULTILINE)
+
+
 class Build:
     """A configured build folder, and how it compiles and links."""
 
@@ -198,7 +210,12 @@ class Build:
         subprocess.run(["ninja", "-C", str(self.folder), *targets], check=True,
                        stdout=subprocess.DEVNULL)
         commands = json.loads((self.folder / "compile_commands.json").read_text())
-        self.compile_commands = {entry["file"]: shlex.split(entry["command"]) for entry in commands}
+        for entry in commands:
+            command = shlex.split(entry["command"])
+            self.compile_commands[entry["file"]] = command
+            for source in sources_of_batch(Path(entry["file"])):
+                self.compile_commands[source] = [source if word == entry["file"] else word
+                                                 for word in command]
         for test in tests:
             ninja = subprocess.run(["ninja", "-C", str(self.folder), "-t", "commands", "-s",
                                     f"tests/{test}"], check=True, capture_output=True, text=True)
@@ -250,9 +267,10 @@ class Build:
         program = Path(folder) / Path(test).name
         words = shlex.split(self.link_commands[test])
         words[words.index("-o") + 1] = str(program)
-        # The archive's own object of the source is not needed any more, and so not linked.
-        first_archive = next(i for i, word in enumerate(words) if word.endswith(".a"))
-        words[first_archive:first_archive] = [] if mutated is None else [str(mutated)]
+        # The archive's own object of the source is not needed any more, and so not linked, unless it
+        # is a batch that has other sources as well. Then the first definition counts.
+        first = next(i for i, word in enumerate(words) if word.endswith((".o", ".a")))
+        words[first:first] = [] if mutated is None else ["-Wl,-z,muldefs", str(mutated)]
         output, code = run_bounded(words, self.folder, COMPILE_LIMIT_S)
         return (program, "") if code == 0 else (None, output)
 

@@ -189,6 +189,65 @@ TEST(Backings, SharedOnesStayInPlaceAndAreNotReused) {
   rig.check_invariants();
 }
 
+TEST(Backings, SharedBeforeTheyAreMappedStayInPlaceAndAreNotReused) {
+  Rig rig;
+  const ProgramRange range(rig, 4);
+  Backings& backings = rig.backings;
+  for (const bool is_mapped_later : {false, true}) {
+    const auto backing = create(rig, 2);
+    backings.share(*backing);
+    if (is_mapped_later) {
+      EXPECT_FALSE(mapped(rig, *backing, range.page(0))->may_move());
+      backings.unmap(*backing);
+    }
+    backings.release(*backing);  // The other process may still use it.
+    rig.memory().chunks().slow_calls().drain();
+    EXPECT_EQ(rig.cached(gpu(0)), 0u) << is_mapped_later;
+  }
+  rig.check_invariants();
+}
+
+TEST(Backings, RefuseWhatTheirStateDoesNotAllow) {
+  Rig rig;
+  const ProgramRange range(rig, 8);
+  Backings& backings = rig.backings;
+  const auto backing = create(rig, 2);
+  expect_error(ErrorKind::invalid_argument, [&] { backings.unmap(*backing); });
+  mapped(rig, *backing, range.page(0));
+  expect_error(ErrorKind::invalid_argument, [&] { backings.map(*backing, range.page(4)); });
+  expect_error(ErrorKind::invalid_argument, [&] { backings.release(*backing); });
+  rig.expect_shown(*rig.memory().require(to_pointer(range.page(0)), "test"));
+  EXPECT_EQ(backings.size_bytes(), 2 * rig.page());
+  backings.unmap(*backing);
+  EXPECT_EQ(backings.unmapped_bytes(),
+            (std::map<Location, std::uint64_t>{{gpu(0), 2 * rig.page()}}));
+  backings.release(*backing);
+  expect_error(ErrorKind::invalid_argument, [&] { backings.map(*backing, range.page(0)); });
+  EXPECT_EQ(backings.size_bytes(), 0u);
+  EXPECT_TRUE(backings.unmapped_bytes().empty());
+}
+
+TEST(Backings, AreCalledByTheirTagAndLeaveNothingBehindAtTheEnd) {
+  Rig rig;
+  const ProgramRange range(rig, 4);
+  const auto backing = create(rig, 2);
+  EXPECT_EQ(mapped(rig, *backing, range.page(0))->tag, "test");
+  rig.backings.unmap(*backing);
+  rig.backings.shut_down();
+  rig.memory().chunks().slow_calls().drain();
+  EXPECT_TRUE(rig.backings.unmapped_bytes().empty());
+  rig.check_invariants();
+}
+
+TEST(Backings, AreNotListedWithoutRoom) {
+  Rig rig;
+  rig.fail({Call::create}, {0, 1, 2, 3});
+  EXPECT_THROW(create(rig, 2), Error);
+  rig.fail_nothing();
+  EXPECT_EQ(rig.backings.size_bytes(), 0u);
+  rig.check_invariants();
+}
+
 TEST(Backings, AnUnmapWaitsForTheMoveAndIsRefusedByAPin) {
   Rig rig;
   const ProgramRange range(rig, 2);

@@ -148,6 +148,33 @@ TEST(Reuse, AFreeThatIsOrderedStaysSoThoughItsNeighbourIsFreed) {
   rig.let_go(from);
 }
 
+// The stream has joined them for a request of its own, which they do not serve.
+TEST(Reuse, JoinedFreesAreOrderedOnlyOnceTheLastOfThemIs) {
+  for (const bool later_is_behind : {true, false}) {
+    SCOPED_TRACE(later_is_behind);
+    PoolRig rig;
+    const Stream from = rig.new_stream(), to = rig.new_stream();
+    PoolOptions options;
+    options.max_bytes = 4 * block_bytes;
+    options.reuse = {true, false, false};
+    const Pool pool = rig.runtime().make_pool(gpu(0), options);
+    pool.deallocate(pool.allocate(4 * block_bytes, from), from);  // They lie side by side.
+    std::vector<void*> blocks;
+    for (int i = 0; i < 4; ++i) blocks.push_back(pool.allocate(block_bytes, from));
+    std::ranges::sort(blocks);
+    rig.stop(from);
+    pool.deallocate(blocks[later_is_behind ? 1 : 2], from);
+    pool.order(to, from);
+    pool.deallocate(blocks[later_is_behind ? 2 : 1], from);  // `to` does not come after this one.
+    EXPECT_EQ(kind_of_error([&] { pool.allocate(3 * block_bytes, from); }),
+              ErrorKind::out_of_memory);
+    EXPECT_EQ(kind_of_error([&] { pool.allocate(2 * block_bytes, to); }), ErrorKind::out_of_memory);
+    pool.order(to, from);
+    EXPECT_EQ(pool.allocate(2 * block_bytes, to), blocks[1]);
+    rig.let_go(from);
+  }
+}
+
 TEST(Reuse, OtherFreesOfAStreamDoNotDelayTheFirst) {
   PoolRig rig;
   const Stream from = rig.new_stream(), to = rig.new_stream();
