@@ -16,17 +16,19 @@
 
 namespace vma::inline v1 {
 
-/// One of several moves that are asked for together: an allocation, or a part of it, and where it
-/// goes. Only whole chunks move, so the range is extended to chunk boundaries.
+/// One of several moves that are asked for together: what memory, and where it goes. Without a
+/// range it is the allocation that contains `pointer`, or, in a pool, the block that does. A range
+/// is `bytes` that begin `offset` bytes after `pointer`, within one allocation or segment of a
+/// pool. Only whole chunks move, so the range is extended to chunk boundaries.
 ///
 /// Requests may name different places, and parts of one allocation. Two requests may name the same
 /// chunk if they go to the same place: it moves for the first of them, and the other finds it there
 /// or shares the failure. To different places they are refused.
 struct MoveRequest {
-  void* pointer = nullptr;  ///< Start of an allocation.
+  void* pointer = nullptr;  ///< Any address inside.
   Location to;
   std::size_t offset = 0;
-  std::size_t bytes = 0;  ///< 0, with `offset` 0: the whole allocation.
+  std::size_t bytes = 0;  ///< 0, with `offset` 0: no range.
 };
 
 /// What became of one request.

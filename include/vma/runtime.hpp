@@ -138,19 +138,21 @@ class VMART_EXPORT Runtime {
   /// Moves the memory of a pool as one group, and allocates its new memory at `to` from then on.
   GroupReport migrate(const Pool& pool, Location to, const MigrateOptions& options = {});
 
-  /// Moves the whole allocation; its address stays the same. With `StopScope::attached`, this is
+  /// Moves the allocation, or the block of a pool, that contains `pointer`; its address stays the
+  /// same. Like a group of one request: see `MoveRequest`. With `StopScope::attached`, this is
   /// `migrate_async` followed by a wait. Otherwise it holds every context in use: all work
   /// submitted earlier finishes before bytes move, and later work waits until they have moved.
   ///
   /// Throws: Error{busy} if the running work did not finish in time, or if a driver call took too
-  /// long and the hold was released; {out_of_memory}, {pinned}, {poisoned}, {driver_failure};
-  /// {unsupported} also while an attached or blocking stream captures. Chunks that have already
-  /// moved stay at the target; `report()` lists those that did not move. Blocks: until done. A hold
-  /// ends captures on all other streams, including one that begins at that moment.
+  /// long and the hold was released; {cancelled} if the memory is freed meanwhile; {out_of_memory},
+  /// {pinned}, {poisoned}, {driver_failure}; {unsupported} also while an attached or blocking
+  /// stream captures. Chunks that have already moved stay at the target; `report()` lists those
+  /// that did not move. Blocks: until done. A hold ends captures on all other streams, including
+  /// one that begins at that moment.
   MigrationReport migrate(void* pointer, Location to, const MigrateOptions& options = {});
-  /// The same for `bytes` starting at `offset` of the allocation that starts at `pointer`. Only
-  /// whole chunks move: the range is extended to chunk boundaries, and the report's `offset` and
-  /// `bytes_asked` give the extended range. See `AllocOptions::chunk_bytes`.
+  /// The same for `bytes` (> 0) that begin `offset` bytes after `pointer`. Only whole chunks move:
+  /// the range is extended to chunk boundaries, and the report's `offset` and `bytes_asked` give
+  /// the extended range. See `AllocOptions::chunk_bytes`.
   MigrationReport migrate(void* pointer, std::size_t offset, std::size_t bytes, Location to,
                           const MigrateOptions& options = {});
   /// Moves several allocations, or parts of them, under one hold: their bytes are copied side by

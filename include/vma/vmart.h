@@ -130,7 +130,7 @@ typedef struct vmart_migration_report {
 /// One of several moves; see `vma::MoveRequest`.
 typedef struct vmart_move_request {
   size_t size_bytes; /**< Set it to sizeof(vmart_move_request), in each element of an array. */
-  void* pointer;     /**< Any address inside an allocation. */
+  void* pointer;     /**< As for `vmart_migrate`. */
   size_t offset;
   size_t bytes; /**< Starting `offset` bytes after `pointer`; both 0: the whole allocation. */
   vmart_location to;
@@ -184,8 +184,9 @@ VMART_EXPORT vmart_status vmart_base(const void* pointer, void** out_base, size_
 VMART_EXPORT vmart_status vmart_cached_bytes(vmart_location at, uint64_t* out);
 /// Releases it to the driver. `out_bytes` may be null.
 VMART_EXPORT vmart_status vmart_trim(vmart_location at, uint64_t* out_bytes);
-/* --- Moves. `pointer` is any address inside an allocation. The range is `size_bytes` starting
- * `offset` bytes after it; if both are 0, the whole allocation. `options` may be null. */
+/* --- Moves. `pointer` is any address inside an allocation or a block of a pool. The range is
+ * `size_bytes` starting `offset` bytes after it; if both are 0, the whole allocation or block.
+ * `options` may be null. */
 
 /// Holds all work of the contexts in use, unless `options` have another scope. Blocks: until moved.
 /// VMART_UNSUPPORTED while an attached or blocking stream captures; the hold ends captures on other

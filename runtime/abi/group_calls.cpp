@@ -36,9 +36,9 @@ std::vector<vma::MoveRequest> requests_of(const vmart_move_request* first, std::
     vma::for_request(which, call, [&] {
       const vmart_move_request& given = *array.at(which);
       vma::require_zeros_behind(&given, sizeof given, given.size_bytes, call, "requests");
-      const auto [begin, offset, bytes] =
-          vma::range_of(given.pointer, given.offset, given.bytes, call);
-      requests.push_back({begin, vma::to_location(given.to, call), offset, bytes});
+      require_argument(given.pointer, call, "pointer");
+      requests.push_back(
+          {given.pointer, vma::to_location(given.to, call), given.offset, given.bytes});
     });
   }
   return requests;

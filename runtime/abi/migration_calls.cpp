@@ -33,9 +33,14 @@ vmart_status vmart_migrate(void* pointer, size_t offset, size_t size_bytes, vmar
                            const vmart_migrate_options* options) {
   constexpr const char* call = "vmart_migrate";
   return at_boundary([&] {
-    const vma::GivenRange range = vma::range_of(pointer, offset, size_bytes, call);
-    vma::migrate(range.begin, range.offset, range.bytes, vma::to_location(to, call),
-                 options_of(options, call));
+    require_argument(pointer, call, "pointer");
+    const vma::Location place = vma::to_location(to, call);
+    const vma::MigrateOptions how = options_of(options, call);
+    if (offset == 0 && size_bytes == 0) {
+      vma::migrate(pointer, place, how);
+    } else {
+      vma::migrate(pointer, offset, size_bytes, place, how);
+    }
   });
 }
 
@@ -43,12 +48,15 @@ vmart_status vmart_migrate_async(void* pointer, size_t offset, size_t size_bytes
                                  const vmart_migrate_options* options, vmart_migration** out) {
   constexpr const char* call = "vmart_migrate_async";
   return at_boundary([&] {
+    require_argument(pointer, call, "pointer");
     require_argument(out, call, "out");
-    const vma::GivenRange range = vma::range_of(pointer, offset, size_bytes, call);
+    const vma::Location place = vma::to_location(to, call);
+    const vma::MigrateOptions how = options_of(options, call);
     // Allocated first, because a migration that has begun must not be lost.
     auto handle = std::make_unique<vmart_migration>();
-    handle->migration = vma::migrate_async(range.begin, range.offset, range.bytes,
-                                           vma::to_location(to, call), options_of(options, call));
+    handle->migration = offset == 0 && size_bytes == 0
+                            ? vma::migrate_async(pointer, place, how)
+                            : vma::migrate_async(pointer, offset, size_bytes, place, how);
     *out = handle.release();
   });
 }

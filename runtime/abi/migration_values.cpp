@@ -1,7 +1,5 @@
 #include "abi/migration_values.hpp"
 
-#include "runtime/runtime_parts.hpp"
-
 #include <vma/vma.hpp>
 
 #include <fmt/format.h>
@@ -32,20 +30,6 @@ int32_t to_c(Outcome outcome) {
 }
 
 }  // namespace
-
-GivenRange range_of(void* pointer, std::size_t offset, std::size_t bytes, const char* call) {
-  require_argument(pointer, call, "pointer");
-  const RuntimeParts::Entry entry(parts_of(runtime()), call);
-  const auto allocation = entry->memory.require_around(pointer, call);
-  void* begin = to_pointer(allocation->begin());
-  if (offset == 0 && bytes == 0) return {begin, 0, allocation->size_bytes()};
-  const std::uint64_t before = address_of(pointer) - allocation->begin();
-  if (bytes == 0 || offset > allocation->size_bytes()) {
-    throw Error(ErrorKind::invalid_argument, call,
-                fmt::format("{} bytes from {} of {}", bytes, offset, fmt::ptr(pointer)));
-  }
-  return {begin, before + offset, bytes};
-}
 
 void require_value(std::int32_t value, std::int32_t last, const char* call, const char* name) {
   if (value >= 0 && value <= last) return;

@@ -23,16 +23,6 @@ namespace vma {
 /// The size of the first version of a report, which every program provides.
 inline constexpr std::size_t report_bytes_min = 88;
 
-/// A range in the form that the C++ calls take.
-struct GivenRange {
-  void* begin = nullptr;  ///< Of the allocation that contains it.
-  std::size_t offset = 0;
-  std::size_t bytes = 0;
-};
-
-/// Throws: Error{unknown_pointer}; {invalid_argument} if there are no bytes after the offset.
-GivenRange range_of(void* pointer, std::size_t offset, std::size_t bytes, const char* call);
-
 /// Throws: Error{invalid_argument} if the value is not in the enumeration 0 to `last`.
 void require_value(std::int32_t value, std::int32_t last, const char* call, const char* name);
 

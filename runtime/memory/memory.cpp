@@ -65,7 +65,12 @@ void Memory::tell_changed(const Allocation& allocation) noexcept {
 std::shared_ptr<Allocation> Memory::alloc(std::uint64_t size_bytes, Location at,
                                           const AllocOptions& options, const AllocTerms& terms) {
   topology_.require(at, "vma::alloc");
-  const Geometry geometry = plan_geometry(size_bytes, options, at, topology_.granularity());
+  return alloc(plan_geometry(size_bytes, options, at, topology_.granularity()), at, options, terms);
+}
+
+std::shared_ptr<Allocation> Memory::alloc(const Geometry& geometry, Location at,
+                                          const AllocOptions& options, const AllocTerms& terms) {
+  topology_.require(at, "vma::alloc");
   const ExportTypes types = chunks_.export_terms().given(at, export_needs(options));
   if (const auto freed = chunks_.cache().take_allocation(at, geometry, types)) {
     std::shared_ptr<Allocation> allocation;
@@ -91,13 +96,9 @@ std::shared_ptr<Allocation> Memory::alloc(const Geometry& geometry, std::span<co
     throw Error(ErrorKind::invalid_argument, "vma::alloc",
                 fmt::format("{} homes for {} chunks", homes.size(), geometry.slots));
   }
-  for (const Location at : homes) topology_.require(at, "vma::alloc");
   const bool one_place = std::ranges::all_of(homes, [&](Location at) { return at == homes[0]; });
-  if (one_place) {
-    AllocOptions same = options;
-    same.chunk_bytes = geometry.chunk_bytes;
-    return alloc(geometry.size_bytes(), homes[0], same, terms);
-  }
+  if (one_place) return alloc(geometry, homes[0], options, terms);
+  for (const Location at : homes) topology_.require(at, "vma::alloc");
   return naming_mapping_limit("vma::alloc", [&] {
     return enter(build(geometry, homes, export_needs(options)), options, terms);
   });

@@ -63,9 +63,12 @@ class Memory {
   /// Blocks: for the presser, if there is no room. Requires: the caller holds no lock.
   std::shared_ptr<Allocation> alloc(std::uint64_t size_bytes, Location at,
                                     const AllocOptions& options, const AllocTerms& terms = {});
-  /// Allocates with a home for each slot. Requires: `geometry` comes from `plan_geometry`; the
-  /// chunk size in the options is ignored. Throws: Error{invalid_argument} if the number of homes
-  /// is wrong.
+  /// The same for what was planned before. Requires: `geometry` comes from `plan_geometry`; the
+  /// chunk size in the options is ignored.
+  std::shared_ptr<Allocation> alloc(const Geometry& geometry, Location at,
+                                    const AllocOptions& options, const AllocTerms& terms = {});
+  /// The same with a home for each slot. Throws: Error{invalid_argument} if the number of homes is
+  /// wrong.
   std::shared_ptr<Allocation> alloc(const Geometry& geometry, std::span<const Location> homes,
                                     const AllocOptions& options, const AllocTerms& terms = {});
   /// An allocation of another process's memory, one imported chunk for each slot. It does not move,

@@ -60,7 +60,7 @@ struct alignas(cache_lines) Block {
   static constexpr const void* live = nullptr;
 };
 
-/// Where a block lies.
+/// Where a block lies, or all of a segment.
 struct BlockPlace {
   Address segment{};
   std::uint64_t offset = 0;

@@ -476,11 +476,11 @@ void BlockPool::set_reuse(const ReusePolicies& reuse) {
   options_.reuse = reuse;
 }
 
-std::vector<Address> BlockPool::segments() const {
-  std::vector<Address> begins;
+std::vector<BlockPlace> BlockPool::segments() const {
+  std::vector<BlockPlace> all;
   const MutexLock lock(mutex_);
-  for (const Segment& segment : segments_.all()) begins.push_back(segment.begin);
-  return begins;
+  for (const Segment& each : segments_.all()) all.push_back({each.begin, 0, each.size_bytes});
+  return all;
 }
 
 void BlockPool::check_invariants() {

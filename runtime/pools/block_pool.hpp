@@ -76,7 +76,7 @@ class BlockPool {
   PoolOptions options() const;
   void set_release_threshold(std::uint64_t bytes);
   void set_reuse(const ReusePolicies& reuse);
-  std::vector<Address> segments() const;
+  std::vector<BlockPlace> segments() const;
   /// See `Segments`.
   bool keep_segments(std::function<bool(Address)> keeps) {
     return segments_.keep_for(std::move(keeps));

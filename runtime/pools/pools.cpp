@@ -64,11 +64,19 @@ Pools::PoolPointer Pools::current(Location at) {
   return default_pool(at);
 }
 
-std::optional<BlockPlace> Pools::place_at(Address address) const {
+std::optional<BlockPlace> Pools::block_around(Address address) const {
   const Segment* const segment = table_.find(address);
-  const Block* const block = table_.block_at(address);
-  if (segment == nullptr || block == nullptr) return std::nullopt;
-  return segment->pool->place_of(*block);
+  if (segment == nullptr) return std::nullopt;
+  const std::uint64_t offset = address - segment->begin;
+  const Block* block = nullptr;  // The last one that begins there or before.
+  for (std::uint64_t step = offset / SizeClasses::step_bytes + 1; block == nullptr && step > 0;) {
+    block = segment->starts[--step].load(std::memory_order_acquire);
+  }
+  if (block == nullptr) return std::nullopt;
+  const std::optional<BlockPlace> place = segment->pool->place_of(*block);
+  const bool inside =
+      place && place->offset <= offset && offset - place->offset < place->size_bytes;
+  return inside ? place : std::nullopt;
 }
 
 void Pools::set_current(const PoolPointer& pool) {

@@ -34,8 +34,8 @@ class Pools {
 
   /// The block that begins at the address, live or not; null if there is none. Does not block.
   Block* block_at(Address address) const noexcept { return table_.block_at(address); }
-  /// Where in its segment the live block lies that begins at the address; none if none does.
-  std::optional<BlockPlace> place_at(Address address) const;
+  /// Where in its segment the live block lies that contains the address; none if none does.
+  std::optional<BlockPlace> block_around(Address address) const;
   Segment* segment_around(Address address) const noexcept { return table_.find(address); }
   static void deallocate(Block& block, StreamHandle stream) {
     block.segment->pool->deallocate(block, stream);

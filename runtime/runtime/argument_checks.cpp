@@ -41,15 +41,20 @@ void check_no_hook(Allocation& allocation, const char* call) {
                           to_integer(allocation.begin())));
 }
 
-SlotRange slots_of(const Allocation& allocation, std::size_t offset, std::size_t bytes,
-                   const char* call) {
-  if (bytes == 0 || offset > allocation.size_bytes() || bytes > allocation.size_bytes() - offset) {
+SlotRange slots_of(const Allocation& allocation, const void* pointer, std::size_t offset,
+                   std::size_t bytes, const char* call) {
+  const std::uint64_t before = address_of(pointer) - allocation.begin();
+  const std::uint64_t left = allocation.size_bytes() - before;
+  if (bytes == 0 || offset > left || bytes > left - offset) {
     throw Error(ErrorKind::invalid_argument, call,
-                fmt::format("bytes {} from {} are not within the allocation's {} bytes", bytes,
-                            offset, allocation.size_bytes()));
+                fmt::format("{} bytes at offset {} of {} are not within the {} bytes of the "
+                            "allocation at {:#x}",
+                            bytes, offset, fmt::ptr(pointer), allocation.size_bytes(),
+                            to_integer(allocation.begin())));
   }
   const std::uint64_t chunk_bytes = allocation.geometry().chunk_bytes;
-  return {offset / chunk_bytes, (offset + bytes - 1) / chunk_bytes + 1};
+  const std::uint64_t first = before + offset;
+  return {first / chunk_bytes, (first + bytes - 1) / chunk_bytes + 1};
 }
 
 void check_options(const MigrateOptions& options, const char* call) {

@@ -24,9 +24,10 @@ void check_not_dropped(const Allocation& allocation, const char* call);
 /// Error{invalid_argument} inside a hook of it: the move waits for the hook, and this call would
 /// wait for the move.
 void check_no_hook(Allocation& allocation, const char* call);
-/// The slots of `bytes` from `offset`. Error{invalid_argument} if that is not within it.
-SlotRange slots_of(const Allocation& allocation, std::size_t offset, std::size_t bytes,
-                   const char* call);
+/// The slots of `bytes` that begin `offset` bytes after `pointer`, which is within the allocation.
+/// Error{invalid_argument} if they are not, and if there are none.
+SlotRange slots_of(const Allocation& allocation, const void* pointer, std::size_t offset,
+                   std::size_t bytes, const char* call);
 /// Error{invalid_argument} for an invalid deadline.
 void check_options(const MigrateOptions& options, const char* call);
 /// Like `check_options`, for a move that the caller waits for and that stops everything or nothing.

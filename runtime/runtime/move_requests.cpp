@@ -54,28 +54,47 @@ class Sendings {
   std::map<const Allocation*, std::map<std::size_t, Sent>> sent_;
 };
 
-RequestedRange resolve(const MoveRequest& request, Memory& memory, const Topology& topology,
-                       const char* call) {
-  topology.require(request.to, call);
-  std::shared_ptr<Allocation> allocation = memory.require(request.pointer, call);
+/// All that the pointer names: an allocation, or in a pool a block.
+SlotRange whole(const Machinery& parts, const Allocation& allocation, const void* pointer,
+                const char* call) {
+  if (parts.pools.segment_around(address_of(pointer)) == nullptr) {
+    return {0, allocation.geometry().slots};
+  }
+  if (const auto block = parts.pools.block_around(address_of(pointer))) {
+    return slots_of(allocation, to_pointer(block->segment), block->offset, block->size_bytes, call);
+  }
+  throw Error(ErrorKind::unknown_pointer, call,
+              fmt::format("no block of a pool is allocated at {}; name a range to move a part of "
+                          "the segment at {:#x}",
+                          fmt::ptr(pointer), to_integer(allocation.begin())));
+}
+
+RequestedRange resolve(const MoveRequest& request, const Machinery& parts, const char* call) {
+  parts.topology.require(request.to, call);
+  std::shared_ptr<Allocation> allocation = parts.memory.require_around(request.pointer, call);
   check_usable(*allocation, call);
   check_no_hook(*allocation, call);
-  const bool whole = request.offset == 0 && request.bytes == 0;
-  const SlotRange range = whole ? SlotRange{0, allocation->geometry().slots}
-                                : slots_of(*allocation, request.offset, request.bytes, call);
+  const SlotRange range =
+      request.offset == 0 && request.bytes == 0
+          ? whole(parts, *allocation, request.pointer, call)
+          : slots_of(*allocation, request.pointer, request.offset, request.bytes, call);
   return {std::move(allocation), range, request.to};
 }
 
 }  // namespace
 
-std::vector<RequestedRange> resolve_requests(std::span<const MoveRequest> requests, Memory& memory,
-                                             const Topology& topology, const char* call) {
+std::vector<RequestedRange> resolve_requests(std::span<const MoveRequest> requests,
+                                             const Machinery& parts, const char* call) {
   std::vector<RequestedRange> wanted;
   wanted.reserve(requests.size());
+  if (requests.size() == 1) {
+    wanted.push_back(resolve(requests.front(), parts, call));
+    return wanted;
+  }
   Sendings sendings;
   for (std::size_t which = 0; which < requests.size(); ++which) {
     for_request(which, call, [&] {
-      wanted.push_back(resolve(requests[which], memory, topology, call));
+      wanted.push_back(resolve(requests[which], parts, call));
       sendings.add(which, wanted.back(), call);
     });
   }
@@ -89,15 +108,6 @@ void for_request(std::size_t which, const char* call, const std::function<void()
     throw Error(error.kind(), call, fmt::format("request {}: {}", which, detail_of(error)),
                 error.native());
   }
-}
-
-GroupReport report_of(std::span<const MoveRequest> requests) {
-  GroupReport report;
-  report.requests.resize(requests.size());
-  for (std::size_t which = 0; which < requests.size(); ++which) {
-    report.requests[which].request = requests[which];
-  }
-  return report;
 }
 
 }  // namespace vma

@@ -1,217 +1,156 @@
+// The calls that move memory. Each moves a group: that of a call with one pointer has one request.
 #include <vma/error.hpp>
+#include <vma/group.hpp>
 #include <vma/runtime.hpp>
 
 #include "runtime/argument_checks.hpp"
+#include "runtime/move_requests.hpp"
 #include "runtime/runtime_parts.hpp"
 
-#include "base/log.hpp"
-#include "memory/move_claim.hpp"
+#include "migrate/migration/group_account.hpp"
+#include "migrate/migration/group_task.hpp"
+#include "migrate/migration/target_reservation.hpp"
 
-#include <fmt/format.h>
-
+#include <algorithm>
 #include <cstddef>
-#include <exception>
+#include <memory>
 #include <optional>
 #include <utility>
+#include <vector>
 
 namespace vma {
 namespace {
 
-/// Without a driver call, since the driver does not know a destroyed stream.
-BoundStream named(Stream stream) {
-  return {{}, StreamHandle{reinterpret_cast<std::uint64_t>(stream)}};
-}
-
-struct ByteRange {
-  std::size_t offset = 0, bytes = 0;
-};
-
-/// Of the whole allocation where no part of it is named.
-SlotRange slots_of(const Allocation& allocation, const std::optional<ByteRange>& part,
-                   const char* call) {
-  if (!part) return {0, allocation.geometry().slots};
-  return slots_of(allocation, part->offset, part->bytes, call);
-}
-
-/// What a call names: an allocation, or a part of it.
-struct Named {
-  void* pointer = nullptr;
-  std::optional<ByteRange> part;
-};
-
-/// A block of a pool is a part of its segment.
-Named named_by(const Pools& pools, void* pointer, const std::optional<ByteRange>& part,
-               const char* call) {
-  const std::optional<BlockPlace> block = pools.place_at(address_of(pointer));
-  if (!block) return {pointer, part};
-  const ByteRange within = part.value_or(ByteRange{0, block->size_bytes});
-  if (within.offset > block->size_bytes || within.bytes > block->size_bytes - within.offset) {
-    throw Error(ErrorKind::invalid_argument, call,
-                fmt::format("{} bytes from {} are not within the block of {} bytes", within.bytes,
-                            within.offset, block->size_bytes));
+/// Why the range may not move, if that is known already.
+std::optional<Error> refusal_of(const RuntimeParts::Entry& entry, const RequestedRange& wanted,
+                                const MigrateOptions& options, const char* call) {
+  const auto& [allocation, range, to] = wanted;
+  try {
+    check_background_move(*allocation, entry->mover.attached(), options, call);
+    check_not_dropped(*allocation, range, call);
+    entry->mover.reach().require_atomics(*allocation, range, to, call);
+  } catch (const Error& error) {
+    return error;
   }
-  return {to_pointer(block->segment), ByteRange{block->offset + within.offset, within.bytes}};
+  return std::nullopt;
 }
 
-/// All of one request is all of its target memory.
-MigrateOptions for_one_request(const MigrateOptions& options) {
-  MigrateOptions single = options;
-  single.reserve_first |= options.all_or_nothing;
-  return single;
+/// If one may not move, none does.
+void refuse_with_others(std::vector<Submission>& submissions, const char* call) {
+  const auto refused = [](const Submission& one) { return one.refusal.has_value(); };
+  if (std::ranges::none_of(submissions, refused)) return;
+  for (Submission& one : submissions) {
+    if (!one.refusal) one.refusal = nothing_moves(call);
+  }
 }
 
-Migration start_move(RuntimeParts& parts, void* pointer, const std::optional<ByteRange>& part,
-                     Location to, const MigrateOptions& options, const char* call) {
+/// In the background. What may not move is an error of its task, or thrown if it is `alone`.
+std::shared_ptr<GroupTask> start(RuntimeParts& parts, std::span<const MoveRequest> requests,
+                                 const MigrateOptions& options, const char* call,
+                                 bool alone = false) {
   const RuntimeParts::Entry entry(parts, call);
-  entry->topology.require(to, call);
   check_background_options(options, call);
-  const Named named = named_by(entry->pools, pointer, part, call);
-  std::shared_ptr<Allocation> allocation = entry->memory.require(named.pointer, call);
-  const SlotRange range = slots_of(*allocation, named.part, call);
-  check_background_move(*allocation, entry->mover.attached(), options, call);
-  check_not_dropped(*allocation, range, call);
-  entry->mover.reach().require_atomics(*allocation, range, to, call);
-  return Migration(entry->mover.submit(std::move(allocation), range, to, for_one_request(options)));
+  const std::vector<RequestedRange> ranges = resolve_requests(requests, *entry, call);
+  const auto account = GroupAccount::of(parts.driver->clock(), ranges, options.on_progress);
+  std::vector<Submission> submissions;
+  for (std::size_t which = 0; which < ranges.size(); ++which) {
+    Submission& submission = submissions.emplace_back();
+    submission.what = ranges[which];
+    submission.options = options;
+    if (options.all_or_nothing) submission.options.reserve_first = false;  // It is done for all.
+    submission.options.on_progress = account->progress_of(which);
+    submission.group = account;
+    submission.refusal = refusal_of(entry, ranges[which], options, call);
+    if (alone && submission.refusal) throw Error(*submission.refusal);
+  }
+  if (options.all_or_nothing) refuse_with_others(submissions, call);
+  return std::make_shared<GroupTask>(call, std::vector(requests.begin(), requests.end()),
+                                     entry->mover.submit_all(std::move(submissions)), account,
+                                     entry->mover.shared_callbacks());
 }
 
-MigrationReport move(RuntimeParts& parts, void* pointer, const std::optional<ByteRange>& part,
-                     Location to, const MigrateOptions& options) {
+/// For a caller that waits. Throws only what prevents that anything begins.
+GroupReport move(RuntimeParts& parts, std::span<const MoveRequest> requests,
+                 const MigrateOptions& options, bool alone = false) {
   constexpr const char* call = "vma::migrate";
-  // Waits outside, so that a shutdown can end the move.
-  if (options.scope == StopScope::attached)
-    return start_move(parts, pointer, part, to, options, call).wait();
+  if (options.scope == StopScope::attached) {
+    const std::shared_ptr<GroupTask> task = start(parts, requests, options, call, alone);
+    // Waits outside, so that a shutdown can end the moves.
+    task->wait();
+    if (options.on_progress) task->await_progress();
+    return task->report();
+  }
   const RuntimeParts::Entry entry(parts, call);
-  entry->topology.require(to, call);
   check_held_move(options, call);
-  const Named named = named_by(entry->pools, pointer, part, call);
-  const std::shared_ptr<Allocation> allocation = entry->memory.require(named.pointer, call);
-  const SlotRange range = slots_of(*allocation, named.part, call);
-  check_usable(*allocation, call);
-  check_no_hook(*allocation, call);
-  const AwaitedCallbacks progress(entry->mover.callbacks(), static_cast<bool>(options.on_progress));
-  const MoveClaim claim = MoveClaim::take(allocation);
-  return entry->mover.move(*allocation, range, to, for_one_request(options));
+  const std::vector<RequestedRange> ranges = resolve_requests(requests, *entry, call);
+  GroupReport report;
+  const auto account = GroupAccount::of(parts.driver->clock(), ranges, options.on_progress);
+  std::vector<RangeResult> results;
+  {
+    const AwaitedCallbacks progress(entry->mover.callbacks(),
+                                    static_cast<bool>(options.on_progress));
+    results = entry->mover.move_all(ranges, options, {}, *account);
+  }
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    report.requests.push_back(
+        {requests[i], std::move(results[i].report), std::move(results[i].error)});
+  }
+  report.total = account->total(report.requests);
+  return report;
+}
+
+MigrationReport move_one(RuntimeParts& parts, const MoveRequest& request,
+                         const MigrateOptions& options) {
+  GroupReport group = move(parts, {&request, 1}, options, true);
+  auto& [what, report, error] = group.requests.front();
+  if (error) throw Error(*error);
+  return std::move(report);
+}
+
+Migration start_one(RuntimeParts& parts, const MoveRequest& request,
+                    const MigrateOptions& options) {
+  return Migration(
+      start(parts, {&request, 1}, options, "vma::migrate_async", true)->tasks().front());
+}
+
+/// A range that came to nothing is more likely an error than a wish to move all.
+MoveRequest part_of(void* pointer, std::size_t offset, std::size_t bytes, Location to,
+                    const char* call) {
+  if (bytes > 0) return {pointer, to, offset, bytes};
+  throw Error(ErrorKind::invalid_argument, call, "bytes is 0; name no range to move all of it");
 }
 
 }  // namespace
 
 inline namespace v1 {
 
-Migration Runtime::migrate_async(void* pointer, Location to, const MigrateOptions& options) {
-  return start_move(*parts_, pointer, std::nullopt, to, options, "vma::migrate_async");
-}
-
-Migration Runtime::migrate_async(void* pointer, std::size_t offset, std::size_t bytes, Location to,
-                                 const MigrateOptions& options) {
-  return start_move(*parts_, pointer, ByteRange{offset, bytes}, to, options, "vma::migrate_async");
-}
-
 MigrationReport Runtime::migrate(void* pointer, Location to, const MigrateOptions& options) {
-  return move(*parts_, pointer, std::nullopt, to, options);
+  return move_one(*parts_, {pointer, to}, options);
 }
 
 MigrationReport Runtime::migrate(void* pointer, std::size_t offset, std::size_t bytes, Location to,
                                  const MigrateOptions& options) {
-  return move(*parts_, pointer, ByteRange{offset, bytes}, to, options);
+  return move_one(*parts_, part_of(pointer, offset, bytes, to, "vma::migrate"), options);
 }
 
-void Runtime::attach(Stream stream, StreamWork work) {
-  const RuntimeParts::Entry entry(*parts_, "vma::attach");
-  entry->mover.attached().attach(named(stream), Address{}, work);
-  entry->mover.prepare_for(Address{});
-  entry->scope_changed();
+GroupReport Runtime::migrate(std::span<const MoveRequest> requests, const MigrateOptions& options) {
+  GroupReport report = move(*parts_, requests, options);
+  if (report.failed() > 0) throw group_error("vma::migrate", std::move(report));
+  return report;
 }
 
-void Runtime::attach(Stream stream, void* pointer, StreamWork work) {
-  constexpr const char* call = "vma::attach";
-  const RuntimeParts::Entry entry(*parts_, call);
-  const std::shared_ptr<Allocation> allocation = entry->memory.require_around(pointer, call);
-  entry->mover.attached().attach(named(stream), allocation->begin(), work);
-  entry->mover.prepare_for(allocation->begin());
-  entry->scope_changed();
+Migration Runtime::migrate_async(void* pointer, Location to, const MigrateOptions& options) {
+  return start_one(*parts_, {pointer, to}, options);
 }
 
-void Runtime::detach(Stream stream) {
-  const RuntimeParts::Entry entry(*parts_, "vma::detach");
-  entry->mover.attached().detach(named(stream), Address{});
-  entry->scope_changed();
+Migration Runtime::migrate_async(void* pointer, std::size_t offset, std::size_t bytes, Location to,
+                                 const MigrateOptions& options) {
+  return start_one(*parts_, part_of(pointer, offset, bytes, to, "vma::migrate_async"), options);
 }
 
-bool Runtime::try_detach(Stream stream) {
-  const RuntimeParts::Entry entry(*parts_, "vma::detach");
-  if (!entry->mover.attached().try_detach(named(stream), Address{})) return false;
-  entry->scope_changed();
-  return true;
-}
-
-void Runtime::detach(Stream stream, void* pointer) {
-  constexpr const char* call = "vma::detach";
-  const RuntimeParts::Entry entry(*parts_, call);
-  const std::shared_ptr<Allocation> allocation = entry->memory.require_around(pointer, call);
-  entry->mover.attached().detach(named(stream), allocation->begin());
-  entry->scope_changed();
-}
-
-void Runtime::note_export(void* pointer) {
-  constexpr const char* call = "vma::note_export";
-  const RuntimeParts::Entry entry(*parts_, call);
-  const std::shared_ptr<Allocation> allocation = entry->memory.require_around(pointer, call);
-  {
-    const MutexLock lock(allocation->operations());
-    check_usable(*allocation, call);
-    check_not_dropped(*allocation, call);
-    allocation->exported = true;
-  }
-  // Code that knows the exported memory may write to it, whatever rights the slots have.
-  entry->memory.chunks().drop_copies(*allocation);
-  entry->memory.tell_changed(*allocation);
-}
-
-AttachedStream::AttachedStream(Runtime& runtime, Stream stream, void* pointer, StreamWork work)
-    : stream_(stream), pointer_(pointer) {
-  if (pointer == nullptr) {
-    runtime.attach(stream, work);
-  } else {
-    runtime.attach(stream, pointer, work);
-  }
-  runtime_ = &runtime;
-}
-
-AttachedStream::AttachedStream(AttachedStream&& other) noexcept
-    : runtime_(std::exchange(other.runtime_, nullptr)),
-      stream_(other.stream_),
-      pointer_(other.pointer_) {}
-
-AttachedStream& AttachedStream::operator=(AttachedStream&& other) noexcept {
-  if (this == &other) return *this;
-  detach();
-  runtime_ = std::exchange(other.runtime_, nullptr);
-  stream_ = other.stream_;
-  pointer_ = other.pointer_;
-  return *this;
-}
-
-AttachedStream::~AttachedStream() {
-  detach();
-}
-
-/// The stream or the allocation may not exist any more: then there is nothing to detach.
-void AttachedStream::detach() noexcept {
-  if (runtime_ == nullptr) return;
-  if (parts_of(*runtime_).in_forked_child()) {  // The parent's stream stays attached in the parent.
-    runtime_ = nullptr;
-    return;
-  }
-  try {
-    if (pointer_ == nullptr) {
-      runtime_->detach(stream_);
-    } else {
-      runtime_->detach(stream_, pointer_);
-    }
-  } catch (const std::exception& error) {
-    log(LogLevel::debug, "could not detach a stream: {}", error.what());
-  }
-  runtime_ = nullptr;
+MigrationGroup Runtime::migrate_async(std::span<const MoveRequest> requests,
+                                      const MigrateOptions& options) {
+  return MigrationGroup(start(*parts_, requests, options, "vma::migrate_async"));
 }
 
 }  // namespace v1

@@ -67,8 +67,8 @@ ExportedPointer SegmentExports::pointer(Machinery& parts, const BlockPool& pool,
   const Address address = address_of(pointer);
   const Segment* const around = parts.pools.segment_around(address);
   std::optional<BlockPlace> block;
-  if (around != nullptr && around->pool == &pool) block = parts.pools.place_at(address);
-  if (!block) {
+  if (around != nullptr && around->pool == &pool) block = parts.pools.block_around(address);
+  if (!block || block->segment + block->offset != address) {
     throw Error(ErrorKind::unknown_pointer, pointer_call,
                 fmt::format("no block of this pool is allocated at {}", fmt::ptr(pointer)));
   }

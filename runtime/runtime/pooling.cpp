@@ -177,7 +177,9 @@ GroupReport Runtime::migrate(const Pool& pool, Location to, const MigrateOptions
     moving = named.pool();
     home = moving->move_to(to);  // Before the segments are listed, so that new ones are there.
     try {
-      for (const Address begin : moving->segments()) requests.push_back({to_pointer(begin), to});
+      for (const auto& [begin, offset, size_bytes] : moving->segments()) {
+        requests.push_back({to_pointer(begin), to, offset, size_bytes});
+      }
     } catch (...) {
       moving->move_back(to, home);
       throw;

@@ -46,23 +46,12 @@ std::unique_ptr<Driver> open_driver(const std::string& name) {
 
 namespace {
 
-/// The offset of a range in its allocation. Throws if the range is not entirely within it.
-std::uint64_t offset_of(const Allocation& allocation, const void* pointer, std::size_t bytes,
-                        const char* call) {
-  const std::uint64_t offset = address_of(pointer) - allocation.begin();
-  if (bytes > allocation.size_bytes() - offset) {
-    throw Error(ErrorKind::invalid_argument, call,
-                fmt::format("{} bytes from {} reach past the end of the allocation of {} bytes",
-                            bytes, fmt::ptr(pointer), allocation.size_bytes()));
-  }
-  return offset;
-}
-
 /// Calls `body(slot, offset in the slot, offset in the range, bytes)` for each slot that the range
 /// touches.
 template <typename Body>
-void for_each_piece(const Allocation& allocation, std::uint64_t offset, std::uint64_t bytes,
+void for_each_piece(const Allocation& allocation, const void* pointer, std::uint64_t bytes,
                     Body&& body) {
+  const std::uint64_t offset = address_of(pointer) - allocation.begin();
   const std::uint64_t chunk_bytes = allocation.geometry().chunk_bytes;
   for (std::uint64_t done = 0; done < bytes;) {
     const std::uint64_t slot = (offset + done) / chunk_bytes;
@@ -95,11 +84,13 @@ AllocTerms terms_of(CopyEngine& engine, const AllocOptions& options) {
   return terms;
 }
 
-/// Allocates by `body`; the CPU can fetch the memory as soon as its pointer is known.
-template <typename Body>
-void* alloc_for(Machinery& parts, const AllocOptions& options, Body&& body) {
+/// Allocates at `homes`, one place or one for each slot; the CPU can fetch the memory as soon as
+/// its pointer is known.
+template <typename Homes>
+void* alloc_at(Machinery& parts, const Geometry& geometry, const Homes& homes,
+               const AllocOptions& options, const AllocTerms& terms) {
   if (options.cpu_access == CpuAccess::fault) parts.faults.begin();
-  const std::shared_ptr<Allocation> allocation = body();
+  const auto allocation = parts.memory.alloc(geometry, homes, options, terms);
   if (options.cpu_access == CpuAccess::fault) parts.faults.prepare(*allocation);
   return to_pointer(allocation->begin());
 }
@@ -110,16 +101,14 @@ void tell_capacities(Driver& driver, const Machinery& parts) {
 
 /// Allocates where the scheduler places it for work on the GPU. What may spill then goes to any
 /// other place: the scheduler does not see which room moves are about to take.
-void* alloc_placed(Driver& driver, Machinery& parts, std::size_t bytes, Location device,
+void* alloc_placed(Driver& driver, Machinery& parts, const Geometry& geometry, Location device,
                    const AllocOptions& options) {
-  const Geometry geometry = plan_geometry(bytes, options, device, parts.topology.granularity());
   AllocTerms terms = terms_of(parts.engine, options);
   terms.wanted = device;
   std::optional<Error> refused;
-  const auto try_at = [&](const std::vector<Location>& homes) -> void* {
+  const auto try_at = [&](const auto& homes) -> void* {
     try {
-      return alloc_for(parts, options,
-                       [&] { return parts.memory.alloc(geometry, homes, options, terms); });
+      return alloc_at(parts, geometry, homes, options, terms);
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::out_of_memory) throw;
       if (!refused) refused = error;  // The place that was wanted.
@@ -138,9 +127,9 @@ void* alloc_placed(Driver& driver, Machinery& parts, std::size_t bytes, Location
   for (const PlaceState& place :
        place_states(driver, parts.topology, parts.memory.chunks().ledger())) {
     const Location at = place.location;
-    if (!options.spill || bytes > place.capacity_bytes) continue;
+    if (!options.spill || geometry.size_bytes() > place.capacity_bytes) continue;
     if (!reach.suits(reach.users(device), at, options.shared_atomics)) continue;
-    if (void* const made = try_at(std::vector<Location>(geometry.slots, at))) return made;
+    if (void* const made = try_at(at)) return made;
   }
   throw Error(*refused);
 }
@@ -149,6 +138,63 @@ void* alloc_placed(Driver& driver, Machinery& parts, std::size_t bytes, Location
 bool could_hold(const Machinery& parts, Location at, std::size_t bytes) {
   const Ledger::Account account = parts.memory.chunks().ledger().account(at);
   return bytes <= account.capacity_bytes && bytes <= parts.topology.memory_bytes(at);
+}
+
+/// The devices that the program names as readers. Throws: Error{unreachable}.
+std::vector<DeviceId> devices_of(const Topology& topology, std::span<const Location> readers,
+                                 Location where) {
+  std::vector<DeviceId> devices;
+  for (const Location reader : readers) {
+    topology.require(reader, "vma::alloc");
+    if (reader.kind == Location::Kind::gpu && topology.reaches(DeviceId{reader.ordinal}, where)) {
+      devices.push_back(DeviceId{reader.ordinal});
+      continue;
+    }
+    throw Error(ErrorKind::unreachable, "vma::alloc",
+                fmt::format("{} cannot reach memory at {}", to_string(reader), to_string(where)));
+  }
+  return devices;
+}
+
+/// The GPU of the caller's current context, or the first one.
+Location current_gpu(Driver& driver, const Topology& topology) {
+  const ContextHandle current = driver.current_context();
+  const Location first = gpu(index(topology.devices().front()));
+  if (is_none(current)) return first;
+  const Location hint = gpu(index(driver.context_device(current)));
+  return topology.has(hint) ? hint : first;
+}
+
+/// All of `vma::alloc`; where the program names no place, a scheduler may choose another one.
+void* alloc_new(RuntimeParts& runtime, std::size_t bytes, std::optional<Location> where,
+                std::span<const Location> readers, const AllocOptions& options) {
+  const RuntimeParts::Entry entry(runtime, "vma::alloc");
+  Machinery& parts = *entry;
+  if (where) parts.topology.require(*where, "vma::alloc");
+  const Location at = where ? *where : current_gpu(*runtime.driver, parts.topology);
+  if (readers.empty()) {
+    if (void* const block = alloc_small(parts, bytes, at, options)) return block;
+  }
+  const Geometry geometry = plan_geometry(bytes, options, at, parts.topology.granularity());
+  if (!where && parts.scheduling) {
+    return alloc_placed(*runtime.driver, parts, geometry, at, options);
+  }
+  AllocTerms terms = terms_of(parts.engine, options);
+  terms.readers = devices_of(parts.topology, readers, at);
+  if (options.shared_atomics) {
+    parts.mover.reach().require_atomics(terms.readers, at, "vma::alloc");
+  }
+  const bool spills =
+      options.spill && parts.scheduling && readers.empty() && at.kind == Location::Kind::gpu;
+  try {
+    if (!spills || could_hold(parts, at, bytes)) {
+      return alloc_at(parts, geometry, at, options, terms);
+    }
+  } catch (const Error& error) {
+    if (!spills || error.kind() != ErrorKind::out_of_memory) throw;
+  }
+  tell_capacities(*runtime.driver, parts);
+  return alloc_placed(*runtime.driver, parts, geometry, at, options);
 }
 
 }  // namespace
@@ -174,55 +220,16 @@ void Runtime::shutdown() noexcept {
 }
 
 void* Runtime::alloc(std::size_t bytes, const AllocOptions& options) {
-  const RuntimeParts::Entry entry(*parts_, "vma::alloc");
-  const ContextHandle current = parts_->driver->current_context();
-  Location at = gpu(index(entry->topology.devices().front()));
-  if (!is_none(current)) {
-    const Location hint = gpu(index(parts_->driver->context_device(current)));
-    if (entry->topology.has(hint)) at = hint;
-  }
-  if (void* const block = alloc_small(*entry, bytes, at, options)) return block;
-  if (!entry->scheduling) return alloc(bytes, at, options);
-  return alloc_placed(*parts_->driver, *entry, bytes, at, options);
+  return alloc_new(*parts_, bytes, std::nullopt, {}, options);
 }
 
 void* Runtime::alloc(std::size_t bytes, Location where, const AllocOptions& options) {
-  return alloc(bytes, where, std::span<const Location>(), options);
+  return alloc_new(*parts_, bytes, where, {}, options);
 }
 
 void* Runtime::alloc(std::size_t bytes, Location where, std::span<const Location> readers,
                      const AllocOptions& options) {
-  const RuntimeParts::Entry entry(*parts_, "vma::alloc");
-  entry->topology.require(where, "vma::alloc");
-  if (readers.empty()) {
-    if (void* const block = alloc_small(*entry, bytes, where, options)) return block;
-  }
-  AllocTerms terms = terms_of(entry->engine, options);
-  for (const Location reader : readers) {
-    entry->topology.require(reader, "vma::alloc");
-    if (reader.kind == Location::Kind::gpu &&
-        entry->topology.reaches(DeviceId{reader.ordinal}, where)) {
-      terms.readers.push_back(DeviceId{reader.ordinal});
-      continue;
-    }
-    throw Error(ErrorKind::unreachable, "vma::alloc",
-                fmt::format("{} cannot reach memory at {}", to_string(reader), to_string(where)));
-  }
-  if (options.shared_atomics) {
-    entry->mover.reach().require_atomics(terms.readers, where, "vma::alloc");
-  }
-  const bool spills =
-      options.spill && entry->scheduling && readers.empty() && where.kind == Location::Kind::gpu;
-  try {
-    if (!spills || could_hold(*entry, where, bytes)) {
-      return alloc_for(*entry, options,
-                       [&] { return entry->memory.alloc(bytes, where, options, terms); });
-    }
-  } catch (const Error& error) {
-    if (!spills || error.kind() != ErrorKind::out_of_memory) throw;
-  }
-  tell_capacities(*parts_->driver, *entry);
-  return alloc_placed(*parts_->driver, *entry, bytes, where, options);
+  return alloc_new(*parts_, bytes, where, readers, options);
 }
 
 void Runtime::free(void* pointer) {
@@ -283,13 +290,13 @@ void Runtime::read(const void* pointer, std::span<std::byte> out) {
   constexpr const char* call = "vma::read";
   const RuntimeParts::Entry entry(*parts_, call);
   const std::shared_ptr<Allocation> allocation = entry->memory.require_around(pointer, call);
-  const std::uint64_t offset = offset_of(*allocation, pointer, out.size(), call);
+  if (out.empty()) return;
+  const SlotRange slots = slots_of(*allocation, pointer, 0, out.size(), call);
   const MutexLock lock(allocation->operations());
   check_usable(*allocation, call);
-  if (!out.empty())
-    check_not_dropped(*allocation, slots_of(*allocation, offset, out.size(), call), call);
+  check_not_dropped(*allocation, slots, call);
   for_each_piece(
-      *allocation, offset, out.size(),
+      *allocation, pointer, out.size(),
       [&](std::size_t slot, std::uint64_t within, std::uint64_t done, std::uint64_t piece) {
         entry->engine.read(allocation->chunk(slot), within, out.subspan(done, piece));
       });
@@ -299,13 +306,12 @@ void Runtime::write(void* pointer, std::span<const std::byte> bytes) {
   constexpr const char* call = "vma::write";
   const RuntimeParts::Entry entry(*parts_, call);
   const std::shared_ptr<Allocation> allocation = entry->memory.require_around(pointer, call);
-  const std::uint64_t offset = offset_of(*allocation, pointer, bytes.size(), call);
+  if (bytes.empty()) return;
+  const SlotRange slots = slots_of(*allocation, pointer, 0, bytes.size(), call);
   const MutexLock lock(allocation->operations());
   check_usable(*allocation, call);
   check_not_poisoned(*allocation, call);
-  if (!bytes.empty()) {
-    check_not_dropped(*allocation, slots_of(*allocation, offset, bytes.size(), call), call);
-  }
+  check_not_dropped(*allocation, slots, call);
   if (allocation->read_only()) {
     // A copy in progress relies on the memory being read-only.
     throw Error(ErrorKind::unsupported, call,
@@ -313,7 +319,7 @@ void Runtime::write(void* pointer, std::span<const std::byte> bytes) {
                             to_integer(allocation->begin())));
   }
   for_each_piece(
-      *allocation, offset, bytes.size(),
+      *allocation, pointer, bytes.size(),
       [&](std::size_t slot, std::uint64_t within, std::uint64_t done, std::uint64_t piece) {
         entry->engine.write(allocation->chunk(slot), within, bytes.subspan(done, piece));
       });

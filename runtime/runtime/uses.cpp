@@ -153,7 +153,7 @@ void Runtime::advise(const void* address, std::size_t bytes, const Hint& hint) {
   const std::shared_ptr<Allocation> allocation = entry->memory.require_around(address, call);
   check_usable(*allocation, call);
   const Address begin = address_of(address);
-  slots_of(*allocation, begin - allocation->begin(), bytes, call);
+  slots_of(*allocation, address, 0, bytes, call);
   check_hint(hint, entry->topology, call);
   parts_->uses->advise({begin, bytes, hint, parts_->driver->clock().now()});
 }

@@ -187,7 +187,8 @@ void bind_reports(nb::module_& module) {
                    [](const RequestReport& self) {
                      return reinterpret_cast<std::uintptr_t>(self.request.pointer);
                    })
-      .def_prop_ro("to", [](const RequestReport& self) { return self.request.to; });
+      .def_prop_ro("to", [](const RequestReport& self) { return self.request.to; })
+      .def_prop_ro("names_range", [](const RequestReport& self) { return self.request.bytes > 0; });
   nb::class_<GroupReport>(module, "GroupReport", "What became of several requests.")
       .def("__repr__", &shown)
       .def_ro("total", &GroupReport::total)

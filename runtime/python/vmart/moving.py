@@ -32,7 +32,9 @@ class Report:
 
     def __init__(self, group: _core.GroupReport, bytes_named: int) -> None:
         self._group = group
-        self.bytes_named = bytes_named
+        # How much a bare address names is known only to the move.
+        addresses = [one for one in group.requests if not one.names_range]
+        self.bytes_named = bytes_named + sum(one.report.bytes_asked for one in addresses)
 
     @property
     def total(self) -> _core.MigrationReport:
@@ -145,21 +147,25 @@ def _joined(parts: Iterable[_Part]) -> list[_Part]:
 
 
 def _requests(what: Any, to: Any) -> tuple[list[_core.MoveRequest], int]:
-    """The requests, in whole chunks, so that each chunk is asked for once; and the bytes named."""
-    named, rounded = [], []
+    """The requests, in whole chunks, so that each chunk of a range is asked for once; and the bytes
+    of the ranges. A bare address is a request of its own: an allocation, or a block of a pool."""
+    place = location(to)
+    requests, named, rounded = [], [], []
     for memory in ranges_of(what):
         info = find(memory)
-        begin = memory.begin - info.pointer if memory.nbytes else 0
-        end = min(begin + memory.nbytes, info.nbytes) if memory.nbytes else info.nbytes
+        if not memory.nbytes:
+            requests.append(_core.MoveRequest(memory.begin, place))
+            continue
+        begin = memory.begin - info.pointer
+        end = min(begin + memory.nbytes, info.nbytes)
         named.append(_Part(info.pointer, begin, end))
         chunk = info.chunk_bytes
         rounded.append(
             _Part(info.pointer, begin // chunk * chunk, min(-(-end // chunk) * chunk, info.nbytes))
         )
-    if not named:
+    if not requests and not named:
         raise InvalidArgument("there is nothing to move: no object has memory", "vmart.migrate")
-    place = location(to)
-    requests = [
+    requests += [
         _core.MoveRequest(part.base, place, part.begin, part.end - part.begin)
         for part in _joined(rounded)
     ]

@@ -40,6 +40,28 @@ class Moves(OnAMachine):
         self.assertEqual(self.places(part), ["gpu(1)"])
         self.assertEqual(vmart.where(part)[0].nbytes, 1000)
 
+    def test_the_address_of_a_block_names_the_block(self):
+        pool = vmart.make_pool("gpu0", chunk_bytes=CHUNK)
+        pool.deallocate_now(pool.allocate_now(8 * CHUNK))
+        blocks = sorted(pool.allocate_now(3 * CHUNK // 2) for _ in range(4))
+        segment = vmart.allocations()[0]
+        for each in vmart.allocations():
+            if each.pointer <= blocks[0] < each.pointer + each.nbytes:
+                segment = each
+        for block in blocks:
+            for address in (block, block + 777):
+                offset = block - segment.pointer
+                chunks = -(-(offset + 3 * CHUNK // 2) // CHUNK) - offset // CHUNK
+                report = vmart.migrate(address, "gpu1")
+                self.assertEqual(report.bytes_moved, chunks * CHUNK)
+                self.assertEqual((report.bytes_named, report.bytes_along), (chunks * CHUNK, 0))
+                report = vmart.migrate(vmart.targets.Range(block, 3 * CHUNK // 2), "gpu0")
+                self.assertEqual(report.bytes_moved, chunks * CHUNK)
+        for block in blocks:
+            pool.deallocate_now(block)
+        with self.assertRaisesRegex(vmart.UnknownPointer, "block"):
+            vmart.migrate(blocks[1] + 5, "gpu1")
+
     def test_overlapping_parts_are_one_request(self):
         memory = self.made()
         first = vmart.targets.Range(memory.pointer, 2 * CHUNK)

@@ -70,6 +70,26 @@ TEST_F(SelectingTest, SelectsBySizePlaceAndAge) {
             numbers_of({first, second}));
 }
 
+// The socket lists segments of pools and not their blocks, so an address names what is listed.
+TEST_F(SelectingTest, AnAddressInABlockOfAPoolSelectsItsSegment) {
+  const AttachedStream attached(rig_.runtime(), rig_.stream(0));
+  const Pool pool = rig_.runtime().make_pool(gpu(0));
+  auto* const first = static_cast<std::uint64_t*>(pool.allocate_now(1'000));
+  auto* const second = static_cast<std::uint64_t*>(pool.allocate_now(1'000));
+  const AllocationInfo segment = rig_.runtime().allocation(first);
+  ASSERT_EQ(rig_.runtime().allocation(second).pointer, segment.pointer);
+  const std::uint64_t begin = to_integer(address_of(segment.pointer));
+  for (std::uint64_t* const inside : {first, second, second + 3}) {
+    EXPECT_EQ(select({std::to_string(number_of(inside))}), std::vector{begin});
+    move({std::to_string(number_of(inside))}, gpu(1));
+    EXPECT_EQ(rig_.runtime().where(first).front().at, gpu(1));
+    EXPECT_EQ(rig_.runtime().where(first).size(), 1u);
+    rig_.runtime().migrate(segment.pointer, 0, segment.bytes, gpu(0));
+  }
+  pool.deallocate_now(first);
+  pool.deallocate_now(second);
+}
+
 // The clock of the simulated machine may stand still between two allocations, and a freed one gives
 // its memory to the next.
 TEST_F(SelectingTest, TheAgeIsThatOfTheAllocationAndNotOfItsMemoryOrItsPlace) {

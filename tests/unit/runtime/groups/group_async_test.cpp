@@ -178,7 +178,7 @@ TEST_F(GroupAsync, InvalidRequestsAreRefusedAtOnce) {
     EXPECT_EQ(error->call(), "vma::migrate_async");
     EXPECT_EQ(error->group(), nullptr);
   };
-  refused(ErrorKind::unknown_pointer, {{one, gpu(1)}, {one + 1, gpu(1)}});
+  refused(ErrorKind::unknown_pointer, {{one, gpu(1)}, {nullptr, gpu(1)}});
   refused(ErrorKind::invalid_argument, {{one, gpu(1)}, {one, gpu(9)}});
   refused(ErrorKind::invalid_argument, {{one, gpu(1)}, {one, host(0)}});
   MigrateOptions live;

@@ -79,7 +79,6 @@ TEST_F(GroupMove, InvalidRequestsAreNamedBeforeAnythingIsStopped) {
   second(ErrorKind::unknown_pointer, {nullptr, gpu(1)});
   second(ErrorKind::unknown_pointer, {&local, gpu(1)});
   second(ErrorKind::unknown_pointer, {freed, gpu(1)});
-  second(ErrorKind::unknown_pointer, {one + 1, gpu(1)});
   second(ErrorKind::invalid_argument, {one, gpu(7)});
   second(ErrorKind::invalid_argument, {one, gpu(1), 8, 0});
   second(ErrorKind::invalid_argument, {one, gpu(1), size_bytes, 1});
