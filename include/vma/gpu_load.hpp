@@ -19,8 +19,9 @@ struct GpuLoad {
   std::optional<std::size_t> memory_used_bytes;  ///< Including other processes and the driver.
   std::optional<std::size_t> memory_total_bytes;
   /// Bytes per second between the last two samples, over all links.
-  std::optional<double> nvlink_sent, nvlink_received;  ///< Payload.
-  std::optional<double> pcie_sent, pcie_received;      ///< Not set if the counters have 32 bits.
+  std::optional<double> nvlink_sent_bytes_s, nvlink_received_bytes_s;  ///< Payload.
+  std::optional<double> pcie_sent_bytes_s,
+      pcie_received_bytes_s;  ///< Not set if the counters have 32 bits.
 };
 
 struct GpuLoads {

@@ -41,6 +41,8 @@ struct SchedulerStats {
   std::size_t chunks = 0;
   std::size_t table_bytes = 0;  ///< Size of the chunk tables without heat.
   std::size_t heat_bytes = 0;
+  std::uint64_t events_lost = 0;  ///< Events dropped from the control socket's ring.
+  std::uint64_t trace_lost = 0;   ///< Trace entries that were not written.
 };
 
 struct DrainOptions {

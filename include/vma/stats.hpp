@@ -23,7 +23,8 @@ struct AllocationInfo {
   std::vector<Extent> extents;  ///< As from `where`.
 };
 
-/// Memory that the runtime holds, and counters since it was opened.
+/// Memory that the runtime holds, and counters since it was opened. <vma/counters.hpp> lists them
+/// with units.
 struct RuntimeStats {
   struct Place {
     Location at;
@@ -51,12 +52,12 @@ struct RuntimeStats {
   std::size_t copies_dropped = 0;
   /// Part of `bytes_moved` that a clean copy held, so was not copied.
   std::size_t bytes_remapped = 0;
-  std::size_t gates = 0;                       ///< Gates at which all streams arrived.
-  std::size_t gates_given_up = 0;              ///< Opened before the chunk was switched.
-  std::size_t callbacks_failed = 0;            ///< Callbacks and hooks that threw an exception.
-  std::map<std::string, std::size_t> reasons;  ///< Why gates were given up, with counts.
-  DurationSummary skew, stall;                 ///< For all gates.
-  GpuLoads loads;                              ///< Requires NVML; see VMART_NVML.
+  std::size_t gates = 0;           ///< Gates at which all streams arrived.
+  std::size_t gates_given_up = 0;  ///< Opened before the chunk was switched.
+  std::map<std::string, std::size_t> gates_given_up_by_reason;
+  std::size_t callbacks_failed = 0;  ///< Callbacks and hooks that threw an exception.
+  DurationSummary skew, stall;       ///< For all gates.
+  GpuLoads loads;                    ///< Requires NVML; see VMART_NVML.
 };
 
 }  // namespace vma::inline v1

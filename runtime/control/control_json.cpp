@@ -2,6 +2,8 @@
 
 #include "base/units.hpp"
 
+#include <vma/counters.hpp>
+
 #include <boost/json/array.hpp>
 #include <boost/json/value.hpp>
 
@@ -10,6 +12,10 @@
 #include <chrono>
 #include <cmath>
 #include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <type_traits>
 #include <utility>
 
 namespace vma {
@@ -57,6 +63,11 @@ json::object to_json(const DurationSummary& summary) {
           {"max_s", in_seconds(summary.max)}};
 }
 
+template <typename Value>
+constexpr bool is_optional = false;
+template <typename Value>
+constexpr bool is_optional<std::optional<Value>> = true;
+
 template <typename Counts>
 json::object counts_to_json(const Counts& counts) {
   json::object object;
@@ -73,26 +84,43 @@ std::string_view to_string(GpuLoads::State state) noexcept {
   return "unknown";
 }
 
-/// Omits unknown values.
-json::object to_json(const GpuLoad& load) {
-  json::object object{{"at", to_string(load.at)}};
-  const auto add = [&](std::string_view name, const auto& value) {
-    if (value) object[name] = *value;
-  };
-  add("kernels", load.kernels);
-  add("memory", load.memory);
-  add("memory_used_bytes", load.memory_used_bytes);
-  add("memory_total_bytes", load.memory_total_bytes);
-  add("nvlink_sent_bytes_s", load.nvlink_sent);
-  add("nvlink_received_bytes_s", load.nvlink_received);
-  add("pcie_sent_bytes_s", load.pcie_sent);
-  add("pcie_received_bytes_s", load.pcie_received);
+template <typename Value>
+json::value counter_to_json(const Value& value) {
+  return json::value(value);
+}
+json::value counter_to_json(double value) {
+  return to_json_number(value);
+}
+json::value counter_to_json(std::chrono::nanoseconds value) {
+  return in_seconds(value);
+}
+json::value counter_to_json(const DurationSummary& summary) {
+  return to_json(summary);
+}
+json::value counter_to_json(const std::map<std::string, std::size_t>& counts) {
+  return counts_to_json(counts);
+}
+
+/// Adds all counters of the table. Omits unknown values.
+template <typename Stats>
+json::object with_counters(json::object object, const Stats& stats) {
+  for_each_counter<Stats>([&](const auto& counter) {
+    const auto& value = stats.*counter.member;
+    using Value = std::remove_cvref_t<decltype(value)>;
+    if constexpr (is_optional<Value>) {
+      if (value) object[counter.name] = counter_to_json(*value);
+    } else {
+      object[counter.name] = counter_to_json(value);
+    }
+  });
   return object;
 }
 
 json::object to_json(const GpuLoads& loads) {
   json::array gpus;
-  for (const GpuLoad& load : loads.gpus) gpus.push_back(to_json(load));
+  for (const GpuLoad& load : loads.gpus) {
+    gpus.push_back(with_counters({{"at", to_string(load.at)}}, load));
+  }
   json::object object{{"state", to_string(loads.state)}};
   if (!loads.reason.empty()) object["reason"] = to_json_text(loads.reason);
   if (loads.age >= std::chrono::nanoseconds(0)) object["age_s"] = in_seconds(loads.age);
@@ -103,52 +131,9 @@ json::object to_json(const GpuLoads& loads) {
 json::object to_json(const RuntimeStats& stats) {
   json::array places;
   for (const RuntimeStats::Place& place : stats.places) {
-    places.push_back(json::object{{"at", to_string(place.at)},
-                                  {"capacity_bytes", place.capacity_bytes},
-                                  {"allocated_bytes", place.allocated_bytes},
-                                  {"cached_bytes", place.cached_bytes},
-                                  {"copies_bytes", place.copies_bytes},
-                                  {"own_bytes", place.own_bytes},
-                                  {"leaked_bytes", place.leaked_bytes}});
+    places.push_back(with_counters({{"at", to_string(place.at)}}, place));
   }
-  return {{"places", std::move(places)},
-          {"allocations", stats.allocations},
-          {"poisoned", stats.poisoned},
-          {"parked", stats.parked},
-          {"dropped_bytes", stats.dropped_bytes},
-          {"leaked", stats.leaked},
-          {"migrations", stats.migrations},
-          {"bytes_moved", stats.bytes_moved},
-          {"bytes_copied_twice", stats.bytes_copied_twice},
-          {"copies_kept", stats.copies_kept},
-          {"copies_used", stats.copies_used},
-          {"copies_dropped", stats.copies_dropped},
-          {"bytes_remapped", stats.bytes_remapped},
-          {"gates", stats.gates},
-          {"gates_given_up", stats.gates_given_up},
-          {"callbacks_failed", stats.callbacks_failed},
-          {"reasons", counts_to_json(stats.reasons)},
-          {"skew", to_json(stats.skew)},
-          {"stall", to_json(stats.stall)},
-          {"loads", to_json(stats.loads)}};
-}
-
-json::object to_json(const SchedulerCounters& counters) {
-  return {{"ticks", counters.ticks},
-          {"ticks_late", counters.ticks_late},
-          {"tick_time_s", in_seconds(counters.tick_time)},
-          {"chunks", counters.chunks},
-          {"moves_planned", counters.moves_planned},
-          {"moves_done", counters.moves_done},
-          {"moves_failed", counters.moves_failed},
-          {"moves_rejected", counts_to_json(counters.moves_rejected)},
-          {"policy_failures", counters.policy_failures},
-          {"uses", counters.uses},
-          {"uses_lost", counters.uses_lost},
-          {"hints", counters.hints},
-          {"events_lost", counters.events_lost},
-          {"trace_lost", counters.trace_lost},
-          {"prediction_error", to_json_number(counters.prediction_error)}};
+  return with_counters({{"places", std::move(places)}, {"loads", to_json(stats.loads)}}, stats);
 }
 
 }  // namespace
@@ -272,7 +257,7 @@ json::object to_json(const ControlEvent& event) {
 }
 
 json::object to_json(const ControlStats& stats) {
-  return {{"runtime", to_json(stats.runtime)}, {"scheduler", to_json(stats.scheduler)}};
+  return {{"runtime", to_json(stats.runtime)}, {"scheduler", with_counters({}, stats.scheduler)}};
 }
 
 }  // namespace vma

@@ -134,23 +134,9 @@ struct ControlEvents {
   std::uint64_t lost = 0;  ///< Requested events that were no longer in the ring.
 };
 
-/// The scheduler's counters since the start.
-struct SchedulerCounters {
-  std::uint64_t ticks = 0;
-  std::uint64_t ticks_late = 0;  ///< Ticks that began more than a period late.
-  Time tick_time{0};             ///< Total over all ticks.
-  std::uint64_t chunks = 0;
-  std::uint64_t moves_planned = 0, moves_done = 0, moves_failed = 0;
-  std::map<std::string, std::uint64_t> moves_rejected;  ///< By reason of the planner.
-  std::uint64_t policy_failures = 0;  ///< Plans dropped because the policy threw or ran too long.
-  std::uint64_t uses = 0, uses_lost = 0, hints = 0;
-  std::uint64_t events_lost = 0, trace_lost = 0;
-  double prediction_error = 0;  ///< The same as `SchedulerStats::prediction_error`.
-};
-
 struct ControlStats {
   RuntimeStats runtime;
-  SchedulerCounters scheduler;
+  SchedulerStats scheduler;
 };
 
 /// What the control socket can request from a runtime. The socket's loop calls it, one call at a

@@ -65,7 +65,7 @@ std::vector<std::string> Runtime::explain(const void* pointer) const {
 
 SchedulerStats Runtime::scheduler_stats() const {
   const RuntimeParts::Entry entry(*parts_, "vma::scheduler_stats");
-  return entry->scheduling ? entry->scheduling->scheduler().stats() : SchedulerStats{};
+  return entry->scheduling ? entry->scheduling->stats() : SchedulerStats{};
 }
 
 }  // namespace vma::inline v1

@@ -461,26 +461,8 @@ ControlEvents RuntimeControl::events(std::uint64_t since, std::size_t most) {
 }
 
 ControlStats RuntimeControl::stats() {
-  ControlStats stats;
-  stats.runtime = runtime_stats(ground_.memory, ground_.mover, ground_.parker, ground_.monitor);
-  const SchedulerStats from = ground_.scheduler.stats();
-  SchedulerCounters& counters = stats.scheduler;
-  counters.ticks = from.ticks;
-  counters.ticks_late = from.ticks_late;
-  counters.tick_time = from.tick_time;
-  counters.chunks = from.chunks;
-  counters.moves_planned = from.moves_wanted;
-  counters.moves_done = from.moves_done;
-  counters.moves_failed = from.moves_failed;
-  for (const auto& [reason, count] : from.moves_refused) counters.moves_rejected[reason] = count;
-  counters.policy_failures = from.policy_failures;
-  counters.uses = from.uses;
-  counters.uses_lost = from.uses_lost;
-  counters.hints = from.hints;
-  counters.events_lost = ground_.feed->ring().lost();
-  counters.trace_lost = ground_.feed->trace_lost();
-  counters.prediction_error = from.prediction_error;
-  return stats;
+  return {runtime_stats(ground_.memory, ground_.mover, ground_.parker, ground_.monitor),
+          scheduler_stats(ground_.scheduler, *ground_.feed)};
 }
 
 }  // namespace vma

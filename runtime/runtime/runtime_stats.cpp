@@ -47,10 +47,17 @@ RuntimeStats runtime_stats(Memory& memory, Mover& mover, Parker& parker, GpuMoni
   stats.stall = stops.stall();
   stats.gates = stats.skew.count;
   for (const auto& [refusal, count] : stops.refusals()) {
-    stats.reasons[std::string(to_string(refusal))] = count;
+    stats.gates_given_up_by_reason[std::string(to_string(refusal))] = count;
     stats.gates_given_up += count;
   }
   stats.loads = monitor.loads();
+  return stats;
+}
+
+SchedulerStats scheduler_stats(const Scheduler& scheduler, const EventFeed& feed) {
+  SchedulerStats stats = scheduler.stats();
+  stats.events_lost = feed.ring().lost();
+  stats.trace_lost = feed.trace_lost();
   return stats;
 }
 

@@ -1,6 +1,7 @@
 #include "runtime/scheduling.hpp"
 
 #include "runtime/place_states.hpp"
+#include "runtime/runtime_stats.hpp"
 #include "scheduling/policy_library.hpp"
 
 #include "base/log.hpp"
@@ -99,6 +100,10 @@ void Scheduling::flush_trace_now_and_then() noexcept {
   if (!trace_ || wall_clock_.now() - flushed_ < period) return;
   flushed_ = wall_clock_.now();
   trace_->flush_soon();
+}
+
+SchedulerStats Scheduling::stats() const {
+  return scheduler_stats(scheduler_, *feed_);
 }
 
 std::string Scheduling::control_path() const {

@@ -32,6 +32,7 @@ class Scheduling {
   ~Scheduling();
 
   Scheduler& scheduler() noexcept { return scheduler_; }
+  SchedulerStats stats() const;
   /// What peers of the control socket see. Requires: a single thread calls it, which is the loop's
   /// unless the scheduler is stepped by hand.
   ControlTarget& control() noexcept { return control_; }

@@ -26,10 +26,10 @@ struct Rate {
   std::optional<double> GpuLoad::*member;
 };
 constexpr Rate rates[] = {
-    {Counter::nvlink_sent_kib, kib, &GpuLoad::nvlink_sent},
-    {Counter::nvlink_received_kib, kib, &GpuLoad::nvlink_received},
-    {Counter::pcie_sent_bytes, 1, &GpuLoad::pcie_sent},
-    {Counter::pcie_received_bytes, 1, &GpuLoad::pcie_received},
+    {Counter::nvlink_sent_kib, kib, &GpuLoad::nvlink_sent_bytes_s},
+    {Counter::nvlink_received_kib, kib, &GpuLoad::nvlink_received_bytes_s},
+    {Counter::pcie_sent_bytes, 1, &GpuLoad::pcie_sent_bytes_s},
+    {Counter::pcie_received_bytes, 1, &GpuLoad::pcie_received_bytes_s},
 };
 
 bool says_nothing(const GpuLoad& load) {

@@ -24,7 +24,7 @@ void print(const GpuTwinPlan& plan, const GpuTwinOutcome& outcome) {
       "{} GPUs, {} streams each, gate limit {} us: {} switches, {} gates given up {}, {} "
       "launches, {} words wrong; stall median {:.0f} us, p99 {:.0f} us, max {:.0f} us\n",
       plan.gpus, plan.streams_per_gpu, plan.gate_limit.count(), outcome.switches,
-      outcome.stats.gates_given_up, outcome.stats.reasons, outcome.launches,
+      outcome.stats.gates_given_up, outcome.stats.gates_given_up_by_reason, outcome.launches,
       outcome.words_different, us(stall.median), us(stall.p99), us(stall.max));
 }
 

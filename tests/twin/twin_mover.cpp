@@ -136,7 +136,7 @@ void TwinMover::add_to(TwinOutcome& outcome) {
   const RuntimeStats stats = world_.runtime().stats();
   seen_.gates = stats.gates;
   seen_.bytes_remapped = stats.bytes_remapped;
-  for (const auto& [reason, times] : stats.reasons) seen_.given_up[reason] = times;
+  for (const auto& [reason, times] : stats.gates_given_up_by_reason) seen_.given_up[reason] = times;
   if (stats.poisoned != 0 && !plan_.any_error) world_.fail("an allocation is poisoned");
   outcome += seen_;
 }

@@ -6,6 +6,7 @@
 #include "python/core/interpreter.hpp"
 #include "python/core/seconds.hpp"
 
+#include <vma/counters.hpp>
 #include <vma/error.hpp>
 #include <vma/vma.hpp>
 #include <vma/vmart.h>
@@ -24,6 +25,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -127,6 +129,23 @@ std::function<void(const MoveEvent&)> hook_of(const std::optional<SharedObject>&
   };
 }
 
+/// A property for each counter of the table. Times are in seconds.
+template <typename Stats>
+void bind_counters(nb::class_<Stats> bound) {
+  for_each_counter<Stats>([&](const auto& counter) {
+    const auto member = counter.member;
+    const auto get = [member](const Stats& self) {
+      using Value = std::remove_cvref_t<decltype(self.*member)>;
+      if constexpr (std::is_same_v<Value, std::chrono::nanoseconds>) {
+        return Seconds(self.*member).count();
+      } else {
+        return self.*member;
+      }
+    };
+    bound.def_prop_ro(counter.name, get, counter.help);
+  });
+}
+
 void bind_infos(nb::module_& module) {
   nb::class_<AllocationInfo>(module, "AllocationInfo", "One allocation, or one segment of a pool.")
       .def("__repr__", &shown)
@@ -140,43 +159,32 @@ void bind_infos(nb::module_& module) {
       .def_ro("parked", &AllocationInfo::parked)
       .def_ro("cpu_faults", &AllocationInfo::cpu_faults)
       .def_ro("extents", &AllocationInfo::extents);
-  nb::class_<RuntimeStats::Place>(module, "PlaceStats")
+  bind_counters<RuntimeStats::Place>(
+      nb::class_<RuntimeStats::Place>(module, "PlaceStats", "Memory at a place.")
+          .def("__repr__", &shown)
+          .def_ro("at", &RuntimeStats::Place::at));
+  bind_counters<GpuLoad>(
+      nb::class_<GpuLoad>(module, "GpuLoad", "What NVML reports for a GPU, for all processes.")
+          .def("__repr__", &shown)
+          .def_ro("at", &GpuLoad::at));
+  nb::class_<DurationSummary>(module, "DurationSummary", "Many durations, in seconds.")
       .def("__repr__", &shown)
-      .def_ro("at", &RuntimeStats::Place::at)
-      .def_ro("capacity_bytes", &RuntimeStats::Place::capacity_bytes)
-      .def_ro("allocated_bytes", &RuntimeStats::Place::allocated_bytes)
-      .def_ro("cached_bytes", &RuntimeStats::Place::cached_bytes)
-      .def_ro("own_bytes", &RuntimeStats::Place::own_bytes)
-      .def_ro("leaked_bytes", &RuntimeStats::Place::leaked_bytes);
-  nb::class_<RuntimeStats>(module, "Stats", "Memory that the runtime holds, and counters.")
-      .def("__repr__", &shown)
-      .def_ro("places", &RuntimeStats::places)
-      .def_ro("allocations", &RuntimeStats::allocations)
-      .def_ro("poisoned", &RuntimeStats::poisoned)
-      .def_ro("parked", &RuntimeStats::parked)
-      .def_ro("leaked", &RuntimeStats::leaked)
-      .def_ro("migrations", &RuntimeStats::migrations)
-      .def_ro("bytes_moved", &RuntimeStats::bytes_moved)
-      .def_ro("gates", &RuntimeStats::gates)
-      .def_ro("gates_given_up", &RuntimeStats::gates_given_up)
-      .def_ro("callbacks_failed", &RuntimeStats::callbacks_failed)
-      .def_ro("reasons", &RuntimeStats::reasons);
-  nb::class_<SchedulerStats>(module, "SchedulerStats", "Counters of the background scheduler.")
-      .def("__repr__", &shown)
-      .def_ro("running", &SchedulerStats::running)
-      .def_ro("paused", &SchedulerStats::paused)
-      .def_ro("policy", &SchedulerStats::policy)
-      .def_ro("policy_failures", &SchedulerStats::policy_failures)
-      .def_ro("ticks", &SchedulerStats::ticks)
-      .def_ro("uses", &SchedulerStats::uses)
-      .def_ro("uses_lost", &SchedulerStats::uses_lost)
-      .def_ro("uses_unknown", &SchedulerStats::uses_unknown)
-      .def_ro("hints", &SchedulerStats::hints)
-      .def_ro("moves_wanted", &SchedulerStats::moves_wanted)
-      .def_ro("moves_started", &SchedulerStats::moves_started)
-      .def_ro("moves_done", &SchedulerStats::moves_done)
-      .def_ro("moves_failed", &SchedulerStats::moves_failed)
-      .def_ro("moves_refused", &SchedulerStats::moves_refused);
+      .def_ro("count", &DurationSummary::count)
+      .def_prop_ro("median",
+                   [](const DurationSummary& self) { return Seconds(self.median).count(); })
+      .def_prop_ro("p99", [](const DurationSummary& self) { return Seconds(self.p99).count(); })
+      .def_prop_ro("max", [](const DurationSummary& self) { return Seconds(self.max).count(); });
+  bind_counters<RuntimeStats>(
+      nb::class_<RuntimeStats>(module, "Stats", "Memory that the runtime holds, and counters.")
+          .def("__repr__", &shown)
+          .def_ro("places", &RuntimeStats::places)
+          .def_prop_ro("loads", [](const RuntimeStats& self) { return self.loads.gpus; }));
+  bind_counters<SchedulerStats>(
+      nb::class_<SchedulerStats>(module, "SchedulerStats", "Counters of the background scheduler.")
+          .def("__repr__", &shown)
+          .def_ro("running", &SchedulerStats::running)
+          .def_ro("paused", &SchedulerStats::paused)
+          .def_ro("policy", &SchedulerStats::policy));
 }
 
 void bind_outcomes(nb::module_& module) {

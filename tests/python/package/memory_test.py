@@ -3,6 +3,9 @@
 
 import gc
 import inspect
+import subprocess
+import sys
+import tempfile
 import unittest
 
 from machine_case import CHUNK, OnAMachine
@@ -305,6 +308,34 @@ class Hooks(OnAMachine):
             vmart.migrate(memory, "gpu1")
         with vmart.on_move(memory, lambda event: None):
             vmart.migrate(memory, "gpu1")
+
+
+class Counters(unittest.TestCase):
+    def test_have_the_names_that_the_socket_answers(self):
+        script = """
+import json, socket, sys, vmart
+vmart.open_runtime(driver="sim:h200x2", policy="counter", control=sys.argv[1])
+vmart.step_scheduler()
+peer = socket.socket(socket.AF_UNIX)
+peer.connect(sys.argv[1])
+peer.sendall(b'{"command": "stats"}\\n')
+answer = json.loads(peer.makefile().readline())["ok"]
+stats = vmart.stats()
+for named, own in (
+    (answer["runtime"], stats),
+    (answer["scheduler"], vmart.scheduler_stats()),
+    (answer["runtime"]["places"][0], stats.places[0]),
+):
+    assert named
+    for name in named:
+        getattr(own, name)
+assert vmart.scheduler_stats().tick_time > 0
+assert (stats.stall.count, stats.stall.p99) == (0, 0)
+"""
+        with tempfile.TemporaryDirectory() as folder:
+            done = subprocess.run([sys.executable, "-c", script, folder + "/control"],
+                                  capture_output=True, text=True, timeout=120)  # fmt: skip
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
 
 
 if __name__ == "__main__":

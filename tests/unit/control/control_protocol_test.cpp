@@ -57,7 +57,8 @@ void collect_names(const json::value& value, std::set<std::string>& names) {
   } else if (const auto* object = value.if_object()) {
     for (const auto& [name, member] : *object) {
       names.insert(std::string(name));
-      const bool data = name == "bytes_at" || name == "reasons" || name == "moves_rejected";
+      const bool data =
+          name == "bytes_at" || name == "gates_given_up_by_reason" || name == "moves_refused";
       if (!data) collect_names(member, names);
     }
   }

@@ -194,7 +194,7 @@ ControlStats FakeControlTarget::stats() {
   stats.runtime.places = {{gpu(0), 100 * MiB, 25 * MiB, 2 * MiB, MiB, 0}};
   stats.runtime.allocations = 2;
   stats.runtime.bytes_moved = 3'000'000'000;
-  stats.runtime.reasons = {{"a \"quoted\" \\ reason\nof two lines", 3}};
+  stats.runtime.gates_given_up_by_reason = {{"a \"quoted\" \\ reason\nof two lines", 3}};
   stats.runtime.stall = {4, milliseconds(1), milliseconds(2), milliseconds(3)};
   stats.runtime.skew = {2, std::chrono::microseconds(9), std::chrono::microseconds(42),
                         std::chrono::microseconds(42)};
@@ -205,7 +205,7 @@ ControlStats FakeControlTarget::stats() {
     stats.runtime.loads = {GpuLoads::State::starting, "", milliseconds(-1), {}};
   }
   stats.scheduler.ticks = 7;
-  stats.scheduler.moves_rejected = {{"cooldown", 5}, {"no room", 6}};
+  stats.scheduler.moves_refused = {{"cooldown", 5}, {"no room", 6}};
   stats.scheduler.prediction_error = 0.0625;
   return stats;
 }

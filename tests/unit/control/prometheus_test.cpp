@@ -78,11 +78,11 @@ TEST(Prometheus, WritesTheTextFormat) {
   EXPECT_EQ(page.error, "");
   EXPECT_GT(page.samples.size(), 30U);
   EXPECT_EQ(page.samples.at("vmart_capacity_bytes{location=\"gpu(0)\"}"), 100.0 * 1024 * 1024);
-  EXPECT_EQ(page.samples.at("vmart_moved_bytes_total"), 3e9);
+  EXPECT_EQ(page.samples.at("vmart_bytes_moved_total"), 3e9);
   EXPECT_EQ(page.samples.at("vmart_stall_seconds{quantile=\"0.99\"}"), 0.002);
   EXPECT_EQ(page.samples.at("vmart_stall_seconds_count"), 4);
-  EXPECT_EQ(page.samples.at("vmart_scheduler_moves_rejected_total{reason=\"cooldown\"}"), 5);
-  EXPECT_EQ(page.samples.at("vmart_prediction_error_ratio"), 0.0625);
+  EXPECT_EQ(page.samples.at("vmart_scheduler_moves_refused_total{reason=\"cooldown\"}"), 5);
+  EXPECT_EQ(page.samples.at("vmart_scheduler_prediction_error_ratio"), 0.0625);
 }
 
 TEST(Prometheus, HasWhatNvmlSaysAndNoMore) {
@@ -93,8 +93,8 @@ TEST(Prometheus, HasWhatNvmlSaysAndNoMore) {
   EXPECT_EQ(page.samples.at("vmart_gpu_kernels_ratio{location=\"gpu(1)\"}"), 0.5);
   EXPECT_EQ(page.samples.at("vmart_gpu_memory_used_bytes{location=\"gpu(1)\"}"),
             30.0 * 1024 * 1024);
-  EXPECT_EQ(page.samples.at("vmart_gpu_nvlink_sent_bytes_per_second{location=\"gpu(1)\"}"), 2e9);
-  EXPECT_FALSE(page.types.contains("vmart_gpu_pcie_sent_bytes_per_second")) << "it is not known";
+  EXPECT_EQ(page.samples.at("vmart_gpu_nvlink_sent_bytes_s{location=\"gpu(1)\"}"), 2e9);
+  EXPECT_FALSE(page.types.contains("vmart_gpu_pcie_sent_bytes_s")) << "it is not known";
   const PrometheusPage off(prometheus_text(ControlStats{}));
   EXPECT_EQ(off.error, "");
   EXPECT_EQ(off.samples.at("vmart_nvml_on"), 0);
@@ -115,7 +115,8 @@ TEST(Prometheus, WritesValuesThatAreNoNumbers) {
   stats.scheduler.prediction_error = std::numeric_limits<double>::quiet_NaN();
   EXPECT_EQ(PrometheusPage(prometheus_text(stats)).error, "");
   stats.scheduler.prediction_error = std::numeric_limits<double>::infinity();
-  EXPECT_NE(prometheus_text(stats).find("vmart_prediction_error_ratio +Inf\n"), std::string::npos);
+  EXPECT_NE(prometheus_text(stats).find("vmart_scheduler_prediction_error_ratio +Inf\n"),
+            std::string::npos);
 }
 
 TEST(Prometheus, HasAReaderThatRefusesWhatIsWrong) {

@@ -314,7 +314,8 @@ TEST_F(LiveMoveTest, ACaptureEndsInBusyAndIsNotDisturbed) {
   EXPECT_EQ(rig.home(words), gpu(0));
   driver.destroy_graph(driver.end_capture(bound));
   EXPECT_EQ(rig.runtime().migrate_async(words, gpu(1)).wait().chunks_moved, 1);
-  EXPECT_EQ(rig.runtime().stats().reasons.at("capture"), static_cast<std::uint64_t>(refused));
+  EXPECT_EQ(rig.runtime().stats().gates_given_up_by_reason.at("capture"),
+            static_cast<std::uint64_t>(refused));
 }
 
 }  // namespace

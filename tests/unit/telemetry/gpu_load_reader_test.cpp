@@ -50,7 +50,8 @@ TEST_F(GpuLoadReaderTest, TellsSharesAndBytesAtOnce) {
   EXPECT_DOUBLE_EQ(load.memory.value(), 0.2);
   EXPECT_EQ(load.memory_used_bytes, 30u);
   EXPECT_EQ(load.memory_total_bytes, 100u);
-  EXPECT_FALSE(load.nvlink_sent || load.pcie_received) << "a rate needs two samples";
+  EXPECT_FALSE(load.nvlink_sent_bytes_s || load.pcie_received_bytes_s)
+      << "a rate needs two samples";
 }
 
 TEST_F(GpuLoadReaderTest, TellsRatesFromTheSecondSampleOn) {
@@ -61,10 +62,10 @@ TEST_F(GpuLoadReaderTest, TellsRatesFromTheSecondSampleOn) {
   nvml.counters[1] += 20;
   nvml.counters[2] += 3000;
   const GpuLoad load = reader.read().gpus.at(0);
-  EXPECT_DOUBLE_EQ(load.nvlink_sent.value(), 10 * 1024 / 0.5);
-  EXPECT_DOUBLE_EQ(load.nvlink_received.value(), 20 * 1024 / 0.5);
-  EXPECT_DOUBLE_EQ(load.pcie_sent.value(), 6000);
-  EXPECT_DOUBLE_EQ(load.pcie_received.value(), 0);
+  EXPECT_DOUBLE_EQ(load.nvlink_sent_bytes_s.value(), 10 * 1024 / 0.5);
+  EXPECT_DOUBLE_EQ(load.nvlink_received_bytes_s.value(), 20 * 1024 / 0.5);
+  EXPECT_DOUBLE_EQ(load.pcie_sent_bytes_s.value(), 6000);
+  EXPECT_DOUBLE_EQ(load.pcie_received_bytes_s.value(), 0);
 }
 
 TEST_F(GpuLoadReaderTest, ACounterThatFellHasWrappedAndTellsNothingOnce) {
@@ -74,13 +75,13 @@ TEST_F(GpuLoadReaderTest, ACounterThatFellHasWrappedAndTellsNothingOnce) {
   nvml.counters[2] = 5;
   nvml.counters[3] += 7;
   const GpuLoad wrapped = reader.read().gpus.at(0);
-  EXPECT_FALSE(wrapped.pcie_sent);
-  EXPECT_DOUBLE_EQ(wrapped.pcie_received.value(), 7);
+  EXPECT_FALSE(wrapped.pcie_sent_bytes_s);
+  EXPECT_DOUBLE_EQ(wrapped.pcie_received_bytes_s.value(), 7);
   const GpuLoad same_time = reader.read().gpus.at(0);
-  EXPECT_FALSE(same_time.pcie_received) << "no time has passed";
+  EXPECT_FALSE(same_time.pcie_received_bytes_s) << "no time has passed";
   clock.advance(milliseconds(1000));
   nvml.counters[2] += 9;
-  EXPECT_DOUBLE_EQ(reader.read().gpus.at(0).pcie_sent.value(), 9);
+  EXPECT_DOUBLE_EQ(reader.read().gpus.at(0).pcie_sent_bytes_s.value(), 9);
 }
 
 TEST_F(GpuLoadReaderTest, ACounterOf32BitsTellsNoRateForItMayHaveWrapped) {
@@ -98,10 +99,10 @@ TEST_F(GpuLoadReaderTest, ACounterOf32BitsTellsNoRateForItMayHaveWrapped) {
     const GpuLoads loads = reader.read();
     EXPECT_EQ(loads.reason, "") << "nothing failed";
     const GpuLoad& load = loads.gpus.at(0);
-    EXPECT_DOUBLE_EQ(load.nvlink_sent.value(), 10 * 1024);
-    EXPECT_EQ(load.pcie_sent.has_value(), !narrow);
-    EXPECT_EQ(load.pcie_received.has_value(), !narrow);
-    EXPECT_DOUBLE_EQ(load.pcie_sent.value_or(risen), risen);
+    EXPECT_DOUBLE_EQ(load.nvlink_sent_bytes_s.value(), 10 * 1024);
+    EXPECT_EQ(load.pcie_sent_bytes_s.has_value(), !narrow);
+    EXPECT_EQ(load.pcie_received_bytes_s.has_value(), !narrow);
+    EXPECT_DOUBLE_EQ(load.pcie_sent_bytes_s.value_or(risen), risen);
   }
 }
 
@@ -128,12 +129,12 @@ TEST_F(GpuLoadReaderTest, LeavesOutWhatACallFailsAndNamesIt) {
     EXPECT_EQ(load.kernels.has_value(), each.kernels);
     EXPECT_EQ(load.memory.has_value(), each.kernels);
     EXPECT_EQ(load.memory_used_bytes.has_value(), each.used);
-    EXPECT_EQ(load.nvlink_sent.has_value(), each.rates);
-    EXPECT_EQ(load.pcie_sent.has_value(), each.rates);
+    EXPECT_EQ(load.nvlink_sent_bytes_s.has_value(), each.rates);
+    EXPECT_EQ(load.pcie_sent_bytes_s.has_value(), each.rates);
     // There is no rate over a period whose start was not counted.
     nvml.failing = FakeNvml::none;
     clock.advance(milliseconds(1000));
-    EXPECT_EQ(reader.read().gpus.at(0).nvlink_sent.has_value(), each.rates);
+    EXPECT_EQ(reader.read().gpus.at(0).nvlink_sent_bytes_s.has_value(), each.rates);
   }
 }
 
