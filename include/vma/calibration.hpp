@@ -12,8 +12,8 @@
 namespace vma::inline v1 {
 
 struct CalibrateOptions {
-  /// Maximum memory to use at each place, never more than a quarter of it. 0: 1 GiB, or 32 MiB on
-  /// a simulated machine.
+  /// Maximum memory to use at each place, never more than a quarter of it, and on a simulated
+  /// machine never more than 32 MiB. 0: 1 GiB.
   std::size_t bytes_per_place = 0;
   /// Routes that are not measured by then remain estimates. Opening contexts comes first and does
   /// not count.

@@ -31,7 +31,10 @@ std::uint64_t bytes_to_take(const CalibrateOptions& options, Driver& driver,
                             const Topology& topology, const Ledger& ledger) {
   std::uint64_t bytes = options.bytes_per_place;
   // Much more than a cache of a GPU: else what repeated reads find there counts as its memory.
-  if (bytes == 0) bytes = driver.simulated() ? 32 * MiB : 1 * GiB;
+  if (bytes == 0) bytes = 1 * GiB;
+  // The time limit is in the clock of the machine, which does not see how long the computer works
+  // for a simulated one; and more bytes tell no more about it.
+  if (driver.simulated()) bytes = std::min(bytes, 32 * MiB);
   for (const Location at : topology.locations()) {
     const std::uint64_t capacity_bytes = ledger.account(at).capacity_bytes;
     bytes = std::min(bytes, capacity_bytes / 4);

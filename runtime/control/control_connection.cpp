@@ -19,13 +19,12 @@ namespace vma {
 namespace asio = boost::asio;
 
 ControlConnection::ControlConnection(Socket socket, ControlTarget& target,
-                                     const ControlLimits& limits)
+                                     const ControlLimits& limits, std::shared_ptr<RequestRate> rate)
     : socket_(std::move(socket)),
       idle_(socket_.get_executor()),
       target_(target),
       limits_(limits),
-      allowance_(limits.requests_at_once),
-      allowed_at_(std::chrono::steady_clock::now()) {}
+      rate_(std::move(rate)) {}
 
 template <typename Body>
 void ControlConnection::at_wall(Body&& body) noexcept try {
@@ -83,7 +82,7 @@ void ControlConnection::read_done(const boost::system::error_code& error, std::s
     if (!writing_) close();
     return;
   }
-  if (!within_rate()) {
+  if (!rate_->allows_one()) {
     refuse("busy", fmt::format("more than {} requests a second", limits_.requests_a_second));
     return;
   }
@@ -101,15 +100,24 @@ void ControlConnection::answer(std::string_view line) {
   send(std::move(answer.line));
 }
 
-bool ControlConnection::within_rate() {
-  const auto now = std::chrono::steady_clock::now();
-  const std::chrono::duration<double> passed = now - allowed_at_;
-  allowed_at_ = now;
-  allowance_ =
-      std::min(limits_.requests_at_once, allowance_ + passed.count() * limits_.requests_a_second);
+bool RequestRate::allows_one() {
+  refill();
   if (allowance_ < 1) return false;
   allowance_ -= 1;
   return true;
+}
+
+bool RequestRate::is_full() {
+  refill();
+  return allowance_ == limits_.requests_at_once;
+}
+
+void RequestRate::refill() {
+  const auto now = std::chrono::steady_clock::now();
+  const std::chrono::duration<double> passed = now - refilled_;
+  refilled_ = now;
+  allowance_ =
+      std::min(limits_.requests_at_once, allowance_ + passed.count() * limits_.requests_a_second);
 }
 
 void ControlConnection::send(std::string line) {

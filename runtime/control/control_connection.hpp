@@ -16,6 +16,23 @@
 
 namespace vma {
 
+/// How many requests a process may still make, on whatever connections. The loop's thread.
+class RequestRate {
+ public:
+  explicit RequestRate(const ControlLimits& limits)
+      : limits_(limits), allowance_(limits.requests_at_once) {}
+  bool allows_one();
+  /// Whether it is as if the process had made none.
+  bool is_full();
+
+ private:
+  void refill();
+
+  const ControlLimits limits_;
+  double allowance_;
+  std::chrono::steady_clock::time_point refilled_ = std::chrono::steady_clock::now();
+};
+
 /// One peer of the control socket: reads lines, answers them in order, and enforces the limits.
 /// Runs only on the loop's thread. Its handlers keep it alive; once it is closed, they do nothing,
 /// and the target is no longer called.
@@ -23,7 +40,8 @@ class ControlConnection : public std::enable_shared_from_this<ControlConnection>
  public:
   using Socket = boost::asio::local::stream_protocol::socket;
 
-  ControlConnection(Socket socket, ControlTarget& target, const ControlLimits& limits);
+  ControlConnection(Socket socket, ControlTarget& target, const ControlLimits& limits,
+                    std::shared_ptr<RequestRate> rate);
   void start();
   /// Tells the peer the reason, and closes the connection once the message is sent.
   void refuse(std::string_view kind, std::string_view message);
@@ -38,7 +56,6 @@ class ControlConnection : public std::enable_shared_from_this<ControlConnection>
   void read();
   void read_done(const boost::system::error_code& error, std::size_t bytes);
   void answer(std::string_view line);
-  bool within_rate();
   void send(std::string line);
   void write();
   void write_done(const boost::system::error_code& error);
@@ -51,8 +68,7 @@ class ControlConnection : public std::enable_shared_from_this<ControlConnection>
   std::string input_;
   std::deque<std::string> output_;  // The first one is being sent.
   std::size_t output_bytes_ = 0;
-  double allowance_;  // Number of requests allowed now.
-  std::chrono::steady_clock::time_point allowed_at_;
+  const std::shared_ptr<RequestRate> rate_;
   int bad_requests_ = 0;
   bool writing_ = false, last_words_ = false, closed_ = false;
 };

@@ -17,6 +17,7 @@
 
 #include <chrono>
 #include <exception>
+#include <map>
 #include <new>
 #include <optional>
 #include <utility>
@@ -38,6 +39,7 @@ struct ControlServer::State : std::enable_shared_from_this<ControlServer::State>
   void accept();
   void accepted(const boost::system::error_code& error, Protocol::socket peer);
   void serve(Protocol::socket peer);
+  std::shared_ptr<RequestRate> rate_of(const ucred& who);
   void accept_later();
   void close() noexcept;
 
@@ -47,6 +49,8 @@ struct ControlServer::State : std::enable_shared_from_this<ControlServer::State>
   Protocol::acceptor acceptor;
   asio::steady_timer retry;
   std::vector<std::shared_ptr<ControlConnection>> connections;
+  /// By user and process: a process gets no more by connecting again.
+  std::map<std::pair<uid_t, pid_t>, std::shared_ptr<RequestRate>> rates;
   const pid_t owner = getpid();
   bool stranger_logged = false, closed = false;
 };
@@ -85,13 +89,23 @@ void ControlServer::State::serve(Protocol::socket peer) {
     return;  // The destructor of `peer` closes the connection.
   }
   std::erase_if(connections, [](const auto& connection) { return connection->closed(); });
-  auto connection = std::make_shared<ControlConnection>(std::move(peer), target, limits);
+  auto connection =
+      std::make_shared<ControlConnection>(std::move(peer), target, limits, rate_of(*who));
   if (connections.size() >= limits.connections_max) {
     connection->refuse("busy", fmt::format("{} connections are open", connections.size()));
     return;
   }
   connections.push_back(connection);
   connection->start();
+}
+
+std::shared_ptr<RequestRate> ControlServer::State::rate_of(const ucred& who) {
+  std::erase_if(rates, [](const auto& known) {
+    return known.second.use_count() == 1 && known.second->is_full();
+  });
+  std::shared_ptr<RequestRate>& rate = rates[{who.uid, who.pid}];
+  if (!rate) rate = std::make_shared<RequestRate>(limits);
+  return rate;
 }
 
 void ControlServer::State::accept_later() {

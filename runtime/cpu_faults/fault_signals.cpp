@@ -8,6 +8,7 @@
 
 #include <vma/error.hpp>
 
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <ucontext.h>
 #include <unistd.h>
@@ -18,6 +19,7 @@
 #include <csignal>
 #include <cstddef>
 #include <cstdint>
+#include <new>
 #include <optional>
 #include <string_view>
 
@@ -31,6 +33,30 @@ struct Place {
 
 constexpr std::size_t servers_max = 64;
 std::array<Place, servers_max> places;
+
+/// The process whose memory this is: 0 in a child that has a copy of it, whatever call forked it.
+/// (Handlers of `fork` do not run for a raw `clone`.) Null if the kernel has no such memory.
+std::atomic<std::atomic<int>*> owner{nullptr};
+
+void own_memory() noexcept {
+  if (owner.load() == nullptr) {
+    constexpr std::size_t page_bytes = 4096;
+    void* const page =
+        mmap(nullptr, page_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (page == MAP_FAILED) return;
+    if (madvise(page, page_bytes, MADV_WIPEONFORK) == 0) {
+      owner = ::new (page) std::atomic<int>(0);
+    } else {
+      munmap(page, page_bytes);
+    }
+  }
+  if (std::atomic<int>* const known = owner) *known = ProcessExit::process();
+}
+
+bool is_of_parent(const FaultServer& server) noexcept {
+  const std::atomic<int>* const known = owner;
+  return server.process() != (known != nullptr ? known->load() : getpid());
+}
 
 /// One line for standard error, without the heap.
 class Line {
@@ -109,7 +135,7 @@ CpuFault::Answer refuse(Address address, Address allocation, std::string_view wh
 CpuFault::Answer serve(FaultServer& server, Address address, bool writes) noexcept {
   const Address allocation = server.allocation_around(address);
   if (is_none(allocation)) return CpuFault::Answer::foreign;
-  if (ProcessExit::process() != server.process()) {
+  if (is_of_parent(server)) {
     return refuse(address, allocation,
                   "in a forked child, which has none of its parent's memory. Fork before opening a "
                   "runtime, or copy what the child needs to other memory first");
@@ -190,6 +216,7 @@ void FaultSignals::add(FaultServer& server) {
   }
   if (!installed) FormerHandlers::replace_by(handle);
   installed = true;
+  own_memory();
   free->server.store(&server);
 }
 

@@ -205,6 +205,10 @@ void ExportConnection::until_done(std::function<bool()> attempt) {
 /// From here on the allocation stays where it is. False while a chunk of it is being switched.
 bool ExportConnection::admit() {
   if (!placed_ && !places_.take()) {
+    // A process that has just freed it may not be seen to have done so. Answers before the importer
+    // gives up, which may have the same limit.
+    const auto waited = std::chrono::steady_clock::now() - started_;
+    if (waited < import_time(import_limit_, 1) / 2) return false;
     throw Error(ErrorKind::busy, export_call,
                 fmt::format("{} processes have imported it, as many as "
                             "ExportOptions::importers_max",

@@ -181,6 +181,16 @@ TEST_F(SharingTest, NoMoreProcessesImportThanMay) {
   EXPECT_NE(import(exported), nullptr);
 }
 
+// The exporter hears of a free some time after it, perhaps when the next import has begun.
+TEST_F(SharingTest, AnImporterThatImportsAndFreesInALoopIsNeverRefused) {
+  const ExportedAllocation exported = share({.importers_max = 1});
+  for (int round = 0; round < 100; ++round) {
+    std::uint64_t* theirs = nullptr;
+    ASSERT_NO_THROW(theirs = import(exported)) << round;
+    importer.runtime().free(theirs);
+  }
+}
+
 class FalseExporterTest : public SharingTest {
  protected:
   /// How an import ends whose questions get these answers, in order. Then the exporter hangs up.
