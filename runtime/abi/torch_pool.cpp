@@ -28,12 +28,12 @@ namespace {
 enum class Capturing { not_known_of, elsewhere, here };
 
 // Never destroyed, because PyTorch frees memory until the process ends.
-DeferredFrees& late_segments() {
-  static DeferredFrees* const late = new DeferredFrees();
+DeferredFrees& late_segments() noexcept {
+  static Immortal<DeferredFrees> late;
   return *late;
 }
-DeferredFrees& late_tensors() {
-  static DeferredFrees* const late = new DeferredFrees();
+DeferredFrees& late_tensors() noexcept {
+  static Immortal<DeferredFrees> late;
   return *late;
 }
 

@@ -3,6 +3,8 @@
 #include "abi/boundary.hpp"
 #include "abi/migration_values.hpp"
 
+#include "base/process_exit.hpp"
+
 #include <vma/vma.hpp>
 
 #include <cstddef>
@@ -36,11 +38,11 @@ TorchSegments segments_of(const vmart_torch_segment_options* given) {
 }  // namespace
 
 const TorchSegments& TorchSegments::current() {
-  static const TorchSegments* const defaults = [] {  // Used until the process ends.
-    auto* const made = new TorchSegments();
-    made->options.tag = "torch";
+  static Immortal<TorchSegments> defaults([] {
+    TorchSegments made;
+    made.options.tag = "torch";
     return made;
-  }();
+  }());
   return begun().empty() ? *defaults : begun().back();
 }
 

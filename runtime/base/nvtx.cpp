@@ -2,6 +2,7 @@
 
 #include "base/environment.hpp"
 #include "base/log.hpp"
+#include "base/process_exit.hpp"
 
 #ifdef VMART_HAS_NVTX
 #include <nvtx3/nvToolsExt.h>
@@ -26,8 +27,8 @@ bool wanted_by_environment() {
 
 const Nvtx& Nvtx::process() {
   // Never destroyed, because threads may use it during exit.
-  static const Nvtx& nvtx = *new Nvtx(wanted_by_environment());
-  return nvtx;
+  static Immortal<Nvtx> nvtx(wanted_by_environment());
+  return *nvtx;
 }
 
 #ifdef VMART_HAS_NVTX

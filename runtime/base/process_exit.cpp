@@ -72,8 +72,8 @@ struct ProcessExit::List {
   std::vector<std::shared_ptr<Action::State>> states;  // Guarded by `mutex`.
 
   static List& of_process() {
-    static List& one = *new List;
-    return one;
+    static Immortal<List> one;
+    return *one;
   }
 
   std::vector<std::shared_ptr<Action::State>> of_stage(Stage stage) {

@@ -4,8 +4,11 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <functional>
 #include <memory>
+#include <new>
+#include <utility>
 
 namespace vma {
 
@@ -99,6 +102,21 @@ class ProcessExit {
   static std::atomic<bool> begun_, closed_;
   static ThreadParts<std::atomic<int>> calls_;
   static std::atomic<int> process_;  // 0 until first needed.
+};
+
+/// An object that is never destroyed, since threads may use it until the process ends. It lies in
+/// static storage, so making it needs no memory: a `noexcept` function may.
+template <typename T>
+class Immortal {
+ public:
+  template <typename... Args>
+  explicit Immortal(Args&&... args) {
+    ::new (static_cast<void*>(place_)) T(std::forward<Args>(args)...);
+  }
+  T& operator*() noexcept { return *std::launder(reinterpret_cast<T*>(place_)); }
+
+ private:
+  alignas(T) std::byte place_[sizeof(T)];
 };
 
 }  // namespace vma

@@ -1,10 +1,10 @@
 #pragma once
 
+#include "base/process_exit.hpp"
+
 #include <atomic>
 #include <chrono>
-#include <cstddef>
 #include <mutex>
-#include <new>
 #include <shared_mutex>
 
 namespace vma {
@@ -14,10 +14,8 @@ namespace vma {
 class CapturesBegun {
  public:
   static CapturesBegun& of_process() noexcept {
-    // Threads may use it until the end, and also when there is no memory.
-    alignas(CapturesBegun) static std::byte place[sizeof(CapturesBegun)];
-    static auto& only = *new (place) CapturesBegun;
-    return only;
+    static Immortal<CapturesBegun> only;
+    return *only;
   }
 
   /// The program calls `begins` before each capture from now on. `any`: one may have begun before.

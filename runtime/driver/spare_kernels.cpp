@@ -1,12 +1,14 @@
 #include "driver/spare_kernels.hpp"
 
+#include "base/process_exit.hpp"
+
 #include <exception>
 
 namespace vma {
 
 SpareKernels& SpareKernels::of_process() {
   // Never destroyed, because other threads may still use it during exit.
-  static auto* const kept = new SpareKernels;
+  static Immortal<SpareKernels> kept;
   return *kept;
 }
 

@@ -10,6 +10,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <exception>
+#include <new>
 #include <utility>
 
 namespace vma {
@@ -57,8 +58,8 @@ class GpuMonitor::AtExit {
 };
 
 GpuMonitor::AtExit& GpuMonitor::AtExit::of_process() {
-  static AtExit& one = *new AtExit;
-  return one;
+  static Immortal<AtExit> one;
+  return *one;
 }
 
 bool GpuMonitor::AtExit::enlist(const std::shared_ptr<State>& state) {
@@ -89,7 +90,7 @@ void GpuMonitor::AtExit::end() noexcept {
   {
     const MutexLock lock(mutex_);
     over_ = true;
-    states = states_;
+    states.swap(states_);
   }
   for (const auto& state : states) {
     if (state->process == here) state->end();
@@ -200,7 +201,11 @@ void GpuMonitor::work(const std::shared_ptr<State>& state) noexcept {
   try {
     sample(state);
   } catch (const std::exception& error) {
-    reason = error.what();
+    try {
+      reason = error.what();
+    } catch (const std::bad_alloc&) {
+      reason = "no host memory";  // Short enough to need none.
+    }
   }
   {
     const MutexLock lock(state->mutex);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "base/process_exit.hpp"
 #include "driver/captures_begun.hpp"
 
 #include <chrono>
@@ -12,8 +13,8 @@ namespace vma {
 /// captures and enqueue stops. A stop in a legacy stream would end the capture of a blocking stream
 /// that has begun since it was looked for. Any thread.
 inline std::shared_timed_mutex& capture_starts() noexcept {
-  static auto& mutex = *new std::shared_timed_mutex;  // Threads may use it until the end.
-  return mutex;
+  static Immortal<std::shared_timed_mutex> mutex;
+  return *mutex;
 }
 
 /// The program calls `let_no_stop_be_enqueued` before each capture from now on. `any_yet`: one may

@@ -1,5 +1,7 @@
 #include "migrate/gates/copy_scopes.hpp"
 
+#include "base/process_exit.hpp"
+
 #include <vma/migration.hpp>
 
 #include <sys/types.h>
@@ -10,8 +12,8 @@ namespace vma {
 thread_local volatile int CopyScopes::depth_ = 0;
 
 CopyScopes& CopyScopes::process() noexcept {
-  static CopyScopes& scopes = *new CopyScopes;  // Threads copy while the process exits.
-  return scopes;
+  static Immortal<CopyScopes> scopes;  // Threads copy while the process exits.
+  return *scopes;
 }
 
 void CopyScopes::enter() noexcept {

@@ -34,7 +34,7 @@ std::chrono::nanoseconds Pace::stall_left(TimePoint now) const {
   return budget_.stall_left(now);
 }
 
-void Pace::spent_stall(TimePoint began, std::chrono::nanoseconds stall) {
+void Pace::spent_stall(TimePoint began, std::chrono::nanoseconds stall) noexcept {
   const MutexLock lock(mutex_);
   budget_.spent_stall(began, stall);
 }

@@ -26,7 +26,7 @@ class Pace {
   void allow_ahead(std::chrono::nanoseconds stall);
   /// How long one more stop may take now.
   std::chrono::nanoseconds stall_left(TimePoint now) const;
-  void spent_stall(TimePoint began, std::chrono::nanoseconds stall);
+  void spent_stall(TimePoint began, std::chrono::nanoseconds stall) noexcept;
 
  private:
   mutable Mutex mutex_;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <new>
 
 namespace vma {
 namespace {
@@ -80,13 +81,17 @@ TimePoint StallBudget::window_allows(TimePoint now) const {
   return now;
 }
 
-void StallBudget::spent_stall(TimePoint began, std::chrono::nanoseconds stall) {
+void StallBudget::spent_stall(TimePoint began, std::chrono::nanoseconds stall) noexcept {
   if (pause_per_stall_ == 0) return;
   stall = std::min<std::chrono::nanoseconds>(stall, stall_max);
   paid_by_ = paid_by(paid_by_, began, pause_per_stall_ * static_cast<double>(stall.count()));
   const TimePoint end = began + stall;
   while (!recent_.empty() && recent_.front().end < end - 2 * window) recent_.pop_front();
-  recent_.push_back({began, end});
+  try {
+    recent_.push_back({began, end});
+  } catch (const std::bad_alloc&) {  // Counts the time since the stop before it as well.
+    if (!recent_.empty()) recent_.back().end = std::max(recent_.back().end, end);
+  }
 }
 
 TimePoint StallBudget::next_copy(TimePoint now) const {

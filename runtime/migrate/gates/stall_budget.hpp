@@ -27,7 +27,7 @@ class StallBudget {
   /// How long a stop at `now` may take so that the budget is not used up before it ends.
   std::chrono::nanoseconds stall_left(TimePoint now) const;
   /// Work was stopped for `stall`, from `began` on. Stops that came before their time add up.
-  void spent_stall(TimePoint began, std::chrono::nanoseconds stall);
+  void spent_stall(TimePoint began, std::chrono::nanoseconds stall) noexcept;
 
   /// Like `next_stop`, for copies, which are paid for by the time after they were started.
   TimePoint next_copy(TimePoint now) const;

@@ -86,11 +86,16 @@ void open_at_exit() {
 
 void prepare_for_exit() {
   static std::atomic<pid_t> prepared{0};
-  static std::unique_ptr<ProcessExit::Action>& action = *new std::unique_ptr<ProcessExit::Action>;
+  static Immortal<std::unique_ptr<ProcessExit::Action>> action;
   const pid_t here = getpid();
   if (prepared.exchange(here) == here) return;
-  set_last_words(&StopWord::open_all);
-  action = std::make_unique<ProcessExit::Action>(ProcessExit::Stage::open_stops, &open_at_exit);
+  try {
+    set_last_words(&StopWord::open_all);
+    *action = std::make_unique<ProcessExit::Action>(ProcessExit::Stage::open_stops, &open_at_exit);
+  } catch (...) {
+    prepared = 0;  // The next stop tries it again.
+    throw;
+  }
 }
 
 }  // namespace

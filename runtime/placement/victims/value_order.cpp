@@ -24,8 +24,8 @@ void ValueOrder::put(ChunkId chunk, PlaceId at, double key) {
       std::floor(std::clamp(key, worthless, -worthless) * buckets_per_doubling));
   Node& node = nodes_[index(chunk)];
   if (node.listed && node.at == at && node.bucket == bucket) return;
+  Bucket& into = buckets_[index(at)][bucket];  // First, since it may throw.
   if (node.listed) unlink(node);
-  Bucket& into = buckets_[index(at)][bucket];
   const auto number = static_cast<std::uint32_t>(chunk);
   node = {into.last, ChunkRow::none, bucket, at, true};
   if (into.last != ChunkRow::none) nodes_[into.last].next = number;
