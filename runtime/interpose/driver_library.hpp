@@ -1,7 +1,7 @@
 #pragma once
 
 #include "interpose/entry_points.hpp"
-#include "interpose/program_exit.hpp"
+#include "interpose/waits/program_exit.hpp"
 
 #include <array>
 #include <cstddef>

@@ -2,7 +2,7 @@
 
 #include "interpose/driver_library.hpp"
 #include "interpose/memory_handles.hpp"
-#include "interpose/program_exit.hpp"
+#include "interpose/waits/program_exit.hpp"
 #include "interpose/program_mappings.hpp"
 #include "interpose/program_pools.hpp"
 #include "interpose/program_streams.hpp"

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "interpose/driver_library.hpp"
-#include "interpose/program_exit.hpp"
+#include "interpose/waits/program_exit.hpp"
 #include "interpose/waits/finished_work.hpp"
 
 #include <cuda.h>

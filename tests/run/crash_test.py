@@ -1,4 +1,4 @@
-"""What a crash inside vmart says, on simulated GPUs. crash_test.py VMART PROGRAM"""
+"""What a crash inside vmart says, and ends beside threads that work, on simulated GPUs. crash_test.py VMART PROGRAM"""
 
 import ctypes
 import os
@@ -7,7 +7,7 @@ import signal
 import sys
 import unittest
 
-from run_test import Running
+from run_test import PROGRAM, Running, VMART, run
 
 
 class Crashes(unittest.TestCase):
@@ -54,6 +54,15 @@ class Crashes(unittest.TestCase):
         tgkill = {"x86_64": 234, "aarch64": 131}[os.uname().machine]
         self.assertEqual(ctypes.CDLL(None).syscall(tgkill, running.pid, thread, signal.SIGSEGV), 0)
         self.assertEqual(running.wait(), -signal.SIGSEGV)
+
+
+class ThreadsThatStillWorkAtTheEnd(unittest.TestCase):
+    def test_do_not_return_from_calls_when_the_runtime_is_gone(self):
+        self.assertIn("\na call outlived the runtime", run(PROGRAM, "linked", "launching").stdout)
+        for work in ("launching", "daemons"):
+            under = run(VMART, "run", "--", PROGRAM, "linked", work)
+            self.assertEqual((under.returncode, under.stderr), (0, ""))
+            self.assertIn("no call outlived the runtime", under.stdout)
 
 
 if __name__ == "__main__":

@@ -104,13 +104,6 @@ class Programs(unittest.TestCase):
             under = run(VMART, "run", *options, "--", PROGRAM, "linked", "ending")
             self.assertEqual((under.returncode, under.stderr, result_of(under.stdout)), (0, "", result_of(bare)))
 
-    def test_threads_do_not_return_from_calls_when_the_runtime_is_gone(self):
-        self.assertIn("\na call outlived the runtime", run(PROGRAM, "linked", "launching").stdout)
-        for work in ("launching", "daemons"):
-            under = run(VMART, "run", "--", PROGRAM, "linked", work)
-            self.assertEqual((under.returncode, under.stderr), (0, ""))
-            self.assertIn("no call outlived the runtime", under.stdout)
-
     def test_freeing_in_the_order_of_a_stream_does_not_wait(self):
         under = run(VMART, "run", "--", PROGRAM, "linked", "late", VMART_CONTROL="0")
         self.assertEqual(under.stderr, "")

@@ -1,6 +1,4 @@
-#include "interpose/program_exit.hpp"
-
-#include "interpose/standing.hpp"
+#include "interpose/waits/program_exit.hpp"
 
 #include <linux/membarrier.h>
 #include <sys/syscall.h>
@@ -15,6 +13,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+std::atomic<pid_t> process = 0;  // The first that made a call. Its children do not use the driver.
 std::atomic<bool> exiting = false;
 std::atomic<Clock::time_point> pause_end = Clock::time_point();
 constinit thread_local bool runs_handlers = false;  // Or works for one that does.
@@ -36,6 +35,8 @@ struct ProgramExit::Lease {
 void ProgramExit::take_slot() noexcept {
   static constinit Slot shared;
   static thread_local Lease lease;
+  pid_t none = 0;
+  process.compare_exchange_strong(none, getpid());
   come_first();
   slot_ = &shared;
   for (Slot& slot : slots_) {
@@ -63,7 +64,7 @@ void ProgramExit::end() noexcept {
 }
 
 void ProgramExit::pause() noexcept {
-  if (runs_handlers || is_forked_child()) return;
+  if (runs_handlers || process.load() != getpid()) return;
   std::this_thread::sleep_until(pause_end.load());
 }
 
@@ -78,7 +79,7 @@ void ProgramExit::come_first() noexcept {
 }
 
 void ProgramExit::run() noexcept {
-  if (is_forked_child() || exiting.load()) return;
+  if (process.load() != getpid() || exiting.load()) return;
   runs_handlers = true;
   const Clock::time_point now = Clock::now();
   pause_end = now + pause_max;
