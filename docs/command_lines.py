@@ -33,8 +33,9 @@ def sections(program, commands, depth):
     text = help_of(program, commands)
     name = " ".join([pathlib.Path(program).name, *commands])
     yield f"\n{'#' * depth} {name}\n\n```\n{text}\n```\n"
-    _, _, below = text.partition("\nSubcommands:\n")
-    for command in COMMAND.findall(below):
+    # Commands stand below the options, under several headings.
+    _, _, below = text.partition("\nOptions:\n")
+    for command in COMMAND.findall(below) if f"Usage: {name} [OPTIONS] COMMAND" in text else ():
         yield from sections(program, [*commands, command], 3)
 
 

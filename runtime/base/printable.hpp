@@ -2,6 +2,7 @@
 
 #include <vma/location.hpp>
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -20,5 +21,7 @@ std::string place_name(Location at);
 std::string with_place_names(std::string_view text);
 /// "512 B", "96.0 MiB", "1.5 GiB".
 std::string bytes_text(double bytes);
+/// "1 chunk", "2 chunks".
+std::string counted(std::uint64_t count, std::string_view noun);
 
 }  // namespace vma

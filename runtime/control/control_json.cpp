@@ -178,6 +178,14 @@ json::object to_json(const ControlStatus& status) {
     if (place.capacity_bytes != UINT64_MAX) object["capacity_bytes"] = place.capacity_bytes;
     places.push_back(std::move(object));
   }
+  json::array operations;
+  for (const ControlStatus::Operation& each : status.operations) {
+    operations.push_back(json::object{{"operation", each.operation},
+                                      {"to", to_string(each.to)},
+                                      {"bytes", each.bytes},
+                                      {"bytes_done", each.bytes_done},
+                                      {"running_s", in_seconds(each.running)}});
+  }
   return {{"description", to_json_text(status.description)},
           {"uptime_s", in_seconds(status.uptime)},
           {"policy", to_json_text(status.policy)},
@@ -188,6 +196,7 @@ json::object to_json(const ControlStatus& status) {
           {"allocations", status.allocations},
           {"backing_bytes", status.backing_bytes},
           {"passed_bytes", status.passed_bytes},
+          {"operations", std::move(operations)},
           {"places", std::move(places)}};
 }
 
@@ -238,6 +247,10 @@ json::object to_json(const ControlDecision& decision) {
                       {"value", to_json_number(decision.value)},
                       {"predicted_s", in_seconds(decision.predicted)}};
   if (decision.took) object["took_s"] = in_seconds(*decision.took);
+  if (decision.times > 1) {
+    object["times"] = decision.times;
+    object["last_s"] = in_seconds(decision.last);
+  }
   return object;
 }
 
@@ -248,6 +261,7 @@ json::object to_json(const ControlEvent& event) {
   if (event.operation != 0) object["operation"] = event.operation;
   if (event.address != 0) object["address"] = hex(event.address);
   if (event.bytes != 0) object["bytes"] = event.bytes;
+  if (event.times > 1) object["times"] = event.times;
   if (event.from) object["from"] = to_string(*event.from);
   if (event.to) object["to"] = to_string(*event.to);
   if (event.took != Time{0}) object["took_s"] = in_seconds(event.took);

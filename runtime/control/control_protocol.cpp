@@ -250,7 +250,10 @@ json::object answer_explain(ControlTarget& target, const Request& request) {
   request.allow({"address", "most"});
   const auto address = request.address("address");
   if (!address) refuse("\"address\" is missing");
-  return {{"decisions", list_of(target.explain(*address, request.most()))}};
+  json::array now;
+  for (const std::string& line : target.explain_now(*address)) now.push_back(to_json_text(line));
+  return {{"now", std::move(now)},
+          {"decisions", list_of(target.explain(*address, request.most()))}};
 }
 
 json::object answer_events(ControlTarget& target, const Request& request) {

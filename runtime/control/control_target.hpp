@@ -38,6 +38,14 @@ struct ControlStatus {
   /// Of the handles of memory that the program maps itself: those that vmart serves, and those that
   /// were left to the driver.
   std::uint64_t backing_bytes = 0, passed_bytes = 0;
+  /// Moves by `start_move` that have not ended.
+  struct Operation {
+    std::uint64_t operation = 0;
+    Location to;
+    std::uint64_t bytes = 0, bytes_done = 0;  ///< Of all allocations; of those that have ended.
+    Time running{0};
+  };
+  std::vector<Operation> operations{};
 };
 
 struct ControlAllocation {
@@ -101,6 +109,8 @@ struct ControlDecision {
   double value = 0;     ///< Expected saving in seconds.
   Time predicted{0};
   std::optional<Time> took;  ///< Set once the chunk has moved.
+  std::uint64_t times = 1;   ///< How often it was refused so, until `last`.
+  Time last{0};
 };
 
 /// An event. Members that do not apply to its kind keep their defaults.
@@ -125,7 +135,8 @@ struct ControlEvent {
   std::uint64_t address = 0, bytes = 0;
   std::optional<Location> from, to;
   Time took{0}, stall{0};
-  std::string text;  ///< A reason or an error.
+  std::string text;         ///< A reason or an error.
+  std::uint64_t times = 1;  ///< How often it has occurred: a refusal that is repeated.
 };
 
 struct ControlEvents {
@@ -181,6 +192,8 @@ class ControlTarget {
 
   /// At most `most` decisions about the chunks of the allocation or chunk at `address`, newest
   /// first. Throws: Error{unknown_pointer}.
+  /// Why the chunk around the address lies where it lies now, in lines for people.
+  virtual std::vector<std::string> explain_now(std::uint64_t address) = 0;
   virtual std::vector<ControlDecision> explain(std::uint64_t address, std::size_t most) = 0;
   /// At most `most` events with a sequence number higher than `since`.
   virtual ControlEvents events(std::uint64_t since, std::size_t most) = 0;

@@ -40,9 +40,9 @@ std::string text_of(const Decision& decision) {
                          decision.kind == DecisionKind::policy_replaced;
   const std::string_view who = of_policy ? std::string_view(decision.policy) : "";
   std::string text(of_policy ? who : to_string(decision.kind));
-  for (const std::string& part : {decision.wish, decision.reason}) {
-    if (!part.empty()) text += ": " + part;
-  }
+  // The reason first: lines may be cut.
+  if (!decision.reason.empty()) text += ": " + decision.reason;
+  if (!decision.wish.empty()) text += (decision.reason.empty() ? ": " : "; ") + decision.wish;
   return text;
 }
 
@@ -79,6 +79,7 @@ void EventFeed::decided(const Decision& decision) noexcept try {
     if (decision.kind == DecisionKind::moved || decision.kind == DecisionKind::not_moved) {
       planned_.erase(chunk);
     }
+    if (repeats(decision)) return;
   }
   if (trace_ != nullptr) trace_decision(decision, chunk);
   const std::optional<Kind> kind = kind_of(decision.kind);
@@ -91,8 +92,20 @@ void EventFeed::decided(const Decision& decision) noexcept try {
   event.from = decision.from;
   event.to = decision.to;
   event.text = text_of(decision);
-  ring_.add(std::move(event));
+  const std::uint64_t number = ring_.add(std::move(event));
+  if (decision.kind != DecisionKind::refused || number == 0) return;
+  const MutexLock lock(mutex_);
+  refusals_.begin(decision, number);
 } catch (const std::bad_alloc&) {  // Drops the event.
+}
+
+bool EventFeed::repeats(const Decision& decision) {
+  if (decision.kind != DecisionKind::refused) {
+    refusals_.end(decision);
+    return false;
+  }
+  const std::optional<std::uint64_t> number = refusals_.entry_of(decision);
+  return number && ring_.repeat(*number);
 }
 
 /// Computed from the slot's number, because the decision lacks the sizes of the slots before it.

@@ -6,6 +6,7 @@
 #include "memory/registry.hpp"
 #include "migrate/migration/chunk_step.hpp"
 #include "placement/planning/decision.hpp"
+#include "placement/planning/refusal_runs.hpp"
 
 #include <chrono>
 #include <cstddef>
@@ -23,10 +24,11 @@ class EventFeed {
   EventFeed(const Registry& registry, PerfettoTrace* trace) : registry_(registry), trace_(trace) {}
 
   /// Requires: `decision` has its number.
+  /// Repeated refusals of an allocation's chunks for one reason are one event with a count.
   void decided(const Decision& decision) noexcept;
   void moved_on(const ChunkStep& step) noexcept;
   /// Adds an operation, a tick, or its end. Operation numbers are unique.
-  void add(ControlEvent event) noexcept { ring_.add(std::move(event)); }
+  void add(ControlEvent event) noexcept { static_cast<void>(ring_.add(std::move(event))); }
   std::uint64_t next_operation() noexcept;
   /// How long streams were stopped in total for the chunks of an operation, which it then forgets.
   std::chrono::nanoseconds take_stall(std::uint64_t operation) noexcept;
@@ -43,6 +45,8 @@ class EventFeed {
   };
   static constexpr std::size_t planned_max = 65'536;
 
+  /// Whether it is the same refusal again, of which the ring has an event.
+  bool repeats(const Decision& decision) VMART_REQUIRES(mutex_);
   Address chunk_of(const Decision& decision) const;
   void trace_decision(const Decision& decision, Address chunk);
   std::uint64_t decision_behind(const ChunkStep& step) const;
@@ -54,6 +58,7 @@ class EventFeed {
   std::map<Address, Planned> planned_ VMART_GUARDED_BY(mutex_);
   std::map<std::uint64_t, std::chrono::nanoseconds> stalls_ VMART_GUARDED_BY(mutex_);
   std::uint64_t last_operation_ VMART_GUARDED_BY(mutex_) = 0;
+  RefusalRuns refusals_ VMART_GUARDED_BY(mutex_){RefusalRuns::Of::allocation};
 };
 
 }  // namespace vma

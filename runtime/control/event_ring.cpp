@@ -6,19 +6,29 @@
 
 namespace vma {
 
-void EventRing::add(ControlEvent event) noexcept {
+std::uint64_t EventRing::add(ControlEvent event) noexcept {
   MutexLock lock(mutex_);
   event.sequence = last_ + 1;
   try {
     events_.push_back(std::move(event));
   } catch (const std::bad_alloc&) {
     ++lost_;
-    return;
+    return 0;
   }
   ++last_;
-  if (events_.size() <= events_max_) return;
-  events_.pop_front();
-  ++lost_;
+  if (events_.size() > events_max_) {
+    events_.pop_front();
+    ++lost_;
+  }
+  return last_;
+}
+
+bool EventRing::repeat(std::uint64_t sequence) noexcept {
+  MutexLock lock(mutex_);
+  if (events_.empty() || sequence < events_.front().sequence || sequence > last_) return false;
+  // Sequence numbers in the ring are consecutive.
+  ++events_[static_cast<std::size_t>(sequence - events_.front().sequence)].times;
+  return true;
 }
 
 ControlEvents EventRing::since(std::uint64_t sequence, std::size_t most) const {

@@ -14,8 +14,11 @@ class EventRing {
  public:
   explicit EventRing(std::size_t events_max = 4096) : events_max_(events_max) {}
 
-  /// Gives `event` its sequence number. If there is no memory, only counts the event.
-  void add(ControlEvent event) noexcept;
+  /// Gives `event` its sequence number and returns it. If there is no memory, only counts the event
+  /// and returns 0.
+  std::uint64_t add(ControlEvent event) noexcept;
+  /// The event has occurred once more. False if it has left the ring.
+  bool repeat(std::uint64_t sequence) noexcept;
   /// See `ControlTarget::events`. If the number is in the future, returns no events and the last
   /// number assigned as `next`, so that a peer that talked to an earlier process starts over.
   ControlEvents since(std::uint64_t sequence, std::size_t most) const;

@@ -24,6 +24,8 @@ ControlDecision line_of(const Decision& decision, std::uint64_t chunk_bytes) {
   line.policy = decision.policy;
   line.reason = decision.wish;
   line.value = decision.value;
+  line.times = decision.times;
+  line.last = decision.last_time.value_or(decision.time);
   if (decision.predicted) line.predicted = decision.predicted->move;
   return line;
 }

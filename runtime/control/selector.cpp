@@ -2,6 +2,7 @@
 
 #include "base/environment.hpp"
 #include "base/nearest_name.hpp"
+#include "base/printable.hpp"
 
 #include <vma/error.hpp>
 
@@ -80,8 +81,8 @@ std::string read_sizes(std::string_view value, Selector& selector) {
     *bytes = *size;
   }
   if (selector.bytes_min <= selector.bytes_max) return {};
-  return fmt::format("the range ends at {} bytes, before it begins at {}", selector.bytes_max,
-                     selector.bytes_min);
+  return fmt::format("the range ends at {}, before it begins at {}", bytes_text(selector.bytes_max),
+                     bytes_text(selector.bytes_min));
 }
 
 std::string read_tag(std::string_view value, Selector& selector) {
@@ -121,8 +122,9 @@ std::string suggestion(const Selector& tag) {
 std::string what_exists(std::span<const Selectable> listed) {
   if (listed.empty()) return "there are no allocations";
   const std::uint64_t largest = std::ranges::max_element(listed, {}, &Selectable::bytes)->bytes;
-  if (listed.size() == 1) return fmt::format("there is 1 allocation, of {} bytes", largest);
-  return fmt::format("there are {} allocations, the largest of {} bytes", listed.size(), largest);
+  if (listed.size() == 1) return "there is 1 allocation, of " + bytes_text(largest);
+  return fmt::format("there are {} allocations, the largest of {}", listed.size(),
+                     bytes_text(largest));
 }
 
 [[noreturn]] void refuse_nothing(const Selector& selector, std::span<const Selectable> listed,

@@ -3,6 +3,7 @@
 #include "base/check.hpp"
 #include "base/log.hpp"
 #include "base/mapping_limit.hpp"
+#include "base/printable.hpp"
 #include "memory/geometry.hpp"
 
 #include <fmt/format.h>
@@ -30,11 +31,12 @@ Ledger& open_accounts(Ledger& ledger, const Topology& topology, const MemoryLimi
 Error no_room(const Ledger::Account& account, Location at, std::uint64_t size_bytes,
               const char* call) {
   return Error(ErrorKind::out_of_memory, call,
-               fmt::format("{} bytes at {}: its capacity is {} bytes; allocations use {}, the "
-                           "cache {}, clean copies {}, the runtime {}, and {} are leaked",
-                           size_bytes, to_string(at), account.capacity_bytes,
-                           account.allocated_bytes, account.cached_bytes, account.copies_bytes,
-                           account.own_bytes, account.leaked_bytes));
+               fmt::format("{} at {}: its capacity is {}; allocations use {}, the cache {}, clean "
+                           "copies {}, the runtime {}, and {} are leaked",
+                           bytes_text(size_bytes), to_string(at),
+                           bytes_text(account.capacity_bytes), bytes_text(account.allocated_bytes),
+                           bytes_text(account.cached_bytes), bytes_text(account.copies_bytes),
+                           bytes_text(account.own_bytes), bytes_text(account.leaked_bytes)));
 }
 
 }  // namespace

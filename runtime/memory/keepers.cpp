@@ -1,5 +1,7 @@
 #include "memory/keepers.hpp"
 
+#include "base/printable.hpp"
+
 #include <vma/error.hpp>
 
 #include <fmt/format.h>
@@ -13,8 +15,12 @@ Keepers::Keepers(Driver& driver, const Topology& topology, Ledger& ledger)
   const std::uint64_t granule = topology.granularity();
   const auto make = [&](Location at) {
     if (!ledger_.claim(at, granule, Ledger::Use::own)) {
-      throw Error(ErrorKind::out_of_memory, "vma::Runtime",
-                  fmt::format("the capacity of {} leaves no room for a keeper", to_string(at)));
+      throw Error(
+          ErrorKind::out_of_memory, "vma::Runtime",
+          fmt::format("the capacity of {} is {}, and vmart itself needs {} there; set more, "
+                      "such as {}=1GiB",
+                      to_string(at), bytes_text(ledger_.account(at).capacity_bytes),
+                      bytes_text(2 * granule), place_name(at)));
     }
     return Chunk(driver_, ledger_, at, granule, topology.readers(at));
   };

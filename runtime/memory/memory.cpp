@@ -3,6 +3,7 @@
 #include "base/check.hpp"
 #include "base/log.hpp"
 #include "base/mapping_limit.hpp"
+#include "base/printable.hpp"
 #include "driver/native_codes.hpp"
 
 #include <fmt/format.h>
@@ -277,7 +278,7 @@ Error Memory::with_holders(const Error& error, Location at) const {
     const Allocation& holder = *holders[i].allocation;
     const std::string name = holder.tag.empty() ? fmt::format("{:#x}", to_integer(holder.begin()))
                                                 : '"' + holder.tag + '"';
-    detail += fmt::format("{}{} {} bytes{}", i > 0 ? ", " : "", name, holders[i].size_bytes,
+    detail += fmt::format("{}{} {}{}", i > 0 ? ", " : "", name, bytes_text(holders[i].size_bytes),
                           holder.may_move() ? "" : " (pinned)");
   }
   if (named < holders.size()) detail += fmt::format(", and {} more", holders.size() - named);

@@ -9,6 +9,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 namespace vma {
@@ -61,11 +63,25 @@ BlockFileReader::BlockFileReader(std::string path, const BlockFileFormat& format
       padding_bytes_(padding_bytes),
       file_(path_, std::ios::binary),
       payload_(format.payload_bytes_max + padding_bytes) {
+  if (std::error_code none; std::filesystem::is_directory(path_, none)) {
+    refuse(0, fmt::format("is a folder; name one of the files in it, such as {}", first_file()));
+  }
   if (!file_.seekg(0, std::ios::end)) refuse(0, "cannot be read");
   const std::streamoff end = file_.tellg();
   if (end < 0 || !file_.seekg(0)) refuse(0, "cannot be read");
   size_bytes_ = static_cast<std::uint64_t>(end);
   read_header();
+}
+
+/// Of the folder that the path names; "FILE" if there is none.
+std::string BlockFileReader::first_file() const {
+  std::error_code none;
+  std::string first;
+  for (const auto& entry : std::filesystem::directory_iterator(path_, none)) {
+    const std::string each = entry.path();
+    if (entry.is_regular_file(none) && (first.empty() || each < first)) first = each;
+  }
+  return first.empty() ? path_ + "/FILE" : first;
 }
 
 void BlockFileReader::refuse(std::uint64_t offset, const std::string& reason) const {

@@ -84,6 +84,7 @@ class BlockFileReader {
   [[noreturn]] void refuse(std::uint64_t offset, const std::string& reason) const;
 
  private:
+  std::string first_file() const;
   void read_header();
 
   const std::string path_;

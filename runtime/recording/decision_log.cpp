@@ -37,10 +37,31 @@ std::uint64_t DecisionLog::add(Decision& decision) {
   clip(decision);
   const MutexLock lock(mutex_);
   decision.sequence = ++last_;
-  kept_.push_back(decision);
-  if (kept_.size() > decisions_max_) kept_.pop_front();
+  keep(decision);
   if (queue_) add_line(decision);
   return decision.sequence;
+}
+
+void DecisionLog::keep(const Decision& decision) {
+  const bool refused = decision.kind == DecisionKind::refused;
+  if (refused) {
+    const std::optional<std::uint64_t> number = refusals_.entry_of(decision);
+    const auto known =
+        number ? std::ranges::lower_bound(kept_, *number, {}, &Decision::sequence) : kept_.end();
+    if (known != kept_.end() && known->sequence == *number) {
+      ++known->times;
+      known->last_time = decision.time;
+      known->wish = decision.wish;
+      known->reason = decision.reason;
+      known->value = decision.value;
+      return;
+    }
+    refusals_.begin(decision, decision.sequence);
+  } else {
+    refusals_.end(decision);
+  }
+  kept_.push_back(decision);
+  if (kept_.size() > decisions_max_) kept_.pop_front();
 }
 
 void DecisionLog::add_line(const Decision& decision) {
@@ -72,11 +93,9 @@ bool DecisionLog::write_all(TimePoint deadline) noexcept {
 
 std::vector<Decision> DecisionLog::since(std::uint64_t sequence, std::size_t decisions_max) const {
   const MutexLock lock(mutex_);
-  const std::uint64_t first = last_ - kept_.size() + 1;
-  const std::uint64_t skipped =
-      std::min<std::uint64_t>(sequence > first ? sequence - first : 0, kept_.size());
-  const auto from = kept_.begin() + static_cast<std::ptrdiff_t>(skipped);
-  const auto count = std::min<std::uint64_t>(decisions_max, kept_.size() - skipped);
+  const auto from = std::ranges::lower_bound(kept_, sequence, {}, &Decision::sequence);
+  const auto count =
+      std::min<std::size_t>(decisions_max, static_cast<std::size_t>(kept_.end() - from));
   return {from, from + static_cast<std::ptrdiff_t>(count)};
 }
 

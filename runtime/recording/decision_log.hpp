@@ -1,6 +1,7 @@
 #pragma once
 
 #include "placement/planning/decision.hpp"
+#include "placement/planning/refusal_runs.hpp"
 #include "recording/block_queue.hpp"
 #include "recording/decision_file.hpp"
 
@@ -38,7 +39,8 @@ class DecisionLog {
   /// Blocks: until all lines are written.
   ~DecisionLog();
 
-  /// Assigns the decision its number, and cuts its texts. Returns the number.
+  /// Assigns the decision its number, and cuts its texts. Returns the number. In memory, repeated
+  /// refusals of a chunk for one reason are one entry, `Decision::times`.
   std::uint64_t add(Decision& decision);
   /// Passes on lines older than `flush_period`. Called every tick.
   void flush(Time now) noexcept;
@@ -55,13 +57,15 @@ class DecisionLog {
   DecisionLogStats stats() const;
 
  private:
+  void keep(const Decision& decision) VMART_REQUIRES(mutex_);
   void add_line(const Decision& decision) VMART_REQUIRES(mutex_);
   void hand_over() noexcept VMART_REQUIRES(mutex_);
 
   const std::size_t decisions_max_;
   const Time flush_period_;
   mutable Mutex mutex_;
-  std::deque<Decision> kept_ VMART_GUARDED_BY(mutex_);  // Numbers are consecutive.
+  std::deque<Decision> kept_ VMART_GUARDED_BY(mutex_);  // In the order of their numbers.
+  RefusalRuns refusals_ VMART_GUARDED_BY(mutex_){RefusalRuns::Of::chunk};
   std::uint64_t last_ VMART_GUARDED_BY(mutex_) = 0;
   DiskBlock lines_ VMART_GUARDED_BY(mutex_);
   Time flushed_ VMART_GUARDED_BY(mutex_){0};

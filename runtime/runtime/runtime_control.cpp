@@ -1,6 +1,7 @@
 #include "runtime/runtime_control.hpp"
 
 #include "control/explained_moves.hpp"
+#include "base/printable.hpp"
 #include "costs/cost_estimates.hpp"
 #include "placement/policies/built_in_policies.hpp"
 #include "placement/policies/policy_text.hpp"
@@ -26,9 +27,9 @@ namespace {
 constexpr const char* call_name = "vma::control";
 
 std::string text_of(const DrainReport& report) {
-  std::string text = fmt::format("{} bytes left", report.bytes_left);
+  std::string text = bytes_text(report.bytes_left) + " left";
   for (const auto& [reason, chunks] : report.left) {
-    text += fmt::format(", {} chunks {}", chunks, reason);
+    text += fmt::format(", {}: {}", counted(chunks, "chunk"), reason);
   }
   return text;
 }
@@ -59,6 +60,7 @@ class RuntimeControl::MoveOperation : public std::enable_shared_from_this<MoveOp
         to_(to),
         named_(named.begin(), named.end()),
         left_(named.size()) {
+    for (const auto& one : named) all_bytes_ += one->size_bytes();
     options_.scope = StopScope::attached;
     terms_.operation = feed_->next_operation();
     terms_.choice = PlaceChoice::runtime;  // A peer does not know which GPUs use the memory.
@@ -67,6 +69,14 @@ class RuntimeControl::MoveOperation : public std::enable_shared_from_this<MoveOp
   }
 
   std::uint64_t number() const noexcept { return terms_.operation; }
+
+  /// None once it has ended.
+  std::optional<ControlStatus::Operation> progress() {
+    const MutexLock lock(mutex_);
+    if (left_ == 0) return std::nullopt;
+    return ControlStatus::Operation{terms_.operation, to_, all_bytes_, done_bytes_,
+                                    clock_.now() - begin_};
+  }
 
   /// Submits as many as the window allows, all at once, so that they share gates. Any thread.
   void advance() {
@@ -135,6 +145,7 @@ class RuntimeControl::MoveOperation : public std::enable_shared_from_this<MoveOp
     const MutexLock lock(mutex_);
     --under_way_;
     sum_.bytes += report.bytes_moved;
+    done_bytes_ += report.bytes_asked;
     asked_bytes_ += report.bytes_asked;
     asked_chunks_ += report.chunks;
     if (error && sum_.text.empty()) {
@@ -148,8 +159,8 @@ class RuntimeControl::MoveOperation : public std::enable_shared_from_this<MoveOp
     if (--left_ > 0) return;
     sum_.kind = failed_ ? ControlEvent::Kind::operation_failed : ControlEvent::Kind::operation_done;
     if (!failed_) {
-      sum_.text =
-          fmt::format("{} bytes were requested: {} whole chunks", asked_bytes_, asked_chunks_);
+      sum_.text = fmt::format("{} were requested: {}", bytes_text(asked_bytes_),
+                              counted(static_cast<std::uint64_t>(asked_chunks_), "whole chunk"));
     }
     sum_.at = clock_.now();
     sum_.took = sum_.at - begin_;
@@ -172,6 +183,8 @@ class RuntimeControl::MoveOperation : public std::enable_shared_from_this<MoveOp
   std::size_t under_way_ VMART_GUARDED_BY(mutex_) = 0;
   std::size_t left_ VMART_GUARDED_BY(mutex_);
   bool failed_ VMART_GUARDED_BY(mutex_) = false;
+  std::uint64_t all_bytes_ = 0;  // Constant after construction.
+  std::uint64_t done_bytes_ VMART_GUARDED_BY(mutex_) = 0;
   std::uint64_t asked_bytes_ VMART_GUARDED_BY(mutex_) = 0;
   int asked_chunks_ VMART_GUARDED_BY(mutex_) = 0;
   ControlEvent sum_ VMART_GUARDED_BY(mutex_);
@@ -210,10 +223,21 @@ ControlStatus RuntimeControl::status() {
   status.passed_bytes = ground_.backings.passed_bytes();
   const std::vector<Location> closed = ground_.scheduler.closed_places();
   for (const PlaceState& place : ground_.scheduler.places()) {
-    status.places.push_back({place.location, place.capacity_bytes, place.used_bytes,
-                             place.demand_bytes_s,
-                             std::ranges::find(closed, place.location) != closed.end()});
+    const bool is_closed = std::ranges::find(closed, place.location) != closed.end();
+    // What was asked for, which the runtime's own memory counts towards; the scheduler's is less.
+    const std::uint64_t asked =
+        ground_.memory.chunks().ledger().account(place.location).capacity_bytes;
+    const std::uint64_t there = ground_.memory.topology().memory_bytes(place.location);
+    const bool limited = asked != UINT64_MAX && !is_closed && (there == 0 || asked < there);
+    status.places.push_back({place.location, limited ? asked : place.capacity_bytes,
+                             place.used_bytes, place.demand_bytes_s, is_closed});
   }
+  std::erase_if(operations_, [&](const std::weak_ptr<MoveOperation>& each) {
+    const auto operation = each.lock();
+    const auto progress = operation ? operation->progress() : std::nullopt;
+    if (progress) status.operations.push_back(*progress);
+    return !progress;
+  });
   return status;
 }
 
@@ -350,6 +374,7 @@ ControlStarted RuntimeControl::start_move(const ControlMove& move) {
   }
   ControlSelection summary = summary_of(selected);
   const auto operation = std::make_shared<MoveOperation>(ground_, clock_, move.to, selected);
+  operations_.push_back(operation);
   operation->advance();
   return {operation->number(), std::move(summary)};
 }
@@ -379,8 +404,27 @@ std::uint64_t RuntimeControl::start_drain(Location at) {
   }
 }
 
+/// Refuses what is most likely a size without its unit, or one of another GPU.
+void RuntimeControl::check_capacity(Location at, std::uint64_t bytes) const {
+  const Topology& topology = ground_.memory.topology();
+  const std::uint64_t least = topology.granularity(), most = topology.memory_bytes(at);
+  if (bytes == UINT64_MAX || bytes == 0) return;
+  if (bytes < least) {
+    throw Error(ErrorKind::invalid_argument, call_name,
+                fmt::format("{} is less than a chunk of {}; ask for more, such as 20GiB, or for 0, "
+                            "which moves everything away from {}",
+                            bytes_text(bytes), bytes_text(least), to_string(at)));
+  }
+  if (most > 0 && bytes > most) {
+    throw Error(ErrorKind::invalid_argument, call_name,
+                fmt::format("{} is more than the {} that {} has; \"none\" removes the limit",
+                            bytes_text(bytes), bytes_text(most), to_string(at)));
+  }
+}
+
 std::uint64_t RuntimeControl::start_capacity(Location at, std::uint64_t bytes) {
   ground_.memory.topology().require(at, call_name);
+  check_capacity(at, bytes);
   require_running();
   return threads_.start("vmart capacity", at, [this, at, bytes](ControlEvent& event) {
     ground_.memory.chunks().set_capacity(at, bytes);
@@ -389,7 +433,10 @@ std::uint64_t RuntimeControl::start_capacity(Location at, std::uint64_t bytes) {
         evict_above_capacity(ground_.memory, ground_.scheduler, at,
                              [this] { return !stopping_ && !ground_.scheduler.stats().paused; });
     event.bytes = report.bytes_released;
-    event.text = text_of(report, at);
+    event.text =
+        fmt::format("{} {}; {}", to_string(at),
+                    bytes == UINT64_MAX ? "has no limit" : "is limited to " + bytes_text(bytes),
+                    text_of(report, at));
     return report.bytes_over == 0;
   });
 }
@@ -454,6 +501,10 @@ std::vector<ControlDecision> RuntimeControl::explain(std::uint64_t address, std:
   }
   return explained_moves(ground_.scheduler.decisions_about(allocation->begin(), slot), chunk_bytes,
                          most);
+}
+
+std::vector<std::string> RuntimeControl::explain_now(std::uint64_t address) {
+  return ground_.scheduler.explain(Address{address});
 }
 
 ControlEvents RuntimeControl::events(std::uint64_t since, std::size_t most) {

@@ -56,6 +56,7 @@ class RuntimeControl : public ControlTarget {
   void pause() override;
   void resume() override;
   std::uint64_t start_step() override;
+  std::vector<std::string> explain_now(std::uint64_t address) override;
   std::vector<ControlDecision> explain(std::uint64_t address, std::size_t most) override;
   ControlEvents events(std::uint64_t since, std::size_t most) override;
   ControlStats stats() override;
@@ -76,11 +77,13 @@ class RuntimeControl : public ControlTarget {
                                          std::size_t most) const;
   ControlAllocation describe(const std::shared_ptr<Allocation>& allocation) const;
   void require_running() const;
+  void check_capacity(Location at, std::uint64_t bytes) const;
 
   const ControlGround ground_;
   Clock& clock_;
   const TimePoint opened_;
-  std::set<Location> drained_;  // By peers, until the next `resume`.
+  std::vector<std::weak_ptr<MoveOperation>> operations_;  // Those that have not ended.
+  std::set<Location> drained_;                            // By peers, until the next `resume`.
   std::atomic<bool> stopping_{false};
   OperationThreads threads_;  // Last: they use all of the above.
 };

@@ -1,6 +1,7 @@
 #include "scheduling/evictions.hpp"
 
 #include "base/clock.hpp"
+#include "base/printable.hpp"
 
 #include <fmt/format.h>
 
@@ -76,12 +77,13 @@ std::uint64_t make_room(Memory& memory, Scheduler& scheduler, Location at, std::
 }
 
 std::string text_of(const EvictionReport& report, Location at) {
-  std::string text = fmt::format("{} bytes moved away from {}, {} bytes went back to the driver",
-                                 report.bytes_moved, to_string(at), report.bytes_released);
+  std::string text =
+      fmt::format("{} moved away from {}, {} went back to the driver",
+                  bytes_text(report.bytes_moved), to_string(at), bytes_text(report.bytes_released));
   if (report.bytes_over > 0) {
     text += fmt::format(
-        "; {} bytes are still above the capacity: they may not move, or find no room elsewhere",
-        report.bytes_over);
+        "; {} are still above the capacity: they may not move, or find no room elsewhere",
+        bytes_text(report.bytes_over));
   }
   return text;
 }

@@ -23,13 +23,13 @@ class Options(unittest.TestCase):
                         ["--sites", "--pool", "--", "true"]):
             refused = run(VMART, "run", *command)
             self.assertEqual(refused.returncode, 2, command)
-            self.assertIn("not expected: --", refused.stderr)
+            self.assertIn("unknown option --", refused.stderr)
 
     def test_that_name_no_policy_are_refused(self):
         for text in ("autoo", "auto:nothing=1"):
             refused = run(VMART, "run", "--policy", text, "--", "true")
             self.assertEqual((refused.returncode, refused.stdout), (1, ""), text)
-            self.assertIn("vmart: polic", refused.stderr)
+            self.assertRegex(refused.stderr, "^vmart: .*(did you mean auto|nothing)")
 
     def test_that_are_left_out_leave_the_variables_alone(self):
         given = {"VMART_RUN_VMM": "1", "VMART_RUN_CHILDREN": "0", "VMART_RUN_POOLS": "1",

@@ -23,10 +23,10 @@ class Park(unittest.TestCase):
     def test_is_refused_for_places_that_are_none(self):
         with Running("linked", "stream") as running:
             running.control("park")
-            for place in ("mars", "gpu9"):
+            for place, code, told in (("mars", 2, "is not a place"), ("gpu9", 1, "none of the program's GPUs")):
                 refused = run(VMART, "unpark", place, "--socket", running.socket)
-                self.assertEqual(refused.returncode, 1)
-                self.assertIn("not a location", refused.stderr)
+                self.assertEqual(refused.returncode, code)
+                self.assertIn(told, refused.stderr)
             self.assertEqual({at for one in running.where() for at in places(one)}, {"host(0)"})
             self.assertEqual(run(VMART, "unpark", "--socket", running.socket).returncode, 2)
 

@@ -370,20 +370,20 @@ class SeveralPrograms(unittest.TestCase):
                     Running("dlsym", "stream", "--capacity", "gpu0=64MiB", **here) as other:
                 shown = run(VMART, "top", **here).stdout
                 for running in (one, other):
-                    self.assertRegex(shown, rf"{running.pid} +run_program .*24.0 MiB / ")
+                    self.assertRegex(shown, rf"{running.pid} +\w+ +run_program .*24.0 MiB / ")
                 programs = json.loads(run(VMART, "top", "--json", **here).stdout)["programs"]
                 self.assertLessEqual({one.pid, other.pid}, {each["pid"] for each in programs})
 
                 taken = run(VMART, "yield", one.pid, "gpu0", "12MiB", **here)
                 self.assertEqual((taken.returncode, taken.stderr), (0, ""))
-                self.assertIn("12582912 bytes moved away from gpu(0)", taken.stdout)
+                self.assertIn("12.0 MiB moved away from gpu0", taken.stdout)
                 used = {each["pid"]: each["places"][0]["used_bytes"] for each in
                         json.loads(run(VMART, "top", "--json", **here).stdout)["programs"]}
                 self.assertLessEqual(used[one.pid], 12 << 20)
                 self.assertEqual(used[other.pid], 24 << 20)
                 more = run(VMART, "yield", one.pid, "gpu0", "1GiB", **here)
                 self.assertEqual(more.returncode, 1)
-                self.assertIn("it has only", more.stderr)
+                self.assertIn(f"is more than the 12.0 MiB that process {one.pid} has at gpu0", more.stderr)
                 for running in (one, other):
                     self.assertEqual(running.result(), result_of(run(PROGRAM, "linked").stdout))
 

@@ -70,11 +70,12 @@ SEES = {
     "interpose/hooks": "interpose interpose/graphs interpose/sites interpose/waits interpose/work",
     "python": "",
     "python/core": "",
-    "tools/vmart": "base driver machine placement/books placement/policies costs control runtime "
-                   "measuring",
-    "tools/vmart-lab": "base machine placement/books costs scheduling runtime measuring lab/trace "
-                       "lab/generate lab/import lab/routing lab/replay lab/bounds lab/bounds/program "
-                       "lab/experiments lab/fidelity",
+    "tools/command_line": "base",
+    "tools/vmart": "tools/command_line base driver machine placement/books placement/policies costs "
+                   "control runtime measuring",
+    "tools/vmart-lab": "tools/command_line base machine placement/books costs scheduling runtime "
+                       "measuring lab/trace lab/generate lab/import lab/routing lab/replay lab/bounds "
+                       "lab/bounds/program lab/experiments lab/fidelity",
 }
 LAYERS = {folder.split("/")[0] for folder in SEES}
 PRODUCT = ("runtime/", "include/", "examples/")

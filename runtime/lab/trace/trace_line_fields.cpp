@@ -1,5 +1,7 @@
 #include "lab/trace/trace_line_fields.hpp"
 
+#include <fmt/format.h>
+
 #include <vma/error.hpp>
 
 #include <array>
@@ -35,7 +37,9 @@ const char* TraceLineFields::key(std::string_view name) {
     seen_ |= bit(field_);
     return nullptr;
   }
-  name_ = {};
+  constexpr std::size_t letters_max = 64;
+  unknown_ = fmt::format("\"{}\"", name.substr(0, letters_max));
+  name_ = unknown_;
   return "is not a key of any event";
 }
 

@@ -75,6 +75,7 @@ class TraceLineFields {
   Field field_{};
   unsigned seen_ = 0;  // A bit per field.
   std::string_view name_;
+  std::string unknown_;  // A key that no event has; `name_` refers to it.
   std::string tag_;
   std::vector<std::uint64_t> after_;
   bool in_list_ = false;

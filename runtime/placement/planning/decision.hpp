@@ -72,6 +72,10 @@ struct Decision {
   bool victim = false;
   std::optional<MoveTimes> predicted, happened;
   std::optional<Time> began, ended;  ///< Of the move.
+  /// In memory, a refusal stands for all of its run (`RefusalRuns`): `time` is that of the first,
+  /// and the texts are those of the last.
+  std::uint64_t times = 1;
+  std::optional<Time> last_time;  ///< Empty if it was refused once.
 
   friend bool operator==(const Decision&, const Decision&) = default;
 };

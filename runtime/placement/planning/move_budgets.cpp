@@ -1,6 +1,7 @@
 #include "placement/planning/move_budgets.hpp"
 
 #include "base/check.hpp"
+#include "base/printable.hpp"
 #include "base/units.hpp"
 
 #include <fmt/format.h>
@@ -21,16 +22,17 @@ std::optional<Refusal> MoveBudgets::refuse_route(Route& route, std::uint64_t byt
                                                  const PlannerLimits& limits) {
   if (limits.route_under_way_bytes > 0 && route.under_way_bytes > 0 &&
       route.under_way_bytes + bytes > limits.route_under_way_bytes) {
-    return Refusal{Rejection::route_budget,
-                   fmt::format("{} bytes are moving on its route; the limit is {}",
-                               route.under_way_bytes, limits.route_under_way_bytes)};
+    return Refusal{
+        Rejection::route_budget,
+        fmt::format("{} are moving on its route; the limit is {}",
+                    bytes_text(route.under_way_bytes), bytes_text(limits.route_under_way_bytes))};
   }
   if (limits.route_bytes_s <= 0) return std::nullopt;
   route.bytes.fill(snapshot.now(), limits.route_bytes_s, limits.route_burst_bytes);
   if (route.bytes.holds(static_cast<double>(bytes), limits.route_burst_bytes)) return std::nullopt;
-  return Refusal{
-      Rejection::route_budget,
-      fmt::format("{} bytes; the budget of its route has {:.0f} left", bytes, route.bytes.level())};
+  return Refusal{Rejection::route_budget,
+                 fmt::format("{}; the budget of its route has {} left", bytes_text(bytes),
+                             bytes_text(route.bytes.level()))};
 }
 
 std::optional<Refusal> MoveBudgets::refuse(std::span<const Leg> legs, const Snapshot& snapshot,

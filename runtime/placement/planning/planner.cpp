@@ -6,6 +6,7 @@
 #include "placement/planning/proposal_checks.hpp"
 
 #include "base/check.hpp"
+#include "base/printable.hpp"
 #include "base/units.hpp"
 
 #include <fmt/format.h>
@@ -40,8 +41,9 @@ Refusal refusal_of(RoomFitting::Verdict verdict, const Wish& wish, const Snapsho
     case RoomFitting::Verdict::fits:
     case RoomFitting::Verdict::no_room: break;
   }
-  return {Rejection::no_room, fmt::format("{} bytes; {} has {} free", wish.bytes, to,
-                                          snapshot.place(wish.to).free_bytes())};
+  return {Rejection::no_room,
+          fmt::format("{} has {} free, and the chunk has {}", to,
+                      bytes_text(snapshot.place(wish.to).free_bytes()), bytes_text(wish.bytes))};
 }
 
 }  // namespace

@@ -1,10 +1,12 @@
 #include "placement/policies/policy_registry.hpp"
 
+#include "base/nearest_name.hpp"
 #include "placement/policies/policy_text.hpp"
 
 #include <vma/error.hpp>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <ranges>
@@ -52,6 +54,17 @@ const PolicyKind* PolicyRegistry::find(std::string_view name) const {
   return found == kinds_.end() ? nullptr : &*found;
 }
 
+const PolicyKind& PolicyRegistry::require(std::string_view name) const {
+  if (const PolicyKind* kind = find(name)) return *kind;
+  std::vector<std::string_view> names;
+  for (const PolicyKind& each : kinds_) names.push_back(each.name);
+  const std::string_view near = nearest_name(name, names);
+  refuse(
+      fmt::format("there is no policy '{}'; {}known are {}", name,
+                  near.empty() ? "" : fmt::format("did you mean {}? ", near),
+                  names.empty() ? std::string("none") : fmt::format("{}", fmt::join(names, ", "))));
+}
+
 void PolicyRegistry::add_around(const std::string& name, Around around) {
   if (!is_word(name)) refuse(fmt::format("'{}' is not a policy name", name));
   if (!arounds_.emplace(name, std::move(around)).second)
@@ -74,13 +87,8 @@ PolicyKind PolicyRegistry::put_around(std::span<const std::string> arounds, Poli
 
 std::unique_ptr<Policy> PolicyRegistry::make(const std::string& text) const {
   const PolicyText split = split_policy_text(text);
-  const PolicyKind* kind = split.path.empty() ? find(split.name) : nullptr;
-  if (kind != nullptr) return make_policy(put_around(split.arounds, *kind), split.parameters);
-  std::string known;
-  for (const PolicyKind& each : kinds_) known += (known.empty() ? "" : ", ") + each.name;
-  refuse(fmt::format("there is no policy '{}'; known are {}",
-                     split.path.empty() ? split.name : split.path,
-                     known.empty() ? std::string("none") : known));
+  const PolicyKind& kind = require(split.path.empty() ? split.name : split.path);
+  return make_policy(put_around(split.arounds, kind), split.parameters);
 }
 
 std::unique_ptr<Policy> make_policy(const PolicyKind& kind, const std::string& parameters) {

@@ -24,6 +24,8 @@ class PolicyRegistry {
   void add_around(const std::string& name, Around around);
   /// Null if the name is unknown.
   const PolicyKind* find(std::string_view name) const;
+  /// Throws: Error{invalid_argument} that lists the known ones and suggests the nearest.
+  const PolicyKind& require(std::string_view name) const;
   /// In the order of their names.
   const std::vector<PolicyKind>& kinds() const noexcept { return kinds_; }
 

@@ -54,8 +54,10 @@ void print(const ReplayCommand& command, const PlacementBounds& bounds) {
                row.bound_s && !row.for_all ? "  for plans of its kind only" : "");
   }
   const Bound best = bounds.best();
-  fmt::print("no policy costs less than {:.6f} s ({}); the best plan found costs {} s\n",
-             best.lower_bound_s, best.kind, text_of(best.plan_s, 1, 6));
+  const std::string plan = best.plan_s
+                               ? fmt::format("the best plan found costs {:.6f} s", *best.plan_s)
+                               : "no plan was found that fits into this memory";
+  fmt::print("no policy costs less than {:.6f} s ({}); {}\n", best.lower_bound_s, best.kind, plan);
 }
 
 /// Adds the name of the trace to errors of the lab, which do not know it.

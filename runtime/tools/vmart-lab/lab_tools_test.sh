@@ -21,10 +21,10 @@ expect() {
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 expect 0 "vmart-lab 0." --version
-expect 2 "subcommand" # None.
+expect 2 "which command?" # None.
 expect 0 "keep_s: 300" convert --help
 expect 0 "phase-change: working sets" generate --help
-expect 2 "out is required" convert mooncake in
+expect 2 "OUT is missing" convert mooncake in
 expect 1 "\"cake\" is not a format" convert cake in "$folder/a.vtrace"
 expect 1 "No such file" convert mooncake "$folder/none" "$folder/a.vtrace"
 expect 1 "\"x\" is not a parameter" generate serving "$folder/a.vtrace" --param x=1
@@ -45,6 +45,10 @@ expect 0 "\"policy_failures\":0" replay "$folder/a.vtrace" --machine h200x2 --js
 expect 0 "0 of 2 phases settled" replay "$folder/a.vtrace" --machine h200x2
 expect 0 "\"metrics\":{\"seconds\":" replay "$folder/a.vtrace" --machine h200x2 --json
 expect 0 "gpu(1)" replay "$folder/a.vtrace" --machine h200x2 --hbm 2 --policy stay_put
+expect 0 "gpu(1)" replay "$folder/a.vtrace" --machine h200x2 --hbm 2GiB --policy stay_put
+for size in 0 many 4XiB; do
+  expect 2 "is no size above 0; expected one such as 40GiB" replay "$folder/a.vtrace" --hbm "$size"
+done
 expect 1 "--stall-budget 2000 is out of range" replay "$folder/a.vtrace" --stall-budget 2000
 expect 1 "none.json" replay "$folder/a.vtrace" --calibration "$folder/none.json"
 expect 1 "is a calibration of gpu(0) gpu(1) gpu(2) gpu(3) host(0)" replay "$folder/a.vtrace" \
@@ -109,8 +113,8 @@ expect 0 "1 bad lines were skipped" replay "$folder/a.jsonl" --bad-lines 1
 expect 1 "misfit.jsonl: Replay::run" replay "$folder/misfit.jsonl"
 
 # Machines.
-expect 2 "subcommand" machine
-expect 2 "file is required" machine check
+expect 2 "which command?" machine
+expect 2 "FILE is missing" machine check
 expect 0 "h200x2.json: ok" machine check h200x2 gb200-nvl72 test-islands
 expect 1 "h900.json" machine check h900
 expect 1 "$folder/none.json: cannot be read" machine check "$folder/none.json"
@@ -132,7 +136,7 @@ expect 0 "72 x NVIDIA GB200" machine list
 expect 0 "made up 100 %" machine list
 expect 0 "gpu(0) -> gpu(1)" machine show h200x2
 expect 1 "h900.json" machine show h900
-expect 2 "out is required" machine probe
+expect 2 "OUT is missing" machine probe
 expect 1 "h900.json" machine probe "$folder/probed.json" --driver sim:h900
 # What cannot be written is refused before anything is measured.
 for output in "$folder/none/probed.json" "$folder"; do
@@ -215,7 +219,7 @@ for needed in pandas plotly; do
     failures=$((failures + 1))
 done
 
-expect 2 "recordings is required" check
+expect 2 "RECORDING is missing" check
 expect 1 "a.vtrace: offset 0: is not a recording" check "$folder/a.vtrace"
 expect 1 "none.rec: offset 0: cannot be read" check "$folder/none.rec"
 expect 1 "none.json: No such file" check "$folder/none.rec" --calibration "$folder/none.json"
@@ -226,6 +230,16 @@ expect 1 "--half-life -1 is out of range" check "$folder/none.rec" --half-life=-
 echo '{"timestamp":0,"input_length":1,"output_length":1,"hash_ids":[1]}' |
   "$lab" convert mooncake - "$folder/pipe.jsonl" > "$folder/printed" || failures=$((failures + 1))
 grep -q "2 access, 1 alloc, 1 free" "$folder/printed" || failures=$((failures + 1))
+
+expect 2 "did you mean replay?" repaly
+expect 2 "did you mean show?" machine shw
+expect 2 "did you mean --machine?" replay "$folder/a.vtrace" --machin h200x2
+for shell in bash zsh fish; do
+  "$lab" completion "$shell" > "$folder/completion.$shell" || failures=$((failures + 1))
+  command -v "$shell" > "$folder/found.txt" || continue
+  "$shell" -n "$folder/completion.$shell" || failures=$((failures + 1))
+done
+expect 0 ".SS" man
 
 [ "$failures" -eq 0 ] || echo "$failures failures"
 exit "$((failures > 0))"

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,10 +12,15 @@ namespace vma {
 namespace {
 
 constexpr std::size_t bar_columns = 30;
-// Keeps the line short: a wrapped line cannot be overwritten.
-constexpr std::size_t id_columns = 60;
 constexpr auto between_bars = std::chrono::milliseconds(100);
 constexpr auto between_lines = std::chrono::seconds(10);
+
+/// A line that is as wide as the terminal wraps in some, and a wrapped line cannot be overwritten.
+std::size_t columns_max() {
+  winsize size{};
+  const bool known = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+  return (known ? size.ws_col : 80U) - 1;
+}
 
 }  // namespace
 
@@ -51,8 +57,9 @@ void RunProgress::print(const std::string& id) const {
     return;
   }
   const std::size_t full = bar_columns * done_ / std::max<std::size_t>(cells_, 1);
-  fmt::print(stderr, "\r[{:#<{}}{:{}}] {}/{} {} {}\x1b[K", "", full, "", bar_columns - full, done_,
-             cells_, rest, id.substr(0, id_columns));
+  const std::string line = fmt::format("[{:#<{}}{:{}}] {}/{} {} {}", "", full, "",
+                                       bar_columns - full, done_, cells_, rest, id);
+  fmt::print(stderr, "\r{}\x1b[K", line.substr(0, columns_max()));
   std::fflush(stderr);
 }
 

@@ -7,23 +7,28 @@
 #include "tools/vmart-lab/lab_run.hpp"
 #include "tools/vmart-lab/lab_traces.hpp"
 
+#include "base/environment.hpp"
 #include "base/printable.hpp"
+#include "base/units.hpp"
+#include "tools/command_line/command_line.hpp"
+
+#include <vma/error.hpp>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include <array>
+#include <charconv>
 #include <cstdint>
 #include <exception>
+#include <optional>
 #include <span>
-#include <sstream>
 #include <string>
 #include <vector>
 
 namespace {
 
 constexpr int failure = 1;
-constexpr int wrong_usage = 2;
 
 /// What the command line specifies, one member per command.
 struct Given {
@@ -62,10 +67,10 @@ void add_parameters(CLI::App& command, std::vector<std::string>& values) {
 
 void add_convert(CLI::App& convert, Given& given) {
   vma::ConvertOptions& options = given.convert;
-  convert.add_option("format", options.format, "see below")->required();
-  convert.add_option("in", options.input, "a trace, also gzip-compressed; - for standard input")
+  convert.add_option("FORMAT", options.format, "see below")->required();
+  convert.add_option("IN", options.input, "a trace, also gzip-compressed; - for standard input")
       ->required();
-  convert.add_option("out", options.output, "NAME.vtrace (binary) or NAME.jsonl")->required();
+  convert.add_option("OUT", options.output, "NAME.vtrace (binary) or NAME.jsonl")->required();
   add_parameters(convert, options.values);
   add_seed(convert, options.seed);
   add_bad_lines(convert, options.bad_lines_max);
@@ -74,26 +79,55 @@ void add_convert(CLI::App& convert, Given& given) {
 
 void add_generate(CLI::App& generate, Given& given) {
   vma::GenerateOptions& options = given.generate;
-  generate.add_option("name", options.name, "see below")->required();
-  generate.add_option("out", options.output, "NAME.vtrace (binary) or NAME.jsonl")->required();
+  generate.add_option("NAME", options.name, "see below")->required();
+  generate.add_option("OUT", options.output, "NAME.vtrace (binary) or NAME.jsonl")->required();
   add_parameters(generate, options.values);
   add_seed(generate, options.seed);
   generate.footer(vma::describe_generators());
 }
 
 void add_trace(CLI::App& trace, Given& given) {
-  trace.add_option("file", given.trace.path)->required();
+  trace.add_option("FILE", given.trace.path, "a trace")->required();
   add_bad_lines(trace, given.trace.bad_lines_max);
+}
+
+/// "2GiB", "512MiB", or a number of GiB. Empty if it is none of these.
+std::optional<double> gib_of(const std::string& text) {
+  double number = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stopped, failed] = std::from_chars(text.data(), end, number);
+  if (failed == std::errc() && stopped == end && number > 0) return number;
+  try {
+    const std::uint64_t bytes = vma::parse_size(text, "a size");
+    if (bytes > 0 && text.find_first_not_of("0123456789") != std::string::npos)
+      return static_cast<double>(bytes) / static_cast<double>(vma::GiB);
+  } catch (const vma::Error&) {
+  }
+  return std::nullopt;
+}
+
+void add_size_option(CLI::App& app, const char* name, std::optional<double>& gib,
+                     const char* meaning) {
+  app.add_option_function<std::string>(
+         name, [&gib](const std::string& text) { gib = gib_of(text); }, meaning)
+      ->option_text("SIZE")
+      ->check([](const std::string& text) {
+        return gib_of(text) ? std::string()
+                            : fmt::format(
+                                  "\"{}\" is no size above 0; expected one such as 40GiB, "
+                                  "512MiB or 0.5, which is in GiB",
+                                  text);
+      });
 }
 
 /// Adds the trace and the options that describe where it runs.
 void add_setting(CLI::App& app, vma::ReplayCommand& command) {
-  app.add_option("trace", command.trace)->required();
+  app.add_option("TRACE", command.trace, "a trace, also gzip-compressed")->required();
   app.add_option("--machine", command.machine, "a name or a file")->capture_default_str();
   app.add_option("--router", command.router, "router for accesses that name no device")
       ->capture_default_str();
-  app.add_option("--hbm", command.hbm_gib, "GiB of HBM per GPU; default: the machine's");
-  app.add_option("--host", command.host_gib, "GiB of memory per host node");
+  add_size_option(app, "--hbm", command.hbm_gib, "HBM of each GPU; default: the machine's");
+  add_size_option(app, "--host", command.host_gib, "memory of each host node");
   app.add_option("--chunk", command.chunk_mib,
                  "chunk size in MiB for objects whose trace gives none")
       ->capture_default_str();
@@ -151,22 +185,22 @@ void add_replay(CLI::App& replay, Given& given) {
 }
 
 void add_machine_check(CLI::App& check, Given& given) {
-  check.add_option("file", given.machine_files, "names or files")->required();
+  check.add_option("FILE", given.machine_files, "names or files")->required();
 }
 
 void add_machine_show(CLI::App& show, Given& given) {
-  show.add_option("machine", given.machine, "a name or a file")->required();
+  show.add_option("MACHINE", given.machine, "a name or a file")->required();
 }
 
 void add_machine_probe(CLI::App& probe, Given& given) {
-  probe.add_option("out", given.probe.output, "machine file to write")->required();
+  probe.add_option("OUT", given.probe.output, "machine file to write")->required();
   probe.add_option("--name", given.probe.name, "of the machine");
   probe.add_option("--driver", given.probe.driver, "a driver, written as in VMART_DRIVER");
 }
 
 void add_run(CLI::App& run, Given& given) {
   vma::RunCommand& command = given.run;
-  run.add_option("experiment", command.experiment,
+  run.add_option("EXPERIMENT", command.experiment,
                  "an experiment file (JSON); see docs/guide/experiments.md")
       ->required();
   run.add_option("--out", command.folder, "folder for the results");
@@ -186,7 +220,7 @@ void add_run(CLI::App& run, Given& given) {
 
 void add_check(CLI::App& check, Given& given) {
   vma::CheckCommand& command = given.check;
-  check.add_option("recordings", command.recordings, "vmart-PID-N.rec")->required();
+  check.add_option("RECORDING", command.recordings, "vmart-PID-N.rec")->required();
   check.add_option("--calibration", command.calibration,
                    "output of `vmart calibrate --json`; default: the costs in the recording");
   check.add_option("--policy", command.policy, "a policy; default: the recording's");
@@ -216,7 +250,7 @@ void add_check(CLI::App& check, Given& given) {
 
 void add_calibrations(CLI::App& app, Given& given) {
   vma::CalibrationsCommand& command = given.calibrations;
-  app.add_option("files", command.files, "output of `vmart calibrate --json`, of one machine each")
+  app.add_option("FILE", command.files, "output of `vmart calibrate --json`, of one machine each")
       ->required();
   app.add_option("--out", command.output, "file for the median, a calibration like the others");
 }
@@ -258,23 +292,34 @@ void add_all(CLI::App& app, std::span<const Command> all, Given& given, const Co
   }
 }
 
+void give_examples(CLI::App& app) {
+  struct Form {
+    const char *name, *example;
+  };
+  constexpr Form forms[] = {
+      {"generate", "vmart-lab generate drift drift.vtrace"},
+      {"convert", "vmart-lab convert mooncake requests.jsonl requests.vtrace"},
+      {"trace", "vmart-lab trace drift.vtrace"},
+      {"replay", "vmart-lab replay drift.vtrace --machine h200x2 --hbm 2GiB --policy auto"},
+      {"bounds", "vmart-lab bounds drift.vtrace --machine h200x2 --hbm 2GiB"},
+      {"run", "vmart-lab run experiment.json --out results"},
+      {"check", "vmart-lab check vmart-1234-1.rec"},
+      {"calibrations", "vmart-lab calibrations one.json two.json three.json --out median.json"},
+      {"machine", "vmart-lab machine show h200x2"}};
+  for (const Form& form : forms) vma::add_example(*app.get_subcommand(form.name), form.example);
+}
+
 int run(int argc, char** argv) {
   CLI::App app("The placement lab: replays memory traces under placement policies.", "vmart-lab");
-  app.set_version_flag("--version", "vmart-lab " VMART_VERSION);
+  app.set_version_flag("-V,--version", "vmart-lab " VMART_VERSION);
   Given given;
   const Command* chosen = nullptr;
   add_all(app, commands, given, chosen);
   add_all(*app.add_subcommand("machine", "manages the machines that traces are replayed on"),
           machine_commands, given, chosen);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    std::ostringstream out, errors;
-    const int code = app.exit(error, out, errors);  // Handles --help and --version as well.
-    fmt::print("{}", out.str());
-    fmt::print(stderr, "{}", vma::printable_lines(errors.str()));
-    return code == 0 ? 0 : wrong_usage;
-  }
+  give_examples(app);
+  if (const auto status = vma::parse_command_line(app, argc, argv, "vmart-lab " VMART_VERSION))
+    return *status;
   return chosen->run(given);
 }
 
@@ -283,6 +328,6 @@ int run(int argc, char** argv) {
 int main(int argc, char** argv) try {
   return run(argc, argv);
 } catch (const std::exception& error) {
-  fmt::print(stderr, "vmart-lab: {}\n", vma::printable_lines(error.what()));
+  fmt::print(stderr, "vmart-lab: {}\n", vma::printable_lines(vma::plain_message(error.what())));
   return failure;
 }

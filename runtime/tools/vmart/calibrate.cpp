@@ -1,5 +1,6 @@
 #include "tools/vmart/calibrate.hpp"
 
+#include "base/printable.hpp"
 #include "base/units.hpp"
 #include "costs/calibration_file.hpp"
 #include "costs/machine_fingerprint.hpp"
@@ -20,10 +21,10 @@ template <typename Cell>
 void print_measured(const char* title, const Calibration& calibration, std::size_t rows,
                     Cell&& cell) {
   fmt::print("\n{:<18}", title);
-  for (const Location at : calibration.places) fmt::print(" {:>8}", to_string(at));
+  for (const Location at : calibration.places) fmt::print(" {:>8}", place_name(at));
   fmt::print("\n");
   for (std::size_t row = 0; row < rows; ++row) {
-    fmt::print("{:<18}", to_string(calibration.places[row]));
+    fmt::print("{:<18}", place_name(calibration.places[row]));
     for (std::size_t column = 0; column < calibration.places.size(); ++column) {
       const double value = cell(place_numbered(row), place_numbered(column));
       fmt::print(" {:>8}", value > 0 ? fmt::format("{:.1f}", value) : "-");
@@ -56,11 +57,11 @@ void print_calibration(const Calibration& calibration) {
   for (std::size_t at = 0; at < calibration.peers.both_ways.size(); ++at) {
     const double both = calibration.peers.both_ways[at];
     fmt::print("{}{}: {:.1f} GB/s in both directions together, by kernels in a ring\n",
-               at == 0 ? "\n" : "", to_string(calibration.places[at]), both / giga);
+               at == 0 ? "\n" : "", place_name(calibration.places[at]), both / giga);
   }
   for (std::size_t at = 0; at < calibration.gaps.kernel.size(); ++at) {
     fmt::print("{}{}: {:.1f} us between kernels, {:.1f} us after waiting for one\n",
-               at == 0 ? "\n" : "", to_string(calibration.places[at]),
+               at == 0 ? "\n" : "", place_name(calibration.places[at]),
                in_us(calibration.gaps.kernel[at]), in_us(calibration.gaps.round[at]));
   }
   if (calibration.late.wait > Time::zero()) {

@@ -1,9 +1,10 @@
 #include "tools/vmart/control_client.hpp"
 
+#include "base/printable.hpp"
 #include "control/control_socket.hpp"
+#include "control/descriptor.hpp"
 #include "control/own_folder.hpp"
-
-#include <vma/error.hpp>
+#include "tools/vmart/control_text.hpp"
 
 #include <boost/json/parse.hpp>
 #include <boost/json/serialize.hpp>
@@ -21,9 +22,12 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <optional>
+#include <set>
 #include <stdexcept>
 #include <system_error>
+#include <tuple>
 #include <utility>
 
 namespace vma {
@@ -31,14 +35,14 @@ namespace {
 
 namespace json = boost::json;
 
-constexpr int answer_limit_ms = 10'000;
 constexpr std::size_t answer_bytes_max = std::size_t{16} << 20;
 
-[[noreturn]] void refuse(ErrorKind kind, const std::string& detail) {
-  throw Error(kind, "control", detail);
+[[noreturn]] void refuse(const std::string& detail) {
+  throw std::runtime_error(detail);
 }
 
-/// Returns -1 and sets errno if no process listens at `path`.
+/// Returns -1 and sets errno if no process listens at `path`, or if it accepts no more: a listener
+/// of another user could otherwise block root.
 int connect_to(const std::string& path) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
@@ -47,7 +51,7 @@ int connect_to(const std::string& path) {
     return -1;
   }
   path.copy(address.sun_path, path.size());
-  const int descriptor = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const int descriptor = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (descriptor < 0) return -1;
   if (connect(descriptor, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) {
     return descriptor;
@@ -58,16 +62,17 @@ int connect_to(const std::string& path) {
   return -1;
 }
 
-/// Owned by this user or by root, which has all rights anyway, and not writable by others.
-bool is_trusted(const struct stat& status) {
-  const bool own = status.st_uid == geteuid() || status.st_uid == 0;
+/// Owned by `user`, this user or root, which has all rights anyway, and not writable by others.
+bool is_trusted(const struct stat& status, uid_t user) {
+  const bool own = status.st_uid == user || status.st_uid == geteuid() || status.st_uid == 0;
   const bool sticky = S_ISDIR(status.st_mode) && (status.st_mode & S_ISVTX) != 0;
   return own && (sticky || (status.st_mode & (S_IWGRP | S_IWOTH)) == 0);
 }
 
-/// Why a socket may belong to another user, who could read the requests and forge the answers.
-/// Empty if it belongs to this user and lies in a folder where no other user can replace it.
-std::string why_distrusted(const std::string& path) {
+/// Why a third user may have put a socket in the place of `user`'s: he could read the requests and
+/// forge the answers. Empty if the socket belongs to `user` and lies in a folder where no third
+/// user can replace it.
+std::string why_distrusted(const std::string& path, uid_t user) {
   std::error_code failed;
   const std::filesystem::path named = std::filesystem::absolute(path);
   const std::filesystem::path real = std::filesystem::canonical(named, failed);
@@ -82,70 +87,168 @@ std::string why_distrusted(const std::string& path) {
   for (const std::filesystem::path& folder : {named.parent_path(), real.parent_path()}) {
     if (stat(folder.c_str(), &status) != 0)
       return fmt::format("{}: {}", folder.string(), std::strerror(errno));
-    if (!is_trusted(status)) return fmt::format("its folder {} {}", folder.string(), owner());
+    if (!is_trusted(status, user)) return fmt::format("its folder {} {}", folder.string(), owner());
   }
   if (lstat(real.c_str(), &status) != 0) return std::strerror(errno);
   if (!S_ISSOCK(status.st_mode)) return "it is not a socket";
-  if (!is_trusted(status)) return "it " + owner();
+  if (!is_trusted(status, user)) return "it " + owner();
   return "";
 }
 
-/// Those that listen; all for 0.
-std::vector<std::string> paths_of(pid_t process) {
-  std::vector<std::string> paths;
-  for (const std::string& folder : folders_of(geteuid())) {
-    std::error_code none;  // A missing folder counts as empty.
-    for (const auto& entry : std::filesystem::directory_iterator(folder, none)) {
-      const auto name = SocketName::parse(entry.path().filename().native());
-      if (!name || !name->key.empty()) continue;
-      if (process == 0 || process == name->process) paths.push_back(entry.path());
-    }
+/// A connection to a listener that this user may control. Empty `descriptor` and `why` if nobody
+/// listens at the path.
+struct Connected {
+  Descriptor descriptor;
+  ListeningProgram program;
+  std::string why;  // Why it is not trusted.
+};
+
+/// The kernel's word about the process that listens decides, not the path or the name of a folder.
+/// Nothing is sent.
+Connected connect_trusted(const std::string& path) {
+  Connected connected{Descriptor(connect_to(path)), {path, 0, 0}, ""};
+  if (!connected.descriptor) return connected;
+  const std::optional<ucred> peer = peer_of(connected.descriptor.get());
+  const uid_t user = geteuid();
+  if (!peer || (user != 0 && !may_control(*peer, user))) {
+    connected.why =
+        fmt::format("the listener runs as user {}", peer ? std::to_string(peer->uid) : "unknown");
+    return connected;
   }
-  std::erase_if(paths, [](const std::string& path) {
-    if (!why_distrusted(path).empty()) return true;
-    const int descriptor = connect_to(path);
-    if (descriptor >= 0) close(descriptor);
-    return descriptor < 0;
-  });
-  std::sort(paths.begin(), paths.end());
-  return paths;
+  connected.program = {path, peer->pid, peer->uid};
+  connected.why = why_distrusted(path, peer->uid);
+  return connected;
+}
+
+/// This user; for root all users of processes that run.
+std::set<uid_t> controlled_users() {
+  std::set<uid_t> users{geteuid()};
+  if (geteuid() != 0) return users;
+  std::error_code none;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc", none)) {
+    const std::string name = entry.path().filename();
+    struct stat status {};
+    const bool process = name.find_first_not_of("0123456789") == std::string::npos;
+    if (process && stat(entry.path().c_str(), &status) == 0) users.insert(status.st_uid);
+  }
+  return users;
+}
+
+/// "; these listen: 12 (train.py), 34 (serve.py)"
+std::string those_that_listen() {
+  std::vector<std::string> names;
+  for (const ListeningProgram& each : listeners()) names.push_back(name_of(each));
+  if (names.empty()) return "no program listens";
+  return fmt::format("these listen: {}", fmt::join(names, ", "));
+}
+
+[[noreturn]] void refuse_process(int pid) {
+  struct stat status {};
+  const std::string folder = fmt::format("/proc/{}", pid);
+  if (stat(folder.c_str(), &status) != 0) {
+    refuse(fmt::format("there is no process {}; {}", pid, those_that_listen()));
+  }
+  const auto id = static_cast<std::uint64_t>(pid);
+  if (geteuid() != 0 && status.st_uid != geteuid()) {
+    refuse(fmt::format("process {} ({}) belongs to user {}; only that user and root may control it",
+                       pid, program_of(id), status.st_uid));
+  }
+  refuse(
+      fmt::format("process {} ({}) does not listen; start it by `vmart run` or with "
+                  "VMART_CONTROL=1 in its environment; {}",
+                  pid, program_of(id), those_that_listen()));
 }
 
 std::string path_of(const ControlChoice& choice) {
   if (!choice.socket.empty()) return choice.socket;
-  const auto paths = paths_of(choice.pid);
-  if (paths.size() == 1) return paths.front();
-  if (paths.empty()) {
-    refuse(ErrorKind::invalid_argument,
-           "no runtime is listening; start the program with VMART_CONTROL=1 in its environment "
-           "(`vmart demo` needs no other program)");
+  std::vector<ListeningProgram> found = listeners();
+  if (choice.pid != 0) {
+    std::erase_if(found, [&](const ListeningProgram& each) { return each.pid != choice.pid; });
+    if (found.empty()) refuse_process(choice.pid);
+    return found.front().path;
   }
-  refuse(ErrorKind::invalid_argument,
-         fmt::format("several runtimes are listening; choose one with --pid or --socket: {}",
-                     fmt::join(paths, " ")));
+  if (found.size() == 1) return found.front().path;
+  if (found.empty()) {
+    refuse(
+        "no program listens; `vmart run -- PROGRAM` starts one that does, and so does "
+        "VMART_CONTROL=1 in the environment (`vmart demo` needs no other program)");
+  }
+  refuse("several programs listen, so choose one with --pid; " + those_that_listen());
+}
+
+[[noreturn]] void refuse_connection(const std::string& path, int code) {
+  struct stat status {};
+  if (stat(path.c_str(), &status) != 0 && errno == ENOENT) {
+    refuse(fmt::format("{} does not exist; {}", path, those_that_listen()));
+  }
+  if (code == ECONNREFUSED && !S_ISSOCK(status.st_mode)) {
+    refuse(fmt::format("{} is not a socket; {}", path, those_that_listen()));
+  }
+  if (code == ECONNREFUSED) {
+    refuse(fmt::format("no process listens at {} any more; {}", path, those_that_listen()));
+  }
+  refuse(fmt::format("cannot connect to {}: {}", path, std::strerror(code)));
 }
 
 }  // namespace
 
-std::vector<std::string> listening_sockets() {
-  return paths_of(0);
+std::vector<ListeningProgram> listeners() {
+  std::set<std::string> paths;
+  for (const uid_t user : controlled_users()) {
+    for (const std::string& folder : folders_of(user)) {
+      std::error_code none;  // A missing folder counts as empty.
+      for (const auto& entry : std::filesystem::directory_iterator(folder, none)) {
+        const auto name = SocketName::parse(entry.path().filename().native());
+        if (name && name->key.empty()) paths.insert(entry.path());
+      }
+    }
+  }
+  std::vector<ListeningProgram> found;
+  for (const std::string& path : paths) {
+    const Connected connected = connect_trusted(path);
+    if (connected.descriptor && connected.why.empty()) found.push_back(connected.program);
+  }
+  std::ranges::sort(found, {},
+                    [](const ListeningProgram& each) { return std::tie(each.pid, each.path); });
+  // One process may be found by several names.
+  const auto again =
+      std::ranges::unique(found, [](const ListeningProgram& one, const ListeningProgram& other) {
+        return one.pid != 0 && one.pid == other.pid;
+      });
+  found.erase(again.begin(), again.end());
+  return found;
 }
 
-ControlClient::ControlClient(const ControlChoice& choice) : path_(path_of(choice)) {
-  if (const std::string why = why_distrusted(path_); !why.empty()) {
-    refuse(ErrorKind::invalid_argument, fmt::format("{} is not trusted: {}", path_, why));
+std::string name_of(const ListeningProgram& listener) {
+  const std::string user =
+      listener.user == geteuid() ? "" : fmt::format(", user {}", listener.user);
+  return fmt::format("{} ({}{})", listener.pid,
+                     program_of(static_cast<std::uint64_t>(listener.pid)), user);
+}
+
+std::string program_of(std::uint64_t pid) {
+  std::ifstream file(fmt::format("/proc/{}/cmdline", pid));
+  const auto name_in = [](const std::string& path) {
+    return printable(std::filesystem::path(path).filename().string());
+  };
+  std::string program, argument;
+  if (!std::getline(file, program, '\0')) return "?";
+  if (name_in(program).starts_with("python") && std::getline(file, argument, '\0') &&
+      !argument.starts_with("-")) {
+    return name_in(argument);
   }
-  descriptor_ = connect_to(path_);
-  if (descriptor_ < 0) {
-    refuse(ErrorKind::invalid_argument, fmt::format("{}: {}", path_, std::strerror(errno)));
+  return name_in(program);
+}
+
+ControlClient::ControlClient(const ControlChoice& choice)
+    : limit_ms_(choice.limit_ms), path_(path_of(choice)) {
+  Connected connected = connect_trusted(path_);
+  if (!connected.descriptor) refuse_connection(path_, errno);
+  if (!connected.why.empty()) {
+    refuse(fmt::format("{} is not trusted: {}", path_, connected.why));
   }
-  // The path may have changed since the check; this is the process that actually answers.
-  const std::optional<ucred> peer = peer_of(descriptor_);
-  if (peer && may_control(*peer, geteuid())) return;
-  close(std::exchange(descriptor_, -1));
-  refuse(ErrorKind::invalid_argument,
-         fmt::format("{} is not trusted: the listener runs as user {}", path_,
-                     peer ? std::to_string(peer->uid) : "unknown"));
+  program_ = connected.program;
+  descriptor_ = connected.descriptor.release();
 }
 
 ControlClient::~ControlClient() {
@@ -157,14 +260,17 @@ json::object ControlClient::ask(const json::object& request) {
   // If sending fails, the runtime has closed the connection; the read below returns its reason, if
   // any.
   static_cast<void>(send(descriptor_, line.data(), line.size(), MSG_NOSIGNAL));
-  json::value answer = json::parse(read_line());
-  json::object& members = answer.as_object();
-  if (const json::value* error = members.if_contains("error")) {
-    const json::object& told = error->as_object();
-    throw ControlRefusal(std::string(told.at("message").as_string()),
-                         std::string(told.at("kind").as_string()));
+  boost::system::error_code failed;
+  json::value answer = json::parse(read_line(), failed);
+  json::object* const members = answer.if_object();
+  if (!failed && members != nullptr) {
+    if (json::value* const ok = members->if_contains("ok"); ok != nullptr && ok->is_object()) {
+      return std::move(ok->get_object());
+    }
+    const json::object& told = object_of(*members, "error");
+    if (!told.empty()) throw ControlRefusal(text_of(told, "message"), text_of(told, "kind"));
   }
-  return std::move(members.at("ok").as_object());
+  refuse(fmt::format("{} does not answer as a runtime of vmart does", path_));
 }
 
 std::string ControlClient::read_line() {
@@ -175,16 +281,18 @@ std::string ControlClient::read_line() {
       input_.erase(0, end + 1);
       return line;
     }
-    if (input_.size() > answer_bytes_max)
-      refuse(ErrorKind::unsupported, "the answer exceeds 16 MiB");
+    if (input_.size() > answer_bytes_max) refuse("the answer exceeds 16 MiB");
     pollfd wait{descriptor_, POLLIN, 0};
-    const int ready = poll(&wait, 1, answer_limit_ms);
+    const int ready = poll(&wait, 1, limit_ms_);
     if (ready < 0 && errno == EINTR) continue;
-    if (ready == 0) refuse(ErrorKind::busy, fmt::format("{}: the answer timed out", path_));
+    if (ready == 0) {
+      refuse(fmt::format("the program at {} has not answered within {} s", path_,
+                         static_cast<double>(limit_ms_) / 1000));
+    }
     char bytes[16'384];
     const ssize_t count = recv(descriptor_, bytes, sizeof bytes, 0);
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) refuse(ErrorKind::driver_gone, fmt::format("{}: hung up", path_));
+    if (count < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+    if (count <= 0) refuse(fmt::format("the program at {} has ended or closed its socket", path_));
     input_.append(bytes, static_cast<std::size_t>(count));
   }
 }

@@ -2,7 +2,9 @@
 
 #include <boost/json/object.hpp>
 
-#include <chrono>
+#include <sys/types.h>
+
+#include <cstdint>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -12,8 +14,9 @@ namespace vma {
 
 /// Which runtime a command addresses.
 struct ControlChoice {
-  int pid = 0;         ///< 0: not chosen.
-  std::string socket;  ///< Empty: not chosen.
+  int pid = 0;            ///< 0: not chosen.
+  std::string socket;     ///< Empty: not chosen.
+  int limit_ms = 10'000;  ///< Of each answer.
 };
 
 /// What a runtime answers to a request that it refuses, with its message.
@@ -28,28 +31,44 @@ class ControlRefusal : public std::runtime_error {
   std::string kind_;
 };
 
-/// The sockets of all runtimes of this user that listen at the usual places.
-std::vector<std::string> listening_sockets();
+/// A program whose runtime listens.
+struct ListeningProgram {
+  std::string path;
+  pid_t pid = 0;  ///< As the kernel says: 0 in another pid namespace.
+  uid_t user = 0;
+};
+
+/// The programs that this user may control: his own, or all of them for root.
+std::vector<ListeningProgram> listeners();
+/// "1234 (train.py)", and of another user "1234 (train.py, user 1000)".
+std::string name_of(const ListeningProgram& listener);
+/// What a process runs: "train.py" of a Python program. "?" if it has ended.
+std::string program_of(std::uint64_t pid);
 
 /// A connection to a runtime's control socket. One thread.
 class ControlClient {
  public:
-  /// Connects to the chosen runtime, or to the only one. Throws: Error{invalid_argument} if there
-  /// is none; if there are several, which it lists; or if the socket, its folder or the answering
-  /// process belongs to another user (except root), or others may write there.
+  /// Connects to the chosen runtime, or to the only one. Throws: std::runtime_error if there is
+  /// none or if there are several, with those that there are; or if the answering process, the
+  /// socket or its folder belongs to another user, except root, or others may write there. Root
+  /// may control the programs of all users.
   explicit ControlClient(const ControlChoice& choice);
   ~ControlClient();
   ControlClient(const ControlClient&) = delete;
   ControlClient& operator=(const ControlClient&) = delete;
 
-  /// Returns the answer's "ok". Throws: Error{busy} if no answer arrives within ten seconds,
-  /// {driver_gone} if the runtime closes the connection, and ControlRefusal if it refused.
+  /// Returns the answer's "ok". Throws: ControlRefusal if the runtime refused, and
+  /// std::runtime_error if no answer arrives in time, or if it ends or answers otherwise.
   boost::json::object ask(const boost::json::object& request);
   const std::string& path() const noexcept { return path_; }
+  /// Who listens, as the kernel says.
+  const ListeningProgram& program() const noexcept { return program_; }
 
  private:
   std::string read_line();
+  const int limit_ms_;
   std::string path_, input_;
+  ListeningProgram program_;
   int descriptor_ = -1;
 };
 

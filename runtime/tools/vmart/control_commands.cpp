@@ -1,7 +1,7 @@
 #include "tools/vmart/control_commands.hpp"
 
 #include "base/environment.hpp"
-#include "base/nearest_name.hpp"
+#include "base/units.hpp"
 #include "control/selector.hpp"
 #include "placement/policies/built_in_policies.hpp"
 #include "placement/policies/policy_text.hpp"
@@ -17,9 +17,12 @@
 #include <fmt/ranges.h>
 
 #include <poll.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
+#include <cstdio>
 #include <functional>
 #include <map>
 #include <span>
@@ -32,28 +35,105 @@ namespace {
 
 namespace json = boost::json;
 
-/// Prints the events of an operation as they arrive, or only the last one and `more` as JSON, and
-/// returns once it has ended. Throws: std::runtime_error with the reason if it failed.
+/// What an operation has moved so far, in one line of a terminal that is written again and again.
+class Progress {
+ public:
+  /// `bytes_asked` 0: unknown.
+  Progress(double bytes_asked, bool shown)
+      : bytes_asked_(bytes_asked), shown_(shown && isatty(STDERR_FILENO) != 0) {}
+  ~Progress() { clear(); }
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  void note(const json::object& event) {
+    const std::string kind = text_of(event, "kind");
+    if (kind == "move_failed") ++failed_;
+    if (kind != "move_done") return;
+    bytes_ += number_of(event, "bytes");
+    ++chunks_;
+  }
+  std::uint64_t chunks() const noexcept { return chunks_; }
+  std::uint64_t failed() const noexcept { return failed_; }
+
+  void show() {
+    if (!shown_ || chunks_ == 0) return;
+    const double passed = in_seconds(std::chrono::steady_clock::now() - begin_);
+    std::string line = fmt::format("moved {}", bytes_text(bytes_));
+    if (bytes_asked_ > 0) {
+      line += fmt::format(" of {} ({:.0f} %)", bytes_text(bytes_asked_),
+                          std::min(100.0, 100 * bytes_ / bytes_asked_));
+    }
+    line += fmt::format(", {}, {}/s", counted(chunks_, "chunk"),
+                        bytes_text(passed > 0 ? bytes_ / passed : 0));
+    fmt::print(stderr, "\r{}\x1b[K", line);
+    std::fflush(stderr);
+    drawn_ = true;
+  }
+  void clear() {
+    if (!std::exchange(drawn_, false)) return;
+    fmt::print(stderr, "\r\x1b[K");
+    std::fflush(stderr);
+  }
+
+ private:
+  const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+  const double bytes_asked_;
+  const bool shown_;
+  double bytes_ = 0;
+  std::uint64_t chunks_ = 0, failed_ = 0;
+  bool drawn_ = false;
+};
+
+/// "moved 96.0 MiB -> gpu1 in 1.20 s (80.0 MiB/s), streams stood 3.10 ms: 96.0 MiB were ..."
+std::string sum_of(const json::object& event, const Progress& progress) {
+  if (text_of(event, "kind") == "stepped") return event_line(event);
+  const double bytes = number_of(event, "bytes"), took = number_of(event, "took_s");
+  const std::string told = text_of(event, "text");
+  if (!event.contains("to") && !told.empty()) return told + " in " + seconds_text(took);
+  std::string line = "moved " + bytes_text(bytes);
+  if (event.contains("to"))
+    line += " to " + text_of(event, "to");
+  else if (event.contains("from"))
+    line += " from " + text_of(event, "from");
+  line += " in " + seconds_text(took);
+  if (took > 0 && bytes > 0) line += " (" + bytes_text(bytes / took) + "/s)";
+  if (event.contains("stall_s"))
+    line += ", streams stood " + seconds_text(number_of(event, "stall_s"));
+  if (progress.failed() > 0) line += ", " + counted(progress.failed(), "chunk") + " did not move";
+  return told.empty() ? line : line + "; " + told;
+}
+
+/// Prints the sum of an operation once it has ended, and its progress on a terminal; or the last
+/// event and `more` as JSON. Throws: std::runtime_error with the reason if it failed.
 void await_operation(ControlClient& client, std::uint64_t operation, std::uint64_t since,
                      bool as_json, const json::object& more = {}) {
+  constexpr std::uint64_t failures_shown_max = 8;
   EventFollower follower(client, since);
+  Progress progress(number_of(object_of(more, "selected"), "bytes"), !as_json);
   for (;;) {
     for (const json::value& value : follower.next()) {
       const json::object& event = value.as_object();
       if (count_of(event, "operation") != operation) continue;
+      progress.note(event);
       const std::string kind = text_of(event, "kind");
-      const bool failed = kind == "operation_failed";
-      const bool ended = failed || kind == "operation_done" || kind == "stepped";
-      if (!as_json) {
+      if (kind == "move_failed" && !as_json && progress.failed() <= failures_shown_max) {
+        progress.clear();
         fmt::print("{}\n", event_line(event));
-      } else if (ended) {
+      }
+      const bool failed = kind == "operation_failed";
+      if (!failed && kind != "operation_done" && kind != "stepped") continue;
+      progress.clear();
+      if (as_json) {
         json::object last = event;
         last.insert(more.begin(), more.end());
         print_json(last);
+      } else if (!failed || number_of(event, "bytes") > 0) {
+        fmt::print("{}\n", sum_of(event, progress));
       }
       if (failed) throw std::runtime_error(text_of(event, "text"));
-      if (ended) return;
+      return;
     }
+    progress.show();
     follower.wait();
   }
 }
@@ -64,7 +144,7 @@ void print_selected(const json::object& selected) {
   const std::uint64_t count = count_of(selected, "count");
   const json::array& first = list_of(selected, "first");
   const std::size_t shown = std::min(first.size(), shown_max);
-  std::string line = fmt::format("selected {} allocation{}, {}:", count, count == 1 ? "" : "s",
+  std::string line = fmt::format("selected {}, {}:", counted(count, "allocation"),
                                  bytes_text(number_of(selected, "bytes")));
   for (std::size_t each = 0; each < shown; ++each) {
     if (const json::object* one = first[each].if_object()) line += " " + text_of(*one, "address");
@@ -86,9 +166,14 @@ void print_counts(const char* title, const json::object& counts) {
 }
 
 void print_decision(const json::object& decision) {
+  std::string verdict = text_of(decision, "verdict");
+  if (const std::uint64_t times = count_of(decision, "times"); times > 1) {
+    verdict +=
+        fmt::format(" ({} times until {})", times, seconds_text(number_of(decision, "last_s")));
+  }
   fmt::print("{:>12}  {} {} {} -> {}: {}\n", seconds_text(number_of(decision, "at_s")),
              text_of(decision, "address"), bytes_text(number_of(decision, "bytes")),
-             text_of(decision, "from"), text_of(decision, "to"), text_of(decision, "verdict"));
+             text_of(decision, "from"), text_of(decision, "to"), verdict);
   fmt::print(
       "{:>12}  {}: {}; worth {}, predicted {}{}\n", "", text_of(decision, "policy"),
       text_of(decision, "reason"), seconds_text(number_of(decision, "value")),
@@ -106,17 +191,6 @@ json::object parameter_json(const PolicyParameter& parameter) {
   }
   object["meaning"] = parameter.meaning;
   return object;
-}
-
-/// Throws: std::runtime_error that lists the existing policies and suggests the nearest one.
-const PolicyKind& built_in_policy(const std::string& name) {
-  if (const PolicyKind* const kind = built_in_policies().find(name)) return *kind;
-  std::vector<std::string_view> known;
-  for (const PolicyKind& kind : built_in_policies().kinds()) known.push_back(kind.name);
-  const std::string_view near = nearest_name(name, known);
-  throw std::runtime_error(fmt::format("there is no built-in policy \"{}\"; {}known are {}", name,
-                                       near.empty() ? "" : fmt::format("did you mean {}? ", near),
-                                       fmt::join(known, ", ")));
 }
 
 /// Those of a runtime, the one with the least memory first.
@@ -174,8 +248,9 @@ int run_status(const ControlChoice& choice, bool as_json) {
 }
 
 int run_migrate(const ControlChoice& choice, const MigrateCommand& command, bool as_json) {
-  ControlClient client(choice);
   const std::string& to = command.what_and_to.back();
+  static_cast<void>(parse_location(to));  // Says what a place is, also if no program listens.
+  ControlClient client(choice);
   const auto what = std::span(command.what_and_to).first(command.what_and_to.size() - 1);
   const json::object request{{"command", "migrate"},
                              {"what", json::array(what.begin(), what.end())},
@@ -195,8 +270,9 @@ int run_migrate(const ControlChoice& choice, const MigrateCommand& command, bool
     print_json(answer);
     return 0;
   }
-  fmt::print("would move {} in {} chunks: {}; streams stall for {}\n",
-             bytes_text(number_of(prediction, "bytes")), count_of(prediction, "chunks"),
+  fmt::print("would move {} in {}: {}; streams stall for {}\n",
+             bytes_text(number_of(prediction, "bytes")),
+             counted(count_of(prediction, "chunks"), "chunk"),
              seconds_text(number_of(prediction, "took_s")),
              seconds_text(number_of(prediction, "stall_s")));
   if (const double left = number_of(prediction, "bytes_no_room"); left > 0) {
@@ -224,7 +300,7 @@ int run_capacity(const ControlChoice& choice, const std::string& at, const std::
 
 int run_yield(const ControlChoice& choice, const std::string& at, const std::string& size,
               bool as_json) {
-  const std::string name = to_string(parse_location(at));
+  const std::string name = place_name(parse_location(at));
   const std::uint64_t wanted = parse_size(size, "SIZE");
   ControlClient client(choice);
   const json::object stats = client.ask({{"command", "stats"}});
@@ -233,16 +309,20 @@ int run_yield(const ControlChoice& choice, const std::string& at, const std::str
     if (text_of(place, "at") != name) continue;
     const std::uint64_t movable = count_of(place, "allocated_bytes");
     if (wanted > movable) {
-      throw std::runtime_error(fmt::format("it has only {} at {} ({} bytes)",
-                                           bytes_text(static_cast<double>(movable)), name,
-                                           movable));
+      throw std::runtime_error(
+          fmt::format("{} is more than the {} that process {} has at {}; ask for at most that",
+                      bytes_text(static_cast<double>(wanted)),
+                      bytes_text(static_cast<double>(movable)), choice.pid, name));
     }
     // What the runtime itself has there stays.
     const std::uint64_t kept =
         movable - wanted + count_of(place, "own_bytes") + count_of(place, "leaked_bytes");
     return run_capacity(choice, at, std::to_string(kept), as_json);
   }
-  throw std::runtime_error(fmt::format("it does not use {}", name));
+  throw std::runtime_error(
+      fmt::format("process {} has no place {}; `vmart status --pid {}` shows "
+                  "those that it has",
+                  choice.pid, name, choice.pid));
 }
 
 int run_park(const ControlChoice& choice, bool as_json) {
@@ -252,11 +332,11 @@ int run_park(const ControlChoice& choice, bool as_json) {
 }
 
 int run_unpark(const ControlChoice& choice, const std::string& to, bool as_json) {
-  const std::string name = to_string(parse_location(to));
+  const std::string name = place_name(parse_location(to));
   const std::vector<std::string> gpus = gpus_of(choice);
   if (std::ranges::count(gpus, name) == 0) {
-    throw std::runtime_error(fmt::format("{} is not a location in HBM of the program; it has {}",
-                                         name, fmt::join(gpus, " ")));
+    throw std::runtime_error(
+        fmt::format("{} is none of the program's GPUs; it has {}", name, fmt::join(gpus, ", ")));
   }
   for (const std::string& gpu : gpus) run_capacity(choice, gpu, "none", as_json);
   ControlClient client(choice);
@@ -284,7 +364,7 @@ int run_policy(const ControlChoice& choice, const std::string& set, bool as_json
 }
 
 int run_describe_policy(const std::string& name, bool as_json) {
-  const PolicyKind& kind = built_in_policy(name);
+  const PolicyKind& kind = built_in_policies().require(name);
   if (as_json) {
     json::array parameters;
     for (const PolicyParameter& each : kind.parameters) parameters.push_back(parameter_json(each));
@@ -338,16 +418,22 @@ int run_explain(const ControlChoice& choice, const std::string& what, bool as_js
     addresses.resize(asked_max);
   }
   std::vector<json::object> decisions;
+  json::array now;
   for (const std::string& address : addresses) {
     const json::object answer = client.ask({{"command", "explain"}, {"address", address}});
+    for (const json::value& line : list_of(answer, "now")) now.push_back(line);
     for (const json::value& one : list_of(answer, "decisions"))
       decisions.push_back(one.as_object());
   }
   std::ranges::stable_sort(decisions, std::greater<>(),
                            [](const json::object& one) { return number_of(one, "at_s"); });
   if (as_json) {
-    print_json(json::object{{"decisions", json::array(decisions.begin(), decisions.end())}});
+    print_json(json::object{{"now", std::move(now)},
+                            {"decisions", json::array(decisions.begin(), decisions.end())}});
     return 0;
+  }
+  for (const json::value& line : now) {
+    if (line.is_string()) fmt::print("{}\n", with_place_names(printable(line.get_string())));
   }
   if (decisions.empty()) fmt::print("no decision about {} is in the log\n", printable(what));
   for (const json::object& decision : decisions) print_decision(decision);

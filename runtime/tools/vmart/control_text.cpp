@@ -15,7 +15,10 @@ std::string text_of(const json::object& object, std::string_view name) {
   const json::value* value = object.if_contains(name);
   if (value == nullptr || !value->is_string()) return {};
   // Prometheus's text has several lines; every other string is shown within a line.
-  return name == "prometheus" ? std::string(value->get_string()) : printable(value->get_string());
+  if (name == "prometheus") return std::string(value->get_string());
+  std::string text = printable(value->get_string());
+  // The program's own words stay as they are.
+  return name == "tag" || name == "site" ? text : with_place_names(text);
 }
 
 double number_of(const json::object& object, std::string_view name) {
@@ -66,11 +69,13 @@ std::string event_line(const json::object& event) {
   if (event.contains("operation")) line += fmt::format(" #{}", count_of(event, "operation"));
   if (event.contains("address")) line += " " + text_of(event, "address");
   if (event.contains("bytes")) line += " " + bytes_text(number_of(event, "bytes"));
+  if (const std::string tag = text_of(event, "tag"); !tag.empty()) line += " \"" + tag + "\"";
   if (event.contains("from")) line += " " + text_of(event, "from");
   if (event.contains("to")) line += " -> " + text_of(event, "to");
   if (event.contains("took_s")) line += " took " + seconds_text(number_of(event, "took_s"));
   if (event.contains("stall_s")) line += " stall " + seconds_text(number_of(event, "stall_s"));
   if (event.contains("text")) line += ": " + text_of(event, "text");
+  if (count_of(event, "times") > 1) line += fmt::format(" ({} times)", count_of(event, "times"));
   return line;
 }
 

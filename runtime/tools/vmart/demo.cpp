@@ -1,5 +1,6 @@
 #include "tools/vmart/demo.hpp"
 
+#include "base/printable.hpp"
 #include "base/units.hpp"
 #include "tools/vmart/control_text.hpp"
 
@@ -23,7 +24,7 @@ void print_demo_extents(const std::byte* begin, const std::vector<Extent>& exten
              "moves");
   for (const Extent& extent : extents) {
     fmt::print("  {:<18} {:>12} {:>12}  {:<10} {:>5}\n", fmt::ptr(begin + extent.offset),
-               extent.offset / MiB, extent.bytes / MiB, to_string(extent.at), extent.generation);
+               extent.offset / MiB, extent.bytes / MiB, place_name(extent.at), extent.generation);
   }
 }
 
@@ -67,7 +68,7 @@ int run_demo(const DemoOptions& options) {
                             {"before", extents_json(before)},
                             {"after", extents_json(after)}});
   } else if (moves) {
-    fmt::print("after its middle moved to {}\n", to_string(locations[1]));
+    fmt::print("after its middle moved to {}\n", place_name(locations[1]));
     print_demo_extents(begin, after);
   }
   runtime.free(begin);

@@ -1,13 +1,18 @@
 #include "tools/vmart/doctor.hpp"
 
 #include "base/units.hpp"
+#include "machine/machine_file.hpp"
+#include "placement/policies/built_in_policies.hpp"
 #include "runtime/runtime_parts.hpp"
 #include "runtime/settings.hpp"
 #include "tools/vmart/doctor_report.hpp"
 #include "tools/vmart/link_speeds.hpp"
 #include "tools/vmart/bad_variable.hpp"
 
+#include <vma/error.hpp>
+
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
@@ -46,18 +51,17 @@ std::vector<std::string> what_is_off(Driver& driver, const Topology& topology) {
   }
   for (const DeviceId from : topology.devices()) {
     const DeviceInfo& info = topology.info(from);
-    if (info.mig)
-      off.push_back(fmt::format("gpu({}) is a MIG slice: it has no peers", index(from)));
+    if (info.mig) off.push_back(fmt::format("gpu{} is a MIG slice: it has no peers", index(from)));
     if (has_host && !info.host_atomics) {
       off.push_back(fmt::format(
-          "atomics of gpu({}) on host memory (hostNativeAtomicSupported is 0): if several GPUs, or "
+          "atomics of gpu{} on host memory (hostNativeAtomicSupported is 0): if several GPUs, or "
           "a GPU and the CPU, update the same words in host memory, updates can be lost; "
           "AllocOptions::shared_atomics keeps memory out of there",
           index(from)));
     }
     if (info.max_queues == 1) {
       off.push_back(
-          fmt::format("gpu({}) has one hardware queue (CUDA_DEVICE_MAX_CONNECTIONS): streams "
+          fmt::format("gpu{} has one hardware queue (CUDA_DEVICE_MAX_CONNECTIONS): streams "
                       "wait for each other",
                       index(from)));
     }
@@ -65,13 +69,13 @@ std::vector<std::string> what_is_off(Driver& driver, const Topology& topology) {
       if (topology.reaches(from, gpu(index(to)))) {
         if (from == to || topology.link(from, to).native_atomics) continue;
         off.push_back(fmt::format(
-            "atomics of gpu({}) on memory at gpu({}) (NATIVE_ATOMIC_SUPPORTED is 0): if both GPUs "
+            "atomics of gpu{} on memory at gpu{} (NATIVE_ATOMIC_SUPPORTED is 0): if both GPUs "
             "update the same words, updates can be lost",
             index(from), index(to)));
         continue;
       }
       off.push_back(
-          fmt::format("kernels on gpu({}) cannot use memory at gpu({}): the driver reports no "
+          fmt::format("kernels on gpu{} cannot use memory at gpu{}: the driver reports no "
                       "peer access",
                       index(from), index(to)));
     }
@@ -224,8 +228,32 @@ class Examination {
 
 }  // namespace
 
-int run_doctor(const DoctorOptions& options) {
+namespace {
+
+#ifdef VMART_HAS_CUDA
+constexpr bool has_cuda = true;
+#else
+constexpr bool has_cuda = false;
+#endif
+
+/// Without a GPU: what can be tried all the same.
+void print_what_is_there() {
+  std::size_t policies = built_in_policies().kinds().size();
+  fmt::print(stderr,
+             "No driver of NVIDIA answers here, but these simulated machines are built in:\n  {}\n"
+             "Try one: VMART_DRIVER=sim:h200x2 vmart demo\n"
+             "vmart {} is built {} CUDA's driver interface, with {} policies\n",
+             fmt::join(machine_names(), " "), VMART_VERSION, has_cuda ? "with" : "without",
+             policies);
+}
+
+}  // namespace
+
+int run_doctor(const DoctorOptions& options) try {
   return Examination(options).run();
+} catch (const Error& error) {
+  if (error.kind() == ErrorKind::no_driver && !options.json) print_what_is_there();
+  throw;
 }
 
 }  // namespace vma

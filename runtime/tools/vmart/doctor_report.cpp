@@ -1,5 +1,6 @@
 #include "tools/vmart/doctor_report.hpp"
 
+#include "base/printable.hpp"
 #include "base/units.hpp"
 #include "machine/link_kind.hpp"
 #include "tools/vmart/control_text.hpp"
@@ -17,10 +18,10 @@ namespace json = boost::json;
 template <typename Cell>
 void print_matrix(const char* title, const std::vector<Location>& locations, Cell&& cell) {
   fmt::print("\n{:<14}", title);
-  for (const Location to : locations) fmt::print(" {:>8}", to_string(to));
+  for (const Location to : locations) fmt::print(" {:>8}", place_name(to));
   fmt::print("\n");
   for (const Location from : locations) {
-    fmt::print("{:<14}", to_string(from));
+    fmt::print("{:<14}", place_name(from));
     for (const Location to : locations) fmt::print(" {:>8}", cell(from, to));
     fmt::print("\n");
   }
@@ -68,13 +69,14 @@ void print_devices(const Topology& topology) {
              "SMs", "cc", "engines", "queues", "node", "UUID");
   for (const DeviceId device : topology.devices()) {
     const DeviceInfo& info = topology.info(device);
-    fmt::print("{:<8} {:<20} {:>9} {:>4} {:>4} {:>7} {:>7} {:>6}  {}\n", name_of(device), info.name,
-               info.memory_bytes / MiB, info.multiprocessors, info.compute_capability,
-               info.copy_engines, info.max_queues, info.host_node, info.uuid);
+    fmt::print("{:<8} {:<20} {:>9} {:>4} {:>4} {:>7} {:>7} {:>6}  {}\n",
+               place_name(gpu(index(device))), info.name, info.memory_bytes / MiB,
+               info.multiprocessors, info.compute_capability, info.copy_engines, info.max_queues,
+               info.host_node, info.uuid);
   }
   std::string nodes;
   for (const Location at : topology.locations()) {
-    if (at.kind == Location::Kind::host) nodes += " " + to_string(at);
+    if (at.kind == Location::Kind::host) nodes += " " + place_name(at);
   }
   fmt::print("host nodes     {}\n", nodes.empty() ? " none" : nodes);
 }
@@ -106,8 +108,8 @@ void print_hbm(const DoctorFindings& findings) {
   fmt::print("\n{:<14} {:>14} {:>14} {:>20}\n", "MiB of HBM", "idle runtime",
              copied ? "after copies" : "", copied ? "with a context" : "");
   for (const DoctorFindings::Hbm& hbm : findings.hbm) {
-    fmt::print("{:<14} {:>14.0f} {:>14} {:>20}\n", name_of(hbm.device), hbm.idle_bytes / mib,
-               cell(hbm.copies_bytes), cell(hbm.own_context_bytes));
+    fmt::print("{:<14} {:>14.0f} {:>14} {:>20}\n", place_name(gpu(index(hbm.device))),
+               hbm.idle_bytes / mib, cell(hbm.copies_bytes), cell(hbm.own_context_bytes));
   }
   fmt::print("(not counting the primary context, which the program's own use of CUDA creates)\n");
 }

@@ -31,26 +31,26 @@ void EventFollower::wait() {
   if (!more_) poll(nullptr, 0, pause_ms);
 }
 
-int run_events(const ControlChoice& choice, bool follow, bool as_json) {
+int run_events(const ControlChoice& choice, const EventsCommand& command) {
   ControlClient client(choice);
-  EventFollower follower(client, 0);
+  EventFollower follower(client, command.since);
   json::array all;
   for (;;) {
     const json::array events = follower.next();
     for (const json::value& event : events) {
-      if (!as_json) {
+      if (!command.json) {
         fmt::print("{}\n", event_line(event.as_object()));
-      } else if (follow) {
+      } else if (command.follow) {
         print_json(event);
       } else {
         all.push_back(event);
       }
     }
     std::fflush(stdout);
-    if (events.empty() && !follow) break;
+    if (events.empty() && !command.follow) break;
     follower.wait();
   }
-  if (as_json) print_json(json::object{{"events", std::move(all)}});
+  if (command.json) print_json(json::object{{"events", std::move(all)}});
   return 0;
 }
 

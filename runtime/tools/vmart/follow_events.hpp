@@ -25,8 +25,13 @@ class EventFollower {
   bool more_ = false;
 };
 
-/// Prints the events that the runtime remembers, and new ones forever if `follow`. JSON output is
-/// one object, or one object per line if `follow`. Returns 0.
-int run_events(const ControlChoice& choice, bool follow, bool as_json);
+struct EventsCommand {
+  std::uint64_t since = 0;  ///< Only events with a higher number.
+  bool follow = false, json = false;
+};
+
+/// Prints the events that the runtime remembers, and new ones forever if it follows. JSON output is
+/// one object, or one object per line if it follows. Returns 0.
+int run_events(const ControlChoice& choice, const EventsCommand& command);
 
 }  // namespace vma

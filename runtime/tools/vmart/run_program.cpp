@@ -12,6 +12,7 @@
 
 #include <fmt/format.h>
 
+#include <elf.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,6 +20,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <string_view>
 
 namespace vma {
 namespace {
@@ -118,6 +121,11 @@ void set_first(const char* list, const std::string& first) {
 }
 
 void set_environment(const RunOptions& options) {
+  if (!options.policy.empty()) set("VMART_POLICY", checked_policy(options.policy));
+  if (!options.capacity.empty()) set("VMART_CAPACITY", checked_capacity(options.capacity));
+  if (!options.smallest.empty()) {
+    set("VMART_RUN_MIN_BYTES", std::to_string(parse_size(options.smallest, "--min")));
+  }
   remove_outer_ways();
   if (options.way == "preload") {
     set_first("LD_PRELOAD", checked_preload(own_library("libvmart-run.so")));
@@ -130,13 +138,8 @@ void set_environment(const RunOptions& options) {
   }
   if (options.pools) set("VMART_RUN_POOLS", "1");
   if (options.children) set("VMART_RUN_CHILDREN", *options.children ? "1" : "0");
-  if (!options.smallest.empty()) {
-    set("VMART_RUN_MIN_BYTES", std::to_string(parse_size(options.smallest, "--min")));
-  }
   if (options.excluded) set("VMART_RUN_EXCLUDE", *options.excluded);
   if (options.vmm) set("VMART_RUN_VMM", *options.vmm ? "1" : "0");
-  if (!options.policy.empty()) set("VMART_POLICY", checked_policy(options.policy));
-  if (!options.capacity.empty()) set("VMART_CAPACITY", checked_capacity(options.capacity));
   if (options.sites) set("VMART_RUN_SITE_BYTES", "16777216", false);
   if (options.overcommit) set("VMART_RUN_OVERCOMMIT", "1");
   // Memory leaves a full place only by a scheduler, which also notes what is used.
@@ -150,10 +153,51 @@ void set_environment(const RunOptions& options) {
   set("CUDA_DEVICE_MAX_CONNECTIONS", "16", false);
 }
 
+/// Where the shell would find it; empty if nowhere.
+std::string path_of_program(const std::string& name) {
+  if (name.find('/') != std::string::npos) return name;
+  const char* const folders = environment_variable("PATH");
+  std::string_view left = folders == nullptr ? "" : folders;
+  while (!left.empty()) {
+    const std::size_t end = std::min(left.find(':'), left.size());
+    const std::string path = std::string(left.substr(0, end)) + "/" + name;
+    if (access(path.c_str(), X_OK) == 0) return path;
+    left.remove_prefix(std::min(end + 1, left.size()));
+  }
+  return {};
+}
+
+/// Whether it is an ELF file that names no loader, which would load vmart's library.
+bool is_static(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  Elf64_Ehdr head{};
+  if (!file.read(reinterpret_cast<char*>(&head), sizeof head) ||
+      std::memcmp(head.e_ident, ELFMAG, SELFMAG) != 0 || head.e_ident[EI_CLASS] != ELFCLASS64) {
+    return false;
+  }
+  for (unsigned each = 0; each < head.e_phnum; ++each) {
+    Elf64_Phdr part{};
+    file.seekg(static_cast<std::streamoff>(head.e_phoff + each * sizeof part));
+    if (!file.read(reinterpret_cast<char*>(&part), sizeof part)) return false;
+    if (part.p_type == PT_INTERP) return false;
+  }
+  return true;
+}
+
+void warn_of_static(const std::string& program) {
+  if (!is_static(path_of_program(program))) return;
+  fmt::print(
+      stderr,
+      "vmart run: {} is linked statically, so vmart cannot get between it and the driver, and "
+      "none of its memory moves; link it dynamically\n",
+      printable_lines(program));
+}
+
 }  // namespace
 
 int run_program(const RunOptions& options) {
   set_environment(options);
+  warn_of_static(options.program.front());
   std::vector<char*> arguments;
   for (const std::string& argument : options.program) {
     arguments.push_back(const_cast<char*>(argument.c_str()));

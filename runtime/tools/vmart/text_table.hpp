@@ -22,6 +22,7 @@ class TextTable {
   /// Requires: one cell per column.
   void add(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
   bool empty() const noexcept { return rows_.empty(); }
+  std::size_t rows() const noexcept { return rows_.size(); }
   /// The title, then the rows, each at most `width` letters wide, without newlines.
   std::vector<std::string> lines(std::size_t width) const;
   /// All columns, with newlines.

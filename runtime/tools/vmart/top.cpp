@@ -1,29 +1,23 @@
 #include "tools/vmart/top.hpp"
 
-#include "base/environment.hpp"
 #include "tools/vmart/control_commands.hpp"
 #include "tools/vmart/control_text.hpp"
+#include "tools/vmart/terminal_screen.hpp"
 
 #include <boost/json/value.hpp>
 
 #include <fmt/format.h>
 
-#include <poll.h>
-#include <sys/ioctl.h>
-#include <termios.h>
+#include <pwd.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <csignal>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <deque>
 #include <exception>
-#include <fstream>
 #include <functional>
-#include <limits>
 #include <optional>
 #include <set>
 #include <string>
@@ -36,74 +30,6 @@ namespace {
 namespace json = boost::json;
 
 constexpr std::size_t events_max = 200;  // More than the tallest terminal shows.
-constexpr char interrupt = 3;  // Ctrl-C arrives as this byte, because SingleKeys turns signals off.
-
-/// Reads keys one by one and without echo while it exists. Also turns off signals from the
-/// keyboard, so that no key can end the program before the terminal is restored.
-class SingleKeys {
- public:
-  SingleKeys() : changed_(tcgetattr(STDIN_FILENO, &before_) == 0) {
-    if (!changed_) return;
-    termios single = before_;
-    single.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO | ISIG);
-    tcsetattr(STDIN_FILENO, TCSANOW, &single);
-  }
-  ~SingleKeys() {
-    if (changed_) tcsetattr(STDIN_FILENO, TCSANOW, &before_);
-  }
-  SingleKeys(const SingleKeys&) = delete;
-  SingleKeys& operator=(const SingleKeys&) = delete;
-
- private:
-  termios before_{};
-  bool changed_;
-};
-
-/// A change of the terminal's size interrupts the wait for a key, so that the picture is redrawn at
-/// once.
-void wake_at_resizing() {
-  struct sigaction action {};
-  action.sa_handler = [](int) {};
-  action.sa_flags = SA_RESTART;  // Restarts writes to the terminal. `poll` is never restarted.
-  sigaction(SIGWINCH, &action, nullptr);
-}
-
-/// Waits for a key until the next picture is due. Returns none if no key was pressed.
-std::optional<char> pressed_key(int pause_ms) {
-  pollfd keys{STDIN_FILENO, POLLIN, 0};
-  const int ready = poll(&keys, 1, pause_ms);
-  if (ready == 0 || (ready < 0 && errno == EINTR)) return std::nullopt;
-  char key = 0;
-  return ready > 0 && read(STDIN_FILENO, &key, 1) == 1 ? key : interrupt;
-}
-
-struct Style {
-  static constexpr const char *plain = "", *title = "\x1b[1m", *warm = "\x1b[33m",
-                              *hot = "\x1b[31m";
-};
-
-struct Line {
-  std::string text;
-  const char* style = Style::plain;
-};
-
-struct Screen {
-  std::size_t width = std::numeric_limits<std::size_t>::max(), height = width;
-
-  /// The size of the terminal, or 80 x 24 if it is unknown.
-  static Screen of_terminal() {
-    winsize size{};
-    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0) size = {};
-    return {size.ws_col > 0 ? size.ws_col : 80U, size.ws_row > 0 ? size.ws_row : 24U};
-  }
-};
-
-bool has_colour() {
-  const char* const none = environment_variable("NO_COLOR");
-  const char* const term = environment_variable("TERM");
-  return isatty(STDOUT_FILENO) != 0 && (none == nullptr || *none == '\0') &&
-         (term == nullptr || std::string_view(term) != "dumb");
-}
 
 std::string_view name_of(TopSort sort) {
   switch (sort) {
@@ -127,7 +53,8 @@ json::array sorted(json::array places, TopSort sort) {
 
 const char* style_of(double used_share) {
   if (used_share >= 0.95) return Style::hot;
-  return used_share >= 0.8 ? Style::warm : Style::plain;
+  if (used_share >= 0.8) return Style::warm;
+  return used_share > 0 ? Style::cool : Style::plain;
 }
 
 /// State kept from one picture to the next.
@@ -140,11 +67,12 @@ class Picture {
     const json::object status = client_.ask({{"command", "status"}});
     take_events();
     std::vector<Line> lines = head(status, stats);
+    add_operations(lines, status);
     add_places(lines, sorted(list_of(status, "places"), sort), screen);
     add_loads(lines, object_of(object_of(stats, "runtime"), "loads"), screen);
+    add_allocations(lines, screen);
     add_events(lines, screen);
-    for (Line& line : lines) line.text = first_letters(line.text, screen.width);
-    if (lines.size() > screen.height) lines.resize(screen.height);
+    fit(lines, screen);
     return lines;
   }
 
@@ -165,14 +93,63 @@ class Picture {
     last_time_ = now;
     last_moved_ = moved;
     const bool paused = flag_of(status, "paused");
-    return {{fmt::format("vmart {}  process {}  up {}", text_of(status, "description"),
-                         count_of(status, "pid"), seconds_text(now)),
+    const pid_t told = client_.program().pid;
+    const std::uint64_t pid = told > 0 ? static_cast<std::uint64_t>(told) : count_of(status, "pid");
+    return {{fmt::format("vmart {}  {} ({})  up {}", text_of(status, "description"),
+                         program_of(pid), pid, seconds_text(now)),
              Style::title},
             {fmt::format("policy {}{}  moves {} running, {} queued  moved {} ({}/s)",
                          text_of(status, "policy"), paused ? " (paused)" : "",
                          count_of(status, "moves_running"), count_of(status, "moves_queued"),
                          bytes_text(moved), bytes_text(rate)),
              paused ? Style::warm : Style::plain}};
+  }
+
+  /// Long moves: how far each is.
+  static void add_operations(std::vector<Line>& lines, const json::object& status) {
+    for (const json::value& value : list_of(status, "operations")) {
+      const json::object* const one = value.if_object();
+      if (one == nullptr) continue;
+      const double done = number_of(*one, "bytes_done"), all = number_of(*one, "bytes");
+      const double took = number_of(*one, "running_s");
+      lines.push_back(
+          {fmt::format("#{} to {}: {} of {} ({:.0f} %), {}/s", count_of(*one, "operation"),
+                       text_of(*one, "to"), bytes_text(done), bytes_text(all),
+                       all > 0 ? 100 * done / all : 0, bytes_text(took > 0 ? done / took : 0)),
+           Style::moving});
+    }
+  }
+
+  /// The largest, with their tags.
+  void add_allocations(std::vector<Line>& lines, const Screen& screen) {
+    constexpr std::size_t rows_max = 5, events_at_least = 5;
+    const bool bounded = screen.height != Screen().height;
+    const std::size_t room = bounded ? left(lines, screen) : rows_max + events_at_least + 2;
+    if (room < events_at_least + 4 || tagged_.empty()) return;
+    TextTable table({{"largest", 18}, {"size", 11}, {"tag", 12}, {"where", 20}});
+    for (const json::object& one : tagged_) {
+      if (table.rows() == std::min(rows_max, room - events_at_least - 2)) break;
+      std::string where;
+      for (const auto& [at, bytes] : object_of(one, "bytes_at")) {
+        where += fmt::format("{}{} {}", where.empty() ? "" : ", ", with_place_names(printable(at)),
+                             bytes_text(bytes.to_number<double>()));
+      }
+      table.add({text_of(one, "address"), bytes_text(number_of(one, "bytes")), text_of(one, "tag"),
+                 std::move(where)});
+    }
+    lines.push_back({});
+    for (const std::string& row : table.lines(screen.width))
+      lines.push_back({row, lines.back().text.empty() ? Style::title : Style::plain});
+  }
+
+  /// Of the allocation that the event is about; empty if it is not one of the largest.
+  std::string tag_at(const json::object& event) const {
+    const std::uint64_t address = std::strtoull(text_of(event, "address").c_str(), nullptr, 16);
+    for (const json::object& one : tagged_) {
+      const std::uint64_t begin = std::strtoull(text_of(one, "address").c_str(), nullptr, 16);
+      if (address >= begin && address - begin < count_of(one, "bytes")) return text_of(one, "tag");
+    }
+    return {};
   }
 
   static std::size_t left(const std::vector<Line>& lines, const Screen& screen) {
@@ -216,41 +193,62 @@ class Picture {
     const std::size_t room = bounded ? left(lines, screen) : unbounded_shown;
     const std::size_t shown = std::min(events_.size(), room);
     for (std::size_t i = events_.size() - shown; i < events_.size(); ++i) {
-      const bool failed = text_of(events_[i], "kind").ends_with("failed");
-      lines.push_back({event_line(events_[i]), failed ? Style::hot : Style::plain});
+      const std::string kind = text_of(events_[i], "kind");
+      json::object event = events_[i];
+      if (std::string tag = tag_at(event); !tag.empty()) event["tag"] = std::move(tag);
+      lines.push_back({event_line(event), kind.ends_with("failed") ? Style::hot
+                                          : kind == "move_done"    ? Style::cool
+                                                                   : Style::plain});
     }
   }
 
-  /// Reads one page. A reader that falls behind skips to the start of the ring.
+  /// Reads the last events anew: how often a refusal has occurred changes.
   void take_events() {
-    const json::object answer = client_.ask({{"command", "events"}, {"since", since_}});
+    const std::uint64_t again = since_ - std::min<std::uint64_t>(since_, events_max);
+    const json::object answer = client_.ask({{"command", "events"}, {"since", again}});
     since_ = count_of(answer, "next");
+    events_.clear();
     for (const json::value& event : list_of(answer, "events")) {
       events_.push_back(event.as_object());
     }
     while (events_.size() > events_max) events_.pop_front();
+    take_allocations();
+  }
+
+  void take_allocations() {
+    constexpr const char* shown = "largest:64";
+    tagged_.clear();
+    try {
+      const json::object page = client_.ask({{"command", "where"}, {"what", shown}, {"most", 64}});
+      for (const json::value& one : list_of(page, "allocations"))
+        if (one.is_object()) tagged_.push_back(one.as_object());
+    } catch (const ControlRefusal&) {  // There are no allocations.
+    }
+    std::ranges::stable_sort(tagged_, std::greater<>(),
+                             [](const json::object& one) { return number_of(one, "bytes"); });
   }
 
   ControlClient& client_;
   std::uint64_t since_ = 0;
   std::deque<json::object> events_;
+  std::vector<json::object> tagged_;  // The largest allocations, the largest first.
   double last_time_ = 0, last_moved_ = 0;
 };
 
-/// Overwrites the previous picture, to avoid flicker. The last line has no newline, which would
-/// scroll.
-void show(const std::vector<Line>& lines, const std::string& foot, bool colour) {
-  constexpr const char *home = "\x1b[H", *end_line = "\x1b[K", *end_screen = "\x1b[J",
-                       *normal = "\x1b[0m";
-  std::string text = home;
-  for (const Line& line : lines) {
-    const bool styled = colour && *line.style != '\0';
-    text += styled ? line.style + line.text + normal : line.text;
-    text += end_line;
-    text += '\n';
-  }
-  fmt::print("{}{}{}{}", text, foot, end_line, end_screen);
-  std::fflush(stdout);
+/// What the keys do, until one is pressed.
+std::vector<Line> key_help() {
+  return {{"Keys", Style::title},
+          {"  q, Ctrl-C  quit"},
+          {"  s          sort places by name, used, share or demand"},
+          {"  h, ?       this help"},
+          {},
+          {"Colours", Style::title},
+          {"  moves that run", Style::moving},
+          {"  places with memory, moves that are done", Style::cool},
+          {"  places of which more than 80 % is used; paused", Style::warm},
+          {"  places of which more than 95 % is used; failures", Style::hot},
+          {},
+          {"Any key goes back."}};
 }
 
 TopSort next_of(TopSort sort) {
@@ -258,16 +256,21 @@ TopSort next_of(TopSort sort) {
                                  : static_cast<TopSort>(static_cast<int>(sort) + 1);
 }
 
-/// All programs of the user whose runtimes listen, one a row.
+/// All programs that this user may control and whose runtimes listen, one a row.
 class Programs {
  public:
   static std::vector<json::object> statuses() {
+    constexpr int limit_ms = 1000;  // A program that does not answer delays the others so long.
     std::vector<json::object> found;
-    for (const std::string& path : listening_sockets()) {
+    for (const ListeningProgram& each : listeners()) {
       try {
         ControlChoice choice;
-        choice.socket = path;
-        found.push_back(ControlClient(choice).ask({{"command", "status"}}));
+        choice.socket = each.path;
+        choice.limit_ms = limit_ms;
+        json::object status = ControlClient(choice).ask({{"command", "status"}});
+        status["user"] = each.user;
+        if (each.pid != 0) status["pid"] = each.pid;  // The kernel's word counts.
+        found.push_back(std::move(status));
       } catch (const std::exception&) {  // It has ended meanwhile, or is about to.
       }
     }
@@ -276,14 +279,14 @@ class Programs {
 
   static std::vector<Line> draw(const Screen& screen) {
     const std::vector<json::object> all = statuses();
-    std::vector<TextTable::Column> columns{{"process", 10}, {"program", 15}};
+    std::vector<TextTable::Column> columns{{"process", 10}, {"user", 8}, {"program", 15}};
     const std::vector<std::string> places = names_of_places(all);
     for (const std::string& place : places) columns.push_back({place + " used/capacity", 22});
     columns.push_back({"policy", 10});
     TextTable table(columns);
     for (const json::object& status : all) {
       const std::uint64_t pid = count_of(status, "pid");
-      std::vector<std::string> cells{std::to_string(pid), program_of(pid)};
+      std::vector<std::string> cells{std::to_string(pid), user_of(status), program_of(pid)};
       for (const std::string& place : places) cells.push_back(usage(status, place));
       cells.push_back(text_of(status, "policy"));
       table.add(std::move(cells));
@@ -293,8 +296,7 @@ class Programs {
     for (const std::string& row : table.lines(screen.width)) {
       lines.push_back({row, lines.size() == 1 ? Style::title : Style::plain});
     }
-    for (Line& line : lines) line.text = first_letters(line.text, screen.width);
-    if (lines.size() > screen.height) lines.resize(screen.height);
+    fit(lines, screen);
     return lines;
   }
 
@@ -321,11 +323,10 @@ class Programs {
     return "-";
   }
 
-  static std::string program_of(std::uint64_t pid) {
-    std::string name = "?";
-    std::ifstream file(fmt::format("/proc/{}/comm", pid));
-    std::getline(file, name);
-    return printable(name);
+  static std::string user_of(const json::object& status) {
+    const auto id = static_cast<uid_t>(count_of(status, "user"));
+    const passwd* const known = getpwuid(id);
+    return known != nullptr ? known->pw_name : std::to_string(id);
   }
 };
 
@@ -333,16 +334,20 @@ using Draw = std::function<std::vector<Line>(TopSort sort, const Screen& screen)
 
 int draw_until_left(const Draw& draw, TopSort sort, double interval_s) {
   const SingleKeys keys;
-  wake_at_resizing();
   const bool colour = has_colour();
+  bool helps = false;
   for (;;) {
     Screen screen = Screen::of_terminal();
     screen.height -= std::min<std::size_t>(screen.height, 1);  // Reserves a line for the foot.
-    const std::string foot = fmt::format("q: quit  s: sort by {}", name_of(sort));
-    show(draw(sort, screen), std::string(first_letters(foot, screen.width)), colour);
-    const std::optional<char> key = pressed_key(static_cast<int>(interval_s * 1000));
+    const std::string foot = fmt::format("q: quit  h: help  s: sort by {}", name_of(sort));
+    std::vector<Line> lines = helps ? key_help() : draw(sort, screen);
+    fit(lines, screen);
+    show(lines, std::string(first_letters(foot, screen.width)), colour);
+    const std::optional<char> key = keys.pressed(static_cast<int>(interval_s * 1000));
+    const bool asked = key == 'h' || key == 'H' || key == '?';
+    if (key) helps = asked && !helps;
     if (key == 's' || key == 'S') sort = next_of(sort);
-    if (key == 'q' || key == 'Q' || key == interrupt) break;
+    if (key == 'q' || key == 'Q' || key == interrupt_key) break;
   }
   fmt::print("\n");
   return 0;
@@ -364,8 +369,14 @@ int run_top_of_all(const TopOptions& options) {
 
 }  // namespace
 
+TopSort top_sort_of(const std::string& name) {
+  for (const TopSort sort : {TopSort::used, TopSort::share, TopSort::demand})
+    if (name == name_of(sort)) return sort;
+  return TopSort::place;
+}
+
 int run_top(const ControlChoice& choice, const TopOptions& options) {
-  if (choice.pid == 0 && choice.socket.empty() && listening_sockets().size() > 1) {
+  if (choice.pid == 0 && choice.socket.empty() && listeners().size() > 1) {
     return run_top_of_all(options);
   }
   ControlClient client(choice);

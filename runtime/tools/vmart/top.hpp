@@ -2,10 +2,14 @@
 
 #include "tools/vmart/control_client.hpp"
 
+#include <string>
+
 namespace vma {
 
 /// Sort key of the places of `vmart top`. Descending, except by name.
 enum class TopSort { place, used, share, demand };
+/// "place", "used", "share" or "demand".
+TopSort top_sort_of(const std::string& name);
 
 struct TopOptions {
   double interval_s = 1;

@@ -5,6 +5,7 @@
 #include "tools/vmart/run_program.hpp"
 
 #include "base/printable.hpp"
+#include "tools/command_line/command_line.hpp"
 
 #include <vma/error.hpp>
 
@@ -16,7 +17,6 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <sstream>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -25,10 +25,10 @@
 namespace {
 
 constexpr int failure = 1;
-constexpr int wrong_usage = 2;
 
 void add_driver(CLI::App& command, std::string& driver) {
-  command.add_option("--driver", driver, "cuda, sim:NAME or sim:FILE.json; default: VMART_DRIVER");
+  command.add_option("--driver", driver, "cuda, sim:NAME or sim:FILE.json; default: VMART_DRIVER")
+      ->option_text("DRIVER");
 }
 
 void add_calibrate_options(CLI::App& command, vma::CalibrateCommand& options) {
@@ -72,8 +72,8 @@ void add_yes_or_no(CLI::App& command, const std::string& name, std::optional<boo
 void add_run(CLI::App& app, std::vector<std::string> program, std::function<int()>& chosen) {
   const auto options = std::make_shared<vma::RunOptions>();
   options->program = std::move(program);
-  CLI::App& run = *app.add_subcommand(
-      "run", "runs a CUDA program so that its device memory can move: vmart run -- PROGRAM...");
+  CLI::App& run =
+      *app.add_subcommand("run", "runs a CUDA program so that its device memory can move");
   run.add_option("--policy", options->policy,
                  "what decides where memory lies, such as auto; default: VMART_POLICY, or nothing");
   run.add_option("--capacity", options->capacity,
@@ -103,6 +103,12 @@ void add_run(CLI::App& app, std::vector<std::string> program, std::function<int(
       ->capture_default_str();
   add_yes_or_no(run, "children", options->children,
                 "programs that it starts run in the same way; default: VMART_RUN_CHILDREN, or yes");
+  for (const auto& [name, value] : {std::pair("--policy", "POLICY"),
+                                    {"--capacity", "PLACE=SIZE,..."},
+                                    {"--min", "SIZE"},
+                                    {"--exclude", "NAME,..."}}) {
+    run.get_option(name)->option_text(value);
+  }
   run.prefix_command();  // `vmart run PROGRAM...` needs no `--`.
   run.callback([&chosen, &run, options] {
     const std::vector<std::string> rest = run.remaining();
@@ -132,9 +138,43 @@ char** dashes_of_run(char** begin, char** end) {
   return end;
 }
 
+/// The headings of --help, and an example of each command.
+void group_commands(CLI::App& app) {
+  struct Form {
+    const char *name, *group, *example;
+  };
+  constexpr const char *start = "Start", *look = "Look at running programs",
+                       *act = "Move and limit their memory", *decide = "Decide what moves";
+  constexpr Form forms[] = {{"demo", start, "VMART_DRIVER=sim:h200x2 vmart demo"},
+                            {"doctor", start, "vmart doctor"},
+                            {"run", start, "vmart run --policy auto -- python3 train.py"},
+                            {"calibrate", start, "vmart calibrate"},
+                            {"status", look, "vmart status --pid 1234"},
+                            {"top", look, "vmart top"},
+                            {"where", look, "vmart where largest:4"},
+                            {"explain", look, "vmart explain weights"},
+                            {"events", look, "vmart events --follow"},
+                            {"stats", look, "vmart stats --prometheus"},
+                            {"migrate", act, "vmart migrate largest:4 gpu1"},
+                            {"drain", act, "vmart drain gpu0"},
+                            {"capacity", act, "vmart capacity gpu0 20GiB"},
+                            {"yield", act, "vmart yield 1234 gpu0 20GiB"},
+                            {"park", act, "vmart park --pid 1234"},
+                            {"unpark", act, "vmart unpark gpu0 --pid 1234"},
+                            {"policy", decide, "vmart policy --set auto"},
+                            {"pause", decide, "vmart pause"},
+                            {"step", decide, "vmart step"},
+                            {"resume", decide, "vmart resume"}};
+  for (const Form& form : forms) {
+    CLI::App& command = *app.get_subcommand(form.name);
+    command.group(form.group);
+    vma::add_example(command, form.example);
+  }
+}
+
 int run(int argc, char** argv) {
   CLI::App app("Inspects and moves GPU memory while pointers stay the same.", "vmart");
-  app.set_version_flag("--version", "vmart " VMART_VERSION);
+  app.set_version_flag("-V,--version", "vmart " VMART_VERSION);
   app.require_subcommand(1);
 
   vma::DoctorOptions doctor_options;
@@ -159,15 +199,10 @@ int run(int argc, char** argv) {
   add_calibrate_options(calibrate, calibrate_command);
   calibrate.callback([&] { chosen = [&] { return vma::run_calibrate(calibrate_command); }; });
 
-  try {
-    app.parse(static_cast<int>(dashes - argv), argv);
-  } catch (const CLI::ParseError& error) {
-    std::ostringstream out, errors;
-    const int code = app.exit(error, out, errors);  // Handles --help and --version as well.
-    fmt::print("{}", out.str());
-    fmt::print(stderr, "{}", vma::printable_lines(errors.str()));
-    return code == 0 ? 0 : wrong_usage;
-  }
+  group_commands(app);
+  const auto status =
+      vma::parse_command_line(app, static_cast<int>(dashes - argv), argv, "vmart " VMART_VERSION);
+  if (status) return *status;
   return chosen();
 }
 
@@ -176,6 +211,6 @@ int run(int argc, char** argv) {
 int main(int argc, char** argv) try {
   return run(argc, argv);
 } catch (const std::exception& error) {
-  fmt::print(stderr, "vmart: {}\n", vma::printable_lines(error.what()));
+  fmt::print(stderr, "vmart: {}\n", vma::printable_lines(vma::plain_message(error.what())));
   return failure;
 }

@@ -24,7 +24,8 @@ std::string shares(const json::object& allocation) {
   std::string text;
   if (bytes_at == nullptr || !bytes_at->is_object()) return text;
   for (const auto& [at, bytes] : bytes_at->get_object()) {
-    text += fmt::format("  {} {}", printable(at), bytes_text(bytes.to_number<double>()));
+    text += fmt::format("  {} {}", with_place_names(printable(at)),
+                        bytes_text(bytes.to_number<double>()));
   }
   return text;
 }

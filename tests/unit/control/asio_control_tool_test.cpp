@@ -13,12 +13,16 @@
 
 #include <fmt/format.h>
 
+#include <grp.h>
 #include <pty.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cctype>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -75,7 +79,8 @@ TEST_F(ControlToolTest, ShowsARunningProgram) {
   expect(0, "2.0 MiB  dropped", "where 0x7f0000000000");
   expect(0, "0x7f0000200000", "where 0x7f0000000000");
   expect(0, "0x7f1095e00000", "where 0x7f1000000000");  // On the last of several pages.
-  expect(0, "gpu(1) uses it 4.1 GB/s", "explain 0x7f0000000000");
+  expect(0, "gpu1 uses it 4.1 GB/s", "explain 0x7f0000000000");
+  expect(0, "chunk 0 of 0x7f0000000000: 2.0 MiB at host0", "explain 0x7f0000000000");
   expect(0, "2.8 GiB", "stats");
   expect(0, "count 4, median 1.00 ms, p99 2.00 ms, max 3.00 ms", "stats");
   expect(0, "0.062", "stats");  // The prediction_error.
@@ -98,10 +103,10 @@ TEST_F(ControlToolTest, TakesTagsWhereItTakesAddresses) {
   expect(0, "0x7f1095e00000", "where many");  // On the last of several pages.
   expect(0, "\"many\"", "where many");
   expect(1, "no allocation has the tag \"none\"", "where none");
-  expect(0, "gpu(1) uses it 4.1 GB/s", "explain many");
+  expect(0, "gpu1 uses it 4.1 GB/s", "explain many");
   expect(0, "0x7f1000000000", "explain many");
   expect(1, "no allocation has the tag \"7b\"", "explain 7b");  // Not an address.
-  expect(0, "operation_done", "migrate 7b gpu1");
+  expect(0, "to gpu1 in 0 s", "migrate 7b gpu1");
   EXPECT_EQ(rig_.target().calls(), std::vector<std::string>{"move 7b to gpu(1)"});
 }
 
@@ -110,7 +115,7 @@ TEST_F(ControlToolTest, TakesSelectorsWhereItTakesTags) {
   expect(0, "\"many\"", "where oldest:1");
   expect(0, "0x7f0000200000", "where at:gpu0");  // With extents.
   expect(0, "0x7f0000000000", "explain newest:1");
-  expect(1, "\"size:4GiB..\" selects nothing; there are 2 allocations, the largest of 2617245696",
+  expect(1, "\"size:4GiB..\" selects nothing; there are 2 allocations, the largest of 2.4 GiB",
          "where size:4GiB..");
   expect(1, "no allocation has the tag \"at:mars\", which is no selector either", "where at:mars");
   expect(0,
@@ -120,7 +125,7 @@ TEST_F(ControlToolTest, TakesSelectorsWhereItTakesTags) {
   expect(0, "selected 12 allocations", "migrate 'at:gpu(0)' gpu1 --dry-run");
   expect(0, "\"selected\": {\"count\": 12, \"bytes\": 50331648, \"first\": [{\"address\": ",
          "migrate all host0 --json");
-  expect(0, "operation_done", "migrate tag:all gpu1");
+  expect(0, "to gpu1 in 0 s", "migrate tag:all gpu1");
   EXPECT_EQ(rig_.target().calls(),
             (std::vector<std::string>{"move largest:12 at:gpu0 layer:3 to gpu(1)",
                                       "move all to host(0)", "move tag:all to gpu(1)"}));
@@ -143,7 +148,7 @@ TEST_F(ControlToolTest, AnswersInJson) {
     EXPECT_FALSE(failed) << ran.text;
     EXPECT_TRUE(value.is_object()) << ran.text;
   }
-  expect(1, "no room at gpu(1)", "migrate fails gpu1 --json");
+  expect(1, "no room at gpu1", "migrate fails gpu1 --json");
 }
 
 TEST_F(ControlToolTest, ShowsWhatTheGpusDo) {
@@ -165,12 +170,12 @@ TEST_F(ControlToolTest, PrintsThePageForPrometheusAsItIs) {
 TEST_F(ControlToolTest, Acts) {
   expect(0, "20.00 ms", "migrate weights gpu1 --dry-run");
   EXPECT_TRUE(rig_.target().calls().empty());
-  expect(0, "operation_done", "migrate weights gpu1");
-  expect(0, "operation_done", "migrate 0x7f0000000000 host0");
-  expect(0, "operation_done", "migrate weights 0x10 cache gpu1");
-  expect(1, "no room at gpu(1)", "migrate fails gpu1");
-  expect(0, "drain gpu(0)", "drain gpu0");
-  expect(0, "capacity gpu(0) 4096", "capacity gpu0 4KiB");
+  expect(0, "to gpu1 in 0 s", "migrate weights gpu1");
+  expect(0, "to host0 in 0 s", "migrate 0x7f0000000000 host0");
+  expect(0, "to gpu1 in 0 s", "migrate weights 0x10 cache gpu1");
+  expect(1, "no room at gpu1", "migrate fails gpu1");
+  expect(0, "drain gpu0", "drain gpu0");
+  expect(0, "capacity gpu0 4096", "capacity gpu0 4KiB");
   expect(0, "cost_benefit", "policy");
   expect(0, "cost_benefit", "policy --set cost_benefit");
   expect(0, "paused", "pause");
@@ -188,8 +193,9 @@ TEST_F(ControlToolTest, LeavesWithOneAndTheReasonWhereItIsRefused) {
   expect(1, "known: stay cost_benefit", "policy --set magic");
   expect(1, "the scheduler is running", "step");
   expect(1, "unknown_pointer", "where 0x10");
-  expect(1, "mars", "drain mars");
-  expect(1, "much", "capacity gpu0 much");
+  expect(2, "\"mars\" is not a place; write gpu0", "drain mars");
+  expect(2, "\"much\" is no size", "capacity gpu0 much");
+  expect(2, "20 has no unit", "capacity gpu0 20");
   EXPECT_EQ(run_tool("status --socket " + rig_.path() + ".none").code, 1);
 }
 
@@ -290,6 +296,10 @@ std::vector<std::string> lines_of_last_picture(const std::string& shown) {
 TEST_F(ControlToolTest, DrawsTopAgainAndAgainUntilAKey) {
   TopInTerminal top(rig_.path(), 0, 0);  // A terminal that does not report its size.
   top.pictures(3, "q: quit");
+  top.press('h');
+  EXPECT_NE(top.pictures(1, "Any key goes back").find("Keys"), std::string::npos);
+  top.press('x');
+  top.pictures(1, "simulated h200x2");
   EXPECT_EQ(top.leave(), 0);
 }
 
@@ -323,7 +333,8 @@ TEST_F(ControlToolTest, TopSortsByTheKeyThatIsAskedFor) {
     top.pictures(1, fmt::format("sort by {}", key));
   }
   EXPECT_EQ(top.leave(), 0);
-  expect(0, "gpu(0)", "top --sort used");
+  expect(0, "gpu0", "top --sort used");
+  EXPECT_NE(run_tool("top --json --socket " + rig_.path()).text.find("gpu(0)"), std::string::npos);
 }
 
 TEST_F(ControlToolTest, TopHasColourUnlessItIsNotWanted) {
@@ -337,7 +348,7 @@ TEST_F(ControlToolTest, TopHasColourUnlessItIsNotWanted) {
 }
 
 TEST_F(ControlToolTest, LeavesWithTwoForWrongUsage) {
-  expect(2, "what", "explain");
+  expect(2, "WHAT is missing", "explain");
   expect(2, "--pid", "status --pid 1");
   expect(2, "--json", "stats --json --prometheus");
   expect(2, "--mib", "where 0x10 --mib 64");
@@ -350,18 +361,130 @@ TEST_F(ControlToolTest, LeavesWithTwoForWrongUsage) {
 TEST_F(ControlToolTest, FindsTheOnlyRuntimeByItself) {
   TestFolder folder;
   const Set variable("XDG_RUNTIME_DIR", folder.path());
-  const std::string own = own_folder();
-  EXPECT_NE(run_tool("status --pid 99999999").text.find("no runtime is listening"),
-            std::string::npos);
-  const std::string found = fmt::format("{}/{}.sock", own, 99'999'999);
-  std::filesystem::create_symlink(rig_.path(), found);
-  std::filesystem::create_symlink(rig_.path() + ".none", own + "/99999998.sock");
-  const Ran by_pid = run_tool("status --pid 99999999");
+  const std::string here = own_folder(), own = std::to_string(getpid());
+  const Ran silent = run_tool(fmt::format("status --pid {}", getppid()));
+  EXPECT_EQ(silent.code, 1);
+  EXPECT_NE(silent.text.find(fmt::format("process {} (", getppid())), std::string::npos)
+      << silent.text;
+  EXPECT_NE(silent.text.find("does not listen"), std::string::npos) << silent.text;
+  // The kernel says which process listens, whatever the name says.
+  std::filesystem::create_symlink(rig_.path(), here + "/99999999.sock");
+  std::filesystem::create_symlink(rig_.path() + ".none", here + "/99999998.sock");
+  std::filesystem::create_symlink(rig_.path(), here + "/99999997.sock");
+  const Ran by_pid = run_tool("status --pid " + own);
   EXPECT_EQ(by_pid.code, 0) << by_pid.text;
-  std::filesystem::create_symlink(rig_.path(), own + "/99999997.sock");
-  const Ran several = run_tool("status");
-  EXPECT_EQ(several.code, 1);
-  EXPECT_NE(several.text.find("choose one with --pid"), std::string::npos) << several.text;
+  const Ran by_name = run_tool("status --pid 99999999");
+  EXPECT_EQ(by_name.code, 1);
+  EXPECT_NE(by_name.text.find("there is no process 99999999"), std::string::npos) << by_name.text;
+  EXPECT_NE(by_name.text.find("these listen: "), std::string::npos) << by_name.text;
+  EXPECT_NE(by_name.text.find(own + " (control_test"), std::string::npos) << by_name.text;
+}
+
+/// A process of another user that listens in a folder of its own and answers each request with
+/// `answer`; without one it never accepts.
+class OtherUser {
+ public:
+  static constexpr uid_t user = 65'534;
+
+  explicit OtherUser(const std::string& answer) {
+    path_ = fmt::format("/tmp/vmart-{}-{}/7.sock", user, getpid());
+    int ready[2];
+    EXPECT_EQ(pipe(ready), 0);
+    child_ = fork();
+    if (child_ == 0) listen_as_other(ready[1], answer);
+    close(ready[1]);
+    char byte = 0;
+    EXPECT_EQ(read(ready[0], &byte, 1), 1);
+    close(ready[0]);
+  }
+  ~OtherUser() {
+    kill(child_, SIGKILL);
+    waitpid(child_, nullptr, 0);
+    std::filesystem::remove_all(std::filesystem::path(path_).parent_path());
+  }
+  pid_t pid() const { return child_; }
+  const std::string& path() const { return path_; }
+
+ private:
+  [[noreturn]] void listen_as_other(int ready, const std::string& answer) {
+    const std::string folder = std::filesystem::path(path_).parent_path();
+    if (setgroups(0, nullptr) != 0 || setgid(user) != 0 || setuid(user) != 0) _exit(1);
+    mkdir(folder.c_str(), 0700);
+    const int socket_fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    path_.copy(address.sun_path, sizeof address.sun_path - 1);
+    if (bind(socket_fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) _exit(2);
+    if (chmod(path_.c_str(), 0600) != 0 || listen(socket_fd, 4) != 0) _exit(3);
+    static_cast<void>(write(ready, "r", 1));
+    while (answer.empty()) pause();
+    for (;;) {
+      const int peer = accept(socket_fd, nullptr, nullptr);
+      char bytes[4096];
+      while (read(peer, bytes, sizeof bytes) > 0)
+        static_cast<void>(write(peer, answer.data(), answer.size()));
+      close(peer);
+    }
+  }
+
+  std::string path_;
+  pid_t child_ = -1;
+};
+
+class OtherUsersProgramTest : public ControlToolTest {
+ protected:
+  void SetUp() override {
+    ControlToolTest::SetUp();
+    if (geteuid() != 0) GTEST_SKIP() << "only root can play a second user";
+    setenv("XDG_RUNTIME_DIR", folder_.path().c_str(), 1);
+  }
+  ~OtherUsersProgramTest() override { unsetenv("XDG_RUNTIME_DIR"); }
+  TestFolder folder_;
+};
+
+TEST_F(OtherUsersProgramTest, IsFoundAndAskedByRoot) {
+  const OtherUser other("{\"ok\":{\"description\":\"theirs\",\"pid\":1,\"places\":[]}}\n");
+  const Ran by_pid = run_tool(fmt::format("status --pid {}", other.pid()));
+  EXPECT_EQ(by_pid.code, 0) << by_pid.text;
+  EXPECT_NE(by_pid.text.find("theirs"), std::string::npos) << by_pid.text;
+  EXPECT_EQ(run_tool("status --socket " + other.path()).code, 0);
+  const Ran top = run_tool("top");
+  EXPECT_NE(top.text.find(std::to_string(other.pid())), std::string::npos)
+      << "the kernel's id of the process, whatever it says itself\n"
+      << top.text;
+  const Ran named = run_tool("status --pid 99999999");
+  EXPECT_NE(named.text.find(fmt::format("{} (control_test, user 65534)", other.pid())),
+            std::string::npos)
+      << named.text;
+}
+
+TEST_F(OtherUsersProgramTest, CannotHoldRootUpOrForgeItsTerminal) {
+  {
+    std::filesystem::create_symlink(rig_.path(), own_folder() + "/1.sock");
+    const OtherUser silent("");  // Its queue takes some connections, which nobody answers.
+    for (int i = 0; i < 3; ++i) EXPECT_EQ(run_tool("top --json").code, 0);
+  }
+  const OtherUser other("{\"ok\":{\"description\":\"\\u001b[31mred\",\"places\":[]}}\n");
+  const Ran ran = run_tool(fmt::format("status --pid {}", other.pid()));
+  EXPECT_EQ(ran.code, 0) << ran.text;
+  EXPECT_EQ(ran.text.find('\x1b'), std::string::npos) << ran.text;
+  const OtherUser* const again = &other;
+  std::filesystem::remove(again->path());
+  std::filesystem::create_symlink(rig_.path(), again->path());
+  const Ran redirected = run_tool("status --socket " + again->path());
+  EXPECT_EQ(redirected.code, 1) << "a link of one user to the socket of another\n"
+                                << redirected.text;
+  EXPECT_NE(redirected.text.find("is not trusted"), std::string::npos) << redirected.text;
+}
+
+TEST_F(OtherUsersProgramTest, SpeaksNothingElse) {
+  for (const char* answer : {"[]\n", "{}\n", "{\"ok\":7}\n", "nonsense\n"}) {
+    const OtherUser other(answer);
+    const Ran ran = run_tool(fmt::format("status --pid {}", other.pid()));
+    EXPECT_EQ(ran.code, 1) << answer;
+    EXPECT_NE(ran.text.find("does not answer as a runtime of vmart does"), std::string::npos)
+        << ran.text;
+  }
 }
 
 }  // namespace

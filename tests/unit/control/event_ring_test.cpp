@@ -48,5 +48,17 @@ TEST(EventRing, StartsAReaderOfAnEarlierProcessAnew) {
   EXPECT_EQ(found.next, 1U);
 }
 
+TEST(EventRing, CountsWhatIsRepeatedWhileItIsThere) {
+  EventRing ring(2);
+  const std::uint64_t first = ring.add({});
+  EXPECT_EQ(first, 1U);
+  EXPECT_TRUE(ring.repeat(first));
+  EXPECT_EQ(ring.since(0, 10).events.at(0).times, 2U);
+  ring.add({});
+  ring.add({});
+  EXPECT_FALSE(ring.repeat(first)) << "it has left the ring";
+  EXPECT_FALSE(ring.repeat(9));
+}
+
 }  // namespace
 }  // namespace vma

@@ -185,6 +185,10 @@ std::vector<ControlDecision> FakeControlTarget::explain(std::uint64_t address, s
   return found;
 }
 
+std::vector<std::string> FakeControlTarget::explain_now(std::uint64_t address) {
+  return {fmt::format("chunk 0 of {:#x}: 2.0 MiB at host(0), moved 0 times", address)};
+}
+
 ControlEvents FakeControlTarget::events(std::uint64_t since, std::size_t most) {
   return ring_.since(since, most);
 }

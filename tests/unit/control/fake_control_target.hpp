@@ -33,6 +33,7 @@ class FakeControlTarget : public ControlTarget {
   void pause() override;
   void resume() override;
   std::uint64_t start_step() override;
+  std::vector<std::string> explain_now(std::uint64_t address) override;
   std::vector<ControlDecision> explain(std::uint64_t address, std::size_t most) override;
   ControlEvents events(std::uint64_t since, std::size_t most) override;
   ControlStats stats() override;

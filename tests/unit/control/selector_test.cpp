@@ -103,7 +103,7 @@ TEST(SelectorText, AMalformedValueMakesATagAndSaysWhy) {
            {"size:1...2", "\".2\" is not a size below 16 EiB; write 4096, 64MiB or 2GiB"},
            {"size:..99999999999G",
             "\"99999999999G\" is not a size below 16 EiB; write 4096, 64MiB or 2GiB"},
-           {"size:2K..1K", "the range ends at 1024 bytes, before it begins at 2048"},
+           {"size:2K..1K", "the range ends at 1.0 KiB, before it begins at 2.0 KiB"},
            {"tag:", "the tag is empty"},
        }) {
     const Selector selector = parse_selector(text);
@@ -168,7 +168,7 @@ TEST_F(Resolving, FindsTheAllocationAroundAnAddress) {
   EXPECT_EQ(select({"0xcfff"}), Indices{4});
   for (const char* outside : {"0", "0xfff", "0x2000", "0x5000", "0xd000", "0xffffffffffffffff"}) {
     EXPECT_NE(refusal(outside).find("is not in an allocation of this runtime; there are 5 "
-                                    "allocations, the largest of 12288 bytes"),
+                                    "allocations, the largest of 12.0 KiB"),
               std::string::npos);
     EXPECT_EQ(kind_, ErrorKind::unknown_pointer);
   }
@@ -232,7 +232,7 @@ TEST_F(Resolving, OneThatSelectsNothingRefusesAll) {
 }
 
 TEST_F(Resolving, SaysWhyNothingIsSelectedAndWhatThereIs) {
-  const std::string exists = "; there are 5 allocations, the largest of 12288 bytes";
+  const std::string exists = "; there are 5 allocations, the largest of 12.0 KiB";
   EXPECT_EQ(refusal("at:gpu7"), "\"at:gpu7\" selects nothing" + exists);
   EXPECT_EQ(kind_, ErrorKind::invalid_argument);
   EXPECT_EQ(refusal("size:1GiB.."), "\"size:1GiB..\" selects nothing" + exists);
@@ -246,7 +246,7 @@ TEST_F(Resolving, SaysWhyNothingIsSelectedAndWhatThereIs) {
                 exists);
   EXPECT_EQ(kind_, ErrorKind::invalid_argument);
   listed_.resize(1);
-  EXPECT_EQ(refusal("x"), "no allocation has the tag \"x\"; there is 1 allocation, of 4096 bytes");
+  EXPECT_EQ(refusal("x"), "no allocation has the tag \"x\"; there is 1 allocation, of 4.0 KiB");
   listed_.clear();
   for (const char* text : {"all", "largest:1", "oldest:1", "newest:1", "at:gpu0", "size:0.."}) {
     EXPECT_EQ(refusal(text),

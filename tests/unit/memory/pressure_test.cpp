@@ -2,6 +2,7 @@
 // refused; a refusal lists the holders of memory; reserve and trim do what they promise.
 #include "unit/memory/memory_rig.hpp"
 
+#include "base/printable.hpp"
 #include "base/units.hpp"
 
 #include <fmt/format.h>
@@ -38,7 +39,7 @@ TEST(MemoryPressure, SaysWhoHoldsWhat) {
   MemoryRig rig("test-2", capped(8));
   const auto held = rig.alloc(5, gpu(0), 5);
   const Error error = expect_error(ErrorKind::out_of_memory, [&] { rig.alloc(4, gpu(0), 4); });
-  EXPECT_TRUE(says(error, fmt::format("{} bytes at gpu(0)", 4 * page_bytes))) << error.what();
+  EXPECT_TRUE(says(error, bytes_text(4 * page_bytes) + " at gpu(0)")) << error.what();
   EXPECT_TRUE(says(error, fmt::format("capacity is {} bytes", 10 * page_bytes))) << error.what();
   EXPECT_TRUE(says(error, fmt::format("allocations use {}", 5 * page_bytes))) << error.what();
   EXPECT_TRUE(says(error, fmt::format("the runtime {}", 2 * page_bytes))) << error.what();

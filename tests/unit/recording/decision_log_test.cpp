@@ -147,6 +147,36 @@ TEST_F(DecisionLogTest, KeepsTheLastOnesAndFindsThem) {
   EXPECT_TRUE(log.about(0, 0, 10).empty()) << "it is no longer kept";
 }
 
+TEST_F(DecisionLogTest, KeepsOneEntryOfARefusalThatIsRepeated) {
+  DecisionLogOptions options;
+  options.decisions_max = 8;
+  DecisionLog log(threads_, options);
+  const auto refuse = [&](std::uint32_t slot, const std::string& reason, int second) {
+    Decision decision = about(1, slot);
+    decision.kind = DecisionKind::refused;
+    decision.reason = reason;
+    decision.time = std::chrono::seconds(second);
+    log.add(decision);
+  };
+  Decision moved = about(1, 0);
+  moved.kind = DecisionKind::moved;
+  log.add(moved);
+  for (int second = 0; second < 5'000; ++second) {
+    for (const std::uint32_t slot : {0u, 1u}) {
+      refuse(slot, second % 2 == 0 ? "cooldown: it moved" : "no_room: 1 B", second);
+    }
+  }
+  EXPECT_EQ(numbers(log.since(0, 100)), (Numbers{1, 2, 3, 4, 5})) << "the move is still there";
+  const Decision first = log.about(1, 0, 10).at(1);
+  EXPECT_EQ(first.times, 2'500u);
+  EXPECT_EQ(first.time, std::chrono::seconds(0));
+  EXPECT_EQ(first.last_time, std::chrono::seconds(4'998));
+  log.add(moved);  // What was refused before is refused anew after it.
+  refuse(0, "cooldown: it moved", 5'000);
+  EXPECT_EQ(log.about(1, 0, 1).at(0).times, 1u);
+  EXPECT_EQ(log.stats().decisions, 10'003u);
+}
+
 TEST_F(DecisionLogTest, CutsTextsAtACharacter) {
   DecisionLog log(threads_, {});
   Decision decision = about(1, 0);

@@ -1,6 +1,7 @@
 // Goal: lack of memory is detected before anything is stopped; a move that fails halfway leaves
 // finished chunks at the target and reports exactly that; work that does not end, or a thread in
 // cuCtxDestroy, ends the move as `busy` with the mapping unchanged.
+#include "base/printable.hpp"
 #include "support/stepped_executor.hpp"
 #include "unit/migrate/moves/move_rig.hpp"
 
@@ -34,7 +35,7 @@ TEST(MoverFailure, FindsAFullCapacityBeforeItStopsAnything) {
   rig.forget_calls();
   const Error error =
       expect_error(ErrorKind::out_of_memory, [&] { rig.move(*allocation, gpu(1)); });
-  EXPECT_TRUE(says(error, fmt::format("{} bytes at gpu(1)", 6 * page_bytes))) << error.what();
+  EXPECT_TRUE(says(error, bytes_text(6 * page_bytes) + " at gpu(1)")) << error.what();
   ASSERT_NE(error.report(), nullptr);
   EXPECT_EQ(error.report()->outcome, Outcome::failed);
   EXPECT_EQ(error.report()->chunks_moved, 0);

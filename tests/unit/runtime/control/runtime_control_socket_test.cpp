@@ -80,14 +80,14 @@ TEST_F(RuntimeSocketTest, TheToolLooksAndMoves) {
   expect_tool(0, "weights", "where");
   expect_tool(0, "3 chunks", "migrate weights gpu1 --dry-run");
   EXPECT_EQ(rig_->home(pointer), gpu(0));
-  expect_tool(0, "operation_done", "migrate weights gpu1");
+  expect_tool(0, "to gpu1 in ", "migrate weights gpu1");
   EXPECT_EQ(rig_->home(pointer), gpu(1));
   expect_tool(1, "no allocation has the tag", "migrate nothing gpu1");
   void* cold = tagged("cold");
-  expect_tool(0, "operation_done", "migrate weights cold gpu1");
+  expect_tool(0, "to gpu1 in ", "migrate weights cold gpu1");
   EXPECT_EQ(rig_->home(cold), gpu(1));
-  expect_tool(0, "operation_done", "migrate cold gpu0");
-  expect_tool(0, "operation_done", "drain gpu0");
+  expect_tool(0, "to gpu0 in ", "migrate cold gpu0");
+  expect_tool(0, "from gpu0 in ", "drain gpu0");
   EXPECT_NE(rig_->home(cold), gpu(0));
   expect_tool(0, "paused", "pause");
   expect_tool(0, "stepped", "step");
@@ -125,9 +125,9 @@ TEST_F(RuntimeSocketTest, TheToolMovesMemoryWithoutTags) {
   for (const void* each : {all, layer, static_cast<const void*>(first)}) {
     EXPECT_EQ(rig_->home(each), gpu(0));
   }
-  expect_tool(1, "\"at:gpu1\" selects nothing; there are 6 allocations, the largest of 65536 bytes",
+  expect_tool(1, "\"at:gpu1\" selects nothing; there are 6 allocations, the largest of 64.0 KiB",
               "migrate at:gpu1 host0");
-  expect_tool(0, "operation_done", "drain gpu0");
+  expect_tool(0, "from gpu0 in ", "drain gpu0");
   expect_tool(0, hex(layer), "explain newest:1");
 }
 

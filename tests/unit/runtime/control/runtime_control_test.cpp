@@ -235,7 +235,7 @@ TEST_F(RuntimeControlTest, ADrainSaysWhatIsLeftAndThatThePlaceStaysClosed) {
   EXPECT_FALSE(control().status().places[0].closed);
   const ControlEvent end = end_of(control().start_drain(gpu(0)));
   EXPECT_EQ(end.kind, Kind::operation_failed);
-  EXPECT_NE(end.text.find("1 chunks pinned"), std::string::npos) << end.text;
+  EXPECT_NE(end.text.find("1 chunk: pinned"), std::string::npos) << end.text;
   EXPECT_NE(end.text.find("gpu(0) accepts no memory until `vmart resume`"), std::string::npos)
       << end.text;
   EXPECT_TRUE(control().status().places[0].closed);
@@ -294,7 +294,7 @@ TEST_F(RuntimeControlTest, ACapacityThatNobodySetIsTheSizeOfThePlace) {
 TEST_F(RuntimeControlTest, AMigrateSaysHowManyWholeChunksItWas) {
   std::uint64_t* words = rig_.alloc(3, gpu(0));
   const ControlEvent end = end_of(start(move_of(words, gpu(1))));
-  EXPECT_EQ(end.text, "24576 bytes were requested: 3 whole chunks");
+  EXPECT_EQ(end.text, "24.0 KiB were requested: 3 whole chunks");
 }
 
 TEST_F(RuntimeControlTest, ExplainsAMoveByItsWishAndItsOutcome) {
