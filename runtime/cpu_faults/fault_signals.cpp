@@ -88,7 +88,7 @@ class Line {
 };
 
 /// What the instruction does at the address. Unknown processors only load.
-struct Access {
+struct Instruction {
   bool writes = false, executes = false;
 };
 
@@ -107,7 +107,7 @@ std::uint64_t syndrome_of(const ucontext_t& context) noexcept {
 }
 #endif
 
-Access access_of(const void* context) noexcept {
+Instruction instruction_at(const void* context) noexcept {
   if (context == nullptr) return {};
   [[maybe_unused]] const auto& at = *static_cast<const ucontext_t*>(context);
 #if defined(__x86_64__)
@@ -173,14 +173,14 @@ bool lacks_access(const siginfo_t& info) noexcept {
 
 CpuFault::Answer serve(const siginfo_t* info, const void* context) noexcept {
   if (info == nullptr || !lacks_access(*info)) return CpuFault::Answer::foreign;
-  const Access access = access_of(context);
-  if (access.executes) return CpuFault::Answer::foreign;
+  const Instruction instruction = instruction_at(context);
+  if (instruction.executes) return CpuFault::Answer::foreign;
   const Address address = address_of(info->si_addr);
   for (Place& place : places) {
     place.handlers.fetch_add(1);
     FaultServer* const server = place.server.load();
     const CpuFault::Answer answer =
-        server == nullptr ? CpuFault::Answer::foreign : serve(*server, address, access.writes);
+        server == nullptr ? CpuFault::Answer::foreign : serve(*server, address, instruction.writes);
     place.handlers.fetch_sub(1);
     if (answer != CpuFault::Answer::foreign) return answer;
   }

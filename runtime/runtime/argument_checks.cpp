@@ -1,5 +1,7 @@
 #include "runtime/argument_checks.hpp"
 
+#include "base/printable.hpp"
+
 #include <vma/error.hpp>
 
 #include <fmt/format.h>
@@ -106,6 +108,22 @@ void check_background_move(const Allocation& allocation, const AttachedStreams& 
     throw Error(ErrorKind::invalid_argument, call,
                 "no attached stream may use the allocation; attach the streams that use it, or set "
                 "StopScope::hold");
+  }
+}
+
+void check_capacity(const Topology& topology, Location at, std::uint64_t bytes, const char* call) {
+  const std::uint64_t least = topology.granularity(), most = topology.memory_bytes(at);
+  if (bytes == UINT64_MAX || bytes == 0) return;
+  if (bytes < least) {
+    throw Error(ErrorKind::invalid_argument, call,
+                fmt::format("{} is less than a chunk of {}; ask for more, such as 20GiB, or for 0, "
+                            "which moves everything away from {}",
+                            bytes_text(bytes), bytes_text(least), to_string(at)));
+  }
+  if (most > 0 && bytes > most) {
+    throw Error(ErrorKind::invalid_argument, call,
+                fmt::format("{} is more than the {} that {} has; \"none\" removes the limit",
+                            bytes_text(bytes), bytes_text(most), to_string(at)));
   }
 }
 

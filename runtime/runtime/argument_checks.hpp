@@ -1,5 +1,6 @@
 #pragma once
 
+#include "machine/topology.hpp"
 #include "memory/allocation.hpp"
 #include "migrate/gates/attached_streams.hpp"
 #include "migrate/migration/migration_task.hpp"
@@ -7,6 +8,7 @@
 #include <vma/migration.hpp>
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 
 namespace vma {
@@ -40,5 +42,9 @@ void check_background_options(const MigrateOptions& options, const char* call);
 /// {invalid_argument} if no stream is attached that may use it, and none is held.
 void check_background_move(const Allocation& allocation, const AttachedStreams& attached,
                            const MigrateOptions& options, const char* call);
+
+/// Refuses what is most likely a size without its unit, or one of another GPU:
+/// Error{invalid_argument}. Zero and UINT64_MAX, which is no limit, pass.
+void check_capacity(const Topology& topology, Location at, std::uint64_t bytes, const char* call);
 
 }  // namespace vma

@@ -1,7 +1,7 @@
 #include "runtime/runtime_control.hpp"
 
-#include "control/explained_moves.hpp"
 #include "base/printable.hpp"
+#include "control/explained_moves.hpp"
 #include "costs/cost_estimates.hpp"
 #include "placement/policies/built_in_policies.hpp"
 #include "placement/policies/policy_text.hpp"
@@ -111,8 +111,7 @@ class RuntimeControl::MoveOperation : public std::enable_shared_from_this<MoveOp
       tasks = mover_.submit_all(std::move(submissions));
     } catch (const std::exception&) {
       const std::exception_ptr error = std::current_exception();
-      give_up_rest();  // A full queue, no memory or the runtime's end: the next would fail
-                       // likewise.
+      give_up_rest();  // The next would fail likewise: a full queue, no memory, or the end.
       for (std::size_t one = 0; one < some.size(); ++one) ended({}, error);
       return;
     }
@@ -404,27 +403,9 @@ std::uint64_t RuntimeControl::start_drain(Location at) {
   }
 }
 
-/// Refuses what is most likely a size without its unit, or one of another GPU.
-void RuntimeControl::check_capacity(Location at, std::uint64_t bytes) const {
-  const Topology& topology = ground_.memory.topology();
-  const std::uint64_t least = topology.granularity(), most = topology.memory_bytes(at);
-  if (bytes == UINT64_MAX || bytes == 0) return;
-  if (bytes < least) {
-    throw Error(ErrorKind::invalid_argument, call_name,
-                fmt::format("{} is less than a chunk of {}; ask for more, such as 20GiB, or for 0, "
-                            "which moves everything away from {}",
-                            bytes_text(bytes), bytes_text(least), to_string(at)));
-  }
-  if (most > 0 && bytes > most) {
-    throw Error(ErrorKind::invalid_argument, call_name,
-                fmt::format("{} is more than the {} that {} has; \"none\" removes the limit",
-                            bytes_text(bytes), bytes_text(most), to_string(at)));
-  }
-}
-
 std::uint64_t RuntimeControl::start_capacity(Location at, std::uint64_t bytes) {
   ground_.memory.topology().require(at, call_name);
-  check_capacity(at, bytes);
+  check_capacity(ground_.memory.topology(), at, bytes, call_name);
   require_running();
   return threads_.start("vmart capacity", at, [this, at, bytes](ControlEvent& event) {
     ground_.memory.chunks().set_capacity(at, bytes);

@@ -77,7 +77,6 @@ class RuntimeControl : public ControlTarget {
                                          std::size_t most) const;
   ControlAllocation describe(const std::shared_ptr<Allocation>& allocation) const;
   void require_running() const;
-  void check_capacity(Location at, std::uint64_t bytes) const;
 
   const ControlGround ground_;
   Clock& clock_;
