@@ -103,9 +103,12 @@ CUresult hook_cuMemGetAccess(unsigned long long* flags, const CUmemLocation* loc
       return mapped->get_access(flags, *location);
     }
   }
-  // The driver answers for ordinary memory, too.
-  const CopyScope scope(is_ordinary(pointer, 1));
-  return call_driver<EntryPoint::cuMemGetAccess>(flags, location, pointer);
+  // The driver answers for ordinary memory, too: nobody has been granted any.
+  const bool ordinary = is_ordinary(pointer, 1);
+  const CopyScope scope(ordinary);
+  const CUresult result = call_driver<EntryPoint::cuMemGetAccess>(flags, location, pointer);
+  if (result == CUDA_SUCCESS && ordinary) *flags = CU_MEM_ACCESS_FLAGS_PROT_NONE;
+  return result;
 }
 
 CUresult hook_cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* out, void* address) {

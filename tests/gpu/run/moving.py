@@ -171,8 +171,8 @@ class Mover:
 
     def _find(self):
         while not self._stopping.wait(0.01):
-            for path in list(self.folder.glob("*.sock")):
-                if path in self._known:
+            for path in list(self.folder.glob("vmart/*.sock")):
+                if path in self._known or "-" in path.stem:  # A name with a key is that of an export.
                     continue
                 self._known.add(path)
                 tally, chance = Tally(), random.Random(f"{self.seed} {len(self._known)}")
@@ -226,7 +226,7 @@ class Mover:
 def is_alive(path):
     """Whether the process that a socket is named after exists."""
     try:
-        os.kill(int(path.stem.rpartition("-")[2]), 0)
+        os.kill(int(path.stem.partition(".")[0]), 0)
     except (ValueError, ProcessLookupError):
         return False
     return True

@@ -152,9 +152,9 @@ SIM_CUDA_CALL(cuMemGetAccess,
               (flags, location, address)) {
   const Location at = location_of(*required(location));
   required(flags);
-  // As on H200, plain memory has an answer. The simulator lets its own GPU access it.
-  if (const PointerInfo info = sim().pointer_info(Address{address}); info.has_context) {
-    *flags = info.at == at ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+  // As on H200, plain memory has an answer: nobody has been granted any.
+  if (sim().pointer_info(Address{address}).has_context) {
+    *flags = CU_MEM_ACCESS_FLAGS_PROT_NONE;
     return;
   }
   *flags = flags_of(sim().access(Address{address}, at));

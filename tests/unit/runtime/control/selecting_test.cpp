@@ -72,7 +72,6 @@ TEST_F(SelectingTest, SelectsBySizePlaceAndAge) {
 
 // The socket lists segments of pools and not their blocks, so an address names what is listed.
 TEST_F(SelectingTest, AnAddressInABlockOfAPoolSelectsItsSegment) {
-  const AttachedStream attached(rig_.runtime(), rig_.stream(0));
   const Pool pool = rig_.runtime().make_pool(gpu(0));
   auto* const first = static_cast<std::uint64_t*>(pool.allocate_now(1'000));
   auto* const second = static_cast<std::uint64_t*>(pool.allocate_now(1'000));
