@@ -51,7 +51,7 @@ for size in 0 many 4XiB; do
 done
 expect 1 "--stall-budget 2000 is out of range" replay "$folder/a.vtrace" --stall-budget 2000
 expect 1 "none.json" replay "$folder/a.vtrace" --calibration "$folder/none.json"
-expect 1 "is a calibration of gpu(0) gpu(1) gpu(2) gpu(3) host(0)" replay "$folder/a.vtrace" \
+expect 1 "is a calibration of gpu0 gpu1 gpu2 gpu3 host0" replay "$folder/a.vtrace" \
   --machine h200x2 --calibration "$(dirname "$0")/../../../docs/measurements/calibration_h200x4.json"
 expect 0 "\"stall_budget_ms\":6" replay "$folder/a.vtrace" --json --stall-budget 60 \
   --machine h200x4 --calibration "$(dirname "$0")/../../../docs/measurements/calibration_h200x4.json"
@@ -71,7 +71,7 @@ expect 1 "its policy is 'follow', not 'lead'" replay "$folder/a.vtrace" --policy
 expect 1 "$folder/none.so: cannot open" replay "$folder/a.vtrace" --policy "$folder/none.so"
 expect 1 "'nearest' is not a router" replay "$folder/a.vtrace" --router nearest
 expect 1 "'fast' is not a pacing" replay "$folder/a.vtrace" --pacing fast
-expect 1 "--hbm -1 is out of range" replay "$folder/a.vtrace" --hbm=-1
+expect 2 "is no size above 0" replay "$folder/a.vtrace" --hbm=-1
 expect 1 "--half-life 0 is out of range" replay "$folder/a.vtrace" --half-life 0
 expect 1 "--chunk 1e-09 is out of range" replay "$folder/a.vtrace" --chunk 1e-9
 expect 1 "h900" replay "$folder/a.vtrace" --machine h900
@@ -83,7 +83,7 @@ expect 0 "no policy costs less than" bounds "$folder/a.vtrace" --machine h200x2 
 [ "$(tail -n 1 "$folder/a.lp")" = End ] || failures=$((failures + 1))
 expect 1 "$folder/none/a.lp: No such file" bounds "$folder/a.vtrace" --lp "$folder/none/a.lp"
 expect 1 "'nearest' is not a router" bounds "$folder/a.vtrace" --router nearest
-expect 1 "--hbm -1 is out of range" bounds "$folder/a.vtrace" --hbm=-1
+expect 2 "is no size above 0" bounds "$folder/a.vtrace" --hbm=-1
 
 cat > "$folder/crowd.jsonl" << 'END'
 {"event":"alloc","time_ns":0,"object":1,"bytes":4096}

@@ -5,7 +5,6 @@
 #include "base/printable.hpp"
 #include "base/units.hpp"
 
-#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 namespace vma {
@@ -40,9 +39,9 @@ TEST(MemoryPressure, SaysWhoHoldsWhat) {
   const auto held = rig.alloc(5, gpu(0), 5);
   const Error error = expect_error(ErrorKind::out_of_memory, [&] { rig.alloc(4, gpu(0), 4); });
   EXPECT_TRUE(says(error, bytes_text(4 * page_bytes) + " at gpu(0)")) << error.what();
-  EXPECT_TRUE(says(error, fmt::format("capacity is {} bytes", 10 * page_bytes))) << error.what();
-  EXPECT_TRUE(says(error, fmt::format("allocations use {}", 5 * page_bytes))) << error.what();
-  EXPECT_TRUE(says(error, fmt::format("the runtime {}", 2 * page_bytes))) << error.what();
+  EXPECT_TRUE(says(error, "capacity is " + bytes_text(10 * page_bytes))) << error.what();
+  EXPECT_TRUE(says(error, "allocations use " + bytes_text(5 * page_bytes))) << error.what();
+  EXPECT_TRUE(says(error, "the runtime " + bytes_text(2 * page_bytes))) << error.what();
   rig.memory().check_invariants();
   const auto fits = rig.alloc(3, gpu(0), 3);
   rig.expect_shown(*fits);
@@ -62,7 +61,7 @@ TEST(MemoryPressure, RefusesAtOnceWhatNoMachineHas) {
   rig.forget_calls();
   const Error error = expect_error(ErrorKind::out_of_memory,
                                    [&] { rig.memory().alloc(std::uint64_t{1} << 38, gpu(0), {}); });
-  EXPECT_TRUE(says(error, fmt::format("capacity is {} bytes", 64 * MiB))) << error.what();
+  EXPECT_TRUE(says(error, "capacity is " + bytes_text(64 * MiB))) << error.what();
   // The size of a host node is unknown, but this many chunks exceed any limit.
   expect_error(ErrorKind::invalid_argument,
                [&] { rig.memory().alloc(std::uint64_t{1} << 45, host(0), {}); });

@@ -1,5 +1,6 @@
 // Goal: if there is no room, whoever can make some is asked, with no turn held and for a limited
 // time; a refusal lists the holders of memory; a capacity may change at any time.
+#include "base/printable.hpp"
 #include "unit/memory/memory_rig.hpp"
 
 #include <fmt/format.h>
@@ -127,9 +128,9 @@ TEST_F(RoomTest, SaysWhoHoldsMostAndWhetherItMayMove) {
   kept.push_back(rig_.alloc(1, host(0)));
   kept.push_back(rig_.alloc(3, gpu(0)));
   const Error few = refusal(9);
-  EXPECT_TRUE(says(
-      few, fmt::format("; allocations at gpu(0): {:#x} {} bytes, \"weights\" {} bytes (pinned)",
-                       to_integer(kept[2]->begin()), 3 * page_bytes, 2 * page_bytes)))
+  EXPECT_TRUE(says(few, fmt::format("; allocations at gpu(0): {:#x} {}, \"weights\" {} (pinned)",
+                                    to_integer(kept[2]->begin()), bytes_text(3 * page_bytes),
+                                    bytes_text(2 * page_bytes))))
       << few.what();
   EXPECT_FALSE(says(few, "more"));
   for (int i = 0; i < 3; ++i) kept.push_back(rig_.alloc(1, gpu(0)));

@@ -179,7 +179,7 @@ TEST(Alloc, CapacitiesAreKeptAndNamed) {
   std::uint64_t* words = rig.alloc(40'960, gpu(0));
   const std::string text = error_text([&] { rig.alloc(65'536, gpu(0)); });
   EXPECT_NE(text.find("out_of_memory"), std::string::npos) << text;
-  EXPECT_NE(text.find("100000"), std::string::npos) << text;
+  EXPECT_NE(text.find("97.7 KiB"), std::string::npos) << text;
   EXPECT_NE(text.find("gpu(0)"), std::string::npos) << text;
   rig.check_invariants();
   rig.runtime().free(words);

@@ -78,7 +78,8 @@ TEST(Threads, FreeOnceWhileOthersMoveReadAndFree) {
         if (thread == 1) rig.wrong(pointer, 4 * page, 0);
         if (thread >= 2) rig.runtime().free(pointer), ++freed;
       } catch (const Error& error) {
-        EXPECT_EQ(error.kind(), ErrorKind::unknown_pointer) << error.what();
+        const bool ended = thread == 0 && error.kind() == ErrorKind::cancelled;  // By a free.
+        EXPECT_TRUE(ended || error.kind() == ErrorKind::unknown_pointer) << error.what();
       }
     });
     EXPECT_EQ(freed, 1);

@@ -150,7 +150,7 @@ TEST(Scheduler, SeesWhatTheProgramMovesItself) {
   rig.step();
   rig.runtime().migrate(words, gpu(1));
   rig.step();
-  EXPECT_TRUE(says(rig.runtime().explain(words), "at gpu(1), moved 1 times"));
+  EXPECT_TRUE(says(rig.runtime().explain(words), "at gpu(1), moved 1 time"));
 }
 
 // The duration of a move enters the next prediction with a weight of 1/16.

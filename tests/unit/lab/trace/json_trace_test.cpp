@@ -217,7 +217,7 @@ TEST_F(JsonTrace, SaysWhatIsWrongWithALine) {
   EXPECT_EQ(reason_of("{\"event\":\"acess\"}"),
             "event: is not one of access, alloc, free, tag, mark, place, task and hint");
   EXPECT_EQ(reason_of("{\"event\":\"access\",\"time_ns\":1,\"object\":2}"), "bytes: is missing");
-  EXPECT_EQ(reason_of(access + ",\"bites\":1}"), "is not a key of any event");
+  EXPECT_EQ(reason_of(access + ",\"bites\":1}"), "\"bites\": is not a key of any event");
   EXPECT_EQ(reason_of(access + ",\"bytes\":1}"), "bytes: appears twice");
   EXPECT_EQ(reason_of(access + ",\"home\":\"gpu(0)\"}"), "home: does not belong to this event");
   EXPECT_EQ(reason_of(access + ",\"task\":-1}"), "task: is not a whole number of at least 0");
