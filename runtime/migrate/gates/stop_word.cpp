@@ -105,8 +105,9 @@ std::uint64_t next_epoch() noexcept {
   return ++last;
 }
 
-StopWord::StopWord(PinnedWords& words) : word_(words.take()), entry_(enlist(word_)) {
-  prepare_for_exit();
+// Once the word is listed, nothing fails: a listed word must not outlive its object.
+StopWord::StopWord(PinnedWords& words)
+    : word_((prepare_for_exit(), words.take())), entry_(enlist(word_)) {
   if (ProcessExit::begun()) open(UINT64_MAX);
 }
 
