@@ -16,7 +16,9 @@
 /// accepted, such as the address of a tensor in a segment of PyTorch's pool. Ranges are extended to
 /// whole chunks, the unit that moves.
 
+#define VMART_C_INTERFACE
 #include <vma/export.hpp>
+#undef VMART_C_INTERFACE
 
 #include <stddef.h>
 #include <stdint.h>

@@ -78,7 +78,7 @@ class Headers(unittest.TestCase):
                 source.write_text(f"#include <vma/{header.name}>\n")
                 done = run(arguments.compiler, "-std=c++17", "-fsyntax-only", f"-I{include}", source)
                 first = next((line for line in done.stdout.splitlines() if "error: " in line), "")
-                self.assertIn("vmart needs C++20: add -std=c++20 to g++, clang++ or nvcc", first, header.name)
+                self.assertIn("vmart needs C++20: g++ -std=c++20, nvcc -std=c++20", first, header.name)
 
 
 class Examples(unittest.TestCase):

@@ -41,9 +41,9 @@ class Moves(OnAMachine):
         self.assertEqual(vmart.where(part)[0].nbytes, 1000)
 
     def test_the_address_of_a_block_names_the_block(self):
-        pool = vmart.make_pool("gpu0", chunk_bytes=CHUNK)
-        pool.deallocate_now(pool.allocate_now(8 * CHUNK))
-        blocks = sorted(pool.allocate_now(3 * CHUNK // 2) for _ in range(4))
+        pool, stream = vmart.make_pool("gpu0", chunk_bytes=CHUNK), vmart.make_stream("gpu0")
+        pool.deallocate_now(pool.allocate(8 * CHUNK, stream))
+        blocks = sorted(pool.allocate(3 * CHUNK // 2, stream) for _ in range(4))
         segment = vmart.allocations()[0]
         for each in vmart.allocations():
             if each.pointer <= blocks[0] < each.pointer + each.nbytes:

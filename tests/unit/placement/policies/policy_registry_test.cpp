@@ -87,7 +87,8 @@ TEST(PolicyRegistry, ReadsEachTypeInItsUnits) {
 }
 
 TEST(PolicyRegistry, ListsThePoliciesWhereOneIsUnknown) {
-  EXPECT_TRUE(says(refusal("fulll:uses=2"), "no policy 'fulll'; did you mean full? known are another, full"));
+  EXPECT_TRUE(says(refusal("fulll:uses=2"),
+                   "no policy 'fulll'; did you mean full? known are another, full"));
   EXPECT_TRUE(says(refusal(""), "names no policy"));
   EXPECT_TRUE(says(refusal(":uses=2"), "names no policy"));
 }
