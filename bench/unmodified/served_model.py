@@ -62,7 +62,7 @@ class MovableProgram:
         return self.process.pid
 
     def socket(self):
-        path = pathlib.Path(self.folder.name) / f"vmart-{self.process.pid}.sock"
+        path = pathlib.Path(self.folder.name) / "vmart" / f"{self.process.pid}.sock"
         if not path.exists():
             raise RuntimeError(f"no control socket: {os.listdir(self.folder.name)}: {self.said()}")
         return path
@@ -121,7 +121,7 @@ class Places(threading.Thread):
         try:
             while not self.ending.wait(self.every_s):
                 if client is None:
-                    client = next((Client(path) for path in self.folder.glob("*.sock")), None)
+                    client = next((Client(path) for path in self.folder.glob("vmart/*.sock")), None)
                 if client is not None:
                     self.look(client)
         except OSError:
