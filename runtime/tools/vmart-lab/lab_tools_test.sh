@@ -215,7 +215,7 @@ for missing in pandas plotly; do
 done
 # What the report needs comes with the package.
 for needed in pandas plotly; do
-  grep -q "^dependencies = .*$needed" "$(dirname "$0")/../../../pyproject.toml" ||
+  grep -q "^lab = .*$needed" "$(dirname "$0")/../../../pyproject.toml" ||
     failures=$((failures + 1))
 done
 
