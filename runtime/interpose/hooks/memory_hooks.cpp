@@ -59,10 +59,7 @@ std::optional<CUresult> answer(const ProgramAllocation& memory, CUdeviceptr poin
 /// Whether the driver may refuse the calling thread to allocate and to free, whatever the memory.
 bool driver_must_answer() noexcept {
   Refusals& refusals = Refusals::get();
-  CUcontext context = nullptr;
-  int device = 0;
-  return refusals.of_current_context() != CUDA_SUCCESS || refusals.captures_may_forbid() ||
-         !ProgramStreams::current(context, device);
+  return refusals.of_current_context() != CUDA_SUCCESS || refusals.captures_may_forbid();
 }
 
 }  // namespace
@@ -104,7 +101,9 @@ CUresult hook_cuMemAllocPitch_v2(CUdeviceptr* out, std::size_t* pitch, std::size
 CUresult hook_cuMemFree_v2(CUdeviceptr pointer) {
   // The driver does not know the pointer: it refuses the call, and tells why if there is a reason
   // besides.
-  const bool may_be_refused = driver_must_answer();
+  CUcontext context = nullptr;
+  int device = 0;
+  const bool may_be_refused = driver_must_answer() || !ProgramStreams::current(context, device);
   if (may_be_refused || !ProgramMemory::get().free(pointer)) {
     const CUresult result = call_driver<EntryPoint::cuMemFree_v2>(pointer);
     if (!may_be_refused || result != CUDA_ERROR_INVALID_VALUE) return result;
