@@ -4,10 +4,12 @@
 
 #include <atomic>
 #include <chrono>
+#include <concepts>
 #include <cstddef>
 #include <functional>
 #include <memory>
 #include <new>
+#include <type_traits>
 #include <utility>
 
 namespace vma {
@@ -112,6 +114,12 @@ class Immortal {
   template <typename... Args>
   explicit Immortal(Args&&... args) {
     ::new (static_cast<void*>(place_)) T(std::forward<Args>(args)...);
+  }
+  /// Of what `make` returns: for types that only make themselves.
+  template <std::invocable Make>
+    requires std::same_as<std::invoke_result_t<Make>, T>
+  explicit Immortal(Make make) {
+    ::new (static_cast<void*>(place_)) T(make());
   }
   T& operator*() noexcept { return *std::launder(reinterpret_cast<T*>(place_)); }
 

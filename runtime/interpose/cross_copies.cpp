@@ -1,5 +1,6 @@
 #include "interpose/cross_copies.hpp"
 
+#include "base/process_exit.hpp"
 #include "interpose/program_memory.hpp"
 #include "interpose/program_streams.hpp"
 #include "interpose/standing.hpp"
@@ -9,7 +10,6 @@
 #include <array>
 #include <atomic>
 #include <exception>
-#include <new>
 #include <optional>
 
 namespace vma::interpose {
@@ -54,9 +54,8 @@ bool captures_in(const DriverLibrary& driver, CUcontext context) noexcept {
 }  // namespace
 
 CrossCopies& CrossCopies::get() noexcept {
-  alignas(CrossCopies) static unsigned char place[sizeof(CrossCopies)];  // Needs no memory.
-  static CrossCopies& copies = *new (place) CrossCopies();
-  return copies;
+  static Immortal<CrossCopies> copies([] { return CrossCopies(); });
+  return *copies;
 }
 
 void CrossCopies::before_destruction(CUcontext context) noexcept {

@@ -1,5 +1,6 @@
 #include "interpose/memory_handles.hpp"
 
+#include "base/process_exit.hpp"
 #include "interpose/driver_library.hpp"
 #include "interpose/program_streams.hpp"
 #include "interpose/standing.hpp"
@@ -8,7 +9,6 @@
 #include <algorithm>
 #include <cstring>
 #include <exception>
-#include <new>
 
 namespace vma::interpose {
 namespace {
@@ -65,9 +65,8 @@ CUipcMemHandle MemoryHandle::as_handle() const noexcept {
 }
 
 MemoryHandles& MemoryHandles::get() noexcept {
-  alignas(MemoryHandles) static unsigned char place[sizeof(MemoryHandles)];  // Needs no memory.
-  static MemoryHandles& handles = *new (place) MemoryHandles();
-  return handles;
+  static Immortal<MemoryHandles> handles([] { return MemoryHandles(); });
+  return *handles;
 }
 
 // --- Of this process

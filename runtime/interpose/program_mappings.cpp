@@ -1,5 +1,6 @@
 #include "interpose/program_mappings.hpp"
 
+#include "base/process_exit.hpp"
 #include "interpose/driver_library.hpp"
 #include "interpose/program_streams.hpp"
 #include "interpose/settings.hpp"
@@ -9,7 +10,6 @@
 #include <algorithm>
 #include <exception>
 #include <iterator>
-#include <new>
 #include <utility>
 
 namespace vma::interpose {
@@ -32,9 +32,8 @@ bool is_plain(const CUmemAllocationProp& properties) noexcept {
 }  // namespace
 
 ProgramMappings& ProgramMappings::get() noexcept {
-  alignas(ProgramMappings) static unsigned char place[sizeof(ProgramMappings)];  // Needs no memory.
-  static ProgramMappings& mappings = *new (place) ProgramMappings();
-  return mappings;
+  static Immortal<ProgramMappings> mappings([] { return ProgramMappings(); });
+  return *mappings;
 }
 
 // --- Handles

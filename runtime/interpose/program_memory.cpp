@@ -1,8 +1,8 @@
 #include "interpose/program_memory.hpp"
 
+#include "base/process_exit.hpp"
 #include "interpose/driver_library.hpp"
 #include "interpose/memory_handles.hpp"
-#include "interpose/waits/program_exit.hpp"
 #include "interpose/program_mappings.hpp"
 #include "interpose/program_pools.hpp"
 #include "interpose/program_streams.hpp"
@@ -11,6 +11,7 @@
 #include "interpose/sites/allocation_site.hpp"
 #include "interpose/standing.hpp"
 #include "interpose/vmart_library.hpp"
+#include "interpose/waits/program_exit.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -20,7 +21,6 @@
 #include <functional>
 #include <iterator>
 #include <mutex>
-#include <new>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -54,9 +54,8 @@ void release_pins(ProgramAllocation& pinned) noexcept {
 }  // namespace
 
 ProgramMemory& ProgramMemory::get() noexcept {
-  alignas(ProgramMemory) static unsigned char place[sizeof(ProgramMemory)];  // Needs no memory.
-  static ProgramMemory& memory = *new (place) ProgramMemory();
-  return memory;
+  static Immortal<ProgramMemory> memory([] { return ProgramMemory(); });
+  return *memory;
 }
 
 void* ProgramMemory::allocate_at(std::size_t bytes, int device) {

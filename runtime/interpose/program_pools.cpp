@@ -1,5 +1,6 @@
 #include "interpose/program_pools.hpp"
 
+#include "base/process_exit.hpp"
 #include "interpose/driver_library.hpp"
 #include "interpose/program_memory.hpp"
 #include "interpose/program_streams.hpp"
@@ -11,7 +12,6 @@
 #include <algorithm>
 #include <cstring>
 #include <exception>
-#include <new>
 #include <utility>
 
 namespace vma::interpose {
@@ -170,9 +170,8 @@ void ProgramPool::destroy() noexcept {
 // --- All pools
 
 ProgramPools& ProgramPools::get() noexcept {
-  alignas(ProgramPools) static unsigned char place[sizeof(ProgramPools)];  // Needs no memory.
-  static ProgramPools& pools = *new (place) ProgramPools();
-  return pools;
+  static Immortal<ProgramPools> pools([] { return ProgramPools(); });
+  return *pools;
 }
 
 CUdeviceptr ProgramPools::allocate(std::size_t bytes, CUstream stream, const void* caller,

@@ -1,5 +1,6 @@
 #include "interpose/program_streams.hpp"
 
+#include "base/process_exit.hpp"
 #include "interpose/waits/finished_work.hpp"
 #include "interpose/waits/launch_pause.hpp"
 #include "interpose/program_memory.hpp"
@@ -14,7 +15,6 @@
 #include <exception>
 #include <thread>
 #include <vector>
-#include <new>
 
 namespace vma::interpose {
 namespace {
@@ -39,9 +39,8 @@ int attached_max() noexcept {
 }  // namespace
 
 ProgramStreams& ProgramStreams::get() noexcept {
-  alignas(ProgramStreams) static unsigned char place[sizeof(ProgramStreams)];  // Needs no memory.
-  static ProgramStreams& streams = *new (place) ProgramStreams();
-  return streams;
+  static Immortal<ProgramStreams> streams([] { return ProgramStreams(); });
+  return *streams;
 }
 
 bool ProgramStreams::captures(const DriverLibrary& driver, CUstream stream) noexcept {

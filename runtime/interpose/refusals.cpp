@@ -1,9 +1,9 @@
 #include "interpose/refusals.hpp"
 
+#include "base/process_exit.hpp"
 #include "interpose/standing.hpp"
 
 #include <algorithm>
-#include <new>
 
 namespace vma::interpose {
 namespace {
@@ -50,9 +50,8 @@ Capturing capturing(const DriverLibrary& driver, CUstream stream) noexcept {
 }
 
 Refusals& Refusals::get() noexcept {
-  alignas(Refusals) static unsigned char place[sizeof(Refusals)];  // Needs no memory.
-  static Refusals& refusals = *new (place) Refusals();
-  return refusals;
+  static Immortal<Refusals> refusals([] { return Refusals(); });
+  return *refusals;
 }
 
 // --- Contexts that are lost

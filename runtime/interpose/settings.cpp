@@ -1,5 +1,6 @@
 #include "interpose/settings.hpp"
 
+#include "base/process_exit.hpp"
 #include "interpose/standing.hpp"
 
 #include <dlfcn.h>
@@ -9,7 +10,6 @@
 #include <cstdlib>
 #include <exception>
 #include <initializer_list>
-#include <new>
 
 namespace vma::interpose {
 namespace {
@@ -82,9 +82,8 @@ Settings read_or_off() noexcept try { return read(); } catch (const std::excepti
 }  // namespace
 
 const Settings& Settings::get() noexcept {
-  alignas(Settings) static unsigned char place[sizeof(Settings)];
-  static const Settings& settings = *new (place) Settings(read_or_off());
-  return settings;
+  static Immortal<Settings> settings([] { return Settings(read_or_off()); });
+  return *settings;
 }
 
 bool is_excluded(const void* caller) noexcept {

@@ -1,5 +1,6 @@
 #include "interpose/graphs/graph_places.hpp"
 
+#include "base/process_exit.hpp"
 #include "interpose/program_memory.hpp"
 #include "interpose/room.hpp"
 #include "interpose/vmart_library.hpp"
@@ -7,7 +8,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <new>
 
 namespace vma::interpose {
 namespace {
@@ -51,9 +51,8 @@ std::optional<vmart_location> away(CUdeviceptr address) {
 // --- GraphPlaces
 
 GraphPlaces& GraphPlaces::get() noexcept {
-  alignas(GraphPlaces) static unsigned char place[sizeof(GraphPlaces)];  // Needs no memory.
-  static GraphPlaces& places = *new (place) GraphPlaces();
-  return places;
+  static Immortal<GraphPlaces> places([] { return GraphPlaces(); });
+  return *places;
 }
 
 void GraphPlaces::instantiated(CUgraphExec exec, const std::vector<GraphNode>& nodes) {

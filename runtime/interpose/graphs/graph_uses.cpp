@@ -1,5 +1,6 @@
 #include "interpose/graphs/graph_uses.hpp"
 
+#include "base/process_exit.hpp"
 #include "interpose/work/blind_launches.hpp"
 #include "interpose/uses.hpp"
 #include "interpose/vmart_library.hpp"
@@ -8,7 +9,6 @@
 #include <array>
 #include <exception>
 #include <functional>
-#include <new>
 #include <utility>
 
 namespace vma::interpose {
@@ -156,9 +156,8 @@ void ExecUses::record_launches() noexcept {
 // --- GraphUses
 
 GraphUses& GraphUses::get() noexcept {
-  alignas(GraphUses) static unsigned char place[sizeof(GraphUses)];  // Needs no memory.
-  static GraphUses& uses = *new (place) GraphUses();
-  return uses;
+  static Immortal<GraphUses> uses([] { return GraphUses(); });
+  return *uses;
 }
 
 bool GraphUses::may_read() noexcept {

@@ -1,11 +1,11 @@
 // Launches, from whose parameters a policy learns what the program uses.
+#include "base/process_exit.hpp"
 #include "interpose/driver_library.hpp"
 #include "interpose/hooks.hpp"
 #include "interpose/program_memory.hpp"
 #include "interpose/uses.hpp"
 #include "interpose/work/overlap.hpp"
 
-#include <new>
 #include <optional>
 
 namespace vma::interpose {
@@ -43,9 +43,8 @@ const char* name_of(CUfunction function) noexcept {
 }
 
 EarlyReaders& early_readers() noexcept {
-  alignas(EarlyReaders) static unsigned char place[sizeof(EarlyReaders)];  // Needs no memory.
-  static EarlyReaders& readers = *new (place) EarlyReaders(name_of);
-  return readers;
+  static Immortal<EarlyReaders> readers([] { return EarlyReaders(name_of); });
+  return *readers;
 }
 
 template <EntryPoint entry>

@@ -1,7 +1,8 @@
 #include "interpose/waits/finished_work.hpp"
 
+#include "base/process_exit.hpp"
+
 #include <algorithm>
-#include <new>
 
 namespace vma::interpose {
 namespace {
@@ -34,9 +35,8 @@ void keep(const Wait& ended) noexcept {
 }  // namespace
 
 FinishedWork& FinishedWork::get() noexcept {
-  alignas(FinishedWork) static unsigned char place[sizeof(FinishedWork)];  // Needs no memory.
-  static FinishedWork& work = *new (place) FinishedWork();
-  return work;
+  static Immortal<FinishedWork> work([] { return FinishedWork(); });
+  return *work;
 }
 
 /// The built-in streams of a context share a place: which of them a null handle means depends on

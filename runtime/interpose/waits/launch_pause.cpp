@@ -1,14 +1,14 @@
 #include "interpose/waits/launch_pause.hpp"
 
-#include <new>
+#include "base/process_exit.hpp"
+
 #include <thread>
 
 namespace vma::interpose {
 
 LaunchPause& LaunchPause::get() noexcept {
-  alignas(LaunchPause) static unsigned char place[sizeof(LaunchPause)];  // Needs no memory.
-  static LaunchPause& pause = *new (place) LaunchPause();
-  return pause;
+  static Immortal<LaunchPause> pause([] { return LaunchPause(); });
+  return *pause;
 }
 
 void LaunchPause::change(std::int64_t limit_ns) noexcept {

@@ -1,9 +1,9 @@
 #include "interpose/work/blind_launches.hpp"
 
+#include "base/process_exit.hpp"
 #include "interpose/work/time_budget.hpp"
 
 #include <algorithm>
-#include <new>
 
 namespace vma::interpose {
 namespace {
@@ -21,9 +21,8 @@ std::uint64_t blind_of(std::uint64_t counts) noexcept {
 }  // namespace
 
 BlindLaunches& BlindLaunches::get() noexcept {
-  alignas(BlindLaunches) static unsigned char place[sizeof(BlindLaunches)];  // Needs no memory.
-  static BlindLaunches& launches = *new (place) BlindLaunches();
-  return launches;
+  static Immortal<BlindLaunches> launches([] { return BlindLaunches(); });
+  return *launches;
 }
 
 void BlindLaunches::note(int gpu, std::uint32_t shown, std::uint32_t blind) noexcept {
