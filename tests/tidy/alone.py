@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Compiles each source of the runtime alone, without writing anything: one that forgot to include a header is found
-here, although it compiles in a batch of others.
+"""Compiles sources of the runtime alone, without writing anything: one that forgot to include a header is found
+here, although it compiles in a batch of others. All of them take minutes, so a run takes the third that VMART_SEED
+chooses, and with VMART_LONG=1 all.
 
     alone.py SOURCE_FOLDER [CMAKE_OPTION...]
 """
@@ -15,16 +16,19 @@ import sys
 import tempfile
 
 SHOWN = 30
+SHARES = 1 if os.environ.get("VMART_LONG") == "1" else 3
+SEED = int(os.environ.get("VMART_SEED", "0"))
 
 
 def commands(root, folder, options):
-    """How each source of runtime/ is compiled if it is not in a batch."""
+    """How each source of this run's share of runtime/ is compiled if it is not in a batch."""
     subprocess.run(["cmake", "-S", root, "-B", folder, "-DVMART_BATCHES=OFF", "-DVMART_BUILD_TESTS=OFF",
                     "-DVMART_BUILD_BENCH=OFF", "-DVMART_BUILD_EXAMPLES=OFF", "-DVMART_BUILD_PYTHON=OFF",
                     "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON", *options], check=True, stdout=subprocess.DEVNULL)
     entries = json.loads((pathlib.Path(folder) / "compile_commands.json").read_text(encoding="utf-8"))
     runtime = str(pathlib.Path(root).resolve() / "runtime") + os.sep
-    return {entry["file"]: entry for entry in entries if entry["file"].startswith(runtime)}
+    ours = sorted((entry for entry in entries if entry["file"].startswith(runtime)), key=lambda entry: entry["file"])
+    return {entry["file"]: entry for entry in ours[SEED % SHARES::SHARES]}
 
 
 def errors_of(entry):
