@@ -265,6 +265,11 @@ void ProgramStreams::detach_unused() noexcept {
     if (stream.state != State::attached || now < stream.stays_until) continue;
     if (Context* const context = context_of(stream.context)) detach_if_idle(stream, *context);
   }
+  // Those that come back often stay only as long as there are hardware queues for them: beside a
+  // move, more than that may have come.
+  for (Context& context : contexts_) {
+    if (context.streams > attached_max()) detach_idle(context);
+  }
 }
 
 // --- Streams that come and go

@@ -62,7 +62,6 @@ void LiveMove::ending_what_fails(Body&& body) noexcept {
 
 /// Before anything is copied or stopped.
 void LiveMove::begin() {
-  ProgramCalls::of_process().detach_idle_streams();
   LiveRange* const range = ranges_.add_first();
   if (range == nullptr || !range->task->options.reserve_first) return;
   concerned_ = range->first_left();
@@ -85,6 +84,7 @@ void LiveMove::move_next(LiveChunk& first) {
     conditions_.require_going_on();
     if (!conditions_.movable(first.range, tries_.deadline(first.range))) return;
     first.range.pinned_since.reset();
+    ProgramCalls::of_process().detach_idle_streams();
     line_.begin(staging_.make_batch(first));
     staging_.stage_ahead(line_.batch());
     tries_.begin(line_.batch());
@@ -143,6 +143,7 @@ void LiveMove::give_up_or_back_off(LiveBatch& batch, const Try& last) {
 void LiveMove::prepare_to_stop(LiveBatch& batch) {
   concerned_ = &batch.front();
   if (batch.tries + batch.waits > 0 || std::ranges::any_of(batch.chunks, &LiveChunk::went_stale)) {
+    ProgramCalls::of_process().detach_idle_streams();
     staging_.choose_again(batch);
   }
   for (LiveChunk* const chunk : batch.chunks) {
