@@ -1,6 +1,8 @@
 // The C calls that report how memory is used.
 #include "abi/boundary.hpp"
 
+#include "runtime/runtime_parts.hpp"
+
 #include <vma/vma.hpp>
 #include <vma/vmart_uses.h>
 
@@ -10,6 +12,7 @@
 #include <array>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -124,6 +127,21 @@ vmart_status vmart_launch_block_uses(const void* function, const void* block, si
       return vma::launch_uses(function, given, vma::gpu(gpu_ordinal), found);
     };
     find_uses(find, out, max, count, call);
+  });
+}
+
+vmart_status vmart_uses_wanted(int* out) {
+  constexpr const char* call = "vmart_uses_wanted";
+  return at_boundary([&] {
+    require_argument(out, call, "out");
+    const vma::RuntimeParts::Entry entry(parts_of(vma::runtime()), call);
+    const auto is_limited = [&](vma::DeviceId gpu) {
+      const vma::Location at{vma::Location::Kind::gpu, index(gpu)};
+      return entry->memory.chunks().ledger().account(at).capacity_bytes != UINT64_MAX;
+    };
+    const bool policy_was_set =
+        entry->scheduling && entry->scheduling->scheduler().policy_was_set();
+    *out = policy_was_set || std::ranges::any_of(entry->memory.topology().devices(), is_limited);
   });
 }
 

@@ -1,8 +1,11 @@
 // What happens when this library is loaded into a process.
+#include "interpose/program_streams.hpp"
 #include "interpose/settings.hpp"
 #include "interpose/standing.hpp"
 
 #include <pthread.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <string>
@@ -37,6 +40,27 @@ void hide_from_children() {
 void let_free_be_found() {
   void* volatile const memory = std::malloc(1);
   std::free(memory);
+}
+
+/// The process that `vmart run` has become; those that it starts have other ids.
+bool is_the_program() noexcept {
+  const char* const id = secure_getenv("VMART_RUN_PROGRAM");
+  return id != nullptr && std::strtol(id, nullptr, 10) == getpid();
+}
+
+/// Says why nothing could move, which would otherwise look like success. Silent about a program
+/// that has waited for others: they may have used a GPU.
+__attribute__((destructor)) void left() {
+  if (!is_the_program() || !takes_part() || ProgramStreams::get().begun()) return;
+  rusage children{};
+  if (getrusage(RUSAGE_CHILDREN, &children) != 0 || children.ru_maxrss > 0) return;
+  if (driver_was_used()) {
+    say("all memory of the program was left to the driver: only allocations of at least --min "
+        "move, memory of pools only with --pools, and what is mapped with cuMemMap only with "
+        "--vmm");
+  } else {
+    say("the program never used a GPU");
+  }
 }
 
 __attribute__((constructor)) void loaded() {

@@ -9,7 +9,6 @@
 #include "interpose/vmart_library.hpp"
 
 #include <algorithm>
-#include <atomic>
 
 namespace vma::interpose {
 namespace {
@@ -45,23 +44,6 @@ std::optional<std::uint64_t> capacity_of(int device) noexcept {
     return std::nullopt;
   }
   return bytes == UINT64_MAX ? std::nullopt : std::optional(bytes);
-}
-
-bool any_limit_was_set() noexcept {
-  constexpr unsigned calls_between_looks = 256;
-  static std::atomic<bool> found = false;
-  thread_local unsigned calls = 0;
-  if (found.load(std::memory_order_relaxed)) return true;
-  const DriverLibrary* const driver = DriverLibrary::get();
-  if (calls++ % calls_between_looks != 0 || driver == nullptr || !ProgramStreams::get().begun()) {
-    return false;
-  }
-  int gpus = 0;
-  driver->cuDeviceGetCount_plain(&gpus);
-  for (int device = 0; device < gpus; ++device) {
-    if (capacity_of(device)) found = true;
-  }
-  return found;
 }
 
 bool spills(int device) noexcept {

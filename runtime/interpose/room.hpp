@@ -14,10 +14,6 @@ namespace vma::interpose {
 /// allocates.
 std::optional<std::uint64_t> capacity_of(int device) noexcept;
 
-/// Whether a limit of any GPU was ever set. Costs next to nothing, because each thread looks only
-/// at its first call and then once in many.
-bool any_limit_was_set() noexcept;
-
 /// Whether memory for which the GPU has no room goes to other places.
 bool spills(int device) noexcept;
 

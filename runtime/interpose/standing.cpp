@@ -31,6 +31,10 @@ void note_driver_is_used() noexcept {
   driver_is_used.store(true, std::memory_order_relaxed);
 }
 
+bool driver_was_used() noexcept {
+  return driver_is_used.load(std::memory_order_relaxed);
+}
+
 bool is_forked_child() noexcept {
   return forked_child.load(std::memory_order_relaxed);
 }

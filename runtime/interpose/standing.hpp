@@ -12,6 +12,8 @@ void stand_aside(const char* why) noexcept;
 
 /// The program has begun to use the driver, which a child of fork cannot use then.
 void note_driver_is_used() noexcept;
+/// Whether it has.
+bool driver_was_used() noexcept;
 /// Whether this process was forked from one that used the driver. Then every hook passes the call
 /// on, and takes no lock, since a thread of the parent may have held it.
 bool is_forked_child() noexcept;

@@ -2,13 +2,13 @@
 
 #include "interpose/program_memory.hpp"
 #include "interpose/program_streams.hpp"
-#include "interpose/room.hpp"
 #include "interpose/settings.hpp"
 #include "interpose/vmart_library.hpp"
 #include "interpose/work/blind_launches.hpp"
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 
 namespace vma::interpose {
 namespace {
@@ -46,10 +46,26 @@ void for_each_use(const MemoryRange& range, int gpu, Take&& take) {
   }
 }
 
+/// Whether a policy or a limit was set while the program runs. Costs next to nothing, because each
+/// thread looks only at its first call and then once in many.
+bool are_wanted_meanwhile() noexcept {
+  constexpr unsigned calls_between_looks = 256;
+  static std::atomic<bool> wanted = false;
+  thread_local unsigned calls = 0;
+  if (wanted.load(std::memory_order_relaxed)) return true;
+  const VmartLibrary* const vmart = VmartLibrary::loaded();
+  if (calls++ % calls_between_looks != 0 || vmart == nullptr || !ProgramStreams::get().begun()) {
+    return false;
+  }
+  int told = 0;
+  if (vmart->vmart_uses_wanted(&told) == VMART_OK && told != 0) wanted = true;
+  return wanted;
+}
+
 }  // namespace
 
 bool uses_are_read() noexcept {
-  return Settings::get().uses_are_read || any_limit_was_set();
+  return Settings::get().uses_are_read || are_wanted_meanwhile();
 }
 
 int current_gpu() noexcept {

@@ -12,8 +12,8 @@
 
 namespace vma::interpose {
 
-/// Whether anybody reads what the program uses: a policy, a recording, a decision log, or, once a
-/// limit was set, the choice of what to evict. If not, the functions below do nothing, which saves
+/// Whether anybody reads what the program uses: a policy, also one that was set later, a recording,
+/// a decision log, or, once a limit was set, the choice of what to evict. If not, the functions below do nothing, which saves
 /// each launch a fraction of a microsecond.
 bool uses_are_read() noexcept;
 

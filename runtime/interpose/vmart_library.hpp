@@ -60,6 +60,7 @@
   ROW(vmart_launch_uses)            \
   ROW(vmart_launch_block_uses)      \
   ROW(vmart_record_uses)            \
+  ROW(vmart_uses_wanted)            \
   ROW(vmart_forget_kernels)
 // clang-format on
 

@@ -189,6 +189,7 @@ void Scheduler::start_ready() {
 void Scheduler::set_policy(const std::string& text) {
   const MutexLock lock(mutex_);
   policy_.set(text);
+  policy_was_set_ = true;
 }
 
 std::string Scheduler::policy() const {

@@ -18,6 +18,7 @@
 
 #include <vma/scheduler.hpp>
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -94,6 +95,8 @@ class Scheduler {
 
   void set_policy(const std::string& text);
   std::string policy() const;
+  /// Whether `set_policy` was ever called, by the program or from outside. Does not block.
+  bool policy_was_set() const noexcept { return policy_was_set_.load(std::memory_order_relaxed); }
   void pause();
   void resume();
   /// Performs a drain and a tick, paused or not. Blocks: until both are done.
@@ -132,6 +135,8 @@ class Scheduler {
   Clock& clock_;
   const SchedulerLimits limits_;
   const std::shared_ptr<SchedulerInbox> inbox_;  // A migration's callback may come late.
+
+  std::atomic<bool> policy_was_set_{false};
 
   mutable Mutex mutex_;
   Condition move_ended_;

@@ -74,6 +74,18 @@ class Options(unittest.TestCase):
 
 
 class Variables(unittest.TestCase):
+    def test_under_which_nothing_could_move_are_named_at_the_end(self):
+        never = "vmart run: the program never used a GPU\n"
+        self.assertEqual(run(VMART, "run", "--", "true").stderr, never)
+        starts = "import subprocess; subprocess.run(['true'])"
+        self.assertEqual(run(VMART, "run", "--", sys.executable, "-c", "pass").stderr, never)
+        self.assertEqual(run(VMART, "run", "--", sys.executable, "-c", starts).stderr, "",
+                         "what it has started may have used one")
+        self.assertEqual(run(VMART, "run", "--", "true", VMART_RUN="off").stderr, "")
+        left = run(VMART, "run", "--min", "1GiB", "--", PROGRAM, "linked").stderr
+        self.assertRegex(left, r"\Avmart run: all memory of the program was left to the driver: .*--min .*\n\Z")
+        self.assertEqual(run(VMART, "run", "--", PROGRAM, "linked").stderr, "")
+
     def test_switch_a_program_off_by_any_word(self):
         for word in ("off", "OFF", "0", "no", "False"):
             under = run(VMART, "run", "--", PROGRAM, "dlsym", VMART_RUN=word, VMART_DEVICES="nonsense")

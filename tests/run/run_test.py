@@ -146,11 +146,12 @@ class Programs(unittest.TestCase):
         with Running("resolver", "stream", "--policy", "auto") as running:
             self.assert_sees_uses(running, "auto")
 
-    def test_a_limit_lets_uses_be_seen(self):
-        with Running("resolver", "stream") as running:
-            self.assertEqual(self.demand(running), 0)
-            running.control("capacity", "gpu0", "1GiB")  # Nothing has to leave.
-            self.assert_sees_uses(running, "stay_put")
+    def test_a_limit_or_a_policy_that_is_set_later_lets_uses_be_seen(self):
+        for command, policy in (("capacity gpu0 1GiB", "stay_put"), ("policy --set counter", "counter")):
+            with self.subTest(command), Running("resolver", "stream") as running:
+                self.assertEqual(self.demand(running), 0)
+                running.control(*command.split())  # Nothing has to leave.
+                self.assert_sees_uses(running, policy)
 
     def demand(self, running):
         status = json.loads(running.control("status", "--json"))
