@@ -13,8 +13,8 @@
 namespace vma::interpose {
 
 /// Whether anybody reads what the program uses: a policy, also one that was set later, a recording,
-/// a decision log, or, once a limit was set, the choice of what to evict. If not, the functions below do nothing, which saves
-/// each launch a fraction of a microsecond.
+/// a decision log, or, once a limit was set, the choice of what to evict. If not, the functions
+/// below do nothing, which saves each launch a fraction of a microsecond.
 bool uses_are_read() noexcept;
 
 /// The kernel was launched by the calling thread, with parameters in one of the two forms.
