@@ -101,7 +101,7 @@ struct MoveResult {
 /// Decides what lies where. A policy is pure: it acts only through its return values, keeps its
 /// state in itself, and takes randomness from the seed in its parameters. One thread at a time
 /// calls it, but not always the same thread. If a call throws or takes longer than the scheduler's
-/// limit, its plan is dropped.
+/// limit, its plan is dropped; after std::bad_alloc, a new policy of its kind replaces it.
 class VMART_EXPORT Policy {
  public:
   virtual ~Policy();

@@ -1,6 +1,6 @@
 #include "measuring/chunk_probe.hpp"
 
-#include "base/median.hpp"
+#include "base/vectors.hpp"
 #include "base/units.hpp"
 
 #include <fmt/format.h>

@@ -1,7 +1,7 @@
 #include "measuring/live_stops.hpp"
 
 #include "base/log.hpp"
-#include "base/median.hpp"
+#include "base/vectors.hpp"
 #include "costs/cost_estimates.hpp"
 #include "costs/move_time.hpp"
 #include "measuring/busy_gpu.hpp"

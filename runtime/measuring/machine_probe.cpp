@@ -1,6 +1,6 @@
 #include "measuring/machine_probe.hpp"
 
-#include "base/median.hpp"
+#include "base/vectors.hpp"
 #include "base/units.hpp"
 #include "machine/cost_members.hpp"
 #include "measuring/machine_facts.hpp"

@@ -1,7 +1,7 @@
 #include "measuring/stream_probe.hpp"
 
 #include "base/log.hpp"
-#include "base/median.hpp"
+#include "base/vectors.hpp"
 #include "base/units.hpp"
 #include "calibration/access_kernels.hpp"
 #include "measuring/probed_chunk.hpp"

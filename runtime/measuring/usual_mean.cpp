@@ -1,6 +1,6 @@
 #include "measuring/usual_mean.hpp"
 
-#include "base/median.hpp"
+#include "base/vectors.hpp"
 
 #include <algorithm>
 #include <numeric>

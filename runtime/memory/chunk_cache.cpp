@@ -1,6 +1,7 @@
 #include "memory/chunk_cache.hpp"
 
 #include "base/check.hpp"
+#include "base/vectors.hpp"
 
 #include <algorithm>
 #include <new>
@@ -25,7 +26,7 @@ void append(Rows& rows, const Key& key, Value&& value) {
 template <typename Value>
 bool make_space(std::vector<Value>& values) noexcept {
   try {
-    if (values.size() == values.capacity()) values.reserve(2 * values.size() + 8);
+    make_room(values, values.size() + 1);
     return true;
   } catch (const std::exception&) {
     return false;

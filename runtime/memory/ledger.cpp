@@ -65,7 +65,7 @@ Ledger::Account Ledger::account(Location at) const {
 
 void Ledger::leaked(std::string_view what) noexcept {
   ++*leaks_;
-  log(LogLevel::error, "leaked: {}", what);
+  log(LogLevel::error, "leaked: {}", what.empty() ? "no host memory to say what" : what);
 }
 
 void Ledger::kept(std::string_view what) noexcept {

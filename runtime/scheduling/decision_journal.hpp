@@ -35,7 +35,7 @@ class DecisionJournal {
         listener_(std::move(listener)) {}
 
   /// The policy that makes the decisions from now on.
-  void set_policy(const std::string& text) { policy_ = text; }
+  void set_policy(std::string text) noexcept { policy_ = std::move(text); }
   const std::string& policy() const noexcept { return policy_; }
   /// Decisions name the plan that they belong to; this begins the next one.
   void begin_plan() noexcept { ++plan_; }

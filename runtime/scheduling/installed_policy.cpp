@@ -41,19 +41,24 @@ bool InstalledPolicy::ask(PolicyEntry entry, DecisionPath::PolicyCall call, Plan
     journal_.begin_plan();
     return true;
   }
-  const bool lost = answer.outcome == PolicyRunner::Outcome::overran;
-  count_failure(entry, lost);
-  failed(lost ? fmt::format("it has not answered within {} ms",
-                            std::chrono::duration_cast<std::chrono::milliseconds>(limit_).count())
-              : answer.why);
+  count_failure(entry, answer.outcome);
+  failed(answer.outcome == PolicyRunner::Outcome::overran
+             ? fmt::format("it has not answered within {} ms",
+                           std::chrono::duration_cast<std::chrono::milliseconds>(limit_).count())
+             : answer.why);
   return false;
 }
 
-void InstalledPolicy::count_failure(PolicyEntry entry, bool lost) noexcept {
+void InstalledPolicy::count_failure(PolicyEntry entry, PolicyRunner::Outcome outcome) noexcept {
+  using Replacement = PolicyFailures::Replacement;
+  using Outcome = PolicyRunner::Outcome;
   ++failed_calls_;
-  const PolicyFailures::Replacement due = failures_.failed(entry, clock_.now(), lost);
-  if (due != PolicyFailures::Replacement::none) due_ = due;
-  books_shared_ = books_shared_ || lost;
+  const Replacement due = failures_.failed(entry, clock_.now(),
+                                           outcome == Outcome::overran     ? Replacement::lost
+                                           : outcome == Outcome::no_memory ? Replacement::no_memory
+                                                                           : Replacement::none);
+  if (due != Replacement::none) due_ = due;
+  books_shared_ = books_shared_ || outcome == Outcome::overran;
 }
 
 /// Requires: the failure is counted, so that the next call replaces the policy if this throws.
@@ -87,6 +92,7 @@ void InstalledPolicy::replace_failed() {
                           std::chrono::duration<double>(failures_.limits().window).count()));
       break;
     case Replacement::lost: install(policy, "the previous one does not answer"); break;
+    case Replacement::no_memory: install(policy, "the previous one ran out of memory"); break;
   }
   due_ = Replacement::none;
 }
@@ -111,10 +117,11 @@ void InstalledPolicy::log_failure(const std::string& why) noexcept {
 
 /// Throws: what the maker throws; then nothing has changed.
 void InstalledPolicy::install(const std::string& text, const std::string& why) {
+  std::string name = text;
   std::shared_ptr<Policy> policy = make_(text);
   runner_ = std::make_unique<PolicyRunner>(executor_, std::move(policy));
   if (text != journal_.policy()) forget_failures();
-  journal_.set_policy(text);
+  journal_.set_policy(std::move(name));
   journal_.add(DecisionKind::policy_replaced, why);
 }
 

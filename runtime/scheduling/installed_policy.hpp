@@ -22,7 +22,8 @@ namespace vma {
 using PolicyMaker = std::function<std::unique_ptr<Policy>(const std::string&)>;
 
 /// The policy that a scheduler asks: runs its calls, counts its failures, and replaces it if it
-/// fails too often or does not return. The scheduler's, one thread at a time.
+/// fails too often, and by a new one of the same kind if it does not return or had no memory. The
+/// scheduler's, one thread at a time.
 class InstalledPolicy {
  public:
   /// `limit`: how long one call may take. No policy is installed at first. All arguments outlive
@@ -46,7 +47,7 @@ class InstalledPolicy {
 
  private:
   void install(const std::string& text, const std::string& why);
-  void count_failure(PolicyEntry entry, bool lost) noexcept;
+  void count_failure(PolicyEntry entry, PolicyRunner::Outcome outcome) noexcept;
   void failed(const std::string& why);
   void replace_failed();
   void forget_failures() noexcept;

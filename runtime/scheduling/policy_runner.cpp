@@ -3,9 +3,22 @@
 #include "base/check.hpp"
 
 #include <exception>
+#include <new>
 #include <utility>
 
 namespace vma {
+namespace {
+
+/// In a handler, nothing may throw.
+std::string text_of(const char* text) noexcept {
+  try {
+    return text;
+  } catch (const std::bad_alloc&) {
+    return {};
+  }
+}
+
+}  // namespace
 
 /// Shared with the thread, which may outlive the runner.
 struct PolicyRunner::State {
@@ -17,7 +30,7 @@ struct PolicyRunner::State {
   Condition changed;
   std::function<void(Policy&)> body VMART_GUARDED_BY(mutex);  // Empty: nothing to do.
   bool stop VMART_GUARDED_BY(mutex) = false;
-  bool threw VMART_GUARDED_BY(mutex) = false;
+  Outcome outcome VMART_GUARDED_BY(mutex) = Outcome::done;
   std::string why VMART_GUARDED_BY(mutex);
 };
 
@@ -45,7 +58,6 @@ PolicyRunner::Answer PolicyRunner::run(std::function<void(Policy&)> body,
   const TimePoint begin = state_->clock.now();
   MutexLock lock(state_->mutex);
   state_->body = std::move(body);
-  state_->threw = false;
   state_->changed.notify_all();
   const auto ended = [this]() VMART_NO_THREAD_ANALYSIS { return !state_->body; };
   // A stepped machine's time differs from this clock, and its threads always return.
@@ -53,8 +65,7 @@ PolicyRunner::Answer PolicyRunner::run(std::function<void(Policy&)> body,
   lost_ = !state_->changed.wait_until(lock, state_->clock, deadline, ended);
   const auto took = state_->clock.now() - begin;
   if (lost_) return {Outcome::overran, {}, took};
-  if (state_->threw) return {Outcome::threw, state_->why, took};
-  return {Outcome::done, {}, took};
+  return {state_->outcome, std::move(state_->why), took};
 }
 
 void PolicyRunner::work(const std::shared_ptr<State>& state) {
@@ -66,19 +77,22 @@ void PolicyRunner::work(const std::shared_ptr<State>& state) {
     // In place: the caller does not touch it until it is empty, which only happens here.
     const std::function<void(Policy&)>* body = &state->body;
     lock.unlock();
-    bool threw = false;
+    Outcome outcome = Outcome::done;
     std::string why;
     try {
       (*body)(*state->policy);
+    } catch (const std::bad_alloc& error) {
+      outcome = Outcome::no_memory;
+      why = text_of(error.what());
     } catch (const std::exception& error) {
-      threw = true;
-      why = error.what();
+      outcome = Outcome::threw;
+      why = text_of(error.what());
     } catch (...) {
-      threw = true;
-      why = "an exception of an unknown type";
+      outcome = Outcome::threw;
+      why = text_of("an exception of an unknown type");
     }
     lock.lock();
-    state->threw = threw;
+    state->outcome = outcome;
     state->why = std::move(why);
     state->body = nullptr;  // What it owns is released on this thread.
     state->changed.notify_all();

@@ -16,7 +16,8 @@ namespace vma {
 /// the caller. One caller at a time.
 class PolicyRunner {
  public:
-  enum class Outcome { done, threw, overran };
+  /// `no_memory`: it threw std::bad_alloc, so its state may be incomplete.
+  enum class Outcome { done, threw, no_memory, overran };
 
   /// Throws: what starting a thread throws.
   PolicyRunner(Executor& executor, std::shared_ptr<Policy> policy);
@@ -25,7 +26,7 @@ class PolicyRunner {
 
   struct Answer {
     Outcome outcome = Outcome::done;
-    std::string why;  ///< Message of the exception.
+    std::string why;  ///< Message of the exception, if there is memory for it.
     std::chrono::nanoseconds took{0};
   };
   /// Calls `body` with the policy and waits for it for at most `limit` of the processor's time.

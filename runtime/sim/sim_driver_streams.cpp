@@ -61,6 +61,7 @@ void SimDriver::destroy_stream(BoundStream stream) {
     throw driver_error(native_invalid_handle, call, "the stream is built in");
   }
   SimStream& destroyed = machine_->stream(stream, call);
+  machine_->retired.reserve(machine_->retired.size() + 1);
   if (const auto capture = destroyed.capture) {
     // A stream that has only joined may go. NCCL joins one to learn what a capture depends on.
     const auto joined = capture->unjoined.find(&destroyed);

@@ -70,8 +70,9 @@ CompletionPtr SimStream::enqueue(Work work, std::vector<CompletionPtr> dependenc
     operation.knows = progress_.races()->host_knows();
     operation.knows.join(context_.knows);
   }
-  last_ = operation.completion;
+  CompletionPtr completion = operation.completion;
   queue_.push_back(std::move(operation));
+  last_ = std::move(completion);
   wake();
   return last_;
 }

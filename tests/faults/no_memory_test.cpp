@@ -3,10 +3,11 @@
 // random, more and more rarely, while threads use the whole interface of a simulated machine beside
 // a scheduler that moves; then nothing fails any more, and all words are compared and freed. The
 // simulated driver is spared: it stands for one that does not use this heap.
+#include "faults/random_failures.hpp"
+
 #include "control/control_json.hpp"
 #include "control/prometheus.hpp"
 #include "machine/machine_file.hpp"
-#include "placement/victims/value_order.hpp"
 #include "runtime/runtime_parts.hpp"
 #include "sim/sim_driver.hpp"
 #include "support/failing_memory.hpp"
@@ -23,7 +24,6 @@
 #include <memory>
 #include <new>
 #include <random>
-#include <set>
 #include <span>
 #include <string>
 #include <thread>
@@ -31,24 +31,6 @@
 
 namespace vma {
 namespace {
-
-/// One allocation in `one_in` fails, by a number that all threads share; 0: none.
-std::atomic<std::uint64_t> one_in{0}, state{1}, failed{0};
-
-/// Whether this is a thread of the library, or of a test that calls it. Those of the simulated
-/// machine are spared.
-thread_local bool under_test = false;
-
-bool fails() {
-  const std::uint64_t one = one_in;
-  if (one == 0 || !under_test) return false;
-  std::uint64_t next = state.fetch_add(0x9E37'79B9'7F4A'7C15);
-  next = (next ^ next >> 30) * 0xBF58'476D'1CE4'E5B9;
-  next = (next ^ next >> 27) * 0x94D0'49BB'1331'11EB;
-  if ((next ^ next >> 31) % one != 0) return false;
-  ++failed;
-  return true;
-}
 
 /// Threads that do not start belong to tests of their own: here each start is spared.
 class SparedExecutor : public Executor {
@@ -85,41 +67,6 @@ struct Piece {
   bool of_pool = false;
 };
 
-TEST(ValueOrderWithoutMemory, ListsEachChunkOnce) {
-  constexpr std::uint32_t chunks = 50;
-  ValueOrder order;
-  std::mt19937_64 random(run_seed());
-  allocation_fails = fails;
-  one_in = 3;
-  for (int i = 0; i < 2'000; ++i) {
-    const ChunkId chunk{static_cast<std::uint32_t>(random() % chunks)};
-    const PlaceId at{static_cast<std::uint8_t>(random() % 3)};
-    under_test = true;
-    try {
-      if (random() % 8 == 0) {
-        order.drop(chunk);
-      } else {
-        order.put(chunk, at, static_cast<double>(random() % 40));
-      }
-    } catch (const std::bad_alloc&) {
-    }
-    under_test = false;
-  }
-  one_in = 0;
-  allocation_fails = nullptr;
-  std::set<std::uint32_t> seen;
-  for (std::uint8_t place = 0; place < 3; ++place) {
-    for (auto chunk = order.first(PlaceId{place}); chunk != ChunkRow::none;
-         chunk = order.next(chunk)) {
-      EXPECT_TRUE(seen.insert(chunk).second) << chunk;
-    }
-  }
-  for (const std::uint32_t chunk : seen) order.drop(ChunkId{chunk});
-  for (std::uint8_t place = 0; place < 3; ++place) {
-    EXPECT_EQ(order.first(PlaceId{place}), ChunkRow::none);
-  }
-}
-
 class NoMemory : public testing::Test {
  protected:
   static constexpr std::uint64_t chunk_bytes = 8192;
@@ -142,7 +89,7 @@ class NoMemory : public testing::Test {
     allocation_fails = fails;
   }
   ~NoMemory() override {
-    one_in = 0;
+    fails_one_in = 0;
     allocation_fails = nullptr;
     pool_.destroy();
     for (const Stream stream : streams_) {
@@ -378,15 +325,14 @@ class NoMemory : public testing::Test {
 };
 
 TEST_F(NoMemory, EndsNoProcessAndLosesNoWord) {
-  if (!long_run()) GTEST_SKIP() << "VMART_LONG=1 plays it: one run in some twelve still crashes";
   const std::uint64_t seed = run_seed();
   SCOPED_TRACE(seed);
-  state = seed;
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(8);
+  failing_state = seed;
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(long_run() ? 30 : 2);
   const std::uint64_t rates[] = {7, 31, 127, 503, 2'003};
   std::uint64_t rounds = 0;
   while (rounds < std::size(rates) || std::chrono::steady_clock::now() < end) {
-    one_in = rates[rounds % std::size(rates)];
+    fails_one_in = rates[rounds % std::size(rates)];
     std::vector<User> users;
     {
       const Spared spare;
@@ -397,11 +343,11 @@ TEST_F(NoMemory, EndsNoProcessAndLosesNoWord) {
       for (User& user : users) threads.emplace_back([&user] { user.run(60); });
       for (std::thread& thread : threads) thread.join();
     }
-    one_in = 0;
+    fails_one_in = 0;
     for (User& user : users) user.check_and_free();
     ++rounds;
   }
-  EXPECT_GT(failed, 1'000u);
+  EXPECT_GT(failures, 100u);
 }
 
 }  // namespace

@@ -158,7 +158,7 @@ def own_header_comes_first(tree):
 def placement_is_pure(tree):
     """Policies decide from a snapshot: nothing there can reach a driver, a lock or a clock."""
     allowed = ("placement/", "base/check.hpp", "base/log.hpp", "base/nearest_name.hpp", "base/printable.hpp",
-               "base/units.hpp")
+               "base/units.hpp", "base/vectors.hpp")
     for path, number, quote, name in _includes(tree, "runtime/placement/"):
         if quote == '"' and not name.startswith(allowed):
             yield Offence(path, number, f'"{name}" in placement, which sees {", ".join(allowed)}')

@@ -1,6 +1,6 @@
 #include "lab/fidelity/median_calibration.hpp"
 
-#include "base/median.hpp"
+#include "base/vectors.hpp"
 #include "costs/calibration_file.hpp"
 
 #include <vma/error.hpp>

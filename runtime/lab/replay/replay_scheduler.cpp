@@ -3,6 +3,7 @@
 #include "placement/policies/built_in_policies.hpp"
 
 #include <exception>
+#include <new>
 #include <string_view>
 #include <utility>
 
@@ -39,6 +40,8 @@ bool ReplayScheduler::ask(PolicyEntry entry, const Call& call, Plan& plan) {
   catch_up();
   try {
     path_.ask(*policy_, plan, call);
+  } catch (const std::bad_alloc&) {  // Its state may be incomplete, so no later answer counts.
+    throw;
   } catch (const std::exception&) {
     plan = Plan();
     ++counters_.policy_failures;

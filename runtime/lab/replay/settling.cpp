@@ -1,6 +1,6 @@
 #include "lab/replay/settling.hpp"
 
-#include "base/median.hpp"
+#include "base/vectors.hpp"
 
 #include <cmath>
 

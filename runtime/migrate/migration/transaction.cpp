@@ -352,7 +352,8 @@ void Transaction::grant_rest(Phases& phases) {
     } catch (const std::exception& error) {
       memory_.chunks().keepers().give_up_spares();
       if (attempt < tries) continue;
-      log(LogLevel::error, "{} stays without access for every GPU: {}", name(), error.what());
+      log(LogLevel::error, "a slot at {:#x} stays without access for every GPU: {}",
+          to_integer(allocation_.slot_begin(slot_)), error.what());
       allocation_.poison(slot_, true);  // I4
       move_to(State::poisoned);
       throw;
@@ -369,7 +370,8 @@ void Transaction::go_home(Phases& phases) {
     } catch (const std::exception& error) {
       memory_.chunks().keepers().give_up_spares();
       if (attempt < tries) continue;
-      log(LogLevel::error, "{} can show neither target nor source: {}", name(), error.what());
+      log(LogLevel::error, "a slot at {:#x} can show neither target nor source: {}",
+          to_integer(allocation_.slot_begin(slot_)), error.what());
     }
     allocation_.poison(slot_, mapped_ != Mapped::nothing);  // I4
     return move_to(State::poisoned);

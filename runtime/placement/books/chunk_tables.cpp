@@ -2,10 +2,12 @@
 
 #include "base/check.hpp"
 #include "base/units.hpp"
+#include "base/vectors.hpp"
 
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <new>
 #include <numbers>
 #include <utility>
 
@@ -52,20 +54,25 @@ std::uint32_t ChunkTables::take_rows(std::size_t count) {
   const auto found = free_by_size_.lower_bound({wanted, 0});
   if (found == free_by_size_.end()) {
     const auto first = static_cast<std::uint32_t>(rows_.size());
+    make_room(changed_, rows_.size() + count);
     rows_.resize(rows_.size() + count);
     return first;
   }
   const auto [size, first] = *found;
-  free_by_size_.erase(found);
-  free_rows_.erase(first);
+  auto by_size = free_by_size_.extract(found);
+  auto row = free_rows_.extract(first);
   if (size > wanted) {
-    free_rows_.emplace(first + wanted, size - wanted);
-    free_by_size_.emplace(size - wanted, first + wanted);
+    row.key() = first + wanted;
+    row.mapped() = size - wanted;
+    by_size.value() = {size - wanted, first + wanted};
+    free_rows_.insert(std::move(row));
+    free_by_size_.insert(std::move(by_size));
   }
   return first;
 }
 
-void ChunkTables::give_rows(std::uint32_t first, std::size_t count) {
+/// Without memory to list them, the rows are not used again.
+void ChunkTables::give_rows(std::uint32_t first, std::size_t count) noexcept {
   auto size = static_cast<std::uint32_t>(count);
   auto after = free_rows_.lower_bound(first);
   if (after != free_rows_.end() && after->first == first + size) {
@@ -82,8 +89,15 @@ void ChunkTables::give_rows(std::uint32_t first, std::size_t count) {
       free_rows_.erase(before);
     }
   }
-  free_rows_.emplace(first, size);
-  free_by_size_.emplace(size, first);
+  try {
+    const auto row = free_rows_.emplace(first, size).first;
+    try {
+      free_by_size_.emplace(size, first);
+    } catch (const std::bad_alloc&) {
+      free_rows_.erase(row);
+    }
+  } catch (const std::bad_alloc&) {
+  }
 }
 
 std::uint16_t ChunkTables::tag_number(std::string_view tag) {
@@ -91,15 +105,17 @@ std::uint16_t ChunkTables::tag_number(std::string_view tag) {
   if (known != tag_numbers_.end()) return known->second;
   if (tags_.size() >= tags_max) return 0;  // Bounded: later tags are not stored here.
   const auto number = static_cast<std::uint16_t>(tags_.size());
-  tags_.emplace_back(tag);
-  tag_numbers_.emplace(std::string(tag), number);
+  make_room(tags_, tags_.size() + 1);
+  std::string text(tag);
+  tag_numbers_.emplace(tag, number);
+  tags_.push_back(std::move(text));
   return number;
 }
 
 ChunkId ChunkTables::add(std::uint32_t allocation, std::string_view tag,
                          std::span<const NewChunk> chunks) {
-  const std::uint32_t first = take_rows(chunks.size());
   const std::uint16_t tag_id = tag_number(tag);
+  const std::uint32_t first = take_rows(chunks.size());  // Nothing below allocates.
   for (std::size_t slot = 0; slot < chunks.size(); ++slot) {
     ChunkRow& row = rows_[first + slot];
     const bool listed = row.changed;  // As a removed chunk.
@@ -119,7 +135,7 @@ ChunkId ChunkTables::add(std::uint32_t allocation, std::string_view tag,
   return ChunkId{first};
 }
 
-void ChunkTables::remove(ChunkId first, std::size_t chunks) {
+void ChunkTables::remove(ChunkId first, std::size_t chunks) noexcept {
   for (std::size_t i = 0; i < chunks; ++i) {
     ChunkRow& row = rows_[index(first) + i];
     VMART_CHECK(row.bytes > 0, "only added chunks are removed");
@@ -135,7 +151,7 @@ void ChunkTables::remove(ChunkId first, std::size_t chunks) {
   give_rows(static_cast<std::uint32_t>(first), chunks);
 }
 
-void ChunkTables::moved(ChunkId chunk, PlaceId to) {
+void ChunkTables::moved(ChunkId chunk, PlaceId to) noexcept {
   ChunkRow& row = rows_[index(chunk)];
   if (row.at == to) return;
   shift_demand(row, -1);
@@ -153,10 +169,14 @@ void ChunkTables::moved(ChunkId chunk, PlaceId to) {
 std::uint32_t ChunkTables::reach_number(const std::vector<bool>& places) {
   VMART_CHECK(places.size() == places_.size(), "one answer per place");
   if (std::ranges::all_of(places, [](bool reached) { return reached; })) return 0;
-  const auto [known, made] =
-      reach_numbers_.try_emplace(places, static_cast<std::uint32_t>(reaches_.size()));
-  if (made) reaches_.push_back(places);
-  return known->second;
+  const auto known = reach_numbers_.find(places);
+  if (known != reach_numbers_.end()) return known->second;
+  make_room(reaches_, reaches_.size() + 1);
+  std::vector<bool> reached = places;
+  const auto number = static_cast<std::uint32_t>(reaches_.size());
+  reach_numbers_.emplace(places, number);
+  reaches_.push_back(std::move(reached));
+  return number;
 }
 
 void ChunkTables::set_reach(ChunkId chunk, std::uint32_t number) {
@@ -167,7 +187,7 @@ void ChunkTables::set_reach(ChunkId chunk, std::uint32_t number) {
   if (std::exchange(reach_[index(chunk)], number) != number) touch(chunk);
 }
 
-void ChunkTables::set_dropped(ChunkId chunk, bool dropped) {
+void ChunkTables::set_dropped(ChunkId chunk, bool dropped) noexcept {
   ChunkRow& row = rows_[index(chunk)];
   if (row.dropped == dropped) return;
   row.dropped = dropped;
@@ -181,23 +201,23 @@ void ChunkTables::set_dropped(ChunkId chunk, bool dropped) {
   heat_.drop(row);
 }
 
-void ChunkTables::expect(PlaceId at, std::uint64_t bytes) {
+void ChunkTables::expect(PlaceId at, std::uint64_t bytes) noexcept {
   places_[index(at)].used_bytes += bytes;
 }
 
-void ChunkTables::expect_no_more(PlaceId at, std::uint64_t bytes) {
+void ChunkTables::expect_no_more(PlaceId at, std::uint64_t bytes) noexcept {
   VMART_CHECK(places_[index(at)].used_bytes >= bytes, "expected bytes count as used");
   places_[index(at)].used_bytes -= bytes;
 }
 
-void ChunkTables::touch(ChunkId chunk) {
+void ChunkTables::touch(ChunkId chunk) noexcept {
   ChunkRow& row = rows_[index(chunk)];
   if (row.changed) return;
   changed_.push_back(chunk);
   row.changed = true;
 }
 
-void ChunkTables::clear_changed() {
+void ChunkTables::clear_changed() noexcept {
   for (const ChunkId chunk : changed_) rows_[index(chunk)].changed = false;
   changed_.clear();
 }
@@ -263,7 +283,7 @@ void ChunkTables::update_demands() {
   }
 }
 
-void ChunkTables::shift_demand(const ChunkRow& row, double sign) {
+void ChunkTables::shift_demand(const ChunkRow& row, double sign) noexcept {
   for (const HeatCell& cell : heat_.of(row)) {
     double& demand = demands_[index(cell.device) * places_.size() + index(row.at)];
     demand = std::max(0.0, demand + sign * decayed(cell).short_term());
@@ -280,8 +300,9 @@ void ChunkTables::hinted(ChunkId chunk, const Hint& hint) {
   ChunkRow& row = rows_[index(chunk)];
   if (row.hint == ChunkRow::none) {
     if (free_hints_.empty()) {
-      row.hint = static_cast<std::uint32_t>(hints_.size());
+      make_room(free_hints_, hints_.size() + 1);
       hints_.emplace_back();
+      row.hint = static_cast<std::uint32_t>(hints_.size() - 1);
     } else {
       row.hint = free_hints_.back();
       free_hints_.pop_back();
@@ -291,7 +312,7 @@ void ChunkTables::hinted(ChunkId chunk, const Hint& hint) {
   touch(chunk);
 }
 
-void ChunkTables::forget_hint(ChunkId chunk) {
+void ChunkTables::forget_hint(ChunkId chunk) noexcept {
   ChunkRow& row = rows_[index(chunk)];
   if (row.hint == ChunkRow::none) return;
   free_hints_.push_back(row.hint);
@@ -299,6 +320,12 @@ void ChunkTables::forget_hint(ChunkId chunk) {
 }
 
 // --- Size, truth
+
+void ChunkTables::make_room_in_lists() {
+  make_room(changed_, rows_.size());
+  make_room(free_hints_, hints_.size());
+  heat_.make_room_for_runs();
+}
 
 std::size_t ChunkTables::table_bytes() const noexcept {
   return rows_.capacity() * sizeof(ChunkRow) + changed_.capacity() * sizeof(ChunkId) +

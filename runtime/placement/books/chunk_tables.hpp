@@ -26,6 +26,9 @@ struct HeatLimits {
 /// What a `Snapshot` shows: the books of the scheduler, updated by its calls. They know no driver.
 /// Not thread-safe; a copy is independent, and many threads may read while none writes.
 ///
+/// Only `add`, `hinted`, `used`, `reach_number` and `set_reach` allocate, and if one of these
+/// throws std::bad_alloc, the chunks are as before.
+///
 /// Rows of one allocation are adjacent. Heat is kept per chunk and GPU, sparsely: each use decays
 /// the former value and adds to it, so that unused chunks cost nothing.
 struct ChunkTables {
@@ -43,31 +46,33 @@ struct ChunkTables {
   /// Returns the first of the rows. `allocation` is larger than all numbers passed before.
   ChunkId add(std::uint32_t allocation, std::string_view tag, std::span<const NewChunk> chunks);
   /// Forgets the rows of an allocation; their numbers may be used again.
-  void remove(ChunkId first, std::size_t chunks);
+  void remove(ChunkId first, std::size_t chunks) noexcept;
   /// The chunk is at `to` now.
-  void moved(ChunkId chunk, PlaceId to);
+  void moved(ChunkId chunk, PlaceId to) noexcept;
   /// A dropped chunk takes no room, and is not used: its heat is forgotten.
-  void set_dropped(ChunkId chunk, bool dropped);
+  void set_dropped(ChunkId chunk, bool dropped) noexcept;
   /// A number for a set of places, given by place. Equal sets have the same number.
   std::uint32_t reach_number(const std::vector<bool>& places);
   /// The only places where all users of the chunk can reach it; for a new chunk, all places.
   void set_reach(ChunkId chunk, std::uint32_t number);
   /// Bytes on their way to a place count as used there until `expect_no_more`.
-  void expect(PlaceId at, std::uint64_t bytes);
-  void expect_no_more(PlaceId at, std::uint64_t bytes);
+  void expect(PlaceId at, std::uint64_t bytes) noexcept;
+  void expect_no_more(PlaceId at, std::uint64_t bytes) noexcept;
   void used(ChunkId chunk, PlaceId device, double bytes_read, double bytes_written);
   /// Prefetch: `used` is about to be called, or the users are about to be read.
   void prepare(ChunkId chunk) const { heat_.prepare(rows_[index(chunk)]); }
   /// The hint's times are relative to the clock's start.
   void hinted(ChunkId chunk, const Hint& hint);
-  void forget_hint(ChunkId chunk);
+  void forget_hint(ChunkId chunk) noexcept;
   /// Flags and `recent_moves` belong to the scheduler, which calls `touch` for relevant changes.
   ChunkRow& row(ChunkId chunk) { return rows_[index(chunk)]; }
-  void touch(ChunkId chunk);
+  void touch(ChunkId chunk) noexcept;
   /// The changes were reported; the list starts anew.
-  void clear_changed();
+  void clear_changed() noexcept;
   void set_capacity(PlaceId at, std::uint64_t bytes) { places_[index(at)].capacity_bytes = bytes; }
   MachineCosts& costs() noexcept { return costs_; }
+  /// For a copy, whose lists have no room: from here on, it allocates only where the original does.
+  void make_room_in_lists();
 
   /// Uses that found no free cell, since the start.
   std::uint64_t uses_lost() const noexcept { return uses_lost_; }
@@ -83,9 +88,9 @@ struct ChunkTables {
  private:
   friend class Snapshot;
   std::uint32_t take_rows(std::size_t count);
-  void give_rows(std::uint32_t first, std::size_t count);
+  void give_rows(std::uint32_t first, std::size_t count) noexcept;
   std::uint16_t tag_number(std::string_view tag);
-  void shift_demand(const ChunkRow& row, double sign);
+  void shift_demand(const ChunkRow& row, double sign) noexcept;
 
   /// What remains of averages after a time.
   struct Fading {
@@ -132,7 +137,7 @@ struct ChunkTables {
   Fadings fadings_;       // Of cells that were used.
   Fading demand_fading_;  // Of the demands.
   std::vector<ChunkRow> rows_;
-  std::vector<ChunkId> changed_;
+  std::vector<ChunkId> changed_;  // With room for all rows.
   std::vector<PlaceState> places_;
   MachineCosts costs_;
   std::size_t count_ = 0;
@@ -144,7 +149,7 @@ struct ChunkTables {
   std::set<std::pair<std::uint32_t, std::uint32_t>> free_by_size_;  // Count and first.
   HeatCells heat_;
   std::vector<Hint> hints_;
-  std::vector<std::uint32_t> free_hints_;
+  std::vector<std::uint32_t> free_hints_;  // With room for all hints.
   std::vector<std::string> tags_;
   std::map<std::string, std::uint16_t, std::less<>> tag_numbers_;
   std::vector<double> demands_;  // [device][place], at `demands_at_`.

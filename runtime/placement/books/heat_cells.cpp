@@ -1,5 +1,7 @@
 #include "placement/books/heat_cells.hpp"
 
+#include "base/vectors.hpp"
+
 #include <algorithm>
 #include <bit>
 
@@ -37,7 +39,7 @@ HeatCell* HeatCells::find_or_make(ChunkRow& row, PlaceId device, Time now) {
   return &cell;
 }
 
-void HeatCells::drop(ChunkRow& row) {
+void HeatCells::drop(ChunkRow& row) noexcept {
   if (row.users == 0) return;
   give_run(row);
   used_ -= row.users;
@@ -52,13 +54,19 @@ std::uint32_t HeatCells::take_run(std::size_t size) {
     free.pop_back();
     return run;
   }
+  make_room(free, runs_[size] + 1);
   const auto run = static_cast<std::uint32_t>(cells_.size());
   cells_.resize(cells_.size() + (std::size_t{1} << size));
+  ++runs_[size];
   return run;
 }
 
-void HeatCells::give_run(const ChunkRow& row) {
+void HeatCells::give_run(const ChunkRow& row) noexcept {
   free_runs_[size_for(row.users)].push_back(row.heat);
+}
+
+void HeatCells::make_room_for_runs() {
+  for (std::size_t size = 0; size < sizes; ++size) make_room(free_runs_[size], runs_[size]);
 }
 
 }  // namespace vma::inline v1

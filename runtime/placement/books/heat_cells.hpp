@@ -40,7 +40,9 @@ class HeatCells {
     for (std::uint32_t cell = 0; cell < row.users; cell += cells_a_line)
       __builtin_prefetch(&cells_[row.heat + cell]);
   }
-  void drop(ChunkRow& row);
+  void drop(ChunkRow& row) noexcept;
+  /// For a copy, which has no room to take back its runs, so that `drop` does not allocate.
+  void make_room_for_runs();
 
   std::size_t bytes() const noexcept { return cells_.capacity() * sizeof(HeatCell); }
 
@@ -49,12 +51,14 @@ class HeatCells {
   static constexpr std::size_t sizes = 9;  // 2^0 to 2^8: a byte counts the GPUs.
 
   std::uint32_t take_run(std::size_t size);
-  void give_run(const ChunkRow& row);
+  void give_run(const ChunkRow& row) noexcept;
 
   std::size_t cells_max_;
   std::size_t used_ = 0;
   std::vector<HeatCell> cells_;
-  std::array<std::vector<std::uint32_t>, sizes> free_runs_;  // By the logarithm of the size.
+  // By the logarithm of the size, with room for all runs of that size.
+  std::array<std::vector<std::uint32_t>, sizes> free_runs_;
+  std::array<std::size_t, sizes> runs_{};
 };
 
 }  // namespace vma::inline v1

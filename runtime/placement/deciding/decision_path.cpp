@@ -1,6 +1,7 @@
 #include "placement/deciding/decision_path.hpp"
 
 #include "base/units.hpp"
+#include "base/vectors.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -51,7 +52,9 @@ DecisionPath::DecisionPath(std::vector<PlaceState> places, MachineCosts costs,
       leaving_(snapshot().places().size()) {}
 
 void DecisionPath::leave_books() {
-  books_ = std::make_shared<ChunkTables>(*books_);
+  const auto books = std::make_shared<ChunkTables>(*books_);
+  books->make_room_in_lists();
+  books_ = books;
 }
 
 // --- What has happened
@@ -110,19 +113,13 @@ std::size_t DecisionPath::drop_moves(ChunkId first, std::size_t chunks) {
     for (const MoveNumber number : planner_.note_gone(nth(first, i)))
       dropped += forget_waiting(number) ? 1 : 0;
   }
-  reserve_notices(chunks);
+  make_room(notices_, notices_.size() + chunks);
   return dropped;
 }
 
-void DecisionPath::gone(ChunkId first, std::size_t chunks) {
+void DecisionPath::gone(ChunkId first, std::size_t chunks) noexcept {
   books_->remove(first, chunks);
   for (std::size_t i = 0; i < chunks; ++i) notices_.emplace_back(nth(first, i));
-}
-
-/// So that adding up to `more` does not allocate.
-void DecisionPath::reserve_notices(std::size_t more) {
-  const std::size_t count = notices_.size() + more;
-  if (count > notices_.capacity()) notices_.reserve(2 * count + 8);
 }
 
 // --- Asking the policy
@@ -137,13 +134,14 @@ void DecisionPath::tell(Policy& policy, std::span<const Notice> notices, const S
 DecisionPath::Question DecisionPath::question(PolicyCall call) {
   Question question;
   question.wishes = std::make_shared<Plan>();
-  const auto notices = std::make_shared<std::vector<Notice>>(std::exchange(notices_, {}));
+  const auto notices = std::make_shared<std::vector<Notice>>();
   question.ask = [call = std::move(call), wishes = question.wishes, notices,
                   books = books_](Policy& policy) {
     const Snapshot snapshot(*books);
     tell(policy, *notices, snapshot);
     call(policy, snapshot, *wishes);
   };
+  notices->swap(notices_);  // Last, so that a call that is not made takes none.
   return question;
 }
 
@@ -294,8 +292,7 @@ void DecisionPath::take(std::span<const MoveNumber> ready, std::vector<MoveGroup
 }
 
 std::size_t DecisionPath::end(const AcceptedMove& move, bool moved, Time took, Time stall) {
-  reserve_notices(1);
-  if (moved) books_->touch(move.chunk);  // So that `moved` below needs no memory.
+  make_room(notices_, notices_.size() + 1);
   // The last step that may throw: the books change together.
   const Time now = books_->now();
   const std::vector<MoveNumber> fallen = planner_.note_ended(move.number, moved, now);

@@ -69,7 +69,7 @@ class DecisionPath {
   /// progress.
   std::size_t drop_moves(ChunkId first, std::size_t chunks);
   /// The rows are removed; the policy is told at its next call. Requires: `drop_moves`.
-  void gone(ChunkId first, std::size_t chunks);
+  void gone(ChunkId first, std::size_t chunks) noexcept;
 
   // --- Asking the policy
   /// One call of the policy, including the notices that precede it. It owns all that it uses, so it
@@ -145,7 +145,6 @@ class DecisionPath {
   void begin(MoveNumber number, MoveGroup& group, bool in_front);
   void add_neighbours(const AcceptedMove& first, bool in_front,
                       const std::map<ChunkId, MoveNumber>& ready, MoveGroup& group);
-  void reserve_notices(std::size_t more);
   void sort_uses(std::vector<UseEvent>& uses);
   bool forget_waiting(MoveNumber number);
 

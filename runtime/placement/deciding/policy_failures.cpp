@@ -3,7 +3,7 @@
 namespace vma {
 
 PolicyFailures::Replacement PolicyFailures::failed(PolicyEntry entry, Time now,
-                                                   bool lost) noexcept {
+                                                   Replacement least) noexcept {
   const int in_a_row = ++in_a_row_.at(static_cast<std::size_t>(entry));
   if (in_window_ == 0 || now > window_begin_ + limits_.window) {
     in_window_ = 0;
@@ -12,7 +12,7 @@ PolicyFailures::Replacement PolicyFailures::failed(PolicyEntry entry, Time now,
   ++in_window_;
   if (in_a_row >= limits_.in_a_row_max) return Replacement::failed_in_a_row;
   if (in_window_ >= limits_.in_window_max) return Replacement::failed_in_window;
-  return lost ? Replacement::lost : Replacement::none;
+  return least;
 }
 
 }  // namespace vma

@@ -21,14 +21,21 @@ struct PolicyFailureLimits {
 /// each counts separately; sporadic failures are caught by a time window. Not thread-safe.
 class PolicyFailures {
  public:
-  /// Why the policy has to be replaced.
-  enum class Replacement : std::uint8_t { none, failed_in_a_row, failed_in_window, lost };
+  /// Why the policy has to be replaced. After the last two only by itself: its call has not
+  /// returned, or ran out of memory, so that its state may be incomplete.
+  enum class Replacement : std::uint8_t {
+    none,
+    failed_in_a_row,
+    failed_in_window,
+    lost,
+    no_memory
+  };
 
   explicit PolicyFailures(const PolicyFailureLimits& limits = {}) noexcept : limits_(limits) {}
 
   void succeeded(PolicyEntry entry) noexcept { in_a_row_.at(static_cast<std::size_t>(entry)) = 0; }
-  /// `lost`: the call has not returned, so the policy is replaced in any case, if only by itself.
-  Replacement failed(PolicyEntry entry, Time now, bool lost = false) noexcept;
+  /// `least`: how the policy is replaced if it has not failed often.
+  Replacement failed(PolicyEntry entry, Time now, Replacement least = Replacement::none) noexcept;
   /// Another policy is installed.
   void forget() noexcept { *this = PolicyFailures(limits_); }
   int in_window() const noexcept { return in_window_; }

@@ -77,13 +77,11 @@ MovesUnderWay::Entry MovesUnderWay::remove(MoveNumber number) {
   return entry;
 }
 
-std::vector<std::pair<MoveNumber, MovesUnderWay::Entry>> MovesUnderWay::ended(MoveNumber number,
-                                                                              bool moved) {
-  std::vector<std::pair<MoveNumber, Entry>> over;
-  over.reserve(moved ? 1 : moves_.size());  // Nothing below allocates.
+void MovesUnderWay::ended(MoveNumber number, bool moved, Ended& over) noexcept {
+  const std::size_t first = over.size();
   over.emplace_back(number, remove(number));
   if (moved) {
-    for (const MoveNumber waiting : over.front().second.dependents) {
+    for (const MoveNumber waiting : over[first].second.dependents) {
       const auto found = moves_.find(waiting);
       if (found == moves_.end()) continue;  // Dropped because another one failed.
       Entry& entry = found->second;
@@ -95,14 +93,13 @@ std::vector<std::pair<MoveNumber, MovesUnderWay::Entry>> MovesUnderWay::ended(Mo
       }
       std::erase_if(entry.claims, [&](const RoomClaim& claim) { return claim.from == number; });
     }
-    return over;
+    return;
   }
-  for (std::size_t i = 0; i < over.size(); ++i) {  // It grows: dropped moves drop others.
+  for (std::size_t i = first; i < over.size(); ++i) {  // It grows: dropped moves drop others.
     for (const MoveNumber waiting : over[i].second.dependents) {  // Its chunk stays where it is.
       if (moves_.contains(waiting)) over.emplace_back(waiting, remove(waiting));
     }
   }
-  return over;
 }
 
 std::vector<MoveNumber> MovesUnderWay::moves_of(ChunkId chunk) const {

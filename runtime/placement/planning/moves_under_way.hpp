@@ -49,9 +49,11 @@ class MovesUnderWay {
   bool may_start(MoveNumber number) const;
   /// Requires: it may start, and `used_bytes` of its target counts it.
   void started(MoveNumber number);
-  /// Requires: it is in progress, and `used_bytes` reflects the outcome. Returns the move itself,
-  /// and the moves dropped because they wait for it and it failed.
-  std::vector<std::pair<MoveNumber, Entry>> ended(MoveNumber number, bool moved);
+  using Ended = std::vector<std::pair<MoveNumber, Entry>>;
+  /// Adds to `over` the move itself, and the moves dropped because they wait for it and it failed.
+  /// Requires: it is in progress, and `used_bytes` reflects the outcome; `over` has room for
+  /// `size()` more, or for one if it moved.
+  void ended(MoveNumber number, bool moved, Ended& over) noexcept;
 
   bool is_moving(ChunkId chunk) const { return moves_of_.contains(chunk); }
   bool contains(MoveNumber number) const { return moves_.contains(number); }

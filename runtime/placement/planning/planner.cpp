@@ -283,7 +283,9 @@ std::vector<MoveNumber> Planner::note_ended(MoveNumber number, bool moved, Time 
   // Allocate first: if this throws, the move is still in progress.
   std::vector<MoveNumber> fallen;
   fallen.reserve(moved ? 0 : under_way_.size());
-  const auto over = under_way_.ended(number, moved);
+  MovesUnderWay::Ended over;
+  over.reserve(moved ? 1 : under_way_.size());
+  under_way_.ended(number, moved, over);
   for (const auto& [which, entry] : over) {
     budgets_.ended(entry.from, entry.to, entry.bytes);
     ahead_.ended(entry.chunk, entry.to, which == number && moved, now, limits_);
@@ -297,15 +299,20 @@ std::vector<MoveNumber> Planner::note_ended(MoveNumber number, bool moved, Time 
 }
 
 std::vector<MoveNumber> Planner::note_gone(ChunkId chunk) {
+  // Allocate first: if this throws, the moves are still in progress.
+  const std::vector<MoveNumber> numbers = under_way_.moves_of(chunk);
   std::vector<MoveNumber> fallen;
   fallen.reserve(under_way_.size());
-  for (const MoveNumber number : under_way_.moves_of(chunk)) {
+  MovesUnderWay::Ended over;
+  over.reserve(under_way_.size());
+  for (const MoveNumber number : numbers) {
     if (!under_way_.contains(number)) continue;  // A second leg is dropped with the first.
     VMART_CHECK(!under_way_.entry(number).started, "a moving chunk is not removed");
-    for (const auto& [which, entry] : under_way_.ended(number, false)) {
-      budgets_.ended(entry.from, entry.to, entry.bytes);
-      fallen.push_back(which);
-    }
+    under_way_.ended(number, false, over);
+  }
+  for (const auto& [which, entry] : over) {
+    budgets_.ended(entry.from, entry.to, entry.bytes);
+    fallen.push_back(which);
   }
   history_.forget(chunk);
   ahead_.forget(chunk);

@@ -10,8 +10,8 @@ void RouteBudget::refill(const MachineCosts& costs, Time now) {
   const double passed =
       fresh ? burst_seconds_ : std::chrono::duration<double>(now - refilled_).count();
   if (fresh) {
+    bytes_.assign(costs.places() * costs.places(), 0);
     places_ = costs.places();
-    bytes_.assign(places_ * places_, 0);
   }
   for (std::size_t from = 0; from < places_; ++from) {
     for (std::size_t to = 0; to < places_; ++to) {

@@ -1,6 +1,6 @@
 // Goal: a median is the middle of the sorted values. Method: hand-computed cases for both types
 // used.
-#include "base/median.hpp"
+#include "base/vectors.hpp"
 
 #include <gtest/gtest.h>
 

@@ -12,6 +12,7 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <new>
 #include <stdexcept>
 #include <string>
 
@@ -50,6 +51,18 @@ class ThrowingNowAndThen : public Policy {
 
  private:
   int ticks_ = 0;
+};
+
+/// Has no memory for the first tick of the first instance.
+class OutOfMemory : public Policy {
+ public:
+  explicit OutOfMemory(int number) : number_(number) {}
+  void on_tick(const Snapshot&, Plan&) override {
+    if (number_ == 1) throw std::bad_alloc();
+  }
+
+ private:
+  const int number_;
 };
 
 class Endless : public Policy {
@@ -102,6 +115,7 @@ class BadPolicy : public testing::Test {
     const auto make = [this](const std::string& name) -> std::unique_ptr<Policy> {
       if (name == "throwing") return std::make_unique<Throwing>();
       if (name == "now and then") return std::make_unique<ThrowingNowAndThen>();
+      if (name == "out of memory") return std::make_unique<OutOfMemory>(++made_);
       if (name == "endless") return std::make_unique<Endless>(latch_);
       if (name == "nonsense") return std::make_unique<Nonsense>();
       return make_policy(name);
@@ -118,6 +132,7 @@ class BadPolicy : public testing::Test {
     machinery_->memory.alloc(8192, gpu(0), options);
   }
 
+  int made_ = 0;  // Of those out of memory.
   const std::shared_ptr<Latch> latch_ = std::make_shared<Latch>();
   SimDriver driver_;
   UseLog uses_;
@@ -164,6 +179,14 @@ TEST_F(BadPolicy, ThatThrowsNowAndThenIsReplacedWhenItDoesSoOften) {
   scheduler.tick();
   EXPECT_EQ(scheduler.policy(), "stay_put");
   EXPECT_EQ(scheduler.stats().policy_failures, static_cast<std::uint64_t>(often));
+}
+
+TEST_F(BadPolicy, ThatHadNoMemoryIsMadeAnewAtOnce) {
+  Scheduler& scheduler = with("out of memory");
+  for (int i = 0; i < 4; ++i) scheduler.tick();
+  EXPECT_EQ(made_, 2);
+  EXPECT_EQ(scheduler.policy(), "out of memory");
+  EXPECT_EQ(scheduler.stats().policy_failures, 1u);
 }
 
 TEST_F(BadPolicy, ThatThrowsOftenIsLoggedOnceASecond) {

@@ -48,10 +48,12 @@ TEST(PolicyFailures, AWindowEndsAndTheNextOneBeginsWithTheNextFailure) {
 
 TEST(PolicyFailures, OneThatDoesNotReturnIsReplacedAtOnceAndInTheEndByAnother) {
   PolicyFailures failures({2, 20, seconds(10)});
-  EXPECT_EQ(failures.failed(PolicyEntry::alloc, seconds(0), true), Replacement::lost);
-  EXPECT_EQ(failures.failed(PolicyEntry::alloc, seconds(1), true), Replacement::failed_in_a_row);
+  EXPECT_EQ(failures.failed(PolicyEntry::alloc, seconds(0), Replacement::lost), Replacement::lost);
+  EXPECT_EQ(failures.failed(PolicyEntry::alloc, seconds(1), Replacement::lost),
+            Replacement::failed_in_a_row);
   failures.forget();
-  EXPECT_EQ(failures.failed(PolicyEntry::alloc, seconds(2), true), Replacement::lost);
+  EXPECT_EQ(failures.failed(PolicyEntry::alloc, seconds(2), Replacement::no_memory),
+            Replacement::no_memory);
   EXPECT_EQ(failures.in_window(), 1);
 }
 
