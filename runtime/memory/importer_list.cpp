@@ -2,7 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace vma {
+
+bool ImportingProcess::can_map(Location at) const noexcept {
+  return !gpus || at.kind == Location::Kind::host || std::ranges::find(*gpus, at) != gpus->end();
+}
 
 std::uint64_t ImporterList::add(const ImportingProcess& importer) {
   const MutexLock lock(mutex_);
@@ -34,6 +40,17 @@ std::string ImporterList::why_pinned() const {
       "is imported by process {}{}; it moves in migrations that the program asks for, each alone, "
       "or once they have freed it",
       entries_.front().importer.process, others);
+}
+
+std::string ImporterList::why_not_at(Location at) const {
+  const MutexLock lock(mutex_);
+  const auto found = std::ranges::find_if(
+      entries_, [at](const Entry& entry) { return !entry.importer.can_map(at); });
+  if (found == entries_.end()) return {};
+  return fmt::format(
+      "is imported by process {}, which does not use {}; move it to a host node or to a GPU that "
+      "this process uses, or start the process with that GPU in CUDA_VISIBLE_DEVICES",
+      found->importer.process, to_string(at));
 }
 
 }  // namespace vma

@@ -2,8 +2,11 @@
 
 #include "base/mutex.hpp"
 
+#include <vma/location.hpp>
+
 #include <atomic>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +16,11 @@ namespace vma {
 struct ImportingProcess {
   int process = 0;
   unsigned int user = 0;
+  /// Those of this process's GPUs that it uses, too, in its order; none if it did not say.
+  std::optional<std::vector<Location>> gpus{};
+
+  /// Whether it can map memory there, as far as this process knows. Every process uses host nodes.
+  bool can_map(Location at) const noexcept;
 };
 
 /// The importers of one allocation. Any thread.
@@ -27,6 +35,9 @@ class ImporterList {
   std::vector<ImportingProcess> all() const;
   /// Words that follow "the allocation at ...", with the first importer's process.
   std::string why_pinned() const;
+  /// Words that follow "the allocation at ...", if one of them cannot map memory there; otherwise
+  /// empty.
+  std::string why_not_at(Location at) const;
 
  private:
   struct Entry {

@@ -1,6 +1,7 @@
 #include "sharing/export_connection.hpp"
 
 #include "base/log.hpp"
+#include "migrate/migration/group_account.hpp"
 
 #include <boost/asio/error.hpp>
 #include <boost/asio/io_context.hpp>
@@ -39,11 +40,12 @@ class TriedLock {
 
 }  // namespace
 
-ExportConnection::ExportConnection(asio::io_context& context, Memory& memory,
-                                   const PlaceNames& names, ImportPlaces& places,
-                                   std::shared_ptr<Allocation> allocation, ShareChannel channel)
-    : memory_(memory),
-      names_(names),
+ExportConnection::ExportConnection(asio::io_context& context, const ExportParts& parts,
+                                   ImportPlaces& places, std::shared_ptr<Allocation> allocation,
+                                   ShareChannel channel)
+    : memory_(parts.memory),
+      mover_(parts.mover),
+      names_(parts.names),
       places_(places),
       allocation_(std::move(allocation)),
       channel_(std::move(channel)),
@@ -132,7 +134,11 @@ void ExportConnection::wait_for_limit(std::chrono::milliseconds limit) {
     if (error || !self || self->state_ == State::imported) return;
     // One that was replaced may have expired before.
     if (std::chrono::steady_clock::now() < self->limit_.expiry()) return;
-    self->refuse(ErrorKind::busy, "the import took longer than ExportOptions::import_limit");
+    self->refuse(ErrorKind::busy,
+                 self->bringing_.empty()
+                     ? "the import took longer than ExportOptions::import_limit"
+                     : "the memory is still on its way to where the importer can use it, after "
+                       "ExportOptions::import_limit; import it again");
   });
 }
 
@@ -153,6 +159,7 @@ void ExportConnection::read() {
 void ExportConnection::handle(const ShareMessage& message) {
   if (move_) return handle_of_move(message);
   if (message.kind == ShareKind::hello && state_ == State::greeting) {
+    if (!message.gpus.empty()) who_.gpus = names_.find_gpus(message.gpus);
     return until_done([this] { return admit(); });
   }
   if (message.kind == ShareKind::ask && state_ == State::offered) {
@@ -202,28 +209,45 @@ void ExportConnection::until_done(std::function<bool()> attempt) {
   });
 }
 
-/// From here on the allocation stays where it is. False while a chunk of it is being switched.
-bool ExportConnection::admit() {
+/// Whoever waits for something answers then, before the importer gives up: it may have the same
+/// limit.
+bool ExportConnection::past_half_limit() const {
+  return std::chrono::steady_clock::now() - started_ >= import_time(import_limit_, 1) / 2;
+}
+
+/// False while there is none.
+bool ExportConnection::take_place() {
   if (!placed_ && !places_.take()) {
-    // A process that has just freed it may not be seen to have done so. Answers before the importer
-    // gives up, which may have the same limit.
-    const auto waited = std::chrono::steady_clock::now() - started_;
-    if (waited < import_time(import_limit_, 1) / 2) return false;
+    // A process that has just freed it may not be seen to have done so.
+    if (!past_half_limit()) return false;
     throw Error(ErrorKind::busy, export_call,
                 fmt::format("{} processes have imported it, as many as "
                             "ExportOptions::importers_max",
                             places_.most()));
   }
   placed_ = true;
+  return true;
+}
+
+/// From here on the allocation moves only as its importers allow. False while a chunk of it is
+/// being switched, or lies where this importer cannot map it.
+bool ExportConnection::admit() {
+  if (!take_place() || !bring_ended()) return false;
+  std::vector<SlotRange> beyond;
   {
     const TriedLock operations(allocation_->operations());
     if (!operations) return false;
     check_exportable();
-    importer_ = allocation_->importers().add(who_);
-    allocation_->share();
+    if (importer_ == 0) importer_ = allocation_->importers().add(who_);
+    beyond = beyond_reach();
+    if (beyond.empty()) allocation_->share();
+  }
+  memory_.tell_changed(*allocation_);
+  if (!beyond.empty()) {
+    bring(beyond);
+    return false;
   }
   memory_.chunks().drop_copies(*allocation_);
-  memory_.tell_changed(*allocation_);
   ShareMessage offer{.kind = ShareKind::offer};
   offer.geometry = allocation_->geometry();
   offer.tag = allocation_->tag;
@@ -244,6 +268,92 @@ void ExportConnection::check_exportable() const {
     refuse_with(ErrorKind::dropped, "has no contents while it is parked");
   }
   memory_.chunks().export_terms().require_descriptors(*allocation_, export_call);
+}
+
+/// Runs of slots that lie where the importer cannot map them.
+std::vector<SlotRange> ExportConnection::beyond_reach() const {
+  std::vector<SlotRange> beyond;
+  const std::size_t slots = allocation_->geometry().slots;
+  for (std::size_t slot = 0; slot < slots; ++slot) {
+    if (who_.can_map(allocation_->home(slot))) continue;
+    if (beyond.empty() || beyond.back().end != slot) beyond.push_back({slot, slot});
+    beyond.back().end = slot + 1;
+  }
+  return beyond;
+}
+
+/// Where the program wants the range, the importer's own GPUs, the host: the first that suits all
+/// importers and users here, and has not refused it.
+std::optional<Location> ExportConnection::place_for(SlotRange range) const {
+  const Topology& topology = memory_.topology();
+  std::vector<Location> places{allocation_->wanted(range.first)};
+  places.insert(places.end(), who_.gpus->begin(), who_.gpus->end());
+  const Location home = allocation_->home(range.first);
+  if (home.kind == Location::Kind::gpu) {
+    places.push_back(topology.nearest_host(DeviceId{home.ordinal}));
+  }
+  places.insert(places.end(), topology.locations().begin(), topology.locations().end());
+  const auto suits = [&](Location at) {
+    if (std::ranges::count(refused_, at) > 0) return false;
+    if (!allocation_->importers().why_not_at(at).empty()) return false;
+    for (std::size_t slot = range.first; slot < range.end; ++slot) {
+      if (!mover_.reach().allows(*allocation_, slot, at)) return false;
+    }
+    return true;
+  };
+  const auto found = std::ranges::find_if(places, suits);
+  return found == places.end() ? std::nullopt : std::optional(*found);
+}
+
+/// Moves the ranges to where the importer can map them, as `vma::migrate_async` does; other
+/// importers follow. `bring_ended` says when.
+void ExportConnection::bring(const std::vector<SlotRange>& ranges) {
+  const std::optional<Location> to = place_for(ranges.front());
+  const bool gives_up = past_half_limit() || !allocation_->movable;
+  if (!to || (not_brought_ && gives_up)) {
+    const Location at = allocation_->home(ranges.front().first);
+    throw Error(
+        not_brought_ ? not_brought_->kind() : ErrorKind::unreachable, export_call,
+        fmt::format("the memory lies at {}, which process {} does not use, and does not move to "
+                    "where it can: {}. Start that process with this GPU in CUDA_VISIBLE_DEVICES",
+                    to_string(at), who_.process,
+                    not_brought_ ? detail_of(*not_brought_)
+                                 : "no place suits all processes and GPUs that use the memory"));
+  }
+  if (const std::string why = allocation_->why_kept(); !why.empty()) {
+    not_brought_.emplace(ErrorKind::pinned, export_call, "it " + why);
+    return;  // For a moment, perhaps.
+  }
+  std::vector<Submission> moves;
+  for (const SlotRange& range : ranges) {
+    Submission& move = moves.emplace_back();
+    move.what = {allocation_, range, *to};
+    const bool attached = mover_.attached().any(allocation_->begin());
+    move.options.scope = attached ? StopScope::attached : StopScope::hold;
+  }
+  bringing_ = mover_.submit_all(std::move(moves));
+}
+
+/// Throws: what the moves failed with, if neither time nor another place can help.
+bool ExportConnection::bring_ended() {
+  if (!std::ranges::all_of(bringing_, [](const auto& task) { return task->done(); })) return false;
+  for (const auto& task : std::exchange(bringing_, {})) {
+    try {
+      if (const std::exception_ptr failure = task->error()) std::rethrow_exception(failure);
+    } catch (const Error& error) {
+      not_brought_ = error;
+      switch (error.kind()) {
+        case ErrorKind::busy:
+        case ErrorKind::cancelled:
+        case ErrorKind::pinned: break;
+        case ErrorKind::out_of_memory:
+        case ErrorKind::unreachable:
+        case ErrorKind::unsupported: refused_.push_back(task->to); break;
+        default: throw;
+      }
+    }
+  }
+  return true;
 }
 
 /// False while a hold or another slow call has the driver.
@@ -286,7 +396,7 @@ bool ExportConnection::send_chunks(std::uint64_t first, std::uint64_t count,
 }
 
 std::string ExportConnection::why_not_moving() const {
-  if (closed_ || importer_ == 0) return {};
+  if (closed_ || state_ == State::greeting) return {};  // It has no chunk yet.
   if (state_ != State::imported) {
     return fmt::format("process {} has begun to import the memory, and not ended it", who_.process);
   }

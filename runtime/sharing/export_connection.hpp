@@ -1,6 +1,7 @@
 #pragma once
 
 #include "memory/memory.hpp"
+#include "migrate/moves/mover.hpp"
 #include "sharing/descriptor_watch.hpp"
 #include "sharing/offered_move.hpp"
 #include "sharing/place_names.hpp"
@@ -13,10 +14,19 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace vma {
+
+/// What exports use of their runtime.
+struct ExportParts {
+  Memory& memory;
+  Mover& mover;
+  const PlaceNames& names;
+};
 
 /// How many processes may have one export imported. One thread.
 class ImportPlaces {
@@ -32,20 +42,20 @@ class ImportPlaces {
 };
 
 /// One process that imports an allocation: answers its questions, then stands for its import until
-/// it ends. From its first question until the end, it has a place; from the first handle that
-/// leaves until the end, the process is in the allocation's `ImporterList`. The end is that of the
-/// connection or of the process, whichever is seen first. Passes on what an `OfferedMove` and the
-/// process have to tell each other.
+/// it ends. From its first question until the end, it has a place, and the process is in the
+/// allocation's `ImporterList`: so the runtime moves the memory no more by itself. What lies on a
+/// GPU that the process does not use is moved away from there before the first answer. The end is
+/// that of the connection or of the process, whichever is seen first. Passes on what an
+/// `OfferedMove` and the process have to tell each other.
 ///
 /// Runs on the thread of its context. What would have to wait, for a move or for the turn for slow
 /// calls, is retried instead. Exceptions end at its handlers: the process is told, and the
 /// connection ends, or the move in which it takes part fails.
 class ExportConnection : public std::enable_shared_from_this<ExportConnection> {
  public:
-  /// Requires: `memory` and `names` outlive it, and `places` does until it is closed.
-  ExportConnection(boost::asio::io_context& context, Memory& memory, const PlaceNames& names,
-                   ImportPlaces& places, std::shared_ptr<Allocation> allocation,
-                   ShareChannel channel);
+  /// Requires: the parts outlive it, and `places` does until it is closed.
+  ExportConnection(boost::asio::io_context& context, const ExportParts& parts, ImportPlaces& places,
+                   std::shared_ptr<Allocation> allocation, ShareChannel channel);
   ~ExportConnection();
 
   /// The process has until `limit` from now to ask its first question, and `import_time` to import.
@@ -78,8 +88,14 @@ class ExportConnection : public std::enable_shared_from_this<ExportConnection> {
   void handle(const ShareMessage& message);
   void handle_of_move(const ShareMessage& message);
   void until_done(std::function<bool()> attempt);
+  bool past_half_limit() const;
+  bool take_place();
   bool admit();
   void check_exportable() const;
+  std::vector<SlotRange> beyond_reach() const;
+  std::optional<Location> place_for(SlotRange range) const;
+  void bring(const std::vector<SlotRange>& ranges);
+  bool bring_ended();
   bool export_chunks(std::uint64_t first);
   bool export_targets(std::uint64_t first);
   bool send_chunks(std::uint64_t first, std::uint64_t count,
@@ -87,11 +103,12 @@ class ExportConnection : public std::enable_shared_from_this<ExportConnection> {
   void send(const ShareMessage& message);
 
   Memory& memory_;
+  Mover& mover_;
   const PlaceNames& names_;
   ImportPlaces& places_;
   const std::shared_ptr<Allocation> allocation_;
   ShareChannel channel_;
-  const ImportingProcess who_;
+  ImportingProcess who_;
   DescriptorWatch messages_, death_;  // Of the channel's socket; of the process.
   boost::asio::steady_timer limit_, retry_;
   std::chrono::steady_clock::time_point started_{};
@@ -100,9 +117,12 @@ class ExportConnection : public std::enable_shared_from_this<ExportConnection> {
   bool placed_ = false;
   std::uint64_t importer_ = 0;  // In the list; 0 for none.
   bool closed_ = false;
-  bool reading_ = false;               // A handler waits for a message.
-  std::shared_ptr<OfferedMove> move_;  // Null while it takes part in none.
-  std::size_t member_ = 0;             // Of the move.
+  bool reading_ = false;                                  // A handler waits for a message.
+  std::vector<std::shared_ptr<MigrationTask>> bringing_;  // To where the process can map it.
+  std::vector<Location> refused_;                         // Places to which it could not move.
+  std::optional<Error> not_brought_;                      // Why it did not move, the last time.
+  std::shared_ptr<OfferedMove> move_;                     // Null while it takes part in none.
+  std::size_t member_ = 0;                                // Of the move.
 };
 
 }  // namespace vma

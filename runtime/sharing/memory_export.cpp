@@ -59,11 +59,10 @@ struct MemoryExport::Acceptor {
   asio::steady_timer retry;
 };
 
-MemoryExport::MemoryExport(asio::io_context& context, Memory& memory, const PlaceNames& names,
+MemoryExport::MemoryExport(asio::io_context& context, const ExportParts& parts,
                            std::shared_ptr<Allocation> allocation, const ExportRequest& request)
     : context_(context),
-      memory_(memory),
-      names_(names),
+      parts_(parts),
       allocation_(std::move(allocation)),
       request_(request),
       places_(request.importers_max),
@@ -144,8 +143,8 @@ void MemoryExport::admit(ShareChannel channel) {
   if (silent >= silent_max) {
     return channel.refuse(ErrorKind::busy, "too many processes are connected and ask for nothing");
   }
-  auto connection = std::make_shared<ExportConnection>(context_, memory_, names_, places_,
-                                                       allocation_, std::move(channel));
+  auto connection = std::make_shared<ExportConnection>(context_, parts_, places_, allocation_,
+                                                       std::move(channel));
   connections_.push_back(connection);
   connection->start(request_.import_limit);
 }

@@ -2,9 +2,7 @@
 
 #include "control/control_socket.hpp"
 #include "control/descriptor.hpp"
-#include "memory/memory.hpp"
 #include "sharing/export_connection.hpp"
-#include "sharing/place_names.hpp"
 
 #include <chrono>
 #include <memory>
@@ -39,7 +37,7 @@ class MemoryExport : public std::enable_shared_from_this<MemoryExport> {
  public:
   /// Listens from here on. Requires: what is passed by reference outlives it. Throws: like
   /// `ControlSocket`.
-  MemoryExport(boost::asio::io_context& context, Memory& memory, const PlaceNames& names,
+  MemoryExport(boost::asio::io_context& context, const ExportParts& parts,
                std::shared_ptr<Allocation> allocation, const ExportRequest& request);
   ~MemoryExport();
 
@@ -71,8 +69,7 @@ class MemoryExport : public std::enable_shared_from_this<MemoryExport> {
   void refuse_stranger(ShareChannel channel) noexcept;
 
   boost::asio::io_context& context_;
-  Memory& memory_;
-  const PlaceNames& names_;
+  const ExportParts parts_;
   const std::shared_ptr<Allocation> allocation_;
   const ExportRequest request_;
   ImportPlaces places_;

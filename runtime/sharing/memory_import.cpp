@@ -20,7 +20,7 @@ Error unexpected(const char* what) {
 
 MemoryImport::MemoryImport(Memory& memory, const PlaceNames& places, const ShareStop& stop,
                            ImportFollower& follower)
-    : memory_(memory), chunks_(memory, places), stop_(stop), follower_(follower) {}
+    : memory_(memory), places_(places), chunks_(memory, places), stop_(stop), follower_(follower) {}
 
 std::shared_ptr<Allocation> MemoryImport::run(const ImportRequest& request) {
   const SteadyClock clock;
@@ -29,7 +29,8 @@ std::shared_ptr<Allocation> MemoryImport::run(const ImportRequest& request) {
   channel_ = std::make_shared<ShareChannel>(ShareChannel::connect(request.path, deadline_, &stop_));
   const std::shared_ptr<FollowedImport> followed = follower_.add(channel_);
   ImportTerms terms{request.tag, check_exporter(request), followed};
-  const ShareMessage offer = ask({.kind = ShareKind::hello}, ShareKind::offer);
+  const ShareMessage offer =
+      ask({.kind = ShareKind::hello, .gpus = places_.gpus()}, ShareKind::offer);
   check_offer(offer);
   if (terms.tag.empty()) terms.tag = offer.tag;
   deadline_ = later(start, import_time(request.limit, offer.geometry.slots));

@@ -46,6 +46,7 @@ class MemoryImport {
   void take_chunks(const Geometry& geometry, std::vector<Chunk>& chunks);
 
   Memory& memory_;
+  const PlaceNames& places_;
   const ImportedChunks chunks_;
   const ShareStop& stop_;
   ImportFollower& follower_;

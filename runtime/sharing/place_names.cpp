@@ -26,4 +26,20 @@ std::optional<Location> PlaceNames::find(const SharedPlace& place) const {
   return named == gpus_.end() ? std::nullopt : std::optional(named->second);
 }
 
+std::vector<std::string> PlaceNames::gpus() const {
+  std::vector<std::string> names;
+  for (const DeviceId device : topology_.devices()) {
+    names.push_back(name(gpu(index(device))).gpu);
+  }
+  return names;
+}
+
+std::vector<Location> PlaceNames::find_gpus(std::span<const std::string> names) const {
+  std::vector<Location> found;
+  for (const std::string& name : names) {
+    if (const auto known = gpus_.find(name); known != gpus_.end()) found.push_back(known->second);
+  }
+  return found;
+}
+
 }  // namespace vma

@@ -6,7 +6,9 @@
 
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
 namespace vma {
 
@@ -20,6 +22,10 @@ class PlaceNames {
   SharedPlace name(Location at) const;
   /// None if this process does not use the place.
   std::optional<Location> find(const SharedPlace& place) const;
+  /// Of all GPUs of this process, in its order.
+  std::vector<std::string> gpus() const;
+  /// The GPUs of this process among those that another one uses.
+  std::vector<Location> find_gpus(std::span<const std::string> names) const;
 
  private:
   const Topology& topology_;

@@ -92,6 +92,21 @@ void read_chunks(ShareReader& reader, ShareMessage& message) {
   }
 }
 
+constexpr std::uint32_t version_of(ShareKind kind) {
+  return kind == ShareKind::hello ? share_version : share_version_oldest;
+}
+
+void write_gpus(ShareWriter& writer, const ShareMessage& message) {
+  writer.number(static_cast<std::uint32_t>(message.gpus.size()));
+  for (const std::string& gpu : message.gpus) writer.text(gpu);
+}
+
+void read_gpus(ShareReader& reader, ShareMessage& message) {
+  const auto count = reader.number<std::uint32_t>();
+  if (count > gpus_in_hello_max) throw malformed("the number of GPUs");
+  for (std::uint32_t i = 0; i < count; ++i) message.gpus.push_back(reader.text());
+}
+
 void write_move(ShareWriter& writer, const ShareMessage& message) {
   writer.number(message.first);
   writer.number(std::int64_t{message.limit.count()});
@@ -129,10 +144,10 @@ void read_offer(ShareReader& reader, ShareMessage& message) {
 std::vector<std::byte> encode(const ShareMessage& message) {
   ShareWriter writer;
   writer.number(share_magic);
-  writer.number(share_version);
+  writer.number(version_of(message.kind));
   writer.number(message.kind);
   switch (message.kind) {
-    case ShareKind::hello:
+    case ShareKind::hello: write_gpus(writer, message); break;
     case ShareKind::ready:
     case ShareKind::done:
     case ShareKind::stop:
@@ -158,7 +173,8 @@ std::vector<std::byte> encode(const ShareMessage& message) {
 ShareMessage decode(std::span<const std::byte> bytes) {
   ShareReader reader(bytes);
   if (reader.number<std::uint32_t>() != share_magic) throw malformed("it is none of vmart");
-  if (const auto version = reader.number<std::uint32_t>(); version != share_version) {
+  const auto version = reader.number<std::uint32_t>();
+  if (version < share_version_oldest || version > share_version) {
     throw Error(ErrorKind::unsupported, import_call,
                 fmt::format("the other process shares memory by version {} of the protocol, this "
                             "one by version {}; use the same vmart in both",
@@ -168,6 +184,8 @@ ShareMessage decode(std::span<const std::byte> bytes) {
   message.kind = reader.number<ShareKind>();
   switch (message.kind) {
     case ShareKind::hello:
+      if (version == share_version) read_gpus(reader, message);
+      break;
     case ShareKind::ready:
     case ShareKind::done:
     case ShareKind::stop:

@@ -18,7 +18,8 @@ namespace vma {
 // The protocol between the process that exports an allocation and one that imports it, over a Unix
 // socket that keeps the borders of messages. The importer asks, the exporter answers:
 //
-//     hello        ->
+//     hello        ->            the GPUs that the importer uses
+//                                (the exporter moves the memory to one of them, or to the host)
 //                  <-  offer     how the memory is cut, and its tag
 //     ask(first)   ->
 //                  <-  chunks    up to `chunks_in_message_max`, with a descriptor for each
@@ -45,14 +46,17 @@ namespace vma {
 // Only the process that connected, and the one that listens, may send: each side compares the
 // sender that the kernel reports with each message (`SCM_CREDENTIALS`). Each message begins with
 // a magic number, the version and its kind; these stay the same in all versions, so that processes
-// of different versions can tell each other.
+// of different versions can tell each other. The version of a message is the one that gave its kind
+// the present form, so that two processes understand each other as far as their messages are alike.
 
 inline constexpr const char* export_call = "vma::export_allocation";
 inline constexpr const char* import_call = "vma::import_allocation";
 
-constexpr std::uint32_t share_version = 3;
+constexpr std::uint32_t share_version = 4;
+constexpr std::uint32_t share_version_oldest = 3;  ///< Its `hello` names no GPUs.
 constexpr std::size_t share_message_bytes_max = 16384;
 constexpr std::size_t chunks_in_message_max = 32;  ///< The kernel passes at most 253 descriptors.
+constexpr std::size_t gpus_in_hello_max = 128;
 constexpr std::uint64_t shared_slots_max = std::uint64_t{1} << 20;
 constexpr std::size_t shared_text_bytes_max = 1024;  ///< Longer ones are cut.
 
@@ -95,8 +99,9 @@ struct SharedChunk {
 /// One message; which fields mean something depends on the kind.
 struct ShareMessage {
   ShareKind kind = ShareKind::hello;
-  Geometry geometry{};      ///< Of an offer.
-  std::string tag{};        ///< Of an offer.
+  std::vector<std::string> gpus{};  ///< Of `hello`, as in SharedPlace; empty: it names none.
+  Geometry geometry{};              ///< Of an offer.
+  std::string tag{};                ///< Of an offer.
   std::uint64_t first = 0;  ///< Number of a chunk, of `ask` and `chunks`; of all, of `move`.
   std::chrono::milliseconds limit{0};             ///< Of `move`: for each answer.
   std::chrono::milliseconds decision_limit{0};    ///< Of `move`: from `stopped` on.
@@ -109,8 +114,8 @@ struct ShareMessage {
 
 /// Requires: within the limits above; longer texts are cut.
 std::vector<std::byte> encode(const ShareMessage& message);
-/// Throws: Error{unsupported} for another version, Error{peer_failure} for anything that `encode`
-/// does not write.
+/// Throws: Error{unsupported} for a version that is older or newer, Error{peer_failure} for
+/// anything that `encode` does not write.
 ShareMessage decode(std::span<const std::byte> bytes);
 
 }  // namespace vma

@@ -47,8 +47,8 @@ std::shared_ptr<MemoryExport> Sharing::open(std::shared_ptr<Allocation> allocati
   if (request.path.empty()) request.path = new_path() + ".sock";
   const MutexLock lock(mutex_);
   exports_.reserve(exports_.size() + 1);
-  auto made = std::make_shared<MemoryExport>(thread().context(), memory_, places_,
-                                             std::move(allocation), request);
+  auto made = std::make_shared<MemoryExport>(
+      thread().context(), ExportParts{memory_, mover_, places_}, std::move(allocation), request);
   asio::post(thread_->context(), [made] { made->start(); });
   exports_.push_back(made);
   return made;

@@ -218,6 +218,36 @@ class Moves(unittest.TestCase):
             exporter.control("migrate", "run", "gpu1")
             self.assertEqual(exporter.tell("check", 1), "wrong 0")
 
+    def test_bring_the_memory_back_to_where_another_process_can_open_it(self):
+        # Each sees one GPU, as its number 0.
+        for seen, moved in (("0", "gpu1"), ("1", "gpu0")):
+            with self.subTest(seen=seen), Sharer() as exporter, Sharer(CUDA_VISIBLE_DEVICES=seen) as importer:
+                exporter.tell("alloc", BYTES)
+                exporter.tell("fill", 1)
+                handle = exporter.handle()
+                exporter.control("migrate", "run", moved)
+                self.assertEqual(importer.tell("open", handle), OPENED, importer.errors())
+                self.assertEqual(places(exporter.where()[0]), {f"gpu({seen})"})
+                self.assertEqual(places(importer.where()[0]), {"gpu(0)"})
+                importer.tell("range")
+                self.assertEqual(importer.tell("check", 1), "wrong 0")
+                self.assertEqual(importer.tell("fill", 2), "filled")
+                self.assertEqual(exporter.tell("check", 2), "wrong 0")
+
+    def test_go_to_the_host_for_processes_that_see_different_gpus(self):
+        with (Sharer() as exporter, Sharer(CUDA_VISIBLE_DEVICES="0") as first,
+              Sharer(CUDA_VISIBLE_DEVICES="1") as second):
+            exporter.tell("alloc", BYTES)
+            exporter.tell("fill", 1)
+            handle = exporter.handle()
+            for importer in (first, second):
+                self.assertEqual(importer.tell("open", handle), OPENED, importer.errors())
+            for one in (exporter, first, second):
+                self.assertEqual(places(one.where()[0]), {"host(0)"})
+            for importer in (first, second):
+                importer.tell("range")
+                self.assertEqual(importer.tell("check", 1), "wrong 0")
+
     def test_are_refused_in_the_other_process(self):
         with Pair() as (_, importer):
             with self.assertRaisesRegex(AssertionError, "pinned: .*exports it"):

@@ -77,6 +77,11 @@ void require_not_kept(const Allocation& allocation, const char* call) {
   if (!why.empty()) refuse(allocation, ErrorKind::pinned, why, call);
 }
 
+void require_importers_follow(const Allocation& allocation, Location to, const char* call) {
+  const std::string why = allocation.importers().why_not_at(to);
+  if (!why.empty()) refuse(allocation, ErrorKind::unreachable, why, call);
+}
+
 void require_no_loss(const Allocation& allocation, const char* call) {
   if (!allocation.poisoned()) return;
   refuse(allocation, ErrorKind::poisoned,

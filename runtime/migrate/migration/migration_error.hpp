@@ -39,6 +39,9 @@ Outcome outcome_of(const Error& error, const MigrationReport& report) noexcept;
 void require_no_pin(const Allocation& allocation, const char* call);
 /// The same for a move that the processes that have imported the memory follow.
 void require_not_kept(const Allocation& allocation, const char* call);
+/// Throws: Error{unreachable} that names a process that has imported the memory, and cannot follow
+/// it there.
+void require_importers_follow(const Allocation& allocation, Location to, const char* call);
 /// Throws: Error{poisoned} if the allocation has lost a slot.
 void require_no_loss(const Allocation& allocation, const char* call);
 /// Throws: Error{dropped} if a slot of the range has no memory. The answer does not change while

@@ -94,6 +94,7 @@ void HeldMove::plan(HeldRange& range) {
   require_no_loss(allocation, "vma::migrate");
   if (leads_) {
     require_not_kept(allocation, "vma::migrate");
+    require_importers_follow(allocation, range.to, "vma::migrate");
   } else {
     require_no_pin(allocation, "vma::migrate");
   }

@@ -54,8 +54,8 @@ ContextHandle prepared(ContextHandle context, DeviceId device, bool primary) {
 void create_context(CUcontext* context, CUdevice device) {
   required(context);
   const MutexLock lock(opening());
-  const ContextHandle made =
-      prepared(sim().create_context(device_of(device)), DeviceId{device}, false);
+  const DeviceId id = device_of(device);
+  const ContextHandle made = prepared(sim().create_context(id), id, false);
   push_context(made);
   *context = native_of<CUcontext>(made);
 }
@@ -159,7 +159,7 @@ SIM_CUDA_CALL(cuCtxPopCurrent, (CUcontext * context), (context)) {
 }
 
 SIM_CUDA_CALL(cuCtxGetDevice, (CUdevice * device), (device)) {
-  *required(device) = index(sim().context_device(current_context()));
+  *required(device) = ordinal_of(sim().context_device(current_context()));
 }
 SIM_CUDA_CALL(cuCtxGetId, (CUcontext context, unsigned long long* id), (context, id)) {
   *required(id) = sim().context_id(given_or_current(context));

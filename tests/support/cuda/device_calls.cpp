@@ -9,7 +9,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <string>
-#include <string_view>
 
 namespace vma {
 namespace {
@@ -88,11 +87,8 @@ void read_uuid(const std::string& text, CUuuid& uuid) {  // "GPU-51300000-0000-.
 
 SIM_CUDA_CALL(cuInit, (unsigned int flags), (flags)) {
   if (flags != 0) refuse(CUDA_ERROR_INVALID_VALUE);
-  const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
-  if (visible != nullptr && (*visible == '\0' || std::string_view(visible) == "-1")) {
-    refuse(CUDA_ERROR_NO_DEVICE);
-  }
   open_sim();
+  if (visible_devices() == 0) refuse(CUDA_ERROR_NO_DEVICE);
 }
 
 SIM_CUDA_CALL(cuDriverGetVersion, (int* version), (version)) {
@@ -100,11 +96,12 @@ SIM_CUDA_CALL(cuDriverGetVersion, (int* version), (version)) {
 }
 
 SIM_CUDA_CALL(cuDeviceGetCount, (int* count), (count)) {
-  *required(count) = sim().device_count();
+  *required(count) = visible_devices();
 }
 
 SIM_CUDA_CALL(cuDeviceGet, (CUdevice * device, int ordinal), (device, ordinal)) {
-  *required(device) = index(device_of(ordinal));
+  device_of(ordinal);
+  *required(device) = ordinal;
 }
 
 SIM_CUDA_CALL(cuDeviceGetName, (char* name, int size, CUdevice device), (name, size, device)) {
@@ -124,8 +121,8 @@ SIM_CUDA_CALL(cuDeviceGetPCIBusId, (char* id, int size, CUdevice device), (id, s
 }
 
 SIM_CUDA_CALL(cuDeviceGetByPCIBusId, (CUdevice * device, const char* id), (device, id)) {
-  for (int ordinal = 0; ordinal < sim().device_count(); ++ordinal) {
-    const std::string known = sim().device_info(DeviceId{ordinal}).pci_bus_id;
+  for (CUdevice ordinal = 0; ordinal < visible_devices(); ++ordinal) {
+    const std::string known = sim().device_info(device_of(ordinal)).pci_bus_id;
     if (known != required(id)) continue;
     *required(device) = ordinal;
     return;
@@ -144,14 +141,14 @@ SIM_CUDA_CALL(cuDeviceGetAttribute, (int* value, CUdevice_attribute which, CUdev
 
 SIM_CUDA_CALL(cuDeviceCanAccessPeer, (int* can, CUdevice from, CUdevice to), (can, from, to)) {
   const bool other = device_of(from) != device_of(to);
-  *required(can) = other && sim().can_access_peer(DeviceId{from}, DeviceId{to}) ? 1 : 0;
+  *required(can) = other && sim().can_access_peer(device_of(from), device_of(to)) ? 1 : 0;
 }
 
 SIM_CUDA_CALL(cuDeviceGetP2PAttribute,
               (int* value, CUdevice_P2PAttribute which, CUdevice from, CUdevice to),
               (value, which, from, to)) {
   if (device_of(from) == device_of(to)) refuse(CUDA_ERROR_INVALID_DEVICE);
-  const LinkInfo link = sim().link_info(DeviceId{from}, DeviceId{to});
+  const LinkInfo link = sim().link_info(device_of(from), device_of(to));
   switch (which) {
     case CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK: *required(value) = link.performance_rank; return;
     case CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED:

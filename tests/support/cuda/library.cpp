@@ -63,6 +63,26 @@ SimDriver* make_sim() {
   return new SimDriver(machine);
 }
 
+/// The machine's GPUs that the program sees, in its order. As in the driver, the first entry of the
+/// list that names none ends it.
+const std::vector<DeviceId>& visible() {
+  static const std::vector<DeviceId>& devices = *new std::vector<DeviceId>([] {
+    std::vector<DeviceId> listed;
+    const char* list = std::getenv("CUDA_VISIBLE_DEVICES");
+    const int all = sim().device_count();
+    for (int each = 0; list == nullptr && each < all; ++each) listed.push_back(DeviceId{each});
+    while (list != nullptr) {
+      char* end = nullptr;
+      const long number = std::strtol(list, &end, 10);
+      if (end == list || number < 0 || number >= all) break;
+      listed.push_back(DeviceId{static_cast<int>(number)});
+      list = *end == ',' ? end + 1 : nullptr;
+    }
+    return listed;
+  }());
+  return devices;
+}
+
 std::vector<ContextHandle>& stack() {
   thread_local std::vector<ContextHandle> contexts;
   return contexts;
@@ -121,9 +141,18 @@ void open_sim() {
   }
 }
 
+int visible_devices() {
+  return static_cast<int>(visible().size());
+}
+
 DeviceId device_of(CUdevice device) {
-  if (device < 0 || device >= sim().device_count()) refuse(CUDA_ERROR_INVALID_DEVICE);
-  return DeviceId{device};
+  if (device < 0 || device >= visible_devices()) refuse(CUDA_ERROR_INVALID_DEVICE);
+  return visible()[static_cast<std::size_t>(device)];
+}
+
+CUdevice ordinal_of(DeviceId device) {
+  const auto found = std::ranges::find(visible(), device);
+  return found == visible().end() ? -1 : static_cast<CUdevice>(found - visible().begin());
 }
 
 ContextHandle top_context() noexcept {

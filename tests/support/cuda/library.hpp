@@ -12,7 +12,8 @@ namespace vma {
 
 /// The process's simulated machine, opened by the first cuInit and never closed: threads of the
 /// program may be in it until the process ends. SIM_CUDA_MACHINE names it, as `load_machine` does;
-/// otherwise it has two GPUs of 4 GiB. Throws: Refusal{NOT_INITIALIZED} before cuInit.
+/// otherwise it has two GPUs of 4 GiB. The program sees those that CUDA_VISIBLE_DEVICES lists by
+/// their numbers, and numbers them itself. Throws: Refusal{NOT_INITIALIZED} before cuInit.
 SimDriver& sim();
 /// Throws: Refusal if there is no such machine.
 void open_sim();
@@ -31,8 +32,12 @@ Handle handle_of(Native* native) {
   return Handle{reinterpret_cast<std::uintptr_t>(native)};
 }
 
-/// Throws: Refusal{INVALID_DEVICE}.
+/// How many GPUs the program sees.
+int visible_devices();
+/// The machine's GPU behind the program's number. Throws: Refusal{INVALID_DEVICE}.
 DeviceId device_of(CUdevice device);
+/// The program's number of a GPU that it sees; -1 for others, whose memory it may have imported.
+CUdevice ordinal_of(DeviceId device);
 
 // --- Contexts of the calling thread
 /// Throws: Refusal{INVALID_CONTEXT} if it has none.

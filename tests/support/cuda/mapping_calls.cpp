@@ -50,7 +50,8 @@ void pointer_attribute(CUpointer_attribute which, Address address, void* out) {
       if (on_gpu) refuse(CUDA_ERROR_INVALID_VALUE);
       return put(out, to_pointer(address));
     case CU_POINTER_ATTRIBUTE_BUFFER_ID: return put(out, std::uint64_t{info.buffer_id});
-    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: return put(out, on_gpu ? info.at.ordinal : 0);
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+      return put(out, on_gpu ? ordinal_of(DeviceId{info.at.ordinal}) : 0);
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
       return put(out, CUdeviceptr{to_integer(sim().address_range(address).begin)});
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:

@@ -10,7 +10,7 @@ namespace vma {
 
 Location location_of(const CUmemLocation& location) {
   switch (location.type) {
-    case CU_MEM_LOCATION_TYPE_DEVICE: return gpu(location.id);
+    case CU_MEM_LOCATION_TYPE_DEVICE: return gpu(index(device_of(location.id)));
     case CU_MEM_LOCATION_TYPE_HOST_NUMA: return host(location.id);
     case CU_MEM_LOCATION_TYPE_HOST:
     case CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT: return host(0);
@@ -36,7 +36,8 @@ void ChunkProperties::retained(ChunkHandle chunk, Address shown_at) {
   known.properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
   known.properties.location.type =
       at.kind == Location::Kind::gpu ? CU_MEM_LOCATION_TYPE_DEVICE : CU_MEM_LOCATION_TYPE_HOST_NUMA;
-  known.properties.location.id = at.ordinal;
+  known.properties.location.id =
+      at.kind == Location::Kind::gpu ? ordinal_of(DeviceId{at.ordinal}) : at.ordinal;
 }
 
 void ChunkProperties::released(ChunkHandle chunk) {

@@ -114,7 +114,7 @@ SIM_CUDA_STREAM_CALL(cuStreamGetCtx, _ptsz, (CUstream stream, CUcontext* context
 SIM_CUDA_STREAM_CALL(cuStreamGetDevice, _ptsz, (CUstream stream, CUdevice* device),
                      (stream, device)) {
   const BoundStream bound = stream_of(stream);
-  *required(device) = index(sim().context_device(
+  *required(device) = ordinal_of(sim().context_device(
       is_none(bound.context) ? sim().stream_context(bound.handle) : bound.context));
 }
 SIM_CUDA_STREAM_CALL(cuStreamGetId, _ptsz, (CUstream stream, unsigned long long* id),

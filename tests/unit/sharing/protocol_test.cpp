@@ -13,6 +13,7 @@ namespace {
 std::vector<ShareMessage> messages() {
   std::vector<ShareMessage> all;
   all.push_back({.kind = ShareKind::hello});
+  all.push_back({.kind = ShareKind::hello, .gpus = {"GPU-1", "GPU-2"}});
   all.push_back({.kind = ShareKind::ready});
   all.push_back({.kind = ShareKind::done});
   all.push_back({.kind = ShareKind::ask, .first = 77});
@@ -44,6 +45,7 @@ TEST(ShareProtocol, EveryMessageArrivesAsItWasSent) {
   for (const ShareMessage& sent : messages()) {
     const ShareMessage read = decode(encode(sent));
     EXPECT_EQ(read.kind, sent.kind);
+    EXPECT_EQ(read.gpus, sent.gpus);
     EXPECT_EQ(read.geometry, sent.geometry);
     EXPECT_EQ(read.tag, sent.tag);
     EXPECT_EQ(read.first, sent.first);
@@ -93,6 +95,12 @@ TEST(ShareProtocol, TheLargestMessageFitsTheLimit) {
     message.chunks.push_back({{std::string(64, 'g'), 0}, UINT64_MAX});
   }
   EXPECT_LE(encode(message).size(), share_message_bytes_max);
+  ShareMessage hello{.kind = ShareKind::hello};
+  hello.gpus.assign(gpus_in_hello_max, std::string(64, 'g'));
+  EXPECT_LE(encode(hello).size(), share_message_bytes_max);
+  EXPECT_EQ(decode(encode(hello)).gpus, hello.gpus);
+  hello.gpus.emplace_back("one more");
+  EXPECT_EQ(refusal_of(encode(hello)), ErrorKind::peer_failure);
   ShareMessage refusal{.kind = ShareKind::refusal, .text = std::string(100'000, 't')};
   EXPECT_LE(encode(refusal).size(), share_message_bytes_max);
   EXPECT_EQ(decode(encode(refusal)).text.size(), shared_text_bytes_max);
