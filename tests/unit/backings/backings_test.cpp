@@ -162,11 +162,39 @@ TEST(Backings, AreNotMappedOverOtherMemoryOrBetweenPages) {
   const auto other = create(rig, 2);
   mapped(rig, *one, range.page(1));
   EXPECT_THROW(rig.backings.map(*other, range.page(2)), Error);
-  expect_error(ErrorKind::invalid_argument, [&] { rig.backings.map(*other, range.page(0) + 512); });
+  const Error refused = expect_error(ErrorKind::invalid_argument,
+                                     [&] { rig.backings.map(*other, range.page(0) + 512); });
+  EXPECT_TRUE(says(refused, "is not a multiple of")) << refused.what();
   rig.expect_shown(*rig.memory().require(to_pointer(range.page(1)), "test"));
   rig.backings.unmap(*one);
   rig.expect_shown(*mapped(rig, *other, range.page(2)));
   rig.backings.unmap(*other);
+}
+
+TEST(Backings, AChunkThatFailedWorkMayStillTouchIsReplaced) {
+  Rig rig;
+  const ProgramRange range(rig, 2);
+  const auto backing = create(rig, 2);
+  mapped(rig, *backing, range.page(0))->chunk(0).mark_busy();
+  rig.backings.unmap(*backing);
+  const auto again = mapped(rig, *backing, range.page(0));
+  EXPECT_FALSE(again->chunk(0).busy());
+  rig.expect_shown(*again);
+  rig.backings.unmap(*backing);
+  rig.backings.release(*backing);
+}
+
+TEST(Backings, KeepTheExportTypesThatTheyWereCreatedWith) {
+  Rig rig;
+  const ProgramRange range(rig, 2);
+  ExportTypes needs;
+  needs.descriptor = true;
+  const auto backing = rig.backings.create(2 * rig.page(), gpu(0), needs, "test");
+  const auto shown = mapped(rig, *backing, range.page(0));
+  EXPECT_TRUE(shown->created_with(needs));
+  EXPECT_EQ(shown->export_needs, needs) << "what a move creates has them, too";
+  rig.backings.unmap(*backing);
+  rig.backings.release(*backing);
 }
 
 TEST(Backings, SharedOnesStayInPlaceAndAreNotReused) {
@@ -205,6 +233,48 @@ TEST(Backings, SharedBeforeTheyAreMappedStayInPlaceAndAreNotReused) {
     EXPECT_EQ(rig.cached(gpu(0)), 0u) << is_mapped_later;
   }
   rig.check_invariants();
+}
+
+TEST(Backings, ThoseThatHaveMovedAreNotShared) {
+  Rig rig;
+  const ProgramRange range(rig, 2);
+  const auto backing = create(rig, 2);
+  const auto shown = mapped(rig, *backing, range.page(0));
+  {
+    const MutexLock lock(shown->operations());
+    rig.memory().chunks().retire(shown->drop(0));
+    Chunk elsewhere = rig.chunk(gpu(1), 2);
+    shown->restore(0, elsewhere, rig.topology());
+  }
+  expect_error(ErrorKind::busy, [&] { rig.backings.share(*backing); });
+  EXPECT_TRUE(shown->may_move());
+  rig.backings.unmap(*backing);
+  expect_error(ErrorKind::busy, [&] { rig.backings.share(*backing); });
+  rig.backings.release(*backing);
+  rig.memory().chunks().slow_calls().drain();
+  EXPECT_EQ(rig.cached(gpu(1)), 2 * rig.page());
+}
+
+TEST(Backings, ThoseThatAreSharedHaveNoCleanCopies) {
+  Rig rig;
+  const ProgramRange range(rig, 2);
+  const auto backing = create(rig, 2);
+  const auto shown = mapped(rig, *backing, range.page(0));
+  {
+    const MutexLock lock(shown->operations());
+    shown->set_read_only(true, rig.topology());
+  }
+  ChunkStore& chunks = rig.memory().chunks();
+  const std::uint64_t epoch = shown->writable_epoch();
+  chunks.keep_copy(*shown, 0, epoch, rig.chunk(host(0), 2));
+  ASSERT_TRUE(chunks.copies().has(shown->begin(), 0, host(0), epoch));
+  rig.backings.share(*backing);  // Whoever knows it may write to it.
+  EXPECT_FALSE(chunks.copies().has(shown->begin(), 0, host(0), epoch));
+  {
+    const MutexLock lock(shown->operations());
+    shown->set_read_only(false, rig.topology());
+  }
+  rig.backings.unmap(*backing);
 }
 
 TEST(Backings, RefuseWhatTheirStateDoesNotAllow) {

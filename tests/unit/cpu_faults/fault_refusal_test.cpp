@@ -43,6 +43,14 @@ class RefusedFault : public testing::Test {
     return static_cast<std::uint64_t*>(runtime().alloc(bytes, at, options));
   }
   Runtime& runtime() { return rig.runtime(); }
+  std::shared_ptr<Allocation> allocation_of(const void* pointer) {
+    return parts_of(runtime()).machinery->memory.require_around(pointer, "test");
+  }
+  /// The next access of the CPU to memory at a host node faults.
+  void take_access_away(void* pointer) {
+    { const ReadOnly read_only = runtime().read_only(pointer); }
+    ASSERT_EQ(rig.machine().access(address_of(pointer), host(0)), Access::none);
+  }
   /// The access is a segmentation fault whose line has all of these words.
   void expect_refused(const std::function<void()>& body, const std::vector<std::string>& words) {
     std::string text;
@@ -94,6 +102,35 @@ TEST_F(RefusedFault, OfFreedMemory) {
     EXPECT_EQ(text, "") << "it is no memory of the runtime's any more";
   }
   rig.check_invariants();
+}
+
+TEST_F(RefusedFault, OfMemoryThatIsBeingFreed) {
+  std::uint64_t* words = alloc(host(0));
+  take_access_away(words);
+  const std::shared_ptr<Allocation> allocation = allocation_of(words);
+  allocation->being_freed = true;
+  expect_refused([&] { load(words); }, {"load from", "is being freed", "behind its free"});
+  allocation->being_freed = false;
+  load(words);
+}
+
+TEST_F(RefusedFault, OfMemoryThatHasLostAChunk) {
+  std::uint64_t* words = alloc(host(0));
+  take_access_away(words);
+  allocation_of(words)->poison(1, true);
+  expect_refused([&] { load(words); }, {"load from", "poisoned", "vma::read returns its bytes"});
+}
+
+TEST_F(RefusedFault, OfContentsThatWereDroppedAtAHostNode) {
+  std::uint64_t* words = alloc(gpu(0));
+  runtime().park("array");
+  store(words, 1);
+  ParkOptions options;
+  options.contents = ParkContents::drop;
+  runtime().park("array", options);
+  expect_refused([&] { load(words); }, {"load from", "dropped", "vma::resume"});
+  runtime().resume("array");
+  load(words);
 }
 
 TEST_F(RefusedFault, OfMemoryThatTheCacheHandsOutAgain) {
@@ -192,10 +229,17 @@ TEST_F(RefusedFault, OfSignalsThatNoGrantCures) {
   }
 }
 
+TEST_F(RefusedFault, OfJumpsIntoTheMemory) {
+  std::uint64_t* words = alloc(gpu(0));
+  std::string text;
+  EXPECT_TRUE(is_segmentation_fault([&] { reinterpret_cast<void (*)()>(words)(); }, &text));
+  EXPECT_EQ(text, "") << "no grant lets the CPU execute it";
+  EXPECT_EQ(runtime().where(words).front().at, gpu(0));
+}
+
 TEST_F(RefusedFault, NotWhileAHostViewKeepsIt) {
   std::uint64_t* words = alloc(host(0));
-  { const ReadOnly read_only = runtime().read_only(words); }
-  ASSERT_EQ(rig.machine().access(address_of(words), host(0)), Access::none);
+  take_access_away(words);
   const HostView view = runtime().host_view(words, 2 * chunk_bytes);
   for (const std::uint64_t* at : {words, words + chunk_bytes / 8}) {
     EXPECT_EQ(rig.machine().access(address_of(at), host(0)), Access::read_write)

@@ -91,6 +91,15 @@ TEST_F(CpuFault, FetchesTwiceAsMuchWhereTheLastFaultEnded) {
   EXPECT_EQ(homes(words)[22], gpu(0));
 }
 
+TEST_F(CpuFault, FetchesNothingFromAnotherGpu) {
+  std::uint64_t* words = alloc(8, gpu(0));
+  rig.runtime().migrate(words, page, page, gpu(1));
+  load(words);
+  EXPECT_EQ(homes(words)[0], host(0));
+  EXPECT_EQ(homes(words)[1], gpu(1));
+  EXPECT_EQ(fetched(), 1u);
+}
+
 TEST_F(CpuFault, NeedsNoneAtAHostNode) {
   std::uint64_t* words = alloc(4, host(0));
   for (std::uint64_t i = 0; i < 4 * words_a_page; ++i) store(words + i, i);

@@ -44,6 +44,18 @@ TEST_F(LateFrees, ACaptureThatTookTheEventIsNotDisturbed) {
   EXPECT_TRUE(is_back());
 }
 
+TEST_F(LateFrees, AnEventThatACaptureTookAndGaveUpTellsNothing) {
+  deallocate();
+  machine.destroy_graph(std::exchange(graph, {}));
+  driver.fail(Call::query_event, native_captured_event);
+  EXPECT_FALSE(is_back());
+  driver.fail_nothing();
+  EXPECT_FALSE(is_back()) << "no event stands for the free any more";
+  const Pools::Past past = pools.past();
+  pools.complete(past, rig.memory().contexts().drain());
+  EXPECT_TRUE(is_back());
+}
+
 TEST_F(LateFrees, AnEventThatCouldNotBeRecordedIsMadeUpFor) {
   driver.fail(Call::record);
   EXPECT_NO_THROW(deallocate());

@@ -87,6 +87,17 @@ TEST(Reuse, DependenciesAreTransitive) {
   one.rig.let_go(one.from);
 }
 
+TEST(Reuse, AnOlderOrderDoesNotHideANewerOne) {
+  OneBlock one({true, false, false});
+  const Stream between = one.rig.new_stream();
+  one.pool.order(between, one.from);
+  one.free_it();
+  one.pool.order(one.to, one.from);
+  one.pool.order(one.to, between);  // Knows less about the first stream.
+  EXPECT_TRUE(one.reused());
+  one.rig.let_go(one.from);
+}
+
 TEST(Reuse, DependenciesDoNotCountIfThePolicyIsOff) {
   OneBlock one({false, false, false});
   one.free_it();
@@ -104,6 +115,88 @@ TEST(Reuse, WithInternalDependenciesTheStreamWaits) {
   EXPECT_FALSE(one.rig.driver().query_stream({{}, handle_of(one.to)})) << "it waits for the free";
   one.rig.let_go(one.from);
   one.rig.finish(one.to);
+}
+
+TEST(Reuse, AWaitCoversAllFreesBeforeIt) {
+  PoolRig rig;
+  const Stream from = rig.new_stream(), to = rig.new_stream();
+  PoolOptions options;
+  options.max_bytes = 2 * block_bytes;
+  options.reuse = {false, false, true};
+  const Pool pool = rig.runtime().make_pool(gpu(0), options);
+  const std::vector<void*> blocks = {pool.allocate(block_bytes, from),
+                                     pool.allocate(block_bytes, from)};
+  rig.stop(from);
+  for (void* block : blocks) pool.deallocate(block, from);
+  pool.allocate(block_bytes, to);
+  pool.set_reuse({true, false, false});
+  pool.allocate(block_bytes, to);  // Throws unless it is known that the stream has waited.
+  rig.let_go(from);
+}
+
+// Nobody may mark the frees of a foreign stream, so a wait reaches the newest mark only.
+TEST(Reuse, AWaitDoesNotCoverFreesAfterTheNewestMark) {
+  PoolRig rig;
+  const Stream from = PoolRig::as_stream(rig.foreign_stream()), to = rig.new_stream();
+  PoolOptions options;
+  options.max_bytes = 4 * block_bytes;
+  options.reuse = {false, false, true};
+  const Pool pool = rig.runtime().make_pool(gpu(0), options);
+  pool.deallocate(pool.allocate(4 * block_bytes, from), from);
+  void* const first = pool.allocate(block_bytes, from);
+  void* const second = pool.allocate(block_bytes, from);
+  void* const large = pool.allocate(2 * block_bytes, from);
+  rig.stop(from);
+  const auto is_refused = [&](std::size_t bytes) {
+    return kind_of_error([&] { pool.allocate(bytes, to); }) == ErrorKind::out_of_memory;
+  };
+  pool.deallocate(first, from);
+  EXPECT_TRUE(is_refused(block_bytes)) << "no mark yet, but one is wanted";
+  pool.deallocate(second, from);  // Marks both.
+  pool.deallocate(large, from);
+  EXPECT_TRUE(is_refused(2 * block_bytes)) << "freed after the mark";
+  void* const again = pool.allocate(block_bytes, to);
+  EXPECT_TRUE(again == first || again == second);
+  rig.let_go(from);
+}
+
+TEST(Reuse, TheRestOfAPendingFreeStaysPending) {
+  PoolRig rig;
+  const Stream from = rig.new_stream(), to = rig.new_stream();
+  PoolOptions options;
+  options.max_bytes = 4 * block_bytes;
+  options.release_threshold = SIZE_MAX;
+  options.reuse = {false, false, false};
+  const Pool pool = rig.runtime().make_pool(gpu(0), options);
+  pool.deallocate(pool.allocate(4 * block_bytes, from), from);
+  rig.runtime().synchronize(from);  // So that older frees of the stream are complete.
+  void* const whole = pool.allocate(4 * block_bytes, from);
+  rig.stop(from);
+  pool.deallocate(whole, from);
+  pool.allocate(block_bytes, from);  // A part of it.
+  EXPECT_EQ(kind_of_error([&] { pool.allocate(3 * block_bytes, to); }), ErrorKind::out_of_memory);
+  rig.let_go(from);
+  rig.runtime().synchronize(from);
+  EXPECT_NO_THROW(pool.allocate(3 * block_bytes, to));
+}
+
+TEST(Reuse, AStreamTakesItsOwnPendingFreeAndLeavesWhatAllMayHave) {
+  PoolRig rig;
+  const Stream from = rig.new_stream(), to = rig.new_stream();
+  PoolOptions options;
+  options.max_bytes = 4 * block_bytes;
+  options.release_threshold = SIZE_MAX;
+  options.reuse = {false, false, false};
+  const Pool pool = rig.runtime().make_pool(gpu(0), options);
+  pool.deallocate(pool.allocate(4 * block_bytes, from), from);
+  rig.runtime().synchronize(from);
+  void* const own = pool.allocate(3 * block_bytes / 2, from);
+  pool.allocate(3 * block_bytes / 2, to);  // One block is left, which is complete.
+  rig.stop(from);
+  pool.deallocate(own, from);
+  EXPECT_EQ(pool.allocate(block_bytes, from), own);
+  EXPECT_NO_THROW(pool.allocate(block_bytes, to));
+  rig.let_go(from);
 }
 
 TEST(Reuse, WhatIsCompleteStaysForAllThoughAStreamFreesBesideIt) {

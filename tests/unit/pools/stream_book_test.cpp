@@ -51,6 +51,41 @@ TEST_F(StreamBooks, WhatAThreadRemembersOfAStreamThatLeftIsNotUsed) {
   EXPECT_GT(close_epoch(first.handle, id), epoch) << "an epoch means no two frees";
 }
 
+TEST_F(StreamBooks, AStreamIsNotOrderedAsTheOneWhosePlaceItTakes) {
+  const BoundStream first = rig.new_stream(0), other = rig.new_stream(0),
+                    second = rig.new_stream(0);
+  const auto id_of = [&](BoundStream stream) {
+    return rig.driver().stream_now(stream.handle, 0).id;
+  };
+  book.order({first.handle, id_of(first)}, {other.handle, id_of(other)});
+  const StreamFrees* const frees = frees_of(first.handle, id_of(first));
+  book.leaves(first.handle);
+  book.has_left(first.handle, true);
+  ASSERT_EQ(frees_of(second.handle, id_of(second)), frees);
+  EXPECT_TRUE(book.with(second.handle, id_of(second),
+                        [](StreamFrees& own)
+                            VMART_REQUIRES(own.mutex) { return own.after.empty(); }));
+}
+
+TEST_F(StreamBooks, WhatAnEventHasShownStaysComplete) {
+  const BoundStream stream = rig.new_stream(0);
+  const std::uint64_t id = rig.driver().stream_now(stream.handle, 0).id;
+  const auto with = [&](const auto& body) { return book.with(stream.handle, id, body); };
+  const std::uint64_t earlier = close_epoch(stream.handle, id);
+  const std::uint64_t later = with([](StreamFrees& frees) VMART_REQUIRES(frees.mutex) {
+    const std::uint64_t epoch = frees.note();
+    EXPECT_TRUE(frees.mark());
+    return epoch;
+  });
+  rig.machine().synchronize_context(rig.context(0));
+  with([&](StreamFrees& frees) VMART_REQUIRES(frees.mutex) {
+    frees.poll();
+    EXPECT_EQ(frees.done_epoch(), later);
+    frees.complete(earlier);  // Of a wait that began before.
+    EXPECT_EQ(frees.done_epoch(), later);
+  });
+}
+
 TEST_F(StreamBooks, AStreamThatStaysKeepsItsFrees) {
   const BoundStream first = rig.new_stream(0), second = rig.new_stream(0);
   const std::uint64_t id = rig.driver().stream_now(first.handle, 0).id;

@@ -87,6 +87,23 @@ TEST_F(Trim, APinnedSegmentStays) {
   EXPECT_GT(pool.trim(0), 0u);
 }
 
+TEST_F(Trim, ASegmentThatIsKeptStays) {
+  const Pools::PoolPointer pool = rig.pools().make(gpu(0), {});
+  const StreamHandle on = handle_of(stream);
+  const Address kept = pool->allocate(segment_bytes, on, 256);
+  const Address other = pool->allocate(segment_bytes, on, 256);
+  EXPECT_TRUE(pool->keep_segments([&](Address segment) { return segment == kept; }));
+  EXPECT_FALSE(pool->keep_segments([](Address) { return true; })) << "somebody keeps some already";
+  for (const Address block : {kept, other}) Pools::deallocate(*rig.pools().block_at(block), on);
+  EXPECT_GT(pool->trim(0), 0u);
+  ASSERT_EQ(pool->segments().size(), 1u);
+  EXPECT_EQ(pool->segments().front().segment, kept);
+  pool->keep_segments({});
+  EXPECT_GT(pool->trim(0), 0u);
+  EXPECT_EQ(pool->stats().reserved_bytes, 0u);
+  rig.pools().destroy(pool);
+}
+
 TEST_F(Trim, WhatAPoolDoesNotUseMakesRoomForItsOtherSizes) {
   PoolOptions options;
   options.max_bytes = 2 * segment_bytes;

@@ -235,6 +235,13 @@ TEST_F(Following, AnImporterThatDoesNotAnswerIsNamed) {
   silent.send(message_of(ShareKind::ask), soon());
   silent.send(message_of(ShareKind::ready), soon());
   silent.send(message_of(ShareKind::ended), soon());
+  std::thread by_hand([&] {
+    EXPECT_EQ(take(silent).kind, ShareKind::move) << "it still counts";
+    silent.send(message_of(ShareKind::ended), soon());
+  });
+  EXPECT_EQ(kind_of_error([&] { exporter.runtime().migrate(words, gpu(1), options); }),
+            ErrorKind::busy);
+  by_hand.join();
   silent = ShareChannel();
   moves_again(theirs);
 }
