@@ -51,6 +51,9 @@ TESTS = {
     "scheduling": ["unit/scheduling/scheduling_test", "unit/runtime/runtime_control_test"],
     "interpose": ["run/run_work_test"],
 }
+# Programs that a test starts are linked with the mutant as well. The test finds each by a variable
+# that is called like it, such as SHARE_PEER.
+PEERS = {"unit/sharing/sharing_test": ["unit/sharing/share_peer"]}
 # Programs that would take minutes run a part of their tests.
 FILTERS = {
     "faults_test": "Faults.AnySingle*:Delays.*:Poison.*",
@@ -161,6 +164,9 @@ def run_bounded(command, folder, limit_s):
     """Output and exit code; None for one that had to be ended."""
     environment = {name: value for name, value in os.environ.items() if name != "VMART_LONG"}
     environment["VMART_SEED"] = "1"
+    for peer in [Path(folder) / Path(each).name for peers in PEERS.values() for each in peers]:
+        if peer.exists():
+            environment[peer.name.upper()] = str(peer)
     with tempfile.TemporaryFile(mode="w+", errors="replace") as output:
         process = subprocess.Popen(command, cwd=folder, env=environment, stdin=subprocess.DEVNULL,
                                    stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
@@ -206,6 +212,7 @@ class Build:
 
     def prepare(self, tests):
         """Builds the tests and reads how they are made."""
+        tests = tests + [peer for test in tests for peer in PEERS.get(test, [])]
         targets = [Path(test).name for test in tests]
         subprocess.run(["ninja", "-C", str(self.folder), *targets], check=True,
                        stdout=subprocess.DEVNULL)
@@ -263,7 +270,14 @@ class Build:
         return (target, "") if code == 0 else (None, output)
 
     def link(self, test, mutated, folder):
-        """The program, or None and what the linker says."""
+        """The program, and those that it starts, or None and what the linker says."""
+        for peer in PEERS.get(test, []):
+            program, output = self.link_one(peer, mutated, folder)
+            if program is None:
+                return None, output
+        return self.link_one(test, mutated, folder)
+
+    def link_one(self, test, mutated, folder):
         program = Path(folder) / Path(test).name
         words = shlex.split(self.link_commands[test])
         words[words.index("-o") + 1] = str(program)
@@ -337,7 +351,9 @@ class Results:
 
 
 def key_of(build, mutant):
-    parts = [mutant.name, mutant.mutated()] + [build.digests[test] for test in TESTS[mutant.layer]]
+    parts = [mutant.name, mutant.mutated()] + [
+        build.digests[program] for test in TESTS[mutant.layer]
+        for program in [test, *PEERS.get(test, [])]]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 

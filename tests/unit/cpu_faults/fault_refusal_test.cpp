@@ -174,6 +174,15 @@ TEST_F(RefusedFault, InsideAHook) {
   EXPECT_NE(text.find("inside a call, callback or hook"), std::string::npos) << text;
 }
 
+TEST_F(RefusedFault, InsideAScopeOfCopies) {
+  std::uint64_t* words = alloc(gpu(0));
+  {
+    const CopyScope scope;
+    expect_refused([&] { load(words); }, {"inside a scope of copies"});
+  }
+  load(words);
+}
+
 TEST_F(RefusedFault, OfMemoryWithMoveHooks) {
   std::uint64_t* words = alloc(gpu(0));
   std::mutex held;

@@ -41,8 +41,13 @@ void informed(int, siginfo_t* info, void* context) {
   siglongjmp(way_out, 1);
 }
 
+void note_call(int) {
+  calls = calls + 1;
+}
+
 void pass_on(int signal, siginfo_t* info, void* context) {
   FormerHandlers::call(signal, info, context);
+  note_mask();
 }
 
 void access() {
@@ -119,6 +124,16 @@ TEST_F(FormerHandlersTest, KeepsWhatTheThreadBlocks) {
                         sigaddset(&mask, SIGUSR2);
                         pthread_sigmask(SIG_BLOCK, &mask, nullptr);
                         return ends_in_handler(access) && blocked == 5 ? 0 : 1;
+                      }),
+            0);
+}
+
+TEST_F(FormerHandlersTest, BehindOneAllSignalsWaitAgain) {
+  former.sa_handler = note_call;
+  EXPECT_EQ(status_of(former,
+                      [] {
+                        raise(SIGSEGV);
+                        return calls == 1 && blocked == 7 ? 0 : 1;
                       }),
             0);
 }

@@ -13,11 +13,18 @@
 #include <array>
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 
 namespace vma {
 namespace {
 
 constexpr auto peer_limit = std::chrono::minutes(2);
+
+/// tests/mutation names one with a mutant.
+std::string program() {
+  const char* const named = std::getenv("SHARE_PEER");
+  return named != nullptr ? named : VMART_SHARE_PEER;
+}
 
 }  // namespace
 
@@ -34,11 +41,11 @@ PeerProcess::PeerProcess(std::vector<std::string> arguments) {
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, its_input.get(), STDIN_FILENO);
   posix_spawn_file_actions_adddup2(&actions, its_output.get(), STDOUT_FILENO);
-  arguments.insert(arguments.begin(), VMART_SHARE_PEER);
+  arguments.insert(arguments.begin(), program());
   std::vector<char*> passed;
   for (std::string& argument : arguments) passed.push_back(argument.data());
   passed.push_back(nullptr);
-  EXPECT_EQ(posix_spawn(&id_, VMART_SHARE_PEER, &actions, nullptr, passed.data(), environ), 0);
+  EXPECT_EQ(posix_spawn(&id_, passed[0], &actions, nullptr, passed.data(), environ), 0);
   posix_spawn_file_actions_destroy(&actions);
 }
 

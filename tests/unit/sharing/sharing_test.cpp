@@ -3,6 +3,8 @@
 
 #include "unit/sharing/sharing_rig.hpp"
 
+#include <filesystem>
+
 namespace vma {
 namespace {
 
@@ -82,6 +84,15 @@ TEST_F(SharingTest, ExportedMemoryIsNotFreedByAccident) {
   exported.close();
   exporter.runtime().free(words);
   exporter.check_invariants();
+}
+
+TEST_F(SharingTest, AClosedExportLeavesItsPathToOthers) {
+  ExportedAllocation closed = share();
+  const std::string path = closed.path();
+  closed.close();
+  EXPECT_FALSE(std::filesystem::exists(path));
+  const ExportedAllocation next = share({.path = path});
+  import(next);
 }
 
 TEST_F(SharingTest, MemoryThatWasImportedIsNotReused) {
