@@ -346,10 +346,10 @@ void ChunkStore::reserve(Location at, std::uint64_t size_bytes, std::uint64_t ch
   topology_.require(at, "vma::reserve");
   const std::uint64_t granule = topology_.granularity();
   if (size_bytes == 0 || chunk_bytes > largest_chunk_bytes(gpu(0), granule)) {
-    throw Error(
-        ErrorKind::invalid_argument, "vma::reserve",
-        fmt::format("{} bytes in chunks of {}; ask for more than 0 bytes in chunks of at most {}",
-                    size_bytes, chunk_bytes, largest_chunk_bytes(gpu(0), granule)));
+    throw Error(ErrorKind::invalid_argument, "vma::reserve",
+                fmt::format("{} in chunks of {}; ask for more than 0 B in chunks of at most {}",
+                            bytes_text(size_bytes), bytes_text(chunk_bytes),
+                            bytes_text(largest_chunk_bytes(gpu(0), granule))));
   }
   const std::uint64_t wanted =
       chunk_bytes == 0 ? largest_chunk_bytes(at, granule)

@@ -1,6 +1,7 @@
 #include "pools/segments.hpp"
 
 #include "base/log.hpp"
+#include "base/printable.hpp"
 #include "base/units.hpp"
 #include "memory/geometry.hpp"
 
@@ -86,10 +87,10 @@ std::list<Segment> Segments::make(std::uint64_t need_bytes, Location at,
   std::uint64_t bytes =
       planned(std::max(need_bytes, std::min(reserved_bytes() / 8, growth_bytes_max)));
   if (!claim(bytes, options.max_bytes) && !claim(bytes = least, options.max_bytes)) {
-    throw Error(
-        ErrorKind::out_of_memory, call,
-        fmt::format("{} bytes more than the {} that the pool has exceed its max_bytes of {}", least,
-                    reserved_bytes(), options.max_bytes));
+    throw Error(ErrorKind::out_of_memory, call,
+                fmt::format("{} more than the {} that the pool has exceed its max_bytes of {}",
+                            bytes_text(least), bytes_text(reserved_bytes()),
+                            bytes_text(options.max_bytes)));
   }
   AllocOptions asked;
   asked.chunk_bytes = options.chunk_bytes;

@@ -2,6 +2,7 @@
 
 #include "base/check.hpp"
 #include "base/log.hpp"
+#include "base/printable.hpp"
 #include "base/units.hpp"
 
 #include <fmt/format.h>
@@ -104,8 +105,8 @@ void LiveCopier::claim_table(std::uint64_t size_bytes) {
   Ledger& ledger = memory_.chunks().ledger();
   if (!ledger.claim(at, size_bytes, Ledger::Use::own)) {
     throw Error(ErrorKind::out_of_memory, "vma::migrate",
-                fmt::format("the capacity of {} leaves no room for {} bytes of digests",
-                            to_string(at), size_bytes));
+                fmt::format("the capacity of {} leaves no room for {} of digests", to_string(at),
+                            bytes_text(size_bytes)));
   }
   try {
     table_ = Chunk(driver_, ledger, at, size_bytes, memory_.topology().readers(at));

@@ -1,5 +1,6 @@
 #include "placement/policies/cost_benefit.hpp"
 
+#include "base/printable.hpp"
 #include "base/units.hpp"
 #include "placement/victims/value_order.hpp"
 #include "placement/victims/victim_losses.hpp"
@@ -462,8 +463,8 @@ void CostBenefit::on_pressure(const Pressure& pressure, const Snapshot& snapshot
     freed += row.bytes;
     plan.evict(chunk, *to,
                "least worth at " + name_of(snapshot, row.at) + ", asked for " +
-                   rate_text(victim_outlook_.demand()) + ", where " +
-                   std::to_string(pressure.bytes) + " bytes are wanted");
+                   rate_text(victim_outlook_.demand()) + ", where " + bytes_text(pressure.bytes) +
+                   " are wanted");
   }
 }
 

@@ -1,5 +1,6 @@
 #include "placement/policies/harvest.hpp"
 
+#include "base/printable.hpp"
 #include "placement/policies/cost_benefit.hpp"
 #include "placement/weighing/chunk_worth.hpp"
 
@@ -129,7 +130,7 @@ void Harvest::on_pressure(const Pressure& pressure, const Snapshot& snapshot, Pl
     freed += row.bytes;
     plan.evict(chunk, *to,
                "lent by " + name_of(snapshot, row.at) + ", which wants " +
-                   std::to_string(pressure.bytes) + " bytes back");
+                   bytes_text(pressure.bytes) + " back");
   }
   if (freed >= pressure.bytes) return;
   Plan inner, others;
