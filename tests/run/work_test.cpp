@@ -176,6 +176,14 @@ TEST(SerialLaunch, IsForLaunchesThatMayOverlap) {
   EXPECT_FALSE(may_overlap(config_with({})));
 }
 
+TEST(SerialLaunch, LeavesMoreAttributesThanThereAreKindsAsTheyAre) {
+  std::vector<CUlaunchAttribute> attributes(33, overlap_of(1));
+  const CUlaunchConfig config = config_with(attributes);
+  const SerialLaunch serial(config);
+  EXPECT_EQ(serial.config()->attrs, attributes.data());
+  EXPECT_EQ(serial.config()->numAttrs, 33u);
+}
+
 int names_asked = 0;
 
 /// The handle is the address of the name.
@@ -200,6 +208,21 @@ TEST(EarlyReaders, AreKnownByTheirNamesUntilTheHandlesAreForgotten) {
   readers.forget();
   name[0] = '\0';  // Another function with the same handle.
   EXPECT_FALSE(readers.has(merge));
+}
+
+TEST(EarlyReaders, AreNotTakenForOthersAtTheirPlace) {
+  constexpr std::size_t far_more_than_places = 4096;
+  alignas(2) static char reads_early[] = "DeviceMergeSortMergeKernel";
+  static const char* const early_one = reads_early;
+  EarlyReaders readers([](CUfunction function) noexcept -> const char* {
+    const auto* const name = reinterpret_cast<const char*>(function);
+    return name == early_one ? name : "harmless";
+  });
+  EXPECT_TRUE(readers.has(reinterpret_cast<CUfunction>(reads_early)));
+  for (std::size_t i = 1; i < far_more_than_places; ++i) {
+    EXPECT_FALSE(readers.has(reinterpret_cast<CUfunction>(2 * i))) << i;
+  }
+  EXPECT_TRUE(readers.has(reinterpret_cast<CUfunction>(reads_early)));
 }
 
 TEST(EarlyReaders, AreNotThoseWithoutAName) {

@@ -38,6 +38,8 @@ TEST(Scheduler, BringsAChunkToWhoUsesIt) {
   EXPECT_EQ(stats.moves_started, 1u);
   EXPECT_EQ(stats.moves_done, 1u);
   EXPECT_TRUE(says(rig.runtime().explain(words + 1024), "moved from gpu(0) to gpu(1)"));
+  const auto allocation = parts_of(rig.runtime()).machinery->memory.require(words, "test");
+  EXPECT_EQ(allocation->wanted(1), gpu(0)) << "where the program put it";
 }
 
 TEST(Scheduler, MovesNeighboursInOneMigration) {

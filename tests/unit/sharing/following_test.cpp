@@ -299,10 +299,39 @@ TEST_F(Following, AnImporterThatBreaksTheProtocolIsDisconnectedAndTheOthersMove)
   expect_shared(theirs);
 }
 
-TEST_F(Following, ADecisionThatCouldBeCutOffIsRefused) {
-  Descriptor plain(memfd_create("vmart-test", MFD_CLOEXEC));
-  ASSERT_EQ(ftruncate(plain.get(), 4096), 0);
-  EXPECT_EQ(kind_of_error([&] { SharedDecision cut(std::move(plain)); }), ErrorKind::peer_failure);
+/// A file of that size, sealed as that of a decision or not.
+Descriptor file_of(off_t size_bytes, bool sealed) {
+  Descriptor file(memfd_create("vmart-test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  EXPECT_EQ(ftruncate(file.get(), size_bytes), 0);
+  EXPECT_EQ(fcntl(file.get(), F_ADD_SEALS, sealed ? F_SEAL_SHRINK : F_SEAL_GROW), 0);
+  return file;
+}
+
+TEST(SharedDecisions, OneThatCouldBeCutOffIsRefused) {
+  const auto kind = [](Descriptor file) {
+    return kind_of_error([&] { const SharedDecision taken(std::move(file)); });
+  };
+  EXPECT_EQ(kind(file_of(4096, false)), ErrorKind::peer_failure);
+  EXPECT_EQ(kind(file_of(100, true)), ErrorKind::peer_failure);
+  EXPECT_NO_THROW(SharedDecision(file_of(4096, true)));
+}
+
+TEST(SharedDecisions, TheFirstCountsForAll) {
+  using Value = SharedDecision::Value;
+  SharedDecision mine;
+  SharedDecision theirs(mine.pass_on());
+  EXPECT_EQ(theirs.value(), Value::open);
+  EXPECT_EQ(mine.decide(Value::move), Value::move);
+  EXPECT_EQ(theirs.decide(Value::stay), Value::move);
+  EXPECT_EQ(mine.value(), Value::move);
+}
+
+TEST(SharedDecisions, OneThatNobodyKnowsMeansThatTheMemoryStays) {
+  const SharedDecision decision;
+  const std::uint32_t unknown = 7;
+  ASSERT_EQ(pwrite(decision.pass_on().get(), &unknown, sizeof unknown, 0),
+            static_cast<ssize_t>(sizeof unknown));
+  EXPECT_EQ(decision.value(), SharedDecision::Value::stay);
 }
 
 TEST_F(Following, AnImporterWithoutTheTargetRefuses) {

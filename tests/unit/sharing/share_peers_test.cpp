@@ -2,6 +2,7 @@
 // reason; an import takes nothing from an exporter that does not follow the protocol. Method: peers
 // that send what they like, to and from a runtime.
 
+#include "sharing/shared_decision.hpp"
 #include "unit/sharing/sharing_rig.hpp"
 
 #include <fcntl.h>
@@ -9,6 +10,9 @@
 #include <sys/resource.h>
 #include <sys/un.h>
 #include <sys/wait.h>
+
+#include <functional>
+#include <thread>
 
 namespace vma {
 namespace {
@@ -296,6 +300,89 @@ TEST_F(FalseExporterTest, AnImportSucceedsOnlyIfTheExporterCountsIt) {
   EXPECT_EQ(after_ready({}), ErrorKind::peer_failure) << "it hangs up";
   EXPECT_EQ(after_ready(one(message_of(ShareKind::offer))), ErrorKind::peer_failure);
   EXPECT_EQ(imported_chunks(), before);
+}
+
+/// An exporter that exports two chunks as it should, and then announces a move of both to GPU 1.
+class FalseMoveTest : public FalseExporterTest {
+ protected:
+  /// Lets the importer import, and plays the exporter's part in that and in what follows.
+  void import_beside(const std::function<void(ShareChannel&)>& moves) {
+    std::thread server([&] {
+      ShareChannel channel = exporter_.accept();
+      expect(channel, ShareKind::hello);
+      channel.send(offer(chunk_bytes, 2), soon());
+      for (const std::uint64_t slot : {0, 1}) {
+        expect(channel, ShareKind::ask);
+        channel.send(chunk_of(words, slot, slot, "0000:01:00.0"), soon());
+      }
+      expect(channel, ShareKind::ready);
+      channel.send(message_of(ShareKind::done), soon());
+      ShareMessage announcement = message_of(ShareKind::move, 2);
+      announcement.limit = announcement.decision_limit = std::chrono::minutes(1);
+      announcement.descriptors.push_back(decision.pass_on());
+      channel.send(announcement, soon());
+      moves(channel);
+    });
+    theirs = static_cast<std::uint64_t*>(importer.runtime().import_allocation(
+        exporter_.path(), {.limit = std::chrono::seconds(20)}));
+    server.join();
+  }
+  static void expect(ShareChannel& channel, ShareKind kind) {
+    EXPECT_EQ(channel.receive(soon()).kind, kind);
+  }
+  void give(ShareChannel& channel, std::uint64_t first, std::uint64_t slot) {
+    expect(channel, ShareKind::ask);
+    channel.send(chunk_of(targets, slot, first, "0000:02:00.0"), soon());
+  }
+  ShareMessage chunk_of(const std::uint64_t* of, std::uint64_t slot, std::uint64_t first,
+                        const std::string& gpu) {
+    Machinery& parts = *parts_of(exporter.runtime()).machinery;
+    const Chunk& chunk = parts.memory.require(of, "test")->chunk(slot);
+    const Descriptor descriptor(parts.memory.driver().export_chunk(chunk.handle()));
+    ShareMessage message = chunks(first, chunk_bytes, gpu, descriptor.get());
+    message.chunks.front().slot = slot;
+    return message;
+  }
+
+  SharedDecision decision;
+  const std::uint64_t* const targets = exporter.alloc(2 * chunk_bytes, gpu(1));
+  std::uint64_t* theirs = nullptr;
+};
+
+TEST_F(FalseMoveTest, ItsChunksComeInOrder) {
+  import_beside([this](ShareChannel& channel) {
+    give(channel, 0, 1);
+    give(channel, 1, 0);
+    const ShareMessage answer = channel.receive(soon());
+    EXPECT_EQ(answer.kind, ShareKind::refusal);
+    EXPECT_EQ(answer.error, ErrorKind::peer_failure);
+    expect(channel, ShareKind::ended);
+  });
+  EXPECT_EQ(importer.home(theirs), gpu(0));
+}
+
+TEST_F(FalseMoveTest, OneThatIsCalledOffEndsAtOnce) {
+  import_beside([this](ShareChannel& channel) {
+    for (const std::uint64_t slot : {0, 1}) give(channel, slot, slot);
+    expect(channel, ShareKind::ready);
+    decision.decide(SharedDecision::Value::stay);
+    expect(channel, ShareKind::ended);
+  });
+  EXPECT_EQ(importer.home(theirs), gpu(0));
+}
+
+TEST_F(FalseMoveTest, WithoutADecisionTheMemoryStays) {
+  import_beside([this](ShareChannel& channel) {
+    for (const std::uint64_t slot : {0, 1}) give(channel, slot, slot);
+    expect(channel, ShareKind::ready);
+    channel.send(message_of(ShareKind::stop), soon());
+    expect(channel, ShareKind::stopped);
+  });
+  SteadyClock clock;
+  EXPECT_TRUE(poll_until(clock, soon(), [&] {
+    return decision.value() == SharedDecision::Value::stay;
+  })) << "its exporter has hung up";
+  EXPECT_EQ(importer.home(theirs), gpu(0));
 }
 
 TEST_F(FalseExporterTest, DescriptorsThatNobodyAskedForDoNotArrive) {
