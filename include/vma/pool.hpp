@@ -94,7 +94,8 @@ class VMART_EXPORT Pool {
   void order(Stream after, Stream before) const;
 
   /// Gives empty segments back until the pool has no more than `keep_bytes`. Returns the number of
-  /// bytes. Memory whose free is not known to be complete stays. Does not wait for work.
+  /// bytes. Memory whose free is not known to be complete stays. Does not wait for work. Blocks:
+  /// for a move of what it gives back, which gives up.
   std::size_t trim(std::size_t keep_bytes) const;
   /// Waits like `vma::free` for all work submitted earlier: all frees until now are complete then,
   /// except on streams of contexts that it does not see. Gives back what exceeds the release

@@ -59,6 +59,7 @@ VMART_EXPORT vmart_status vmart_alloc_async(size_t size_bytes, vmart_stream stre
 VMART_EXPORT vmart_status vmart_pool_order(const vmart_pool* pool, vmart_stream after,
                                            vmart_stream before);
 /// Gives empty memory back until the pool has no more than `keep_bytes`. `out_bytes` may be null.
+/// Blocks: for a move of what it gives back, which gives up.
 VMART_EXPORT vmart_status vmart_pool_trim(const vmart_pool* pool, size_t keep_bytes,
                                           size_t* out_bytes);
 /// Waits for all work submitted earlier, so that all frees until now are complete.

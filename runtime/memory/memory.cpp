@@ -349,6 +349,14 @@ std::vector<ContextHandle> Memory::free(Address begin) {
   return waited;
 }
 
+void Memory::free_unused(Address begin) {
+  const std::shared_ptr<Allocation> allocation = claim_for_free(begin, "vma::free");
+  const MoveClaim claim = MoveClaim::take(allocation);  // As in `free`.
+  { const MutexLock lock(allocation->operations()); }
+  unregister(begin);
+  chunks_.take_back(allocation);
+}
+
 void Memory::free_idle(Address begin) {
   const std::shared_ptr<Allocation> allocation = claim_for_free(begin, "vma::free");
   const MoveClaim claim = MoveClaim::try_take(allocation);

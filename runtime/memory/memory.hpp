@@ -94,6 +94,8 @@ class Memory {
   /// Calls on it meanwhile report that it is being freed, though the wait may yet fail. Returns the
   /// contexts that it waited for.
   std::vector<ContextHandle> free(Address begin);
+  /// The same without the wait for work. Requires: no work uses the memory.
+  void free_unused(Address begin);
   /// From now on `told` is called with the start of each freed allocation, before another
   /// allocation can get its addresses. It must not throw. Requires: no call is in progress.
   void tell_freed(std::function<void(Address)> told) { told_freed_ = std::move(told); }

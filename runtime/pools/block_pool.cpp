@@ -369,10 +369,6 @@ void BlockPool::order(StreamHandle after, StreamHandle before) {
 
 // --- Giving memory back
 
-std::uint64_t BlockPool::make_room(Location at) {
-  return give_back(0, true, [&](const Segment& segment) { return segments_.is_at(segment, at); });
-}
-
 std::vector<Segment*> BlockPool::withdraw_idle(std::uint64_t keep_bytes, const Chosen& chosen) {
   std::vector<Segment*> idle;
   std::uint64_t left_bytes = 0;
@@ -388,7 +384,8 @@ std::vector<Segment*> BlockPool::withdraw_idle(std::uint64_t keep_bytes, const C
   return idle;
 }
 
-std::uint64_t BlockPool::give_back(std::uint64_t keep_bytes, bool ask, const Chosen& chosen) {
+std::uint64_t BlockPool::give_back(std::uint64_t keep_bytes, bool ask, const Chosen& chosen,
+                                   Segments::IfItMoves if_it_moves) {
   std::vector<Segment*> idle;
   {
     const MutexLock lock(mutex_);
@@ -399,7 +396,7 @@ std::uint64_t BlockPool::give_back(std::uint64_t keep_bytes, bool ask, const Cho
   }
   std::uint64_t bytes = 0;
   for (Segment* segment : idle) {
-    const bool given = segments_.give_back(*segment);
+    const bool given = segments_.give_back(*segment, if_it_moves);
     if (given) bytes += segment->size_bytes;
     const MutexLock lock(mutex_);
     if (given) {

@@ -52,9 +52,13 @@ class BlockPool {
     return BlockPlace{segment, block.begin - segment, block.size_bytes};
   }
   void order(StreamHandle after, StreamHandle before);
-  std::uint64_t trim(std::uint64_t keep_bytes) { return give_back(keep_bytes, true); }
+  std::uint64_t trim(std::uint64_t keep_bytes) {
+    return give_back(keep_bytes, true, {}, Segments::IfItMoves::waits);
+  }
   /// The same for memory that is at the place, at least in part.
-  std::uint64_t make_room(Location at);
+  std::uint64_t make_room(Location at) {
+    return give_back(0, true, [&](const Segment& segment) { return segments_.is_at(segment, at); });
+  }
 
   /// The frees of all streams, or of one, until now; `complete` says that they are.
   using Past = std::vector<StreamBook::Epoch>;
@@ -122,7 +126,8 @@ class BlockPool {
   using Chosen = std::function<bool(const Segment&)>;
   std::vector<Segment*> withdraw_idle(std::uint64_t keep_bytes, const Chosen& chosen)
       VMART_REQUIRES(mutex_);
-  std::uint64_t give_back(std::uint64_t keep_bytes, bool ask, const Chosen& chosen = {});
+  std::uint64_t give_back(std::uint64_t keep_bytes, bool ask, const Chosen& chosen = {},
+                          Segments::IfItMoves if_it_moves = Segments::IfItMoves::stays);
   class Use;
   void fold_uses();
   void end_use(std::uint64_t bytes) noexcept;

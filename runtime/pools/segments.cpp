@@ -146,7 +146,7 @@ bool Segments::is_kept(const Segment& segment) const {
   return keeps && keeps(segment.begin);
 }
 
-bool Segments::give_back(Segment& segment) noexcept {
+bool Segments::give_back(Segment& segment, IfItMoves if_it_moves) noexcept {
   try {
     if (is_kept(segment)) return false;
   } catch (const std::exception&) {  // No memory to ask.
@@ -154,7 +154,11 @@ bool Segments::give_back(Segment& segment) noexcept {
   }
   table_.remove(segment);
   try {
-    memory_.free_idle(segment.begin);
+    if (if_it_moves == IfItMoves::waits) {
+      memory_.free_unused(segment.begin);
+    } else {
+      memory_.free_idle(segment.begin);
+    }
   } catch (const std::exception& error) {
     log(LogLevel::debug, "a pool keeps an empty segment: {}", error.what());
     table_.enter(segment);  // Needs no memory: its cell exists.

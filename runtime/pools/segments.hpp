@@ -53,9 +53,12 @@ class Segments {
   /// from here on. Throws: Error{out_of_memory}, also if the pool would exceed `max_bytes`; what
   /// `Memory::alloc` throws. Blocks: for memory.
   std::list<Segment> make(std::uint64_t need_bytes, Location at, const PoolOptions& options);
-  /// Gives a segment back to the runtime. Returns whether it did: one that is kept, pinned, or
-  /// moves, is refused, and then it is still there. Requires: no work uses it.
-  bool give_back(Segment& segment) noexcept;
+  /// Whether a segment that moves is given back once the move has given up, or stays.
+  enum class IfItMoves { waits, stays };
+  /// Gives a segment back to the runtime. Returns whether it did: one that is kept or pinned is
+  /// refused, and then it is still there. Requires: no work uses it. Blocks: for a move, if
+  /// `waits`.
+  bool give_back(Segment& segment, IfItMoves if_it_moves) noexcept;
   /// `keeps` is asked, from any thread and with no lock held, whether an unused segment must stay.
   /// It must not wait for moves or the turn for slow calls. Empty: none must. Returns false if
   /// there is another.

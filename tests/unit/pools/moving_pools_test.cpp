@@ -2,10 +2,13 @@
 // whole pool and of parts, by one thread, beside other threads that allocate and free.
 #include "unit/pools/pool_rig.hpp"
 
+#include "memory/move_claim.hpp"
+
 #include <gtest/gtest.h>
 
 #include <atomic>
 #include <cstdint>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -100,6 +103,24 @@ TEST(MovingPools, ParkingTakesAPoolByItsTag) {
   rig.runtime().resume("cache");
   EXPECT_EQ(rig.home(words), gpu(0));
   pool.deallocate(words, rig.stream(0));
+}
+
+TEST(MovingPools, ATrimWaitsForTheMoveOfWhatItGivesBack) {
+  PoolRig rig;
+  const Pool pool = rig.runtime().make_pool(gpu(0));
+  void* block = pool.allocate(1 << 20, rig.stream(0));
+  const auto allocation = parts_of(rig.runtime()).machinery->memory.require_around(block, "a test");
+  pool.deallocate(block, rig.stream(0));
+  std::optional<MoveClaim> move = MoveClaim::take(allocation);
+  std::atomic<bool> trimmed{false};
+  std::thread trimming([&] {
+    pool.trim(0);
+    trimmed = true;
+  });
+  while (!allocation->being_freed && !trimmed) std::this_thread::yield();
+  move.reset();
+  trimming.join();
+  EXPECT_EQ(pool.stats().reserved_bytes, 0u);
 }
 
 TEST(MovingPools, AllocationAndFreeGoOnBesideMoves) {
