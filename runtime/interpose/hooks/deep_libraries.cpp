@@ -7,11 +7,14 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <new>
 #include <string_view>
+#include <vector>
 
 extern "C" {
 __attribute__((visibility("hidden"))) void* (*vmart_run_next_dlopen)(const char*, int) = nullptr;
@@ -100,14 +103,18 @@ class LoadedLibrary {
       if (wanted != nullptr && wanted != *slot) write(slot, wanted);
     }
   }
-  /// Most libraries have their slots in pages that the loader protects once they are filled.
+  /// Most libraries have their slots in pages that the loader protects once they are filled; of the
+  /// last one, only if it is whole.
   void write(const void** slot, const void* wanted) const noexcept {
     const auto page_bytes = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
+    const auto page_of = [=](std::uintptr_t inside) { return inside / page_bytes * page_bytes; };
     const auto at = reinterpret_cast<std::uintptr_t>(slot);
-    void* const page = reinterpret_cast<void*>(at / page_bytes * page_bytes);
-    const bool guarded =
-        relro_ != nullptr &&
-        at - reinterpret_cast<std::uintptr_t>(address(relro_->p_vaddr)) < relro_->p_memsz;
+    void* const page = reinterpret_cast<void*>(page_of(at));
+    bool guarded = false;
+    if (relro_ != nullptr) {
+      const auto begin = reinterpret_cast<std::uintptr_t>(address(relro_->p_vaddr));
+      guarded = at >= page_of(begin) && at < page_of(begin + relro_->p_memsz);
+    }
     if (guarded && mprotect(page, page_bytes, PROT_READ | PROT_WRITE) != 0) return;
     __atomic_store_n(slot, wanted, __ATOMIC_RELEASE);
     if (guarded) mprotect(page, page_bytes, PROT_READ);
@@ -127,12 +134,58 @@ const void* erased(Function* function) noexcept {
   return reinterpret_cast<const void*>(function);
 }
 
+/// The libraries that the process has at a moment.
+struct Loaded {
+  static Loaded now() {
+    Loaded loaded;
+    dl_iterate_phdr(
+        [](dl_phdr_info* info, std::size_t, void* out) noexcept {
+          auto& all = *static_cast<Loaded*>(out);
+          all.number = info->dlpi_adds;
+          try {
+            all.bases.push_back(info->dlpi_addr);
+          } catch (const std::bad_alloc&) {  // Those that are missing are bound the next time.
+            all.number = 0;
+            return 1;
+          }
+          return 0;
+        },
+        &loaded);
+    return loaded;
+  }
+  /// How many the process has ever loaded.
+  static unsigned long long number_now() noexcept {
+    unsigned long long number = 0;
+    dl_iterate_phdr(
+        [](dl_phdr_info* info, std::size_t, void* out) noexcept {
+          *static_cast<unsigned long long*>(out) = info->dlpi_adds;
+          return 1;
+        },
+        &number);
+    return number;
+  }
+
+  unsigned long long number = 0;
+  std::vector<ElfW(Addr)> bases;
+};
+
+/// A walk through the libraries that were there before it. The loader lets one walk at a time, and
+/// waits with changes of its list.
+struct Walk {
+  const Loaded& loaded;
+  const DriverLibrary* driver = nullptr;
+  bool names_driver = false;  ///< Any library has a slot for a call of the driver that has a hook.
+};
+
 /// Replaces what leads past this library: the system's functions and the driver's, and slots that
-/// are not filled yet, which point into the library itself.
-int bind(dl_phdr_info* info, std::size_t, void*) noexcept {
+/// are not filled yet, which point into the library itself. Without a driver, only those of the
+/// system.
+int bind(dl_phdr_info* info, std::size_t, void* data) noexcept {
+  auto& walk = *static_cast<Walk*>(data);
   const LoadedLibrary library(*info);
   const std::string_view file = library.file();
-  if (library.contains(erased(&vmart_run_dlsym)) || file.starts_with("libvmart.so") ||
+  if (std::ranges::find(walk.loaded.bases, info->dlpi_addr) == walk.loaded.bases.end() ||
+      library.contains(erased(&vmart_run_dlsym)) || file.starts_with("libvmart.so") ||
       file.starts_with("libcuda.so")) {
     return 0;
   }
@@ -147,18 +200,32 @@ int bind(dl_phdr_info* info, std::size_t, void*) noexcept {
     }
     if (name[0] != 'c' || name[1] != 'u') return nullptr;
     const void* const hook = DriverLibrary::hook_named(name);
-    const DriverLibrary* const driver = hook != nullptr ? DriverLibrary::get() : nullptr;
-    if (driver == nullptr) return nullptr;
-    return unfilled ? hook : driver->hook_of(bound);
+    if (hook == nullptr) return nullptr;
+    walk.names_driver = true;
+    if (walk.driver == nullptr) return nullptr;
+    return unfilled ? hook : walk.driver->hook_of(bound);
   });
   return 0;
 }
 
 }  // namespace
 
+/// Holds no lock while it takes one of the loader's: a thread whose constructor runs inside
+/// `dlopen` comes here with one.
 void bind_deep_libraries() noexcept {
-  if (!any_opened.load(std::memory_order_relaxed) || !any_opened.exchange(false)) return;
-  dl_iterate_phdr(bind, nullptr);
+  static std::atomic<unsigned long long> bound = 0;
+  if (!any_opened.load(std::memory_order_acquire) || Loaded::number_now() == bound.load()) return;
+  const Loaded loaded = Loaded::now();
+  // A library is in the list before its slots are filled. Once this thread has had the lock of the
+  // loader, those that were in it are filled.
+  if (void* const program = vmart_run_next_dlopen(nullptr, RTLD_LAZY)) dlclose(program);
+  Walk walk{loaded};
+  dl_iterate_phdr(bind, &walk);
+  if (walk.names_driver) {
+    walk.driver = DriverLibrary::get();  // May open it, which no walk may do.
+    if (walk.driver != nullptr) dl_iterate_phdr(bind, &walk);
+  }
+  bound = loaded.number;
 }
 
 }  // namespace vma::interpose
