@@ -17,10 +17,6 @@
 namespace vma {
 namespace {
 
-/// No thread of the runtime may be inside the driver when that is destroyed. Unmapping, granting
-/// and waiting for a context take as long as the program's work lets them, so only a call that will
-/// never return is abandoned.
-constexpr std::chrono::seconds calls_limit(10);
 /// How long to wait for a mutex that another thread held when this process was forked.
 constexpr std::chrono::milliseconds lock_limit(500);
 

@@ -34,6 +34,10 @@ class ProcessExit {
  public:
   enum class Stage { open_stops, write_files };
   static constexpr std::chrono::milliseconds grace{2'000};
+  /// How long the exit waits for calls inside the driver, in which no thread of the runtime may be
+  /// when that is destroyed. Unmapping, granting and waiting for a context take as long as the
+  /// program's work lets them, so only a call that will never return is abandoned.
+  static constexpr std::chrono::seconds calls_limit{10};
 
   /// Calls `run` when the process exits, on the exiting thread, if the object still exists. `run`
   /// must not throw, and must not wait for other threads without a limit. A forked child does not

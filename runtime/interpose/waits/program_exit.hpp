@@ -1,5 +1,7 @@
 #pragma once
 
+#include "base/process_exit.hpp"
+
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -16,9 +18,12 @@ namespace vma::interpose {
 /// on after `pause_max`.
 class ProgramExit {
  public:
-  static constexpr std::chrono::seconds pause_max{5};
-  /// How long the exit waits for calls that are inside the driver.
+  /// How long the exit waits for calls of the program that are inside the driver.
   static constexpr std::chrono::milliseconds calls_max{500};
+  /// The handlers of CUDA's runtime come after the exit has waited for calls of vmart, too.
+  static constexpr std::chrono::seconds pause_max =
+      ProcessExit::calls_limit + std::chrono::seconds(2);
+  static_assert(pause_max > ProcessExit::calls_limit + calls_max);
 
   /// The scope of a call that a thread of the program makes. Scopes nest; the outermost one counts.
   class Call {
