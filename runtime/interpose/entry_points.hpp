@@ -19,6 +19,7 @@
 #undef cuGraphInstantiateWithParams
 #undef cuDevicePrimaryCtxRelease
 #undef cuDevicePrimaryCtxReset
+#undef cuDevicePrimaryCtxSetFlags
 #undef cuCtxSynchronize
 #undef cuLaunchHostFunc_v2
 #undef cuMemcpy3DBatchAsync
@@ -314,6 +315,8 @@ using InstantiateWithLog = CUresult (*)(CUgraphExec*, CUgraph, CUgraphNode*, cha
   ROW(cuCtxPushCurrent, PFN_cuCtxPushCurrent_v4000)                                  \
   ROW(cuCtxSetFlags, PFN_cuCtxSetFlags_v12010)                                       \
   ROW(cuDevicePrimaryCtxRetain, PFN_cuDevicePrimaryCtxRetain_v7000)                  \
+  ROW(cuDevicePrimaryCtxSetFlags, PFN_cuDevicePrimaryCtxSetFlags_v11000)             \
+  ROW(cuDevicePrimaryCtxSetFlags_v2, PFN_cuDevicePrimaryCtxSetFlags_v11000)          \
   ROW(cuDevicePrimaryCtxRelease, PFN_cuDevicePrimaryCtxRelease_v11000)               \
   ROW(cuDevicePrimaryCtxRelease_v2, PFN_cuDevicePrimaryCtxRelease_v11000)            \
   ROW(cuCtxCreate_v2, PFN_cuCtxCreate_v3020)                                         \

@@ -15,7 +15,8 @@ def bare(work):
 
 class Refusals(unittest.TestCase):
     def test_are_those_of_the_driver(self):
-        for work in ("broken", "captures", "orphans", "primary", "mappings", "synchronous"):
+        for work in ("broken", "captures", "orphans", "primary", "mappings", "synchronous",
+                     "primary_synchronous"):
             for options in ((), ("--pools", "--vmm")):
                 with self.subTest(work=work, options=options):
                     under = run(VMART, "run", *options, "--", PROGRAM, work, VMART_CONTROL="0")
@@ -45,12 +46,13 @@ class Refusals(unittest.TestCase):
                 self.assertEqual(running.errors(), "")
 
     def test_memory_with_synchronous_copies_stays_until_it_has_none(self):
-        with Working("synchronous") as running:
-            self.assertEqual([one["movable"] for one in running.where()], [False, False])
-            running.go_on()
-            self.assertEqual([one["movable"] for one in running.where()], [True, True])
-            running.control("migrate", "run", "gpu1")
-            self.assertEqual(running.end(), bare("synchronous"))
+        for work in ("synchronous", "primary_synchronous"):
+            with self.subTest(work=work), Working(work) as running:
+                self.assertEqual([one["movable"] for one in running.where()], [False, False])
+                running.go_on()
+                self.assertEqual([one["movable"] for one in running.where()], [True, True])
+                running.control("migrate", "run", "gpu1")
+                self.assertEqual(running.end(), bare(work))
 
 
 class Working(Running):

@@ -227,16 +227,21 @@ void change_mappings() {
   SHOW(cuMemFree(memory));
 }
 
-void ask_for_synchronous_copies() {
+/// In the flags of the current context, or of the primary one, which that is.
+void ask_for_synchronous_copies(bool of_primary) {
   CUdeviceptr later = 0;
   unsigned flags = 0;
+  int active = 0;
+  const auto set = [=](unsigned wanted) {
+    return of_primary ? cuDevicePrimaryCtxSetFlags(0, wanted) : cuCtxSetFlags(wanted);
+  };
   CALL(launch(fill, memory, 7, nullptr));
-  SHOW(cuCtxSetFlags(CU_CTX_SYNC_MEMOPS));
-  CALL(cuCtxGetFlags(&flags));
+  SHOW(set(CU_CTX_SYNC_MEMOPS));
+  CALL(of_primary ? cuDevicePrimaryCtxGetState(0, &flags, &active) : cuCtxGetFlags(&flags));
   printf("set: %d\n", (flags & CU_CTX_SYNC_MEMOPS) != 0);
   CALL(cuMemAlloc(&later, bytes));
   wait_for_line();
-  SHOW(cuCtxSetFlags(flags & ~(unsigned)CU_CTX_SYNC_MEMOPS));
+  SHOW(set(flags & ~(unsigned)CU_CTX_SYNC_MEMOPS));
   wait_for_line();
   CALL(launch(add, memory, 1, nullptr));
   print_sum();
@@ -253,6 +258,7 @@ int main(int, char **argv) {
   if (strcmp(work, "orphans") == 0) destroy_capturing_streams();
   if (strcmp(work, "primary") == 0) release_too_often();
   if (strcmp(work, "mappings") == 0) change_mappings();
-  if (strcmp(work, "synchronous") == 0) ask_for_synchronous_copies();
+  if (strcmp(work, "synchronous") == 0) ask_for_synchronous_copies(false);
+  if (strcmp(work, "primary_synchronous") == 0) ask_for_synchronous_copies(true);
   return 0;
 }

@@ -106,13 +106,35 @@ CUresult release_primary(CUdevice device) noexcept {
   return result;
 }
 
+/// If it is not active yet, the program's `cuDevicePrimaryCtxRetain` notes them.
+template <EntryPoint entry>
+CUresult set_primary_flags(CUdevice device, unsigned flags) noexcept {
+  const CUresult result = call_driver<entry>(device, flags);
+  if (result != CUDA_SUCCESS) return result;
+  CUcontext const context = primary_context(*DriverLibrary::get(), device);
+  if (context != nullptr) note_flags(context, flags);
+  return result;
+}
+
 }  // namespace
 
 CUresult hook_cuDevicePrimaryCtxRetain(CUcontext* out, CUdevice device) {
   const CUresult result = call_driver<EntryPoint::cuDevicePrimaryCtxRetain>(out, device);
-  std::atomic<int>* const references = references_of(device);
-  if (result == CUDA_SUCCESS && references != nullptr) references->fetch_add(1);
+  if (result != CUDA_SUCCESS) return result;
+  if (std::atomic<int>* const references = references_of(device)) references->fetch_add(1);
+  unsigned flags = 0;
+  int active = 0;
+  DriverLibrary::get()->cuDevicePrimaryCtxGetState_plain(device, &flags, &active);
+  if ((flags & CU_CTX_SYNC_MEMOPS) != 0) note_flags(*out, flags);
   return result;
+}
+
+CUresult hook_cuDevicePrimaryCtxSetFlags(CUdevice device, unsigned flags) {
+  return set_primary_flags<EntryPoint::cuDevicePrimaryCtxSetFlags>(device, flags);
+}
+
+CUresult hook_cuDevicePrimaryCtxSetFlags_v2(CUdevice device, unsigned flags) {
+  return set_primary_flags<EntryPoint::cuDevicePrimaryCtxSetFlags_v2>(device, flags);
 }
 
 CUresult hook_cuDevicePrimaryCtxRelease(CUdevice device) {

@@ -31,6 +31,7 @@ Objects<Resources>& descriptions() {
 struct ContextFlags {
   Mutex mutex;
   std::map<ContextHandle, unsigned int> of_context VMART_GUARDED_BY(mutex);
+  std::map<DeviceId, unsigned int> of_primary VMART_GUARDED_BY(mutex);  // CU_CTX_SCHED_AUTO is 0.
 };
 ContextFlags& context_flags() {
   static ContextFlags& all = *new ContextFlags;
@@ -103,11 +104,16 @@ SIM_CUDA_CALL(cuDevicePrimaryCtxRelease, (CUdevice device), (device)) {
 SIM_CUDA_CALL(cuDevicePrimaryCtxGetState, (CUdevice device, unsigned int* flags, int* active),
               (device, flags, active)) {
   *required(active) = sim().context_active(device_of(device)) ? 1 : 0;
-  *required(flags) = CU_CTX_SCHED_AUTO;
+  ContextFlags& all = context_flags();
+  const MutexLock lock(all.mutex);
+  *required(flags) = all.of_primary[device_of(device)];
 }
 
-SIM_CUDA_CALL(cuDevicePrimaryCtxSetFlags_v2, (CUdevice device, unsigned int), (device, 0)) {
-  device_of(device);
+SIM_CUDA_CALL(cuDevicePrimaryCtxSetFlags_v2, (CUdevice device, unsigned int flags),
+              (device, flags)) {
+  ContextFlags& all = context_flags();
+  const MutexLock lock(all.mutex);
+  all.of_primary[device_of(device)] = flags;
 }
 
 SIM_CUDA_CALL(cuCtxCreate, (CUcontext * context, unsigned int, CUdevice device),
