@@ -48,10 +48,13 @@ bool is_the_program() noexcept {
   return id != nullptr && std::strtol(id, nullptr, 10) == getpid();
 }
 
-/// Says why nothing could move, which would otherwise look like success. Silent about a program
-/// that has waited for others: they may have used a GPU.
+/// Tells a person why nothing could move, which would otherwise look like success; a file or
+/// another program gets what the program itself writes. Silent about a program that has waited for
+/// others: they may have used a GPU.
 __attribute__((destructor)) void left() {
-  if (!is_the_program() || !takes_part() || ProgramStreams::get().begun()) return;
+  if (isatty(STDERR_FILENO) == 0 || !is_the_program() || !takes_part() ||
+      ProgramStreams::get().begun())
+    return;
   rusage children{};
   if (getrusage(RUSAGE_CHILDREN, &children) != 0 || children.ru_maxrss > 0) return;
   if (driver_was_used()) {
