@@ -80,7 +80,8 @@ CopyOperands copied_in_legacy_stream(Args... args) noexcept {
   constexpr std::string_view symbol = symbol_of(entry);
   constexpr bool per_thread = symbol.ends_with("_ptsz") || symbol.ends_with("_ptds");
   CopyOperands operands;
-  if constexpr (symbol.starts_with("cuMemcpy")) {
+  // Batches are refused there.
+  if constexpr (symbol.starts_with("cuMemcpy") && symbol.find("Batch") == symbol.npos) {
     const CUstream stream = stream_among(args...);
     if (stream == CU_STREAM_LEGACY || (stream == nullptr && !per_thread)) {
       (operands.add_from(args), ...);
@@ -111,8 +112,7 @@ class CopyScope {
 class NoStops {
  public:
   NoStops(bool begins, bool may_join) noexcept
-      : vmart_((begins && ProgramStreams::note_capture_begins()) ||
-                       (may_join && ProgramStreams::any_capture())
+      : vmart_((begins && Refusals::note_capture_begins()) || (may_join && Refusals::has_captured())
                    ? VmartLibrary::loaded()
                    : nullptr) {
     if (vmart_ != nullptr) vmart_->vmart_no_stops_begin();

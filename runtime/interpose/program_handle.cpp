@@ -8,7 +8,6 @@
 #include "interpose/sites/allocation_site.hpp"
 #include "interpose/standing.hpp"
 #include "interpose/vmart_library.hpp"
-#include "interpose/waits/launch_pause.hpp"
 
 #include <chrono>
 #include <exception>
@@ -251,9 +250,12 @@ CUresult ProgramHandle::drivers_handle(CUmemGenericAllocationHandle& out) noexce
 
 CUresult ProgramHandle::share() noexcept {
   if (!was_mapped_) return leave_to_driver();
-  const auto lock = ProgramMemory::get().without_still();
   const bool several_chunks = bytes_ > chunk_bytes_max;  // And so several handles.
-  const CUresult result = several_chunks    ? replace_by_driver()
+  std::optional<ProgramStreams::Standstill> standstill;
+  // Before the lock, which a thread that enqueues may want.
+  if (several_chunks && mapped_at_ != 0) standstill.emplace(std::chrono::seconds(60));
+  const auto lock = ProgramMemory::get().without_still();
+  const CUresult result = several_chunks    ? replace_by_driver(standstill)
                           : mapped_at_ != 0 ? share_at(mapped_at_)
                                             : share_unmapped();
   if (result != CUDA_SUCCESS) {
@@ -300,29 +302,28 @@ CUresult ProgramHandle::share_unmapped() noexcept {
 
 /// Memory of several chunks has several handles. So its bytes move into memory of the driver, which
 /// has one, while no work runs that could change them.
-CUresult ProgramHandle::replace_by_driver() noexcept {
-  constexpr std::chrono::seconds limit(60);
+CUresult ProgramHandle::replace_by_driver(
+    const std::optional<ProgramStreams::Standstill>& standstill) noexcept {
   const VmartLibrary& vmart = *VmartLibrary::loaded();
   CUmemGenericAllocationHandle made = 0;
   CUresult result = call_driver_with_room<EntryPoint::cuMemCreate>(
       RoomNeed::at(properties_.location, bytes_), &made, bytes_, &properties_, 0ULL);
   if (result != CUDA_SUCCESS) return result;
-  const ReservedRange range(mapped_at_ != 0 ? 0 : bytes_);
-  std::optional<LaunchPause::Scope> pause;
-  if (mapped_at_ != 0) {
-    pause.emplace(limit);
-    if (!ProgramStreams::get().await_all_work(limit / 2)) result = CUDA_ERROR_NOT_SUPPORTED;
+  const ReservedRange range(standstill ? 0 : bytes_);
+  if (standstill) {
+    result = standstill->reached() ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
   } else {
     result = range.begin() != 0
                  ? result_of(vmart.vmart_backing_map(backing_, address_of(range.begin())))
                  : CUDA_ERROR_OUT_OF_MEMORY;
   }
-  const CUdeviceptr begin = mapped_at_ != 0 ? mapped_at_ : range.begin();
-  if (result == CUDA_SUCCESS) result = copy_to_driver(begin, made);
-  // Launches go on once the pause is over, so what they use must be mapped by then.
-  if (pause && pause->left() < limit / 8) result = CUDA_ERROR_NOT_SUPPORTED;
-  if (result == CUDA_SUCCESS) result = show_drivers(made);
-  if (mapped_at_ == 0 && replaced_at_ == 0) vmart.vmart_backing_unmap(backing_);
+  if (result == CUDA_SUCCESS) {
+    result = copy_to_driver(standstill ? mapped_at_ : range.begin(), made);
+    if (!standstill) vmart.vmart_backing_unmap(backing_);
+  }
+  if (result == CUDA_SUCCESS && standstill) {
+    result = standstill->reached() ? show_drivers(made) : CUDA_ERROR_NOT_SUPPORTED;
+  }
   if (result != CUDA_SUCCESS) {
     call_driver<EntryPoint::cuMemRelease>(made);
     return result;
@@ -333,21 +334,32 @@ CUresult ProgramHandle::replace_by_driver() noexcept {
   return CUDA_SUCCESS;
 }
 
-/// The driver's memory takes the place of the backing, if that is mapped, with the rights that the
-/// program has set.
+/// The driver's memory takes the place of the backing, with the rights that the program has set, or
+/// the backing stays there. Requires: all work stands.
 CUresult ProgramHandle::show_drivers(CUmemGenericAllocationHandle made) noexcept {
-  if (mapped_at_ == 0) return CUDA_SUCCESS;
   const CUdeviceptr begin = mapped_at_;
-  const auto rights = access_;
-  if (const CUresult result = unmap_backing(); result != CUDA_SUCCESS) return result;
-  CUresult result = call_driver<EntryPoint::cuMemMap>(begin, bytes_, std::size_t{0}, made, 0ULL);
-  for (const auto& [gpu, flags] : rights) {
-    const CUmemAccessDesc entry = {{CU_MEM_LOCATION_TYPE_DEVICE, {gpu}}, flags};
-    if (result != CUDA_SUCCESS) break;
-    result = call_driver<EntryPoint::cuMemSetAccess>(begin, bytes_, &entry, std::size_t{1});
+  std::map<int, CUmemAccess_flags> rights;
+  rights.swap(access_);  // Unmapping forgets them.
+  CUresult result = unmap_backing();
+  if (result == CUDA_SUCCESS) {
+    result = call_driver<EntryPoint::cuMemMap>(begin, bytes_, std::size_t{0}, made, 0ULL);
+    const bool is_mapped = result == CUDA_SUCCESS;
+    for (const auto& [gpu, flags] : rights) {
+      const CUmemAccessDesc entry = {{CU_MEM_LOCATION_TYPE_DEVICE, {gpu}}, flags};
+      if (result != CUDA_SUCCESS) break;
+      result = call_driver<EntryPoint::cuMemSetAccess>(begin, bytes_, &entry, std::size_t{1});
+    }
+    if (result == CUDA_SUCCESS) {
+      replaced_at_ = begin;
+      return result;
+    }
+    if (is_mapped) call_driver<EntryPoint::cuMemUnmap>(begin, bytes_);
+    if (map_backing(begin) != CUDA_SUCCESS) {
+      say("memory at %#llx can no longer be used: the driver maps nothing there", begin);
+      return result;
+    }
   }
-  replaced_at_ = begin;
-  if (result != CUDA_SUCCESS) say("memory at %#llx is lost: the driver does not map it", begin);
+  rights.swap(access_);
   return result;
 }
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include "interpose/program_streams.hpp"
+
 #include <vma/vmart_backing.h>
 
 #include <cuda.h>
@@ -9,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 
 namespace vma::interpose {
 
@@ -54,7 +57,7 @@ class ProgramHandle {
   CUresult map_backing(CUdeviceptr begin) noexcept;
   CUresult unmap_backing() noexcept;
   CUresult leave_to_driver() noexcept;
-  CUresult replace_by_driver() noexcept;
+  CUresult replace_by_driver(const std::optional<ProgramStreams::Standstill>& standstill) noexcept;
   CUresult show_drivers(CUmemGenericAllocationHandle made) noexcept;
   CUresult copy_to_driver(CUdeviceptr begin, CUmemGenericAllocationHandle target) noexcept;
   CUresult share() noexcept;

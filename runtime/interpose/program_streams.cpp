@@ -22,8 +22,6 @@ namespace {
 /// A stream that comes back so soon stays attached for so long.
 constexpr std::chrono::seconds soon(1), stay(10);
 
-std::atomic<bool> capture_has_begun = false;
-
 const CUstream destroyed_mark = reinterpret_cast<CUstream>(1);
 
 /// The null stream, and the names of the legacy and of the per-thread stream.
@@ -45,16 +43,6 @@ ProgramStreams& ProgramStreams::get() noexcept {
 
 bool ProgramStreams::captures(const DriverLibrary& driver, CUstream stream) noexcept {
   return capturing(driver, stream) != Capturing::no;
-}
-
-bool ProgramStreams::note_capture_begins() noexcept {
-  if (!capture_has_begun.load(std::memory_order_relaxed)) capture_has_begun.store(true);
-  std::atomic_thread_fence(std::memory_order_seq_cst);
-  return true;
-}
-
-bool ProgramStreams::any_capture() noexcept {
-  return capture_has_begun.load(std::memory_order_relaxed);
 }
 
 bool ProgramStreams::current(CUcontext& context, int& device) noexcept {
@@ -79,7 +67,7 @@ ProgramStreams::Enqueue::Enqueue(CUstream stream) noexcept : stream_(stream) {
   }
   if (is_built_in(stream)) {
     users_ = &all.built_in_users();
-    users_->fetch_add(1);
+    all.enter(*users_);
     return;
   }
   // Counted also before vmart has memory, since it may get that on another thread meanwhile.
@@ -89,7 +77,7 @@ ProgramStreams::Enqueue::Enqueue(CUstream stream) noexcept : stream_(stream) {
     return;
   }
   users_ = &known->users;
-  users_->fetch_add(1);  // Before the state is read: see `detach_idle`.
+  all.enter(*users_);  // Before the state is read: see `detach_idle`.
   if (known->state.load() != State::attached) all.attach_if_needed(*known);
 }
 
@@ -109,19 +97,39 @@ std::atomic<int>& ProgramStreams::built_in_users() noexcept {
   return built_in_users_[number % built_in_users_.size()].threads;
 }
 
-bool ProgramStreams::await_all_work(std::chrono::nanoseconds limit) noexcept try {
+/// Counts the thread as a user, of which a standstill knows then, or waits for that first.
+void ProgramStreams::enter(std::atomic<int>& users) noexcept {
+  while (true) {
+    users.fetch_add(1);
+    const int standstills = standstills_.load();
+    if (standstills == 0) return;
+    users.fetch_sub(1);
+    standstills_.wait(standstills);
+  }
+}
+
+ProgramStreams::Standstill::Standstill(std::chrono::nanoseconds limit) noexcept
+    : end_(std::chrono::steady_clock::now() + limit),
+      reached_((get().standstills_.fetch_add(1), await_all_work(end_ - limit / 2))) {}
+
+ProgramStreams::Standstill::~Standstill() {
+  get().standstills_.fetch_sub(1);
+  get().standstills_.notify_all();
+}
+
+bool ProgramStreams::Standstill::await_all_work(Time until) const noexcept try {
   const DriverLibrary& driver = *DriverLibrary::get();
-  const Time end = std::chrono::steady_clock::now() + limit;
+  ProgramStreams& streams = get();
   const auto none = [](const auto& users) { return users.load() == 0; };
-  while (!std::ranges::all_of(built_in_users_, none, &Enqueuing::threads) ||
-         !std::ranges::all_of(streams_, none, &Stream::users)) {
-    if (std::chrono::steady_clock::now() > end) return false;
+  while (!std::ranges::all_of(streams.built_in_users_, none, &Enqueuing::threads) ||
+         !std::ranges::all_of(streams.streams_, none, &Stream::users)) {
+    if (std::chrono::steady_clock::now() > until) return false;
     std::this_thread::yield();
   }
   std::vector<CUcontext> all;
   {
-    const std::lock_guard lock(mutex_);
-    for (const Context& context : contexts_) all.push_back(context.handle);
+    const std::lock_guard lock(streams.mutex_);
+    for (const Context& context : streams.contexts_) all.push_back(context.handle);
   }
   if (Refusals::get().any_capture()) return false;  // A wait would end it.
   for (CUcontext const context : all) {
@@ -130,7 +138,7 @@ bool ProgramStreams::await_all_work(std::chrono::nanoseconds limit) noexcept try
         pushed ? driver.real<EntryPoint::cuCtxSynchronize>()() : CUDA_ERROR_INVALID_CONTEXT;
     if (result != CUDA_SUCCESS && result != CUDA_ERROR_CONTEXT_IS_DESTROYED) return false;
   }
-  return std::chrono::steady_clock::now() < end;
+  return std::chrono::steady_clock::now() < until;
 } catch (const std::exception&) {
   return false;
 }
@@ -305,16 +313,19 @@ void ProgramStreams::forget(Stream& stream) noexcept {
 void ProgramStreams::before_destruction(CUstream handle) noexcept {
   if (is_forked_child() || is_built_in(handle)) return;
   Stream* const stream = find(handle);
-  if (stream == nullptr) return ProgramPools::forget_stream(handle);
+  if (stream == nullptr) {
+    Refusals::get().forget(handle);
+    return ProgramPools::forget_stream(handle);
+  }
   const std::lock_guard lock(mutex_);
-  if (begun()) keep_work_of(*stream);
+  if (begun()) keep_work_of(*stream, "a stream was destroyed whose work cannot be followed");
   forget(*stream);
 }
 
 /// The driver destroys a stream at once, and a stream that captures cannot be asked, but the
 /// stream's work goes on. Makes another stream wait for that work. Does not wait itself: the work
 /// may need another thread, which may need the lock.
-void ProgramStreams::keep_work_of(Stream& stream) noexcept {
+void ProgramStreams::keep_work_of(Stream& stream, const char* if_it_cannot) noexcept {
   if (ProgramMemory::get().stays()) return;
   const DriverLibrary& driver = *DriverLibrary::get();
   const RelaxedCaptures relaxed(driver);
@@ -329,7 +340,7 @@ void ProgramStreams::keep_work_of(Stream& stream) noexcept {
     if (state != CUDA_ERROR_NOT_READY) return;
     if (pushed && hand_over(stream, *context)) return;
   }
-  give_up("a stream was destroyed whose work cannot be followed");
+  give_up(if_it_cannot);
 }
 
 void ProgramStreams::before_capture(CUstream handle) noexcept {
@@ -337,7 +348,7 @@ void ProgramStreams::before_capture(CUstream handle) noexcept {
   Stream* const stream = find(handle);
   if (stream == nullptr) return;
   const std::lock_guard lock(mutex_);
-  keep_work_of(*stream);
+  keep_work_of(*stream, "a stream captures whose earlier work cannot be followed");
 }
 
 /// Requires: the context is current, and the caller holds `mutex_`.
@@ -387,7 +398,7 @@ void ProgramStreams::begin() noexcept {
     vmart->vmart_pause_launches(
         [](std::int64_t limit_ns, void*) { LaunchPause::get().change(limit_ns); }, nullptr);
     std::atomic_thread_fence(std::memory_order_seq_cst);  // Or that capture finds vmart loaded.
-    vmart->vmart_captures_will_be_told(any_capture() ? 1 : 0);
+    vmart->vmart_captures_will_be_told(Refusals::has_captured() ? 1 : 0);
   }
   begun_.store(true, std::memory_order_release);
   for (Context& known : contexts_) {

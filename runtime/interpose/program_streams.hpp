@@ -45,10 +45,6 @@ class ProgramStreams {
   /// The stream is about to begin or to join a capture, during which nobody can follow what it has
   /// still to do: another stream waits for that from now on.
   void before_capture(CUstream stream) noexcept;
-  /// A stream is about to begin to capture. Call it before `VmartLibrary::loaded`. Returns true.
-  static bool note_capture_begins() noexcept;
-  /// Whether that has happened in this process.
-  static bool any_capture() noexcept;
   /// The context of the calling thread. Returns false without one.
   static bool current(CUcontext& context, int& device) noexcept;
 
@@ -75,10 +71,28 @@ class ProgramStreams {
   bool begun() const noexcept { return begun_.load(std::memory_order_acquire); }
   /// The context is about to be destroyed. Blocks: for its work.
   void before_destruction(CUcontext context) noexcept;
-  /// Waits until no thread enqueues, and then for the work of all contexts. Returns false if that
-  /// cannot be had within the limit, or while a stream captures. Requires: launches are paused.
-  /// Blocks.
-  bool await_all_work(std::chrono::nanoseconds limit) noexcept;
+
+  /// As long as this exists, no thread enqueues, and no work runs. A thread that would enqueue
+  /// waits.
+  class Standstill {
+   public:
+    /// Waits for threads that enqueue, and then for the work of all contexts; not while a stream
+    /// captures. Requires: the calling thread does not enqueue, and holds no lock that a thread
+    /// that does may want. Blocks: half of the limit at most.
+    explicit Standstill(std::chrono::nanoseconds limit) noexcept;
+    ~Standstill();
+    Standstill(const Standstill&) = delete;
+    Standstill& operator=(const Standstill&) = delete;
+    /// Whether all stands; within the limit.
+    bool reached() const noexcept { return reached_ && std::chrono::steady_clock::now() < end_; }
+
+   private:
+    bool await_all_work(std::chrono::steady_clock::time_point until) const noexcept;
+
+    const std::chrono::steady_clock::time_point end_;
+    const bool reached_;
+  };
+
   /// Destroys the program's streams of a context that lives on.
   void destroy_streams_of(CUcontext context) noexcept;
 
@@ -107,13 +121,14 @@ class ProgramStreams {
 
   static std::size_t first_place(CUstream stream) noexcept;
   std::atomic<int>& built_in_users() noexcept;
+  void enter(std::atomic<int>& users) noexcept;
   Stream* find(CUstream stream) noexcept;
   Stream* find_or_insert(CUstream stream) noexcept;
   void attach_if_needed(Stream& stream) noexcept;
   bool query_kind(Stream& stream) noexcept;
   void detach_from(Stream& stream) noexcept;
   void forget(Stream& stream) noexcept;
-  void keep_work_of(Stream& stream) noexcept;
+  void keep_work_of(Stream& stream, const char* if_it_cannot) noexcept;
   bool hand_over(Stream& stream, Context& context) noexcept;
   void detach_idle(Context& context) noexcept;
   void detach_if_idle(Stream& stream, Context& context) noexcept;
@@ -123,6 +138,7 @@ class ProgramStreams {
   void give_up(const char* why) noexcept;
 
   alignas(64) std::atomic<bool> begun_ = false;
+  std::atomic<int> standstills_ = 0;
   // Contexts whose legacy stream could not be attached yet: CUDA's runtime makes a primary context
   // current before it can be used.
   std::atomic<int> unattached_ = 0;

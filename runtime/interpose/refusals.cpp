@@ -8,6 +8,8 @@
 namespace vma::interpose {
 namespace {
 
+std::atomic<bool> capture_has_begun = false;
+
 /// Whether the error stays: the context does no work any more, and returns it from every call.
 bool ends_context(CUresult error) noexcept {
   switch (error) {
@@ -92,6 +94,16 @@ void Refusals::forget(CUcontext context) noexcept {
 }
 
 // --- Captures
+
+bool Refusals::note_capture_begins() noexcept {
+  if (!capture_has_begun.load(std::memory_order_relaxed)) capture_has_begun.store(true);
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  return true;
+}
+
+bool Refusals::has_captured() noexcept {
+  return capture_has_begun.load(std::memory_order_relaxed);
+}
 
 void Refusals::capture_begun(CUstream stream, CUstreamCaptureMode mode) noexcept {
   if (is_forked_child()) return;

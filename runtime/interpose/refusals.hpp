@@ -31,6 +31,10 @@ class Refusals {
   /// The context is about to be destroyed: another one may get its handle.
   void forget(CUcontext context) noexcept;
 
+  /// A stream is about to begin to capture. Call it before `VmartLibrary::loaded`. Returns true.
+  static bool note_capture_begins() noexcept;
+  /// Whether that has happened in this process.
+  static bool has_captured() noexcept;
   /// The stream has begun to capture. The thread's own has the name CU_STREAM_PER_THREAD.
   void capture_begun(CUstream stream, CUstreamCaptureMode mode) noexcept;
   /// The stream is about to be destroyed.

@@ -15,24 +15,6 @@ class LaunchPause {
 
   /// A pause of at most `limit_ns` begins; zero ends one. Several may overlap.
   void change(std::int64_t limit_ns) noexcept;
-  /// A pause of this thread's, and when it is over at the latest.
-  class Scope {
-   public:
-    explicit Scope(std::chrono::nanoseconds limit) noexcept
-        : end_(std::chrono::steady_clock::now() + limit) {
-      get().change(limit.count());
-    }
-    ~Scope() { get().change(0); }
-    Scope(const Scope&) = delete;
-    Scope& operator=(const Scope&) = delete;
-    std::chrono::nanoseconds left() const noexcept {
-      return end_ - std::chrono::steady_clock::now();
-    }
-
-   private:
-    const std::chrono::steady_clock::time_point end_;
-  };
-
   /// Blocks: while there is a pause, and no longer than the longest one may take.
   void await_end() noexcept {
     if (pauses_.load(std::memory_order_relaxed) != 0) wait();
