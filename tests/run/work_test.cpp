@@ -254,6 +254,28 @@ TEST(LaunchPause, HoldsThreadsUntilAllPausesHaveEnded) {
   pause.await_end();
 }
 
+TEST(LaunchPause, AShorterOneDoesNotEndALongerOne) {
+  constexpr std::int64_t short_ns = 1'000'000;
+  LaunchPause& pause = LaunchPause::get();
+  pause.change(long_ns);
+  pause.change(short_ns);
+  std::atomic<bool> comes = false, ends = false, went_early = false;
+  std::thread launching([&] {
+    comes = true;
+    pause.await_end();
+    went_early = !ends;
+  });
+  while (!comes) std::this_thread::yield();
+  for (const std::int64_t begin = now_ns(); now_ns() - begin < 20 * short_ns;) {
+    std::this_thread::yield();
+  }
+  ends = true;
+  pause.change(0);
+  pause.change(0);
+  launching.join();
+  EXPECT_FALSE(went_early);
+}
+
 TEST(LaunchPause, LastsNoLongerThanItsLimit) {
   LaunchPause& pause = LaunchPause::get();
   pause.change(long_ns);

@@ -111,6 +111,15 @@ TEST(Scheduler, CountsUsesOfFreedMemory) {
   EXPECT_EQ(rig.runtime().scheduler_stats().chunks, 0u);
 }
 
+TEST(Scheduler, CountsUsesBehindMemory) {
+  SchedulerRig rig("counter");
+  std::uint64_t* words = rig.alloc(1, gpu(0));
+  rig.use(words, 1, 1);
+  rig.step();
+  EXPECT_EQ(rig.runtime().scheduler_stats().uses_unknown, 1u);
+  EXPECT_EQ(rig.home(words), gpu(0));
+}
+
 TEST(Scheduler, MissesNoUseOfMemoryThatIsAllocatedWhileItTakesUses) {
   SchedulerRig rig("counter");
   constexpr std::size_t count = 400;

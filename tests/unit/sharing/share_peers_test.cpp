@@ -334,6 +334,18 @@ class FalseMoveTest : public FalseExporterTest {
     expect(channel, ShareKind::ask);
     channel.send(chunk_of(targets, slot, first, "0000:02:00.0"), soon());
   }
+  void ask_to_stop(ShareChannel& channel) {
+    for (const std::uint64_t slot : {0, 1}) give(channel, slot, slot);
+    expect(channel, ShareKind::ready);
+    channel.send(message_of(ShareKind::stop), soon());
+  }
+  /// Its exporter has hung up.
+  void expect_to_stay() {
+    SteadyClock clock;
+    EXPECT_TRUE(
+        poll_until(clock, soon(), [&] { return decision.value() == SharedDecision::Value::stay; }));
+    EXPECT_EQ(importer.home(theirs), gpu(0));
+  }
   ShareMessage chunk_of(const std::uint64_t* of, std::uint64_t slot, std::uint64_t first,
                         const std::string& gpu) {
     Machinery& parts = *parts_of(exporter.runtime()).machinery;
@@ -373,16 +385,15 @@ TEST_F(FalseMoveTest, OneThatIsCalledOffEndsAtOnce) {
 
 TEST_F(FalseMoveTest, WithoutADecisionTheMemoryStays) {
   import_beside([this](ShareChannel& channel) {
-    for (const std::uint64_t slot : {0, 1}) give(channel, slot, slot);
-    expect(channel, ShareKind::ready);
-    channel.send(message_of(ShareKind::stop), soon());
+    ask_to_stop(channel);
     expect(channel, ShareKind::stopped);
   });
-  SteadyClock clock;
-  EXPECT_TRUE(poll_until(clock, soon(), [&] {
-    return decision.value() == SharedDecision::Value::stay;
-  })) << "its exporter has hung up";
-  EXPECT_EQ(importer.home(theirs), gpu(0));
+  expect_to_stay();
+}
+
+TEST_F(FalseMoveTest, WhereNobodyHearsThatWorkHasStoppedTheMemoryStays) {
+  import_beside([this](ShareChannel& channel) { ask_to_stop(channel); });
+  expect_to_stay();
 }
 
 TEST_F(FalseExporterTest, DescriptorsThatNobodyAskedForDoNotArrive) {
