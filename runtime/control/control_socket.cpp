@@ -75,7 +75,8 @@ bool is_live(const std::string& path) {
 
 /// A private folder beside a path, in which the socket gets its name and its mode before it is
 /// linked to the path. A name beside the path could be replaced, before its mode is set, by a link
-/// to any other file of this user. Removes itself and the name on destruction.
+/// to any other file of this user. Whoever may write beside the path may also rename the folder and
+/// give its name to another one, so on destruction it removes only what it has made.
 class PrivateFolder {
  public:
   explicit PrivateFolder(const std::string& path);
@@ -83,43 +84,89 @@ class PrivateFolder {
   PrivateFolder(const PrivateFolder&) = delete;
   PrivateFolder& operator=(const PrivateFolder&) = delete;
 
-  void bind(const Descriptor& socket, mode_t mode) const;
+  void bind(const Descriptor& socket, mode_t mode);
   struct stat status() const;
   /// Links the socket to the path unless the name exists; returns false if it does.
   bool link_to_path() const;
 
  private:
+  bool has_name() const;
+  /// Whether the path of the folder still leads to it.
+  bool is_in_place() const;
+  void bind_by_path(const Descriptor& socket);
+
   static constexpr const char* name_ = "s";
   const std::string& path_;
   std::string folder_;
   Descriptor opened_;  // From here on, others may rename the folder.
+  bool bound_ = false;
 };
 
 PrivateFolder::PrivateFolder(const std::string& path) : path_(path), folder_(path + ".XXXXXX") {
   if (mkdtemp(folder_.data()) == nullptr) refuse_errno(path, "mkdtemp");
   opened_ = Descriptor(open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-  struct stat made {};
-  if (opened_ && fstat(opened_.get(), &made) == 0 && is_private(made, geteuid()) &&
-      (made.st_mode & 0077) == 0) {
-    return;
+  if (!opened_) {
+    const int code = errno;
+    rmdir(folder_.c_str());
+    errno = code;
+    refuse_errno(path, "open of a private folder beside it");
   }
-  rmdir(folder_.c_str());
-  refuse(ErrorKind::invalid_argument, path, "cannot create a private folder beside it");
+  struct stat made {};
+  if (fstat(opened_.get(), &made) != 0 || !is_private(made, geteuid()) ||
+      (made.st_mode & 0077) != 0 || has_name()) {
+    refuse(
+        ErrorKind::invalid_argument, path,
+        "cannot keep a private folder beside it: another user replaced that, or this file system "
+        "has no modes; use another folder, to which only this user may write");
+  }
 }
 
 PrivateFolder::~PrivateFolder() {
-  unlinkat(opened_.get(), name_, 0);
-  rmdir(folder_.c_str());
+  if (bound_) unlinkat(opened_.get(), name_, 0);
+  if (is_in_place()) rmdir(folder_.c_str());
 }
 
-void PrivateFolder::bind(const Descriptor& socket, mode_t mode) const {
+bool PrivateFolder::has_name() const {
+  struct stat status {};
+  return fstatat(opened_.get(), name_, &status, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+bool PrivateFolder::is_in_place() const {
+  struct stat named {
+  }, opened{};
+  return lstat(folder_.c_str(), &named) == 0 && fstat(opened_.get(), &opened) == 0 &&
+         named.st_dev == opened.st_dev && named.st_ino == opened.st_ino;
+}
+
+void PrivateFolder::bind_by_path(const Descriptor& socket) {
+  const std::string name = fmt::format("{}/{}", folder_, name_);
+  const sockaddr_un address = address_at(name);
+  if (name.size() >= sizeof address.sun_path) {
+    refuse(ErrorKind::unsupported, path_,
+           fmt::format("/proc is not mounted, so the path may have at most {} bytes; mount /proc "
+                       "or use a shorter path",
+                       sizeof address.sun_path - 1 - (name.size() - path_.size())));
+  }
+  if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
+    refuse_errno(path_, "bind");
+  }
+  // Somebody may have renamed the folder before the call, which then bound in another one.
+  if (!has_name()) {
+    refuse(ErrorKind::invalid_argument, path_, "another user replaced its private folder");
+  }
+}
+
+void PrivateFolder::bind(const Descriptor& socket, mode_t mode) {
   // Linux gives the file the mode of the socket, less the umask, which is shared by the whole
   // process and remains unchanged.
   if (fchmod(socket.get(), mode) != 0) refuse_errno(path_, "fchmod");
   const sockaddr_un address = address_at(fmt::format("/proc/self/fd/{}/{}", opened_.get(), name_));
+  // Programs in a chroot may have no /proc.
   if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
-    refuse_errno(path_, "bind");
+    if (errno != ENOENT) refuse_errno(path_, "bind");
+    bind_by_path(socket);
   }
+  bound_ = true;
   if ((mode & 0077) != 0 && fchmodat(opened_.get(), name_, mode, 0) != 0) {
     refuse_errno(path_, "chmod");
   }
@@ -263,7 +310,7 @@ ControlSocket::ControlSocket(std::string path, const SocketTerms& terms) : path_
   if (!note_swept(folder_of(path_)) || !terms.sweeps_once) sweep(folder_of(path_));
   Descriptor listening(socket(AF_UNIX, terms.type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!listening) refuse_errno(path_, "socket");
-  const PrivateFolder made(path_);
+  PrivateFolder made(path_);
   made.bind(listening, terms.mode);
   const struct stat status = made.status();
   if ((status.st_mode & 0777 & ~terms.mode) != 0) {

@@ -276,67 +276,138 @@ TEST(ControlSocket, RefusesAFolderWhereOthersCouldReplaceIt) {
   expect_refused(folder.path("s"), ErrorKind::invalid_argument, "belongs to user 65534");
 }
 
-/// Replaces every name that another user makes in the folder by a link to `target`, if it can.
-void replace_names(const std::string& folder, const std::string& target, int ready) {
-  const int events = inotify_init1(0);
-  if (inotify_add_watch(events, folder.c_str(), IN_CREATE) < 0) _exit(1);
-  const std::string link = folder + "/link";
-  if (write(ready, "r", 1) != 1) _exit(1);
-  for (;;) {
+/// Another user, of the group of a folder, that changes each name of a private folder that appears
+/// there. Both run on one processor, so that it runs between any two calls.
+class Attacker {
+ public:
+  /// `change` gets the path of the name.
+  template <typename Change>
+  Attacker(const std::string& folder, Change&& change) {
+    EXPECT_EQ(chown(folder.c_str(), 0, nobody), 0);
+    EXPECT_EQ(chmod(folder.c_str(), 0770), 0);
+    int ready[2];
+    EXPECT_EQ(pipe(ready), 0);
+    EXPECT_EQ(sched_getaffinity(0, sizeof before_, &before_), 0);
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    for (int cpu = 0; CPU_COUNT(&one) == 0; ++cpu) {
+      if (CPU_ISSET(cpu, &before_)) CPU_SET(cpu, &one);
+    }
+    EXPECT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
+    child_ = fork();
+    if (child_ == 0) {
+      if (setgroups(0, nullptr) != 0 || setgid(nobody) != 0 || setuid(nobody) != 0) _exit(3);
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
+      const int events = inotify_init1(0);
+      if (inotify_add_watch(events, folder.c_str(), IN_CREATE) < 0) _exit(1);
+      if (write(ready[1], "r", 1) != 1) _exit(1);
+      for (;;) watch(events, folder, change);
+    }
+    close(ready[1]);
+    char byte = 0;
+    EXPECT_EQ(read(ready[0], &byte, 1), 1);
+    close(ready[0]);
+  }
+  ~Attacker() {
+    kill(child_, SIGKILL);
+    waitpid(child_, nullptr, 0);
+    sched_setaffinity(0, sizeof before_, &before_);
+  }
+  Attacker(const Attacker&) = delete;
+  Attacker& operator=(const Attacker&) = delete;
+
+ private:
+  template <typename Change>
+  static void watch(int events, const std::string& folder, Change& change) {
     alignas(inotify_event) char bytes[65'536];
     const ssize_t count = read(events, bytes, sizeof bytes);
     for (ssize_t at = 0; at < count;) {
       const auto* const event = reinterpret_cast<const inotify_event*>(bytes + at);
       at += static_cast<ssize_t>(sizeof *event + event->len);
       const std::string name = event->len > 0 ? event->name : "";
-      if (name.find(".sock.") == std::string::npos) continue;
-      unlink(link.c_str());
-      const std::string path = folder + "/" + name;
-      if (symlink(target.c_str(), link.c_str()) == 0) rename(link.c_str(), path.c_str());
+      if (name.find(".sock.") != std::string::npos) change(folder + "/" + name);
     }
+  }
+
+  cpu_set_t before_;
+  pid_t child_ = -1;
+};
+
+/// Opens and closes a socket for other users in the folder, which an attacker may disturb.
+void open_disturbed(const std::string& folder) {
+  try {
+    const ControlSocket socket(folder + "/x.sock", {.type = SOCK_SEQPACKET, .mode = 0666});
+  } catch (const Error&) {
   }
 }
 
 TEST(ControlSocket, GivesNoOtherFileItsModeThoughAnotherUserReplacesNames) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can become another user";
   TestFolder folder, home;
-  std::ofstream(home.path("secret")) << "secret";
-  ASSERT_EQ(chmod(home.path("secret").c_str(), 0600), 0);
-  // Of a group, one of whom is the attacker; all others have nothing to do with it.
-  ASSERT_EQ(chown(folder.path().c_str(), 0, nobody), 0);
-  ASSERT_EQ(chmod(folder.path().c_str(), 0770), 0);
-  int ready[2];
-  ASSERT_EQ(pipe(ready), 0);
-  // Both on one processor, so that the attacker runs between any two calls.
-  cpu_set_t before, one;
-  ASSERT_EQ(sched_getaffinity(0, sizeof before, &before), 0);
-  CPU_ZERO(&one);
-  for (int cpu = 0; CPU_COUNT(&one) == 0; ++cpu) {
-    if (CPU_ISSET(cpu, &before)) CPU_SET(cpu, &one);
-  }
-  ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
-  const pid_t attacker = fork();
-  if (attacker == 0) {
-    if (setgroups(0, nullptr) != 0 || setgid(nobody) != 0 || setuid(nobody) != 0) _exit(3);
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    replace_names(folder.path(), home.path("secret"), ready[1]);
-  }
-  char byte = 0;
-  ASSERT_EQ(read(ready[0], &byte, 1), 1);
-  mode_t mode = 0600;
-  for (int i = 0; i < 500 && mode == 0600; ++i) {
-    try {
-      const ControlSocket socket(folder.path("x.sock"), {.type = SOCK_SEQPACKET, .mode = 0666});
-    } catch (const Error&) {  // The attacker may disturb, no more.
+  const std::string secret = home.path("secret"), link = folder.path("link");
+  std::ofstream(secret) << "secret";
+  ASSERT_EQ(chmod(secret.c_str(), 0600), 0);
+  const Attacker attacker(folder.path(), [&](const std::string& path) {
+    unlink(link.c_str());
+    if (symlink(secret.c_str(), link.c_str()) == 0) rename(link.c_str(), path.c_str());
+  });
+  for (int i = 0; i < 500 && mode_of(secret) == 0600; ++i) open_disturbed(folder.path());
+  EXPECT_EQ(mode_of(secret), 0600U);
+}
+
+TEST(ControlSocket, RemovesNoOtherFileThoughAnotherUserRenamesFolders) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can become another user";
+  TestFolder folder;
+  const std::string own = folder.path("own"), moved_out = folder.path("moved");
+  ASSERT_TRUE(std::filesystem::create_directory(own));
+  ASSERT_EQ(chmod(own.c_str(), 0700), 0);
+  // Wherever the attacker moves it.
+  const int precious = open((own + "/s").c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600);
+  const auto names_left = [&] {
+    struct stat status {};
+    EXPECT_EQ(fstat(precious, &status), 0);
+    return status.st_nlink;
+  };
+  const Attacker attacker(folder.path(), [&](const std::string& path) {
+    rename(path.c_str(), moved_out.c_str());
+    rename(own.c_str(), path.c_str());
+  });
+  for (int i = 0; i < 500; ++i) {
+    open_disturbed(folder.path());
+    for (const auto& entry : std::filesystem::directory_iterator(folder.path())) {
+      if (entry.path() == own) continue;
+      if (std::filesystem::exists(entry.path() / "s")) rename(entry.path().c_str(), own.c_str());
     }
-    mode = mode_of(home.path("secret"));
+    ASSERT_EQ(names_left(), 1U) << "after " << i << " sockets";
   }
-  EXPECT_EQ(mode, 0600U);
-  kill(attacker, SIGKILL);
-  waitpid(attacker, nullptr, 0);
-  sched_setaffinity(0, sizeof before, &before);
-  close(ready[0]);
-  close(ready[1]);
+  close(precious);
+}
+
+TEST(ControlSocket, NeedsNoProc) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can change the root folder";
+  TestFolder root;
+  const auto child_in_it = [&](const auto& body) {
+    return status_of_child([&] {
+      if (chroot(root.path().c_str()) != 0 || chdir("/") != 0) return 3;
+      return body();
+    });
+  };
+  EXPECT_EQ(child_in_it([] {
+              try {
+                const ControlSocket socket("/s", {.mode = 0666});
+                return ControlPeer("/s").connected() && mode_of("/s") == 0666 ? 0 : 1;
+              } catch (const Error&) {
+                return 2;
+              }
+            }),
+            0);
+  EXPECT_EQ(child_in_it([] {
+              const auto error = refusal("/" + std::string(105, 'x'));
+              const std::string text = error ? error->what() : "";
+              return text.find("at most 98 bytes; mount /proc") != std::string::npos ? 0 : 1;
+            }),
+            0);
+  EXPECT_TRUE(std::filesystem::is_empty(root.path()));
 }
 
 TEST(ControlSocket, HasTheModeForOtherUsersWhateverTheUmask) {
