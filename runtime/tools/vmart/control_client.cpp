@@ -15,6 +15,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -36,14 +37,17 @@ namespace {
 namespace json = boost::json;
 
 constexpr std::size_t answer_bytes_max = std::size_t{16} << 20;
+constexpr auto connect_limit = std::chrono::milliseconds(500);
+
+using SteadyTime = std::chrono::steady_clock::time_point;
 
 [[noreturn]] void refuse(const std::string& detail) {
   throw std::runtime_error(detail);
 }
 
-/// Returns -1 and sets errno if no process listens at `path`, or if it accepts no more: a listener
-/// of another user could otherwise block root.
-int connect_to(const std::string& path) {
+/// Returns -1 and sets errno if no process listens at `path`; to EAGAIN if its queue stays full up
+/// to the deadline: a listener of another user could otherwise block root.
+int connect_to(const std::string& path, SteadyTime deadline) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   if (path.size() >= sizeof address.sun_path) {
@@ -51,8 +55,13 @@ int connect_to(const std::string& path) {
     return -1;
   }
   path.copy(address.sun_path, path.size());
-  const int descriptor = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  const auto left =
+      std::chrono::ceil<std::chrono::microseconds>(deadline - std::chrono::steady_clock::now());
+  const int waits = left.count() > 0 ? 0 : SOCK_NONBLOCK;
+  const int descriptor = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | waits, 0);
   if (descriptor < 0) return -1;
+  const timeval limit{0, left.count()};  // Linux waits in `connect` as long as in `send`.
+  if (waits == 0) setsockopt(descriptor, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
   if (connect(descriptor, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) {
     return descriptor;
   }
@@ -105,8 +114,8 @@ struct Connected {
 
 /// The kernel's word about the process that listens decides, not the path or the name of a folder.
 /// Nothing is sent.
-Connected connect_trusted(const std::string& path) {
-  Connected connected{Descriptor(connect_to(path)), {path, 0, 0}, ""};
+Connected connect_trusted(const std::string& path, SteadyTime deadline) {
+  Connected connected{Descriptor(connect_to(path, deadline)), {path, 0, 0}, ""};
   if (!connected.descriptor) return connected;
   const std::optional<ucred> peer = peer_of(connected.descriptor.get());
   const uid_t user = geteuid();
@@ -187,6 +196,12 @@ std::string path_of(const ControlChoice& choice) {
   if (code == ECONNREFUSED) {
     refuse(fmt::format("no process listens at {} any more; {}", path, those_that_listen()));
   }
+  if (code == EAGAIN) {
+    refuse(
+        fmt::format("the program at {} accepts no connection: too many clients wait for it; "
+                    "end some, or try again",
+                    path));
+  }
   refuse(fmt::format("cannot connect to {}: {}", path, std::strerror(code)));
 }
 
@@ -204,8 +219,9 @@ std::vector<ListeningProgram> listeners() {
     }
   }
   std::vector<ListeningProgram> found;
+  const SteadyTime deadline = std::chrono::steady_clock::now() + connect_limit;  // Of all together.
   for (const std::string& path : paths) {
-    const Connected connected = connect_trusted(path);
+    const Connected connected = connect_trusted(path, deadline);
     if (connected.descriptor && connected.why.empty()) found.push_back(connected.program);
   }
   std::ranges::sort(found, {},
@@ -242,7 +258,7 @@ std::string program_of(std::uint64_t pid) {
 
 ControlClient::ControlClient(const ControlChoice& choice)
     : limit_ms_(choice.limit_ms), path_(path_of(choice)) {
-  Connected connected = connect_trusted(path_);
+  Connected connected = connect_trusted(path_, std::chrono::steady_clock::now() + connect_limit);
   if (!connected.descriptor) refuse_connection(path_, errno);
   if (!connected.why.empty()) {
     refuse(fmt::format("{} is not trusted: {}", path_, connected.why));
@@ -256,12 +272,13 @@ ControlClient::~ControlClient() {
 }
 
 json::object ControlClient::ask(const json::object& request) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(limit_ms_);
   const std::string line = json::serialize(request) + "\n";
   // If sending fails, the runtime has closed the connection; the read below returns its reason, if
   // any.
-  static_cast<void>(send(descriptor_, line.data(), line.size(), MSG_NOSIGNAL));
+  static_cast<void>(send(descriptor_, line.data(), line.size(), MSG_NOSIGNAL | MSG_DONTWAIT));
   boost::system::error_code failed;
-  json::value answer = json::parse(read_line(), failed);
+  json::value answer = json::parse(read_line(deadline), failed);
   json::object* const members = answer.if_object();
   if (!failed && members != nullptr) {
     if (json::value* const ok = members->if_contains("ok"); ok != nullptr && ok->is_object()) {
@@ -273,24 +290,28 @@ json::object ControlClient::ask(const json::object& request) {
   refuse(fmt::format("{} does not answer as a runtime of vmart does", path_));
 }
 
-std::string ControlClient::read_line() {
+std::string ControlClient::read_line(SteadyTime deadline) {
+  using std::chrono::milliseconds;
+  std::size_t searched = 0;
   for (;;) {
-    const std::size_t end = input_.find('\n');
+    const std::size_t end = input_.find('\n', searched);
     if (end != std::string::npos) {
       std::string line = input_.substr(0, end);
       input_.erase(0, end + 1);
       return line;
     }
-    if (input_.size() > answer_bytes_max) refuse("the answer exceeds 16 MiB");
+    searched = input_.size();
+    if (searched > answer_bytes_max) refuse("the answer exceeds 16 MiB");
+    const auto left = std::chrono::ceil<milliseconds>(deadline - std::chrono::steady_clock::now());
     pollfd wait{descriptor_, POLLIN, 0};
-    const int ready = poll(&wait, 1, limit_ms_);
+    const int ready = left.count() > 0 ? poll(&wait, 1, static_cast<int>(left.count())) : 0;
     if (ready < 0 && errno == EINTR) continue;
     if (ready == 0) {
       refuse(fmt::format("the program at {} has not answered within {} s", path_,
                          static_cast<double>(limit_ms_) / 1000));
     }
     char bytes[16'384];
-    const ssize_t count = recv(descriptor_, bytes, sizeof bytes, 0);
+    const ssize_t count = recv(descriptor_, bytes, sizeof bytes, MSG_DONTWAIT);
     if (count < 0 && (errno == EINTR || errno == EAGAIN)) continue;
     if (count <= 0) refuse(fmt::format("the program at {} has ended or closed its socket", path_));
     input_.append(bytes, static_cast<std::size_t>(count));

@@ -4,6 +4,7 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <cstdint>
 #include <stdexcept>
 #include <string>
@@ -16,7 +17,7 @@ namespace vma {
 struct ControlChoice {
   int pid = 0;            ///< 0: not chosen.
   std::string socket;     ///< Empty: not chosen.
-  int limit_ms = 10'000;  ///< Of each answer.
+  int limit_ms = 10'000;  ///< Of each answer, up to its last byte.
 };
 
 /// What a runtime answers to a request that it refuses, with its message.
@@ -65,7 +66,8 @@ class ControlClient {
   const ListeningProgram& program() const noexcept { return program_; }
 
  private:
-  std::string read_line();
+  /// Throws: as `ask`, if the line is not complete at `deadline`.
+  std::string read_line(std::chrono::steady_clock::time_point deadline);
   const int limit_ms_;
   std::string path_, input_;
   ListeningProgram program_;

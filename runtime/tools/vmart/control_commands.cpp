@@ -112,7 +112,7 @@ void await_operation(ControlClient& client, std::uint64_t operation, std::uint64
   Progress progress(number_of(object_of(more, "selected"), "bytes"), !as_json);
   for (;;) {
     for (const json::value& value : follower.next()) {
-      const json::object& event = value.as_object();
+      const json::object& event = object_of(value);
       if (count_of(event, "operation") != operation) continue;
       progress.note(event);
       const std::string kind = text_of(event, "kind");
@@ -199,7 +199,7 @@ std::vector<std::string> gpus_of(const ControlChoice& choice) {
   const json::object status = client.ask({{"command", "status"}});
   std::multimap<double, std::string> gpus;
   for (const json::value& value : list_of(status, "places")) {
-    const json::object& place = value.as_object();
+    const json::object& place = object_of(value);
     const std::string at = text_of(place, "at");
     if (parse_location(at).kind != Location::Kind::gpu) continue;
     gpus.emplace(number_of(place, "used_bytes"), at);
@@ -305,7 +305,7 @@ int run_yield(const ControlChoice& choice, const std::string& at, const std::str
   ControlClient client(choice);
   const json::object stats = client.ask({{"command", "stats"}});
   for (const json::value& value : list_of(object_of(stats, "runtime"), "places")) {
-    const json::object& place = value.as_object();
+    const json::object& place = object_of(value);
     if (text_of(place, "at") != name) continue;
     const std::uint64_t movable = count_of(place, "allocated_bytes");
     if (wanted > movable) {
@@ -409,7 +409,7 @@ int run_explain(const ControlChoice& choice, const std::string& what, bool as_js
   if (!parse_address(what)) {
     addresses.clear();
     for (const json::value& one : list_allocations(client, what)) {
-      addresses.push_back(text_of(one.as_object(), "address"));
+      addresses.push_back(text_of(object_of(one), "address"));
     }
   }
   if (addresses.size() > asked_max) {
@@ -422,8 +422,7 @@ int run_explain(const ControlChoice& choice, const std::string& what, bool as_js
   for (const std::string& address : addresses) {
     const json::object answer = client.ask({{"command", "explain"}, {"address", address}});
     for (const json::value& line : list_of(answer, "now")) now.push_back(line);
-    for (const json::value& one : list_of(answer, "decisions"))
-      decisions.push_back(one.as_object());
+    for (const json::value& one : list_of(answer, "decisions")) decisions.push_back(object_of(one));
   }
   std::ranges::stable_sort(decisions, std::greater<>(),
                            [](const json::object& one) { return number_of(one, "at_s"); });

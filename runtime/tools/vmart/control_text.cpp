@@ -46,9 +46,15 @@ const json::array& list_of(const json::object& object, std::string_view name) {
 }
 
 const json::object& object_of(const json::object& object, std::string_view name) {
-  static const json::object empty;
+  static const json::value none;
   const json::value* value = object.if_contains(name);
-  return value != nullptr && value->is_object() ? value->get_object() : empty;
+  return object_of(value != nullptr ? *value : none);
+}
+
+const json::object& object_of(const json::value& element) {
+  static const json::object empty;
+  const json::object* const object = element.if_object();
+  return object != nullptr ? *object : empty;
 }
 
 void print_json(const json::value& value) {
@@ -102,15 +108,13 @@ std::string value_text(std::string_view name, const json::value& value) {
 TextTable places_table(const json::array& places) {
   TextTable table({{"location", 10}, {"used", 12}, {"%", 6}, {"capacity", 12}, {"demand/s", 12}});
   for (const json::value& value : places) {
-    const json::object* place = value.if_object();
-    if (place == nullptr) continue;
-    const bool closed = place->contains("closed") && flag_of(*place, "closed");
-    const bool known = place->contains("capacity_bytes");
-    const std::string capacity = known ? bytes_text(number_of(*place, "capacity_bytes")) : "-";
-    table.add({text_of(*place, "at") + (closed ? " (closed)" : ""),
-               bytes_text(number_of(*place, "used_bytes")),
-               fmt::format("{:.1f}", 100 * used_share(*place)), capacity,
-               bytes_text(number_of(*place, "demand_bytes_s"))});
+    const json::object& place = object_of(value);
+    const bool known = place.contains("capacity_bytes");
+    const std::string capacity = known ? bytes_text(number_of(place, "capacity_bytes")) : "-";
+    table.add({text_of(place, "at") + (flag_of(place, "closed") ? " (closed)" : ""),
+               bytes_text(number_of(place, "used_bytes")),
+               fmt::format("{:.1f}", 100 * used_share(place)), capacity,
+               bytes_text(number_of(place, "demand_bytes_s"))});
   }
   return table;
 }

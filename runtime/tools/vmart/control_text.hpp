@@ -22,6 +22,8 @@ std::uint64_t count_of(const boost::json::object& object, std::string_view name)
 bool flag_of(const boost::json::object& object, std::string_view name);
 const boost::json::array& list_of(const boost::json::object& object, std::string_view name);
 const boost::json::object& object_of(const boost::json::object& object, std::string_view name);
+/// The same of an element of a list.
+const boost::json::object& object_of(const boost::json::value& element);
 
 /// Prints one line of `readable_json`.
 void print_json(const boost::json::value& value);

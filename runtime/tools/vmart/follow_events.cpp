@@ -39,7 +39,7 @@ int run_events(const ControlChoice& choice, const EventsCommand& command) {
     const json::array events = follower.next();
     for (const json::value& event : events) {
       if (!command.json) {
-        fmt::print("{}\n", event_line(event.as_object()));
+        fmt::print("{}\n", event_line(object_of(event)));
       } else if (command.follow) {
         print_json(event);
       } else {

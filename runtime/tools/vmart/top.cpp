@@ -4,6 +4,8 @@
 #include "tools/vmart/control_text.hpp"
 #include "tools/vmart/terminal_screen.hpp"
 
+#include <vma/location.hpp>
+
 #include <boost/json/value.hpp>
 
 #include <fmt/format.h>
@@ -43,7 +45,7 @@ std::string_view name_of(TopSort sort) {
 
 json::array sorted(json::array places, TopSort sort) {
   const auto key = [sort](const json::value& value) {
-    const json::object& place = value.as_object();
+    const json::object& place = object_of(value);
     if (sort == TopSort::share) return used_share(place);
     return number_of(place, sort == TopSort::used ? "used_bytes" : "demand_bytes_s");
   };
@@ -130,9 +132,10 @@ class Picture {
     for (const json::object& one : tagged_) {
       if (table.rows() == std::min(rows_max, room - events_at_least - 2)) break;
       std::string where;
-      for (const auto& [at, bytes] : object_of(one, "bytes_at")) {
+      const json::object& bytes_at = object_of(one, "bytes_at");
+      for (const auto& [at, bytes] : bytes_at) {
         where += fmt::format("{}{} {}", where.empty() ? "" : ", ", with_place_names(printable(at)),
-                             bytes_text(bytes.to_number<double>()));
+                             bytes_text(number_of(bytes_at, at)));
       }
       table.add({text_of(one, "address"), bytes_text(number_of(one, "bytes")), text_of(one, "tag"),
                  std::move(where)});
@@ -167,7 +170,7 @@ class Picture {
     const std::size_t shown = all ? rows.size() : room > 0 ? room - 1 : 0;
     for (std::size_t i = 0; i < shown; ++i) {
       lines.push_back(
-          {rows[i], i == 0 ? Style::title : style_of(used_share(places[i - 1].as_object()))});
+          {rows[i], i == 0 ? Style::title : style_of(used_share(object_of(places[i - 1])))});
     }
     if (!all && room > 0) {
       const std::size_t hidden = rows.size() - std::max<std::size_t>(shown, 1);
@@ -209,19 +212,22 @@ class Picture {
     since_ = count_of(answer, "next");
     events_.clear();
     for (const json::value& event : list_of(answer, "events")) {
-      events_.push_back(event.as_object());
+      events_.push_back(object_of(event));
     }
     while (events_.size() > events_max) events_.pop_front();
     take_allocations();
   }
 
   void take_allocations() {
-    constexpr const char* shown = "largest:64";
+    constexpr std::size_t shown_max = 64;
     tagged_.clear();
     try {
-      const json::object page = client_.ask({{"command", "where"}, {"what", shown}, {"most", 64}});
-      for (const json::value& one : list_of(page, "allocations"))
-        if (one.is_object()) tagged_.push_back(one.as_object());
+      const json::object page = client_.ask({{"command", "where"},
+                                             {"what", fmt::format("largest:{}", shown_max)},
+                                             {"most", shown_max}});
+      for (const json::value& one : list_of(page, "allocations")) {
+        if (tagged_.size() < shown_max) tagged_.push_back(object_of(one));
+      }
     } catch (const ControlRefusal&) {  // There are no allocations.
     }
     std::ranges::stable_sort(tagged_, std::greater<>(),
@@ -268,10 +274,11 @@ class Programs {
         choice.socket = each.path;
         choice.limit_ms = limit_ms;
         json::object status = ControlClient(choice).ask({{"command", "status"}});
+        bound(status);
         status["user"] = each.user;
         if (each.pid != 0) status["pid"] = each.pid;  // The kernel's word counts.
         found.push_back(std::move(status));
-      } catch (const std::exception&) {  // It has ended meanwhile, or is about to.
+      } catch (const std::exception&) {  // It has ended meanwhile, or is no runtime.
       }
     }
     return found;
@@ -301,12 +308,25 @@ class Programs {
   }
 
  private:
+  /// Other users' programs answer what they like, and each place is a column of all programs.
+  /// Throws: std::exception if the places are not a list of places.
+  static void bound(json::object& status) {
+    constexpr std::size_t places_max = 64, policy_letters_max = 64;
+    json::array& places = status["places"].as_array();
+    if (places.size() > places_max) places.resize(places_max);
+    for (json::value& each : places) {
+      json::object& place = each.as_object();
+      place["at"] = to_string(parse_location(text_of(place, "at")));
+    }
+    status["policy"] = first_letters(text_of(status, "policy"), policy_letters_max);
+  }
+
   /// Of all programs, GPUs first.
   static std::vector<std::string> names_of_places(const std::vector<json::object>& all) {
     std::set<std::string> names;
     for (const json::object& status : all) {
       for (const json::value& place : list_of(status, "places")) {
-        names.insert(text_of(place.as_object(), "at"));
+        names.insert(text_of(object_of(place), "at"));
       }
     }
     return {names.begin(), names.end()};
@@ -314,7 +334,7 @@ class Programs {
 
   static std::string usage(const json::object& status, const std::string& at) {
     for (const json::value& value : list_of(status, "places")) {
-      const json::object& place = value.as_object();
+      const json::object& place = object_of(value);
       if (text_of(place, "at") != at) continue;
       const bool known = place.contains("capacity_bytes");
       return fmt::format("{} / {}", bytes_text(number_of(place, "used_bytes")),

@@ -20,12 +20,11 @@ namespace {
 namespace json = boost::json;
 
 std::string shares(const json::object& allocation) {
-  const json::value* bytes_at = allocation.if_contains("bytes_at");
+  const json::object& bytes_at = object_of(allocation, "bytes_at");
   std::string text;
-  if (bytes_at == nullptr || !bytes_at->is_object()) return text;
-  for (const auto& [at, bytes] : bytes_at->get_object()) {
+  for (const auto& [at, bytes] : bytes_at) {
     text += fmt::format("  {} {}", with_place_names(printable(at)),
-                        bytes_text(bytes.to_number<double>()));
+                        bytes_text(number_of(bytes_at, at)));
   }
   return text;
 }
@@ -71,7 +70,7 @@ json::array all_with_extents(ControlClient& client, const json::array& found) {
   json::array whole;
   for (const json::value& value : found) {
     try {
-      whole.push_back(with_extents(client, text_of(value.as_object(), "address")));
+      whole.push_back(with_extents(client, text_of(object_of(value), "address")));
     } catch (const ControlRefusal& refusal) {
       if (refusal.kind() != to_string(ErrorKind::unknown_pointer)) throw;
     }
@@ -123,11 +122,11 @@ int run_where(const ControlChoice& choice, const WhereCommand& command) {
     return 0;
   }
   for (const json::value& value : found) {
-    print_allocation(value.as_object());
+    print_allocation(object_of(value));
     if (command.sites) {
-      print_site(value.as_object());
-    } else if (value.as_object().contains("extents"))
-      print_extents(value.as_object());
+      print_site(object_of(value));
+    } else if (object_of(value).contains("extents"))
+      print_extents(object_of(value));
   }
   return 0;
 }

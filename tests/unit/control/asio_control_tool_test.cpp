@@ -1,19 +1,14 @@
 // Goal: each `vmart` subcommand that asks a running program prints the answer and exits with 0;
 // with 1 and the reason if the program refuses; with 2 for wrong usage. Method: runs the tool
 // against the server of a fake runtime.
-#include "unit/control/asio_control_rig.hpp"
+#include "unit/control/asio_control_tool_test.hpp"
 
 #include "control/own_folder.hpp"
 #include "control/prometheus.hpp"
 
-#include <gtest/gtest.h>
-
 #include <boost/json/parse.hpp>
 #include <boost/json/value.hpp>
 
-#include <fmt/format.h>
-
-#include <grp.h>
 #include <pty.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -22,25 +17,17 @@
 #include <unistd.h>
 
 #include <cctype>
-#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
-#include <string>
 #include <utility>
 #include <vector>
 
 namespace vma {
-namespace {
 
-struct Ran {
-  int code = -1;
-  std::string text;
-};
-
-/// Collects standard output and standard error together.
 Ran run_tool(const std::string& arguments) {
-  const std::string command = fmt::format("{} {} 2>&1 </dev/null", VMART_TOOL, arguments);
+  const std::string command =
+      fmt::format("timeout 60 {} {} 2>&1 </dev/null", VMART_TOOL, arguments);
   Ran ran;
   FILE* pipe = popen(command.c_str(), "r");
   if (pipe == nullptr) return ran;
@@ -53,22 +40,7 @@ Ran run_tool(const std::string& arguments) {
   return ran;
 }
 
-class ControlToolTest : public testing::Test {
- protected:
-  ControlToolTest() {
-    if (std::string(VMART_TOOL).empty()) skip_ = true;
-  }
-  void SetUp() override {
-    if (skip_) GTEST_SKIP() << "the tool is not built: CLI11 is missing";
-  }
-  void expect(int code, const std::string& word, const std::string& arguments) {
-    const Ran ran = run_tool(fmt::format("{} --socket {}", arguments, rig_.path()));
-    EXPECT_EQ(ran.code, code) << arguments << "\n" << ran.text;
-    EXPECT_NE(ran.text.find(word), std::string::npos) << arguments << "\n" << ran.text;
-  }
-  ControlRig rig_;
-  bool skip_ = false;
-};
+namespace {
 
 TEST_F(ControlToolTest, ShowsARunningProgram) {
   expect(0, "simulated h200x2", "status");
@@ -217,6 +189,23 @@ TEST_F(ControlToolTest, TrustsNoSocketThatMayBeSomebodyElses) {
   ASSERT_EQ(chown(folder.c_str(), nobody, nobody), 0);
   expect(1, "is not trusted: its folder", "status");
   ASSERT_EQ(chown(folder.c_str(), 0, 0), 0);
+}
+
+TEST_F(ControlToolTest, SaysThatTooManyClientsWait) {
+  const std::string path = rig_.folder() + "/full.sock";
+  const int listening = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  path.copy(address.sun_path, sizeof address.sun_path - 1);
+  ASSERT_EQ(bind(listening, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+  ASSERT_EQ(chmod(path.c_str(), 0600), 0);
+  ASSERT_EQ(listen(listening, 0), 0);
+  const ControlPeer waits(path);  // The queue has room for one.
+  ASSERT_TRUE(waits.connected());
+  const Ran ran = run_tool("status --socket " + path);
+  EXPECT_EQ(ran.code, 1);
+  EXPECT_NE(ran.text.find("too many clients wait"), std::string::npos) << ran.text;
+  close(listening);
 }
 
 TEST_F(ControlToolTest, PrintsNoControlCharactersOfArguments) {
@@ -378,113 +367,6 @@ TEST_F(ControlToolTest, FindsTheOnlyRuntimeByItself) {
   EXPECT_NE(by_name.text.find("there is no process 99999999"), std::string::npos) << by_name.text;
   EXPECT_NE(by_name.text.find("these listen: "), std::string::npos) << by_name.text;
   EXPECT_NE(by_name.text.find(own + " (control_test"), std::string::npos) << by_name.text;
-}
-
-/// A process of another user that listens in a folder of its own and answers each request with
-/// `answer`; without one it never accepts.
-class OtherUser {
- public:
-  static constexpr uid_t user = 65'534;
-
-  explicit OtherUser(const std::string& answer) {
-    path_ = fmt::format("/tmp/vmart-{}-{}/7.sock", user, getpid());
-    int ready[2];
-    EXPECT_EQ(pipe(ready), 0);
-    child_ = fork();
-    if (child_ == 0) listen_as_other(ready[1], answer);
-    close(ready[1]);
-    char byte = 0;
-    EXPECT_EQ(read(ready[0], &byte, 1), 1);
-    close(ready[0]);
-  }
-  ~OtherUser() {
-    kill(child_, SIGKILL);
-    waitpid(child_, nullptr, 0);
-    std::filesystem::remove_all(std::filesystem::path(path_).parent_path());
-  }
-  pid_t pid() const { return child_; }
-  const std::string& path() const { return path_; }
-
- private:
-  [[noreturn]] void listen_as_other(int ready, const std::string& answer) {
-    const std::string folder = std::filesystem::path(path_).parent_path();
-    if (setgroups(0, nullptr) != 0 || setgid(user) != 0 || setuid(user) != 0) _exit(1);
-    mkdir(folder.c_str(), 0700);
-    const int socket_fd = socket(AF_UNIX, SOCK_STREAM, 0);
-    sockaddr_un address{};
-    address.sun_family = AF_UNIX;
-    path_.copy(address.sun_path, sizeof address.sun_path - 1);
-    if (bind(socket_fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) _exit(2);
-    if (chmod(path_.c_str(), 0600) != 0 || listen(socket_fd, 4) != 0) _exit(3);
-    static_cast<void>(write(ready, "r", 1));
-    while (answer.empty()) pause();
-    for (;;) {
-      const int peer = accept(socket_fd, nullptr, nullptr);
-      char bytes[4096];
-      while (read(peer, bytes, sizeof bytes) > 0)
-        static_cast<void>(write(peer, answer.data(), answer.size()));
-      close(peer);
-    }
-  }
-
-  std::string path_;
-  pid_t child_ = -1;
-};
-
-class OtherUsersProgramTest : public ControlToolTest {
- protected:
-  void SetUp() override {
-    ControlToolTest::SetUp();
-    if (geteuid() != 0) GTEST_SKIP() << "only root can play a second user";
-    setenv("XDG_RUNTIME_DIR", folder_.path().c_str(), 1);
-  }
-  ~OtherUsersProgramTest() override { unsetenv("XDG_RUNTIME_DIR"); }
-  TestFolder folder_;
-};
-
-TEST_F(OtherUsersProgramTest, IsFoundAndAskedByRoot) {
-  const OtherUser other("{\"ok\":{\"description\":\"theirs\",\"pid\":1,\"places\":[]}}\n");
-  const Ran by_pid = run_tool(fmt::format("status --pid {}", other.pid()));
-  EXPECT_EQ(by_pid.code, 0) << by_pid.text;
-  EXPECT_NE(by_pid.text.find("theirs"), std::string::npos) << by_pid.text;
-  EXPECT_EQ(run_tool("status --socket " + other.path()).code, 0);
-  const Ran top = run_tool("top");
-  EXPECT_NE(top.text.find(std::to_string(other.pid())), std::string::npos)
-      << "the kernel's id of the process, whatever it says itself\n"
-      << top.text;
-  const Ran named = run_tool("status --pid 99999999");
-  EXPECT_NE(named.text.find(fmt::format("{} (control_test, user 65534)", other.pid())),
-            std::string::npos)
-      << named.text;
-}
-
-TEST_F(OtherUsersProgramTest, CannotHoldRootUpOrForgeItsTerminal) {
-  {
-    std::filesystem::create_symlink(rig_.path(), own_folder() + "/1.sock");
-    const OtherUser silent("");  // Its queue takes some connections, which nobody answers.
-    for (int i = 0; i < 3; ++i) EXPECT_EQ(run_tool("top --json").code, 0);
-  }
-  const OtherUser other("{\"ok\":{\"description\":\"\\u001b[31mred\",\"places\":[]}}\n");
-  const Ran ran = run_tool(fmt::format("status --pid {}", other.pid()));
-  EXPECT_EQ(ran.code, 0) << ran.text;
-  EXPECT_EQ(ran.text.find('\x1b'), std::string::npos) << ran.text;
-  const OtherUser* const again = &other;
-  std::filesystem::remove(again->path());
-  std::filesystem::create_symlink(rig_.path(), again->path());
-  const Ran redirected = run_tool("status --socket " + again->path());
-  EXPECT_EQ(redirected.code, 1) << "a link of one user to the socket of another\n"
-                                << redirected.text;
-  EXPECT_NE(redirected.text.find("is not trusted"), std::string::npos) << redirected.text;
-}
-
-TEST_F(OtherUsersProgramTest, SpeaksNothingElse) {
-  for (const char* answer : {"[]\n", "{}\n", "{\"ok\":7}\n", "nonsense\n"}) {
-    const OtherUser other(answer);
-    const Ran ran = run_tool(fmt::format("status --pid {}", other.pid()));
-    EXPECT_EQ(ran.code, 1) << answer;
-    EXPECT_NE(ran.text.find("does not answer as a runtime of vmart does"), std::string::npos)
-        << ran.text;
-  }
 }
 
 }  // namespace
