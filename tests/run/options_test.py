@@ -4,7 +4,9 @@ import json
 import os
 import pathlib
 import pty
+import re
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
@@ -89,6 +91,35 @@ class Options(unittest.TestCase):
                 refused = run(tools / VMART.name, "run", "--", "true")
                 self.assertEqual(refused.returncode, 1)
                 self.assertIn("--way shim", refused.stderr)
+
+
+def elf_file(*parts, flags=None):
+    """An ELF file of no machine, with program headers of the types `parts`."""
+    dynamic = struct.pack("<qQqQ", 0x6FFFFFFB, flags, 0, 0) if flags is not None else struct.pack("<qQ", 0, 0)
+    head = b"\x7fELF\x02\x01\x01" + bytes(9) + struct.pack(
+        "<HHIQQQIHHHHHH", 2, 0xFFFF, 1, 0, 64, 0, 0, 64, 56, len(parts), 0, 0, 0)
+    at = 64 + 56 * len(parts)
+    return head + b"".join(struct.pack("<IIQQQQQQ", part, 4, at, 0, 0, len(dynamic), 0, 8) for part in parts) + dynamic
+
+
+class Programs(unittest.TestCase):
+    def is_called_static(self, *command):
+        return "linked statically" in run(VMART, "run", "--", *command).stderr
+
+    def test_that_are_static_are_named(self):
+        load, dynamic, interpreter, pie = 1, 2, 3, 0x08000000
+        with tempfile.TemporaryDirectory(prefix="vmart-run-") as folder:
+            file = pathlib.Path(folder) / "program"
+            for content, static in ((elf_file(load), True), (elf_file(load, dynamic, flags=pie | 1), True),
+                                    (elf_file(interpreter, load, dynamic, flags=pie), False),
+                                    (elf_file(load, dynamic), False), (elf_file(load, dynamic, flags=1), False)):
+                file.write_bytes(content)  # Nothing may execute it.
+                self.assertEqual(self.is_called_static(file), static, content)
+
+    def test_may_be_the_loader(self):
+        maps = pathlib.Path("/proc/self/maps").read_text()
+        loader = re.search(r"\S*/ld-\S+", maps)[0]
+        self.assertFalse(self.is_called_static(loader, "--version"))
 
 
 class Variables(unittest.TestCase):

@@ -17,6 +17,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -168,7 +169,19 @@ std::string path_of_program(const std::string& name) {
   return {};
 }
 
-/// Whether it is an ELF file that names no loader, which would load vmart's library.
+/// Whether the dynamic section `part` of a file is that of a program, not of a library. The loader
+/// itself is a library.
+bool is_of_program(std::ifstream& file, const Elf64_Phdr& part) {
+  Elf64_Dyn entry{};
+  file.seekg(static_cast<std::streamoff>(part.p_offset));
+  for (std::uint64_t read = 0; read < part.p_filesz; read += sizeof entry) {
+    if (!file.read(reinterpret_cast<char*>(&entry), sizeof entry) || entry.d_tag == DT_NULL) break;
+    if (entry.d_tag == DT_FLAGS_1) return (entry.d_un.d_val & DF_1_PIE) != 0;
+  }
+  return false;
+}
+
+/// Whether it is an ELF program that names no loader, which would load vmart's library.
 bool is_static(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   Elf64_Ehdr head{};
@@ -181,6 +194,8 @@ bool is_static(const std::string& path) {
     file.seekg(static_cast<std::streamoff>(head.e_phoff + each * sizeof part));
     if (!file.read(reinterpret_cast<char*>(&part), sizeof part)) return false;
     if (part.p_type == PT_INTERP) return false;
+    // Of a static program at any address (static-pie).
+    if (part.p_type == PT_DYNAMIC && !is_of_program(file, part)) return false;
   }
   return true;
 }
