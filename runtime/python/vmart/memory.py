@@ -174,10 +174,14 @@ class Array:
         self.numpy()[index] = value
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
-        """For NumPy's functions; as `numpy()`."""
+        """For NumPy's functions; as `numpy()`. Raises `ValueError` where `copy=False` would need a copy."""
         import numpy
 
         shown = self.numpy()
+        if copy is False and dtype is not None and numpy.dtype(dtype) != shown.dtype:
+            raise ValueError(
+                f"an array of {shown.dtype} cannot be one of {numpy.dtype(dtype)} without a copy: leave out copy=False"
+            )
         return numpy.array(shown, dtype, copy=True) if copy else shown.astype(dtype or shown.dtype, copy=False)
 
     def __dlpack__(

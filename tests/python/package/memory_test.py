@@ -129,6 +129,10 @@ class Arrays(OnAMachine):
         array = vmart.empty(self.numpy.int64(4), "float32", at="host0", zeroed=True)
         self.assertEqual(self.numpy.add(array, 1).tolist(), [1, 1, 1, 1])
         self.assertEqual(self.numpy.asarray(array).ctypes.data, array.pointer)
+        self.assertEqual(array.__array__(array.dtype, copy=False).ctypes.data, array.pointer)
+        self.assertEqual(array.__array__("float16").dtype, "float16")
+        with self.assertRaisesRegex(ValueError, "cannot be one of float16 without a copy"):
+            array.__array__("float16", copy=False)
 
     def test_impossible_shapes_are_refused(self):
         for shape in (-1, (-2, 3)):
