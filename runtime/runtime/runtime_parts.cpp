@@ -103,10 +103,9 @@ Scheduler& Machinery::scheduler(const char* call) const {
   throw Error(
       ErrorKind::unsupported, call,
       "no policy is configured, so nothing decides here: start the program with VMART_POLICY=auto, "
-      "or "
-      "stay_put, which moves nothing by itself, or open the runtime with RuntimeOptions::policy "
-      "(vmart.open(policy=...) in Python); then this call works, and set_policy changes the policy "
-      "at any time");
+      "or stay_put, which moves nothing by itself, or open the runtime with RuntimeOptions::policy "
+      "(vmart.open_runtime(policy=...) in Python); then this call works, and set_policy changes "
+      "the policy at any time");
 }
 
 RuntimeParts::RuntimeParts(std::unique_ptr<Driver>&& chosen, const Settings& settings)

@@ -2,6 +2,7 @@
 """Wrong calls: each message names the argument, its value and what it may be, in Python's words; and what
 `repr` says."""
 
+import importlib.util
 import pathlib
 import re
 import sys
@@ -153,6 +154,18 @@ class WrongCalls(OnAMachine):
                         seen += 1
                         self.assertNotIn("::", errors.in_python(text), path)
         self.assertGreater(seen, 50)
+
+    def test_what_texts_of_the_sources_name_in_python_exists(self):
+        named = re.compile(r"(?<![\w.\-/<])vmart\.(?!vmart_)([A-Za-z_]\w*)")
+        found = {}
+        for folder, pattern in (("runtime", "*.cpp"), ("runtime/python/vmart", "*.py")):
+            for path in sorted((SOURCE / folder).rglob(pattern)):
+                for name in named.findall(path.read_text(encoding="utf-8")):
+                    found.setdefault(name, path)
+        wrong = {name: path for name, path in found.items()
+                 if importlib.util.find_spec(f"vmart.{name}") is None and not hasattr(vmart, name)}  # fmt: skip
+        self.assertEqual(wrong, {})
+        self.assertGreater(len(found), 50)
 
 
 class Shown(OnAMachine):
