@@ -190,10 +190,10 @@ class ControlTarget {
   /// Starts one tick while paused. Throws: Error{invalid_argument} if not paused.
   virtual std::uint64_t start_step() = 0;
 
-  /// At most `most` decisions about the chunks of the allocation or chunk at `address`, newest
-  /// first. Throws: Error{unknown_pointer}.
   /// Why the chunk around the address lies where it lies now, in lines for people.
   virtual std::vector<std::string> explain_now(std::uint64_t address) = 0;
+  /// At most `most` decisions about the chunks of the allocation or chunk at `address`, newest
+  /// first. Throws: Error{unknown_pointer}.
   virtual std::vector<ControlDecision> explain(std::uint64_t address, std::size_t most) = 0;
   /// At most `most` events with a sequence number higher than `since`.
   virtual ControlEvents events(std::uint64_t since, std::size_t most) = 0;

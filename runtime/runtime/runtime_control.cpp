@@ -371,11 +371,12 @@ ControlStarted RuntimeControl::start_move(const ControlMove& move) {
     throw Error(ErrorKind::invalid_argument, call_name,
                 "the program has freed all that the request selected; select again");
   }
-  ControlSelection summary = summary_of(selected);
   const auto operation = std::make_shared<MoveOperation>(ground_, clock_, move.to, selected);
+  // A client may never ask for the status, which also drops those that have ended.
+  std::erase_if(operations_, [](const auto& each) { return each.expired(); });
   operations_.push_back(operation);
   operation->advance();
-  return {operation->number(), std::move(summary)};
+  return {operation->number(), summary_of(selected)};
 }
 
 void RuntimeControl::require_running() const {
@@ -466,9 +467,8 @@ std::uint64_t RuntimeControl::start_step() {
   ground_.scheduler.step();
   event.at = clock_.now();
   event.took = event.at - begin;
-  const std::uint64_t operation = event.operation;
-  ground_.feed->add(std::move(event));
-  return operation;
+  ground_.feed->add(event);
+  return event.operation;
 }
 
 // --- What has happened
