@@ -40,6 +40,9 @@ TEST(Scheduler, BringsAChunkToWhoUsesIt) {
   EXPECT_TRUE(says(rig.runtime().explain(words + 1024), "moved from gpu(0) to gpu(1)"));
   const auto allocation = parts_of(rig.runtime()).machinery->memory.require(words, "test");
   EXPECT_EQ(allocation->wanted(1), gpu(0)) << "where the program put it";
+  const Address behind{to_integer(allocation->begin()) + allocation->size_bytes()};
+  const Scheduler& scheduler = parts_of(rig.runtime()).machinery->scheduling->scheduler();
+  EXPECT_TRUE(says(scheduler.explain(behind), "does not know"));
 }
 
 TEST(Scheduler, MovesNeighboursInOneMigration) {

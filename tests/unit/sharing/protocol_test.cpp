@@ -1,6 +1,7 @@
 // Goal: messages arrive as they were sent, and whatever else arrives is refused with a typed error.
 // Method: each kind of message, whole, cut at every byte, and changed at every byte.
 
+#include "sharing/offered_move.hpp"
 #include "sharing/share_protocol.hpp"
 
 #include <gtest/gtest.h>
@@ -104,6 +105,16 @@ TEST(ShareProtocol, TheLargestMessageFitsTheLimit) {
   ShareMessage refusal{.kind = ShareKind::refusal, .text = std::string(100'000, 't')};
   EXPECT_LE(encode(refusal).size(), share_message_bytes_max);
   EXPECT_EQ(decode(encode(refusal)).text.size(), shared_text_bytes_max);
+}
+
+TEST(OfferedMove, PassesOnNoChunkOnceItIsWithdrawn) {
+  OfferedMove move({}, {std::chrono::seconds(1), std::chrono::seconds(1)});
+  int asked = 0;
+  const auto ask = [&](std::span<const MovingChunk>) { return ++asked > 1; };
+  EXPECT_FALSE(move.with_chunks(ask));
+  move.withdraw();
+  EXPECT_TRUE(move.with_chunks(ask));
+  EXPECT_EQ(asked, 1) << "their handles may be closed";
 }
 
 }  // namespace
