@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <atomic>
 #include <optional>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -111,6 +112,8 @@ TEST_F(PoolExportTest, BlocksOfASegmentShareOneImport) {
   exporter.write(second, block_words, 7);
   importer.runtime().free(their_first);
   EXPECT_EQ(importer.wrong(their_second, block_words, 7), 0u) << "the other one stays";
+  EXPECT_EQ(kind_of_error([&] { importer.runtime().free(their_first); }),
+            ErrorKind::unknown_pointer);
   EXPECT_EQ(exported->importers().size(), 1u);
   importer.runtime().free(their_second);
   EXPECT_TRUE(no_importer_left());
@@ -130,6 +133,28 @@ TEST_F(PoolExportTest, ABlockThatIsImportedTwiceIsFreedTwice) {
             ErrorKind::unknown_pointer);
   importer.runtime().free(theirs);
   EXPECT_EQ(kind_of_error([&] { importer.runtime().free(theirs); }), ErrorKind::unknown_pointer);
+  free(words);
+}
+
+TEST_F(PoolExportTest, TheLastFreeWaitsForTheWorkBeforeIt) {
+  std::uint64_t* words = block();
+  std::uint64_t* theirs = import(words);
+  const Stream stream = importer.new_stream(0);
+  importer.stop(stream);
+  importer.runtime().launch(stream, fill_kernel(), {}, {},
+                            KernelArguments::of(theirs, block_words, std::uint64_t{9}));
+  std::atomic<bool> freed{false};
+  std::thread freeing([&] {
+    importer.runtime().free(theirs);
+    freed = true;
+  });
+  SteadyClock clock;
+  EXPECT_FALSE(poll_until(clock, clock.now() + std::chrono::milliseconds(100),
+                          [&] { return freed.load(); }));
+  importer.let_go(stream);
+  freeing.join();
+  EXPECT_TRUE(no_importer_left());
+  EXPECT_EQ(exporter.wrong(words, block_words, 9), 0u);
   free(words);
 }
 
