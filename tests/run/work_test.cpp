@@ -231,6 +231,30 @@ TEST(EarlyReaders, AreNotThoseWithoutAName) {
   EXPECT_FALSE(readers.has(reinterpret_cast<CUfunction>(&function)));
 }
 
+/// A thread that waits for the end of a pause before it launches.
+class WaitingLaunch {
+ public:
+  /// Returns once the thread is about to wait.
+  explicit WaitingLaunch(LaunchPause& pause)
+      : thread_([this, &pause] {
+          comes_ = true;
+          pause.await_end();
+          went_early_ = !may_go_;
+        }) {
+    while (!comes_) std::this_thread::yield();
+  }
+  void may_go() { may_go_ = true; }
+  /// Waits for the thread.
+  bool went_early() {
+    thread_.join();
+    return went_early_;
+  }
+
+ private:
+  std::atomic<bool> comes_ = false, may_go_ = false, went_early_ = false;
+  std::thread thread_;
+};
+
 constexpr std::int64_t long_ns = 60'000'000'000;
 
 TEST(LaunchPause, HoldsThreadsUntilAllPausesHaveEnded) {
@@ -238,19 +262,12 @@ TEST(LaunchPause, HoldsThreadsUntilAllPausesHaveEnded) {
   pause.await_end();  // There is none.
   pause.change(long_ns);
   pause.change(long_ns);
-  std::atomic<bool> comes = false, ends = false, went_early = false;
-  std::thread launching([&] {
-    comes = true;
-    pause.await_end();
-    went_early = !ends;
-  });
-  while (!comes) std::this_thread::yield();
+  WaitingLaunch launch(pause);
   pause.change(0);
   for (int i = 0; i < 1000; ++i) std::this_thread::yield();
-  ends = true;
+  launch.may_go();
   pause.change(0);
-  launching.join();
-  EXPECT_FALSE(went_early);
+  EXPECT_FALSE(launch.went_early());
   pause.await_end();
 }
 
@@ -259,21 +276,14 @@ TEST(LaunchPause, AShorterOneDoesNotEndALongerOne) {
   LaunchPause& pause = LaunchPause::get();
   pause.change(long_ns);
   pause.change(short_ns);
-  std::atomic<bool> comes = false, ends = false, went_early = false;
-  std::thread launching([&] {
-    comes = true;
-    pause.await_end();
-    went_early = !ends;
-  });
-  while (!comes) std::this_thread::yield();
+  WaitingLaunch launch(pause);
   for (const std::int64_t begin = now_ns(); now_ns() - begin < 20 * short_ns;) {
     std::this_thread::yield();
   }
-  ends = true;
+  launch.may_go();
   pause.change(0);
   pause.change(0);
-  launching.join();
-  EXPECT_FALSE(went_early);
+  EXPECT_FALSE(launch.went_early());
 }
 
 TEST(LaunchPause, LastsNoLongerThanItsLimit) {

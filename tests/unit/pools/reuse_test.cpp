@@ -48,6 +48,19 @@ class OneBlock {
   void* block = nullptr;
 };
 
+/// A pool without reuse policies, with room for some blocks in one segment. The stream has freed
+/// all of it, and that is complete.
+Pool pool_that_is_free(PoolRig& rig, std::size_t blocks, Stream from) {
+  PoolOptions options;
+  options.max_bytes = blocks * block_bytes;
+  options.release_threshold = SIZE_MAX;
+  options.reuse = {false, false, false};
+  Pool pool = rig.runtime().make_pool(gpu(0), options);
+  pool.deallocate(pool.allocate(options.max_bytes, from), from);
+  rig.runtime().synchronize(from);
+  return pool;
+}
+
 TEST(Reuse, WithoutPoliciesOnlyWhatAWaitHasShownToBeComplete) {
   OneBlock one({false, false, false});
   one.free_it();
@@ -163,13 +176,7 @@ TEST(Reuse, AWaitDoesNotCoverFreesAfterTheNewestMark) {
 TEST(Reuse, TheRestOfAPendingFreeStaysPending) {
   PoolRig rig;
   const Stream from = rig.new_stream(), to = rig.new_stream();
-  PoolOptions options;
-  options.max_bytes = 4 * block_bytes;
-  options.release_threshold = SIZE_MAX;
-  options.reuse = {false, false, false};
-  const Pool pool = rig.runtime().make_pool(gpu(0), options);
-  pool.deallocate(pool.allocate(4 * block_bytes, from), from);
-  rig.runtime().synchronize(from);  // So that older frees of the stream are complete.
+  const Pool pool = pool_that_is_free(rig, 4, from);
   void* const whole = pool.allocate(4 * block_bytes, from);
   rig.stop(from);
   pool.deallocate(whole, from);
@@ -183,13 +190,7 @@ TEST(Reuse, TheRestOfAPendingFreeStaysPending) {
 TEST(Reuse, AStreamTakesItsOwnPendingFreeAndLeavesWhatAllMayHave) {
   PoolRig rig;
   const Stream from = rig.new_stream(), to = rig.new_stream();
-  PoolOptions options;
-  options.max_bytes = 4 * block_bytes;
-  options.release_threshold = SIZE_MAX;
-  options.reuse = {false, false, false};
-  const Pool pool = rig.runtime().make_pool(gpu(0), options);
-  pool.deallocate(pool.allocate(4 * block_bytes, from), from);
-  rig.runtime().synchronize(from);
+  const Pool pool = pool_that_is_free(rig, 4, from);
   void* const own = pool.allocate(3 * block_bytes / 2, from);
   pool.allocate(3 * block_bytes / 2, to);  // One block is left, which is complete.
   rig.stop(from);
@@ -202,13 +203,7 @@ TEST(Reuse, AStreamTakesItsOwnPendingFreeAndLeavesWhatAllMayHave) {
 TEST(Reuse, WhatIsCompleteStaysForAllThoughAStreamFreesBesideIt) {
   PoolRig rig;
   const Stream from = rig.new_stream(), to = rig.new_stream();
-  PoolOptions options;
-  options.max_bytes = 12 * block_bytes;
-  options.release_threshold = SIZE_MAX;
-  options.reuse = {false, false, false};
-  const Pool pool = rig.runtime().make_pool(gpu(0), options);
-  pool.deallocate(pool.allocate(12 * block_bytes, from), from);
-  rig.runtime().synchronize(from);
+  const Pool pool = pool_that_is_free(rig, 12, from);
   void* const pending = pool.allocate(block_bytes, from);
   rig.stop(from);
   pool.deallocate(pending, from);
