@@ -29,7 +29,7 @@ VMART_EXPORT vmart_status vmart_launch_block_uses(const void* function, const vo
                                                   size_t size_bytes, int gpu_ordinal,
                                                   vmart_use* out, size_t max, size_t* count);
 /// Whether the placement of the open runtime decides by uses because of what was set while the
-/// program runs: a policy, or the capacity of a GPU. Stays so. Does not block.
+/// program runs: a policy, or the capacity of a GPU. Does not block.
 VMART_EXPORT vmart_status vmart_uses_wanted(int* out);
 /// Records all of them, as `vmart_record_use` does for one.
 VMART_EXPORT void vmart_record_uses(const vmart_use* uses, size_t count);

@@ -331,7 +331,7 @@ void Memory::unregister(Address begin) noexcept {
   registry_.erase(registry_.find(begin)->id);
 }
 
-std::vector<ContextHandle> Memory::free(Address begin) {
+std::vector<ContextHandle> Memory::free(Address begin, bool awaits_work) {
   const std::shared_ptr<Allocation> allocation = claim_for_free(begin, "vma::free");
   const MoveClaim claim = MoveClaim::take(allocation);  // Waits for a running move to end.
   // After this, earlier calls have ended, and later ones see `being_freed`. Not held for the wait
@@ -339,7 +339,7 @@ std::vector<ContextHandle> Memory::free(Address begin) {
   { const MutexLock lock(allocation->operations()); }
   std::vector<ContextHandle> waited;
   try {
-    waited = contexts_.drain();
+    if (awaits_work) waited = contexts_.drain();
   } catch (...) {
     allocation->being_freed = false;
     throw;
@@ -347,14 +347,6 @@ std::vector<ContextHandle> Memory::free(Address begin) {
   unregister(begin);
   chunks_.take_back(allocation);
   return waited;
-}
-
-void Memory::free_unused(Address begin) {
-  const std::shared_ptr<Allocation> allocation = claim_for_free(begin, "vma::free");
-  const MoveClaim claim = MoveClaim::take(allocation);  // As in `free`.
-  { const MutexLock lock(allocation->operations()); }
-  unregister(begin);
-  chunks_.take_back(allocation);
 }
 
 void Memory::free_idle(Address begin) {

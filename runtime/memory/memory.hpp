@@ -93,9 +93,9 @@ class Memory {
   /// Waits for the work before it, then takes the memory back. `begin` is an allocation's start.
   /// Calls on it meanwhile report that it is being freed, though the wait may yet fail. Returns the
   /// contexts that it waited for.
-  std::vector<ContextHandle> free(Address begin);
+  std::vector<ContextHandle> free(Address begin) { return free(begin, true); }
   /// The same without the wait for work. Requires: no work uses the memory.
-  void free_unused(Address begin);
+  void free_unused(Address begin) { free(begin, false); }
   /// From now on `told` is called with the start of each freed allocation, before another
   /// allocation can get its addresses. It must not throw. Requires: no call is in progress.
   void tell_freed(std::function<void(Address)> told) { told_freed_ = std::move(told); }
@@ -159,6 +159,7 @@ class Memory {
   std::shared_ptr<Allocation> enter(std::shared_ptr<Allocation> allocation,
                                     const AllocOptions& options, const AllocTerms& terms);
   Error with_holders(const Error& error, Location at) const;
+  std::vector<ContextHandle> free(Address begin, bool awaits_work);
   void unregister(Address begin) noexcept;
   std::shared_ptr<Allocation> claim_for_free(Address begin, const char* call);
 
