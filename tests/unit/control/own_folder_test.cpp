@@ -10,9 +10,11 @@
 
 #include <gtest/gtest.h>
 
+#include <fcntl.h>
 #include <grp.h>
 #include <pwd.h>
 #include <sched.h>
+#include <sys/file.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -72,16 +74,20 @@ std::string folder_of_victim() {
                        });
 }
 
-/// Without a folder of the victim, before and after.
+/// Without a folder of the victim, before and after. Such tests of several processes exclude each
+/// other, since the victim is the same user in all of them.
 class AnotherUsersFolder : public ::testing::Test {
  protected:
   void SetUp() override {
     if (geteuid() != 0) GTEST_SKIP() << "only root can become another user";
+    turn_ = open("/tmp", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    ASSERT_EQ(flock(turn_, LOCK_EX), 0);
     unsetenv("XDG_RUNTIME_DIR");
     clear();
   }
   void TearDown() override {
     if (geteuid() == 0) clear();
+    close(turn_);
   }
   static void clear() {
     std::vector<fs::path> found;
@@ -90,6 +96,9 @@ class AnotherUsersFolder : public ::testing::Test {
     }
     for (const fs::path& path : found) fs::remove_all(path);
   }
+
+ private:
+  int turn_ = -1;
 };
 
 TEST_F(AnotherUsersFolder, IsPrivateWhateverTheUmask) {
