@@ -1,4 +1,6 @@
 #include "driver/cuda_driver.hpp"
+
+#include "base/printable.hpp"
 #include "driver/cuda_handles.hpp"
 #include "driver/cuda_scope.hpp"
 
@@ -88,7 +90,7 @@ ChunkHandle CudaDriver::create_exportable(Location at, std::uint64_t size_bytes,
   const CUresult result = api_.cuMemCreate.attempt(&chunk, size_bytes, &properties, 0);
   if (result != CUDA_SUCCESS) {
     throw driver_error(result, api_.cuMemCreate.name,
-                       fmt::format("{} bytes at {}", size_bytes, to_string(at)));
+                       fmt::format("{} at {}", bytes_text(size_bytes), to_string(at)));
   }
   return ChunkHandle{chunk};
 }
@@ -144,9 +146,9 @@ void CudaDriver::grant(Address begin, std::uint64_t size_bytes,
   const CUresult result =
       api_.cuMemSetAccess.attempt(vma::native(begin), size_bytes, entries, count);
   if (result == CUDA_SUCCESS) return;
-  throw driver_error(
-      result, api_.cuMemSetAccess.name,
-      fmt::format("{} bytes at {:#x} for{}", size_bytes, to_integer(begin), list_of(accessors)));
+  throw driver_error(result, api_.cuMemSetAccess.name,
+                     fmt::format("{} at {:#x} for{}", bytes_text(size_bytes), to_integer(begin),
+                                 list_of(accessors)));
 }
 
 Access CudaDriver::access(Address address, Location who) {

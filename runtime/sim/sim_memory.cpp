@@ -1,5 +1,6 @@
 #include "sim/sim_memory.hpp"
 
+#include "base/printable.hpp"
 #include "base/units.hpp"
 #include "driver/native_codes.hpp"
 #include "sim/device_fault.hpp"
@@ -111,8 +112,9 @@ std::shared_ptr<SimChunk> SimMemory::make_chunk(Location at, std::uint64_t size_
     counter->fetch_sub(size_bytes);
     throw driver_error(
         native_out_of_memory, call,
-        fmt::format("{} bytes at {}, which has {} of {} left", size_bytes, to_string(at),
-                    capacity(at) - std::min(before, capacity(at)), capacity(at)));
+        fmt::format("{} at {}, which has {} of {} left", bytes_text(size_bytes), to_string(at),
+                    bytes_text(capacity(at) - std::min(before, capacity(at))),
+                    bytes_text(capacity(at))));
   }
   std::shared_ptr<SimChunk> chunk;
   try {
