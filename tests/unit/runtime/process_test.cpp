@@ -250,25 +250,30 @@ TEST(Process, HooksThatGoDuringTheExitWaitForNobody) {
             0);
 }
 
+std::atomic<bool> takes_long = false, inside_driver = false;
+/// Like the driver's handler, it was registered before ours, and so runs later.
+const bool registered_before = std::atexit([] {
+                                 if (takes_long) std::_Exit(inside_driver ? 1 : 0);
+                               }) == 0;
+
 TEST(Process, ExitWaitsForADriverCallThatTakesLong) {
   if (!may_fork) GTEST_SKIP() << "no fork under TSan";
-  static std::atomic<bool> inside = false;
+  ASSERT_TRUE(registered_before);
   EXPECT_EQ(status_of_child([]() -> int {
-              // Like the driver's handler, it was registered earlier, and so runs later.
-              std::atexit([] { std::_Exit(inside ? 1 : 0); });
               static const ProcessExit::Action action(ProcessExit::Stage::write_files, [] {});
+              takes_long = true;
               std::thread([] {
                 const ProcessExit::DriverCall call;
-                inside = true;
+                inside_driver = true;
                 SteadyClock wall;
                 poll_until(wall, never, [] { return ProcessExit::closed(); });
                 // Longer than the driver takes for nearly all calls.
                 poll_until(wall, wall.now() + std::chrono::milliseconds(1'500),
                            [] { return false; });
-                inside = false;
+                inside_driver = false;
               }).detach();
               SteadyClock wall;
-              poll_until(wall, never, [] { return inside.load(); });
+              poll_until(wall, never, [] { return inside_driver.load(); });
               return 7;
             }),
             0);
