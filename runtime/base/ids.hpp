@@ -38,6 +38,7 @@ enum class EventHandle : std::uint64_t {};
 enum class KernelHandle : std::uint64_t {};
 enum class GraphHandle : std::uint64_t {};
 enum class ExecGraphHandle : std::uint64_t {};
+enum class SuspensionHandle : std::uint64_t {};
 
 template <typename Handle>
 constexpr bool is_none(Handle handle) {

@@ -1,9 +1,9 @@
 #include "base/process_exit.hpp"
 
 #include "base/clock.hpp"
+#include "base/loader/loaded_library.hpp"
 #include "base/stepper.hpp"
 
-#include <link.h>
 #include <pthread.h>
 #include <unistd.h>
 
@@ -30,18 +30,6 @@ std::atomic<pid_t> acting_process{0};  // The last process that created an actio
 
 TimePoint wall_now() {
   return SteadyClock().now();
-}
-
-/// Number of libraries that the process has loaded so far.
-unsigned long long libraries_loaded() noexcept {
-  unsigned long long loaded = 0;
-  dl_iterate_phdr(
-      [](dl_phdr_info* library, std::size_t, void* out) {
-        *static_cast<unsigned long long*>(out) = library->dlpi_adds;
-        return 1;  // All libraries report the same value.
-      },
-      &loaded);
-  return loaded;
 }
 
 }  // namespace

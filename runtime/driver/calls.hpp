@@ -11,8 +11,8 @@
   ROW(granularity) ROW(free_bytes) ROW(reserve) ROW(unreserve) ROW(create) ROW(release)     \
   ROW(map) ROW(unmap) ROW(grant) ROW(access) ROW(retain_handle) ROW(address_range)          \
   ROW(pointer_info) ROW(context_active) ROW(retain_primary) ROW(release_primary)            \
-  ROW(create_context) ROW(create_green_context) ROW(destroy_context) ROW(current_context)   \
-  ROW(set_current_context)                                                                  \
+  ROW(create_context) ROW(create_green_context) ROW(create_own_context)                     \
+  ROW(destroy_context) ROW(current_context) ROW(set_current_context)                        \
   ROW(context_device) ROW(synchronize_context) ROW(record_context) ROW(hold_context)        \
   ROW(create_stream) ROW(destroy_stream) ROW(stream_context) ROW(stream_id)                 \
   ROW(stream_kind) ROW(is_capturing) ROW(stream_now) ROW(query_stream) ROW(wait_stream)     \
@@ -24,7 +24,8 @@
   ROW(destroy_graph) ROW(destroy_exec_graph) ROW(make_chain) ROW(update_chain) ROW(stop)    \
   ROW(export_types) ROW(create_exportable) ROW(export_chunk) ROW(import_chunk)              \
   ROW(context_id) ROW(kernel_parameters) ROW(has_parameters)                                \
-  ROW(allocate_pinned) ROW(free_pinned) ROW(allocate_plain) ROW(free_plain)
+  ROW(allocate_pinned) ROW(free_pinned) ROW(allocate_plain) ROW(free_plain)                 \
+  ROW(suspend) ROW(resume)
 // clang-format on
 
 namespace vma {

@@ -1,5 +1,7 @@
 #include "driver/cuda_api.hpp"
 
+#include "driver/rm/channels.hpp"
+
 #include <dlfcn.h>
 
 #include <string_view>
@@ -118,6 +120,8 @@ const CudaApi* load() {
   if (api.cuInit.function == nullptr || api.cuDriverGetVersion.function == nullptr) {
     throw Error(ErrorKind::unsupported, "cuGetProcAddress", "the driver does not know cuInit");
   }
+  // Before it makes channels, if this is the first use of CUDA in the process.
+  rm::Channels::watch(reinterpret_cast<const void*>(api.cuInit.function));
   initialise(api);
   check_version(api);  // Checked before the rows, so that an old driver is reported as such.
 #define ROW(call, version) require(resolve, api.call);

@@ -57,6 +57,7 @@ static_assert(CUDA_VERSION >= 12050, "building needs the cuda.h of CUDA 12.5 or 
   ROW(cuCtxGetDevice, 2000)                          \
   ROW(cuCtxSynchronize, 2000)                        \
   ROW(cuCtxGetId, 12000)                             \
+  ROW(cuCtxSetLimit, 3010)                           \
   ROW(cuStreamCreateWithPriority, 5050)              \
   ROW(cuCtxGetStreamPriorityRange, 5050)             \
   ROW(cuStreamDestroy, 4000)                         \

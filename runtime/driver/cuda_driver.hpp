@@ -65,6 +65,7 @@ class CudaDriver final : public Driver {
   void release_primary(DeviceId device) override;
   ContextHandle create_context(DeviceId device) override;
   ContextHandle create_green_context(DeviceId device, int multiprocessors) override;
+  ContextHandle create_own_context(DeviceId device) override;
   void destroy_context(ContextHandle context) override;
   ContextHandle current_context() override;
   void set_current_context(ContextHandle context) override;
@@ -121,7 +122,11 @@ class CudaDriver final : public Driver {
   Address allocate_plain(ContextHandle context, std::size_t size_bytes) override;
   void free_plain(ContextHandle context, Address begin) override;
 
+  SuspensionHandle suspend(std::span<const DeviceId> gpus) override;
+  void resume(SuspensionHandle suspension) override;
+
  private:
+  std::uint32_t gpu_id(DeviceId device) const;
   /// CUDA's device for an ordinal. Throws: Error{invalid_argument} for an unknown ordinal.
   int native(DeviceId device) const;
   int attribute(int which, DeviceId device) const;

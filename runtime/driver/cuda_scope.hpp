@@ -1,6 +1,9 @@
 #pragma once
 
 #include "driver/cuda_api.hpp"
+#include "driver/rm/channels.hpp"
+
+#include <optional>
 
 namespace vma {
 
@@ -13,6 +16,11 @@ struct FallbackContext {
 /// streams, and the given context, if any, is current. Both end with the scope.
 class CudaScope {
  public:
+  /// Contexts of the runtime's own: what is made in their scope is never suspended. Throws:
+  /// std::bad_alloc.
+  static void note_own(CUcontext context);
+  static void forget_own(CUcontext context) noexcept;
+
   /// Keeps the current context.
   explicit CudaScope(const CudaApi& api);
   /// Throws: Error if the context cannot be made current; nothing has changed then.
@@ -33,6 +41,7 @@ class CudaScope {
       CU_STREAM_CAPTURE_MODE_RELAXED;  // The thread's own mode, during the scope.
   bool relaxed_ = false;
   bool pushed_ = false;
+  std::optional<rm::Channels::Own> own_;
 };
 
 }  // namespace vma

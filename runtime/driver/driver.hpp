@@ -217,6 +217,9 @@ class Driver {
   /// the primary context also holds or records its green ones. All streams are non-blocking.
   /// Requires: one thread at a time uses it. Throws: Error{unsupported} if the driver has none.
   virtual ContextHandle create_green_context(DeviceId device, int multiprocessors) = 0;
+  /// A context whose work goes on while that of all others is suspended. It takes as little memory
+  /// as a context can: its kernels have no local memory to speak of. Slow: tenths of a second.
+  virtual ContextHandle create_own_context(DeviceId device) = 0;
   virtual void destroy_context(ContextHandle context) = 0;
   /// The context of the calling thread; zero for none.
   virtual ContextHandle current_context() = 0;
@@ -338,6 +341,23 @@ class Driver {
   /// The driver's ordinary device memory (cuMemAlloc). `free_plain` waits for the device.
   virtual Address allocate_plain(ContextHandle context, std::size_t size_bytes) = 0;
   virtual void free_plain(ContextHandle context, Address begin) = 0;
+
+  // --- Suspension
+  /// Takes the work of all contexts but own ones off these GPUs, wherever it is: in the middle of
+  /// kernels, of copies, of waits. On return none of it runs, and none begins before `resume`; what
+  /// is enqueued meanwhile waits. It is as if each of its instructions took longer: memory that it
+  /// uses may be unmapped and mapped anew, and it goes on with what is mapped then. Other processes
+  /// are not affected. Calls of other threads return as ever, but those that create or destroy
+  /// contexts, and those that wait for work, may return only after `resume`. Queries and event
+  /// records say what has happened by then.
+  /// Blocks: about a millisecond a GPU, whatever runs; while another suspension of the process
+  /// lasts. Throws: Error{unsupported} if work cannot be suspended here, and why; then, and if any
+  /// GPU fails, nothing is suspended. Requires: at least one GPU, each once; the calling thread has
+  /// no suspension.
+  virtual SuspensionHandle suspend(std::span<const DeviceId> gpus) = 0;
+  /// The work goes on. From any thread; does nothing if that suspension has ended. Throws: then
+  /// some of the work may still stand, and the call may be repeated.
+  virtual void resume(SuspensionHandle suspension) = 0;
 
   // --- For decorators
   /// Tells decorators that work of the application is stopped from now on (+1) or continues (-1),

@@ -41,6 +41,10 @@ constexpr std::array numbers = {
     CostMember<double>{"create_stream_us", &Costs::create_stream_us},
     CostMember<double>{"open_context_us", &Costs::open_context_us},
     CostMember<double>{"green_context_us", &Costs::green_context_us},
+    CostMember<double>{"suspend_us", &Costs::suspend_us},
+    CostMember<double>{"suspend_channel_us", &Costs::suspend_channel_us},
+    CostMember<double>{"resume_us", &Costs::resume_us},
+    CostMember<double>{"resume_channel_us", &Costs::resume_channel_us},
     CostMember<double>{"load_kernel_us", &Costs::load_kernel_us},
     CostMember<double>{"kernel_us", &Costs::kernel_us},
     CostMember<double>{"copy_latency_us", &Costs::copy_latency_us},
@@ -51,6 +55,7 @@ constexpr std::array sizes = {
     CostMember<std::uint64_t>{"size_class_mib", &Costs::size_class_bytes},
     CostMember<std::uint64_t>{"context_mib", &Costs::context_bytes},
     CostMember<std::uint64_t>{"green_context_mib", &Costs::green_context_bytes},
+    CostMember<std::uint64_t>{"own_context_mib", &Costs::own_context_bytes},
 };
 
 template <typename Members>

@@ -70,6 +70,11 @@ struct CostParameters {
   std::uint64_t context_bytes = 0;  ///< Memory that an open context takes on its GPU.
   double green_context_us = 0;
   std::uint64_t green_context_bytes = 0;
+  std::uint64_t own_context_bytes = 0;  ///< The same of a context of the runtime's own.
+  /// To take the program's channels off one GPU and to put them back: a fixed part, and a part for
+  /// each channel. The GPUs of one suspension take turns. Zero: the machine cannot do that.
+  double suspend_us = 0, suspend_channel_us = 0;
+  double resume_us = 0, resume_channel_us = 0;
   double load_kernel_us = 0, kernel_us = 0;
   double copy_latency_us = 0;  ///< Added to size divided by bandwidth.
   double host_copy_gb_s = 0;   ///< Copies by one CPU thread.

@@ -11,6 +11,7 @@ void SimDeviceView::read(const void* address, std::span<std::byte> out) {
   const Address begin = address_of(address);
   for (std::uint64_t done = 0; done < out.size();) {
     time_.before_touch();
+    const WorkAccess access(place_);
     const SimSegment segment = memory_.touch(device_, begin + done, false);
     const std::uint64_t size = std::min<std::uint64_t>(segment.size_bytes, out.size() - done);
     copy_device_bytes(out.data() + done, segment.bytes, size);
@@ -24,6 +25,7 @@ void SimDeviceView::write(void* address, std::span<const std::byte> bytes) {
   const Address begin = address_of(address);
   for (std::uint64_t done = 0; done < bytes.size();) {
     time_.before_touch();
+    const WorkAccess access(place_);
     const SimSegment segment = memory_.touch(device_, begin + done, true);
     const std::uint64_t size = std::min<std::uint64_t>(segment.size_bytes, bytes.size() - done);
     copy_device_bytes(segment.bytes, bytes.data() + done, size);
@@ -39,6 +41,7 @@ std::uint64_t SimDeviceView::atomic_add(std::uint64_t* address, std::uint64_t va
     throw DeviceFault::illegal_address(device_, at, "an atomic operation needs an aligned word");
   }
   time_.before_touch();
+  const WorkAccess access(place_);
   const SimSegment segment = memory_.touch(device_, at, true);
   auto* word = reinterpret_cast<std::uint64_t*>(segment.bytes);
   const std::uint64_t before = __atomic_fetch_add(word, value, __ATOMIC_ACQ_REL);

@@ -2,6 +2,7 @@
 
 #include "base/units.hpp"
 #include "sim/stepped_threads.hpp"
+#include "sim/work_runner.hpp"
 
 #include <algorithm>
 
@@ -15,17 +16,20 @@ constexpr std::uint64_t touches_per_switch = 4;
 
 }  // namespace
 
-KernelTime::KernelTime(SimRoutes& routes, SimClock& clock, const CostModel& costs, int device,
-                       TimePoint start)
+KernelTime::KernelTime(SimRoutes& routes, SimClock& clock, const CostModel& costs,
+                       const WorkPlace& place, int device, TimePoint start)
     : routes_(routes),
       clock_(clock),
       costs_(costs),
+      place_(place),
       device_(gpu(device)),
       start_(start),
+      suspended_before_(place.suspended_time()),
       rest_ns_(costs.parameters().kernel_us * 1e3) {}
 
 TimePoint KernelTime::at() const {
-  return start_ + TimePoint(static_cast<TimePoint::rep>(ns_));
+  return start_ + TimePoint(static_cast<TimePoint::rep>(ns_)) + place_.suspended_time() -
+         suspended_before_;
 }
 
 /// Stepped mode only. Lets time pass: all of it for the bytes touched so far, and a random part of
@@ -69,8 +73,9 @@ void KernelTime::pay(FarBytes& far) {
   if (far.size_bytes == 0) return;
   const Location from = far.write ? device_ : far.at;
   const Location to = far.write ? far.at : device_;
-  const TimePoint paid = routes_.occupy(from, to, far.size_bytes, at()).end;
-  ns_ = std::max(ns_, static_cast<double>((paid - start_).count()));
+  const TimePoint begin = at();
+  const TimePoint paid = routes_.occupy(from, to, far.size_bytes, begin).end;
+  ns_ += static_cast<double>((paid - begin).count());
   far.size_bytes = 0;
 }
 
@@ -78,7 +83,7 @@ TimePoint KernelTime::end() {
   for (FarBytes& far : far_) pay(far);
   ns_ += rest_ns_;
   if (clock_.stepped() == nullptr) return at();
-  clock_.sleep_until(at());
+  while (at() > clock_.now()) clock_.sleep_until(at());
   return clock_.now();
 }
 

@@ -1,8 +1,10 @@
 #pragma once
 
+#include "base/clock.hpp"
 #include "base/ids.hpp"
 #include "sim/progress.hpp"
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -15,8 +17,32 @@ namespace vma {
 
 class SimStream;
 
+/// Whether a simulated GPU runs the program's work, or that is suspended. Changed under the lock of
+/// Progress, read by any thread.
+class SimRunlist {
+ public:
+  bool off() const noexcept { return off_; }
+  /// How long the work has been off the GPU by now, in all.
+  TimePoint off_time(TimePoint now) const noexcept {
+    const TimePoint before(off_time_.load());
+    return off_ ? before + (now - TimePoint(off_since_.load())) : before;
+  }
+
+  void take_off(TimePoint now) noexcept {
+    off_since_ = now.count();
+    off_ = true;
+  }
+  void put_back(TimePoint now) noexcept {
+    off_time_ = off_time(now).count();
+    off_ = false;
+  }
+
+ private:
+  std::atomic<bool> off_{false};
+  std::atomic<TimePoint::rep> off_since_{0}, off_time_{0};
+};
+
 /// One context of a simulated device. Guarded by the lock of Progress.
-///
 ///
 /// A stream that runs a kernel or waits for a word holds one of the context's hardware queues; a
 /// kernel starts only when a queue is free. Copies between places need no queue.
@@ -24,6 +50,8 @@ struct SimContext {
   ContextHandle handle{};
   DeviceId device{};
   bool primary = false;
+  /// That of its GPU. Null for an own context, whose work is never suspended.
+  const SimRunlist* runlist = nullptr;
   int references = 1;  ///< Counts retains of a primary context, and its green contexts.
   /// The primary context that a green context shares; null for other contexts.
   SimContext* shared = nullptr;

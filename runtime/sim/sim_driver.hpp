@@ -88,6 +88,7 @@ class SimDriver : public Driver {
   void release_primary(DeviceId device) override;
   ContextHandle create_context(DeviceId device) override;
   ContextHandle create_green_context(DeviceId device, int multiprocessors) override;
+  ContextHandle create_own_context(DeviceId device) override;
   void destroy_context(ContextHandle context) override;
   ContextHandle current_context() override;
   void set_current_context(ContextHandle context) override;
@@ -142,6 +143,9 @@ class SimDriver : public Driver {
   void free_pinned(ContextHandle context, void* pointer) override;
   Address allocate_plain(ContextHandle context, std::size_t size_bytes) override;
   void free_plain(ContextHandle context, Address begin) override;
+
+  SuspensionHandle suspend(std::span<const DeviceId> gpus) override;
+  void resume(SuspensionHandle suspension) override;
 
  private:
   std::unique_ptr<SimMachine> machine_;

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <unordered_map>
 
 namespace vma {
@@ -30,7 +31,8 @@ ContextHandle SimDriver::retain_primary(DeviceId device) {
   machine_->require_device(device, call);
   const bool opens = !context_active(device);
   const CallTime time(*machine_, opens ? machine_->costs.parameters().open_context_us : 0.1);
-  const MutexLock lock(machine_->progress.mutex);
+  MutexLock lock(machine_->progress.mutex);
+  if (opens) machine_->wait_for_resume(lock);
   machine_->progress.check_fault(call);
   return machine_->retain_primary(device).handle;
 }
@@ -43,13 +45,24 @@ void SimDriver::release_primary(DeviceId device) {
     throw driver_error(native_invalid_context, "cuDevicePrimaryCtxRelease",
                        fmt::format("device {} has no primary context", index(device)));
   }
-  if (--primary->references == 0) machine_->close_context(lock, *primary);
+  if (--primary->references != 0) return;
+  machine_->wait_for_resume(lock);
+  machine_->close_context(lock, *primary);
+}
+
+ContextHandle SimDriver::create_own_context(DeviceId device) {
+  machine_->require_device(device, "cuCtxCreate");
+  const CallTime time(*machine_, machine_->costs.parameters().open_context_us);
+  const MutexLock lock(machine_->progress.mutex);
+  machine_->progress.check_fault("cuCtxCreate");
+  return machine_->open_own_context(device).handle;
 }
 
 ContextHandle SimDriver::create_context(DeviceId device) {
   machine_->require_device(device, "cuCtxCreate");
   const CallTime time(*machine_, machine_->costs.parameters().open_context_us);
-  const MutexLock lock(machine_->progress.mutex);
+  MutexLock lock(machine_->progress.mutex);
+  machine_->wait_for_resume(lock);
   machine_->progress.check_fault("cuCtxCreate");
   return machine_->open_context(device, false).handle;
 }
@@ -88,6 +101,7 @@ void SimDriver::destroy_context(ContextHandle context) {
   if (machine_->context(context, call).primary) {
     throw driver_error(native_invalid_context, call, "it is a primary context");
   }
+  if (machine_->context(context, call).runlist != nullptr) machine_->wait_for_resume(lock);
   machine_->await_others_of_device(lock, context, call);
   machine_->close_context(lock, machine_->context(context, call));
 }
@@ -200,6 +214,43 @@ void SimDriver::free_plain(ContextHandle context, Address begin) {
   machine_->progress.announce();
   machine_->progress.check_fault(call);
   machine_->memory.free_plain(owner.device, begin);
+}
+
+SuspensionHandle SimDriver::suspend(std::span<const DeviceId> gpus) {
+  constexpr auto call = "NV2080_CTRL_CMD_FIFO_DISABLE_CHANNELS";
+  for (const DeviceId gpu : gpus) machine_->require_device(gpu, call);
+  if (gpus.empty()) throw driver_error(native_invalid_value, call, "no GPU");
+  if (machine_->costs.parameters().suspend_us == 0) {
+    throw driver_error(native_not_supported, call, "the machine file has no costs.suspend_us");
+  }
+  const SuspensionHandle handle = machine_->begin_suspension(call);
+  try {
+    for (const DeviceId gpu : gpus) {
+      const CallTime time(*machine_, machine_->suspend_cost(gpu));
+      MutexLock lock(machine_->progress.mutex);
+      machine_->take_off(lock, gpu);
+    }
+  } catch (...) {
+    machine_->end_suspension();
+    throw;
+  }
+  machine_->note_suspended();
+  return handle;
+}
+
+void SimDriver::resume(SuspensionHandle suspension) {
+  if (!machine_->begin_resume(suspension)) return;
+  try {
+    while (const std::optional<DeviceId> gpu = machine_->last_suspended()) {
+      const CallTime time(*machine_, machine_->resume_cost(*gpu));
+      const MutexLock lock(machine_->progress.mutex);
+      machine_->put_back(*gpu);
+    }
+  } catch (...) {
+    machine_->note_suspended();
+    throw;
+  }
+  machine_->end_suspension();
 }
 
 }  // namespace vma

@@ -65,12 +65,16 @@ SimMachine::SimMachine(MachineDescription machine, const SimOptions& sim_options
       progress(clock, sim_options.detect_races ? &races : nullptr),
       primaries(description.gpus.size(), nullptr),
       last_handle_((serial << serial_shift) + 0x1000) {
+  for (std::size_t i = 0; i < description.gpus.size(); ++i) runlists.emplace_back();
   go_with_process();
 }
 
 SimMachine::~SimMachine() {
   const auto end = [this] {
     MutexLock lock(progress.mutex);
+    for (SimRunlist& runlist : runlists) {
+      if (runlist.off()) runlist.put_back(clock.now());
+    }
     for (auto& [handle, stream] : streams) retired.push_back(std::move(stream));
     streams.clear();
     for (const auto& stream : retired) stream->close(true);
@@ -196,13 +200,15 @@ void SimMachine::settle(MutexLock& lock, const CompletionPtr& completion) {
 
 std::uint64_t SimMachine::bytes_of(const SimContext& context) const {
   const CostParameters& known = costs.parameters();
+  if (context.runlist == nullptr) return known.own_context_bytes;
   return context.shared == nullptr ? known.context_bytes : known.green_context_bytes;
 }
 
-SimContext& SimMachine::add_context(DeviceId device, SimContext* shared) {
+SimContext& SimMachine::add_context(DeviceId device, SimContext* shared, bool own) {
   auto opened = std::make_unique<SimContext>();
   opened->device = device;
   opened->shared = shared;
+  if (!own) opened->runlist = &runlists[static_cast<std::size_t>(index(device))];
   memory.take(device, bytes_of(*opened));
   opened->handle = next_handle<ContextHandle>();
   opened->free_queues = description.gpus[static_cast<std::size_t>(index(device))].hardware_queues;
@@ -215,6 +221,10 @@ SimContext& SimMachine::open_context(DeviceId device, bool primary) {
   SimContext& opened = add_context(device, nullptr);
   opened.primary = primary;
   return opened;
+}
+
+SimContext& SimMachine::open_own_context(DeviceId device) {
+  return add_context(device, nullptr, true);
 }
 
 SimContext& SimMachine::retain_primary(DeviceId device) {
@@ -283,6 +293,104 @@ void SimMachine::wait_for_destroys(MutexLock& lock) {
   const Standing standing(clock);
   progress.changed.wait(
       lock, [&]() VMART_NO_THREAD_ANALYSIS { return destroying == 0 || progress.fault() != 0; });
+}
+
+void SimMachine::wait_for_resume(MutexLock& lock) {
+  if (is_none(suspension.handle)) return;
+  const Standing standing(clock);
+  progress.changed.wait(lock, [&]() VMART_NO_THREAD_ANALYSIS {
+    return is_none(suspension.handle) || progress.fault() != 0;
+  });
+}
+
+SuspensionHandle SimMachine::begin_suspension(const char* call) {
+  MutexLock lock(progress.mutex);
+  wait_for_resume(lock);
+  progress.check_fault(call);
+  suspension.changing = true;
+  return suspension.handle = next_handle<SuspensionHandle>();
+}
+
+void SimMachine::note_suspended() {
+  const MutexLock lock(progress.mutex);
+  suspension.changing = false;
+  progress.announce();
+}
+
+bool SimMachine::begin_resume(SuspensionHandle suspended) {
+  MutexLock lock(progress.mutex);
+  const auto ended = [&]() VMART_NO_THREAD_ANALYSIS { return suspension.handle != suspended; };
+  progress.changed.wait(lock,
+                        [&]() VMART_NO_THREAD_ANALYSIS { return ended() || !suspension.changing; });
+  if (is_none(suspended) || ended()) return false;
+  return suspension.changing = true;
+}
+
+void SimMachine::end_suspension() {
+  const MutexLock lock(progress.mutex);
+  while (!suspension.gpus.empty()) put_back(suspension.gpus.back());
+  suspension = {};
+  progress.announce();
+}
+
+std::optional<DeviceId> SimMachine::last_suspended() {
+  const MutexLock lock(progress.mutex);
+  if (suspension.gpus.empty()) return std::nullopt;
+  return suspension.gpus.back();
+}
+
+TimePoint SimMachine::suspend_cost(DeviceId device) {
+  const MutexLock lock(progress.mutex);
+  const CostParameters& known = costs.parameters();
+  return from_microseconds(known.suspend_us + known.suspend_channel_us * channels(device));
+}
+
+TimePoint SimMachine::resume_cost(DeviceId device) {
+  const MutexLock lock(progress.mutex);
+  const CostParameters& known = costs.parameters();
+  return from_microseconds(known.resume_us + known.resume_channel_us * channels(device));
+}
+
+/// Those of the program. All streams of a context share its hardware queues, and three groups of
+/// channels for copies.
+int SimMachine::channels(DeviceId device) const {
+  constexpr int for_copies = 3 * 4;
+  int count = 0;
+  for (const auto& [handle, context] : contexts) {
+    const bool counts = context->device == device && context->shared == nullptr;
+    if (!counts || context->runlist == nullptr) continue;
+    count += description.gpus[static_cast<std::size_t>(index(device))].hardware_queues + for_copies;
+  }
+  return count;
+}
+
+template <typename Visit>
+void SimMachine::for_each_stream_of(DeviceId device, Visit visit) {
+  const SimRunlist* const runlist = &runlists[static_cast<std::size_t>(index(device))];
+  const auto look = [&](const std::unique_ptr<SimStream>& stream) {
+    if (stream->context().runlist == runlist) visit(*stream);
+  };
+  std::ranges::for_each(streams | std::views::values, look);
+  std::ranges::for_each(retired, look);
+}
+
+void SimMachine::take_off(MutexLock& lock, DeviceId device) {
+  suspension.gpus.push_back(device);
+  runlists[static_cast<std::size_t>(index(device))].take_off(clock.now());
+  progress.announce();
+  progress.changed.wait(lock, [&]() VMART_NO_THREAD_ANALYSIS {
+    bool any = false;
+    for_each_stream_of(device, [&](const SimStream& stream) { any = any || stream.accesses(); });
+    return !any;
+  });
+  for_each_stream_of(device, [](SimStream& stream) { stream.was_suspended(); });
+}
+
+void SimMachine::put_back(DeviceId device) {
+  std::erase(suspension.gpus, device);
+  for_each_stream_of(device, [](SimStream& stream) { stream.will_go_on(); });
+  runlists[static_cast<std::size_t>(index(device))].put_back(clock.now());
+  progress.announce();
 }
 
 SimStream& SimMachine::stream_after_frees(MutexLock& lock, BoundStream bound, const char* call) {

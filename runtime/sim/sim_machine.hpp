@@ -14,8 +14,10 @@
 #include "sim/work_runner.hpp"
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -59,6 +61,13 @@ class SimMachine {
   Progress progress;
 
   // Guarded by the lock of `progress`.
+  std::deque<SimRunlist> runlists;  ///< By device.
+  struct Suspension {
+    SuspensionHandle handle{};   ///< None: nothing is suspended.
+    std::vector<DeviceId> gpus;  ///< Those that are still suspended.
+    bool changing = false;       ///< A thread is taking work off, or putting it back.
+  };
+  Suspension suspension;
   std::map<ContextHandle, std::unique_ptr<SimContext>> contexts;
   std::vector<SimContext*> primaries;  ///< By device; null while inactive.
   std::map<StreamHandle, std::unique_ptr<SimStream>> streams;
@@ -80,6 +89,19 @@ class SimMachine {
     return Handle{++last_handle_};
   }
 
+  // A suspension, step by step; they take the lock of `progress`. One thread at a time changes it.
+  /// Blocks: while there is another one.
+  SuspensionHandle begin_suspension(const char* call);
+  /// No thread changes it any more, for now.
+  void note_suspended();
+  /// False if it has ended. Blocks: while another thread changes it.
+  bool begin_resume(SuspensionHandle suspended);
+  /// Everything goes on, and there is no suspension any more.
+  void end_suspension();
+  std::optional<DeviceId> last_suspended();
+  TimePoint suspend_cost(DeviceId device);
+  TimePoint resume_cost(DeviceId device);
+
   // The functions below require the lock of `progress`.
   void require_device(DeviceId device, const char* call) const;
   /// Whether a stream has work that can continue. Takes the lock of `progress`.
@@ -94,6 +116,7 @@ class SimMachine {
                          const KernelArguments& arguments, const char* call) const;
   SimStream& make_stream(SimContext& context, StreamKind kind);
   SimContext& open_context(DeviceId device, bool primary);
+  SimContext& open_own_context(DeviceId device);
   /// The device's primary context, opened if needed, retained once more.
   SimContext& retain_primary(DeviceId device);
   SimContext& open_green_context(SimContext& shared);
@@ -108,6 +131,11 @@ class SimMachine {
   /// Blocks while any thread is destroying a context: a change of access rights waits for that, on
   /// every device.
   void wait_for_destroys(MutexLock& lock);
+  /// Blocks while work is suspended: channels are neither created nor destroyed meanwhile.
+  void wait_for_resume(MutexLock& lock);
+  /// Nothing of the program runs on the GPU from here on. Blocks: for accesses in progress.
+  void take_off(MutexLock& lock, DeviceId device) VMART_REQUIRES(progress.mutex);
+  void put_back(DeviceId device) VMART_REQUIRES(progress.mutex);
   /// Blocks while another thread is inside `free_plain` in the context.
   void wait_for_frees(MutexLock& lock, SimContext& context);
   /// Returns the stream once no thread is inside `free_plain`.
@@ -123,7 +151,10 @@ class SimMachine {
 
  private:
   void settle(MutexLock& lock, const CompletionPtr& completion);
-  SimContext& add_context(DeviceId device, SimContext* shared);
+  SimContext& add_context(DeviceId device, SimContext* shared, bool own = false);
+  template <typename Visit>
+  void for_each_stream_of(DeviceId device, Visit visit);
+  int channels(DeviceId device) const;
 
   std::uint64_t last_handle_;
   std::uint64_t last_stream_id_ = 0;

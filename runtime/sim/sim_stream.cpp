@@ -97,10 +97,11 @@ void SimStream::run_head(MutexLock& lock) VMART_NO_THREAD_ANALYSIS {
   bool has_queue = false;
   TimePoint end{0};
   if (wait_for_dependencies(lock, operation)) has_queue = take_queue(lock, operation);
+  const TimePoint went_on = stand(lock);
   if (given_up()) {
     end = progress_.clock().now();
   } else {
-    TimePoint start = std::max(free_at_, operation.submitted);
+    TimePoint start = std::max({free_at_, operation.submitted, went_on});
     for (const CompletionPtr& dependency : operation.dependencies) {
       start = std::max(start, dependency->at);
     }
@@ -111,6 +112,7 @@ void SimStream::run_head(MutexLock& lock) VMART_NO_THREAD_ANALYSIS {
       knows_.advance(id_, works_);
     }
     head_ = Head::running;
+    under_way_ = true;
     lock.unlock();
     DeviceFault fault(0, "");
     try {
@@ -120,6 +122,8 @@ void SimStream::run_head(MutexLock& lock) VMART_NO_THREAD_ANALYSIS {
     }
     lock.lock();
     if (fault.native() != 0) progress_.set_fault(fault.native(), fault.what());
+    end = std::max(end, stand(lock));
+    under_way_ = false;
   }
   if (has_queue) ++context_.free_queues;
   finish_head(end);
@@ -140,12 +144,56 @@ void SimStream::finish_head(TimePoint at) VMART_NO_THREAD_ANALYSIS {
 template <typename Ready>
 void SimStream::sleep_as(Head head, MutexLock& lock, Ready ready) VMART_NO_THREAD_ANALYSIS {
   if (ready()) return;
-  head_ = head;
+  const Head before = std::exchange(head_, head);
   progress_.add_sleeper(this);
   progress_.announce();  // Threads that wait for this stream may now find that it is stuck.
   wake_.wait(lock, ready);
   progress_.remove_sleeper(this);
-  head_ = Head::none;
+  head_ = before;
+}
+
+/// Waits while the work is suspended. Returns when it went on; zero if it did not stand.
+TimePoint SimStream::stand(MutexLock& lock) VMART_NO_THREAD_ANALYSIS {
+  if (!suspended() || given_up()) return TimePoint(0);
+  sleep_as(Head::suspended, lock, [&] { return given_up() || !suspended(); });
+  return progress_.clock().now();
+}
+
+/// Says that it accesses before it looks whether it may, so that a suspension that does not see it
+/// is seen.
+void SimStream::begin_access() VMART_NO_THREAD_ANALYSIS {
+  for (;;) {
+    accessing_ = true;
+    if (!suspended()) return;
+    end_access();
+    MutexLock lock(progress_.mutex);
+    stand(lock);
+    if (!given_up()) continue;
+    accessing_ = true;
+    return;
+  }
+}
+
+void SimStream::end_access() noexcept {
+  accessing_ = false;
+  if (!suspended()) return;
+  const MutexLock lock(progress_.mutex);
+  progress_.changed.notify_all();
+}
+
+TimePoint SimStream::suspended_time() const noexcept {
+  if (context_.runlist == nullptr) return TimePoint(0);
+  return context_.runlist->off_time(progress_.clock().now());
+}
+
+void SimStream::was_suspended() {
+  if (progress_.races() != nullptr) progress_.races()->host_learns(knows_);
+}
+
+void SimStream::will_go_on() {
+  if (progress_.races() == nullptr) return;
+  knows_.join(progress_.races()->host_knows());
+  if (under_way_) knows_.advance(id_, ++works_);
 }
 
 bool SimStream::wait_for_dependencies(MutexLock& lock, Operation& operation) {
@@ -223,6 +271,7 @@ bool SimStream::head_is_stuck(int depth) {
     case Head::none:
     case Head::running: return false;
     case Head::on_word: return load_word(word_) < word_value_;
+    case Head::suspended: return suspended();
     case Head::on_dependencies: {
       const auto& dependencies = queue_.front().dependencies;
       return std::any_of(dependencies.begin(), dependencies.end(),

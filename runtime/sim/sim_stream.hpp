@@ -9,6 +9,7 @@
 #include "sim/work.hpp"
 #include "sim/work_runner.hpp"
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -48,13 +49,19 @@ class SimStream : private WorkPlace {
   SimContext& context() const noexcept { return context_; }
   StreamKind kind() const noexcept { return kind_; }
   const CompletionPtr& last() const noexcept { return last_; }
+  /// Whether it is in the middle of an access: a suspension waits for its end.
+  bool accesses() const noexcept { return accessing_; }
+  /// Its GPU has been taken off it, after its last access: host threads know what it has done.
+  void was_suspended();
+  /// It goes on, and knows what host threads know.
+  void will_go_on();
   std::string name() const;
 
   /// The capture that the stream takes part in.
   std::shared_ptr<SimCapture> capture;
 
  private:
-  enum class Head { none, running, on_dependencies, on_queue, on_word };
+  enum class Head { none, running, on_dependencies, on_queue, on_word, suspended };
   struct Operation {
     Work work;
     std::vector<CompletionPtr> dependencies;
@@ -71,9 +78,14 @@ class SimStream : private WorkPlace {
   bool take_queue(MutexLock& lock, const Operation& operation);
   bool claims_queue_before(std::uint64_t number) const;
   bool given_up() const;
+  bool suspended() const noexcept { return context_.runlist != nullptr && context_.runlist->off(); }
+  TimePoint stand(MutexLock& lock);
   bool wait_word(const std::uint64_t* word, std::uint64_t value) override;
   void wrote_word() override;
   void touches(const SimSegment& segment, std::uint64_t size_bytes, Touch touch) override;
+  void begin_access() override;
+  void end_access() noexcept override;
+  TimePoint suspended_time() const noexcept override;
   template <typename Ready>
   void sleep_as(Head head, MutexLock& lock, Ready ready);
 
@@ -92,8 +104,10 @@ class SimStream : private WorkPlace {
   Head head_ = Head::none;
   const std::uint64_t* word_ = nullptr;  // Set while on_word.
   std::uint64_t word_value_ = 0;
-  std::uint64_t works_ = 0;  // Number of works begun.
+  std::uint64_t works_ = 0;  // Number of works begun; one that was suspended counts as two.
   VectorClock knows_;        // Everything before the running work, and that work.
+  bool under_way_ = false;   // The head has begun, and not ended.
+  std::atomic<bool> accessing_{false};
   bool closing_ = false, dropping_ = false, ended_ = false;
 };
 

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <optional>
 
 namespace vma {
 namespace {
@@ -22,9 +23,18 @@ std::uint64_t piece_of(std::uint64_t size_bytes, const SimClock& clock) {
 
 }  // namespace
 
-/// In stepped mode the stream's thread waits until that time; in threaded mode it does not wait.
-void WorkRunner::pass_until(TimePoint time) {
-  if (clock_.stepped() != nullptr) clock_.sleep_until(time);
+/// In stepped mode the stream's thread waits until that time, which passes only while the work is
+/// not suspended; in threaded mode it does not wait. Returns when that was.
+TimePoint WorkRunner::pass_until(TimePoint time, WorkPlace& place) {
+  if (clock_.stepped() == nullptr) return time;
+  for (TimePoint before = place.suspended_time();;) {
+    clock_.sleep_until(time);
+    { const WorkAccess none(place); }
+    const TimePoint suspended = place.suspended_time() - before;
+    if (suspended == TimePoint(0)) return time;
+    time += suspended;
+    before += suspended;
+  }
 }
 
 TimePoint WorkRunner::run(const Work& work, DeviceId device, TimePoint start, WorkPlace& place) {
@@ -48,11 +58,21 @@ TimePoint WorkRunner::copy(const CopyWork& work, int device, TimePoint start, Wo
   TimePoint end = start + from_microseconds(costs_.parameters().copy_latency_us);
   for (std::uint64_t done = 0; done < work.size_bytes;) {
     const std::uint64_t left = std::min(work.size_bytes - done, piece);
-    const SimSegment source = memory_.touch_or_host(device, work.source + done, left, false);
-    const SimSegment target = memory_.touch_or_host(device, work.target + done, left, true);
-    const std::uint64_t size = std::min({left, source.size_bytes, target.size_bytes});
-    end = routes_.occupy(source.at, target.at, size, end).end;
-    pass_until(end);
+    SimSegment source, target;
+    std::uint64_t size = 0;
+    const auto look_up = [&] {
+      source = memory_.touch_or_host(device, work.source + done, left, false);
+      target = memory_.touch_or_host(device, work.target + done, left, true);
+      size = std::min({left, source.size_bytes, target.size_bytes});
+    };
+    const TimePoint before = place.suspended_time();
+    {
+      const WorkAccess access(place);
+      look_up();
+    }
+    end = pass_until(routes_.occupy(source.at, target.at, size, end).end, place);
+    const WorkAccess access(place);
+    if (place.suspended_time() != before) look_up();  // Other memory may be there now.
     place.touches(source, size, Touch::read);
     place.touches(target, size, Touch::write);
     copy_device_bytes(target.bytes, source.bytes, size);
@@ -66,10 +86,23 @@ TimePoint WorkRunner::fill(const FillWork& work, int device, TimePoint start, Wo
   TimePoint end = start;
   for (std::uint64_t done = 0; done < work.size_bytes;) {
     const std::uint64_t left = std::min(work.size_bytes - done, piece);
-    const SimSegment target = memory_.touch_or_host(device, work.begin + done, left, true);
-    const std::uint64_t size = std::min(left, target.size_bytes);
-    end = routes_.occupy(gpu(device), target.at, size, end).end;
-    pass_until(end);
+    SimSegment target;
+    const auto look_up = [&] {
+      target = memory_.touch_or_host(device, work.begin + done, left, true);
+    };
+    const TimePoint before = place.suspended_time();
+    {
+      const WorkAccess access(place);
+      look_up();
+    }
+    const Location at = target.at;
+    std::uint64_t size = std::min(left, target.size_bytes);
+    end = pass_until(routes_.occupy(gpu(device), at, size, end).end, place);
+    const WorkAccess access(place);
+    if (place.suspended_time() != before) {
+      look_up();
+      size = std::min(left, target.size_bytes);
+    }
     place.touches(target, size, Touch::write);
     fill_device_bytes(target.bytes, work.value, size);
     done += size;
@@ -77,8 +110,8 @@ TimePoint WorkRunner::fill(const FillWork& work, int device, TimePoint start, Wo
   return end;
 }
 
-TimePoint WorkRunner::spin(TimePoint end) {
-  pass_until(end);
+TimePoint WorkRunner::spin(TimePoint end, WorkPlace& place) {
+  end = pass_until(end, place);
   return clock_.stepped() != nullptr ? clock_.now() : end;
 }
 
@@ -86,9 +119,9 @@ TimePoint WorkRunner::kernel(const KernelWork& work, int device, TimePoint start
                              WorkPlace& place) {
   const Kernel& kernel = work.kernel->kernel;
   if (is_spin(kernel.entry) && !work.arguments.words().empty()) {
-    return spin(start + TimePoint(static_cast<TimePoint::rep>(work.arguments.words()[0])));
+    return spin(start + TimePoint(static_cast<TimePoint::rep>(work.arguments.words()[0])), place);
   }
-  KernelTime time(routes_, clock_, costs_, device, start);
+  KernelTime time(routes_, clock_, costs_, place, device, start);
   time.before_first_touch();
   if (kernel.host_body) {
     SimDeviceView view(memory_, device, place, time, reads_live(kernel.entry));
@@ -109,6 +142,7 @@ TimePoint WorkRunner::batch(const BatchWork& work, int device, TimePoint start, 
   TimePoint end = start;
   for (const WordOperation& operation : work.operations) {
     const bool write = operation.kind == WordOperation::Kind::write;
+    std::optional<WorkAccess> access(place);
     const SimSegment segment = memory_.touch(device, operation.word, write);
     auto* word = reinterpret_cast<std::uint64_t*>(segment.bytes);
     if (write) {
@@ -118,6 +152,7 @@ TimePoint WorkRunner::batch(const BatchWork& work, int device, TimePoint start, 
       __atomic_store_n(word, operation.value, __ATOMIC_RELEASE);
       continue;
     }
+    access.reset();
     const bool stood = __atomic_load_n(word, __ATOMIC_ACQUIRE) < operation.value;
     if (!place.wait_word(word, operation.value)) break;
     if (stood) end = std::max(end, clock_.now());

@@ -23,6 +23,24 @@ class WorkPlace {
   virtual void wrote_word() = 0;
   /// The work accesses the first bytes of the segment at this time.
   virtual void touches(const SimSegment& segment, std::uint64_t size_bytes, Touch touch) = 0;
+  /// The work looks memory up and accesses it between the two. `begin_access` blocks while the work
+  /// is suspended, and a suspension waits for `end_access`.
+  virtual void begin_access() = 0;
+  virtual void end_access() noexcept = 0;
+  /// How long the work's context has been suspended so far, in all.
+  virtual TimePoint suspended_time() const noexcept = 0;
+};
+
+/// One access, from the look-up to the last byte.
+class WorkAccess {
+ public:
+  explicit WorkAccess(WorkPlace& place) : place_(place) { place_.begin_access(); }
+  ~WorkAccess() { place_.end_access(); }
+  WorkAccess(const WorkAccess&) = delete;
+  WorkAccess& operator=(const WorkAccess&) = delete;
+
+ private:
+  WorkPlace& place_;
 };
 
 /// Performs the work of streams: moves the bytes and computes the duration. The streams' threads
@@ -42,10 +60,10 @@ class WorkRunner {
  private:
   TimePoint copy(const CopyWork& work, int device, TimePoint start, WorkPlace& place);
   TimePoint fill(const FillWork& work, int device, TimePoint start, WorkPlace& place);
-  TimePoint spin(TimePoint end);
+  TimePoint spin(TimePoint end, WorkPlace& place);
   TimePoint kernel(const KernelWork& work, int device, TimePoint start, WorkPlace& place);
   TimePoint batch(const BatchWork& work, int device, TimePoint start, WorkPlace& place);
-  void pass_until(TimePoint time);
+  TimePoint pass_until(TimePoint time, WorkPlace& place);
 
   SimMemory& memory_;
   SimRoutes& routes_;

@@ -47,6 +47,9 @@ const std::map<Call, std::string>& not_failed() {
       {Call::stream_now, pools},
       {Call::at_graph_end, pools},
       {Call::allocate_plain, users},
+      {Call::create_context, users},
+      {Call::suspend, "no move uses it yet"},
+      {Call::resume, "no move uses it yet"},
       {Call::free_plain, users},
   };
   return reasons;

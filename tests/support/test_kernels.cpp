@@ -71,6 +71,18 @@ void sum_body(DeviceView& memory, const KernelArguments& arguments, LaunchShape)
   if (sum != 0) memory.atomic_add(arguments.at<Word*>(2), sum);
 }
 
+void beat_body(DeviceView& memory, const KernelArguments& arguments, LaunchShape) {
+  const auto* stop = arguments.at<const Word*>(0);
+  for (Word beat = 1; memory.load(stop) == 0; ++beat) {
+    for_blocks(memory, arguments.at<Word*>(1), arguments.at<Word>(2),
+               [&](std::vector<Word>& block, Word first) {
+                 for (Word& word : block) word += 1;
+                 memory.write(arguments.at<Word*>(1) + first, std::as_bytes(std::span(block)));
+               });
+    memory.store(arguments.at<Word*>(3), beat);
+  }
+}
+
 void spin_body(DeviceView&, const KernelArguments& arguments, LaunchShape) {
   const auto end =
       std::chrono::steady_clock::now() + std::chrono::nanoseconds(arguments.at<Word>(0));
@@ -121,6 +133,11 @@ const Kernel& load_kernel() {
       make("vmart_load", [](DeviceView& memory, const KernelArguments& arguments, LaunchShape) {
         memory.store(arguments.at<Word*>(1), memory.load(arguments.at<const Word*>(0)));
       });
+  return kernel;
+}
+
+const Kernel& beat_kernel() {
+  static const Kernel kernel = make("vmart_beat", beat_body);
   return kernel;
 }
 

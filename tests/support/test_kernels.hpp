@@ -21,6 +21,9 @@ const Kernel& atomic_add_kernel();
 const Kernel& store_kernel();
 /// (word, out): one thread copies one word.
 const Kernel& load_kernel();
+/// (stop, words, count, beats): adds one to each word and counts in `beats` how often it has, until
+/// `stop` is not zero. One block.
+const Kernel& beat_kernel();
 /// (nanoseconds): runs for that long; on a simulated machine, by the processor's clock.
 const Kernel& spin_kernel();
 

@@ -7,9 +7,11 @@ from tree import CPP, Offence
 # The folders of runtime/, lowest first, each with those whose headers it includes. A new edge is a
 # decision: it is made here, and only to a folder that stands above.
 SEES = {
-    "base": "",
+    "base/loader": "",
+    "base": "base/loader",
     "driver/kernels": "",
-    "driver": "base driver/kernels",
+    "driver/rm": "base base/loader",
+    "driver": "base driver/kernels driver/rm",
     "machine": "base driver",
     "sim": "base driver machine",
     "memory": "base driver machine",
@@ -67,7 +69,7 @@ SEES = {
     "interpose/work": "base",
     "interpose": "base interpose/sites interpose/waits interpose/work",
     "interpose/graphs": "base interpose interpose/work",
-    "interpose/hooks": "base interpose interpose/graphs interpose/sites interpose/waits interpose/work",
+    "interpose/hooks": "base base/loader interpose interpose/graphs interpose/sites interpose/waits interpose/work",
     "python": "",
     "python/core": "",
     "tools/command_line": "base",

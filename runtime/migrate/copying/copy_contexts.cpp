@@ -127,7 +127,7 @@ ContextHandle CopyContexts::make(DeviceId device, CopyContext kind) {
         device, std::min(green_multiprocessors, topology_.info(device).multiprocessors));
   }
   try {
-    return driver_.create_context(device);
+    return driver_.create_own_context(device);
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::out_of_memory) throw;
     throw Error(ErrorKind::out_of_memory, error.call(),

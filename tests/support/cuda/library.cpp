@@ -43,6 +43,7 @@ constexpr const char* small_machine = R"json({
     "reserve_us": 1, "unreserve_us": 1, "map_us": 1, "launch_us": 1, "record_us": 0.2,
     "batch_us": 0.5, "wait_us": 0.5, "query_us": 0.2, "enqueue_us": 1, "hold_us": 1,
     "create_event_us": 1, "create_stream_us": 2, "open_context_us": 10, "green_context_us": 2,
+    "suspend_us": 2, "suspend_channel_us": 0.1, "resume_us": 1, "resume_channel_us": 0.1,
     "load_kernel_us": 5, "kernel_us": 5, "copy_latency_us": 1, "host_copy_gb_s": 10
   }
 })json";

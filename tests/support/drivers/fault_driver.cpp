@@ -22,6 +22,7 @@ int native_fault(Call call) {
     case Call::make_chain:
     case Call::retain_primary:
     case Call::create_green_context:
+    case Call::create_own_context:
     case Call::create_context: return native_out_of_memory;
     default: return native_unknown;
   }

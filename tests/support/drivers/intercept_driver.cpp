@@ -132,6 +132,10 @@ ContextHandle InterceptDriver::create_green_context(DeviceId device, int multipr
               [&] { return inner_.create_green_context(device, multiprocessors); });
 }
 
+ContextHandle InterceptDriver::create_own_context(DeviceId device) {
+  return pass(Call::create_own_context, [&] { return inner_.create_own_context(device); });
+}
+
 void InterceptDriver::destroy_context(ContextHandle context) {
   return pass(Call::destroy_context, [&] { return inner_.destroy_context(context); });
 }
@@ -321,6 +325,14 @@ Address InterceptDriver::allocate_plain(ContextHandle context, std::size_t size_
 
 void InterceptDriver::free_plain(ContextHandle context, Address begin) {
   return pass(Call::free_plain, [&] { return inner_.free_plain(context, begin); });
+}
+
+SuspensionHandle InterceptDriver::suspend(std::span<const DeviceId> gpus) {
+  return pass(Call::suspend, [&] { return inner_.suspend(gpus); });
+}
+
+void InterceptDriver::resume(SuspensionHandle suspension) {
+  pass(Call::resume, [&] { inner_.resume(suspension); });
 }
 
 }  // namespace vma

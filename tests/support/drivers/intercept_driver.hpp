@@ -54,6 +54,7 @@ class InterceptDriver : public Driver {
   void release_primary(DeviceId device) override;
   ContextHandle create_context(DeviceId device) override;
   ContextHandle create_green_context(DeviceId device, int multiprocessors) override;
+  ContextHandle create_own_context(DeviceId device) override;
   void destroy_context(ContextHandle context) override;
   ContextHandle current_context() override;
   void set_current_context(ContextHandle context) override;
@@ -104,6 +105,8 @@ class InterceptDriver : public Driver {
   void free_pinned(ContextHandle context, void* pointer) override;
   Address allocate_plain(ContextHandle context, std::size_t size_bytes) override;
   void free_plain(ContextHandle context, Address begin) override;
+  SuspensionHandle suspend(std::span<const DeviceId> gpus) override;
+  void resume(SuspensionHandle suspension) override;
   void note_stopped(int change) noexcept override { inner_.note_stopped(change); }
 
  protected:

@@ -41,6 +41,8 @@ Permission permission_of(Call call) {
     case Call::query_event:
     case Call::wait_event:
     case Call::batch:
+    case Call::suspend:
+    case Call::resume:
     case Call::stop: return Permission::anywhere;
     case Call::copy:
     case Call::fill:
@@ -101,8 +103,8 @@ void PermittedDriver::look_at(Call call, ContextHandle context) {
   note(fmt::format("{} in context {:#x}", to_string(call), static_cast<std::uint64_t>(context)));
 }
 
-ContextHandle PermittedDriver::create_context(DeviceId device) {
-  const ContextHandle made = InterceptDriver::create_context(device);
+ContextHandle PermittedDriver::create_own_context(DeviceId device) {
+  const ContextHandle made = InterceptDriver::create_own_context(device);
   MutexLock lock(mutex_);
   own_.insert(made);
   return made;

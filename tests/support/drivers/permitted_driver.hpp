@@ -21,12 +21,12 @@ namespace vma {
 ///   calls                                                      while work is stopped
 ///   map, unmap, grant; access, address_range, pointer_info,    permitted: a switch consists of
 ///   retain_handle                                              them, and they wait for nothing
-///   batch, queries of streams and events, of contexts, of      permitted: none takes the lock
-///   the machine                                                of a context
+///   suspend, resume; batch, queries of streams and events,     permitted: none takes the lock
+///   of contexts, of the machine                                of a context
 ///   stop                                                       permitted: it may block until the
 ///                                                              gate's watchdog opens it
 ///   copy, fill, record, stream_wait_event, launch,             permitted in contexts that
-///   launch_graph                                               `create_context` of this driver
+///   launch_graph                                               `create_own_context` of this driver
 ///                                                              made, and in green ones if they
 ///                                                              are apart; in others it may hang
 ///   create_event, create_stream, their destruction,            may hang: it enters a context
@@ -40,7 +40,7 @@ namespace vma {
 ///   create, release, reserve, unreserve                        merely slow: the stop takes up to
 ///                                                              milliseconds longer, and other
 ///                                                              processes take turns with it
-///   create_context, create_green_context,                      merely slow, up to a second; the
+///   create_context, create_green_context, create_own_context,  merely slow, up to a second; the
 ///   retain_primary, free_bytes, host_node_count                last makes a chunk
 ///
 /// Thread-safe.
@@ -61,7 +61,7 @@ class PermittedDriver final : public InterceptDriver {
   std::vector<std::string> violations() const;
 
   void note_stopped(int change) noexcept override;
-  ContextHandle create_context(DeviceId device) override;
+  ContextHandle create_own_context(DeviceId device) override;
   ContextHandle create_green_context(DeviceId device, int multiprocessors) override;
   void destroy_context(ContextHandle context) override;
   void stream_wait_event(BoundStream stream, EventHandle event) override;
@@ -81,7 +81,7 @@ class PermittedDriver final : public InterceptDriver {
 
   std::atomic<int> stopped_{0};
   mutable Mutex mutex_;
-  std::set<ContextHandle> own_ VMART_GUARDED_BY(mutex_);  // Made by `create_context`.
+  std::set<ContextHandle> own_ VMART_GUARDED_BY(mutex_);  // Made by `create_own_context`.
   std::vector<std::string> violations_ VMART_GUARDED_BY(mutex_);
 };
 

@@ -32,6 +32,19 @@ extern "C" __global__ void vmart_store(Word* word, Word value) { *word = value; 
 
 extern "C" __global__ void vmart_load(const volatile Word* word, Word* out) { *out = *word; }
 
+extern "C" __global__ void vmart_beat(const volatile Word* stop, Word* words, Word count,
+                                      volatile Word* beats) {
+  __shared__ bool go;
+  for (Word beat = 1;; ++beat) {
+    if (threadIdx.x == 0) go = *stop == 0;
+    __syncthreads();
+    if (!go) return;
+    for (Word i = threadIdx.x; i < count; i += blockDim.x) words[i] += 1;
+    __syncthreads();
+    if (threadIdx.x == 0) *beats = beat;
+  }
+}
+
 extern "C" __global__ void vmart_spin(Word nanoseconds) {
   Word start, now;
   asm volatile("mov.u64 %0, %globaltimer;" : "=l"(start));

@@ -84,6 +84,9 @@ ContextHandle CountingDriver::create_context(DeviceId) {
 ContextHandle CountingDriver::create_green_context(DeviceId, int) {
   return count(Call::create_green_context, ContextHandle{});
 }
+ContextHandle CountingDriver::create_own_context(DeviceId) {
+  return count(Call::create_own_context, ContextHandle{});
+}
 void CountingDriver::destroy_context(ContextHandle) {
   count(Call::destroy_context, 0);
 }
@@ -223,6 +226,12 @@ Address CountingDriver::allocate_plain(ContextHandle, std::size_t) {
 }
 void CountingDriver::free_plain(ContextHandle, Address) {
   count(Call::free_plain, 0);
+}
+SuspensionHandle CountingDriver::suspend(std::span<const DeviceId>) {
+  return count(Call::suspend, SuspensionHandle{});
+}
+void CountingDriver::resume(SuspensionHandle) {
+  count(Call::resume, 0);
 }
 
 }  // namespace vma

@@ -47,6 +47,7 @@ class CountingDriver final : public Driver {
   void release_primary(DeviceId device) override;
   ContextHandle create_context(DeviceId device) override;
   ContextHandle create_green_context(DeviceId device, int multiprocessors) override;
+  ContextHandle create_own_context(DeviceId device) override;
   void destroy_context(ContextHandle context) override;
   ContextHandle current_context() override;
   void set_current_context(ContextHandle context) override;
@@ -97,6 +98,8 @@ class CountingDriver final : public Driver {
   void free_pinned(ContextHandle context, void* pointer) override;
   Address allocate_plain(ContextHandle context, std::size_t size_bytes) override;
   void free_plain(ContextHandle context, Address begin) override;
+  SuspensionHandle suspend(std::span<const DeviceId> gpus) override;
+  void resume(SuspensionHandle suspension) override;
 
  private:
   template <typename Result>

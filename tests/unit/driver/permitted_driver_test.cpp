@@ -64,6 +64,8 @@ Calls permitted_calls(Driver& d, BoundStream stream) {
       {Call::wait_event, [&d] { d.wait_event({}, {}); }},
       {Call::batch, [&d, stream] { d.batch(stream, {}); }},
       {Call::stop, [&d, stream] { d.stop(stream, {}, {}); }},
+      {Call::suspend, [&d] { d.suspend({}); }},
+      {Call::resume, [&d] { d.resume({}); }},
   };
 }
 
@@ -93,6 +95,7 @@ Calls forbidden_calls(Driver& d, BoundStream stream) {
       {Call::retain_primary, [&d] { d.retain_primary({}); }},
       {Call::release_primary, [&d] { d.release_primary({}); }},
       {Call::create_context, [&d] { d.create_context({}); }},
+      {Call::create_own_context, [&d] { d.create_own_context({}); }},
       {Call::create_green_context, [&d] { d.create_green_context({}, 8); }},
       {Call::destroy_context, [&d] { d.destroy_context({}); }},
       {Call::synchronize_context, [&d] { d.synchronize_context({}); }},
@@ -142,7 +145,7 @@ TEST_F(PermittedDriverTest, NotesTheCallsThatMayHangAndNoOthers) {
 }
 
 TEST_F(PermittedDriverTest, WorkInAContextOfTheRuntimesOwnIsPermitted) {
-  const BoundStream own{permitted.create_context(DeviceId{0}), StreamHandle{7}};
+  const BoundStream own{permitted.create_own_context(DeviceId{0}), StreamHandle{7}};
   for (const auto& [call, make] : work_calls(permitted, own)) {
     EXPECT_EQ(noted_of(make).size(), 0u) << to_string(call);
   }

@@ -100,7 +100,7 @@ TEST(FirstMove, IsQuickAndTakesNoContext) {
   }
   for (const Location to : {host(0), gpu(0)}) program.runtime().migrate(memory, to);
   EXPECT_TRUE(program.whole(memory));
-  EXPECT_EQ(program.calls(Call::create_context), 0);
+  EXPECT_EQ(program.calls(Call::create_own_context), 0);
 }
 
 // What is prepared takes memory that the scheduler has counted as free.
@@ -134,7 +134,7 @@ TEST(FirstMove, ThatIsLiveIsQuickAndTakesNoContext) {
   EXPECT_LT(program.time([&] { program.runtime().migrate_async(memory, gpu(1), options).wait(); }),
             bar);
   EXPECT_TRUE(program.whole(memory));
-  EXPECT_EQ(program.calls(Call::create_context), 0);
+  EXPECT_EQ(program.calls(Call::create_own_context), 0);
 }
 
 class FirstMoveWith : public testing::TestWithParam<std::vector<int>> {};
@@ -153,7 +153,7 @@ TEST_P(FirstMoveWith, WorksInAllDirections) {
       EXPECT_TRUE(program.whole(memory)) << to_string(to);
     }
     const bool everywhere = !own_contexts && GetParam().size() == 2;
-    EXPECT_LE(program.calls(Call::create_context), everywhere ? 0 : 2) << "one a GPU";
+    EXPECT_LE(program.calls(Call::create_own_context), everywhere ? 0 : 2) << "one a GPU";
   }
 }
 
@@ -163,7 +163,7 @@ TEST(FirstMove, BackToAGpuWithAContextTakesNone) {
   program.runtime().migrate(memory, gpu(1));
   EXPECT_LT(program.time([&] { program.runtime().migrate(memory, gpu(0)); }), bar);
   EXPECT_TRUE(program.whole(memory));
-  EXPECT_EQ(program.calls(Call::create_context), 0);
+  EXPECT_EQ(program.calls(Call::create_own_context), 0);
 }
 
 TEST(FirstMove, SaysWhatToDoIfItNeedsAContextThatHasNoRoom) {
@@ -171,7 +171,7 @@ TEST(FirstMove, SaysWhatToDoIfItNeedsAContextThatHasNoRoom) {
   void* const memory = program.runtime().alloc(size_bytes, gpu(0));
   std::set<int> all;
   for (int number = 0; number < 100; ++number) all.insert(number);
-  program.faults().count_only({Call::create_context});
+  program.faults().count_only({Call::create_own_context});
   program.faults().fail_calls(all);
   const Error error =
       expect_error(ErrorKind::out_of_memory, [&] { program.runtime().migrate(memory, gpu(1)); });

@@ -162,7 +162,7 @@ TEST(CopyContexts, ThatCannotBeGreenAreOurOwn) {
 
 TEST(CopyContexts, SayWhatToDoIfThereIsNoRoomForThem) {
   ContextProgram program({0, 1});
-  program.fail_all(Call::create_context);
+  program.fail_all(Call::create_own_context);
   const Error error = expect_error(ErrorKind::out_of_memory, [&] {
     program.engine->prepare(gpu(0), gpu(1), 1, CopyUnder::hold);
   });

@@ -139,11 +139,11 @@ TEST(CopyEngine, PreparesARouteOnceAndInContextsOfItsOwn) {
   MoveRig rig("test-islands");
   rig.forget_calls();
   rig.engine().prepare(gpu(0), gpu(1));
-  EXPECT_EQ(rig.calls(Call::create_context), 1);
+  EXPECT_EQ(rig.calls(Call::create_own_context), 1);
   rig.engine().prepare(gpu(0), host(0));
-  EXPECT_EQ(rig.calls(Call::create_context), 1) << "a context a GPU";
+  EXPECT_EQ(rig.calls(Call::create_own_context), 1) << "a context a GPU";
   rig.engine().prepare(gpu(0), gpu(3));
-  EXPECT_EQ(rig.calls(Call::create_context), 2) << "a bounced route needs both";
+  EXPECT_EQ(rig.calls(Call::create_own_context), 2) << "a bounced route needs both";
   EXPECT_EQ(rig.calls(Call::allocate_pinned), 2);
   rig.forget_calls();
   rig.engine().prepare(gpu(0), gpu(1));
@@ -195,7 +195,7 @@ TEST(CopyEngine, PreparesARouteOnceHoweverManyAsk) {
     tasks.push_back(executor.spawn("asker", [&] { rig.engine().prepare(gpu(2), host(0)); }));
   }
   for (const auto& task : tasks) task->join();
-  EXPECT_EQ(rig.calls(Call::create_context), 1);
+  EXPECT_EQ(rig.calls(Call::create_own_context), 1);
   EXPECT_EQ(rig.calls(Call::create_stream), 2);
 }
 

@@ -130,9 +130,9 @@ TEST_P(UnendingWork, OfAHeldCopyLetsHeldWorkGoOn) {
       // Work that ends after all disturbs nobody.
       rig.driver.copies_stand = false;
       MoveRig::let_go(rig.driver.word);
-      EXPECT_EQ(rig.rig.calls(Call::create_context), 0);
+      EXPECT_EQ(rig.rig.calls(Call::create_own_context), 0);
       EXPECT_EQ(rig.move_held(how).outcome, Outcome::done);
-      EXPECT_EQ(rig.rig.calls(Call::create_context), nothing_runs ? 0 : 1)
+      EXPECT_EQ(rig.rig.calls(Call::create_own_context), nothing_runs ? 0 : 1)
           << "copies ahead of a hold are no longer trusted";
       EXPECT_EQ(rig.rig.wrong(*rig.allocation, rig.seed), 0u);
     });

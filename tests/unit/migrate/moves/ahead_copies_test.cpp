@@ -57,7 +57,7 @@ TEST(AheadCopies, NeedNoContextOfTheRuntimesOwn) {
     EXPECT_EQ(rig.wrong_for(0, *allocation, ahead_seed), 0u) << to_string(to);
     rig.expect_shown(*allocation);
   }
-  EXPECT_EQ(rig.calls(Call::create_context), 0);
+  EXPECT_EQ(rig.calls(Call::create_own_context), 0);
   EXPECT_EQ(rig.memory().chunks().ledger().leaks(), 0u);
 }
 
@@ -75,7 +75,7 @@ TEST(AheadCopies, FollowEarlierWorkAndPrecedeLaterWork) {
     rig.machine().wait_stream(stream, never);
   }
   EXPECT_EQ(rig.wrong(*allocation, ahead_seed + 4), 0u);
-  EXPECT_EQ(rig.calls(Call::create_context), 0);
+  EXPECT_EQ(rig.calls(Call::create_own_context), 0);
 }
 
 TEST(AheadCopies, AreUsedUpToTheirNumber) {
@@ -84,7 +84,7 @@ TEST(AheadCopies, AreUsedUpToTheirNumber) {
     const auto allocation = rig.filled(chunks, gpu(0), 1, ahead_seed);
     rig.forget_calls();
     EXPECT_EQ(rig.move(*allocation, gpu(1)).outcome, Outcome::done);
-    EXPECT_EQ(rig.calls(Call::create_context), chunks > AheadCopies::copies_max ? 1 : 0);
+    EXPECT_EQ(rig.calls(Call::create_own_context), chunks > AheadCopies::copies_max ? 1 : 0);
     EXPECT_EQ(rig.wrong(*allocation, ahead_seed), 0u);
   }
 }
@@ -97,7 +97,7 @@ TEST(AheadCopies, AreNotUsedWhereAContextOfTheRuntimesOwnExists) {
   EXPECT_EQ(rig.move(*allocation, gpu(1)).outcome, Outcome::done);
   EXPECT_EQ(rig.move(*allocation, gpu(0)).outcome, Outcome::done) << "gpu(0) reads";
   EXPECT_EQ(rig.calls(Call::stream_wait_event), 0);
-  EXPECT_EQ(rig.calls(Call::create_context), 0);
+  EXPECT_EQ(rig.calls(Call::create_own_context), 0);
   EXPECT_EQ(rig.wrong(*allocation, ahead_seed), 0u);
 }
 
@@ -127,7 +127,7 @@ TEST(AheadCopies, AreNotUsedForWhatNothingRunsBeside) {
   options.nothing_runs = true;
   rig.forget_calls();
   EXPECT_EQ(rig.move(*allocation, gpu(1), options).outcome, Outcome::done);
-  EXPECT_EQ(rig.calls(Call::stream_wait_event) + rig.calls(Call::create_context), 0);
+  EXPECT_EQ(rig.calls(Call::stream_wait_event) + rig.calls(Call::create_own_context), 0);
   EXPECT_EQ(rig.wrong(*allocation, ahead_seed), 0u);
 }
 
@@ -271,7 +271,7 @@ TEST_P(SteppedAheadCopies, AreMadeAgainIfTheHoldIsTriedAgain) {
     EXPECT_EQ(report.outcome, Outcome::done);
     EXPECT_GE(report.retries, 1);
     EXPECT_GE(driver.waits, 2 * contexts) << "the copies of each try wait for both contexts";
-    EXPECT_EQ(rig.calls(Call::create_context), 0);
+    EXPECT_EQ(rig.calls(Call::create_own_context), 0);
     EXPECT_EQ(rig.wrong(*allocation, ahead_seed + 1), 0u);
     memory.free(allocation->begin());
   });

@@ -215,7 +215,7 @@ TEST(HeldGroup, NoRouteIsCopiedAheadOfEarlierWork) {
   rig.launch_spin(there, milliseconds(10));
   const auto results = rig.move_all({whole(one, gpu(1)), whole(two, gpu(0))});
   EXPECT_EQ(results[2].report.outcome, Outcome::done);
-  EXPECT_EQ(rig.calls(Call::create_context), 0);
+  EXPECT_EQ(rig.calls(Call::create_own_context), 0);
   EXPECT_EQ(rig.calls(Call::stream_wait_event), 2 * 2) << "each route for each context";
   EXPECT_EQ(rig.wrong(*one, 1), 0u);
   EXPECT_EQ(rig.wrong(*two, 9), 0u);

@@ -132,7 +132,7 @@ TEST(Mover, MakesNothingFromAWarmCache) {
   rig.forget_calls();
   rig.move(*allocation, gpu(1));
   for (const Call call : {Call::create, Call::release, Call::reserve, Call::create_event,
-                          Call::create_context, Call::create_stream}) {
+                          Call::create_own_context, Call::create_stream}) {
     EXPECT_EQ(rig.calls(call), 0) << to_string(call);
   }
   EXPECT_EQ(rig.calls(Call::unmap), 4);

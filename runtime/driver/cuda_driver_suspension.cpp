@@ -1,0 +1,63 @@
+#include "driver/cuda_driver.hpp"
+#include "driver/cuda_handles.hpp"
+#include "driver/cuda_scope.hpp"
+#include "driver/rm/channels.hpp"
+
+#include <array>
+#include <cstdio>
+#include <vector>
+
+namespace vma {
+namespace {
+
+/// Local memory for all threads that a GPU can run is what makes a context large, and the kernels
+/// of the runtime use none. Limits that the driver refuses stay as they are.
+void make_small(const CudaApi& api) {
+  constexpr std::size_t least = 16;
+  for (const CUlimit limit :
+       {CU_LIMIT_STACK_SIZE, CU_LIMIT_PRINTF_FIFO_SIZE, CU_LIMIT_MALLOC_HEAP_SIZE}) {
+    api.cuCtxSetLimit.attempt(limit, least);
+  }
+}
+
+}  // namespace
+
+ContextHandle CudaDriver::create_own_context(DeviceId device) {
+  const CudaScope scope(api_);
+  const rm::Channels::Own own;
+  CUcontext context = nullptr;
+  api_.cuCtxCreate(&context, CU_CTX_SCHED_AUTO, native(device));
+  make_small(api_);
+  CUcontext popped = nullptr;
+  api_.cuCtxPopCurrent(&popped);  // Undoes a side effect: creating a context makes it current.
+  try {
+    CudaScope::note_own(context);
+  } catch (...) {
+    api_.cuCtxDestroy.attempt(context);
+    throw;
+  }
+  return handle_of<ContextHandle>(context);
+}
+
+/// Throws: Error{unsupported} if the driver does not say where the GPU is.
+std::uint32_t CudaDriver::gpu_id(DeviceId device) const {
+  std::array<char, 64> text{};
+  api_.cuDeviceGetPCIBusId(text.data(), static_cast<int>(text.size()), native(device));
+  unsigned domain = 0, bus = 0, slot = 0;
+  if (std::sscanf(text.data(), "%x:%x:%x", &domain, &bus, &slot) != 3) {
+    throw driver_error(native_not_supported, api_.cuDeviceGetPCIBusId.name, text.data());
+  }
+  return rm::gpu_id_of(domain, bus, slot);
+}
+
+SuspensionHandle CudaDriver::suspend(std::span<const DeviceId> gpus) {
+  std::vector<std::uint32_t> ids;
+  for (const DeviceId device : gpus) ids.push_back(gpu_id(device));
+  return rm::Channels::of_process().suspend(ids);
+}
+
+void CudaDriver::resume(SuspensionHandle suspension) {
+  rm::Channels::of_process().resume(suspension);
+}
+
+}  // namespace vma

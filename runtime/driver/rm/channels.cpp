@@ -1,0 +1,381 @@
+#include "driver/rm/channels.hpp"
+
+#include "base/loader/loaded_library.hpp"
+#include "base/process_exit.hpp"
+
+#include <vma/error.hpp>
+
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <string>
+#include <system_error>
+
+namespace vma::rm {
+namespace {
+
+constexpr auto disable_call = "NV2080_CTRL_CMD_FIFO_DISABLE_CHANNELS";
+constexpr std::chrono::seconds change_limit(1);
+
+/// Statuses of the kernel module that say something to a user (nvstatuscodes.h).
+enum Status : std::uint32_t {
+  status_ok = 0,
+  status_gpu_lost = 0x0f,
+  status_not_permitted = 0x1b,
+  status_not_supported = 0x56,
+  status_timeout = 0x65,
+  status_no_call = 0x80000000,  // Ours: the system refused the call, with this and its errno.
+};
+
+std::string text_of(std::uint32_t status) {
+  switch (status) {
+    case status_gpu_lost: return "the GPU is lost";
+    case status_not_permitted: return "not permitted here";
+    case status_not_supported: return "not supported by this driver";
+    case status_timeout: return "the GPU did not answer in time";
+    default: break;
+  }
+  if ((status & status_no_call) == 0) return fmt::format("status {:#x}", status);
+  const int code = static_cast<int>(status & ~status_no_call);
+  return fmt::format("the system refuses the call: {}",
+                     std::error_code(code, std::generic_category()).message());
+}
+
+/// The call has not been made at all.
+bool never_works(std::uint32_t status) {
+  return status == status_not_permitted || status == status_not_supported ||
+         (status & status_no_call) != 0;
+}
+
+Error refused(std::uint32_t status) {
+  return {never_works(status) ? ErrorKind::unsupported : ErrorKind::driver_failure, disable_call,
+          text_of(status)};
+}
+
+int call_system(int descriptor, unsigned long request, void* argument) {
+  return ioctl(descriptor, request, argument);
+}
+
+/// What libcuda called before `watch`.
+std::atomic<Channels::Ioctl> bound{&call_system};
+
+int call_bound(int descriptor, unsigned long request, void* argument) {
+  return bound.load(std::memory_order_acquire)(descriptor, request, argument);
+}
+
+/// `ioctl` as libcuda sees it.
+int watched_ioctl(int descriptor, unsigned long request, void* argument) {
+  return Channels::of_process().pass(descriptor, request, argument);
+}
+
+thread_local int own_depth = 0;
+
+/// Descriptors of the control device that the process has open.
+std::vector<int> control_devices() {
+  std::vector<int> found;
+  std::error_code ended;
+  for (std::filesystem::directory_iterator entry("/proc/self/fd", ended), end;
+       !ended && entry != end; entry.increment(ended)) {
+    std::error_code gone;
+    const auto target = std::filesystem::read_symlink(entry->path(), gone);
+    if (!gone && target.filename() == "nvidiactl") {
+      found.push_back(std::stoi(entry->path().filename()));
+    }
+  }
+  return found;
+}
+
+}  // namespace
+
+Channels& Channels::of_process() noexcept {
+  static Immortal<Channels> only(&call_bound);
+  return *only;
+}
+
+bool Channels::watch(const void* in_libcuda) noexcept {
+  struct Walk {
+    const void* inside;
+    bool found = false;
+  } walk{in_libcuda};
+  dl_iterate_phdr(
+      [](dl_phdr_info* info, std::size_t, void* data) {
+        auto& out = *static_cast<Walk*>(data);
+        const LoadedLibrary library(*info);
+        if (!library.contains(out.inside)) return 0;
+        const auto* const ours = reinterpret_cast<const void*>(&watched_ioctl);
+        library.for_each_slot([&](const char* name, const void* is) -> const void* {
+          if (std::strcmp(name, "ioctl") != 0) return nullptr;
+          out.found = true;
+          if (is == ours) return nullptr;
+          // A slot that is not filled yet points to code that would fill it.
+          if (!library.contains(is)) bound = reinterpret_cast<Ioctl>(const_cast<void*>(is));
+          return ours;
+        });
+        return 1;
+      },
+      &walk);
+  return walk.found;
+}
+
+Channels::Own::Own() noexcept {
+  ++own_depth;
+}
+
+Channels::Own::~Own() {
+  --own_depth;
+}
+
+int Channels::pass(int descriptor, unsigned long request, void* argument) noexcept {
+  switch (escape_of(request)) {
+    case escape_alloc: return pass_alloc(descriptor, request, argument);
+    case escape_free: return pass_free(descriptor, request, argument);
+    default: return kernel_(descriptor, request, argument);
+  }
+}
+
+int Channels::pass_alloc(int descriptor, unsigned long request, void* argument) noexcept {
+  const auto& asked = *static_cast<const AllocWithoutRights*>(argument);
+  if (!Objects::are_followed(asked.class_id)) return kernel_(descriptor, request, argument);
+  begin_change();
+  const int result = kernel_(descriptor, request, argument);
+  const int error = errno;
+  const std::uint32_t status =
+      size_of(request) < sizeof(Alloc) ? asked.status : static_cast<const Alloc*>(argument)->status;
+  if (result == 0 && status == status_ok) {
+    try {
+      objects_.add(
+          {descriptor, asked.client, asked.parent, asked.object, asked.class_id, own_depth > 0});
+    } catch (const std::bad_alloc&) {
+      const MutexLock lock(mutex_);
+      lost_track_ = true;
+    }
+  }
+  end_change();
+  errno = error;
+  return result;
+}
+
+int Channels::pass_free(int descriptor, unsigned long request, void* argument) noexcept {
+  const auto& asked = *static_cast<const Free*>(argument);
+  if (!objects_.contains(asked.client, asked.object)) {
+    return kernel_(descriptor, request, argument);
+  }
+  begin_change();
+  int result = 0;
+  int error = 0;
+  try {
+    // Before the call: afterwards another thread may have got the same handle.
+    const std::vector<Objects::Object> taken = objects_.take_out(asked.client, asked.object);
+    result = kernel_(descriptor, request, argument);
+    error = errno;
+    if (result != 0 || asked.status != status_ok) objects_.put_back(taken);
+  } catch (const std::bad_alloc&) {
+    const MutexLock lock(mutex_);
+    lost_track_ = true;
+  }
+  end_change();
+  errno = error;
+  return result;
+}
+
+void Channels::begin_change() noexcept {
+  MutexLock lock(mutex_);
+  changed_.wait(lock, [&]() VMART_NO_THREAD_ANALYSIS { return !switching_; });
+  ++changes_;
+}
+
+void Channels::end_change() noexcept {
+  const MutexLock lock(mutex_);
+  if (--changes_ == 0) changed_.notify_all();
+}
+
+/// Waits until no channel is being made or freed; new ones wait from then on.
+void Channels::begin_switch(MutexLock& lock) {
+  switching_ = true;
+  SteadyClock clock;
+  const bool quiet = changed_.wait_until(lock, clock, clock.now() + change_limit,
+                                         [&]() VMART_NO_THREAD_ANALYSIS { return changes_ == 0; });
+  if (quiet) return;
+  switching_ = false;
+  changed_.notify_all();
+  throw Error(ErrorKind::busy, disable_call,
+              "another thread has been creating or destroying a context for a second");
+}
+
+void Channels::end_switch() noexcept {
+  const MutexLock lock(mutex_);
+  switching_ = false;
+  changed_.notify_all();
+}
+
+SuspensionHandle Channels::suspend(std::span<const std::uint32_t> gpu_ids) {
+  MutexLock lock(mutex_);
+  changed_.wait(lock,
+                [&]() VMART_NO_THREAD_ANALYSIS { return is_none(suspension_) && !switching_; });
+  if (lost_track_) {
+    throw Error(ErrorKind::unsupported, disable_call,
+                "the host had no memory to note a channel, so some are not known");
+  }
+  begin_switch(lock);
+  static_cast<void>(put_back(off_));  // What the last one could not.
+  const auto made = suspension_ = SuspensionHandle{++last_};
+  lock.unlock();
+  std::uint32_t status = status_ok;
+  try {
+    std::vector<Batch> wanted = batches(gpu_ids);
+    off_.reserve(off_.size() + wanted.size());
+    for (Batch& batch : wanted) {
+      status = set(batch, true);
+      if (!never_works(status)) off_.push_back(std::move(batch));  // A part may be off if it fails.
+      if (status != status_ok) throw refused(status);
+    }
+  } catch (...) {
+    const bool all_on = put_back(off_);
+    lock.lock();
+    suspension_ = {};
+    lock.unlock();
+    end_switch();
+    if (all_on) throw;
+    throw Error(ErrorKind::driver_failure, disable_call,
+                fmt::format("{}, and what was off its GPU by then could not be put back: the work "
+                            "of this process there may stand until it ends",
+                            text_of(status)));
+  }
+  end_switch();
+  return made;
+}
+
+void Channels::resume(SuspensionHandle suspended) {
+  MutexLock lock(mutex_);
+  const auto ended = [&]() VMART_NO_THREAD_ANALYSIS { return suspension_ != suspended; };
+  changed_.wait(lock, [&]() VMART_NO_THREAD_ANALYSIS { return ended() || !switching_; });
+  if (is_none(suspended) || ended()) return;
+  begin_switch(lock);
+  lock.unlock();
+  const bool all_on = put_back(off_);
+  lock.lock();
+  if (all_on) suspension_ = {};
+  lock.unlock();
+  end_switch();
+  if (!all_on) {
+    throw Error(ErrorKind::driver_failure, disable_call,
+                "the kernel module does not put the channels of this process back on its GPUs");
+  }
+}
+
+/// Puts all back that still exist, and leaves those for which the kernel refuses that.
+bool Channels::put_back(std::vector<Batch>& batches) noexcept {
+  std::erase_if(batches, [&](Batch& batch) {
+    std::erase_if(batch.channels,
+                  [&](Handle channel) { return !objects_.contains(batch.client, channel); });
+    return batch.channels.empty() || set(batch, false) == status_ok;
+  });
+  return batches.empty();
+}
+
+/// What to take off, in calls that name whole groups.
+std::vector<Channels::Batch> Channels::batches(std::span<const std::uint32_t> gpu_ids) {
+  std::vector<Batch> all;
+  for (const Objects::DeviceChannels& device : objects_.program_channels()) {
+    if (device.subdevice == 0 || device.descriptor < 0) {
+      throw Error(
+          ErrorKind::unsupported, disable_call,
+          fmt::format("client {:#x} has channels on a GPU that it does not name", device.client));
+    }
+    if (!is_on(device, gpu_ids)) continue;
+    const Batch empty{device.descriptor, device.client, device.subdevice, {}};
+    all.push_back(empty);
+    for (const std::vector<Handle>& group : device.groups) {
+      std::vector<Handle>* into = &all.back().channels;
+      if (!into->empty() && into->size() + group.size() > DisableChannels::channels_max) {
+        all.push_back(empty);
+        into = &all.back().channels;
+      }
+      into->insert(into->end(), group.begin(), group.end());
+      if (into->size() > DisableChannels::channels_max) {
+        throw Error(ErrorKind::unsupported, disable_call,
+                    fmt::format("a group has {} channels", group.size()));
+      }
+    }
+  }
+  if (all.empty()) {
+    throw Error(ErrorKind::unsupported, disable_call,
+                "no channels of this process are known, as under MPS, where a server has them");
+  }
+  return all;
+}
+
+/// A GPU that does not say its id counts as one of them.
+bool Channels::is_on(const Objects::DeviceChannels& device,
+                     std::span<const std::uint32_t> gpu_ids) {
+  const std::pair key(device.client, device.subdevice);
+  auto found = gpu_ids_.find(key);
+  if (found == gpu_ids_.end()) {
+    std::uint32_t id = 0;
+    const std::uint32_t status =
+        control(device.descriptor, device.client, device.subdevice, command_gpu_id, &id, sizeof id);
+    if (status != status_ok) return true;
+    found = gpu_ids_.emplace(key, id).first;
+  }
+  return std::ranges::find(gpu_ids, found->second) != gpu_ids.end();
+}
+
+std::uint32_t Channels::set(const Batch& batch, bool disable) const noexcept {
+  DisableChannels parameters{};
+  parameters.disable = disable ? 1 : 0;
+  for (const Handle channel : batch.channels) {
+    parameters.clients[parameters.count] = batch.client;
+    parameters.channels[parameters.count++] = channel;
+  }
+  return control(batch.descriptor, batch.client, batch.subdevice, command_disable_channels,
+                 &parameters, sizeof parameters);
+}
+
+std::uint32_t Channels::control(int descriptor, Handle client, Handle object, std::uint32_t command,
+                                void* parameters, std::uint32_t size) const noexcept {
+  Control asked{client, object, command, 0, reinterpret_cast<std::uint64_t>(parameters), size, 0};
+  if (kernel_(descriptor, request_of(escape_control, sizeof asked), &asked) != 0) {
+    return status_no_call | static_cast<std::uint32_t>(errno);
+  }
+  return asked.status;
+}
+
+std::optional<std::uint64_t> Channels::info(int descriptor, Handle client, Handle object,
+                                            std::uint32_t index) const noexcept {
+  HandleInfo asked{object, HandleInfo::Index{index}, 0};
+  const std::uint32_t status =
+      control(descriptor, client, client, command_handle_info, &asked, sizeof asked);
+  if (status != status_ok) return std::nullopt;
+  return asked.result;
+}
+
+/// libcuda lets the kernel count its clients, and counts its objects itself.
+void Channels::find_existing() {
+  constexpr Handle first_client = 0xc1d00000, clients_max = 0x10000;
+  for (const int descriptor : control_devices()) {
+    for (Handle client = first_client; client < first_client + clients_max; ++client) {
+      if (info(descriptor, client, client, HandleInfo::class_id)) find_objects(descriptor, client);
+    }
+  }
+}
+
+void Channels::find_objects(int descriptor, Handle client) {
+  constexpr Handle first_object = 0x5c000000, gap_max = 0x2000;
+  for (Handle object = first_object, last = object; object - last < gap_max; ++object) {
+    const auto class_id = info(descriptor, client, object, HandleInfo::class_id);
+    if (!class_id) continue;
+    last = object;
+    const auto found = static_cast<std::uint32_t>(*class_id);
+    if (!Objects::are_followed(found) || objects_.contains(client, object)) continue;
+    const auto parent = info(descriptor, client, object, HandleInfo::parent);
+    if (!parent) continue;
+    objects_.add({descriptor, client, static_cast<Handle>(*parent), object, found, false});
+  }
+}
+
+}  // namespace vma::rm

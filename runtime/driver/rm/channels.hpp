@@ -1,0 +1,105 @@
+#pragma once
+
+#include "base/clock.hpp"
+#include "base/ids.hpp"
+#include "base/mutex.hpp"
+#include "driver/rm/objects.hpp"
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace vma::rm {
+
+/// The channels through which this process gives work to its GPUs, and taking them off the GPUs.
+/// Any thread.
+///
+/// libcuda tells NVIDIA's kernel module by `ioctl` what it needs. `watch` puts `pass` in the place
+/// of that call, which notes the channels that are made and freed; `find_existing` asks the kernel
+/// for those from before. One control of the kernel module, which every process may use on its own
+/// channels, takes up to 64 of them off a GPU, in the middle of any kernel, or puts them back. The
+/// kernel does that one GPU after the other, since it takes the locks of all GPUs each time.
+///
+/// No channel is made or freed while others are taken off or put back. One that is made while work
+/// is suspended stays on: libcuda may be inside a call in which it waits for that channel.
+class Channels {
+ public:
+  using Ioctl = int (*)(int descriptor, unsigned long request, void* argument);
+
+  /// `kernel` is the way to the kernel module.
+  explicit Channels(Ioctl kernel) : kernel_(kernel) {}
+  Channels(const Channels&) = delete;
+  Channels& operator=(const Channels&) = delete;
+
+  static Channels& of_process() noexcept;
+
+  /// Puts `pass` in the place of the `ioctl` of the library around that address, which is libcuda.
+  /// Once for the process; later calls do nothing. False: the library calls none.
+  static bool watch(const void* in_libcuda) noexcept;
+  /// What libcuda calls in the place of `ioctl`: makes the call, and notes what it changed.
+  int pass(int descriptor, unsigned long request, void* argument) noexcept;
+  /// Looks for the channels that were made before `watch`. Blocks: up to a quarter of a second if
+  /// libcuda was in use then.
+  void find_existing();
+
+  /// While one lives, what its thread makes belongs to a context of the runtime's own, which is
+  /// never suspended.
+  class Own {
+   public:
+    Own() noexcept;
+    ~Own();
+    Own(const Own&) = delete;
+    Own& operator=(const Own&) = delete;
+  };
+
+  /// Takes the program's channels off the GPUs with these ids; see `gpu_id_of`. Throws and blocks:
+  /// as `Driver::suspend`; Error{busy} if another thread has been making or freeing channels for a
+  /// second.
+  SuspensionHandle suspend(std::span<const std::uint32_t> gpu_ids);
+  /// As `Driver::resume`.
+  void resume(SuspensionHandle suspension);
+
+ private:
+  /// Channels of one GPU that one control names.
+  struct Batch {
+    int descriptor = -1;
+    Handle client = 0, subdevice = 0;
+    std::vector<Handle> channels;
+  };
+
+  int pass_alloc(int descriptor, unsigned long request, void* argument) noexcept;
+  int pass_free(int descriptor, unsigned long request, void* argument) noexcept;
+  void begin_change() noexcept;
+  void end_change() noexcept;
+  void begin_switch(MutexLock& lock) VMART_REQUIRES(mutex_);
+  void end_switch() noexcept;
+  std::vector<Batch> batches(std::span<const std::uint32_t> gpu_ids);
+  bool is_on(const Objects::DeviceChannels& device, std::span<const std::uint32_t> gpu_ids);
+  std::uint32_t set(const Batch& batch, bool disable) const noexcept;
+  std::uint32_t control(int descriptor, Handle client, Handle object, std::uint32_t command,
+                        void* parameters, std::uint32_t size) const noexcept;
+  std::optional<std::uint64_t> info(int descriptor, Handle client, Handle object,
+                                    std::uint32_t index) const noexcept;
+  bool put_back(std::vector<Batch>& batches) noexcept;
+  void find_objects(int descriptor, Handle client);
+
+  const Ioctl kernel_;
+  const SteadyClock clock_;
+  Objects objects_;
+
+  Mutex mutex_;
+  Condition changed_;
+  int changes_ VMART_GUARDED_BY(mutex_) = 0;  // Threads that make or free channels.
+  bool switching_ VMART_GUARDED_BY(mutex_) = false;
+  bool lost_track_ VMART_GUARDED_BY(mutex_) = false;  // There are channels that `objects_` lacks.
+  std::uint64_t last_ VMART_GUARDED_BY(mutex_) = 0;
+  SuspensionHandle suspension_ VMART_GUARDED_BY(mutex_) = {};
+  // Only a thread that switches uses these.
+  std::vector<Batch> off_;
+  std::map<std::pair<Handle, Handle>, std::uint32_t> gpu_ids_;  // By client and subdevice.
+};
+
+}  // namespace vma::rm

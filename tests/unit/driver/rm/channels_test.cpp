@@ -1,0 +1,287 @@
+// Goal: exactly the program's channels on the GPUs that are asked for are taken off and put back,
+// whatever is made, freed or refused meanwhile. Method: a kernel module of this process, and calls
+// as libcuda makes them.
+#include "driver/rm/channels.hpp"
+
+#include "unit/driver/rm/fake_kernel.hpp"
+
+#include <vma/error.hpp>
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cerrno>
+#include <numeric>
+#include <thread>
+
+namespace vma::rm {
+namespace {
+
+constexpr Handle client = 0xc1d00001;
+constexpr std::uint32_t gpu_a = 0x1b00, gpu_b = 0x4300;
+constexpr std::uint32_t hopper_channel = 0xc86f, compute = 0xcbc0;
+
+/// libcuda with a context on each of two GPUs.
+class ChannelsTest : public ::testing::Test {
+ protected:
+  ChannelsTest() {
+    EXPECT_EQ(make(client, class_client, 0), 0u);
+    for (const auto& [gpu, device] : {std::pair(gpu_a, device_a), {gpu_b, device_b}}) {
+      EXPECT_EQ(make(device, class_device, client, gpu), 0u);
+      EXPECT_EQ(make(device + 1, class_subdevice, device), 0u);
+    }
+  }
+
+  /// Returns the status.
+  std::uint32_t make(Handle self, std::uint32_t class_id, Handle parent, std::uint32_t gpu = 0) {
+    Alloc asked{};
+    asked.client = client;
+    asked.parent = parent;
+    asked.object = self;
+    asked.class_id = class_id;
+    asked.parameters = reinterpret_cast<std::uint64_t>(&gpu);
+    EXPECT_EQ(channels.pass(kernel.descriptor, request_of(escape_alloc, sizeof asked), &asked), 0);
+    return asked.status;
+  }
+  std::uint32_t free(Handle self) {
+    Free asked{client, 0, self, 0};
+    EXPECT_EQ(channels.pass(kernel.descriptor, request_of(escape_free, sizeof asked), &asked), 0);
+    return asked.status;
+  }
+  /// A group and so many channels behind it.
+  void make_group(Handle group, Handle device, int count) {
+    EXPECT_EQ(make(group, class_channel_group, device), 0u);
+    for (int i = 1; i <= count; ++i) {
+      EXPECT_EQ(make(group + static_cast<Handle>(i), hopper_channel, group), 0u);
+    }
+  }
+  ErrorKind kind_of_refusal(std::span<const std::uint32_t> gpus) {
+    try {
+      channels.suspend(gpus);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.call(), "NV2080_CTRL_CMD_FIFO_DISABLE_CHANNELS");
+      return error.kind();
+    }
+    ADD_FAILURE() << "it was not refused";
+    return {};
+  }
+
+  static constexpr Handle device_a = 0x5c000010, device_b = 0x5c000020;
+  static constexpr Handle group_a = 0x5c000100, group_b = 0x5c000200, own = 0x5c000300;
+  const std::vector<std::uint32_t> both{gpu_a, gpu_b};
+
+  FakeKernel kernel;
+  Channels channels{&FakeKernel::call};
+};
+
+TEST_F(ChannelsTest, TakesAllOfTheProgramOffTheGpusThatAreNamed) {
+  make_group(group_a, device_a, 8);
+  make_group(group_b, device_b, 3);
+  const auto on_a = channels.suspend(std::vector{gpu_a});
+  EXPECT_EQ(kernel.off().size(), 8u);
+  EXPECT_TRUE(kernel.is_off(group_a + 8));
+  channels.resume(on_a);
+  EXPECT_TRUE(kernel.off().empty());
+  const auto on_both = channels.suspend(both);
+  EXPECT_EQ(kernel.off().size(), 11u);
+  channels.resume(on_both);
+  EXPECT_TRUE(kernel.off().empty());
+}
+
+TEST_F(ChannelsTest, LeavesOwnOnesOn) {
+  make_group(group_a, device_a, 2);
+  {
+    const Channels::Own scope;
+    make_group(own, device_a, 4);
+  }
+  const auto made = channels.suspend(both);
+  EXPECT_EQ(kernel.off(), (std::set<Handle>{group_a + 1, group_a + 2}));
+  channels.resume(made);
+}
+
+TEST_F(ChannelsTest, KnowsBothEnvelopesOfAnAllocation) {
+  EXPECT_EQ(make(group_a, class_channel_group, device_a), 0u);
+  AllocWithoutRights asked{client, group_a, group_a + 1, hopper_channel, 0, 0, 1};
+  EXPECT_EQ(channels.pass(kernel.descriptor, request_of(escape_alloc, sizeof asked), &asked), 0);
+  EXPECT_EQ(asked.status, 0u);
+  channels.resume(channels.suspend(both));
+  EXPECT_EQ(kernel.named(), (std::vector<std::vector<Handle>>{{group_a + 1}}));
+}
+
+TEST_F(ChannelsTest, ForgetsWhatIsFreedWithAllBelowIt) {
+  make_group(group_a, device_a, 2);
+  make_group(group_a + 0x10, device_a, 2);
+  EXPECT_EQ(free(group_a + 1), 0u);
+  EXPECT_EQ(free(group_a + 0x10), 0u);
+  channels.resume(channels.suspend(both));
+  EXPECT_EQ(kernel.named(), (std::vector<std::vector<Handle>>{{group_a + 2}}));
+  EXPECT_EQ(free(client), 0u);
+  EXPECT_EQ(kind_of_refusal(both), ErrorKind::unsupported) << "as under MPS: nothing is known";
+}
+
+TEST_F(ChannelsTest, KeepsWhatTheKernelDoesNotMakeOrFree) {
+  make_group(group_a, device_a, 2);
+  EXPECT_EQ(make(group_a + 1, hopper_channel, group_a), FakeKernel::refused_status);
+  EXPECT_EQ(free(0x5c000999), FakeKernel::no_such_object);
+  channels.resume(channels.suspend(both));
+  EXPECT_EQ(kernel.named().front().size(), 2u);
+}
+
+TEST_F(ChannelsTest, PassesAllElseOnWithItsErrno) {
+  int any = 0;
+  EXPECT_EQ(channels.pass(kernel.descriptor, 0x1234, &any), 7);
+  errno = 0;
+  EXPECT_EQ(channels.pass(-1, 0x1234, &any), -1);
+  EXPECT_EQ(errno, EBADF);
+  Alloc asked{client, device_a, 0x5c000500, hopper_channel, 0, 0, 0, 0, 0, 0};
+  errno = 0;
+  EXPECT_EQ(channels.pass(-1, request_of(escape_alloc, sizeof asked), &asked), -1);
+  EXPECT_EQ(errno, EBADF) << "also for calls that it watches";
+  EXPECT_EQ(make(0x5c000501, compute, device_a), 0u);
+}
+
+TEST_F(ChannelsTest, NeverSplitsAGroupOverTwoCalls) {
+  make_group(0x5c001000, device_a, 40);
+  make_group(0x5c002000, device_a, 40);
+  make_group(0x5c003000, device_a, 20);
+  channels.resume(channels.suspend(both));
+  std::vector<std::size_t> sizes;
+  for (const auto& named : kernel.named()) sizes.push_back(named.size());
+  EXPECT_EQ(sizes, (std::vector<std::size_t>{40, 60}));
+}
+
+TEST_F(ChannelsTest, PutsAllBackIfTheSecondGpuFails) {
+  make_group(group_a, device_a, 2);
+  make_group(group_b, device_b, 2);
+  kernel.refuse = [&](const Control& asked) -> std::uint32_t {
+    const bool second = asked.command == command_disable_channels && asked.object == device_b + 1;
+    const auto* names = reinterpret_cast<const DisableChannels*>(asked.parameters);
+    return second && names->disable != 0 ? 0x65 : 0;
+  };
+  EXPECT_EQ(kind_of_refusal(both), ErrorKind::driver_failure);
+  EXPECT_TRUE(kernel.off().empty());
+  kernel.refuse = nullptr;
+  channels.resume(channels.suspend(both));
+  EXPECT_TRUE(kernel.off().empty());
+}
+
+TEST_F(ChannelsTest, SaysWhereItCannotWork) {
+  make_group(group_a, device_a, 2);
+  kernel.refuse = [](const Control& asked) {
+    return asked.command == command_disable_channels ? FakeKernel::refused_status : 0u;
+  };
+  try {
+    channels.suspend(both);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::unsupported);
+    EXPECT_STREQ(error.what(),
+                 "NV2080_CTRL_CMD_FIFO_DISABLE_CHANNELS: unsupported: not permitted here");
+  }
+}
+
+TEST_F(ChannelsTest, AResumeThatFailsCanBeRepeated) {
+  make_group(group_a, device_a, 2);
+  make_group(group_b, device_b, 2);
+  const auto made = channels.suspend(both);
+  kernel.refuse = [&](const Control& asked) -> std::uint32_t {
+    return asked.object == device_a + 1 ? 0x65 : 0;
+  };
+  EXPECT_THROW(channels.resume(made), Error);
+  EXPECT_EQ(kernel.off().size(), 2u) << "the other GPU goes on";
+  kernel.refuse = nullptr;
+  channels.resume(made);
+  EXPECT_TRUE(kernel.off().empty());
+  channels.resume(made);
+}
+
+TEST_F(ChannelsTest, AnOldResumeEndsNoNewSuspension) {
+  make_group(group_a, device_a, 2);
+  const auto first = channels.suspend(both);
+  channels.resume(first);
+  const auto second = channels.suspend(both);
+  channels.resume(first);
+  channels.resume({});
+  EXPECT_EQ(kernel.off().size(), 2u);
+  channels.resume(second);
+  EXPECT_TRUE(kernel.off().empty());
+}
+
+TEST_F(ChannelsTest, WhatIsFreedMeanwhileIsNotPutBack) {
+  make_group(group_a, device_a, 3);
+  const auto made = channels.suspend(both);
+  EXPECT_EQ(free(group_a + 2), 0u);
+  EXPECT_EQ(make(group_a + 9, hopper_channel, group_a), 0u);
+  EXPECT_FALSE(kernel.is_off(group_a + 9)) << "libcuda may be waiting for it";
+  channels.resume(made);
+  EXPECT_TRUE(kernel.off().empty());
+}
+
+TEST_F(ChannelsTest, NoChannelIsMadeWhileOthersAreTakenOff) {
+  make_group(group_a, device_a, 2);
+  std::thread maker;
+  std::atomic<bool> making{false}, made{false};
+  kernel.refuse = [&](const Control& asked) -> std::uint32_t {
+    if (asked.command != command_disable_channels || maker.joinable()) return 0;
+    maker = std::thread([&] {
+      making = true;
+      make(group_a + 5, hopper_channel, group_a);
+      made = true;
+    });
+    while (!making) std::this_thread::yield();
+    EXPECT_FALSE(made);
+    return 0;
+  };
+  const auto suspension = channels.suspend(both);
+  maker.join();
+  EXPECT_EQ(kernel.off().size(), 2u);
+  kernel.refuse = nullptr;
+  channels.resume(suspension);
+}
+
+TEST_F(ChannelsTest, WaitsForAChannelThatIsBeingMade) {
+  make_group(group_a, device_a, 1);
+  std::atomic<bool> inside{false}, may_end{false};
+  kernel.inside_change = [&] {
+    inside = true;
+    while (!may_end) std::this_thread::yield();
+  };
+  std::thread maker([&] { make(group_a + 5, hopper_channel, group_a); });
+  while (!inside) std::this_thread::yield();
+  std::thread suspender([&] {
+    const auto made = channels.suspend(both);
+    EXPECT_EQ(kernel.off().size(), 2u) << "also the new one";
+    channels.resume(made);
+  });
+  may_end = true;
+  maker.join();
+  suspender.join();
+}
+
+TEST_F(ChannelsTest, OneSuspensionAtATime) {
+  make_group(group_a, device_a, 4);
+  std::atomic<int> standing{0};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&] {
+      for (int round = 0; round < 50; ++round) {
+        const auto made = channels.suspend(both);
+        EXPECT_EQ(standing.fetch_add(1), 0);
+        EXPECT_EQ(kernel.off().size(), 4u);
+        standing.fetch_sub(1);
+        channels.resume(made);
+      }
+    });
+  }
+  for (std::thread& each : threads) each.join();
+  EXPECT_TRUE(kernel.off().empty());
+}
+
+TEST_F(ChannelsTest, AClientWithoutASubdeviceIsRefused) {
+  make_group(group_a, device_a, 1);
+  EXPECT_EQ(free(device_a + 1), 0u);
+  EXPECT_EQ(kind_of_refusal(both), ErrorKind::unsupported);
+}
+
+}  // namespace
+}  // namespace vma::rm
