@@ -32,7 +32,8 @@ ExportRequest request_of(const ExportOptions& options, const char* call);
 /// Throws: Error{invalid_argument}.
 ImportRequest request_of(const std::string& path, const ImportOptions& options, const char* call);
 /// Memory of the allocation that was created for this process only is replaced, where it lies, as
-/// by `Runtime::migrate`; what it gets later can leave the process, too. Throws: as that does; then
+/// by `Runtime::migrate`, or, where there is no room for a second chunk, at another place that all
+/// its users reach; what it gets later can leave the process, too. Throws: as that does; then
 /// some of it may be replaced.
 void make_exportable(RuntimeParts& parts, void* pointer, const char* call);
 /// Serves an allocation to other processes until `Sharing::close`. Throws: Error{unsupported,

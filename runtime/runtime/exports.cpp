@@ -87,8 +87,28 @@ void make_exportable(RuntimeParts& parts, void* pointer, const char* call) {
     return slot < slots && allocation->home(slot) == at &&
            Transaction::is_needed(entry->memory, *allocation, slot, at);
   };
-  const auto replace = [&](SlotRange range, Location at) {
-    entry->mover.move(*allocation, range, at, {}, {.choice = PlaceChoice::former});
+  const auto replace = [&](SlotRange range, Location at, PlaceChoice choice = PlaceChoice::former) {
+    entry->mover.move(*allocation, range, at, {}, {.choice = choice});
+  };
+  const auto replace_one = [&](std::size_t slot, Location at) {
+    const SlotRange one{slot, slot + 1};
+    try {
+      return replace(one, at);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::out_of_memory) throw;
+    }
+    for (const Location other : entry->topology.locations()) {
+      if (other == at) continue;
+      try {
+        return replace(one, other, PlaceChoice::runtime);
+      } catch (const Error& error) {
+        const bool next = error.kind() == ErrorKind::out_of_memory ||
+                          error.kind() == ErrorKind::unreachable ||
+                          error.kind() == ErrorKind::unsupported;
+        if (!next) throw;
+      }
+    }
+    replace(one, at);  // Says what is lacking there.
   };
   for (std::size_t first = 0; first < slots; ++first) {
     const Location at = allocation->home(first);
@@ -99,7 +119,7 @@ void make_exportable(RuntimeParts& parts, void* pointer, const char* call) {
       replace({first, end}, at);
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::out_of_memory) throw;
-      for (; first < end; ++first) replace({first, first + 1}, at);  // With room for one at a time.
+      for (; first < end; ++first) replace_one(first, at);
     }
     first = end - 1;
   }

@@ -96,11 +96,21 @@ TEST_F(ReplacementTest, HooksAreToldOfEachChunk) {
             (std::vector<std::string>{"gpu(0)", "gpu(0)", "gpu(0)", "moved", "moved", "moved"}));
 }
 
+/// Takes all that is left there.
+void fill_up(RuntimeRig& rig, Location at) {
+  try {
+    while (true) rig.alloc(chunk_bytes, at);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::out_of_memory);
+  }
+}
+
 TEST_F(ReplacementTest, HooksLearnOfOneThatFails) {
   RuntimeOptions options;
-  options.capacity_bytes[gpu(0)] = 4 * chunk_bytes;
+  for (const Location at : {gpu(0), gpu(1), host(0)}) options.capacity_bytes[at] = 4 * chunk_bytes;
   RuntimeRig full("test-2", options);
   std::uint64_t* own = full.alloc(3 * chunk_bytes, gpu(0));
+  for (const Location at : {gpu(0), gpu(1), host(0)}) fill_up(full, at);
   int moved = 0, stayed = 0;
   const MoveHookRegistration hook = full.runtime().on_move(
       own, {.before = [](const MoveEvent&) {},
@@ -108,10 +118,10 @@ TEST_F(ReplacementTest, HooksLearnOfOneThatFails) {
   EXPECT_EQ(kind_of_error([&] { make_exportable(parts_of(full.runtime()), own, "test"); }),
             ErrorKind::out_of_memory);
   EXPECT_EQ(moved, 0);
-  EXPECT_EQ(stayed, 3 + 1);  // All at once, and then the first alone.
+  EXPECT_EQ(stayed, 3 + 1 + 2 + 1);  // All at once, the first alone, elsewhere, and once more.
 }
 
-TEST_F(ReplacementTest, NeedsRoomForOneChunk) {
+TEST_F(ReplacementTest, NeedsRoomForOneChunkAnywhere) {
   for (const std::uint64_t room : {0, 1}) {
     RuntimeOptions options;
     options.capacity_bytes[gpu(0)] = (4 + room) * chunk_bytes;  // One is the runtime's.
@@ -119,13 +129,11 @@ TEST_F(ReplacementTest, NeedsRoomForOneChunk) {
     std::uint64_t* own = full.alloc(3 * chunk_bytes, gpu(0));
     full.write(own, words_shared, 90);
     const auto replace_own = [&] { make_exportable(parts_of(full.runtime()), own, "test"); };
-    if (room == 0) {
-      EXPECT_EQ(kind_of_error(replace_own), ErrorKind::out_of_memory);
-    } else {
-      replace_own();
-      full.runtime().export_allocation(own).close();
-    }
-    EXPECT_EQ(full.home(own), gpu(0));
+    replace_own();
+    full.runtime().export_allocation(own).close();
+    const std::vector<Extent> extents = full.runtime().where(own);
+    EXPECT_EQ(extents.front().at, room == 0 ? gpu(1) : gpu(0)) << "the first chunk made room";
+    EXPECT_EQ(extents.back().at, gpu(0));
     EXPECT_EQ(full.wrong(own, words_shared, 90), 0u);
     full.check_invariants();
   }
