@@ -121,7 +121,9 @@ const CudaApi* load() {
     throw Error(ErrorKind::unsupported, "cuGetProcAddress", "the driver does not know cuInit");
   }
   // Before it makes channels, if this is the first use of CUDA in the process.
-  rm::Channels::watch(reinterpret_cast<const void*>(api.cuInit.function));
+  if (!rm::Channels::watch(reinterpret_cast<const void*>(api.cuInit.function))) {
+    rm::Channels::of_process().ask_each_time();
+  }
   initialise(api);
   check_version(api);  // Checked before the rows, so that an old driver is reported as such.
 #define ROW(call, version) require(resolve, api.call);

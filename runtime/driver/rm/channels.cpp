@@ -227,6 +227,8 @@ SuspensionHandle Channels::suspend(std::span<const std::uint32_t> gpu_ids) {
   lock.unlock();
   std::uint32_t status = status_ok;
   try {
+    if (asks_each_time_ || !asked_) find_existing();
+    asked_ = true;
     std::vector<Batch> wanted = batches(gpu_ids);
     off_.reserve(off_.size() + wanted.size());
     for (Batch& batch : wanted) {
@@ -279,7 +281,7 @@ bool Channels::put_back(std::vector<Batch>& batches) noexcept {
 }
 
 /// What to take off, in calls that name whole groups.
-std::vector<Channels::Batch> Channels::batches(std::span<const std::uint32_t> gpu_ids) {
+std::vector<Channels::Batch> Channels::batches(std::span<const std::uint32_t> gpu_ids) const {
   std::vector<Batch> all;
   for (const Objects::DeviceChannels& device : objects_.program_channels()) {
     if (device.subdevice == 0 || device.descriptor < 0) {
@@ -312,17 +314,11 @@ std::vector<Channels::Batch> Channels::batches(std::span<const std::uint32_t> gp
 
 /// A GPU that does not say its id counts as one of them.
 bool Channels::is_on(const Objects::DeviceChannels& device,
-                     std::span<const std::uint32_t> gpu_ids) {
-  const std::pair key(device.client, device.subdevice);
-  auto found = gpu_ids_.find(key);
-  if (found == gpu_ids_.end()) {
-    std::uint32_t id = 0;
-    const std::uint32_t status =
-        control(device.descriptor, device.client, device.subdevice, command_gpu_id, &id, sizeof id);
-    if (status != status_ok) return true;
-    found = gpu_ids_.emplace(key, id).first;
-  }
-  return std::ranges::find(gpu_ids, found->second) != gpu_ids.end();
+                     std::span<const std::uint32_t> gpu_ids) const {
+  std::uint32_t id = 0;
+  const std::uint32_t status =
+      control(device.descriptor, device.client, device.subdevice, command_gpu_id, &id, sizeof id);
+  return status != status_ok || std::ranges::find(gpu_ids, id) != gpu_ids.end();
 }
 
 std::uint32_t Channels::set(const Batch& batch, bool disable) const noexcept {

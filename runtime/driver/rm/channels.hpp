@@ -5,11 +5,10 @@
 #include "base/mutex.hpp"
 #include "driver/rm/objects.hpp"
 
+#include <atomic>
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <span>
-#include <utility>
 #include <vector>
 
 namespace vma::rm {
@@ -18,10 +17,11 @@ namespace vma::rm {
 /// Any thread.
 ///
 /// libcuda tells NVIDIA's kernel module by `ioctl` what it needs. `watch` puts `pass` in the place
-/// of that call, which notes the channels that are made and freed; `find_existing` asks the kernel
-/// for those from before. One control of the kernel module, which every process may use on its own
-/// channels, takes up to 64 of them off a GPU, in the middle of any kernel, or puts them back. The
-/// kernel does that one GPU after the other, since it takes the locks of all GPUs each time.
+/// of that call, which notes the channels that are made and freed; the first suspension asks the
+/// kernel for those from before, for up to a quarter of a second if libcuda was in use. One control
+/// of the kernel module, which every process may use on its own channels, takes up to 64 of them
+/// off a GPU, in the middle of any kernel, or puts them back. The kernel does that one GPU after
+/// the other, since it takes the locks of all GPUs each time.
 ///
 /// No channel is made or freed while others are taken off or put back. One that is made while work
 /// is suspended stays on: libcuda may be inside a call in which it waits for that channel.
@@ -41,9 +41,8 @@ class Channels {
   static bool watch(const void* in_libcuda) noexcept;
   /// What libcuda calls in the place of `ioctl`: makes the call, and notes what it changed.
   int pass(int descriptor, unsigned long request, void* argument) noexcept;
-  /// Looks for the channels that were made before `watch`. Blocks: up to a quarter of a second if
-  /// libcuda was in use then.
-  void find_existing();
+  /// There is no `watch`: each suspension asks the kernel for the channels, and not only the first.
+  void ask_each_time() noexcept { asks_each_time_ = true; }
 
   /// While one lives, what its thread makes belongs to a context of the runtime's own, which is
   /// never suspended.
@@ -76,14 +75,15 @@ class Channels {
   void end_change() noexcept;
   void begin_switch(MutexLock& lock) VMART_REQUIRES(mutex_);
   void end_switch() noexcept;
-  std::vector<Batch> batches(std::span<const std::uint32_t> gpu_ids);
-  bool is_on(const Objects::DeviceChannels& device, std::span<const std::uint32_t> gpu_ids);
+  std::vector<Batch> batches(std::span<const std::uint32_t> gpu_ids) const;
+  bool is_on(const Objects::DeviceChannels& device, std::span<const std::uint32_t> gpu_ids) const;
   std::uint32_t set(const Batch& batch, bool disable) const noexcept;
   std::uint32_t control(int descriptor, Handle client, Handle object, std::uint32_t command,
                         void* parameters, std::uint32_t size) const noexcept;
   std::optional<std::uint64_t> info(int descriptor, Handle client, Handle object,
                                     std::uint32_t index) const noexcept;
   bool put_back(std::vector<Batch>& batches) noexcept;
+  void find_existing();
   void find_objects(int descriptor, Handle client);
 
   const Ioctl kernel_;
@@ -97,9 +97,10 @@ class Channels {
   bool lost_track_ VMART_GUARDED_BY(mutex_) = false;  // There are channels that `objects_` lacks.
   std::uint64_t last_ VMART_GUARDED_BY(mutex_) = 0;
   SuspensionHandle suspension_ VMART_GUARDED_BY(mutex_) = {};
+  std::atomic<bool> asks_each_time_{false};
   // Only a thread that switches uses these.
   std::vector<Batch> off_;
-  std::map<std::pair<Handle, Handle>, std::uint32_t> gpu_ids_;  // By client and subdevice.
+  bool asked_ = false;  // The kernel has been asked for the channels from before.
 };
 
 }  // namespace vma::rm

@@ -7,11 +7,14 @@
 
 #include <vma/error.hpp>
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
-#include <numeric>
+#include <cstdlib>
+#include <string>
 #include <thread>
 
 namespace vma::rm {
@@ -275,6 +278,49 @@ TEST_F(ChannelsTest, OneSuspensionAtATime) {
   }
   for (std::thread& each : threads) each.join();
   EXPECT_TRUE(kernel.off().empty());
+}
+
+/// A process that had used libcuda before anybody watched it.
+TEST(ExistingChannels, AreFoundByAskingTheKernel) {
+  FakeKernel kernel;
+  std::string folder = "/tmp/vmart-test-XXXXXX";
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  const std::string device = folder + "/nvidiactl";
+  const int opened = open(device.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600);
+  ASSERT_EQ(dup2(opened, FakeKernel::descriptor), FakeKernel::descriptor);
+  close(opened);
+  std::uint32_t gpu = gpu_a;
+  const auto make = [&](Handle self, std::uint32_t class_id, Handle parent) {
+    Alloc asked{};
+    asked.client = client;
+    asked.parent = parent;
+    asked.object = self;
+    asked.class_id = class_id;
+    asked.parameters = reinterpret_cast<std::uint64_t>(&gpu);
+    FakeKernel::call(FakeKernel::descriptor, request_of(escape_alloc, sizeof asked), &asked);
+    EXPECT_EQ(asked.status, 0u);
+  };
+  make(client, class_client, 0);
+  make(0x5c000010, class_device, client);
+  make(0x5c000011, class_subdevice, 0x5c000010);
+  make(0x5c000020, class_channel_group, 0x5c000010);
+  make(0x5c000021, hopper_channel, 0x5c000020);
+  Channels channels(&FakeKernel::call);
+  const std::vector gpus{gpu_a};
+  const auto first = channels.suspend(gpus);
+  EXPECT_EQ(kernel.off(), std::set<Handle>{0x5c000021});
+  channels.resume(first);
+  const int asked = kernel.controls(command_handle_info);
+  EXPECT_GT(asked, 0);
+  channels.resume(channels.suspend(gpus));
+  EXPECT_EQ(kernel.controls(command_handle_info), asked) << "once is enough where it watches";
+  make(0x5c000022, hopper_channel, 0x5c000020);
+  channels.ask_each_time();
+  channels.resume(channels.suspend(gpus));
+  EXPECT_EQ(kernel.named().back().size(), 2u);
+  close(FakeKernel::descriptor);
+  unlink(device.c_str());
+  rmdir(folder.c_str());
 }
 
 TEST_F(ChannelsTest, AClientWithoutASubdeviceIsRefused) {
