@@ -1,5 +1,6 @@
 #include "driver/cuda_api.hpp"
 
+#include "base/environment.hpp"
 #include "driver/rm/channels.hpp"
 
 #include <dlfcn.h>
@@ -121,8 +122,10 @@ const CudaApi* load() {
     throw Error(ErrorKind::unsupported, "cuGetProcAddress", "the driver does not know cuInit");
   }
   // Before it makes channels, if this is the first use of CUDA in the process.
-  if (!rm::Channels::watch(reinterpret_cast<const void*>(api.cuInit.function))) {
-    rm::Channels::of_process().ask_each_time();
+  if (environment_text("VMART_STOP") == "suspend") {
+    rm::Channels::watch(reinterpret_cast<const void*>(api.cuInit.function));
+  } else {
+    rm::Channels::of_process().lose_track();
   }
   initialise(api);
   check_version(api);  // Checked before the rows, so that an old driver is reported as such.

@@ -90,8 +90,8 @@ void CudaDriver::destroy_context(ContextHandle context) {
   const auto green = greens_.find(context);
   if (green == greens_.end()) {
     lock.unlock();
-    api_.cuCtxDestroy(vma::native(context));
-    return CudaScope::forget_own(vma::native(context));
+    CudaScope::forget_own(vma::native(context));  // The next context may get the same handle.
+    return api_.cuCtxDestroy(vma::native(context));
   }
   const auto destroyed = static_cast<CUgreenCtx>(green->second);
   lock.unlock();  // It may release the primary context, which waits for that context's work.

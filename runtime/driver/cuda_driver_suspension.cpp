@@ -51,6 +51,9 @@ std::uint32_t CudaDriver::gpu_id(DeviceId device) const {
 }
 
 SuspensionHandle CudaDriver::suspend(std::span<const DeviceId> gpus) {
+  if (gpus.empty()) {
+    throw driver_error(native_invalid_value, "NV2080_CTRL_CMD_FIFO_DISABLE_CHANNELS", "no GPU");
+  }
   std::vector<std::uint32_t> ids;
   for (const DeviceId device : gpus) ids.push_back(gpu_id(device));
   return rm::Channels::of_process().suspend(ids);

@@ -348,7 +348,8 @@ class Driver {
   /// is enqueued meanwhile waits. It is as if each of its instructions took longer: memory that it
   /// uses may be unmapped and mapped anew, and it goes on with what is mapped then. Other processes
   /// are not affected. Calls of other threads return as ever, but those that create or destroy
-  /// contexts, and those that wait for work, may return only after `resume`. Queries and event
+  /// contexts, and those that wait for work, may return only after `resume`; while one destroys a
+  /// context, `unmap` and `grant` may wait for it. Queries and event
   /// records say what has happened by then.
   /// Blocks: about a millisecond a GPU, whatever runs; while another suspension of the process
   /// lasts. Throws: Error{unsupported} if work cannot be suspended here, and why; then, and if any

@@ -94,9 +94,8 @@ void SimStream::run() VMART_NO_THREAD_ANALYSIS {
 
 void SimStream::run_head(MutexLock& lock) VMART_NO_THREAD_ANALYSIS {
   Operation& operation = queue_.front();  // The reference stays valid while others push behind it.
-  bool has_queue = false;
   TimePoint end{0};
-  if (wait_for_dependencies(lock, operation)) has_queue = take_queue(lock, operation);
+  if (wait_for_dependencies(lock, operation)) has_queue_ = take_queue(lock, operation);
   const TimePoint went_on = stand(lock);
   if (given_up()) {
     end = progress_.clock().now();
@@ -125,7 +124,7 @@ void SimStream::run_head(MutexLock& lock) VMART_NO_THREAD_ANALYSIS {
     end = std::max(end, stand(lock));
     under_way_ = false;
   }
-  if (has_queue) ++context_.free_queues;
+  if (std::exchange(has_queue_, false)) ++context_.free_queues;
   finish_head(end);
 }
 
@@ -204,7 +203,9 @@ bool SimStream::wait_for_dependencies(MutexLock& lock, Operation& operation) {
 
 /// Whether the stream's next work waits only for a queue, and was enqueued before work `number`.
 bool SimStream::claims_queue_before(std::uint64_t number) const {
-  if (queue_.empty() || head_ == Head::running || head_ == Head::on_word) return false;
+  if (queue_.empty() || has_queue_ || head_ == Head::running || head_ == Head::on_word) {
+    return false;
+  }
   const Operation& next = queue_.front();
   return next.number < number && needs_queue(next.work) && all_done(next.dependencies);
 }

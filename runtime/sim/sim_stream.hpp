@@ -107,6 +107,7 @@ class SimStream : private WorkPlace {
   std::uint64_t works_ = 0;  // Number of works begun; one that was suspended counts as two.
   VectorClock knows_;        // Everything before the running work, and that work.
   bool under_way_ = false;   // The head has begun, and not ended.
+  bool has_queue_ = false;   // The head has a hardware queue.
   std::atomic<bool> accessing_{false};
   bool closing_ = false, dropping_ = false, ended_ = false;
 };

@@ -5,7 +5,7 @@
 
 /// What libcuda and NVIDIA's kernel module say to each other by `ioctl`, as far as a suspension
 /// needs it. Restated from NVIDIA/open-gpu-kernel-modules, where these have been the same in all
-/// releases from 515.43.04 to 595.45.04: src/nvidia/arch/nvalloc/unix/include/nv_escape.h
+/// releases from 535.43.02 to 595.45.04: src/nvidia/arch/nvalloc/unix/include/nv_escape.h
 /// (numbers), src/common/sdk/nvidia/inc/nvos.h (envelopes), its folders class/ and ctrl/ (classes,
 /// controls).
 namespace vma::rm {

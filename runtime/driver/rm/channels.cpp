@@ -20,7 +20,7 @@ namespace vma::rm {
 namespace {
 
 constexpr auto disable_call = "NV2080_CTRL_CMD_FIFO_DISABLE_CHANNELS";
-constexpr std::chrono::seconds change_limit(1);
+constexpr std::chrono::seconds change_limit(1), other_limit(10);
 
 /// Statuses of the kernel module that say something to a user (nvstatuscodes.h).
 enum Status : std::uint32_t {
@@ -97,7 +97,7 @@ Channels& Channels::of_process() noexcept {
   return *only;
 }
 
-bool Channels::watch(const void* in_libcuda) noexcept {
+void Channels::watch(const void* in_libcuda) noexcept {
   struct Walk {
     const void* inside;
     bool found = false;
@@ -109,17 +109,20 @@ bool Channels::watch(const void* in_libcuda) noexcept {
         if (!library.contains(out.inside)) return 0;
         const auto* const ours = reinterpret_cast<const void*>(&watched_ioctl);
         library.for_each_slot([&](const char* name, const void* is) -> const void* {
-          if (std::strcmp(name, "ioctl") != 0) return nullptr;
-          out.found = true;
-          if (is == ours) return nullptr;
+          if (std::strcmp(name, "ioctl") != 0 || is == ours) return nullptr;
           // A slot that is not filled yet points to code that would fill it.
           if (!library.contains(is)) bound = reinterpret_cast<Ioctl>(const_cast<void*>(is));
           return ours;
         });
+        library.for_each_slot([&](const char* name, const void* is) -> const void* {
+          out.found = out.found || (std::strcmp(name, "ioctl") == 0 && is == ours);
+          return nullptr;
+        });
         return 1;
       },
       &walk);
-  return walk.found;
+  const MutexLock lock(of_process().mutex_);
+  of_process().lost_track_ = of_process().lost_track_ || !walk.found;
 }
 
 Channels::Own::Own() noexcept {
@@ -144,6 +147,9 @@ int Channels::pass_alloc(int descriptor, unsigned long request, void* argument) 
   begin_change();
   const int result = kernel_(descriptor, request, argument);
   const int error = errno;
+  const bool known_size =
+      size_of(request) == sizeof(Alloc) || size_of(request) == sizeof(AllocWithoutRights);
+  if (!known_size) lose_track();
   const std::uint32_t status =
       size_of(request) < sizeof(Alloc) ? asked.status : static_cast<const Alloc*>(argument)->status;
   if (result == 0 && status == status_ok) {
@@ -151,8 +157,7 @@ int Channels::pass_alloc(int descriptor, unsigned long request, void* argument) 
       objects_.add(
           {descriptor, asked.client, asked.parent, asked.object, asked.class_id, own_depth > 0});
     } catch (const std::bad_alloc&) {
-      const MutexLock lock(mutex_);
-      lost_track_ = true;
+      lose_track();
     }
   }
   end_change();
@@ -168,19 +173,29 @@ int Channels::pass_free(int descriptor, unsigned long request, void* argument) n
   begin_change();
   int result = 0;
   int error = 0;
+  bool made = false;
   try {
     // Before the call: afterwards another thread may have got the same handle.
     const std::vector<Objects::Object> taken = objects_.take_out(asked.client, asked.object);
+    made = true;
     result = kernel_(descriptor, request, argument);
     error = errno;
     if (result != 0 || asked.status != status_ok) objects_.put_back(taken);
   } catch (const std::bad_alloc&) {
-    const MutexLock lock(mutex_);
-    lost_track_ = true;
+    if (!made) {
+      result = kernel_(descriptor, request, argument);
+      error = errno;
+    }
+    lose_track();
   }
   end_change();
   errno = error;
   return result;
+}
+
+void Channels::lose_track() noexcept {
+  const MutexLock lock(mutex_);
+  lost_track_ = true;
 }
 
 void Channels::begin_change() noexcept {
@@ -215,19 +230,29 @@ void Channels::end_switch() noexcept {
 
 SuspensionHandle Channels::suspend(std::span<const std::uint32_t> gpu_ids) {
   MutexLock lock(mutex_);
-  changed_.wait(lock,
-                [&]() VMART_NO_THREAD_ANALYSIS { return is_none(suspension_) && !switching_; });
-  if (lost_track_) {
-    throw Error(ErrorKind::unsupported, disable_call,
-                "the host had no memory to note a channel, so some are not known");
+  SteadyClock clock;
+  const bool none = changed_.wait_until(
+      lock, clock, clock.now() + other_limit,
+      [&]() VMART_NO_THREAD_ANALYSIS { return is_none(suspension_) && !switching_; });
+  if (!none) {
+    throw Error(ErrorKind::busy, disable_call,
+                "another thread keeps the work of this process suspended. Try again later");
   }
   begin_switch(lock);
+  if (lost_track_) {
+    switching_ = false;
+    changed_.notify_all();
+    throw Error(
+        ErrorKind::unsupported, disable_call,
+        "some channels of this process are not known: the calls of libcuda are not watched "
+        "(set VMART_STOP=suspend before the process uses vmart), or one could not be noted");
+  }
   static_cast<void>(put_back(off_));  // What the last one could not.
   const auto made = suspension_ = SuspensionHandle{++last_};
   lock.unlock();
   std::uint32_t status = status_ok;
   try {
-    if (asks_each_time_ || !asked_) find_existing();
+    if (!asked_) find_existing();
     asked_ = true;
     std::vector<Batch> wanted = batches(gpu_ids);
     off_.reserve(off_.size() + wanted.size());
@@ -236,17 +261,17 @@ SuspensionHandle Channels::suspend(std::span<const std::uint32_t> gpu_ids) {
       if (!never_works(status)) off_.push_back(std::move(batch));  // A part may be off if it fails.
       if (status != status_ok) throw refused(status);
     }
-  } catch (...) {
-    const bool all_on = put_back(off_);
+  } catch (const std::exception& error) {
+    const std::uint32_t left = put_back(off_);
     lock.lock();
     suspension_ = {};
     lock.unlock();
     end_switch();
-    if (all_on) throw;
+    if (left == status_ok) throw;
     throw Error(ErrorKind::driver_failure, disable_call,
-                fmt::format("{}, and what was off its GPU by then could not be put back: the work "
-                            "of this process there may stand until it ends",
-                            text_of(status)));
+                fmt::format("{}; and what was off its GPU by then could not be put back ({}), so "
+                            "work of this process stands there. Move again, or end the process",
+                            error.what(), text_of(left)));
   }
   end_switch();
   return made;
@@ -259,31 +284,43 @@ void Channels::resume(SuspensionHandle suspended) {
   if (is_none(suspended) || ended()) return;
   begin_switch(lock);
   lock.unlock();
-  const bool all_on = put_back(off_);
+  const std::uint32_t left = put_back(off_);
   lock.lock();
-  if (all_on) suspension_ = {};
+  if (left == status_ok) suspension_ = {};
   lock.unlock();
   end_switch();
-  if (!all_on) {
+  if (left != status_ok) {
     throw Error(ErrorKind::driver_failure, disable_call,
-                "the kernel module does not put the channels of this process back on its GPUs");
+                fmt::format("the channels of this process are not put back on their GPUs: {}",
+                            text_of(left)));
   }
 }
 
-/// Puts all back that still exist, and leaves those for which the kernel refuses that.
-bool Channels::put_back(std::vector<Batch>& batches) noexcept {
+/// Puts all back that still exist, and leaves those for which the kernel refuses that. Returns the
+/// last refusal. Nothing goes on on a GPU that is lost.
+std::uint32_t Channels::put_back(std::vector<Batch>& batches) noexcept {
+  std::uint32_t left = status_ok;
   std::erase_if(batches, [&](Batch& batch) {
     std::erase_if(batch.channels,
                   [&](Handle channel) { return !objects_.contains(batch.client, channel); });
-    return batch.channels.empty() || set(batch, false) == status_ok;
+    if (batch.channels.empty()) return true;
+    const std::uint32_t status = set(batch, false);
+    if (status == status_ok || status == status_gpu_lost) return true;
+    left = status;
+    return false;
   });
-  return batches.empty();
+  return left;
 }
 
 /// What to take off, in calls that name whole groups.
 std::vector<Channels::Batch> Channels::batches(std::span<const std::uint32_t> gpu_ids) const {
   std::vector<Batch> all;
-  for (const Objects::DeviceChannels& device : objects_.program_channels()) {
+  const std::vector<Objects::DeviceChannels> devices = objects_.program_channels();
+  if (devices.empty()) {
+    throw Error(ErrorKind::unsupported, disable_call,
+                "no channels of this process are known, as under MPS, where a server has them");
+  }
+  for (const Objects::DeviceChannels& device : devices) {
     if (device.subdevice == 0 || device.descriptor < 0) {
       throw Error(
           ErrorKind::unsupported, disable_call,
@@ -301,13 +338,10 @@ std::vector<Channels::Batch> Channels::batches(std::span<const std::uint32_t> gp
       into->insert(into->end(), group.begin(), group.end());
       if (into->size() > DisableChannels::channels_max) {
         throw Error(ErrorKind::unsupported, disable_call,
-                    fmt::format("a group has {} channels", group.size()));
+                    fmt::format("a group has {} channels, and one call takes {}", group.size(),
+                                DisableChannels::channels_max));
       }
     }
-  }
-  if (all.empty()) {
-    throw Error(ErrorKind::unsupported, disable_call,
-                "no channels of this process are known, as under MPS, where a server has them");
   }
   return all;
 }

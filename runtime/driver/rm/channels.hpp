@@ -5,7 +5,6 @@
 #include "base/mutex.hpp"
 #include "driver/rm/objects.hpp"
 
-#include <atomic>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -37,12 +36,12 @@ class Channels {
   static Channels& of_process() noexcept;
 
   /// Puts `pass` in the place of the `ioctl` of the library around that address, which is libcuda.
-  /// Once for the process; later calls do nothing. False: the library calls none.
-  static bool watch(const void* in_libcuda) noexcept;
+  /// If that cannot be, no suspension is possible.
+  static void watch(const void* in_libcuda) noexcept;
+  /// The calls are not watched: no suspension is possible.
+  void lose_track() noexcept;
   /// What libcuda calls in the place of `ioctl`: makes the call, and notes what it changed.
   int pass(int descriptor, unsigned long request, void* argument) noexcept;
-  /// There is no `watch`: each suspension asks the kernel for the channels, and not only the first.
-  void ask_each_time() noexcept { asks_each_time_ = true; }
 
   /// While one lives, what its thread makes belongs to a context of the runtime's own, which is
   /// never suspended.
@@ -82,7 +81,7 @@ class Channels {
                         void* parameters, std::uint32_t size) const noexcept;
   std::optional<std::uint64_t> info(int descriptor, Handle client, Handle object,
                                     std::uint32_t index) const noexcept;
-  bool put_back(std::vector<Batch>& batches) noexcept;
+  std::uint32_t put_back(std::vector<Batch>& batches) noexcept;
   void find_existing();
   void find_objects(int descriptor, Handle client);
 
@@ -97,7 +96,6 @@ class Channels {
   bool lost_track_ VMART_GUARDED_BY(mutex_) = false;  // There are channels that `objects_` lacks.
   std::uint64_t last_ VMART_GUARDED_BY(mutex_) = 0;
   SuspensionHandle suspension_ VMART_GUARDED_BY(mutex_) = {};
-  std::atomic<bool> asks_each_time_{false};
   // Only a thread that switches uses these.
   std::vector<Batch> off_;
   bool asked_ = false;  // The kernel has been asked for the channels from before.
