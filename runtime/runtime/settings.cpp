@@ -92,7 +92,15 @@ ExportTypes exportable_setting(const std::optional<Exportable>& option) {
   return parse_exportable(environment_text("VMART_EXPORTABLE").value_or("0"));
 }
 
+/// The driver reads it when it is opened.
+void check_stop() {
+  constexpr const char* name = "VMART_STOP";
+  const std::string text = environment_text(name).value_or("gate");
+  if (text != "gate" && text != "suspend") refuse_setting(name, text, environment_takes(name));
+}
+
 void settle_limits(const RuntimeOptions& options, Settings& settings) {
+  check_stop();
   settings.hold_limit = std::chrono::milliseconds(
       number_setting(count_of(options.hold_limit), "VMART_HOLD_LIMIT_MS", "hold_limit", 2'000));
   settings.gate_limit = std::chrono::microseconds(
