@@ -23,20 +23,17 @@ void make_small(const CudaApi& api) {
 }  // namespace
 
 ContextHandle CudaDriver::create_own_context(DeviceId device) {
-  const CudaScope scope(api_);
   const rm::Channels::Own own;
-  CUcontext context = nullptr;
-  api_.cuCtxCreate(&context, CU_CTX_SCHED_AUTO, native(device));
-  make_small(api_);
-  CUcontext popped = nullptr;
-  api_.cuCtxPopCurrent(&popped);  // Undoes a side effect: creating a context makes it current.
+  const ContextHandle context = create_context(device);
   try {
-    CudaScope::note_own(context);
+    const CudaScope scope(api_, vma::native(context));
+    make_small(api_);
+    CudaScope::note_own(vma::native(context));
   } catch (...) {
-    api_.cuCtxDestroy.attempt(context);
+    api_.cuCtxDestroy.attempt(vma::native(context));
     throw;
   }
-  return handle_of<ContextHandle>(context);
+  return context;
 }
 
 /// Throws: Error{unsupported} if the driver does not say where the GPU is.

@@ -9,10 +9,8 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
-#include <functional>
 #include <memory>
 #include <optional>
-#include <utility>
 #include <vector>
 
 namespace vma {
@@ -50,7 +48,6 @@ class Suspension : public ContractTest<Machine> {
     Address begin() const { return begin_; }
     std::uint64_t count() const { return sides_.front()->words(); }
     std::uint64_t size_bytes() const { return sides_.front()->size_bytes(); }
-    const TestMapping& shown() const { return *sides_[side_]; }
 
     /// Requires: nothing that uses the slot runs.
     void move() {
@@ -141,8 +138,6 @@ class Suspension : public ContractTest<Machine> {
   }
   std::unique_ptr<Slot> slot_between(Location one, Location other) {
     auto slot = std::make_unique<Slot>(*this, one, other, 4 * this->rig().page());
-    EXPECT_EQ(this->rig().run(0, fill_kernel(), slot->words(), std::uint64_t{1}, std::uint64_t{0}),
-              0);
     this->driver().fill(this->rig().stream(0), slot->begin(), std::byte{0}, slot->size_bytes());
     EXPECT_TRUE(this->rig().wait(this->rig().stream(0)));
     return slot;

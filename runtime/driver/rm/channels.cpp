@@ -247,17 +247,16 @@ SuspensionHandle Channels::suspend(std::span<const std::uint32_t> gpu_ids) {
         "some channels of this process are not known: the calls of libcuda are not watched "
         "(set VMART_STOP=suspend before the process uses vmart), or one could not be noted");
   }
-  static_cast<void>(put_back(off_));  // What the last one could not.
   const auto made = suspension_ = SuspensionHandle{++last_};
   lock.unlock();
-  std::uint32_t status = status_ok;
   try {
+    static_cast<void>(put_back(off_));  // What the last one could not.
     if (!asked_) find_existing();
     asked_ = true;
     std::vector<Batch> wanted = batches(gpu_ids);
     off_.reserve(off_.size() + wanted.size());
     for (Batch& batch : wanted) {
-      status = set(batch, true);
+      const std::uint32_t status = set(batch, true);
       if (!never_works(status)) off_.push_back(std::move(batch));  // A part may be off if it fails.
       if (status != status_ok) throw refused(status);
     }

@@ -62,11 +62,6 @@ std::vector<Objects::DeviceChannels> Objects::program_channels() const {
   return all;
 }
 
-std::size_t Objects::size() const {
-  const MutexLock lock(mutex_);
-  return objects_.size();
-}
-
 const Objects::Object* Objects::find(Handle client, Handle object) const {
   const auto found = objects_.find({client, object});
   return found == objects_.end() ? nullptr : &found->second;

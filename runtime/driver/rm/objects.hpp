@@ -40,7 +40,6 @@ class Objects {
   void put_back(const std::vector<Object>& objects);
   /// All but own ones.
   std::vector<DeviceChannels> program_channels() const;
-  std::size_t size() const;
 
  private:
   using Key = std::pair<Handle, Handle>;  // Client and object.

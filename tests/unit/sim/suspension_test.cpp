@@ -2,13 +2,11 @@
 // there then, and takes as much longer as it stood; own contexts go on, and are ordered with it.
 // Method: stepped machines under many seeds, with kernels and copies that are under way; the
 // machine's own times.
-#include "support/stepped_executor.hpp"
-#include "support/test_machines.hpp"
-#include "unit/sim/sim_rig.hpp"
-
 #include "driver/native_codes.hpp"
 #include "machine/machine_file.hpp"
+#include "support/stepped_executor.hpp"
 #include "support/test_mapping.hpp"
+#include "unit/sim/sim_rig.hpp"
 
 #include <vma/error.hpp>
 
@@ -16,7 +14,7 @@
 
 #include <array>
 #include <memory>
-#include <set>
+#include <vector>
 
 namespace vma {
 namespace {

@@ -24,6 +24,17 @@ constexpr Handle client = 0xc1d00001;
 constexpr std::uint32_t gpu_a = 0x1b00, gpu_b = 0x4300;
 constexpr std::uint32_t hopper_channel = 0xc86f, compute = 0xcbc0;
 
+/// `gpu` outlives the call.
+Alloc allocation_of(Handle self, std::uint32_t class_id, Handle parent, const std::uint32_t& gpu) {
+  Alloc asked{};
+  asked.client = client;
+  asked.parent = parent;
+  asked.object = self;
+  asked.class_id = class_id;
+  asked.parameters = reinterpret_cast<std::uint64_t>(&gpu);
+  return asked;
+}
+
 /// libcuda with a context on each of two GPUs.
 class ChannelsTest : public ::testing::Test {
  protected:
@@ -37,12 +48,7 @@ class ChannelsTest : public ::testing::Test {
 
   /// Returns the status.
   std::uint32_t make(Handle self, std::uint32_t class_id, Handle parent, std::uint32_t gpu = 0) {
-    Alloc asked{};
-    asked.client = client;
-    asked.parent = parent;
-    asked.object = self;
-    asked.class_id = class_id;
-    asked.parameters = reinterpret_cast<std::uint64_t>(&gpu);
+    Alloc asked = allocation_of(self, class_id, parent, gpu);
     EXPECT_EQ(channels.pass(kernel.descriptor, request_of(escape_alloc, sizeof asked), &asked), 0);
     return asked.status;
   }
@@ -290,14 +296,8 @@ TEST(ExistingChannels, AreFoundByAskingTheKernel) {
   const int opened = open(device.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600);
   ASSERT_EQ(dup2(opened, FakeKernel::descriptor), FakeKernel::descriptor);
   close(opened);
-  std::uint32_t gpu = gpu_a;
-  const auto make = [&](Handle self, std::uint32_t class_id, Handle parent) {
-    Alloc asked{};
-    asked.client = client;
-    asked.parent = parent;
-    asked.object = self;
-    asked.class_id = class_id;
-    asked.parameters = reinterpret_cast<std::uint64_t>(&gpu);
+  const auto make = [](Handle self, std::uint32_t class_id, Handle parent) {
+    Alloc asked = allocation_of(self, class_id, parent, gpu_a);
     FakeKernel::call(FakeKernel::descriptor, request_of(escape_alloc, sizeof asked), &asked);
     EXPECT_EQ(asked.status, 0u);
   };
