@@ -1,6 +1,7 @@
 #include "migrate/gates/hold.hpp"
 
 #include "base/check.hpp"
+#include "migrate/gates/capture_starts.hpp"
 #include "migrate/gates/stop_stats.hpp"
 
 #include <vma/error.hpp>
@@ -111,12 +112,13 @@ void Hold::close(TimePoint deadline) {
 }
 
 void Hold::try_close(TimePoint deadline) {
-  if (before_try_) before_try_();
+  std::unique_lock none_begins = look_for_captures(deadline);
   epoch_ = next_epoch();
   state_ = State::closing;
   arm(deadline);
   try {
     stop_all(deadline);
+    none_begins.unlock();
     // Copies do not wait for long work, which may wait for one of them.
     const TimePoint soon = driver_.clock().now() + NoCopies::unstopped_limit;
     if (no_copies_.begun() && !await_rest(std::min(deadline, soon))) no_copies_.end();
@@ -132,10 +134,30 @@ void Hold::try_close(TimePoint deadline) {
 }
 
 void Hold::drain(TimePoint deadline) {
-  if (before_try_) before_try_();
-  take_events();
-  for (Held& held : held_) record(held);
+  {
+    const auto none_begins = look_for_captures(deadline);
+    take_events();
+    for (Held& held : held_) record(held);
+  }
   if (!await_rest(deadline)) throw not_at_rest(tries_);
+}
+
+/// A record of a context, and a hold, end the captures that have begun there.
+std::unique_lock<std::shared_timed_mutex> Hold::look_for_captures(TimePoint deadline) const {
+  constexpr std::chrono::microseconds pause(100);
+  Clock& clock = driver_.clock();
+  for (;;) {
+    if (auto none_begins = let_no_capture_begin(); none_begins.owns_lock()) {
+      if (before_try_) before_try_();
+      return none_begins;
+    }
+    if (clock.now() >= deadline) {
+      throw Error(ErrorKind::busy, "vma::migrate",
+                  "a thread of the program begins a capture, or lets a stream wait for an event; "
+                  "move again, or use migrate_async, which tries again");
+    }
+    poll_until(clock, std::min(deadline, clock.now() + pause), [] { return false; });
+  }
 }
 
 bool Hold::advance(State from, State to) noexcept {

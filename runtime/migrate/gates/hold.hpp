@@ -12,6 +12,8 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <mutex>
+#include <shared_mutex>
 #include <span>
 #include <utility>
 #include <vector>
@@ -79,7 +81,8 @@ class Hold final : public StoppedWork {
        std::chrono::nanoseconds patience);
   ~Hold() override;  // Opens.
 
-  /// `look` is called before each try, and may throw what `close` throws. Requires: open.
+  /// `look` is called before each try, while no capture can begin, and may throw what `close`
+  /// throws. Requires: open.
   void before_tries(std::function<void()> look) { before_try_ = std::move(look); }
   /// Outlives the hold; null for nothing. Requires: open.
   void enqueues(BeforeHold* before) noexcept { before_ = before; }
@@ -113,6 +116,7 @@ class Hold final : public StoppedWork {
     bool recorded = false;  // In this try; otherwise it is broken, and runs no more work.
   };
 
+  std::unique_lock<std::shared_timed_mutex> look_for_captures(TimePoint deadline) const;
   void take_events();
   void try_close(TimePoint deadline);
   void stop_all(TimePoint deadline);

@@ -6,11 +6,13 @@
 
 #include "base/executor.hpp"
 #include "driver/native_codes.hpp"
+#include "migrate/gates/capture_starts.hpp"
 #include "unit/migrate/moves/move_rig.hpp"
 
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <future>
 #include <memory>
 #include <tuple>
 
@@ -70,6 +72,24 @@ TEST_P(Holds, ReturnsWhenEarlierWorkHasEndedAndKeepsLaterWork) {
   EXPECT_FALSE(rig.machine().wait_stream(after, rig.in(milliseconds(20))));
   rig.hold->open();
   EXPECT_TRUE(rig.machine().wait_stream(after, rig.in(seconds(10))));
+}
+
+TEST_P(Holds, EndNoCaptureThatBeginsOnceTheyHaveLookedForCaptures) {
+  HoldRig rig(GetParam());
+  const BoundStream stream = rig.new_stream(0);
+  std::future<void> begun;
+  rig.hold->before_tries([&] {
+    begun = std::async(std::launch::async, [&] {
+      let_no_stop_be_enqueued();
+      rig.machine().begin_capture(stream, CaptureMode::relaxed);
+      let_stops_go_on();
+    });
+    begun.wait_for(milliseconds(50));  // It begins at once if nothing keeps it from that.
+  });
+  rig.hold->close(rig.in(seconds(10)));
+  begun.get();
+  rig.hold->open();
+  EXPECT_NO_THROW(rig.machine().destroy_graph(rig.machine().end_capture(stream)));
 }
 
 TEST_P(Holds, GivesUpWithinItsLimitAndLetsTheContextsRunOn) {
