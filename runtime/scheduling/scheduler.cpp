@@ -459,8 +459,9 @@ SchedulerStats Scheduler::stats() const {
   return stats;
 }
 
-std::vector<PlaceState> Scheduler::places() const {
+std::vector<PlaceState> Scheduler::places() {
   const MutexLock lock(mutex_);
+  catch_up();  // A move that has ended shows before the next tick.
   const std::span<const PlaceState> places = path_.snapshot().places();
   return {places.begin(), places.end()};
 }

@@ -104,8 +104,8 @@ class Scheduler {
   /// Ends all decisions and all waits of other threads. Any thread.
   void stop() noexcept;
   SchedulerStats stats() const;
-  /// How full the places are, and the demand for what they hold.
-  std::vector<PlaceState> places() const;
+  /// How full the places are, with all moves that have ended, and the demand for what they hold.
+  std::vector<PlaceState> places();
   /// Places closed by a drain, whether it is running, done or failed.
   std::vector<Location> closed_places() const;
   /// The most recent ones about an allocation or one chunk of it, oldest first; none if the

@@ -357,6 +357,15 @@ TEST(Scheduler, LeavesWhatIsParked) {
   EXPECT_EQ(rig.home(words), gpu(1));
 }
 
+TEST(Scheduler, PlacesAreAsMovesOfTheProgramLeftThemBeforeTheNextTick) {
+  SchedulerRig rig("stay_put");
+  std::uint64_t* words = rig.alloc(2, gpu(0), "here");
+  rig.step();
+  const std::uint64_t here = rig.scheduler().places()[0].used_bytes;
+  rig.runtime().migrate(words, gpu(1));
+  EXPECT_EQ(rig.scheduler().places()[0].used_bytes, here - 2 * SchedulerRig::chunk_bytes);
+}
+
 TEST(Scheduler, WhatIsDroppedFillsNoPlaceAndIsMovedByNobody) {
   SchedulerRig rig("counter");
   std::uint64_t* words = rig.alloc(2, gpu(0), "away");
