@@ -114,6 +114,7 @@ class Places(threading.Thread):
         super().__init__(daemon=True)
         self.folder, self.every_s = pathlib.Path(folder), every_s
         self.looks, self.ending = [], threading.Event()
+        self.looked = threading.Condition()
         self.start()
 
     def run(self):
@@ -133,7 +134,15 @@ class Places(threading.Thread):
     def look(self, client):
         asked = time.monotonic()
         places = client.ask("status")["places"]
-        self.looks.append((asked, {re.sub(r"[()]", "", place["at"]): place["used_bytes"] for place in places}))
+        with self.looked:
+            self.looks.append((asked, {re.sub(r"[()]", "", place["at"]): place["used_bytes"] for place in places}))
+            self.looked.notify_all()
+
+    def await_look(self, after_s):
+        """Returns once it has looked after that time, or the program has ended."""
+        with self.looked:
+            self.looked.wait_for(lambda: (self.looks and self.looks[-1][0] >= after_s) or not self.is_alive(),
+                                 timeout=MOVE_S)
 
     def end(self):
         """Returns when it looked, and the bytes at each place then."""

@@ -40,6 +40,7 @@ def moved_run(vmart, program, between_s):
         for place in ("gpu1", "gpu0"):
             begin, end = training.move_to(place, "all")
             moves.append({"to": place, "begin_s": begin, "end_s": end})
+            places.await_look(end)
             time.sleep(between_s)
         looks = places.end()
         return training.end(), moves, looks
