@@ -146,7 +146,8 @@ void ask_handle(World& world, std::size_t number, std::size_t offset) {
   world.note(driver.f_cuIpcCloseMemHandle(begin), "cuIpcCloseMemHandle of what is not opened");
 }
 
-/// Between what this thread has there and that with some room for what the driver needs.
+/// Between what this thread has there and that with room for what the other threads have and what
+/// the driver needs.
 void ask_info(World& world) {
   const std::size_t context = world.any_context();
   const int device = world.contexts[context].device;
@@ -160,7 +161,7 @@ void ask_info(World& world) {
   world.note(driver.f_cuMemGetInfo(&free_bytes, &total), "cuMemGetInfo");
   const std::size_t used = total - free_bytes;
   world.say("total %zu, uses what it has %d, not much more %d", total, used >= own,
-            used < own + 512 * mib);
+            used < own + 1536 * mib);
 }
 
 }  // namespace
