@@ -33,7 +33,8 @@ vmart.attach(stream)
 live = vmart.alloc(4 << 20, "gpu0", chunk_bytes=2 << 20)
 guard = vmart.on_move(hooked, before=lambda event: event.offset, after=lambda event: event.moved)
 pool = vmart.make_pool("gpu0")
-out, elsewhere = bytearray(4096), ["gpu1", "gpu0"]
+other = vmart.gpu(1) if vmart.gpu(1) in [place.at for place in vmart.stats().places] else "host0"
+out, elsewhere = bytearray(4096), [other, "gpu0"]
 
 def moved(memory, **how):
     for place in elsewhere:
@@ -110,7 +111,7 @@ class DaemonThreads(unittest.TestCase):
             "memory = vmart.alloc(4 << 20, 'gpu0')\n"
             "def work():\n"
             "    while not ends.is_set():\n"
-            "        vmart.migrate(memory, 'gpu1'); vmart.migrate(memory, 'gpu0')\n"
+            "        vmart.migrate(memory, 'host0'); vmart.migrate(memory, 'gpu0')\n"
             "worker = threading.Thread(target=work, daemon=True)\n"
             "worker.start()\n"
         )
