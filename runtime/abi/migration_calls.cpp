@@ -2,7 +2,7 @@
 #include "abi/boundary.hpp"
 #include "abi/migration_values.hpp"
 #include "migrate/gates/capture_starts.hpp"
-#include "migrate/gates/copy_scopes.hpp"
+#include "migrate/stops/copy_scopes.hpp"
 #include "migrate/gates/program_calls.hpp"
 
 #include <vma/vma.hpp>

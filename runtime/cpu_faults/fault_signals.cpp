@@ -4,7 +4,7 @@
 #include "base/mutex.hpp"
 #include "base/process_exit.hpp"
 #include "cpu_faults/former_handlers.hpp"
-#include "migrate/gates/copy_scopes.hpp"
+#include "migrate/stops/copy_scopes.hpp"
 
 #include <vma/error.hpp>
 

@@ -26,6 +26,7 @@ MoverLimits mover_limits_of(const Settings& settings) {
   limits.stall_budget = settings.stall_budget;
   limits.copy_budget_bytes = settings.copy_budget_bytes;
   limits.prepares = settings.prepares;
+  limits.suspends = settings.suspends;
   limits.tuning = settings.tuning;
   return limits;
 }

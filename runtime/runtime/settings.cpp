@@ -92,15 +92,14 @@ ExportTypes exportable_setting(const std::optional<Exportable>& option) {
   return parse_exportable(environment_text("VMART_EXPORTABLE").value_or("0"));
 }
 
-/// The driver reads it when it is opened.
-void check_stop() {
+bool suspends_by_environment() {
   constexpr const char* name = "VMART_STOP";
   const std::string text = environment_text(name).value_or("gate");
   if (text != "gate" && text != "suspend") refuse_setting(name, text, environment_takes(name));
+  return text == "suspend";
 }
 
 void settle_limits(const RuntimeOptions& options, Settings& settings) {
-  check_stop();
   settings.hold_limit = std::chrono::milliseconds(
       number_setting(count_of(options.hold_limit), "VMART_HOLD_LIMIT_MS", "hold_limit", 2'000));
   settings.gate_limit = std::chrono::microseconds(
@@ -124,6 +123,7 @@ void settle_limits(const RuntimeOptions& options, Settings& settings) {
       count_of(options.pressure_limit), "VMART_PRESSURE_LIMIT_MS", "pressure_limit", 2'000));
   settings.own_contexts =
       options.own_contexts || environment_flag("VMART_OWN_CONTEXTS").value_or(false);
+  settings.suspends = suspends_by_environment();
   settings.copy_budget_bytes = size_setting(options.copy_budget_bytes, "VMART_COPY_BUDGET", 0);
   if (options.copy_budget_bytes && *options.copy_budget_bytes == 0) {
     throw Error(ErrorKind::invalid_argument, "vma::Runtime",

@@ -32,6 +32,7 @@ struct Settings {
   std::string calibration;                         ///< VMART_CALIBRATION; see `source_costs`.
   std::chrono::milliseconds pressure_limit{2'000};
   bool own_contexts = false;
+  bool suspends = false;     ///< See `MoverLimits::suspends`.
   ExportTypes exportable{};  ///< Of new chunks. Tests that compose a runtime get none.
   bool prepares = false;
   std::string policy;                ///< Empty: no scheduler.

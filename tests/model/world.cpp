@@ -18,12 +18,13 @@ std::vector<Location> locations_of(SimDriver& machine) {
   return locations;
 }
 
-Settings settings_of(const Draw& draw) {
+Settings settings_of(const ModelPlan& plan, const Draw& draw) {
   Settings settings;
   settings.capacity_bytes = draw.capacity_bytes;
   settings.cache_bytes_per_gpu = draw.cache_bytes;
   settings.host_cache_bytes = draw.host_cache_bytes;
   settings.own_contexts = draw.own_contexts;
+  settings.suspends = plan.seed % 2 == 1;
   settings.hold_limit = std::chrono::minutes(2);  // Longer than any computer needs.
   return settings;
 }
@@ -35,7 +36,7 @@ World::World(const ModelPlan& plan, SteppedExecutor* stepped)
       machine_(test_machine(plan.machine), {stepped, plan.seed, 512 << 20, false}),
       draw_(plan, locations_of(machine_)) {
   auto parts = std::make_unique<RuntimeParts>(std::make_unique<PlantedBug>(machine_, plan.bug),
-                                              settings_of(draw_));
+                                              settings_of(plan, draw_));
   leaked_ = parts->machinery->memory.chunks().ledger().leak_count();
   runtime_ = unique_runtime_of(std::move(parts));
 }

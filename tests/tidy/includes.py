@@ -16,13 +16,14 @@ SEES = {
     "sim": "base driver machine",
     "memory": "base driver machine",
     "pools": "base driver machine memory",
-    "migrate/gates": "base driver machine memory",
+    "migrate/stops": "base driver",
+    "migrate/gates": "base driver machine memory migrate/stops",
     "migrate/copying/kernels": "",
     "migrate/copying": "base driver machine memory migrate/gates migrate/copying/kernels",
     "migrate/migration": "base driver machine memory migrate/gates migrate/copying",
     "migrate/live": "base driver machine memory migrate/gates migrate/copying migrate/migration",
-    "migrate/moves": "base driver machine memory migrate/gates migrate/copying migrate/migration "
-                     "migrate/live",
+    "migrate/moves": "base driver machine memory migrate/stops migrate/gates migrate/copying "
+                     "migrate/migration migrate/live",
     "telemetry": "base machine memory",
     "placement/books": "base",
     "placement/planning": "base",
@@ -41,7 +42,7 @@ SEES = {
     "parking": "base memory migrate/moves",
     "control": "base memory migrate/migration placement/planning",
     "sharing": "base driver machine memory migrate/migration migrate/moves control",
-    "cpu_faults": "base machine memory migrate/gates migrate/migration migrate/moves",
+    "cpu_faults": "base machine memory migrate/stops migrate/gates migrate/migration migrate/moves",
     "runtime": "base driver machine sim memory backings pools migrate/gates migrate/copying "
                "migrate/migration migrate/moves telemetry placement/policies costs recording "
                "scheduling parking control sharing cpu_faults",
@@ -63,7 +64,7 @@ SEES = {
                        "lab/import lab/routing lab/replay lab/bounds",
     "lab/fidelity": "base placement/books placement/weighing placement/policies costs recording "
                     "scheduling lab/trace lab/import lab/replay",
-    "abi": "base migrate/gates runtime",
+    "abi": "base migrate/stops migrate/gates runtime",
     "interpose/sites": "",
     "interpose/waits": "base",
     "interpose/work": "base",

@@ -27,6 +27,7 @@ Settings settings_of(const TwinPlan& plan) {
   settings.gate_limit = plan.gate_limit;
   settings.gate_retries = plan.gate_retries;
   settings.own_contexts = plan.own_contexts;
+  settings.suspends = plan.seed % 2 == 1;
   settings.prepares = plan.prepares;
   return settings;
 }

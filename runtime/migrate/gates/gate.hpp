@@ -2,7 +2,7 @@
 
 #include "base/mutex.hpp"
 #include "driver/driver.hpp"
-#include "migrate/gates/copy_scopes.hpp"
+#include "migrate/stops/copy_scopes.hpp"
 #include "migrate/gates/enqueued_stops.hpp"
 #include "migrate/gates/gate_plan.hpp"
 #include "migrate/gates/gate_post.hpp"

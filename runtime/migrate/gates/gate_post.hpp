@@ -5,7 +5,7 @@
 #include "migrate/gates/backlog.hpp"
 #include "migrate/gates/gate_plan.hpp"
 #include "migrate/gates/stop_word.hpp"
-#include "migrate/gates/watchdog.hpp"
+#include "migrate/stops/watchdog.hpp"
 
 #include <array>
 #include <cstddef>

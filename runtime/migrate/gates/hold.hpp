@@ -2,11 +2,11 @@
 
 #include "driver/driver.hpp"
 #include "memory/contexts_in_use.hpp"
-#include "migrate/gates/copy_scopes.hpp"
+#include "migrate/stops/copy_scopes.hpp"
 #include "migrate/gates/pinned_words.hpp"
-#include "migrate/gates/stopped_work.hpp"
+#include "migrate/stops/stopped_work.hpp"
 #include "migrate/gates/stop_word.hpp"
-#include "migrate/gates/watchdog.hpp"
+#include "migrate/stops/watchdog.hpp"
 
 #include <atomic>
 #include <chrono>

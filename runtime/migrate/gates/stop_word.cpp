@@ -3,7 +3,7 @@
 #include "base/check.hpp"
 #include "base/clock.hpp"
 #include "base/process_exit.hpp"
-#include "migrate/gates/copy_scopes.hpp"
+#include "migrate/stops/copy_scopes.hpp"
 
 #include <vma/error.hpp>
 

@@ -1,7 +1,9 @@
 #include "migrate/gates/stops.hpp"
 
 #include "base/process_exit.hpp"
+#include "migrate/stops/suspension.hpp"
 
+#include <algorithm>
 #include <optional>
 
 namespace vma {
@@ -11,8 +13,9 @@ Stops::Turn::Turn(Stops& stops)
   --stops.gates_waiting_;
 }
 
-Stops::Stops(Memory& memory)
+Stops::Stops(Memory& memory, bool suspends)
     : memory_(memory),
+      suspends_(suspends),
       watchdog_(memory.driver()),
       attached_(memory.driver(), memory.topology()),
       gate_post_(memory.driver(), watchdog_, memory.chunks().ledger()) {
@@ -38,7 +41,7 @@ HoldPost& Stops::hold_post(BoundStream stream) {
 }
 
 void Stops::hold_while(BoundStream stream, const HoldLimits& limits, MigrationReport& report,
-                       HeldTimes& times, const std::function<void(Hold&)>& body,
+                       HeldTimes& times, const std::function<void(StoppedWork&)>& body,
                        BeforeHold* before) {
   if (!memory_.driver().has_context_hold()) {
     throw Error(ErrorKind::unsupported, "vma::migrate",
@@ -78,6 +81,44 @@ void Stops::hold_while(BoundStream stream, const HoldLimits& limits, MigrationRe
     throw;
   }
   hold.open();
+  note_stall();
+}
+
+bool Stops::may_suspend(Location from, Location to) const {
+  const Topology& topology = memory_.topology();
+  return suspends_ && std::ranges::none_of(topology.devices(), [&](DeviceId device) {
+           return topology.reaches(device, from) && !topology.reaches(device, to);
+         });
+}
+
+void Stops::suspend_while(const HoldLimits& limits, MigrationReport& report, HeldTimes& times,
+                          const std::function<void(StoppedWork&)>& body) {
+  ProcessExit::come_first();
+  ProcessExit::hold_back();
+  Clock& clock = memory_.driver().clock();
+  ++holds_waiting_;
+  const MutexLock turn(turn_);
+  --holds_waiting_;
+  const Measuring measuring(clock);
+  const MutexLock slow_work(memory_.chunks().slow_calls().turn());  // None beside it but our own.
+  Suspension suspension(memory_.driver(), watchdog_, memory_.topology().devices(), limits.patience);
+  const TimePoint asked = clock.now();
+  const auto note_stall = [&] {
+    if (suspension.begun() == TimePoint(0)) return;
+    times = {suspension.begun(), clock.now()};
+    const std::chrono::nanoseconds stall = times.opened - times.stopped;
+    report.stall = {1, stall, stall, stall};
+  };
+  try {
+    suspension.close(asked + limits.rest_limit);
+    report.phases.wait += clock.now() - asked;
+    body(suspension);
+  } catch (...) {
+    suspension.open();
+    note_stall();
+    throw;
+  }
+  suspension.open();
   note_stall();
 }
 

@@ -6,7 +6,7 @@
 #include "migrate/gates/gate_post.hpp"
 #include "migrate/gates/hold.hpp"
 #include "migrate/gates/stop_stats.hpp"
-#include "migrate/gates/watchdog.hpp"
+#include "migrate/stops/watchdog.hpp"
 
 #include <vma/migration.hpp>
 
@@ -52,7 +52,7 @@ class Stops {
     GatePost& gate_post_;
   };
 
-  explicit Stops(Memory& memory);
+  Stops(Memory& memory, bool suspends);
   /// Requires: nothing is stopped, and nothing will be.
   ~Stops();
   Stops(const Stops&) = delete;
@@ -63,8 +63,17 @@ class Stops {
   /// else uses. `before`, if not null, enqueues what runs under the hold. Requires: the caller
   /// holds no turn. Throws: what `Hold` and `body` throw; nothing is stopped then.
   void hold_while(BoundStream stream, const HoldLimits& limits, MigrationReport& report,
-                  HeldTimes& times, const std::function<void(Hold&)>& body,
+                  HeldTimes& times, const std::function<void(StoppedWork&)>& body,
                   BeforeHold* before = nullptr);
+  /// Whether a move between these places may suspend the work of the process instead of holding it:
+  /// that waits for nothing, and disturbs no stream. Not if a GPU loses reach, since work that runs
+  /// there may still need the memory.
+  bool may_suspend(Location from, Location to) const;
+  /// The same by a suspension. Copies of `body` run in contexts of the runtime's own. Requires:
+  /// `may_suspend` for all that moves; the caller holds no turn. Throws: what `Suspension` and
+  /// `body` throw; the work goes on then.
+  void suspend_while(const HoldLimits& limits, MigrationReport& report, HeldTimes& times,
+                     const std::function<void(StoppedWork&)>& body);
   /// Threads that wait for their turn. A gate that no stream has arrived at for long gives its turn
   /// up for them.
   struct Waiting {
@@ -82,6 +91,7 @@ class Stops {
   HoldPost& hold_post(BoundStream stream) VMART_REQUIRES(turn_);
 
   Memory& memory_;
+  const bool suspends_;
   Watchdog watchdog_;
   AttachedStreams attached_;
   StopStats stats_;

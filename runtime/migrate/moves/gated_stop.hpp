@@ -1,7 +1,7 @@
 #pragma once
 
 #include "migrate/gates/gate.hpp"
-#include "migrate/gates/stopped_work.hpp"
+#include "migrate/stops/stopped_work.hpp"
 #include "migrate/migration/move_parts.hpp"
 
 #include <vma/migration.hpp>

@@ -55,11 +55,11 @@ void HeldDrop::drop_held() {
   const BoundStream stream = parts_.engine.stream_of_hold(allocation_.home(slots_.front()));
   HeldTimes times;
   parts_.stops.hold_while(stream, parts_.limits.of_hold(options_), report_, times,
-                          [this](Hold& hold) { drop_all(&hold); });
+                          [this](StoppedWork& stopped) { drop_all(&stopped); });
 }
 
 /// Ends at the first failure.
-void HeldDrop::drop_all(Hold* hold) {
+void HeldDrop::drop_all(StoppedWork* hold) {
   let_through_ = clock_.now() - std::chrono::hours(1);  // Not yet.
   for (const std::size_t slot : slots_) {
     if (allocation_.being_freed) return;
@@ -74,7 +74,7 @@ void HeldDrop::drop_all(Hold* hold) {
 
 /// Probes just before that driver calls return, as for a move: while a slot goes dark no other
 /// thread may open the hold.
-void HeldDrop::drop_one(std::size_t slot, Hold* hold) {
+void HeldDrop::drop_one(std::size_t slot, StoppedWork* hold) {
   constexpr std::chrono::milliseconds ask_period(1);
   const PhaseTimer timer(clock_, report_.phases.unmap);
   if (hold == nullptr) {

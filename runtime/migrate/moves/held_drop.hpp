@@ -26,8 +26,8 @@ class HeldDrop {
  private:
   void plan();
   void drop_held();
-  void drop_all(Hold* hold);
-  void drop_one(std::size_t slot, Hold* hold);
+  void drop_all(StoppedWork* hold);
+  void drop_one(std::size_t slot, StoppedWork* hold);
   void finish(TimePoint start) noexcept;
   void give_back() noexcept;
 

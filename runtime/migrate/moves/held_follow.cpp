@@ -5,6 +5,7 @@
 
 #include <vma/error.hpp>
 
+#include <algorithm>
 #include <exception>
 #include <utility>
 
@@ -35,6 +36,13 @@ void HeldFollow::stop_and_switch() {
     leader_.ready();
     return GatedStop(parts_, allocation_, {limits.rest_limit, limits.patience})
         .run(report_, times, body);
+  }
+  const bool may_suspend = std::ranges::all_of(transactions_, [&](const Transaction& transaction) {
+    return parts_.stops.may_suspend(transaction.from(), transaction.target().at());
+  });
+  if (may_suspend) {
+    leader_.ready();
+    return parts_.stops.suspend_while(limits, report_, times, body);
   }
   const BoundStream stream = parts_.engine.stream_of_hold(transactions_.front().from());
   leader_.ready();

@@ -1,5 +1,6 @@
 #include "migrate/moves/held_move.hpp"
 
+#include "base/log.hpp"
 #include "migrate/migration/migration_error.hpp"
 #include "migrate/moves/gated_stop.hpp"
 
@@ -52,6 +53,24 @@ void HeldMove::choose_stop() {
   leads_ = gated_ || !first.allocation.importers().empty();
 }
 
+/// Needs a context of the runtime's own on each route. Where there is no room for it, a hold needs
+/// none.
+void HeldMove::choose_suspension() {
+  if (options_.nothing_runs || gated_) return;
+  try {
+    for (const HeldRange* const range : ranges_) {
+      for (const Transaction& transaction : range->transactions) {
+        if (!parts_.stops.may_suspend(transaction.from(), range->to)) return;
+        parts_.engine.prepare(transaction.from(), range->to, 1, CopyUnder::hold);
+      }
+    }
+    suspended_ = true;
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::out_of_memory) throw;
+    log(LogLevel::info, "work is held, and not suspended: {}", error.what());
+  }
+}
+
 CopyUnder HeldMove::under() const noexcept {
   if (options_.nothing_runs) return CopyUnder::nothing;
   return gated_ ? CopyUnder::gate : CopyUnder::hold;
@@ -60,7 +79,8 @@ CopyUnder HeldMove::under() const noexcept {
 void HeldMove::move_all() {
   choose_stop();
   for (HeldRange* const range : ranges_) attempt(*range, [&] { plan(*range); });
-  if (!options_.nothing_runs && !gated_) ahead_.choose();
+  choose_suspension();
+  if (!options_.nothing_runs && !gated_ && !suspended_) ahead_.choose();
   MemoryPressure::Want want(memory_.pressure());
   for (HeldRange* const range : ranges_) attempt(*range, [&] { prepare(*range, want); });
   for (HeldRange* const range : ranges_) attempt(*range, [&] { prepare_importers(*range); });
@@ -250,13 +270,18 @@ void HeldMove::put_in_order() {
 void HeldMove::move_held() {
   // First, so that no importer can make the work of this process wait.
   if (importers_) importers_->stop();
+  const HoldLimits limits = parts_.limits.of_hold(options_);
+  const auto body = [this](StoppedWork& stopped) { pipeline(&stopped); };
   const HeldTurn first = order_.front();
-  const BoundStream stream =
-      parts_.engine.spare_stream(first.transaction->from(), first.range->to, ahead_.under());
   try {
-    parts_.stops.hold_while(
-        stream, parts_.limits.of_hold(options_), hold_report_, held_,
-        [this](Hold& hold) { pipeline(&hold); }, ahead_.used() ? &ahead_ : nullptr);
+    if (suspended_) {
+      parts_.stops.suspend_while(limits, hold_report_, held_, body);
+    } else {
+      const BoundStream stream =
+          parts_.engine.spare_stream(first.transaction->from(), first.range->to, ahead_.under());
+      parts_.stops.hold_while(stream, limits, hold_report_, held_, body,
+                              ahead_.used() ? &ahead_ : nullptr);
+    }
   } catch (...) {
     note_hold();
     throw;

@@ -50,6 +50,7 @@ class HeldMove {
   void take_targets(HeldRange& range, MemoryPressure::Want& want);
   void require_room(const HeldRange& range, MemoryPressure::Want& want);
   void choose_stop();
+  void choose_suspension();
   CopyUnder under() const noexcept;
   void prepare_importers(HeldRange& range);
   void put_in_order();
@@ -83,8 +84,9 @@ class HeldMove {
   MigrationReport hold_report_;  // Of the hold alone.
   AheadCopies ahead_;            // Not used if nothing runs.
   HeldPipeline pipeline_;
-  bool leads_ = false;  // Processes that have imported the memory follow.
-  bool gated_ = false;  // The attached streams stop, instead of all contexts. Only if it leads.
+  bool leads_ = false;      // Processes that have imported the memory follow.
+  bool suspended_ = false;  // All work is suspended, instead of held.
+  bool gated_ = false;      // The attached streams stop, instead of all contexts. Only if it leads.
   std::chrono::nanoseconds decision_limit_{0};  // From their stop to the decision.
   std::unique_ptr<ImportersMove> importers_;    // Once they have been told.
 };

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "migrate/gates/stopped_work.hpp"
+#include "migrate/stops/stopped_work.hpp"
 #include "migrate/migration/importer_moves.hpp"
 #include "migrate/migration/move_parts.hpp"
 #include "migrate/moves/ahead_copies.hpp"

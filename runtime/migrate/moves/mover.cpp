@@ -82,7 +82,7 @@ Mover::Mover(Memory& memory, CopyEngine& engine, const MoverLimits& limits)
       limits_(limits),
       callbacks_(std::make_shared<Callbacks>(memory.driver())),
       copiers_(memory, engine, limits.tuning),
-      stops_(memory),
+      stops_(memory, limits.suspends),
       reach_(memory.topology(), stops_.attached()),
       pace_(limits.stall_budget, limits.copy_budget_bytes),
       room_(memory),

@@ -2,7 +2,7 @@
 // so that the driver finds the operands; a copy that waits for stopped work delays a stop and does
 // not hang it. Method: threads of the operating system; stops are gates and holds of a simulated
 // machine.
-#include "migrate/gates/copy_scopes.hpp"
+#include "migrate/stops/copy_scopes.hpp"
 
 #include "migrate/gates/hold.hpp"
 #include "unit/migrate/gates/gate_rig.hpp"

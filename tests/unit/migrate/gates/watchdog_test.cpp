@@ -1,6 +1,6 @@
 // Goal: every armed action runs once, at its deadline, on another thread, however many there are; a
 // disarmed one never runs. Method: a stepped machine, where time is virtual.
-#include "migrate/gates/watchdog.hpp"
+#include "migrate/stops/watchdog.hpp"
 
 #include "machine/machine_file.hpp"
 #include "sim/sim_driver.hpp"

@@ -21,12 +21,13 @@ Words pattern(std::uint64_t size_bytes, std::uint64_t seed) {
 
 }  // namespace
 
-MoveRig::MoveRig(const std::string& machine, const MemoryLimits& limits, const SimOptions& options)
+MoveRig::MoveRig(const std::string& machine, const MemoryLimits& limits, const SimOptions& options,
+                 bool suspends)
     : MemoryRig(machine, limits, options),
       engine_(std::make_unique<CopyEngine>(driver(), topology(), memory().contexts(),
                                            memory().chunks().ledger(),
                                            memory().chunks().slow_calls().turn())),
-      mover_(std::make_unique<Mover>(memory(), *engine_, MoverLimits{.hold_limit = hold_limit})) {}
+      mover_(std::make_unique<Mover>(memory(), *engine_, MoverLimits{.hold_limit = hold_limit, .suspends = suspends})) {}
 
 MoveRig::~MoveRig() {
   fail_nothing();

@@ -20,7 +20,7 @@ class MoveRig : public MemoryRig {
   static constexpr std::chrono::milliseconds hold_limit{2000};
 
   explicit MoveRig(const std::string& machine = "test-2", const MemoryLimits& limits = {},
-                   const SimOptions& options = {});
+                   const SimOptions& options = {}, bool suspends = false);
   ~MoveRig();
 
   CopyEngine& engine() { return *engine_; }

@@ -1,4 +1,4 @@
-#include "migrate/gates/watchdog.hpp"
+#include "migrate/stops/watchdog.hpp"
 
 #include <algorithm>
 #include <utility>

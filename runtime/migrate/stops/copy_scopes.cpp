@@ -1,4 +1,4 @@
-#include "migrate/gates/copy_scopes.hpp"
+#include "migrate/stops/copy_scopes.hpp"
 
 #include "base/process_exit.hpp"
 

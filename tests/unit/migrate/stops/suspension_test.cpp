@@ -1,0 +1,236 @@
+// Goal: a move that suspends the program waits for none of its work, needs to know of none of its
+// streams, disturbs no capture, loses no write, and always lets the program go on. Method: kernels
+// that end only when the test says so, on streams that nothing was told of; refused, failing and
+// slow calls on stepped machines.
+#include "driver/native_codes.hpp"
+#include "support/test_kernels.hpp"
+#include "unit/migrate/moves/move_rig.hpp"
+
+#include <vma/error.hpp>
+#include <vma/migration.hpp>
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <optional>
+
+namespace vma {
+namespace {
+
+using std::chrono::milliseconds;
+
+struct SuspendingRig : MoveRig {
+  explicit SuspendingRig(const SimOptions& options = {}) : MoveRig("test-2", {}, options, true) {}
+};
+
+/// Counts in every word of the memory until it is told to end, on a stream that is not attached.
+class Counter {
+ public:
+  Counter(MoveRig& rig, const Allocation& allocation)
+      : rig_(rig),
+        stream_(rig.machine().create_stream(rig.context(0), StreamKind::non_blocking)),
+        words_(static_cast<std::uint64_t*>(
+            rig.machine().allocate_pinned(rig.context(0), 2 * sizeof(std::uint64_t)))),
+        kernel_(rig.machine().load_kernel(rig.context(0), beat_kernel())) {
+    rig.machine().launch(stream_, kernel_, {{1, 1, 1}, {32, 1, 1}},
+                         KernelArguments::of(words_, to_pointer(allocation.begin()),
+                                             allocation.size_bytes() / 8, words_ + 1));
+  }
+  ~Counter() {
+    end();
+    rig_.machine().unload_kernel(kernel_);
+    rig_.machine().free_pinned(rig_.context(0), words_);
+    rig_.machine().destroy_stream(stream_);
+  }
+  Counter(const Counter&) = delete;
+  Counter& operator=(const Counter&) = delete;
+
+  std::uint64_t beats() const { return std::atomic_ref(words_[1]).load(); }
+  bool goes_on() const {
+    return comes_true([this, before = beats()] { return beats() > before; });
+  }
+  std::uint64_t end() {
+    std::atomic_ref(words_[0]).store(1);
+    rig_.machine().wait_stream(stream_, never);
+    return beats();
+  }
+
+ private:
+  MoveRig& rig_;
+  const BoundStream stream_;
+  std::uint64_t* const words_;
+  const KernelHandle kernel_;
+};
+
+std::shared_ptr<Allocation> zeros(MoveRig& rig) {
+  const auto allocation = rig.alloc(4, gpu(0), 2);
+  for (std::size_t slot = 0; slot < allocation->geometry().slots; ++slot) {
+    rig.engine().zero(allocation->chunk(slot));
+  }
+  return allocation;
+}
+
+std::uint64_t words_that_differ(MoveRig& rig, const Allocation& allocation, std::uint64_t value) {
+  std::uint64_t differ = 0;
+  for (std::size_t slot = 0; slot < allocation.geometry().slots; ++slot) {
+    std::vector<std::uint64_t> words(allocation.chunk(slot).size_bytes() / 8);
+    rig.engine().read(allocation.chunk(slot), 0, std::as_writable_bytes(std::span(words)));
+    for (const std::uint64_t word : words) differ += word != value;
+  }
+  return differ;
+}
+
+TEST(SuspendedMoves, MoveMemoryUnderAKernelThatNeverEnds) {
+  SuspendingRig rig;
+  const auto allocation = zeros(rig);
+  Counter counter(rig, *allocation);
+  rig.forget_calls();
+  for (const Location to : {gpu(1), host(0), gpu(0), host(0), gpu(1), gpu(0)}) {
+    ASSERT_TRUE(counter.goes_on());
+    const MigrationReport report = rig.move(*allocation, to);
+    EXPECT_EQ(report.outcome, Outcome::done);
+    EXPECT_EQ(report.stall.count, 1u);
+    EXPECT_GT(report.stall.max, TimePoint(0));
+    rig.expect_shown(*allocation);
+  }
+  EXPECT_EQ(rig.calls(Call::suspend), 6);
+  EXPECT_EQ(rig.calls(Call::hold_context) + rig.calls(Call::record_context), 0);
+  EXPECT_EQ(words_that_differ(rig, *allocation, counter.end()), 0u);
+}
+
+TEST(SuspendedMoves, DisturbNoCapture) {
+  SuspendingRig rig;
+  const auto allocation = rig.filled(2, gpu(0), 2, 7);
+  for (const StreamKind kind : {StreamKind::blocking, StreamKind::non_blocking}) {
+    const BoundStream stream = rig.machine().create_stream(rig.context(0), kind);
+    rig.machine().begin_capture(stream, CaptureMode::global);
+    rig.move(*allocation, allocation->home(0) == gpu(0) ? gpu(1) : gpu(0));
+    const GraphHandle graph = rig.machine().end_capture(stream);
+    EXPECT_FALSE(is_none(graph));
+    rig.machine().destroy_graph(graph);
+    rig.machine().destroy_stream(stream);
+  }
+}
+
+/// Work that has begun may still use the memory, and may not reach it there.
+TEST(SuspendedMoves, WaitForWorkThatWouldLoseItsMemory) {
+  MoveRig rig("test-islands", {}, {}, true);
+  const auto moved = rig.filled(2, gpu(0), 2, 7), dropped = rig.filled(2, gpu(0), 2, 7);
+  rig.forget_calls();
+  rig.move(*moved, gpu(2));
+  EXPECT_EQ(rig.calls(Call::suspend), 0);
+  EXPECT_GT(rig.calls(Call::hold_context), 0);
+  rig.move(*moved, gpu(3));
+  EXPECT_EQ(rig.calls(Call::suspend), 1);
+  dropped->begin_move();
+  rig.mover().drop(*dropped, {0, 1}, {});
+  dropped->end_move();
+  EXPECT_EQ(rig.calls(Call::suspend), 1);
+  EXPECT_EQ(rig.wrong(*moved, 7), 0u);
+}
+
+TEST(SuspendedMoves, ARefusedOneChangesNothing) {
+  SuspendingRig rig;
+  const auto allocation = zeros(rig);
+  Counter counter(rig, *allocation);
+  rig.fail({Call::suspend}, {0});
+  expect_error(ErrorKind::driver_failure, [&] { rig.move(*allocation, gpu(1)); });
+  rig.fail_nothing();
+  EXPECT_EQ(allocation->home(0), gpu(0));
+  EXPECT_TRUE(counter.goes_on());
+  EXPECT_EQ(rig.move(*allocation, gpu(1)).outcome, Outcome::done);
+  EXPECT_EQ(words_that_differ(rig, *allocation, counter.end()), 0u);
+}
+
+TEST(SuspendedMoves, AResumeThatFailsIsTriedAgain) {
+  SuspendingRig rig;
+  const auto allocation = zeros(rig);
+  Counter counter(rig, *allocation);
+  rig.fail({Call::resume}, {0, 1, 2});
+  EXPECT_EQ(rig.move(*allocation, gpu(1)).outcome, Outcome::done);
+  rig.fail_nothing();
+  EXPECT_TRUE(counter.goes_on());
+  EXPECT_EQ(words_that_differ(rig, *allocation, counter.end()), 0u);
+}
+
+TEST(SuspendedMoves, AnyCallThatFailsLetsTheProgramGoOn) {
+  for (const Call call : {Call::create, Call::map, Call::unmap, Call::grant, Call::copy,
+                          Call::launch, Call::record}) {
+    for (int number = 0; number < 6; ++number) {
+      SuspendingRig rig;
+      const auto allocation = zeros(rig);
+      Counter counter(rig, *allocation);
+      rig.fail({call}, {number});
+      try {
+        rig.move(*allocation, gpu(1));
+      } catch (const Error&) {  // Whatever it was; the chunks are where the report says.
+      }
+      rig.fail_nothing();
+      EXPECT_TRUE(counter.goes_on()) << to_string(call) << " " << number;
+      rig.expect_shown(*allocation);
+      EXPECT_EQ(words_that_differ(rig, *allocation, counter.end()), 0u)
+          << to_string(call) << " " << number;
+    }
+  }
+}
+
+TEST(SuspendedMoves, HoldWhereThereIsNoRoomForAContextOfTheirOwn) {
+  SuspendingRig rig;
+  const auto allocation = rig.filled(2, gpu(0), 2, 7);
+  rig.fail({Call::create_own_context}, {0, 1, 2, 3});
+  rig.forget_calls();
+  EXPECT_EQ(rig.move(*allocation, gpu(1)).outcome, Outcome::done);
+  EXPECT_EQ(rig.calls(Call::suspend), 0);
+  EXPECT_GT(rig.calls(Call::hold_context), 0);
+  rig.fail_nothing();
+  EXPECT_EQ(rig.wrong(*allocation, 7), 0u);
+}
+
+TEST(SuspendedMoves, WaitForCopiesOfTheProgramBeforeTheyStopAnything) {
+  SuspendingRig rig;
+  const auto allocation = zeros(rig);
+  MigrateOptions options;
+  options.deadline = milliseconds(200);
+  {
+    const CopyScope scope;
+    const Error error =
+        expect_error(ErrorKind::busy, [&] { rig.move(*allocation, gpu(1), options); });
+    EXPECT_TRUE(says(error, "CopyScope")) << error.what();
+    EXPECT_EQ(rig.calls(Call::suspend), 0);
+  }
+  EXPECT_EQ(rig.move(*allocation, gpu(1)).outcome, Outcome::done);
+}
+
+/// The thread that moves is blocked in a call for longer than one may take.
+TEST(SuspendedMoves, TheWatchdogLetsTheProgramGoOn) {
+  for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+    step(seed, [](const SimOptions& options) {
+      SuspendingRig rig(options);
+      const auto allocation = rig.filled(2, gpu(0), 2, 7);
+      rig.move(*allocation, gpu(1));
+      rig.move(*allocation, gpu(0));
+      const BoundStream stream = rig.new_stream(0);
+      rig.launch_spin(stream, milliseconds(1));
+      rig.delay(Call::launch, std::chrono::seconds(20));  // The copy of a chunk, by a kernel.
+      rig.delay(Call::copy, std::chrono::seconds(20));
+      const TimePoint begun = rig.machine().clock().now();
+      TimePoint ended{0};
+      const auto waiter = options.stepped->spawn("program", [&] {
+        rig.machine().wait_stream(stream, never);
+        ended = rig.machine().clock().now();
+      });
+      expect_error(ErrorKind::busy, [&] { rig.move(*allocation, gpu(1)); });
+      waiter->join();
+      EXPECT_LT(ended - begun, std::chrono::seconds(5)) << "long before the call returned";
+      rig.delay(Call::launch, TimePoint(0));
+      rig.delay(Call::copy, TimePoint(0));
+      EXPECT_EQ(allocation->home(0), gpu(0));
+      EXPECT_EQ(rig.move(*allocation, gpu(1)).outcome, Outcome::done);
+      EXPECT_EQ(rig.wrong(*allocation, 7), 0u);
+    });
+  }
+}
+
+}  // namespace
+}  // namespace vma
