@@ -140,8 +140,8 @@ class VMART_EXPORT Runtime {
 
   /// Moves the allocation, or the block of a pool, that contains `pointer`; its address stays the
   /// same. Like a group of one request: see `MoveRequest`. With `StopScope::attached`, this is
-  /// `migrate_async` followed by a wait. Otherwise it holds every context in use: all work
-  /// submitted earlier finishes before bytes move, and later work waits until they have moved.
+  /// `migrate_async` and a wait. Otherwise it holds every context in use: work submitted earlier
+  /// finishes before bytes move, later work waits. With VMART_STOP=suspend, all stands meanwhile.
   ///
   /// Throws: Error{busy} if the running work did not finish in time, or if a driver call took too
   /// long and the hold was released; {cancelled} if the memory is freed meanwhile; {out_of_memory},

@@ -41,6 +41,9 @@ struct ModelPlan {
   /// Of all users together.
   int operations = 1000;
   std::optional<Bug> bug;
+
+  /// Whether moves suspend the program's work and wait for none of it; otherwise they hold it.
+  bool suspends() const noexcept { return seed % 2 == 1; }
 };
 
 /// "seed 7, test-2, 3 users, stepped, 1000 operations": all that is needed to replay a play.

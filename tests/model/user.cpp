@@ -389,7 +389,8 @@ void User::note_moves(UserBlock& block, Range slots, Location to, std::uint64_t 
   if (moved != moved_bytes) {
     throw Mismatch(fmt::format("{} bytes moved, the report says {}", moved, moved_bytes));
   }
-  if (moved > 0) block.busy = -1;  // A move waits for all work submitted before it.
+  // A hold waits for all work submitted before it. A suspension does not: that goes on afterwards.
+  if (moved > 0 && !world_.plan().suspends()) block.busy = -1;
 }
 
 }  // namespace vma

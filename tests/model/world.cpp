@@ -24,7 +24,7 @@ Settings settings_of(const ModelPlan& plan, const Draw& draw) {
   settings.cache_bytes_per_gpu = draw.cache_bytes;
   settings.host_cache_bytes = draw.host_cache_bytes;
   settings.own_contexts = draw.own_contexts;
-  settings.suspends = plan.seed % 2 == 1;
+  settings.suspends = plan.suspends();
   settings.hold_limit = std::chrono::minutes(2);  // Longer than any computer needs.
   return settings;
 }

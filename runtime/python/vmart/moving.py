@@ -231,7 +231,7 @@ def migrate(what: Any, to: Any, **options: Any) -> Report:
     many bytes came along.
 
     By default all work of the process that is enqueued finishes, then the memory moves, then work
-    goes on. With `scope="attached"` it moves in the background beside running work and this call
+    goes on; with VMART_STOP=suspend, it stands wherever it is and may still run afterwards. With `scope="attached"` it moves in the background beside running work and this call
     waits for it; see `migrate_async`.
 
     Options: `mode` ("automatic", "live", "stopped"), `scope` ("attached", "hold"), `deadline` and

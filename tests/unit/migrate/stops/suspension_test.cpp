@@ -99,6 +99,27 @@ TEST(SuspendedMoves, MoveMemoryUnderAKernelThatNeverEnds) {
   EXPECT_EQ(words_that_differ(rig, *allocation, counter.end()), 0u);
 }
 
+/// Work that has begun may write at any time afterwards, to wherever the memory is then.
+TEST(SuspendedMoves, KeepNoCopyOfWhatAKernelStillWrites) {
+  SuspendingRig rig;
+  const auto allocation = zeros(rig);
+  MigrateOptions options;
+  options.keep_clean_copy = true;
+  rig.move(*allocation, host(0));
+  Counter counter(rig, *allocation);
+  for (int round = 0; round < 3; ++round) {
+    EXPECT_EQ(rig.move(*allocation, gpu(0), options).copies_kept, 0);
+    ASSERT_TRUE(counter.goes_on());
+    rig.move(*allocation, host(0), options);
+    ASSERT_TRUE(counter.goes_on());
+  }
+  EXPECT_EQ(words_that_differ(rig, *allocation, counter.end()), 0u);
+  allocation->set_read_only(true, rig.topology());
+  EXPECT_EQ(rig.move(*allocation, gpu(0), options).copies_kept, 2);
+  allocation->set_read_only(false, rig.topology());
+  rig.memory().chunks().drop_copies(*allocation);
+}
+
 TEST(SuspendedMoves, DisturbNoCapture) {
   SuspendingRig rig;
   const auto allocation = rig.filled(2, gpu(0), 2, 7);
