@@ -25,7 +25,7 @@
   ROW(export_types) ROW(create_exportable) ROW(export_chunk) ROW(import_chunk)              \
   ROW(context_id) ROW(kernel_parameters) ROW(has_parameters)                                \
   ROW(allocate_pinned) ROW(free_pinned) ROW(allocate_plain) ROW(free_plain)                 \
-  ROW(suspend) ROW(resume)
+  ROW(suspend) ROW(suspend_everything) ROW(resume)
 // clang-format on
 
 namespace vma {

@@ -123,10 +123,12 @@ class CudaDriver final : public Driver {
   void free_plain(ContextHandle context, Address begin) override;
 
   SuspensionHandle suspend(std::span<const DeviceId> gpus) override;
+  SuspensionHandle suspend_everything(std::span<const DeviceId> gpus) override;
   void resume(SuspensionHandle suspension) override;
 
  private:
   std::uint32_t gpu_id(DeviceId device) const;
+  std::vector<std::uint32_t> gpu_ids(std::span<const DeviceId> gpus) const;
   /// CUDA's device for an ordinal. Throws: Error{invalid_argument} for an unknown ordinal.
   int native(DeviceId device) const;
   int attribute(int which, DeviceId device) const;

@@ -47,13 +47,21 @@ std::uint32_t CudaDriver::gpu_id(DeviceId device) const {
   return rm::gpu_id_of(domain, bus, slot);
 }
 
-SuspensionHandle CudaDriver::suspend(std::span<const DeviceId> gpus) {
+std::vector<std::uint32_t> CudaDriver::gpu_ids(std::span<const DeviceId> gpus) const {
   if (gpus.empty()) {
     throw driver_error(native_invalid_value, "NV2080_CTRL_CMD_FIFO_DISABLE_CHANNELS", "no GPU");
   }
   std::vector<std::uint32_t> ids;
   for (const DeviceId device : gpus) ids.push_back(gpu_id(device));
-  return rm::Channels::of_process().suspend(ids);
+  return ids;
+}
+
+SuspensionHandle CudaDriver::suspend(std::span<const DeviceId> gpus) {
+  return rm::Channels::of_process().suspend(gpu_ids(gpus), rm::Objects::Whose::program);
+}
+
+SuspensionHandle CudaDriver::suspend_everything(std::span<const DeviceId> gpus) {
+  return rm::Channels::of_process().suspend(gpu_ids(gpus), rm::Objects::Whose::process);
 }
 
 void CudaDriver::resume(SuspensionHandle suspension) {

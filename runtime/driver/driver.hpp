@@ -356,6 +356,8 @@ class Driver {
   /// GPU fails, nothing is suspended. Requires: at least one GPU, each once; the calling thread has
   /// no suspension.
   virtual SuspensionHandle suspend(std::span<const DeviceId> gpus) = 0;
+  /// As `suspend`, with the work of own contexts: for a check that suspension works here.
+  virtual SuspensionHandle suspend_everything(std::span<const DeviceId> gpus) = 0;
   /// The work goes on. From any thread; does nothing if that suspension has ended. Throws: then
   /// some of the work may still stand, and the call may be repeated.
   virtual void resume(SuspensionHandle suspension) = 0;

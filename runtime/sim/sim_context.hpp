@@ -50,8 +50,9 @@ struct SimContext {
   ContextHandle handle{};
   DeviceId device{};
   bool primary = false;
-  /// That of its GPU. Null for an own context, whose work is never suspended.
+  /// That of its GPU. Own contexts share another one, which goes on while the program is suspended.
   const SimRunlist* runlist = nullptr;
+  bool own = false;
   int references = 1;  ///< Counts retains of a primary context, and its green contexts.
   /// The primary context that a green context shares; null for other contexts.
   SimContext* shared = nullptr;

@@ -145,6 +145,7 @@ class SimDriver : public Driver {
   void free_plain(ContextHandle context, Address begin) override;
 
   SuspensionHandle suspend(std::span<const DeviceId> gpus) override;
+  SuspensionHandle suspend_everything(std::span<const DeviceId> gpus) override;
   void resume(SuspensionHandle suspension) override;
 
  private:

@@ -101,7 +101,7 @@ void SimDriver::destroy_context(ContextHandle context) {
   if (machine_->context(context, call).primary) {
     throw driver_error(native_invalid_context, call, "it is a primary context");
   }
-  if (machine_->context(context, call).runlist != nullptr) machine_->wait_for_resume(lock);
+  if (!machine_->context(context, call).own) machine_->wait_for_resume(lock);
   machine_->await_others_of_device(lock, context, call);
   machine_->close_context(lock, machine_->context(context, call));
 }
@@ -216,26 +216,34 @@ void SimDriver::free_plain(ContextHandle context, Address begin) {
   machine_->memory.free_plain(owner.device, begin);
 }
 
-SuspensionHandle SimDriver::suspend(std::span<const DeviceId> gpus) {
+SuspensionHandle SimMachine::suspend(std::span<const DeviceId> gpus, bool everything) {
   constexpr auto call = "NV2080_CTRL_CMD_FIFO_DISABLE_CHANNELS";
-  for (const DeviceId gpu : gpus) machine_->require_device(gpu, call);
+  for (const DeviceId gpu : gpus) require_device(gpu, call);
   if (gpus.empty()) throw driver_error(native_invalid_value, call, "no GPU");
-  if (machine_->costs.parameters().suspend_us == 0) {
+  if (costs.parameters().suspend_us == 0) {
     throw driver_error(native_not_supported, call, "the machine file has no costs.suspend_us");
   }
-  const SuspensionHandle handle = machine_->begin_suspension(call);
+  const SuspensionHandle handle = begin_suspension(call, everything);
   try {
     for (const DeviceId gpu : gpus) {
-      const CallTime time(*machine_, machine_->suspend_cost(gpu));
-      MutexLock lock(machine_->progress.mutex);
-      machine_->take_off(lock, gpu);
+      const CallTime time(*this, suspend_cost(gpu));
+      MutexLock lock(progress.mutex);
+      take_off(lock, gpu);
     }
   } catch (...) {
-    machine_->end_suspension();
+    end_suspension();
     throw;
   }
-  machine_->note_suspended();
+  note_suspended();
   return handle;
+}
+
+SuspensionHandle SimDriver::suspend(std::span<const DeviceId> gpus) {
+  return machine_->suspend(gpus, false);
+}
+
+SuspensionHandle SimDriver::suspend_everything(std::span<const DeviceId> gpus) {
+  return machine_->suspend(gpus, true);
 }
 
 void SimDriver::resume(SuspensionHandle suspension) {

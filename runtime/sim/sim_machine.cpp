@@ -65,15 +65,20 @@ SimMachine::SimMachine(MachineDescription machine, const SimOptions& sim_options
       progress(clock, sim_options.detect_races ? &races : nullptr),
       primaries(description.gpus.size(), nullptr),
       last_handle_((serial << serial_shift) + 0x1000) {
-  for (std::size_t i = 0; i < description.gpus.size(); ++i) runlists.emplace_back();
+  for (std::size_t i = 0; i < description.gpus.size(); ++i) {
+    runlists.emplace_back();
+    own_runlists.emplace_back();
+  }
   go_with_process();
 }
 
 SimMachine::~SimMachine() {
   const auto end = [this] {
     MutexLock lock(progress.mutex);
-    for (SimRunlist& runlist : runlists) {
-      if (runlist.off()) runlist.put_back(clock.now());
+    for (auto* const all : {&runlists, &own_runlists}) {
+      for (SimRunlist& runlist : *all) {
+        if (runlist.off()) runlist.put_back(clock.now());
+      }
     }
     for (auto& [handle, stream] : streams) retired.push_back(std::move(stream));
     streams.clear();
@@ -200,7 +205,7 @@ void SimMachine::settle(MutexLock& lock, const CompletionPtr& completion) {
 
 std::uint64_t SimMachine::bytes_of(const SimContext& context) const {
   const CostParameters& known = costs.parameters();
-  if (context.runlist == nullptr) return known.own_context_bytes;
+  if (context.own) return known.own_context_bytes;
   return context.shared == nullptr ? known.context_bytes : known.green_context_bytes;
 }
 
@@ -208,7 +213,8 @@ SimContext& SimMachine::add_context(DeviceId device, SimContext* shared, bool ow
   auto opened = std::make_unique<SimContext>();
   opened->device = device;
   opened->shared = shared;
-  if (!own) opened->runlist = &runlists[static_cast<std::size_t>(index(device))];
+  opened->own = own;
+  opened->runlist = &(own ? own_runlists : runlists)[static_cast<std::size_t>(index(device))];
   memory.take(device, bytes_of(*opened));
   opened->handle = next_handle<ContextHandle>();
   opened->free_queues = description.gpus[static_cast<std::size_t>(index(device))].hardware_queues;
@@ -303,11 +309,12 @@ void SimMachine::wait_for_resume(MutexLock& lock) {
   });
 }
 
-SuspensionHandle SimMachine::begin_suspension(const char* call) {
+SuspensionHandle SimMachine::begin_suspension(const char* call, bool everything) {
   MutexLock lock(progress.mutex);
   wait_for_resume(lock);
   progress.check_fault(call);
   suspension.changing = true;
+  suspension.everything = everything;
   return suspension.handle = next_handle<SuspensionHandle>();
 }
 
@@ -351,14 +358,14 @@ TimePoint SimMachine::resume_cost(DeviceId device) {
   return from_microseconds(known.resume_us + known.resume_channel_us * channels(device));
 }
 
-/// Those of the program. All streams of a context share its hardware queues, and three groups of
-/// channels for copies.
+/// Those that a suspension takes off. All streams of a context share its hardware queues, and three
+/// groups of channels for copies.
 int SimMachine::channels(DeviceId device) const {
   constexpr int for_copies = 3 * 4;
   int count = 0;
   for (const auto& [handle, context] : contexts) {
     const bool counts = context->device == device && context->shared == nullptr;
-    if (!counts || context->runlist == nullptr) continue;
+    if (!counts || (context->own && !suspension.everything)) continue;
     count += description.gpus[static_cast<std::size_t>(index(device))].hardware_queues + for_copies;
   }
   return count;
@@ -366,9 +373,10 @@ int SimMachine::channels(DeviceId device) const {
 
 template <typename Visit>
 void SimMachine::for_each_stream_of(DeviceId device, Visit visit) {
-  const SimRunlist* const runlist = &runlists[static_cast<std::size_t>(index(device))];
   const auto look = [&](const std::unique_ptr<SimStream>& stream) {
-    if (stream->context().runlist == runlist) visit(*stream);
+    const SimContext& context = stream->context();
+    if (context.device != device || (context.own && !suspension.everything)) return;
+    visit(*stream);
   };
   std::ranges::for_each(streams | std::views::values, look);
   std::ranges::for_each(retired, look);
@@ -376,7 +384,9 @@ void SimMachine::for_each_stream_of(DeviceId device, Visit visit) {
 
 void SimMachine::take_off(MutexLock& lock, DeviceId device) {
   suspension.gpus.push_back(device);
-  runlists[static_cast<std::size_t>(index(device))].take_off(clock.now());
+  const auto number = static_cast<std::size_t>(index(device));
+  runlists[number].take_off(clock.now());
+  if (suspension.everything) own_runlists[number].take_off(clock.now());
   progress.announce();
   progress.changed.wait(lock, [&]() VMART_NO_THREAD_ANALYSIS {
     bool any = false;
@@ -389,7 +399,9 @@ void SimMachine::take_off(MutexLock& lock, DeviceId device) {
 void SimMachine::put_back(DeviceId device) {
   std::erase(suspension.gpus, device);
   for_each_stream_of(device, [](SimStream& stream) { stream.will_go_on(); });
-  runlists[static_cast<std::size_t>(index(device))].put_back(clock.now());
+  const auto number = static_cast<std::size_t>(index(device));
+  runlists[number].put_back(clock.now());
+  if (suspension.everything) own_runlists[number].put_back(clock.now());
   progress.announce();
 }
 

@@ -18,6 +18,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -61,9 +62,10 @@ class SimMachine {
   Progress progress;
 
   // Guarded by the lock of `progress`.
-  std::deque<SimRunlist> runlists;  ///< By device.
+  std::deque<SimRunlist> runlists, own_runlists;  ///< By device.
   struct Suspension {
     SuspensionHandle handle{};   ///< None: nothing is suspended.
+    bool everything = false;     ///< Own contexts, too.
     std::vector<DeviceId> gpus;  ///< Those that are still suspended.
     bool changing = false;       ///< A thread is taking work off, or putting it back.
   };
@@ -89,9 +91,11 @@ class SimMachine {
     return Handle{++last_handle_};
   }
 
+  /// Implements both kinds of `Driver::suspend`.
+  SuspensionHandle suspend(std::span<const DeviceId> gpus, bool everything);
   // A suspension, step by step; they take the lock of `progress`. One thread at a time changes it.
   /// Blocks: while there is another one.
-  SuspensionHandle begin_suspension(const char* call);
+  SuspensionHandle begin_suspension(const char* call, bool everything);
   /// No thread changes it any more, for now.
   void note_suspended();
   /// False if it has ended. Blocks: while another thread changes it.

@@ -181,7 +181,6 @@ void SimStream::end_access() noexcept {
 }
 
 TimePoint SimStream::suspended_time() const noexcept {
-  if (context_.runlist == nullptr) return TimePoint(0);
   return context_.runlist->off_time(progress_.clock().now());
 }
 

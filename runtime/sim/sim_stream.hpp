@@ -78,7 +78,7 @@ class SimStream : private WorkPlace {
   bool take_queue(MutexLock& lock, const Operation& operation);
   bool claims_queue_before(std::uint64_t number) const;
   bool given_up() const;
-  bool suspended() const noexcept { return context_.runlist != nullptr && context_.runlist->off(); }
+  bool suspended() const noexcept { return context_.runlist->off(); }
   TimePoint stand(MutexLock& lock);
   bool wait_word(const std::uint64_t* word, std::uint64_t value) override;
   void wrote_word() override;

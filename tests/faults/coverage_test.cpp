@@ -49,6 +49,7 @@ const std::map<Call, std::string>& not_failed() {
       {Call::allocate_plain, users},
       {Call::create_context, users},
       {Call::suspend, "no move uses it yet"},
+      {Call::suspend_everything, "no move uses it yet"},
       {Call::resume, "no move uses it yet"},
       {Call::free_plain, users},
   };

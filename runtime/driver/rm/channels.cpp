@@ -228,7 +228,7 @@ void Channels::end_switch() noexcept {
   changed_.notify_all();
 }
 
-SuspensionHandle Channels::suspend(std::span<const std::uint32_t> gpu_ids) {
+SuspensionHandle Channels::suspend(std::span<const std::uint32_t> gpu_ids, Objects::Whose whose) {
   MutexLock lock(mutex_);
   SteadyClock clock;
   const bool none = changed_.wait_until(
@@ -253,7 +253,7 @@ SuspensionHandle Channels::suspend(std::span<const std::uint32_t> gpu_ids) {
     static_cast<void>(put_back(off_));  // What the last one could not.
     if (!asked_) find_existing();
     asked_ = true;
-    std::vector<Batch> wanted = batches(gpu_ids);
+    std::vector<Batch> wanted = batches(gpu_ids, whose);
     off_.reserve(off_.size() + wanted.size());
     for (Batch& batch : wanted) {
       const std::uint32_t status = set(batch, true);
@@ -312,9 +312,10 @@ std::uint32_t Channels::put_back(std::vector<Batch>& batches) noexcept {
 }
 
 /// What to take off, in calls that name whole groups.
-std::vector<Channels::Batch> Channels::batches(std::span<const std::uint32_t> gpu_ids) const {
+std::vector<Channels::Batch> Channels::batches(std::span<const std::uint32_t> gpu_ids,
+                                               Objects::Whose whose) const {
   std::vector<Batch> all;
-  const std::vector<Objects::DeviceChannels> devices = objects_.program_channels();
+  const std::vector<Objects::DeviceChannels> devices = objects_.channels(whose);
   if (devices.empty()) {
     throw Error(ErrorKind::unsupported, disable_call,
                 "no channels of this process are known, as under MPS, where a server has them");

@@ -53,10 +53,11 @@ class Channels {
     Own& operator=(const Own&) = delete;
   };
 
-  /// Takes the program's channels off the GPUs with these ids; see `gpu_id_of`. Throws and blocks:
-  /// as `Driver::suspend`; Error{busy} if another thread has been making or freeing channels for a
-  /// second.
-  SuspensionHandle suspend(std::span<const std::uint32_t> gpu_ids);
+  /// Takes the program's channels, or own ones too, off the GPUs with these ids; see `gpu_id_of`.
+  /// Throws and blocks: as `Driver::suspend`; Error{busy} if another thread has been making or
+  /// freeing channels for a second.
+  SuspensionHandle suspend(std::span<const std::uint32_t> gpu_ids,
+                           Objects::Whose whose = Objects::Whose::program);
   /// As `Driver::resume`.
   void resume(SuspensionHandle suspension);
 
@@ -74,7 +75,7 @@ class Channels {
   void end_change() noexcept;
   void begin_switch(MutexLock& lock) VMART_REQUIRES(mutex_);
   void end_switch() noexcept;
-  std::vector<Batch> batches(std::span<const std::uint32_t> gpu_ids) const;
+  std::vector<Batch> batches(std::span<const std::uint32_t> gpu_ids, Objects::Whose whose) const;
   bool is_on(const Objects::DeviceChannels& device, std::span<const std::uint32_t> gpu_ids) const;
   std::uint32_t set(const Batch& batch, bool disable) const noexcept;
   std::uint32_t control(int descriptor, Handle client, Handle object, std::uint32_t command,

@@ -37,27 +37,28 @@ void Objects::put_back(const std::vector<Object>& objects) {
   for (const Object& object : objects) add(object);
 }
 
-std::vector<Objects::DeviceChannels> Objects::program_channels() const {
+std::vector<Objects::DeviceChannels> Objects::channels(Whose whose) const {
   const MutexLock lock(mutex_);
   std::map<Key, std::map<Handle, std::vector<Handle>>> of_devices;  // By device and group.
   for (const auto& [key, object] : objects_) {
-    if (!is_channel(object.class_id) || object.own) continue;
+    if (!is_channel(object.class_id)) continue;
+    if (object.own && whose == Whose::program) continue;
     const Object* const device = device_of(object);
     const Handle of = device != nullptr ? device->self : 0;
     of_devices[{object.client, of}][object.parent].push_back(object.self);
   }
   std::vector<DeviceChannels> all;
   for (const auto& [key, groups] : of_devices) {
-    DeviceChannels channels;
-    channels.client = key.first;
+    DeviceChannels found;
+    found.client = key.first;
     for (const auto& [other, object] : objects_) {
       if (object.client != key.first) continue;
-      if (object.self == key.second) channels.descriptor = object.descriptor;
+      if (object.self == key.second) found.descriptor = object.descriptor;
       const bool is_subdevice = object.class_id == class_subdevice && object.parent == key.second;
-      if (is_subdevice && channels.subdevice == 0) channels.subdevice = object.self;
+      if (is_subdevice && found.subdevice == 0) found.subdevice = object.self;
     }
-    for (const auto& [group, members] : groups) channels.groups.push_back(members);
-    all.push_back(std::move(channels));
+    for (const auto& [group, members] : groups) found.groups.push_back(members);
+    all.push_back(std::move(found));
   }
   return all;
 }

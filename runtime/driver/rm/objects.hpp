@@ -29,6 +29,8 @@ class Objects {
     std::vector<std::vector<Handle>> groups;
   };
 
+  enum class Whose { program, process };
+
   static bool are_followed(std::uint32_t class_id) noexcept;
 
   /// Throws: std::bad_alloc.
@@ -38,8 +40,8 @@ class Objects {
   /// an object of itself.
   std::vector<Object> take_out(Handle client, Handle object);
   void put_back(const std::vector<Object>& objects);
-  /// All but own ones.
-  std::vector<DeviceChannels> program_channels() const;
+  /// Those of the program are all but own ones.
+  std::vector<DeviceChannels> channels(Whose whose) const;
 
  private:
   using Key = std::pair<Handle, Handle>;  // Client and object.

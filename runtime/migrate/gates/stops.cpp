@@ -1,10 +1,12 @@
 #include "migrate/gates/stops.hpp"
 
+#include "base/log.hpp"
 #include "base/process_exit.hpp"
 #include "migrate/stops/suspension.hpp"
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 namespace vma {
 
@@ -13,10 +15,12 @@ Stops::Turn::Turn(Stops& stops)
   --stops.gates_waiting_;
 }
 
-Stops::Stops(Memory& memory, bool suspends)
+Stops::Stops(Memory& memory, bool suspends, OwnContext own_context)
     : memory_(memory),
       suspends_(suspends),
+      own_context_(std::move(own_context)),
       watchdog_(memory.driver()),
+      suspension_check_(memory.driver(), watchdog_, memory.chunks().ledger()),
       attached_(memory.driver(), memory.topology()),
       gate_post_(memory.driver(), watchdog_, memory.chunks().ledger()) {
   memory.contexts().name_more([this] { return attached_.contexts(); });
@@ -84,11 +88,79 @@ void Stops::hold_while(BoundStream stream, const HoldLimits& limits, MigrationRe
   note_stall();
 }
 
-bool Stops::may_suspend(Location from, Location to) const {
+bool Stops::may_suspend(Location from, Location to) {
   const Topology& topology = memory_.topology();
-  return suspends_ && std::ranges::none_of(topology.devices(), [&](DeviceId device) {
-           return topology.reaches(device, from) && !topology.reaches(device, to);
-         });
+  const auto loses_reach = [&](DeviceId device) {
+    return topology.reaches(device, from) && !topology.reaches(device, to);
+  };
+  if (!suspends_ || std::ranges::any_of(topology.devices(), loses_reach)) return false;
+  bool any = false;
+  for (const DeviceId device : topology.devices()) {
+    SuspensionFinding found = suspension_check_.finding(device);
+    if (found.state == SuspensionFinding::State::unknown) {
+      const ContextHandle program = context_of_program(device);
+      if (is_none(program)) continue;
+      found = check_suspension(device, program);
+    }
+    if (found.state != SuspensionFinding::State::usable) return false;
+    any = true;
+  }
+  return any;
+}
+
+/// One that the runtime knows; none if there is none.
+ContextHandle Stops::context_of_program(DeviceId device) {
+  for (const ContextHandle context : memory_.contexts().list()) {
+    try {
+      if (memory_.driver().context_device(context) == device) return context;
+    } catch (const Error&) {  // The program has just destroyed it.
+    }
+  }
+  return {};
+}
+
+SuspensionFinding Stops::check_suspension(DeviceId device) {
+  using State = SuspensionFinding::State;
+  if (!suspends_) return {State::off, "VMART_STOP is gate; suspend turns it on", {}, {}};
+  const ContextHandle program = context_of_program(device);
+  if (is_none(program)) return {State::unknown, "the program has no context there yet", {}, {}};
+  return check_suspension(device, program);
+}
+
+SuspensionFinding Stops::check_suspension(DeviceId device, ContextHandle program) {
+  ProcessExit::come_first();
+  ProcessExit::hold_back();
+  ContextHandle own{};
+  try {
+    own = own_context_(device);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::out_of_memory) {
+      suspension_check_.decide_off(device, error.what());
+      return suspension_check_.finding(device);
+    }
+    log(LogLevel::info, "work is held, and not suspended: {}", error.what());
+    return {SuspensionFinding::State::unknown, error.what(), {}, {}};
+  }
+  ++holds_waiting_;
+  const MutexLock turn(turn_);
+  --holds_waiting_;
+  // Not `Measuring`: the check waits to see that nothing happens, beside work of other GPUs.
+  const MutexLock slow_work(memory_.chunks().slow_calls().turn());
+  return suspension_check_.check(device, program, own);
+}
+
+/// What is refused now would be refused to later moves, too: those hold.
+void Stops::close(Suspension& suspension, TimePoint deadline) {
+  try {
+    suspension.close(deadline);
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::unsupported) {
+      for (const DeviceId device : memory_.topology().devices()) {
+        suspension_check_.decide_off(device, error.what());
+      }
+    }
+    throw;
+  }
 }
 
 void Stops::suspend_while(const HoldLimits& limits, MigrationReport& report, HeldTimes& times,
@@ -110,7 +182,7 @@ void Stops::suspend_while(const HoldLimits& limits, MigrationReport& report, Hel
     report.stall = {1, stall, stall, stall};
   };
   try {
-    suspension.close(asked + limits.rest_limit);
+    close(suspension, asked + limits.rest_limit);
     report.phases.wait += clock.now() - asked;
     body(suspension);
   } catch (...) {

@@ -6,6 +6,7 @@
 #include "migrate/gates/gate_post.hpp"
 #include "migrate/gates/hold.hpp"
 #include "migrate/gates/stop_stats.hpp"
+#include "migrate/stops/suspension_check.hpp"
 #include "migrate/stops/watchdog.hpp"
 
 #include <vma/migration.hpp>
@@ -17,6 +18,8 @@
 #include <memory>
 
 namespace vma {
+
+class Suspension;
 
 /// When the work was stopped, and when it continued; both zero if it never was.
 struct HeldTimes {
@@ -52,7 +55,11 @@ class Stops {
     GatePost& gate_post_;
   };
 
-  Stops(Memory& memory, bool suspends);
+  /// Creates a context of the runtime's own on a GPU, or returns the one that is there.
+  using OwnContext = std::function<ContextHandle(DeviceId)>;
+
+  /// `suspends`: work may be suspended. `own_context` takes the turn for slow calls.
+  Stops(Memory& memory, bool suspends, OwnContext own_context);
   /// Requires: nothing is stopped, and nothing will be.
   ~Stops();
   Stops(const Stops&) = delete;
@@ -67,8 +74,12 @@ class Stops {
                   BeforeHold* before = nullptr);
   /// Whether a move between these places may suspend the work of the process instead of holding it:
   /// that waits for nothing, and disturbs no stream. Not if a GPU loses reach, since work that runs
-  /// there may still need the memory.
-  bool may_suspend(Location from, Location to) const;
+  /// there may still need the memory; nor if a `SuspensionCheck` has not shown it to work on each
+  /// GPU on which the program has a context, and on one at least. Blocks: for these checks, which
+  /// first create contexts of the runtime's own. Requires: the caller holds no turn.
+  bool may_suspend(Location from, Location to);
+  /// What the check finds on that GPU. Blocks and requires: as `may_suspend`.
+  SuspensionFinding check_suspension(DeviceId device);
   /// The same by a suspension. Copies of `body` run in contexts of the runtime's own. Requires:
   /// `may_suspend` for all that moves; the caller holds no turn. Throws: what `Suspension` and
   /// `body` throw; the work goes on then.
@@ -89,10 +100,15 @@ class Stops {
 
  private:
   HoldPost& hold_post(BoundStream stream) VMART_REQUIRES(turn_);
+  ContextHandle context_of_program(DeviceId device);
+  void close(Suspension& suspension, TimePoint deadline);
+  SuspensionFinding check_suspension(DeviceId device, ContextHandle program);
 
   Memory& memory_;
   const bool suspends_;
+  const OwnContext own_context_;
   Watchdog watchdog_;
+  SuspensionCheck suspension_check_;  // Only a thread with the turn checks.
   AttachedStreams attached_;
   StopStats stats_;
   std::atomic<int> holds_waiting_{0}, gates_waiting_{0};

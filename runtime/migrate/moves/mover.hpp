@@ -113,6 +113,8 @@ class Mover final : private LiveTasks {
   Load load() const;
 
   AttachedStreams& attached() noexcept { return stops_.attached(); }
+  /// See `Stops`.
+  SuspensionFinding check_suspension(DeviceId device) { return stops_.check_suspension(device); }
   const Reach& reach() const noexcept { return reach_; }
   Callbacks& callbacks() noexcept { return *callbacks_; }
   const std::shared_ptr<Callbacks>& shared_callbacks() const noexcept { return callbacks_; }

@@ -31,8 +31,8 @@ Current& current() noexcept {
 }  // namespace
 
 Suspension::Suspension(Driver& driver, Watchdog& watchdog, std::vector<DeviceId> gpus,
-                       std::chrono::nanoseconds patience)
-    : driver_(driver), watchdog_(watchdog), gpus_(std::move(gpus)), patience_(patience) {
+                       std::chrono::nanoseconds patience, Of of)
+    : driver_(driver), watchdog_(watchdog), gpus_(std::move(gpus)), patience_(patience), of_(of) {
   static const ProcessExit::Action action(ProcessExit::Stage::open_stops, &resume_at_exit);
   static_cast<void>(action);
 }
@@ -46,7 +46,7 @@ void Suspension::close(TimePoint deadline) {
   hold_copies_back(deadline);
   begun_ = driver_.clock().now();
   try {
-    suspended_ = driver_.suspend(gpus_);
+    suspended_ = of_ == Of::program ? driver_.suspend(gpus_) : driver_.suspend_everything(gpus_);
   } catch (...) {
     no_copies_.end();
     throw;

@@ -23,10 +23,13 @@ namespace vma {
 /// thread.
 class Suspension final : public StoppedWork {
  public:
+  /// `everything`: own contexts, too.
+  enum class Of { program, everything };
+
   /// `gpus` are all that can reach the memory. `patience`: how long one driver call may take before
   /// the watchdog lets the work go on.
   Suspension(Driver& driver, Watchdog& watchdog, std::vector<DeviceId> gpus,
-             std::chrono::nanoseconds patience);
+             std::chrono::nanoseconds patience, Of of = Of::program);
   ~Suspension() override;  // Opens.
   Suspension(const Suspension&) = delete;
   Suspension& operator=(const Suspension&) = delete;
@@ -56,6 +59,7 @@ class Suspension final : public StoppedWork {
   Watchdog& watchdog_;
   const std::vector<DeviceId> gpus_;
   const std::chrono::nanoseconds patience_;
+  const Of of_;
   SuspensionHandle suspended_{};
   TimePoint begun_{0};
   Watchdog::Ticket ticket_ = Watchdog::Ticket::none;

@@ -331,6 +331,10 @@ SuspensionHandle InterceptDriver::suspend(std::span<const DeviceId> gpus) {
   return pass(Call::suspend, [&] { return inner_.suspend(gpus); });
 }
 
+SuspensionHandle InterceptDriver::suspend_everything(std::span<const DeviceId> gpus) {
+  return pass(Call::suspend_everything, [&] { return inner_.suspend_everything(gpus); });
+}
+
 void InterceptDriver::resume(SuspensionHandle suspension) {
   pass(Call::resume, [&] { inner_.resume(suspension); });
 }

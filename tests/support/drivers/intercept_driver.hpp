@@ -106,6 +106,7 @@ class InterceptDriver : public Driver {
   Address allocate_plain(ContextHandle context, std::size_t size_bytes) override;
   void free_plain(ContextHandle context, Address begin) override;
   SuspensionHandle suspend(std::span<const DeviceId> gpus) override;
+  SuspensionHandle suspend_everything(std::span<const DeviceId> gpus) override;
   void resume(SuspensionHandle suspension) override;
   void note_stopped(int change) noexcept override { inner_.note_stopped(change); }
 

@@ -42,6 +42,7 @@ Permission permission_of(Call call) {
     case Call::wait_event:
     case Call::batch:
     case Call::suspend:
+    case Call::suspend_everything:
     case Call::resume:
     case Call::stop: return Permission::anywhere;
     case Call::copy:

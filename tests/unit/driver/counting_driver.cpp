@@ -230,6 +230,9 @@ void CountingDriver::free_plain(ContextHandle, Address) {
 SuspensionHandle CountingDriver::suspend(std::span<const DeviceId>) {
   return count(Call::suspend, SuspensionHandle{});
 }
+SuspensionHandle CountingDriver::suspend_everything(std::span<const DeviceId>) {
+  return count(Call::suspend_everything, SuspensionHandle{});
+}
 void CountingDriver::resume(SuspensionHandle) {
   count(Call::resume, 0);
 }

@@ -65,6 +65,7 @@ Calls permitted_calls(Driver& d, BoundStream stream) {
       {Call::batch, [&d, stream] { d.batch(stream, {}); }},
       {Call::stop, [&d, stream] { d.stop(stream, {}, {}); }},
       {Call::suspend, [&d] { d.suspend({}); }},
+      {Call::suspend_everything, [&d] { d.suspend_everything({}); }},
       {Call::resume, [&d] { d.resume({}); }},
   };
 }

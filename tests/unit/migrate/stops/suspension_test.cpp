@@ -21,7 +21,12 @@ namespace {
 using std::chrono::milliseconds;
 
 struct SuspendingRig : MoveRig {
-  explicit SuspendingRig(const SimOptions& options = {}) : MoveRig("test-2", {}, options, true) {}
+  explicit SuspendingRig(const SimOptions& options = {}) : MoveRig("test-2", {}, options, true) {
+    for (const DeviceId device : topology().devices()) {
+      EXPECT_EQ(mover().check_suspension(device).state, SuspensionFinding::State::usable);
+    }
+    forget_calls();
+  }
 };
 
 /// Counts in every word of the memory until it is told to end, on a stream that is not attached.
@@ -137,6 +142,7 @@ TEST(SuspendedMoves, DisturbNoCapture) {
 /// Work that has begun may still use the memory, and may not reach it there.
 TEST(SuspendedMoves, WaitForWorkThatWouldLoseItsMemory) {
   MoveRig rig("test-islands", {}, {}, true);
+  for (const DeviceId device : rig.topology().devices()) rig.mover().check_suspension(device);
   const auto moved = rig.filled(2, gpu(0), 2, 7), dropped = rig.filled(2, gpu(0), 2, 7);
   rig.forget_calls();
   rig.move(*moved, gpu(2));
@@ -197,7 +203,7 @@ TEST(SuspendedMoves, AnyCallThatFailsLetsTheProgramGoOn) {
 }
 
 TEST(SuspendedMoves, HoldWhereThereIsNoRoomForAContextOfTheirOwn) {
-  SuspendingRig rig;
+  MoveRig rig("test-2", {}, {}, true);
   const auto allocation = rig.filled(2, gpu(0), 2, 7);
   rig.fail({Call::create_own_context}, {0, 1, 2, 3});
   rig.forget_calls();
