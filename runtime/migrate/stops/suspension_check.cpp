@@ -20,6 +20,8 @@ using std::chrono::milliseconds;
 
 /// How long work is watched that must not run. It would show within a few microseconds.
 constexpr microseconds watch_time(300);
+/// What it wrote before may arrive for so long.
+constexpr microseconds arrival_time(30);
 /// How long the program's work may keep ours from beginning in its context.
 constexpr milliseconds begin_limit(40);
 /// For copies of the program that a suspension waits for.
@@ -170,13 +172,16 @@ class Suspensions {
 };
 
 /// Step 1.
-void require_that_kernels_stand(Counter& counter, Suspensions& suspensions) {
+void require_that_kernels_stand(Driver& driver, Counter& counter, Suspensions& suspensions) {
   counter.launch();
   if (!counter.counts_from(0, go_on_limit)) {
     throw failed("a kernel of the runtime's own does not begin");
   }
   bool stands = false;
-  suspensions.during(Suspension::Of::everything, [&] { stands = !counter.counts(watch_time); });
+  suspensions.during(Suspension::Of::everything, [&] {
+    poll_until(driver.clock(), driver.clock().now() + arrival_time, [] { return false; });
+    stands = !counter.counts(watch_time);
+  });
   if (!stands) throw failed("a kernel runs on while it is suspended");
   if (!counter.counts(go_on_limit)) throw failed("a suspended kernel does not go on");
   counter.end();
@@ -284,7 +289,7 @@ SuspensionFinding SuspensionCheck::try_all(DeviceId gpu, ContextHandle program, 
   try {
     Suspensions suspensions(driver_, watchdog_, gpu);
     Counter counter(driver_, own, ledger_);
-    require_that_kernels_stand(counter, suspensions);
+    require_that_kernels_stand(driver_, counter, suspensions);
     if (!in_program(gpu, program, own)) {
       throw not_now(
           "the program's work, or a thread of it that waits for that, keeps work of ours "

@@ -15,6 +15,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <map>
 #include <memory>
 #include <optional>
@@ -146,6 +147,9 @@ class Examination {
 
   /// Returns the exit status.
   int run() {
+    // Before the driver is opened, which watches libcuda's calls only then. A value that is set
+    // stays: with `gate`, nothing is tried.
+    setenv("VMART_STOP", "suspend", 0);
     blame_.run([&] { settings_ = resolve_settings(runtime_options_); });
     driver_ = open_driver(settings_.driver);
     Driver& driver = *driver_;
@@ -191,6 +195,9 @@ class Examination {
     if (findings_.copy_bytes > 0) time_own_contexts(driver);
     const FreeBytes own = free_now(driver, *topology_);
     for (const DeviceId device : topology_->devices()) {
+      findings_.suspensions.push_back({device, parts_->machinery->mover.check_suspension(device)});
+    }
+    for (const DeviceId device : topology_->devices()) {
       findings_.hbm.push_back({device, taken(before, idle, device), taken(before, copied, device),
                                taken(before, own, device)});
     }
@@ -198,6 +205,7 @@ class Examination {
     if (findings_.copy_bytes > 0) print_speeds(findings_, *topology_, driver.simulated());
     print_hbm(findings_);
     if (findings_.copy_bytes > 0) print_copy_contexts(findings_, settings_.own_contexts);
+    print_suspensions(findings_);
   }
 
   /// What moves cost that cannot copy in the contexts of the program.

@@ -44,6 +44,24 @@ json::object device_json(DeviceId device, const DeviceInfo& info) {
           {"mig", info.mig}};
 }
 
+double microseconds(std::chrono::nanoseconds time) {
+  return static_cast<double>(time.count()) / 1e3;
+}
+
+json::object suspension_json(DeviceId device, const SuspensionFinding& found) {
+  using State = SuspensionFinding::State;
+  json::object entry{{"at", name_of(device)}};
+  if (found.state == State::usable) {
+    entry["state"] = "usable";
+    entry["suspend_us"] = microseconds(found.suspend);
+    entry["resume_us"] = microseconds(found.resume);
+  } else {
+    entry["state"] = found.state == State::off ? "off" : "unknown";
+    entry["why"] = found.why;
+  }
+  return entry;
+}
+
 json::array texts(const std::vector<std::string>& lines) {
   json::array array;
   for (const std::string& line : lines) array.emplace_back(line);
@@ -127,6 +145,23 @@ void print_copy_contexts(const DoctorFindings& findings, bool own_contexts) {
              static_cast<double>(findings.own_context_time->count()) / 1e6);
 }
 
+void print_suspensions(const DoctorFindings& findings) {
+  fmt::print("\nstop by suspension (with VMART_STOP=suspend)\n");
+  for (const auto& [device, found] : findings.suspensions) {
+    const std::string at = place_name(gpu(index(device)));
+    switch (found.state) {
+      case SuspensionFinding::State::usable:
+        fmt::print("{:<14} usable: {:.0f} us off the GPU, {:.0f} us on again\n", at,
+                   microseconds(found.suspend), microseconds(found.resume));
+        break;
+      case SuspensionFinding::State::off: fmt::print("{:<14} off: {}\n", at, found.why); break;
+      case SuspensionFinding::State::unknown:
+        fmt::print("{:<14} not known: {}\n", at, found.why);
+        break;
+    }
+  }
+}
+
 void print_verdict(const DoctorFindings& findings) {
   print_lines("off", findings.off);
   if (!findings.wrong.empty()) print_lines("wrong", findings.wrong);
@@ -156,7 +191,10 @@ void print_doctor_json(Driver& driver, const Topology& topology, const DoctorFin
     }
     hbm.push_back(std::move(entry));
   }
-  json::array places;
+  json::array places, suspensions;
+  for (const auto& [device, found] : findings.suspensions) {
+    suspensions.push_back(suspension_json(device, found));
+  }
   for (const Location at : topology.locations()) places.emplace_back(to_string(at));
   print_json(json::object{{"driver", driver.description()},
                           {"simulated", driver.simulated()},
@@ -167,6 +205,7 @@ void print_doctor_json(Driver& driver, const Topology& topology, const DoctorFin
                           {"copy_bytes", findings.copy_bytes},
                           {"copies", std::move(copies)},
                           {"hbm", std::move(hbm)},
+                          {"suspensions", std::move(suspensions)},
                           {"off", texts(findings.off)},
                           {"wrong", texts(findings.wrong)}});
 }

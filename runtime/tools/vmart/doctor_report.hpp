@@ -2,6 +2,7 @@
 
 #include "driver/driver.hpp"
 #include "machine/topology.hpp"
+#include "runtime/runtime_parts.hpp"
 
 #include <chrono>
 #include <cstdint>
@@ -26,6 +27,8 @@ struct DoctorFindings {
   std::vector<Hbm> hbm;                                  ///< Empty if no runtime could be opened.
   /// How long it takes to create a context of the runtime's own, at worst; none if not measured.
   std::optional<std::chrono::nanoseconds> own_context_time;
+  /// By GPU; empty if no runtime could be opened.
+  std::vector<std::pair<DeviceId, SuspensionFinding>> suspensions;
   std::vector<std::string> off;    ///< Works less well than it could, and why.
   std::vector<std::string> wrong;  ///< Does not work, and how to correct it.
 };
@@ -39,6 +42,8 @@ void print_speeds(const DoctorFindings& findings, const Topology& topology, bool
 void print_hbm(const DoctorFindings& findings);
 /// Where copies run, and what it costs where they cannot run in contexts of the program.
 void print_copy_contexts(const DoctorFindings& findings, bool own_contexts);
+/// Whether moves can stop the program by suspending its work, what that costs, or why not.
+void print_suspensions(const DoctorFindings& findings);
 /// Prints `off` and `wrong`.
 void print_verdict(const DoctorFindings& findings);
 

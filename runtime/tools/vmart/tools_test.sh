@@ -61,6 +61,11 @@ expect 0 "copies run in contexts of the runtime's own" doctor --driver sim:h200x
 unset VMART_OWN_CONTEXTS
 expect 0 "nvlink" doctor --driver sim:h200x2 --copy-mib 0
 expect 0 "host0" doctor --driver sim:h200x1 --copy-mib 0
+unset VMART_STOP
+expect 0 "gpu1           usable: 920 us off the GPU, 450 us on again" doctor --driver sim:h200x2 --copy-mib 0
+export VMART_STOP=gate
+expect 0 "gpu1           off: VMART_STOP is gate" doctor --driver sim:h200x2 --copy-mib 0
+unset VMART_STOP
 expect 0 "context hold    available" doctor --driver sim:gh200 --copy-mib 0
 expect 0 "atomics of gpu1 on host memory" doctor --driver sim:h200x2 --copy-mib 0
 expect 0 "off             nothing" doctor --driver sim:gh200 --copy-mib 0

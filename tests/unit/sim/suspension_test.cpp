@@ -214,6 +214,28 @@ TEST(Suspensions, OneFollowsTheOther) {
   });
 }
 
+TEST(Suspensions, OfEverythingTakeOwnContextsOffToo) {
+  step(6, "test-2", [](SimRig& rig, SteppedExecutor& executor) {
+    const ContextHandle own = rig.driver().create_own_context(DeviceId{0});
+    const BoundStream stream = rig.driver().create_stream(own, StreamKind::non_blocking);
+    const Address word = address_of(rig.new_word());
+    const auto write = [&](std::uint64_t value) {
+      const WordOperation operation{WordOperation::Kind::write, word, value};
+      rig.driver().batch(stream, {&operation, 1});
+    };
+    const SuspensionHandle all = rig.driver().suspend_everything(both);
+    write(1);
+    executor.sleep(std::chrono::milliseconds(1));
+    EXPECT_FALSE(rig.driver().query_stream(stream));
+    rig.driver().resume(all);
+    rig.finish(stream);
+    const SuspensionHandle program = rig.driver().suspend(both);
+    write(2);
+    rig.finish(stream);
+    rig.driver().resume(program);
+  });
+}
+
 TEST(Suspensions, EndWithTheMachine) {
   SimRig rig("test-2");
   std::uint64_t* const word = rig.new_word();

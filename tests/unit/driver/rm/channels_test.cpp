@@ -107,6 +107,10 @@ TEST_F(ChannelsTest, LeavesOwnOnesOn) {
   const auto made = channels.suspend(both);
   EXPECT_EQ(kernel.off(), (std::set<Handle>{group_a + 1, group_a + 2}));
   channels.resume(made);
+  const auto all = channels.suspend(both, Objects::Whose::process);
+  EXPECT_EQ(kernel.off().size(), 6u) << "unless they are asked for";
+  channels.resume(all);
+  EXPECT_TRUE(kernel.off().empty());
 }
 
 TEST_F(ChannelsTest, KnowsBothEnvelopesOfAnAllocation) {
