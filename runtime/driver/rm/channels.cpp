@@ -121,8 +121,14 @@ void Channels::watch(const void* in_libcuda) noexcept {
         return 1;
       },
       &walk);
-  const MutexLock lock(of_process().mutex_);
-  of_process().lost_track_ = of_process().lost_track_ || !walk.found;
+  Channels& all = of_process();
+  const MutexLock lock(all.mutex_);
+  all.lost_track_ = all.lost_track_ || !walk.found;
+  try {
+    // Libcuda has not been used yet, so no channel is from before.
+    if (control_devices().empty()) all.asked_ = true;
+  } catch (const std::exception&) {  // The kernel is asked.
+  }
 }
 
 Channels::Own::Own() noexcept {
