@@ -1,0 +1,144 @@
+// Goal: memory moves while a kernel that never ends uses it, with nothing attached, and no word is
+// wrong afterwards. Method: a kernel counts in every word until it is told to end, on a stream that
+// the runtime was never told of. VMART_SUSPENDED_MOVES sets the number of moves; runs with
+// thousands are started by hand.
+#include "contract/child_process.hpp"
+#include "gpu/gpu_test.hpp"
+#include "runtime/runtime_parts.hpp"
+#include "support/test_kernels.hpp"
+#include "support/test_run.hpp"
+
+#include <vma/error.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <random>
+#include <vector>
+
+namespace vma {
+namespace {
+
+/// Before the driver is opened: it watches libcuda's calls only if asked.
+const bool asked_for = setenv("VMART_STOP", "suspend", 1) == 0;
+
+constexpr std::uint64_t memory_bytes = 4 * gpu_chunk_bytes;
+
+/// A runtime that stops by suspension, and the driver below it, for work that it does not know of.
+class SuspendingRuntime {
+ public:
+  explicit SuspendingRuntime(std::unique_ptr<Driver> opened) : driver_(*opened) {
+    Settings settings;
+    settings.suspends = true;
+    runtime_ = unique_runtime_of(std::make_unique<RuntimeParts>(std::move(opened), settings));
+  }
+  Driver& driver() { return driver_; }
+  Runtime& runtime() { return *runtime_; }
+
+ private:
+  Driver& driver_;  // Of the runtime.
+  std::unique_ptr<Runtime> runtime_;
+};
+
+/// Counts in every word until it is told to end.
+class Counter {
+ public:
+  Counter(Driver& driver, std::uint64_t* words)
+      : driver_(driver),
+        context_(driver.retain_primary(DeviceId{0})),
+        stream_(driver.create_stream(context_, StreamKind::non_blocking)),
+        told_(static_cast<std::uint64_t*>(driver.allocate_pinned(context_, 2 * sizeof(*told_)))),
+        kernel_(driver.load_kernel(context_, beat_kernel())) {
+    std::fill_n(told_, 2, 0);
+    driver.launch(stream_, kernel_, {{1}, {256}},
+                  KernelArguments::of(told_, words, memory_bytes / sizeof(*words), told_ + 1));
+  }
+  ~Counter() {
+    end();
+    driver_.unload_kernel(kernel_);
+    driver_.free_pinned(context_, told_);
+    driver_.destroy_stream(stream_);
+    driver_.release_primary(DeviceId{0});
+  }
+  Counter(const Counter&) = delete;
+  Counter& operator=(const Counter&) = delete;
+
+  std::uint64_t beats() const { return std::atomic_ref(told_[1]).load(); }
+  bool goes_on() const {
+    SteadyClock clock;
+    const std::uint64_t before = beats();
+    return poll_until(clock, clock.now() + std::chrono::seconds(20),
+                      [&] { return beats() != before; });
+  }
+  /// How often it has counted.
+  std::uint64_t end() {
+    std::atomic_ref(told_[0]).store(1);
+    driver_.wait_stream(stream_, never);
+    return beats();
+  }
+
+ private:
+  Driver& driver_;
+  const ContextHandle context_;
+  const BoundStream stream_;
+  std::uint64_t* const told_;
+  const KernelHandle kernel_;
+};
+
+template <typename Machine>
+class GpuSuspendedMoves : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (const std::string why = why_left_out<Machine>(); !why.empty()) {
+      GTEST_SKIP() << "SKIPPED: " << why;
+    }
+  }
+};
+
+TYPED_TEST_SUITE(GpuSuspendedMoves, GpuMachines, GpuMachineNames);
+
+TYPED_TEST(GpuSuspendedMoves, LoseNothingOfAKernelThatNeverEnds) {
+  if (!inside_child()) return run_current_test_in_child(std::chrono::seconds(250));
+  SuspendingRuntime rig(TypeParam::open());
+  Runtime& runtime = rig.runtime();
+  const std::vector<Location> places = runtime.locations();
+  const std::uint64_t moves =
+      number_from_environment("VMART_SUSPENDED_MOVES", rig.driver().simulated() ? 12 : 300);
+  AllocOptions options;
+  options.zeroed = true;
+  options.chunk_bytes = gpu_chunk_bytes;
+  auto* const words = static_cast<std::uint64_t*>(runtime.alloc(memory_bytes, gpu(0), options));
+  std::mt19937_64 random(run_seed());
+  std::vector<double> stall_us;
+  {
+    Counter counter(rig.driver(), words);
+    for (std::uint64_t move = 0; move < moves; ++move) {
+      if (move % 20 == 0) {
+        ASSERT_TRUE(counter.goes_on()) << "after " << move << " moves";
+      }
+      const MigrationReport report = runtime.migrate(words, places[random() % places.size()]);
+      if (report.stall.count > 0) {
+        stall_us.push_back(std::chrono::duration<double, std::micro>(report.stall.max).count());
+      }
+    }
+    ASSERT_FALSE(stall_us.empty());
+    const std::uint64_t beats = counter.end();
+    std::vector<std::uint64_t> seen(memory_bytes / sizeof(*words));
+    runtime.read(words, std::as_writable_bytes(std::span(seen)));
+    const auto wrong = std::ranges::count_if(seen, [&](auto word) { return word != beats; });
+    std::ranges::sort(stall_us);
+    fmt::print(
+        "{} moves, {} of them stopped a kernel, which counted to {}: {} words wrong; stopped for "
+        "{:.0f} us, p99 {:.0f} us, at most {:.0f} us\n",
+        moves, stall_us.size(), beats, wrong, stall_us[stall_us.size() / 2],
+        stall_us[stall_us.size() * 99 / 100], stall_us.back());
+    EXPECT_EQ(wrong, 0);
+  }
+  EXPECT_EQ(runtime.stats().poisoned, 0u);
+  runtime.free(words);
+}
+
+}  // namespace
+}  // namespace vma
