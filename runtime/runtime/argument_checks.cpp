@@ -92,7 +92,7 @@ void check_background_options(const MigrateOptions& options, const char* call) {
   check_options(options, call);
 }
 
-void check_background_move(const Allocation& allocation, const AttachedStreams& attached,
+void check_background_move(const Allocation& allocation, Mover& mover,
                            const MigrateOptions& options, const char* call) {
   check_usable(allocation, call);
   check_not_poisoned(allocation, call);
@@ -104,7 +104,7 @@ void check_background_move(const Allocation& allocation, const AttachedStreams& 
                 fmt::format("the allocation at {:#x} {}", to_integer(allocation.begin()), reason));
   }
   const bool holds = options.scope == StopScope::hold || options.nothing_runs;
-  if (!holds && !attached.any(allocation.begin())) {
+  if (!holds && !mover.may_stop_for(allocation.begin())) {
     throw Error(ErrorKind::invalid_argument, call,
                 "no attached stream may use the allocation; attach the streams that use it, or set "
                 "StopScope::hold");

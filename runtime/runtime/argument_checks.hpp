@@ -2,8 +2,8 @@
 
 #include "machine/topology.hpp"
 #include "memory/allocation.hpp"
-#include "migrate/gates/attached_streams.hpp"
 #include "migrate/migration/migration_task.hpp"
+#include "migrate/moves/mover.hpp"
 
 #include <vma/migration.hpp>
 
@@ -39,8 +39,8 @@ void check_held_move(const MigrateOptions& options, const char* call);
 /// hold.
 void check_background_options(const MigrateOptions& options, const char* call);
 /// Refuses a move in the background early: Error{unknown_pointer, poisoned, pinned};
-/// {invalid_argument} if no stream is attached that may use it, and none is held.
-void check_background_move(const Allocation& allocation, const AttachedStreams& attached,
+/// {invalid_argument} if the work that may use it cannot be stopped, and is not held.
+void check_background_move(const Allocation& allocation, Mover& mover,
                            const MigrateOptions& options, const char* call);
 
 /// Refuses what is most likely a size without its unit, or one of another GPU:

@@ -26,7 +26,7 @@ std::optional<Error> refusal_of(const RuntimeParts::Entry& entry, const Requeste
                                 const MigrateOptions& options, const char* call) {
   const auto& [allocation, range, to] = wanted;
   try {
-    check_background_move(*allocation, entry->mover.attached(), options, call);
+    check_background_move(*allocation, entry->mover, options, call);
     check_not_dropped(*allocation, range, call);
     entry->mover.reach().require_atomics(*allocation, range, to, call);
   } catch (const Error& error) {

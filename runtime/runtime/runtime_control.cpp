@@ -360,7 +360,7 @@ ControlStarted RuntimeControl::start_move(const ControlMove& move) {
   // What the program frees meanwhile is left out, unless it is all that was named.
   std::erase_if(selected, [&](const std::shared_ptr<Allocation>& allocation) {
     try {
-      check_background_move(*allocation, ground_.mover.attached(), options, call_name);
+      check_background_move(*allocation, ground_.mover, options, call_name);
       return false;
     } catch (const Error&) {
       if (selected.size() == 1 || !allocation->being_freed) throw;

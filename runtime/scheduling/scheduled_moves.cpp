@@ -195,7 +195,7 @@ std::optional<Submission> ScheduledMoves::submission_of(Running& group) const {
     return std::nullopt;
   }
   group.refused = allocation->why_pinned();
-  if (group.refused.empty() && !mover_.attached().any(group.begin)) {
+  if (group.refused.empty() && !mover_.may_stop_for(group.begin)) {
     group.refused = "no attached stream may use it";
   }
   if (!group.refused.empty()) return std::nullopt;

@@ -26,6 +26,10 @@ const bool asked_for = setenv("VMART_STOP", "suspend", 1) == 0;
 
 constexpr std::uint64_t memory_bytes = 4 * gpu_chunk_bytes;
 
+double in_us(std::chrono::nanoseconds time) {
+  return std::chrono::duration<double, std::micro>(time).count();
+}
+
 /// A runtime that stops by suspension, and the driver below it, for work that it does not know of.
 class SuspendingRuntime {
  public:
@@ -99,9 +103,10 @@ class GpuSuspendedMoves : public testing::Test {
 
 TYPED_TEST_SUITE(GpuSuspendedMoves, GpuMachines, GpuMachineNames);
 
-TYPED_TEST(GpuSuspendedMoves, LoseNothingOfAKernelThatNeverEnds) {
-  if (!inside_child()) return run_current_test_in_child(std::chrono::seconds(250));
-  SuspendingRuntime rig(TypeParam::open());
+/// Moves the memory under a kernel that never ends, as `move` does it, and checks every word.
+template <typename Machine, typename Move>
+void move_under_a_kernel(const Move& move) {
+  SuspendingRuntime rig(Machine::open());
   Runtime& runtime = rig.runtime();
   const std::vector<Location> places = runtime.locations();
   const std::uint64_t moves =
@@ -111,33 +116,46 @@ TYPED_TEST(GpuSuspendedMoves, LoseNothingOfAKernelThatNeverEnds) {
   options.chunk_bytes = gpu_chunk_bytes;
   auto* const words = static_cast<std::uint64_t*>(runtime.alloc(memory_bytes, gpu(0), options));
   std::mt19937_64 random(run_seed());
-  std::vector<double> stall_us;
+  std::vector<double> stalls_us;
   {
     Counter counter(rig.driver(), words);
-    for (std::uint64_t move = 0; move < moves; ++move) {
-      if (move % 20 == 0) {
-        ASSERT_TRUE(counter.goes_on()) << "after " << move << " moves";
+    for (std::uint64_t number = 0; number < moves; ++number) {
+      if (number % 20 == 0) {
+        ASSERT_TRUE(counter.goes_on()) << "after " << number << " moves";
       }
-      const MigrationReport report = runtime.migrate(words, places[random() % places.size()]);
-      if (report.stall.count > 0) {
-        stall_us.push_back(std::chrono::duration<double, std::micro>(report.stall.max).count());
-      }
+      const MigrationReport report = move(runtime, words, places[random() % places.size()]);
+      if (report.stall.count > 0) stalls_us.push_back(in_us(report.stall.max));
     }
-    ASSERT_FALSE(stall_us.empty());
+    ASSERT_FALSE(stalls_us.empty());
     const std::uint64_t beats = counter.end();
     std::vector<std::uint64_t> seen(memory_bytes / sizeof(*words));
     runtime.read(words, std::as_writable_bytes(std::span(seen)));
     const auto wrong = std::ranges::count_if(seen, [&](auto word) { return word != beats; });
-    std::ranges::sort(stall_us);
+    std::ranges::sort(stalls_us);
     fmt::print(
-        "{} moves, {} of them stopped a kernel, which counted to {}: {} words wrong; stopped for "
+        "{} moves, {} of them stopped a kernel, which counted to {}: {} words wrong; longest stop "
+        "of a move "
         "{:.0f} us, p99 {:.0f} us, at most {:.0f} us\n",
-        moves, stall_us.size(), beats, wrong, stall_us[stall_us.size() / 2],
-        stall_us[stall_us.size() * 99 / 100], stall_us.back());
+        moves, stalls_us.size(), beats, wrong, stalls_us[stalls_us.size() / 2],
+        stalls_us[stalls_us.size() * 99 / 100], stalls_us.back());
     EXPECT_EQ(wrong, 0);
   }
   EXPECT_EQ(runtime.stats().poisoned, 0u);
   runtime.free(words);
+}
+
+TYPED_TEST(GpuSuspendedMoves, LoseNothingOfAKernelThatNeverEnds) {
+  if (!inside_child()) return run_current_test_in_child(std::chrono::seconds(250));
+  move_under_a_kernel<TypeParam>([](Runtime& runtime, std::uint64_t* words, Location to) {
+    return runtime.migrate(words, to);
+  });
+}
+
+TYPED_TEST(GpuSuspendedMoves, LoseNothingInTheBackground) {
+  if (!inside_child()) return run_current_test_in_child(std::chrono::seconds(250));
+  move_under_a_kernel<TypeParam>([](Runtime& runtime, std::uint64_t* words, Location to) {
+    return runtime.migrate_async(words, to).wait();
+  });
 }
 
 }  // namespace

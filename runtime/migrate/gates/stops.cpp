@@ -89,6 +89,18 @@ void Stops::hold_while(BoundStream stream, const HoldLimits& limits, MigrationRe
 }
 
 bool Stops::may_suspend(Location from, Location to) {
+  return may_suspend(from, to, [this](DeviceId device, ContextHandle program) {
+    return check_suspension(device, program);
+  });
+}
+
+bool Stops::is_known_to_suspend(Location from, Location to) {
+  return may_suspend(from, to, [](DeviceId, ContextHandle) { return SuspensionFinding{}; });
+}
+
+/// `find_out` is asked about GPUs of which nothing is known.
+template <typename FindOut>
+bool Stops::may_suspend(Location from, Location to, const FindOut& find_out) {
   const Topology& topology = memory_.topology();
   const auto loses_reach = [&](DeviceId device) {
     return topology.reaches(device, from) && !topology.reaches(device, to);
@@ -100,7 +112,7 @@ bool Stops::may_suspend(Location from, Location to) {
     if (found.state == SuspensionFinding::State::unknown) {
       const ContextHandle program = context_of_program(device);
       if (is_none(program)) continue;
-      found = check_suspension(device, program);
+      found = find_out(device, program);
     }
     if (found.state != SuspensionFinding::State::usable) return false;
     any = true;

@@ -80,11 +80,17 @@ class Stops {
   bool may_suspend(Location from, Location to);
   /// What the check finds on that GPU. Blocks and requires: as `may_suspend`.
   SuspensionFinding check_suspension(DeviceId device);
+  /// As `may_suspend`, from what is known: does not block.
+  bool is_known_to_suspend(Location from, Location to);
+  /// Whether that was asked for.
+  bool suspends() const noexcept { return suspends_; }
   /// The same by a suspension. Copies of `body` run in contexts of the runtime's own. Requires:
   /// `may_suspend` for all that moves; the caller holds no turn. Throws: what `Suspension` and
   /// `body` throw; the work goes on then.
   void suspend_while(const HoldLimits& limits, MigrationReport& report, HeldTimes& times,
                      const std::function<void(StoppedWork&)>& body);
+  /// As `Suspension::close`. What the driver refuses for good, no later move tries.
+  void close(Suspension& suspension, TimePoint deadline);
   /// Threads that wait for their turn. A gate that no stream has arrived at for long gives its turn
   /// up for them.
   struct Waiting {
@@ -101,8 +107,9 @@ class Stops {
  private:
   HoldPost& hold_post(BoundStream stream) VMART_REQUIRES(turn_);
   ContextHandle context_of_program(DeviceId device);
-  void close(Suspension& suspension, TimePoint deadline);
   SuspensionFinding check_suspension(DeviceId device, ContextHandle program);
+  template <typename FindOut>
+  bool may_suspend(Location from, Location to, const FindOut& find_out);
 
   Memory& memory_;
   const bool suspends_;

@@ -74,7 +74,7 @@ BatchStop::BatchStop(const MoveParts& parts, const LiveRanges& ranges, LiveBatch
 
 /// The program wants a stream or memory back, or wants a migration to end.
 bool BatchStop::given_up() const noexcept {
-  return (streams_->wanted() && !insists_) || ranges_.any_unwanted();
+  return (streams_ && streams_->wanted() && !insists_) || ranges_.any_unwanted();
 }
 
 void BatchStop::keep_streams() {
@@ -161,18 +161,24 @@ std::optional<GateRefusal> BatchStop::tell_streams() {
     parts_.memory.chunks().keepers().warm_grant();  // With nothing stopped yet.
     let_through_ = clock_.now();
   }
-  if (insists_) keep_streams();
-  name_streams();
-  if (plan_.stops.empty()) {
-    return GateRefusal{StopRefusal::streams_changed,
-                       "the program detached every stream that may use the memory"};
+  if (batch_.suspends()) {
+    const std::vector<DeviceId>& gpus = parts_.memory.topology().devices();
+    in_use_.insert(gpus.begin(), gpus.end());
+  } else {
+    if (insists_) keep_streams();
+    name_streams();
+    if (plan_.stops.empty()) {
+      return GateRefusal{StopRefusal::streams_changed,
+                         "the program detached every stream that may use the memory"};
+    }
+    post_.prepare(plan_);
+    if (!follows_) post_.prune();
   }
-  post_.prepare(plan_);
-  if (!follows_) post_.prune();
   asked_ = clock_.now();
   if (auto refusal = pause_loads()) return refusal;
   if (!settlers_.empty()) arm();
   tried_ = true;
+  if (batch_.suspends()) return std::nullopt;
   return gate_.send(plan_, limits());
 }
 
@@ -224,6 +230,7 @@ std::chrono::nanoseconds BatchStop::deepest_backlog() const {
 }
 
 bool BatchStop::await_first(TimePoint until, const std::function<void()>& meanwhile) {
+  if (batch_.suspends()) return true;
   const Measuring measuring(clock_);
   return gate_.await_first(until, meanwhile);
 }
@@ -244,7 +251,7 @@ std::optional<GateRefusal> BatchStop::switch_chunks() {
   } catch (...) {
     failure = std::current_exception();
   }
-  gate_.open();
+  open();
   for (LiveChunk* const chunk : batch_.chunks) {
     try {
       chunk->transaction.grant_rest(chunk->range.report.phases);
@@ -258,11 +265,11 @@ std::optional<GateRefusal> BatchStop::switch_chunks() {
 }
 
 void BatchStop::call_off() noexcept {
-  gate_.open();
+  open();
   slow_call_turn_.let_go();
   if (streams_) streams_->end();
   nobody_attaches_.reset();
-  times_ = gate_.times();
+  if (!batch_.suspends()) times_ = gate_.times();
   // From here on the settling runs by itself; `LiveStaging::stand_down` waits for it, without a
   // lock.
   parts_.stops.watchdog().disarm(std::exchange(ticket_, Watchdog::Ticket::none));
@@ -288,8 +295,43 @@ bool BatchStop::go() {
   return true;
 }
 
+/// Stops the streams, or suspends the process.
+std::optional<GateRefusal> BatchStop::close() {
+  if (!batch_.suspends()) return gate_.close();
+  suspension_.emplace(driver_, parts_.stops.watchdog(), parts_.memory.topology().devices(),
+                      limits().settle_limit);
+  try {
+    parts_.stops.close(*suspension_, clock_.now() + batch_.gate_limit);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::busy) throw;
+    return GateRefusal{StopRefusal::copies_busy, error.what()};
+  }
+  times_.first_arrival = times_.last_arrival = suspension_->begun();
+  return std::nullopt;
+}
+
+/// From here on nothing but `open` lets the streams go on. False: they already go on.
+bool BatchStop::commit() {
+  if (!suspension_) return gate_.commit();
+  try {
+    suspension_->begin_dark();
+  } catch (const Error&) {
+    return false;
+  }
+  return dark_ = true;
+}
+
+void BatchStop::open() noexcept {
+  if (!batch_.suspends()) return gate_.open();
+  if (!suspension_) return;
+  if (std::exchange(dark_, false)) suspension_->end_dark();
+  suspension_->open();
+  times_.opened = clock_.now();
+  suspension_.reset();
+}
+
 std::optional<GateRefusal> BatchStop::close_and_switch() {
-  if (auto refusal = gate_.close()) {
+  if (auto refusal = close()) {
     overdue_ = !settlers_.empty() && refusal->why == StopRefusal::not_arrived &&
                gate_.times().first_arrival == TimePoint(0);
     return refusal;
@@ -315,7 +357,8 @@ std::optional<GateRefusal> BatchStop::begin_filling() {
   }
   if (batch_.way() == Way::stopped) {
     const PhaseTimer timer(clock_, phases.copy);
-    for (LiveChunk* const chunk : batch_.chunks) chunk->transaction.start_copy();
+    for (LiveChunk* const chunk : batch_.chunks)
+      chunk->transaction.start_copy(batch_.copies_under());
   }
   return std::nullopt;
 }
@@ -332,12 +375,12 @@ std::optional<GateRefusal> BatchStop::switch_first() {
   if (clock_.now() - let_through_ >= ask_period) ask();
   // Work of a stream that was attached since the plan was made runs, and may have written after the
   // settling; streams attached from here on wait.
-  keep_streams();
-  if (parts_.stops.attached().last_attach(allocations_) != last_attach_) {
+  if (!batch_.suspends()) keep_streams();
+  if (!batch_.suspends() && parts_.stops.attached().last_attach(allocations_) != last_attach_) {
     return GateRefusal{StopRefusal::streams_changed,
                        "the program attached a stream while the gate was closed"};
   }
-  if (!gate_.commit()) {
+  if (!commit()) {
     return GateRefusal{
         StopRefusal::opened_by_watchdog,
         fmt::format("the streams were stopped for longer than {:.1f} ms, mostly by a "

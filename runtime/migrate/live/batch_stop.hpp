@@ -4,6 +4,7 @@
 #include "migrate/gates/gate.hpp"
 #include "migrate/live/live_ranges.hpp"
 #include "migrate/migration/move_parts.hpp"
+#include "migrate/stops/suspension.hpp"
 
 #include <chrono>
 #include <cstddef>
@@ -15,7 +16,8 @@
 namespace vma {
 
 /// One try to stop the attached streams and switch the chunks of a batch: closes a gate, commits,
-/// settles or copies and switches one chunk after the other, opens.
+/// settles or copies and switches one chunk after the other, opens. Or to suspend the process, if
+/// the batch does: then it waits for no stream, and no try follows another.
 ///
 ///     look, or send -> await_first ... -> switch_chunks     (or call_off at any time)
 ///
@@ -42,6 +44,7 @@ class BatchStop {
   std::optional<GateRefusal> send(bool follows);
   /// Waits until a stream arrives, at most until `until`, and calls `meanwhile` while nothing is
   /// stopped. True: it is time for `switch_chunks`. Requires: sent.
+  /// At once if the batch suspends.
   bool await_first(TimePoint until, const std::function<void()>& meanwhile);
   /// The gate before this one has opened, so that streams may arrive.
   void comes_next() noexcept;
@@ -76,6 +79,9 @@ class BatchStop {
 
   static std::vector<Settler> settlers_of(const LiveBatch& batch);
   GateLimits limits();
+  std::optional<GateRefusal> close();
+  bool commit();
+  void open() noexcept;
   bool given_up() const noexcept;
   void keep_streams();
   void name_streams();
@@ -118,6 +124,8 @@ class BatchStop {
   std::uint64_t last_attach_ = 0;  // To the allocations, before the streams were listed.
   SlowCallTurn slow_call_turn_;
   Gate gate_;
+  std::optional<Suspension> suspension_;
+  bool dark_ = false;  // Committed by a suspension.
   GateTimes times_;
   Watchdog::Ticket ticket_ = Watchdog::Ticket::none;
   TimePoint asked_{0};

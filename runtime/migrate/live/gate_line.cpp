@@ -37,6 +37,7 @@ void GateLine::begin(LiveBatch batch) {
 }
 
 std::optional<GateRefusal> GateLine::look() {
+  if (batch().suspends()) return std::nullopt;  // It waits for no backlog.
   const Stops::Turn turn(parts_.stops);
   return BatchStop(parts_, ranges_, batch(), staging_.max_stall(), turn.gate_post()).look();
 }

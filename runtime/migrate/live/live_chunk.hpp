@@ -92,6 +92,8 @@ struct LiveBatch {
     std::erase_if(chunks, [&](const LiveChunk* chunk) { return &chunk->range == &range; });
   }
   Way way() const { return front().choice.way; }
+  bool suspends() const { return front().choice.suspends; }
+  CopyUnder copies_under() const { return suspends() ? CopyUnder::hold : CopyUnder::gate; }
   /// How long the next try keeps others waiting who need the turn to stop work. It grows, so that
   /// any backlog can be waited for.
   std::chrono::nanoseconds turn_limit() const noexcept {

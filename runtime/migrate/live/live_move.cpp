@@ -85,6 +85,7 @@ void LiveMove::move_next(LiveChunk& first) {
     if (!conditions_.movable(first.range, tries_.deadline(first.range))) return;
     first.range.pinned_since.reset();
     ProgramCalls::of_process().detach_idle_streams();
+    parts_.stops.may_suspend(first.transaction.from(), first.range.task->to);  // To know it below.
     line_.begin(staging_.make_batch(first));
     staging_.stage_ahead(line_.batch());
     tries_.begin(line_.batch());
@@ -191,6 +192,7 @@ bool LiveMove::chunks_ready(const LiveBatch& batch) const {
 
 /// Throws: Error if the streams can no longer be stopped. Requires: nothing is stopped.
 void LiveMove::require_streams(const LiveBatch& batch) {
+  if (batch.suspends()) return conditions_.require_going_on();
   LiveChunk* detached = nullptr;
   for_each_range(batch, [&](LiveRange& range) {
     concerned_ = range.first_left();
@@ -298,8 +300,8 @@ void LiveMove::account_for(LiveBatch& batch, const BatchStop& stop, Try& result)
     if (batch.way() == Way::live && !stop.all_arrived())
       staging_.ways().leave_application_context();
   }
-  log(LogLevel::debug, "gate for {} chunks and {} streams: {} switched, stopped for {:.0f} us{}{}",
-      batch.chunks.size(), stop.streams(),
+  log(LogLevel::debug, "{} for {} chunks and {} streams: {} switched, stopped for {:.0f} us{}{}",
+      batch.suspends() ? "suspension" : "gate", batch.chunks.size(), stop.streams(),
       std::ranges::count_if(batch.chunks, &LiveChunk::switched),
       stop.all_stood() ? in_seconds(times.stall()) * 1e6 : 0.0, result.refusal ? ": " : "",
       result.refusal ? result.refusal->detail : "");

@@ -120,7 +120,9 @@ void LiveStaging::prepare_copies(const LiveBatch& batch) const {
   for (const LiveChunk* const chunk : batch.chunks) {
     routes.emplace(chunk->transaction.from(), chunk->range.task->to);
   }
-  for (const auto& [from, to] : routes) parts_.engine.prepare(from, to, batch.chunks.size());
+  for (const auto& [from, to] : routes) {
+    parts_.engine.prepare(from, to, batch.chunks.size(), batch.copies_under());
+  }
 }
 
 void LiveStaging::stage_ahead(const LiveBatch& batch) {
@@ -179,7 +181,7 @@ bool LiveStaging::stage_one_ahead(const LiveBatch& batch, LiveChunk& next) {
 /// while a gate is on its way, and without calling a hook.
 bool LiveStaging::may_follow(const LiveChunk& first, const LiveChunk& next) const {
   return next.staged && next.copier != nullptr && next.choice.way == first.choice.way &&
-         !next.broken() && next.range.allocation.may_move() &&
+         !next.choice.suspends && !next.broken() && next.range.allocation.may_move() &&
          next.range.allocation.hooks().empty() && same_streams(first.range, next.range);
 }
 
@@ -219,18 +221,18 @@ std::chrono::nanoseconds LiveStaging::predicted_stall(const LiveBatch& batch) co
 bool LiveStaging::stage_beside(const LiveChunk& first, LiveChunk& next, Effort effort) {
   if (&first.range != &next.range && !same_streams(first.range, next.range)) return false;
   if (next.broken() || next.range.unwanted()) return false;  // If freed, it may be another's.
-  if (next.staged) return next.choice.way == first.choice.way;
+  if (next.staged) return next.choice.moves_as(first.choice);
   try {
     next.transaction.take_clean_target();
     const WayChoice choice = ways_.choose(next);
-    if (choice.way != first.choice.way) return false;
+    if (!choice.moves_as(first.choice)) return false;
     next.choice = choice;
     const std::uint64_t size_bytes = next.transaction.size_bytes();
     if (is_live(choice.way) && !lease_copier(next, effort).has_bay_for(size_bytes)) return false;
     const bool copies = choice.way != Way::remapped;
     if (copies && !parts_.pace.try_book_copy(clock_.now(), size_bytes)) return false;
     begin(next, choice, effort);
-    return next.choice.way == first.choice.way;  // It may have had to take another one.
+    return next.choice.moves_as(first.choice);  // It may have had to take another one.
   } catch (const std::exception& error) {
     log(LogLevel::debug, "could not copy a chunk in advance: {}", error.what());
     unstage(next);
@@ -238,15 +240,16 @@ bool LiveStaging::stage_beside(const LiveChunk& first, LiveChunk& next, Effort e
   }
 }
 
-/// A gate stops a stream only for memory that it may use.
+/// A gate stops a stream only for memory that it may use; a suspension stops all.
 bool LiveStaging::same_streams(const LiveRange& one, const LiveRange& other) const {
-  return parts_.stops.attached().same_scope(one.allocation.begin(), other.allocation.begin());
+  return parts_.stops.suspends() ||
+         parts_.stops.attached().same_scope(one.allocation.begin(), other.allocation.begin());
 }
 
 void LiveStaging::choose_again(LiveBatch& batch) {
   const WayChoice choice = ways_.choose(batch.front());
   const bool same = std::ranges::all_of(batch.chunks, [&](const LiveChunk* chunk) {
-    return choice.way == chunk->choice.way && ways_.choose(*chunk).way == choice.way;
+    return choice.moves_as(chunk->choice) && ways_.choose(*chunk).moves_as(choice);
   });
   if (same) return;
   unstage_all();  // Their copier may be given up.
@@ -304,7 +307,9 @@ void LiveStaging::begin(LiveChunk& chunk, const WayChoice& choice, Effort effort
       const bool may_stop = chunk.range.task->options.mode == Mode::automatic;
       if (!may_stop || !(no_digests || no_bay)) throw;
       if (no_digests) chunk.lacked_digests = chunk.choice.way;
-      chunk.choice = {Way::stopped, std::string("stopped: ") + error.what(), true};
+      chunk.choice.way = Way::stopped;
+      chunk.choice.reason = std::string("stopped: ") + error.what();
+      chunk.choice.overlap = true;
     }
   }
   chunk.staged = true;

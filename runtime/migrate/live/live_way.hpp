@@ -24,6 +24,13 @@ struct WayChoice {
   std::string reason;  ///< Why it is not `live`; empty if it is.
   /// Whether the copy of the next chunk may run while the gate closes: it wants a queue too.
   bool overlap = true;
+  /// The process is suspended instead of stopped at a gate, so nothing waits for its streams.
+  bool suspends = false;
+
+  /// Whether one stop may serve both.
+  bool moves_as(const WayChoice& other) const noexcept {
+    return way == other.way && suspends == other.suspends;
+  }
 };
 
 /// Facts that the choice depends on.

@@ -27,8 +27,12 @@ void WayChooser::note_moved() noexcept {
 WayChoice WayChooser::choose(const LiveChunk& chunk) const {
   const Allocation& allocation = chunk.range.allocation;
   const MigrationTask& task = *chunk.range.task;
-  const AttachedStreams::Use streams(parts_.stops.attached(), allocation.begin());
-  const GatePlan plan = plan_gate(streams.streams(), parts_.memory.topology());
+  const bool suspends = parts_.stops.is_known_to_suspend(chunk.transaction.from(), task.to);
+  GatePlan plan;
+  if (!suspends) {
+    const AttachedStreams::Use streams(parts_.stops.attached(), allocation.begin());
+    plan = plan_gate(streams.streams(), parts_.memory.topology());
+  }
   WayFacts facts;
   facts.from = chunk.transaction.from();
   facts.to = task.to;
@@ -36,12 +40,18 @@ WayChoice WayChooser::choose(const LiveChunk& chunk) const {
   facts.target_clean = chunk.transaction.target_clean();
   facts.dirty = allocation.dirtiness;
   facts.application_waits = chunks_beside_ > 0;
-  if (facts.from.kind == Location::Kind::gpu) {
+  // What settles during a suspension does so in a context of the runtime's own.
+  if (facts.from.kind == Location::Kind::gpu && !suspends) {
     facts.application = parts_.copiers.application_context(DeviceId{facts.from.ordinal});
   }
-  return choose_way(facts, plan, parts_.memory.topology(), [&](ContextHandle context) {
+  WayChoice choice = choose_way(facts, plan, parts_.memory.topology(), [&](ContextHandle context) {
     return parts_.memory.topology().info(parts_.memory.driver().context_device(context)).max_queues;
   });
+  choice.suspends = suspends;
+  if (suspends && choice.way == Way::live_beside) {
+    choice.reason = "live in a context of our own: the program is suspended";
+  }
+  return choice;
 }
 
 void WayChooser::require(const LiveChunk& chunk) {

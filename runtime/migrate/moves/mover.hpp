@@ -115,6 +115,9 @@ class Mover final : private LiveTasks {
   AttachedStreams& attached() noexcept { return stops_.attached(); }
   /// See `Stops`.
   SuspensionFinding check_suspension(DeviceId device) { return stops_.check_suspension(device); }
+  /// Whether the work that may use the memory there can be stopped in the background: by a
+  /// suspension, or at gates of attached streams.
+  bool may_stop_for(Address begin) { return stops_.suspends() || stops_.attached().any(begin); }
   const Reach& reach() const noexcept { return reach_; }
   Callbacks& callbacks() noexcept { return *callbacks_; }
   const std::shared_ptr<Callbacks>& shared_callbacks() const noexcept { return callbacks_; }
