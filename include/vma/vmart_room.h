@@ -11,8 +11,9 @@ extern "C" {
 /// The most that the runtime may allocate at a place; UINT64_MAX if nothing limits it. Does not
 /// block.
 VMART_EXPORT vmart_status vmart_capacity(vmart_location at, uint64_t* out);
-/// Bytes of all allocations at a place, mapped or not, plus memory cached after frees and moves.
-/// Excludes the runtime's own memory. Does not block.
+/// Bytes of all allocations at a place, mapped or not, plus memory cached after frees and moves,
+/// plus tables of the runtime's own. Excludes what the driver needs for its contexts. Does not
+/// block.
 VMART_EXPORT vmart_status vmart_held_bytes(vmart_location at, uint64_t* out);
 /// Moves at least `bytes` away from a place, if so much may move and has room elsewhere, the
 /// coldest first, and releases it to the driver with what is cached. `out_bytes`, which may be

@@ -177,7 +177,7 @@ vmart_status vmart_held_bytes(vmart_location at, uint64_t* out) {
   return at_boundary([&] {
     require_argument(out, call, "out");
     const vma::Ledger::Account account = account_at(at, call);
-    *out = account.allocated_bytes + account.spare_bytes();
+    *out = account.allocated_bytes + account.spare_bytes() + account.own_bytes;
   });
 }
 

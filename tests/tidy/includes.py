@@ -22,7 +22,8 @@ SEES = {
     "migrate/copying/kernels": "",
     "migrate/copying": "base driver machine memory migrate/gates migrate/copying/kernels",
     "migrate/migration": "base driver machine memory migrate/gates migrate/copying",
-    "migrate/live": "base driver machine memory migrate/gates migrate/copying migrate/migration",
+    "migrate/live": "base driver machine memory migrate/stops migrate/gates migrate/copying "
+                    "migrate/migration",
     "migrate/moves": "base driver machine memory migrate/stops migrate/gates migrate/copying "
                      "migrate/migration migrate/live",
     "telemetry": "base machine memory",

@@ -120,9 +120,8 @@ void LiveStaging::prepare_copies(const LiveBatch& batch) const {
   for (const LiveChunk* const chunk : batch.chunks) {
     routes.emplace(chunk->transaction.from(), chunk->range.task->to);
   }
-  for (const auto& [from, to] : routes) {
-    parts_.engine.prepare(from, to, batch.chunks.size(), batch.copies_under());
-  }
+  const CopyUnder under = batch.copies_under();
+  for (const auto& [from, to] : routes) parts_.engine.prepare(from, to, batch.chunks.size(), under);
 }
 
 void LiveStaging::stage_ahead(const LiveBatch& batch) {
@@ -307,9 +306,7 @@ void LiveStaging::begin(LiveChunk& chunk, const WayChoice& choice, Effort effort
       const bool may_stop = chunk.range.task->options.mode == Mode::automatic;
       if (!may_stop || !(no_digests || no_bay)) throw;
       if (no_digests) chunk.lacked_digests = chunk.choice.way;
-      chunk.choice.way = Way::stopped;
-      chunk.choice.reason = std::string("stopped: ") + error.what();
-      chunk.choice.overlap = true;
+      chunk.choice = chunk.choice.stopped_instead(error.what());
     }
   }
   chunk.staged = true;

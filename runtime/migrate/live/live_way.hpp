@@ -27,6 +27,9 @@ struct WayChoice {
   /// The process is suspended instead of stopped at a gate, so nothing waits for its streams.
   bool suspends = false;
 
+  WayChoice stopped_instead(const std::string& why) const {
+    return {Way::stopped, "stopped: " + why, true, suspends};
+  }
   /// Whether one stop may serve both.
   bool moves_as(const WayChoice& other) const noexcept {
     return way == other.way && suspends == other.suspends;

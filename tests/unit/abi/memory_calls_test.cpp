@@ -76,6 +76,25 @@ TEST_F(MemoryCalls, FreedMemoryIsCachedUntilItIsTrimmed) {
   EXPECT_EQ(vmart_cached_bytes(c_gpu(0), nullptr), VMART_INVALID_ARGUMENT);
 }
 
+/// So that a program sees as much free memory after its first live move as before it.
+TEST_F(MemoryCalls, HeldMemoryIsAllThatTheRuntimeTakesFromADevice) {
+  const auto taken = [this] {
+    std::uint64_t held = 0;
+    EXPECT_EQ(vmart_held_bytes(c_gpu(0), &held), VMART_OK);
+    return driver().free_bytes(DeviceId{0}) + held;
+  };
+  attach(stream(0));
+  void* const words = vma::alloc(3 * chunk_bytes, gpu(0));
+  const std::uint64_t before = taken();
+  MigrateOptions live;
+  live.mode = Mode::live;
+  EXPECT_EQ(migrate_async(words, gpu(1), live).wait().outcome, Outcome::done);
+  EXPECT_EQ(taken(), before);
+  vma::free(words);
+  EXPECT_EQ(taken(), before);
+  detach(stream(0));
+}
+
 TEST_F(MemoryCalls, CapacitiesAreToldAndRoomNeedsAScheduler) {
   std::uint64_t bytes = 1;
   EXPECT_EQ(vmart_capacity(c_gpu(1), &bytes), VMART_OK);
