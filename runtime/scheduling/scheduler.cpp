@@ -461,7 +461,7 @@ SchedulerStats Scheduler::stats() const {
 
 std::vector<PlaceState> Scheduler::places() {
   const MutexLock lock(mutex_);
-  catch_up();  // A move that has ended shows before the next tick.
+  if (!stopped_) catch_up();  // A move that has ended shows before the next tick.
   const std::span<const PlaceState> places = path_.snapshot().places();
   return {places.begin(), places.end()};
 }

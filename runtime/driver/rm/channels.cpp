@@ -267,7 +267,13 @@ SuspensionHandle Channels::suspend(std::span<const std::uint32_t> gpu_ids, Objec
       if (status != status_ok) throw refused(status);
     }
   } catch (const std::exception& error) {
-    const std::uint32_t left = put_back(off_);
+    constexpr std::chrono::seconds limit(2);  // Nobody else tries, and the program stands.
+    std::uint32_t left = put_back(off_);
+    Poll poll;
+    for (const TimePoint end = clock_.now() + limit; left != status_ok && clock_.now() < end;) {
+      poll.pause();
+      left = put_back(off_);
+    }
     lock.lock();
     suspension_ = {};
     lock.unlock();

@@ -98,16 +98,27 @@ bool Stops::is_known_to_suspend(Location from, Location to) {
   return may_suspend(from, to, [](DeviceId, ContextHandle) { return SuspensionFinding{}; });
 }
 
+bool Stops::never_suspends(Location from, Location to) const {
+  const std::vector<DeviceId>& devices = memory_.topology().devices();
+  return loses_reach(from, to) || std::ranges::any_of(devices, [this](DeviceId device) {
+           return suspension_check_.finding(device).state == SuspensionFinding::State::off;
+         });
+}
+
+/// Whether a GPU that may be using the memory would not reach it any more.
+bool Stops::loses_reach(Location from, Location to) const {
+  const Topology& topology = memory_.topology();
+  return std::ranges::any_of(topology.devices(), [&](DeviceId device) {
+    return topology.reaches(device, from) && !topology.reaches(device, to);
+  });
+}
+
 /// `find_out` is asked about GPUs of which nothing is known.
 template <typename FindOut>
 bool Stops::may_suspend(Location from, Location to, const FindOut& find_out) {
-  const Topology& topology = memory_.topology();
-  const auto loses_reach = [&](DeviceId device) {
-    return topology.reaches(device, from) && !topology.reaches(device, to);
-  };
-  if (!suspends_ || std::ranges::any_of(topology.devices(), loses_reach)) return false;
+  if (!suspends_ || loses_reach(from, to)) return false;
   bool any = false;
-  for (const DeviceId device : topology.devices()) {
+  for (const DeviceId device : memory_.topology().devices()) {
     SuspensionFinding found = suspension_check_.finding(device);
     if (found.state == SuspensionFinding::State::unknown) {
       const ContextHandle program = context_of_program(device);
@@ -118,6 +129,12 @@ bool Stops::may_suspend(Location from, Location to, const FindOut& find_out) {
     any = true;
   }
   return any;
+}
+
+std::set<DeviceId> Stops::users(Address allocation, bool suspended) const {
+  if (!suspended) return attached_.devices(allocation);
+  const std::vector<DeviceId>& all = memory_.topology().devices();
+  return {all.begin(), all.end()};
 }
 
 /// One that the runtime knows; none if there is none.

@@ -82,8 +82,12 @@ class Stops {
   SuspensionFinding check_suspension(DeviceId device);
   /// As `may_suspend`, from what is known: does not block.
   bool is_known_to_suspend(Location from, Location to);
+  /// Whether such a move can never suspend.
+  bool never_suspends(Location from, Location to) const;
   /// Whether that was asked for.
   bool suspends() const noexcept { return suspends_; }
+  /// The GPUs whose work may use the memory there: all, if it is suspended, since nobody knows.
+  std::set<DeviceId> users(Address allocation, bool suspended) const;
   /// The same by a suspension. Copies of `body` run in contexts of the runtime's own. Requires:
   /// `may_suspend` for all that moves; the caller holds no turn. Throws: what `Suspension` and
   /// `body` throw; the work goes on then.
@@ -106,6 +110,7 @@ class Stops {
 
  private:
   HoldPost& hold_post(BoundStream stream) VMART_REQUIRES(turn_);
+  bool loses_reach(Location from, Location to) const;
   ContextHandle context_of_program(DeviceId device);
   SuspensionFinding check_suspension(DeviceId device, ContextHandle program);
   template <typename FindOut>

@@ -68,6 +68,7 @@ BatchStop::BatchStop(const MoveParts& parts, const LiveRanges& ranges, LiveBatch
       allocations_(begins_of(batch)),
       max_stall_(max_stall),
       insists_(batch.yields >= yields_max),
+      suspends_(batch.suspends()),
       settlers_(settlers_of(batch)),
       slow_call_turn_(parts.memory.chunks().slow_calls().turn()),
       gate_(driver_, post, [this] { let_settling_go(); }) {}
@@ -161,9 +162,8 @@ std::optional<GateRefusal> BatchStop::tell_streams() {
     parts_.memory.chunks().keepers().warm_grant();  // With nothing stopped yet.
     let_through_ = clock_.now();
   }
-  if (batch_.suspends()) {
-    const std::vector<DeviceId>& gpus = parts_.memory.topology().devices();
-    in_use_.insert(gpus.begin(), gpus.end());
+  if (suspends_) {
+    in_use_ = parts_.stops.users(allocations_.front(), true);
   } else {
     if (insists_) keep_streams();
     name_streams();
@@ -178,7 +178,7 @@ std::optional<GateRefusal> BatchStop::tell_streams() {
   if (auto refusal = pause_loads()) return refusal;
   if (!settlers_.empty()) arm();
   tried_ = true;
-  if (batch_.suspends()) return std::nullopt;
+  if (suspends_) return std::nullopt;
   return gate_.send(plan_, limits());
 }
 
@@ -230,7 +230,7 @@ std::chrono::nanoseconds BatchStop::deepest_backlog() const {
 }
 
 bool BatchStop::await_first(TimePoint until, const std::function<void()>& meanwhile) {
-  if (batch_.suspends()) return true;
+  if (suspends_) return true;
   const Measuring measuring(clock_);
   return gate_.await_first(until, meanwhile);
 }
@@ -269,7 +269,7 @@ void BatchStop::call_off() noexcept {
   slow_call_turn_.let_go();
   if (streams_) streams_->end();
   nobody_attaches_.reset();
-  if (!batch_.suspends()) times_ = gate_.times();
+  if (!suspends_) times_ = gate_.times();
   // From here on the settling runs by itself; `LiveStaging::stand_down` waits for it, without a
   // lock.
   parts_.stops.watchdog().disarm(std::exchange(ticket_, Watchdog::Ticket::none));
@@ -297,7 +297,7 @@ bool BatchStop::go() {
 
 /// Stops the streams, or suspends the process.
 std::optional<GateRefusal> BatchStop::close() {
-  if (!batch_.suspends()) return gate_.close();
+  if (!suspends_) return gate_.close();
   suspension_.emplace(driver_, parts_.stops.watchdog(), parts_.memory.topology().devices(),
                       limits().settle_limit);
   try {
@@ -322,7 +322,7 @@ bool BatchStop::commit() {
 }
 
 void BatchStop::open() noexcept {
-  if (!batch_.suspends()) return gate_.open();
+  if (!suspends_) return gate_.open();
   if (!suspension_) return;
   if (std::exchange(dark_, false)) suspension_->end_dark();
   suspension_->open();
@@ -375,8 +375,8 @@ std::optional<GateRefusal> BatchStop::switch_first() {
   if (clock_.now() - let_through_ >= ask_period) ask();
   // Work of a stream that was attached since the plan was made runs, and may have written after the
   // settling; streams attached from here on wait.
-  if (!batch_.suspends()) keep_streams();
-  if (!batch_.suspends() && parts_.stops.attached().last_attach(allocations_) != last_attach_) {
+  if (!suspends_) keep_streams();
+  if (!suspends_ && parts_.stops.attached().last_attach(allocations_) != last_attach_) {
     return GateRefusal{StopRefusal::streams_changed,
                        "the program attached a stream while the gate was closed"};
   }

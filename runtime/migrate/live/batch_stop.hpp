@@ -115,6 +115,7 @@ class BatchStop {
   const std::chrono::nanoseconds max_stall_;
   /// Streams were attached or detached during too many tries: this try blocks that until its end.
   const bool insists_;
+  const bool suspends_;            // The batch has no chunk left at the end.
   std::vector<Settler> settlers_;  // One for each GPU that chunks leave; empty if none settles.
   std::optional<MutexLock> nobody_attaches_;     // For the whole of a try that insists.
   std::optional<SpareKernels::Pause> no_loads_;  // While anything is stopped.

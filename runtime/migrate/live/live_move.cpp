@@ -85,12 +85,32 @@ void LiveMove::move_next(LiveChunk& first) {
     if (!conditions_.movable(first.range, tries_.deadline(first.range))) return;
     first.range.pinned_since.reset();
     ProgramCalls::of_process().detach_idle_streams();
-    parts_.stops.may_suspend(first.transaction.from(), first.range.task->to);  // To know it below.
+    await_stop(first);
     line_.begin(staging_.make_batch(first));
     staging_.stage_ahead(line_.batch());
     tries_.begin(line_.batch());
     while (!line_.empty()) try_first();
   });
+}
+
+/// Finds out whether the program's work can be suspended. If it cannot be for now, and no gate can
+/// stop it either, tries again until the deadline.
+void LiveMove::await_stop(const LiveChunk& first) {
+  constexpr std::chrono::milliseconds look_period(20);
+  const Location from = first.transaction.from(), to = first.range.task->to;
+  const TimePoint deadline = tries_.deadline(first.range);
+  while (!parts_.stops.may_suspend(from, to)) {
+    const bool attached = parts_.stops.attached().any(first.range.allocation.begin());
+    if (!parts_.stops.suspends() || attached) return;
+    if (clock_.now() >= deadline || parts_.stops.never_suspends(from, to)) {
+      throw Error(ErrorKind::busy, live_move_call,
+                  fmt::format("the program's work on {} cannot be suspended, as 'vmart doctor' "
+                              "explains, and no attached stream may use the allocation; attach the "
+                              "streams that use it, or set StopScope::hold",
+                              to_string(from)));
+    }
+    conditions_.pause_until(clock_.now() + look_period);
+  }
 }
 
 /// One try to stop for the first batch of the line. Its chunks that have switched, and migrations
@@ -155,10 +175,10 @@ void LiveMove::prepare_to_stop(LiveBatch& batch) {
   conditions_.require_movable(batch.front().range, batch.deadline);
   if (gave_turn_up_) await_others();
   // Only the first migration waits for its pins; the others do so when they are the first.
-  const LiveRange& first = batch.front().range;
+  const LiveChunk& first = batch.front();
   std::erase_if(batch.chunks, [&](const LiveChunk* chunk) {
     const LiveRange& other = chunk->range;
-    if (&other == &first) return false;
+    if (&other == &first.range) return false;
     return !other.allocation.may_move() || !staging_.same_streams(first, other);
   });
   for (LiveChunk* const chunk : batch.chunks) {

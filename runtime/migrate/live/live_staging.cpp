@@ -181,7 +181,7 @@ bool LiveStaging::stage_one_ahead(const LiveBatch& batch, LiveChunk& next) {
 bool LiveStaging::may_follow(const LiveChunk& first, const LiveChunk& next) const {
   return next.staged && next.copier != nullptr && next.choice.way == first.choice.way &&
          !next.choice.suspends && !next.broken() && next.range.allocation.may_move() &&
-         next.range.allocation.hooks().empty() && same_streams(first.range, next.range);
+         next.range.allocation.hooks().empty() && same_streams(first, next.range);
 }
 
 LiveBatch LiveStaging::next_batch(const LiveBatch& before, const LiveChunk& last) {
@@ -218,7 +218,7 @@ std::chrono::nanoseconds LiveStaging::predicted_stall(const LiveBatch& batch) co
 /// Stages a chunk that may share a gate with `first`. False if it cannot be staged now, for
 /// whatever reason: errors recur when it is the first of its batch.
 bool LiveStaging::stage_beside(const LiveChunk& first, LiveChunk& next, Effort effort) {
-  if (&first.range != &next.range && !same_streams(first.range, next.range)) return false;
+  if (!same_streams(first, next.range)) return false;
   if (next.broken() || next.range.unwanted()) return false;  // If freed, it may be another's.
   if (next.staged) return next.choice.moves_as(first.choice);
   try {
@@ -240,9 +240,9 @@ bool LiveStaging::stage_beside(const LiveChunk& first, LiveChunk& next, Effort e
 }
 
 /// A gate stops a stream only for memory that it may use; a suspension stops all.
-bool LiveStaging::same_streams(const LiveRange& one, const LiveRange& other) const {
-  return parts_.stops.suspends() ||
-         parts_.stops.attached().same_scope(one.allocation.begin(), other.allocation.begin());
+bool LiveStaging::same_streams(const LiveChunk& first, const LiveRange& other) const {
+  const Address one = first.range.allocation.begin(), two = other.allocation.begin();
+  return first.choice.suspends || parts_.stops.attached().same_scope(one, two);
 }
 
 void LiveStaging::choose_again(LiveBatch& batch) {
@@ -272,7 +272,7 @@ std::chrono::nanoseconds LiveStaging::stall_of_next(const LiveChunk& first,
   const Fill fill = way == Way::remapped  ? Fill::none
                     : way == Way::stopped ? Fill::copy
                                           : Fill::settle;
-  const auto users = parts_.stops.attached().devices(next.range.allocation.begin());
+  const auto users = parts_.stops.users(next.range.allocation.begin(), first.choice.suspends);
   return std::max(parts_.forecast.fill_time(fill, next.transaction.size_bytes()),
                   parts_.forecast.switch_time(next.transaction.planned_switch(users)));
 }

@@ -70,7 +70,7 @@ class LiveStaging {
   /// memory that it has left.
   void keep_room_for_digests(const LiveChunk& chunk) noexcept;
   /// Whether one gate may serve both.
-  bool same_streams(const LiveRange& one, const LiveRange& other) const;
+  bool same_streams(const LiveChunk& first, const LiveRange& other) const;
   /// How long a gate of this move may stop the streams.
   std::chrono::nanoseconds max_stall() const noexcept { return max_stall_; }
   LaunchWaits& launch_waits() noexcept { return launch_waits_; }

@@ -32,7 +32,7 @@ struct MoverLimits {
   int copy_share_percent = 50;
   std::chrono::nanoseconds stall_budget{0};  ///< Per second; zero means no budget.
   std::uint64_t copy_budget_bytes = 0;       ///< Per second; zero means no budget.
-  /// Moves that wait suspend the work of the process instead of holding its contexts.
+  /// Moves suspend the work of the process instead of holding its contexts or closing gates.
   bool suspends = false;
   bool prepares = false;  ///< What moves need is created once streams are attached.
   LiveTuning tuning{};

@@ -56,7 +56,7 @@ void HeldMove::choose_stop() {
 /// Needs a context of the runtime's own on each route. Where there is no room for it, a hold needs
 /// none.
 void HeldMove::choose_suspension() {
-  if (options_.nothing_runs || gated_) return;
+  if (options_.nothing_runs || gated_ || !parts_.stops.suspends()) return;
   try {
     for (const HeldRange* const range : ranges_) {
       for (const Transaction& transaction : range->transactions) {

@@ -57,6 +57,10 @@ void Suspension::close(TimePoint deadline) {
     const MutexLock lock(now.mutex);
     now.suspension = this;
   }
+  if (ProcessExit::begun()) {  // It lets go what was suspended before it began.
+    open();
+    throw Error(ErrorKind::busy, suspended_call, "the process exits");
+  }
   try {
     ticket_ = watchdog_.arm(driver_.clock().now() + patience_, [this] { let_go(); });
   } catch (...) {
@@ -85,7 +89,7 @@ void Suspension::hold_copies_back(TimePoint deadline) {
 
 void Suspension::begin_dark() {
   State off = State::off;
-  if (state_.compare_exchange_strong(off, State::dark)) return;
+  if (!ProcessExit::begun() && state_.compare_exchange_strong(off, State::dark)) return;
   throw Error(ErrorKind::busy, suspended_call,
               "a driver call took longer than the limit (another thread in cuCtxDestroy?), so the "
               "program's work was let go on");
@@ -119,8 +123,9 @@ void Suspension::open() noexcept {
 }
 
 void Suspension::resume() noexcept {
+  constexpr std::chrono::seconds limit(10);
   const SteadyClock wall;
-  const TimePoint deadline = wall.now() + patience_;
+  const TimePoint deadline = wall.now() + limit;
   for (Poll poll;; poll.pause()) {
     try {
       return driver_.resume(suspended_);

@@ -44,7 +44,7 @@ class Suspension final : public StoppedWork {
   void begin_dark() override;
   void end_dark() noexcept override;
   void alive() override;
-  /// The work goes on. A resume that fails is tried again, for as long as a call may take.
+  /// The work goes on. A resume that fails is tried again, for ten seconds.
   void open() noexcept;
 
  private:

@@ -103,7 +103,7 @@ CASES = (
     case("plugin_with_deepbind"),
     case("plugin_with_deepbind", "plain", variant="_plain"),
     case("plugin_with_deepbind", variant="_shim", options=("--way", "shim")),
-    *(case("refused", work, variant=f"_{work}", moves=False)
+    *(case("refused", work, variant=f"_{work}", moves=False, gpus=2 if work == "primary" else 1)
       for work in ("broken", "captures", "orphans", "primary", "mappings", "synchronous")),
 )
 

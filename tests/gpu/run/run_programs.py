@@ -87,6 +87,8 @@ class Harness:
         """One run, whose sockets lie in a folder of their own."""
         with tempfile.TemporaryDirectory(prefix="vmart-") as folder:
             changes = {**program.environment, "XDG_RUNTIME_DIR": folder}
+            if self.options.stop and mode != "bare":
+                changes["VMART_STOP"] = self.options.stop
             mover = None
             if mode == "moving":
                 changes["VMART_STALL_BUDGET_US"] = "0"  # As many moves as there is time for.
@@ -182,6 +184,7 @@ def play_all(harness, programs, out):
             if out:
                 pathlib.Path(out).write_text(
                     json.dumps({"seconds": harness.options.seconds, "seed": harness.options.seed,
+                                "stop": harness.options.stop,
                                 "versions": versions.versions(),
                                 "programs": [asdict(one) for one in results]}, indent=1))
     return results
@@ -227,6 +230,7 @@ def parse_arguments():
     parser.add_argument("--jobs", type=int, default=4, help="how many programs run at once")
     parser.add_argument("--modes", default="bare,still,moving", type=lambda text: text.split(","))
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--stop", choices=("gate", "suspend"), help="VMART_STOP; default: as vmart chooses")
     parser.add_argument("--built", type=pathlib.Path, help="what build_programs.sh made; BUILD/programs")
     parser.add_argument("--suites", type=pathlib.Path, help="tests of others: cupy/tests, pytorch/test")
     parser.add_argument("--out", help="JSON")

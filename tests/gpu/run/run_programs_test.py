@@ -20,7 +20,7 @@ from playing import Outcome
 from program_list import Program
 
 BUILD, PROGRAM = (pathlib.Path(argument).resolve() for argument in sys.argv[1:3])
-OPTIONS = argparse.Namespace(seconds=2.0, still_seconds=0.5, seed=1, jobs=2,
+OPTIONS = argparse.Namespace(seconds=2.0, still_seconds=0.5, seed=1, jobs=2, stop=None,
                              modes=["bare", "still", "moving"], commit="a1b2c3d")
 # The program works until its input is closed.
 FOR_A_WHILE = ("sh", "-c", "sleep {seconds} | $0 linked stream", str(PROGRAM))

@@ -27,7 +27,8 @@ MoveRig::MoveRig(const std::string& machine, const MemoryLimits& limits, const S
       engine_(std::make_unique<CopyEngine>(driver(), topology(), memory().contexts(),
                                            memory().chunks().ledger(),
                                            memory().chunks().slow_calls().turn())),
-      mover_(std::make_unique<Mover>(memory(), *engine_, MoverLimits{.hold_limit = hold_limit, .suspends = suspends})) {}
+      mover_(std::make_unique<Mover>(
+          memory(), *engine_, MoverLimits{.hold_limit = hold_limit, .suspends = suspends})) {}
 
 MoveRig::~MoveRig() {
   fail_nothing();

@@ -14,6 +14,7 @@
 #include <atomic>
 #include <chrono>
 #include <optional>
+#include <set>
 
 namespace vma {
 namespace {
@@ -86,20 +87,36 @@ std::uint64_t words_that_differ(MoveRig& rig, const Allocation& allocation, std:
   return differ;
 }
 
-TEST(SuspendedMoves, MoveMemoryUnderAKernelThatNeverEnds) {
+/// Moves that the caller waits for, and moves in the background.
+class EitherWay : public testing::TestWithParam<bool> {
+ protected:
+  static MigrationReport move(MoveRig& rig, const std::shared_ptr<Allocation>& allocation,
+                              Location to) {
+    if (!GetParam()) return rig.move(*allocation, to);
+    const auto task = rig.mover().submit(allocation, {0, allocation->geometry().slots}, to, {});
+    task->wait();
+    if (const std::exception_ptr failure = task->error()) std::rethrow_exception(failure);
+    return task->report();
+  }
+};
+INSTANTIATE_TEST_SUITE_P(SuspendedMoves, EitherWay, testing::Bool(), [](const auto& way) {
+  return way.param ? "in_the_background" : "waiting";
+});
+
+TEST_P(EitherWay, MoveMemoryUnderAKernelThatNeverEnds) {
   SuspendingRig rig;
   const auto allocation = zeros(rig);
   Counter counter(rig, *allocation);
   rig.forget_calls();
   for (const Location to : {gpu(1), host(0), gpu(0), host(0), gpu(1), gpu(0)}) {
     ASSERT_TRUE(counter.goes_on());
-    const MigrationReport report = rig.move(*allocation, to);
+    const MigrationReport report = move(rig, allocation, to);
     EXPECT_EQ(report.outcome, Outcome::done);
-    EXPECT_EQ(report.stall.count, 1u);
+    EXPECT_GE(report.stall.count, 1u);
     EXPECT_GT(report.stall.max, TimePoint(0));
     rig.expect_shown(*allocation);
   }
-  EXPECT_EQ(rig.calls(Call::suspend), 6);
+  EXPECT_GE(rig.calls(Call::suspend), 6);
   EXPECT_EQ(rig.calls(Call::hold_context) + rig.calls(Call::record_context), 0);
   EXPECT_EQ(words_that_differ(rig, *allocation, counter.end()), 0u);
 }
@@ -157,31 +174,33 @@ TEST(SuspendedMoves, WaitForWorkThatWouldLoseItsMemory) {
   EXPECT_EQ(rig.wrong(*moved, 7), 0u);
 }
 
-TEST(SuspendedMoves, ARefusedOneChangesNothing) {
+TEST_P(EitherWay, ARefusedOneChangesNothing) {
   SuspendingRig rig;
   const auto allocation = zeros(rig);
   Counter counter(rig, *allocation);
   rig.fail({Call::suspend}, {0});
-  expect_error(ErrorKind::driver_failure, [&] { rig.move(*allocation, gpu(1)); });
+  expect_error(ErrorKind::driver_failure, [&] { move(rig, allocation, gpu(1)); });
   rig.fail_nothing();
   EXPECT_EQ(allocation->home(0), gpu(0));
   EXPECT_TRUE(counter.goes_on());
-  EXPECT_EQ(rig.move(*allocation, gpu(1)).outcome, Outcome::done);
+  EXPECT_EQ(move(rig, allocation, gpu(1)).outcome, Outcome::done);
   EXPECT_EQ(words_that_differ(rig, *allocation, counter.end()), 0u);
 }
 
-TEST(SuspendedMoves, AResumeThatFailsIsTriedAgain) {
+TEST_P(EitherWay, AResumeThatFailsIsTriedAgain) {
   SuspendingRig rig;
   const auto allocation = zeros(rig);
   Counter counter(rig, *allocation);
-  rig.fail({Call::resume}, {0, 1, 2});
-  EXPECT_EQ(rig.move(*allocation, gpu(1)).outcome, Outcome::done);
+  std::set<int> refused;  // For longer than any other call may take.
+  for (int number = 0; number < 1000; ++number) refused.insert(number);
+  rig.fail({Call::resume}, refused);
+  EXPECT_EQ(move(rig, allocation, gpu(1)).outcome, Outcome::done);
   rig.fail_nothing();
   EXPECT_TRUE(counter.goes_on());
   EXPECT_EQ(words_that_differ(rig, *allocation, counter.end()), 0u);
 }
 
-TEST(SuspendedMoves, AnyCallThatFailsLetsTheProgramGoOn) {
+TEST_P(EitherWay, AnyCallThatFailsLetsTheProgramGoOn) {
   for (const Call call : {Call::create, Call::map, Call::unmap, Call::grant, Call::copy,
                           Call::launch, Call::record}) {
     for (int number = 0; number < 6; ++number) {
@@ -190,7 +209,7 @@ TEST(SuspendedMoves, AnyCallThatFailsLetsTheProgramGoOn) {
       Counter counter(rig, *allocation);
       rig.fail({call}, {number});
       try {
-        rig.move(*allocation, gpu(1));
+        move(rig, allocation, gpu(1));
       } catch (const Error&) {  // Whatever it was; the chunks are where the report says.
       }
       rig.fail_nothing();
