@@ -231,8 +231,9 @@ def migrate(what: Any, to: Any, **options: Any) -> Report:
     many bytes came along.
 
     By default all work of the process that is enqueued finishes, then the memory moves, then work
-    goes on; with VMART_STOP=suspend, it stands wherever it is and may still run afterwards. With `scope="attached"` it moves in the background beside running work and this call
-    waits for it; see `migrate_async`.
+    goes on; with VMART_STOP=suspend, it stands wherever it is and may still run afterwards. With
+    `scope="attached"` it moves in the background beside running work and this call waits for it;
+    see `migrate_async`.
 
     Options: `mode` ("automatic", "live", "stopped"), `scope` ("attached", "hold"), `deadline` and
     `max_stall` in seconds, `copy_share_percent`, `priority`, `reserve_first`, `all_or_nothing`,
