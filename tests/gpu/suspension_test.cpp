@@ -1,6 +1,6 @@
 // Goal: memory moves while a kernel that never ends uses it, with nothing attached, and no word is
 // wrong afterwards. Method: a kernel counts in every word until it is told to end, on a stream that
-// the runtime was never told of. VMART_SUSPENDED_MOVES sets the number of moves; runs with
+// the runtime was never told of. VMART_TEST_SUSPENDED_MOVES sets the number of moves; runs with
 // thousands are started by hand.
 #include "contract/child_process.hpp"
 #include "gpu/gpu_test.hpp"
@@ -110,7 +110,7 @@ void move_under_a_kernel(const Move& move) {
   Runtime& runtime = rig.runtime();
   const std::vector<Location> places = runtime.locations();
   const std::uint64_t moves =
-      number_from_environment("VMART_SUSPENDED_MOVES", rig.driver().simulated() ? 12 : 300);
+      number_from_environment("VMART_TEST_SUSPENDED_MOVES", rig.driver().simulated() ? 12 : 300);
   AllocOptions options;
   options.zeroed = true;
   options.chunk_bytes = gpu_chunk_bytes;
