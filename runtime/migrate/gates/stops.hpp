@@ -36,8 +36,8 @@ struct HoldLimits {
 /// How the moves of one runtime stop work: the attached streams, what holds and gates use, and the
 /// watchdog that opens them. Any thread.
 ///
-/// One hold or gate at a time: a thread that stops work has the turn, through `hold_while` for a
-/// hold and through a `Turn` for gates.
+/// One hold, suspension or gate at a time: a thread that stops work has the turn, through
+/// `hold_while` and `suspend_while`, and through a `Turn` for live moves.
 class Stops {
  public:
   /// The turn to close gates: while it lives, no other thread stops work. One thread.

@@ -2,7 +2,8 @@
 
 namespace vma {
 
-/// Work that is stopped, by a hold or by a gate, as a thread sees it that switches slots meanwhile.
+/// Work that is stopped, by a hold, a gate or a suspension, as a thread sees it that switches slots
+/// meanwhile.
 class StoppedWork {
  public:
   virtual ~StoppedWork() = default;

@@ -22,7 +22,8 @@ class Watchdog {
   ~Watchdog();
 
   /// `late` runs once, on the watchdog's thread, unless `disarm` is called before `deadline`. It
-  /// may only store to host memory and read the clock: no driver call, no lock.
+  /// may only store to host memory and read the clock: no driver call, no lock. The exception is
+  /// that of a suspension, which calls `Driver::resume`, for ten seconds at most if that fails.
   Ticket arm(TimePoint deadline, std::function<void()> late);
   /// As `arm`, but `late` returns when it is to run again: `never` if it is not.
   Ticket arm_repeatedly(TimePoint deadline, std::function<TimePoint()> late);
