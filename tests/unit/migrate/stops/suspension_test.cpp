@@ -203,7 +203,7 @@ TEST_P(EitherWay, AResumeThatFailsIsTriedAgain) {
 TEST_P(EitherWay, AnyCallThatFailsLetsTheProgramGoOn) {
   for (const Call call : {Call::create, Call::map, Call::unmap, Call::grant, Call::copy,
                           Call::launch, Call::record}) {
-    for (int number = 0; number < 6; ++number) {
+    for (int number = 0, fired = 1; fired > 0; ++number) {
       SuspendingRig rig;
       const auto allocation = zeros(rig);
       Counter counter(rig, *allocation);
@@ -212,6 +212,7 @@ TEST_P(EitherWay, AnyCallThatFailsLetsTheProgramGoOn) {
         move(rig, allocation, gpu(1));
       } catch (const Error&) {  // Whatever it was; the chunks are where the report says.
       }
+      fired = rig.driver().fired();
       rig.fail_nothing();
       EXPECT_TRUE(counter.goes_on()) << to_string(call) << " " << number;
       rig.expect_shown(*allocation);
