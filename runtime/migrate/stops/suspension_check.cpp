@@ -29,7 +29,7 @@ constexpr milliseconds copies_limit(10);
 /// How long it takes to suspend at most, from when our work has begun there.
 constexpr milliseconds suspend_limit(100);
 /// How long own work may take while the program stands. It takes microseconds.
-constexpr milliseconds own_limit(250);
+constexpr std::chrono::seconds own_limit(1);
 /// How long work may take to go on. GPUs with other processes switch every few milliseconds.
 constexpr std::chrono::seconds go_on_limit(1);
 /// As for a move; see `Suspension`.

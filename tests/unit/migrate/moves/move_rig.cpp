@@ -19,6 +19,14 @@ Words pattern(std::uint64_t size_bytes, std::uint64_t seed) {
   return words;
 }
 
+MoverLimits limits_of(bool suspends) {
+  MoverLimits limits;
+  limits.hold_limit = MoveRig::hold_limit;
+  limits.suspends = suspends;
+  if (suspends) limits.gate_limit = std::chrono::seconds(1);  // A busy machine copies slowly.
+  return limits;
+}
+
 }  // namespace
 
 MoveRig::MoveRig(const std::string& machine, const MemoryLimits& limits, const SimOptions& options,
@@ -27,8 +35,7 @@ MoveRig::MoveRig(const std::string& machine, const MemoryLimits& limits, const S
       engine_(std::make_unique<CopyEngine>(driver(), topology(), memory().contexts(),
                                            memory().chunks().ledger(),
                                            memory().chunks().slow_calls().turn())),
-      mover_(std::make_unique<Mover>(
-          memory(), *engine_, MoverLimits{.hold_limit = hold_limit, .suspends = suspends})) {}
+      mover_(std::make_unique<Mover>(memory(), *engine_, limits_of(suspends))) {}
 
 MoveRig::~MoveRig() {
   fail_nothing();
@@ -99,6 +106,16 @@ MigrationReport MoveRig::move(Allocation& allocation, SlotRange range, Location 
     Allocation& allocation;
   } end{allocation};
   return mover_->move(allocation, range, to, options);
+}
+
+SuspensionFinding MoveRig::check_suspension(DeviceId device) {
+  Clock& clock = machine().clock();
+  const TimePoint end = clock.now() + std::chrono::seconds(60);
+  for (;;) {
+    const SuspensionFinding found = mover().check_suspension(device);
+    if (found.state != SuspensionFinding::State::unknown || clock.now() >= end) return found;
+    poll_until(clock, clock.now() + std::chrono::milliseconds(100), [] { return false; });
+  }
 }
 
 std::vector<RangeResult> MoveRig::move_all(const std::vector<RequestedRange>& ranges,

@@ -136,9 +136,9 @@ TEST(SuspensionCheck, SeesThatItWorksAndWhatItCosts) {
 }
 
 TEST(SuspensionCheck, WorksOnThreadsToo) {
-  CheckRig rig;
-  EXPECT_EQ(rig.run().state, State::usable) << rig.check->finding(first).why;
-  rig.expect_program_runs();
+  MoveRig rig("test-2", {}, {}, true);
+  const SuspensionFinding found = rig.check_suspension(first);
+  EXPECT_EQ(found.state, State::usable) << found.why;
 }
 
 TEST(SuspensionCheck, SeesKernelsThatRunOn) {
@@ -276,7 +276,7 @@ TEST(SuspensionCheck, AnyCallThatFailsLeavesTheProgramRunning) {
 TEST(SuspensionCheck, MovesHoldWhereItFailsAndDoNotTryAgain) {
   MoveRig rig("test-2", {}, {}, true);
   const auto allocation = rig.filled(2, gpu(0), 2, 7);
-  rig.fail({Call::suspend}, {0});
+  rig.fail({Call::suspend_everything}, {0});
   EXPECT_EQ(rig.move(*allocation, gpu(1)).outcome, Outcome::done);
   rig.fail_nothing();
   EXPECT_EQ(rig.mover().check_suspension(first).state, State::off);

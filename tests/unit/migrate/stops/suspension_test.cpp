@@ -24,7 +24,8 @@ using std::chrono::milliseconds;
 struct SuspendingRig : MoveRig {
   explicit SuspendingRig(const SimOptions& options = {}) : MoveRig("test-2", {}, options, true) {
     for (const DeviceId device : topology().devices()) {
-      EXPECT_EQ(mover().check_suspension(device).state, SuspensionFinding::State::usable);
+      const SuspensionFinding found = check_suspension(device);
+      EXPECT_EQ(found.state, SuspensionFinding::State::usable) << found.why;
     }
     forget_calls();
   }
