@@ -9,6 +9,30 @@
 #include <utility>
 
 namespace vma {
+namespace {
+
+/// Runs `close_and_switch`, and opens whatever comes of it. Records how long the work stood, if it
+/// did.
+template <typename Stop, typename Body>
+void while_stopped(Clock& clock, Stop& stop, MigrationReport& report, HeldTimes& times,
+                   Body&& close_and_switch) {
+  const auto end = [&] {
+    stop.open();
+    if (stop.begun() == TimePoint(0)) return;
+    times = {stop.begun(), clock.now()};
+    const std::chrono::nanoseconds stall = times.opened - times.stopped;
+    report.stall = {1, stall, stall, stall};
+  };
+  try {
+    close_and_switch();
+  } catch (...) {
+    end();
+    throw;
+  }
+  end();
+}
+
+}  // namespace
 
 Stops::Turn::Turn(Stops& stops)
     : lock_((++stops.gates_waiting_, stops.turn_)), gate_post_(stops.gate_post_) {
@@ -65,13 +89,7 @@ void Stops::hold_while(BoundStream stream, const HoldLimits& limits, MigrationRe
   hold.before_tries([this] { attached_.require_no_capture(memory_.contexts().list()); });
   hold.enqueues(before);
   const TimePoint stop = clock.now();
-  const auto note_stall = [&] {
-    if (hold.tries() == 0) return;
-    times = {hold.begun(), clock.now()};
-    const std::chrono::nanoseconds stall = times.opened - times.stopped;
-    report.stall = {1, stall, stall, stall};
-  };
-  try {
+  while_stopped(clock, hold, report, times, [&] {
     const TimePoint deadline = stop + limits.rest_limit;
     if (before != nullptr) hold.drain(deadline);
     slow_work.emplace(memory_.chunks().slow_calls().turn());  // None beside a hold but our own.
@@ -79,13 +97,7 @@ void Stops::hold_while(BoundStream stream, const HoldLimits& limits, MigrationRe
     report.phases.wait += clock.now() - stop;
     report.retries = hold.tries() - 1;
     body(hold);
-  } catch (...) {
-    hold.open();
-    note_stall();
-    throw;
-  }
-  hold.open();
-  note_stall();
+  });
 }
 
 bool Stops::may_suspend(Location from, Location to) {
@@ -204,23 +216,11 @@ void Stops::suspend_while(const HoldLimits& limits, MigrationReport& report, Hel
   const MutexLock slow_work(memory_.chunks().slow_calls().turn());  // None beside it but our own.
   Suspension suspension(memory_.driver(), watchdog_, memory_.topology().devices(), limits.patience);
   const TimePoint asked = clock.now();
-  const auto note_stall = [&] {
-    if (suspension.begun() == TimePoint(0)) return;
-    times = {suspension.begun(), clock.now()};
-    const std::chrono::nanoseconds stall = times.opened - times.stopped;
-    report.stall = {1, stall, stall, stall};
-  };
-  try {
+  while_stopped(clock, suspension, report, times, [&] {
     close(suspension, asked + limits.rest_limit);
     report.phases.wait += clock.now() - asked;
     body(suspension);
-  } catch (...) {
-    suspension.open();
-    note_stall();
-    throw;
-  }
-  suspension.open();
-  note_stall();
+  });
 }
 
 }  // namespace vma

@@ -315,16 +315,16 @@ bool BatchStop::commit() {
   if (!suspension_) return gate_.commit();
   try {
     suspension_->begin_dark();
+    return true;
   } catch (const Error&) {
     return false;
   }
-  return dark_ = true;
 }
 
 void BatchStop::open() noexcept {
   if (!suspends_) return gate_.open();
   if (!suspension_) return;
-  if (std::exchange(dark_, false)) suspension_->end_dark();
+  if (suspension_->is_dark()) suspension_->end_dark();
   suspension_->open();
   times_.opened = clock_.now();
   suspension_.reset();
@@ -375,10 +375,12 @@ std::optional<GateRefusal> BatchStop::switch_first() {
   if (clock_.now() - let_through_ >= ask_period) ask();
   // Work of a stream that was attached since the plan was made runs, and may have written after the
   // settling; streams attached from here on wait.
-  if (!suspends_) keep_streams();
-  if (!suspends_ && parts_.stops.attached().last_attach(allocations_) != last_attach_) {
-    return GateRefusal{StopRefusal::streams_changed,
-                       "the program attached a stream while the gate was closed"};
+  if (!suspends_) {
+    keep_streams();
+    if (parts_.stops.attached().last_attach(allocations_) != last_attach_) {
+      return GateRefusal{StopRefusal::streams_changed,
+                         "the program attached a stream while the gate was closed"};
+    }
   }
   if (!commit()) {
     return GateRefusal{

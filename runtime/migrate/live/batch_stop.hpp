@@ -126,7 +126,6 @@ class BatchStop {
   SlowCallTurn slow_call_turn_;
   Gate gate_;
   std::optional<Suspension> suspension_;
-  bool dark_ = false;  // Committed by a suspension.
   GateTimes times_;
   Watchdog::Ticket ticket_ = Watchdog::Ticket::none;
   TimePoint asked_{0};

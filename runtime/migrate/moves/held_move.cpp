@@ -10,6 +10,7 @@
 #include <new>
 #include <set>
 #include <string>
+#include <utility>
 
 namespace vma {
 namespace {
@@ -58,11 +59,15 @@ void HeldMove::choose_stop() {
 void HeldMove::choose_suspension() {
   if (options_.nothing_runs || gated_ || !parts_.stops.suspends()) return;
   try {
+    std::set<std::pair<Location, Location>> routes;
     for (const HeldRange* const range : ranges_) {
       for (const Transaction& transaction : range->transactions) {
-        if (!parts_.stops.may_suspend(transaction.from(), range->to)) return;
-        parts_.engine.prepare(transaction.from(), range->to, 1, CopyUnder::hold);
+        routes.emplace(transaction.from(), range->to);
       }
+    }
+    for (const auto& [from, to] : routes) {
+      if (!parts_.stops.may_suspend(from, to)) return;
+      parts_.engine.prepare(from, to, 1, CopyUnder::hold);
     }
     suspended_ = true;
   } catch (const Error& error) {

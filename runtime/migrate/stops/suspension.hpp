@@ -41,6 +41,8 @@ class Suspension final : public StoppedWork {
   /// When `close` began to suspend.
   TimePoint begun() const noexcept { return begun_; }
 
+  bool is_dark() const noexcept { return state_ == State::dark; }
+
   void begin_dark() override;
   void end_dark() noexcept override;
   void alive() override;
