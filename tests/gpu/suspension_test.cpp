@@ -5,7 +5,8 @@
 #include "contract/child_process.hpp"
 #include "gpu/gpu_test.hpp"
 #include "runtime/runtime_parts.hpp"
-#include "support/test_kernels.hpp"
+#include "support/counting_kernel.hpp"
+#include "support/suspension_finding.hpp"
 #include "support/test_run.hpp"
 
 #include <vma/error.hpp>
@@ -13,7 +14,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstdlib>
 #include <random>
 #include <vector>
@@ -38,9 +38,13 @@ class SuspendingRuntime {
     settings.suspends = true;
     if (opened->simulated()) settings.gate_limit = std::chrono::milliseconds(500);  // It is slow.
     runtime_ = unique_runtime_of(std::make_unique<RuntimeParts>(std::move(opened), settings));
+    SteadyClock clock;
+    Mover& mover = parts_of(*runtime_).machinery->mover;
     for (int gpu = 0; gpu < driver_.device_count(); ++gpu) {
-      driver_.retain_primary(DeviceId{gpu});
-      await_check(DeviceId{gpu});
+      contexts_.push_back(driver_.retain_primary(DeviceId{gpu}));
+      // Where it is undecided, moves would wait for work that never ends.
+      const SuspensionFinding found = decided_finding(mover, clock, DeviceId{gpu});
+      if (found.state != SuspensionFinding::State::usable) why_not_ = found.why;
     }
   }
   ~SuspendingRuntime() {
@@ -50,73 +54,17 @@ class SuspendingRuntime {
   SuspendingRuntime& operator=(const SuspendingRuntime&) = delete;
 
   Driver& driver() { return driver_; }
+  /// That of the first GPU.
+  ContextHandle context() const { return contexts_.front(); }
   Runtime& runtime() { return *runtime_; }
   /// Why work cannot be suspended here; empty if it can.
   const std::string& why_not() const { return why_not_; }
 
  private:
-  /// A busy computer may let nothing of it begin in time. Otherwise moves would wait for work that
-  /// never ends.
-  void await_check(DeviceId gpu) {
-    SteadyClock clock;
-    Mover& mover = parts_of(*runtime_).machinery->mover;
-    const TimePoint end = clock.now() + std::chrono::seconds(60);
-    SuspensionFinding found;
-    while ((found = mover.check_suspension(gpu)).state == SuspensionFinding::State::unknown &&
-           clock.now() < end) {
-      poll_until(clock, clock.now() + std::chrono::milliseconds(100), [] { return false; });
-    }
-    if (found.state != SuspensionFinding::State::usable) why_not_ = found.why;
-  }
-
   Driver& driver_;  // Of the runtime.
   std::unique_ptr<Runtime> runtime_;
+  std::vector<ContextHandle> contexts_;
   std::string why_not_;
-};
-
-/// Counts in every word until it is told to end.
-class Counter {
- public:
-  Counter(Driver& driver, std::uint64_t* words)
-      : driver_(driver),
-        context_(driver.retain_primary(DeviceId{0})),
-        stream_(driver.create_stream(context_, StreamKind::non_blocking)),
-        told_(static_cast<std::uint64_t*>(driver.allocate_pinned(context_, 2 * sizeof(*told_)))),
-        kernel_(driver.load_kernel(context_, beat_kernel())) {
-    std::fill_n(told_, 2, 0);
-    driver.launch(stream_, kernel_, {{1}, {256}},
-                  KernelArguments::of(told_, words, memory_bytes / sizeof(*words), told_ + 1));
-  }
-  ~Counter() {
-    end();
-    driver_.unload_kernel(kernel_);
-    driver_.free_pinned(context_, told_);
-    driver_.destroy_stream(stream_);
-    driver_.release_primary(DeviceId{0});
-  }
-  Counter(const Counter&) = delete;
-  Counter& operator=(const Counter&) = delete;
-
-  std::uint64_t beats() const { return std::atomic_ref(told_[1]).load(); }
-  bool goes_on() const {
-    SteadyClock clock;
-    const std::uint64_t before = beats();
-    return poll_until(clock, clock.now() + std::chrono::seconds(20),
-                      [&] { return beats() != before; });
-  }
-  /// How often it has counted.
-  std::uint64_t end() {
-    std::atomic_ref(told_[0]).store(1);
-    driver_.wait_stream(stream_, never);
-    return beats();
-  }
-
- private:
-  Driver& driver_;
-  const ContextHandle context_;
-  const BoundStream stream_;
-  std::uint64_t* const told_;
-  const KernelHandle kernel_;
 };
 
 template <typename Machine>
@@ -151,7 +99,7 @@ void move_under_a_kernel(const Move& move) {
   std::mt19937_64 random(run_seed());
   std::vector<double> stalls_us;
   {
-    Counter counter(rig.driver(), words);
+    CountingKernel counter(rig.driver(), rig.context(), {words, memory_bytes / sizeof(*words)});
     for (std::uint64_t number = 0; number < moves; ++number) {
       if (number % 20 == 0) {
         ASSERT_TRUE(counter.goes_on()) << "after " << number << " moves";

@@ -108,16 +108,6 @@ MigrationReport MoveRig::move(Allocation& allocation, SlotRange range, Location 
   return mover_->move(allocation, range, to, options);
 }
 
-SuspensionFinding MoveRig::check_suspension(DeviceId device) {
-  Clock& clock = machine().clock();
-  const TimePoint end = clock.now() + std::chrono::seconds(60);
-  for (;;) {
-    const SuspensionFinding found = mover().check_suspension(device);
-    if (found.state != SuspensionFinding::State::unknown || clock.now() >= end) return found;
-    poll_until(clock, clock.now() + std::chrono::milliseconds(100), [] { return false; });
-  }
-}
-
 std::vector<RangeResult> MoveRig::move_all(const std::vector<RequestedRange>& ranges,
                                            const MigrateOptions& options, const MoveTerms& terms) {
   const auto account = std::make_shared<GroupAccount>(

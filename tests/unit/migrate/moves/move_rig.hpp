@@ -40,8 +40,6 @@ class MoveRig : public MemoryRig {
   MigrationReport move(Allocation& allocation, Location to, const MigrateOptions& options = {});
   MigrationReport move(Allocation& allocation, SlotRange range, Location to,
                        const MigrateOptions& options = {});
-  /// What the check finds, however often a busy computer lets nothing of it begin in time.
-  SuspensionFinding check_suspension(DeviceId device);
   /// The results of `Mover::move_all`, with the report of the whole as that of one more range.
   std::vector<RangeResult> move_all(const std::vector<RequestedRange>& ranges,
                                     const MigrateOptions& options = {},

@@ -5,6 +5,7 @@
 #include "migrate/stops/suspension_check.hpp"
 #include "support/drivers/intercept_driver.hpp"
 #include "support/test_kernels.hpp"
+#include "support/suspension_finding.hpp"
 #include "unit/migrate/moves/move_rig.hpp"
 
 #include <vma/error.hpp>
@@ -137,7 +138,7 @@ TEST(SuspensionCheck, SeesThatItWorksAndWhatItCosts) {
 
 TEST(SuspensionCheck, WorksOnThreadsToo) {
   MoveRig rig("test-2", {}, {}, true);
-  const SuspensionFinding found = rig.check_suspension(first);
+  const SuspensionFinding found = decided_finding(rig.mover(), rig.machine().clock(), first);
   EXPECT_EQ(found.state, State::usable) << found.why;
 }
 

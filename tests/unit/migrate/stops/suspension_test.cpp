@@ -3,7 +3,8 @@
 // that end only when the test says so, on streams that nothing was told of; refused, failing and
 // slow calls on stepped machines.
 #include "driver/native_codes.hpp"
-#include "support/test_kernels.hpp"
+#include "support/counting_kernel.hpp"
+#include "support/suspension_finding.hpp"
 #include "unit/migrate/moves/move_rig.hpp"
 
 #include <vma/error.hpp>
@@ -11,7 +12,6 @@
 
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <chrono>
 #include <optional>
 #include <set>
@@ -24,50 +24,20 @@ using std::chrono::milliseconds;
 struct SuspendingRig : MoveRig {
   explicit SuspendingRig(const SimOptions& options = {}) : MoveRig("test-2", {}, options, true) {
     for (const DeviceId device : topology().devices()) {
-      const SuspensionFinding found = check_suspension(device);
+      const SuspensionFinding found = decided_finding(mover(), machine().clock(), device);
       EXPECT_EQ(found.state, SuspensionFinding::State::usable) << found.why;
     }
     forget_calls();
   }
 };
 
-/// Counts in every word of the memory until it is told to end, on a stream that is not attached.
-class Counter {
+/// Counts in every word of the memory, on a stream that is not attached.
+class Counter : public CountingKernel {
  public:
   Counter(MoveRig& rig, const Allocation& allocation)
-      : rig_(rig),
-        stream_(rig.machine().create_stream(rig.context(0), StreamKind::non_blocking)),
-        words_(static_cast<std::uint64_t*>(
-            rig.machine().allocate_pinned(rig.context(0), 2 * sizeof(std::uint64_t)))),
-        kernel_(rig.machine().load_kernel(rig.context(0), beat_kernel())) {
-    rig.machine().launch(stream_, kernel_, {{1, 1, 1}, {32, 1, 1}},
-                         KernelArguments::of(words_, to_pointer(allocation.begin()),
-                                             allocation.size_bytes() / 8, words_ + 1));
-  }
-  ~Counter() {
-    end();
-    rig_.machine().unload_kernel(kernel_);
-    rig_.machine().free_pinned(rig_.context(0), words_);
-    rig_.machine().destroy_stream(stream_);
-  }
-  Counter(const Counter&) = delete;
-  Counter& operator=(const Counter&) = delete;
-
-  std::uint64_t beats() const { return std::atomic_ref(words_[1]).load(); }
-  bool goes_on() const {
-    return comes_true([this, before = beats()] { return beats() > before; });
-  }
-  std::uint64_t end() {
-    std::atomic_ref(words_[0]).store(1);
-    rig_.machine().wait_stream(stream_, never);
-    return beats();
-  }
-
- private:
-  MoveRig& rig_;
-  const BoundStream stream_;
-  std::uint64_t* const words_;
-  const KernelHandle kernel_;
+      : CountingKernel(rig.machine(), rig.context(0),
+                       {static_cast<std::uint64_t*>(to_pointer(allocation.begin())),
+                        allocation.size_bytes() / sizeof(std::uint64_t)}) {}
 };
 
 std::shared_ptr<Allocation> zeros(MoveRig& rig) {
