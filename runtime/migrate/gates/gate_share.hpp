@@ -5,7 +5,7 @@
 
 namespace vma {
 
-/// How many chunks share a gate: for the moves of a runtime, and for replays of them. A gate waits
+/// How many chunks share a stop: for the moves of a runtime, and for replays of them. A gate waits
 /// for all that the program has launched, and the switch of a chunk takes far less than that.
 struct GateShare {
   static constexpr std::size_t chunks_max = 48;

@@ -75,4 +75,20 @@ void StallForecast::note_switched(const Switch& which, std::chrono::nanoseconds 
 } catch (const std::bad_alloc&) {  // A guess will do.
 }
 
+StallForecast::Suspending StallForecast::suspending(Suspending guess) const {
+  const MutexLock lock(mutex_);
+  if (off_ns_ == 0) return guess;
+  return {rounded(off_ns_), rounded(on_ns_)};
+}
+
+void StallForecast::note_suspended(Suspending took) noexcept {
+  const auto note = [](double& average, std::chrono::nanoseconds sample) {
+    const auto taken = static_cast<double>(sample.count());
+    average == 0 ? void(average = taken) : learn(average, taken);
+  };
+  const MutexLock lock(mutex_);
+  note(off_ns_, took.off);
+  note(on_ns_, took.on);
+}
+
 }  // namespace vma

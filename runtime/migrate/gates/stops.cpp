@@ -143,6 +143,17 @@ bool Stops::may_suspend(Location from, Location to, const FindOut& find_out) {
   return any;
 }
 
+/// The kernel module takes one GPU after the other.
+StallForecast::Suspending Stops::suspending() const {
+  StallForecast::Suspending all;
+  for (const DeviceId device : memory_.topology().devices()) {
+    const SuspensionFinding found = suspension_check_.finding(device);
+    all.off += found.suspend;
+    all.on += found.resume;
+  }
+  return all;
+}
+
 std::set<DeviceId> Stops::users(Address allocation, bool suspended) const {
   if (!suspended) return attached_.devices(allocation);
   const std::vector<DeviceId>& all = memory_.topology().devices();

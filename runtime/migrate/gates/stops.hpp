@@ -5,6 +5,7 @@
 #include "migrate/gates/attached_streams.hpp"
 #include "migrate/gates/gate_post.hpp"
 #include "migrate/gates/hold.hpp"
+#include "migrate/gates/stall_forecast.hpp"
 #include "migrate/gates/stop_stats.hpp"
 #include "migrate/stops/suspension_check.hpp"
 #include "migrate/stops/watchdog.hpp"
@@ -84,6 +85,8 @@ class Stops {
   bool is_known_to_suspend(Location from, Location to);
   /// Whether such a move can never suspend.
   bool never_suspends(Location from, Location to) const;
+  /// How long a suspension takes alone, as the checks have measured it.
+  StallForecast::Suspending suspending() const;
   /// Whether that was asked for.
   bool suspends() const noexcept { return suspends_; }
   /// The GPUs whose work may use the memory there: all, if it is suspended, since nobody knows.

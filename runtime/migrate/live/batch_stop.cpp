@@ -307,6 +307,7 @@ std::optional<GateRefusal> BatchStop::close() {
     return GateRefusal{StopRefusal::copies_busy, error.what()};
   }
   times_.first_arrival = times_.last_arrival = suspension_->begun();
+  off_took_ = clock_.now() - suspension_->begun();
   return std::nullopt;
 }
 
@@ -325,8 +326,10 @@ void BatchStop::open() noexcept {
   if (!suspends_) return gate_.open();
   if (!suspension_) return;
   if (suspension_->is_dark()) suspension_->end_dark();
+  const TimePoint begun = clock_.now();
   suspension_->open();
   times_.opened = clock_.now();
+  if (all_stood_) parts_.forecast.note_suspended({off_took_, times_.opened - begun});
   suspension_.reset();
 }
 
@@ -410,10 +413,16 @@ GateRefusal BatchStop::not_filled(const LiveChunk& chunk, std::chrono::nanosecon
                       in_ms(limit))};
 }
 
+TimePoint BatchStop::last_switch_end() const {
+  if (!suspension_) return closed_ + max_stall_;
+  return suspension_->begun() + max_stall_ -
+         parts_.forecast.suspending(parts_.stops.suspending()).on;
+}
+
 /// As far as the time allows. The next chunk settles while one is switched. The grant that has just
 /// returned shows that no other thread keeps the driver from the next one.
 void BatchStop::switch_others() {
-  const TimePoint end = closed_ + max_stall_;
+  const TimePoint end = last_switch_end();
   for (LiveChunk* const chunk : std::span(batch_.chunks).subspan(1)) {
     if (given_up()) return;
     const auto switching = parts_.forecast.switch_time(chunk->transaction.planned_switch(in_use_));

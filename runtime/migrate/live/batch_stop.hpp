@@ -27,7 +27,8 @@ namespace vma {
 /// `LiveStaging::stand_down` handles its end. One thread, once.
 class BatchStop {
  public:
-  /// The gate opens once `max_stall` has passed, apart from the time for the first chunk. Requires:
+  /// Everything goes on once `max_stall` has passed, apart from the time for the first chunk: since
+  /// the gate closed, or since the suspension began. Requires:
   /// the caller has the turn of `Stops` that `post` belongs to, as long as this exists.
   BatchStop(const MoveParts& parts, const LiveRanges& ranges, LiveBatch& batch,
             std::chrono::nanoseconds max_stall, GatePost& post);
@@ -82,6 +83,7 @@ class BatchStop {
   std::optional<GateRefusal> close();
   bool commit();
   void open() noexcept;
+  TimePoint last_switch_end() const;
   bool given_up() const noexcept;
   void keep_streams();
   void name_streams();
@@ -130,9 +132,10 @@ class BatchStop {
   Watchdog::Ticket ticket_ = Watchdog::Ticket::none;
   TimePoint asked_{0};
   TimePoint closed_{0};
-  TimePoint gone_{0};                   // When the settling was let go.
-  std::uint64_t settled_bytes_ = 0;     // In the order of the batch.
-  TimePoint let_through_{-ask_period};  // When a grant of ours last returned: not yet.
+  std::chrono::nanoseconds off_took_{0};  // To suspend.
+  TimePoint gone_{0};                     // When the settling was let go.
+  std::uint64_t settled_bytes_ = 0;       // In the order of the batch.
+  TimePoint let_through_{-ask_period};    // When a grant of ours last returned: not yet.
   bool follows_ = false;
   bool tried_ = false;
   bool all_stood_ = false;

@@ -93,7 +93,7 @@ LiveBatch LiveStaging::make_batch(LiveChunk& first) {
   LiveBatch batch;
   batch.chunks.reserve(GateShare::chunks_max);
   batch.chunks.push_back(&first);
-  std::chrono::nanoseconds left = planned_stall() - stall_of(first);
+  std::chrono::nanoseconds left = planned_stall(first.choice) - stall_of(first);
   std::optional<LaunchWaits::Pause> pause;
   while (batch.chunks.size() < GateShare::chunks_max && left > std::chrono::nanoseconds(0)) {
     LiveChunk* const next = ranges_.after(*batch.chunks.back());
@@ -107,9 +107,17 @@ LiveBatch LiveStaging::make_batch(LiveChunk& first) {
   return batch;
 }
 
-/// How long the chunks of a gate may take.
-std::chrono::nanoseconds LiveStaging::planned_stall() const {
-  return GateShare::planned(max_stall_);
+/// How long the chunks of a stop may take. What does not fit into a suspension loses nothing: the
+/// next one waits for nothing that was launched.
+std::chrono::nanoseconds LiveStaging::planned_stall(const WayChoice& choice) const {
+  return choice.suspends ? max_stall_ - stall_alone(choice) : GateShare::planned(max_stall_);
+}
+
+/// How long a stop takes in which nothing is switched.
+std::chrono::nanoseconds LiveStaging::stall_alone(const WayChoice& choice) const {
+  if (!choice.suspends) return GateShare::overhead;
+  const StallForecast::Suspending cost = parts_.forecast.suspending(parts_.stops.suspending());
+  return cost.off + cost.on + GateShare::overhead;
 }
 
 /// For the copies under the gate, where nothing can be created. Routes may share a context, and so
@@ -128,7 +136,7 @@ void LiveStaging::stage_ahead(const LiveBatch& batch) {
   const LiveChunk& first = batch.front();
   if (!may_stage_ahead(first)) return;
   const int gates = may_stage_far_ahead(first) ? gates_ahead : 1;
-  std::chrono::nanoseconds left = gates * planned_stall();
+  std::chrono::nanoseconds left = gates * planned_stall(first.choice);
   std::optional<LaunchWaits::Pause> pause;
   TimePoint end = clock_.now() + ahead_limit;
   LiveChunk* last = batch.chunks.back();
@@ -192,7 +200,7 @@ LiveBatch LiveStaging::next_batch(const LiveBatch& before, const LiveChunk& last
     return !chunk->range.allocation.hooks().empty();
   };
   if (first.copier == nullptr || std::ranges::any_of(before.chunks, has_hooks)) return batch;
-  std::chrono::nanoseconds left = planned_stall();
+  std::chrono::nanoseconds left = planned_stall(first.choice);
   LiveChunk* next = ranges_.next(last);
   for (; next != nullptr && batch.chunks.size() < GateShare::chunks_max;
        next = ranges_.next(*next)) {
@@ -210,7 +218,7 @@ LiveBatch LiveStaging::next_batch(const LiveBatch& before, const LiveChunk& last
 }
 
 std::chrono::nanoseconds LiveStaging::predicted_stall(const LiveBatch& batch) const {
-  std::chrono::nanoseconds stall = GateShare::overhead;
+  std::chrono::nanoseconds stall = stall_alone(batch.front().choice);
   for (const LiveChunk* const chunk : batch.chunks) stall += stall_of(*chunk);
   return stall;
 }

@@ -34,7 +34,7 @@ class LiveStaging {
   /// Error{out_of_memory}.
   void reserve_all(LiveRange& range);
   /// The next chunks to stop for, staged: `first` and those that follow it, as long as they move in
-  /// the same way and are predicted to move within one gate. Migrations that wait join for it.
+  /// the same way and are predicted to move within one stop. Migrations that wait join for it.
   /// Throws: Error that concerns `first`; for the others it recurs when they are the first. Blocks:
   /// for room, for the copier, and for the copy budget.
   LiveBatch make_batch(LiveChunk& first);
@@ -49,7 +49,7 @@ class LiveStaging {
   /// The chunks behind `last` that fill a gate which may follow that of `first`, once all of them
   /// have been copied; no chunk otherwise. Does not block.
   LiveBatch next_batch(const LiveBatch& first, const LiveChunk& last);
-  /// How long the gate of the batch will be closed.
+  /// How long the stop of the batch will take.
   std::chrono::nanoseconds predicted_stall(const LiveBatch& batch) const;
   /// Streams may have been attached or detached since the way of the batch was chosen, so it may no
   /// longer work. If another is chosen, the batch keeps only its first chunk.
@@ -71,7 +71,7 @@ class LiveStaging {
   void keep_room_for_digests(const LiveChunk& chunk) noexcept;
   /// Whether one gate may serve both.
   bool same_streams(const LiveChunk& first, const LiveRange& other) const;
-  /// How long a gate of this move may stop the streams.
+  /// How long a stop of this move may take.
   std::chrono::nanoseconds max_stall() const noexcept { return max_stall_; }
   LaunchWaits& launch_waits() noexcept { return launch_waits_; }
   /// Whether this move has leased the copier of the chunk.
@@ -84,7 +84,8 @@ class LiveStaging {
   enum class Effort { quick, now, patient };
 
   void stage(LiveChunk& chunk);
-  std::chrono::nanoseconds planned_stall() const;
+  std::chrono::nanoseconds planned_stall(const WayChoice& choice) const;
+  std::chrono::nanoseconds stall_alone(const WayChoice& choice) const;
   bool may_stage_ahead(const LiveChunk& first) const;
   bool may_stage_far_ahead(const LiveChunk& chunk) const;
   bool may_follow(const LiveChunk& first, const LiveChunk& next) const;

@@ -53,14 +53,14 @@ class UnmapDriver : public InterceptDriver {
 
 /// All that moves, on a driver that can be disturbed, and a stream that may use all memory.
 struct DisturbedRig {
-  explicit DisturbedRig(const SimOptions& options)
+  explicit DisturbedRig(const SimOptions& options, const MoverLimits& limits = {})
       : rig("test-2", {}, options),
         stream(rig.new_stream(0)),
         driver(rig.driver()),
         memory(driver, rig.topology(), {}),
         engine(driver, rig.topology(), memory.contexts(), memory.chunks().ledger(),
                memory.chunks().slow_calls().turn()),
-        mover(memory, engine, {}) {
+        mover(memory, engine, limits) {
     mover.attached().attach(stream, Address{});
   }
   /// Requires: all memory is free.
@@ -76,7 +76,8 @@ struct DisturbedRig {
 
 /// An allocation of `batch_chunks` chunks at gpu(0).
 struct BatchRig : DisturbedRig {
-  explicit BatchRig(const SimOptions& options) : DisturbedRig(options) {
+  explicit BatchRig(const SimOptions& options, const MoverLimits& limits = {})
+      : DisturbedRig(options, limits) {
     AllocOptions chunked;
     chunked.chunk_bytes = rig.page();
     allocation = memory.alloc(batch_chunks * rig.page(), gpu(0), chunked);

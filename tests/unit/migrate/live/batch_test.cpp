@@ -1,6 +1,8 @@
 // Goal: one gate moves as many chunks as its time allows; whatever ends a batch in between, each
 // chunk is whole at its source or at its target, and the report says which. Method: moves on a
 // stepped machine, disturbed between two chunks of a batch.
+#include "migrate/gates/gate_share.hpp"
+#include "support/suspension_finding.hpp"
 #include "support/test_kernels.hpp"
 #include "unit/migrate/live/batch_rig.hpp"
 
@@ -71,6 +73,27 @@ TEST_P(Batch, TheGateOpensWhenItsTimeIsUp) {
     EXPECT_EQ(report.stall.count, 2u);
     EXPECT_LT(report.stall.max, max_stall * 3 / 2);
     rig.expect_moved(chunks);
+  });
+}
+
+// What it takes to suspend and to resume counts, and as many chunks as fit share it.
+TEST_P(Batch, ASuspensionCountsFromOffToOn) {
+  step(GetParam(), [](const SimOptions& options) {
+    MoverLimits limits;
+    limits.suspends = true;
+    BatchRig rig(options, limits);
+    for (int i = 0; i < 2; ++i) {
+      const SuspensionFinding found = decided_finding(rig.mover, rig.driver.clock(), DeviceId{i});
+      EXPECT_EQ(found.state, SuspensionFinding::State::usable) << found.why;
+    }
+    const auto whole = rig.move(gpu(1), milliseconds(500)).stall;  // From here on costs are known.
+    EXPECT_EQ(whole.count, 1u);
+    const auto max_stall =
+        GateShare::overhead + std::chrono::duration_cast<microseconds>(whole.max * 2 / 3);
+    const MigrationReport report = rig.move(gpu(0), max_stall);
+    EXPECT_EQ(report.chunks_moved, static_cast<int>(chunks));
+    EXPECT_EQ(report.stall.count, 2u);
+    EXPECT_LE(report.stall.max, max_stall);
   });
 }
 
