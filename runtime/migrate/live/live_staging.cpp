@@ -93,7 +93,7 @@ LiveBatch LiveStaging::make_batch(LiveChunk& first) {
   LiveBatch batch;
   batch.chunks.reserve(GateShare::chunks_max);
   batch.chunks.push_back(&first);
-  std::chrono::nanoseconds left = planned_stall(first.choice) - stall_of(first);
+  std::chrono::nanoseconds left = planned_stall(first.choice) - stall_of_next(first, first);
   std::optional<LaunchWaits::Pause> pause;
   while (batch.chunks.size() < GateShare::chunks_max && left > std::chrono::nanoseconds(0)) {
     LiveChunk* const next = ranges_.after(*batch.chunks.back());
@@ -154,7 +154,8 @@ void LiveStaging::stage_ahead(const LiveBatch& batch) {
 
 /// Otherwise the copies would wait for longer than they take, and gather changes.
 bool LiveStaging::may_stage_ahead(const LiveChunk& first) const {
-  return first.copier != nullptr && first.choice.overlap && may_stop_soon();
+  const TimePoint now = clock_.now();
+  return first.copier != nullptr && first.choice.overlap && parts_.pace.next_stop(now) <= now;
 }
 
 bool LiveStaging::may_stage_far_ahead(const LiveChunk& chunk) const {
@@ -219,7 +220,7 @@ LiveBatch LiveStaging::next_batch(const LiveBatch& before, const LiveChunk& last
 
 std::chrono::nanoseconds LiveStaging::predicted_stall(const LiveBatch& batch) const {
   std::chrono::nanoseconds stall = stall_alone(batch.front().choice);
-  for (const LiveChunk* const chunk : batch.chunks) stall += stall_of(*chunk);
+  for (const LiveChunk* const chunk : batch.chunks) stall += stall_of_next(*chunk, *chunk);
   return stall;
 }
 
@@ -267,10 +268,6 @@ void LiveStaging::choose_again(LiveBatch& batch) {
   prepare_copies(batch);
 }
 
-std::chrono::nanoseconds LiveStaging::stall_of(const LiveChunk& chunk) const {
-  return stall_of_next(chunk, chunk);
-}
-
 /// How long the chunk keeps a gate closed if it moves in the way of `first`: it settles while the
 /// one before it is switched.
 std::chrono::nanoseconds LiveStaging::stall_of_next(const LiveChunk& first,
@@ -283,11 +280,6 @@ std::chrono::nanoseconds LiveStaging::stall_of_next(const LiveChunk& first,
   const auto users = parts_.stops.users(next.range.allocation.begin(), first.choice.suspends);
   return std::max(parts_.forecast.fill_time(fill, next.transaction.size_bytes()),
                   parts_.forecast.switch_time(next.transaction.planned_switch(users)));
-}
-
-bool LiveStaging::may_stop_soon() const {
-  const TimePoint now = clock_.now();
-  return parts_.pace.next_stop(now) <= now;
 }
 
 /// Everything before the stop.

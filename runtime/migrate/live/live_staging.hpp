@@ -90,9 +90,7 @@ class LiveStaging {
   bool may_stage_far_ahead(const LiveChunk& chunk) const;
   bool may_follow(const LiveChunk& first, const LiveChunk& next) const;
   bool stage_beside(const LiveChunk& first, LiveChunk& next, Effort effort);
-  std::chrono::nanoseconds stall_of(const LiveChunk& chunk) const;
   std::chrono::nanoseconds stall_of_next(const LiveChunk& first, const LiveChunk& next) const;
-  bool may_stop_soon() const;
   void prepare_copies(const LiveBatch& batch) const;
   void begin(LiveChunk& chunk, const WayChoice& choice, Effort effort);
   void begin_live(LiveChunk& chunk, Effort effort);
