@@ -415,8 +415,7 @@ GateRefusal BatchStop::not_filled(const LiveChunk& chunk, std::chrono::nanosecon
 
 TimePoint BatchStop::last_switch_end() const {
   if (!suspension_) return closed_ + max_stall_;
-  return suspension_->begun() + max_stall_ -
-         parts_.forecast.suspending(parts_.stops.suspending()).on;
+  return suspension_->begun() + max_stall_ - parts_.suspending().on;
 }
 
 /// As far as the time allows. The next chunk settles while one is switched. The grant that has just

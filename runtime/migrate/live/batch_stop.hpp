@@ -28,8 +28,8 @@ namespace vma {
 class BatchStop {
  public:
   /// Everything goes on once `max_stall` has passed, apart from the time for the first chunk: since
-  /// the gate closed, or since the suspension began. Requires:
-  /// the caller has the turn of `Stops` that `post` belongs to, as long as this exists.
+  /// the gate closed, or since the suspension began. Requires: the caller has the turn of `Stops`
+  /// that `post` belongs to, as long as this exists.
   BatchStop(const MoveParts& parts, const LiveRanges& ranges, LiveBatch& batch,
             std::chrono::nanoseconds max_stall, GatePost& post);
   ~BatchStop() { call_off(); }

@@ -116,7 +116,7 @@ std::chrono::nanoseconds LiveStaging::planned_stall(const WayChoice& choice) con
 /// How long a stop takes in which nothing is switched.
 std::chrono::nanoseconds LiveStaging::stall_alone(const WayChoice& choice) const {
   if (!choice.suspends) return GateShare::overhead;
-  const StallForecast::Suspending cost = parts_.forecast.suspending(parts_.stops.suspending());
+  const StallForecast::Suspending cost = parts_.suspending();
   return cost.off + cost.on + GateShare::overhead;
 }
 

@@ -61,6 +61,9 @@ struct MoveParts {
   Callbacks& callbacks;
   MoveObservers& observers;
   const std::atomic<ImporterMoves*>& importers;  ///< Null: they keep memory in place.
+
+  /// How long a suspension takes alone: as the last ones did, or else as the checks have measured.
+  StallForecast::Suspending suspending() const { return forecast.suspending(stops.suspending()); }
 };
 
 inline std::chrono::nanoseconds MoverLimits::patience_with_gates(
