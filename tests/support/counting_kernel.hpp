@@ -18,12 +18,12 @@ class CountingKernel {
 
   /// Whether it counts on within 20 s.
   bool goes_on() const;
-  /// How often it has counted. Blocks: until it has ended.
+  /// How often it has counted so far.
+  std::uint64_t beats() const;
+  /// The same, once it has ended. Blocks: until then.
   std::uint64_t end();
 
  private:
-  std::uint64_t beats() const;
-
   Driver& driver_;
   const ContextHandle context_;
   const BoundStream stream_;

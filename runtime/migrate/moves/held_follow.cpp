@@ -32,17 +32,17 @@ void HeldFollow::stop_and_switch() {
   const HoldLimits limits = parts_.limits.of_hold(options_);
   HeldTimes times;
   const auto body = [this](StoppedWork& stopped) { switch_all(stopped); };
-  if (parts_.stops.attached().any(allocation_.begin())) {
-    leader_.ready();
-    return GatedStop(parts_, allocation_, {limits.rest_limit, limits.patience})
-        .run(report_, times, body);
-  }
   const bool may_suspend = std::ranges::all_of(transactions_, [&](const Transaction& transaction) {
     return parts_.stops.may_suspend(transaction.from(), transaction.target().at());
   });
   if (may_suspend) {
     leader_.ready();
     return parts_.stops.suspend_while(limits, report_, times, body);
+  }
+  if (parts_.stops.attached().any(allocation_.begin())) {
+    leader_.ready();
+    return GatedStop(parts_, allocation_, {limits.rest_limit, limits.patience})
+        .run(report_, times, body);
   }
   const BoundStream stream = parts_.engine.stream_of_hold(transactions_.front().from());
   leader_.ready();

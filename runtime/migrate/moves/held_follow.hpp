@@ -12,12 +12,12 @@ namespace vma {
 /// Switches slots of imported memory to other chunks, while the process that exports it moves the
 /// bytes: implements `Mover::follow`, step by step.
 ///
-/// The attached streams that may use the memory are stopped at a gate, or, if there are none, all
-/// contexts in use are held, from before the exporter copies until the move is decided. In this
-/// time the slots show the targets already, and the stop is dark, so that nothing ends it: work
-/// that ran then would lose its writes. So the decision only has to be noted; only after one to
-/// stay, the slots are switched back. One thread, which has the allocation's move claim and
-/// `operations()`.
+/// All work of this process is suspended where that is possible, or else the attached streams that
+/// may use the memory stop at a gate, or, if there are none, all contexts in use are held: from
+/// before the exporter copies until the move is decided. In this time the slots show the targets
+/// already, and the stop is dark, so that nothing ends it: work that ran then would lose its
+/// writes. So the decision only has to be noted; only after one to stay, the slots are switched
+/// back. One thread, which has the allocation's move claim and `operations()`.
 class HeldFollow {
  public:
   /// All arguments outlive it.

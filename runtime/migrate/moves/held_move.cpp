@@ -54,10 +54,17 @@ void HeldMove::choose_stop() {
   leads_ = gated_ || !first.allocation.importers().empty();
 }
 
-/// Needs a context of the runtime's own on each route. Where there is no room for it, a hold needs
-/// none.
+/// Otherwise a gate or a hold stops the work; a hold where moves need no attached streams, and none
+/// is.
 void HeldMove::choose_suspension() {
-  if (options_.nothing_runs || gated_ || !parts_.stops.suspends()) return;
+  if (options_.nothing_runs || !parts_.stops.suspends()) return;
+  suspended_ = may_suspend();
+  gated_ =
+      gated_ && !suspended_ && parts_.stops.attached().any(ranges_.front()->allocation.begin());
+}
+
+/// Needs a context of the runtime's own on each route; false where there is no room for it.
+bool HeldMove::may_suspend() {
   try {
     std::set<std::pair<Location, Location>> routes;
     for (const HeldRange* const range : ranges_) {
@@ -66,13 +73,14 @@ void HeldMove::choose_suspension() {
       }
     }
     for (const auto& [from, to] : routes) {
-      if (!parts_.stops.may_suspend(from, to)) return;
+      if (!parts_.stops.may_suspend(from, to)) return false;
       parts_.engine.prepare(from, to, 1, CopyUnder::hold);
     }
-    suspended_ = true;
+    return true;
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::out_of_memory) throw;
     log(LogLevel::info, "work is held, and not suspended: {}", error.what());
+    return false;
   }
 }
 

@@ -51,6 +51,7 @@ class HeldMove {
   void require_room(const HeldRange& range, MemoryPressure::Want& want);
   void choose_stop();
   void choose_suspension();
+  bool may_suspend();
   CopyUnder under() const noexcept;
   void prepare_importers(HeldRange& range);
   void put_in_order();

@@ -1,8 +1,12 @@
 // A process that exports or imports memory, told by lines on its input; each is answered by one
-// line. It ends with its input. Arguments: the driver, and the size of a chunk; without them, a
-// small simulated machine.
+// line. It ends with its input. Arguments: the driver, the size of a chunk, and VMART_STOP; without
+// them, a small simulated machine.
 
+#include "base/clock.hpp"
 #include "control/descriptor.hpp"
+#include "runtime/runtime_parts.hpp"
+#include "support/counting_kernel.hpp"
+#include "support/suspension_finding.hpp"
 #include "support/test_kernels.hpp"
 
 #include <vma/runtime.hpp>
@@ -19,12 +23,15 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <cstdlib>
 #include <iostream>
 #include <memory>
 #include <optional>
 #include <sstream>
 #include <string>
+#include <span>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace vma {
@@ -35,9 +42,13 @@ constexpr Dim3 block{256, 1, 1};
 
 class SharePeer {
  public:
-  SharePeer(const std::string& driver, std::uint64_t chunk_bytes)
-      : chunk_bytes_(chunk_bytes), runtime_(options(driver)) {
-    for (int gpu = 0; gpu < 2; ++gpu) streams_[gpu] = runtime_.make_stream(vma::gpu(gpu));
+  SharePeer(const std::string& driver_name, std::uint64_t chunk_bytes)
+      : chunk_bytes_(chunk_bytes), runtime_(options(driver_name)) {
+    const bool alone = driver().device_count() == 1;
+    for (int gpu = 0; gpu < 2; ++gpu) {
+      streams_[gpu] = runtime_.make_stream(vma::gpu(alone ? 0 : gpu));
+    }
+    if (alone) far_ = host(0);
     mismatches_ = static_cast<std::uint64_t*>(runtime_.alloc(8, host(0)));
   }
 
@@ -70,10 +81,17 @@ class SharePeer {
     if (verb == "move") return move(line);
     if (verb == "carry") return carry(line);
     if (verb == "figures") return figures();
+    if (verb == "check") return check();
+    if (verb == "count") return count(line);
+    if (verb == "goes_on") return counter_->goes_on() ? "goes on" : "stands";
+    if (verb == "stands") return stands();
+    if (verb == "gap") return gap(number(line));
+    if (verb == "counted") return counted();
     if (verb == "attach") return attach();
     if (verb == "run") return run(line);
     if (verb == "halt") return halt();
     if (verb == "add") return add(line);
+    if (verb == "plus") return plus(line);
     if (verb == "words") return words(number(line));
     if (verb == "where") return to_string(runtime_.where(words_).front().at);
     if (verb == "free") return runtime_.free(words_), "freed";
@@ -132,21 +150,22 @@ class SharePeer {
     return "moved";
   }
 
-  /// carry count [deadline_ms]: moves it to and fro in the background, beside the attached streams
-  /// of this process if it has any. Says how many moves succeeded.
+  /// carry count [deadline_ms [held]]: moves it to and fro in the background, beside the attached
+  /// streams of this process if it has any. Says how many moves succeeded.
   std::string carry(std::istream& line) {
     const std::uint64_t count = number(line);
     std::uint64_t deadline_ms = 0;
-    line >> deadline_ms;
+    std::string how;
+    line >> deadline_ms >> how;
     MigrateOptions options;
     options.deadline = std::chrono::milliseconds(deadline_ms);
-    if (!attached_) options.scope = StopScope::hold;
+    if (how == "held" || (!attached_ && !suspends())) options.scope = StopScope::hold;
     std::uint64_t done = 0;
     for (std::uint64_t i = 0; i < count; ++i) {
       try {
         const Location at = runtime_.where(words_).front().at;
         const MigrationReport report =
-            runtime_.migrate_async(words_, at == gpu(0) ? gpu(1) : gpu(0), options).wait();
+            runtime_.migrate_async(words_, at == gpu(0) ? far_ : gpu(0), options).wait();
         walls_us_.push_back(in_us(report.wall));
         stalls_us_.push_back(in_us(report.importer_stall));
         ++done;
@@ -169,6 +188,70 @@ class SharePeer {
   }
   static double in_us(std::chrono::nanoseconds time) {
     return std::chrono::duration<double, std::micro>(time).count();
+  }
+
+  // --- Work that moves have to suspend
+
+  Driver& driver() { return *RuntimeParts::of(runtime_).driver; }
+  static bool suspends() {
+    const char* const stop = std::getenv("VMART_STOP");
+    return stop != nullptr && std::string(stop) == "suspend";
+  }
+
+  /// Whether work can be suspended, or why not.
+  std::string check() {
+    SteadyClock clock;
+    Mover& mover = RuntimeParts::of(runtime_).machinery->mover;
+    for (int gpu = 0; gpu < driver().device_count(); ++gpu) {
+      const SuspensionFinding found = decided_finding(mover, clock, DeviceId{gpu});
+      if (found.state != SuspensionFinding::State::usable) return found.why;
+    }
+    return "usable";
+  }
+
+  /// count begin count: a kernel that never ends adds 1 to these words again and again, on a stream
+  /// that the runtime does not know, until `counted`.
+  std::string count(std::istream& line) {
+    std::uint64_t* const begin = words_ + number(line);
+    if (is_none(primary_)) primary_ = driver().retain_primary(DeviceId{0});
+    counter_.emplace(driver(), primary_, std::span(begin, number(line)));
+    return "counting";
+  }
+  std::string counted() {
+    const std::uint64_t beats = counter_->end();
+    counter_.reset();
+    return fmt::format("counted {}", beats);
+  }
+
+  /// Once it has not counted for so long.
+  std::string stands() {
+    constexpr std::chrono::milliseconds still(100);
+    constexpr std::chrono::seconds limit(20);
+    SteadyClock clock;
+    const TimePoint end = clock.now() + limit;
+    TimePoint changed = clock.now();
+    for (std::uint64_t last = counter_->beats(); clock.now() < end; std::this_thread::yield()) {
+      const std::uint64_t beats = counter_->beats();
+      if (beats != std::exchange(last, beats)) changed = clock.now();
+      if (clock.now() - changed >= still) return "stands";
+    }
+    return "goes on";
+  }
+
+  /// gap ms: the longest time in so many that it did not count.
+  std::string gap(std::uint64_t milliseconds) {
+    SteadyClock clock;
+    const TimePoint end = clock.now() + std::chrono::milliseconds(milliseconds);
+    TimePoint changed = clock.now();
+    std::chrono::nanoseconds longest{0};
+    for (std::uint64_t last = counter_->beats(); clock.now() < end; std::this_thread::yield()) {
+      const std::uint64_t beats = counter_->beats();
+      if (beats == std::exchange(last, beats)) continue;
+      longest = std::max<std::chrono::nanoseconds>(longest, clock.now() - changed);
+      changed = clock.now();
+    }
+    longest = std::max<std::chrono::nanoseconds>(longest, clock.now() - changed);
+    return fmt::format("gap {:.0f}", in_us(longest));
   }
 
   std::string attach() {
@@ -205,6 +288,16 @@ class SharePeer {
     std::uint64_t* const begin = words_ + number(line);
     const std::uint64_t count = number(line);
     for (std::uint64_t left = number(line); left > 0; --left) add_once(begin, count);
+    runtime_.synchronize(streams_[0]);
+    return "added";
+  }
+
+  /// plus begin count what: adds that to these words, once.
+  std::string plus(std::istream& line) {
+    std::uint64_t* const begin = words_ + number(line);
+    const std::uint64_t count = number(line);
+    runtime_.launch(streams_[0], add_kernel(), grid, block,
+                    KernelArguments::of(begin, count, number(line)));
     runtime_.synchronize(streams_[0]);
     return "added";
   }
@@ -294,6 +387,7 @@ class SharePeer {
   const std::uint64_t chunk_bytes_;
   Runtime runtime_;
   Stream streams_[2] = {};
+  Location far_ = gpu(1);  // Where `carry` moves memory from gpu(0).
   std::uint64_t* mismatches_ = nullptr;
   std::uint64_t* words_ = nullptr;
   std::uint64_t count_ = 0;
@@ -304,6 +398,8 @@ class SharePeer {
   std::atomic<std::uint64_t> ran_{0};
   std::thread runner_;
   std::vector<Descriptor> crowd_;
+  ContextHandle primary_{};
+  std::optional<CountingKernel> counter_;
 };
 
 }  // namespace
@@ -311,7 +407,8 @@ class SharePeer {
 
 int main(int argc, char** argv) {
   const std::vector<std::string> arguments(argv + 1, argv + argc);
-  const bool chosen = arguments.size() == 2;
+  const bool chosen = arguments.size() >= 2;
+  if (arguments.size() == 3) setenv("VMART_STOP", arguments[2].c_str(), 1);
   vma::SharePeer peer(chosen ? arguments[0] : "sim:test-2",
                       chosen ? std::stoull(arguments[1]) : 8192);
   std::string line;
