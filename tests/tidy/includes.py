@@ -198,7 +198,7 @@ def one_door(tree):
     """Each outside world is included in one folder."""
     doors = [
         (CUDA, ("runtime/driver/", "runtime/interpose/", "bench/rivals/",
-                "tests/gpu/pools/cuda_allocator.cpp", "tests/support/cuda/", "tests/sim_cuda/",
+                "tests/gpu/copies/", "tests/gpu/pools/cuda_allocator.cpp", "tests/support/cuda/", "tests/sim_cuda/",
                 "tests/run/")),
         (re.compile(r"^nvtx3/"), ("runtime/base/nvtx.cpp", "tests/unit/base/nvtx_")),
         (CCCL, CCCL_HEADERS + ("tests/unit/memory_resource/", "tests/install/consumer/cccl_",
