@@ -60,6 +60,16 @@ struct ProcessExit::List {
     return *one;
   }
 
+  void add(const std::shared_ptr<Action::State>& state) {
+    {
+      const std::lock_guard lock(mutex);
+      states.push_back(state);
+    }
+    acting_process = state->process;
+    process();  // Ensures that a forked child resets its state.
+    come_first();
+  }
+
   std::vector<std::shared_ptr<Action::State>> of_stage(Stage stage) {
     std::vector<std::shared_ptr<Action::State>> found;
     SteadyClock wall;
@@ -75,14 +85,18 @@ struct ProcessExit::List {
 
 ProcessExit::Action::Action(Stage stage, std::function<void()> run)
     : state_(std::make_shared<State>(stage, std::move(run))) {
-  List& list = List::of_process();
-  {
-    const std::lock_guard lock(list.mutex);
-    list.states.push_back(state_);
+  List::of_process().add(state_);
+}
+
+void ProcessExit::act_once(std::atomic<int>& created, Stage stage, void (*run)()) {
+  const int here = process();
+  if (created.exchange(here) == here) return;
+  try {
+    List::of_process().add(std::make_shared<Action::State>(stage, run));
+  } catch (...) {
+    created = 0;  // The next call tries it again.
+    throw;
   }
-  acting_process = state_->process;
-  process();  // Ensures that a forked child resets its state.
-  come_first();
 }
 
 ProcessExit::Action::~Action() {
@@ -140,6 +154,7 @@ void ProcessExit::begin() noexcept {
   // forever.
   if (acting_process == getpid()) {
     run(Stage::open_stops);
+    run(Stage::let_copies_go);
     run(Stage::write_files);
   }
   closed_ = true;

@@ -18,10 +18,11 @@ namespace vma {
 ///
 /// One handler does all the work, in stages:
 ///
-///     begun        no new call enters a runtime, and no new stop closes
-///     open_stops   the application's work continues, and no slot is dark any more
-///     write_files  traces, recordings and decisions are on disk, sockets are removed
-///     closed       no driver call is made any more, and none is in progress
+///     begun           no new call enters a runtime, and no new stop closes
+///     open_stops      the application's work continues, and no slot is dark any more
+///     let_copies_go   copies that a stop held back continue
+///     write_files     traces, recordings and decisions are on disk, sockets are removed
+///     closed          no driver call is made any more, and none is in progress
 ///
 /// The driver and the statics of libraries are destroyed by handlers that run later, because they
 /// were registered earlier. Therefore, the handler is registered again whenever a library has been
@@ -32,7 +33,7 @@ namespace vma {
 /// for one of them, so they continue after `grace`, and then find the driver closed.
 class ProcessExit {
  public:
-  enum class Stage { open_stops, write_files };
+  enum class Stage { open_stops, let_copies_go, write_files };
   static constexpr std::chrono::milliseconds grace{2'000};
   /// How long the exit waits for calls inside the driver, in which no thread of the runtime may be
   /// when that is destroyed. Unmapping, granting and waiting for a context take as long as the
@@ -55,6 +56,11 @@ class ProcessExit {
     friend class ProcessExit;
     const std::shared_ptr<State> state_;
   };
+
+  /// Calls `run` as an `Action` does, for the rest of the process; once, however often this is
+  /// called with that `created`, and in a forked child again. Cheap if it has been called. Throws:
+  /// std::bad_alloc.
+  static void act_once(std::atomic<int>& created, Stage stage, void (*run)());
 
   /// The scope of a driver call. If it is false, the call must not be made.
   class DriverCall {

@@ -353,13 +353,13 @@ class Driver {
   /// records say what has happened by then.
   /// Blocks: about a millisecond a GPU, whatever runs; while another suspension of the process
   /// lasts. Throws: Error{unsupported} if work cannot be suspended here, and why; then, and if any
-  /// GPU fails, nothing is suspended. Requires: at least one GPU, each once; the calling thread has
-  /// no suspension.
+  /// GPU fails, nothing is suspended once `resume({})` has returned. Requires: at least one GPU,
+  /// each once; the calling thread has no suspension.
   virtual SuspensionHandle suspend(std::span<const DeviceId> gpus) = 0;
   /// As `suspend`, with the work of own contexts: for a check that suspension works here.
   virtual SuspensionHandle suspend_everything(std::span<const DeviceId> gpus) = 0;
-  /// The work goes on. From any thread; does nothing if that suspension has ended. Throws: then
-  /// some of the work may still stand, and the call may be repeated.
+  /// The work goes on; with `{}`, what a failed suspension left off. From any thread; does nothing
+  /// if it goes on already. Throws: some of it may still stand, and the call may be repeated.
   virtual void resume(SuspensionHandle suspension) = 0;
 
   // --- For decorators

@@ -27,4 +27,16 @@ void StubbornDriver::around(Call call, const std::function<void()>& body) {
   body();
 }
 
+SuspensionHandle HalfwayDriver::suspend(std::span<const DeviceId> gpus) {
+  if (!armed_ || counted_++ != number_) return InterceptDriver::suspend(gpus);
+  left_ = InterceptDriver::suspend(gpus.first(1));
+  throw driver_error(native_unknown, "suspend", "the second GPU does not answer");
+}
+
+void HalfwayDriver::resume(SuspensionHandle suspension) {
+  if (!is_none(suspension) || is_none(left_.load())) return InterceptDriver::resume(suspension);
+  if (++resumes_ < times_) throw driver_error(native_unknown, "resume", "it does not go on yet");
+  InterceptDriver::resume(left_.exchange({}));
+}
+
 }  // namespace vma

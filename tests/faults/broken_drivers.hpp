@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <memory>
+#include <span>
 
 namespace vma {
 
@@ -61,6 +62,28 @@ class StubbornDriver final : public InterceptDriver {
   const int times_;
   std::atomic<bool> armed_{true};
   std::atomic<int> counted_{0};
+};
+
+/// A chosen suspension fails when the first GPU is off already, which may stay so until the
+/// `times`-th resume.
+class HalfwayDriver final : public InterceptDriver {
+ public:
+  HalfwayDriver(Driver& inner, int number, int times)
+      : InterceptDriver(inner), number_(number), times_(times) {}
+
+  bool failed() const noexcept { return counted_ > number_; }
+  void set_armed(bool armed) noexcept { armed_ = armed; }
+
+  SuspensionHandle suspend(std::span<const DeviceId> gpus) override;
+  void resume(SuspensionHandle suspension) override;
+
+ private:
+  void around(Call, const std::function<void()>& body) override { body(); }
+
+  const int number_, times_;
+  std::atomic<bool> armed_{true};
+  std::atomic<int> counted_{0}, resumes_{0};
+  std::atomic<SuspensionHandle> left_{};
 };
 
 }  // namespace vma

@@ -23,6 +23,7 @@ constexpr std::uint64_t words = size_bytes / sizeof(std::uint64_t);
 Settings settings_of(const LifePlan& plan) {
   Settings settings;
   settings.own_contexts = plan.own_contexts;
+  settings.suspends = plan.suspends;
   settings.cache_bytes_per_gpu = 2 * chunk_bytes;  // So small that chunks are released.
   settings.host_cache_bytes = 2 * chunk_bytes;
   settings.hold_limit = std::chrono::milliseconds(20);
@@ -48,7 +49,9 @@ bool is_mapped(SimDriver& machine, Address address) {
 
 std::string describe(const LifePlan& plan) {
   return fmt::format("seed {}, failing calls [{}]{}", plan.seed, fmt::join(plan.fail, ", "),
-                     plan.own_contexts ? ", copies in contexts of the runtime's own" : "");
+                     plan.own_contexts ? ", copies in contexts of the runtime's own"
+                     : plan.suspends   ? ", suspending"
+                                       : "");
 }
 
 LifeOutcome Life::live(const LifePlan& plan) {

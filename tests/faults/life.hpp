@@ -39,6 +39,8 @@ struct LifePlan {
   bool clean_copies = false;
   /// Copies never run in contexts of the program; see `RuntimeOptions::own_contexts`.
   bool own_contexts = false;
+  /// Moves suspend the program's work, where they need not wait for it.
+  bool suspends = false;
 };
 
 /// The results of a life.

@@ -2,6 +2,7 @@
 // work (I1, I3, I4, I5). Method: fails each driver call of one life in turn, from the opening of
 // the runtime to its end, then two of them, then several in a row.
 
+#include "faults/broken_drivers.hpp"
 #include "faults/sweep.hpp"
 
 #include <fmt/format.h>
@@ -9,6 +10,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <memory>
 #include <random>
 
 namespace vma {
@@ -64,6 +66,49 @@ TEST(Faults, AnySingleFailureWithContextsOfTheRuntimesOwnLosesNothing) {
     const LifeOutcome outcome = expect_whole(plan);
     EXPECT_FALSE(outcome.poisoned) << "one failure leaves a way home; " << describe(plan);
     if (outcome.fired == 0) break;
+  }
+}
+
+// In each second case beside a failure of the work that the first one leads to: a resume of what
+// was suspended by then, the hold or the gate that replaces it.
+TEST(Faults, AnySingleFailureBesideSuspensionsLosesNothing) {
+  LifePlan plan;
+  plan.seed = run_seed();
+  plan.suspends = true;
+  for (int number = sweep_start(thinned(1));; number += thinned(1)) {
+    plan.fail = {number};
+    if (number % 2 == 1) plan.fail.insert(number + 1 + number % 7);
+    const LifeOutcome outcome = expect_whole(plan);
+    if (plan.fail.size() == 1) {
+      EXPECT_FALSE(outcome.poisoned) << "one failure leaves a way home; " << describe(plan);
+    }
+    if (outcome.fired == 0) break;
+  }
+}
+
+TEST(Faults, ASuspensionThatFailsHalfwayLosesNothing) {
+  for (const int times : {1, 3, 2'000}) {
+    for (int number = 0;; ++number) {
+      LifePlan plan;
+      plan.seed = run_seed() + static_cast<unsigned>(number);
+      plan.suspends = true;
+      HalfwayDriver* driver = nullptr;
+      bool failed = false;
+      plan.wrap = [&](SimDriver& machine) {
+        auto made = std::make_unique<HalfwayDriver>(machine, number, times);
+        driver = made.get();
+        return made;
+      };
+      plan.arm = [&](bool armed) {
+        if (driver != nullptr) driver->set_armed(armed);
+      };
+      plan.disturbed = [&] { return failed = driver->failed(); };
+      expect_whole(plan, fmt::format("suspension {} fails halfway", number));
+      if (!failed) {
+        EXPECT_GT(number, 5) << "moves suspend";
+        break;
+      }
+    }
   }
 }
 

@@ -139,7 +139,9 @@ Channels::Own::~Own() {
   --own_depth;
 }
 
+/// A forked child has a copy of all this, in the middle of whatever the parent was doing.
 int Channels::pass(int descriptor, unsigned long request, void* argument) noexcept {
+  if (ProcessExit::process() != process_) return kernel_(descriptor, request, argument);
   switch (escape_of(request)) {
     case escape_alloc: return pass_alloc(descriptor, request, argument);
     case escape_free: return pass_free(descriptor, request, argument);
@@ -267,21 +269,14 @@ SuspensionHandle Channels::suspend(std::span<const std::uint32_t> gpu_ids, Objec
       if (status != status_ok) throw refused(status);
     }
   } catch (const std::exception& error) {
-    constexpr std::chrono::seconds limit(2);  // Nobody else tries, and the program stands.
-    std::uint32_t left = put_back(off_);
-    Poll poll;
-    for (const TimePoint end = clock_.now() + limit; left != status_ok && clock_.now() < end;) {
-      poll.pause();
-      left = put_back(off_);
-    }
+    const std::uint32_t left = put_back(off_);
     lock.lock();
     suspension_ = {};
     lock.unlock();
     end_switch();
     if (left == status_ok) throw;
     throw Error(ErrorKind::driver_failure, disable_call,
-                fmt::format("{}; and what was off its GPU by then could not be put back ({}), so "
-                            "work of this process stands there. Move again, or end the process",
+                fmt::format("{}; what was off its GPU by then is not put back yet ({})",
                             error.what(), text_of(left)));
   }
   end_switch();
@@ -292,7 +287,11 @@ void Channels::resume(SuspensionHandle suspended) {
   MutexLock lock(mutex_);
   const auto ended = [&]() VMART_NO_THREAD_ANALYSIS { return suspension_ != suspended; };
   changed_.wait(lock, [&]() VMART_NO_THREAD_ANALYSIS { return ended() || !switching_; });
-  if (is_none(suspended) || ended()) return;
+  if (ended()) return;
+  if (off_.empty()) {
+    suspension_ = {};
+    return changed_.notify_all();
+  }
   begin_switch(lock);
   lock.unlock();
   const std::uint32_t left = put_back(off_);

@@ -3,6 +3,7 @@
 #include "base/clock.hpp"
 #include "base/ids.hpp"
 #include "base/mutex.hpp"
+#include "base/process_exit.hpp"
 #include "driver/rm/objects.hpp"
 
 #include <cstdint>
@@ -29,7 +30,7 @@ class Channels {
   using Ioctl = int (*)(int descriptor, unsigned long request, void* argument);
 
   /// `kernel` is the way to the kernel module.
-  explicit Channels(Ioctl kernel) : kernel_(kernel) {}
+  explicit Channels(Ioctl kernel) : kernel_(kernel), process_(ProcessExit::process()) {}
   Channels(const Channels&) = delete;
   Channels& operator=(const Channels&) = delete;
 
@@ -87,6 +88,7 @@ class Channels {
   void find_objects(int descriptor, Handle client);
 
   const Ioctl kernel_;
+  const int process_;
   const SteadyClock clock_;
   Objects objects_;
 

@@ -77,6 +77,7 @@ std::string_view to_string(StopRefusal refusal) noexcept {
     case StopRefusal::budget: return "budget";
     case StopRefusal::memory_busy: return "memory_busy";
     case StopRefusal::copies_busy: return "copies_busy";
+    case StopRefusal::suspension_refused: return "suspension_refused";
   }
   return "unknown";
 }
@@ -119,6 +120,9 @@ std::string_view advice(StopRefusal refusal, bool stood) noexcept {
       return "End each vma::CopyScope right after its copies; let synchronous copies take less "
              "time "
              "than the pauses between them, or give the move a longer MigrateOptions::deadline";
+    case StopRefusal::suspension_refused:
+      return "Attach the streams that use the memory, so that moves can stop those instead; 'vmart "
+             "doctor' shows whether work can be suspended here";
   }
   return "";
 }
@@ -127,7 +131,8 @@ struct StopStats::Counts {
   struct Values {
     Durations skew, stall;
     // Not a map: counting allocates nothing.
-    std::array<std::uint64_t, static_cast<std::size_t>(StopRefusal::copies_busy) + 1> refusals{};
+    std::array<std::uint64_t, static_cast<std::size_t>(StopRefusal::suspension_refused) + 1>
+        refusals{};
   };
 
   mutable Mutex mutex;

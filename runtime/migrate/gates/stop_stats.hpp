@@ -23,7 +23,8 @@ enum class StopRefusal {
   too_many_streams,
   budget,
   memory_busy,
-  copies_busy,  // The last one: `StopStats` counts up to it.
+  copies_busy,
+  suspension_refused,  // The last one: `StopStats` counts up to it.
 };
 
 /// "predicted_skew" and so on; the keys of `MigrationReport::reasons`.

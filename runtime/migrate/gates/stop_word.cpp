@@ -15,7 +15,6 @@
 #include <array>
 #include <atomic>
 #include <chrono>
-#include <memory>
 
 namespace vma {
 namespace {
@@ -78,24 +77,16 @@ void open_at_exit() {
   constexpr std::chrono::seconds limit(1);
   StopWord::open_all();
   SteadyClock wall;
-  if (poll_until(wall, wall.now() + limit, [] { return !any_is_dark(); })) {
-    CopyScopes::process().let_go_at_exit();
+  if (!poll_until(wall, wall.now() + limit, [] { return !any_is_dark(); })) {
+    CopyScopes::process().stay_held_back();
   }
   StopWord::open_all();
 }
 
 void prepare_for_exit() {
-  static std::atomic<pid_t> prepared{0};
-  static Immortal<std::unique_ptr<ProcessExit::Action>> action;
-  const pid_t here = getpid();
-  if (prepared.exchange(here) == here) return;
-  try {
-    set_last_words(&StopWord::open_all);
-    *action = std::make_unique<ProcessExit::Action>(ProcessExit::Stage::open_stops, &open_at_exit);
-  } catch (...) {
-    prepared = 0;  // The next stop tries it again.
-    throw;
-  }
+  static std::atomic<int> prepared{0};
+  set_last_words(&StopWord::open_all);
+  ProcessExit::act_once(prepared, ProcessExit::Stage::open_stops, &open_at_exit);
 }
 
 }  // namespace

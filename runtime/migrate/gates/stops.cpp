@@ -180,18 +180,15 @@ SuspensionFinding Stops::check_suspension(DeviceId device) {
 }
 
 SuspensionFinding Stops::check_suspension(DeviceId device, ContextHandle program) {
+  if (!suspension_check_.is_due(device)) return suspension_check_.finding(device);
   ProcessExit::come_first();
   ProcessExit::hold_back();
   ContextHandle own{};
   try {
     own = own_context_(device);
   } catch (const Error& error) {
-    if (error.kind() != ErrorKind::out_of_memory) {
-      suspension_check_.decide_off(device, error.what());
-      return suspension_check_.finding(device);
-    }
-    log(LogLevel::info, "work is held, and not suspended: {}", error.what());
-    return {SuspensionFinding::State::unknown, error.what(), {}, {}};
+    suspension_check_.note_refused(device, error);
+    return suspension_check_.finding(device);
   }
   ++holds_waiting_;
   const MutexLock turn(turn_);
@@ -201,22 +198,28 @@ SuspensionFinding Stops::check_suspension(DeviceId device, ContextHandle program
   return suspension_check_.check(device, program, own);
 }
 
-/// What is refused now would be refused to later moves, too: those hold.
-void Stops::close(Suspension& suspension, TimePoint deadline) {
-  try {
-    suspension.close(deadline);
-  } catch (const Error& error) {
-    if (error.kind() == ErrorKind::unsupported) {
+/// What has been refused twice would be refused to the next move, too.
+std::optional<GateRefusal> Stops::close(Suspension& suspension, TimePoint deadline) {
+  constexpr int tries = 2;
+  for (int number = 1;; ++number) {
+    try {
+      suspension.close(deadline);
+      suspension_check_.note_worked();
+      return std::nullopt;
+    } catch (const Error& error) {
+      if (!suspension.refused()) return GateRefusal{StopRefusal::copies_busy, error.what()};
+      if (number < tries && error.kind() != ErrorKind::unsupported) continue;
       for (const DeviceId device : memory_.topology().devices()) {
-        suspension_check_.decide_off(device, error.what());
+        suspension_check_.note_refused(device, error);
       }
+      return GateRefusal{StopRefusal::suspension_refused, error.what()};
     }
-    throw;
   }
 }
 
-void Stops::suspend_while(const HoldLimits& limits, MigrationReport& report, HeldTimes& times,
-                          const std::function<void(StoppedWork&)>& body) {
+std::optional<GateRefusal> Stops::suspend_while(const HoldLimits& limits, MigrationReport& report,
+                                                HeldTimes& times,
+                                                const std::function<void(StoppedWork&)>& body) {
   ProcessExit::come_first();
   ProcessExit::hold_back();
   Clock& clock = memory_.driver().clock();
@@ -227,11 +230,16 @@ void Stops::suspend_while(const HoldLimits& limits, MigrationReport& report, Hel
   const MutexLock slow_work(memory_.chunks().slow_calls().turn());  // None beside it but our own.
   Suspension suspension(memory_.driver(), watchdog_, memory_.topology().devices(), limits.patience);
   const TimePoint asked = clock.now();
+  std::optional<GateRefusal> refusal;
   while_stopped(clock, suspension, report, times, [&] {
-    close(suspension, asked + limits.rest_limit);
+    refusal = close(suspension, asked + limits.rest_limit);
     report.phases.wait += clock.now() - asked;
-    body(suspension);
+    if (!refusal) return body(suspension);
+    if (refusal->why != StopRefusal::suspension_refused) {
+      throw Error(ErrorKind::busy, "vma::migrate", refusal->detail);
+    }
   });
+  return refusal;
 }
 
 }  // namespace vma

@@ -3,6 +3,7 @@
 #include "base/mutex.hpp"
 #include "memory/memory.hpp"
 #include "migrate/gates/attached_streams.hpp"
+#include "migrate/gates/enqueued_stops.hpp"
 #include "migrate/gates/gate_post.hpp"
 #include "migrate/gates/hold.hpp"
 #include "migrate/gates/stall_forecast.hpp"
@@ -17,6 +18,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 
 namespace vma {
 
@@ -91,13 +93,16 @@ class Stops {
   bool suspends() const noexcept { return suspends_; }
   /// The GPUs whose work may use the memory there: all, if it is suspended, since nobody knows.
   std::set<DeviceId> users(Address allocation, bool suspended) const;
-  /// The same by a suspension. Copies of `body` run in contexts of the runtime's own. Requires:
-  /// `may_suspend` for all that moves; the caller holds no turn. Throws: what `Suspension` and
-  /// `body` throw; the work goes on then.
-  void suspend_while(const HoldLimits& limits, MigrationReport& report, HeldTimes& times,
-                     const std::function<void(StoppedWork&)>& body);
-  /// As `Suspension::close`. What the driver refuses for good, no later move tries.
-  void close(Suspension& suspension, TimePoint deadline);
+  /// The same by a suspension. Copies of `body` run in contexts of the runtime's own. A refusal:
+  /// the driver does not suspend, nothing has changed, and `may_suspend` says no for a while.
+  /// Requires: `may_suspend` for all that moves; the caller holds no turn. Throws: Error{busy} if
+  /// copies of the program are in the way, and what `body` throws; the work goes on then.
+  std::optional<GateRefusal> suspend_while(const HoldLimits& limits, MigrationReport& report,
+                                           HeldTimes& times,
+                                           const std::function<void(StoppedWork&)>& body);
+  /// Closes it. A refusal, of copies of the program or of the driver: nothing is suspended. If the
+  /// driver refuses twice, `may_suspend` says no until the check has been tried again.
+  std::optional<GateRefusal> close(Suspension& suspension, TimePoint deadline);
   /// Threads that wait for their turn. A gate that no stream has arrived at for long gives its turn
   /// up for them.
   struct Waiting {

@@ -300,11 +300,9 @@ std::optional<GateRefusal> BatchStop::close() {
   if (!suspends_) return gate_.close();
   suspension_.emplace(driver_, parts_.stops.watchdog(), parts_.memory.topology().devices(),
                       limits().settle_limit);
-  try {
-    parts_.stops.close(*suspension_, clock_.now() + batch_.gate_limit);
-  } catch (const Error& error) {
-    if (error.kind() != ErrorKind::busy) throw;
-    return GateRefusal{StopRefusal::copies_busy, error.what()};
+  if (auto refusal = parts_.stops.close(*suspension_, clock_.now() + batch_.gate_limit)) {
+    suspension_.reset();
+    return refusal;
   }
   times_.first_arrival = times_.last_arrival = suspension_->begun();
   off_took_ = clock_.now() - suspension_->begun();
@@ -355,7 +353,7 @@ std::optional<GateRefusal> BatchStop::begin_filling() {
     const PhaseTimer timer(clock_, phases.settle);
     if (!go()) {
       return GateRefusal{StopRefusal::opened_by_watchdog,
-                         "the work that copies changes started before all streams had stopped"};
+                         "the work that copies changes started before everything had stopped"};
     }
   }
   if (batch_.way() == Way::stopped) {
@@ -388,9 +386,10 @@ std::optional<GateRefusal> BatchStop::switch_first() {
   if (!commit()) {
     return GateRefusal{
         StopRefusal::opened_by_watchdog,
-        fmt::format("the streams were stopped for longer than {:.1f} ms, mostly by a "
-                    "driver call of the runtime, so the gate was opened",
-                    in_ms(limit))};
+        fmt::format("{} stopped for longer than {:.1f} ms, mostly by a driver call of the runtime, "
+                    "so {}",
+                    suspends_ ? "the program's work was" : "the streams were", in_ms(limit),
+                    suspends_ ? "it was let go on" : "the gate was opened")};
   }
   show(first);
   if (first.settles) {
@@ -408,9 +407,9 @@ std::optional<GateRefusal> BatchStop::switch_first() {
 
 GateRefusal BatchStop::not_filled(const LiveChunk& chunk, std::chrono::nanoseconds limit) const {
   return {StopRefusal::settle_late,
-          fmt::format("{} was not copied within {:.1f} ms while the streams were stopped",
-                      chunk.settles ? "what the streams wrote since the first copy" : "the chunk",
-                      in_ms(limit))};
+          fmt::format("{} was not copied within {:.1f} ms while {} stopped",
+                      chunk.settles ? "what was written since the first copy" : "the chunk",
+                      in_ms(limit), suspends_ ? "the program's work was" : "the streams were")};
 }
 
 TimePoint BatchStop::last_switch_end() const {

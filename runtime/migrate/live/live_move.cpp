@@ -85,7 +85,7 @@ void LiveMove::move_next(LiveChunk& first) {
     if (!conditions_.movable(first.range, tries_.deadline(first.range))) return;
     first.range.pinned_since.reset();
     ProgramCalls::of_process().detach_idle_streams();
-    await_stop(first);
+    await_stop(first, tries_.deadline(first.range));
     line_.begin(staging_.make_batch(first));
     staging_.stage_ahead(line_.batch());
     tries_.begin(line_.batch());
@@ -95,10 +95,9 @@ void LiveMove::move_next(LiveChunk& first) {
 
 /// Finds out whether the program's work can be suspended. If it cannot be for now, and no gate can
 /// stop it either, tries again until the deadline.
-void LiveMove::await_stop(const LiveChunk& first) {
+void LiveMove::await_stop(const LiveChunk& first, TimePoint deadline) {
   constexpr std::chrono::milliseconds look_period(20);
   const Location from = first.transaction.from(), to = first.range.task->to;
-  const TimePoint deadline = tries_.deadline(first.range);
   while (!parts_.stops.may_suspend(from, to)) {
     const bool attached = parts_.stops.attached().any(first.range.allocation.begin());
     if (!parts_.stops.suspends() || attached) return;
@@ -165,6 +164,7 @@ void LiveMove::prepare_to_stop(LiveBatch& batch) {
   concerned_ = &batch.front();
   if (batch.tries + batch.waits > 0 || std::ranges::any_of(batch.chunks, &LiveChunk::went_stale)) {
     ProgramCalls::of_process().detach_idle_streams();
+    if (batch.suspends()) await_stop(batch.front(), batch.deadline);
     staging_.choose_again(batch);
   }
   for (LiveChunk* const chunk : batch.chunks) {

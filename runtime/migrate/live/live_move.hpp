@@ -46,7 +46,7 @@ class LiveMove {
   void ending_what_fails(Body&& body) noexcept;
   void begin();
   void move_next(LiveChunk& first);
-  void await_stop(const LiveChunk& first);
+  void await_stop(const LiveChunk& first, TimePoint deadline);
   void try_first();
   void give_up_or_back_off(LiveBatch& batch, const Try& last);
   void prepare_to_stop(LiveBatch& batch);

@@ -35,17 +35,16 @@ void HeldFollow::stop_and_switch() {
   const bool may_suspend = std::ranges::all_of(transactions_, [&](const Transaction& transaction) {
     return parts_.stops.may_suspend(transaction.from(), transaction.target().at());
   });
-  if (may_suspend) {
-    leader_.ready();
-    return parts_.stops.suspend_while(limits, report_, times, body);
-  }
-  if (parts_.stops.attached().any(allocation_.begin())) {
-    leader_.ready();
+  // Also before a suspension, which the driver may refuse: nothing is prepared after `ready`.
+  const bool attached = parts_.stops.attached().any(allocation_.begin());
+  BoundStream stream;
+  if (!attached) stream = parts_.engine.stream_of_hold(transactions_.front().from());
+  leader_.ready();
+  if (may_suspend && !parts_.stops.suspend_while(limits, report_, times, body)) return;
+  if (attached) {
     return GatedStop(parts_, allocation_, {limits.rest_limit, limits.patience})
         .run(report_, times, body);
   }
-  const BoundStream stream = parts_.engine.stream_of_hold(transactions_.front().from());
-  leader_.ready();
   parts_.stops.hold_while(stream, limits, report_, times, body);
 }
 

@@ -287,9 +287,8 @@ void HeldMove::move_held() {
   const auto body = [this](StoppedWork& stopped) { pipeline(&stopped); };
   const HeldTurn first = order_.front();
   try {
-    if (suspended_) {
-      parts_.stops.suspend_while(limits, hold_report_, held_, body);
-    } else {
+    suspended_ = suspended_ && !parts_.stops.suspend_while(limits, hold_report_, held_, body);
+    if (!suspended_) {
       const BoundStream stream =
           parts_.engine.spare_stream(first.transaction->from(), first.range->to, ahead_.under());
       parts_.stops.hold_while(stream, limits, hold_report_, held_, body,

@@ -42,7 +42,15 @@ bool CopyScopes::may_go_on() const noexcept {
   return exiting_ || holder_ != getpid();
 }
 
+/// Only once all stops have ended, whatever their kind: a slot of one is dark while others end.
+void CopyScopes::prepare_for_exit() {
+  static std::atomic<int> prepared{0};
+  ProcessExit::act_once(prepared, ProcessExit::Stage::let_copies_go,
+                        [] { process().let_go_at_exit(); });
+}
+
 void CopyScopes::let_go_at_exit() noexcept {
+  if (stay_) return;
   exiting_ = true;
   ++let_go_;
   let_go_.notify_all();
@@ -50,6 +58,7 @@ void CopyScopes::let_go_at_exit() noexcept {
 
 bool NoCopies::begin(Clock& clock, TimePoint deadline) {
   if (begun_) return true;
+  CopyScopes::prepare_for_exit();
   CopyScopes& scopes = CopyScopes::process();
   scopes.holder_ = getpid();
   ++scopes.held_back_;

@@ -26,13 +26,15 @@ class CopyScopes {
   /// Whether the last stop found one open: the next stop then waits for them before it stops
   /// anything.
   bool were_in_the_way() const noexcept { return in_the_way_; }
-  /// The process exits and no slot is dark: nothing is held back any more.
-  void let_go_at_exit() noexcept;
+  /// The process exits, and a slot stays dark: what is held back now is not let go.
+  void stay_held_back() noexcept { stay_ = true; }
 
  private:
   friend class NoCopies;
 
   bool may_go_on() const noexcept;
+  static void prepare_for_exit();
+  void let_go_at_exit() noexcept;
 
   static thread_local volatile int depth_;
   std::atomic<std::int64_t> open_{0};        // Threads that have one.
@@ -40,7 +42,8 @@ class CopyScopes {
   std::atomic<std::uint32_t> let_go_{0};     // How often one has ended: what threads wait for.
   std::atomic<std::int32_t> holder_{0};      // The process of the last one.
   std::atomic<bool> in_the_way_{false};
-  std::atomic<bool> exiting_{false};
+  std::atomic<bool> exiting_{false};  // Nothing is held back any more.
+  std::atomic<bool> stay_{false};
 };
 
 /// What one stop holds back: no `CopyScope` is open from `begin` to `end`.

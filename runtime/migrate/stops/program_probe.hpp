@@ -5,9 +5,7 @@
 #include "memory/ledger.hpp"
 
 #include <array>
-#include <atomic>
 #include <cstdint>
-#include <exception>
 #include <memory>
 
 namespace vma {
@@ -27,14 +25,16 @@ class ProgramProbe {
  public:
   /// `words_context`: outlives this.
   ProgramProbe(Driver& driver, ContextHandle program, ContextHandle words_context, Ledger& ledger);
-  /// Blocks: until the thread has returned; for a while, until the operations have ended.
+  /// Blocks: for some seconds at most, until the thread has returned and the operations have ended.
+  /// A thread that does not return by then is left alone, with what it uses.
   ~ProgramProbe();
   ProgramProbe(const ProgramProbe&) = delete;
   ProgramProbe& operator=(const ProgramProbe&) = delete;
 
   ContextHandle context() const noexcept { return program_; }
-  /// Enqueues it. False if that, or the program's work before it, has not ended at `deadline`; then
-  /// nothing waits any more. Throws: what the driver throws in the program's context.
+  /// Enqueues it, and calls nothing more in the program's context. False if that, or the program's
+  /// work before it, has not ended at `deadline`; then nothing waits any more. Throws: what the
+  /// driver throws in the program's context.
   bool begin(TimePoint deadline);
   /// It may go on now.
   void open() noexcept;
@@ -45,26 +45,16 @@ class ProgramProbe {
 
  private:
   static constexpr int lanes_max = 4;
-  struct Words {  // In pinned memory, each written by one operation.
-    std::uint64_t open;
-    std::array<std::uint64_t, lanes_max> begun, gone_on;
-  };
+  struct Work;  // Shared with the thread, which may outlive this.
 
-  void enqueue() noexcept;
-  bool begun() const noexcept;
   bool all_ended(TimePoint deadline) noexcept;
 
   Driver& driver_;
   const ContextHandle program_, words_context_;
   Ledger& ledger_;
-  Words* const words_;
-  std::uint64_t round_ = 0;
+  const std::shared_ptr<Work> work_;
   std::array<bool, lanes_max> begun_in_time_{};
-  std::atomic<bool> given_up_{false}, returned_{true}, failed_{false};
   std::unique_ptr<Task> task_;
-  // Those of the thread, until it has been joined.
-  std::array<BoundStream, lanes_max> streams_{};
-  std::exception_ptr failure_;  // Set before `failed_`.
 };
 
 }  // namespace vma

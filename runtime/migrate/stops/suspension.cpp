@@ -15,6 +15,8 @@ namespace vma {
 namespace {
 
 constexpr const char* suspended_call = "vma::migrate";
+/// Between two tries to let the work go on.
+constexpr std::chrono::milliseconds resume_period(1);
 
 /// The suspension that the process has: the driver allows one at a time. A second machine may have
 /// another, which then only its watchdog ends.
@@ -33,8 +35,8 @@ Current& current() noexcept {
 Suspension::Suspension(Driver& driver, Watchdog& watchdog, std::vector<DeviceId> gpus,
                        std::chrono::nanoseconds patience, Of of)
     : driver_(driver), watchdog_(watchdog), gpus_(std::move(gpus)), patience_(patience), of_(of) {
-  static const ProcessExit::Action action(ProcessExit::Stage::open_stops, &resume_at_exit);
-  static_cast<void>(action);
+  static std::atomic<int> prepared{0};
+  ProcessExit::act_once(prepared, ProcessExit::Stage::open_stops, &resume_at_exit);
 }
 
 Suspension::~Suspension() {
@@ -43,12 +45,19 @@ Suspension::~Suspension() {
 
 void Suspension::close(TimePoint deadline) {
   VMART_CHECK(state_ == State::on, "a suspension ends before the next one begins");
+  begun_ = TimePoint(0);
+  refused_ = false;
   hold_copies_back(deadline);
   begun_ = driver_.clock().now();
+  driver_.note_stopped(1);
   try {
     suspended_ = of_ == Of::program ? driver_.suspend(gpus_) : driver_.suspend_everything(gpus_);
   } catch (...) {
-    no_copies_.end();
+    state_ = State::off;  // Perhaps a GPU is.
+    suspended_ = {};
+    open();
+    begun_ = TimePoint(0);
+    refused_ = true;
     throw;
   }
   state_ = State::off;
@@ -62,7 +71,12 @@ void Suspension::close(TimePoint deadline) {
     throw Error(ErrorKind::busy, suspended_call, "the process exits");
   }
   try {
-    ticket_ = watchdog_.arm(driver_.clock().now() + patience_, [this] { let_go(); });
+    ticket_ = watchdog_.arm_repeatedly(driver_.clock().now() + patience_, [this] {
+      let_go();
+      const TimePoint now = driver_.clock().now();
+      if (state_ == State::on) return never;
+      return now + (state_ == State::resuming ? resume_period : patience_);
+    });
   } catch (...) {
     open();
     throw;
@@ -105,41 +119,67 @@ void Suspension::alive() {
   watchdog_.rearm(ticket_, driver_.clock().now() + patience_);
 }
 
-/// From any thread. False: a slot is dark, or the work goes on already.
-bool Suspension::let_go() noexcept {
+/// From any thread. Unless a slot is dark, the work goes on then; or the driver refuses that, and
+/// the state stays `resuming`.
+void Suspension::let_go() noexcept {
   State off = State::off;
-  if (!state_.compare_exchange_strong(off, State::on)) return false;
-  resume();
+  if (!state_.compare_exchange_strong(off, State::resuming) && off != State::resuming) return;
+  try {
+    driver_.resume(suspended_);  // Of two threads the second one finds nothing to do.
+  } catch (const std::exception& error) {
+    return log(LogLevel::debug, "the program's work does not go on yet: {}", error.what());
+  }
+  // Another thread than the owner may still be here when the owner opens, which waits for it.
+  if (state_.exchange(State::on) == State::resuming) driver_.note_stopped(-1);
   no_copies_.end();
-  return true;
 }
 
 void Suspension::open() noexcept {
-  watchdog_.disarm(std::exchange(ticket_, Watchdog::Ticket::none));
-  let_go();
-  Current& now = current();
-  const MutexLock lock(now.mutex);
-  if (now.suspension == this) now.suspension = nullptr;
-}
-
-void Suspension::resume() noexcept {
   constexpr std::chrono::seconds limit(10);
-  const SteadyClock wall;
-  const TimePoint deadline = wall.now() + limit;
-  for (Poll poll;; poll.pause()) {
-    try {
-      return driver_.resume(suspended_);
-    } catch (const std::exception& error) {
-      if (wall.now() < deadline) continue;
-      log(LogLevel::error,
-          "the program's work does not go on, so it stands until the process ends; end it: {}",
-          error.what());
-      return;
-    }
+  watchdog_.disarm(std::exchange(ticket_, Watchdog::Ticket::none));
+  Clock& clock = driver_.clock();
+  const TimePoint deadline = clock.now() + limit;
+  let_go();
+  while (state_ != State::on && clock.now() < deadline) {
+    poll_until(clock, std::min(deadline, clock.now() + resume_period), [] { return false; });
+    let_go();
   }
+  {
+    Current& now = current();
+    const MutexLock lock(now.mutex);
+    if (now.suspension == this) now.suspension = nullptr;
+  }
+  if (state_ != State::on) leave_to_watchdog();
 }
 
-/// While a slot is dark, the exiting thread must not go on to calls that may wait for the work.
+/// The driver still refuses. Nothing is dark, so copies of the program go on.
+void Suspension::leave_to_watchdog() noexcept {
+  constexpr std::chrono::seconds period(1);
+  log(LogLevel::error,
+      "the program's work was taken off its GPUs for a move, and for 10 s the driver has refused "
+      "to put it back, so it stands. vmart tries that again each second; if the program does not "
+      "go on, end it, and start it with VMART_STOP=gate");
+  const auto resume = [&driver = driver_, suspended = suspended_, period] {
+    try {
+      driver.resume(suspended);
+      driver.note_stopped(-1);
+      log(LogLevel::warn, "the program's work, which stood, goes on");
+      return never;
+    } catch (const std::exception& error) {
+      log(LogLevel::debug, "the program's work does not go on yet: {}", error.what());
+      return driver.clock().now() + period;
+    }
+  };
+  try {
+    watchdog_.arm_repeatedly(driver_.clock().now() + period, resume);
+  } catch (const std::bad_alloc&) {  // It stands until the process ends.
+  }
+  state_ = State::on;
+  no_copies_.end();
+}
+
+/// While a slot is dark, the exiting thread must not go on to calls that may wait for the work, nor
+/// may copies of other threads.
 void Suspension::resume_at_exit() noexcept {
   constexpr std::chrono::seconds limit(1);
   Current& now = current();
@@ -147,8 +187,15 @@ void Suspension::resume_at_exit() noexcept {
   Suspension* const suspension = now.suspension;  // Exists for as long as we have the lock.
   if (suspension == nullptr) return;
   SteadyClock wall;
-  poll_until(wall, wall.now() + limit, [&] { return suspension->state_ != State::dark; });
+  const TimePoint deadline = wall.now() + limit;
+  if (!poll_until(wall, deadline, [&] { return suspension->state_ != State::dark; })) {
+    return CopyScopes::process().stay_held_back();
+  }
   suspension->let_go();
+  while (suspension->state_ != State::on && wall.now() < deadline) {
+    poll_until(wall, std::min(deadline, wall.now() + resume_period), [] { return false; });
+    suspension->let_go();
+  }
 }
 
 }  // namespace vma

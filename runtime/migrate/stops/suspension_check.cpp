@@ -34,7 +34,8 @@ constexpr std::chrono::seconds own_limit(1);
 constexpr std::chrono::seconds go_on_limit(1);
 /// As for a move; see `Suspension`.
 constexpr std::chrono::seconds patience(2);
-constexpr std::chrono::seconds retry_after(1);
+/// Each try that decides nothing may keep other moves waiting for `begin_limit`.
+constexpr std::chrono::seconds pause_first(1), pause_last(8);
 constexpr std::uint64_t kernel_limit_ns = 5'000'000'000;
 constexpr int rounds = 3;  // The cost is that of the quickest.
 
@@ -247,27 +248,39 @@ SuspensionFinding SuspensionCheck::finding(DeviceId gpu) const {
 }
 
 SuspensionFinding SuspensionCheck::check(DeviceId gpu, ContextHandle program, ContextHandle own) {
-  {
-    const MutexLock lock(mutex_);
-    const auto found = tried_.find(gpu);
-    const bool decided = found != tried_.end() &&
-                         (found->second.finding.state != SuspensionFinding::State::unknown ||
-                          driver_.clock().now() < found->second.again);
-    if (decided) return found->second.finding;
-  }
-  const SuspensionFinding found = try_all(gpu, program, own);
-  note(gpu, found);
-  return found;
+  if (is_due(gpu)) note(gpu, try_all(gpu, program, own));
+  return finding(gpu);
 }
 
-void SuspensionCheck::decide_off(DeviceId gpu, const std::string& why) {
-  note(gpu, {SuspensionFinding::State::off, why, {}, {}});
+bool SuspensionCheck::is_due(DeviceId gpu) const {
+  const MutexLock lock(mutex_);
+  const auto found = tried_.find(gpu);
+  return found == tried_.end() ||
+         (found->second.finding.state == SuspensionFinding::State::unknown &&
+          driver_.clock().now() >= found->second.again);
 }
 
-void SuspensionCheck::note(DeviceId gpu, const SuspensionFinding& finding) {
+void SuspensionCheck::note_refused(DeviceId gpu, const Error& why) {
+  using State = SuspensionFinding::State;
+  const bool for_good = why.kind() == ErrorKind::unsupported;
+  note(gpu, {for_good ? State::off : State::unknown, why.what(), {}, {}});
+}
+
+void SuspensionCheck::note_worked() {
+  const MutexLock lock(mutex_);
+  for (auto& [gpu, tried] : tried_) tried.pause = {};
+}
+
+void SuspensionCheck::note(DeviceId gpu, SuspensionFinding finding) {
   {
     const MutexLock lock(mutex_);
-    tried_[gpu] = {finding, driver_.clock().now() + retry_after};
+    Tried& tried = tried_[gpu];
+    if (tried.finding.state == SuspensionFinding::State::off) return;
+    tried.finding = finding;
+    if (finding.state == SuspensionFinding::State::unknown) {
+      tried.pause = std::clamp<std::chrono::nanoseconds>(2 * tried.pause, pause_first, pause_last);
+      tried.again = driver_.clock().now() + tried.pause;
+    }
   }
   switch (finding.state) {
     case SuspensionFinding::State::usable:
@@ -302,7 +315,7 @@ SuspensionFinding SuspensionCheck::try_all(DeviceId gpu, ContextHandle program, 
     probes_.erase(gpu);
     return {State::usable, {}, suspensions.suspend, suspensions.resume};
   } catch (const Error& error) {
-    const bool later = error.kind() == ErrorKind::busy || error.kind() == ErrorKind::out_of_memory;
+    const bool later = error.kind() != ErrorKind::unsupported;  // Nobody has seen that it fails.
     if (!later) probes_.erase(gpu);
     return {later ? State::unknown : State::off, error.what(), {}, {}};
   }

@@ -7,6 +7,8 @@
 #include "migrate/stops/program_probe.hpp"
 #include "migrate/stops/watchdog.hpp"
 
+#include <vma/error.hpp>
+
 #include <chrono>
 #include <map>
 #include <memory>
@@ -48,23 +50,31 @@ class SuspensionCheck {
 
   /// What is known. Any thread.
   SuspensionFinding finding(DeviceId gpu) const;
+  /// Whether a check could find out more than that now.
+  bool is_due(DeviceId gpu) const;
   /// `finding`, after the check if none has decided it. `program` is a context of the program and
   /// `own` one of the runtime's, both on the GPU; `own` outlives this. What could not be seen is
-  /// tried again, a second later at the earliest. Blocks: for milliseconds; if something is wrong
-  /// for seconds. Requires: the caller stops nothing and may stop work; one thread at a time.
+  /// tried again, a second later at the earliest, and ever later up to eight seconds. Blocks: for
+  /// milliseconds; if something is wrong for seconds. Requires: the caller stops nothing and may
+  /// stop work; one thread at a time.
   SuspensionFinding check(DeviceId gpu, ContextHandle program, ContextHandle own);
-  /// The check has failed before it began.
-  void decide_off(DeviceId gpu, const std::string& why);
+  /// The check has failed before it began, or the driver has refused a suspension since: as if the
+  /// check had found that, so that no move suspends until it is tried again; never, if the error is
+  /// `unsupported`.
+  void note_refused(DeviceId gpu, const Error& why);
+  /// Moves have suspended there: what is refused next is tried again soon.
+  void note_worked();
 
  private:
   struct Tried {
     SuspensionFinding finding;
     TimePoint again{0};
+    std::chrono::nanoseconds pause{0};  // Until then, from the last try that decided nothing.
   };
 
   SuspensionFinding try_all(DeviceId gpu, ContextHandle program, ContextHandle own);
   bool in_program(DeviceId gpu, ContextHandle program, ContextHandle own);
-  void note(DeviceId gpu, const SuspensionFinding& finding);
+  void note(DeviceId gpu, SuspensionFinding finding);
 
   Driver& driver_;
   Watchdog& watchdog_;

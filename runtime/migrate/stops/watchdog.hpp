@@ -23,7 +23,10 @@ class Watchdog {
 
   /// `late` runs once, on the watchdog's thread, unless `disarm` is called before `deadline`. It
   /// may only store to host memory and read the clock: no driver call, no lock. The exception is
-  /// that of a suspension, which calls `Driver::resume`, for ten seconds at most if that fails.
+  /// that of a suspension, which calls `Driver::resume` once each time. That waits for no work, and
+  /// for no thread that does: only for calls of the kernel module, which keep its locks for as long
+  /// as one control takes. And one thread stops work at a time, so what else is armed meanwhile is
+  /// at most settling that this thread has enqueued, which the suspended work does not wait for.
   Ticket arm(TimePoint deadline, std::function<void()> late);
   /// As `arm`, but `late` returns when it is to run again: `never` if it is not.
   Ticket arm_repeatedly(TimePoint deadline, std::function<TimePoint()> late);

@@ -5,6 +5,7 @@
 #include "support/drivers/fault_driver.hpp"
 #include "machine/machine_file.hpp"
 #include "migrate/gates/stop_word.hpp"
+#include "migrate/stops/suspension.hpp"
 #include "runtime/runtime_parts.hpp"
 #include "support/sanitizer.hpp"
 #include "support/test_kernels.hpp"
@@ -206,6 +207,55 @@ TEST(Process, ExitWaitsForADarkSlotAndThenOpensForGood) {
     if (too_early) return 1;
     if (!post.is_open(UINT64_MAX)) return 2;  // Otherwise the next stop would close.
     return StopWord(words).is_open(UINT64_MAX) ? 0 : 3;
+  };
+  EXPECT_EQ(status_of_child([&] {
+              std::_Exit(dark_at_exit());
+              return 0;
+            }),
+            0);
+}
+
+/// A suspension that is dark when the process exits, beside a word that is not.
+TEST(Process, ExitResumesWhatIsSuspendedAndLetsNoCopyGoWhileASlotIsDark) {
+  if (!may_fork) GTEST_SKIP() << "no fork under TSan";
+  const auto dark_at_exit = []() -> int {
+    SimDriver machine(load_machine("test-2"));
+    Ledger ledger;
+    Watchdog watchdog(machine);
+    const ContextHandle context = machine.create_context(DeviceId{0});
+    PinnedWords words(machine, context, ledger);
+    const StopWord word(words);
+    Suspension suspension(machine, watchdog, {DeviceId{0}, DeviceId{1}}, std::chrono::seconds(60));
+    const BoundStream stream = machine.create_stream(context, StreamKind::non_blocking);
+    suspension.close(machine.clock().now() + std::chrono::seconds(60));
+    suspension.begin_dark();
+    std::uint64_t* const beat = words.take();  // Written once the work goes on.
+    const WordOperation write{WordOperation::Kind::write, address_of(beat), 1};
+    machine.batch(stream, {&write, 1});
+    std::atomic<bool> over = false, copied_in_the_dark = false, copied = false;
+    std::atomic<bool> dark = true;
+    std::thread copies([&] {
+      const CopyScope scope;  // Held back.
+      copied_in_the_dark = dark.load();
+      copied = true;
+    });
+    std::thread mover([&] {
+      while (!ProcessExit::begun()) std::this_thread::yield();
+      const double end = thread_seconds() + 0.05;
+      while (!over && thread_seconds() < end) {
+      }
+      dark = false;
+      suspension.end_dark();
+    });
+    ProcessExit::begin();
+    over = true;
+    mover.join();
+    copies.join();
+    if (copied_in_the_dark) return 1;
+    SteadyClock wall;
+    const auto written = [&] { return std::atomic_ref(*beat).load() == 1; };
+    if (!poll_until(wall, wall.now() + std::chrono::seconds(10), written)) return 2;
+    return copied ? 0 : 3;
   };
   EXPECT_EQ(status_of_child([&] {
               std::_Exit(dark_at_exit());

@@ -3,12 +3,14 @@
 // as libcuda makes them.
 #include "driver/rm/channels.hpp"
 
+#include "support/sanitizer.hpp"
 #include "unit/driver/rm/fake_kernel.hpp"
 
 #include <vma/error.hpp>
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -176,6 +178,74 @@ TEST_F(ChannelsTest, PutsAllBackIfTheSecondGpuFails) {
   EXPECT_TRUE(kernel.off().empty());
   kernel.refuse = nullptr;
   channels.resume(channels.suspend(both));
+  EXPECT_TRUE(kernel.off().empty());
+}
+
+/// A time-out: the GPU took the channels off all the same, and refuses to put them back for now.
+TEST_F(ChannelsTest, WhatAFailedSuspensionLeftOffIsPutBackLater) {
+  make_group(group_a, device_a, 2);
+  make_group(group_b, device_b, 2);
+  int refused = 0;
+  kernel.refuse = [&](const Control& asked) -> std::uint32_t {
+    if (asked.command != command_disable_channels) return 0;
+    const bool disables = reinterpret_cast<const DisableChannels*>(asked.parameters)->disable != 0;
+    if (disables && asked.object == device_a + 1) return 0;
+    ++refused;
+    return 0x65;
+  };
+  EXPECT_EQ(kind_of_refusal(both), ErrorKind::driver_failure);
+  EXPECT_EQ(kernel.off().size(), 2u);
+  EXPECT_THROW(channels.resume({}), Error);
+  EXPECT_EQ(kernel.off().size(), 2u);
+  kernel.refuse = nullptr;
+  channels.resume({});
+  EXPECT_TRUE(kernel.off().empty());
+  EXPECT_GT(refused, 2);
+  const auto made = channels.suspend(both);
+  channels.resume({});
+  EXPECT_EQ(kernel.off().size(), 4u) << "another suspension goes on";
+  channels.resume(made);
+}
+
+TEST_F(ChannelsTest, NothingGoesOnOnAGpuThatIsLost) {
+  make_group(group_a, device_a, 2);
+  make_group(group_b, device_b, 2);
+  const auto made = channels.suspend(both);
+  kernel.refuse = [&](const Control& asked) -> std::uint32_t {
+    return asked.object == device_a + 1 ? 0x0f : 0;
+  };
+  channels.resume(made);
+  EXPECT_EQ(kernel.off(), (std::set<Handle>{group_a + 1, group_a + 2}));
+  try {
+    channels.suspend(both);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::driver_failure);
+    EXPECT_NE(std::string(error.what()).find("the GPU is lost"), std::string::npos);
+  }
+  EXPECT_FALSE(kernel.is_off(group_b + 1));
+}
+
+/// Its libcuda frees what it had, through a table that the parent was changing.
+TEST_F(ChannelsTest, AForkedChildWaitsForNoThreadOfItsParent) {
+  if (under_thread_sanitizer) GTEST_SKIP() << "no fork under TSan";
+  make_group(group_a, device_a, 2);
+  pid_t child = 0;
+  kernel.refuse = [&](const Control& asked) -> std::uint32_t {
+    if (asked.command != command_disable_channels || child != 0) return 0;
+    child = fork();
+    if (child != 0) return 0;
+    alarm(20);
+    Free freed{client, 0, group_a + 1, 0};
+    channels.pass(kernel.descriptor, request_of(escape_free, sizeof freed), &freed);
+    std::_Exit(0);
+  };
+  const auto made = channels.suspend(both);
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << "it hung";
+  EXPECT_EQ(kernel.off().size(), 2u);
+  channels.resume(made);
   EXPECT_TRUE(kernel.off().empty());
 }
 

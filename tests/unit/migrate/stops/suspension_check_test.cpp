@@ -12,9 +12,13 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
+#include <functional>
 #include <optional>
+#include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace vma {
@@ -60,6 +64,14 @@ class LyingDriver final : public InterceptDriver {
       return;
     }
     inner().resume(suspension);
+  }
+  /// Called before each batch of operations; they have been made once `batches` counts them.
+  std::function<void()> before_batch;
+  std::atomic<int> batches{0};
+  void batch(BoundStream stream, std::span<const WordOperation> operations) override {
+    if (before_batch) before_batch();
+    InterceptDriver::batch(stream, operations);
+    ++batches;
   }
   /// What `resume` did not do.
   void resume_left() { inner().resume(left_); }
@@ -219,6 +231,41 @@ TEST(SuspensionCheck, LeavesABusyProgramAloneAndTriesAgain) {
   });
 }
 
+/// A try that decides nothing keeps other moves waiting.
+TEST(SuspensionCheck, TriesLessAndLessOften) {
+  step_check([](CheckRig& rig) {
+    for (int stream = 0; stream < 12; ++stream) rig.launch_spin(rig.new_stream(0), seconds(120));
+    Clock& clock = rig.machine().clock();
+    const int before = rig.lying.suspensions();
+    for (const TimePoint end = clock.now() + seconds(100); clock.now() < end;) {
+      EXPECT_EQ(rig.run().state, State::unknown);
+      sleep(rig, milliseconds(100));
+    }
+    const int tries = rig.lying.suspensions() - before;  // Each suspends the counting kernel once.
+    EXPECT_GE(tries, 12);
+    EXPECT_LE(tries, 17) << "one each eight seconds";
+    sleep(rig, seconds(30));
+  });
+}
+
+/// It may be blocked there for ever.
+TEST(SuspensionCheck, EndsBesideAThreadThatDoesNotReturn) {
+  CheckRig rig;
+  rig.leaks = 1;
+  std::atomic<bool> inside{false}, may_return{false};
+  rig.lying.before_batch = [&] {
+    inside = true;
+    while (!may_return) std::this_thread::yield();
+  };
+  EXPECT_EQ(rig.run().state, State::unknown);
+  EXPECT_TRUE(inside);
+  rig.check.reset();
+  EXPECT_EQ(rig.lying.batches, 0);
+  may_return = true;
+  EXPECT_TRUE(comes_true([&] { return rig.lying.batches == 1; }));
+  rig.expect_program_runs();
+}
+
 /// Calls in its context wait for that thread.
 TEST(SuspensionCheck, WaitsForNoThreadOfTheProgram) {
   step_check([](CheckRig& rig) {
@@ -274,18 +321,39 @@ TEST(SuspensionCheck, AnyCallThatFailsLeavesTheProgramRunning) {
   }
 }
 
-TEST(SuspensionCheck, MovesHoldWhereItFailsAndDoNotTryAgain) {
-  MoveRig rig("test-2", {}, {}, true);
-  const auto allocation = rig.filled(2, gpu(0), 2, 7);
-  rig.fail({Call::suspend_everything}, {0});
-  EXPECT_EQ(rig.move(*allocation, gpu(1)).outcome, Outcome::done);
-  rig.fail_nothing();
-  EXPECT_EQ(rig.mover().check_suspension(first).state, State::off);
-  rig.forget_calls();
-  EXPECT_EQ(rig.move(*allocation, gpu(0)).outcome, Outcome::done);
-  EXPECT_EQ(rig.calls(Call::suspend) + rig.calls(Call::suspend_everything), 0);
-  EXPECT_GT(rig.calls(Call::hold_context), 0);
-  EXPECT_EQ(rig.wrong(*allocation, 7), 0u);
+TEST(SuspensionCheck, MovesHoldWhereItIsRefusedAndTryAgainLater) {
+  step(1, [](const SimOptions& options) {
+    MoveRig rig("test-2", {}, options, true);
+    const auto allocation = rig.filled(2, gpu(0), 2, 7);
+    rig.fail({Call::suspend_everything}, {0});
+    rig.forget_calls();
+    EXPECT_EQ(rig.move(*allocation, gpu(1)).outcome, Outcome::done);
+    EXPECT_EQ(rig.mover().check_suspension(first).state, State::unknown);
+    EXPECT_EQ(rig.move(*allocation, gpu(0)).outcome, Outcome::done);
+    EXPECT_EQ(rig.calls(Call::suspend) + rig.calls(Call::suspend_everything), 0);
+    EXPECT_GT(rig.calls(Call::hold_context), 0);
+    sleep(rig, seconds(2));
+    EXPECT_EQ(rig.move(*allocation, gpu(1)).outcome, Outcome::done);
+    EXPECT_GT(rig.calls(Call::suspend), 0);
+    EXPECT_EQ(rig.wrong(*allocation, 7), 0u);
+  });
+}
+
+/// Each try would take as long as the creation of a context.
+TEST(SuspensionCheck, AsksForRoomAgainOnlyLater) {
+  step(1, [](const SimOptions& options) {
+    MoveRig rig("test-2", {}, options, true);
+    const auto allocation = rig.filled(2, gpu(0), 2, 7);
+    std::set<int> all;
+    for (int number = 0; number < 1000; ++number) all.insert(number);
+    rig.fail({Call::create_own_context}, all);
+    for (int round = 0; round < 4; ++round) rig.mover().check_suspension(first);
+    EXPECT_EQ(rig.driver().fired(), 1);
+    EXPECT_NE(rig.mover().check_suspension(first).why.find("no room"), std::string::npos);
+    sleep(rig, seconds(2));
+    rig.fail_nothing();
+    EXPECT_EQ(rig.mover().check_suspension(first).state, State::usable);
+  });
 }
 
 TEST(SuspensionCheck, SaysWhereNobodyAskedForIt) {

@@ -2,8 +2,9 @@
 // streams, disturbs no capture, loses no write, and always lets the program go on. Method: kernels
 // that end only when the test says so, on streams that nothing was told of; refused, failing and
 // slow calls on stepped machines.
-#include "driver/native_codes.hpp"
+#include "migrate/stops/suspension.hpp"
 #include "support/counting_kernel.hpp"
+#include "support/drivers/permitted_driver.hpp"
 #include "support/suspension_finding.hpp"
 #include "unit/migrate/moves/move_rig.hpp"
 
@@ -145,30 +146,103 @@ TEST(SuspendedMoves, WaitForWorkThatWouldLoseItsMemory) {
   EXPECT_EQ(rig.wrong(*moved, 7), 0u);
 }
 
-TEST_P(EitherWay, ARefusedOneChangesNothing) {
+/// Calls of a kind, from the next one on.
+std::set<int> first_calls(int count) {
+  std::set<int> numbers;
+  for (int number = 0; number < count; ++number) numbers.insert(number);
+  return numbers;
+}
+constexpr int all_calls = 100'000;
+
+TEST_P(EitherWay, ARefusedOneIsTriedAgain) {
   SuspendingRig rig;
   const auto allocation = zeros(rig);
   Counter counter(rig, *allocation);
   rig.fail({Call::suspend}, {0});
-  expect_error(ErrorKind::driver_failure, [&] { move(rig, allocation, gpu(1)); });
-  rig.fail_nothing();
-  EXPECT_EQ(allocation->home(0), gpu(0));
-  EXPECT_TRUE(counter.goes_on());
   EXPECT_EQ(move(rig, allocation, gpu(1)).outcome, Outcome::done);
+  rig.fail_nothing();
+  EXPECT_TRUE(counter.goes_on());
   EXPECT_EQ(words_that_differ(rig, *allocation, counter.end()), 0u);
+}
+
+/// The same move stops the work otherwise, and so do those after it for a while.
+TEST_P(EitherWay, OneThatIsRefusedAgainIsReplaced) {
+  for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+    step(seed, [](const SimOptions& options) {
+      SuspendingRig rig(options);
+      const auto allocation = rig.filled(4, gpu(0), 2, 7);
+      const BoundStream stream = rig.new_stream(0);
+      rig.mover().attached().attach(stream, Address{});
+      rig.launch_spin(stream, milliseconds(1));
+      rig.fail({Call::suspend}, first_calls(all_calls));
+      const MigrationReport report = move(rig, allocation, gpu(1));
+      EXPECT_EQ(report.outcome, Outcome::done);
+      EXPECT_GE(report.stall.count, 1u);
+      EXPECT_EQ(rig.calls(Call::suspend), 0) << "the trace has no failed calls";
+      const int refused = rig.driver().fired();
+      EXPECT_EQ(move(rig, allocation, host(0)).outcome, Outcome::done);
+      EXPECT_EQ(rig.driver().fired(), refused) << "asked again at once";
+      rig.fail_nothing();
+      sleep(rig, std::chrono::seconds(2));
+      EXPECT_EQ(move(rig, allocation, gpu(0)).outcome, Outcome::done);
+      EXPECT_GT(rig.calls(Call::suspend), 0) << "never asked again";
+      EXPECT_EQ(rig.wrong(*allocation, 7), 0u);
+      rig.mover().attached().detach(stream, Address{});
+    });
+  }
+}
+
+/// No gate can stop work that nobody knows of.
+TEST(SuspendedMoves, InTheBackgroundWaitUntilTheyAreNotRefused) {
+  for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+    step(seed, [](const SimOptions& options) {
+      SuspendingRig rig(options);
+      const auto allocation = rig.filled(4, gpu(0), 2, 7);
+      rig.fail({Call::suspend}, {0, 1});
+      const auto task =
+          rig.mover().submit(allocation, {0, allocation->geometry().slots}, gpu(1), {});
+      task->wait();
+      EXPECT_EQ(task->error(), nullptr);
+      EXPECT_EQ(task->report().reasons.at("suspension_refused"), 1);
+      EXPECT_EQ(task->report().stall.count, 1u) << "a refusal stops nothing";
+      EXPECT_EQ(rig.driver().fired(), 2);
+      rig.fail_nothing();
+      EXPECT_EQ(rig.wrong(*allocation, 7), 0u);
+    });
+  }
 }
 
 TEST_P(EitherWay, AResumeThatFailsIsTriedAgain) {
   SuspendingRig rig;
   const auto allocation = zeros(rig);
   Counter counter(rig, *allocation);
-  std::set<int> refused;  // For longer than any other call may take.
-  for (int number = 0; number < 1000; ++number) refused.insert(number);
-  rig.fail({Call::resume}, refused);
+  rig.fail({Call::resume}, first_calls(200));
   EXPECT_EQ(move(rig, allocation, gpu(1)).outcome, Outcome::done);
   rig.fail_nothing();
   EXPECT_TRUE(counter.goes_on());
   EXPECT_EQ(words_that_differ(rig, *allocation, counter.end()), 0u);
+}
+
+/// The move ends, and the work goes on as soon as it can.
+TEST_P(EitherWay, AResumeThatCannotBeHadIsTriedForAsLongAsItTakes) {
+  step(1, [](const SimOptions& options) {
+    SuspendingRig rig(options);
+    const auto allocation = rig.filled(4, gpu(0), 4, 7);
+    const BoundStream stream = rig.new_stream(0);
+    rig.launch_spin(stream, milliseconds(1));
+    rig.fail({Call::resume}, first_calls(all_calls));
+    const TimePoint begun = rig.machine().clock().now();
+    EXPECT_EQ(move(rig, allocation, gpu(1)).outcome, Outcome::done);
+    EXPECT_LT(rig.machine().clock().now() - begun, std::chrono::seconds(12));
+    { const CopyScope scope; }  // Copies of the program need not wait for the driver.
+    EXPECT_FALSE(
+        rig.machine().wait_stream(stream, rig.machine().clock().now() + std::chrono::seconds(20)));
+    rig.fail_nothing();
+    EXPECT_TRUE(
+        rig.machine().wait_stream(stream, rig.machine().clock().now() + std::chrono::seconds(2)));
+    EXPECT_EQ(move(rig, allocation, gpu(0)).outcome, Outcome::done);
+    EXPECT_EQ(rig.wrong(*allocation, 7), 0u);
+  });
 }
 
 TEST_P(EitherWay, AnyCallThatFailsLetsTheProgramGoOn) {
@@ -248,6 +322,102 @@ TEST(SuspendedMoves, TheWatchdogLetsTheProgramGoOn) {
       EXPECT_EQ(rig.wrong(*allocation, 7), 0u);
     });
   }
+}
+
+struct StepsOfOne : MoveRig {
+  explicit StepsOfOne(const SimOptions& options)
+      : MoveRig("test-2", {}, options),
+        watchdog(driver()),
+        suspension(driver(), watchdog, topology().devices(), milliseconds(10)) {}
+
+  void close() { suspension.close(machine().clock().now() + milliseconds(1)); }
+
+  Watchdog watchdog;
+  Suspension suspension;
+};
+
+/// A thread that is late behind a dark slot may be late again.
+TEST(SuspensionStates, TheWatchdogStillWatchesAfterADarkSlot) {
+  step(1, [](const SimOptions& options) {
+    StepsOfOne rig(options);
+    rig.close();
+    rig.suspension.begin_dark();
+    sleep(rig, milliseconds(30));
+    EXPECT_TRUE(rig.suspension.is_dark());
+    rig.suspension.end_dark();
+    rig.suspension.alive();
+    rig.suspension.begin_dark();
+    rig.suspension.end_dark();
+    sleep(rig, milliseconds(30));
+    expect_error(ErrorKind::busy, [&] { rig.suspension.begin_dark(); });
+    rig.suspension.open();
+  });
+}
+
+/// Others wait for the watchdog's thread, too.
+TEST(SuspensionStates, AResumeThatFailsKeepsTheWatchdogFromNothingElse) {
+  step(1, [](const SimOptions& options) {
+    StepsOfOne rig(options);
+    rig.close();
+    rig.fail({Call::resume}, first_calls(all_calls));
+    const TimePoint due = rig.machine().clock().now() + milliseconds(50);
+    TimePoint ran{0};
+    rig.watchdog.arm(due, [&] { ran = rig.machine().clock().now(); });
+    sleep(rig, milliseconds(100));
+    EXPECT_GE(ran, due);
+    EXPECT_LT(ran, due + milliseconds(5));
+    expect_error(ErrorKind::busy, [&] { rig.suspension.begin_dark(); });
+    rig.fail_nothing();
+    sleep(rig, milliseconds(5));
+    const BoundStream stream = rig.new_stream(0);
+    rig.launch_spin(stream, milliseconds(1));
+    EXPECT_TRUE(rig.machine().wait_stream(stream, rig.machine().clock().now() + milliseconds(5)));
+  });
+}
+
+TEST(SuspensionStates, ARefusedOneHasNotBegunAndMayBeClosedAgain) {
+  step(1, [](const SimOptions& options) {
+    StepsOfOne rig(options);
+    rig.fail({Call::suspend}, {0});
+    expect_error(ErrorKind::driver_failure, [&] { rig.close(); });
+    EXPECT_TRUE(rig.suspension.refused());
+    EXPECT_EQ(rig.suspension.begun(), TimePoint(0)) << "counts as a stall";
+    { const CopyScope scope; }
+    rig.close();
+    EXPECT_FALSE(rig.suspension.refused());
+    EXPECT_GT(rig.suspension.begun(), TimePoint(0));
+    rig.suspension.open();
+  });
+}
+
+/// From `note_stopped` decorators know which calls must not be made.
+TEST(SuspensionStates, TellTheDriverExactlyWhileItLasts) {
+  step(1, [](const SimOptions& options) {
+    MoveRig rig("test-2", {}, options);
+    PermittedDriver permitted(rig.driver());
+    Watchdog watchdog(permitted);
+    const auto violations = [&] {
+      permitted.destroy_stream(permitted.create_stream(rig.context(0), StreamKind::non_blocking));
+      return permitted.violations().size();
+    };
+    for (const bool refused : {true, false}) {
+      Suspension suspension(permitted, watchdog, rig.topology().devices(), milliseconds(10));
+      EXPECT_EQ(violations(), 0u);
+      if (refused) rig.fail({Call::suspend}, {0});
+      try {
+        suspension.close(rig.machine().clock().now() + milliseconds(1));
+      } catch (const Error&) {
+        EXPECT_EQ(violations(), 0u);
+        continue;
+      }
+      sleep(rig, milliseconds(30));  // The watchdog ends it.
+      EXPECT_EQ(violations(), 0u);
+      suspension.open();
+      suspension.close(rig.machine().clock().now() + milliseconds(1));
+      EXPECT_EQ(violations(), 2u);
+    }
+    EXPECT_EQ(violations(), 2u);
+  });
 }
 
 }  // namespace
