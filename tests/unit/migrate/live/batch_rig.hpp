@@ -35,13 +35,26 @@ class UnmapDriver : public InterceptDriver {
     if (stopped_ > 0) granted_most = std::max(granted_most, accessors.size());
     InterceptDriver::grant(begin, size_bytes, accessors);
   }
+  void launch(BoundStream stream, KernelHandle kernel, LaunchShape shape,
+              const KernelArguments& arguments) override {
+    launched_last = stream;
+    InterceptDriver::launch(stream, kernel, shape, arguments);
+  }
+  void launch_graph(BoundStream stream, ExecGraphHandle graph) override {
+    launched_last = stream;
+    InterceptDriver::launch_graph(stream, graph);
+  }
+  /// `stopped`: work of the program is.
+  std::function<void(Call call, bool stopped)> before_call;
   /// `number` counts from 1.
   std::function<void(int number)> before_unmap;
   std::function<void()> before_launch;
   std::size_t granted_most = 0;  ///< While streams were stopped.
+  BoundStream launched_last;
 
  private:
   void around(Call call, const std::function<void()>& body) override {
+    if (before_call) before_call(call, stopped_ > 0);
     if (call == Call::unmap && stopped_ > 0 && before_unmap) before_unmap(++unmaps_);
     const bool launches = call == Call::launch || call == Call::launch_graph || call == Call::stop;
     if (launches && before_launch) before_launch();

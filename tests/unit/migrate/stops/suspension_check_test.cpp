@@ -26,7 +26,7 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
-using State = SuspensionFinding::State;
+using Found = SuspensionFinding::State;
 
 constexpr DeviceId first{0};
 
@@ -123,9 +123,9 @@ void step_check(const std::function<void(CheckRig&)>& body) {
 
 void expect_off(CheckRig& rig, const std::string& why) {
   const SuspensionFinding found = rig.run();
-  EXPECT_EQ(found.state, State::off);
+  EXPECT_EQ(found.state, Found::off);
   EXPECT_NE(found.why.find(why), std::string::npos) << found.why;
-  EXPECT_EQ(rig.check->finding(first).state, State::off);
+  EXPECT_EQ(rig.check->finding(first).state, Found::off);
   const int suspensions = rig.lying.suspensions();
   EXPECT_EQ(rig.run().why, found.why);
   EXPECT_EQ(rig.lying.suspensions(), suspensions) << "tried again";
@@ -133,10 +133,10 @@ void expect_off(CheckRig& rig, const std::string& why) {
 
 TEST(SuspensionCheck, SeesThatItWorksAndWhatItCosts) {
   step_check([](CheckRig& rig) {
-    EXPECT_EQ(rig.check->finding(first).state, State::unknown);
+    EXPECT_EQ(rig.check->finding(first).state, Found::unknown);
     const TimePoint begun = rig.machine().clock().now();
     const SuspensionFinding found = rig.run();
-    EXPECT_EQ(found.state, State::usable) << found.why;
+    EXPECT_EQ(found.state, Found::usable) << found.why;
     EXPECT_LT(rig.machine().clock().now() - begun, milliseconds(50));
     EXPECT_GT(found.suspend, TimePoint(0));
     EXPECT_LT(found.suspend, milliseconds(1));
@@ -151,7 +151,7 @@ TEST(SuspensionCheck, SeesThatItWorksAndWhatItCosts) {
 TEST(SuspensionCheck, WorksOnThreadsToo) {
   MoveRig rig("test-2", {}, {}, true);
   const SuspensionFinding found = decided_finding(rig.mover(), rig.machine().clock(), first);
-  EXPECT_EQ(found.state, State::usable) << found.why;
+  EXPECT_EQ(found.state, Found::usable) << found.why;
 }
 
 TEST(SuspensionCheck, SeesKernelsThatRunOn) {
@@ -219,14 +219,14 @@ TEST(SuspensionCheck, LeavesABusyProgramAloneAndTriesAgain) {
     for (int stream = 0; stream < 12; ++stream) rig.launch_spin(rig.new_stream(0), seconds(1));
     const TimePoint begun = rig.machine().clock().now();
     const SuspensionFinding busy = rig.run();
-    EXPECT_EQ(busy.state, State::unknown);
+    EXPECT_EQ(busy.state, Found::unknown);
     EXPECT_NE(busy.why.find("keeps work of ours from beginning"), std::string::npos) << busy.why;
     EXPECT_LT(rig.machine().clock().now() - begun, milliseconds(60)) << "waited for the program";
     const int suspensions = rig.lying.suspensions();
-    EXPECT_EQ(rig.run().state, State::unknown);
+    EXPECT_EQ(rig.run().state, Found::unknown);
     EXPECT_EQ(rig.lying.suspensions(), suspensions) << "tried again at once";
     sleep(rig, seconds(3));
-    EXPECT_EQ(rig.run().state, State::usable) << rig.check->finding(first).why;
+    EXPECT_EQ(rig.run().state, Found::usable) << rig.check->finding(first).why;
     rig.expect_program_runs();
   });
 }
@@ -238,7 +238,7 @@ TEST(SuspensionCheck, TriesLessAndLessOften) {
     Clock& clock = rig.machine().clock();
     const int before = rig.lying.suspensions();
     for (const TimePoint end = clock.now() + seconds(100); clock.now() < end;) {
-      EXPECT_EQ(rig.run().state, State::unknown);
+      EXPECT_EQ(rig.run().state, Found::unknown);
       sleep(rig, milliseconds(100));
     }
     const int tries = rig.lying.suspensions() - before;  // Each suspends the counting kernel once.
@@ -257,7 +257,7 @@ TEST(SuspensionCheck, EndsBesideAThreadThatDoesNotReturn) {
     inside = true;
     while (!may_return) std::this_thread::yield();
   };
-  EXPECT_EQ(rig.run().state, State::unknown);
+  EXPECT_EQ(rig.run().state, Found::unknown);
   EXPECT_TRUE(inside);
   rig.check.reset();
   EXPECT_EQ(rig.lying.batches, 0);
@@ -276,11 +276,11 @@ TEST(SuspensionCheck, WaitsForNoThreadOfTheProgram) {
         "program", [&] { rig.machine().free_plain(rig.context(0), plain); });
     sleep(rig, milliseconds(1));
     const TimePoint begun = rig.machine().clock().now();
-    EXPECT_EQ(rig.run().state, State::unknown);
+    EXPECT_EQ(rig.run().state, Found::unknown);
     EXPECT_LT(rig.machine().clock().now() - begun, milliseconds(60)) << "waited for the program";
     frees->join();
     sleep(rig, seconds(1));
-    EXPECT_EQ(rig.run().state, State::usable) << rig.check->finding(first).why;
+    EXPECT_EQ(rig.run().state, Found::usable) << rig.check->finding(first).why;
   });
 }
 
@@ -290,7 +290,7 @@ TEST(SuspensionCheck, DisturbsNoKernelAndNoCaptureOfTheProgram) {
     rig.launch_spin(runs, milliseconds(200));
     const BoundStream captures = rig.machine().create_stream(rig.context(0), StreamKind::blocking);
     rig.machine().begin_capture(captures, CaptureMode::global);
-    EXPECT_EQ(rig.run().state, State::usable) << rig.check->finding(first).why;
+    EXPECT_EQ(rig.run().state, Found::usable) << rig.check->finding(first).why;
     EXPECT_FALSE(rig.machine().query_stream(runs)) << "waited for the program";
     const GraphHandle graph = rig.machine().end_capture(captures);
     EXPECT_FALSE(is_none(graph));
@@ -328,7 +328,7 @@ TEST(SuspensionCheck, MovesHoldWhereItIsRefusedAndTryAgainLater) {
     rig.fail({Call::suspend_everything}, {0});
     rig.forget_calls();
     EXPECT_EQ(rig.move(*allocation, gpu(1)).outcome, Outcome::done);
-    EXPECT_EQ(rig.mover().check_suspension(first).state, State::unknown);
+    EXPECT_EQ(rig.mover().check_suspension(first).state, Found::unknown);
     EXPECT_EQ(rig.move(*allocation, gpu(0)).outcome, Outcome::done);
     EXPECT_EQ(rig.calls(Call::suspend) + rig.calls(Call::suspend_everything), 0);
     EXPECT_GT(rig.calls(Call::hold_context), 0);
@@ -352,14 +352,14 @@ TEST(SuspensionCheck, AsksForRoomAgainOnlyLater) {
     EXPECT_NE(rig.mover().check_suspension(first).why.find("no room"), std::string::npos);
     sleep(rig, seconds(2));
     rig.fail_nothing();
-    EXPECT_EQ(rig.mover().check_suspension(first).state, State::usable);
+    EXPECT_EQ(rig.mover().check_suspension(first).state, Found::usable);
   });
 }
 
 TEST(SuspensionCheck, SaysWhereNobodyAskedForIt) {
   MoveRig rig;
   const SuspensionFinding found = rig.mover().check_suspension(first);
-  EXPECT_EQ(found.state, State::off);
+  EXPECT_EQ(found.state, Found::off);
   EXPECT_NE(found.why.find("VMART_STOP"), std::string::npos) << found.why;
   EXPECT_EQ(rig.calls(Call::suspend_everything), 0);
 }
