@@ -11,12 +11,13 @@
 namespace vma {
 namespace {
 
-void lose_at_every_call(int native, std::string_view expected) {
+void lose_at_every_call(int native, std::string_view expected, bool suspends = false) {
   const int step = thinned(long_run() ? 1 : 2);
   for (int first = sweep_start(step);; first += step) {
     LifePlan plan;
     plan.seed = run_seed() + static_cast<unsigned>(first);
     plan.driver_lost = true;
+    plan.suspends = suspends;
     LostDriver* driver = nullptr;
     bool lost = false;
     plan.wrap = [&](SimDriver& machine) {
@@ -38,6 +39,11 @@ TEST(LostDriver, GoneAtAnyCallEndsInTypedErrors) {
 
 TEST(LostDriver, AStickyFaultAtAnyCallEndsInTypedErrors) {
   lose_at_every_call(native_illegal_address, "CUDA_ERROR_ILLEGAL_ADDRESS");
+}
+
+// Work that was suspended then stays so.
+TEST(LostDriver, AGpuThatFallsOffTheBusBesideSuspensionsEndsInTypedErrors) {
+  lose_at_every_call(native_unknown, "CUDA_ERROR_UNKNOWN", true);
 }
 
 TEST(LostDriver, AnUnknownFaultAtAnyCallEndsInTypedErrors) {

@@ -10,8 +10,9 @@ constexpr std::uint64_t granule = 4096;  // Of the test machines.
 }  // namespace
 
 std::string describe(const ModelPlan& plan) {
-  return fmt::format("seed {}, {}, {} users, {}, {} operations", plan.seed, plan.machine,
-                     plan.users, plan.threaded ? "threaded" : "stepped", plan.operations);
+  return fmt::format("seed {}, {}, {} users, {}, {}, {} operations", plan.seed, plan.machine,
+                     plan.users, plan.threaded ? "threaded" : "stepped",
+                     plan.suspends() ? "suspending" : "holding", plan.operations);
 }
 
 Draw::Draw(const ModelPlan& plan, const std::vector<Location>& locations) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "model/planted_bug.hpp"
+#include "support/test_run.hpp"
 
 #include <vma/location.hpp>
 
@@ -43,10 +44,11 @@ struct ModelPlan {
   std::optional<Bug> bug;
 
   /// Whether moves suspend the program's work and wait for none of it; otherwise they hold it.
-  bool suspends() const noexcept { return seed % 2 == 1; }
+  bool suspends() const { return play_suspends(seed); }
 };
 
-/// "seed 7, test-2, 3 users, stepped, 1000 operations": all that is needed to replay a play.
+/// "seed 7, test-2, 3 users, stepped, suspending, 1000 operations": all that is needed to replay a
+/// play.
 std::string describe(const ModelPlan& plan);
 
 /// What the seed of a plan determines for the whole play.

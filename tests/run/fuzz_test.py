@@ -42,12 +42,13 @@ class Seed:
         self.threads = choose.choice((1, 1, 2, 3))
         self.streams = choose.choice(("linked", "linked", "per_thread"))
         self.options = choose.choice(OPTIONS)
+        self.stop = ("gate", "suspend")[number % 2]
 
     def command(self, program):
         return [str(program), str(self.number), str(CALLS), str(self.threads), self.streams]
 
     def __str__(self):
-        return f"seed {self.number} ({self.threads} threads, {self.streams}, {' '.join(self.options) or 'no options'})"
+        return f"seed {self.number} ({self.threads} threads, {self.streams}, {self.stop}, {' '.join(self.options) or 'no options'})"
 
 
 class Mover(threading.Thread):
@@ -133,8 +134,8 @@ class Runs:
             if mover is not None:
                 mover.start()
             try:
-                done = subprocess.run(command, env=environment(VMART_CONTROL=control), text=True, timeout=120,
-                                      stdin=subprocess.DEVNULL, capture_output=True)
+                done = subprocess.run(command, env=environment(VMART_CONTROL=control, VMART_STOP=seed.stop),
+                                      text=True, timeout=120, stdin=subprocess.DEVNULL, capture_output=True)
             except subprocess.TimeoutExpired as late:
                 done = subprocess.CompletedProcess(command, -1, (late.stdout or b"").decode(), "it hangs")
             if mover is not None:

@@ -14,6 +14,11 @@ std::uint64_t run_seed() {
   return number_from_environment("VMART_SEED", 1);
 }
 
+bool play_suspends(std::uint64_t seed) {
+  const char* text = std::getenv("VMART_STOP");
+  return text != nullptr ? std::string_view(text) == "suspend" : seed % 2 == 1;
+}
+
 bool long_run() {
   const char* text = std::getenv("VMART_LONG");
   return text != nullptr && std::string_view(text) == "1";

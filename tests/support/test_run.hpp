@@ -15,6 +15,9 @@ bool long_run();
 inline int sampled(int runs) {
   return under_sanitizer && !long_run() ? (runs + 3) / 4 : runs;
 }
+/// Whether moves of the play with that seed suspend the program's work: as VMART_STOP says, or else
+/// in one of two plays.
+bool play_suspends(std::uint64_t seed);
 /// The number in the environment variable, or `otherwise` if it is not set.
 std::uint64_t number_from_environment(const char* name, std::uint64_t otherwise);
 

@@ -1,5 +1,7 @@
 #include "twin/twin_plan.hpp"
 
+#include "support/test_run.hpp"
+
 #include <fmt/format.h>
 
 #include <array>
@@ -73,6 +75,7 @@ std::string describe(const TwinPlan& plan) {
   add(company.shuts_down, "shutdown in mid-move");
   add(company.waits_across, "waits across streams");
   add(plan.prepares, "moves prepared");
+  add(play_suspends(plan.seed), "suspensions");
   add(plan.own_contexts, "copies in contexts of the runtime's own");
   return fmt::format("seed {}, {}, {}, {} queues, {} writers{}{}, gate limit {} us{}", plan.seed,
                      plan.machine, plan.threaded ? "threaded" : "stepped", plan.hardware_queues,

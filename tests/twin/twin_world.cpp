@@ -2,6 +2,7 @@
 
 #include "support/plays.hpp"
 #include "support/test_machines.hpp"
+#include "support/test_run.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -27,7 +28,7 @@ Settings settings_of(const TwinPlan& plan) {
   settings.gate_limit = plan.gate_limit;
   settings.gate_retries = plan.gate_retries;
   settings.own_contexts = plan.own_contexts;
-  settings.suspends = plan.seed % 2 == 1;
+  settings.suspends = play_suspends(plan.seed);
   settings.prepares = plan.prepares;
   return settings;
 }

@@ -67,14 +67,17 @@ void HeldMove::choose_suspension() {
 bool HeldMove::may_suspend() {
   try {
     std::set<std::pair<Location, Location>> routes;
+    std::size_t copies = 0;  // Routes may share a context, and so the events of their copies.
     for (const HeldRange* const range : ranges_) {
+      copies += range->transactions.size();
       for (const Transaction& transaction : range->transactions) {
         routes.emplace(transaction.from(), range->to);
       }
     }
     for (const auto& [from, to] : routes) {
       if (!parts_.stops.may_suspend(from, to)) return false;
-      parts_.engine.prepare(from, to, 1, CopyUnder::hold);
+      parts_.engine.prepare(from, to, std::min(copies, HeldPipeline::copies_in_flight_max),
+                            CopyUnder::hold);
     }
     return true;
   } catch (const Error& error) {
@@ -174,9 +177,11 @@ void HeldMove::prepare(HeldRange& range, MemoryPressure::Want& want) {
   const TimePoint start = clock_.now();
   std::deque<Transaction>& transactions = range.transactions;
   if (options_.nothing_runs || gated_) {
-    for (const Transaction& transaction : transactions) {
-      parts_.engine.prepare(transaction.from(), range.to, 1, under());
-    }
+    std::set<Location> sources;
+    for (const Transaction& transaction : transactions) sources.insert(transaction.from());
+    const std::size_t copies =
+        gated_ ? std::min(transactions.size(), HeldPipeline::copies_in_flight_max) : 1;
+    for (const Location from : sources) parts_.engine.prepare(from, range.to, copies, under());
   } else {
     ahead_.prepare(range);
   }
@@ -194,6 +199,7 @@ void HeldMove::take_targets(HeldRange& range, MemoryPressure::Want& want) {
   // Host memory takes ten times as long to allocate as to copy; no work should stay stopped for
   // that. Importers are sent all targets before the stop.
   const bool all = options_.reserve_first || range.to.kind == Location::Kind::host || leads_;
+  const bool before_stop = ahead_.used() || suspended_;
   bool shown = promised_bytes_.contains(range.to);  // Whether the place is full.
   for (Transaction& transaction : range.transactions) {
     if (!is_planned(transaction)) continue;
@@ -203,8 +209,8 @@ void HeldMove::take_targets(HeldRange& range, MemoryPressure::Want& want) {
       shown = true;
       continue;
     }
-    // The others are allocated beside the copies.
-    if (!ahead_.used()) break;
+    // A hold waits for all work anyway, so the others are allocated beside its copies.
+    if (!before_stop) break;
     try {
       transaction.take_target(ChunkStore::Turn::take);
     } catch (const Error& error) {
@@ -213,7 +219,7 @@ void HeldMove::take_targets(HeldRange& range, MemoryPressure::Want& want) {
       break;
     }
   }
-  promised_bytes_[range.to] += ahead_.used() ? 0 : range.missing_bytes();
+  promised_bytes_[range.to] += before_stop ? 0 : range.missing_bytes();
 }
 
 /// Refuses what cannot fit by the ledger, before anything is stopped.

@@ -14,7 +14,6 @@ namespace {
 
 using State = Transaction::State;
 
-constexpr std::size_t copies_in_flight_max = 1024;
 /// Slots that show their targets while the chunks before them are still copied: the hold is dark
 /// until the last of them is complete.
 constexpr std::size_t shown_early_max = 64;
@@ -176,6 +175,7 @@ void HeldPipeline::start(HeldTurn turn) {
   auto& [range, transaction] = turn;
   if (ahead_.used()) return ahead_.require_started(turn);
   if (transaction->state() == State::planned) {
+    if (range->no_target) std::rethrow_exception(range->no_target);
     const TimePoint begin = clock_.now();
     transaction->take_target(ChunkStore::Turn::held);
     range->report.phases.cache += clock_.now() - begin;

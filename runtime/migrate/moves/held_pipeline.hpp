@@ -30,6 +30,8 @@ namespace vma {
 /// then still move. One thread.
 class HeldPipeline {
  public:
+  static constexpr std::size_t copies_in_flight_max = 1024;
+
   /// All arguments outlive it; `order` is filled before `run`.
   HeldPipeline(const MoveParts& parts, const std::vector<HeldTurn>& order, AheadCopies& ahead,
                const MigrateOptions& options);

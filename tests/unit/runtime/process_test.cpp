@@ -264,6 +264,35 @@ TEST(Process, ExitResumesWhatIsSuspendedAndLetsNoCopyGoWhileASlotIsDark) {
             0);
 }
 
+/// As a thread of the program forks while another thread moves memory.
+TEST(Process, AForkedChildWaitsForNoSuspensionAndEndsNone) {
+  if (!may_fork) GTEST_SKIP() << "no fork under TSan";
+  SimDriver machine(load_machine("test-2"));
+  Watchdog watchdog(machine);
+  Ledger ledger;
+  const ContextHandle context = machine.create_context(DeviceId{0});
+  const BoundStream stream = machine.create_stream(context, StreamKind::non_blocking);
+  PinnedWords words(machine, context, ledger);
+  std::uint64_t* const beat = words.take();
+  const WordOperation write{WordOperation::Kind::write, address_of(beat), 1};
+  for (const bool dark : {false, true}) {
+    Suspension suspension(machine, watchdog, {DeviceId{0}, DeviceId{1}}, std::chrono::seconds(60));
+    suspension.close(machine.clock().now() + std::chrono::seconds(60));
+    if (dark) suspension.begin_dark();
+    machine.batch(stream, {&write, 1});
+    EXPECT_EQ(status_of_child([] {
+                { const CopyScope scope; }
+                return 0;  // Its exit finds a suspension that is not its own.
+              }),
+              0);
+    EXPECT_FALSE(machine.query_stream(stream));
+    if (dark) suspension.end_dark();
+    suspension.open();
+    EXPECT_TRUE(machine.wait_stream(stream, machine.clock().now() + std::chrono::seconds(10)));
+  }
+  machine.destroy_stream(stream);
+}
+
 TEST(Process, ARuntimeThatGoesDuringTheExitStaysWholeForCallsInside) {
   if (!may_fork) GTEST_SKIP() << "no fork under TSan";
   RuntimeOptions options;

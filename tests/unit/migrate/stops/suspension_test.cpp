@@ -5,6 +5,7 @@
 #include "migrate/stops/suspension.hpp"
 #include "support/counting_kernel.hpp"
 #include "support/drivers/permitted_driver.hpp"
+#include "support/test_kernels.hpp"
 #include "support/suspension_finding.hpp"
 #include "unit/migrate/moves/move_rig.hpp"
 
@@ -14,8 +15,13 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <functional>
+#include <map>
+#include <memory>
 #include <optional>
 #include <set>
+#include <string>
+#include <vector>
 
 namespace vma {
 namespace {
@@ -319,6 +325,107 @@ TEST(SuspendedMoves, TheWatchdogLetsTheProgramGoOn) {
       rig.delay(Call::copy, TimePoint(0));
       EXPECT_EQ(allocation->home(0), gpu(0));
       EXPECT_EQ(rig.move(*allocation, gpu(1)).outcome, Outcome::done);
+      EXPECT_EQ(rig.wrong(*allocation, 7), 0u);
+    });
+  }
+}
+
+/// Calls of the program that wait for its work, each entered a moment before a move suspends that.
+TEST_P(EitherWay, LetBlockedThreadsOfTheProgramGoOn) {
+  using Body = std::function<void(MoveRig&, BoundStream, ContextHandle)>;
+  const std::map<std::string, Body> calls{
+      {"wait_stream", [](MoveRig& rig, BoundStream stream,
+                         ContextHandle) { rig.machine().wait_stream(stream, never); }},
+      {"wait_event",
+       [](MoveRig& rig, BoundStream stream, ContextHandle context) {
+         const EventHandle event = rig.machine().create_event(context);
+         rig.machine().record(event, stream);
+         rig.machine().wait_event(event, never);
+         rig.machine().destroy_event(event);
+       }},
+      {"synchronize_context",
+       [](MoveRig& rig, BoundStream, ContextHandle context) {
+         rig.machine().synchronize_context(context);
+       }},
+      {"free_plain",
+       [](MoveRig& rig, BoundStream, ContextHandle context) {
+         rig.machine().free_plain(context, rig.machine().allocate_plain(context, 4096));
+       }},
+      {"free_pinned",
+       [](MoveRig& rig, BoundStream, ContextHandle context) {
+         rig.machine().free_pinned(context, rig.machine().allocate_pinned(context, 4096));
+       }},
+      {"load_kernel",
+       [](MoveRig& rig, BoundStream stream, ContextHandle context) {
+         const KernelHandle kernel = rig.machine().load_kernel(context, fill_kernel());
+         rig.machine().wait_stream(stream, never);
+         rig.machine().unload_kernel(kernel);
+       }},
+      {"create_context",
+       [](MoveRig& rig, BoundStream, ContextHandle) {
+         rig.machine().destroy_context(rig.machine().create_context(DeviceId{0}));
+       }},
+      {"destroy_context", [](MoveRig& rig, BoundStream stream, ContextHandle) {
+         rig.machine().destroy_stream(stream);
+       }}};
+  for (const auto& [name, call] : calls) {
+    SCOPED_TRACE(name);
+    for (std::uint64_t seed = 1; seed <= 2; ++seed) {
+      step(seed, [&, &body = call, &which = name](const SimOptions& options) {
+        SuspendingRig rig(options);
+        const auto allocation = rig.filled(4, gpu(0), 2, 7);
+        const ContextHandle context = rig.machine().create_context(DeviceId{0});
+        const BoundStream stream = rig.machine().create_stream(context, StreamKind::non_blocking);
+        rig.launch_spin(stream, milliseconds(20));
+        bool returned = false;
+        const auto thread = options.stepped->spawn("program", [&] {
+          body(rig, stream, context);
+          if (which != "destroy_context") rig.machine().destroy_stream(stream);
+          rig.machine().destroy_context(context);
+          returned = true;
+        });
+        for (const Location to : {gpu(1), host(0), gpu(0), gpu(1)}) {
+          sleep(rig, milliseconds(1));
+          EXPECT_EQ(move(rig, allocation, to).outcome, Outcome::done);
+        }
+        thread->join();
+        EXPECT_TRUE(returned);
+        rig.expect_shown(*allocation);
+        EXPECT_EQ(rig.wrong(*allocation, 7), 0u);
+      });
+    }
+  }
+}
+
+/// Channels come and go meanwhile, in contexts that no move has seen.
+TEST_P(EitherWay, GoThroughBesideContextsThatComeAndGo) {
+  for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+    step(seed, [](const SimOptions& options) {
+      SuspendingRig rig(options);
+      const auto allocation = rig.filled(4, gpu(0), 2, 7);
+      bool over = false;
+      int contexts = 0;
+      std::vector<std::unique_ptr<Task>> threads;
+      for (int gpu = 0; gpu < 2; ++gpu) {
+        threads.push_back(options.stepped->spawn("contexts", [&, gpu] {
+          while (!over) {
+            const ContextHandle context = rig.machine().create_context(DeviceId{gpu});
+            const BoundStream stream =
+                rig.machine().create_stream(context, StreamKind::non_blocking);
+            rig.launch_spin(stream, std::chrono::microseconds(300));
+            rig.machine().destroy_stream(stream);
+            rig.machine().destroy_context(context);
+            ++contexts;
+          }
+        }));
+      }
+      for (int round = 0; contexts < 8 || round % 2 == 1; ++round) {
+        const MigrationReport report = move(rig, allocation, gpu(1 - round % 2));
+        EXPECT_EQ(report.outcome, Outcome::done);
+      }
+      over = true;
+      for (const auto& thread : threads) thread->join();
+      rig.expect_shown(*allocation);
       EXPECT_EQ(rig.wrong(*allocation, 7), 0u);
     });
   }
