@@ -11,6 +11,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
@@ -18,6 +19,7 @@
 #include <poll.h>
 #include <stdexcept>
 #include <string>
+#include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
 
@@ -215,6 +217,26 @@ void forks(Load&, milliseconds time) {
   spend(milliseconds(20));
 }
 
+/// In the middle of whatever the threads do, and perhaps for longer than stops may last.
+void stands_still(Load&, milliseconds time) {
+  const pid_t process = getpid();
+  const pid_t other = fork();
+  if (other == 0) {  // Only what is safe in a child of a program with threads.
+    spend(time);
+    kill(process, SIGSTOP);
+    spend(milliseconds(300));
+    kill(process, SIGCONT);
+    _exit(0);
+  }
+  waitpid(other, nullptr, 0);
+}
+
+void is_killed(Load&, milliseconds time) {
+  spend(time);
+  say_exits();
+  kill(getpid(), SIGKILL);
+}
+
 }  // namespace
 
 int main(int count, char** arguments) try {
@@ -222,7 +244,8 @@ int main(int count, char** arguments) try {
                                         {"cancel", cancelled}, {"callback", in_a_callback},
                                         {"hook", in_a_hook},   {"late_user", with_a_late_user},
                                         {"quick", quickly},    {"throw", throws},
-                                        {"fork", forks},       {"idle", nap}};
+                                        {"fork", forks},       {"stand", stands_still},
+                                        {"kill", is_killed},   {"idle", nap}};
   const std::string way = count > 1 ? arguments[1] : "return";
   const auto found = ways.find(way);
   if (found == ways.end()) return 64;

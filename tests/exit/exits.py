@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Starts processes that end in the middle of their moves, and looks at how they end.
 
-exits.py [--count N] [--together N] [--limit S] [--budget S] [--above-idle MS] [--ways A,B] [--linger MS]
-         [--output] PROGRAM [ARGUMENT...]
+exits.py [--count N] [--together N] [--limit S] [--budget S] [--above-idle MS] [--ways A,B] [--stops A,B]
+         [--linger MS] [--output] PROGRAM [ARGUMENT...]
 
 PROGRAM [ARGUMENT...] WAY MILLISECONDS prints "exits NANOSECONDS" (CLOCK_MONOTONIC) just before it exits.
-Each process must end with 0 (by SIGABRT where it throws), write nothing to standard error, and be gone
-within the limit; one that is not is killed and counts as hung. With --output each also leaves a trace, a
+Each process must end with 0 (by SIGABRT where it throws, by SIGKILL where it kills itself), write nothing to
+standard error, and be gone within the limit; one that is not is killed and counts as hung. With --output each also leaves a trace, a
 recording and decisions that can be read, and no socket. With --budget no process starts after so many
 seconds, and it is a failure if that leaves some out. With --above-idle the median exit of the ways
 `cancel` and `return` may take at most so much longer than that of `idle`, which has no moves: the exit of a
@@ -29,7 +29,7 @@ import tempfile
 import time
 import zlib
 
-WAYS = "idle,return,thread,cancel,callback,hook,late_user,quick,throw,fork"
+WAYS = "idle,return,thread,cancel,callback,hook,late_user,quick,throw,fork,stand,kill"
 EXIT_SKIPPED = 77
 
 
@@ -93,7 +93,7 @@ def check_decisions(path):
 
 def check_output(folder, way):
     """What is wrong with the files that a process left."""
-    if way == "throw":  # No exit.
+    if way in ("throw", "kill"):  # No exit.
         return []
     wrong = []
     if glob.glob(f"{folder}/*.sock*"):
@@ -123,7 +123,8 @@ def check_output(folder, way):
 def run_one(arguments, way, number):
     delay = random.Random(number).randrange(0, 60)
     with tempfile.TemporaryDirectory() as folder:
-        environment = dict(os.environ)
+        ways, stops = arguments.ways.split(","), arguments.stops.split(",")
+        environment = dict(os.environ) | {"VMART_STOP": stops[number // len(ways) % len(stops)]}
         if arguments.linger:
             environment["EXITING_LINGER_MS"] = str(arguments.linger)
         if arguments.output:
@@ -139,7 +140,7 @@ def run_one(arguments, way, number):
             return {"way": way, "skipped": True}
         words = out.decode().split()
         took = (ended - int(words[words.index("exits") + 1])) / 1e6 if "exits" in words else None
-        wanted = -signal.SIGABRT if way == "throw" else 0
+        wanted = {"throw": -signal.SIGABRT, "kill": -signal.SIGKILL}.get(way, 0)
         if process.returncode != wanted and not hung:
             wrong.append(f"ended with {process.returncode}")
         if err:
@@ -175,6 +176,7 @@ def main():
                         help="how much longer the median of cancel and return may be than that of idle")
     parser.add_argument("--start", type=float, default=60, help="seconds that a start may take")
     parser.add_argument("--ways", default=WAYS)
+    parser.add_argument("--stops", default="gate,suspend", help="what stops the program's work, in turns")
     parser.add_argument("--linger", type=int, default=0)
     parser.add_argument("--output", action="store_true")
     parser.add_argument("program", nargs="+")

@@ -15,8 +15,8 @@ namespace vma {
 namespace {
 
 constexpr const char* suspended_call = "vma::migrate";
-/// Between two tries to let the work go on.
-constexpr std::chrono::milliseconds resume_period(1);
+/// Between two tries to let the work go on: at first, and later.
+constexpr std::chrono::milliseconds resume_period(1), resume_period_max(100);
 
 /// The suspension that the process has: the driver allows one at a time. A second machine may have
 /// another, which then only its watchdog ends.
@@ -140,8 +140,9 @@ void Suspension::open() noexcept {
   Clock& clock = driver_.clock();
   const TimePoint deadline = clock.now() + limit;
   let_go();
-  while (state_ != State::on && clock.now() < deadline) {
-    poll_until(clock, std::min(deadline, clock.now() + resume_period), [] { return false; });
+  for (auto period = resume_period; state_ != State::on && clock.now() < deadline;
+       period = std::min(2 * period, resume_period_max)) {
+    poll_until(clock, std::min<TimePoint>(deadline, clock.now() + period), [] { return false; });
     let_go();
   }
   {
