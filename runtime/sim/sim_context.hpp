@@ -24,20 +24,30 @@ class SimRunlist {
   bool off() const noexcept { return off_; }
   /// How long the work has been off the GPU by now, in all.
   TimePoint off_time(TimePoint now) const noexcept {
-    const TimePoint before(off_time_.load());
-    return off_ ? before + (now - TimePoint(off_since_.load())) : before;
+    for (;;) {
+      const std::uint32_t seen = changes_;
+      const TimePoint before(off_time_.load()), since(off_since_.load());
+      const TimePoint time = off_ ? before + (now - since) : before;
+      if (seen % 2 == 0 && changes_ == seen) return time;
+    }
   }
 
   void take_off(TimePoint now) noexcept {
+    ++changes_;
     off_since_ = now.count();
     off_ = true;
+    ++changes_;
   }
   void put_back(TimePoint now) noexcept {
-    off_time_ = off_time(now).count();
+    const TimePoint time = off_time(now);
+    ++changes_;
+    off_time_ = time.count();
     off_ = false;
+    ++changes_;
   }
 
  private:
+  std::atomic<std::uint32_t> changes_{0};  // Odd within one.
   std::atomic<bool> off_{false};
   std::atomic<TimePoint::rep> off_since_{0}, off_time_{0};
 };

@@ -231,6 +231,12 @@ void stands_still(Load&, milliseconds time) {
   waitpid(other, nullptr, 0);
 }
 
+void becomes_another(Load&, milliseconds time) {
+  spend(time);
+  say_exits();
+  execl("/bin/true", "true", nullptr);
+}
+
 void is_killed(Load&, milliseconds time) {
   spend(time);
   say_exits();
@@ -245,7 +251,8 @@ int main(int count, char** arguments) try {
                                         {"hook", in_a_hook},   {"late_user", with_a_late_user},
                                         {"quick", quickly},    {"throw", throws},
                                         {"fork", forks},       {"stand", stands_still},
-                                        {"kill", is_killed},   {"idle", nap}};
+                                        {"kill", is_killed},   {"exec", becomes_another},
+                                        {"idle", nap}};
   const std::string way = count > 1 ? arguments[1] : "return";
   const auto found = ways.find(way);
   if (found == ways.end()) return 64;

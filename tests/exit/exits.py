@@ -29,7 +29,7 @@ import tempfile
 import time
 import zlib
 
-WAYS = "idle,return,thread,cancel,callback,hook,late_user,quick,throw,fork,stand,kill"
+WAYS = "idle,return,thread,cancel,callback,hook,late_user,quick,throw,fork,stand,kill,exec"
 EXIT_SKIPPED = 77
 
 
@@ -93,7 +93,7 @@ def check_decisions(path):
 
 def check_output(folder, way):
     """What is wrong with the files that a process left."""
-    if way in ("throw", "kill"):  # No exit.
+    if way in ("throw", "kill", "exec"):  # No exit.
         return []
     wrong = []
     if glob.glob(f"{folder}/*.sock*"):

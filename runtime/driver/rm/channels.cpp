@@ -151,6 +151,7 @@ int Channels::pass(int descriptor, unsigned long request, void* argument) noexce
 
 int Channels::pass_alloc(int descriptor, unsigned long request, void* argument) noexcept {
   const auto& asked = *static_cast<const AllocWithoutRights*>(argument);
+  if (!asked_) note_handle(asked);
   if (!Objects::are_followed(asked.class_id)) return kernel_(descriptor, request, argument);
   begin_change();
   const int result = kernel_(descriptor, request, argument);
@@ -171,6 +172,15 @@ int Channels::pass_alloc(int descriptor, unsigned long request, void* argument) 
   end_change();
   errno = error;
   return result;
+}
+
+/// All that was made before has a lower one.
+void Channels::note_handle(const AllocWithoutRights& asked) noexcept {
+  try {
+    objects_.saw(asked.client, asked.object);
+  } catch (const std::bad_alloc&) {
+    lose_track();
+  }
 }
 
 int Channels::pass_free(int descriptor, unsigned long request, void* argument) noexcept {
@@ -405,9 +415,19 @@ void Channels::find_existing() {
   }
 }
 
+/// Up to the highest that it has made since it is watched, and as long as there are some behind. A
+/// program that has freed many may leave wide gaps; each question takes microseconds.
 void Channels::find_objects(int descriptor, Handle client) {
-  constexpr Handle first_object = 0x5c000000, gap_max = 0x2000;
-  for (Handle object = first_object, last = object; object - last < gap_max; ++object) {
+  constexpr Handle first_object = 0x5c000000, gap_max = 0x2000, asked_max = 0x80000;
+  const Handle highest = objects_.highest(client);
+  for (Handle object = first_object, last = object; object <= highest || object - last < gap_max;
+       ++object) {
+    if (object - first_object == asked_max) {
+      throw Error(ErrorKind::unsupported, disable_call,
+                  fmt::format("this process made more than {} objects of the driver before vmart "
+                              "saw it, too many to look for its channels among; open vmart earlier",
+                              asked_max));
+    }
     const auto class_id = info(descriptor, client, object, HandleInfo::class_id);
     if (!class_id) continue;
     last = object;

@@ -6,6 +6,7 @@
 #include "base/process_exit.hpp"
 #include "driver/rm/objects.hpp"
 
+#include <atomic>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -72,6 +73,7 @@ class Channels {
 
   int pass_alloc(int descriptor, unsigned long request, void* argument) noexcept;
   int pass_free(int descriptor, unsigned long request, void* argument) noexcept;
+  void note_handle(const AllocWithoutRights& asked) noexcept;
   void begin_change() noexcept;
   void end_change() noexcept;
   void begin_switch(MutexLock& lock) VMART_REQUIRES(mutex_);
@@ -101,7 +103,8 @@ class Channels {
   SuspensionHandle suspension_ VMART_GUARDED_BY(mutex_) = {};
   // Only a thread that switches uses these.
   std::vector<Batch> off_;
-  bool asked_ = false;  // The kernel has been asked for the channels from before.
+  // The kernel has been asked for the channels from before.
+  std::atomic<bool> asked_{false};
 };
 
 }  // namespace vma::rm

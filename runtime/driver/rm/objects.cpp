@@ -15,6 +15,18 @@ void Objects::add(const Object& object) {
   objects_.insert_or_assign({object.client, object.self}, object);
 }
 
+void Objects::saw(Handle client, Handle object) {
+  const MutexLock lock(mutex_);
+  Handle& highest = highest_[client];
+  highest = std::max(highest, object);
+}
+
+Handle Objects::highest(Handle client) const {
+  const MutexLock lock(mutex_);
+  const auto found = highest_.find(client);
+  return found == highest_.end() ? 0 : found->second;
+}
+
 bool Objects::contains(Handle client, Handle object) const {
   const MutexLock lock(mutex_);
   if (find(client, object) != nullptr) return true;

@@ -36,6 +36,10 @@ class Objects {
   /// Throws: std::bad_alloc.
   void add(const Object& object);
   bool contains(Handle client, Handle object) const;
+  /// A handle of the client is in use, of whatever class. Throws: std::bad_alloc.
+  void saw(Handle client, Handle object);
+  /// The highest one; 0: none.
+  Handle highest(Handle client) const;
   /// The object is about to be freed, with everything below it. `put_back` undoes that. A client is
   /// an object of itself.
   std::vector<Object> take_out(Handle client, Handle object);
@@ -51,6 +55,7 @@ class Objects {
 
   mutable Mutex mutex_;
   std::map<Key, Object> objects_ VMART_GUARDED_BY(mutex_);
+  std::map<Handle, Handle> highest_ VMART_GUARDED_BY(mutex_);  // By client.
 };
 
 }  // namespace vma::rm

@@ -380,10 +380,15 @@ TEST(ExistingChannels, AreFoundByAskingTheKernel) {
   make(0x5c000011, class_subdevice, 0x5c000010);
   make(0x5c000020, class_channel_group, 0x5c000010);
   make(0x5c000021, hopper_channel, 0x5c000020);
+  // After many others, which it has freed.
+  make(0x5c010000, class_channel_group, 0x5c000010);
+  make(0x5c010001, hopper_channel, 0x5c010000);
   Channels channels(&FakeKernel::call);
+  Alloc later = allocation_of(0x5c010002, compute, 0x5c000010, gpu_a);
+  channels.pass(FakeKernel::descriptor, request_of(escape_alloc, sizeof later), &later);
   const std::vector gpus{gpu_a};
   const auto first = channels.suspend(gpus);
-  EXPECT_EQ(kernel.off(), std::set<Handle>{0x5c000021});
+  EXPECT_EQ(kernel.off(), (std::set<Handle>{0x5c000021, 0x5c010001}));
   channels.resume(first);
   const int asked = kernel.controls(command_handle_info);
   EXPECT_GT(asked, 0);
