@@ -33,7 +33,8 @@ struct RuntimeStats {
     std::size_t capacity_bytes = 0;
     std::size_t allocated_bytes = 0;  ///< Backing users' pointers, in whole chunks.
     std::size_t cached_bytes = 0;
-    std::size_t own_bytes = 0;     ///< Keepers, digests, and the reserve for page tables.
+    /// Keepers, digests, the reserve for page tables, and the context of the runtime's own.
+    std::size_t own_bytes = 0;
     std::size_t leaked_bytes = 0;  ///< The driver refused to release it, or may still write to it.
     std::size_t copies_bytes = 0;  ///< Clean copies: released as soon as the memory is needed.
   };

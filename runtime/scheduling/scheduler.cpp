@@ -168,6 +168,7 @@ void Scheduler::tick_locked() {
   moves_.judge_ahead();
   path_.books().clear_changed();
   start_ready();
+  if (!roster_.entries().empty()) ground_.mover.prepare_suspensions();
   ++stats_.ticks;
   const std::chrono::nanoseconds took = clock.now() - begin;
   stats_.tick_time += took;

@@ -38,12 +38,11 @@ class SuspendingRuntime {
     settings.suspends = true;
     if (opened->simulated()) settings.gate_limit = std::chrono::milliseconds(500);  // It is slow.
     runtime_ = unique_runtime_of(std::make_unique<RuntimeParts>(std::move(opened), settings));
-    SteadyClock clock;
     Mover& mover = parts_of(*runtime_).machinery->mover;
     for (int gpu = 0; gpu < driver_.device_count(); ++gpu) {
       contexts_.push_back(driver_.retain_primary(DeviceId{gpu}));
       // Where it is undecided, moves would wait for work that never ends.
-      const SuspensionFinding found = decided_finding(mover, clock, DeviceId{gpu});
+      const SuspensionFinding found = decided_finding(mover, driver_.clock(), DeviceId{gpu});
       if (found.state != SuspensionFinding::State::usable) why_not_ = found.why;
     }
   }

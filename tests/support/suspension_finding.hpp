@@ -7,12 +7,12 @@
 namespace vma {
 
 /// What the check of suspension finds, however often a busy computer lets nothing of it begin in
-/// time. Blocks: for a minute at most.
+/// time. `clock`: that of the driver, which passes between the tries. Blocks: for a minute at most.
 inline SuspensionFinding decided_finding(Mover& mover, Clock& clock, DeviceId device) {
-  const TimePoint end = clock.now() + std::chrono::minutes(1);
-  for (;;) {
+  SteadyClock wall;
+  for (const TimePoint end = wall.now() + std::chrono::minutes(1);;) {
     const SuspensionFinding found = mover.check_suspension(device);
-    if (found.state != SuspensionFinding::State::unknown || clock.now() >= end) return found;
+    if (found.state != SuspensionFinding::State::unknown || wall.now() >= end) return found;
     poll_until(clock, clock.now() + std::chrono::milliseconds(100), [] { return false; });
   }
 }

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <exception>
 
 namespace vma {
 namespace {
@@ -31,7 +32,9 @@ CopyContexts::CopyContexts(Driver& driver, const Topology& topology, ContextsInU
       topology_(topology),
       contexts_(contexts),
       ledger_(ledger),
-      own_only_(own_only) {}
+      own_only_(own_only) {
+  for (const DeviceId device : topology.devices()) creating_[device];
+}
 
 CopyContexts::~CopyContexts() {
   const MutexLock lock(mutex_);
@@ -91,57 +94,87 @@ std::optional<CopyContexts::Chosen> CopyContexts::choose(Location from, Location
 }
 
 ContextHandle CopyContexts::open(Chosen chosen) {
+  const DeviceId device = chosen.device;
   if (chosen.kind == CopyContext::application) {
-    const ContextHandle context = contexts_.primary(chosen.device);
-    if (!is_none(context)) return context;
-    chosen.kind = CopyContext::own;  // The program has closed it meanwhile.
+    const ContextHandle context = contexts_.primary(device);
+    if (!is_none(context)) return context;  // Otherwise the program has closed it meanwhile.
   }
-  auto& made = chosen.kind == CopyContext::green ? green_ : own_;
-  {
-    const MutexLock lock(mutex_);
-    const auto known = made.find(chosen.device);
-    if (known != made.end()) return known->second;
-  }
+  if (chosen.kind != CopyContext::green) return open_own(device);
+  if (const ContextHandle made = known(CopyContext::green, device); !is_none(made)) return made;
   ContextHandle context{};
   try {
-    context = make(chosen.device, chosen.kind);
+    context = driver_.create_green_context(
+        device, std::min(green_multiprocessors, topology_.info(device).multiprocessors));
   } catch (const Error&) {
-    if (chosen.kind != CopyContext::green) throw;
-    return open({chosen.device, CopyContext::own});
+    return open_own(device);
   }
+  return keep(CopyContext::green, device, context);
+}
+
+ContextHandle CopyContexts::open_own(DeviceId device) {
+  const MutexLock creating(creating_.at(device));
+  if (const ContextHandle made = known(CopyContext::own, device); !is_none(made)) return made;
+  const std::uint64_t before = free_bytes(device);
+  const ContextHandle context = keep(CopyContext::own, device, make_own(device));
+  const std::uint64_t after = free_bytes(device);
+  const MutexLock lock(mutex_);
+  own_bytes_[device] = before - std::min(before, after);
+  return context;
+}
+
+/// None if none was made.
+ContextHandle CopyContexts::known(CopyContext kind, DeviceId device) {
+  const MutexLock lock(mutex_);
+  const Made& all = made(kind);
+  const auto found = all.find(device);
+  return found == all.end() ? ContextHandle{} : found->second;
+}
+
+ContextHandle CopyContexts::keep(CopyContext kind, DeviceId device, ContextHandle context) {
   try {
     contexts_.exclude(context);
     const MutexLock lock(mutex_);
-    made.emplace(chosen.device, context);
+    made(kind).emplace(device, context);
+    return context;
   } catch (...) {
     contexts_.forget(context);
     ledger_.undo("a context of the copy engine", [&] { driver_.destroy_context(context); });
     throw;
   }
-  return context;
 }
 
-ContextHandle CopyContexts::make(DeviceId device, CopyContext kind) {
-  if (kind == CopyContext::green) {
-    return driver_.create_green_context(
-        device, std::min(green_multiprocessors, topology_.info(device).multiprocessors));
-  }
+ContextHandle CopyContexts::make_own(DeviceId device) {
   try {
     return driver_.create_own_context(device);
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::out_of_memory) throw;
     throw Error(ErrorKind::out_of_memory, error.call(),
                 fmt::format("gpu({}) has no room for a context of the runtime's own, in which it "
-                            "copies while the program's work is stopped: free about 0.6 GiB there, "
+                            "copies while the program's work is stopped: free about 0.3 GiB there, "
                             "by vma::trim for example; {}",
                             index(device), error.what()),
                 error.native());
   }
 }
 
+/// Of all processes; 0 if the driver does not say.
+std::uint64_t CopyContexts::free_bytes(DeviceId device) noexcept {
+  try {
+    return driver_.free_bytes(device);
+  } catch (const std::exception&) {
+    return 0;
+  }
+}
+
 bool CopyContexts::has_own(DeviceId device) {
   const MutexLock lock(mutex_);
   return own_.contains(device);
+}
+
+std::uint64_t CopyContexts::own_bytes(DeviceId device) {
+  const MutexLock lock(mutex_);
+  const auto found = own_bytes_.find(device);
+  return found == own_bytes_.end() ? 0 : found->second;
 }
 
 void CopyContexts::avoid(DeviceId device) {

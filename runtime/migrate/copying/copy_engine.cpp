@@ -56,11 +56,6 @@ DeviceId CopyEngine::default_device(Location from, Location to) const {
   return topology_.devices().front();
 }
 
-ContextHandle CopyEngine::own_context(DeviceId device) {
-  const MutexLock turn(slow_turn_);
-  return choice_.open({device, CopyContext::own});
-}
-
 bool CopyEngine::can_copy_ahead(Location from, Location to) {
   const auto chosen = choice_.choose(from, to, CopyUnder::nothing);
   // The stream on which the hold waits has one of the queues.
@@ -82,6 +77,9 @@ CopyEngine::Route* CopyEngine::find(const Key& key) {
 
 CopyEngine::Route& CopyEngine::route(const Key& key) {
   if (Route* known = find(key)) return *known;
+  // Here, since it takes long, and others wait for the turn.
+  const auto chosen = choice_.choose(key.from, key.to, key.under);
+  if (chosen && chosen->kind == CopyContext::own) choice_.open_own(chosen->device);
   const MutexLock turn(slow_turn_);
   if (Route* known = find(key)) return *known;
   std::unique_ptr<Route> made = make_route(key);

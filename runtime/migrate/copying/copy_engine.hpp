@@ -50,8 +50,10 @@ class CopyEngine {
   /// The same for a hold that copies nothing, of memory at that place; prepares it. Requires and
   /// blocks: as `prepare`.
   BoundStream stream_of_hold(Location at);
-  /// A context of the runtime's own on the GPU. Requires and blocks: as `prepare`.
-  ContextHandle own_context(DeviceId device);
+  /// A context of the runtime's own on the GPU. Blocks: for a tenth of a second if it is new.
+  ContextHandle own_context(DeviceId device) { return choice_.open_own(device); }
+  /// As `CopyContexts::own_bytes`.
+  std::uint64_t own_context_bytes(DeviceId device) { return choice_.own_bytes(device); }
 
   /// Whether copies of a hold can be enqueued just before it, in contexts of the program, so that
   /// it needs none of the runtime's own. False after `distrust_ahead`.

@@ -30,11 +30,10 @@ ContextHandle LiveCopiers::application_context(DeviceId device) {
 }
 
 LiveCopier& LiveCopiers::get(DeviceId device, bool own) {
-  const ContextHandle application = own ? ContextHandle{} : application_context(device);
+  const ContextHandle context = own ? engine_.own_context(device) : application_context(device);
   const MutexLock lock(mutex_);
   std::unique_ptr<LiveCopier>& copier = copiers_[{device, own}];
   if (!copier) {
-    const ContextHandle context = own ? engine_.own_context(device) : application;
     const MutexLock slow_work(memory_.chunks().slow_calls().turn());
     copier = std::make_unique<LiveCopier>(memory_, device, context, tuning_);
   }

@@ -1,6 +1,5 @@
 #include "migrate/gates/stops.hpp"
 
-#include "base/log.hpp"
 #include "base/process_exit.hpp"
 #include "migrate/stops/suspension.hpp"
 
@@ -177,6 +176,11 @@ SuspensionFinding Stops::check_suspension(DeviceId device) {
   const ContextHandle program = context_of_program(device);
   if (is_none(program)) return {State::unknown, "the program has no context there yet", {}, {}};
   return check_suspension(device, program);
+}
+
+ContextHandle Stops::unchecked(DeviceId device) {
+  const bool wanted = suspends_ && suspension_check_.is_due(device);
+  return wanted ? context_of_program(device) : ContextHandle{};
 }
 
 SuspensionFinding Stops::check_suspension(DeviceId device, ContextHandle program) {

@@ -61,7 +61,7 @@ class Stops {
   /// Creates a context of the runtime's own on a GPU, or returns the one that is there.
   using OwnContext = std::function<ContextHandle(DeviceId)>;
 
-  /// `suspends`: work may be suspended. `own_context` takes the turn for slow calls.
+  /// `suspends`: work may be suspended.
   Stops(Memory& memory, bool suspends, OwnContext own_context);
   /// Requires: nothing is stopped, and nothing will be.
   ~Stops();
@@ -83,6 +83,11 @@ class Stops {
   bool may_suspend(Location from, Location to);
   /// What the check finds on that GPU. Blocks and requires: as `may_suspend`.
   SuspensionFinding check_suspension(DeviceId device);
+  /// The same for a context of the program there, from `unchecked`.
+  SuspensionFinding check_suspension(DeviceId device, ContextHandle program);
+  /// A context of the program on a GPU of which the check should find out; none if it is decided or
+  /// was tried a moment ago, or if the program has none there.
+  ContextHandle unchecked(DeviceId device);
   /// As `may_suspend`, from what is known: does not block.
   bool is_known_to_suspend(Location from, Location to);
   /// Whether such a move can never suspend.
@@ -120,7 +125,6 @@ class Stops {
   HoldPost& hold_post(BoundStream stream) VMART_REQUIRES(turn_);
   bool loses_reach(Location from, Location to) const;
   ContextHandle context_of_program(DeviceId device);
-  SuspensionFinding check_suspension(DeviceId device, ContextHandle program);
   template <typename FindOut>
   bool may_suspend(Location from, Location to, const FindOut& find_out);
 

@@ -93,14 +93,14 @@ void LiveMove::move_next(LiveChunk& first) {
   });
 }
 
-/// Finds out whether the program's work can be suspended. If it cannot be for now, and no gate can
-/// stop it either, tries again until the deadline.
+/// Where no gate can stop the work: finds out whether it can be suspended, and tries again until
+/// the deadline if it cannot be for now. Gates do meanwhile where streams are attached.
 void LiveMove::await_stop(const LiveChunk& first, TimePoint deadline) {
   constexpr std::chrono::milliseconds look_period(20);
   const Location from = first.transaction.from(), to = first.range.task->to;
-  while (!parts_.stops.may_suspend(from, to)) {
-    const bool attached = parts_.stops.attached().any(first.range.allocation.begin());
-    if (!parts_.stops.suspends() || attached) return;
+  if (!parts_.stops.suspends()) return;
+  while (!parts_.stops.attached().any(first.range.allocation.begin())) {
+    if (parts_.stops.may_suspend(from, to)) return;
     if (clock_.now() >= deadline || parts_.stops.never_suspends(from, to)) {
       throw Error(ErrorKind::busy, live_move_call,
                   fmt::format("the program's work on {} cannot be suspended, as 'vmart doctor' "

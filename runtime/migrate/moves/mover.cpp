@@ -90,7 +90,7 @@ Mover::Mover(Memory& memory, CopyEngine& engine, const MoverLimits& limits)
       parts_{memory,    engine, limits_, stops_,      copiers_,   pace_,
              forecast_, room_,  reach_,  *callbacks_, observers_, importers_},
       waited_(parts_),
-      preparation_(memory, copiers_) {}
+      preparation_(memory, copiers_, stops_) {}
 
 Mover::~Mover() {
   stop();
@@ -135,7 +135,9 @@ std::vector<std::shared_ptr<MigrationTask>> Mover::submit_all(std::vector<Submis
     start_callbacks(submission.options);
     waiting.push_back(all.back());
   }
-  if (!waiting.empty()) enqueue(waiting);
+  if (waiting.empty()) return all;
+  preparation_.begin_suspensions();
+  enqueue(waiting);
   return all;
 }
 
@@ -424,6 +426,7 @@ void Mover::ended(std::shared_ptr<MigrationTask> task, MigrationReport report,
 
 void Mover::prepare_for(Address scope) noexcept {
   if (!limits_.prepares) return;
+  preparation_.begin_suspensions();
   try {
     for (const AttachedStreams::Stream& stream : stops_.attached().in_scope(scope)) {
       preparation_.begin(stream.device);

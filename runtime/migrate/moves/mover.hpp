@@ -101,6 +101,11 @@ class Mover final : private LiveTasks {
   /// Streams were attached to the allocation that begins there, or to all memory if it is zero:
   /// begins to create what their moves will need, if the limits say so. Does not block.
   void prepare_for(Address scope) noexcept;
+  /// A policy has memory to move: begins to create what suspensions need, if the limits say so.
+  /// Does not block, and costs nothing once all is there.
+  void prepare_suspensions() noexcept {
+    if (limits_.prepares) preparation_.begin_suspensions();
+  }
   /// Cancels all waiting and running moves, and accepts no more. Does not wait.
   void refuse_more() noexcept;
   /// Calls `refuse_more`, and waits until the moves have ended.
@@ -113,6 +118,10 @@ class Mover final : private LiveTasks {
   Load load() const;
 
   AttachedStreams& attached() noexcept { return stops_.attached(); }
+  /// What a context of the runtime's own takes of the GPU's memory; 0 if there is none.
+  std::uint64_t own_context_bytes(DeviceId device) const {
+    return parts_.engine.own_context_bytes(device);
+  }
   /// See `Stops`.
   SuspensionFinding check_suspension(DeviceId device) { return stops_.check_suspension(device); }
   /// Whether the work that may use the memory there can be stopped in the background: by a

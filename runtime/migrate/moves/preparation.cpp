@@ -10,46 +10,82 @@
 
 namespace vma {
 
-Preparation::Preparation(Memory& memory, LiveCopiers& copiers)
-    : memory_(memory), copiers_(copiers) {}
+Preparation::Preparation(Memory& memory, LiveCopiers& copiers, Stops& stops)
+    : memory_(memory), copiers_(copiers), stops_(stops) {}
 
 Preparation::~Preparation() {
   stop();
 }
 
 void Preparation::begin(DeviceId device) noexcept {
-  const MutexLock lock(mutex_);
-  if (stopping_ || tasks_.contains(device)) return;
   try {
-    std::unique_ptr<Task>& task = tasks_[device];
-    task = memory_.driver().executor().spawn(fmt::format("vmart prep {}", index(device)),
-                                             [this, device] { prepare(device); });
+    const MutexLock lock(mutex_);
+    if (gates_.contains(device)) return;
+    begin(gates_, device, "vmart prep", [this, device] { prepare(device); });
   } catch (const std::exception& error) {
-    tasks_.erase(device);
     log(LogLevel::debug, "moves off gpu({}) are not prepared: {}", index(device), error.what());
   }
 }
 
+void Preparation::begin_suspensions() noexcept {
+  if (!stops_.suspends()) return;
+  for (const DeviceId device : memory_.topology().devices()) {
+    try {
+      const ContextHandle program = stops_.unchecked(device);
+      if (is_none(program)) continue;
+      const MutexLock lock(mutex_);
+      begin(suspensions_, device, "vmart check",
+            [this, device, program] { stops_.check_suspension(device, program); });
+    } catch (const std::exception& error) {
+      log(LogLevel::debug, "whether work of gpu({}) can be suspended is not tried yet: {}",
+          index(device), error.what());
+    }
+  }
+}
+
+/// Unless the last one for this GPU still runs.
+void Preparation::begin(Jobs& jobs, DeviceId device, const std::string& name,
+                        std::function<void()> run) {
+  if (stopping_) return;
+  Job& job = jobs[device];
+  if (job.task && !*job.ended) return;
+  if (job.task) job.task->join();  // Its thread has nothing left to do.
+  job = {};
+  const auto ended = std::make_shared<std::atomic<bool>>(false);
+  job = {memory_.driver().executor().spawn(fmt::format("{} {}", name, index(device)),
+                                           [this, device, ended, run = std::move(run)] {
+                                             try {
+                                               if (!stopping_) run();
+                                             } catch (const std::exception& error) {
+                                               log(LogLevel::debug,
+                                                   "moves off gpu({}) are not fully prepared: {}",
+                                                   index(device), error.what());
+                                             }
+                                             *ended = true;
+                                           }),
+         ended};
+}
+
 void Preparation::stop() noexcept {
-  std::map<DeviceId, std::unique_ptr<Task>> tasks;
+  Jobs gates, suspensions;
   {
     const MutexLock lock(mutex_);
     stopping_ = true;
-    tasks.swap(tasks_);
+    gates.swap(gates_);
+    suspensions.swap(suspensions_);
   }
-  for (const auto& [device, task] : tasks) task->join();
+  for (const Jobs* const jobs : {&gates, &suspensions}) {
+    for (const auto& [device, job] : *jobs) {
+      if (job.task) job.task->join();
+    }
+  }
 }
 
-void Preparation::prepare(DeviceId device) noexcept {
-  try {
-    const ContextHandle context = copiers_.application_context(device);
-    if (is_none(context) || stopping_) return;
-    copiers_.get(device, false);
-    if (!stopping_) load_stopper(context);
-  } catch (const std::exception& error) {
-    log(LogLevel::debug, "moves off gpu({}) are not fully prepared: {}", index(device),
-        error.what());
-  }
+void Preparation::prepare(DeviceId device) {
+  const ContextHandle context = copiers_.application_context(device);
+  if (is_none(context) || stopping_) return;
+  copiers_.get(device, false);
+  if (!stopping_) load_stopper(context);
 }
 
 /// The driver keeps the kernel that it loads for the first chain of this kind.

@@ -2,39 +2,57 @@
 
 #include "base/mutex.hpp"
 #include "migrate/copying/live_copiers.hpp"
+#include "migrate/gates/stops.hpp"
 
 #include <atomic>
+#include <functional>
 #include <map>
 #include <memory>
+#include <string>
 
 namespace vma {
 
-/// Creates what live moves off a GPU need before the first of them needs it: the copier with its
-/// kernels, and the kernel that stops streams. Loading kernels waits for the work of the program,
-/// so threads of their own do it, one for each GPU.
+/// Creates what moves need before the first of them needs it: for gates the copier with its kernels
+/// and the kernel that stops streams, once a GPU; for suspensions a context of the runtime's own,
+/// in which it is tried whether they work. Both take long, and loading kernels waits for the work
+/// of the program, so threads of their own do it, at most two for each GPU.
 ///
 /// Any thread. What fails is only logged: the move that needs it meets the error.
 class Preparation {
  public:
-  explicit Preparation(Memory& memory, LiveCopiers& copiers);
+  Preparation(Memory& memory, LiveCopiers& copiers, Stops& stops);
   ~Preparation();  // Stops.
   Preparation(const Preparation&) = delete;
   Preparation& operator=(const Preparation&) = delete;
 
-  /// Begins it, unless it has begun for this GPU. Does not block.
+  /// For gates. Does not block.
   void begin(DeviceId device) noexcept;
+  /// For suspensions, on each GPU on which the program has a context, as this thread knows them.
+  /// Does not block, and costs nothing once all is known. What could not be found out, for want of
+  /// memory for example, is tried again by a later call.
+  void begin_suspensions() noexcept;
   /// Begins no more. Blocks: until what has begun has ended.
   void stop() noexcept;
 
  private:
-  void prepare(DeviceId device) noexcept;
+  struct Job {
+    std::unique_ptr<Task> task;
+    std::shared_ptr<std::atomic<bool>> ended;
+  };
+  using Jobs = std::map<DeviceId, Job>;
+
+  void begin(Jobs& jobs, DeviceId device, const std::string& name, std::function<void()> run)
+      VMART_REQUIRES(mutex_);
+  void prepare(DeviceId device);
   void load_stopper(ContextHandle context);
 
   Memory& memory_;
   LiveCopiers& copiers_;
+  Stops& stops_;
   std::atomic<bool> stopping_{false};
   Mutex mutex_;
-  std::map<DeviceId, std::unique_ptr<Task>> tasks_ VMART_GUARDED_BY(mutex_);
+  Jobs gates_ VMART_GUARDED_BY(mutex_);
+  Jobs suspensions_ VMART_GUARDED_BY(mutex_);
 };
 
 }  // namespace vma

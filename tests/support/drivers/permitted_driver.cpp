@@ -41,6 +41,9 @@ Permission permission_of(Call call) {
     case Call::query_event:
     case Call::wait_event:
     case Call::batch:
+    // By a thread for which nobody waits: it may return only when work goes on.
+    case Call::create_own_context:
+    case Call::free_bytes:
     case Call::suspend:
     case Call::suspend_everything:
     case Call::resume:

@@ -10,6 +10,7 @@
 #include "support/test_machines.hpp"
 #include "machine/machine_file.hpp"
 #include "unit/memory/memory_rig.hpp"
+#include "unit/runtime/scoped_variable.hpp"
 
 #include <gtest/gtest.h>
 
@@ -203,6 +204,24 @@ TEST(FirstMove, IsNotPreparedUnlessThatIsAskedFor) {
   void* const memory = program.filled(size_bytes, gpu(0));
   EXPECT_EQ(program.calls(Call::load_kernels), 0);
   program.runtime().free(memory);
+}
+
+TEST(FirstMove, FindsContextsWhereAPolicyMayMoveMemory) {
+  const ScopedVariable suspends("VMART_STOP", "suspend");
+  RuntimeOptions options;
+  options.policy = "auto";
+  Program program({0}, options);
+  EXPECT_EQ(program.calls(Call::create_own_context), 0) << "no memory may move yet";
+  program.filled(size_bytes, gpu(0));
+  Runtime& runtime = program.runtime();
+  const auto own_bytes = [&](Location at) {
+    const std::vector<RuntimeStats::Place> places = runtime.stats().places;
+    return std::ranges::find(places, at, &RuntimeStats::Place::at)->own_bytes;
+  };
+  constexpr std::size_t context_bytes = 200 << 20;
+  EXPECT_TRUE(comes_true([&] { return own_bytes(gpu(0)) > context_bytes; }));
+  EXPECT_EQ(program.calls(Call::create_own_context), 1);
+  EXPECT_LT(own_bytes(gpu(1)), context_bytes) << "the program does not use it";
 }
 
 // What a preparation needs may fail; the move meets the failure, or does without.

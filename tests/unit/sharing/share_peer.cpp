@@ -200,10 +200,9 @@ class SharePeer {
 
   /// Whether work can be suspended, or why not.
   std::string check() {
-    SteadyClock clock;
     Mover& mover = RuntimeParts::of(runtime_).machinery->mover;
     for (int gpu = 0; gpu < driver().device_count(); ++gpu) {
-      const SuspensionFinding found = decided_finding(mover, clock, DeviceId{gpu});
+      const SuspensionFinding found = decided_finding(mover, driver().clock(), DeviceId{gpu});
       if (found.state != SuspensionFinding::State::usable) return found.why;
     }
     return "usable";
