@@ -58,6 +58,14 @@ TwinPlan TwinPlan::drawn(std::uint64_t seed) {
   return plan;
 }
 
+bool TwinPlan::suspends() const {
+  return play_suspends(seed);
+}
+
+bool TwinPlan::attaches() const {
+  return !suspends() || any_error || seed / 2 % 2 == 0 || machine == "test-islands";
+}
+
 std::string describe(const TwinPlan& plan) {
   const TwinCompany& company = plan.company;
   std::string with;
@@ -75,7 +83,8 @@ std::string describe(const TwinPlan& plan) {
   add(company.shuts_down, "shutdown in mid-move");
   add(company.waits_across, "waits across streams");
   add(plan.prepares, "moves prepared");
-  add(play_suspends(plan.seed), "suspensions");
+  add(plan.suspends(), "suspensions");
+  add(!plan.attaches(), "nothing attached");
   add(plan.own_contexts, "copies in contexts of the runtime's own");
   return fmt::format("seed {}, {}, {}, {} queues, {} writers{}{}, gate limit {} us{}", plan.seed,
                      plan.machine, plan.threaded ? "threaded" : "stepped", plan.hardware_queues,

@@ -54,6 +54,12 @@ struct TwinPlan {
   /// A move may end in any error, since calls fail.
   bool any_error = false;
 
+  /// Moves suspend the program's work instead of stopping attached streams.
+  bool suspends() const;
+  /// Whether streams are attached: not in half of the plays that suspend. But where GPUs do not all
+  /// reach each other some moves need to know them, and where calls fail they need not wait long
+  /// until suspension is tried again.
+  bool attaches() const;
   /// The random plan of a seed.
   static TwinPlan drawn(std::uint64_t seed);
 };

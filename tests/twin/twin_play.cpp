@@ -45,7 +45,7 @@ void shut_down_in_mid_move(TwinWorld& world) {
   std::vector<Address> plain;  // Plain memory, since the runtime's own is gone after the shutdown.
   for (const int gpu : world.plan().gpus) {
     streams.push_back(machine.create_stream(world.context(gpu), StreamKind::non_blocking));
-    world.runtime().attach(TwinWorld::named(streams.back()));
+    if (world.plan().attaches()) world.runtime().attach(TwinWorld::named(streams.back()));
     plain.push_back(machine.allocate_plain(world.context(gpu),
                                            plain_lines * twin_line_words * sizeof(std::uint64_t)));
     auto* words = static_cast<std::uint64_t*>(to_pointer(plain.back()));

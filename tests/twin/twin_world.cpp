@@ -2,7 +2,6 @@
 
 #include "support/plays.hpp"
 #include "support/test_machines.hpp"
-#include "support/test_run.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -28,7 +27,7 @@ Settings settings_of(const TwinPlan& plan) {
   settings.gate_limit = plan.gate_limit;
   settings.gate_retries = plan.gate_retries;
   settings.own_contexts = plan.own_contexts;
-  settings.suspends = play_suspends(plan.seed);
+  settings.suspends = plan.suspends();
   settings.prepares = plan.prepares;
   return settings;
 }

@@ -20,6 +20,7 @@ UserStream::UserStream(TwinWorld& world, int gpu, Kind kind)
   }
   event_ = machine.create_event(bound_.context);
   world.share_event(event_);
+  if (!world.plan().attaches()) return;
   insist([&] {
     try {
       world.runtime().attach(TwinWorld::named(bound_));
@@ -34,7 +35,8 @@ UserStream::~UserStream() {
   try {
     wait();
     // Others may use the legacy stream, so it stays attached.
-    if (kind_ != Kind::legacy) insist([&] { world_.runtime().detach(TwinWorld::named(bound_)); });
+    if (kind_ != Kind::legacy && world_.plan().attaches())
+      insist([&] { world_.runtime().detach(TwinWorld::named(bound_)); });
     const bool made = kind_ == Kind::non_blocking || kind_ == Kind::blocking;
     if (made) world_.machine().destroy_stream(bound_);
   } catch (const std::exception& error) {

@@ -7,7 +7,8 @@
 
 namespace vma {
 
-/// A stream of the program, attached while it lives. Used by the thread that made it.
+/// A stream of the program, attached while it lives if the plan says so. Used by the thread that
+/// made it.
 class UserStream {
  public:
   enum class Kind { non_blocking, blocking, legacy, per_thread };
