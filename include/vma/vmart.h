@@ -302,8 +302,8 @@ VMART_EXPORT vmart_status vmart_before_stops(void (*call)(void* data), void* dat
 VMART_EXPORT vmart_status vmart_pause_launches(void (*call)(int64_t limit_ns, void* data),
                                                void* data);
 
-/// Go around calls that enqueue copies or fills of memory that may move meanwhile; see
-/// `vma::CopyScope`. The first one blocks: while streams are stopped for a switch. Neither opens
+/// Go around calls that enqueue copies or fills of memory that may move meanwhile, unless the
+/// runtime guards them by itself; see `vma::CopyScope`. The first one blocks: while streams are stopped for a switch. Neither opens
 /// the runtime.
 VMART_EXPORT void vmart_copy_begin(void);
 VMART_EXPORT void vmart_copy_end(void);

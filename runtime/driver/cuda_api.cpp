@@ -53,8 +53,8 @@ constexpr std::string_view simulate_hint = "set VMART_DRIVER=sim:h200x2 for a si
 
 using Resolve = PFN_cuGetProcAddress_v12000;
 
-Resolve open_library() {
-  void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+Resolve open_library(void*& library) {
+  library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     throw Error(ErrorKind::no_driver, "dlopen",
                 fmt::format("no NVIDIA driver was found ({}); {}", dlerror(), simulate_hint));
@@ -114,8 +114,8 @@ void initialise(const CudaApi& api) {
 }
 
 const CudaApi* load() {
-  const Resolve resolve = open_library();
   CudaApi api;
+  const Resolve resolve = api.resolve = open_library(api.library);
   look_up(resolve, api.cuInit);
   look_up(resolve, api.cuDriverGetVersion);
   if (api.cuInit.function == nullptr || api.cuDriverGetVersion.function == nullptr) {

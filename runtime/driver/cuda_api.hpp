@@ -190,6 +190,9 @@ struct CudaApi {
 
   /// Such as 12040 for CUDA 12.4.
   int version = 0;
+  /// Where the calls were found: the library's handle, and its own look-up.
+  void* library = nullptr;
+  PFN_cuGetProcAddress_v12000 resolve = nullptr;
 };
 
 /// Loads libcuda.so.1 and initialises it on the first call. Later calls return the same table; it

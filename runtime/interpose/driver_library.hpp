@@ -1,6 +1,6 @@
 #pragma once
 
-#include "interpose/entry_points.hpp"
+#include "entry_points/entry_points.hpp"
 #include "interpose/waits/program_exit.hpp"
 
 #include <array>

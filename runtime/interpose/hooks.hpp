@@ -1,8 +1,8 @@
 #pragma once
 
+#include "entry_points/entry_points.hpp"
 #include "interpose/cross_copies.hpp"
 #include "interpose/driver_library.hpp"
-#include "interpose/entry_points.hpp"
 #include "interpose/program_memory.hpp"
 #include "interpose/program_streams.hpp"
 #include "interpose/refusals.hpp"
@@ -50,28 +50,6 @@ CUstreamCaptureMode capture_mode_among(Args... args) noexcept {
 /// The name for vmart of a stream that a `_ptsz` entry point names, where null is the thread's.
 inline CUstream of_thread(CUstream stream) noexcept {
   return stream == nullptr ? CU_STREAM_PER_THREAD : stream;
-}
-
-constexpr std::string_view symbol_of(EntryPoint entry) noexcept {
-  constexpr std::string_view names[] = {
-#define ROW(symbol, type) #symbol,
-      VMART_RUN_ENTRY_POINTS(ROW)
-#undef ROW
-  };
-  return names[static_cast<std::size_t>(entry)];
-}
-
-/// Whether the call itself looks up the memory that it names. Launches look theirs up when they
-/// run.
-constexpr bool looks_memory_up(EntryPoint entry) noexcept {
-  constexpr std::string_view such[] = {"cuMemcpy",           "cuMemset",
-                                       "cuStreamWaitValue",  "cuStreamWriteValue",
-                                       "cuStreamBatchMemOp", "cuMemBatchDecompress",
-                                       "cuFabricCpy"};
-  for (const std::string_view begin : such) {
-    if (symbol_of(entry).starts_with(begin)) return true;
-  }
-  return false;
 }
 
 /// What the call copies in the legacy stream; nothing if it is another call or another stream.
@@ -142,13 +120,13 @@ CUresult with_room(const RoomNeed& need, Call call) {
   return result;
 }
 
-template <EntryPoint entry, bool looks = looks_memory_up(entry), typename... Args>
+template <EntryPoint entry, typename... Args>
 CUresult call_driver_with_room(const RoomNeed& need, Args... args) noexcept {
   return with_room(need, [&] {
     constexpr std::string_view symbol = symbol_of(entry);
     const NoStops no_stops(symbol.starts_with("cuStreamBegin"),
                            symbol.starts_with("cuStreamWaitEvent"));
-    const CopyScope scope(looks);
+    const CopyScope scope(looks_memory_up(entry));
     return call_driver<entry>(args...);
   });
 }
@@ -161,7 +139,7 @@ template <EntryPoint entry, typename... Args>
 struct LookupHook<entry, CUresult (*)(Args...)> {
   static CUresult call(Args... args) noexcept {
     const auto need = RoomNeed::on_stream(stream_among(args...));
-    return call_driver_with_room<entry, true>(need, args...);
+    return call_driver_with_room<entry>(need, args...);
   }
 };
 
@@ -172,7 +150,7 @@ struct RoomHook;
 template <EntryPoint entry, typename... Args>
 struct RoomHook<entry, CUresult (*)(Args...)> {
   static CUresult call(Args... args) noexcept {
-    return call_driver_with_room<entry, false>(RoomNeed::in_current_context(), args...);
+    return call_driver_with_room<entry>(RoomNeed::in_current_context(), args...);
   }
 };
 

@@ -131,3 +131,16 @@ const char* last_error() noexcept {
 }
 
 }  // namespace vma::interpose
+
+/// A program that uses libvmart itself asks whether the hooks have scopes of that library around
+/// copies; `inside` is an address in it.
+extern "C" __attribute__((visibility("default"))) int vmart_run_guards_copies(const void* inside) {
+  using namespace vma::interpose;
+  const VmartLibrary* const vmart = VmartLibrary::load();
+  Dl_info own{}, theirs{};
+  if (vmart == nullptr || !Settings::get().on || dladdr(inside, &theirs) == 0) return 0;
+  return dladdr(reinterpret_cast<const void*>(vmart->vmart_copy_begin), &own) != 0 &&
+                 own.dli_fbase == theirs.dli_fbase
+             ? 1
+             : 0;
+}

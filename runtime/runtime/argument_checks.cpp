@@ -1,6 +1,7 @@
 #include "runtime/argument_checks.hpp"
 
 #include "base/printable.hpp"
+#include "migrate/stops/copy_scopes.hpp"
 
 #include <vma/error.hpp>
 
@@ -109,6 +110,7 @@ void check_background_move(const Allocation& allocation, Mover& mover,
                 "no attached stream may use the allocation; attach the streams that use it, or set "
                 "StopScope::hold");
   }
+  if (!options.nothing_runs) CopyScopes::process().require_guards(call);
 }
 
 void check_capacity(const Topology& topology, Location at, std::uint64_t bytes, const char* call) {

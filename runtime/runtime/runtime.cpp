@@ -13,6 +13,7 @@
 #include "sim/sim_driver.hpp"
 #ifdef VMART_HAS_CUDA
 #include "driver/cuda_driver.hpp"
+#include "guards/copy_guards.hpp"
 #endif
 
 #include <fmt/format.h>
@@ -208,6 +209,10 @@ Runtime::Runtime(const RuntimeOptions& options) {
   }
   const Settings settings = resolve_settings(options);
   parts_ = std::make_unique<RuntimeParts>(open_driver(settings.driver), settings);
+#ifdef VMART_HAS_CUDA
+  // A simulated machine has no copies but those that the runtime itself sees.
+  if (settings.copy_guards && !parts_->driver->simulated()) place_copy_guards();
+#endif
 }
 
 Runtime::Runtime(std::unique_ptr<RuntimeParts> parts) noexcept : parts_(std::move(parts)) {}

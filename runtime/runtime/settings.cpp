@@ -124,6 +124,7 @@ void settle_limits(const RuntimeOptions& options, Settings& settings) {
   settings.own_contexts =
       options.own_contexts || environment_flag("VMART_OWN_CONTEXTS").value_or(false);
   settings.suspends = suspends_by_environment();
+  settings.copy_guards = environment_flag("VMART_COPY_GUARDS").value_or(true);
   settings.copy_budget_bytes = size_setting(options.copy_budget_bytes, "VMART_COPY_BUDGET", 0);
   if (options.copy_budget_bytes && *options.copy_budget_bytes == 0) {
     throw Error(ErrorKind::invalid_argument, "vma::Runtime",

@@ -33,6 +33,7 @@ struct Settings {
   std::chrono::milliseconds pressure_limit{2'000};
   bool own_contexts = false;
   bool suspends = false;     ///< See `MoverLimits::suspends`.
+  bool copy_guards = true;   ///< See `place_copy_guards`.
   ExportTypes exportable{};  ///< Of new chunks. Tests that compose a runtime get none.
   bool prepares = false;
   std::string policy;                ///< Empty: no scheduler.

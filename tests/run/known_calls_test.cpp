@@ -2,7 +2,7 @@
 // has decided who has read what it does. Method: driver_calls.txt, which driver_headers_test.py
 // compares with NVIDIA's headers.
 
-#include "interpose/known_calls.hpp"
+#include "entry_points/known_calls.hpp"
 
 #include <cuda.h>
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 #include <sstream>
 #include <string>
 
-namespace vma::interpose {
+namespace vma {
 namespace {
 
 std::map<std::string, std::string> listed() {
@@ -71,4 +71,4 @@ TEST(KnownCalls, OfTheFutureAreUnknownInFamiliesThatUseMemory) {
 }
 
 }  // namespace
-}  // namespace vma::interpose
+}  // namespace vma

@@ -1,13 +1,13 @@
 /* Work by calls that drivers have since CUDA 13.1, which the program's own header may lack. */
 #include "program.hpp"
 
-#include "interpose/work/newer_types.hpp"
+#include "entry_points/newer_types.hpp"
 
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-using namespace vma::interpose;
+using namespace vma;
 
 static LaunchHostFuncWithMode launch_host_func;
 static AddNodeOfUnion add_node;

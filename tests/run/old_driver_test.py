@@ -15,7 +15,7 @@ RUNTIME = pathlib.Path(__file__).resolve().parents[2] / "runtime"
 
 def calls_of_hooks():
     """Those that the hooks make themselves and cannot do without."""
-    table = (RUNTIME / "interpose" / "entry_points.hpp").read_text()
+    table = (RUNTIME / "entry_points" / "entry_points.hpp").read_text()
     rows = re.search(r"define VMART_RUN_PLAIN_CALLS\(ROW\)(.*?)\n\n", table, re.DOTALL).group(1)
     return re.findall(r"ROW\((\w+),", rows)
 

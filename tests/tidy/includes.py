@@ -26,6 +26,8 @@ SEES = {
                     "migrate/migration",
     "migrate/moves": "base driver machine memory migrate/stops migrate/gates migrate/copying "
                      "migrate/migration migrate/live",
+    "entry_points": "",
+    "guards": "base base/loader driver entry_points migrate/stops",
     "telemetry": "base machine memory",
     "placement/books": "base",
     "placement/planning": "base",
@@ -45,8 +47,8 @@ SEES = {
     "control": "base memory migrate/migration placement/planning",
     "sharing": "base driver machine memory migrate/migration migrate/moves control",
     "cpu_faults": "base machine memory migrate/stops migrate/gates migrate/migration migrate/moves",
-    "runtime": "base driver machine sim memory backings pools migrate/gates migrate/copying "
-               "migrate/migration migrate/moves telemetry placement/policies costs recording "
+    "runtime": "base driver machine sim memory backings pools migrate/stops migrate/gates migrate/copying "
+               "migrate/migration migrate/moves guards telemetry placement/policies costs recording "
                "scheduling parking control sharing cpu_faults",
     "calibration/kernels": "",
     "calibration": "base memory costs runtime calibration/kernels",
@@ -69,10 +71,10 @@ SEES = {
     "abi": "base migrate/stops migrate/gates runtime",
     "interpose/sites": "",
     "interpose/waits": "base",
-    "interpose/work": "base",
-    "interpose": "base interpose/sites interpose/waits interpose/work",
-    "interpose/graphs": "base interpose interpose/work",
-    "interpose/hooks": "base base/loader interpose interpose/graphs interpose/sites interpose/waits interpose/work",
+    "interpose/work": "base entry_points",
+    "interpose": "base entry_points interpose/sites interpose/waits interpose/work",
+    "interpose/graphs": "base entry_points interpose interpose/work",
+    "interpose/hooks": "base base/loader entry_points interpose interpose/graphs interpose/sites interpose/waits interpose/work",
     "python": "",
     "python/core": "",
     "tools/command_line": "base",
@@ -197,8 +199,8 @@ def public_headers_are_bare(tree):
 def one_door(tree):
     """Each outside world is included in one folder."""
     doors = [
-        (CUDA, ("runtime/driver/", "runtime/interpose/", "bench/rivals/",
-                "tests/gpu/copies/", "tests/gpu/pools/cuda_allocator.cpp", "tests/support/cuda/", "tests/sim_cuda/",
+        (CUDA, ("runtime/driver/", "runtime/entry_points/", "runtime/guards/", "runtime/interpose/", "bench/rivals/",
+                "tests/gpu/copies/", "tests/guards/", "tests/gpu/pools/cuda_allocator.cpp", "tests/support/cuda/", "tests/sim_cuda/",
                 "tests/run/")),
         (re.compile(r"^nvtx3/"), ("runtime/base/nvtx.cpp", "tests/unit/base/nvtx_")),
         (CCCL, CCCL_HEADERS + ("tests/unit/memory_resource/", "tests/install/consumer/cccl_",
@@ -220,7 +222,7 @@ def c_linkage_only_in_abi(tree):
     for path in tree.paths(*PRODUCT, "bench/", endings=CPP):
         # A policy's library is found by a name that no compiler mangles.
         # The symbols of the driver that `vmart run` puts before the driver's.
-        if path.startswith(("runtime/abi/", "runtime/interpose/", "include/vma/vmart", "include/vma/policy.hpp",
+        if path.startswith(("runtime/abi/", "runtime/entry_points/", "runtime/guards/", "runtime/interpose/", "include/vma/vmart", "include/vma/policy.hpp",
                             "bench/rivals/")):
             continue
         for number, line in tree.code_lines(path):

@@ -23,7 +23,7 @@ inline unsigned long long libraries_loaded() noexcept {
 }
 
 /// One library of the process, and the tables of its dynamic section: the slots through which it
-/// calls functions of others. Lives within one call of `dl_iterate_phdr`.
+/// calls functions of others, and its data. Lives within one call of `dl_iterate_phdr`.
 class LoadedLibrary {
  public:
   explicit LoadedLibrary(const dl_phdr_info& info) noexcept : info_(info) {
@@ -34,12 +34,42 @@ class LoadedLibrary {
     }
   }
 
-  /// `replacement` returns null for slots that stay.
+  /// A slot of the name and what it leads to. A slot that is not filled yet leads to code of the
+  /// library itself that would fill it at the first call.
+  struct Slot {
+    const char* name;
+    const void* bound;
+    bool filled;
+  };
+
+  /// `replacement` returns null for slots that stay. False: the system lets one not be written, and
+  /// errno says why.
   template <typename Replacement>
-  void for_each_slot(Replacement replacement) const noexcept {
-    if (symbols_ == nullptr || texts_ == nullptr) return;
-    visit(calls_, calls_bytes_, replacement);
-    visit(data_, data_bytes_, replacement);
+  bool for_each_slot(Replacement replacement) const noexcept {
+    if (symbols_ == nullptr || texts_ == nullptr) return true;
+    const bool calls = visit(calls_, calls_bytes_, replacement);
+    return visit(data_, data_bytes_, replacement) && calls;
+  }
+  /// The same for all words of the library's writable data, as the library itself may have stored
+  /// there what it has looked up. Reads what other threads write.
+  template <typename Replacement>
+  __attribute__((no_sanitize("address", "thread"))) bool for_each_word(
+      Replacement replacement) const noexcept {
+    bool all = true;
+    for (int i = 0; i < info_.dlpi_phnum; ++i) {
+      const ElfW(Phdr)& part = info_.dlpi_phdr[i];
+      if (part.p_type != PT_LOAD || (part.p_flags & (PF_R | PF_W)) != (PF_R | PF_W)) continue;
+      const auto begin = reinterpret_cast<std::uintptr_t>(address(part.p_vaddr));
+      const std::uintptr_t end = begin + part.p_memsz;
+      constexpr std::uintptr_t word = sizeof(void*);
+      for (std::uintptr_t at = (begin + word - 1) / word * word; at + word <= end; at += word) {
+        auto* const place = reinterpret_cast<const void**>(at);
+        const void* const is = __atomic_load_n(place, __ATOMIC_RELAXED);
+        const void* const wanted = replacement(is);
+        if (wanted != nullptr && wanted != is) all = write(place, is, wanted) && all;
+      }
+    }
+    return all;
   }
   bool contains(const void* function) const noexcept {
     for (int i = 0; i < info_.dlpi_phnum; ++i) {
@@ -86,20 +116,24 @@ class LoadedLibrary {
     }
   }
   template <typename Replacement>
-  void visit(const ElfW(Rela) * slots, std::size_t bytes, Replacement replacement) const noexcept {
-    if (slots == nullptr) return;
+  bool visit(const ElfW(Rela) * slots, std::size_t bytes, Replacement replacement) const noexcept {
+    bool all = true;
+    if (slots == nullptr) return all;
     for (std::size_t i = 0; i < bytes / sizeof *slots; ++i) {
       const auto type = static_cast<unsigned>(ELF64_R_TYPE(slots[i].r_info));
       if (type != call_slot && type != data_slot) continue;
-      const char* const name = texts_ + symbols_[ELF64_R_SYM(slots[i].r_info)].st_name;
+      const ElfW(Sym)& symbol = symbols_[ELF64_R_SYM(slots[i].r_info)];
       auto* const slot = reinterpret_cast<const void**>(address(slots[i].r_offset));
-      const void* const wanted = replacement(name, *slot);
-      if (wanted != nullptr && wanted != *slot) write(slot, wanted);
+      const void* const bound = __atomic_load_n(slot, __ATOMIC_RELAXED);
+      const bool filled = symbol.st_shndx != SHN_UNDEF || !contains(bound);
+      const void* const wanted = replacement(Slot{texts_ + symbol.st_name, bound, filled});
+      if (wanted != nullptr && wanted != bound) all = write(slot, bound, wanted) && all;
     }
+    return all;
   }
   /// Most libraries have their slots in pages that the loader protects once they are filled; of the
-  /// last one, only if it is whole.
-  void write(const void** slot, const void* wanted) const noexcept {
+  /// last one, only if it is whole. Leaves a slot alone that another thread writes meanwhile.
+  bool write(const void** slot, const void* bound, const void* wanted) const noexcept {
     const auto page_bytes = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
     const auto page_of = [=](std::uintptr_t inside) { return inside / page_bytes * page_bytes; };
     const auto at = reinterpret_cast<std::uintptr_t>(slot);
@@ -109,9 +143,10 @@ class LoadedLibrary {
       const auto begin = reinterpret_cast<std::uintptr_t>(address(relro_->p_vaddr));
       guarded = at >= page_of(begin) && at < page_of(begin + relro_->p_memsz);
     }
-    if (guarded && mprotect(page, page_bytes, PROT_READ | PROT_WRITE) != 0) return;
-    __atomic_store_n(slot, wanted, __ATOMIC_RELEASE);
+    if (guarded && mprotect(page, page_bytes, PROT_READ | PROT_WRITE) != 0) return false;
+    __atomic_compare_exchange_n(slot, &bound, wanted, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
     if (guarded) mprotect(page, page_bytes, PROT_READ);
+    return true;
   }
 
   const dl_phdr_info& info_;

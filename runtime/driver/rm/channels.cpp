@@ -108,16 +108,17 @@ void Channels::watch(const void* in_libcuda) noexcept {
         const LoadedLibrary library(*info);
         if (!library.contains(out.inside)) return 0;
         const auto* const ours = reinterpret_cast<const void*>(&watched_ioctl);
-        library.for_each_slot([&](const char* name, const void* is) -> const void* {
-          if (std::strcmp(name, "ioctl") != 0 || is == ours) return nullptr;
-          // A slot that is not filled yet points to code that would fill it.
-          if (!library.contains(is)) bound = reinterpret_cast<Ioctl>(const_cast<void*>(is));
-          return ours;
-        });
-        library.for_each_slot([&](const char* name, const void* is) -> const void* {
-          out.found = out.found || (std::strcmp(name, "ioctl") == 0 && is == ours);
-          return nullptr;
-        });
+        bool named = false;
+        const bool written =
+            library.for_each_slot([&](const LoadedLibrary::Slot& slot) -> const void* {
+              if (std::strcmp(slot.name, "ioctl") != 0) return nullptr;
+              named = true;
+              if (slot.filled && slot.bound != ours) {
+                bound = reinterpret_cast<Ioctl>(const_cast<void*>(slot.bound));
+              }
+              return ours;
+            });
+        out.found = named && written;
         return 1;
       },
       &walk);

@@ -40,7 +40,7 @@ template <EntryPoint entry, typename Operands, typename... Args>
 CUresult update_graph(Operands operands, Args... args) noexcept try {
   const auto update = [&] {
     const auto need = RoomNeed::in_current_context();
-    return call_driver_with_room<entry, true>(need, args...);
+    return call_driver_with_room<entry>(need, args...);
   };
   const CUresult result = update();
   const bool refused =

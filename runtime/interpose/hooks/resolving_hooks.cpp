@@ -1,16 +1,34 @@
 // How a program comes to call the hooks: `dlsym` and the driver's `cuGetProcAddress` return them
 // instead of the driver's functions. Programs that are linked with the driver find the symbols of
 // exports.cpp, because this library is loaded before it.
+#include "entry_points/known_calls.hpp"
+#include "entry_points/loader_stubs.hpp"
+#include "entry_points/unknown_calls.hpp"
 #include "interpose/driver_library.hpp"
 #include "interpose/hooks.hpp"
 #include "interpose/hooks/deep_libraries.hpp"
-#include "interpose/known_calls.hpp"
+#include "interpose/program_memory.hpp"
 #include "interpose/settings.hpp"
-#include "interpose/unknown_calls.hpp"
+#include "interpose/standing.hpp"
+#include "interpose/vmart_library.hpp"
 
 #include <dlfcn.h>
 
+#include <cstdio>
 #include <cstring>
+#include <string_view>
+
+/// This process stands aside, and all memory stays where it lies.
+void vma::before_unknown_call(std::string_view symbol) noexcept {
+  using namespace vma::interpose;
+  // Each call, so that none goes on before the memory stays.
+  if (!takes_part() && (VmartLibrary::loaded() == nullptr || ProgramMemory::get().stays())) return;
+  char why[160];
+  std::snprintf(why, sizeof why,
+                "the program calls %.*s, which this version of vmart does not follow",
+                static_cast<int>(symbol.size()), symbol.data());
+  ProgramMemory::get().keep_in_place(why);
+}
 
 namespace vma::interpose {
 namespace {
@@ -35,11 +53,16 @@ bool is_vmart(const void* caller) noexcept {
   return std::strncmp(name, "libvmart.so", 11) == 0;
 }
 
+/// A harmless function as it is.
+const void* jump_to_unknown(const void* function, std::string_view symbol) noexcept {
+  return kind_of_call(symbol) == CallKind::harmless ? function : jump_to(function, symbol);
+}
+
 void replace(const char* symbol, void** out) noexcept {
   const DriverLibrary* const driver = DriverLibrary::get();
   if (out == nullptr || *out == nullptr || driver == nullptr || symbol == nullptr) return;
   const void* const hook = driver->hook_of(*out);
-  *out = const_cast<void*>(hook != nullptr ? hook : guard_of(*out, symbol));
+  *out = const_cast<void*>(hook != nullptr ? hook : jump_to_unknown(*out, symbol));
 }
 
 /// Other libraries have functions of such names, too, and this one has symbols of its own.
@@ -82,92 +105,24 @@ __attribute__((visibility("hidden"), used)) const void* vmart_run_found(void* ha
   if (symbol == nullptr || symbol[0] != 'c' || symbol[1] != 'u' || handle == RTLD_NEXT) {
     return nullptr;
   }
-  const vma::interpose::CallKind kind = vma::interpose::kind_of_call(symbol);
-  if (kind == vma::interpose::CallKind::harmless) return nullptr;
+  const vma::CallKind kind = vma::kind_of_call(symbol);
+  if (kind == vma::CallKind::harmless) return nullptr;
   // Also in a process that stands aside: it may have memory of vmart's.
   if (!vma::interpose::Settings::get().on || vma::interpose::is_vmart(caller)) return nullptr;
   void* const function = vmart_run_next_dlsym(handle, symbol);
   if (function == nullptr) return nullptr;
   const bool in_driver = vma::interpose::is_in_driver(function);
-  if (kind != vma::interpose::CallKind::hooked && !in_driver) return nullptr;
+  if (kind != vma::CallKind::hooked && !in_driver) return nullptr;
   DriverLibrary::open_around(function);
   const DriverLibrary* const driver = DriverLibrary::get();
   const void* const hook = driver != nullptr ? driver->hook_of(function) : nullptr;
-  return hook == nullptr && in_driver ? vma::interpose::guard_of(function, symbol) : hook;
+  return hook == nullptr && in_driver ? vma::interpose::jump_to_unknown(function, symbol) : hook;
 }
 
 }  // extern "C"
 
-// If there is no hook, jumps to the next `dlsym` as if the caller had called that.
-#if defined(__x86_64__)
-asm(R"(
-.pushsection .text
-.globl dlsym
-.type dlsym,@function
-.globl vmart_run_dlsym
-.hidden vmart_run_dlsym
-.type vmart_run_dlsym,@function
-.p2align 4
-dlsym:
-vmart_run_dlsym:
-  .cfi_startproc
-  endbr64
-  movq (%rsp), %rdx
-  pushq %rdi
-  .cfi_adjust_cfa_offset 8
-  pushq %rsi
-  .cfi_adjust_cfa_offset 8
-  subq $8, %rsp
-  .cfi_adjust_cfa_offset 8
-  call vmart_run_found
-  addq $8, %rsp
-  .cfi_adjust_cfa_offset -8
-  popq %rsi
-  .cfi_adjust_cfa_offset -8
-  popq %rdi
-  .cfi_adjust_cfa_offset -8
-  testq %rax, %rax
-  jne 1f
-  jmp *vmart_run_next_dlsym(%rip)
-1: ret
-  .cfi_endproc
-.size dlsym, .-dlsym
-.popsection
-)");
-#elif defined(__aarch64__)
-asm(R"(
-.pushsection .text
-.globl dlsym
-.type dlsym,@function
-.globl vmart_run_dlsym
-.hidden vmart_run_dlsym
-.type vmart_run_dlsym,@function
-.p2align 4
-dlsym:
-vmart_run_dlsym:
-  .cfi_startproc
-  hint #34
-  stp x29, x30, [sp, #-32]!
-  .cfi_def_cfa_offset 32
-  .cfi_offset 29, -32
-  .cfi_offset 30, -24
-  mov x29, sp
-  stp x0, x1, [sp, #16]
-  mov x2, x30
-  bl vmart_run_found
-  cbnz x0, 1f
-  ldp x0, x1, [sp, #16]
-  ldp x29, x30, [sp], #32
-  adrp x16, vmart_run_next_dlsym
-  ldr x16, [x16, #:lo12:vmart_run_next_dlsym]
-  br x16
-1: ldp x29, x30, [sp], #32
-  ret
-  .cfi_endproc
-.size dlsym, .-dlsym
-.popsection
-)");
-#endif
+VMART_LOADER_STUB(vmart_run_dlsym, vmart_run_found, vmart_run_next_dlsym);
+VMART_EXPORTED_STUB(dlsym, vmart_run_dlsym);
 
 namespace vma::interpose {
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "interpose/work/newer_types.hpp"
+#include "entry_points/newer_types.hpp"
 
 #include <cuda.h>
 

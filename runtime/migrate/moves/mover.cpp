@@ -5,6 +5,7 @@
 #include "migrate/live/live_move.hpp"
 #include "migrate/migration/migration_error.hpp"
 #include "migrate/moves/group_reservation.hpp"
+#include "migrate/stops/copy_scopes.hpp"
 
 #include <fmt/format.h>
 
@@ -126,6 +127,13 @@ std::vector<std::shared_ptr<MigrationTask>> Mover::submit_all(std::vector<Submis
         std::make_shared<MigrationTask>(std::move(allocation), range, to, submission.options,
                                         submission.terms, memory_.driver().current_context(),
                                         memory_.driver().clock(), callbacks_, submission.group));
+    try {
+      if (!submission.options.nothing_runs) {
+        CopyScopes::process().require_guards("vma::migrate_async");
+      }
+    } catch (const Error& error) {
+      if (!submission.refusal) submission.refusal = error;
+    }
     if (submission.refusal) {
       MigrationReport report = all.back()->report();
       report.outcome = Outcome::failed;

@@ -2,8 +2,10 @@
 
 #include "base/process_exit.hpp"
 
+#include <vma/error.hpp>
 #include <vma/migration.hpp>
 
+#include <fmt/format.h>
 #include <sys/types.h>
 #include <unistd.h>
 
@@ -54,6 +56,24 @@ void CopyScopes::let_go_at_exit() noexcept {
   exiting_ = true;
   ++let_go_;
   let_go_.notify_all();
+}
+
+void CopyScopes::note_unguarded(std::string_view why) noexcept {
+  Guarded all = Guarded::all;
+  if (!guarded_.compare_exchange_strong(all, Guarded::telling)) return;
+  why.copy(why_, sizeof why_ - 1);
+  guarded_ = Guarded::some;
+}
+
+void CopyScopes::require_guards(const char* call) const {
+  if (auto* const look = look_.load()) look();
+  if (guarded_ != Guarded::some) return;
+  throw Error(
+      ErrorKind::unsupported, call,
+      fmt::format("a copy that another thread enqueues during the move could fail or crash: "
+                  "{}. Open vmart before the program uses CUDA, start it with `vmart run`, "
+                  "or enclose its copies in vma::CopyScope and set VMART_COPY_GUARDS=0",
+                  why_));
 }
 
 bool NoCopies::begin(Clock& clock, TimePoint deadline) {

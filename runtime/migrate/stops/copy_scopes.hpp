@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <string_view>
 
 namespace vma {
 
@@ -29,6 +30,15 @@ class CopyScopes {
   /// The process exits, and a slot stays dark: what is held back now is not let go.
   void stay_held_back() noexcept { stay_ = true; }
 
+  /// The program's own copies have scopes from now on. `look` finds those that it has come by
+  /// since.
+  void guarded_by(void (*look)() noexcept) noexcept { look_ = look; }
+  /// Some copies of the program cannot have one. The first reason is kept.
+  void note_unguarded(std::string_view why) noexcept;
+  /// Another thread may copy while a move stops work: throws Error{unsupported} if such a copy may
+  /// have no scope.
+  void require_guards(const char* call) const;
+
  private:
   friend class NoCopies;
 
@@ -44,6 +54,10 @@ class CopyScopes {
   std::atomic<bool> in_the_way_{false};
   std::atomic<bool> exiting_{false};  // Nothing is held back any more.
   std::atomic<bool> stay_{false};
+  std::atomic<void (*)() noexcept> look_{nullptr};
+  enum class Guarded { all, telling, some };
+  std::atomic<Guarded> guarded_{Guarded::all};
+  char why_[256] = {};  // Constant once it is `some`.
 };
 
 /// What one stop holds back: no `CopyScope` is open from `begin` to `end`.

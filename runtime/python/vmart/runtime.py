@@ -201,7 +201,8 @@ def copy_scope() -> Iterator[None]:
         with vmart.copy_scope():
             weights.copy_(loaded, non_blocking=True)
 
-    CUDA's driver refuses them while a chunk is switched, or crashes (docs/guide/promises.md). Blocks
+    The runtime does so by itself for the calls of all libraries; this is for VMART_COPY_GUARDS=0, and for
+    functions of the driver that ctypes had found before the runtime opened (docs/guide/promises.md). Blocks
     while work is stopped so that a chunk can be switched, and at most 50 ms more. Keep it short, and call nothing of
     vmart inside: make tensors before.
     """

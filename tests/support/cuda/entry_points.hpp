@@ -242,7 +242,7 @@
   ROW(cuStreamGetCaptureInfo, 11030, cuStreamGetCaptureInfo_v2, _ptsz)   \
   ROW(cuStreamGetCaptureInfo, 12030, cuStreamGetCaptureInfo_v3, _ptsz)
 
-// Calls of CUDA 13.1 to 13.5, with the types of interpose/work/newer_types.hpp, and those with a variant per thread.
+// Calls of CUDA 13.1 to 13.5, with the types of entry_points/newer_types.hpp, and those with a variant per thread.
 #define SIM_CUDA_NEWER_CALLS(ROW)                                                  \
   ROW(cuGraphAddNode_v3, 13040, cuGraphAddNode_v3, AddNodeOfUnion)                 \
   ROW(cuGraphNodeSetParams_v2, 13040, cuGraphNodeSetParams_v2, SetNodeOfUnion)

@@ -3,7 +3,7 @@
 #include "support/cuda/entry_points.hpp"
 #include "support/cuda/library.hpp"
 
-#include "interpose/work/newer_types.hpp"
+#include "entry_points/newer_types.hpp"
 
 #include <cudaTypedefs.h>
 
@@ -14,11 +14,10 @@
 #define ROW(base, since, symbol, suffix) extern "C" decltype(symbol) symbol##suffix;
 SIM_CUDA_STREAM_CALLS(ROW)
 #undef ROW
-#define ROW(base, since, symbol, type) \
-  extern "C" std::remove_pointer_t<vma::interpose::type> symbol;
+#define ROW(base, since, symbol, type) extern "C" std::remove_pointer_t<vma::type> symbol;
 #define STREAM_ROW(base, since, symbol, type) \
   ROW(base, since, symbol, type)              \
-  extern "C" std::remove_pointer_t<vma::interpose::type> symbol##_ptsz;
+  extern "C" std::remove_pointer_t<vma::type> symbol##_ptsz;
 SIM_CUDA_NEWER_CALLS(ROW)
 SIM_CUDA_NEWER_STREAM_CALLS(STREAM_ROW)
 #undef STREAM_ROW

@@ -1,11 +1,6 @@
 // Calls that the table of entry points lacks. Whether one of them is ever called shows only when it
 // is, since CUDA's runtime looks all of them up. So the program gets a jump of its own for each.
-#include "interpose/unknown_calls.hpp"
-
-#include "interpose/known_calls.hpp"
-#include "interpose/program_memory.hpp"
-#include "interpose/standing.hpp"
-#include "interpose/vmart_library.hpp"
+#include "entry_points/unknown_calls.hpp"
 
 #include <array>
 #include <atomic>
@@ -14,78 +9,66 @@
 #include <cstdio>
 
 // As many jumps as there are in the assembly below, so far apart.
-#define VMART_RUN_GUARDS 256
-#define VMART_RUN_GUARD_BYTES 16
-#define VMART_RUN_TEXT(number) VMART_RUN_DIGITS(number)
-#define VMART_RUN_DIGITS(number) #number
+#define VMART_JUMPS 256
+#define VMART_JUMP_BYTES 16
+#define VMART_TEXT(number) VMART_DIGITS(number)
+#define VMART_DIGITS(number) #number
 
-extern "C" __attribute__((visibility("hidden"))) const unsigned char vmart_run_guards[];
+extern "C" __attribute__((visibility("hidden"))) const unsigned char vmart_unknown_calls[];
 
-namespace vma::interpose {
+namespace vma {
 namespace {
 
-struct Guard {
+struct Jump {
   std::atomic<const void*> function = nullptr;
   std::array<char, 64> name{};  // Of the first thread that has it; read once the call is made.
   std::atomic<bool> named = false;
 };
-std::array<Guard, VMART_RUN_GUARDS> guards;
-
-void stay_before(std::string_view symbol) noexcept {
-  char why[160];
-  std::snprintf(why, sizeof why,
-                "the program calls %.*s, which this version of vmart does not follow",
-                static_cast<int>(symbol.size()), symbol.data());
-  ProgramMemory::get().keep_in_place(why);
-}
+std::array<Jump, VMART_JUMPS> jumps;
 
 }  // namespace
 
-const void* guard_of(const void* function, std::string_view symbol) noexcept {
-  if (kind_of_call(symbol) == CallKind::harmless) return function;
-  for (std::size_t i = 0; i < guards.size(); ++i) {
-    Guard& guard = guards[i];
+const void* jump_to(const void* function, std::string_view symbol) noexcept {
+  for (std::size_t i = 0; i < jumps.size(); ++i) {
+    Jump& jump = jumps[i];
     const void* none = nullptr;
-    if (guard.function.compare_exchange_strong(none, function)) {
-      std::snprintf(guard.name.data(), guard.name.size(), "%.*s", static_cast<int>(symbol.size()),
+    if (jump.function.compare_exchange_strong(none, function)) {
+      std::snprintf(jump.name.data(), jump.name.size(), "%.*s", static_cast<int>(symbol.size()),
                     symbol.data());
-      guard.named.store(true, std::memory_order_release);
+      jump.named.store(true, std::memory_order_release);
     } else if (none != function) {
       continue;
     }
-    return vmart_run_guards + i * VMART_RUN_GUARD_BYTES;
+    return vmart_unknown_calls + i * VMART_JUMP_BYTES;
   }
-  if (takes_part()) stay_before(symbol);  // There are more than anybody expected.
+  before_unknown_call(symbol);  // There are more than anybody expected.
   return function;
 }
 
-}  // namespace vma::interpose
+}  // namespace vma
 
-/// A guard was called. Returns where it goes on.
-extern "C" __attribute__((visibility("hidden"), used)) const void* vmart_run_guarded(
-    const unsigned char* guard) noexcept {
-  using namespace vma::interpose;
-  const auto place = static_cast<std::size_t>(guard - vmart_run_guards) / VMART_RUN_GUARD_BYTES;
-  const Guard& called = guards[place];
-  // Each call, so that none goes on before the memory stays.
-  if (takes_part() || (VmartLibrary::loaded() != nullptr && !ProgramMemory::get().stays())) {
-    const bool named = called.named.load(std::memory_order_acquire);
-    stay_before(named ? std::string_view(called.name.data()) : "an entry point");
-  }
+/// A jump was called. Returns where it goes on.
+extern "C" __attribute__((visibility("hidden"), used)) const void* vmart_unknown_called(
+    const unsigned char* jumped) noexcept {
+  using namespace vma;
+  const auto place = static_cast<std::size_t>(jumped - vmart_unknown_calls) / VMART_JUMP_BYTES;
+  const Jump& called = jumps[place];
+  const bool named = called.named.load(std::memory_order_acquire);
+  before_unknown_call(named ? std::string_view(called.name.data()) : "an entry point");
   return called.function.load(std::memory_order_acquire);
 }
 
-// The guards tell which one was called by their address. Arguments are kept, also floating-point
+// The jumps tell which one was called by their address. Arguments are kept, also floating-point
 // ones.
 #if defined(__x86_64__)
 asm(R"(
 .pushsection .text
 .p2align 4
-.globl vmart_run_guards
-.hidden vmart_run_guards
-.type vmart_run_guards,@function
-vmart_run_guards:
-.rept )" VMART_RUN_TEXT(VMART_RUN_GUARDS) R"(
+.globl vmart_unknown_calls
+.hidden vmart_unknown_calls
+.type vmart_unknown_calls,@function
+vmart_unknown_calls:
+.rept )" VMART_TEXT(VMART_JUMPS) R"(
   .p2align 4
 1: endbr64
   leaq 1b(%rip), %r11
@@ -117,7 +100,7 @@ vmart_run_guards:
   pushq %r9
   .cfi_adjust_cfa_offset 8
   movq %r11, %rdi
-  call vmart_run_guarded
+  call vmart_unknown_called
   popq %r9
   .cfi_adjust_cfa_offset -8
   popq %r8
@@ -148,11 +131,11 @@ vmart_run_guards:
 asm(R"(
 .pushsection .text
 .p2align 4
-.globl vmart_run_guards
-.hidden vmart_run_guards
-.type vmart_run_guards,@function
-vmart_run_guards:
-.rept )" VMART_RUN_TEXT(VMART_RUN_GUARDS) R"(
+.globl vmart_unknown_calls
+.hidden vmart_unknown_calls
+.type vmart_unknown_calls,@function
+vmart_unknown_calls:
+.rept )" VMART_TEXT(VMART_JUMPS) R"(
   .p2align 4
 1: hint #34
   adr x16, 1b
@@ -176,7 +159,7 @@ vmart_run_guards:
   stp q4, q5, [sp, #160]
   stp q6, q7, [sp, #192]
   mov x0, x16
-  bl vmart_run_guarded
+  bl vmart_unknown_called
   mov x16, x0
   ldp q6, q7, [sp, #192]
   ldp q4, q5, [sp, #160]

@@ -1,9 +1,12 @@
 #pragma once
 
-#include "interpose/work/newer_types.hpp"
+#include "entry_points/newer_types.hpp"
 
 #include <cuda.h>
 #include <cudaTypedefs.h>
+
+#include <cstddef>
+#include <string_view>
 
 // Rows name symbols of the library, not what the header's macros make of them.
 #undef cuCtxCreate
@@ -41,7 +44,8 @@
 using FirstBeginCapture = CUresult (*)(CUstream);
 using InstantiateWithLog = CUresult (*)(CUgraphExec*, CUgraph, CUgraphNode*, char*, size_t);
 
-// The entry points that are interposed: the exact symbol, and its type. Everything else passes
+// The entry points that `vmart run` interposes, and those of them that the library guards: the
+// exact symbol, and its type. Everything else passes
 // straight to the driver. clang-format would repack the rows.
 // clang-format off
 
@@ -59,10 +63,10 @@ using InstantiateWithLog = CUresult (*)(CUgraphExec*, CUgraph, CUgraphNode*, cha
   ROW(cuMemcpyBatchAsync_ptsz, PFN_cuMemcpyBatchAsync_v12080_ptsz) \
   ROW(cuMemcpy3DBatchAsync, PFN_cuMemcpy3DBatchAsync_v12080) \
   ROW(cuMemcpy3DBatchAsync_ptsz, PFN_cuMemcpy3DBatchAsync_v12080_ptsz) \
-  ROW(cuMemcpyWithAttributesAsync, vma::interpose::MemcpyWithAttributes) \
-  ROW(cuMemcpyWithAttributesAsync_ptsz, vma::interpose::MemcpyWithAttributes) \
-  ROW(cuMemcpy3DWithAttributesAsync, vma::interpose::Memcpy3DWithAttributes) \
-  ROW(cuMemcpy3DWithAttributesAsync_ptsz, vma::interpose::Memcpy3DWithAttributes)
+  ROW(cuMemcpyWithAttributesAsync, vma::MemcpyWithAttributes) \
+  ROW(cuMemcpyWithAttributesAsync_ptsz, vma::MemcpyWithAttributes) \
+  ROW(cuMemcpy3DWithAttributesAsync, vma::Memcpy3DWithAttributes) \
+  ROW(cuMemcpy3DWithAttributesAsync_ptsz, vma::Memcpy3DWithAttributes)
 #else
 #define VMART_RUN_ENQUEUES_12080(ROW)
 #endif
@@ -181,8 +185,8 @@ using InstantiateWithLog = CUresult (*)(CUgraphExec*, CUgraph, CUgraphNode*, cha
   ROW(cuLaunchGridAsync, PFN_cuLaunchGridAsync_v2000)                                \
   ROW(cuLaunchHostFunc, PFN_cuLaunchHostFunc_v10000)                                 \
   ROW(cuLaunchHostFunc_ptsz, PFN_cuLaunchHostFunc_v10000_ptsz)                       \
-  ROW(cuLaunchHostFunc_v2, vma::interpose::LaunchHostFuncWithMode)                   \
-  ROW(cuLaunchHostFunc_v2_ptsz, vma::interpose::LaunchHostFuncWithMode)              \
+  ROW(cuLaunchHostFunc_v2, vma::LaunchHostFuncWithMode)                   \
+  ROW(cuLaunchHostFunc_v2_ptsz, vma::LaunchHostFuncWithMode)              \
   ROW(cuGraphUpload, PFN_cuGraphUpload_v11010)                                       \
   ROW(cuGraphUpload_ptsz, PFN_cuGraphUpload_v11010_ptsz)                             \
   ROW(cuStreamAddCallback, PFN_cuStreamAddCallback_v5000) \
@@ -194,10 +198,10 @@ using InstantiateWithLog = CUresult (*)(CUgraphExec*, CUgraph, CUgraphNode*, cha
   ROW(cuStreamBeginCapture_v2_ptsz, PFN_cuStreamBeginCapture_v10010_ptsz)            \
   ROW(cuStreamBeginCaptureToGraph, PFN_cuStreamBeginCaptureToGraph_v12030)           \
   ROW(cuStreamBeginCaptureToGraph_ptsz, PFN_cuStreamBeginCaptureToGraph_v12030_ptsz) \
-  ROW(cuStreamBeginRecaptureToGraph, vma::interpose::BeginRecapture)                 \
-  ROW(cuStreamBeginRecaptureToGraph_ptsz, vma::interpose::BeginRecapture)            \
-  ROW(cuFabricCpyBatchAsync, vma::interpose::FabricCopyBatch)                        \
-  ROW(cuFabricCpyBatchAsync_ptsz, vma::interpose::FabricCopyBatch)
+  ROW(cuStreamBeginRecaptureToGraph, vma::BeginRecapture)                 \
+  ROW(cuStreamBeginRecaptureToGraph_ptsz, vma::BeginRecapture)            \
+  ROW(cuFabricCpyBatchAsync, vma::FabricCopyBatch)                        \
+  ROW(cuFabricCpyBatchAsync_ptsz, vma::FabricCopyBatch)
 
 // Calls that look memory up and enqueue nothing.
 #define VMART_RUN_LOOKUPS(ROW)                                                       \
@@ -205,14 +209,14 @@ using InstantiateWithLog = CUresult (*)(CUgraphExec*, CUgraph, CUgraphNode*, cha
   ROW(cuGraphAddMemsetNode, PFN_cuGraphAddMemsetNode_v10000)                         \
   ROW(cuGraphAddNode, PFN_cuGraphAddNode_v12020)                                     \
   ROW(cuGraphAddNode_v2, PFN_cuGraphAddNode_v12030)                                  \
-  ROW(cuGraphAddNode_v3, vma::interpose::AddNodeOfUnion)                             \
+  ROW(cuGraphAddNode_v3, vma::AddNodeOfUnion)                             \
   ROW(cuGraphAddBatchMemOpNode, PFN_cuGraphAddBatchMemOpNode_v11070)                 \
   ROW(cuGraphBatchMemOpNodeSetParams, PFN_cuGraphBatchMemOpNodeSetParams_v11070)     \
   ROW(cuGraphExecBatchMemOpNodeSetParams, PFN_cuGraphExecBatchMemOpNodeSetParams_v11070) \
   ROW(cuGraphMemcpyNodeSetParams, PFN_cuGraphMemcpyNodeSetParams_v10000)             \
   ROW(cuGraphMemsetNodeSetParams, PFN_cuGraphMemsetNodeSetParams_v10000)             \
   ROW(cuGraphNodeSetParams, PFN_cuGraphNodeSetParams_v12020)                         \
-  ROW(cuGraphNodeSetParams_v2, vma::interpose::SetNodeOfUnion)                       \
+  ROW(cuGraphNodeSetParams_v2, vma::SetNodeOfUnion)                       \
   ROW(cuTexRefSetAddress_v2, PFN_cuTexRefSetAddress_v3020)                           \
   ROW(cuTexRefSetAddress2D_v3, PFN_cuTexRefSetAddress2D_v4010)                       \
   ROW(cuTexObjectCreate, PFN_cuTexObjectCreate_v5000)
@@ -295,11 +299,11 @@ using InstantiateWithLog = CUresult (*)(CUgraphExec*, CUgraph, CUgraphNode*, cha
       PFN_cuMemGetAllocationPropertiesFromHandle_v10020)                             \
   ROW(cuMemExportToShareableHandle, PFN_cuMemExportToShareableHandle_v10020)         \
   ROW(cuMulticastBindMem, PFN_cuMulticastBindMem_v12010)                             \
-  ROW(cuMulticastBindMem_v2, vma::interpose::MulticastBindMemOfDevice)               \
+  ROW(cuMulticastBindMem_v2, vma::MulticastBindMemOfDevice)               \
   ROW(cuMulticastBindAddr, PFN_cuMulticastBindAddr_v12010)                           \
-  ROW(cuMulticastBindAddr_v2, vma::interpose::MulticastBindAddrOfDevice)             \
-  ROW(cuLogicalEndpointBindMem, vma::interpose::LogicalEndpointBindMem)              \
-  ROW(cuLogicalEndpointBindAddr, vma::interpose::LogicalEndpointBindAddr)
+  ROW(cuMulticastBindAddr_v2, vma::MulticastBindAddrOfDevice)             \
+  ROW(cuLogicalEndpointBindMem, vma::LogicalEndpointBindMem)              \
+  ROW(cuLogicalEndpointBindAddr, vma::LogicalEndpointBindAddr)
 
 #define VMART_RUN_STREAM_HOOKS(ROW)                                                  \
   ROW(cuStreamCreate, PFN_cuStreamCreate_v2000)                                      \
@@ -409,7 +413,7 @@ using InstantiateWithLog = CUresult (*)(CUgraphExec*, CUgraph, CUgraphNode*, cha
   VMART_RUN_LOOKUPS(ROW)            \
   VMART_RUN_ROOM_CALLS(ROW)
 
-namespace vma::interpose {
+namespace vma {
 
 /// One enumerator for each row.
 enum class EntryPoint : int {
@@ -429,4 +433,42 @@ struct TypeOf;
 VMART_RUN_ENTRY_POINTS(ROW)
 #undef ROW
 
-}  // namespace vma::interpose
+constexpr std::string_view symbol_of(EntryPoint entry) noexcept {
+  constexpr std::string_view names[] = {
+#define ROW(symbol, type) #symbol,
+      VMART_RUN_ENTRY_POINTS(ROW)
+#undef ROW
+  };
+  return names[static_cast<std::size_t>(entry)];
+}
+
+/// Whether the call itself looks up the memory that it names, so that none may be dark meanwhile.
+/// Launches look theirs up when they run.
+constexpr bool looks_memory_up(EntryPoint entry) noexcept {
+  constexpr std::string_view lookups[] = {
+#define ROW(symbol, type) #symbol,
+      VMART_RUN_LOOKUPS(ROW)
+#undef ROW
+          "cuGraphExecMemcpyNodeSetParams",
+      "cuGraphExecMemsetNodeSetParams",
+      "cuGraphExecNodeSetParams",
+      "cuGraphExecChildGraphNodeSetParams",
+      "cuMemGetAddressRange_v2",
+      "cuMemGetAccess",
+      "cuMemGetHandleForAddressRange",
+      "cuMemRetainAllocationHandle"};
+  constexpr std::string_view begins[] = {
+      "cuMemcpy",           "cuMemset",           "cuStreamWaitValue",
+      "cuStreamWriteValue", "cuStreamBatchMemOp", "cuFabricCpy",
+      "cuGraphInstantiate", "cuGraphExecUpdate",  "cuMemBatchDecompress",
+      "cuPointer"};
+  for (const std::string_view begin : begins) {
+    if (symbol_of(entry).starts_with(begin)) return true;
+  }
+  for (const std::string_view lookup : lookups) {
+    if (symbol_of(entry) == lookup) return true;
+  }
+  return false;
+}
+
+}  // namespace vma

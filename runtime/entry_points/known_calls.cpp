@@ -1,13 +1,13 @@
 // The kinds of all calls of the driver. What it says of each symbol of CUDA 12.5 to 13.5 is checked
 // against tests/run/driver_calls.txt, where somebody has read what the call does.
-#include "interpose/known_calls.hpp"
+#include "entry_points/known_calls.hpp"
 
-#include "interpose/entry_points.hpp"
+#include "entry_points/entry_points.hpp"
 
 #include <algorithm>
 #include <cstddef>
 
-namespace vma::interpose {
+namespace vma {
 namespace {
 
 /// The families of calls that enqueue work, or look memory up.
@@ -41,7 +41,7 @@ constexpr std::string_view harmless_calls[] = {
 // clang-format on
 
 /// Without its version, and whether its streams are those of threads.
-constexpr std::string_view base_name(std::string_view symbol) noexcept {
+constexpr std::string_view base_of(std::string_view symbol) noexcept {
   if (symbol.ends_with("_ptsz") || symbol.ends_with("_ptds")) symbol.remove_suffix(5);
   const std::size_t version = symbol.rfind("_v");
   if (version == std::string_view::npos) return symbol;
@@ -58,7 +58,7 @@ constexpr std::string_view hooked_symbols[] = {
 };
 /// The bases of those whose other versions use memory as well. Calls that take room do not.
 constexpr std::string_view hooked_bases[] = {
-#define ROW(symbol, type) base_name(#symbol),
+#define ROW(symbol, type) base_of(#symbol),
     VMART_RUN_HOOKS(ROW) VMART_RUN_ENQUEUES(ROW) VMART_RUN_LOOKUPS(ROW)
 #undef ROW
 };
@@ -67,7 +67,7 @@ constexpr std::string_view hooked_bases[] = {
 
 CallKind kind_of_call(std::string_view symbol) noexcept {
   if (std::ranges::count(hooked_symbols, symbol) > 0) return CallKind::hooked;
-  const std::string_view base = base_name(symbol);
+  const std::string_view base = base_of(symbol);
   const auto begins = [base](std::string_view begin) { return base.starts_with(begin); };
   if (std::ranges::any_of(harmless_begin, begins) || std::ranges::count(harmless_calls, base) > 0) {
     return CallKind::harmless;
@@ -77,4 +77,20 @@ CallKind kind_of_call(std::string_view symbol) noexcept {
   return uses ? CallKind::unknown : CallKind::harmless;
 }
 
-}  // namespace vma::interpose
+bool may_look_memory_up(std::string_view symbol) noexcept {
+  const std::string_view base = base_of(symbol);
+  bool known = false;
+  for (int i = 0; i < static_cast<int>(EntryPoint::count); ++i) {
+    const auto entry = static_cast<EntryPoint>(i);
+    if (base_of(symbol_of(entry)) != base) continue;
+    if (looks_memory_up(entry)) return true;
+    known = true;
+  }
+  return !known && kind_of_call(symbol) == CallKind::unknown;
+}
+
+std::string_view base_name(std::string_view symbol) noexcept {
+  return base_of(symbol);
+}
+
+}  // namespace vma

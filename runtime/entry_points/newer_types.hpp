@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <type_traits>
 
-namespace vma::interpose {
+namespace vma {
 
 // --- 13.1
 using LaunchHostFuncWithMode = CUresult (*)(CUstream, CUhostFn, void*, unsigned sync_mode);
@@ -109,4 +109,4 @@ CUresult fabric_arguments(CUresult (*)(std::size_t, Copy*, unsigned long long, C
 static_assert(requires(PFN_cuFabricCpyBatchAsync_v13050 call) { fabric_arguments(call); });
 #endif
 
-}  // namespace vma::interpose
+}  // namespace vma

@@ -2,7 +2,7 @@
 
 #include <string_view>
 
-namespace vma::interpose {
+namespace vma {
 
 /// What the program may do with memory of vmart by a call of the driver.
 enum class CallKind {
@@ -16,4 +16,11 @@ enum class CallKind {
 /// Any thread; no lock.
 CallKind kind_of_call(std::string_view symbol) noexcept;
 
-}  // namespace vma::interpose
+/// The same for an address that has no row: whether the call may look up memory that it names. A
+/// version of a call does what the call does.
+bool may_look_memory_up(std::string_view symbol) noexcept;
+
+/// Without its version, and whether its streams are those of threads.
+std::string_view base_name(std::string_view symbol) noexcept;
+
+}  // namespace vma

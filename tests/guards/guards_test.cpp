@@ -1,0 +1,237 @@
+// Goal: in a program that uses the library by its calls alone, every way to a function of the
+// driver that looks memory up leads to a guard, whenever the program came by it; where the system
+// does not let it, moves in the background are refused. Method: the simulated libcuda.so.1;
+// functions are compared by the library that they are in.
+#include "base/loader/loaded_library.hpp"
+#include "gpu/copies/copies.hpp"
+
+#include <vma/vma.hpp>
+
+#include <cuda.h>
+#include <gtest/gtest.h>
+
+#include <dlfcn.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <string>
+#include <string_view>
+
+namespace {
+std::atomic<bool> pages_stay_protected{false};
+}  // namespace
+
+/// The system's, unless the test says so: stands for one that does not let code be changed.
+extern "C" __attribute__((visibility("default"))) int mprotect(void* begin, std::size_t bytes,
+                                                               int protection) noexcept {
+  if (pages_stay_protected && (protection & PROT_WRITE) != 0) {
+    errno = EACCES;
+    return -1;
+  }
+  return static_cast<int>(syscall(SYS_mprotect, begin, bytes, protection));
+}
+
+namespace vma {
+namespace {
+
+bool is_in(const void* function, std::string_view library) {
+  Dl_info info{};
+  return dladdr(function, &info) != 0 && info.dli_fname != nullptr &&
+         std::string_view(info.dli_fname).find(library) != std::string_view::npos;
+}
+bool is_guard(const void* function) {
+  return is_in(function, "libvmart.so");
+}
+bool is_drivers(const void* function) {
+  return is_in(function, "libcuda.so");
+}
+
+bool copies_or_fills(std::string_view name) {
+  for (const std::string_view begin :
+       {"cuMemcpy", "cuMemset", "cuStreamWrite", "cuGraphAddMem", "cuGraphInst", "cuPointerGet"}) {
+    if (name.starts_with(begin)) return true;
+  }
+  return false;
+}
+
+/// The imports of one library of the process by which it copies or fills.
+struct Imports {
+  explicit Imports(const void* in_library) : inside(in_library) {
+    dl_iterate_phdr(
+        [](dl_phdr_info* info, std::size_t, void* data) {
+          auto& out = *static_cast<Imports*>(data);
+          const LoadedLibrary library(*info);
+          if (!library.contains(out.inside)) return 0;
+          library.for_each_slot([&](const LoadedLibrary::Slot& slot) -> const void* {
+            if (!copies_or_fills(slot.name)) return nullptr;
+            ++out.count;
+            if (!is_guard(slot.bound)) out.others += std::string(slot.name) + " ";
+            return nullptr;
+          });
+          return 1;
+        },
+        this);
+  }
+  const void* const inside;
+  int count = 0;
+  std::string others;  ///< Those that lead elsewhere.
+};
+
+/// A copy of kept_functions.cpp in the process.
+struct Library {
+  Library(const char* path, int flags) : handle(dlopen(path, flags | RTLD_LOCAL)) {
+    if (handle == nullptr) ADD_FAILURE() << dlerror();
+  }
+  template <typename Function>
+  Function find(const char* name) const {
+    return reinterpret_cast<Function>(dlsym(handle, name));
+  }
+  const void* kept(int which) const { return find<const void* (*)(int)>("kept_function")(which); }
+  const void* linked(int which) const {
+    return find<const void* (*)(int)>("linked_function")(which);
+  }
+  int look_up() const { return find<int (*)()>("look_functions_up")(); }
+  Imports imports() const { return Imports(dlsym(handle, "look_functions_up")); }
+  void* const handle;
+};
+
+void* driver_library() {
+  return dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+}
+
+TEST(CopyGuards, StandInTheImportsOfTheProgram) {
+  ASSERT_FALSE(driver_kinds().empty());  // It is linked with all of these calls.
+  runtime();
+  const Imports imports(reinterpret_cast<const void*>(&driver_kinds));
+  EXPECT_GT(imports.count, 10);
+  EXPECT_EQ(imports.others, "");
+}
+
+TEST(CopyGuards, AreWhatIsLookedUpAfterwards) {
+  runtime();
+  void* const library = driver_library();
+  EXPECT_TRUE(is_guard(dlsym(library, "cuMemcpyAsync")));
+  EXPECT_TRUE(is_guard(dlsym(library, "cuMemcpyDtoD_v2_ptds")));
+  EXPECT_TRUE(is_guard(dlsym(RTLD_DEFAULT, "cuMemsetD32_v2")));
+  for (const int version : {7000, 11030, 12000, CUDA_VERSION}) {
+    for (const auto flags :
+         {CU_GET_PROC_ADDRESS_LEGACY_STREAM, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM}) {
+      void* found = nullptr;
+      CUdriverProcAddressQueryResult status{};
+      ASSERT_EQ(cuGetProcAddress("cuMemcpyDtoHAsync", &found, version, flags, &status), 0);
+      EXPECT_TRUE(is_guard(found)) << version << " " << flags;
+    }
+  }
+}
+
+TEST(CopyGuards, LeaveOtherFunctionsAlone) {
+  runtime();
+  void* const library = driver_library();
+  for (const char* name : {"cuLaunchKernel", "cuGraphLaunch", "cuMemAlloc_v2", "cuStreamCreate",
+                           "cuCtxSetCurrent", "cuMemMap"}) {
+    EXPECT_TRUE(is_drivers(dlsym(library, name))) << name;
+  }
+  void* found = nullptr;
+  CUdriverProcAddressQueryResult status{};
+  ASSERT_EQ(cuGetProcAddress("cuMemAlloc", &found, CUDA_VERSION, 0, &status), 0);
+  EXPECT_TRUE(is_drivers(found));
+  EXPECT_EQ(dlsym(library, "cuNothing"), nullptr);
+  EXPECT_NE(dlerror(), nullptr);
+}
+
+TEST(CopyGuards, ReplaceWhatALibraryHasLookedUpBefore) {
+  ASSERT_FALSE(runtime_is_open());
+  const Library library(VMART_KEPT_FUNCTIONS, RTLD_LAZY);
+  const int kept = library.look_up();
+  for (int which = 0; which < kept; ++which) ASSERT_TRUE(is_drivers(library.kept(which))) << which;
+  ASSERT_TRUE(is_drivers(library.linked(0)));
+  runtime();
+  for (int which = 0; which < kept; ++which) EXPECT_TRUE(is_guard(library.kept(which))) << which;
+  EXPECT_TRUE(is_guard(library.linked(0))) << "in data that the loader has protected";
+  EXPECT_TRUE(is_drivers(library.linked(1)));
+  const Imports imports = library.imports();
+  EXPECT_GT(imports.count, 0) << "not filled yet";
+  EXPECT_EQ(imports.others, "");
+}
+
+TEST(CopyGuards, StandInLibrariesThatAreOpenedLater) {
+  runtime();
+  // One file is one library of the process, so each way has a file of its own.
+  const std::string path = VMART_KEPT_FUNCTIONS_DEEP;
+  const std::string folder = path.substr(0, path.rfind('/') + 1);
+  const Library deep(path.c_str(), RTLD_NOW | RTLD_DEEPBIND);
+  // The first look-up comes after the check of the imports: the library is guarded when it is open.
+  const link_map* map = nullptr;
+  ASSERT_EQ(dlinfo(deep.handle, RTLD_DI_LINKMAP, &map), 0);
+  const Imports imports(map->l_ld);
+  EXPECT_GT(imports.count, 0);
+  EXPECT_EQ(imports.others, "");
+  EXPECT_TRUE(is_guard(deep.linked(0)));
+  const int kept = deep.look_up();
+  for (int which = 0; which < kept; ++which) EXPECT_TRUE(is_guard(deep.kept(which))) << which;
+  // Which file that is, the loader finds out by its caller's paths.
+  const Library named(VMART_KEPT_FUNCTIONS_NAME, RTLD_LAZY);
+  EXPECT_EQ(named.imports().others, "");
+  EXPECT_TRUE(is_guard(named.linked(0)));
+}
+
+TEST(CopyGuards, PassArgumentsAndResultsOn) {
+  auto* const memory = static_cast<unsigned char*>(alloc(4 << 20, gpu(0)));
+  ASSERT_EQ(begin_driver(), 0);
+  const Library library(VMART_KEPT_FUNCTIONS, RTLD_LAZY);
+  const auto fill = library.find<int (*)(CUdeviceptr, std::size_t)>("fill_by_import");
+  const auto begin = reinterpret_cast<CUdeviceptr>(memory);
+  ASSERT_EQ(fill(begin, 64), CUDA_SUCCESS);
+  unsigned char bytes[64] = {};
+  ASSERT_EQ(cuMemcpyDtoH(bytes, begin, sizeof bytes), CUDA_SUCCESS);
+  EXPECT_EQ(bytes[63], 7);
+  EXPECT_EQ(cuMemcpyDtoH(bytes, 0x10, sizeof bytes), CUDA_ERROR_INVALID_VALUE);
+  free(memory);
+}
+
+TEST(CopyGuards, StayWhenARuntimeClosesAndAnotherOneOpens) {
+  { const Runtime first; }
+  EXPECT_TRUE(is_guard(dlsym(driver_library(), "cuMemcpyAsync")));
+  const Runtime second;
+  EXPECT_TRUE(is_guard(dlsym(driver_library(), "cuMemcpyAsync")));
+  EXPECT_EQ(Imports(reinterpret_cast<const void*>(&driver_kinds)).others, "");
+}
+
+TEST(CopyGuards, StandInTheWayOfNoMove) {
+  void* const memory = alloc(4 << 20, gpu(0));
+  MigrateOptions options;
+  options.scope = StopScope::hold;
+  EXPECT_NO_THROW(migrate_async(memory, host(0), options).wait());
+  EXPECT_NO_THROW(migrate(memory, gpu(0)));
+  free(memory);
+}
+
+TEST(CopyGuards, ThatCannotBePutInPlaceRefuseMovesInTheBackground) {
+  void* const memory = alloc(4 << 20, gpu(0));
+  pages_stay_protected = true;
+  const Library library(VMART_KEPT_FUNCTIONS_DEEP, RTLD_NOW);
+  pages_stay_protected = false;
+  MigrateOptions options;
+  options.scope = StopScope::hold;
+  try {
+    migrate_async(memory, host(0), options).wait();
+    FAIL() << "it has moved";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::unsupported);
+    const std::string_view text = error.what();
+    for (const char* part : {"kept_functions", "Permission denied", "Open vmart before",
+                             "vmart run", "vma::CopyScope", "VMART_COPY_GUARDS=0"}) {
+      EXPECT_NE(text.find(part), text.npos) << part << " is not in: " << text;
+    }
+  }
+  options.nothing_runs = true;
+  EXPECT_NO_THROW(migrate_async(memory, host(0), options).wait());
+  EXPECT_NO_THROW(migrate(memory, gpu(0))) << "it is its caller's own copies that could fail";
+  free(memory);
+}
+
+}  // namespace
+}  // namespace vma
