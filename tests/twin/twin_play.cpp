@@ -102,6 +102,8 @@ void play_in(TwinWorld& world, TwinOutcome& outcome) {
   try {
     move_beside_users(world, mover);
     if (world.problem().empty()) {
+      // A check of suspension may still run in the background.
+      const PermittedDriver::AsApplication application;
       outcome.words_different =
           world.compare_all(world.array()) + world.compare_all(world.beside());
       parts_of(world.runtime()).machinery->memory.chunks().slow_calls().drain();
