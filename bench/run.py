@@ -58,6 +58,7 @@ STEPS = [
     ("first_alloc", "alloc_bench", "first_alloc", 0),
     ("dark", "migrate_bench", "migrate/dark", 0),
     ("registry", "registry_bench", ".*", 0),
+    ("copy_guard", "copy_guard_bench", ".*", 0),
     ("driver_calls", "driver_calls_bench", "driver_calls/alone", 0),
     ("driver_calls_keepers", "driver_calls_bench", "driver_calls/keepers", 0),
     ("driver_calls_exportable", "driver_calls_bench", "driver_calls/exportable", 0),

@@ -303,8 +303,8 @@ VMART_EXPORT vmart_status vmart_pause_launches(void (*call)(int64_t limit_ns, vo
                                                void* data);
 
 /// Go around calls that enqueue copies or fills of memory that may move meanwhile, unless the
-/// runtime guards them by itself; see `vma::CopyScope`. The first one blocks: while streams are stopped for a switch. Neither opens
-/// the runtime.
+/// runtime guards them by itself; see `vma::CopyScope`. The first one blocks: while streams are
+/// stopped for a switch. Neither opens the runtime.
 VMART_EXPORT void vmart_copy_begin(void);
 VMART_EXPORT void vmart_copy_end(void);
 
