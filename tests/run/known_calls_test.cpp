@@ -70,5 +70,17 @@ TEST(KnownCalls, OfTheFutureAreUnknownInFamiliesThatUseMemory) {
   }
 }
 
+TEST(KnownCalls, MayLookMemoryUpIfAVersionOfThemDoesOrNobodyKnowsThem) {
+  for (const char* symbol :
+       {"cuMemcpyHtoDAsync", "cuMemcpyAsync_v7_ptsz", "cuGraphAddMemcpyNode_v9",
+        "cuGraphInstantiate_v7", "cuPointerGetAttribute", "cuMemShuffleAsync"}) {
+    EXPECT_TRUE(may_look_memory_up(symbol)) << symbol;
+  }
+  for (const char* symbol : {"cuMemAlloc", "cuMemAlloc_v9", "cuLaunchKernelEx_v2", "cuGraphLaunch",
+                             "cuStreamWaitEvent_v9", "cuMemGetInfo", "cuCtxCreate_v9"}) {
+    EXPECT_FALSE(may_look_memory_up(symbol)) << symbol;
+  }
+}
+
 }  // namespace
 }  // namespace vma
