@@ -98,6 +98,10 @@ struct Counters<RuntimeStats> {
       gauge("skew", &Stats::skew, "From a gate's first arrival to its last.", CounterUnit::seconds),
       gauge("stall", &Stats::stall, "From a gate's last arrival until work continues.",
             CounterUnit::seconds),
+      gauge("stall_held", &Stats::stall_held, "From a hold's first stop until work continues.",
+            CounterUnit::seconds),
+      gauge("stall_suspended", &Stats::stall_suspended,
+            "From the beginning of a suspension until work continues.", CounterUnit::seconds),
   };
 };
 

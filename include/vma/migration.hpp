@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace vma::inline v1 {
@@ -34,6 +35,14 @@ struct Extent {
 /// What a move stops: only the `attached` streams, at their own gates, or (`hold`) everything in
 /// each context in use.
 enum class StopScope { attached, hold };
+
+/// What stops work so that memory can be switched. `gate`: the attached streams, each where it
+/// arrives. `hold`: each context in use, once what was submitted to it has finished. `suspension`:
+/// all work of the process, wherever it is; nothing is waited for.
+enum class StopKind { none, gate, hold, suspension };
+
+/// "gate" and so on.
+VMART_EXPORT std::string_view to_string(StopKind kind) noexcept;
 
 /// What a program enqueues on a stream that it attaches.
 ///
@@ -162,8 +171,11 @@ struct MigrationReport {
   /// The largest time limit of its gates; see `RuntimeOptions::gate_limit`. Zero if it had no
   /// gates.
   std::chrono::nanoseconds gate_limit{0};
+  /// What stopped the work; the last one if there were several. `none` if nothing was stopped.
+  StopKind stop = StopKind::none;
   DurationSummary skew;  ///< Of gates: from the first stream's arrival to the last.
-  /// From a gate's last arrival, or a hold's first stop, until the work continues.
+  /// From a gate's last arrival, a hold's first stop, or the beginning of a suspension until the
+  /// work continues.
   DurationSummary stall;
   /// Other processes that have imported the memory and switched with it. In a total, a process
   /// counts for each allocation.

@@ -58,6 +58,8 @@ struct RuntimeStats {
   std::map<std::string, std::size_t> gates_given_up_by_reason;
   std::size_t callbacks_failed = 0;  ///< Callbacks and hooks that threw an exception.
   DurationSummary skew, stall;       ///< For all gates.
+  DurationSummary stall_held;        ///< For all holds.
+  DurationSummary stall_suspended;   ///< For all suspensions.
   GpuLoads loads;                    ///< Requires NVML; see VMART_NVML.
 };
 

@@ -108,8 +108,11 @@ typedef struct vmart_alloc_options {
 /// Values of `vmart_migration_report.outcome`.
 enum { VMART_DONE = 0, VMART_PARTLY = 1, VMART_ENDED_CANCELLED = 2, VMART_FAILED = 3 };
 
-/// What a migration has done so far. Times are in nanoseconds. A stall is how long a gate stopped
-/// the attached streams.
+/// Values of `vmart_migration_report.stop`: what stopped the work.
+enum { VMART_STOP_NONE = 0, VMART_STOP_GATE = 1, VMART_STOP_HOLD = 2, VMART_STOP_SUSPENSION = 3 };
+
+/// What a migration has done so far. Times are in nanoseconds. A stall is how long work was
+/// stopped.
 typedef struct vmart_migration_report {
   size_t size_bytes; /**< Set it to sizeof(vmart_migration_report); returns the filled size. */
   uint64_t bytes_asked;
@@ -120,13 +123,13 @@ typedef struct vmart_migration_report {
   int32_t chunks_moved;
   int32_t chunks_live; /**< Moved, and copied while the work ran. */
   int32_t retries;
-  int32_t gates; /**< At which the attached streams were stopped; several chunks may share one. */
+  int32_t gates; /**< Stops of work, of whatever kind; several chunks may share one. */
   int64_t wall_ns;
   int64_t stall_median_ns;
   int64_t stall_p99_ns;
   int64_t stall_max_ns;
-  int32_t status;   /**< Why it has not moved in full, as a `vmart_status`. */
-  int32_t reserved; /**< Zero. */
+  int32_t status; /**< Why it has not moved in full, as a `vmart_status`. */
+  int32_t stop;   /**< The last kind of stop. Earlier versions returned zero. */
 } vmart_migration_report;
 
 /// One of several moves; see `vma::MoveRequest`.

@@ -99,6 +99,10 @@ void fill(vmart_migration_report* report, const MigrationReport& what,
   filled.stall_p99_ns = what.stall.p99.count();
   filled.stall_max_ns = what.stall.max.count();
   filled.status = status;
+  static_assert(static_cast<int>(StopKind::gate) == VMART_STOP_GATE &&
+                static_cast<int>(StopKind::hold) == VMART_STOP_HOLD &&
+                static_cast<int>(StopKind::suspension) == VMART_STOP_SUSPENSION);
+  filled.stop = static_cast<int32_t>(what.stop);
   std::memcpy(report, &filled, filled.size_bytes);
 }
 

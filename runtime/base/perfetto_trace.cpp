@@ -163,11 +163,12 @@ void PerfettoTrace::add(const TracedMove& move) noexcept {
 void PerfettoTrace::add(const TracedStall& stall) noexcept {
   record([&]() VMART_NO_THREAD_ANALYSIS {
     const int track = gpu_track(stall.gpu);
-    buffer_ += entry("X", "stall", gpu_process, track,
-                     {{"cat", "stall"},
-                      {"ts", microseconds(stall.begin)},
-                      {"dur", microseconds(stall.end - stall.begin)},
-                      {"args", {{"address", address_text(stall.address)}}}});
+    buffer_ +=
+        entry("X", "stall", gpu_process, track,
+              {{"cat", "stall"},
+               {"ts", microseconds(stall.begin)},
+               {"dur", microseconds(stall.end - stall.begin)},
+               {"args", {{"address", address_text(stall.address)}, {"stop", ascii(stall.stop)}}}});
   });
 }
 

@@ -26,11 +26,12 @@ struct TracedMove {
   std::uint64_t decision = 0;
   bool moved = true;
 };
-/// A period in which streams of a GPU were stopped.
+/// A period in which work of a GPU was stopped, by a gate for example.
 struct TracedStall {
   TimePoint begin{0}, end{0};
   Location gpu;
   std::uint64_t address = 0;
+  std::string_view stop;
 };
 /// A decision whether a chunk moves. The caller assigns a unique number above 0.
 struct TracedDecision {

@@ -266,6 +266,7 @@ json::object to_json(const ControlEvent& event) {
   if (event.to) object["to"] = to_string(*event.to);
   if (event.took != Time{0}) object["took_s"] = in_seconds(event.took);
   if (event.stall != Time{0}) object["stall_s"] = in_seconds(event.stall);
+  if (event.stop != StopKind::none) object["stop"] = to_string(event.stop);
   if (!event.text.empty()) object["text"] = to_json_text(event.text);
   return object;
 }

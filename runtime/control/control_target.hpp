@@ -135,8 +135,9 @@ struct ControlEvent {
   std::uint64_t address = 0, bytes = 0;
   std::optional<Location> from, to;
   Time took{0}, stall{0};
-  std::string text;         ///< A reason or an error.
-  std::uint64_t times = 1;  ///< How often it has occurred: a refusal that is repeated.
+  StopKind stop = StopKind::none;  ///< What stopped the work.
+  std::string text;                ///< A reason or an error.
+  std::uint64_t times = 1;         ///< How often it has occurred: a refusal that is repeated.
 };
 
 struct ControlEvents {

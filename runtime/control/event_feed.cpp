@@ -58,13 +58,13 @@ std::uint64_t EventFeed::next_operation() noexcept {
   return ++last_operation_;
 }
 
-std::chrono::nanoseconds EventFeed::take_stall(std::uint64_t operation) noexcept {
+void EventFeed::take_stall(ControlEvent& end) noexcept {
   const MutexLock lock(mutex_);
-  const auto found = stalls_.find(operation);
-  if (found == stalls_.end()) return std::chrono::nanoseconds(0);
-  const std::chrono::nanoseconds stall = found->second;
+  const auto found = stalls_.find(end.operation);
+  if (found == stalls_.end()) return;
+  end.stall = found->second.time;
+  end.stop = found->second.stop;
   stalls_.erase(found);
-  return stall;
 }
 
 // --- Decisions
@@ -149,10 +149,13 @@ void EventFeed::moved_on(const ChunkStep& step) noexcept try {
     if (trace_ != nullptr) {
       const bool from_gpu = step.from.kind == Location::Kind::gpu;
       trace_->add(TracedStall{step.begin, step.end, from_gpu ? step.from : step.to,
-                              to_integer(step.address)});
+                              to_integer(step.address), to_string(step.stop)});
     }
     const MutexLock lock(mutex_);
-    if (step.operation != 0) stalls_[step.operation] += step.end - step.begin;
+    if (step.operation == 0) return;
+    Stall& stall = stalls_[step.operation];
+    stall.time += step.end - step.begin;
+    stall.stop = step.stop;
     return;
   }
   const bool ended = step.kind != ChunkStep::Kind::begun;
@@ -170,6 +173,7 @@ void EventFeed::moved_on(const ChunkStep& step) noexcept try {
   event.to = step.to;
   if (ended) event.took = step.end - step.begin;
   event.stall = step.stall;
+  event.stop = step.stop;
   event.text = step.why;
   ring_.add(std::move(event));
 } catch (const std::bad_alloc&) {  // Drops the event.

@@ -30,8 +30,9 @@ class EventFeed {
   /// Adds an operation, a tick, or its end. Operation numbers are unique.
   void add(ControlEvent event) noexcept { static_cast<void>(ring_.add(std::move(event))); }
   std::uint64_t next_operation() noexcept;
-  /// How long streams were stopped in total for the chunks of an operation, which it then forgets.
-  std::chrono::nanoseconds take_stall(std::uint64_t operation) noexcept;
+  /// Adds to the end of an operation how long work was stopped in total for its chunks, and by what
+  /// last, and forgets it.
+  void take_stall(ControlEvent& end) noexcept;
 
   const EventRing& ring() const noexcept { return ring_; }
   /// Entries lost by the trace.
@@ -42,6 +43,10 @@ class EventFeed {
   struct Planned {
     std::uint64_t number = 0;
     Location to;
+  };
+  struct Stall {
+    std::chrono::nanoseconds time{0};
+    StopKind stop = StopKind::none;
   };
   static constexpr std::size_t planned_max = 65'536;
 
@@ -56,7 +61,7 @@ class EventFeed {
   EventRing ring_;
   mutable Mutex mutex_;  // Innermost: no other lock is taken while it is held.
   std::map<Address, Planned> planned_ VMART_GUARDED_BY(mutex_);
-  std::map<std::uint64_t, std::chrono::nanoseconds> stalls_ VMART_GUARDED_BY(mutex_);
+  std::map<std::uint64_t, Stall> stalls_ VMART_GUARDED_BY(mutex_);
   std::uint64_t last_operation_ VMART_GUARDED_BY(mutex_) = 0;
   RefusalRuns refusals_ VMART_GUARDED_BY(mutex_){RefusalRuns::Of::allocation};
 };

@@ -163,7 +163,7 @@ class RuntimeControl::MoveOperation : public std::enable_shared_from_this<MoveOp
     }
     sum_.at = clock_.now();
     sum_.took = sum_.at - begin_;
-    sum_.stall = feed_->take_stall(sum_.operation);
+    feed_->take_stall(sum_);
     feed_->add(sum_);
   }
 

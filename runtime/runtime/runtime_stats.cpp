@@ -48,6 +48,8 @@ RuntimeStats runtime_stats(Memory& memory, Mover& mover, Parker& parker, GpuMoni
   const StopStats& stops = mover.stats();
   stats.skew = stops.skew();
   stats.stall = stops.stall();
+  stats.stall_held = mover.stats(StopKind::hold).stall();
+  stats.stall_suspended = mover.stats(StopKind::suspension).stall();
   stats.gates = stats.skew.count;
   for (const auto& [refusal, count] : stops.refusals()) {
     stats.gates_given_up_by_reason[std::string(to_string(refusal))] = count;

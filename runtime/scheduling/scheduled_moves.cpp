@@ -258,7 +258,11 @@ void ScheduledMoves::end(Running& group) {
     decision.ended = clock_.now();
     const auto chunks = static_cast<int>(group.moves.size());
     decision.happened = MoveTimes{move_time(report) / chunks, report.stall.max};
-    if (!moved) decision.reason = why;
+    if (!moved) {
+      decision.reason = why;
+    } else if (report.stop != StopKind::none) {
+      decision.reason = fmt::format("by {}", to_string(report.stop));
+    }
     journal_.add(std::move(decision));
     end_move(group, i, moved, report);
     ++(moved ? done_ : failed_);

@@ -2,6 +2,7 @@
 // be replaced under it, the runtime's own contexts go on, and everything continues afterwards as if
 // nothing had been. Method: a kernel that ends only when the test says so and counts what it does;
 // copies and launches that are under way when the program is suspended.
+#include "contract/beside.hpp"
 #include "contract/contract_test.hpp"
 
 #include <vma/error.hpp>
@@ -315,6 +316,28 @@ TYPED_TEST(Suspension, OtherGpusGoOn) {
   const SuspensionHandle suspended = this->driver().suspend(first);
   EXPECT_TRUE(kernel.goes_on());
   this->driver().resume(suspended);
+}
+
+/// Its thread may wait for the end; nobody waits for its thread.
+TYPED_TEST(Suspension, AnOwnContextThatIsCreatedMeanwhileDelaysNoMove) {
+  VMART_IN_CHILD(60)
+  const auto slot = this->slot_between(gpu(0), this->second_place());
+  typename TestFixture::Endless kernel(this->rig(), this->rig().stream(0), *slot);
+  for (int round = 0; round < 4; ++round) {
+    ContextHandle made{};
+    const SuspensionHandle suspended = this->driver().suspend(this->all_);
+    Beside creates([&] { made = this->driver().create_own_context(DeviceId{0}); });
+    const SteadyClock clock;
+    const TimePoint begin = clock.now();
+    slot->move();
+    EXPECT_LT(clock.now() - begin, std::chrono::seconds(5));
+    this->run_in_own(std::chrono::milliseconds(1));
+    this->driver().resume(suspended);
+    creates.join();
+    ASSERT_TRUE(kernel.goes_on());
+    this->driver().destroy_context(made);
+  }
+  EXPECT_EQ(this->words_that_differ(*slot, kernel.end()), 0u);
 }
 
 TYPED_TEST(Suspension, AnOldOneIsNotEndedTwice) {

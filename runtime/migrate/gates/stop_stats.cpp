@@ -63,6 +63,20 @@ class Durations {
 
 }  // namespace
 
+inline namespace v1 {
+
+std::string_view to_string(StopKind kind) noexcept {
+  switch (kind) {
+    case StopKind::none: return "none";
+    case StopKind::gate: return "gate";
+    case StopKind::hold: return "hold";
+    case StopKind::suspension: return "suspension";
+  }
+  return "unknown";
+}
+
+}  // namespace v1
+
 std::string_view to_string(StopRefusal refusal) noexcept {
   switch (refusal) {
     case StopRefusal::none: return "none";

@@ -35,7 +35,7 @@ std::string_view to_string(StopRefusal refusal) noexcept;
 std::string_view advice(StopRefusal refusal, bool stood) noexcept;
 
 /// How long stops took and why others were given up: counts and histograms, for one migration or
-/// for all. Any thread.
+/// for all, of one kind or of all. Any thread.
 class StopStats {
  public:
   StopStats();
@@ -45,7 +45,7 @@ class StopStats {
 
   /// From the first stream's arrival to the last.
   void add_skew(std::chrono::nanoseconds skew) noexcept;
-  /// From the last arrival until work continued.
+  /// From the last arrival until work continued; of a suspension, from its beginning.
   void add_stall(std::chrono::nanoseconds stall) noexcept;
   /// `none` is not counted.
   void add_refusal(StopRefusal refusal) noexcept;

@@ -13,14 +13,16 @@ namespace {
 /// Runs `close_and_switch`, and opens whatever comes of it. Records how long the work stood, if it
 /// did.
 template <typename Stop, typename Body>
-void while_stopped(Clock& clock, Stop& stop, MigrationReport& report, HeldTimes& times,
-                   Body&& close_and_switch) {
+void while_stopped(Clock& clock, Stop& stop, StopKind kind, StopStats& stats,
+                   MigrationReport& report, HeldTimes& times, Body&& close_and_switch) {
   const auto end = [&] {
     stop.open();
     if (stop.begun() == TimePoint(0)) return;
     times = {stop.begun(), clock.now()};
     const std::chrono::nanoseconds stall = times.opened - times.stopped;
     report.stall = {1, stall, stall, stall};
+    report.stop = kind;
+    stats.add_stall(stall);
   };
   try {
     close_and_switch();
@@ -88,7 +90,7 @@ void Stops::hold_while(BoundStream stream, const HoldLimits& limits, MigrationRe
   hold.before_tries([this] { attached_.require_no_capture(memory_.contexts().list()); });
   hold.enqueues(before);
   const TimePoint stop = clock.now();
-  while_stopped(clock, hold, report, times, [&] {
+  while_stopped(clock, hold, StopKind::hold, stats(StopKind::hold), report, times, [&] {
     const TimePoint deadline = stop + limits.rest_limit;
     if (before != nullptr) hold.drain(deadline);
     slow_work.emplace(memory_.chunks().slow_calls().turn());  // None beside a hold but our own.
@@ -235,14 +237,15 @@ std::optional<GateRefusal> Stops::suspend_while(const HoldLimits& limits, Migrat
   Suspension suspension(memory_.driver(), watchdog_, memory_.topology().devices(), limits.patience);
   const TimePoint asked = clock.now();
   std::optional<GateRefusal> refusal;
-  while_stopped(clock, suspension, report, times, [&] {
-    refusal = close(suspension, asked + limits.rest_limit);
-    report.phases.wait += clock.now() - asked;
-    if (!refusal) return body(suspension);
-    if (refusal->why != StopRefusal::suspension_refused) {
-      throw Error(ErrorKind::busy, "vma::migrate", refusal->detail);
-    }
-  });
+  while_stopped(clock, suspension, StopKind::suspension, stats(StopKind::suspension), report, times,
+                [&] {
+                  refusal = close(suspension, asked + limits.rest_limit);
+                  report.phases.wait += clock.now() - asked;
+                  if (!refusal) return body(suspension);
+                  if (refusal->why != StopRefusal::suspension_refused) {
+                    throw Error(ErrorKind::busy, "vma::migrate", refusal->detail);
+                  }
+                });
   return refusal;
 }
 

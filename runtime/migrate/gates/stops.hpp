@@ -13,8 +13,10 @@
 
 #include <vma/migration.hpp>
 
+#include <array>
 #include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <functional>
 #include <map>
 #include <memory>
@@ -118,8 +120,13 @@ class Stops {
 
   AttachedStreams& attached() noexcept { return attached_; }
   Watchdog& watchdog() noexcept { return watchdog_; }
-  StopStats& stats() noexcept { return stats_; }
-  const StopStats& stats() const noexcept { return stats_; }
+  /// Those of a kind. Refusals of all kinds are among those of gates.
+  StopStats& stats(StopKind kind = StopKind::gate) noexcept {
+    return stats_[static_cast<std::size_t>(kind)];
+  }
+  const StopStats& stats(StopKind kind = StopKind::gate) const noexcept {
+    return stats_[static_cast<std::size_t>(kind)];
+  }
 
  private:
   HoldPost& hold_post(BoundStream stream) VMART_REQUIRES(turn_);
@@ -134,7 +141,7 @@ class Stops {
   Watchdog watchdog_;
   SuspensionCheck suspension_check_;  // Only a thread with the turn checks.
   AttachedStreams attached_;
-  StopStats stats_;
+  std::array<StopStats, static_cast<std::size_t>(StopKind::suspension) + 1> stats_;
   std::atomic<int> holds_waiting_{0}, gates_waiting_{0};
 
   Mutex turn_;  // Taken before the turn for slow calls.

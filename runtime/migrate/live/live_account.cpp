@@ -33,8 +33,9 @@ void LiveAccount::begun(LiveChunk& chunk) noexcept {
   parts_.observers.tell(step_of(chunk, ChunkStep::Kind::begun));
 }
 
-void LiveAccount::stood(const GateTimes& times) noexcept {
-  stats_.add_skew(times.skew());
+void LiveAccount::stood(StopKind kind, const GateTimes& times) noexcept {
+  report_.stop = kind;
+  if (kind == StopKind::gate) stats_.add_skew(times.skew());
   stats_.add_stall(times.stall());
 }
 
@@ -121,6 +122,7 @@ ChunkStep LiveAccount::step_of(const LiveChunk& chunk, ChunkStep::Kind kind) con
   step.from = chunk.transaction.from();
   step.to = task_.to;
   step.stall = chunk.stall;
+  step.stop = report_.stop;
   step.switched = chunk.transaction.switched_at();
   step.operation = task_.terms.operation;
   step.by_policy = task_.terms.by_policy;

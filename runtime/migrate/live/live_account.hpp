@@ -29,7 +29,7 @@ class LiveAccount {
   /// Memory is allocated for the chunk from now on. Once for each chunk; later calls do nothing.
   void begun(LiveChunk& chunk) noexcept;
   /// All streams were stopped for chunks of this migration, which switched or not.
-  void stood(const GateTimes& times) noexcept;
+  void stood(StopKind kind, const GateTimes& times) noexcept;
   /// Tells the watchers of that stop. Once for each: its batch may have chunks of several
   /// migrations.
   void tell_stood(const LiveChunk& first, const GateTimes& times, std::size_t streams) noexcept;

@@ -93,6 +93,7 @@ struct LiveBatch {
   }
   Way way() const { return front().choice.way; }
   bool suspends() const { return front().choice.suspends; }
+  StopKind stop() const { return suspends() ? StopKind::suspension : StopKind::gate; }
   CopyUnder copies_under() const { return suspends() ? CopyUnder::hold : CopyUnder::gate; }
   /// How long the next try keeps others waiting who need the turn to stop work. It grows, so that
   /// any backlog can be waited for.

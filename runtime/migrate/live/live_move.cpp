@@ -321,7 +321,7 @@ void LiveMove::account_for(LiveBatch& batch, const BatchStop& stop, Try& result)
       staging_.ways().leave_application_context();
   }
   log(LogLevel::debug, "{} for {} chunks and {} streams: {} switched, stopped for {:.0f} us{}{}",
-      batch.suspends() ? "suspension" : "gate", batch.chunks.size(), stop.streams(),
+      to_string(batch.stop()), batch.chunks.size(), stop.streams(),
       std::ranges::count_if(batch.chunks, &LiveChunk::switched),
       stop.all_stood() ? in_seconds(times.stall()) * 1e6 : 0.0, result.refusal ? ": " : "",
       result.refusal ? result.refusal->detail : "");
@@ -331,10 +331,13 @@ void LiveMove::account_for(LiveBatch& batch, const BatchStop& stop, Try& result)
     parts_.pace.spent_stall(times.first_arrival, times.opened - times.first_arrival);
   }
   if (!stop.all_stood()) return;
-  parts_.stops.stats().add_skew(times.skew());
-  parts_.stops.stats().add_stall(times.stall());
-  for_each_range(batch, [&](LiveRange& range) { range.account.stood(times); });
-  for_each_group(batch, [&](GroupAccount& group) { group.stood(times.skew(), times.stall()); });
+  const StopKind kind = batch.stop();
+  std::optional<std::chrono::nanoseconds> skew;  // Of a gate.
+  if (kind == StopKind::gate) skew = times.skew();
+  if (skew) parts_.stops.stats(kind).add_skew(*skew);
+  parts_.stops.stats(kind).add_stall(times.stall());
+  for_each_range(batch, [&](LiveRange& range) { range.account.stood(kind, times); });
+  for_each_group(batch, [&](GroupAccount& group) { group.stood(skew, times.stall()); });
   const auto sharers = static_cast<std::int64_t>(batch.chunks.size());
   for (LiveChunk* const chunk : batch.chunks) chunk->stall += times.stall() / sharers;
   batch.front().range.account.tell_stood(batch.front(), times, stop.streams());

@@ -4,6 +4,7 @@
 #include "base/ids.hpp"
 
 #include <vma/location.hpp>
+#include <vma/migration.hpp>
 
 #include <chrono>
 #include <cstdint>
@@ -16,7 +17,7 @@ namespace vma {
 struct ChunkStep {
   enum class Kind {
     begun,     ///< From now on memory is allocated and bytes are copied.
-    stood,     ///< All streams were stopped for it, from `begin` to `end`.
+    stood,     ///< Work was stopped for it, from `begin` to `end`.
     moved,     ///< It is at `to`; the move lasted from `begin` to `end`.
     stayed,    ///< It is at `from`, for the reason `why`.
     restored,  ///< Its contents were dropped at `from`; it has memory again at `to`, which may be
@@ -27,7 +28,8 @@ struct ChunkStep {
   Address address{};  ///< Of the chunk.
   std::uint64_t bytes = 0;
   Location from, to;
-  std::chrono::nanoseconds stall{0};  ///< How long streams were stopped for it by now.
+  std::chrono::nanoseconds stall{0};  ///< How long work was stopped for it by now.
+  StopKind stop = StopKind::none;     ///< What stopped the work last.
   /// For `stood`: from the first stream's arrival to the last, before `begin`; the number of
   /// streams.
   std::chrono::nanoseconds skew{0};

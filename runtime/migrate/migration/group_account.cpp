@@ -44,6 +44,7 @@ void add(MigrationReport& total, const MigrationReport& one) {
   total.copies_kept += one.copies_kept;
   for (const auto& [reason, count] : one.reasons) total.reasons[reason] += count;
   total.gate_limit = std::max(total.gate_limit, one.gate_limit);
+  if (one.stop != StopKind::none) total.stop = one.stop;
   total.dark_max = std::max(total.dark_max, one.dark_max);
   total.importers += one.importers;
   total.importer_stall = std::max(total.importer_stall, one.importer_stall);

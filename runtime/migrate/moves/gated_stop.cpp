@@ -32,7 +32,9 @@ void GatedStop::run(MigrationReport& report, HeldTimes& times,
     report.retries = tries_ - 1;
     report.gate_limit = gate_limit_;
     const std::chrono::nanoseconds stall = times.opened - times.stopped;
-    if (stall.count() > 0) report.stall = {1, stall, stall, stall};
+    if (stall.count() == 0) return;
+    report.stall = {1, stall, stall, stall};
+    report.stop = StopKind::gate;
   };
   try {
     while (const std::optional<GateRefusal> refusal = attempt(body)) {

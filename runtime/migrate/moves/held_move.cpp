@@ -325,6 +325,7 @@ void HeldMove::note_hold() noexcept {
   for (HeldRange* const range : ranges_) {
     if (range->transactions.empty()) continue;
     range->report.stall = hold_report_.stall;
+    range->report.stop = hold_report_.stop;
     range->report.retries = hold_report_.retries;
     range->report.gate_limit = hold_report_.gate_limit;
     range->report.phases.wait += hold_report_.phases.wait;
@@ -453,6 +454,7 @@ ChunkStep HeldMove::step_of(const HeldRange& range, const Transaction& transacti
   step.from = transaction.from();
   step.to = range.to;
   step.stall = stall();
+  step.stop = hold_report_.stop;
   step.switched = transaction.switched_at();
   step.operation = terms_.operation;
   step.by_policy = terms_.by_policy;

@@ -130,7 +130,10 @@ class Mover final : private LiveTasks {
   const Reach& reach() const noexcept { return reach_; }
   Callbacks& callbacks() noexcept { return *callbacks_; }
   const std::shared_ptr<Callbacks>& shared_callbacks() const noexcept { return callbacks_; }
-  const StopStats& stats() const noexcept { return stops_.stats(); }
+  /// See `Stops`.
+  const StopStats& stats(StopKind kind = StopKind::gate) const noexcept {
+    return stops_.stats(kind);
+  }
   std::uint64_t migrations() const noexcept { return observers_.migrations(); }
   std::uint64_t bytes_moved() const noexcept { return observers_.bytes_moved(); }
   std::uint64_t bytes_copied_twice() const noexcept { return observers_.bytes_copied_twice(); }

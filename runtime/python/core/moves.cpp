@@ -166,6 +166,8 @@ void bind_reports(nb::module_& module) {
       .def_ro("reasons", &MigrationReport::reasons)
       .def_ro("route", &MigrationReport::route)
       .def_ro("importers", &MigrationReport::importers)
+      .def_prop_ro("stop",
+                   [](const MigrationReport& self) { return std::string(to_string(self.stop)); })
       .def_prop_ro("gates", [](const MigrationReport& self) { return self.stall.count; })
       .def_prop_ro("wall", [](const MigrationReport& self) { return seconds(self.wall); })
       .def_prop_ro("stall_median",

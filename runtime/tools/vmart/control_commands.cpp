@@ -98,7 +98,8 @@ std::string sum_of(const json::object& event, const Progress& progress) {
   line += " in " + seconds_text(took);
   if (took > 0 && bytes > 0) line += " (" + bytes_text(bytes / took) + "/s)";
   if (event.contains("stall_s"))
-    line += ", streams stood " + seconds_text(number_of(event, "stall_s"));
+    line += ", work stood " + seconds_text(number_of(event, "stall_s"));
+  if (event.contains("stop")) line += " by " + text_of(event, "stop");
   if (progress.failed() > 0) line += ", " + counted(progress.failed(), "chunk") + " did not move";
   return told.empty() ? line : line + "; " + told;
 }

@@ -80,6 +80,7 @@ std::string event_line(const json::object& event) {
   if (event.contains("to")) line += " -> " + text_of(event, "to");
   if (event.contains("took_s")) line += " took " + seconds_text(number_of(event, "took_s"));
   if (event.contains("stall_s")) line += " stall " + seconds_text(number_of(event, "stall_s"));
+  if (event.contains("stop")) line += " by " + text_of(event, "stop");
   if (event.contains("text")) line += ": " + text_of(event, "text");
   if (count_of(event, "times") > 1) line += fmt::format(" ({} times)", count_of(event, "times"));
   return line;

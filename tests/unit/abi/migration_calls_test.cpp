@@ -65,6 +65,7 @@ TEST_F(MigrationCalls, AMoveInTheBackgroundTellsWhatItDid) {
   EXPECT_GT(report.stall_median_ns, 0);
   EXPECT_GE(report.stall_p99_ns, report.stall_median_ns);
   EXPECT_GT(report.stall_max_ns, 0);
+  EXPECT_EQ(report.stop, VMART_STOP_GATE);
   EXPECT_GT(report.wall_ns, report.stall_max_ns);
   vmart_migration_release(migration);
   EXPECT_EQ(home_of(words), "gpu(1)");

@@ -69,6 +69,7 @@ TEST_F(ControlProtocolTest, EveryNameInAnswersIsDocumented) {
   event.address = event.bytes = event.operation = 1;
   event.from = event.to = gpu(0);
   event.took = event.stall = Time{1};
+  event.stop = StopKind::suspension;
   event.text = "text";
   target_.ring().add(event);
   std::set<std::string> names;

@@ -188,7 +188,8 @@ TEST_P(SuspendedBatch, ChunksOfBothStopsDoNotShareOne) {
     }
     EXPECT_GE(rig.calls(Call::suspend), 1);
     EXPECT_LT(rig.calls(Call::suspend), 3);
-    EXPECT_GE(rig.mover().stats().stall().count, 2u);
+    const Mover& mover = rig.mover();
+    EXPECT_GE(mover.stats().stall().count + mover.stats(StopKind::suspension).stall().count, 2u);
     EXPECT_EQ(rig.wrong(*near, 7) + rig.wrong(*far, 9), 0u);
     rig.mover().attached().detach(stream, Address{});
   });

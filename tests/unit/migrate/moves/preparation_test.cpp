@@ -125,16 +125,17 @@ TEST_F(SuspensionPreparation, CreatesContextsOfAllGpusSideBySide) {
 TEST_F(SuspensionPreparation, KeepsNoMoveWaitingThatAGateCanServe) {
   const BoundStream stream = rig.new_stream(0);
   mover->attached().attach(stream, Address{});
-  EXPECT_EQ(moved_in_background(gpu(1)).outcome, Outcome::done);
+  EXPECT_EQ(moved_in_background(gpu(1)).stop, StopKind::gate);
   expect_whole(gpu(1));
   EXPECT_TRUE(comes_true([&] { return driver.begun == 2; })) << "the move has begun it";
-  EXPECT_EQ(moved_in_background(gpu(0)).outcome, Outcome::done);
+  EXPECT_EQ(moved_in_background(gpu(0)).stop, StopKind::gate);
   EXPECT_EQ(driver.suspensions, 0);
+  EXPECT_EQ(mover->stats().stall().count, 2u);
   driver.let_through();
   EXPECT_TRUE(become_usable());
-  const int checked = driver.suspensions;
-  EXPECT_EQ(moved_in_background(gpu(1)).outcome, Outcome::done);
-  EXPECT_GT(driver.suspensions, checked) << "it is used as soon as it is there";
+  EXPECT_EQ(moved_in_background(gpu(1)).stop, StopKind::suspension) << "as soon as it is there";
+  EXPECT_EQ(mover->stats().stall().count, 2u);
+  EXPECT_EQ(mover->stats(StopKind::suspension).stall().count, 1u);
   expect_whole(gpu(1));
   mover->attached().detach(stream, Address{});
 }
@@ -148,8 +149,7 @@ TEST_F(SuspensionPreparation, KeepsNoAllocationWaiting) {
 
 TEST_F(SuspensionPreparation, IsWaitedForByAMoveThatNothingElseCanServe) {
   driver.let_through();
-  EXPECT_EQ(moved_in_background(gpu(1)).outcome, Outcome::done);
-  EXPECT_GT(driver.suspensions, 0);
+  EXPECT_EQ(moved_in_background(gpu(1)).stop, StopKind::suspension);
   expect_whole(gpu(1));
 }
 

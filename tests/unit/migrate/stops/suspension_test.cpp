@@ -135,7 +135,9 @@ TEST(SuspendedMoves, DisturbNoCapture) {
 /// Work that has begun may still use the memory, and may not reach it there.
 TEST(SuspendedMoves, WaitForWorkThatWouldLoseItsMemory) {
   MoveRig rig("test-islands", {}, {}, true);
-  for (const DeviceId device : rig.topology().devices()) rig.mover().check_suspension(device);
+  for (const DeviceId device : rig.topology().devices()) {
+    decided_finding(rig.mover(), rig.machine().clock(), device);
+  }
   const auto moved = rig.filled(2, gpu(0), 2, 7), dropped = rig.filled(2, gpu(0), 2, 7);
   rig.forget_calls();
   rig.move(*moved, gpu(2));

@@ -115,6 +115,7 @@ TEST_F(RuntimeControlTest, AMoveIsFollowedChunkByChunkToItsEnd) {
   EXPECT_EQ(end.to, gpu(1));
   EXPECT_GT(end.took.count(), 0);
   EXPECT_GT(end.stall.count(), 0);
+  EXPECT_EQ(end.stop, StopKind::gate);
   EXPECT_EQ(rig_.home(words), gpu(1));
   std::uint64_t begun = 0, done = 0, last = 0;
   for (const ControlEvent& event : events()) {
@@ -309,7 +310,7 @@ TEST_F(RuntimeControlTest, ExplainsAMoveByItsWishAndItsOutcome) {
   EXPECT_EQ(line.from, gpu(0));
   EXPECT_EQ(line.to, gpu(1));
   EXPECT_EQ(line.policy, "counter");
-  EXPECT_EQ(line.verdict, "moved");
+  EXPECT_EQ(line.verdict, "moved: by gate");
   EXPECT_FALSE(line.reason.empty());
   EXPECT_TRUE(line.took);
   // An address inside the first chunk asks for that chunk alone, which has not moved.
