@@ -94,8 +94,8 @@ TEST_F(PerfettoTraceTest, GivesEachGpuAndRouteATrackWithItsName) {
   TracedMove back = move(20, 30);
   std::swap(back.from, back.to);
   trace.add(back);
-  trace.add(TracedStall{microseconds(5), microseconds(6), gpu(0), 0x1000});
-  trace.add(TracedStall{microseconds(5), microseconds(6), gpu(1), 0x1000});
+  trace.add(TracedStall{microseconds(5), microseconds(6), gpu(0), 0x1000, {}});
+  trace.add(TracedStall{microseconds(5), microseconds(6), gpu(1), 0x1000, {}});
   trace.flush();
   std::set<std::string> names;
   for (const json::value& entry : entries("M")) {
