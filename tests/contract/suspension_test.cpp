@@ -318,15 +318,16 @@ TYPED_TEST(Suspension, OtherGpusGoOn) {
   this->driver().resume(suspended);
 }
 
-/// Its thread may wait for the end; nobody waits for its thread.
+/// Its thread may wait for the end; nobody waits for its thread. It is destroyed once the kernel
+/// has ended, because that waits for all work of the GPU.
 TYPED_TEST(Suspension, AnOwnContextThatIsCreatedMeanwhileDelaysNoMove) {
   VMART_IN_CHILD(60)
   const auto slot = this->slot_between(gpu(0), this->second_place());
   typename TestFixture::Endless kernel(this->rig(), this->rig().stream(0), *slot);
-  for (int round = 0; round < 4; ++round) {
-    ContextHandle made{};
+  std::vector<ContextHandle> made(4);
+  for (ContextHandle& context : made) {
     const SuspensionHandle suspended = this->driver().suspend(this->all_);
-    Beside creates([&] { made = this->driver().create_own_context(DeviceId{0}); });
+    Beside creates([&] { context = this->driver().create_own_context(DeviceId{0}); });
     const SteadyClock clock;
     const TimePoint begin = clock.now();
     slot->move();
@@ -335,9 +336,9 @@ TYPED_TEST(Suspension, AnOwnContextThatIsCreatedMeanwhileDelaysNoMove) {
     this->driver().resume(suspended);
     creates.join();
     ASSERT_TRUE(kernel.goes_on());
-    this->driver().destroy_context(made);
   }
   EXPECT_EQ(this->words_that_differ(*slot, kernel.end()), 0u);
+  for (const ContextHandle context : made) this->driver().destroy_context(context);
 }
 
 TYPED_TEST(Suspension, AnOldOneIsNotEndedTwice) {
