@@ -52,27 +52,46 @@ void expect_near(double measured, double wanted, const std::string& what) {
   EXPECT_NEAR(measured / wanted, 1, 0.05) << what << ": " << measured << ", not " << wanted;
 }
 
-/// The rate that a calibration measured, nearest to `wanted`. Whatever a busy computer lets other
-/// threads do in between also takes simulated time, so that one calibration may be off.
-double nearest_rate(std::vector<Calibration>& calibrations, Runtime& runtime, double wanted,
-                    const std::function<double(const MachineCosts&)>& rate_of) {
-  double nearest = 0;
-  for (std::size_t at = 0; at < 4; ++at) {
-    if (at == calibrations.size()) calibrations.push_back(measure(runtime));
-    const double rate = rate_of(calibrations[at].costs);
-    if (std::abs(rate - wanted) < std::abs(nearest - wanted)) nearest = rate;
-    if (std::abs(nearest / wanted - 1) < 0.05) break;
+/// Calibrations of one machine. Whatever a busy computer lets other threads do in between also
+/// takes simulated time, so a single calibration may be off; the nearest of a few is not.
+class Calibrations {
+ public:
+  explicit Calibrations(Runtime& runtime) : runtime_(runtime) {}
+
+  double nearest_rate(double wanted, const std::function<double(const MachineCosts&)>& rate_of) {
+    double nearest = 0;
+    for (std::size_t nth = 0; nth < most && std::abs(nearest / wanted - 1) > 0.05; ++nth) {
+      const double rate = rate_of(get(nth).costs);
+      if (std::abs(rate - wanted) < std::abs(nearest - wanted)) nearest = rate;
+    }
+    return nearest;
   }
-  return nearest;
-}
+  /// What the calibration with the fewest estimates could not measure.
+  std::vector<std::string> estimates() {
+    std::vector<std::string> fewest = get(0).estimates;
+    for (std::size_t nth = 1; nth < most && fewest.size() > 1; ++nth) {
+      if (get(nth).estimates.size() < fewest.size()) fewest = get(nth).estimates;
+    }
+    return fewest;
+  }
+  const Calibration& get(std::size_t nth) {
+    while (made_.size() <= nth) made_.push_back(measure(runtime_));
+    return made_[nth];
+  }
+
+ private:
+  static constexpr std::size_t most = 4;
+  Runtime& runtime_;
+  std::vector<Calibration> made_;
+};
 
 TEST_P(CalibrationTest, FindsTheRatesOfTheMachineFile) {
   const CostModel model(load_machine(GetParam()));
-  std::vector<Calibration> calibrations{measure(rig.runtime())};
-  const std::vector<Location> places = calibrations.front().places;
-  EXPECT_EQ(calibrations.front().estimates.size(), 1u)  // For latencies.
-      << calibrations.front().estimates.back();
-  ASSERT_EQ(places, rig.runtime().locations());
+  Calibrations calibrations(rig.runtime());
+  const std::vector<Location> places = rig.runtime().locations();
+  ASSERT_EQ(calibrations.get(0).places, places);
+  EXPECT_EQ(calibrations.estimates(),
+            std::vector<std::string>{"latencies: the simulator has none"});
   for (std::size_t from = 0; from < places.size(); ++from) {
     for (std::size_t to = 0; to < places.size(); ++to) {
       const Location source = places[from], target = places[to];
@@ -81,15 +100,14 @@ TEST_P(CalibrationTest, FindsTheRatesOfTheMachineFile) {
       const bool is_gpu = source.kind == Location::Kind::gpu;
       const bool reaches = is_gpu && topology.reaches(DeviceId{source.ordinal}, target);
       const auto expect_rate = [&](double wanted, const std::string& what, const auto& rate_of) {
-        expect_near(nearest_rate(calibrations, rig.runtime(), wanted, rate_of), wanted,
-                    what + " " + pair);
+        expect_near(calibrations.nearest_rate(wanted, rate_of), wanted, what + " " + pair);
       };
       if (reaches) {
         const double twice = source == target ? 2 : 1;
         expect_rate(twice * model.bandwidth(target, source) * 1e9, "reads",
                     [&](const auto& costs) { return costs.access_rate(source_id, target_id); });
       } else if (is_gpu) {
-        EXPECT_FALSE(calibrations.front().costs.reaches(source_id, target_id)) << pair;
+        EXPECT_FALSE(calibrations.get(0).costs.reaches(source_id, target_id)) << pair;
       }
       if (reaches || (!is_gpu && target.kind == Location::Kind::gpu)) {
         expect_rate(model.bandwidth(source, target) * 1e9, "copies",
