@@ -33,10 +33,11 @@ struct RuntimeStats {
     std::size_t capacity_bytes = 0;
     std::size_t allocated_bytes = 0;  ///< Backing users' pointers, in whole chunks.
     std::size_t cached_bytes = 0;
-    /// Keepers, digests, the reserve for page tables, and the context of the runtime's own.
-    std::size_t own_bytes = 0;
+    std::size_t own_bytes = 0;     ///< Keepers, digests, and the reserve for page tables.
     std::size_t leaked_bytes = 0;  ///< The driver refused to release it, or may still write to it.
     std::size_t copies_bytes = 0;  ///< Clean copies: released as soon as the memory is needed.
+    /// The driver's memory for the runtime's own context. Beside the capacity.
+    std::size_t context_bytes = 0;
   };
   std::vector<Place> places;
   std::size_t allocations = 0;

@@ -25,9 +25,8 @@ RuntimeStats runtime_stats(Memory& memory, Mover& mover, Parker& parker, GpuMoni
     const bool is_gpu = at.kind == Location::Kind::gpu;
     const std::uint64_t context_bytes = is_gpu ? mover.own_context_bytes(DeviceId{at.ordinal}) : 0;
     stats.places.push_back({at, capacity_bytes(memory, at, account.capacity_bytes),
-                            account.allocated_bytes, account.cached_bytes,
-                            account.own_bytes + context_bytes, account.leaked_bytes,
-                            account.copies_bytes});
+                            account.allocated_bytes, account.cached_bytes, account.own_bytes,
+                            account.leaked_bytes, account.copies_bytes, context_bytes});
   }
   for (const std::shared_ptr<Allocation>& allocation : memory.registry().all()) {
     ++stats.allocations;
