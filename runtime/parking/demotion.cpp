@@ -176,8 +176,10 @@ class Demoter {
     }
   }
 
-  static constexpr MoveTerms terms_{
-      .asks_for_room = false, .waits_for_claims = false, .choice = PlaceChoice::runtime};
+  static constexpr MoveTerms terms_{.asks_for_room = false,
+                                    .waits_for_claims = false,
+                                    .requires_guards = false,  // Memory that is wanted now.
+                                    .choice = PlaceChoice::runtime};
   Memory& memory_;
   Mover& mover_;
   const Demotion& wanted_;

@@ -77,7 +77,8 @@ ParkReport Parker::park(const std::string& tag, const ParkOptions& options) {
   ParkReport report;
   std::vector<Step> steps = plan_park(tag, options, report);
   make_targets(steps);
-  carry_out(steps, options, {.gives_back = true, .choice = PlaceChoice::runtime});
+  carry_out(steps, options,
+            {.requires_guards = false, .gives_back = true, .choice = PlaceChoice::runtime});
   sum_up(steps, report);
   forget_what_is_back(tag);  // Chunks that did not move are still in HBM.
   report.wall = clock.now() - start;
@@ -93,7 +94,7 @@ ParkReport Parker::resume(const std::string& tag, const ParkOptions& options) {
   ParkOptions whole = options;
   // If there is not enough room, nothing moves, and another place is tried.
   whole.how.reserve_first = true;
-  carry_out(steps, whole, {.choice = PlaceChoice::former});
+  carry_out(steps, whole, {.requires_guards = false, .choice = PlaceChoice::former});
   move_elsewhere(steps, whole, report);
   sum_up(steps, report);
   forget_what_is_back(tag);
@@ -372,7 +373,7 @@ void Parker::move_elsewhere(std::vector<Step>& steps, const ParkOptions& options
       std::vector<Step> again{step};
       again[0].to = other;
       again[0].reason.clear();
-      carry_out(again, options, {.choice = PlaceChoice::runtime});
+      carry_out(again, options, {.requires_guards = false, .choice = PlaceChoice::runtime});
       report.bytes_elsewhere += again[0].moved_bytes - step.moved_bytes;
       again[0].to = step.to;
       step = again[0];

@@ -110,7 +110,9 @@ void check_background_move(const Allocation& allocation, Mover& mover,
                 "no attached stream may use the allocation; attach the streams that use it, or set "
                 "StopScope::hold");
   }
-  if (!options.nothing_runs) CopyScopes::process().require_guards(call);
+  if (options.nothing_runs) return;
+  CopyScopes::process().look();
+  CopyScopes::process().require_guards(call);
 }
 
 void check_capacity(const Topology& topology, Location at, std::uint64_t bytes, const char* call) {

@@ -9,6 +9,7 @@
 #include "control/own_folder.hpp"
 #include "memory/move_claim.hpp"
 #include "migrate/migration/transaction.hpp"
+#include "migrate/stops/copy_scopes.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -80,6 +81,7 @@ void make_exportable(RuntimeParts& parts, void* pointer, const char* call) {
   const std::shared_ptr<Allocation> allocation = entry->memory.require(pointer, call);
   check_usable(*allocation, call);
   check_no_hook(*allocation, call);
+  CopyScopes::process().look();
   const MoveClaim claim = MoveClaim::take(allocation);
   allocation->export_needs.descriptor = true;  // Guarded by the claim.
   const std::size_t slots = allocation->geometry().slots;

@@ -10,6 +10,7 @@
 #include "migrate/migration/group_account.hpp"
 #include "migrate/migration/group_task.hpp"
 #include "migrate/migration/target_reservation.hpp"
+#include "migrate/stops/copy_scopes.hpp"
 
 #include <algorithm>
 #include <cstddef>
@@ -61,6 +62,7 @@ std::shared_ptr<GroupTask> start(RuntimeParts& parts, std::span<const MoveReques
     submission.options.on_progress = account->progress_of(which);
     submission.group = account;
     submission.refusal = refusal_of(entry, ranges[which], options, call);
+    submission.terms.requires_guards = false;  // They have been asked for.
     if (alone && submission.refusal) throw Error(*submission.refusal);
   }
   if (options.all_or_nothing) refuse_with_others(submissions, call);
@@ -82,6 +84,7 @@ GroupReport move(RuntimeParts& parts, std::span<const MoveRequest> requests,
   }
   const RuntimeParts::Entry entry(parts, call);
   check_held_move(options, call);
+  if (!options.nothing_runs) CopyScopes::process().look();
   const std::vector<RequestedRange> ranges = resolve_requests(requests, *entry, call);
   GroupReport report;
   const auto account = GroupAccount::of(parts.driver->clock(), ranges, options.on_progress);

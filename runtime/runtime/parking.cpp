@@ -4,6 +4,7 @@
 #include "runtime/runtime_parts.hpp"
 
 #include "base/log.hpp"
+#include "migrate/stops/copy_scopes.hpp"
 
 #include <exception>
 
@@ -55,6 +56,7 @@ ParkReport Runtime::park(const std::string& tag, const ParkOptions& options) {
   const RuntimeParts::Entry entry(*parts_, "vma::park");
   check_options(options.how, "vma::park");
   check_no_hook("vma::park");
+  CopyScopes::process().look();
   const ParkingNotice notice(*entry, tag);
   return entry->parker.park(tag, options);
 }
@@ -63,6 +65,7 @@ ParkReport Runtime::resume(const std::string& tag, const ParkOptions& options) {
   const RuntimeParts::Entry entry(*parts_, "vma::resume");
   check_options(options.how, "vma::resume");
   check_no_hook("vma::resume");
+  CopyScopes::process().look();
   const ParkingNotice notice(*entry, tag);
   return entry->parker.resume(tag, options);
 }

@@ -175,7 +175,7 @@ class RuntimeControl::MoveOperation : public std::enable_shared_from_this<MoveOp
   const TimePoint begin_;
   const Location to_;
   MigrateOptions options_;
-  MoveTerms terms_;
+  MoveTerms terms_{.requires_guards = false};  // They have been asked for.
   Mutex mutex_;
   const std::vector<std::weak_ptr<Allocation>> named_;
   std::size_t next_ VMART_GUARDED_BY(mutex_) = 0;

@@ -1,6 +1,7 @@
 #include "scheduling/scheduler.hpp"
 
 #include "base/log.hpp"
+#include "migrate/stops/copy_scopes.hpp"
 #include "scheduling/explanation.hpp"
 
 #include <fmt/format.h>
@@ -145,6 +146,7 @@ bool Scheduler::drain_locked() {
 }
 
 void Scheduler::tick(bool late) {
+  CopyScopes::process().look();  // For the moves; without the lock, which constructors wait for.
   const MutexLock lock(mutex_);
   if (stopped_) return;
   stats_.ticks_late += late ? 1 : 0;

@@ -2,6 +2,7 @@
 
 #include "base/log.hpp"
 #include "base/process_exit.hpp"
+#include "migrate/stops/copy_scopes.hpp"
 
 #include <fmt/format.h>
 
@@ -89,6 +90,7 @@ const Error& FollowedMove::no_memory() {
 /// What it failed with.
 std::optional<Error> FollowedMove::attempt() noexcept {
   try {
+    CopyScopes::process().look();
     const MoveClaim claim = take_claim();
     take_chunks();
     MigrateOptions options;

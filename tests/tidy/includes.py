@@ -39,13 +39,13 @@ SEES = {
     "costs": "base driver machine sim placement/books",
     "recording": "base machine placement/books placement/planning costs",
     "recording/reading": "recording",
-    "scheduling": "base driver machine memory migrate/migration migrate/moves telemetry "
+    "scheduling": "base driver machine memory migrate/stops migrate/migration migrate/moves telemetry "
                   "placement/books placement/planning placement/deciding placement/policies "
                   "costs recording",
     "backings": "base memory",
     "parking": "base memory migrate/moves",
     "control": "base memory migrate/migration placement/planning",
-    "sharing": "base driver machine memory migrate/migration migrate/moves control",
+    "sharing": "base driver machine memory migrate/stops migrate/migration migrate/moves control",
     "cpu_faults": "base machine memory migrate/stops migrate/gates migrate/migration migrate/moves",
     "runtime": "base driver machine sim memory backings pools migrate/stops migrate/gates migrate/copying "
                "migrate/migration migrate/moves guards telemetry placement/policies costs recording "

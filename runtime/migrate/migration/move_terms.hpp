@@ -18,6 +18,9 @@ struct MoveTerms {
   bool asks_for_room = true;
   /// What another thread moves or frees is waited for; otherwise it stays.
   bool waits_for_claims = true;
+  /// Refused where copies of the program may have no guard (`CopyScopes`). False for a move that
+  /// the program cannot go on without or waits for itself, and once the caller has asked.
+  bool requires_guards = true;
   /// The source chunks go back to the driver instead of the cache.
   bool gives_back = false;
   /// Like `MigrateOptions::keep_clean_copy`, without requiring it in the options.

@@ -2,6 +2,7 @@
 
 #include "migrate/migration/migration_error.hpp"
 #include "migrate/moves/gated_stop.hpp"
+#include "migrate/stops/copy_scopes.hpp"
 
 #include <vma/error.hpp>
 
@@ -56,6 +57,7 @@ void HeldFollow::plan(std::span<LedChunk> chunks) {
   if (const std::string why = allocation_.why_kept(); !why.empty()) {
     throw Error(ErrorKind::pinned, follow_call, "the imported memory " + why);
   }
+  CopyScopes::process().require_guards(follow_call);
   for (LedChunk& led : chunks) {
     Transaction& transaction = transactions_.emplace_back(parts_.memory, parts_.engine, allocation_,
                                                           led.slot, led.chunk.at());

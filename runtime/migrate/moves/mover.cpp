@@ -44,6 +44,14 @@ bool may_share(const MigrationTask& task) {
   return !is_held(task) && !task.options.reserve_first && task.allocation()->hooks().empty();
 }
 
+/// A policy has looked before it took the lock of its scheduler.
+void require_guards(const Submission& submission) {
+  if (submission.options.nothing_runs || !submission.terms.requires_guards) return;
+  const CopyScopes& copies = CopyScopes::process();
+  if (!submission.terms.by_policy) copies.look();
+  copies.require_guards("vma::migrate_async");
+}
+
 /// Where the first chunk that the task is to move lies; none if all are at the target.
 std::optional<Location> source_of(const MigrationTask& task) {
   const std::shared_ptr<Allocation> allocation = task.allocation();
@@ -128,9 +136,7 @@ std::vector<std::shared_ptr<MigrationTask>> Mover::submit_all(std::vector<Submis
                                         submission.terms, memory_.driver().current_context(),
                                         memory_.driver().clock(), callbacks_, submission.group));
     try {
-      if (!submission.options.nothing_runs) {
-        CopyScopes::process().require_guards("vma::migrate_async");
-      }
+      require_guards(submission);
     } catch (const Error& error) {
       if (!submission.refusal) submission.refusal = error;
     }

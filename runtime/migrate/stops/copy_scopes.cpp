@@ -66,7 +66,6 @@ void CopyScopes::note_unguarded(std::string_view why) noexcept {
 }
 
 void CopyScopes::require_guards(const char* call) const {
-  if (auto* const look = look_.load()) look();
   if (guarded_ != Guarded::some) return;
   throw Error(
       ErrorKind::unsupported, call,

@@ -33,10 +33,15 @@ class CopyScopes {
   /// The program's own copies have scopes from now on. `look` finds those that it has come by
   /// since.
   void guarded_by(void (*look)() noexcept) noexcept { look_ = look; }
+  /// Before a move: finds them. Requires: the caller holds no lock or claim, and answers no fault,
+  /// that a constructor of a library may wait for. Blocks: while another thread loads libraries.
+  void look() const noexcept {
+    if (auto* const found = look_.load()) found();
+  }
   /// Some copies of the program cannot have one. The first reason is kept.
   void note_unguarded(std::string_view why) noexcept;
-  /// Another thread may copy while a move stops work: throws Error{unsupported} if such a copy may
-  /// have no scope.
+  /// Another thread may copy while a move stops work: throws Error{unsupported} if, as far as is
+  /// known, such a copy may have no scope.
   void require_guards(const char* call) const;
 
  private:

@@ -2,6 +2,7 @@
 // it lies. Method: the simulated machine maps what the CPU may access and nothing else, so that
 // each load and store here is a real one, and each fault a real signal.
 #include "base/units.hpp"
+#include "migrate/stops/copy_scopes.hpp"
 #include "support/test_kernels.hpp"
 #include "unit/cpu_faults/segmentation_faults.hpp"
 #include "unit/memory/memory_rig.hpp"
@@ -17,6 +18,7 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <string>
 #include <thread>
 #include <vector>
@@ -269,6 +271,22 @@ TEST_F(CpuFault, GoesAtGatesWhereStreamsAreAttached) {
   EXPECT_EQ(load(words + 1), 4u);
   EXPECT_EQ(homes(words)[0], host(0));
   for (const TracedCall& call : rig.trace().calls()) EXPECT_NE(call.call, Call::hold_context);
+}
+
+// In a process of its own, where what is noted stays.
+TEST_F(CpuFault, IsServedWhereCopiesHaveNoGuards) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(
+      {
+        std::uint64_t* words = alloc(4, gpu(0));
+        const AttachedStream attached(rig.runtime(), rig.stream(0));
+        CopyScopes::process().note_unguarded("a test says so");
+        // The thread that faults may have the lock of the loader.
+        CopyScopes::process().guarded_by(+[]() noexcept { std::_Exit(2); });
+        store(words + 1, 4);
+        std::_Exit(homes(words)[0] == host(0) ? 0 : 1);
+      },
+      testing::ExitedWithCode(0), "");
 }
 
 TEST_F(CpuFault, LeavesTheProgramsWishForItsPlace) {

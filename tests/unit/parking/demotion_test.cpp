@@ -1,6 +1,7 @@
 // Goal: allocations and moves get room by demoting other memory, with all bytes intact; memory that
 // must not move stays. Method: a simulated machine with a capped GPU.
 #include "memory/move_claim.hpp"
+#include "migrate/stops/copy_scopes.hpp"
 #include "parking/demotion.hpp"
 #include "runtime/runtime_parts.hpp"
 #include "unit/runtime/runtime_rig.hpp"
@@ -8,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -110,6 +112,20 @@ TEST_F(DemotionTest, TakesWhatLayThereLongestAndNoMoreThanIsWanted) {
   expect_whole(old, 4, 2);
   expect_whole(young, 2, 3);
   rig_.check_invariants();
+}
+
+// In a process of its own, where what is noted stays.
+TEST_F(DemotionTest, MakesRoomWhereCopiesHaveNoGuards) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(
+      {
+        attach();
+        filled(4, gpu(0), 2);
+        CopyScopes::process().note_unguarded("a test says so");
+        CopyScopes::process().guarded_by(+[]() noexcept { std::_Exit(2); });  // On any thread.
+        std::_Exit(demote(memory(), mover(), wanted(3)) == 3 * chunk_bytes ? 0 : 1);
+      },
+      testing::ExitedWithCode(0), "");
 }
 
 TEST_F(DemotionTest, MovesLiveOffAPlaceThatTheCacheFills) {

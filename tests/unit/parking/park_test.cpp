@@ -2,6 +2,7 @@
 // Method: the public interface on simulated machines; FaultDriver makes each call fail in turn.
 #include "support/drivers/fault_driver.hpp"
 #include "machine/machine_file.hpp"
+#include "migrate/stops/copy_scopes.hpp"
 #include "runtime/runtime_parts.hpp"
 #include "unit/memory/memory_rig.hpp"
 #include "unit/runtime/runtime_rig.hpp"
@@ -10,6 +11,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
+#include <cstdlib>
 #include <map>
 #include <numeric>
 #include <optional>
@@ -172,6 +175,29 @@ TEST_F(ParkTest, StopsOnlyAttachedStreamsWhereAsked) {
   EXPECT_EQ(rig_.home(words), gpu(0));
   expect_whole(words, 4, 1);
   rig_.check_invariants();
+}
+
+// In a process of its own, where what is noted stays.
+TEST_F(ParkTest, LooksForCopiesAndGoesOnWhereSomeHaveNoGuards) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(
+      {
+        static std::atomic<int> looks{0};
+        filled(4, gpu(0), 1);
+        std::vector<AttachedStream> attached;
+        for (int gpu = 0; gpu < rig_.gpus(); ++gpu) {
+          attached.emplace_back(runtime(), rig_.stream(gpu));
+        }
+        CopyScopes::process().note_unguarded("a test says so");
+        CopyScopes::process().guarded_by(+[]() noexcept { ++looks; });
+        ParkOptions options;
+        options.how.scope = StopScope::attached;
+        options.how.deadline = std::chrono::seconds(30);
+        bool good = runtime().park("model", options).bytes_moved == 4 * chunk_bytes && looks == 1;
+        good = good && runtime().resume("model", options).bytes_moved == 4 * chunk_bytes;
+        std::_Exit(good && looks == 2 ? 0 : 1);
+      },
+      testing::ExitedWithCode(0), "");
 }
 
 TEST_F(ParkTest, LeavesAndReportsWhatMustNotMove) {

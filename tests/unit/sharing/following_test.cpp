@@ -2,6 +2,7 @@
 // and reports are right in both processes, and what keeps the memory in place for an importer keeps
 // it for all. Method: two runtimes of one process; peers that answer wrongly or not at all.
 
+#include "migrate/stops/copy_scopes.hpp"
 #include "sharing/shared_decision.hpp"
 #include "unit/sharing/sharing_rig.hpp"
 
@@ -10,7 +11,10 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 
+#include <atomic>
+#include <cstdlib>
 #include <functional>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -56,6 +60,30 @@ class Following : public SharingTest {
 
   MigrateOptions options, hasty;
 };
+
+// In a process of its own, where what is noted stays.
+TEST_F(Following, IsRefusedWhereCopiesHaveNoGuards) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(
+      {
+        static std::atomic<int> looks{0};
+        const ExportedAllocation exported = share();
+        std::uint64_t* theirs = import(exported);
+        CopyScopes::process().guarded_by(+[]() noexcept { ++looks; });
+        exporter.runtime().migrate(words, gpu(1), options);
+        const bool both_look = looks >= 2;
+        CopyScopes::process().note_unguarded("a test says so");
+        try {
+          exporter.runtime().migrate(words, gpu(0), options);
+          std::_Exit(1);
+        } catch (const Error& error) {
+          const bool said =
+              std::string_view(error.what()).find("a test says so") != std::string_view::npos;
+          std::_Exit(both_look && said && importer.home(theirs) == gpu(1) ? 0 : 2);
+        }
+      },
+      testing::ExitedWithCode(0), "");
+}
 
 TEST_F(Following, TheMemoryMovesToEveryPlaceAndBack) {
   const ExportedAllocation exported = share();
