@@ -118,7 +118,7 @@ ContextHandle CopyContexts::open_own(DeviceId device) {
   const ContextHandle context = keep(CopyContext::own, device, make_own(device));
   const std::uint64_t after = free_bytes(device);
   const MutexLock lock(mutex_);
-  own_bytes_[device] = before - std::min(before, after);
+  own_bytes_[device] = after == 0 ? 0 : before - std::min(before, after);
   return context;
 }
 

@@ -4,6 +4,7 @@
 #include "migrate/copying/copy_contexts.hpp"
 
 #include "driver/native_codes.hpp"
+#include "machine/machine_file.hpp"
 #include "migrate/copying/copy_engine.hpp"
 #include "support/test_machines.hpp"
 #include "unit/migrate/moves/move_rig.hpp"
@@ -11,6 +12,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <set>
@@ -122,6 +124,38 @@ TEST(CopyContexts, OfOurOwnAreCreatedOnceAndUsedForAllFromThenOn) {
   EXPECT_EQ(program.context(gpu(0), host(0), CopyUnder::gate), own);
   EXPECT_EQ(program.context(gpu(1), gpu(0), CopyUnder::hold), own) << "it pulls";
   EXPECT_EQ(program.context(gpu(0), host(0), CopyUnder::nothing), own);
+}
+
+/// A driver that does not say one time how much is free.
+class SilentDriver final : public InterceptDriver {
+ public:
+  SilentDriver(Driver& inner, int unsaid) : InterceptDriver(inner), unsaid_(unsaid) {}
+  void count_from_now() { asked_ = 0; }
+  std::uint64_t free_bytes(DeviceId device) override {
+    if (asked_++ == unsaid_) throw Error(ErrorKind::driver_failure, "a test", "");
+    return InterceptDriver::free_bytes(device);
+  }
+
+ private:
+  void around(Call, const std::function<void()>& body) override { body(); }
+  const int unsaid_;
+  int asked_ = 1000;
+};
+
+TEST(CopyContexts, OfOurOwnTakeAnUnknownAmountIfTheDriverDoesNotSay) {
+  for (const int unsaid : {0, 1, 2}) {  // Before one is created, afterwards, and never.
+    SimDriver machine(load_machine("h200x2"));
+    machine.retain_primary(DeviceId{0});
+    SilentDriver driver(machine, unsaid);
+    const Topology topology = Topology::discover(driver, {});
+    Memory memory(driver, topology, MemoryLimits{});
+    CopyContexts contexts(driver, topology, memory.contexts(), memory.chunks().ledger(), true);
+    driver.count_from_now();
+    contexts.open({DeviceId{0}, CopyContext::own});
+    EXPECT_EQ(contexts.own_bytes(DeviceId{0}),
+              unsaid == 2 ? machine.machine().costs.own_context_bytes : 0)
+        << unsaid;
+  }
 }
 
 TEST(CopyContexts, OfTheProgramAreNotUsedIfItWantsThat) {
