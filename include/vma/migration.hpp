@@ -189,8 +189,8 @@ struct MigrationReport {
 
 /// Goes around driver calls that enqueue copies or fills of memory that may move meanwhile: in
 /// another thread, in the background, or by a policy. The runtime puts such scopes into the
-/// program's calls by itself; a program needs its own ones only with VMART_COPY_GUARDS=0, or for
-/// functions of the driver that it has kept on its heap since before the runtime opened.
+/// program's calls by itself, unless VMART_COPY_GUARDS=0; a program needs its own for functions of
+/// the driver that lie on its heap since before the runtime opened, and for copies in captures.
 ///
 ///     {
 ///       const vma::CopyScope scope;
@@ -199,7 +199,7 @@ struct MigrationReport {
 ///
 /// The driver looks the addresses of such calls up when they are enqueued. While a chunk is
 /// switched, it finds nothing there: the call fails with cudaErrorInvalidValue, and one with
-/// cudaMemcpyDefault crashes or hangs. Launches of kernels and graphs need no scope.
+/// cudaMemcpyDefault crashes or hangs; so does, later, the launch of a graph of captured copies.
 ///
 /// Keep it short: a move waits for scopes of all threads to end. Do not call the library inside,
 /// nor allocate or touch its memory by the CPU. Scopes of one thread nest. Moves with

@@ -219,7 +219,11 @@ using InstantiateWithLog = CUresult (*)(CUgraphExec*, CUgraph, CUgraphNode*, cha
   ROW(cuGraphNodeSetParams_v2, vma::SetNodeOfUnion)                       \
   ROW(cuTexRefSetAddress_v2, PFN_cuTexRefSetAddress_v3020)                           \
   ROW(cuTexRefSetAddress2D_v3, PFN_cuTexRefSetAddress2D_v4010)                       \
-  ROW(cuTexObjectCreate, PFN_cuTexObjectCreate_v5000)
+  ROW(cuTexObjectCreate, PFN_cuTexObjectCreate_v5000)                                \
+  ROW(cuStreamEndCapture, PFN_cuStreamEndCapture_v10000)                             \
+  ROW(cuStreamEndCapture_ptsz, PFN_cuStreamEndCapture_v10000_ptsz)                   \
+  ROW(cuStreamEndCaptureToCig, vma::EndCaptureToCig)                      \
+  ROW(cuStreamEndCaptureToCig_ptsz, vma::EndCaptureToCig)
 
 // Calls that take memory of the driver's own.
 #define VMART_RUN_ROOM_CALLS(ROW)                                                    \
@@ -449,7 +453,10 @@ constexpr bool looks_memory_up(EntryPoint entry) noexcept {
 #define ROW(symbol, type) #symbol,
       VMART_RUN_LOOKUPS(ROW)
 #undef ROW
-          "cuGraphExecMemcpyNodeSetParams",
+          "cuMulticastBindAddr",
+      "cuMulticastBindAddr_v2",
+      "cuLogicalEndpointBindAddr",
+      "cuGraphExecMemcpyNodeSetParams",
       "cuGraphExecMemsetNodeSetParams",
       "cuGraphExecNodeSetParams",
       "cuGraphExecChildGraphNodeSetParams",

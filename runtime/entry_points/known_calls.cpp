@@ -36,8 +36,8 @@ constexpr std::string_view harmless_calls[] = {
     "cuMemAllocHost", "cuMemAllocManaged", "cuMemDiscardAndPrefetchBatchAsync",
     "cuMemDiscardBatchAsync", "cuMemFreeHost", "cuMemImportFromShareableHandle",
     "cuMemMapArrayAsync", "cuMemPrefetchAsync", "cuMemPrefetchBatchAsync", "cuMemSetMemPool",
-    "cuStreamAttachMemAsync", "cuStreamCopyAttributes", "cuStreamEndCapture",
-    "cuStreamEndCaptureToCig", "cuStreamSetAttribute", "cuStreamUpdateCaptureDependencies"};
+    "cuStreamAttachMemAsync", "cuStreamCopyAttributes", "cuStreamSetAttribute",
+    "cuStreamUpdateCaptureDependencies"};
 // clang-format on
 
 /// Without its version, and whether its streams are those of threads.

@@ -18,7 +18,9 @@ using MulticastBindMemOfDevice = CUresult (*)(CUmemGenericAllocationHandle, CUde
 using MulticastBindAddrOfDevice = CUresult (*)(CUmemGenericAllocationHandle, CUdevice, std::size_t,
                                                CUdeviceptr, std::size_t, unsigned long long);
 
-// --- 13.2, of types since 12.8
+// --- 13.2
+using EndCaptureToCig = CUresult (*)(CUstream);
+// Of types since 12.8.
 #if CUDA_VERSION >= 12080
 using MemcpyWithAttributes = CUresult (*)(CUdeviceptr, CUdeviceptr, std::size_t,
                                           CUmemcpyAttributes*, CUstream);
@@ -72,6 +74,7 @@ static_assert(std::is_same_v<MulticastBindMemOfDevice, PFN_cuMulticastBindMem_v1
 static_assert(std::is_same_v<MulticastBindAddrOfDevice, PFN_cuMulticastBindAddr_v13010>);
 #endif
 #if CUDA_VERSION >= 13020
+static_assert(std::is_same_v<EndCaptureToCig, decltype(&cuStreamEndCaptureToCig)>);
 static_assert(std::is_same_v<LaunchHostFuncWithMode, PFN_cuLaunchHostFunc_v13010>);
 static_assert(std::is_same_v<MemcpyWithAttributes, PFN_cuMemcpyWithAttributesAsync_v13020>);
 static_assert(std::is_same_v<Memcpy3DWithAttributes, PFN_cuMemcpy3DWithAttributesAsync_v13020>);

@@ -6,6 +6,8 @@
 #include "entry_points/unknown_calls.hpp"
 #include "migrate/stops/copy_scopes.hpp"
 
+#include <vma/migration.hpp>
+
 #include <fmt/format.h>
 
 #include <dlfcn.h>
@@ -24,14 +26,6 @@ namespace {
 void* const* functions_behind = nullptr;
 std::atomic<const DriverGuards*> published{nullptr};
 
-class Scope {
- public:
-  Scope() noexcept { CopyScopes::process().enter(); }
-  ~Scope() { CopyScopes::process().leave(); }
-  Scope(const Scope&) = delete;
-  Scope& operator=(const Scope&) = delete;
-};
-
 template <EntryPoint entry, typename Pointer = typename TypeOf<entry>::Pointer>
 struct Guard;
 
@@ -42,7 +36,7 @@ struct Guard<entry, CUresult (*)(Args...)> {
         reinterpret_cast<CUresult (*)(Args...)>(functions_behind[static_cast<std::size_t>(entry)]);
     // A hook of the program, perhaps, in a thread that has stopped work.
     if (InsideRuntime::here()) return function(args...);
-    const Scope scope;
+    const CopyScope scope;
     return function(args...);
   }
 };

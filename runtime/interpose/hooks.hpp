@@ -138,8 +138,13 @@ struct LookupHook;
 template <EntryPoint entry, typename... Args>
 struct LookupHook<entry, CUresult (*)(Args...)> {
   static CUresult call(Args... args) noexcept {
-    const auto need = RoomNeed::on_stream(stream_among(args...));
-    return call_driver_with_room<entry>(need, args...);
+    if constexpr (symbol_of(entry).starts_with("cuStreamEnd")) {  // It ends even if it fails.
+      const CopyScope scope(true);
+      return call_driver<entry>(args...);
+    } else {
+      const auto need = RoomNeed::on_stream(stream_among(args...));
+      return call_driver_with_room<entry>(need, args...);
+    }
   }
 };
 

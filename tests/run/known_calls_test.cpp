@@ -73,11 +73,14 @@ TEST(KnownCalls, OfTheFutureAreUnknownInFamiliesThatUseMemory) {
 TEST(KnownCalls, MayLookMemoryUpIfAVersionOfThemDoesOrNobodyKnowsThem) {
   for (const char* symbol :
        {"cuMemcpyHtoDAsync", "cuMemcpyAsync_v7_ptsz", "cuGraphAddMemcpyNode_v9",
-        "cuGraphInstantiate_v7", "cuPointerGetAttribute", "cuMemShuffleAsync"}) {
+        "cuGraphInstantiate_v7", "cuPointerGetAttribute", "cuMemShuffleAsync",
+        "cuMulticastBindAddr", "cuMulticastBindAddr_v2", "cuLogicalEndpointBindAddr",
+        "cuStreamEndCapture_ptsz", "cuStreamEndCaptureToCig"}) {
     EXPECT_TRUE(may_look_memory_up(symbol)) << symbol;
   }
-  for (const char* symbol : {"cuMemAlloc", "cuMemAlloc_v9", "cuLaunchKernelEx_v2", "cuGraphLaunch",
-                             "cuStreamWaitEvent_v9", "cuMemGetInfo", "cuCtxCreate_v9"}) {
+  for (const char* symbol :
+       {"cuMemAlloc", "cuMemAlloc_v9", "cuLaunchKernelEx_v2", "cuGraphLaunch",
+        "cuStreamWaitEvent_v9", "cuMemGetInfo", "cuCtxCreate_v9", "cuMulticastBindMem"}) {
     EXPECT_FALSE(may_look_memory_up(symbol)) << symbol;
   }
 }
