@@ -2,6 +2,7 @@
 
 #include "base/executor.hpp"
 #include "base/loader/new_libraries.hpp"
+#include "base/process_exit.hpp"
 #include "driver/cuda_api.hpp"
 #include "entry_points/loader_stubs.hpp"
 #include "guards/driver_guards.hpp"
@@ -29,6 +30,7 @@ namespace vma {
 namespace {
 
 std::atomic<const DriverGuards*> guards{nullptr};
+int guarded_process = 0;  // Constant once there are guards.
 NewLibraries libraries;
 
 template <typename Function>
@@ -52,30 +54,47 @@ const void* replacement(const DriverGuards& known, const LoadedLibrary::Slot& sl
   return !filled && name[0] == 'c' && name[1] == 'u' ? known.guard_named(name) : nullptr;
 }
 
-void guard(const LoadedLibrary& library, const DriverGuards& known) noexcept {
+/// The first library whose calls the system does not let be guarded.
+struct Unguarded {
+  char file[128] = {};
+  int error = 0;
+};
+
+/// Inside a walk, so it must not allocate.
+void guard(const LoadedLibrary& library, const DriverGuards& known, Unguarded& first) noexcept {
   if (library.contains(known.inside())) return;
   const bool slots = library.for_each_slot(
       [&](const LoadedLibrary::Slot& slot) { return replacement(known, slot); });
   const int error = errno;
   const bool words = library.for_each_word([&](const void* is) { return known.guard_of(is); });
-  if (slots && words) return;
+  if ((slots && words) || first.error != 0) return;
+  first.error = slots ? errno : error;
+  library.file().copy(first.file, sizeof first.file - 1);
+}
+
+void note(const Unguarded& first) noexcept {
   try {
     CopyScopes::process().note_unguarded(
         fmt::format("the system does not let the calls of {} be guarded: {}",
-                    library.file().empty() ? "the program" : library.file(),
-                    std::error_code(slots ? errno : error, std::generic_category()).message()));
+                    first.file[0] == 0 ? "the program" : first.file,
+                    std::error_code(first.error, std::generic_category()).message()));
   } catch (const std::exception&) {
     CopyScopes::process().note_unguarded("the system does not let calls of a library be guarded");
   }
 }
 
+/// Not in a forked child: it has no moves, and a lock of the loader may be held for ever in it.
 void look() noexcept {
   const DriverGuards* const known = guards.load(std::memory_order_acquire);
-  if (known == nullptr) return;
+  if (known == nullptr || ProcessExit::process() != guarded_process) return;
+  Unguarded first;
+  const int errno_before = errno;  // The program's, in its `dlsym`.
   libraries.visit(vmart_next_dlopen, [&](const LoadedLibrary& library) noexcept {
-    guard(library, *known);
+    guard(library, *known, first);
     return true;
   });
+  if (first.error != 0) note(first);
+  errno = errno_before;
 }
 
 /// Before a move. Another thread may have stored what it had looked up before, when the libraries
@@ -117,6 +136,7 @@ void place() {
   }
   auto* const made = new DriverGuards(driver.library, reinterpret_cast<void*>(driver.resolve));
   made->publish();
+  guarded_process = ProcessExit::process();
   guards.store(made, std::memory_order_release);
   look();
   CopyScopes::process().guarded_by(&look_before_move);
@@ -161,7 +181,8 @@ __attribute__((visibility("hidden"), used)) const void* vmart_dlsym_found(void* 
 
 /// What `dlopen` returns to the program, once the library's calls are guarded; null: what the next
 /// `dlopen` returns. Which file a name without a path means depends on who calls; such a library is
-/// guarded when something is looked up in it, or before the next move.
+/// guarded when something is looked up in it, or before the next move. Where a path leads does not,
+/// nor do the files that the library needs: the loader takes it for the child of nobody.
 __attribute__((visibility("hidden"), used)) const void* vmart_dlopen_found(const char* path,
                                                                            int flags, const void*) {
   if (path == nullptr || std::strchr(path, '/') == nullptr || std::strchr(path, '$') != nullptr) {

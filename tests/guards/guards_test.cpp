@@ -2,7 +2,7 @@
 // driver that looks memory up leads to a guard, whenever the program came by it; where the system
 // does not let it, moves in the background are refused. Method: the simulated libcuda.so.1;
 // functions are compared by the library that they are in.
-#include "base/loader/loaded_library.hpp"
+#include "base/loader/new_libraries.hpp"
 #include "gpu/copies/copies.hpp"
 
 #include <vma/vma.hpp>
@@ -11,14 +11,19 @@
 #include <gtest/gtest.h>
 
 #include <dlfcn.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <string>
 #include <string_view>
+#include <thread>
+#include <vector>
 
 namespace {
 std::atomic<bool> pages_stay_protected{false};
@@ -116,6 +121,7 @@ TEST(CopyGuards, AreWhatIsLookedUpAfterwards) {
   EXPECT_TRUE(is_guard(dlsym(library, "cuMemcpyAsync")));
   EXPECT_TRUE(is_guard(dlsym(library, "cuMemcpyDtoD_v2_ptds")));
   EXPECT_TRUE(is_guard(dlsym(RTLD_DEFAULT, "cuMemsetD32_v2")));
+  EXPECT_TRUE(is_guard(dlsym(library, "cuStreamEndCapture"))) << "of copies that are captured";
   for (const int version : {7000, 11030, 12000, CUDA_VERSION}) {
     for (const auto flags :
          {CU_GET_PROC_ADDRESS_LEGACY_STREAM, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM}) {
@@ -176,6 +182,114 @@ TEST(CopyGuards, StandInLibrariesThatAreOpenedLater) {
   const Library named(VMART_KEPT_FUNCTIONS_NAME, RTLD_LAZY);
   EXPECT_EQ(named.imports().others, "");
   EXPECT_TRUE(is_guard(named.linked(0)));
+}
+
+TEST(CopyGuards, StandInLibrariesWithoutALookUpWhenAMoveBegins) {
+  void* const memory = alloc(4 << 20, gpu(0));
+  void* const named = dlopen(VMART_KEPT_FUNCTIONS_NAME, RTLD_LAZY | RTLD_LOCAL);
+  const link_map* map = nullptr;
+  ASSERT_EQ(dlinfo(named, RTLD_DI_LINKMAP, &map), 0);
+  EXPECT_NE(Imports(map->l_ld).others, "") << "which file that is, depends on who calls";
+  migrate(memory, host(0));
+  EXPECT_EQ(Imports(map->l_ld).others, "");
+  free(memory);
+}
+
+TEST(CopyGuards, LetAForkedChildLookFunctionsUp) {
+  runtime();
+  struct {
+    std::atomic<bool> inside{false}, leave{false};
+  } walk;
+  std::thread other([&walk] {
+    dl_iterate_phdr(
+        [](dl_phdr_info*, std::size_t, void* data) {
+          auto& state = *static_cast<decltype(walk)*>(data);
+          state.inside = true;
+          state.inside.notify_all();
+          state.leave.wait(false);
+          return 1;
+        },
+        &walk);
+  });
+  walk.inside.wait(false);
+  const pid_t child = fork();  // The other thread has a lock of the loader.
+  if (child == 0) {
+    alarm(60);
+    _exit(is_guard(dlsym(RTLD_DEFAULT, "cuMemcpyAsync")) ? 0 : 1);
+  }
+  walk.leave = true;
+  walk.leave.notify_all();
+  other.join();
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+}
+
+/// Whole pages of the program's static memory.
+struct alignas(4096) StaticPages {
+  std::array<const void*, 512> frozen, hidden, written, untouched;
+};
+StaticPages static_pages;
+
+TEST(CopyGuards, LeaveMemoryAloneThatTheProgramHasProtected) {
+  void* const function = dlsym(driver_library(), "cuMemcpyAsync");
+  StaticPages& pages = static_pages;
+  pages.frozen[1] = pages.hidden[1] = pages.written[1] = function;
+  ASSERT_EQ(mprotect(&pages.frozen, sizeof pages.frozen, PROT_READ), 0);
+  ASSERT_EQ(mprotect(&pages.hidden, sizeof pages.hidden, PROT_NONE), 0);
+  void* const memory = alloc(4 << 20, gpu(0));
+  EXPECT_TRUE(is_guard(pages.written[1]));
+  EXPECT_EQ(pages.frozen[1], function);
+  try {
+    migrate_async(memory, host(0), {.scope = StopScope::hold}).wait();
+    FAIL() << "it has moved";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string_view(error.what()).find("calls of the program"), std::string_view::npos)
+        << error.what();
+  }
+  free(memory);
+}
+
+TEST(CopyGuards, NeedNoPageThatNobodyHasTouched) {
+  runtime();
+  unsigned char resident = 0;
+  ASSERT_EQ(mincore(&static_pages.untouched, sizeof static_pages.untouched, &resident), 0);
+  EXPECT_EQ(resident & 1, 0);
+}
+
+TEST(NewLibraries, AreVisitedOnceAndAgainOnlyIfTheyAreOpenedAgain) {
+  NewLibraries libraries;
+  const auto visited = [&] {
+    std::vector<std::string> files;
+    libraries.visit(&dlopen, [&](const LoadedLibrary& library) noexcept {
+      files.emplace_back(library.file());
+      return true;
+    });
+    return files;
+  };
+  const auto file_of = [](const std::string& path) { return path.substr(path.rfind('/') + 1); };
+  const std::string deep = file_of(VMART_KEPT_FUNCTIONS_DEEP), lazy = file_of(VMART_KEPT_FUNCTIONS);
+  const std::vector<std::string> one{deep}, other{lazy}, both{lazy, deep};
+  EXPECT_GT(visited().size(), 3u);
+  EXPECT_TRUE(visited().empty());
+  void* first = dlopen(VMART_KEPT_FUNCTIONS_DEEP, RTLD_NOW | RTLD_LOCAL);
+  EXPECT_EQ(visited(), one);
+  void* second = dlopen(VMART_KEPT_FUNCTIONS, RTLD_LAZY | RTLD_LOCAL);
+  EXPECT_EQ(visited(), other);
+  dlclose(first);
+  EXPECT_TRUE(visited().empty());
+  first = dlopen(VMART_KEPT_FUNCTIONS_DEEP, RTLD_NOW | RTLD_LOCAL);
+  EXPECT_EQ(visited(), one) << "where it was, with slots that the loader has filled anew";
+  dlclose(first);
+  dlclose(second);
+  second = dlopen(VMART_KEPT_FUNCTIONS, RTLD_LAZY | RTLD_LOCAL);
+  first = dlopen(VMART_KEPT_FUNCTIONS_DEEP, RTLD_NOW | RTLD_LOCAL);
+  EXPECT_EQ(visited(), both);
+  dlclose(second);
+  EXPECT_TRUE(visited().empty());
+  libraries.forget();
+  EXPECT_GT(visited().size(), 3u);
+  dlclose(first);
 }
 
 TEST(CopyGuards, PassArgumentsAndResultsOn) {

@@ -1,9 +1,15 @@
 #pragma once
 
-#include <link.h>
+#include "base/loader/own_memory.hpp"
+
+#include <linux/futex.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+
+#include <link.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -51,25 +57,26 @@ class LoadedLibrary {
     return visit(data_, data_bytes_, replacement) && calls;
   }
   /// The same for all words of the library's writable data, as the library itself may have stored
-  /// there what it has looked up. Reads what other threads write.
+  /// there what it has looked up.
   template <typename Replacement>
-  __attribute__((no_sanitize("address", "thread"))) bool for_each_word(
-      Replacement replacement) const noexcept {
-    bool all = true;
-    for (int i = 0; i < info_.dlpi_phnum; ++i) {
-      const ElfW(Phdr)& part = info_.dlpi_phdr[i];
-      if (part.p_type != PT_LOAD || (part.p_flags & (PF_R | PF_W)) != (PF_R | PF_W)) continue;
-      const auto begin = reinterpret_cast<std::uintptr_t>(address(part.p_vaddr));
-      const std::uintptr_t end = begin + part.p_memsz;
-      constexpr std::uintptr_t word = sizeof(void*);
-      for (std::uintptr_t at = (begin + word - 1) / word * word; at + word <= end; at += word) {
-        auto* const place = reinterpret_cast<const void**>(at);
-        const void* const is = __atomic_load_n(place, __ATOMIC_RELAXED);
-        const void* const wanted = replacement(is);
-        if (wanted != nullptr && wanted != is) all = write(place, is, wanted) && all;
+  bool for_each_word(Replacement replacement) const noexcept {
+    int error = 0;
+    {
+      OwnMemory memory;
+      for (int i = 0; i < info_.dlpi_phnum; ++i) {
+        const ElfW(Phdr)& part = info_.dlpi_phdr[i];
+        if (part.p_type != PT_LOAD || (part.p_flags & (PF_R | PF_W)) != (PF_R | PF_W)) continue;
+        const auto begin = reinterpret_cast<std::uintptr_t>(address(part.p_vaddr));
+        const auto replace = [&](const void* is, std::uintptr_t at) {
+          const void* const wanted = replacement(is);
+          if (wanted == nullptr || wanted == is) return;
+          if (!write(reinterpret_cast<const void**>(at), is, wanted)) error = errno;
+        };
+        if (!memory.for_each_word(begin, begin + part.p_memsz, replace)) error = errno;
       }
     }
-    return all;
+    errno = error;
+    return error == 0;
   }
   bool contains(const void* function) const noexcept {
     for (int i = 0; i < info_.dlpi_phnum; ++i) {
@@ -144,9 +151,21 @@ class LoadedLibrary {
       guarded = at >= page_of(begin) && at < page_of(begin + relro_->p_memsz);
     }
     if (guarded && mprotect(page, page_bytes, PROT_READ | PROT_WRITE) != 0) return false;
+    if (!guarded && !may_write(slot)) return false;
     __atomic_compare_exchange_n(slot, &bound, wanted, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
     if (guarded) mprotect(page, page_bytes, PROT_READ);
     return true;
+  }
+
+  /// Adds 0 to the word, by a call that fails where the program has protected the page.
+  static bool may_write(const void** slot) noexcept {
+    int nobody_waits = 0;
+    const int add = FUTEX_OP(FUTEX_OP_ADD, 0, FUTEX_OP_CMP_EQ, 0);
+    const long woken = syscall(SYS_futex, &nobody_waits, FUTEX_WAKE_OP | FUTEX_PRIVATE_FLAG, 0,
+                               nullptr, slot, add);
+    if (woken >= 0 || errno != EFAULT) return true;
+    errno = EACCES;
+    return false;
   }
 
   const dl_phdr_info& info_;

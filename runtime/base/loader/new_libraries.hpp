@@ -24,6 +24,8 @@ class NewLibraries {
   template <typename Visit>
   void visit(void* (*opens)(const char*, int), Visit visit) noexcept {
     Walk<Visit> walk{*this, visit, ++passes_};
+    dl_iterate_phdr(&count<Visit>, &walk);
+    if (walk.number == settled_.load(std::memory_order_acquire)) return;
     dl_iterate_phdr(&note<Visit>, &walk);
     if (walk.number == settled_.load(std::memory_order_acquire)) return;
     // A library is in the list before its slots are filled. Once this thread has had the lock of
@@ -49,20 +51,50 @@ class NewLibraries {
     NewLibraries& all_libraries;
     Visit& visit;
     const unsigned long long pass;
-    unsigned long long number = 0;  // How many were ever loaded.
+    unsigned long long number = 0;      // How many were ever loaded,
+    unsigned long long removed = 0;     // and how many are gone.
+    std::size_t libraries = 0;          // As many are loaded.
+    std::size_t at = 0;                 // The next one, in the order of the loader's list,
+    std::size_t kept = 0;               // which begins with so many that the last walk saw.
+    std::size_t former = 0, known = 0;  // Of the entries of that walk, the next and the end.
     bool all = true;
   };
 
   template <typename Visit>
+  static int count(dl_phdr_info* info, std::size_t, void* data) noexcept {
+    auto& walk = *static_cast<Walk<Visit>*>(data);
+    walk.number = info->dlpi_adds;
+    walk.removed = info->dlpi_subs;
+    ++walk.libraries;
+    return walk.number == walk.all_libraries.settled_.load(std::memory_order_relaxed) ? 1 : 0;
+  }
+  /// The loader appends to its list. So what was loaded since the last walk is at the end: a
+  /// library that was opened again where it had been is another one, and all before are the same.
+  template <typename Visit>
   static int note(dl_phdr_info* info, std::size_t, void* data) noexcept {
     auto& walk = *static_cast<Walk<Visit>*>(data);
     NewLibraries& all = walk.all_libraries;
-    walk.number = info->dlpi_adds;
-    if (walk.number == all.settled_.load(std::memory_order_relaxed)) return 1;
-    // Another library may be where one was that is gone.
-    if (all.forgets_.exchange(false) || info->dlpi_subs != all.removed_) all.count_ = 0;
-    all.removed_ = info->dlpi_subs;
-    if (all.find(info->dlpi_addr) == nullptr && all.count_ < all.known_.size()) {
+    if (walk.at == 0) {
+      const auto since = static_cast<std::size_t>(info->dlpi_adds - all.added_);
+      const bool counted = info->dlpi_adds == walk.number && info->dlpi_subs == walk.removed;
+      const bool keeps = !all.forgets_.exchange(false) && counted && walk.libraries > since;
+      walk.kept = keeps ? walk.libraries - since : 0;
+      walk.number = info->dlpi_adds;
+      walk.known = all.count_;
+      all.count_ = 0;
+      all.added_ = info->dlpi_adds;
+      all.removed_ = info->dlpi_subs;
+    }
+    if (walk.at++ < walk.kept) {
+      while (walk.former < walk.known && all.known_[walk.former].base != info->dlpi_addr) {
+        ++walk.former;  // It is gone.
+      }
+      if (walk.former < walk.known) {
+        all.known_[all.count_++] = all.known_[walk.former++];
+        return 0;
+      }
+    }
+    if (all.count_ < all.known_.size()) {
       all.known_[all.count_++] = {info->dlpi_addr, walk.pass, false};
     }
     return 0;
@@ -92,7 +124,7 @@ class NewLibraries {
   std::atomic<unsigned long long> passes_{0};
   std::atomic<bool> forgets_{false};
   // Changed inside walks.
-  unsigned long long removed_ = 0;
+  unsigned long long added_ = 0, removed_ = 0;
   std::size_t count_ = 0;
   std::array<Known, 4096> known_{};  // No allocator may run inside a walk: it may be the program's.
 };
