@@ -195,7 +195,7 @@ bool CpuFaults::bring(const std::shared_ptr<Allocation>& allocation, std::size_t
   const Location to = memory_.topology().nearest_host(DeviceId{at.ordinal});
   MigrateOptions options;
   MoveTerms terms;
-  terms.requires_guards = false;  // The thread cannot go on, and may be inside the loader.
+  terms.requires_guards = false;        // The thread cannot go on, and may be inside the loader.
   terms.choice = PlaceChoice::runtime;  // The program wants it where it was.
   if (mover_.attached().any(allocation->begin())) {
     options.scope = StopScope::attached;

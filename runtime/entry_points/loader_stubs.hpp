@@ -1,9 +1,19 @@
 #pragma once
 
+namespace vma {
+
+/// In two registers.
+struct LoaderAnswer {
+  const void* value;
+  long given;  // 0: the next function is to answer.
+};
+
+}  // namespace vma
+
 /// A function in the place of one of the system's loader, such as `dlsym`, whose answer depends on
 /// who calls it. `name` calls `found` with the first two arguments and the address of its caller,
-/// and returns what that returns; if that is null, it jumps to the function at `next` as if the
-/// caller had called that. `found` and `next` have C linkage.
+/// and returns the value of the `LoaderAnswer` that it returns; if none is given, it jumps to the
+/// function at `next` as if the caller had called that. `found` and `next` have C linkage.
 #if defined(__x86_64__)
 #define VMART_LOADER_STUB(name, found, next)              \
   asm(".pushsection .text\n"                              \
@@ -22,7 +32,7 @@
       "  addq $8, %rsp\n  .cfi_adjust_cfa_offset -8\n"    \
       "  popq %rsi\n  .cfi_adjust_cfa_offset -8\n"        \
       "  popq %rdi\n  .cfi_adjust_cfa_offset -8\n"        \
-      "  testq %rax, %rax\n  jne 1f\n"                    \
+      "  testq %rdx, %rdx\n  jne 1f\n"                    \
       "  jmp *" #next                                     \
       "(%rip)\n"                                          \
       "1: ret\n"                                          \
@@ -44,7 +54,7 @@
       "  mov x2, x30\n"                                         \
       "  bl " #found                                            \
       "\n"                                                      \
-      "  cbnz x0, 1f\n"                                         \
+      "  cbnz x1, 1f\n"                                         \
       "  ldp x0, x1, [sp, #16]\n"                               \
       "  ldp x29, x30, [sp], #32\n"                             \
       "  adrp x16, " #next "\n  ldr x16, [x16, #:lo12:" #next   \

@@ -157,40 +157,42 @@ void place_copy_guards() noexcept {
 
 extern "C" {
 
-/// What `dlsym` returns to the program; null: what the next `dlsym` returns.
-__attribute__((visibility("hidden"), used)) const void* vmart_dlsym_found(void* handle,
-                                                                          const char* symbol,
-                                                                          const void*) {
+/// What `dlsym` returns to the program.
+__attribute__((visibility("hidden"), used)) vma::LoaderAnswer vmart_dlsym_found(void* handle,
+                                                                                const char* symbol,
+                                                                                const void*) {
   using namespace vma;
   look();
   // RTLD_NEXT depends on who calls. Threads of vmart find the driver's functions.
   if (symbol == nullptr || symbol[0] != 'c' || symbol[1] != 'u' || handle == RTLD_NEXT ||
       InsideRuntime::here()) {
-    return nullptr;
+    return {};
   }
   const DriverGuards& known = *guards.load(std::memory_order_acquire);
   const void* const function = vmart_next_dlsym(handle, symbol);
-  if (function == nullptr) return nullptr;
-  if (const void* const guard = known.guard_of(function)) return guard;
+  if (function == nullptr) return {};
+  if (const void* const guard = known.guard_of(function)) return {guard, true};
   // Other libraries have functions of such names, too.
   Dl_info found{}, driver{};
   const bool in_driver = dladdr(function, &found) != 0 && dladdr(known.inside(), &driver) != 0 &&
                          found.dli_fbase == driver.dli_fbase;
-  return in_driver ? known.guard_of(function, symbol) : nullptr;
+  const void* const guard = in_driver ? known.guard_of(function, symbol) : nullptr;
+  return {guard, guard != nullptr};
 }
 
-/// What `dlopen` returns to the program, once the library's calls are guarded; null: what the next
-/// `dlopen` returns. Which file a name without a path means depends on who calls; such a library is
-/// guarded when something is looked up in it, or before the next move. Where a path leads does not,
-/// nor do the files that the library needs: the loader takes it for the child of nobody.
-__attribute__((visibility("hidden"), used)) const void* vmart_dlopen_found(const char* path,
-                                                                           int flags, const void*) {
+/// What `dlopen` returns to the program, once the library's calls are guarded. Which file a name
+/// without a path means depends on who calls; such a library is guarded when something is looked up
+/// in it, or before the next move. Where a path leads does not, nor do the files that the library
+/// needs: the loader takes it for the child of nobody.
+__attribute__((visibility("hidden"), used)) vma::LoaderAnswer vmart_dlopen_found(const char* path,
+                                                                                 int flags,
+                                                                                 const void*) {
   if (path == nullptr || std::strchr(path, '/') == nullptr || std::strchr(path, '$') != nullptr) {
-    return nullptr;
+    return {};
   }
   void* const handle = vmart_next_dlopen(path, flags);
   if (handle != nullptr) vma::look();
-  return handle;
+  return {handle, true};
 }
 
 }  // extern "C"

@@ -11,6 +11,7 @@
 #include <gtest/gtest.h>
 
 #include <dlfcn.h>
+#include <sys/inotify.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -20,6 +21,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <fstream>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -193,6 +195,20 @@ TEST(CopyGuards, StandInLibrariesWithoutALookUpWhenAMoveBegins) {
   migrate(memory, host(0));
   EXPECT_EQ(Imports(map->l_ld).others, "");
   free(memory);
+}
+
+TEST(CopyGuards, LetTheLoaderOpenAFileOnceThatIsNoLibrary) {
+  runtime();
+  const std::string path = testing::TempDir() + "no_library_" + std::to_string(getpid());
+  std::ofstream(path) << "text";
+  const int events = inotify_init1(IN_NONBLOCK);
+  ASSERT_GE(inotify_add_watch(events, path.c_str(), IN_OPEN), 0);
+  EXPECT_EQ(dlopen(path.c_str(), RTLD_NOW), nullptr);
+  EXPECT_NE(std::string_view(dlerror()).find("no_library"), std::string_view::npos);
+  std::array<inotify_event, 8> opened;
+  EXPECT_EQ(read(events, opened.data(), sizeof opened), ssize_t{sizeof(inotify_event)});
+  close(events);
+  unlink(path.c_str());
 }
 
 TEST(CopyGuards, LetAForkedChildLookFunctionsUp) {

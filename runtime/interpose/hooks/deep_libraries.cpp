@@ -80,9 +80,8 @@ void bind_deep_libraries() noexcept {
 
 }  // namespace vma::interpose
 
-extern "C" __attribute__((visibility("hidden"), used)) const void* vmart_run_opens(const char*,
-                                                                                   int flags,
-                                                                                   const void*) {
+extern "C" __attribute__((visibility("hidden"), used)) vma::LoaderAnswer vmart_run_opens(
+    const char*, int flags, const void*) {
   using namespace vma::interpose;
   for (const char* version : {"GLIBC_2.34", "GLIBC_2.17", "GLIBC_2.2.5"}) {
     if (vmart_run_next_dlopen != nullptr) break;
@@ -91,7 +90,7 @@ extern "C" __attribute__((visibility("hidden"), used)) const void* vmart_run_ope
     if (found == nullptr) forget_loader_error();
   }
   if ((flags & RTLD_DEEPBIND) != 0) any_opened.store(true);
-  return nullptr;
+  return {};
 }
 
 VMART_LOADER_STUB(vmart_run_dlopen, vmart_run_opens, vmart_run_next_dlopen);

@@ -94,29 +94,31 @@ extern "C" {
 
 __attribute__((visibility("hidden"))) void* (*vmart_run_next_dlsym)(void*, const char*) = nullptr;
 
-/// What `dlsym` returns to the program; null: what the next `dlsym` returns.
-__attribute__((visibility("hidden"), used)) const void* vmart_run_found(void* handle,
-                                                                        const char* symbol,
-                                                                        const void* caller) {
+/// What `dlsym` returns to the program.
+__attribute__((visibility("hidden"), used)) vma::LoaderAnswer vmart_run_found(void* handle,
+                                                                              const char* symbol,
+                                                                              const void* caller) {
   using vma::interpose::DriverLibrary;
   if (vmart_run_next_dlsym == nullptr) vmart_run_next_dlsym = vma::interpose::find_next_dlsym();
   vma::interpose::bind_deep_libraries();
   // RTLD_NEXT depends on who calls.
   if (symbol == nullptr || symbol[0] != 'c' || symbol[1] != 'u' || handle == RTLD_NEXT) {
-    return nullptr;
+    return {};
   }
   const vma::CallKind kind = vma::kind_of_call(symbol);
-  if (kind == vma::CallKind::harmless) return nullptr;
+  if (kind == vma::CallKind::harmless) return {};
   // Also in a process that stands aside: it may have memory of vmart's.
-  if (!vma::interpose::Settings::get().on || vma::interpose::is_vmart(caller)) return nullptr;
+  if (!vma::interpose::Settings::get().on || vma::interpose::is_vmart(caller)) return {};
   void* const function = vmart_run_next_dlsym(handle, symbol);
-  if (function == nullptr) return nullptr;
+  if (function == nullptr) return {};
   const bool in_driver = vma::interpose::is_in_driver(function);
-  if (kind != vma::CallKind::hooked && !in_driver) return nullptr;
+  if (kind != vma::CallKind::hooked && !in_driver) return {};
   DriverLibrary::open_around(function);
   const DriverLibrary* const driver = DriverLibrary::get();
   const void* const hook = driver != nullptr ? driver->hook_of(function) : nullptr;
-  return hook == nullptr && in_driver ? vma::interpose::jump_to_unknown(function, symbol) : hook;
+  const void* const answer =
+      hook == nullptr && in_driver ? vma::interpose::jump_to_unknown(function, symbol) : hook;
+  return {answer, answer != nullptr};
 }
 
 }  // extern "C"
