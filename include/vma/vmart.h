@@ -291,19 +291,6 @@ VMART_EXPORT vmart_status vmart_attach_to(vmart_stream stream, void* pointer);
 /// `vma::StreamWork`.
 VMART_EXPORT vmart_status vmart_attach_as(vmart_stream stream, void* pointer, int32_t work);
 VMART_EXPORT vmart_status vmart_detach_from(vmart_stream stream, void* pointer);
-/// From now on a live move calls `call(data)` on a thread of the runtime before it stops attached
-/// streams, while it stops nothing. A program that attaches a stream whenever it enqueues on it can
-/// detach there those that are idle: streams that need not stop make moves faster. `call` may
-/// attach and detach streams, and must not wait for another move. Null: none. Replaces the last
-/// one, which another thread may still be in. Does not open the runtime.
-VMART_EXPORT vmart_status vmart_before_stops(void (*call)(void* data), void* data);
-/// From now on a live move calls `call(limit_ns, data)` on a thread of the runtime when the program
-/// keeps the driver so busy with launches that those of the move wait. No thread of the program
-/// should begin a launch then for `limit_ns` nanoseconds, or until `call(0, data)`. Several moves
-/// may ask at once, and each ends its own pause. `call` must not wait for a launch. Null: none.
-/// Replaces the last one, which another thread may still be in. Does not open the runtime.
-VMART_EXPORT vmart_status vmart_pause_launches(void (*call)(int64_t limit_ns, void* data),
-                                               void* data);
 
 /// Go around calls that enqueue copies or fills of memory that may move meanwhile, unless the
 /// runtime guards them by itself; see `vma::CopyScope`. The first one blocks: while streams are

@@ -1,6 +1,7 @@
 // The C calls that move memory, and those that name the streams to stop.
 #include "abi/boundary.hpp"
 #include "abi/migration_values.hpp"
+#include "memory/contexts_in_use.hpp"
 #include "migrate/gates/capture_starts.hpp"
 #include "migrate/stops/copy_scopes.hpp"
 #include "migrate/gates/program_calls.hpp"
@@ -10,6 +11,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <memory>
 
 using vma::at_boundary;
@@ -25,6 +27,10 @@ void tell(const vma::ParkReport& report, uint64_t* out_moved_bytes, uint64_t* ou
   for (const vma::ParkReport::Stayed& stayed : report.stayed) stayed_bytes += stayed.bytes;
   if (out_moved_bytes != nullptr) *out_moved_bytes = report.bytes_moved;
   if (out_stayed_bytes != nullptr) *out_stayed_bytes = stayed_bytes;
+}
+
+vma::ContextHandle context_of(void* context) {
+  return vma::ContextHandle{reinterpret_cast<std::uintptr_t>(context)};
 }
 
 }  // namespace
@@ -161,12 +167,17 @@ void vmart_no_stops_end() {
   vma::let_stops_go_on();
 }
 
-vmart_status vmart_before_stops(void (*call)(void* data), void* data) {
-  return at_boundary([&] { vma::ProgramCalls::of_process().before_stops.set(call, data); });
+void vmart_context_created(void* context) {
+  vma::ContextsInUse::note_created(context_of(context));
 }
 
-vmart_status vmart_pause_launches(void (*call)(int64_t limit_ns, void* data), void* data) {
-  return at_boundary([&] { vma::ProgramCalls::of_process().pause_launches.set(call, data); });
+void vmart_context_destroyed(void* context) {
+  vma::ContextsInUse::note_destroyed(context_of(context));
+}
+
+void vmart_hold_enqueues(const char* (*begin)(int64_t, void*), void (*end)(void*), void* data) {
+  // Never freed: a move may be about to call it.
+  vma::ProgramEnqueues::of_process().store(new vma::ProgramEnqueues{begin, end, data});
 }
 
 vmart_status vmart_detach_from(vmart_stream stream, void* pointer) {

@@ -317,6 +317,7 @@ using InstantiateWithLog = CUresult (*)(CUgraphExec*, CUgraph, CUgraphNode*, cha
   ROW(cuStreamDestroy_v2, PFN_cuStreamDestroy_v4000)
 
 #define VMART_RUN_CONTEXT_HOOKS(ROW)                                                 \
+  ROW(cuGreenCtxCreate, PFN_cuGreenCtxCreate_v12040)                                 \
   ROW(cuGreenCtxDestroy, PFN_cuGreenCtxDestroy_v12040)                               \
   ROW(cuCtxCreate, PFN_cuCtxCreate_v3020)                                            \
   ROW(cuCtxDestroy, PFN_cuCtxDestroy_v4000)                                          \

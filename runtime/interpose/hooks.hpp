@@ -159,8 +159,7 @@ struct RoomHook<entry, CUresult (*)(Args...)> {
   }
 };
 
-/// The hook of a call that enqueues work: attaches its stream first, and keeps it attached until
-/// the call returns.
+/// The hook of a call that enqueues work.
 template <EntryPoint entry, typename Pointer = typename TypeOf<entry>::Pointer>
 struct EnqueueHook;
 
@@ -168,12 +167,8 @@ template <EntryPoint entry, typename... Args>
 struct EnqueueHook<entry, CUresult (*)(Args...)> {
   static CUresult call(Args... args) noexcept {
     constexpr bool begins_capture = symbol_of(entry).starts_with("cuStreamBegin");
-    constexpr bool may_join = symbol_of(entry).starts_with("cuStreamWaitEvent");
     const CUstream stream = stream_among(args...);
     const ProgramStreams::Enqueue enqueue(stream);
-    if (begins_capture || (may_join && Refusals::get().any_capture())) {
-      ProgramStreams::get().before_capture(stream);
-    }
     const CrossCopies::Order order(copied_in_legacy_stream<entry>(args...));
     const CUresult result = call_driver_with_room<entry>(RoomNeed::on_stream(stream), args...);
     if (result != CUDA_SUCCESS) return result;

@@ -63,9 +63,6 @@ Settings read() {
   settings.capacity_is_set = !variable("VMART_CAPACITY").empty();
   settings.overcommit = flag_of("VMART_RUN_OVERCOMMIT", false);
   settings.vmm = flag_of("VMART_RUN_VMM", false);
-  if (const char* const queues = secure_getenv("CUDA_DEVICE_MAX_CONNECTIONS")) {
-    settings.hardware_queues = std::clamp(std::atoi(queues), 1, 32);
-  }
   settings.uses_are_read = std::ranges::any_of(
       std::initializer_list<const char*>{"VMART_POLICY", "VMART_RECORD", "VMART_DECISIONS"},
       [](const char* name) { return !variable(name).empty() && variable(name) != "0"; });

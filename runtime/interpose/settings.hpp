@@ -19,7 +19,6 @@ struct Settings {
   bool capacity_is_set = false;  ///< VMART_CAPACITY limits what the program has at some place.
   bool overcommit = false;       ///< Memory for which there is no room spills to other places.
   std::string driver;            ///< VMART_DRIVER; empty: the program's.
-  int hardware_queues = 8;       ///< Of a context.
   /// A policy, a recording or a decision log reads what the program uses.
   bool uses_are_read = false;
 

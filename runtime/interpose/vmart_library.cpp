@@ -67,14 +67,6 @@ const VmartLibrary* open() noexcept {
   return nullptr;
 }
 
-/// Whether the context was destroyed or is not active yet, which the driver does not tell apart.
-/// CUDA's runtime makes a primary context current before it activates it.
-bool is_in_unusable_context(CUstream stream) noexcept {
-  CUstreamCaptureStatus unused = CU_STREAM_CAPTURE_STATUS_NONE;
-  return DriverLibrary::get()->cuStreamIsCapturing_plain(stream, &unused) ==
-         CUDA_ERROR_CONTEXT_IS_DESTROYED;
-}
-
 }  // namespace
 
 const VmartLibrary* VmartLibrary::load() noexcept {
@@ -94,35 +86,6 @@ const VmartLibrary* VmartLibrary::load() noexcept {
 
 const VmartLibrary* VmartLibrary::loaded() noexcept {
   return is_forked_child() ? nullptr : library.load(std::memory_order_acquire);
-}
-
-// --- Streams
-
-Attached attach(CUstream stream) noexcept {
-  const VmartLibrary* const vmart = VmartLibrary::loaded();
-  if (vmart == nullptr) return Attached::no;
-  // Again if another thread has activated the context meanwhile.
-  for (int tries = 0; tries < 2; ++tries) {
-    switch (vmart->vmart_attach(stream)) {
-      case VMART_OK:
-      case VMART_INVALID_ARGUMENT: return Attached::yes;
-      case VMART_DRIVER_GONE: break;
-      default: return Attached::no;
-    }
-    if (is_in_unusable_context(stream)) return Attached::later;
-  }
-  return Attached::yes;
-}
-
-void detach(CUstream stream) noexcept {
-  if (const VmartLibrary* const vmart = VmartLibrary::loaded()) vmart->vmart_detach(stream);
-}
-
-bool try_detach(CUstream stream) noexcept {
-  const VmartLibrary* const vmart = VmartLibrary::loaded();
-  int detached = 0;
-  return vmart != nullptr && vmart->vmart_try_detach(stream, &detached) == VMART_OK &&
-         detached != 0;
 }
 
 const char* last_error() noexcept {

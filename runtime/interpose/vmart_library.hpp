@@ -31,11 +31,9 @@
   ROW(vmart_backing_share)          \
   ROW(vmart_backing_release)        \
   ROW(vmart_backing_note_passed)    \
-  ROW(vmart_attach)                 \
-  ROW(vmart_detach)                 \
-  ROW(vmart_try_detach)             \
-  ROW(vmart_before_stops)           \
-  ROW(vmart_pause_launches)         \
+  ROW(vmart_context_created)        \
+  ROW(vmart_context_destroyed)      \
+  ROW(vmart_hold_enqueues)          \
   ROW(vmart_copy_begin)             \
   ROW(vmart_copy_end)               \
   ROW(vmart_no_stops_begin)         \
@@ -79,18 +77,6 @@ struct VmartLibrary {
   static const VmartLibrary* loaded() noexcept;
 };
 
-// --- Streams that moves wait for. Requires: vmart is loaded, or nothing is attached.
-
-/// What came of attaching a stream. `later`: its context is not usable, so no work can be enqueued.
-enum class Attached { yes, no, later };
-
-/// `yes`, if no work can be missed: a stream of a GPU that is not vmart's (VMART_DEVICES) cannot
-/// reach its memory, and once the process exits, nothing moves.
-Attached attach(CUstream stream) noexcept;
-void detach(CUstream stream) noexcept;
-/// Returns false if a move uses the stream, or the runtime has ended. Does not wait for a move,
-/// which may wait for a thread that waits for the caller's lock.
-bool try_detach(CUstream stream) noexcept;
 /// Why vmart has refused.
 const char* last_error() noexcept;
 

@@ -1,10 +1,13 @@
 #include "memory/contexts_in_use.hpp"
 
 #include "base/log.hpp"
+#include "base/process_exit.hpp"
 #include "driver/native_codes.hpp"
 
 #include <algorithm>
 #include <exception>
+#include <mutex>
+#include <set>
 
 namespace vma {
 
@@ -24,6 +27,32 @@ ContextsInUse::~ContextsInUse() {
   for (const auto& [device, context] : primaries_) release_primary(device);
 }
 
+namespace {
+
+/// Those that the program has told of.
+struct ToldContexts {
+  std::mutex mutex;
+  std::set<ContextHandle> contexts;
+  static ToldContexts& of_process() {
+    static Immortal<ToldContexts> only;
+    return *only;
+  }
+};
+
+}  // namespace
+
+void ContextsInUse::note_created(ContextHandle context) {
+  ToldContexts& told = ToldContexts::of_process();
+  const std::lock_guard lock(told.mutex);
+  told.contexts.insert(context);
+}
+
+void ContextsInUse::note_destroyed(ContextHandle context) noexcept {
+  ToldContexts& told = ToldContexts::of_process();
+  const std::lock_guard lock(told.mutex);
+  told.contexts.erase(context);
+}
+
 std::vector<ContextHandle> ContextsInUse::list() {
   std::vector<ContextHandle> contexts;
   const ContextHandle current = driver_.current_context();
@@ -34,6 +63,11 @@ std::vector<ContextHandle> ContextsInUse::list() {
   std::vector<ContextHandle> more;
   if (named_) more = named_();
   more.push_back(current);
+  {
+    ToldContexts& told = ToldContexts::of_process();
+    const std::lock_guard lock(told.mutex);
+    more.insert(more.end(), told.contexts.begin(), told.contexts.end());
+  }
   const MutexLock lock(mutex_);
   for (const ContextHandle context : more) {
     const bool seen = std::ranges::find(contexts, context) != contexts.end();

@@ -28,6 +28,10 @@ class ContextsInUse {
   /// back. Requires: no call is in progress.
   void name_more(std::function<std::vector<ContextHandle>()> named) { named_ = std::move(named); }
 
+  /// The program has created the context, or is about to destroy it: it is in use in between. For
+  /// all runtimes of the process.
+  static void note_created(ContextHandle context);
+  static void note_destroyed(ContextHandle context) noexcept;
   /// The contexts in use now, without the runtime's own. Throws: what the driver throws.
   std::vector<ContextHandle> list();
   /// The GPU's primary context, retained from now on; none if it is not active.

@@ -263,7 +263,7 @@ void Parker::carry_out(std::vector<Step>& steps, const ParkOptions& options,
       const std::string why = step.allocation->why_pinned();
       if (!restores && !why.empty()) throw Error(ErrorKind::pinned, call, "it " + why);
       if (step.kind != Step::Kind::move) return take_step(step, options);
-      if (attached && !mover_.attached().any(step.allocation->begin())) {
+      if (attached && !mover_.may_stop_for(step.allocation->begin())) {
         throw Error(ErrorKind::invalid_argument, call, "no attached stream uses it");
       }
       moves.push_back(&step);

@@ -107,8 +107,8 @@ void check_background_move(const Allocation& allocation, Mover& mover,
   const bool holds = options.scope == StopScope::hold || options.nothing_runs;
   if (!holds && !mover.may_stop_for(allocation.begin())) {
     throw Error(ErrorKind::invalid_argument, call,
-                "no attached stream may use the allocation; attach the streams that use it, or set "
-                "StopScope::hold");
+                "this driver can hold no context, the program's work cannot be suspended, and no "
+                "attached stream may use the allocation; attach the streams that use it");
   }
   if (options.nothing_runs) return;
   CopyScopes::process().look();

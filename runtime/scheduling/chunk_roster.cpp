@@ -5,7 +5,7 @@
 namespace vma {
 
 ChunkRoster::ChunkRoster(const Topology& topology, Mover& mover)
-    : topology_(topology), attached_(mover.attached()), reach_(mover.reach()) {
+    : topology_(topology), mover_(mover), reach_(mover.reach()) {
   for (std::size_t i = 0; i < topology.locations().size(); ++i) {
     places_.emplace(topology.locations()[i], PlaceId{static_cast<std::uint8_t>(i)});
   }
@@ -64,7 +64,7 @@ void ChunkRoster::refresh(const Entry& entry, ChunkTables& tables) const {
   const std::shared_ptr<Allocation> allocation = entry.allocation.lock();
   if (!allocation || allocation->being_freed) return;  // Its `freed` event will follow.
   const bool movable = allocation->may_move() && !allocation->poisoned();
-  const bool in_scope = attached_.any(entry.begin);
+  const bool in_scope = mover_.may_stop_for(entry.begin);
   for (std::size_t slot = 0; slot < entry.slots; ++slot) {
     const ChunkId chunk{static_cast<std::uint32_t>(index(entry.first) + slot)};
     ChunkRow& row = tables.row(chunk);

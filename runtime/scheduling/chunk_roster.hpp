@@ -56,7 +56,7 @@ class ChunkRoster {
   void refresh_reach(const Entry& entry, const Allocation& allocation, ChunkTables& tables) const;
 
   const Topology& topology_;
-  const AttachedStreams& attached_;
+  const Mover& mover_;
   const Reach& reach_;
   std::unordered_map<Location, PlaceId> places_;
   std::map<Address, Entry> entries_;

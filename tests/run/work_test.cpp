@@ -1,6 +1,5 @@
 // Goal: what calls of a program tell about its work is what they do. Method: arguments as the calls
 // have them; launches of GPUs that nobody else notes.
-#include "interpose/waits/launch_pause.hpp"
 #include "interpose/work/blind_launches.hpp"
 #include "interpose/work/memory_ranges.hpp"
 #include "interpose/work/overlap.hpp"
@@ -9,9 +8,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
-#include <atomic>
 #include <span>
-#include <thread>
 #include <vector>
 
 namespace vma::interpose {
@@ -229,73 +226,6 @@ TEST(EarlyReaders, AreNotThoseWithoutAName) {
   EarlyReaders readers([](CUfunction) noexcept -> const char* { return nullptr; });
   int function = 0;
   EXPECT_FALSE(readers.has(reinterpret_cast<CUfunction>(&function)));
-}
-
-/// A thread that waits for the end of a pause before it launches.
-class WaitingLaunch {
- public:
-  /// Returns once the thread is about to wait.
-  explicit WaitingLaunch(LaunchPause& pause)
-      : thread_([this, &pause] {
-          comes_ = true;
-          pause.await_end();
-          went_early_ = !may_go_;
-        }) {
-    while (!comes_) std::this_thread::yield();
-  }
-  void may_go() { may_go_ = true; }
-  /// Waits for the thread.
-  bool went_early() {
-    thread_.join();
-    return went_early_;
-  }
-
- private:
-  std::atomic<bool> comes_ = false, may_go_ = false, went_early_ = false;
-  std::thread thread_;
-};
-
-constexpr std::int64_t long_ns = 60'000'000'000;
-
-TEST(LaunchPause, HoldsThreadsUntilAllPausesHaveEnded) {
-  LaunchPause& pause = LaunchPause::get();
-  pause.await_end();  // There is none.
-  pause.change(long_ns);
-  pause.change(long_ns);
-  WaitingLaunch launch(pause);
-  pause.change(0);
-  for (int i = 0; i < 1000; ++i) std::this_thread::yield();
-  launch.may_go();
-  pause.change(0);
-  EXPECT_FALSE(launch.went_early());
-  pause.await_end();
-}
-
-TEST(LaunchPause, AShorterOneDoesNotEndALongerOne) {
-  constexpr std::int64_t short_ns = 1'000'000;
-  LaunchPause& pause = LaunchPause::get();
-  pause.change(long_ns);
-  pause.change(short_ns);
-  WaitingLaunch launch(pause);
-  for (const std::int64_t begin = now_ns(); now_ns() - begin < 20 * short_ns;) {
-    std::this_thread::yield();
-  }
-  launch.may_go();
-  pause.change(0);
-  pause.change(0);
-  EXPECT_FALSE(launch.went_early());
-}
-
-TEST(LaunchPause, LastsNoLongerThanItsLimit) {
-  LaunchPause& pause = LaunchPause::get();
-  pause.change(long_ns);
-  pause.change(0);
-  const std::int64_t begin = now_ns();
-  pause.change(1'000'000);
-  pause.await_end();
-  EXPECT_GE(now_ns() - begin, 1'000'000);
-  EXPECT_LT(now_ns() - begin, long_ns) << "an earlier one lent it its limit";
-  pause.change(0);
 }
 
 }  // namespace

@@ -155,6 +155,12 @@ CUresult hook_cuCtxSetFlags(unsigned flags) {
   return result;
 }
 
+CUresult hook_cuGreenCtxCreate(CUgreenCtx* out, CUdevResourceDesc description, CUdevice device,
+                               unsigned flags) {
+  ProgramStreams::get().note_green_context();
+  return call_driver<EntryPoint::cuGreenCtxCreate>(out, description, device, flags);
+}
+
 CUresult hook_cuGreenCtxDestroy(CUgreenCtx green) {
   const DriverLibrary* const driver = DriverLibrary::get();
   CUcontext context = nullptr;

@@ -62,17 +62,6 @@ CUresult launch_with(const CUlaunchConfig* config, CUfunction function, void** p
   return result;
 }
 
-/// Several launches, each on a stream of another GPU: attaches one, and then the rest.
-CUresult launch_on_all(CUDA_LAUNCH_PARAMS* launches, unsigned count, unsigned flags,
-                       unsigned attached) noexcept {
-  constexpr unsigned gpus_max = 64;  // With more, the driver refuses the call.
-  if (launches == nullptr || attached >= count || attached >= gpus_max) {
-    return call_driver<EntryPoint::cuLaunchCooperativeKernelMultiDevice>(launches, count, flags);
-  }
-  const ProgramStreams::Enqueue enqueue(launches[attached].hStream);
-  return launch_on_all(launches, count, flags, attached + 1);
-}
-
 template <EntryPoint entry, typename Handle>
 CUresult unload(Handle handle) noexcept {
   const ProgramMemory::Still still;
@@ -131,7 +120,9 @@ CUresult hook_cuLaunchCooperativeKernel_ptsz(CUfunction function, unsigned grid_
 
 CUresult hook_cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS* launches, unsigned count,
                                                    unsigned flags) {
-  return launch_on_all(launches, count, flags, 0);
+  const ProgramStreams::Enqueue enqueue(launches != nullptr && count > 0 ? launches->hStream
+                                                                         : nullptr);
+  return call_driver<EntryPoint::cuLaunchCooperativeKernelMultiDevice>(launches, count, flags);
 }
 
 CUresult hook_cuModuleUnload(CUmodule module) {

@@ -7,13 +7,13 @@ namespace vma::interpose {
 
 CUresult hook_cuStreamCreate(CUstream* out, unsigned flags) {
   const CUresult result = call_driver<EntryPoint::cuStreamCreate>(out, flags);
-  if (result == CUDA_SUCCESS) ProgramStreams::get().created(*out, flags);
+  if (result == CUDA_SUCCESS) ProgramStreams::get().created(*out);
   return result;
 }
 
 CUresult hook_cuStreamCreateWithPriority(CUstream* out, unsigned flags, int priority) {
   const CUresult result = call_driver<EntryPoint::cuStreamCreateWithPriority>(out, flags, priority);
-  if (result == CUDA_SUCCESS) ProgramStreams::get().created(*out, flags);
+  if (result == CUDA_SUCCESS) ProgramStreams::get().created(*out);
   return result;
 }
 
@@ -21,7 +21,7 @@ CUresult hook_cuGreenCtxStreamCreate(CUstream* out, CUgreenCtx green, unsigned f
                                      int priority) {
   const CUresult result =
       call_driver<EntryPoint::cuGreenCtxStreamCreate>(out, green, flags, priority);
-  if (result == CUDA_SUCCESS) ProgramStreams::get().created(*out, flags | CU_STREAM_NON_BLOCKING);
+  if (result == CUDA_SUCCESS) ProgramStreams::get().created(*out);
   return result;
 }
 

@@ -21,12 +21,6 @@ using std::chrono::nanoseconds;
 
 /// An older observation of a backlog is repeated before anything is stopped.
 constexpr nanoseconds look_age_max = milliseconds(20);
-/// A backlog that was seen earlier may have gone.
-constexpr nanoseconds depth_age_max = std::chrono::seconds(1);
-/// How often something else is done while a gate waits: less often if it waits long.
-constexpr nanoseconds meanwhile_period = microseconds(100);
-constexpr nanoseconds meanwhile_period_max = milliseconds(5);
-constexpr int meanwhile_share = 16;
 
 bool means_capture(int native) {
   return native == native_stream_capture_unsupported ||
@@ -84,11 +78,6 @@ TimePoint Gate::open_late() noexcept {
   const TimePoint now = clock_.now();
   const bool nothing_stands = state_ == State::closing && !stops_->arrivals().any_now();
   if (nothing_stands && now < unstopped_until_.load()) return later(now, look_period);
-  // The gate before this one may have opened just now.
-  if (!nothing_stands && behind_.load() && !std::exchange(stood_behind_, true)) {
-    return later(now, limits_.arrival_limit);
-  }
-  // From here on they may go on to a gate behind this one, which has the same words.
   any_when_opened_ = stops_->arrivals().any_now();
   all_when_opened_ = stops_->arrivals().all_now();
   if (!advance(State::closing, State::open) && !advance(State::closed, State::open)) return never;
@@ -246,11 +235,11 @@ std::optional<Gate::Refusal> Gate::send(const GatePlan& plan, const GateLimits& 
   stops_.reset();
   refused_.reset();
   failed_ = nullptr;
-  first_arrival_ = last_arrival_ = next_since_ = TimePoint(0);
+  first_arrival_ = last_arrival_ = TimePoint(0);
   any_when_opened_ = all_when_opened_ = false;
   if (plan.stops.empty()) return nothing_to_stop();
   // With one stream there is no skew.
-  const bool looks = plan.stops.size() > 1 && !limits.follows;
+  const bool looks = plan.stops.size() > 1;
   if (looks) {
     if (auto refusal = look(plan, limits)) return refusal;
   }
@@ -281,30 +270,18 @@ std::optional<Gate::Refusal> Gate::begin(const GatePlan& plan) {
             in_ms(skew), stops_->name(varying), in_ms(limits_.skew_limit))};
   }
   arrival_limit_ = std::min(limits_.arrival_limit, std::max(limits_.arrival_limit_min, 2 * skew));
-  if (!limits_.follows && CopyScopes::process().were_in_the_way()) {
+  if (CopyScopes::process().were_in_the_way()) {
     let_turn_go();  // Nothing is stopped yet, and the copies under way may take long.
     if (auto refusal = hold_copies_back(later(clock_.now(), NoCopies::unstopped_limit)))
       return refusal;
   }
   const TimePoint now = clock_.now();
-  behind_ = limits_.follows;
-  stood_behind_ = false;
-  may_arrive_ = later(now, deepest_known_since(now - depth_age_max));
   copies_due_ = later(now, NoCopies::unstopped_limit);
   turn_end_ = later(now, limits_.turn_limit);
-  if (!limits_.follows) try_turn();
-  arrivals_due_ = limits_.follows ? wait_end() : later(now, stops_->deepest());
+  try_turn();
+  arrivals_due_ = later(now, stops_->deepest());
   watch_until(later(arrivals_due_, limits_.arrival_limit));
   return enqueue_next();
-}
-
-nanoseconds Gate::deepest_known_since(TimePoint earliest) {
-  nanoseconds deepest(0);
-  for (const GateStop& stop : plan_->stops) {
-    const Backlog& backlog = post_.stand(stop).backlog;
-    if (backlog.known_since(earliest)) deepest = std::max(deepest, backlog.depth());
-  }
-  return deepest;
 }
 
 /// Until all are enqueued, a call that blocks must not keep streams stopped that were told first.
@@ -325,26 +302,17 @@ void Gate::keep_up() noexcept {
   }
 }
 
-void Gate::comes_next() noexcept {
-  behind_ = false;
-  next_since_ = clock_.now();
-  be_back_by(later(clock_.now(), limits_.arrival_limit));
-}
-
 // --- Waiting
 
 /// When the first stream should have arrived at the latest.
 TimePoint Gate::wait_end() const {
-  // While gates before this one arrive, the streams make progress.
-  const TimePoint asked =
-      std::max(next_since_, stops_->awaits_arrival() ? stops_->enqueued_at() : clock_.now());
+  const TimePoint asked = stops_->awaits_arrival() ? stops_->enqueued_at() : clock_.now();
   return std::min(later(asked, limits_.wait_limit),
                   later(later(asked, stops_->deepest()), limits_.overdue_limit));
 }
 
-bool Gate::await_first(TimePoint until, const std::function<void()>& meanwhile) {
+bool Gate::await_first(TimePoint until) {
   Arrivals& arrivals = stops_->arrivals();
-  const TimePoint begun = clock_.now();
   const auto come = [&] {
     arrivals.look();
     return arrivals.any() || arrivals.all() || unwanted();
@@ -363,22 +331,9 @@ bool Gate::await_first(TimePoint until, const std::function<void()>& meanwhile) 
         let_turn_go();
         continue;
       }
-    } else {
-      if (meanwhile) {
-        const TimePoint now = clock_.now();
-        look = std::min(look, now + std::clamp((now - begun) / meanwhile_share, meanwhile_period,
-                                               meanwhile_period_max));
-      }
-      if (poll_until(clock_, look, come)) {
-        if (arrivals.any()) try_turn();
-        return true;
-      }
-      if (meanwhile) {
-        // Its calls may wait behind a launch for which there is no room while a stream stands.
-        const TimePoint now = clock_.now();
-        be_back_by(later(now, limits_.arrival_limit), std::max(end, now));
-        meanwhile();
-      }
+    } else if (poll_until(clock_, look, come)) {
+      if (arrivals.any()) try_turn();
+      return true;
     }
     // What nothing has arrived for by then may wait for a copy of the program itself.
     if (no_copies_.begun() && clock_.now() >= copies_due_) no_copies_.end();

@@ -64,9 +64,6 @@ struct GateLimits {
   /// While that one stands, the program may be blocked in a launch for which its context has no
   /// room, and this thread would be blocked behind it.
   bool tells_ahead = false;
-  /// Other gates of this thread are on their way before this one: it uses what is known of the
-  /// backlogs, since measuring them would wait, and does not take `turn` before they are open.
-  bool follows = false;
 };
 
 struct GateTimes {
@@ -84,11 +81,10 @@ struct GateTimes {
 ///     closing, closed --open(), the watchdog--> open
 ///
 /// Each stream gets one operation that writes "arrived" after its earlier work, and then waits: a
-/// kernel launch, or a batch if no graphs are launched (`Driver::stop` says why). Between `send`
-/// and `close` other gates may be sent behind this one; streams arrive at them once this one is
-/// open. The watchdog opens a gate whose thread blocks too long in a driver call, but never a
-/// committed one, behind which a slot may be dark (I2); process exit does the same. One thread,
-/// which has the post to itself.
+/// kernel launch, or a batch if no graphs are launched (`Driver::stop` says why). The watchdog
+/// opens a gate whose thread blocks too long in a driver call, but never a committed one, behind
+/// which a slot may be dark (I2); process exit does the same. One thread, which has the post to
+/// itself.
 class Gate {
  public:
   enum class State { open, closing, closed, committed };
@@ -106,33 +102,22 @@ class Gate {
   /// nothing. Returns a refusal and throws as `close`.
   std::optional<Refusal> look(const GatePlan& plan, const GateLimits& limits);
   /// Tells the streams to stop: those with the deepest backlog now, the others while `await_first`
-  /// and `close` wait, or at a `keep_up`. Requires: `plan` outlives the gate's closing. Returns a
-  /// refusal and throws as `close`.
+  /// and `close` wait. Requires: `plan` outlives the gate's closing. Returns a refusal and throws
+  /// as `close`.
   std::optional<Refusal> send(const GatePlan& plan, const GateLimits& limits);
-  /// Tells those streams to stop whose time has come, without waiting. Does not throw: what is
-  /// refused here is refused by `close`.
-  void keep_up() noexcept;
   /// Waits until a stream arrives, at most until `until`. True: it is time to `close`, because one
-  /// has arrived, a limit has passed or the gate was given up. Calls `meanwhile` now and then while
-  /// it waits without `GateLimits::turn`; that may take some tens of microseconds, so that a stream
-  /// that arrives is not stopped for much longer, and must not throw.
-  bool await_first(TimePoint until, const std::function<void()>& meanwhile = {});
+  /// has arrived, a limit has passed or the gate was given up.
+  bool await_first(TimePoint until);
   /// None: all streams of the plan are stopped, and none of their earlier work runs. A refusal: the
   /// gate is open and nothing is stopped. Throws: what the driver throws; then it is open, too.
   /// Requires: sent.
   std::optional<Refusal> close();
   /// `send` and `close`. May be called again once it is open.
   std::optional<Refusal> try_close(const GatePlan& plan, const GateLimits& limits);
-  /// No stream is expected earlier: when the deepest backlog should end, if it is known, or when
-  /// the gate before this one opened. Requires: sent.
-  TimePoint may_arrive() const noexcept { return limits_.follows ? next_since_ : may_arrive_; }
   /// Whether all streams of the plan have arrived since it was sent, even if it is open again.
   bool all_arrived() const noexcept {
     return all_when_opened_ || (stops_ && stops_->arrivals().all());
   }
-  /// The gate before it has opened: from now on streams may stop here, so the watchdog opens it if
-  /// its thread does not wait for it soon.
-  void comes_next() noexcept;
   /// From here on a slot may be dark, and only `open` opens. False: it has been opened meanwhile.
   /// Requires: it is closed.
   bool commit() noexcept;
@@ -163,7 +148,7 @@ class Gate {
   bool has_turn() const noexcept;
   bool unwanted() const;
   TimePoint wait_end() const;
-  std::chrono::nanoseconds deepest_known_since(TimePoint earliest);
+  void keep_up() noexcept;
   void note_stopped(bool stopped) noexcept;
   void watch_until(TimePoint deadline);
   void be_back_by(TimePoint deadline) noexcept;
@@ -181,9 +166,6 @@ class Gate {
   const GatePlan* plan_ = nullptr;             // As before.
   std::chrono::nanoseconds arrival_limit_{0};  // The allowed limit, adjusted to the backlogs.
   TimePoint arrivals_due_{0};                  // When the first stream is expected, at the latest.
-  TimePoint may_arrive_{0};
-  std::atomic<bool> behind_{false};  // Others on their way before it have not opened.
-  bool stood_behind_ = false;        // At the watchdog's last look nevertheless.
   // What stood when the watchdog opened it.
   std::atomic<bool> any_when_opened_{false}, all_when_opened_{false};
   TimePoint turn_end_{0};  // If no stream is stopped by then, the turn for slow calls is released.
@@ -194,8 +176,7 @@ class Gate {
   TimePoint copies_due_{0};         // Until then copies wait for the first arrival, if they do.
   std::uint64_t epoch_ = 0;         // Zero before the first closing.
   Watchdog::Ticket ticket_ = Watchdog::Ticket::none;
-  bool noted_ = false;       // Decorators were told that work is stopped.
-  TimePoint next_since_{0};  // When the gate before this one opened; none if it was the first.
+  bool noted_ = false;  // Decorators were told that work is stopped.
   TimePoint first_arrival_{0};
   TimePoint last_arrival_{0};
   std::atomic<TimePoint> opened_{TimePoint(0)};

@@ -2,6 +2,7 @@
 
 #include "base/check.hpp"
 #include "migrate/gates/capture_starts.hpp"
+#include "migrate/gates/program_calls.hpp"
 #include "migrate/gates/stop_stats.hpp"
 
 #include <vma/error.hpp>
@@ -9,6 +10,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
+#include <utility>
 
 namespace vma {
 namespace {
@@ -112,6 +115,11 @@ void Hold::close(TimePoint deadline) {
 }
 
 void Hold::try_close(TimePoint deadline) {
+  // Before captures are looked for: a call that begins one enqueues.
+  std::optional<NoEnqueues> none_enqueues(std::in_place, NoCopies::unstopped_limit);
+  if (!none_enqueues->why_not().empty()) {
+    throw Error(ErrorKind::busy, "vma::migrate", none_enqueues->why_not());
+  }
   std::unique_lock none_begins = look_for_captures(deadline);
   epoch_ = next_epoch();
   state_ = State::closing;
@@ -119,6 +127,7 @@ void Hold::try_close(TimePoint deadline) {
   try {
     stop_all(deadline);
     none_begins.unlock();
+    none_enqueues.reset();
     // Copies do not wait for long work, which may wait for one of them.
     const TimePoint soon = driver_.clock().now() + NoCopies::unstopped_limit;
     if (no_copies_.begun() && !await_rest(std::min(deadline, soon))) no_copies_.end();

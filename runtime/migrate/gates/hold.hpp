@@ -73,7 +73,8 @@ class BeforeHold {
 ///
 /// Work that other threads submit between the two driver calls for one context is covered by
 /// neither: not waited for, not held. These are microseconds, and longer if something is enqueued
-/// between them. One thread; one hold at a time.
+/// between them. A program that guards its calls enqueues nothing then (`NoEnqueues`). One thread;
+/// one hold at a time.
 class Hold final : public StoppedWork {
  public:
   /// `patience` is how long one driver call may take before the watchdog opens.

@@ -1,63 +1,52 @@
 #pragma once
 
-#include "base/process_exit.hpp"
-
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <string>
 
 namespace vma {
 
-/// A function of the program that the runtime calls; none at first. Any thread.
-template <typename... Args>
-class ProgramCall {
- public:
-  using Function = void (*)(Args... args, void* data);
-  struct Known {
-    Function function;
-    void* data;
-    const Known* before;  ///< What was set before it.
-    void operator()(Args... args) const noexcept { function(args..., data); }
-  };
+/// How a program that guards its calls of the driver, as `vmart run` makes it do, keeps its threads
+/// from enqueuing. Any thread.
+struct ProgramEnqueues {
+  /// No thread enqueues from its return on, and none is inside such a call. Returns null then;
+  /// otherwise why that cannot be, within the limit, and nothing has changed.
+  const char* (*begin)(std::int64_t limit_ns, void* data) = nullptr;
+  void (*end)(void* data) = nullptr;
+  void* data = nullptr;
 
-  /// Null: nothing is called from now on, except by threads that have begun to call it. Throws:
-  /// std::bad_alloc.
-  void set(Function function, void* data) {
-    if (function == nullptr) return known_.store(nullptr);
-    // Never freed: a thread may be about to use the last one.
-    auto* const next = new Known{function, data, last_.load()};
-    while (!last_.compare_exchange_weak(next->before, next)) {
-    }
-    known_.store(next);
-  }
-  /// Null if there is none. Lives as long as the process.
-  const Known* get() const noexcept { return known_.load(); }
-
- private:
-  std::atomic<const Known*> known_{nullptr};
-  std::atomic<const Known*> last_{nullptr};  // Leak checkers find all of them from here.
-};
-
-/// What the program wants to be asked to do, one function each for the process.
-class ProgramCalls {
- public:
-  static ProgramCalls& of_process() noexcept {
-    static constinit ProgramCalls only;  // Needs no memory, and no destruction.
+  /// Null if the program has none. What is set once lives as long as the process.
+  static std::atomic<const ProgramEnqueues*>& of_process() noexcept {
+    static constinit std::atomic<const ProgramEnqueues*> only{nullptr};
     return only;
   }
+};
 
-  /// Before attached streams are stopped for a live move: the program may detach those that are
-  /// idle, since each one makes it harder to stop all of them together. Requires: the calling
-  /// thread has stopped nothing and uses no streams.
-  void detach_idle_streams() const noexcept {
-    const ProcessExit::DriverCall scope;  // The program's function calls the driver.
-    const auto* const call = scope ? before_stops.get() : nullptr;
-    if (call != nullptr) (*call)();
+/// While one lives, no thread of the program enqueues, as far as the program lets itself be told.
+/// Requires: the calling thread is in no such call.
+class NoEnqueues {
+ public:
+  explicit NoEnqueues(std::chrono::nanoseconds limit)
+      : calls_(ProgramEnqueues::of_process().load()) {
+    if (calls_ == nullptr) return;
+    if (const char* const why = calls_->begin(limit.count(), calls_->data)) {
+      why_not_ = why;
+      calls_ = nullptr;
+    }
   }
+  ~NoEnqueues() {
+    if (calls_ != nullptr) calls_->end(calls_->data);
+  }
+  NoEnqueues(const NoEnqueues&) = delete;
+  NoEnqueues& operator=(const NoEnqueues&) = delete;
 
-  ProgramCall<> before_stops;
-  /// For so many nanoseconds at most, no thread of the program begins to launch; zero ends that.
-  ProgramCall<std::int64_t> pause_launches;
+  /// Empty: none enqueues, or nothing is known of that.
+  const std::string& why_not() const noexcept { return why_not_; }
+
+ private:
+  const ProgramEnqueues* calls_;
+  std::string why_not_;
 };
 
 }  // namespace vma

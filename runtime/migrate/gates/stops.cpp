@@ -36,7 +36,7 @@ void while_stopped(Clock& clock, Stop& stop, StopKind kind, StopStats& stats,
 }  // namespace
 
 Stops::Turn::Turn(Stops& stops)
-    : lock_((++stops.gates_waiting_, stops.turn_)), gate_post_(stops.gate_post_) {
+    : stops_(stops), lock_((++stops.gates_waiting_, stops.turn_)), gate_post_(stops.gate_post_) {
   --stops.gates_waiting_;
 }
 
@@ -109,13 +109,6 @@ bool Stops::may_suspend(Location from, Location to) {
 
 bool Stops::is_known_to_suspend(Location from, Location to) {
   return may_suspend(from, to, [](DeviceId, ContextHandle) { return SuspensionFinding{}; });
-}
-
-bool Stops::never_suspends(Location from, Location to) const {
-  const std::vector<DeviceId>& devices = memory_.topology().devices();
-  return loses_reach(from, to) || std::ranges::any_of(devices, [this](DeviceId device) {
-           return suspension_check_.finding(device).state == SuspensionFinding::State::off;
-         });
 }
 
 /// Whether a GPU that may be using the memory would not reach it any more.

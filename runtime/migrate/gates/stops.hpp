@@ -54,8 +54,13 @@ class Stops {
     Turn& operator=(const Turn&) = delete;
 
     GatePost& gate_post() const noexcept { return gate_post_; }
+    /// As `Stops::hold_while` uses it.
+    HoldPost& hold_post(BoundStream stream) VMART_NO_THREAD_ANALYSIS {
+      return stops_.hold_post(stream);
+    }
 
    private:
+    Stops& stops_;
     const MutexLock lock_;
     GatePost& gate_post_;
   };
@@ -92,8 +97,6 @@ class Stops {
   ContextHandle unchecked(DeviceId device);
   /// As `may_suspend`, from what is known: does not block.
   bool is_known_to_suspend(Location from, Location to);
-  /// Whether such a move can never suspend.
-  bool never_suspends(Location from, Location to) const;
   /// How long a suspension takes alone, as the checks have measured it.
   StallForecast::Suspending suspending() const;
   /// Whether that was asked for.
@@ -119,6 +122,7 @@ class Stops {
   Waiting waiting() const noexcept { return {holds_waiting_, gates_waiting_}; }
 
   AttachedStreams& attached() noexcept { return attached_; }
+  const AttachedStreams& attached() const noexcept { return attached_; }
   Watchdog& watchdog() noexcept { return watchdog_; }
   /// Those of a kind. Refusals of all kinds are among those of gates.
   StopStats& stats(StopKind kind = StopKind::gate) noexcept {

@@ -58,20 +58,21 @@ std::vector<BatchStop::Settler> BatchStop::settlers_of(const LiveBatch& batch) {
 }
 
 BatchStop::BatchStop(const MoveParts& parts, const LiveRanges& ranges, LiveBatch& batch,
-                     std::chrono::nanoseconds max_stall, GatePost& post)
+                     std::chrono::nanoseconds max_stall, Stops::Turn& turn)
     : parts_(parts),
       driver_(parts.memory.driver()),
       clock_(driver_.clock()),
       ranges_(ranges),
       batch_(batch),
-      post_(post),
+      turn_(turn),
+      post_(turn.gate_post()),
       allocations_(begins_of(batch)),
       max_stall_(max_stall),
       insists_(batch.yields >= yields_max),
-      suspends_(batch.suspends()),
+      stop_(batch.stop()),
       settlers_(settlers_of(batch)),
       slow_call_turn_(parts.memory.chunks().slow_calls().turn()),
-      gate_(driver_, post, [this] { let_settling_go(); }) {}
+      gate_(driver_, post_, [this] { let_settling_go(); }) {}
 
 /// The program wants a stream or memory back, or wants a migration to end.
 bool BatchStop::given_up() const noexcept {
@@ -102,7 +103,6 @@ GateLimits BatchStop::limits() {
   limits.given_up = [this] { return given_up(); };
   limits.skew_limit = batch_.gate_limit;
   limits.settle_limit = batch_.gate_limit;
-  limits.follows = follows_;
   limits.tells_ahead = batch_.blocked;
   // Others may wait for the settling work, which by then waits in the application's context.
   if (!settlers_.empty() && batch_.way() == Way::live) {
@@ -150,19 +150,16 @@ std::optional<GateRefusal> BatchStop::look_at_streams() {
   return gate_.look(plan_, looking);
 }
 
-std::optional<GateRefusal> BatchStop::send(bool follows) {
-  follows_ = follows;
+std::optional<GateRefusal> BatchStop::send() {
   return off_unless_done([this] { return tell_streams(); });
 }
 
 std::optional<GateRefusal> BatchStop::tell_streams() {
   ProcessExit::hold_back();
-  if (!follows_) {
-    slow_call_turn_.take();                         // No slow work beside a closed gate.
-    parts_.memory.chunks().keepers().warm_grant();  // With nothing stopped yet.
-    let_through_ = clock_.now();
-  }
-  if (suspends_) {
+  slow_call_turn_.take();                         // No slow work beside a closed gate.
+  parts_.memory.chunks().keepers().warm_grant();  // With nothing stopped yet.
+  let_through_ = clock_.now();
+  if (stop_ != StopKind::gate) {
     in_use_ = parts_.stops.users(allocations_.front(), true);
   } else {
     if (insists_) keep_streams();
@@ -172,13 +169,13 @@ std::optional<GateRefusal> BatchStop::tell_streams() {
                          "the program detached every stream that may use the memory"};
     }
     post_.prepare(plan_);
-    if (!follows_) post_.prune();
+    post_.prune();
   }
   asked_ = clock_.now();
   if (auto refusal = pause_loads()) return refusal;
   if (!settlers_.empty()) arm();
   tried_ = true;
-  if (suspends_) return std::nullopt;
+  if (stop_ != StopKind::gate) return std::nullopt;
   return gate_.send(plan_, limits());
 }
 
@@ -190,8 +187,7 @@ void BatchStop::name_streams() {
   for (const AttachedStreams::Stream& stream : streams_->streams()) in_use_.insert(stream.device);
 }
 
-/// Waits briefly for a load in progress, which may itself wait for work of the program. None is if
-/// this gate follows another.
+/// Waits briefly for a load in progress, which may itself wait for work of the program.
 std::optional<GateRefusal> BatchStop::pause_loads() {
   no_loads_.emplace(SpareKernels::of_process(), clock_, parts_.limits.gate_limit);
   if (no_loads_->complete()) return std::nullopt;
@@ -229,15 +225,10 @@ std::chrono::nanoseconds BatchStop::deepest_backlog() const {
   return deepest;
 }
 
-bool BatchStop::await_first(TimePoint until, const std::function<void()>& meanwhile) {
-  if (suspends_) return true;
+bool BatchStop::await_first(TimePoint until) {
+  if (stop_ != StopKind::gate) return true;
   const Measuring measuring(clock_);
-  return gate_.await_first(until, meanwhile);
-}
-
-void BatchStop::comes_next() noexcept {
-  follows_ = false;
-  gate_.comes_next();
+  return gate_.await_first(until);
 }
 
 // --- While the streams are stopped
@@ -269,7 +260,7 @@ void BatchStop::call_off() noexcept {
   slow_call_turn_.let_go();
   if (streams_) streams_->end();
   nobody_attaches_.reset();
-  if (!suspends_) times_ = gate_.times();
+  if (stop_ == StopKind::gate) times_ = gate_.times();
   // From here on the settling runs by itself; `LiveStaging::stand_down` waits for it, without a
   // lock.
   parts_.stops.watchdog().disarm(std::exchange(ticket_, Watchdog::Ticket::none));
@@ -295,9 +286,18 @@ bool BatchStop::go() {
   return true;
 }
 
-/// Stops the streams, or suspends the process.
+/// Stops what the batch wants to be stopped.
 std::optional<GateRefusal> BatchStop::close() {
-  if (!suspends_) return gate_.close();
+  switch (stop_) {
+    case StopKind::none:
+    case StopKind::gate: return gate_.close();
+    case StopKind::suspension: return suspend();
+    case StopKind::hold: return hold();
+  }
+  return std::nullopt;
+}
+
+std::optional<GateRefusal> BatchStop::suspend() {
   suspension_.emplace(driver_, parts_.stops.watchdog(), parts_.memory.topology().devices(),
                       limits().settle_limit);
   if (auto refusal = parts_.stops.close(*suspension_, clock_.now() + batch_.gate_limit)) {
@@ -306,14 +306,43 @@ std::optional<GateRefusal> BatchStop::close() {
   }
   times_.first_arrival = times_.last_arrival = suspension_->begun();
   off_took_ = clock_.now() - suspension_->begun();
+  stopped_ = &*suspension_;
   return std::nullopt;
 }
 
-/// From here on nothing but `open` lets the streams go on. False: they already go on.
-bool BatchStop::commit() {
-  if (!suspension_) return gate_.commit();
+/// The work goes on while its end is waited for.
+std::optional<GateRefusal> BatchStop::hold() {
+  const LiveChunk& first = batch_.front();
+  const BoundStream stream =
+      parts_.engine.spare_stream(first.transaction.from(), first.range.task->to, CopyUnder::hold);
+  hold_.emplace(driver_, parts_.memory.contexts(), turn_.hold_post(stream), parts_.stops.watchdog(),
+                limits().settle_limit);
+  StopRefusal why = StopRefusal::not_arrived;
+  hold_->before_tries([&] {
+    try {
+      parts_.stops.attached().require_no_capture(parts_.memory.contexts().list());
+    } catch (const Error& error) {
+      why = StopRefusal::capture;
+      throw Error(ErrorKind::busy, live_move_call, error.what());  // It will end.
+    }
+  });
   try {
-    suspension_->begin_dark();
+    hold_->close(clock_.now() + limits().look_limit);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::busy) throw;
+    return GateRefusal{why, error.what()};
+  }
+  times_.first_arrival = times_.last_arrival = clock_.now();
+  stopped_ = &*hold_;
+  return std::nullopt;
+}
+
+/// From here on nothing but `open` lets the work go on. False: it already goes on.
+bool BatchStop::commit() {
+  if (stop_ == StopKind::gate) return gate_.commit();
+  try {
+    stopped_->begin_dark();
+    is_dark_ = true;
     return true;
   } catch (const Error&) {
     return false;
@@ -321,14 +350,23 @@ bool BatchStop::commit() {
 }
 
 void BatchStop::open() noexcept {
-  if (!suspends_) return gate_.open();
-  if (!suspension_) return;
-  if (suspension_->is_dark()) suspension_->end_dark();
+  if (stop_ == StopKind::gate) return gate_.open();
+  if (std::exchange(is_dark_, false)) stopped_->end_dark();
   const TimePoint begun = clock_.now();
-  suspension_->open();
-  times_.opened = clock_.now();
-  if (all_stood_) parts_.forecast.note_suspended({off_took_, times_.opened - begun});
+  if (suspension_) suspension_->open();
+  if (hold_) hold_->open();
+  const bool stood = std::exchange(stopped_, nullptr) != nullptr;
+  if (stood) times_.opened = clock_.now();
+  if (stood && suspension_) {
+    parts_.forecast.note_suspended({off_took_, times_.opened - begun});
+  }
   suspension_.reset();
+  hold_.reset();
+}
+
+TimePoint BatchStop::last_switch_end() const {
+  if (!suspension_) return closed_ + max_stall_;
+  return suspension_->begun() + max_stall_ - parts_.suspending().on;
 }
 
 std::optional<GateRefusal> BatchStop::close_and_switch() {
@@ -376,7 +414,7 @@ std::optional<GateRefusal> BatchStop::switch_first() {
   if (clock_.now() - let_through_ >= ask_period) ask();
   // Work of a stream that was attached since the plan was made runs, and may have written after the
   // settling; streams attached from here on wait.
-  if (!suspends_) {
+  if (stop_ == StopKind::gate) {
     keep_streams();
     if (parts_.stops.attached().last_attach(allocations_) != last_attach_) {
       return GateRefusal{StopRefusal::streams_changed,
@@ -388,8 +426,9 @@ std::optional<GateRefusal> BatchStop::switch_first() {
         StopRefusal::opened_by_watchdog,
         fmt::format("{} stopped for longer than {:.1f} ms, mostly by a driver call of the runtime, "
                     "so {}",
-                    suspends_ ? "the program's work was" : "the streams were", in_ms(limit),
-                    suspends_ ? "it was let go on" : "the gate was opened")};
+                    stop_ != StopKind::gate ? "the program's work was" : "the streams were",
+                    in_ms(limit),
+                    stop_ != StopKind::gate ? "it was let go on" : "the gate was opened")};
   }
   show(first);
   if (first.settles) {
@@ -409,12 +448,8 @@ GateRefusal BatchStop::not_filled(const LiveChunk& chunk, std::chrono::nanosecon
   return {StopRefusal::settle_late,
           fmt::format("{} was not copied within {:.1f} ms while {} stopped",
                       chunk.settles ? "what was written since the first copy" : "the chunk",
-                      in_ms(limit), suspends_ ? "the program's work was" : "the streams were")};
-}
-
-TimePoint BatchStop::last_switch_end() const {
-  if (!suspension_) return closed_ + max_stall_;
-  return suspension_->begun() + max_stall_ - parts_.suspending().on;
+                      in_ms(limit),
+                      stop_ == StopKind::gate ? "the streams were" : "the program's work was")};
 }
 
 /// As far as the time allows. The next chunk settles while one is switched. The grant that has just

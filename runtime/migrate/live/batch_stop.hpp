@@ -9,29 +9,25 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <vector>
 
 namespace vma {
 
-/// One try to stop the attached streams and switch the chunks of a batch: closes a gate, commits,
-/// settles or copies and switches one chunk after the other, opens. Or to suspend the process, if
-/// the batch does: then it waits for no stream, and no try follows another.
+/// One try to stop the program and switch the chunks of a batch: closes a gate, suspends the
+/// process or holds its contexts, as the batch wants, commits, settles or copies and switches one
+/// chunk after the other, and lets everything go on.
 ///
 ///     look, or send -> await_first ... -> switch_chunks     (or call_off at any time)
 ///
-/// Between `send` and the end of `switch_chunks`, tries for other batches may be sent: their gates
-/// come one after the other, in the order in which they were sent. Whatever the outcome, nothing is
-/// stopped afterwards. Without a switch, work of the runtime may still run on a chunk:
-/// `LiveStaging::stand_down` handles its end. One thread, once.
+/// Whatever the outcome, nothing is stopped afterwards. Without a switch, work of the runtime may
+/// still run on a chunk: `LiveStaging::stand_down` handles its end. One thread, once.
 class BatchStop {
  public:
   /// Everything goes on once `max_stall` has passed, apart from the time for the first chunk: since
-  /// the gate closed, or since the suspension began. Requires: the caller has the turn of `Stops`
-  /// that `post` belongs to, as long as this exists.
+  /// the gate closed, or since the suspension began. Requires: the turn outlives this.
   BatchStop(const MoveParts& parts, const LiveRanges& ranges, LiveBatch& batch,
-            std::chrono::nanoseconds max_stall, GatePost& post);
+            std::chrono::nanoseconds max_stall, Stops::Turn& turn);
   ~BatchStop() { call_off(); }
   BatchStop(const BatchStop&) = delete;
   BatchStop& operator=(const BatchStop&) = delete;
@@ -39,18 +35,12 @@ class BatchStop {
   /// Measures the backlogs, if they must be known and are not, and does nothing else. Returns a
   /// refusal and throws as `send`. Blocks: while the streams work off what was launched.
   std::optional<GateRefusal> look();
-  /// Tells the streams to stop, and prepares the settling. `follows`: other gates of this thread
-  /// come before this one; nothing may block then. A refusal: the try was given up, and nothing has
-  /// changed. Throws: Error; as for a refusal.
-  std::optional<GateRefusal> send(bool follows);
-  /// Waits until a stream arrives, at most until `until`, and calls `meanwhile` while nothing is
-  /// stopped. True: it is time for `switch_chunks`. Requires: sent.
-  /// At once if the batch suspends.
-  bool await_first(TimePoint until, const std::function<void()>& meanwhile);
-  /// The gate before this one has opened, so that streams may arrive.
-  void comes_next() noexcept;
-  /// Does, without waiting, what is due before the streams arrive.
-  void keep_up() noexcept { gate_.keep_up(); }
+  /// Tells the streams to stop, and prepares the settling. A refusal: the try was given up, and
+  /// nothing has changed. Throws: Error; as for a refusal.
+  std::optional<GateRefusal> send();
+  /// Waits until a stream arrives, at most until `until`. True: it is time for `switch_chunks`; at
+  /// once if the batch suspends. Requires: sent.
+  bool await_first(TimePoint until);
   /// None if a chunk was switched; `LiveChunk::switched` tells which were. Otherwise why the try
   /// was given up, and nothing has changed. Throws: Error; the transactions say where the chunks
   /// are then. Requires: sent; the caller holds `operations()` of each allocation of the batch.
@@ -59,7 +49,6 @@ class BatchStop {
   void call_off() noexcept;
 
   const GateTimes& times() const noexcept { return times_; }
-  TimePoint may_arrive() const noexcept { return gate_.may_arrive(); }
   bool all_arrived() const noexcept { return gate_.all_arrived(); }
   /// The number of streams that were stopped, or should have been.
   std::size_t streams() const noexcept { return plan_.stops.size(); }
@@ -81,6 +70,8 @@ class BatchStop {
   static std::vector<Settler> settlers_of(const LiveBatch& batch);
   GateLimits limits();
   std::optional<GateRefusal> close();
+  std::optional<GateRefusal> suspend();
+  std::optional<GateRefusal> hold();
   bool commit();
   void open() noexcept;
   TimePoint last_switch_end() const;
@@ -112,12 +103,13 @@ class BatchStop {
   Clock& clock_;
   const LiveRanges& ranges_;
   LiveBatch& batch_;
+  Stops::Turn& turn_;
   GatePost& post_;
   const std::vector<Address> allocations_;
   const std::chrono::nanoseconds max_stall_;
   /// Streams were attached or detached during too many tries: this try blocks that until its end.
   const bool insists_;
-  const bool suspends_;            // The batch has no chunk left at the end.
+  const StopKind stop_;              // The batch has no chunk left at the end.
   std::vector<Settler> settlers_;  // One for each GPU that chunks leave; empty if none settles.
   std::optional<MutexLock> nobody_attaches_;     // For the whole of a try that insists.
   std::optional<SpareKernels::Pause> no_loads_;  // While anything is stopped.
@@ -128,6 +120,8 @@ class BatchStop {
   SlowCallTurn slow_call_turn_;
   Gate gate_;
   std::optional<Suspension> suspension_;
+  std::optional<Hold> hold_;
+  StoppedWork* stopped_ = nullptr;  // One of these, while it is closed.
   GateTimes times_;
   Watchdog::Ticket ticket_ = Watchdog::Ticket::none;
   TimePoint asked_{0};
@@ -136,8 +130,8 @@ class BatchStop {
   TimePoint gone_{0};                     // When the settling was let go.
   std::uint64_t settled_bytes_ = 0;       // In the order of the batch.
   TimePoint let_through_{-ask_period};    // When a grant of ours last returned: not yet.
-  bool follows_ = false;
   bool tried_ = false;
+  bool is_dark_ = false;
   bool all_stood_ = false;
   bool overdue_ = false;
 };

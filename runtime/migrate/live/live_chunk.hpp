@@ -92,9 +92,10 @@ struct LiveBatch {
     std::erase_if(chunks, [&](const LiveChunk* chunk) { return &chunk->range == &range; });
   }
   Way way() const { return front().choice.way; }
-  bool suspends() const { return front().choice.suspends; }
-  StopKind stop() const { return suspends() ? StopKind::suspension : StopKind::gate; }
-  CopyUnder copies_under() const { return suspends() ? CopyUnder::hold : CopyUnder::gate; }
+  StopKind stop() const { return front().choice.stop; }
+  CopyUnder copies_under() const {
+    return stop() == StopKind::gate ? CopyUnder::gate : CopyUnder::hold;
+  }
   /// How long the next try keeps others waiting who need the turn to stop work. It grows, so that
   /// any backlog can be waited for.
   std::chrono::nanoseconds turn_limit() const noexcept {

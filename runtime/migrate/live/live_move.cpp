@@ -4,7 +4,6 @@
 #include "base/log.hpp"
 #include "base/nvtx.hpp"
 #include "base/units.hpp"
-#include "migrate/gates/program_calls.hpp"
 
 #include <fmt/format.h>
 
@@ -33,8 +32,7 @@ LiveMove::LiveMove(const MoveParts& parts, LiveTasks& tasks, std::shared_ptr<Mig
       ranges_(parts, tasks, std::move(first)),
       conditions_(parts, ranges_),
       staging_(parts, ranges_, conditions_),
-      tries_(parts, conditions_),
-      line_(parts, ranges_, staging_, tries_) {}
+      tries_(parts, conditions_) {}
 
 void LiveMove::run() noexcept {
   begin();
@@ -45,17 +43,17 @@ void LiveMove::run() noexcept {
   } while (ranges_.join() != nullptr);
 }
 
-/// Runs `body`; what it throws ends migrations, with no gate on its way.
+/// Runs `body`; what it throws ends migrations, with nothing stopped.
 template <typename Body>
 void LiveMove::ending_what_fails(Body&& body) noexcept {
   try {
     body();
   } catch (const UnwantedRange&) {
-    line_.call_off();
+    call_off();
     end_unwanted();
   } catch (...) {
     const std::exception_ptr failure = std::current_exception();
-    line_.call_off();
+    call_off();
     fail_concerned(failure);
   }
 }
@@ -72,8 +70,8 @@ void LiveMove::begin() {
   });
 }
 
-/// Moves it and those that follow it at gates that are sent meanwhile, or ends its migration. While
-/// that waits for a pin, others may join.
+/// Moves it, with those that fit into the same stop, or ends its migration. While that waits for a
+/// pin, others may join.
 void LiveMove::move_next(LiveChunk& first) {
   ending_what_fails([&] {
     concerned_ = &first;
@@ -84,61 +82,70 @@ void LiveMove::move_next(LiveChunk& first) {
     conditions_.require_going_on();
     if (!conditions_.movable(first.range, tries_.deadline(first.range))) return;
     first.range.pinned_since.reset();
-    ProgramCalls::of_process().detach_idle_streams();
-    await_stop(first, tries_.deadline(first.range));
-    line_.begin(staging_.make_batch(first));
-    staging_.stage_ahead(line_.batch());
-    tries_.begin(line_.batch());
-    while (!line_.empty()) try_first();
+    require_stop(first);
+    batch_.emplace(staging_.make_batch(first));
+    staging_.stage_ahead(*batch_);
+    tries_.begin(*batch_);
+    while (batch_) try_batch();
   });
 }
 
-/// Where no gate can stop the work: finds out whether it can be suspended, and tries again until
-/// the deadline if it cannot be for now. Gates do meanwhile where streams are attached.
-void LiveMove::await_stop(const LiveChunk& first, TimePoint deadline) {
-  constexpr std::chrono::milliseconds look_period(20);
+/// Finds out how the program's work can be stopped; gates do meanwhile where streams are attached.
+/// Throws: Error if it cannot be.
+void LiveMove::require_stop(const LiveChunk& first) {
   const Location from = first.transaction.from(), to = first.range.task->to;
-  if (!parts_.stops.suspends()) return;
-  while (!parts_.stops.attached().any(first.range.allocation.begin())) {
-    if (parts_.stops.may_suspend(from, to)) return;
-    if (clock_.now() >= deadline || parts_.stops.never_suspends(from, to)) {
-      throw Error(ErrorKind::busy, live_move_call,
-                  fmt::format("the program's work on {} cannot be suspended, as 'vmart doctor' "
-                              "explains, and no attached stream may use the allocation; attach the "
-                              "streams that use it, or set StopScope::hold",
-                              to_string(from)));
-    }
-    conditions_.pause_until(clock_.now() + look_period);
-  }
+  if (parts_.stops.attached().any(first.range.allocation.begin())) return;
+  if (parts_.stops.may_suspend(from, to) || parts_.memory.driver().has_context_hold()) return;
+  throw Error(ErrorKind::unsupported, live_move_call,
+              fmt::format("the program's work on {} cannot be suspended, as 'vmart doctor' "
+                          "explains, this driver holds no context, and no attached stream may use "
+                          "the allocation; attach the streams that use it",
+                          to_string(from)));
 }
 
-/// One try to stop for the first batch of the line. Its chunks that have switched, and migrations
-/// that cannot go on, leave it; it leaves the line once a chunk has switched or none is left.
-void LiveMove::try_first() {
-  LiveBatch& batch = line_.batch();
+/// One try to stop for the batch. Its chunks that have switched, and migrations that cannot go on,
+/// leave it; it is done once a chunk has switched or none is left.
+void LiveMove::try_batch() {
+  LiveBatch& batch = *batch_;
   const NvtxRange range([&] {
     return fmt::format(
         "vmart move {:#x} to {}, {} chunk(s)",
         to_integer(batch.front().range.allocation.slot_begin(batch.front().transaction.slot())),
         to_string(batch.front().range.task->to), batch.chunks.size());
   });
-  if (!line_.sent()) prepare_to_stop(batch);
-  if (batch.chunks.empty()) return line_.finish();
+  prepare_to_stop(batch);
+  if (batch.chunks.empty()) return finish();
   const std::optional<Try> last = stop_once(batch);
-  if (!last) return;  // Something has changed, which is not a try.
+  if (!last) return stop_ ? stand_down() : void();  // Something has changed: that is not a try.
   const bool moved = retire_switched(batch);
   const bool broken = batch.broken() != nullptr;
-  if (moved && !broken && !last->failure) {
-    for (LiveChunk* const chunk : batch.chunks) staging_.stand_down(*chunk);
-    line_.finish();
-    return ranges_.end_complete();
-  }
-  line_.stand_down();
+  stand_down();
   ranges_.end_complete();
-  if (batch.chunks.empty()) return line_.finish();
+  if (batch.chunks.empty() || (moved && !broken && !last->failure)) return finish();
   concerned_ = &batch.front();
   if (last->failure) std::rethrow_exception(last->failure);
   give_up_or_back_off(batch, *last);
+}
+
+/// The try has ended. The chunks of the batch are staged as before, unless their settling does not
+/// end. Blocks: until it has, or for that.
+void LiveMove::stand_down() noexcept {
+  if (stop_) stop_->call_off();
+  stop_.reset();
+  turn_.reset();
+  for (LiveChunk* const chunk : batch_->chunks) staging_.stand_down(*chunk);
+}
+
+/// Chunks that have not moved can be staged for another batch.
+void LiveMove::finish() noexcept {
+  stop_.reset();
+  turn_.reset();
+  batch_.reset();
+}
+
+void LiveMove::call_off() noexcept {
+  if (batch_) stand_down();
+  finish();
 }
 
 void LiveMove::give_up_or_back_off(LiveBatch& batch, const Try& last) {
@@ -156,15 +163,13 @@ void LiveMove::give_up_or_back_off(LiveBatch& batch, const Try& last) {
   if (!error) return;
   if (error->kind() != ErrorKind::busy) throw *error;
   fail_all(batch, *error);
-  line_.finish();
+  finish();
 }
 
 /// Waits for all that need not wait under a gate, and for the turn to stop anything.
 void LiveMove::prepare_to_stop(LiveBatch& batch) {
   concerned_ = &batch.front();
   if (batch.tries + batch.waits > 0 || std::ranges::any_of(batch.chunks, &LiveChunk::went_stale)) {
-    ProgramCalls::of_process().detach_idle_streams();
-    if (batch.suspends()) await_stop(batch.front(), batch.deadline);
     staging_.choose_again(batch);
   }
   for (LiveChunk* const chunk : batch.chunks) {
@@ -212,7 +217,7 @@ bool LiveMove::chunks_ready(const LiveBatch& batch) const {
 
 /// Throws: Error if the streams can no longer be stopped. Requires: nothing is stopped.
 void LiveMove::require_streams(const LiveBatch& batch) {
-  if (batch.suspends()) return conditions_.require_going_on();
+  if (batch.stop() != StopKind::gate) return conditions_.require_going_on();
   LiveChunk* detached = nullptr;
   for_each_range(batch, [&](LiveRange& range) {
     concerned_ = range.first_left();
@@ -239,26 +244,28 @@ bool LiveMove::must_settle(const LiveChunk& chunk) const {
 std::optional<LiveMove::Try> LiveMove::stop_once(LiveBatch& batch) {
   AllOperations operations(allocations_of(batch));
   Try result;
-  const bool behind = line_.sent();
-  if (!behind) {
-    tries_.set_limit(batch);
-    require_streams(batch);
-    concerned_ = &batch.front();
-    noting_failure(result, [&] { return line_.look(); });
+  tries_.set_limit(batch);
+  require_streams(batch);
+  concerned_ = &batch.front();
+  if (batch.stop() == StopKind::gate) {
+    noting_failure(result, [&] {
+      Stops::Turn turn(parts_.stops);
+      return BatchStop(parts_, ranges_, batch, staging_.max_stall(), turn).look();
+    });
     if (result.refusal || result.failure) return result;
-    operations.take();
-    if (!chunks_ready(batch)) return std::nullopt;
-    for (LiveChunk* const chunk : batch.chunks) make_ready(*chunk);
-    noting_failure(result, [&] { return line_.send(); });
   }
+  operations.take();
+  if (!chunks_ready(batch)) return std::nullopt;
+  for (LiveChunk* const chunk : batch.chunks) make_ready(*chunk);
+  turn_.emplace(parts_.stops);
+  stop_.emplace(parts_, ranges_, batch, staging_.max_stall(), *turn_);
+  noting_failure(result, [&] { return stop_->send(); });
   if (!result.refusal && !result.failure) {
-    if (!await_first(batch, operations, !behind)) {
-      line_.stand_down();
-      return std::nullopt;
-    }
-    noting_failure(result, [&] { return line_.switch_chunks(); });
+    if (!await_first(batch, operations)) return std::nullopt;
+    noting_failure(result, [&] { return stop_->switch_chunks(); });
   }
-  if (line_.sent()) account_for(batch, line_.stop(), result);
+  turn_.reset();  // Hooks are called next, which may wait for a thread that waits for the turn.
+  account_for(batch, *stop_, result);
   return result;
 }
 
@@ -281,11 +288,12 @@ void LiveMove::make_ready(LiveChunk& chunk) {
   chunk.settles = must_settle(chunk);
 }
 
-/// Waits for the streams; on return the move has `operations`. `looked`: it has them now, and has
-/// looked at the chunks since. False: the batch cannot move at this gate, or a hold needs the turn.
-bool LiveMove::await_first(LiveBatch& batch, AllOperations& operations, bool looked) {
+/// Waits for the streams; on return the move has `operations`. False: the batch cannot move at this
+/// stop, or a hold needs the turn.
+bool LiveMove::await_first(LiveBatch& batch, AllOperations& operations) {
   const TimePoint begun = clock_.now();
-  while (!line_.await_first(clock_.now() + operations_kept)) {
+  bool looked = true;  // At the chunks, since the move has `operations`.
+  while (!stop_->await_first(clock_.now() + operations_kept)) {
     operations.let_go();
     looked = false;
     const Stops::Waiting others = parts_.stops.waiting();

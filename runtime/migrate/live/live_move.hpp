@@ -2,7 +2,6 @@
 
 #include "migrate/migration/all_operations.hpp"
 #include "migrate/live/batch_stop.hpp"
-#include "migrate/live/gate_line.hpp"
 #include "migrate/live/live_ranges.hpp"
 #include "migrate/live/live_staging.hpp"
 #include "migrate/live/live_tasks.hpp"
@@ -20,11 +19,10 @@ namespace vma {
 /// with others that wait for the same way.
 ///
 /// The chunks of a batch are staged (`LiveStaging`: target, copy beside the application), then one
-/// gate stops the streams and switches as many of them as its time allows (`BatchStop`), again and
-/// again as needed (`StopTries`). Meanwhile the chunks that follow are copied, and the gates of
-/// their batches are sent behind it (`GateLine`). What ends one migration (an error, a
+/// stop switches as many of them as its time allows (`BatchStop`), again and again as needed
+/// (`StopTries`). Meanwhile the chunks that follow are copied. What ends one migration (an error, a
 /// cancellation) leaves the others. One thread, which has the move claims; takes `operations()` for
-/// each gate.
+/// each stop.
 class LiveMove {
  public:
   /// Requires: `first`'s claim is taken. `tasks` outlives it.
@@ -46,8 +44,11 @@ class LiveMove {
   void ending_what_fails(Body&& body) noexcept;
   void begin();
   void move_next(LiveChunk& first);
-  void await_stop(const LiveChunk& first, TimePoint deadline);
-  void try_first();
+  void require_stop(const LiveChunk& first);
+  void try_batch();
+  void stand_down() noexcept;
+  void finish() noexcept;
+  void call_off() noexcept;
   void give_up_or_back_off(LiveBatch& batch, const Try& last);
   void prepare_to_stop(LiveBatch& batch);
   void await_others();
@@ -57,7 +58,7 @@ class LiveMove {
   template <typename Body>
   void noting_failure(Try& result, Body&& body);
   void make_ready(LiveChunk& chunk);
-  bool await_first(LiveBatch& batch, AllOperations& operations, bool looked);
+  bool await_first(LiveBatch& batch, AllOperations& operations);
   void account_for(LiveBatch& batch, const BatchStop& stop, Try& result) noexcept;
   bool must_settle(const LiveChunk& chunk) const;
   bool retire_switched(LiveBatch& batch) noexcept;
@@ -73,9 +74,11 @@ class LiveMove {
   const MoveConditions conditions_;
   LiveStaging staging_;
   StopTries tries_;
-  GateLine line_;
-  LiveChunk* concerned_ = nullptr;  // By an error that is thrown now.
-  bool gave_turn_up_ = false;       // For others that waited for it.
+  std::optional<LiveBatch> batch_;   // The one that is moved now.
+  std::optional<Stops::Turn> turn_;  // While it stops anything.
+  std::optional<BatchStop> stop_;    // Of the last try.
+  LiveChunk* concerned_ = nullptr;   // By an error that is thrown now.
+  bool gave_turn_up_ = false;        // For others that waited for it.
 };
 
 }  // namespace vma

@@ -16,7 +16,7 @@
 namespace vma {
 namespace {
 
-/// Chunks are staged for as many gates behind the first one. Those of an allocation that the
+/// Chunks are staged for as many stops after the first one. Those of an allocation that the
 /// program keeps writing to only for one, because what is copied early has to be copied again; and
 /// those of one with hooks, which would be called long before the chunk moves.
 constexpr int gates_ahead = 8;
@@ -51,7 +51,6 @@ LiveStaging::LiveStaging(const MoveParts& parts, LiveRanges& ranges,
       conditions_(conditions),
       ways_(parts),
       leases_(parts.copiers),
-      launch_waits_(clock_),
       copy_share_percent_(
           ranges.first().options.copy_share_percent.value_or(parts.limits.copy_share_percent)),
       max_stall_(ranges.first().options.max_stall.value_or(
@@ -94,12 +93,10 @@ LiveBatch LiveStaging::make_batch(LiveChunk& first) {
   batch.chunks.reserve(GateShare::chunks_max);
   batch.chunks.push_back(&first);
   std::chrono::nanoseconds left = planned_stall(first.choice) - stall_of_next(first, first);
-  std::optional<LaunchWaits::Pause> pause;
   while (batch.chunks.size() < GateShare::chunks_max && left > std::chrono::nanoseconds(0)) {
     LiveChunk* const next = ranges_.after(*batch.chunks.back());
     if (next == nullptr) break;
     left -= stall_of_next(first, *next);
-    launch_waits_.pause_if(next->range.allocation.hooks().empty(), pause);
     if (left < std::chrono::nanoseconds(0) || !stage_beside(first, *next, Effort::now)) break;
     batch.chunks.push_back(next);
   }
@@ -110,19 +107,24 @@ LiveBatch LiveStaging::make_batch(LiveChunk& first) {
 /// How long the chunks of a stop may take. What does not fit into a suspension loses nothing: the
 /// next one waits for nothing that was launched.
 std::chrono::nanoseconds LiveStaging::planned_stall(const WayChoice& choice) const {
-  return choice.suspends ? max_stall_ - stall_alone(choice) : GateShare::planned(max_stall_);
+  return choice.stop == StopKind::suspension ? max_stall_ - stall_alone(choice)
+                                           : GateShare::planned(max_stall_);
 }
 
 /// How long a stop takes in which nothing is switched.
 std::chrono::nanoseconds LiveStaging::stall_alone(const WayChoice& choice) const {
-  if (!choice.suspends) return GateShare::overhead;
+  if (choice.stop != StopKind::suspension) return GateShare::overhead;
   const StallForecast::Suspending cost = parts_.suspending();
   return cost.off + cost.on + GateShare::overhead;
 }
 
-/// For the copies under the gate, where nothing can be created. Routes may share a context, and so
-/// the events that mark the ends of their copies.
+/// For the copies under the stop, where nothing can be created. Routes may share a context, and so
+/// the events that mark the ends of their copies. A hold needs a stream of such a context.
 void LiveStaging::prepare_copies(const LiveBatch& batch) const {
+  const LiveChunk& first = batch.front();
+  if (batch.stop() == StopKind::hold) {
+    parts_.engine.prepare(first.transaction.from(), first.range.task->to, 1, CopyUnder::hold);
+  }
   if (batch.way() != Way::stopped) return;
   std::set<std::pair<Location, Location>> routes;
   for (const LiveChunk* const chunk : batch.chunks) {
@@ -137,17 +139,13 @@ void LiveStaging::stage_ahead(const LiveBatch& batch) {
   if (!may_stage_ahead(first)) return;
   const int gates = may_stage_far_ahead(first) ? gates_ahead : 1;
   std::chrono::nanoseconds left = gates * planned_stall(first.choice);
-  std::optional<LaunchWaits::Pause> pause;
-  TimePoint end = clock_.now() + ahead_limit;
+  const TimePoint end = clock_.now() + ahead_limit;
   LiveChunk* last = batch.chunks.back();
   for (int staged = 0; staged < gates || left >= std::chrono::nanoseconds(0); ++staged) {
     LiveChunk* const next = ranges_.after(*last);
     if (next == nullptr || clock_.now() >= end) return;
     left -= stall_of_next(first, *next);
-    launch_waits_.pause_if(next->range.allocation.hooks().empty(), pause);
     if (!stage_beside(first, *next, Effort::now)) return;
-    if (staged == 0 && pause && pause->holds())
-      end = clock_.now() + ahead_limit;  // It alone has waited.
     last = next;
   }
 }
@@ -161,67 +159,6 @@ bool LiveStaging::may_stage_ahead(const LiveChunk& first) const {
 bool LiveStaging::may_stage_far_ahead(const LiveChunk& chunk) const {
   Allocation& allocation = chunk.range.allocation;
   return allocation.dirtiness <= dirty_ahead_max && allocation.hooks().empty();
-}
-
-LiveChunk* LiveStaging::one_ahead(const LiveBatch& batch, const LiveChunk& last) const {
-  if (!may_stage_ahead(batch.front())) return nullptr;
-  LiveChunk* next = ranges_.after(last);
-  while (next != nullptr && next->staged) next = ranges_.after(*next);
-  return next != nullptr && may_stage_far_ahead(*next) ? next : nullptr;
-}
-
-bool LiveStaging::stage_one_ahead(const LiveBatch& batch, LiveChunk& next) {
-  {
-    SlowCallTurn turn(memory_.chunks().slow_calls().turn());
-    if (!turn.try_take()) return false;  // Another thread's call may take milliseconds.
-  }
-  Transaction& transaction = next.transaction;
-  // New host memory takes milliseconds; new HBM less than one.
-  const bool needs_target = transaction.state() == Transaction::State::planned &&
-                            next.range.task->to.kind == Location::Kind::host;
-  if (needs_target && !transaction.take_clean_target() && !transaction.take_cached_target()) {
-    return false;
-  }
-  return stage_beside(batch.front(), next, Effort::quick);
-}
-
-/// Whether its gate may be sent behind that of `first` without a look at anything that can change
-/// while a gate is on its way, and without calling a hook.
-bool LiveStaging::may_follow(const LiveChunk& first, const LiveChunk& next) const {
-  return next.staged && next.copier != nullptr && next.choice.way == first.choice.way &&
-         !next.choice.suspends && !next.broken() && next.range.allocation.may_move() &&
-         next.range.allocation.hooks().empty() && same_streams(first, next.range);
-}
-
-LiveBatch LiveStaging::next_batch(const LiveBatch& before, const LiveChunk& last) {
-  const LiveChunk& first = before.front();
-  LiveBatch batch;
-  // With a gate behind its own, `before` keeps the turn when it is done, and calls no hooks then.
-  const auto has_hooks = [](const LiveChunk* chunk) {
-    return !chunk->range.allocation.hooks().empty();
-  };
-  if (first.copier == nullptr || std::ranges::any_of(before.chunks, has_hooks)) return batch;
-  std::chrono::nanoseconds left = planned_stall(first.choice);
-  LiveChunk* next = ranges_.next(last);
-  for (; next != nullptr && batch.chunks.size() < GateShare::chunks_max;
-       next = ranges_.next(*next)) {
-    left -= stall_of_next(first, *next);
-    const bool fits = batch.chunks.empty() || left >= std::chrono::nanoseconds(0);
-    if (!fits || !may_follow(first, *next)) break;
-    if (next->transaction.state() == Transaction::State::ready &&
-        !next->copier->copied(next->bay)) {
-      return {};
-    }
-    batch.chunks.push_back(next);
-  }
-  for (LiveChunk* const chunk : batch.chunks) await_copy(*chunk);
-  return batch;
-}
-
-std::chrono::nanoseconds LiveStaging::predicted_stall(const LiveBatch& batch) const {
-  std::chrono::nanoseconds stall = stall_alone(batch.front().choice);
-  for (const LiveChunk* const chunk : batch.chunks) stall += stall_of_next(*chunk, *chunk);
-  return stall;
 }
 
 /// Stages a chunk that may share a gate with `first`. False if it cannot be staged now, for
@@ -248,10 +185,10 @@ bool LiveStaging::stage_beside(const LiveChunk& first, LiveChunk& next, Effort e
   }
 }
 
-/// A gate stops a stream only for memory that it may use; a suspension stops all.
+/// A gate stops a stream only for memory that it may use; all others stop everything.
 bool LiveStaging::same_streams(const LiveChunk& first, const LiveRange& other) const {
   const Address one = first.range.allocation.begin(), two = other.allocation.begin();
-  return first.choice.suspends || parts_.stops.attached().same_scope(one, two);
+  return first.choice.stop != StopKind::gate || parts_.stops.attached().same_scope(one, two);
 }
 
 void LiveStaging::choose_again(LiveBatch& batch) {
@@ -277,7 +214,8 @@ std::chrono::nanoseconds LiveStaging::stall_of_next(const LiveChunk& first,
   const Fill fill = way == Way::remapped  ? Fill::none
                     : way == Way::stopped ? Fill::copy
                                           : Fill::settle;
-  const auto users = parts_.stops.users(next.range.allocation.begin(), first.choice.suspends);
+  const auto users =
+      parts_.stops.users(next.range.allocation.begin(), first.choice.stop != StopKind::gate);
   return std::max(parts_.forecast.fill_time(fill, next.transaction.size_bytes()),
                   parts_.forecast.switch_time(next.transaction.planned_switch(users)));
 }
@@ -322,7 +260,7 @@ void LiveStaging::begin_live(LiveChunk& chunk, Effort effort) {
                             to_string(chunk.transaction.from())));
   }
   chunk.read_only_since.reset();
-  if (effort != Effort::quick) {  // Otherwise this thread may have it, and the chunk is settled.
+  {
     // Excludes changes of rights: a grant in progress would take effect after the copy began.
     Allocation& allocation = chunk.range.allocation;
     const MutexLock operations(allocation.operations());
@@ -331,10 +269,8 @@ void LiveStaging::begin_live(LiveChunk& chunk, Effort effort) {
   try {
     // Nothing is launched while another move's gate is closed.
     const MutexLock slow_work(memory_.chunks().slow_calls().turn());
-    const TimePoint begun = clock_.now();
     copier.start_copy(*bay, chunk.transaction.source(), chunk.transaction.target(),
                       copy_share_percent_);
-    launch_waits_.note(clock_.now() - begun);
   } catch (...) {
     copier.leave_bay(*bay);
     throw;
@@ -350,8 +286,7 @@ LiveCopier& LiveStaging::lease_copier(const LiveChunk& chunk, Effort effort) {
   const DeviceId device{chunk.transaction.from().ordinal};
   const bool own = chunk.choice.way == Way::live_beside;
   // With little effort only one that this move has: another may have to be created.
-  LiveCopier* copier =
-      effort == Effort::quick ? leases_.find(device, own) : leases_.try_take(device, own);
+  LiveCopier* copier = leases_.try_take(device, own);
   if (copier == nullptr && effort != Effort::patient) {
     throw Error(ErrorKind::busy, live_move_call,
                 fmt::format("another move copies live from {}", to_string(gpu(index(device)))));

@@ -1,7 +1,6 @@
 #pragma once
 
 #include "migrate/live/copier_leases.hpp"
-#include "migrate/live/launch_waits.hpp"
 #include "migrate/live/live_ranges.hpp"
 #include "migrate/live/move_conditions.hpp"
 #include "migrate/live/way_chooser.hpp"
@@ -38,19 +37,9 @@ class LiveStaging {
   /// Throws: Error that concerns `first`; for the others it recurs when they are the first. Blocks:
   /// for room, for the copier, and for the copy budget.
   LiveBatch make_batch(LiveChunk& first);
-  /// Stages chunks that follow the batch, for the gates behind its own. Blocks: for some
+  /// Stages chunks that follow the batch, for the stops after its own. Blocks: for some
   /// milliseconds, to allocate their targets.
   void stage_ahead(const LiveBatch& batch);
-  /// The next chunk behind `last` that can be staged for a later gate; null if there is none now.
-  /// `first` is the batch whose gate is next.
-  LiveChunk* one_ahead(const LiveBatch& first, const LiveChunk& last) const;
-  /// Stages it, as long as that takes less than a millisecond. Returns whether it was staged.
-  bool stage_one_ahead(const LiveBatch& first, LiveChunk& next);
-  /// The chunks behind `last` that fill a gate which may follow that of `first`, once all of them
-  /// have been copied; no chunk otherwise. Does not block.
-  LiveBatch next_batch(const LiveBatch& first, const LiveChunk& last);
-  /// How long the stop of the batch will take.
-  std::chrono::nanoseconds predicted_stall(const LiveBatch& batch) const;
   /// Streams may have been attached or detached since the way of the batch was chosen, so it may no
   /// longer work. If another is chosen, the batch keeps only its first chunk.
   void choose_again(LiveBatch& batch);
@@ -73,22 +62,19 @@ class LiveStaging {
   bool same_streams(const LiveChunk& first, const LiveRange& other) const;
   /// How long a stop of this move may take.
   std::chrono::nanoseconds max_stall() const noexcept { return max_stall_; }
-  LaunchWaits& launch_waits() noexcept { return launch_waits_; }
   /// Whether this move has leased the copier of the chunk.
   bool leased(const LiveChunk& chunk) const noexcept { return leases_.has(chunk.copier); }
 
  private:
-  /// How long the staging of one chunk may take: `quick`, some hundred microseconds and no lock
-  /// that another thread may keep for long; `now`, what it takes without waiting; `patient`, until
-  /// there is room and the copier is free.
-  enum class Effort { quick, now, patient };
+  /// How long the staging of one chunk may take: `now`, what it takes without waiting; `patient`,
+  /// until there is room and the copier is free.
+  enum class Effort { now, patient };
 
   void stage(LiveChunk& chunk);
   std::chrono::nanoseconds planned_stall(const WayChoice& choice) const;
   std::chrono::nanoseconds stall_alone(const WayChoice& choice) const;
   bool may_stage_ahead(const LiveChunk& first) const;
   bool may_stage_far_ahead(const LiveChunk& chunk) const;
-  bool may_follow(const LiveChunk& first, const LiveChunk& next) const;
   bool stage_beside(const LiveChunk& first, LiveChunk& next, Effort effort);
   std::chrono::nanoseconds stall_of_next(const LiveChunk& first, const LiveChunk& next) const;
   void prepare_copies(const LiveBatch& batch) const;
@@ -108,7 +94,6 @@ class LiveStaging {
   const MoveConditions& conditions_;
   WayChooser ways_;
   CopierLeases leases_;
-  LaunchWaits launch_waits_;
   const int copy_share_percent_;
   const std::chrono::nanoseconds max_stall_;
   double copy_ns_per_byte_ = 1.0 / 300;  // Of a live copy: a guess, until one was measured.

@@ -15,7 +15,7 @@ enum class Way {
   live,         ///< Copied beside the application, settled in its own context.
   live_beside,  ///< Like `live`, settled in a context of the runtime's own.
   remapped,     ///< Not copied: a clean copy is at the target.
-  stopped,      ///< Copied by the copy engine while a gate is closed.
+  stopped,      ///< Copied by the copy engine while the work is stopped.
   none,         ///< The streams would never all arrive at a gate.
 };
 
@@ -24,15 +24,14 @@ struct WayChoice {
   std::string reason;  ///< Why it is not `live`; empty if it is.
   /// Whether the copy of the next chunk may run while the gate closes: it wants a queue too.
   bool overlap = true;
-  /// The process is suspended instead of stopped at a gate, so nothing waits for its streams.
-  bool suspends = false;
+  StopKind stop = StopKind::gate;  ///< All but a gate need to know of no stream.
 
   WayChoice stopped_instead(const std::string& why) const {
-    return {Way::stopped, "stopped: " + why, true, suspends};
+    return {Way::stopped, "stopped: " + why, true, stop};
   }
   /// Whether one stop may serve both.
   bool moves_as(const WayChoice& other) const noexcept {
-    return way == other.way && suspends == other.suspends;
+    return way == other.way && stop == other.stop;
   }
 };
 

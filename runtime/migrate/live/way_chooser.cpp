@@ -24,12 +24,19 @@ void WayChooser::note_moved() noexcept {
   if (chunks_beside_ > 0) --chunks_beside_;
 }
 
+StopKind WayChooser::stop_for(const LiveChunk& chunk) const {
+  const Location from = chunk.transaction.from(), to = chunk.range.task->to;
+  if (parts_.stops.is_known_to_suspend(from, to)) return StopKind::suspension;
+  if (parts_.stops.attached().any(chunk.range.allocation.begin())) return StopKind::gate;
+  return parts_.memory.driver().has_context_hold() ? StopKind::hold : StopKind::gate;
+}
+
 WayChoice WayChooser::choose(const LiveChunk& chunk) const {
   const Allocation& allocation = chunk.range.allocation;
   const MigrationTask& task = *chunk.range.task;
-  const bool suspends = parts_.stops.is_known_to_suspend(chunk.transaction.from(), task.to);
+  const StopKind stop = stop_for(chunk);
   GatePlan plan;
-  if (!suspends) {
+  if (stop == StopKind::gate) {
     const AttachedStreams::Use streams(parts_.stops.attached(), allocation.begin());
     plan = plan_gate(streams.streams(), parts_.memory.topology());
   }
@@ -40,16 +47,18 @@ WayChoice WayChooser::choose(const LiveChunk& chunk) const {
   facts.target_clean = chunk.transaction.target_clean();
   facts.dirty = allocation.dirtiness;
   facts.application_waits = chunks_beside_ > 0;
-  // What settles during a suspension does so in a context of the runtime's own.
-  if (facts.from.kind == Location::Kind::gpu && !suspends) {
+  // What settles while everything is stopped does so in a context of the runtime's own.
+  if (facts.from.kind == Location::Kind::gpu && stop == StopKind::gate) {
     facts.application = parts_.copiers.application_context(DeviceId{facts.from.ordinal});
   }
   WayChoice choice = choose_way(facts, plan, parts_.memory.topology(), [&](ContextHandle context) {
     return parts_.memory.topology().info(parts_.memory.driver().context_device(context)).max_queues;
   });
-  choice.suspends = suspends;
-  if (suspends && choice.way == Way::live_beside) {
-    choice.reason = "live in a context of our own: the program is suspended";
+  choice.stop = stop;
+  if (stop != StopKind::gate && choice.way == Way::live_beside) {
+    choice.reason = fmt::format(
+        "live in a context of our own: {}",
+        stop == StopKind::hold ? "the program's contexts are held" : "the program is suspended");
   }
   return choice;
 }

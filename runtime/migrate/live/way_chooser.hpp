@@ -23,6 +23,8 @@ class WayChooser {
   void note_moved() noexcept;
 
  private:
+  StopKind stop_for(const LiveChunk& chunk) const;
+
   const MoveParts& parts_;
   int chunks_beside_ = 0;  // That still settle in a context of the runtime's own.
 };

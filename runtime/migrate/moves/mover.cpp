@@ -52,7 +52,20 @@ void require_guards(const Submission& submission) {
   copies.require_guards("vma::migrate_async");
 }
 
-/// Where the first chunk that the task is to move lies; none if all are at the target.
+/// Where the chunks that the task is to move lie, the first one first; none if all are at the
+/// target.
+std::vector<Location> sources_of(const MigrationTask& task) {
+  std::vector<Location> sources;
+  const std::shared_ptr<Allocation> allocation = task.allocation();
+  for (std::size_t slot = task.range.first; slot < task.range.end; ++slot) {
+    const Location home = allocation->home(slot);
+    if (home == task.to || std::ranges::find(sources, home) != sources.end()) continue;
+    sources.push_back(home);
+  }
+  return sources;
+}
+
+/// The first of them.
 std::optional<Location> source_of(const MigrationTask& task) {
   const std::shared_ptr<Allocation> allocation = task.allocation();
   for (std::size_t slot = task.range.first; slot < task.range.end; ++slot) {
@@ -331,6 +344,7 @@ void Mover::carry_out(const std::shared_ptr<MigrationTask>& task, const Tasks& t
   if (is_held(*task)) return carry_out_held(together);
   std::exception_ptr failure;
   try {
+    if (must_hold(*task)) return carry_out_held({&task, 1});
     LiveMove(parts_, *this, task).run();
     return;
   } catch (...) {  // From the constructor.
@@ -338,6 +352,22 @@ void Mover::carry_out(const std::shared_ptr<MigrationTask>& task, const Tasks& t
   }
   // Copying its report allocates nothing yet: it has neither texts nor failures.
   ended(task, task->report(), std::move(failure));
+}
+
+/// Whether the memory can move only under a hold: the work that may use it cannot be suspended, no
+/// stream is attached, and there is no room for the contexts of ours that a live move needs.
+bool Mover::must_hold(const MigrationTask& task) {
+  if (stops_.attached().any(task.begin) || !memory_.driver().has_context_hold()) return false;
+  try {
+    for (const Location from : sources_of(task)) {
+      if (stops_.may_suspend(from, task.to)) continue;
+      parts_.engine.prepare(from, task.to, 1, CopyUnder::hold);
+    }
+    return false;
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::out_of_memory) throw;
+    return true;
+  }
 }
 
 /// Of a task that holds and is one of a group: the task, and the others of the group whose

@@ -122,11 +122,19 @@ class Mover final : private LiveTasks {
   std::uint64_t own_context_bytes(DeviceId device) const {
     return parts_.engine.own_context_bytes(device);
   }
+  const AttachedStreams& attached() const noexcept { return stops_.attached(); }
   /// See `Stops`.
   SuspensionFinding check_suspension(DeviceId device) { return stops_.check_suspension(device); }
-  /// Whether the work that may use the memory there can be stopped in the background: by a
-  /// suspension, or at gates of attached streams.
-  bool may_stop_for(Address begin) { return stops_.suspends() || stops_.attached().any(begin); }
+  /// Whether the work that may use the memory there can be stopped in the background, and, without
+  /// a hold of everything, beside it: by a suspension, or at gates of attached streams.
+  bool may_stop_for(Address begin) const {
+    return may_stop_beside(begin) || memory_.driver().has_context_hold();
+  }
+  bool may_stop_beside(Address begin) const {
+    return stops_.suspends() || stops_.attached().any(begin);
+  }
+  /// The same for some allocation.
+  bool may_stop_beside() { return stops_.suspends() || !stops_.attached().contexts().empty(); }
   const Reach& reach() const noexcept { return reach_; }
   Callbacks& callbacks() noexcept { return *callbacks_; }
   const std::shared_ptr<Callbacks>& shared_callbacks() const noexcept { return callbacks_; }
@@ -157,6 +165,7 @@ class Mover final : private LiveTasks {
   void take_group_of(const std::shared_ptr<MigrationTask>& first, Tasks& tasks) noexcept
       VMART_REQUIRES(queue_mutex_);
   void carry_out(const std::shared_ptr<MigrationTask>& task, const Tasks& together) noexcept;
+  bool must_hold(const MigrationTask& task);
   void carry_out_held(std::span<const std::shared_ptr<MigrationTask>> tasks) noexcept;
   void end_held(const std::shared_ptr<MigrationTask>& task, HeldRange* range,
                 std::exception_ptr failure) noexcept;

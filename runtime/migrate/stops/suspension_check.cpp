@@ -287,7 +287,7 @@ void SuspensionCheck::note(DeviceId gpu, SuspensionFinding finding) {
       return log(LogLevel::info, "gpu({}): the program's work can be suspended, in {} us",
                  index(gpu), finding.suspend / microseconds(1));
     case SuspensionFinding::State::off:
-      return log(LogLevel::warn,
+      return log(LogLevel::info,
                  "gpu({}): moves wait for the program's work instead of suspending it: {}",
                  index(gpu), finding.why);
     case SuspensionFinding::State::unknown:

@@ -150,9 +150,6 @@ void set_environment(const RunOptions& options) {
   if (!makes_room) set("VMART_PRESSURE_LIMIT_MS", "0", false);
   set("VMART_CONTROL", "1", false);
   set("VMART_RUN_PROGRAM", std::to_string(getpid()));  // It has this id after exec.
-  // A stopped stream holds one of the context's hardware queues, of which there are 8 otherwise.
-  // More make each context slower to create: on an H200 130 ms with 8, 317 with 16, 469 with 32.
-  set("CUDA_DEVICE_MAX_CONNECTIONS", "16", false);
 }
 
 /// Where the shell would find it; empty if nowhere.

@@ -184,32 +184,6 @@ TEST(GateFailure, TakesOtherWordsAfterACapture) {
   EXPECT_EQ(*leaks, 0u) << "nothing has failed";
 }
 
-/// The gate behind finds the capture while the first one still has a stream to tell.
-TEST(GateFailure, TellsNoStreamWhoseWordsAGateBehindHasGivenUp) {
-  step(1, [](const SimOptions& options) {
-    GateRig rig(options);
-    const BoundStream deep = rig.attach_new(0), idle = rig.attach_new(0);
-    const GatePlan plan = rig.plan();
-    rig.launch_spin(deep, milliseconds(20));
-    ASSERT_EQ(why(rig.gate().look(plan, GateRig::patient())), StopRefusal::none);
-    rig.launch_spin(deep, milliseconds(20));
-    ASSERT_EQ(why(rig.gate().send(plan, GateRig::patient())), StopRefusal::none);
-    BeforeDriver driver(rig.driver(), [&](Call call, int) {
-      if (call == Call::stop) rig.machine().begin_capture(deep, CaptureMode::relaxed);
-    });
-    const auto behind = rig.gate_over(driver);
-    GateLimits limits = GateRig::patient();
-    limits.follows = true;
-    ASSERT_EQ(why(behind->send(plan, limits)), StopRefusal::capture);
-    rig.machine().destroy_graph(rig.machine().end_capture(deep));
-    rig.forget_calls();
-    EXPECT_EQ(why(rig.gate().close()), StopRefusal::capture);
-    EXPECT_EQ(rig.calls(Call::stop), 0);
-    EXPECT_TRUE(rig.run({deep, idle}));
-    EXPECT_EQ(why(rig.try_close()), StopRefusal::none);
-  });
-}
-
 TEST(GateFailure, KeepsTheWordsThatAStreamWillStillWrite) {
   GateRig rig;
   const BoundStream stream = rig.attach_new(0);

@@ -60,51 +60,6 @@ class Program {
   std::unique_ptr<Task> task_;
 };
 
-TEST_P(SteppedGate, ThatComesNextIsOpenedWhenItsThreadDoesNotCome) {
-  step(GetParam(), [](const SimOptions& options) {
-    GateRig rig(options);
-    const BoundStream stream = rig.attach_new(0);
-    const auto second = rig.gate_over(rig.driver());
-    const GatePlan plan = rig.plan();
-    GateLimits behind = GateRig::patient();
-    behind.follows = true;
-    behind.arrival_limit = milliseconds(5);
-    ASSERT_EQ(why(rig.gate().send(plan, GateRig::patient())), StopRefusal::none);
-    ASSERT_EQ(why(second->send(plan, behind)), StopRefusal::none);
-    ASSERT_EQ(why(rig.gate().close()), StopRefusal::none);
-    sleep(rig, seconds(1));  // It waits for the first one for as long as need be.
-    EXPECT_EQ(second->state(), Gate::State::closing);
-    const TimePoint opened = rig.now();
-    rig.gate().open();
-    second->comes_next();
-    rig.launch_spin(stream, TimePoint(1000));
-    EXPECT_TRUE(rig.machine().wait_stream(stream, opened + milliseconds(6)));
-    EXPECT_EQ(why(second->close()), StopRefusal::opened_by_watchdog);
-  });
-}
-
-// Gates that arrive before it show that the streams make progress, however slow they have become.
-TEST_P(SteppedGate, ThatComesNextIsNotOverdueForTheTimeOfThoseBeforeIt) {
-  step(GetParam(), [](const SimOptions& options) {
-    GateRig rig(options);
-    const BoundStream stream = rig.attach_new(0);
-    const auto second = rig.gate_over(rig.driver());
-    const GatePlan plan = rig.plan();
-    GateLimits behind = GateRig::patient();
-    behind.follows = true;
-    behind.overdue_limit = milliseconds(100);
-    ASSERT_EQ(why(rig.gate().send(plan, GateRig::patient())), StopRefusal::none);
-    rig.launch_spin(stream, milliseconds(50));
-    ASSERT_EQ(why(second->send(plan, behind)), StopRefusal::none);
-    ASSERT_EQ(why(rig.gate().close()), StopRefusal::none);
-    sleep(rig, milliseconds(200));
-    rig.gate().open();
-    second->comes_next();
-    EXPECT_EQ(why(second->close()), StopRefusal::none);
-    second->open();
-  });
-}
-
 TEST_P(SteppedGate, IsOpenedWhenSettlingTakesTooLong) {
   step(GetParam(), [](const SimOptions& options) {
     GateRig rig(options);
@@ -196,71 +151,6 @@ TEST_P(SteppedGate, WaitsForItsThreadInTheDriverWhileNothingIsStopped) {
     };
     EXPECT_EQ(close_while_late(milliseconds(80)), StopRefusal::none);
     EXPECT_EQ(close_while_late(seconds(1)), StopRefusal::opened_by_watchdog);
-  });
-}
-
-/// Of a gate whose thread does something else while it waits.
-GateLimits busy_limits(SlowCallTurn& turn) {
-  GateLimits limits = GateRig::patient();
-  limits.arrival_limit = milliseconds(5);
-  limits.turn = &turn;
-  limits.turn_limit = microseconds(100);
-  return limits;
-}
-
-/// From `begin` on, the gate's thread waits for the stream instead of the gate.
-void be_busy_until_it_runs(GateRig& rig, Gate& gate, BoundStream stream, TimePoint begin) {
-  gate.await_first(rig.in(seconds(10)), [&] {
-    if (rig.now() < begin) return;
-    EXPECT_TRUE(rig.machine().wait_stream(stream, rig.in(seconds(1)))) << "it still stands";
-  });
-}
-
-// As while it stages other chunks, and the program's launches have filled the context's queues.
-TEST_P(SteppedGate, IsOpenedWhenAStreamStandsAndItsThreadIsBusyElsewhere) {
-  step(GetParam(), [](const SimOptions& options) {
-    GateRig rig(options);
-    const BoundStream stream = rig.attach_new(0);
-    const auto gate = rig.gate_over(rig.driver());
-    const GatePlan plan = rig.plan();
-    Mutex slow_calls;
-    SlowCallTurn turn(slow_calls);
-    const GateLimits limits = busy_limits(turn);
-    rig.launch_spin(stream, milliseconds(20));
-    const TimePoint begun = rig.now();
-    ASSERT_EQ(why(gate->send(plan, limits)), StopRefusal::none);
-    rig.launch_spin(stream, microseconds(1));
-    be_busy_until_it_runs(rig, *gate, stream, begun + milliseconds(10));
-    EXPECT_LE(rig.now(), begun + milliseconds(40));
-    EXPECT_EQ(why(gate->close()), StopRefusal::opened_by_watchdog);
-    EXPECT_TRUE(gate->all_arrived());
-  });
-}
-
-// The stream goes on from the gate that the watchdog opens to the one behind it.
-TEST_P(SteppedGate, BehindAnotherIsOpenedToo) {
-  step(GetParam(), [](const SimOptions& options) {
-    GateRig rig(options);
-    const BoundStream stream = rig.attach_new(0);
-    const auto first = rig.gate_over(rig.driver());
-    const auto second = rig.gate_over(rig.driver());
-    const GatePlan plan = rig.plan();
-    Mutex slow_calls;
-    SlowCallTurn turn(slow_calls);
-    const GateLimits limits = busy_limits(turn);
-    GateLimits behind = limits;
-    behind.turn = nullptr;
-    behind.follows = true;
-    rig.launch_spin(stream, milliseconds(20));
-    const TimePoint begun = rig.now();
-    ASSERT_EQ(why(first->send(plan, limits)), StopRefusal::none);
-    ASSERT_EQ(why(second->send(plan, behind)), StopRefusal::none);
-    rig.launch_spin(stream, microseconds(1));
-    be_busy_until_it_runs(rig, *first, stream, begun + milliseconds(10));
-    EXPECT_LE(rig.now(), begun + milliseconds(60));
-    EXPECT_EQ(why(first->close()), StopRefusal::opened_by_watchdog);
-    EXPECT_TRUE(first->all_arrived()) << "though it has gone on to the next one";
-    second->open();
   });
 }
 

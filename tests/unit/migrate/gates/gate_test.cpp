@@ -84,46 +84,6 @@ TEST(Arrivals, KnowTheFirstAndTheLast) {
   });
 }
 
-// I2: behind the first gate a slot may be dark.
-TEST(Gate, IsNotOpenedByTheGateBehindIt) {
-  GateRig rig;
-  const BoundStream stream = rig.attach_new(0);
-  const auto second = rig.gate_over(rig.driver());
-  const GatePlan plan = rig.plan();
-  GateLimits behind = GateRig::patient();
-  behind.follows = true;
-  ASSERT_EQ(why(rig.gate().send(plan, GateRig::patient())), StopRefusal::none);
-  ASSERT_EQ(why(second->send(plan, behind)), StopRefusal::none);
-  ASSERT_EQ(why(rig.gate().close()), StopRefusal::none);
-  ASSERT_TRUE(rig.gate().commit());
-  second->open();
-  EXPECT_FALSE(rig.runs(stream));
-  EXPECT_EQ(rig.gate().state(), Gate::State::committed);
-  rig.gate().open();
-  EXPECT_TRUE(rig.runs(stream)) << "it passes the second one";
-}
-
-TEST(Gate, ClosesAfterTheGateBeforeIt) {
-  GateRig rig;
-  std::vector<BoundStream> streams = rig.attach_some(2);
-  const auto second = rig.gate_over(rig.driver()), third = rig.gate_over(rig.driver());
-  const GatePlan plan = rig.plan();
-  GateLimits behind = GateRig::patient();
-  behind.follows = true;
-  ASSERT_EQ(why(rig.gate().send(plan, GateRig::patient())), StopRefusal::none);
-  ASSERT_EQ(why(second->send(plan, behind)), StopRefusal::none);
-  ASSERT_EQ(why(third->send(plan, behind)), StopRefusal::none);
-  second->keep_up();
-  third->keep_up();
-  for (Gate* const gate : {&rig.gate(), second.get(), third.get()}) {
-    ASSERT_EQ(why(gate->close()), StopRefusal::none);
-    ASSERT_TRUE(gate->commit());
-    EXPECT_FALSE(rig.machine().query_stream(streams[0]));
-    gate->open();
-  }
-  EXPECT_TRUE(rig.run(streams));
-}
-
 TEST(Gate, StopsTheLegacyStreamInPlaceOfBlockingOnes) {
   GateRig rig;
   const BoundStream bound = rig.attach_new(0, StreamKind::blocking);

@@ -22,7 +22,7 @@ inline constexpr std::uint64_t batch_chunks = 8;
 inline constexpr std::uint64_t batch_seed_word = 700;
 
 /// Calls a function before each unmap that is made while streams are stopped, and notes for how
-/// many GPUs a grant is made meanwhile. Launches can take long.
+/// many GPUs a grant is made meanwhile.
 class UnmapDriver : public InterceptDriver {
  public:
   explicit UnmapDriver(Driver& inner) : InterceptDriver(inner) {}
@@ -48,7 +48,6 @@ class UnmapDriver : public InterceptDriver {
   std::function<void(Call call, bool stopped)> before_call;
   /// `number` counts from 1.
   std::function<void(int number)> before_unmap;
-  std::function<void()> before_launch;
   std::size_t granted_most = 0;  ///< While streams were stopped.
   BoundStream launched_last;
 
@@ -56,8 +55,6 @@ class UnmapDriver : public InterceptDriver {
   void around(Call call, const std::function<void()>& body) override {
     if (before_call) before_call(call, stopped_ > 0);
     if (call == Call::unmap && stopped_ > 0 && before_unmap) before_unmap(++unmaps_);
-    const bool launches = call == Call::launch || call == Call::launch_graph || call == Call::stop;
-    if (launches && before_launch) before_launch();
     body();
   }
   int stopped_ = 0;

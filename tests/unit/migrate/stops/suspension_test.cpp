@@ -207,7 +207,7 @@ TEST_P(EitherWay, OneThatIsRefusedAgainIsReplaced) {
 }
 
 /// No gate can stop work that nobody knows of.
-TEST(SuspendedMoves, InTheBackgroundWaitUntilTheyAreNotRefused) {
+TEST(SuspendedMoves, InTheBackgroundHoldWhereTheyAreRefused) {
   for (std::uint64_t seed = 1; seed <= 3; ++seed) {
     step(seed, [](const SimOptions& options) {
       SuspendingRig rig(options);
@@ -218,7 +218,8 @@ TEST(SuspendedMoves, InTheBackgroundWaitUntilTheyAreNotRefused) {
       task->wait();
       EXPECT_EQ(task->error(), nullptr);
       EXPECT_EQ(task->report().reasons.at("suspension_refused"), 1);
-      EXPECT_EQ(task->report().stall.count, 1u) << "a refusal stops nothing";
+      EXPECT_EQ(task->report().stall.count, 2u)
+          << "a hold, and a suspension; a refusal stops nothing";
       EXPECT_EQ(rig.driver().fired(), 2);
       rig.fail_nothing();
       EXPECT_EQ(rig.wrong(*allocation, 7), 0u);
