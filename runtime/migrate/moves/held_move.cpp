@@ -50,8 +50,10 @@ void HeldMove::choose_stop() {
   const bool by_program = terms_.choice == PlaceChoice::program && parts_.importers != nullptr;
   if (ranges_.size() != 1 || !by_program) return;
   const HeldRange& first = *ranges_.front();
-  gated_ = first.task != nullptr && !options_.nothing_runs && options_.scope != StopScope::hold;
-  leads_ = gated_ || !first.allocation.importers().empty();
+  const bool beside =
+      first.task != nullptr && !options_.nothing_runs && options_.scope != StopScope::hold;
+  leads_ = beside || !first.allocation.importers().empty();
+  gated_ = beside && parts_.stops.attached().any(first.allocation.begin());
 }
 
 /// Otherwise a gate or a hold stops the work; a hold where moves need no attached streams, and none

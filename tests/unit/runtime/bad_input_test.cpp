@@ -115,16 +115,11 @@ TEST_F(BadInput, ModesThatTheSynchronousCallHasNot) {
   MigrateOptions live;
   live.mode = Mode::live;
   refuse(ErrorKind::unsupported, "vma::migrate", [&] { runtime_.migrate(pointer, gpu(1), live); });
-  MigrateOptions attached;
-  attached.scope = StopScope::attached;
-  refuse(ErrorKind::invalid_argument, "vma::migrate",
-         [&] { runtime_.migrate(pointer, gpu(1), attached); });
 }
 
 TEST_F(BadInput, BackgroundMovesThatCannotBe) {
   void* pointer = runtime_.alloc(2 * page, gpu(0));
   const auto call = "vma::migrate_async";
-  refuse(ErrorKind::invalid_argument, call, [&] { runtime_.migrate_async(pointer, gpu(1)); });
   const Stream stream = runtime_.make_stream(gpu(0));
   const AttachedStream attached(runtime_, stream);
   refuse(ErrorKind::unknown_pointer, call, [&] { runtime_.migrate_async(nullptr, gpu(1)); });

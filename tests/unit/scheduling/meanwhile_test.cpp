@@ -43,7 +43,7 @@ class MovesTheFirst : public Policy {
 };
 
 TEST(SchedulerMeanwhile, StartsNoMoveThatMayNotBeginAnyMore) {
-  for (const std::string why : {"is pinned", "no attached stream", "being freed"}) {
+  for (const std::string why : {"is pinned", "being freed"}) {
     SCOPED_TRACE(why);
     SchedulerRig rig("moves_the_first", "test-2", MovesTheFirst::options());
     std::uint64_t* words = rig.alloc(1, gpu(0));
@@ -52,8 +52,6 @@ TEST(SchedulerMeanwhile, StartsNoMoveThatMayNotBeginAnyMore) {
     MovesTheFirst::meanwhile = [&] {
       if (why == "is pinned") {
         pin.emplace(rig.runtime().pin(words));
-      } else if (why == "no attached stream") {
-        rig.detach_all();
       } else {
         allocation->being_freed = true;
       }

@@ -174,8 +174,6 @@ TEST_F(RuntimeControlTest, RefusesWhatMigrateRefuses) {
     const Pin pin = rig_.runtime().pin(words);
     EXPECT_EQ(refusal(move_of(words, gpu(1))), ErrorKind::pinned);
   }
-  rig_.detach_all();
-  EXPECT_EQ(refusal(move_of(words, gpu(1))), ErrorKind::invalid_argument);
   EXPECT_EQ(count(Kind::operation_done) + count(Kind::operation_failed), 0u);
 }
 

@@ -98,12 +98,9 @@ TEST_F(GroupAsync, TheSynchronousFormAtGatesIsTheSameAndAWait) {
   const GroupReport report = runtime().migrate(requests_to(gpu(1), 3), options);
   EXPECT_EQ(report.total.chunks_live, 6);
   EXPECT_EQ(calls, 6) << "all before it returns";
-  attached_.clear();
-  const auto error = error_of([&] {
-    runtime().migrate(std::vector<MoveRequest>{{all_[0], gpu(0)}}, options);
-  });
-  EXPECT_EQ(error->kind(), ErrorKind::invalid_argument);
-  EXPECT_EQ(error->call(), "vma::migrate");
+  attached_.clear();  // Nothing need be attached.
+  const GroupReport back = runtime().migrate(std::vector<MoveRequest>{{all_[0], gpu(0)}}, options);
+  EXPECT_EQ(back.total.chunks_live, 2);
   expect_whole();
 }
 
@@ -159,11 +156,9 @@ TEST_F(GroupAsync, EachRequestFailsForItself) {
   EXPECT_EQ(error->group()->total.outcome, Outcome::partly);
   EXPECT_EQ(error->group()->requests[0].report.outcome, Outcome::done);
   EXPECT_EQ(error->group()->requests[1].error->kind(), ErrorKind::pinned);
-  EXPECT_EQ(error->group()->requests[2].error->kind(), ErrorKind::invalid_argument);
-  EXPECT_EQ(error->group()->requests[2].report.outcome, Outcome::failed);
-  EXPECT_EQ(error->group()->requests[2].report.bytes_asked, size_bytes);
+  EXPECT_EQ(error->group()->requests[2].report.outcome, Outcome::done) << "held";
   EXPECT_NE(group.error(), nullptr);
-  EXPECT_EQ(group.report().failed(), 2u);
+  EXPECT_EQ(group.report().failed(), 1u);
   EXPECT_EQ(rig_.home(one), gpu(1));
   EXPECT_EQ(rig_.home(pinned), gpu(0));
   attached_.clear();
