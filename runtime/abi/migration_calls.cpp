@@ -1,7 +1,6 @@
 // The C calls that move memory, and those that name the streams to stop.
 #include "abi/boundary.hpp"
 #include "abi/migration_values.hpp"
-#include "memory/contexts_in_use.hpp"
 #include "migrate/gates/capture_starts.hpp"
 #include "migrate/stops/copy_scopes.hpp"
 #include "migrate/gates/program_calls.hpp"
@@ -168,11 +167,11 @@ void vmart_no_stops_end() {
 }
 
 void vmart_context_created(void* context) {
-  vma::ContextsInUse::note_created(context_of(context));
+  vma::note_program_context(context_of(context), true);
 }
 
 void vmart_context_destroyed(void* context) {
-  vma::ContextsInUse::note_destroyed(context_of(context));
+  vma::note_program_context(context_of(context), false);
 }
 
 void vmart_hold_enqueues(const char* (*begin)(int64_t, void*), void (*end)(void*), void* data) {

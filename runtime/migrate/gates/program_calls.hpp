@@ -1,5 +1,7 @@
 #pragma once
 
+#include "memory/contexts_in_use.hpp"
+
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -22,6 +24,11 @@ struct ProgramEnqueues {
     return only;
   }
 };
+
+/// See `ContextsInUse::note_created`.
+inline void note_program_context(ContextHandle context, bool created) {
+  created ? ContextsInUse::note_created(context) : ContextsInUse::note_destroyed(context);
+}
 
 /// While one lives, no thread of the program enqueues, as far as the program lets itself be told.
 /// Requires: the calling thread is in no such call.

@@ -216,6 +216,25 @@ std::optional<GateRefusal> Stops::close(Suspension& suspension, TimePoint deadli
   }
 }
 
+std::optional<GateRefusal> Stops::close(Hold& hold, TimePoint deadline) {
+  StopRefusal why = StopRefusal::not_arrived;
+  hold.before_tries([&] {
+    try {
+      attached_.require_no_capture(memory_.contexts().list());
+    } catch (const Error& error) {
+      why = StopRefusal::capture;
+      throw Error(ErrorKind::busy, "vma::migrate_async", error.what());  // It will end.
+    }
+  });
+  try {
+    hold.close(deadline);
+    return std::nullopt;
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::busy) throw;
+    return GateRefusal{why, error.what()};
+  }
+}
+
 std::optional<GateRefusal> Stops::suspend_while(const HoldLimits& limits, MigrationReport& report,
                                                 HeldTimes& times,
                                                 const std::function<void(StoppedWork&)>& body) {

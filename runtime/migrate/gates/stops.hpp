@@ -113,6 +113,8 @@ class Stops {
   /// Closes it. A refusal, of copies of the program or of the driver: nothing is suspended. If the
   /// driver refuses twice, `may_suspend` says no until the check has been tried again.
   std::optional<GateRefusal> close(Suspension& suspension, TimePoint deadline);
+  /// Closes it. A refusal: work has not ended at the deadline, or a stream captures.
+  std::optional<GateRefusal> close(Hold& hold, TimePoint deadline);
   /// Threads that wait for their turn. A gate that no stream has arrived at for long gives its turn
   /// up for them.
   struct Waiting {

@@ -1,6 +1,5 @@
 #include "migrate/live/batch_stop.hpp"
 
-#include "base/log.hpp"
 #include "base/process_exit.hpp"
 #include "base/units.hpp"
 #include "migrate/migration/phase_timer.hpp"
@@ -317,20 +316,9 @@ std::optional<GateRefusal> BatchStop::hold() {
       parts_.engine.spare_stream(first.transaction.from(), first.range.task->to, CopyUnder::hold);
   hold_.emplace(driver_, parts_.memory.contexts(), turn_.hold_post(stream), parts_.stops.watchdog(),
                 limits().settle_limit);
-  StopRefusal why = StopRefusal::not_arrived;
-  hold_->before_tries([&] {
-    try {
-      parts_.stops.attached().require_no_capture(parts_.memory.contexts().list());
-    } catch (const Error& error) {
-      why = StopRefusal::capture;
-      throw Error(ErrorKind::busy, live_move_call, error.what());  // It will end.
-    }
-  });
-  try {
-    hold_->close(clock_.now() + limits().look_limit);
-  } catch (const Error& error) {
-    if (error.kind() != ErrorKind::busy) throw;
-    return GateRefusal{why, error.what()};
+  if (auto refusal = parts_.stops.close(*hold_, clock_.now() + limits().look_limit)) {
+    hold_.reset();
+    return refusal;
   }
   times_.first_arrival = times_.last_arrival = clock_.now();
   stopped_ = &*hold_;
@@ -355,18 +343,12 @@ void BatchStop::open() noexcept {
   const TimePoint begun = clock_.now();
   if (suspension_) suspension_->open();
   if (hold_) hold_->open();
-  const bool stood = std::exchange(stopped_, nullptr) != nullptr;
-  if (stood) times_.opened = clock_.now();
-  if (stood && suspension_) {
-    parts_.forecast.note_suspended({off_took_, times_.opened - begun});
+  if (std::exchange(stopped_, nullptr) != nullptr) {
+    times_.opened = clock_.now();
+    if (suspension_) parts_.forecast.note_suspended({off_took_, times_.opened - begun});
   }
   suspension_.reset();
   hold_.reset();
-}
-
-TimePoint BatchStop::last_switch_end() const {
-  if (!suspension_) return closed_ + max_stall_;
-  return suspension_->begun() + max_stall_ - parts_.suspending().on;
 }
 
 std::optional<GateRefusal> BatchStop::close_and_switch() {
@@ -455,7 +437,8 @@ GateRefusal BatchStop::not_filled(const LiveChunk& chunk, std::chrono::nanosecon
 /// As far as the time allows. The next chunk settles while one is switched. The grant that has just
 /// returned shows that no other thread keeps the driver from the next one.
 void BatchStop::switch_others() {
-  const TimePoint end = last_switch_end();
+  const TimePoint end =
+      max_stall_ + (suspension_ ? suspension_->begun() - parts_.suspending().on : closed_);
   for (LiveChunk* const chunk : std::span(batch_.chunks).subspan(1)) {
     if (given_up()) return;
     const auto switching = parts_.forecast.switch_time(chunk->transaction.planned_switch(in_use_));

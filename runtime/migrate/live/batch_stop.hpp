@@ -74,7 +74,6 @@ class BatchStop {
   std::optional<GateRefusal> hold();
   bool commit();
   void open() noexcept;
-  TimePoint last_switch_end() const;
   bool given_up() const noexcept;
   void keep_streams();
   void name_streams();
@@ -109,7 +108,7 @@ class BatchStop {
   const std::chrono::nanoseconds max_stall_;
   /// Streams were attached or detached during too many tries: this try blocks that until its end.
   const bool insists_;
-  const StopKind stop_;              // The batch has no chunk left at the end.
+  const StopKind stop_;            // The batch has no chunk left at the end.
   std::vector<Settler> settlers_;  // One for each GPU that chunks leave; empty if none settles.
   std::optional<MutexLock> nobody_attaches_;     // For the whole of a try that insists.
   std::optional<SpareKernels::Pause> no_loads_;  // While anything is stopped.

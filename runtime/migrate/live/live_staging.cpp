@@ -108,7 +108,7 @@ LiveBatch LiveStaging::make_batch(LiveChunk& first) {
 /// next one waits for nothing that was launched.
 std::chrono::nanoseconds LiveStaging::planned_stall(const WayChoice& choice) const {
   return choice.stop == StopKind::suspension ? max_stall_ - stall_alone(choice)
-                                           : GateShare::planned(max_stall_);
+                                             : GateShare::planned(max_stall_);
 }
 
 /// How long a stop takes in which nothing is switched.
