@@ -133,11 +133,21 @@ void Channels::watch(const void* in_libcuda) noexcept {
 }
 
 Channels::Own::Own() noexcept {
-  ++own_depth;
+  if (own_depth++ == 0) of_process().begin_own();
 }
 
 Channels::Own::~Own() {
-  --own_depth;
+  if (--own_depth == 0) of_process().end_change();
+}
+
+/// A stuck suspension is not waited for without end.
+void Channels::begin_own() noexcept {
+  MutexLock lock(mutex_);
+  SteadyClock clock;
+  changed_.wait_until(lock, clock, clock.now() + other_limit, [&]() VMART_NO_THREAD_ANALYSIS {
+    return !switching_ && is_none(suspension_);
+  });
+  ++changes_;
 }
 
 /// A forked child has a copy of all this, in the middle of whatever the parent was doing.
@@ -219,7 +229,8 @@ void Channels::lose_track() noexcept {
 
 void Channels::begin_change() noexcept {
   MutexLock lock(mutex_);
-  changed_.wait(lock, [&]() VMART_NO_THREAD_ANALYSIS { return !switching_; });
+  // A switch waits for a thread that makes a context of our own.
+  changed_.wait(lock, [&]() VMART_NO_THREAD_ANALYSIS { return !switching_ || own_depth > 0; });
   ++changes_;
 }
 

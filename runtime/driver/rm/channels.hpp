@@ -46,7 +46,8 @@ class Channels {
   int pass(int descriptor, unsigned long request, void* argument) noexcept;
 
   /// While one lives, what its thread makes belongs to a context of the runtime's own, which is
-  /// never suspended.
+  /// never suspended, and nothing is: libcuda keeps its lock while it creates a context, and beside
+  /// suspended work it does not return. Blocks: while work is suspended.
   class Own {
    public:
     Own() noexcept;
@@ -74,6 +75,7 @@ class Channels {
   int pass_alloc(int descriptor, unsigned long request, void* argument) noexcept;
   int pass_free(int descriptor, unsigned long request, void* argument) noexcept;
   void note_handle(const AllocWithoutRights& asked) noexcept;
+  void begin_own() noexcept;
   void begin_change() noexcept;
   void end_change() noexcept;
   void begin_switch(MutexLock& lock) VMART_REQUIRES(mutex_);

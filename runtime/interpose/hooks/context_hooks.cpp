@@ -21,9 +21,18 @@ void note_flags(CUcontext context, unsigned flags) noexcept {
   ProgramMemory::get().keep_in_place(context, (flags & CU_CTX_SYNC_MEMOPS) != 0);
 }
 
+/// The driver keeps its lock while it creates a context, and beside stopped work it may not return
+/// from that: so nothing is stopped meanwhile.
+template <typename Call>
+CUresult beside_no_stop(Call call) noexcept {
+  const CopyScope scope;
+  return call();
+}
+
 template <EntryPoint entry, typename... Args>
 CUresult create_context(CUcontext* out, unsigned flags, CUdevice device, Args... args) noexcept {
-  const CUresult result = call_driver<entry>(out, args..., flags, device);
+  const CUresult result =
+      beside_no_stop([&] { return call_driver<entry>(out, args..., flags, device); });
   if (result != CUDA_SUCCESS) return result;
   ProgramStreams::get().created(*out);
   note_flags(*out, flags);
@@ -119,7 +128,8 @@ CUresult set_primary_flags(CUdevice device, unsigned flags) noexcept {
 }  // namespace
 
 CUresult hook_cuDevicePrimaryCtxRetain(CUcontext* out, CUdevice device) {
-  const CUresult result = call_driver<EntryPoint::cuDevicePrimaryCtxRetain>(out, device);
+  const CUresult result = beside_no_stop(
+      [&] { return call_driver<EntryPoint::cuDevicePrimaryCtxRetain>(out, device); });
   if (result != CUDA_SUCCESS) return result;
   if (std::atomic<int>* const references = references_of(device)) references->fetch_add(1);
   unsigned flags = 0;
