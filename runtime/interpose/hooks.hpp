@@ -123,11 +123,30 @@ CUresult with_room(const RoomNeed& need, Call call) {
 template <EntryPoint entry, typename... Args>
 CUresult call_driver_with_room(const RoomNeed& need, Args... args) noexcept {
   return with_room(need, [&] {
-    constexpr std::string_view symbol = symbol_of(entry);
-    const NoStops no_stops(symbol.starts_with("cuStreamBegin"),
-                           symbol.starts_with("cuStreamWaitEvent"));
     const CopyScope scope(looks_memory_up(entry));
     return call_driver<entry>(args...);
+  });
+}
+
+/// As `call_driver_with_room`, for a call that enqueues on the stream. What waits for moves lies
+/// around the scope of `Enqueue`, because holds wait for that.
+template <EntryPoint entry, typename... Args>
+CUresult enqueue_with_room(CUstream stream, const RoomNeed& need, Args... args) noexcept {
+  return with_room(need, [&] {
+    constexpr std::string_view symbol = symbol_of(entry);
+    constexpr bool begins_capture = symbol.starts_with("cuStreamBegin");
+    const CopyScope scope(looks_memory_up(entry));
+    const ProgramStreams::Enqueue enqueue(stream);
+    const NoStops no_stops(begins_capture, symbol.starts_with("cuStreamWaitEvent"));
+    const CUresult result = call_driver<entry>(args...);
+    if constexpr (begins_capture) {
+      // Before a hold can look for captures.
+      const CUstream begun = symbol.ends_with("_ptsz") ? of_thread(stream) : stream;
+      if (result == CUDA_SUCCESS) {
+        Refusals::get().capture_begun(begun, capture_mode_among(args...));
+      }
+    }
+    return result;
   });
 }
 
@@ -166,18 +185,10 @@ struct EnqueueHook;
 template <EntryPoint entry, typename... Args>
 struct EnqueueHook<entry, CUresult (*)(Args...)> {
   static CUresult call(Args... args) noexcept {
-    constexpr bool begins_capture = symbol_of(entry).starts_with("cuStreamBegin");
     const CUstream stream = stream_among(args...);
-    const ProgramStreams::Enqueue enqueue(stream);
     const CrossCopies::Order order(copied_in_legacy_stream<entry>(args...));
-    const CUresult result = call_driver_with_room<entry>(RoomNeed::on_stream(stream), args...);
-    if (result != CUDA_SUCCESS) return result;
-    if constexpr (begins_capture) {
-      const bool per_thread = symbol_of(entry).ends_with("_ptsz");
-      Refusals::get().capture_begun(per_thread ? of_thread(stream) : stream,
-                                    capture_mode_among(args...));
-    }
-    note_memory_among(args...);
+    const CUresult result = enqueue_with_room<entry>(stream, RoomNeed::on_stream(stream), args...);
+    if (result == CUDA_SUCCESS) note_memory_among(args...);
     return result;
   }
 };

@@ -204,6 +204,7 @@ void ProgramMemory::free_opened(CUdeviceptr begin) noexcept {
 }
 
 bool ProgramMemory::free_in_order(CUdeviceptr begin, CUstream stream) noexcept {
+  const ProgramExit::Call call;
   const auto freed = take(begin, std::mem_fn(&ProgramAllocation::is_freed_by_program));
   if (!freed) return false;
   const VmartLibrary* const vmart = VmartLibrary::loaded();

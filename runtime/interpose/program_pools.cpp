@@ -8,6 +8,7 @@
 #include "interpose/settings.hpp"
 #include "interpose/standing.hpp"
 #include "interpose/vmart_library.hpp"
+#include "interpose/waits/program_exit.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -176,6 +177,7 @@ ProgramPools& ProgramPools::get() noexcept {
 
 CUdeviceptr ProgramPools::allocate(std::size_t bytes, CUstream stream, const void* caller,
                                    std::optional<CUmemoryPool> pool, bool& full) noexcept try {
+  const ProgramExit::Call call;
   const DriverLibrary* const driver = DriverLibrary::get();
   if (!Settings::get().pools || !ProgramMemory::takes(bytes, caller) || driver == nullptr ||
       ProgramStreams::captures(*driver, stream)) {

@@ -15,6 +15,8 @@
 namespace vma::interpose {
 namespace {
 
+thread_local int enqueues = 0;  // Scopes that the thread is in.
+
 /// The null stream, and the names of the legacy and of the per-thread stream.
 bool is_built_in(CUstream stream) noexcept {
   return reinterpret_cast<std::uintptr_t>(stream) <= 2;
@@ -44,22 +46,21 @@ bool ProgramStreams::current(CUcontext& context, int& device) noexcept {
 
 // --- Enqueuing
 
-ProgramStreams::Enqueue::Enqueue(CUstream stream) noexcept : stream_(stream) {
-  if (is_forked_child()) return;
-  threads_ = &get().threads_here();
-  get().enter(*threads_);
+ProgramStreams::Enqueue::Enqueue(CUstream stream) noexcept
+    : stream_(stream), counted_(!is_forked_child()) {
+  if (counted_ && enqueues++ == 0) get().enter(threads_here());
 }
 
 ProgramStreams::Enqueue::~Enqueue() {
-  if (threads_ == nullptr) return;
-  threads_->fetch_sub(1, std::memory_order_release);
+  if (!counted_) return;
+  if (--enqueues == 0) threads_here().fetch_sub(1, std::memory_order_release);
   get().note_enqueued(stream_);
 }
 
 std::atomic<int>& ProgramStreams::threads_here() noexcept {
   static std::atomic<unsigned> threads = 0;
   thread_local const unsigned number = threads.fetch_add(1);
-  return enqueuing_[number % enqueuing_.size()].threads;
+  return get().enqueuing_[number % get().enqueuing_.size()].threads;
 }
 
 /// Counts the thread, which whoever holds threads back then waits for, or waits for them first.

@@ -23,7 +23,7 @@ class ProgramStreams {
   /// Never destroyed, like the streams.
   static ProgramStreams& get() noexcept;
 
-  /// Exists around a call that enqueues work on the stream.
+  /// Exists around a call that enqueues work on the stream. Scopes nest; the outermost one counts.
   class Enqueue {
    public:
     explicit Enqueue(CUstream stream) noexcept;
@@ -34,7 +34,7 @@ class ProgramStreams {
    private:
     const ProgramExit::Call call_;
     const CUstream stream_;
-    std::atomic<int>* threads_ = nullptr;
+    const bool counted_;
   };
 
   /// Whether the stream captures, or cannot be asked.
@@ -94,7 +94,7 @@ class ProgramStreams {
   ProgramStreams() = default;
 
   static const char* hold_enqueues(std::int64_t limit_ns) noexcept;
-  std::atomic<int>& threads_here() noexcept;
+  static std::atomic<int>& threads_here() noexcept;
   void enter(std::atomic<int>& threads) noexcept;
   bool hold_back(Time until) noexcept;
   void let_go() noexcept;

@@ -15,6 +15,7 @@ PLACES = (("gpu1", "gpu(1)"), ("host0", "host(0)"), ("gpu0", "gpu(0)"), ("gpu1",
 BESIDE_MOVES = (*((way, "stream") for way in WAYS), ("linked", "streams"), ("resolver", "graph"),
                 ("dlsym", "blocking"), ("resolver", "legacy"), ("linked", "orphans"), ("linked", "copies"),
                 ("linked", "attributes"), ("resolver", "newer"), ("per_thread", "newer"))
+PATIENT = {"VMART_PRESSURE_LIMIT_MS": "60000"}  # Room is made however slow the machine is.
 VMART, PROGRAM = (pathlib.Path(argument).resolve() for argument in sys.argv[1:3])
 
 
@@ -56,17 +57,6 @@ class Programs(unittest.TestCase):
                     running.control("migrate", "run", place)
                     self.assertEqual({at for one in running.where() for at in places(one)}, {shown})
                 self.assert_prints_the_same(running, way, work)
-
-    def test_moves_stop_the_streams_that_may_work(self):
-        # Idle: the stream that works, and the legacy stream. Inactive, a context that was current before it was
-        # active: both legacy streams.
-        late = {"SIM_CUDA_LATE_CONTEXTS": "1"}
-        for work, place, count, changes in (("idle", "gpu1", "2", {}), ("inactive", "gpu0", "2", late)):
-            with self.subTest(work=work), Running("linked", work, VMART_LOG="debug", **changes) as running:
-                running.control("migrate", "run", place)
-                self.assert_prints_the_same(running, "linked", work)
-                stopped = re.findall(r"gate for \d+ chunks and (\d+) streams: [1-9]", running.errors())
-                self.assertEqual(set(stopped), {count})
 
     def test_graphs_are_updated_after_moves(self):
         for work in ("updates", "nodes"):
@@ -228,7 +218,7 @@ class Capacity(unittest.TestCase):
         # Which allocate 64 MiB at once, beside the buffers. Of these, some leave.
         for work in ("kept", "pools"):
             with self.subTest(work=work), \
-                    Running("linked", work, "--pools", "--capacity", "gpu0=72MiB") as running:
+                    Running("linked", work, "--pools", "--capacity", "gpu0=72MiB", **PATIENT) as running:
                 memory = running.where()
                 self.assertLessEqual(sum(one["bytes_at"].get("gpu(0)", 0) for one in memory), 72 << 20)
                 self.assertIn("gpu(1)", {at for one in memory for at in places(one)})
@@ -237,7 +227,7 @@ class Capacity(unittest.TestCase):
     def test_is_kept_by_what_is_divided_or_unused(self):
         def told(*options):
             done = run(VMART, "run", *options, "--pools", "--vmm", "--", PROGRAM, "linked", "told",
-                       VMART_CONTROL="0", VMART_PRESSURE_LIMIT_MS="60000")
+                       VMART_CONTROL="0", **PATIENT)
             self.assertEqual((done.returncode, done.stderr), (0, ""), done.stdout)
             return {when: int(mib) for when, mib in re.findall(r"told (.*): (\d+)", done.stdout)}
 
@@ -296,14 +286,14 @@ class Capacity(unittest.TestCase):
             alone = run(VMART, "run", *options, "--", PROGRAM, "linked", **tiny)
             self.assertEqual((alone.returncode, alone.stdout),
                              (1, "cuMemAlloc returned 2\n"), alone.stderr)
-        under = run(VMART, "run", "--overcommit", "--", PROGRAM, "linked", **tiny)
+        under = run(VMART, "run", "--overcommit", "--", PROGRAM, "linked", **tiny, **PATIENT)
         self.assertEqual(under.returncode, 0, under.stdout + under.stderr)
         self.assertEqual(result_of(under.stdout), result_of(run(PROGRAM, "linked").stdout))
 
     def test_makes_room_on_the_gpu_of_the_request(self):
         tiny = {"SIM_CUDA_MACHINE": str(pathlib.Path(__file__).parent / "tiny_gpus.json")}
         under = run(VMART, "run", "--overcommit", "--min", "4MiB", "--", PROGRAM, "linked", "elsewhere",
-                    **tiny)
+                    **tiny, **PATIENT)
         self.assertEqual(under.returncode, 0, under.stdout + under.stderr)
         self.assertIn("handle of the other GPU: 0\n" + 2 * "pool of the other GPU: 0\n", under.stdout)
 

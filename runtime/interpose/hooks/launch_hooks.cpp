@@ -14,9 +14,8 @@ namespace {
 template <EntryPoint entry, typename... Shape>
 CUresult launch(CUfunction function, CUstream stream, void** parameters, void** extra,
                 Shape... shape) noexcept {
-  const ProgramStreams::Enqueue enqueue(stream);
-  const CUresult result = call_driver_with_room<entry>(RoomNeed::on_stream(stream), function,
-                                                       shape..., stream, parameters, extra);
+  const CUresult result = enqueue_with_room<entry>(stream, RoomNeed::on_stream(stream), function,
+                                                   shape..., stream, parameters, extra);
   if (result == CUDA_SUCCESS) note_launch(function, parameters, extra);
   return result;
 }
@@ -25,9 +24,8 @@ CUresult launch(CUfunction function, CUstream stream, void** parameters, void** 
 template <EntryPoint entry, typename... Shape>
 CUresult launch_cooperative(CUfunction function, CUstream stream, void** parameters,
                             Shape... shape) noexcept {
-  const ProgramStreams::Enqueue enqueue(stream);
-  const CUresult result = call_driver_with_room<entry>(RoomNeed::on_stream(stream), function,
-                                                       shape..., stream, parameters);
+  const CUresult result = enqueue_with_room<entry>(stream, RoomNeed::on_stream(stream), function,
+                                                   shape..., stream, parameters);
   if (result == CUDA_SUCCESS) note_launch(function, parameters, nullptr);
   return result;
 }
@@ -55,9 +53,8 @@ CUresult launch_with(const CUlaunchConfig* config, CUfunction function, void** p
   if (config != nullptr && may_overlap(*config) && early_readers().has(function)) {
     config = serial.emplace(*config).config();
   }
-  const ProgramStreams::Enqueue enqueue(stream);
-  const CUresult result = call_driver_with_room<entry>(RoomNeed::on_stream(stream), config,
-                                                       function, parameters, extra);
+  const CUresult result = enqueue_with_room<entry>(stream, RoomNeed::on_stream(stream), config,
+                                                   function, parameters, extra);
   if (result == CUDA_SUCCESS) note_launch(function, parameters, extra);
   return result;
 }

@@ -28,11 +28,11 @@ void order_legacy(const DriverLibrary& driver, CUstream stream) noexcept {
 template <EntryPoint entry, typename... Pool>
 CUresult allocate(CUdeviceptr* out, std::size_t bytes, CUstream stream, CUstream named,
                   const void* caller, Pool... pool) noexcept {
-  const ProgramStreams::Enqueue enqueue(stream);
   if (out != nullptr && Refusals::get().of_current_context() == CUDA_SUCCESS) {
     bool full = false;
     if (const CUdeviceptr made =
             ProgramPools::get().allocate(bytes, named, caller, {pool...}, full)) {
+      ProgramStreams::get().note_enqueued(stream);
       *out = made;
       return CUDA_SUCCESS;
     }
@@ -40,23 +40,25 @@ CUresult allocate(CUdeviceptr* out, std::size_t bytes, CUstream stream, CUstream
   }
   RoomNeed need = RoomNeed::on_stream(stream, bytes);
   ((need.pool = pool), ...);
-  return call_driver_with_room<entry>(need, out, bytes, pool..., stream);
+  return enqueue_with_room<entry>(stream, need, out, bytes, pool..., stream);
 }
 
 template <EntryPoint entry>
 CUresult free_in_order(CUdeviceptr pointer, CUstream stream, CUstream named) noexcept {
-  const ProgramStreams::Enqueue enqueue(stream);
+  const auto in_driver = [&] {
+    const ProgramStreams::Enqueue enqueue(stream);
+    return call_driver<entry>(pointer, stream);
+  };
   const auto memory = ProgramMemory::get().find(pointer);
   const DriverLibrary* const driver = DriverLibrary::get();
   // The driver refuses to free in a capture what was not allocated there.
   if (!memory || driver == nullptr || ProgramStreams::captures(*driver, named) ||
       Refusals::get().of_current_context() != CUDA_SUCCESS) {
-    return call_driver<entry>(pointer, stream);
+    return in_driver();
   }
   if (memory->pool != nullptr) order_legacy(*driver, named);
-  if (!ProgramMemory::get().free_in_order(pointer, named)) {
-    return call_driver<entry>(pointer, stream);
-  }
+  if (!ProgramMemory::get().free_in_order(pointer, named)) return in_driver();
+  ProgramStreams::get().note_enqueued(stream);
   return CUDA_SUCCESS;
 }
 

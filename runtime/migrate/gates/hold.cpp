@@ -115,16 +115,16 @@ void Hold::close(TimePoint deadline) {
 }
 
 void Hold::try_close(TimePoint deadline) {
-  // Before captures are looked for: a call that begins one enqueues.
-  std::optional<NoEnqueues> none_enqueues(std::in_place, NoCopies::unstopped_limit);
-  if (!none_enqueues->why_not().empty()) {
-    throw Error(ErrorKind::busy, "vma::migrate", none_enqueues->why_not());
-  }
-  std::unique_lock none_begins = look_for_captures(deadline);
-  epoch_ = next_epoch();
-  state_ = State::closing;
-  arm(deadline);
   try {
+    // Before captures are looked for: a call that begins one enqueues.
+    std::optional<NoEnqueues> none_enqueues(std::in_place, deadline - driver_.clock().now());
+    if (!none_enqueues->why_not().empty()) {
+      throw Error(ErrorKind::busy, "vma::migrate", none_enqueues->why_not());
+    }
+    std::unique_lock none_begins = look_for_captures(deadline);
+    epoch_ = next_epoch();
+    state_ = State::closing;
+    arm(deadline);
     stop_all(deadline);
     none_begins.unlock();
     none_enqueues.reset();
