@@ -33,9 +33,9 @@ class Demoter {
   }
 
   std::uint64_t run() {
-    const bool beside = mover_.may_stop_beside();
-    const bool holds = !beside && wanted_.may_hold && memory_.driver().has_context_hold();
-    if (!beside && !holds) return 0;
+    const bool attached = !mover_.attached().contexts().empty();
+    const bool holds = !attached && wanted_.may_hold && memory_.driver().has_context_hold();
+    if (!attached && !holds) return 0;
     candidates_ = candidates();
     if (holds) return move_held();
     for (const Run& run : next_runs(wanted_.size_bytes)) submit(run, Mode::automatic);
@@ -110,11 +110,11 @@ class Demoter {
   std::vector<Run> next_runs(std::uint64_t size_bytes) {
     std::vector<Run> runs;
     std::uint64_t planned_bytes = 0;
-    const bool beside = mover_.may_stop_beside();
+    const bool attached = !mover_.attached().contexts().empty();
     for (; !candidates_.empty() && planned_bytes < size_bytes && clock_.now() < wanted_.until;
          candidates_.pop_front()) {
       const std::shared_ptr<Allocation>& allocation = candidates_.front();
-      if (beside && !mover_.may_stop_beside(allocation->begin())) continue;
+      if (attached && !mover_.attached().any(allocation->begin())) continue;
       for (Run& run : runs_of(allocation, size_bytes - planned_bytes)) {
         planned_bytes += run.size_bytes;
         runs.push_back(std::move(run));

@@ -128,7 +128,7 @@ class WrongCalls(OnAMachine):
         self.refused(vmart.Unsupported, "set exportable", lambda: vmart.export_allocation(memory))
         with vmart.pin(memory):
             self.refused(vmart.Pinned, "error.report|pinned", lambda: vmart.migrate(memory, "gpu1"))
-        self.refused(vmart.InvalidArgument, "attach", lambda: vmart.migrate_async(memory, "gpu1").wait(60))
+            self.refused(vmart.Pinned, "vmart.migrate_async", lambda: vmart.migrate_async(memory, "gpu1").wait(60))
         self.refused(vmart.OutOfMemory, "GiB", lambda: vmart.alloc("2TiB", "gpu0"))
 
     def test_what_is_missing_is_named(self):
