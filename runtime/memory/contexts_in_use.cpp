@@ -10,6 +10,19 @@
 #include <set>
 
 namespace vma {
+namespace {
+
+/// Those that the program has told of.
+struct ToldContexts {
+  std::mutex mutex;
+  std::set<ContextHandle> contexts;
+  static ToldContexts& of_process() {
+    static Immortal<ToldContexts> only;
+    return *only;
+  }
+};
+
+}  // namespace
 
 bool context_is_broken(int native) noexcept {
   return (native >= native_illegal_address && native <= native_launch_failed) ||
@@ -26,20 +39,6 @@ ContextsInUse::~ContextsInUse() {
   }
   for (const auto& [device, context] : primaries_) release_primary(device);
 }
-
-namespace {
-
-/// Those that the program has told of.
-struct ToldContexts {
-  std::mutex mutex;
-  std::set<ContextHandle> contexts;
-  static ToldContexts& of_process() {
-    static Immortal<ToldContexts> only;
-    return *only;
-  }
-};
-
-}  // namespace
 
 void ContextsInUse::note_created(ContextHandle context) {
   ToldContexts& told = ToldContexts::of_process();

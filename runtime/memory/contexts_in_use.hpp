@@ -14,8 +14,8 @@
 namespace vma {
 
 /// The contexts whose work may touch the runtime's memory: the active primary contexts of its GPUs,
-/// those of attached streams and the caller's current one. Other contexts, current in other threads
-/// or in none, are not seen, as README.md documents.
+/// those of attached streams, those that the program tells of and the caller's current one. Other
+/// contexts, current in other threads or in none, are not seen, as README.md documents.
 ///
 /// Any thread. Events are created before anything is stopped, because creating one in a context
 /// with stopped streams may hang, and they are kept for reuse.

@@ -264,7 +264,7 @@ void Parker::carry_out(std::vector<Step>& steps, const ParkOptions& options,
       if (!restores && !why.empty()) throw Error(ErrorKind::pinned, call, "it " + why);
       if (step.kind != Step::Kind::move) return take_step(step, options);
       if (attached && !mover_.may_stop_for(step.allocation->begin())) {
-        throw Error(ErrorKind::invalid_argument, call, "no attached stream uses it");
+        throw Error(ErrorKind::invalid_argument, call, Mover::why_no_stop);
       }
       moves.push_back(&step);
     });

@@ -129,9 +129,7 @@ std::vector<std::string> explain_chunk(const ChunkRoster::Entry& entry, std::uin
     const std::string why = allocation ? allocation->why_pinned() : "";
     lines.push_back("it cannot move: " + (why.empty() ? "it is pinned or poisoned" : why));
   }
-  if (!row.in_scope)
-    lines.push_back(
-        "it does not move: the work that uses it cannot be stopped: no attached stream may use it");
+  if (!row.in_scope) lines.push_back(fmt::format("it does not move: {}", Mover::why_no_stop));
   if (row.parked) lines.push_back("it is parked");
   if (row.dropped)
     lines.push_back("its contents were dropped: it has no memory until it is resumed");

@@ -196,7 +196,7 @@ std::optional<Submission> ScheduledMoves::submission_of(Running& group) const {
   }
   group.refused = allocation->why_pinned();
   if (group.refused.empty() && !mover_.may_stop_for(group.begin)) {
-    group.refused = "the work that uses it cannot be stopped: no attached stream may use it";
+    group.refused = Mover::why_no_stop;
   }
   if (!group.refused.empty()) return std::nullopt;
   Submission wanted;

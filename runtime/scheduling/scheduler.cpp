@@ -374,11 +374,10 @@ DrainReport Scheduler::drain_place(Location at, const DrainOptions& options) {
   const Snapshot snapshot = path_.snapshot();
   for (const ChunkRow& row : snapshot.chunks()) {
     if (row.bytes == 0 || row.at != place || row.dropped) continue;
-    ++report.left[!row.movable ? "pinned"
-                  : !row.in_scope
-                      ? "the work that uses it cannot be stopped: no attached stream may use it"
-                  : paused_ ? "the scheduler was paused"
-                            : "no room elsewhere, or no time"];
+    ++report.left[!row.movable    ? "pinned"
+                  : !row.in_scope ? Mover::why_no_stop
+                  : paused_       ? "the scheduler was paused"
+                                  : "no room elsewhere, or no time"];
   }
   return report;
 }

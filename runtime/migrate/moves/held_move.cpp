@@ -61,8 +61,7 @@ void HeldMove::choose_stop() {
 void HeldMove::choose_suspension() {
   if (options_.nothing_runs || !parts_.stops.suspends()) return;
   suspended_ = may_suspend();
-  gated_ =
-      gated_ && !suspended_ && parts_.stops.attached().any(ranges_.front()->allocation.begin());
+  gated_ = gated_ && !suspended_;
 }
 
 /// Needs a context of the runtime's own on each route; false where there is no room for it.

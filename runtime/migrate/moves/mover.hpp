@@ -125,16 +125,14 @@ class Mover final : private LiveTasks {
   const AttachedStreams& attached() const noexcept { return stops_.attached(); }
   /// See `Stops`.
   SuspensionFinding check_suspension(DeviceId device) { return stops_.check_suspension(device); }
-  /// Whether the work that may use the memory there can be stopped in the background, and, without
-  /// a hold of everything, beside it: by a suspension, or at gates of attached streams.
+  /// Whether the work that may use the memory there can be stopped in the background: by a
+  /// suspension, at gates of attached streams, or by a hold.
   bool may_stop_for(Address begin) const {
-    return may_stop_beside(begin) || memory_.driver().has_context_hold();
+    return stops_.suspends() || stops_.attached().any(begin) || memory_.driver().has_context_hold();
   }
-  bool may_stop_beside(Address begin) const {
-    return stops_.suspends() || stops_.attached().any(begin);
-  }
-  /// The same for some allocation.
-  bool may_stop_beside() { return stops_.suspends() || !stops_.attached().contexts().empty(); }
+  /// Why memory does not move for which that is false.
+  static constexpr const char* why_no_stop =
+      "the work that uses it cannot be stopped: no attached stream may use it";
   const Reach& reach() const noexcept { return reach_; }
   Callbacks& callbacks() noexcept { return *callbacks_; }
   const std::shared_ptr<Callbacks>& shared_callbacks() const noexcept { return callbacks_; }

@@ -42,7 +42,8 @@ std::optional<Refusal> refuse_state(ChunkId chunk, const Snapshot& snapshot,
     return Refusal{Rejection::already_moving, "a move of it or its allocation is in progress"};
   }
   if (!row.in_scope) {
-    return Refusal{Rejection::not_in_scope, "no attached stream uses it"};
+    return Refusal{Rejection::not_in_scope,
+                   "no attached stream uses it, and the driver holds no context"};
   }
   return std::nullopt;
 }
