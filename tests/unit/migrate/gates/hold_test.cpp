@@ -7,6 +7,7 @@
 #include "base/executor.hpp"
 #include "driver/native_codes.hpp"
 #include "migrate/gates/capture_starts.hpp"
+#include "migrate/gates/program_calls.hpp"
 #include "unit/migrate/moves/move_rig.hpp"
 
 #include <gtest/gtest.h>
@@ -303,6 +304,73 @@ TEST_P(SteppedHold, StopsTheContextsOfAttachedStreams) {
     rig.hold->open();
     EXPECT_TRUE(rig.machine().wait_stream(own.stream, rig.in(milliseconds(50))));
   });
+}
+
+/// A program that guards the calls by which it enqueues, and refuses the first tries.
+class GuardedProgram {
+ public:
+  explicit GuardedProgram(int refusals) : refusals_(refusals) {
+    ProgramEnqueues::of_process().store(&calls_);
+  }
+  ~GuardedProgram() { ProgramEnqueues::of_process().store(nullptr); }
+
+  std::atomic<bool> holds_back = false;
+
+ private:
+  static const char* begin(std::int64_t limit_ns, void* data) {
+    auto& self = *static_cast<GuardedProgram*>(data);
+    EXPECT_GT(limit_ns, 0);
+    if (self.refusals_-- > 0) return "a thread is inside a launch";
+    self.holds_back = true;
+    return nullptr;
+  }
+  static void end(void* data) { static_cast<GuardedProgram*>(data)->holds_back = false; }
+
+  const ProgramEnqueues calls_{begin, end, this};
+  std::atomic<int> refusals_;
+};
+
+/// Expects the program to be held back while contexts are stopped, and no longer.
+class StoppingDriver : public InterceptDriver {
+ public:
+  StoppingDriver(Driver& inner, const GuardedProgram& program)
+      : InterceptDriver(inner), program_(program) {}
+
+ private:
+  void around(Call call, const std::function<void()>& body) override {
+    const bool stops = call == Call::record_context || call == Call::hold_context;
+    const bool waits = call == Call::wait_event;  // For work that may need more of it to end.
+    EXPECT_TRUE(program_.holds_back ? !waits : !stops) << to_string(call);
+    body();
+  }
+  const GuardedProgram& program_;
+};
+
+// Work that is enqueued between the two calls for a context would be neither waited for nor held.
+TEST_P(Holds, LetNothingBeEnqueuedWhileTheyStopContexts) {
+  HoldRig rig(GetParam());
+  GuardedProgram program(0);
+  StoppingDriver driver(rig.driver(), program);
+  Hold hold(driver, rig.memory().contexts(), *rig.post, rig.watchdog, patience);
+  hold.close(rig.in(seconds(10)));
+  EXPECT_FALSE(program.holds_back);
+  hold.open();
+}
+
+TEST_P(Holds, TryAgainWhileAThreadEnqueues) {
+  HoldRig rig(GetParam());
+  GuardedProgram program(2);
+  rig.hold->close(rig.in(seconds(10)));
+  EXPECT_EQ(rig.hold->tries(), 3);
+}
+
+TEST_P(Holds, SayWhyTheProgramCannotBeKeptFromEnqueuing) {
+  HoldRig rig(GetParam());
+  GuardedProgram program(1 << 20);
+  const Error error =
+      expect_error(ErrorKind::busy, [&] { rig.hold->close(rig.in(milliseconds(100))); });
+  EXPECT_TRUE(says(error, "inside a launch"));
+  EXPECT_TRUE(rig.contexts_run());
 }
 
 TEST_P(Holds, AreOpenedForGoodAtTheEndOfTheProcess) {
