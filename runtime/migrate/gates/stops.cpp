@@ -1,6 +1,7 @@
 #include "migrate/gates/stops.hpp"
 
 #include "base/process_exit.hpp"
+#include "migrate/gates/gate.hpp"
 #include "migrate/stops/suspension.hpp"
 
 #include <algorithm>
@@ -135,6 +136,24 @@ bool Stops::may_suspend(Location from, Location to, const FindOut& find_out) {
     any = true;
   }
   return any;
+}
+
+bool Stops::gate_arrives_soon(Address allocation) {
+  const Turn turn(*this);
+  SlowCallTurn slow_work(memory_.chunks().slow_calls().turn());
+  slow_work.take();
+  const AttachedStreams::Use streams(attached_, allocation);
+  const GatePlan plan = plan_gate(streams.streams(), memory_.topology());
+  GateLimits limits;
+  limits.look_limit = soon;
+  limits.turn = &slow_work;
+  limits.given_up = [&] { return streams.wanted().load(); };
+  GatePost& post = turn.gate_post();
+  if (Gate(memory_.driver(), post).look(plan, limits)) return false;
+  return std::ranges::all_of(plan.stops, [&](const GateStop& stop) {
+    const Backlog& backlog = post.stand(stop).backlog;
+    return !backlog.missed() && backlog.reach() <= soon;
+  });
 }
 
 /// The kernel module takes one GPU after the other.

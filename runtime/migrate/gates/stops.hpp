@@ -97,6 +97,11 @@ class Stops {
   ContextHandle unchecked(DeviceId device);
   /// As `may_suspend`, from what is known: does not block.
   bool is_known_to_suspend(Location from, Location to);
+  /// Whether a gate is worth trying where work can be suspended: all streams that may use the
+  /// allocation would arrive within `soon`. Finds out by a write on each stream of which that is
+  /// not known, which stops nothing. Blocks: for that long. Requires: the caller holds no turn.
+  bool gate_arrives_soon(Address allocation);
+  static constexpr std::chrono::milliseconds soon{1};
   /// How long a suspension takes alone, as the checks have measured it.
   StallForecast::Suspending suspending() const;
   /// Whether that was asked for.

@@ -98,6 +98,9 @@ GateLimits BatchStop::limits() {
   const bool others_wait = parts_.stops.waiting().any();
   limits.look_limit = std::min<std::chrono::nanoseconds>(
       limits.wait_limit, others_wait ? LiveBatch::turn_limit_min : batch_.turn_limit());
+  if (batch_.front().choice.gives_way) {
+    limits.arrival_limit = limits.wait_limit = limits.look_limit = Stops::soon;
+  }
   limits.turn = &slow_call_turn_;
   limits.given_up = [this] { return given_up(); };
   limits.skew_limit = batch_.gate_limit;
@@ -287,13 +290,8 @@ bool BatchStop::go() {
 
 /// Stops what the batch wants to be stopped.
 std::optional<GateRefusal> BatchStop::close() {
-  switch (stop_) {
-    case StopKind::none:
-    case StopKind::gate: return gate_.close();
-    case StopKind::suspension: return suspend();
-    case StopKind::hold: return hold();
-  }
-  return std::nullopt;
+  if (stop_ == StopKind::suspension) return suspend();
+  return stop_ == StopKind::hold ? hold() : gate_.close();
 }
 
 std::optional<GateRefusal> BatchStop::suspend() {

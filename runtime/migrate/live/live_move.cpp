@@ -90,11 +90,14 @@ void LiveMove::move_next(LiveChunk& first) {
   });
 }
 
-/// Finds out how the program's work can be stopped; gates do meanwhile where streams are attached.
+/// Finds out how the program's work can be stopped. Where streams are attached, gates do until it
+/// is known whether work can be suspended.
 /// Throws: Error if it cannot be.
 void LiveMove::require_stop(const LiveChunk& first) {
   const Location from = first.transaction.from(), to = first.range.task->to;
-  if (parts_.stops.attached().any(first.range.allocation.begin())) return;
+  if (parts_.stops.attached().any(first.range.allocation.begin())) {
+    return staging_.ways().foresee(first);
+  }
   if (parts_.stops.may_suspend(from, to) || parts_.memory.driver().has_context_hold()) return;
   throw Error(ErrorKind::unsupported, live_move_call,
               fmt::format("the program's work on {} cannot be suspended, as 'vmart doctor' "
@@ -157,6 +160,11 @@ void LiveMove::give_up_or_back_off(LiveBatch& batch, const Try& last) {
   parts_.stops.stats().add_refusal(refusal.why);
   for_each_range(batch, [&](LiveRange& range) { range.account.gave_up(refusal.why); });
   for_each_group(batch, [](GroupAccount& group) { group.gave_up(1); });
+  if (batch.front().choice.gives_way && batch.broken() == nullptr) {
+    staging_.ways().leave_gates();
+    ++batch.waits;
+    return;
+  }
   // Told ahead, streams have to arrive as predicted.
   if (refusal.why == StopRefusal::predicted_skew) batch.blocked = false;
   const auto error = tries_.give_up_or_back_off(batch, refusal, last.stood);

@@ -25,9 +25,11 @@ struct WayChoice {
   /// Whether the copy of the next chunk may run while the gate closes: it wants a queue too.
   bool overlap = true;
   StopKind stop = StopKind::gate;  ///< All but a gate need to know of no stream.
+  /// A gate that does not close soon gives way to a suspension.
+  bool gives_way = false;
 
   WayChoice stopped_instead(const std::string& why) const {
-    return {Way::stopped, "stopped: " + why, true, stop};
+    return {Way::stopped, "stopped: " + why, true, stop, gives_way};
   }
   /// Whether one stop may serve both.
   bool moves_as(const WayChoice& other) const noexcept {

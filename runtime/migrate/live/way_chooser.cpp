@@ -24,10 +24,22 @@ void WayChooser::note_moved() noexcept {
   if (chunks_beside_ > 0) --chunks_beside_;
 }
 
+bool WayChooser::may_suspend(const LiveChunk& chunk) const {
+  return parts_.stops.is_known_to_suspend(chunk.transaction.from(), chunk.range.task->to);
+}
+
+void WayChooser::foresee(const LiveChunk& chunk) {
+  const Address allocation = chunk.range.allocation.begin();
+  if (gates_arrive_soon_ || !may_suspend(chunk) || !parts_.stops.attached().any(allocation)) return;
+  gates_arrive_soon_ = parts_.stops.gate_arrives_soon(allocation);
+}
+
+/// Whoever attaches streams has promised that all work that may use the memory is on such streams.
 StopKind WayChooser::stop_for(const LiveChunk& chunk) const {
-  const Location from = chunk.transaction.from(), to = chunk.range.task->to;
-  if (parts_.stops.is_known_to_suspend(from, to)) return StopKind::suspension;
-  if (parts_.stops.attached().any(chunk.range.allocation.begin())) return StopKind::gate;
+  const bool attached = parts_.stops.attached().any(chunk.range.allocation.begin());
+  if (may_suspend(chunk) && !(attached && gates_arrive_soon_.value_or(false)))
+    return StopKind::suspension;
+  if (attached) return StopKind::gate;
   return parts_.memory.driver().has_context_hold() ? StopKind::hold : StopKind::gate;
 }
 
@@ -55,6 +67,7 @@ WayChoice WayChooser::choose(const LiveChunk& chunk) const {
     return parts_.memory.topology().info(parts_.memory.driver().context_device(context)).max_queues;
   });
   choice.stop = stop;
+  choice.gives_way = stop == StopKind::gate && may_suspend(chunk);
   if (stop != StopKind::gate && choice.way == Way::live_beside) {
     choice.reason = fmt::format(
         "live in a context of our own: {}",

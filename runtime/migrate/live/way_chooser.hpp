@@ -4,6 +4,8 @@
 #include "migrate/live/live_way.hpp"
 #include "migrate/migration/move_parts.hpp"
 
+#include <optional>
+
 namespace vma {
 
 /// Chooses how each chunk of a live move moves (`choose_way`), by the streams that are attached
@@ -19,14 +21,21 @@ class WayChooser {
   /// The next chunks settle in a context of the runtime's own: a thread has blocked that of the
   /// application.
   void leave_application_context() noexcept;
+  /// Decides, where both can be, whether the next chunks move at gates or in suspensions. Blocks
+  /// and requires: as `Stops::gate_arrives_soon`, once.
+  void foresee(const LiveChunk& chunk);
+  /// A gate was given up: where work can be suspended, the next chunks move in suspensions.
+  void leave_gates() noexcept { gates_arrive_soon_ = false; }
   /// A chunk has moved.
   void note_moved() noexcept;
 
  private:
+  bool may_suspend(const LiveChunk& chunk) const;
   StopKind stop_for(const LiveChunk& chunk) const;
 
   const MoveParts& parts_;
-  int chunks_beside_ = 0;  // That still settle in a context of the runtime's own.
+  std::optional<bool> gates_arrive_soon_;  // Until then no gate is tried where work is suspended.
+  int chunks_beside_ = 0;                  // That still settle in a context of the runtime's own.
 };
 
 }  // namespace vma

@@ -61,7 +61,8 @@ class UnmapDriver : public InterceptDriver {
   int unmaps_ = 0;
 };
 
-/// All that moves, on a driver that can be disturbed, and a stream that may use all memory.
+/// All that moves, on a driver that can be disturbed, and a stream that may use all memory. It is
+/// attached, unless work is suspended.
 struct DisturbedRig {
   explicit DisturbedRig(const SimOptions& options, const MoverLimits& limits = {})
       : rig("test-2", {}, options),
@@ -70,11 +71,14 @@ struct DisturbedRig {
         memory(driver, rig.topology(), {}),
         engine(driver, rig.topology(), memory.contexts(), memory.chunks().ledger(),
                memory.chunks().slow_calls().turn()),
-        mover(memory, engine, limits) {
-    mover.attached().attach(stream, Address{});
+        mover(memory, engine, limits),
+        attached(!limits.suspends) {
+    if (attached) mover.attached().attach(stream, Address{});
   }
   /// Requires: all memory is free.
-  ~DisturbedRig() { mover.attached().detach(stream, Address{}); }
+  ~DisturbedRig() {
+    if (attached) mover.attached().detach(stream, Address{});
+  }
 
   MoveRig rig;
   const BoundStream stream;
@@ -82,6 +86,7 @@ struct DisturbedRig {
   Memory memory;
   CopyEngine engine;
   Mover mover;
+  const bool attached;
 };
 
 /// An allocation of `batch_chunks` chunks at gpu(0).

@@ -166,7 +166,8 @@ TEST_P(SuspendedBatch, SaysWhatStoodIfEachSettlingIsLate) {
   });
 }
 
-/// Where a GPU would lose reach, chunks move at gates; no stop serves both.
+/// Where a GPU would lose reach, chunks move at gates, and otherwise in suspensions, since a gate
+/// would wait for the kernel; no stop serves both.
 TEST_P(SuspendedBatch, ChunksOfBothStopsDoNotShareOne) {
   vma::step(GetParam(), [](const SimOptions& options) {
     MoveRig rig("test-islands", {}, options, true);
@@ -175,6 +176,7 @@ TEST_P(SuspendedBatch, ChunksOfBothStopsDoNotShareOne) {
     rig.mover().attached().attach(stream, Address{});
     const auto near = rig.filled(2, gpu(0), 1, 7), far = rig.filled(2, gpu(0), 1, 9);
     rig.forget_calls();
+    rig.launch_spin(stream, milliseconds(20));
     MigrateOptions how;
     how.max_stall = max_stall;
     std::vector<std::shared_ptr<MigrationTask>> tasks;
@@ -192,6 +194,64 @@ TEST_P(SuspendedBatch, ChunksOfBothStopsDoNotShareOne) {
     EXPECT_GE(mover.stats().stall().count + mover.stats(StopKind::suspension).stall().count, 2u);
     EXPECT_EQ(rig.wrong(*near, 7) + rig.wrong(*far, 9), 0u);
     rig.mover().attached().detach(stream, Address{});
+  });
+}
+
+/// Streams that are attached, and would arrive at a gate at once, save a suspension.
+struct AttachedBatch : SuspendingBatch {
+  explicit AttachedBatch(const SimOptions& options) : SuspendingBatch(options) {
+    mover.attached().attach(stream, Address{});
+  }
+  ~AttachedBatch() { mover.attached().detach(stream, Address{}); }
+  std::uint64_t stood(StopKind kind) { return mover.stats(kind).stall().count; }
+};
+
+class Foresight : public SuspendedBatch {};
+INSTANTIATE_TEST_SUITE_P(Seeds, Foresight, testing::Range<std::uint64_t>(1, 5));
+
+TEST_P(Foresight, MovesAtAGateThatClosesAtOnce) {
+  vma::step(GetParam(), [](const SimOptions& options) {
+    AttachedBatch rig(options);
+    rig.rig.launch_spin(rig.stream, microseconds(100));
+    const MigrationReport report = rig.move(gpu(1), max_stall);
+    EXPECT_EQ(report.stop, StopKind::gate);
+    EXPECT_EQ(rig.rig.calls(Call::suspend), 0);
+    rig.expect_all_moved(report);
+  });
+}
+
+TEST_P(Foresight, SuspendsWhereAGateWouldWaitForWork) {
+  vma::step(GetParam(), [](const SimOptions& options) {
+    AttachedBatch rig(options);
+    rig.rig.launch_spin(rig.stream, milliseconds(50));
+    const TimePoint begun = rig.driver.clock().now();
+    const MigrationReport report = rig.move(gpu(1), max_stall);
+    EXPECT_LT(rig.driver.clock().now() - begun, milliseconds(40)) << "it did not wait";
+    EXPECT_EQ(report.stop, StopKind::suspension);
+    EXPECT_EQ(rig.stood(StopKind::gate), 0u) << "nothing stood in vain";
+    EXPECT_TRUE(rig.rig.machine().wait_stream(rig.stream, rig.driver.clock().now() + seconds(1)));
+    rig.expect_all_moved(report);
+  });
+}
+
+/// The stream is idle when the move looks at it.
+TEST_P(Foresight, SuspendsAfterAGateThatItWasWrongAbout) {
+  vma::step(GetParam(), [](const SimOptions& options) {
+    AttachedBatch rig(options);
+    bool launched = false;
+    rig.driver.before_call = [&](Call call, bool) {
+      const bool launches = call == Call::launch || call == Call::launch_graph;
+      if (!launches || std::exchange(launched, true)) return;  // The copy of a chunk.
+      rig.rig.launch_spin(rig.stream, milliseconds(50));
+    };
+    const TimePoint begun = rig.driver.clock().now();
+    const MigrationReport report = rig.move(gpu(1), max_stall);
+    EXPECT_TRUE(launched);
+    EXPECT_LT(rig.driver.clock().now() - begun, milliseconds(40)) << "it did not wait";
+    EXPECT_EQ(report.stop, StopKind::suspension);
+    EXPECT_GE(report.reasons.at("not_arrived"), 1);
+    EXPECT_TRUE(rig.rig.machine().wait_stream(rig.stream, rig.driver.clock().now() + seconds(1)));
+    rig.expect_all_moved(report);
   });
 }
 

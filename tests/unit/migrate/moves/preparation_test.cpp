@@ -11,6 +11,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <exception>
 #include <memory>
 #include <optional>
@@ -133,7 +134,16 @@ TEST_F(SuspensionPreparation, KeepsNoMoveWaitingThatAGateCanServe) {
   EXPECT_EQ(mover->stats().stall().count, 2u);
   driver.let_through();
   EXPECT_TRUE(become_usable());
+  // What no gate would get through.
+  auto* const word = static_cast<std::uint64_t*>(
+      rig.machine().allocate_pinned(stream.context, sizeof(std::uint64_t)));
+  const WordOperation wait{WordOperation::Kind::wait_until_at_least,
+                           Address{reinterpret_cast<std::uintptr_t>(word)}, 1};
+  rig.machine().batch(stream, {&wait, 1});
   EXPECT_EQ(moved_in_background(gpu(1)).stop, StopKind::suspension) << "as soon as it is there";
+  std::atomic_ref(*word).store(1);
+  EXPECT_TRUE(rig.machine().wait_stream(stream, TimePoint::max()));
+  rig.machine().free_pinned(stream.context, word);
   EXPECT_EQ(mover->stats().stall().count, 2u);
   EXPECT_EQ(mover->stats(StopKind::suspension).stall().count, 1u);
   expect_whole(gpu(1));

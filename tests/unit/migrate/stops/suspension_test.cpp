@@ -196,6 +196,7 @@ TEST_P(EitherWay, OneThatIsRefusedAgainIsReplaced) {
       // In the background, gates serve until the check has ended.
       constexpr int moves_max = 50;
       for (int number = 0; number < moves_max && rig.calls(Call::suspend) == 0; ++number) {
+        rig.launch_spin(stream, milliseconds(20));  // For longer than a gate waits then.
         EXPECT_EQ(move(rig, allocation, gpu(number % 2)).outcome, Outcome::done);
         sleep(rig, milliseconds(100));
       }
