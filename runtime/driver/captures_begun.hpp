@@ -9,8 +9,9 @@
 
 namespace vma {
 
-/// Whether any stream of the process may have begun to capture. Until one has, a context can be
-/// waited for with cuCtxSynchronize, which would end captures. Any thread.
+/// Whether any stream of the process may have begun to capture, and whether one captures now. Until
+/// one has begun, a context can be waited for with cuCtxSynchronize, which would end captures. Any
+/// thread.
 class CapturesBegun {
  public:
   static CapturesBegun& of_process() noexcept {
@@ -35,6 +36,10 @@ class CapturesBegun {
     state_ = State::some;
   }
 
+  /// How many streams capture, as far as the process lets itself be told, has changed.
+  void note_open(int change) noexcept { open_ += change; }
+  bool any_open() const noexcept { return open_ > 0; }
+
   /// Around a wait for a context. False: a capture may have begun.
   class Wait {
    public:
@@ -49,6 +54,7 @@ class CapturesBegun {
  private:
   enum class State { unknown, none, beginning, some };
   std::atomic<State> state_{State::unknown};
+  std::atomic<int> open_{0};
   std::shared_timed_mutex waits_;
 };
 

@@ -1,9 +1,13 @@
 #include "guards/driver_guards.hpp"
 
 #include "base/executor.hpp"
+#include "base/mutex.hpp"
+#include "base/process_exit.hpp"
+#include "driver/captures_begun.hpp"
 #include "entry_points/entry_points.hpp"
 #include "entry_points/known_calls.hpp"
 #include "entry_points/unknown_calls.hpp"
+#include "migrate/stops/capture_starts.hpp"
 #include "migrate/stops/copy_scopes.hpp"
 
 #include <vma/migration.hpp>
@@ -16,7 +20,12 @@
 #include <atomic>
 #include <charconv>
 #include <functional>
+#include <new>
+#include <optional>
+#include <set>
 #include <string>
+#include <thread>
+#include <utility>
 
 namespace vma {
 namespace {
@@ -25,6 +34,48 @@ namespace {
 /// them.
 void* const* functions_behind = nullptr;
 std::atomic<const DriverGuards*> published{nullptr};
+
+/// The streams that capture: a hold of everything would end their captures (`require_no_capture`).
+class Captures {
+ public:
+  static Captures& of_process() noexcept {
+    static Immortal<Captures> only;
+    return *only;
+  }
+  void begun(CUstream stream) noexcept {
+    try {
+      const MutexLock lock(mutex_);
+      if (streams_.insert(key(stream)).second) CapturesBegun::of_process().note_open(1);
+    } catch (const std::bad_alloc&) {  // A hold may end this one.
+    }
+  }
+  void ended(CUstream stream) noexcept {
+    const MutexLock lock(mutex_);
+    if (streams_.erase(key(stream)) > 0) CapturesBegun::of_process().note_open(-1);
+  }
+
+ private:
+  using Key = std::pair<CUstream, std::thread::id>;
+  /// Built-in streams have the same handles in each thread.
+  static Key key(CUstream stream) noexcept {
+    const bool built_in =
+        stream == nullptr || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
+    return {stream, built_in ? std::this_thread::get_id() : std::thread::id()};
+  }
+
+  Mutex mutex_;
+  std::set<Key> streams_ VMART_GUARDED_BY(mutex_);
+};
+
+enum class OnCaptures { nothing, begins, ends };
+
+constexpr OnCaptures effect_on_captures(EntryPoint entry) noexcept {
+  const std::string_view symbol = symbol_of(entry);
+  if (symbol.starts_with("cuStreamBegin")) return OnCaptures::begins;
+  const bool ends =
+      symbol.starts_with("cuStreamEndCapture") || symbol.starts_with("cuStreamDestroy");
+  return ends ? OnCaptures::ends : OnCaptures::nothing;
+}
 
 template <EntryPoint entry, typename Pointer = typename TypeOf<entry>::Pointer>
 struct Guard;
@@ -36,8 +87,31 @@ struct Guard<entry, CUresult (*)(Args...)> {
         reinterpret_cast<CUresult (*)(Args...)>(functions_behind[static_cast<std::size_t>(entry)]);
     // A hook of the program, perhaps, in a thread that has stopped work.
     if (InsideRuntime::here()) return function(args...);
-    const CopyScope scope;
-    return function(args...);
+    if constexpr (constexpr OnCaptures effect = effect_on_captures(entry);
+                  effect == OnCaptures::nothing) {
+      const CopyScope scope;
+      return function(args...);
+    } else {
+      return change_captures(effect, function, args...);
+    }
+  }
+
+ private:
+  template <typename Function, typename... Others>
+  static CUresult change_captures(OnCaptures effect, Function function, CUstream stream,
+                                  Others... others) {
+    if (effect == OnCaptures::begins) {
+      let_no_stop_be_enqueued();
+      const CUresult result = function(stream, others...);
+      if (result == CUDA_SUCCESS) Captures::of_process().begun(stream);
+      let_stops_go_on();
+      return result;
+    }
+    std::optional<CopyScope> scope;
+    if constexpr (looks_memory_up(entry)) scope.emplace();
+    const CUresult result = function(stream, others...);
+    if (result != CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD) Captures::of_process().ended(stream);
+    return result;
   }
 };
 
@@ -60,7 +134,7 @@ const void* guard_for() {
     return reinterpret_cast<const void*>(&look_up<entry>);
   } else if constexpr (entry == EntryPoint::cuGetProcAddress_v2) {
     return reinterpret_cast<const void*>(&look_up<entry, CUdriverProcAddressQueryResult*>);
-  } else if constexpr (looks_memory_up(entry)) {
+  } else if constexpr (looks_memory_up(entry) || effect_on_captures(entry) != OnCaptures::nothing) {
     return reinterpret_cast<const void*>(&Guard<entry>::call);
   } else {
     return nullptr;

@@ -197,6 +197,31 @@ TEST(CopyGuards, StandInLibrariesWithoutALookUpWhenAMoveBegins) {
   free(memory);
 }
 
+TEST(CopyGuards, LetNoHoldEndACapture) {
+  void* const memory = alloc(4 << 20, gpu(0));
+  CUcontext context = nullptr;
+  CUstream stream = nullptr;
+  ASSERT_EQ(cuDevicePrimaryCtxRetain(&context, 0), CUDA_SUCCESS);
+  ASSERT_EQ(cuCtxSetCurrent(context), CUDA_SUCCESS);
+  ASSERT_EQ(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+  ASSERT_EQ(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
+  Migration migration = migrate_async(memory, host(0));
+  const auto waits = [] { return runtime().stats().gates_given_up_by_reason["capture"] > 0; };
+  while (!waits() && !migration.done()) std::this_thread::yield();
+  EXPECT_FALSE(migration.done());
+  CUgraph graph = nullptr;
+  EXPECT_EQ(cuStreamEndCapture(stream, &graph), CUDA_SUCCESS);
+  EXPECT_EQ(migration.wait().outcome, Outcome::done);
+  EXPECT_EQ(cuGraphDestroy(graph), CUDA_SUCCESS);
+  // A stream that is destroyed captures no more.
+  ASSERT_EQ(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
+  EXPECT_THROW(migrate(memory, gpu(0)), Error);
+  cuStreamDestroy(stream);
+  EXPECT_EQ(migrate(memory, gpu(0)).outcome, Outcome::done);
+  free(memory);
+  cuDevicePrimaryCtxRelease(0);
+}
+
 TEST(CopyGuards, LetTheLoaderOpenAFileOnceThatIsNoLibrary) {
   runtime();
   const std::string path = testing::TempDir() + "no_library_" + std::to_string(getpid());

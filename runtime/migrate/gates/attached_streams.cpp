@@ -1,6 +1,7 @@
 #include "migrate/gates/attached_streams.hpp"
 
 #include "base/log.hpp"
+#include "driver/captures_begun.hpp"
 #include "driver/native_codes.hpp"
 #include "memory/contexts_in_use.hpp"
 
@@ -357,6 +358,7 @@ void AttachedStreams::require_no_capture(const std::vector<ContextHandle>& conte
     }
     if (captures) refuse_capture("a blocking stream");
   }
+  if (CapturesBegun::of_process().any_open()) refuse_capture("a stream that is not attached");
 }
 
 }  // namespace vma

@@ -115,7 +115,8 @@ class AttachedStreams {
   /// queried.
   std::optional<Stream> find_capturing();
   /// Called before `contexts` are held, which would end their captures. Throws: Error{unsupported}
-  /// if an attached stream or a blocking stream captures; other streams cannot be checked.
+  /// if an attached stream or a blocking stream captures; of others, if the process has been told
+  /// that one does (`CapturesBegun`).
   void require_no_capture(const std::vector<ContextHandle>& contexts);
 
  private:

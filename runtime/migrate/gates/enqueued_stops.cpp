@@ -3,7 +3,7 @@
 #include "base/units.hpp"
 #include "driver/native_codes.hpp"
 #include "memory/contexts_in_use.hpp"
-#include "migrate/gates/capture_starts.hpp"
+#include "migrate/stops/capture_starts.hpp"
 
 #include <vma/error.hpp>
 

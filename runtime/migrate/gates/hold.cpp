@@ -1,7 +1,7 @@
 #include "migrate/gates/hold.hpp"
 
 #include "base/check.hpp"
-#include "migrate/gates/capture_starts.hpp"
+#include "migrate/stops/capture_starts.hpp"
 #include "migrate/gates/program_calls.hpp"
 #include "migrate/gates/stop_stats.hpp"
 

@@ -134,8 +134,7 @@ std::shared_ptr<MigrationTask> Mover::submit(std::shared_ptr<Allocation> allocat
                                              const MigrateOptions& options,
                                              const MoveTerms& terms) {
   std::vector<Submission> submissions;
-  submissions.push_back(
-      {{std::move(allocation), range, to}, options, terms, nullptr, std::nullopt});
+  submissions.push_back({{std::move(allocation), range, to}, options, terms, nullptr, {}});
   return submit_all(std::move(submissions)).front();
 }
 
@@ -143,23 +142,22 @@ std::vector<std::shared_ptr<MigrationTask>> Mover::submit_all(std::vector<Submis
   ProcessExit::come_first();
   std::vector<std::shared_ptr<MigrationTask>> all, waiting;
   for (Submission& submission : submissions) {
-    auto& [allocation, range, to] = submission.what;
-    all.push_back(
-        std::make_shared<MigrationTask>(std::move(allocation), range, to, submission.options,
-                                        submission.terms, memory_.driver().current_context(),
-                                        memory_.driver().clock(), callbacks_, submission.group));
+    auto& [what, options, terms, group, refusal] = submission;
+    all.push_back(std::make_shared<MigrationTask>(
+        std::move(what.allocation), what.range, what.to, options, terms,
+        memory_.driver().current_context(), memory_.driver().clock(), callbacks_, group));
     try {
       require_guards(submission);
     } catch (const Error& error) {
-      if (!submission.refusal) submission.refusal = error;
+      if (!refusal) refusal = error;
     }
-    if (submission.refusal) {
+    if (refusal) {
       MigrationReport report = all.back()->report();
       report.outcome = Outcome::failed;
-      all.back()->finish(std::move(report), std::move(submission.refusal));
+      all.back()->finish(std::move(report), std::move(refusal));
       continue;
     }
-    start_callbacks(submission.options);
+    start_callbacks(options);
     waiting.push_back(all.back());
   }
   if (waiting.empty()) return all;

@@ -6,7 +6,7 @@
 
 #include "base/executor.hpp"
 #include "driver/native_codes.hpp"
-#include "migrate/gates/capture_starts.hpp"
+#include "migrate/stops/capture_starts.hpp"
 #include "migrate/gates/program_calls.hpp"
 #include "unit/migrate/moves/move_rig.hpp"
 
