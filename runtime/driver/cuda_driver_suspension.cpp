@@ -23,7 +23,7 @@ void make_small(const CudaApi& api) {
 }  // namespace
 
 ContextHandle CudaDriver::create_own_context(DeviceId device) {
-  const rm::Channels::Own own;
+  const rm::Channels::Creation creation(rm::Channels::of_process());
   const ContextHandle context = create_context(device);
   try {
     const CudaScope scope(api_, vma::native(context));

@@ -73,7 +73,7 @@ int watched_ioctl(int descriptor, unsigned long request, void* argument) {
   return Channels::of_process().pass(descriptor, request, argument);
 }
 
-thread_local int own_depth = 0;
+thread_local int own_depth = 0, creation_depth = 0;
 
 /// Descriptors of the control device that the process has open.
 std::vector<int> control_devices() {
@@ -133,15 +133,27 @@ void Channels::watch(const void* in_libcuda) noexcept {
 }
 
 Channels::Own::Own() noexcept {
-  if (own_depth++ == 0) of_process().begin_own();
+  ++own_depth;
 }
 
 Channels::Own::~Own() {
-  if (--own_depth == 0) of_process().end_change();
+  --own_depth;
+}
+
+Channels::Creation::Creation(Channels& channels) noexcept : channels_(channels) {
+  ++own_depth;
+  ++creation_depth;
+  channels.begin_creation();
+}
+
+Channels::Creation::~Creation() {
+  channels_.end_change();
+  --creation_depth;
+  --own_depth;
 }
 
 /// A stuck suspension is not waited for without end.
-void Channels::begin_own() noexcept {
+void Channels::begin_creation() noexcept {
   MutexLock lock(mutex_);
   SteadyClock clock;
   changed_.wait_until(lock, clock, clock.now() + other_limit, [&]() VMART_NO_THREAD_ANALYSIS {
@@ -230,7 +242,7 @@ void Channels::lose_track() noexcept {
 void Channels::begin_change() noexcept {
   MutexLock lock(mutex_);
   // A switch waits for a thread that makes a context of our own.
-  changed_.wait(lock, [&]() VMART_NO_THREAD_ANALYSIS { return !switching_ || own_depth > 0; });
+  changed_.wait(lock, [&]() VMART_NO_THREAD_ANALYSIS { return !switching_ || creation_depth > 0; });
   ++changes_;
 }
 

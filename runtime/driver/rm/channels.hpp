@@ -46,14 +46,27 @@ class Channels {
   int pass(int descriptor, unsigned long request, void* argument) noexcept;
 
   /// While one lives, what its thread makes belongs to a context of the runtime's own, which is
-  /// never suspended, and nothing is: libcuda keeps its lock while it creates a context, and beside
-  /// suspended work it does not return. Blocks: while work is suspended.
+  /// never suspended. Every call in such a context has one, also beside suspended work: it blocks
+  /// nowhere.
   class Own {
    public:
     Own() noexcept;
     ~Own();
     Own(const Own&) = delete;
     Own& operator=(const Own&) = delete;
+  };
+  /// The same around the creation of such a context, and nothing is suspended while one lives:
+  /// libcuda keeps its lock while it creates a context, and beside suspended work it does not
+  /// return. Blocks: while work is suspended, for ten seconds at most.
+  class Creation {
+   public:
+    explicit Creation(Channels& channels) noexcept;
+    ~Creation();
+    Creation(const Creation&) = delete;
+    Creation& operator=(const Creation&) = delete;
+
+   private:
+    Channels& channels_;
   };
 
   /// Takes the program's channels, or own ones too, off the GPUs with these ids; see `gpu_id_of`.
@@ -75,7 +88,7 @@ class Channels {
   int pass_alloc(int descriptor, unsigned long request, void* argument) noexcept;
   int pass_free(int descriptor, unsigned long request, void* argument) noexcept;
   void note_handle(const AllocWithoutRights& asked) noexcept;
-  void begin_own() noexcept;
+  void begin_creation() noexcept;
   void begin_change() noexcept;
   void end_change() noexcept;
   void begin_switch(MutexLock& lock) VMART_REQUIRES(mutex_);

@@ -115,6 +115,27 @@ TEST_F(ChannelsTest, LeavesOwnOnesOn) {
   EXPECT_TRUE(kernel.off().empty());
 }
 
+/// Work in an own context settles memory while the program's work is off the GPU.
+TEST_F(ChannelsTest, BlocksNoOwnCallBesideASuspensionButTheCreationOfAContext) {
+  make_group(group_a, device_a, 2);
+  const auto made = channels.suspend(both);
+  for (int call = 0; call < 3; ++call) const Channels::Own scope;
+  std::atomic<bool> begins{false}, resumes{false};
+  std::thread creates([&] {
+    begins = true;
+    const Channels::Creation creation(channels);
+    EXPECT_TRUE(resumes);
+    make_group(own, device_a, 4);
+  });
+  while (!begins) std::this_thread::yield();
+  EXPECT_TRUE(kernel.is_off(group_a + 1));
+  resumes = true;
+  channels.resume(made);
+  creates.join();
+  channels.resume(channels.suspend(both));
+  EXPECT_TRUE(kernel.off().empty());
+}
+
 TEST_F(ChannelsTest, KnowsBothEnvelopesOfAnAllocation) {
   EXPECT_EQ(make(group_a, class_channel_group, device_a), 0u);
   AllocWithoutRights asked{client, group_a, group_a + 1, hopper_channel, 0, 0, 1};
