@@ -2,7 +2,6 @@
 
 #include "base/check.hpp"
 #include "migrate/stops/capture_starts.hpp"
-#include "migrate/gates/program_calls.hpp"
 #include "migrate/gates/stop_stats.hpp"
 
 #include <vma/error.hpp>
@@ -116,18 +115,17 @@ void Hold::close(TimePoint deadline) {
 
 void Hold::try_close(TimePoint deadline) {
   try {
-    // Before captures are looked for: a call that begins one enqueues.
-    std::optional<NoEnqueues> none_enqueues(std::in_place, deadline - driver_.clock().now());
-    if (!none_enqueues->why_not().empty()) {
-      throw Error(ErrorKind::busy, "vma::migrate", none_enqueues->why_not());
-    }
+    await_no_enqueues(deadline);
     std::unique_lock none_begins = look_for_captures(deadline);
     epoch_ = next_epoch();
     state_ = State::closing;
     arm(deadline);
     stop_all(deadline);
     none_begins.unlock();
-    none_enqueues.reset();
+    if (!no_enqueues_.end_in_time()) {
+      throw Error(ErrorKind::busy, "vma::migrate",
+                  "a driver call took so long that the program's calls were let go on");
+    }
     // Copies do not wait for long work, which may wait for one of them.
     const TimePoint soon = driver_.clock().now() + NoCopies::unstopped_limit;
     if (no_copies_.begun() && !await_rest(std::min(deadline, soon))) no_copies_.end();
@@ -140,6 +138,18 @@ void Hold::try_close(TimePoint deadline) {
     throw;
   }
   alive();
+}
+
+/// Before captures are looked for: a call that begins one enqueues. While one thread is inside a
+/// call, which may take long, the others wait for moments only.
+void Hold::await_no_enqueues(TimePoint deadline) {
+  constexpr std::chrono::milliseconds limit(2), pause(2);
+  Clock& clock = driver_.clock();
+  while (const char* const why = no_enqueues_.begin(limit)) {
+    const TimePoint now = clock.now();
+    if (now >= deadline) throw Error(ErrorKind::busy, "vma::migrate", why);
+    poll_until(clock, std::min<TimePoint>(deadline, now + pause), [] { return false; });
+  }
 }
 
 void Hold::drain(TimePoint deadline) {
@@ -178,6 +188,7 @@ void Hold::arm(TimePoint deadline) {
     if (advance(State::closing, State::open) || advance(State::closed, State::open)) {
       post_.open(epoch_);
       no_copies_.end();
+      no_enqueues_.end();  // The call that blocks may wait for what a thread would enqueue.
     }
   });
 }
@@ -203,6 +214,7 @@ void Hold::end_dark() noexcept {
 
 void Hold::let_go() noexcept {
   watchdog_.disarm(ticket_);
+  no_enqueues_.end_in_time();
   ticket_ = Watchdog::Ticket::none;
   if (state_.exchange(State::open) != State::open) post_.open(epoch_);
   post_.set_dark(false);

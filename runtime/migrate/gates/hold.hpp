@@ -2,6 +2,7 @@
 
 #include "driver/driver.hpp"
 #include "memory/contexts_in_use.hpp"
+#include "migrate/gates/program_calls.hpp"
 #include "migrate/stops/copy_scopes.hpp"
 #include "migrate/gates/pinned_words.hpp"
 #include "migrate/stops/stopped_work.hpp"
@@ -118,6 +119,7 @@ class Hold final : public StoppedWork {
   };
 
   std::unique_lock<std::shared_timed_mutex> look_for_captures(TimePoint deadline) const;
+  void await_no_enqueues(TimePoint deadline);
   void take_events();
   void try_close(TimePoint deadline);
   void stop_all(TimePoint deadline);
@@ -144,7 +146,8 @@ class Hold final : public StoppedWork {
   TimePoint begun_{0};
   std::uint64_t epoch_ = 0;
   Watchdog::Ticket ticket_ = Watchdog::Ticket::none;
-  NoCopies no_copies_;  // While closed.
+  NoEnqueues no_enqueues_;  // While the contexts are stopped, one after the other.
+  NoCopies no_copies_;      // While closed.
   std::atomic<State> state_{State::open};
 };
 

@@ -5,7 +5,6 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <string>
 
 namespace vma {
 
@@ -30,30 +29,42 @@ inline void note_program_context(ContextHandle context, bool created) {
   created ? ContextsInUse::note_created(context) : ContextsInUse::note_destroyed(context);
 }
 
-/// While one lives, no thread of the program enqueues, as far as the program lets itself be told.
-/// Requires: the calling thread is in no such call.
+/// Between `begin` and `end` no thread of the program enqueues, as far as the program lets itself
+/// be told. Requires: the thread that begins is in no such call.
 class NoEnqueues {
  public:
-  explicit NoEnqueues(std::chrono::nanoseconds limit)
-      : calls_(ProgramEnqueues::of_process().load()) {
-    if (calls_ == nullptr) return;
-    if (const char* const why = calls_->begin(limit.count(), calls_->data)) {
-      why_not_ = why;
-      calls_ = nullptr;
-    }
-  }
-  ~NoEnqueues() {
-    if (calls_ != nullptr) calls_->end(calls_->data);
-  }
+  NoEnqueues() = default;
+  ~NoEnqueues() { end(); }
   NoEnqueues(const NoEnqueues&) = delete;
   NoEnqueues& operator=(const NoEnqueues&) = delete;
 
-  /// Empty: none enqueues, or nothing is known of that.
-  const std::string& why_not() const noexcept { return why_not_; }
+  /// Null: none enqueues, or nothing is known of that. Otherwise why that cannot be; nothing has
+  /// changed then. Blocks: for the limit at most, while a thread is inside such a call and all
+  /// others wait.
+  const char* begin(std::chrono::nanoseconds limit) {
+    const ProgramEnqueues* const calls = ProgramEnqueues::of_process().load();
+    if (calls == nullptr) return nullptr;
+    if (const char* const why = calls->begin(limit.count(), calls->data)) return why;
+    holds_ = true;
+    calls_ = calls;
+    return nullptr;
+  }
+  /// From any thread.
+  void end() noexcept {
+    const ProgramEnqueues* const calls = calls_.exchange(nullptr);
+    if (calls != nullptr) calls->end(calls->data);
+  }
+  /// The same by the thread that began. False: another thread has ended it before.
+  bool end_in_time() noexcept {
+    const bool in_time = !holds_ || calls_ != nullptr;
+    holds_ = false;
+    end();
+    return in_time;
+  }
 
  private:
-  const ProgramEnqueues* calls_;
-  std::string why_not_;
+  std::atomic<const ProgramEnqueues*> calls_{nullptr};
+  bool holds_ = false;
 };
 
 }  // namespace vma
