@@ -351,7 +351,8 @@ void BatchStop::open() noexcept {
 
 std::optional<GateRefusal> BatchStop::close_and_switch() {
   if (auto refusal = close()) {
-    overdue_ = !settlers_.empty() && refusal->why == StopRefusal::not_arrived &&
+    overdue_ = stop_ == StopKind::gate && !settlers_.empty() &&
+               refusal->why == StopRefusal::not_arrived &&
                gate_.times().first_arrival == TimePoint(0);
     return refusal;
   }

@@ -33,7 +33,7 @@ struct WayChoice {
   }
   /// Whether one stop may serve both.
   bool moves_as(const WayChoice& other) const noexcept {
-    return way == other.way && stop == other.stop;
+    return way == other.way && stop == other.stop && gives_way == other.gives_way;
   }
 };
 

@@ -12,6 +12,7 @@
 
 #include <functional>
 #include <memory>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -230,6 +231,22 @@ TEST_P(Foresight, SuspendsWhereAGateWouldWaitForWork) {
     EXPECT_EQ(report.stop, StopKind::suspension);
     EXPECT_EQ(rig.stood(StopKind::gate), 0u) << "nothing stood in vain";
     EXPECT_TRUE(rig.rig.machine().wait_stream(rig.stream, rig.driver.clock().now() + seconds(1)));
+    rig.expect_all_moved(report);
+  });
+}
+
+/// What neither can serve at once, a gate serves in the end.
+TEST_P(Foresight, WaitsAtAGateIfTheDriverRefusesToSuspend) {
+  vma::step(GetParam(), [](const SimOptions& options) {
+    AttachedBatch rig(options);
+    rig.rig.launch_spin(rig.stream, milliseconds(50));
+    std::set<int> all;
+    for (int number = 0; number < 1000; ++number) all.insert(number);
+    rig.rig.fail({Call::suspend}, all);
+    const MigrationReport report = rig.move(gpu(1), max_stall);
+    rig.rig.fail_nothing();
+    EXPECT_EQ(report.stop, StopKind::gate);
+    EXPECT_GE(report.reasons.at("suspension_refused"), 1);
     rig.expect_all_moved(report);
   });
 }
