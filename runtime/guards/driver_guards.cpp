@@ -21,7 +21,6 @@
 #include <charconv>
 #include <functional>
 #include <new>
-#include <optional>
 #include <set>
 #include <string>
 #include <thread>
@@ -67,14 +66,20 @@ class Captures {
   std::set<Key> streams_ VMART_GUARDED_BY(mutex_);
 };
 
-enum class OnCaptures { nothing, begins, ends };
+enum class OnCaptures { nothing, begins, ends, destroys };
 
 constexpr OnCaptures effect_on_captures(EntryPoint entry) noexcept {
   const std::string_view symbol = symbol_of(entry);
   if (symbol.starts_with("cuStreamBegin")) return OnCaptures::begins;
-  const bool ends =
-      symbol.starts_with("cuStreamEndCapture") || symbol.starts_with("cuStreamDestroy");
-  return ends ? OnCaptures::ends : OnCaptures::nothing;
+  if (symbol.starts_with("cuStreamEndCapture")) return OnCaptures::ends;
+  return symbol.starts_with("cuStreamDestroy") ? OnCaptures::destroys : OnCaptures::nothing;
+}
+
+/// libcuda keeps its lock while it creates a context, and beside stopped work it may not return.
+constexpr bool creates_context(EntryPoint entry) noexcept {
+  const std::string_view symbol = symbol_of(entry);
+  return symbol.starts_with("cuCtxCreate") || symbol.starts_with("cuGreenCtxCreate") ||
+         symbol.starts_with("cuDevicePrimaryCtxRetain");
 }
 
 template <EntryPoint entry, typename Pointer = typename TypeOf<entry>::Pointer>
@@ -107,8 +112,11 @@ struct Guard<entry, CUresult (*)(Args...)> {
       let_stops_go_on();
       return result;
     }
-    std::optional<CopyScope> scope;
-    if constexpr (looks_memory_up(entry)) scope.emplace();
+    if (effect == OnCaptures::destroys) {
+      Captures::of_process().ended(stream);  // Before another stream may have its handle.
+      return function(stream, others...);
+    }
+    const CopyScope scope;
     const CUresult result = function(stream, others...);
     if (result != CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD) Captures::of_process().ended(stream);
     return result;

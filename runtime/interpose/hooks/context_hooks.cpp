@@ -168,7 +168,8 @@ CUresult hook_cuCtxSetFlags(unsigned flags) {
 CUresult hook_cuGreenCtxCreate(CUgreenCtx* out, CUdevResourceDesc description, CUdevice device,
                                unsigned flags) {
   ProgramStreams::get().note_green_context();
-  return call_driver<EntryPoint::cuGreenCtxCreate>(out, description, device, flags);
+  return beside_no_stop(
+      [&] { return call_driver<EntryPoint::cuGreenCtxCreate>(out, description, device, flags); });
 }
 
 CUresult hook_cuGreenCtxDestroy(CUgreenCtx green) {
