@@ -6,6 +6,13 @@
 #include <condition_variable>
 #include <mutex>
 
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#include <sanitizer/tsan_interface.h>
+#define VMART_UNDER_TSAN
+#endif
+#endif
+
 // Clang checks which locks are held; other compilers ignore the annotations.
 #if defined(__clang__)
 #define VMART_THREAD_ATTRIBUTE(x) __attribute__((x))
@@ -25,6 +32,11 @@ namespace vma {
 /// A mutex that a stepped machine can schedule. Not recursive.
 class VMART_CAPABILITY Mutex {
  public:
+#if defined(VMART_UNDER_TSAN)
+  // Nothing tells TSan of the end of a std::mutex: one at the same place of the stack would be
+  // taken for the same, with the order in which that was locked.
+  Mutex() { __tsan_mutex_destroy(native_.native_handle(), 0); }
+#endif
   void lock() VMART_ACQUIRE() VMART_NO_THREAD_ANALYSIS;
   /// Returns false if another thread holds it.
   bool try_lock() VMART_NO_THREAD_ANALYSIS { return native_.try_lock(); }
