@@ -14,25 +14,27 @@ namespace {
 using std::chrono::milliseconds;
 
 TEST(Gate, StandsBehindEarlierWorkAndBeforeLaterWork) {
-  GateRig rig;
-  std::vector<BoundStream> streams = rig.attach_some(3, 0);
-  streams.push_back(rig.attach_new(1));
-  std::vector<EventHandle> earlier;
-  for (const BoundStream stream : streams) {
-    rig.launch_spin(stream, milliseconds(1));
-    earlier.push_back(rig.machine().create_event(stream.context));
-    rig.machine().record(earlier.back(), stream);
-  }
-  EXPECT_EQ(why(rig.try_close()), StopRefusal::none);
-  EXPECT_EQ(rig.gate().state(), Gate::State::closed);
-  for (const EventHandle event : earlier) {
-    EXPECT_TRUE(rig.machine().query_event(event));
-    rig.machine().destroy_event(event);
-  }
-  for (const BoundStream stream : streams) EXPECT_FALSE(rig.runs(stream));
-  EXPECT_TRUE(rig.runs(rig.new_stream(0))) << "a stream that is not attached";
-  rig.gate().open();
-  EXPECT_TRUE(rig.run(streams));
+  step(1, [](const SimOptions& options) {
+    GateRig rig(options);
+    std::vector<BoundStream> streams = rig.attach_some(3, 0);
+    streams.push_back(rig.attach_new(1));
+    std::vector<EventHandle> earlier;
+    for (const BoundStream stream : streams) {
+      rig.launch_spin(stream, milliseconds(1));
+      earlier.push_back(rig.machine().create_event(stream.context));
+      rig.machine().record(earlier.back(), stream);
+    }
+    EXPECT_EQ(why(rig.try_close()), StopRefusal::none);
+    EXPECT_EQ(rig.gate().state(), Gate::State::closed);
+    for (const EventHandle event : earlier) {
+      EXPECT_TRUE(rig.machine().query_event(event));
+      rig.machine().destroy_event(event);
+    }
+    for (const BoundStream stream : streams) EXPECT_FALSE(rig.runs(stream));
+    EXPECT_TRUE(rig.runs(rig.new_stream(0))) << "a stream that is not attached";
+    rig.gate().open();
+    EXPECT_TRUE(rig.run(streams));
+  });
 }
 
 TEST(Gate, ClosesAgainAndAgain) {
