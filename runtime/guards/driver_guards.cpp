@@ -142,7 +142,8 @@ const void* guard_for() {
     return reinterpret_cast<const void*>(&look_up<entry>);
   } else if constexpr (entry == EntryPoint::cuGetProcAddress_v2) {
     return reinterpret_cast<const void*>(&look_up<entry, CUdriverProcAddressQueryResult*>);
-  } else if constexpr (looks_memory_up(entry) || effect_on_captures(entry) != OnCaptures::nothing) {
+  } else if constexpr (looks_memory_up(entry) || creates_context(entry) ||
+                       effect_on_captures(entry) != OnCaptures::nothing) {
     return reinterpret_cast<const void*>(&Guard<entry>::call);
   } else {
     return nullptr;

@@ -124,6 +124,9 @@ TEST(CopyGuards, AreWhatIsLookedUpAfterwards) {
   EXPECT_TRUE(is_guard(dlsym(library, "cuMemcpyDtoD_v2_ptds")));
   EXPECT_TRUE(is_guard(dlsym(RTLD_DEFAULT, "cuMemsetD32_v2")));
   EXPECT_TRUE(is_guard(dlsym(library, "cuStreamEndCapture"))) << "of copies that are captured";
+  for (const char* name : {"cuCtxCreate_v2", "cuDevicePrimaryCtxRetain", "cuGreenCtxCreate"}) {
+    EXPECT_TRUE(is_guard(dlsym(library, name))) << name << ": no stop beside it";
+  }
   for (const int version : {7000, 11030, 12000, CUDA_VERSION}) {
     for (const auto flags :
          {CU_GET_PROC_ADDRESS_LEGACY_STREAM, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM}) {
