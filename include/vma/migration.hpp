@@ -87,8 +87,8 @@ struct MigrateOptions {
   /// `RuntimeOptions::stall_budget` does not count. Zero means `RuntimeOptions::hold_limit` for
   /// holds, and for gates 30 s: a stream that has not reached its gate stops nothing.
   std::chrono::milliseconds deadline{0};
-  /// How long one gate may stop the attached streams (their stall, see `MigrationReport`): as many
-  /// chunks share a gate as are predicted to be settled and switched within it, but at least one.
+  /// How long one stop may take (the stall, see `MigrationReport`): as many chunks share it as are
+  /// predicted to be settled and switched within it, but at least one.
   /// Default: `RuntimeOptions::max_stall`.
   std::optional<std::chrono::microseconds> max_stall{};
   /// How much of the source GPU live copies may take from the application, in percent: with 100

@@ -96,8 +96,9 @@ struct RuntimeOptions {
   std::optional<std::chrono::microseconds> gate_limit;
   /// How often a gate is retried before the move ends in `busy` (VMART_GATE_RETRIES). Default: 8.
   std::optional<int> gate_retries;
-  /// How long one gate may stop attached streams (VMART_MAX_STALL_US). As many chunks share a gate
-  /// as are predicted to move within that time, but at least one. Default: 2 ms.
+  /// How long one stop of a background move may take (VMART_MAX_STALL_US): from off to on, if it is
+  /// a suspension. As many chunks share it as are predicted to move within that time, but at least
+  /// one. Default: 5 ms.
   std::optional<std::chrono::microseconds> max_stall;
   /// How long attached streams may be stopped in each second (VMART_STALL_BUDGET_US, 0 for no
   /// limit; this field rejects zero). Default: 60 ms.

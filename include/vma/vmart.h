@@ -81,7 +81,7 @@ typedef struct vmart_migrate_options {
   int32_t nothing_runs;
   int32_t wait_for_pins;
   int32_t paranoid;
-  int32_t max_stall_us; /**< Of one gate; 0: the runtime's limit. */
+  int32_t max_stall_us; /**< Of one stop; 0: the runtime's limit. */
   int32_t all_or_nothing;
   int32_t copy_share_percent; /**< Of the source GPU, for live copies; 0: the runtime's share. */
 } vmart_migrate_options;

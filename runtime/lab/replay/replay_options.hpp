@@ -52,7 +52,7 @@ struct ReplayOptions {
   Time room_limit = std::chrono::milliseconds(500);
   Time window = std::chrono::milliseconds(100);  ///< Length of the report's windows.
   Time stall_budget{0};  ///< Per second, as enforced by the mover; 0: no limit.
-  /// Of a gate, as `RuntimeOptions::max_stall`: limits how many chunks share it. 0: none do.
+  /// Of a gate, as `MigrateOptions::max_stall`: limits how many chunks share it. 0: none do.
   Time max_stall = std::chrono::milliseconds(2);
   Admission admission = Admission::preempt;
   AdmissionMemory admission_memory = AdmissionMemory::all;

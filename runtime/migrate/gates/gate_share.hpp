@@ -8,7 +8,7 @@ namespace vma {
 /// How many chunks share a stop: for the moves of a runtime, and for replays of them. A gate waits
 /// for all that the program has launched, and the switch of a chunk takes far less than that.
 struct GateShare {
-  static constexpr std::size_t chunks_max = 48;
+  static constexpr std::size_t chunks_max = 96;
   /// From a gate's last arrival until the first chunk settles, and from its last grant until it
   /// opens.
   static constexpr std::chrono::microseconds overhead{50};

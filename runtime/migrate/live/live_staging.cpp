@@ -150,10 +150,12 @@ void LiveStaging::stage_ahead(const LiveBatch& batch) {
   }
 }
 
-/// Otherwise the copies would wait for longer than they take, and gather changes.
+/// Otherwise the copies would wait for longer than they take, and gather changes. A suspension
+/// waits for kernels of the runtime's own: on H200 1.7 ms for a copy of 96 MiB to the host.
 bool LiveStaging::may_stage_ahead(const LiveChunk& first) const {
   const TimePoint now = clock_.now();
-  return first.copier != nullptr && first.choice.overlap && parts_.pace.next_stop(now) <= now;
+  return first.choice.stop != StopKind::suspension && first.copier != nullptr &&
+         first.choice.overlap && parts_.pace.next_stop(now) <= now;
 }
 
 bool LiveStaging::may_stage_far_ahead(const LiveChunk& chunk) const {
