@@ -75,14 +75,15 @@ class Tally:
 class Process:
     """One process of the program: asks it for moves, one after the other, until it ends."""
 
-    def __init__(self, path, tally, chance, vmart):
+    def __init__(self, path, tally, chance, vmart, hosts):
         self.client, self.tally, self.chance, self.vmart = Client(path), tally, chance, vmart
         self.path, self.since = path, 0
-        self.places = self._places()
+        self.places = self._places(hosts)
 
-    def _places(self):
+    def _places(self, hosts):
         status = self.client.ask("status")
-        return [place["at"] for place in status["places"]] if isinstance(status, dict) else []
+        places = [place["at"] for place in status["places"]] if isinstance(status, dict) else []
+        return [place for place in places if hosts or not place.startswith("host")]
 
     def request(self):
         """What to move, and where to."""
@@ -161,8 +162,8 @@ class Process:
 class Mover:
     """Follows all processes that open a socket in a folder, with a thread each."""
 
-    def __init__(self, folder, vmart, seed):
-        self.folder, self.vmart, self.seed = pathlib.Path(folder), vmart, seed
+    def __init__(self, folder, vmart, seed, hosts=True):
+        self.folder, self.vmart, self.seed, self.hosts = pathlib.Path(folder), vmart, seed, hosts
         self.tally = Tally()
         self._tallies, self._threads, self._known = [], [], set()
         self._stopping = threading.Event()
@@ -186,7 +187,7 @@ class Mover:
         process = None
         while process is None:
             try:
-                process = Process(path, tally, chance, self.vmart)
+                process = Process(path, tally, chance, self.vmart, self.hosts)
             except ConnectionRefusedError:  # Bound, but not yet listening; or a process that was killed.
                 if self._stopping.wait(0.01) or not is_alive(path):
                     return

@@ -15,7 +15,8 @@ class Program:
     """`command` may name {python}, {programs}, {built}, {suites} and {seconds}.
 
     `compare` is a view of comparing.py. A program that `repeats` knows nothing of seconds and is run
-    again until they are over. `moves` is False if all of its memory is the driver's.
+    again until they are over. `moves` is False if all of its memory is the driver's, or may be where it
+    is already; `hosts` if none of it may go to host memory.
     """
 
     name: str
@@ -29,6 +30,7 @@ class Program:
     options: tuple = ()  # Of `vmart run`.
     ignored: tuple = ()
     moves: bool = True
+    hosts: bool = True
     limit_s: float = 180
     folder: str = "/tmp"  # Where it runs.
     exit: int | None = 0  # Of a bare run; None if any will do, as the runs are compared.
@@ -94,7 +96,8 @@ CASES = (
     case("alias_for_graphs", options=("--vmm",)),
     case("broken_context_ends"),
     case("captures_and_calls_beside"),
-    case("checkpoint_and_restore", exit=None),  # The driver may refuse that bare, too.
+    # The driver may refuse that bare, too. It restores no process that has VMM memory at the host.
+    case("checkpoint_and_restore", exit=None, moves=False, hosts=False),
     case("export_after_use", options=("--vmm",)),
     case("handle_for_one_visible_gpu", gpus=2),
     case("nccl_registered", gpus=2, environment={**NCCL, "NCCL_GRAPH_REGISTER": "1"}, exit=None),

@@ -92,7 +92,8 @@ class Harness:
             mover = None
             if mode == "moving":
                 changes["VMART_STALL_BUDGET_US"] = "0"  # As many moves as there is time for.
-                mover = Mover(folder, self.vmart, f"{self.options.seed} {program.name} {number}")
+                mover = Mover(folder, self.vmart, f"{self.options.seed} {program.name} {number}",
+                              program.hosts)
             limit_s = program.limit_s + (self.options.seconds if mode == "moving" else
                                          self.options.still_seconds)
             outcome = play(self.command(program, mode), changes, limit_s,
