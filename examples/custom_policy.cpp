@@ -42,7 +42,6 @@ bool run() {
       static_cast<std::uint64_t*>(runtime.alloc(8, vma::gpu(0), {.tag = "sum", .movable = false}));
   const auto lies = [&] { return runtime.where(data).back().at; };
   const vma::Stream stream = runtime.make_stream(vma::gpu(0));
-  const vma::AttachedStream attached(runtime, stream);
   for (std::size_t i = 0; i < tries && lies() != vma::gpu(0); ++i) {
     runtime.launch_recorded(stream, vma::read_kernel(), {1056}, {256},
                             vma::read_arguments(data, bytes, 1, sum));

@@ -17,7 +17,6 @@ DriftingWorkers::DriftingWorkers(vma::Runtime& runtime, const Size& size)
     worker.stream = runtime.make_stream(at);
     worker.sum = static_cast<std::uint64_t*>(
         runtime.alloc(sizeof(*worker.sum), at, {.tag = "sum", .zeroed = true, .movable = false}));
-    worker.attached = std::make_unique<vma::AttachedStream>(runtime, worker.stream);
   }
   data_ = static_cast<std::byte*>(
       runtime.alloc(count() * block_bytes_, workers_.front().gpu,
@@ -34,7 +33,6 @@ DriftingWorkers::~DriftingWorkers() {
   threads_.clear();  // Stops and joins each thread.
   try {
     for (Worker& worker : workers_) {
-      worker.attached.reset();
       runtime_.destroy_stream(worker.stream);
       runtime_.free(worker.sum);
     }

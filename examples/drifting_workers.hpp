@@ -7,7 +7,6 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -42,7 +41,6 @@ class DriftingWorkers {
     vma::Location gpu;
     vma::Stream stream = nullptr;
     std::uint64_t* sum = nullptr;
-    std::unique_ptr<vma::AttachedStream> attached;
   };
   std::size_t block_of(std::size_t worker) const;
   void work(std::size_t number, const std::stop_token& stop);

@@ -15,14 +15,12 @@ HotAndCold::HotAndCold(vma::Runtime& runtime, std::size_t bytes, std::size_t chu
   const vma::AllocOptions fixed{.tag = "sum", .zeroed = true, .movable = false};
   sum_ = static_cast<std::uint64_t*>(runtime.alloc(sizeof *sum_, vma::gpu(0), fixed));
   stream_ = runtime.make_stream(vma::gpu(0));
-  attached_ = std::make_unique<vma::AttachedStream>(runtime, stream_);
   data_ = static_cast<std::byte*>(at == nullptr ? runtime.alloc(bytes, options)
                                                 : runtime.alloc(bytes, *at, options));
 }
 
 HotAndCold::~HotAndCold() {
   try {
-    attached_.reset();
     runtime_.destroy_stream(stream_);
     runtime_.free(data_);
     runtime_.free(sum_);
@@ -32,7 +30,7 @@ HotAndCold::~HotAndCold() {
 }
 
 void HotAndCold::read_range(std::size_t offset, std::size_t bytes) {
-  // Short launches, so that a gate stops the stream soon.
+  // Several launches, so that the use of each part is recorded when it begins.
   constexpr std::size_t launch_bytes_max = 256 << 20;
   const vma::LaunchShape shape = vma::read_shape();
   for (const std::size_t end = offset + bytes; offset < end; offset += launch_bytes_max) {

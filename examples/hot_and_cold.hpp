@@ -43,5 +43,4 @@ class HotAndCold {
   std::byte* data_ = nullptr;
   std::uint64_t* sum_ = nullptr;
   vma::Stream stream_ = nullptr;
-  std::unique_ptr<vma::AttachedStream> attached_;
 };

@@ -62,7 +62,6 @@ bool run(std::size_t asked_mib) {
   fmt::print("{}{}\n", vma::runtime().description(),
              simulated ? ": times are those of its cost model" : "");
   {
-    const vma::AttachedStream first(adders[0].stream), second(adders[1].stream);
     const std::jthread low([&](const std::stop_token& stop) { adders[0].run(words, half, stop); });
     const std::jthread high(
         [&](const std::stop_token& stop) { adders[1].run(words + half, half, stop); });

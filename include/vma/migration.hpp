@@ -32,8 +32,9 @@ struct Extent {
   friend bool operator==(const Extent&, const Extent&) = default;
 };
 
-/// What a move stops: only the `attached` streams, at their own gates, or (`hold`) everything in
-/// each context in use.
+/// What a move may stop. `attached`: the work that uses the memory, beside which bytes are copied
+/// before; only the attached streams if a gate is to be had soon. `hold`: everything, once, for as
+/// long as the bytes are copied. Both suspend the process's work where that can be had.
 enum class StopScope { attached, hold };
 
 /// What stops work so that memory can be switched. `gate`: the attached streams, each where it
@@ -78,7 +79,7 @@ struct MigrationProgress {
 };
 
 struct MigrateOptions {
-  /// The synchronous `migrate` uses a hold and copies stopped, unless `scope` is `attached`.
+  /// The synchronous `migrate` copies while all is stopped, unless `scope` is `attached`.
   Mode mode = Mode::automatic;
   /// Default: `hold` for `migrate`, `attached` for `migrate_async`.
   std::optional<StopScope> scope{};

@@ -19,8 +19,8 @@ enum class CpuAccess {
   view,
   /// At any time. At a host node, it is ordinary memory for the CPU. A load or store of a chunk in
   /// HBM waits while the runtime moves that chunk and some behind it to the host node nearest to
-  /// the GPU, as `migrate` would: at gates if streams are attached, otherwise under a hold. So the
-  /// work that uses it must be able to end, or to reach its gates, without the thread that waits.
+  /// the GPU, as `migrate` would: it suspends the work, or else uses gates if streams are attached,
+  /// otherwise a hold. The work must be able to stop there without the thread that waits.
   ///
   /// Where the memory cannot come, the access is a segmentation fault as any other, and a line on
   /// standard error says why: in a forked child; inside a callback, hook or call of the runtime;
@@ -83,6 +83,9 @@ struct RuntimeOptions {
   std::optional<std::size_t> cache_bytes_per_gpu;
   /// The same for each host node (VMART_HOST_CACHE_BYTES). Default: 1 GiB.
   std::optional<std::size_t> host_cache_bytes;
+  /// Moves suspend the program's work, wherever it stands; false: they wait for it, at gates of
+  /// attached streams and by holds, as where work cannot be suspended (VMART_STOP). Default: true.
+  std::optional<bool> suspend;
   /// How long a hold waits for running work to finish before the synchronous call fails with `busy`
   /// (VMART_HOLD_LIMIT_MS). Default: 2 s.
   std::optional<std::chrono::milliseconds> hold_limit;
@@ -100,7 +103,7 @@ struct RuntimeOptions {
   /// a suspension. As many chunks share it as are predicted to move within that time, but at least
   /// one. Default: 5 ms.
   std::optional<std::chrono::microseconds> max_stall;
-  /// How long attached streams may be stopped in each second (VMART_STALL_BUDGET_US, 0 for no
+  /// How long background moves may stop the work in each second (VMART_STALL_BUDGET_US, 0 for no
   /// limit; this field rejects zero). Default: 60 ms.
   std::optional<std::chrono::microseconds> stall_budget;
   /// For how long ahead moves that pay may spend it (VMART_STALL_AHEAD_MS, 0: never). Default: 4 s.
@@ -120,8 +123,8 @@ struct RuntimeOptions {
   /// How all memory can leave the process (VMART_EXPORTABLE="fd,rdma,fabric", 0: not at all).
   /// Default: not at all, except for `AllocOptions::exportable`.
   std::optional<Exportable> exportable;
-  /// Moves are prepared once streams are attached, or a policy has memory to move (VMART_PREPARE).
-  /// Default: with a policy.
+  /// Moves are prepared once memory is allocated or streams are attached (VMART_PREPARE); the first
+  /// move takes some 0.1 s longer for each GPU otherwise. Default: with a policy.
   /// Loading their kernels waits for the program's work; allocations that need new memory wait too.
   std::optional<bool> prepare;
 

@@ -140,23 +140,25 @@ class VMART_EXPORT Runtime {
 
   /// Moves the allocation, or the block of a pool, that contains `pointer`; its address stays the
   /// same. Like a group of one request: see `MoveRequest`. With `StopScope::attached`, this is
-  /// `migrate_async` and a wait. Otherwise it holds every context in use: work submitted earlier
-  /// finishes before bytes move, later work waits. With VMART_STOP=suspend, all stands meanwhile.
+  /// `migrate_async` and a wait. Otherwise all work of the process stands meanwhile, wherever it
+  /// is, and goes on when the bytes have moved: it may still run when this returns. Where work
+  /// cannot be suspended (docs/internals/suspension.md), every context in use is held: work
+  /// submitted earlier finishes before bytes move, later work waits.
   ///
-  /// Throws: Error{busy} if the running work did not finish in time, or if a driver call took too
-  /// long and the hold was released; {cancelled} if the memory is freed meanwhile; {out_of_memory},
-  /// {pinned}, {poisoned}, {driver_failure}; {unsupported} also while an attached or blocking
-  /// stream captures. Chunks that have already moved stay at the target; `report()` lists those
-  /// that did not move. Blocks: until done. A hold ends captures on all other streams, including
-  /// one that begins at that moment.
+  /// Throws: Error{busy} if the work could not be stopped in time, or if a driver call took too
+  /// long and it was let go on; {cancelled} if the memory is freed meanwhile; {out_of_memory},
+  /// {pinned}, {poisoned}, {driver_failure}; for a hold, {unsupported} while an attached or
+  /// blocking stream captures. Chunks that have already moved stay at the target; `report()` lists
+  /// those that did not move. Blocks: until done. A hold ends captures on all other streams,
+  /// including one that begins at that moment.
   MigrationReport migrate(void* pointer, Location to, const MigrateOptions& options = {});
   /// The same for `bytes` (> 0) that begin `offset` bytes after `pointer`. Only whole chunks move:
   /// the range is extended to chunk boundaries, and the report's `offset` and `bytes_asked` give
   /// the extended range. See `AllocOptions::chunk_bytes`.
   MigrationReport migrate(void* pointer, std::size_t offset, std::size_t bytes, Location to,
                           const MigrateOptions& options = {});
-  /// Moves several allocations, or parts of them, under one hold: their bytes are copied side by
-  /// side on all routes, and the running work is waited for once. With `StopScope::attached`, this
+  /// Moves several allocations, or parts of them, in one stop: their bytes are copied side by side
+  /// on all routes. With `StopScope::attached`, this
   /// is the `migrate_async` of the requests followed by a wait. See <vma/group.hpp> for what
   /// requests may be. An allocation with hooks moves after the others, under a hold of its own,
   /// because a hook may free other memory.
@@ -166,10 +168,12 @@ class VMART_EXPORT Runtime {
   /// other threads move or free the allocations. A free of one of them waits for the whole call.
   GroupReport migrate(std::span<const MoveRequest> requests, const MigrateOptions& options = {});
 
-  /// Moves the allocation in the background and returns at once. Stops only the attached streams,
-  /// for a fraction of a millisecond per chunk. Throws: Error{invalid_argument} for bad arguments,
-  /// and if no attached stream may use the allocation and `options.scope` is not `hold`; {pinned},
-  /// {poisoned}, {unknown_pointer}. The Migration reports all other errors.
+  /// Moves the allocation in the background and returns at once. The work is suspended for some
+  /// milliseconds, in which as many chunks switch as fit; only the attached streams stop, at gates,
+  /// if they get there sooner. Where work cannot be suspended, gates stop it, or holds if no
+  /// attached stream may use the allocation. Throws: Error{invalid_argument} for bad arguments, and
+  /// if nothing of that can be had; {pinned}, {poisoned}, {unknown_pointer}. The Migration reports
+  /// all other errors.
   Migration migrate_async(void* pointer, Location to, const MigrateOptions& options = {});
   Migration migrate_async(void* pointer, std::size_t offset, std::size_t bytes, Location to,
                           const MigrateOptions& options = {});
@@ -207,9 +211,11 @@ class VMART_EXPORT Runtime {
   ParkReport resume(const std::string& tag, const ParkOptions& options = {});
   bool is_parked(const std::string& tag) const;
 
-  /// Registers a stream whose work uses memory of this runtime, or of one allocation: background
-  /// moves stop it at a gate while they switch a chunk. Work on streams that are not attached must
-  /// not touch a range that moves.
+  /// Says that work of the stream uses memory of this runtime, or of one allocation. No move needs
+  /// that where work can be suspended; it allows gates: if all attached streams that may use memory
+  /// would get to one within a millisecond, only they stop, for less time. At gates, work on
+  /// streams that are not attached must not touch a range that moves: attach all that use it, or
+  /// none.
   ///
   /// The stream may be a created one, the legacy stream (null or cudaStreamLegacy) or
   /// cudaStreamPerThread. If one of these two or several blocking streams of a context are

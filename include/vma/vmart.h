@@ -193,14 +193,16 @@ VMART_EXPORT vmart_status vmart_trim(vmart_location at, uint64_t* out_bytes);
  * `size_bytes` starting `offset` bytes after it; if both are 0, the whole allocation or block.
  * `options` may be null. */
 
-/// Holds all work of the contexts in use, unless `options` have another scope. Blocks: until moved.
-/// VMART_UNSUPPORTED while an attached or blocking stream captures; the hold ends captures on other
-/// streams.
+/// Suspends all work of the process, which may still run when this returns, unless `options` have
+/// another scope. Where that cannot be had, holds all work of the contexts in use; that is
+/// VMART_UNSUPPORTED while an attached or blocking stream captures, and ends captures on other
+/// streams. Blocks: until moved.
 VMART_EXPORT vmart_status vmart_migrate(void* pointer, size_t offset, size_t size_bytes,
                                         vmart_location to, const vmart_migrate_options* options);
-/// Moves in the background. Stops only attached streams, for a fraction of a millisecond per chunk,
-/// unless `options` have another scope. Chunks of migrations with the same options share
-/// gates. Does not block. Release `*out` in any case; the migration continues without it.
+/// Moves in the background. Suspends all work for some milliseconds, or stops the attached streams
+/// if they get to a gate sooner, unless `options` have another scope. Chunks of migrations with the
+/// same options share stops. Does not block. Release `*out` in any case; the migration continues
+/// without it.
 VMART_EXPORT vmart_status vmart_migrate_async(void* pointer, size_t offset, size_t size_bytes,
                                               vmart_location to,
                                               const vmart_migrate_options* options,
@@ -224,7 +226,7 @@ VMART_EXPORT void vmart_migration_release(vmart_migration* migration);
 
 /* --- Several moves with one call. If a request is invalid, the call fails and nothing moves. */
 
-/// Holds all work once for all requests, unless `options` have another scope. `total` and `reports`
+/// As `vmart_migrate`, in one stop for all requests. `total` and `reports`
 /// may be null; `reports` is an array of `count` elements, one for each request. Set `size_bytes`
 /// in each report before each call. If requests fail, the others move nonetheless (unless
 /// `options->all_or_nothing`), the status is that of the most serious error, `vmart_last_error`
@@ -234,7 +236,7 @@ VMART_EXPORT vmart_status vmart_migrate_many(const vmart_move_request* requests,
                                              vmart_migration_report* total,
                                              vmart_migration_report* reports);
 /// Moves in the background. All requests are submitted at once, so that those
-/// share gates. Does not block. Release `*out` in any case; the migrations continue without it.
+/// share stops. Does not block. Release `*out` in any case; the migrations continue without it.
 VMART_EXPORT vmart_status vmart_migrate_many_async(const vmart_move_request* requests, size_t count,
                                                    const vmart_migrate_options* options,
                                                    vmart_migration_group** out);
@@ -275,9 +277,10 @@ VMART_EXPORT vmart_status vmart_resume(const char* tag, const vmart_migrate_opti
                                        uint64_t* out_moved_bytes, uint64_t* out_stayed_bytes);
 VMART_EXPORT vmart_status vmart_is_parked(const char* tag, int* out_parked);
 
-/* --- Streams whose work uses the memory: background moves stop them. None of these calls
- * synchronises, and all are legal during capture, also on the stream that captures. During a call
- * that attaches a stream, no other thread may begin a capture on that stream. */
+/* --- Streams whose work uses the memory: background moves may stop these alone, if all that use
+ * it are attached; where work can be suspended, moves need none. None of these calls synchronises,
+ * and all are legal during capture, also on the stream that captures. During a call that attaches a
+ * stream, no other thread may begin a capture on that stream. */
 
 VMART_EXPORT vmart_status vmart_attach(vmart_stream stream);
 /// Detach a stream before you destroy it.

@@ -37,7 +37,7 @@ constexpr EnvironmentVariable variables[] = {
     {"VMART_CACHE_BYTES_PER_GPU", Type::bytes, bytes_words, "512MiB"},
     {"VMART_HOST_CACHE_BYTES", Type::bytes, bytes_words, "1GiB"},
     {"VMART_HOLD_LIMIT_MS", Type::number, "milliseconds", "2000", 1, day_ms},
-    {"VMART_STOP", Type::text, "gate or suspend", "gate"},
+    {"VMART_STOP", Type::text, "gate or suspend", "suspend"},
     {"VMART_COPY_GUARDS", Type::flag, "1, yes, on, true or 0, no, off, false", "1"},
     {"VMART_GATE_LIMIT_US", Type::number, "microseconds", "5000, growing to 80000 if unset", 1, second_us},
     {"VMART_GATE_RETRIES", Type::number, "a count", "8", 0, 1000},

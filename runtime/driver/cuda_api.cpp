@@ -122,7 +122,7 @@ const CudaApi* load() {
     throw Error(ErrorKind::unsupported, "cuGetProcAddress", "the driver does not know cuInit");
   }
   // Before it makes channels, if this is the first use of CUDA in the process.
-  if (environment_text("VMART_STOP") == "suspend") {
+  if (environment_text("VMART_STOP") != "gate") {
     rm::Channels::watch(reinterpret_cast<const void*>(api.cuInit.function));
   } else {
     rm::Channels::of_process().lose_track();

@@ -287,7 +287,7 @@ SuspensionHandle Channels::suspend(std::span<const std::uint32_t> gpu_ids, Objec
     throw Error(
         ErrorKind::unsupported, disable_call,
         "some channels of this process are not known: the calls of libcuda are not watched "
-        "(set VMART_STOP=suspend before the process uses vmart), or one could not be noted");
+        "(VMART_STOP was gate when the process began to use vmart), or one could not be noted");
   }
   const auto made = suspension_ = SuspensionHandle{++last_};
   lock.unlock();

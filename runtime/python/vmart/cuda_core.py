@@ -42,8 +42,7 @@ class MemoryResource(cuda.core.MemoryResource):
     say whose kernels use it. The CPU cannot access it, wherever it lies: copy, or use `vmart.alloc`.
     cuda.core's default stream is that of the device that is current.
 
-    `migrate_async` and policies need `vmart.attach(stream)` for each stream that uses buffers. Only
-    whole chunks move: `report.bytes_along` says how many bytes moved with a small buffer.
+    Only whole chunks move: `report.bytes_along` says how many bytes moved with a small buffer.
     """
 
     def __init__(

@@ -11,7 +11,7 @@ from typing import Any
 
 import cupy
 
-from vmart import _core, memory, runtime
+from vmart import _core, memory
 from vmart.blocks import Blocks
 from vmart.errors import NoDriver
 from vmart.places import gpu, location
@@ -58,9 +58,6 @@ class Allocator:
             blocks = self._blocks.get(device)
             if blocks is None:
                 pool = memory.make_pool(self._at or gpu(device), tag=self._tag, **self._options)
-                with cupy.cuda.Device(device):  # Its default stream covers all blocking streams.
-                    self._enter_context(device)
-                    runtime.attach(0)
                 blocks = self._blocks[device] = Blocks(pool)
         return blocks
 
@@ -110,10 +107,9 @@ def use(at: Any = None, *, tag: str = "cupy", **options: Any) -> Allocator:
     """Makes vmart CuPy's allocator, for all GPUs: new arrays can move by `vmart.migrate(array, ...)`.
 
     `at` is where their memory lies at first; by default on the GPU that is current. Other options are
-    those of `vmart.make_pool`. The default stream of each GPU is attached when its first array is made;
-    attach non-blocking streams by `vmart.attach(stream)`. Only whole chunks move, so small arrays move
-    with their neighbours: `report.bytes_along` says how many bytes. Raises `NoDriver` where CuPy has no
-    GPU, as on simulated machines.
+    those of `vmart.make_pool`. Only whole chunks move, so small arrays move with their neighbours:
+    `report.bytes_along` says how many bytes. Raises `NoDriver` where CuPy has no GPU, as on simulated
+    machines.
     """
     _require_gpu()
     return Allocator(at, tag, options)

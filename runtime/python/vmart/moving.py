@@ -230,10 +230,9 @@ def migrate(what: Any, to: Any, **options: Any) -> Report:
     is `vmart.gpu(1)`, "gpu1", "host0", "cuda:1" or "cpu". Only whole chunks move: the report says how
     many bytes came along.
 
-    By default all work of the process that is enqueued finishes, then the memory moves, then work
-    goes on; with VMART_STOP=suspend, it stands wherever it is and may still run afterwards. With
-    `scope="attached"` it moves in the background beside running work and this call waits for it;
-    see `migrate_async`.
+    All work of the process stands meanwhile, wherever it is, and may still run afterwards; where it
+    cannot be suspended, what is enqueued finishes first. With `scope="attached"` the memory moves in
+    the background beside running work and this call waits for it; see `migrate_async`.
 
     Options: `mode` ("automatic", "live", "stopped"), `scope` ("attached", "hold"), `deadline` and
     `max_stall` in seconds, `copy_share_percent`, `priority`, `reserve_first`, `all_or_nothing`,
@@ -253,11 +252,10 @@ def migrate(what: Any, to: Any, **options: Any) -> Report:
 
 
 def migrate_async(what: Any, to: Any, **options: Any) -> Migration:
-    """Moves in the background, beside running work of the attached streams, which stop for a fraction
-    of a millisecond for each chunk. Arguments as of `migrate`. Does not block.
+    """Moves in the background, beside running work, which stands for some milliseconds, in which as many
+    chunks switch as fit. Arguments as of `migrate`. Does not block.
 
-    Raises `InvalidArgument` and `UnknownPointer`. Everything else is raised by `wait`, also that no
-    attached stream may use the memory: see `vmart.attach`.
+    Raises `InvalidArgument` and `UnknownPointer`. Everything else is raised by `wait`.
     """
     how = _options(options, "vmart.migrate_async")
     requests, named = _requests(what, to)

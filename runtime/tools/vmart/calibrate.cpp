@@ -101,6 +101,7 @@ Calibration measured(const Settings& settings, const CalibrateCommand& command) 
 int run_calibrate(const CalibrateCommand& command) {
   RuntimeOptions options;
   options.driver = command.driver;
+  options.suspend = false;  // What is measured are gates.
   const Settings settings = resolve_settings(options);
   std::optional<Calibration> calibration;
   if (command.show) {

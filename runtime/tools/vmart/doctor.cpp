@@ -147,9 +147,6 @@ class Examination {
 
   /// Returns the exit status.
   int run() {
-    // Before the driver is opened, which watches libcuda's calls only then. A value that is set
-    // stays: with `gate`, nothing is tried.
-    setenv("VMART_STOP", "suspend", 0);
     blame_.run([&] { settings_ = resolve_settings(runtime_options_); });
     driver_ = open_driver(settings_.driver);
     Driver& driver = *driver_;

@@ -146,7 +146,7 @@ void print_copy_contexts(const DoctorFindings& findings, bool own_contexts) {
 }
 
 void print_suspensions(const DoctorFindings& findings) {
-  fmt::print("\nstop by suspension (with VMART_STOP=suspend)\n");
+  fmt::print("\nstop by suspension (unless VMART_STOP=gate)\n");
   for (const auto& [device, found] : findings.suspensions) {
     const std::string at = place_name(gpu(index(device)));
     switch (found.state) {

@@ -148,7 +148,6 @@ void set_environment(const RunOptions& options) {
   if (makes_room) set("VMART_POLICY", "stay_put", false);
   // Without these, a full GPU refuses the program as it would without vmart.
   if (!makes_room) set("VMART_PRESSURE_LIMIT_MS", "0", false);
-  set("VMART_STOP", "suspend", false);  // Nobody attaches the streams of the program.
   set("VMART_CONTROL", "1", false);
   set("VMART_RUN_PROGRAM", std::to_string(getpid()));  // It has this id after exec.
 }

@@ -67,8 +67,6 @@ class Buffers(WithAResource):
         report = vmart.migrate(buffer, core.Device(1))
         self.assertEqual((report.bytes_named, report.bytes_along), (5 * MIB, MIB))
         self.assertEqual(self.places(buffer), ["gpu(1)"])
-        vmart.attach(self.stream)
-        self.addCleanup(vmart.detach, self.stream)
         vmart.migrate_async([buffer], "host0").wait(60)
         self.assertEqual(self.places(buffer), ["host(0)"])
         buffer.copy_to(last, stream=self.stream)

@@ -76,21 +76,13 @@ class Array:
 
 class Use(OnAMachine):
     def setUp(self):
-        attach = vmart.runtime.attach
         self.streams = [vmart.make_stream(f"gpu{number}") for number in (0, 1)]
-        # The simulated machine has no current context, so no default stream either.
-        vmart.runtime.attach = lambda stream: attach(self.streams[cuda.device])
         cuda.device, cuda.stream = 0, self.streams[0]
         self.allocator = vmart.cupy.use(tag="arrays")
 
         def ends():
             self.allocator.release()
-            vmart.runtime.attach = attach
             for stream in self.streams:
-                try:
-                    vmart.detach(stream)
-                except vmart.InvalidArgument:
-                    pass
                 vmart.destroy_stream(stream)
 
         self.addCleanup(ends)

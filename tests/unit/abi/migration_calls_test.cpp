@@ -249,7 +249,7 @@ TEST_F(MigrationCalls, StreamsAreAttachedToAllMemoryOrToOneAllocation) {
   EXPECT_EQ(vmart_attach_to(stream(0), words + 9), VMART_OK);
   ASSERT_EQ(vmart_migrate_async(other, 0, 0, c_gpu(1), nullptr, &migration), VMART_OK);
   EXPECT_EQ(vmart_migration_wait(migration), VMART_OK);
-  EXPECT_EQ(report_of(migration).stop, VMART_STOP_HOLD) << "nothing is attached that may use it";
+  EXPECT_EQ(report_of(migration).stop, VMART_STOP_SUSPENSION) << "nothing is attached to use it";
   vmart_migration_release(migration);
   ASSERT_EQ(vmart_migrate_async(words, 0, 0, c_gpu(1), nullptr, &migration), VMART_OK);
   EXPECT_EQ(vmart_migration_wait(migration), VMART_OK);

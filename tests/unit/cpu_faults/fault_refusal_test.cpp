@@ -306,8 +306,9 @@ TEST_F(RefusedFault, WhereTheHostNodeIsFull) {
   load(words);
 }
 
+/// Where a fetch cannot suspend it.
 TEST_F(RefusedFault, BehindWorkThatDoesNotEnd) {
-  RuntimeOptions options;
+  RuntimeOptions options = without_suspension();
   options.hold_limit = std::chrono::milliseconds(50);
   RuntimeRig impatient("test-2", options);
   AllocOptions faulting;

@@ -23,9 +23,9 @@ namespace {
 
 constexpr LiveStops::Sizes sizes{64 * KiB, 512 * KiB, 64 * KiB, MiB};
 
-RuntimeOptions patient() {
-  RuntimeOptions options;
-  options.gate_limit = std::chrono::seconds(1);  // Busy computers then give up no gate.
+/// Gates are measured.
+RuntimeOptions patient_at_gates() {
+  RuntimeOptions options = without_suspension(patient());
   options.stall_budget = std::chrono::seconds(1);
   return options;
 }
@@ -81,7 +81,7 @@ Calibration measured(Runtime& runtime) {
 }
 
 TEST(LiveStops, MeasureEachRouteThatMovesTake) {
-  RuntimeRig rig("test-2", patient());
+  RuntimeRig rig("test-2", patient_at_gates());
   const std::size_t before = rig.runtime().stats().allocations;
   const Calibration calibration = measured(rig.runtime());
   EXPECT_TRUE(calibration.estimates.empty()) << calibration.estimates.front();
@@ -105,7 +105,7 @@ TEST(LiveStops, MeasureEachRouteThatMovesTake) {
 
 TEST(LiveStops, FindWhatStallsAreLongerByAfterARest) {
   if (under_thread_sanitizer) GTEST_SKIP() << "all that a stop waits for here is that sanitizer";
-  RuntimeOptions options = patient();
+  RuntimeOptions options = patient_at_gates();
   options.driver = "sim:test-2";
   auto resting =
       std::make_unique<RestingDriver>(std::make_unique<SimDriver>(load_machine("test-2")));
@@ -119,7 +119,7 @@ TEST(LiveStops, FindWhatStallsAreLongerByAfterARest) {
 }
 
 TEST(LiveStops, NameRoutesWithoutRoomAndKeepTheirCosts) {
-  RuntimeOptions options = patient();
+  RuntimeOptions options = patient_at_gates();
   options.capacity_bytes[host(0)] = 256 * KiB;  // The small chunk fits, the large one does not.
   RuntimeRig rig("test-2", options);
   Calibration calibration = blank(rig.runtime());

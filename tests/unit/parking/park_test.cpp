@@ -139,10 +139,17 @@ TEST_F(ParkTest, MakesNoHostMemoryTheSecondTime) {
   rig_.check_invariants();
 }
 
-TEST(Park, MakesAllHostMemoryBeforeTheFirstStop) {
+class ParkStop : public testing::TestWithParam<Call> {};
+INSTANTIATE_TEST_SUITE_P(Kinds, ParkStop, testing::Values(Call::suspend, Call::hold_context));
+
+TEST_P(ParkStop, ComesAfterAllHostMemoryIsMade) {
   RuntimeOptions options;
   options.host_cache_bytes = 0;
+  options.suspend = GetParam() == Call::suspend;
   ServiceRig rig("test-2", options);
+  for (const int number : {0, 1}) {  // It suspends, too.
+    parts_of(rig.runtime()).machinery->mover.check_suspension(DeviceId{number});
+  }
   tagged(rig.runtime(), 3, gpu(0), "model", 1);
   tagged(rig.runtime(), 4, gpu(1), "model", 9);
   rig.trace().clear();
@@ -151,7 +158,7 @@ TEST(Park, MakesAllHostMemoryBeforeTheFirstStop) {
   const auto of = [](Call wanted) {
     return [wanted](const TracedCall& one) { return one.call == wanted; };
   };
-  const auto first_stop = std::ranges::find_if(calls, of(Call::hold_context));
+  const auto first_stop = std::ranges::find_if(calls, of(GetParam()));
   EXPECT_NE(first_stop, calls.end());
   EXPECT_GE(std::count_if(calls.begin(), first_stop, of(Call::create)), 7);
 }

@@ -1,5 +1,6 @@
 // Goal: every misuse that can be detected is refused with a typed error that names the call and the
 // value, and changes nothing.
+#include "unit/runtime/runtime_rig.hpp"
 #include "unit/runtime/service_rig.hpp"
 
 #include <fmt/format.h>
@@ -188,15 +189,18 @@ TEST_F(BadInput, StreamsThatAreNone) {
   runtime_.free(pointer);  // The refusal freed nothing.
 }
 
-TEST_F(BadInput, WhileAStreamCaptures) {
-  void* pointer = runtime_.alloc(page, gpu(0));
-  const StreamHandle handle{reinterpret_cast<std::uint64_t>(rig_.stream(0))};
-  const BoundStream stream{rig_.machine().stream_context(handle), handle};
-  rig_.machine().begin_capture(stream, CaptureMode::relaxed);
-  expect_error(ErrorKind::unsupported, [&] { runtime_.migrate(pointer, gpu(1)); });
-  EXPECT_THROW(rig_.machine().end_capture(stream), Error);
-  EXPECT_EQ(runtime_.where(pointer).front().at, gpu(0));
-  EXPECT_EQ(runtime_.migrate(pointer, gpu(1)).chunks_moved, 1);
+TEST(HeldInput, WhileAStreamCaptures) {
+  ServiceRig rig("test-2", without_suspension());
+  Runtime& runtime = rig.runtime();
+  void* pointer = runtime.alloc(page, gpu(0));
+  const StreamHandle handle{reinterpret_cast<std::uint64_t>(rig.stream(0))};
+  const BoundStream stream{rig.machine().stream_context(handle), handle};
+  rig.machine().begin_capture(stream, CaptureMode::relaxed);
+  expect_error(ErrorKind::unsupported, [&] { runtime.migrate(pointer, gpu(1)); });
+  EXPECT_THROW(rig.machine().end_capture(stream), Error);
+  EXPECT_EQ(runtime.where(pointer).front().at, gpu(0));
+  EXPECT_EQ(runtime.migrate(pointer, gpu(1)).chunks_moved, 1);
+  rig.check_invariants();
 }
 
 TEST(Readers, ThatCannotReachAreRefusedByName) {

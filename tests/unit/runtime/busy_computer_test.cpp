@@ -44,7 +44,10 @@ struct Size {
   int moves;  ///< In a short run; a long run makes a hundred for each size.
 };
 
-class LiveSizes : public testing::TestWithParam<Size> {};
+class LiveSizes : public testing::TestWithParam<Size> {
+ protected:
+  static void move_beside_an_idle_stream_and_a_busy_one(const RuntimeOptions& options);
+};
 INSTANTIATE_TEST_SUITE_P(MiB, LiveSizes,
                          testing::Values(Size{1, 6}, Size{2, 4}, Size{5, 4}, Size{16, 2},
                                          Size{32, 2}, Size{64, 2}),
@@ -53,12 +56,12 @@ INSTANTIATE_TEST_SUITE_P(LongMiB, LiveSizes,
                          testing::Values(Size{128, 0}, Size{256, 0}, Size{512, 0}, Size{1024, 0}),
                          [](const auto& size) { return std::to_string(size.param.mib); });
 
-TEST_P(LiveSizes, MoveBesideAnIdleStreamAndABusyOne) {
+void LiveSizes::move_beside_an_idle_stream_and_a_busy_one(const RuntimeOptions& options) {
   constexpr int moves_long = 100;
   const int moves = long_run() ? moves_long : GetParam().moves;
   if (moves == 0) GTEST_SKIP() << "a long run moves it";
   const BusyComputer busy;
-  RuntimeRig rig("h200x4");
+  RuntimeRig rig("h200x4", options);
   Runtime& runtime = rig.runtime();
   const std::uint64_t bytes = GetParam().mib * MiB, count = bytes / sizeof(std::uint64_t);
   std::uint64_t* words = rig.alloc(bytes, gpu(0), 0);
@@ -76,6 +79,14 @@ TEST_P(LiveSizes, MoveBesideAnIdleStreamAndABusyOne) {
   runtime.synchronize(rig.stream(1));
   EXPECT_EQ(rig.wrong(words, count, 1), 0u);
   runtime.free(words);
+}
+
+TEST_P(LiveSizes, MoveBesideAnIdleStreamAndABusyOne) {
+  move_beside_an_idle_stream_and_a_busy_one({});
+}
+
+TEST_P(LiveSizes, MoveAtGatesBesideAnIdleStreamAndABusyOne) {
+  move_beside_an_idle_stream_and_a_busy_one(without_suspension());
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
-// Goal: the first moves of a process are nearly as quick as later ones and take no contexts of
-// their own, wherever the program has one; where it has none, they work nevertheless. Method: a
+// Goal: the first move that suspends creates one context of its own for each GPU that the program
+// uses, and no later one does. Moves that wait are nearly as quick the first time as later and take
+// no contexts, wherever the program has one; where it has none, all work nevertheless. Method: a
 // simulated machine on which a context takes its real time and memory, and a program with contexts
 // on some GPUs.
 #include "runtime/runtime_parts.hpp"
@@ -10,7 +11,7 @@
 #include "support/test_machines.hpp"
 #include "machine/machine_file.hpp"
 #include "unit/memory/memory_rig.hpp"
-#include "unit/runtime/scoped_variable.hpp"
+#include "unit/runtime/runtime_rig.hpp"
 
 #include <gtest/gtest.h>
 
@@ -93,8 +94,23 @@ class Program {
 constexpr std::uint64_t size_bytes = 32 << 20;
 constexpr milliseconds bar(15);
 
-TEST(FirstMove, IsQuickAndTakesNoContext) {
-  Program program({0, 1});
+TEST(FirstMove, TakesAContextForEachGpuThatTheProgramUsesAndNoLaterOneDoes) {
+  for (const std::vector<int>& gpus : {std::vector<int>{0}, std::vector<int>{0, 1}}) {
+    Program program(gpus);
+    const int contexts = static_cast<int>(gpus.size());
+    void* const memory = program.filled(size_bytes, gpu(0));
+    EXPECT_EQ(program.calls(Call::create_own_context), 0) << "nothing has moved yet";
+    const TimePoint first = program.time([&] { program.runtime().migrate(memory, host(0)); });
+    EXPECT_LT(first, contexts * (milliseconds(200) + bar) + bar) << "200 ms create a context";
+    EXPECT_EQ(program.calls(Call::create_own_context), contexts);
+    EXPECT_LT(program.time([&] { program.runtime().migrate(memory, gpu(0)); }), bar);
+    EXPECT_EQ(program.calls(Call::create_own_context), contexts);
+    EXPECT_TRUE(program.whole(memory));
+  }
+}
+
+TEST(FirstMove, ThatHoldsIsQuickAndTakesNoContext) {
+  Program program({0, 1}, without_suspension());
   void* const memory = program.filled(size_bytes, gpu(0));
   for (const Location to : {gpu(1), gpu(0)}) {
     EXPECT_LT(program.time([&] { program.runtime().migrate(memory, to); }), bar);
@@ -126,8 +142,8 @@ TEST(FirstMove, ThatIsPreparedLeavesLessRoomForWhatThePolicyPlaces) {
   runtime.free(small);
 }
 
-TEST(FirstMove, ThatIsLiveIsQuickAndTakesNoContext) {
-  Program program({0, 1});
+TEST(FirstMove, ThatIsLiveAtGatesIsQuickAndTakesNoContext) {
+  Program program({0, 1}, without_suspension());
   void* const memory = program.filled(size_bytes, gpu(0));
   const AttachedStream attached(program.runtime(), program.stream(0));
   MigrateOptions options;
@@ -144,22 +160,24 @@ INSTANTIATE_TEST_SUITE_P(ContextsOn, FirstMoveWith,
                                          std::vector<int>{1}, std::vector<int>{0, 1}));
 
 TEST_P(FirstMoveWith, WorksInAllDirections) {
-  for (const bool own_contexts : {false, true}) {
+  for (const auto& [own_contexts, suspends] :
+       {std::pair{false, false}, std::pair{true, false}, std::pair{false, true}}) {
     RuntimeOptions options;
     options.own_contexts = own_contexts;
+    options.suspend = suspends;
     Program program(GetParam(), options);
     void* const memory = program.filled(size_bytes, gpu(0));
     for (const Location to : {gpu(1), host(0), gpu(1), gpu(0), host(0), gpu(0)}) {
       EXPECT_EQ(program.runtime().migrate(memory, to).outcome, Outcome::done) << to_string(to);
       EXPECT_TRUE(program.whole(memory)) << to_string(to);
     }
-    const bool everywhere = !own_contexts && GetParam().size() == 2;
+    const bool everywhere = !own_contexts && !suspends && GetParam().size() == 2;
     EXPECT_LE(program.calls(Call::create_own_context), everywhere ? 0 : 2) << "one a GPU";
   }
 }
 
-TEST(FirstMove, BackToAGpuWithAContextTakesNone) {
-  Program program({0});
+TEST(FirstMove, ThatHoldsBackToAGpuWithAContextTakesNone) {
+  Program program({0}, without_suspension());
   void* const memory = program.filled(size_bytes, gpu(0));
   program.runtime().migrate(memory, gpu(1));
   EXPECT_LT(program.time([&] { program.runtime().migrate(memory, gpu(0)); }), bar);
@@ -183,8 +201,8 @@ TEST(FirstMove, SaysWhatToDoIfItNeedsAContextThatHasNoRoom) {
   EXPECT_EQ(program.runtime().migrate(memory, gpu(1)).outcome, Outcome::done);
 }
 
-TEST(FirstMove, FindsWhatWasPreparedForIt) {
-  RuntimeOptions options;
+TEST(FirstMove, AtGatesFindsWhatWasPreparedForIt) {
+  RuntimeOptions options = without_suspension();
   options.prepare = true;
   Program program({0, 1}, options);
   void* const memory = program.filled(size_bytes, gpu(0));
@@ -207,7 +225,6 @@ TEST(FirstMove, IsNotPreparedUnlessThatIsAskedFor) {
 }
 
 TEST(FirstMove, FindsContextsWhereAPolicyMayMoveMemory) {
-  const ScopedVariable suspends("VMART_STOP", "suspend");
   RuntimeOptions options;
   options.policy = "auto";
   Program program({0}, options);
@@ -222,6 +239,20 @@ TEST(FirstMove, FindsContextsWhereAPolicyMayMoveMemory) {
   EXPECT_TRUE(comes_true([&] { return context_bytes(gpu(0)) > usual_bytes; }));
   EXPECT_EQ(program.calls(Call::create_own_context), 1);
   EXPECT_EQ(context_bytes(gpu(1)), 0u) << "the program does not use it";
+}
+
+TEST(FirstMove, FindsContextsThatTheFirstAllocationPrepared) {
+  RuntimeOptions options;
+  options.prepare = true;
+  Program program({0, 1}, options);
+  void* const memory = program.filled(size_bytes, gpu(0));
+  ASSERT_TRUE(comes_true([&] { return program.calls(Call::create_own_context) == 2; }));
+  for (const int number : {0, 1}) {  // Waits for the checks.
+    parts_of(program.runtime()).machinery->mover.check_suspension(DeviceId{number});
+  }
+  EXPECT_LT(program.time([&] { program.runtime().migrate(memory, gpu(1)); }), bar);
+  EXPECT_EQ(program.calls(Call::create_own_context), 2);
+  EXPECT_TRUE(program.whole(memory));
 }
 
 // What a preparation needs may fail; the move meets the failure, or does without.

@@ -297,8 +297,8 @@ TEST_F(LiveMoveTest, AnAttachmentEndsWithItsAllocation) {
   EXPECT_FALSE(attached.any(begin_of(next)));
 }
 
-TEST_F(LiveMoveTest, ACaptureEndsInBusyAndIsNotDisturbed) {
-  RuntimeOptions options = patient();
+TEST_F(LiveMoveTest, AtGatesACaptureEndsInBusyAndIsNotDisturbed) {
+  RuntimeOptions options = without_suspension(patient());
   options.gate_retries = 1;
   RuntimeRig rig("test-2", options);
   Driver& driver = rig.machine();
@@ -319,6 +319,18 @@ TEST_F(LiveMoveTest, ACaptureEndsInBusyAndIsNotDisturbed) {
   EXPECT_EQ(rig.runtime().migrate_async(words, gpu(1)).wait().chunks_moved, 1);
   EXPECT_EQ(rig.runtime().stats().gates_given_up_by_reason.at("capture"),
             static_cast<std::uint64_t>(refused));
+}
+
+TEST_F(LiveMoveTest, GoesOnBesideACaptureAndDoesNotDisturbIt) {
+  const StreamHandle handle{reinterpret_cast<std::uint64_t>(rig_.stream(0))};
+  const BoundStream bound{rig_.machine().stream_context(handle), handle};
+  std::uint64_t* words = filled(2, gpu(0));
+  rig_.machine().begin_capture(bound, CaptureMode::relaxed);
+  const MigrationReport report = runtime().migrate_async(words, gpu(1)).wait();
+  EXPECT_EQ(report.chunks_moved, 2);
+  EXPECT_EQ(report.stop, StopKind::suspension);
+  rig_.machine().destroy_graph(rig_.machine().end_capture(bound));
+  expect_whole(words, 2);
 }
 
 }  // namespace

@@ -151,8 +151,8 @@ TEST(MigrateRefused, ReserveFirstIsAllOrNothing) {
   rig.check_invariants();
 }
 
-TEST(MigrateBusy, AKernelThatNeverEndsLeavesEverythingInPlace) {
-  RuntimeRig rig;
+TEST(MigrateBusy, HoldsLeaveEverythingInPlaceIfAKernelNeverEnds) {
+  RuntimeRig rig("test-2", without_suspension());
   std::uint64_t* words = rig.alloc(count * 8, gpu(0));
   rig.fill_by(0, words, count, 3);
   auto* word = static_cast<std::uint64_t*>(
@@ -176,6 +176,28 @@ TEST(MigrateBusy, AKernelThatNeverEndsLeavesEverythingInPlace) {
   EXPECT_EQ(rig.wrong_for(0, words, count, 3), 0u);
 }
 
+TEST(MigrateSuspended, WaitsForNoWorkAndDisturbsNoCapture) {
+  RuntimeRig rig;
+  std::uint64_t* words = rig.alloc(count * 8, gpu(0));
+  rig.fill_by(0, words, count, 3);
+  const ContextHandle context = rig.machine().retain_primary(DeviceId{0});
+  const BoundStream stuck = rig.machine().create_stream(context, StreamKind::non_blocking);
+  const BoundStream captures = rig.machine().create_stream(context, StreamKind::non_blocking);
+  auto* word = static_cast<std::uint64_t*>(rig.machine().allocate_pinned(context, 8));
+  const WordOperation wait{WordOperation::Kind::wait_until_at_least, address_of(word), 1};
+  rig.machine().batch(stuck, {&wait, 1});
+  rig.machine().begin_capture(captures, CaptureMode::relaxed);
+  for (const Location to : {gpu(1), host(0), gpu(0), gpu(1)}) {
+    const MigrationReport report = rig.runtime().migrate(words, to);
+    EXPECT_EQ(report.outcome, Outcome::done);
+    EXPECT_EQ(report.stop, StopKind::suspension);
+    EXPECT_EQ(rig.wrong_for(0, words, count, 3), 0u);
+  }
+  rig.machine().destroy_graph(rig.machine().end_capture(captures));
+  std::atomic_ref(*word).store(1);
+  rig.machine().wait_stream(stuck, never);
+}
+
 TEST(MigrateBusy, ALimitOfAgesIsNoOverflow) {
   RuntimeRig rig;
   std::uint64_t* words = rig.alloc(8, gpu(0));
@@ -188,8 +210,8 @@ TEST(MigrateBusy, ALimitOfAgesIsNoOverflow) {
             ErrorKind::invalid_argument);
 }
 
-TEST(MigrateCapture, EndsInATypedError) {
-  RuntimeRig rig;
+TEST(MigrateCapture, EndsHoldsInATypedError) {
+  RuntimeRig rig("test-2", without_suspension());
   std::uint64_t* words = rig.alloc(count * 8, gpu(0));
   rig.fill_by(0, words, count, 3);
   const ContextHandle context = rig.machine().retain_primary(DeviceId{0});
@@ -214,8 +236,12 @@ TEST(MigrateUnheld, MovesOnTheCallersWord) {
   EXPECT_EQ(rig.wrong_for(1, words, count, 3), 0u);
 }
 
-TEST(MigrateOrder, WorkBeforeAndAfterIsCovered) {
-  RuntimeRig rig;
+class MigrateOrder : public testing::TestWithParam<bool> {};
+INSTANTIATE_TEST_SUITE_P(Suspending, MigrateOrder, testing::Bool());
+
+TEST_P(MigrateOrder, WorkBeforeAndAfterIsCovered) {
+  const bool suspends = GetParam();
+  RuntimeRig rig("test-2", suspends ? RuntimeOptions{} : without_suspension());
   std::uint64_t* words = rig.alloc(count * 8, gpu(0));
   rig.write(words, count, 0);
   Location to = gpu(1);
@@ -228,6 +254,7 @@ TEST(MigrateOrder, WorkBeforeAndAfterIsCovered) {
     rig.runtime().launch(rig.stream(0), add_kernel(), {}, {},
                          KernelArguments::of(words, count, std::uint64_t{1}));
     EXPECT_EQ(rig.runtime().migrate(words, to).outcome, Outcome::done);
+    if (suspends) rig.runtime().synchronize(rig.stream(0));  // It may still run.
     rig.runtime().launch(rig.stream(1), add_kernel(), {}, {},
                          KernelArguments::of(words, count, std::uint64_t{1}));
     rig.runtime().synchronize(rig.stream(1));

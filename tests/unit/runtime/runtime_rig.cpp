@@ -25,6 +25,11 @@ RuntimeOptions patient() {
   return options;
 }
 
+RuntimeOptions without_suspension(RuntimeOptions options) {
+  options.suspend = false;
+  return options;
+}
+
 RuntimeRig::RuntimeRig(const std::string& machine, RuntimeOptions options)
     : runtime_(open(machine, std::move(options), machine_)) {
   for (const Location at : runtime_.locations()) {

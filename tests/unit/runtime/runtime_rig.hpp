@@ -16,6 +16,8 @@ inline constexpr std::uint64_t chunk_bytes = 8192;
 
 /// Long limits for gates, so that busy computers give up none.
 RuntimeOptions patient();
+/// Moves wait for the program's work, at gates and by holds.
+RuntimeOptions without_suspension(RuntimeOptions options = {});
 
 /// A runtime on a simulated machine with operating system threads, and short forms of common steps.
 /// Memory consists of 64-bit words; word i of a pattern is its seed plus i.

@@ -1,6 +1,7 @@
 // Goal: one pointer is valid for kernels of every GPU, for reads and writes, wherever its memory
 // moves; no public call changes the caller's current context.
 #include "support/test_kernels.hpp"
+#include "unit/runtime/runtime_rig.hpp"
 #include "unit/runtime/service_rig.hpp"
 
 #include <gtest/gtest.h>
@@ -156,8 +157,8 @@ TEST(Runtime, LeavesTheCurrentContextAsItWas) {
   rig.machine().destroy_context(mine);
 }
 
-TEST(Runtime, EndsInBusyAndTouchesNothingWhenAKernelNeverEnds) {
-  RuntimeOptions options;
+TEST(Runtime, HoldsEndInBusyAndTouchNothingWhenAKernelNeverEnds) {
+  RuntimeOptions options = without_suspension();
   options.hold_limit = std::chrono::milliseconds(50);
   ServiceRig rig("test-2", options);
   void* pointer = rig.runtime().alloc(3 * page, gpu(0));

@@ -14,15 +14,25 @@
 namespace vma {
 namespace {
 
-constexpr const char* variables[] = {"VMART_DRIVER",           "VMART_DEVICES",
-                                     "VMART_CAPACITY",         "VMART_CACHE_BYTES_PER_GPU",
-                                     "VMART_HOST_CACHE_BYTES", "VMART_HOLD_LIMIT_MS",
-                                     "VMART_COPY_SHARE",       "VMART_PRESSURE_LIMIT_MS",
-                                     "VMART_STALL_AHEAD_MS",   "VMART_POLICY",
-                                     "VMART_CONTROL",          "VMART_TRACE",
-                                     "VMART_RECORD",           "VMART_DECISIONS",
-                                     "VMART_DRY_RUN",          "VMART_OWN_CONTEXTS",
-                                     "VMART_PREPARE",          "VMART_EXPORTABLE"};
+constexpr const char* variables[] = {"VMART_DRIVER",
+                                     "VMART_DEVICES",
+                                     "VMART_CAPACITY",
+                                     "VMART_CACHE_BYTES_PER_GPU",
+                                     "VMART_HOST_CACHE_BYTES",
+                                     "VMART_HOLD_LIMIT_MS",
+                                     "VMART_COPY_SHARE",
+                                     "VMART_PRESSURE_LIMIT_MS",
+                                     "VMART_STALL_AHEAD_MS",
+                                     "VMART_POLICY",
+                                     "VMART_CONTROL",
+                                     "VMART_TRACE",
+                                     "VMART_RECORD",
+                                     "VMART_DECISIONS",
+                                     "VMART_DRY_RUN",
+                                     "VMART_OWN_CONTEXTS",
+                                     "VMART_PREPARE",
+                                     "VMART_EXPORTABLE",
+                                     "VMART_STOP"};
 
 class SettingsTest : public testing::Test {
  protected:
@@ -129,6 +139,12 @@ TEST_F(SettingsTest, WordsTurnOutputOnAndOff) {
   EXPECT_TRUE(with("VMART_DRY_RUN", "yes").dry_run);
   EXPECT_TRUE(with("VMART_OWN_CONTEXTS", "1").own_contexts);
   EXPECT_TRUE(with("VMART_PREPARE", "1").prepares);
+  EXPECT_TRUE(resolve_settings({}).suspends);
+  EXPECT_FALSE(with("VMART_STOP", "gate").suspends);
+  RuntimeOptions options;
+  options.suspend = true;
+  EXPECT_TRUE(resolve_settings(options).suspends) << "options go before the environment";
+  EXPECT_TRUE(with("VMART_STOP", "suspend").suspends);
   EXPECT_EQ(with("VMART_EXPORTABLE", "0").exportable, ExportTypes{});
   EXPECT_EQ(with("VMART_EXPORTABLE", "1").exportable, ExportTypes{.descriptor = true});
   EXPECT_EQ(with("VMART_EXPORTABLE", "rdma,fd").exportable,
@@ -151,6 +167,7 @@ TEST_F(SettingsTest, NamesVariableAndValueOfWhatItRefuses) {
       {"VMART_DRY_RUN", {"perhaps", "2"}},
       {"VMART_OWN_CONTEXTS", {"all", "2"}},
       {"VMART_PREPARE", {"soon"}},
+      {"VMART_STOP", {"hold", "1", "Gate"}},
       {"VMART_EXPORTABLE", {"fd,", "rdma,rdma", "FD", "all"}},
       {"VMART_PRESSURE_LIMIT_MS", {"soon", "-5", "1s", "86400001"}},
       {"VMART_STALL_AHEAD_MS", {"soon", "-5", "4s", "86400001"}},

@@ -23,7 +23,7 @@ namespace {
 
 class Following : public SharingTest {
  protected:
-  Following() {
+  explicit Following(const RuntimeOptions& opened = {}) : SharingTest(opened) {
     options.deadline = std::chrono::seconds(20);
     hasty.deadline = std::chrono::milliseconds(100);
   }
@@ -59,6 +59,11 @@ class Following : public SharingTest {
   }
 
   MigrateOptions options, hasty;
+};
+
+class FollowingAtGates : public Following {
+ protected:
+  FollowingAtGates() : Following(without_suspension()) {}
 };
 
 // In a process of its own, where what is noted stays.
@@ -117,7 +122,7 @@ TEST_F(Following, ARangeMovesAndTheRestStays) {
   expect_shared(theirs);
 }
 
-TEST_F(Following, ABackgroundMoveStopsTheAttachedStreamsOfBoth) {
+TEST_F(FollowingAtGates, ABackgroundMoveStopsTheAttachedStreamsOfBoth) {
   const ExportedAllocation exported = share();
   std::uint64_t* theirs = import(exported);
   exporter.runtime().attach(exporter.stream(0), words);

@@ -30,8 +30,7 @@ inline ShareMessage message_of(ShareKind kind, std::uint64_t first = 0) {
   return message;
 }
 
-inline RuntimeOptions exportable() {
-  RuntimeOptions options;
+inline RuntimeOptions exportable(RuntimeOptions options = {}) {
   options.exportable = Exportable{.descriptor = true};
   return options;
 }
@@ -68,7 +67,10 @@ class FalseExporter {
 
 class SharingTest : public testing::Test {
  protected:
-  SharingTest() : exporter("test-2", exportable()), words(exporter.alloc(3 * chunk_bytes, gpu(0))) {
+  explicit SharingTest(const RuntimeOptions& options = {})
+      : exporter("test-2", exportable(options)),
+        importer("test-2", options),
+        words(exporter.alloc(3 * chunk_bytes, gpu(0))) {
     exporter.write(words, words_shared, 40);
   }
 

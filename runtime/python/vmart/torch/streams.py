@@ -1,7 +1,7 @@
 """Streams of PyTorch that attach by themselves.
 
-Background moves stop the attached streams at a gate; work of other streams must not use memory that
-moves. PyTorch runs work on its default stream and on those that the program switches to, so the
+Background moves may stop the attached streams at a gate; work of other streams must not use memory
+that moves then. PyTorch runs work on its default stream and on those that the program switches to, so the
 switch is where a stream is attached.
 """
 

@@ -16,6 +16,8 @@ namespace {
 
 class GroupMove : public GroupRig {
  protected:
+  using GroupRig::GroupRig;
+
   /// Requests that are refused, all of them.
   Error refuse(ErrorKind kind, const std::vector<MoveRequest>& requests,
                const MigrateOptions& options = {}) {
@@ -33,6 +35,11 @@ class GroupMove : public GroupRig {
   static bool says(const Error& error, const std::string& text) {
     return std::string(error.what()).find(text) != std::string::npos;
   }
+};
+
+class HeldGroupMove : public GroupMove {
+ protected:
+  HeldGroupMove() : GroupMove(without_suspension()) {}
 };
 
 TEST_F(GroupMove, AllRequestsMoveBehindOneStop) {
@@ -157,7 +164,7 @@ TEST_F(GroupMove, TheErrorNamesWhatFailedAndHasEveryReport) {
   expect_whole();
 }
 
-TEST_F(GroupMove, AManyTimesRepeatedReasonIsSaidOnce) {
+TEST_F(HeldGroupMove, AManyTimesRepeatedReasonIsSaidOnce) {
   std::vector<MoveRequest> requests;
   for (int i = 0; i < 20; ++i) requests.push_back({add(gpu(0)), gpu(1)});
   const ContextHandle context = rig_.machine().retain_primary(DeviceId{0});
