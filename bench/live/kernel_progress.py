@@ -122,7 +122,8 @@ def measure(path):
     passes = cupy.zeros(BLOCKS, cupy.uint32)
     kernel = cupy.RawKernel(SOURCE, "count")
     cupy.cuda.Device().synchronize()
-    with cupy.cuda.Stream(non_blocking=True):
+    stream = cupy.cuda.Stream(non_blocking=True)  # Kept: its end waits for the kernel.
+    with stream:
         kernel((BLOCKS,), (THREADS,), (words, numpy.uint32(BYTES // 4 // BLOCKS), numpy.uint64(pinned.ptr),
                                        numpy.uint64(pinned.ptr + 2048), passes))
     while shared[0] == 0:
