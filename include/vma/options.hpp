@@ -84,7 +84,8 @@ struct RuntimeOptions {
   /// The same for each host node (VMART_HOST_CACHE_BYTES). Default: 1 GiB.
   std::optional<std::size_t> host_cache_bytes;
   /// Moves suspend the program's work, wherever it stands; false: they wait for it, at gates of
-  /// attached streams and by holds, as where work cannot be suspended (VMART_STOP). Default: true.
+  /// attached streams and by holds, as where work cannot be suspended. Default: true, unless
+  /// VMART_STOP=gate was set when the process first used vmart, which also outweighs this.
   std::optional<bool> suspend;
   /// How long a hold waits for running work to finish before the synchronous call fails with `busy`
   /// (VMART_HOLD_LIMIT_MS). Default: 2 s.

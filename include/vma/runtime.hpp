@@ -30,7 +30,8 @@ namespace vma::inline v1 {
 
 /// Lets the CPU load and store the bytes of an allocation at host nodes, through the same pointer.
 /// While a view exists, the chunks cannot move: `migrate` throws Error{pinned}. Movable, not
-/// copyable; the destructor revokes the access.
+/// copyable; the destructor revokes the access. It waits for no GPU, nor does a `migrate` before
+/// it: synchronise with the work whose results the CPU reads.
 class VMART_EXPORT HostView {
  public:
   HostView(HostView&&) noexcept;

@@ -123,7 +123,7 @@ void settle_limits(const RuntimeOptions& options, Settings& settings) {
       count_of(options.pressure_limit), "VMART_PRESSURE_LIMIT_MS", "pressure_limit", 2'000));
   settings.own_contexts =
       options.own_contexts || environment_flag("VMART_OWN_CONTEXTS").value_or(false);
-  settings.suspends = options.suspend ? *options.suspend : suspends_by_environment();
+  settings.suspends = suspends_by_environment() && options.suspend.value_or(true);
   settings.copy_guards = environment_flag("VMART_COPY_GUARDS").value_or(true);
   settings.copy_budget_bytes = size_setting(options.copy_budget_bytes, "VMART_COPY_BUDGET", 0);
   if (options.copy_budget_bytes && *options.copy_budget_bytes == 0) {

@@ -186,7 +186,8 @@ ContextHandle Stops::context_of_program(DeviceId device) {
 
 SuspensionFinding Stops::check_suspension(DeviceId device) {
   using State = SuspensionFinding::State;
-  if (!suspends_) return {State::off, "VMART_STOP is gate; suspend turns it on", {}, {}};
+  if (!suspends_)
+    return {State::off, "it is turned off, by VMART_STOP=gate or RuntimeOptions::suspend", {}, {}};
   const ContextHandle program = context_of_program(device);
   if (is_none(program)) return {State::unknown, "the program has no context there yet", {}, {}};
   return check_suspension(device, program);

@@ -21,7 +21,7 @@ if config.ENABLE_CUDASIM:
 
 from numba.cuda.cudadrv import driver
 
-from vmart import _core, memory, runtime
+from vmart import _core, memory
 from vmart.blocks import Blocks
 from vmart.errors import Busy, InvalidArgument, OutOfMemory
 from vmart.places import Location, gpu, location
@@ -64,7 +64,6 @@ class MemoryManager(cuda.HostOnlyCUDAMemoryManager):
         with self._lock:
             if self._blocks is not None:
                 return
-            runtime.attach(self.stream)
             self._blocks = Blocks(memory.make_pool(self._place(), tag=self.tag, **self.options))
             with contextlib.suppress(NotImplementedError):
                 self.deallocations.memory_capacity = self.get_memory_info().total
@@ -133,9 +132,8 @@ def use(at: Any = None, *, tag: str = "numba", **options: Any) -> type[MemoryMan
     Returns what it passes to `numba.cuda.set_memory_manager`.
 
     `at` is where their memory lies at first; by default on their GPU. Other options are those of
-    `vmart.make_pool`. The default stream of each GPU is attached when Numba first uses the GPU, and
-    with it all streams that Numba makes. Only whole chunks move, so small arrays move with their
-    neighbours: `report.bytes_along` says how many bytes.
+    `vmart.make_pool`. Only whole chunks move, so small arrays move with their neighbours:
+    `report.bytes_along` says how many bytes.
 
     Raises `Busy` if Numba has used a GPU already: it would go on with what it had.
     """

@@ -70,7 +70,7 @@ class Arrays(OnAMachine):
             np.testing.assert_array_equal(array.copy_to_host(), values)
         self.assertEqual(array.__cuda_array_interface__["data"][0], address)
 
-    def test_its_stream_is_attached(self):
+    def test_an_array_moves_in_the_background_with_nothing_attached(self):
         array = cuda.device_array(8 * MIB, "uint8")
         vmart.migrate_async(array, "gpu1").wait(60)
         self.assertEqual(set(self.places(array)), {"gpu(1)"})

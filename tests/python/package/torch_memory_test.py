@@ -168,11 +168,11 @@ class Memory(TorchCase):
 
 
 class Streams(TorchCase):
-    def test_the_current_one_attaches_and_so_do_those_that_are_switched_to(self):
+    def test_the_current_one_attaches_if_asked_and_so_do_those_that_are_switched_to(self):
         with self.assertRaisesRegex(vmart.InvalidArgument, "attach"):
             vmart.migrate_async(self.made(), "gpu1").wait(60)
         before = torch.cuda.set_stream
-        with vmart.torch.memory():
+        with vmart.torch.memory(attach=True):
             memory = tensor(12 * MIB)
         vmart.migrate_async(memory, "gpu1").wait(60)  # The default stream is attached.
         hook = vmart.torch.attach_streams()

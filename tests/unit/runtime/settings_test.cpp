@@ -143,8 +143,10 @@ TEST_F(SettingsTest, WordsTurnOutputOnAndOff) {
   EXPECT_FALSE(with("VMART_STOP", "gate").suspends);
   RuntimeOptions options;
   options.suspend = true;
-  EXPECT_TRUE(resolve_settings(options).suspends) << "options go before the environment";
+  EXPECT_FALSE(resolve_settings(options).suspends) << "the driver was opened without it";
   EXPECT_TRUE(with("VMART_STOP", "suspend").suspends);
+  options.suspend = false;
+  EXPECT_FALSE(resolve_settings(options).suspends);
   EXPECT_EQ(with("VMART_EXPORTABLE", "0").exportable, ExportTypes{});
   EXPECT_EQ(with("VMART_EXPORTABLE", "1").exportable, ExportTypes{.descriptor = true});
   EXPECT_EQ(with("VMART_EXPORTABLE", "rdma,fd").exportable,

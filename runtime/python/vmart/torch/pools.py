@@ -281,7 +281,7 @@ def memory(
     *,
     large_bytes: int = 0,
     large_at: Any = None,
-    attach: bool = True,
+    attach: bool = False,
 ) -> Iterator[Any]:
     """CUDA tensors that this thread makes inside are in memory of vmart, and can move.
 
@@ -298,7 +298,8 @@ def memory(
     are multiples of 2 MiB.
 
     `attach` attaches the GPU's default and current stream, and each stream that the program switches
-    to from then on: see `attach_streams`.
+    to from then on: see `attach_streams`. Only if no other stream uses vmart's memory, those of other
+    packages included.
 
     Raises `InvalidArgument`; PyTorch raises `torch.OutOfMemoryError` if there is no room, or the GPU
     cannot reach `at` (VMART_LOG=info says which). Safe while the GPU's streams capture.
@@ -332,7 +333,7 @@ def graph(
     at: Any = None,
     chunk_bytes: int = 0,
     *,
-    attach: bool = True,
+    attach: bool = False,
     **options: Any,
 ) -> Iterator[None]:
     """`torch.cuda.graph` whose memory is vmart's, in a pool of its own. Other arguments are those of
