@@ -34,7 +34,7 @@ struct ContextFacts {
   bool green_is_apart = false;
 };
 
-/// The table of "Which context copies run in" in docs/internals/architecture.md. Pure.
+/// The table of "Which context copies run in" in docs/internals/moves.md. Pure.
 CopyContext choose_context(CopyUnder under, const ContextFacts& facts);
 
 /// The contexts in which the runtime copies, which live as long as this: chooses one for each

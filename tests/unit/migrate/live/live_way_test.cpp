@@ -1,4 +1,4 @@
-// Goal: the choice of a chunk's way follows the table of docs/internals/architecture.md. Method:
+// Goal: the choice of a chunk's way follows the table of docs/internals/moves.md. Method:
 // the pure function, row by row.
 
 #include "migrate/live/live_way.hpp"
