@@ -65,7 +65,8 @@ TEST_F(MigrationCalls, AMoveInTheBackgroundTellsWhatItDid) {
   EXPECT_GT(report.stall_median_ns, 0);
   EXPECT_GE(report.stall_p99_ns, report.stall_median_ns);
   EXPECT_GT(report.stall_max_ns, 0);
-  EXPECT_EQ(report.stop, VMART_STOP_GATE);
+  // A gate if the stream got to one within a millisecond, which a busy computer may not let it.
+  EXPECT_TRUE(report.stop == VMART_STOP_GATE || report.stop == VMART_STOP_SUSPENSION);
   EXPECT_GT(report.wall_ns, report.stall_max_ns);
   vmart_migration_release(migration);
   EXPECT_EQ(home_of(words), "gpu(1)");
