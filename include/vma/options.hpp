@@ -124,7 +124,7 @@ struct RuntimeOptions {
   /// How all memory can leave the process (VMART_EXPORTABLE="fd,rdma,fabric", 0: not at all).
   /// Default: not at all, except for `AllocOptions::exportable`.
   std::optional<Exportable> exportable;
-  /// Moves are prepared once memory is allocated or streams are attached (VMART_PREPARE); the first
+  /// Moves are prepared once streams are attached (VMART_PREPARE); the first
   /// move takes some 0.1 s longer for each GPU otherwise. Default: with a policy.
   /// Loading their kernels waits for the program's work; allocations that need new memory wait too.
   std::optional<bool> prepare;

@@ -171,7 +171,6 @@ void* alloc_new(RuntimeParts& runtime, std::size_t bytes, std::optional<Location
                 std::span<const Location> readers, const AllocOptions& options) {
   const RuntimeParts::Entry entry(runtime, "vma::alloc");
   Machinery& parts = *entry;
-  parts.mover.prepare_suspensions();
   if (where) parts.topology.require(*where, "vma::alloc");
   const Location at = where ? *where : current_gpu(*runtime.driver, parts.topology);
   if (readers.empty()) {

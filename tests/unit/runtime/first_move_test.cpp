@@ -241,20 +241,6 @@ TEST(FirstMove, FindsContextsWhereAPolicyMayMoveMemory) {
   EXPECT_EQ(context_bytes(gpu(1)), 0u) << "the program does not use it";
 }
 
-TEST(FirstMove, FindsContextsThatTheFirstAllocationPrepared) {
-  RuntimeOptions options;
-  options.prepare = true;
-  Program program({0, 1}, options);
-  void* const memory = program.filled(size_bytes, gpu(0));
-  ASSERT_TRUE(comes_true([&] { return program.calls(Call::create_own_context) == 2; }));
-  for (const int number : {0, 1}) {  // Waits for the checks.
-    parts_of(program.runtime()).machinery->mover.check_suspension(DeviceId{number});
-  }
-  EXPECT_LT(program.time([&] { program.runtime().migrate(memory, gpu(1)); }), bar);
-  EXPECT_EQ(program.calls(Call::create_own_context), 2);
-  EXPECT_TRUE(program.whole(memory));
-}
-
 // What a preparation needs may fail; the move meets the failure, or does without.
 TEST(FirstMove, WorksAfterAPreparationThatFailed) {
   for (const Call call : {Call::load_kernels, Call::make_chain, Call::create_stream}) {
