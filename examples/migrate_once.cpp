@@ -66,10 +66,7 @@ void move(Demo& demo, vma::Location to) {
 }
 
 bool run(std::size_t asked_mib) {
-  // Otherwise the first move would wait until it is known whether running work can be suspended.
-  vma::RuntimeOptions options;
-  options.prepare = true;
-  vma::Runtime& runtime = vma::open_runtime(options);
+  vma::Runtime& runtime = vma::runtime();
   const bool simulated = runtime.description().starts_with("simulated");
   Demo demo{runtime, Gpus(runtime)};
   demo.bytes = (asked_mib != 0 ? asked_mib : simulated ? 256 : 4096) * MiB;

@@ -18,7 +18,11 @@ import sys
 import threading
 import time
 
-sys.path.insert(1, str(pathlib.Path(__file__).resolve().parents[1]))  # For `live_plots`.
+BENCH = pathlib.Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(BENCH), str(BENCH.parent / "examples")]
+from torch_pool import Location
+from vmart_calls import Library
+
 EXIT_SKIPPED = 77
 BYTES = 32 << 20
 BLOCKS, THREADS = 128, 1024  # Fewer blocks than multiprocessors: all run at once.
@@ -47,36 +51,27 @@ extern "C" __global__ void count(unsigned* words, unsigned words_of_block, volat
 """
 
 
-class Location(ctypes.Structure):
-    _fields_ = [("kind", ctypes.c_int), ("ordinal", ctypes.c_int)]
-
-
 class Memory:
     """32 MiB of vmart's on GPU 0, zeroed by whoever uses it."""
 
     def __init__(self, path):
-        self.library = ctypes.CDLL(path)
-        self.library.vmart_last_error.restype = ctypes.c_char_p
+        self.vmart = Library(path)
         pointer = ctypes.c_void_p()
-        self.call("vmart_alloc", ctypes.c_size_t(BYTES), Location(PLACES["gpu"], 0), ctypes.byref(pointer))
+        self.vmart.call("vmart_alloc", ctypes.c_size_t(BYTES), Location(PLACES["gpu"], 0), ctypes.byref(pointer))
         self.pointer = pointer.value
-
-    def call(self, name, *arguments):
-        if getattr(self.library, name)(*arguments) != 0:
-            raise RuntimeError(self.library.vmart_last_error().decode())
 
     def move(self, place):
         """In the background, with the other moves' limits on stops. Blocks until it is there."""
-        migration = ctypes.c_void_p()
-        self.call("vmart_migrate_async", ctypes.c_void_p(self.pointer), ctypes.c_size_t(0), ctypes.c_size_t(0),
-                  Location(PLACES[place], 0), None, ctypes.byref(migration))
+        migration, none = ctypes.c_void_p(), ctypes.c_size_t(0)
+        self.vmart.call("vmart_migrate_async", ctypes.c_void_p(self.pointer), none, none,
+                        Location(PLACES[place], 0), None, ctypes.byref(migration))
         try:
-            self.call("vmart_migration_wait", migration)
+            self.vmart.call("vmart_migration_wait", migration)
         finally:
-            self.library.vmart_migration_release(migration)
+            self.vmart.library.vmart_migration_release(migration)
 
     def free(self):
-        self.call("vmart_free", ctypes.c_void_p(self.pointer))
+        self.vmart.call("vmart_free", ctypes.c_void_p(self.pointer))
 
 
 def record(progress, moves):

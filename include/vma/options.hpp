@@ -124,8 +124,8 @@ struct RuntimeOptions {
   /// How all memory can leave the process (VMART_EXPORTABLE="fd,rdma,fabric", 0: not at all).
   /// Default: not at all, except for `AllocOptions::exportable`.
   std::optional<Exportable> exportable;
-  /// Moves are prepared once streams are attached (VMART_PREPARE); the first
-  /// move takes some 0.1 s longer for each GPU otherwise. Default: with a policy.
+  /// Moves are prepared once streams are attached, or a policy has memory to move (VMART_PREPARE);
+  /// otherwise the first move takes some 0.1 s longer for each GPU. Default: with a policy.
   /// Loading their kernels waits for the program's work; allocations that need new memory wait too.
   std::optional<bool> prepare;
 

@@ -179,10 +179,10 @@ def _with_a_context(call: str) -> Iterator[None]:
 
 def attach(stream: Any = None, *, graphs: bool = True) -> None:
     """Says that work on the stream uses memory of vmart. No move needs that; if all streams that use it
-    are attached, `migrate_async` and policies can stop them alone, at gates. `graphs=False` promises that no CUDA graphs are launched on it. Without a stream:
-    the default one of the current device. A handle 0 is that of the current device, too. Never
-    synchronises. Legal while the stream captures, but no other thread may begin a capture on it
-    during this call."""
+    are attached, `migrate_async` and policies can stop them alone, at gates. `graphs=False` promises that
+    no CUDA graphs are launched on it. Without a stream: the default one of the current device. A handle 0
+    is that of the current device, too. Never synchronises. Legal while the stream captures, but no other
+    thread may begin a capture on it during this call."""
     with _device_of(stream), _with_a_context("vmart.attach"):
         _core.attach(stream_handle(stream), arguments.flag(graphs, "graphs", "vmart.attach"))
 
