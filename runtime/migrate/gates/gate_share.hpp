@@ -8,7 +8,9 @@ namespace vma {
 /// How many chunks share a stop: for the moves of a runtime, and for replays of them. A gate waits
 /// for all that the program has launched, and the switch of a chunk takes far less than that.
 struct GateShare {
-  static constexpr std::size_t chunks_max = 96;
+  /// More than the 53 segments of a usual model, and fewer than the 64 locks of a thread that TSan
+  /// can follow: a stop holds one for each allocation.
+  static constexpr std::size_t chunks_max = 56;
   /// From a gate's last arrival until the first chunk settles, and from its last grant until it
   /// opens.
   static constexpr std::chrono::microseconds overhead{50};

@@ -31,10 +31,12 @@ RuntimeOptions options_of_test() {
 class DemotionTest : public testing::Test {
  protected:
   DemotionTest() {
-    // Moves once live off gpu(1), so that everything for live moves from there exists. For live
-    // moves off gpu(0) there will be no room to create it.
-    {
-      const AttachedStream attached(runtime(), rig_.stream(1));
+    // Moves live off gpu(1), with a stream attached and without, so that everything for live moves
+    // from there exists, however the program is stopped. For live moves off gpu(0) there will be no
+    // room to create it.
+    for (const bool attaches : {false, true}) {
+      std::optional<AttachedStream> attached;
+      if (attaches) attached.emplace(runtime(), rig_.stream(1));
       std::uint64_t* words = rig_.alloc(chunk_bytes, gpu(1), chunk_bytes);
       runtime().migrate_async(words, host(0)).wait();
       runtime().free(words);

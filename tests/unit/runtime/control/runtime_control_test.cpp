@@ -309,7 +309,9 @@ TEST_F(RuntimeControlTest, ExplainsAMoveByItsWishAndItsOutcome) {
   EXPECT_EQ(line.from, gpu(0));
   EXPECT_EQ(line.to, gpu(1));
   EXPECT_EQ(line.policy, "counter");
-  EXPECT_EQ(line.verdict, "moved: by gate");
+  // A gate if the stream got to one within a millisecond, which a busy computer may not let it.
+  EXPECT_TRUE(line.verdict == "moved: by gate" || line.verdict == "moved: by suspension")
+      << line.verdict;
   EXPECT_FALSE(line.reason.empty());
   EXPECT_TRUE(line.took);
   // An address inside the first chunk asks for that chunk alone, which has not moved.
