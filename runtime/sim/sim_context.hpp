@@ -17,8 +17,8 @@ namespace vma {
 
 class SimStream;
 
-/// Whether a simulated GPU runs the program's work, or that is suspended. Changed under the lock of
-/// Progress, read by any thread.
+/// Whether the work of a context runs, or is suspended. Changed under the lock of Progress, read by
+/// any thread.
 class SimRunlist {
  public:
   bool off() const noexcept { return off_; }
@@ -60,10 +60,10 @@ struct SimContext {
   ContextHandle handle{};
   DeviceId device{};
   bool primary = false;
-  /// That of its GPU. Own contexts share another one, which goes on while the program is suspended.
-  const SimRunlist* runlist = nullptr;
-  bool own = false;
-  int references = 1;  ///< Counts retains of a primary context, and its green contexts.
+  SimRunlist channels;            ///< Unused in a green context.
+  SimRunlist* runlist = nullptr;  ///< `channels`, or those of the shared context.
+  bool own = false;               ///< Goes on while the program is suspended.
+  int references = 1;             ///< Counts retains of a primary context, and its green contexts.
   /// The primary context that a green context shares; null for other contexts.
   SimContext* shared = nullptr;
   std::vector<SimContext*> greens;  ///< Those that share this one.

@@ -1,4 +1,4 @@
-// SimDriver's calls on contexts, and the memory that lives in them.
+// SimDriver's calls on contexts, the memory that lives in them, and suspensions of their work.
 #include "driver/native_codes.hpp"
 #include "sim/sim_driver.hpp"
 #include "sim/sim_machine.hpp"
@@ -6,8 +6,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
+#include <ranges>
 #include <unordered_map>
+#include <vector>
 
 namespace vma {
 namespace {
@@ -216,6 +219,114 @@ void SimDriver::free_plain(ContextHandle context, Address begin) {
   machine_->memory.free_plain(owner.device, begin);
 }
 
+// --- Suspensions
+
+SuspensionHandle SimMachine::begin_suspension(const char* call, bool everything) {
+  MutexLock lock(progress.mutex);
+  wait_for_resume(lock);
+  progress.check_fault(call);
+  suspension.changing = true;
+  suspension.everything = everything;
+  return suspension.handle = next_handle<SuspensionHandle>();
+}
+
+void SimMachine::note_suspended() {
+  const MutexLock lock(progress.mutex);
+  suspension.changing = false;
+  progress.announce();
+}
+
+bool SimMachine::begin_resume(SuspensionHandle suspended) {
+  MutexLock lock(progress.mutex);
+  const auto ended = [&]() VMART_NO_THREAD_ANALYSIS { return suspension.handle != suspended; };
+  progress.changed.wait(lock,
+                        [&]() VMART_NO_THREAD_ANALYSIS { return ended() || !suspension.changing; });
+  if (is_none(suspended) || ended()) return false;
+  return suspension.changing = true;
+}
+
+void SimMachine::end_suspension() {
+  const MutexLock lock(progress.mutex);
+  while (!suspension.gpus.empty()) put_last_back();
+  suspension = {};
+  progress.announce();
+}
+
+std::optional<DeviceId> SimMachine::last_suspended() {
+  const MutexLock lock(progress.mutex);
+  if (suspension.gpus.empty()) return std::nullopt;
+  return suspension.gpus.back();
+}
+
+TimePoint SimMachine::suspend_cost(DeviceId device) {
+  const MutexLock lock(progress.mutex);
+  const CostParameters& known = costs.parameters();
+  return from_microseconds(known.suspend_us + known.suspend_channel_us * channels(device));
+}
+
+TimePoint SimMachine::resume_cost(DeviceId device) {
+  const MutexLock lock(progress.mutex);
+  const CostParameters& known = costs.parameters();
+  return from_microseconds(known.resume_us + known.resume_channel_us * channels(device));
+}
+
+/// Those that a suspension takes off. All streams of a context share its hardware queues, and three
+/// groups of channels for copies.
+int SimMachine::channels(DeviceId device) const {
+  constexpr int for_copies = 3 * 4;
+  int count = 0;
+  for (const auto& [handle, context] : contexts) {
+    const bool counts = context->device == device && context->shared == nullptr;
+    if (!counts || (context->own && !suspension.everything)) continue;
+    count += description.gpus[static_cast<std::size_t>(index(device))].hardware_queues + for_copies;
+  }
+  return count;
+}
+
+std::vector<SimRunlist*> SimMachine::suspended_on(DeviceId device) {
+  std::vector<SimRunlist*> found;
+  for (const auto& [handle, context] : contexts) {
+    const bool counts = context->device == device && context->shared == nullptr;
+    if (counts && (!context->own || suspension.everything)) found.push_back(&context->channels);
+  }
+  return found;
+}
+
+template <typename Visit>
+void SimMachine::for_each_stream_of(std::span<SimRunlist* const> which, Visit visit) {
+  const auto look = [&](const std::unique_ptr<SimStream>& stream) {
+    if (std::ranges::find(which, stream->context().runlist) != which.end()) visit(*stream);
+  };
+  std::ranges::for_each(streams | std::views::values, look);
+  std::ranges::for_each(retired, look);
+}
+
+void SimMachine::take_off(MutexLock& lock, std::span<SimRunlist* const> which) {
+  for (SimRunlist* const runlist : which) runlist->take_off(clock.now());
+  progress.announce();
+  // Their contexts may be gone when the wait ends.
+  progress.changed.wait(lock, [&]() VMART_NO_THREAD_ANALYSIS {
+    bool any = false;
+    for_each_stream_of(which, [&](const SimStream& stream) { any = any || stream.accesses(); });
+    return !any;
+  });
+  for_each_stream_of(which, [](SimStream& stream) { stream.was_suspended(); });
+}
+
+void SimMachine::put_back(std::span<SimRunlist* const> which) {
+  std::vector<SimRunlist*> off;
+  std::ranges::copy_if(which, std::back_inserter(off), &SimRunlist::off);
+  for_each_stream_of(off, [](SimStream& stream) { stream.will_go_on(); });
+  for (SimRunlist* const runlist : off) runlist->put_back(clock.now());
+  progress.announce();
+}
+
+void SimMachine::put_last_back() {
+  const DeviceId device = suspension.gpus.back();
+  suspension.gpus.pop_back();
+  put_back(suspended_on(device));
+}
+
 SuspensionHandle SimMachine::suspend(std::span<const DeviceId> gpus, bool everything) {
   constexpr auto call = "NV2080_CTRL_CMD_FIFO_DISABLE_CHANNELS";
   for (const DeviceId gpu : gpus) require_device(gpu, call);
@@ -228,7 +339,8 @@ SuspensionHandle SimMachine::suspend(std::span<const DeviceId> gpus, bool everyt
     for (const DeviceId gpu : gpus) {
       const CallTime time(*this, suspend_cost(gpu));
       MutexLock lock(progress.mutex);
-      take_off(lock, gpu);
+      suspension.gpus.push_back(gpu);
+      take_off(lock, suspended_on(gpu));
     }
   } catch (...) {
     end_suspension();
@@ -252,13 +364,33 @@ void SimDriver::resume(SuspensionHandle suspension) {
     while (const std::optional<DeviceId> gpu = machine_->last_suspended()) {
       const CallTime time(*machine_, machine_->resume_cost(*gpu));
       const MutexLock lock(machine_->progress.mutex);
-      machine_->put_back(*gpu);
+      machine_->put_last_back();
     }
   } catch (...) {
     machine_->note_suspended();
     throw;
   }
   machine_->end_suspension();
+}
+
+void SimDriver::switch_channels(std::span<const ContextHandle> of, bool off) {
+  const CostParameters& costs = machine_->costs.parameters();
+  const CallTime time(*machine_, off ? costs.suspend_us : costs.resume_us);
+  MutexLock lock(machine_->progress.mutex);
+  std::vector<SimRunlist*> wanted;
+  for (const ContextHandle handle : of) {
+    const auto found = machine_->contexts.find(handle);
+    if (found == machine_->contexts.end()) continue;
+    SimRunlist* const runlist = found->second->runlist;
+    // Green contexts share them.
+    const bool named = std::ranges::find(wanted, runlist) != wanted.end();
+    if (runlist->off() != off && !named) wanted.push_back(runlist);
+  }
+  if (off) {
+    machine_->take_off(lock, wanted);
+  } else {
+    machine_->put_back(wanted);
+  }
 }
 
 }  // namespace vma

@@ -65,20 +65,14 @@ SimMachine::SimMachine(MachineDescription machine, const SimOptions& sim_options
       progress(clock, sim_options.detect_races ? &races : nullptr),
       primaries(description.gpus.size(), nullptr),
       last_handle_((serial << serial_shift) + 0x1000) {
-  for (std::size_t i = 0; i < description.gpus.size(); ++i) {
-    runlists.emplace_back();
-    own_runlists.emplace_back();
-  }
   go_with_process();
 }
 
 SimMachine::~SimMachine() {
   const auto end = [this] {
     MutexLock lock(progress.mutex);
-    for (auto* const all : {&runlists, &own_runlists}) {
-      for (SimRunlist& runlist : *all) {
-        if (runlist.off()) runlist.put_back(clock.now());
-      }
+    for (const auto& [handle, context] : contexts) {
+      if (context->channels.off()) context->channels.put_back(clock.now());
     }
     for (auto& [handle, stream] : streams) retired.push_back(std::move(stream));
     streams.clear();
@@ -214,7 +208,7 @@ SimContext& SimMachine::add_context(DeviceId device, SimContext* shared, bool ow
   opened->device = device;
   opened->shared = shared;
   opened->own = own;
-  opened->runlist = &(own ? own_runlists : runlists)[static_cast<std::size_t>(index(device))];
+  opened->runlist = shared == nullptr ? &opened->channels : shared->runlist;
   memory.take(device, bytes_of(*opened));
   opened->handle = next_handle<ContextHandle>();
   opened->free_queues = description.gpus[static_cast<std::size_t>(index(device))].hardware_queues;
@@ -307,102 +301,6 @@ void SimMachine::wait_for_resume(MutexLock& lock) {
   progress.changed.wait(lock, [&]() VMART_NO_THREAD_ANALYSIS {
     return is_none(suspension.handle) || progress.fault() != 0;
   });
-}
-
-SuspensionHandle SimMachine::begin_suspension(const char* call, bool everything) {
-  MutexLock lock(progress.mutex);
-  wait_for_resume(lock);
-  progress.check_fault(call);
-  suspension.changing = true;
-  suspension.everything = everything;
-  return suspension.handle = next_handle<SuspensionHandle>();
-}
-
-void SimMachine::note_suspended() {
-  const MutexLock lock(progress.mutex);
-  suspension.changing = false;
-  progress.announce();
-}
-
-bool SimMachine::begin_resume(SuspensionHandle suspended) {
-  MutexLock lock(progress.mutex);
-  const auto ended = [&]() VMART_NO_THREAD_ANALYSIS { return suspension.handle != suspended; };
-  progress.changed.wait(lock,
-                        [&]() VMART_NO_THREAD_ANALYSIS { return ended() || !suspension.changing; });
-  if (is_none(suspended) || ended()) return false;
-  return suspension.changing = true;
-}
-
-void SimMachine::end_suspension() {
-  const MutexLock lock(progress.mutex);
-  while (!suspension.gpus.empty()) put_back(suspension.gpus.back());
-  suspension = {};
-  progress.announce();
-}
-
-std::optional<DeviceId> SimMachine::last_suspended() {
-  const MutexLock lock(progress.mutex);
-  if (suspension.gpus.empty()) return std::nullopt;
-  return suspension.gpus.back();
-}
-
-TimePoint SimMachine::suspend_cost(DeviceId device) {
-  const MutexLock lock(progress.mutex);
-  const CostParameters& known = costs.parameters();
-  return from_microseconds(known.suspend_us + known.suspend_channel_us * channels(device));
-}
-
-TimePoint SimMachine::resume_cost(DeviceId device) {
-  const MutexLock lock(progress.mutex);
-  const CostParameters& known = costs.parameters();
-  return from_microseconds(known.resume_us + known.resume_channel_us * channels(device));
-}
-
-/// Those that a suspension takes off. All streams of a context share its hardware queues, and three
-/// groups of channels for copies.
-int SimMachine::channels(DeviceId device) const {
-  constexpr int for_copies = 3 * 4;
-  int count = 0;
-  for (const auto& [handle, context] : contexts) {
-    const bool counts = context->device == device && context->shared == nullptr;
-    if (!counts || (context->own && !suspension.everything)) continue;
-    count += description.gpus[static_cast<std::size_t>(index(device))].hardware_queues + for_copies;
-  }
-  return count;
-}
-
-template <typename Visit>
-void SimMachine::for_each_stream_of(DeviceId device, Visit visit) {
-  const auto look = [&](const std::unique_ptr<SimStream>& stream) {
-    const SimContext& context = stream->context();
-    if (context.device != device || (context.own && !suspension.everything)) return;
-    visit(*stream);
-  };
-  std::ranges::for_each(streams | std::views::values, look);
-  std::ranges::for_each(retired, look);
-}
-
-void SimMachine::take_off(MutexLock& lock, DeviceId device) {
-  suspension.gpus.push_back(device);
-  const auto number = static_cast<std::size_t>(index(device));
-  runlists[number].take_off(clock.now());
-  if (suspension.everything) own_runlists[number].take_off(clock.now());
-  progress.announce();
-  progress.changed.wait(lock, [&]() VMART_NO_THREAD_ANALYSIS {
-    bool any = false;
-    for_each_stream_of(device, [&](const SimStream& stream) { any = any || stream.accesses(); });
-    return !any;
-  });
-  for_each_stream_of(device, [](SimStream& stream) { stream.was_suspended(); });
-}
-
-void SimMachine::put_back(DeviceId device) {
-  std::erase(suspension.gpus, device);
-  for_each_stream_of(device, [](SimStream& stream) { stream.will_go_on(); });
-  const auto number = static_cast<std::size_t>(index(device));
-  runlists[number].put_back(clock.now());
-  if (suspension.everything) own_runlists[number].put_back(clock.now());
-  progress.announce();
 }
 
 SimStream& SimMachine::stream_after_frees(MutexLock& lock, BoundStream bound, const char* call) {

@@ -62,7 +62,6 @@ class SimMachine {
   Progress progress;
 
   // Guarded by the lock of `progress`.
-  std::deque<SimRunlist> runlists, own_runlists;  ///< By device.
   struct Suspension {
     SuspensionHandle handle{};   ///< None: nothing is suspended.
     bool everything = false;     ///< Own contexts, too.
@@ -137,9 +136,14 @@ class SimMachine {
   void wait_for_destroys(MutexLock& lock);
   /// Blocks while work is suspended: channels are neither created nor destroyed meanwhile.
   void wait_for_resume(MutexLock& lock);
-  /// Nothing of the program runs on the GPU from here on. Blocks: for accesses in progress.
-  void take_off(MutexLock& lock, DeviceId device) VMART_REQUIRES(progress.mutex);
-  void put_back(DeviceId device) VMART_REQUIRES(progress.mutex);
+  /// Those of the GPU that the suspension takes off.
+  std::vector<SimRunlist*> suspended_on(DeviceId device) VMART_REQUIRES(progress.mutex);
+  /// Nothing of these contexts runs from here on. Blocks: for accesses in progress.
+  void take_off(MutexLock& lock, std::span<SimRunlist* const> which) VMART_REQUIRES(progress.mutex);
+  /// Those that are off go on.
+  void put_back(std::span<SimRunlist* const> which) VMART_REQUIRES(progress.mutex);
+  /// All that is off on the last GPU of the suspension goes on.
+  void put_last_back() VMART_REQUIRES(progress.mutex);
   /// Blocks while another thread is inside `free_plain` in the context.
   void wait_for_frees(MutexLock& lock, SimContext& context);
   /// Returns the stream once no thread is inside `free_plain`.
@@ -157,7 +161,7 @@ class SimMachine {
   void settle(MutexLock& lock, const CompletionPtr& completion);
   SimContext& add_context(DeviceId device, SimContext* shared, bool own = false);
   template <typename Visit>
-  void for_each_stream_of(DeviceId device, Visit visit);
+  void for_each_stream_of(std::span<SimRunlist* const> which, Visit visit);
   int channels(DeviceId device) const;
 
   std::uint64_t last_handle_;

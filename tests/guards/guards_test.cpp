@@ -201,6 +201,7 @@ TEST(CopyGuards, StandInLibrariesWithoutALookUpWhenAMoveBegins) {
 }
 
 TEST(CopyGuards, LetNoHoldEndACapture) {
+  setenv("VMART_STOP", "gate", 1);  // Before anything is opened: each test is a process of its own.
   void* const memory = alloc(4 << 20, gpu(0));
   CUcontext context = nullptr;
   CUstream stream = nullptr;
@@ -221,6 +222,26 @@ TEST(CopyGuards, LetNoHoldEndACapture) {
   EXPECT_THROW(migrate(memory, gpu(0)), Error);
   cuStreamDestroy(stream);
   EXPECT_EQ(migrate(memory, gpu(0)).outcome, Outcome::done);
+  free(memory);
+  cuDevicePrimaryCtxRelease(0);
+}
+
+TEST(CopyGuards, LetASuspensionPassACapture) {
+  void* const memory = alloc(4 << 20, gpu(0));
+  CUcontext context = nullptr;
+  CUstream stream = nullptr;
+  ASSERT_EQ(cuDevicePrimaryCtxRetain(&context, 0), CUDA_SUCCESS);
+  ASSERT_EQ(cuCtxSetCurrent(context), CUDA_SUCCESS);
+  ASSERT_EQ(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+  ASSERT_EQ(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
+  const MigrationReport report = migrate_async(memory, host(0)).wait();
+  EXPECT_EQ(report.outcome, Outcome::done);
+  EXPECT_EQ(report.stop, StopKind::suspension);
+  EXPECT_EQ(migrate(memory, gpu(0)).stop, StopKind::suspension);
+  CUgraph graph = nullptr;
+  EXPECT_EQ(cuStreamEndCapture(stream, &graph), CUDA_SUCCESS);
+  EXPECT_EQ(cuGraphDestroy(graph), CUDA_SUCCESS);
+  EXPECT_EQ(cuStreamDestroy(stream), CUDA_SUCCESS);
   free(memory);
   cuDevicePrimaryCtxRelease(0);
 }

@@ -1,6 +1,7 @@
 #include "migrate/stops/suspension_check.hpp"
 
 #include "base/log.hpp"
+#include "migrate/stops/beating_kernel.hpp"
 #include "migrate/stops/suspension.hpp"
 
 #include <vma/error.hpp>
@@ -49,27 +50,6 @@ Error not_now(const std::string& what) {
   return {ErrorKind::busy, check_call, what};
 }
 
-constexpr const char* beat_ptx =
-#include "migrate/stops/kernels/beat.ptx.inc"
-    ;
-
-constexpr std::uint64_t beat_image[] = {
-#include "migrate/stops/kernels/beat.image.inc"
-};
-
-void count_until_told(DeviceView& memory, const KernelArguments& arguments, LaunchShape) {
-  auto* const beats = arguments.at<std::uint64_t*>(0);
-  std::uint64_t beat = memory.load(beats);
-  do {
-    memory.store(beats, ++beat);
-  } while (memory.load(arguments.at<const std::uint64_t*>(1)) == 0);
-}
-
-const Kernel& counting_kernel() {
-  static const Kernel kernel{beat_ptx, "vmart_beat_until", count_until_told};
-  return kernel;
-}
-
 /// A kernel that counts, in a context of the runtime's own.
 class Counter {
  public:
@@ -78,8 +58,8 @@ class Counter {
     try {
       words_ = static_cast<Words*>(driver.allocate_pinned(own, sizeof(Words)));
       stream_ = driver.create_stream(own, StreamKind::non_blocking);
-      const Kernel* const kernel = &counting_kernel();
-      kernel_ = driver.load_kernels(own, {&kernel, 1}, beat_image).front();
+      const Kernel* const kernel = &beating_kernel();
+      kernel_ = driver.load_kernels(own, {&kernel, 1}, beating_image()).front();
     } catch (...) {
       release();
       throw;

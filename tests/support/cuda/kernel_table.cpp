@@ -2,6 +2,7 @@
 
 #include "calibration/access_kernels.hpp"
 #include "migrate/copying/digest.hpp"
+#include "migrate/stops/beating_kernel.hpp"
 #include "support/read_kernel.hpp"
 #include "support/sample_kernels.hpp"
 #include "support/test_kernels.hpp"
@@ -29,6 +30,8 @@ using Table = std::map<std::string_view, std::reference_wrapper<const Kernel>>;
 Table make_table() {
   Table table;
   const std::reference_wrapper<const Kernel> kernels[] = {stopper(),
+                                                          beating_kernel(),
+                                                          beat_kernel(),
                                                           copy_digest_kernel(),
                                                           copy_kernel(),
                                                           digest_kernel(),

@@ -75,6 +75,10 @@ void pass_time();
 enum class OwnKernel { call_host, store_time, fill_pattern };
 void prepare_context(ContextHandle context);
 void forget_context(ContextHandle context) noexcept;
+/// Contexts have channels, by which their work can be suspended: `ioctl` makes and frees them, as
+/// it does in libcuda. With SIM_CUDA_CHANNELS=0, they have none.
+void open_channels(ContextHandle context);
+void close_channels(ContextHandle context) noexcept;
 /// The operations of a batch. Throws: Refusal for those that the simulator lacks.
 std::vector<WordOperation> word_operations(const CUstreamBatchMemOpParams* params,
                                            unsigned int count);

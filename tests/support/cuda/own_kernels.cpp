@@ -74,11 +74,13 @@ void prepare_context(ContextHandle context) {
   const std::vector<KernelHandle> handles = sim().load_kernels(context, wanted, {});
   OwnHandles kept;
   std::ranges::copy(handles, kept.begin());
+  open_channels(context);
   const MutexLock lock(all.mutex);
   all.kernels.emplace(context, kept);
 }
 
 void forget_context(ContextHandle context) noexcept {
+  close_channels(context);
   const MutexLock lock(loaded().mutex);
   loaded().kernels.erase(context);
 }

@@ -4,7 +4,7 @@
 #include "driver/rm/channels.hpp"
 
 #include "support/sanitizer.hpp"
-#include "unit/driver/rm/fake_kernel.hpp"
+#include "support/drivers/fake_kernel.hpp"
 
 #include <vma/error.hpp>
 

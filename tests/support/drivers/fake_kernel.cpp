@@ -1,4 +1,4 @@
-#include "unit/driver/rm/fake_kernel.hpp"
+#include "support/drivers/fake_kernel.hpp"
 
 #include <cerrno>
 
@@ -80,9 +80,15 @@ int FakeKernel::control(Control& asked) {
     asked.status = refuse(asked);
     if (asked.status != 0) return 0;
   }
-  const MutexLock lock(mutex_);
-  ++controls_[asked.command];
-  asked.status = answer(asked);
+  {
+    const MutexLock lock(mutex_);
+    ++controls_[asked.command];
+    asked.status = answer(asked);
+  }
+  if (asked.command == command_disable_channels && asked.status == 0 && switched) {
+    const auto& names = *reinterpret_cast<const DisableChannels*>(asked.parameters);
+    switched({names.channels, names.count}, names.disable != 0);
+  }
   return 0;
 }
 

@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <set>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -31,6 +32,9 @@ class FakeKernel {
   std::function<std::uint32_t(const Control&)> refuse;
   /// Called inside each allocation and free.
   std::function<void()> inside_change;
+  /// These channels go off their GPU, or on again, before the control returns. Called without a
+  /// lock.
+  std::function<void(std::span<const Handle>, bool off)> switched;
 
   bool is_off(Handle channel) const;
   std::set<Handle> off() const;

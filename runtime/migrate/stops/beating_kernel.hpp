@@ -1,0 +1,15 @@
+#pragma once
+
+#include "driver/driver.hpp"
+
+#include <cstdint>
+#include <span>
+
+namespace vma {
+
+/// (beats, end, limit in ns): counts in `beats` until `end` is not zero, or until the limit.
+const Kernel& beating_kernel();
+/// Its machine code for GPUs that can run it.
+std::span<const std::uint64_t> beating_image();
+
+}  // namespace vma
