@@ -46,6 +46,8 @@ const std::map<Call, std::string>& not_failed() {
       {Call::end_capture, users},
       {Call::instantiate, graphs},
       {Call::destroy_graph, graphs},
+      {Call::launch_graph, users},
+      {Call::update_chain, tests_only},
       {Call::stream_now, pools},
       {Call::at_graph_end, pools},
       {Call::allocate_plain, users},

@@ -4,12 +4,12 @@
 #include "base/log.hpp"
 #include "base/printable.hpp"
 #include "base/units.hpp"
+#include "migrate/gates/stop_word.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <atomic>
-#include <bit>
 #include <chrono>
 #include <exception>
 
@@ -28,13 +28,6 @@ std::uint64_t load(const std::uint64_t* word) {
 
 WordOperation write_word(std::uint64_t* word, std::uint64_t value) {
   return {WordOperation::Kind::write, address_of(word), value};
-}
-
-/// Few numbers of steps occur, so that few chains are created: the others are filled up with steps
-/// that do nothing, behind those of the bays.
-std::size_t settled_together(std::size_t bays) {
-  constexpr std::size_t many = 16;
-  return bays < many ? std::bit_ceil(bays) : round_up(bays, many);
 }
 
 }  // namespace
@@ -62,14 +55,13 @@ LiveCopier::~LiveCopier() {
 std::uint64_t LiveCopier::table_bytes(std::uint64_t granule_bytes, const LiveTuning& tuning) {
   const std::uint64_t chunk_max = largest_chunk_bytes(gpu(0), granule_bytes);
   const std::uint64_t digests = digests_of(chunk_max, granule_bytes / tuning.tiles_per_granule);
-  return round_up((bays + 1) * counters_bytes + 2 * digests, granule_bytes);
+  return round_up(bays * counters_bytes + 2 * digests, granule_bytes);
 }
 
 void LiveCopier::make() {
   const std::uint64_t granule = memory_.topology().granularity();
   make_table(table_bytes(granule, tuning_));  // First, since it is the step most likely to fail.
   words_ = std::make_unique<PinnedWords>(driver_, context_, memory_.chunks().ledger());
-  go_ = std::make_unique<StopWord>(*words_);
   copy_stream_ = driver_.create_stream(context_, StreamKind::non_blocking);
   settle_stream_ =
       driver_.create_stream(context_, StreamKind::urgent);  // The application is stopped.
@@ -78,9 +70,6 @@ void LiveCopier::make() {
   copy_kernel_ = loaded[0];
   settle_kernel_ = loaded[1];
   paranoid_kernel_ = loaded[2];
-  make_bay(padding_, bays);
-  padding_.tiling = {tile_bytes_, 0};
-  padding_.source = padding_.target = padding_.digests = table_.staging();
   driver_.fill(copy_stream_, table_.staging(), std::byte{0}, table_.size_bytes());
   driver_.wait_stream(copy_stream_, never);
 }
@@ -119,7 +108,7 @@ void LiveCopier::claim_table(std::uint64_t size_bytes) {
 /// When a chunk first needs it: most moves need few. What a failed try has made stays.
 void LiveCopier::make_bay(Bay& bay, std::size_t index) {
   bay.counters = table_.staging() + index * counters_bytes;  // Zero, and zero after each use.
-  for (std::uint64_t** const word : {&bay.copied, &bay.settled, &bay.dirty}) {
+  for (std::uint64_t** const word : {&bay.done, &bay.dirty}) {
     if (*word == nullptr) *word = words_->take();
   }
   bay.made = true;
@@ -127,18 +116,12 @@ void LiveCopier::make_bay(Bay& bay, std::size_t index) {
 
 void LiveCopier::release() noexcept {
   Ledger& ledger = memory_.chunks().ledger();
-  if (go_) go(last_settling_);  // Leaves no stopped work behind.
   bool ended = true;
   for (const BoundStream stream : {copy_stream_, settle_stream_}) {
     if (is_none(stream.handle)) continue;
     ended &= ledger.undo("a stream of live copies", [&] { driver_.wait_stream(stream, never); });
     ledger.undo("a stream of live copies", [&] { driver_.destroy_stream(stream); });
   }
-  for (const auto& [kind, chain] : chains_) {
-    ledger.undo("a chain of live copies",
-                [&, handle = chain.handle] { driver_.destroy_exec_graph(handle); });
-  }
-  go_.reset();
   for (const KernelHandle kernel : {copy_kernel_, settle_kernel_, paranoid_kernel_}) {
     if (is_none(kernel)) continue;
     if (!ended) {
@@ -165,29 +148,9 @@ void LiveCopier::release_memory(bool ended) noexcept {
   memory_.chunks().quarantine(std::move(table_), "work of live copies may still touch it");
 }
 
-std::vector<ChainStep> LiveCopier::settle_steps(std::span<const std::size_t> bays, bool paranoid,
-                                                std::uint64_t epoch) const {
-  const auto multiprocessors =
-      static_cast<unsigned>(memory_.topology().info(device_).multiprocessors);
-  const std::size_t settlings = settled_together(bays.size());
-  std::vector<ChainStep> steps(1 + 2 * settlings);
-  steps[0].words = {go_->wait_for(epoch)};
-  for (std::size_t i = 0; i < settlings; ++i) {
-    const Bay& bay = i < bays.size() ? bays_[bays[i]] : padding_;
-    ChainStep& settle = steps[1 + 2 * i];
-    settle.kernel = paranoid ? paranoid_kernel_ : settle_kernel_;
-    settle.shape =
-        tile_shape(bay.tiling, tuning_.settle_blocks_per_multiprocessor * multiprocessors);
-    settle.arguments = settle_arguments(bay.target, bay.source, bay.digests, bay.counters,
-                                        address_of(bay.dirty), bay.tiling, bay.key);
-    steps[2 + 2 * i].words = {write_word(bay.settled, epoch)};
-  }
-  return steps;
-}
-
 /// Work that was given up for taking too long may have ended since.
 void LiveCopier::require_idle(Bay& bay) const {
-  if (load(bay.copied) >= bay.epoch || load(bay.settled) >= bay.epoch) bay.busy = false;
+  if (load(bay.done) >= bay.epoch) bay.busy = false;
   if (!bay.busy) return;
   throw Error(ErrorKind::driver_failure, "vma::migrate_async",
               fmt::format("work of an earlier live copy from gpu({}) has failed or does not end",
@@ -204,9 +167,10 @@ void LiveCopier::start_copy(std::size_t bay_index, const Chunk& source, const Ch
   bay.tiling = Tiling::of(source.size_bytes(), tile_bytes_);
   bay.key = DigestKey::random();
   bay.epoch = next_epoch();
+  bay.stream = copy_stream_;
   const unsigned blocks =
       std::max(1u, tuning_.copy_blocks * static_cast<unsigned>(share_percent) / 100);
-  const WordOperation done = write_word(bay.copied, bay.epoch);
+  const WordOperation done = write_word(bay.done, bay.epoch);
   driver_.launch(copy_stream_, copy_kernel_, tile_shape(bay.tiling, blocks),
                  copy_digest_arguments(bay.target, bay.source, bay.digests, bay.tiling, bay.key));
   try {
@@ -233,42 +197,48 @@ bool LiveCopier::ends_unmarked() noexcept {
   }
 }
 
-/// The word shows that the work has ended, the stream that it has failed.
-bool LiveCopier::await(const std::uint64_t* word, Bay& bay, BoundStream stream,
-                       TimePoint deadline) {
+void LiveCopier::settle(std::size_t bay_index, bool paranoid) {
+  Bay& bay = bays_[bay_index];
+  require_idle(bay);
+  const auto multiprocessors =
+      static_cast<unsigned>(memory_.topology().info(device_).multiprocessors);
+  driver_.launch(settle_stream_, paranoid ? paranoid_kernel_ : settle_kernel_,
+                 tile_shape(bay.tiling, tuning_.settle_blocks_per_multiprocessor * multiprocessors),
+                 settle_arguments(bay.target, bay.source, bay.digests, bay.counters,
+                                  address_of(bay.dirty), bay.tiling, bay.key));
+  bay.epoch = next_epoch();
+  bay.stream = settle_stream_;
+  bay.busy = true;
+  const WordOperation done = write_word(bay.done, bay.epoch);
+  driver_.batch(settle_stream_, {&done, 1});
+}
+
+bool LiveCopier::ended(std::size_t bay) const noexcept {
+  return load(bays_[bay].done) >= bays_[bay].epoch;
+}
+
+/// The word shows that the work has ended, the stream that it has failed, or that it has ended
+/// though the word could not be enqueued.
+bool LiveCopier::ended_by(std::size_t bay_index, TimePoint deadline) {
   constexpr std::chrono::microseconds look_period(200);
+  Bay& bay = bays_[bay_index];
   Clock& clock = driver_.clock();
   const Measuring measuring(clock);
-  const auto written = [&] { return load(word) >= bay.epoch; };
+  const auto written = [&] { return ended(bay_index); };
   while (!poll_until(clock, std::min(deadline, clock.now() + look_period), written)) {
-    driver_.query_stream(stream);
-    if (clock.now() >= deadline) {
-      if (!written()) return false;  // It may have been written during the query of the stream.
-      break;
-    }
+    if (driver_.query_stream(bay.stream)) break;
+    if (clock.now() < deadline) continue;
+    if (!written()) return false;  // It may have been written during the query of the stream.
+    break;
   }
   bay.busy = false;
   return true;
 }
 
-bool LiveCopier::copied(std::size_t bay) const noexcept {
-  return load(bays_[bay].copied) >= bays_[bay].epoch;
-}
-
-bool LiveCopier::settled(std::size_t bay) const noexcept {
-  return load(bays_[bay].settled) >= bays_[bay].epoch;
-}
-
-bool LiveCopier::copied_by(std::size_t bay, TimePoint deadline) {
-  return await(bays_[bay].copied, bays_[bay], copy_stream_, deadline);
-}
-
 /// Whether the bay's copy or settling has not ended yet, even if given up. All bays share their
 /// streams, so it delays the work of other bays. Throws: what it failed with.
 bool LiveCopier::under_way(std::size_t bay) {
-  if (!bays_[bay].busy) return false;
-  const TimePoint now = driver_.clock().now();
-  return !copied_by(bay, now) && !settled_by(bay, now);
+  return bays_[bay].busy && !ended_by(bay, driver_.clock().now());
 }
 
 std::optional<std::size_t> LiveCopier::take_bay(std::uint64_t size_bytes) {
@@ -303,43 +273,13 @@ std::optional<Address> LiveCopier::room_for_digests(std::uint64_t digests_bytes)
                     begin < bay.digests + bay.digests_bytes;
            });
   };
-  const Address first = table_.staging() + (bays + 1) * counters_bytes;
+  const Address first = table_.staging() + bays * counters_bytes;
   if (is_free(first)) return first;
   for (const Bay& bay : bays_) {
     const Address behind = bay.digests + bay.digests_bytes;
     if (bay.taken && is_free(behind)) return behind;
   }
   return std::nullopt;
-}
-
-/// A launch behind one that waits in the same graph would block the caller until that has ended,
-/// and with it the gates behind the first one.
-LiveCopier::Chain& LiveCopier::chain_of(std::span<const ChainStep> steps, bool paranoid) {
-  const std::pair key{steps.size(), paranoid};
-  const auto [first, last] = chains_.equal_range(key);
-  const auto idle =
-      std::find_if(first, last, [&](const auto& known) { return gone(known.second.last); });
-  if (idle == last) return chains_.insert({key, {driver_.make_chain(context_, steps), {}}})->second;
-  driver_.update_chain(idle->second.handle, steps);
-  return idle->second;
-}
-
-LiveCopier::Settling LiveCopier::arm(std::span<const std::size_t> bays, bool paranoid) {
-  for (const std::size_t bay : bays) require_idle(bays_[bay]);
-  const std::uint64_t epoch = next_epoch();
-  Chain& chain = chain_of(settle_steps(bays, paranoid, epoch), paranoid);
-  driver_.launch_graph(settle_stream_, chain.handle);
-  chain.last = {epoch};
-  last_settling_ = {epoch};
-  for (const std::size_t bay : bays) {
-    bays_[bay].epoch = epoch;
-    bays_[bay].busy = true;
-  }
-  return last_settling_;
-}
-
-bool LiveCopier::settled_by(std::size_t bay, TimePoint deadline) {
-  return await(bays_[bay].settled, bays_[bay], settle_stream_, deadline);
 }
 
 std::uint64_t LiveCopier::dirty_tiles(std::size_t bay) const noexcept {

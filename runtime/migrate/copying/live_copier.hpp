@@ -2,17 +2,13 @@
 
 #include "memory/memory.hpp"
 #include "migrate/copying/digest.hpp"
-#include "migrate/gates/stop_word.hpp"
+#include "migrate/gates/pinned_words.hpp"
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <optional>
-#include <span>
-#include <utility>
-#include <vector>
 
 namespace vma {
 
@@ -26,14 +22,12 @@ struct LiveTuning {
 
 /// Copies chunks off one GPU while the application uses them, and settles what has changed since.
 ///
-///     take_bay -> start_copy -> copied_by -> arm -> go -> settled_by -> leave_bay
+///     take_bay -> start_copy -> ended_by -> settle -> ended_by -> leave_bay
 ///
 /// Each bay holds one chunk in progress. Copies run one after the other, in the order in which they
-/// were started. All chunks that settle together do so in one launch: while one of ours waits in
-/// the application's context, a thread of the program may free memory there, wait for it, and block
-/// the next one. Everything slow is prepared beforehand: under a closed gate `go` is one store, and
-/// the rest only polls words. I6: whenever neither a copy nor a settling of the bay runs, the
-/// digest of a tile is that of the bytes in the target.
+/// were started, and so do settlings. All run in a context of the runtime's own, where launches
+/// wait for no thread of the program, whatever is stopped. I6: whenever neither a copy nor a
+/// settling of the bay runs, the digest of a tile is that of the bytes in the target.
 ///
 /// One thread at a time, which holds `turn`.
 class LiveCopier {
@@ -41,8 +35,9 @@ class LiveCopier {
   /// For the chunks of the gates that are on their way, and for those that are copied meanwhile.
   static constexpr std::size_t bays = 128;
 
-  /// In `context`, on the GPU `device`. Throws: what the driver throws. Blocks: loads kernels,
-  /// which waits for the work of the context. Requires: the caller holds the turn for slow calls.
+  /// In `context`, on the GPU `device`, which no stop stops. Throws: what the driver throws.
+  /// Blocks: loads kernels, which waits for the work of the context. Requires: the caller holds the
+  /// turn for slow calls.
   LiveCopier(Memory& memory, DeviceId device, ContextHandle context, const LiveTuning& tuning);
   /// Size of the digests and counters, which are kept on the GPU.
   static std::uint64_t table_bytes(std::uint64_t granule_bytes, const LiveTuning& tuning);
@@ -64,27 +59,14 @@ class LiveCopier {
   /// `share_percent` of the blocks of `LiveTuning` copy, at least one. Throws: then nothing runs,
   /// or both chunks are `busy()`. Requires: the caller holds the turn for slow calls.
   void start_copy(std::size_t bay, const Chunk& source, const Chunk& target, int share_percent);
-  /// Whether the copy has ended, after waiting until `deadline`. Throws: what it failed with.
-  bool copied_by(std::size_t bay, TimePoint deadline);
+  /// Copies again what was written since. Throws: it may run all the same, as `busy` tells.
+  /// Requires: the copy has ended, and nothing writes to the source.
+  void settle(std::size_t bay, bool paranoid);
+  /// Whether the last work of the bay has ended, after waiting until `deadline`. Throws: what it
+  /// failed with.
+  bool ended_by(std::size_t bay, TimePoint deadline);
   /// The same now, without a driver call. False also if it failed.
-  bool copied(std::size_t bay) const noexcept;
-
-  /// One launch of settling work.
-  struct Settling {
-    std::uint64_t epoch = 0;
-  };
-  /// Enqueues the settling of these bays, which waits for `go` and for the settlings that were
-  /// armed before. Throws: then nothing runs. Requires: copied; no settling of the bays that was
-  /// armed before has yet to be let go.
-  Settling arm(std::span<const std::size_t> bays, bool paranoid);
-  /// Whether it has been let go, perhaps by the end of the process.
-  bool gone(Settling settling) const noexcept { return go_->is_open(settling.epoch); }
-  /// Lets it go, together with all that were armed before. Also from other threads, to release
-  /// stopped work in place of the mover.
-  void go(Settling settling) noexcept { go_->open(settling.epoch); }
-  /// As `copied_by`, for the settling.
-  bool settled_by(std::size_t bay, TimePoint deadline);
-  bool settled(std::size_t bay) const noexcept;
+  bool ended(std::size_t bay) const noexcept;
   /// Number of tiles copied by the settling that has ended.
   std::uint64_t dirty_tiles(std::size_t bay) const noexcept;
   std::uint64_t tile_bytes() const noexcept { return tile_bytes_; }
@@ -95,8 +77,7 @@ class LiveCopier {
   struct Bay {
     bool made = false;
     bool taken = false;
-    std::uint64_t* copied = nullptr;  // Words of pinned memory that the device writes.
-    std::uint64_t* settled = nullptr;
+    std::uint64_t* done = nullptr;  // Words of pinned memory that the device writes.
     std::uint64_t* dirty = nullptr;
     Address counters{};
     Address digests{};
@@ -104,7 +85,8 @@ class LiveCopier {
     Address source{}, target{};
     Tiling tiling;
     DigestKey key;
-    std::uint64_t epoch = 0;
+    std::uint64_t epoch = 0;  // Of the last work, which runs in `stream`.
+    BoundStream stream;
     bool busy = false;
   };
 
@@ -117,16 +99,7 @@ class LiveCopier {
   std::optional<Address> room_for_digests(std::uint64_t digests_bytes) const;
   void release() noexcept;
   void release_memory(bool ended) noexcept;
-  std::vector<ChainStep> settle_steps(std::span<const std::size_t> bays, bool paranoid,
-                                      std::uint64_t epoch) const;
-  /// A chain of these steps, none of whose launches waits to be let go.
-  struct Chain {
-    ExecGraphHandle handle{};
-    Settling last;  // The latest launch.
-  };
-  Chain& chain_of(std::span<const ChainStep> steps, bool paranoid);
   void require_idle(Bay& bay) const;
-  bool await(const std::uint64_t* word, Bay& bay, BoundStream stream, TimePoint deadline);
 
   Memory& memory_;
   Driver& driver_;
@@ -139,12 +112,7 @@ class LiveCopier {
   BoundStream copy_stream_;
   BoundStream settle_stream_;
   KernelHandle copy_kernel_{}, settle_kernel_{}, paranoid_kernel_{};
-  std::unique_ptr<StopWord> go_;
-  Settling last_settling_;
-  /// By the number of steps, and whether paranoid; made when first needed.
-  std::multimap<std::pair<std::size_t, bool>, Chain> chains_;
   std::array<Bay, bays> bays_;
-  Bay padding_;  // Without tiles: for settling steps that do nothing.
 };
 
 }  // namespace vma

@@ -8,13 +8,11 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <utility>
 
 namespace vma {
 
-/// The live copiers of one runtime, at most two a GPU: one in the application's context, which is
-/// retained meanwhile, and one in a context of the runtime. Each is created when a move first needs
-/// it, and kept. Any thread.
+/// The live copiers of one runtime, one a GPU, in the runtime's own context there. Each is created
+/// when a move first needs it, and kept. Any thread.
 class LiveCopiers {
  public:
   LiveCopiers(Memory& memory, CopyEngine& engine, const LiveTuning& tuning);
@@ -23,12 +21,9 @@ class LiveCopiers {
   LiveCopiers(const LiveCopiers&) = delete;
   LiveCopiers& operator=(const LiveCopiers&) = delete;
 
-  /// Creates, on first use, what live copies off the GPU need. `own`: in a context of the runtime's
-  /// own. Blocks: loads kernels. Requires: the caller holds no turn.
-  LiveCopier& get(DeviceId device, bool own);
-  /// The application's context on the GPU, which is retained; none if it is not active. Requires:
-  /// as `get`.
-  ContextHandle application_context(DeviceId device);
+  /// Creates, on first use, what live copies off the GPU need, and the context. Blocks: loads
+  /// kernels. Requires: the caller holds no turn.
+  LiveCopier& get(DeviceId device);
   /// How much of its GPU's memory each copier takes.
   std::uint64_t table_bytes() const;
 
@@ -37,9 +32,7 @@ class LiveCopiers {
   CopyEngine& engine_;
   const LiveTuning tuning_;
   Mutex mutex_;  // Held while one is created; taken before the turn for slow calls.
-  std::map<DeviceId, ContextHandle> applications_ VMART_GUARDED_BY(mutex_);  // Retained.
-  std::map<std::pair<DeviceId, bool>, std::unique_ptr<LiveCopier>> copiers_
-      VMART_GUARDED_BY(mutex_);
+  std::map<DeviceId, std::unique_ptr<LiveCopier>> copiers_ VMART_GUARDED_BY(mutex_);
 };
 
 }  // namespace vma

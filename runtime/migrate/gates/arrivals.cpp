@@ -43,11 +43,6 @@ bool Arrivals::any_now() const noexcept {
       streams_, [this](const Stream& stream) { return has_written(stream.word, epoch_); });
 }
 
-bool Arrivals::all_now() const noexcept {
-  return std::ranges::all_of(
-      streams_, [this](const Stream& stream) { return has_written(stream.word, epoch_); });
-}
-
 void Arrivals::were_seen_by(TimePoint latest) noexcept {
   for (Stream& stream : streams_) {
     if (!stream.arrived || stream.excused) continue;

@@ -26,8 +26,6 @@ class Arrivals {
   void look() noexcept;
   /// Whether any has arrived, as `look` would find. From any thread.
   bool any_now() const noexcept;
-  /// Whether all have. From any thread.
-  bool all_now() const noexcept;
   /// None that has arrived did so later, whenever `look` found it.
   void were_seen_by(TimePoint latest) noexcept;
 

@@ -51,8 +51,7 @@ void SlowCallTurn::let_go() noexcept {
   if (std::exchange(held_, false)) turn_.unlock();
 }
 
-Gate::Gate(Driver& driver, GatePost& post, std::function<void()> opened_late)
-    : driver_(driver), clock_(driver.clock()), post_(post), opened_late_(std::move(opened_late)) {}
+Gate::Gate(Driver& driver, GatePost& post) : driver_(driver), clock_(driver.clock()), post_(post) {}
 
 Gate::~Gate() {
   open();
@@ -71,27 +70,24 @@ void Gate::watch_until(TimePoint deadline) {
 
 /// On the watchdog's thread: the gate's thread is late, probably in a driver call. While a program
 /// launches a graph and has many of them under way, calls take as long as one of its steps. Until a
-/// stream has arrived, that stops nothing, and the gate can wait; but not for long, because a free
-/// of the program may wait for the settling work, and this thread behind it.
+/// stream has arrived, that stops nothing, and the gate can wait.
 TimePoint Gate::open_late() noexcept {
   constexpr nanoseconds look_period = milliseconds(1);
   const TimePoint now = clock_.now();
   const bool nothing_stands = state_ == State::closing && !stops_->arrivals().any_now();
   if (nothing_stands && now < unstopped_until_.load()) return later(now, look_period);
   any_when_opened_ = stops_->arrivals().any_now();
-  all_when_opened_ = stops_->arrivals().all_now();
   if (!advance(State::closing, State::open) && !advance(State::closed, State::open)) return never;
   open_word_->open(epoch_);
   no_copies_.end();
   opened_ = clock_.now();
-  opened_late_();
   return never;
 }
 
 /// Some steps of the program: its backlog has several of them.
 nanoseconds Gate::patience_unstopped() const noexcept {
   constexpr nanoseconds least = milliseconds(100);
-  return std::min<nanoseconds>(limits_.overdue_limit, least + stops_->deepest());
+  return least + stops_->deepest();
 }
 
 void Gate::be_back_by(TimePoint deadline) noexcept {
@@ -236,7 +232,7 @@ std::optional<Gate::Refusal> Gate::send(const GatePlan& plan, const GateLimits& 
   refused_.reset();
   failed_ = nullptr;
   first_arrival_ = last_arrival_ = TimePoint(0);
-  any_when_opened_ = all_when_opened_ = false;
+  any_when_opened_ = false;
   if (plan.stops.empty()) return nothing_to_stop();
   // With one stream there is no skew.
   const bool looks = plan.stops.size() > 1;
@@ -307,8 +303,7 @@ void Gate::keep_up() noexcept {
 /// When the first stream should have arrived at the latest.
 TimePoint Gate::wait_end() const {
   const TimePoint asked = stops_->awaits_arrival() ? stops_->enqueued_at() : clock_.now();
-  return std::min(later(asked, limits_.wait_limit),
-                  later(later(asked, stops_->deepest()), limits_.overdue_limit));
+  return later(asked, limits_.wait_limit);
 }
 
 bool Gate::await_first(TimePoint until) {

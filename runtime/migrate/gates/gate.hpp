@@ -46,9 +46,6 @@ struct GateLimits {
   std::chrono::nanoseconds wait_limit = std::chrono::seconds(1);
   /// For all streams to answer when their backlogs are measured.
   std::chrono::nanoseconds look_limit = std::chrono::seconds(1);
-  /// The wait beyond the predicted first arrival: short if other moves wait for this gate
-  /// meanwhile.
-  std::chrono::nanoseconds overdue_limit = std::chrono::nanoseconds::max();
   /// From closed to committed.
   std::chrono::nanoseconds settle_limit = std::chrono::milliseconds(5);
   /// Once it returns true, all waiting ends: another thread wants a stream of the plan back, or the
@@ -90,10 +87,8 @@ class Gate {
   enum class State { open, closing, closed, committed };
   using Refusal = GateRefusal;
 
-  /// Open. When the watchdog opens the gate, it calls `opened_late` on its thread, to release other
-  /// stopped work that may block a call of this thread. Requires: all arguments outlive the gate.
-  Gate(
-      Driver& driver, GatePost& post, std::function<void()> opened_late = [] {});
+  /// Open. Requires: all arguments outlive the gate.
+  Gate(Driver& driver, GatePost& post);
   ~Gate();  // Opens.
   Gate(const Gate&) = delete;
   Gate& operator=(const Gate&) = delete;
@@ -114,10 +109,6 @@ class Gate {
   std::optional<Refusal> close();
   /// `send` and `close`. May be called again once it is open.
   std::optional<Refusal> try_close(const GatePlan& plan, const GateLimits& limits);
-  /// Whether all streams of the plan have arrived since it was sent, even if it is open again.
-  bool all_arrived() const noexcept {
-    return all_when_opened_ || (stops_ && stops_->arrivals().all());
-  }
   /// From here on a slot may be dark, and only `open` opens. False: it has been opened meanwhile.
   /// Requires: it is closed.
   bool commit() noexcept;
@@ -160,14 +151,12 @@ class Gate {
   Driver& driver_;
   Clock& clock_;
   GatePost& post_;
-  const std::function<void()> opened_late_;
   GateLimits limits_;                          // Of the last closing.
   std::optional<EnqueuedStops> stops_;         // As before.
   const GatePlan* plan_ = nullptr;             // As before.
   std::chrono::nanoseconds arrival_limit_{0};  // The allowed limit, adjusted to the backlogs.
   TimePoint arrivals_due_{0};                  // When the first stream is expected, at the latest.
-  // What stood when the watchdog opened it.
-  std::atomic<bool> any_when_opened_{false}, all_when_opened_{false};
+  std::atomic<bool> any_when_opened_{false};   // One stood when the watchdog opened it.
   TimePoint turn_end_{0};  // If no stream is stopped by then, the turn for slow calls is released.
   std::optional<Refusal> refused_;  // While it waited; for `close` to return.
   std::exception_ptr failed_;       // As before, to throw.

@@ -25,12 +25,6 @@ constexpr double slowest_link_bytes_per_s = 20e9;
 constexpr int yields_max = 2;
 constexpr std::chrono::milliseconds insisting_limit(250);
 
-/// A stop that arrives this much later than the backlogs predict waits behind something that waits
-/// for the settling work. Not yet if the program has merely become slower by some times, as while
-/// the memory that it uses moves away from it.
-constexpr std::chrono::milliseconds overdue_limit(250);
-constexpr int overdue_backlogs = 16;
-
 std::chrono::nanoseconds copy_limit(std::uint64_t size_bytes) {
   const double seconds = static_cast<double>(size_bytes) / slowest_link_bytes_per_s;
   return copy_patience * std::chrono::duration_cast<std::chrono::nanoseconds>(
@@ -46,16 +40,6 @@ std::vector<Address> begins_of(const LiveBatch& batch) {
 
 }  // namespace
 
-std::vector<BatchStop::Settler> BatchStop::settlers_of(const LiveBatch& batch) {
-  std::vector<Settler> settlers;
-  for (const LiveChunk* const chunk : batch.chunks) {
-    const bool listed =
-        std::ranges::find(settlers, chunk->copier, &Settler::copier) != settlers.end();
-    if (chunk->settles && !listed) settlers.push_back({chunk->copier, {}, false});
-  }
-  return settlers;
-}
-
 BatchStop::BatchStop(const MoveParts& parts, const LiveRanges& ranges, LiveBatch& batch,
                      std::chrono::nanoseconds max_stall, Stops::Turn& turn)
     : parts_(parts),
@@ -69,9 +53,11 @@ BatchStop::BatchStop(const MoveParts& parts, const LiveRanges& ranges, LiveBatch
       max_stall_(max_stall),
       insists_(batch.yields >= yields_max),
       stop_(batch.stop()),
-      settlers_(settlers_of(batch)),
+      leaves_one_(std::ranges::all_of(
+          batch.chunks,
+          [&](const LiveChunk* chunk) { return chunk->copier == batch.front().copier; })),
       slow_call_turn_(parts.memory.chunks().slow_calls().turn()),
-      gate_(driver_, post_, [this] { let_settling_go(); }) {}
+      gate_(driver_, post_) {}
 
 /// The program wants a stream or memory back, or wants a migration to end.
 bool BatchStop::given_up() const noexcept {
@@ -106,10 +92,6 @@ GateLimits BatchStop::limits() {
   limits.skew_limit = batch_.gate_limit;
   limits.settle_limit = batch_.gate_limit;
   limits.tells_ahead = batch_.blocked;
-  // Others may wait for the settling work, which by then waits in the application's context.
-  if (!settlers_.empty() && batch_.way() == Way::live) {
-    limits.overdue_limit = overdue_limit + overdue_backlogs * deepest_backlog();
-  }
   if (batch_.way() == Way::stopped) {
     limits.settle_limit += copy_limit(batch_.front().transaction.size_bytes());
   }
@@ -138,13 +120,13 @@ std::optional<GateRefusal> BatchStop::look() {
   return refusal;
 }
 
-/// With one stream only if it was late before.
+/// With one stream there is no skew to predict.
 std::optional<GateRefusal> BatchStop::look_at_streams() {
   ProcessExit::hold_back();
   slow_call_turn_.take();  // For the words of streams that were not stopped before.
   if (insists_) keep_streams();
   name_streams();
-  if (plan_.stops.empty() || (plan_.stops.size() == 1 && !batch_.overdue)) return std::nullopt;
+  if (plan_.stops.size() <= 1) return std::nullopt;
   post_.prepare(plan_);
   GateLimits looking = limits();
   // Kept, since it is short: `attaching` is held, and is taken after the turn everywhere.
@@ -175,8 +157,6 @@ std::optional<GateRefusal> BatchStop::tell_streams() {
   }
   asked_ = clock_.now();
   if (auto refusal = pause_loads()) return refusal;
-  if (!settlers_.empty()) arm();
-  tried_ = true;
   if (stop_ != StopKind::gate) return std::nullopt;
   return gate_.send(plan_, limits());
 }
@@ -195,36 +175,6 @@ std::optional<GateRefusal> BatchStop::pause_loads() {
   if (no_loads_->complete()) return std::nullopt;
   return GateRefusal{StopRefusal::memory_busy,
                      "vma::free or another call that waits for a context loads code there"};
-}
-
-/// The settling work waits on the GPU from here on, before any stream stops: under a closed gate
-/// its launch could hang. A thread in cuCtxDestroy waits for it too, and may block this thread in a
-/// driver call meanwhile; so the watchdog releases it if needed.
-void BatchStop::arm() {
-  const GateLimits all = limits();
-  for (Settler& settler : settlers_) {
-    std::vector<std::size_t> bays;
-    for (const LiveChunk* const chunk : batch_.chunks) {
-      if (chunk->settles && chunk->copier == settler.copier) bays.push_back(chunk->bay);
-    }
-    settler.settling = settler.copier->arm(bays, batch_.front().range.task->options.paranoid);
-    settler.armed = true;
-  }
-  // However long the move may take: nothing waits for the settling work longer than this.
-  constexpr std::chrono::seconds limit_min(6);
-  const auto limit =
-      limit_min + (1 + overdue_backlogs) * deepest_backlog() + all.arrival_limit + all.settle_limit;
-  ticket_ = parts_.stops.watchdog().arm(later(clock_.now(), limit), [this] { let_settling_go(); });
-}
-
-/// As last observed, or deeper by as much as that varies. Requires: the post is prepared for the
-/// plan.
-std::chrono::nanoseconds BatchStop::deepest_backlog() const {
-  std::chrono::nanoseconds deepest(0);
-  for (const GateStop& stop : plan_.stops) {
-    deepest = std::max(deepest, post_.stand(stop).backlog.reach());
-  }
-  return deepest;
 }
 
 bool BatchStop::await_first(TimePoint until) {
@@ -263,29 +213,7 @@ void BatchStop::call_off() noexcept {
   if (streams_) streams_->end();
   nobody_attaches_.reset();
   if (stop_ == StopKind::gate) times_ = gate_.times();
-  // From here on the settling runs by itself; `LiveStaging::stand_down` waits for it, without a
-  // lock.
-  parts_.stops.watchdog().disarm(std::exchange(ticket_, Watchdog::Ticket::none));
-  let_settling_go();
   no_loads_.reset();
-}
-
-/// It runs in the context whose lock this thread may be waiting for, behind a thread that frees
-/// memory.
-void BatchStop::let_settling_go() noexcept {
-  for (const Settler& settler : settlers_) {
-    if (settler.armed) settler.copier->go(settler.settling);
-  }
-}
-
-/// False: the settling was released too early, and is incomplete.
-bool BatchStop::go() {
-  parts_.stops.watchdog().disarm(std::exchange(ticket_, Watchdog::Ticket::none));
-  const auto gone = [](const Settler& settler) { return settler.copier->gone(settler.settling); };
-  if (std::ranges::any_of(settlers_, gone)) return false;
-  let_settling_go();
-  gone_ = clock_.now();
-  return true;
 }
 
 /// Stops what the batch wants to be stopped.
@@ -350,37 +278,37 @@ void BatchStop::open() noexcept {
 }
 
 std::optional<GateRefusal> BatchStop::close_and_switch() {
-  if (auto refusal = close()) {
-    overdue_ = stop_ == StopKind::gate && !settlers_.empty() &&
-               refusal->why == StopRefusal::not_arrived &&
-               gate_.times().first_arrival == TimePoint(0);
-    return refusal;
-  }
+  if (auto refusal = close()) return refusal;
   closed_ = clock_.now();
   for_each_range(batch_, [&](LiveRange& range) { range.report.phases.wait += closed_ - asked_; });
   all_stood_ = true;
-  if (auto refusal = begin_filling()) return refusal;
+  begin_filling();
   if (auto refusal = switch_first()) return refusal;
   switch_others();
   return std::nullopt;
 }
 
 /// Starts to copy what the application wrote since the live copies, or everything.
-std::optional<GateRefusal> BatchStop::begin_filling() {
+void BatchStop::begin_filling() {
   Phases& phases = batch_.front().range.report.phases;
-  if (!settlers_.empty()) {
-    const PhaseTimer timer(clock_, phases.settle);
-    if (!go()) {
-      return GateRefusal{StopRefusal::opened_by_watchdog,
-                         "the work that copies changes started before everything had stopped"};
-    }
-  }
+  filling_since_ = clock_.now();
   if (batch_.way() == Way::stopped) {
     const PhaseTimer timer(clock_, phases.copy);
     for (LiveChunk* const chunk : batch_.chunks)
       chunk->transaction.start_copy(batch_.copies_under());
+    return;
   }
-  return std::nullopt;
+  const PhaseTimer timer(clock_, phases.settle);
+  settle_next();
+  settle_next();
+}
+
+/// One chunk settles while the one before it is switched. Not all at once: each launch takes some
+/// microseconds, while everything stands.
+void BatchStop::settle_next() {
+  if (next_to_settle_ == batch_.chunks.size()) return;
+  const LiveChunk& chunk = *batch_.chunks[next_to_settle_++];
+  if (chunk.settles) chunk.copier->settle(chunk.bay, chunk.range.task->options.paranoid);
 }
 
 /// A chunk that settles does so while its slot is switched, which is not used meanwhile: settling
@@ -413,7 +341,7 @@ std::optional<GateRefusal> BatchStop::switch_first() {
   }
   show(first);
   if (first.settles) {
-    const bool waits = !first.copier->settled(first.bay);
+    const bool waits = !first.copier->ended(first.bay);
     if (!fill(first, closed_ + limit)) {
       first.transaction.take_back(first.range.report.phases);
       return not_filled(first, limit);
@@ -441,7 +369,9 @@ void BatchStop::switch_others() {
   for (LiveChunk* const chunk : std::span(batch_.chunks).subspan(1)) {
     if (given_up()) return;
     const auto switching = parts_.forecast.switch_time(chunk->transaction.planned_switch(in_use_));
-    if (clock_.now() + switching > end || !fill(*chunk, end - switching)) return;
+    if (clock_.now() + switching > end) return;
+    settle_next();
+    if (!fill(*chunk, end - switching)) return;
     show(*chunk);
     note_settled(*chunk);
     chunk->transaction.keep_target();
@@ -450,9 +380,9 @@ void BatchStop::switch_others() {
 
 /// What was settled by now shows how long settling takes at most, however long the switches took.
 void BatchStop::note_settled(const LiveChunk& chunk) {
-  if (!chunk.settles || settlers_.size() != 1) return;
+  if (!chunk.settles || !leaves_one_) return;
   settled_bytes_ += chunk.transaction.size_bytes();
-  parts_.forecast.note_filled_within(chunk.fill(), settled_bytes_, clock_.now() - gone_);
+  parts_.forecast.note_filled_within(chunk.fill(), settled_bytes_, clock_.now() - filling_since_);
 }
 
 /// False: the target is not complete at the deadline.
@@ -460,7 +390,7 @@ bool BatchStop::fill(LiveChunk& chunk, TimePoint deadline) {
   Phases& phases = chunk.range.report.phases;
   if (chunk.settles) {
     const PhaseTimer timer(clock_, phases.settle);
-    return chunk.copier->settled_by(chunk.bay, deadline);
+    return chunk.copier->ended_by(chunk.bay, deadline);
   }
   if (chunk.choice.way == Way::stopped) {
     const PhaseTimer timer(clock_, phases.copy);
@@ -476,7 +406,7 @@ void BatchStop::note_filled(const LiveChunk& first) {
   constexpr std::uint64_t telling_bytes = 16 << 20;
   const std::uint64_t size_bytes = first.transaction.size_bytes();
   if (size_bytes < telling_bytes) return;
-  const TimePoint begin = first.settles ? gone_ : closed_;
+  const TimePoint begin = first.settles ? filling_since_ : closed_;
   parts_.forecast.note_filled(first.fill(), size_bytes, clock_.now() - begin);
 }
 

@@ -35,7 +35,7 @@ class BatchStop {
   /// Measures the backlogs, if they must be known and are not, and does nothing else. Returns a
   /// refusal and throws as `send`. Blocks: while the streams work off what was launched.
   std::optional<GateRefusal> look();
-  /// Tells the streams to stop, and prepares the settling. A refusal: the try was given up, and
+  /// Tells the streams to stop. A refusal: the try was given up, and
   /// nothing has changed. Throws: Error; as for a refusal.
   std::optional<GateRefusal> send();
   /// Waits until a stream arrives, at most until `until`. True: it is time for `switch_chunks`; at
@@ -45,29 +45,16 @@ class BatchStop {
   /// was given up, and nothing has changed. Throws: Error; the transactions say where the chunks
   /// are then. Requires: sent; the caller holds `operations()` of each allocation of the batch.
   std::optional<GateRefusal> switch_chunks();
-  /// The gate opens, or lets the streams pass when they arrive; the settling ends by itself.
+  /// The gate opens, or lets the streams pass when they arrive.
   void call_off() noexcept;
 
   const GateTimes& times() const noexcept { return times_; }
-  bool all_arrived() const noexcept { return gate_.all_arrived(); }
   /// The number of streams that were stopped, or should have been.
   std::size_t streams() const noexcept { return plan_.stops.size(); }
   bool all_stood() const noexcept { return all_stood_; }
-  /// Whether streams were told to stop.
-  bool tried() const noexcept { return tried_; }
-  /// No stream arrived, though settling work waited and the backlogs predicted an arrival long ago.
-  bool overdue() const noexcept { return overdue_; }
 
  private:
   static constexpr std::chrono::microseconds ask_period{300};
-  /// What settles chunks of the batch that leave one GPU.
-  struct Settler {
-    LiveCopier* copier = nullptr;
-    LiveCopier::Settling settling;
-    bool armed = false;
-  };
-
-  static std::vector<Settler> settlers_of(const LiveBatch& batch);
   GateLimits limits();
   std::optional<GateRefusal> close();
   std::optional<GateRefusal> suspend();
@@ -82,12 +69,9 @@ class BatchStop {
   template <typename Body>
   std::optional<GateRefusal> off_unless_done(Body&& body);
   std::optional<GateRefusal> pause_loads();
-  void arm();
-  std::chrono::nanoseconds deepest_backlog() const;
-  bool go();
-  void let_settling_go() noexcept;
   std::optional<GateRefusal> close_and_switch();
-  std::optional<GateRefusal> begin_filling();
+  void begin_filling();
+  void settle_next();
   std::optional<GateRefusal> switch_first();
   GateRefusal not_filled(const LiveChunk& chunk, std::chrono::nanoseconds limit) const;
   void switch_others();
@@ -108,8 +92,8 @@ class BatchStop {
   const std::chrono::nanoseconds max_stall_;
   /// Streams were attached or detached during too many tries: this try blocks that until its end.
   const bool insists_;
-  const StopKind stop_;            // The batch has no chunk left at the end.
-  std::vector<Settler> settlers_;  // One for each GPU that chunks leave; empty if none settles.
+  const StopKind stop_;                          // The batch has no chunk left at the end.
+  const bool leaves_one_;                        // GPU, as all chunks do that settle.
   std::optional<MutexLock> nobody_attaches_;     // For the whole of a try that insists.
   std::optional<SpareKernels::Pause> no_loads_;  // While anything is stopped.
   std::optional<AttachedStreams::Use> streams_;  // From its turn until everything continues.
@@ -122,17 +106,15 @@ class BatchStop {
   std::optional<Hold> hold_;
   StoppedWork* stopped_ = nullptr;  // One of these, while it is closed.
   GateTimes times_;
-  Watchdog::Ticket ticket_ = Watchdog::Ticket::none;
   TimePoint asked_{0};
   TimePoint closed_{0};
   std::chrono::nanoseconds off_took_{0};  // To suspend.
-  TimePoint gone_{0};                     // When the settling was let go.
-  std::uint64_t settled_bytes_ = 0;       // In the order of the batch.
-  TimePoint let_through_{-ask_period};    // When a grant of ours last returned: not yet.
-  bool tried_ = false;
+  TimePoint filling_since_{0};
+  std::size_t next_to_settle_ = 0;      // In the batch.
+  std::uint64_t settled_bytes_ = 0;     // In the order of the batch.
+  TimePoint let_through_{-ask_period};  // When a grant of ours last returned: not yet.
   bool is_dark_ = false;
   bool all_stood_ = false;
-  bool overdue_ = false;
 };
 
 }  // namespace vma

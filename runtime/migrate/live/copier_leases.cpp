@@ -4,19 +4,19 @@
 
 namespace vma {
 
-LiveCopier* CopierLeases::find(DeviceId device, bool own) const noexcept {
+LiveCopier* CopierLeases::find(DeviceId device) const noexcept {
   for (const Lease& lease : leases_) {
-    if (lease.device == device && lease.own == own) return lease.copier;
+    if (lease.device == device) return lease.copier;
   }
   return nullptr;
 }
 
-LiveCopier* CopierLeases::try_take(DeviceId device, bool own) {
-  if (LiveCopier* const leased = find(device, own)) return leased;
-  LiveCopier& copier = copiers_.get(device, own);
+LiveCopier* CopierLeases::try_take(DeviceId device) {
+  if (LiveCopier* const leased = find(device)) return leased;
+  LiveCopier& copier = copiers_.get(device);
   leases_.reserve(leases_.size() + 1);
   if (!copier.turn.try_lock()) return nullptr;
-  leases_.push_back({device, own, &copier});
+  leases_.push_back({device, &copier});
   return &copier;
 }
 

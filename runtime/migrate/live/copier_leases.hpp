@@ -15,9 +15,9 @@ class CopierLeases {
   CopierLeases& operator=(const CopierLeases&) = delete;
 
   /// The copier of the GPU; null if it is not leased.
-  LiveCopier* find(DeviceId device, bool own) const noexcept;
+  LiveCopier* find(DeviceId device) const noexcept;
   /// The same, leased; null if another move has it. Throws and blocks: as `LiveCopiers::get`.
-  LiveCopier* try_take(DeviceId device, bool own) VMART_NO_THREAD_ANALYSIS;
+  LiveCopier* try_take(DeviceId device) VMART_NO_THREAD_ANALYSIS;
   bool has(const LiveCopier* copier) const noexcept;
   /// Requires: nothing of this move is in a bay.
   void give_up_all() noexcept VMART_NO_THREAD_ANALYSIS;
@@ -25,7 +25,6 @@ class CopierLeases {
  private:
   struct Lease {
     DeviceId device{};
-    bool own = false;  ///< In the runtime's own context.
     LiveCopier* copier = nullptr;
   };
 

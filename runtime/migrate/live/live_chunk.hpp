@@ -39,8 +39,8 @@ struct LiveChunk {
   TimePoint staged_at{0};
   /// The writable epoch of the allocation when the copy began, if it was read-only then.
   std::optional<std::uint64_t> read_only_since;
-  /// It moves stopped instead of this way, because there was no memory for digests.
-  std::optional<Way> lacked_digests;
+  /// It moves stopped instead of live, because there was no memory for digests.
+  bool lacked_digests = false;
 
   // --- The last try to stop for it: `BatchStop`.
   /// What was written since the copy is settled in this try.
@@ -78,8 +78,6 @@ struct LiveBatch {
   std::chrono::nanoseconds gate_limit{0};
   /// In a try the watchdog opened the gate before it was closed, while a stream stood.
   bool blocked = false;
-  /// In the last try no stream arrived in time, for whatever reason.
-  bool overdue = false;
 
   LiveChunk& front() const { return *chunks.front(); }
   /// The first one that can no longer move. Null if there is none.

@@ -326,22 +326,16 @@ bool LiveMove::await_first(LiveBatch& batch, AllOperations& operations) {
 void LiveMove::account_for(LiveBatch& batch, const BatchStop& stop, Try& result) noexcept {
   const GateTimes& times = stop.times();
   result.stood = times.first_arrival > TimePoint(0);
-  // A call of ours blocked in the application's context before all streams were stopped; or the
-  // streams themselves waited for the settling work there, more than their backlogs explain.
-  const bool waited = (result.refusal && result.refusal->why == StopRefusal::opened_by_watchdog) ||
-                      (batch.overdue && stop.overdue());
-  if (waited && !stop.all_stood()) {
+  // A call of ours blocked before all streams were stopped.
+  if (result.refusal && result.refusal->why == StopRefusal::opened_by_watchdog &&
+      !stop.all_stood()) {
     batch.blocked = result.stood;
-    // If all have arrived, only this thread was late, and none waited for the settling work.
-    if (batch.way() == Way::live && !stop.all_arrived())
-      staging_.ways().leave_application_context();
   }
   log(LogLevel::debug, "{} for {} chunks and {} streams: {} switched, stopped for {:.0f} us{}{}",
       to_string(batch.stop()), batch.chunks.size(), stop.streams(),
       std::ranges::count_if(batch.chunks, &LiveChunk::switched),
       stop.all_stood() ? in_seconds(times.stall()) * 1e6 : 0.0, result.refusal ? ": " : "",
       result.refusal ? result.refusal->detail : "");
-  if (stop.tried()) batch.overdue = stop.overdue();
   for_each_range(batch, [&](LiveRange& range) { range.account.used_limit(batch.gate_limit); });
   if (times.first_arrival != TimePoint(0)) {
     parts_.pace.spent_stall(times.first_arrival, times.opened - times.first_arrival);

@@ -36,10 +36,6 @@ constexpr std::chrono::seconds patience_cancelled(2);
 /// For copies by copy engines, which nothing delays.
 constexpr std::chrono::seconds patience_copy(2);
 
-bool is_live(Way way) {
-  return way == Way::live || way == Way::live_beside;
-}
-
 }  // namespace
 
 LiveStaging::LiveStaging(const MoveParts& parts, LiveRanges& ranges,
@@ -155,7 +151,7 @@ void LiveStaging::stage_ahead(const LiveBatch& batch) {
 bool LiveStaging::may_stage_ahead(const LiveChunk& first) const {
   const TimePoint now = clock_.now();
   return first.choice.stop != StopKind::suspension && first.copier != nullptr &&
-         first.choice.overlap && parts_.pace.next_stop(now) <= now;
+         parts_.pace.next_stop(now) <= now;
 }
 
 bool LiveStaging::may_stage_far_ahead(const LiveChunk& chunk) const {
@@ -175,7 +171,8 @@ bool LiveStaging::stage_beside(const LiveChunk& first, LiveChunk& next, Effort e
     if (!choice.moves_as(first.choice)) return false;
     next.choice = choice;
     const std::uint64_t size_bytes = next.transaction.size_bytes();
-    if (is_live(choice.way) && !lease_copier(next, effort).has_bay_for(size_bytes)) return false;
+    if (choice.way == Way::live && !lease_copier(next, effort).has_bay_for(size_bytes))
+      return false;
     const bool copies = choice.way != Way::remapped;
     if (copies && !parts_.pace.try_book_copy(clock_.now(), size_bytes)) return false;
     begin(next, choice, effort);
@@ -226,7 +223,7 @@ std::chrono::nanoseconds LiveStaging::stall_of_next(const LiveChunk& first,
 void LiveStaging::begin(LiveChunk& chunk, const WayChoice& choice, Effort effort) {
   Transaction& transaction = chunk.transaction;
   chunk.choice = choice;
-  chunk.lacked_digests.reset();
+  chunk.lacked_digests = false;
   WayChooser::require(chunk);
   chunk.range.account.begun(chunk);
   chunk.range.notices.before(transaction.slot(), transaction.from(), chunk.range.task->to);
@@ -235,7 +232,7 @@ void LiveStaging::begin(LiveChunk& chunk, const WayChoice& choice, Effort effort
     take_target(chunk, effort);
     chunk.range.report.phases.cache += clock_.now() - start;
   }
-  if (is_live(chunk.choice.way)) {
+  if (chunk.choice.way == Way::live) {
     try {
       begin_live(chunk, effort);
     } catch (const Error& error) {
@@ -245,7 +242,7 @@ void LiveStaging::begin(LiveChunk& chunk, const WayChoice& choice, Effort effort
       const bool no_bay = error.kind() == ErrorKind::busy;
       const bool may_stop = chunk.range.task->options.mode == Mode::automatic;
       if (!may_stop || !(no_digests || no_bay)) throw;
-      if (no_digests) chunk.lacked_digests = chunk.choice.way;
+      chunk.lacked_digests = no_digests;
       chunk.choice = chunk.choice.stopped_instead(error.what());
     }
   }
@@ -286,9 +283,8 @@ void LiveStaging::begin_live(LiveChunk& chunk, Effort effort) {
 LiveCopier& LiveStaging::lease_copier(const LiveChunk& chunk, Effort effort) {
   constexpr std::chrono::milliseconds look_period(1);
   const DeviceId device{chunk.transaction.from().ordinal};
-  const bool own = chunk.choice.way == Way::live_beside;
   // With little effort only one that this move has: another may have to be created.
-  LiveCopier* copier = leases_.try_take(device, own);
+  LiveCopier* copier = leases_.try_take(device);
   if (copier == nullptr && effort != Effort::patient) {
     throw Error(ErrorKind::busy, live_move_call,
                 fmt::format("another move copies live from {}", to_string(gpu(index(device)))));
@@ -297,7 +293,7 @@ LiveCopier& LiveStaging::lease_copier(const LiveChunk& chunk, Effort effort) {
   // The other move may be waiting for a copier of this one.
   unstage_all();
   leases_.give_up_all();
-  while ((copier = leases_.try_take(device, own)) == nullptr) {
+  while ((copier = leases_.try_take(device)) == nullptr) {
     conditions_.pause_until(clock_.now() + look_period);
   }
   return *copier;
@@ -306,7 +302,7 @@ LiveCopier& LiveStaging::lease_copier(const LiveChunk& chunk, Effort effort) {
 void LiveStaging::await_copy(LiveChunk& chunk) {
   constexpr std::chrono::milliseconds look_period(5);
   if (chunk.copier == nullptr || chunk.transaction.state() != Transaction::State::ready) return;
-  while (!chunk.copier->copied_by(chunk.bay, clock_.now() + look_period)) {
+  while (!chunk.copier->ended_by(chunk.bay, clock_.now() + look_period)) {
     conditions_.require_going_on();
   }
   const std::chrono::nanoseconds took = clock_.now() - chunk.staged_at;
@@ -340,7 +336,7 @@ void LiveStaging::unstage(LiveChunk& chunk) noexcept {
   // A failed copy is not waited for again.
   if (!copier.busy(chunk.bay) || chunk.transaction.state() != Transaction::State::ready) return;
   try {
-    const auto copied = [&](TimePoint time) { return copier.copied_by(chunk.bay, time); };
+    const auto copied = [&](TimePoint time) { return copier.ended_by(chunk.bay, time); };
     if (ends_in_time(chunk, copied)) return;
     chunk.transaction.plan_again("a copy into it does not end");
   } catch (const std::exception& error) {
@@ -369,7 +365,7 @@ void LiveStaging::stand_down(LiveChunk& chunk) noexcept {
   try {
     const bool settles = std::exchange(chunk.settles, false);
     if (settles && chunk.copier->busy(chunk.bay) && !ends_in_time(chunk, [&](TimePoint time) {
-          return chunk.copier->settled_by(chunk.bay, time);
+          return chunk.copier->ended_by(chunk.bay, time);
         })) {
       transaction.abandon_target("settling does not end");
     }
@@ -401,7 +397,6 @@ std::optional<std::uint64_t> LiveStaging::retire(LiveChunk& chunk) noexcept {
     dirtiness *= dirt_fading;
   }
   chunk.staged = false;
-  ways_.note_moved();
   return copied_twice;
 }
 
@@ -415,8 +410,7 @@ void LiveStaging::keep_room_for_digests(const LiveChunk& chunk) noexcept {
   if (terms.gives_back || (terms.asks_for_room && !terms.by_policy)) return;
   if (chunk.transaction.size_bytes() < share_min * parts_.copiers.table_bytes()) return;
   try {
-    parts_.copiers.get(DeviceId{chunk.transaction.from().ordinal},
-                       chunk.lacked_digests == Way::live_beside);
+    parts_.copiers.get(DeviceId{chunk.transaction.from().ordinal});
   } catch (const std::exception& error) {
     log(LogLevel::debug, "the next chunk will move stopped, too: {}", error.what());
   }

@@ -12,24 +12,21 @@ namespace vma {
 
 /// How one chunk crosses while its application runs.
 enum class Way {
-  live,         ///< Copied beside the application, settled in its own context.
-  live_beside,  ///< Like `live`, settled in a context of the runtime's own.
-  remapped,     ///< Not copied: a clean copy is at the target.
-  stopped,      ///< Copied by the copy engine while the work is stopped.
-  none,         ///< The streams would never all arrive at a gate.
+  live,      ///< Copied beside the application; what it wrote since is copied again at the stop.
+  remapped,  ///< Not copied: a clean copy is at the target.
+  stopped,   ///< Copied by the copy engine while the work is stopped.
+  none,      ///< The streams would never all arrive at a gate.
 };
 
 struct WayChoice {
   Way way = Way::live;
-  std::string reason;  ///< Why it is not `live`; empty if it is.
-  /// Whether the copy of the next chunk may run while the gate closes: it wants a queue too.
-  bool overlap = true;
+  std::string reason;              ///< Why it is not `live`; empty if it is.
   StopKind stop = StopKind::gate;  ///< All but a gate need to know of no stream.
   /// A gate that does not close soon gives way to a suspension.
   bool gives_way = false;
 
   WayChoice stopped_instead(const std::string& why) const {
-    return {Way::stopped, "stopped: " + why, true, stop, gives_way};
+    return {Way::stopped, "stopped: " + why, stop, gives_way};
   }
   /// Whether one stop may serve both.
   bool moves_as(const WayChoice& other) const noexcept {
@@ -41,10 +38,6 @@ struct WayChoice {
 struct WayFacts {
   Location from, to;
   Mode mode = Mode::automatic;
-  /// The context on the source GPU in which settling would wait; none if that is not active.
-  ContextHandle application{};
-  /// A try in that context was given up because a call of ours blocked there.
-  bool application_waits = false;
   /// How much of a chunk of this allocation the last live copies found changed, 0 to 1.
   double dirty = 0;
   /// The target already has the bytes.

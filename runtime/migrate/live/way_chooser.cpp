@@ -8,21 +8,6 @@
 #include <fmt/format.h>
 
 namespace vma {
-namespace {
-
-/// How many chunks settle in a context of our own after a thread has blocked the application's
-/// context.
-constexpr int beside_count = 8;
-
-}  // namespace
-
-void WayChooser::leave_application_context() noexcept {
-  chunks_beside_ = beside_count;
-}
-
-void WayChooser::note_moved() noexcept {
-  if (chunks_beside_ > 0) --chunks_beside_;
-}
 
 bool WayChooser::may_suspend(const LiveChunk& chunk) const {
   return parts_.stops.is_known_to_suspend(chunk.transaction.from(), chunk.range.task->to);
@@ -58,21 +43,11 @@ WayChoice WayChooser::choose(const LiveChunk& chunk) const {
   facts.mode = task.options.mode;
   facts.target_clean = chunk.transaction.target_clean();
   facts.dirty = allocation.dirtiness;
-  facts.application_waits = chunks_beside_ > 0;
-  // What settles while everything is stopped does so in a context of the runtime's own.
-  if (facts.from.kind == Location::Kind::gpu && stop == StopKind::gate) {
-    facts.application = parts_.copiers.application_context(DeviceId{facts.from.ordinal});
-  }
   WayChoice choice = choose_way(facts, plan, parts_.memory.topology(), [&](ContextHandle context) {
     return parts_.memory.topology().info(parts_.memory.driver().context_device(context)).max_queues;
   });
   choice.stop = stop;
   choice.gives_way = stop == StopKind::gate && may_suspend(chunk);
-  if (stop != StopKind::gate && choice.way == Way::live_beside) {
-    choice.reason = fmt::format(
-        "live in a context of our own: {}",
-        stop == StopKind::hold ? "the program's contexts are held" : "the program is suspended");
-  }
   return choice;
 }
 

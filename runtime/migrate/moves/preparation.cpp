@@ -82,10 +82,10 @@ void Preparation::stop() noexcept {
 }
 
 void Preparation::prepare(DeviceId device) {
-  const ContextHandle context = copiers_.application_context(device);
+  const ContextHandle context = memory_.contexts().primary(device);
   if (is_none(context) || stopping_) return;
-  copiers_.get(device, false);
-  if (!stopping_) load_stopper(context);
+  load_stopper(context);
+  if (!stopping_) copiers_.get(device);
 }
 
 /// The driver keeps the kernel that it loads for the first chain of this kind.

@@ -142,16 +142,15 @@ TEST(FirstMove, ThatIsPreparedLeavesLessRoomForWhatThePolicyPlaces) {
   runtime.free(small);
 }
 
-TEST(FirstMove, ThatIsLiveAtGatesIsQuickAndTakesNoContext) {
+TEST(FirstMove, ThatIsLiveAtGatesTakesAContextOnTheSourceAlone) {
   Program program({0, 1}, without_suspension());
   void* const memory = program.filled(size_bytes, gpu(0));
   const AttachedStream attached(program.runtime(), program.stream(0));
   MigrateOptions options;
   options.mode = Mode::live;
-  EXPECT_LT(program.time([&] { program.runtime().migrate_async(memory, gpu(1), options).wait(); }),
-            bar);
+  program.runtime().migrate_async(memory, gpu(1), options).wait();
   EXPECT_TRUE(program.whole(memory));
-  EXPECT_EQ(program.calls(Call::create_own_context), 0);
+  EXPECT_EQ(program.calls(Call::create_own_context), 1);
 }
 
 class FirstMoveWith : public testing::TestWithParam<std::vector<int>> {};
@@ -210,7 +209,8 @@ TEST(FirstMove, AtGatesFindsWhatWasPreparedForIt) {
   const AttachedStream again(program.runtime(), program.stream(0), memory);
   ASSERT_TRUE(comes_true([&] { return program.calls(Call::destroy_exec_graph) == 1; }))
       << "the chain with which the kernel that stops streams is loaded";
-  EXPECT_EQ(program.calls(Call::load_kernels), 1) << "once for each GPU";
+  ASSERT_TRUE(comes_true([&] { return program.calls(Call::load_kernels) == 1; }))
+      << "once for each GPU";
   program.runtime().migrate_async(memory, gpu(1)).wait();
   EXPECT_EQ(program.calls(Call::load_kernels), 1);
   EXPECT_TRUE(program.whole(memory));

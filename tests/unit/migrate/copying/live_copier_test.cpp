@@ -50,7 +50,7 @@ TEST_F(LiveCopierTest, TakesTheNextChunkWhenACopyThatNobodyWaitedForHasEnded) {
     expect_error(ErrorKind::driver_failure, [&] { copier.start_copy(0, source, target, 50); });
     rig.memory().contexts().drain();
     copier.start_copy(0, source, target, 50);
-    EXPECT_TRUE(copier.copied_by(0, never));
+    EXPECT_TRUE(copier.ended_by(0, never));
     EXPECT_FALSE(copier.busy(0));
   });
 }
@@ -64,14 +64,14 @@ TEST_F(LiveCopierTest, CopiesAndSettlesChunksInSeveralBaysAtOnce) {
     ASSERT_NE(one, two);
     copier.start_copy(one, source, target, 50);
     copier.start_copy(two, second, second_target, 50);
-    EXPECT_TRUE(copier.copied_by(two, never));
-    EXPECT_TRUE(copier.copied_by(one, never));
+    EXPECT_TRUE(copier.ended_by(two, never));
+    EXPECT_TRUE(copier.ended_by(one, never));
     rig.fill(source, seed_ + 1);  // Each word differs now.
-    const LiveCopier::Settling settling = copier.arm(std::vector<std::size_t>{one, two}, false);
-    EXPECT_FALSE(copier.gone(settling));
-    EXPECT_FALSE(copier.settled_by(one, rig.machine().clock().now()));
-    copier.go(settling);
-    EXPECT_TRUE(copier.settled_by(two, never));
+    copier.settle(one, false);
+    copier.settle(two, true);
+    EXPECT_FALSE(copier.ended_by(one, rig.machine().clock().now()));
+    EXPECT_TRUE(copier.ended_by(two, never));
+    EXPECT_TRUE(copier.ended(one)) << "they settle in order";
     EXPECT_EQ(copier.dirty_tiles(one), source.size_bytes() / copier.tile_bytes());
     EXPECT_EQ(copier.dirty_tiles(two), 0u);
     EXPECT_EQ(rig.wrong(target, seed_ + 1), 0u);
@@ -82,58 +82,25 @@ TEST_F(LiveCopierTest, CopiesAndSettlesChunksInSeveralBaysAtOnce) {
   });
 }
 
-TEST_F(LiveCopierTest, SettlesAnyNumberOfChunksWithFewChains) {
+TEST_F(LiveCopierTest, SeesTheEndOfASettlingThatNoWordShows) {
   with_copier([&](MoveRig& rig, LiveCopier& copier, const Chunk& source, const Chunk& target) {
-    constexpr std::size_t most = 5;
-    std::vector<Chunk> targets;
-    std::vector<std::size_t> bays;
-    for (std::size_t i = 0; i < most; ++i) {
-      targets.push_back(rig.chunk(gpu(1), 2));
-      bays.push_back(copier.take_bay(source.size_bytes()).value());
-      copier.start_copy(bays.back(), source, targets.back(), 50);
-    }
-    for (const std::size_t bay : bays) EXPECT_TRUE(copier.copied_by(bay, never));
-    rig.forget_calls();
-    for (std::size_t count = 1; count <= most; ++count) {
-      const std::uint64_t seed = seed_ + count;
-      rig.fill(source, seed);
-      copier.go(copier.arm(std::span(bays).first(count), count % 2 == 0));
-      for (std::size_t i = 0; i < count; ++i) EXPECT_TRUE(copier.settled_by(bays[i], never));
-      for (std::size_t i = 0; i < count; ++i) {
-        EXPECT_EQ(rig.wrong(targets[i], seed), 0u);
-        EXPECT_EQ(copier.dirty_tiles(bays[i]), source.size_bytes() / copier.tile_bytes());
-      }
-      for (std::size_t i = count; i < most; ++i) EXPECT_NE(rig.wrong(targets[i], seed), 0u);
-    }
-    EXPECT_EQ(rig.calls(Call::make_chain), 5) << "1, 4 and 8 in one way, 2 and 4 in the other";
-    for (const Chunk& each : targets) rig.unclaim(each);
+    const std::size_t bay = copier.take_bay(source.size_bytes()).value();
+    copier.start_copy(bay, source, target, 50);
+    EXPECT_TRUE(copier.ended_by(bay, never));
+    rig.fill(source, seed_ + 1);
+    rig.fail({Call::batch}, {0});
+    EXPECT_THROW(copier.settle(bay, false), Error);
+    rig.fail_nothing();
+    EXPECT_TRUE(copier.busy(bay)) << "it runs";
+    EXPECT_TRUE(copier.ended_by(bay, never));
+    EXPECT_EQ(rig.wrong(target, seed_ + 1), 0u);
+    rig.fail({Call::launch}, {0});
+    EXPECT_THROW(copier.settle(bay, false), Error);
+    rig.fail_nothing();
+    EXPECT_FALSE(copier.busy(bay)) << "nothing runs";
     rig.fill(source, seed_);
-    copier.start_copy(bays[0], source, target, 50);
-    EXPECT_TRUE(copier.copied_by(bays[0], never));
-  });
-}
-
-TEST_F(LiveCopierTest, LaunchesNoChainAgainThatHasNotBeenLetGo) {
-  with_copier([&](MoveRig& rig, LiveCopier& copier, const Chunk& source, const Chunk& target) {
-    const Chunk other = rig.chunk(gpu(1), 2);
-    std::vector<std::size_t> bays;
-    for (const Chunk* const to : {&target, &other}) {
-      bays.push_back(copier.take_bay(source.size_bytes()).value());
-      copier.start_copy(bays.back(), source, *to, 50);
-      EXPECT_TRUE(copier.copied_by(bays.back(), never));
-    }
-    rig.forget_calls();
-    const auto arm = [&](std::size_t bay) { return copier.arm(std::span(&bays[bay], 1), false); };
-    for (std::uint64_t round = 0; round <= 2; ++round) {
-      rig.fill(source, seed_ + 2 - round);
-      arm(0);
-      copier.go(arm(1));
-      for (const std::size_t bay : bays) EXPECT_TRUE(copier.settled_by(bay, never));
-      EXPECT_EQ(rig.wrong(target, seed_ + 2 - round), 0u);
-      EXPECT_EQ(rig.wrong(other, seed_ + 2 - round), 0u);
-    }
-    EXPECT_EQ(rig.calls(Call::make_chain), 2);
-    rig.unclaim(other);
+    copier.settle(bay, false);
+    EXPECT_TRUE(copier.ended_by(bay, never));
   });
 }
 
@@ -167,7 +134,7 @@ TEST(LiveCopierShare, DecidesHowManyBlocksCopy) {
     const std::size_t bay = copier.take_bay(bytes).value();
     for (const int share : {1, 12, 50, 100}) {
       copier.start_copy(bay, source->chunk(0), target->chunk(0), share);
-      EXPECT_TRUE(copier.copied_by(bay, never));
+      EXPECT_TRUE(copier.ended_by(bay, never));
     }
   }
   EXPECT_EQ(driver.blocks, (std::vector<unsigned>{1, 3, 16, 32}));
@@ -185,7 +152,7 @@ TEST_F(LiveCopierTest, WaitsForACopyWhoseEndNothingWillShow) {
     EXPECT_FALSE(target.busy());
     EXPECT_EQ(rig.wrong(target, seed_), 0u) << "it has ended";
     copier.start_copy(bay, source, target, 50);
-    EXPECT_TRUE(copier.copied_by(bay, never));
+    EXPECT_TRUE(copier.ended_by(bay, never));
   });
 }
 
@@ -198,7 +165,7 @@ TEST_F(LiveCopierTest, LeavesChunksBusyIfItCannotWaitForTheirCopy) {
     EXPECT_TRUE(source.busy());
     EXPECT_TRUE(target.busy());
     copier.start_copy(bay, source, target, 50);  // Runs after the first one.
-    EXPECT_TRUE(copier.copied_by(bay, never));
+    EXPECT_TRUE(copier.ended_by(bay, never));
   });
 }
 

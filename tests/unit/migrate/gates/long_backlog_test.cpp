@@ -112,6 +112,21 @@ TEST_P(LongBacklog, EndsAtShutdown) {
   });
 }
 
+TEST_P(LongBacklog, KeepsNobodyFromAllocating) {
+  step(1, [](const SimOptions& options) {
+    LongBacklogRig waits(options, GetParam(), seconds(2));
+    waits.submit();
+    std::shared_ptr<Allocation> other;
+    EXPECT_LE(
+        waits.time([&] { other = waits.rig.memory().alloc(64 * waits.rig.page(), gpu(1), {}); }),
+        milliseconds(50));
+    EXPECT_FALSE(waits.task->done()) << "the kernel still runs";
+    waits.task->wait();
+    EXPECT_EQ(waits.task->report().outcome, Outcome::done);
+    waits.rig.memory().free(other->begin());
+  });
+}
+
 TEST_P(LongBacklog, KeepsNeitherOtherMovesNorItsAllocationForLonger) {
   step(1, [](const SimOptions& options) {
     LongBacklogRig waits(options, GetParam(), seconds(40));

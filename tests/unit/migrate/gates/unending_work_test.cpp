@@ -34,10 +34,6 @@ class EndlessDriver final : public InterceptDriver {
     if (launched++ == launch_stands) word = rig_.stop(stream);
     InterceptDriver::launch(stream, kernel, shape, arguments);
   }
-  void launch_graph(BoundStream stream, ExecGraphHandle graph) override {
-    if (launched++ == launch_stands) word = rig_.stop(stream);
-    InterceptDriver::launch_graph(stream, graph);
-  }
 
   bool copies_stand = false;
   std::uint64_t chunk_bytes = 0;

@@ -118,29 +118,6 @@ TEST_P(WideSkew, IsBroughtTogetherByALimitThatWidens) {
   });
 }
 
-TEST(WideSkewTest, EndsInBusyWithALimitThatStays) {
-  int busy = 0;
-  for (std::uint64_t seed = 1; seed <= 4; ++seed) {
-    step(seed, [&](const SimOptions& options) {
-      SkewRig skew(options, milliseconds(0));
-      const Bursts deep(skew, skew.streams[0], milliseconds(50));
-      const Bursts shallow(skew, skew.streams[1], milliseconds(5));
-      try {
-        for (int move = 0; move < moves; ++move) {
-          EXPECT_EQ(skew.move({}, gpu((move + 1) % 2)).gate_limit, first_limit);
-        }
-      } catch (const Error& error) {
-        ++busy;
-        EXPECT_EQ(error.kind(), ErrorKind::busy) << error.what();
-        ASSERT_NE(error.report(), nullptr);
-        EXPECT_EQ(error.report()->gate_limit, first_limit);
-        EXPECT_TRUE(says(error, "RuntimeOptions::gate_limit")) << error.what();
-      }
-    });
-  }
-  EXPECT_GT(busy, 0) << "or the limit need not widen";
-}
-
 TEST(BusyMessage, NamesTheStreamItsBacklogAndWhatHelps) {
   step(1, [](const SimOptions& options) {
     SkewRig skew(options, milliseconds(80));

@@ -40,10 +40,6 @@ class UnmapDriver : public InterceptDriver {
     launched_last = stream;
     InterceptDriver::launch(stream, kernel, shape, arguments);
   }
-  void launch_graph(BoundStream stream, ExecGraphHandle graph) override {
-    launched_last = stream;
-    InterceptDriver::launch_graph(stream, graph);
-  }
   /// `stopped`: work of the program is.
   std::function<void(Call call, bool stopped)> before_call;
   /// `number` counts from 1.

@@ -24,32 +24,19 @@ class LiveWayTest : public testing::Test {
     return choose_way(facts, plan, topology_, [&](ContextHandle) { return queues; });
   }
   static WayFacts facts(Location from = gpu(0), Location to = gpu(1)) {
-    return {from, to, Mode::automatic, application, false, 0};
+    return {from, to, Mode::automatic, 0};
   }
 
   SimDriver driver_;
   Topology topology_;
 };
 
-TEST_F(LiveWayTest, LiveWhereStopsAndSettlingFitTheQueues) {
-  const WayChoice roomy = choose(6, 8, facts());
-  EXPECT_EQ(roomy.way, Way::live);
-  EXPECT_TRUE(roomy.reason.empty());
-  EXPECT_TRUE(roomy.overlap);
-  const WayChoice tight = choose(7, 8, facts());
-  EXPECT_EQ(tight.way, Way::live);
-  EXPECT_FALSE(tight.overlap) << "the next copy would want the queue that settling needs";
-}
-
-TEST_F(LiveWayTest, BesideWhereOnlyTheStopsFit) {
-  EXPECT_EQ(choose(8, 8, facts()).way, Way::live_beside);
-  EXPECT_EQ(choose(1, 1, facts()).way, Way::live_beside);
-  WayFacts nobody = facts();
-  nobody.application = ContextHandle{};
-  EXPECT_EQ(choose(1, 8, nobody).way, Way::live_beside);
-  WayFacts waits = facts();
-  waits.application_waits = true;
-  EXPECT_EQ(choose(1, 8, waits).way, Way::live_beside);
+TEST_F(LiveWayTest, LiveWhereTheStopsFitTheQueues) {
+  for (const int stops : {1, 7, 8}) {
+    const WayChoice choice = choose(stops, 8, facts());
+    EXPECT_EQ(choice.way, Way::live);
+    EXPECT_TRUE(choice.reason.empty());
+  }
 }
 
 TEST_F(LiveWayTest, NoneWhereTheStopsWouldNeverAllArrive) {

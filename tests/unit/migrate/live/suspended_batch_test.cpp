@@ -56,8 +56,7 @@ struct SuspendingBatch : BatchRig {
   void delay_settlings(TimePoint duration, int times) {
     driver.before_call = [this, duration, left = times, copies = BoundStream{}](Call call,
                                                                                 bool) mutable {
-      const bool launches = call == Call::launch || call == Call::launch_graph;
-      if (!launches || driver.launched_last.context == stream.context) return;
+      if (call != Call::launch || driver.launched_last.context == stream.context) return;
       if (is_none(copies.handle)) copies = driver.launched_last;
       if (driver.launched_last.handle == copies.handle || left-- <= 0) return;
       rig.launch_spin(driver.launched_last, duration);
@@ -278,8 +277,7 @@ TEST_P(Foresight, SuspendsAfterAGateThatItWasWrongAbout) {
     AttachedBatch rig(options);
     bool launched = false;
     rig.driver.before_call = [&](Call call, bool) {
-      const bool launches = call == Call::launch || call == Call::launch_graph;
-      if (!launches || std::exchange(launched, true)) return;  // The copy of a chunk.
+      if (call != Call::launch || std::exchange(launched, true)) return;  // The copy of a chunk.
       rig.rig.launch_spin(rig.stream, milliseconds(50));
     };
     const TimePoint begun = rig.driver.clock().now();

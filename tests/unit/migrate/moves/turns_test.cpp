@@ -105,7 +105,7 @@ TEST_P(Turns, AHoldKeepsSlowWorkOff) {
 // launch of its copy.
 TEST_P(Turns, NothingIsStoppedOrLaunchedBesideSlowWork) {
   for (const auto& [mode, call] :
-       {std::pair{Mode::stopped, Call::stop}, {Mode::live, Call::launch_graph}}) {
+       {std::pair{Mode::stopped, Call::stop}, {Mode::live, Call::launch}}) {
     step(GetParam(), [&, how = mode, watched = call](const SimOptions& options) {
       SCOPED_TRACE(to_string(watched));
       TurnsRig rig(options);
@@ -125,43 +125,6 @@ TEST_P(Turns, NothingIsStoppedOrLaunchedBesideSlowWork) {
       EXPECT_EQ(task->report().chunks_live, how == Mode::live ? 1 : 0);
     });
   }
-}
-
-// Looking at the backlogs needs no turn for slow calls, but launching the settling work does.
-TEST_P(Turns, NoSettlingIsLaunchedBesideSlowWorkAfterALook) {
-  step(GetParam(), [](const SimOptions& options) {
-    TurnsRig rig(options);
-    // Loading kernels would wait for a spin kernel.
-    const auto warm_up = rig.submit(rig.other, Mode::live);
-    expect_moved(*warm_up);
-    AttachedStreams& attached = rig.mover().attached();
-    attached.detach(rig.stream, Address{});
-    // Two, since the backlog of a single stream is not looked at; new ones, whose backlogs do not
-    // vary.
-    const std::vector<BoundStream> streams{rig.new_stream(0), rig.new_stream(0)};
-    for (const BoundStream stream : streams) {
-      attached.attach(stream, Address{});
-      rig.launch_spin(stream, seconds(1));
-    }
-    rig.forget_calls();
-    const auto task = rig.submit(rig.one, Mode::live);
-    sleep(rig, milliseconds(500));
-    EXPECT_EQ(rig.calls(Call::launch), 1) << "the copy, which waits for no stream";
-    EXPECT_EQ(rig.calls(Call::launch_graph), 0);
-    {
-      ASSERT_TRUE(rig.memory().chunks().slow_calls().turn().is_free());
-      const MutexLock slow_work(rig.memory().chunks().slow_calls().turn());
-      sleep(rig, milliseconds(510));  // The look ends, but is not yet old enough to be repeated.
-      EXPECT_TRUE(rig.machine().query_stream(streams[0]));
-      EXPECT_EQ(rig.calls(Call::launch_graph), 0);
-    }
-    expect_moved(*task);
-    EXPECT_GT(rig.calls(Call::launch_graph), 0);
-    EXPECT_EQ(task->report().chunks_live, 1);
-    EXPECT_EQ(task->report().retries, 0);
-    for (const BoundStream stream : streams) attached.detach(stream, Address{});
-    attached.attach(rig.stream, Address{});  // The rig detaches it.
-  });
 }
 
 }  // namespace
