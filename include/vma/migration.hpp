@@ -169,8 +169,7 @@ struct MigrationReport {
   /// "gpu(0)->gpu(1)". If the range lay in several places, their routes are joined by ", ".
   std::string route;
   std::chrono::nanoseconds wall{0};
-  /// The largest time limit of its gates; see `RuntimeOptions::gate_limit`. Zero if it had no
-  /// gates.
+  /// `RuntimeOptions::gate_limit`. Zero if it had no gates.
   std::chrono::nanoseconds gate_limit{0};
   /// What stopped the work; the last one if there were several. `none` if nothing was stopped.
   StopKind stop = StopKind::none;

@@ -90,13 +90,10 @@ struct RuntimeOptions {
   /// How long a hold waits for running work to finish before the synchronous call fails with `busy`
   /// (VMART_HOLD_LIMIT_MS). Default: 2 s.
   std::optional<std::chrono::milliseconds> hold_limit;
-  /// Limits both waits of a gate: how long the first stream that arrives waits for the others, and
-  /// how long all of them then wait while changed bytes are copied again. When the limit expires,
-  /// the gate opens and the move is retried later (VMART_GATE_LIMIT_US). A value set here is an
-  /// upper bound for every try. Otherwise, the first try has 5 ms, and each try that times out
-  /// doubles the limit for the rest of its migration, up to 80 ms. `MigrationReport::gate_limit`
-  /// holds the largest limit used. A gate under which the whole chunk is copied (`Mode::stopped`)
-  /// gets additional time for that copy.
+  /// How long the first stream that arrives at a gate waits for the others, where a driver can
+  /// neither suspend nor hold; and how long work is stopped while changed bytes are copied again,
+  /// beside the time that a copy of the chunk needs. When the limit expires, the work goes on and
+  /// the move is retried later (VMART_GATE_LIMIT_US). Default: 5 ms.
   std::optional<std::chrono::microseconds> gate_limit;
   /// How often a gate is retried before the move ends in `busy` (VMART_GATE_RETRIES). Default: 8.
   std::optional<int> gate_retries;

@@ -19,7 +19,6 @@ MoverLimits mover_limits_of(const Settings& settings) {
   MoverLimits limits;
   limits.hold_limit = settings.hold_limit;
   limits.gate_limit = settings.gate_limit;
-  limits.gate_limit_max = settings.gate_limit_max;
   limits.gate_retries = settings.gate_retries;
   limits.max_stall = settings.max_stall;
   limits.copy_share_percent = settings.copy_share_percent;

@@ -68,9 +68,6 @@ std::optional<std::int64_t> count_of(const std::optional<Duration>& duration) {
   return duration->count();
 }
 
-/// The default limit up to which tries widen that of gates.
-constexpr std::chrono::milliseconds widened_gate_limit(80);
-
 ExportTypes parse_exportable(const std::string& text) {
   constexpr const char* name = "VMART_EXPORTABLE";
   if (const std::optional<bool> word = yes_or_no(text)) return {.descriptor = *word};
@@ -104,9 +101,6 @@ void settle_limits(const RuntimeOptions& options, Settings& settings) {
       number_setting(count_of(options.hold_limit), "VMART_HOLD_LIMIT_MS", "hold_limit", 2'000));
   settings.gate_limit = std::chrono::microseconds(
       number_setting(count_of(options.gate_limit), "VMART_GATE_LIMIT_US", "gate_limit", 5'000));
-  // A limit set by the program is the longest that streams may be stopped.
-  const bool named = options.gate_limit || environment_number("VMART_GATE_LIMIT_US");
-  settings.gate_limit_max = named ? settings.gate_limit : widened_gate_limit;
   settings.gate_retries = static_cast<int>(
       number_setting(options.gate_retries, "VMART_GATE_RETRIES", "gate_retries", 8));
   settings.copy_share_percent = static_cast<int>(

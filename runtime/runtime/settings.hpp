@@ -22,7 +22,6 @@ struct Settings {
   std::uint64_t host_cache_bytes = 0;
   std::chrono::milliseconds hold_limit{0};
   std::chrono::microseconds gate_limit{5'000};
-  std::chrono::microseconds gate_limit_max{80'000};  ///< `gate_limit` if that was set.
   int gate_retries = 8;
   std::chrono::microseconds max_stall{5'000};
   int copy_share_percent = 50;

@@ -52,6 +52,9 @@ const MachineDescription& SimDriver::machine() const {
 std::string SimDriver::description() const {
   return "simulated " + machine_->description.name;
 }
+bool SimDriver::has_context_hold() const {
+  return machine_->options.context_holds;
+}
 bool SimDriver::green_contexts_are_apart() const {
   return machine_->options.green_contexts_are_apart;
 }

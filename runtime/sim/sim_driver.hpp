@@ -27,6 +27,8 @@ struct SimOptions {
   bool detect_races = false;
   /// See `Driver::green_contexts_are_apart`.
   bool green_contexts_are_apart = false;
+  /// See `Driver::has_context_hold`.
+  bool context_holds = true;
 };
 
 /// A simulated machine: one process's view of libcuda, with real bytes.
@@ -55,7 +57,7 @@ class SimDriver : public Driver {
   std::string description() const override;
   bool simulated() const override { return true; }
   int device_count() const override;
-  bool has_context_hold() const override { return true; }
+  bool has_context_hold() const override;
   bool green_contexts_are_apart() const override;
   Clock& clock() override;
   Executor& executor() override;

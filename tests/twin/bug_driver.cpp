@@ -82,7 +82,8 @@ void BugDriver::grant(Address begin, std::uint64_t size_bytes,
   constexpr int every = 3;
   if (bug_ == TwinBug::old_digest && stopped_ > 0 && ++grants_ % every == 0) {
     const Standing standing(clock());
-    nap(clock(), 2 * gate_limit_);
+    constexpr std::chrono::milliseconds copy(1);  // A gate also stays closed for that.
+    nap(clock(), 2 * gate_limit_ + copy);
   }
   InterceptDriver::grant(begin, size_bytes, accessors);
 }

@@ -1,12 +1,16 @@
 #include "twin/twin_users.hpp"
 
+#include "migrate/stops/capture_starts.hpp"
 #include "twin/user_stream.hpp"
 
 #include <fmt/format.h>
 
 #include <array>
+#include <optional>
+#include <shared_mutex>
 #include <span>
 #include <stdexcept>
+#include <utility>
 
 namespace vma {
 namespace {
@@ -41,6 +45,21 @@ TwinSpan some_of(const TwinArray& array, std::mt19937_64& random) {
   }
   return span;
 }
+
+/// A capture that is told of as guards do: no stop is enqueued while it begins, nor is work held
+/// before it ends.
+class ToldCapture {
+ public:
+  ToldCapture(TwinWorld& world, BoundStream stream, CaptureMode mode) {
+    while (!capture_starts().try_lock_shared()) world.nap(nanoseconds(1'000));
+    const std::shared_lock none_stops(capture_starts(), std::adopt_lock);
+    world.machine().begin_capture(stream, mode);
+    CapturesBegun::of_process().note_open(1);
+  }
+  ~ToldCapture() { CapturesBegun::of_process().note_open(-1); }
+  ToldCapture(const ToldCapture&) = delete;
+  ToldCapture& operator=(const ToldCapture&) = delete;
+};
 
 UserStream::Kind any_kind(TwinWorld& world, std::mt19937_64& random) {
   if (!world.plan().mixed_streams) return UserStream::Kind::non_blocking;
@@ -88,7 +107,8 @@ void capture_graphs(TwinWorld& world, unsigned number) {
   UserStream stream(world, any_gpu(world, random), UserStream::Kind::non_blocking);
   constexpr std::array modes = {CaptureMode::relaxed, CaptureMode::thread_local_mode};
   while (!world.finished()) {
-    machine.begin_capture(stream.bound(), modes[below(random, modes.size())]);
+    std::optional<ToldCapture> told(std::in_place, world, stream.bound(),
+                                    modes[below(random, modes.size())]);
     GraphHandle graph{};
     try {
       for (int i = 0; i < 2; ++i)
@@ -106,6 +126,7 @@ void capture_graphs(TwinWorld& world, unsigned number) {
       }
       continue;
     }
+    told.reset();
     const ExecGraphHandle ready = machine.instantiate(graph);
     for (std::uint64_t replays = 1 + below(random, 3); replays > 0; --replays) {
       world.submit([&] { machine.launch_graph(stream.bound(), ready); });

@@ -3,7 +3,6 @@
 #include "base/clock.hpp"
 
 #include <atomic>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -26,18 +25,10 @@ class Arrivals {
   void look() noexcept;
   /// Whether any has arrived, as `look` would find. From any thread.
   bool any_now() const noexcept;
-  /// None that has arrived did so later, whenever `look` found it.
-  void were_seen_by(TimePoint latest) noexcept;
 
   bool any() const noexcept { return first_.has_value(); }
   bool all() const noexcept { return missing_ == 0; }
   bool has(std::size_t index) const noexcept { return streams_[index].arrived; }
-  /// Whether `expect` was called for it.
-  bool expects(std::size_t index) const noexcept { return streams_[index].word != nullptr; }
-  /// Whether one that is expected has not arrived.
-  bool waits() const noexcept;
-  /// Time from `expect` to the arrival; none if the stream was excused or has not arrived.
-  std::optional<std::chrono::nanoseconds> depth(std::size_t index) const noexcept;
   /// First and last arrival of those that were not excused; now, if there are none.
   TimePoint first() const noexcept;
   TimePoint last() const noexcept;
@@ -45,10 +36,7 @@ class Arrivals {
  private:
   struct Stream {
     std::atomic<std::uint64_t*> word = nullptr;
-    TimePoint expected_at{0};
-    TimePoint seen_at{0};
     bool arrived = false;
-    bool excused = false;
   };
   Clock& clock_;
   const std::uint64_t epoch_;

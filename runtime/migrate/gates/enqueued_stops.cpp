@@ -1,6 +1,5 @@
 #include "migrate/gates/enqueued_stops.hpp"
 
-#include "base/units.hpp"
 #include "driver/native_codes.hpp"
 #include "memory/contexts_in_use.hpp"
 #include "migrate/stops/capture_starts.hpp"
@@ -12,7 +11,6 @@
 #include <algorithm>
 #include <exception>
 #include <shared_mutex>
-#include <utility>
 
 namespace vma {
 namespace {
@@ -40,51 +38,21 @@ EnqueuedStops::EnqueuedStops(Driver& driver, GatePost& post, const GatePlan& pla
       open_(open),
       arrivals_(clock_, next_epoch(), plan.stops.size()) {}
 
-std::optional<GateRefusal> EnqueuedStops::find_capture() {
-  return find_capture(schedule_stops(std::vector<Backlog>(plan_.stops.size())));
-}
-
-void EnqueuedStops::begin(std::vector<Backlog> backlogs, bool may_follow) {
-  backlogs_ = std::move(backlogs);
-  starts_ = schedule_stops(backlogs_, may_follow);
-  begun_ = clock_.now();
-}
-
-std::chrono::nanoseconds EnqueuedStops::deepest() const noexcept {
-  std::chrono::nanoseconds deepest(0);
-  for (const Backlog& backlog : backlogs_) deepest = std::max(deepest, backlog.depth());
-  return deepest;
-}
-
-TimePoint EnqueuedStops::next_due() const noexcept {
-  if (all_enqueued()) return never;
-  if (!starts_[next_].follows) return begun_ + starts_[next_].after;
-  return arrivals_.waits() ? never : enqueued_at_;  // In broken contexts none arrives.
-}
-
-std::optional<GateRefusal> EnqueuedStops::enqueue_next() {
-  const StopStart& first = starts_[next_];
-  std::size_t end = next_;
-  while (end < starts_.size() && starts_[end].after == first.after &&
-         starts_[end].follows == first.follows) {
-    ++end;
-  }
-  const auto group = std::span<const StopStart>(starts_).subspan(next_, end - next_);
+std::optional<GateRefusal> EnqueuedStops::enqueue() {
   const auto no_capture_begins = let_no_capture_begin();
   if (!no_capture_begins.owns_lock()) {
     return GateRefusal{
         StopRefusal::capture,
         "a thread of the program begins a capture, or lets a stream wait for an event"};
   }
-  if (auto refusal = find_capture(group)) return refusal;
-  if (auto refusal = find_retired(group)) return refusal;
+  if (auto refusal = find_capture()) return refusal;
+  if (auto refusal = find_retired()) return refusal;
   // Each call in between would add to the time between the arrivals.
-  for (const StopStart& start : group) enqueue_one(start.index);
-  next_ = end;
+  for (std::size_t i = 0; i < plan_.stops.size(); ++i) enqueue_one(i);
   enqueued_at_ = clock_.now();
   // A capture that began in between may have taken what was enqueued. One that begins from here on
   // finds it in the stream.
-  auto refusal = find_capture(unseen_);
+  auto refusal = find_capture();
   captured_ = refusal.has_value();
   if (!refusal) unseen_.clear();
   return refusal;
@@ -93,7 +61,7 @@ std::optional<GateRefusal> EnqueuedStops::enqueue_next() {
 void EnqueuedStops::enqueue_one(std::size_t index) {
   const GateStop& stop = plan_.stops[index];
   GatePost::Stand& stand = post_.stand(stop);
-  unseen_.push_back({index});
+  unseen_.push_back(index);
   arrivals_.expect(index, stand.arrived);
   try {
     if (open_ == nullptr) {
@@ -128,10 +96,9 @@ bool EnqueuedStops::captures(const GateStop& stop) {
 }
 
 /// Polls for arrivals in between, since each query takes a while.
-std::optional<GateRefusal> EnqueuedStops::find_capture(std::span<const StopStart> starts) {
-  for (const StopStart& start : starts) {
+std::optional<GateRefusal> EnqueuedStops::find_capture() {
+  for (const GateStop& stop : plan_.stops) {
     arrivals_.look();
-    const GateStop& stop = plan_.stops[start.index];
     if (!captures(stop)) continue;
     return GateRefusal{StopRefusal::capture,
                        fmt::format("{}, or a stream that waits for it, captures a graph",
@@ -140,33 +107,15 @@ std::optional<GateRefusal> EnqueuedStops::find_capture(std::span<const StopStart
   return std::nullopt;
 }
 
-/// A gate behind this one may have given words up for a capture since this one was prepared.
-std::optional<GateRefusal> EnqueuedStops::find_retired(std::span<const StopStart> starts) {
-  for (const StopStart& start : starts) {
-    if (post_.stand(plan_.stops[start.index]).arrived != nullptr) continue;
-    return GateRefusal{StopRefusal::capture,
-                       fmt::format("{}, or another stream, captured a graph", name(start.index))};
+/// A gate before this one may have given words up for a capture since this one was prepared.
+std::optional<GateRefusal> EnqueuedStops::find_retired() {
+  for (const GateStop& stop : plan_.stops) {
+    const GatePost::Stand& stand = post_.stand(stop);
+    if (stand.arrived != nullptr) continue;
+    return GateRefusal{StopRefusal::capture, fmt::format("{}, or another stream, captured a graph",
+                                                         name_of(stop, stand))};
   }
   return std::nullopt;
-}
-
-void EnqueuedStops::learn() {
-  const TimePoint now = clock_.now();
-  const bool stops = open_ != nullptr;
-  for (std::size_t i = 0; i < plan_.stops.size(); ++i) {
-    Backlog& backlog = post_.stand(plan_.stops[i]).backlog;
-    if (const auto depth = arrivals_.depth(i)) {
-      backlog.saw(now, *depth);
-      if (stops) backlog.was_in_time();
-    } else if (!arrivals_.has(i) && arrivals_.expects(i)) {
-      backlog.forget();
-      if (stops && arrivals_.any()) backlog.was_late();
-    }
-  }
-}
-
-void EnqueuedStops::forget_backlogs() {
-  for (const GateStop& stop : plan_.stops) post_.stand(stop).backlog.forget();
 }
 
 /// A query would end a capture that begins meanwhile; a write that is captured is harmless. It may
@@ -174,13 +123,13 @@ void EnqueuedStops::forget_backlogs() {
 void EnqueuedStops::excuse_broken() {
   for (std::size_t i = 0; i < plan_.stops.size(); ++i) {
     const GateStop& stop = plan_.stops[i];
-    if (arrivals_.has(i) || !arrivals_.expects(i)) continue;
+    if (arrivals_.has(i)) continue;
     const auto no_capture_begins = let_no_capture_begin();
     if (!no_capture_begins.owns_lock() || captures(stop)) continue;
     GatePost::Stand& stand = post_.stand(stop);
     if (stand.arrived == nullptr) continue;  // Given up for a capture.
     const WordOperation again = post_.arrival(stand, next_epoch());
-    unseen_.push_back({i});
+    unseen_.push_back(i);
     try {
       driver_.batch(stop.stream, {&again, 1});
       stand.asked = again.value;
@@ -192,9 +141,9 @@ void EnqueuedStops::excuse_broken() {
 }
 
 bool EnqueuedStops::may_be_captured() noexcept {
-  const auto captured = [&](const StopStart& start) {
+  const auto captured = [&](std::size_t index) {
     try {
-      return captures(plan_.stops[start.index]);
+      return captures(plan_.stops[index]);
     } catch (const Error& error) {
       return !means_lost_stream(error.native());
     } catch (const std::exception&) {
@@ -207,27 +156,16 @@ bool EnqueuedStops::may_be_captured() noexcept {
 GateRefusal EnqueuedStops::not_arrived(std::string_view how) {
   constexpr std::size_t names_max = 4;
   const std::vector<GateStop>& stops = plan_.stops;
-  const bool some_are_awaited = arrivals_.waits();
   std::size_t missing = 0;
   std::string names;
   for (std::size_t i = 0; i < stops.size(); ++i) {
-    if (arrivals_.has(i) || (some_are_awaited && !arrivals_.expects(i))) continue;
+    if (arrivals_.has(i)) continue;
     if (++missing > names_max) continue;
-    const GatePost::Stand& stand = post_.stand(stops[i]);
-    names += fmt::format("{} {}", missing > 1 ? "," : "", name_of(stops[i], stand));
-    const std::chrono::nanoseconds depth = stand.backlog.depth();
-    if (depth > std::chrono::nanoseconds(0)) {
-      names += fmt::format(" (its backlog lasted {:.1f} ms when last measured)", in_ms(depth));
-    }
+    names += fmt::format("{} {}", missing > 1 ? "," : "", name_of(stops[i], post_.stand(stops[i])));
   }
   if (missing > names_max) names += fmt::format(" and {} more", missing - names_max);
   return {StopRefusal::not_arrived,
           fmt::format("{} of {} streams {}:{}", missing, stops.size(), how, names)};
-}
-
-std::string EnqueuedStops::name(std::size_t index) {
-  const GateStop& stop = plan_.stops[index];
-  return name_of(stop, post_.stand(stop));
 }
 
 }  // namespace vma

@@ -2,7 +2,6 @@
 
 #include "driver/driver.hpp"
 #include "migrate/gates/arrivals.hpp"
-#include "migrate/gates/backlog.hpp"
 #include "migrate/gates/gate_plan.hpp"
 #include "migrate/gates/gate_post.hpp"
 #include "migrate/gates/stop_stats.hpp"
@@ -10,11 +9,9 @@
 
 #include <vma/error.hpp>
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,40 +26,21 @@ struct GateRefusal {
 
 /// What one gate enqueues on the streams of its plan, and what has come of it. On each stream: an
 /// operation that writes the stream's arrived word after its earlier work and then waits for the
-/// gate's open word; or, to measure backlogs, only the write (a probe), which stops nothing.
-///
-/// The stream with the deepest backlog is told first, the others so that all arrive together, or as
-/// soon as one has arrived (`schedule_stops`). Nothing here waits. One thread.
+/// gate's open word; or only the write (a probe), which stops nothing. Nothing here waits. One
+/// thread.
 class EnqueuedStops {
  public:
   /// `open` is null for probes. Requires: the post is prepared for the plan; all outlive this.
   EnqueuedStops(Driver& driver, GatePost& post, const GatePlan& plan, const StopWord* open);
 
   std::uint64_t epoch() const noexcept { return arrivals_.epoch(); }
-  /// A refusal if a stream captures now. Throws: what the driver throws.
-  std::optional<GateRefusal> find_capture();
-  /// The first stops are due now, the others when these backlogs say, or once a stream has arrived
-  /// if they `may_follow`.
-  void begin(std::vector<Backlog> backlogs, bool may_follow = true);
-  const std::vector<Backlog>& backlogs() const noexcept { return backlogs_; }
-  std::chrono::nanoseconds deepest() const noexcept;
-  /// `never` once all are enqueued, or while those that are left follow an arrival.
-  TimePoint next_due() const noexcept;
-  bool all_enqueued() const noexcept { return next_ == starts_.size(); }
-  /// Whether nothing is enqueued before a stream arrives.
-  bool awaits_arrival() const noexcept { return all_enqueued() || starts_[next_].follows; }
-  /// When the last one was enqueued. Requires: `awaits_arrival`.
+  /// Enqueues on all streams, back to back. A refusal if one captures, perhaps only since. Throws:
+  /// what the driver throws.
+  std::optional<GateRefusal> enqueue();
   TimePoint enqueued_at() const noexcept { return enqueued_at_; }
-  /// Enqueues all that are due together next, back to back, whether or not it is time. A refusal if
-  /// a stream captures, perhaps only since. Throws: what the driver throws.
-  std::optional<GateRefusal> enqueue_next();
 
   Arrivals& arrivals() noexcept { return arrivals_; }
   const Arrivals& arrivals() const noexcept { return arrivals_; }
-  /// Enters how long the streams took into what the post knows of their backlogs.
-  void learn();
-  /// The backlogs are not what they seemed: the next gate measures them.
-  void forget_backlogs();
   /// Excuses streams whose context has broken since. Throws: what the driver throws.
   void excuse_broken();
   /// Whether what was enqueued last may have become part of a graph.
@@ -70,12 +48,10 @@ class EnqueuedStops {
 
   /// Names the streams that have not arrived; `how` says what they have not done.
   GateRefusal not_arrived(std::string_view how);
-  /// A stream of the plan, as the program knows it.
-  std::string name(std::size_t index);
 
  private:
-  std::optional<GateRefusal> find_capture(std::span<const StopStart> starts);
-  std::optional<GateRefusal> find_retired(std::span<const StopStart> starts);
+  std::optional<GateRefusal> find_capture();
+  std::optional<GateRefusal> find_retired();
   bool captures(const GateStop& stop);
   void enqueue_one(std::size_t index);
 
@@ -85,13 +61,9 @@ class EnqueuedStops {
   const GatePlan& plan_;
   const StopWord* const open_;
   Arrivals arrivals_;
-  std::vector<Backlog> backlogs_;  // As they were when it began.
-  std::vector<StopStart> starts_;  // In the order in which they are enqueued.
-  std::size_t next_ = 0;           // All before it have been enqueued.
-  TimePoint begun_{0};
   TimePoint enqueued_at_{0};
-  std::vector<StopStart> unseen_;  // Enqueued, and not checked for captures since.
-  bool captured_ = false;          // One of them did.
+  std::vector<std::size_t> unseen_;  // Enqueued, and not checked for captures since.
+  bool captured_ = false;            // One of them did.
 };
 
 /// The context runs no more work, but still exists.

@@ -19,8 +19,9 @@ using std::chrono::microseconds;
 using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 
-/// An older observation of a backlog is repeated before anything is stopped.
-constexpr nanoseconds look_age_max = milliseconds(20);
+/// How late the gate's thread may be while no stream has arrived: a call that enqueues may take as
+/// long as one step of a program that has launched all it can.
+constexpr nanoseconds patience_unstopped = milliseconds(100);
 
 bool means_capture(int native) {
   return native == native_stream_capture_unsupported ||
@@ -64,7 +65,7 @@ bool Gate::advance(State from, State to) noexcept {
 void Gate::watch_until(TimePoint deadline) {
   opened_ = TimePoint(0);
   state_ = State::closing;
-  unstopped_until_ = later(deadline, patience_unstopped());
+  unstopped_until_ = later(deadline, patience_unstopped);
   ticket_ = post_.watchdog().arm_repeatedly(deadline, [this] { return open_late(); });
 }
 
@@ -84,19 +85,8 @@ TimePoint Gate::open_late() noexcept {
   return never;
 }
 
-/// Some steps of the program: its backlog has several of them.
-nanoseconds Gate::patience_unstopped() const noexcept {
-  constexpr nanoseconds least = milliseconds(100);
-  return least + stops_->deepest();
-}
-
 void Gate::be_back_by(TimePoint deadline) noexcept {
-  be_back_by(deadline, deadline);
-}
-
-/// By `unstopped` and some patience, if no stream has arrived until then.
-void Gate::be_back_by(TimePoint deadline, TimePoint unstopped) noexcept {
-  unstopped_until_ = later(unstopped, patience_unstopped());
+  unstopped_until_ = later(deadline, patience_unstopped);
   post_.watchdog().rearm(ticket_, deadline);
 }
 
@@ -177,7 +167,7 @@ std::optional<Gate::Refusal> Gate::guarded(const GatePlan& plan,
   return refusal;
 }
 
-// --- Backlogs
+// --- Probing
 
 std::optional<Gate::Refusal> Gate::look(const GatePlan& plan, const GateLimits& limits) {
   VMART_CHECK(state_ == State::open, "a gate looks before it is closed");
@@ -187,33 +177,23 @@ std::optional<Gate::Refusal> Gate::look(const GatePlan& plan, const GateLimits& 
   std::optional<EnqueuedStops> probes;
   return guarded(plan, probes, [&] {
     post_.prepare(plan);
-    return look_at_backlogs(plan, probes.emplace(driver_, post_, plan, nullptr));
+    return await_probes(probes.emplace(driver_, post_, plan, nullptr));
   });
 }
 
-/// Determines all backlogs, with a probe that stops nothing if they are not known well enough.
-std::optional<Gate::Refusal> Gate::look_at_backlogs(const GatePlan& plan, EnqueuedStops& probes) {
-  if (auto refusal = probes.find_capture()) return refusal;
-  const TimePoint now = clock_.now();
-  const auto known = [&](const GateStop& stop) {
-    return post_.stand(stop).backlog.known_since(now - look_age_max);
-  };
-  if (std::ranges::all_of(plan.stops, known)) return std::nullopt;
-  probes.begin(std::vector<Backlog>(plan.stops.size()));
-  if (auto refusal = probes.enqueue_next()) return refusal;
-  let_turn_go();  // The backlogs may be deep.
-  const TimePoint asked = clock_.now();
+std::optional<Gate::Refusal> Gate::await_probes(EnqueuedStops& probes) {
+  if (auto refusal = probes.enqueue()) return refusal;
+  let_turn_go();
   Arrivals& arrivals = probes.arrivals();
-  poll_until(clock_, later(asked, limits_.look_limit), [&] {
+  poll_until(clock_, later(probes.enqueued_at(), limits_.wait_limit), [&] {
     arrivals.look();
     return arrivals.all() || unwanted();
   });
-  probes.learn();
   if (arrivals.all()) return std::nullopt;
   if (unwanted()) return given_back();
   return probes.not_arrived(
       fmt::format("did not finish earlier work within {:.0f} ms (nothing was stopped)",
-                  in_ms(clock_.now() - asked)));
+                  in_ms(clock_.now() - probes.enqueued_at())));
 }
 
 // --- Sending
@@ -229,18 +209,11 @@ std::optional<Gate::Refusal> Gate::send(const GatePlan& plan, const GateLimits& 
   limits_ = limits;
   plan_ = &plan;
   stops_.reset();
-  refused_.reset();
-  failed_ = nullptr;
   first_arrival_ = last_arrival_ = TimePoint(0);
   any_when_opened_ = false;
   if (plan.stops.empty()) return nothing_to_stop();
-  // With one stream there is no skew.
-  const bool looks = plan.stops.size() > 1;
-  if (looks) {
-    if (auto refusal = look(plan, limits)) return refusal;
-  }
   return guarded(plan, stops_, [&] {
-    if (!looks) post_.prepare(plan);
+    post_.prepare(plan);
     return begin(plan);
   });
 }
@@ -250,22 +223,6 @@ std::optional<Gate::Refusal> Gate::begin(const GatePlan& plan) {
   open_word_ = &post_.take_open_word();
   stops_.emplace(driver_, post_, plan, open_word_);
   epoch_ = stops_->epoch();
-  if (auto refusal = stops_->find_capture()) return refusal;
-  std::vector<Backlog> backlogs;
-  for (const GateStop& stop : plan.stops) backlogs.push_back(post_.stand(stop).backlog);
-  const bool may_follow = !limits_.tells_ahead;
-  const auto [skew, varying] = predict_skew(backlogs, may_follow);
-  stops_->begin(std::move(backlogs), may_follow);
-  if (skew > limits_.skew_limit) {
-    stops_->forget_backlogs();
-    return Refusal{
-        StopRefusal::predicted_skew,
-        fmt::format(
-            "the streams are expected to arrive {:.1f} ms apart, because the backlog of {} varies "
-            "by that much; the limit of this try is {:.1f} ms, so nothing was stopped",
-            in_ms(skew), stops_->name(varying), in_ms(limits_.skew_limit))};
-  }
-  arrival_limit_ = std::min(limits_.arrival_limit, std::max(limits_.arrival_limit_min, 2 * skew));
   if (CopyScopes::process().were_in_the_way()) {
     let_turn_go();  // Nothing is stopped yet, and the copies under way may take long.
     if (auto refusal = hold_copies_back(later(clock_.now(), NoCopies::unstopped_limit)))
@@ -275,35 +232,15 @@ std::optional<Gate::Refusal> Gate::begin(const GatePlan& plan) {
   copies_due_ = later(now, NoCopies::unstopped_limit);
   turn_end_ = later(now, limits_.turn_limit);
   try_turn();
-  arrivals_due_ = later(now, stops_->deepest());
-  watch_until(later(arrivals_due_, limits_.arrival_limit));
-  return enqueue_next();
-}
-
-/// Until all are enqueued, a call that blocks must not keep streams stopped that were told first.
-std::optional<Gate::Refusal> Gate::enqueue_next() {
-  // What is told now may stop at once, beside one that has arrived already.
-  const TimePoint now = clock_.now();
-  const TimePoint due = stops_->arrivals().any() ? now : std::max(arrivals_due_, now);
-  be_back_by(later(now, limits_.arrival_limit), later(due, limits_.arrival_limit));
-  return stops_->enqueue_next();
-}
-
-void Gate::keep_up() noexcept {
-  if (!stops_ || state_ == State::open || refused_ || failed_) return;
-  try {
-    while (!refused_ && clock_.now() >= stops_->next_due()) refused_ = enqueue_next();
-  } catch (...) {
-    failed_ = std::current_exception();
-  }
+  watch_until(later(now, limits_.arrival_limit));
+  return stops_->enqueue();
 }
 
 // --- Waiting
 
 /// When the first stream should have arrived at the latest.
 TimePoint Gate::wait_end() const {
-  const TimePoint asked = stops_->awaits_arrival() ? stops_->enqueued_at() : clock_.now();
-  return later(asked, limits_.wait_limit);
+  return later(stops_->enqueued_at(), limits_.wait_limit);
 }
 
 bool Gate::await_first(TimePoint until) {
@@ -312,11 +249,10 @@ bool Gate::await_first(TimePoint until) {
     arrivals.look();
     return arrivals.any() || arrivals.all() || unwanted();
   };
-  while (!refused_ && !failed_ && state_ != State::open) {
-    const bool waits = stops_->awaits_arrival();
-    const TimePoint end = wait_end();
-    be_back_by(later(waits ? end : std::max(arrivals_due_, clock_.now()), limits_.arrival_limit));
-    TimePoint look = std::min({until, end, stops_->next_due()});
+  const TimePoint end = wait_end();
+  be_back_by(later(end, limits_.arrival_limit));
+  while (state_ != State::open) {
+    TimePoint look = std::min(until, end);
     if (no_copies_.begun()) look = std::min(look, copies_due_);
     if (has_turn()) {
       // Other threads that allocate are delayed only briefly.
@@ -332,7 +268,6 @@ bool Gate::await_first(TimePoint until) {
     }
     // What nothing has arrived for by then may wait for a copy of the program itself.
     if (no_copies_.begun() && clock_.now() >= copies_due_) no_copies_.end();
-    keep_up();
     if (clock_.now() >= end) return true;
     if (clock_.now() >= until) return false;
   }
@@ -378,33 +313,20 @@ Gate::Refusal Gate::opened_early() const {
   return {StopRefusal::opened_by_watchdog,
           fmt::format("a driver call took longer than {:.1f} ms while streams were stopped, so the "
                       "gate was opened",
-                      in_ms(arrival_limit_))};
+                      in_ms(limits_.arrival_limit))};
 }
 
 /// The thread checks the limits itself; the watchdog's are a little longer.
 std::optional<Gate::Refusal> Gate::await_all() {
   Arrivals& arrivals = stops_->arrivals();
-  while (true) {
-    const bool all = stops_->all_enqueued();
-    const bool come = await_first(stops_->awaits_arrival() ? wait_end() : stops_->next_due());
-    if (failed_) std::rethrow_exception(std::exchange(failed_, nullptr));
-    if (refused_) return refused_;
-    note_first();
-    if (state_ == State::open) {
-      note_opened_early();
-      return opened_early();
-    }
-    if (all || stops_->all_enqueued()) break;
-    if (unwanted()) return given_back();
-    if (!come) continue;
-    if (!arrivals.any() && clock_.now() >= wait_end()) {
-      stops_->excuse_broken();
-      if (arrivals.waits()) break;  // In vain, so the others need not stop.
-    }
-    if (auto refusal = enqueue_next()) return refusal;  // One has arrived: the others follow.
+  await_first(wait_end());
+  note_first();
+  if (state_ == State::open) {
+    note_opened_early();
+    return opened_early();
   }
   const bool any = arrivals.any();
-  const TimePoint end = any ? later(arrivals.first(), arrival_limit_) : clock_.now();
+  const TimePoint end = any ? later(arrivals.first(), limits_.arrival_limit) : clock_.now();
   be_back_by(later(end, limits_.arrival_limit / 8));
   if (any) take_turn(end);
   poll_until(clock_, end, [&] {
@@ -413,8 +335,7 @@ std::optional<Gate::Refusal> Gate::await_all() {
   });
   note_first();
   if (!arrivals.all() && unwanted()) return given_back();
-  if (!arrivals.all() && stops_->all_enqueued()) stops_->excuse_broken();
-  stops_->learn();
+  if (!arrivals.all()) stops_->excuse_broken();
   if (!arrivals.all()) return missing();
   if (take_turn(clock_.now())) return std::nullopt;
   return Refusal{StopRefusal::memory_busy,
@@ -433,8 +354,6 @@ void Gate::note_opened_early() {
   const TimePoint noted = opened_;
   const TimePoint opened = noted != TimePoint(0) ? noted : clock_.now();
   if (any_when_opened_ && first_arrival_ == TimePoint(0)) first_arrival_ = opened;
-  stops_->arrivals().were_seen_by(opened);
-  stops_->learn();
 }
 
 Gate::Refusal Gate::missing() {
@@ -443,8 +362,9 @@ Gate::Refusal Gate::missing() {
         fmt::format("did not finish earlier work within {:.0f} ms (nothing was stopped)",
                     in_ms(clock_.now() - stops_->enqueued_at())));
   }
-  return stops_->not_arrived(fmt::format(
-      "did not arrive at the gate within {:.1f} ms after the first stream", in_ms(arrival_limit_)));
+  return stops_->not_arrived(
+      fmt::format("did not arrive at the gate within {:.1f} ms after the first stream",
+                  in_ms(limits_.arrival_limit)));
 }
 
 }  // namespace vma

@@ -39,13 +39,8 @@ class SlowCallTurn {
 struct GateLimits {
   /// From the first stream's arrival to the last, at most.
   std::chrono::nanoseconds arrival_limit = std::chrono::milliseconds(5);
-  /// The arrival limit if the backlogs predict at most half of it: anything later is held up by a
-  /// stream that is already stopped, such as a collective that the gate has cut in two.
-  std::chrono::nanoseconds arrival_limit_min = std::chrono::milliseconds(5);
   /// From the last enqueueing to the first arrival.
   std::chrono::nanoseconds wait_limit = std::chrono::seconds(1);
-  /// For all streams to answer when their backlogs are measured.
-  std::chrono::nanoseconds look_limit = std::chrono::seconds(1);
   /// From closed to committed.
   std::chrono::nanoseconds settle_limit = std::chrono::milliseconds(5);
   /// Once it returns true, all waiting ends: another thread wants a stream of the plan back, or the
@@ -55,12 +50,6 @@ struct GateLimits {
   /// stopped after `turn_limit`, and taken again when the first is. Null: none.
   SlowCallTurn* turn = nullptr;
   std::chrono::nanoseconds turn_limit = std::chrono::milliseconds(2);
-  /// A gate with a larger predicted time from the first arrival to the last is not tried.
-  std::chrono::nanoseconds skew_limit = std::chrono::nanoseconds::max();
-  /// All streams are told to stop when their backlogs say, none only once another has arrived.
-  /// While that one stands, the program may be blocked in a launch for which its context has no
-  /// room, and this thread would be blocked behind it.
-  bool tells_ahead = false;
 };
 
 struct GateTimes {
@@ -93,12 +82,11 @@ class Gate {
   Gate(const Gate&) = delete;
   Gate& operator=(const Gate&) = delete;
 
-  /// Measures by a write the backlogs of those streams whose depth is not recently known. Stops
+  /// Whether a write on each stream would go through within `wait_limit`: none if all have. Stops
   /// nothing. Returns a refusal and throws as `close`.
   std::optional<Refusal> look(const GatePlan& plan, const GateLimits& limits);
-  /// Tells the streams to stop: those with the deepest backlog now, the others while `await_first`
-  /// and `close` wait. Requires: `plan` outlives the gate's closing. Returns a refusal and throws
-  /// as `close`.
+  /// Tells the streams to stop. Requires: `plan` outlives the gate's closing. Returns a refusal and
+  /// throws as `close`.
   std::optional<Refusal> send(const GatePlan& plan, const GateLimits& limits);
   /// Waits until a stream arrives, at most until `until`. True: it is time to `close`, because one
   /// has arrived, a limit has passed or the gate was given up.
@@ -124,9 +112,8 @@ class Gate {
   template <typename Body>
   std::optional<Refusal> guarded(const GatePlan& plan, std::optional<EnqueuedStops>& stops,
                                  Body&& body);
-  std::optional<Refusal> look_at_backlogs(const GatePlan& plan, EnqueuedStops& probes);
+  std::optional<Refusal> await_probes(EnqueuedStops& probes);
   std::optional<Refusal> begin(const GatePlan& plan);
-  std::optional<Refusal> enqueue_next();
   std::optional<Refusal> await_all();
   std::optional<Refusal> hold_copies_back(TimePoint deadline);
   void note_first();
@@ -139,31 +126,24 @@ class Gate {
   bool has_turn() const noexcept;
   bool unwanted() const;
   TimePoint wait_end() const;
-  void keep_up() noexcept;
   void note_stopped(bool stopped) noexcept;
   void watch_until(TimePoint deadline);
   void be_back_by(TimePoint deadline) noexcept;
-  void be_back_by(TimePoint deadline, TimePoint unstopped) noexcept;
   bool advance(State from, State to) noexcept;
   TimePoint open_late() noexcept;
-  std::chrono::nanoseconds patience_unstopped() const noexcept;
 
   Driver& driver_;
   Clock& clock_;
   GatePost& post_;
-  GateLimits limits_;                          // Of the last closing.
-  std::optional<EnqueuedStops> stops_;         // As before.
-  const GatePlan* plan_ = nullptr;             // As before.
-  std::chrono::nanoseconds arrival_limit_{0};  // The allowed limit, adjusted to the backlogs.
-  TimePoint arrivals_due_{0};                  // When the first stream is expected, at the latest.
-  std::atomic<bool> any_when_opened_{false};   // One stood when the watchdog opened it.
+  GateLimits limits_;                         // Of the last closing.
+  std::optional<EnqueuedStops> stops_;        // As before.
+  const GatePlan* plan_ = nullptr;            // As before.
+  std::atomic<bool> any_when_opened_{false};  // One stood when the watchdog opened it.
   TimePoint turn_end_{0};  // If no stream is stopped by then, the turn for slow calls is released.
-  std::optional<Refusal> refused_;  // While it waited; for `close` to return.
-  std::exception_ptr failed_;       // As before, to throw.
-  StopWord* open_word_ = nullptr;   // Until it is open.
-  NoCopies no_copies_;              // From the last arrival, at the latest, until it is open.
-  TimePoint copies_due_{0};         // Until then copies wait for the first arrival, if they do.
-  std::uint64_t epoch_ = 0;         // Zero before the first closing.
+  StopWord* open_word_ = nullptr;  // Until it is open.
+  NoCopies no_copies_;             // From the last arrival, at the latest, until it is open.
+  TimePoint copies_due_{0};        // Until then copies wait for the first arrival, if they do.
+  std::uint64_t epoch_ = 0;        // Zero before the first closing.
   Watchdog::Ticket ticket_ = Watchdog::Ticket::none;
   bool noted_ = false;  // Decorators were told that work is stopped.
   TimePoint first_arrival_{0};

@@ -2,7 +2,6 @@
 
 #include "driver/driver.hpp"
 #include "memory/ledger.hpp"
-#include "migrate/gates/backlog.hpp"
 #include "migrate/gates/gate_plan.hpp"
 #include "migrate/gates/stop_word.hpp"
 #include "migrate/stops/watchdog.hpp"
@@ -19,7 +18,7 @@
 namespace vma {
 
 /// What the gates of one runtime use to stop streams: the words that they open and, for each
-/// stream, its arrived word, the chain that stops it, and the observed backlog.
+/// stream, its arrived word and the chain that stops it.
 ///
 /// One thread at a time, which the caller ensures; its gates may be on their way at the same time.
 /// Epochs keep gates apart: a late write of an old gate neither opens a gate nor counts as an
@@ -32,7 +31,6 @@ class GatePost {
     std::uint64_t* arrived = nullptr;
     std::uint64_t asked = 0;  ///< The last epoch that the stream was told to write there.
     ExecGraphHandle chain{};  ///< For `Driver::stop`; none without graphs, or in a broken context.
-    Backlog backlog;
     std::uint64_t context_id = 0;  ///< Of the context that the chain belongs to.
     std::optional<int> gpu;        ///< The stream's, for messages; none in a broken context.
     std::uint64_t prepared = 0;    ///< The number of the last `prepare` that included it.

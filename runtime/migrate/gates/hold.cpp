@@ -64,18 +64,18 @@ Hold::~Hold() {
 
 /// While a hold waits for earlier work, contexts may come into use and be destroyed.
 void Hold::take_events() {
-  const std::vector<ContextHandle> in_use = contexts_.list();
+  in_use_ = contexts_.list();
   std::vector<Held> kept;
-  kept.reserve(held_.size() + in_use.size());  // So that no event is lost below.
+  kept.reserve(held_.size() + in_use_.size());  // So that no event is lost below.
   for (const Held& held : held_) {
-    if (std::ranges::find(in_use, held.context) != in_use.end()) {
+    if (std::ranges::find(in_use_, held.context) != in_use_.end()) {
       kept.push_back(held);
     } else {
       contexts_.give_back(held.context, held.at_rest);
     }
   }
   held_.swap(kept);
-  for (const ContextHandle context : in_use) {
+  for (const ContextHandle context : in_use_) {
     if (std::ranges::find(held_, context, &Held::context) != held_.end()) continue;
     // Created before anything stops: creating an event in a stopped context may hang.
     try {
@@ -177,6 +177,12 @@ std::unique_lock<std::shared_timed_mutex> Hold::look_for_captures(TimePoint dead
     }
     poll_until(clock, std::min(deadline, clock.now() + pause), [] { return false; });
   }
+}
+
+bool Hold::covers(const std::vector<ContextHandle>& contexts) const {
+  return std::ranges::all_of(contexts, [this](ContextHandle context) {
+    return std::ranges::find(in_use_, context) != in_use_.end();
+  });
 }
 
 bool Hold::advance(State from, State to) noexcept {
@@ -292,10 +298,20 @@ void Hold::hold_copies_back(TimePoint deadline) {
 bool Hold::await_rest(TimePoint deadline) {
   for (const Held& held : held_) {
     try {
-      if (!driver_.wait_event(held.at_rest, deadline)) return false;
+      if (!await_event(held.at_rest, deadline)) return false;
     } catch (const Error& error) {
       if (!context_is_broken(error.native())) throw;  // A broken context runs no more work.
     }
+  }
+  return true;
+}
+
+bool Hold::await_event(EventHandle event, TimePoint deadline) {
+  constexpr std::chrono::milliseconds look_period(5);
+  if (!given_up_) return driver_.wait_event(event, deadline);
+  while (!driver_.wait_event(event, std::min(deadline, driver_.clock().now() + look_period))) {
+    if (given_up_()) throw Error(ErrorKind::busy, "vma::migrate", "the move is no longer wanted");
+    if (driver_.clock().now() >= deadline) return false;
   }
   return true;
 }

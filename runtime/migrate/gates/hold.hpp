@@ -86,6 +86,9 @@ class Hold final : public StoppedWork {
   /// `look` is called before each try, while no capture can begin, and may throw what `close`
   /// throws. Requires: open.
   void before_tries(std::function<void()> look) { before_try_ = std::move(look); }
+  /// Once it returns true, all waiting ends in `busy`. It neither blocks nor throws. Requires:
+  /// open.
+  void ends_if(std::function<bool()> given_up) { given_up_ = std::move(given_up); }
   /// Outlives the hold; null for nothing. Requires: open.
   void enqueues(BeforeHold* before) noexcept { before_ = before; }
 
@@ -101,6 +104,8 @@ class Hold final : public StoppedWork {
   /// captures that the runtime cannot know of (the driver ends the capture), {driver_failure}. Then
   /// the hold is open again.
   void close(TimePoint deadline);
+  /// Whether all of these were in use when it closed: none of their work runs.
+  bool covers(const std::vector<ContextHandle>& contexts) const;
   int tries() const noexcept { return tries_; }
   /// When the first try began.
   TimePoint begun() const noexcept { return begun_; }
@@ -130,6 +135,7 @@ class Hold final : public StoppedWork {
   void arm(TimePoint deadline);
   void let_go() noexcept;
   bool await_rest(TimePoint deadline);
+  bool await_event(EventHandle event, TimePoint deadline);
   void await_copies(TimePoint deadline);
   void hold_copies_back(TimePoint deadline);
   bool advance(State from, State to) noexcept;
@@ -140,8 +146,10 @@ class Hold final : public StoppedWork {
   Watchdog& watchdog_;
   const std::chrono::nanoseconds patience_;
   std::function<void()> before_try_;
+  std::function<bool()> given_up_;
   BeforeHold* before_ = nullptr;
-  std::vector<Held> held_;
+  std::vector<ContextHandle> in_use_;  // In the last try.
+  std::vector<Held> held_;             // Those of them that are not broken.
   int tries_ = 0;
   TimePoint begun_{0};
   std::uint64_t epoch_ = 0;

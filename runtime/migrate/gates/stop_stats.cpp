@@ -81,7 +81,6 @@ std::string_view to_string(StopRefusal refusal) noexcept {
   switch (refusal) {
     case StopRefusal::none: return "none";
     case StopRefusal::capture: return "capture";
-    case StopRefusal::predicted_skew: return "predicted_skew";
     case StopRefusal::not_arrived: return "not_arrived";
     case StopRefusal::settle_late: return "settle_late";
     case StopRefusal::opened_by_watchdog: return "opened_by_watchdog";
@@ -102,21 +101,17 @@ std::string_view advice(StopRefusal refusal, bool stood) noexcept {
     case StopRefusal::capture:
       return "Gates cannot close while an attached stream captures: end the capture first, or give "
              "the move a longer MigrateOptions::deadline";
-    case StopRefusal::predicted_skew:
-      return "Launch less work ahead, or the same amount on each stream; or allow longer stops: "
-             "RuntimeOptions::gate_limit (VMART_GATE_LIMIT_US) above 80 ms, StopScope::hold";
     case StopRefusal::not_arrived:
       return stood
                  ? "Streams that wait for each other, as in a collective, cannot be stopped one by "
                    "one. Move between such steps, allow longer stops (RuntimeOptions::gate_limit, "
-                   "VMART_GATE_LIMIT_US, above 80 ms), or ask for StopScope::hold"
+                   "VMART_GATE_LIMIT_US), or ask for StopScope::hold"
                  : "Let work that never ends end before the move, or detach its stream; for a "
                    "longer backlog set MigrateOptions::deadline, launch less work ahead, or "
                    "synchronize before the move";
     case StopRefusal::settle_late:
       return "Use smaller chunks (AllocOptions::chunk_bytes), or write less to the memory during "
-             "the move; or allow longer stops: RuntimeOptions::gate_limit (VMART_GATE_LIMIT_US) "
-             "above 80 ms";
+             "the move; or allow longer stops: RuntimeOptions::gate_limit (VMART_GATE_LIMIT_US)";
     case StopRefusal::opened_by_watchdog:
       return "Another thread that frees device memory, unloads a module or destroys a context "
              "delays driver calls: do that before or after the move, or attach streams without "

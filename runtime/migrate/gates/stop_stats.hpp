@@ -14,7 +14,6 @@ namespace vma {
 enum class StopRefusal {
   none,
   capture,
-  predicted_skew,
   not_arrived,
   settle_late,
   opened_by_watchdog,
@@ -27,7 +26,7 @@ enum class StopRefusal {
   suspension_refused,  // The last one: `StopStats` counts up to it.
 };
 
-/// "predicted_skew" and so on; the keys of `MigrationReport::reasons`.
+/// "not_arrived" and so on; the keys of `MigrationReport::reasons`.
 std::string_view to_string(StopRefusal refusal) noexcept;
 
 /// What a program can do about it, in a sentence that ends the message of `busy`. `stood`: streams

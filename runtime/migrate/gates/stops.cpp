@@ -37,8 +37,8 @@ void while_stopped(Clock& clock, Stop& stop, StopKind kind, StopStats& stats,
 }  // namespace
 
 Stops::Turn::Turn(Stops& stops)
-    : stops_(stops), lock_((++stops.gates_waiting_, stops.turn_)), gate_post_(stops.gate_post_) {
-  --stops.gates_waiting_;
+    : stops_(stops), lock_((++stops.waiting_, stops.turn_)), gate_post_(stops.gate_post_) {
+  --stops.waiting_;
 }
 
 Stops::Stops(Memory& memory, bool suspends, OwnContext own_context)
@@ -81,9 +81,9 @@ void Stops::hold_while(BoundStream stream, const HoldLimits& limits, MigrationRe
   ProcessExit::come_first();
   ProcessExit::hold_back();
   Clock& clock = memory_.driver().clock();
-  ++holds_waiting_;
+  ++waiting_;
   const MutexLock turn(turn_);
-  --holds_waiting_;
+  --waiting_;
   const Measuring measuring(clock);
   HoldPost& post = hold_post(stream);
   std::optional<MutexLock> slow_work;  // From the first stop until the hold is open.
@@ -145,15 +145,15 @@ bool Stops::gate_arrives_soon(Address allocation) {
   const AttachedStreams::Use streams(attached_, allocation);
   const GatePlan plan = plan_gate(streams.streams(), memory_.topology());
   GateLimits limits;
-  limits.look_limit = soon;
+  limits.wait_limit = soon;
   limits.turn = &slow_work;
   limits.given_up = [&] { return streams.wanted().load(); };
-  GatePost& post = turn.gate_post();
-  if (Gate(memory_.driver(), post).look(plan, limits)) return false;
-  return std::ranges::all_of(plan.stops, [&](const GateStop& stop) {
-    const Backlog& backlog = post.stand(stop).backlog;
-    return !backlog.missed() && backlog.reach() <= soon;
-  });
+  return !Gate(memory_.driver(), turn.gate_post()).look(plan, limits);
+}
+
+bool Stops::prefers_gate(Address allocation) {
+  if (!attached_.any(allocation)) return false;
+  return !memory_.driver().has_context_hold() || gate_arrives_soon(allocation);
 }
 
 /// The kernel module takes one GPU after the other.
@@ -209,9 +209,9 @@ SuspensionFinding Stops::check_suspension(DeviceId device, ContextHandle program
     suspension_check_.note_refused(device, error);
     return suspension_check_.finding(device);
   }
-  ++holds_waiting_;
+  ++waiting_;
   const MutexLock turn(turn_);
-  --holds_waiting_;
+  --waiting_;
   // Not `Measuring`: the check waits to see that nothing happens, beside work of other GPUs.
   const MutexLock slow_work(memory_.chunks().slow_calls().turn());
   return suspension_check_.check(device, program, own);
@@ -237,6 +237,14 @@ std::optional<GateRefusal> Stops::close(Suspension& suspension, TimePoint deadli
 }
 
 std::optional<GateRefusal> Stops::close(Hold& hold, TimePoint deadline) {
+  return refusing(hold, [&] { hold.close(deadline); });
+}
+
+std::optional<GateRefusal> Stops::drain(Hold& hold, TimePoint deadline) {
+  return refusing(hold, [&] { hold.drain(deadline); });
+}
+
+std::optional<GateRefusal> Stops::refusing(Hold& hold, const std::function<void()>& body) {
   StopRefusal why = StopRefusal::not_arrived;
   hold.before_tries([&] {
     try {
@@ -247,7 +255,7 @@ std::optional<GateRefusal> Stops::close(Hold& hold, TimePoint deadline) {
     }
   });
   try {
-    hold.close(deadline);
+    body();
     return std::nullopt;
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::busy) throw;
@@ -261,9 +269,9 @@ std::optional<GateRefusal> Stops::suspend_while(const HoldLimits& limits, Migrat
   ProcessExit::come_first();
   ProcessExit::hold_back();
   Clock& clock = memory_.driver().clock();
-  ++holds_waiting_;
+  ++waiting_;
   const MutexLock turn(turn_);
-  --holds_waiting_;
+  --waiting_;
   const Measuring measuring(clock);
   const MutexLock slow_work(memory_.chunks().slow_calls().turn());  // None beside it but our own.
   Suspension suspension(memory_.driver(), watchdog_, memory_.topology().devices(), limits.patience);

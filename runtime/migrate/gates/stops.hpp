@@ -97,11 +97,15 @@ class Stops {
   ContextHandle unchecked(DeviceId device);
   /// As `may_suspend`, from what is known: does not block.
   bool is_known_to_suspend(Location from, Location to);
-  /// Whether a gate is worth trying where work can be suspended: all streams that may use the
-  /// allocation would arrive within `soon`. Finds out by a write on each stream of which that is
-  /// not known, which stops nothing. Blocks: for that long. Requires: the caller holds no turn.
+  /// Whether a gate is worth trying where work can be suspended or held: all streams that may use
+  /// the allocation would arrive within `soon`. Finds out by a write on each, which stops nothing.
+  /// Blocks: for that long. Requires: the caller holds no turn.
   bool gate_arrives_soon(Address allocation);
   static constexpr std::chrono::milliseconds soon{1};
+  /// Whether work that uses the allocation and is not suspended stops at a gate, and not under a
+  /// hold: where streams are attached that would arrive soon, or where the driver has no holds.
+  /// Blocks and requires: as `gate_arrives_soon`.
+  bool prefers_gate(Address allocation);
   /// How long a suspension takes alone, as the checks have measured it.
   StallForecast::Suspending suspending() const;
   /// Whether that was asked for.
@@ -120,13 +124,10 @@ class Stops {
   std::optional<GateRefusal> close(Suspension& suspension, TimePoint deadline);
   /// Closes it. A refusal: work has not ended at the deadline, or a stream captures.
   std::optional<GateRefusal> close(Hold& hold, TimePoint deadline);
-  /// Threads that wait for their turn. A gate that no stream has arrived at for long gives its turn
-  /// up for them.
-  struct Waiting {
-    int holds = 0, gates = 0;
-    bool any() const noexcept { return holds + gates > 0; }
-  };
-  Waiting waiting() const noexcept { return {holds_waiting_, gates_waiting_}; }
+  /// Waits for what was launched, with nothing stopped. A refusal: as for `close`.
+  std::optional<GateRefusal> drain(Hold& hold, TimePoint deadline);
+  /// Whether other threads wait for their turn.
+  bool others_wait() const noexcept { return waiting_ > 0; }
 
   AttachedStreams& attached() noexcept { return attached_; }
   const AttachedStreams& attached() const noexcept { return attached_; }
@@ -141,6 +142,7 @@ class Stops {
 
  private:
   HoldPost& hold_post(BoundStream stream) VMART_REQUIRES(turn_);
+  std::optional<GateRefusal> refusing(Hold& hold, const std::function<void()>& body);
   bool loses_reach(Location from, Location to) const;
   ContextHandle context_of_program(DeviceId device);
   template <typename FindOut>
@@ -153,7 +155,7 @@ class Stops {
   SuspensionCheck suspension_check_;  // Only a thread with the turn checks.
   AttachedStreams attached_;
   std::array<StopStats, static_cast<std::size_t>(StopKind::suspension) + 1> stats_;
-  std::atomic<int> holds_waiting_{0}, gates_waiting_{0};
+  std::atomic<int> waiting_{0};  // For the turn.
 
   Mutex turn_;  // Taken before the turn for slow calls.
   std::map<ContextHandle, std::unique_ptr<HoldPost>> hold_posts_ VMART_GUARDED_BY(turn_);

@@ -20,15 +20,10 @@ constexpr int copy_patience = 8;
 /// Enough for 256 MiB through a host link; more only delays the next try.
 constexpr double slowest_link_bytes_per_s = 20e9;
 
-/// A program may attach and detach streams faster than gates close. After this many tries that were
-/// given up for it, both wait for the next try, which waits for the streams no longer than this.
-constexpr int yields_max = 2;
-constexpr std::chrono::milliseconds insisting_limit(250);
-
-std::chrono::nanoseconds copy_limit(std::uint64_t size_bytes) {
+std::chrono::nanoseconds copy_time(std::uint64_t size_bytes) {
   const double seconds = static_cast<double>(size_bytes) / slowest_link_bytes_per_s;
-  return copy_patience * std::chrono::duration_cast<std::chrono::nanoseconds>(
-                             std::chrono::duration<double>(seconds));
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+      std::chrono::duration<double>(seconds));
 }
 
 std::vector<Address> begins_of(const LiveBatch& batch) {
@@ -51,7 +46,6 @@ BatchStop::BatchStop(const MoveParts& parts, const LiveRanges& ranges, LiveBatch
       post_(turn.gate_post()),
       allocations_(begins_of(batch)),
       max_stall_(max_stall),
-      insists_(batch.yields >= yields_max),
       stop_(batch.stop()),
       leaves_one_(std::ranges::all_of(
           batch.chunks,
@@ -61,41 +55,33 @@ BatchStop::BatchStop(const MoveParts& parts, const LiveRanges& ranges, LiveBatch
 
 /// The program wants a stream or memory back, or wants a migration to end.
 bool BatchStop::given_up() const noexcept {
-  return (streams_ && streams_->wanted() && !insists_) || ranges_.any_unwanted();
+  return (streams_ && streams_->wanted()) || ranges_.any_unwanted();
 }
 
-void BatchStop::keep_streams() {
-  if (!nobody_attaches_) nobody_attaches_.emplace(parts_.stops.attached().attaching());
-}
-
+/// A gate that may give way is a short try. Any other waits as long as the move may.
 GateLimits BatchStop::limits() {
   GateLimits limits;
-  // A collective that the gate has cut in two is stopped until it opens: the first tries find that
-  // out sooner, and only the last ones use a limit that was widened.
-  constexpr int halvings = 2;
-  constexpr int tries_patient = 5;
-  const std::chrono::nanoseconds first_limit = parts_.limits.gate_limit;
-  limits.arrival_limit = batch_.gate_limit;
-  limits.arrival_limit_min = batch_.tries < tries_patient
-                                 ? first_limit / (1 << std::max(0, halvings - batch_.tries))
-                                 : std::max(first_limit, batch_.gate_limit / 2);
-  // Nothing is stopped until the first stream arrives, but other moves wait for this try.
-  limits.wait_limit = insists_ ? insisting_limit : batch_.deadline - clock_.now();
-  const bool others_wait = parts_.stops.waiting().any();
-  limits.look_limit = std::min<std::chrono::nanoseconds>(
-      limits.wait_limit, others_wait ? LiveBatch::turn_limit_min : batch_.turn_limit());
   if (batch_.front().choice.gives_way) {
-    limits.arrival_limit = limits.wait_limit = limits.look_limit = Stops::soon;
+    limits.arrival_limit =
+        std::min<std::chrono::nanoseconds>(Stops::soon, parts_.limits.gate_limit);
+    limits.wait_limit = Stops::soon;
+  } else {
+    limits.arrival_limit = parts_.limits.gate_limit;
+    limits.wait_limit = batch_.deadline - clock_.now();
   }
   limits.turn = &slow_call_turn_;
   limits.given_up = [this] { return given_up(); };
-  limits.skew_limit = batch_.gate_limit;
-  limits.settle_limit = batch_.gate_limit;
-  limits.tells_ahead = batch_.blocked;
-  if (batch_.way() == Way::stopped) {
-    limits.settle_limit += copy_limit(batch_.front().transaction.size_bytes());
-  }
+  limits.settle_limit = parts_.limits.gate_limit;
+  const std::chrono::nanoseconds copy = copy_time(batch_.front().transaction.size_bytes());
+  if (batch_.way() == Way::live) limits.settle_limit += copy;  // All may have been written again.
+  if (batch_.way() == Way::stopped) limits.settle_limit += copy_patience * copy;
   return limits;
+}
+
+std::chrono::nanoseconds BatchStop::hold_limit() const {
+  const std::chrono::nanoseconds limit =
+      parts_.stops.others_wait() ? LiveBatch::hold_limit_min : batch_.hold_limit();
+  return std::min<std::chrono::nanoseconds>(limit, batch_.deadline - clock_.now());
 }
 
 // --- Before the streams stop
@@ -114,24 +100,13 @@ std::optional<GateRefusal> BatchStop::off_unless_done(Body&& body) {
   }
 }
 
-std::optional<GateRefusal> BatchStop::look() {
-  auto refusal = off_unless_done([this] { return look_at_streams(); });
+std::optional<GateRefusal> BatchStop::drain() {
+  auto refusal = off_unless_done([this] {
+    ProcessExit::hold_back();
+    return parts_.stops.drain(make_hold(), clock_.now() + hold_limit());
+  });
   call_off();
   return refusal;
-}
-
-/// With one stream there is no skew to predict.
-std::optional<GateRefusal> BatchStop::look_at_streams() {
-  ProcessExit::hold_back();
-  slow_call_turn_.take();  // For the words of streams that were not stopped before.
-  if (insists_) keep_streams();
-  name_streams();
-  if (plan_.stops.size() <= 1) return std::nullopt;
-  post_.prepare(plan_);
-  GateLimits looking = limits();
-  // Kept, since it is short: `attaching` is held, and is taken after the turn everywhere.
-  if (insists_) looking.turn = nullptr;
-  return gate_.look(plan_, looking);
 }
 
 std::optional<GateRefusal> BatchStop::send() {
@@ -146,7 +121,6 @@ std::optional<GateRefusal> BatchStop::tell_streams() {
   if (stop_ != StopKind::gate) {
     in_use_ = parts_.stops.users(allocations_.front(), true);
   } else {
-    if (insists_) keep_streams();
     name_streams();
     if (plan_.stops.empty()) {
       return GateRefusal{StopRefusal::streams_changed,
@@ -225,7 +199,7 @@ std::optional<GateRefusal> BatchStop::close() {
 std::optional<GateRefusal> BatchStop::suspend() {
   suspension_.emplace(driver_, parts_.stops.watchdog(), parts_.memory.topology().devices(),
                       limits().settle_limit);
-  if (auto refusal = parts_.stops.close(*suspension_, clock_.now() + batch_.gate_limit)) {
+  if (auto refusal = parts_.stops.close(*suspension_, clock_.now() + parts_.limits.gate_limit)) {
     suspension_.reset();
     return refusal;
   }
@@ -235,14 +209,19 @@ std::optional<GateRefusal> BatchStop::suspend() {
   return std::nullopt;
 }
 
-/// The work goes on while its end is waited for.
-std::optional<GateRefusal> BatchStop::hold() {
+Hold& BatchStop::make_hold() {
   const LiveChunk& first = batch_.front();
   const BoundStream stream =
       parts_.engine.spare_stream(first.transaction.from(), first.range.task->to, CopyUnder::hold);
   hold_.emplace(driver_, parts_.memory.contexts(), turn_.hold_post(stream), parts_.stops.watchdog(),
                 limits().settle_limit);
-  if (auto refusal = parts_.stops.close(*hold_, clock_.now() + limits().look_limit)) {
+  hold_->ends_if([this] { return given_up(); });
+  return *hold_;
+}
+
+/// The work goes on while its end is waited for.
+std::optional<GateRefusal> BatchStop::hold() {
+  if (auto refusal = parts_.stops.close(make_hold(), clock_.now() + hold_limit())) {
     hold_.reset();
     return refusal;
   }
@@ -321,13 +300,13 @@ std::optional<GateRefusal> BatchStop::switch_first() {
     note_filled(first);
   }
   if (clock_.now() - let_through_ >= ask_period) ask();
-  // Work of a stream that was attached since the plan was made runs, and may have written after the
-  // settling; streams attached from here on wait.
-  if (stop_ == StopKind::gate) {
-    keep_streams();
-    if (parts_.stops.attached().last_attach(allocations_) != last_attach_) {
+  // Work of a stream that was attached since runs, and may have written after the settling; streams
+  // attached from here on wait.
+  if (stop_ != StopKind::suspension) {
+    nobody_attaches_.emplace(parts_.stops.attached().attaching());
+    if (!all_stand()) {
       return GateRefusal{StopRefusal::streams_changed,
-                         "the program attached a stream while the gate was closed"};
+                         "the program attached a stream while its work was stopped"};
     }
   }
   if (!commit()) {
@@ -351,6 +330,14 @@ std::optional<GateRefusal> BatchStop::switch_first() {
   }
   first.transaction.keep_target();
   return std::nullopt;
+}
+
+/// Whether no stream was attached, since the plan was made or in a context that is not held, whose
+/// work runs. Requires: nobody attaches.
+bool BatchStop::all_stand() const {
+  const AttachedStreams& attached = parts_.stops.attached();
+  return stop_ == StopKind::gate ? attached.last_attach(allocations_) == last_attach_
+                                 : hold_->covers(attached.contexts());
 }
 
 GateRefusal BatchStop::not_filled(const LiveChunk& chunk, std::chrono::nanoseconds limit) const {

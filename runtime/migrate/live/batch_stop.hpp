@@ -18,7 +18,7 @@ namespace vma {
 /// process or holds its contexts, as the batch wants, commits, settles or copies and switches one
 /// chunk after the other, and lets everything go on.
 ///
-///     look, or send -> await_first ... -> switch_chunks     (or call_off at any time)
+///     drain, or send -> await_first ... -> switch_chunks     (or call_off at any time)
 ///
 /// Whatever the outcome, nothing is stopped afterwards. Without a switch, work of the runtime may
 /// still run on a chunk: `LiveStaging::stand_down` handles its end. One thread, once.
@@ -32,9 +32,9 @@ class BatchStop {
   BatchStop(const BatchStop&) = delete;
   BatchStop& operator=(const BatchStop&) = delete;
 
-  /// Measures the backlogs, if they must be known and are not, and does nothing else. Returns a
-  /// refusal and throws as `send`. Blocks: while the streams work off what was launched.
-  std::optional<GateRefusal> look();
+  /// Before a hold: waits for what was launched, with nothing stopped, so that little is left to
+  /// wait for when it closes. Does nothing else. Returns a refusal and throws as `send`.
+  std::optional<GateRefusal> drain();
   /// Tells the streams to stop. A refusal: the try was given up, and
   /// nothing has changed. Throws: Error; as for a refusal.
   std::optional<GateRefusal> send();
@@ -56,15 +56,15 @@ class BatchStop {
  private:
   static constexpr std::chrono::microseconds ask_period{300};
   GateLimits limits();
+  std::chrono::nanoseconds hold_limit() const;
   std::optional<GateRefusal> close();
   std::optional<GateRefusal> suspend();
   std::optional<GateRefusal> hold();
+  Hold& make_hold();
   bool commit();
   void open() noexcept;
   bool given_up() const noexcept;
-  void keep_streams();
   void name_streams();
-  std::optional<GateRefusal> look_at_streams();
   std::optional<GateRefusal> tell_streams();
   template <typename Body>
   std::optional<GateRefusal> off_unless_done(Body&& body);
@@ -73,6 +73,7 @@ class BatchStop {
   void begin_filling();
   void settle_next();
   std::optional<GateRefusal> switch_first();
+  bool all_stand() const;
   GateRefusal not_filled(const LiveChunk& chunk, std::chrono::nanoseconds limit) const;
   void switch_others();
   void note_filled(const LiveChunk& first);
@@ -90,11 +91,9 @@ class BatchStop {
   GatePost& post_;
   const std::vector<Address> allocations_;
   const std::chrono::nanoseconds max_stall_;
-  /// Streams were attached or detached during too many tries: this try blocks that until its end.
-  const bool insists_;
   const StopKind stop_;                          // The batch has no chunk left at the end.
   const bool leaves_one_;                        // GPU, as all chunks do that settle.
-  std::optional<MutexLock> nobody_attaches_;     // For the whole of a try that insists.
+  std::optional<MutexLock> nobody_attaches_;     // From the last look at the streams.
   std::optional<SpareKernels::Pause> no_loads_;  // While anything is stopped.
   std::optional<AttachedStreams::Use> streams_;  // From its turn until everything continues.
   GatePlan plan_;

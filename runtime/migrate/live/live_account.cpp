@@ -54,10 +54,6 @@ void LiveAccount::gave_up(StopRefusal why) noexcept {
   count(to_string(why));
 }
 
-void LiveAccount::used_limit(std::chrono::nanoseconds gate_limit) noexcept {
-  report_.gate_limit = std::max(report_.gate_limit, gate_limit);
-}
-
 void LiveAccount::moved(LiveChunk& chunk, std::optional<std::uint64_t> copied_twice) noexcept {
   const Transaction& transaction = chunk.transaction;
   ++report_.chunks_moved;

@@ -34,7 +34,6 @@ class LiveAccount {
   /// migrations.
   void tell_stood(const LiveChunk& first, const GateTimes& times, std::size_t streams) noexcept;
   void gave_up(StopRefusal why) noexcept;
-  void used_limit(std::chrono::nanoseconds gate_limit) noexcept;
   /// The chunk is at its target, by a live copy if `copied_twice` says how many bytes of it had to
   /// be copied again.
   void moved(LiveChunk& chunk, std::optional<std::uint64_t> copied_twice) noexcept;

@@ -72,12 +72,7 @@ struct LiveBatch {
   TimePoint deadline{0};  ///< For all tries.
   int tries = 0;          ///< Tries that were given up, except those that only waited.
   int waits = 0;          ///< Tries in which no stream got through its backlog, or its capture.
-                          ///< Each waits for longer.
-  int yields = 0;         ///< Tries that were given up since streams were attached or detached.
-  /// For the next try: from the first arrival to the last, and from there to the first switch.
-  std::chrono::nanoseconds gate_limit{0};
-  /// In a try the watchdog opened the gate before it was closed, while a stream stood.
-  bool blocked = false;
+                          ///< Each hold waits for longer.
 
   LiveChunk& front() const { return *chunks.front(); }
   /// The first one that can no longer move. Null if there is none.
@@ -94,13 +89,12 @@ struct LiveBatch {
   CopyUnder copies_under() const {
     return stop() == StopKind::gate ? CopyUnder::gate : CopyUnder::hold;
   }
-  /// How long the next try keeps others waiting who need the turn to stop work. It grows, so that
-  /// any backlog can be waited for.
-  std::chrono::nanoseconds turn_limit() const noexcept {
+  /// How long a hold waits for what was launched. It grows, so that any backlog can be waited for.
+  std::chrono::nanoseconds hold_limit() const noexcept {
     constexpr int doublings_max = 10;
-    return turn_limit_min * (1 << std::min(waits, doublings_max));
+    return hold_limit_min * (1 << std::min(waits, doublings_max));
   }
-  static constexpr std::chrono::seconds turn_limit_min{2};
+  static constexpr std::chrono::seconds hold_limit_min{2};
 };
 
 }  // namespace vma

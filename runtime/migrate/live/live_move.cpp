@@ -90,15 +90,14 @@ void LiveMove::move_next(LiveChunk& first) {
   });
 }
 
-/// Finds out how the program's work can be stopped. Where streams are attached, gates do until it
-/// is known whether work can be suspended.
-/// Throws: Error if it cannot be.
+/// Finds out how the program's work can be stopped. Throws: Error if it cannot be.
 void LiveMove::require_stop(const LiveChunk& first) {
   const Location from = first.transaction.from(), to = first.range.task->to;
-  if (parts_.stops.attached().any(first.range.allocation.begin())) {
-    return staging_.ways().foresee(first);
-  }
+  const bool attached = parts_.stops.attached().any(first.range.allocation.begin());
+  if (attached) conditions_.require_streams(first.range);
+  if (staging_.ways().foresee_gates(first)) return;
   if (parts_.stops.may_suspend(from, to) || parts_.memory.driver().has_context_hold()) return;
+  if (attached) return;  // At gates that wait.
   throw Error(ErrorKind::unsupported, live_move_call,
               fmt::format("the program's work on {} cannot be suspended, as 'vmart doctor' "
                           "explains, this driver holds no context, and no attached stream may use "
@@ -165,8 +164,6 @@ void LiveMove::give_up_or_back_off(LiveBatch& batch, const Try& last) {
     ++batch.waits;
     return;
   }
-  // Told ahead, streams have to arrive as predicted.
-  if (refusal.why == StopRefusal::predicted_skew) batch.blocked = false;
   const auto error = tries_.give_up_or_back_off(batch, refusal, last.stood);
   if (!error) return;
   if (error->kind() != ErrorKind::busy) throw *error;
@@ -186,7 +183,6 @@ void LiveMove::prepare_to_stop(LiveBatch& batch) {
   }
   concerned_ = &batch.front();
   conditions_.require_movable(batch.front().range, batch.deadline);
-  if (gave_turn_up_) await_others();
   // Only the first migration waits for its pins; the others do so when they are the first.
   const LiveChunk& first = batch.front();
   std::erase_if(batch.chunks, [&](const LiveChunk* chunk) {
@@ -201,16 +197,6 @@ void LiveMove::prepare_to_stop(LiveBatch& batch) {
   }
   tries_.await_budget(batch);
   conditions_.require_going_on();
-}
-
-/// Lets those have their turn for which it was given up.
-void LiveMove::await_others() {
-  constexpr std::chrono::milliseconds look_period(1), limit(100);
-  const TimePoint end = clock_.now() + limit;
-  while (parts_.stops.waiting().any() && clock_.now() < end) {
-    conditions_.pause_until(clock_.now() + look_period);
-  }
-  gave_turn_up_ = false;
 }
 
 /// Whether nothing has changed since the chunks were staged. Requires: the caller holds
@@ -248,17 +234,16 @@ bool LiveMove::must_settle(const LiveChunk& chunk) const {
   return chunk.copier != nullptr && !(unchanged && allocation.read_only());
 }
 
-/// None: something has changed, or a hold needs the turn; that is not a try.
+/// None: something has changed; that is not a try.
 std::optional<LiveMove::Try> LiveMove::stop_once(LiveBatch& batch) {
   AllOperations operations(allocations_of(batch));
   Try result;
-  tries_.set_limit(batch);
   require_streams(batch);
   concerned_ = &batch.front();
-  if (batch.stop() == StopKind::gate) {
+  if (batch.stop() == StopKind::hold) {
     noting_failure(result, [&] {
       Stops::Turn turn(parts_.stops);
-      return BatchStop(parts_, ranges_, batch, staging_.max_stall(), turn).look();
+      return BatchStop(parts_, ranges_, batch, staging_.max_stall(), turn).drain();
     });
     if (result.refusal || result.failure) return result;
   }
@@ -297,22 +282,16 @@ void LiveMove::make_ready(LiveChunk& chunk) {
 }
 
 /// Waits for the streams; on return the move has `operations`. False: the batch cannot move at this
-/// stop, or a hold needs the turn.
+/// stop.
 bool LiveMove::await_first(LiveBatch& batch, AllOperations& operations) {
-  const TimePoint begun = clock_.now();
   bool looked = true;  // At the chunks, since the move has `operations`.
   while (!stop_->await_first(clock_.now() + operations_kept)) {
     operations.let_go();
     looked = false;
-    const Stops::Waiting others = parts_.stops.waiting();
-    const bool long_enough = others.gates > 0 && clock_.now() - begun >= batch.turn_limit();
-    gave_turn_up_ = others.holds > 0 || long_enough;
-    if (long_enough) ++batch.waits;
-    if (gave_turn_up_) return false;
   }
   if (looked) return true;  // Streams may be stopped now.
   constexpr std::chrono::microseconds look_period(20);
-  const TimePoint end = clock_.now() + batch.gate_limit;
+  const TimePoint end = clock_.now() + parts_.limits.gate_limit;
   while (!operations.try_take()) {
     if (clock_.now() >= end) return false;
     poll_until(clock_, std::min<TimePoint>(end, clock_.now() + look_period), [] { return false; });
@@ -326,17 +305,15 @@ bool LiveMove::await_first(LiveBatch& batch, AllOperations& operations) {
 void LiveMove::account_for(LiveBatch& batch, const BatchStop& stop, Try& result) noexcept {
   const GateTimes& times = stop.times();
   result.stood = times.first_arrival > TimePoint(0);
-  // A call of ours blocked before all streams were stopped.
-  if (result.refusal && result.refusal->why == StopRefusal::opened_by_watchdog &&
-      !stop.all_stood()) {
-    batch.blocked = result.stood;
-  }
   log(LogLevel::debug, "{} for {} chunks and {} streams: {} switched, stopped for {:.0f} us{}{}",
       to_string(batch.stop()), batch.chunks.size(), stop.streams(),
       std::ranges::count_if(batch.chunks, &LiveChunk::switched),
       stop.all_stood() ? in_seconds(times.stall()) * 1e6 : 0.0, result.refusal ? ": " : "",
       result.refusal ? result.refusal->detail : "");
-  for_each_range(batch, [&](LiveRange& range) { range.account.used_limit(batch.gate_limit); });
+  if (batch.stop() == StopKind::gate) {
+    for_each_range(batch,
+                   [&](LiveRange& range) { range.report.gate_limit = parts_.limits.gate_limit; });
+  }
   if (times.first_arrival != TimePoint(0)) {
     parts_.pace.spent_stall(times.first_arrival, times.opened - times.first_arrival);
   }

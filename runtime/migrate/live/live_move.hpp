@@ -51,7 +51,6 @@ class LiveMove {
   void call_off() noexcept;
   void give_up_or_back_off(LiveBatch& batch, const Try& last);
   void prepare_to_stop(LiveBatch& batch);
-  void await_others();
   bool chunks_ready(const LiveBatch& batch) const;
   void require_streams(const LiveBatch& batch);
   std::optional<Try> stop_once(LiveBatch& batch);
@@ -78,7 +77,6 @@ class LiveMove {
   std::optional<Stops::Turn> turn_;  // While it stops anything.
   std::optional<BatchStop> stop_;    // Of the last try.
   LiveChunk* concerned_ = nullptr;   // By an error that is thrown now.
-  bool gave_turn_up_ = false;        // For others that waited for it.
 };
 
 }  // namespace vma

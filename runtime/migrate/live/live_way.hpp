@@ -22,7 +22,7 @@ struct WayChoice {
   Way way = Way::live;
   std::string reason;              ///< Why it is not `live`; empty if it is.
   StopKind stop = StopKind::gate;  ///< All but a gate need to know of no stream.
-  /// A gate that does not close soon gives way to a suspension.
+  /// A gate that does not close soon gives way to a suspension or a hold.
   bool gives_way = false;
 
   WayChoice stopped_instead(const std::string& why) const {

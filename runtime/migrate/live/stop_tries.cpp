@@ -9,10 +9,7 @@
 namespace vma {
 
 StopTries::StopTries(const MoveParts& parts, const MoveConditions& conditions)
-    : parts_(parts),
-      clock_(parts.memory.driver().clock()),
-      conditions_(conditions),
-      gate_limit_(parts.limits.gate_limit) {}
+    : parts_(parts), clock_(parts.memory.driver().clock()), conditions_(conditions) {}
 
 TimePoint StopTries::deadline(const LiveRange& range) const {
   const TimePoint begun = range.pinned_since.value_or(clock_.now());
@@ -31,7 +28,7 @@ void StopTries::await_budget(LiveBatch& batch) const {
 }
 
 std::optional<Error> StopTries::give_up_or_back_off(LiveBatch& batch, const Gate::Refusal& refusal,
-                                                    bool stood) {
+                                                    bool stood) const {
   const TimePoint now = clock_.now();
   const LiveChunk* const broken = batch.broken();
   const LiveChunk& named = broken != nullptr ? *broken : batch.front();
@@ -54,25 +51,12 @@ std::optional<Error> StopTries::give_up_or_back_off(LiveBatch& batch, const Gate
     return Error(ErrorKind::busy, live_move_call,
                  fmt::format("{}. {}", tried(), advice(refusal.why, stood)));
   }
-  if (refusal.why == StopRefusal::streams_changed) ++batch.yields;
-  widen_limit(refusal, stood);
-  back_off(stood && refusal.why != StopRefusal::predicted_skew, batch.tries);
+  back_off(stood, batch.tries);
   // All copies of the program have waited for this try: they get at least as long as that.
   if (refusal.why == StopRefusal::copies_busy)
     conditions_.pause_until(clock_.now() + NoCopies::unstopped_limit * (batch.waits + 1));
   ++(only_waited ? batch.waits : batch.tries);
   return std::nullopt;
-}
-
-/// For reasons that are likely to end another try with the same limit, too. A measurement of the
-/// backlogs stops nothing, so it counts only for the skew that it predicts.
-void StopTries::widen_limit(const Gate::Refusal& refusal, bool stood) noexcept {
-  const bool late = refusal.why == StopRefusal::predicted_skew ||
-                    refusal.why == StopRefusal::settle_late ||
-                    (refusal.why == StopRefusal::not_arrived && stood);
-  if (!late) return;
-  const auto limit_max = std::max(parts_.limits.gate_limit, parts_.limits.gate_limit_max);
-  gate_limit_ = std::min(2 * gate_limit_, limit_max);
 }
 
 /// Collectives that wait for each other across GPUs may be cut in two by a gate, and need a while

@@ -13,9 +13,8 @@
 
 namespace vma {
 
-/// How often, how long and how patiently a live move tries to stop for a batch: the deadline, the
-/// gate limit that grows where programs are slow to arrive, and the pauses between tries. Only the
-/// thread of the move calls it.
+/// How often and how long a live move tries to stop for a batch: the deadline, and the pauses
+/// between tries. Only the thread of the move calls it.
 class StopTries {
  public:
   StopTries(const MoveParts& parts, const MoveConditions& conditions);
@@ -27,22 +26,18 @@ class StopTries {
   void begin(LiveBatch& batch) const;
   /// Blocks: until the stall budget allows a stop; the batch's deadline moves by as much.
   void await_budget(LiveBatch& batch) const;
-  /// The next try uses the limit that the tries before it have led to.
-  void set_limit(LiveBatch& batch) const { batch.gate_limit = gate_limit_; }
   /// A try was given up; `stood`: some stream was stopped. Blocks: for the pause before the next
   /// one. Returns the error that ends the migrations of the batch once tries or time are used up:
   /// `busy`, which says what to do about it, or `driver_failure` if a target cannot be switched to.
   std::optional<Error> give_up_or_back_off(LiveBatch& batch, const Gate::Refusal& refusal,
-                                           bool stood);
+                                           bool stood) const;
 
  private:
-  void widen_limit(const Gate::Refusal& refusal, bool stood) noexcept;
   void back_off(bool may_be_cut, int attempt) const;
 
   const MoveParts& parts_;
   Clock& clock_;
   const MoveConditions& conditions_;
-  std::chrono::nanoseconds gate_limit_;  // For the next try; see MoverLimits::gate_limit_max.
 };
 
 }  // namespace vma

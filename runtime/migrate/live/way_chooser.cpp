@@ -13,19 +13,27 @@ bool WayChooser::may_suspend(const LiveChunk& chunk) const {
   return parts_.stops.is_known_to_suspend(chunk.transaction.from(), chunk.range.task->to);
 }
 
-void WayChooser::foresee(const LiveChunk& chunk) {
-  const Address allocation = chunk.range.allocation.begin();
-  if (gates_arrive_soon_ || !may_suspend(chunk) || !parts_.stops.attached().any(allocation)) return;
-  gates_arrive_soon_ = parts_.stops.gate_arrives_soon(allocation);
+bool WayChooser::may_hold() const {
+  return parts_.memory.driver().has_context_hold();
+}
+
+bool WayChooser::has_streams(const LiveChunk& chunk) const {
+  return parts_.stops.attached().any(chunk.range.allocation.begin());
+}
+
+bool WayChooser::foresee_gates(const LiveChunk& chunk) {
+  if (!has_streams(chunk)) return false;
+  if (!gates_arrive_soon_) {
+    gates_arrive_soon_ = parts_.stops.gate_arrives_soon(chunk.range.allocation.begin());
+  }
+  return *gates_arrive_soon_;
 }
 
 /// Whoever attaches streams has promised that all work that may use the memory is on such streams.
 StopKind WayChooser::stop_for(const LiveChunk& chunk) const {
-  const bool attached = parts_.stops.attached().any(chunk.range.allocation.begin());
-  if (may_suspend(chunk) && !(attached && gates_arrive_soon_.value_or(false)))
-    return StopKind::suspension;
-  if (attached) return StopKind::gate;
-  return parts_.memory.driver().has_context_hold() ? StopKind::hold : StopKind::gate;
+  if (has_streams(chunk) && gates_arrive_soon_.value_or(false)) return StopKind::gate;
+  if (may_suspend(chunk)) return StopKind::suspension;
+  return may_hold() ? StopKind::hold : StopKind::gate;
 }
 
 WayChoice WayChooser::choose(const LiveChunk& chunk) const {
@@ -47,7 +55,7 @@ WayChoice WayChooser::choose(const LiveChunk& chunk) const {
     return parts_.memory.topology().info(parts_.memory.driver().context_device(context)).max_queues;
   });
   choice.stop = stop;
-  choice.gives_way = stop == StopKind::gate && may_suspend(chunk);
+  choice.gives_way = stop == StopKind::gate && (may_hold() || may_suspend(chunk));
   return choice;
 }
 

@@ -17,18 +17,20 @@ class WayChooser {
   WayChoice choose(const LiveChunk& chunk) const;
   /// Throws: Error{unsupported} if the chunk cannot move in the way that was chosen for it.
   static void require(const LiveChunk& chunk);
-  /// Decides, where both can be, whether the next chunks move at gates or in suspensions. Blocks
-  /// and requires: as `Stops::gate_arrives_soon`, once.
-  void foresee(const LiveChunk& chunk);
-  /// A gate was given up: where work can be suspended, the next chunks move in suspensions.
+  /// Whether the next chunks move at gates, since all streams would arrive soon.
+  /// Blocks and requires: as `Stops::gate_arrives_soon`, once.
+  bool foresee_gates(const LiveChunk& chunk);
+  /// A gate was given up: the next chunks move in suspensions or under holds.
   void leave_gates() noexcept { gates_arrive_soon_ = false; }
 
  private:
   bool may_suspend(const LiveChunk& chunk) const;
+  bool may_hold() const;
+  bool has_streams(const LiveChunk& chunk) const;
   StopKind stop_for(const LiveChunk& chunk) const;
 
   const MoveParts& parts_;
-  std::optional<bool> gates_arrive_soon_;  // Until then no gate is tried where work is suspended.
+  std::optional<bool> gates_arrive_soon_;  // Until then none is tried where others can stop.
 };
 
 }  // namespace vma

@@ -25,8 +25,6 @@ struct MoverLimits {
       std::chrono::days(1);  // Times add up to limits.
   std::chrono::nanoseconds hold_limit = std::chrono::seconds(2);
   std::chrono::nanoseconds gate_limit = std::chrono::milliseconds(5);
-  /// Tries that ran out of time double the limit up to this; zero keeps it as it is.
-  std::chrono::nanoseconds gate_limit_max{0};
   int gate_retries = 8;
   std::chrono::nanoseconds max_stall = std::chrono::milliseconds(5);  ///< Of one stop.
   int copy_share_percent = 50;

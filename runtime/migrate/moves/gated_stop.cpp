@@ -20,8 +20,7 @@ GatedStop::GatedStop(const MoveParts& parts, const Allocation& allocation, const
     : parts_(parts),
       clock_(parts.memory.driver().clock()),
       allocation_(allocation),
-      limits_(limits),
-      gate_limit_(parts.limits.gate_limit) {}
+      limits_(limits) {}
 
 void GatedStop::run(MigrationReport& report, HeldTimes& times,
                     const std::function<void(StoppedWork&)>& body) {
@@ -30,7 +29,7 @@ void GatedStop::run(MigrationReport& report, HeldTimes& times,
   const auto note = [&] {
     times = times_;
     report.retries = tries_ - 1;
-    report.gate_limit = gate_limit_;
+    report.gate_limit = parts_.limits.gate_limit;
     const std::chrono::nanoseconds stall = times.opened - times.stopped;
     if (stall.count() == 0) return;
     report.stall = {1, stall, stall, stall};
@@ -68,8 +67,6 @@ void GatedStop::prepare_for_next(const GateRefusal& refusal) {
   if (refusal.why == StopRefusal::copies_busy)
     pause = std::max<std::chrono::nanoseconds>(pause, NoCopies::unstopped_limit);
   const TimePoint next = std::min(deadline_, later(clock_.now(), pause));
-  gate_limit_ =
-      std::min(2 * gate_limit_, std::max(parts_.limits.gate_limit, parts_.limits.gate_limit_max));
   poll_until(clock_, next, [] { return false; });
 }
 
@@ -134,8 +131,8 @@ std::optional<GateRefusal> GatedStop::close(Gate& gate, SlowCallTurn& slow_calls
 
 GateLimits GatedStop::limits_of_try(SlowCallTurn& slow_calls) const {
   GateLimits limits;
-  limits.arrival_limit = limits.arrival_limit_min = limits.skew_limit = gate_limit_;
-  limits.wait_limit = limits.look_limit = std::max(gate_limit_, deadline_ - clock_.now());
+  limits.arrival_limit = parts_.limits.gate_limit;
+  limits.wait_limit = std::max(limits.arrival_limit, deadline_ - clock_.now());
   limits.settle_limit = limits_.patience;
   limits.turn = &slow_calls;
   limits.given_up = [this] { return streams_->wanted() || allocation_.being_freed; };

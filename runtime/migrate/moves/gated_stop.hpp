@@ -47,7 +47,6 @@ class GatedStop final : public StoppedWork {
   const Allocation& allocation_;
   const Limits limits_;
   TimePoint deadline_{0};
-  std::chrono::nanoseconds gate_limit_;
   int tries_ = 0;
   HeldTimes times_;
   bool stood_ = false;  // Some stream was stopped in the last try.

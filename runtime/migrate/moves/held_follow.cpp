@@ -37,12 +37,12 @@ void HeldFollow::stop_and_switch() {
     return parts_.stops.may_suspend(transaction.from(), transaction.target().at());
   });
   // Also before a suspension, which the driver may refuse: nothing is prepared after `ready`.
-  const bool attached = parts_.stops.attached().any(allocation_.begin());
+  const bool gated = parts_.stops.prefers_gate(allocation_.begin());
   BoundStream stream;
-  if (!attached) stream = parts_.engine.stream_of_hold(transactions_.front().from());
+  if (!gated) stream = parts_.engine.stream_of_hold(transactions_.front().from());
   leader_.ready();
   if (may_suspend && !parts_.stops.suspend_while(limits, report_, times, body)) return;
-  if (attached) {
+  if (gated) {
     return GatedStop(parts_, allocation_, {limits.rest_limit, limits.patience})
         .run(report_, times, body);
   }

@@ -53,7 +53,7 @@ void HeldMove::choose_stop() {
   const bool beside =
       first.task != nullptr && !options_.nothing_runs && options_.scope != StopScope::hold;
   leads_ = beside || !first.allocation.importers().empty();
-  gated_ = beside && parts_.stops.attached().any(first.allocation.begin());
+  gated_ = beside && parts_.stops.prefers_gate(first.allocation.begin());
 }
 
 /// Otherwise a gate or a hold stops the work; a hold where moves need no attached streams, and none

@@ -53,7 +53,7 @@ TEST_P(Detach, LeavesNobodyWithTheStream) {
     attached.detach(lasting, Address{});
     EXPECT_GT(moved, 0);
     EXPECT_GT(given_back, 0);
-    EXPECT_LE(given_back_max, 2 * 4) << "of a chunk twice, then streams wait for it";
+    EXPECT_LE(given_back_max, 1) << "then the move holds the contexts";
     EXPECT_EQ(rig.wrong(*allocation, 3), 0u);
     rig.free(allocation);
   });
@@ -89,8 +89,7 @@ TEST_P(Detach, AllTheTimeKeepsNoMoveFromItsEnd) {
       EXPECT_EQ(task->error(), nullptr);
       MigrationReport report = task->report();
       EXPECT_EQ(report.chunks_moved, chunks);
-      EXPECT_GT(report.reasons["streams_changed"], 0);
-      EXPECT_LE(report.reasons["streams_changed"], 2 * chunks);
+      EXPECT_LE(report.reasons["streams_changed"], 1);
     }
     ended = true;
     program->join();

@@ -50,8 +50,7 @@ std::vector<BoundStream> GateRig::attach_some(int count, int gpu) {
 
 GateLimits GateRig::patient() {
   GateLimits limits;
-  limits.arrival_limit = limits.arrival_limit_min = std::chrono::seconds(20);
-  limits.wait_limit = limits.look_limit = std::chrono::seconds(20);
+  limits.arrival_limit = limits.wait_limit = std::chrono::seconds(20);
   limits.settle_limit = std::chrono::seconds(20);
   return limits;
 }

@@ -57,11 +57,11 @@ class UnmapDriver : public InterceptDriver {
   int unmaps_ = 0;
 };
 
-/// All that moves, on a driver that can be disturbed, and a stream that may use all memory. It is
-/// attached, unless work is suspended.
+/// All that moves, on a driver that can be disturbed and has no context holds, and a stream that
+/// may use all memory. It is attached, unless work is suspended.
 struct DisturbedRig {
-  explicit DisturbedRig(const SimOptions& options, const MoverLimits& limits = {})
-      : rig("test-2", {}, options),
+  explicit DisturbedRig(SimOptions options, const MoverLimits& limits = {})
+      : rig("test-2", {}, (options.context_holds = false, options)),
         stream(rig.new_stream(0)),
         driver(rig.driver()),
         memory(driver, rig.topology(), {}),

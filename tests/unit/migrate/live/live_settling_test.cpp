@@ -115,8 +115,8 @@ class MeanwhileDriver : public InterceptDriver {
 
 /// A live move of one page, disturbed by `meanwhile`.
 struct DisturbedMove {
-  DisturbedMove(const SimOptions& options, Call call, std::function<void()> meanwhile)
-      : rig("test-2", {}, options),
+  DisturbedMove(SimOptions options, Call call, std::function<void()> meanwhile)
+      : rig("test-2", {}, (options.context_holds = false, options)),
         stream(rig.new_stream(0)),
         driver(rig, call, std::move(meanwhile)),
         memory(driver, rig.topology(), {}),

@@ -1,7 +1,7 @@
 // Goal: moves beside blocking streams and the legacy stream that orders them: a capture of one
 // delays a move and no later one, and a program whose streams wait for each other through the
-// legacy stream is stopped by that stream at the second try. Method: a stepped machine with a
-// program's thread.
+// legacy stream is stopped by that stream at the second try. Method: a stepped machine without
+// context holds, with a program's thread.
 #include "unit/migrate/moves/move_rig.hpp"
 
 #include <gtest/gtest.h>
@@ -20,7 +20,8 @@ INSTANTIATE_TEST_SUITE_P(Seeds, BlockingStreams, testing::Range<std::uint64_t>(1
 
 /// Memory to move, and blocking streams of gpu(0), which are not attached yet.
 struct BlockingRig {
-  explicit BlockingRig(const SimOptions& options) : rig("test-2", {}, options) {
+  explicit BlockingRig(SimOptions options)
+      : rig("test-2", {}, (options.context_holds = false, options)) {
     for (int i = 0; i < 2; ++i) {
       streams.push_back(rig.machine().create_stream(rig.context(0), StreamKind::blocking));
       rig.launch_spin(streams.back(), TimePoint(1));  // The first load waits for the context.

@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <utility>
 
 namespace vma {
 namespace {
@@ -37,8 +38,9 @@ Error error_of(MigrationTask& task, ErrorKind kind) {
 
 /// A move that has checked whether it may continue and now waits for the lock of the allocation.
 struct WaitingMove {
-  explicit WaitingMove(const SimOptions& options, milliseconds deadline = std::chrono::hours(1))
-      : rig("test-2", {}, options) {
+  explicit WaitingMove(SimOptions options, milliseconds deadline = std::chrono::hours(1),
+                       bool holds = false)
+      : rig("test-2", {}, (options.context_holds = holds, options)) {
     rig.mover().attached().attach(stream, Address{});
     lock.emplace(allocation->operations());
     task = submit(rig.mover(), allocation, deadline);
@@ -102,13 +104,14 @@ TEST_P(Meanwhile, AStreamThatIsDestroyedEndsTheMoveAndIsDetached) {
 /// Such a try stops nothing, so only the deadline bounds the number of tries.
 TEST_P(Meanwhile, ACaptureThatLastsEndsTheMoveAtItsDeadline) {
   step(GetParam(), [](const SimOptions& options) {
-    WaitingMove move(options, milliseconds(2'000));
+    const bool holds = GetParam() % 2 == 0;
+    WaitingMove move(options, milliseconds(2'000), holds);
     Clock& clock = move.rig.machine().clock();
     move.rig.machine().begin_capture(move.stream, CaptureMode::relaxed);
     const TimePoint begun = clock.now();
     move.lock.reset();
     const Error error = error_of(*move.task, ErrorKind::busy);
-    EXPECT_TRUE(says(error, "captures a graph")) << error.what();
+    EXPECT_TRUE(says(error, "captures")) << error.what();
     EXPECT_GT(move.task->report().retries, MoverLimits{}.gate_retries + 1);
     EXPECT_GE(clock.now() - begun, milliseconds(1'900));
     EXPECT_LE(clock.now() - begun, milliseconds(2'200));
@@ -185,8 +188,8 @@ class WatchedDriver final : public InterceptDriver {
 
 /// A move during which a second stream is attached.
 struct LateAttachRig {
-  explicit LateAttachRig(const SimOptions& options)
-      : rig("test-2", {}, options),
+  explicit LateAttachRig(SimOptions options)
+      : rig("test-2", {}, (options.context_holds = false, options)),
         driver(rig),
         memory(driver, rig.topology(), {}),
         engine(driver, rig.topology(), memory.contexts(), memory.chunks().ledger(),
@@ -235,6 +238,35 @@ TEST_P(Meanwhile, NoStreamIsAttachedWhileASlotIsDark) {
     };
     rig.move();
     ASSERT_TRUE(rig.attacher);
+  });
+}
+
+// It is of a context that nothing has named before.
+TEST_P(Meanwhile, AStreamAttachedUnderAHoldIsHeldBeforeASlotGoesDark) {
+  step(GetParam(), [](const SimOptions& options) {
+    MoveRig rig("test-2", {}, options);
+    const OwnContextStream late(rig);
+    rig.mover().attached().detach(late.stream, Address{});
+    WatchedDriver driver(rig);
+    Memory memory(driver, rig.topology(), {});
+    CopyEngine engine(driver, rig.topology(), memory.contexts(), memory.chunks().ledger(),
+                      memory.chunks().slow_calls().turn());
+    Mover mover(memory, engine, MoverLimits{});
+    const auto allocation = memory.alloc(rig.page(), gpu(0), {});
+    bool attached = false;
+    driver.before = [&](Call call) {
+      if (call != Call::hold_context || std::exchange(attached, true)) return;
+      mover.attached().attach(late.stream, allocation->begin());
+    };
+    const auto task = submit(mover, allocation);
+    task->wait();
+    EXPECT_TRUE(attached);
+    EXPECT_EQ(task->report().outcome, Outcome::done);
+    EXPECT_EQ(task->report().stop, StopKind::hold);
+    EXPECT_EQ(task->report().reasons["streams_changed"], 1);
+    mover.attached().detach(late.stream, allocation->begin());
+    memory.free(allocation->begin());
+    rig.mover().attached().attach(late.stream, Address{});  // The rig detaches it.
   });
 }
 

@@ -48,41 +48,6 @@ void expect_moved(MigrationTask& task) {
 class Turns : public testing::TestWithParam<std::uint64_t> {};
 INSTANTIATE_TEST_SUITE_P(Seeds, Turns, testing::Range<std::uint64_t>(1, 5));
 
-// While no stream is stopped, a gate does not hold the turn for slow calls; only its own turn keeps
-// other gates off.
-TEST_P(Turns, AGateThatWaitsForALongKernelKeepsOtherGatesOff) {
-  step(GetParam(), [](const SimOptions& options) {
-    TurnsRig rig(options);
-    rig.launch_spin(rig.stream, seconds(1));
-    rig.forget_calls();
-    const auto first = rig.submit(rig.one, Mode::stopped);
-    const auto second = rig.submit(rig.other, Mode::stopped, host(0));
-    sleep(rig, milliseconds(500));
-    EXPECT_EQ(rig.calls(Call::stop), 1);
-    expect_moved(*first);
-    expect_moved(*second);
-    EXPECT_EQ(rig.calls(Call::stop), 2);
-  });
-}
-
-TEST_P(Turns, AGateThatWaitsForALongKernelLetsAHoldGoFirst) {
-  step(GetParam(), [](const SimOptions& options) {
-    TurnsRig rig(options);
-    rig.launch_spin(rig.stream, seconds(1));
-    rig.forget_calls();
-    const auto task = rig.submit(rig.one, Mode::stopped);
-    sleep(rig, milliseconds(200));
-    ASSERT_EQ(rig.calls(Call::stop), 1);
-    const auto held = rig.spawn_held_move(*rig.other);
-    sleep(rig, milliseconds(300));
-    EXPECT_GT(rig.calls_of_holds(), 0);
-    held->join();
-    EXPECT_EQ(rig.other->home(0), gpu(1));
-    expect_moved(*task);
-    EXPECT_EQ(rig.calls(Call::stop), 2) << "the first stop was called off";
-  });
-}
-
 TEST_P(Turns, AHoldKeepsSlowWorkOff) {
   step(GetParam(), [](const SimOptions& options) {
     TurnsRig rig(options);
