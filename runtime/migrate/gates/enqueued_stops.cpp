@@ -46,7 +46,6 @@ std::optional<GateRefusal> EnqueuedStops::enqueue() {
         "a thread of the program begins a capture, or lets a stream wait for an event"};
   }
   if (auto refusal = find_capture()) return refusal;
-  if (auto refusal = find_retired()) return refusal;
   // Each call in between would add to the time between the arrivals.
   for (std::size_t i = 0; i < plan_.stops.size(); ++i) enqueue_one(i);
   enqueued_at_ = clock_.now();
@@ -107,17 +106,6 @@ std::optional<GateRefusal> EnqueuedStops::find_capture() {
   return std::nullopt;
 }
 
-/// A gate before this one may have given words up for a capture since this one was prepared.
-std::optional<GateRefusal> EnqueuedStops::find_retired() {
-  for (const GateStop& stop : plan_.stops) {
-    const GatePost::Stand& stand = post_.stand(stop);
-    if (stand.arrived != nullptr) continue;
-    return GateRefusal{StopRefusal::capture, fmt::format("{}, or another stream, captured a graph",
-                                                         name_of(stop, stand))};
-  }
-  return std::nullopt;
-}
-
 /// A query would end a capture that begins meanwhile; a write that is captured is harmless. It may
 /// execute long after the stop, so it has its own epoch: the word is in use until then.
 void EnqueuedStops::excuse_broken() {
@@ -127,7 +115,6 @@ void EnqueuedStops::excuse_broken() {
     const auto no_capture_begins = let_no_capture_begin();
     if (!no_capture_begins.owns_lock() || captures(stop)) continue;
     GatePost::Stand& stand = post_.stand(stop);
-    if (stand.arrived == nullptr) continue;  // Given up for a capture.
     const WordOperation again = post_.arrival(stand, next_epoch());
     unseen_.push_back(i);
     try {

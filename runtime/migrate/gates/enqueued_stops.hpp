@@ -51,7 +51,6 @@ class EnqueuedStops {
 
  private:
   std::optional<GateRefusal> find_capture();
-  std::optional<GateRefusal> find_retired();
   bool captures(const GateStop& stop);
   void enqueue_one(std::size_t index);
 

@@ -100,7 +100,7 @@ void Gate::open() noexcept {
   no_copies_.end();
   post_.watchdog().disarm(ticket_);
   ticket_ = Watchdog::Ticket::none;
-  if (open_word_ != nullptr) post_.give_back(*std::exchange(open_word_, nullptr));
+  open_word_ = nullptr;
   note_stopped(false);
 }
 
@@ -220,7 +220,7 @@ std::optional<Gate::Refusal> Gate::send(const GatePlan& plan, const GateLimits& 
 
 /// Requires: the post is prepared.
 std::optional<Gate::Refusal> Gate::begin(const GatePlan& plan) {
-  open_word_ = &post_.take_open_word();
+  open_word_ = &post_.open_word();
   stops_.emplace(driver_, post_, plan, open_word_);
   epoch_ = stops_->epoch();
   if (CopyScopes::process().were_in_the_way()) {

@@ -20,10 +20,8 @@ namespace vma {
 /// What the gates of one runtime use to stop streams: the words that they open and, for each
 /// stream, its arrived word and the chain that stops it.
 ///
-/// One thread at a time, which the caller ensures; its gates may be on their way at the same time.
-/// Epochs keep gates apart: a late write of an old gate neither opens a gate nor counts as an
-/// arrival. Each gate on its way has an open word of its own, because opening one must not open
-/// those before it, behind which a slot may be dark (I2).
+/// One thread at a time, which the caller ensures, and one gate. Epochs keep gates apart: a late
+/// write of an old gate neither opens a gate nor counts as an arrival.
 class GatePost {
  public:
   /// What is known about one stream.
@@ -42,10 +40,7 @@ class GatePost {
   GatePost(const GatePost&) = delete;
   GatePost& operator=(const GatePost&) = delete;
 
-  /// How many gates may be on their way at once.
-  static constexpr std::size_t gates_max = 16;
-
-  /// Allocates the open words, and what each stop of the plan needs. Throws: Error. Blocks: in the
+  /// Allocates the open word, and what each stop of the plan needs. Throws: Error. Blocks: in the
   /// driver, at the first gate of each stream; so nothing may be stopped.
   void prepare(const GatePlan& plan);
   /// Releases what belongs to streams that have not been stopped for long. Requires: nothing is
@@ -53,10 +48,8 @@ class GatePost {
   void prune();
   /// Called before contexts are given up. Requires: no gate will be closed.
   void drop_chains() noexcept;
-  /// For one gate, until it gives the word back. Requires: prepared; fewer than `gates_max` gates
-  /// have one.
-  StopWord& take_open_word();
-  void give_back(StopWord& word) noexcept;
+  /// Of the gate on its way. Requires: prepared.
+  StopWord& open_word() noexcept { return *open_word_; }
   /// Requires: prepared for a plan with that stop.
   Stand& stand(const GateStop& stop) { return stands_.at(key(stop)); }
   /// The stream's word for "arrived".
@@ -66,8 +59,7 @@ class GatePost {
                                              std::uint64_t epoch) const noexcept;
   /// A graph may have captured the arrived words of the plan, and the open word unless it is null:
   /// they are never used again, and their memory is not given back. Each such capture costs a cache
-  /// line for each of them. Other gates on their way may not see their streams arrive any more.
-  /// Requires: the gate of the open word is open.
+  /// line for each of them. Requires: the gate is open.
   void retire_words(const GatePlan& plan, const StopWord* open) noexcept;
 
   Watchdog& watchdog() noexcept { return watchdog_; }
@@ -88,8 +80,7 @@ class GatePost {
   std::optional<DeviceId> retained_;  // Its primary context, `context_`, owns the words.
   ContextHandle context_{};
   std::unique_ptr<PinnedWords> words_;
-  std::vector<std::unique_ptr<StopWord>> open_words_;
-  std::vector<StopWord*> idle_open_words_;  // Those that no gate has.
+  std::unique_ptr<StopWord> open_word_;  // Null once a graph has it.
   std::map<Key, Stand> stands_;
   std::vector<std::uint64_t*> spare_;  // From streams that have not been stopped for long.
   std::uint64_t prepared_ = 0;

@@ -156,9 +156,7 @@ TEST(GateFailure, IsRefusedWhenABlockingStreamBeginsToCapture) {
 }
 
 Address open_word_of_next_gate(GatePost& post) {
-  StopWord& word = post.take_open_word();
-  post.give_back(word);
-  return word.wait_for(1).word;
+  return post.open_word().wait_for(1).word;
 }
 
 TEST(GateFailure, TakesOtherWordsAfterACapture) {

@@ -240,7 +240,7 @@ TEST(Gate, IsGivenUpWhereThereAreMoreStopsThanQueues) {
   GateRig rig;
   const std::vector<BoundStream> streams = rig.attach_some(10);  // The machine has 8.
   GateLimits limits = GateRig::patient();
-  limits.arrival_limit = milliseconds(200);
+  limits.arrival_limit = milliseconds(500);
   for (int round = 0; round < 3; ++round) {
     const auto refusal = rig.gate().try_close(rig.plan(), limits);
     ASSERT_EQ(why(refusal), StopRefusal::not_arrived);
