@@ -105,6 +105,7 @@ void SimDriver::destroy_context(ContextHandle context) {
     throw driver_error(native_invalid_context, call, "it is a primary context");
   }
   if (!machine_->context(context, call).own) machine_->wait_for_resume(lock);
+  machine_->await_channels(lock, context);
   machine_->await_others_of_device(lock, context, call);
   machine_->close_context(lock, machine_->context(context, call));
 }
@@ -220,6 +221,17 @@ void SimDriver::free_plain(ContextHandle context, Address begin) {
 }
 
 // --- Suspensions
+
+/// Work that is off would be given up in the middle.
+void SimMachine::await_channels(MutexLock& lock, ContextHandle of) {
+  const auto on = [&]() VMART_NO_THREAD_ANALYSIS {
+    const auto found = contexts.find(of);
+    return found == contexts.end() || !found->second->runlist->off() || progress.fault() != 0;
+  };
+  if (on()) return;
+  const Standing standing(clock);
+  progress.changed.wait(lock, on);
+}
 
 SuspensionHandle SimMachine::begin_suspension(const char* call, bool everything) {
   MutexLock lock(progress.mutex);

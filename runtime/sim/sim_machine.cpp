@@ -209,6 +209,8 @@ SimContext& SimMachine::add_context(DeviceId device, SimContext* shared, bool ow
   opened->shared = shared;
   opened->own = own;
   opened->runlist = shared == nullptr ? &opened->channels : shared->runlist;
+  const bool gpu_is_off = std::ranges::find(suspension.gpus, device) != suspension.gpus.end();
+  if (gpu_is_off && (!own || suspension.everything)) opened->channels.take_off(clock.now());
   memory.take(device, bytes_of(*opened));
   opened->handle = next_handle<ContextHandle>();
   opened->free_queues = description.gpus[static_cast<std::size_t>(index(device))].hardware_queues;
@@ -261,6 +263,8 @@ void SimMachine::close_context(MutexLock& lock, SimContext& closing) VMART_NO_TH
   std::erase(retired, nullptr);
   closing.streams.clear();
   for (const auto& stream : last) stream->close(true);
+  // A resume finds it no more: its work, which is given up, ends now.
+  if (closing.shared == nullptr && closing.channels.off()) closing.channels.put_back(clock.now());
   const auto found = contexts.find(closing.handle);
   const std::unique_ptr<SimContext> context = std::move(found->second);
   contexts.erase(found);

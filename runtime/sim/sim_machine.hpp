@@ -14,7 +14,6 @@
 #include "sim/work_runner.hpp"
 
 #include <cstdint>
-#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -136,6 +135,8 @@ class SimMachine {
   void wait_for_destroys(MutexLock& lock);
   /// Blocks while work is suspended: channels are neither created nor destroyed meanwhile.
   void wait_for_resume(MutexLock& lock);
+  /// Blocks while the context's own channels are off.
+  void await_channels(MutexLock& lock, ContextHandle of);
   /// Those of the GPU that the suspension takes off.
   std::vector<SimRunlist*> suspended_on(DeviceId device) VMART_REQUIRES(progress.mutex);
   /// Nothing of these contexts runs from here on. Blocks: for accesses in progress.

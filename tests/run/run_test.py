@@ -58,15 +58,6 @@ class Programs(unittest.TestCase):
                     self.assertEqual({at for one in running.where() for at in places(one)}, {shown})
                 self.assert_prints_the_same(running, way, work)
 
-    def test_are_suspended_unless_told_otherwise(self):
-        for stop, count in (("suspend", "stall_suspended"), ("gate", "stall_held")):
-            with self.subTest(stop=stop), Running("linked", "launches", VMART_STOP=stop) as running:
-                running.control("migrate", "run", "gpu1")
-                stats = json.loads(running.control("stats", "--json"))["runtime"]
-                self.assertGreater(stats[count]["count"], 0, stats)
-                self.assertEqual(stats["stall_held"]["count"] + stats["stall_suspended"]["count"], stats[count]["count"])
-                self.assert_prints_the_same(running, "linked", "launches")
-
     def test_graphs_are_updated_after_moves(self):
         for work in ("updates", "nodes"):
             with self.subTest(work=work), Running("linked", work) as running:

@@ -6,14 +6,12 @@
 #include "driver/rm/abi.hpp"
 #include "support/drivers/fake_kernel.hpp"
 
-#include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/ioctl.h>
-#include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
+#include <exception>
 #include <map>
 #include <span>
 #include <string_view>
@@ -78,20 +76,16 @@ class ChannelTable {
     allocate({client, client, client, rm::class_client, 0, 0, 0, 0, 0, 0});
   }
 
-  /// A file of the same name as the driver's, beside the library, by which those find the kernel
-  /// who come when there are channels already.
+  /// A file of the same name as the driver's, by which those find the kernel who come when there
+  /// are channels already.
   static void open_control_device() {
-    Dl_info library{};
-    dladdr(reinterpret_cast<const void*>(&open_channels), &library);
-    const auto path = std::filesystem::path(library.dli_fname).replace_filename("nvidiactl");
-    const int opened = ::open(path.c_str(), O_RDONLY | O_CREAT | O_CLOEXEC, 0600);
-    if (opened < 0 || dup3(opened, rm::FakeKernel::descriptor, O_CLOEXEC) < 0) {
-      refuse(CUDA_ERROR_OPERATING_SYSTEM);
-    }
-    ::close(opened);
+    const int opened = ::open(SIM_CUDA_CONTROL_DEVICE, O_RDONLY | O_CLOEXEC);
+    if (opened < 0) refuse(CUDA_ERROR_OPERATING_SYSTEM);
+    rm::FakeKernel::descriptor = opened;
   }
 
-  void switch_contexts(std::span<const Handle> channels, bool off) {
+  /// A machine that is gone with the process has nothing to switch.
+  void switch_contexts(std::span<const Handle> channels, bool off) noexcept try {
     std::vector<ContextHandle> named;
     {
       const MutexLock lock(mutex_);
@@ -101,6 +95,8 @@ class ChannelTable {
       }
     }
     sim().switch_channels(named, off);
+  } catch (const std::exception&) {
+  } catch (const Refusal&) {
   }
 
   /// That of the GPU, with a subdevice, made when it is first needed.

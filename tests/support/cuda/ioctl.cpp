@@ -1,4 +1,4 @@
-#include "ioctl.hpp"
+#include "support/cuda/ioctl.hpp"
 
 #include <sys/ioctl.h>
 #include <sys/syscall.h>

@@ -17,7 +17,7 @@ namespace vma::rm {
 /// are off. One at a time: `call` is a plain function.
 class FakeKernel {
  public:
-  static constexpr int descriptor = 1'000;
+  static inline int descriptor = 1'000;  ///< Of the control device.
   static constexpr std::uint32_t no_such_object = 0x57, refused_status = 0x1b;
 
   FakeKernel();

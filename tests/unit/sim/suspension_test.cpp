@@ -168,6 +168,29 @@ TEST(Suspensions, LeaveTheOtherGpuAlone) {
   });
 }
 
+TEST(Suspensions, AreOfSingleContextsAsTheKernelModuleDoesThem) {
+  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+    step(seed, "test-2", [](SimRig& rig, SteppedExecutor& executor) {
+      SimDriver& driver = rig.driver();
+      const ContextHandle off = driver.create_context(DeviceId{0});
+      const ContextHandle gone = driver.create_context(DeviceId{0});
+      driver.destroy_context(gone);
+      const BoundStream stands = driver.create_stream(off, StreamKind::non_blocking);
+      const std::array named{off, gone, off};
+      rig.launch_spin(stands, std::chrono::milliseconds(1));
+      rig.launch_spin(rig.stream(0), std::chrono::milliseconds(1));
+      driver.switch_channels(named, true);
+      driver.switch_channels(named, true);
+      rig.finish(rig.stream(0));
+      executor.sleep(std::chrono::milliseconds(10));
+      EXPECT_FALSE(driver.query_stream(stands));
+      driver.switch_channels(named, false);
+      rig.finish(stands);
+      driver.destroy_context(off);
+    });
+  }
+}
+
 TEST(Suspensions, LetNoContextBeOpenedOrClosedButOwnOnes) {
   step(3, "test-2", [](SimRig& rig, SteppedExecutor& executor) {
     const ContextHandle doomed = rig.driver().create_context(DeviceId{1});
