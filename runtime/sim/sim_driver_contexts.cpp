@@ -284,22 +284,17 @@ TimePoint SimMachine::resume_cost(DeviceId device) {
 
 /// Those that a suspension takes off. All streams of a context share its hardware queues, and three
 /// groups of channels for copies.
-int SimMachine::channels(DeviceId device) const {
+int SimMachine::channels(DeviceId device) {
   constexpr int for_copies = 3 * 4;
-  int count = 0;
-  for (const auto& [handle, context] : contexts) {
-    const bool counts = context->device == device && context->shared == nullptr;
-    if (!counts || (context->own && !suspension.everything)) continue;
-    count += description.gpus[static_cast<std::size_t>(index(device))].hardware_queues + for_copies;
-  }
-  return count;
+  const GpuDescription& gpu = description.gpus[static_cast<std::size_t>(index(device))];
+  return static_cast<int>(suspended_on(device).size()) * (gpu.hardware_queues + for_copies);
 }
 
 std::vector<SimRunlist*> SimMachine::suspended_on(DeviceId device) {
   std::vector<SimRunlist*> found;
   for (const auto& [handle, context] : contexts) {
-    const bool counts = context->device == device && context->shared == nullptr;
-    if (counts && (!context->own || suspension.everything)) found.push_back(&context->channels);
+    const bool counts = context->device == device && suspension.concerns(*context);
+    if (counts) found.push_back(&context->channels);
   }
   return found;
 }

@@ -210,7 +210,7 @@ SimContext& SimMachine::add_context(DeviceId device, SimContext* shared, bool ow
   opened->own = own;
   opened->runlist = shared == nullptr ? &opened->channels : shared->runlist;
   const bool gpu_is_off = std::ranges::find(suspension.gpus, device) != suspension.gpus.end();
-  if (gpu_is_off && (!own || suspension.everything)) opened->channels.take_off(clock.now());
+  if (gpu_is_off && suspension.concerns(*opened)) opened->channels.take_off(clock.now());
   memory.take(device, bytes_of(*opened));
   opened->handle = next_handle<ContextHandle>();
   opened->free_queues = description.gpus[static_cast<std::size_t>(index(device))].hardware_queues;

@@ -66,6 +66,10 @@ class SimMachine {
     bool everything = false;     ///< Own contexts, too.
     std::vector<DeviceId> gpus;  ///< Those that are still suspended.
     bool changing = false;       ///< A thread is taking work off, or putting it back.
+    /// Whether it takes the context's channels off, once it comes to its GPU.
+    bool concerns(const SimContext& context) const noexcept {
+      return context.shared == nullptr && (!context.own || everything);
+    }
   };
   Suspension suspension;
   std::map<ContextHandle, std::unique_ptr<SimContext>> contexts;
@@ -163,7 +167,7 @@ class SimMachine {
   SimContext& add_context(DeviceId device, SimContext* shared, bool own = false);
   template <typename Visit>
   void for_each_stream_of(std::span<SimRunlist* const> which, Visit visit);
-  int channels(DeviceId device) const;
+  int channels(DeviceId device) VMART_REQUIRES(progress.mutex);
 
   std::uint64_t last_handle_;
   std::uint64_t last_stream_id_ = 0;
