@@ -1,6 +1,8 @@
 // Goal: during background moves a program's work continues, its bytes stay right, and the handle
 // tells what happened. Method: the public interface on simulated machines with threads.
 
+#include "migrate/gates/attached_streams.hpp"
+#include "runtime/runtime_parts.hpp"
 #include "support/test_kernels.hpp"
 #include "unit/runtime/runtime_rig.hpp"
 
