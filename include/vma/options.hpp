@@ -115,7 +115,7 @@ struct RuntimeOptions {
   /// Default: no limit.
   std::optional<std::size_t> copy_budget_bytes;
   /// How long an allocation on, or a move to, a full GPU waits while the runtime evicts chunks, the
-  /// coldest first, and without a policy those that attached streams may use, before it fails with
+  /// coldest first, and without a policy those that came there longest ago, before it fails with
   /// `out_of_memory` (VMART_PRESSURE_LIMIT_MS, 0 to evict nothing). Default: 2 s.
   std::optional<std::chrono::milliseconds> pressure_limit;
   /// Copies that are not live run only in contexts of the runtime's own, which take HBM

@@ -3,12 +3,10 @@
 #include "base/log.hpp"
 
 #include <algorithm>
-#include <deque>
 #include <exception>
 #include <map>
 #include <memory>
 #include <optional>
-#include <span>
 #include <utility>
 #include <vector>
 
@@ -33,28 +31,25 @@ class Demoter {
   }
 
   std::uint64_t run() {
-    const bool attached = !mover_.attached().contexts().empty();
-    const bool holds = !attached && wanted_.may_hold && memory_.driver().has_context_hold();
-    if (!attached && !holds) return 0;
-    candidates_ = candidates();
-    if (holds) return move_held();
-    for (const Run& run : next_runs(wanted_.size_bytes)) submit(run, Mode::automatic);
+    for (const Run& run : runs()) submit(run, Mode::automatic);
     return wait_for_all();
   }
 
  private:
-  /// Allocations that may move and that no other thread moves or frees, longest at their place
-  /// first.
-  std::deque<std::shared_ptr<Allocation>> candidates() {
+  /// Allocations that may move, whose work can be stopped, and that no other thread moves or frees,
+  /// longest at their place first.
+  std::vector<std::shared_ptr<Allocation>> candidates() {
     std::vector<std::pair<TimePoint, std::shared_ptr<Allocation>>> found;
     for (std::shared_ptr<Allocation>& allocation : memory_.registry().all()) {
       if (!allocation->may_move() || allocation->poisoned()) continue;
+      if (!mover_.may_stop_for(allocation->begin())) continue;
       if (allocation->being_freed || allocation->moving()) continue;
       const TimePoint placed_at = allocation->placed_at;
       found.emplace_back(placed_at, std::move(allocation));
     }
     std::ranges::stable_sort(found, {}, [](const auto& one) { return one.first; });
-    std::deque<std::shared_ptr<Allocation>> allocations;
+    std::vector<std::shared_ptr<Allocation>> allocations;
+    allocations.reserve(found.size());
     for (auto& one : found) allocations.push_back(std::move(one.second));
     return allocations;
   }
@@ -106,47 +101,18 @@ class Demoter {
     tasks_.emplace_back(run, mover_.submit(run.allocation, run.range, run.to, options, terms_));
   }
 
-  /// Of the candidates that were not asked yet: enough for `size_bytes`, or all.
-  std::vector<Run> next_runs(std::uint64_t size_bytes) {
+  /// Enough for what is wanted, or all.
+  std::vector<Run> runs() {
     std::vector<Run> runs;
     std::uint64_t planned_bytes = 0;
-    const bool attached = !mover_.attached().contexts().empty();
-    for (; !candidates_.empty() && planned_bytes < size_bytes && clock_.now() < wanted_.until;
-         candidates_.pop_front()) {
-      const std::shared_ptr<Allocation>& allocation = candidates_.front();
-      if (attached && !mover_.attached().any(allocation->begin())) continue;
-      for (Run& run : runs_of(allocation, size_bytes - planned_bytes)) {
+    for (const std::shared_ptr<Allocation>& allocation : candidates()) {
+      if (planned_bytes >= wanted_.size_bytes || clock_.now() >= wanted_.until) break;
+      for (Run& run : runs_of(allocation, wanted_.size_bytes - planned_bytes)) {
         planned_bytes += run.size_bytes;
         runs.push_back(std::move(run));
       }
     }
     return runs;
-  }
-
-  /// One hold, and another one if chunks stay.
-  std::uint64_t move_held() {
-    std::uint64_t moved_bytes = 0;
-    while (moved_bytes < wanted_.size_bytes) {
-      const std::vector<Run> runs = next_runs(wanted_.size_bytes - moved_bytes);
-      if (runs.empty()) break;
-      moved_bytes += move_together(runs);
-    }
-    return moved_bytes;
-  }
-
-  std::uint64_t move_together(std::span<const Run> runs) {
-    std::vector<RequestedRange> ranges;
-    for (const Run& run : runs) ranges.push_back({run.allocation, run.range, run.to});
-    const auto account = GroupAccount::of(clock_, ranges, {});
-    const std::vector<RangeResult> results = mover_.move_all(ranges, {}, terms_, *account);
-    std::uint64_t moved_bytes = 0;
-    for (std::size_t which = 0; which < runs.size(); ++which) {
-      const auto& [report, error] = results[which];
-      if (error) log(LogLevel::debug, "a demotion failed: {}", error->what());
-      moved_bytes += report.bytes_moved;
-      runs[which].allocation->placed_at = runs[which].placed_at;
-    }
-    return moved_bytes;
   }
 
   /// Live copies need some memory of the full place for their digests. Chunks that fail for lack of
@@ -184,7 +150,6 @@ class Demoter {
   Mover& mover_;
   const Demotion& wanted_;
   Clock& clock_;
-  std::deque<std::shared_ptr<Allocation>> candidates_;  // That were not asked yet.
   std::map<Location, std::uint64_t> room_bytes_;
   std::vector<std::pair<Run, std::shared_ptr<MigrationTask>>> tasks_;
 };

@@ -17,20 +17,17 @@ struct Demotion {
   /// Where memory may go, best first; for a GPU, the places that its links reach fastest. Skips
   /// `at` and places that have no room in the ledger.
   std::span<const Location> order;
-  /// Whether the calling thread may move memory under a hold if no stream is attached. The hold
-  /// stops every context in use and, as in `Runtime::migrate`, the driver ends any capture in
-  /// progress.
-  bool may_hold = false;
 };
 
 /// Moves chunks away from a place. Starts with those that were allocated or moved longest ago,
-/// since their heat is unknown. Takes only chunks that may move and that no other thread is moving
-/// or freeing; in the background, only those of allocations that attached streams may use. On
-/// return, the memory that they occupied is in the cache. Never requests room itself.
+/// since their heat is unknown. Takes only chunks that may move, whose work can be stopped in the
+/// background, with streams attached or not, and that no other thread is moving or freeing. On
+/// return, the memory that they occupied is in the cache. Never requests room itself. Where work is
+/// held, the driver ends captures that the runtime cannot know of, as in `Runtime::migrate`.
 ///
 /// Returns the bytes that have left `at`. Moves that do not finish in time are cancelled at their
 /// next chunk border and may still complete. Throws: std::bad_alloc; Error{driver_gone} if the
-/// mover has stopped. Blocks: until `until` at the latest; under a hold, for that hold longer.
+/// mover has stopped. Blocks: until `until` at the latest.
 /// Requires: the caller holds no lock and no turn, except for what its own move holds.
 std::uint64_t demote(Memory& memory, Mover& mover, const Demotion& wanted);
 

@@ -88,14 +88,13 @@ Machinery::Machinery(Driver& driver, UseLog& uses, const Settings& settings)
   if (!settings.policy.empty())
     scheduling = std::make_unique<Scheduling>(driver, memory, backings, mover, parker, uses,
                                               sourced, monitor, settings);
-  // Room is made by the component that knows best what is cold. Not under a hold: it would end a
-  // capture of the program, and stop all its work for an allocation.
+  // Room is made by the component that knows best what is cold.
   memory.on_pressure([this](Location at, std::uint64_t bytes, TimePoint until) {
     if (pools.make_room(at) > 0) return true;
     if (at.kind != Location::Kind::gpu) return false;
     if (scheduling && scheduling->scheduler().make_room(at, bytes, until)) return true;
     const std::vector<Location> order = places_below(at, topology, costs);
-    return demote(memory, mover, {at, bytes, until, order, false}) > 0;
+    return demote(memory, mover, {at, bytes, until, order}) > 0;
   });
 }
 

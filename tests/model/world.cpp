@@ -25,7 +25,8 @@ Settings settings_of(const ModelPlan& plan, const Draw& draw) {
   settings.host_cache_bytes = draw.host_cache_bytes;
   settings.own_contexts = draw.own_contexts;
   settings.suspends = plan.suspends();
-  settings.hold_limit = std::chrono::minutes(2);  // Longer than any computer needs.
+  settings.pressure_limit = std::chrono::milliseconds(0);  // The model does not make room.
+  settings.hold_limit = std::chrono::minutes(2);           // Longer than any computer needs.
   return settings;
 }
 

@@ -30,7 +30,8 @@ RuntimeOptions options_of_test() {
 
 class DemotionTest : public testing::Test {
  protected:
-  DemotionTest() {
+  explicit DemotionTest(const RuntimeOptions& options = options_of_test())
+      : rig_("test-2", options) {
     // Moves live off gpu(1), with a stream attached and without, so that everything for live moves
     // from there exists, however the program is stopped. For live moves off gpu(0) there will be no
     // room to create it.
@@ -80,22 +81,21 @@ class DemotionTest : public testing::Test {
   }
   TimePoint later(std::chrono::milliseconds by) { return rig_.machine().clock().now() + by; }
   Demotion wanted(std::uint64_t chunks) {
-    return {gpu(0), chunks * chunk_bytes, later(std::chrono::seconds(30)), order_, may_hold_};
+    return {gpu(0), chunks * chunk_bytes, later(std::chrono::seconds(30)), order_};
   }
   /// The handler that a runtime without a scheduler would register.
   void make_room_by_demotion() {
     memory().on_pressure([this](Location at, std::uint64_t bytes, TimePoint until) {
       ++asked_;
-      return demote(memory(), mover(), {at, bytes, until, order_, may_hold_}) > 0;
+      return demote(memory(), mover(), {at, bytes, until, order_}) > 0;
     });
   }
 
-  RuntimeRig rig_{"test-2", options_of_test()};
+  RuntimeRig rig_;
   std::vector<AttachedStream> attached_;
   std::vector<Location> order_{host(0)};
   std::vector<std::uint64_t*> two_;
   std::uint64_t own_before_ = 0;
-  bool may_hold_ = false;
   int asked_ = 0;
 };
 
@@ -196,29 +196,52 @@ TEST_F(DemotionTest, FillsTheFirstPlaceOfTheOrderFirst) {
   expect_whole(words, 6, 2);
 }
 
-TEST_F(DemotionTest, HoldsOnlyWhereItMayAndNoStreamIsAttached) {
-  std::uint64_t* words = filled(4, gpu(0), 1);
-  EXPECT_EQ(demote(memory(), mover(), wanted(2)), 0u);
-  may_hold_ = true;
-  EXPECT_EQ(demote(memory(), mover(), wanted(2)), 2 * chunk_bytes);
-  attach();
-  EXPECT_EQ(demote(memory(), mover(), wanted(1)), chunk_bytes);
-  EXPECT_EQ(bytes_at(words, gpu(0)), chunk_bytes);
-  expect_whole(words, 4, 1);
+/// Whether the program is suspended; otherwise it is held.
+class DemotionStop : public DemotionTest, public testing::WithParamInterface<bool> {
+ protected:
+  DemotionStop() : DemotionTest(options_of_this()) {}
+
+ private:
+  static RuntimeOptions options_of_this() {
+    RuntimeOptions options = options_of_test();
+    options.suspend = GetParam();
+    options.pressure_limit = std::chrono::seconds(30);  // Enough for busy computers.
+    return options;
+  }
+};
+
+TEST_P(DemotionStop, NeedsNoAttachedStream) {
+  std::uint64_t* old = filled(6, gpu(0), 1);
+  std::uint64_t* fresh = filled(5, gpu(0), 2);  // The runtime itself makes the room.
+  EXPECT_EQ(bytes_at(old, gpu(0)), 3 * chunk_bytes);
+  std::uint64_t* moved = filled(3, host(0), 3);
+  EXPECT_EQ(runtime().migrate(moved, gpu(0)).chunks_moved, 3);
+  EXPECT_EQ(bytes_at(old, gpu(0)), 0u);
+  EXPECT_EQ(bytes_at(fresh, gpu(0)), 5 * chunk_bytes);
+  expect_whole(old, 6, 1);
+  expect_whole(fresh, 5, 2);
+  expect_whole(moved, 3, 3);
+  const RuntimeStats stats = runtime().stats();
+  EXPECT_EQ(stats.stall_suspended.count > 0, GetParam());
+  EXPECT_EQ(stats.stall_held.count > 0, !GetParam());
+  rig_.check_invariants();
 }
 
-TEST_F(DemotionTest, LeavesMemoryThatNoAttachedStreamMayUse) {
-  std::uint64_t* ours = filled(2, gpu(0), 1);
-  std::uint64_t* theirs = filled(2, gpu(0), 2);
-  may_hold_ = true;
+INSTANTIATE_TEST_SUITE_P(Kinds, DemotionStop, testing::Bool());
+
+TEST_F(DemotionTest, TakesMemoryThatNoAttachedStreamMayUse) {
+  std::uint64_t* theirs = filled(2, gpu(0), 1);
+  std::uint64_t* ours = filled(2, gpu(0), 2);
   const AttachedStream attached(runtime(), rig_.stream(0), ours);
-  EXPECT_EQ(demote(memory(), mover(), wanted(4)), 2 * chunk_bytes);
-  EXPECT_EQ(bytes_at(theirs, gpu(0)), 2 * chunk_bytes);
+  EXPECT_EQ(demote(memory(), mover(), wanted(3)), 3 * chunk_bytes);
+  EXPECT_EQ(bytes_at(theirs, gpu(0)), 0u);
+  EXPECT_EQ(bytes_at(ours, gpu(0)), chunk_bytes);
+  expect_whole(theirs, 2, 1);
+  expect_whole(ours, 2, 2);
 }
 
 TEST_F(DemotionTest, MakesRoomForAnAllocation) {
   for (const bool attached : {false, true}) {
-    may_hold_ = !attached;
     if (attached) attach();
     std::uint64_t* old = filled(6, gpu(0), 5);
     make_room_by_demotion();
@@ -234,8 +257,7 @@ TEST_F(DemotionTest, MakesRoomForAnAllocation) {
   }
 }
 
-TEST_F(DemotionTest, MakesRoomForAMoveUnderAHold) {
-  may_hold_ = true;
+TEST_F(DemotionTest, MakesRoomForASynchronousMove) {
   std::uint64_t* old = filled(6, gpu(0), 5);
   std::uint64_t* words = filled(4, gpu(1), 9);
   make_room_by_demotion();
@@ -272,7 +294,7 @@ TEST_F(DemotionTest, MovesInBothDirectionsBetweenFullPlacesAllEnd) {
   std::mutex one_at_a_time;
   memory().on_pressure([&](Location at, std::uint64_t bytes, TimePoint until) {
     const std::lock_guard lock(one_at_a_time);
-    return demote(memory(), mover(), {at, bytes, until, order_, false}) > 0;
+    return demote(memory(), mover(), {at, bytes, until, order_}) > 0;
   });
   std::vector<Migration> moves;
   for (int i = 0; i < 4; ++i) moves.push_back(runtime().migrate_async(words[i], gpu(1 - i / 2)));

@@ -244,9 +244,8 @@ TEST(DemotionReach, PassesOverAPlaceThatAUserDoesNotReach) {
   Machinery& machinery = *parts_of(runtime).machinery;
   const TimePoint until = parts_of(runtime).driver->clock().now() + std::chrono::hours(1);
   const std::vector<Location> order{gpu(1), gpu(3), host(0)};
-  EXPECT_EQ(
-      demote(machinery.memory, machinery.mover, {gpu(0), 2 * chunk_bytes, until, order, false}),
-      2 * chunk_bytes);
+  EXPECT_EQ(demote(machinery.memory, machinery.mover, {gpu(0), 2 * chunk_bytes, until, order}),
+            2 * chunk_bytes);
   EXPECT_EQ(runtime.where(of_all).at(0).at, gpu(3));
   EXPECT_EQ(runtime.where(of_two).at(0).at, gpu(1));
 }
@@ -268,9 +267,8 @@ TEST(DemotionReach, GoesOnBehindAChunkThatMayGoNowhere) {
   }
   const TimePoint until = parts_of(runtime).driver->clock().now() + std::chrono::hours(1);
   const std::vector<Location> order{gpu(1)};
-  EXPECT_EQ(
-      demote(machinery.memory, machinery.mover, {gpu(0), 2 * chunk_bytes, until, order, false}),
-      chunk_bytes);
+  EXPECT_EQ(demote(machinery.memory, machinery.mover, {gpu(0), 2 * chunk_bytes, until, order}),
+            chunk_bytes);
   EXPECT_EQ(runtime.where(words).at(1).at, gpu(1));
 }
 

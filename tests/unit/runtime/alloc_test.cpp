@@ -175,6 +175,7 @@ TEST(Alloc, ReadAndWriteCrossChunksAndStopAtTheEnd) {
 TEST(Alloc, CapacitiesAreKeptAndNamed) {
   RuntimeOptions options;
   options.capacity_bytes[gpu(0)] = 100'000;
+  options.pressure_limit = std::chrono::milliseconds(0);
   RuntimeRig rig("test-2", options);
   std::uint64_t* words = rig.alloc(40'960, gpu(0));
   const std::string text = error_text([&] { rig.alloc(65'536, gpu(0)); });

@@ -133,7 +133,9 @@ TEST(MigrateRefused, AFullTargetBeforeAnythingIsStopped) {
 }
 
 TEST(MigrateRefused, ReserveFirstIsAllOrNothing) {
-  RuntimeRig rig;
+  RuntimeOptions making_no_room;
+  making_no_room.pressure_limit = std::chrono::milliseconds(0);
+  RuntimeRig rig("test-2", making_no_room);
   // The GPU itself, not the books, has no room: 64 MiB, most of it allocated.
   std::vector<std::uint64_t*> ballast;
   for (int i = 0; i < 60; ++i) ballast.push_back(rig.alloc(1 << 20, gpu(1), 1 << 19));
