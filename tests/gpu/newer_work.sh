@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# newer_work.sh LIBVMART.SO INCLUDE
-# Builds newer_work.cu with nvcc and plays each of its cases in a process of its own. Exits with 77
-# where there is no nvcc, there are no two GPUs, or they are older than Hopper.
+# newer_work.sh LIBVMART.SO INCLUDE [MOVES]
+# Builds newer_work.cu and endless_work.cu with nvcc and plays each of their cases in a process of its
+# own, with so many moves beside endless work. Exits with 77 where there is no nvcc, there are no two
+# GPUs, or they are older than Hopper.
 set -uo pipefail
 
-library=$1 include=$2
+library=$1 include=$2 moves=${3:-60}
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 nvcc=$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)
 [[ -x $nvcc ]] || { echo "skipped: no nvcc"; exit 77; }
@@ -19,14 +20,18 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 
 # Graphs that kernels launch need the device's runtime, hence -rdc.
-"$nvcc" -std=c++20 -O2 -arch="sm_${capability/./}" -rdc=true -I"$include" "$here/newer_work.cu" -o "$folder/newer_work" \
-  "$library" -Xlinker "-rpath,$(dirname "$library")" -lcudadevrt -lcuda || exit 1
+for source in newer_work endless_work; do
+  "$nvcc" -std=c++20 -O2 -arch="sm_${capability/./}" -rdc=true -I"$include" "$here/$source.cu" -o "$folder/$source" \
+    "$library" -Xlinker "-rpath,$(dirname "$library")" -lcudadevrt -lcuda || exit 1
+done
 
 failed=0
-for name in pdl pdl-early-end green graph-fire-and-forget graph-tail graph-sibling; do
-  timeout 60 "$folder/newer_work" "$name"
-  status=$?
-  [[ $status == 77 ]] && exit 77
-  [[ $status == 0 ]] || { echo "$name: left with $status"; failed=1; }
-done
+# play PROGRAM CASE ...
+play() {
+  timeout 120 "$folder/$1" "${@:2}"
+  local status=$?
+  [[ $status == 0 || $status == 77 ]] || { echo "$2: left with $status"; failed=1; }
+}
+for name in pdl pdl-early-end green graph-fire-and-forget graph-tail graph-sibling; do play newer_work "$name"; done
+for name in graph-self across; do play endless_work "$name" "$moves"; done
 exit "$failed"
