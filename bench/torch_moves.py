@@ -1,15 +1,18 @@
 #!/usr/bin/env python3
 """Moves all weights of a transformer while it runs, and measures how long that takes.
 
-    torch_moves.py LIBVMART.SO [--moves 4] [--benchmark_filter=RE] [--benchmark_out=FILE]
+    torch_moves.py LIBVMART.SO [--moves 4] [--attach] [--benchmark_filter=RE] [--benchmark_out=FILE]
 
-The weights lie in a MemPool of vmart's, in a segment each. The loop runs the forward pass, eagerly
-or as a CUDA graph, and launches 1, 4 or 16 steps ahead of the GPU. Four ways to move a model:
+The weights lie in a MemPool of vmart's, in a segment each; no stream is attached unless asked for. The
+loop runs the forward pass, eagerly or as a CUDA graph, and launches 1, 4 or 16 steps ahead of the GPU.
+Four ways to move a model:
 
     live    one `vmart_migrate_async` for each segment, all at once, while the loop uses them
     turn    one `vmart_migrate` after the other, in the thread of the loop; each holds everything
     group   one `vmart_migrate_many` for all segments, in the thread of the loop: it holds once
     beside  like `live`, but the segments of another model, which the loop does not use
+
+Before all of them, `first`: the first move of the process, as `live`.
 
 They go to GPU 1 and back, or to the host and back on a machine with one GPU: there the loop is so
 much slower with its weights at the host that `live` says little.
@@ -187,6 +190,13 @@ def move_as_group(_, segments, to):
     return timed(segments.move_as_group, to)
 
 
+def summary(seconds, reports):
+    """What one move of all segments came to."""
+    stalls = {report.stall_max_ns / 1e6 for report in reports}  # Those at one stop share it.
+    return {"seconds": seconds, "stall": max(stalls, default=0.0), "stops": len(stalls),
+            "retries": sum(report.retries for report in reports)}
+
+
 def measure(loop, segments, move, places, moves):
     """For each direction, what its moves came to. The weights lie at the first place before and after."""
     paces = []
@@ -209,10 +219,7 @@ def measure(loop, segments, move, places, moves):
             # As if the weights had been half of the time at either place.
             lost = elapsed - steps * statistics.mean(paces)
             latency = statistics.median(loop.latencies) if loop.latencies else loop.ahead * paces[0]
-            stalls = {report.stall_max_ns / 1e6 for report in reports}  # Those at one gate share it.
-            rows[target].append({"seconds": seconds, "backlog": latency, "lost": lost,
-                                 "stall": max(stalls, default=0.0), "gates": len(stalls),
-                                 "retries": sum(report.retries for report in reports)})
+            rows[target].append({**summary(seconds, reports), "backlog": latency, "lost": lost})
     return rows, paces
 
 
@@ -220,10 +227,11 @@ def report(name, rows, paces, segments):
     seconds = statistics.median(row["seconds"] for row in rows)
     backlog = statistics.median(row["backlog"] for row in rows)
     return {"name": name, "run_type": "iteration", "time_unit": "ms", "real_time": seconds * 1e3,
-            "wall_ms": seconds * 1e3, "gb_per_s": segments.bytes / seconds / 1e9,
+            "wall_ms": seconds * 1e3, "wall_longest_ms": max(row["seconds"] for row in rows) * 1e3,
+            "gb_per_s": segments.bytes / seconds / 1e9,
             "backlog_ms": backlog * 1e3, "backlogs": seconds / backlog,
             "stall_longest_ms": max(row["stall"] for row in rows),
-            "gates_at_least": statistics.median(row["gates"] for row in rows),
+            "stops_at_least": statistics.median(row["stops"] for row in rows),
             "lost_ms": statistics.median(row["lost"] for row in rows) * 1e3,
             "lost_share": statistics.median(row["lost"] / row["seconds"] for row in rows),
             "retries": sum(row["retries"] for row in rows), "moves": len(rows),
@@ -236,9 +244,22 @@ def parse_arguments():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("library")
     parser.add_argument("--moves", type=int, default=4, help="in each direction")
+    parser.add_argument("--attach", action="store_true", help="the stream of the loop, which allows gates")
     parser.add_argument("--benchmark_filter", default="")
     parser.add_argument("--benchmark_out")
     return parser.parse_known_args()[0]
+
+
+def first_move(name, loop, segments, to):
+    """The entry of the first move of the process, with its loop as far ahead as it may be."""
+    for _ in range(2 * loop.ahead):
+        loop.go()
+    first = summary(*move_live(loop, segments, to))
+    entry = {"name": f"{name.rpartition('/')[0]}/first/to_{to}", "run_type": "iteration", "time_unit": "ms",
+             "real_time": first["seconds"] * 1e3, "wall_ms": first["seconds"] * 1e3,
+             "stall_longest_ms": first["stall"], "retries": first["retries"]}
+    print(json.dumps(entry), flush=True)
+    return entry
 
 
 def run_cases(arguments, vmart, model, other_model):
@@ -259,6 +280,8 @@ def run_cases(arguments, vmart, model, other_model):
                 loop.go()
                 loop.finish()
                 wanted = loop.result.clone()
+                if not entries:
+                    entries.append(first_move(name, loop, segments, places[1]))
                 rows, paces = measure(loop, segments, move, places, arguments.moves)
                 loop.finish()
                 right = torch.equal(wanted, loop.result)
@@ -291,10 +314,12 @@ def main():
                 models.append(make_model().to(torch.bfloat16).cuda())
         models[0](torch.randint(WORDS, (1, TOKENS), device="cuda"))  # cuBLAS gets its workspace.
         torch.cuda.synchronize()
-        vmart.attach(stream)
+        if arguments.attach:
+            vmart.attach(stream)
         entries = run_cases(arguments, vmart, *models)
         torch.cuda.synchronize()
-        vmart.detach(stream)
+        if arguments.attach:
+            vmart.detach(stream)
     del models, other_pool
     vmart.close()
     return 1 if any("error_occurred" in entry for entry in entries) else 0
