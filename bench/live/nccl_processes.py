@@ -161,7 +161,8 @@ def measure(rank, library, seconds):
     entry = {"name": "live/nccl/processes/64MiB", "run_type": "iteration", "time_unit": "ms",
              "real_time": statistics.median(stalls), "stall_longest_ms": stalls[-1], "moves": len(stalls),
              "seconds": end - moves.log[0][0], "rounds": wanted[0], "lost_share": 1 - wanted[0] / alone,
-             "rounds_per_s_before": bare, "rounds_per_s_after": after, "rounds_per_s_alone": {f"away: {where}": rate for where, rate in rates.items()},
+             "rounds_per_s_before": bare, "rounds_per_s_after": after,
+             "rounds_per_s_alone": {f"away: {where}": rate for where, rate in rates.items()},
              "retries": sum(each["retries"] for each in everybody), "failed": len(failures)}
     if wrong := sum(each["wrong"] for each in everybody):
         entry.update(error_occurred=True, error_message=f"{wrong} words of the sums are wrong")
@@ -179,7 +180,8 @@ def play(rank, port, arguments):
     if rank == 0:
         print(json.dumps(entry), flush=True)
         if arguments.benchmark_out:
-            pathlib.Path(arguments.benchmark_out).write_text(json.dumps({"benchmarks": [entry]}), encoding="utf-8")
+            text = json.dumps({"benchmarks": [entry]})
+            pathlib.Path(arguments.benchmark_out).write_text(text, encoding="utf-8")
     torch.distributed.destroy_process_group()
     if "error_occurred" in entry:
         os._exit(1)

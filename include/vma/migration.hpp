@@ -92,8 +92,10 @@ struct MigrateOptions {
   /// predicted to be settled and switched within it, but at least one.
   /// Default: `RuntimeOptions::max_stall`.
   std::optional<std::chrono::microseconds> max_stall{};
-  /// How much of the source GPU live copies may take from the application, in percent: with 100
-  /// they are as fast as they can be; with less they take longer, and the application loses less.
+  /// How much of a GPU the kernels of live copies may take from the application, in percent: those
+  /// that copy, at the source; between GPUs, where copy engines copy, those that digest, at the
+  /// target. With 100 they are as fast as they can be; with less they take longer, and the
+  /// application loses less.
   /// Default: `RuntimeOptions::copy_share_percent`.
   std::optional<int> copy_share_percent{};
   /// Among moves that wait for the same route, the one with the highest priority goes first.

@@ -122,6 +122,7 @@ class CudaDriver final : public Driver {
   Address allocate_plain(ContextHandle context, std::size_t size_bytes) override;
   void free_plain(ContextHandle context, Address begin) override;
 
+  void prepare_suspensions(const std::function<bool()>& given_up) override;
   SuspensionHandle suspend(std::span<const DeviceId> gpus) override;
   SuspensionHandle suspend_everything(std::span<const DeviceId> gpus) override;
   void resume(SuspensionHandle suspension) override;

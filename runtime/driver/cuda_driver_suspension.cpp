@@ -56,6 +56,10 @@ std::vector<std::uint32_t> CudaDriver::gpu_ids(std::span<const DeviceId> gpus) c
   return ids;
 }
 
+void CudaDriver::prepare_suspensions(const std::function<bool()>& given_up) {
+  rm::Channels::of_process().look_ahead(given_up);
+}
+
 SuspensionHandle CudaDriver::suspend(std::span<const DeviceId> gpus) {
   return rm::Channels::of_process().suspend(gpu_ids(gpus), rm::Objects::Whose::program);
 }

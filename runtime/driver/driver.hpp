@@ -343,6 +343,11 @@ class Driver {
   virtual void free_plain(ContextHandle context, Address begin) = 0;
 
   // --- Suspension
+  /// Does ahead what the first suspension would take half a second for, if the program has used the
+  /// driver before. Blocks: for that, or until `given_up`.
+  virtual void prepare_suspensions(const std::function<bool()>& given_up) {
+    static_cast<void>(given_up);
+  }
   /// Takes the work of all contexts but own ones off these GPUs, wherever it is: in the middle of
   /// kernels, of copies, of waits. On return none of it runs, and none begins before `resume`; what
   /// is enqueued meanwhile waits. It is as if each of its instructions took longer: memory that it

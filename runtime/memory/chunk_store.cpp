@@ -260,20 +260,42 @@ void ChunkStore::quarantine(Chunk chunk, const char* reason) noexcept {
   else
     ledger_.shift(at, chunk.size_bytes(), Ledger::Use::allocated, Ledger::Use::leaked);
   try {
-    const MutexLock lock(quarantine_mutex_);
+    const MutexLock lock(aside_mutex_);
     quarantine_.push_back(std::move(chunk));
   } catch (const std::exception&) {
     chunk.abandon();
   }
 }
 
+/// The driver does not create chunks beside releases, so these leave a move alone, for a while.
 void ChunkStore::keep_or_release(Location at) noexcept {
+  constexpr std::chrono::milliseconds patience(100);
   if (!cache_.over_budget(at)) return;
   try {
-    slow_calls_.post([this, at] { release_in_turn(cache_.take_surplus(at)); });
+    if (hurried_ == 0) {
+      return slow_calls_.post([this, at] { release_in_turn(cache_.take_surplus(at)); });
+    }
+    {
+      const MutexLock lock(aside_mutex_);
+      if (!shrinks_later_.insert(at).second) return;
+    }
+    const TimePoint latest = driver_.clock().now() + patience;
+    slow_calls_.post_when(
+        [this, latest] { return hurried_ == 0 || driver_.clock().now() >= latest; },
+        [this, at] { shrink(at); });
   } catch (const std::exception& error) {  // The next surplus takes it along.
+    const MutexLock lock(aside_mutex_);
+    shrinks_later_.erase(at);
     log(LogLevel::warn, "cannot shrink the cache to its budget yet: {}", error.what());
   }
+}
+
+void ChunkStore::shrink(Location at) noexcept {
+  {
+    const MutexLock lock(aside_mutex_);
+    shrinks_later_.erase(at);
+  }
+  release_in_turn(cache_.take_surplus(at));
 }
 
 void ChunkStore::release_in_turn(ChunkCache::Surplus surplus) noexcept {
@@ -411,7 +433,7 @@ std::uint64_t ChunkStore::trim(Location at, Turn turn) {
 void ChunkStore::check_invariants(const std::map<Location, std::uint64_t>& held) const {
   std::map<Location, std::uint64_t> kept_aside;
   {
-    const MutexLock lock(quarantine_mutex_);
+    const MutexLock lock(aside_mutex_);
     for (const Chunk& chunk : quarantine_) kept_aside[chunk.at()] += chunk.size_bytes();
   }
   for (const Location at : topology_.locations()) {
@@ -436,7 +458,7 @@ void ChunkStore::stop() noexcept {
 }
 
 void ChunkStore::release_quarantine() noexcept {
-  const MutexLock lock(quarantine_mutex_);
+  const MutexLock lock(aside_mutex_);
   for (Chunk& chunk : quarantine_) {
     const Location at = chunk.at();
     if (chunk.release()) ledger_.unclaim(at, chunk.size_bytes(), Ledger::Use::leaked);

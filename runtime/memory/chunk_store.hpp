@@ -13,10 +13,12 @@
 
 #include <vma/location.hpp>
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <vector>
 
 namespace vma {
@@ -98,6 +100,18 @@ class ChunkStore {
   /// Returns the number of bytes released. Requires: the caller holds the turn for slow calls.
   std::uint64_t give_room(Location at, std::uint64_t size_bytes) noexcept;
 
+  /// While one lives, what exceeds the cache's budget is released later, though not much.
+  class Hurry {
+   public:
+    explicit Hurry(ChunkStore& chunks) noexcept : hurried_(chunks.hurried_) { ++hurried_; }
+    ~Hurry() { --hurried_; }
+    Hurry(const Hurry&) = delete;
+    Hurry& operator=(const Hurry&) = delete;
+
+   private:
+    std::atomic<int>& hurried_;
+  };
+
   Ledger& ledger() noexcept { return ledger_; }
   const Ledger& ledger() const noexcept { return ledger_; }
   Keepers& keepers() noexcept { return keepers_; }
@@ -129,6 +143,7 @@ class ChunkStore {
   void keep(Chunk chunk);
   void keep_or_release(Location at) noexcept;
   // Requires: the caller holds the turn; this holds for the functions below, too.
+  void shrink(Location at) noexcept;
   void release_in_turn(ChunkCache::Surplus surplus) noexcept;
   void release(Chunk chunk) noexcept;
   void release_later(Chunk chunk) noexcept;
@@ -145,8 +160,10 @@ class ChunkStore {
   ChunkCache cache_;
   CleanCopies copies_;
   ExportTerms export_terms_;
-  mutable Mutex quarantine_mutex_;
-  std::vector<Chunk> quarantine_ VMART_GUARDED_BY(quarantine_mutex_);
+  std::atomic<int> hurried_{0};
+  mutable Mutex aside_mutex_;
+  std::set<Location> shrinks_later_ VMART_GUARDED_BY(aside_mutex_);  // Once no move is in a hurry.
+  std::vector<Chunk> quarantine_ VMART_GUARDED_BY(aside_mutex_);
   SlowCallQueue slow_calls_;  // Last: its thread uses all of the above.
 };
 

@@ -83,6 +83,7 @@ bool SlowCallQueue::run_next() {
 }
 
 void SlowCallQueue::drain() {
+  look_at_waiting();
   MutexLock lock(mutex_);
   changed_.wait(lock, [this]() VMART_REQUIRES(mutex_) {
     return jobs_.empty() && steps_.empty() && running_ == 0;

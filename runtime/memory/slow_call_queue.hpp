@@ -33,7 +33,7 @@ class SlowCallQueue {
   /// Runs on this thread what was posted or is ready by now, except steps. Requires: the caller
   /// holds the turn.
   void run_here();
-  /// Blocks until everything posted before has run, except jobs that are not ready.
+  /// Blocks until everything posted before has run, except jobs that are not ready by now.
   void drain();
   /// Ends the thread once all is done, or after waiting a second for jobs that are not ready: those
   /// then run here, ready or not. No further step runs.

@@ -1,7 +1,9 @@
 #include "driver/rm/channels.hpp"
 
 #include "base/loader/loaded_library.hpp"
+#include "base/log.hpp"
 #include "base/process_exit.hpp"
+#include "base/units.hpp"
 
 #include <vma/error.hpp>
 
@@ -19,6 +21,8 @@
 namespace vma::rm {
 namespace {
 
+/// The handles that the kernel gives to clients.
+constexpr Handle first_client = 0xc1d00000, clients_end = first_client + 0x10000;
 constexpr auto disable_call = "NV2080_CTRL_CMD_FIFO_DISABLE_CHANNELS";
 constexpr std::chrono::seconds change_limit(1), other_limit(10);
 
@@ -430,17 +434,51 @@ std::optional<std::uint64_t> Channels::info(int descriptor, Handle client, Handl
 }
 
 /// libcuda lets the kernel count its clients, and counts its objects itself.
+/// What was made since the clients were listed by libraries whose calls are not watched lies beyond
+/// them, or on descriptors of its own.
 void Channels::find_existing() {
-  constexpr Handle first_client = 0xc1d00000, clients_max = 0x10000;
-  for (const int descriptor : control_devices()) {
-    for (Handle client = first_client; client < first_client + clients_max; ++client) {
-      if (info(descriptor, client, client, HandleInfo::class_id)) find_objects(descriptor, client);
+  constexpr Handle made_since_max = 0x1000;
+  const MutexLock lock(listing_);
+  const std::vector<int> descriptors = control_devices();
+  std::erase_if(clients_, [&](const Client& client) {
+    return std::ranges::find(descriptors, client.descriptor) == descriptors.end();
+  });
+  const auto go_on = [] { return false; };
+  for (const int descriptor : descriptors) {
+    if (!listed_.contains(descriptor)) {
+      list_clients(descriptor, first_client, clients_end, go_on);
+      continue;
     }
+    Handle last = first_client;
+    for (const Client& client : clients_) last = std::max(last, client.handle);
+    list_clients(descriptor, last + 1, std::min(clients_end, last + 1 + made_since_max), go_on);
   }
+  for (const Client& client : clients_) find_objects(client.descriptor, client.handle);
 }
 
-/// Up to the highest that it has made since it is watched, and as long as there are some behind. A
-/// program that has freed many may leave wide gaps; each question takes microseconds.
+void Channels::look_ahead(const std::function<bool()>& given_up) {
+  if (asked_) return;
+  const MutexLock lock(listing_);
+  const TimePoint begun = clock_.now();
+  for (const int descriptor : control_devices()) {
+    list_clients(descriptor, first_client, clients_end, given_up);
+  }
+  log(LogLevel::debug, "{} clients of the kernel module are from before: found in {:.0f} ms",
+      clients_.size(), in_ms(clock_.now() - begun));
+}
+
+void Channels::list_clients(int descriptor, Handle begin, Handle end,
+                            const std::function<bool()>& given_up) {
+  constexpr Handle asked_at_once = 0x100;
+  for (Handle client = begin; client < end; ++client) {
+    if (client % asked_at_once == 0 && given_up()) return;
+    if (info(descriptor, client, client, HandleInfo::class_id)) {
+      clients_.push_back({descriptor, client});
+    }
+  }
+  listed_.insert(descriptor);
+}
+
 void Channels::find_objects(int descriptor, Handle client) {
   constexpr Handle first_object = 0x5c000000, gap_max = 0x2000, asked_max = 0x80000;
   const Handle highest = objects_.highest(client);

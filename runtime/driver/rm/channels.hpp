@@ -8,7 +8,9 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <optional>
+#include <set>
 #include <span>
 #include <vector>
 
@@ -18,11 +20,11 @@ namespace vma::rm {
 /// Any thread.
 ///
 /// libcuda tells NVIDIA's kernel module by `ioctl` what it needs. `watch` puts `pass` in the place
-/// of that call, which notes the channels that are made and freed; the first suspension asks the
-/// kernel for those from before, for up to a quarter of a second if libcuda was in use. One control
-/// of the kernel module, which every process may use on its own channels, takes up to 64 of them
-/// off a GPU, in the middle of any kernel, or puts them back. The kernel does that one GPU after
-/// the other, since it takes the locks of all GPUs each time.
+/// of that call, which notes the channels that are made and freed; those from before, if libcuda
+/// was in use, are asked of the kernel, which takes half a second: see `look_ahead`. One control of
+/// the kernel module, which every process may use on its own channels, takes up to 64 of them off a
+/// GPU, in the middle of any kernel, or puts them back. The kernel does that one GPU after the
+/// other, since it takes the locks of all GPUs each time.
 ///
 /// No channel is made or freed while others are taken off or put back. One that is made while work
 /// is suspended stays on: libcuda may be inside a call in which it waits for that channel.
@@ -40,6 +42,10 @@ class Channels {
   /// Puts `pass` in the place of the `ioctl` of the library around that address, which is libcuda.
   /// If that cannot be, no suspension is possible.
   static void watch(const void* in_libcuda) noexcept;
+  /// Does most of what the first suspension would have to do otherwise, if libcuda was in use
+  /// before it was watched. Blocks: for half a second, or until `given_up` says so; only a
+  /// suspension waits for it.
+  void look_ahead(const std::function<bool()>& given_up);
   /// The calls are not watched: no suspension is possible.
   void lose_track() noexcept;
   /// What libcuda calls in the place of `ioctl`: makes the call, and notes what it changed.
@@ -102,6 +108,8 @@ class Channels {
                                     std::uint32_t index) const noexcept;
   std::uint32_t put_back(std::vector<Batch>& batches) noexcept;
   void find_existing();
+  void list_clients(int descriptor, Handle begin, Handle end, const std::function<bool()>& given_up)
+      VMART_REQUIRES(listing_);
   void find_objects(int descriptor, Handle client);
 
   const Ioctl kernel_;
@@ -120,6 +128,14 @@ class Channels {
   std::vector<Batch> off_;
   // The kernel has been asked for the channels from before.
   std::atomic<bool> asked_{false};
+  /// Of the kernel module, from before its calls were watched.
+  struct Client {
+    int descriptor = -1;
+    Handle handle = 0;
+  };
+  Mutex listing_;  // Never taken with `mutex_` held.
+  std::vector<Client> clients_ VMART_GUARDED_BY(listing_);
+  std::set<int> listed_ VMART_GUARDED_BY(listing_);  // Descriptors, whole.
 };
 
 }  // namespace vma::rm

@@ -1,5 +1,9 @@
 #include "migrate/copying/copy_contexts.hpp"
 
+#include "base/log.hpp"
+#include "base/printable.hpp"
+#include "base/units.hpp"
+
 #include <vma/error.hpp>
 
 #include <fmt/format.h>
@@ -115,10 +119,14 @@ ContextHandle CopyContexts::open_own(DeviceId device) {
   const MutexLock creating(creating_.at(device));
   if (const ContextHandle made = known(CopyContext::own, device); !is_none(made)) return made;
   const std::uint64_t before = free_bytes(device);
+  const TimePoint begun = driver_.clock().now();
   const ContextHandle context = keep(CopyContext::own, device, make_own(device));
   const std::uint64_t after = free_bytes(device);
+  const std::uint64_t bytes = after == 0 ? 0 : before - std::min(before, after);
+  log(LogLevel::debug, "gpu({}): a context of the runtime's own took {} and {:.0f} ms",
+      index(device), bytes_text(bytes), in_ms(driver_.clock().now() - begun));
   const MutexLock lock(mutex_);
-  own_bytes_[device] = after == 0 ? 0 : before - std::min(before, after);
+  own_bytes_[device] = bytes;
   return context;
 }
 

@@ -12,6 +12,7 @@
 #include <bit>
 #include <chrono>
 #include <exception>
+#include <utility>
 
 namespace vma {
 namespace {
@@ -73,11 +74,15 @@ void LiveCopier::make() {
   copy_stream_ = driver_.create_stream(context_, StreamKind::non_blocking);
   settle_stream_ =
       driver_.create_stream(context_, StreamKind::urgent);  // The application is stopped.
-  const std::array kernels{&copy_digest_kernel(), &settle_kernel(), &paranoid_settle_kernel()};
+  digest_stream_ = driver_.create_stream(context_, StreamKind::non_blocking);
+  engine_done_ = driver_.create_event(context_);
+  const std::array kernels{&copy_digest_kernel(), &digest_kernel(), &settle_kernel(),
+                           &paranoid_settle_kernel()};
   const auto loaded = driver_.load_kernels(context_, kernels, digest_kernels_image());
   copy_kernel_ = loaded[0];
-  settle_kernel_ = loaded[1];
-  paranoid_kernel_ = loaded[2];
+  digest_kernel_ = loaded[1];
+  settle_kernel_ = loaded[2];
+  paranoid_kernel_ = loaded[3];
   make_bay(padding_, bays);
   padding_.tiling = {tile_bytes_, 0};
   padding_.source = padding_.target = padding_.digests = table_.staging();
@@ -125,21 +130,38 @@ void LiveCopier::make_bay(Bay& bay, std::size_t index) {
   bay.made = true;
 }
 
+void LiveCopier::let_all_go() noexcept {
+  if (go_) go(last_settling_);
+}
+
+bool LiveCopier::drain() noexcept {
+  Ledger& ledger = memory_.chunks().ledger();
+  if (std::exchange(drained_, true)) return ended_;
+  let_all_go();
+  for (const BoundStream stream : {copy_stream_, settle_stream_, digest_stream_}) {
+    if (is_none(stream.handle)) continue;
+    ended_ &= ledger.undo("a stream of live copies", [&] { driver_.wait_stream(stream, never); });
+  }
+  return ended_;
+}
+
 void LiveCopier::release() noexcept {
   Ledger& ledger = memory_.chunks().ledger();
-  if (go_) go(last_settling_);  // Leaves no stopped work behind.
-  bool ended = true;
-  for (const BoundStream stream : {copy_stream_, settle_stream_}) {
+  const bool ended = drain();
+  for (const BoundStream stream : {copy_stream_, settle_stream_, digest_stream_}) {
     if (is_none(stream.handle)) continue;
-    ended &= ledger.undo("a stream of live copies", [&] { driver_.wait_stream(stream, never); });
     ledger.undo("a stream of live copies", [&] { driver_.destroy_stream(stream); });
+  }
+  if (!is_none(engine_done_)) {
+    ledger.undo("an event of live copies", [&] { driver_.destroy_event(engine_done_); });
   }
   for (const auto& [kind, chain] : chains_) {
     ledger.undo("a chain of live copies",
                 [&, handle = chain.handle] { driver_.destroy_exec_graph(handle); });
   }
   go_.reset();
-  for (const KernelHandle kernel : {copy_kernel_, settle_kernel_, paranoid_kernel_}) {
+  for (const KernelHandle kernel :
+       {copy_kernel_, digest_kernel_, settle_kernel_, paranoid_kernel_}) {
     if (is_none(kernel)) continue;
     if (!ended) {
       ledger.leaked("a kernel of live copies: it may still run");
@@ -194,16 +216,20 @@ void LiveCopier::require_idle(Bay& bay) const {
                           index(device_)));
 }
 
-void LiveCopier::start_copy(std::size_t bay_index, const Chunk& source, const Chunk& target,
-                            int share_percent) {
-  Bay& bay = bays_[bay_index];
-  if (!bay.made) make_bay(bay, bay_index);
+void LiveCopier::take_up(Bay& bay, const Chunk& source, const Chunk& target) {
   require_idle(bay);
   bay.source = source.staging();
   bay.target = target.staging();
   bay.tiling = Tiling::of(source.size_bytes(), tile_bytes_);
   bay.key = DigestKey::random();
   bay.epoch = next_epoch();
+  bay.digested_on = {};
+}
+
+void LiveCopier::start_copy(std::size_t bay_index, const Chunk& source, const Chunk& target,
+                            int share_percent) {
+  Bay& bay = bays_[bay_index];
+  take_up(bay, source, target);
   const unsigned blocks =
       std::max(1u, tuning_.copy_blocks * static_cast<unsigned>(share_percent) / 100);
   const WordOperation done = write_word(bay.copied, bay.epoch);
@@ -212,7 +238,7 @@ void LiveCopier::start_copy(std::size_t bay_index, const Chunk& source, const Ch
   try {
     driver_.batch(copy_stream_, {&done, 1});
   } catch (...) {
-    if (!ends_unmarked()) {
+    if (!ends_unmarked(copy_stream_)) {
       source.mark_busy();
       target.mark_busy();
     }
@@ -221,27 +247,70 @@ void LiveCopier::start_copy(std::size_t bay_index, const Chunk& source, const Ch
   bay.busy = true;
 }
 
+/// The digest is that of the bytes that have arrived: what the program writes while they are copied
+/// shows when the chunk settles (I6).
+void LiveCopier::start_copy_by_engine(std::size_t bay_index, const Chunk& source,
+                                      const Chunk& target, int share_percent, LiveCopier& there) {
+  Bay& bay = bays_[bay_index];
+  take_up(bay, source, target);
+  const auto blocks_max =
+      tuning_.settle_blocks_per_multiprocessor *
+      static_cast<unsigned>(memory_.topology().info(there.device_).multiprocessors);
+  const unsigned blocks = std::max(1u, blocks_max * static_cast<unsigned>(share_percent) / 100);
+  const WordOperation done = write_word(bay.copied, bay.epoch);
+  bool digests = false;
+  try {
+    driver_.copy(copy_stream_, bay.target, bay.source, source.size_bytes());
+    driver_.record(engine_done_, copy_stream_);
+    driver_.stream_wait_event(there.digest_stream_, engine_done_);
+    digests = true;
+    driver_.launch(there.digest_stream_, there.digest_kernel_, tile_shape(bay.tiling, blocks),
+                   digest_arguments(bay.target, bay.digests, bay.tiling, bay.key));
+    driver_.batch(there.digest_stream_, {&done, 1});
+  } catch (...) {
+    bay.lost = digests && !ends_unmarked(there.digest_stream_);
+    if (bay.lost || !ends_unmarked(copy_stream_)) {
+      source.mark_busy();
+      target.mark_busy();
+    }
+    throw;
+  }
+  bay.digested_on = there.digest_stream_;
+  bay.busy = true;
+}
+
+/// It tells nothing of one that failed: whoever waits for the bay learns that.
+void LiveCopier::await_engine(TimePoint deadline) noexcept {
+  try {
+    driver_.wait_event(engine_done_, deadline);
+  } catch (const std::exception& error) {
+    log(LogLevel::debug, "a copy by an engine cannot be waited for: {}", error.what());
+  }
+}
+
 /// Waits for a copy whose end no word will show. Copies that are started later run after it, so
 /// that its bay can be used again even if it does not end in time.
-bool LiveCopier::ends_unmarked() noexcept {
+bool LiveCopier::ends_unmarked(BoundStream stream) noexcept {
   constexpr std::chrono::seconds patience(2);
   try {
-    return driver_.wait_stream(copy_stream_, driver_.clock().now() + patience);
+    return driver_.wait_stream(stream, driver_.clock().now() + patience);
   } catch (const std::exception& error) {
     log(LogLevel::warn, "a live copy cannot be waited for: {}", error.what());
     return false;
   }
 }
 
-/// The word shows that the work has ended, the stream that it has failed.
-bool LiveCopier::await(const std::uint64_t* word, Bay& bay, BoundStream stream,
-                       TimePoint deadline) {
+/// The word shows that the work has ended, the streams that it has failed.
+bool LiveCopier::await(const std::uint64_t* word, Bay& bay,
+                       std::initializer_list<BoundStream> streams, TimePoint deadline) {
   constexpr std::chrono::microseconds look_period(200);
   Clock& clock = driver_.clock();
   const Measuring measuring(clock);
   const auto written = [&] { return load(word) >= bay.epoch; };
   while (!poll_until(clock, std::min(deadline, clock.now() + look_period), written)) {
-    driver_.query_stream(stream);
+    for (const BoundStream stream : streams) {
+      if (!is_none(stream.handle)) driver_.query_stream(stream);
+    }
     if (clock.now() >= deadline) {
       if (!written()) return false;  // It may have been written during the query of the stream.
       break;
@@ -260,7 +329,7 @@ bool LiveCopier::settled(std::size_t bay) const noexcept {
 }
 
 bool LiveCopier::copied_by(std::size_t bay, TimePoint deadline) {
-  return await(bays_[bay].copied, bays_[bay], copy_stream_, deadline);
+  return await(bays_[bay].copied, bays_[bay], {copy_stream_, bays_[bay].digested_on}, deadline);
 }
 
 /// Whether the bay's copy or settling has not ended yet, even if given up. All bays share their
@@ -283,10 +352,12 @@ std::optional<std::size_t> LiveCopier::take_bay(std::uint64_t size_bytes) {
   const std::uint64_t digests_bytes = digests_of(size_bytes, tile_bytes_);
   const std::optional<Address> digests = room_for_digests(digests_bytes);
   if (found == bays_.end() || !digests) return std::nullopt;
+  const auto index = static_cast<std::size_t>(found - bays_.begin());
+  if (!found->made) make_bay(*found, index);
   found->taken = true;
   found->digests = *digests;
   found->digests_bytes = digests_bytes;
-  return static_cast<std::size_t>(found - bays_.begin());
+  return index;
 }
 
 bool LiveCopier::has_bay_for(std::uint64_t size_bytes) const {
@@ -339,7 +410,7 @@ LiveCopier::Settling LiveCopier::arm(std::span<const std::size_t> bays, bool par
 }
 
 bool LiveCopier::settled_by(std::size_t bay, TimePoint deadline) {
-  return await(bays_[bay].settled, bays_[bay], settle_stream_, deadline);
+  return await(bays_[bay].settled, bays_[bay], {settle_stream_}, deadline);
 }
 
 std::uint64_t LiveCopier::dirty_tiles(std::size_t bay) const noexcept {

@@ -7,6 +7,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <map>
 #include <memory>
 #include <optional>
@@ -21,7 +22,8 @@ namespace vma {
 struct LiveTuning {
   std::uint64_t tiles_per_granule = 8;  ///< 256 KiB if a granule is 2 MiB.
   unsigned copy_blocks = 32;            ///< With the whole copy share: more are no faster.
-  unsigned settle_blocks_per_multiprocessor = 4;  ///< Many: the application is stopped.
+  /// Of what settles, and of what digests without copying: many, since it should not take long.
+  unsigned settle_blocks_per_multiprocessor = 4;
 };
 
 /// Copies chunks off one GPU while the application uses them, and settles what has changed since.
@@ -35,7 +37,8 @@ struct LiveTuning {
 /// the rest only polls words. I6: whenever neither a copy nor a settling of the bay runs, the
 /// digest of a tile is that of the bytes in the target.
 ///
-/// One thread at a time, which holds `turn`.
+/// One thread at a time, which holds `turn`; what copies by engines use of the copier at the target
+/// is constant, and used under the turn for slow calls.
 class LiveCopier {
  public:
   /// For the chunks of the gates that are on their way, and for those that are copied meanwhile.
@@ -46,11 +49,19 @@ class LiveCopier {
   LiveCopier(Memory& memory, DeviceId device, ContextHandle context, const LiveTuning& tuning);
   /// Size of the digests and counters, which are kept on the GPU.
   static std::uint64_t table_bytes(std::uint64_t granule_bytes, const LiveTuning& tuning);
+  /// Requires: what other copiers do for this one has ended, or `distrust` was called.
   ~LiveCopier();
   LiveCopier(const LiveCopier&) = delete;
   LiveCopier& operator=(const LiveCopier&) = delete;
 
   Mutex turn;
+
+  /// Leaves no stopped work behind.
+  void let_all_go() noexcept;
+  /// Waits for all that it does, for others too. False: some of it may still run.
+  bool drain() noexcept;
+  /// Work of another copier may still touch what this one owns.
+  void distrust() noexcept { ended_ = false; }
 
   /// A bay for a chunk of that size; none if all are taken, or if their digests use up the table,
   /// which has room for two chunks of any size and for more small ones. Throws: Error{busy} while
@@ -59,11 +70,21 @@ class LiveCopier {
   std::optional<std::size_t> take_bay(std::uint64_t size_bytes);
   bool has_bay_for(std::uint64_t size_bytes) const;
   /// Work of the bay may still run.
-  void leave_bay(std::size_t bay) noexcept { bays_[bay].taken = false; }
+  void leave_bay(std::size_t bay) noexcept { bays_[bay].taken = bays_[bay].lost; }
 
   /// `share_percent` of the blocks of `LiveTuning` copy, at least one. Throws: then nothing runs,
   /// or both chunks are `busy()`. Requires: the caller holds the turn for slow calls.
   void start_copy(std::size_t bay, const Chunk& source, const Chunk& target, int share_percent);
+  /// The same by a copy engine, which takes nothing from the program's kernels; `there`, the copier
+  /// of the target's GPU, digests what has arrived, with that share of its blocks. A driver lets
+  /// mappings and unmaps wait for such a copy: see `await_engine`. `there` may be at work for
+  /// another thread. Requires: as `start_copy`; both are in contexts of the runtime's own, and the
+  /// target's GPU reaches the source's.
+  void start_copy_by_engine(std::size_t bay, const Chunk& source, const Chunk& target,
+                            int share_percent, LiveCopier& there);
+  /// Waits for the copies by engines that were started, at most until `deadline`. Any thread, which
+  /// holds the turn for slow calls, so that none is started meanwhile.
+  void await_engine(TimePoint deadline) noexcept;
   /// Whether the copy has ended, after waiting until `deadline`. Throws: what it failed with.
   bool copied_by(std::size_t bay, TimePoint deadline);
   /// The same now, without a driver call. False also if it failed.
@@ -95,6 +116,7 @@ class LiveCopier {
   struct Bay {
     bool made = false;
     bool taken = false;
+    bool lost = false;                // A digest of its chunk may come at any time: it stays taken.
     std::uint64_t* copied = nullptr;  // Words of pinned memory that the device writes.
     std::uint64_t* settled = nullptr;
     std::uint64_t* dirty = nullptr;
@@ -106,13 +128,16 @@ class LiveCopier {
     DigestKey key;
     std::uint64_t epoch = 0;
     bool busy = false;
+    /// The stream of another copier that writes `copied`; none if that is `copy_stream_`.
+    BoundStream digested_on;
   };
 
   void make();
   void make_table(std::uint64_t size_bytes);
   void claim_table(std::uint64_t size_bytes);
   void make_bay(Bay& bay, std::size_t index);
-  bool ends_unmarked() noexcept;
+  void take_up(Bay& bay, const Chunk& source, const Chunk& target);
+  bool ends_unmarked(BoundStream stream) noexcept;
   bool under_way(std::size_t bay);
   std::optional<Address> room_for_digests(std::uint64_t digests_bytes) const;
   void release() noexcept;
@@ -126,7 +151,8 @@ class LiveCopier {
   };
   Chain& chain_of(std::span<const ChainStep> steps, bool paranoid);
   void require_idle(Bay& bay) const;
-  bool await(const std::uint64_t* word, Bay& bay, BoundStream stream, TimePoint deadline);
+  bool await(const std::uint64_t* word, Bay& bay, std::initializer_list<BoundStream> streams,
+             TimePoint deadline);
 
   Memory& memory_;
   Driver& driver_;
@@ -138,7 +164,11 @@ class LiveCopier {
   Chunk table_;  // Digests and counters of all bays.
   BoundStream copy_stream_;
   BoundStream settle_stream_;
-  KernelHandle copy_kernel_{}, settle_kernel_{}, paranoid_kernel_{};
+  BoundStream digest_stream_;  // For other copiers, whose copies its work waits for.
+  EventHandle engine_done_{};
+  KernelHandle copy_kernel_{}, digest_kernel_{}, settle_kernel_{}, paranoid_kernel_{};
+  bool ended_ = true;  // So far as it has been waited for.
+  bool drained_ = false;
   std::unique_ptr<StopWord> go_;
   Settling last_settling_;
   /// By the number of steps, and whether paranoid; made when first needed.

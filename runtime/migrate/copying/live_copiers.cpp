@@ -1,5 +1,8 @@
 #include "migrate/copying/live_copiers.hpp"
 
+#include "base/log.hpp"
+#include "base/units.hpp"
+
 namespace vma {
 
 LiveCopiers::LiveCopiers(Memory& memory, CopyEngine& engine, const LiveTuning& tuning)
@@ -9,6 +12,14 @@ LiveCopiers::~LiveCopiers() {
   const MutexLock lock(mutex_);
   {
     const MutexLock slow_work(memory_.chunks().slow_calls().turn());
+    for (const auto& [key, copier] : copiers_) {
+      if (copier) copier->let_all_go();
+    }
+    bool ended = true;  // Copiers work for each other: where one does not end, none is trusted.
+    for (const auto& [key, copier] : copiers_) ended &= !copier || copier->drain();
+    for (const auto& [key, copier] : copiers_) {
+      if (copier && !ended) copier->distrust();
+    }
     copiers_.clear();
   }
   for (const auto& [device, context] : applications_) {
@@ -35,9 +46,46 @@ LiveCopier& LiveCopiers::get(DeviceId device, bool own) {
   std::unique_ptr<LiveCopier>& copier = copiers_[{device, own}];
   if (!copier) {
     const MutexLock slow_work(memory_.chunks().slow_calls().turn());
+    Clock& clock = memory_.driver().clock();
+    const TimePoint begun = clock.now();
     copier = std::make_unique<LiveCopier>(memory_, device, context, tuning_);
+    log(LogLevel::debug, "gpu({}): what live copies need took {:.0f} ms", index(device),
+        in_ms(clock.now() - begun));
+    const MutexLock known(own_mutex_);
+    if (own) own_.emplace(device, copier.get());
   }
   return *copier;
+}
+
+LiveCopier* LiveCopiers::find_own(DeviceId device) {
+  const MutexLock lock(own_mutex_);
+  if (const auto found = own_.find(device); found != own_.end()) return found->second;
+  const auto later = put_off_until_.find(device);
+  const TimePoint now = memory_.driver().clock().now();
+  if (later == put_off_until_.end() || now >= later->second) wanted_.insert(device);
+  return nullptr;
+}
+
+std::set<DeviceId> LiveCopiers::take_wanted() {
+  const MutexLock lock(own_mutex_);
+  return std::exchange(wanted_, {});
+}
+
+void LiveCopiers::put_off(DeviceId device) {
+  constexpr std::chrono::seconds pause(10);
+  const MutexLock lock(own_mutex_);
+  put_off_until_[device] = memory_.driver().clock().now() + pause;
+}
+
+void LiveCopiers::await_engines(TimePoint deadline) noexcept {
+  for (const DeviceId device : memory_.topology().devices()) {
+    LiveCopier* copier = nullptr;
+    {
+      const MutexLock lock(own_mutex_);
+      if (const auto found = own_.find(device); found != own_.end()) copier = found->second;
+    }
+    if (copier != nullptr) copier->await_engine(deadline);
+  }
 }
 
 std::uint64_t LiveCopiers::table_bytes() const {

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <utility>
 
 namespace vma {
@@ -26,6 +27,15 @@ class LiveCopiers {
   /// Creates, on first use, what live copies off the GPU need. `own`: in a context of the runtime's
   /// own. Blocks: loads kernels. Requires: the caller holds no turn.
   LiveCopier& get(DeviceId device, bool own);
+  /// That of a context of the runtime's own, if it is there already; otherwise it is wanted.
+  LiveCopier* find_own(DeviceId device);
+  /// GPUs whose own copiers were wanted since the last call.
+  std::set<DeviceId> take_wanted();
+  /// That one could not be created, for want of room for example: it is not wanted for a while.
+  void put_off(DeviceId device);
+  /// Before a suspension, in which an unmap would wait for them: the copies of all moves by engines
+  /// end, or `deadline` passes. Requires: the caller holds the turn for slow calls.
+  void await_engines(TimePoint deadline) noexcept;
   /// The application's context on the GPU, which is retained; none if it is not active. Requires:
   /// as `get`.
   ContextHandle application_context(DeviceId device);
@@ -40,6 +50,10 @@ class LiveCopiers {
   std::map<DeviceId, ContextHandle> applications_ VMART_GUARDED_BY(mutex_);  // Retained.
   std::map<std::pair<DeviceId, bool>, std::unique_ptr<LiveCopier>> copiers_
       VMART_GUARDED_BY(mutex_);
+  mutable Mutex own_mutex_;  // Never held in a driver call.
+  std::map<DeviceId, LiveCopier*> own_ VMART_GUARDED_BY(own_mutex_);  // Those that are there.
+  std::set<DeviceId> wanted_ VMART_GUARDED_BY(own_mutex_);
+  std::map<DeviceId, TimePoint> put_off_until_ VMART_GUARDED_BY(own_mutex_);
 };
 
 }  // namespace vma

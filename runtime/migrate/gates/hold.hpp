@@ -108,6 +108,7 @@ class Hold final : public StoppedWork {
   void begin_dark() override;
   void end_dark() noexcept override;
   void alive() override;
+  bool runs_kernels() const noexcept override { return false; }
   void open() noexcept;
 
  private:

@@ -220,6 +220,7 @@ SuspensionFinding Stops::check_suspension(DeviceId device, ContextHandle program
 /// What has been refused twice would be refused to the next move, too.
 std::optional<GateRefusal> Stops::close(Suspension& suspension, TimePoint deadline) {
   constexpr int tries = 2;
+  if (before_suspending_) before_suspending_(deadline);
   for (int number = 1;; ++number) {
     try {
       suspension.close(deadline);

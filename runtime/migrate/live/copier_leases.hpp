@@ -19,6 +19,9 @@ class CopierLeases {
   /// The same, leased; null if another move has it. Throws and blocks: as `LiveCopiers::get`.
   LiveCopier* try_take(DeviceId device, bool own) VMART_NO_THREAD_ANALYSIS;
   bool has(const LiveCopier* copier) const noexcept;
+  /// What digests at the target in a context of the runtime's own: not leased, since it only serves
+  /// leased ones. Null if it is not there yet.
+  LiveCopier* digester(DeviceId target) { return copiers_.find_own(target); }
   /// Requires: nothing of this move is in a bay.
   void give_up_all() noexcept VMART_NO_THREAD_ANALYSIS;
 

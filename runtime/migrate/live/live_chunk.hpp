@@ -36,6 +36,8 @@ struct LiveChunk {
   LiveCopier* copier = nullptr;  ///< While this chunk occupies its bay.
   std::size_t bay = 0;
   bool staged = false;
+  /// By a copy engine, which has not begun: it would keep other chunks from being mapped.
+  bool copy_waits = false;
   TimePoint staged_at{0};
   /// The writable epoch of the allocation when the copy began, if it was read-only then.
   std::optional<std::uint64_t> read_only_since;

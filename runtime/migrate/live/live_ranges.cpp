@@ -81,6 +81,7 @@ LiveRange* LiveRanges::add(std::shared_ptr<MigrationTask> task) noexcept {
     return nullptr;
   }
   LiveRange& range = ranges_.back();
+  if (!hurry_) hurry_.emplace(parts_.memory.chunks());
   try {
     range.plan(parts_);
     if (range.chunks.empty()) range.require_movable();
@@ -104,6 +105,7 @@ void LiveRanges::end(LiveRange& range, std::exception_ptr failure) noexcept {
   std::shared_ptr<MigrationTask> task = range.task;
   MigrationReport report = std::move(range.report);
   ranges_.remove_if([&](const LiveRange& other) { return &other == &range; });
+  if (ranges_.empty()) hurry_.reset();
   tasks_.ended(std::move(task), std::move(report), std::move(failure));
 }
 

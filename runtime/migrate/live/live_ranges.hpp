@@ -87,6 +87,7 @@ class LiveRanges {
   LiveTasks& tasks_;
   const std::shared_ptr<MigrationTask> first_;
   std::list<LiveRange> ranges_;
+  std::optional<ChunkStore::Hurry> hurry_;  // While there are any.
 };
 
 /// Calls `body` for the migration of each chunk, once each. Requires: chunks of one migration are

@@ -101,6 +101,7 @@ LiveBatch LiveStaging::make_batch(LiveChunk& first) {
     batch.chunks.push_back(next);
   }
   prepare_copies(batch);
+  start_copies(batch);
   return batch;
 }
 
@@ -250,7 +251,6 @@ void LiveStaging::begin(LiveChunk& chunk, const WayChoice& choice, Effort effort
     }
   }
   chunk.staged = true;
-  chunk.staged_at = clock_.now();
 }
 
 void LiveStaging::begin_live(LiveChunk& chunk, Effort effort) {
@@ -268,17 +268,55 @@ void LiveStaging::begin_live(LiveChunk& chunk, Effort effort) {
     const MutexLock operations(allocation.operations());
     if (allocation.read_only()) chunk.read_only_since = allocation.writable_epoch();
   }
+  chunk.copier = &copier;
+  chunk.bay = *bay;
   try {
-    // Nothing is launched while another move's gate is closed.
-    const MutexLock slow_work(memory_.chunks().slow_calls().turn());
-    copier.start_copy(*bay, chunk.transaction.source(), chunk.transaction.target(),
-                      copy_share_percent_);
+    chunk.copy_waits = digester_of(chunk) != nullptr;
+    if (!chunk.copy_waits) start_copy(chunk);
   } catch (...) {
+    chunk.copier = nullptr;
     copier.leave_bay(*bay);
     throw;
   }
-  chunk.copier = &copier;
-  chunk.bay = *bay;
+}
+
+/// Those that have waited for the other chunks to be mapped. Errors of the others recur when they
+/// are waited for.
+void LiveStaging::start_copies(const LiveBatch& batch) {
+  for (LiveChunk* const chunk : batch.chunks) {
+    if (!chunk->copy_waits) continue;
+    try {
+      start_copy(*chunk);
+    } catch (const std::exception& error) {
+      if (chunk == &batch.front()) throw;
+      return log(LogLevel::debug, "could not copy a chunk in advance: {}", error.what());
+    }
+  }
+}
+
+/// By a copy engine if the copy has waited, by a kernel otherwise.
+void LiveStaging::start_copy(LiveChunk& chunk) {
+  LiveCopier* const there = chunk.copy_waits ? digester_of(chunk) : nullptr;
+  const Chunk &source = chunk.transaction.source(), &target = chunk.transaction.target();
+  // Nothing is launched while another move's gate is closed.
+  const MutexLock slow_work(memory_.chunks().slow_calls().turn());
+  if (there != nullptr) {
+    chunk.copier->start_copy_by_engine(chunk.bay, source, target, copy_share_percent_, *there);
+  } else {
+    chunk.copier->start_copy(chunk.bay, source, target, copy_share_percent_);
+  }
+  chunk.copy_waits = false;
+  chunk.staged_at = clock_.now();
+}
+
+/// The copier that digests the chunk at its target, if a copy engine brings it there: between GPUs,
+/// and before a suspension, which waits for such copies of all moves. Null otherwise, or if it is
+/// not there yet.
+LiveCopier* LiveStaging::digester_of(const LiveChunk& chunk) {
+  const Location from = chunk.transaction.from(), to = chunk.range.task->to;
+  if (chunk.choice.stop != StopKind::suspension || to.kind != Location::Kind::gpu) return nullptr;
+  const DeviceId target{to.ordinal};
+  return memory_.topology().reaches(target, from) ? leases_.digester(target) : nullptr;
 }
 
 /// The copier of the chunk's source, for this move alone until it has to wait for another. Throws:
@@ -306,6 +344,7 @@ LiveCopier& LiveStaging::lease_copier(const LiveChunk& chunk, Effort effort) {
 void LiveStaging::await_copy(LiveChunk& chunk) {
   constexpr std::chrono::milliseconds look_period(5);
   if (chunk.copier == nullptr || chunk.transaction.state() != Transaction::State::ready) return;
+  if (chunk.copy_waits) start_copy(chunk);
   while (!chunk.copier->copied_by(chunk.bay, clock_.now() + look_period)) {
     conditions_.require_going_on();
   }
@@ -333,7 +372,7 @@ bool LiveStaging::ends_in_time(const LiveChunk& chunk,
 /// chunk is as if it had not been staged.
 void LiveStaging::unstage(LiveChunk& chunk) noexcept {
   if (!chunk.staged) return;
-  chunk.staged = false;
+  chunk.staged = chunk.copy_waits = false;
   if (chunk.copier == nullptr) return;
   LiveCopier& copier = *std::exchange(chunk.copier, nullptr);
   copier.leave_bay(chunk.bay);

@@ -81,6 +81,9 @@ class LiveStaging {
   void begin(LiveChunk& chunk, const WayChoice& choice, Effort effort);
   void begin_live(LiveChunk& chunk, Effort effort);
   void take_target(LiveChunk& chunk, Effort effort);
+  LiveCopier* digester_of(const LiveChunk& chunk);
+  void start_copies(const LiveBatch& batch);
+  void start_copy(LiveChunk& chunk);
   LiveCopier& lease_copier(const LiveChunk& chunk, Effort effort);
   void unstage(LiveChunk& chunk) noexcept;
   void unstage_all() noexcept;

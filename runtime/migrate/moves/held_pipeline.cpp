@@ -154,7 +154,7 @@ bool HeldPipeline::goes_on(std::size_t place) const noexcept {
 /// switch all slots: an unmap would wait for a copy engine (driver 580).
 void HeldPipeline::plan_kernels() {
   kernel_bytes_.clear();
-  if (hold_ == nullptr || ahead_.used()) return;
+  if (hold_ == nullptr || !hold_->runs_kernels()) return;
   std::chrono::nanoseconds switches{0};
   for (const HeldTurn& turn : order_) {
     const Route route{turn.transaction->from(), turn.range->to};

@@ -112,7 +112,9 @@ Mover::Mover(Memory& memory, CopyEngine& engine, const MoverLimits& limits)
       parts_{memory,    engine, limits_, stops_,      copiers_,   pace_,
              forecast_, room_,  reach_,  *callbacks_, observers_, importers_},
       waited_(parts_),
-      preparation_(memory, copiers_, stops_) {}
+      preparation_(memory, copiers_, stops_) {
+  stops_.before_suspending([this](TimePoint deadline) { copiers_.await_engines(deadline); });
+}
 
 Mover::~Mover() {
   stop();
@@ -344,7 +346,7 @@ void Mover::carry_out(const std::shared_ptr<MigrationTask>& task, const Tasks& t
   try {
     if (must_hold(*task)) return carry_out_held({&task, 1});
     LiveMove(parts_, *this, task).run();
-    return;
+    return preparation_.begin_wanted();
   } catch (...) {  // From the constructor.
     failure = std::current_exception();
   }
@@ -467,14 +469,7 @@ void Mover::ended(std::shared_ptr<MigrationTask> task, MigrationReport report,
 }
 
 void Mover::prepare_for(Address scope) noexcept {
-  if (!limits_.prepares) return;
-  preparation_.begin_suspensions();
-  try {
-    for (const AttachedStreams::Stream& stream : stops_.attached().in_scope(scope)) {
-      preparation_.begin(stream.device);
-    }
-  } catch (const std::bad_alloc&) {  // The first move will take longer.
-  }
+  if (limits_.prepares) preparation_.begin_for(scope);
 }
 
 void Mover::refuse_more() noexcept {

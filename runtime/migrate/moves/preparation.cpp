@@ -6,15 +6,28 @@
 #include <fmt/format.h>
 
 #include <exception>
+#include <new>
 #include <utility>
 
 namespace vma {
 
 Preparation::Preparation(Memory& memory, LiveCopiers& copiers, Stops& stops)
-    : memory_(memory), copiers_(copiers), stops_(stops) {}
+    : memory_(memory), copiers_(copiers), stops_(stops) {
+  look_ahead();
+}
 
 Preparation::~Preparation() {
   stop();
+}
+
+void Preparation::begin_for(Address scope) noexcept {
+  begin_suspensions();
+  try {
+    for (const AttachedStreams::Stream& stream : stops_.attached().in_scope(scope)) {
+      begin(stream.device);
+    }
+  } catch (const std::bad_alloc&) {  // The first move will take longer.
+  }
 }
 
 void Preparation::begin(DeviceId device) noexcept {
@@ -43,6 +56,41 @@ void Preparation::begin_suspensions() noexcept {
   }
 }
 
+void Preparation::look_ahead() noexcept {
+  if (!stops_.suspends() || memory_.driver().simulated()) return;
+  try {
+    const MutexLock lock(mutex_);
+    if (stopping_ || looking_) return;
+    looking_ = memory_.driver().executor().spawn("vmart look", [this] {
+      try {
+        memory_.driver().prepare_suspensions([this] { return stopping_.load(); });
+      } catch (const std::exception& error) {
+        log(LogLevel::debug, "the first suspension is not prepared: {}", error.what());
+      }
+    });
+  } catch (const std::exception& error) {
+    log(LogLevel::debug, "the first suspension is not prepared: {}", error.what());
+  }
+}
+
+void Preparation::begin_wanted() noexcept {
+  try {
+    for (const DeviceId device : copiers_.take_wanted()) {
+      const MutexLock lock(mutex_);
+      begin(digests_, device, "vmart digest", [this, device] {
+        try {
+          copiers_.get(device, true);
+        } catch (const std::exception&) {
+          copiers_.put_off(device);
+          throw;
+        }
+      });
+    }
+  } catch (const std::exception& error) {
+    log(LogLevel::debug, "copies go on without digests at their targets: {}", error.what());
+  }
+}
+
 /// Unless the last one for this GPU still runs.
 void Preparation::begin(Jobs& jobs, DeviceId device, const std::string& name,
                         std::function<void()> run) {
@@ -67,14 +115,18 @@ void Preparation::begin(Jobs& jobs, DeviceId device, const std::string& name,
 }
 
 void Preparation::stop() noexcept {
-  Jobs gates, suspensions;
+  Jobs gates, suspensions, digests;
+  std::unique_ptr<Task> looking;
   {
     const MutexLock lock(mutex_);
     stopping_ = true;
     gates.swap(gates_);
     suspensions.swap(suspensions_);
+    digests.swap(digests_);
+    looking.swap(looking_);
   }
-  for (const Jobs* const jobs : {&gates, &suspensions}) {
+  if (looking) looking->join();
+  for (const Jobs* const jobs : {&gates, &suspensions, &digests}) {
     for (const auto& [device, job] : *jobs) {
       if (job.task) job.task->join();
     }

@@ -14,23 +14,26 @@ namespace vma {
 
 /// Creates what moves need before the first of them needs it: for gates the copier with its kernels
 /// and the kernel that stops streams, once a GPU; for suspensions a context of the runtime's own,
-/// in which it is tried whether they work. Both take long, and loading kernels waits for the work
-/// of the program, so threads of their own do it, at most two for each GPU.
+/// in which it is tried whether they work, and what digests at a target. All take long, and loading
+/// kernels waits for the work of the program, so threads of their own do it, a few for each GPU.
 ///
 /// Any thread. What fails is only logged: the move that needs it meets the error.
 class Preparation {
  public:
+  /// Begins with what the first suspension of the process would have to do otherwise.
   Preparation(Memory& memory, LiveCopiers& copiers, Stops& stops);
   ~Preparation();  // Stops.
   Preparation(const Preparation&) = delete;
   Preparation& operator=(const Preparation&) = delete;
 
-  /// For gates. Does not block.
-  void begin(DeviceId device) noexcept;
+  /// For moves of the memory that these attached streams may use. Does not block.
+  void begin_for(Address scope) noexcept;
   /// For suspensions, on each GPU on which the program has a context, as this thread knows them.
   /// Does not block, and costs nothing once all is known. What could not be found out, for want of
   /// memory for example, is tried again by a later call.
   void begin_suspensions() noexcept;
+  /// What moves wanted and did not wait for: copiers that digest at the target. Does not block.
+  void begin_wanted() noexcept;
   /// Begins no more. Blocks: until what has begun has ended.
   void stop() noexcept;
 
@@ -43,6 +46,8 @@ class Preparation {
 
   void begin(Jobs& jobs, DeviceId device, const std::string& name, std::function<void()> run)
       VMART_REQUIRES(mutex_);
+  void look_ahead() noexcept;
+  void begin(DeviceId device) noexcept;
   void prepare(DeviceId device);
   void load_stopper(ContextHandle context);
 
@@ -53,6 +58,8 @@ class Preparation {
   Mutex mutex_;
   Jobs gates_ VMART_GUARDED_BY(mutex_);
   Jobs suspensions_ VMART_GUARDED_BY(mutex_);
+  Jobs digests_ VMART_GUARDED_BY(mutex_);
+  std::unique_ptr<Task> looking_ VMART_GUARDED_BY(mutex_);
 };
 
 }  // namespace vma

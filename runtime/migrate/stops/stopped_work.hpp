@@ -13,6 +13,9 @@ class StoppedWork {
   virtual void end_dark() noexcept = 0;
   /// The thread has returned from its driver calls.
   virtual void alive() = 0;
+  /// Whether kernels run on each stream of the runtime's own. What a hold waits on occupies a
+  /// hardware queue, which streams share as the driver likes.
+  virtual bool runs_kernels() const noexcept { return true; }
 };
 
 }  // namespace vma

@@ -1,6 +1,7 @@
 #include "migrate/stops/suspension_check.hpp"
 
 #include "base/log.hpp"
+#include "base/units.hpp"
 #include "migrate/stops/beating_kernel.hpp"
 #include "migrate/stops/suspension.hpp"
 
@@ -228,7 +229,12 @@ SuspensionFinding SuspensionCheck::finding(DeviceId gpu) const {
 }
 
 SuspensionFinding SuspensionCheck::check(DeviceId gpu, ContextHandle program, ContextHandle own) {
-  if (is_due(gpu)) note(gpu, try_all(gpu, program, own));
+  if (is_due(gpu)) {
+    const TimePoint begun = driver_.clock().now();
+    note(gpu, try_all(gpu, program, own));
+    log(LogLevel::debug, "gpu({}): {} took {:.0f} ms", index(gpu), check_call,
+        in_ms(driver_.clock().now() - begun));
+  }
   return finding(gpu);
 }
 

@@ -143,7 +143,7 @@ void set_environment(const RunOptions& options) {
   if (options.vmm) set("VMART_RUN_VMM", *options.vmm ? "1" : "0");
   if (options.sites) set("VMART_RUN_SITE_BYTES", "16777216", false);
   if (options.overcommit) set("VMART_RUN_OVERCOMMIT", "1");
-  // Memory leaves a full place only by a scheduler, which also notes what is used.
+  // A scheduler knows what is used, so that the coldest memory leaves a full place.
   const bool makes_room = is_set("VMART_CAPACITY") || is_on("VMART_RUN_OVERCOMMIT");
   if (makes_room) set("VMART_POLICY", "stay_put", false);
   // Without these, a full GPU refuses the program as it would without vmart.

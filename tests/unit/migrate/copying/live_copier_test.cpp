@@ -82,6 +82,33 @@ TEST_F(LiveCopierTest, CopiesAndSettlesChunksInSeveralBaysAtOnce) {
   });
 }
 
+TEST_F(LiveCopierTest, DigestsAtTheTargetWhatACopyEngineBrought) {
+  with_copier([&](MoveRig& rig, LiveCopier& copier, const Chunk& source, const Chunk& target) {
+    std::unique_ptr<LiveCopier> there;
+    {
+      const MutexLock turn(rig.memory().chunks().slow_calls().turn());
+      there = std::make_unique<LiveCopier>(rig.memory(), DeviceId{1}, rig.context(1), LiveTuning{});
+    }
+    const std::size_t bay = copier.take_bay(source.size_bytes()).value();
+    const auto settle = [&] {
+      copier.go(copier.arm(std::vector<std::size_t>{bay}, false));
+      EXPECT_TRUE(copier.settled_by(bay, never));
+      return copier.dirty_tiles(bay);
+    };
+    for (const std::uint64_t seed : {seed_ + 1, seed_}) {
+      rig.fill(target, 7);
+      rig.forget_calls();
+      copier.start_copy_by_engine(bay, source, target, *there);
+      EXPECT_TRUE(copier.copied_by(bay, never));
+      EXPECT_EQ(rig.calls(Call::copy), 1);
+      EXPECT_EQ(settle(), 0u) << "nothing was written since";
+      rig.fill(source, seed);
+      EXPECT_EQ(settle(), source.size_bytes() / copier.tile_bytes());
+      EXPECT_EQ(rig.wrong(target, seed), 0u);
+    }
+  });
+}
+
 TEST_F(LiveCopierTest, SettlesAnyNumberOfChunksWithFewChains) {
   with_copier([&](MoveRig& rig, LiveCopier& copier, const Chunk& source, const Chunk& target) {
     constexpr std::size_t most = 5;

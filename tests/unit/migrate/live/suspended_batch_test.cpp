@@ -126,6 +126,31 @@ TEST_P(SuspendedBatch, BeginsWithNoCopyOfTheRuntimeUnderWay) {
   });
 }
 
+/// Kernels would take turns with those of the program. The driver lets a mapping wait for such a
+/// copy.
+TEST_P(SuspendedBatch, CopiesByAnEngineOnceTheTargetCanDigest) {
+  step([](SuspendingBatch& rig, SteppedThreads&) {
+    bool copying = false;
+    int mapped = 0;
+    rig.driver.before_call = [&](Call call, bool) {
+      if (call == Call::copy || call == Call::suspend) copying = call == Call::copy;
+      mapped += copying && (call == Call::create || call == Call::map || call == Call::unmap);
+    };
+    EXPECT_EQ(rig.move(gpu(1), max_stall).outcome, Outcome::done);
+    EXPECT_EQ(rig.rig.calls(Call::copy), 0) << "nothing of the runtime's was there that digests";
+    sleep(rig.rig, seconds(1));
+    MigrationReport report;
+    for (const Location to : {gpu(0), gpu(1)}) {
+      rig.rig.forget_calls();
+      report = rig.move(to, max_stall);
+      EXPECT_EQ(rig.rig.calls(Call::copy), static_cast<int>(batch_chunks));
+      EXPECT_EQ(report.chunks_live, static_cast<int>(batch_chunks));
+    }
+    EXPECT_EQ(mapped, 0);
+    rig.expect_all_moved(report);
+  });
+}
+
 /// A driver call takes long with everything suspended and no slot dark.
 TEST_P(SuspendedBatch, IsCalledOffIfTheWatchdogWasFirst) {
   step([](SuspendingBatch& rig, SteppedThreads&) {

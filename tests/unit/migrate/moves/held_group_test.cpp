@@ -196,9 +196,7 @@ void expect_failure_of_one(Call call, bool own_context) {
 
 TEST(HeldGroup, AFailureEndsOnlyItsOwnRange) {
   for (const bool own_context : {false, true}) {
-    const Call copies =
-        own_context ? Call::launch : Call::copy;  // In a context of its own, by kernels.
-    for (const Call call : {Call::map, copies, Call::create}) {
+    for (const Call call : {Call::map, Call::copy, Call::create}) {
       SCOPED_TRACE(fmt::format("{}, {}", to_string(call), own_context));
       expect_failure_of_one(call, own_context);
     }
@@ -414,7 +412,7 @@ TEST_P(SteppedGroup, AHoldThatIsLostEndsAllThatIsLeft) {
         if (warm) rig.move_all({whole(one, to), whole(two, to)});
       }
       rig.engine().own_context(DeviceId{0});
-      const auto destroyer = spawn_destroyer(rig, *options.stepped, Call::launch, milliseconds(20));
+      const auto destroyer = spawn_destroyer(rig, *options.stepped, Call::copy, milliseconds(20));
       MigrateOptions limited;
       limited.deadline = milliseconds(100);
       const auto results = rig.move_all({whole(one, gpu(1)), whole(two, gpu(1))}, limited);
@@ -423,7 +421,7 @@ TEST_P(SteppedGroup, AHoldThatIsLostEndsAllThatIsLeft) {
         EXPECT_EQ(kind_of(results[i]), ErrorKind::busy);
         EXPECT_EQ(results[i].report.failures.size(), 1u);
       }
-      rig.delay(Call::launch, TimePoint(0));
+      rig.delay(Call::copy, TimePoint(0));
       EXPECT_EQ(one->home(0), gpu(0));
       EXPECT_EQ(two->home(0), gpu(0));
       EXPECT_EQ(rig.move_all({whole(one, gpu(1)), whole(two, gpu(1))})[2].report.outcome,

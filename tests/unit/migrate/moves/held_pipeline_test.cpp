@@ -3,6 +3,7 @@
 // the order of the driver calls; every call failed once.
 #include "migrate/moves/held_pipeline.hpp"
 
+#include "support/suspension_finding.hpp"
 #include "unit/migrate/moves/move_rig.hpp"
 
 #include <gtest/gtest.h>
@@ -86,9 +87,23 @@ TEST(HeldPipeline, SwitchesWhatACopyEngineFillsOnceItIsCopied) {
   expect_whole(rig, *allocation);
 }
 
-TEST(HeldPipeline, CopiesByKernelsForAsLongAsTheSwitchesTake) {
+// What a hold waits on may keep them from beginning.
+TEST(HeldPipeline, CopiesByNoKernelsUnderAHold) {
   MoveRig rig;
   rig.engine().own_context(DeviceId{0});
+  const auto allocation = warm(rig, gpu(1));
+  EXPECT_EQ(rig.move(*allocation, gpu(1)).stop, StopKind::hold);
+  EXPECT_EQ(rig.calls(Call::launch), 0);
+  EXPECT_EQ(rig.calls(Call::copy), static_cast<int>(pipeline_chunks));
+  expect_whole(rig, *allocation);
+}
+
+TEST(HeldPipeline, CopiesByKernelsForAsLongAsTheSwitchesTake) {
+  MoveRig rig("test-2", {}, {}, true);
+  for (const DeviceId device : rig.topology().devices()) {
+    const SuspensionFinding found = decided_finding(rig.mover(), rig.driver().clock(), device);
+    ASSERT_EQ(found.state, SuspensionFinding::State::usable) << found.why;
+  }
   const auto allocation = warm(rig, gpu(1));
   rig.move(*allocation, gpu(1));
   EXPECT_EQ(rig.calls(Call::launch), static_cast<int>(pipeline_chunks)) << "they are small";

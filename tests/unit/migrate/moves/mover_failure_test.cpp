@@ -234,7 +234,7 @@ void expect_no_hang(std::uint64_t seed, bool own_context, milliseconds deadline,
 }
 
 TEST_P(SteppedMover, DoesNotHangWithAThreadInCtxDestroyBehindItsHold) {
-  expect_no_hang(GetParam(), true, milliseconds(100), Call::launch, milliseconds(20));
+  expect_no_hang(GetParam(), true, milliseconds(100), Call::copy, milliseconds(20));
 }
 
 TEST_P(SteppedMover, DoesNotHangWithAThreadInCtxDestroyWhereCopiesRunAhead) {
