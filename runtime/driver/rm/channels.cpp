@@ -1,9 +1,7 @@
 #include "driver/rm/channels.hpp"
 
 #include "base/loader/loaded_library.hpp"
-#include "base/log.hpp"
 #include "base/process_exit.hpp"
-#include "base/units.hpp"
 
 #include <vma/error.hpp>
 
@@ -459,12 +457,9 @@ void Channels::find_existing() {
 void Channels::look_ahead(const std::function<bool()>& given_up) {
   if (asked_) return;
   const MutexLock lock(listing_);
-  const TimePoint begun = clock_.now();
   for (const int descriptor : control_devices()) {
     list_clients(descriptor, first_client, clients_end, given_up);
   }
-  log(LogLevel::debug, "{} clients of the kernel module are from before: found in {:.0f} ms",
-      clients_.size(), in_ms(clock_.now() - begun));
 }
 
 void Channels::list_clients(int descriptor, Handle begin, Handle end,

@@ -98,7 +98,7 @@ TEST_F(LiveCopierTest, DigestsAtTheTargetWhatACopyEngineBrought) {
     for (const std::uint64_t seed : {seed_ + 1, seed_}) {
       rig.fill(target, 7);
       rig.forget_calls();
-      copier.start_copy_by_engine(bay, source, target, *there);
+      copier.start_copy_by_engine(bay, source, target, 100, *there);
       EXPECT_TRUE(copier.copied_by(bay, never));
       EXPECT_EQ(rig.calls(Call::copy), 1);
       EXPECT_EQ(settle(), 0u) << "nothing was written since";
