@@ -273,6 +273,7 @@ void Channels::end_switch() noexcept {
 }
 
 SuspensionHandle Channels::suspend(std::span<const std::uint32_t> gpu_ids, Objects::Whose whose) {
+  if (!asked_) const MutexLock ahead(listing_);  // Before threads that make channels have to wait.
   MutexLock lock(mutex_);
   SteadyClock clock;
   const bool none = changed_.wait_until(
@@ -438,26 +439,25 @@ void Channels::find_existing() {
   constexpr Handle made_since_max = 0x1000;
   const MutexLock lock(listing_);
   const std::vector<int> descriptors = control_devices();
-  std::erase_if(clients_, [&](const Client& client) {
-    return std::ranges::find(descriptors, client.descriptor) == descriptors.end();
+  std::erase_if(clients_, [&](const auto& client) {
+    return std::ranges::find(descriptors, client.first) == descriptors.end();
   });
-  const auto go_on = [] { return false; };
+  Handle last = first_client;
+  for (const auto& [descriptor, client] : clients_) last = std::max(last, client);
   for (const int descriptor : descriptors) {
-    if (!listed_.contains(descriptor)) {
-      list_clients(descriptor, first_client, clients_end, go_on);
-      continue;
-    }
-    Handle last = first_client;
-    for (const Client& client : clients_) last = std::max(last, client.handle);
-    list_clients(descriptor, last + 1, std::min(clients_end, last + 1 + made_since_max), go_on);
+    const bool listed = listed_.contains(descriptor);
+    list_clients(descriptor, listed ? last + 1 : first_client,
+                 listed ? std::min(clients_end, last + 1 + made_since_max) : clients_end,
+                 [] { return false; });
   }
-  for (const Client& client : clients_) find_objects(client.descriptor, client.handle);
+  for (const auto& [descriptor, client] : clients_) find_objects(descriptor, client);
 }
 
 void Channels::look_ahead(const std::function<bool()>& given_up) {
-  if (asked_) return;
   const MutexLock lock(listing_);
+  if (asked_) return;
   for (const int descriptor : control_devices()) {
+    if (listed_.contains(descriptor)) continue;
     list_clients(descriptor, first_client, clients_end, given_up);
   }
 }
@@ -467,9 +467,8 @@ void Channels::list_clients(int descriptor, Handle begin, Handle end,
   constexpr Handle asked_at_once = 0x100;
   for (Handle client = begin; client < end; ++client) {
     if (client % asked_at_once == 0 && given_up()) return;
-    if (info(descriptor, client, client, HandleInfo::class_id)) {
-      clients_.push_back({descriptor, client});
-    }
+    if (info(descriptor, client, client, HandleInfo::class_id))
+      clients_.emplace(descriptor, client);
   }
   listed_.insert(descriptor);
 }

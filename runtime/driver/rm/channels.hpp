@@ -12,6 +12,7 @@
 #include <optional>
 #include <set>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace vma::rm {
@@ -128,13 +129,9 @@ class Channels {
   std::vector<Batch> off_;
   // The kernel has been asked for the channels from before.
   std::atomic<bool> asked_{false};
-  /// Of the kernel module, from before its calls were watched.
-  struct Client {
-    int descriptor = -1;
-    Handle handle = 0;
-  };
   Mutex listing_;  // Never taken with `mutex_` held.
-  std::vector<Client> clients_ VMART_GUARDED_BY(listing_);
+  /// Of the kernel module, from before its calls were watched: descriptors, and handles there.
+  std::set<std::pair<int, Handle>> clients_ VMART_GUARDED_BY(listing_);
   std::set<int> listed_ VMART_GUARDED_BY(listing_);  // Descriptors, whole.
 };
 

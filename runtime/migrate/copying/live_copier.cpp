@@ -210,13 +210,14 @@ std::vector<ChainStep> LiveCopier::settle_steps(std::span<const std::size_t> bay
 /// Work that was given up for taking too long may have ended since.
 void LiveCopier::require_idle(Bay& bay) const {
   if (load(bay.copied) >= bay.epoch || load(bay.settled) >= bay.epoch) bay.busy = false;
-  if (!bay.busy) return;
+  if (!bay.busy && !bay.lost) return;
   throw Error(ErrorKind::driver_failure, "vma::migrate_async",
               fmt::format("work of an earlier live copy from gpu({}) has failed or does not end",
                           index(device_)));
 }
 
 void LiveCopier::take_up(Bay& bay, const Chunk& source, const Chunk& target) {
+  if (!bay.made) make_bay(bay, static_cast<std::size_t>(&bay - bays_.data()));
   require_idle(bay);
   bay.source = source.staging();
   bay.target = target.staging();
@@ -268,7 +269,7 @@ void LiveCopier::start_copy_by_engine(std::size_t bay_index, const Chunk& source
                    digest_arguments(bay.target, bay.digests, bay.tiling, bay.key));
     driver_.batch(there.digest_stream_, {&done, 1});
   } catch (...) {
-    bay.lost = digests && !ends_unmarked(there.digest_stream_);
+    bay.lost = bay.lost || (digests && !ends_unmarked(there.digest_stream_));
     if (bay.lost || !ends_unmarked(copy_stream_)) {
       source.mark_busy();
       target.mark_busy();
@@ -352,12 +353,10 @@ std::optional<std::size_t> LiveCopier::take_bay(std::uint64_t size_bytes) {
   const std::uint64_t digests_bytes = digests_of(size_bytes, tile_bytes_);
   const std::optional<Address> digests = room_for_digests(digests_bytes);
   if (found == bays_.end() || !digests) return std::nullopt;
-  const auto index = static_cast<std::size_t>(found - bays_.begin());
-  if (!found->made) make_bay(*found, index);
   found->taken = true;
   found->digests = *digests;
   found->digests_bytes = digests_bytes;
-  return index;
+  return static_cast<std::size_t>(found - bays_.begin());
 }
 
 bool LiveCopier::has_bay_for(std::uint64_t size_bytes) const {

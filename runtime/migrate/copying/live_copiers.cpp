@@ -77,7 +77,9 @@ void LiveCopiers::put_off(DeviceId device) {
   put_off_until_[device] = memory_.driver().clock().now() + pause;
 }
 
-void LiveCopiers::await_engines(TimePoint deadline) noexcept {
+void LiveCopiers::await_engines() noexcept {
+  constexpr std::chrono::seconds limit(1);
+  const TimePoint deadline = memory_.driver().clock().now() + limit;
   for (const DeviceId device : memory_.topology().devices()) {
     LiveCopier* copier = nullptr;
     {

@@ -33,9 +33,10 @@ class LiveCopiers {
   std::set<DeviceId> take_wanted();
   /// That one could not be created, for want of room for example: it is not wanted for a while.
   void put_off(DeviceId device);
-  /// Before a suspension, in which an unmap would wait for them: the copies of all moves by engines
-  /// end, or `deadline` passes. Requires: the caller holds the turn for slow calls.
-  void await_engines(TimePoint deadline) noexcept;
+  /// Before anything is stopped, where an unmap would wait for them: the copies of all moves by
+  /// engines end. Blocks: for as long as they take, a second at most. Requires: the caller holds
+  /// the turn for slow calls.
+  void await_engines() noexcept;
   /// The application's context on the GPU, which is retained; none if it is not active. Requires:
   /// as `get`.
   ContextHandle application_context(DeviceId device);

@@ -95,6 +95,7 @@ void Stops::hold_while(BoundStream stream, const HoldLimits& limits, MigrationRe
     const TimePoint deadline = stop + limits.rest_limit;
     if (before != nullptr) hold.drain(deadline);
     slow_work.emplace(memory_.chunks().slow_calls().turn());  // None beside a hold but our own.
+    if (before_stopping_) before_stopping_();
     hold.close(deadline);
     report.phases.wait += clock.now() - stop;
     report.retries = hold.tries() - 1;
@@ -220,7 +221,6 @@ SuspensionFinding Stops::check_suspension(DeviceId device, ContextHandle program
 /// What has been refused twice would be refused to the next move, too.
 std::optional<GateRefusal> Stops::close(Suspension& suspension, TimePoint deadline) {
   constexpr int tries = 2;
-  if (before_suspending_) before_suspending_(deadline);
   for (int number = 1;; ++number) {
     try {
       suspension.close(deadline);
@@ -267,6 +267,7 @@ std::optional<GateRefusal> Stops::suspend_while(const HoldLimits& limits, Migrat
   --holds_waiting_;
   const Measuring measuring(clock);
   const MutexLock slow_work(memory_.chunks().slow_calls().turn());  // None beside it but our own.
+  if (before_stopping_) before_stopping_();
   Suspension suspension(memory_.driver(), watchdog_, memory_.topology().devices(), limits.patience);
   const TimePoint asked = clock.now();
   std::optional<GateRefusal> refusal;

@@ -115,10 +115,9 @@ class Stops {
   std::optional<GateRefusal> suspend_while(const HoldLimits& limits, MigrationReport& report,
                                            HeldTimes& times,
                                            const std::function<void(StoppedWork&)>& body);
-  /// Called before each suspension with its deadline, under both turns. Requires: none has begun.
-  void before_suspending(std::function<void(TimePoint)> run) {
-    before_suspending_ = std::move(run);
-  }
+  /// Called before `hold_while` and `suspend_while` stop anything, under both turns. Requires: none
+  /// has begun.
+  void before_stopping(std::function<void()> run) { before_stopping_ = std::move(run); }
   /// Closes it. A refusal, of copies of the program or of the driver: nothing is suspended. If the
   /// driver refuses twice, `may_suspend` says no until the check has been tried again.
   std::optional<GateRefusal> close(Suspension& suspension, TimePoint deadline);
@@ -153,7 +152,7 @@ class Stops {
   Memory& memory_;
   const bool suspends_;
   const OwnContext own_context_;
-  std::function<void(TimePoint)> before_suspending_;
+  std::function<void()> before_stopping_;
   Watchdog watchdog_;
   SuspensionCheck suspension_check_;  // Only a thread with the turn checks.
   AttachedStreams attached_;

@@ -158,7 +158,8 @@ std::optional<GateRefusal> BatchStop::send() {
 
 std::optional<GateRefusal> BatchStop::tell_streams() {
   ProcessExit::hold_back();
-  slow_call_turn_.take();                         // No slow work beside a closed gate.
+  slow_call_turn_.take();  // No slow work beside a closed gate.
+  parts_.copiers.await_engines();
   parts_.memory.chunks().keepers().warm_grant();  // With nothing stopped yet.
   let_through_ = clock_.now();
   if (stop_ != StopKind::gate) {

@@ -300,13 +300,24 @@ void LiveStaging::start_copy(LiveChunk& chunk) {
   const Chunk &source = chunk.transaction.source(), &target = chunk.transaction.target();
   // Nothing is launched while another move's gate is closed.
   const MutexLock slow_work(memory_.chunks().slow_calls().turn());
-  if (there != nullptr) {
-    chunk.copier->start_copy_by_engine(chunk.bay, source, target, copy_share_percent_, *there);
-  } else {
+  if (there == nullptr || !start_by_engine(chunk, *there)) {
     chunk.copier->start_copy(chunk.bay, source, target, copy_share_percent_);
   }
   chunk.copy_waits = false;
   chunk.staged_at = clock_.now();
+}
+
+/// False: the target has no memory for it, and nothing runs. Requires: as
+/// `LiveCopier::start_copy_by_engine`.
+bool LiveStaging::start_by_engine(LiveChunk& chunk, LiveCopier& there) {
+  try {
+    const Chunk &source = chunk.transaction.source(), &target = chunk.transaction.target();
+    chunk.copier->start_copy_by_engine(chunk.bay, source, target, copy_share_percent_, there);
+    return true;
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::out_of_memory || chunk.transaction.target().busy()) throw;
+    return false;
+  }
 }
 
 /// The copier that digests the chunk at its target, if a copy engine brings it there: between GPUs,

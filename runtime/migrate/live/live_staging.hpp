@@ -84,6 +84,7 @@ class LiveStaging {
   LiveCopier* digester_of(const LiveChunk& chunk);
   void start_copies(const LiveBatch& batch);
   void start_copy(LiveChunk& chunk);
+  bool start_by_engine(LiveChunk& chunk, LiveCopier& there);
   LiveCopier& lease_copier(const LiveChunk& chunk, Effort effort);
   void unstage(LiveChunk& chunk) noexcept;
   void unstage_all() noexcept;

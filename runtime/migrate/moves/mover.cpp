@@ -113,7 +113,7 @@ Mover::Mover(Memory& memory, CopyEngine& engine, const MoverLimits& limits)
              forecast_, room_,  reach_,  *callbacks_, observers_, importers_},
       waited_(parts_),
       preparation_(memory, copiers_, stops_) {
-  stops_.before_suspending([this](TimePoint deadline) { copiers_.await_engines(deadline); });
+  stops_.before_stopping([this] { copiers_.await_engines(); });
 }
 
 Mover::~Mover() {
