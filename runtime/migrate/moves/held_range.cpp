@@ -39,6 +39,7 @@ std::uint64_t HeldRange::missing_bytes() const noexcept {
 }
 
 void HeldRange::refuse(std::exception_ptr why) noexcept {
+  untold = false;  // It is not tried again.
   failure = std::move(why);
   report.outcome = Outcome::failed;
   transactions.clear();

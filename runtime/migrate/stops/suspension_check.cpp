@@ -170,14 +170,11 @@ void require_that_kernels_stand(Driver& driver, Counter& counter, Suspensions& s
   if (!counter.has_ended(go_on_limit)) throw failed("a suspended kernel goes on, but does not end");
 }
 
-/// Lets the probe go on if nothing is suspended in time: it may stand in the way of the program.
+/// Lets the probe go on if nothing is suspended in time, since it may stand in the way of the
+/// program, and in any case at the end.
 class ProbeLimit {
  public:
-  ProbeLimit(ProgramProbe& probe, Watchdog& watchdog, TimePoint deadline)
-      : probe_(probe), watchdog_(watchdog), ticket_(watchdog.arm(deadline, [this] {
-          passed_ = true;
-          probe_.open();
-        })) {}
+  ProbeLimit(ProgramProbe& probe, Watchdog& watchdog) : probe_(probe), watchdog_(watchdog) {}
   ~ProbeLimit() {
     watchdog_.disarm(ticket_);
     probe_.open();
@@ -185,6 +182,12 @@ class ProbeLimit {
   ProbeLimit(const ProbeLimit&) = delete;
   ProbeLimit& operator=(const ProbeLimit&) = delete;
 
+  void begin(TimePoint deadline) {
+    ticket_ = watchdog_.arm(deadline, [this] {
+      passed_ = true;
+      probe_.open();
+    });
+  }
   void end() {
     watchdog_.disarm(std::exchange(ticket_, Watchdog::Ticket::none));
     if (passed_) throw not_now("another thread keeps channels or copies busy");
@@ -194,7 +197,7 @@ class ProbeLimit {
   ProgramProbe& probe_;
   Watchdog& watchdog_;
   std::atomic<bool> passed_{false};
-  Watchdog::Ticket ticket_;
+  Watchdog::Ticket ticket_ = Watchdog::Ticket::none;
 };
 
 /// Step 2. Requires: the counter was told to end; the probe has begun.
@@ -202,7 +205,8 @@ void require_that_the_program_stands(Driver& driver, Watchdog& watchdog, Counter
                                      ProgramProbe& probe, Suspensions& suspensions) {
   Clock& clock = driver.clock();
   bool stands = false, own_runs = false;
-  ProbeLimit limit(probe, watchdog, clock.now() + suspend_limit);
+  ProbeLimit limit(probe, watchdog);
+  limit.begin(clock.now() + suspend_limit);
   suspensions.during(Suspension::Of::program, [&] {
     limit.end();
     probe.open();
