@@ -176,12 +176,14 @@ class Memory {
 
 template <typename Ask, typename Body>
 auto Memory::with_room(Ask&& ask, Location at, std::uint64_t size_bytes, Body&& body) {
+  // Nothing leaves the place for what would not fit into all of it.
+  const bool fits = at.kind != Location::Kind::gpu || size_bytes <= topology_.memory_bytes(at);
   while (true) {
     try {
       return body();
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::out_of_memory) throw;
-      if (!ask(at, size_bytes)) throw with_holders(error, at);
+      if (!fits || !ask(at, size_bytes)) throw with_holders(error, at);
     }
   }
 }

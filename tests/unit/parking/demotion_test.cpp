@@ -4,6 +4,7 @@
 #include "migrate/stops/copy_scopes.hpp"
 #include "parking/demotion.hpp"
 #include "runtime/runtime_parts.hpp"
+#include "unit/memory/memory_rig.hpp"
 #include "unit/runtime/runtime_rig.hpp"
 
 #include <gtest/gtest.h>
@@ -114,6 +115,15 @@ TEST_F(DemotionTest, TakesWhatLayThereLongestAndNoMoreThanIsWanted) {
   expect_whole(old, 4, 2);
   expect_whole(young, 2, 3);
   rig_.check_invariants();
+}
+
+TEST_F(DemotionTest, TakesNothingForWhatWouldNotFitIntoTheGpu) {
+  make_room_by_demotion();
+  std::uint64_t* there = filled(2, gpu(0), 1);
+  const std::uint64_t all = memory().topology().memory_bytes(gpu(0));
+  expect_error(ErrorKind::out_of_memory, [&] { runtime().alloc(all + chunk_bytes, gpu(0)); });
+  EXPECT_EQ(asked_, 0);
+  EXPECT_EQ(bytes_at(there, gpu(0)), 2 * chunk_bytes);
 }
 
 // In a process of its own, where what is noted stays.
