@@ -432,9 +432,9 @@ std::optional<std::uint64_t> Channels::info(int descriptor, Handle client, Handl
   return asked.result;
 }
 
-/// libcuda lets the kernel count its clients, and counts its objects itself.
-/// What was made since the clients were listed by libraries whose calls are not watched lies beyond
-/// them, or on descriptors of its own.
+/// libcuda lets the kernel count its clients, and counts its objects itself. What was made since
+/// the clients were listed by libraries whose calls are not watched lies beyond them, or on
+/// descriptors of its own.
 void Channels::find_existing() {
   constexpr Handle made_since_max = 0x1000;
   const MutexLock lock(listing_);
@@ -473,6 +473,8 @@ void Channels::list_clients(int descriptor, Handle begin, Handle end,
   listed_.insert(descriptor);
 }
 
+/// Up to the highest that it has made since it is watched, and as long as there are some behind. A
+/// program that has freed many may leave wide gaps; each question takes microseconds.
 void Channels::find_objects(int descriptor, Handle client) {
   constexpr Handle first_object = 0x5c000000, gap_max = 0x2000, asked_max = 0x80000;
   const Handle highest = objects_.highest(client);

@@ -6,7 +6,9 @@
 namespace vma {
 
 LiveCopiers::LiveCopiers(Memory& memory, CopyEngine& engine, const LiveTuning& tuning)
-    : memory_(memory), engine_(engine), tuning_(tuning) {}
+    : memory_(memory), engine_(engine), tuning_(tuning) {
+  for (const DeviceId device : memory.topology().devices()) own_[device] = nullptr;
+}
 
 LiveCopiers::~LiveCopiers() {
   const MutexLock lock(mutex_);
@@ -51,15 +53,14 @@ LiveCopier& LiveCopiers::get(DeviceId device, bool own) {
     copier = std::make_unique<LiveCopier>(memory_, device, context, tuning_);
     log(LogLevel::debug, "gpu({}): what live copies need took {:.0f} ms", index(device),
         in_ms(clock.now() - begun));
-    const MutexLock known(own_mutex_);
-    if (own) own_.emplace(device, copier.get());
+    if (own) own_.at(device) = copier.get();
   }
   return *copier;
 }
 
 LiveCopier* LiveCopiers::find_own(DeviceId device) {
-  const MutexLock lock(own_mutex_);
-  if (const auto found = own_.find(device); found != own_.end()) return found->second;
+  if (LiveCopier* const there = own_.at(device)) return there;
+  const MutexLock lock(wanted_mutex_);
   const auto later = put_off_until_.find(device);
   const TimePoint now = memory_.driver().clock().now();
   if (later == put_off_until_.end() || now >= later->second) wanted_.insert(device);
@@ -67,26 +68,21 @@ LiveCopier* LiveCopiers::find_own(DeviceId device) {
 }
 
 std::set<DeviceId> LiveCopiers::take_wanted() {
-  const MutexLock lock(own_mutex_);
+  const MutexLock lock(wanted_mutex_);
   return std::exchange(wanted_, {});
 }
 
 void LiveCopiers::put_off(DeviceId device) {
   constexpr std::chrono::seconds pause(10);
-  const MutexLock lock(own_mutex_);
+  const MutexLock lock(wanted_mutex_);
   put_off_until_[device] = memory_.driver().clock().now() + pause;
 }
 
 void LiveCopiers::await_engines() noexcept {
   constexpr std::chrono::seconds limit(1);
   const TimePoint deadline = memory_.driver().clock().now() + limit;
-  for (const DeviceId device : memory_.topology().devices()) {
-    LiveCopier* copier = nullptr;
-    {
-      const MutexLock lock(own_mutex_);
-      if (const auto found = own_.find(device); found != own_.end()) copier = found->second;
-    }
-    if (copier != nullptr) copier->await_engine(deadline);
+  for (const auto& [device, own] : own_) {
+    if (LiveCopier* const copier = own) copier->await_engine(deadline);
   }
 }
 

@@ -5,6 +5,7 @@
 #include "migrate/copying/copy_engine.hpp"
 #include "migrate/copying/live_copier.hpp"
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -31,7 +32,7 @@ class LiveCopiers {
   LiveCopier* find_own(DeviceId device);
   /// GPUs whose own copiers were wanted since the last call.
   std::set<DeviceId> take_wanted();
-  /// That one could not be created, for want of room for example: it is not wanted for a while.
+  /// It could not be created: until ten seconds have passed, it is not wanted.
   void put_off(DeviceId device);
   /// Before anything is stopped, where an unmap would wait for them: the copies of all moves by
   /// engines end. Blocks: for as long as they take, a second at most. Requires: the caller holds
@@ -51,10 +52,10 @@ class LiveCopiers {
   std::map<DeviceId, ContextHandle> applications_ VMART_GUARDED_BY(mutex_);  // Retained.
   std::map<std::pair<DeviceId, bool>, std::unique_ptr<LiveCopier>> copiers_
       VMART_GUARDED_BY(mutex_);
-  mutable Mutex own_mutex_;  // Never held in a driver call.
-  std::map<DeviceId, LiveCopier*> own_ VMART_GUARDED_BY(own_mutex_);  // Those that are there.
-  std::set<DeviceId> wanted_ VMART_GUARDED_BY(own_mutex_);
-  std::map<DeviceId, TimePoint> put_off_until_ VMART_GUARDED_BY(own_mutex_);
+  std::map<DeviceId, std::atomic<LiveCopier*>> own_;  // The map is constant. Null: not there yet.
+  Mutex wanted_mutex_;                                // Never held in a driver call.
+  std::set<DeviceId> wanted_ VMART_GUARDED_BY(wanted_mutex_);
+  std::map<DeviceId, TimePoint> put_off_until_ VMART_GUARDED_BY(wanted_mutex_);
 };
 
 }  // namespace vma
