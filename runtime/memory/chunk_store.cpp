@@ -101,7 +101,7 @@ Chunk ChunkStore::obtain_cached(Location at, std::uint64_t size_bytes, const Exp
   Chunk chunk = obtain_ready(at, size_bytes, needs);
   if (chunk) return chunk;
   const ExportTypes types = export_terms_.given(at, needs);
-  const std::shared_ptr<Allocation> freed = cache_.take_allocation_with(at, size_bytes, types);
+  std::shared_ptr<Allocation> freed = cache_.take_allocation_with(at, size_bytes, types);
   if (!freed) return chunk;
   for (std::size_t slot = 0; slot < freed->geometry().slots; ++slot) {
     Chunk part = freed->take_out(slot);
@@ -111,6 +111,7 @@ Chunk ChunkStore::obtain_cached(Location at, std::uint64_t size_bytes, const Exp
       retire(std::move(part));
     }
   }
+  end_in_turn(std::move(freed));  // Its addresses.
   return chunk;
 }
 
@@ -224,7 +225,7 @@ void ChunkStore::take_back(const std::shared_ptr<Allocation>& allocation) noexce
   for (std::size_t slot = 0; slot < allocation->geometry().slots; ++slot) {
     retire(allocation->take_out(slot));
   }
-  if (allocation->import_lease) end_lease(*allocation);
+  if (allocation->import_lease) end_in_turn(std::exchange(allocation->import_lease, nullptr));
 }
 
 /// A later access is a segmentation fault. Where the driver refuses, the slots are not reused.
@@ -237,12 +238,12 @@ void ChunkStore::end_cpu_access(Allocation& allocation) noexcept {
   }
 }
 
-/// Behind the releases of its chunks, which wait in the same queue.
-void ChunkStore::end_lease(Allocation& allocation) noexcept {
-  std::shared_ptr<const void> lease = std::exchange(allocation.import_lease, nullptr);
+/// Drops what only the caller holds, behind the releases that wait in the queue. Without memory to
+/// post it, at once: a stop of another move may take longer, or an exporter learn of it early.
+void ChunkStore::end_in_turn(std::shared_ptr<const void> owner) noexcept {
   try {
-    slow_calls_.post([lease] {});
-  } catch (const std::exception&) {  // The exporter learns of it early, which costs it nothing.
+    slow_calls_.post([last = std::move(owner)] {});
+  } catch (const std::exception&) {
   }
 }
 

@@ -147,7 +147,7 @@ class ChunkStore {
   void release_in_turn(ChunkCache::Surplus surplus) noexcept;
   void release(Chunk chunk) noexcept;
   void release_later(Chunk chunk) noexcept;
-  void end_lease(Allocation& allocation) noexcept;
+  void end_in_turn(std::shared_ptr<const void> owner) noexcept;
   void end_cpu_access(Allocation& allocation) noexcept;
   Chunk create_in_place_of_copies(Location at, std::uint64_t size_bytes, const char* call,
                                   const ExportTypes& needs = {});

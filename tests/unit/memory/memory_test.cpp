@@ -274,6 +274,22 @@ TEST(Memory, FindsTheChunkOfTheSizeInAFreedAllocation) {
   rig.memory().check_invariants();
 }
 
+TEST(Memory, GivesTheAddressesOfWhatItTookApartBackInTurn) {
+  MemoryRig rig;
+  rig.free(rig.alloc(5, gpu(0), 2));
+  ChunkStore& chunks = rig.memory().chunks();
+  rig.forget_calls();
+  Chunk tail;
+  {
+    const MutexLock stopped_work(chunks.slow_calls().turn());
+    tail = chunks.obtain_cached(gpu(0), rig.page());
+    EXPECT_EQ(rig.calls(Call::unreserve), 0) << "a stop of another thread would take longer";
+  }
+  chunks.slow_calls().drain();
+  EXPECT_EQ(rig.calls(Call::unreserve), 1);
+  chunks.retire(std::move(tail));
+}
+
 TEST(Memory, KeepsAsideTheBusyChunkOfWhatIsFreed) {
   MemoryRig rig;
   const auto allocation = rig.alloc(4, gpu(0), 2);

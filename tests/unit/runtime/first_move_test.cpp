@@ -103,7 +103,9 @@ TEST(FirstMove, TakesAContextForEachGpuThatTheProgramUsesAndNoLaterOneDoes) {
     const TimePoint first = program.time([&] { program.runtime().migrate(memory, host(0)); });
     EXPECT_LT(first, contexts * milliseconds(300)) << "200 ms create a context";
     EXPECT_EQ(program.calls(Call::create_own_context), contexts);
-    EXPECT_LT(program.time([&] { program.runtime().migrate(memory, gpu(0)); }), bar);
+    // It may wait for a host chunk that is made ahead, which takes about 10 ms.
+    const TimePoint later = program.time([&] { program.runtime().migrate(memory, gpu(0)); });
+    EXPECT_LT(later, milliseconds(100)) << "no context is created";
     EXPECT_EQ(program.calls(Call::create_own_context), contexts);
     EXPECT_TRUE(program.whole(memory));
   }
