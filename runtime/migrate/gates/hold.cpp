@@ -152,12 +152,19 @@ void Hold::await_no_enqueues(TimePoint deadline) {
   }
 }
 
+/// Records end the captures that run in their contexts: only a program that enqueues nothing
+/// meanwhile can say that it has none.
 void Hold::drain(TimePoint deadline) {
-  {
+  try {
+    await_no_enqueues(deadline);
     const auto none_begins = look_for_captures(deadline);
     take_events();
     for (Held& held : held_) record(held);
+  } catch (...) {
+    no_enqueues_.end_in_time();
+    throw;
   }
+  no_enqueues_.end_in_time();
   if (!await_rest(deadline)) throw not_at_rest(tries_);
 }
 

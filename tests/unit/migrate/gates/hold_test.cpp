@@ -362,6 +362,19 @@ TEST_P(Holds, LetNothingBeEnqueuedWhileTheyStopContexts) {
   hold.open();
 }
 
+// Its records of contexts would end captures of which only the program knows.
+TEST_P(Holds, LetNothingBeEnqueuedWhileTheyRecordContexts) {
+  HoldRig rig(GetParam());
+  GuardedProgram program(1);
+  StoppingDriver driver(rig.driver(), program);
+  Hold hold(driver, rig.memory().contexts(), *rig.post, rig.watchdog, patience);
+  hold.drain(rig.in(seconds(10)));
+  EXPECT_EQ(program.asked, 2);
+  EXPECT_FALSE(program.holds_back);
+  GuardedProgram captures(1 << 20);
+  expect_error(ErrorKind::busy, [&] { hold.drain(rig.in(milliseconds(100))); });
+}
+
 TEST_P(Holds, AskAgainWhileAThreadEnqueues) {
   HoldRig rig(GetParam());
   GuardedProgram program(2);
