@@ -190,7 +190,7 @@ std::optional<Gate::Refusal> Gate::look(const GatePlan& plan, const GateLimits& 
   if (plan.stops.empty()) return nothing_to_stop();
   std::optional<EnqueuedStops> probes;
   return guarded(plan, probes, [&] {
-    post_.prepare(plan);
+    post_.prepare(plan, GatePost::Use::probes);
     return look_at_backlogs(plan, probes.emplace(driver_, post_, plan, nullptr));
   });
 }
@@ -238,15 +238,15 @@ std::optional<Gate::Refusal> Gate::send(const GatePlan& plan, const GateLimits& 
   first_arrival_ = last_arrival_ = TimePoint(0);
   any_when_opened_ = all_when_opened_ = false;
   if (plan.stops.empty()) return nothing_to_stop();
-  // With one stream there is no skew.
-  const bool looks = plan.stops.size() > 1;
-  if (looks) {
+  const auto prepared = [&]() -> std::optional<Refusal> {
+    post_.prepare(plan);
+    return std::nullopt;
+  };
+  if (auto refusal = guarded(plan, stops_, prepared)) return refusal;
+  if (plan.stops.size() > 1) {  // With one stream there is no skew.
     if (auto refusal = look(plan, limits)) return refusal;
   }
-  return guarded(plan, stops_, [&] {
-    if (!looks) post_.prepare(plan);
-    return begin(plan);
-  });
+  return guarded(plan, stops_, [&] { return begin(plan); });
 }
 
 /// Requires: the post is prepared.

@@ -37,7 +37,7 @@ GatePost::~GatePost() {
   ledger_.undo("the context of the words of gates", [&] { driver_.release_primary(*retained_); });
 }
 
-void GatePost::prepare(const GatePlan& plan) {
+void GatePost::prepare(const GatePlan& plan, Use use) {
   ++prepared_;
   if (plan.stops.empty() && !words_) return;
   if (!retained_) choose_context(plan);
@@ -53,7 +53,7 @@ void GatePost::prepare(const GatePlan& plan) {
     stand.prepared = prepared_;
     if (stand.arrived == nullptr) stand.arrived = take_word();
     if (!stand.gpu) stand.gpu = gpu_of(stop);
-    if (stop.graphs) make_chain(key(stop), stand);
+    if (stop.graphs && use == Use::stops) make_chain(key(stop), stand);
   }
 }
 

@@ -47,9 +47,12 @@ class GatePost {
   /// How many gates may be on their way at once.
   static constexpr std::size_t gates_max = 16;
 
+  /// A probe, which stops nothing, needs the stream's word alone.
+  enum class Use { probes, stops };
   /// Allocates the open words, and what each stop of the plan needs. Throws: Error. Blocks: in the
-  /// driver, at the first gate of each stream; so nothing may be stopped.
-  void prepare(const GatePlan& plan);
+  /// driver, for probes once, and for stops at the first gate of each stream, where the driver may
+  /// wait for what runs in the context; so nothing may be stopped.
+  void prepare(const GatePlan& plan, Use use = Use::stops);
   /// Releases what belongs to streams that have not been stopped for long. Requires: nothing is
   /// stopped.
   void prune();

@@ -182,6 +182,16 @@ TEST(Gate, SaysThatItWasOpenedLate) {
   EXPECT_TRUE(rig.runs(stream));
 }
 
+TEST(Gate, LooksWithoutLoadingWhatStopsStreams) {
+  GateRig rig;
+  rig.attach_some(2);
+  rig.forget_calls();
+  ASSERT_EQ(why(rig.gate().look(rig.plan(), GateRig::patient())), StopRefusal::none);
+  EXPECT_EQ(rig.calls(Call::make_chain), 0) << "a load may wait for the program's work";
+  ASSERT_EQ(why(rig.try_close()), StopRefusal::none);
+  EXPECT_EQ(rig.calls(Call::make_chain), 2);
+}
+
 TEST(Gate, IsGivenUpOnceAStreamIsWantedBack) {
   for (const int streams : {1, 3}) {  // Several streams are looked at first.
     GateRig rig;
