@@ -6,9 +6,7 @@
 //                               without the GPUs or where work cannot be suspended
 //
 // Independent of the runtime's build: nvcc builds it against the C interface (newer_work.sh).
-#include <vma/vmart.h>
-
-#include <cuda_runtime.h>
+#include "checked.cuh"
 
 #include <cstdio>
 #include <cstdlib>
@@ -20,19 +18,7 @@ namespace {
 constexpr std::size_t bytes = std::size_t{32} << 20;
 constexpr unsigned blocks = 64, threads = 512;  // All of them run at once.
 constexpr std::size_t words = bytes / sizeof(unsigned), words_of_block = words / blocks;
-constexpr int exit_skipped = 77, moves_of_test = 60;
-
-[[noreturn]] void fail(const char* what, const char* why) {
-  std::printf("FAILED %s: %s\n", what, why);
-  std::exit(1);
-}
-void check(cudaError_t result, const char* what) {
-  if (result != cudaSuccess) fail(what, cudaGetErrorString(result));
-}
-void check(vmart_status status, const char* what) {
-  if (status != VMART_OK) fail(what, vmart_last_error());
-}
-#define CHECK(call) check(call, #call)
+constexpr int moves_of_test = 60;
 
 /// In host memory, which GPUs and CPU see.
 struct Told {

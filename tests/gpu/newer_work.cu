@@ -7,10 +7,7 @@
 //                     could not rely on the order of the stream; with 77 without two GPUs
 //
 // Independent of the runtime's build: nvcc builds it against the C interface (newer_work.sh).
-#include <vma/vmart.h>
-
-#include <cuda.h>
-#include <cuda_runtime.h>
+#include "checked.cuh"
 
 #include <atomic>
 #include <chrono>
@@ -24,31 +21,12 @@ namespace {
 
 constexpr std::size_t bytes = std::size_t{64} << 20;
 constexpr std::size_t words = bytes / sizeof(unsigned long long);
-constexpr int exit_skipped = 77;
 constexpr auto playing_time = std::chrono::seconds(4);
 constexpr int launched_ahead = 8;
 constexpr long long late_ns = 300'000;  // How long work waits before it writes.
 constexpr unsigned blocks = 264, threads = 256;
 
 using Words = unsigned long long*;
-
-[[noreturn]] void fail(const char* what, const char* why) {
-  std::printf("FAILED %s: %s\n", what, why);
-  std::exit(1);
-}
-void check(cudaError_t result, const char* what) {
-  if (result != cudaSuccess) fail(what, cudaGetErrorString(result));
-}
-void check(CUresult result, const char* what) {
-  const char* name = "";
-  if (result == CUDA_SUCCESS) return;
-  cuGetErrorName(result, &name);
-  fail(what, name);
-}
-void check(vmart_status status, const char* what) {
-  if (status != VMART_OK) fail(what, vmart_last_error());
-}
-#define CHECK(call) check(call, #call)
 
 __device__ void wait_for(long long ns) {
   long long begin, now;
