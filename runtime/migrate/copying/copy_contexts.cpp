@@ -12,22 +12,11 @@
 #include <exception>
 
 namespace vma {
-namespace {
-
-/// Copies need none, but a green context has some.
-constexpr int green_multiprocessors = 16;
-
-}  // namespace
 
 CopyContext choose_context(CopyUnder under, const ContextFacts& facts) {
   // It waits for nobody, and costs nothing more.
   if (facts.own_exists || facts.own_only || !facts.application_active) return CopyContext::own;
-  switch (under) {
-    case CopyUnder::nothing: return CopyContext::application;
-    case CopyUnder::gate: return facts.green_is_apart ? CopyContext::green : CopyContext::own;
-    case CopyUnder::hold: return CopyContext::own;
-  }
-  return CopyContext::own;
+  return under == CopyUnder::nothing ? CopyContext::application : CopyContext::own;
 }
 
 CopyContexts::CopyContexts(Driver& driver, const Topology& topology, ContextsInUse& contexts,
@@ -42,19 +31,16 @@ CopyContexts::CopyContexts(Driver& driver, const Topology& topology, ContextsInU
 
 CopyContexts::~CopyContexts() {
   const MutexLock lock(mutex_);
-  for (const auto* const made : {&green_, &own_}) {
-    for (const auto& [device, context] : *made) {
-      contexts_.forget(context);
-      ledger_.undo("a context of the copy engine",
-                   [&, own = context] { driver_.destroy_context(own); });
-    }
+  for (const auto& [device, context] : own_) {
+    contexts_.forget(context);
+    ledger_.undo("a context of the copy engine",
+                 [&, own = context] { driver_.destroy_context(own); });
   }
 }
 
 ContextFacts CopyContexts::facts_of(DeviceId device) {
   ContextFacts facts;
   facts.own_only = own_only_;
-  facts.green_is_apart = driver_.green_contexts_are_apart();
   bool avoided = false;
   {
     const MutexLock lock(mutex_);
@@ -98,29 +84,31 @@ std::optional<CopyContexts::Chosen> CopyContexts::choose(Location from, Location
 }
 
 ContextHandle CopyContexts::open(Chosen chosen) {
-  const DeviceId device = chosen.device;
   if (chosen.kind == CopyContext::application) {
-    const ContextHandle context = contexts_.primary(device);
+    const ContextHandle context = contexts_.primary(chosen.device);
     if (!is_none(context)) return context;  // Otherwise the program has closed it meanwhile.
   }
-  if (chosen.kind != CopyContext::green) return open_own(device);
-  if (const ContextHandle made = known(CopyContext::green, device); !is_none(made)) return made;
-  ContextHandle context{};
-  try {
-    context = driver_.create_green_context(
-        device, std::min(green_multiprocessors, topology_.info(device).multiprocessors));
-  } catch (const Error&) {
-    return open_own(device);
-  }
-  return keep(CopyContext::green, device, context);
+  return open_own(chosen.device);
 }
 
 ContextHandle CopyContexts::open_own(DeviceId device) {
   const MutexLock creating(creating_.at(device));
-  if (const ContextHandle made = known(CopyContext::own, device); !is_none(made)) return made;
+  {
+    const MutexLock lock(mutex_);
+    if (const auto made = own_.find(device); made != own_.end()) return made->second;
+  }
   const std::uint64_t before = free_bytes(device);
   const TimePoint begun = driver_.clock().now();
-  const ContextHandle context = keep(CopyContext::own, device, make_own(device));
+  const ContextHandle context = make_own(device);
+  try {
+    contexts_.exclude(context);
+    const MutexLock lock(mutex_);
+    own_.emplace(device, context);
+  } catch (...) {
+    contexts_.forget(context);
+    ledger_.undo("a context of the copy engine", [&] { driver_.destroy_context(context); });
+    throw;
+  }
   const std::uint64_t after = free_bytes(device);
   const std::uint64_t bytes = after == 0 ? 0 : before - std::min(before, after);
   log(LogLevel::debug, "gpu({}): a context of the runtime's own took {} and {:.0f} ms",
@@ -128,27 +116,6 @@ ContextHandle CopyContexts::open_own(DeviceId device) {
   const MutexLock lock(mutex_);
   own_bytes_[device] = bytes;
   return context;
-}
-
-/// None if none was made.
-ContextHandle CopyContexts::known(CopyContext kind, DeviceId device) {
-  const MutexLock lock(mutex_);
-  const Made& all = made(kind);
-  const auto found = all.find(device);
-  return found == all.end() ? ContextHandle{} : found->second;
-}
-
-ContextHandle CopyContexts::keep(CopyContext kind, DeviceId device, ContextHandle context) {
-  try {
-    contexts_.exclude(context);
-    const MutexLock lock(mutex_);
-    made(kind).emplace(device, context);
-    return context;
-  } catch (...) {
-    contexts_.forget(context);
-    ledger_.undo("a context of the copy engine", [&] { driver_.destroy_context(context); });
-    throw;
-  }
 }
 
 ContextHandle CopyContexts::make_own(DeviceId device) {

@@ -22,7 +22,6 @@ enum class CopyBy { engine, kernel };
 
 enum class CopyContext {
   application,  ///< The GPU's primary context, which the program has opened.
-  green,        ///< One that shares the primary context.
   own,          ///< One of the runtime's own: hundreds of MiB of HBM.
 };
 
@@ -31,7 +30,6 @@ struct ContextFacts {
   bool application_active = false;
   bool own_exists = false;
   bool own_only = false;  ///< The program wants no copies in its contexts.
-  bool green_is_apart = false;
 };
 
 /// The table of "Which context copies run in" in docs/internals/moves.md. Pure.
@@ -40,9 +38,8 @@ CopyContext choose_context(CopyUnder under, const ContextFacts& facts);
 /// The contexts in which the runtime copies, which live as long as this: chooses one for each
 /// route, creates those that the program does not have, and retains those that it has.
 ///
-/// Any thread. What creates green contexts requires the turn for slow calls: creating one while
-/// another is held may block until that ends. Own contexts take long, so `open_own` creates them
-/// without it: that may block beside a hold, and keeps nobody else waiting.
+/// Any thread. Own contexts take long, so `open_own` creates them without the turn for slow calls:
+/// that may block beside a hold, and keeps nobody else waiting.
 class CopyContexts {
  public:
   /// `own_only`: never copies in a context of the program.
@@ -60,10 +57,10 @@ class CopyContexts {
   /// Where to copy between two places that the chosen GPU reaches both; none if no single GPU does.
   std::optional<Chosen> choose(Location from, Location to, CopyUnder under);
   Chosen choose_on(DeviceId device, CopyUnder under);
-  /// Creates it if needed. Throws: Error; if the GPU has no room for it, the error says what to do.
-  /// Requires: the caller has the turn for slow calls.
+  /// One of the runtime's own if the program has closed its context since.
   ContextHandle open(Chosen chosen);
-  /// The same for one of the runtime's own. The caller need not have that turn, and should not.
+  /// Creates it if needed; the caller should not have the turn for slow calls. Throws: Error; if
+  /// the GPU has no room for it, the error says what to do.
   ContextHandle open_own(DeviceId device);
   /// Whether a context of the runtime's own exists on the GPU.
   bool has_own(DeviceId device);
@@ -74,12 +71,6 @@ class CopyContexts {
 
  private:
   ContextFacts facts_of(DeviceId device);
-  using Made = std::map<DeviceId, ContextHandle>;
-  Made& made(CopyContext kind) VMART_REQUIRES(mutex_) {
-    return kind == CopyContext::green ? green_ : own_;
-  }
-  ContextHandle known(CopyContext kind, DeviceId device);
-  ContextHandle keep(CopyContext kind, DeviceId device, ContextHandle context);
   ContextHandle make_own(DeviceId device);
   std::uint64_t free_bytes(DeviceId device) noexcept;
   std::vector<DeviceId> candidates(Location from, Location to) const;
@@ -91,8 +82,7 @@ class CopyContexts {
   const bool own_only_;
   std::map<DeviceId, Mutex> creating_;  // The map is constant. Held while one is created there.
   Mutex mutex_;                         // Never held in a driver call.
-  Made own_ VMART_GUARDED_BY(mutex_);
-  Made green_ VMART_GUARDED_BY(mutex_);
+  std::map<DeviceId, ContextHandle> own_ VMART_GUARDED_BY(mutex_);
   std::map<DeviceId, std::uint64_t> own_bytes_ VMART_GUARDED_BY(mutex_);
   std::set<DeviceId> avoided_ VMART_GUARDED_BY(mutex_);
 };

@@ -292,10 +292,6 @@ void CopyEngine::enqueue_bounced(Route& route, Address target, Address source,
   bounce.used = true;
 }
 
-bool CopyEngine::done(const Copy& copy) {
-  return driver_.query_event(copy.done);
-}
-
 void CopyEngine::wait(const Copy& copy) {
   try {
     driver_.wait_event(copy.done, never);

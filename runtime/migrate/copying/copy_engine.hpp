@@ -43,8 +43,7 @@ class CopyEngine {
   /// Creates what `copies` copies at a time on the route need; call it before anything is stopped.
   /// Blocks: for a fifth of a second if a context is new. Requires: the caller does not hold the
   /// slow turn.
-  void prepare(Location from, Location to, std::size_t copies = 1,
-               CopyUnder under = CopyUnder::gate);
+  void prepare(Location from, Location to, std::size_t copies, CopyUnder under);
   /// A stream of a prepared route that nothing else uses, for a hold to wait on.
   BoundStream spare_stream(Location from, Location to, CopyUnder under);
   /// The same for a hold that copies nothing, of memory at that place; prepares it. Requires and
@@ -69,13 +68,12 @@ class CopyEngine {
   /// Requires: `prepare` was called for the route, and `has_kernel` for copies by one. Copies on
   /// one route run in order. Throws: then none of it runs, or both chunks are `busy()`; waits for
   /// that until `deadline`.
-  Copy enqueue(const Chunk& source, const Chunk& target, CopyUnder under = CopyUnder::gate,
+  Copy enqueue(const Chunk& source, const Chunk& target, CopyUnder under,
                TimePoint deadline = never, CopyBy by = CopyBy::engine);
   /// Whether kernels can copy on the route: between GPUs, under a hold, in a context of the
   /// runtime's own. Requires: `prepare` was called for the route.
   bool has_kernel(Location from, Location to, CopyUnder under);
-  bool done(const Copy& copy);
-  /// Like `done`, after waiting for the copy until `deadline`.
+  /// Whether the copy is done, after waiting for it until `deadline`.
   bool wait_until(const Copy& copy, TimePoint deadline);
   /// Blocks. Throws: what the copy failed with; then it may still be running.
   void wait(const Copy& copy);

@@ -321,10 +321,6 @@ bool LiveCopier::await(const std::uint64_t* word, Bay& bay,
   return true;
 }
 
-bool LiveCopier::copied(std::size_t bay) const noexcept {
-  return load(bays_[bay].copied) >= bays_[bay].epoch;
-}
-
 bool LiveCopier::settled(std::size_t bay) const noexcept {
   return load(bays_[bay].settled) >= bays_[bay].epoch;
 }

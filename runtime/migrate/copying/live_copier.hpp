@@ -87,8 +87,6 @@ class LiveCopier {
   void await_engine(TimePoint deadline) noexcept;
   /// Whether the copy has ended, after waiting until `deadline`. Throws: what it failed with.
   bool copied_by(std::size_t bay, TimePoint deadline);
-  /// The same now, without a driver call. False also if it failed.
-  bool copied(std::size_t bay) const noexcept;
 
   /// One launch of settling work.
   struct Settling {

@@ -27,11 +27,11 @@ bool means_capture(int native) {
          native == native_stream_capture_invalidated || native == native_stream_capture_implicit;
 }
 
-Gate::Refusal given_back() {
+GateRefusal given_back() {
   return {StopRefusal::streams_changed, "the program detaches a stream or cancels the move"};
 }
 
-Gate::Refusal nothing_to_stop() {
+GateRefusal nothing_to_stop() {
   return {StopRefusal::stream_lost, "a gate has at least one stream to stop"};
 }
 
@@ -156,18 +156,18 @@ bool Gate::commit() noexcept {
 
 /// Leaves nothing stopped if `body` refuses or throws.
 template <typename Body>
-std::optional<Gate::Refusal> Gate::guarded(const GatePlan& plan,
-                                           std::optional<EnqueuedStops>& stops, Body&& body) {
-  std::optional<Refusal> refusal;
+std::optional<GateRefusal> Gate::guarded(const GatePlan& plan, std::optional<EnqueuedStops>& stops,
+                                         Body&& body) {
+  std::optional<GateRefusal> refusal;
   std::exception_ptr failure;
   try {
     refusal = body();
     if (!refusal) return refusal;
   } catch (const Error& error) {
     if (means_lost_stream(error.native())) {
-      refusal = Refusal{StopRefusal::stream_lost, error.what()};
+      refusal = GateRefusal{StopRefusal::stream_lost, error.what()};
     } else if (means_capture(error.native())) {
-      refusal = Refusal{StopRefusal::capture, error.what()};
+      refusal = GateRefusal{StopRefusal::capture, error.what()};
     } else {
       failure = std::current_exception();
     }
@@ -183,7 +183,7 @@ std::optional<Gate::Refusal> Gate::guarded(const GatePlan& plan,
 
 // --- Backlogs
 
-std::optional<Gate::Refusal> Gate::look(const GatePlan& plan, const GateLimits& limits) {
+std::optional<GateRefusal> Gate::look(const GatePlan& plan, const GateLimits& limits) {
   VMART_CHECK(state_ == State::open, "a gate looks before it is closed");
   open();  // Cleans up if the watchdog has opened it.
   limits_ = limits;
@@ -196,7 +196,7 @@ std::optional<Gate::Refusal> Gate::look(const GatePlan& plan, const GateLimits& 
 }
 
 /// Determines all backlogs, with a probe that stops nothing if they are not known well enough.
-std::optional<Gate::Refusal> Gate::look_at_backlogs(const GatePlan& plan, EnqueuedStops& probes) {
+std::optional<GateRefusal> Gate::look_at_backlogs(const GatePlan& plan, EnqueuedStops& probes) {
   if (auto refusal = probes.find_capture()) return refusal;
   const TimePoint now = clock_.now();
   const auto known = [&](const GateStop& stop) {
@@ -222,12 +222,12 @@ std::optional<Gate::Refusal> Gate::look_at_backlogs(const GatePlan& plan, Enqueu
 
 // --- Sending
 
-std::optional<Gate::Refusal> Gate::try_close(const GatePlan& plan, const GateLimits& limits) {
+std::optional<GateRefusal> Gate::try_close(const GatePlan& plan, const GateLimits& limits) {
   if (auto refusal = send(plan, limits)) return refusal;
   return close();
 }
 
-std::optional<Gate::Refusal> Gate::send(const GatePlan& plan, const GateLimits& limits) {
+std::optional<GateRefusal> Gate::send(const GatePlan& plan, const GateLimits& limits) {
   VMART_CHECK(state_ == State::open, "a gate is closed once at a time");
   open();  // Cleans up if the watchdog has opened it.
   limits_ = limits;
@@ -238,7 +238,7 @@ std::optional<Gate::Refusal> Gate::send(const GatePlan& plan, const GateLimits& 
   first_arrival_ = last_arrival_ = TimePoint(0);
   any_when_opened_ = all_when_opened_ = false;
   if (plan.stops.empty()) return nothing_to_stop();
-  const auto prepared = [&]() -> std::optional<Refusal> {
+  const auto prepared = [&]() -> std::optional<GateRefusal> {
     post_.prepare(plan);
     return std::nullopt;
   };
@@ -250,7 +250,7 @@ std::optional<Gate::Refusal> Gate::send(const GatePlan& plan, const GateLimits& 
 }
 
 /// Requires: the post is prepared.
-std::optional<Gate::Refusal> Gate::begin(const GatePlan& plan) {
+std::optional<GateRefusal> Gate::begin(const GatePlan& plan) {
   open_word_ = &post_.take_open_word();
   stops_.emplace(driver_, post_, plan, open_word_);
   epoch_ = stops_->epoch();
@@ -262,7 +262,7 @@ std::optional<Gate::Refusal> Gate::begin(const GatePlan& plan) {
   stops_->begin(std::move(backlogs), may_follow);
   if (skew > limits_.skew_limit) {
     stops_->forget_backlogs();
-    return Refusal{
+    return GateRefusal{
         StopRefusal::predicted_skew,
         fmt::format(
             "the streams are expected to arrive {:.1f} ms apart, because the backlog of {} varies "
@@ -285,7 +285,7 @@ std::optional<Gate::Refusal> Gate::begin(const GatePlan& plan) {
 }
 
 /// Until all are enqueued, a call that blocks must not keep streams stopped that were told first.
-std::optional<Gate::Refusal> Gate::enqueue_next() {
+std::optional<GateRefusal> Gate::enqueue_next() {
   // What is told now may stop at once, beside one that has arrived already.
   const TimePoint now = clock_.now();
   const TimePoint due = stops_->arrivals().any() ? now : std::max(arrivals_due_, now);
@@ -359,8 +359,8 @@ bool Gate::take_turn(TimePoint end) {
   return true;
 }
 
-std::optional<Gate::Refusal> Gate::close() {
-  return guarded(*plan_, stops_, [this]() -> std::optional<Refusal> {
+std::optional<GateRefusal> Gate::close() {
+  return guarded(*plan_, stops_, [this]() -> std::optional<GateRefusal> {
     if (auto refusal = await_all()) return refusal;
     // What was enqueued before the stop has ended, and so have the calls that waited for it.
     if (auto refusal = hold_copies_back(later(clock_.now(), NoCopies::stopped_limit)))
@@ -373,13 +373,13 @@ std::optional<Gate::Refusal> Gate::close() {
   });
 }
 
-std::optional<Gate::Refusal> Gate::hold_copies_back(TimePoint deadline) {
+std::optional<GateRefusal> Gate::hold_copies_back(TimePoint deadline) {
   if (no_copies_.begin(clock_, deadline)) return std::nullopt;
-  return Refusal{StopRefusal::copies_busy,
-                 "another thread was inside a copy that may name the memory"};
+  return GateRefusal{StopRefusal::copies_busy,
+                     "another thread was inside a copy that may name the memory"};
 }
 
-Gate::Refusal Gate::opened_early() const {
+GateRefusal Gate::opened_early() const {
   return {StopRefusal::opened_by_watchdog,
           fmt::format("a driver call took longer than {:.1f} ms while streams were stopped, so the "
                       "gate was opened",
@@ -387,7 +387,7 @@ Gate::Refusal Gate::opened_early() const {
 }
 
 /// The thread checks the limits itself; the watchdog's are a little longer.
-std::optional<Gate::Refusal> Gate::await_all() {
+std::optional<GateRefusal> Gate::await_all() {
   Arrivals& arrivals = stops_->arrivals();
   while (true) {
     const bool all = stops_->all_enqueued();
@@ -422,8 +422,8 @@ std::optional<Gate::Refusal> Gate::await_all() {
   stops_->learn();
   if (!arrivals.all()) return missing();
   if (take_turn(clock_.now())) return std::nullopt;
-  return Refusal{StopRefusal::memory_busy,
-                 "an allocation or a release was in progress when the streams stopped"};
+  return GateRefusal{StopRefusal::memory_busy,
+                     "an allocation or a release was in progress when the streams stopped"};
 }
 
 /// Recorded even if the stop fails.
@@ -442,7 +442,7 @@ void Gate::note_opened_early() {
   stops_->learn();
 }
 
-Gate::Refusal Gate::missing() {
+GateRefusal Gate::missing() {
   if (!stops_->arrivals().any()) {
     return stops_->not_arrived(
         fmt::format("did not finish earlier work within {:.0f} ms (nothing was stopped)",

@@ -88,7 +88,6 @@ struct GateTimes {
 class Gate {
  public:
   enum class State { open, closing, closed, committed };
-  using Refusal = GateRefusal;
 
   /// Open. When the watchdog opens the gate, it calls `opened_late` on its thread, to release other
   /// stopped work that may block a call of this thread. Requires: all arguments outlive the gate.
@@ -100,20 +99,20 @@ class Gate {
 
   /// Measures by a write the backlogs of those streams whose depth is not recently known. Stops
   /// nothing. Returns a refusal and throws as `close`.
-  std::optional<Refusal> look(const GatePlan& plan, const GateLimits& limits);
+  std::optional<GateRefusal> look(const GatePlan& plan, const GateLimits& limits);
   /// Tells the streams to stop: those with the deepest backlog now, the others while `await_first`
   /// and `close` wait. Requires: `plan` outlives the gate's closing. Returns a refusal and throws
   /// as `close`.
-  std::optional<Refusal> send(const GatePlan& plan, const GateLimits& limits);
+  std::optional<GateRefusal> send(const GatePlan& plan, const GateLimits& limits);
   /// Waits until a stream arrives, at most until `until`. True: it is time to `close`, because one
   /// has arrived, a limit has passed or the gate was given up.
   bool await_first(TimePoint until);
   /// None: all streams of the plan are stopped, and none of their earlier work runs. A refusal: the
   /// gate is open and nothing is stopped. Throws: what the driver throws; then it is open, too.
   /// Requires: sent.
-  std::optional<Refusal> close();
+  std::optional<GateRefusal> close();
   /// `send` and `close`. May be called again once it is open.
-  std::optional<Refusal> try_close(const GatePlan& plan, const GateLimits& limits);
+  std::optional<GateRefusal> try_close(const GatePlan& plan, const GateLimits& limits);
   /// Whether all streams of the plan have arrived since it was sent, even if it is open again.
   bool all_arrived() const noexcept {
     return all_when_opened_ || (stops_ && stops_->arrivals().all());
@@ -131,17 +130,17 @@ class Gate {
 
  private:
   template <typename Body>
-  std::optional<Refusal> guarded(const GatePlan& plan, std::optional<EnqueuedStops>& stops,
-                                 Body&& body);
-  std::optional<Refusal> look_at_backlogs(const GatePlan& plan, EnqueuedStops& probes);
-  std::optional<Refusal> begin(const GatePlan& plan);
-  std::optional<Refusal> enqueue_next();
-  std::optional<Refusal> await_all();
-  std::optional<Refusal> hold_copies_back(TimePoint deadline);
+  std::optional<GateRefusal> guarded(const GatePlan& plan, std::optional<EnqueuedStops>& stops,
+                                     Body&& body);
+  std::optional<GateRefusal> look_at_backlogs(const GatePlan& plan, EnqueuedStops& probes);
+  std::optional<GateRefusal> begin(const GatePlan& plan);
+  std::optional<GateRefusal> enqueue_next();
+  std::optional<GateRefusal> await_all();
+  std::optional<GateRefusal> hold_copies_back(TimePoint deadline);
   void note_first();
   void note_opened_early();
-  Refusal missing();
-  Refusal opened_early() const;
+  GateRefusal missing();
+  GateRefusal opened_early() const;
   bool take_turn(TimePoint end);
   bool try_turn();
   void let_turn_go() noexcept;
@@ -169,12 +168,12 @@ class Gate {
   // What stood when the watchdog opened it.
   std::atomic<bool> any_when_opened_{false}, all_when_opened_{false};
   TimePoint turn_end_{0};  // If no stream is stopped by then, the turn for slow calls is released.
-  std::optional<Refusal> refused_;  // While it waited; for `close` to return.
-  std::exception_ptr failed_;       // As before, to throw.
-  StopWord* open_word_ = nullptr;   // Until it is open.
-  NoCopies no_copies_;              // From the last arrival, at the latest, until it is open.
-  TimePoint copies_due_{0};         // Until then copies wait for the first arrival, if they do.
-  std::uint64_t epoch_ = 0;         // Zero before the first closing.
+  std::optional<GateRefusal> refused_;  // While it waited; for `close` to return.
+  std::exception_ptr failed_;           // As before, to throw.
+  StopWord* open_word_ = nullptr;       // Until it is open.
+  NoCopies no_copies_;                  // From the last arrival, at the latest, until it is open.
+  TimePoint copies_due_{0};             // Until then copies wait for the first arrival, if they do.
+  std::uint64_t epoch_ = 0;             // Zero before the first closing.
   Watchdog::Ticket ticket_ = Watchdog::Ticket::none;
   bool noted_ = false;  // Decorators were told that work is stopped.
   TimePoint first_arrival_{0};

@@ -29,11 +29,6 @@ void Pace::allow_ahead(std::chrono::nanoseconds stall) {
   budget_.allow_ahead(stall);
 }
 
-std::chrono::nanoseconds Pace::stall_left(TimePoint now) const {
-  const MutexLock lock(mutex_);
-  return budget_.stall_left(now);
-}
-
 void Pace::spent_stall(TimePoint began, std::chrono::nanoseconds stall) noexcept {
   const MutexLock lock(mutex_);
   budget_.spent_stall(began, stall);

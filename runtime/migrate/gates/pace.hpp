@@ -24,8 +24,6 @@ class Pace {
   TimePoint next_stop(TimePoint now) const;
   /// See `StallBudget::allow_ahead`; whoever calls it last decides.
   void allow_ahead(std::chrono::nanoseconds stall);
-  /// How long one more stop may take now.
-  std::chrono::nanoseconds stall_left(TimePoint now) const;
   void spent_stall(TimePoint began, std::chrono::nanoseconds stall) noexcept;
 
  private:

@@ -52,16 +52,6 @@ std::chrono::nanoseconds StallBudget::debt_max() const {
   return window + std::chrono::nanoseconds(std::llround(std::min(pause_max_ns, ahead_ns)));
 }
 
-std::chrono::nanoseconds StallBudget::stall_left(TimePoint now) const {
-  if (pause_per_stall_ == 0) return std::chrono::nanoseconds::max();
-  if (next_stop(now) > now) return std::chrono::nanoseconds(0);
-  const bool all_paid = paid_by_ <= now;
-  const auto unpaid = all_paid ? TimePoint(0) : paid_by_ - now;
-  const auto payable = static_cast<double>((debt_max() - unpaid).count()) / pause_per_stall_;
-  return std::min(stall_per_second_ + ahead_ - used_before(now),
-                  std::chrono::nanoseconds(std::llround(payable)));
-}
-
 /// In the second before.
 std::chrono::nanoseconds StallBudget::used_before(TimePoint now) const {
   std::chrono::nanoseconds used(0);

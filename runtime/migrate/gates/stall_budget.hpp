@@ -24,8 +24,6 @@ class StallBudget {
   void allow_ahead(std::chrono::nanoseconds stall) { ahead_ = stall; }
   /// The earliest time for the next stop; `now` if it may come at once.
   TimePoint next_stop(TimePoint now) const;
-  /// How long a stop at `now` may take so that the budget is not used up before it ends.
-  std::chrono::nanoseconds stall_left(TimePoint now) const;
   /// Work was stopped for `stall`, from `began` on. Stops that came before their time add up.
   void spent_stall(TimePoint began, std::chrono::nanoseconds stall) noexcept;
 

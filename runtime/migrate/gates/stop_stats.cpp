@@ -87,8 +87,6 @@ std::string_view to_string(StopRefusal refusal) noexcept {
     case StopRefusal::opened_by_watchdog: return "opened_by_watchdog";
     case StopRefusal::stream_lost: return "stream_lost";
     case StopRefusal::streams_changed: return "streams_changed";
-    case StopRefusal::too_many_streams: return "too_many_streams";
-    case StopRefusal::budget: return "budget";
     case StopRefusal::memory_busy: return "memory_busy";
     case StopRefusal::copies_busy: return "copies_busy";
     case StopRefusal::suspension_refused: return "suspension_refused";
@@ -125,9 +123,6 @@ std::string_view advice(StopRefusal refusal, bool stood) noexcept {
     case StopRefusal::streams_changed:
       return "Attach and detach streams before or after the move, or give it a longer "
              "MigrateOptions::deadline";
-    case StopRefusal::too_many_streams:
-      return "Raise CUDA_DEVICE_MAX_CONNECTIONS, attach fewer streams, or ask for StopScope::hold";
-    case StopRefusal::budget: return "Raise RuntimeOptions::stall_budget (VMART_STALL_BUDGET_US)";
     case StopRefusal::memory_busy:
       return "Allocate and free less during the move, or give it a longer MigrateOptions::deadline";
     case StopRefusal::copies_busy:

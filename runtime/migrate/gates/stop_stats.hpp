@@ -20,8 +20,6 @@ enum class StopRefusal {
   opened_by_watchdog,
   stream_lost,
   streams_changed,
-  too_many_streams,
-  budget,
   memory_busy,
   copies_busy,
   suspension_refused,  // The last one: `StopStats` counts up to it.

@@ -152,9 +152,9 @@ void LiveMove::call_off() noexcept {
 }
 
 void LiveMove::give_up_or_back_off(LiveBatch& batch, const Try& last) {
-  const Gate::Refusal endless{StopRefusal::settle_late,
-                              "the work that copies what the streams wrote does not end"};
-  const Gate::Refusal& refusal = last.refusal ? *last.refusal : endless;
+  const GateRefusal endless{StopRefusal::settle_late,
+                            "the work that copies what the streams wrote does not end"};
+  const GateRefusal& refusal = last.refusal ? *last.refusal : endless;
   // Before anything else: such a chunk must not be tried again.
   if (batch.broken() == nullptr) conditions_.require_going_on();
   parts_.stops.stats().add_refusal(refusal.why);

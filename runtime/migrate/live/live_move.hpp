@@ -35,7 +35,7 @@ class LiveMove {
  private:
   /// How a try to stop ended. Neither a refusal nor a failure: some chunk was switched.
   struct Try {
-    std::optional<Gate::Refusal> refusal;
+    std::optional<GateRefusal> refusal;
     std::exception_ptr failure;
     bool stood = false;  ///< Some stream was stopped.
   };

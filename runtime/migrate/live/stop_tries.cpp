@@ -30,7 +30,7 @@ void StopTries::await_budget(LiveBatch& batch) const {
   batch.deadline += clock_.now() - asked;
 }
 
-std::optional<Error> StopTries::give_up_or_back_off(LiveBatch& batch, const Gate::Refusal& refusal,
+std::optional<Error> StopTries::give_up_or_back_off(LiveBatch& batch, const GateRefusal& refusal,
                                                     bool stood) {
   const TimePoint now = clock_.now();
   const LiveChunk* const broken = batch.broken();
@@ -66,7 +66,7 @@ std::optional<Error> StopTries::give_up_or_back_off(LiveBatch& batch, const Gate
 
 /// For reasons that are likely to end another try with the same limit, too. A measurement of the
 /// backlogs stops nothing, so it counts only for the skew that it predicts.
-void StopTries::widen_limit(const Gate::Refusal& refusal, bool stood) noexcept {
+void StopTries::widen_limit(const GateRefusal& refusal, bool stood) noexcept {
   const bool late = refusal.why == StopRefusal::predicted_skew ||
                     refusal.why == StopRefusal::settle_late ||
                     (refusal.why == StopRefusal::not_arrived && stood);

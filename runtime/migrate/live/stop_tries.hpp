@@ -32,11 +32,11 @@ class StopTries {
   /// A try was given up; `stood`: some stream was stopped. Blocks: for the pause before the next
   /// one. Returns the error that ends the migrations of the batch once tries or time are used up:
   /// `busy`, which says what to do about it, or `driver_failure` if a target cannot be switched to.
-  std::optional<Error> give_up_or_back_off(LiveBatch& batch, const Gate::Refusal& refusal,
+  std::optional<Error> give_up_or_back_off(LiveBatch& batch, const GateRefusal& refusal,
                                            bool stood);
 
  private:
-  void widen_limit(const Gate::Refusal& refusal, bool stood) noexcept;
+  void widen_limit(const GateRefusal& refusal, bool stood) noexcept;
   void back_off(bool may_be_cut, int attempt) const;
 
   const MoveParts& parts_;

@@ -76,8 +76,7 @@ class Transaction {
   /// Requires: planned; the other one is not used any more.
   void take_over_target(Transaction& other) noexcept;
   /// Throws: then no copy runs, or both chunks are `busy()`; waits for that until `deadline`.
-  void start_copy(CopyUnder under = CopyUnder::gate, TimePoint deadline = never,
-                  CopyBy by = CopyBy::engine);
+  void start_copy(CopyUnder under, TimePoint deadline = never, CopyBy by = CopyBy::engine);
   /// Whether the copy is done, after waiting for it until `deadline`.
   bool copy_done_by(TimePoint deadline);
   /// Blocks. Throws: what the copy failed with; then the target is quarantined, and the slot shows

@@ -24,7 +24,6 @@ class TaskQueue {
 
   /// All or none of them. Throws: std::bad_alloc; then nothing has changed.
   void push(std::span<const std::shared_ptr<MigrationTask>> tasks);
-  void push(const std::shared_ptr<MigrationTask>& task) { push({&task, 1}); }
   /// How many allocations `take` looks at, so that a long queue stays cheap.
   static constexpr std::size_t looks_max = 1'024;
 
@@ -32,9 +31,6 @@ class TaskQueue {
   /// its claim taken; null if there is none among the first `looks_max` that could run.
   std::shared_ptr<MigrationTask> take(
       const std::function<bool(const MigrationTask&)>& wanted) noexcept;
-  std::shared_ptr<MigrationTask> take() noexcept {
-    return take([](const MigrationTask&) { return true; });
-  }
   /// A taken task has ended: the next of its allocation may run.
   void ended(const MigrationTask& task) noexcept;
   void cancel_all() noexcept;

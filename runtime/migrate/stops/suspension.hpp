@@ -45,8 +45,6 @@ class Suspension final : public StoppedWork {
   /// Whether the driver has refused the last `close`, and not a copy of the program.
   bool refused() const noexcept { return refused_; }
 
-  bool is_dark() const noexcept { return state_ == State::dark; }
-
   void begin_dark() override;
   void end_dark() noexcept override;
   void alive() override;

@@ -30,21 +30,10 @@ TEST(CopyContextChoice, IsTheProgramsContextOnlyWhileNothingIsStopped) {
   EXPECT_EQ(choose_context(CopyUnder::hold, idle), CopyContext::own);
 }
 
-TEST(CopyContextChoice, IsAGreenContextUnderAGateIfThoseAreApart) {
-  ContextFacts facts = idle;
-  facts.green_is_apart = true;
-  EXPECT_EQ(choose_context(CopyUnder::gate, facts), CopyContext::green);
-  EXPECT_EQ(choose_context(CopyUnder::hold, facts), CopyContext::own) << "it is held too";
-  facts.application_active = false;
-  EXPECT_EQ(choose_context(CopyUnder::gate, facts), CopyContext::own)
-      << "a green context would open a primary one";
-}
-
 TEST(CopyContextChoice, IsAContextOfOurOwnIfThatExistsOrIsAskedForOrIsTheOnlyOne) {
   for (const CopyUnder under : {CopyUnder::nothing, CopyUnder::gate, CopyUnder::hold}) {
     ContextFacts exists = idle, only = idle;
     exists.own_exists = true;
-    exists.green_is_apart = true;
     only.own_only = true;
     EXPECT_EQ(choose_context(under, exists), CopyContext::own);
     EXPECT_EQ(choose_context(under, only), CopyContext::own);
@@ -171,27 +160,13 @@ TEST(CopyContexts, AreOurOwnWhereTheProgramHasNone) {
   EXPECT_EQ(program.context(gpu(1), gpu(1), CopyUnder::hold), own);
 }
 
-TEST(CopyContexts, UnderAGateAreGreenIfThoseAreApart) {
-  SimOptions options;
-  options.green_contexts_are_apart = true;
-  ContextProgram program({0, 1}, options);
-  const ContextHandle green = program.context(gpu(0), gpu(1), CopyUnder::gate);
-  EXPECT_FALSE(program.is_programs(green));
-  EXPECT_EQ(program.context(gpu(0), host(0), CopyUnder::gate), green);
-  EXPECT_EQ(program.context(gpu(0), gpu(1), CopyUnder::nothing), program.primaries[0]);
-  EXPECT_NE(program.context(gpu(0), gpu(1), CopyUnder::hold), green);
-  EXPECT_EQ(program.memory->contexts().list().size(), 2u) << "neither is in use";
-}
-
-TEST(CopyContexts, ThatCannotBeGreenAreOurOwn) {
-  SimOptions options;
-  options.green_contexts_are_apart = true;
-  ContextProgram program({0, 1}, options);
-  program.fail_all(Call::create_green_context);
+TEST(CopyContexts, UnderAGateAreOurOwn) {
+  ContextProgram program({0, 1});
   const ContextHandle own = program.context(gpu(0), gpu(1), CopyUnder::gate);
-  program.faults.fail_calls({});
   EXPECT_FALSE(program.is_programs(own));
+  EXPECT_EQ(program.context(gpu(0), host(0), CopyUnder::gate), own);
   EXPECT_EQ(program.context(gpu(0), gpu(1), CopyUnder::hold), own);
+  EXPECT_EQ(program.memory->contexts().list().size(), 2u) << "it is not in use";
 }
 
 TEST(CopyContexts, SayWhatToDoIfThereIsNoRoomForThem) {

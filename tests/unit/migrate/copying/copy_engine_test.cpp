@@ -24,8 +24,8 @@ TEST_P(CopyRoutes, CarryBytesBetweenAnyTwoPlaces) {
       SCOPED_TRACE(testing::Message() << to_string(from) << " to " << to_string(to));
       const Chunk source = rig.chunk(from, 3), target = rig.chunk(to, 3);
       rig.fill(source, seed);
-      rig.engine().prepare(from, to);
-      const CopyEngine::Copy copy = rig.engine().enqueue(source, target);
+      rig.engine().prepare(from, to, 1, CopyUnder::gate);
+      const CopyEngine::Copy copy = rig.engine().enqueue(source, target, CopyUnder::gate);
       rig.engine().wait(copy);
       EXPECT_EQ(rig.wrong(target, seed), 0u);
       EXPECT_EQ(rig.wrong(source, seed), 0u);
@@ -82,9 +82,9 @@ TEST(CopyEngine, BouncesLargeChunksInManyPieces) {
   const std::uint64_t pages = 5000;  // Nearly 20 MiB; the buffers hold 8 MiB.
   const Chunk source = rig.chunk(gpu(0), pages), target = rig.chunk(gpu(2), pages);
   rig.fill(source, 7);
-  rig.engine().prepare(gpu(0), gpu(2));
+  rig.engine().prepare(gpu(0), gpu(2), 1, CopyUnder::gate);
   rig.forget_calls();
-  rig.engine().wait(rig.engine().enqueue(source, target));
+  rig.engine().wait(rig.engine().enqueue(source, target, CopyUnder::gate));
   EXPECT_EQ(rig.wrong(target, 7), 0u);
   EXPECT_EQ(rig.calls(Call::copy), 3 * 2 + 1 /* reads it back */);
   rig.unclaim(source);
@@ -96,14 +96,14 @@ TEST(CopyEngine, KeepsManyBouncedCopiesApart) {
   constexpr int copies = 12;
   std::vector<Chunk> sources, targets;
   std::vector<CopyEngine::Copy> under_way;
-  rig.engine().prepare(gpu(1), gpu(3));
+  rig.engine().prepare(gpu(1), gpu(3), 1, CopyUnder::gate);
   for (int i = 0; i < copies; ++i) {
     sources.push_back(rig.chunk(gpu(1), 4));
     targets.push_back(rig.chunk(gpu(3), 4));
     rig.fill(sources.back(), static_cast<std::uint64_t>(i) << 32);
   }
   for (int i = 0; i < copies; ++i)
-    under_way.push_back(rig.engine().enqueue(sources[i], targets[i]));
+    under_way.push_back(rig.engine().enqueue(sources[i], targets[i], CopyUnder::gate));
   for (const CopyEngine::Copy& copy : under_way) rig.engine().wait(copy);
   for (int i = 0; i < copies; ++i) {
     EXPECT_EQ(rig.wrong(targets[i], static_cast<std::uint64_t>(i) << 32), 0u) << i;
@@ -117,14 +117,14 @@ TEST(CopyEngine, CopiesOnOneRouteFromManyThreads) {
   ThreadedExecutor executor;
   std::vector<std::unique_ptr<Task>> tasks;
   std::atomic<std::uint64_t> wrong{0};
-  for (const int to : {1, 2}) rig.engine().prepare(gpu(0), gpu(to));
+  for (const int to : {1, 2}) rig.engine().prepare(gpu(0), gpu(to), 1, CopyUnder::gate);
   for (std::uint64_t i = 0; i < 4; ++i) {
     tasks.push_back(executor.spawn("copier", [&rig, &wrong, i] {
       for (std::uint64_t round = 0; round < 10; ++round) {
         const std::uint64_t seed = (i * 100 + round) << 32;
         const Chunk source = rig.chunk(gpu(0), 2), target = rig.chunk(gpu(i % 2 == 0 ? 2 : 1), 2);
         rig.fill(source, seed);
-        rig.engine().wait(rig.engine().enqueue(source, target));
+        rig.engine().wait(rig.engine().enqueue(source, target, CopyUnder::gate));
         wrong += rig.wrong(target, seed);
         rig.unclaim(source);
         rig.unclaim(target);
@@ -138,16 +138,16 @@ TEST(CopyEngine, CopiesOnOneRouteFromManyThreads) {
 TEST(CopyEngine, PreparesARouteOnceAndInContextsOfItsOwn) {
   MoveRig rig("test-islands");
   rig.forget_calls();
-  rig.engine().prepare(gpu(0), gpu(1));
+  rig.engine().prepare(gpu(0), gpu(1), 1, CopyUnder::gate);
   EXPECT_EQ(rig.calls(Call::create_own_context), 1);
-  rig.engine().prepare(gpu(0), host(0));
+  rig.engine().prepare(gpu(0), host(0), 1, CopyUnder::gate);
   EXPECT_EQ(rig.calls(Call::create_own_context), 1) << "a context a GPU";
-  rig.engine().prepare(gpu(0), gpu(3));
+  rig.engine().prepare(gpu(0), gpu(3), 1, CopyUnder::gate);
   EXPECT_EQ(rig.calls(Call::create_own_context), 2) << "a bounced route needs both";
   EXPECT_EQ(rig.calls(Call::allocate_pinned), 2);
   rig.forget_calls();
-  rig.engine().prepare(gpu(0), gpu(1));
-  rig.engine().prepare(gpu(0), gpu(3));
+  rig.engine().prepare(gpu(0), gpu(1), 1, CopyUnder::gate);
+  rig.engine().prepare(gpu(0), gpu(3), 1, CopyUnder::gate);
   EXPECT_TRUE(rig.trace().empty());
   EXPECT_EQ(rig.memory().contexts().list().size(), 4u) << "its own are not in use";
   const BoundStream spare = rig.engine().spare_stream(gpu(0), gpu(1), CopyUnder::gate);
@@ -159,13 +159,13 @@ TEST(CopyEngine, MakesNothingOnceARouteIsPreparedAlsoAfterAWaitThatFailed) {
   for (const Location to : {gpu(1), gpu(2)}) {
     SCOPED_TRACE(to_string(to));
     const Chunk source = rig.chunk(gpu(0), 2), target = rig.chunk(to, 2);
-    rig.engine().prepare(gpu(0), to);
+    rig.engine().prepare(gpu(0), to, 1, CopyUnder::gate);
     rig.forget_calls();
     rig.fail({Call::wait_event}, {0});
-    EXPECT_THROW(rig.engine().wait(rig.engine().enqueue(source, target)), Error);
+    EXPECT_THROW(rig.engine().wait(rig.engine().enqueue(source, target, CopyUnder::gate)), Error);
     rig.fail_nothing();
     EXPECT_EQ(rig.calls(Call::create_event), 0) << "the first copy's end has its event";
-    rig.engine().wait(rig.engine().enqueue(source, target));
+    rig.engine().wait(rig.engine().enqueue(source, target, CopyUnder::gate));
     EXPECT_EQ(rig.calls(Call::create_event), 0) << "the event of a failed wait is used again";
     rig.unclaim(source);
     rig.unclaim(target);
@@ -177,8 +177,8 @@ TEST(CopyEngine, CreatesNothingForACopyWithoutARoute) {
   MoveRig rig;
   const Chunk source = rig.chunk(gpu(0), 1), target = rig.chunk(gpu(1), 1);
   rig.forget_calls();
-  const Error error =
-      expect_error(ErrorKind::driver_failure, [&] { rig.engine().enqueue(source, target); });
+  const Error error = expect_error(ErrorKind::driver_failure,
+                                   [&] { rig.engine().enqueue(source, target, CopyUnder::gate); });
   EXPECT_TRUE(says(error, "has failed")) << error.what();
   EXPECT_TRUE(rig.trace().empty());
   EXPECT_FALSE(source.busy());
@@ -192,7 +192,8 @@ TEST(CopyEngine, PreparesARouteOnceHoweverManyAsk) {
   ThreadedExecutor executor;
   std::vector<std::unique_ptr<Task>> tasks;
   for (int i = 0; i < 8; ++i) {
-    tasks.push_back(executor.spawn("asker", [&] { rig.engine().prepare(gpu(2), host(0)); }));
+    tasks.push_back(executor.spawn(
+        "asker", [&] { rig.engine().prepare(gpu(2), host(0), 1, CopyUnder::gate); }));
   }
   for (const auto& task : tasks) task->join();
   EXPECT_EQ(rig.calls(Call::create_own_context), 1);
@@ -206,7 +207,7 @@ TEST(CopyEngine, LeavesNoHalfARoute) {
     rig.fail({}, {number});
     bool failed = false;
     try {
-      rig.engine().prepare(gpu(0), gpu(2));
+      rig.engine().prepare(gpu(0), gpu(2), 1, CopyUnder::gate);
     } catch (const Error&) {
       failed = true;
     }
@@ -216,10 +217,10 @@ TEST(CopyEngine, LeavesNoHalfARoute) {
     }
     rig.fail_nothing();
     EXPECT_EQ(rig.memory().chunks().ledger().leaks(), 0u);
-    rig.engine().prepare(gpu(0), gpu(2));
+    rig.engine().prepare(gpu(0), gpu(2), 1, CopyUnder::gate);
     const Chunk source = rig.chunk(gpu(0), 1), target = rig.chunk(gpu(2), 1);
     rig.fill(source, 5);
-    rig.engine().wait(rig.engine().enqueue(source, target));
+    rig.engine().wait(rig.engine().enqueue(source, target, CopyUnder::gate));
     EXPECT_EQ(rig.wrong(target, 5), 0u);
     rig.unclaim(source);
     rig.unclaim(target);
@@ -232,15 +233,15 @@ TEST(CopyEngine, RunsNothingAfterAnEnqueueThatFailed) {
     MoveRig rig("test-islands");
     const Chunk source = rig.chunk(gpu(0), 2), target = rig.chunk(to, 2);
     rig.fill(source, 11);
-    rig.engine().prepare(gpu(0), to);
-    rig.engine().wait(rig.engine().enqueue(source, target));
+    rig.engine().prepare(gpu(0), to, 1, CopyUnder::gate);
+    rig.engine().wait(rig.engine().enqueue(source, target, CopyUnder::gate));
     for (int number = 0; number < 100; ++number) {
       SCOPED_TRACE(testing::Message() << to_string(to) << " call " << number);
       rig.fill(target, 5);
       rig.fail({Call::copy, Call::record, Call::stream_wait_event, Call::create_event}, {number});
       bool failed = false;
       try {
-        rig.engine().wait(rig.engine().enqueue(source, target));
+        rig.engine().wait(rig.engine().enqueue(source, target, CopyUnder::gate));
       } catch (const Error&) {
         failed = true;
       }
@@ -251,7 +252,7 @@ TEST(CopyEngine, RunsNothingAfterAnEnqueueThatFailed) {
       rig.fill(target, 5);  // A copy that still runs would overwrite this.
       EXPECT_EQ(rig.wrong(target, 5), 0u);
     }
-    rig.engine().wait(rig.engine().enqueue(source, target));
+    rig.engine().wait(rig.engine().enqueue(source, target, CopyUnder::gate));
     EXPECT_EQ(rig.wrong(target, 11), 0u);
     rig.unclaim(source);
     rig.unclaim(target);
@@ -264,11 +265,11 @@ TEST(CopyEngine, MarksChunksThatItCannotWaitFor) {
   MoveRig rig;
   const Chunk source = rig.chunk(gpu(0), 2), target = rig.chunk(gpu(1), 2);
   const Chunk other = rig.chunk(gpu(0), 1);
-  rig.engine().prepare(gpu(0), gpu(1));
+  rig.engine().prepare(gpu(0), gpu(1), 1, CopyUnder::gate);
   std::vector<std::byte> bytes(100);
   rig.engine().read(other, 0, bytes);
   rig.fail({Call::copy, Call::record, Call::wait_stream}, all);  // The copy itself is enqueued.
-  EXPECT_THROW(rig.engine().enqueue(source, target), Error);
+  EXPECT_THROW(rig.engine().enqueue(source, target, CopyUnder::gate), Error);
   EXPECT_TRUE(source.busy());
   EXPECT_TRUE(target.busy());
   EXPECT_FALSE(other.busy());
@@ -280,7 +281,7 @@ TEST(CopyEngine, MarksChunksThatItCannotWaitFor) {
   EXPECT_TRUE(other.busy());
   rig.fail_nothing();
   // After that, all earlier copies have ended.
-  rig.engine().wait(rig.engine().enqueue(source, target));
+  rig.engine().wait(rig.engine().enqueue(source, target, CopyUnder::gate));
   rig.unclaim(source);
   rig.unclaim(target);
   rig.unclaim(other);
@@ -323,12 +324,11 @@ TEST(CopyEngine, ReadsAndWritesAnyBytesOfAChunk) {
 TEST(CopyEngine, SaysWhenACopyIsDone) {
   MoveRig rig("h200x2");
   const Chunk source = rig.chunk(gpu(0), 8), target = rig.chunk(gpu(1), 8);
-  rig.engine().prepare(gpu(0), gpu(1));
-  const CopyEngine::Copy copy = rig.engine().enqueue(source, target);  // 16 MiB: at least 40 us.
-  EXPECT_FALSE(rig.engine().done(copy));
+  rig.engine().prepare(gpu(0), gpu(1), 1, CopyUnder::gate);
+  const CopyEngine::Copy copy =
+      rig.engine().enqueue(source, target, CopyUnder::gate);  // 16 MiB: at least 40 us.
   EXPECT_FALSE(rig.engine().wait_until(copy, rig.machine().clock().now()));
   EXPECT_TRUE(rig.engine().wait_until(copy, rig.machine().clock().now() + std::chrono::seconds(1)));
-  EXPECT_TRUE(rig.engine().done(copy));
   rig.engine().wait(copy);
   rig.unclaim(source);
   rig.unclaim(target);

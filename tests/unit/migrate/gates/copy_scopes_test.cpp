@@ -140,7 +140,7 @@ TEST(CopyScopes, MayWaitForWorkThatTheStopHolds) {
     EXPECT_TRUE(rig.machine().wait_stream(streams[0], never));
   });
   while (!inside) std::this_thread::yield();
-  std::optional<Gate::Refusal> refusal = rig.gate().close();
+  std::optional<GateRefusal> refusal = rig.gate().close();
   copies.join();
   // If the thread saw the stream before it stood, the gate has closed.
   EXPECT_TRUE(!refusal || refusal->why == StopRefusal::copies_busy);

@@ -65,7 +65,7 @@ bool GateRig::run(const std::vector<BoundStream>& streams) {
   return std::ranges::all_of(streams, [this](BoundStream stream) { return runs(stream); });
 }
 
-StopRefusal why(const std::optional<Gate::Refusal>& refusal) {
+StopRefusal why(const std::optional<GateRefusal>& refusal) {
   return refusal ? refusal->why : StopRefusal::none;
 }
 

@@ -167,18 +167,6 @@ TEST(Pace, ACopyThatMustBeginNowIsBookedOnlyIfTheBudgetAllowsIt) {
   EXPECT_TRUE(pace.try_book_copy(seconds(2), 1)) << "a refused copy is not charged";
 }
 
-TEST(StallBudget, TellsHowLongAStopMayTake) {
-  StallBudget budget(milliseconds(60), 0);
-  EXPECT_EQ(budget.stall_left(seconds(9)), milliseconds(60));
-  budget.spent_stall(seconds(9), milliseconds(40));
-  EXPECT_LE(budget.stall_left(seconds(9) + milliseconds(40)), milliseconds(20));
-  EXPECT_GE(budget.stall_left(seconds(9) + milliseconds(40)), milliseconds(19));
-  budget.spent_stall(seconds(9) + milliseconds(40), milliseconds(30));
-  EXPECT_EQ(budget.stall_left(seconds(9) + milliseconds(70)), milliseconds(0));
-  EXPECT_EQ(budget.stall_left(seconds(12)), milliseconds(60));
-  EXPECT_EQ(StallBudget(nanoseconds(0), 0).stall_left(seconds(9)), nanoseconds::max());
-}
-
 /// When a stop of `stall` may come, each as soon as it is allowed, from `begin` on.
 std::vector<TimePoint> stops_of(StallBudget& budget, TimePoint begin, nanoseconds stall,
                                 std::size_t count) {
@@ -212,19 +200,6 @@ TEST(StallBudget, IsPaidBackOnceNothingIsAllowedAheadAnyMore) {
   const TimePoint next = budget.next_stop(seconds(10) + milliseconds(300));
   EXPECT_GE(next, paid - seconds(1));
   EXPECT_LE(next, paid - seconds(1) + microseconds(1));
-}
-
-// A gate that is sent behind others asks for this.
-TEST(StallBudget, WhatIsAllowedAheadIsLeftForFurtherStops) {
-  StallBudget budget(milliseconds(60), 0);
-  budget.allow_ahead(milliseconds(240));
-  EXPECT_EQ(budget.stall_left(seconds(10)), milliseconds(300));
-  budget.spent_stall(seconds(10), milliseconds(100));
-  const nanoseconds left = budget.stall_left(seconds(10) + milliseconds(100));
-  EXPECT_LE(left, milliseconds(200));
-  EXPECT_GE(left, milliseconds(199));
-  budget.allow_ahead(nanoseconds(0));
-  EXPECT_EQ(budget.stall_left(seconds(10) + milliseconds(100)), nanoseconds(0));
 }
 
 TEST(StallBudget, WithoutALimitNothingIsSpentAhead) {

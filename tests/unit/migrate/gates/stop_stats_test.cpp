@@ -84,7 +84,7 @@ TEST(StopStats, CountsRefusalsByKindAndNoneAsNothing) {
 
 TEST(StopStats, EveryRefusalHasANameOfItsOwn) {
   std::set<std::string_view> names;
-  for (int i = 0; i <= static_cast<int>(StopRefusal::budget); ++i) {
+  for (int i = 0; i <= static_cast<int>(StopRefusal::suspension_refused); ++i) {
     const std::string_view name = to_string(static_cast<StopRefusal>(i));
     EXPECT_NE(name, "unknown");
     EXPECT_TRUE(names.insert(name).second) << name;

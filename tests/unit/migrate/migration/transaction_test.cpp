@@ -20,7 +20,7 @@ using State = Transaction::State;
 class TransactionTest : public testing::Test {
  protected:
   TransactionTest() : allocation_(rig_.filled(4, gpu(0), 2, seed_)) {
-    rig_.engine().prepare(gpu(0), gpu(1));
+    rig_.engine().prepare(gpu(0), gpu(1), 1, CopyUnder::gate);
     begin();
   }
   ~TransactionTest() override {
@@ -32,7 +32,7 @@ class TransactionTest : public testing::Test {
   void begin() { move_.emplace(rig_.memory(), rig_.engine(), *allocation_, 1, gpu(1)); }
   void start_copy() {
     move_->take_target(ChunkStore::Turn::take);
-    move_->start_copy();
+    move_->start_copy(CopyUnder::gate);
   }
   void copy() {
     start_copy();
@@ -61,7 +61,7 @@ TEST_F(TransactionTest, GoesFromPlannedToSwitched) {
   EXPECT_EQ(move_->state(), State::planned);
   move_->take_target(ChunkStore::Turn::take);
   EXPECT_EQ(move_->state(), State::ready);
-  move_->start_copy();
+  move_->start_copy(CopyUnder::gate);
   EXPECT_EQ(move_->state(), State::copying);
   EXPECT_TRUE(move_->copy_done_by(never));
   move_->finish_copy();
@@ -93,7 +93,7 @@ TEST_F(TransactionTest, GivesTheTargetBackWhereverItEnds) {
     SCOPED_TRACE(steps);
     begin();
     move_->take_target(ChunkStore::Turn::take);
-    if (steps > 1) move_->start_copy();
+    if (steps > 1) move_->start_copy(CopyUnder::gate);
     if (steps > 2) move_->finish_copy();
     EXPECT_EQ(rig_.cached(gpu(1)), 0u);
     move_.reset();
@@ -116,16 +116,16 @@ TEST_F(TransactionTest, StaysPlannedWhereNoTargetCanBeHad) {
 TEST_F(TransactionTest, StaysReadyWhereTheCopyIsRefused) {
   move_->take_target(ChunkStore::Turn::take);
   rig_.fail({Call::copy}, {0});
-  expect_error(ErrorKind::driver_failure, [&] { move_->start_copy(); });
+  expect_error(ErrorKind::driver_failure, [&] { move_->start_copy(CopyUnder::gate); });
   EXPECT_EQ(move_->state(), State::ready);
   rig_.fail_nothing();
-  move_->start_copy();
+  move_->start_copy(CopyUnder::gate);
   move_->finish_copy();
 }
 
 TEST_F(TransactionTest, KeepsATargetAsideThatMayStillBeWritten) {
   move_->take_target(ChunkStore::Turn::take);
-  move_->start_copy();
+  move_->start_copy(CopyUnder::gate);
   rig_.fail({Call::wait_event}, {0});
   expect_error(ErrorKind::driver_failure, [&] { move_->finish_copy(); });
   EXPECT_EQ(move_->state(), State::stayed);
@@ -169,10 +169,10 @@ TEST_F(TransactionTest, GivesUpThePageTablesReserveInTheDark) {
     SCOPED_TRACE(to_string(call));
     MoveRig rig;
     const auto allocation = rig.filled(2, gpu(0), 2, 1);
-    rig.engine().prepare(gpu(0), gpu(1));
+    rig.engine().prepare(gpu(0), gpu(1), 1, CopyUnder::gate);
     Transaction move(rig.memory(), rig.engine(), *allocation, 0, gpu(1));
     move.take_target(ChunkStore::Turn::take);
-    move.start_copy();
+    move.start_copy(CopyUnder::gate);
     move.finish_copy();
     rig.fail({call}, {0});
     move.switch_slot(phases_);
@@ -196,11 +196,11 @@ TEST_F(TransactionTest, GoesHomeWhenTheTargetCannotBeShown) {
     rig_.fail_nothing();
     MoveRig rig;
     const auto allocation = rig.filled(2, gpu(0), 2, 1);
-    rig.engine().prepare(gpu(0), gpu(1));
+    rig.engine().prepare(gpu(0), gpu(1), 1, CopyUnder::gate);
     {
       Transaction move(rig.memory(), rig.engine(), *allocation, 0, gpu(1));
       move.take_target(ChunkStore::Turn::take);
-      move.start_copy();
+      move.start_copy(CopyUnder::gate);
       move.finish_copy();
       rig.fail({call}, numbers);
       expect_error(ErrorKind::out_of_memory, [&] { move.switch_slot(phases_); });

@@ -46,7 +46,7 @@ TEST(MoverFailure, FindsAFullCapacityBeforeItStopsAnything) {
 TEST(MoverFailure, FindsAFullDeviceBeforeItStopsAnything) {
   MoveRig rig;
   const auto allocation = rig.filled(6, gpu(0), 2, 3);
-  rig.engine().prepare(gpu(0), gpu(1));
+  rig.engine().prepare(gpu(0), gpu(1), 1, CopyUnder::gate);
   const std::uint64_t free_bytes = rig.machine().free_bytes(DeviceId{1});
   const Address others = rig.machine().allocate_plain(rig.context(1), free_bytes);
   rig.forget_calls();

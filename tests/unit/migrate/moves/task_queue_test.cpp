@@ -22,8 +22,11 @@ class Queue : public testing::Test {
     auto task =
         std::make_shared<MigrationTask>(allocation, SlotRange{0, 1}, gpu(1), options, MoveTerms{},
                                         ContextHandle{}, rig_.driver().clock(), callbacks_);
-    queue_.push(task);
+    queue_.push({&task, 1});
     return task;
+  }
+  std::shared_ptr<MigrationTask> take() {
+    return queue_.take([](const MigrationTask&) { return true; });
   }
   /// Ends a task that has run.
   void end(const std::shared_ptr<MigrationTask>& task) {
@@ -41,21 +44,21 @@ TEST_F(Queue, GivesTheHigherPriorityFirstThenTheEarlierOneOfAnAllocationAtATime)
   const auto low = push(one_, -1), early = push(one_, 0), late = push(other_, 0);
   const auto high = push(one_, 1);
   EXPECT_EQ(queue_.size(), 4u);
-  EXPECT_EQ(queue_.take(), high);
-  EXPECT_EQ(queue_.take(), late) << "the others are of an allocation that moves";
-  EXPECT_EQ(queue_.take(), nullptr);
+  EXPECT_EQ(take(), high);
+  EXPECT_EQ(take(), late) << "the others are of an allocation that moves";
+  EXPECT_EQ(take(), nullptr);
   const auto higher = push(one_, 2);
-  EXPECT_EQ(queue_.take(), nullptr);
+  EXPECT_EQ(take(), nullptr);
   end(high);
-  EXPECT_EQ(queue_.take(), higher);
+  EXPECT_EQ(take(), higher);
   end(higher);
-  EXPECT_EQ(queue_.take(), early);
+  EXPECT_EQ(take(), early);
   end(late);
   end(early);
-  EXPECT_EQ(queue_.take(), low);
+  EXPECT_EQ(take(), low);
   end(low);
   EXPECT_TRUE(queue_.empty());
-  EXPECT_EQ(queue_.take(), nullptr);
+  EXPECT_EQ(take(), nullptr);
 }
 
 TEST_F(Queue, GivesTheFirstThatIsWantedAndKeepsTheOthers) {
@@ -77,37 +80,37 @@ TEST_F(Queue, GivesTheFirstThatIsWantedAndKeepsTheOthers) {
 
 TEST_F(Queue, GivesEqualOnesInTheOrderOfComing) {
   const auto first = push(one_, 0), second = push(one_, 0), third = push(other_, 0);
-  EXPECT_EQ(queue_.take(), first);
-  EXPECT_EQ(queue_.take(), third) << "the second one's allocation moves";
+  EXPECT_EQ(take(), first);
+  EXPECT_EQ(take(), third) << "the second one's allocation moves";
   const auto fourth = push(other_, 0);
   end(third);
   end(first);
-  EXPECT_EQ(queue_.take(), second);
-  EXPECT_EQ(queue_.take(), fourth);
+  EXPECT_EQ(take(), second);
+  EXPECT_EQ(take(), fourth);
   end(second);
   end(fourth);
 }
 
 TEST_F(Queue, GivesNothingOfAnAllocationBeforeItsLastMoveIsPutAway) {
   const auto first = push(one_, 0), second = push(one_, 0);
-  ASSERT_EQ(queue_.take(), first);
+  ASSERT_EQ(take(), first);
   const auto third = push(one_, 1);
   one_->end_move();  // The worker has given the claim back and will look at the queue next.
-  EXPECT_EQ(queue_.take(), nullptr);
+  EXPECT_EQ(take(), nullptr);
   queue_.ended(*first);
-  EXPECT_EQ(queue_.take(), third);
+  EXPECT_EQ(take(), third);
   end(third);
-  EXPECT_EQ(queue_.take(), second);
+  EXPECT_EQ(take(), second);
   end(second);
 }
 
 TEST_F(Queue, PassesOverAnAllocationThatSomebodyElseMoves) {
   ASSERT_TRUE(one_->try_begin_move());
   const auto first = push(one_, 5), second = push(other_, 0);
-  EXPECT_EQ(queue_.take(), second);
-  EXPECT_EQ(queue_.take(), nullptr);
+  EXPECT_EQ(take(), second);
+  EXPECT_EQ(take(), nullptr);
   one_->end_move();
-  EXPECT_EQ(queue_.take(), first);
+  EXPECT_EQ(take(), first);
   end(first);
   end(second);
 }
