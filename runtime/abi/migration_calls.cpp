@@ -1,9 +1,8 @@
 // The C calls that move memory, and those that name the streams to stop.
 #include "abi/boundary.hpp"
 #include "abi/migration_values.hpp"
-#include "migrate/stops/capture_starts.hpp"
+#include "migrate/stops/program_calls.hpp"
 #include "migrate/stops/copy_scopes.hpp"
-#include "migrate/gates/program_calls.hpp"
 
 #include <vma/vma.hpp>
 #include <vma/vmart_captures.h>

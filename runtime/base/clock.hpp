@@ -51,6 +51,21 @@ class Measuring {
   Clock& clock_;
 };
 
+/// Adds the duration of its scope to a phase.
+class PhaseTimer {
+ public:
+  PhaseTimer(Clock& clock, std::chrono::nanoseconds& phase)
+      : clock_(clock), phase_(phase), start_(clock.now()) {}
+  ~PhaseTimer() { phase_ += clock_.now() - start_; }
+  PhaseTimer(const PhaseTimer&) = delete;
+  PhaseTimer& operator=(const PhaseTimer&) = delete;
+
+ private:
+  Clock& clock_;
+  std::chrono::nanoseconds& phase_;
+  TimePoint start_;
+};
+
 /// While it exists, the calling thread blocks in a driver call that something else has to end.
 /// Limits then use real time, even on a simulated machine.
 class Standing {

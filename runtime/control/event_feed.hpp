@@ -4,7 +4,7 @@
 #include "base/mutex.hpp"
 #include "control/event_ring.hpp"
 #include "memory/registry.hpp"
-#include "migrate/migration/chunk_step.hpp"
+#include "migrate/migration/move_observers.hpp"
 #include "placement/planning/decision.hpp"
 #include "placement/planning/refusal_runs.hpp"
 

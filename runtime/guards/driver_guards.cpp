@@ -7,7 +7,7 @@
 #include "entry_points/entry_points.hpp"
 #include "entry_points/known_calls.hpp"
 #include "entry_points/unknown_calls.hpp"
-#include "migrate/stops/capture_starts.hpp"
+#include "migrate/stops/program_calls.hpp"
 #include "migrate/stops/copy_scopes.hpp"
 
 #include <vma/migration.hpp>

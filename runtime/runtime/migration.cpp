@@ -3,7 +3,7 @@
 #include <vma/group.hpp>
 #include <vma/migration.hpp>
 
-#include "migrate/migration/group_task.hpp"
+#include "migrate/migration/group.hpp"
 #include "migrate/migration/migration_task.hpp"
 
 #include <fmt/format.h>

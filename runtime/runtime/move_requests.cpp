@@ -1,6 +1,6 @@
 #include "runtime/move_requests.hpp"
 
-#include "migrate/migration/group_account.hpp"
+#include "migrate/migration/group.hpp"
 #include "runtime/argument_checks.hpp"
 
 #include <fmt/format.h>

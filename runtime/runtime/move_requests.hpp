@@ -1,6 +1,6 @@
 #pragma once
 
-#include "migrate/migration/requested_range.hpp"
+#include "migrate/migration/requests.hpp"
 #include "runtime/runtime_parts.hpp"
 
 #include <vma/group.hpp>

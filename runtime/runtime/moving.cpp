@@ -7,8 +7,7 @@
 #include "runtime/move_requests.hpp"
 #include "runtime/runtime_parts.hpp"
 
-#include "migrate/migration/group_account.hpp"
-#include "migrate/migration/group_task.hpp"
+#include "migrate/migration/group.hpp"
 #include "migrate/migration/target_reservation.hpp"
 #include "migrate/stops/copy_scopes.hpp"
 

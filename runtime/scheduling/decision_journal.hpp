@@ -1,6 +1,6 @@
 #pragma once
 
-#include "migrate/migration/chunk_step.hpp"
+#include "migrate/migration/move_observers.hpp"
 #include "placement/deciding/decision_path.hpp"
 #include "placement/planning/decision.hpp"
 #include "recording/decision_log.hpp"

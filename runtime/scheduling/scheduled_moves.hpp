@@ -2,7 +2,7 @@
 
 #include "migrate/migration/migration_task.hpp"
 #include "migrate/moves/mover.hpp"
-#include "migrate/moves/submission.hpp"
+#include "migrate/migration/requests.hpp"
 #include "placement/deciding/decision_path.hpp"
 #include "scheduling/chunk_roster.hpp"
 #include "scheduling/decision_journal.hpp"

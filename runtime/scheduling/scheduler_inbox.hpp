@@ -3,7 +3,7 @@
 #include "base/ids.hpp"
 #include "base/mutex.hpp"
 #include "memory/memory_watcher.hpp"
-#include "migrate/migration/chunk_step.hpp"
+#include "migrate/migration/move_observers.hpp"
 
 #include <atomic>
 #include <functional>

@@ -1,7 +1,7 @@
 #include "sharing/export_connection.hpp"
 
 #include "base/log.hpp"
-#include "migrate/migration/group_account.hpp"
+#include "migrate/migration/group.hpp"
 
 #include <boost/asio/error.hpp>
 #include <boost/asio/io_context.hpp>

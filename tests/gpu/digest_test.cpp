@@ -3,7 +3,6 @@
 
 #include "gpu/gpu_test.hpp"
 #include "migrate/copying/digest.hpp"
-#include "migrate/copying/tile_hash.hpp"
 
 #include <array>
 #include <random>

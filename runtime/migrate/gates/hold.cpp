@@ -1,7 +1,7 @@
 #include "migrate/gates/hold.hpp"
 
 #include "base/check.hpp"
-#include "migrate/stops/capture_starts.hpp"
+#include "migrate/stops/program_calls.hpp"
 #include "migrate/gates/stop_stats.hpp"
 
 #include <vma/error.hpp>

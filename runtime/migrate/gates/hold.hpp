@@ -2,11 +2,10 @@
 
 #include "driver/driver.hpp"
 #include "memory/contexts_in_use.hpp"
-#include "migrate/gates/program_calls.hpp"
+#include "migrate/stops/program_calls.hpp"
 #include "migrate/stops/copy_scopes.hpp"
-#include "migrate/gates/pinned_words.hpp"
+#include "migrate/gates/stop_words.hpp"
 #include "migrate/stops/stopped_work.hpp"
-#include "migrate/gates/stop_word.hpp"
 #include "migrate/stops/watchdog.hpp"
 
 #include <atomic>

@@ -2,7 +2,6 @@
 
 #include "base/process_exit.hpp"
 #include "base/units.hpp"
-#include "migrate/migration/phase_timer.hpp"
 
 #include <fmt/format.h>
 

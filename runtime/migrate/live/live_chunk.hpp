@@ -1,7 +1,7 @@
 #pragma once
 
 #include "migrate/copying/live_copier.hpp"
-#include "migrate/live/live_way.hpp"
+#include "migrate/live/ways.hpp"
 #include "migrate/migration/transaction.hpp"
 
 #include <algorithm>

@@ -4,6 +4,7 @@
 #include "base/log.hpp"
 #include "base/nvtx.hpp"
 #include "base/units.hpp"
+#include "migrate/migration/group.hpp"
 
 #include <fmt/format.h>
 

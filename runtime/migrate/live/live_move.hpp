@@ -1,10 +1,9 @@
 #pragma once
 
-#include "migrate/migration/all_operations.hpp"
+#include "memory/move_claim.hpp"
 #include "migrate/live/batch_stop.hpp"
 #include "migrate/live/live_ranges.hpp"
 #include "migrate/live/live_staging.hpp"
-#include "migrate/live/live_tasks.hpp"
 #include "migrate/live/move_conditions.hpp"
 #include "migrate/live/stop_tries.hpp"
 #include "migrate/migration/move_parts.hpp"

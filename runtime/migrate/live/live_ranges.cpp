@@ -3,7 +3,6 @@
 #include "base/mapping_limit.hpp"
 #include "migrate/migration/migration_error.hpp"
 
-#include <algorithm>
 #include <iterator>
 #include <set>
 #include <utility>

@@ -1,9 +1,9 @@
 #pragma once
 
-#include "migrate/live/copier_leases.hpp"
+#include "migrate/copying/live_copiers.hpp"
 #include "migrate/live/live_ranges.hpp"
 #include "migrate/live/move_conditions.hpp"
-#include "migrate/live/way_chooser.hpp"
+#include "migrate/live/ways.hpp"
 #include "migrate/migration/move_parts.hpp"
 
 #include <cstddef>

@@ -4,8 +4,7 @@
 #include "base/mutex.hpp"
 #include "memory/allocation.hpp"
 #include "migrate/migration/callbacks.hpp"
-#include "migrate/migration/group_account.hpp"
-#include "migrate/migration/move_terms.hpp"
+#include "migrate/migration/requests.hpp"
 #include "migrate/migration/reserved_targets.hpp"
 
 #include <vma/error.hpp>
@@ -19,11 +18,7 @@
 
 namespace vma {
 
-/// Slots [first, end) of an allocation.
-struct SlotRange {
-  std::size_t first = 0;
-  std::size_t end = 0;
-};
+class GroupAccount;
 
 inline namespace v1 {
 

@@ -1,16 +1,51 @@
 #pragma once
 
+#include "base/clock.hpp"
+#include "base/ids.hpp"
 #include "base/listener.hpp"
-#include "migrate/migration/chunk_step.hpp"
 
+#include <vma/location.hpp>
 #include <vma/migration.hpp>
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 
 namespace vma {
+
+/// What has just happened to one chunk's move.
+struct ChunkStep {
+  enum class Kind {
+    begun,     ///< From now on memory is allocated and bytes are copied.
+    stood,     ///< Work was stopped for it, from `begin` to `end`.
+    moved,     ///< It is at `to`; the move lasted from `begin` to `end`.
+    stayed,    ///< It is at `from`, for the reason `why`.
+    restored,  ///< Its contents were dropped at `from`; it has memory again at `to`, which may be
+               ///< the same place.
+  };
+  Kind kind = Kind::begun;
+  TimePoint begin{0}, end{0};
+  Address address{};  ///< Of the chunk.
+  std::uint64_t bytes = 0;
+  Location from, to;
+  std::chrono::nanoseconds stall{0};  ///< How long work was stopped for it by now.
+  StopKind stop = StopKind::none;     ///< What stopped the work last.
+  /// For `stood`: from the first stream's arrival to the last, before `begin`; the number of
+  /// streams.
+  std::chrono::nanoseconds skew{0};
+  std::uint32_t streams = 0;
+  TimePoint switched{0};        ///< For `moved` and `restored`: its slot showed the new memory.
+  std::uint64_t operation = 0;  ///< `MoveTerms::operation`.
+  bool by_policy = false;       ///< `MoveTerms::by_policy`.
+  std::string why;
+};
+
+/// Called by the thread that moves, which may hold the allocation's `operations()`: it may only
+/// take notes. What it throws is logged.
+using ChunkWatcher = std::function<void(const ChunkStep&)>;
 
 class Allocation;
 

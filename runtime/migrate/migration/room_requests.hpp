@@ -1,7 +1,7 @@
 #pragma once
 
 #include "memory/memory.hpp"
-#include "migrate/migration/move_terms.hpp"
+#include "migrate/migration/requests.hpp"
 
 #include <atomic>
 #include <cstddef>

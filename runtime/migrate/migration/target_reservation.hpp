@@ -2,7 +2,7 @@
 
 #include "migrate/migration/migration_task.hpp"
 #include "migrate/migration/move_parts.hpp"
-#include "migrate/migration/requested_range.hpp"
+#include "migrate/migration/requests.hpp"
 #include "migrate/migration/reserved_targets.hpp"
 
 #include <vma/migration.hpp>

@@ -3,7 +3,6 @@
 #include "base/check.hpp"
 #include "base/log.hpp"
 #include "memory/verify_access.hpp"
-#include "migrate/migration/phase_timer.hpp"
 
 #include <vma/error.hpp>
 

@@ -4,7 +4,7 @@
 #include "memory/memory.hpp"
 #include "migrate/copying/copy_engine.hpp"
 #include "migrate/gates/stall_forecast.hpp"
-#include "migrate/migration/move_terms.hpp"
+#include "migrate/migration/requests.hpp"
 
 #include <vma/migration.hpp>
 

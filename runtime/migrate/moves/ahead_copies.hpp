@@ -2,7 +2,7 @@
 
 #include "base/units.hpp"
 #include "migrate/migration/move_parts.hpp"
-#include "migrate/moves/held_range.hpp"
+#include "migrate/moves/held_ranges.hpp"
 
 #include <cstddef>
 #include <span>

@@ -3,7 +3,7 @@
 #include "migrate/migration/move_parts.hpp"
 #include "migrate/moves/ahead_copies.hpp"
 #include "migrate/moves/held_pipeline.hpp"
-#include "migrate/moves/held_range.hpp"
+#include "migrate/moves/held_ranges.hpp"
 
 #include <chrono>
 #include <cstddef>

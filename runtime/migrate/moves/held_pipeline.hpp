@@ -4,7 +4,7 @@
 #include "migrate/migration/importer_moves.hpp"
 #include "migrate/migration/move_parts.hpp"
 #include "migrate/moves/ahead_copies.hpp"
-#include "migrate/moves/held_range.hpp"
+#include "migrate/moves/held_ranges.hpp"
 
 #include <chrono>
 #include <cstddef>

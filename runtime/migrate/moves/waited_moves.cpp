@@ -1,15 +1,13 @@
 #include "migrate/moves/waited_moves.hpp"
 
 #include "memory/move_claim.hpp"
-#include "migrate/migration/all_operations.hpp"
 #include "migrate/migration/migration_error.hpp"
 #include "migrate/migration/move_notices.hpp"
 #include "migrate/migration/target_reservation.hpp"
-#include "migrate/moves/held_drop.hpp"
+#include "migrate/moves/dropped_contents.hpp"
 #include "migrate/moves/held_follow.hpp"
-#include "migrate/moves/held_group.hpp"
+#include "migrate/moves/held_ranges.hpp"
 #include "migrate/moves/held_move.hpp"
-#include "migrate/moves/restoration.hpp"
 
 #include <fmt/format.h>
 

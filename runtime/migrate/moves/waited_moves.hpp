@@ -1,10 +1,10 @@
 #pragma once
 
-#include "migrate/migration/group_account.hpp"
+#include "migrate/migration/group.hpp"
 #include "migrate/migration/migration_error.hpp"
 #include "migrate/migration/move_parts.hpp"
-#include "migrate/migration/requested_range.hpp"
-#include "migrate/moves/held_range.hpp"
+#include "migrate/migration/requests.hpp"
+#include "migrate/moves/held_ranges.hpp"
 
 #include <span>
 #include <vector>

@@ -3,8 +3,6 @@
 // answers from a second implementation, random keys, and a memory that interferes.
 #include "migrate/copying/digest.hpp"
 
-#include "migrate/copying/tile_hash.hpp"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -2,7 +2,7 @@
 // matches the errors of earlier predictions. Each word arrives once, at the time when it was seen.
 #include "migrate/gates/backlog.hpp"
 
-#include "migrate/gates/arrivals.hpp"
+#include "migrate/gates/enqueued_stops.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 // Goal: a closed gate stops every stream of its plan and no other, and no stream stays stopped
 // whatever happens. Method: operating system threads. Tests that need exact times are in
 // gate_stepped_test.cpp, those of failures in gate_failure_test.cpp.
-#include "migrate/gates/arrivals.hpp"
+#include "migrate/gates/enqueued_stops.hpp"
 #include "unit/migrate/gates/gate_rig.hpp"
 
 #include <gtest/gtest.h>

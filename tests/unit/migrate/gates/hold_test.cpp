@@ -6,8 +6,7 @@
 
 #include "base/executor.hpp"
 #include "driver/native_codes.hpp"
-#include "migrate/stops/capture_starts.hpp"
-#include "migrate/gates/program_calls.hpp"
+#include "migrate/stops/program_calls.hpp"
 #include "unit/migrate/moves/move_rig.hpp"
 
 #include <gtest/gtest.h>

@@ -1,7 +1,7 @@
 // Goal: the choice of a chunk's way follows the table of docs/internals/moves.md. Method:
 // the pure function, row by row.
 
-#include "migrate/live/live_way.hpp"
+#include "migrate/live/ways.hpp"
 
 #include "machine/machine_file.hpp"
 #include "sim/sim_driver.hpp"

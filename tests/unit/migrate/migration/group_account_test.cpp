@@ -1,6 +1,6 @@
 // Goal: the report of a group adds up what its requests did, its error is of the kind that matters
 // most and names the requests, and progress is that of all of them. Method: reports made by hand.
-#include "migrate/migration/group_account.hpp"
+#include "migrate/migration/group.hpp"
 #include "unit/memory/memory_rig.hpp"
 
 #include <gtest/gtest.h>

@@ -2,13 +2,17 @@
 
 #include "machine/topology.hpp"
 #include "migrate/gates/gate_plan.hpp"
+#include "migrate/migration/move_parts.hpp"
 
 #include <vma/migration.hpp>
 
 #include <functional>
+#include <optional>
 #include <string>
 
 namespace vma {
+
+struct LiveChunk;
 
 /// How one chunk crosses while its application runs.
 enum class Way {
@@ -55,5 +59,35 @@ struct WayFacts {
 /// Pure.
 WayChoice choose_way(const WayFacts& facts, const GatePlan& plan, const Topology& topology,
                      const std::function<int(ContextHandle)>& queues_of);
+
+/// Chooses how each chunk of a live move moves (`choose_way`), by the streams that are attached
+/// now. Remembers that a thread has blocked the application's context. Only the thread of the move
+/// calls it.
+class WayChooser {
+ public:
+  explicit WayChooser(const MoveParts& parts) : parts_(parts) {}
+
+  WayChoice choose(const LiveChunk& chunk) const;
+  /// Throws: Error{unsupported} if the chunk cannot move in the way that was chosen for it.
+  static void require(const LiveChunk& chunk);
+  /// The next chunks settle in a context of the runtime's own: a thread has blocked that of the
+  /// application.
+  void leave_application_context() noexcept;
+  /// Decides, where both can be, whether the next chunks move at gates or in suspensions. Blocks
+  /// and requires: as `Stops::gate_arrives_soon`, once.
+  void foresee(const LiveChunk& chunk);
+  /// A gate was given up: where work can be suspended, the next chunks move in suspensions.
+  void leave_gates() noexcept { gates_arrive_soon_ = false; }
+  /// A chunk has moved.
+  void note_moved() noexcept;
+
+ private:
+  bool may_suspend(const LiveChunk& chunk) const;
+  StopKind stop_for(const LiveChunk& chunk) const;
+
+  const MoveParts& parts_;
+  std::optional<bool> gates_arrive_soon_;  // Until then no gate is tried where work is suspended.
+  int chunks_beside_ = 0;                  // That still settle in a context of the runtime's own.
+};
 
 }  // namespace vma

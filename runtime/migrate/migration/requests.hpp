@@ -1,8 +1,24 @@
 #pragma once
 
+#include "memory/allocation.hpp"
+
+#include <vma/error.hpp>
+#include <vma/migration.hpp>
+
+#include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <optional>
 
 namespace vma {
+
+class GroupAccount;
+
+/// Slots [first, end) of an allocation.
+struct SlotRange {
+  std::size_t first = 0;
+  std::size_t end = 0;
+};
 
 /// Which party chose where a move goes.
 enum class PlaceChoice {
@@ -30,6 +46,29 @@ struct MoveTerms {
   /// A policy asked for it, and the scheduler tracks it.
   bool by_policy = false;
   PlaceChoice choice = PlaceChoice::program;
+};
+
+/// One of several ranges that are asked to move together.
+struct RequestedRange {
+  std::shared_ptr<Allocation> allocation;
+  SlotRange range;
+  Location to;
+};
+
+/// What became of one.
+struct RangeResult {
+  MigrationReport report;
+  std::optional<Error> error;  ///< None if it moved in full.
+};
+
+/// One migration that is to run in the background.
+struct Submission {
+  RequestedRange what;
+  MigrateOptions options;
+  MoveTerms terms;
+  std::shared_ptr<GroupAccount> group;  ///< That it is one of; null if it is none.
+  /// It may not move: its task has ended in this error from the beginning.
+  std::optional<Error> refusal;
 };
 
 }  // namespace vma
