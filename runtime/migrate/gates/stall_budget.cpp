@@ -38,7 +38,17 @@ StallBudget::StallBudget(std::chrono::nanoseconds stall_per_second, std::uint64_
   VMART_CHECK(stall_per_second.count() >= 0, "a stop cannot have a negative duration");
 }
 
+void StallBudget::allow_ahead(std::chrono::nanoseconds stall) {
+  const MutexLock lock(mutex_);
+  ahead_ = stall;
+}
+
 TimePoint StallBudget::next_stop(TimePoint now) const {
+  const MutexLock lock(mutex_);
+  return stop_after(now);
+}
+
+TimePoint StallBudget::stop_after(TimePoint now) const {
   if (pause_per_stall_ == 0) return now;
   const TimePoint earliest =
       paid_by_ == TimePoint::min() ? now : std::max(now, paid_by_ - debt_max());
@@ -73,6 +83,7 @@ TimePoint StallBudget::window_allows(TimePoint now) const {
 
 void StallBudget::spent_stall(TimePoint began, std::chrono::nanoseconds stall) noexcept {
   if (pause_per_stall_ == 0) return;
+  const MutexLock lock(mutex_);
   stall = std::min<std::chrono::nanoseconds>(stall, stall_max);
   paid_by_ = paid_by(paid_by_, began, pause_per_stall_ * static_cast<double>(stall.count()));
   const TimePoint end = began + stall;
@@ -85,10 +96,32 @@ void StallBudget::spent_stall(TimePoint began, std::chrono::nanoseconds stall) n
 }
 
 TimePoint StallBudget::next_copy(TimePoint now) const {
+  const MutexLock lock(mutex_);
+  return copy_after(now);
+}
+
+TimePoint StallBudget::next_copy(TimePoint now, std::chrono::nanoseconds estimate) const {
+  const MutexLock lock(mutex_);
+  return std::max(copy_after(now), stop_after(now) - estimate);
+}
+
+TimePoint StallBudget::copy_after(TimePoint now) const {
   return std::max(now, next_copy_);
 }
 
+bool StallBudget::try_book_copy(TimePoint now, std::uint64_t size_bytes) {
+  const MutexLock lock(mutex_);
+  if (copy_after(now) > now) return false;
+  pay_for(now, size_bytes);
+  return true;
+}
+
 void StallBudget::spent_bytes(TimePoint at, std::uint64_t bytes) {
+  const MutexLock lock(mutex_);
+  pay_for(at, bytes);
+}
+
+void StallBudget::pay_for(TimePoint at, std::uint64_t bytes) {
   if (nanoseconds_per_byte_ == 0) return;
   next_copy_ = paid_by(next_copy_, at, nanoseconds_per_byte_ * static_cast<double>(bytes));
 }

@@ -345,7 +345,7 @@ void LiveMove::account_for(LiveBatch& batch, const BatchStop& stop, Try& result)
   if (stop.tried()) batch.overdue = stop.overdue();
   for_each_range(batch, [&](LiveRange& range) { range.account.used_limit(batch.gate_limit); });
   if (times.first_arrival != TimePoint(0)) {
-    parts_.pace.spent_stall(times.first_arrival, times.opened - times.first_arrival);
+    parts_.budget.spent_stall(times.first_arrival, times.opened - times.first_arrival);
   }
   if (!stop.all_stood()) return;
   const StopKind kind = batch.stop();

@@ -2,7 +2,7 @@
 
 #include "base/check.hpp"
 #include "base/log.hpp"
-#include "migrate/gates/gate_share.hpp"
+#include "migrate/gates/stall_budget.hpp"
 
 #include <fmt/format.h>
 
@@ -156,7 +156,7 @@ void LiveStaging::stage_ahead(const LiveBatch& batch) {
 bool LiveStaging::may_stage_ahead(const LiveChunk& first) const {
   const TimePoint now = clock_.now();
   return first.choice.stop != StopKind::suspension && first.copier != nullptr &&
-         first.choice.overlap && parts_.pace.next_stop(now) <= now;
+         first.choice.overlap && parts_.budget.next_stop(now) <= now;
 }
 
 bool LiveStaging::may_stage_far_ahead(const LiveChunk& chunk) const {
@@ -178,7 +178,7 @@ bool LiveStaging::stage_beside(const LiveChunk& first, LiveChunk& next, Effort e
     const std::uint64_t size_bytes = next.transaction.size_bytes();
     if (is_live(choice.way) && !lease_copier(next, effort).has_bay_for(size_bytes)) return false;
     const bool copies = choice.way != Way::remapped;
-    if (copies && !parts_.pace.try_book_copy(clock_.now(), size_bytes)) return false;
+    if (copies && !parts_.budget.try_book_copy(clock_.now(), size_bytes)) return false;
     begin(next, choice, effort);
     return next.choice.moves_as(first.choice);  // It may have had to take another one.
   } catch (const std::exception& error) {
@@ -478,9 +478,9 @@ void LiveStaging::pace_copy(const LiveChunk& chunk) {
       copy_ns_per_byte_ * static_cast<double>(chunk.transaction.size_bytes())));
   const std::uint64_t size_bytes = chunk.transaction.size_bytes();
   conditions_.await([&](TimePoint now) {
-    const TimePoint start = parts_.pace.next_copy(now, estimate);
-    if (start > now || parts_.pace.try_book_copy(now, size_bytes)) return start;
-    return parts_.pace.next_copy(now, estimate);  // Another copy was booked in between.
+    const TimePoint start = parts_.budget.next_copy(now, estimate);
+    if (start > now || parts_.budget.try_book_copy(now, size_bytes)) return start;
+    return parts_.budget.next_copy(now, estimate);  // Another copy was booked in between.
   });
 }
 

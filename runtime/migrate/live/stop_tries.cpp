@@ -26,7 +26,7 @@ void StopTries::begin(LiveBatch& batch) const {
 
 void StopTries::await_budget(LiveBatch& batch) const {
   const TimePoint asked = clock_.now();
-  conditions_.await([this](TimePoint now) { return parts_.pace.next_stop(now); });
+  conditions_.await([this](TimePoint now) { return parts_.budget.next_stop(now); });
   batch.deadline += clock_.now() - asked;
 }
 

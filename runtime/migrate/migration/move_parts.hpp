@@ -1,7 +1,7 @@
 #pragma once
 
 #include "migrate/copying/live_copiers.hpp"
-#include "migrate/gates/pace.hpp"
+#include "migrate/gates/stall_budget.hpp"
 #include "migrate/gates/stall_forecast.hpp"
 #include "migrate/gates/stops.hpp"
 #include "migrate/migration/callbacks.hpp"
@@ -54,7 +54,7 @@ struct MoveParts {
   const MoverLimits& limits;
   Stops& stops;
   LiveCopiers& copiers;
-  Pace& pace;
+  StallBudget& budget;
   StallForecast& forecast;
   RoomRequests& room;
   const Reach& reach;

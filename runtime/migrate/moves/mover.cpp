@@ -107,9 +107,9 @@ Mover::Mover(Memory& memory, CopyEngine& engine, const MoverLimits& limits)
       stops_(memory, limits.suspends,
              [&engine](DeviceId device) { return engine.own_context(device); }),
       reach_(memory.topology(), stops_.attached()),
-      pace_(limits.stall_budget, limits.copy_budget_bytes),
+      budget_(limits.stall_budget, limits.copy_budget_bytes),
       room_(memory),
-      parts_{memory,    engine, limits_, stops_,      copiers_,   pace_,
+      parts_{memory,    engine, limits_, stops_,      copiers_,   budget_,
              forecast_, room_,  reach_,  *callbacks_, observers_, importers_},
       waited_(parts_),
       preparation_(memory, copiers_, stops_) {

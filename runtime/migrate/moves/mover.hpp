@@ -92,7 +92,7 @@ class Mover final : private LiveTasks {
   /// in the order of the submissions.
   std::vector<std::shared_ptr<MigrationTask>> submit_all(std::vector<Submission> submissions);
   /// From now on, gates may overdraw the stall budget by so much; zero: no more.
-  void allow_ahead(std::chrono::nanoseconds stall) { pace_.allow_ahead(stall); }
+  void allow_ahead(std::chrono::nanoseconds stall) { budget_.allow_ahead(stall); }
   /// One watcher at a time; an empty one removes it. Blocks: while the former is being called.
   void watch(MoveWatcher watcher) { observers_.watch(std::move(watcher)); }
   /// Like `watch`, for each step of each chunk's move.
@@ -187,7 +187,7 @@ class Mover final : private LiveTasks {
   LiveCopiers copiers_;
   Stops stops_;
   const Reach reach_;
-  Pace pace_;
+  StallBudget budget_;
   StallForecast forecast_;
   RoomRequests room_;
   MoveObservers observers_;

@@ -2,8 +2,6 @@
 // budget is also used up. Method: random stops, and every window that could be the worst.
 #include "migrate/gates/stall_budget.hpp"
 
-#include "migrate/gates/pace.hpp"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -141,8 +139,8 @@ TEST(StallBudget, AnEndlessStallIsPaidForInFiniteTime) {
   EXPECT_LT(budget.next_copy({}), std::chrono::hours(2));
 }
 
-TEST(Pace, ACopyBeginsSoThatItEndsWhenTheNextStopIsAllowed) {
-  Pace pace(milliseconds(100), 0);
+TEST(StallBudget, ACopyBeginsSoThatItEndsWhenTheNextStopIsAllowed) {
+  StallBudget pace(milliseconds(100), 0);
   pace.spent_stall(seconds(1), milliseconds(200));
   const TimePoint next = pace.next_stop(seconds(1));
   ASSERT_GT(next, seconds(2));
@@ -151,16 +149,16 @@ TEST(Pace, ACopyBeginsSoThatItEndsWhenTheNextStopIsAllowed) {
   EXPECT_EQ(pace.next_copy(seconds(1), {}), seconds(1));
 }
 
-TEST(Pace, EachCopyIsPaidForByTheOnesBehindIt) {
-  Pace pace({}, 1000);
+TEST(StallBudget, EachCopyIsPaidForByTheOnesBehindIt) {
+  StallBudget pace({}, 1000);
   ASSERT_TRUE(pace.try_book_copy(seconds(1), 1000));
   EXPECT_EQ(pace.next_copy(seconds(1), {}), seconds(2));
   ASSERT_TRUE(pace.try_book_copy(seconds(2), 500));
   EXPECT_EQ(pace.next_copy(seconds(2), {}), seconds(2) + milliseconds(500));
 }
 
-TEST(Pace, ACopyThatMustBeginNowIsBookedOnlyIfTheBudgetAllowsIt) {
-  Pace pace(milliseconds(1), 1000);
+TEST(StallBudget, ACopyThatMustBeginNowIsBookedOnlyIfTheBudgetAllowsIt) {
+  StallBudget pace(milliseconds(1), 1000);
   pace.spent_stall(seconds(1), seconds(1));
   EXPECT_TRUE(pace.try_book_copy(seconds(1), 1000)) << "the budget for stops does not matter";
   EXPECT_FALSE(pace.try_book_copy(seconds(1), 1));
