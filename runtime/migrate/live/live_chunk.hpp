@@ -69,7 +69,7 @@ struct LiveChunk {
 struct LiveBatch {
   std::vector<LiveChunk*> chunks;  ///< In the order in which they switch.
 
-  // --- `StopTries`.
+  // --- `MoveConditions`.
   TimePoint first_try{0};
   TimePoint deadline{0};  ///< For all tries.
   int tries = 0;          ///< Tries that were given up, except those that only waited.

@@ -32,8 +32,7 @@ LiveMove::LiveMove(const MoveParts& parts, LiveTasks& tasks, std::shared_ptr<Mig
       clock_(parts.memory.driver().clock()),
       ranges_(parts, tasks, std::move(first)),
       conditions_(parts, ranges_),
-      staging_(parts, ranges_, conditions_),
-      tries_(parts, conditions_) {}
+      staging_(parts, ranges_, conditions_) {}
 
 void LiveMove::run() noexcept {
   begin();
@@ -66,7 +65,7 @@ void LiveMove::begin() {
   concerned_ = range->first_left();
   if (concerned_ == nullptr) return;
   ending_what_fails([&] {
-    conditions_.require_movable(*range, tries_.deadline(*range));
+    conditions_.require_movable(*range, conditions_.deadline(*range));
     staging_.reserve_all(*range);
   });
 }
@@ -81,12 +80,12 @@ void LiveMove::move_next(LiveChunk& first) {
                   "work of the runtime on the chunk does not end");
     }
     conditions_.require_going_on();
-    if (!conditions_.movable(first.range, tries_.deadline(first.range))) return;
+    if (!conditions_.movable(first.range, conditions_.deadline(first.range))) return;
     first.range.pinned_since.reset();
     require_stop(first);
     batch_.emplace(staging_.make_batch(first));
     staging_.stage_ahead(*batch_);
-    tries_.begin(*batch_);
+    conditions_.begin_tries(*batch_);
     while (batch_) try_batch();
   });
 }
@@ -168,7 +167,7 @@ void LiveMove::give_up_or_back_off(LiveBatch& batch, const Try& last) {
   }
   // Told ahead, streams have to arrive as predicted.
   if (refusal.why == StopRefusal::predicted_skew) batch.blocked = false;
-  const auto error = tries_.give_up_or_back_off(batch, refusal, last.stood);
+  const auto error = conditions_.give_up_or_back_off(batch, refusal, last.stood);
   if (!error) return;
   if (error->kind() != ErrorKind::busy) throw *error;
   fail_all(batch, *error);
@@ -200,7 +199,7 @@ void LiveMove::prepare_to_stop(LiveBatch& batch) {
     chunk->range.notices.before(chunk->transaction.slot(), chunk->transaction.from(),
                                 chunk->range.task->to);
   }
-  tries_.await_budget(batch);
+  conditions_.await_budget(batch);
   conditions_.require_going_on();
 }
 
@@ -253,7 +252,7 @@ bool LiveMove::must_settle(const LiveChunk& chunk) const {
 std::optional<LiveMove::Try> LiveMove::stop_once(LiveBatch& batch) {
   AllOperations operations(allocations_of(batch));
   Try result;
-  tries_.set_limit(batch);
+  conditions_.set_limit(batch);
   require_streams(batch);
   concerned_ = &batch.front();
   if (batch.stop() == StopKind::gate) {

@@ -5,7 +5,6 @@
 #include "migrate/live/live_ranges.hpp"
 #include "migrate/live/live_staging.hpp"
 #include "migrate/live/move_conditions.hpp"
-#include "migrate/live/stop_tries.hpp"
 #include "migrate/migration/move_parts.hpp"
 
 #include <exception>
@@ -19,9 +18,9 @@ namespace vma {
 ///
 /// The chunks of a batch are staged (`LiveStaging`: target, copy beside the application), then one
 /// stop switches as many of them as its time allows (`BatchStop`), again and again as needed
-/// (`StopTries`). Meanwhile the chunks that follow are copied. What ends one migration (an error, a
-/// cancellation) leaves the others. One thread, which has the move claims; takes `operations()` for
-/// each stop.
+/// (`MoveConditions`). Meanwhile the chunks that follow are copied. What ends one migration (an
+/// error, a cancellation) leaves the others. One thread, which has the move claims; takes
+/// `operations()` for each stop.
 class LiveMove {
  public:
   /// Requires: `first`'s claim is taken. `tasks` outlives it.
@@ -70,9 +69,8 @@ class LiveMove {
   const MoveParts& parts_;
   Clock& clock_;
   LiveRanges ranges_;
-  const MoveConditions conditions_;
+  MoveConditions conditions_;
   LiveStaging staging_;
-  StopTries tries_;
   std::optional<LiveBatch> batch_;   // The one that is moved now.
   std::optional<Stops::Turn> turn_;  // While it stops anything.
   std::optional<BatchStop> stop_;    // Of the last try.

@@ -2,6 +2,7 @@
 
 #include "base/log.hpp"
 #include "base/process_exit.hpp"
+#include "base/units.hpp"
 
 #include <fmt/format.h>
 
@@ -12,7 +13,10 @@
 namespace vma {
 
 MoveConditions::MoveConditions(const MoveParts& parts, const LiveRanges& ranges)
-    : parts_(parts), clock_(parts.memory.driver().clock()), ranges_(ranges) {}
+    : parts_(parts),
+      clock_(parts.memory.driver().clock()),
+      ranges_(ranges),
+      gate_limit_(parts.limits.gate_limit) {}
 
 void MoveConditions::require_going_on() const {
   ProcessExit::hold_back();
@@ -63,6 +67,79 @@ void MoveConditions::await(const std::function<TimePoint(TimePoint)>& allowed) c
     require_going_on();
     if (time <= now) return;
   }
+}
+
+// --- Tries to stop
+
+TimePoint MoveConditions::deadline(const LiveRange& range) const {
+  const TimePoint begun = range.pinned_since.value_or(clock_.now());
+  return later(begun, parts_.limits.patience_with_gates(range.task->options));
+}
+
+void MoveConditions::begin_tries(LiveBatch& batch) const {
+  batch.first_try = clock_.now();
+  batch.deadline = deadline(batch.front().range);
+}
+
+void MoveConditions::await_budget(LiveBatch& batch) const {
+  const TimePoint asked = clock_.now();
+  await([this](TimePoint now) { return parts_.budget.next_stop(now); });
+  batch.deadline += clock_.now() - asked;
+}
+
+std::optional<Error> MoveConditions::give_up_or_back_off(LiveBatch& batch,
+                                                         const GateRefusal& refusal, bool stood) {
+  const TimePoint now = clock_.now();
+  const LiveChunk* const broken = batch.broken();
+  const LiveChunk& named = broken != nullptr ? *broken : batch.front();
+  const Allocation& allocation = named.range.allocation;
+  const auto tried = [&] {
+    return fmt::format("the chunk at offset {} did not move, tried {} time(s) in {:.0f} ms; {}: {}",
+                       named.transaction.slot() * allocation.geometry().chunk_bytes,
+                       batch.tries + batch.waits + 1, in_ms(now - batch.first_try),
+                       to_string(refusal.why), refusal.detail);
+  };
+  if (refusal.why == StopRefusal::not_arrived && stood)
+    parts_.stops.attached().stop_together(allocation.begin());
+  if (broken != nullptr) return Error(ErrorKind::driver_failure, live_move_call, tried());
+  // Such a try stops nothing: the deadline alone bounds how many there are.
+  const bool only_waited =
+      !stood && (refusal.why == StopRefusal::not_arrived || refusal.why == StopRefusal::capture ||
+                 refusal.why == StopRefusal::copies_busy);
+  const bool often_enough = !only_waited && batch.tries >= parts_.limits.gate_retries;
+  if (often_enough || now >= batch.deadline) {
+    return Error(ErrorKind::busy, live_move_call,
+                 fmt::format("{}. {}", tried(), advice(refusal.why, stood)));
+  }
+  if (refusal.why == StopRefusal::streams_changed) ++batch.yields;
+  widen_limit(refusal, stood);
+  back_off(stood && refusal.why != StopRefusal::predicted_skew, batch.tries);
+  // All copies of the program have waited for this try: they get at least as long as that.
+  if (refusal.why == StopRefusal::copies_busy)
+    pause_until(clock_.now() + NoCopies::unstopped_limit * (batch.waits + 1));
+  ++(only_waited ? batch.waits : batch.tries);
+  return std::nullopt;
+}
+
+/// For reasons that are likely to end another try with the same limit, too. A measurement of the
+/// backlogs stops nothing, so it counts only for the skew that it predicts.
+void MoveConditions::widen_limit(const GateRefusal& refusal, bool stood) noexcept {
+  const bool late = refusal.why == StopRefusal::predicted_skew ||
+                    refusal.why == StopRefusal::settle_late ||
+                    (refusal.why == StopRefusal::not_arrived && stood);
+  if (!late) return;
+  const auto limit_max = std::max(parts_.limits.gate_limit, parts_.limits.gate_limit_max);
+  gate_limit_ = std::min(2 * gate_limit_, limit_max);
+}
+
+/// Collectives that wait for each other across GPUs may be cut in two by a gate, and need a while
+/// to recover.
+void MoveConditions::back_off(bool may_be_cut, int attempt) const {
+  constexpr int limits_after_two = 20;
+  const auto limit = parts_.limits.gate_limit;
+  const auto pause =
+      attempt < 2 || !may_be_cut ? limit * (attempt + 1) : limit * limits_after_two * (attempt - 1);
+  pause_until(clock_.now() + pause);
 }
 
 }  // namespace vma
