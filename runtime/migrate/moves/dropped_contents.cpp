@@ -1,17 +1,117 @@
 #include "migrate/moves/dropped_contents.hpp"
 
 #include "base/mapping_limit.hpp"
+#include "memory/allocation.hpp"
 #include "migrate/migration/migration_error.hpp"
+#include "migrate/migration/move_notices.hpp"
 
+#include <algorithm>
+#include <cstddef>
 #include <exception>
 #include <utility>
+#include <vector>
 
 namespace vma {
 namespace {
 
 constexpr const char* resume_call = "vma::resume";
 
-}  // namespace
+/// The slots of the range that are dropped, or those that are not: what the report is about.
+std::vector<std::size_t> slots_of(const Allocation& allocation, SlotRange range, bool dropped,
+                                  MigrationReport& report) {
+  std::vector<std::size_t> slots;
+  for (std::size_t slot = range.first; slot < range.end; ++slot) {
+    if (allocation.dropped(slot) != dropped) continue;
+    slots.push_back(slot);
+    report.bytes_asked += allocation.geometry().slot_bytes(slot);
+  }
+  report.chunks = static_cast<int>(slots.size());
+  return slots;
+}
+
+Outcome outcome_of(const MigrationReport& report, const Allocation& allocation) noexcept {
+  if (report.chunks_moved == report.chunks) return Outcome::done;
+  if (report.failures.empty() && allocation.being_freed) return Outcome::cancelled;
+  return report.chunks_moved == 0 ? Outcome::failed : Outcome::partly;
+}
+
+/// Tells the hooks of each slot that `body` drops or restores; they run without `operations()`.
+template <typename Body>
+MigrationReport tell_hooks(const MoveParts& parts, Allocation& allocation, SlotRange range,
+                           bool drops, Location to, Body&& body) {
+  MoveNotices notices(allocation, parts.callbacks);
+  std::vector<std::size_t> slots;
+  for (std::size_t slot = range.first; slot < range.end; ++slot) {
+    if (allocation.dropped(slot) == drops) continue;
+    const Location from = allocation.home(slot);
+    notices.before(slot, from, drops ? from : to);
+    slots.push_back(slot);
+  }
+  // Slots that `note_changed` does not name are unchanged, or dark.
+  const auto note_changed = [&](const MigrationReport* failed) {
+    const auto is_dark = [&](std::size_t slot) {
+      const std::size_t offset = slot * allocation.geometry().chunk_bytes;
+      return failed != nullptr && std::ranges::any_of(failed->failures, [&](const auto& failure) {
+               return failure.poisoned && failure.offset == offset;
+             });
+    };
+    std::erase_if(slots, [&](std::size_t slot) { return allocation.dropped(slot) != drops; });
+    for (const std::size_t slot : slots) {
+      if (!is_dark(slot)) notices.after(slot, true);
+    }
+    if (!slots.empty()) allocation.placed_at = parts.memory.driver().clock().now();
+    parts.memory.tell_changed(allocation);
+  };
+  MigrationReport report;
+  try {
+    const MutexLock operations(allocation.operations());
+    report = body();
+  } catch (const Error& error) {
+    note_changed(error.report());
+    throw;
+  } catch (...) {
+    note_changed(nullptr);
+    throw;
+  }
+  note_changed(nullptr);
+  return report;
+}
+
+/// Gives up the chunks of one allocation with their bytes.
+///
+/// A dropped slot stays dark after the hold, since its owner wants it so: the hold only waits for
+/// the work that was submitted before (I2). The chunks go back to the driver once work continues.
+/// One thread, which has the allocation's move claim and `operations()`.
+class HeldDrop {
+ public:
+  HeldDrop(const MoveParts& parts, Allocation& allocation, SlotRange range,
+           const MigrateOptions& options);
+  ~HeldDrop();  // Gives back what `run` has not.
+  HeldDrop(const HeldDrop&) = delete;
+  HeldDrop& operator=(const HeldDrop&) = delete;
+
+  /// Throws: Error with the report.
+  MigrationReport run();
+
+ private:
+  void plan();
+  void drop_held();
+  void drop_all(StoppedWork* hold);
+  void drop_one(std::size_t slot, StoppedWork* hold);
+  void finish(TimePoint start) noexcept;
+  void give_back() noexcept;
+
+  const MoveParts& parts_;
+  Memory& memory_;
+  Clock& clock_;
+  Allocation& allocation_;
+  const SlotRange range_;
+  const MigrateOptions& options_;
+  MigrationReport report_;
+  std::vector<std::size_t> slots_;  // That show something.
+  std::vector<Chunk> chunks_;       // Unmapped; capacity is reserved for all.
+  TimePoint let_through_{0};        // When a driver call of ours last returned under the hold.
+};
 
 HeldDrop::HeldDrop(const MoveParts& parts, Allocation& allocation, SlotRange range,
                    const MigrateOptions& options)
@@ -44,12 +144,7 @@ MigrationReport HeldDrop::run() {
 }
 
 void HeldDrop::plan() {
-  for (std::size_t slot = range_.first; slot < range_.end; ++slot) {
-    if (allocation_.dropped(slot)) continue;
-    slots_.push_back(slot);
-    report_.bytes_asked += allocation_.geometry().slot_bytes(slot);
-  }
-  report_.chunks = static_cast<int>(slots_.size());
+  slots_ = slots_of(allocation_, range_, false, report_);
   chunks_.reserve(slots_.size());  // Nothing may throw between an unmap and its record.
 }
 
@@ -106,13 +201,7 @@ void HeldDrop::drop_one(std::size_t slot, StoppedWork* hold) {
 void HeldDrop::finish(TimePoint start) noexcept {
   report_.chunks_moved = static_cast<int>(chunks_.size());
   for (const Chunk& chunk : chunks_) report_.bytes_moved += chunk.size_bytes();
-  if (chunks_.size() == slots_.size()) {
-    report_.outcome = Outcome::done;
-  } else if (report_.failures.empty() && allocation_.being_freed) {
-    report_.outcome = Outcome::cancelled;
-  } else {
-    report_.outcome = chunks_.empty() ? Outcome::failed : Outcome::partly;
-  }
+  report_.outcome = outcome_of(report_, allocation_);
   {
     const PhaseTimer timer(clock_, report_.phases.retire);
     give_back();
@@ -124,6 +213,38 @@ void HeldDrop::give_back() noexcept {
   for (Chunk& chunk : chunks_) memory_.chunks().dismiss(std::move(chunk));
   chunks_.clear();
 }
+
+/// Gives memory to slots whose contents were dropped.
+///
+/// Allocates and zeroes all memory of the range before its first slot shows any; if that fails,
+/// nothing changes. One thread, which has the allocation's move claim and `operations()`.
+class Restoration {
+ public:
+  Restoration(const MoveParts& parts, Allocation& allocation, SlotRange range, Location at);
+  ~Restoration();  // Chunks that no slot shows go to the cache.
+  Restoration(const Restoration&) = delete;
+  Restoration& operator=(const Restoration&) = delete;
+
+  /// Throws: Error with the report.
+  MigrationReport run();
+
+ private:
+  void plan();
+  void obtain();
+  void show(std::size_t slot, Chunk& chunk);
+  void tell_restored(std::size_t slot, Location from) noexcept;
+  void finish(TimePoint start) noexcept;
+
+  const MoveParts& parts_;
+  Memory& memory_;
+  Clock& clock_;
+  Allocation& allocation_;
+  const SlotRange range_;
+  const Location at_;
+  MigrationReport report_;
+  std::vector<std::size_t> slots_;  // The dropped ones.
+  std::vector<Chunk> chunks_;       // One for each of `slots_`; empty once shown.
+};
 
 Restoration::Restoration(const MoveParts& parts, Allocation& allocation, SlotRange range,
                          Location at)
@@ -158,12 +279,7 @@ MigrationReport Restoration::run() {
 
 void Restoration::plan() {
   parts_.reach.require_atomics(allocation_, range_, at_, resume_call);
-  for (std::size_t slot = range_.first; slot < range_.end; ++slot) {
-    if (!allocation_.dropped(slot)) continue;
-    slots_.push_back(slot);
-    report_.bytes_asked += allocation_.geometry().slot_bytes(slot);
-  }
-  report_.chunks = static_cast<int>(slots_.size());
+  slots_ = slots_of(allocation_, range_, true, report_);
   chunks_.reserve(slots_.size());
 }
 
@@ -219,14 +335,25 @@ void Restoration::tell_restored(std::size_t slot, Location from) noexcept {
 }
 
 void Restoration::finish(TimePoint start) noexcept {
-  if (report_.chunks_moved == report_.chunks) {
-    report_.outcome = Outcome::done;
-  } else if (report_.failures.empty() && allocation_.being_freed) {
-    report_.outcome = Outcome::cancelled;
-  } else {
-    report_.outcome = report_.chunks_moved == 0 ? Outcome::failed : Outcome::partly;
-  }
+  report_.outcome = outcome_of(report_, allocation_);
   report_.wall = clock_.now() - start;
+}
+
+}  // namespace
+
+MigrationReport drop_contents(const MoveParts& parts, Allocation& allocation, SlotRange range,
+                              const MigrateOptions& options) {
+  return tell_hooks(parts, allocation, range, true, {}, [&] {
+    require_no_loss(allocation, "vma::park");
+    require_no_pin(allocation, "vma::park");
+    return HeldDrop(parts, allocation, range, options).run();
+  });
+}
+
+MigrationReport restore_contents(const MoveParts& parts, Allocation& allocation, SlotRange range,
+                                 Location at) {
+  return tell_hooks(parts, allocation, range, false, at,
+                    [&] { return Restoration(parts, allocation, range, at).run(); });
 }
 
 }  // namespace vma

@@ -8,6 +8,7 @@
 #include "migrate/migration/migration_task.hpp"
 #include "migrate/migration/move_parts.hpp"
 #include "migrate/migration/requests.hpp"
+#include "migrate/moves/dropped_contents.hpp"
 #include "migrate/moves/preparation.hpp"
 #include "migrate/moves/task_queue.hpp"
 #include "migrate/moves/waited_moves.hpp"
@@ -64,13 +65,13 @@ class Mover final : private LiveTasks {
   /// options except the deadline are ignored. Requires: as `move`. Throws: Error with the report;
   /// each slot is dropped or unchanged.
   MigrationReport drop(Allocation& allocation, SlotRange range, const MigrateOptions& options) {
-    return waited_.drop(allocation, range, options);
+    return drop_contents(parts_, allocation, range, options);
   }
   /// Gives the dropped slots of the range zeroed memory at `at`; stops nothing, since nothing can
   /// be using them. Requires: as `move`. Throws: Error with the report; each slot has memory or is
   /// still dropped. If there is no room for all, none gets memory; the pressure is asked first.
   MigrationReport restore(Allocation& allocation, SlotRange range, Location at) {
-    return waited_.restore(allocation, range, at);
+    return restore_contents(parts_, allocation, range, at);
   }
   /// Switches imported memory to the chunks, as another process decides. Requires: as `move`.
   /// Throws: Error{pinned, cancelled, busy} and what the driver throws; then nothing has changed,

@@ -4,7 +4,6 @@
 #include "migrate/migration/migration_error.hpp"
 #include "migrate/migration/move_notices.hpp"
 #include "migrate/migration/target_reservation.hpp"
-#include "migrate/moves/dropped_contents.hpp"
 #include "migrate/moves/held_follow.hpp"
 #include "migrate/moves/held_ranges.hpp"
 #include "migrate/moves/held_move.hpp"
@@ -154,58 +153,6 @@ void WaitedMoves::note_end(Allocation& allocation, const MigrationReport& report
   parts_.observers.ended(allocation, report);
 }
 
-// --- Dropped contents
-
-template <typename Body>
-MigrationReport WaitedMoves::tell_hooks(Allocation& allocation, SlotRange range, bool drops,
-                                        Location to, Body&& body) {
-  MoveNotices notices(allocation, parts_.callbacks);
-  std::vector<std::size_t> slots;
-  for (std::size_t slot = range.first; slot < range.end; ++slot) {
-    if (allocation.dropped(slot) == drops) continue;
-    const Location from = allocation.home(slot);
-    notices.before(slot, from, drops ? from : to);
-    slots.push_back(slot);
-  }
-  // Slots that `note_changed` does not name are unchanged, or dark.
-  const auto note_changed = [&](const MigrationReport* failed) {
-    const auto is_dark = [&](std::size_t slot) {
-      const std::size_t offset = slot * allocation.geometry().chunk_bytes;
-      return failed != nullptr && std::ranges::any_of(failed->failures, [&](const auto& failure) {
-               return failure.poisoned && failure.offset == offset;
-             });
-    };
-    std::erase_if(slots, [&](std::size_t slot) { return allocation.dropped(slot) != drops; });
-    for (const std::size_t slot : slots) {
-      if (!is_dark(slot)) notices.after(slot, true);
-    }
-    if (!slots.empty()) allocation.placed_at = parts_.memory.driver().clock().now();
-    parts_.memory.tell_changed(allocation);
-  };
-  MigrationReport report;
-  try {
-    const MutexLock operations(allocation.operations());
-    report = body();
-  } catch (const Error& error) {
-    note_changed(error.report());
-    throw;
-  } catch (...) {
-    note_changed(nullptr);
-    throw;
-  }
-  note_changed(nullptr);
-  return report;
-}
-
-MigrationReport WaitedMoves::drop(Allocation& allocation, SlotRange range,
-                                  const MigrateOptions& options) {
-  return tell_hooks(allocation, range, true, {}, [&] {
-    require_no_loss(allocation, "vma::park");
-    require_no_pin(allocation, "vma::park");
-    return HeldDrop(parts_, allocation, range, options).run();
-  });
-}
-
 MigrationReport WaitedMoves::follow(Allocation& allocation, std::span<LedChunk> chunks,
                                     const MigrateOptions& options, LedMove& leader) {
   MoveNotices notices(allocation, parts_.callbacks);  // Slots that `after` does not name stayed.
@@ -223,11 +170,6 @@ MigrationReport WaitedMoves::follow(Allocation& allocation, std::span<LedChunk> 
   for (const std::size_t slot : slots) notices.after(slot, true);
   allocation.placed_at = parts_.memory.driver().clock().now();
   return report;
-}
-
-MigrationReport WaitedMoves::restore(Allocation& allocation, SlotRange range, Location at) {
-  return tell_hooks(allocation, range, false, at,
-                    [&] { return Restoration(parts_, allocation, range, at).run(); });
 }
 
 }  // namespace vma

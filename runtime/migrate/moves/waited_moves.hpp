@@ -18,16 +18,14 @@ class WaitedMoves {
   /// The parts outlive it.
   explicit WaitedMoves(const MoveParts& parts) : parts_(parts) {}
 
-  /// `Mover::move`, `move_all`, `drop`, `follow` and `restore`.
+  /// `Mover::move`, `move_all` and `follow`.
   MigrationReport move(Allocation& allocation, SlotRange range, Location to,
                        const MigrateOptions& options, const MoveTerms& terms);
   std::vector<RangeResult> move_all(std::span<const RequestedRange> wanted,
                                     const MigrateOptions& options, const MoveTerms& terms,
                                     GroupAccount& account);
-  MigrationReport drop(Allocation& allocation, SlotRange range, const MigrateOptions& options);
   MigrationReport follow(Allocation& allocation, std::span<LedChunk> chunks,
                          const MigrateOptions& options, LedMove& leader);
-  MigrationReport restore(Allocation& allocation, SlotRange range, Location at);
 
   /// Moves all ranges under one hold; each has its report and its failure afterwards. A range to
   /// which a hook was added meanwhile is left `untold`, for another call. Requires: the caller has
@@ -42,10 +40,6 @@ class WaitedMoves {
  private:
   void conclude(HeldRange& range, const MoveTerms& terms) noexcept;
   RangeResult result_of(HeldRange& range) const noexcept;
-  /// Tells the hooks of each slot that `body` drops or restores; they run without `operations()`.
-  template <typename Body>
-  MigrationReport tell_hooks(Allocation& allocation, SlotRange range, bool drops, Location to,
-                             Body&& body);
 
   const MoveParts& parts_;
   const MoveErrors errors_{"vma::migrate"};
