@@ -101,4 +101,9 @@ class Poll {
 /// because a stepped machine calls it from any of its threads.
 bool poll_until(Clock& clock, TimePoint deadline, const std::function<bool()>& ready);
 
+/// Waits for the time alone, as `poll_until` does.
+inline void nap_until(Clock& clock, TimePoint time) {
+  poll_until(clock, time, [] { return false; });
+}
+
 }  // namespace vma

@@ -148,7 +148,7 @@ void Hold::await_no_enqueues(TimePoint deadline) {
   while (const char* const why = no_enqueues_.begin(limit)) {
     const TimePoint now = clock.now();
     if (now >= deadline) throw Error(ErrorKind::busy, "vma::migrate", why);
-    poll_until(clock, std::min<TimePoint>(deadline, now + pause), [] { return false; });
+    nap_until(clock, std::min<TimePoint>(deadline, now + pause));
   }
 }
 
@@ -182,7 +182,7 @@ std::unique_lock<std::shared_timed_mutex> Hold::look_for_captures(TimePoint dead
                   "a thread of the program begins a capture, or lets a stream wait for an event; "
                   "move again, or use migrate_async, which tries again");
     }
-    poll_until(clock, std::min(deadline, clock.now() + pause), [] { return false; });
+    nap_until(clock, std::min(deadline, clock.now() + pause));
   }
 }
 
@@ -284,7 +284,7 @@ void Hold::await_copies(TimePoint deadline) {
          !no_copies_.begin(clock, std::min(deadline, clock.now() + NoCopies::unstopped_limit))) {
     const TimePoint next = std::min(deadline, clock.now() + NoCopies::unstopped_limit);
     if (next == deadline) hold_copies_back(deadline);
-    poll_until(clock, next, [] { return false; });
+    nap_until(clock, next);
   }
 }
 

@@ -315,7 +315,7 @@ bool LiveMove::await_first(LiveBatch& batch, AllOperations& operations) {
   const TimePoint end = clock_.now() + batch.gate_limit;
   while (!operations.try_take()) {
     if (clock_.now() >= end) return false;
-    poll_until(clock_, std::min<TimePoint>(end, clock_.now() + look_period), [] { return false; });
+    nap_until(clock_, std::min<TimePoint>(end, clock_.now() + look_period));
   }
   return chunks_ready(batch) && std::ranges::all_of(batch.chunks, [&](const LiveChunk* chunk) {
            return chunk->settles || !must_settle(*chunk);

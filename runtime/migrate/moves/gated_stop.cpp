@@ -70,7 +70,7 @@ void GatedStop::prepare_for_next(const GateRefusal& refusal) {
   const TimePoint next = std::min(deadline_, later(clock_.now(), pause));
   gate_limit_ =
       std::min(2 * gate_limit_, std::max(parts_.limits.gate_limit, parts_.limits.gate_limit_max));
-  poll_until(clock_, next, [] { return false; });
+  nap_until(clock_, next);
 }
 
 /// Nothing is stopped on return.

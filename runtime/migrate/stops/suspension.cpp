@@ -96,8 +96,7 @@ void Suspension::hold_copies_back(TimePoint deadline) {
                               "each of {} tries. End it, or set a longer MigrateOptions::deadline",
                               tries));
     }
-    poll_until(clock, std::min(deadline, clock.now() + NoCopies::unstopped_limit),
-               [] { return false; });
+    nap_until(clock, std::min(deadline, clock.now() + NoCopies::unstopped_limit));
   }
 }
 
@@ -142,7 +141,7 @@ void Suspension::open() noexcept {
   let_go();
   for (auto period = resume_period; state_ != State::on && clock.now() < deadline;
        period = std::min(2 * period, resume_period_max)) {
-    poll_until(clock, std::min<TimePoint>(deadline, clock.now() + period), [] { return false; });
+    nap_until(clock, std::min<TimePoint>(deadline, clock.now() + period));
     let_go();
   }
   {
@@ -194,7 +193,7 @@ void Suspension::resume_at_exit() noexcept {
   }
   suspension->let_go();
   while (suspension->state_ != State::on && wall.now() < deadline) {
-    poll_until(wall, std::min(deadline, wall.now() + resume_period), [] { return false; });
+    nap_until(wall, std::min(deadline, wall.now() + resume_period));
     suspension->let_go();
   }
 }

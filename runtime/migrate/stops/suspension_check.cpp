@@ -161,7 +161,7 @@ void require_that_kernels_stand(Driver& driver, Counter& counter, Suspensions& s
   }
   bool stands = false;
   suspensions.during(Suspension::Of::everything, [&] {
-    poll_until(driver.clock(), driver.clock().now() + arrival_time, [] { return false; });
+    nap_until(driver.clock(), driver.clock().now() + arrival_time);
     stands = !counter.counts(watch_time);
   });
   if (!stands) throw failed("a kernel runs on while it is suspended");
