@@ -35,18 +35,34 @@ CopyEngine::CopyEngine(Driver& driver, const Topology& topology, ContextsInUse& 
 CopyEngine::~CopyEngine() {
   const MutexLock turn(slow_turn_);
   const MutexLock lock(mutex_);
-  for (auto& [key, route] : routes_) release(*route);
-  for (const auto& route : left_) release(*route);
+  routes_.clear();
+  left_.clear();
 }
 
-void CopyEngine::release(Route& route) noexcept {
-  if (route.bounce) release(*route.bounce);
-  for (const BoundStream stream : {route.stream, route.spare}) {
-    if (is_none(stream.handle)) continue;
-    ledger_.undo("a stream of the copy engine", [&] { driver_.destroy_stream(stream); });
+CopyEngine::Route::~Route() {
+  bounce.reset();
+  for (const BoundStream each : {stream, spare}) {
+    if (is_none(each.handle)) continue;
+    ledger.undo("a stream of the copy engine", [&] { driver.destroy_stream(each); });
   }
-  if (is_none(route.kernel)) return;
-  ledger_.undo("a kernel of the copy engine", [&] { driver_.unload_kernel(route.kernel); });
+  if (is_none(kernel)) return;
+  ledger.undo("a kernel of the copy engine", [&] { driver.unload_kernel(kernel); });
+}
+
+CopyEngine::Bounce::~Bounce() {
+  for (int side = 0; side < 2; ++side) {
+    if (void* buffer = buffers[side]) {
+      ledger.undo("a buffer of the copy engine",
+                  [&] { driver.free_pinned(second.context, buffer); });
+    }
+    for (const EventHandle event : {filled[side], emptied[side]}) {
+      if (!is_none(event))
+        ledger.undo("an event of the copy engine", [&] { driver.destroy_event(event); });
+    }
+  }
+  if (!is_none(second.handle)) {
+    ledger.undo("a stream of the copy engine", [&] { driver.destroy_stream(second); });
+  }
 }
 
 /// For bytes that no single GPU can carry.
@@ -97,12 +113,13 @@ CopyEngine::Route& CopyEngine::prepared(const Key& key) {
 }
 
 std::unique_ptr<CopyEngine::Route> CopyEngine::make_route(const Key& key) {
-  auto route = std::make_unique<Route>();
   const auto whole = choice_.choose(key.from, key.to, key.under);
   const CopyContexts::Chosen chosen =
       whole ? *whole : choice_.choose_on(default_device(key.from, key.to), key.under);
-  if (chosen.kind == CopyContext::application) route->application = chosen.device;
+  const bool application = chosen.kind == CopyContext::application;
   try {
+    auto route = std::make_unique<Route>(driver_, ledger_);
+    if (application) route->application = chosen.device;
     const ContextHandle context = choice_.open(chosen);
     route->stream = driver_.create_stream(context, StreamKind::non_blocking);
     route->spare = driver_.create_stream(context, StreamKind::non_blocking);
@@ -112,16 +129,12 @@ std::unique_ptr<CopyEngine::Route> CopyEngine::make_route(const Key& key) {
     // would take multiprocessors from the program.
     const bool idle = chosen.kind == CopyContext::own && key.under == CopyUnder::hold;
     if (whole && between_gpus && idle) load_kernel(*route, chosen.device);
+    return route;
   } catch (const Error& error) {
-    release(*route);
-    if (!route->application || !context_is_broken(error.native())) throw;
-    choice_.avoid(*route->application);
+    if (!application || !context_is_broken(error.native())) throw;
+    choice_.avoid(chosen.device);
     return make_route(key);  // In a context of the runtime's own.
-  } catch (...) {
-    release(*route);
-    throw;
   }
-  return route;
 }
 
 /// Copies go on without it: by a copy engine they only take longer.
@@ -152,36 +165,15 @@ bool CopyEngine::leave(const Key& key, const Route& broken) {
 
 std::unique_ptr<CopyEngine::Bounce> CopyEngine::make_bounce(ContextHandle first, DeviceId second,
                                                             CopyUnder under) {
-  auto bounce = std::make_unique<Bounce>();
-  try {
-    bounce->second = driver_.create_stream(choice_.open(choice_.choose_on(second, under)),
-                                           StreamKind::non_blocking);
-    for (int side = 0; side < 2; ++side) {
-      bounce->buffers[side] = driver_.allocate_pinned(first, bounce_bytes);
-      bounce->filled[side] = driver_.create_event(first);
-      bounce->emptied[side] = driver_.create_event(bounce->second.context);
-    }
-  } catch (...) {
-    release(*bounce);
-    throw;
+  auto bounce = std::make_unique<Bounce>(driver_, ledger_);
+  bounce->second = driver_.create_stream(choice_.open(choice_.choose_on(second, under)),
+                                         StreamKind::non_blocking);
+  for (int side = 0; side < 2; ++side) {
+    bounce->buffers[side] = driver_.allocate_pinned(first, bounce_bytes);
+    bounce->filled[side] = driver_.create_event(first);
+    bounce->emptied[side] = driver_.create_event(bounce->second.context);
   }
   return bounce;
-}
-
-void CopyEngine::release(Bounce& bounce) noexcept {
-  for (int side = 0; side < 2; ++side) {
-    if (void* buffer = bounce.buffers[side]) {
-      ledger_.undo("a buffer of the copy engine",
-                   [&] { driver_.free_pinned(bounce.second.context, buffer); });
-    }
-    for (const EventHandle event : {bounce.filled[side], bounce.emptied[side]}) {
-      if (!is_none(event))
-        ledger_.undo("an event of the copy engine", [&] { driver_.destroy_event(event); });
-    }
-  }
-  if (!is_none(bounce.second.handle)) {
-    ledger_.undo("a stream of the copy engine", [&] { driver_.destroy_stream(bounce.second); });
-  }
 }
 
 void CopyEngine::prepare(Location from, Location to, std::size_t copies, CopyUnder under) {

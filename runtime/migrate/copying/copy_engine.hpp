@@ -89,6 +89,13 @@ class CopyEngine {
 
  private:
   struct Bounce {  // A pair of pinned buffers, used alternately.
+    Bounce(Driver& of, Ledger& notes) : driver(of), ledger(notes) {}
+    ~Bounce();
+    Bounce(const Bounce&) = delete;
+    Bounce& operator=(const Bounce&) = delete;
+
+    Driver& driver;
+    Ledger& ledger;
     BoundStream second;
     std::array<void*, 2> buffers{};
     std::array<EventHandle, 2> filled{};
@@ -96,6 +103,13 @@ class CopyEngine {
     bool used = false;
   };
   struct Route {
+    Route(Driver& of, Ledger& notes) : driver(of), ledger(notes) {}
+    ~Route();
+    Route(const Route&) = delete;
+    Route& operator=(const Route&) = delete;
+
+    Driver& driver;
+    Ledger& ledger;
     Mutex enqueuing;                      // Keeps the pieces of one bounced copy together.
     std::optional<DeviceId> application;  // It runs in that GPU's primary context.
     BoundStream stream;
@@ -118,7 +132,6 @@ class CopyEngine {
   std::unique_ptr<Bounce> make_bounce(ContextHandle first, DeviceId second, CopyUnder under)
       VMART_REQUIRES(slow_turn_);
   void load_kernel(Route& route, DeviceId device) VMART_REQUIRES(slow_turn_);
-  void release(Route& route) noexcept;
   bool leave(const Key& key, const Route& broken);
   template <typename Body>
   void on_route(const Chunk& chunk, Body&& body);
@@ -129,7 +142,6 @@ class CopyEngine {
   /// Waits until no work of the stream runs, even if the first waits fail. If all waits fail, or
   /// `deadline` passes, returns false and counts a leak.
   bool settle(BoundStream stream, TimePoint deadline = never) noexcept;
-  void release(Bounce& bounce) noexcept;
 
   Driver& driver_;
   const Topology& topology_;
