@@ -7,6 +7,7 @@
 
 #include <exception>
 #include <new>
+#include <string>
 #include <utility>
 
 namespace vma {
@@ -24,19 +25,9 @@ void Preparation::begin_for(Address scope) noexcept {
   begin_suspensions();
   try {
     for (const AttachedStreams::Stream& stream : stops_.attached().in_scope(scope)) {
-      begin(stream.device);
+      begin(Kind::gate, stream.device, [this, device = stream.device] { prepare(device); });
     }
   } catch (const std::bad_alloc&) {  // The first move will take longer.
-  }
-}
-
-void Preparation::begin(DeviceId device) noexcept {
-  try {
-    const MutexLock lock(mutex_);
-    if (gates_.contains(device)) return;
-    begin(gates_, device, "vmart prep", [this, device] { prepare(device); });
-  } catch (const std::exception& error) {
-    log(LogLevel::debug, "moves off gpu({}) are not prepared: {}", index(device), error.what());
   }
 }
 
@@ -46,38 +37,24 @@ void Preparation::begin_suspensions() noexcept {
     try {
       const ContextHandle program = stops_.unchecked(device);
       if (is_none(program)) continue;
-      const MutexLock lock(mutex_);
-      begin(suspensions_, device, "vmart check",
+      begin(Kind::check, device,
             [this, device, program] { stops_.check_suspension(device, program); });
     } catch (const std::exception& error) {
-      log(LogLevel::debug, "whether work of gpu({}) can be suspended is not tried yet: {}",
-          index(device), error.what());
+      note(Kind::check, device, error);
     }
   }
 }
 
 void Preparation::look_ahead() noexcept {
   if (!stops_.suspends() || memory_.driver().simulated()) return;
-  try {
-    const MutexLock lock(mutex_);
-    if (stopping_ || looking_) return;
-    looking_ = memory_.driver().executor().spawn("vmart look", [this] {
-      try {
-        memory_.driver().prepare_suspensions([this] { return stopping_.load(); });
-      } catch (const std::exception& error) {
-        log(LogLevel::debug, "the first suspension is not prepared: {}", error.what());
-      }
-    });
-  } catch (const std::exception& error) {
-    log(LogLevel::debug, "the first suspension is not prepared: {}", error.what());
-  }
+  begin(Kind::look, DeviceId{},
+        [this] { memory_.driver().prepare_suspensions([this] { return stopping_.load(); }); });
 }
 
 void Preparation::begin_wanted() noexcept {
   try {
     for (const DeviceId device : copiers_.take_wanted()) {
-      const MutexLock lock(mutex_);
-      begin(digests_, device, "vmart digest", [this, device] {
+      begin(Kind::digest, device, [this, device] {
         try {
           copiers_.get(device, true);
         } catch (const std::exception&) {
@@ -91,45 +68,58 @@ void Preparation::begin_wanted() noexcept {
   }
 }
 
-/// Unless the last one for this GPU still runs.
-void Preparation::begin(Jobs& jobs, DeviceId device, const std::string& name,
-                        std::function<void()> run) {
-  if (stopping_) return;
-  Job& job = jobs[device];
-  if (job.task && !*job.ended) return;
-  if (job.task) job.task->join();  // Its thread has nothing left to do.
-  job = {};
-  const auto ended = std::make_shared<std::atomic<bool>>(false);
-  job = {memory_.driver().executor().spawn(fmt::format("{} {}", name, index(device)),
-                                           [this, device, ended, run = std::move(run)] {
-                                             try {
-                                               if (!stopping_) run();
-                                             } catch (const std::exception& error) {
-                                               log(LogLevel::debug,
-                                                   "moves off gpu({}) are not fully prepared: {}",
-                                                   index(device), error.what());
-                                             }
-                                             *ended = true;
-                                           }),
-         ended};
+/// Unless the last one of this kind for the GPU still runs; the first two kinds only once.
+void Preparation::begin(Kind kind, DeviceId device, std::function<void()> run) noexcept {
+  try {
+    const MutexLock lock(mutex_);
+    if (stopping_) return;
+    const auto [place, fresh] = jobs_.try_emplace({kind, device});
+    Job& job = place->second;
+    const bool once = kind == Kind::look || kind == Kind::gate;
+    if ((once && !fresh) || (job.task && !*job.ended)) return;
+    if (job.task) job.task->join();  // Its thread has nothing left to do.
+    job = {};
+    const auto ended = std::make_shared<std::atomic<bool>>(false);
+    const std::string number = kind == Kind::look ? "" : fmt::format(" {}", index(device));
+    job = {memory_.driver().executor().spawn(fmt::format("vmart {}{}", name_of(kind), number),
+                                             [this, kind, device, ended, run = std::move(run)] {
+                                               try {
+                                                 if (!stopping_) run();
+                                               } catch (const std::exception& error) {
+                                                 note(kind, device, error);
+                                               }
+                                               *ended = true;
+                                             }),
+           ended};
+  } catch (const std::exception& error) {
+    note(kind, device, error);
+  }
+}
+
+const char* Preparation::name_of(Kind kind) noexcept {
+  switch (kind) {
+    case Kind::look: return "look";
+    case Kind::gate: return "prep";
+    case Kind::check: return "check";
+    case Kind::digest: return "digest";
+  }
+  return "job";
+}
+
+void Preparation::note(Kind kind, DeviceId device, const std::exception& error) noexcept {
+  log(LogLevel::debug, "moves of gpu({}) are not fully prepared ({}): {}", index(device),
+      name_of(kind), error.what());
 }
 
 void Preparation::stop() noexcept {
-  Jobs gates, suspensions, digests;
-  std::unique_ptr<Task> looking;
+  std::map<std::pair<Kind, DeviceId>, Job> jobs;
   {
     const MutexLock lock(mutex_);
     stopping_ = true;
-    gates.swap(gates_);
-    suspensions.swap(suspensions_);
-    digests.swap(digests_);
-    looking.swap(looking_);
+    jobs.swap(jobs_);
   }
-  if (looking) looking->join();
-  for (const Jobs* const jobs : {&gates, &suspensions, &digests}) {
-    for (const auto& [device, job] : *jobs) {
-      if (job.task) job.task->join();
-    }
+  for (const auto& [which, job] : jobs) {
+    if (job.task) job.task->join();
   }
 }
 

@@ -5,10 +5,11 @@
 #include "migrate/gates/stops.hpp"
 
 #include <atomic>
+#include <exception>
 #include <functional>
 #include <map>
 #include <memory>
-#include <string>
+#include <utility>
 
 namespace vma {
 
@@ -38,16 +39,22 @@ class Preparation {
   void stop() noexcept;
 
  private:
+  /// In the order in which `stop` waits for them.
+  enum class Kind {
+    look,    ///< For the first suspension of the process; once, for all GPUs.
+    gate,    ///< What moves at gates need; once a GPU.
+    check,   ///< Whether work can be suspended.
+    digest,  ///< What digests at a target.
+  };
   struct Job {
     std::unique_ptr<Task> task;
     std::shared_ptr<std::atomic<bool>> ended;
   };
-  using Jobs = std::map<DeviceId, Job>;
 
-  void begin(Jobs& jobs, DeviceId device, const std::string& name, std::function<void()> run)
-      VMART_REQUIRES(mutex_);
+  static const char* name_of(Kind kind) noexcept;
+  static void note(Kind kind, DeviceId device, const std::exception& error) noexcept;
+  void begin(Kind kind, DeviceId device, std::function<void()> run) noexcept;
   void look_ahead() noexcept;
-  void begin(DeviceId device) noexcept;
   void prepare(DeviceId device);
   void load_stopper(ContextHandle context);
 
@@ -56,10 +63,7 @@ class Preparation {
   Stops& stops_;
   std::atomic<bool> stopping_{false};
   Mutex mutex_;
-  Jobs gates_ VMART_GUARDED_BY(mutex_);
-  Jobs suspensions_ VMART_GUARDED_BY(mutex_);
-  Jobs digests_ VMART_GUARDED_BY(mutex_);
-  std::unique_ptr<Task> looking_ VMART_GUARDED_BY(mutex_);
+  std::map<std::pair<Kind, DeviceId>, Job> jobs_ VMART_GUARDED_BY(mutex_);
 };
 
 }  // namespace vma
