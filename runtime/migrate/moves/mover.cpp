@@ -16,6 +16,7 @@
 #include <new>
 #include <optional>
 #include <span>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -52,27 +53,22 @@ void require_guards(const Submission& submission) {
   copies.require_guards("vma::migrate_async");
 }
 
-/// Where the chunks that the task is to move lie, the first one first; none if all are at the
-/// target.
-std::vector<Location> sources_of(const MigrationTask& task) {
-  std::vector<Location> sources;
+/// Where the first chunk lies that the task is to move, of those outside of `known`; none if there
+/// is none.
+std::optional<Location> source_of(const MigrationTask& task, std::span<const Location> known = {}) {
   const std::shared_ptr<Allocation> allocation = task.allocation();
   for (std::size_t slot = task.range.first; slot < task.range.end; ++slot) {
     const Location home = allocation->home(slot);
-    if (home == task.to || std::ranges::find(sources, home) != sources.end()) continue;
-    sources.push_back(home);
-  }
-  return sources;
-}
-
-/// The first of them.
-std::optional<Location> source_of(const MigrationTask& task) {
-  const std::shared_ptr<Allocation> allocation = task.allocation();
-  for (std::size_t slot = task.range.first; slot < task.range.end; ++slot) {
-    const Location home = allocation->home(slot);
-    if (home != task.to) return home;
+    if (home != task.to && std::ranges::find(known, home) == known.end()) return home;
   }
   return std::nullopt;
+}
+
+/// What tasks that share a gate have in common.
+auto conditions_of(const MigrationTask& task) {
+  const MigrateOptions& options = task.options;
+  return std::tie(options.priority, task.terms.asks_for_room, options.mode, options.paranoid,
+                  options.max_stall, options.deadline, options.copy_share_percent);
 }
 
 /// Makes the caller's current context current on this thread: a hold stops that context too.
@@ -264,17 +260,13 @@ bool Mover::reserve_next(MutexLock& lock) {
 /// between GPUs whatever the route; to or from the host, where each chunk takes long, only the
 /// same.
 bool Mover::may_join(const Leader& leader, const MigrationTask& task) {
-  const MigrateOptions &first = leader.first->options, &other = task.options;
   const std::optional<Location> from = source_of(task);
   const auto is_gpu = [](Location at) { return at.kind == Location::Kind::gpu; };
   const bool between_gpus =
       is_gpu(leader.from) && is_gpu(leader.first->to) && is_gpu(task.to) && from && is_gpu(*from);
   const bool same_route = task.to == leader.first->to && from == leader.from;
-  if (!(between_gpus || same_route) || other.priority != first.priority) return false;
-  if (task.terms.asks_for_room != leader.first->terms.asks_for_room) return false;
-  if (other.mode != first.mode || other.paranoid != first.paranoid) return false;
-  if (other.max_stall != first.max_stall || other.deadline != first.deadline) return false;
-  if (other.copy_share_percent != first.copy_share_percent) return false;
+  if (!(between_gpus || same_route)) return false;
+  if (conditions_of(task) != conditions_of(*leader.first)) return false;
   return may_share(task) && stops_.attached().same_scope(leader.first->begin, task.begin);
 }
 
@@ -359,9 +351,11 @@ void Mover::carry_out(const std::shared_ptr<MigrationTask>& task, const Tasks& t
 bool Mover::must_hold(const MigrationTask& task) {
   if (stops_.attached().any(task.begin) || !memory_.driver().has_context_hold()) return false;
   try {
-    for (const Location from : sources_of(task)) {
-      if (stops_.may_suspend(from, task.to)) continue;
-      parts_.engine.prepare(from, task.to, 1, CopyUnder::hold);
+    std::vector<Location> sources;
+    while (const std::optional<Location> from = source_of(task, sources)) {
+      sources.push_back(*from);
+      if (stops_.may_suspend(*from, task.to)) continue;
+      parts_.engine.prepare(*from, task.to, 1, CopyUnder::hold);
     }
     return false;
   } catch (const Error& error) {
