@@ -137,4 +137,12 @@ class Immortal {
   alignas(T) std::byte place_[sizeof(T)];
 };
 
+/// The one object of the type, made at the first call. A constructor that nobody else may call is
+/// private, with `Immortal<T>` as a friend.
+template <typename T>
+T& only() noexcept {
+  static Immortal<T> one;
+  return *one;
+}
+
 }  // namespace vma

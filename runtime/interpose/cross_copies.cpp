@@ -1,6 +1,5 @@
 #include "interpose/cross_copies.hpp"
 
-#include "base/process_exit.hpp"
 #include "interpose/program_memory.hpp"
 #include "interpose/program_streams.hpp"
 #include "interpose/standing.hpp"
@@ -52,11 +51,6 @@ bool captures_in(const DriverLibrary& driver, CUcontext context) noexcept {
 }
 
 }  // namespace
-
-CrossCopies& CrossCopies::get() noexcept {
-  static Immortal<CrossCopies> copies([] { return CrossCopies(); });
-  return *copies;
-}
 
 void CrossCopies::before_destruction(CUcontext context) noexcept {
   if (is_forked_child()) return;

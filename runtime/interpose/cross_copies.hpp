@@ -1,5 +1,6 @@
 #pragma once
 
+#include "base/process_exit.hpp"
 #include "interpose/driver_library.hpp"
 #include "interpose/work/memory_ranges.hpp"
 
@@ -58,7 +59,7 @@ class CopyOperands {
 class CrossCopies {
  public:
   /// Never destroyed: the program copies until the process ends.
-  static CrossCopies& get() noexcept;
+  static CrossCopies& get() noexcept { return only<CrossCopies>(); }
 
   /// The context is about to be destroyed, and its event with it.
   void before_destruction(CUcontext context) noexcept;
@@ -88,6 +89,7 @@ class CrossCopies {
   };
 
  private:
+  friend Immortal<CrossCopies>;
   CrossCopies() = default;
 
   /// Makes the legacy stream of `later` wait for the work that the one of `earlier` has now.

@@ -1,6 +1,5 @@
 #include "interpose/memory_handles.hpp"
 
-#include "base/process_exit.hpp"
 #include "interpose/driver_library.hpp"
 #include "interpose/program_streams.hpp"
 #include "interpose/standing.hpp"
@@ -62,11 +61,6 @@ CUipcMemHandle MemoryHandle::as_handle() const noexcept {
   CUipcMemHandle handle{};
   std::memcpy(&handle, this, sizeof *this);
   return handle;
-}
-
-MemoryHandles& MemoryHandles::get() noexcept {
-  static Immortal<MemoryHandles> handles([] { return MemoryHandles(); });
-  return *handles;
 }
 
 // --- Of this process

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "base/process_exit.hpp"
 #include "interpose/program_memory.hpp"
 
 #include <vma/vmart_ipc.h>
@@ -32,7 +33,7 @@ struct MemoryHandle {
 class MemoryHandles {
  public:
   /// Never destroyed: the program frees memory until the process ends.
-  static MemoryHandles& get() noexcept;
+  static MemoryHandles& get() noexcept { return only<MemoryHandles>(); }
 
   /// Writes a handle, the same one each time. Requires: `ProgramAllocation::has_handles`. Blocks:
   /// the first time, until the memory can leave the process, and like
@@ -59,6 +60,7 @@ class MemoryHandles {
     int count = 0;
   };
 
+  friend Immortal<MemoryHandles>;
   MemoryHandles() = default;
 
   bool is_exported(CUdeviceptr begin) noexcept;

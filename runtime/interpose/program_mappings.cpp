@@ -1,6 +1,5 @@
 #include "interpose/program_mappings.hpp"
 
-#include "base/process_exit.hpp"
 #include "interpose/driver_library.hpp"
 #include "interpose/program_streams.hpp"
 #include "interpose/settings.hpp"
@@ -30,11 +29,6 @@ bool is_plain(const CUmemAllocationProp& properties) noexcept {
 }
 
 }  // namespace
-
-ProgramMappings& ProgramMappings::get() noexcept {
-  static Immortal<ProgramMappings> mappings([] { return ProgramMappings(); });
-  return *mappings;
-}
 
 // --- Handles
 

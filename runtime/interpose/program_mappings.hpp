@@ -1,5 +1,6 @@
 #pragma once
 
+#include "base/process_exit.hpp"
 #include "interpose/program_handle.hpp"
 
 #include <cuda.h>
@@ -21,7 +22,7 @@ namespace vma::interpose {
 class ProgramMappings {
  public:
   /// Never destroyed, as `ProgramMemory`.
-  static ProgramMappings& get() noexcept;
+  static ProgramMappings& get() noexcept { return only<ProgramMappings>(); }
 
   /// Returns zero if the driver is to create it: without `vmart run --vmm`, for an excluded
   /// library, if it is not plain memory of a GPU, if the driver refuses its properties, and where
@@ -71,6 +72,7 @@ class ProgramMappings {
   // The driver's handles are small numbers or addresses.
   static constexpr CUmemGenericAllocationHandle first_handle = 0x764d'6172'7400'0001ULL;
 
+  friend Immortal<ProgramMappings>;
   ProgramMappings() = default;
   /// Empty if all of it is the driver's.
   std::vector<Piece> pieces(CUdeviceptr begin, std::size_t bytes);

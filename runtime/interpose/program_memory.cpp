@@ -1,6 +1,5 @@
 #include "interpose/program_memory.hpp"
 
-#include "base/process_exit.hpp"
 #include "interpose/driver_library.hpp"
 #include "interpose/memory_handles.hpp"
 #include "interpose/program_mappings.hpp"
@@ -52,11 +51,6 @@ void release_pins(ProgramAllocation& pinned) noexcept {
 }
 
 }  // namespace
-
-ProgramMemory& ProgramMemory::get() noexcept {
-  static Immortal<ProgramMemory> memory([] { return ProgramMemory(); });
-  return *memory;
-}
 
 void* ProgramMemory::allocate_at(std::size_t bytes, int device) {
   const VmartLibrary* const vmart = VmartLibrary::load();

@@ -1,5 +1,7 @@
 #pragma once
 
+#include "base/process_exit.hpp"
+
 #include <vma/vmart.h>
 
 #include <cuda.h>
@@ -43,7 +45,7 @@ struct ProgramAllocation {
 class ProgramMemory {
  public:
   /// Never destroyed: the program frees memory until the process ends.
-  static ProgramMemory& get() noexcept;
+  static ProgramMemory& get() noexcept { return only<ProgramMemory>(); }
 
   /// Returns zero if the driver is to allocate: less than VMART_RUN_MIN_BYTES, for a library in
   /// VMART_RUN_EXCLUDE, without a current context, if there is no room, or if this process stands
@@ -120,6 +122,7 @@ class ProgramMemory {
   std::uint64_t bytes_of(int device) noexcept;
 
  private:
+  friend Immortal<ProgramMemory>;
   ProgramMemory() = default;
 
   /// Null if there is none. Requires: the caller holds `mutex_`.

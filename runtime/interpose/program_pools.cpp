@@ -1,6 +1,5 @@
 #include "interpose/program_pools.hpp"
 
-#include "base/process_exit.hpp"
 #include "interpose/driver_library.hpp"
 #include "interpose/program_memory.hpp"
 #include "interpose/program_streams.hpp"
@@ -169,11 +168,6 @@ void ProgramPool::destroy() noexcept {
 }
 
 // --- All pools
-
-ProgramPools& ProgramPools::get() noexcept {
-  static Immortal<ProgramPools> pools([] { return ProgramPools(); });
-  return *pools;
-}
 
 CUdeviceptr ProgramPools::allocate(std::size_t bytes, CUstream stream, const void* caller,
                                    std::optional<CUmemoryPool> pool, bool& full) noexcept try {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include "base/process_exit.hpp"
+
 #include <vma/vmart.h>
 
 #include <cuda.h>
@@ -64,7 +66,7 @@ class ProgramPool {
 class ProgramPools {
  public:
   /// Never destroyed: the program frees memory until the process ends.
-  static ProgramPools& get() noexcept;
+  static ProgramPools& get() noexcept { return only<ProgramPools>(); }
 
   /// Allocates in the order of the stream, from the current pool of its GPU or from `pool`. Returns
   /// zero if the driver is to allocate: see `ProgramMemory::allocate`; also while the stream
@@ -101,6 +103,7 @@ class ProgramPools {
   static void forget_stream(CUstream stream) noexcept;
 
  private:
+  friend Immortal<ProgramPools>;
   ProgramPools() = default;
   std::shared_ptr<ProgramPool> find_or_adopt(CUmemoryPool pool);
   std::vector<std::shared_ptr<ProgramPool>> all() noexcept;

@@ -1,6 +1,5 @@
 #include "interpose/program_streams.hpp"
 
-#include "base/process_exit.hpp"
 #include "interpose/program_memory.hpp"
 #include "interpose/program_pools.hpp"
 #include "interpose/refusals.hpp"
@@ -23,11 +22,6 @@ bool is_built_in(CUstream stream) noexcept {
 }
 
 }  // namespace
-
-ProgramStreams& ProgramStreams::get() noexcept {
-  static Immortal<ProgramStreams> streams([] { return ProgramStreams(); });
-  return *streams;
-}
 
 bool ProgramStreams::captures(const DriverLibrary& driver, CUstream stream) noexcept {
   return capturing(driver, stream) != Capturing::no;

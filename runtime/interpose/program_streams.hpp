@@ -1,5 +1,6 @@
 #pragma once
 
+#include "base/process_exit.hpp"
 #include "interpose/driver_library.hpp"
 #include "interpose/waits/finished_work.hpp"
 #include "interpose/waits/program_exit.hpp"
@@ -21,7 +22,7 @@ namespace vma::interpose {
 class ProgramStreams {
  public:
   /// Never destroyed, like the streams.
-  static ProgramStreams& get() noexcept;
+  static ProgramStreams& get() noexcept { return only<ProgramStreams>(); }
 
   /// Exists around a call that enqueues work on the stream. Scopes nest; the outermost one counts.
   class Enqueue {
@@ -91,6 +92,7 @@ class ProgramStreams {
  private:
   using Time = std::chrono::steady_clock::time_point;
 
+  friend Immortal<ProgramStreams>;
   ProgramStreams() = default;
 
   static const char* hold_enqueues(std::int64_t limit_ns) noexcept;

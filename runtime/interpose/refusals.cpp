@@ -1,6 +1,5 @@
 #include "interpose/refusals.hpp"
 
-#include "base/process_exit.hpp"
 #include "interpose/standing.hpp"
 
 #include <algorithm>
@@ -49,11 +48,6 @@ Capturing capturing(const DriverLibrary& driver, CUstream stream) noexcept {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   if (driver.cuStreamIsCapturing_plain(stream, &status) != CUDA_SUCCESS) return Capturing::unknown;
   return status != CU_STREAM_CAPTURE_STATUS_NONE ? Capturing::yes : Capturing::no;
-}
-
-Refusals& Refusals::get() noexcept {
-  static Immortal<Refusals> refusals([] { return Refusals(); });
-  return *refusals;
 }
 
 // --- Contexts that are lost

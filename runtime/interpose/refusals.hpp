@@ -1,5 +1,6 @@
 #pragma once
 
+#include "base/process_exit.hpp"
 #include "interpose/driver_library.hpp"
 
 #include <cuda.h>
@@ -22,7 +23,7 @@ Capturing capturing(const DriverLibrary& driver, CUstream stream) noexcept;
 class Refusals {
  public:
   /// Never destroyed: the program calls the driver until the process ends.
-  static Refusals& get() noexcept;
+  static Refusals& get() noexcept { return only<Refusals>(); }
 
   /// The current context is lost.
   void note_lost(CUresult error) noexcept;
@@ -56,6 +57,7 @@ class Refusals {
     std::thread::id thread;
   };
 
+  friend Immortal<Refusals>;
   Refusals() = default;
   void end(Capture& capture) noexcept;
   bool look(bool* forbids = nullptr) noexcept;

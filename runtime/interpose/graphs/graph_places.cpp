@@ -1,6 +1,5 @@
 #include "interpose/graphs/graph_places.hpp"
 
-#include "base/process_exit.hpp"
 #include "interpose/program_memory.hpp"
 #include "interpose/room.hpp"
 #include "interpose/vmart_library.hpp"
@@ -49,11 +48,6 @@ std::optional<vmart_location> away(CUdeviceptr address) {
 }  // namespace
 
 // --- GraphPlaces
-
-GraphPlaces& GraphPlaces::get() noexcept {
-  static Immortal<GraphPlaces> places([] { return GraphPlaces(); });
-  return *places;
-}
 
 void GraphPlaces::instantiated(CUgraphExec exec, const std::vector<GraphNode>& nodes) {
   forget(exec);  // It may have ended with its context.

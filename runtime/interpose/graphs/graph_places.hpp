@@ -1,5 +1,6 @@
 #pragma once
 
+#include "base/process_exit.hpp"
 #include "interpose/graphs/graph_operands.hpp"
 
 #include <vma/vmart.h>
@@ -28,7 +29,7 @@ struct PlacedOperand {
 class GraphPlaces {
  public:
   /// Never destroyed: the program destroys graphs until the process ends.
-  static GraphPlaces& get() noexcept;
+  static GraphPlaces& get() noexcept { return only<GraphPlaces>(); }
 
   /// Throws: std::bad_alloc. Requires: nothing was switched since the driver has made the exec.
   void instantiated(CUgraphExec exec, const std::vector<GraphNode>& nodes);
@@ -51,6 +52,7 @@ class GraphPlaces {
     std::optional<vmart_location> read_at;
     std::optional<vmart_location> written_at;
   };
+  friend Immortal<GraphPlaces>;
   GraphPlaces() = default;
   static void place(const Known& known, const std::vector<vmart_use>& operands,
                     std::vector<PlacedOperand>& out);

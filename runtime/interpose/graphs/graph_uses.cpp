@@ -1,6 +1,5 @@
 #include "interpose/graphs/graph_uses.hpp"
 
-#include "base/process_exit.hpp"
 #include "interpose/work/blind_launches.hpp"
 #include "interpose/uses.hpp"
 #include "interpose/vmart_library.hpp"
@@ -154,11 +153,6 @@ void ExecUses::record_launches() noexcept {
 }
 
 // --- GraphUses
-
-GraphUses& GraphUses::get() noexcept {
-  static Immortal<GraphUses> uses([] { return GraphUses(); });
-  return *uses;
-}
 
 bool GraphUses::may_read() noexcept {
   return uses_are_read() && VmartLibrary::loaded() != nullptr && reading_.has_some();

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "base/process_exit.hpp"
 #include "interpose/graphs/graph_nodes.hpp"
 #include "interpose/work/time_budget.hpp"
 
@@ -75,7 +76,7 @@ class ExecUses {
 class GraphUses {
  public:
   /// Never destroyed: the program launches graphs until the process ends.
-  static GraphUses& get() noexcept;
+  static GraphUses& get() noexcept { return only<GraphUses>(); }
 
   void instantiated(CUgraphExec exec, CUgraph graph) noexcept;
   void updated(CUgraphExec exec, CUgraph graph) noexcept;
@@ -94,6 +95,7 @@ class GraphUses {
   void forget(CUgraphExec exec) noexcept;
 
  private:
+  friend Immortal<GraphUses>;
   GraphUses() = default;
 
   /// Calls `body(uses, reader)` if the exec is known and there is time left for that.

@@ -1,7 +1,5 @@
 #include "interpose/waits/finished_work.hpp"
 
-#include "base/process_exit.hpp"
-
 #include <algorithm>
 
 namespace vma::interpose {
@@ -33,11 +31,6 @@ void keep(const Wait& ended) noexcept {
 }
 
 }  // namespace
-
-FinishedWork& FinishedWork::get() noexcept {
-  static Immortal<FinishedWork> work([] { return FinishedWork(); });
-  return *work;
-}
 
 /// The built-in streams of a context share a place: which of them a null handle means depends on
 /// the call. Their key is odd, which no handle of a stream is.

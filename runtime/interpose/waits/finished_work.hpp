@@ -1,5 +1,7 @@
 #pragma once
 
+#include "base/process_exit.hpp"
+
 #include <cuda.h>
 
 #include <array>
@@ -14,7 +16,7 @@ namespace vma::interpose {
 /// has waited for is known to that thread.
 class FinishedWork {
  public:
-  static FinishedWork& get() noexcept;
+  static FinishedWork& get() noexcept { return only<FinishedWork>(); }
 
   /// A stream; a built-in one, whose handle all contexts share, by its context.
   struct StreamName {
@@ -38,6 +40,7 @@ class FinishedWork {
   bool is_all_work_of(const StreamName& name, CUcontext context) noexcept;
 
  private:
+  friend Immortal<FinishedWork>;
   FinishedWork() = default;
 
   struct Place {

@@ -1,6 +1,5 @@
 #include "interpose/work/blind_launches.hpp"
 
-#include "base/process_exit.hpp"
 #include "interpose/work/time_budget.hpp"
 
 #include <algorithm>
@@ -19,11 +18,6 @@ std::uint64_t blind_of(std::uint64_t counts) noexcept {
 }
 
 }  // namespace
-
-BlindLaunches& BlindLaunches::get() noexcept {
-  static Immortal<BlindLaunches> launches([] { return BlindLaunches(); });
-  return *launches;
-}
 
 void BlindLaunches::note(int gpu, std::uint32_t shown, std::uint32_t blind) noexcept {
   if (gpu < 0 || gpu >= gpus_max) return;

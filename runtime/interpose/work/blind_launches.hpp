@@ -1,5 +1,7 @@
 #pragma once
 
+#include "base/process_exit.hpp"
+
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -15,7 +17,7 @@ class BlindLaunches {
   static constexpr std::int64_t memory_ns = 10'000'000'000;
 
   /// Never destroyed: the program launches until the process ends.
-  static BlindLaunches& get() noexcept;
+  static BlindLaunches& get() noexcept { return only<BlindLaunches>(); }
 
   /// So many kernels were launched on the GPU that show what they use, and so many that do not.
   void note(int gpu, std::uint32_t shown, std::uint32_t blind) noexcept;
@@ -30,6 +32,7 @@ class BlindLaunches {
     std::atomic<std::int64_t> last_blind_ns = 0;
   };
 
+  friend Immortal<BlindLaunches>;
   BlindLaunches() = default;
 
   std::atomic<int> gpus_ = 0;  // Behind the last one with a launch.
