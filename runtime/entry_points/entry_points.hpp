@@ -183,6 +183,10 @@ using InstantiateWithLog = CUresult (*)(CUgraphExec*, CUgraph, CUgraphNode*, cha
   ROW(cuLaunch, PFN_cuLaunch_v2000)                                                  \
   ROW(cuLaunchGrid, PFN_cuLaunchGrid_v2000)                                          \
   ROW(cuLaunchGridAsync, PFN_cuLaunchGridAsync_v2000)                                \
+  ROW(cuLaunchKernel, PFN_cuLaunchKernel_v4000)                                      \
+  ROW(cuLaunchKernel_ptsz, PFN_cuLaunchKernel_v7000_ptsz)                            \
+  ROW(cuLaunchCooperativeKernel, PFN_cuLaunchCooperativeKernel_v9000)                \
+  ROW(cuLaunchCooperativeKernel_ptsz, PFN_cuLaunchCooperativeKernel_v9000_ptsz)      \
   ROW(cuLaunchHostFunc, PFN_cuLaunchHostFunc_v10000)                                 \
   ROW(cuLaunchHostFunc_ptsz, PFN_cuLaunchHostFunc_v10000_ptsz)                       \
   ROW(cuLaunchHostFunc_v2, vma::LaunchHostFuncWithMode)                   \
@@ -338,12 +342,8 @@ using InstantiateWithLog = CUresult (*)(CUgraphExec*, CUgraph, CUgraphNode*, cha
   ROW(cuDevicePrimaryCtxReset_v2, PFN_cuDevicePrimaryCtxReset_v11000)
 
 #define VMART_RUN_LAUNCH_HOOKS(ROW)                                                  \
-  ROW(cuLaunchKernel, PFN_cuLaunchKernel_v4000)                                      \
-  ROW(cuLaunchKernel_ptsz, PFN_cuLaunchKernel_v7000_ptsz)                            \
   ROW(cuLaunchKernelEx, PFN_cuLaunchKernelEx_v11060)                                 \
   ROW(cuLaunchKernelEx_ptsz, PFN_cuLaunchKernelEx_v11060_ptsz)                       \
-  ROW(cuLaunchCooperativeKernel, PFN_cuLaunchCooperativeKernel_v9000)                \
-  ROW(cuLaunchCooperativeKernel_ptsz, PFN_cuLaunchCooperativeKernel_v9000_ptsz)      \
   ROW(cuLaunchCooperativeKernelMultiDevice, PFN_cuLaunchCooperativeKernelMultiDevice_v9000) \
   ROW(cuModuleUnload, PFN_cuModuleUnload_v2000)                                      \
   ROW(cuLibraryUnload, PFN_cuLibraryUnload_v12000)
@@ -378,7 +378,6 @@ using InstantiateWithLog = CUresult (*)(CUgraphExec*, CUgraph, CUgraphNode*, cha
   ROW(cuDevicePrimaryCtxGetState, PFN_cuDevicePrimaryCtxGetState_v7000)              \
   ROW(cuStreamIsCapturing, PFN_cuStreamIsCapturing_v10000)                           \
   ROW(cuStreamGetCtx, PFN_cuStreamGetCtx_v9020)                                      \
-  ROW(cuStreamGetFlags, PFN_cuStreamGetFlags_v5050)                                  \
   ROW(cuThreadExchangeStreamCaptureMode, PFN_cuThreadExchangeStreamCaptureMode_v10010) \
   ROW(cuEventCreate, PFN_cuEventCreate_v2000)                                        \
   ROW(cuEventDestroy_v2, PFN_cuEventDestroy_v4000)

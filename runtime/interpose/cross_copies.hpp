@@ -2,7 +2,6 @@
 
 #include "base/process_exit.hpp"
 #include "interpose/driver_library.hpp"
-#include "interpose/work/memory_ranges.hpp"
 
 #include <cuda.h>
 
@@ -10,33 +9,15 @@
 #include <cstddef>
 #include <map>
 #include <mutex>
-#include <type_traits>
 
 namespace vma::interpose {
 
 /// The device addresses that a copy names.
 class CopyOperands {
  public:
-  /// Adds what the argument of a copy names, if anything.
-  template <typename Arg>
-  void add_from(const Arg& arg) noexcept {
-    if constexpr (std::is_same_v<Arg, CUdeviceptr>) {
-      add(arg);
-    } else if constexpr (std::is_same_v<Arg, const CUDA_MEMCPY2D*> ||
-                         std::is_same_v<Arg, const CUDA_MEMCPY3D*> ||
-                         std::is_same_v<Arg, const CUDA_MEMCPY3D_PEER*>) {
-      if (arg == nullptr) return;
-      if (is_address(arg->srcMemoryType)) add(arg->srcDevice);
-      if (is_address(arg->dstMemoryType)) add(arg->dstDevice);
-    }
-#if CUDA_VERSION >= 12080
-    if constexpr (std::is_same_v<Arg, CUDA_MEMCPY3D_BATCH_OP*>) {
-      if (arg == nullptr) return;
-      for (const CUmemcpy3DOperand* side : {&arg->src, &arg->dst}) {
-        if (side->type == CU_MEMCPY_OPERAND_TYPE_POINTER) add(side->op.ptr.ptr);
-      }
-    }
-#endif
+  /// A copy names two at most.
+  void add(CUdeviceptr address) noexcept {
+    if (count_ < addresses_.size()) addresses_[count_++] = address;
   }
 
   const CUdeviceptr* begin() const noexcept { return addresses_.data(); }
@@ -44,10 +25,6 @@ class CopyOperands {
   bool empty() const noexcept { return count_ == 0; }
 
  private:
-  void add(CUdeviceptr address) noexcept {
-    if (count_ < addresses_.size()) addresses_[count_++] = address;
-  }
-
   std::array<CUdeviceptr, 2> addresses_{};
   std::size_t count_ = 0;
 };

@@ -32,7 +32,7 @@ const std::array<Row, static_cast<std::size_t>(EntryPoint::count)> rows = {{
             VMART_RUN_LOOKUPS(ROW)
 #undef ROW
 #define ROW(symbol, type) \
-  Row{#symbol, reinterpret_cast<const void*>(&RoomHook<EntryPoint::symbol>::call)},
+  Row{#symbol, reinterpret_cast<const void*>(&LookupHook<EntryPoint::symbol>::call)},
                 VMART_RUN_ROOM_CALLS(ROW)
 #undef ROW
 }};

@@ -31,7 +31,7 @@ VMART_RUN_ENQUEUES(ROW)
 #define ROW(symbol, type) VMART_RUN_EXPORT(symbol, type, &LookupHook<EntryPoint::symbol>::call)
 VMART_RUN_LOOKUPS(ROW)
 #undef ROW
-#define ROW(symbol, type) VMART_RUN_EXPORT(symbol, type, &RoomHook<EntryPoint::symbol>::call)
+#define ROW(symbol, type) VMART_RUN_EXPORT(symbol, type, &LookupHook<EntryPoint::symbol>::call)
 VMART_RUN_ROOM_CALLS(ROW)
 #undef ROW
 

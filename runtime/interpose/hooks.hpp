@@ -9,6 +9,7 @@
 #include "interpose/room.hpp"
 #include "interpose/uses.hpp"
 #include "interpose/vmart_library.hpp"
+#include "interpose/work/memory_ranges.hpp"
 
 #include <atomic>
 #include <cstddef>
@@ -62,7 +63,10 @@ CopyOperands copied_in_legacy_stream(Args... args) noexcept {
   if constexpr (symbol.starts_with("cuMemcpy") && symbol.find("Batch") == symbol.npos) {
     const CUstream stream = stream_among(args...);
     if (stream == CU_STREAM_LEGACY || (stream == nullptr && !per_thread)) {
-      (operands.add_from(args), ...);
+      const auto add = [&](const MemoryRange& range) {
+        if (range.begin != 0) operands.add(range.begin);
+      };
+      ranges_among(add, args...);
     }
   }
   return operands;
@@ -150,7 +154,8 @@ CUresult enqueue_with_room(CUstream stream, const RoomNeed& need, Args... args) 
   });
 }
 
-/// The hook of a call that looks memory up and enqueues nothing.
+/// The hook of a call that enqueues nothing: it looks memory up, or takes memory of the driver's
+/// own, of which only the driver knows how much.
 template <EntryPoint entry, typename Pointer = typename TypeOf<entry>::Pointer>
 struct LookupHook;
 
@@ -164,17 +169,6 @@ struct LookupHook<entry, CUresult (*)(Args...)> {
       const auto need = RoomNeed::on_stream(stream_among(args...));
       return call_driver_with_room<entry>(need, args...);
     }
-  }
-};
-
-/// The hook of a call that takes memory of the driver's own: how much, only the driver knows.
-template <EntryPoint entry, typename Pointer = typename TypeOf<entry>::Pointer>
-struct RoomHook;
-
-template <EntryPoint entry, typename... Args>
-struct RoomHook<entry, CUresult (*)(Args...)> {
-  static CUresult call(Args... args) noexcept {
-    return call_driver_with_room<entry>(RoomNeed::in_current_context(), args...);
   }
 };
 

@@ -31,6 +31,13 @@ void note_memory_among(Args... args) noexcept {
   ranges_among([](const MemoryRange& range) { note_use(range); }, args...);
 }
 
+/// Notes that of a launch: these are a kernel, its grid, its blocks and their shared memory.
+inline void note_memory_among(CUfunction function, unsigned, unsigned, unsigned, unsigned, unsigned,
+                              unsigned, unsigned, CUstream, void** parameters,
+                              void** extra = nullptr) noexcept {
+  note_launch(function, parameters, extra);
+}
+
 // --- What work uses, found now and recorded later. Requires: vmart is loaded.
 
 /// The GPU of the calling thread's context; negative without one.

@@ -44,7 +44,7 @@ class OldDrivers(unittest.TestCase):
                 under = run(VMART, "run", "--", PROGRAM, "dlsym", "stream", LD_LIBRARY_PATH=folder)
                 self.assertEqual((under.returncode, under.stdout), (0, expected))
                 self.assertRegex(under.stderr, rf"^vmart run: stands aside, .*lacks {call};.*\n$")
-        self.assertGreater(tried, 10)
+        self.assertGreaterEqual(tried, 10)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-// Launches, from whose parameters a policy learns what the program uses.
+// Launches whose configuration is looked at, and the end of kernels.
 #include "base/process_exit.hpp"
 #include "interpose/driver_library.hpp"
 #include "interpose/hooks.hpp"
@@ -10,25 +10,6 @@
 
 namespace vma::interpose {
 namespace {
-
-template <EntryPoint entry, typename... Shape>
-CUresult launch(CUfunction function, CUstream stream, void** parameters, void** extra,
-                Shape... shape) noexcept {
-  const CUresult result = enqueue_with_room<entry>(stream, RoomNeed::on_stream(stream), function,
-                                                   shape..., stream, parameters, extra);
-  if (result == CUDA_SUCCESS) note_launch(function, parameters, extra);
-  return result;
-}
-
-/// Its parameters have one form only.
-template <EntryPoint entry, typename... Shape>
-CUresult launch_cooperative(CUfunction function, CUstream stream, void** parameters,
-                            Shape... shape) noexcept {
-  const CUresult result = enqueue_with_room<entry>(stream, RoomNeed::on_stream(stream), function,
-                                                   shape..., stream, parameters);
-  if (result == CUDA_SUCCESS) note_launch(function, parameters, nullptr);
-  return result;
-}
 
 const char* name_of(CUfunction function) noexcept {
   const DriverLibrary& driver = *DriverLibrary::get();
@@ -70,23 +51,6 @@ CUresult unload(Handle handle) noexcept {
 
 }  // namespace
 
-CUresult hook_cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
-                             unsigned block_x, unsigned block_y, unsigned block_z,
-                             unsigned shared_bytes, CUstream stream, void** parameters,
-                             void** extra) {
-  return launch<EntryPoint::cuLaunchKernel>(function, stream, parameters, extra, grid_x, grid_y,
-                                            grid_z, block_x, block_y, block_z, shared_bytes);
-}
-
-CUresult hook_cuLaunchKernel_ptsz(CUfunction function, unsigned grid_x, unsigned grid_y,
-                                  unsigned grid_z, unsigned block_x, unsigned block_y,
-                                  unsigned block_z, unsigned shared_bytes, CUstream stream,
-                                  void** parameters, void** extra) {
-  return launch<EntryPoint::cuLaunchKernel_ptsz>(function, stream, parameters, extra, grid_x,
-                                                 grid_y, grid_z, block_x, block_y, block_z,
-                                                 shared_bytes);
-}
-
 CUresult hook_cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, void** parameters,
                                void** extra) {
   return launch_with<EntryPoint::cuLaunchKernelEx>(config, function, parameters, extra);
@@ -95,24 +59,6 @@ CUresult hook_cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function
 CUresult hook_cuLaunchKernelEx_ptsz(const CUlaunchConfig* config, CUfunction function,
                                     void** parameters, void** extra) {
   return launch_with<EntryPoint::cuLaunchKernelEx_ptsz>(config, function, parameters, extra);
-}
-
-CUresult hook_cuLaunchCooperativeKernel(CUfunction function, unsigned grid_x, unsigned grid_y,
-                                        unsigned grid_z, unsigned block_x, unsigned block_y,
-                                        unsigned block_z, unsigned shared_bytes, CUstream stream,
-                                        void** parameters) {
-  return launch_cooperative<EntryPoint::cuLaunchCooperativeKernel>(function, stream, parameters,
-                                                                   grid_x, grid_y, grid_z, block_x,
-                                                                   block_y, block_z, shared_bytes);
-}
-
-CUresult hook_cuLaunchCooperativeKernel_ptsz(CUfunction function, unsigned grid_x, unsigned grid_y,
-                                             unsigned grid_z, unsigned block_x, unsigned block_y,
-                                             unsigned block_z, unsigned shared_bytes,
-                                             CUstream stream, void** parameters) {
-  return launch_cooperative<EntryPoint::cuLaunchCooperativeKernel_ptsz>(
-      function, stream, parameters, grid_x, grid_y, grid_z, block_x, block_y, block_z,
-      shared_bytes);
 }
 
 CUresult hook_cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS* launches, unsigned count,
