@@ -82,20 +82,19 @@ class ProgramMemory {
   /// Whether any of it lies in the range that the program has not mapped itself. For the driver, it
   /// is ordinary memory, whose mappings no call may change.
   bool any_unmapped_by_program(CUdeviceptr begin, std::size_t bytes) noexcept;
-  /// Stands aside and pins all memory, because work that may use it could not be attached. Blocks:
-  /// until no chunk is being switched.
+  /// Stands aside for that reason, and pins all memory. Blocks: until no chunk is being switched.
   void keep_in_place(const char* why) noexcept;
   /// What was and will be allocated in the context stays in place, or need not any more, because
   /// its copies are synchronous: that is asked for before a network card gets to know the memory.
   void keep_in_place(CUcontext context, bool wanted) noexcept;
-  /// Whether all memory is pinned so, and work need not be attached any more.
+  /// Whether all memory is pinned so.
   bool stays() const noexcept { return stays_.load(std::memory_order_acquire); }
   /// While the caller holds the lock, no `Still` exists that could pin what is being unmapped.
   /// Blocks: while another thread destroys a context or a module.
   std::unique_lock<std::shared_mutex> without_still() {
     return std::unique_lock<std::shared_mutex>(still_mutex_);
   }
-  /// Called before a context is destroyed that was detached: frees that began earlier still wait
+  /// Called before a context is destroyed, once vmart was told: frees that began earlier still wait
   /// for its work. Blocks: until these have ended.
   void await_frees() noexcept { const std::lock_guard none_left(frees_mutex_); }
   /// While it exists, what the program has now does not move. Driver 580 may stop for ever if a

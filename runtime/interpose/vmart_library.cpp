@@ -88,11 +88,6 @@ const VmartLibrary* VmartLibrary::loaded() noexcept {
   return is_forked_child() ? nullptr : library.load(std::memory_order_acquire);
 }
 
-const char* last_error() noexcept {
-  const VmartLibrary* const vmart = VmartLibrary::loaded();
-  return vmart != nullptr ? vmart->vmart_last_error() : "";
-}
-
 }  // namespace vma::interpose
 
 /// A program that uses libvmart itself asks whether the hooks have scopes of that library around

@@ -77,7 +77,4 @@ struct VmartLibrary {
   static const VmartLibrary* loaded() noexcept;
 };
 
-/// Why vmart has refused.
-const char* last_error() noexcept;
-
 }  // namespace vma::interpose
