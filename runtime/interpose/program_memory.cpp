@@ -52,7 +52,7 @@ void release_pins(ProgramAllocation& pinned) noexcept {
 
 }  // namespace
 
-void* ProgramMemory::allocate_at(std::size_t bytes, int device) {
+void* ProgramMemory::allocate_at(std::size_t bytes, int device) noexcept try {
   const VmartLibrary* const vmart = VmartLibrary::load();
   if (vmart == nullptr) return nullptr;
   vmart_alloc_options options{};
@@ -69,6 +69,8 @@ void* ProgramMemory::allocate_at(std::size_t bytes, int device) {
       vmart->vmart_alloc_with(bytes, {VMART_GPU, device}, &options, &pointer);
   if (status == VMART_OK) return pointer;
   note_refusal(status);
+  return nullptr;
+} catch (const std::exception&) {
   return nullptr;
 }
 
@@ -90,27 +92,18 @@ bool ProgramMemory::takes(std::size_t bytes, const void* caller) noexcept {
          !is_excluded(caller);
 }
 
-bool ProgramMemory::must_fit(std::size_t bytes, const void* caller) noexcept {
-  CUcontext context = nullptr;
-  int device = 0;
-  return takes(bytes, caller) && ProgramStreams::current(context, device) && spills(device);
-}
-
-CUdeviceptr ProgramMemory::allocate(std::size_t bytes, const void* caller) noexcept try {
+CUdeviceptr ProgramMemory::allocate(std::size_t bytes, const void* caller, bool& full) noexcept {
   const ProgramExit::Call call;
-  if (!takes(bytes, caller)) return 0;
   ProgramAllocation made;
-  if (!ProgramStreams::current(made.context, made.device)) return 0;
-  void* const pointer = allocate_at(bytes, made.device);
-  const VmartLibrary* const vmart = VmartLibrary::loaded();
-  if (pointer == nullptr || vmart == nullptr) return 0;
-  ProgramStreams::get().begin();
-  made.begin = reinterpret_cast<CUdeviceptr>(pointer);
-  made.bytes = bytes;
-  if (add(made)) return made.begin;
-  free_taken(made);
-  return 0;
-} catch (const std::exception&) {
+  if (!takes(bytes, caller) || !ProgramStreams::current(made.context, made.device)) return 0;
+  if (void* const pointer = allocate_at(bytes, made.device)) {
+    ProgramStreams::get().begin();
+    made.begin = reinterpret_cast<CUdeviceptr>(pointer);
+    made.bytes = bytes;
+    if (add(made)) return made.begin;
+    free_taken(made);
+  }
+  full = takes_part() && spills(made.device);
   return 0;
 }
 

@@ -49,8 +49,9 @@ class ProgramMemory {
 
   /// Returns zero if the driver is to allocate: less than VMART_RUN_MIN_BYTES, for a library in
   /// VMART_RUN_EXCLUDE, without a current context, if there is no room, or if this process stands
-  /// aside. `caller` is a return address. Blocks: for memory.
-  CUdeviceptr allocate(std::size_t bytes, const void* caller) noexcept;
+  /// aside. Sets `full` if the driver must not be asked after vmart, which has tried all places: a
+  /// limit holds for both. `caller` is a return address. Blocks: for memory.
+  CUdeviceptr allocate(std::size_t bytes, const void* caller, bool& full) noexcept;
   /// Whether an allocation of that size by that caller can be vmart's.
   static bool takes(std::size_t bytes, const void* caller) noexcept;
   /// The program has it from now on. Sets its id, unless it has one. Returns false without memory
@@ -58,9 +59,6 @@ class ProgramMemory {
   bool add(ProgramAllocation& made) noexcept;
   /// vmart has refused to allocate. Stands aside, unless the reason lies in this allocation.
   void note_refusal(vmart_status status) noexcept;
-  /// Whether the driver must not be asked after vmart, which has tried all places: a limit holds
-  /// for both.
-  bool must_fit(std::size_t bytes, const void* caller) noexcept;
   /// Closes memory of another process that was opened there. Blocks: like cuMemFree.
   void free_opened(CUdeviceptr begin) noexcept;
   /// Removes what the program has mapped there, before it is unmapped: then another thread may map
@@ -134,7 +132,7 @@ class ProgramMemory {
   /// Notes the memory that a block lies in. Requires: the caller holds `mutex_`.
   void note_segment_of(CUdeviceptr block);
   /// Null if the driver is to allocate.
-  void* allocate_at(std::size_t bytes, int device);
+  void* allocate_at(std::size_t bytes, int device) noexcept;
 
   std::atomic<bool> stays_ = false;
   std::shared_mutex frees_mutex_;  // Shared by those who are in a free of vmart's.

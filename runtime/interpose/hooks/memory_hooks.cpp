@@ -67,11 +67,12 @@ bool driver_must_answer() noexcept {
 CUresult hook_cuMemAlloc_v2(CUdeviceptr* out, std::size_t bytes) {
   if (out != nullptr && !driver_must_answer()) {
     const void* const caller = __builtin_return_address(0);
-    if (const CUdeviceptr made = ProgramMemory::get().allocate(bytes, caller)) {
+    bool full = false;
+    if (const CUdeviceptr made = ProgramMemory::get().allocate(bytes, caller, full)) {
       *out = made;
       return CUDA_SUCCESS;
     }
-    if (ProgramMemory::get().must_fit(bytes, caller)) return CUDA_ERROR_OUT_OF_MEMORY;
+    if (full) return CUDA_ERROR_OUT_OF_MEMORY;
   }
   return call_driver_with_room<EntryPoint::cuMemAlloc_v2>(RoomNeed::in_current_context(bytes), out,
                                                           bytes);
@@ -87,12 +88,13 @@ CUresult hook_cuMemAllocPitch_v2(CUdeviceptr* out, std::size_t* pitch, std::size
     const std::size_t bytes = row <= SIZE_MAX / height ? row * height : 0;
     need.bytes = bytes;
     const void* const caller = __builtin_return_address(0);
-    if (const CUdeviceptr made = ProgramMemory::get().allocate(bytes, caller)) {
+    bool full = false;
+    if (const CUdeviceptr made = ProgramMemory::get().allocate(bytes, caller, full)) {
       *out = made;
       *pitch = row;
       return CUDA_SUCCESS;
     }
-    if (ProgramMemory::get().must_fit(bytes, caller)) return CUDA_ERROR_OUT_OF_MEMORY;
+    if (full) return CUDA_ERROR_OUT_OF_MEMORY;
   }
   return call_driver_with_room<EntryPoint::cuMemAllocPitch_v2>(need, out, pitch, width, height,
                                                                element_bytes);
