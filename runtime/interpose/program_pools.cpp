@@ -36,19 +36,9 @@ std::uint64_t drivers_value(CUmemoryPool pool, CUmemPool_attribute attribute) no
 
 /// The pool of the stream's GPU. Null without a current context.
 CUmemoryPool current_pool(const DriverLibrary& driver, CUstream stream) noexcept {
-  CUcontext context = nullptr;
-  CUcontext of_stream = nullptr;
-  int device = 0;
-  if (!ProgramStreams::current(context, device) ||
-      driver.cuStreamGetCtx_plain(stream, &of_stream) != CUDA_SUCCESS) {
-    return nullptr;
-  }
-  if (of_stream != context) {
-    const PushedContext pushed(driver, of_stream);
-    if (!pushed || !ProgramStreams::current(context, device)) return nullptr;
-  }
+  const std::optional<int> device = ProgramStreams::device_of(stream);
   CUmemoryPool pool = nullptr;
-  return driver.cuDeviceGetMemPool_plain(&pool, device) == CUDA_SUCCESS ? pool : nullptr;
+  return device && driver.cuDeviceGetMemPool_plain(&pool, *device) == CUDA_SUCCESS ? pool : nullptr;
 }
 
 /// The GPU whose default pool it is; negative if it is none.

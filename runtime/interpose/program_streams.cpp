@@ -38,6 +38,19 @@ bool ProgramStreams::current(CUcontext& context, int& device) noexcept {
   return true;
 }
 
+std::optional<int> ProgramStreams::device_of(CUstream stream) noexcept {
+  CUcontext context = nullptr;
+  CUcontext of_stream = nullptr;
+  int device = 0;
+  if (!current(context, device)) return std::nullopt;
+  const DriverLibrary& driver = *DriverLibrary::get();
+  if (driver.cuStreamGetCtx_plain(stream, &of_stream) != CUDA_SUCCESS || of_stream == context) {
+    return device;
+  }
+  const PushedContext pushed(driver, of_stream);
+  return pushed && current(context, device) ? std::optional(device) : std::nullopt;
+}
+
 // --- Enqueuing
 
 ProgramStreams::Enqueue::Enqueue(CUstream stream) noexcept

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 namespace vma::interpose {
@@ -42,6 +43,9 @@ class ProgramStreams {
   static bool captures(const DriverLibrary& driver, CUstream stream) noexcept;
   /// The context of the calling thread. Returns false without one.
   static bool current(CUcontext& context, int& device) noexcept;
+  /// The GPU of the stream, where stream zero is one of the current context. If the driver does not
+  /// tell, it is that of the current context; none without one.
+  static std::optional<int> device_of(CUstream stream) noexcept;
   /// The stream's name in `FinishedWork`. A built-in stream is that of the current context.
   static FinishedWork::StreamName name_of(CUstream stream) noexcept;
   void note_enqueued(CUstream stream) noexcept;

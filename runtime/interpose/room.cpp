@@ -107,17 +107,7 @@ std::optional<std::uint64_t> RoomMaker::wanted_bytes() const noexcept {
 int RoomMaker::device_of(const RoomNeed& need) noexcept {
   if (need.device) return *need.device;
   if (const auto of_pool = ProgramPools::get().device_of(need.pool)) return *of_pool;
-  const DriverLibrary* const driver = DriverLibrary::get();
-  CUcontext context = nullptr;
-  CUcontext of_stream = nullptr;
-  int device = 0;
-  if (driver == nullptr || !ProgramStreams::current(context, device)) return RoomNeed::nowhere;
-  if (driver->cuStreamGetCtx_plain(need.stream, &of_stream) != CUDA_SUCCESS ||
-      of_stream == context) {
-    return device;
-  }
-  const PushedContext pushed(*driver, of_stream);
-  return pushed && ProgramStreams::current(context, device) ? device : RoomNeed::nowhere;
+  return ProgramStreams::device_of(need.stream).value_or(RoomNeed::nowhere);
 }
 
 std::optional<RoomMaker::Memory> RoomMaker::memory_of(int device) noexcept {
