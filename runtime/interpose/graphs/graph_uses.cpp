@@ -24,15 +24,6 @@ constexpr double noted_max = 256;
 
 // --- ExecUses
 
-std::size_t ExecUses::RangeHash::operator()(const Range& range) const noexcept {
-  const auto mix = [](std::size_t seed, std::size_t value) {
-    return (seed ^ value) * 0x9E3779B97F4A7C15ULL;
-  };
-  const std::size_t hash = mix(mix(reinterpret_cast<std::uintptr_t>(range.begin), range.bytes),
-                               static_cast<std::size_t>(range.gpu * 4 + range.kind));
-  return hash ^ (hash >> 32);
-}
-
 ExecUses::ExecUses(std::vector<GraphNode> nodes) {
   append(std::move(nodes));
 }

@@ -9,6 +9,7 @@
 #include <cuda.h>
 
 #include <atomic>
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -45,10 +46,7 @@ class ExecUses {
     std::size_t bytes = 0;
     int gpu = 0;
     int kind = 0;
-    bool operator==(const Range&) const = default;
-  };
-  struct RangeHash {
-    std::size_t operator()(const Range& range) const noexcept;
+    auto operator<=>(const Range&) const = default;
   };
   struct Kernels {
     int shown = 0;  ///< That show what they use.
@@ -68,7 +66,7 @@ class ExecUses {
   std::mutex mutex_;  // For all that follows.
   std::vector<GraphNode> nodes_;
   std::unordered_map<CUgraphNode, std::size_t> places_;  // Among the nodes.
-  std::unordered_map<Range, double, RangeHash> passes_;
+  std::map<Range, double> passes_;
   std::map<int, Kernels> kernels_;  // By the GPU.
 };
 
