@@ -29,11 +29,7 @@ const std::array<Row, static_cast<std::size_t>(EntryPoint::count)> rows = {{
 #undef ROW
 #define ROW(symbol, type) \
   Row{#symbol, reinterpret_cast<const void*>(&LookupHook<EntryPoint::symbol>::call)},
-            VMART_RUN_LOOKUPS(ROW)
-#undef ROW
-#define ROW(symbol, type) \
-  Row{#symbol, reinterpret_cast<const void*>(&LookupHook<EntryPoint::symbol>::call)},
-                VMART_RUN_ROOM_CALLS(ROW)
+            VMART_RUN_LOOKUPS(ROW) VMART_RUN_ROOM_CALLS(ROW)
 #undef ROW
 }};
 

@@ -1,22 +1,152 @@
-// How a program comes to call the hooks: `dlsym` and the driver's `cuGetProcAddress` return them
-// instead of the driver's functions. Programs that are linked with the driver find the symbols of
-// exports.cpp, because this library is loaded before it.
+// How a program comes to call the hooks. Programs that are linked with the driver find the symbols
+// that this library exports, because it is loaded before the driver's. `dlsym` and the driver's
+// `cuGetProcAddress` return the hooks instead of the driver's functions. Libraries that look past
+// this one get other slots.
+#include "base/loader/new_libraries.hpp"
 #include "entry_points/known_calls.hpp"
 #include "entry_points/loader_stubs.hpp"
 #include "entry_points/unknown_calls.hpp"
 #include "interpose/driver_library.hpp"
 #include "interpose/hooks.hpp"
-#include "interpose/hooks/deep_libraries.hpp"
 #include "interpose/program_memory.hpp"
 #include "interpose/settings.hpp"
 #include "interpose/standing.hpp"
 #include "interpose/vmart_library.hpp"
 
 #include <dlfcn.h>
+#include <link.h>
 
+#include <atomic>
 #include <cstdio>
 #include <cstring>
 #include <string_view>
+
+// --- Exported symbols
+
+// Each is a jump to its hook. A C++ function cannot be defined from a typedef, so the jumps are
+// assembly. They begin with the landing pads that processors with control-flow checks require.
+#if defined(__x86_64__)
+#define VMART_RUN_JUMP(symbol) "  endbr64\n  jmp *vmart_run_hook_" #symbol "(%rip)\n"
+#elif defined(__aarch64__)
+#define VMART_RUN_JUMP(symbol)                      \
+  "  hint #34\n  adrp x16, vmart_run_hook_" #symbol \
+  "\n  ldr x16, [x16, #:lo12:vmart_run_hook_" #symbol "]\n  br x16\n"
+#else
+#error "vmart run has no jumps for this processor"
+#endif
+
+#define VMART_RUN_EXPORT(symbol, type, hook)                                                      \
+  extern "C" __attribute__((visibility("hidden"), used)) const type vmart_run_hook_##symbol =     \
+      hook;                                                                                       \
+  asm(".pushsection .text\n.globl " #symbol "\n.type " #symbol ",@function\n.p2align 4\n" #symbol \
+      ":\n" VMART_RUN_JUMP(symbol) ".size " #symbol ", .-" #symbol "\n.popsection\n");
+
+namespace vma::interpose {
+
+#define ROW(symbol, type) VMART_RUN_EXPORT(symbol, type, &hook_##symbol)
+VMART_RUN_HOOKS(ROW)
+#undef ROW
+#define ROW(symbol, type) VMART_RUN_EXPORT(symbol, type, &EnqueueHook<EntryPoint::symbol>::call)
+VMART_RUN_ENQUEUES(ROW)
+#undef ROW
+#define ROW(symbol, type) VMART_RUN_EXPORT(symbol, type, &LookupHook<EntryPoint::symbol>::call)
+VMART_RUN_LOOKUPS(ROW)
+VMART_RUN_ROOM_CALLS(ROW)
+#undef ROW
+
+}  // namespace vma::interpose
+
+// --- Libraries that look past this one
+
+extern "C" {
+__attribute__((visibility("hidden"))) void* (*vmart_run_next_dlopen)(const char*, int) = nullptr;
+__attribute__((visibility("hidden"))) void* (*vmart_run_next_dlsym)(void*, const char*) = nullptr;
+// Other names of our `dlsym` and `dlopen`, which nobody can put another function before.
+__attribute__((visibility("hidden"))) void* vmart_run_dlsym(void*, const char*);
+__attribute__((visibility("hidden"))) void* vmart_run_dlopen(const char*, int);
+}
+
+namespace vma::interpose {
+namespace {
+
+std::atomic<bool> any_opened = false;
+
+template <typename Function>
+const void* erased(Function* function) noexcept {
+  return reinterpret_cast<const void*>(function);
+}
+
+NewLibraries new_libraries;
+
+/// Replaces what leads past this library: the system's functions and the driver's, and slots that
+/// are not filled yet. Returns false if the library names a call of the driver that has a hook, and
+/// `driver` is not known yet.
+bool bind(const LoadedLibrary& library, const DriverLibrary* driver) noexcept {
+  const std::string_view file = library.file();
+  if (library.contains(erased(&vmart_run_dlsym)) || file.starts_with("libvmart.so") ||
+      file.starts_with("libcuda.so")) {
+    return true;
+  }
+  bool needs_driver = false;
+  library.for_each_slot([&](const LoadedLibrary::Slot& slot) -> const void* {
+    const auto [name, bound, filled] = slot;
+    if (std::strcmp(name, "dlsym") == 0) {
+      return !filled || bound == erased(vmart_run_next_dlsym) ? erased(&vmart_run_dlsym) : nullptr;
+    }
+    if (std::strcmp(name, "dlopen") == 0) {
+      return !filled || bound == erased(vmart_run_next_dlopen) ? erased(&vmart_run_dlopen)
+                                                               : nullptr;
+    }
+    if (name[0] != 'c' || name[1] != 'u') return nullptr;
+    const void* const hook = DriverLibrary::hook_named(name);
+    if (hook == nullptr) return nullptr;
+    needs_driver = needs_driver || driver == nullptr;
+    if (driver == nullptr) return nullptr;
+    return filled ? driver->hook_of(bound) : hook;
+  });
+  return !needs_driver;
+}
+
+/// Libraries that the program opens with RTLD_DEEPBIND find the symbols of their own dependencies
+/// before those of a preloaded library: the system's `dlsym`, and the driver's calls. Lets those
+/// that were opened since the last call find ours. The next `dlsym` is early enough, since nobody
+/// can call into such a library without one, but for its constructors. Any thread.
+void bind_deep_libraries() noexcept {
+  if (!any_opened.load(std::memory_order_acquire)) return;
+  bool needs_driver = false;
+  const auto bind_all = [&](const DriverLibrary* driver) {
+    new_libraries.visit(vmart_run_next_dlopen, [&](const LoadedLibrary& library) noexcept {
+      const bool done = bind(library, driver);
+      needs_driver = needs_driver || !done;
+      return done;
+    });
+  };
+  bind_all(nullptr);
+  if (!needs_driver) return;
+  const DriverLibrary* const driver = DriverLibrary::get();  // May open it, which no walk may do.
+  if (driver != nullptr) bind_all(driver);
+}
+
+}  // namespace
+}  // namespace vma::interpose
+
+extern "C" __attribute__((visibility("hidden"), used)) vma::LoaderAnswer vmart_run_opens(
+    const char*, int flags, const void*) {
+  using namespace vma::interpose;
+  for (const char* version : {"GLIBC_2.34", "GLIBC_2.17", "GLIBC_2.2.5"}) {
+    if (vmart_run_next_dlopen != nullptr) break;
+    void* const found = dlvsym(RTLD_NEXT, "dlopen", version);
+    vmart_run_next_dlopen = reinterpret_cast<decltype(vmart_run_next_dlopen)>(found);
+    if (found == nullptr) forget_loader_error();
+  }
+  if ((flags & RTLD_DEEPBIND) != 0) any_opened.store(true);
+  return {};
+}
+
+VMART_LOADER_STUB(vmart_run_dlopen, vmart_run_opens, vmart_run_next_dlopen);
+VMART_EXPORTED_STUB(dlopen, vmart_run_dlopen);
+
+// --- Functions that are looked up
 
 /// This process stands aside, and all memory stays where it lies.
 void vma::before_unknown_call(std::string_view symbol) noexcept {
@@ -91,8 +221,6 @@ CUresult hook_cuGetProcAddress_v2(const char* symbol, void** out, int version, c
 }  // namespace vma::interpose
 
 extern "C" {
-
-__attribute__((visibility("hidden"))) void* (*vmart_run_next_dlsym)(void*, const char*) = nullptr;
 
 /// What `dlsym` returns to the program.
 __attribute__((visibility("hidden"), used)) vma::LoaderAnswer vmart_run_found(void* handle,
