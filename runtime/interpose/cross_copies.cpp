@@ -2,8 +2,8 @@
 
 #include "interpose/program_memory.hpp"
 #include "interpose/program_streams.hpp"
-#include "interpose/standing.hpp"
-#include "interpose/waits/finished_work.hpp"
+#include "interpose/process.hpp"
+#include "interpose/work/finished_work.hpp"
 
 #include <algorithm>
 #include <array>

@@ -1,7 +1,7 @@
 #include "interpose/driver_library.hpp"
 
 #include "interpose/hooks.hpp"
-#include "interpose/standing.hpp"
+#include "interpose/process.hpp"
 
 #include <dlfcn.h>
 

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "entry_points/entry_points.hpp"
-#include "interpose/waits/program_exit.hpp"
+#include "interpose/process.hpp"
 
 #include <array>
 #include <cstddef>

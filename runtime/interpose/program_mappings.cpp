@@ -3,7 +3,7 @@
 #include "interpose/driver_library.hpp"
 #include "interpose/program_streams.hpp"
 #include "interpose/settings.hpp"
-#include "interpose/standing.hpp"
+#include "interpose/process.hpp"
 #include "interpose/vmart_library.hpp"
 
 #include <algorithm>

@@ -8,9 +8,8 @@
 #include "interpose/room.hpp"
 #include "interpose/settings.hpp"
 #include "interpose/sites/allocation_site.hpp"
-#include "interpose/standing.hpp"
+#include "interpose/process.hpp"
 #include "interpose/vmart_library.hpp"
-#include "interpose/waits/program_exit.hpp"
 
 #include <algorithm>
 #include <atomic>

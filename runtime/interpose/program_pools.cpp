@@ -5,9 +5,8 @@
 #include "interpose/program_streams.hpp"
 #include "interpose/room.hpp"
 #include "interpose/settings.hpp"
-#include "interpose/standing.hpp"
+#include "interpose/process.hpp"
 #include "interpose/vmart_library.hpp"
-#include "interpose/waits/program_exit.hpp"
 
 #include <algorithm>
 #include <cstring>

@@ -3,7 +3,7 @@
 #include "interpose/program_memory.hpp"
 #include "interpose/program_pools.hpp"
 #include "interpose/refusals.hpp"
-#include "interpose/standing.hpp"
+#include "interpose/process.hpp"
 #include "interpose/vmart_library.hpp"
 
 #include <algorithm>

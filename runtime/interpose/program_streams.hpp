@@ -2,8 +2,8 @@
 
 #include "base/process_exit.hpp"
 #include "interpose/driver_library.hpp"
-#include "interpose/waits/finished_work.hpp"
-#include "interpose/waits/program_exit.hpp"
+#include "interpose/work/finished_work.hpp"
+#include "interpose/process.hpp"
 
 #include <cuda.h>
 

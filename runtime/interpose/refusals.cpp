@@ -1,6 +1,6 @@
 #include "interpose/refusals.hpp"
 
-#include "interpose/standing.hpp"
+#include "interpose/process.hpp"
 
 #include <algorithm>
 

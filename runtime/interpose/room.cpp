@@ -5,7 +5,7 @@
 #include "interpose/program_pools.hpp"
 #include "interpose/program_streams.hpp"
 #include "interpose/settings.hpp"
-#include "interpose/standing.hpp"
+#include "interpose/process.hpp"
 #include "interpose/vmart_library.hpp"
 
 #include <algorithm>

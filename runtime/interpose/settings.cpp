@@ -1,7 +1,7 @@
 #include "interpose/settings.hpp"
 
 #include "base/process_exit.hpp"
-#include "interpose/standing.hpp"
+#include "interpose/process.hpp"
 
 #include <dlfcn.h>
 

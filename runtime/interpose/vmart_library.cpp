@@ -1,9 +1,8 @@
 #include "interpose/vmart_library.hpp"
 
-#include "interpose/crash_report.hpp"
+#include "interpose/process.hpp"
 #include "interpose/driver_library.hpp"
 #include "interpose/settings.hpp"
-#include "interpose/standing.hpp"
 
 #include <dlfcn.h>
 

@@ -70,11 +70,10 @@ SEES = {
                     "scheduling lab/trace lab/import lab/replay",
     "abi": "base migrate/stops migrate/gates runtime",
     "interpose/sites": "",
-    "interpose/waits": "base",
     "interpose/work": "base entry_points",
-    "interpose": "base entry_points interpose/sites interpose/waits interpose/work",
+    "interpose": "base entry_points interpose/sites interpose/work",
     "interpose/graphs": "base entry_points interpose interpose/work",
-    "interpose/hooks": "base base/loader entry_points interpose interpose/graphs interpose/sites interpose/waits interpose/work",
+    "interpose/hooks": "base base/loader entry_points interpose interpose/graphs interpose/sites interpose/work",
     "python": "",
     "python/core": "",
     "tools/command_line": "base",
@@ -234,7 +233,7 @@ def threads_only_in_base(tree):
     """The simulator steps every thread and wait of the runtime: all go through base/."""
     for path in tree.paths("runtime/", "include/", endings=CPP):
         # Threads of the program that `vmart run` pauses are nobody's to step.
-        if path.startswith(("runtime/base/", "runtime/interpose/waits/")):
+        if path.startswith(("runtime/base/", "runtime/interpose/process.cpp")):
             continue
         for number, line in tree.code_lines(path):
             if match := THREADS.search(line) or SLEEPS.search(line):

@@ -2,7 +2,7 @@
 #include "interpose/hooks.hpp"
 #include "interpose/memory_handles.hpp"
 #include "interpose/settings.hpp"
-#include "interpose/standing.hpp"
+#include "interpose/process.hpp"
 
 namespace vma::interpose {
 namespace {

@@ -10,7 +10,7 @@
 #include "interpose/hooks.hpp"
 #include "interpose/program_memory.hpp"
 #include "interpose/settings.hpp"
-#include "interpose/standing.hpp"
+#include "interpose/process.hpp"
 #include "interpose/vmart_library.hpp"
 
 #include <dlfcn.h>

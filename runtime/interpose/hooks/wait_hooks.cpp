@@ -3,7 +3,7 @@
 #include "interpose/driver_library.hpp"
 #include "interpose/hooks.hpp"
 #include "interpose/program_pools.hpp"
-#include "interpose/waits/finished_work.hpp"
+#include "interpose/work/finished_work.hpp"
 
 #include <chrono>
 #include <thread>

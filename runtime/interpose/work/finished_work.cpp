@@ -1,4 +1,4 @@
-#include "interpose/waits/finished_work.hpp"
+#include "interpose/work/finished_work.hpp"
 
 #include <algorithm>
 
