@@ -1,8 +1,8 @@
 #include "interpose/cross_copies.hpp"
 
+#include "interpose/process.hpp"
 #include "interpose/program_memory.hpp"
 #include "interpose/program_streams.hpp"
-#include "interpose/process.hpp"
 #include "interpose/work/finished_work.hpp"
 
 #include <algorithm>

@@ -1,8 +1,8 @@
 #include "interpose/memory_handles.hpp"
 
 #include "interpose/driver_library.hpp"
-#include "interpose/program_streams.hpp"
 #include "interpose/process.hpp"
+#include "interpose/program_streams.hpp"
 #include "interpose/vmart_library.hpp"
 
 #include <algorithm>

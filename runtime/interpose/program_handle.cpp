@@ -1,12 +1,11 @@
 #include "interpose/program_handle.hpp"
 
+#include "interpose/allocation_site.hpp"
 #include "interpose/hooks.hpp"
+#include "interpose/process.hpp"
 #include "interpose/program_mappings.hpp"
 #include "interpose/program_memory.hpp"
 #include "interpose/room.hpp"
-#include "interpose/settings.hpp"
-#include "interpose/sites/allocation_site.hpp"
-#include "interpose/process.hpp"
 #include "interpose/vmart_library.hpp"
 
 #include <chrono>
@@ -76,7 +75,7 @@ std::shared_ptr<ProgramHandle> ProgramHandle::create(std::size_t bytes,
   options.fabric = has_type(properties, CU_MEM_HANDLE_TYPE_FABRIC) ? 1 : 0;
   options.rdma = properties.allocFlags.gpuDirectRDMACapable;
   options.make_room = spills(properties.location.id) ? 1 : 0;
-  const std::string site = Settings::get().wants_site(bytes) ? allocation_site() : std::string();
+  const std::string site = allocation_site(bytes);
   options.site = site.c_str();
   vmart_backing* backing = nullptr;
   const vmart_status status =

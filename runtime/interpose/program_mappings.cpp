@@ -1,9 +1,9 @@
 #include "interpose/program_mappings.hpp"
 
 #include "interpose/driver_library.hpp"
+#include "interpose/process.hpp"
 #include "interpose/program_streams.hpp"
 #include "interpose/settings.hpp"
-#include "interpose/process.hpp"
 #include "interpose/vmart_library.hpp"
 
 #include <algorithm>

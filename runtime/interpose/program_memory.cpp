@@ -1,14 +1,14 @@
 #include "interpose/program_memory.hpp"
 
+#include "interpose/allocation_site.hpp"
 #include "interpose/driver_library.hpp"
 #include "interpose/memory_handles.hpp"
+#include "interpose/process.hpp"
 #include "interpose/program_mappings.hpp"
 #include "interpose/program_pools.hpp"
 #include "interpose/program_streams.hpp"
 #include "interpose/room.hpp"
 #include "interpose/settings.hpp"
-#include "interpose/sites/allocation_site.hpp"
-#include "interpose/process.hpp"
 #include "interpose/vmart_library.hpp"
 
 #include <algorithm>
@@ -61,7 +61,7 @@ void* ProgramMemory::allocate_at(std::size_t bytes, int device) noexcept try {
   if (bytes <= chunk_bytes_max) {
     options.chunk_bytes = (bytes + granule_bytes - 1) / granule_bytes * granule_bytes;
   }
-  const std::string site = Settings::get().wants_site(bytes) ? allocation_site() : std::string();
+  const std::string site = allocation_site(bytes);
   options.site = site.c_str();
   void* pointer = nullptr;
   const vmart_status status =

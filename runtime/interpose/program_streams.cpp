@@ -1,9 +1,9 @@
 #include "interpose/program_streams.hpp"
 
+#include "interpose/process.hpp"
 #include "interpose/program_memory.hpp"
 #include "interpose/program_pools.hpp"
 #include "interpose/refusals.hpp"
-#include "interpose/process.hpp"
 #include "interpose/vmart_library.hpp"
 
 #include <algorithm>

@@ -2,8 +2,8 @@
 
 #include "base/process_exit.hpp"
 #include "interpose/driver_library.hpp"
-#include "interpose/work/finished_work.hpp"
 #include "interpose/process.hpp"
+#include "interpose/work/finished_work.hpp"
 
 #include <cuda.h>
 

@@ -1,11 +1,11 @@
 #include "interpose/room.hpp"
 
 #include "interpose/driver_library.hpp"
+#include "interpose/process.hpp"
 #include "interpose/program_memory.hpp"
 #include "interpose/program_pools.hpp"
 #include "interpose/program_streams.hpp"
 #include "interpose/settings.hpp"
-#include "interpose/process.hpp"
 #include "interpose/vmart_library.hpp"
 
 #include <algorithm>

@@ -22,10 +22,6 @@ struct Settings {
   /// A policy, a recording or a decision log reads what the program uses.
   bool uses_are_read = false;
 
-  bool wants_site(std::size_t bytes) const noexcept {
-    return site_bytes != 0 && bytes >= site_bytes;
-  }
-
   /// Read once, at the first call.
   static const Settings& get() noexcept;
 };

@@ -1,7 +1,7 @@
 #include "interpose/vmart_library.hpp"
 
-#include "interpose/process.hpp"
 #include "interpose/driver_library.hpp"
+#include "interpose/process.hpp"
 #include "interpose/settings.hpp"
 
 #include <dlfcn.h>

@@ -69,11 +69,10 @@ SEES = {
     "lab/fidelity": "base placement/books placement/weighing placement/policies costs recording "
                     "scheduling lab/trace lab/import lab/replay",
     "abi": "base migrate/stops migrate/gates runtime",
-    "interpose/sites": "",
     "interpose/work": "base entry_points",
-    "interpose": "base entry_points interpose/sites interpose/work",
+    "interpose": "base entry_points interpose/work",
     "interpose/graphs": "base entry_points interpose interpose/work",
-    "interpose/hooks": "base base/loader entry_points interpose interpose/graphs interpose/sites interpose/work",
+    "interpose/hooks": "base base/loader entry_points interpose interpose/graphs interpose/work",
     "python": "",
     "python/core": "",
     "tools/command_line": "base",

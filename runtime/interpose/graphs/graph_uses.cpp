@@ -1,8 +1,8 @@
 #include "interpose/graphs/graph_uses.hpp"
 
-#include "interpose/work/blind_launches.hpp"
 #include "interpose/uses.hpp"
 #include "interpose/vmart_library.hpp"
+#include "interpose/work/blind_launches.hpp"
 
 #include <algorithm>
 #include <array>

@@ -2,10 +2,10 @@
 #include "interpose/cross_copies.hpp"
 #include "interpose/driver_library.hpp"
 #include "interpose/hooks.hpp"
+#include "interpose/process.hpp"
 #include "interpose/program_memory.hpp"
 #include "interpose/program_pools.hpp"
 #include "interpose/refusals.hpp"
-#include "interpose/process.hpp"
 #include "interpose/vmart_library.hpp"
 
 #include <algorithm>

@@ -1,8 +1,8 @@
 // Handles by which processes open each other's memory. Those of events are the driver's.
 #include "interpose/hooks.hpp"
 #include "interpose/memory_handles.hpp"
-#include "interpose/settings.hpp"
 #include "interpose/process.hpp"
+#include "interpose/settings.hpp"
 
 namespace vma::interpose {
 namespace {

@@ -8,9 +8,9 @@
 #include "entry_points/unknown_calls.hpp"
 #include "interpose/driver_library.hpp"
 #include "interpose/hooks.hpp"
+#include "interpose/process.hpp"
 #include "interpose/program_memory.hpp"
 #include "interpose/settings.hpp"
-#include "interpose/process.hpp"
 #include "interpose/vmart_library.hpp"
 
 #include <dlfcn.h>

@@ -1,8 +1,18 @@
-#include "interpose/sites/python_frames.hpp"
+#include "interpose/allocation_site.hpp"
 
+#include "interpose/settings.hpp"
+
+#include <cxxabi.h>
 #include <dlfcn.h>
+#include <unwind.h>
 
+#include <array>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
 #include <string_view>
+#include <vector>
 
 // Names of CPython's C interface, which this library is not linked with. All are public, except
 // `_PyThreadState_UncheckedGet`, which 3.13 has made public under another name.
@@ -26,6 +36,8 @@
 
 namespace vma::interpose {
 namespace {
+
+// --- Python
 
 struct Python {
 #define ROW(call, type) decltype(static_cast<type>(nullptr)) call = nullptr;
@@ -104,8 +116,10 @@ class NoCollection {
   const bool was_on_;
 };
 
-}  // namespace
-
+/// The frames of CPython 3.10 or newer that the calling thread is in, as "train.py:12 forward",
+/// innermost first. None if the process has no such interpreter, if the thread does not hold its
+/// lock, as in a call that has released it, or while an exception is being handled in C. Runs no
+/// code of the program, and takes no lock.
 std::vector<std::string> python_frames(std::size_t most) {
   std::vector<std::string> frames;
   Python python;  // Looked up each time: an interpreter may be loaded at any time.
@@ -122,6 +136,69 @@ std::vector<std::string> python_frames(std::size_t most) {
   }
   if (python.PyErr_Occurred() != nullptr) python.PyErr_Clear();  // No memory for a frame.
   return frames;
+}
+
+// --- Machine code
+
+constexpr std::size_t frames_max = 32;  // With our own, which are left out.
+constexpr std::size_t shown_max = 12;
+constexpr std::size_t name_max = 96;  // Names of templates can have thousands of letters.
+
+struct Stack {
+  std::array<std::uintptr_t, frames_max> addresses{};
+  std::size_t size = 0;
+};
+
+_Unwind_Reason_Code take(_Unwind_Context* context, void* data) {
+  Stack& stack = *static_cast<Stack*>(data);
+  // A return address is behind its call, and may be in the next function.
+  const std::uintptr_t address = _Unwind_GetIP(context);
+  if (address == 0 || stack.size == frames_max) return _URC_END_OF_STACK;
+  stack.addresses[stack.size++] = address - 1;
+  return _URC_NO_REASON;
+}
+
+std::string name_of(const Dl_info& info, std::uintptr_t address) {
+  const std::string_view path = info.dli_fname != nullptr ? info.dli_fname : "?";
+  std::string name(path.substr(path.rfind('/') + 1));
+  char offset[32];
+  if (info.dli_sname == nullptr) {
+    std::snprintf(offset, sizeof offset, "+0x%zx",
+                  address - reinterpret_cast<std::uintptr_t>(info.dli_fbase));
+    return name + offset;
+  }
+  int status = 0;
+  const std::unique_ptr<char, void (*)(void*)> plain(
+      abi::__cxa_demangle(info.dli_sname, nullptr, nullptr, &status), std::free);
+  const std::string_view symbol = plain ? plain.get() : info.dli_sname;
+  return name + " " + std::string(symbol.substr(0, name_max));
+}
+
+void add(std::string& site, std::string_view frame) {
+  if (!site.empty()) site += " < ";
+  site += frame;
+}
+
+}  // namespace
+
+std::string allocation_site(std::size_t bytes) {
+  std::string site;
+  const std::size_t wanted_from = Settings::get().site_bytes;
+  if (wanted_from == 0 || bytes < wanted_from) return site;
+  for (const std::string& frame : python_frames(shown_max)) add(site, frame);
+  Stack stack;
+  _Unwind_Backtrace(take, &stack);
+  Dl_info own{};
+  dladdr(reinterpret_cast<const void*>(&allocation_site), &own);
+  std::size_t shown = 0;
+  for (std::size_t i = 0; i < stack.size && shown < shown_max; ++i) {
+    Dl_info info{};
+    if (dladdr(reinterpret_cast<const void*>(stack.addresses[i]), &info) == 0) continue;
+    if (info.dli_fbase == own.dli_fbase) continue;
+    add(site, name_of(info, stack.addresses[i]));
+    ++shown;
+  }
+  return site;
 }
 
 }  // namespace vma::interpose
