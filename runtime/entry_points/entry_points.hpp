@@ -255,9 +255,7 @@ using InstantiateWithLog = CUresult (*)(CUgraphExec*, CUgraph, CUgraphNode*, cha
   ROW(cuPointerGetAttribute, PFN_cuPointerGetAttribute_v4000)                        \
   ROW(cuPointerGetAttributes, PFN_cuPointerGetAttributes_v7000)                      \
   ROW(cuPointerSetAttribute, PFN_cuPointerSetAttribute_v6000)                        \
-  ROW(cuMemGetHandleForAddressRange, PFN_cuMemGetHandleForAddressRange_v11070)
-
-#define VMART_RUN_HANDLE_HOOKS(ROW)                                                  \
+  ROW(cuMemGetHandleForAddressRange, PFN_cuMemGetHandleForAddressRange_v11070)       \
   ROW(cuIpcGetMemHandle, PFN_cuIpcGetMemHandle_v4010)                                \
   ROW(cuIpcOpenMemHandle, PFN_cuIpcOpenMemHandle_v11000)                              \
   ROW(cuIpcOpenMemHandle_v2, PFN_cuIpcOpenMemHandle_v11000)                          \
@@ -313,14 +311,12 @@ using InstantiateWithLog = CUresult (*)(CUgraphExec*, CUgraph, CUgraphNode*, cha
   ROW(cuLogicalEndpointBindMem, vma::LogicalEndpointBindMem)              \
   ROW(cuLogicalEndpointBindAddr, vma::LogicalEndpointBindAddr)
 
-#define VMART_RUN_STREAM_HOOKS(ROW)                                                  \
+#define VMART_RUN_CONTEXT_HOOKS(ROW)                                                 \
   ROW(cuStreamCreate, PFN_cuStreamCreate_v2000)                                      \
   ROW(cuStreamCreateWithPriority, PFN_cuStreamCreateWithPriority_v5050)              \
   ROW(cuGreenCtxStreamCreate, PFN_cuGreenCtxStreamCreate_v12050)                     \
   ROW(cuStreamDestroy, PFN_cuStreamDestroy_v4000) \
-  ROW(cuStreamDestroy_v2, PFN_cuStreamDestroy_v4000)
-
-#define VMART_RUN_CONTEXT_HOOKS(ROW)                                                 \
+  ROW(cuStreamDestroy_v2, PFN_cuStreamDestroy_v4000) \
   ROW(cuGreenCtxCreate, PFN_cuGreenCtxCreate_v12040)                                 \
   ROW(cuGreenCtxDestroy, PFN_cuGreenCtxDestroy_v12040)                               \
   ROW(cuCtxCreate, PFN_cuCtxCreate_v3020)                                            \
@@ -402,11 +398,9 @@ using InstantiateWithLog = CUresult (*)(CUgraphExec*, CUgraph, CUgraphNode*, cha
 #define VMART_RUN_HOOKS(ROW)     \
   VMART_RUN_RESOLVING_HOOKS(ROW) \
   VMART_RUN_MEMORY_HOOKS(ROW)    \
-  VMART_RUN_HANDLE_HOOKS(ROW)    \
   VMART_RUN_POOL_HOOKS(ROW)      \
   VMART_RUN_WAIT_HOOKS(ROW)      \
   VMART_RUN_MAPPING_HOOKS(ROW)   \
-  VMART_RUN_STREAM_HOOKS(ROW)    \
   VMART_RUN_CONTEXT_HOOKS(ROW)   \
   VMART_RUN_LAUNCH_HOOKS(ROW)    \
   VMART_RUN_GRAPH_HOOKS(ROW)

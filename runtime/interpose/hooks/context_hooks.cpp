@@ -1,10 +1,11 @@
-// Contexts that come and go.
+// Contexts and streams that come and go.
 #include "interpose/cross_copies.hpp"
 #include "interpose/driver_library.hpp"
 #include "interpose/hooks.hpp"
 #include "interpose/process.hpp"
 #include "interpose/program_memory.hpp"
 #include "interpose/program_pools.hpp"
+#include "interpose/program_streams.hpp"
 #include "interpose/refusals.hpp"
 #include "interpose/vmart_library.hpp"
 
@@ -230,6 +231,38 @@ CUresult hook_cuDevicePrimaryCtxReset(CUdevice device) {
 CUresult hook_cuDevicePrimaryCtxReset_v2(CUdevice device) {
   return reset_without_driver(device) ? CUDA_SUCCESS
                                       : call_driver<EntryPoint::cuDevicePrimaryCtxReset_v2>(device);
+}
+
+// --- Streams
+
+CUresult hook_cuStreamCreate(CUstream* out, unsigned flags) {
+  const CUresult result = call_driver<EntryPoint::cuStreamCreate>(out, flags);
+  if (result == CUDA_SUCCESS) ProgramStreams::get().created(*out);
+  return result;
+}
+
+CUresult hook_cuStreamCreateWithPriority(CUstream* out, unsigned flags, int priority) {
+  const CUresult result = call_driver<EntryPoint::cuStreamCreateWithPriority>(out, flags, priority);
+  if (result == CUDA_SUCCESS) ProgramStreams::get().created(*out);
+  return result;
+}
+
+CUresult hook_cuGreenCtxStreamCreate(CUstream* out, CUgreenCtx green, unsigned flags,
+                                     int priority) {
+  const CUresult result =
+      call_driver<EntryPoint::cuGreenCtxStreamCreate>(out, green, flags, priority);
+  if (result == CUDA_SUCCESS) ProgramStreams::get().created(*out);
+  return result;
+}
+
+CUresult hook_cuStreamDestroy_v2(CUstream stream) {
+  ProgramStreams::get().before_destruction(stream);
+  return call_driver<EntryPoint::cuStreamDestroy_v2>(stream);
+}
+
+CUresult hook_cuStreamDestroy(CUstream stream) {
+  ProgramStreams::get().before_destruction(stream);
+  return call_driver<EntryPoint::cuStreamDestroy>(stream);
 }
 
 }  // namespace vma::interpose

@@ -2,8 +2,11 @@
 // it would say about its own.
 #include "interpose/driver_library.hpp"
 #include "interpose/hooks.hpp"
+#include "interpose/memory_handles.hpp"
+#include "interpose/process.hpp"
 #include "interpose/program_memory.hpp"
 #include "interpose/room.hpp"
+#include "interpose/settings.hpp"
 #include "interpose/vmart_library.hpp"
 
 #include <algorithm>
@@ -60,6 +63,16 @@ std::optional<CUresult> answer(const ProgramAllocation& memory, CUdeviceptr poin
 bool driver_must_answer() noexcept {
   Refusals& refusals = Refusals::get();
   return refusals.of_current_context() != CUDA_SUCCESS || refusals.captures_may_forbid();
+}
+
+template <EntryPoint entry>
+CUresult open_handle(CUdeviceptr* out, CUipcMemHandle handle, unsigned flags) noexcept {
+  const auto ours = MemoryHandle::of(handle);
+  if (!ours || !Settings::get().on || is_forked_child()) {
+    return call_driver<entry>(out, handle, flags);
+  }
+  if (out == nullptr || flags > CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) return CUDA_ERROR_INVALID_VALUE;
+  return MemoryHandles::get().open(*ours, out);
 }
 
 }  // namespace
@@ -187,6 +200,31 @@ CUresult hook_cuMemGetHandleForAddressRange(void* handle, CUdeviceptr pointer, s
   if (memory.find(pointer) && !memory.note_export(pointer, false)) return CUDA_ERROR_NOT_SUPPORTED;
   return call_driver<EntryPoint::cuMemGetHandleForAddressRange>(handle, pointer, bytes, type,
                                                                 flags);
+}
+
+// --- Handles by which processes open each other's memory. Those of events are the driver's.
+
+CUresult hook_cuIpcGetMemHandle(CUipcMemHandle* out, CUdeviceptr pointer) {
+  const auto memory = ProgramMemory::get().find(pointer);
+  if (out == nullptr || !memory || !memory->has_handles()) {
+    return call_driver<EntryPoint::cuIpcGetMemHandle>(out, pointer);
+  }
+  return MemoryHandles::get().export_memory(*memory, out);
+}
+
+CUresult hook_cuIpcOpenMemHandle(CUdeviceptr* out, CUipcMemHandle handle, unsigned flags) {
+  return open_handle<EntryPoint::cuIpcOpenMemHandle>(out, handle, flags);
+}
+
+CUresult hook_cuIpcOpenMemHandle_v2(CUdeviceptr* out, CUipcMemHandle handle, unsigned flags) {
+  return open_handle<EntryPoint::cuIpcOpenMemHandle_v2>(out, handle, flags);
+}
+
+CUresult hook_cuIpcCloseMemHandle(CUdeviceptr pointer) {
+  if (!is_forked_child()) {
+    if (const auto closed = MemoryHandles::get().close(pointer)) return *closed;
+  }
+  return call_driver<EntryPoint::cuIpcCloseMemHandle>(pointer);
 }
 
 }  // namespace vma::interpose
