@@ -4,7 +4,7 @@
 #include "interpose/program_streams.hpp"
 #include "interpose/settings.hpp"
 #include "interpose/vmart_library.hpp"
-#include "interpose/work/blind_launches.hpp"
+#include "interpose/work/launches.hpp"
 
 #include <algorithm>
 #include <array>

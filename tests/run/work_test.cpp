@@ -1,8 +1,7 @@
 // Goal: what calls of a program tell about its work is what they do. Method: arguments as the calls
 // have them; launches of GPUs that nobody else notes.
-#include "interpose/work/blind_launches.hpp"
+#include "interpose/work/launches.hpp"
 #include "interpose/work/memory_ranges.hpp"
-#include "interpose/work/overlap.hpp"
 #include "interpose/work/time_budget.hpp"
 
 #include <gtest/gtest.h>

@@ -2,7 +2,7 @@
 
 #include "interpose/uses.hpp"
 #include "interpose/vmart_library.hpp"
-#include "interpose/work/blind_launches.hpp"
+#include "interpose/work/launches.hpp"
 
 #include <algorithm>
 #include <array>

@@ -4,7 +4,7 @@
 #include "interpose/hooks.hpp"
 #include "interpose/program_memory.hpp"
 #include "interpose/uses.hpp"
-#include "interpose/work/overlap.hpp"
+#include "interpose/work/launches.hpp"
 
 #include <optional>
 
