@@ -283,7 +283,7 @@ void Hold::await_copies(TimePoint deadline) {
   while (CopyScopes::process().were_in_the_way() &&
          !no_copies_.begin(clock, std::min(deadline, clock.now() + NoCopies::unstopped_limit))) {
     const TimePoint next = std::min(deadline, clock.now() + NoCopies::unstopped_limit);
-    if (next == deadline) hold_copies_back(deadline);
+    if (next == deadline) return hold_copies_back(deadline);
     nap_until(clock, next);
   }
 }
