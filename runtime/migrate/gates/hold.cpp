@@ -152,20 +152,42 @@ void Hold::await_no_enqueues(TimePoint deadline) {
   }
 }
 
-/// Records end the captures that run in their contexts: only a program that enqueues nothing
-/// meanwhile can say that it has none.
 void Hold::drain(TimePoint deadline) {
+  constexpr std::chrono::milliseconds pause(2);
+  Clock& clock = driver_.clock();
+  take_events();
+  while (!record_all(deadline)) {
+    if (clock.now() >= deadline) {
+      throw Error(ErrorKind::busy, "vma::migrate",
+                  "a driver call took so long that the program's calls were let go on");
+    }
+    nap_until(clock, std::min(deadline, later(clock.now(), pause)));
+  }
+  if (!await_rest(deadline)) throw not_at_rest(tries_);
+}
+
+/// Records end the captures that run in their contexts: only a program that enqueues nothing
+/// meanwhile can say that it has none. False if the watchdog had to let it go on, since a record
+/// blocked, perhaps behind a thread that waits for what another one would enqueue.
+bool Hold::record_all(TimePoint deadline) {
+  constexpr std::chrono::milliseconds limit(10);
+  await_no_enqueues(deadline);
+  Watchdog::Ticket ticket = Watchdog::Ticket::none;
+  const auto let_go = [&]() noexcept {
+    watchdog_.disarm(ticket);
+    return no_enqueues_.end_in_time();
+  };
   try {
-    await_no_enqueues(deadline);
+    ticket = watchdog_.arm(later(driver_.clock().now(), limit), [this] { no_enqueues_.end(); });
     const auto none_begins = look_for_captures(deadline);
-    take_events();
-    for (Held& held : held_) record(held);
+    for (Held& held : held_) {
+      if (no_enqueues_.in_time()) record(held);
+    }
   } catch (...) {
-    no_enqueues_.end_in_time();
+    let_go();
     throw;
   }
-  no_enqueues_.end_in_time();
-  if (!await_rest(deadline)) throw not_at_rest(tries_);
+  return let_go();
 }
 
 /// A record of a context, and a hold, end the captures that have begun there.

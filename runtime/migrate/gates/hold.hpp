@@ -89,8 +89,8 @@ class Hold final : public StoppedWork {
   void enqueues(BeforeHold* before) noexcept { before_ = before; }
 
   /// Waits until the earlier work in all contexts in use has ended, with nothing stopped. What is
-  /// enqueued before a hold cannot be called back, so little should have to end when it is. Throws:
-  /// as `close`.
+  /// enqueued before a hold cannot be called back, so little should have to end when it is. Keeps
+  /// the program from enqueuing for some microseconds. Throws: as `close`.
   void drain(TimePoint deadline);
   /// Stops all contexts in use and waits until their earlier work has ended. On return none of
   /// their work runs. A hold may cut in two work that waits for each other across contexts, which
@@ -124,6 +124,7 @@ class Hold final : public StoppedWork {
   void try_close(TimePoint deadline);
   void stop_all(TimePoint deadline);
   void record(Held& held);
+  bool record_all(TimePoint deadline);
   void hold(const Held& held);
   void enqueue_before(TimePoint deadline);
   bool holds_its_post() const;
@@ -146,7 +147,7 @@ class Hold final : public StoppedWork {
   TimePoint begun_{0};
   std::uint64_t epoch_ = 0;
   Watchdog::Ticket ticket_ = Watchdog::Ticket::none;
-  NoEnqueues no_enqueues_;  // While the contexts are stopped, one after the other.
+  NoEnqueues no_enqueues_;  // While the contexts are stopped or recorded, one after the other.
   NoCopies no_copies_;      // While closed.
   std::atomic<State> state_{State::open};
 };

@@ -60,11 +60,13 @@ class NoEnqueues {
   }
   /// The same by the thread that began. False: another thread has ended it before.
   bool end_in_time() noexcept {
-    const bool in_time = !holds_ || calls_ != nullptr;
+    const bool ends = in_time();
     holds_ = false;
     end();
-    return in_time;
+    return ends;
   }
+  /// Whether no other thread has ended it. By the thread that began.
+  bool in_time() const noexcept { return !holds_ || calls_ != nullptr; }
 
  private:
   std::atomic<const ProgramEnqueues*> calls_{nullptr};

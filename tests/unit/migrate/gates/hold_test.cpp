@@ -374,6 +374,31 @@ TEST_P(Holds, LetNothingBeEnqueuedWhileTheyRecordContexts) {
   expect_error(ErrorKind::busy, [&] { hold.drain(rig.in(milliseconds(100))); });
 }
 
+/// Its records of contexts return once the program may enqueue again, as behind a call that waits
+/// for what another thread would enqueue.
+class BlockingDriver : public InterceptDriver {
+ public:
+  BlockingDriver(Driver& inner, const GuardedProgram& program)
+      : InterceptDriver(inner), program_(program) {}
+
+ private:
+  void around(Call call, const std::function<void()>& body) override {
+    while (call == Call::record_context && program_.holds_back) std::this_thread::yield();
+    body();
+  }
+  const GuardedProgram& program_;
+};
+
+TEST_P(Holds, LetTheProgramEnqueueIfARecordBlocks) {
+  HoldRig rig(GetParam());
+  GuardedProgram program(0);
+  BlockingDriver driver(rig.driver(), program);
+  Hold hold(driver, rig.memory().contexts(), *rig.post, rig.watchdog, patience);
+  const Error error = expect_error(ErrorKind::busy, [&] { hold.drain(rig.in(milliseconds(100))); });
+  EXPECT_TRUE(says(error, "let go on")) << error.what();
+  EXPECT_FALSE(program.holds_back);
+}
+
 TEST_P(Holds, AskAgainWhileAThreadEnqueues) {
   HoldRig rig(GetParam());
   GuardedProgram program(2);
