@@ -11,6 +11,15 @@ constexpr std::chrono::microseconds look_period(200);  // Between two polls of w
 /// nobody else has taken it by then.
 constexpr std::chrono::microseconds step_pause(200);
 constexpr std::chrono::seconds stop_limit(1);
+
+/// Made before the queue's lock is taken: what cannot be posted is destroyed here, which may call
+/// the driver.
+template <typename Entry>
+std::list<Entry> list_of(Entry entry) {
+  std::list<Entry> one;
+  one.push_back(std::move(entry));
+  return one;
+}
 }  // namespace
 
 SlowCallQueue::SlowCallQueue(Driver& driver) : driver_(driver) {
@@ -42,20 +51,23 @@ void SlowCallQueue::stop() noexcept {
 }
 
 void SlowCallQueue::post(std::function<void()> job) {
+  std::list<Job> posted = list_of(Job{nullptr, std::move(job)});
   const MutexLock lock(mutex_);
-  jobs_.push_back({nullptr, std::move(job)});
+  jobs_.splice(jobs_.end(), posted);
   changed_.notify_all();
 }
 
 void SlowCallQueue::post_when(std::function<bool()> ready, std::function<void()> job) {
+  std::list<Job> posted = list_of(Job{std::move(ready), std::move(job)});
   const MutexLock lock(mutex_);
-  waiting_.push_back({std::move(ready), std::move(job)});
+  waiting_.splice(waiting_.end(), posted);
   changed_.notify_all();
 }
 
 void SlowCallQueue::post_steps(std::function<bool()> step) {
+  std::list<std::function<bool()>> posted = list_of(std::move(step));
   const MutexLock lock(mutex_);
-  steps_.push_back(std::move(step));
+  steps_.splice(steps_.end(), posted);
   changed_.notify_all();
 }
 
