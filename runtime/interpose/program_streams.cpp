@@ -44,9 +44,8 @@ std::optional<int> ProgramStreams::device_of(CUstream stream) noexcept {
   int device = 0;
   if (!current(context, device)) return std::nullopt;
   const DriverLibrary& driver = *DriverLibrary::get();
-  if (driver.cuStreamGetCtx_plain(stream, &of_stream) != CUDA_SUCCESS || of_stream == context) {
-    return device;
-  }
+  if (driver.cuStreamGetCtx_plain(stream, &of_stream) != CUDA_SUCCESS) return std::nullopt;
+  if (of_stream == context) return device;
   const PushedContext pushed(driver, of_stream);
   return pushed && current(context, device) ? std::optional(device) : std::nullopt;
 }

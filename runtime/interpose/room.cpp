@@ -107,7 +107,10 @@ std::optional<std::uint64_t> RoomMaker::wanted_bytes() const noexcept {
 int RoomMaker::device_of(const RoomNeed& need) noexcept {
   if (need.device) return *need.device;
   if (const auto of_pool = ProgramPools::get().device_of(need.pool)) return *of_pool;
-  return ProgramStreams::device_of(need.stream).value_or(RoomNeed::nowhere);
+  if (const auto of_stream = ProgramStreams::device_of(need.stream)) return *of_stream;
+  CUcontext context = nullptr;
+  int device = 0;
+  return ProgramStreams::current(context, device) ? device : RoomNeed::nowhere;
 }
 
 std::optional<RoomMaker::Memory> RoomMaker::memory_of(int device) noexcept {
