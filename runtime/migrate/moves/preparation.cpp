@@ -107,8 +107,12 @@ const char* Preparation::name_of(Kind kind) noexcept {
 }
 
 void Preparation::note(Kind kind, DeviceId device, const std::exception& error) noexcept {
-  log(LogLevel::debug, "moves of gpu({}) are not fully prepared ({}): {}", index(device),
-      name_of(kind), error.what());
+  if (kind == Kind::look) {
+    log(LogLevel::debug, "the first suspension is not prepared: {}", error.what());
+  } else {
+    log(LogLevel::debug, "moves of gpu({}) are not fully prepared ({}): {}", index(device),
+        name_of(kind), error.what());
+  }
 }
 
 void Preparation::stop() noexcept {
