@@ -8,6 +8,8 @@ namespace vma {
 namespace {
 
 constexpr double infinite = std::numeric_limits<double>::infinity();
+/// As in `LinkShares`: each flow makes some progress, however many share a slow link.
+constexpr double level_min = 1;
 
 }  // namespace
 
@@ -92,7 +94,7 @@ std::vector<double> PlainTraffic::link_levels() const {
     }
   }
   for (std::size_t link = 0; link < map_.size(); ++link)
-    room[link] = unfixed[link] > 0 ? room[link] / unfixed[link] : infinite;
+    room[link] = unfixed[link] > 0 ? std::max(room[link] / unfixed[link], level_min) : infinite;
   return room;
 }
 
