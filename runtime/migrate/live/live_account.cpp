@@ -2,6 +2,7 @@
 
 #include "base/log.hpp"
 #include "base/units.hpp"
+#include "migrate/migration/migration_error.hpp"
 
 #include <fmt/format.h>
 
@@ -107,7 +108,7 @@ void LiveAccount::finish(std::chrono::nanoseconds wall, std::size_t chunks) noex
   } else if (report_.failures.empty()) {
     report_.outcome = Outcome::cancelled;
   } else {
-    report_.outcome = report_.chunks_moved == 0 ? Outcome::failed : Outcome::partly;
+    report_.outcome = outcome_of_failure(report_);
   }
   log_phases();
 }

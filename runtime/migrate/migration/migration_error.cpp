@@ -61,9 +61,13 @@ Error MoveErrors::of(const std::exception_ptr& failure, const MigrationReport& r
   }
 }
 
+Outcome outcome_of_failure(const MigrationReport& report) noexcept {
+  return report.chunks_moved == 0 ? Outcome::failed : Outcome::partly;
+}
+
 Outcome outcome_of(const Error& error, const MigrationReport& report) noexcept {
   if (error.kind() == ErrorKind::cancelled) return Outcome::cancelled;
-  return report.chunks_moved == 0 ? Outcome::failed : Outcome::partly;
+  return outcome_of_failure(report);
 }
 
 void require_no_pin(const Allocation& allocation, const char* call) {

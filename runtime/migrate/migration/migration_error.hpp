@@ -32,6 +32,8 @@ class MoveErrors {
   const Error no_memory_, lost_slot_;
 };
 
+/// The outcome of a migration that failed: whether it has moved anything.
+Outcome outcome_of_failure(const MigrationReport& report) noexcept;
 /// The outcome of a migration that ended in this error.
 Outcome outcome_of(const Error& error, const MigrationReport& report) noexcept;
 

@@ -32,7 +32,7 @@ std::vector<std::size_t> slots_of(const Allocation& allocation, SlotRange range,
 Outcome outcome_of(const MigrationReport& report, const Allocation& allocation) noexcept {
   if (report.chunks_moved == report.chunks) return Outcome::done;
   if (report.failures.empty() && allocation.being_freed) return Outcome::cancelled;
-  return report.chunks_moved == 0 ? Outcome::failed : Outcome::partly;
+  return outcome_of_failure(report);
 }
 
 /// Tells the hooks of each slot that `body` drops or restores; they run without `operations()`.

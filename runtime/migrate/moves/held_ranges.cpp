@@ -80,7 +80,7 @@ void HeldRange::summarise() noexcept {
     ++report.chunks_moved;
   }
   if (failure) {
-    report.outcome = report.chunks_moved == 0 ? Outcome::failed : Outcome::partly;
+    report.outcome = outcome_of_failure(report);
   } else {
     report.outcome = has_all() ? Outcome::done : Outcome::cancelled;
   }
