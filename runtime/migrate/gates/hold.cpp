@@ -23,6 +23,11 @@ Error not_at_rest(int tries) {
                                       : fmt::format("tried {} times", tries)));
 }
 
+Error let_go_on() {
+  return Error(ErrorKind::busy, "vma::migrate",
+               "a driver call took so long that the program's calls were let go on");
+}
+
 }  // namespace
 
 HoldPost::HoldPost(Driver& driver, BoundStream stream, Ledger& ledger)
@@ -122,10 +127,7 @@ void Hold::try_close(TimePoint deadline) {
     arm(deadline);
     stop_all(deadline);
     none_begins.unlock();
-    if (!no_enqueues_.end_in_time()) {
-      throw Error(ErrorKind::busy, "vma::migrate",
-                  "a driver call took so long that the program's calls were let go on");
-    }
+    if (!no_enqueues_.end_in_time()) throw let_go_on();
     // Copies do not wait for long work, which may wait for one of them.
     const TimePoint soon = driver_.clock().now() + NoCopies::unstopped_limit;
     if (no_copies_.begun() && !await_rest(std::min(deadline, soon))) no_copies_.end();
@@ -157,10 +159,7 @@ void Hold::drain(TimePoint deadline) {
   Clock& clock = driver_.clock();
   take_events();
   while (!record_all(deadline)) {
-    if (clock.now() >= deadline) {
-      throw Error(ErrorKind::busy, "vma::migrate",
-                  "a driver call took so long that the program's calls were let go on");
-    }
+    if (clock.now() >= deadline) throw let_go_on();
     nap_until(clock, std::min(deadline, later(clock.now(), pause)));
   }
   if (!await_rest(deadline)) throw not_at_rest(tries_);

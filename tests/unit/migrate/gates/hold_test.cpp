@@ -334,69 +334,68 @@ class GuardedProgram {
   std::atomic<int> refusals_;
 };
 
-/// Expects the program to be held back while contexts are stopped, and no longer.
-class StoppingDriver : public InterceptDriver {
- public:
-  StoppingDriver(Driver& inner, const GuardedProgram& program)
-      : InterceptDriver(inner), program_(program) {}
+/// A hold beside such a program. A function of the test runs before each call of the driver.
+struct GuardedHold : HoldRig {
+  class BeforeCalls final : public InterceptDriver {
+   public:
+    using Before = std::function<void(Call, const GuardedProgram&)>;
+    BeforeCalls(Driver& inner, const GuardedProgram& program, Before before)
+        : InterceptDriver(inner), program_(program), before_(std::move(before)) {}
 
- private:
-  void around(Call call, const std::function<void()>& body) override {
-    const bool stops = call == Call::record_context || call == Call::hold_context;
-    const bool waits = call == Call::wait_event;  // For work that may need more of it to end.
-    EXPECT_TRUE(program_.holds_back ? !waits : !stops) << to_string(call);
-    body();
-  }
-  const GuardedProgram& program_;
+   private:
+    void around(Call call, const std::function<void()>& body) override {
+      before_(call, program_);
+      body();
+    }
+    const GuardedProgram& program_;
+    const Before before_;
+  };
+
+  GuardedHold(CopyUnder under, int refusals, BeforeCalls::Before before)
+      : HoldRig(under),
+        program(refusals),
+        driver(HoldRig::driver(), program, std::move(before)),
+        guarded(driver, memory().contexts(), *post, watchdog, patience) {}
+
+  GuardedProgram program;
+  BeforeCalls driver;
+  Hold guarded;
 };
+
+/// The program is held back while contexts are stopped, and no longer.
+void expect_held_back(Call call, const GuardedProgram& program) {
+  const bool stops = call == Call::record_context || call == Call::hold_context;
+  const bool waits = call == Call::wait_event;  // For work that may need more of it to end.
+  EXPECT_TRUE(program.holds_back ? !waits : !stops) << to_string(call);
+}
 
 // Work that is enqueued between the two calls for a context would be neither waited for nor held.
 TEST_P(Holds, LetNothingBeEnqueuedWhileTheyStopContexts) {
-  HoldRig rig(GetParam());
-  GuardedProgram program(0);
-  StoppingDriver driver(rig.driver(), program);
-  Hold hold(driver, rig.memory().contexts(), *rig.post, rig.watchdog, patience);
-  hold.close(rig.in(seconds(10)));
-  EXPECT_FALSE(program.holds_back);
-  hold.open();
+  GuardedHold rig(GetParam(), 0, expect_held_back);
+  rig.guarded.close(rig.in(seconds(10)));
+  EXPECT_FALSE(rig.program.holds_back);
+  rig.guarded.open();
 }
 
 // Its records of contexts would end captures of which only the program knows.
 TEST_P(Holds, LetNothingBeEnqueuedWhileTheyRecordContexts) {
-  HoldRig rig(GetParam());
-  GuardedProgram program(1);
-  StoppingDriver driver(rig.driver(), program);
-  Hold hold(driver, rig.memory().contexts(), *rig.post, rig.watchdog, patience);
-  hold.drain(rig.in(seconds(10)));
-  EXPECT_EQ(program.asked, 2);
-  EXPECT_FALSE(program.holds_back);
+  GuardedHold rig(GetParam(), 1, expect_held_back);
+  rig.guarded.drain(rig.in(seconds(10)));
+  EXPECT_EQ(rig.program.asked, 2);
+  EXPECT_FALSE(rig.program.holds_back);
   GuardedProgram captures(1 << 20);
-  expect_error(ErrorKind::busy, [&] { hold.drain(rig.in(milliseconds(100))); });
+  expect_error(ErrorKind::busy, [&] { rig.guarded.drain(rig.in(milliseconds(100))); });
 }
 
-/// Its records of contexts return once the program may enqueue again, as behind a call that waits
-/// for what another thread would enqueue.
-class BlockingDriver : public InterceptDriver {
- public:
-  BlockingDriver(Driver& inner, const GuardedProgram& program)
-      : InterceptDriver(inner), program_(program) {}
-
- private:
-  void around(Call call, const std::function<void()>& body) override {
-    while (call == Call::record_context && program_.holds_back) std::this_thread::yield();
-    body();
-  }
-  const GuardedProgram& program_;
-};
-
+// A record may wait behind a call that waits for what another thread would enqueue.
 TEST_P(Holds, LetTheProgramEnqueueIfARecordBlocks) {
-  HoldRig rig(GetParam());
-  GuardedProgram program(0);
-  BlockingDriver driver(rig.driver(), program);
-  Hold hold(driver, rig.memory().contexts(), *rig.post, rig.watchdog, patience);
-  const Error error = expect_error(ErrorKind::busy, [&] { hold.drain(rig.in(milliseconds(100))); });
+  GuardedHold rig(GetParam(), 0, [](Call call, const GuardedProgram& program) {
+    while (call == Call::record_context && program.holds_back) std::this_thread::yield();
+  });
+  const Error error =
+      expect_error(ErrorKind::busy, [&] { rig.guarded.drain(rig.in(milliseconds(100))); });
   EXPECT_TRUE(says(error, "let go on")) << error.what();
-  EXPECT_FALSE(program.holds_back);
+  EXPECT_FALSE(rig.program.holds_back);
 }
 
 TEST_P(Holds, AskAgainWhileAThreadEnqueues) {
