@@ -171,8 +171,9 @@ void ProgramMemory::free_taken(ProgramAllocation freed) noexcept {
   const VmartLibrary* const vmart = VmartLibrary::loaded();
   MemoryHandles::get().end_export(freed.begin);
   release_pins(freed);
-  // Waits for a `Still` that may have pinned it. Later ones do not know it.
-  static_cast<void>(without_still());
+  // Waits for a `Still` that may have pinned it, but not for `without_still`. Later ones do not
+  // know it.
+  { const std::lock_guard none_pins(pinned_mutex_); }
   const std::shared_lock frees(frees_mutex_);
   vmart->vmart_torch_free(reinterpret_cast<void*>(freed.begin), freed.bytes, freed.device, nullptr);
   if (freed.pool != nullptr) ProgramPools::get().note_free();
@@ -315,6 +316,7 @@ ProgramMemory::Still::Still() noexcept {
   if (vmart == nullptr) return;
   ProgramMemory& memory = get();
   lock_ = std::shared_lock(memory.still_mutex_);
+  pinned_ = std::shared_lock(memory.pinned_mutex_);
   const std::shared_lock lock(memory.mutex_);
   try {  // Around less than the whole: a constructor cannot swallow what its own `catch` gets.
     pins_.reserve(memory.allocations_.size() + memory.segments_.size());

@@ -87,7 +87,8 @@ class ProgramMemory {
   void keep_in_place(CUcontext context, bool wanted) noexcept;
   /// Whether all memory is pinned so.
   bool stays() const noexcept { return stays_.load(std::memory_order_acquire); }
-  /// While the caller holds the lock, no `Still` exists that could pin what is being unmapped.
+  /// While the caller holds the lock, no `Still` exists that could pin what is being moved or
+  /// unmapped. Frees do not wait for it: a move may wait for a capture, whose thread frees.
   /// Blocks: while another thread destroys a context or a module.
   std::unique_lock<std::shared_mutex> without_still() {
     return std::unique_lock<std::shared_mutex>(still_mutex_);
@@ -105,7 +106,7 @@ class ProgramMemory {
     Still& operator=(const Still&) = delete;
 
    private:
-    std::shared_lock<std::shared_mutex> lock_;
+    std::shared_lock<std::shared_mutex> lock_, pinned_;
     std::vector<vmart_pin*> pins_;
   };
   /// The memory stays in place from now on, because its physical location becomes known to others.
@@ -135,8 +136,9 @@ class ProgramMemory {
   void* allocate_at(std::size_t bytes, int device) noexcept;
 
   std::atomic<bool> stays_ = false;
-  std::shared_mutex frees_mutex_;  // Shared by those who are in a free of vmart's.
-  std::shared_mutex still_mutex_;  // Held before `mutex_`.
+  std::shared_mutex frees_mutex_;   // Shared by those who are in a free of vmart's.
+  std::shared_mutex still_mutex_;   // Held before `mutex_`.
+  std::shared_mutex pinned_mutex_;  // Shared by each `Still`, after `still_mutex_`.
   std::shared_mutex mutex_;
   std::map<CUdeviceptr, ProgramAllocation> allocations_;  // By their beginning.
   // Memory of vmart that blocks of pools lie in, with the pins of `keep_in_place`. Work may use
