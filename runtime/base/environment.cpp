@@ -42,7 +42,7 @@ constexpr EnvironmentVariable variables[] = {
     {"VMART_GATE_LIMIT_US", Type::number, "microseconds", "5000, growing to 80000 if unset", 1, second_us},
     {"VMART_GATE_RETRIES", Type::number, "a count", "8", 0, 1000},
     {"VMART_COPY_SHARE", Type::number, "percent", "50", 1, 100},
-    {"VMART_MAX_STALL_US", Type::number, "microseconds", "5000", 1, second_us},
+    {"VMART_MAX_STALL_US", Type::number, "microseconds", "5500", 1, second_us},
     {"VMART_STALL_BUDGET_US", Type::number, "microseconds per second", "60000", 0, second_us},
     {"VMART_STALL_AHEAD_MS", Type::number, "milliseconds", "4000", 0, day_ms},
     {"VMART_COPY_BUDGET", Type::bytes, bytes_words, "0"},

@@ -112,7 +112,7 @@ void settle_limits(const RuntimeOptions& options, Settings& settings) {
   settings.copy_share_percent = static_cast<int>(
       number_setting(options.copy_share_percent, "VMART_COPY_SHARE", "copy_share_percent", 50));
   settings.max_stall = std::chrono::microseconds(
-      number_setting(count_of(options.max_stall), "VMART_MAX_STALL_US", "max_stall", 5'000));
+      number_setting(count_of(options.max_stall), "VMART_MAX_STALL_US", "max_stall", 5'500));
   // In the variable 0 means no limit. In the option 0 would more likely mean "no stalls at all",
   // with which nothing can move.
   settings.stall_budget = std::chrono::microseconds(number_setting(

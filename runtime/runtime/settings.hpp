@@ -24,7 +24,7 @@ struct Settings {
   std::chrono::microseconds gate_limit{5'000};
   std::chrono::microseconds gate_limit_max{80'000};  ///< `gate_limit` if that was set.
   int gate_retries = 8;
-  std::chrono::microseconds max_stall{5'000};
+  std::chrono::microseconds max_stall{5'500};
   int copy_share_percent = 50;
   std::chrono::microseconds stall_budget{60'000};  ///< Per second; 0 means no limit.
   std::chrono::milliseconds stall_ahead{4'000};    ///< Of the budget; 0: nothing is spent ahead.

@@ -28,7 +28,7 @@ struct MoverLimits {
   /// Tries that ran out of time double the limit up to this; zero keeps it as it is.
   std::chrono::nanoseconds gate_limit_max{0};
   int gate_retries = 8;
-  std::chrono::nanoseconds max_stall = std::chrono::milliseconds(5);  ///< Of one stop.
+  std::chrono::nanoseconds max_stall = std::chrono::microseconds(5'500);  ///< Of one stop.
   int copy_share_percent = 50;
   std::chrono::nanoseconds stall_budget{0};  ///< Per second; zero means no budget.
   std::uint64_t copy_budget_bytes = 0;       ///< Per second; zero means no budget.
