@@ -12,7 +12,7 @@ Four ways to move a model:
     group   one `vmart_migrate_many` for all segments, in the thread of the loop: it holds once
     beside  like `live`, but the segments of another model, which the loop does not use
 
-Before all of them, `first`: the first move of the process, as `live`.
+Before all of them, `first`: the first move of the process, as `live`, once the loop has run for a second.
 
 They go to GPU 1 and back, or to the host and back on a machine with one GPU: there the loop is so
 much slower with its weights at the host that `live` says little.
@@ -252,6 +252,7 @@ def parse_arguments():
 
 def first_move(name, loop, segments, to):
     """The entry of the first move of the process, with its loop as far ahead as it may be."""
+    loop.pace()
     for _ in range(2 * loop.ahead):
         loop.go()
     first = summary(*move_live(loop, segments, to))

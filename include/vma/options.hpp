@@ -124,9 +124,11 @@ struct RuntimeOptions {
   /// How all memory can leave the process (VMART_EXPORTABLE="fd,rdma,fabric", 0: not at all).
   /// Default: not at all, except for `AllocOptions::exportable`.
   std::optional<Exportable> exportable;
-  /// Moves are prepared once streams are attached, or a policy has memory to move (VMART_PREPARE);
-  /// otherwise the first move takes some 0.1 s longer for each GPU. Default: with a policy.
-  /// Loading their kernels waits for the program's work; allocations that need new memory wait too.
+  /// What moves need is created in the background before the first of them (VMART_PREPARE): for
+  /// suspensions, once there is memory, a context of 270 MiB of HBM on each GPU that the program
+  /// uses; for gates, once streams are attached, kernels, whose loading waits for the program's
+  /// work, and allocations for that. False: the first move creates it, and takes some 0.3 s longer.
+  /// Default: without a policy for suspensions only, with one that moves for both.
   std::optional<bool> prepare;
 
   /// The policy that decides placement in the background, "name:parameter=value,..."

@@ -411,9 +411,10 @@ class VMART_EXPORT Runtime {
   Calibration calibrate(const CalibrateOptions& options = {});
 
   /// Ends the background work, writes and closes traces, recordings and decision logs, removes the
-  /// control socket and frees everything. Does not wait for kernels that use the memory:
-  /// synchronise first. Idempotent; the destructor calls it. Later calls throw Error{driver_gone}.
-  /// From a callback or hook it only logs an error.
+  /// control socket and frees everything. Synchronise first: it does not wait for kernels before it
+  /// frees what they use. Idempotent; the destructor calls it. Later calls throw
+  /// Error{driver_gone}. From a callback or hook it only logs an error. Blocks: while the driver
+  /// closes contexts of the runtime's own, which waits for all work of their GPUs.
   ///
   /// A program need not call it: when the process exits (`exit`, return from main), stopped work
   /// continues, all files are written and the socket is removed; the driver reclaims the rest. Call

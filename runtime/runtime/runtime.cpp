@@ -93,6 +93,7 @@ void* alloc_at(Machinery& parts, const Geometry& geometry, const Homes& homes,
   if (options.cpu_access == CpuAccess::fault) parts.faults.begin();
   const auto allocation = parts.memory.alloc(geometry, homes, options, terms);
   if (options.cpu_access == CpuAccess::fault) parts.faults.prepare(*allocation);
+  parts.mover.prepare_suspensions();
   return to_pointer(allocation->begin());
 }
 

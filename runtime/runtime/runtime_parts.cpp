@@ -25,7 +25,8 @@ MoverLimits mover_limits_of(const Settings& settings) {
   limits.copy_share_percent = settings.copy_share_percent;
   limits.stall_budget = settings.stall_budget;
   limits.copy_budget_bytes = settings.copy_budget_bytes;
-  limits.prepares = settings.prepares;
+  limits.prepares_gates = settings.prepares_gates;
+  limits.prepares_suspensions = settings.prepares_suspensions;
   limits.suspends = settings.suspends;
   limits.tuning = settings.tuning;
   return limits;

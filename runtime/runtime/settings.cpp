@@ -207,7 +207,10 @@ Settings resolve_settings(const RuntimeOptions& options) {
   // Such a policy moves memory sooner or later.
   const bool moves =
       !settings.policy.empty() && !settings.policy.starts_with("stay_put") && !settings.dry_run;
-  settings.prepares = options.prepare.value_or(environment_flag("VMART_PREPARE").value_or(moves));
+  const std::optional<bool> wanted =
+      options.prepare ? options.prepare : environment_flag("VMART_PREPARE");
+  settings.prepares_gates = wanted.value_or(moves);
+  settings.prepares_suspensions = wanted.value_or(moves || settings.policy.empty());
   return settings;
 }
 

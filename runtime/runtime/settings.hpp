@@ -35,7 +35,8 @@ struct Settings {
   bool suspends = false;     ///< See `MoverLimits::suspends`.
   bool copy_guards = true;   ///< See `place_copy_guards`.
   ExportTypes exportable{};  ///< Of new chunks. Tests that compose a runtime get none.
-  bool prepares = false;
+  bool prepares_gates = false;
+  bool prepares_suspensions = false;
   std::string policy;                ///< Empty: no scheduler.
   std::vector<PolicyKind> policies;  ///< Known in addition to the built-in ones.
   std::string record;                ///< A folder; empty: nothing is recorded. VMART_RECORD.

@@ -28,7 +28,7 @@ Settings settings_of(const TwinPlan& plan) {
   settings.gate_retries = plan.gate_retries;
   settings.own_contexts = plan.own_contexts;
   settings.suspends = plan.suspends();
-  settings.prepares = plan.prepares;
+  settings.prepares_gates = settings.prepares_suspensions = plan.prepares;
   return settings;
 }
 
@@ -55,6 +55,7 @@ TwinWorld::TwinWorld(const TwinPlan& plan, SteppedExecutor* stepped)
   leaked_ = parts->machinery->memory.chunks().ledger().leak_count();
   kept_ = parts->machinery->memory.chunks().ledger().kept_count();
   runtime_ = unique_runtime_of(std::move(parts));
+  const PermittedDriver::AsApplication application;  // Beside the check of suspension.
   array_ = make_array(3, places_.front());
   beside_ = make_array(2, places_.front());
 }

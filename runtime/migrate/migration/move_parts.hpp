@@ -34,7 +34,8 @@ struct MoverLimits {
   std::uint64_t copy_budget_bytes = 0;       ///< Per second; zero means no budget.
   /// Moves suspend the work of the process instead of holding its contexts or closing gates.
   bool suspends = false;
-  bool prepares = false;  ///< What moves need is created once streams are attached.
+  bool prepares_gates = false;        ///< What gates need is created once streams are attached.
+  bool prepares_suspensions = false;  ///< What suspensions need, once there is memory.
   LiveTuning tuning{};
 
   /// How long a stream may take to finish what was launched before a gate, and how long a chunk may

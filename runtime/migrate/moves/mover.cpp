@@ -463,7 +463,7 @@ void Mover::ended(std::shared_ptr<MigrationTask> task, MigrationReport report,
 }
 
 void Mover::prepare_for(Address scope) noexcept {
-  if (limits_.prepares) preparation_.begin_for(scope);
+  if (limits_.prepares_gates) preparation_.begin_for(scope);
 }
 
 void Mover::refuse_more() noexcept {

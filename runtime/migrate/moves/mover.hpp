@@ -101,10 +101,10 @@ class Mover final : private LiveTasks {
   /// Streams were attached to the allocation that begins there, or to all memory if it is zero:
   /// begins to create what their moves will need, if the limits say so. Does not block.
   void prepare_for(Address scope) noexcept;
-  /// A policy has memory to move: begins to create what suspensions need, if the limits say so.
+  /// There is memory that may move: begins to create what suspensions need, if the limits say so.
   /// Does not block, and costs nothing once all is there.
   void prepare_suspensions() noexcept {
-    if (limits_.prepares) preparation_.begin_suspensions();
+    if (limits_.prepares_suspensions) preparation_.begin_suspensions();
   }
   /// Cancels all waiting and running moves, and accepts no more. Does not wait.
   void refuse_more() noexcept;

@@ -95,8 +95,10 @@ constexpr std::uint64_t size_bytes = 32 << 20;
 constexpr milliseconds bar(15);
 
 TEST(FirstMove, TakesAContextForEachGpuThatTheProgramUsesAndNoLaterOneDoes) {
+  RuntimeOptions options;
+  options.prepare = false;
   for (const std::vector<int>& gpus : {std::vector<int>{0}, std::vector<int>{0, 1}}) {
-    Program program(gpus);
+    Program program(gpus, options);
     const int contexts = static_cast<int>(gpus.size());
     void* const memory = program.filled(size_bytes, gpu(0));
     EXPECT_EQ(program.calls(Call::create_own_context), 0) << "nothing has moved yet";
@@ -218,29 +220,32 @@ TEST(FirstMove, AtGatesFindsWhatWasPreparedForIt) {
   EXPECT_TRUE(program.whole(memory));
 }
 
-TEST(FirstMove, IsNotPreparedUnlessThatIsAskedFor) {
-  Program program({0});
+TEST(FirstMove, AtGatesIsNotPreparedUnlessThatIsAskedFor) {
+  Program program({0}, without_suspension());
   const AttachedStream attached(program.runtime(), program.stream(0));
   void* const memory = program.filled(size_bytes, gpu(0));
   EXPECT_EQ(program.calls(Call::load_kernels), 0);
   program.runtime().free(memory);
 }
 
-TEST(FirstMove, FindsContextsWhereAPolicyMayMoveMemory) {
-  RuntimeOptions options;
-  options.policy = "auto";
-  Program program({0}, options);
-  EXPECT_EQ(program.calls(Call::create_own_context), 0) << "no memory may move yet";
-  program.filled(size_bytes, gpu(0));
-  Runtime& runtime = program.runtime();
-  const auto context_bytes = [&](Location at) {
-    const std::vector<RuntimeStats::Place> places = runtime.stats().places;
-    return std::ranges::find(places, at, &RuntimeStats::Place::at)->context_bytes;
-  };
-  constexpr std::size_t usual_bytes = 200 << 20;
-  EXPECT_TRUE(comes_true([&] { return context_bytes(gpu(0)) > usual_bytes; }));
-  EXPECT_EQ(program.calls(Call::create_own_context), 1);
-  EXPECT_EQ(context_bytes(gpu(1)), 0u) << "the program does not use it";
+TEST(FirstMove, FindsAContextWhereMemoryMayMove) {
+  for (const char* const policy : {"", "auto"}) {
+    SCOPED_TRACE(policy);
+    RuntimeOptions options;
+    options.policy = policy;
+    Program program({0}, options);
+    EXPECT_EQ(program.calls(Call::create_own_context), 0) << "no memory may move yet";
+    program.filled(size_bytes, gpu(0));
+    Runtime& runtime = program.runtime();
+    const auto context_bytes = [&](Location at) {
+      const std::vector<RuntimeStats::Place> places = runtime.stats().places;
+      return std::ranges::find(places, at, &RuntimeStats::Place::at)->context_bytes;
+    };
+    constexpr std::size_t usual_bytes = 200 << 20;
+    EXPECT_TRUE(comes_true([&] { return context_bytes(gpu(0)) > usual_bytes; }));
+    EXPECT_EQ(program.calls(Call::create_own_context), 1);
+    EXPECT_EQ(context_bytes(gpu(1)), 0u) << "the program does not use it";
+  }
 }
 
 // What a preparation needs may fail; the move meets the failure, or does without.

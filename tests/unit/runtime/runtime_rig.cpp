@@ -12,6 +12,7 @@ namespace {
 
 Runtime open(const std::string& machine, RuntimeOptions options, SimDriver*& opened) {
   options.driver = "sim:" + machine;
+  if (!options.prepare) options.prepare = false;  // Which stop serves a move depends on no thread.
   auto driver = std::make_unique<SimDriver>(load_machine(machine));
   opened = driver.get();
   return runtime_of(std::make_unique<RuntimeParts>(std::move(driver), resolve_settings(options)));

@@ -138,7 +138,7 @@ TEST_F(SettingsTest, WordsTurnOutputOnAndOff) {
   clear();
   EXPECT_TRUE(with("VMART_DRY_RUN", "yes").dry_run);
   EXPECT_TRUE(with("VMART_OWN_CONTEXTS", "1").own_contexts);
-  EXPECT_TRUE(with("VMART_PREPARE", "1").prepares);
+  EXPECT_TRUE(with("VMART_PREPARE", "1").prepares_gates);
   EXPECT_TRUE(resolve_settings({}).suspends);
   EXPECT_FALSE(with("VMART_STOP", "gate").suspends);
   RuntimeOptions options;
@@ -234,16 +234,19 @@ TEST(ParseSize, ReadsBinarySuffixes) {
   expect_error(ErrorKind::invalid_argument, [] { parse_size("", "x"); });
 }
 
-TEST_F(SettingsTest, PreparesMovesOnlyForAPolicyThatMoves) {
-  EXPECT_FALSE(resolve_settings({}).prepares);
-  EXPECT_TRUE(with("VMART_POLICY", "counter").prepares);
-  EXPECT_FALSE(with("VMART_PREPARE", "0").prepares);
+TEST_F(SettingsTest, PreparesMovesWhereMemoryMayMove) {
+  EXPECT_FALSE(resolve_settings({}).prepares_gates);
+  EXPECT_TRUE(resolve_settings({}).prepares_suspensions) << "the program may move it itself";
+  EXPECT_TRUE(with("VMART_POLICY", "counter").prepares_gates);
+  EXPECT_FALSE(with("VMART_PREPARE", "0").prepares_gates);
+  EXPECT_FALSE(resolve_settings({}).prepares_suspensions);
   unsetenv("VMART_PREPARE");
-  EXPECT_FALSE(with("VMART_DRY_RUN", "1").prepares);
-  EXPECT_FALSE(with("VMART_POLICY", "stay_put").prepares);
+  EXPECT_FALSE(with("VMART_DRY_RUN", "1").prepares_gates);
+  EXPECT_FALSE(with("VMART_POLICY", "stay_put").prepares_gates);
+  EXPECT_FALSE(resolve_settings({}).prepares_suspensions);
   RuntimeOptions options;
   options.prepare = true;
-  EXPECT_TRUE(resolve_settings(options).prepares);
+  EXPECT_TRUE(resolve_settings(options).prepares_gates);
 }
 
 TEST_F(SettingsTest, TakesOutputOptionsAsFileNames) {

@@ -58,7 +58,7 @@ class SuspensionPreparation : public testing::Test {
  protected:
   SuspensionPreparation() {
     MoverLimits limits;
-    limits.suspends = limits.prepares = true;
+    limits.suspends = limits.prepares_suspensions = true;
     memory.emplace(driver, rig.topology(), MemoryLimits{});
     engine.emplace(driver, rig.topology(), memory->contexts(), memory->chunks().ledger(),
                    memory->chunks().slow_calls().turn());
