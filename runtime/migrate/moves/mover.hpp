@@ -104,7 +104,7 @@ class Mover final : private LiveTasks {
   /// There is memory that may move: begins to create what suspensions need, if the limits say so.
   /// Does not block, and costs nothing once all is there.
   void prepare_suspensions() noexcept {
-    if (limits_.prepares_suspensions) preparation_.begin_suspensions();
+    if (limits_.prepares_suspensions) preparation_.begin_ahead();
   }
   /// Cancels all waiting and running moves, and accepts no more. Does not wait.
   void refuse_more() noexcept;

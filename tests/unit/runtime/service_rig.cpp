@@ -10,10 +10,11 @@
 
 namespace vma {
 
-ServiceRig::ServiceRig(const std::string& machine, const RuntimeOptions& options)
+ServiceRig::ServiceRig(const std::string& machine, RuntimeOptions options)
     : machine_(load_machine(machine)) {
   auto trace = std::make_unique<TraceDriver>(machine_, 100'000);
   trace_ = trace.get();
+  if (!options.prepare) options.prepare = false;  // As `RuntimeRig`.
   runtime_ = unique_runtime_of(
       std::make_unique<RuntimeParts>(std::move(trace), resolve_settings(options)));
   for (const Location at : runtime_->locations()) {

@@ -18,7 +18,7 @@ namespace vma {
 /// outlives the runtime; the test fails if the runtime leaves anything in it.
 class ServiceRig {
  public:
-  explicit ServiceRig(const std::string& machine = "test-2", const RuntimeOptions& options = {});
+  explicit ServiceRig(const std::string& machine = "test-2", RuntimeOptions options = {});
   ~ServiceRig();
   ServiceRig(const ServiceRig&) = delete;
   ServiceRig& operator=(const ServiceRig&) = delete;
