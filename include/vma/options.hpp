@@ -124,11 +124,13 @@ struct RuntimeOptions {
   /// How all memory can leave the process (VMART_EXPORTABLE="fd,rdma,fabric", 0: not at all).
   /// Default: not at all, except for `AllocOptions::exportable`.
   std::optional<Exportable> exportable;
-  /// What moves need is created in the background before the first of them (VMART_PREPARE): for
-  /// suspensions, once there is memory, a context of 270 MiB of HBM on each GPU that the program
-  /// uses; for gates, once streams are attached, kernels, whose loading waits for the program's
-  /// work, and allocations for that. False: the first move creates it, and takes some 0.3 s longer.
-  /// Default: without a policy for suspensions only, with one that moves for both.
+  /// What moves need is created in the background before the first of them (VMART_PREPARE). For
+  /// suspensions, once there is memory: a context of 270 MiB of HBM on each GPU that the program
+  /// uses, and a check, which lets the program stand for a millisecond a few times, and keeps
+  /// allocations that need new memory waiting for some 0.1 s. For gates, once streams are attached:
+  /// kernels, whose loading waits for the program's work, and such allocations for that. False: the
+  /// first move creates it, and takes some 0.3 s longer. Default: for suspensions without a policy;
+  /// for both with one that moves; else false.
   std::optional<bool> prepare;
 
   /// The policy that decides placement in the background, "name:parameter=value,..."

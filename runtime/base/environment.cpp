@@ -49,7 +49,7 @@ constexpr EnvironmentVariable variables[] = {
     {"VMART_PRESSURE_LIMIT_MS", Type::number, "milliseconds", "2000", 0, day_ms},
     {"VMART_OWN_CONTEXTS", Type::flag, "1, yes, on, true or 0, no, off, false", "0"},
     {"VMART_EXPORTABLE", Type::text, "fd, or fd, rdma and fabric in a list, or 0", "0"},
-    {"VMART_PREPARE", Type::flag, "1, yes, on, true or 0, no, off, false", "unset: for suspensions, and with a policy that moves for gates"},
+    {"VMART_PREPARE", Type::flag, "1, yes, on, true or 0, no, off, false", "1 for suspensions without a policy, 1 with one that moves, else 0"},
     {"VMART_POLICY", Type::text, "a policy, as name:parameter=value,...", "none"},
     {"VMART_TICK_US", Type::number, "microseconds", "10000", 100, hour_us},
     {"VMART_HALF_LIFE_MS", Type::number, "milliseconds", "1000", 1, day_ms},

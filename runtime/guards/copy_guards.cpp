@@ -97,11 +97,14 @@ void look() noexcept {
   errno = errno_before;
 }
 
-/// Before a move. Another thread may have stored what it had looked up before, when the libraries
-/// were visited, so the first move has them all visited again.
+/// Before a move, and the first allocation. Another thread may have stored what it had looked up
+/// before, when the libraries were visited, so the first of these has them all visited again.
 void look_before_move() noexcept {
-  static std::atomic_flag again;
-  if (!again.test_and_set()) libraries.forget();
+  static std::atomic<bool> again;
+  if (!again.load()) {  // Others that come meanwhile forget, too, which costs a visit.
+    libraries.forget();
+    again = true;
+  }
   look();
 }
 

@@ -110,7 +110,9 @@ Scheduler& Machinery::scheduler(const char* call) const {
 }
 
 RuntimeParts::RuntimeParts(std::unique_ptr<Driver>&& chosen, const Settings& settings)
-    : uses(std::make_unique<UseLog>(chosen->clock())), process(ProcessExit::process()) {
+    : uses(std::make_unique<UseLog>(chosen->clock())),
+      process(ProcessExit::process()),
+      looks_ahead(settings.prepares_suspensions) {
   driver = std::move(chosen);
   try {
     claim_process();

@@ -107,6 +107,9 @@ struct RuntimeParts {
   std::unique_ptr<Machinery> machinery;
   const int process;
   bool claimed = false;  // This is the process's runtime on CUDA.
+  /// The first allocation looks for copies that need guards, which takes 0.1 s with the libraries
+  /// of PyTorch and which the first move would do otherwise.
+  std::atomic<bool> looks_ahead;
   Mutex shutting_down;
   Door door;
   /// False once shut down; outlives the parts, for views that outlive the runtime.

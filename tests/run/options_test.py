@@ -64,11 +64,6 @@ class Options(unittest.TestCase):
         self.assertEqual(found["VMART_POLICY"], "stay_put")
         self.assertNotIn("VMART_PRESSURE_LIMIT_MS", found)
 
-    def test_without_a_policy_leave_preparations_to_the_first_move(self):
-        self.assertEqual(variables_of()["VMART_PREPARE"], "0")
-        self.assertEqual(variables_of(VMART_PREPARE="1")["VMART_PREPARE"], "1")
-        self.assertNotIn("VMART_PREPARE", variables_of("--policy", "auto"))
-
     def test_of_an_inner_run_count(self):
         folders = os.environ["LD_LIBRARY_PATH"]
         for outer, inner, library in (("shim", "preload", "libvmart-run.so"), ("preload", "shim", "libvmart-shim.so"),

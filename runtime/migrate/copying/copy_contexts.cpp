@@ -132,10 +132,11 @@ ContextHandle CopyContexts::make_own(DeviceId device) {
   }
 }
 
-/// Of all processes; 0 if the driver does not say.
+/// What would be free without memory of the ledger, which others allocate beside a context that is
+/// being created; 0 if the driver does not say.
 std::uint64_t CopyContexts::free_bytes(DeviceId device) noexcept {
   try {
-    return driver_.free_bytes(device);
+    return driver_.free_bytes(device) + ledger_.account(gpu(index(device))).total();
   } catch (const std::exception&) {
     return 0;
   }

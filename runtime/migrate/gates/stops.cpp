@@ -188,7 +188,10 @@ ContextHandle Stops::context_of_program(DeviceId device) {
 SuspensionFinding Stops::check_suspension(DeviceId device) {
   using State = SuspensionFinding::State;
   if (!suspends_)
-    return {State::off, "VMART_STOP is gate, or RuntimeOptions::suspend false", {}, {}};
+    return {State::off,
+            "VMART_STOP is gate, RuntimeOptions::suspend is false, or ncu profiles the process",
+            {},
+            {}};
   const ContextHandle program = context_of_program(device);
   if (is_none(program)) return {State::unknown, "the program has no context there yet", {}, {}};
   return check_suspension(device, program);

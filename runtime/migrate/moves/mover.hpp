@@ -102,7 +102,7 @@ class Mover final : private LiveTasks {
   /// begins to create what their moves will need, if the limits say so. Does not block.
   void prepare_for(Address scope) noexcept;
   /// There is memory that may move: begins to create what suspensions need, if the limits say so.
-  /// Does not block, and costs nothing once all is there.
+  /// Does not block.
   void prepare_suspensions() noexcept {
     if (limits_.prepares_suspensions) preparation_.begin_ahead();
   }

@@ -2,7 +2,6 @@
 
 #include "base/log.hpp"
 #include "migrate/gates/stop_words.hpp"
-#include "migrate/stops/copy_scopes.hpp"
 
 #include <fmt/format.h>
 
@@ -47,8 +46,11 @@ void Preparation::begin_suspensions() noexcept {
 }
 
 void Preparation::begin_ahead() noexcept {
+  constexpr std::chrono::milliseconds pause(10);
+  const TimePoint now = memory_.driver().clock().now();
+  if (now < next_ahead_.load(std::memory_order_relaxed)) return;
+  next_ahead_.store(now + pause, std::memory_order_relaxed);
   begin_suspensions();
-  begin(Kind::guards, DeviceId{}, [] { CopyScopes::process().look(); });
 }
 
 void Preparation::look_ahead() noexcept {
@@ -74,20 +76,19 @@ void Preparation::begin_wanted() noexcept {
   }
 }
 
-/// Unless the last one of this kind for the GPU still runs; some kinds only once.
+/// Unless the last one of this kind for the GPU still runs; the first two kinds only once.
 void Preparation::begin(Kind kind, DeviceId device, std::function<void()> run) noexcept {
   try {
     const MutexLock lock(mutex_);
     if (stopping_) return;
     const auto [place, fresh] = jobs_.try_emplace({kind, device});
     Job& job = place->second;
-    const bool of_all = kind == Kind::look || kind == Kind::guards;
-    const bool once = of_all || kind == Kind::gate;
+    const bool once = kind == Kind::look || kind == Kind::gate;
     if ((once && !fresh) || (job.task && !*job.ended)) return;
     if (job.task) job.task->join();  // Its thread has nothing left to do.
     job = {};
     const auto ended = std::make_shared<std::atomic<bool>>(false);
-    const std::string number = of_all ? "" : fmt::format(" {}", index(device));
+    const std::string number = kind == Kind::look ? "" : fmt::format(" {}", index(device));
     job = {memory_.driver().executor().spawn(fmt::format("vmart {}{}", name_of(kind), number),
                                              [this, kind, device, ended, run = std::move(run)] {
                                                try {
@@ -106,7 +107,6 @@ void Preparation::begin(Kind kind, DeviceId device, std::function<void()> run) n
 const char* Preparation::name_of(Kind kind) noexcept {
   switch (kind) {
     case Kind::look: return "look";
-    case Kind::guards: return "guards";
     case Kind::gate: return "prep";
     case Kind::check: return "check";
     case Kind::digest: return "digest";
@@ -115,9 +115,8 @@ const char* Preparation::name_of(Kind kind) noexcept {
 }
 
 void Preparation::note(Kind kind, DeviceId device, const std::exception& error) noexcept {
-  if (kind == Kind::look || kind == Kind::guards) {
-    log(LogLevel::debug, "the first move is not fully prepared ({}): {}", name_of(kind),
-        error.what());
+  if (kind == Kind::look) {
+    log(LogLevel::debug, "the first suspension is not prepared: {}", error.what());
   } else {
     log(LogLevel::debug, "moves of gpu({}) are not fully prepared ({}): {}", index(device),
         name_of(kind), error.what());

@@ -33,7 +33,8 @@ class Preparation {
   /// Does not block, and costs nothing once all is known. What could not be found out, for want of
   /// memory for example, is tried again by a later call.
   void begin_suspensions() noexcept;
-  /// The same before the first move, with what else it would wait for. Does not block.
+  /// The same at each allocation and tick: no more often than every 10 ms, since GPUs on which the
+  /// program has no context are asked about each time. Does not block.
   void begin_ahead() noexcept;
   /// What moves wanted and did not wait for: copiers that digest at the target. Does not block.
   void begin_wanted() noexcept;
@@ -44,7 +45,6 @@ class Preparation {
   /// In the order in which `stop` waits for them.
   enum class Kind {
     look,    ///< For the first suspension of the process; once, for all GPUs.
-    guards,  ///< Copies that need guards: 0.1 s with the libraries of PyTorch. Once.
     gate,    ///< What moves at gates need; once a GPU.
     check,   ///< Whether work can be suspended.
     digest,  ///< What digests at a target.
@@ -65,6 +65,7 @@ class Preparation {
   LiveCopiers& copiers_;
   Stops& stops_;
   std::atomic<bool> stopping_{false};
+  std::atomic<TimePoint> next_ahead_{TimePoint(0)};
   Mutex mutex_;
   std::map<std::pair<Kind, DeviceId>, Job> jobs_ VMART_GUARDED_BY(mutex_);
 };

@@ -30,8 +30,9 @@ struct SuspensionFinding {
 };
 
 /// Finds out by trying whether suspension does on a GPU what `Driver::suspend` promises, since no
-/// status of the kernel module can be trusted to say so. Once a GPU, when a suspension is first
-/// wanted there; it takes some ten milliseconds, in which the program stands for about ten.
+/// status of the kernel module can be trusted to say so. Once a GPU, before a
+/// suspension is first wanted there; it takes some 0.1 s, in which the program stands for some ten
+/// milliseconds.
 ///
 /// 1. A kernel of the runtime's own counts. All work is suspended, own contexts included: the
 ///    kernel stands in its middle, and counts on afterwards.

@@ -144,8 +144,6 @@ void set_environment(const RunOptions& options) {
   if (options.sites) set("VMART_RUN_SITE_BYTES", "16777216", false);
   if (options.overcommit) set("VMART_RUN_OVERCOMMIT", "1");
   // A scheduler knows what is used, so that the coldest memory leaves a full place.
-  // It may never be asked to move anything.
-  if (!is_set("VMART_POLICY")) set("VMART_PREPARE", "0", false);
   const bool makes_room = is_set("VMART_CAPACITY") || is_on("VMART_RUN_OVERCOMMIT");
   if (makes_room) set("VMART_POLICY", "stay_put", false);
   // Without these, a full GPU refuses the program as it would without vmart.

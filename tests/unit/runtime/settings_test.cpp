@@ -145,6 +145,8 @@ TEST_F(SettingsTest, WordsTurnOutputOnAndOff) {
   options.suspend = true;
   EXPECT_FALSE(resolve_settings(options).suspends) << "the driver was opened without it";
   EXPECT_TRUE(with("VMART_STOP", "suspend").suspends);
+  EXPECT_FALSE(with("NV_COMPUTE_PROFILER_PERFWORKS_DIR", "/opt").suspends) << "under ncu";
+  unsetenv("NV_COMPUTE_PROFILER_PERFWORKS_DIR");
   options.suspend = false;
   EXPECT_FALSE(resolve_settings(options).suspends);
   EXPECT_EQ(with("VMART_EXPORTABLE", "0").exportable, ExportTypes{});

@@ -2,7 +2,6 @@
 // created beside everything else: no move that a gate can serve waits for it, nor does any
 // allocation; and a GPU without room for it is asked again later. Method: a driver in which
 // creating such a context takes until the test says so.
-#include "migrate/stops/copy_scopes.hpp"
 #include "support/drivers/intercept_driver.hpp"
 #include "unit/migrate/moves/move_rig.hpp"
 
@@ -122,23 +121,6 @@ TEST_F(SuspensionPreparation, CreatesContextsOfAllGpusSideBySide) {
   EXPECT_TRUE(become_usable());
   mover->prepare_suspensions();
   EXPECT_EQ(driver.begun, 2);
-}
-
-// In a process of its own, which has not looked yet.
-TEST_F(SuspensionPreparation, LooksForTheProgramsCopiesBeforeTheFirstMove) {
-  testing::FLAGS_gtest_death_test_style = "threadsafe";
-  EXPECT_EXIT(
-      {
-        static std::atomic<int> looks{0};
-        CopyScopes::process().guarded_by(+[]() noexcept { ++looks; });
-        mover->prepare_suspensions();
-        mover->prepare_suspensions();
-        const bool looked = comes_true([] { return looks == 1; });
-        driver.let_through();
-        mover->stop();  // All has ended that has begun.
-        std::_Exit(looked && looks == 1 ? 0 : 1);
-      },
-      testing::ExitedWithCode(0), "");
 }
 
 TEST_F(SuspensionPreparation, KeepsNoMoveWaitingThatAGateCanServe) {
