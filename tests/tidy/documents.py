@@ -26,6 +26,8 @@ RESULTS = "docs/results/"
 # A sentence about these says what was measured.
 MEASURED_GPU = re.compile(r"\bH[12]00s?\b")
 FIGURE = re.compile(r"(?<![\w.,])(\d[\d ]*(?:\.\d+)?) (?:ns|us|ms|s|GB/s|%|tokens/s)(?!\w)")
+SENTENCE_WORDS_MAX = 38
+AS_THEY_ARE = ("docs/CHANGELOG.md", "docs/reference/command_lines.md", "docs/results/archive/")  # Of the past, or made.
 MACHINE_PATH = re.compile(r"(?<![\w.])/(root|home|work)/")
 
 
@@ -232,6 +234,17 @@ def _sentences(tree, path):
     yield from ended()
 
 
+def sentences_are_short(tree):
+    """A span of code is one word, and where a link leads is none."""
+    for path in _documents(tree):
+        if path.startswith(AS_THEY_ARE):
+            continue
+        for number, sentence in _sentences(tree, path):
+            words = len(BACKTICKED.sub("code", re.sub(r"\]\([^)]*\)", "]", sentence)).split())
+            if words > SENTENCE_WORDS_MAX:
+                yield Offence(path, number, f"a sentence of {words} words, at most {SENTENCE_WORDS_MAX}: {sentence[:60]}")
+
+
 def todo_has_an_issue(tree):
     for path in tree.files:
         if path.startswith("tests/tidy/"):
@@ -254,4 +267,5 @@ def nothing_about_our_workplace(tree):
 
 
 CHECKS = [links_lead_somewhere, anchors_exist, tables_are_whole, backticked_paths_exist, backticked_symbols_exist,
-          answers_are_found, denials_name_what_was_not_measured, claims_are_measured, todo_has_an_issue, nothing_about_our_workplace]
+          answers_are_found, denials_name_what_was_not_measured, claims_are_measured, sentences_are_short, todo_has_an_issue,
+          nothing_about_our_workplace]
