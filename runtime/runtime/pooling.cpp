@@ -138,7 +138,9 @@ bool operator==(const Pool& a, const Pool& b) noexcept {
 
 Pool Runtime::make_pool(Location where, const PoolOptions& options) {
   const RuntimeParts::Entry entry(*parts_, "vma::make_pool");
-  return PoolHandle::make(*parts_, entry->pools.make(where, options));
+  Pool made = PoolHandle::make(*parts_, entry->pools.make(where, options));
+  entry->mover.prepare_suspensions();  // As an allocation does: its segments are none.
+  return made;
 }
 
 Pool Runtime::default_pool(Location where) {

@@ -253,6 +253,12 @@ TEST(FirstMove, FindsAContextWhereMemoryMayMove) {
   }
 }
 
+TEST(FirstMove, FindsAContextWhereThereIsAPool) {
+  Program program({0});
+  const Pool pool = program.runtime().make_pool(gpu(0));
+  EXPECT_TRUE(comes_true([&] { return program.calls(Call::create_own_context) == 1; }));
+}
+
 // In a process of its own, in which nobody has looked.
 TEST(FirstMove, IsSparedTheLookForTheProgramsCopiesByTheFirstAllocation) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
