@@ -171,7 +171,9 @@ Location current_gpu(Driver& driver, const Topology& topology) {
 /// All of `vma::alloc`; where the program names no place, a scheduler may choose another one.
 void* alloc_new(RuntimeParts& runtime, std::size_t bytes, std::optional<Location> where,
                 std::span<const Location> readers, const AllocOptions& options) {
-  if (runtime.looks_ahead.exchange(false)) CopyScopes::process().look();  // Outside of the door.
+  if (runtime.looks_ahead && runtime.looks_ahead.exchange(false)) {
+    CopyScopes::process().look();  // Outside of the door.
+  }
   const RuntimeParts::Entry entry(runtime, "vma::alloc");
   Machinery& parts = *entry;
   if (where) parts.topology.require(*where, "vma::alloc");
