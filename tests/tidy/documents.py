@@ -240,7 +240,7 @@ def sentences_are_short(tree):
         if path.startswith(AS_THEY_ARE):
             continue
         for number, sentence in _sentences(tree, path):
-            words = len(BACKTICKED.sub("code", re.sub(r"\]\([^)]*\)", "]", sentence)).split())
+            words = len(BACKTICKED.sub("code", LINK_TEXT.sub(r"\1", sentence)).split())
             if words > SENTENCE_WORDS_MAX:
                 yield Offence(path, number, f"a sentence of {words} words, at most {SENTENCE_WORDS_MAX}: {sentence[:60]}")
 
