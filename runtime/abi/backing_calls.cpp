@@ -1,11 +1,11 @@
 // The C calls for memory at addresses of the caller.
+#include "abi/run_table.hpp"
 #include "abi/boundary.hpp"
 #include "abi/migration_values.hpp"
 
 #include "runtime/runtime_parts.hpp"
 
 #include <vma/vma.hpp>
-#include <vma/vmart_backing.h>
 
 #include <cstddef>
 #include <memory>

@@ -1,4 +1,5 @@
 // The C calls for exports with names of fixed size.
+#include "abi/run_table.hpp"
 #include "abi/boundary.hpp"
 #include "abi/exported_handle.hpp"
 
@@ -6,7 +7,6 @@
 #include "runtime/runtime_parts.hpp"
 
 #include <vma/vma.hpp>
-#include <vma/vmart_ipc.h>
 
 #include <cstdint>
 #include <memory>

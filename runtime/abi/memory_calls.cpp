@@ -1,4 +1,5 @@
 // The C calls for memory that stays in place.
+#include "abi/run_table.hpp"
 #include "abi/boundary.hpp"
 #include "abi/migration_values.hpp"
 
@@ -6,7 +7,6 @@
 #include "runtime/runtime_parts.hpp"
 
 #include <vma/vma.hpp>
-#include <vma/vmart_room.h>
 
 #include <cstddef>
 #include <memory>

@@ -1,11 +1,11 @@
 // The C calls that move memory, and those that name the streams to stop.
+#include "abi/run_table.hpp"
 #include "abi/boundary.hpp"
 #include "abi/migration_values.hpp"
 #include "migrate/stops/program_calls.hpp"
 #include "migrate/stops/copy_scopes.hpp"
 
 #include <vma/vma.hpp>
-#include <vma/vmart_captures.h>
 
 #include <algorithm>
 #include <chrono>
@@ -176,6 +176,10 @@ void vmart_context_destroyed(void* context) {
 void vmart_hold_enqueues(const char* (*begin)(int64_t, void*), void (*end)(void*), void* data) {
   // Never freed: a move may be about to call it.
   vma::ProgramEnqueues::of_process().store(new vma::ProgramEnqueues{begin, end, data});
+}
+
+int64_t vmart_ns_since_hold() {
+  return vma::HoldTimes::of_process().since_last().count();
 }
 
 vmart_status vmart_detach_from(vmart_stream stream, void* pointer) {

@@ -1,10 +1,10 @@
 // The C calls that report how memory is used.
+#include "abi/run_table.hpp"
 #include "abi/boundary.hpp"
 
 #include "runtime/runtime_parts.hpp"
 
 #include <vma/vma.hpp>
-#include <vma/vmart_uses.h>
 
 #include <fmt/format.h>
 

@@ -285,10 +285,6 @@ using InstantiateWithLog = CUresult (*)(CUgraphExec*, CUgraph, CUgraphNode*, cha
   ROW(cuStreamQuery, PFN_cuStreamQuery_v2000)                                        \
   ROW(cuStreamQuery_ptsz, PFN_cuStreamQuery_v7000_ptsz)                              \
   ROW(cuEventSynchronize, PFN_cuEventSynchronize_v2000)                              \
-  ROW(cuEventRecord, PFN_cuEventRecord_v2000)                                        \
-  ROW(cuEventRecord_ptsz, PFN_cuEventRecord_v7000_ptsz)                              \
-  ROW(cuEventRecordWithFlags, PFN_cuEventRecordWithFlags_v11010)                     \
-  ROW(cuEventRecordWithFlags_ptsz, PFN_cuEventRecordWithFlags_v11010_ptsz)           \
   VMART_RUN_NEW_WAIT_HOOKS(ROW)                                                      \
   ROW(cuCtxSynchronize, PFN_cuCtxSynchronize_v2000)
 
@@ -376,6 +372,7 @@ using InstantiateWithLog = CUresult (*)(CUgraphExec*, CUgraph, CUgraphNode*, cha
   ROW(cuStreamGetCtx, PFN_cuStreamGetCtx_v9020)                                      \
   ROW(cuThreadExchangeStreamCaptureMode, PFN_cuThreadExchangeStreamCaptureMode_v10010) \
   ROW(cuEventCreate, PFN_cuEventCreate_v2000)                                        \
+  ROW(cuEventRecord, PFN_cuEventRecord_v2000)                                        \
   ROW(cuEventDestroy_v2, PFN_cuEventDestroy_v4000)
 
 // The same; null if the driver is too old.

@@ -3,7 +3,6 @@
 #include "interpose/process.hpp"
 #include "interpose/program_memory.hpp"
 #include "interpose/program_streams.hpp"
-#include "interpose/work/finished_work.hpp"
 
 #include <algorithm>
 #include <array>
@@ -108,9 +107,7 @@ void CrossCopies::let_wait(CUcontext later, CUcontext earlier) noexcept {
   if (const CUevent recorded = record(driver, earlier)) {
     const PushedContext in_later(driver, later);
     const auto wait = driver.real<EntryPoint::cuStreamWaitEvent>();
-    if (in_later && wait(nullptr, recorded, 0) == CUDA_SUCCESS) {
-      return FinishedWork::get().note_enqueued({CU_STREAM_LEGACY, later});
-    }
+    if (in_later && wait(nullptr, recorded, 0) == CUDA_SUCCESS) return;
   }
   const RelaxedCaptures relaxed(driver);
   driver.real<EntryPoint::cuStreamSynchronize>()(nullptr);
@@ -119,7 +116,7 @@ void CrossCopies::let_wait(CUcontext later, CUcontext earlier) noexcept {
 CUevent CrossCopies::record(const DriverLibrary& driver, CUcontext context) noexcept {
   const CUevent event = event_of(driver, context);
   if (event == nullptr) return nullptr;
-  if (driver.real<EntryPoint::cuEventRecord>()(event, nullptr) == CUDA_SUCCESS) return event;
+  if (driver.cuEventRecord_plain(event, nullptr) == CUDA_SUCCESS) return event;
   before_destruction(context);  // It may be that of an earlier context with the same handle.
   return nullptr;
 }

@@ -86,7 +86,7 @@ class CopyScope {
   CopyScope& operator=(const CopyScope&) = delete;
 
  private:
-  const VmartLibrary* const vmart_;
+  const RunTable* const vmart_;
 };
 
 /// Exists around a call by which a stream begins to capture or may join a capture. No stop is
@@ -106,7 +106,7 @@ class NoStops {
   NoStops& operator=(const NoStops&) = delete;
 
  private:
-  const VmartLibrary* const vmart_;
+  const RunTable* const vmart_;
 };
 
 /// Makes a call of the driver, and room for another try if it has none: vmart gives back what it
@@ -140,7 +140,7 @@ CUresult enqueue_with_room(CUstream stream, const RoomNeed& need, Args... args) 
     constexpr std::string_view symbol = symbol_of(entry);
     constexpr bool begins_capture = symbol.starts_with("cuStreamBegin");
     const CopyScope scope(looks_memory_up(entry));
-    const ProgramStreams::Enqueue enqueue(stream);
+    const ProgramStreams::Enqueue enqueue;
     const NoStops no_stops(begins_capture, symbol.starts_with("cuStreamWaitEvent"));
     const CUresult result = call_driver<entry>(args...);
     if constexpr (begins_capture) {

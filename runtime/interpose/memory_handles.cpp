@@ -68,7 +68,7 @@ CUipcMemHandle MemoryHandle::as_handle() const noexcept {
 CUresult MemoryHandles::export_memory(const ProgramAllocation& memory, CUipcMemHandle* out) noexcept
     try {
   static std::atomic<bool> said = false;
-  const VmartLibrary* const vmart = VmartLibrary::loaded();
+  const RunTable* const vmart = VmartLibrary::loaded();
   if (vmart == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   // What a `Still` keeps in place could not be made exportable.
   const auto may_move = is_exported(memory.begin) ? std::unique_lock<std::shared_mutex>()
@@ -142,7 +142,7 @@ CUresult MemoryHandles::import(const MemoryHandle& handle, CUdeviceptr* out) {
   static std::atomic<bool> said = false;
   ProgramAllocation made;
   if (!ProgramStreams::current(made.context, made.device)) return CUDA_ERROR_INVALID_CONTEXT;
-  const VmartLibrary* const vmart = VmartLibrary::load();
+  const RunTable* const vmart = VmartLibrary::load();
   if (vmart == nullptr) return CUDA_ERROR_MAP_FAILED;
   void* pointer = nullptr;
   const vmart_status status = vmart->vmart_ipc_import(&handle.name, 0, &pointer);

@@ -1,9 +1,8 @@
 #pragma once
 
+#include "abi/run_table.hpp"
 #include "base/process_exit.hpp"
 #include "interpose/program_memory.hpp"
-
-#include <vma/vmart_ipc.h>
 
 #include <cuda.h>
 

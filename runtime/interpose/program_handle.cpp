@@ -66,7 +66,7 @@ class ReservedRange {
 std::shared_ptr<ProgramHandle> ProgramHandle::create(std::size_t bytes,
                                                      const CUmemAllocationProp& properties,
                                                      bool& full) noexcept try {
-  const VmartLibrary* const vmart = VmartLibrary::load();
+  const RunTable* const vmart = VmartLibrary::load();
   if (vmart == nullptr) return nullptr;
   vmart_backing_options options{};
   options.size_bytes = sizeof options;
@@ -99,7 +99,7 @@ std::shared_ptr<ProgramHandle> ProgramHandle::create(std::size_t bytes,
 }
 
 ProgramHandle::~ProgramHandle() {
-  const VmartLibrary* const vmart = VmartLibrary::loaded();
+  const RunTable* const vmart = VmartLibrary::loaded();
   if (drivers_ != 0) call_driver<EntryPoint::cuMemRelease>(drivers_);
   if (backing_ != nullptr && vmart != nullptr) {
     note_bytes(-1);
@@ -136,7 +136,7 @@ CUresult ProgramHandle::map(CUdeviceptr begin, std::size_t bytes, std::size_t of
 }
 
 CUresult ProgramHandle::map_backing(CUdeviceptr begin) noexcept {
-  const VmartLibrary& vmart = *VmartLibrary::loaded();
+  const RunTable& vmart = *VmartLibrary::loaded();
   const vmart_status status = vmart.vmart_backing_map(backing_, address_of(begin));
   if (status != VMART_OK) return result_of(status);
   ProgramAllocation made;
@@ -164,7 +164,7 @@ CUresult ProgramHandle::unmap() noexcept {
 
 /// Requires: the caller holds the lock of `without_still`.
 CUresult ProgramHandle::unmap_backing() noexcept {
-  const VmartLibrary& vmart = *VmartLibrary::loaded();
+  const RunTable& vmart = *VmartLibrary::loaded();
   auto removed = ProgramMemory::get().remove_mapped(mapped_at_);
   const vmart_status status = vmart.vmart_backing_unmap(backing_);
   if (status == VMART_DRIVER_GONE) {
@@ -278,7 +278,7 @@ CUresult ProgramHandle::leave_to_driver() noexcept {
 /// The backing is mapped there.
 CUresult ProgramHandle::share_at(CUdeviceptr begin) noexcept {
   constexpr int tries_max = 3;  // A policy may move it away again.
-  const VmartLibrary& vmart = *VmartLibrary::loaded();
+  const RunTable& vmart = *VmartLibrary::loaded();
   vmart_status status = vmart.vmart_backing_share(backing_);
   for (int i = 0; status == VMART_BUSY && i < tries_max; ++i) {
     go_home(begin);
@@ -290,7 +290,7 @@ CUresult ProgramHandle::share_at(CUdeviceptr begin) noexcept {
 
 /// Maps it for a moment, since the driver returns handles only for mapped addresses.
 CUresult ProgramHandle::share_unmapped() noexcept {
-  const VmartLibrary& vmart = *VmartLibrary::loaded();
+  const RunTable& vmart = *VmartLibrary::loaded();
   const ReservedRange range(bytes_);
   if (range.begin() == 0) return CUDA_ERROR_OUT_OF_MEMORY;
   CUresult result = result_of(vmart.vmart_backing_map(backing_, address_of(range.begin())));
@@ -303,7 +303,7 @@ CUresult ProgramHandle::share_unmapped() noexcept {
 /// has one, while no work runs that could change them.
 CUresult ProgramHandle::replace_by_driver(
     const std::optional<ProgramStreams::Standstill>& standstill) noexcept {
-  const VmartLibrary& vmart = *VmartLibrary::loaded();
+  const RunTable& vmart = *VmartLibrary::loaded();
   CUmemGenericAllocationHandle made = 0;
   CUresult result = call_driver_with_room<EntryPoint::cuMemCreate>(
       RoomNeed::at(properties_.location, bytes_), &made, bytes_, &properties_, 0ULL);
@@ -366,7 +366,7 @@ CUresult ProgramHandle::show_drivers(CUmemGenericAllocationHandle made) noexcept
 CUresult ProgramHandle::copy_to_driver(CUdeviceptr begin,
                                        CUmemGenericAllocationHandle target) noexcept {
   const DriverLibrary& driver = *DriverLibrary::get();
-  const VmartLibrary& vmart = *VmartLibrary::loaded();
+  const RunTable& vmart = *VmartLibrary::loaded();
   const ReservedRange view(bytes_);
   const CUmemAccessDesc entry = {{CU_MEM_LOCATION_TYPE_DEVICE, {device()}},
                                  CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
@@ -394,7 +394,7 @@ CUresult ProgramHandle::copy_to_driver(CUdeviceptr begin,
 }
 
 CUresult ProgramHandle::pin_at_home() noexcept {
-  const VmartLibrary& vmart = *VmartLibrary::loaded();
+  const RunTable& vmart = *VmartLibrary::loaded();
   const auto lock = ProgramMemory::get().without_still();
   if (!go_home(mapped_at_)) return CUDA_ERROR_NOT_SUPPORTED;
   const vmart_status status = vmart.vmart_note_export(address_of(mapped_at_));

@@ -1,8 +1,7 @@
 #pragma once
 
+#include "abi/run_table.hpp"
 #include "interpose/program_streams.hpp"
-
-#include <vma/vmart_backing.h>
 
 #include <cuda.h>
 

@@ -83,7 +83,7 @@ bool ProgramMappings::driver_accepts(const CUmemAllocationProp& properties) {
 /// Requires: the caller holds `mutex_`.
 void ProgramMappings::note_passed(long long change) noexcept {
   passed_bytes_ += static_cast<std::uint64_t>(change);
-  const VmartLibrary* const vmart = VmartLibrary::loaded();
+  const RunTable* const vmart = VmartLibrary::loaded();
   if (vmart != nullptr) vmart->vmart_backing_note_passed(passed_bytes_);
 }
 

@@ -33,7 +33,7 @@ constexpr std::size_t bytes_max = std::size_t{1} << 46;
 /// Pins what lies there, or says why that cannot be. Once the process exits, nothing moves any
 /// more.
 bool keep(CUdeviceptr begin, vmart_pin*& held, bool may_be_gone = false) noexcept {
-  const VmartLibrary& vmart = *VmartLibrary::loaded();
+  const RunTable& vmart = *VmartLibrary::loaded();
   const vmart_status status = vmart.vmart_pin_create(reinterpret_cast<void*>(begin), &held);
   if (status == VMART_OK || status == VMART_DRIVER_GONE ||
       (may_be_gone && status == VMART_UNKNOWN_POINTER)) {
@@ -44,7 +44,7 @@ bool keep(CUdeviceptr begin, vmart_pin*& held, bool may_be_gone = false) noexcep
 }
 
 void release_pins(ProgramAllocation& pinned) noexcept {
-  const VmartLibrary& vmart = *VmartLibrary::loaded();
+  const RunTable& vmart = *VmartLibrary::loaded();
   vmart.vmart_pin_release(std::exchange(pinned.pin, nullptr));
   vmart.vmart_pin_release(std::exchange(pinned.context_pin, nullptr));
 }
@@ -52,7 +52,7 @@ void release_pins(ProgramAllocation& pinned) noexcept {
 }  // namespace
 
 void* ProgramMemory::allocate_at(std::size_t bytes, int device) noexcept try {
-  const VmartLibrary* const vmart = VmartLibrary::load();
+  const RunTable* const vmart = VmartLibrary::load();
   if (vmart == nullptr) return nullptr;
   vmart_alloc_options options{};
   options.size_bytes = sizeof options;
@@ -75,7 +75,7 @@ void* ProgramMemory::allocate_at(std::size_t bytes, int device) noexcept try {
 
 void ProgramMemory::note_refusal(vmart_status status) noexcept {
   if (status == VMART_DRIVER_GONE) return stand_aside(nullptr);  // The process exits.
-  const VmartLibrary& vmart = *VmartLibrary::loaded();
+  const RunTable& vmart = *VmartLibrary::loaded();
   char why[512];
   std::snprintf(why, sizeof why, "%s", vmart.vmart_last_error());
   // The driver may have room that a limit of vmart's does not count, and GPUs that vmart has not.
@@ -126,7 +126,7 @@ bool ProgramMemory::add(ProgramAllocation& made) noexcept try {
 }
 
 void ProgramMemory::note_segment_of(CUdeviceptr block) {
-  const VmartLibrary* const vmart = VmartLibrary::loaded();
+  const RunTable* const vmart = VmartLibrary::loaded();
   const auto segment_of = [vmart](CUdeviceptr inside) {
     void* base = nullptr;
     vmart->vmart_base(reinterpret_cast<void*>(inside), &base, nullptr);
@@ -168,7 +168,7 @@ std::optional<ProgramAllocation> ProgramMemory::take(CUdeviceptr begin, Chosen c
 }
 
 void ProgramMemory::free_taken(ProgramAllocation freed) noexcept {
-  const VmartLibrary* const vmart = VmartLibrary::loaded();
+  const RunTable* const vmart = VmartLibrary::loaded();
   MemoryHandles::get().end_export(freed.begin);
   release_pins(freed);
   // Waits for a `Still` that may have pinned it, but not for `without_still`. Later ones do not
@@ -194,7 +194,7 @@ bool ProgramMemory::free_in_order(CUdeviceptr begin, CUstream stream) noexcept {
   const ProgramExit::Call call;
   const auto freed = take(begin, std::mem_fn(&ProgramAllocation::is_freed_by_program));
   if (!freed) return false;
-  const VmartLibrary* const vmart = VmartLibrary::loaded();
+  const RunTable* const vmart = VmartLibrary::loaded();
   const auto frees_later = [&] {
     const std::shared_lock frees(frees_mutex_);
     return vmart->vmart_free_async(reinterpret_cast<void*>(begin), stream) == VMART_OK;
@@ -280,7 +280,7 @@ bool ProgramMemory::any_unmapped_by_program(CUdeviceptr begin, std::size_t bytes
 }
 
 void ProgramMemory::keep_in_place(CUcontext context, bool wanted) noexcept try {
-  const VmartLibrary* const vmart = VmartLibrary::loaded();
+  const RunTable* const vmart = VmartLibrary::loaded();
   const std::lock_guard lock(mutex_);
   if (!wanted && synchronous_.erase(context) == 0) return;
   if (wanted) synchronous_.insert(context);
@@ -312,7 +312,7 @@ void ProgramMemory::keep_in_place(const char* why) noexcept {
 }
 
 ProgramMemory::Still::Still() noexcept {
-  const VmartLibrary* const vmart = VmartLibrary::loaded();
+  const RunTable* const vmart = VmartLibrary::loaded();
   if (vmart == nullptr) return;
   ProgramMemory& memory = get();
   lock_ = std::shared_lock(memory.still_mutex_);
@@ -341,7 +341,7 @@ ProgramMemory::Still::~Still() {
 }
 
 bool ProgramMemory::note_export(CUdeviceptr inside, bool synchronous_copies) noexcept {
-  const VmartLibrary* const vmart = VmartLibrary::loaded();
+  const RunTable* const vmart = VmartLibrary::loaded();
   if (vmart == nullptr || vmart->vmart_note_export(reinterpret_cast<void*>(inside)) != VMART_OK) {
     return false;
   }
@@ -354,7 +354,7 @@ bool ProgramMemory::note_export(CUdeviceptr inside, bool synchronous_copies) noe
 
 /// All that vmart holds is the program's, so nobody has to ask where each allocation lies.
 long long ProgramMemory::hidden_bytes(int device) noexcept {
-  const VmartLibrary* const vmart = VmartLibrary::loaded();
+  const RunTable* const vmart = VmartLibrary::loaded();
   std::uint64_t held = 0;
   if (vmart == nullptr || vmart->vmart_held_bytes({VMART_GPU, device}, &held) != VMART_OK) return 0;
   return static_cast<long long>(held) - static_cast<long long>(bytes_of(device));

@@ -56,13 +56,13 @@ int device_of_default(CUmemoryPool pool) noexcept {
 // --- One pool
 
 ProgramPool::~ProgramPool() {
-  const VmartLibrary* const vmart = VmartLibrary::loaded();
+  const RunTable* const vmart = VmartLibrary::loaded();
   if (vmart != nullptr) vmart->vmart_pool_release(pool_.load());
 }
 
 const vmart_pool* ProgramPool::make() noexcept {
   if (const vmart_pool* const known = made()) return known;
-  const VmartLibrary* const vmart = VmartLibrary::load();
+  const RunTable* const vmart = VmartLibrary::load();
   if (vmart == nullptr || refused_.load(std::memory_order_relaxed)) return nullptr;
   vmart_pool_options options{};
   options.size_bytes = sizeof options;
@@ -98,7 +98,7 @@ void ProgramPool::follow() noexcept {
   options.no_internal_dependencies = forbids(CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES);
   const std::uint64_t threshold = drivers_value(drivers_, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD);
   threshold_ = threshold;
-  const VmartLibrary* const vmart = VmartLibrary::loaded();
+  const RunTable* const vmart = VmartLibrary::loaded();
   vmart->vmart_pool_set_reuse(made(), &options);
   vmart->vmart_pool_set_release_threshold(made(), threshold);
 }
@@ -106,7 +106,7 @@ void ProgramPool::follow() noexcept {
 vmart_pool_stats ProgramPool::stats() const noexcept {
   vmart_pool_stats now{};
   now.size_bytes = sizeof now;
-  const VmartLibrary* const vmart = VmartLibrary::loaded();
+  const RunTable* const vmart = VmartLibrary::loaded();
   if (vmart != nullptr && made() != nullptr) vmart->vmart_pool_stats_get(made(), &now);
   return now;
 }
@@ -126,7 +126,7 @@ std::uint64_t ProgramPool::counted(CUmemPool_attribute attribute) noexcept {
 }
 
 void ProgramPool::reset(CUmemPool_attribute attribute) noexcept {
-  const VmartLibrary* const vmart = VmartLibrary::loaded();
+  const RunTable* const vmart = VmartLibrary::loaded();
   if (vmart == nullptr || made() == nullptr) return;
   const std::lock_guard lock(marks_mutex_);
   const vmart_pool_stats now = stats();
@@ -137,7 +137,7 @@ void ProgramPool::reset(CUmemPool_attribute attribute) noexcept {
 }
 
 std::uint64_t ProgramPool::trim(std::uint64_t keep_bytes) noexcept {
-  const VmartLibrary* const vmart = VmartLibrary::loaded();
+  const RunTable* const vmart = VmartLibrary::loaded();
   if (vmart == nullptr || made() == nullptr) return 0;
   vmart->vmart_pool_trim(made(), keep_bytes, nullptr);
   return stats().reserved_bytes;
@@ -152,7 +152,7 @@ bool ProgramPool::settle() noexcept {
 }
 
 void ProgramPool::destroy() noexcept {
-  const VmartLibrary* const vmart = VmartLibrary::loaded();
+  const RunTable* const vmart = VmartLibrary::loaded();
   if (vmart != nullptr && made() != nullptr) vmart->vmart_pool_destroy(made());
 }
 
@@ -169,7 +169,7 @@ CUdeviceptr ProgramPools::allocate(std::size_t bytes, CUstream stream, const voi
   const CUmemoryPool from = pool ? *pool : current_pool(*driver, stream);
   const auto known = from != nullptr ? find_or_adopt(from) : nullptr;
   const vmart_pool* const beside = known != nullptr ? known->make() : nullptr;
-  const VmartLibrary* const vmart = VmartLibrary::loaded();
+  const RunTable* const vmart = VmartLibrary::loaded();
   if (beside == nullptr || vmart == nullptr) return 0;
   void* block = nullptr;
   const vmart_status status = vmart->vmart_pool_allocate(beside, bytes, 0, stream, &block);
@@ -302,7 +302,7 @@ void ProgramPools::make_room(int device) noexcept {
 }
 
 void ProgramPools::forget_stream(CUstream stream) noexcept {
-  const VmartLibrary* const vmart = VmartLibrary::loaded();
+  const RunTable* const vmart = VmartLibrary::loaded();
   if (vmart != nullptr && Settings::get().pools) vmart->vmart_pool_forget_stream(stream);
 }
 

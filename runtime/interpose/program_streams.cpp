@@ -52,15 +52,12 @@ std::optional<int> ProgramStreams::device_of(CUstream stream) noexcept {
 
 // --- Enqueuing
 
-ProgramStreams::Enqueue::Enqueue(CUstream stream) noexcept
-    : stream_(stream), counted_(!is_forked_child()) {
+ProgramStreams::Enqueue::Enqueue() noexcept : counted_(!is_forked_child()) {
   if (counted_ && enqueues++ == 0) get().enter(threads_here());
 }
 
 ProgramStreams::Enqueue::~Enqueue() {
-  if (!counted_) return;
-  if (--enqueues == 0) threads_here().fetch_sub(1, std::memory_order_release);
-  get().note_enqueued(stream_);
+  if (counted_ && --enqueues == 0) threads_here().fetch_sub(1, std::memory_order_release);
 }
 
 std::atomic<int>& ProgramStreams::threads_here() noexcept {
@@ -137,19 +134,6 @@ bool ProgramStreams::Standstill::await_all_work(Time until) const noexcept try {
   return false;
 }
 
-FinishedWork::StreamName ProgramStreams::name_of(CUstream stream) noexcept {
-  FinishedWork::StreamName name{stream, nullptr};
-  const DriverLibrary* const driver = DriverLibrary::get();
-  if (!is_built_in(stream) || driver == nullptr) return name;
-  if (stream == nullptr) name.stream = CU_STREAM_LEGACY;
-  driver->cuCtxGetCurrent_plain(&name.context);
-  return name;
-}
-
-void ProgramStreams::note_enqueued(CUstream stream) noexcept {
-  if (begun()) FinishedWork::get().note_enqueued(name_of(stream));
-}
-
 // --- Streams
 
 void ProgramStreams::created(CUstream stream) noexcept try {
@@ -193,7 +177,7 @@ void ProgramStreams::begin() noexcept {
   if (begun()) return;
   const std::lock_guard lock(mutex_);
   if (begun()) return;
-  if (const VmartLibrary* const vmart = VmartLibrary::loaded()) {
+  if (const RunTable* const vmart = VmartLibrary::loaded()) {
     vmart->vmart_hold_enqueues([](std::int64_t limit_ns, void*) { return hold_enqueues(limit_ns); },
                                [](void*) { get().let_go(); }, nullptr);
     std::atomic_thread_fence(std::memory_order_seq_cst);  // Or that capture finds vmart loaded.
@@ -234,7 +218,7 @@ void ProgramStreams::created(CUcontext context) noexcept try {
   const std::lock_guard lock(mutex_);
   contexts_[context] = true;
   if (!begun()) return;
-  if (const VmartLibrary* const vmart = VmartLibrary::loaded()) {
+  if (const RunTable* const vmart = VmartLibrary::loaded()) {
     vmart->vmart_context_created(context);
   }
 } catch (const std::exception&) {
@@ -255,7 +239,7 @@ void ProgramStreams::before_destruction(CUcontext context) noexcept {
     const PushedContext pushed(driver, context);
     if (pushed && begun()) driver.real<EntryPoint::cuCtxSynchronize>()();
   }
-  if (const VmartLibrary* const vmart = VmartLibrary::loaded()) {
+  if (const RunTable* const vmart = VmartLibrary::loaded()) {
     vmart->vmart_context_destroyed(context);
   }
   for (CUstream legacy : {CUstream{nullptr}, CU_STREAM_LEGACY}) ProgramPools::forget_stream(legacy);

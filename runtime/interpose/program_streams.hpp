@@ -3,7 +3,6 @@
 #include "base/process_exit.hpp"
 #include "interpose/driver_library.hpp"
 #include "interpose/process.hpp"
-#include "interpose/work/finished_work.hpp"
 
 #include <cuda.h>
 
@@ -25,17 +24,16 @@ class ProgramStreams {
   /// Never destroyed, like the streams.
   static ProgramStreams& get() noexcept { return only<ProgramStreams>(); }
 
-  /// Exists around a call that enqueues work on the stream. Scopes nest; the outermost one counts.
+  /// Exists around a call that enqueues work. Scopes nest; the outermost one counts.
   class Enqueue {
    public:
-    explicit Enqueue(CUstream stream) noexcept;
+    Enqueue() noexcept;
     ~Enqueue();
     Enqueue(const Enqueue&) = delete;
     Enqueue& operator=(const Enqueue&) = delete;
 
    private:
     const ProgramExit::Call call_;
-    const CUstream stream_;
     const bool counted_;
   };
 
@@ -46,9 +44,6 @@ class ProgramStreams {
   /// The GPU of the stream, where stream zero is one of the current context. If the driver does not
   /// tell, it is that of the current context; none without one.
   static std::optional<int> device_of(CUstream stream) noexcept;
-  /// The stream's name in `FinishedWork`. A built-in stream is that of the current context.
-  static FinishedWork::StreamName name_of(CUstream stream) noexcept;
-  void note_enqueued(CUstream stream) noexcept;
 
   /// vmart has memory of the program from now on.
   void begin() noexcept;

@@ -22,7 +22,7 @@ constexpr std::array<std::uint64_t, 6> unknown_bytes = {32 * mib,  64 * mib,  12
 
 /// Whether the runtime is open or can be opened. A program may ask for its limit before it
 /// allocates, so this may be the first try, and the last one if it fails.
-bool can_open(const VmartLibrary& vmart) noexcept {
+bool can_open(const RunTable& vmart) noexcept {
   if (ProgramStreams::get().begun()) return true;
   if (!takes_part()) return false;
   std::uint64_t ignored = 0;
@@ -37,7 +37,7 @@ bool can_open(const VmartLibrary& vmart) noexcept {
 
 std::optional<std::uint64_t> capacity_of(int device) noexcept {
   const bool load = Settings::get().capacity_is_set && takes_part();
-  const VmartLibrary* const vmart = load ? VmartLibrary::load() : VmartLibrary::loaded();
+  const RunTable* const vmart = load ? VmartLibrary::load() : VmartLibrary::loaded();
   std::uint64_t bytes = UINT64_MAX;
   if (vmart == nullptr || !can_open(*vmart) ||
       vmart->vmart_capacity({VMART_GPU, device}, &bytes) != VMART_OK) {

@@ -53,7 +53,7 @@ bool are_wanted_meanwhile() noexcept {
   static std::atomic<bool> wanted = false;
   thread_local unsigned calls = 0;
   if (wanted.load(std::memory_order_relaxed)) return true;
-  const VmartLibrary* const vmart = VmartLibrary::loaded();
+  const RunTable* const vmart = VmartLibrary::loaded();
   if (calls++ % calls_between_looks != 0 || vmart == nullptr || !ProgramStreams::get().begun()) {
     return false;
   }
@@ -76,7 +76,7 @@ int current_gpu() noexcept {
 
 std::size_t find_launch_uses(CUfunction function, void** parameters, void** extra, int gpu,
                              std::span<vmart_use> out) noexcept {
-  const VmartLibrary& vmart = *VmartLibrary::loaded();
+  const RunTable& vmart = *VmartLibrary::loaded();
   std::size_t count = 0;
   const std::span<const std::byte> block = block_of(extra);
   const vmart_status status =
@@ -123,7 +123,7 @@ void note_use(const MemoryRange& range) noexcept {
 }
 
 void forget_kernels() noexcept {
-  const VmartLibrary* const vmart = VmartLibrary::loaded();
+  const RunTable* const vmart = VmartLibrary::loaded();
   if (vmart != nullptr && uses_are_read()) vmart->vmart_forget_kernels();
 }
 

@@ -1,8 +1,7 @@
 #pragma once
 
+#include "abi/run_table.hpp"
 #include "interpose/work/memory_ranges.hpp"
-
-#include <vma/vmart_uses.h>
 
 #include <cuda.h>
 

@@ -12,13 +12,12 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
-#include <new>
 #include <string>
 
 namespace vma::interpose {
 namespace {
 
-std::atomic<const VmartLibrary*> library = nullptr;
+std::atomic<const RunTable*> library = nullptr;
 
 /// Beside this library, which may have been found by a link.
 void* open_beside() noexcept {
@@ -36,7 +35,7 @@ void* open_beside() noexcept {
   return dlopen(VMART_RUN_LIBRARY_NAME, RTLD_NOW | RTLD_LOCAL);
 }
 
-const VmartLibrary* open() noexcept {
+const RunTable* open() noexcept {
   const std::string& driver = Settings::get().driver;
   if (!driver.empty() && driver != "cuda") {  // Its addresses mean nothing to the program's.
     char why[128];
@@ -51,39 +50,28 @@ const VmartLibrary* open() noexcept {
     forget_loader_error();
     return nullptr;
   }
-  auto* const made = new (std::nothrow) VmartLibrary();
-  bool complete = made != nullptr;
-#define ROW(call)                                                                   \
-  if (complete) {                                                                   \
-    made->call = reinterpret_cast<decltype(made->call)>(next_dlsym(handle, #call)); \
-    complete = made->call != nullptr;                                               \
-  }
-  VMART_RUN_CALLS(ROW)
-#undef ROW
-  if (complete) return made;
-  delete made;
-  stand_aside(VMART_RUN_LIBRARY_NAME " is of another version");
-  return nullptr;
+  const auto table_of = reinterpret_cast<RunTableOf>(next_dlsym(handle, "vmart_run_table"));
+  const RunTable* const table = table_of != nullptr ? table_of(RunTable::version) : nullptr;
+  if (table == nullptr) stand_aside(VMART_RUN_LIBRARY_NAME " is of another version");
+  return table;
 }
 
 }  // namespace
 
-const VmartLibrary* VmartLibrary::load() noexcept {
+const RunTable* VmartLibrary::load() noexcept {
   if (is_forked_child()) return nullptr;
-  const VmartLibrary* none = library.load(std::memory_order_acquire);
+  const RunTable* none = library.load(std::memory_order_acquire);
   if (none != nullptr) return none;
   // No lock: the system's loader holds its own while constructors run, and they may call a hook.
-  const VmartLibrary* const made = open();
+  const RunTable* const made = open();
   if (made == nullptr) return made;
   if (library.compare_exchange_strong(none, made)) {
     report_crashes(reinterpret_cast<const void*>(made->vmart_last_error));
-    return made;
   }
-  delete made;
-  return none;
+  return made;
 }
 
-const VmartLibrary* VmartLibrary::loaded() noexcept {
+const RunTable* VmartLibrary::loaded() noexcept {
   return is_forked_child() ? nullptr : library.load(std::memory_order_acquire);
 }
 
@@ -93,7 +81,7 @@ const VmartLibrary* VmartLibrary::loaded() noexcept {
 /// copies; `inside` is an address in it.
 extern "C" __attribute__((visibility("default"))) int vmart_run_guards_copies(const void* inside) {
   using namespace vma::interpose;
-  const VmartLibrary* const vmart = VmartLibrary::load();
+  const vma::RunTable* const vmart = VmartLibrary::load();
   Dl_info own{}, theirs{};
   if (vmart == nullptr || !Settings::get().on || dladdr(inside, &theirs) == 0) return 0;
   return dladdr(reinterpret_cast<const void*>(vmart->vmart_copy_begin), &own) != 0 &&

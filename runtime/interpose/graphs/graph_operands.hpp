@@ -1,8 +1,7 @@
 #pragma once
 
+#include "abi/run_table.hpp"
 #include "interpose/graphs/graph_nodes.hpp"
-
-#include <vma/vmart_uses.h>
 
 #include <cuda.h>
 

@@ -139,7 +139,7 @@ HeldOperands::~HeldOperands() {
 /// Others may move it away again before it is pinned.
 void HeldOperands::hold(const PlacedOperand& operand) noexcept {
   constexpr int tries_max = 16;
-  const VmartLibrary& vmart = *VmartLibrary::loaded();
+  const RunTable& vmart = *VmartLibrary::loaded();
   void* const begin = pointer_to(operand.begin);
   bool made_room = false;
   for (int i = 0; i < tries_max; ++i) {

@@ -1,10 +1,9 @@
 #pragma once
 
+#include "abi/run_table.hpp"
 #include "base/process_exit.hpp"
 #include "interpose/graphs/graph_nodes.hpp"
 #include "interpose/work/time_budget.hpp"
-
-#include <vma/vmart_uses.h>
 
 #include <cuda.h>
 

@@ -63,8 +63,7 @@ CUresult hook_cuLaunchKernelEx_ptsz(const CUlaunchConfig* config, CUfunction fun
 
 CUresult hook_cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS* launches, unsigned count,
                                                    unsigned flags) {
-  const ProgramStreams::Enqueue enqueue(launches != nullptr && count > 0 ? launches->hStream
-                                                                         : nullptr);
+  const ProgramStreams::Enqueue enqueue;
   return call_driver<EntryPoint::cuLaunchCooperativeKernelMultiDevice>(launches, count, flags);
 }
 

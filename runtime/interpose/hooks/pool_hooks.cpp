@@ -20,7 +20,7 @@ void order_legacy(const DriverLibrary& driver, CUstream stream) noexcept {
       driver.cuEventCreate_plain(&event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) {
     return;
   }
-  driver.real<EntryPoint::cuEventRecord>()(event, stream);
+  driver.cuEventRecord_plain(event, stream);
   driver.cuEventDestroy_v2_plain(event);
 }
 
@@ -32,7 +32,6 @@ CUresult allocate(CUdeviceptr* out, std::size_t bytes, CUstream stream, CUstream
     bool full = false;
     if (const CUdeviceptr made =
             ProgramPools::get().allocate(bytes, named, caller, {pool...}, full)) {
-      ProgramStreams::get().note_enqueued(stream);
       *out = made;
       return CUDA_SUCCESS;
     }
@@ -46,7 +45,7 @@ CUresult allocate(CUdeviceptr* out, std::size_t bytes, CUstream stream, CUstream
 template <EntryPoint entry>
 CUresult free_in_order(CUdeviceptr pointer, CUstream stream, CUstream named) noexcept {
   const auto in_driver = [&] {
-    const ProgramStreams::Enqueue enqueue(stream);
+    const ProgramStreams::Enqueue enqueue;
     return call_driver<entry>(pointer, stream);
   };
   const auto memory = ProgramMemory::get().find(pointer);
@@ -57,9 +56,7 @@ CUresult free_in_order(CUdeviceptr pointer, CUstream stream, CUstream named) noe
     return in_driver();
   }
   if (memory->pool != nullptr) order_legacy(*driver, named);
-  if (!ProgramMemory::get().free_in_order(pointer, named)) return in_driver();
-  ProgramStreams::get().note_enqueued(stream);
-  return CUDA_SUCCESS;
+  return ProgramMemory::get().free_in_order(pointer, named) ? CUDA_SUCCESS : in_driver();
 }
 
 }  // namespace

@@ -124,6 +124,7 @@ void Hold::try_close(TimePoint deadline) {
     std::unique_lock none_begins = look_for_captures(deadline);
     epoch_ = next_epoch();
     state_ = State::closing;
+    HoldTimes::of_process().begin();
     arm(deadline);
     stop_all(deadline);
     none_begins.unlock();
@@ -211,10 +212,16 @@ bool Hold::advance(State from, State to) noexcept {
   return state_.compare_exchange_strong(from, to);
 }
 
+/// Requires: the caller has advanced the state to `open`.
+void Hold::open_post() noexcept {
+  post_.open(epoch_);
+  HoldTimes::of_process().end();
+}
+
 void Hold::arm(TimePoint deadline) {
   ticket_ = watchdog_.arm(deadline, [this] {
     if (advance(State::closing, State::open) || advance(State::closed, State::open)) {
-      post_.open(epoch_);
+      open_post();
       no_copies_.end();
       no_enqueues_.end();  // The call that blocks may wait for what a thread would enqueue.
     }
@@ -244,7 +251,7 @@ void Hold::let_go() noexcept {
   watchdog_.disarm(ticket_);
   no_enqueues_.end_in_time();
   ticket_ = Watchdog::Ticket::none;
-  if (state_.exchange(State::open) != State::open) post_.open(epoch_);
+  if (state_.exchange(State::open) != State::open) open_post();
   post_.set_dark(false);
   no_copies_.end();
 }

@@ -134,6 +134,7 @@ class Hold final : public StoppedWork {
   void await_copies(TimePoint deadline);
   void hold_copies_back(TimePoint deadline);
   bool advance(State from, State to) noexcept;
+  void open_post() noexcept;
 
   Driver& driver_;
   ContextsInUse& contexts_;

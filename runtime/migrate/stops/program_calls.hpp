@@ -28,6 +28,34 @@ struct ProgramEnqueues {
   }
 };
 
+/// When holds stood: meanwhile, and until a GPU has seen the end, a stream is not ready although it
+/// has no work. Any thread; of the process.
+class HoldTimes {
+ public:
+  static HoldTimes& of_process() noexcept {
+    static constinit HoldTimes only;
+    return only;
+  }
+
+  void begin() noexcept { standing_.fetch_add(1); }
+  void end() noexcept {
+    last_end_.store(Time::clock::now());
+    standing_.fetch_sub(1);
+  }
+  /// How long ago the last one ended: zero while one stands, the maximum if there was none.
+  std::chrono::nanoseconds since_last() const noexcept {
+    if (standing_.load() > 0) return std::chrono::nanoseconds::zero();
+    const Time end = last_end_.load();
+    return end == Time() ? std::chrono::nanoseconds::max() : Time::clock::now() - end;
+  }
+
+ private:
+  using Time = std::chrono::steady_clock::time_point;  // Programs do not wait in virtual time.
+
+  std::atomic<int> standing_ = 0;
+  std::atomic<Time> last_end_ = Time();
+};
+
 /// See `ContextsInUse::note_created`.
 inline void note_program_context(ContextHandle context, bool created) {
   created ? ContextsInUse::note_created(context) : ContextsInUse::note_destroyed(context);

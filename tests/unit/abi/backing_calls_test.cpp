@@ -1,8 +1,7 @@
 // Goal: the C calls for memory at addresses of the caller; it moves there and keeps its bytes
 // through moves and unmaps.
+#include "abi/run_table.hpp"
 #include "unit/abi/abi_rig.hpp"
-
-#include <vma/vmart_backing.h>
 
 namespace vma {
 namespace {

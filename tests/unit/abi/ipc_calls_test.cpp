@@ -1,9 +1,8 @@
 // Goal: exports have names of fixed size, which are never those of others. Method: one process that
 // exports to itself.
 
+#include "abi/run_table.hpp"
 #include "unit/abi/abi_rig.hpp"
-
-#include <vma/vmart_ipc.h>
 
 #include <unistd.h>
 

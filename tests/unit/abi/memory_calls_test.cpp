@@ -1,8 +1,7 @@
 // Goal: the C calls for memory behave as the C++ ones do, and refuse null pointers.
+#include "abi/run_table.hpp"
 #include "runtime/runtime_parts.hpp"
 #include "unit/abi/abi_rig.hpp"
-
-#include <vma/vmart_room.h>
 
 #include <cstring>
 

@@ -1,10 +1,9 @@
 // Goal: uses and hints reported through C arrive unchanged, and invalid ones do no harm.
+#include "abi/run_table.hpp"
 #include "runtime/runtime_parts.hpp"
 #include "support/test_kernels.hpp"
 #include "telemetry/use_summary.hpp"
 #include "unit/abi/abi_rig.hpp"
-
-#include <vma/vmart_uses.h>
 
 #include <array>
 #include <cmath>
