@@ -1,8 +1,6 @@
 #include "interpose/cross_copies.hpp"
 
 #include "interpose/process.hpp"
-#include "interpose/program_memory.hpp"
-#include "interpose/program_streams.hpp"
 
 #include <algorithm>
 #include <array>
@@ -72,10 +70,10 @@ void CrossCopies::before_destruction(CUcontext context) noexcept {
 }
 
 void CrossCopies::Order::begin(const CopyOperands& operands) noexcept {
-  if (!ProgramStreams::get().begun() || !has_several_gpus()) return;
+  if (!copies_.streams_.begun() || !has_several_gpus()) return;
   std::array<std::optional<ProgramAllocation>, 2> memory;
   std::ranges::transform(operands, memory.begin(),
-                         [](CUdeviceptr at) { return ProgramMemory::get().find(at); });
+                         [this](CUdeviceptr at) { return copies_.memory_.find(at); });
   int device = 0;
   if ((!memory[0] && !memory[1]) || !ProgramStreams::current(current_, device)) return;
   std::size_t next = 0;
@@ -91,11 +89,11 @@ void CrossCopies::Order::begin(const CopyOperands& operands) noexcept {
     if (home->context == nullptr || (count_ == 1 && others_[0] == home->context)) continue;
     others_[count_++] = home->context;
   }
-  for (std::size_t i = 0; i < count_; ++i) get().let_wait(current_, others_[i]);
+  for (std::size_t i = 0; i < count_; ++i) copies_.let_wait(current_, others_[i]);
 }
 
 void CrossCopies::Order::end() noexcept {
-  for (std::size_t i = 0; i < count_; ++i) get().let_wait(others_[i], current_);
+  for (std::size_t i = 0; i < count_; ++i) copies_.let_wait(others_[i], current_);
 }
 
 void CrossCopies::let_wait(CUcontext later, CUcontext earlier) noexcept {

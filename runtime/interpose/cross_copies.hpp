@@ -1,7 +1,8 @@
 #pragma once
 
-#include "base/process_exit.hpp"
 #include "interpose/driver_library.hpp"
+#include "interpose/program_memory.hpp"
+#include "interpose/program_streams.hpp"
 
 #include <cuda.h>
 
@@ -35,8 +36,8 @@ class CopyOperands {
 /// so the legacy streams of the other GPUs are ordered here. Any thread.
 class CrossCopies {
  public:
-  /// Never destroyed: the program copies until the process ends.
-  static CrossCopies& get() noexcept { return only<CrossCopies>(); }
+  CrossCopies(const ProgramStreams& streams, ProgramMemory& memory) noexcept
+      : streams_(streams), memory_(memory) {}
 
   /// The context is about to be destroyed, and its event with it.
   void before_destruction(CUcontext context) noexcept;
@@ -46,7 +47,7 @@ class CrossCopies {
   class Order {
    public:
     /// Blocks: only if the driver refuses events, for the work of the other GPUs.
-    explicit Order(const CopyOperands& operands) noexcept {
+    Order(CrossCopies& copies, const CopyOperands& operands) noexcept : copies_(copies) {
       if (!operands.empty()) begin(operands);
     }
     /// Blocks: only if the driver refuses events, for the copy.
@@ -60,21 +61,21 @@ class CrossCopies {
     void begin(const CopyOperands& operands) noexcept;
     void end() noexcept;
 
+    CrossCopies& copies_;
     CUcontext current_ = nullptr;
     std::array<CUcontext, 2> others_{};
     std::size_t count_ = 0;
   };
 
  private:
-  friend Immortal<CrossCopies>;
-  CrossCopies() = default;
-
   /// Makes the legacy stream of `later` wait for the work that the one of `earlier` has now.
   void let_wait(CUcontext later, CUcontext earlier) noexcept;
   /// Records the context's event. Null if that fails. Requires: the context is current.
   CUevent record(const DriverLibrary& driver, CUcontext context) noexcept;
   CUevent event_of(const DriverLibrary& driver, CUcontext context) noexcept;
 
+  const ProgramStreams& streams_;
+  ProgramMemory& memory_;
   std::mutex mutex_;
   // One of each context is enough: a wait is for the last record, in the same stream, so a record
   // by another thread only adds work that was submitted earlier, too.

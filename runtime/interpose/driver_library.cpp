@@ -1,10 +1,11 @@
 #include "interpose/driver_library.hpp"
 
-#include "interpose/hooks.hpp"
-#include "interpose/process.hpp"
+#include "interpose/loader.hpp"
+#include "interpose/settings.hpp"
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <functional>
@@ -12,26 +13,6 @@
 
 namespace vma::interpose {
 namespace {
-
-struct Row {
-  const char* symbol;
-  const void* hook;
-};
-
-/// In the order of `EntryPoint`.
-const std::array<Row, static_cast<std::size_t>(EntryPoint::count)> rows = {{
-#define ROW(symbol, type) Row{#symbol, reinterpret_cast<const void*>(&hook_##symbol)},
-    VMART_RUN_HOOKS(ROW)
-#undef ROW
-#define ROW(symbol, type) \
-  Row{#symbol, reinterpret_cast<const void*>(&EnqueueHook<EntryPoint::symbol>::call)},
-        VMART_RUN_ENQUEUES(ROW)
-#undef ROW
-#define ROW(symbol, type) \
-  Row{#symbol, reinterpret_cast<const void*>(&LookupHook<EntryPoint::symbol>::call)},
-            VMART_RUN_LOOKUPS(ROW) VMART_RUN_ROOM_CALLS(ROW)
-#undef ROW
-}};
 
 /// Instead of a call that the driver lacks, so that hooks which make it need not ask.
 template <typename Pointer>
@@ -60,13 +41,13 @@ void DriverLibrary::open_around(void* function) noexcept {
   Dl_info own{};
   if (dladdr(function, &found) == 0 || found.dli_fname == nullptr) return;
   // A look-up in all libraries finds the symbols that this one exports.
-  if (dladdr(&rows, &own) != 0 && own.dli_fbase == found.dli_fbase) return;
+  if (dladdr(&hook_rows, &own) != 0 && own.dli_fbase == found.dli_fbase) return;
   open(dlopen(found.dli_fname, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD));
 }
 
 const void* DriverLibrary::hook_named(std::string_view symbol) noexcept {
-  const auto found = std::ranges::find(rows, symbol, &Row::symbol);
-  return found != rows.end() ? found->hook : nullptr;
+  const auto found = std::ranges::find(hook_rows, symbol, &HookRow::symbol);
+  return found != hook_rows.end() ? found->hook : nullptr;
 }
 
 const void* DriverLibrary::hook_of(const void* function) const noexcept {
@@ -108,9 +89,9 @@ void DriverLibrary::open(void* library) noexcept {
 }
 
 const char* DriverLibrary::fill(void* library) noexcept {
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    real_[i] = next_dlsym(library, rows[i].symbol);
-    hooks_[i] = {real_[i], real_[i] != nullptr ? rows[i].hook : nullptr};
+  for (std::size_t i = 0; i < hook_rows.size(); ++i) {
+    real_[i] = next_dlsym(library, hook_rows[i].symbol);
+    hooks_[i] = {real_[i], real_[i] != nullptr ? hook_rows[i].hook : nullptr};
   }
   // Stable, since a driver may have two names for a function: the hook of the first row is found.
   std::ranges::stable_sort(hooks_, std::less<>(), &Hook::function);
@@ -127,12 +108,6 @@ const char* DriverLibrary::fill(void* library) noexcept {
   VMART_RUN_OPTIONAL_PLAIN_CALLS(ROW)
 #undef ROW
   return lacks;
-}
-
-/// Twice: the first call returns the message, and the second one frees it. The program would take
-/// it for its own, too.
-void forget_loader_error() noexcept {
-  if (dlerror() != nullptr) dlerror();
 }
 
 }  // namespace vma::interpose

@@ -9,6 +9,14 @@
 
 namespace vma::interpose {
 
+/// An entry point of the program, and what it calls instead.
+struct HookRow {
+  const char* symbol;
+  const void* hook;
+};
+/// In the order of `EntryPoint`. Defined where all hooks are known (hooks/hook_rows.cpp).
+extern const std::array<HookRow, static_cast<std::size_t>(EntryPoint::count)> hook_rows;
+
 /// The driver's own library: all its functions that the hooks call. Found once, without a lock of
 /// ours, because programs look functions up while the system's loader holds its lock. Never
 /// destroyed: threads may be in the driver until the process ends. Any thread.
@@ -52,9 +60,6 @@ class DriverLibrary {
   std::array<Hook, entries> hooks_{};  // In the order of the functions.
 };
 
-/// The program would take the loader's message of a call that has failed for its own.
-void forget_loader_error() noexcept;
-
 /// Called with each error that a call of the program gets: see `Refusals`.
 void note_error(CUresult error) noexcept;
 
@@ -90,8 +95,4 @@ class PushedContext {
 
 /// Null if it is not active. The caller does not retain it: vmart does, where it has memory.
 CUcontext primary_context(const DriverLibrary& driver, int device) noexcept;
-
-/// The `dlsym` behind ours.
-void* next_dlsym(void* handle, const char* symbol) noexcept;
-
 }  // namespace vma::interpose

@@ -2,7 +2,6 @@
 
 #include "interpose/driver_library.hpp"
 #include "interpose/process.hpp"
-#include "interpose/program_streams.hpp"
 #include "interpose/vmart_library.hpp"
 
 #include <algorithm>
@@ -13,10 +12,6 @@ namespace vma::interpose {
 namespace {
 
 static_assert(sizeof(MemoryHandle) <= sizeof(CUipcMemHandle));
-
-bool is_same(const vmart_ipc_name& a, const vmart_ipc_name& b) noexcept {
-  return a.user == b.user && a.process == b.process && a.key == b.key;
-}
 
 CUuuid uuid_of(int device) noexcept {
   CUuuid uuid{};
@@ -65,66 +60,42 @@ CUipcMemHandle MemoryHandle::as_handle() const noexcept {
 
 // --- Of this process
 
-CUresult MemoryHandles::export_memory(const ProgramAllocation& memory, CUipcMemHandle* out) noexcept
-    try {
+CUresult MemoryHandles::export_memory(const ProgramAllocation& memory,
+                                      CUipcMemHandle* out) noexcept {
   static std::atomic<bool> said = false;
   const RunTable* const vmart = VmartLibrary::loaded();
   if (vmart == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
-  // What a `Still` keeps in place could not be made exportable.
-  const auto may_move = is_exported(memory.begin) ? std::unique_lock<std::shared_mutex>()
-                                                  : ProgramMemory::get().without_still();
-  const std::lock_guard lock(exporting_);
-  Export& entry = exports_[memory.begin];
-  if (entry.served == nullptr) {
-    MemoryHandle made{MemoryHandle::mark_of_ours, {}, memory.bytes, uuid_of(memory.device)};
-    void* const pointer = reinterpret_cast<void*>(memory.begin);
-    const vmart_status status = vmart->vmart_ipc_export(pointer, &entry.served, &made.name);
-    if (status != VMART_OK) {
-      exports_.erase(memory.begin);
-      return refused(said, "the program cannot share memory by cuIpcGetMemHandle", status,
-                     CUDA_ERROR_NOT_SUPPORTED);
-    }
-    entry.handle = made.as_handle();
-    exports_count_.store(static_cast<int>(exports_.size()));
-  }
-  *out = entry.handle;
-  return CUDA_SUCCESS;
-} catch (const std::exception&) {
-  return CUDA_ERROR_OUT_OF_MEMORY;
-}
-
-void MemoryHandles::end_export(CUdeviceptr begin) noexcept {
-  if (exports_count_.load() == 0) return;
-  vmart_exported* served = nullptr;
-  {
+  std::optional<ProgramAllocation> known = memory;
+  if (known->exported == nullptr) {
+    // What a `Still` keeps in place could not be made exportable.
+    const auto may_move = memory_.without_still();
     const std::lock_guard lock(exporting_);
-    const auto found = exports_.find(begin);
-    if (found == exports_.end()) return;
-    served = found->second.served;
-    exports_.erase(found);
-    exports_count_.store(static_cast<int>(exports_.size()));
+    known = memory_.find(memory.begin);
+    if (!known) return CUDA_ERROR_INVALID_VALUE;
+    if (known->exported == nullptr) {
+      const vmart_status status = vmart->vmart_ipc_export(reinterpret_cast<void*>(known->begin),
+                                                          &known->exported, &known->export_name);
+      if (status != VMART_OK) {
+        return refused(said, "the program cannot share memory by cuIpcGetMemHandle", status,
+                       CUDA_ERROR_NOT_SUPPORTED);
+      }
+      if (!memory_.set_export(known->begin, known->exported, known->export_name)) {
+        vmart->vmart_exported_release(known->exported);  // Another thread has freed it.
+        return CUDA_ERROR_INVALID_VALUE;
+      }
+    }
   }
-  VmartLibrary::loaded()->vmart_exported_release(served);
-}
-
-bool MemoryHandles::is_exported(CUdeviceptr begin) noexcept {
-  const std::lock_guard lock(exporting_);
-  return exports_.contains(begin);
-}
-
-bool MemoryHandles::is_exported_here(const vmart_ipc_name& name) noexcept {
-  const std::lock_guard lock(exporting_);
-  return std::ranges::any_of(exports_, [&](const auto& entry) {
-    const auto handle = MemoryHandle::of(entry.second.handle);
-    return handle && is_same(handle->name, name);
-  });
+  const MemoryHandle made{MemoryHandle::mark_of_ours, known->export_name, known->bytes,
+                          uuid_of(known->device)};
+  *out = made.as_handle();
+  return CUDA_SUCCESS;
 }
 
 // --- Of other processes
 
 CUresult MemoryHandles::open(const MemoryHandle& handle, CUdeviceptr* out) noexcept try {
   // The driver's answer in the process that has made the handle.
-  if (is_exported_here(handle.name)) return CUDA_ERROR_INVALID_CONTEXT;
+  if (memory_.exports(handle.name)) return CUDA_ERROR_INVALID_CONTEXT;
   const std::lock_guard lock(opening_);
   for (auto& [begin, opened] : opened_) {
     if (!is_same(opened.name, handle.name)) continue;
@@ -150,20 +121,19 @@ CUresult MemoryHandles::import(const MemoryHandle& handle, CUdeviceptr* out) {
     return refused(said, "the program cannot open memory of another process", status,
                    CUDA_ERROR_MAP_FAILED);
   }
-  ProgramStreams::get().begin();
+  streams_.begin();
   made.begin = reinterpret_cast<CUdeviceptr>(pointer);
   made.bytes = handle.bytes;
   made.device = device_with(handle.gpu, made.device);
   made.opened = true;
-  ProgramMemory& memory = ProgramMemory::get();
-  if (!memory.add(made)) {
+  if (!memory_.add(made)) {
     vmart->vmart_free(pointer);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   try {
     opened_[made.begin] = {handle.name, made.context, 1};
   } catch (const std::exception&) {
-    memory.free_opened(made.begin);
+    memory_.free_opened(made.begin);
     throw;
   }
   *out = made.begin;
@@ -178,7 +148,7 @@ std::optional<CUresult> MemoryHandles::close(CUdeviceptr pointer) noexcept {
     if (--found->second.count > 0) return CUDA_SUCCESS;
     opened_.erase(found);
   }
-  ProgramMemory::get().free_opened(pointer);
+  memory_.free_opened(pointer);
   return CUDA_SUCCESS;
 }
 
@@ -193,7 +163,7 @@ void MemoryHandles::close_all_of(CUcontext context) noexcept {
       begin = found->first;
       opened_.erase(found);
     }
-    ProgramMemory::get().free_opened(begin);
+    memory_.free_opened(begin);
   }
 }
 

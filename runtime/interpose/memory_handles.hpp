@@ -31,15 +31,13 @@ struct MemoryHandle {
 /// opened of others. Any thread.
 class MemoryHandles {
  public:
-  /// Never destroyed: the program frees memory until the process ends.
-  static MemoryHandles& get() noexcept { return only<MemoryHandles>(); }
+  MemoryHandles(ProgramStreams& streams, ProgramMemory& memory) noexcept
+      : streams_(streams), memory_(memory) {}
 
   /// Writes a handle, the same one each time. Requires: `ProgramAllocation::has_handles`. Blocks:
   /// the first time, until the memory can leave the process, and like
   /// `ProgramMemory::without_still`.
   CUresult export_memory(const ProgramAllocation& memory, CUipcMemHandle* out) noexcept;
-  /// The allocation is about to be freed; processes that have opened it keep it.
-  void end_export(CUdeviceptr begin) noexcept;
 
   /// Blocks: for the other process, at most some seconds.
   CUresult open(const MemoryHandle& handle, CUdeviceptr* out) noexcept;
@@ -49,27 +47,18 @@ class MemoryHandles {
   void close_all_of(CUcontext context) noexcept;
 
  private:
-  struct Export {
-    vmart_exported* served = nullptr;
-    CUipcMemHandle handle{};
-  };
   struct Opened {
     vmart_ipc_name name{};
     CUcontext context = nullptr;
     int count = 0;
   };
 
-  friend Immortal<MemoryHandles>;
-  MemoryHandles() = default;
-
-  bool is_exported(CUdeviceptr begin) noexcept;
-  bool is_exported_here(const vmart_ipc_name& name) noexcept;
   CUresult import(const MemoryHandle& handle, CUdeviceptr* out);
 
-  std::mutex exporting_;  // For `exports_`. Taken within `ProgramMemory::without_still`.
-  std::map<CUdeviceptr, Export> exports_;
-  std::atomic<int> exports_count_ = 0;  // So that most frees take no lock.
-  std::mutex opening_;                  // For `opened_`; not taken within `exporting_`.
+  ProgramStreams& streams_;
+  ProgramMemory& memory_;
+  std::mutex exporting_;  // One export at a time. Taken within `ProgramMemory::without_still`.
+  std::mutex opening_;    // For `opened_`.
   std::map<CUdeviceptr, Opened> opened_;
 };
 

@@ -1,15 +1,12 @@
 #include "interpose/process.hpp"
 
-#include "interpose/driver_library.hpp"
-#include "interpose/program_streams.hpp"
-#include "interpose/settings.hpp"
+#include "interpose/loader.hpp"
 
 #include <dlfcn.h>
 #include <execinfo.h>
 #include <link.h>
 #include <linux/membarrier.h>
 #include <pthread.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <ucontext.h>
 #include <unistd.h>
@@ -23,33 +20,29 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <string>
-#include <string_view>
 #include <thread>
 
 namespace vma::interpose {
 
-// --- Whether vmart takes part
-
 namespace {
 
-std::atomic<bool> aside = false;
-std::atomic<bool> driver_is_used = false;
+std::atomic<bool> used = false;
 std::atomic<bool> forked_child = false;
 
 }  // namespace
 
-bool takes_part() noexcept {
-  return Settings::get().on && !is_forked_child() && !aside.load(std::memory_order_relaxed);
-}
-
-void stand_aside(const char* why) noexcept {
-  if (!takes_part() || aside.exchange(true) || why == nullptr) return;
-  say("stands aside, so the memory of this program does not move: %s", why);
-}
-
 void note_driver_is_used() noexcept {
-  driver_is_used.store(true, std::memory_order_relaxed);
+  used.store(true, std::memory_order_relaxed);
+}
+
+bool driver_is_used() noexcept {
+  return used.load(std::memory_order_relaxed);
+}
+
+void watch_forks() noexcept {
+  pthread_atfork(nullptr, nullptr, [] {
+    if (driver_is_used()) forked_child.store(true);
+  });
 }
 
 bool is_forked_child() noexcept {
@@ -276,69 +269,4 @@ void ProgramExit::run() noexcept {
   while (others_inside() && Clock::now() < now + calls_max) std::this_thread::yield();
 }
 
-// --- The first and the last moment of this library
-
-namespace {
-
-/// `vmart run --no-children`: programs that this one starts are left alone.
-void hide_from_children() {
-  const char* const preload = secure_getenv("LD_PRELOAD");
-  if (Settings::get().children || preload == nullptr) return;
-  std::string rest;
-  for (std::string_view left = preload; !left.empty();) {
-    const std::size_t end = left.find_first_of(": ");
-    const std::string_view library = left.substr(0, end);
-    left = end == std::string_view::npos ? "" : left.substr(end + 1);
-    if (library.empty() || library.ends_with("libvmart-run.so")) continue;
-    rest += rest.empty() ? "" : ":";
-    rest += library;
-  }
-  if (rest.empty()) {
-    unsetenv("LD_PRELOAD");
-  } else {
-    setenv("LD_PRELOAD", rest.c_str(), 1);
-  }
-}
-
-/// Another preloaded library may have a `free` that looks the next one up at its first call. The
-/// loader frees the message of a look-up that has failed during the next one, which would be that
-/// of `free`, and so on. So the first call is made while there is no message.
-void let_free_be_found() {
-  void* volatile const memory = std::malloc(1);
-  std::free(memory);
-}
-
-/// The process that `vmart run` has become; those that it starts have other ids.
-bool is_the_program() noexcept {
-  const char* const id = secure_getenv("VMART_RUN_PROGRAM");
-  return id != nullptr && std::strtol(id, nullptr, 10) == getpid();
-}
-
-/// Tells a person why nothing could move, which would otherwise look like success; a file or
-/// another program gets what the program itself writes. Silent about a program that has waited for
-/// others: they may have used a GPU.
-__attribute__((destructor)) void left() {
-  if (isatty(STDERR_FILENO) == 0 || !is_the_program() || !takes_part() ||
-      ProgramStreams::get().begun())
-    return;
-  rusage children{};
-  if (getrusage(RUSAGE_CHILDREN, &children) != 0 || children.ru_maxrss > 0) return;
-  if (driver_is_used.load(std::memory_order_relaxed)) {
-    say("all memory of the program was left to the driver: only allocations of at least --min "
-        "move, memory of pools only with --pools, and what is mapped with cuMemMap only with "
-        "--vmm");
-  } else {
-    say("the program never used a GPU");
-  }
-}
-
-__attribute__((constructor)) void loaded() {
-  let_free_be_found();
-  hide_from_children();
-  pthread_atfork(nullptr, nullptr, [] {
-    if (driver_is_used.load(std::memory_order_relaxed)) forked_child.store(true);
-  });
-}
-
-}  // namespace
 }  // namespace vma::interpose

@@ -8,16 +8,11 @@
 
 namespace vma::interpose {
 
-/// Whether vmart takes part in this process. Once it does not, all new memory is the driver's, for
-/// good; memory that vmart already has keeps working.
-bool takes_part() noexcept;
-
-/// From now on, vmart takes no part. Prints one line with the reason, the first time, unless it is
-/// null.
-void stand_aside(const char* why) noexcept;
-
 /// The program has begun to use the driver, which a child of fork cannot use then.
 void note_driver_is_used() noexcept;
+bool driver_is_used() noexcept;
+/// Called once, when this library is loaded.
+void watch_forks() noexcept;
 /// Whether this process was forked from one that used the driver. Then every hook passes the call
 /// on, and takes no lock, since a thread of the parent may have held it.
 bool is_forked_child() noexcept;

@@ -1,10 +1,8 @@
 #include "interpose/program_handle.hpp"
 
 #include "interpose/allocation_site.hpp"
-#include "interpose/hooks.hpp"
+#include "interpose/driver_library.hpp"
 #include "interpose/process.hpp"
-#include "interpose/program_mappings.hpp"
-#include "interpose/program_memory.hpp"
 #include "interpose/room.hpp"
 #include "interpose/vmart_library.hpp"
 
@@ -63,7 +61,19 @@ class ReservedRange {
 
 }  // namespace
 
-std::shared_ptr<ProgramHandle> ProgramHandle::create(std::size_t bytes,
+std::uint64_t HandleBytes::of(int device) noexcept {
+  const std::lock_guard lock(mutex_);
+  const auto found = bytes_.find(device);
+  return found != bytes_.end() ? found->second : 0;
+}
+
+void HandleBytes::change(int device, long long by) noexcept try {
+  const std::lock_guard lock(mutex_);
+  bytes_[device] += static_cast<std::uint64_t>(by);
+} catch (const std::exception&) {  // Not counted.
+}
+
+std::shared_ptr<ProgramHandle> ProgramHandle::create(const HandleParts& parts, std::size_t bytes,
                                                      const CUmemAllocationProp& properties,
                                                      bool& full) noexcept try {
   const RunTable* const vmart = VmartLibrary::load();
@@ -74,24 +84,24 @@ std::shared_ptr<ProgramHandle> ProgramHandle::create(std::size_t bytes,
   options.descriptor = has_type(properties, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) ? 1 : 0;
   options.fabric = has_type(properties, CU_MEM_HANDLE_TYPE_FABRIC) ? 1 : 0;
   options.rdma = properties.allocFlags.gpuDirectRDMACapable;
-  options.make_room = spills(properties.location.id) ? 1 : 0;
+  options.make_room = parts.limits.spills(properties.location.id) ? 1 : 0;
   const std::string site = allocation_site(bytes);
   options.site = site.c_str();
   vmart_backing* backing = nullptr;
   const vmart_status status =
       vmart->vmart_backing_create(bytes, {VMART_GPU, properties.location.id}, &options, &backing);
   if (status == VMART_OK) {
-    ProgramHandle* const made = new (std::nothrow) ProgramHandle(bytes, properties, backing);
+    ProgramHandle* const made = new (std::nothrow) ProgramHandle(parts, bytes, properties, backing);
     if (made != nullptr) {
       made->note_bytes(1);
       return std::shared_ptr<ProgramHandle>(made);
     }
     vmart->vmart_backing_release(backing);
   }
-  full = status == VMART_OUT_OF_MEMORY && spills(properties.location.id);
+  full = status == VMART_OUT_OF_MEMORY && parts.limits.spills(properties.location.id);
   // The driver refuses what is not valid, and has GPUs that vmart has not.
   if (status != VMART_OK && status != VMART_INVALID_ARGUMENT) {
-    ProgramMemory::get().note_refusal(status);
+    parts.memory.note_refusal(status);
   }
   return nullptr;
 } catch (const std::exception&) {
@@ -108,7 +118,7 @@ ProgramHandle::~ProgramHandle() {
 }
 
 void ProgramHandle::note_bytes(int sign) const noexcept {
-  ProgramMappings::get().note_bytes(device(), sign * static_cast<long long>(bytes_));
+  parts_.bytes.change(device(), sign * static_cast<long long>(bytes_));
 }
 
 bool ProgramHandle::is_drivers() noexcept {
@@ -144,7 +154,7 @@ CUresult ProgramHandle::map_backing(CUdeviceptr begin) noexcept {
   made.bytes = bytes_;
   made.device = device();
   made.mapped = true;
-  if (!ProgramMemory::get().add(made)) {
+  if (!parts_.memory.add(made)) {
     vmart.vmart_backing_unmap(backing_);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
@@ -158,14 +168,14 @@ CUresult ProgramHandle::unmap() noexcept {
   if (replaced_at_ != 0) {
     return call_driver<EntryPoint::cuMemUnmap>(std::exchange(replaced_at_, 0), bytes_);
   }
-  const auto still = ProgramMemory::get().without_still();
+  const auto still = parts_.memory.without_still();
   return mapped_at_ != 0 ? unmap_backing() : CUDA_ERROR_INVALID_VALUE;
 }
 
 /// Requires: the caller holds the lock of `without_still`.
 CUresult ProgramHandle::unmap_backing() noexcept {
   const RunTable& vmart = *VmartLibrary::loaded();
-  auto removed = ProgramMemory::get().remove_mapped(mapped_at_);
+  auto removed = parts_.memory.remove_mapped(mapped_at_);
   const vmart_status status = vmart.vmart_backing_unmap(backing_);
   if (status == VMART_DRIVER_GONE) {
     // The process exits, so nothing moves any more, but its handlers may still clean up.
@@ -173,7 +183,7 @@ CUresult ProgramHandle::unmap_backing() noexcept {
   }
   if (status != VMART_OK) {
     say("cannot unmap memory: %s", vmart.vmart_last_error());
-    if (removed) ProgramMemory::get().add(*removed);  // It is still mapped.
+    if (removed) parts_.memory.add(*removed);  // It is still mapped.
     return result_of(status);
   }
   mapped_at_ = 0;
@@ -252,8 +262,9 @@ CUresult ProgramHandle::share() noexcept {
   const bool several_chunks = bytes_ > chunk_bytes_max;  // And so several handles.
   std::optional<ProgramStreams::Standstill> standstill;
   // Before the lock, which a thread that enqueues may want.
-  if (several_chunks && mapped_at_ != 0) standstill.emplace(std::chrono::seconds(60));
-  const auto lock = ProgramMemory::get().without_still();
+  if (several_chunks && mapped_at_ != 0)
+    standstill.emplace(parts_.streams, std::chrono::seconds(60));
+  const auto lock = parts_.memory.without_still();
   const CUresult result = several_chunks    ? replace_by_driver(standstill)
                           : mapped_at_ != 0 ? share_at(mapped_at_)
                                             : share_unmapped();
@@ -265,14 +276,20 @@ CUresult ProgramHandle::share() noexcept {
   return result;
 }
 
+CUresult ProgramHandle::create_in_driver(CUmemGenericAllocationHandle& out) noexcept {
+  const auto need = RoomNeed::at(properties_.location, bytes_);
+  return with_room(parts_.limits, parts_.pools, need, [&] {
+    return call_driver<EntryPoint::cuMemCreate>(&out, bytes_, &properties_, 0ULL);
+  });
+}
+
 /// Nothing has been written to the memory yet, so the driver can allocate it instead.
 CUresult ProgramHandle::leave_to_driver() noexcept {
   const vmart_status status = VmartLibrary::loaded()->vmart_backing_release(backing_);
   if (status != VMART_OK) return result_of(status);
   backing_ = nullptr;
   note_bytes(-1);
-  return call_driver_with_room<EntryPoint::cuMemCreate>(RoomNeed::at(properties_.location, bytes_),
-                                                        &drivers_, bytes_, &properties_, 0ULL);
+  return create_in_driver(drivers_);
 }
 
 /// The backing is mapped there.
@@ -305,8 +322,7 @@ CUresult ProgramHandle::replace_by_driver(
     const std::optional<ProgramStreams::Standstill>& standstill) noexcept {
   const RunTable& vmart = *VmartLibrary::loaded();
   CUmemGenericAllocationHandle made = 0;
-  CUresult result = call_driver_with_room<EntryPoint::cuMemCreate>(
-      RoomNeed::at(properties_.location, bytes_), &made, bytes_, &properties_, 0ULL);
+  CUresult result = create_in_driver(made);
   if (result != CUDA_SUCCESS) return result;
   const ReservedRange range(standstill ? 0 : bytes_);
   if (standstill) {
@@ -395,7 +411,7 @@ CUresult ProgramHandle::copy_to_driver(CUdeviceptr begin,
 
 CUresult ProgramHandle::pin_at_home() noexcept {
   const RunTable& vmart = *VmartLibrary::loaded();
-  const auto lock = ProgramMemory::get().without_still();
+  const auto lock = parts_.memory.without_still();
   if (!go_home(mapped_at_)) return CUDA_ERROR_NOT_SUPPORTED;
   const vmart_status status = vmart.vmart_note_export(address_of(mapped_at_));
   if (status != VMART_OK) return result_of(status);

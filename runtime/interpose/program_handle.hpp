@@ -1,6 +1,9 @@
 #pragma once
 
 #include "abi/run_table.hpp"
+#include "interpose/limits.hpp"
+#include "interpose/program_memory.hpp"
+#include "interpose/program_pools.hpp"
 #include "interpose/program_streams.hpp"
 
 #include <cuda.h>
@@ -14,12 +17,33 @@
 
 namespace vma::interpose {
 
+/// The size of all handles that stand for memory of vmart, by the GPU for which they were created.
+/// Any thread.
+class HandleBytes {
+ public:
+  std::uint64_t of(int device) noexcept;
+  void change(int device, long long by) noexcept;
+
+ private:
+  std::mutex mutex_;
+  std::map<int, std::uint64_t> bytes_;
+};
+
+/// What handles work on. All outlive them.
+struct HandleParts {
+  ProgramStreams& streams;
+  ProgramMemory& memory;
+  ProgramPools& pools;
+  const Limits& limits;
+  HandleBytes& bytes;
+};
+
 /// A handle of cuMemCreate that stands for memory of vmart: a backing. For uses that vmart cannot
 /// serve, there is a handle of the driver for the same memory. Any thread.
 class ProgramHandle {
  public:
   /// Null if the driver is to create it: see `ProgramMappings::create`. Blocks: for memory.
-  static std::shared_ptr<ProgramHandle> create(std::size_t bytes,
+  static std::shared_ptr<ProgramHandle> create(const HandleParts& parts, std::size_t bytes,
                                                const CUmemAllocationProp& properties,
                                                bool& full) noexcept;
   ~ProgramHandle();
@@ -45,9 +69,9 @@ class ProgramHandle {
   bool is_drivers() noexcept;
 
  private:
-  ProgramHandle(std::size_t bytes, const CUmemAllocationProp& properties,
+  ProgramHandle(const HandleParts& parts, std::size_t bytes, const CUmemAllocationProp& properties,
                 vmart_backing* backing) noexcept
-      : bytes_(bytes), properties_(properties), backing_(backing) {}
+      : parts_(parts), bytes_(bytes), properties_(properties), backing_(backing) {}
 
   /// Counts the backing as memory of the program if `sign` is 1, and no longer if it is -1.
   void note_bytes(int sign) const noexcept;
@@ -66,6 +90,9 @@ class ProgramHandle {
   bool go_home(CUdeviceptr begin) noexcept;
   bool is_home(CUdeviceptr inside) noexcept;
 
+  CUresult create_in_driver(CUmemGenericAllocationHandle& out) noexcept;
+
+  const HandleParts parts_;
   const std::size_t bytes_;
   const CUmemAllocationProp properties_;
   std::mutex mutex_;                          // Held while it is mapped, unmapped and shared.

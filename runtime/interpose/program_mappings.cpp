@@ -2,7 +2,6 @@
 
 #include "interpose/driver_library.hpp"
 #include "interpose/process.hpp"
-#include "interpose/program_streams.hpp"
 #include "interpose/settings.hpp"
 #include "interpose/vmart_library.hpp"
 
@@ -44,9 +43,9 @@ CUmemGenericAllocationHandle ProgramMappings::create(std::size_t bytes,
       !driver_accepts(*properties)) {
     return 0;
   }
-  std::shared_ptr<ProgramHandle> made = ProgramHandle::create(bytes, *properties, full);
+  std::shared_ptr<ProgramHandle> made = ProgramHandle::create(parts_, bytes, *properties, full);
   if (made == nullptr) return 0;
-  ProgramStreams::get().begin();
+  parts_.streams.begin();
   const std::lock_guard lock(mutex_);
   handles_.emplace(next_handle_, Known{std::move(made)});
   note_passed(0);  // Tells vmart what was passed before it was loaded.
@@ -85,18 +84,6 @@ void ProgramMappings::note_passed(long long change) noexcept {
   passed_bytes_ += static_cast<std::uint64_t>(change);
   const RunTable* const vmart = VmartLibrary::loaded();
   if (vmart != nullptr) vmart->vmart_backing_note_passed(passed_bytes_);
-}
-
-std::uint64_t ProgramMappings::bytes_of(int device) noexcept {
-  const std::lock_guard lock(bytes_mutex_);
-  const auto found = bytes_.find(device);
-  return found != bytes_.end() ? found->second : 0;
-}
-
-void ProgramMappings::note_bytes(int device, long long change) noexcept try {
-  const std::lock_guard lock(bytes_mutex_);
-  bytes_[device] += static_cast<std::uint64_t>(change);
-} catch (const std::exception&) {  // Not counted.
 }
 
 void ProgramMappings::note_drivers(CUmemGenericAllocationHandle handle, std::size_t bytes) noexcept

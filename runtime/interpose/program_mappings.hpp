@@ -1,6 +1,5 @@
 #pragma once
 
-#include "base/process_exit.hpp"
 #include "interpose/program_handle.hpp"
 
 #include <cuda.h>
@@ -21,8 +20,9 @@ namespace vma::interpose {
 /// serve the call. Any thread.
 class ProgramMappings {
  public:
-  /// Never destroyed, as `ProgramMemory`.
-  static ProgramMappings& get() noexcept { return only<ProgramMappings>(); }
+  ProgramMappings(ProgramStreams& streams, ProgramMemory& memory, ProgramPools& pools,
+                  const Limits& limits) noexcept
+      : parts_{streams, memory, pools, limits, bytes_} {}
 
   /// Returns zero if the driver is to create it: without `vmart run --vmm`, for an excluded
   /// library, if it is not plain memory of a GPU, if the driver refuses its properties, and where
@@ -34,9 +34,7 @@ class ProgramMappings {
   /// The driver has created a handle for the program.
   void note_drivers(CUmemGenericAllocationHandle handle, std::size_t bytes) noexcept;
   /// The size of all handles that stand for memory of vmart and were created for the GPU.
-  std::uint64_t bytes_of(int device) noexcept;
-  /// Changes that size.
-  void note_bytes(int device, long long change) noexcept;
+  std::uint64_t bytes_of(int device) noexcept { return bytes_.of(device); }
   /// One of the program's references to the handle ends.
   std::optional<CUresult> release(CUmemGenericAllocationHandle handle) noexcept;
   /// The handle, if it stands for memory of vmart.
@@ -72,8 +70,6 @@ class ProgramMappings {
   // The driver's handles are small numbers or addresses.
   static constexpr CUmemGenericAllocationHandle first_handle = 0x764d'6172'7400'0001ULL;
 
-  friend Immortal<ProgramMappings>;
-  ProgramMappings() = default;
   /// Empty if all of it is the driver's.
   std::vector<Piece> pieces(CUdeviceptr begin, std::size_t bytes);
   /// Counts the memory as the driver's if a use has left it to the driver.
@@ -81,14 +77,14 @@ class ProgramMappings {
   bool driver_accepts(const CUmemAllocationProp& properties);
   void note_passed(long long change) noexcept;
 
+  HandleBytes bytes_;
+  const HandleParts parts_;
   std::shared_mutex mutex_;
   CUmemGenericAllocationHandle next_handle_ = first_handle;
   std::map<CUmemGenericAllocationHandle, Known> handles_;
   std::map<CUdeviceptr, std::shared_ptr<ProgramHandle>> mapped_;
   std::map<CUmemGenericAllocationHandle, std::size_t> passed_;  // The driver's, with bytes.
   std::uint64_t passed_bytes_ = 0;
-  std::mutex bytes_mutex_;
-  std::map<int, std::uint64_t> bytes_;  // By the GPU.
   std::mutex types_mutex_;
   std::map<std::uint64_t, bool> accepted_types_;  // By what was asked for.
 };

@@ -2,12 +2,7 @@
 
 #include "interpose/allocation_site.hpp"
 #include "interpose/driver_library.hpp"
-#include "interpose/memory_handles.hpp"
 #include "interpose/process.hpp"
-#include "interpose/program_mappings.hpp"
-#include "interpose/program_pools.hpp"
-#include "interpose/program_streams.hpp"
-#include "interpose/room.hpp"
 #include "interpose/settings.hpp"
 #include "interpose/vmart_library.hpp"
 
@@ -51,13 +46,17 @@ void release_pins(ProgramAllocation& pinned) noexcept {
 
 }  // namespace
 
+bool is_same(const vmart_ipc_name& a, const vmart_ipc_name& b) noexcept {
+  return a.user == b.user && a.process == b.process && a.key == b.key;
+}
+
 void* ProgramMemory::allocate_at(std::size_t bytes, int device) noexcept try {
   const RunTable* const vmart = VmartLibrary::load();
   if (vmart == nullptr) return nullptr;
   vmart_alloc_options options{};
   options.size_bytes = sizeof options;
   options.tag = "run";
-  options.spill = spills(device) ? 1 : 0;
+  options.spill = limits_.spills(device) ? 1 : 0;
   if (bytes <= chunk_bytes_max) {
     options.chunk_bytes = (bytes + granule_bytes - 1) / granule_bytes * granule_bytes;
   }
@@ -96,13 +95,13 @@ CUdeviceptr ProgramMemory::allocate(std::size_t bytes, const void* caller, bool&
   ProgramAllocation made;
   if (!takes(bytes, caller) || !ProgramStreams::current(made.context, made.device)) return 0;
   if (void* const pointer = allocate_at(bytes, made.device)) {
-    ProgramStreams::get().begin();
+    streams_.begin();
     made.begin = reinterpret_cast<CUdeviceptr>(pointer);
     made.bytes = bytes;
     if (add(made)) return made.begin;
     free_taken(made);
   }
-  full = takes_part() && spills(made.device);
+  full = takes_part() && limits_.spills(made.device);
   return 0;
 }
 
@@ -169,14 +168,14 @@ std::optional<ProgramAllocation> ProgramMemory::take(CUdeviceptr begin, Chosen c
 
 void ProgramMemory::free_taken(ProgramAllocation freed) noexcept {
   const RunTable* const vmart = VmartLibrary::loaded();
-  MemoryHandles::get().end_export(freed.begin);
+  if (freed.exported != nullptr) vmart->vmart_exported_release(freed.exported);
   release_pins(freed);
   // Waits for a `Still` that may have pinned it, but not for `without_still`. Later ones do not
   // know it.
   { const std::lock_guard none_pins(pinned_mutex_); }
   const std::shared_lock frees(frees_mutex_);
   vmart->vmart_torch_free(reinterpret_cast<void*>(freed.begin), freed.bytes, freed.device, nullptr);
-  if (freed.pool != nullptr) ProgramPools::get().note_free();
+  if (freed.pool != nullptr) pools_to_settle_ = true;
 }
 
 bool ProgramMemory::free(CUdeviceptr begin) noexcept {
@@ -199,9 +198,10 @@ bool ProgramMemory::free_in_order(CUdeviceptr begin, CUstream stream) noexcept {
     const std::shared_lock frees(frees_mutex_);
     return vmart->vmart_free_async(reinterpret_cast<void*>(begin), stream) == VMART_OK;
   };
-  // Pinned memory must stay pinned until its work has ended, so that is waited for below.
-  if (freed->pin == nullptr && freed->context_pin == nullptr && frees_later()) {
-    if (freed->pool != nullptr) ProgramPools::get().note_free();
+  // Pins and exports must stay until its work has ended, so that is waited for below.
+  const bool is_kept = freed->pin != nullptr || freed->context_pin != nullptr;
+  if (!is_kept && freed->exported == nullptr && frees_later()) {
+    if (freed->pool != nullptr) pools_to_settle_ = true;
     return true;
   }
   DriverLibrary::get()->real<EntryPoint::cuStreamSynchronize>()(stream);
@@ -227,7 +227,6 @@ void ProgramMemory::free_all(Chosen chosen) noexcept {
 }
 
 void ProgramMemory::free_all_of(CUcontext context) noexcept {
-  MemoryHandles::get().close_all_of(context);
   free_all([context](const ProgramAllocation& each) {
     return each.pool == nullptr && each.is_freed_by_program() && each.context == context;
   });
@@ -311,10 +310,9 @@ void ProgramMemory::keep_in_place(const char* why) noexcept {
   stays_.store(all, std::memory_order_release);
 }
 
-ProgramMemory::Still::Still() noexcept {
+ProgramMemory::Still::Still(ProgramMemory& memory) noexcept {
   const RunTable* const vmart = VmartLibrary::loaded();
   if (vmart == nullptr) return;
-  ProgramMemory& memory = get();
   lock_ = std::shared_lock(memory.still_mutex_);
   pinned_ = std::shared_lock(memory.pinned_mutex_);
   const std::shared_lock lock(memory.mutex_);
@@ -352,17 +350,25 @@ bool ProgramMemory::note_export(CUdeviceptr inside, bool synchronous_copies) noe
   return true;
 }
 
-/// All that vmart holds is the program's, so nobody has to ask where each allocation lies.
-long long ProgramMemory::hidden_bytes(int device) noexcept {
-  const RunTable* const vmart = VmartLibrary::loaded();
-  std::uint64_t held = 0;
-  if (vmart == nullptr || vmart->vmart_held_bytes({VMART_GPU, device}, &held) != VMART_OK) return 0;
-  return static_cast<long long>(held) - static_cast<long long>(bytes_of(device));
+bool ProgramMemory::set_export(CUdeviceptr begin, vmart_exported* exported,
+                               const vmart_ipc_name& name) noexcept {
+  const std::lock_guard lock(mutex_);
+  const auto found = allocations_.find(begin);
+  if (found == allocations_.end()) return false;
+  found->second.exported = exported;
+  found->second.export_name = name;
+  return true;
+}
+
+bool ProgramMemory::exports(const vmart_ipc_name& name) noexcept {
+  const std::shared_lock lock(mutex_);
+  return std::ranges::any_of(allocations_, [&](const auto& entry) {
+    return entry.second.exported != nullptr && is_same(entry.second.export_name, name);
+  });
 }
 
 std::uint64_t ProgramMemory::bytes_of(int device) noexcept {
-  std::uint64_t bytes =
-      ProgramPools::get().bytes_of(device) + ProgramMappings::get().bytes_of(device);
+  std::uint64_t bytes = 0;
   const std::shared_lock lock(mutex_);
   for (const auto& [begin, allocation] : allocations_) {
     if (allocation.device != device || allocation.pool != nullptr || allocation.mapped ||

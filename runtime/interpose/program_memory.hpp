@@ -1,8 +1,8 @@
 #pragma once
 
-#include "base/process_exit.hpp"
-
-#include <vma/vmart.h>
+#include "abi/run_table.hpp"
+#include "interpose/limits.hpp"
+#include "interpose/program_streams.hpp"
 
 #include <cuda.h>
 
@@ -24,13 +24,15 @@ inline constexpr std::size_t chunk_bytes_max = std::size_t{256} << 20;
 /// Memory of vmart that the program takes for the driver's.
 struct ProgramAllocation {
   CUdeviceptr begin = 0;
-  std::size_t bytes = 0;             ///< As requested.
-  int device = 0;                    ///< Where the program believes that it lies.
-  CUcontext context = nullptr;       ///< None for that of a pool, as the driver has it.
-  CUmemoryPool pool = nullptr;       ///< If it was allocated in the order of a stream.
-  bool mapped = false;               ///< By the program itself; then it has no context.
-  bool opened = false;               ///< It is another process's; see `MemoryHandles`.
-  bool synchronous_copies = false;   ///< What the program set by CU_POINTER_ATTRIBUTE_SYNC_MEMOPS.
+  std::size_t bytes = 0;            ///< As requested.
+  int device = 0;                   ///< Where the program believes that it lies.
+  CUcontext context = nullptr;      ///< None for that of a pool, as the driver has it.
+  CUmemoryPool pool = nullptr;      ///< If it was allocated in the order of a stream.
+  bool mapped = false;              ///< By the program itself; then it has no context.
+  bool opened = false;              ///< It is another process's; see `MemoryHandles`.
+  bool synchronous_copies = false;  ///< What the program set by CU_POINTER_ATTRIBUTE_SYNC_MEMOPS.
+  vmart_exported* exported = nullptr;  ///< Serves it to other processes, by that name:
+  vmart_ipc_name export_name{};
   unsigned long long id = 0;         ///< Unique in the process, as the driver's buffer ids are.
   vmart_pin* pin = nullptr;          ///< Of `keep_in_place`.
   vmart_pin* context_pin = nullptr;  ///< Its context has synchronous copies.
@@ -41,11 +43,13 @@ struct ProgramAllocation {
   bool is_freed_by_program() const noexcept { return !mapped && !opened; }
 };
 
+bool is_same(const vmart_ipc_name& a, const vmart_ipc_name& b) noexcept;
+
 /// All of it. Any thread.
 class ProgramMemory {
  public:
-  /// Never destroyed: the program frees memory until the process ends.
-  static ProgramMemory& get() noexcept { return only<ProgramMemory>(); }
+  ProgramMemory(ProgramStreams& streams, const Limits& limits) noexcept
+      : streams_(streams), limits_(limits) {}
 
   /// Returns zero if the driver is to allocate: less than VMART_RUN_MIN_BYTES, for a library in
   /// VMART_RUN_EXCLUDE, without a current context, if there is no room, or if this process stands
@@ -100,7 +104,7 @@ class ProgramMemory {
   /// context or a module is unloaded beside an unmap. Blocks: until no chunk is being switched.
   class Still {
    public:
-    Still() noexcept;
+    explicit Still(ProgramMemory& memory) noexcept;
     ~Still();
     Still(const Still&) = delete;
     Still& operator=(const Still&) = delete;
@@ -112,17 +116,17 @@ class ProgramMemory {
   /// The memory stays in place from now on, because its physical location becomes known to others.
   /// Returns false if vmart refuses.
   bool note_export(CUdeviceptr inside, bool synchronous_copies) noexcept;
-  /// How much more memory of the device would be free if all memory of the program lay where the
-  /// program believes; may be negative.
-  long long hidden_bytes(int device) noexcept;
-  /// What the program believes to have there, rounded to the driver's pages, with handles that are
-  /// not mapped and with what is free in pools.
+  /// It is exported from now on, until it is freed. Returns false if it was freed already.
+  bool set_export(CUdeviceptr begin, vmart_exported* exported, const vmart_ipc_name& name) noexcept;
+  /// Whether any of it is exported by that name.
+  bool exports(const vmart_ipc_name& name) noexcept;
+  /// What the program has allocated on the device, rounded to the driver's pages; without pools and
+  /// what it maps itself.
   std::uint64_t bytes_of(int device) noexcept;
+  /// Whether memory of a pool was freed since the pools settled.
+  std::atomic<bool>& pools_to_settle() noexcept { return pools_to_settle_; }
 
  private:
-  friend Immortal<ProgramMemory>;
-  ProgramMemory() = default;
-
   /// Null if there is none. Requires: the caller holds `mutex_`.
   ProgramAllocation* around(CUdeviceptr inside) noexcept;
   template <typename Chosen>
@@ -135,7 +139,10 @@ class ProgramMemory {
   /// Null if the driver is to allocate.
   void* allocate_at(std::size_t bytes, int device) noexcept;
 
+  ProgramStreams& streams_;
+  const Limits& limits_;
   std::atomic<bool> stays_ = false;
+  std::atomic<bool> pools_to_settle_ = false;
   std::shared_mutex frees_mutex_;   // Shared by those who are in a free of vmart's.
   std::shared_mutex still_mutex_;   // Held before `mutex_`.
   std::shared_mutex pinned_mutex_;  // Shared by each `Still`, after `still_mutex_`.

@@ -2,9 +2,6 @@
 
 #include "interpose/driver_library.hpp"
 #include "interpose/process.hpp"
-#include "interpose/program_memory.hpp"
-#include "interpose/program_streams.hpp"
-#include "interpose/room.hpp"
 #include "interpose/settings.hpp"
 #include "interpose/vmart_library.hpp"
 
@@ -72,7 +69,7 @@ const vmart_pool* ProgramPool::make() noexcept {
       vmart->vmart_pool_create({VMART_GPU, device_}, "run", &options, &created);
   if (status != VMART_OK) {
     refused_ = true;
-    ProgramMemory::get().note_refusal(status);
+    memory_.note_refusal(status);
     return nullptr;
   }
   // No lock: opening the runtime loads libraries, whose constructors may call a hook.
@@ -175,17 +172,17 @@ CUdeviceptr ProgramPools::allocate(std::size_t bytes, CUstream stream, const voi
   const vmart_status status = vmart->vmart_pool_allocate(beside, bytes, 0, stream, &block);
   if (status != VMART_OK) {
     // An invalid call is one that the driver refuses, too, or that races with the pool's end.
-    if (status != VMART_INVALID_ARGUMENT) ProgramMemory::get().note_refusal(status);
-    full = status == VMART_OUT_OF_MEMORY && spills(known->device());
+    if (status != VMART_INVALID_ARGUMENT) memory_.note_refusal(status);
+    full = status == VMART_OUT_OF_MEMORY && limits_.spills(known->device());
     return 0;
   }
-  ProgramStreams::get().begin();
+  streams_.begin();
   ProgramAllocation made;
   made.begin = reinterpret_cast<CUdeviceptr>(block);
   made.bytes = bytes;
   made.device = known->device();
   made.pool = from;
-  if (ProgramMemory::get().add(made)) return made.begin;
+  if (memory_.add(made)) return made.begin;
   vmart->vmart_free_async(block, stream);
   return 0;
 } catch (const std::exception&) {
@@ -194,8 +191,9 @@ CUdeviceptr ProgramPools::allocate(std::size_t bytes, CUstream stream, const voi
 
 void ProgramPools::created(CUmemoryPool pool, const CUmemPoolProps& properties) noexcept try {
   if (is_forked_child()) return;
-  auto beside =
-      is_usual(properties) ? std::make_shared<ProgramPool>(pool, properties.location.id) : nullptr;
+  auto beside = is_usual(properties)
+                    ? std::make_shared<ProgramPool>(memory_, pool, properties.location.id)
+                    : nullptr;
   const std::lock_guard lock(mutex_);
   devices_.insert_or_assign(pool, RoomNeed::at(properties.location, 0).device.value());
   if (Settings::get().pools) pools_.insert_or_assign(pool, std::move(beside));
@@ -217,7 +215,7 @@ std::shared_ptr<ProgramPool> ProgramPools::find_or_adopt(CUmemoryPool pool) {
   }
   // A default pool, which nobody creates, or one that was imported, for example.
   const int device = device_of_default(pool);
-  auto beside = device >= 0 ? std::make_shared<ProgramPool>(pool, device) : nullptr;
+  auto beside = device >= 0 ? std::make_shared<ProgramPool>(memory_, pool, device) : nullptr;
   const std::lock_guard lock(mutex_);
   return pools_.emplace(pool, std::move(beside)).first->second;
 }
@@ -268,9 +266,9 @@ std::vector<std::shared_ptr<ProgramPool>> ProgramPools::all() noexcept try {
 }
 
 void ProgramPools::settle_all() noexcept {
-  pending_.store(false, std::memory_order_relaxed);
+  memory_.pools_to_settle() = false;
   for (const auto& pool : all()) {
-    if (!pool->settle()) note_free();
+    if (!pool->settle()) memory_.pools_to_settle() = true;
   }
 }
 

@@ -1,6 +1,8 @@
 #pragma once
 
-#include "base/process_exit.hpp"
+#include "interpose/limits.hpp"
+#include "interpose/program_memory.hpp"
+#include "interpose/program_streams.hpp"
 
 #include <vma/vmart.h>
 
@@ -22,7 +24,8 @@ namespace vma::interpose {
 /// from that. Any thread.
 class ProgramPool {
  public:
-  ProgramPool(CUmemoryPool drivers, int device) noexcept : drivers_(drivers), device_(device) {}
+  ProgramPool(ProgramMemory& memory, CUmemoryPool drivers, int device) noexcept
+      : memory_(memory), drivers_(drivers), device_(device) {}
   /// The pool itself stays until `destroy`.
   ~ProgramPool();
   ProgramPool(const ProgramPool&) = delete;
@@ -50,6 +53,7 @@ class ProgramPool {
  private:
   vmart_pool_stats stats() const noexcept;
 
+  ProgramMemory& memory_;
   const CUmemoryPool drivers_;
   const int device_;
   std::atomic<vmart_pool*> pool_ = nullptr;
@@ -65,8 +69,8 @@ class ProgramPool {
 /// that vmart can serve, there is a pool of vmart (VMART_RUN_POOLS). Any thread.
 class ProgramPools {
  public:
-  /// Never destroyed: the program frees memory until the process ends.
-  static ProgramPools& get() noexcept { return only<ProgramPools>(); }
+  ProgramPools(ProgramStreams& streams, ProgramMemory& memory, const Limits& limits) noexcept
+      : streams_(streams), memory_(memory), limits_(limits) {}
 
   /// Allocates in the order of the stream, from the current pool of its GPU or from `pool`. Returns
   /// zero if the driver is to allocate: see `ProgramMemory::allocate`; also while the stream
@@ -86,11 +90,9 @@ class ProgramPools {
   /// The driver has destroyed it. Its blocks count until the program has freed them.
   void destroyed(const std::shared_ptr<ProgramPool>& taken) noexcept;
 
-  /// Memory of a pool was freed.
-  void note_free() noexcept { pending_.store(true, std::memory_order_relaxed); }
   /// See `ProgramPool::settle`.
   void settle() noexcept {
-    if (pending_.load(std::memory_order_relaxed)) settle_all();
+    if (memory_.pools_to_settle().load(std::memory_order_relaxed)) settle_all();
   }
   /// The GPU of the pool; `RoomNeed::nowhere` for one of host memory. None if it is not known:
   /// null, or imported from another process.
@@ -103,14 +105,14 @@ class ProgramPools {
   static void forget_stream(CUstream stream) noexcept;
 
  private:
-  friend Immortal<ProgramPools>;
-  ProgramPools() = default;
   std::shared_ptr<ProgramPool> find_or_adopt(CUmemoryPool pool);
   std::vector<std::shared_ptr<ProgramPool>> all() noexcept;
   std::vector<std::shared_ptr<ProgramPool>> all_destroyed() noexcept;
   void settle_all() noexcept;
 
-  std::atomic<bool> pending_ = false;  // There were frees since all pools settled.
+  ProgramStreams& streams_;
+  ProgramMemory& memory_;
+  const Limits& limits_;
   std::shared_mutex mutex_;
   // Null for those that vmart cannot serve.
   std::map<CUmemoryPool, std::shared_ptr<ProgramPool>> pools_;

@@ -1,9 +1,6 @@
 #include "interpose/program_streams.hpp"
 
 #include "interpose/process.hpp"
-#include "interpose/program_memory.hpp"
-#include "interpose/program_pools.hpp"
-#include "interpose/refusals.hpp"
 #include "interpose/vmart_library.hpp"
 
 #include <algorithm>
@@ -52,18 +49,21 @@ std::optional<int> ProgramStreams::device_of(CUstream stream) noexcept {
 
 // --- Enqueuing
 
-ProgramStreams::Enqueue::Enqueue() noexcept : counted_(!is_forked_child()) {
-  if (counted_ && enqueues++ == 0) get().enter(threads_here());
+ProgramStreams::Enqueue::Enqueue(ProgramStreams& streams) noexcept
+    : streams_(streams), counted_(!is_forked_child()) {
+  if (counted_ && enqueues++ == 0) streams_.enter(streams_.threads_here());
 }
 
 ProgramStreams::Enqueue::~Enqueue() {
-  if (counted_ && --enqueues == 0) threads_here().fetch_sub(1, std::memory_order_release);
+  if (counted_ && --enqueues == 0) {
+    streams_.threads_here().fetch_sub(1, std::memory_order_release);
+  }
 }
 
 std::atomic<int>& ProgramStreams::threads_here() noexcept {
   static std::atomic<unsigned> threads = 0;
   thread_local const unsigned number = threads.fetch_add(1);
-  return get().enqueuing_[number % get().enqueuing_.size()].threads;
+  return enqueuing_[number % enqueuing_.size()].threads;
 }
 
 /// Counts the thread, which whoever holds threads back then waits for, or waits for them first.
@@ -98,32 +98,33 @@ void ProgramStreams::let_go() noexcept {
 
 /// For `vmart_hold_enqueues`.
 const char* ProgramStreams::hold_enqueues(std::int64_t limit_ns) noexcept {
-  ProgramStreams& streams = get();
-  if (streams.has_green_contexts_) {
+  if (has_green_contexts_) {
     return "the program has green contexts, whose work cannot be held";
   }
   const Time until = std::chrono::steady_clock::now() + std::chrono::nanoseconds(limit_ns);
-  if (!streams.hold_back(until)) {
+  if (!hold_back(until)) {
     return "a thread of the program is inside a call that enqueues work";
   }
-  if (!Refusals::get().any_capture()) return nullptr;
-  streams.let_go();
+  if (!refusals_.any_capture()) return nullptr;
+  let_go();
   return "a stream captures, and a hold of its context would end the capture";
 }
 
-ProgramStreams::Standstill::Standstill(std::chrono::nanoseconds limit) noexcept
-    : end_(std::chrono::steady_clock::now() + limit),
-      held_(get().hold_back(end_ - limit / 2)),
+ProgramStreams::Standstill::Standstill(ProgramStreams& streams,
+                                       std::chrono::nanoseconds limit) noexcept
+    : streams_(streams),
+      end_(std::chrono::steady_clock::now() + limit),
+      held_(streams.hold_back(end_ - limit / 2)),
       reached_(held_ && await_all_work(end_ - limit / 2)) {}
 
 ProgramStreams::Standstill::~Standstill() {
-  if (held_) get().let_go();
+  if (held_) streams_.let_go();
 }
 
 bool ProgramStreams::Standstill::await_all_work(Time until) const noexcept try {
   const DriverLibrary& driver = *DriverLibrary::get();
-  if (Refusals::get().any_capture()) return false;  // A wait would end it.
-  for (CUcontext const context : get().contexts()) {
+  if (streams_.refusals_.any_capture()) return false;  // A wait would end it.
+  for (CUcontext const context : streams_.contexts()) {
     const PushedContext pushed(driver, context);
     const CUresult result =
         pushed ? driver.real<EntryPoint::cuCtxSynchronize>()() : CUDA_ERROR_INVALID_CONTEXT;
@@ -147,8 +148,8 @@ void ProgramStreams::created(CUstream stream) noexcept try {
 
 void ProgramStreams::before_destruction(CUstream stream) noexcept {
   if (is_forked_child() || is_built_in(stream)) return;
-  Refusals::get().forget(stream);
-  ProgramPools::forget_stream(stream);
+  refusals_.forget(stream);
+  stream_ends_(stream);
   const std::lock_guard lock(mutex_);
   streams_.erase(stream);
 }
@@ -178,8 +179,11 @@ void ProgramStreams::begin() noexcept {
   const std::lock_guard lock(mutex_);
   if (begun()) return;
   if (const RunTable* const vmart = VmartLibrary::loaded()) {
-    vmart->vmart_hold_enqueues([](std::int64_t limit_ns, void*) { return hold_enqueues(limit_ns); },
-                               [](void*) { get().let_go(); }, nullptr);
+    vmart->vmart_hold_enqueues(
+        [](std::int64_t limit_ns, void* streams) {
+          return static_cast<ProgramStreams*>(streams)->hold_enqueues(limit_ns);
+        },
+        [](void* streams) { static_cast<ProgramStreams*>(streams)->let_go(); }, this);
     std::atomic_thread_fence(std::memory_order_seq_cst);  // Or that capture finds vmart loaded.
     vmart->vmart_captures_will_be_told(Refusals::has_captured() ? 1 : 0);
     for (const auto& [known, created] : contexts_) {
@@ -212,17 +216,16 @@ void ProgramStreams::note_current(CUcontext context) noexcept try {
 } catch (const std::exception&) {  // Noted again at the next call.
 }
 
-void ProgramStreams::created(CUcontext context) noexcept try {
-  if (is_forked_child()) return;
+bool ProgramStreams::created(CUcontext context) noexcept try {
+  if (is_forked_child()) return true;
   note_current(context);
   const std::lock_guard lock(mutex_);
   contexts_[context] = true;
-  if (!begun()) return;
-  if (const RunTable* const vmart = VmartLibrary::loaded()) {
-    vmart->vmart_context_created(context);
-  }
+  const RunTable* const vmart = begun() ? VmartLibrary::loaded() : nullptr;
+  if (vmart != nullptr) vmart->vmart_context_created(context);
+  return true;
 } catch (const std::exception&) {
-  ProgramMemory::get().keep_in_place("there is no memory for the list of contexts");
+  return false;
 }
 
 bool ProgramStreams::owns(CUcontext context) noexcept {
@@ -242,7 +245,7 @@ void ProgramStreams::before_destruction(CUcontext context) noexcept {
   if (const RunTable* const vmart = VmartLibrary::loaded()) {
     vmart->vmart_context_destroyed(context);
   }
-  for (CUstream legacy : {CUstream{nullptr}, CU_STREAM_LEGACY}) ProgramPools::forget_stream(legacy);
+  for (CUstream legacy : {CUstream{nullptr}, CU_STREAM_LEGACY}) stream_ends_(legacy);
   const std::lock_guard lock(mutex_);
   ++generation_;
   contexts_.erase(context);
@@ -251,8 +254,8 @@ void ProgramStreams::before_destruction(CUcontext context) noexcept {
       ++stream;
       continue;
     }
-    Refusals::get().forget(stream->first);
-    ProgramPools::forget_stream(stream->first);
+    refusals_.forget(stream->first);
+    stream_ends_(stream->first);
     stream = streams_.erase(stream);
   }
 }

@@ -1,8 +1,8 @@
 #pragma once
 
-#include "base/process_exit.hpp"
 #include "interpose/driver_library.hpp"
 #include "interpose/process.hpp"
+#include "interpose/refusals.hpp"
 
 #include <cuda.h>
 
@@ -21,19 +21,22 @@ namespace vma::interpose {
 /// of no stream: they suspend all work, or hold all contexts. Any thread.
 class ProgramStreams {
  public:
-  /// Never destroyed, like the streams.
-  static ProgramStreams& get() noexcept { return only<ProgramStreams>(); }
+  /// `stream_ends` is called with each stream that is about to be destroyed, and with the built-in
+  /// ones of a context that is.
+  ProgramStreams(Refusals& refusals, void (*stream_ends)(CUstream) noexcept) noexcept
+      : refusals_(refusals), stream_ends_(stream_ends) {}
 
   /// Exists around a call that enqueues work. Scopes nest; the outermost one counts.
   class Enqueue {
    public:
-    Enqueue() noexcept;
+    explicit Enqueue(ProgramStreams& streams) noexcept;
     ~Enqueue();
     Enqueue(const Enqueue&) = delete;
     Enqueue& operator=(const Enqueue&) = delete;
 
    private:
     const ProgramExit::Call call_;
+    ProgramStreams& streams_;
     const bool counted_;
   };
 
@@ -57,8 +60,9 @@ class ProgramStreams {
   void note_green_context() noexcept { has_green_contexts_ = true; }
   /// The context is current for the calling thread.
   void note_current(CUcontext context) noexcept;
-  /// The program has created the context, which is current.
-  void created(CUcontext context) noexcept;
+  /// The program has created the context, which is current. False without memory for the list:
+  /// then holds would miss its work.
+  bool created(CUcontext context) noexcept;
   /// Whether the program has created it. It does not own a primary context.
   bool owns(CUcontext context) noexcept;
   /// The context is about to be destroyed. Blocks: for its work.
@@ -73,7 +77,7 @@ class ProgramStreams {
     /// Waits for threads that enqueue, and then for the work of all contexts; not while a stream
     /// captures. Requires: the calling thread does not enqueue, and holds no lock that a thread
     /// that does may want. Blocks: half of the limit at most.
-    explicit Standstill(std::chrono::nanoseconds limit) noexcept;
+    Standstill(ProgramStreams& streams, std::chrono::nanoseconds limit) noexcept;
     ~Standstill();
     Standstill(const Standstill&) = delete;
     Standstill& operator=(const Standstill&) = delete;
@@ -83,6 +87,7 @@ class ProgramStreams {
    private:
     bool await_all_work(std::chrono::steady_clock::time_point until) const noexcept;
 
+    ProgramStreams& streams_;
     const std::chrono::steady_clock::time_point end_;
     const bool held_;
     const bool reached_;
@@ -91,16 +96,15 @@ class ProgramStreams {
  private:
   using Time = std::chrono::steady_clock::time_point;
 
-  friend Immortal<ProgramStreams>;
-  ProgramStreams() = default;
-
-  static const char* hold_enqueues(std::int64_t limit_ns) noexcept;
-  static std::atomic<int>& threads_here() noexcept;
+  const char* hold_enqueues(std::int64_t limit_ns) noexcept;
+  std::atomic<int>& threads_here() noexcept;
   void enter(std::atomic<int>& threads) noexcept;
   bool hold_back(Time until) noexcept;
   void let_go() noexcept;
   std::vector<CUcontext> contexts();
 
+  Refusals& refusals_;
+  void (*const stream_ends_)(CUstream) noexcept;
   alignas(64) std::atomic<bool> begun_ = false;
   std::atomic<bool> has_green_contexts_ = false;
   std::atomic<int> held_back_ = 0;        // How many want no thread to enqueue.

@@ -52,12 +52,9 @@ Capturing capturing(const DriverLibrary& driver, CUstream stream) noexcept {
 
 // --- Contexts that are lost
 
-void note_error(CUresult error) noexcept {
-  if (ends_context(error) && !is_forked_child()) Refusals::get().note_lost(error);
-}
-
 /// The driver does not tell which context an error is of. Nearly always, it is the current one.
-void Refusals::note_lost(CUresult error) noexcept {
+void Refusals::note_error(CUresult error) noexcept {
+  if (!ends_context(error) || is_forked_child()) return;
   CUcontext const context = current();
   if (context == nullptr) return;
   for (Lost& lost : lost_) {

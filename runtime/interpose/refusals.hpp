@@ -1,6 +1,5 @@
 #pragma once
 
-#include "base/process_exit.hpp"
 #include "interpose/driver_library.hpp"
 
 #include <cuda.h>
@@ -22,11 +21,8 @@ Capturing capturing(const DriverLibrary& driver, CUstream stream) noexcept;
 /// thread.
 class Refusals {
  public:
-  /// Never destroyed: the program calls the driver until the process ends.
-  static Refusals& get() noexcept { return only<Refusals>(); }
-
-  /// The current context is lost.
-  void note_lost(CUresult error) noexcept;
+  /// A call of the driver has returned that. If such an error stays, the current context is lost.
+  void note_error(CUresult error) noexcept;
   /// The error that all calls in the current context return; success if there is none.
   CUresult of_current_context() const noexcept;
   /// The context is about to be destroyed: another one may get its handle.
@@ -57,8 +53,6 @@ class Refusals {
     std::thread::id thread;
   };
 
-  friend Immortal<Refusals>;
-  Refusals() = default;
   void end(Capture& capture) noexcept;
   bool look(bool* forbids = nullptr) noexcept;
 

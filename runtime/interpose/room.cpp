@@ -1,14 +1,11 @@
 #include "interpose/room.hpp"
 
 #include "interpose/driver_library.hpp"
-#include "interpose/process.hpp"
-#include "interpose/program_memory.hpp"
-#include "interpose/program_pools.hpp"
 #include "interpose/program_streams.hpp"
-#include "interpose/settings.hpp"
 #include "interpose/vmart_library.hpp"
 
 #include <algorithm>
+#include <array>
 
 namespace vma::interpose {
 namespace {
@@ -20,46 +17,7 @@ constexpr std::array<std::uint64_t, 3> extra_bytes = {0, 32 * mib, 256 * mib};
 constexpr std::array<std::uint64_t, 6> unknown_bytes = {32 * mib,  64 * mib,  128 * mib,
                                                         256 * mib, 512 * mib, 1024 * mib};
 
-/// Whether the runtime is open or can be opened. A program may ask for its limit before it
-/// allocates, so this may be the first try, and the last one if it fails.
-bool can_open(const RunTable& vmart) noexcept {
-  if (ProgramStreams::get().begun()) return true;
-  if (!takes_part()) return false;
-  std::uint64_t ignored = 0;
-  if (vmart.vmart_capacity({VMART_HOST, 0}, &ignored) == VMART_OK) return true;
-  stand_aside(vmart.vmart_last_error());
-  return false;
-}
-
 }  // namespace
-
-// --- Limits
-
-std::optional<std::uint64_t> capacity_of(int device) noexcept {
-  const bool load = Settings::get().capacity_is_set && takes_part();
-  const RunTable* const vmart = load ? VmartLibrary::load() : VmartLibrary::loaded();
-  std::uint64_t bytes = UINT64_MAX;
-  if (vmart == nullptr || !can_open(*vmart) ||
-      vmart->vmart_capacity({VMART_GPU, device}, &bytes) != VMART_OK) {
-    return std::nullopt;
-  }
-  return bytes == UINT64_MAX ? std::nullopt : std::optional(bytes);
-}
-
-bool spills(int device) noexcept {
-  return Settings::get().overcommit || capacity_of(device).has_value();
-}
-
-void limit_memory_info(int device, std::size_t& free_bytes, std::size_t& total_bytes) noexcept {
-  if (Settings::get().overcommit) return;
-  const std::optional<std::uint64_t> capacity = capacity_of(device);
-  if (!capacity || *capacity >= total_bytes) return;
-  const std::uint64_t used = ProgramMemory::get().bytes_of(device);
-  total_bytes = *capacity;
-  free_bytes = std::min<std::uint64_t>(free_bytes, *capacity - std::min(used, *capacity));
-}
-
-// --- Room
 
 bool RoomMaker::make() noexcept {
   if (VmartLibrary::loaded() == nullptr) return false;
@@ -72,12 +30,12 @@ bool RoomMaker::make() noexcept {
   const std::optional<Memory> memory = memory_of(device_);
   if (!memory || need_.bytes > memory->total_bytes) return false;
   if (first && release_cached()) return true;
-  return spills(device_) && evict(*memory);
+  return limits_.spills(device_) && evict(*memory);
 }
 
 bool RoomMaker::release_cached() noexcept {
   std::uint64_t given = 0;
-  ProgramPools::get().make_room(device_);
+  pools_.make_room(device_);
   return VmartLibrary::loaded()->vmart_trim({VMART_GPU, device_}, &given) == VMART_OK && given > 0;
 }
 
@@ -104,9 +62,9 @@ std::optional<std::uint64_t> RoomMaker::wanted_bytes() const noexcept {
   return need_.bytes + part + extra_bytes[step_];
 }
 
-int RoomMaker::device_of(const RoomNeed& need) noexcept {
+int RoomMaker::device_of(const RoomNeed& need) const noexcept {
   if (need.device) return *need.device;
-  if (const auto of_pool = ProgramPools::get().device_of(need.pool)) return *of_pool;
+  if (const auto of_pool = pools_.device_of(need.pool)) return *of_pool;
   if (const auto of_stream = ProgramStreams::device_of(need.stream)) return *of_stream;
   CUcontext context = nullptr;
   int device = 0;

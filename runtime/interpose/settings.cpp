@@ -6,6 +6,7 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <atomic>
 #include <charconv>
 #include <cstdlib>
 #include <exception>
@@ -81,6 +82,23 @@ Settings read_or_off() noexcept try { return read(); } catch (const std::excepti
 const Settings& Settings::get() noexcept {
   static Immortal<Settings> settings([] { return Settings(read_or_off()); });
   return *settings;
+}
+
+// --- Whether vmart takes part
+
+namespace {
+
+std::atomic<bool> aside = false;
+
+}  // namespace
+
+bool takes_part() noexcept {
+  return Settings::get().on && !is_forked_child() && !aside.load(std::memory_order_relaxed);
+}
+
+void stand_aside(const char* why) noexcept {
+  if (!takes_part() || aside.exchange(true) || why == nullptr) return;
+  say("stands aside, so the memory of this program does not move: %s", why);
 }
 
 bool is_excluded(const void* caller) noexcept {

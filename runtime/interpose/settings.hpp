@@ -26,6 +26,14 @@ struct Settings {
   static const Settings& get() noexcept;
 };
 
+/// Whether vmart takes part in this process. Once it does not, all new memory is the driver's, for
+/// good; memory that vmart already has keeps working.
+bool takes_part() noexcept;
+
+/// From now on, vmart takes no part. Prints one line with the reason, the first time, unless it is
+/// null.
+void stand_aside(const char* why) noexcept;
+
 /// Whether `caller`, a return address, lies in a library or program whose name contains one of the
 /// excluded names.
 bool is_excluded(const void* caller) noexcept;

@@ -1,6 +1,6 @@
 #include "interpose/vmart_library.hpp"
 
-#include "interpose/driver_library.hpp"
+#include "interpose/loader.hpp"
 #include "interpose/process.hpp"
 #include "interpose/settings.hpp"
 

@@ -13,4 +13,21 @@ struct VmartLibrary {
   static const RunTable* loaded() noexcept;
 };
 
+/// Exists around a call that looks memory up: no slot is dark meanwhile.
+class CopyScope {
+ public:
+  explicit CopyScope(bool wanted = true) noexcept
+      : vmart_(wanted ? VmartLibrary::loaded() : nullptr) {
+    if (vmart_ != nullptr) vmart_->vmart_copy_begin();
+  }
+  ~CopyScope() {
+    if (vmart_ != nullptr) vmart_->vmart_copy_end();
+  }
+  CopyScope(const CopyScope&) = delete;
+  CopyScope& operator=(const CopyScope&) = delete;
+
+ private:
+  const RunTable* const vmart_;
+};
+
 }  // namespace vma::interpose

@@ -100,7 +100,7 @@ TEST(MemoryRanges, OfOtherCallsThereAreNone) {
 }
 
 TEST(BlindLaunches, MakeAGpuBlindWhileMostOfItsLatestAre) {
-  BlindLaunches& launches = BlindLaunches::get();
+  BlindLaunches launches;
   constexpr int gpu = 7;
   EXPECT_FALSE(launches.is_blind(gpu)) << "it has no launches";
   launches.note(gpu, 2, 2);

@@ -12,8 +12,9 @@ constexpr int depth_max = 16;  // Of child graphs within each other.
 
 }  // namespace
 
-GraphNodeReader::GraphNodeReader(const DriverLibrary& driver, Reads reads) noexcept
-    : driver_(driver), reads_(reads), here_(current_gpu()) {}
+GraphNodeReader::GraphNodeReader(const DriverLibrary& driver, const Uses& uses,
+                                 Reads reads) noexcept
+    : driver_(driver), uses_(uses), reads_(reads), here_(current_gpu()) {}
 
 std::vector<GraphNode> GraphNodeReader::nodes_of(CUgraph graph) {
   std::vector<GraphNode> nodes;
@@ -96,7 +97,7 @@ NodeUses GraphNodeReader::kernel_uses(CUfunction function, CUcontext context, vo
   found.gpu_is_told = context != nullptr;
   found.gpu = gpu_of(context);
   std::array<vmart_use, uses_max> uses;
-  const std::size_t count = find_launch_uses(function, parameters, extra, found.gpu, uses);
+  const std::size_t count = Uses::find_of_launch(function, parameters, extra, found.gpu, uses);
   found.uses.assign(uses.begin(), uses.begin() + static_cast<std::ptrdiff_t>(count));
   return found;
 }

@@ -2,6 +2,7 @@
 
 #include "abi/run_table.hpp"
 #include "interpose/driver_library.hpp"
+#include "interpose/uses.hpp"
 
 #include <cuda.h>
 
@@ -36,7 +37,7 @@ class GraphNodeReader {
     copies_and_fills,  ///< Then kernels show nothing.
   };
 
-  explicit GraphNodeReader(const DriverLibrary& driver, Reads reads = Reads::all) noexcept;
+  GraphNodeReader(const DriverLibrary& driver, const Uses& uses, Reads reads = Reads::all) noexcept;
 
   /// All nodes of the graph, those of a child graph behind the node that has it. Throws:
   /// std::bad_alloc.
@@ -52,19 +53,14 @@ class GraphNodeReader {
   NodeUses kernel_uses(CUfunction function, CUcontext context, void** parameters, void** extra);
 
   const DriverLibrary& driver_;
+  const Uses& uses_;
   const Reads reads_;
   const int here_;  // The GPU of the current context; negative without one.
   CUcontext last_ = nullptr;
   int gpu_of_last_ = -1;
 };
 
-}  // namespace vma::interpose
-
 // --- Implementation
-
-#include "interpose/uses.hpp"
-
-namespace vma::interpose {
 
 template <typename Parameters>
 NodeUses GraphNodeReader::uses_of(const Parameters& given) {
@@ -78,10 +74,12 @@ NodeUses GraphNodeReader::uses_of(const Parameters& given) {
   } else if constexpr (requires { given.func; }) {
     return kernel_uses(given.func, nullptr, given.kernelParams, given.extra);
   } else if constexpr (requires { given.elementSize; }) {
-    append_uses(range_of_fill(given.dst, given.pitch, given.elementSize, given.width, given.height),
-                here_, found.uses);
+    uses_.append(
+        range_of_fill(given.dst, given.pitch, given.elementSize, given.width, given.height), here_,
+        found.uses);
   } else {
-    ranges_of_copy(given, [&](const MemoryRange& range) { append_uses(range, here_, found.uses); });
+    ranges_of_copy(given,
+                   [&](const MemoryRange& range) { uses_.append(range, here_, found.uses); });
   }
   return found;
 }

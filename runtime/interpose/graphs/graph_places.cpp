@@ -1,7 +1,5 @@
 #include "interpose/graphs/graph_places.hpp"
 
-#include "interpose/program_memory.hpp"
-#include "interpose/room.hpp"
 #include "interpose/vmart_library.hpp"
 
 #include <algorithm>
@@ -23,20 +21,28 @@ bool is_same(const vmart_location& a, const vmart_location& b) {
   return a.kind == b.kind && a.ordinal == b.ordinal;
 }
 
-vmart_status move(void* begin, const vmart_location& place) {
-  const auto may_move = ProgramMemory::get().without_still();
-  return VmartLibrary::loaded()->vmart_migrate(begin, 0, 0, place, nullptr);
-}
-
 bool lies_at(CUdeviceptr address, const vmart_location& place) {
   vmart_location now{};
   return VmartLibrary::loaded()->vmart_where(pointer_to(address), &now) == VMART_OK &&
          is_same(now, place);
 }
 
+}  // namespace
+
+// --- GraphPlaces
+
+/// Leaves kernels unread, whose layouts vmart would keep although nobody may tell it of unloads.
+GraphNodeReader GraphPlaces::reader() const noexcept {
+  return GraphNodeReader(*DriverLibrary::get(), uses_, GraphNodeReader::Reads::copies_and_fills);
+}
+
+std::vector<GraphNode> GraphPlaces::copies_and_fills_of(CUgraph graph) const {
+  return reader().nodes_of(graph);
+}
+
 /// None if it is where the program believes it, or not memory that can move.
-std::optional<vmart_location> away(CUdeviceptr address) {
-  const auto memory = ProgramMemory::get().find(address);
+std::optional<vmart_location> GraphPlaces::away(CUdeviceptr address) const {
+  const auto memory = memory_.find(address);
   vmart_location now{};
   if (!memory || VmartLibrary::loaded()->vmart_where(pointer_to(address), &now) != VMART_OK ||
       is_same(now, {VMART_GPU, memory->device})) {
@@ -44,10 +50,6 @@ std::optional<vmart_location> away(CUdeviceptr address) {
   }
   return now;
 }
-
-}  // namespace
-
-// --- GraphPlaces
 
 void GraphPlaces::instantiated(CUgraphExec exec, const std::vector<GraphNode>& nodes) {
   forget(exec);  // It may have ended with its context.
@@ -76,9 +78,9 @@ void GraphPlaces::forget(CUgraphExec exec) noexcept {
 }
 
 void GraphPlaces::place(const Known& known, const std::vector<vmart_use>& operands,
-                        std::vector<PlacedOperand>& out) {
+                        std::vector<PlacedOperand>& out) const {
   for (const vmart_use& use : operands) {
-    const auto memory = ProgramMemory::get().find(address_of(use));
+    const auto memory = memory_.find(address_of(use));
     if (!memory) continue;
     const auto& at = use.kind == VMART_USE_WRITE ? known.written_at : known.read_at;
     out.push_back(
@@ -87,7 +89,30 @@ void GraphPlaces::place(const Known& known, const std::vector<vmart_use>& operan
 }
 
 std::vector<PlacedOperand> GraphPlaces::places_of(CUgraphExec exec, CUgraphNode node,
-                                                  const std::vector<vmart_use>& operands) {
+                                                  const CUDA_MEMCPY3D* copy) {
+  if (copy == nullptr) return {};
+  return places_of_operands(exec, node, reader().uses_of(*copy).uses);
+}
+
+std::vector<PlacedOperand> GraphPlaces::places_of(CUgraphExec exec, CUgraphNode node,
+                                                  const CUDA_MEMSET_NODE_PARAMS* fill) {
+  if (fill == nullptr) return {};
+  return places_of_operands(exec, node, reader().uses_of(*fill).uses);
+}
+
+std::vector<PlacedOperand> GraphPlaces::places_of(CUgraphExec exec, CUgraphNode node,
+                                                  const CUgraphNodeParams* what) {
+  switch (what != nullptr ? what->type : CU_GRAPH_NODE_TYPE_EMPTY) {
+    case CU_GRAPH_NODE_TYPE_MEMCPY: return places_of(exec, node, &what->memcpy.copyParams);
+    case CU_GRAPH_NODE_TYPE_MEMSET:
+      return places_of_operands(exec, node, reader().uses_of(what->memset).uses);
+    case CU_GRAPH_NODE_TYPE_GRAPH: return places_of(exec, node, what->graph.graph);
+    default: return {};
+  }
+}
+
+std::vector<PlacedOperand> GraphPlaces::places_of_operands(CUgraphExec exec, CUgraphNode node,
+                                                           const std::vector<vmart_use>& operands) {
   std::vector<PlacedOperand> placed;
   Known found;
   const std::shared_lock lock(mutex_);
@@ -101,7 +126,8 @@ std::vector<PlacedOperand> GraphPlaces::places_of(CUgraphExec exec, CUgraphNode 
 }
 
 std::vector<PlacedOperand> GraphPlaces::places_of(CUgraphExec exec, CUgraphNode node,
-                                                  const std::vector<GraphNode>& nodes) {
+                                                  CUgraph graph) {
+  const std::vector<GraphNode> nodes = copies_and_fills_of(graph);
   std::vector<PlacedOperand> placed;
   const std::shared_lock lock(mutex_);
   const auto known = execs_.find(exec);
@@ -124,7 +150,9 @@ std::vector<PlacedOperand> GraphPlaces::places_of(CUgraphExec exec, CUgraphNode 
 
 // --- HeldOperands
 
-HeldOperands::HeldOperands(const std::vector<PlacedOperand>& operands) {
+HeldOperands::HeldOperands(ProgramMemory& memory, const Limits& limits,
+                           const std::vector<PlacedOperand>& operands)
+    : memory_(memory), limits_(limits) {
   if (operands.empty() || VmartLibrary::loaded() == nullptr) return;
   static constinit std::mutex mutex;  // Has nothing to destroy: threads use it until the end.
   alone_ = std::unique_lock(mutex);
@@ -134,6 +162,11 @@ HeldOperands::HeldOperands(const std::vector<PlacedOperand>& operands) {
 
 HeldOperands::~HeldOperands() {
   for (vmart_pin* const pin : pins_) VmartLibrary::loaded()->vmart_pin_release(pin);
+}
+
+vmart_status HeldOperands::move(void* begin, const vmart_location& place) noexcept {
+  const auto may_move = memory_.without_still();
+  return VmartLibrary::loaded()->vmart_migrate(begin, 0, 0, place, nullptr);
 }
 
 /// Others may move it away again before it is pinned.
@@ -150,7 +183,7 @@ void HeldOperands::hold(const PlacedOperand& operand) noexcept {
     const vmart_status status = move(begin, operand.place);
     if (status == VMART_OK) continue;
     const bool full = status == VMART_OUT_OF_MEMORY && operand.place.kind == VMART_GPU;
-    if (!full || made_room || !spills(operand.place.ordinal)) return;
+    if (!full || made_room || !limits_.spills(operand.place.ordinal)) return;
     // Frees of other threads must not wait meanwhile: moves may wait for these threads' captures.
     std::size_t bytes = 0;
     std::uint64_t given = 0;

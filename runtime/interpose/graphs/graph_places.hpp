@@ -1,7 +1,9 @@
 #pragma once
 
-#include "base/process_exit.hpp"
-#include "interpose/graphs/graph_operands.hpp"
+#include "interpose/graphs/graph_nodes.hpp"
+#include "interpose/limits.hpp"
+#include "interpose/program_memory.hpp"
+#include "interpose/uses.hpp"
 
 #include <vma/vmart.h>
 
@@ -28,21 +30,28 @@ struct PlacedOperand {
 /// the others are expected there. Any thread.
 class GraphPlaces {
  public:
-  /// Never destroyed: the program destroys graphs until the process ends.
-  static GraphPlaces& get() noexcept { return only<GraphPlaces>(); }
+  GraphPlaces(ProgramMemory& memory, const Uses& uses) noexcept : memory_(memory), uses_(uses) {}
+
+  /// The nodes of the graph and its child graphs; only copies and fills show what they use.
+  /// Requires: vmart is loaded. Throws: std::bad_alloc.
+  std::vector<GraphNode> copies_and_fills_of(CUgraph graph) const;
 
   /// Throws: std::bad_alloc. Requires: nothing was switched since the driver has made the exec.
   void instantiated(CUgraphExec exec, const std::vector<GraphNode>& nodes);
   /// The exec is about to be destroyed.
   void forget(CUgraphExec exec) noexcept;
 
-  /// Where new operands of the node must lie. Throws: std::bad_alloc.
+  /// Where the operands must lie of a node with these parameters, which may be null: those of a
+  /// copy, a fill or a node of any type. Requires: vmart is loaded. Throws: std::bad_alloc.
   std::vector<PlacedOperand> places_of(CUgraphExec exec, CUgraphNode node,
-                                       const std::vector<vmart_use>& operands);
-  /// Where those of these nodes must lie, which replace the nodes of the child graph of the node,
-  /// or all nodes if it is null. Throws: std::bad_alloc.
+                                       const CUDA_MEMCPY3D* copy);
   std::vector<PlacedOperand> places_of(CUgraphExec exec, CUgraphNode node,
-                                       const std::vector<GraphNode>& nodes);
+                                       const CUDA_MEMSET_NODE_PARAMS* fill);
+  std::vector<PlacedOperand> places_of(CUgraphExec exec, CUgraphNode node,
+                                       const CUgraphNodeParams* what);
+  /// Where those of the graph must lie, whose nodes replace those of the child graph of the node,
+  /// or all nodes if it is null. Requires and throws: the same.
+  std::vector<PlacedOperand> places_of(CUgraphExec exec, CUgraphNode node, CUgraph graph);
 
  private:
   struct Known {
@@ -52,11 +61,15 @@ class GraphPlaces {
     std::optional<vmart_location> read_at;
     std::optional<vmart_location> written_at;
   };
-  friend Immortal<GraphPlaces>;
-  GraphPlaces() = default;
-  static void place(const Known& known, const std::vector<vmart_use>& operands,
-                    std::vector<PlacedOperand>& out);
+  GraphNodeReader reader() const noexcept;
+  std::vector<PlacedOperand> places_of_operands(CUgraphExec exec, CUgraphNode node,
+                                                const std::vector<vmart_use>& operands);
+  std::optional<vmart_location> away(CUdeviceptr address) const;
+  void place(const Known& known, const std::vector<vmart_use>& operands,
+             std::vector<PlacedOperand>& out) const;
 
+  ProgramMemory& memory_;
+  const Uses& uses_;
   std::shared_mutex mutex_;
   std::unordered_map<CUgraphExec, std::vector<Known>> execs_;
 };
@@ -66,7 +79,8 @@ class GraphPlaces {
 /// gone that others destroy.
 class HeldOperands {
  public:
-  explicit HeldOperands(const std::vector<PlacedOperand>& operands);
+  HeldOperands(ProgramMemory& memory, const Limits& limits,
+               const std::vector<PlacedOperand>& operands);
   ~HeldOperands();
   HeldOperands(const HeldOperands&) = delete;
   HeldOperands& operator=(const HeldOperands&) = delete;
@@ -74,8 +88,11 @@ class HeldOperands {
   bool any() const noexcept { return !pins_.empty(); }
 
  private:
+  vmart_status move(void* begin, const vmart_location& place) noexcept;
   void hold(const PlacedOperand& operand) noexcept;
 
+  ProgramMemory& memory_;
+  const Limits& limits_;
   std::unique_lock<std::mutex> alone_;  // Others' pins would keep operands away.
   std::vector<vmart_pin*> pins_;
 };

@@ -1,8 +1,6 @@
 #include "interpose/graphs/graph_uses.hpp"
 
-#include "interpose/uses.hpp"
 #include "interpose/vmart_library.hpp"
-#include "interpose/work/launches.hpp"
 
 #include <algorithm>
 #include <array>
@@ -24,7 +22,7 @@ constexpr double noted_max = 256;
 
 // --- ExecUses
 
-ExecUses::ExecUses(std::vector<GraphNode> nodes) {
+ExecUses::ExecUses(Uses& uses, std::vector<GraphNode> nodes) : uses_(uses) {
   append(std::move(nodes));
 }
 
@@ -128,8 +126,8 @@ void ExecUses::record_launches() noexcept {
   for (const auto& [gpu, kernels] : kernels_) {
     const double all = static_cast<double>(kernels.shown + kernels.blind) * launches;
     const double part = all > noted_max ? noted_max / all * launches : launches;
-    BlindLaunches::get().note(gpu, static_cast<std::uint32_t>(kernels.shown * part),
-                              static_cast<std::uint32_t>(kernels.blind * part));
+    uses_.launches().note(gpu, static_cast<std::uint32_t>(kernels.shown * part),
+                          static_cast<std::uint32_t>(kernels.blind * part));
   }
   std::array<vmart_use, 64> batch;
   std::size_t count = 0;
@@ -137,16 +135,16 @@ void ExecUses::record_launches() noexcept {
     batch[count++] = {range.begin, range.bytes, range.gpu, range.kind,
                       static_cast<float>(passes * launches)};
     if (count < batch.size()) continue;
-    record_uses(batch);
+    uses_.record(batch);
     count = 0;
   }
-  record_uses(std::span(batch).first(count));
+  uses_.record(std::span(batch).first(count));
 }
 
 // --- GraphUses
 
 bool GraphUses::may_read() noexcept {
-  return uses_are_read() && VmartLibrary::loaded() != nullptr && reading_.has_some();
+  return uses_.are_read() && VmartLibrary::loaded() != nullptr && reading_.has_some();
 }
 
 std::shared_ptr<ExecUses> GraphUses::find(CUgraphExec exec) noexcept {
@@ -159,8 +157,8 @@ void GraphUses::instantiated(CUgraphExec exec, CUgraph graph) noexcept try {
   forget(exec);  // It may have ended with its context.
   if (!may_read()) return;
   const TimeBudget::Spending spending(reading_);
-  GraphNodeReader reader(*DriverLibrary::get());
-  auto uses = std::make_shared<ExecUses>(reader.nodes_of(graph));
+  GraphNodeReader reader(*DriverLibrary::get(), uses_);
+  auto uses = std::make_shared<ExecUses>(uses_, reader.nodes_of(graph));
   const std::lock_guard lock(mutex_);
   execs_[exec] = std::move(uses);
 } catch (const std::exception&) {  // Without memory, its launches are blind.
@@ -183,13 +181,13 @@ void GraphUses::enabled(CUgraphExec exec, CUgraphNode node, bool enabled) noexce
 }
 
 void GraphUses::launched(CUgraphExec exec) noexcept {
-  if (!uses_are_read() || VmartLibrary::loaded() == nullptr) return;
+  if (!uses_.are_read() || VmartLibrary::loaded() == nullptr) return;
   if (const std::shared_ptr<ExecUses> uses = find(exec)) return uses->launched();
-  BlindLaunches::get().note(current_gpu(), 0, 1);
+  uses_.launches().note(current_gpu(), 0, 1);
 }
 
 void GraphUses::forget(CUgraphExec exec) noexcept {
-  if (!uses_are_read() || VmartLibrary::loaded() == nullptr) return;
+  if (!uses_.are_read() || VmartLibrary::loaded() == nullptr) return;
   std::shared_ptr<ExecUses> ended;  // Destroyed without the lock, for which launches wait.
   const std::lock_guard lock(mutex_);
   const auto known = execs_.find(exec);

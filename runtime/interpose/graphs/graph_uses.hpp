@@ -1,7 +1,6 @@
 #pragma once
 
 #include "abi/run_table.hpp"
-#include "base/process_exit.hpp"
 #include "interpose/graphs/graph_nodes.hpp"
 #include "interpose/work/time_budget.hpp"
 
@@ -26,7 +25,7 @@ namespace vma::interpose {
 /// launches, and records them together from time to time. Any thread.
 class ExecUses {
  public:
-  explicit ExecUses(std::vector<GraphNode> nodes);
+  ExecUses(Uses& uses, std::vector<GraphNode> nodes);
 
   /// The nodes got the parameters of those of another graph, which has the same shape. Throws:
   /// std::bad_alloc.
@@ -60,6 +59,7 @@ class ExecUses {
   /// before it.
   void record_launches() noexcept;
 
+  Uses& uses_;
   std::atomic<std::uint32_t> launches_ = 0;  // Not recorded yet.
   std::atomic<std::int64_t> next_record_ns_ = 0;
   std::mutex mutex_;  // For all that follows.
@@ -72,8 +72,7 @@ class ExecUses {
 /// The uses of all executable graphs, if uses are read at all. Any thread.
 class GraphUses {
  public:
-  /// Never destroyed: the program launches graphs until the process ends.
-  static GraphUses& get() noexcept { return only<GraphUses>(); }
+  explicit GraphUses(Uses& uses) noexcept : uses_(uses) {}
 
   void instantiated(CUgraphExec exec, CUgraph graph) noexcept;
   void updated(CUgraphExec exec, CUgraph graph) noexcept;
@@ -92,15 +91,13 @@ class GraphUses {
   void forget(CUgraphExec exec) noexcept;
 
  private:
-  friend Immortal<GraphUses>;
-  GraphUses() = default;
-
   /// Calls `body(uses, reader)` if the exec is known and there is time left for that.
   template <typename Body>
   void change(CUgraphExec exec, Body&& body) noexcept;
   std::shared_ptr<ExecUses> find(CUgraphExec exec) noexcept;
   bool may_read() noexcept;
 
+  Uses& uses_;
   std::shared_mutex mutex_;
   std::unordered_map<CUgraphExec, std::shared_ptr<ExecUses>> execs_;
   // Programs that make or change graphs all the time pay a hundredth of their time for reading
@@ -116,7 +113,7 @@ void GraphUses::change(CUgraphExec exec, Body&& body) noexcept try {
   const auto uses = find(exec);
   if (uses == nullptr) return;
   const TimeBudget::Spending spending(reading_);
-  GraphNodeReader reader(*DriverLibrary::get());
+  GraphNodeReader reader(*DriverLibrary::get(), uses_);
   body(*uses, reader);
 } catch (const std::exception&) {  // Without memory, what was known counts.
 }

@@ -1,12 +1,7 @@
 // Contexts and streams that come and go.
-#include "interpose/cross_copies.hpp"
 #include "interpose/driver_library.hpp"
-#include "interpose/hooks.hpp"
+#include "interpose/hooks/hook.hpp"
 #include "interpose/process.hpp"
-#include "interpose/program_memory.hpp"
-#include "interpose/program_pools.hpp"
-#include "interpose/program_streams.hpp"
-#include "interpose/refusals.hpp"
 #include "interpose/vmart_library.hpp"
 
 #include <algorithm>
@@ -19,7 +14,7 @@ namespace {
 
 /// Programs set CU_CTX_SYNC_MEMOPS before they register memory of the context with a network card.
 void note_flags(CUcontext context, unsigned flags) noexcept {
-  ProgramMemory::get().keep_in_place(context, (flags & CU_CTX_SYNC_MEMOPS) != 0);
+  program().memory.keep_in_place(context, (flags & CU_CTX_SYNC_MEMOPS) != 0);
 }
 
 /// The driver keeps its lock while it creates a context, and beside stopped work it may not return
@@ -35,7 +30,9 @@ CUresult create_context(CUcontext* out, unsigned flags, CUdevice device, Args...
   const CUresult result =
       beside_no_stop([&] { return call_driver<entry>(out, args..., flags, device); });
   if (result != CUDA_SUCCESS) return result;
-  ProgramStreams::get().created(*out);
+  if (!program().streams.created(*out)) {
+    program().memory.keep_in_place("there is no memory for the list of contexts");
+  }
   note_flags(*out, flags);
   return result;
 }
@@ -43,8 +40,14 @@ CUresult create_context(CUcontext* out, unsigned flags, CUdevice device, Args...
 template <EntryPoint entry>
 CUresult enter_context(CUcontext context) noexcept {
   const CUresult result = call_driver<entry>(context);
-  if (result == CUDA_SUCCESS) ProgramStreams::get().note_current(context);
+  if (result == CUDA_SUCCESS) program().streams.note_current(context);
   return result;
+}
+
+/// Frees what the context has, also of other processes.
+void free_all_of(CUcontext context) noexcept {
+  program().handles.close_all_of(context);
+  program().memory.free_all_of(context);
 }
 
 /// The driver would destroy vmart's streams and mappings with the primary context. So this does
@@ -64,10 +67,10 @@ bool reset_without_driver(CUdevice device) noexcept {
     const PushedContext pushed(*driver, context);
     if (pushed) driver->real<EntryPoint::cuCtxSynchronize>()();
   }
-  ProgramStreams::get().destroy_streams_of(context);
-  ProgramMemory::get().free_all_of(context);
-  ProgramMemory::get().free_all_of_pools(device);
-  ProgramPools::get().settle();
+  program().streams.destroy_streams_of(context);
+  free_all_of(context);
+  program().memory.free_all_of_pools(device);
+  program().pools.settle();
   driver->real<EntryPoint::cuDevicePrimaryCtxRelease_v2>()(device);
   return true;
 }
@@ -75,22 +78,21 @@ bool reset_without_driver(CUdevice device) noexcept {
 /// `leave_memory` frees what was allocated in the context, or keeps it.
 template <EntryPoint entry>
 CUresult destroy_context(CUcontext context, auto handle, auto leave_memory) noexcept {
-  ProgramStreams::get().before_destruction(context);
+  program().streams.before_destruction(context);
   leave_memory();
-  CrossCopies::get().before_destruction(context);
-  ProgramMemory::get().await_frees();
-  Refusals::get().forget(context);
-  ProgramMemory::get().keep_in_place(context, false);
-  const ProgramMemory::Still still;
+  program().copies.before_destruction(context);
+  program().memory.await_frees();
+  program().refusals.forget(context);
+  program().memory.keep_in_place(context, false);
+  const ProgramMemory::Still still(program().memory);
   return call_driver<entry>(handle);
 }
 
 /// The driver refuses to destroy a primary context, so its memory must stay.
 template <EntryPoint entry>
 CUresult destroy_own(CUcontext context) noexcept {
-  if (!ProgramStreams::get().owns(context)) return call_driver<entry>(context);
-  return destroy_context<entry>(context, context,
-                                [=] { ProgramMemory::get().free_all_of(context); });
+  if (!program().streams.owns(context)) return call_driver<entry>(context);
+  return destroy_context<entry>(context, context, [=] { free_all_of(context); });
 }
 
 /// The program's references to the primary context of each GPU. vmart has its own, which a release
@@ -168,7 +170,7 @@ CUresult hook_cuCtxSetFlags(unsigned flags) {
 
 CUresult hook_cuGreenCtxCreate(CUgreenCtx* out, CUdevResourceDesc description, CUdevice device,
                                unsigned flags) {
-  ProgramStreams::get().note_green_context();
+  program().streams.note_green_context();
   return beside_no_stop(
       [&] { return call_driver<EntryPoint::cuGreenCtxCreate>(out, description, device, flags); });
 }
@@ -182,7 +184,7 @@ CUresult hook_cuGreenCtxDestroy(CUgreenCtx green) {
   }
   // Its memory is the primary context's, and lives on with that.
   return destroy_context<EntryPoint::cuGreenCtxDestroy>(
-      context, green, [=] { ProgramMemory::get().hand_over(context); });
+      context, green, [=] { program().memory.hand_over(context); });
 }
 
 CUresult hook_cuCtxCreate(CUcontext* out, unsigned flags, CUdevice device) {
@@ -237,13 +239,13 @@ CUresult hook_cuDevicePrimaryCtxReset_v2(CUdevice device) {
 
 CUresult hook_cuStreamCreate(CUstream* out, unsigned flags) {
   const CUresult result = call_driver<EntryPoint::cuStreamCreate>(out, flags);
-  if (result == CUDA_SUCCESS) ProgramStreams::get().created(*out);
+  if (result == CUDA_SUCCESS) program().streams.created(*out);
   return result;
 }
 
 CUresult hook_cuStreamCreateWithPriority(CUstream* out, unsigned flags, int priority) {
   const CUresult result = call_driver<EntryPoint::cuStreamCreateWithPriority>(out, flags, priority);
-  if (result == CUDA_SUCCESS) ProgramStreams::get().created(*out);
+  if (result == CUDA_SUCCESS) program().streams.created(*out);
   return result;
 }
 
@@ -251,17 +253,17 @@ CUresult hook_cuGreenCtxStreamCreate(CUstream* out, CUgreenCtx green, unsigned f
                                      int priority) {
   const CUresult result =
       call_driver<EntryPoint::cuGreenCtxStreamCreate>(out, green, flags, priority);
-  if (result == CUDA_SUCCESS) ProgramStreams::get().created(*out);
+  if (result == CUDA_SUCCESS) program().streams.created(*out);
   return result;
 }
 
 CUresult hook_cuStreamDestroy_v2(CUstream stream) {
-  ProgramStreams::get().before_destruction(stream);
+  program().streams.before_destruction(stream);
   return call_driver<EntryPoint::cuStreamDestroy_v2>(stream);
 }
 
 CUresult hook_cuStreamDestroy(CUstream stream) {
-  ProgramStreams::get().before_destruction(stream);
+  program().streams.before_destruction(stream);
   return call_driver<EntryPoint::cuStreamDestroy>(stream);
 }
 

@@ -1,9 +1,6 @@
 // Graphs, whose nodes are read when they become executable or change, and counted at each launch.
 #include "interpose/driver_library.hpp"
-#include "interpose/graphs/graph_operands.hpp"
-#include "interpose/graphs/graph_places.hpp"
-#include "interpose/graphs/graph_uses.hpp"
-#include "interpose/hooks.hpp"
+#include "interpose/hooks/hook.hpp"
 
 #include <exception>
 #include <vector>
@@ -14,14 +11,15 @@ namespace {
 template <EntryPoint entry, typename... Args>
 CUresult instantiate(CUgraphExec* out, CUgraph graph, Args... args) noexcept try {
   const bool moves = VmartLibrary::loaded() != nullptr;
-  const auto nodes = moves ? copies_and_fills_of(graph) : std::vector<GraphNode>();
+  const auto nodes =
+      moves ? program().graph_places.copies_and_fills_of(graph) : std::vector<GraphNode>();
   const CUresult result = with_room(RoomNeed::in_current_context(), [&] {
     const CopyScope scope;  // Both see the memory at the same place.
     const CUresult made = call_driver<entry>(out, graph, args...);
-    if (made == CUDA_SUCCESS && moves) GraphPlaces::get().instantiated(*out, nodes);
+    if (made == CUDA_SUCCESS && moves) program().graph_places.instantiated(*out, nodes);
     return made;
   });
-  if (result == CUDA_SUCCESS) GraphUses::get().instantiated(*out, graph);
+  if (result == CUDA_SUCCESS) program().graph_uses.instantiated(*out, graph);
   return result;
 } catch (const std::exception&) {
   return CUDA_ERROR_OUT_OF_MEMORY;
@@ -30,7 +28,7 @@ CUresult instantiate(CUgraphExec* out, CUgraph graph, Args... args) noexcept try
 template <EntryPoint entry>
 CUresult launch_graph(CUgraphExec exec, CUstream stream) noexcept {
   const CUresult result = EnqueueHook<entry>::call(exec, stream);
-  if (result == CUDA_SUCCESS) GraphUses::get().launched(exec);
+  if (result == CUDA_SUCCESS) program().graph_uses.launched(exec);
   return result;
 }
 
@@ -46,26 +44,18 @@ CUresult update_graph(Operands operands, Args... args) noexcept try {
   const bool refused =
       result == CUDA_ERROR_INVALID_VALUE || result == CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
   if (!refused || VmartLibrary::loaded() == nullptr) return result;
-  const HeldOperands held(operands());
+  const HeldOperands held(program().memory, program().limits, operands());
   return held.any() ? update() : result;
 } catch (const std::exception&) {
   return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-std::vector<PlacedOperand> places_of(CUgraphExec exec, CUgraphNode node, CUgraph graph) {
-  return GraphPlaces::get().places_of(exec, node, copies_and_fills_of(graph));
+/// `what` are a graph or the parameters of a copy, a fill or a node of any type.
+std::vector<PlacedOperand> places_of(CUgraphExec exec, CUgraphNode node, const auto* what) {
+  return program().graph_places.places_of(exec, node, what);
 }
-
-/// `Parameters` are those of a copy, a fill or a node of any type.
-template <typename Parameters>
-std::vector<PlacedOperand> places_of(CUgraphExec exec, CUgraphNode node,
-                                     const Parameters* parameters) {
-  if constexpr (requires { parameters->graph; }) {
-    if (parameters != nullptr && parameters->type == CU_GRAPH_NODE_TYPE_GRAPH) {
-      return places_of(exec, node, parameters->graph.graph);
-    }
-  }
-  return GraphPlaces::get().places_of(exec, node, operands_of(parameters));
+std::vector<PlacedOperand> places_of(CUgraphExec exec, CUgraphNode node, CUgraph graph) {
+  return program().graph_places.places_of(exec, node, graph);
 }
 
 /// Whether the update may have failed because memory has moved.
@@ -82,14 +72,14 @@ CUresult update(CUgraphExecUpdateResult* why, CUgraphExec exec, CUgraph graph,
                                                    : std::vector<PlacedOperand>();
   };
   const CUresult result = update_graph<entry>(operands, exec, graph, args...);
-  if (result == CUDA_SUCCESS) GraphUses::get().updated(exec, graph);
+  if (result == CUDA_SUCCESS) program().graph_uses.updated(exec, graph);
   return result;
 }
 
 template <EntryPoint entry, typename Parameters>
 CUresult set_parameters(CUgraphExec exec, CUgraphNode node, const Parameters* parameters) noexcept {
   const CUresult result = call_driver<entry>(exec, node, parameters);
-  if (result == CUDA_SUCCESS) GraphUses::get().changed(exec, node, parameters);
+  if (result == CUDA_SUCCESS) program().graph_uses.changed(exec, node, parameters);
   return result;
 }
 
@@ -130,8 +120,8 @@ CUresult hook_cuGraphLaunch_ptsz(CUgraphExec exec, CUstream stream) {
 
 CUresult hook_cuGraphExecDestroy(CUgraphExec exec) {
   // Before, since another thread may get the same handle from then on.
-  GraphUses::get().forget(exec);
-  GraphPlaces::get().forget(exec);
+  program().graph_uses.forget(exec);
+  program().graph_places.forget(exec);
   return call_driver<EntryPoint::cuGraphExecDestroy>(exec);
 }
 
@@ -163,7 +153,7 @@ CUresult hook_cuGraphExecMemcpyNodeSetParams(CUgraphExec exec, CUgraphNode node,
   constexpr auto entry = EntryPoint::cuGraphExecMemcpyNodeSetParams;
   const auto operands = [&] { return places_of(exec, node, copy); };
   const CUresult result = update_graph<entry>(operands, exec, node, copy, context);
-  if (result == CUDA_SUCCESS) GraphUses::get().changed(exec, node, copy);
+  if (result == CUDA_SUCCESS) program().graph_uses.changed(exec, node, copy);
   return result;
 }
 
@@ -173,7 +163,7 @@ CUresult hook_cuGraphExecMemsetNodeSetParams(CUgraphExec exec, CUgraphNode node,
   constexpr auto entry = EntryPoint::cuGraphExecMemsetNodeSetParams;
   const auto operands = [&] { return places_of(exec, node, fill); };
   const CUresult result = update_graph<entry>(operands, exec, node, fill, context);
-  if (result == CUDA_SUCCESS) GraphUses::get().changed(exec, node, fill);
+  if (result == CUDA_SUCCESS) program().graph_uses.changed(exec, node, fill);
   return result;
 }
 
@@ -183,7 +173,7 @@ CUresult hook_cuGraphExecNodeSetParams(CUgraphExec exec, CUgraphNode node,
   const CUresult result =
       update_graph<EntryPoint::cuGraphExecNodeSetParams>(operands, exec, node, what);
   if (result != CUDA_SUCCESS || what == nullptr) return result;
-  GraphUses& uses = GraphUses::get();
+  GraphUses& uses = program().graph_uses;
   switch (what->type) {
     case CU_GRAPH_NODE_TYPE_KERNEL: uses.changed(exec, node, &what->kernel); break;
     case CU_GRAPH_NODE_TYPE_MEMCPY: uses.changed(exec, node, &what->memcpy.copyParams); break;
@@ -199,13 +189,13 @@ CUresult hook_cuGraphExecChildGraphNodeSetParams(CUgraphExec exec, CUgraphNode n
   constexpr auto entry = EntryPoint::cuGraphExecChildGraphNodeSetParams;
   const auto operands = [&] { return places_of(exec, node, child); };
   const CUresult result = update_graph<entry>(operands, exec, node, child);
-  if (result == CUDA_SUCCESS) GraphUses::get().child_changed(exec, node, child);
+  if (result == CUDA_SUCCESS) program().graph_uses.child_changed(exec, node, child);
   return result;
 }
 
 CUresult hook_cuGraphNodeSetEnabled(CUgraphExec exec, CUgraphNode node, unsigned enabled) {
   const CUresult result = call_driver<EntryPoint::cuGraphNodeSetEnabled>(exec, node, enabled);
-  if (result == CUDA_SUCCESS) GraphUses::get().enabled(exec, node, enabled != 0);
+  if (result == CUDA_SUCCESS) program().graph_uses.enabled(exec, node, enabled != 0);
   return result;
 }
 

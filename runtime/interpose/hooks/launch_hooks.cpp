@@ -1,9 +1,7 @@
 // Launches whose configuration is looked at, and the end of kernels.
 #include "base/process_exit.hpp"
 #include "interpose/driver_library.hpp"
-#include "interpose/hooks.hpp"
-#include "interpose/program_memory.hpp"
-#include "interpose/uses.hpp"
+#include "interpose/hooks/hook.hpp"
 #include "interpose/work/launches.hpp"
 
 #include <optional>
@@ -36,16 +34,16 @@ CUresult launch_with(const CUlaunchConfig* config, CUfunction function, void** p
   }
   const CUresult result = enqueue_with_room<entry>(stream, RoomNeed::on_stream(stream), config,
                                                    function, parameters, extra);
-  if (result == CUDA_SUCCESS) note_launch(function, parameters, extra);
+  if (result == CUDA_SUCCESS) program().uses.note_launch(function, parameters, extra);
   return result;
 }
 
 template <EntryPoint entry, typename Handle>
 CUresult unload(Handle handle) noexcept {
-  const ProgramMemory::Still still;
+  const ProgramMemory::Still still(program().memory);
   const CUresult result = call_driver<entry>(handle);
   early_readers().forget();
-  forget_kernels();
+  program().uses.forget_kernels();
   return result;
 }
 
@@ -63,7 +61,7 @@ CUresult hook_cuLaunchKernelEx_ptsz(const CUlaunchConfig* config, CUfunction fun
 
 CUresult hook_cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS* launches, unsigned count,
                                                    unsigned flags) {
-  const ProgramStreams::Enqueue enqueue;
+  const ProgramStreams::Enqueue enqueue(program().streams);
   return call_driver<EntryPoint::cuLaunchCooperativeKernelMultiDevice>(launches, count, flags);
 }
 

@@ -1,9 +1,7 @@
 // Memory that the program maps itself: handles that stand for memory of vmart are served here, all
 // others by the driver. Addresses are always the driver's.
 #include "interpose/driver_library.hpp"
-#include "interpose/hooks.hpp"
-#include "interpose/program_mappings.hpp"
-#include "interpose/program_memory.hpp"
+#include "interpose/hooks/hook.hpp"
 
 #include <cstddef>
 
@@ -14,15 +12,15 @@ namespace {
 /// own handle of the memory.
 template <typename Call>
 CUresult bind_handle(CUmemGenericAllocationHandle& handle, Call call) noexcept {
-  const CUresult result = ProgramMappings::get().to_drivers(handle);
+  const CUresult result = program().mappings.to_drivers(handle);
   return result == CUDA_SUCCESS ? call() : result;
 }
 
 /// The same by an address, whose memory stays in place from now on.
 template <typename Call>
 CUresult bind_address(CUdeviceptr pointer, Call call) noexcept {
-  ProgramMemory& memory = ProgramMemory::get();
-  if (const auto mapped = ProgramMappings::get().find_mapped(pointer)) {
+  ProgramMemory& memory = program().memory;
+  if (const auto mapped = program().mappings.find_mapped(pointer)) {
     CUmemGenericAllocationHandle unused = 0;
     const CUresult result = mapped->drivers_handle(unused);
     if (result != CUDA_SUCCESS) return result;
@@ -38,14 +36,14 @@ CUresult bind_address(CUdeviceptr pointer, Call call) noexcept {
 /// which the driver refuses these calls. It would carry them out, since to the driver the memory is
 /// mapped.
 bool is_ordinary(CUdeviceptr begin, std::size_t bytes) noexcept {
-  return ProgramMemory::get().any_unmapped_by_program(begin, bytes);
+  return program().memory.any_unmapped_by_program(begin, bytes);
 }
 
 }  // namespace
 
 CUresult hook_cuMemCreate(CUmemGenericAllocationHandle* out, std::size_t bytes,
                           const CUmemAllocationProp* properties, unsigned long long flags) {
-  ProgramMappings& mappings = ProgramMappings::get();
+  ProgramMappings& mappings = program().mappings;
   if (out != nullptr) {
     bool full = false;
     if (const CUmemGenericAllocationHandle made =
@@ -64,13 +62,13 @@ CUresult hook_cuMemCreate(CUmemGenericAllocationHandle* out, std::size_t bytes,
 }
 
 CUresult hook_cuMemRelease(CUmemGenericAllocationHandle handle) {
-  if (const auto result = ProgramMappings::get().release(handle)) return *result;
+  if (const auto result = program().mappings.release(handle)) return *result;
   return call_driver<EntryPoint::cuMemRelease>(handle);
 }
 
 CUresult hook_cuMemMap(CUdeviceptr begin, std::size_t bytes, std::size_t offset,
                        CUmemGenericAllocationHandle handle, unsigned long long flags) {
-  if (const auto result = ProgramMappings::get().map(begin, bytes, offset, handle, flags)) {
+  if (const auto result = program().mappings.map(begin, bytes, offset, handle, flags)) {
     return *result;
   }
   return call_driver<EntryPoint::cuMemMap>(begin, bytes, offset, handle, flags);
@@ -83,14 +81,14 @@ CUresult hook_cuMemAddressFree(CUdeviceptr begin, std::size_t bytes) {
 
 CUresult hook_cuMemUnmap(CUdeviceptr begin, std::size_t bytes) {
   if (is_ordinary(begin, bytes)) return CUDA_ERROR_INVALID_VALUE;
-  if (const auto result = ProgramMappings::get().unmap(begin, bytes)) return *result;
+  if (const auto result = program().mappings.unmap(begin, bytes)) return *result;
   return call_driver<EntryPoint::cuMemUnmap>(begin, bytes);
 }
 
 CUresult hook_cuMemSetAccess(CUdeviceptr begin, std::size_t bytes, const CUmemAccessDesc* entries,
                              std::size_t count) {
   if (is_ordinary(begin, bytes)) return CUDA_ERROR_INVALID_VALUE;
-  if (const auto result = ProgramMappings::get().set_access(begin, bytes, entries, count)) {
+  if (const auto result = program().mappings.set_access(begin, bytes, entries, count)) {
     return *result;
   }
   return call_driver<EntryPoint::cuMemSetAccess>(begin, bytes, entries, count);
@@ -99,7 +97,7 @@ CUresult hook_cuMemSetAccess(CUdeviceptr begin, std::size_t bytes, const CUmemAc
 CUresult hook_cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location,
                              CUdeviceptr pointer) {
   if (flags != nullptr && location != nullptr) {
-    if (const auto mapped = ProgramMappings::get().find_mapped(pointer)) {
+    if (const auto mapped = program().mappings.find_mapped(pointer)) {
       return mapped->get_access(flags, *location);
     }
   }
@@ -114,19 +112,19 @@ CUresult hook_cuMemGetAccess(unsigned long long* flags, const CUmemLocation* loc
 CUresult hook_cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* out, void* address) {
   const auto pointer = reinterpret_cast<CUdeviceptr>(address);
   if (out != nullptr) {
-    if (const auto handle = ProgramMappings::get().retain(pointer)) {
+    if (const auto handle = program().mappings.retain(pointer)) {
       *out = *handle;
       return CUDA_SUCCESS;
     }
   }
   // The driver's answer for ordinary memory, which has no handle.
-  if (ProgramMemory::get().find(pointer)) return CUDA_ERROR_INVALID_VALUE;
+  if (program().memory.find(pointer)) return CUDA_ERROR_INVALID_VALUE;
   return call_driver<EntryPoint::cuMemRetainAllocationHandle>(out, address);
 }
 
 CUresult hook_cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* out,
                                                      CUmemGenericAllocationHandle handle) {
-  const auto known = ProgramMappings::get().find(handle);
+  const auto known = program().mappings.find(handle);
   if (known == nullptr || out == nullptr) {
     return call_driver<EntryPoint::cuMemGetAllocationPropertiesFromHandle>(out, handle);
   }
@@ -137,7 +135,7 @@ CUresult hook_cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* out,
 CUresult hook_cuMemExportToShareableHandle(void* out, CUmemGenericAllocationHandle handle,
                                            CUmemAllocationHandleType type,
                                            unsigned long long flags) {
-  ProgramMappings& mappings = ProgramMappings::get();
+  ProgramMappings& mappings = program().mappings;
   // vmart's memory may be exportable although the program has not asked for that.
   const auto known = mappings.find(handle);
   if (known != nullptr && (known->properties().requestedHandleTypes & type) == 0) {

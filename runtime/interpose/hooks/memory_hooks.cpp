@@ -1,11 +1,8 @@
 // Memory of the program: large allocations are vmart's, and what the driver says about them is what
 // it would say about its own.
 #include "interpose/driver_library.hpp"
-#include "interpose/hooks.hpp"
-#include "interpose/memory_handles.hpp"
+#include "interpose/hooks/hook.hpp"
 #include "interpose/process.hpp"
-#include "interpose/program_memory.hpp"
-#include "interpose/room.hpp"
 #include "interpose/settings.hpp"
 #include "interpose/vmart_library.hpp"
 
@@ -61,7 +58,7 @@ std::optional<CUresult> answer(const ProgramAllocation& memory, CUdeviceptr poin
 
 /// Whether the driver may refuse the calling thread to allocate and to free, whatever the memory.
 bool driver_must_answer() noexcept {
-  Refusals& refusals = Refusals::get();
+  Refusals& refusals = program().refusals;
   return refusals.of_current_context() != CUDA_SUCCESS || refusals.captures_may_forbid();
 }
 
@@ -72,7 +69,7 @@ CUresult open_handle(CUdeviceptr* out, CUipcMemHandle handle, unsigned flags) no
     return call_driver<entry>(out, handle, flags);
   }
   if (out == nullptr || flags > CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) return CUDA_ERROR_INVALID_VALUE;
-  return MemoryHandles::get().open(*ours, out);
+  return program().handles.open(*ours, out);
 }
 
 }  // namespace
@@ -81,7 +78,7 @@ CUresult hook_cuMemAlloc_v2(CUdeviceptr* out, std::size_t bytes) {
   if (out != nullptr && !driver_must_answer()) {
     const void* const caller = __builtin_return_address(0);
     bool full = false;
-    if (const CUdeviceptr made = ProgramMemory::get().allocate(bytes, caller, full)) {
+    if (const CUdeviceptr made = program().memory.allocate(bytes, caller, full)) {
       *out = made;
       return CUDA_SUCCESS;
     }
@@ -102,7 +99,7 @@ CUresult hook_cuMemAllocPitch_v2(CUdeviceptr* out, std::size_t* pitch, std::size
     need.bytes = bytes;
     const void* const caller = __builtin_return_address(0);
     bool full = false;
-    if (const CUdeviceptr made = ProgramMemory::get().allocate(bytes, caller, full)) {
+    if (const CUdeviceptr made = program().memory.allocate(bytes, caller, full)) {
       *out = made;
       *pitch = row;
       return CUDA_SUCCESS;
@@ -119,10 +116,10 @@ CUresult hook_cuMemFree_v2(CUdeviceptr pointer) {
   CUcontext context = nullptr;
   int device = 0;
   const bool may_be_refused = driver_must_answer() || !ProgramStreams::current(context, device);
-  if (may_be_refused || !ProgramMemory::get().free(pointer)) {
+  if (may_be_refused || !program().memory.free(pointer)) {
     const CUresult result = call_driver<EntryPoint::cuMemFree_v2>(pointer);
     if (!may_be_refused || result != CUDA_ERROR_INVALID_VALUE) return result;
-    return ProgramMemory::get().free(pointer) ? CUDA_SUCCESS : result;
+    return program().memory.free(pointer) ? CUDA_SUCCESS : result;
   }
   return CUDA_SUCCESS;
 }
@@ -135,21 +132,21 @@ CUresult hook_cuMemGetInfo_v2(std::size_t* free_bytes, std::size_t* total_bytes)
       !ProgramStreams::current(context, device)) {
     return call_driver<EntryPoint::cuMemGetInfo_v2>(free_bytes, total_bytes);
   }
-  long long hidden = ProgramMemory::get().hidden_bytes(device);
+  long long hidden = program().hidden_bytes(device);
   for (int i = 0; i < tries_max; ++i) {
     const CUresult result = call_driver<EntryPoint::cuMemGetInfo_v2>(free_bytes, total_bytes);
     if (result != CUDA_SUCCESS) return result;
-    const long long before = std::exchange(hidden, ProgramMemory::get().hidden_bytes(device));
+    const long long before = std::exchange(hidden, program().hidden_bytes(device));
     if (before == hidden) break;
   }
   const long long seen = static_cast<long long>(*free_bytes) + hidden;
   *free_bytes = std::clamp(seen, 0LL, static_cast<long long>(*total_bytes));
-  limit_memory_info(device, *free_bytes, *total_bytes);
+  program().limits.limit_memory_info(device, program().bytes_of(device), *free_bytes, *total_bytes);
   return CUDA_SUCCESS;
 }
 
 CUresult hook_cuMemGetAddressRange_v2(CUdeviceptr* begin, std::size_t* bytes, CUdeviceptr inside) {
-  const auto memory = ProgramMemory::get().find(inside);
+  const auto memory = program().memory.find(inside);
   if (!memory) return call_driver<EntryPoint::cuMemGetAddressRange_v2>(begin, bytes, inside);
   if (begin != nullptr) *begin = memory->begin;
   if (bytes != nullptr) *bytes = memory->bytes;
@@ -158,7 +155,7 @@ CUresult hook_cuMemGetAddressRange_v2(CUdeviceptr* begin, std::size_t* bytes, CU
 
 CUresult hook_cuPointerGetAttribute(void* data, CUpointer_attribute attribute,
                                     CUdeviceptr pointer) {
-  const auto memory = ProgramMemory::get().find(pointer);
+  const auto memory = program().memory.find(pointer);
   if (data != nullptr && memory) {
     if (const auto result = answer(*memory, pointer, attribute, data)) return *result;
   }
@@ -168,7 +165,7 @@ CUresult hook_cuPointerGetAttribute(void* data, CUpointer_attribute attribute,
 
 CUresult hook_cuPointerGetAttributes(unsigned count, CUpointer_attribute* attributes, void** data,
                                      CUdeviceptr pointer) {
-  const auto memory = ProgramMemory::get().find(pointer);
+  const auto memory = program().memory.find(pointer);
   const CopyScope scope(memory.has_value());
   const CUresult result =
       call_driver<EntryPoint::cuPointerGetAttributes>(count, attributes, data, pointer);
@@ -180,7 +177,7 @@ CUresult hook_cuPointerGetAttributes(unsigned count, CUpointer_attribute* attrib
 
 CUresult hook_cuPointerSetAttribute(const void* value, CUpointer_attribute attribute,
                                     CUdeviceptr pointer) {
-  ProgramMemory& memory = ProgramMemory::get();
+  ProgramMemory& memory = program().memory;
   if (!memory.find(pointer)) {
     return call_driver<EntryPoint::cuPointerSetAttribute>(value, attribute, pointer);
   }
@@ -195,7 +192,7 @@ CUresult hook_cuPointerSetAttribute(const void* value, CUpointer_attribute attri
 
 CUresult hook_cuMemGetHandleForAddressRange(void* handle, CUdeviceptr pointer, std::size_t bytes,
                                             CUmemRangeHandleType type, unsigned long long flags) {
-  ProgramMemory& memory = ProgramMemory::get();
+  ProgramMemory& memory = program().memory;
   // Before the export, so that nothing moves between them.
   if (memory.find(pointer) && !memory.note_export(pointer, false)) return CUDA_ERROR_NOT_SUPPORTED;
   return call_driver<EntryPoint::cuMemGetHandleForAddressRange>(handle, pointer, bytes, type,
@@ -205,11 +202,11 @@ CUresult hook_cuMemGetHandleForAddressRange(void* handle, CUdeviceptr pointer, s
 // --- Handles by which processes open each other's memory. Those of events are the driver's.
 
 CUresult hook_cuIpcGetMemHandle(CUipcMemHandle* out, CUdeviceptr pointer) {
-  const auto memory = ProgramMemory::get().find(pointer);
+  const auto memory = program().memory.find(pointer);
   if (out == nullptr || !memory || !memory->has_handles()) {
     return call_driver<EntryPoint::cuIpcGetMemHandle>(out, pointer);
   }
-  return MemoryHandles::get().export_memory(*memory, out);
+  return program().handles.export_memory(*memory, out);
 }
 
 CUresult hook_cuIpcOpenMemHandle(CUdeviceptr* out, CUipcMemHandle handle, unsigned flags) {
@@ -222,7 +219,7 @@ CUresult hook_cuIpcOpenMemHandle_v2(CUdeviceptr* out, CUipcMemHandle handle, uns
 
 CUresult hook_cuIpcCloseMemHandle(CUdeviceptr pointer) {
   if (!is_forked_child()) {
-    if (const auto closed = MemoryHandles::get().close(pointer)) return *closed;
+    if (const auto closed = program().handles.close(pointer)) return *closed;
   }
   return call_driver<EntryPoint::cuIpcCloseMemHandle>(pointer);
 }

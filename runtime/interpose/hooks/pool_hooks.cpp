@@ -1,8 +1,6 @@
 // Memory that the program allocates and frees in the order of streams, and its pools.
 #include "interpose/driver_library.hpp"
-#include "interpose/hooks.hpp"
-#include "interpose/program_memory.hpp"
-#include "interpose/program_pools.hpp"
+#include "interpose/hooks/hook.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -28,10 +26,9 @@ void order_legacy(const DriverLibrary& driver, CUstream stream) noexcept {
 template <EntryPoint entry, typename... Pool>
 CUresult allocate(CUdeviceptr* out, std::size_t bytes, CUstream stream, CUstream named,
                   const void* caller, Pool... pool) noexcept {
-  if (out != nullptr && Refusals::get().of_current_context() == CUDA_SUCCESS) {
+  if (out != nullptr && program().refusals.of_current_context() == CUDA_SUCCESS) {
     bool full = false;
-    if (const CUdeviceptr made =
-            ProgramPools::get().allocate(bytes, named, caller, {pool...}, full)) {
+    if (const CUdeviceptr made = program().pools.allocate(bytes, named, caller, {pool...}, full)) {
       *out = made;
       return CUDA_SUCCESS;
     }
@@ -45,18 +42,18 @@ CUresult allocate(CUdeviceptr* out, std::size_t bytes, CUstream stream, CUstream
 template <EntryPoint entry>
 CUresult free_in_order(CUdeviceptr pointer, CUstream stream, CUstream named) noexcept {
   const auto in_driver = [&] {
-    const ProgramStreams::Enqueue enqueue;
+    const ProgramStreams::Enqueue enqueue(program().streams);
     return call_driver<entry>(pointer, stream);
   };
-  const auto memory = ProgramMemory::get().find(pointer);
+  const auto memory = program().memory.find(pointer);
   const DriverLibrary* const driver = DriverLibrary::get();
   // The driver refuses to free in a capture what was not allocated there.
   if (!memory || driver == nullptr || ProgramStreams::captures(*driver, named) ||
-      Refusals::get().of_current_context() != CUDA_SUCCESS) {
+      program().refusals.of_current_context() != CUDA_SUCCESS) {
     return in_driver();
   }
   if (memory->pool != nullptr) order_legacy(*driver, named);
-  return ProgramMemory::get().free_in_order(pointer, named) ? CUDA_SUCCESS : in_driver();
+  return program().memory.free_in_order(pointer, named) ? CUDA_SUCCESS : in_driver();
 }
 
 }  // namespace
@@ -95,26 +92,26 @@ CUresult hook_cuMemFreeAsync_ptsz(CUdeviceptr pointer, CUstream stream) {
 
 CUresult hook_cuMemPoolCreate(CUmemoryPool* out, const CUmemPoolProps* properties) {
   const CUresult result = call_driver<EntryPoint::cuMemPoolCreate>(out, properties);
-  if (result == CUDA_SUCCESS) ProgramPools::get().created(*out, *properties);
+  if (result == CUDA_SUCCESS) program().pools.created(*out, *properties);
   return result;
 }
 
 CUresult hook_cuMemPoolDestroy(CUmemoryPool pool) {
   // First, because the handle may name another pool as soon as the driver has destroyed this one.
-  const auto beside = ProgramPools::get().take(pool);
+  const auto beside = program().pools.take(pool);
   const CUresult result = call_driver<EntryPoint::cuMemPoolDestroy>(pool);
   if (beside == nullptr) return result;
   if (result == CUDA_SUCCESS) {
-    ProgramPools::get().destroyed(beside);
+    program().pools.destroyed(beside);
   } else {
-    ProgramPools::get().put_back(pool, beside);
+    program().pools.put_back(pool, beside);
   }
   return result;
 }
 
 CUresult hook_cuMemPoolTrimTo(CUmemoryPool pool, std::size_t keep_bytes) {
   std::uint64_t drivers_bytes = 0;
-  const auto beside = ProgramPools::get().find(pool);
+  const auto beside = program().pools.find(pool);
   if (beside != nullptr &&
       call_driver<EntryPoint::cuMemPoolGetAttribute>(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT,
                                                      &drivers_bytes) == CUDA_SUCCESS) {
@@ -128,7 +125,7 @@ CUresult hook_cuMemPoolTrimTo(CUmemoryPool pool, std::size_t keep_bytes) {
 
 CUresult hook_cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void* value) {
   const CUresult result = call_driver<EntryPoint::cuMemPoolSetAttribute>(pool, attribute, value);
-  const auto beside = result == CUDA_SUCCESS ? ProgramPools::get().find(pool) : nullptr;
+  const auto beside = result == CUDA_SUCCESS ? program().pools.find(pool) : nullptr;
   if (beside == nullptr) return result;
   if (attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH ||
       attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH) {
@@ -141,7 +138,7 @@ CUresult hook_cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attri
 
 CUresult hook_cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void* value) {
   const CUresult result = call_driver<EntryPoint::cuMemPoolGetAttribute>(pool, attribute, value);
-  const auto beside = result == CUDA_SUCCESS ? ProgramPools::get().find(pool) : nullptr;
+  const auto beside = result == CUDA_SUCCESS ? program().pools.find(pool) : nullptr;
   const std::uint64_t counted = beside != nullptr ? beside->counted(attribute) : 0;
   if (counted != 0) *static_cast<cuuint64_t*>(value) += counted;
   return result;

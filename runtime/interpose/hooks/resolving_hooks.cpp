@@ -7,9 +7,9 @@
 #include "entry_points/loader_stubs.hpp"
 #include "entry_points/unknown_calls.hpp"
 #include "interpose/driver_library.hpp"
-#include "interpose/hooks.hpp"
+#include "interpose/loader.hpp"
+#include "interpose/hooks/hook.hpp"
 #include "interpose/process.hpp"
-#include "interpose/program_memory.hpp"
 #include "interpose/settings.hpp"
 #include "interpose/vmart_library.hpp"
 
@@ -60,7 +60,6 @@ VMART_RUN_ROOM_CALLS(ROW)
 
 extern "C" {
 __attribute__((visibility("hidden"))) void* (*vmart_run_next_dlopen)(const char*, int) = nullptr;
-__attribute__((visibility("hidden"))) void* (*vmart_run_next_dlsym)(void*, const char*) = nullptr;
 // Other names of our `dlsym` and `dlopen`, which nobody can put another function before.
 __attribute__((visibility("hidden"))) void* vmart_run_dlsym(void*, const char*);
 __attribute__((visibility("hidden"))) void* vmart_run_dlopen(const char*, int);
@@ -152,27 +151,16 @@ VMART_EXPORTED_STUB(dlopen, vmart_run_dlopen);
 void vma::before_unknown_call(std::string_view symbol) noexcept {
   using namespace vma::interpose;
   // Each call, so that none goes on before the memory stays.
-  if (!takes_part() && (VmartLibrary::loaded() == nullptr || ProgramMemory::get().stays())) return;
+  if (!takes_part() && (VmartLibrary::loaded() == nullptr || program().memory.stays())) return;
   char why[160];
   std::snprintf(why, sizeof why,
                 "the program calls %.*s, which this version of vmart does not follow",
                 static_cast<int>(symbol.size()), symbol.data());
-  ProgramMemory::get().keep_in_place(why);
+  program().memory.keep_in_place(why);
 }
 
 namespace vma::interpose {
 namespace {
-
-using Dlsym = void* (*)(void*, const char*);
-
-Dlsym find_next_dlsym() noexcept {
-  for (const char* version : {"GLIBC_2.34", "GLIBC_2.17", "GLIBC_2.2.5"}) {
-    if (void* const found = dlvsym(RTLD_NEXT, "dlsym", version)) {
-      return reinterpret_cast<Dlsym>(found);
-    }
-  }
-  return nullptr;
-}
 
 /// vmart itself calls the driver directly. A program may have loaded it before us.
 bool is_vmart(const void* caller) noexcept {
@@ -227,7 +215,6 @@ __attribute__((visibility("hidden"), used)) vma::LoaderAnswer vmart_run_found(vo
                                                                               const char* symbol,
                                                                               const void* caller) {
   using vma::interpose::DriverLibrary;
-  if (vmart_run_next_dlsym == nullptr) vmart_run_next_dlsym = vma::interpose::find_next_dlsym();
   vma::interpose::bind_deep_libraries();
   // RTLD_NEXT depends on who calls.
   if (symbol == nullptr || symbol[0] != 'c' || symbol[1] != 'u' || handle == RTLD_NEXT) {
@@ -237,7 +224,7 @@ __attribute__((visibility("hidden"), used)) vma::LoaderAnswer vmart_run_found(vo
   if (kind == vma::CallKind::harmless) return {};
   // Also in a process that stands aside: it may have memory of vmart's.
   if (!vma::interpose::Settings::get().on || vma::interpose::is_vmart(caller)) return {};
-  void* const function = vmart_run_next_dlsym(handle, symbol);
+  void* const function = vma::interpose::next_dlsym(handle, symbol);
   if (function == nullptr) return {};
   const bool in_driver = vma::interpose::is_in_driver(function);
   if (kind != vma::CallKind::hooked && !in_driver) return {};
@@ -253,12 +240,3 @@ __attribute__((visibility("hidden"), used)) vma::LoaderAnswer vmart_run_found(vo
 
 VMART_LOADER_STUB(vmart_run_dlsym, vmart_run_found, vmart_run_next_dlsym);
 VMART_EXPORTED_STUB(dlsym, vmart_run_dlsym);
-
-namespace vma::interpose {
-
-void* next_dlsym(void* handle, const char* symbol) noexcept {
-  if (vmart_run_next_dlsym == nullptr) vmart_run_next_dlsym = find_next_dlsym();
-  return vmart_run_next_dlsym == nullptr ? nullptr : vmart_run_next_dlsym(handle, symbol);
-}
-
-}  // namespace vma::interpose

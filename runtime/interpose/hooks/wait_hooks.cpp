@@ -1,8 +1,7 @@
 // Waits and queries. After a wait, a pool gives back what is free, and a query must not tell of a
 // move.
 #include "interpose/driver_library.hpp"
-#include "interpose/hooks.hpp"
-#include "interpose/program_pools.hpp"
+#include "interpose/hooks/hook.hpp"
 
 #include <chrono>
 #include <thread>
@@ -13,7 +12,7 @@ namespace {
 template <EntryPoint entry, typename... Args>
 CUresult wait(Args... args) noexcept {
   const CUresult result = call_driver<entry>(args...);
-  if (result == CUDA_SUCCESS) ProgramPools::get().settle();
+  if (result == CUDA_SUCCESS) program().pools.settle();
   return result;
 }
 

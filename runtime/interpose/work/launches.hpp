@@ -1,7 +1,5 @@
 #pragma once
 
-#include "base/process_exit.hpp"
-
 #include <cuda.h>
 
 #include <array>
@@ -19,9 +17,6 @@ class BlindLaunches {
  public:
   static constexpr std::int64_t memory_ns = 10'000'000'000;
 
-  /// Never destroyed: the program launches until the process ends.
-  static BlindLaunches& get() noexcept { return only<BlindLaunches>(); }
-
   /// So many kernels were launched on the GPU that show what they use, and so many that do not.
   void note(int gpu, std::uint32_t shown, std::uint32_t blind) noexcept;
   bool is_blind(int gpu) const noexcept;
@@ -34,9 +29,6 @@ class BlindLaunches {
     std::atomic<std::uint64_t> counts = 0;  // Those that show in the low half, the others above.
     std::atomic<std::int64_t> last_blind_ns = 0;
   };
-
-  friend Immortal<BlindLaunches>;
-  BlindLaunches() = default;
 
   std::atomic<int> gpus_ = 0;  // Behind the last one with a launch.
   std::array<Gpu, gpus_max> of_gpu_;

@@ -1,13 +1,8 @@
 #pragma once
 
 #include "entry_points/entry_points.hpp"
-#include "interpose/cross_copies.hpp"
 #include "interpose/driver_library.hpp"
-#include "interpose/program_memory.hpp"
-#include "interpose/program_streams.hpp"
-#include "interpose/refusals.hpp"
-#include "interpose/room.hpp"
-#include "interpose/uses.hpp"
+#include "interpose/hooks/program.hpp"
 #include "interpose/vmart_library.hpp"
 #include "interpose/work/memory_ranges.hpp"
 
@@ -72,23 +67,6 @@ CopyOperands copied_in_legacy_stream(Args... args) noexcept {
   return operands;
 }
 
-/// Exists around a call that looks memory up: no slot is dark meanwhile.
-class CopyScope {
- public:
-  explicit CopyScope(bool wanted = true) noexcept
-      : vmart_(wanted ? VmartLibrary::loaded() : nullptr) {
-    if (vmart_ != nullptr) vmart_->vmart_copy_begin();
-  }
-  ~CopyScope() {
-    if (vmart_ != nullptr) vmart_->vmart_copy_end();
-  }
-  CopyScope(const CopyScope&) = delete;
-  CopyScope& operator=(const CopyScope&) = delete;
-
- private:
-  const RunTable* const vmart_;
-};
-
 /// Exists around a call by which a stream begins to capture or may join a capture. No stop is
 /// enqueued meanwhile, because a stop could end the capture.
 class NoStops {
@@ -109,19 +87,11 @@ class NoStops {
   const RunTable* const vmart_;
 };
 
-/// Makes a call of the driver, and room for another try if it has none: vmart gives back what it
-/// keeps for later allocations, which counts as free, and evicts memory that may spill. Moves wait
-/// for scopes within the call, so they end before room is made.
+/// Makes room for the call if the driver has none: see `with_room`. Moves wait for scopes within
+/// the call, so they end before room is made.
 template <typename Call>
 CUresult with_room(const RoomNeed& need, Call call) {
-  constexpr int tries_max = 14;  // Other threads may take the room that was made.
-  CUresult result = call();
-  if (result != CUDA_ERROR_OUT_OF_MEMORY) return result;
-  RoomMaker room(need);
-  for (int i = 0; i < tries_max && result == CUDA_ERROR_OUT_OF_MEMORY && room.make(); ++i) {
-    result = call();
-  }
-  return result;
+  return with_room(program().limits, program().pools, need, call);
 }
 
 template <EntryPoint entry, typename... Args>
@@ -140,14 +110,14 @@ CUresult enqueue_with_room(CUstream stream, const RoomNeed& need, Args... args) 
     constexpr std::string_view symbol = symbol_of(entry);
     constexpr bool begins_capture = symbol.starts_with("cuStreamBegin");
     const CopyScope scope(looks_memory_up(entry));
-    const ProgramStreams::Enqueue enqueue;
+    const ProgramStreams::Enqueue enqueue(program().streams);
     const NoStops no_stops(begins_capture, symbol.starts_with("cuStreamWaitEvent"));
     const CUresult result = call_driver<entry>(args...);
     if constexpr (begins_capture) {
       // Before a hold can look for captures.
       const CUstream begun = symbol.ends_with("_ptsz") ? of_thread(stream) : stream;
       if (result == CUDA_SUCCESS) {
-        Refusals::get().capture_begun(begun, capture_mode_among(args...));
+        program().refusals.capture_begun(begun, capture_mode_among(args...));
       }
     }
     return result;
@@ -180,9 +150,9 @@ template <EntryPoint entry, typename... Args>
 struct EnqueueHook<entry, CUresult (*)(Args...)> {
   static CUresult call(Args... args) noexcept {
     const CUstream stream = stream_among(args...);
-    const CrossCopies::Order order(copied_in_legacy_stream<entry>(args...));
+    const CrossCopies::Order order(program().copies, copied_in_legacy_stream<entry>(args...));
     const CUresult result = enqueue_with_room<entry>(stream, RoomNeed::on_stream(stream), args...);
-    if (result == CUDA_SUCCESS) note_memory_among(args...);
+    if (result == CUDA_SUCCESS) program().uses.note(args...);
     return result;
   }
 };

@@ -1,0 +1,47 @@
+#include "interpose/limits.hpp"
+
+#include "interpose/settings.hpp"
+#include "interpose/vmart_library.hpp"
+
+#include <algorithm>
+
+namespace vma::interpose {
+
+/// Whether the runtime is open or can be opened. A program may ask for its limit before it
+/// allocates, so this may be the first try, and the last one if it fails.
+bool Limits::can_open(const RunTable& vmart) const noexcept {
+  if (streams_.begun()) return true;
+  if (!takes_part()) return false;
+  std::uint64_t ignored = 0;
+  if (vmart.vmart_capacity({VMART_HOST, 0}, &ignored) == VMART_OK) return true;
+  stand_aside(vmart.vmart_last_error());
+  return false;
+}
+
+/// None without a limit. It may change at any time. Loads vmart if a limit was set for the program,
+/// which may ask before it allocates.
+std::optional<std::uint64_t> Limits::capacity_of(int device) const noexcept {
+  const bool load = Settings::get().capacity_is_set && takes_part();
+  const RunTable* const vmart = load ? VmartLibrary::load() : VmartLibrary::loaded();
+  std::uint64_t bytes = UINT64_MAX;
+  if (vmart == nullptr || !can_open(*vmart) ||
+      vmart->vmart_capacity({VMART_GPU, device}, &bytes) != VMART_OK) {
+    return std::nullopt;
+  }
+  return bytes == UINT64_MAX ? std::nullopt : std::optional(bytes);
+}
+
+bool Limits::spills(int device) const noexcept {
+  return Settings::get().overcommit || capacity_of(device).has_value();
+}
+
+void Limits::limit_memory_info(int device, std::uint64_t used_bytes, std::size_t& free_bytes,
+                               std::size_t& total_bytes) const noexcept {
+  if (Settings::get().overcommit) return;
+  const std::optional<std::uint64_t> capacity = capacity_of(device);
+  if (!capacity || *capacity >= total_bytes) return;
+  total_bytes = *capacity;
+  free_bytes = std::min<std::uint64_t>(free_bytes, *capacity - std::min(used_bytes, *capacity));
+}
+
+}  // namespace vma::interpose
