@@ -1,12 +1,20 @@
 #include "base/clock.hpp"
 
-#include "base/stepper.hpp"
-
 #include <algorithm>
 #include <cstdint>
 #include <thread>
 
 namespace vma {
+namespace {
+thread_local Stepper* current_stepper = nullptr;
+}
+
+Stepper* Stepper::current() noexcept {
+  return current_stepper;
+}
+void Stepper::set_current(Stepper* stepper) noexcept {
+  current_stepper = stepper;
+}
 
 TimePoint SteadyClock::now() const {
   return std::chrono::duration_cast<TimePoint>(std::chrono::steady_clock::now().time_since_epoch());

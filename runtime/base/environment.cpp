@@ -1,7 +1,6 @@
 #include "base/environment.hpp"
 
 #include "base/check.hpp"
-#include "base/log.hpp"
 #include "base/nearest_name.hpp"
 
 #include <vma/error.hpp>
@@ -13,7 +12,6 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <charconv>
 #include <cstdlib>
 #include <vector>
@@ -209,24 +207,6 @@ std::optional<UnknownVariable> unknown_variable(std::string_view name) {
   for (const EnvironmentVariable& variable : variables) names.push_back(variable.name);
   if (std::ranges::count(names, name) > 0) return std::nullopt;
   return UnknownVariable{std::string(name), std::string(nearest_name(name, names))};
-}
-
-void warn_of_unknown_variables() {
-  static std::atomic<bool> warned{false};
-  if (warned.exchange(true)) return;
-  for (char** each = environ; each != nullptr && *each != nullptr; ++each) {
-    const std::string_view entry(*each);
-    if (ignores_environment() && entry.starts_with("VMART_")) {
-      log(LogLevel::warn,
-          "ignores the variables VMART_*, because this program has more rights than its caller");
-      return;
-    }
-    const auto unknown = unknown_variable(entry.substr(0, entry.find('=')));
-    if (!unknown) continue;
-    log(LogLevel::warn, "{} is set, but vmart has no such variable{}", unknown->name,
-        unknown->nearest.empty() ? "; docs/reference/environment.md lists the variables"
-                                 : fmt::format("; did you mean {}?", unknown->nearest));
-  }
 }
 
 }  // namespace vma

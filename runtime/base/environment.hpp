@@ -61,8 +61,6 @@ std::uint64_t parse_size(const std::string& text, const std::string& what);
 struct UnknownVariable {
   std::string name, nearest;
 };
-/// Logs unknown variables of this process, or that all are ignored, once.
-void warn_of_unknown_variables();
 std::optional<UnknownVariable> unknown_variable(std::string_view name);
 
 }  // namespace vma

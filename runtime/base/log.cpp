@@ -4,6 +4,9 @@
 #include "base/printable.hpp"
 #include "base/process_exit.hpp"
 
+#include <unistd.h>
+
+#include <atomic>
 #include <cstdio>
 #include <exception>
 #include <string>
@@ -46,6 +49,24 @@ void log_line(LogLevel level, std::string_view text) noexcept {
   }
   std::fprintf(stderr, "vmart: %.*s: %.*s\n", static_cast<int>(name.size()), name.data(),
                static_cast<int>(text.size()), text.data());
+}
+
+void warn_of_unknown_variables() {
+  static std::atomic<bool> warned{false};
+  if (warned.exchange(true)) return;
+  for (char** each = environ; each != nullptr && *each != nullptr; ++each) {
+    const std::string_view entry(*each);
+    if (ignores_environment() && entry.starts_with("VMART_")) {
+      log(LogLevel::warn,
+          "ignores the variables VMART_*, because this program has more rights than its caller");
+      return;
+    }
+    const auto unknown = unknown_variable(entry.substr(0, entry.find('=')));
+    if (!unknown) continue;
+    log(LogLevel::warn, "{} is set, but vmart has no such variable{}", unknown->name,
+        unknown->nearest.empty() ? "; docs/reference/environment.md lists the variables"
+                                 : fmt::format("; did you mean {}?", unknown->nearest));
+  }
 }
 
 }  // namespace vma

@@ -24,4 +24,7 @@ void log(LogLevel level, fmt::format_string<Args...> format, Args&&... args) noe
   }
 }
 
+/// Logs unknown variables VMART_* of this process, or that all are ignored, once.
+void warn_of_unknown_variables();
+
 }  // namespace vma

@@ -1,7 +1,6 @@
 #pragma once
 
 #include "base/clock.hpp"
-#include "base/stepper.hpp"
 
 #include <condition_variable>
 #include <mutex>

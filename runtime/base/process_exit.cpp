@@ -2,7 +2,6 @@
 
 #include "base/clock.hpp"
 #include "base/loader/loaded_library.hpp"
-#include "base/stepper.hpp"
 
 #include <pthread.h>
 #include <unistd.h>

@@ -45,10 +45,10 @@ class BlockPool::Use {
   BlockPool& pool_;
 };
 
-BlockPool::BlockPool(Driver& driver, Memory& memory, SegmentTable& table, RetiredPools& retired,
+BlockPool::BlockPool(Driver& driver, Memory& memory, SegmentTable& table, LastUses& last_uses,
                      StreamBook::Lives lives, Location at, const PoolOptions& options)
     : driver_(driver),
-      retired_(retired),
+      last_uses_(last_uses),
       at_(at),
       segments_(memory, table, *this),
       free_(driver, memory.contexts(), std::move(lives)),
@@ -122,8 +122,8 @@ void BlockPool::fold_uses() {
 
 /// The pool may be gone on return, unless the caller keeps it.
 void BlockPool::end_use(std::uint64_t bytes) noexcept {
-  RetiredPools& retired = retired_;
-  if (uses_.remove(bytes)) retired.look(this);
+  LastUses& last_uses = last_uses_;
+  if (uses_.remove(bytes)) last_uses.look(this);
 }
 
 /// From here on the block is the caller's. Throws: Error{unknown_pointer} if it is not live.

@@ -5,7 +5,6 @@
 #include "pools/free_blocks.hpp"
 #include "pools/graph_memory.hpp"
 #include "pools/pool_uses.hpp"
-#include "pools/retired_pools.hpp"
 #include "pools/segments.hpp"
 
 #include <vma/pool.hpp>
@@ -21,6 +20,17 @@
 
 namespace vma {
 
+class BlockPool;
+
+/// Hears of the last use of a destroyed pool. Any thread, which holds no lock of the pool.
+class LastUses {
+ public:
+  virtual void look(const BlockPool* pool) noexcept = 0;
+
+ protected:
+  ~LastUses() = default;
+};
+
 /// One pool: blocks in segments, given out and taken back in the order of streams. Any thread.
 ///
 /// The usual call takes one lock, that of its stream, and makes one driver call, which does not
@@ -28,7 +38,7 @@ namespace vma {
 /// or given back.
 class BlockPool {
  public:
-  BlockPool(Driver& driver, Memory& memory, SegmentTable& table, RetiredPools& retired,
+  BlockPool(Driver& driver, Memory& memory, SegmentTable& table, LastUses& last_uses,
             StreamBook::Lives lives, Location at, const PoolOptions& options);
   /// Requires: `close`.
   ~BlockPool() = default;
@@ -138,7 +148,7 @@ class BlockPool {
   void put_complete(Block& block) noexcept VMART_REQUIRES(mutex_);
 
   Driver& driver_;
-  RetiredPools& retired_;
+  LastUses& last_uses_;
   std::atomic<Location> at_;
   mutable Mutex mutex_;
   Segments segments_;  // All but its calls without locks is guarded by `mutex_`.

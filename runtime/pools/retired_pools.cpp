@@ -1,7 +1,6 @@
 #include "pools/retired_pools.hpp"
 
 #include "base/log.hpp"
-#include "pools/block_pool.hpp"
 
 #include <algorithm>
 #include <exception>

@@ -2,13 +2,12 @@
 
 #include "base/mutex.hpp"
 #include "memory/slow_call_queue.hpp"
+#include "pools/block_pool.hpp"
 
 #include <memory>
 #include <vector>
 
 namespace vma {
-
-class BlockPool;
 
 /// The destroyed pools of a runtime, each until it has given everything back. The one place that
 /// ends them. Any thread.
@@ -19,7 +18,7 @@ class BlockPool;
 /// which one that is), after each call that waits for work, and whenever what it waited for is
 /// complete: events and graphs, which the slow-call thread asks for. While blocks are in use, or
 /// frees are left that no event stands for, nobody asks: a later call will look.
-class RetiredPools {
+class RetiredPools final : public LastUses {
  public:
   using PoolPointer = std::shared_ptr<BlockPool>;
 
@@ -34,7 +33,7 @@ class RetiredPools {
   bool retire(const PoolPointer& pool);
   /// Gives back what it can; ends the pool if that was all. The pool may have ended before. The
   /// caller holds no lock.
-  void look(const BlockPool* pool) noexcept;
+  void look(const BlockPool* pool) noexcept override;
   void look_at_all() noexcept;
   std::vector<PoolPointer> all() const;
 

@@ -1,6 +1,7 @@
 #pragma once
 
-#include "runtime/runtime_parts.hpp"
+#include "memory/memory.hpp"
+#include "scheduling/scheduler.hpp"
 
 #include <vma/snapshot.hpp>
 

@@ -2,7 +2,7 @@
 
 #include "base/log.hpp"
 #include "base/process_exit.hpp"
-#include "base/stepper.hpp"
+#include "base/clock.hpp"
 #include "control/own_folder.hpp"
 #include "sharing/export_move.hpp"
 

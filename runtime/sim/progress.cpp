@@ -1,8 +1,7 @@
 #include "sim/progress.hpp"
 
-#include "base/stepper.hpp"
+#include "base/clock.hpp"
 #include "driver/native_codes.hpp"
-#include "sim/sim_stream.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -14,13 +13,13 @@ constexpr int stuck_depth_max = 64;  // Length of a chain of works that wait for
 
 void Progress::announce() {
   changed.notify_all();
-  for (SimStream* stream : sleepers_) stream->wake();
+  for (Waiter* stream : sleepers_) stream->wake();
 }
 
-void Progress::add_sleeper(SimStream* stream) {
+void Progress::add_sleeper(Waiter* stream) {
   sleepers_.push_back(stream);
 }
-void Progress::remove_sleeper(SimStream* stream) {
+void Progress::remove_sleeper(Waiter* stream) {
   std::erase(sleepers_, stream);
 }
 

@@ -11,13 +11,21 @@
 
 namespace vma {
 
-class SimStream;
+/// A stream, as those see it that wait for its work. Requires, for both: the lock of Progress.
+class Waiter {
+ public:
+  virtual void wake() noexcept = 0;
+  virtual bool head_is_stuck(int depth) = 0;
+
+ protected:
+  ~Waiter() = default;
+};
 
 /// The end of a piece of work, or of several. Guarded by the lock of Progress.
 struct Completion {
   bool done = false;
-  TimePoint at{0};              ///< When it ended, once done.
-  SimStream* stream = nullptr;  ///< The stream that will do the work; null once done.
+  TimePoint at{0};           ///< When it ended, once done.
+  Waiter* stream = nullptr;  ///< The stream that will do the work; null once done.
   std::vector<std::shared_ptr<Completion>> all_of;
   VectorClock knows;  ///< What has happened by then. Used only by the race detector.
 };
@@ -34,8 +42,8 @@ class Progress {
   Condition changed;
 
   void announce() VMART_REQUIRES(mutex);
-  void add_sleeper(SimStream* stream) VMART_REQUIRES(mutex);
-  void remove_sleeper(SimStream* stream) VMART_REQUIRES(mutex);
+  void add_sleeper(Waiter* stream) VMART_REQUIRES(mutex);
+  void remove_sleeper(Waiter* stream) VMART_REQUIRES(mutex);
   int sleepers() const VMART_REQUIRES(mutex) { return static_cast<int>(sleepers_.size()); }
 
   /// The fatal error of the process; 0 if there is none.
@@ -68,7 +76,7 @@ class Progress {
 
   SimClock& clock_;
   RaceDetector* const races_;
-  std::vector<SimStream*> sleepers_ VMART_GUARDED_BY(mutex);
+  std::vector<Waiter*> sleepers_ VMART_GUARDED_BY(mutex);
   int fault_ VMART_GUARDED_BY(mutex) = 0;
   std::string fault_detail_ VMART_GUARDED_BY(mutex);
 };

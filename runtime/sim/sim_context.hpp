@@ -84,11 +84,6 @@ struct SimContext {
 
   /// The holds that have not ended, including those of the shared context.
   std::vector<CompletionPtr> standing_holds();
-  /// Ends once everything enqueued so far and all holds have ended, here and in green contexts.
-  CompletionPtr everything();
-  bool captures() const;
-  /// Makes every capture of the context fail.
-  void invalidate_captures();
 };
 
 }  // namespace vma

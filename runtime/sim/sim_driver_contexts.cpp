@@ -138,7 +138,7 @@ void SimDriver::synchronize_context(ContextHandle context) {
   MutexLock lock(machine_->progress.mutex);
   SimContext& owner = machine_->context(context, call);
   machine_->progress.check_fault(call);
-  machine_->progress.await(lock, owner.everything(), never);
+  machine_->progress.await(lock, everything_of(owner), never);
   machine_->progress.check_fault(call);
 }
 
@@ -153,7 +153,7 @@ void SimDriver::record_context(ContextHandle context, EventHandle event) {
     throw driver_error(native_invalid_handle, call, "the event belongs to another context");
   }
   machine_->forbid_capture(owner, call);
-  recorded.completion = owner.everything();
+  recorded.completion = everything_of(owner);
   if (Progress::is_done(*recorded.completion)) {
     recorded.completion->at = std::max(recorded.completion->at, machine_->clock.now());
   }
@@ -213,7 +213,7 @@ void SimDriver::free_plain(ContextHandle context, Address begin) {
   // Blocks launches in the context until earlier work has ended.
   SimContext& freed = machine_->freed_with(owner);
   ++freed.freeing;
-  machine_->progress.await(lock, owner.everything(), never);
+  machine_->progress.await(lock, everything_of(owner), never);
   --freed.freeing;
   machine_->progress.announce();
   machine_->progress.check_fault(call);

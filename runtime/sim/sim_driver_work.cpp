@@ -81,7 +81,7 @@ std::vector<KernelHandle> SimDriver::load_kernels(ContextHandle context,
   if (!known) {
     // New code is loaded only once the context is idle, even if it is another stream that is
     // stopped.
-    machine_->progress.await(lock, owner.everything(), never);
+    machine_->progress.await(lock, everything_of(owner), never);
     machine_->progress.check_fault(call);
   }
   std::vector<KernelHandle> handles;

@@ -246,7 +246,7 @@ SimContext& SimMachine::open_green_context(SimContext& shared) {
 }
 
 void SimMachine::close_context(MutexLock& lock, SimContext& closing) VMART_NO_THREAD_ANALYSIS {
-  settle(lock, closing.everything());
+  settle(lock, everything_of(closing));
   std::erase_if(exec_graphs, [&](const auto& it) { return it.second.chain_of == closing.handle; });
   std::vector<std::unique_ptr<SimStream>> last;
   for (auto it = streams.begin(); it != streams.end();) {
@@ -284,7 +284,7 @@ void SimMachine::await_others_of_device(MutexLock& lock, ContextHandle closing,
   const DeviceId device = context(closing, call).device;
   std::vector<CompletionPtr> running;
   for (const auto& [handle, other] : contexts) {
-    if (other->device == device && handle != closing) running.push_back(other->everything());
+    if (other->device == device && handle != closing) running.push_back(everything_of(*other));
   }
   ++destroying;
   progress.await(lock, Progress::joined(std::move(running)), never);
@@ -326,8 +326,11 @@ void SimMachine::wait_for_frees(MutexLock& lock, SimContext& owner) {
 }
 
 void SimMachine::forbid_capture(SimContext& owner, const char* call) {
-  if (!owner.captures()) return;
-  owner.invalidate_captures();
+  bool captures = false;
+  for (SimStream* const stream : owner.streams) {
+    if (stream->capture != nullptr) stream->capture->invalid = captures = true;
+  }
+  if (!captures) return;
   throw driver_error(native_stream_capture_unsupported, call, "a stream of the context captures");
 }
 

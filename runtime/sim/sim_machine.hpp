@@ -7,7 +7,7 @@
 #include "sim/progress.hpp"
 #include "sim/sim_clock.hpp"
 #include "sim/sim_context.hpp"
-#include "sim/sim_driver.hpp"
+#include "sim/sim_options.hpp"
 #include "sim/sim_memory.hpp"
 #include "sim/sim_routes.hpp"
 #include "sim/sim_stream.hpp"

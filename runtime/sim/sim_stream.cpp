@@ -286,4 +286,11 @@ bool SimStream::head_is_stuck(int depth) {
   return false;
 }
 
+CompletionPtr everything_of(SimContext& context) {
+  std::vector<CompletionPtr> parts = context.standing_holds();
+  for (SimStream* stream : context.streams) parts.push_back(stream->last());
+  for (SimContext* green : context.greens) parts.push_back(everything_of(*green));
+  return Progress::joined(std::move(parts));
+}
+
 }  // namespace vma

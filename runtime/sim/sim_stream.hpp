@@ -23,7 +23,7 @@ namespace vma {
 ///
 /// Work waits for its dependencies, then for a hardware queue if it uses the multiprocessors, and
 /// then runs. A fault of the machine drops the remaining work.
-class SimStream : private WorkPlace {
+class SimStream final : public Waiter, private WorkPlace {
  public:
   SimStream(StreamHandle handle, std::uint64_t id, SimContext& context, StreamKind kind,
             Progress& progress, WorkRunner& runner);
@@ -39,8 +39,8 @@ class SimStream : private WorkPlace {
 
   /// Enqueues work that starts after `dependencies`. Returns its end.
   CompletionPtr enqueue(Work work, std::vector<CompletionPtr> dependencies);
-  void wake() noexcept { wake_.notify_all(); }
-  bool head_is_stuck(int depth);
+  void wake() noexcept override { wake_.notify_all(); }
+  bool head_is_stuck(int depth) override;
   /// Whether it has work that can continue, even if that still waits for a CPU.
   bool has_work() { return !queue_.empty() && !head_is_stuck(0); }
 
@@ -111,5 +111,9 @@ class SimStream : private WorkPlace {
   std::atomic<bool> accessing_{false};
   bool closing_ = false, dropping_ = false, ended_ = false;
 };
+
+/// Ends once everything enqueued so far and all holds of the context have ended, there and in green
+/// contexts.
+CompletionPtr everything_of(SimContext& context);
 
 }  // namespace vma

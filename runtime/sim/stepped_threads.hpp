@@ -2,7 +2,6 @@
 
 #include "base/clock.hpp"
 #include "base/executor.hpp"
-#include "base/stepper.hpp"
 
 #include <cstdint>
 #include <functional>

@@ -3,7 +3,6 @@
 #include "base/units.hpp"
 #include "sim/device_fault.hpp"
 #include "sim/device_view.hpp"
-#include "sim/kernel_time.hpp"
 
 #include <algorithm>
 #include <exception>

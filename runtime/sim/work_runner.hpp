@@ -13,36 +13,6 @@
 
 namespace vma {
 
-/// Where work runs: a stream, which can wait for a word and is told about accesses.
-class WorkPlace {
- public:
-  virtual ~WorkPlace() = default;
-  /// Blocks until `*word >= value`. Returns false if the work is dropped.
-  virtual bool wait_word(const std::uint64_t* word, std::uint64_t value) = 0;
-  /// The work has written a word that host threads may read.
-  virtual void wrote_word() = 0;
-  /// The work accesses the first bytes of the segment at this time.
-  virtual void touches(const SimSegment& segment, std::uint64_t size_bytes, Touch touch) = 0;
-  /// The work looks memory up and accesses it between the two. `begin_access` blocks while the work
-  /// is suspended, and a suspension waits for `end_access`.
-  virtual void begin_access() = 0;
-  virtual void end_access() noexcept = 0;
-  /// How long the work's context has been suspended so far, in all.
-  virtual TimePoint suspended_time() const noexcept = 0;
-};
-
-/// One access, from the look-up to the last byte.
-class WorkAccess {
- public:
-  explicit WorkAccess(WorkPlace& place) : place_(place) { place_.begin_access(); }
-  ~WorkAccess() { place_.end_access(); }
-  WorkAccess(const WorkAccess&) = delete;
-  WorkAccess& operator=(const WorkAccess&) = delete;
-
- private:
-  WorkPlace& place_;
-};
-
 /// Performs the work of streams: moves the bytes and computes the duration. The streams' threads
 /// call it without any lock.
 ///

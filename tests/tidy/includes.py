@@ -116,11 +116,16 @@ def edges_are_allowed(tree):
             yield Offence(path, number, f"{own} must not see {other}; it sees {SEES[own]}")
 
 
-def no_circle_of_folders(tree):
-    """Two folders that need each other are one folder. Reports one include of each circle."""
+def no_circles(tree):
+    """Two folders, or two files, that need each other are one. Reports one include of each circle."""
+    for name_of in (_folder, _unit):
+        yield from _circles(tree, name_of)
+
+
+def _circles(tree, name_of):
     edges = {}
     for path, number, quote, name in _includes(tree, "runtime/"):
-        own, other = _folder(path.removeprefix("runtime/")), _folder(name)
+        own, other = name_of(path.removeprefix("runtime/")), name_of(name)
         if quote == '"' and other and other != own:
             edges.setdefault(own, {}).setdefault(other, (path, number))
     reported = set()
@@ -132,12 +137,17 @@ def no_circle_of_folders(tree):
                 yield Offence(path, number, "a circle: " + " -> ".join([own, *circle]))
 
 
+def _unit(path):
+    """A header and its source."""
+    return re.sub(r"\.[hc]pp$", "", path)
+
+
 def _folder(path):
     return path.rpartition("/")[0]
 
 
 def _way(edges, start, end):
-    """The folders from `start` to `end`, both included; none if no include leads there."""
+    """What lies from `start` to `end`, both included; none if no include leads there."""
     ways = {start: [start]}
     waiting = [start]
     while waiting and end not in ways:
@@ -254,6 +264,6 @@ def tests_do_not_sleep(tree):
                 yield Offence(path, number, f"{match.group(0)}: wait for the thing itself")
 
 
-CHECKS = [edges_are_allowed, no_circle_of_folders, own_header_comes_first, placement_is_pure,
+CHECKS = [edges_are_allowed, no_circles, own_header_comes_first, placement_is_pure,
           users_see_public_headers_only, public_headers_are_bare, one_door, c_linkage_only_in_abi,
           threads_only_in_base, one_way_to_release_the_gil, tests_do_not_sleep]

@@ -2,6 +2,7 @@
 // documents the same ones. An invalid value is refused by name; an unknown name is reported with
 // the likely intended one. Method: compares the table, the page and the sources.
 #include "base/environment.hpp"
+#include "base/log.hpp"
 #include "base/printable.hpp"
 
 #include <vma/error.hpp>
