@@ -4,8 +4,7 @@
 #include "bench/samples.hpp"
 
 #include "base/units.hpp"
-#include "lab/trace/trace_sink.hpp"
-#include "lab/trace/trace_source.hpp"
+#include "lab/trace/trace_files.hpp"
 
 #include <benchmark/benchmark.h>
 #include <time.h>

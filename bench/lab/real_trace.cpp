@@ -1,5 +1,6 @@
 #include "bench/lab/real_trace.hpp"
 
+#include "lab/trace/trace_files.hpp"
 #include "lab/experiments/ready_trace.hpp"
 #include "lab/experiments/trace_recipe.hpp"
 

@@ -1,6 +1,7 @@
 // On a simulated machine, a trace is played to its last event, or refused with the number of the
 // first invalid event.
 
+#include "lab/trace/trace_files.hpp"
 #include "bench/ranking/trace_player.hpp"
 
 #include "base/units.hpp"

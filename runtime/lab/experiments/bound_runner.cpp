@@ -1,5 +1,6 @@
 #include "lab/experiments/bound_runner.hpp"
 
+#include "lab/trace/trace_files.hpp"
 #include "lab/bounds/placement_bounds.hpp"
 #include "machine/json_text.hpp"
 

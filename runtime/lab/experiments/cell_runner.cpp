@@ -1,5 +1,6 @@
 #include "lab/experiments/cell_runner.hpp"
 
+#include "lab/trace/trace_files.hpp"
 #include "lab/experiments/experiment_policy.hpp"
 #include "lab/replay/replay.hpp"
 #include "lab/replay/replay_json.hpp"

@@ -4,7 +4,7 @@
 #include "lab/experiments/experiment_cell.hpp"
 #include "lab/experiments/trace_recipe.hpp"
 #include "lab/trace/trace_audit.hpp"
-#include "lab/trace/trace_source.hpp"
+#include "lab/trace/trace_files.hpp"
 
 #include <vma/error.hpp>
 

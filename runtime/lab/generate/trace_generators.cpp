@@ -1,5 +1,6 @@
 #include "lab/generate/trace_generators.hpp"
 
+#include "lab/trace/trace_files.hpp"
 #include "lab/generate/expert_routing.hpp"
 #include "lab/generate/phase_change.hpp"
 #include "lab/generate/pipeline.hpp"

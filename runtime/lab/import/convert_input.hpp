@@ -1,7 +1,7 @@
 #pragma once
 
 #include "lab/generate/trace_parameters.hpp"
-#include "lab/trace/bad_lines.hpp"
+#include "lab/trace/line_reader.hpp"
 
 #include <cstdint>
 #include <string>

@@ -1,6 +1,5 @@
 #pragma once
 
-#include "lab/trace/bad_lines.hpp"
 #include "lab/trace/line_reader.hpp"
 
 #include "machine/json_reader.hpp"

@@ -9,7 +9,7 @@
 #include "lab/import/recording_uses.hpp"
 #include "lab/import/vidur.hpp"
 #include "lab/import/vscsi.hpp"
-#include "lab/trace/trace_source.hpp"
+#include "lab/trace/trace_files.hpp"
 
 #include <vma/error.hpp>
 

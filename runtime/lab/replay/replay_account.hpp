@@ -7,7 +7,6 @@
 #include "lab/replay/replay_report.hpp"
 #include "lab/replay/replay_windows.hpp"
 #include "lab/trace/trace_event.hpp"
-#include "lab/trace/trace_tags.hpp"
 
 #include <vma/snapshot.hpp>
 

@@ -7,7 +7,6 @@
 #include "lab/replay/replay_options.hpp"
 #include "lab/replay/replay_scheduler.hpp"
 #include "lab/trace/trace_event.hpp"
-#include "lab/trace/trace_tags.hpp"
 
 #include <vma/snapshot.hpp>
 

@@ -2,7 +2,7 @@
 
 #include "lab/trace/trace_audit.hpp"
 #include "lab/trace/trace_sink.hpp"
-#include "lab/trace/trace_tags.hpp"
+#include "lab/trace/trace_event.hpp"
 
 #include <cstdint>
 #include <queue>

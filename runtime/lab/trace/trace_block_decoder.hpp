@@ -2,7 +2,6 @@
 
 #include "lab/trace/binary_trace_format.hpp"
 #include "lab/trace/trace_event.hpp"
-#include "lab/trace/trace_tags.hpp"
 
 #include <cstddef>
 #include <cstdint>

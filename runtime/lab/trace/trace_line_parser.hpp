@@ -1,7 +1,6 @@
 #pragma once
 
 #include "lab/trace/trace_event.hpp"
-#include "lab/trace/trace_tags.hpp"
 
 #include <memory>
 #include <span>

@@ -1,20 +1,10 @@
 #include "lab/trace/trace_sink.hpp"
 
-#include "lab/trace/binary_trace_writer.hpp"
-#include "lab/trace/json_trace_writer.hpp"
-
 #include <vma/error.hpp>
 
 #include <fmt/format.h>
 
 namespace vma {
-
-std::unique_ptr<TraceSink> create_trace(const std::string& path, const TraceHeader& header) {
-  if (path.ends_with(".jsonl")) return std::make_unique<JsonTraceWriter>(path, header);
-  if (path.ends_with(".vtrace")) return std::make_unique<BinaryTraceWriter>(path, header);
-  throw Error(ErrorKind::invalid_argument, "create_trace",
-              fmt::format("{}: must end in .jsonl or .vtrace", path));
-}
 
 WholeFile::Terms trace_file_terms() {
   return {.call = "create_trace",

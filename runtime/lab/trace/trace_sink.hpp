@@ -3,9 +3,7 @@
 #include "base/whole_file.hpp"
 #include "lab/trace/trace_event.hpp"
 #include "lab/trace/trace_header.hpp"
-#include "lab/trace/trace_tags.hpp"
 
-#include <memory>
 #include <span>
 #include <string>
 
@@ -23,10 +21,6 @@ class TraceSink {
   /// Completes the trace. Without it, the file keeps its previous contents. Throws like `write`.
   virtual void finish() = 0;
 };
-
-/// The extension selects the format: `.jsonl`, or `.vtrace` for the binary one. Throws:
-/// Error{invalid_argument} for another extension, or a file that cannot be created.
-std::unique_ptr<TraceSink> create_trace(const std::string& path, const TraceHeader& header);
 
 /// For the files of traces: a file that cannot be created is an invalid argument.
 WholeFile::Terms trace_file_terms();

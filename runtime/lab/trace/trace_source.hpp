@@ -1,14 +1,11 @@
 #pragma once
 
-#include "lab/trace/bad_lines.hpp"
+#include "lab/trace/line_reader.hpp"
 #include "lab/trace/trace_event.hpp"
 #include "lab/trace/trace_header.hpp"
-#include "lab/trace/trace_tags.hpp"
 
 #include <cstddef>
-#include <memory>
 #include <span>
-#include <string>
 
 namespace vma {
 
@@ -34,10 +31,5 @@ class TraceSource {
   TraceHeader header_;
   TraceTags tags_;
 };
-
-/// Opens a trace. Its first bytes tell the format: binary, or JSON lines, possibly compressed.
-/// Throws: Error{invalid_argument}.
-std::unique_ptr<TraceSource> open_trace(const std::string& path,
-                                        std::uint64_t bad_lines_max = BadLines::count_max);
 
 }  // namespace vma

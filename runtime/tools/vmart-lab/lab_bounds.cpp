@@ -1,5 +1,6 @@
 #include "tools/vmart-lab/lab_bounds.hpp"
 
+#include "lab/trace/trace_files.hpp"
 #include "base/units.hpp"
 #include "lab/bounds/placement_bounds.hpp"
 #include "lab/bounds/program/lp_writer.hpp"

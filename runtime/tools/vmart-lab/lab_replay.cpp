@@ -1,5 +1,6 @@
 #include "tools/vmart-lab/lab_replay.hpp"
 
+#include "lab/trace/trace_files.hpp"
 #include "base/units.hpp"
 #include "costs/calibration_file.hpp"
 #include "lab/fidelity/recorded_machine.hpp"

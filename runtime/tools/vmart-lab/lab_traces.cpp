@@ -1,7 +1,7 @@
 #include "tools/vmart-lab/lab_traces.hpp"
 
 #include "base/units.hpp"
-#include "lab/trace/trace_source.hpp"
+#include "lab/trace/trace_files.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

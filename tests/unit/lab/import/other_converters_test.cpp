@@ -1,6 +1,7 @@
 // Goal: training kernels, locality statistics and our own traces are converted as the converters'
 // headers promise.
 
+#include "lab/trace/trace_files.hpp"
 #include "unit/lab/import/convert_rig.hpp"
 #include "unit/lab/trace/loop_races.hpp"
 

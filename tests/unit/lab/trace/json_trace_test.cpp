@@ -1,6 +1,7 @@
 // Goal: a trace of JSON lines reads back as it was written; invalid lines are counted and named,
 // and too many of them are an error.
 
+#include "lab/trace/trace_files.hpp"
 #include "support/test_run.hpp"
 #include "unit/lab/trace/trace_rig.hpp"
 

@@ -1,5 +1,7 @@
 #include "unit/lab/trace/trace_rig.hpp"
 
+#include "lab/trace/trace_files.hpp"
+
 #include <vma/error.hpp>
 
 #include <fstream>

@@ -1,4 +1,8 @@
-#include "lab/trace/json_trace_writer.hpp"
+#include "lab/trace/json_trace.hpp"
+
+#include "base/whole_file.hpp"
+#include "lab/trace/line_reader.hpp"
+#include "lab/trace/trace_line_parser.hpp"
 
 #include <vma/error.hpp>
 
@@ -9,9 +13,89 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
 
 namespace vma {
 namespace {
+
+class JsonTraceReader final : public TraceSource {
+ public:
+  JsonTraceReader(const std::string& path, std::uint64_t bad_lines_max);
+
+  std::span<const TraceEvent> next() override;
+  const BadLines* bad_lines() const noexcept override { return &bad_; }
+
+ private:
+  bool read_line(std::string_view line, TraceEvent& event);
+  void read_header();
+
+  LineReader lines_;
+  BadLines bad_;
+  TraceLineParser parser_;
+  std::vector<TraceEvent> batch_;
+  std::string first_;  // The first line, if it is not a header.
+  bool has_first_ = false;
+  std::span<const TraceEvent> after_;  // Those of the last line that were not returned yet.
+  Time time_{0};                       // Time of the last event.
+};
+
+JsonTraceReader::JsonTraceReader(const std::string& path, std::uint64_t bad_lines_max)
+    : lines_(path), bad_(path, bad_lines_max), batch_(batch_max) {
+  read_header();
+}
+
+void JsonTraceReader::read_header() {
+  const std::optional<std::string_view> line = lines_.next();
+  if (!line) return;
+  if (is_trace_header(*line)) {
+    header_ = read_trace_header(*line, fmt::format("{}: line 1", lines_.path()));
+    return;
+  }
+  first_ = *line;
+  has_first_ = true;
+}
+
+bool JsonTraceReader::read_line(std::string_view line, TraceEvent& event) {
+  if (lines_.cut()) {
+    bad_.add(lines_.line(), fmt::format("is longer than {} bytes", LineReader::line_bytes_max));
+    return false;
+  }
+  if (line.find_first_not_of(" \t") == std::string_view::npos) return false;
+  if (!parser_.parse(line, event, tags_)) {
+    bad_.add(lines_.line(), parser_.reason());
+    return false;
+  }
+  if (event.time < time_) {
+    bad_.add(lines_.line(), fmt::format("time_ns: {} is before {}, the time of the previous event",
+                                        event.time.count(), time_.count()));
+    return false;
+  }
+  time_ = event.time;
+  after_ = parser_.after();
+  return true;
+}
+
+std::span<const TraceEvent> JsonTraceReader::next() {
+  std::size_t count = 0;
+  if (has_first_) {
+    has_first_ = false;
+    if (read_line(first_, batch_[count])) ++count;
+  }
+  while (count < batch_max) {
+    if (!after_.empty()) {
+      batch_[count++] = after_.front();
+      after_ = after_.subspan(1);
+      continue;
+    }
+    const std::optional<std::string_view> line = lines_.next();
+    if (!line) break;
+    if (read_line(*line, batch_[count])) ++count;
+  }
+  return {batch_.data(), count};
+}
 
 constexpr std::size_t flush_bytes = 64 * 1024;
 
@@ -63,7 +147,28 @@ void add_task(const TraceEvent& event, boost::json::object& line) {
   if (event.at.is_set()) line["device"] = event.at.location().ordinal;
 }
 
-}  // namespace
+class JsonTraceWriter final : public TraceSink {
+ public:
+  JsonTraceWriter(const std::string& path, const TraceHeader& header);
+
+  void write(std::span<const TraceEvent> events, const TraceTags& tags) override;
+  void finish() override;
+
+ private:
+  void add(const TraceEvent& event, const TraceTags& tags);
+  void add_after(const TraceEvent& event);
+  void end_task();
+  void flush();
+
+  std::string path_;
+  WholeFile file_;
+  std::string text_;
+  Time time_{0};
+  std::uint32_t task_ = 0;  // Its line is not complete yet; 0 if there is none.
+  Time task_time_{0};
+  bool in_list_ = false;  // Of its predecessors.
+  unsigned version_ = trace_version_first;
+};
 
 JsonTraceWriter::JsonTraceWriter(const std::string& path, const TraceHeader& header)
     : path_(path), file_(path, trace_file_terms()), text_(write_trace_header(header) + "\n") {}
@@ -150,6 +255,16 @@ void JsonTraceWriter::finish() {
   flush();
   if (version_ > trace_version_first) file_.rewrite_begin(trace_header_begin(version_));
   file_.become(path_);
+}
+
+}  // namespace
+
+std::unique_ptr<TraceSource> read_json_trace(const std::string& path, std::uint64_t bad_lines_max) {
+  return std::make_unique<JsonTraceReader>(path, bad_lines_max);
+}
+
+std::unique_ptr<TraceSink> write_json_trace(const std::string& path, const TraceHeader& header) {
+  return std::make_unique<JsonTraceWriter>(path, header);
 }
 
 }  // namespace vma

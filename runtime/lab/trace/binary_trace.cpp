@@ -1,5 +1,9 @@
-#include "lab/trace/binary_trace_writer.hpp"
+#include "lab/trace/binary_trace.hpp"
 
+#include "base/whole_file.hpp"
+#include "lab/trace/binary_trace_format.hpp"
+#include "lab/trace/trace_block_decoder.hpp"
+#include "recording/block_file.hpp"
 #include "recording/byte_order.hpp"
 
 #include <vma/error.hpp>
@@ -7,18 +11,146 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
+#include <cstdint>
 #include <cstring>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
 
 namespace vma {
-
 namespace {
+
+class BinaryTraceReader final : public TraceSource {
+ public:
+  explicit BinaryTraceReader(std::string path);
+
+  std::span<const TraceEvent> next() override;
+
+ private:
+  bool next_block();
+  void end(std::span<const std::uint8_t> payload);
+
+  BlockFileReader file_;
+  std::uint64_t at_ = 0;     // Offset of the next block.
+  std::uint64_t block_ = 0;  // Offset of the current block.
+  std::uint32_t block_events_ = 0, block_found_ = 0;
+  std::uint64_t blocks_ = 0, events_ = 0;  // Read so far.
+  TraceBlockDecoder decoder_;              // Of the block that `file_` has read last.
+  std::vector<TraceEvent> batch_;
+  Time time_{0};  // Time of the last event.
+  bool ended_ = false;
+};
+
+BinaryTraceReader::BinaryTraceReader(std::string path)
+    : file_(std::move(path), trace_file, TraceBlockDecoder::padding_bytes),
+      at_(file_.first_block()),
+      batch_(batch_max) {
+  header_ = read_trace_header(file_.json(), file_.path());
+}
+
+/// Reads the block at the current position. Returns false at a valid end of the trace.
+bool BinaryTraceReader::next_block() {
+  using Fault = BlockFileReader::Fault;
+  block_ = at_;
+  const BlockFileReader::Block read = file_.read_block(block_);
+  if (read.fault == Fault::no_head) {
+    file_.refuse(block_, "the file has no end marker; its writer was interrupted");
+  }
+  const bool last = read.marker == trace_end;
+  if (!last && read.marker != trace_block) file_.refuse(block_, "expected a block");
+  if (read.fault == Fault::length) {
+    file_.refuse(block_ + 4, fmt::format("claims a block of {} bytes", read.bytes));
+  }
+  if (read.fault == Fault::torn) file_.refuse(block_, "the file ends within a block");
+  if (read.fault == Fault::checksum) file_.refuse(block_ + 12, "a block's checksum is wrong");
+  at_ = read.end;
+  if (last) return end(read.payload), false;
+  block_events_ = read.records;
+  block_found_ = 0;
+  decoder_ = TraceBlockDecoder(read.payload);
+  ++blocks_;
+  return true;
+}
+
+/// The payload of the last block is the number of blocks and the number of events.
+void BinaryTraceReader::end(std::span<const std::uint8_t> payload) {
+  std::array<std::uint8_t, 2 * varint_bytes_max> expected{};
+  std::uint8_t* at = put_varint(expected.data(), blocks_);
+  at = put_varint(at, events_);
+  if (!std::equal(payload.begin(), payload.end(), expected.data(), at)) {
+    file_.refuse(block_, fmt::format("the end marker does not match {} blocks and {} events",
+                                     blocks_, events_));
+  }
+  if (at_ != file_.size_bytes()) file_.refuse(at_, "data follows the end");
+}
+
+std::span<const TraceEvent> BinaryTraceReader::next() {
+  while (!ended_) {
+    const std::size_t count = decoder_.next(batch_, tags_);
+    const std::uint64_t here = block_ + block_head_bytes + decoder_.offset();
+    if (decoder_.trouble() != nullptr) file_.refuse(here, decoder_.trouble());
+    if (count > 0) {
+      for (std::size_t event = 0; event < count; ++event) {
+        if (batch_[event].time < time_)
+          file_.refuse(block_, "an event is earlier than the previous one");
+        time_ = batch_[event].time;
+      }
+      block_found_ += static_cast<std::uint32_t>(count);
+      events_ += count;
+      return {batch_.data(), count};
+    }
+    if (block_found_ != block_events_) {
+      file_.refuse(block_ + 8,
+                   fmt::format("a block holds {} events, not {}", block_found_, block_events_));
+    }
+    ended_ = !next_block();
+  }
+  return {};
+}
+
+class BinaryTraceWriter final : public TraceSink {
+ public:
+  BinaryTraceWriter(const std::string& path, const TraceHeader& header);
+
+  void write(std::span<const TraceEvent> events, const TraceTags& tags) override;
+  void finish() override;
+
+ private:
+  std::vector<std::uint8_t> header_bytes(unsigned version) const;
+  void add(const TraceEvent& event, const TraceTags& tags);
+  void add_access(const TraceEvent& event);
+  void add_allocation(const TraceEvent& event, const TraceTags& tags);
+  void add_hint(const TraceEvent& event);
+  void add_task(const TraceEvent& event, const TraceTags& tags);
+  /// `kind`, and whether it waits for a task.
+  static unsigned first_of(const TraceEvent& event);
+  void put_after_task(const TraceEvent& event);
+  void put_time(unsigned first, Time time);
+  void put(std::uint64_t value);
+  void put_tag(TagId tag, const TraceTags& tags);
+  void end_block();
+  void write_block(const BlockMarker& marker);
+
+  std::string path_;
+  TraceHeader header_;
+  WholeFile file_;
+  std::vector<std::uint8_t> payload_;
+  std::uint8_t* at_ = nullptr;  // The next byte of `payload_`.
+  std::uint32_t events_ = 0;    // In the current block.
+  std::uint64_t events_before_ = 0, blocks_ = 0;
+  TraceDifferences last_;
+  std::unordered_map<TagId, std::uint32_t> block_tags_;  // Their numbers in the current block.
+  Time time_{0};
+  unsigned version_ = trace_version_first;
+};
 
 std::string_view text_of(std::span<const std::uint8_t> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
-
-}  // namespace
 
 static_assert(trace_block_payload_bytes + trace_record_bytes_max + TraceTags::text_bytes_max <
                   trace_file.payload_bytes_max,
@@ -230,6 +362,16 @@ void BinaryTraceWriter::finish() {
                 path_ + ": a binary trace with tasks or hints needs a file, not a pipe");
   }
   file_.become(path_);
+}
+
+}  // namespace
+
+std::unique_ptr<TraceSource> read_binary_trace(const std::string& path) {
+  return std::make_unique<BinaryTraceReader>(path);
+}
+
+std::unique_ptr<TraceSink> write_binary_trace(const std::string& path, const TraceHeader& header) {
+  return std::make_unique<BinaryTraceWriter>(path, header);
 }
 
 }  // namespace vma

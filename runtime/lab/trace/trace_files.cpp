@@ -1,10 +1,12 @@
-#include "lab/trace/trace_source.hpp"
+#include "lab/trace/trace_files.hpp"
 
+#include "lab/trace/binary_trace.hpp"
 #include "lab/trace/binary_trace_format.hpp"
-#include "lab/trace/binary_trace_reader.hpp"
-#include "lab/trace/json_trace_reader.hpp"
+#include "lab/trace/json_trace.hpp"
 
 #include <vma/error.hpp>
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
@@ -24,8 +26,15 @@ std::unique_ptr<TraceSource> open_trace(const std::string& path, std::uint64_t b
   const bool binary = std::equal(
       begin.begin(), begin.end(), trace_file.magic.begin(),
       [](char read, std::uint8_t magic) { return static_cast<std::uint8_t>(read) == magic; });
-  if (binary) return std::make_unique<BinaryTraceReader>(path);
-  return std::make_unique<JsonTraceReader>(path, bad_lines_max);
+  if (binary) return read_binary_trace(path);
+  return read_json_trace(path, bad_lines_max);
+}
+
+std::unique_ptr<TraceSink> create_trace(const std::string& path, const TraceHeader& header) {
+  if (path.ends_with(".jsonl")) return write_json_trace(path, header);
+  if (path.ends_with(".vtrace")) return write_binary_trace(path, header);
+  throw Error(ErrorKind::invalid_argument, "create_trace",
+              fmt::format("{}: must end in .jsonl or .vtrace", path));
 }
 
 }  // namespace vma

@@ -1,0 +1,21 @@
+#pragma once
+
+#include "lab/trace/trace_sink.hpp"
+#include "lab/trace/trace_source.hpp"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace vma {
+
+/// Opens a trace. Its first bytes tell the format: binary, or JSON lines, possibly compressed.
+/// Throws: Error{invalid_argument}.
+std::unique_ptr<TraceSource> open_trace(const std::string& path,
+                                        std::uint64_t bad_lines_max = BadLines::count_max);
+
+/// The extension selects the format: `.jsonl`, or `.vtrace` for the binary one. Throws:
+/// Error{invalid_argument} for another extension, or a file that cannot be created.
+std::unique_ptr<TraceSink> create_trace(const std::string& path, const TraceHeader& header);
+
+}  // namespace vma
