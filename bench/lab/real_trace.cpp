@@ -2,7 +2,6 @@
 
 #include "lab/trace/trace_files.hpp"
 #include "lab/experiments/ready_trace.hpp"
-#include "lab/experiments/trace_recipe.hpp"
 
 #include <unistd.h>
 

@@ -1,10 +1,14 @@
 #pragma once
 
-#include "lab/experiments/experiment_cell.hpp"
+#include "lab/experiments/experiment.hpp"
 #include "lab/experiments/ready_trace.hpp"
+#include "lab/replay/replay_machine.hpp"
+#include "lab/trace/trace_audit.hpp"
 
 #include <boost/json/object.hpp>
 
+#include <cstddef>
+#include <cstdint>
 #include <map>
 #include <string>
 #include <string_view>
@@ -39,11 +43,20 @@ class ExperimentInputs {
   std::map<std::string, std::string> library_sums_;  // Keyed by policy.
 };
 
-/// The version of this program; another one may produce other results from the same inputs.
-std::string_view program_version();
+inline constexpr double hbm_share_min = 0.001;
+inline constexpr double hbm_share_max = 64;
+/// Minimum capacity of each GPU, in chunks of the trace's largest size.
+inline constexpr std::uint64_t hbm_chunks_min = 4;
 
-/// Throws: Error{invalid_argument} with the file and what differs.
-void require_same_inputs(const boost::json::object& wanted, const boost::json::object& known,
-                         const std::string& file);
+/// The HBM of each of `gpus` GPUs such that all together have `share` of the trace's peak of live
+/// bytes: a whole number of chunks, at least `hbm_chunks_min`. Requires: `share` is between the
+/// bounds above. `chunk_bytes` is the replay's chunk size for objects without one in the trace.
+std::uint64_t hbm_of_share(double share, const TraceRoom& room, std::uint64_t chunk_bytes,
+                           std::size_t gpus);
+
+/// Limits the capacity of each GPU to `hbm_of_share`. Returns the resulting capacity of the largest
+/// GPU.
+std::uint64_t share_hbm(ReplayMachine& machine, double share, const TraceRoom& room,
+                        std::uint64_t chunk_bytes);
 
 }  // namespace vma

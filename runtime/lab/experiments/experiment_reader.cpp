@@ -1,8 +1,8 @@
 #include "lab/experiments/experiment_reader.hpp"
 
 #include "base/units.hpp"
-#include "lab/experiments/experiment_policy.hpp"
-#include "lab/experiments/hbm_share.hpp"
+#include "lab/experiments/experiment.hpp"
+#include "lab/experiments/experiment_inputs.hpp"
 #include "lab/experiments/sweep.hpp"
 #include "lab/generate/trace_generators.hpp"
 #include "lab/import/trace_formats.hpp"

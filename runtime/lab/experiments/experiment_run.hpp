@@ -2,7 +2,6 @@
 
 #include "base/executor.hpp"
 #include "base/mutex.hpp"
-#include "lab/experiments/bound_runner.hpp"
 #include "lab/experiments/cell_runner.hpp"
 #include "lab/experiments/job_pool.hpp"
 #include "lab/experiments/result_folder.hpp"

@@ -2,14 +2,23 @@
 
 #include <vma/error.hpp>
 
+#include <boost/math/distributions/students_t.hpp>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <charconv>
+#include <cmath>
+#include <numeric>
 #include <system_error>
 
 namespace vma {
 namespace {
+
+constexpr double confidence = 0.95;
+
+std::string text_of(const std::optional<double>& value) {
+  return value ? fmt::format("{}", *value) : std::string();
+}
 
 std::string line_of(const std::vector<std::string>& fields) {
   std::vector<std::string> written;
@@ -30,6 +39,52 @@ SeedSummary::Values values_of(const CellFile& result) {
 }
 
 }  // namespace
+
+SeedSpread spread_of(std::span<const double> values) {
+  SeedSpread spread;
+  spread.count = values.size();
+  if (values.empty()) return spread;
+  const double count = static_cast<double>(values.size());
+  const double mean = std::accumulate(values.begin(), values.end(), 0.0) / count;
+  spread.mean = mean;
+  if (values.size() < 2) return spread;
+  double squares = 0;
+  for (const double value : values) squares += (value - mean) * (value - mean);
+  spread.standard_deviation = std::sqrt(squares / (count - 1));
+  const boost::math::students_t distribution(count - 1);
+  spread.half_width = boost::math::quantile(distribution, (1 + confidence) / 2) *
+                      *spread.standard_deviation / std::sqrt(count);
+  return spread;
+}
+
+void SeedSummary::add(const Key& key, const Values& values) {
+  const auto [known, is_new] = numbers_.try_emplace(key, rows_.size());
+  if (is_new) rows_.push_back({key, 0, {}});
+  Row& row = rows_[known->second];
+  ++row.seeds;
+  for (std::size_t i = 0; i < values.size(); ++i)
+    if (values[i]) row.values[i].push_back(*values[i]);
+}
+
+std::vector<std::vector<std::string>> SeedSummary::lines() const {
+  std::vector<std::string> names{"machine", "trace", "policy", "router", "seeds"};
+  for (const char* const figure : figures) {
+    for (const char* const what : {"mean", "half_width", "n"})
+      names.push_back(fmt::format("{}_{}", figure, what));
+  }
+  std::vector<std::vector<std::string>> lines{names};
+  for (const Row& row : rows_) {
+    std::vector<std::string> line{row.key.machine, row.key.trace, row.key.policy, row.key.router,
+                                  fmt::format("{}", row.seeds)};
+    for (const std::vector<double>& values : row.values) {
+      const SeedSpread spread = spread_of(values);
+      line.insert(line.end(), {text_of(spread.mean), text_of(spread.half_width),
+                               fmt::format("{}", spread.count)});
+    }
+    lines.push_back(std::move(line));
+  }
+  return lines;
+}
 
 std::string csv_field(std::string_view text) {
   if (text.find_first_of(",\"\r\n") == std::string_view::npos) return std::string(text);

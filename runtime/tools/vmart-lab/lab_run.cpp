@@ -2,7 +2,7 @@
 
 #include "lab/experiments/experiment_reader.hpp"
 #include "lab/experiments/experiment_run.hpp"
-#include "lab/experiments/trace_recipe.hpp"
+#include "lab/experiments/ready_trace.hpp"
 #include "tools/vmart-lab/report_start.hpp"
 #include "tools/vmart-lab/run_progress.hpp"
 

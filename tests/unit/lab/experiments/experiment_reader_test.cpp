@@ -1,6 +1,6 @@
 // Goal: an experiment's file expands to the right cells, and errors in it are refused with clear
 // messages.
-#include "lab/experiments/experiment_cell.hpp"
+#include "lab/experiments/experiment.hpp"
 #include "lab/experiments/experiment_reader.hpp"
 #include "unit/lab/trace/trace_rig.hpp"
 

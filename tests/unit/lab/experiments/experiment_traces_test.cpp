@@ -1,7 +1,7 @@
 // Goal: a trace in a folder of results equals the one that would be made now; otherwise the folder
 // is refused or the trace is made again, before any cell runs.
 #include "lab/experiments/experiment_reader.hpp"
-#include "lab/experiments/trace_recipe.hpp"
+#include "lab/experiments/ready_trace.hpp"
 #include "unit/lab/experiments/experiment_rig.hpp"
 #include "unit/lab/trace/trace_rig.hpp"
 

@@ -1,6 +1,6 @@
 // Goal: HBM can be given as a share of a trace's live bytes. The bytes are right, and results,
 // bounds and the inputs that identify finished cells use them.
-#include "lab/experiments/hbm_share.hpp"
+#include "lab/experiments/experiment_inputs.hpp"
 
 #include "machine/json_text.hpp"
 #include "machine/machine_file.hpp"

@@ -2,9 +2,7 @@
 // distribution come from the usual tables: t(0.975) is 12.706 with 1 degree of freedom, 2.776 with
 // 4.
 
-#include "lab/experiments/seed_spread.hpp"
-
-#include "lab/experiments/seed_summary.hpp"
+#include "lab/experiments/results_table.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,8 @@
-#include "lab/experiments/experiment_cell.hpp"
+#include "lab/experiments/experiment.hpp"
 
-#include "lab/experiments/content_sum.hpp"
+#include "lab/experiments/recorded_inputs.hpp"
 #include "lab/replay/replay_inputs.hpp"
+#include "scheduling/policy_library.hpp"
 
 #include <vma/error.hpp>
 
@@ -11,6 +12,7 @@
 #include <algorithm>
 #include <chrono>
 #include <optional>
+#include <utility>
 
 namespace vma {
 namespace {
@@ -50,6 +52,14 @@ std::string id_of(const Experiment& experiment, const ExperimentCell& cell) {
 }
 
 }  // namespace
+
+std::unique_ptr<Policy> make_policy(const Experiment& experiment, const std::string& text) {
+  const auto library = experiment.libraries.find(text);
+  if (library == experiment.libraries.end()) return load_policy(text);
+  PolicyText split = split_policy_text(text);
+  split.path = library->second;
+  return load_library_policy(split);
+}
 
 std::string_view to_string(ExperimentTrace::Origin origin) noexcept {
   switch (origin) {
