@@ -2,7 +2,7 @@
 
 #include "lab/fidelity/place_books.hpp"
 #include "lab/import/recording_records.hpp"
-#include "lab/import/recording_uses.hpp"
+#include "lab/import/trace_formats.hpp"
 
 #include <vma/error.hpp>
 
@@ -119,10 +119,11 @@ void read_run(const std::string& path, std::uint64_t bad_records_max, RecordedRu
   read_records(path, finder);
   if (run.header.file != run.header.first_file)
     refuse(path, fmt::format("continues the file with number {}", run.header.first_file));
-  const TraceValues values(recording_parameters, {});
+  const TraceFormat format = recording_format();
+  const TraceValues values(format.parameters, {});
   BadLines bad(path, bad_records_max);
   EventOrder order(run.trace);
-  convert_recording({path, values, 0, bad}, order);
+  format.convert({path, values, 0, bad}, order);
   order.finish();
   run.bad_records = bad.count();
   rename_places(run);

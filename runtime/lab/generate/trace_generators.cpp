@@ -1,13 +1,6 @@
 #include "lab/generate/trace_generators.hpp"
 
 #include "lab/trace/trace_files.hpp"
-#include "lab/generate/expert_routing.hpp"
-#include "lab/generate/phase_change.hpp"
-#include "lab/generate/pipeline.hpp"
-#include "lab/generate/producer_consumer.hpp"
-#include "lab/generate/rebalance.hpp"
-#include "lab/generate/serving.hpp"
-#include "lab/generate/zipf_drift.hpp"
 
 #include <vma/error.hpp>
 
@@ -17,25 +10,19 @@
 #include <array>
 
 namespace vma {
+
+std::span<const TraceGenerator> trace_generators() {
+  static const std::array all{moe_generator(),       phase_change_generator(),
+                              pipeline_generator(),  producer_consumer_generator(),
+                              rebalance_generator(), serving_generator(),
+                              zipf_drift_generator()};
+  return all;
+}
+
 namespace {
 
-const std::array generators{
-    TraceGenerator{"moe", "mixture of experts: GPUs choose a few experts per token", moe_parameters,
-                   generate_moe},
-    TraceGenerator{"phase-change", "working sets that change in each phase",
-                   phase_change_parameters, generate_phase_change},
-    TraceGenerator{"pipeline", "training of a model whose stages are on several GPUs",
-                   pipeline_parameters, generate_pipeline},
-    TraceGenerator{"producer-consumer", "pairs of GPUs that pass buffers on",
-                   producer_consumer_parameters, generate_producer_consumer},
-    TraceGenerator{"rebalance", "blocks that circulate among the GPUs, as in the example",
-                   rebalance_parameters, generate_rebalance},
-    TraceGenerator{"serving", "a language model's weights and the KV caches of its requests",
-                   serving_parameters, generate_serving},
-    TraceGenerator{"zipf-drift", "a few hot objects that change over time", zipf_drift_parameters,
-                   generate_zipf_drift}};
-
 const TraceGenerator& generator_of(const std::string& name) {
+  const std::span<const TraceGenerator> generators = trace_generators();
   const auto found = std::find_if(generators.begin(), generators.end(),
                                   [&](const TraceGenerator& one) { return one.name == name; });
   if (found != generators.end()) return *found;
@@ -48,10 +35,6 @@ const TraceGenerator& generator_of(const std::string& name) {
 }
 
 }  // namespace
-
-std::span<const TraceGenerator> trace_generators() {
-  return generators;
-}
 
 std::string how_made(const GenerateOptions& options) {
   const TraceValues values(generator_of(options.name).parameters, options.values);

@@ -39,4 +39,13 @@ std::string how_made(const GenerateOptions& options);
 /// if the output cannot be written.
 TraceAudit generate_trace(const GenerateOptions& options);
 
+// The generators, one a file.
+TraceGenerator moe_generator();
+TraceGenerator phase_change_generator();
+TraceGenerator pipeline_generator();
+TraceGenerator producer_consumer_generator();
+TraceGenerator rebalance_generator();
+TraceGenerator serving_generator();
+TraceGenerator zipf_drift_generator();
+
 }  // namespace vma

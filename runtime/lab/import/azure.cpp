@@ -1,13 +1,21 @@
-#include "lab/import/azure.hpp"
+#include "lab/import/trace_formats.hpp"
 
 #include "lab/import/input_lines.hpp"
+#include "lab/import/kv_request.hpp"
+#include "lab/trace/event_order.hpp"
 
+#include <array>
 #include <chrono>
 #include <optional>
 #include <string_view>
 
 namespace vma {
 namespace {
+
+constexpr std::array azure_parameters{
+    requests_parameter, token_bytes_parameter,  token_time_parameter,
+    prefill_parameter,  closed_parameter,       grow_parameter,
+    weights_parameter,  serving_gpus_parameter, hints_parameter};
 
 constexpr std::string_view header = "TIMESTAMP,ContextTokens,GeneratedTokens";
 
@@ -40,8 +48,12 @@ Time time_of(std::string_view text) {
   return time + Time(static_cast<std::int64_t>(fraction));
 }
 
-}  // namespace
-
+/// Azure's LLM inference traces: TIMESTAMP,ContextTokens,GeneratedTokens, one request per line.
+///
+/// Each request is a `KvRequest`. Its line number, not counting the header, is its number.
+/// It starts at its time stamp, relative to the first request. Requests share nothing, since the
+/// file does not say what they have in common. A request earlier than the previous one is a bad
+/// line.
 void convert_azure(const ConvertInput& input, EventOrder& order) {
   KvRequests requests(order, input.values);
   std::optional<Time> first;
@@ -64,6 +76,17 @@ void convert_azure(const ConvertInput& input, EventOrder& order) {
         order.advance(request.start);
         requests.add(request);
       });
+}
+
+}  // namespace
+
+TraceFormat azure_format() {
+  return {"azure",
+          "Azure LLM inference requests: AzureLLMInferenceTrace_*.csv",
+          "Azure/AzurePublicDataset (Patel et al., Splitwise, ISCA 2024)",
+          "CC-BY-4.0",
+          azure_parameters,
+          convert_azure};
 }
 
 }  // namespace vma

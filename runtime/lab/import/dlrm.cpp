@@ -1,11 +1,13 @@
-#include "lab/import/dlrm.hpp"
+#include "lab/import/trace_formats.hpp"
 
 #include "lab/generate/trace_random.hpp"
 #include "lab/import/input_lines.hpp"
+#include "lab/trace/event_order.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <string_view>
@@ -13,6 +15,16 @@
 
 namespace vma {
 namespace {
+
+constexpr std::array dlrm_parameters{
+    TraceParameter{"section", 0, 0, 1e6, "which histogram of the file"},
+    TraceParameter{"lookups", 1e7, 1, 1e12, "look-ups a batch"},
+    TraceParameter{"row_bytes", 512, 1, 1 << 20, "size of an embedding row"},
+    TraceParameter{"object_bytes", 2 << 20, 1 << 12, 1e12, "size of an object"},
+    TraceParameter{"grouped", 1, 0, 1, "1: rows are sorted by look-ups; 0: mixed"},
+    TraceParameter{"batches", 100, 1, 1e9, "batches"},
+    TraceParameter{"batch_us", 100'000, 1, 1e12, "time between batches"},
+    TraceParameter{"tasks", 8, 1, 10'000, "parts of a batch, one per device"}};
 
 constexpr double rows_max = 1e11;
 constexpr double objects_max = 1e7;
@@ -125,8 +137,17 @@ TraceEvent event_of(TraceEventKind kind, Time time, std::uint64_t object, std::u
   return event;
 }
 
-}  // namespace
-
+/// Locality statistics of Meta's DLRM data sets: for each class of embedding rows with similar
+/// look-up counts in a batch, its share of all look-ups ("Ratio of index distribution").
+///
+/// The file contains histograms, not look-ups, so the converter samples them. It scales one section
+/// of the file ("section", counted from 0) to "lookups" look-ups per batch: each class gets as many
+/// rows as its share of look-ups requires if each row is looked up as often as the middle of the
+/// class. Rows of "row_bytes" are consecutive in objects of "object_bytes" tagged "rows", starting
+/// with the most frequent classes; with "grouped" 0 they are mixed, and all objects are used alike.
+/// Each batch is split into "tasks". Each task reads each object once, in full, with far less than
+/// one pass, so that the bytes match the sampled number of look-ups. That number has a Poisson
+/// distribution and depends on the seed.
 void convert_dlrm(const ConvertInput& input, EventOrder& order) {
   const TraceValues& values = input.values;
   const std::vector<double> objects = lookups_of_objects(input);
@@ -160,6 +181,17 @@ void convert_dlrm(const ConvertInput& input, EventOrder& order) {
   for (std::size_t object = 0; object < objects.size(); ++object) {
     order.add(event_of(TraceEventKind::free, now, object, 0));
   }
+}
+
+}  // namespace
+
+TraceFormat dlrm_format() {
+  return {"dlrm",
+          "locality statistics of embedding look-ups: locality_stats_*.txt",
+          "facebookresearch/dlrm_datasets",
+          "MIT",
+          dlrm_parameters,
+          convert_dlrm};
 }
 
 }  // namespace vma

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "lab/import/convert_input.hpp"
+#include "lab/import/trace_formats.hpp"
 
 #include <vma/snapshot.hpp>
 #include <vma/telemetry.hpp>

@@ -1,18 +1,23 @@
-#include "lab/import/recording_uses.hpp"
+#include "lab/import/trace_formats.hpp"
 
 #include "lab/import/recording_records.hpp"
+#include "lab/trace/event_order.hpp"
 
 #include <vma/error.hpp>
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 
 namespace vma {
 namespace {
+
+constexpr std::array recording_parameters{
+    TraceParameter{"window_ms", 1000, 0, 1e9, "how far records may be out of order"}};
 
 /// Turns records into events, and tracks which allocations are alive.
 class RecordedEvents : public RecordListener {
@@ -197,11 +202,30 @@ class RecordedEvents : public RecordListener {
   Time latest_{0}, now_{0};
 };
 
-}  // namespace
-
+/// The runtime's own recordings (docs/reference/recordings.md).
+///
+/// An allocation is an object with its number, tag and chunk size. Its home is the place of its
+/// first chunks; further events place the chunks that are elsewhere. A use is an access by the
+/// device that made it; a sample that stands for several uses has that many times the passes. Hints
+/// are hints. Times are those of the recording. A chunk that the program moved is placed at its new
+/// place. The scheduler's moves, stalls and decisions are ignored, since a replay makes its own.
+/// After vmart-PID-N.rec, the files N+1 and so on of the same recording in the same folder follow.
+///
+/// Records may be up to "window_ms" out of order and are sorted. Bad "lines" are records, counted
+/// from 1 over all files: a use of an unknown or freed allocation, or one that starts beyond its
+/// end; a use that arrives after the window; lost or damaged records.
 void convert_recording(const ConvertInput& input, EventOrder& order) {
   RecordedEvents events(input, order);
   read_records(input.path, events);
+}
+
+}  // namespace
+
+TraceFormat recording_format() {
+  return {"recording",          "a recording of the runtime: vmart-PID-N.rec",
+          "vmart recording",    "",
+          recording_parameters, convert_recording,
+          recording_files};
 }
 
 }  // namespace vma

@@ -1,14 +1,5 @@
 #include "lab/import/trace_formats.hpp"
 
-#include "lab/import/azure.hpp"
-#include "lab/import/dlrm.hpp"
-#include "lab/import/g10.hpp"
-#include "lab/import/llmservingsim.hpp"
-#include "lab/import/mooncake.hpp"
-#include "lab/import/recording_records.hpp"
-#include "lab/import/recording_uses.hpp"
-#include "lab/import/vidur.hpp"
-#include "lab/import/vscsi.hpp"
 #include "lab/trace/trace_files.hpp"
 
 #include <vma/error.hpp>
@@ -20,32 +11,18 @@
 #include <filesystem>
 
 namespace vma {
+
+std::span<const TraceFormat> trace_formats() {
+  static const std::array all{azure_format(),         dlrm_format(),     g10_format(),
+                              llmservingsim_format(), mooncake_format(), recording_format(),
+                              vidur_format(),         vscsi_format()};
+  return all;
+}
+
 namespace {
 
-const std::array formats{
-    TraceFormat{"azure", "Azure LLM inference requests: AzureLLMInferenceTrace_*.csv",
-                "Azure/AzurePublicDataset (Patel et al., Splitwise, ISCA 2024)", "CC-BY-4.0",
-                azure_parameters, convert_azure},
-    TraceFormat{"dlrm", "locality statistics of embedding look-ups: locality_stats_*.txt",
-                "facebookresearch/dlrm_datasets", "MIT", dlrm_parameters, convert_dlrm},
-    TraceFormat{"g10", "kernels and tensors of training: *_kernels.jsonl with *_tensors.csv",
-                "derived from platformxlab/G10", "Apache-2.0", g10_parameters, convert_g10,
-                g10_files},
-    TraceFormat{"llmservingsim", "requests of a run of vLLM: *.vllm_requests.jsonl",
-                "casys-kaist/LLMServingSim", "MIT", llmservingsim_parameters,
-                convert_llmservingsim},
-    TraceFormat{"mooncake", "requests with shared prefixes: *_trace.jsonl",
-                "kvcache-ai/Mooncake (FAST 2025)", "Apache-2.0", mooncake_parameters,
-                convert_mooncake},
-    TraceFormat{"recording", "a recording of the runtime: vmart-PID-N.rec", "vmart recording", "",
-                recording_parameters, convert_recording, recording_files},
-    TraceFormat{"vidur", "request lengths: *_lengths.csv", "microsoft/vidur", "MIT",
-                vidur_parameters, convert_vidur},
-    TraceFormat{"vscsi", "I/O of a virtual disk: cloudPhysicsIO.csv",
-                "CloudPhysics (Waldspurger et al., FAST 2015), as in 1a1a11a/libCacheSim", "",
-                vscsi_parameters, convert_vscsi}};
-
 const TraceFormat& format_of(const std::string& name) {
+  const std::span<const TraceFormat> formats = trace_formats();
   const auto found = std::find_if(formats.begin(), formats.end(),
                                   [&](const TraceFormat& one) { return one.name == name; });
   if (found != formats.end()) return *found;
@@ -81,10 +58,6 @@ ConvertReport copy_trace(const ConvertOptions& options) {
 }
 
 }  // namespace
-
-std::span<const TraceFormat> trace_formats() {
-  return formats;
-}
 
 std::vector<std::string> files_of(const ConvertOptions& options) {
   const TraceFormat& format = format_of(options.format);

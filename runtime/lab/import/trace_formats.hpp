@@ -1,8 +1,8 @@
 #pragma once
 
 #include "lab/generate/trace_parameters.hpp"
-#include "lab/import/convert_input.hpp"
 #include "lab/trace/event_order.hpp"
+#include "lab/trace/line_reader.hpp"
 #include "lab/trace/trace_header.hpp"
 
 #include <cstdint>
@@ -12,6 +12,14 @@
 #include <vector>
 
 namespace vma {
+
+/// The input of a converter: the file, the assumptions, and the counter of bad lines.
+struct ConvertInput {
+  const std::string& path;
+  const TraceValues& values;
+  std::uint64_t seed = 0;  ///< For converters that sample what the file lacks.
+  BadLines& bad;
+};
 
 /// A foreign format that can be converted to a trace.
 struct TraceFormat {
@@ -51,5 +59,15 @@ std::string how_made(const ConvertOptions& options);
 /// output on failure. Throws: Error{invalid_argument} with the file and the line, or another fault;
 /// Error{driver_failure} if the output cannot be written.
 ConvertReport convert_trace(const ConvertOptions& options);
+
+// The formats, one a file.
+TraceFormat azure_format();
+TraceFormat dlrm_format();
+TraceFormat g10_format();
+TraceFormat llmservingsim_format();
+TraceFormat mooncake_format();
+TraceFormat recording_format();
+TraceFormat vidur_format();
+TraceFormat vscsi_format();
 
 }  // namespace vma

@@ -1,12 +1,33 @@
-#include "lab/import/vidur.hpp"
+#include "lab/import/trace_formats.hpp"
 
 #include "lab/generate/trace_random.hpp"
 #include "lab/import/input_lines.hpp"
+#include "lab/import/kv_request.hpp"
+#include "lab/trace/event_order.hpp"
 
+#include <array>
 #include <string_view>
 
 namespace vma {
+namespace {
 
+constexpr std::array vidur_parameters{
+    requests_parameter,
+    token_bytes_parameter,
+    token_time_parameter,
+    prefill_parameter,
+    closed_parameter,
+    grow_parameter,
+    weights_parameter,
+    serving_gpus_parameter,
+    hints_parameter,
+    TraceParameter{"requests_s", 1, 1e-3, 1e6, "average requests per second", false}};
+
+/// Request lengths as processed by Vidur, one request per line:
+/// num_prefill_tokens,num_decode_tokens,num_total_tokens,pd_ratio.
+///
+/// Each request is a `KvRequest`. The file has no times: requests arrive at random with exponential
+/// gaps that depend on the seed, "requests_s" per second on average.
 void convert_vidur(const ConvertInput& input, EventOrder& order) {
   constexpr std::string_view header =
       "num_prefill_tokens,num_decode_tokens,num_total_tokens,pd_ratio";
@@ -31,6 +52,14 @@ void convert_vidur(const ConvertInput& input, EventOrder& order) {
         requests.add(request);
         now += random.exponential(gap_ns);
       });
+}
+
+}  // namespace
+
+TraceFormat vidur_format() {
+  return {"vidur",           "request lengths: *_lengths.csv",
+          "microsoft/vidur", "MIT",
+          vidur_parameters,  convert_vidur};
 }
 
 }  // namespace vma

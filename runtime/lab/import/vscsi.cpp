@@ -1,10 +1,12 @@
-#include "lab/import/vscsi.hpp"
+#include "lab/import/trace_formats.hpp"
 
 #include "lab/import/input_lines.hpp"
+#include "lab/trace/event_order.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string_view>
@@ -13,6 +15,12 @@
 
 namespace vma {
 namespace {
+
+constexpr std::array vscsi_parameters{
+    TraceParameter{"region_bytes", 2 << 20, 1 << 12, 1e12, "size of a part of the disk"},
+    TraceParameter{"gpus", 4, 1, 64, "GPUs that use the parts by turns"},
+    TraceParameter{"speed", 1000, 1e-3, 1e9, "seconds of the file a second", false},
+    TraceParameter{"whole", 1, 0, 1, "1: an I/O uses whole parts; 0: only its bytes"}};
 
 constexpr std::string_view disk_header = "version,time,op,size,lbn";
 constexpr std::uint64_t block_bytes = 512;
@@ -110,8 +118,16 @@ class Disk {
   std::vector<Io> waiting_;  // Of `second_`.
 };
 
-}  // namespace
-
+/// I/O of a virtual disk, as libCacheSim has CloudPhysics' VSCSI traces in CSV:
+/// version,time,op,size,lbn, with times in seconds, SCSI operation codes in hexadecimal, sizes in
+/// bytes, and block numbers of 512 bytes.
+///
+/// The file says nothing of GPUs; the parameters do. The disk is cut into regions of
+/// "region_bytes". A region is an object of that size, tagged "disk", which is allocated at its
+/// first I/O. Objects belong to "gpus" GPUs by turns, which use them by kernels: each I/O reads or
+/// writes the objects that it touches, in full, or with "whole" 0 only its bytes. The I/Os of a
+/// second are spread evenly over it, and time passes "speed" times as fast. An I/O earlier than the
+/// previous one is a bad line.
 void convert_vscsi(const ConvertInput& input, EventOrder& order) {
   Disk disk(input.values, order);
   std::uint64_t before = 0;
@@ -126,6 +142,17 @@ void convert_vscsi(const ConvertInput& input, EventOrder& order) {
     disk.add(second, io);
   });
   disk.use_second();
+}
+
+}  // namespace
+
+TraceFormat vscsi_format() {
+  return {"vscsi",
+          "I/O of a virtual disk: cloudPhysicsIO.csv",
+          "CloudPhysics (Waldspurger et al., FAST 2015), as in 1a1a11a/libCacheSim",
+          "",
+          vscsi_parameters,
+          convert_vscsi};
 }
 
 }  // namespace vma

@@ -2,7 +2,7 @@
 // on the seed alone.
 
 #include "lab/generate/trace_generators.hpp"
-#include "lab/generate/zipf.hpp"
+#include "lab/generate/trace_random.hpp"
 #include "support/test_run.hpp"
 #include "unit/lab/trace/loop_races.hpp"
 #include "unit/lab/trace/trace_rig.hpp"
