@@ -1,6 +1,6 @@
 #include "lab/bounds/best_static.hpp"
 
-#include "lab/bounds/room_by_epoch.hpp"
+#include "lab/bounds/placement_plan.hpp"
 
 #include <algorithm>
 #include <numeric>

@@ -1,7 +1,6 @@
 #pragma once
 
 #include "lab/bounds/capacity_prices.hpp"
-#include "lab/bounds/epoch_grid.hpp"
 #include "lab/bounds/placement_instance.hpp"
 #include "lab/bounds/placement_plan.hpp"
 

@@ -1,6 +1,5 @@
 #pragma once
 
-#include "lab/bounds/epoch_grid.hpp"
 #include "lab/bounds/placement_instance.hpp"
 
 #include <cstddef>

@@ -1,7 +1,6 @@
 #pragma once
 
-#include "lab/bounds/epoch_grid.hpp"
-#include "lab/bounds/path_step.hpp"
+#include "lab/bounds/chunk_walk.hpp"
 #include "lab/bounds/placement_instance.hpp"
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 #include "lab/bounds/exact_optimum.hpp"
 
-#include "lab/bounds/path_step.hpp"
+#include "lab/bounds/chunk_walk.hpp"
 
 #include <algorithm>
 #include <cstdint>

@@ -1,9 +1,8 @@
 #pragma once
 
 #include "lab/bounds/placement_instance.hpp"
-#include "lab/bounds/trace_blocks.hpp"
-#include "lab/routing/read_ahead.hpp"
 #include "lab/replay/replay_machine.hpp"
+#include "lab/routing/read_ahead.hpp"
 #include "lab/routing/router.hpp"
 #include "lab/trace/trace_audit.hpp"
 #include "lab/trace/trace_source.hpp"
@@ -20,6 +19,38 @@
 #include <vector>
 
 namespace vma {
+
+/// Divides a trace into blocks, given how late its accesses may begin. A device begins its accesses
+/// in order, and at most `late_max` of them wait: an access has certainly begun when that many more
+/// have arrived. A block ends when all accesses from before it have begun, or when a rarely used
+/// device has delayed it for too long.
+class TraceBlocks {
+ public:
+  TraceBlocks(std::size_t devices, std::size_t late_max);
+
+  /// The device's next access has arrived.
+  void came(std::size_t device);
+  /// The block of accesses that arrive now.
+  std::uint32_t now() const noexcept {
+    return static_cast<std::uint32_t>(stretches_ / block_stretches_);
+  }
+  /// Doubles the length of blocks; merges pairs of earlier ones.
+  void halve() { block_stretches_ *= 2; }
+
+ private:
+  struct Device {
+    std::uint64_t came = 0, before = 0;  // Number of accesses; of those before this stretch.
+    bool awaited = false;
+  };
+  void begin_stretch();
+
+  const std::size_t late_max_;
+  const std::uint64_t stretch_max_;
+  std::vector<Device> devices_;
+  std::size_t missing_ = 0;       // Devices that this stretch waits for.
+  std::uint64_t in_stretch_ = 0;  // Number of accesses.
+  std::uint64_t stretches_ = 0, block_stretches_ = 1;
+};
 
 struct InstanceOptions {
   std::uint64_t chunk_bytes = std::uint64_t{32} << 20;  ///< As in the replay.

@@ -4,9 +4,8 @@
 #include "lab/bounds/capacity_prices.hpp"
 #include "lab/bounds/cheapest_paths.hpp"
 #include "lab/bounds/exact_optimum.hpp"
-#include "lab/bounds/furthest_next_use.hpp"
 #include "lab/bounds/loops/loop_bound.hpp"
-#include "lab/bounds/loops/loop_graph_builder.hpp"
+#include "lab/bounds/loops/loop_graph.hpp"
 #include "lab/bounds/plan_search.hpp"
 
 #include <algorithm>
@@ -64,7 +63,7 @@ class Gathering {
     const double event =
         paths(std::vector<double>(grid_.epochs * instance_.place_count(), 0), used);
     add({"event", event, {}, true});
-    if (plans_) add({"furthest next use", {}, FurthestNextUse(instance_, grid_).run().seconds()});
+    if (plans_) add({"furthest next use", {}, plan_by_next_use(instance_, grid_).seconds()});
     find_static();
     find_prices(paths);
     return std::move(bounds_);
@@ -115,7 +114,7 @@ class Gathering {
   }
 
   double plan_at(std::span<const double> prices) const {
-    return plans_ ? PlanSearch(instance_, grid_, prices).run().seconds() : infinite;
+    return plans_ ? plan_at_prices(instance_, grid_, prices).seconds() : infinite;
   }
 
   const PlacementInstance& instance_;

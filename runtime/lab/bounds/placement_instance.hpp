@@ -1,15 +1,41 @@
 #pragma once
 
-#include "lab/bounds/move_table.hpp"
-
 #include <vma/snapshot.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <vector>
 
 namespace vma {
+
+/// The cost of an impossible choice.
+inline constexpr double impossible = std::numeric_limits<double>::infinity();
+
+/// The cost in seconds of moving a chunk of one size between places; infinite if there is no path.
+/// Immutable.
+class MoveTable {
+ public:
+  MoveTable(const MachineCosts& costs, std::uint64_t bytes);
+
+  /// By a single move.
+  double direct(std::size_t from, std::size_t to) const { return direct_[from * places_ + to]; }
+  /// By any number of moves; 0 from a place to itself.
+  double shortest(std::size_t from, std::size_t to) const { return shortest_[from * places_ + to]; }
+  /// The cheapest single move that ends there.
+  double into(std::size_t place) const { return into_[place]; }
+  /// To the cheapest other place and back.
+  double round_trip(std::size_t place) const { return round_trip_[place]; }
+  /// The cheapest single move of all.
+  double cheapest() const noexcept { return cheapest_; }
+
+ private:
+  std::size_t places_;
+  std::vector<double> direct_, shortest_, into_, round_trip_;
+  double cheapest_;
+};
 
 /// One device's use of one chunk within a block: a row of the instance's `excess`.
 struct PlacementUse {
@@ -67,6 +93,30 @@ struct PlacementInstance {
   /// Sorts the uses and their rows, merges equal uses, and records for each chunk its uses and
   /// whether it is shared. Requires: the chunk of each use exists.
   void arrange();
+};
+
+/// Divides time into epochs with equal numbers of blocks; the last may be shorter. Plans move
+/// chunks between epochs, and prices apply at their ends.
+struct EpochGrid {
+  std::uint32_t blocks = 1;  ///< Per epoch.
+  std::uint32_t epochs = 0;
+
+  EpochGrid() = default;
+  EpochGrid(const PlacementInstance& instance, std::uint32_t epoch_blocks)
+      : blocks(epoch_blocks), epochs((instance.blocks - 1) / epoch_blocks + 1) {}
+
+  std::uint32_t of(std::uint32_t block) const { return block / blocks; }
+  /// The last block of the epoch; for the last epoch it may be beyond the end of the trace.
+  std::uint32_t last_block(std::uint32_t epoch) const { return (epoch + 1) * blocks - 1; }
+  /// The chunk exists at the ends of the epochs in [`first_end`, `end`).
+  std::uint32_t first_end(const PlacementChunk& chunk) const { return of(chunk.begin); }
+  std::uint32_t end(const PlacementChunk& chunk) const { return std::min(of(chunk.end), epochs); }
+  /// Number of epochs in the chunk's life, including the one of its last use.
+  std::uint32_t life(const PlacementInstance& instance, const PlacementChunk& chunk) const {
+    std::uint32_t last = std::min(chunk.end, instance.blocks - 1);
+    if (chunk.uses > 0) last = std::max(last, instance.uses_of(chunk).back().block);
+    return of(last) - of(chunk.begin) + 1;
+  }
 };
 
 }  // namespace vma

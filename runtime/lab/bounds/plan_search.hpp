@@ -1,34 +1,21 @@
 #pragma once
 
-#include "lab/bounds/epoch_grid.hpp"
 #include "lab/bounds/placement_instance.hpp"
 #include "lab/bounds/placement_plan.hpp"
 
 #include <span>
-#include <vector>
 
 namespace vma {
+
+/// A demand-driven plan: chunks used in an epoch move to their cheapest place. If there is no room,
+/// the chunks with the furthest next use leave for the place that is cheapest to reach (Belady's
+/// rule, which ignores costs). Its `seconds` are infinite if some chunk finds no place.
+PlacementPlan plan_by_next_use(const PlacementInstance& instance, const EpochGrid& grid);
 
 /// Finds a plan within the capacities from prices for room: in each epoch each chunk goes where the
 /// move and all later costs are lowest at these prices, in order of what chunks lose per byte
 /// without their best place. Its `seconds` are infinite if some chunk finds no place.
-class PlanSearch {
- public:
-  PlanSearch(const PlacementInstance& instance, const EpochGrid& grid,
-             std::span<const double> prices);
-
-  PlacementPlan run();
-
- private:
-  void look_ahead(std::size_t chunk, std::span<const double> prices);
-  void choose(std::size_t epoch, std::size_t chunk);
-
-  const PlacementInstance& instance_;
-  const EpochGrid grid_;
-  const std::size_t places_;
-  PlacementPlan plan_;
-  std::vector<float> ahead_;  // [chunk's epoch][place]: the cost from this epoch on.
-  std::vector<double> costs_;
-};
+PlacementPlan plan_at_prices(const PlacementInstance& instance, const EpochGrid& grid,
+                             std::span<const double> prices);
 
 }  // namespace vma

@@ -3,7 +3,7 @@
 #include "lab/trace/trace_files.hpp"
 #include "base/units.hpp"
 #include "lab/bounds/placement_bounds.hpp"
-#include "lab/bounds/program/lp_writer.hpp"
+#include "lab/bounds/program/linear_program.hpp"
 #include "lab/bounds/program/placement_program.hpp"
 #include "lab/replay/replay_inputs.hpp"
 #include "machine/machine_file.hpp"

@@ -3,15 +3,137 @@
 #include "lab/bounds/chunk_walk.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <span>
 
 namespace vma {
 namespace {
 
+constexpr double never = std::numeric_limits<double>::infinity();
+/// Relative difference up to which two costs are considered equal.
+constexpr double hub_rounding = 1e-12;
+/// Direct steps that each step through the hub must replace on average: more rows slow down
+/// solvers.
+constexpr std::size_t worth = 2;
+
+/// The steps of one layer as a matrix: rows are source states, columns are target states.
+class HubSearch {
+ public:
+  HubSearch(std::span<const double> possible, std::span<double> steps, std::size_t places)
+      : possible_(possible),
+        steps_(steps),
+        places_(places),
+        states_(2 * places),
+        hub_{std::vector<double>(states_, never), std::vector<double>(states_, never)} {}
+
+  std::optional<ChunkHub> run() {
+    for (std::size_t to = 0; to < states_; ++to) price_out(to);
+    for (std::size_t from = 0; from < states_; ++from) price_into(from);
+    std::size_t replaced = 0, used = 0;
+    for (std::size_t from = 0; from < states_; ++from) {
+      const std::size_t steps = count(from, from + 1, 0, states_);
+      if (steps < 2) hub_.into[from] = never;
+      if (steps >= 2) replaced += steps;
+      used += steps >= 2 ? 1 : 0;
+    }
+    for (std::size_t to = 0; to < states_; ++to) {
+      if (count(0, states_, to, to + 1) == 0) hub_.out[to] = never;
+      used += hub_.out[to] < never ? 1 : 0;
+    }
+    if (used == 0 || replaced < worth * used) return std::nullopt;
+    for (std::size_t from = 0; from < states_; ++from)
+      for (std::size_t to = 0; to < states_; ++to)
+        if (goes_by_hub(from, to)) steps_[from * states_ + to] = never;
+    return std::move(hub_);
+  }
+
+ private:
+  bool has_steps(std::size_t from) const {
+    const auto row = steps_.subspan(from * states_, states_);
+    return std::ranges::any_of(row, [](double step) { return step < never; });
+  }
+  /// The cheapest step from another place; set only if all states with steps can reach `to`.
+  void price_out(std::size_t to) {
+    double least = never;
+    for (std::size_t from = 0; from < states_; ++from) {
+      if (!has_steps(from)) continue;
+      if (possible_[from * states_ + to] == never) return;
+      if (from % places_ != to % places_) least = std::min(least, steps_[from * states_ + to]);
+    }
+    hub_.out[to] = least;
+  }
+  /// The smallest value that makes no step cheaper.
+  void price_into(std::size_t from) {
+    if (!has_steps(from)) return;
+    double most = 0;
+    for (std::size_t to = 0; to < states_; ++to)
+      if (hub_.out[to] < never)
+        most = std::max(most, possible_[from * states_ + to] - hub_.out[to]);
+    hub_.into[from] = most;
+  }
+  bool goes_by_hub(std::size_t from, std::size_t to) const {
+    const double step = steps_[from * states_ + to];
+    return step < never && hub_.into[from] + hub_.out[to] <= step * (1 + hub_rounding);
+  }
+  std::size_t count(std::size_t from, std::size_t from_end, std::size_t to,
+                    std::size_t to_end) const {
+    std::size_t count = 0;
+    for (std::size_t row = from; row < from_end; ++row)
+      for (std::size_t column = to; column < to_end; ++column)
+        count += goes_by_hub(row, column) ? 1 : 0;
+    return count;
+  }
+
+  std::span<const double> possible_;
+  std::span<double> steps_;
+  std::size_t places_, states_;
+  ChunkHub hub_;
+};
+
 /// Relative difference up to which two costs are considered equal.
 constexpr double rounding = 1e-12;
 
 }  // namespace
+
+TightRooms::TightRooms(const PlacementInstance& instance)
+    : capacities_(instance.capacities),
+      alive_(std::size_t{instance.blocks} + 1),
+      ends_(std::size_t{instance.blocks} + 1),
+      nexts_(instance.blocks, instance.blocks) {
+  for (const PlacementChunk& chunk : instance.chunks) {
+    const auto bytes = static_cast<double>(chunk.bytes);  // The sums are integers below 2^53, hence
+                                                          // exact.
+    alive_[std::min(chunk.begin, instance.blocks)] += bytes;
+    alive_[std::min(chunk.end, instance.blocks)] -= bytes;
+  }
+  for (std::size_t block = 1; block < alive_.size(); ++block) alive_[block] += alive_[block - 1];
+  for (std::uint32_t block = 0; block < instance.blocks; ++block) {
+    bool any = false;
+    for (std::size_t place = 0; place < capacities_.size(); ++place) any |= at(block, place);
+    ends_[block + 1] = ends_[block] + (any ? 1 : 0);
+  }
+  std::uint32_t next = instance.blocks;
+  for (std::uint32_t block = instance.blocks; block-- > 0;) {
+    if (ends_[block + 1] > ends_[block]) next = block;
+    nexts_[block] = next;
+  }
+}
+
+std::size_t TightRooms::ends(const PlacementChunk& chunk) const {
+  const std::size_t last = ends_.size() - 1;
+  return ends_[std::min<std::size_t>(chunk.end, last)] -
+         ends_[std::min<std::size_t>(chunk.begin, last)];
+}
+
+std::optional<std::uint32_t> TightRooms::next(std::uint32_t block) const {
+  if (block >= nexts_.size() || nexts_[block] == nexts_.size()) return std::nullopt;
+  return nexts_[block];
+}
+
+std::optional<ChunkHub> ChunkHub::replace(std::span<const double> possible, std::span<double> steps,
+                                          std::size_t places) {
+  return HubSearch(possible, steps, places).run();
+}
 
 ChunkGraph::ChunkGraph(const PlacementInstance& instance, const TightRooms& tight,
                        std::size_t chunk)

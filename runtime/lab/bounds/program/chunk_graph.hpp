@@ -1,17 +1,52 @@
 #pragma once
 
-#include "lab/bounds/path_step.hpp"
+#include "lab/bounds/chunk_walk.hpp"
 #include "lab/bounds/placement_instance.hpp"
-#include "lab/bounds/program/chunk_hub.hpp"
-#include "lab/bounds/program/tight_rooms.hpp"
 
 #include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <optional>
+#include <span>
 #include <vector>
 
 namespace vma {
+
+/// The places that could overflow at the end of each block: all live chunks together would not fit
+/// there. Elsewhere capacities have no effect. Immutable.
+class TightRooms {
+ public:
+  explicit TightRooms(const PlacementInstance& instance);
+
+  bool at(std::uint32_t block, std::size_t place) const {
+    return alive_[block] > static_cast<double>(capacities_[place]);
+  }
+  /// Number of block ends in the chunk's life at which any place could overflow.
+  std::size_t ends(const PlacementChunk& chunk) const;
+  /// The first block, from `block` on, at whose end any place could overflow.
+  std::optional<std::uint32_t> next(std::uint32_t block) const;
+
+ private:
+  std::vector<std::uint64_t> capacities_;
+  std::vector<double> alive_;         // Per block: bytes of live chunks.
+  std::vector<std::uint32_t> ends_;   // Per block: number of earlier block ends at which a place
+                                      // could overflow.
+  std::vector<std::uint32_t> nexts_;  // Per block: the result of `next`.
+};
+
+/// A node between two layers of a `ChunkGraph`. If the costs of steps from several states to
+/// several others are sums of one part per source and one part per target, the steps go through the
+/// hub: this takes one step per state instead of one per pair of states.
+struct ChunkHub {
+  std::vector<double> into, out;  ///< Per state, in seconds; infinite: there is no such step.
+
+  /// Finds the hub that replaces most of `steps` ([from][to]), and removes those. Returns nothing
+  /// if the hub would need more than half as many steps itself. `possible` holds all possible
+  /// steps: the hub makes none of them cheaper. States that differ by `places` belong to the same
+  /// place.
+  static std::optional<ChunkHub> replace(std::span<const double> possible, std::span<double> steps,
+                                         std::size_t places);
+};
 
 /// All useful paths of one chunk as a layered graph. There is one layer for each block in which
 /// something happens to the chunk, or at whose end room could be short. Each step leads from a

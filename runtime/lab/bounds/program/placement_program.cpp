@@ -1,9 +1,7 @@
 #include "lab/bounds/program/placement_program.hpp"
 
 #include "lab/bounds/chunk_walk.hpp"
-#include "lab/bounds/path_step.hpp"
 #include "lab/bounds/program/chunk_graph.hpp"
-#include "lab/bounds/program/tight_rooms.hpp"
 
 #include <vma/error.hpp>
 

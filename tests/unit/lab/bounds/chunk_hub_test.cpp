@@ -1,7 +1,7 @@
 // Goal: steps through a hub cost what they did, none becomes cheaper than possible, and there are
 // fewer of them; if costs are not sums of two parts there is no hub.
 
-#include "lab/bounds/program/chunk_hub.hpp"
+#include "lab/bounds/program/chunk_graph.hpp"
 #include "support/test_run.hpp"
 
 #include <gtest/gtest.h>

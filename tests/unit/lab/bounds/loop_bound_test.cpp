@@ -2,7 +2,7 @@
 // and wherever memory begins, and close to the best of them on small traces.
 
 #include "lab/bounds/loops/loop_bound.hpp"
-#include "lab/bounds/loops/loop_graph_builder.hpp"
+#include "lab/bounds/loops/loop_graph.hpp"
 #include "lab/bounds/placement_bounds.hpp"
 #include "support/test_run.hpp"
 #include "unit/lab/replay/replay_rig.hpp"

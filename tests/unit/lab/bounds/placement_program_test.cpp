@@ -3,9 +3,8 @@
 
 #include "lab/bounds/chunk_walk.hpp"
 #include "lab/bounds/exact_optimum.hpp"
-#include "lab/bounds/path_step.hpp"
 #include "lab/bounds/placement_bounds.hpp"
-#include "lab/bounds/program/lp_writer.hpp"
+#include "lab/bounds/program/linear_program.hpp"
 #include "lab/bounds/program/placement_program.hpp"
 #include "support/test_run.hpp"
 #include "unit/lab/bounds/any_instance.hpp"

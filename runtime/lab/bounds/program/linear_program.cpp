@@ -1,4 +1,4 @@
-#include "lab/bounds/program/lp_writer.hpp"
+#include "lab/bounds/program/linear_program.hpp"
 
 #include "base/whole_file.hpp"
 
