@@ -4,7 +4,7 @@
 #include "lab/bounds/placement_bounds.hpp"
 #include "lab/experiments/experiment.hpp"
 #include "lab/replay/replay.hpp"
-#include "lab/replay/replay_json.hpp"
+#include "lab/replay/replay_report.hpp"
 #include "lab/replay/replay_metrics.hpp"
 #include "lab/trace/trace_files.hpp"
 #include "machine/json_text.hpp"

@@ -1,6 +1,6 @@
 #include "lab/fidelity/program_pauses.hpp"
 
-#include "lab/fidelity/place_books.hpp"
+#include "lab/fidelity/recorded_run.hpp"
 #include "placement/books/place_number.hpp"
 
 #include <vma/error.hpp>

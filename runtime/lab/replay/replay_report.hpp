@@ -2,6 +2,8 @@
 
 #include <vma/snapshot.hpp>
 
+#include <boost/json/fwd.hpp>
+
 #include <cstdint>
 #include <map>
 #include <string>
@@ -110,5 +112,9 @@ struct ReplayReport {
   double seconds() const { return std::chrono::duration<double>(end - begin).count(); }
   friend bool operator==(const ReplayReport&, const ReplayReport&) = default;
 };
+
+/// The complete report; `docs/guide/replay.md` describes the keys. Times are in seconds, or in
+/// nanoseconds if the name ends in `_ns`.
+boost::json::object to_json(const ReplayReport& report);
 
 }  // namespace vma

@@ -4,7 +4,7 @@
 #include "costs/calibration_file.hpp"
 #include "lab/fidelity/recorded_machine.hpp"
 #include "lab/replay/replay_inputs.hpp"
-#include "lab/replay/replay_json.hpp"
+#include "lab/replay/replay_report.hpp"
 
 #include <vma/error.hpp>
 

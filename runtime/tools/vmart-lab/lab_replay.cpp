@@ -6,7 +6,7 @@
 #include "lab/fidelity/recorded_machine.hpp"
 #include "lab/replay/replay.hpp"
 #include "lab/replay/replay_inputs.hpp"
-#include "lab/replay/replay_json.hpp"
+#include "lab/replay/replay_report.hpp"
 #include "lab/replay/replay_metrics.hpp"
 #include "machine/machine_file.hpp"
 #include "scheduling/policy_library.hpp"

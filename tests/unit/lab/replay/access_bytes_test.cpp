@@ -1,4 +1,4 @@
-#include "lab/replay/access_bytes.hpp"
+#include "lab/replay/replay_devices.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "lab/replay/replay_windows.hpp"
+#include "lab/replay/replay_account.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // Goal: the time that each phase takes to settle. Method: hand-made reports with windows of 100 ms.
 
-#include "lab/replay/settling.hpp"
+#include "lab/replay/replay_metrics.hpp"
 
 #include <gtest/gtest.h>
 

@@ -2,8 +2,6 @@
 
 #include "lab/routing/router.hpp"
 
-#include "lab/routing/prefix_router.hpp"
-
 #include <vma/error.hpp>
 
 #include <gtest/gtest.h>

@@ -1,6 +1,7 @@
-#include "lab/replay/replay_json.hpp"
+#include "lab/replay/replay_report.hpp"
 
 #include <boost/json/array.hpp>
+#include <boost/json/object.hpp>
 
 #include <map>
 #include <string>
