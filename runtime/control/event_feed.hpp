@@ -6,7 +6,6 @@
 #include "memory/registry.hpp"
 #include "migrate/migration/move_observers.hpp"
 #include "placement/planning/decision.hpp"
-#include "placement/planning/refusal_runs.hpp"
 
 #include <chrono>
 #include <cstddef>

@@ -1,7 +1,6 @@
 #pragma once
 
 #include "placement/planning/decision.hpp"
-#include "placement/planning/refusal_runs.hpp"
 #include "recording/block_queue.hpp"
 #include "recording/decision_file.hpp"
 

@@ -1,7 +1,6 @@
 #include "placement/planning/planner.hpp"
 
 #include "placement/planning/move_order.hpp"
-#include "placement/planning/swap_groups.hpp"
 #include "placement/planning/third_places.hpp"
 #include "placement/planning/proposal_checks.hpp"
 

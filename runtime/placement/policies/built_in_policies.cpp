@@ -1,21 +1,6 @@
 #include "placement/policies/built_in_policies.hpp"
 
-#include "placement/policies/bw_interleave.hpp"
-#include "placement/policies/clean_copy.hpp"
-#include "placement/policies/coin_flip.hpp"
 #include "placement/policies/cost_benefit.hpp"
-#include "placement/policies/counter.hpp"
-#include "placement/policies/guarded.hpp"
-#include "placement/policies/harvest.hpp"
-#include "placement/policies/hinted.hpp"
-#include "placement/policies/histogram_fill.hpp"
-#include "placement/policies/latency_balance.hpp"
-#include "placement/policies/lifetime_class.hpp"
-#include "placement/policies/size_threshold.hpp"
-#include "placement/policies/static_spill.hpp"
-#include "placement/policies/stay_put.hpp"
-#include "placement/policies/two_touch.hpp"
-#include "placement/policies/watermark_age.hpp"
 #include "placement/repeating/repeating.hpp"
 
 namespace vma {
@@ -23,7 +8,7 @@ namespace vma {
 const PolicyRegistry& built_in_policies() {
   static const PolicyRegistry registry = [] {
     PolicyRegistry kinds;
-    // A policy is one include above and one line here.
+    // A policy is one line here, and one in the header.
     kinds.add(auto_kind());
     kinds.add(bw_interleave_kind());
     kinds.add(clean_copy_kind());

@@ -2,11 +2,9 @@
 
 #include "base/printable.hpp"
 #include "base/units.hpp"
-#include "placement/victims/value_order.hpp"
-#include "placement/victims/victim_losses.hpp"
+#include "placement/victims/victim_search.hpp"
 #include "placement/weighing/announced_uses.hpp"
 #include "placement/weighing/chunk_worth.hpp"
-#include "placement/weighing/move_prices.hpp"
 #include "placement/weighing/outlook.hpp"
 #include "placement/weighing/path_limits.hpp"
 #include "placement/weighing/route_budget.hpp"

@@ -1,4 +1,4 @@
-#include "placement/policies/counter.hpp"
+#include "placement/policies/built_in_policies.hpp"
 
 #include "placement/weighing/chunk_worth.hpp"
 
@@ -8,6 +8,14 @@
 namespace vma::inline v1 {
 namespace {
 
+/// Rule: for each chunk and GPU, a counter tells how many seconds all uses since the chunk's last
+/// move would have saved if the chunk had been in that GPU's HBM. The GPU's own remote uses add to
+/// it; uses by others subtract what they would have lost; it never falls below zero. Once it
+/// reaches `theta` times the cost of the move, the chunk moves there, if there is room.
+///
+/// From: D. L. Black, D. D. Sleator, "Competitive Algorithms for Replication and Migration
+/// Problems", CMU-CS-89-201, 1989. Their bound of 3 holds for theta = 2 between places that are all
+/// equally far; seconds replace their requests.
 class Counter : public Policy {
  public:
   explicit Counter(const PolicyValues& values)

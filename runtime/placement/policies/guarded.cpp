@@ -1,8 +1,7 @@
-#include "placement/policies/guarded.hpp"
+#include "placement/policies/built_in_policies.hpp"
 
 #include "base/units.hpp"
 #include "placement/policies/cost_benefit.hpp"
-#include "placement/policies/static_spill.hpp"
 #include "placement/repeating/repeating.hpp"
 #include "placement/weighing/chunk_worth.hpp"
 #include "placement/weighing/guard_account.hpp"
@@ -16,8 +15,10 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <memory>
 #include <set>
 #include <utility>
+#include <vector>
 
 namespace vma::inline v1 {
 namespace {
@@ -34,6 +35,22 @@ bool chosen_by_hash(const ChunkRow& row) {
   return ((mixed ^ (mixed >> 31)) % sample_every) == 0;
 }
 
+/// `guarded+NAME`: another policy, which decides only as long as its moves pay.
+///
+/// Rule: a shadow says where each chunk would lie under `static` (`StaticShadow`). Each use is
+/// charged with the seconds that it takes where the chunk lies and with those at the shadow's
+/// place; a saving counts only as far as the paths hold the GPU up (`PathLimits`). Each move is
+/// charged with its time and with its stall for each GPU that works. The difference is an account
+/// (`GuardAccount`). While it has a balance, the inner policy decides. Once it is overdrawn, only
+/// the moves of one chunk in 32 are made, chosen by hash, with the victims that they need. Chunks
+/// that lie worse than in the shadow go back there once their uses have lost as much as the way
+/// back costs. The uses of chunks that the policy has not moved have an account of their own: while
+/// that is overdrawn, memory is placed as by `static`. The inner policy sees everything all the
+/// time, so it does not start anew.
+///
+/// From: set dueling, M. Qureshi et al., "Adaptive Insertion Policies for High Performance
+/// Caching", ISCA 2007: a few sets follow each policy all the time, and tell which one the others
+/// are to follow. The shadow takes the place of the sets that follow `static`.
 class Guarded : public Policy {
  public:
   Guarded(std::unique_ptr<Policy> inner, const PolicyValues& values)
@@ -302,6 +319,11 @@ void Guarded::on_tick(const Snapshot& snapshot, Plan& plan) {
   pass(wishes, snapshot, plan);
 }
 
+std::unique_ptr<Policy> make_guarded(std::unique_ptr<Policy> inner, const PolicyValues& values) {
+  if (inner == nullptr) return nullptr;
+  return std::make_unique<Guarded>(std::move(inner), values);
+}
+
 }  // namespace
 
 std::vector<PolicyParameter> guard_parameters() {
@@ -318,11 +340,6 @@ std::vector<PolicyParameter> guard_parameters() {
        "how long moves stop at first when they do not pay; doubles each time"},
       {"guard_limit", Type::number, 0.7, 0, 1,
        "load of a path from which on all of a saving counts; 0: it always counts"}};
-}
-
-std::unique_ptr<Policy> make_guarded(std::unique_ptr<Policy> inner, const PolicyValues& values) {
-  if (inner == nullptr) return nullptr;
-  return std::make_unique<Guarded>(std::move(inner), values);
 }
 
 PolicyKind guarded_kind(PolicyKind inner) {
@@ -344,6 +361,10 @@ PolicyKind guarded_kind(PolicyKind inner) {
   return kind;
 }
 
+/// `auto`: the policy to start with. Rule: `cost_benefit`, and predictions where the program
+/// repeats itself (`repeating_kind`), under the guard; savings count only where a path holds a GPU
+/// up. The parameters are those of `guarded+repeating+cost_benefit`; only `limit` has another
+/// default.
 PolicyKind auto_kind() {
   PolicyKind inner = cost_benefit_kind();
   std::ranges::find(inner.parameters, "limit", &PolicyParameter::name)->otherwise = 0.7;

@@ -1,8 +1,11 @@
-#include "placement/policies/stay_put.hpp"
+#include "placement/policies/built_in_policies.hpp"
 
 namespace vma::inline v1 {
 namespace {
 
+/// `stay_put`: memory stays where it was put. An allocation gets the default, the fastest place of
+/// the device with room; nothing moves. It replaces a policy that misbehaves. Its source is the
+/// behaviour of every program without a policy.
 class StayPut final : public Policy {};
 
 }  // namespace

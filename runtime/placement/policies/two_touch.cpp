@@ -1,16 +1,64 @@
-#include "placement/policies/two_touch.hpp"
-
+#include "placement/policies/built_in_policies.hpp"
 #include "placement/weighing/chunk_worth.hpp"
-#include "placement/weighing/expected_saving.hpp"
 #include "placement/weighing/room_for_chunks.hpp"
-#include "placement/weighing/use_window.hpp"
+
+#include <vma/snapshot.hpp>
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdio>
 #include <optional>
+#include <span>
+#include <vector>
 
 namespace vma::inline v1 {
 namespace {
+
+/// Bytes that each GPU used of each chunk in one time window. Unused chunks cost nothing.
+class UseWindow {
+ public:
+  void add(ChunkId chunk, PlaceId device, double bytes, std::size_t gpus);
+  void forget(ChunkId chunk);
+  /// Begins the next window.
+  void clear();
+
+  /// In the order of their first use. Removed chunks have no bytes.
+  std::span<const ChunkId> chunks() const { return chunks_; }
+  /// By GPU. Requires: `i` is below the number of `chunks`.
+  std::span<const double> bytes(std::size_t i) const {
+    return std::span(bytes_).subspan(i * gpus_, gpus_);
+  }
+
+ private:
+  static constexpr std::uint32_t none = UINT32_MAX;
+  std::size_t gpus_ = 0;
+  std::vector<ChunkId> chunks_;
+  std::vector<double> bytes_;         // [place in chunks_][gpu]
+  std::vector<std::uint32_t> entry_;  // By chunk: its index in chunks_.
+};
+
+void UseWindow::add(ChunkId chunk, PlaceId device, double bytes, std::size_t gpus) {
+  gpus_ = gpus;
+  if (index(chunk) >= entry_.size()) entry_.resize(index(chunk) * 2 + 1, none);
+  std::uint32_t& entry = entry_[index(chunk)];
+  if (entry == none) {
+    entry = static_cast<std::uint32_t>(chunks_.size());
+    chunks_.push_back(chunk);
+    bytes_.resize(bytes_.size() + gpus_);
+  }
+  bytes_[entry * gpus_ + index(device)] += bytes;
+}
+
+void UseWindow::forget(ChunkId chunk) {
+  if (index(chunk) >= entry_.size() || entry_[index(chunk)] == none) return;
+  std::ranges::fill(std::span(bytes_).subspan(entry_[index(chunk)] * gpus_, gpus_), 0.0);
+}
+
+void UseWindow::clear() {
+  for (const ChunkId chunk : chunks_) entry_[index(chunk)] = none;
+  chunks_.clear();
+  bytes_.clear();
+}
 
 constexpr double active_node_fraction = 3;
 constexpr std::size_t looks_max = 12288;  // Per call: a few milliseconds.
@@ -22,6 +70,26 @@ struct LastWindow {
   bool used = false, shared = false;
 };
 
+/// `two_touch`: a chunk goes to the GPU that used it most in two consecutive windows.
+///
+/// Source: NUMA balancing of Linux 6.3, `should_numa_migrate_memory` in kernel/sched/fair.c. There
+/// a page is sampled by one fault per scan, here uses are counted; a scan period becomes a window,
+/// a fault's node becomes the GPU that used the chunk most in the window (of equals the one where
+/// it is, then the last window's, then the lowest number). At the end of a window, for each chunk
+/// that was used in it:
+/// 1. Two-stage filter: this window's top GPU is also that of the last window in which the chunk
+///    was used. (As with faults, windows without use do not interrupt: the last one is remembered.)
+/// 2. Private, no other GPU used it in either window: move.
+/// 3. The target is much more active: over both windows it used more than 3 times the bytes
+///    (`ACTIVE_NODE_FRACTION`) that the GPU where the chunk is did: move. This always holds for
+///    host memory.
+/// 4. Otherwise it is shared, and memory follows the load with a hysteresis of 3/4 (`ratio`): move
+///    if cpu(target) / mem(target) * ratio > cpu(source) / mem(source), where cpu(g) is GPU g's
+///    demand on all memory, and mem(g) the demand of all GPUs on g's HBM, in bytes per second.
+/// Moves go to HBM with room, as the kernel's do (`migrate_balanced_pgdat`). Not adopted: that
+/// first faults of a young task need no second one (programs here do not say that they are young),
+/// and the adaptive scan period. The rule does not weigh costs; a move's value says what it is
+/// expected to save.
 class TwoTouch final : public Policy {
  public:
   explicit TwoTouch(const PolicyValues& values)

@@ -1,9 +1,8 @@
 #pragma once
 
 #include "placement/repeating/expected_ends.hpp"
-#include "placement/repeating/next_use.hpp"
+#include "placement/repeating/predictions.hpp"
 #include "placement/repeating/request_order.hpp"
-#include "placement/repeating/track_record.hpp"
 #include "placement/weighing/live_allocations.hpp"
 
 #include <vma/policy.hpp>

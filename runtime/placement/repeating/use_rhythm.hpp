@@ -1,7 +1,6 @@
 #pragma once
 
-#include "placement/repeating/next_use.hpp"
-#include "placement/repeating/track_record.hpp"
+#include "placement/repeating/predictions.hpp"
 
 #include <vma/policy.hpp>
 

@@ -4,11 +4,13 @@
 #include "base/units.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <limits>
 #include <span>
 
 namespace vma::inline v1 {
+
 std::string name_of(const Snapshot& snapshot, PlaceId place) {
   return to_string(snapshot.place(place).location);
 }
@@ -110,6 +112,15 @@ std::optional<PlaceId> next_place(const Snapshot& snapshot, ChunkId chunk, const
     if (can_lie(snapshot, chunk, next)) return next;
   }
   return std::nullopt;
+}
+
+double expected_saving(const Snapshot& snapshot, ChunkId chunk, PlaceId to) {
+  const ChunkRow& row = snapshot.chunk(chunk);
+  const double saved =
+      snapshot.access_load_short(chunk, row.at) - snapshot.access_load_short(chunk, to);
+  const double cost = in_seconds(snapshot.costs().move_time(row.at, to, row.bytes));
+  // A use that has faded away may be of a GPU that reaches neither: then the saving is unknown.
+  return std::isfinite(saved) ? std::max(0.0, saved * in_seconds(expected_use) - cost) : 0;
 }
 
 }  // namespace vma::inline v1

@@ -10,6 +10,7 @@
 
 /// Properties that several policies derive from a snapshot: may a chunk move, what would that cost,
 /// which GPUs use it. Pure functions; times are in seconds.
+
 namespace vma::inline v1 {
 
 /// Averages fade but never reach zero: less than this counts as no use.
@@ -63,5 +64,42 @@ std::span<const PlaceId> slower_places(const Snapshot& snapshot, ChunkId chunk);
 /// share of a GPU's HBM that must stay free.
 std::optional<PlaceId> next_place(const Snapshot& snapshot, ChunkId chunk, const Room& room,
                                   double gpu_reserve = 0);
+
+/// What moves cost, computed once for the chunks of a size. A policy that weighs every place for
+/// every chunk asks for the same few prices thousands of times a tick.
+class MovePrices {
+ public:
+  explicit MovePrices(double stall_weight) : stall_weight_(stall_weight) {}
+
+  /// A call of the policy begins: the machine's costs may have changed since the last one.
+  void begin(const MachineCosts& costs) {
+    places_ = costs.places();
+    prices_.assign(places_ * places_, {});
+  }
+  /// As `move_seconds`. Requires: `begin` was called with these costs.
+  double seconds(const MachineCosts& costs, PlaceId from, PlaceId to, std::uint64_t bytes) {
+    Price& price = prices_[index(from) * places_ + index(to)];
+    if (price.bytes != bytes) price = {bytes, move_seconds(costs, from, to, bytes, stall_weight_)};
+    return price.seconds;
+  }
+
+ private:
+  struct Price {
+    std::uint64_t bytes = 0;  // No chunk has none.
+    double seconds = 0;
+  };
+  const double stall_weight_;
+  std::size_t places_ = 0;
+  std::vector<Price> prices_;  // By route: that of the last size.
+};
+
+/// How long use is assumed to continue unchanged if a rule does not define it: the half-life of the
+/// long averages.
+inline constexpr Time expected_use = std::chrono::seconds(10);
+
+/// Seconds of access that `chunk` would save at `to` if its use continued for `expected_use` at the
+/// short averages, minus the time of the move. 0 if it would not pay: the rules that use this only
+/// report it. Requires: there is a way from where the chunk is.
+double expected_saving(const Snapshot& snapshot, ChunkId chunk, PlaceId to);
 
 }  // namespace vma::inline v1

@@ -1,15 +1,8 @@
 // Goal: whatever is used, hinted, freed and pinned, plans can be carried out as given, and steady
 // use comes to rest. Method: random operations from a seed on a nearly full machine; the rig
 // rejects a move without room, reason or route, or of a chunk that may not move.
-#include "placement/policies/clean_copy.hpp"
-#include "placement/policies/coin_flip.hpp"
+#include "placement/policies/built_in_policies.hpp"
 #include "placement/policies/cost_benefit.hpp"
-#include "placement/policies/counter.hpp"
-#include "placement/policies/harvest.hpp"
-#include "placement/policies/hinted.hpp"
-#include "placement/policies/histogram_fill.hpp"
-#include "placement/policies/latency_balance.hpp"
-#include "placement/policies/lifetime_class.hpp"
 
 #include "support/test_run.hpp"
 #include "unit/placement/policies/policy_rig.hpp"

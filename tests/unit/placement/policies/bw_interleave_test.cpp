@@ -4,7 +4,7 @@
 #include "unit/placement/policies/policy_rig.hpp"
 
 #include "base/units.hpp"
-#include "placement/policies/bw_interleave.hpp"
+#include "placement/policies/built_in_policies.hpp"
 
 #include <algorithm>
 

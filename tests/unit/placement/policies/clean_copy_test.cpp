@@ -1,7 +1,7 @@
 // Goal: `clean_copy` leaves a copy behind when a chunk comes from host memory, and evicts the chunk
 // to where that copy is. Method: hand-computed decisions for two GPUs like H200s and two host
 // nodes, the first of which is faster for both GPUs.
-#include "placement/policies/clean_copy.hpp"
+#include "placement/policies/built_in_policies.hpp"
 #include "placement/policies/cost_benefit.hpp"
 
 #include "unit/placement/policies/policy_rig.hpp"

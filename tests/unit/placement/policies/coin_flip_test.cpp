@@ -1,8 +1,7 @@
 // Goal: `coin_flip` moves a chunk after remote penalties of twice the cost on average, without
 // memory, and makes the same choices for the same seed. Method: many chunks and counted uses, with
 // the numbers of `counter_test.cpp`: a pass costs 0.909 ms more at a peer, a move 1.4 ms.
-#include "placement/policies/coin_flip.hpp"
-#include "placement/policies/counter.hpp"
+#include "placement/policies/built_in_policies.hpp"
 
 #include "unit/placement/policies/policy_rig.hpp"
 

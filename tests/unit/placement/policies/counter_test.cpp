@@ -3,7 +3,7 @@
 // a peer's HBM takes 395e6 x (1/390e9 - 1/3.8e12) = 0.909 ms more than at home, and a move takes 1
 // ms of copy, 0.2 ms besides and a stall of 0.2 ms: 1.4 ms. With theta = 2 the fourth pass reaches
 // 2.8 ms.
-#include "placement/policies/counter.hpp"
+#include "placement/policies/built_in_policies.hpp"
 
 #include "unit/placement/policies/policy_rig.hpp"
 

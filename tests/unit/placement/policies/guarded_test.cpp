@@ -5,7 +5,6 @@
 // 0.2 ms.
 #include "placement/policies/built_in_policies.hpp"
 #include "placement/policies/cost_benefit.hpp"
-#include "placement/policies/guarded.hpp"
 #include "placement/repeating/repeating.hpp"
 
 #include "unit/placement/policies/policy_rig.hpp"

@@ -2,7 +2,7 @@
 // lends a chunk twice. Method: machines like H200s with HBM for ten chunks, one of which a lender
 // keeps free.
 #include "placement/policies/cost_benefit.hpp"
-#include "placement/policies/harvest.hpp"
+#include "placement/policies/built_in_policies.hpp"
 
 #include "unit/placement/policies/policy_rig.hpp"
 

@@ -1,8 +1,7 @@
 // Goal: `hinted` follows hints that pay, stops believing those that prove false, and equals
 // `counter` without hints. Method: the numbers of `counter_test.cpp`: an announced pass saves 0.909
 // ms and a move costs 1.4 ms, so two passes pay and one does not.
-#include "placement/policies/counter.hpp"
-#include "placement/policies/hinted.hpp"
+#include "placement/policies/built_in_policies.hpp"
 
 #include "unit/placement/policies/policy_rig.hpp"
 

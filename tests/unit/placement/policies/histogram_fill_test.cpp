@@ -2,7 +2,7 @@
 // cools counts. Method: one GPU with HBM for ten chunks; 3 % are reserved, so nine fit. A pass adds
 // 16 units to a count; a count of n units is in bin log2(n).
 #include "placement/policies/cost_benefit.hpp"
-#include "placement/policies/histogram_fill.hpp"
+#include "placement/policies/built_in_policies.hpp"
 
 #include "unit/placement/policies/policy_rig.hpp"
 

@@ -2,7 +2,7 @@
 // come. Method: HBM for ten chunks. Each step of 200 ms allocates five chunks that are used twice
 // and freed after 20 ms, and one that is used once and stays.
 #include "placement/policies/cost_benefit.hpp"
-#include "placement/policies/lifetime_class.hpp"
+#include "placement/policies/built_in_policies.hpp"
 
 #include "unit/placement/policies/policy_rig.hpp"
 

@@ -1,6 +1,6 @@
 // Goal: docs/guide/policies.md documents every built-in policy with all its parameters, and every
 // refusal reason of the planner. Method: reads its tables as text.
-#include "placement/planning/rejection.hpp"
+#include "placement/planning/planned_move.hpp"
 #include "placement/policies/built_in_policies.hpp"
 
 #include <gtest/gtest.h>

@@ -3,8 +3,7 @@
 #include "unit/placement/policies/policy_rig.hpp"
 
 #include "base/units.hpp"
-#include "placement/policies/static_spill.hpp"
-#include "placement/policies/stay_put.hpp"
+#include "placement/policies/built_in_policies.hpp"
 
 namespace vma {
 inline namespace v1 {

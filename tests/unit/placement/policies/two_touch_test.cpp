@@ -3,7 +3,7 @@
 #include "unit/placement/policies/policy_rig.hpp"
 
 #include "base/units.hpp"
-#include "placement/policies/two_touch.hpp"
+#include "placement/policies/built_in_policies.hpp"
 
 #include <random>
 

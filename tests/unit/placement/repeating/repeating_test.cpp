@@ -5,8 +5,6 @@
 #include "placement/repeating/repeating.hpp"
 
 #include "placement/policies/built_in_policies.hpp"
-#include "placement/policies/counter.hpp"
-#include "placement/policies/static_spill.hpp"
 #include "unit/placement/policies/policy_rig.hpp"
 
 #include <vma/error.hpp>

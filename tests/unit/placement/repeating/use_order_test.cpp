@@ -1,6 +1,6 @@
 // Goal: predicted uses are in the order of their times and chunks, and none is erased in place of
 // another. Method: uses in several blocks.
-#include "placement/repeating/use_order.hpp"
+#include "placement/repeating/use_calendar.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // Goal: chunks are ordered by value to half a doubling, in order of arrival within it, whatever is
 // inserted and removed. Method: random operations compared with a sorted list.
-#include "placement/victims/value_order.hpp"
+#include "placement/victims/victim_search.hpp"
 
 #include <gtest/gtest.h>
 

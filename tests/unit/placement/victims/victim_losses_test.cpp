@@ -1,7 +1,7 @@
 // Goal: a chunk that makes way goes to its next place, and loses what its users expect to wait
 // there longer. Method: random uses on machines like H200s; each answer is compared with one that
 // is computed from the snapshot alone, also after other chunks and other rooms were asked for.
-#include "placement/victims/victim_losses.hpp"
+#include "placement/victims/victim_search.hpp"
 
 #include "placement/books/chunk_tables.hpp"
 #include "support/test_run.hpp"

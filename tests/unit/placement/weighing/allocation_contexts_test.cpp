@@ -1,7 +1,7 @@
 // Goal: the expectation for a request is the outcome of the last request that followed the same
 // requests. Method: requests told apart by their size; each expected lifetime identifies its
 // source.
-#include "placement/weighing/allocation_contexts.hpp"
+#include "placement/weighing/live_allocations.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // Goal: `FollowedShifts` learns from moves that followed a shift. Method: shifts, moves and uses by
 // hand on machines like H200s.
-#include "placement/weighing/followed_shifts.hpp"
+#include "placement/weighing/shift_watch.hpp"
 
 #include "placement/books/chunk_tables.hpp"
 #include "unit/placement/policies/policy_rig.hpp"

@@ -1,8 +1,17 @@
 #pragma once
 
+#include <vma/snapshot.hpp>
+
 #include <cstddef>
 
 namespace vma::inline v1 {
+
+/// A predicted use of a chunk. Uses that follow each other closely are one.
+struct NextUse {
+  Time at{0};
+  PlaceId device{};
+  double passes = 0;  ///< Over the chunk's bytes.
+};
 
 /// Whether predictions are to be followed: once most of them have come true, until fewer than half
 /// do. The last eight or so count.

@@ -1,4 +1,4 @@
-#include "placement/planning/rejection.hpp"
+#include "placement/planning/planned_move.hpp"
 
 #include "base/check.hpp"
 
