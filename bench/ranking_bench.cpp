@@ -5,10 +5,10 @@
 //
 // VMART_DRIVER selects the machine, VMART_DEVICES its GPUs.
 
-#include "lab/trace/trace_files.hpp"
 #include "base/units.hpp"
 #include "bench/ranking/trace_player.hpp"
 #include "lab/experiments/ready_trace.hpp"
+#include "lab/trace/trace_files.hpp"
 
 #include <vma/error.hpp>
 

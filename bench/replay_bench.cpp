@@ -8,8 +8,8 @@
 #include "bench/samples.hpp"
 
 #include "base/units.hpp"
-#include "lab/experiments/experiment_reader.hpp"
 #include "lab/experiments/experiment_inputs.hpp"
+#include "lab/experiments/experiment_reader.hpp"
 #include "lab/replay/replay.hpp"
 #include "machine/machine_file.hpp"
 #include "placement/policies/built_in_policies.hpp"

@@ -1,7 +1,7 @@
 #include "bench/lab/real_trace.hpp"
 
-#include "lab/trace/trace_files.hpp"
 #include "lab/experiments/ready_trace.hpp"
+#include "lab/trace/trace_files.hpp"
 
 #include <unistd.h>
 

@@ -1,8 +1,8 @@
 // On a simulated machine, a trace is played to its last event, or refused with the number of the
 // first invalid event.
 
-#include "lab/trace/trace_files.hpp"
 #include "bench/ranking/trace_player.hpp"
+#include "lab/trace/trace_files.hpp"
 
 #include "base/units.hpp"
 #include "lab/generate/trace_generators.hpp"

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "base/perfetto_trace.hpp"
 #include "base/mutex.hpp"
+#include "base/perfetto_trace.hpp"
 #include "control/event_ring.hpp"
 #include "memory/registry.hpp"
 #include "migrate/migration/move_observers.hpp"

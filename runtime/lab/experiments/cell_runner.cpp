@@ -1,11 +1,11 @@
 #include "lab/experiments/cell_runner.hpp"
 
-#include "lab/experiments/recorded_inputs.hpp"
 #include "lab/bounds/placement_bounds.hpp"
 #include "lab/experiments/experiment.hpp"
+#include "lab/experiments/recorded_inputs.hpp"
 #include "lab/replay/replay.hpp"
-#include "lab/replay/replay_report.hpp"
 #include "lab/replay/replay_metrics.hpp"
+#include "lab/replay/replay_report.hpp"
 #include "lab/trace/trace_files.hpp"
 #include "machine/json_text.hpp"
 

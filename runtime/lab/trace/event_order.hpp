@@ -1,8 +1,8 @@
 #pragma once
 
 #include "lab/trace/trace_audit.hpp"
-#include "lab/trace/trace_sink.hpp"
 #include "lab/trace/trace_event.hpp"
+#include "lab/trace/trace_sink.hpp"
 
 #include <cstdint>
 #include <queue>

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "placement/planning/planner_limits.hpp"
 #include "placement/planning/planned_move.hpp"
+#include "placement/planning/planner_limits.hpp"
 
 #include <vma/snapshot.hpp>
 

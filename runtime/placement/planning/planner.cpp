@@ -1,8 +1,8 @@
 #include "placement/planning/planner.hpp"
 
 #include "placement/planning/move_order.hpp"
-#include "placement/planning/third_places.hpp"
 #include "placement/planning/proposal_checks.hpp"
+#include "placement/planning/third_places.hpp"
 
 #include "base/check.hpp"
 #include "base/printable.hpp"

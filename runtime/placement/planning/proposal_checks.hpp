@@ -2,8 +2,8 @@
 
 #include "placement/planning/move_history.hpp"
 #include "placement/planning/moves_under_way.hpp"
-#include "placement/planning/planner_limits.hpp"
 #include "placement/planning/planned_move.hpp"
+#include "placement/planning/planner_limits.hpp"
 
 #include <vma/policy.hpp>
 

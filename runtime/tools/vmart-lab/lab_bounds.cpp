@@ -1,11 +1,11 @@
-#include "tools/vmart-lab/lab_bounds.hpp"
+#include "tools/vmart-lab/lab_commands.hpp"
 
-#include "lab/trace/trace_files.hpp"
 #include "base/units.hpp"
 #include "lab/bounds/placement_bounds.hpp"
 #include "lab/bounds/program/linear_program.hpp"
 #include "lab/bounds/program/placement_program.hpp"
 #include "lab/replay/replay_inputs.hpp"
+#include "lab/trace/trace_files.hpp"
 #include "machine/machine_file.hpp"
 
 #include <vma/error.hpp>

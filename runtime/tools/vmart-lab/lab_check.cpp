@@ -1,4 +1,4 @@
-#include "tools/vmart-lab/lab_check.hpp"
+#include "tools/vmart-lab/lab_commands.hpp"
 
 #include "base/units.hpp"
 #include "costs/calibration_file.hpp"

@@ -1,13 +1,19 @@
-#include "tools/vmart-lab/lab_machines.hpp"
+#include "tools/vmart-lab/lab_commands.hpp"
 
 #include "base/units.hpp"
+#include "base/whole_file.hpp"
+#include "costs/calibration_file.hpp"
+#include "lab/fidelity/median_calibration.hpp"
 #include "lab/replay/replay_machine.hpp"
 #include "machine/link_kind.hpp"
 #include "machine/machine_document.hpp"
 #include "machine/machine_file.hpp"
 #include "machine/machine_folder.hpp"
 #include "machine/machine_reader.hpp"
+#include "measuring/machine_probe.hpp"
 #include "placement/books/place_number.hpp"
+#include "runtime/runtime_parts.hpp"
+#include "runtime/settings.hpp"
 
 #include <vma/error.hpp>
 
@@ -170,6 +176,9 @@ bool check(const MachineDocument& document) {
   return document.problems().empty();
 }
 
+constexpr const char* probe_call = "vmart-lab machine probe";
+const WholeFile::Terms probe_terms{probe_call, ErrorKind::invalid_argument, 0644};
+
 }  // namespace
 
 int run_machine_check(const std::vector<std::string>& files) {
@@ -217,6 +226,42 @@ int run_machine_show(const std::string& name) {
       "\nreads are those of a kernel on the first place, of memory at the second; a move takes its "
       "copy\nplus the columns beside it; streams wait only for the stall\n\n");
   print_routes(route_kinds(machine));
+  return 0;
+}
+
+int run_probe(const ProbeCommand& command) {
+  // Fails now rather than after minutes of measuring.
+  WholeFile::require_possible(command.output, probe_terms);
+  RuntimeOptions options;
+  options.driver = command.driver;
+  MachineProbe::Options probe;
+  probe.name = command.name;
+  probe.say = [](const std::string& what) { fmt::print(stderr, "vmart-lab: {}\n", what); };
+  const std::string text =
+      MachineProbe(open_driver(resolve_settings(options).driver), std::move(probe)).run();
+  const MachineDocument document = MachineDocument::parse(text, command.output);
+  if (!document.problems().empty()) {
+    throw Error(ErrorKind::invalid_argument, probe_call,
+                "the result is not a valid machine file: " +
+                    document.describe(document.problems().front()));
+  }
+  WholeFile file(command.output, probe_terms);
+  file.write(text);
+  file.become(command.output);
+  fmt::print("{}: {} numbers\n", command.output, document.numbers().size());
+  return 0;
+}
+
+int run_calibrations(const CalibrationsCommand& command) {
+  std::vector<Calibration> calibrations;
+  for (const std::string& file : command.files) calibrations.push_back(read_calibration(file));
+  const MedianCalibration found = median_calibration(calibrations);
+  fmt::print("{}\n\n{:<26} {:>12} {:>12} {:>12} {:>8}\n", found.calibration.machine,
+             "where they differ most", "least", "median", "most", "spread");
+  for (const CalibrationSpread& each : found.spreads)
+    fmt::print("{:<26} {:>12.4g} {:>12.4g} {:>12.4g} {:>6.1f} %\n", each.key + each.where,
+               each.least, each.median, each.most, 100 * each.share());
+  if (!command.output.empty()) write_calibration(command.output, found.calibration);
   return 0;
 }
 

@@ -1,13 +1,13 @@
-#include "tools/vmart-lab/lab_replay.hpp"
+#include "tools/vmart-lab/lab_commands.hpp"
 
-#include "lab/trace/trace_files.hpp"
 #include "base/units.hpp"
 #include "costs/calibration_file.hpp"
 #include "lab/fidelity/recorded_machine.hpp"
 #include "lab/replay/replay.hpp"
 #include "lab/replay/replay_inputs.hpp"
-#include "lab/replay/replay_report.hpp"
 #include "lab/replay/replay_metrics.hpp"
+#include "lab/replay/replay_report.hpp"
+#include "lab/trace/trace_files.hpp"
 #include "machine/machine_file.hpp"
 #include "scheduling/policy_library.hpp"
 

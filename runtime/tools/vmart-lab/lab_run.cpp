@@ -1,19 +1,185 @@
-#include "tools/vmart-lab/lab_run.hpp"
+#include "tools/vmart-lab/lab_commands.hpp"
 
+#include "base/environment.hpp"
 #include "lab/experiments/experiment_reader.hpp"
 #include "lab/experiments/experiment_run.hpp"
 #include "lab/experiments/ready_trace.hpp"
-#include "tools/vmart-lab/report_start.hpp"
-#include "tools/vmart-lab/run_progress.hpp"
+#include "machine/shared_folders.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <spawn.h>
+#include <sys/ioctl.h>
+#include <sys/wait.h>
+#include <sysexits.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
+#include <cerrno>
+#include <chrono>
 #include <csignal>
+#include <cstddef>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <string>
 #include <thread>
+#include <vector>
 
 namespace vma {
 namespace {
+
+/// Prints the progress of a run on standard error: a bar on a terminal, otherwise a line now and
+/// then. Not thread-safe.
+class RunProgress {
+ public:
+  RunProgress();
+
+  /// Announces a step before the cells that may take a while.
+  void say(const std::string& what) const;
+  void begin(std::size_t cells, std::size_t finished);
+  /// Reports that one more cell has ended.
+  void step(const std::string& id);
+  void end();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  void print(const std::string& id) const;
+
+  const bool terminal_;
+  bool began_ = false;
+  std::size_t cells_ = 0, before_ = 0, done_ = 0;  // `done_` includes `before_`.
+  Clock::time_point start_, printed_;
+};
+
+constexpr std::size_t bar_columns = 30;
+constexpr auto between_bars = std::chrono::milliseconds(100);
+constexpr auto between_lines = std::chrono::seconds(10);
+
+/// A line that is as wide as the terminal wraps in some, and a wrapped line cannot be overwritten.
+std::size_t columns_max() {
+  winsize size{};
+  const bool known = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+  return (known ? size.ws_col : 80U) - 1;
+}
+
+RunProgress::RunProgress() : terminal_(isatty(STDERR_FILENO) != 0) {}
+
+void RunProgress::say(const std::string& what) const {
+  if (terminal_) fmt::print(stderr, "{}\n", what);
+}
+
+void RunProgress::begin(std::size_t cells, std::size_t finished) {
+  began_ = true;
+  cells_ = cells;
+  before_ = done_ = finished;
+  start_ = printed_ = Clock::now();
+  if (finished > 0) fmt::print(stderr, "{} of {} cells were already finished\n", finished, cells);
+  if (terminal_) print("");
+}
+
+void RunProgress::step(const std::string& id) {
+  ++done_;
+  const Clock::time_point now = Clock::now();
+  if (now - printed_ < (terminal_ ? Clock::duration(between_bars) : between_lines)) return;
+  printed_ = now;
+  print(id);
+}
+
+void RunProgress::print(const std::string& id) const {
+  const double seconds = std::chrono::duration<double>(Clock::now() - start_).count();
+  const double rate = seconds > 0 ? static_cast<double>(done_ - before_) / seconds : 0;
+  const std::string rest =
+      rate > 0 ? fmt::format("{:.0f} s left", static_cast<double>(cells_ - done_) / rate) : "";
+  if (!terminal_) {
+    fmt::print(stderr, "{} of {} cells, {}\n", done_, cells_, rest);
+    return;
+  }
+  const std::size_t full = bar_columns * done_ / std::max<std::size_t>(cells_, 1);
+  const std::string line = fmt::format("[{:#<{}}{:{}}] {}/{} {} {}", "", full, "",
+                                       bar_columns - full, done_, cells_, rest, id);
+  fmt::print(stderr, "\r{}\x1b[K", line.substr(0, columns_max()));
+  std::fflush(stderr);
+}
+
+void RunProgress::end() {
+  if (!terminal_ || !began_) return;
+  print("");
+  fmt::print(stderr, "\n");
+}
+
+namespace fs = std::filesystem;
+
+/// The module has printed what is missing. Must equal `MISSING` in its `__main__.py`.
+constexpr int libraries_missing = EX_UNAVAILABLE;
+constexpr int not_run = 127;
+
+/// The environment, with our folders appended to PYTHONPATH.
+std::vector<std::string> environment() {
+  const char* const set = environment_variable("PYTHONPATH");
+  std::string path = set == nullptr ? "" : set;
+  for (const fs::path& folder : shared_folders("python")) {
+    std::error_code failed;
+    if (!fs::is_directory(folder, failed)) continue;
+    if (!path.empty()) path += ':';
+    path += folder.lexically_normal().string();
+  }
+  std::vector<std::string> values;
+  for (char** each = environ; *each != nullptr; ++each) {
+    if (!std::string(*each).starts_with("PYTHONPATH=")) values.emplace_back(*each);
+  }
+  values.push_back("PYTHONPATH=" + path);
+  return values;
+}
+
+std::vector<char*> pointers(std::vector<std::string>& texts) {
+  std::vector<char*> pointers;
+  for (std::string& text : texts) pointers.push_back(text.data());
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+/// Runs python3 with these arguments and returns its exit status.
+int run_python(std::vector<std::string> arguments, bool quiet) {
+  arguments.insert(arguments.begin(), "python3");
+  std::vector<std::string> values = environment();
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  if (quiet) {
+    posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+    posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+  }
+  pid_t child = 0;
+  const int failed = posix_spawnp(&child, "python3", &actions, nullptr, pointers(arguments).data(),
+                                  pointers(values).data());
+  posix_spawn_file_actions_destroy(&actions);
+  if (failed != 0) return not_run;
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0) {
+    if (errno != EINTR) return not_run;
+  }
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+/// Starts Python to create the report of a folder of results. If the module or a library that it
+/// needs is missing, prints a line that says so and does not count as a failure. Returns false if
+/// the report was started and failed. Blocks: until it has ended.
+bool start_report(const std::string& folder) {
+  const auto say_how = [&] {
+    fmt::print(stderr,
+               "no report: python3 cannot import vmart.lab and its dependencies; install them and "
+               "run python3 -m vmart.lab report {}\n",
+               folder);
+    return true;
+  };
+  if (run_python({"-c", "import vmart.lab"}, true) != 0) return say_how();
+  const int status = run_python({"-m", "vmart.lab", "report", folder}, false);
+  if (status == libraries_missing) return say_how();
+  if (status != 0) fmt::print(stderr, "vmart-lab: the report failed with {}\n", status);
+  return status == 0;
+}
 
 constexpr int some_failed = 1;
 constexpr int interrupted = 130;

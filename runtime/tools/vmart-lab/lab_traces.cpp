@@ -1,4 +1,4 @@
-#include "tools/vmart-lab/lab_traces.hpp"
+#include "tools/vmart-lab/lab_commands.hpp"
 
 #include "base/units.hpp"
 #include "lab/trace/trace_files.hpp"

@@ -1,11 +1,4 @@
-#include "tools/vmart-lab/lab_bounds.hpp"
-#include "tools/vmart-lab/lab_calibrations.hpp"
-#include "tools/vmart-lab/lab_check.hpp"
-#include "tools/vmart-lab/lab_machines.hpp"
-#include "tools/vmart-lab/lab_probe.hpp"
-#include "tools/vmart-lab/lab_replay.hpp"
-#include "tools/vmart-lab/lab_run.hpp"
-#include "tools/vmart-lab/lab_traces.hpp"
+#include "tools/vmart-lab/lab_commands.hpp"
 
 #include "base/environment.hpp"
 #include "base/printable.hpp"

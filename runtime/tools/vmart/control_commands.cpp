@@ -6,8 +6,6 @@
 #include "placement/policies/built_in_policies.hpp"
 #include "placement/policies/policy_text.hpp"
 #include "tools/vmart/control_text.hpp"
-#include "tools/vmart/follow_events.hpp"
-#include "tools/vmart/where.hpp"
 
 #include <vma/location.hpp>
 

@@ -2,8 +2,10 @@
 
 #include "tools/vmart/control_client.hpp"
 
+#include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -47,5 +49,60 @@ int run_stats(const ControlChoice& choice, StatsForm form);
 /// The answer to `stats`. If NVML was not read for a while, repeats the query until it was, for a
 /// second at most. Throws: like ControlClient.
 boost::json::object current_stats(ControlClient& client);
+
+struct WhereCommand {
+  std::string what;    ///< Empty: all.
+  bool sites = false;  ///< Also where the program allocated them; JSON has that in any case.
+  bool json = false;
+};
+
+/// Prints a runtime's allocations, or where the bytes of those that `what` selects are. Returns 0.
+/// Throws: like ControlClient.
+int run_where(const ControlChoice& choice, const WhereCommand& command);
+
+/// Allocations that `what` selects; all if it is empty. Throws: like ControlClient.
+boost::json::array list_allocations(ControlClient& client, const std::string& what);
+
+/// Sort key of the places of `vmart top`. Descending, except by name.
+enum class TopSort { place, used, share, demand };
+/// "place", "used", "share" or "demand".
+TopSort top_sort_of(const std::string& name);
+
+struct TopOptions {
+  double interval_s = 1;
+  TopSort sort = TopSort::place;
+  bool json = false;
+};
+
+/// Shows the state of the chosen runtime, or of the only one; if there are several, one row of
+/// each. Does so until `q` is pressed, fitted to the terminal. Shows it
+/// only once if the output is not a terminal, or as JSON. Returns 0. Throws: like ControlClient.
+int run_top(const ControlChoice& choice, const TopOptions& options);
+
+/// Reads a runtime's events in order, about as fast as a person can read.
+class EventFollower {
+ public:
+  /// Starts after the event `since`.
+  EventFollower(ControlClient& client, std::uint64_t since) : client_(client), since_(since) {}
+
+  /// Returns new events, at most one page. Reports lost events on standard error.
+  boost::json::array next();
+  /// Blocks: until it makes sense to ask again.
+  void wait();
+
+ private:
+  ControlClient& client_;
+  std::uint64_t since_;
+  bool more_ = false;
+};
+
+struct EventsCommand {
+  std::uint64_t since = 0;  ///< Only events with a higher number.
+  bool follow = false, json = false;
+};
+
+/// Prints the events that the runtime remembers, and new ones forever if it follows. JSON output is
+/// one object, or one object per line if it follows. Returns 0.
+int run_events(const ControlChoice& choice, const EventsCommand& command);
 
 }  // namespace vma

@@ -4,9 +4,6 @@
 #include "control/selector.hpp"
 #include "tools/command_line/command_line.hpp"
 #include "tools/vmart/control_commands.hpp"
-#include "tools/vmart/follow_events.hpp"
-#include "tools/vmart/top.hpp"
-#include "tools/vmart/where.hpp"
 
 #include <vma/error.hpp>
 #include <vma/location.hpp>

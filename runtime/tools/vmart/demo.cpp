@@ -1,4 +1,4 @@
-#include "tools/vmart/demo.hpp"
+#include "tools/vmart/vmart_commands.hpp"
 
 #include "base/printable.hpp"
 #include "base/units.hpp"

@@ -1,4 +1,4 @@
-#include "tools/vmart/doctor.hpp"
+#include "tools/vmart/vmart_commands.hpp"
 
 #include "base/units.hpp"
 #include "machine/machine_file.hpp"
@@ -6,23 +6,125 @@
 #include "runtime/runtime_parts.hpp"
 #include "runtime/settings.hpp"
 #include "tools/vmart/doctor_report.hpp"
-#include "tools/vmart/link_speeds.hpp"
-#include "tools/vmart/bad_variable.hpp"
 
 #include <vma/error.hpp>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdlib>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
 namespace vma {
 namespace {
+
+double gb_per_second(Driver& driver, CopyEngine& engine, const Chunk& source, const Chunk& target) {
+  constexpr int tries = 4;  // The first one is a warm-up.
+  std::chrono::duration<double> best = std::chrono::nanoseconds::max();
+  engine.prepare(source.at(), target.at(), 1, CopyUnder::nothing);
+  for (int attempt = 0; attempt < tries; ++attempt) {
+    const TimePoint start = driver.clock().now();
+    engine.wait(engine.enqueue(source, target, CopyUnder::nothing));
+    best = std::min<std::chrono::duration<double>>(best, driver.clock().now() - start);
+  }
+  return static_cast<double>(source.size_bytes()) * 1e-9 / best.count();
+}
+
+/// GB/s of one copy between each pair of locations, made as migrations copy: through the runtime's
+/// copy engine, the best of a few. Throws: Error{out_of_memory} if a chunk does not fit.
+std::map<std::pair<Location, Location>, double> measure_links(RuntimeParts& parts,
+                                                              std::uint64_t size_bytes) {
+  Machinery& machinery = *parts.machinery;
+  Memory& memory = machinery.memory;
+  std::map<Location, Chunk> chunks;
+  std::map<std::pair<Location, Location>, double> speeds;
+  try {
+    for (const Location at : machinery.topology.locations()) {
+      chunks.emplace(at, memory.chunks().obtain(at, size_bytes, ChunkStore::Turn::take));
+    }
+    for (const auto& [from, source] : chunks) {
+      for (const auto& [to, target] : chunks) {
+        const bool no_gpu = from.kind == Location::Kind::host && to.kind == Location::Kind::host;
+        if (from == to || no_gpu) continue;
+        speeds[{from, to}] = gb_per_second(*parts.driver, machinery.engine, source, target);
+      }
+    }
+  } catch (...) {
+    for (auto& [at, chunk] : chunks) memory.chunks().retire(std::move(chunk));
+    throw;
+  }
+  for (auto& [at, chunk] : chunks) memory.chunks().retire(std::move(chunk));
+  return speeds;
+}
+
+/// Finds the VMART_* environment variables that make something fail, by retrying without each one.
+/// Faulty ones stay unset in this process. One thread.
+class VariableBlame {
+ public:
+  /// Runs `body`; if it throws an Error, runs it again without each variable in turn. Throws: the
+  /// Error if no variable causes it.
+  void run(const std::function<void()>& body);
+
+  /// Each says what failed and which variable to correct.
+  const std::vector<std::string>& problems() const noexcept { return problems_; }
+
+ private:
+  std::vector<std::string> problems_;
+};
+
+/// Names and values of the variables to test. Leaves out VMART_DRIVER: without it, the report would
+/// describe another driver.
+std::vector<std::pair<std::string, std::string>> variables() {
+  std::vector<std::pair<std::string, std::string>> found;
+  for (char** each = environ; *each != nullptr; ++each) {
+    const std::string text = *each;
+    const std::size_t equals = text.find('=');
+    if (equals == std::string::npos || !text.starts_with("VMART_")) continue;
+    const std::string name = text.substr(0, equals);
+    if (name != "VMART_DRIVER") found.emplace_back(name, text.substr(equals + 1));
+  }
+  return found;
+}
+
+std::optional<Error> error_of(const std::function<void()>& body) {
+  try {
+    body();
+    return std::nullopt;
+  } catch (const Error& error) {
+    return error;
+  }
+}
+
+void VariableBlame::run(const std::function<void()>& body) {
+  std::optional<Error> error = error_of(body);
+  while (error) {
+    bool found = false;
+    for (const auto& [name, value] : variables()) {
+      unsetenv(name.c_str());
+      std::optional<Error> without = error_of(body);
+      if (without && std::string_view(without->what()) == error->what()) {
+        setenv(name.c_str(), value.c_str(), 1);
+        continue;
+      }
+      problems_.push_back(fmt::format(
+          "{}; correct or unset {}, which is \"{}\" (the rest of this report ignores it)",
+          error->what(), name, value));
+      error = std::move(without);  // Another variable may be invalid too.
+      found = true;
+      break;
+    }
+    if (!found) throw *error;
+  }
+}
 
 using FreeBytes = std::map<DeviceId, std::uint64_t>;
 
@@ -230,10 +332,6 @@ class Examination {
   std::unique_ptr<RuntimeParts> parts_;
   std::optional<PrimaryContexts> contexts_;
 };
-
-}  // namespace
-
-namespace {
 
 #ifdef VMART_HAS_CUDA
 constexpr bool has_cuda = true;

@@ -1,4 +1,4 @@
-#include "tools/vmart/follow_events.hpp"
+#include "tools/vmart/control_commands.hpp"
 
 #include "tools/vmart/control_text.hpp"
 

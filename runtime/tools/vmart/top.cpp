@@ -1,6 +1,5 @@
-#include "tools/vmart/top.hpp"
-
 #include "tools/vmart/control_commands.hpp"
+
 #include "tools/vmart/control_text.hpp"
 #include "tools/vmart/terminal_screen.hpp"
 

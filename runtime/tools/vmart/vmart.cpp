@@ -1,8 +1,5 @@
-#include "tools/vmart/calibrate.hpp"
 #include "tools/vmart/control_subcommands.hpp"
-#include "tools/vmart/demo.hpp"
-#include "tools/vmart/doctor.hpp"
-#include "tools/vmart/run_program.hpp"
+#include "tools/vmart/vmart_commands.hpp"
 
 #include "base/printable.hpp"
 #include "tools/command_line/command_line.hpp"

@@ -1,4 +1,4 @@
-#include "tools/vmart/where.hpp"
+#include "tools/vmart/control_commands.hpp"
 
 #include "control/selector.hpp"
 #include "tools/vmart/control_text.hpp"

@@ -1,10 +1,10 @@
 // Goal: every trace in bench/traces converts without a bad line, and the number of events matches
 // the requests, kernels and uses in its description.
 
-#include "lab/trace/trace_files.hpp"
 #include "lab/import/trace_formats.hpp"
 #include "lab/replay/replay.hpp"
 #include "lab/trace/line_reader.hpp"
+#include "lab/trace/trace_files.hpp"
 #include "machine/machine_file.hpp"
 #include "placement/policies/built_in_policies.hpp"
 #include "unit/lab/trace/trace_rig.hpp"

@@ -2,9 +2,9 @@
 // docs/reference/traces.md. Any other contents are refused with file and offset: nothing crashes,
 // and a truncated trace is not taken for a whole one.
 
-#include "lab/trace/trace_files.hpp"
 #include "lab/trace/binary_trace_format.hpp"
 #include "lab/trace/trace_block_decoder.hpp"
+#include "lab/trace/trace_files.hpp"
 #include "recording/byte_order.hpp"
 #include "support/test_run.hpp"
 #include "unit/lab/trace/trace_rig.hpp"

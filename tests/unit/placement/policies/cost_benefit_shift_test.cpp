@@ -2,8 +2,8 @@
 // uses that alternate or that are random make it move no more than averages alone do. Method:
 // hand-fed uses on machines like H200s, where a pass over 395 MB takes 0.909 ms less at home than
 // at a peer, and a move costs 1.4 ms. There is no planner: nothing refuses what the policy wants.
-#include "placement/policies/cost_benefit.hpp"
 #include "placement/policies/built_in_policies.hpp"
+#include "placement/policies/cost_benefit.hpp"
 
 #include "unit/placement/policies/policy_rig.hpp"
 

@@ -2,8 +2,8 @@
 // the host, follows shifts and otherwise rests. Method: hand-computed cases on machines like H200s,
 // where a pass over 395 MB takes 0.909 ms less at home than at a peer and a move costs 1.4 ms
 // including its stall: with a margin of 1.25, a chunk must be expected to save 1.75 ms.
-#include "placement/policies/cost_benefit.hpp"
 #include "placement/policies/built_in_policies.hpp"
+#include "placement/policies/cost_benefit.hpp"
 
 #include "unit/placement/policies/policy_rig.hpp"
 

@@ -1,8 +1,8 @@
 // Goal: `harvest` puts victims at peers that can spare room, in the topology's order, and never
 // lends a chunk twice. Method: machines like H200s with HBM for ten chunks, one of which a lender
 // keeps free.
-#include "placement/policies/cost_benefit.hpp"
 #include "placement/policies/built_in_policies.hpp"
+#include "placement/policies/cost_benefit.hpp"
 
 #include "unit/placement/policies/policy_rig.hpp"
 

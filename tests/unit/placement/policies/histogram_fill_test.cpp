@@ -1,8 +1,8 @@
 // Goal: `histogram_fill` derives its threshold from the capacity, leaves the warm band alone and
 // cools counts. Method: one GPU with HBM for ten chunks; 3 % are reserved, so nine fit. A pass adds
 // 16 units to a count; a count of n units is in bin log2(n).
-#include "placement/policies/cost_benefit.hpp"
 #include "placement/policies/built_in_policies.hpp"
+#include "placement/policies/cost_benefit.hpp"
 
 #include "unit/placement/policies/policy_rig.hpp"
 

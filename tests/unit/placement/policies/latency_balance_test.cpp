@@ -1,8 +1,8 @@
 // Goal: `latency_balance` evens out loaded latencies and then rests. Method: machines like H200s,
 // whose idle latency is 600 ns for local HBM and 1500 ns for a peer's: at a utilisation u local HBM
 // takes 600 / (1 - u), which reaches 1500 at u = 0.6, or 2.28 TB/s.
-#include "placement/policies/cost_benefit.hpp"
 #include "placement/policies/built_in_policies.hpp"
+#include "placement/policies/cost_benefit.hpp"
 
 #include "unit/placement/policies/policy_rig.hpp"
 

@@ -1,8 +1,8 @@
 // Goal: `lifetime_class` keeps HBM for short-lived, heavily used chunks as long as such requests
 // come. Method: HBM for ten chunks. Each step of 200 ms allocates five chunks that are used twice
 // and freed after 20 ms, and one that is used once and stays.
-#include "placement/policies/cost_benefit.hpp"
 #include "placement/policies/built_in_policies.hpp"
+#include "placement/policies/cost_benefit.hpp"
 
 #include "unit/placement/policies/policy_rig.hpp"
 

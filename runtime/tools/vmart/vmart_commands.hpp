@@ -6,6 +6,41 @@
 
 namespace vma {
 
+struct CalibrateCommand {
+  std::string driver;
+  bool show = false;  ///< Prints the stored calibration without measuring.
+  bool json = false;
+  bool keep = true;
+  bool stops = false;  ///< Also measures live moves and their stalls while GPUs read.
+  int mib = 0;
+  double seconds = 2;  ///< Routes not measured within this time stay estimates.
+};
+
+/// Measures the costs of the machine's memory, or shows a stored calibration, and prints it.
+/// Returns the exit status: 1 if there is nothing stored to show.
+int run_calibrate(const CalibrateCommand& command);
+
+struct DemoOptions {
+  std::string driver;  ///< Empty: VMART_DRIVER.
+  int mib = 64;
+  bool json = false;
+};
+
+/// Allocates memory, moves its middle to another place, and prints its location before and after.
+/// Returns 0. Throws: Error.
+int run_demo(const DemoOptions& options);
+
+struct DoctorOptions {
+  std::string driver;  ///< Empty: VMART_DRIVER.
+  int copy_mib = 64;   ///< Size of each timed copy, if that much is free; 0 disables timing.
+  bool json = false;
+};
+
+/// Prints the properties of the machine, what an open runtime uses of it, what works badly and why,
+/// and what is wrong and how to correct it. Returns the exit status: 1 if something is wrong.
+/// Throws: Error without a driver.
+int run_doctor(const DoctorOptions& options);
+
 struct RunOptions {
   std::vector<std::string> program;  ///< With its arguments.
   std::string policy;                ///< Empty: VMART_POLICY.
