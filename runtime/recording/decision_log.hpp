@@ -2,16 +2,49 @@
 
 #include "placement/planning/decision.hpp"
 #include "recording/block_queue.hpp"
-#include "recording/decision_file.hpp"
+#include "recording/output_file.hpp"
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace vma {
+
+/// One line of JSON, without a newline; docs/reference/recordings.md describes the keys. Invalid
+/// UTF-8 is replaced by question marks, numbers that are not finite by null.
+std::string to_json_line(const Decision& decision);
+/// Throws: Error{invalid_argument} that describes the problem.
+Decision parse_decision(std::string_view line);
+
+/// Appends lines to a file. A full file is renamed to FILE.1, replacing any older one. A file that
+/// was moved or removed is created again. Lines that cannot be written are counted, and reported
+/// once in the log.
+class DecisionFile : public BlockSink {
+ public:
+  /// Does not open the file yet.
+  DecisionFile(std::string path, std::uint64_t bytes_max);
+
+  void write(const DiskBlock& block, const Loss& lost_before) noexcept override;
+  void finish(const Loss& lost_before) noexcept override;
+
+  // Any thread.
+  std::uint64_t failures() const noexcept { return failures_.load(std::memory_order_relaxed); }
+  std::uint64_t lines_lost() const noexcept { return lost_.load(std::memory_order_relaxed); }
+
+ private:
+  bool ready(std::size_t bytes) noexcept;
+  bool failed(int error) noexcept;
+
+  const std::string path_, full_path_;
+  const std::uint64_t bytes_max_;
+  OutputFile file_;
+  std::atomic<std::uint64_t> failures_{0}, lost_{0};
+};
 
 struct DecisionLogOptions {
   std::string file;                            ///< VMART_DECISIONS; empty: no file is written.

@@ -1,7 +1,6 @@
 #include "recording/recording_header.hpp"
 
-#include "costs/launch_gaps_json.hpp"
-#include "costs/peer_links_json.hpp"
+#include "costs/calibration_json.hpp"
 #include "machine/json_reader.hpp"
 #include "placement/books/place_number.hpp"
 #include "recording/byte_order.hpp"

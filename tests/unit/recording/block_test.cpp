@@ -2,7 +2,7 @@
 // docs/reference/recordings.md.
 
 #include "recording/block_builder.hpp"
-#include "recording/reading/block_decoder.hpp"
+#include "recording/reading/recording_reader.hpp"
 #include "support/test_run.hpp"
 #include "unit/recording/record_samples.hpp"
 

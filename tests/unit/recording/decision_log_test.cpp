@@ -2,7 +2,6 @@
 // counted.
 
 #include "base/executor.hpp"
-#include "recording/decision_json.hpp"
 #include "recording/decision_log.hpp"
 #include "support/test_run.hpp"
 #include "unit/recording/record_samples.hpp"
