@@ -1,14 +1,85 @@
 #include "telemetry/use_log.hpp"
 
-#include "telemetry/thread_rings.hpp"
+#include "telemetry/use_ring.hpp"
 
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <exception>
+#include <memory>
+#include <utility>
+#include <vector>
 
 namespace vma {
 namespace {
+
+/// The ring that the calling thread used last, so that a use costs one comparison. Log numbers are
+/// unique, so the entry of a destroyed log never matches another one.
+struct LastRing {
+  std::uint64_t log = 0;
+  UseRing* ring = nullptr;
+};
+// Does not use the initial-exec model. That would save a call, but a process whose other libraries
+// have used up the space for it could not load this library.
+extern constinit thread_local LastRing last_ring;
+
+/// The rings that one thread writes, by the unique number of their log. A thread may outlive its
+/// logs and a log its threads, so both keep the ring alive. When the thread ends, it marks its
+/// rings as ended.
+class ThreadRings {
+ public:
+  /// Null if the calling thread is ending and its list has been destroyed.
+  static ThreadRings* mine() noexcept;
+
+  ~ThreadRings();
+
+  /// Null if there is none.
+  UseRing* find(std::uint64_t log) const noexcept;
+  /// Drops the rings of destroyed logs and reserves space for one more. Throws: std::bad_alloc.
+  void make_room();
+  /// Requires: `make_room` was called, and this log has no ring yet.
+  void add(std::uint64_t log, std::shared_ptr<UseRing> ring) noexcept;
+  std::size_t size() const noexcept { return rings_.size(); }
+
+ private:
+  ThreadRings() = default;
+  std::vector<std::pair<std::uint64_t, std::shared_ptr<UseRing>>> rings_;
+};
+
+/// Stays readable after the list is destroyed: other objects of the thread may still record uses.
+constinit thread_local bool list_is_gone = false;
+
+constinit thread_local LastRing last_ring;
+
+ThreadRings* ThreadRings::mine() noexcept {
+  if (list_is_gone) return nullptr;
+  static thread_local ThreadRings rings;
+  return &rings;
+}
+
+ThreadRings::~ThreadRings() {
+  list_is_gone = true;
+  last_ring = {};
+  for (const auto& [log, ring] : rings_) ring->end();
+}
+
+UseRing* ThreadRings::find(std::uint64_t log) const noexcept {
+  for (const auto& [number, ring] : rings_) {
+    if (number == log) return ring.get();
+  }
+  return nullptr;
+}
+
+void ThreadRings::make_room() {
+  std::erase_if(rings_, [](const auto& entry) { return entry.second->orphaned(); });
+  rings_.reserve(rings_.size() + 1);
+}
+
+void ThreadRings::add(std::uint64_t log, std::shared_ptr<UseRing> ring) noexcept {
+  rings_.emplace_back(log, std::move(ring));
+}
 
 std::atomic<std::uint64_t> last_id{0};
 
@@ -19,6 +90,42 @@ void add(UseLog::Counters& counters, const UseRing& ring) {
 }
 
 }  // namespace
+
+void HintQueue::push(const AdvisedRange& advised) {
+  MutexLock lock(mutex_);
+  hints_.push_back(advised);
+  if (hints_.size() > max_) {
+    hints_.pop_front();
+    ++dropped_;
+  }
+  const std::shared_ptr<const std::function<void()>> wake = wake_;
+  if (!wake) return;
+  ++calling_;
+  lock.unlock();
+  (*wake)();
+  lock.lock();
+  if (--calling_ == 0) called_.notify_all();
+}
+
+void HintQueue::take(std::vector<AdvisedRange>& out) {
+  const MutexLock lock(mutex_);
+  out.insert(out.end(), hints_.begin(), hints_.end());
+  hints_.clear();
+}
+
+void HintQueue::wake_with(std::function<void()> wake) {
+  std::shared_ptr<const std::function<void()>> next;
+  if (wake) next = std::make_shared<const std::function<void()>>(std::move(wake));
+  MutexLock lock(mutex_);
+  wake_ = nullptr;
+  called_.wait(lock, [this]() VMART_REQUIRES(mutex_) { return calling_ == 0; });
+  wake_ = std::move(next);
+}
+
+std::uint64_t HintQueue::dropped() const {
+  const MutexLock lock(mutex_);
+  return dropped_;
+}
 
 UseLog::UseLog(const Clock& clock, const UseLogLimits& limits)
     : id_(last_id.fetch_add(1) + 1),

@@ -1,6 +1,6 @@
 // Goal: hints come out in order, the newest are kept, and the reader is woken without a lock and
 // never after it has unregistered.
-#include "telemetry/hint_queue.hpp"
+#include "telemetry/use_log.hpp"
 
 #include "base/executor.hpp"
 #include "unit/memory/memory_rig.hpp"
