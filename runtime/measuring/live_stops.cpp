@@ -5,7 +5,6 @@
 #include "costs/cost_estimates.hpp"
 #include "costs/move_time.hpp"
 #include "measuring/busy_gpu.hpp"
-#include "measuring/usual_mean.hpp"
 #include "placement/books/place_number.hpp"
 
 #include <vma/error.hpp>
@@ -15,6 +14,7 @@
 #include <algorithm>
 #include <chrono>
 #include <exception>
+#include <numeric>
 #include <string>
 #include <utility>
 
@@ -44,6 +44,14 @@ void attempt(Calibration& calibration, const std::string& what, Body&& body) {
 }
 
 }  // namespace
+
+Time usual_mean(std::vector<Time> times) {
+  constexpr int medians_max = 3;
+  const Time most = median(times) * medians_max;
+  std::erase_if(times, [&](Time time) { return time > most; });
+  const Time sum = std::accumulate(times.begin(), times.end(), Time(0));
+  return sum / static_cast<Time::rep>(times.size());
+}
 
 LiveStops::LiveStops(Runtime& runtime, const Sizes& sizes) : runtime_(runtime), sizes_(sizes) {}
 

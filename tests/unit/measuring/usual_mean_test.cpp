@@ -1,6 +1,6 @@
 // Goal: the usual mean is the mean of the typical values; a few delayed ones do not distort it.
 // Method: hand-computed cases.
-#include "measuring/usual_mean.hpp"
+#include "measuring/live_stops.hpp"
 
 #include <gtest/gtest.h>
 
