@@ -4,22 +4,23 @@
 #include "base/environment.hpp"
 #include "control/descriptor.hpp"
 #include "control/own_folder.hpp"
-#include "control/socket_peer.hpp"
 
 #include <vma/error.hpp>
 
-#include <fmt/format.h>
-
 #include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
@@ -262,6 +263,10 @@ void sweep(const std::string& folder) noexcept try {
 } catch (const std::exception&) {  // The folder was removed, or changed by another process.
 }
 
+// Of Linux 6.5 and 5.3; the C library's headers may be older.
+constexpr int so_peerpidfd = 77;
+constexpr long sys_pidfd_open = 434;
+
 }  // namespace
 
 bool opens_control(std::string_view setting) {
@@ -341,6 +346,38 @@ void ControlSocket::remove() noexcept {
   struct stat status {};
   if (lstat(path_.c_str(), &status) != 0) return;
   if (status.st_dev == device_ && status.st_ino == inode_) unlink(path_.c_str());
+}
+
+std::optional<SocketPeer> SocketPeer::of(int socket) noexcept {
+  const std::optional<ucred> credentials = peer_of(socket);
+  if (!credentials) return std::nullopt;
+  SocketPeer peer(*credentials);
+  int watch = -1;
+  socklen_t size = sizeof watch;
+  if (getsockopt(socket, SOL_SOCKET, so_peerpidfd, &watch, &size) == 0) {
+    peer.watch_ = Descriptor(watch);
+    return peer;
+  }
+  const int failure = errno;
+  // So say kernels before 6.16 of a process that is reaped; later ones still give a descriptor.
+  peer.ended_before_ = failure == EINVAL || failure == ESRCH;
+  // Without the option, the id may belong to a later process by now; such a kernel gives no better
+  // one. Without descriptors left, this way still tells whether the process has ended.
+  const bool other_way = failure == ENOPROTOOPT || failure == EMFILE || failure == ENFILE;
+  if (!other_way || credentials->pid <= 0) return peer;
+  watch = static_cast<int>(syscall(sys_pidfd_open, credentials->pid, 0));
+  peer.ended_before_ = watch < 0 && errno == ESRCH;
+  peer.watch_ = Descriptor(watch);
+  return peer;
+}
+
+bool SocketPeer::ended() const noexcept {
+  if (ended_before_) return true;
+  if (watch_) {
+    pollfd waited{watch_.get(), POLLIN, 0};
+    return poll(&waited, 1, 0) > 0;
+  }
+  return credentials_.pid > 0 && kill(credentials_.pid, 0) != 0 && errno == ESRCH;
 }
 
 }  // namespace vma

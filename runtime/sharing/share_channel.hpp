@@ -2,7 +2,7 @@
 
 #include "base/clock.hpp"
 #include "control/descriptor.hpp"
-#include "control/socket_peer.hpp"
+#include "control/control_socket.hpp"
 #include "sharing/share_protocol.hpp"
 
 #include <optional>

@@ -1,6 +1,6 @@
 // Goal: a reader that keeps up misses no event, and one that falls behind learns how many it
 // missed.
-#include "control/event_ring.hpp"
+#include "control/event_feed.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "control/control_target.hpp"
-#include "control/event_ring.hpp"
+#include "control/event_feed.hpp"
 
 #include <atomic>
 #include <mutex>
