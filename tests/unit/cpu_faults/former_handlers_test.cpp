@@ -1,7 +1,7 @@
 // Goal: what is none of the runtime's goes to the handler that was there before, as if the runtime
 // were not there: with its mask and flags, once with SA_RESETHAND, and else to the default action.
 // Method: children, since a process has one handler.
-#include "cpu_faults/former_handlers.hpp"
+#include "cpu_faults/fault_signals.hpp"
 
 #include "support/sanitizer.hpp"
 
