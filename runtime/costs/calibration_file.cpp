@@ -2,9 +2,8 @@
 
 #include "base/environment.hpp"
 #include "base/log.hpp"
-#include "costs/launch_gaps_json.hpp"
+#include "costs/calibration_json.hpp"
 #include "costs/machine_fingerprint.hpp"
-#include "costs/peer_links_json.hpp"
 #include "base/whole_file.hpp"
 #include "machine/json_reader.hpp"
 #include "placement/books/place_number.hpp"

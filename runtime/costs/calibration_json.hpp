@@ -2,6 +2,7 @@
 
 #include "machine/json_reader.hpp"
 
+#include <vma/calibration.hpp>
 #include <vma/peer_links.hpp>
 
 #include <boost/json/object.hpp>
@@ -9,6 +10,11 @@
 #include <cstddef>
 
 namespace vma {
+
+/// Adds the gaps as members to the JSON of a calibration, or of a recording's machine.
+void write_gaps(boost::json::object& json, const LaunchGaps& gaps);
+/// None if missing, as in older files. Throws: Error{invalid_argument}, like the reader.
+LaunchGaps read_gaps(JsonReader& json, std::size_t gpus);
 
 /// Adds the links as members to the JSON of a calibration, or of a recording's machine.
 void write_peer_links(boost::json::object& json, const PeerLinks& links);

@@ -1,15 +1,52 @@
-#include "costs/peer_links_json.hpp"
+#include "costs/calibration_json.hpp"
 
-#include "costs/gpu_numbers_json.hpp"
 #include "machine/link_kind.hpp"
 
 #include <boost/json/array.hpp>
 #include <boost/json/string.hpp>
+#include <fmt/format.h>
+
+#include <string_view>
+#include <vector>
 
 namespace vma {
 namespace {
 
 namespace json = boost::json;
+
+constexpr const char* kernel_key = "kernel_gap_ns";
+constexpr const char* round_key = "round_gap_ns";
+constexpr double gap_ns_max = 1e12;
+
+/// The list at `key`, one number from 0 to `most` per GPU; empty if missing, as in older files.
+/// Throws: Error{invalid_argument}, like the reader.
+std::vector<double> read_gpu_numbers(JsonReader& json, std::string_view key, std::size_t gpus,
+                                     double most) {
+  std::vector<double> numbers;
+  if (!json.has(key)) return numbers;
+  for (const boost::json::value& cell : json.list(key)) {
+    const double number = cell.is_number() ? cell.to_number<double>() : -1;
+    if (!(number >= 0 && number <= most))
+      json.refuse(key, fmt::format("[{}] is not a number from 0 to {}", numbers.size(), most));
+    numbers.push_back(number);
+  }
+  if (!numbers.empty() && numbers.size() != gpus)
+    json.refuse(key, "does not have a number for each GPU");
+  return numbers;
+}
+
+json::array written(const std::vector<Time>& gaps) {
+  json::array times;
+  for (const Time gap : gaps) times.emplace_back(gap.count());
+  return times;
+}
+
+std::vector<Time> read(JsonReader& json, const char* key, std::size_t gpus) {
+  std::vector<Time> gaps;
+  for (const double ns : read_gpu_numbers(json, key, gpus, gap_ns_max))
+    gaps.emplace_back(static_cast<Time::rep>(ns));
+  return gaps;
+}
 
 constexpr const char* kinds_key = "peer_links";
 constexpr const char* both_ways_key = "peers_both_ways_bytes_s";
@@ -44,6 +81,15 @@ std::vector<std::vector<LinkKind>> read_kinds(JsonReader& json, std::size_t gpus
 }
 
 }  // namespace
+
+void write_gaps(json::object& json, const LaunchGaps& gaps) {
+  json[kernel_key] = written(gaps.kernel);
+  json[round_key] = written(gaps.round);
+}
+
+LaunchGaps read_gaps(JsonReader& json, std::size_t gpus) {
+  return {read(json, kernel_key, gpus), read(json, round_key, gpus)};
+}
 
 void write_peer_links(json::object& json, const PeerLinks& links) {
   json::array rows, rates;
