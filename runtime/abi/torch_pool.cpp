@@ -1,3 +1,17 @@
+#include "abi/boundary.hpp"
+#include "abi/torch_segments.hpp"
+#include "base/log.hpp"
+#include "base/mutex.hpp"
+#include "runtime/runtime_parts.hpp"
+
+#include <vma/device.hpp>
+#include <vma/vma.hpp>
+
+#include <cstddef>
+#include <exception>
+#include <utility>
+#include <vector>
+
 // PyTorch's pluggable allocators, in two ways. PyTorch's allocator holds its lock during these
 // calls, so nothing here calls back into it.
 //
@@ -11,19 +25,50 @@
 //
 // As the only allocator, PyTorch requests and frees each tensor, in the order of its stream. These
 // are blocks of the default pool, whose frees wait for nothing.
-#include "abi/boundary.hpp"
-#include "abi/deferred_frees.hpp"
-#include "abi/torch_segments.hpp"
-
-#include "base/log.hpp"
-#include "runtime/runtime_parts.hpp"
-
-#include <vma/vma.hpp>
-
-#include <exception>
 
 namespace vma {
 namespace {
+
+/// Memory whose free was postponed, because of a capture or because the runtime refused it. Any
+/// thread.
+class DeferredFrees {
+ public:
+  struct Free {
+    void* pointer = nullptr;
+    // Of a free in stream order.
+    Stream stream = nullptr;
+    int device = 0;
+  };
+
+  /// Never fails. If there is no memory to remember the pointer, leaks it and logs that.
+  void keep(const Free& free) noexcept;
+  /// All of them, which the caller frees or keeps again. Throws: nothing.
+  std::vector<Free> take_all() noexcept;
+  std::size_t count();
+
+ private:
+  Mutex mutex_;
+  std::vector<Free> kept_ VMART_GUARDED_BY(mutex_);
+};
+
+void DeferredFrees::keep(const Free& free) noexcept {
+  try {
+    const MutexLock lock(mutex_);
+    kept_.push_back(free);
+  } catch (const std::exception& error) {
+    log(LogLevel::error, "{} is never freed: {}", fmt::ptr(free.pointer), error.what());
+  }
+}
+
+std::vector<DeferredFrees::Free> DeferredFrees::take_all() noexcept {
+  const MutexLock lock(mutex_);
+  return std::exchange(kept_, {});
+}
+
+std::size_t DeferredFrees::count() {
+  const MutexLock lock(mutex_);
+  return kept_.size();
+}
 
 enum class Capturing { not_known_of, elsewhere, here };
 
@@ -194,8 +239,8 @@ void free_tensor(const DeferredFrees::Free& free) {
 }
 
 }  // namespace
-}  // namespace vma
 
+}  // namespace vma
 namespace {
 
 /// Null after an error, which `vmart_last_error` has.
