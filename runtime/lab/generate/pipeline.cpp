@@ -3,7 +3,7 @@
 #include "lab/generate/object_set.hpp"
 #include "lab/generate/trace_parameters.hpp"
 #include "lab/generate/trace_random.hpp"
-#include "lab/trace/closed_loop.hpp"
+#include "lab/trace/event_order.hpp"
 
 #include <fmt/format.h>
 

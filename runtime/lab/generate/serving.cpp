@@ -4,7 +4,7 @@
 #include "lab/generate/output_forecast.hpp"
 #include "lab/generate/trace_parameters.hpp"
 #include "lab/generate/trace_random.hpp"
-#include "lab/trace/closed_loop.hpp"
+#include "lab/trace/event_order.hpp"
 
 #include <algorithm>
 #include <array>

@@ -3,8 +3,6 @@
 #include "lab/generate/output_forecast.hpp"
 #include "lab/import/input_lines.hpp"
 #include "lab/import/kv_request.hpp"
-#include "lab/import/served_model.hpp"
-#include "lab/trace/closed_loop.hpp"
 #include "lab/trace/event_order.hpp"
 
 #include <boost/json/value_to.hpp>

@@ -1,7 +1,5 @@
 #pragma once
 
-#include "lab/traffic/link_traffic.hpp"
-#include "lab/routing/read_ahead.hpp"
 #include "lab/replay/replay_account.hpp"
 #include "lab/replay/replay_admission.hpp"
 #include "lab/replay/replay_devices.hpp"
@@ -14,6 +12,7 @@
 #include "lab/replay/replay_tasks.hpp"
 #include "lab/routing/router.hpp"
 #include "lab/trace/trace_source.hpp"
+#include "lab/traffic/link_traffic.hpp"
 
 #include <vma/policy.hpp>
 

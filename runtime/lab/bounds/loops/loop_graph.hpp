@@ -2,7 +2,6 @@
 
 #include "lab/replay/replay_machine.hpp"
 #include "lab/replay/replay_options.hpp"
-#include "lab/routing/read_ahead.hpp"
 #include "lab/routing/router.hpp"
 #include "lab/trace/trace_audit.hpp"
 #include "lab/trace/trace_source.hpp"

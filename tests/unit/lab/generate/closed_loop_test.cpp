@@ -2,7 +2,7 @@
 // time, overlap what may, and take as long as their headers say when memory delays nothing.
 
 #include "lab/generate/trace_generators.hpp"
-#include "lab/trace/closed_loop.hpp"
+#include "lab/trace/event_order.hpp"
 #include "support/test_run.hpp"
 #include "unit/lab/trace/loop_races.hpp"
 

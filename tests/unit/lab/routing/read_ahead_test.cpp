@@ -1,6 +1,6 @@
 // Goal: what a router sees ahead does not depend on how a trace is cut into batches.
 
-#include "lab/routing/read_ahead.hpp"
+#include "lab/routing/router.hpp"
 
 #include "lab/trace/kept_trace.hpp"
 #include "unit/lab/trace/listed_trace.hpp"
