@@ -1,8 +1,7 @@
 #pragma once
 
 #include "placement/planning/move_budgets.hpp"
-#include "placement/planning/move_history.hpp"
-#include "placement/planning/moves_under_way.hpp"
+#include "placement/planning/moves_so_far.hpp"
 #include "placement/planning/planned_move.hpp"
 #include "placement/planning/planner_limits.hpp"
 #include "placement/planning/room_fitting.hpp"

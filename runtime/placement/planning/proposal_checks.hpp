@@ -1,7 +1,6 @@
 #pragma once
 
-#include "placement/planning/move_history.hpp"
-#include "placement/planning/moves_under_way.hpp"
+#include "placement/planning/moves_so_far.hpp"
 #include "placement/planning/planned_move.hpp"
 #include "placement/planning/planner_limits.hpp"
 

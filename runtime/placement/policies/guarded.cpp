@@ -8,7 +8,6 @@
 #include "placement/weighing/path_limits.hpp"
 #include "placement/weighing/plan_groups.hpp"
 #include "placement/weighing/static_shadow.hpp"
-#include "placement/weighing/working_gpus.hpp"
 
 #include <vma/error.hpp>
 

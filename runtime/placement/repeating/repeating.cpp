@@ -8,7 +8,6 @@
 #include "placement/weighing/plan_groups.hpp"
 #include "placement/weighing/room_for_chunks.hpp"
 #include "placement/weighing/route_budget.hpp"
-#include "placement/weighing/working_gpus.hpp"
 
 #include <vma/error.hpp>
 

@@ -1,7 +1,11 @@
 #pragma once
 
+#include <vma/policy.hpp>
 #include <vma/snapshot.hpp>
 
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -101,5 +105,22 @@ inline constexpr Time expected_use = std::chrono::seconds(10);
 /// short averages, minus the time of the move. 0 if it would not pay: the rules that use this only
 /// report it. Requires: there is a way from where the chunk is.
 double expected_saving(const Snapshot& snapshot, ChunkId chunk, PlaceId to);
+
+/// Which GPUs work, so that a stall holds them up: those that used memory within the last second.
+class WorkingGpus {
+ public:
+  void note(PlaceId device, Time now) {
+    if (index(device) >= last_use_.size()) last_use_.resize(index(device) + 1, Time::min());
+    last_use_[index(device)] = now;
+  }
+  std::size_t count(Time now) const {
+    return static_cast<std::size_t>(std::ranges::count_if(last_use_, [&](Time last) {
+      return last != Time::min() && last + std::chrono::seconds(1) >= now;
+    }));
+  }
+
+ private:
+  std::vector<Time> last_use_;  // By GPU.
+};
 
 }  // namespace vma::inline v1
