@@ -4,7 +4,6 @@
 #include "base/log.hpp"
 #include "calibration/calibrator.hpp"
 #include "costs/calibration_file.hpp"
-#include "costs/machine_fingerprint.hpp"
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>

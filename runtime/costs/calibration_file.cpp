@@ -2,9 +2,8 @@
 
 #include "base/environment.hpp"
 #include "base/log.hpp"
-#include "costs/calibration_json.hpp"
-#include "costs/machine_fingerprint.hpp"
 #include "base/whole_file.hpp"
+#include "costs/calibration_json.hpp"
 #include "machine/json_reader.hpp"
 #include "placement/books/place_number.hpp"
 
@@ -12,6 +11,7 @@
 #include <boost/json/stream_parser.hpp>
 #include <fmt/format.h>
 
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -249,6 +249,32 @@ std::optional<Calibration> stored_calibration(const std::string& folder,
     log(LogLevel::warn, "ignored a calibration: {}", error.what());
   }
   return std::nullopt;
+}
+
+std::string machine_fingerprint(Driver& driver, const Topology& topology) {
+  std::string text = driver.description();
+  for (const DeviceId device : topology.devices()) {
+    const DeviceInfo& info = topology.info(device);
+    text += fmt::format("; {} {} {}", to_string(gpu(index(device))), info.name, info.uuid);
+  }
+  text += "; links";
+  for (const DeviceId from : topology.devices()) {
+    text += ' ';
+    for (const DeviceId to : topology.devices()) {
+      const bool reaches = topology.reaches(from, gpu(index(to)));
+      text += fmt::format("{}", reaches ? static_cast<int>(topology.link(from, to).kind) : 9);
+    }
+  }
+  return text +
+         fmt::format("; {} host nodes", topology.locations().size() - topology.devices().size());
+}
+
+std::string calibration_file_name(const std::string& fingerprint) {
+  std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a. The file also contains the full text.
+  for (const char letter : fingerprint) {
+    hash = (hash ^ static_cast<unsigned char>(letter)) * 0x100000001b3;
+  }
+  return fmt::format("calibration-{:016x}.json", hash);
 }
 
 }  // namespace vma

@@ -1,5 +1,8 @@
 #pragma once
 
+#include "driver/driver.hpp"
+#include "machine/topology.hpp"
+
 #include <vma/calibration.hpp>
 
 #include <optional>
@@ -28,5 +31,12 @@ void write_calibration(const std::string& file, const Calibration& calibration);
 /// is ignored with a warning.
 std::optional<Calibration> stored_calibration(const std::string& folder,
                                               const std::string& fingerprint);
+
+/// Identifies the machine that a calibration applies to: the driver and its version, names and
+/// UUIDs of the GPUs in order, the links between them, and the number of host nodes. One line.
+std::string machine_fingerprint(Driver& driver, const Topology& topology);
+
+/// A file name for the machine, such as "calibration-0123456789abcdef.json".
+std::string calibration_file_name(const std::string& fingerprint);
 
 }  // namespace vma

@@ -3,7 +3,6 @@
 #include "base/log.hpp"
 #include "costs/calibration_file.hpp"
 #include "costs/cost_estimates.hpp"
-#include "costs/machine_fingerprint.hpp"
 #include "machine/machine_file.hpp"
 #include "sim/sim_driver.hpp"
 

@@ -3,7 +3,6 @@
 #include "base/printable.hpp"
 #include "base/units.hpp"
 #include "costs/calibration_file.hpp"
-#include "costs/machine_fingerprint.hpp"
 #include "measuring/live_stops.hpp"
 #include "placement/books/place_number.hpp"
 #include "runtime/runtime_parts.hpp"

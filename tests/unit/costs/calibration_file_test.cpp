@@ -3,7 +3,6 @@
 #include "costs/calibration_file.hpp"
 
 #include "base/units.hpp"
-#include "costs/machine_fingerprint.hpp"
 #include "machine/machine_file.hpp"
 #include "runtime/runtime_parts.hpp"
 #include "unit/costs/cache_folder.hpp"
