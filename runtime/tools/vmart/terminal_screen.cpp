@@ -1,7 +1,7 @@
 #include "tools/vmart/terminal_screen.hpp"
 
 #include "base/environment.hpp"
-#include "tools/vmart/text_table.hpp"
+#include "tools/vmart/control_text.hpp"
 
 #include <fmt/format.h>
 
