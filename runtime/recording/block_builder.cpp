@@ -1,7 +1,7 @@
 #include "recording/block_builder.hpp"
 
 #include "base/check.hpp"
-#include "recording/byte_order.hpp"
+#include "recording/block_file.hpp"
 
 #include <algorithm>
 #include <bit>

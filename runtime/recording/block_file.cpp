@@ -1,7 +1,6 @@
 #include "recording/block_file.hpp"
 
 #include "base/check.hpp"
-#include "recording/byte_order.hpp"
 
 #include <vma/error.hpp>
 

@@ -3,7 +3,7 @@
 #include "costs/calibration_json.hpp"
 #include "machine/json_reader.hpp"
 #include "placement/books/place_number.hpp"
-#include "recording/byte_order.hpp"
+#include "recording/block_file.hpp"
 #include "recording/recording_format.hpp"
 
 #include <vma/error.hpp>

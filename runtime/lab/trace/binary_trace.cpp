@@ -4,7 +4,6 @@
 #include "lab/trace/binary_trace_format.hpp"
 #include "lab/trace/trace_block_decoder.hpp"
 #include "recording/block_file.hpp"
-#include "recording/byte_order.hpp"
 
 #include <vma/error.hpp>
 

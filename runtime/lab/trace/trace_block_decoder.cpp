@@ -1,6 +1,6 @@
 #include "lab/trace/trace_block_decoder.hpp"
 
-#include "recording/byte_order.hpp"
+#include "recording/block_file.hpp"
 
 #include <vma/error.hpp>
 

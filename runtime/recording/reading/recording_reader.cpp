@@ -1,6 +1,6 @@
 #include "recording/reading/recording_reader.hpp"
 
-#include "recording/byte_order.hpp"
+#include "recording/block_file.hpp"
 
 #include <fmt/format.h>
 

@@ -5,7 +5,7 @@
 #include "lab/trace/binary_trace_format.hpp"
 #include "lab/trace/trace_block_decoder.hpp"
 #include "lab/trace/trace_files.hpp"
-#include "recording/byte_order.hpp"
+#include "recording/block_file.hpp"
 #include "support/test_run.hpp"
 #include "unit/lab/trace/trace_rig.hpp"
 
