@@ -1,16 +1,22 @@
 // The C calls for memory of several processes.
+#include "abi/run_table.hpp"
 #include "abi/boundary.hpp"
-#include "abi/exported_handle.hpp"
 #include "abi/pool_handle.hpp"
+#include "runtime/exporting.hpp"
+#include "runtime/runtime_parts.hpp"
 
 #include <vma/vma.hpp>
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 
 using vma::at_boundary;
-using vma::import_within;
 using vma::require_argument;
+
+struct vmart_exported {
+  vma::ExportedAllocation exported;
+};
 
 struct vmart_exported_pool {
   vma::ExportedPool exported;
@@ -21,6 +27,14 @@ namespace {
 vma::ExportOptions export_at(const char* path) {
   vma::ExportOptions options;
   if (path != nullptr) options.path = path;
+  return options;
+}
+
+/// Zero: as long as imports wait unless told otherwise.
+vma::ImportOptions import_within(std::int64_t limit_ns) {
+  vma::ImportOptions options;
+  if (limit_ns == 0) return options;
+  options.limit = std::chrono::ceil<std::chrono::milliseconds>(std::chrono::nanoseconds(limit_ns));
   return options;
 }
 
@@ -102,5 +116,32 @@ vmart_status vmart_import_pointer(const char* path, const vmart_exported_pointer
     require_argument(out, call, "out");
     *out = vma::import_pointer(path, {pointer->segment, pointer->offset, pointer->bytes},
                                import_within(limit_ns));
+  });
+}
+
+// Exports with names of fixed size.
+vmart_status vmart_ipc_export(void* pointer, vmart_exported** out, vmart_ipc_name* out_name) {
+  constexpr const char* call = "vmart_ipc_export";
+  return at_boundary([&] {
+    require_argument(pointer, call, "pointer");
+    require_argument(out, call, "out");
+    require_argument(out_name, call, "out_name");
+    vma::make_exportable(parts_of(vma::runtime()), pointer, call);
+    const vma::ExportName name = vma::new_export_name(call);
+    vma::ExportOptions options;
+    options.path = vma::new_path_of(name);
+    options.importers_max = 1024;  // The driver has no limit.
+    *out = std::make_unique<vmart_exported>(vma::export_allocation(pointer, options)).release();
+    *out_name = {name.user, name.process, name.pid_namespace, 0, name.key};
+  });
+}
+
+vmart_status vmart_ipc_import(const vmart_ipc_name* name, int64_t limit_ns, void** out) {
+  constexpr const char* call = "vmart_ipc_import";
+  return at_boundary([&] {
+    require_argument(name, call, "name");
+    require_argument(out, call, "out");
+    const vma::ExportName known{name->user, name->process, name->pid_namespace, name->key};
+    *out = vma::import_allocation(vma::path_of(known, call), import_within(limit_ns));
   });
 }

@@ -1,14 +1,19 @@
 #include "abi/boundary.hpp"
-#include "abi/torch_segments.hpp"
+#include "abi/migration_values.hpp"
 #include "base/log.hpp"
 #include "base/mutex.hpp"
+#include "base/process_exit.hpp"
 #include "runtime/runtime_parts.hpp"
 
 #include <vma/device.hpp>
+#include <vma/location.hpp>
+#include <vma/options.hpp>
 #include <vma/vma.hpp>
+#include <vma/vmart_torch.h>
 
 #include <cstddef>
 #include <exception>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -28,6 +33,58 @@
 
 namespace vma {
 namespace {
+
+/// How the calling thread wants segments of PyTorch's pools.
+struct TorchSegments {
+  AllocOptions options;
+  std::optional<Location> at;  ///< None: the GPU that PyTorch names.
+  std::size_t large_bytes = 0;
+  Location large_at;
+
+  /// What `vmart_torch_segments_begin` set last on this thread, or the defaults.
+  static const TorchSegments& current();
+
+  /// Memory for a GPU. Throws and blocks: as `Runtime::alloc` with the GPU as reader.
+  void* alloc(std::size_t size_bytes, int device) const;
+};
+
+constexpr std::size_t segment_options_bytes_min = 56;
+
+/// Of this thread, the innermost last.
+std::vector<TorchSegments>& begun() {
+  thread_local std::vector<TorchSegments> stack;
+  return stack;
+}
+
+TorchSegments segments_of(const vmart_torch_segment_options* given) {
+  constexpr const char* call = "vmart_torch_segments_begin";
+  const auto known = known_part(given, segment_options_bytes_min,
+                                offsetof(vmart_torch_segment_options, reserved), call);
+  TorchSegments segments = TorchSegments();
+  segments.options.tag = known.tag != nullptr ? known.tag : "torch";
+  segments.options.chunk_bytes = known.chunk_bytes;
+  if (known.elsewhere != 0) segments.at = to_location(known.at, call);
+  segments.large_bytes = known.large_bytes;
+  if (known.large_bytes != 0) segments.large_at = to_location(known.large_at, call);
+  return segments;
+}
+
+const TorchSegments& TorchSegments::current() {
+  static Immortal<TorchSegments> defaults([] {
+    TorchSegments made;
+    made.options.tag = "torch";
+    return made;
+  }());
+  return begun().empty() ? *defaults : begun().back();
+}
+
+void* TorchSegments::alloc(std::size_t size_bytes, int device) const {
+  const Location own = gpu(device);
+  const Location where =
+      large_bytes != 0 && size_bytes >= large_bytes ? large_at : at.value_or(own);
+  if (where == own) return runtime().alloc(size_bytes, own, options);
+  return runtime().alloc(size_bytes, where, std::span(&own, 1), options);
+}
 
 /// Memory whose free was postponed, because of a capture or because the runtime refused it. Any
 /// thread.
@@ -277,4 +334,18 @@ void* vmart_torch_malloc_async(size_t size_bytes, int device, vmart_stream strea
 void vmart_torch_free_async(void* pointer, size_t, int device, vmart_stream stream) {
   if (pointer == nullptr || vma::ProcessExit::begun()) return;
   logging_errors([&] { vma::free_tensor({pointer, stream, device}); });
+}
+
+vmart_status vmart_torch_segments_begin(const vmart_torch_segment_options* options) {
+  return vma::at_boundary([&] { vma::begun().push_back(vma::segments_of(options)); });
+}
+
+vmart_status vmart_torch_segments_end() {
+  return vma::at_boundary([] {
+    if (vma::begun().empty()) {
+      throw vma::Error(vma::ErrorKind::invalid_argument, "vmart_torch_segments_end",
+                       "this thread has not called vmart_torch_segments_begin, or has ended it");
+    }
+    vma::begun().pop_back();
+  });
 }

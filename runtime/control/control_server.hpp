@@ -1,6 +1,6 @@
 #pragma once
 
-#include "control/control_limits.hpp"
+#include "control/control_connection.hpp"
 #include "control/control_target.hpp"
 
 #include <memory>

@@ -1,8 +1,8 @@
 #pragma once
 
 #include "base/clock.hpp"
-#include "control/descriptor.hpp"
 #include "control/control_socket.hpp"
+#include "control/descriptor.hpp"
 #include "sharing/share_protocol.hpp"
 
 #include <optional>
