@@ -23,7 +23,7 @@ struct LastRing {
 };
 // Does not use the initial-exec model. That would save a call, but a process whose other libraries
 // have used up the space for it could not load this library.
-extern constinit thread_local LastRing last_ring;
+constinit thread_local LastRing last_ring;
 
 /// The rings that one thread writes, by the unique number of their log. A thread may outlive its
 /// logs and a log its threads, so both keep the ring alive. When the thread ends, it marks its
@@ -50,8 +50,6 @@ class ThreadRings {
 
 /// Stays readable after the list is destroyed: other objects of the thread may still record uses.
 constinit thread_local bool list_is_gone = false;
-
-constinit thread_local LastRing last_ring;
 
 ThreadRings* ThreadRings::mine() noexcept {
   if (list_is_gone) return nullptr;

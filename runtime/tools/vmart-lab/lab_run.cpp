@@ -30,6 +30,8 @@
 namespace vma {
 namespace {
 
+namespace fs = std::filesystem;
+
 /// Prints the progress of a run on standard error: a bar on a terminal, otherwise a line now and
 /// then. Not thread-safe.
 class RunProgress {
@@ -109,8 +111,6 @@ void RunProgress::end() {
   print("");
   fmt::print(stderr, "\n");
 }
-
-namespace fs = std::filesystem;
 
 /// The module has printed what is missing. Must equal `MISSING` in its `__main__.py`.
 constexpr int libraries_missing = EX_UNAVAILABLE;

@@ -36,14 +36,16 @@
 namespace vma {
 namespace {
 
-constexpr const char* asked_by = "vmart run";
+namespace fs = std::filesystem;
+
+constexpr const char* call = "vmart run";
 constexpr const char* needed_name = "libvmart-driver.so";  // By the shim.
 
 /// Where the loader of the system finds the driver's library, as a program would.
 std::string driver_library() {
   void* library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
   if (library == nullptr) {
-    throw Error(ErrorKind::no_driver, asked_by,
+    throw Error(ErrorKind::no_driver, call,
                 fmt::format("no NVIDIA driver was found ({})", dlerror()));
   }
   // A program that runs with the shim has called this one.
@@ -51,12 +53,11 @@ std::string driver_library() {
   if (behind_shim != nullptr) library = behind_shim;
   link_map* map = nullptr;
   if (dlinfo(library, RTLD_DI_LINKMAP, static_cast<void*>(&map)) != 0) {
-    throw Error(ErrorKind::no_driver, asked_by,
-                fmt::format("cannot find libcuda.so.1: {}", dlerror()));
+    throw Error(ErrorKind::no_driver, call, fmt::format("cannot find libcuda.so.1: {}", dlerror()));
   }
   const std::unique_ptr<char, void (*)(void*)> path(realpath(map->l_name, nullptr), std::free);
   if (path == nullptr) {
-    throw Error(ErrorKind::no_driver, asked_by,
+    throw Error(ErrorKind::no_driver, call,
                 fmt::format("{}: {}", map->l_name, std::strerror(errno)));
   }
   return path.get();
@@ -71,8 +72,7 @@ void make_link(const std::string& target, const std::string& folder, const char*
   const std::string made = fmt::format("{}.{}", path, getpid());
   unlink(made.c_str());
   if (symlink(target.c_str(), made.c_str()) != 0 || rename(made.c_str(), path.c_str()) != 0) {
-    throw Error(ErrorKind::unsupported, asked_by,
-                fmt::format("{}: {}", path, std::strerror(errno)));
+    throw Error(ErrorKind::unsupported, call, fmt::format("{}: {}", path, std::strerror(errno)));
   }
 }
 
@@ -96,7 +96,7 @@ std::string folder_out_of_reach() {
   }
   umask(before);
   throw Error(
-      ErrorKind::unsupported, asked_by,
+      ErrorKind::unsupported, call,
       fmt::format("--way shim needs a folder for links that other users cannot change, "
                   "with no colon in its path; \"{}\" cannot be used; set XDG_CACHE_HOME to a "
                   "folder that is not in /tmp and to which only this user may write",
@@ -112,11 +112,10 @@ std::string driver_shim_folder(const std::string& shim) {
   const std::size_t number = std::hash<std::string>()(shim + ":" + driver);
   const std::string folder = fmt::format("{}/shim-{:016x}", folder_out_of_reach(), number);
   if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) {
-    throw Error(ErrorKind::unsupported, asked_by,
-                fmt::format("{}: {}", folder, std::strerror(errno)));
+    throw Error(ErrorKind::unsupported, call, fmt::format("{}: {}", folder, std::strerror(errno)));
   }
   if (out_of_reach(folder, geteuid()) != folder) {
-    throw Error(ErrorKind::unsupported, asked_by,
+    throw Error(ErrorKind::unsupported, call,
                 fmt::format("{} is not a folder of this user with mode 0700; remove it", folder));
   }
   make_link(driver, folder, needed_name);
@@ -125,9 +124,6 @@ std::string driver_shim_folder(const std::string& shim) {
   return folder;
 }
 
-namespace fs = std::filesystem;
-
-constexpr const char* call = "vmart run";
 constexpr int not_found = 127;  // As shells have it.
 constexpr int not_runnable = 126;
 
