@@ -2,7 +2,6 @@
 
 #include "driver/driver.hpp"
 #include "measuring/measured_calls.hpp"
-#include "measuring/probed_chunk.hpp"
 
 #include <array>
 #include <cstdint>

@@ -1,10 +1,10 @@
 #include "measuring/stream_probe.hpp"
 
 #include "base/log.hpp"
-#include "base/vectors.hpp"
 #include "base/units.hpp"
+#include "base/vectors.hpp"
 #include "calibration/access_kernels.hpp"
-#include "measuring/probed_chunk.hpp"
+#include "measuring/measured_calls.hpp"
 
 #include <vma/error.hpp>
 
