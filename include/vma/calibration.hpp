@@ -1,7 +1,6 @@
 #pragma once
 
 #include <vma/location.hpp>
-#include <vma/peer_links.hpp>
 #include <vma/snapshot.hpp>
 
 #include <chrono>

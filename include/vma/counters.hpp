@@ -1,6 +1,6 @@
 #pragma once
 
-#include <vma/gpu_load.hpp>
+#include <vma/telemetry.hpp>
 #include <vma/scheduler.hpp>
 #include <vma/stats.hpp>
 

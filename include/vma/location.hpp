@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <functional>
 #include <string>
+#include <vector>
 
 namespace vma::inline v1 {
 
@@ -34,6 +35,19 @@ VMART_EXPORT std::string to_string(Location location);
 
 /// Parses "gpu0", "GPU0", "gpu:0", "gpu(0)", "cuda:0", "host0", "cpu". Throws: invalid_argument.
 VMART_EXPORT Location parse_location(const std::string& text);
+
+/// The connection between two GPUs; `same` is a GPU and itself.
+enum class LinkKind { same, nvlink, pcie, none };
+
+/// How the GPUs of a machine are connected, in order. Unknown parts are empty.
+struct PeerLinks {
+  std::vector<std::vector<LinkKind>> kinds;  ///< [from][to]
+  /// Bytes per second that kernels can move over a GPU's NVLink in both directions together: its
+  /// accesses to other GPUs and their accesses to it. 0 if unknown.
+  std::vector<double> both_ways;
+
+  friend bool operator==(const PeerLinks&, const PeerLinks&) = default;
+};
 
 }  // namespace vma::inline v1
 

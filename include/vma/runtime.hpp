@@ -8,7 +8,6 @@
 #include <vma/location.hpp>
 #include <vma/migration.hpp>
 #include <vma/options.hpp>
-#include <vma/park.hpp>
 #include <vma/policy.hpp>
 #include <vma/pool.hpp>
 #include <vma/scheduler.hpp>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <vma/gpu_load.hpp>
+#include <vma/telemetry.hpp>
 #include <vma/location.hpp>
 #include <vma/migration.hpp>
 

@@ -3,7 +3,7 @@
 #include "machine/json_reader.hpp"
 
 #include <vma/calibration.hpp>
-#include <vma/peer_links.hpp>
+#include <vma/location.hpp>
 
 #include <boost/json/object.hpp>
 

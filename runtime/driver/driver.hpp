@@ -6,7 +6,6 @@
 
 #include <vma/device.hpp>
 #include <vma/location.hpp>
-#include <vma/peer_links.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -4,7 +4,7 @@
 #include "memory/memory.hpp"
 #include "migrate/moves/mover.hpp"
 
-#include <vma/park.hpp>
+#include <vma/migration.hpp>
 
 #include <cstdint>
 #include <map>

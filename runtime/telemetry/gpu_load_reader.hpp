@@ -2,7 +2,7 @@
 
 #include "base/clock.hpp"
 
-#include <vma/gpu_load.hpp>
+#include <vma/telemetry.hpp>
 
 #include <array>
 #include <cstdint>

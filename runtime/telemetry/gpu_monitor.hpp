@@ -5,7 +5,7 @@
 #include "base/mutex.hpp"
 #include "telemetry/gpu_load_reader.hpp"
 
-#include <vma/gpu_load.hpp>
+#include <vma/telemetry.hpp>
 
 #include <chrono>
 #include <memory>

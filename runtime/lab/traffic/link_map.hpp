@@ -1,6 +1,6 @@
 #pragma once
 
-#include <vma/peer_links.hpp>
+#include <vma/location.hpp>
 #include <vma/snapshot.hpp>
 
 #include <array>
