@@ -51,39 +51,66 @@ constexpr std::string_view base_of(std::string_view symbol) noexcept {
   return is_version ? symbol.substr(0, version) : symbol;
 }
 
-constexpr std::string_view hooked_symbols[] = {
-#define ROW(symbol, type) #symbol,
-    VMART_RUN_ENTRY_POINTS(ROW)
-#undef ROW
+/// Whether another version of a hooked call has that base. Other versions use memory as well, but
+/// for those of calls that only take room.
+bool is_hooked_base(std::string_view base) noexcept {
+  return std::ranges::any_of(entry_rows, [base](const EntryRow& row) {
+    return row.does != Does::takes_room && base_of(row.symbol) == base;
+  });
+}
+
+/// A trait that a family of calls has, whatever else its calls do.
+struct Family {
+  std::string_view begin;
+  Does trait;
 };
-/// The bases of those whose other versions use memory as well. Calls that take room do not.
-constexpr std::string_view hooked_bases[] = {
-#define ROW(symbol, type) base_of(#symbol),
-    VMART_RUN_HOOKS(ROW) VMART_RUN_ENQUEUES(ROW) VMART_RUN_LOOKUPS(ROW)
-#undef ROW
-};
+constexpr Family families[] = {{"cuMemcpy", Does::enqueues},
+                               {"cuMemcpy", Does::looks_up},
+                               {"cuMemset", Does::enqueues},
+                               {"cuMemset", Does::looks_up},
+                               {"cuLaunch", Does::enqueues},
+                               {"cuStreamWaitValue", Does::looks_up},
+                               {"cuStreamWriteValue", Does::looks_up},
+                               {"cuStreamBatchMemOp", Does::looks_up},
+                               {"cuGraphInstantiate", Does::looks_up},
+                               {"cuGraphExecUpdate", Does::looks_up},
+                               {"cuGraphAdd", Does::looks_up},
+                               {"cuGraphLaunch", Does::enqueues},
+                               {"cuStreamBegin", Does::begins_capture},
+                               {"cuStreamEndCapture", Does::ends_capture},
+                               {"cuStreamDestroy", Does::destroys_stream},
+                               {"cuCtxCreate", Does::creates_context}};
+
+constexpr bool rows_have_the_traits_of_their_families() noexcept {
+  for (std::size_t row = 0; row < entry_count; ++row) {
+    for (const auto& [begin, trait] : families) {
+      const bool is_of_family = entry_rows[row].symbol.starts_with(begin);
+      if (is_of_family && !does(static_cast<EntryPoint>(row), trait)) return false;
+    }
+  }
+  return true;
+}
+static_assert(rows_have_the_traits_of_their_families(), "a row of entry_points.hpp lacks a trait");
 
 }  // namespace
 
 CallKind kind_of_call(std::string_view symbol) noexcept {
-  if (std::ranges::count(hooked_symbols, symbol) > 0) return CallKind::hooked;
+  if (std::ranges::count(entry_rows, symbol, &EntryRow::symbol) > 0) return CallKind::hooked;
   const std::string_view base = base_of(symbol);
   const auto begins = [base](std::string_view begin) { return base.starts_with(begin); };
   if (std::ranges::any_of(harmless_begin, begins) || std::ranges::count(harmless_calls, base) > 0) {
     return CallKind::harmless;
   }
-  const bool uses =
-      std::ranges::any_of(using_begin, begins) || std::ranges::count(hooked_bases, base) > 0;
+  const bool uses = std::ranges::any_of(using_begin, begins) || is_hooked_base(base);
   return uses ? CallKind::unknown : CallKind::harmless;
 }
 
 bool may_look_memory_up(std::string_view symbol) noexcept {
   const std::string_view base = base_of(symbol);
   bool known = false;
-  for (int i = 0; i < static_cast<int>(EntryPoint::count); ++i) {
-    const auto entry = static_cast<EntryPoint>(i);
-    if (base_of(symbol_of(entry)) != base) continue;
-    if (looks_memory_up(entry)) return true;
+  for (std::size_t row = 0; row < entry_count; ++row) {
+    if (base_of(entry_rows[row].symbol) != base) continue;
+    if (does(static_cast<EntryPoint>(row), Does::looks_up)) return true;
     known = true;
   }
   return !known && kind_of_call(symbol) == CallKind::unknown;

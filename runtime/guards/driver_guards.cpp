@@ -69,17 +69,9 @@ class Captures {
 enum class OnCaptures { nothing, begins, ends, destroys };
 
 constexpr OnCaptures effect_on_captures(EntryPoint entry) noexcept {
-  const std::string_view symbol = symbol_of(entry);
-  if (symbol.starts_with("cuStreamBegin")) return OnCaptures::begins;
-  if (symbol.starts_with("cuStreamEndCapture")) return OnCaptures::ends;
-  return symbol.starts_with("cuStreamDestroy") ? OnCaptures::destroys : OnCaptures::nothing;
-}
-
-/// libcuda keeps its lock while it creates a context, and beside stopped work it may not return.
-constexpr bool creates_context(EntryPoint entry) noexcept {
-  const std::string_view symbol = symbol_of(entry);
-  return symbol.starts_with("cuCtxCreate") || symbol.starts_with("cuGreenCtxCreate") ||
-         symbol.starts_with("cuDevicePrimaryCtxRetain");
+  if (does(entry, Does::begins_capture)) return OnCaptures::begins;
+  if (does(entry, Does::ends_capture)) return OnCaptures::ends;
+  return does(entry, Does::destroys_stream) ? OnCaptures::destroys : OnCaptures::nothing;
 }
 
 template <EntryPoint entry, typename Pointer = typename TypeOf<entry>::Pointer>
@@ -142,7 +134,7 @@ const void* guard_for() {
     return reinterpret_cast<const void*>(&look_up<entry>);
   } else if constexpr (entry == EntryPoint::cuGetProcAddress_v2) {
     return reinterpret_cast<const void*>(&look_up<entry, CUdriverProcAddressQueryResult*>);
-  } else if constexpr (looks_memory_up(entry) || creates_context(entry) ||
+  } else if constexpr (does(entry, Does::looks_up) || does(entry, Does::creates_context) ||
                        effect_on_captures(entry) != OnCaptures::nothing) {
     return reinterpret_cast<const void*>(&Guard<entry>::call);
   } else {
@@ -157,7 +149,7 @@ struct Row {
 
 const std::vector<Row>& rows() {
   static const std::vector<Row>& all = *new std::vector<Row>{
-#define ROW(symbol, type) Row{#symbol, #type, guard_for<EntryPoint::symbol>()},
+#define ROW(symbol, type, does) Row{#symbol, #type, guard_for<EntryPoint::symbol>()},
       VMART_RUN_ENTRY_POINTS(ROW)
 #undef ROW
   };

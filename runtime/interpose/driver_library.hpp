@@ -15,7 +15,7 @@ struct HookRow {
   const void* hook;
 };
 /// In the order of `EntryPoint`. Defined where all hooks are known (hooks/hook_rows.cpp).
-extern const std::array<HookRow, static_cast<std::size_t>(EntryPoint::count)> hook_rows;
+extern const std::array<HookRow, entry_count> hook_rows;
 
 /// The driver's own library: all its functions that the hooks call. Found once, without a lock of
 /// ours, because programs look functions up while the system's loader holds its lock. Never
@@ -51,7 +51,7 @@ class DriverLibrary {
   /// Returns the name of a function that the driver lacks; null if it has all.
   const char* fill(void* library) noexcept;
 
-  static constexpr auto entries = static_cast<std::size_t>(EntryPoint::count);
+  static constexpr auto entries = entry_count;
   struct Hook {
     const void* function = nullptr;  // The driver's; null if it lacks that.
     const void* hook = nullptr;

@@ -27,7 +27,7 @@ CUresult instantiate(CUgraphExec* out, CUgraph graph, Args... args) noexcept try
 
 template <EntryPoint entry>
 CUresult launch_graph(CUgraphExec exec, CUstream stream) noexcept {
-  const CUresult result = EnqueueHook<entry>::call(exec, stream);
+  const CUresult result = GenericHook<entry>::call(exec, stream);
   if (result == CUDA_SUCCESS) program().graph_uses.launched(exec);
   return result;
 }

@@ -14,7 +14,7 @@
 namespace vma::interpose {
 
 /// The hook of each entry point: a function of the same type, named `hook_` and the symbol.
-#define ROW(symbol, type) std::remove_pointer_t<type> hook_##symbol;
+#define ROW(symbol, type, does) std::remove_pointer_t<type> hook_##symbol;
 VMART_RUN_HOOKS(ROW)
 #undef ROW
 
@@ -54,8 +54,7 @@ CopyOperands copied_in_legacy_stream(Args... args) noexcept {
   constexpr std::string_view symbol = symbol_of(entry);
   constexpr bool per_thread = symbol.ends_with("_ptsz") || symbol.ends_with("_ptds");
   CopyOperands operands;
-  // Batches are refused there.
-  if constexpr (symbol.starts_with("cuMemcpy") && symbol.find("Batch") == symbol.npos) {
+  if constexpr (does(entry, Does::copies)) {
     const CUstream stream = stream_among(args...);
     if (stream == CU_STREAM_LEGACY || (stream == nullptr && !per_thread)) {
       const auto add = [&](const MemoryRange& range) {
@@ -96,8 +95,9 @@ CUresult with_room(const RoomNeed& need, Call call) {
 
 template <EntryPoint entry, typename... Args>
 CUresult call_driver_with_room(const RoomNeed& need, Args... args) noexcept {
+  static_assert(does(entry, Does::takes_room));
   return with_room(need, [&] {
-    const CopyScope scope(looks_memory_up(entry));
+    const CopyScope scope(does(entry, Does::looks_up));
     return call_driver<entry>(args...);
   });
 }
@@ -107,15 +107,15 @@ CUresult call_driver_with_room(const RoomNeed& need, Args... args) noexcept {
 template <EntryPoint entry, typename... Args>
 CUresult enqueue_with_room(CUstream stream, const RoomNeed& need, Args... args) noexcept {
   return with_room(need, [&] {
-    constexpr std::string_view symbol = symbol_of(entry);
-    constexpr bool begins_capture = symbol.starts_with("cuStreamBegin");
-    const CopyScope scope(looks_memory_up(entry));
+    static_assert(does(entry, Does::enqueues));
+    constexpr bool begins_capture = does(entry, Does::begins_capture);
+    const CopyScope scope(does(entry, Does::looks_up));
     const ProgramStreams::Enqueue enqueue(program().streams);
-    const NoStops no_stops(begins_capture, symbol.starts_with("cuStreamWaitEvent"));
+    const NoStops no_stops(begins_capture, does(entry, Does::joins_capture));
     const CUresult result = call_driver<entry>(args...);
     if constexpr (begins_capture) {
       // Before a hold can look for captures.
-      const CUstream begun = symbol.ends_with("_ptsz") ? of_thread(stream) : stream;
+      const CUstream begun = symbol_of(entry).ends_with("_ptsz") ? of_thread(stream) : stream;
       if (result == CUDA_SUCCESS) {
         program().refusals.capture_begun(begun, capture_mode_among(args...));
       }
@@ -124,36 +124,27 @@ CUresult enqueue_with_room(CUstream stream, const RoomNeed& need, Args... args) 
   });
 }
 
-/// The hook of a call that enqueues nothing: it looks memory up, or takes memory of the driver's
-/// own, of which only the driver knows how much.
+/// The hook of a call without one of its own.
 template <EntryPoint entry, typename Pointer = typename TypeOf<entry>::Pointer>
-struct LookupHook;
+struct GenericHook;
 
 template <EntryPoint entry, typename... Args>
-struct LookupHook<entry, CUresult (*)(Args...)> {
-  static CUresult call(Args... args) noexcept {
-    if constexpr (symbol_of(entry).starts_with("cuStreamEnd")) {  // It ends even if it fails.
-      const CopyScope scope(true);
-      return call_driver<entry>(args...);
-    } else {
-      const auto need = RoomNeed::on_stream(stream_among(args...));
-      return call_driver_with_room<entry>(need, args...);
-    }
-  }
-};
-
-/// The hook of a call that enqueues work.
-template <EntryPoint entry, typename Pointer = typename TypeOf<entry>::Pointer>
-struct EnqueueHook;
-
-template <EntryPoint entry, typename... Args>
-struct EnqueueHook<entry, CUresult (*)(Args...)> {
+struct GenericHook<entry, CUresult (*)(Args...)> {
   static CUresult call(Args... args) noexcept {
     const CUstream stream = stream_among(args...);
-    const CrossCopies::Order order(program().copies, copied_in_legacy_stream<entry>(args...));
-    const CUresult result = enqueue_with_room<entry>(stream, RoomNeed::on_stream(stream), args...);
-    if (result == CUDA_SUCCESS) program().uses.note(args...);
-    return result;
+    if constexpr (does(entry, Does::enqueues)) {
+      const CrossCopies::Order order(program().copies, copied_in_legacy_stream<entry>(args...));
+      const CUresult result =
+          enqueue_with_room<entry>(stream, RoomNeed::on_stream(stream), args...);
+      if (result == CUDA_SUCCESS) program().uses.note(args...);
+      return result;
+    } else if constexpr (does(entry, Does::takes_room)) {
+      // Only the driver knows how much.
+      return call_driver_with_room<entry>(RoomNeed::on_stream(stream), args...);
+    } else {
+      const CopyScope scope(does(entry, Does::looks_up));
+      return call_driver<entry>(args...);
+    }
   }
 };
 

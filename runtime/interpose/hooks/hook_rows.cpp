@@ -4,17 +4,13 @@
 
 namespace vma::interpose {
 
-const std::array<HookRow, static_cast<std::size_t>(EntryPoint::count)> hook_rows = {{
-#define ROW(symbol, type) HookRow{#symbol, reinterpret_cast<const void*>(&hook_##symbol)},
+const std::array<HookRow, entry_count> hook_rows = {{
+#define ROW(symbol, type, does) HookRow{#symbol, reinterpret_cast<const void*>(&hook_##symbol)},
     VMART_RUN_HOOKS(ROW)
 #undef ROW
-#define ROW(symbol, type) \
-  HookRow{#symbol, reinterpret_cast<const void*>(&EnqueueHook<EntryPoint::symbol>::call)},
-        VMART_RUN_ENQUEUES(ROW)
-#undef ROW
-#define ROW(symbol, type) \
-  HookRow{#symbol, reinterpret_cast<const void*>(&LookupHook<EntryPoint::symbol>::call)},
-            VMART_RUN_LOOKUPS(ROW) VMART_RUN_ROOM_CALLS(ROW)
+#define ROW(symbol, type, does) \
+  HookRow{#symbol, reinterpret_cast<const void*>(&GenericHook<EntryPoint::symbol>::call)},
+        VMART_RUN_GENERIC(ROW)
 #undef ROW
 }};
 

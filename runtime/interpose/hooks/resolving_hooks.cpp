@@ -43,15 +43,12 @@
 
 namespace vma::interpose {
 
-#define ROW(symbol, type) VMART_RUN_EXPORT(symbol, type, &hook_##symbol)
+#define ROW(symbol, type, does) VMART_RUN_EXPORT(symbol, type, &hook_##symbol)
 VMART_RUN_HOOKS(ROW)
 #undef ROW
-#define ROW(symbol, type) VMART_RUN_EXPORT(symbol, type, &EnqueueHook<EntryPoint::symbol>::call)
-VMART_RUN_ENQUEUES(ROW)
-#undef ROW
-#define ROW(symbol, type) VMART_RUN_EXPORT(symbol, type, &LookupHook<EntryPoint::symbol>::call)
-VMART_RUN_LOOKUPS(ROW)
-VMART_RUN_ROOM_CALLS(ROW)
+#define ROW(symbol, type, does) \
+  VMART_RUN_EXPORT(symbol, type, &GenericHook<EntryPoint::symbol>::call)
+VMART_RUN_GENERIC(ROW)
 #undef ROW
 
 }  // namespace vma::interpose
