@@ -1,6 +1,6 @@
 #include "abi/run_table.hpp"
 
-const vma::RunTable* vmart_run_table(std::uint32_t version) {
+const vma::RunTable* vmart_run_table(std::uint64_t version) {
   static constexpr vma::RunTable table = {
 #define ROW(call) ::call,
       VMART_RUN_CALLS(ROW)

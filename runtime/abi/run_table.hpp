@@ -199,8 +199,18 @@ namespace vma {
 
 /// The calls, for a library that was built with the same `version`.
 struct RunTable {
-  /// Raise it with every change of this file, or of a call in it.
-  static constexpr std::uint32_t version = 1;
+  /// Raise `changes` when a call takes or returns something else; the names of the rows count by
+  /// themselves.
+  static constexpr std::uint64_t version = [] {
+    constexpr std::uint64_t changes = 1;
+    std::uint64_t hash = 14695981039346656037u + changes;  // FNV-1a
+#define ROW(call)                 \
+  for (const char letter : #call) \
+    hash = (hash ^ static_cast<unsigned char>(letter)) * 1099511628211u;
+    VMART_RUN_CALLS(ROW)
+#undef ROW
+    return hash;
+  }();
 
 #define ROW(call) decltype(&::call) call;
   VMART_RUN_CALLS(ROW)
@@ -208,9 +218,9 @@ struct RunTable {
 };
 
 /// The type of `vmart_run_table`, the only symbol that libvmart-run looks up.
-using RunTableOf = const RunTable* (*)(std::uint32_t version);
+using RunTableOf = const RunTable* (*)(std::uint64_t version);
 
 }  // namespace vma
 
 /// Null for another version.
-extern "C" VMART_EXPORT const vma::RunTable* vmart_run_table(std::uint32_t version);
+extern "C" VMART_EXPORT const vma::RunTable* vmart_run_table(std::uint64_t version);

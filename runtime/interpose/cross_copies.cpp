@@ -47,20 +47,6 @@ bool captures_in(const DriverLibrary& driver, CUcontext context) noexcept {
   return !pushed || ProgramStreams::captures(driver, nullptr);
 }
 
-/// While this exists, the thread may make calls that a capture in progress elsewhere forbids.
-class RelaxedCaptures {
- public:
-  explicit RelaxedCaptures(const DriverLibrary& driver) noexcept : driver_(driver) { exchange(); }
-  ~RelaxedCaptures() { exchange(); }
-  RelaxedCaptures(const RelaxedCaptures&) = delete;
-  RelaxedCaptures& operator=(const RelaxedCaptures&) = delete;
-
- private:
-  void exchange() noexcept { driver_.cuThreadExchangeStreamCaptureMode_plain(&mode_); }
-  const DriverLibrary& driver_;
-  CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;
-};
-
 }  // namespace
 
 void CrossCopies::before_destruction(CUcontext context) noexcept {

@@ -93,6 +93,20 @@ class PushedContext {
   const bool pushed_;
 };
 
+/// While this exists, the thread may make calls that a capture in progress elsewhere forbids.
+class RelaxedCaptures {
+ public:
+  explicit RelaxedCaptures(const DriverLibrary& driver) noexcept : driver_(driver) { exchange(); }
+  ~RelaxedCaptures() { exchange(); }
+  RelaxedCaptures(const RelaxedCaptures&) = delete;
+  RelaxedCaptures& operator=(const RelaxedCaptures&) = delete;
+
+ private:
+  void exchange() noexcept { driver_.cuThreadExchangeStreamCaptureMode_plain(&mode_); }
+  const DriverLibrary& driver_;
+  CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;
+};
+
 /// Null if it is not active. The caller does not retain it: vmart does, where it has memory.
 CUcontext primary_context(const DriverLibrary& driver, int device) noexcept;
 }  // namespace vma::interpose

@@ -9,23 +9,17 @@ __attribute__((visibility("hidden"))) void* (*vmart_run_next_dlsym)(void*, const
 }
 
 namespace vma::interpose {
-namespace {
 
-using Dlsym = void* (*)(void*, const char*);
-
-Dlsym find_next_dlsym() noexcept {
+void find_next_dlsym() noexcept {
   for (const char* version : {"GLIBC_2.34", "GLIBC_2.17", "GLIBC_2.2.5"}) {
-    if (void* const found = dlvsym(RTLD_NEXT, "dlsym", version)) {
-      return reinterpret_cast<Dlsym>(found);
-    }
+    if (vmart_run_next_dlsym != nullptr) return;
+    vmart_run_next_dlsym =
+        reinterpret_cast<decltype(vmart_run_next_dlsym)>(dlvsym(RTLD_NEXT, "dlsym", version));
   }
-  return nullptr;
 }
 
-}  // namespace
-
 void* next_dlsym(void* handle, const char* symbol) noexcept {
-  if (vmart_run_next_dlsym == nullptr) vmart_run_next_dlsym = find_next_dlsym();
+  find_next_dlsym();
   return vmart_run_next_dlsym == nullptr ? nullptr : vmart_run_next_dlsym(handle, symbol);
 }
 

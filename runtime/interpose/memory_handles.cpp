@@ -71,7 +71,8 @@ CUresult MemoryHandles::export_memory(const ProgramAllocation& memory,
     const auto may_move = memory_.without_still();
     const std::lock_guard lock(exporting_);
     known = memory_.find(memory.begin);
-    if (!known) return CUDA_ERROR_INVALID_VALUE;
+    // Another thread may have freed it, and may have other memory there.
+    if (!known || known->id != memory.id) return CUDA_ERROR_INVALID_VALUE;
     if (known->exported == nullptr) {
       const vmart_status status = vmart->vmart_ipc_export(reinterpret_cast<void*>(known->begin),
                                                           &known->exported, &known->export_name);
@@ -79,7 +80,7 @@ CUresult MemoryHandles::export_memory(const ProgramAllocation& memory,
         return refused(said, "the program cannot share memory by cuIpcGetMemHandle", status,
                        CUDA_ERROR_NOT_SUPPORTED);
       }
-      if (!memory_.set_export(known->begin, known->exported, known->export_name)) {
+      if (!memory_.set_export(*known)) {
         vmart->vmart_exported_release(known->exported);  // Another thread has freed it.
         return CUDA_ERROR_INVALID_VALUE;
       }

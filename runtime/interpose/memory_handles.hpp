@@ -1,7 +1,6 @@
 #pragma once
 
 #include "abi/run_table.hpp"
-#include "base/process_exit.hpp"
 #include "interpose/program_memory.hpp"
 
 #include <cuda.h>

@@ -204,6 +204,7 @@ bool ProgramMemory::free_in_order(CUdeviceptr begin, CUstream stream) noexcept {
     if (freed->pool != nullptr) pools_to_settle_ = true;
     return true;
   }
+  const RelaxedCaptures relaxed(*DriverLibrary::get());
   DriverLibrary::get()->real<EntryPoint::cuStreamSynchronize>()(stream);
   free_taken(*freed);
   return true;
@@ -279,6 +280,7 @@ bool ProgramMemory::any_unmapped_by_program(CUdeviceptr begin, std::size_t bytes
 }
 
 void ProgramMemory::keep_in_place(CUcontext context, bool wanted) noexcept try {
+  if (is_forked_child()) return;
   const RunTable* const vmart = VmartLibrary::loaded();
   const std::lock_guard lock(mutex_);
   if (!wanted && synchronous_.erase(context) == 0) return;
@@ -350,13 +352,12 @@ bool ProgramMemory::note_export(CUdeviceptr inside, bool synchronous_copies) noe
   return true;
 }
 
-bool ProgramMemory::set_export(CUdeviceptr begin, vmart_exported* exported,
-                               const vmart_ipc_name& name) noexcept {
+bool ProgramMemory::set_export(const ProgramAllocation& known) noexcept {
   const std::lock_guard lock(mutex_);
-  const auto found = allocations_.find(begin);
-  if (found == allocations_.end()) return false;
-  found->second.exported = exported;
-  found->second.export_name = name;
+  const auto found = allocations_.find(known.begin);
+  if (found == allocations_.end() || found->second.id != known.id) return false;
+  found->second.exported = known.exported;
+  found->second.export_name = known.export_name;
   return true;
 }
 

@@ -116,8 +116,9 @@ class ProgramMemory {
   /// The memory stays in place from now on, because its physical location becomes known to others.
   /// Returns false if vmart refuses.
   bool note_export(CUdeviceptr inside, bool synchronous_copies) noexcept;
-  /// It is exported from now on, until it is freed. Returns false if it was freed already.
-  bool set_export(CUdeviceptr begin, vmart_exported* exported, const vmart_ipc_name& name) noexcept;
+  /// It is exported from now on, as `known` says, until it is freed. Returns false if it was freed
+  /// already.
+  bool set_export(const ProgramAllocation& known) noexcept;
   /// Whether any of it is exported by that name.
   bool exports(const vmart_ipc_name& name) noexcept;
   /// What the program has allocated on the device, rounded to the driver's pages; without pools and

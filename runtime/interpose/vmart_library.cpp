@@ -52,7 +52,10 @@ const RunTable* open() noexcept {
   }
   const auto table_of = reinterpret_cast<RunTableOf>(next_dlsym(handle, "vmart_run_table"));
   const RunTable* const table = table_of != nullptr ? table_of(RunTable::version) : nullptr;
-  if (table == nullptr) stand_aside(VMART_RUN_LIBRARY_NAME " is of another version");
+  if (table == nullptr) {
+    forget_loader_error();
+    stand_aside(VMART_RUN_LIBRARY_NAME " is of another version than libvmart-run");
+  }
   return table;
 }
 

@@ -23,6 +23,12 @@ class Libraries(unittest.TestCase):
             under = run(VMART, "run", "--", "env", preload, *program, VMART_CONTROL="0")
             self.assertEqual((under.returncode, under.stderr, under.stdout), (0, "", run(*program).stdout), way)
 
+    def test_look_other_functions_up_first(self):
+        look_up = "import ctypes; print(ctypes.CDLL(None).abs(-3))"
+        for settings in ({}, {"VMART_RUN": "off"}):
+            under = run(VMART, "run", "--", sys.executable, "-c", look_up, **settings)
+            self.assertEqual((under.returncode, under.stderr, under.stdout), (0, "", "3\n"), settings)
+
 
 if __name__ == "__main__":
     unittest.main(argv=sys.argv[:1] + sys.argv[3:])

@@ -81,8 +81,8 @@ class Programs(unittest.TestCase):
                 self.assertEqual(running.errors(), "")
 
     def test_a_query_after_a_wait_does_not_tell_of_a_move(self):
-        for way in ("linked", "per_thread"):
-            with self.subTest(way=way), Running(way, "waits") as running:
+        for way, stop in (("linked", "gate"), ("per_thread", "gate"), ("linked", None)):
+            with self.subTest(way=way, stop=stop), Running(way, "waits", VMART_STOP=stop) as running:
                 for place, _ in 3 * PLACES:
                     running.control("migrate", "run", place)
                 self.assert_prints_the_same(running, way, "waits")

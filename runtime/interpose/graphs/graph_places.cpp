@@ -69,6 +69,7 @@ void GraphPlaces::instantiated(CUgraphExec exec, const std::vector<GraphNode>& n
 }
 
 void GraphPlaces::forget(CUgraphExec exec) noexcept {
+  if (VmartLibrary::loaded() == nullptr) return;
   {
     const std::shared_lock lock(mutex_);
     if (!execs_.contains(exec)) return;

@@ -6,7 +6,6 @@
 #include "interpose/vmart_library.hpp"
 #include "interpose/work/memory_ranges.hpp"
 
-#include <atomic>
 #include <cstddef>
 #include <string_view>
 #include <type_traits>

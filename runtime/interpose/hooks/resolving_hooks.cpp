@@ -212,6 +212,7 @@ __attribute__((visibility("hidden"), used)) vma::LoaderAnswer vmart_run_found(vo
                                                                               const char* symbol,
                                                                               const void* caller) {
   using vma::interpose::DriverLibrary;
+  vma::interpose::find_next_dlsym();  // First: whatever is returned, the jump needs it.
   vma::interpose::bind_deep_libraries();
   // RTLD_NEXT depends on who calls.
   if (symbol == nullptr || symbol[0] != 'c' || symbol[1] != 'u' || handle == RTLD_NEXT) {

@@ -9,27 +9,50 @@
 namespace vma::interpose {
 namespace {
 
-template <EntryPoint entry, typename... Args>
-CUresult wait(Args... args) noexcept {
-  const CUresult result = call_driver<entry>(args...);
-  if (result == CUDA_SUCCESS) program().pools.settle();
+/// What the calling thread has last waited for: all work of a stream, or of a context.
+struct Waited {
+  bool any = false;
+  bool whole_context = false;
+  CUstream stream = nullptr;
+};
+thread_local Waited waited;
+
+void note_waited(CUresult result, const Waited& what) noexcept {
+  if (result != CUDA_SUCCESS) return;
+  waited = what;
+  program().pools.settle();
+}
+
+template <EntryPoint entry>
+CUresult wait_for_stream(CUstream stream) noexcept {
+  const CUresult result = call_driver<entry>(stream);
+  note_waited(result, {true, false, stream});
   return result;
 }
 
-/// Whether a stream without work may not be ready: a hold stands, or the GPU may not have seen yet
-/// that it has ended.
+template <EntryPoint entry, typename... Context>
+CUresult wait_for_context(Context... context) noexcept {
+  const CUresult result = call_driver<entry>(context...);
+  note_waited(result, {true, true, nullptr});
+  return result;
+}
+
+/// Whether a stream without work may not be ready: a hold stands, or a GPU that works for several
+/// processes in turn may not have seen yet that it has ended.
 bool may_be_held(const RunTable& vmart) noexcept {
-  constexpr std::chrono::nanoseconds seen_after = std::chrono::milliseconds(1);
+  constexpr std::chrono::nanoseconds seen_after = std::chrono::milliseconds(10);
   return vmart.vmart_ns_since_hold() < seen_after.count();
 }
 
-/// A stream that a hold stops is not ready, though the program may have waited for all of its work:
-/// asks again until it is, or no hold is the reason. Never says by itself that work is complete.
+/// A stream that a hold stops is not ready, though the thread has waited for it: asks again until
+/// it is, or no hold is the reason. Never says by itself that work is complete, since the thread or
+/// another one may have enqueued some after the wait.
 template <EntryPoint entry>
 CUresult query(CUstream stream) noexcept {
   constexpr auto hold_max = std::chrono::seconds(2);  // It gives up then.
   CUresult result = call_driver<entry>(stream);
-  if (result != CUDA_ERROR_NOT_READY) return result;
+  const bool has_waited = waited.any && (waited.whole_context || waited.stream == stream);
+  if (result != CUDA_ERROR_NOT_READY || !has_waited) return result;
   const RunTable* const vmart = VmartLibrary::loaded();
   const auto limit = std::chrono::steady_clock::now() + hold_max;
   while (result == CUDA_ERROR_NOT_READY && vmart != nullptr && may_be_held(*vmart) &&
@@ -43,11 +66,11 @@ CUresult query(CUstream stream) noexcept {
 }  // namespace
 
 CUresult hook_cuStreamSynchronize(CUstream stream) {
-  return wait<EntryPoint::cuStreamSynchronize>(stream);
+  return wait_for_stream<EntryPoint::cuStreamSynchronize>(stream);
 }
 
 CUresult hook_cuStreamSynchronize_ptsz(CUstream stream) {
-  return wait<EntryPoint::cuStreamSynchronize_ptsz>(stream);
+  return wait_for_stream<EntryPoint::cuStreamSynchronize_ptsz>(stream);
 }
 
 CUresult hook_cuStreamQuery(CUstream stream) {
@@ -59,16 +82,18 @@ CUresult hook_cuStreamQuery_ptsz(CUstream stream) {
 }
 
 CUresult hook_cuEventSynchronize(CUevent event) {
-  return wait<EntryPoint::cuEventSynchronize>(event);
+  const CUresult result = call_driver<EntryPoint::cuEventSynchronize>(event);
+  if (result == CUDA_SUCCESS) program().pools.settle();
+  return result;
 }
 
 CUresult hook_cuCtxSynchronize() {
-  return wait<EntryPoint::cuCtxSynchronize>();
+  return wait_for_context<EntryPoint::cuCtxSynchronize>();
 }
 
 #if CUDA_VERSION >= 13000
 CUresult hook_cuCtxSynchronize_v2(CUcontext context) {
-  return wait<EntryPoint::cuCtxSynchronize_v2>(context);
+  return wait_for_context<EntryPoint::cuCtxSynchronize_v2>(context);
 }
 #endif
 

@@ -42,8 +42,10 @@ class HoldTimes {
     last_end_.store(Time::clock::now());
     standing_.fetch_sub(1);
   }
-  /// How long ago the last one ended: zero while one stands, the maximum if there was none.
+  /// How long ago the last one ended: zero while one stands; the maximum if there was none, and
+  /// once the process exits, which opens all.
   std::chrono::nanoseconds since_last() const noexcept {
+    if (ProcessExit::begun()) return std::chrono::nanoseconds::max();
     if (standing_.load() > 0) return std::chrono::nanoseconds::zero();
     const Time end = last_end_.load();
     return end == Time() ? std::chrono::nanoseconds::max() : Time::clock::now() - end;
