@@ -96,7 +96,7 @@ void LiveMove::move_next(LiveChunk& first) {
 void LiveMove::require_stop(const LiveChunk& first) {
   const Location from = first.transaction.from(), to = first.range.task->to;
   if (parts_.stops.attached().any(first.range.allocation.begin())) {
-    return staging_.ways().foresee(first);
+    return staging_.ways().foresee(first.transaction);
   }
   if (parts_.stops.may_suspend(from, to) || parts_.memory.driver().has_context_hold()) return;
   throw Error(ErrorKind::unsupported, live_move_call,
@@ -158,7 +158,7 @@ void LiveMove::give_up_or_back_off(LiveBatch& batch, const Try& last) {
   // Before anything else: such a chunk must not be tried again.
   if (batch.broken() == nullptr) conditions_.require_going_on();
   parts_.stops.stats().add_refusal(refusal.why);
-  for_each_range(batch, [&](LiveRange& range) { range.account.gave_up(refusal.why); });
+  for_each_range(batch, [&](LiveRange& range) { range.gave_up(refusal.why); });
   for_each_group(batch, [](GroupAccount& group) { group.gave_up(1); });
   if (batch.front().choice.gives_way && batch.broken() == nullptr) {
     staging_.ways().leave_gates();
@@ -342,7 +342,9 @@ void LiveMove::account_for(LiveBatch& batch, const BatchStop& stop, Try& result)
       stop.all_stood() ? in_seconds(times.stall()) * 1e6 : 0.0, result.refusal ? ": " : "",
       result.refusal ? result.refusal->detail : "");
   if (stop.tried()) batch.overdue = stop.overdue();
-  for_each_range(batch, [&](LiveRange& range) { range.account.used_limit(batch.gate_limit); });
+  for_each_range(batch, [&](LiveRange& range) {
+    range.report.gate_limit = std::max(range.report.gate_limit, batch.gate_limit);
+  });
   if (times.first_arrival != TimePoint(0)) {
     parts_.budget.spent_stall(times.first_arrival, times.opened - times.first_arrival);
   }
@@ -352,11 +354,11 @@ void LiveMove::account_for(LiveBatch& batch, const BatchStop& stop, Try& result)
   if (kind == StopKind::gate) skew = times.skew();
   if (skew) parts_.stops.stats(kind).add_skew(*skew);
   parts_.stops.stats(kind).add_stall(times.stall());
-  for_each_range(batch, [&](LiveRange& range) { range.account.stood(kind, times); });
+  for_each_range(batch, [&](LiveRange& range) { range.stood(kind, times); });
   for_each_group(batch, [&](GroupAccount& group) { group.stood(skew, times.stall()); });
   const auto sharers = static_cast<std::int64_t>(batch.chunks.size());
   for (LiveChunk* const chunk : batch.chunks) chunk->stall += times.stall() / sharers;
-  batch.front().range.account.tell_stood(batch.front(), times, stop.streams());
+  batch.front().range.tell_stood(batch.front(), times, stop.streams());
 }
 
 /// Whether any chunk of the batch has switched. Those leave it.
@@ -378,10 +380,10 @@ void LiveMove::retire(LiveChunk& chunk) noexcept {
   LiveRange& range = chunk.range;
   const std::optional<std::uint64_t> copied_twice = staging_.retire(chunk);
   if (chunk.transaction.give_source_up(range.task->options, range.task->terms)) {
-    range.account.kept_copy();
+    ++range.report.copies_kept;
   }
   range.notices.after(chunk.transaction.slot(), true);
-  range.account.moved(chunk, copied_twice);
+  range.moved(chunk, copied_twice);
   staging_.keep_room_for_digests(chunk);
   range.report.phases.retire += clock_.now() - start;
 }
@@ -392,7 +394,7 @@ void LiveMove::fail(const LiveChunk& chunk, std::exception_ptr failure) noexcept
   try {
     std::rethrow_exception(failure);
   } catch (const std::exception& error) {
-    range.account.failed(chunk, error);
+    range.failed(chunk, error);
   } catch (...) {
     VMART_CHECK(false, "only exceptions of the standard library are thrown");
   }
@@ -422,15 +424,7 @@ void LiveMove::end_unwanted() noexcept {
     return std::ranges::find_if(ranges_.all(), &LiveRange::unwanted);
   };
   for (auto range = next_unwanted(); range != ranges_.all().end(); range = next_unwanted()) {
-    std::exception_ptr failure;
-    try {
-      failure = std::make_exception_ptr(Error(
-          ErrorKind::cancelled, live_move_call,
-          fmt::format("after {} of {} chunks{}", range->report.chunks_moved, range->report.chunks,
-                      range->allocation.being_freed ? ", because the memory is being freed" : "")));
-    } catch (...) {
-      failure = std::current_exception();
-    }
+    std::exception_ptr failure = cancelled_after(range->report, range->allocation, live_move_call);
     staging_.unstage(*range);
     ranges_.end(*range, std::move(failure));
   }

@@ -1,59 +1,10 @@
 #include "migrate/live/live_ranges.hpp"
 
-#include "base/mapping_limit.hpp"
-#include "migrate/migration/migration_error.hpp"
-
+#include <algorithm>
 #include <iterator>
-#include <set>
 #include <utility>
 
 namespace vma {
-
-LiveRange::LiveRange(const MoveParts& parts, std::shared_ptr<MigrationTask> which)
-    : task(std::move(which)),
-      allocation(*task->allocation()),
-      begun(parts.memory.driver().clock().now()),
-      report(task->report()),
-      account(parts, *task, allocation, report),
-      notices(allocation, parts.callbacks),
-      want(parts.memory.pressure()) {}
-
-void LiveRange::plan(const MoveParts& parts) {
-  if (task->refusal) std::rethrow_exception(task->refusal);
-  const SlotRange range = task->range;
-  if (task->terms.choice == PlaceChoice::runtime) {
-    parts.reach.require(allocation, range, task->to, live_move_call);
-  }
-  parts.reach.require_atomics(allocation, range, task->to, live_move_call);
-  std::set<Location> sources;
-  for (std::size_t slot = range.first; slot < range.end; ++slot) {
-    const Location from = allocation.home(slot);
-    if (from == task->to) continue;
-    chunks.emplace_back(parts.memory, parts.engine, *this, slot, chunks.size());
-    task->reserved.hand_over_to(chunks.back().transaction);
-    sources.insert(from);
-  }
-  for (const Location from : sources) account.crosses(from);
-  // Before the first copy: what the CPU writes from here on waits until the move has ended.
-  allocation.revoke_cpu(range.first, range.end, task->to);
-}
-
-void LiveRange::require_movable() const {
-  require_no_pin(allocation, live_move_call);
-  require_no_loss(allocation, live_move_call);
-  require_contents(allocation, task->range, live_move_call);
-}
-
-LiveChunk* LiveRange::first_left() noexcept {
-  while (switched < chunks.size() && chunks[switched].switched()) ++switched;
-  return switched < chunks.size() ? &chunks[switched] : nullptr;
-}
-
-LiveChunk::LiveChunk(Memory& memory, CopyEngine& engine, LiveRange& whole, std::size_t slot,
-                     std::size_t which)
-    : transaction(memory, engine, whole.allocation, slot, whole.task->to),
-      range(whole),
-      number(which) {}
 
 LiveRanges::LiveRanges(const MoveParts& parts, LiveTasks& tasks,
                        std::shared_ptr<MigrationTask> first)
@@ -82,7 +33,7 @@ LiveRange* LiveRanges::add(std::shared_ptr<MigrationTask> task) noexcept {
   LiveRange& range = ranges_.back();
   if (!hurry_) hurry_.emplace(parts_.memory.chunks());
   try {
-    range.plan(parts_);
+    range.plan();
     if (range.chunks.empty()) range.require_movable();
   } catch (...) {
     end(range, std::current_exception());
@@ -92,15 +43,7 @@ LiveRange* LiveRanges::add(std::shared_ptr<MigrationTask> task) noexcept {
 }
 
 void LiveRanges::end(LiveRange& range, std::exception_ptr failure) noexcept {
-  if (failure) {
-    try {
-      naming_mapping_limit(live_move_call, [&] { std::rethrow_exception(failure); });
-    } catch (...) {
-      failure = std::current_exception();
-    }
-  }
-  for (LiveChunk& chunk : range.chunks) range.account.stayed(chunk);
-  range.account.finish(parts_.memory.driver().clock().now() - range.begun, range.chunks.size());
+  range.finish();
   std::shared_ptr<MigrationTask> task = range.task;
   MigrationReport report = std::move(range.report);
   ranges_.remove_if([&](const LiveRange& other) { return &other == &range; });

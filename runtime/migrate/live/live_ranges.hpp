@@ -1,15 +1,11 @@
 #pragma once
 
-#include "migrate/live/live_account.hpp"
-#include "migrate/live/live_chunk.hpp"
-#include "migrate/live/live_tasks.hpp"
+#include "migrate/live/live_range.hpp"
 #include "migrate/migration/migration_task.hpp"
-#include "migrate/migration/move_notices.hpp"
 #include "migrate/migration/move_parts.hpp"
 
-#include <algorithm>
-#include <cstddef>
-#include <deque>
+#include <vma/migration.hpp>
+
 #include <exception>
 #include <list>
 #include <memory>
@@ -17,30 +13,19 @@
 
 namespace vma {
 
-/// One migration of a live move: its chunks, what its hooks were told and what it reports. Only the
-/// thread of the move uses it.
-struct LiveRange {
-  LiveRange(const MoveParts& parts, std::shared_ptr<MigrationTask> task);
-
-  /// Names the chunks to move. Throws: Error if a user of the memory would not reach the target.
-  void plan(const MoveParts& parts);
-  /// Throws: Error{pinned, poisoned, dropped}.
-  void require_movable() const;
-  /// It was cancelled, or its memory is being freed.
-  bool unwanted() const noexcept { return task->cancelled() || allocation.being_freed; }
-  /// Null once all have switched.
-  LiveChunk* first_left() noexcept;
-
-  const std::shared_ptr<MigrationTask> task;
-  Allocation& allocation;  // The task keeps it until it has ended.
-  const TimePoint begun;
-  MigrationReport report;  // Right at any time, whatever is thrown.
-  LiveAccount account;
-  MoveNotices notices;
-  MemoryPressure::Want want;  // Its need for room.
-  std::optional<TimePoint> pinned_since;
-  std::deque<LiveChunk> chunks;  // In order of their slots.
-  std::size_t switched = 0;      // All chunks before this one have switched.
+/// Where a live move gets further migrations from, and where it hands in those that have ended.
+class LiveTasks {
+ public:
+  virtual ~LiveTasks() = default;
+  /// A waiting migration that may share gates with `first`, the one that the move began with. The
+  /// move has its allocation's claim from now on. Null if there is none.
+  virtual std::shared_ptr<MigrationTask> take_beside(const MigrationTask& first) noexcept = 0;
+  /// The move takes no more: others may carry out at once what waited to join it.
+  virtual void lead_no_longer(const MigrationTask& first) noexcept = 0;
+  /// The migration has ended: with this error, or in full if there is none. Takes the claim back.
+  /// Requires: nothing is stopped, and the caller does not have the turn for slow calls.
+  virtual void ended(std::shared_ptr<MigrationTask> task, MigrationReport report,
+                     std::exception_ptr failure) noexcept = 0;
 };
 
 /// The migrations that one live move carries out together, each of another allocation. Their chunks
@@ -89,30 +74,5 @@ class LiveRanges {
   std::list<LiveRange> ranges_;
   std::optional<ChunkStore::Hurry> hurry_;  // While there are any.
 };
-
-/// Calls `body` for the migration of each chunk, once each. Requires: chunks of one migration are
-/// neighbours.
-template <typename Body>
-void for_each_range(const LiveBatch& batch, Body&& body) {
-  const LiveRange* last = nullptr;
-  for (LiveChunk* const chunk : batch.chunks) {
-    if (&chunk->range == last) continue;
-    last = &chunk->range;
-    body(chunk->range);
-  }
-}
-
-/// Calls `body` for the account of each group that has migrations in the batch, once each.
-template <typename Body>
-void for_each_group(const LiveBatch& batch, Body&& body) {
-  for_each_range(batch, [&](LiveRange& range) {
-    GroupAccount* const group = range.task->group.get();
-    if (group == nullptr) return;
-    const auto first = std::ranges::find_if(batch.chunks, [&](const LiveChunk* chunk) {
-      return chunk->range.task->group.get() == group;
-    });
-    if (&(*first)->range == &range) body(*group);
-  });
-}
 
 }  // namespace vma

@@ -84,7 +84,11 @@ void LiveStaging::stage(LiveChunk& chunk) {
   if (chunk.staged) return;
   chunk.transaction.take_clean_target();
   if (!chunk.transaction.target_clean()) pace_copy(chunk);
-  begin(chunk, ways_.choose(chunk), Effort::patient);
+  begin(chunk, choose(chunk), Effort::patient);
+}
+
+WayChoice LiveStaging::choose(const LiveChunk& chunk) const {
+  return ways_.choose(chunk.transaction, chunk.range.task->options.mode);
 }
 
 LiveBatch LiveStaging::make_batch(LiveChunk& first) {
@@ -172,7 +176,7 @@ bool LiveStaging::stage_beside(const LiveChunk& first, LiveChunk& next, Effort e
   if (next.staged) return next.choice.moves_as(first.choice);
   try {
     next.transaction.take_clean_target();
-    const WayChoice choice = ways_.choose(next);
+    const WayChoice choice = choose(next);
     if (!choice.moves_as(first.choice)) return false;
     next.choice = choice;
     const std::uint64_t size_bytes = next.transaction.size_bytes();
@@ -195,9 +199,9 @@ bool LiveStaging::same_streams(const LiveChunk& first, const LiveRange& other) c
 }
 
 void LiveStaging::choose_again(LiveBatch& batch) {
-  const WayChoice choice = ways_.choose(batch.front());
+  const WayChoice choice = choose(batch.front());
   const bool same = std::ranges::all_of(batch.chunks, [&](const LiveChunk* chunk) {
-    return choice.moves_as(chunk->choice) && ways_.choose(*chunk).moves_as(choice);
+    return choice.moves_as(chunk->choice) && choose(*chunk).moves_as(choice);
   });
   if (same) return;
   unstage_all();  // Their copier may be given up.
@@ -228,8 +232,8 @@ void LiveStaging::begin(LiveChunk& chunk, const WayChoice& choice, Effort effort
   Transaction& transaction = chunk.transaction;
   chunk.choice = choice;
   chunk.lacked_digests.reset();
-  WayChooser::require(chunk);
-  chunk.range.account.begun(chunk);
+  WayChooser::require(choice, transaction, chunk.range.task->options.mode);
+  chunk.range.begun(chunk);
   chunk.range.notices.before(transaction.slot(), transaction.from(), chunk.range.task->to);
   if (transaction.state() == Transaction::State::planned) {
     const TimePoint start = clock_.now();

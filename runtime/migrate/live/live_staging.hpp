@@ -71,6 +71,7 @@ class LiveStaging {
   enum class Effort { now, patient };
 
   void stage(LiveChunk& chunk);
+  WayChoice choose(const LiveChunk& chunk) const;
   std::chrono::nanoseconds planned_stall(const WayChoice& choice) const;
   std::chrono::nanoseconds stall_alone(const WayChoice& choice) const;
   bool may_stage_ahead(const LiveChunk& first) const;

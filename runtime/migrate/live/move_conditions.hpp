@@ -1,7 +1,6 @@
 #pragma once
 
 #include "migrate/gates/gate.hpp"
-#include "migrate/live/live_chunk.hpp"
 #include "migrate/live/live_ranges.hpp"
 #include "migrate/migration/move_parts.hpp"
 

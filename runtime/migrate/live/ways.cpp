@@ -1,7 +1,5 @@
 #include "migrate/live/ways.hpp"
 
-#include "migrate/live/live_ranges.hpp"
-
 #include <vma/error.hpp>
 
 #include <fmt/format.h>
@@ -78,28 +76,27 @@ void WayChooser::note_moved() noexcept {
   if (chunks_beside_ > 0) --chunks_beside_;
 }
 
-bool WayChooser::may_suspend(const LiveChunk& chunk) const {
-  return parts_.stops.is_known_to_suspend(chunk.transaction.from(), chunk.range.task->to);
+bool WayChooser::may_suspend(const Transaction& chunk) const {
+  return parts_.stops.is_known_to_suspend(chunk.from(), chunk.to());
 }
 
-void WayChooser::foresee(const LiveChunk& chunk) {
-  const Address allocation = chunk.range.allocation.begin();
+void WayChooser::foresee(const Transaction& chunk) {
+  const Address allocation = chunk.allocation().begin();
   if (gates_arrive_soon_ || !may_suspend(chunk) || !parts_.stops.attached().any(allocation)) return;
   gates_arrive_soon_ = parts_.stops.gate_arrives_soon(allocation);
 }
 
 /// Whoever attaches streams has promised that all work that may use the memory is on such streams.
-StopKind WayChooser::stop_for(const LiveChunk& chunk) const {
-  const bool attached = parts_.stops.attached().any(chunk.range.allocation.begin());
+StopKind WayChooser::stop_for(const Transaction& chunk) const {
+  const bool attached = parts_.stops.attached().any(chunk.allocation().begin());
   if (may_suspend(chunk) && !(attached && gates_arrive_soon_.value_or(false)))
     return StopKind::suspension;
   if (attached) return StopKind::gate;
   return parts_.memory.driver().has_context_hold() ? StopKind::hold : StopKind::gate;
 }
 
-WayChoice WayChooser::choose(const LiveChunk& chunk) const {
-  const Allocation& allocation = chunk.range.allocation;
-  const MigrationTask& task = *chunk.range.task;
+WayChoice WayChooser::choose(const Transaction& chunk, Mode mode) const {
+  const Allocation& allocation = chunk.allocation();
   const StopKind stop = stop_for(chunk);
   GatePlan plan;
   if (stop == StopKind::gate) {
@@ -107,10 +104,10 @@ WayChoice WayChooser::choose(const LiveChunk& chunk) const {
     plan = plan_gate(streams.streams(), parts_.memory.topology());
   }
   WayFacts facts;
-  facts.from = chunk.transaction.from();
-  facts.to = task.to;
-  facts.mode = task.options.mode;
-  facts.target_clean = chunk.transaction.target_clean();
+  facts.from = chunk.from();
+  facts.to = chunk.to();
+  facts.mode = mode;
+  facts.target_clean = chunk.target_clean();
   facts.dirty = allocation.dirtiness;
   facts.application_waits = chunks_beside_ > 0;
   // What settles while everything is stopped does so in a context of the runtime's own.
@@ -130,23 +127,20 @@ WayChoice WayChooser::choose(const LiveChunk& chunk) const {
   return choice;
 }
 
-void WayChooser::require(const LiveChunk& chunk) {
-  if (chunk.choice.way == Way::none) {
+void WayChooser::require(const WayChoice& choice, const Transaction& chunk, Mode mode) {
+  if (choice.way == Way::none) {
     throw Error(ErrorKind::unsupported, live_move_call,
                 fmt::format("{}; raise CUDA_DEVICE_MAX_CONNECTIONS, attach fewer streams, or ask "
                             "for StopScope::hold",
-                            chunk.choice.reason));
+                            choice.reason));
   }
-  const MigrationTask& task = *chunk.range.task;
-  if (task.options.mode == Mode::live && chunk.choice.way == Way::stopped) {
-    throw Error(
-        ErrorKind::unsupported, live_move_call,
-        fmt::format(
-            "the chunk at offset {} cannot move live from {} to {} ({}); use Mode::automatic or "
-            "Mode::stopped, which stop the attached streams for its copy",
-            chunk.transaction.slot() * chunk.range.allocation.geometry().chunk_bytes,
-            to_string(chunk.transaction.from()), to_string(task.to), chunk.choice.reason));
-  }
+  if (mode != Mode::live || choice.way != Way::stopped) return;
+  throw Error(
+      ErrorKind::unsupported, live_move_call,
+      fmt::format("the chunk at offset {} cannot move live from {} to {} ({}); use Mode::automatic "
+                  "or Mode::stopped, which stop the attached streams for its copy",
+                  chunk.slot() * chunk.allocation().geometry().chunk_bytes, to_string(chunk.from()),
+                  to_string(chunk.to()), choice.reason));
 }
 
 }  // namespace vma

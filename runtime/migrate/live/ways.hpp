@@ -3,6 +3,7 @@
 #include "machine/topology.hpp"
 #include "migrate/gates/gate_plan.hpp"
 #include "migrate/migration/move_parts.hpp"
+#include "migrate/migration/transaction.hpp"
 
 #include <vma/migration.hpp>
 
@@ -12,7 +13,8 @@
 
 namespace vma {
 
-struct LiveChunk;
+/// The call that errors of a live move name.
+inline constexpr const char* live_move_call = "vma::migrate_async";
 
 /// How one chunk crosses while its application runs.
 enum class Way {
@@ -67,23 +69,23 @@ class WayChooser {
  public:
   explicit WayChooser(const MoveParts& parts) : parts_(parts) {}
 
-  WayChoice choose(const LiveChunk& chunk) const;
+  WayChoice choose(const Transaction& chunk, Mode mode) const;
   /// Throws: Error{unsupported} if the chunk cannot move in the way that was chosen for it.
-  static void require(const LiveChunk& chunk);
+  static void require(const WayChoice& choice, const Transaction& chunk, Mode mode);
   /// The next chunks settle in a context of the runtime's own: a thread has blocked that of the
   /// application.
   void leave_application_context() noexcept;
   /// Decides, where both can be, whether the next chunks move at gates or in suspensions. Blocks
   /// and requires: as `Stops::gate_arrives_soon`, once.
-  void foresee(const LiveChunk& chunk);
+  void foresee(const Transaction& chunk);
   /// A gate was given up: where work can be suspended, the next chunks move in suspensions.
   void leave_gates() noexcept { gates_arrive_soon_ = false; }
   /// A chunk has moved.
   void note_moved() noexcept;
 
  private:
-  bool may_suspend(const LiveChunk& chunk) const;
-  StopKind stop_for(const LiveChunk& chunk) const;
+  bool may_suspend(const Transaction& chunk) const;
+  StopKind stop_for(const Transaction& chunk) const;
 
   const MoveParts& parts_;
   std::optional<bool> gates_arrive_soon_;  // Until then no gate is tried where work is suspended.

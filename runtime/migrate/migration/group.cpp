@@ -1,6 +1,7 @@
 #include "migrate/migration/group.hpp"
 
 #include "base/check.hpp"
+#include "migrate/migration/move_account.hpp"
 #include "migrate/migration/requests.hpp"
 
 #include <fmt/format.h>
@@ -132,13 +133,9 @@ GroupAccount::GroupAccount(Clock& clock, std::vector<MigrationProgress> requeste
 
 std::shared_ptr<GroupAccount> GroupAccount::of(Clock& clock, std::span<const RequestedRange> ranges,
                                                Progress on_progress) {
-  std::vector<MigrationProgress> requested(ranges.size());
-  for (std::size_t which = 0; which < ranges.size(); ++which) {
-    const auto& [allocation, range, to] = ranges[which];
-    requested[which].chunks = static_cast<int>(range.end - range.first);
-    for (std::size_t slot = range.first; slot < range.end; ++slot) {
-      requested[which].bytes_asked += allocation->geometry().slot_bytes(slot);
-    }
+  std::vector<MigrationProgress> requested;
+  for (const auto& [allocation, range, to] : ranges) {
+    requested.push_back(vma::progress_of(report_of(*allocation, range)));
   }
   return std::make_shared<GroupAccount>(clock, std::move(requested), std::move(on_progress));
 }

@@ -1,5 +1,7 @@
 #include "migrate/migration/migration_error.hpp"
 
+#include "base/mapping_limit.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -46,9 +48,8 @@ Error MoveErrors::of(const std::exception_ptr& failure, const MigrationReport& r
   const Error& without_words = lost_a_slot(report) ? lost_slot_ : no_memory_;
   try {
     try {
-      std::rethrow_exception(failure);
+      naming_mapping_limit(call_, [&] { std::rethrow_exception(failure); });
     } catch (const Error& error) {
-      if (error.report() != nullptr) return error;  // Of a hold, which has said all.
       return migration_error(error, report, allocation);
     } catch (const std::bad_alloc&) {
       return without_words;
@@ -57,8 +58,8 @@ Error MoveErrors::of(const std::exception_ptr& failure, const MigrationReport& r
                              allocation);
     }
   } catch (const std::exception&) {  // From formatting.
-    return without_words;
   }
+  return without_words;
 }
 
 Outcome outcome_of_failure(const MigrationReport& report) noexcept {

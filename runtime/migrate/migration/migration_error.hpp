@@ -22,7 +22,8 @@ class MoveErrors {
   /// `call` is the public call that the errors name.
   explicit MoveErrors(const char* call);
 
-  /// Allocates only for better words. Requires: `failure` is not null.
+  /// Allocates only for better words, and says it if the process has too many mappings. Requires:
+  /// `failure` is not null; nothing is stopped, since to find that out takes long.
   Error of(const std::exception_ptr& failure, const MigrationReport& report,
            const Allocation& allocation) const noexcept;
 

@@ -1,10 +1,11 @@
 #include "migrate/migration/migration_task.hpp"
 
 #include "base/check.hpp"
-#include "base/log.hpp"
 #include "base/process_exit.hpp"
+#include "migrate/migration/move_account.hpp"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 namespace vma {
@@ -25,12 +26,8 @@ MigrationTask::MigrationTask(std::shared_ptr<Allocation> allocation, SlotRange s
       process_(ProcessExit::process()),
       clock_(clock),
       callbacks_(std::move(callbacks)),
-      allocation_(std::move(allocation)) {
-  report_.offset = range.first * allocation_->geometry().chunk_bytes;
-  for (std::size_t slot = range.first; slot < range.end; ++slot) {
-    report_.bytes_asked += allocation_->geometry().slot_bytes(slot);
-    ++report_.chunks;
-  }
+      allocation_(std::move(allocation)),
+      report_(report_of(*allocation_, range)) {
   report_.outcome = Outcome::partly;
 }
 
@@ -110,19 +107,14 @@ void MigrationTask::pause_until(TimePoint time) {
   }
 }
 
-void MigrationTask::tell(const MigrationReport& report) noexcept try {
-  MigrationReport copy = report;
-  {
+void MigrationTask::tell(const MigrationReport& report) noexcept {
+  try {
+    MigrationReport copy = report;
     const MutexLock lock(mutex_);
     std::swap(report_, copy);
+  } catch (const std::bad_alloc&) {  // The next one will do.
   }
-  if (!options.on_progress) return;
-  const MigrationProgress progress{report.chunks, report.chunks_moved, report.bytes_asked,
-                                   report.bytes_moved};
-  callbacks_->post([call = options.on_progress, progress] { call(progress); });
-} catch (const std::exception& error) {
-  if (options.on_progress) callbacks_->count_failures(1);
-  log(LogLevel::warn, "could not queue a progress callback: {}", error.what());
+  tell_progress(*callbacks_, options.on_progress, report);
 }
 
 void MigrationTask::finish(MigrationReport report, std::optional<Error> error) noexcept {

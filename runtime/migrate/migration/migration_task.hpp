@@ -67,7 +67,7 @@ class MigrationTask {
   bool cancelled() const noexcept { return cancelled_; }
   /// Sleeps until the time, or until it is cancelled or its allocation is being freed.
   void pause_until(TimePoint time);
-  /// If the host has no memory for a report, it is dropped and counted.
+  /// If the host has no memory for a report, it is dropped.
   void tell(const MigrationReport& report) noexcept;
   /// Needs no memory, so that a move always ends.
   void finish(MigrationReport report, std::optional<Error> error) noexcept;

@@ -120,6 +120,7 @@ class Transaction {
   State state() const noexcept { return state_; }
   std::size_t slot() const noexcept { return slot_; }
   Location from() const noexcept { return from_; }
+  Location to() const noexcept { return to_; }
   const Allocation& allocation() const noexcept { return allocation_; }
   const Chunk& source() const { return allocation_.chunk(slot_); }
   const Chunk& target() const noexcept { return target_; }

@@ -2,12 +2,12 @@
 
 #include "base/log.hpp"
 #include "migrate/migration/migration_error.hpp"
+#include "migrate/migration/move_account.hpp"
 #include "migrate/moves/gated_stop.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <new>
 #include <set>
 #include <string>
 #include <utility>
@@ -156,11 +156,7 @@ void HeldMove::plan(HeldRange& range) {
   }
   // Before the first copy: what the CPU writes from here on waits until the move has ended.
   allocation.revoke_cpu(range.range.first, range.range.end, range.to);
-  std::string& route = range.report.route;
-  for (const Location from : sources) {
-    route +=
-        fmt::format("{}{}->{}", route.empty() ? "" : ", ", to_string(from), to_string(range.to));
-  }
+  note_routes(range.report, sources, range.to);
 }
 
 /// Whether the chunk moves for a range before this one.
@@ -363,7 +359,6 @@ void HeldMove::conclude(TimePoint start) noexcept {
   tell_ended();
   for (HeldRange* const range : ranges_) {
     range->report.wall = clock_.now() - start;
-    range->word_failure();
     range->transactions.clear();
   }
 }
@@ -417,48 +412,31 @@ void HeldMove::give_sources_up(HeldRange& range) noexcept {
 
 /// For watchers, all chunks of a move that stops the work once begin and end together.
 void HeldMove::tell_begun() noexcept {
-  for (const auto& [range, transaction] : order_) {
-    parts_.observers.tell(step_of(*range, *transaction, ChunkStep::Kind::begun));
+  for (const HeldTurn& turn : order_) {
+    parts_.observers.tell(step_of(turn, ChunkStep::Kind::begun));
   }
 }
 
 void HeldMove::tell_ended() noexcept {
   if (!pipeline_.ran()) return;
   if (stood()) {
-    const HeldTurn first = order_.front();
-    ChunkStep step = step_of(*first.range, *first.transaction, ChunkStep::Kind::stood);
+    ChunkStep step = step_of(order_.front(), ChunkStep::Kind::stood);
     step.begin = held_.stopped;
     step.end = held_.opened;
     parts_.observers.tell(step);
   }
   for (const auto& [range, transaction] : order_) {
     const bool moved = is_switched(*transaction);
-    ChunkStep step =
-        step_of(*range, *transaction, moved ? ChunkStep::Kind::moved : ChunkStep::Kind::stayed);
-    const std::vector<ChunkFailure>& failures = range->report.failures;
-    try {
-      if (!moved) step.why = failures.empty() ? "cancelled" : failures[0].reason;
-    } catch (const std::bad_alloc&) {  // Reported without its reason.
-    }
-    parts_.observers.tell(step);
+    const auto kind = moved ? ChunkStep::Kind::moved : ChunkStep::Kind::stayed;
+    parts_.observers.tell(step_of({range, transaction}, kind));
   }
 }
 
-ChunkStep HeldMove::step_of(const HeldRange& range, const Transaction& transaction,
-                            ChunkStep::Kind kind) const {
-  ChunkStep step;
-  step.kind = kind;
+ChunkStep HeldMove::step_of(HeldTurn turn, ChunkStep::Kind kind) const {
+  ChunkStep step = vma::step_of(*turn.transaction, kind, turn.range->report, terms_);
   step.begin = begun_;
   step.end = clock_.now();
-  step.address = range.allocation.slot_begin(transaction.slot());
-  step.bytes = transaction.size_bytes();
-  step.from = transaction.from();
-  step.to = range.to;
   step.stall = stall();
-  step.stop = hold_report_.stop;
-  step.switched = transaction.switched_at();
-  step.operation = terms_.operation;
-  step.by_policy = terms_.by_policy;
   return step;
 }
 

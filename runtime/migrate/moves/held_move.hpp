@@ -68,8 +68,7 @@ class HeldMove {
   void give_sources_up(HeldRange& range) noexcept;
   void tell_begun() noexcept;
   void tell_ended() noexcept;
-  ChunkStep step_of(const HeldRange& range, const Transaction& transaction,
-                    ChunkStep::Kind kind) const;
+  ChunkStep step_of(HeldTurn turn, ChunkStep::Kind kind) const;
 
   const MoveParts& parts_;
   Memory& memory_;

@@ -1,11 +1,10 @@
 #include "migrate/moves/held_ranges.hpp"
 
-#include "base/mapping_limit.hpp"
 #include "migrate/migration/migration_error.hpp"
+#include "migrate/migration/move_account.hpp"
 
 #include <algorithm>
 #include <map>
-#include <new>
 #include <utility>
 
 namespace vma {
@@ -19,13 +18,7 @@ void refuse_busy(HeldRange& range) {
 }  // namespace
 
 HeldRange::HeldRange(Allocation& which, SlotRange slots, Location target, MigrationTask* how)
-    : allocation(which), range(slots), to(target), task(how) {
-  const Geometry& geometry = allocation.geometry();
-  report.offset = range.first * geometry.chunk_bytes;
-  for (std::size_t slot = range.first; slot < range.end; ++slot) {
-    report.bytes_asked += geometry.slot_bytes(slot);
-    ++report.chunks;
-  }
+    : allocation(which), range(slots), to(target), task(how), report(report_of(which, slots)) {
   report.failures.reserve(2);  // For a failed chunk, and for one whose copy failed ahead of it.
 }
 
@@ -58,13 +51,7 @@ void HeldRange::fail(const Transaction& transaction, std::exception_ptr why) noe
   try {
     std::rethrow_exception(why);
   } catch (const std::exception& error) {
-    const std::size_t offset = transaction.slot() * allocation.geometry().chunk_bytes;
-    const bool poisoned = transaction.state() == Transaction::State::poisoned;
-    try {
-      report.failures.push_back({offset, {}, poisoned});
-      report.failures.back().reason = error.what();
-    } catch (const std::bad_alloc&) {  // Recorded without its reason; there is room for two.
-    }
+    note_failure(report, transaction, error);  // There is room for two.
   }
   if (!failure) failure = std::move(why);
 }
@@ -74,10 +61,7 @@ void HeldRange::summarise() noexcept {
   report.chunks_moved = 0;
   for (const Transaction& transaction : transactions) {
     report.dark_max = std::max(report.dark_max, transaction.dark());
-    if (transaction.state() != Transaction::State::switched) continue;
-    report.bytes_moved += transaction.size_bytes();
-    if (transaction.remapped()) report.bytes_remapped += transaction.size_bytes();
-    ++report.chunks_moved;
+    if (transaction.state() == Transaction::State::switched) note_moved(report, transaction);
   }
   if (failure) {
     report.outcome = outcome_of_failure(report);
@@ -91,26 +75,7 @@ void HeldRange::tell_progress(Callbacks& callbacks) noexcept {
   summarise();
   if (!has_all()) report.outcome = Outcome::partly;  // So far.
   if (task != nullptr) return task->tell(report);
-  try {
-    const MigrationProgress progress{report.chunks, report.chunks_moved, report.bytes_asked,
-                                     report.bytes_moved};
-    callbacks.post([call = on_progress, progress] { call(progress); });
-  } catch (const std::exception&) {  // Lost, as a callback that throws would be.
-    callbacks.count_failures(1);
-  }
-}
-
-void HeldRange::word_failure() noexcept {
-  if (!failure) return;
-  try {
-    try {
-      naming_mapping_limit("vma::migrate", [&] { std::rethrow_exception(failure); });
-    } catch (const Error& error) {
-      throw migration_error(error, report, allocation);
-    }
-  } catch (...) {
-    failure = std::current_exception();
-  }
+  vma::tell_progress(callbacks, on_progress, report);
 }
 
 HeldGroup::HeldGroup(std::span<const RequestedRange> wanted, const MoveTerms& terms,

@@ -44,9 +44,6 @@ struct HeldRange {
   void summarise() noexcept;
   /// A chunk has switched: tells the task, or the caller on the completion thread.
   void tell_progress(Callbacks& callbacks) noexcept;
-  /// Adds the report to the failure, and says it if the process has too many mappings. Requires:
-  /// nothing is stopped, since that takes long to find out.
-  void word_failure() noexcept;
 
   Allocation& allocation;
   const SlotRange range;
@@ -61,9 +58,8 @@ struct HeldRange {
 
   // --- What became of it.
   MigrationReport report;
-  /// Null unless it failed. An Error with the report, except where the host has no memory for one.
-  std::exception_ptr failure;
-  bool begun = false;  ///< It was allowed to move, so that it counts as a migration.
+  std::exception_ptr failure;  ///< Null unless it failed.
+  bool begun = false;          ///< It was allowed to move, so that it counts as a migration.
   bool untold =
       false;  ///< A hook was added that was told of nothing: not begun, to be tried again.
 

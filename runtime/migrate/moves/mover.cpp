@@ -4,6 +4,7 @@
 #include "base/process_exit.hpp"
 #include "migrate/live/live_move.hpp"
 #include "migrate/migration/migration_error.hpp"
+#include "migrate/migration/move_account.hpp"
 #include "migrate/moves/group_reservation.hpp"
 #include "migrate/stops/copy_scopes.hpp"
 
@@ -421,13 +422,7 @@ void Mover::end_held(const std::shared_ptr<MigrationTask>& task, HeldRange* rang
   MigrationReport report = std::move(range->report);
   failure = range->failure;
   if (!failure && report.outcome != Outcome::done) {
-    try {
-      failure = std::make_exception_ptr(
-          Error(ErrorKind::cancelled, "vma::migrate_async",
-                fmt::format("after {} of {} chunks", report.chunks_moved, report.chunks)));
-    } catch (...) {
-      failure = std::current_exception();
-    }
+    failure = cancelled_after(report, range->allocation, "vma::migrate_async");
   }
   ended(task, std::move(report), std::move(failure));
 }

@@ -2,7 +2,7 @@
 
 #include "base/mutex.hpp"
 #include "memory/memory.hpp"
-#include "migrate/live/live_tasks.hpp"
+#include "migrate/live/live_ranges.hpp"
 #include "migrate/migration/group.hpp"
 #include "migrate/migration/migration_error.hpp"
 #include "migrate/migration/migration_task.hpp"

@@ -2,13 +2,12 @@
 
 #include "memory/move_claim.hpp"
 #include "migrate/migration/migration_error.hpp"
+#include "migrate/migration/move_account.hpp"
 #include "migrate/migration/move_notices.hpp"
 #include "migrate/migration/target_reservation.hpp"
 #include "migrate/moves/held_follow.hpp"
 #include "migrate/moves/held_ranges.hpp"
 #include "migrate/moves/held_move.hpp"
-
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -32,7 +31,7 @@ MigrationReport WaitedMoves::move(Allocation& allocation, SlotRange range, Locat
     run({&only, 1}, options, terms);
   } while (held.untold);
   conclude(held, terms);
-  if (held.failure) std::rethrow_exception(held.failure);
+  if (held.failure) throw *result_of(held).error;
   return held.report;
 }
 
@@ -81,14 +80,7 @@ RangeResult WaitedMoves::result_of(HeldRange& range) const noexcept {
   MigrationReport& report = range.report;
   std::exception_ptr failure = range.failure;
   if (!failure && report.outcome != Outcome::done) {
-    try {
-      failure = std::make_exception_ptr(
-          Error(ErrorKind::cancelled, "vma::migrate",
-                fmt::format("after {} of {} chunks, because the memory is being freed",
-                            report.chunks_moved, report.chunks)));
-    } catch (...) {
-      failure = std::current_exception();
-    }
+    failure = cancelled_after(report, range.allocation, "vma::migrate");
   }
   if (!failure) return {std::move(report), std::nullopt};
   std::optional<Error> error = errors_.of(failure, report, range.allocation);

@@ -1,20 +1,26 @@
 #pragma once
 
 #include "migrate/copying/live_copier.hpp"
+#include "migrate/gates/gate.hpp"
 #include "migrate/live/ways.hpp"
+#include "migrate/migration/migration_task.hpp"
+#include "migrate/migration/move_account.hpp"
+#include "migrate/migration/move_notices.hpp"
+#include "migrate/migration/move_parts.hpp"
 #include "migrate/migration/transaction.hpp"
 
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
+#include <exception>
+#include <memory>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 namespace vma {
-
-/// The call that errors of a live move name.
-inline constexpr const char* live_move_call = "vma::migrate_async";
 
 struct LiveRange;
 
@@ -48,7 +54,7 @@ struct LiveChunk {
   /// What was written since the copy is settled in this try.
   bool settles = false;
 
-  // --- What the watcher has been told: `LiveAccount`.
+  // --- What the watchers have been told: `LiveRange`.
   std::optional<TimePoint> begun;
   std::chrono::nanoseconds stall{0};  ///< Its share of the stalls of its gates.
   bool ended = false;
@@ -61,6 +67,56 @@ struct LiveChunk {
   bool switched() const noexcept { return transaction.state() == Transaction::State::switched; }
   /// It can no longer move: its switch failed, or work of the runtime on it does not end.
   bool broken() const noexcept { return transaction.state() >= Transaction::State::stayed; }
+};
+
+/// One migration of a live move: its chunks, what its hooks and watchers were told, and what it
+/// reports. Only the thread of the move uses it.
+struct LiveRange {
+  LiveRange(const MoveParts& parts, std::shared_ptr<MigrationTask> task);
+
+  /// Names the chunks to move. Throws: Error if a user of the memory would not reach the target.
+  void plan();
+  /// Throws: Error{pinned, poisoned, dropped}.
+  void require_movable() const;
+  /// It was cancelled, or its memory is being freed.
+  bool unwanted() const noexcept { return task->cancelled() || allocation.being_freed; }
+  /// Null once all have switched.
+  LiveChunk* first_left() noexcept;
+
+  // --- What has happened.
+  /// Memory is allocated for the chunk from now on. Once for each chunk; later calls do nothing.
+  void begun(LiveChunk& chunk) noexcept;
+  /// Everything was stopped for chunks of this migration, which switched or not.
+  void stood(StopKind kind, const GateTimes& times) noexcept;
+  /// Tells the watchers of that stop. Once for each: its batch may have chunks of several
+  /// migrations.
+  void tell_stood(const LiveChunk& first, const GateTimes& times, std::size_t streams) noexcept;
+  void gave_up(StopRefusal why) noexcept;
+  /// The chunk is at its target, by a live copy if `copied_twice` says how many bytes of it had to
+  /// be copied again.
+  void moved(LiveChunk& chunk, std::optional<std::uint64_t> copied_twice) noexcept;
+  /// The error that ends the migration.
+  void failed(const LiveChunk& chunk, const std::exception& error) noexcept;
+  /// It has ended: tells the watchers of chunks that were begun and have stayed, and logs how long
+  /// its phases took.
+  void finish() noexcept;
+
+  const MoveParts& parts;
+  const std::shared_ptr<MigrationTask> task;
+  Allocation& allocation;  // The task keeps it until it has ended.
+  const TimePoint since;
+  MigrationReport report;  // Right at any time, whatever is thrown.
+  StopStats stops;
+  MoveNotices notices;
+  MemoryPressure::Want want;  // Its need for room.
+  std::optional<TimePoint> pinned_since;
+  std::deque<LiveChunk> chunks;  // In order of their slots.
+  std::size_t switched = 0;      // All chunks before this one have switched.
+
+ private:
+  ChunkStep step_of(const LiveChunk& chunk, ChunkStep::Kind kind) const noexcept;
+  void count(std::string_view reason) noexcept;
+  void log_phases() const;
 };
 
 /// Chunks that share their gates, of one migration or of several: all are staged, then one gate
@@ -106,5 +162,30 @@ struct LiveBatch {
   }
   static constexpr std::chrono::seconds turn_limit_min{2};
 };
+
+/// Calls `body` for the migration of each chunk, once each. Requires: chunks of one migration are
+/// neighbours.
+template <typename Body>
+void for_each_range(const LiveBatch& batch, Body&& body) {
+  const LiveRange* last = nullptr;
+  for (LiveChunk* const chunk : batch.chunks) {
+    if (&chunk->range == last) continue;
+    last = &chunk->range;
+    body(chunk->range);
+  }
+}
+
+/// Calls `body` for the account of each group that has migrations in the batch, once each.
+template <typename Body>
+void for_each_group(const LiveBatch& batch, Body&& body) {
+  for_each_range(batch, [&](LiveRange& range) {
+    GroupAccount* const group = range.task->group.get();
+    if (group == nullptr) return;
+    const auto first = std::ranges::find_if(batch.chunks, [&](const LiveChunk* chunk) {
+      return chunk->range.task->group.get() == group;
+    });
+    if (&(*first)->range == &range) body(*group);
+  });
+}
 
 }  // namespace vma
