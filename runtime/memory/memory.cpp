@@ -219,18 +219,13 @@ std::shared_ptr<Allocation> Memory::import(const Geometry& geometry, std::vector
 /// chunks already obtained are kept.
 std::vector<Chunk> Memory::obtain_all(const Geometry& geometry, std::span<const Location> homes,
                                       const ExportTypes& needs, bool make_room) {
-  MemoryPressure::Want want(pressure_);
-  const auto ask = [&](Location at, std::uint64_t size_bytes) {
-    if (!make_room) return false;
-    const std::uint64_t room = chunks_.room_bytes(at);  // Enough, where only the driver has none.
-    return want.ask(at, size_bytes > room ? size_bytes - room : size_bytes);
-  };
+  MemoryPressure::Want want(pressure_, make_room);
   std::map<Location, std::uint64_t> need_bytes;
   for (std::size_t slot = 0; slot < homes.size(); ++slot) {
     need_bytes[homes[slot]] += geometry.slot_bytes(slot);
   }
   for (const auto& [at, bytes] : need_bytes) {
-    with_room(ask, at, bytes, [&, at = at, size_bytes = bytes] {
+    with_room(want, at, bytes, [&, at = at, size_bytes = bytes] {
       chunks_.require_room(at, size_bytes, "vma::alloc");
     });
   }
@@ -240,7 +235,7 @@ std::vector<Chunk> Memory::obtain_all(const Geometry& geometry, std::span<const 
     for (std::size_t slot = 0; slot < homes.size(); ++slot) {
       const Location at = homes[slot];
       const std::uint64_t slot_bytes = geometry.slot_bytes(slot);
-      chunks.push_back(with_room(ask, at, need_bytes[at], [&] {
+      chunks.push_back(with_room(want, at, need_bytes[at], [&] {
         return chunks_.obtain(at, slot_bytes, ChunkStore::Turn::take, "vma::alloc", needs);
       }));
       need_bytes[at] -= slot_bytes;

@@ -126,8 +126,9 @@ class Memory {
   /// The allocation around the address, otherwise like `require`.
   std::shared_ptr<Allocation> require_around(const void* pointer, const char* call) const;
 
-  /// Returns what `body` does; while it throws Error{out_of_memory} and `ask(at, size_bytes)` is
-  /// true, retries it. Throws: what `body` throws; an Error{out_of_memory} then lists what uses the
+  /// Returns what `body` does; while it throws Error{out_of_memory} and `ask` is true, retries it.
+  /// `ask` is a `MemoryPressure::Want`, or calls one: with the place, and how many of `size_bytes`
+  /// lack there. Throws: what `body` throws; an Error{out_of_memory} then lists what uses the
   /// memory at `at`.
   template <typename Ask, typename Body>
   auto with_room(Ask&& ask, Location at, std::uint64_t size_bytes, Body&& body);
@@ -183,7 +184,9 @@ auto Memory::with_room(Ask&& ask, Location at, std::uint64_t size_bytes, Body&& 
       return body();
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::out_of_memory) throw;
-      if (!fits || !ask(at, size_bytes)) throw with_holders(error, at);
+      const std::uint64_t room = chunks_.room_bytes(at);  // Enough, where only the driver has none.
+      const std::uint64_t lacking = size_bytes > room ? size_bytes - room : size_bytes;
+      if (!fits || !ask(at, lacking)) throw with_holders(error, at);
     }
   }
 }

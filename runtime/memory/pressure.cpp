@@ -8,14 +8,30 @@
 #include <utility>
 
 namespace vma {
+namespace {
+
+/// Counts a waiting call for a scope.
+class Waiting {
+ public:
+  explicit Waiting(std::atomic<std::size_t>& count) : count_(count) { ++count_; }
+  ~Waiting() { --count_; }
+  Waiting(const Waiting&) = delete;
+  Waiting& operator=(const Waiting&) = delete;
+
+ private:
+  std::atomic<std::size_t>& count_;
+};
+
+}  // namespace
 
 void MemoryPressure::set(Presser presser) {
   presser_.set(presser ? std::make_shared<Presser>(std::move(presser)) : nullptr);
 }
 
-bool MemoryPressure::Want::ask(Location at, std::uint64_t size_bytes) {
+bool MemoryPressure::Want::operator()(Location at, std::uint64_t size_bytes) {
   constexpr std::chrono::milliseconds pause(1);
-  if (!pressure_.presser_.any() || pressure_.limit_.count() <= 0) return false;
+  if (!asks_ || !pressure_.presser_.any() || pressure_.limit_.count() <= 0) return false;
+  const Waiting waiting(pressure_.waiting_);
   const TimePoint now = pressure_.clock_.now();
   if (until_ == never) {
     until_ = now + pressure_.limit_;

@@ -5,7 +5,9 @@
 
 #include <vma/location.hpp>
 
+#include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 
@@ -26,15 +28,24 @@ class MemoryPressure {
   /// An empty presser removes it. Blocks: while the former runs.
   void set(Presser presser);
 
-  /// One call's need for room: its time limit starts with its first `ask`. One thread.
+  /// The number of calls that wait for room now. As many more moves may run: one of them may make
+  /// the room.
+  std::size_t waiting() const noexcept { return waiting_; }
+
+  /// One call's need for room, for `Memory::with_room`: its time limit starts when it first asks.
+  /// One thread.
   class Want {
    public:
-    explicit Want(MemoryPressure& pressure) : pressure_(pressure) {}
-    /// Whether to retry. Blocks: for the presser, within the limit.
-    bool ask(Location at, std::uint64_t size_bytes);
+    /// `asks`: false for moves that make room themselves, which would wait for each other.
+    explicit Want(MemoryPressure& pressure, bool asks = true) : pressure_(pressure), asks_(asks) {}
+    /// Asks for so many bytes; whether to retry. Blocks: for the presser, within the limit.
+    /// Requires: the caller holds no turn, and no copier.
+    bool operator()(Location at, std::uint64_t size_bytes);
+    bool asks() const noexcept { return asks_; }
 
    private:
     MemoryPressure& pressure_;
+    const bool asks_;
     TimePoint until_ = never;
   };
 
@@ -44,6 +55,7 @@ class MemoryPressure {
   Clock& clock_;
   const std::chrono::nanoseconds limit_;
   Listener<Presser> presser_;
+  std::atomic<std::size_t> waiting_{0};
 };
 
 }  // namespace vma

@@ -67,12 +67,11 @@ void LiveStaging::take_target(LiveChunk& chunk, Effort effort) {
   const MigrationTask& task = *chunk.range.task;
   if (transaction.take_clean_target() || transaction.take_cached_target()) return;
   const auto ask = [&](Location at, std::uint64_t size_bytes) {
-    const bool may_ask = effort == Effort::patient && task.terms.asks_for_room;
-    if (!may_ask || at.kind != Location::Kind::gpu) return false;
+    if (effort != Effort::patient || !chunk.range.want.asks()) return false;
     unstage_all();
     leases_.give_up_all();     // Another move may need a copier to make the room,
     ranges_.lead_no_longer();  // or may be waiting to join this one.
-    const bool again = parts_.room.ask(chunk.range.want, at, size_bytes);
+    const bool again = chunk.range.want(at, size_bytes);
     conditions_.require_going_on();
     return again;
   };

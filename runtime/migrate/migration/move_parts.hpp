@@ -8,7 +8,6 @@
 #include "migrate/migration/importer_moves.hpp"
 #include "migrate/migration/move_observers.hpp"
 #include "migrate/migration/reach.hpp"
-#include "migrate/migration/room_requests.hpp"
 
 #include <vma/migration.hpp>
 
@@ -57,7 +56,6 @@ struct MoveParts {
   LiveCopiers& copiers;
   StallBudget& budget;
   StallForecast& forecast;
-  RoomRequests& room;
   const Reach& reach;
   Callbacks& callbacks;
   MoveObservers& observers;

@@ -19,7 +19,7 @@ TargetReservation::TargetReservation(const MoveParts& parts, const MigrateOption
       waits_for_pins_(options.wait_for_pins),
       terms_(terms),
       call_(call),
-      want_(parts.memory.pressure()) {}
+      want_(parts.memory.pressure(), terms.asks_for_room) {}
 
 bool TargetReservation::make(JointMoves& moves) noexcept {
   const std::size_t count = moves.count();
@@ -61,7 +61,7 @@ void TargetReservation::require_room(const JointMoves& moves) {
     }
   }
   for (const auto& [to, size_bytes] : need_bytes) {
-    parts_.room.with_room(want_, terms_, to, size_bytes, [&, to = to, size_bytes = size_bytes] {
+    parts_.memory.with_room(want_, to, size_bytes, [&, to = to, size_bytes = size_bytes] {
       chunks.require_room(to, size_bytes, call_);
     });
   }
@@ -87,8 +87,8 @@ void TargetReservation::take(const RequestedRange& wanted, ReservedTargets& targ
     if (allocation->home(slot) == to || !taken_.insert({allocation.get(), slot}).second) continue;
     Transaction& planned = targets.add(parts_.memory, parts_.engine, *allocation, slot, to);
     if (planned.take_clean_target() || planned.take_cached_target()) continue;
-    parts_.room.with_room(want_, terms_, to, planned.size_bytes(),
-                          [&] { planned.take_target(ChunkStore::Turn::take); });
+    parts_.memory.with_room(want_, to, planned.size_bytes(),
+                            [&] { planned.take_target(ChunkStore::Turn::take); });
   }
 }
 

@@ -287,13 +287,11 @@ void Restoration::plan() {
 void Restoration::obtain() {
   const PhaseTimer timer(clock_, report_.phases.cache);
   MemoryPressure::Want want(memory_.pressure());
-  const MoveTerms terms;
-  parts_.room.with_room(want, terms, at_, report_.bytes_asked, [&] {
-    memory_.chunks().require_room(at_, report_.bytes_asked, resume_call);
-  });
+  memory_.with_room(want, at_, report_.bytes_asked,
+                    [&] { memory_.chunks().require_room(at_, report_.bytes_asked, resume_call); });
   for (const std::size_t slot : slots_) {
     const std::uint64_t slot_bytes = allocation_.geometry().slot_bytes(slot);
-    parts_.room.with_room(want, terms, at_, slot_bytes, [&] {
+    memory_.with_room(want, at_, slot_bytes, [&] {
       chunks_.push_back(memory_.chunks().obtain(at_, slot_bytes, ChunkStore::Turn::take,
                                                 resume_call, allocation_.export_needs));
     });

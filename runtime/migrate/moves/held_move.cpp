@@ -98,7 +98,7 @@ void HeldMove::move_all() {
   for (HeldRange* const range : ranges_) attempt(*range, [&] { plan(*range); });
   choose_suspension();
   if (!options_.nothing_runs && !gated_ && !suspended_) ahead_.choose();
-  MemoryPressure::Want want(memory_.pressure());
+  MemoryPressure::Want want(memory_.pressure(), terms_.asks_for_room);
   for (HeldRange* const range : ranges_) attempt(*range, [&] { prepare(*range, want); });
   for (HeldRange* const range : ranges_) attempt(*range, [&] { prepare_importers(*range); });
   put_in_order();
@@ -201,8 +201,8 @@ void HeldMove::take_targets(HeldRange& range, MemoryPressure::Want& want) {
   for (Transaction& transaction : range.transactions) {
     if (!is_planned(transaction)) continue;
     if (all || !shown) {
-      parts_.room.with_room(want, terms_, range.to, transaction.size_bytes(),
-                            [&] { transaction.take_target(ChunkStore::Turn::take); });
+      memory_.with_room(want, range.to, transaction.size_bytes(),
+                        [&] { transaction.take_target(ChunkStore::Turn::take); });
       shown = true;
       continue;
     }
@@ -224,9 +224,8 @@ void HeldMove::require_room(const HeldRange& range, MemoryPressure::Want& want) 
   const auto promised = promised_bytes_.find(range.to);
   const std::uint64_t need_bytes =
       range.missing_bytes() + (promised == promised_bytes_.end() ? 0 : promised->second);
-  parts_.room.with_room(want, terms_, range.to, need_bytes, [&] {
-    memory_.chunks().require_room(range.to, need_bytes, "vma::migrate");
-  });
+  memory_.with_room(want, range.to, need_bytes,
+                    [&] { memory_.chunks().require_room(range.to, need_bytes, "vma::migrate"); });
 }
 
 /// Nothing is stopped, and none arrives any more.

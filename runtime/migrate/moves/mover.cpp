@@ -105,9 +105,8 @@ Mover::Mover(Memory& memory, CopyEngine& engine, const MoverLimits& limits)
              [&engine](DeviceId device) { return engine.own_context(device); }),
       reach_(memory.topology(), stops_.attached()),
       budget_(limits.stall_budget, limits.copy_budget_bytes),
-      room_(memory),
-      parts_{memory,    engine, limits_, stops_,      copiers_,   budget_,
-             forecast_, room_,  reach_,  *callbacks_, observers_, importers_},
+      parts_{memory,    engine, limits_,     stops_,     copiers_,  budget_,
+             forecast_, reach_, *callbacks_, observers_, importers_},
       waited_(parts_),
       preparation_(memory, copiers_, stops_) {
   stops_.before_stopping([this] { copiers_.await_engines(); });
@@ -123,7 +122,7 @@ Mover::Load Mover::load() const {
 }
 
 std::size_t Mover::running_max() const {
-  return memory_.topology().devices().size() + room_.waiting();
+  return memory_.topology().devices().size() + memory_.pressure().waiting();
 }
 
 // --- In the background

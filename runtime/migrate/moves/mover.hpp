@@ -190,7 +190,6 @@ class Mover final : private LiveTasks {
   const Reach reach_;
   StallBudget budget_;
   StallForecast forecast_;
-  RoomRequests room_;
   MoveObservers observers_;
   std::atomic<ImporterMoves*> importers_{nullptr};
   const MoveParts parts_;  // The above, for each migration.
