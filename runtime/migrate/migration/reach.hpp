@@ -3,7 +3,7 @@
 #include "machine/topology.hpp"
 #include "memory/allocation.hpp"
 #include "migrate/gates/attached_streams.hpp"
-#include "migrate/migration/migration_task.hpp"
+#include "migrate/migration/requests.hpp"
 
 #include <span>
 #include <vector>

@@ -1,63 +1,71 @@
 #pragma once
 
-#include "migrate/migration/migration_task.hpp"
-#include "migrate/migration/move_parts.hpp"
 #include "migrate/migration/requests.hpp"
-#include "migrate/migration/reserved_targets.hpp"
+#include "migrate/migration/transaction.hpp"
 
+#include <vma/error.hpp>
 #include <vma/migration.hpp>
 
 #include <cstddef>
 #include <exception>
 #include <functional>
-#include <set>
-#include <utility>
+#include <list>
+#include <memory>
+#include <span>
 
 namespace vma {
 
-/// For those that could move, if another request of a call with `all_or_nothing` cannot.
-Error nothing_moves(const char* call);
+struct MoveParts;
+inline namespace v1 {
+class MigrationTask;
+}
 
-/// Several migrations that begin all, or not at all.
-class JointMoves {
+/// Target memory of one migration, taken before it begins: of a group in which all of it is there
+/// before anything moves (`reserve_targets`). One thread at a time, which has the allocation's move
+/// claim. Between the reservation and the migration, another thread may have the claim, and move
+/// the same memory.
+class ReservedTargets {
  public:
-  virtual ~JointMoves() = default;
-  virtual std::size_t count() const noexcept = 0;
-  virtual RequestedRange wanted(std::size_t which) const = 0;
-  virtual ReservedTargets& targets(std::size_t which) noexcept = 0;
-  /// Runs `body` with the move claim of the allocation. Throws: Error{cancelled} if the migration
-  /// is no longer wanted. Blocks: while another thread has the claim.
-  virtual void with_claim(std::size_t which, const std::function<void()>& body) = 0;
-  /// The migration may not begin, for this reason.
-  virtual void refuse(std::size_t which, std::exception_ptr why) noexcept = 0;
-};
-
-/// Takes the target memory of several migrations before any of them begins. One thread; nothing is
-/// stopped.
-class TargetReservation {
- public:
-  /// `call` is the public call that errors name.
-  TargetReservation(const MoveParts& parts, const MigrateOptions& options, const MoveTerms& terms,
-                    const char* call);
-
-  /// Each migration has its targets then, or, if one of them may not move or gets no memory, each
-  /// is refused: that one for its reason, the others with an Error{cancelled}. Returns whether they
-  /// may begin. Blocks: for room.
-  bool make(JointMoves& moves) noexcept;
+  /// Slots are added in ascending order; the caller takes the target. Throws: std::bad_alloc.
+  Transaction& add(Memory& memory, CopyEngine& engine, Allocation& allocation, std::size_t slot,
+                   Location to) {
+    return targets_.emplace_back(memory, engine, allocation, slot, to);
+  }
+  /// Gives `planned` the target of its slot, if there is one. Requires: slots are asked for in
+  /// ascending order.
+  void hand_over_to(Transaction& planned) noexcept;
+  bool empty() const noexcept { return targets_.empty(); }
+  /// What was not needed goes back to the cache, or to the clean copies.
+  void give_back() noexcept { targets_.clear(); }
 
  private:
-  using Slots = std::set<std::pair<const Allocation*, std::size_t>>;
-
-  void require_room(const JointMoves& moves);
-  void require_movable(const RequestedRange& wanted) const;
-  void take(const RequestedRange& wanted, ReservedTargets& targets);
-
-  const MoveParts& parts_;
-  const bool waits_for_pins_;
-  const MoveTerms terms_;
-  const char* const call_;
-  MemoryPressure::Want want_;
-  Slots taken_;  // Several ranges may name a slot.
+  std::list<Transaction> targets_;  // Each only takes its target. A list needs no memory if empty.
 };
+
+/// One of several migrations that begin all, or not at all.
+struct JointMove {
+  RequestedRange wanted;
+  ReservedTargets& targets;
+  std::exception_ptr& refusal;  ///< Set if it may not begin.
+};
+
+/// Runs `body` with the move claim of that move's allocation. Throws: Error{cancelled} if it is no
+/// longer wanted. Blocks: while another thread has the claim.
+using WithClaim = std::function<void(std::size_t which, const std::function<void()>& body)>;
+
+/// Takes the target memory of several migrations before any of them begins. Each has its targets
+/// then, or, if one of them may not move or gets no memory, each is refused: that one for its
+/// reason, the others with an Error{cancelled}. Returns whether they may begin. `call` is the
+/// public call that errors name. Blocks: for room. Requires: nothing is stopped.
+bool reserve_targets(const MoveParts& parts, const MigrateOptions& options, const MoveTerms& terms,
+                     const char* call, std::span<const JointMove> moves,
+                     const WithClaim& with_claim) noexcept;
+/// The same for the tasks of a group in the background, none of which has begun. Blocks: also while
+/// another thread has the claim of one of their allocations.
+void reserve_targets(const MoveParts& parts,
+                     std::span<const std::shared_ptr<MigrationTask>> tasks) noexcept;
+
+/// For those that could move, if another request of a call with `all_or_nothing` cannot.
+Error nothing_moves(const char* call);
 
 }  // namespace vma

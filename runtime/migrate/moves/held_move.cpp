@@ -147,7 +147,7 @@ void HeldMove::plan(HeldRange& range) {
     // Exported memory may move since it has a hook: so this look comes after that for pins.
     range.untold |= range.notices != nullptr && !range.notices->all_told(slot);
     range.transactions.emplace_back(memory_, parts_.engine, allocation, slot, range.to);
-    if (range.reserved != nullptr) range.reserved->hand_over_to(range.transactions.back());
+    range.reserved().hand_over_to(range.transactions.back());
     sources.insert(range.transactions.back().from());
   }
   if (range.untold) {

@@ -80,34 +80,50 @@ void HeldRange::tell_progress(Callbacks& callbacks) noexcept {
 
 HeldGroup::HeldGroup(std::span<const RequestedRange> wanted, const MoveTerms& terms,
                      GroupAccount& account)
-    : wanted_(wanted), waits_for_claims_(terms.waits_for_claims) {
+    : waits_for_claims_(terms.waits_for_claims) {
   alone_.reserve(wanted.size());  // A hook may be added meanwhile.
-  std::vector<std::size_t> shared;
   for (std::size_t which = 0; which < wanted.size(); ++which) {
     const auto& [allocation, range, to] = wanted[which];
     HeldRange& held = ranges_.emplace_back(*allocation, range, to);
     held.on_progress = account.progress_of(which);
-    held.reserved = &targets_.emplace_back();
     if (allocation->hooks().empty() && allocation->importers().empty()) {
       together_.push_back(&held);
       allocations_.push_back(allocation);
-      shared.push_back(which);
     } else {
       alone_.push_back(&held);
-      reserving_.push_back(which);
     }
   }
-  reserved_alone_ = reserving_.size();
-  reserving_.insert(reserving_.end(), shared.begin(), shared.end());
 }
 
 HeldGroup::~HeldGroup() {
   end_together();
   for (HeldRange* const range : alone_) {
-    if (range->reserved->empty()) continue;
+    if (range->reserved().empty()) continue;
     const MoveClaim claim = MoveClaim::take(range->allocation.shared_from_this());
-    range->reserved->give_back();
+    range->reserved().give_back();
   }
+}
+
+bool HeldGroup::reserve(const MoveParts& parts, const MigrateOptions& options,
+                        const MoveTerms& terms) {
+  std::vector<JointMove> moves;
+  for (const auto* ranges : {&alone_, &together_}) {
+    for (HeldRange* const range : *ranges) {
+      moves.push_back({{range->allocation.shared_from_this(), range->range, range->to},
+                       range->reserved(),
+                       range->failure});
+    }
+  }
+  return reserve_targets(parts, options, terms, "vma::migrate", moves,
+                         [&](std::size_t which, const std::function<void()>& body) {
+                           MoveClaim claim;
+                           if (which < alone_.size()) {
+                             claim = MoveClaim::take(moves[which].wanted.allocation);
+                           } else {
+                             claim_together();
+                           }
+                           body();
+                         });
 }
 
 std::span<HeldRange* const> HeldGroup::claim_together() {
@@ -140,24 +156,11 @@ MoveClaim HeldGroup::claim_alone(HeldRange& range) const {
 
 void HeldGroup::end_together() noexcept {
   for (HeldRange* const range : together_) {
-    range->reserved->give_back();
+    range->reserved().give_back();
     if (range->untold) alone_.push_back(range);
   }
   together_.clear();
   claims_.clear();
-}
-
-void HeldGroup::with_claim(std::size_t which, const std::function<void()>& body) {
-  if (which >= reserved_alone_) {
-    claim_together();
-    return body();
-  }
-  const MoveClaim claim = MoveClaim::take(wanted(which).allocation);
-  body();
-}
-
-void HeldGroup::refuse(std::size_t which, std::exception_ptr why) noexcept {
-  ranges_[reserving_[which]].refuse(std::move(why));
 }
 
 }  // namespace vma

@@ -5,7 +5,6 @@
 #include "migrate/live/live_move.hpp"
 #include "migrate/migration/migration_error.hpp"
 #include "migrate/migration/move_account.hpp"
-#include "migrate/moves/group_reservation.hpp"
 #include "migrate/stops/copy_scopes.hpp"
 
 #include <fmt/format.h>
@@ -393,7 +392,6 @@ void Mover::carry_out_held(std::span<const std::shared_ptr<MigrationTask>> tasks
     std::vector<HeldRange*> going;
     for (const auto& task : tasks) {
       going.push_back(&ranges.emplace_back(*task->allocation(), task->range, task->to, task.get()));
-      going.back()->reserved = &task->reserved;
     }
     const MigrationTask& first = *tasks.front();
     const CallerContext context(memory_.driver(), first.caller);

@@ -4,7 +4,6 @@
 #include "migrate/migration/migration_error.hpp"
 #include "migrate/migration/move_account.hpp"
 #include "migrate/migration/move_notices.hpp"
-#include "migrate/migration/target_reservation.hpp"
 #include "migrate/moves/held_follow.hpp"
 #include "migrate/moves/held_ranges.hpp"
 #include "migrate/moves/held_move.hpp"
@@ -47,9 +46,7 @@ std::vector<RangeResult> WaitedMoves::move_all(std::span<const RequestedRange> w
     }
     account.ended();
   };
-  const bool may_begin = !options.all_or_nothing ||
-                         TargetReservation(parts_, options, terms, "vma::migrate").make(group);
-  if (may_begin) {
+  if (!options.all_or_nothing || group.reserve(parts_, options, terms)) {
     const std::span<HeldRange* const> together = group.claim_together();
     if (!together.empty()) move(together);
     group.end_together();
@@ -59,7 +56,7 @@ std::vector<RangeResult> WaitedMoves::move_all(std::span<const RequestedRange> w
       do {
         move({&range, 1});
       } while (range->untold);
-      range->reserved->give_back();
+      range->reserved().give_back();
     }
   }
   for (std::size_t i = 0; i < wanted.size(); ++i) results[i] = result_of(group.ranges()[i]);
