@@ -20,8 +20,8 @@ SEES = {
     "migrate/stops": "base driver memory migrate/stops/kernels",
     "migrate/gates": "base driver machine memory migrate/stops",
     "migrate/copying/kernels": "",
-    "migrate/copying": "base driver machine memory migrate/gates migrate/copying/kernels",
-    "migrate/migration": "base driver machine memory migrate/gates migrate/copying",
+    "migrate/copying": "base driver machine memory migrate/stops migrate/copying/kernels",
+    "migrate/migration": "base driver machine memory migrate/stops migrate/gates migrate/copying",
     "migrate/live": "base driver machine memory migrate/stops migrate/gates migrate/copying "
                     "migrate/migration",
     "migrate/moves": "base driver machine memory migrate/stops migrate/gates migrate/copying "
@@ -58,7 +58,7 @@ SEES = {
     "lab/import": "machine recording/reading lab/trace lab/generate",
     "lab/routing": "machine lab/trace",
     "lab/traffic": "base",
-    "lab/replay": "base machine sim migrate/gates placement/books placement/planning "
+    "lab/replay": "base machine sim migrate/stops placement/books placement/planning "
                   "placement/deciding placement/weighing placement/policies costs lab/trace "
                   "lab/routing lab/traffic",
     "lab/bounds/loops": "lab/trace lab/routing lab/traffic lab/replay",

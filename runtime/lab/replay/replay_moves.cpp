@@ -2,7 +2,7 @@
 
 #include "base/check.hpp"
 #include "base/units.hpp"
-#include "migrate/gates/stall_budget.hpp"
+#include "migrate/stops/stall_budget.hpp"
 
 #include <algorithm>
 #include <functional>

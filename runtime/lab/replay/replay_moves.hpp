@@ -2,7 +2,7 @@
 
 #include "lab/traffic/link_traffic.hpp"
 #include "lab/replay/replay_machine.hpp"
-#include "migrate/gates/stall_budget.hpp"
+#include "migrate/stops/stall_budget.hpp"
 #include "placement/planning/planned_move.hpp"
 
 #include <vma/snapshot.hpp>

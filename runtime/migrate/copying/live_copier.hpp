@@ -2,7 +2,7 @@
 
 #include "memory/memory.hpp"
 #include "migrate/copying/digest.hpp"
-#include "migrate/gates/stop_words.hpp"
+#include "migrate/stops/stop_words.hpp"
 
 #include <array>
 #include <cstddef>

@@ -5,8 +5,8 @@
 #include "migrate/gates/backlog.hpp"
 #include "migrate/gates/gate_plan.hpp"
 #include "migrate/gates/gate_post.hpp"
-#include "migrate/gates/stop_stats.hpp"
-#include "migrate/gates/stop_words.hpp"
+#include "migrate/stops/stop_stats.hpp"
+#include "migrate/stops/stop_words.hpp"
 
 #include <vma/error.hpp>
 
@@ -69,12 +69,6 @@ class Arrivals {
   std::size_t missing_;
   std::optional<TimePoint> first_;
   TimePoint last_{0};
-};
-
-/// Why a gate could not be closed, in words for the program.
-struct GateRefusal {
-  StopRefusal why = StopRefusal::none;
-  std::string detail;
 };
 
 /// What one gate enqueues on the streams of its plan, and what has come of it. On each stream: an

@@ -4,7 +4,7 @@
 #include "memory/ledger.hpp"
 #include "migrate/gates/backlog.hpp"
 #include "migrate/gates/gate_plan.hpp"
-#include "migrate/gates/stop_words.hpp"
+#include "migrate/stops/stop_words.hpp"
 #include "migrate/stops/watchdog.hpp"
 
 #include <array>

@@ -2,7 +2,7 @@
 
 #include "base/check.hpp"
 #include "migrate/stops/program_calls.hpp"
-#include "migrate/gates/stop_stats.hpp"
+#include "migrate/stops/stop_stats.hpp"
 
 #include <vma/error.hpp>
 

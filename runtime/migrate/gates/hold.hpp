@@ -4,7 +4,7 @@
 #include "memory/contexts_in_use.hpp"
 #include "migrate/stops/program_calls.hpp"
 #include "migrate/stops/copy_scopes.hpp"
-#include "migrate/gates/stop_words.hpp"
+#include "migrate/stops/stop_words.hpp"
 #include "migrate/stops/stopped_work.hpp"
 #include "migrate/stops/watchdog.hpp"
 

@@ -2,7 +2,7 @@
 
 #include "base/clock.hpp"
 #include "base/mutex.hpp"
-#include "migrate/gates/stop_stats.hpp"
+#include "migrate/stops/stop_stats.hpp"
 #include "migrate/migration/callbacks.hpp"
 #include "migrate/migration/migration_task.hpp"
 

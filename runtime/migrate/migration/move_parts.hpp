@@ -1,9 +1,9 @@
 #pragma once
 
 #include "migrate/copying/live_copiers.hpp"
-#include "migrate/gates/stall_budget.hpp"
-#include "migrate/gates/stall_forecast.hpp"
-#include "migrate/gates/stops.hpp"
+#include "migrate/stops/stall_budget.hpp"
+#include "migrate/stops/stall_forecast.hpp"
+#include "migrate/migration/stops.hpp"
 #include "migrate/migration/callbacks.hpp"
 #include "migrate/migration/importer_moves.hpp"
 #include "migrate/migration/move_observers.hpp"

@@ -3,7 +3,7 @@
 #include "base/clock.hpp"
 #include "memory/memory.hpp"
 #include "migrate/copying/copy_engine.hpp"
-#include "migrate/gates/stall_forecast.hpp"
+#include "migrate/stops/stall_forecast.hpp"
 #include "migrate/migration/requests.hpp"
 
 #include <vma/migration.hpp>

@@ -1,7 +1,7 @@
 #include "migrate/moves/preparation.hpp"
 
 #include "base/log.hpp"
-#include "migrate/gates/stop_words.hpp"
+#include "migrate/stops/stop_words.hpp"
 
 #include <fmt/format.h>
 

@@ -2,7 +2,7 @@
 
 #include "base/mutex.hpp"
 #include "migrate/copying/live_copiers.hpp"
-#include "migrate/gates/stops.hpp"
+#include "migrate/migration/stops.hpp"
 
 #include <atomic>
 #include <exception>

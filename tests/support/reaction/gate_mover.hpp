@@ -1,6 +1,6 @@
 #pragma once
 
-#include "migrate/gates/stall_budget.hpp"
+#include "migrate/stops/stall_budget.hpp"
 #include "placement/deciding/decision_path.hpp"
 
 #include <chrono>

@@ -4,7 +4,7 @@
 #include "base/process_exit.hpp"
 #include "support/drivers/fault_driver.hpp"
 #include "machine/machine_file.hpp"
-#include "migrate/gates/stop_words.hpp"
+#include "migrate/stops/stop_words.hpp"
 #include "migrate/stops/suspension.hpp"
 #include "runtime/runtime_parts.hpp"
 #include "support/sanitizer.hpp"

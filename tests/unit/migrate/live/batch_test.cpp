@@ -1,7 +1,7 @@
 // Goal: one gate moves as many chunks as its time allows; whatever ends a batch in between, each
 // chunk is whole at its source or at its target, and the report says which. Method: moves on a
 // stepped machine, disturbed between two chunks of a batch.
-#include "migrate/gates/stall_budget.hpp"
+#include "migrate/stops/stall_budget.hpp"
 #include "support/suspension_finding.hpp"
 #include "support/test_kernels.hpp"
 #include "unit/migrate/live/batch_rig.hpp"

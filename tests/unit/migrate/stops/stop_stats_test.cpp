@@ -1,6 +1,6 @@
 // Goal: summaries are exact to the width of a bin and every value is counted. Method: compares with
 // the sorted durations.
-#include "migrate/gates/stop_stats.hpp"
+#include "migrate/stops/stop_stats.hpp"
 
 #include <gtest/gtest.h>
 

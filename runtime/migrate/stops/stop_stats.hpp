@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <string>
 #include <string_view>
 
 namespace vma {
@@ -31,6 +32,12 @@ std::string_view to_string(StopRefusal refusal) noexcept;
 /// What a program can do about it, in a sentence that ends the message of `busy`. `stood`: streams
 /// were stopped at the gate. Empty for `none`.
 std::string_view advice(StopRefusal refusal, bool stood) noexcept;
+
+/// Why work could not be stopped, in words for the program.
+struct GateRefusal {
+  StopRefusal why = StopRefusal::none;
+  std::string detail;
+};
 
 /// How long stops took and why others were given up: counts and histograms, for one migration or
 /// for all, of one kind or of all. Any thread.

@@ -1,7 +1,7 @@
 // Goal: a word only rises, and each rise releases what waits for it; at the end of the process
 // every word is opened except those behind which a slot is dark, whatever other threads do with
 // theirs meanwhile.
-#include "migrate/gates/stop_words.hpp"
+#include "migrate/stops/stop_words.hpp"
 
 #include "unit/memory/memory_rig.hpp"
 

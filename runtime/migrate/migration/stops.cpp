@@ -1,4 +1,4 @@
-#include "migrate/gates/stops.hpp"
+#include "migrate/migration/stops.hpp"
 
 #include "base/process_exit.hpp"
 #include "migrate/gates/gate.hpp"

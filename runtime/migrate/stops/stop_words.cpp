@@ -1,4 +1,4 @@
-#include "migrate/gates/stop_words.hpp"
+#include "migrate/stops/stop_words.hpp"
 
 #include "base/check.hpp"
 #include "base/clock.hpp"

@@ -1,4 +1,4 @@
-#include "migrate/gates/stall_budget.hpp"
+#include "migrate/stops/stall_budget.hpp"
 
 #include "base/check.hpp"
 

@@ -1,4 +1,4 @@
-#include "migrate/gates/stop_stats.hpp"
+#include "migrate/stops/stop_stats.hpp"
 
 #include "base/mutex.hpp"
 

@@ -1,6 +1,6 @@
 // Goal: predictions start from a guess for the kind of move, follow what was measured, and keep the
 // kinds apart.
-#include "migrate/gates/stall_forecast.hpp"
+#include "migrate/stops/stall_forecast.hpp"
 
 #include <gtest/gtest.h>
 

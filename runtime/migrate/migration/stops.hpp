@@ -6,8 +6,8 @@
 #include "migrate/gates/enqueued_stops.hpp"
 #include "migrate/gates/gate_post.hpp"
 #include "migrate/gates/hold.hpp"
-#include "migrate/gates/stall_forecast.hpp"
-#include "migrate/gates/stop_stats.hpp"
+#include "migrate/stops/stall_forecast.hpp"
+#include "migrate/stops/stop_stats.hpp"
 #include "migrate/stops/suspension_check.hpp"
 #include "migrate/stops/watchdog.hpp"
 

@@ -1,4 +1,4 @@
-#include "migrate/gates/stall_forecast.hpp"
+#include "migrate/stops/stall_forecast.hpp"
 
 #include <algorithm>
 #include <bit>

@@ -1,6 +1,6 @@
 // Goal: no window of one second spends more on stops or copies than the budget and one stop; the
 // budget is also used up. Method: random stops, and every window that could be the worst.
-#include "migrate/gates/stall_budget.hpp"
+#include "migrate/stops/stall_budget.hpp"
 
 #include <gtest/gtest.h>
 
