@@ -154,6 +154,13 @@ bool Gate::commit() noexcept {
   return false;
 }
 
+void Gate::begin_dark() {
+  if (commit()) return;
+  throw Error(ErrorKind::busy, "vma::migrate_async",
+              "a driver call took longer than the limit while streams were stopped, so the gate "
+              "was opened");
+}
+
 /// Leaves nothing stopped if `body` refuses or throws.
 template <typename Body>
 std::optional<GateRefusal> Gate::guarded(const GatePlan& plan, std::optional<EnqueuedStops>& stops,

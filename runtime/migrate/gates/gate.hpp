@@ -6,6 +6,7 @@
 #include "migrate/gates/enqueued_stops.hpp"
 #include "migrate/gates/gate_plan.hpp"
 #include "migrate/gates/gate_post.hpp"
+#include "migrate/stops/stopped_work.hpp"
 
 #include <atomic>
 #include <chrono>
@@ -85,7 +86,7 @@ struct GateTimes {
 /// opens a gate whose thread blocks too long in a driver call, but never a committed one, behind
 /// which a slot may be dark (I2); process exit does the same. One thread, which has the post to
 /// itself.
-class Gate {
+class Gate final : public StoppedWork {
  public:
   enum class State { open, closing, closed, committed };
 
@@ -93,7 +94,7 @@ class Gate {
   /// stopped work that may block a call of this thread. Requires: all arguments outlive the gate.
   Gate(
       Driver& driver, GatePost& post, std::function<void()> opened_late = [] {});
-  ~Gate();  // Opens.
+  ~Gate() override;  // Opens.
   Gate(const Gate&) = delete;
   Gate& operator=(const Gate&) = delete;
 
@@ -120,6 +121,10 @@ class Gate {
   /// From here on a slot may be dark, and only `open` opens. False: it has been opened meanwhile.
   /// Requires: it is closed.
   bool commit() noexcept;
+  /// `commit`, or Error{busy}.
+  void begin_dark() override;
+  void end_dark() noexcept override {}  // Only `open` ends it.
+  void alive() override {}              // A closed gate has all of its time.
   /// All work continues, whatever the state; streams that have yet to arrive will not stop.
   /// Requires: no slot is dark.
   void open() noexcept;

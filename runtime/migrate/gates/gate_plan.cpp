@@ -1,7 +1,7 @@
 #include "migrate/gates/gate_plan.hpp"
 
 #include <algorithm>
-#include <set>
+#include <utility>
 
 namespace vma {
 namespace {
@@ -65,6 +65,39 @@ GatePlan plan_gate(std::span<const AttachedStreams::Stream> streams, const Topol
     if (!is_built_in(bound.handle)) stop.capture_watched.push_back(bound);
   }
   return plan;
+}
+
+GateStreams::GateStreams(AttachedStreams& attached, const Topology& topology,
+                         std::vector<Address> allocations)
+    : attached_(attached), topology_(topology), allocations_(std::move(allocations)) {}
+
+void GateStreams::name() {
+  last_attach_ = attached_.last_attach(allocations_);
+  use_.emplace(attached_, allocations_);
+  plan_ = plan_gate(use_->streams(), topology_);
+  for (const AttachedStreams::Stream& stream : use_->streams()) gpus_.insert(stream.device);
+}
+
+std::optional<GateRefusal> GateStreams::require_any() const {
+  if (!plan_.stops.empty()) return std::nullopt;
+  return GateRefusal{StopRefusal::streams_changed,
+                     "the program detached every stream that may use the memory"};
+}
+
+void GateStreams::keep() {
+  if (!nobody_attaches_) nobody_attaches_.emplace(attached_.attaching());
+}
+
+std::optional<GateRefusal> GateStreams::require_same() {
+  keep();
+  if (attached_.last_attach(allocations_) == last_attach_) return std::nullopt;
+  return GateRefusal{StopRefusal::streams_changed,
+                     "the program attached a stream while the gate was closed"};
+}
+
+void GateStreams::let_go() noexcept {
+  if (use_) use_->end();
+  nobody_attaches_.reset();
 }
 
 }  // namespace vma

@@ -2,8 +2,12 @@
 
 #include "machine/topology.hpp"
 #include "migrate/gates/attached_streams.hpp"
+#include "migrate/stops/stop_stats.hpp"
 
+#include <cstdint>
 #include <map>
+#include <optional>
+#include <set>
 #include <span>
 #include <vector>
 
@@ -35,5 +39,39 @@ struct GatePlan {
 /// of the others. So does one of unknown kind, which stops its work whatever it is: if it is a
 /// blocking one and the legacy stream stops too, the gate does not close.
 GatePlan plan_gate(std::span<const AttachedStreams::Stream> streams, const Topology& topology);
+
+/// The streams that may use some allocations, as one gate stops them. One thread, one gate.
+class GateStreams {
+ public:
+  GateStreams(AttachedStreams& attached, const Topology& topology,
+              std::vector<Address> allocations);
+
+  /// Lists them and plans where they stop. Only once it is the gate's turn: a thread that detaches
+  /// one waits for `let_go`, and turns may take long.
+  void name();
+  const GatePlan& plan() const noexcept { return plan_; }
+  /// Their GPUs.
+  const std::set<DeviceId>& gpus() const noexcept { return gpus_; }
+  /// A refusal if there are none any more.
+  std::optional<GateRefusal> require_any() const;
+  /// From here on none is attached, as long as they are not let go.
+  void keep();
+  /// Keeps them. A refusal if one was attached since they were named, whose work may run.
+  std::optional<GateRefusal> require_same();
+  /// The program wants one back.
+  bool wanted() const noexcept { return use_ && use_->wanted(); }
+  /// Nothing is stopped any more.
+  void let_go() noexcept;
+
+ private:
+  AttachedStreams& attached_;
+  const Topology& topology_;
+  const std::vector<Address> allocations_;
+  GatePlan plan_;
+  std::set<DeviceId> gpus_;
+  std::uint64_t last_attach_ = 0;  // To the allocations, before the streams were listed.
+  std::optional<AttachedStreams::Use> use_;
+  std::optional<MutexLock> nobody_attaches_;
+};
 
 }  // namespace vma

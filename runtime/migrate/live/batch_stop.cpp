@@ -64,21 +64,17 @@ BatchStop::BatchStop(const MoveParts& parts, const LiveRanges& ranges, LiveBatch
       batch_(batch),
       turn_(turn),
       post_(turn.gate_post()),
-      allocations_(begins_of(batch)),
       max_stall_(max_stall),
       insists_(batch.yields >= yields_max),
       stop_(batch.stop()),
       settlers_(settlers_of(batch)),
+      streams_(parts.stops.attached(), parts.memory.topology(), begins_of(batch)),
       slow_call_turn_(parts.memory.chunks().slow_calls().turn()),
       gate_(driver_, post_, [this] { let_settling_go(); }) {}
 
 /// The program wants a stream or memory back, or wants a migration to end.
 bool BatchStop::given_up() const noexcept {
-  return (streams_ && streams_->wanted() && !insists_) || ranges_.any_unwanted();
-}
-
-void BatchStop::keep_streams() {
-  if (!nobody_attaches_) nobody_attaches_.emplace(parts_.stops.attached().attaching());
+  return (streams_.wanted() && !insists_) || ranges_.any_unwanted();
 }
 
 GateLimits BatchStop::limits() {
@@ -141,14 +137,15 @@ std::optional<GateRefusal> BatchStop::look() {
 std::optional<GateRefusal> BatchStop::look_at_streams() {
   ProcessExit::hold_back();
   slow_call_turn_.take();  // For the words of streams that were not stopped before.
-  if (insists_) keep_streams();
-  name_streams();
-  if (plan_.stops.empty() || (plan_.stops.size() == 1 && !batch_.overdue)) return std::nullopt;
-  post_.prepare(plan_);
+  if (insists_) streams_.keep();
+  streams_.name();
+  const GatePlan& plan = streams_.plan();
+  if (plan.stops.empty() || (plan.stops.size() == 1 && !batch_.overdue)) return std::nullopt;
+  post_.prepare(plan);
   GateLimits looking = limits();
   // Kept, since it is short: `attaching` is held, and is taken after the turn everywhere.
   if (insists_) looking.turn = nullptr;
-  return gate_.look(plan_, looking);
+  return gate_.look(plan, looking);
 }
 
 std::optional<GateRefusal> BatchStop::send() {
@@ -162,15 +159,13 @@ std::optional<GateRefusal> BatchStop::tell_streams() {
   parts_.memory.chunks().keepers().warm_grant();  // With nothing stopped yet.
   let_through_ = clock_.now();
   if (stop_ != StopKind::gate) {
-    in_use_ = parts_.stops.users(allocations_.front(), true);
+    in_use_ = parts_.stops.users(batch_.front().range.allocation.begin(), true);
   } else {
-    if (insists_) keep_streams();
-    name_streams();
-    if (plan_.stops.empty()) {
-      return GateRefusal{StopRefusal::streams_changed,
-                         "the program detached every stream that may use the memory"};
-    }
-    post_.prepare(plan_);
+    if (insists_) streams_.keep();
+    streams_.name();
+    if (auto refusal = streams_.require_any()) return refusal;
+    in_use_ = streams_.gpus();
+    post_.prepare(streams_.plan());
     post_.prune();
   }
   asked_ = clock_.now();
@@ -178,15 +173,7 @@ std::optional<GateRefusal> BatchStop::tell_streams() {
   if (!settlers_.empty()) arm();
   tried_ = true;
   if (stop_ != StopKind::gate) return std::nullopt;
-  return gate_.send(plan_, limits());
-}
-
-/// Only now: a thread that detaches a stream waits for its use, and turns may take long.
-void BatchStop::name_streams() {
-  last_attach_ = parts_.stops.attached().last_attach(allocations_);
-  streams_.emplace(parts_.stops.attached(), allocations_);
-  plan_ = plan_gate(streams_->streams(), parts_.memory.topology());
-  for (const AttachedStreams::Stream& stream : streams_->streams()) in_use_.insert(stream.device);
+  return gate_.send(streams_.plan(), limits());
 }
 
 /// Waits briefly for a load in progress, which may itself wait for work of the program.
@@ -221,7 +208,7 @@ void BatchStop::arm() {
 /// plan.
 std::chrono::nanoseconds BatchStop::deepest_backlog() const {
   std::chrono::nanoseconds deepest(0);
-  for (const GateStop& stop : plan_.stops) {
+  for (const GateStop& stop : streams_.plan().stops) {
     deepest = std::max(deepest, post_.stand(stop).backlog.reach());
   }
   return deepest;
@@ -260,8 +247,7 @@ std::optional<GateRefusal> BatchStop::switch_chunks() {
 void BatchStop::call_off() noexcept {
   open();
   slow_call_turn_.let_go();
-  if (streams_) streams_->end();
-  nobody_attaches_.reset();
+  streams_.let_go();
   if (stop_ == StopKind::gate) times_ = gate_.times();
   // From here on the settling runs by itself; `LiveStaging::stand_down` waits for it, without a
   // lock.
@@ -396,11 +382,7 @@ std::optional<GateRefusal> BatchStop::switch_first() {
   // Work of a stream that was attached since the plan was made runs, and may have written after the
   // settling; streams attached from here on wait.
   if (stop_ == StopKind::gate) {
-    keep_streams();
-    if (parts_.stops.attached().last_attach(allocations_) != last_attach_) {
-      return GateRefusal{StopRefusal::streams_changed,
-                         "the program attached a stream while the gate was closed"};
-    }
+    if (auto refusal = streams_.require_same()) return refusal;
   }
   if (!commit()) {
     return GateRefusal{

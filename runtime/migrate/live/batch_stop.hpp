@@ -51,7 +51,7 @@ class BatchStop {
   const GateTimes& times() const noexcept { return times_; }
   bool all_arrived() const noexcept { return gate_.all_arrived(); }
   /// The number of streams that were stopped, or should have been.
-  std::size_t streams() const noexcept { return plan_.stops.size(); }
+  std::size_t streams() const noexcept { return streams_.plan().stops.size(); }
   bool all_stood() const noexcept { return all_stood_; }
   /// Whether streams were told to stop.
   bool tried() const noexcept { return tried_; }
@@ -75,8 +75,6 @@ class BatchStop {
   bool commit();
   void open() noexcept;
   bool given_up() const noexcept;
-  void keep_streams();
-  void name_streams();
   std::optional<GateRefusal> look_at_streams();
   std::optional<GateRefusal> tell_streams();
   template <typename Body>
@@ -104,18 +102,14 @@ class BatchStop {
   LiveBatch& batch_;
   Stops::Turn& turn_;
   GatePost& post_;
-  const std::vector<Address> allocations_;
   const std::chrono::nanoseconds max_stall_;
   /// Streams were attached or detached during too many tries: this try blocks that until its end.
   const bool insists_;
   const StopKind stop_;            // The batch has no chunk left at the end.
   std::vector<Settler> settlers_;  // One for each GPU that chunks leave; empty if none settles.
-  std::optional<MutexLock> nobody_attaches_;     // For the whole of a try that insists.
   std::optional<SpareKernels::Pause> no_loads_;  // While anything is stopped.
-  std::optional<AttachedStreams::Use> streams_;  // From its turn until everything continues.
-  GatePlan plan_;
-  Transaction::Gpus in_use_;       // The GPUs of these streams.
-  std::uint64_t last_attach_ = 0;  // To the allocations, before the streams were listed.
+  GateStreams streams_;       // Of a gate; kept for the whole of a try that insists.
+  Transaction::Gpus in_use_;  // The GPUs whose work is stopped.
   SlowCallTurn slow_call_turn_;
   Gate gate_;
   std::optional<Suspension> suspension_;

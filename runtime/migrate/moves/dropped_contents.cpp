@@ -97,7 +97,6 @@ class HeldDrop {
   void plan();
   void drop_held();
   void drop_all(StoppedWork* hold);
-  void drop_one(std::size_t slot, StoppedWork* hold);
   void finish(TimePoint start) noexcept;
   void give_back() noexcept;
 
@@ -110,7 +109,6 @@ class HeldDrop {
   MigrationReport report_;
   std::vector<std::size_t> slots_;  // That show something.
   std::vector<Chunk> chunks_;       // Unmapped; capacity is reserved for all.
-  TimePoint let_through_{0};        // When a driver call of ours last returned under the hold.
 };
 
 HeldDrop::HeldDrop(const MoveParts& parts, Allocation& allocation, SlotRange range,
@@ -161,41 +159,17 @@ void HeldDrop::drop_held() {
 
 /// Ends at the first failure.
 void HeldDrop::drop_all(StoppedWork* hold) {
-  let_through_ = clock_.now() - std::chrono::hours(1);  // Not yet.
+  DarkTimes dark(hold, memory_.chunks().keepers(), clock_);
   for (const std::size_t slot : slots_) {
     if (allocation_.being_freed) return;
     try {
-      drop_one(slot, hold);
+      const PhaseTimer timer(clock_, report_.phases.unmap);
+      dark.during([&] { chunks_.push_back(allocation_.drop(slot)); });
     } catch (const std::exception& error) {
       report_.failures.push_back({slot * allocation_.geometry().chunk_bytes, error.what(), false});
       throw;
     }
   }
-}
-
-/// Probes just before that driver calls return, as for a move: while a slot goes dark no other
-/// thread may open the hold.
-void HeldDrop::drop_one(std::size_t slot, StoppedWork* hold) {
-  constexpr std::chrono::milliseconds ask_period(1);
-  const PhaseTimer timer(clock_, report_.phases.unmap);
-  if (hold == nullptr) {
-    chunks_.push_back(allocation_.drop(slot));
-    return;
-  }
-  if (clock_.now() - let_through_ >= ask_period) {
-    memory_.chunks().keepers().probe_grant();
-    hold->alive();
-  }
-  hold->begin_dark();
-  try {
-    chunks_.push_back(allocation_.drop(slot));
-  } catch (...) {
-    hold->end_dark();
-    throw;
-  }
-  hold->end_dark();
-  hold->alive();
-  let_through_ = clock_.now();
 }
 
 void HeldDrop::finish(TimePoint start) noexcept {

@@ -81,28 +81,27 @@ std::optional<GateRefusal> GatedStop::attempt(const std::function<void(StoppedWo
   const Measuring measuring(clock_);
   SlowCallTurn slow_calls(parts_.memory.chunks().slow_calls().turn());
   std::optional<SpareKernels::Pause> no_loads;
+  GateStreams streams(parts_.stops.attached(), parts_.memory.topology(), {allocation_.begin()});
   Gate gate(parts_.memory.driver(), turn.gate_post());
-  gate_ = &gate;
   std::optional<GateRefusal> refusal;
   const auto end = [&] {
     gate.open();
     times_ = {gate.times().last_arrival, gate.times().opened};
     stood_ = gate.times().first_arrival > TimePoint(0);
     slow_calls.let_go();
-    streams_.reset();
-    nobody_attaches_.reset();
+    streams.let_go();
   };
   ++tries_;
   try {
     slow_calls.take();  // No slow work beside a closed gate.
     no_loads.emplace(SpareKernels::of_process(), clock_, parts_.limits.gate_limit);
     if (no_loads->complete()) {
-      refusal = close(gate, slow_calls, turn.gate_post());
+      refusal = close(gate, streams, slow_calls, turn.gate_post());
     } else {
       refusal = GateRefusal{StopRefusal::memory_busy,
                             "vma::free or another call that waits for a context loads code there"};
     }
-    if (!refusal) body(*this);
+    if (!refusal) body(gate);
   } catch (...) {
     end();
     throw;
@@ -111,43 +110,21 @@ std::optional<GateRefusal> GatedStop::attempt(const std::function<void(StoppedWo
   return refusal;
 }
 
-std::optional<GateRefusal> GatedStop::close(Gate& gate, SlowCallTurn& slow_calls, GatePost& post) {
-  AttachedStreams& attached = parts_.stops.attached();
-  const Address begin = allocation_.begin();
+std::optional<GateRefusal> GatedStop::close(Gate& gate, GateStreams& streams,
+                                            SlowCallTurn& slow_calls, GatePost& post) const {
   parts_.memory.chunks().keepers().warm_grant();  // With nothing stopped yet.
-  const std::uint64_t last_attach = attached.last_attach({&begin, 1});
-  streams_.emplace(attached, begin);
-  plan_ = plan_gate(streams_->streams(), parts_.memory.topology());
-  if (plan_.stops.empty()) {
-    return GateRefusal{StopRefusal::streams_changed,
-                       "the program detached every stream that may use the memory"};
-  }
-  post.prepare(plan_);
+  streams.name();
+  if (auto refusal = streams.require_any()) return refusal;
+  post.prepare(streams.plan());
   post.prune();
-  if (auto refusal = gate.try_close(plan_, limits_of_try(slow_calls))) return refusal;
-  // Streams that are attached from here on wait; one that was attached since may run.
-  nobody_attaches_.emplace(attached.attaching());
-  if (attached.last_attach({&begin, 1}) == last_attach) return std::nullopt;
-  return GateRefusal{StopRefusal::streams_changed,
-                     "the program attached a stream while the gate was closed"};
-}
-
-GateLimits GatedStop::limits_of_try(SlowCallTurn& slow_calls) const {
   GateLimits limits;
   limits.arrival_limit = limits.arrival_limit_min = limits.skew_limit = gate_limit_;
   limits.wait_limit = limits.look_limit = std::max(gate_limit_, deadline_ - clock_.now());
   limits.settle_limit = limits_.patience;
   limits.turn = &slow_calls;
-  limits.given_up = [this] { return streams_->wanted() || allocation_.being_freed; };
-  return limits;
-}
-
-void GatedStop::begin_dark() {
-  if (gate_->commit()) return;
-  throw Error(
-      ErrorKind::busy, gated_call,
-      "a driver call took longer than the limit while streams were stopped, so the gate was "
-      "opened");
+  limits.given_up = [&] { return streams.wanted() || allocation_.being_freed; };
+  if (auto refusal = gate.try_close(streams.plan(), limits)) return refusal;
+  return streams.require_same();
 }
 
 }  // namespace vma

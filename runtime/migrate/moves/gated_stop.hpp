@@ -15,7 +15,7 @@ namespace vma {
 /// Stops the streams that may use one allocation, all at one gate, for as long as its caller needs:
 /// for moves that processes decide together. Those of this process alone are switched by batches
 /// (`BatchStop`), which stop for less. One thread, which has the move claim and `operations()`.
-class GatedStop final : public StoppedWork {
+class GatedStop {
  public:
   struct Limits {
     /// Of the tries to close the gate.
@@ -32,14 +32,10 @@ class GatedStop final : public StoppedWork {
   void run(MigrationReport& report, HeldTimes& times,
            const std::function<void(StoppedWork&)>& body);
 
-  void begin_dark() override;
-  void end_dark() noexcept override {}  // Only `run` opens.
-  void alive() override {}              // A closed gate has all of its patience.
-
  private:
   std::optional<GateRefusal> attempt(const std::function<void(StoppedWork&)>& body);
-  std::optional<GateRefusal> close(Gate& gate, SlowCallTurn& slow_calls, GatePost& post);
-  GateLimits limits_of_try(SlowCallTurn& slow_calls) const;
+  std::optional<GateRefusal> close(Gate& gate, GateStreams& streams, SlowCallTurn& slow_calls,
+                                   GatePost& post) const;
   void prepare_for_next(const GateRefusal& refusal);
 
   const MoveParts& parts_;
@@ -51,10 +47,6 @@ class GatedStop final : public StoppedWork {
   int tries_ = 0;
   HeldTimes times_;
   bool stood_ = false;  // Some stream was stopped in the last try.
-  GatePlan plan_;
-  std::optional<AttachedStreams::Use> streams_;  // During a try, as the next two.
-  std::optional<MutexLock> nobody_attaches_;
-  Gate* gate_ = nullptr;
 };
 
 }  // namespace vma

@@ -68,30 +68,24 @@ void HeldFollow::plan(std::span<LedChunk> chunks) {
 }
 
 void HeldFollow::switch_all(StoppedWork& stopped) {
-  parts_.memory.chunks().keepers().probe_grant();
-  stopped.alive();
-  stopped.begin_dark();
-  std::exception_ptr failure;
-  bool switches = false;
-  try {
-    show_all();
-    switches = leader_.stopped();
-  } catch (...) {
-    failure = std::current_exception();
-  }
-  try {
+  DarkTimes dark(&stopped, parts_.memory.chunks().keepers(), parts_.memory.driver().clock());
+  dark.during([this] {
+    std::exception_ptr failure;
+    bool switches = false;
+    try {
+      show_all();
+      switches = leader_.stopped();
+    } catch (...) {
+      failure = std::current_exception();
+    }
     if (switches) {
       for (Transaction& transaction : transactions_) transaction.keep_target();
       report_.chunks_moved = report_.chunks;
     } else {
-      take_all_back();
+      take_all_back(failure);
     }
-  } catch (...) {
-    if (!failure) failure = std::current_exception();
-  }
-  stopped.end_dark();
-  stopped.alive();
-  if (failure) std::rethrow_exception(failure);
+    if (failure) std::rethrow_exception(failure);
+  });
 }
 
 void HeldFollow::show_all() {
@@ -99,17 +93,15 @@ void HeldFollow::show_all() {
 }
 
 /// Each, whatever becomes of the others.
-void HeldFollow::take_all_back() {
-  std::exception_ptr failure;
+void HeldFollow::take_all_back(std::exception_ptr& failure) noexcept {
   for (Transaction& transaction : transactions_) {
     if (transaction.state() != Transaction::State::shown) continue;
     try {
       transaction.take_back(report_.phases);
     } catch (...) {
-      failure = std::current_exception();
+      if (!failure) failure = std::current_exception();
     }
   }
-  if (failure) std::rethrow_exception(failure);
 }
 
 }  // namespace vma

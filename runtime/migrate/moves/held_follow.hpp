@@ -33,7 +33,7 @@ class HeldFollow {
   void stop_and_switch();
   void switch_all(StoppedWork& stopped);
   void show_all();
-  void take_all_back();
+  void take_all_back(std::exception_ptr& failure) noexcept;
 
   const MoveParts& parts_;
   Allocation& allocation_;

@@ -17,9 +17,6 @@ using State = Transaction::State;
 /// Slots that show their targets while the chunks before them are still copied: the hold is dark
 /// until the last of them is complete.
 constexpr std::size_t shown_early_max = 64;
-/// A grant that has returned this long ago does not show any more that the driver lets the next one
-/// through.
-constexpr std::chrono::milliseconds ask_period(1);
 /// No link between GPUs is faster: kernels that copy for as long as the switches take, at this
 /// rate, copy for long enough on any link.
 constexpr std::uint64_t link_bytes_per_ns = 400;
@@ -47,10 +44,8 @@ void HeldPipeline::attempt(std::size_t place, Body&& body) noexcept {
 }
 
 void HeldPipeline::begin(StoppedWork* hold) noexcept {
-  hold_ = hold;
-  ran_ = true;
+  dark_.emplace(hold, parts_.memory.chunks().keepers(), clock_);
   begun_ = clock_.now();
-  let_through_ = begun_ - std::chrono::hours(1);  // Not yet.
 }
 
 void HeldPipeline::run(StoppedWork* hold) noexcept {
@@ -64,7 +59,7 @@ void HeldPipeline::run(StoppedWork* hold) noexcept {
   for (std::size_t next = 0; next < order_.size(); ++next) {
     for (; started < std::min(order_.size(), next + copies_in_flight_max); ++started) {
       if (goes_on(started)) attempt(started, [&] { start(order_[started]); });
-      if (hold_ != nullptr) hold_->alive();
+      dark_->alive();
     }
     for (; shown < std::min(started, shown_early_max); ++shown) {
       if (goes_on(shown) && uses_kernels(order_[shown])) show_beside_copy(shown);
@@ -74,7 +69,7 @@ void HeldPipeline::run(StoppedWork* hold) noexcept {
     }
     const bool arriving = order_[next].transaction->state() == State::arriving;
     if (arriving || goes_on(next)) attempt(next, [&] { finish(order_[next]); });
-    if (arriving && --arriving_ == 0) end_dark();
+    if (arriving && --arriving_ == 0) dark_->end();
   }
   settle_all();
 }
@@ -91,7 +86,7 @@ void HeldPipeline::run_with(ImportersMove& importers, StoppedWork* hold, CopyUnd
   } else {
     take_all_back();
   }
-  end_dark();
+  dark_->end();
   for (const HeldTurn& turn : order_) {
     if (turn.transaction->state() == State::switched) turn.range->tell_progress(parts_.callbacks);
   }
@@ -118,7 +113,7 @@ bool HeldPipeline::show_all() noexcept {
   for (std::size_t place = 0; place < order_.size(); ++place) {
     if (!goes_on(place)) return false;
     attempt(place, [&] {
-      if (hold_ != nullptr) go_dark();
+      dark_->begin();
       order_[place].transaction->show_target(order_[place].range->report.phases);
     });
   }
@@ -154,7 +149,7 @@ bool HeldPipeline::goes_on(std::size_t place) const noexcept {
 /// switch all slots: an unmap would wait for a copy engine (driver 580).
 void HeldPipeline::plan_kernels() {
   kernel_bytes_.clear();
-  if (hold_ == nullptr || !hold_->runs_kernels()) return;
+  if (!dark_->runs_kernels()) return;
   std::chrono::nanoseconds switches{0};
   for (const HeldTurn& turn : order_) {
     const Route route{turn.transaction->from(), turn.range->to};
@@ -192,15 +187,14 @@ void HeldPipeline::start(HeldTurn turn) {
 
 void HeldPipeline::show_beside_copy(std::size_t place) noexcept {
   Transaction& transaction = *order_[place].transaction;
-  if (hold_ == nullptr || transaction.state() != State::copying) return;
+  if (!dark_->any_stopped() || transaction.state() != State::copying) return;
   attempt(place, [&] {
-    go_dark();
+    dark_->begin();
     transaction.show_target(order_[place].range->report.phases);
-    hold_->alive();
-    let_through_ = clock_.now();
+    dark_->granted();
   });
   if (transaction.state() == State::arriving) ++arriving_;
-  if (arriving_ == 0) end_dark();
+  if (arriving_ == 0) dark_->end();
 }
 
 void HeldPipeline::finish(HeldTurn turn) {
@@ -217,7 +211,8 @@ void HeldPipeline::finish(HeldTurn turn) {
     await_copy(turn);
     if (transaction->state() == State::copying) transaction->finish_copy();
     range->report.phases.copy = clock_.now() - begun_;
-    switch_slot(turn);
+    // Throws for every chunk once another thread has opened the hold.
+    dark_->during([&] { transaction->switch_slot(range->report.phases); });
   }
   range->tell_progress(parts_.callbacks);
 }
@@ -243,45 +238,7 @@ void HeldPipeline::settle_all() noexcept {
     turn.transaction->end_copy(clock_.now() + patience);
     if (turn.transaction->state() == State::shown) turn.transaction->keep_target();
   }
-  end_dark();
-}
-
-void HeldPipeline::switch_slot(HeldTurn turn) {
-  Phases& phases = turn.range->report.phases;
-  if (hold_ == nullptr || dark_) {
-    turn.transaction->switch_slot(phases);
-  } else {
-    hold_->begin_dark();  // Throws for every chunk once another thread has opened the hold.
-    try {
-      turn.transaction->switch_slot(phases);
-    } catch (...) {
-      hold_->end_dark();
-      throw;
-    }
-    hold_->end_dark();
-  }
-  if (hold_ != nullptr) hold_->alive();
-  let_through_ = clock_.now();
-}
-
-void HeldPipeline::go_dark() {
-  if (dark_) return;
-  if (clock_.now() - let_through_ >= ask_period) ask();
-  hold_->begin_dark();
-  dark_ = true;
-}
-
-void HeldPipeline::end_dark() noexcept {
-  if (!dark_) return;
-  hold_->end_dark();
-  hold_->alive();
-  dark_ = false;
-}
-
-void HeldPipeline::ask() {
-  parts_.memory.chunks().keepers().probe_grant();
-  hold_->alive();
-  let_through_ = clock_.now();
+  dark_->end();
 }
 
 /// Waits for the copy, and meanwhile probes regularly that the driver lets grants return, so that
@@ -292,10 +249,7 @@ void HeldPipeline::await_copy(HeldTurn turn) {
   const std::chrono::nanoseconds limit = parts_.limits.of_hold(options_).patience;
   const TimePoint deadline = clock_.now() + (patience_is_over_ ? TimePoint(0) : limit);
   while (true) {
-    const bool asks = hold_ != nullptr && !dark_;
-    if (asks && clock_.now() - let_through_ >= ask_period) ask();
-    const TimePoint look = (asks ? let_through_ : clock_.now()) + ask_period;
-    if (turn.transaction->copy_done_by(std::min(look, deadline))) return;
+    if (turn.transaction->copy_done_by(std::min(dark_->ask(), deadline))) return;
     if (clock_.now() < deadline) continue;
     patience_is_over_ = true;
     if (ahead_.used()) parts_.engine.distrust_ahead();

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -42,7 +43,7 @@ class HeldPipeline {
   /// The same for one range, whose importers have stopped. `under` is what has stopped the work
   /// here, which may also be a gate.
   void run_with(ImportersMove& importers, StoppedWork* hold, CopyUnder under) noexcept;
-  bool ran() const noexcept { return ran_; }
+  bool ran() const noexcept { return dark_.has_value(); }
 
  private:
   using Route = std::pair<Location, Location>;
@@ -61,25 +62,18 @@ class HeldPipeline {
   void show_beside_copy(std::size_t place) noexcept;
   void finish(HeldTurn turn);
   void complete(HeldTurn turn);
-  void switch_slot(HeldTurn turn);
   void await_copy(HeldTurn turn);
   void settle_all() noexcept;
-  void go_dark();
-  void end_dark() noexcept;
-  void ask();
 
   const MoveParts& parts_;
   Clock& clock_;
   const std::vector<HeldTurn>& order_;
   AheadCopies& ahead_;
   const MigrateOptions& options_;
-  StoppedWork* hold_ = nullptr;
   CopyUnder under_;
-  bool ran_ = false;
+  std::optional<DarkTimes> dark_;  // Once it runs.
   TimePoint begun_{0};             // Start of the first copy.
   std::size_t arriving_ = 0;       // Slots that show a target which is not complete.
-  bool dark_ = false;              // For them.
-  TimePoint let_through_{0};       // When a grant or unmap of ours last returned.
   bool patience_is_over_ = false;  // A copy did not end in time: no other is waited for.
   std::map<Route, std::uint64_t> kernel_bytes_;  // Still to be copied by kernels.
 };
