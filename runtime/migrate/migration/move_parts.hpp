@@ -43,6 +43,10 @@ struct MoverLimits {
 
   /// The limits of a hold with these options.
   HoldLimits of_hold(const MigrateOptions& options) const;
+  /// The limits of a gate in its place, which may be closed for so long.
+  GatedLimits of_gate(const MigrateOptions& options, std::chrono::nanoseconds patience) const {
+    return {of_hold(options).rest_limit, patience, gate_limit, gate_limit_max};
+  }
   /// How long the tries to stop for a chunk of a live move may take.
   std::chrono::nanoseconds patience_with_gates(const MigrateOptions& options) const;
 };

@@ -1,8 +1,12 @@
 #include "migrate/migration/stops.hpp"
 
 #include "base/process_exit.hpp"
-#include "migrate/gates/gate.hpp"
+#include "driver/spare_kernels.hpp"
 #include "migrate/stops/suspension.hpp"
+
+#include <vma/error.hpp>
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <optional>
@@ -283,6 +287,87 @@ std::optional<GateRefusal> Stops::suspend_while(const HoldLimits& limits, Migrat
                     throw Error(ErrorKind::busy, "vma::migrate", refusal->detail);
                   }
                 });
+  return refusal;
+}
+
+void Stops::gate_while(const Allocation& allocation, const GatedLimits& limits,
+                       MigrationReport& report, HeldTimes& times,
+                       const std::function<void(StoppedWork&)>& body) {
+  constexpr const char* call = "vma::migrate_async";
+  Clock& clock = memory_.driver().clock();
+  const TimePoint asked = clock.now(), deadline = later(asked, limits.close);
+  GateLimits of_try;
+  of_try.settle_limit = limits.patience;
+  std::chrono::nanoseconds arrivals = limits.arrivals;
+  for (int tries = 1;; ++tries) {
+    report.retries = tries - 1;
+    report.gate_limit = arrivals;
+    of_try.arrival_limit = of_try.arrival_limit_min = of_try.skew_limit = arrivals;
+    of_try.wait_limit = of_try.look_limit = std::max(arrivals, deadline - clock.now());
+    bool stood = false;  // Some stream was stopped.
+    const auto refusal = try_gate(allocation, of_try, report, times, body, stood);
+    if (!refusal) break;
+    if (allocation.being_freed)
+      throw Error(ErrorKind::cancelled, call, "the memory is being freed");
+    if (clock.now() >= deadline) {
+      throw Error(
+          ErrorKind::busy, call,
+          fmt::format("the streams did not stop together, tried {} time(s); {}: {}. {}", tries,
+                      to_string(refusal->why), refusal->detail, advice(refusal->why, stood)));
+    }
+    if (refusal->why == StopRefusal::stream_lost) attached_.drop_lost(allocation.begin());
+    if (refusal->why == StopRefusal::not_arrived && stood)
+      attached_.stop_together(allocation.begin());
+    // Collectives that a gate has cut in two need a while to recover.
+    std::chrono::nanoseconds pause = limits.arrivals * tries;
+    // All copies of the program have waited for this try.
+    if (refusal->why == StopRefusal::copies_busy)
+      pause = std::max<std::chrono::nanoseconds>(pause, NoCopies::unstopped_limit);
+    arrivals = std::min(2 * arrivals, std::max(limits.arrivals, limits.arrivals_max));
+    nap_until(clock, std::min(deadline, later(clock.now(), pause)));
+  }
+  report.phases.wait += times.stopped - asked;
+}
+
+/// Nothing is stopped on return.
+std::optional<GateRefusal> Stops::try_gate(const Allocation& allocation, const GateLimits& limits,
+                                           MigrationReport& report, HeldTimes& times,
+                                           const std::function<void(StoppedWork&)>& body,
+                                           bool& stood) {
+  ProcessExit::come_first();
+  ProcessExit::hold_back();
+  const Turn turn(*this);
+  Clock& clock = memory_.driver().clock();
+  const Measuring measuring(clock);
+  SlowCallTurn slow_calls(memory_.chunks().slow_calls().turn());
+  std::optional<SpareKernels::Pause> no_loads;
+  GateStreams streams(attached_, memory_.topology(), {allocation.begin()});
+  GatePost& post = turn.gate_post();
+  Gate gate(memory_.driver(), post);
+  GateLimits all = limits;
+  all.turn = &slow_calls;
+  all.given_up = [&] { return streams.wanted() || allocation.being_freed; };
+  const auto close = [&]() -> std::optional<GateRefusal> {
+    slow_calls.take();  // No slow work beside a closed gate.
+    no_loads.emplace(SpareKernels::of_process(), clock, limits.arrival_limit);
+    if (!no_loads->complete()) {
+      return GateRefusal{StopRefusal::memory_busy,
+                         "vma::free or another call that waits for a context loads code there"};
+    }
+    memory_.chunks().keepers().warm_grant();  // With nothing stopped yet.
+    streams.name();
+    if (auto refusal = streams.require_any()) return refusal;
+    post.prepare(streams.plan());
+    post.prune();
+    if (auto refusal = gate.try_close(streams.plan(), all)) return refusal;
+    return streams.require_same();
+  };
+  std::optional<GateRefusal> refusal;
+  while_stopped(clock, gate, StopKind::gate, stats(), report, times, [&] {
+    refusal = close();
+    if (!refusal) body(gate);
+  });
+  stood = gate.times().first_arrival > TimePoint(0);
   return refusal;
 }
 

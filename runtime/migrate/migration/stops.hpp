@@ -3,7 +3,7 @@
 #include "base/mutex.hpp"
 #include "memory/memory.hpp"
 #include "migrate/gates/attached_streams.hpp"
-#include "migrate/gates/enqueued_stops.hpp"
+#include "migrate/gates/gate.hpp"
 #include "migrate/gates/gate_post.hpp"
 #include "migrate/gates/hold.hpp"
 #include "migrate/stops/stall_forecast.hpp"
@@ -36,6 +36,15 @@ struct HoldLimits {
   std::chrono::nanoseconds rest_limit{0};
   /// How long one driver call, or the copy of one chunk, may take while work is held.
   std::chrono::nanoseconds patience{0};
+};
+
+struct GatedLimits {
+  /// Of the tries to close the gate.
+  std::chrono::nanoseconds close{0};
+  /// How long it may be closed before a slot goes dark.
+  std::chrono::nanoseconds patience{0};
+  /// From its first arrival to its last; each try doubles it, up to the second one.
+  std::chrono::nanoseconds arrivals{0}, arrivals_max{0};
 };
 
 /// How the moves of one runtime stop work: the attached streams, what holds and gates use, and the
@@ -115,6 +124,12 @@ class Stops {
   std::optional<GateRefusal> suspend_while(const HoldLimits& limits, MigrationReport& report,
                                            HeldTimes& times,
                                            const std::function<void(StoppedWork&)>& body);
+  /// The same at one gate, by which all attached streams stop that may use the allocation: for
+  /// moves that processes decide together. Those of this process alone are switched by batches
+  /// (`BatchStop`), which stop for less. Throws: Error{busy} if the streams do not stop within the
+  /// limit, and what `body` throws; they run then. Requires: the caller holds no turn.
+  void gate_while(const Allocation& allocation, const GatedLimits& limits, MigrationReport& report,
+                  HeldTimes& times, const std::function<void(StoppedWork&)>& body);
   /// Called before `hold_while` and `suspend_while` stop anything, under both turns. Requires: none
   /// has begun.
   void before_stopping(std::function<void()> run) { before_stopping_ = std::move(run); }
@@ -144,6 +159,9 @@ class Stops {
 
  private:
   HoldPost& hold_post(BoundStream stream) VMART_REQUIRES(turn_);
+  std::optional<GateRefusal> try_gate(const Allocation& allocation, const GateLimits& limits,
+                                      MigrationReport& report, HeldTimes& times,
+                                      const std::function<void(StoppedWork&)>& body, bool& stood);
   bool loses_reach(Location from, Location to) const;
   ContextHandle context_of_program(DeviceId device);
   template <typename FindOut>

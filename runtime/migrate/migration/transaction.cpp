@@ -278,14 +278,6 @@ void Transaction::show_with_spares(Phases& phases) {
   }
 }
 
-void Transaction::show_target(const Gpus& users, Phases& phases) {
-  show_instead(&users, phases);
-}
-
-void Transaction::show_target(Phases& phases) {
-  show_instead(nullptr, phases);
-}
-
 void Transaction::switch_slot(Phases& phases) {
   show_target(phases);
   keep_target();

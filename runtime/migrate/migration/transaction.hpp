@@ -98,9 +98,9 @@ class Transaction {
   /// Maps the target into the slot and grants it to the GPUs in `users`; the others get access by
   /// `grant_rest`. Work may still be writing to the target. Throws: Error; `state()` is `stayed` or
   /// `poisoned` then, and the bytes are intact (I4). Adds its durations to `phases`.
-  void show_target(const Gpus& users, Phases& phases);
+  void show_target(const Gpus& users, Phases& phases) { show_instead(&users, phases); }
   /// The same for all GPUs.
-  void show_target(Phases& phases);
+  void show_target(Phases& phases) { show_instead(nullptr, phases); }
   /// The target has all bytes.
   void keep_target();
   /// The target will not have all bytes in time. Throws: Error{poisoned}, as `show_target`.

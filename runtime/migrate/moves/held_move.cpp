@@ -3,7 +3,6 @@
 #include "base/log.hpp"
 #include "migrate/migration/migration_error.hpp"
 #include "migrate/migration/move_account.hpp"
-#include "migrate/moves/gated_stop.hpp"
 
 #include <fmt/format.h>
 
@@ -103,13 +102,7 @@ void HeldMove::move_all() {
   for (HeldRange* const range : ranges_) attempt(*range, [&] { prepare_importers(*range); });
   put_in_order();
   if (order_.empty()) return;
-  if (options_.nothing_runs) {
-    move_unheld();
-  } else if (gated_) {
-    move_gated();
-  } else {
-    move_held();
-  }
+  options_.nothing_runs ? move_unheld() : move_stopped();
 }
 
 /// For the steps before anything is stopped: what fails ends only this range, whose targets are
@@ -282,7 +275,7 @@ void HeldMove::put_in_order() {
   for (const auto& [share, turn] : turns) order_.push_back(turn);
 }
 
-void HeldMove::move_held() {
+void HeldMove::move_stopped() {
   // First, so that no importer can make the work of this process wait.
   if (importers_) importers_->stop();
   const HoldLimits limits = parts_.limits.of_hold(options_);
@@ -290,25 +283,16 @@ void HeldMove::move_held() {
   const HeldTurn first = order_.front();
   try {
     suspended_ = suspended_ && !parts_.stops.suspend_while(limits, hold_report_, held_, body);
-    if (!suspended_) {
+    if (gated_) {
+      parts_.stops.gate_while(first.range->allocation,
+                              parts_.limits.of_gate(options_, decision_limit_), hold_report_, held_,
+                              body);
+    } else if (!suspended_) {
       const BoundStream stream =
           parts_.engine.spare_stream(first.transaction->from(), first.range->to, ahead_.under());
       parts_.stops.hold_while(stream, limits, hold_report_, held_, body,
                               ahead_.used() ? &ahead_ : nullptr);
     }
-  } catch (...) {
-    note_hold();
-    throw;
-  }
-  note_hold();
-}
-
-void HeldMove::move_gated() {
-  if (importers_) importers_->stop();
-  const HoldLimits limits = parts_.limits.of_hold(options_);
-  try {
-    GatedStop(parts_, ranges_.front()->allocation, {limits.rest_limit, decision_limit_})
-        .run(hold_report_, held_, [this](StoppedWork& stopped) { pipeline(&stopped); });
   } catch (...) {
     note_hold();
     throw;

@@ -55,9 +55,8 @@ class HeldMove {
   CopyUnder under() const noexcept;
   void prepare_importers(HeldRange& range);
   void put_in_order();
-  void move_held();
+  void move_stopped();
   void move_unheld();
-  void move_gated();
   void pipeline(StoppedWork* stopped);
   void note_hold() noexcept;
   void fail_all(const std::exception_ptr& failure) noexcept;

@@ -95,11 +95,6 @@ void StallBudget::spent_stall(TimePoint began, std::chrono::nanoseconds stall) n
   }
 }
 
-TimePoint StallBudget::next_copy(TimePoint now) const {
-  const MutexLock lock(mutex_);
-  return copy_after(now);
-}
-
 TimePoint StallBudget::next_copy(TimePoint now, std::chrono::nanoseconds estimate) const {
   const MutexLock lock(mutex_);
   return std::max(copy_after(now), stop_after(now) - estimate);
@@ -112,18 +107,9 @@ TimePoint StallBudget::copy_after(TimePoint now) const {
 bool StallBudget::try_book_copy(TimePoint now, std::uint64_t size_bytes) {
   const MutexLock lock(mutex_);
   if (copy_after(now) > now) return false;
-  pay_for(now, size_bytes);
+  if (nanoseconds_per_byte_ == 0) return true;
+  next_copy_ = paid_by(next_copy_, now, nanoseconds_per_byte_ * static_cast<double>(size_bytes));
   return true;
-}
-
-void StallBudget::spent_bytes(TimePoint at, std::uint64_t bytes) {
-  const MutexLock lock(mutex_);
-  pay_for(at, bytes);
-}
-
-void StallBudget::pay_for(TimePoint at, std::uint64_t bytes) {
-  if (nanoseconds_per_byte_ == 0) return;
-  next_copy_ = paid_by(next_copy_, at, nanoseconds_per_byte_ * static_cast<double>(bytes));
 }
 
 }  // namespace vma

@@ -30,20 +30,16 @@ class StallBudget {
   /// Work was stopped for `stall`, from `began` on. Stops that came before their time add up.
   void spent_stall(TimePoint began, std::chrono::nanoseconds stall) noexcept;
 
-  /// Like `next_stop`, for copies, which are paid for by the time after they were started.
-  TimePoint next_copy(TimePoint now) const;
-  void spent_bytes(TimePoint at, std::uint64_t bytes);
   /// When a copy that takes `estimate` may begin so that it ends no earlier than the next stop is
   /// allowed. Ask again while waiting: other copies or `allow_ahead` may change it.
   TimePoint next_copy(TimePoint now, std::chrono::nanoseconds estimate) const;
-  /// Books a copy that begins now, if the copy budget allows that. It may end before the next stop
-  /// is allowed.
+  /// Books a copy that begins now, if the copy budget allows that: copies are paid for by the time
+  /// after they were started. It may end before the next stop is allowed.
   bool try_book_copy(TimePoint now, std::uint64_t size_bytes);
 
  private:
   TimePoint stop_after(TimePoint now) const VMART_REQUIRES(mutex_);
   TimePoint copy_after(TimePoint now) const VMART_REQUIRES(mutex_);
-  void pay_for(TimePoint at, std::uint64_t bytes) VMART_REQUIRES(mutex_);
   /// The earliest time from `now` on at which the second before it has not used up the budget.
   TimePoint window_allows(TimePoint now) const VMART_REQUIRES(mutex_);
   std::chrono::nanoseconds used_before(TimePoint now) const VMART_REQUIRES(mutex_);

@@ -100,14 +100,14 @@ TEST(StallBudget, AStopLongerThanTheBudgetIsPaidForByTheTimeFromItsBegin) {
 TEST(StallBudget, ZeroIsNoLimitAndTheTwoBudgetsAreApart) {
   StallBudget none({}, 0);
   none.spent_stall(seconds(1), seconds(1));
-  none.spent_bytes(seconds(1), std::uint64_t{1} << 60);
+  EXPECT_TRUE(none.try_book_copy(seconds(1), std::uint64_t{1} << 60));
   EXPECT_EQ(none.next_stop(seconds(1)), seconds(1));
-  EXPECT_EQ(none.next_copy(seconds(1)), seconds(1));
+  EXPECT_EQ(none.next_copy(seconds(1), {}), seconds(1));
   StallBudget copies({}, 1000);
   copies.spent_stall(seconds(1), seconds(1));
-  copies.spent_bytes(seconds(1), 500);
+  EXPECT_TRUE(copies.try_book_copy(seconds(1), 500));
   EXPECT_EQ(copies.next_stop(seconds(1)), seconds(1));
-  EXPECT_EQ(copies.next_copy(seconds(1)), seconds(1) + milliseconds(500));
+  EXPECT_EQ(copies.next_copy(seconds(1), {}), seconds(1) + milliseconds(500));
 }
 
 TEST(StallBudget, NoSecondCopiesMoreThanTheBudgetAndOneChunk) {
@@ -117,9 +117,9 @@ TEST(StallBudget, NoSecondCopiesMoreThanTheBudgetAndOneChunk) {
   std::vector<std::pair<TimePoint, std::uint64_t>> copies;
   TimePoint now{0};
   for (int i = 0; i < 400; ++i) {
-    now = budget.next_copy(now + microseconds(random() % 3 * 1000));
+    now = budget.next_copy(now + microseconds(random() % 3 * 1000), {});
     copies.emplace_back(now, 1 + random() % chunk_max);
-    budget.spent_bytes(now, copies.back().second);
+    EXPECT_TRUE(budget.try_book_copy(now, copies.back().second));
   }
   for (const auto& [begin, first] : copies) {
     std::uint64_t sum = 0;
@@ -133,10 +133,10 @@ TEST(StallBudget, NoSecondCopiesMoreThanTheBudgetAndOneChunk) {
 TEST(StallBudget, AnEndlessStallIsPaidForInFiniteTime) {
   StallBudget budget(nanoseconds(1), 1);
   budget.spent_stall(seconds(1), nanoseconds::max());
-  budget.spent_bytes(seconds(1), ~std::uint64_t{0});
+  EXPECT_TRUE(budget.try_book_copy(seconds(1), ~std::uint64_t{0}));
   EXPECT_GT(budget.next_stop({}), seconds(60));
   EXPECT_LT(budget.next_stop({}), std::chrono::hours(2));
-  EXPECT_LT(budget.next_copy({}), std::chrono::hours(2));
+  EXPECT_LT(budget.next_copy({}, {}), std::chrono::hours(2));
 }
 
 TEST(StallBudget, ACopyBeginsSoThatItEndsWhenTheNextStopIsAllowed) {
