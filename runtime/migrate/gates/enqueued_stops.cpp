@@ -143,7 +143,6 @@ std::optional<GateRefusal> EnqueuedStops::enqueue_next() {
         "a thread of the program begins a capture, or lets a stream wait for an event"};
   }
   if (auto refusal = find_capture(group)) return refusal;
-  if (auto refusal = find_retired(group)) return refusal;
   // Each call in between would add to the time between the arrivals.
   for (const StopStart& start : group) enqueue_one(start.index);
   next_ = end;
@@ -206,16 +205,6 @@ std::optional<GateRefusal> EnqueuedStops::find_capture(std::span<const StopStart
   return std::nullopt;
 }
 
-/// A gate behind this one may have given words up for a capture since this one was prepared.
-std::optional<GateRefusal> EnqueuedStops::find_retired(std::span<const StopStart> starts) {
-  for (const StopStart& start : starts) {
-    if (post_.stand(plan_.stops[start.index]).arrived != nullptr) continue;
-    return GateRefusal{StopRefusal::capture,
-                       fmt::format("{}, or another stream, captured a graph", name(start.index))};
-  }
-  return std::nullopt;
-}
-
 void EnqueuedStops::learn() {
   const TimePoint now = clock_.now();
   const bool stops = open_ != nullptr;
@@ -244,7 +233,6 @@ void EnqueuedStops::excuse_broken() {
     const auto no_capture_begins = let_no_capture_begin();
     if (!no_capture_begins.owns_lock() || captures(stop)) continue;
     GatePost::Stand& stand = post_.stand(stop);
-    if (stand.arrived == nullptr) continue;  // Given up for a capture.
     const WordOperation again = post_.arrival(stand, next_epoch());
     unseen_.push_back({i});
     try {

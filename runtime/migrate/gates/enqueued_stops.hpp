@@ -119,7 +119,6 @@ class EnqueuedStops {
 
  private:
   std::optional<GateRefusal> find_capture(std::span<const StopStart> starts);
-  std::optional<GateRefusal> find_retired(std::span<const StopStart> starts);
   bool captures(const GateStop& stop);
   void enqueue_one(std::size_t index);
 

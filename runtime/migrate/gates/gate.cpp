@@ -114,7 +114,7 @@ void Gate::open() noexcept {
   no_copies_.end();
   post_.watchdog().disarm(ticket_);
   ticket_ = Watchdog::Ticket::none;
-  if (open_word_ != nullptr) post_.give_back(*std::exchange(open_word_, nullptr));
+  open_word_ = nullptr;
   note_stopped(false);
 }
 
@@ -181,9 +181,9 @@ std::optional<GateRefusal> Gate::guarded(const GatePlan& plan, std::optional<Enq
   } catch (...) {
     failure = std::current_exception();
   }
-  const StopWord* const word = open_word_;
+  const bool uses_word = open_word_ != nullptr;
   open();
-  if (stops && stops->may_be_captured()) post_.retire_words(plan, word);
+  if (stops && stops->may_be_captured()) post_.retire_words(plan, uses_word);
   if (failure) std::rethrow_exception(failure);
   return refusal;
 }
@@ -258,7 +258,7 @@ std::optional<GateRefusal> Gate::send(const GatePlan& plan, const GateLimits& li
 
 /// Requires: the post is prepared.
 std::optional<GateRefusal> Gate::begin(const GatePlan& plan) {
-  open_word_ = &post_.take_open_word();
+  open_word_ = &post_.open_word();
   stops_.emplace(driver_, post_, plan, open_word_);
   epoch_ = stops_->epoch();
   if (auto refusal = stops_->find_capture()) return refusal;

@@ -1,6 +1,5 @@
 #include "migrate/gates/gate_post.hpp"
 
-#include "base/check.hpp"
 #include "memory/contexts_in_use.hpp"
 
 #include <vma/error.hpp>
@@ -28,7 +27,7 @@ GatePost::GatePost(Driver& driver, Watchdog& watchdog, Ledger& ledger)
 
 GatePost::~GatePost() {
   drop_chains();
-  open_words_.clear();
+  open_word_.reset();
   // A stream that has not reached a gate that was given up may still write its word.
   const auto pending = [](const auto& entry) { return !has_written(entry.second); };
   if (words_ && std::ranges::any_of(stands_, pending)) words_->keep_for_good();
@@ -42,12 +41,7 @@ void GatePost::prepare(const GatePlan& plan, Use use) {
   if (plan.stops.empty() && !words_) return;
   if (!retained_) choose_context(plan);
   if (!words_) words_ = std::make_unique<PinnedWords>(driver_, context_, ledger_);
-  open_words_.reserve(gates_max);
-  idle_open_words_.reserve(gates_max);
-  while (open_words_.size() < gates_max) {
-    open_words_.push_back(std::make_unique<StopWord>(*words_));
-    idle_open_words_.push_back(open_words_.back().get());
-  }
+  if (!open_word_) open_word_ = std::make_unique<StopWord>(*words_);
   for (const GateStop& stop : plan.stops) {
     Stand& stand = stands_[key(stop)];
     stand.prepared = prepared_;
@@ -72,18 +66,6 @@ std::uint64_t* GatePost::take_word() {
   return word;
 }
 
-StopWord& GatePost::take_open_word() {
-  VMART_CHECK(!idle_open_words_.empty(), "only so many gates are on their way");
-  StopWord& word = *idle_open_words_.back();
-  idle_open_words_.pop_back();
-  return word;
-}
-
-/// Its memory was reserved.
-void GatePost::give_back(StopWord& word) noexcept {
-  idle_open_words_.push_back(&word);
-}
-
 WordOperation GatePost::arrival(const Stand& stand, std::uint64_t epoch) const noexcept {
   return {WordOperation::Kind::write, address_of(stand.arrived), epoch};
 }
@@ -98,7 +80,7 @@ void GatePost::make_chain(const Key& key, Stand& stand) {
   if (!is_none(stand.chain) && has_context(key, stand)) return;
   stand.chain = ExecGraphHandle{};  // A chain is destroyed with its context.
   ChainStep step;                   // Stops bring words of their own.
-  const auto words = words_of_stop(stand, *open_words_.front(), 0);
+  const auto words = words_of_stop(stand, *open_word_, 0);
   step.words.assign(words.begin(), words.end());
   try {
     stand.context_id = driver_.context_id(key.first);
@@ -156,11 +138,10 @@ void GatePost::prune() {
   }
 }
 
-void GatePost::retire_words(const GatePlan& plan, const StopWord* open) noexcept {
-  if (open != nullptr) {
-    words_->leave_to_graphs(open->word());
-    std::erase(idle_open_words_, open);
-    std::erase_if(open_words_, [&](const auto& word) { return word.get() == open; });
+void GatePost::retire_words(const GatePlan& plan, bool also_open) noexcept {
+  if (also_open) {
+    words_->leave_to_graphs(open_word_->word());
+    open_word_.reset();
   }
   for (const GateStop& stop : plan.stops) {
     const auto known = stands_.find(key(stop));

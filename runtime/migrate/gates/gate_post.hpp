@@ -18,13 +18,11 @@
 
 namespace vma {
 
-/// What the gates of one runtime use to stop streams: the words that they open and, for each
+/// What the gates of one runtime use to stop streams: the word that opens them and, for each
 /// stream, its arrived word, the chain that stops it, and the observed backlog.
 ///
-/// One thread at a time, which the caller ensures; its gates may be on their way at the same time.
-/// Epochs keep gates apart: a late write of an old gate neither opens a gate nor counts as an
-/// arrival. Each gate on its way has an open word of its own, because opening one must not open
-/// those before it, behind which a slot may be dark (I2).
+/// One gate at a time, and one thread, which the caller ensures. Epochs keep gates apart: a late
+/// write of an old gate neither opens a gate nor counts as an arrival.
 class GatePost {
  public:
   /// What is known about one stream.
@@ -44,12 +42,9 @@ class GatePost {
   GatePost(const GatePost&) = delete;
   GatePost& operator=(const GatePost&) = delete;
 
-  /// How many gates may be on their way at once.
-  static constexpr std::size_t gates_max = 16;
-
   /// A probe, which stops nothing, needs the stream's word alone.
   enum class Use { probes, stops };
-  /// Allocates the open words, and what each stop of the plan needs. Throws: Error. Blocks: in the
+  /// Allocates the open word, and what each stop of the plan needs. Throws: Error. Blocks: in the
   /// driver, for probes once, and for stops at the first gate of each stream, where the driver may
   /// wait for what runs in the context; so nothing may be stopped.
   void prepare(const GatePlan& plan, Use use = Use::stops);
@@ -58,10 +53,8 @@ class GatePost {
   void prune();
   /// Called before contexts are given up. Requires: no gate will be closed.
   void drop_chains() noexcept;
-  /// For one gate, until it gives the word back. Requires: prepared; fewer than `gates_max` gates
-  /// have one.
-  StopWord& take_open_word();
-  void give_back(StopWord& word) noexcept;
+  /// Requires: prepared, and not retired since.
+  StopWord& open_word() noexcept { return *open_word_; }
   /// Requires: prepared for a plan with that stop.
   Stand& stand(const GateStop& stop) { return stands_.at(key(stop)); }
   /// The stream's word for "arrived".
@@ -69,11 +62,10 @@ class GatePost {
   /// What the stream does at the gate of this epoch: writes that it has arrived, and waits.
   std::array<WordOperation, 2> words_of_stop(const Stand& stand, const StopWord& open,
                                              std::uint64_t epoch) const noexcept;
-  /// A graph may have captured the arrived words of the plan, and the open word unless it is null:
-  /// they are never used again, and their memory is not given back. Each such capture costs a cache
-  /// line for each of them. Other gates on their way may not see their streams arrive any more.
-  /// Requires: the gate of the open word is open.
-  void retire_words(const GatePlan& plan, const StopWord* open) noexcept;
+  /// A graph may have captured the arrived words of the plan, and perhaps the open word: they are
+  /// never used again, and their memory is not given back. Each such capture costs a cache line for
+  /// each of them. Requires: the gate is open.
+  void retire_words(const GatePlan& plan, bool also_open) noexcept;
 
   Watchdog& watchdog() noexcept { return watchdog_; }
 
@@ -93,8 +85,7 @@ class GatePost {
   std::optional<DeviceId> retained_;  // Its primary context, `context_`, owns the words.
   ContextHandle context_{};
   std::unique_ptr<PinnedWords> words_;
-  std::vector<std::unique_ptr<StopWord>> open_words_;
-  std::vector<StopWord*> idle_open_words_;  // Those that no gate has.
+  std::unique_ptr<StopWord> open_word_;
   std::map<Key, Stand> stands_;
   std::vector<std::uint64_t*> spare_;  // From streams that have not been stopped for long.
   std::uint64_t prepared_ = 0;
