@@ -14,34 +14,20 @@ LiveCopiers::LiveCopiers(Memory& memory, CopyEngine& engine, const LiveTuning& t
 
 LiveCopiers::~LiveCopiers() {
   const MutexLock lock(mutex_);
-  {
-    const MutexLock slow_work(memory_.chunks().slow_calls().turn());
-    for (const auto& [key, copier] : copiers_) {
-      if (copier) copier->let_all_go();
-    }
-    bool ended = true;  // Copiers work for each other: where one does not end, none is trusted.
-    for (const auto& [key, copier] : copiers_) ended &= !copier || copier->drain();
-    for (const auto& [key, copier] : copiers_) {
-      if (copier && !ended) copier->distrust();
-    }
-    copiers_.clear();
+  const MutexLock slow_work(memory_.chunks().slow_calls().turn());
+  for (const auto& [key, copier] : copiers_) {
+    if (copier) copier->let_all_go();
   }
-  for (const auto& [device, context] : applications_) {
-    if (is_none(context)) continue;
-    memory_.chunks().ledger().undo("a primary context of live copies",
-                                   [&, held = device] { memory_.driver().release_primary(held); });
+  bool ended = true;  // Copiers work for each other: where one does not end, none is trusted.
+  for (const auto& [key, copier] : copiers_) ended &= !copier || copier->drain();
+  for (const auto& [key, copier] : copiers_) {
+    if (copier && !ended) copier->distrust();
   }
+  copiers_.clear();
 }
 
 ContextHandle LiveCopiers::application_context(DeviceId device) {
-  const MutexLock lock(mutex_);
-  ContextHandle& context = applications_[device];
-  if (!is_none(context)) return context;
-  Driver& driver = memory_.driver();
-  if (!driver.context_active(device)) return ContextHandle{};
-  const MutexLock slow_work(
-      memory_.chunks().slow_calls().turn());  // Nothing of the kind while a gate is closed.
-  return context = driver.retain_primary(device);
+  return memory_.contexts().primary(device);
 }
 
 LiveCopier& LiveCopiers::get(DeviceId device, bool own) {
@@ -92,15 +78,10 @@ std::uint64_t LiveCopiers::table_bytes() const {
   return LiveCopier::table_bytes(memory_.topology().granularity(), tuning_);
 }
 
-LiveCopier* CopierLeases::find(DeviceId device, bool own) const noexcept {
+LiveCopier* CopierLeases::try_take(DeviceId device, bool own) {
   for (const Lease& lease : leases_) {
     if (lease.device == device && lease.own == own) return lease.copier;
   }
-  return nullptr;
-}
-
-LiveCopier* CopierLeases::try_take(DeviceId device, bool own) {
-  if (LiveCopier* const leased = find(device, own)) return leased;
   LiveCopier& copier = copiers_.get(device, own);
   leases_.reserve(leases_.size() + 1);
   if (!copier.turn.try_lock()) return nullptr;

@@ -15,8 +15,8 @@
 
 namespace vma {
 
-/// The live copiers of one runtime, at most two a GPU: one in the application's context, which is
-/// retained meanwhile, and one in a context of the runtime. Each is created when a move first needs
+/// The live copiers of one runtime, at most two a GPU: one in the application's context, and
+/// one in a context of the runtime. Each is created when a move first needs
 /// it, and kept. Any thread.
 class LiveCopiers {
  public:
@@ -39,8 +39,7 @@ class LiveCopiers {
   /// engines end. Blocks: for as long as they take, a second at most. Requires: the caller holds
   /// the turn for slow calls.
   void await_engines() noexcept;
-  /// The application's context on the GPU, which is retained; none if it is not active. Requires:
-  /// as `get`.
+  /// The application's context on the GPU, as `ContextsInUse::primary`.
   ContextHandle application_context(DeviceId device);
   /// How much of its GPU's memory each copier takes.
   std::uint64_t table_bytes() const;
@@ -50,7 +49,6 @@ class LiveCopiers {
   CopyEngine& engine_;
   const LiveTuning tuning_;
   Mutex mutex_;  // Held while one is created; taken before the turn for slow calls.
-  std::map<DeviceId, ContextHandle> applications_ VMART_GUARDED_BY(mutex_);  // Retained.
   std::map<std::pair<DeviceId, bool>, std::unique_ptr<LiveCopier>> copiers_
       VMART_GUARDED_BY(mutex_);
   std::map<DeviceId, std::atomic<LiveCopier*>> own_;  // The map is constant. Null: not there yet.
@@ -67,9 +65,8 @@ class CopierLeases {
   CopierLeases(const CopierLeases&) = delete;
   CopierLeases& operator=(const CopierLeases&) = delete;
 
-  /// The copier of the GPU; null if it is not leased.
-  LiveCopier* find(DeviceId device, bool own) const noexcept;
-  /// The same, leased; null if another move has it. Throws and blocks: as `LiveCopiers::get`.
+  /// The copier of the GPU, leased from now on; null if another move has it. Throws and blocks: as
+  /// `LiveCopiers::get`.
   LiveCopier* try_take(DeviceId device, bool own) VMART_NO_THREAD_ANALYSIS;
   bool has(const LiveCopier* copier) const noexcept;
   /// What digests at the target in a context of the runtime's own: not leased, since it only serves

@@ -100,7 +100,7 @@ LiveBatch LiveStaging::make_batch(LiveChunk& first) {
     LiveChunk* const next = ranges_.after(*batch.chunks.back());
     if (next == nullptr) break;
     left -= stall_of_next(first, *next);
-    if (left < std::chrono::nanoseconds(0) || !stage_beside(first, *next, Effort::now)) break;
+    if (left < std::chrono::nanoseconds(0) || !stage_beside(first, *next)) break;
     batch.chunks.push_back(next);
   }
   prepare_copies(batch);
@@ -108,18 +108,12 @@ LiveBatch LiveStaging::make_batch(LiveChunk& first) {
   return batch;
 }
 
-/// How long the chunks of a stop may take. What does not fit into a suspension loses nothing: the
-/// next one waits for nothing that was launched.
+/// How long the chunks of a stop may take, beside what it takes alone. What does not fit into a
+/// suspension loses nothing: the next one waits for nothing that was launched.
 std::chrono::nanoseconds LiveStaging::planned_stall(const WayChoice& choice) const {
-  return choice.stop == StopKind::suspension ? max_stall_ - stall_alone(choice)
-                                             : GateShare::planned(max_stall_);
-}
-
-/// How long a stop takes in which nothing is switched.
-std::chrono::nanoseconds LiveStaging::stall_alone(const WayChoice& choice) const {
-  if (choice.stop != StopKind::suspension) return GateShare::overhead;
+  if (choice.stop != StopKind::suspension) return GateShare::planned(max_stall_);
   const StallForecast::Suspending cost = parts_.suspending();
-  return cost.off + cost.on + GateShare::overhead;
+  return max_stall_ - cost.off - cost.on - GateShare::overhead;
 }
 
 /// For the copies under the stop, where nothing can be created. Routes may share a context, and so
@@ -149,7 +143,7 @@ void LiveStaging::stage_ahead(const LiveBatch& batch) {
     LiveChunk* const next = ranges_.after(*last);
     if (next == nullptr || clock_.now() >= end) return;
     left -= stall_of_next(first, *next);
-    if (!stage_beside(first, *next, Effort::now)) return;
+    if (!stage_beside(first, *next)) return;
     last = next;
   }
 }
@@ -169,7 +163,7 @@ bool LiveStaging::may_stage_far_ahead(const LiveChunk& chunk) const {
 
 /// Stages a chunk that may share a gate with `first`. False if it cannot be staged now, for
 /// whatever reason: errors recur when it is the first of its batch.
-bool LiveStaging::stage_beside(const LiveChunk& first, LiveChunk& next, Effort effort) {
+bool LiveStaging::stage_beside(const LiveChunk& first, LiveChunk& next) {
   if (!same_streams(first, next.range)) return false;
   if (next.broken() || next.range.unwanted()) return false;  // If freed, it may be another's.
   if (next.staged) return next.choice.moves_as(first.choice);
@@ -179,10 +173,11 @@ bool LiveStaging::stage_beside(const LiveChunk& first, LiveChunk& next, Effort e
     if (!choice.moves_as(first.choice)) return false;
     next.choice = choice;
     const std::uint64_t size_bytes = next.transaction.size_bytes();
-    if (is_live(choice.way) && !lease_copier(next, effort).has_bay_for(size_bytes)) return false;
+    if (is_live(choice.way) && !lease_copier(next, Effort::now).has_bay_for(size_bytes))
+      return false;
     const bool copies = choice.way != Way::remapped;
     if (copies && !parts_.budget.try_book_copy(clock_.now(), size_bytes)) return false;
-    begin(next, choice, effort);
+    begin(next, choice, Effort::now);
     return next.choice.moves_as(first.choice);  // It may have had to take another one.
   } catch (const std::exception& error) {
     log(LogLevel::debug, "could not copy a chunk in advance: {}", error.what());

@@ -73,10 +73,9 @@ class LiveStaging {
   void stage(LiveChunk& chunk);
   WayChoice choose(const LiveChunk& chunk) const;
   std::chrono::nanoseconds planned_stall(const WayChoice& choice) const;
-  std::chrono::nanoseconds stall_alone(const WayChoice& choice) const;
   bool may_stage_ahead(const LiveChunk& first) const;
   bool may_stage_far_ahead(const LiveChunk& chunk) const;
-  bool stage_beside(const LiveChunk& first, LiveChunk& next, Effort effort);
+  bool stage_beside(const LiveChunk& first, LiveChunk& next);
   std::chrono::nanoseconds stall_of_next(const LiveChunk& first, const LiveChunk& next) const;
   void prepare_copies(const LiveBatch& batch) const;
   void begin(LiveChunk& chunk, const WayChoice& choice, Effort effort);
