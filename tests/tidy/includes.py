@@ -24,8 +24,8 @@ SEES = {
     "migrate/migration": "base driver machine memory migrate/stops migrate/gates migrate/copying",
     "migrate/live": "base driver machine memory migrate/stops migrate/gates migrate/copying "
                     "migrate/migration",
-    "migrate/moves": "base driver machine memory migrate/stops migrate/gates migrate/copying "
-                     "migrate/migration migrate/live",
+    "migrate/moves": "base driver machine memory migrate/stops migrate/copying migrate/migration "
+                     "migrate/live",
     "entry_points": "",
     "guards": "base base/loader driver entry_points migrate/stops",
     "telemetry": "base machine memory",
@@ -46,8 +46,8 @@ SEES = {
     "parking": "base memory migrate/moves",
     "control": "base memory migrate/migration placement/planning",
     "sharing": "base driver machine memory migrate/stops migrate/migration migrate/moves control",
-    "cpu_faults": "base machine memory migrate/stops migrate/gates migrate/migration migrate/moves",
-    "runtime": "base driver machine sim memory backings pools migrate/stops migrate/gates migrate/copying "
+    "cpu_faults": "base machine memory migrate/stops migrate/migration migrate/moves",
+    "runtime": "base driver machine sim memory backings pools migrate/stops migrate/copying "
                "migrate/migration migrate/moves guards telemetry placement/policies costs recording "
                "scheduling parking control sharing cpu_faults",
     "calibration/kernels": "",
@@ -68,7 +68,7 @@ SEES = {
                        "lab/import lab/routing lab/replay lab/bounds",
     "lab/fidelity": "base placement/books placement/weighing placement/policies costs recording "
                     "scheduling lab/trace lab/import lab/replay",
-    "abi": "base migrate/stops migrate/gates runtime",
+    "abi": "base migrate/stops runtime",
     "interpose/work": "base entry_points",
     "interpose": "abi base entry_points interpose/work",
     "interpose/graphs": "abi base entry_points interpose interpose/work",

@@ -1,12 +1,12 @@
 #include "migrate/moves/waited_moves.hpp"
 
 #include "memory/move_claim.hpp"
+#include "migrate/migration/importer_moves.hpp"
 #include "migrate/migration/migration_error.hpp"
 #include "migrate/migration/move_account.hpp"
-#include "migrate/migration/importer_moves.hpp"
 #include "migrate/migration/move_notices.hpp"
-#include "migrate/moves/held_ranges.hpp"
 #include "migrate/moves/held_move.hpp"
+#include "migrate/moves/held_ranges.hpp"
 #include "migrate/stops/copy_scopes.hpp"
 #include "migrate/stops/stopped_work.hpp"
 
@@ -41,7 +41,8 @@ class HeldFollow {
  public:
   /// All arguments outlive it.
   HeldFollow(const MoveParts& parts, Allocation& allocation, const MigrateOptions& options,
-             LedMove& leader);
+             LedMove& leader)
+      : parts_(parts), allocation_(allocation), options_(options), leader_(leader) {}
 
   /// Whether the slots have switched: all, or none. Throws: Error; then none has, unless one is
   /// poisoned. What they showed before, or were to show, goes back.
@@ -51,7 +52,6 @@ class HeldFollow {
   void plan(std::span<LedChunk> chunks);
   void stop_and_switch();
   void switch_all(StoppedWork& stopped);
-  void show_all();
   void take_all_back(std::exception_ptr& failure) noexcept;
 
   const MoveParts& parts_;
@@ -61,10 +61,6 @@ class HeldFollow {
   MigrationReport report_;
   std::deque<Transaction> transactions_;
 };
-
-HeldFollow::HeldFollow(const MoveParts& parts, Allocation& allocation,
-                       const MigrateOptions& options, LedMove& leader)
-    : parts_(parts), allocation_(allocation), options_(options), leader_(leader) {}
 
 MigrationReport HeldFollow::run(std::span<LedChunk> chunks) {
   plan(chunks);
@@ -118,7 +114,7 @@ void HeldFollow::switch_all(StoppedWork& stopped) {
     std::exception_ptr failure;
     bool switches = false;
     try {
-      show_all();
+      for (Transaction& transaction : transactions_) transaction.show_target(report_.phases);
       switches = leader_.stopped();
     } catch (...) {
       failure = std::current_exception();
@@ -131,10 +127,6 @@ void HeldFollow::switch_all(StoppedWork& stopped) {
     }
     if (failure) std::rethrow_exception(failure);
   });
-}
-
-void HeldFollow::show_all() {
-  for (Transaction& transaction : transactions_) transaction.show_target(report_.phases);
 }
 
 /// Each, whatever becomes of the others.
