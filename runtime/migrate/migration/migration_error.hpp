@@ -1,7 +1,7 @@
 #pragma once
 
 #include "memory/allocation.hpp"
-#include "migrate/migration/migration_task.hpp"
+#include "migrate/migration/requests.hpp"
 
 #include <vma/error.hpp>
 #include <vma/migration.hpp>

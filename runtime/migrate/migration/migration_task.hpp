@@ -5,7 +5,7 @@
 #include "memory/allocation.hpp"
 #include "migrate/migration/callbacks.hpp"
 #include "migrate/migration/requests.hpp"
-#include "migrate/migration/target_reservation.hpp"
+#include "migrate/migration/transaction.hpp"
 
 #include <vma/error.hpp>
 #include <vma/migration.hpp>

@@ -110,13 +110,6 @@ void with_claim_of(MigrationTask& task, Clock& clock, const std::function<void()
 
 }  // namespace
 
-void ReservedTargets::hand_over_to(Transaction& planned) noexcept {
-  while (!targets_.empty() && targets_.front().slot() < planned.slot()) targets_.pop_front();
-  if (targets_.empty() || targets_.front().slot() != planned.slot()) return;
-  planned.take_over_target(targets_.front());
-  targets_.pop_front();
-}
-
 Error nothing_moves(const char* call) {
   return Error(ErrorKind::cancelled, call,
                "another request of the call cannot begin, so nothing moves "

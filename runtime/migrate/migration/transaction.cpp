@@ -391,4 +391,11 @@ bool Transaction::give_source_up(const MigrateOptions& options, const MoveTerms&
   return keeps;
 }
 
+void ReservedTargets::hand_over_to(Transaction& planned) noexcept {
+  while (!targets_.empty() && targets_.front().slot() < planned.slot()) targets_.pop_front();
+  if (targets_.empty() || targets_.front().slot() != planned.slot()) return;
+  planned.take_over_target(targets_.front());
+  targets_.pop_front();
+}
+
 }  // namespace vma
