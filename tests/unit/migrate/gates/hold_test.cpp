@@ -59,6 +59,12 @@ struct HoldRig : MoveRig {
   std::unique_ptr<Hold> hold;
 };
 
+/// Whoever asks, whether streams may be unready for a hold, is told so only while one stands.
+bool none_stands() {
+  const std::chrono::nanoseconds since = HoldTimes::of_process().since_last();
+  return since.count() > 0 && since < std::chrono::nanoseconds::max();
+}
+
 class Holds : public testing::TestWithParam<CopyUnder> {};
 INSTANTIATE_TEST_SUITE_P(Post, Holds, testing::Values(CopyUnder::hold, CopyUnder::nothing));
 
@@ -68,11 +74,13 @@ TEST_P(Holds, ReturnsWhenEarlierWorkHasEndedAndKeepsLaterWork) {
   rig.launch_spin(before, milliseconds(10));
   rig.hold->close(rig.in(seconds(1)));
   EXPECT_TRUE(rig.machine().query_stream(before));
+  EXPECT_EQ(HoldTimes::of_process().since_last().count(), 0);
   const BoundStream after = rig.new_stream(1);
   rig.launch_spin(after, TimePoint(1000));
   EXPECT_FALSE(rig.machine().wait_stream(after, rig.in(milliseconds(20))));
   rig.hold->open();
   EXPECT_TRUE(rig.machine().wait_stream(after, rig.in(seconds(10))));
+  EXPECT_TRUE(none_stands());
 }
 
 TEST_P(Holds, EndNoCaptureThatBeginsOnceTheyHaveLookedForCaptures) {
@@ -165,6 +173,7 @@ TEST_P(Holds, LetsGoWhateverCallFails) {
       rig.hold->close(rig.in(seconds(1)));
       rig.hold->open();
       EXPECT_TRUE(rig.contexts_run());
+      EXPECT_TRUE(none_stands());
     }
   }
 }
@@ -245,10 +254,13 @@ TEST_P(SteppedHold, IsOpenedByTheWatchdogWhenItsThreadStandsStill) {
     EXPECT_FALSE(rig.machine().wait_stream(stream, rig.in(patience - milliseconds(5))));
     EXPECT_TRUE(rig.machine().wait_stream(stream, rig.in(milliseconds(10))));
     expect_error(ErrorKind::busy, [&] { rig.hold->begin_dark(); });
+    EXPECT_TRUE(none_stands());
     rig.hold->open();
     rig.hold->close(rig.in(seconds(10)));  // It can be used again.
     rig.hold->begin_dark();
     rig.hold->end_dark();
+    rig.hold->open();
+    EXPECT_TRUE(none_stands());
   });
 }
 
