@@ -47,7 +47,7 @@ boost::json::array chunks_of(const PlacementInstance& instance) {
   return chunks;
 }
 
-boost::json::object to_json(const PlacementInstance& instance) {
+boost::json::object object_of(const PlacementInstance& instance) {
   boost::json::array capacities;
   for (const std::uint64_t capacity : instance.capacities) capacities.push_back(capacity);
   boost::json::object bounds;
@@ -68,6 +68,6 @@ int main(int argc, char** argv) {
     const auto chunks = static_cast<std::size_t>(2 + i % 5);
     const auto blocks = static_cast<std::uint32_t>(3 + i / 5 % 4);
     const auto instance = vma::in_order(seed + i, chunks, blocks);
-    fmt::print("{}\n", boost::json::serialize(vma::to_json(instance)));
+    fmt::print("{}\n", boost::json::serialize(vma::object_of(instance)));
   }
 }
