@@ -35,7 +35,7 @@ Sample in_batches(const BatchCase& batch) {
   const Location other = other_place(runtime);
   const std::uint64_t chunk_bytes =
       std::max(2 * mebibyte, batch.bytes / segments / mebibyte * mebibyte);
-  LiveRange range(runtime, home, batch.bytes, chunk_bytes);
+  MovedRange range(runtime, home, batch.bytes, chunk_bytes);
   range.reserve(other);
   WriterSpec spec;
   spec.gpus = {home};

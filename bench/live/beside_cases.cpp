@@ -27,7 +27,7 @@ MoveTally move_beside(std::uint64_t bytes, Sample& sample, bool threads) {
   Runtime& runtime = live_runtime();
   const std::vector<Location> gpus = live_gpus(2);
   const MigrateOptions options = options_of(MoveMode::live);
-  LiveRange range(runtime, gpus[0], bytes);
+  MovedRange range(runtime, gpus[0], bytes);
   range.reserve(gpus[1]);
   WriterSpec spec = few_writes(range, streams, kernel);
   // Gates need this when other threads free memory; see StreamWork.
@@ -103,7 +103,7 @@ void run_beside_another() {
   Runtime& runtime = live_runtime();
   const std::vector<Location> gpus = live_gpus(2);
   const MigrateOptions options = options_of(MoveMode::live);
-  LiveRange range(runtime, gpus[0], bytes);
+  MovedRange range(runtime, gpus[0], bytes);
   range.reserve(gpus[1]);
   Writers writers(runtime, few_writes(range, streams, kernel));
   move_to_and_fro(range, gpus[0], gpus[1], options, 2, 0);

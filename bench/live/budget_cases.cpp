@@ -38,7 +38,7 @@ Sample budget(Others others, std::uint64_t bytes) {
   Runtime& runtime = live_runtime({stall_budget, {}}, true);
   const std::vector<Location> gpus = live_gpus(2);
   const MigrateOptions options = options_of(MoveMode::live);
-  LiveRange range(runtime, gpus[0], bytes);
+  MovedRange range(runtime, gpus[0], bytes);
   range.reserve(gpus[1]);
   WriterSpec spec = few_writes(range, 2, kernel_time);
   spec.gpus = {gpus[0]};

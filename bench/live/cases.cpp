@@ -30,7 +30,7 @@ MigrateOptions options_of(MoveMode mode) {
   return options;
 }
 
-WriterSpec few_writes(const LiveRange& range, int streams, std::chrono::nanoseconds kernel) {
+WriterSpec few_writes(const MovedRange& range, int streams, std::chrono::nanoseconds kernel) {
   WriterSpec spec;
   spec.gpus = live_gpus(2);
   spec.gpus.resize(2);

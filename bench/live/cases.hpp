@@ -1,7 +1,7 @@
 #pragma once
 
 #include "bench/live/live_machine.hpp"
-#include "bench/live/live_range.hpp"
+#include "bench/live/moved_range.hpp"
 #include "bench/samples.hpp"
 #include "bench/live/writers.hpp"
 
@@ -20,7 +20,7 @@ std::string mode_label(MoveMode mode);
 MigrateOptions options_of(MoveMode mode);
 
 /// Attached streams on two GPUs that write to a few tiles of the range.
-WriterSpec few_writes(const LiveRange& range, int streams, std::chrono::nanoseconds kernel);
+WriterSpec few_writes(const MovedRange& range, int streams, std::chrono::nanoseconds kernel);
 
 /// A stream of the GPU that no gate stops, and that reads and writes its own memory at full speed:
 /// `bytes`, at most 256 MiB.

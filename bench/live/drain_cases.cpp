@@ -20,7 +20,7 @@ struct DrainCase {
   bool at_once = true;
 };
 
-using Ranges = std::vector<std::unique_ptr<LiveRange>>;
+using Ranges = std::vector<std::unique_ptr<MovedRange>>;
 
 /// Moves range i to the i-th place. Returns the total duration by the machine's clock.
 std::chrono::nanoseconds move_all(Runtime& runtime, Ranges& ranges,
@@ -54,7 +54,7 @@ Sample drain(const DrainCase& chosen, std::uint64_t bytes) {
       std::max(bytes / targets.size() / granule_bytes, std::uint64_t{1}) * granule_bytes;
   Ranges ranges;
   for (const Location& to : targets) {
-    ranges.push_back(std::make_unique<LiveRange>(runtime, gpus[0], part_bytes));
+    ranges.push_back(std::make_unique<MovedRange>(runtime, gpus[0], part_bytes));
     ranges.back()->reserve(to);
   }
   Writers writers(runtime, few_writes(*ranges.front(), 2, std::chrono::microseconds(20)));

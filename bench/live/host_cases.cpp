@@ -12,7 +12,7 @@ namespace {
 Sample to_host_and_back(std::uint64_t bytes) {
   Runtime& runtime = live_runtime();
   const Route route = host_routes(runtime).front();
-  LiveRange range(runtime, route.first, bytes);
+  MovedRange range(runtime, route.first, bytes);
   range.reserve(route.second);
   WriterSpec spec = few_writes(range, 4, std::chrono::microseconds(20));
   spec.own_words = true;

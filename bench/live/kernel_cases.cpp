@@ -20,7 +20,7 @@ Sample cut(const LiveTuning& tuning, std::uint64_t bytes) {
   const std::vector<Location> gpus = live_gpus(2);
   MigrateOptions options = options_of(MoveMode::live);
   options.copy_share_percent = 100;  // All blocks of the tuning.
-  LiveRange range(runtime, gpus[0], bytes);
+  MovedRange range(runtime, gpus[0], bytes);
   range.reserve(gpus[1]);
   Writers writers(runtime, few_writes(range, 2, std::chrono::microseconds(20)));
   Writers application(runtime, sweeps(gpus[0], bytes));

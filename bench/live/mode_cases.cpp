@@ -12,7 +12,7 @@ Sample by_share(MoveMode mode, int percent, std::uint64_t bytes) {
   Runtime& runtime = live_runtime({{}, {}, mode == MoveMode::held});
   const std::vector<Location> gpus = live_gpus(2);
   const MigrateOptions options = options_of(mode);
-  LiveRange range(runtime, gpus[0], bytes);
+  MovedRange range(runtime, gpus[0], bytes);
   range.reserve(gpus[1]);
   WriterSpec spec = few_writes(range, 4, std::chrono::microseconds(5));
   spec.places = range.places(DirtyTiles::share_of(percent / 100.0, bytes));

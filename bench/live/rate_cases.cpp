@@ -34,7 +34,7 @@ struct WatchedMoves {
   double per_second() const { return seconds > 0 ? launches / seconds : 0; }
 };
 
-void watch_move(LiveRange& range, RateLog& log, Location to, const MigrateOptions& options,
+void watch_move(MovedRange& range, RateLog& log, Location to, const MigrateOptions& options,
                 WatchedMoves& watched) {
   const std::size_t begin = log.last();
   const Migration migration = range.start(to, options);
@@ -57,7 +57,7 @@ Sample rate(const RateCase& chosen) {
   Runtime& runtime = live_runtime();
   const std::vector<Location> gpus = live_gpus(2);
   const double raw_gb_s = raw_copy_gb_s(runtime, gpus[0], {gpus[1]}, bytes);
-  LiveRange range(runtime, gpus[0], bytes);
+  MovedRange range(runtime, gpus[0], bytes);
   if (chosen.warm) range.reserve(gpus[1]);
   WriterSpec spec = few_writes(range, 4, std::chrono::microseconds(20));
   spec.backlog = 4;

@@ -18,11 +18,11 @@ Sample by_size(MoveMode mode, std::chrono::milliseconds stall_budget, std::uint6
   const auto chunks = static_cast<int>((bytes + chunk_bytes_most - 1) / chunk_bytes_most);
   const int chunks_wanted = static_cast<int>(setting("VMART_BENCH_MOVES", 1024));
   const int moves = std::max(2, chunks_wanted / chunks);
-  LiveRange range(runtime, gpus[0], bytes);
+  MovedRange range(runtime, gpus[0], bytes);
   range.reserve(gpus[1]);
   Writers writers(runtime, few_writes(range, 4, std::chrono::microseconds(5)));
   {
-    LiveRange warming(runtime, gpus[0], sizes_up_to_max({64 * mebibyte}).front());
+    MovedRange warming(runtime, gpus[0], sizes_up_to_max({64 * mebibyte}).front());
     move_to_and_fro(warming, gpus[0], gpus[1], options, 2, 0);
   }
   const MoveTally tally =

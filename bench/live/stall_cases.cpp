@@ -34,7 +34,7 @@ std::uint64_t bounded(std::uint64_t backlog, nanoseconds kernel) {
 Sample stall(const StallCase& chosen) {
   Runtime& runtime = live_runtime();
   const std::vector<Location> gpus = live_gpus(2);
-  LiveRange range(runtime, gpus[0], chosen.bytes);
+  MovedRange range(runtime, gpus[0], chosen.bytes);
   range.reserve(gpus[1]);
   WriterSpec spec = few_writes(range, chosen.streams, chosen.kernel);
   spec.backlog = bounded(chosen.backlog, chosen.kernel);

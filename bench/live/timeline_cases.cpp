@@ -15,7 +15,7 @@ Sample timeline(MoveMode mode, std::chrono::milliseconds stall_budget, std::uint
   Runtime& runtime = live_runtime({stall_budget, {}, mode == MoveMode::held});
   const std::vector<Location> gpus = live_gpus(2);
   const MigrateOptions options = options_of(mode);
-  LiveRange range(runtime, gpus[0], bytes);
+  MovedRange range(runtime, gpus[0], bytes);
   range.reserve(gpus[1]);
   WriterSpec spec = few_writes(range, 1, std::chrono::microseconds(10));
   spec.backlog = 4;

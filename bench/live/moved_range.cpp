@@ -1,4 +1,4 @@
-#include "bench/live/live_range.hpp"
+#include "bench/live/moved_range.hpp"
 
 #include "bench/samples.hpp"
 #include "support/test_kernels.hpp"
@@ -30,8 +30,8 @@ DirtyTiles DirtyTiles::share_of(double share, std::uint64_t bytes) {
   return {std::max<std::uint64_t>(1, tiles), tiles};
 }
 
-LiveRange::LiveRange(Runtime& runtime, Location home, std::uint64_t bytes,
-                     std::uint64_t chunk_bytes)
+MovedRange::MovedRange(Runtime& runtime, Location home, std::uint64_t bytes,
+                       std::uint64_t chunk_bytes)
     : runtime_(runtime),
       bytes_(bytes),
       chunk_bytes_(std::min(chunk_bytes, bytes)),
@@ -49,14 +49,14 @@ LiveRange::LiveRange(Runtime& runtime, Location home, std::uint64_t bytes,
   first_sum_ = sum();
 }
 
-LiveRange::~LiveRange() {
+MovedRange::~MovedRange() {
   try {
     runtime_.free(pointer_);
   } catch (const std::exception&) {  // The benchmark has already failed and reported why.
   }
 }
 
-WritePlaces LiveRange::places(const DirtyTiles& dirty) const {
+WritePlaces MovedRange::places(const DirtyTiles& dirty) const {
   constexpr std::uint64_t word_bytes = sizeof(std::uint64_t);
   const std::uint64_t tiles = std::min(dirty.tiles, tiles_of(bytes_));
   WritePlaces places;
@@ -68,16 +68,16 @@ WritePlaces LiveRange::places(const DirtyTiles& dirty) const {
   return places;
 }
 
-void LiveRange::reserve(Location to) {
+void MovedRange::reserve(Location to) {
   runtime_.reserve(to, bytes_, chunk_bytes_);
 }
 
-Migration LiveRange::start(Location to, const MigrateOptions& options) {
+Migration MovedRange::start(Location to, const MigrateOptions& options) {
   hang_alarm_.feed();
   return runtime_.migrate_async(pointer_, to, options);
 }
 
-bool LiveRange::finish(const Migration& migration, Location to, MoveTally& tally) {
+bool MovedRange::finish(const Migration& migration, Location to, MoveTally& tally) {
   try {
     tally.add(migration.wait());
     hang_alarm_.feed();
@@ -91,7 +91,7 @@ bool LiveRange::finish(const Migration& migration, Location to, MoveTally& tally
   }
 }
 
-std::uint64_t LiveRange::sum() {
+std::uint64_t MovedRange::sum() {
   AllocOptions options;
   options.movable = false;
   const Location gpu = runtime_.locations().front();
@@ -108,7 +108,7 @@ std::uint64_t LiveRange::sum() {
   return sum;
 }
 
-void LiveRange::check(std::uint64_t added) {
+void MovedRange::check(std::uint64_t added) {
   hang_alarm_.feed();
   const std::uint64_t found = sum() - first_sum_;
   if (found != added) {
@@ -116,7 +116,7 @@ void LiveRange::check(std::uint64_t added) {
   }
 }
 
-MoveTally move_to_and_fro(LiveRange& range, Location one, Location other,
+MoveTally move_to_and_fro(MovedRange& range, Location one, Location other,
                           const MigrateOptions& options, int moves_max, double seconds) {
   MoveTally tally;
   const Stopwatch watch;

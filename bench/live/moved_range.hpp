@@ -23,14 +23,14 @@ struct DirtyTiles {
 };
 
 /// One allocation that moves in the background while writers add to its words.
-class LiveRange {
+class MovedRange {
  public:
   /// Uses the largest possible chunks up to `chunk_bytes`. Throws: Error.
-  LiveRange(Runtime& runtime, Location home, std::uint64_t bytes,
-            std::uint64_t chunk_bytes = std::uint64_t{256} << 20);
-  ~LiveRange();
-  LiveRange(const LiveRange&) = delete;
-  LiveRange& operator=(const LiveRange&) = delete;
+  MovedRange(Runtime& runtime, Location home, std::uint64_t bytes,
+             std::uint64_t chunk_bytes = std::uint64_t{256} << 20);
+  ~MovedRange();
+  MovedRange(const MovedRange&) = delete;
+  MovedRange& operator=(const MovedRange&) = delete;
 
   void* pointer() const noexcept { return pointer_; }
   std::uint64_t bytes() const noexcept { return bytes_; }
@@ -64,7 +64,7 @@ class LiveRange {
 
 /// Moves back and forth between two places, starting where the range is, until `moves_max` attempts
 /// were made or `seconds` have passed; at least twice.
-MoveTally move_to_and_fro(LiveRange& range, Location one, Location other,
+MoveTally move_to_and_fro(MovedRange& range, Location one, Location other,
                           const MigrateOptions& options, int moves_max, double seconds);
 
 }  // namespace vma
