@@ -219,7 +219,8 @@ std::shared_ptr<Allocation> Memory::import(const Geometry& geometry, std::vector
 /// chunks already obtained are kept.
 std::vector<Chunk> Memory::obtain_all(const Geometry& geometry, std::span<const Location> homes,
                                       const ExportTypes& needs, bool make_room) {
-  MemoryPressure::Want want(pressure_, make_room);
+  using enum MemoryPressure::Want::Asks;
+  MemoryPressure::Want want(pressure_, make_room ? an_allocation : never);
   std::map<Location, std::uint64_t> need_bytes;
   for (std::size_t slot = 0; slot < homes.size(); ++slot) {
     need_bytes[homes[slot]] += geometry.slot_bytes(slot);

@@ -5,12 +5,13 @@
 #include <algorithm>
 #include <exception>
 #include <memory>
+#include <optional>
 #include <utility>
 
 namespace vma {
 namespace {
 
-/// Counts a waiting call for a scope.
+/// Counts a waiting move for a scope.
 class Waiting {
  public:
   explicit Waiting(std::atomic<std::size_t>& count) : count_(count) { ++count_; }
@@ -30,8 +31,9 @@ void MemoryPressure::set(Presser presser) {
 
 bool MemoryPressure::Want::operator()(Location at, std::uint64_t size_bytes) {
   constexpr std::chrono::milliseconds pause(1);
-  if (!asks_ || !pressure_.presser_.any() || pressure_.limit_.count() <= 0) return false;
-  const Waiting waiting(pressure_.waiting_);
+  if (!asks_for(at) || !pressure_.presser_.any() || pressure_.limit_.count() <= 0) return false;
+  std::optional<Waiting> waiting;
+  if (asks_ == Asks::a_move) waiting.emplace(pressure_.waiting_);
   const TimePoint now = pressure_.clock_.now();
   if (until_ == never) {
     until_ = now + pressure_.limit_;

@@ -18,7 +18,7 @@ class MemoryPressure {
  public:
   /// Called with the number of bytes lacking at `at`: makes room by `until` if it can, and returns
   /// whether to retry. Runs on the thread that needs the memory, with no lock and no turn held
-  /// except the move claim and `operations()` of the allocation that moves, if one does. An
+  /// except the move claims and `operations()` of the allocations that move, if any do. An
   /// exception is logged and counts as false.
   using Presser = std::function<bool(Location at, std::uint64_t size_bytes, TimePoint until)>;
 
@@ -28,24 +28,31 @@ class MemoryPressure {
   /// An empty presser removes it. Blocks: while the former runs.
   void set(Presser presser);
 
-  /// The number of calls that wait for room now. As many more moves may run: one of them may make
-  /// the room.
+  /// The number of moves that wait for room now. As many more may run: one of them may make the
+  /// room.
   std::size_t waiting() const noexcept { return waiting_; }
 
   /// One call's need for room, for `Memory::with_room`: its time limit starts when it first asks.
   /// One thread.
   class Want {
    public:
-    /// `asks`: false for moves that make room themselves, which would wait for each other.
-    explicit Want(MemoryPressure& pressure, bool asks = true) : pressure_(pressure), asks_(asks) {}
+    enum class Asks {
+      never,   ///< Moves that make room themselves would wait for each other.
+      a_move,  ///< Only at a GPU, since nothing makes room for moves at a host node.
+      an_allocation,
+    };
+    Want(MemoryPressure& pressure, Asks asks) : pressure_(pressure), asks_(asks) {}
     /// Asks for so many bytes; whether to retry. Blocks: for the presser, within the limit.
     /// Requires: the caller holds no turn, and no copier.
     bool operator()(Location at, std::uint64_t size_bytes);
-    bool asks() const noexcept { return asks_; }
+    bool asks_for(Location at) const noexcept {
+      return asks_ == Asks::an_allocation ||
+             (asks_ == Asks::a_move && at.kind == Location::Kind::gpu);
+    }
 
    private:
     MemoryPressure& pressure_;
-    const bool asks_;
+    const Asks asks_;
     TimePoint until_ = never;
   };
 

@@ -14,20 +14,34 @@ LiveCopiers::LiveCopiers(Memory& memory, CopyEngine& engine, const LiveTuning& t
 
 LiveCopiers::~LiveCopiers() {
   const MutexLock lock(mutex_);
-  const MutexLock slow_work(memory_.chunks().slow_calls().turn());
-  for (const auto& [key, copier] : copiers_) {
-    if (copier) copier->let_all_go();
+  {
+    const MutexLock slow_work(memory_.chunks().slow_calls().turn());
+    for (const auto& [key, copier] : copiers_) {
+      if (copier) copier->let_all_go();
+    }
+    bool ended = true;  // Copiers work for each other: where one does not end, none is trusted.
+    for (const auto& [key, copier] : copiers_) ended &= !copier || copier->drain();
+    for (const auto& [key, copier] : copiers_) {
+      if (copier && !ended) copier->distrust();
+    }
+    copiers_.clear();
   }
-  bool ended = true;  // Copiers work for each other: where one does not end, none is trusted.
-  for (const auto& [key, copier] : copiers_) ended &= !copier || copier->drain();
-  for (const auto& [key, copier] : copiers_) {
-    if (copier && !ended) copier->distrust();
+  for (const auto& [device, context] : applications_) {
+    if (is_none(context)) continue;
+    memory_.chunks().ledger().undo("a primary context of live copies",
+                                   [&, held = device] { memory_.driver().release_primary(held); });
   }
-  copiers_.clear();
 }
 
 ContextHandle LiveCopiers::application_context(DeviceId device) {
-  return memory_.contexts().primary(device);
+  const MutexLock lock(mutex_);
+  ContextHandle& context = applications_[device];
+  if (!is_none(context)) return context;
+  Driver& driver = memory_.driver();
+  if (!driver.context_active(device)) return ContextHandle{};
+  const MutexLock slow_work(
+      memory_.chunks().slow_calls().turn());  // Nothing of the kind while a gate is closed.
+  return context = driver.retain_primary(device);
 }
 
 LiveCopier& LiveCopiers::get(DeviceId device, bool own) {

@@ -15,8 +15,8 @@
 
 namespace vma {
 
-/// The live copiers of one runtime, at most two a GPU: one in the application's context, and
-/// one in a context of the runtime. Each is created when a move first needs
+/// The live copiers of one runtime, at most two a GPU: one in the application's context, which is
+/// retained meanwhile, and one in a context of the runtime. Each is created when a move first needs
 /// it, and kept. Any thread.
 class LiveCopiers {
  public:
@@ -39,7 +39,8 @@ class LiveCopiers {
   /// engines end. Blocks: for as long as they take, a second at most. Requires: the caller holds
   /// the turn for slow calls.
   void await_engines() noexcept;
-  /// The application's context on the GPU, as `ContextsInUse::primary`.
+  /// The application's context on the GPU, which is retained; none if it is not active. Requires:
+  /// as `get`.
   ContextHandle application_context(DeviceId device);
   /// How much of its GPU's memory each copier takes.
   std::uint64_t table_bytes() const;
@@ -49,6 +50,7 @@ class LiveCopiers {
   CopyEngine& engine_;
   const LiveTuning tuning_;
   Mutex mutex_;  // Held while one is created; taken before the turn for slow calls.
+  std::map<DeviceId, ContextHandle> applications_ VMART_GUARDED_BY(mutex_);  // Retained.
   std::map<std::pair<DeviceId, bool>, std::unique_ptr<LiveCopier>> copiers_
       VMART_GUARDED_BY(mutex_);
   std::map<DeviceId, std::atomic<LiveCopier*>> own_;  // The map is constant. Null: not there yet.

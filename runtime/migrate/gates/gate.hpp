@@ -130,8 +130,6 @@ class Gate final : public StoppedWork {
   void open() noexcept;
 
   State state() const noexcept { return state_; }
-  /// When it was closed the last time; zero if it was not.
-  TimePoint begun() const noexcept { return last_arrival_; }
   /// Times of the last closing; `opened` once it is open again.
   GateTimes times() const noexcept { return {first_arrival_, last_arrival_, opened_}; }
 

@@ -20,7 +20,7 @@ LiveRange::LiveRange(const MoveParts& services, std::shared_ptr<MigrationTask> w
       since(parts.memory.driver().clock().now()),
       report(task->report()),
       notices(allocation, parts.callbacks),
-      want(parts.memory.pressure(), task->terms.asks_for_room) {
+      want(parts.memory.pressure(), task->terms.asks()) {
   report.failures.reserve(1);  // The first chunk that fails ends it.
 }
 

@@ -67,7 +67,7 @@ void LiveStaging::take_target(LiveChunk& chunk, Effort effort) {
   const MigrationTask& task = *chunk.range.task;
   if (transaction.take_clean_target() || transaction.take_cached_target()) return;
   const auto ask = [&](Location at, std::uint64_t size_bytes) {
-    if (effort != Effort::patient || !chunk.range.want.asks()) return false;
+    if (effort != Effort::patient || !chunk.range.want.asks_for(at)) return false;
     unstage_all();
     leases_.give_up_all();     // Another move may need a copier to make the room,
     ranges_.lead_no_longer();  // or may be waiting to join this one.

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "memory/allocation.hpp"
+#include "memory/pressure.hpp"
 
 #include <vma/error.hpp>
 #include <vma/migration.hpp>
@@ -32,6 +33,10 @@ struct MoveTerms {
   /// If a GPU is full, asks for room (`MemoryPressure`). False for moves that make room themselves:
   /// those would wait for each other.
   bool asks_for_room = true;
+  MemoryPressure::Want::Asks asks() const noexcept {
+    using enum MemoryPressure::Want::Asks;
+    return asks_for_room ? a_move : never;
+  }
   /// What another thread moves or frees is waited for; otherwise it stays.
   bool waits_for_claims = true;
   /// Refused where copies of the program may have no guard (`CopyScopes`). False for a move that

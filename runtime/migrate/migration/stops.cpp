@@ -15,6 +15,13 @@
 namespace vma {
 namespace {
 
+void note_stall(const HeldTimes& times, StopKind kind, StopStats& stats, MigrationReport& report) {
+  const std::chrono::nanoseconds stall = times.opened - times.stopped;
+  report.stall = {1, stall, stall, stall};
+  report.stop = kind;
+  stats.add_stall(stall);
+}
+
 /// Runs `close_and_switch`, and opens whatever comes of it. Records how long the work stood, if it
 /// did.
 template <typename Stop, typename Body>
@@ -24,10 +31,7 @@ void while_stopped(Clock& clock, Stop& stop, StopKind kind, StopStats& stats,
     stop.open();
     if (stop.begun() == TimePoint(0)) return;
     times = {stop.begun(), clock.now()};
-    const std::chrono::nanoseconds stall = times.opened - times.stopped;
-    report.stall = {1, stall, stall, stall};
-    report.stop = kind;
-    stats.add_stall(stall);
+    note_stall(times, kind, stats, report);
   };
   try {
     close_and_switch();
@@ -296,16 +300,13 @@ void Stops::gate_while(const Allocation& allocation, const GatedLimits& limits,
   constexpr const char* call = "vma::migrate_async";
   Clock& clock = memory_.driver().clock();
   const TimePoint asked = clock.now(), deadline = later(asked, limits.close);
-  GateLimits of_try;
-  of_try.settle_limit = limits.patience;
   std::chrono::nanoseconds arrivals = limits.arrivals;
   for (int tries = 1;; ++tries) {
     report.retries = tries - 1;
     report.gate_limit = arrivals;
-    of_try.arrival_limit = of_try.arrival_limit_min = of_try.skew_limit = arrivals;
-    of_try.wait_limit = of_try.look_limit = std::max(arrivals, deadline - clock.now());
     bool stood = false;  // Some stream was stopped.
-    const auto refusal = try_gate(allocation, of_try, report, times, body, stood);
+    const auto refusal =
+        try_gate(allocation, limits, arrivals, deadline, report, times, body, stood);
     if (!refusal) break;
     if (allocation.being_freed)
       throw Error(ErrorKind::cancelled, call, "the memory is being freed");
@@ -330,7 +331,8 @@ void Stops::gate_while(const Allocation& allocation, const GatedLimits& limits,
 }
 
 /// Nothing is stopped on return.
-std::optional<GateRefusal> Stops::try_gate(const Allocation& allocation, const GateLimits& limits,
+std::optional<GateRefusal> Stops::try_gate(const Allocation& allocation, const GatedLimits& limits,
+                                           std::chrono::nanoseconds arrivals, TimePoint deadline,
                                            MigrationReport& report, HeldTimes& times,
                                            const std::function<void(StoppedWork&)>& body,
                                            bool& stood) {
@@ -344,12 +346,14 @@ std::optional<GateRefusal> Stops::try_gate(const Allocation& allocation, const G
   GateStreams streams(attached_, memory_.topology(), {allocation.begin()});
   GatePost& post = turn.gate_post();
   Gate gate(memory_.driver(), post);
-  GateLimits all = limits;
-  all.turn = &slow_calls;
-  all.given_up = [&] { return streams.wanted() || allocation.being_freed; };
+  GateLimits of_try;
+  of_try.settle_limit = limits.patience;
+  of_try.arrival_limit = of_try.arrival_limit_min = of_try.skew_limit = arrivals;
+  of_try.turn = &slow_calls;
+  of_try.given_up = [&] { return streams.wanted() || allocation.being_freed; };
   const auto close = [&]() -> std::optional<GateRefusal> {
     slow_calls.take();  // No slow work beside a closed gate.
-    no_loads.emplace(SpareKernels::of_process(), clock, limits.arrival_limit);
+    no_loads.emplace(SpareKernels::of_process(), clock, limits.arrivals);
     if (!no_loads->complete()) {
       return GateRefusal{StopRefusal::memory_busy,
                          "vma::free or another call that waits for a context loads code there"};
@@ -359,15 +363,32 @@ std::optional<GateRefusal> Stops::try_gate(const Allocation& allocation, const G
     if (auto refusal = streams.require_any()) return refusal;
     post.prepare(streams.plan());
     post.prune();
-    if (auto refusal = gate.try_close(streams.plan(), all)) return refusal;
+    // From here on, since the turns may have been waited for.
+    of_try.wait_limit = of_try.look_limit = std::max(arrivals, deadline - clock.now());
+    if (auto refusal = gate.try_close(streams.plan(), of_try)) return refusal;
     return streams.require_same();
   };
+  // As a gate of live moves counts: it stood if it closed, until it was opened by whomever.
+  bool closed = false;
+  const auto end = [&] {
+    gate.open();
+    stood = gate.times().first_arrival > TimePoint(0);
+    if (!closed) return;
+    times = {gate.times().last_arrival, gate.times().opened};
+    stats().add_skew(gate.times().skew());
+    note_stall(times, StopKind::gate, stats(), report);
+  };
   std::optional<GateRefusal> refusal;
-  while_stopped(clock, gate, StopKind::gate, stats(), report, times, [&] {
+  try {
     refusal = close();
-    if (!refusal) body(gate);
-  });
-  stood = gate.times().first_arrival > TimePoint(0);
+    closed = !refusal;
+    if (closed) body(gate);
+  } catch (...) {
+    end();
+    throw;
+  }
+  end();
+  if (refusal) stats().add_refusal(refusal->why);
   return refusal;
 }
 

@@ -159,7 +159,8 @@ class Stops {
 
  private:
   HoldPost& hold_post(BoundStream stream) VMART_REQUIRES(turn_);
-  std::optional<GateRefusal> try_gate(const Allocation& allocation, const GateLimits& limits,
+  std::optional<GateRefusal> try_gate(const Allocation& allocation, const GatedLimits& limits,
+                                      std::chrono::nanoseconds arrivals, TimePoint deadline,
                                       MigrationReport& report, HeldTimes& times,
                                       const std::function<void(StoppedWork&)>& body, bool& stood);
   bool loses_reach(Location from, Location to) const;

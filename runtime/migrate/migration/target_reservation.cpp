@@ -27,7 +27,7 @@ class TargetReservation {
         waits_for_pins_(options.wait_for_pins),
         terms_(terms),
         call_(call),
-        want_(parts.memory.pressure(), terms.asks_for_room) {}
+        want_(parts.memory.pressure(), terms.asks()) {}
 
   void require_room(std::span<const JointMove> moves);
   /// Requires: the caller has the move claim.

@@ -260,7 +260,7 @@ void Restoration::plan() {
 /// Makes room as for an allocation: from the cache, by releasing the cache, by the pressure.
 void Restoration::obtain() {
   const PhaseTimer timer(clock_, report_.phases.cache);
-  MemoryPressure::Want want(memory_.pressure());
+  MemoryPressure::Want want(memory_.pressure(), MemoryPressure::Want::Asks::a_move);
   memory_.with_room(want, at_, report_.bytes_asked,
                     [&] { memory_.chunks().require_room(at_, report_.bytes_asked, resume_call); });
   for (const std::size_t slot : slots_) {

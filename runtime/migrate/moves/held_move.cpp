@@ -97,7 +97,7 @@ void HeldMove::move_all() {
   for (HeldRange* const range : ranges_) attempt(*range, [&] { plan(*range); });
   choose_suspension();
   if (!options_.nothing_runs && !gated_ && !suspended_) ahead_.choose();
-  MemoryPressure::Want want(memory_.pressure(), terms_.asks_for_room);
+  MemoryPressure::Want want(memory_.pressure(), terms_.asks());
   for (HeldRange* const range : ranges_) attempt(*range, [&] { prepare(*range, want); });
   for (HeldRange* const range : ranges_) attempt(*range, [&] { prepare_importers(*range); });
   put_in_order();
