@@ -31,7 +31,7 @@ CASES = [
     (includes.edges_are_allowed,  # Neighbours in one folder are not one folder.
      {"runtime/migrate/gates/a.cpp": '#include "migrate/moves/mover.hpp"\n'},
      ("runtime/migrate/gates/a.cpp", 1),
-     {"runtime/migrate/moves/a.cpp": '#include "migrate/gates/gate.hpp"\n'}),
+     {"runtime/migrate/moves/a.cpp": '#include "migrate/migration/reach.hpp"\n'}),
     (includes.edges_are_allowed,
      {"runtime/base/a.cpp": '#include "clock.hpp"\n'}, ("runtime/base/a.cpp", 1),
      {"runtime/base/a.cpp": '#include "base/clock.hpp"\n'}),
