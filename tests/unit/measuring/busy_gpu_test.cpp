@@ -103,6 +103,7 @@ class BusyGpuTest : public testing::Test {
   Runtime open() {
     RuntimeOptions options;
     options.driver = "sim:test-2";
+    options.prepare = false;  // The check of suspension launches kernels, too.
     auto driver =
         std::make_unique<RoundsDriver>(std::make_unique<SimDriver>(load_machine("test-2")));
     driver_ = driver.get();
