@@ -179,7 +179,7 @@ void vmart_hold_enqueues(const char* (*begin)(int64_t, void*), void (*end)(void*
 }
 
 int64_t vmart_ns_since_hold() {
-  return vma::HoldTimes::of_process().since_last().count();
+  return vma::StandingHolds::of_process().since_last().count();
 }
 
 vmart_status vmart_detach_from(vmart_stream stream, void* pointer) {

@@ -3,8 +3,6 @@
 #include "interpose/settings.hpp"
 #include "interpose/vmart_library.hpp"
 
-#include <algorithm>
-
 namespace vma::interpose {
 
 /// Whether the runtime is open or can be opened. A program may ask for its limit before it
@@ -35,13 +33,8 @@ bool Limits::spills(int device) const noexcept {
   return Settings::get().overcommit || capacity_of(device).has_value();
 }
 
-void Limits::limit_memory_info(int device, std::uint64_t used_bytes, std::size_t& free_bytes,
-                               std::size_t& total_bytes) const noexcept {
-  if (Settings::get().overcommit) return;
-  const std::optional<std::uint64_t> capacity = capacity_of(device);
-  if (!capacity || *capacity >= total_bytes) return;
-  total_bytes = *capacity;
-  free_bytes = std::min<std::uint64_t>(free_bytes, *capacity - std::min(used_bytes, *capacity));
+std::optional<std::uint64_t> Limits::told_capacity(int device) const noexcept {
+  return Settings::get().overcommit ? std::nullopt : capacity_of(device);
 }
 
 }  // namespace vma::interpose

@@ -19,11 +19,9 @@ class Limits {
 
   /// Whether memory for which the GPU has no room goes to other places.
   bool spills(int device) const noexcept;
-  /// Changes what the program is told of a GPU's memory to what holds under its limit, unless
-  /// memory may be overcommitted: the GPU is as large as the limit, and contains all that the
-  /// program has allocated on it, `used_bytes`.
-  void limit_memory_info(int device, std::uint64_t used_bytes, std::size_t& free_bytes,
-                         std::size_t& total_bytes) const noexcept;
+  /// How large the program is to believe the GPU: its limit, unless there is none or memory may be
+  /// overcommitted.
+  std::optional<std::uint64_t> told_capacity(int device) const noexcept;
 
  private:
   std::optional<std::uint64_t> capacity_of(int device) const noexcept;

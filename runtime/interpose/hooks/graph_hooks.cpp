@@ -50,14 +50,6 @@ CUresult update_graph(Operands operands, Args... args) noexcept try {
   return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/// `what` are a graph or the parameters of a copy, a fill or a node of any type.
-std::vector<PlacedOperand> places_of(CUgraphExec exec, CUgraphNode node, const auto* what) {
-  return program().graph_places.places_of(exec, node, what);
-}
-std::vector<PlacedOperand> places_of(CUgraphExec exec, CUgraphNode node, CUgraph graph) {
-  return program().graph_places.places_of(exec, node, graph);
-}
-
 /// Whether the update may have failed because memory has moved.
 bool is_about_memory(CUgraphExecUpdateResult why) noexcept {
   return why == CU_GRAPH_EXEC_UPDATE_ERROR || why == CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED ||
@@ -68,8 +60,9 @@ template <EntryPoint entry, typename... Args>
 CUresult update(CUgraphExecUpdateResult* why, CUgraphExec exec, CUgraph graph,
                 Args... args) noexcept {
   const auto operands = [&] {
-    return why != nullptr && is_about_memory(*why) ? places_of(exec, nullptr, graph)
-                                                   : std::vector<PlacedOperand>();
+    return why != nullptr && is_about_memory(*why)
+               ? program().graph_places.places_of(exec, nullptr, graph)
+               : std::vector<PlacedOperand>();
   };
   const CUresult result = update_graph<entry>(operands, exec, graph, args...);
   if (result == CUDA_SUCCESS) program().graph_uses.updated(exec, graph);
@@ -151,7 +144,7 @@ CUresult hook_cuGraphExecKernelNodeSetParams_v2(CUgraphExec exec, CUgraphNode no
 CUresult hook_cuGraphExecMemcpyNodeSetParams(CUgraphExec exec, CUgraphNode node,
                                              const CUDA_MEMCPY3D* copy, CUcontext context) {
   constexpr auto entry = EntryPoint::cuGraphExecMemcpyNodeSetParams;
-  const auto operands = [&] { return places_of(exec, node, copy); };
+  const auto operands = [&] { return program().graph_places.places_of(exec, node, copy); };
   const CUresult result = update_graph<entry>(operands, exec, node, copy, context);
   if (result == CUDA_SUCCESS) program().graph_uses.changed(exec, node, copy);
   return result;
@@ -161,7 +154,7 @@ CUresult hook_cuGraphExecMemsetNodeSetParams(CUgraphExec exec, CUgraphNode node,
                                              const CUDA_MEMSET_NODE_PARAMS* fill,
                                              CUcontext context) {
   constexpr auto entry = EntryPoint::cuGraphExecMemsetNodeSetParams;
-  const auto operands = [&] { return places_of(exec, node, fill); };
+  const auto operands = [&] { return program().graph_places.places_of(exec, node, fill); };
   const CUresult result = update_graph<entry>(operands, exec, node, fill, context);
   if (result == CUDA_SUCCESS) program().graph_uses.changed(exec, node, fill);
   return result;
@@ -169,7 +162,7 @@ CUresult hook_cuGraphExecMemsetNodeSetParams(CUgraphExec exec, CUgraphNode node,
 
 CUresult hook_cuGraphExecNodeSetParams(CUgraphExec exec, CUgraphNode node,
                                        CUgraphNodeParams* what) {
-  const auto operands = [&] { return places_of(exec, node, what); };
+  const auto operands = [&] { return program().graph_places.places_of(exec, node, what); };
   const CUresult result =
       update_graph<EntryPoint::cuGraphExecNodeSetParams>(operands, exec, node, what);
   if (result != CUDA_SUCCESS || what == nullptr) return result;
@@ -187,7 +180,7 @@ CUresult hook_cuGraphExecNodeSetParams(CUgraphExec exec, CUgraphNode node,
 CUresult hook_cuGraphExecChildGraphNodeSetParams(CUgraphExec exec, CUgraphNode node,
                                                  CUgraph child) {
   constexpr auto entry = EntryPoint::cuGraphExecChildGraphNodeSetParams;
-  const auto operands = [&] { return places_of(exec, node, child); };
+  const auto operands = [&] { return program().graph_places.places_of(exec, node, child); };
   const CUresult result = update_graph<entry>(operands, exec, node, child);
   if (result == CUDA_SUCCESS) program().graph_uses.child_changed(exec, node, child);
   return result;

@@ -141,7 +141,7 @@ CUresult hook_cuMemGetInfo_v2(std::size_t* free_bytes, std::size_t* total_bytes)
   }
   const long long seen = static_cast<long long>(*free_bytes) + hidden;
   *free_bytes = std::clamp(seen, 0LL, static_cast<long long>(*total_bytes));
-  program().limits.limit_memory_info(device, program().bytes_of(device), *free_bytes, *total_bytes);
+  program().limit_memory_info(device, *free_bytes, *total_bytes);
   return CUDA_SUCCESS;
 }
 

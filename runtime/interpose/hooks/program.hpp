@@ -13,6 +13,7 @@
 #include "interpose/room.hpp"
 #include "interpose/uses.hpp"
 
+#include <cstddef>
 #include <cstdint>
 
 namespace vma::interpose {
@@ -26,6 +27,9 @@ struct Program {
   /// How much more memory of the GPU would be free if all memory of the program lay where the
   /// program believes; may be negative.
   long long hidden_bytes(int device) noexcept;
+  /// Changes what the program is told of a GPU's memory to what holds under its limit: the GPU is
+  /// as large as that, and contains all that the program has allocated on it.
+  void limit_memory_info(int device, std::size_t& free_bytes, std::size_t& total_bytes) noexcept;
 
   Refusals refusals;
   ProgramStreams streams{refusals, &ProgramPools::forget_stream};

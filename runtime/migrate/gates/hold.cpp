@@ -124,7 +124,7 @@ void Hold::try_close(TimePoint deadline) {
     std::unique_lock none_begins = look_for_captures(deadline);
     epoch_ = next_epoch();
     state_ = State::closing;
-    HoldTimes::of_process().begin();
+    StandingHolds::of_process().begin();
     arm(deadline);
     stop_all(deadline);
     none_begins.unlock();
@@ -215,7 +215,7 @@ bool Hold::advance(State from, State to) noexcept {
 /// Requires: the caller has advanced the state to `open`.
 void Hold::open_post() noexcept {
   post_.open(epoch_);
-  HoldTimes::of_process().end();
+  StandingHolds::of_process().end();
 }
 
 void Hold::arm(TimePoint deadline) {

@@ -22,16 +22,12 @@ void note_stall(const HeldTimes& times, StopKind kind, StopStats& stats, Migrati
   stats.add_stall(stall);
 }
 
-/// Runs `close_and_switch`, and opens whatever comes of it. Records how long the work stood, if it
-/// did.
-template <typename Stop, typename Body>
-void while_stopped(Clock& clock, Stop& stop, StopKind kind, StopStats& stats,
-                   MigrationReport& report, HeldTimes& times, Body&& close_and_switch) {
+/// Runs `close_and_switch`, opens whatever comes of it, and calls `note` then.
+template <typename Stop, typename Note, typename Body>
+void while_stopped(Stop& stop, Note&& note, Body&& close_and_switch) {
   const auto end = [&] {
     stop.open();
-    if (stop.begun() == TimePoint(0)) return;
-    times = {stop.begun(), clock.now()};
-    note_stall(times, kind, stats, report);
+    note();
   };
   try {
     close_and_switch();
@@ -40,6 +36,18 @@ void while_stopped(Clock& clock, Stop& stop, StopKind kind, StopStats& stats,
     throw;
   }
   end();
+}
+
+/// The same for a stop of all work, which stood from its first try on, if it was tried.
+template <typename Stop, typename Body>
+void while_all_stopped(Clock& clock, Stop& stop, StopKind kind, StopStats& stats,
+                       MigrationReport& report, HeldTimes& times, Body&& close_and_switch) {
+  const auto note = [&] {
+    if (stop.begun() == TimePoint(0)) return;
+    times = {stop.begun(), clock.now()};
+    note_stall(times, kind, stats, report);
+  };
+  while_stopped(stop, note, close_and_switch);
 }
 
 }  // namespace
@@ -99,7 +107,7 @@ void Stops::hold_while(BoundStream stream, const HoldLimits& limits, MigrationRe
   hold.before_tries([this] { attached_.require_no_capture(memory_.contexts().list()); });
   hold.enqueues(before);
   const TimePoint stop = clock.now();
-  while_stopped(clock, hold, StopKind::hold, stats(StopKind::hold), report, times, [&] {
+  while_all_stopped(clock, hold, StopKind::hold, stats(StopKind::hold), report, times, [&] {
     const TimePoint deadline = stop + limits.rest_limit;
     if (before != nullptr) hold.drain(deadline);
     slow_work.emplace(memory_.chunks().slow_calls().turn());  // None beside a hold but our own.
@@ -282,15 +290,15 @@ std::optional<GateRefusal> Stops::suspend_while(const HoldLimits& limits, Migrat
   Suspension suspension(memory_.driver(), watchdog_, memory_.topology().devices(), limits.patience);
   const TimePoint asked = clock.now();
   std::optional<GateRefusal> refusal;
-  while_stopped(clock, suspension, StopKind::suspension, stats(StopKind::suspension), report, times,
-                [&] {
-                  refusal = close(suspension, asked + limits.rest_limit);
-                  report.phases.wait += clock.now() - asked;
-                  if (!refusal) return body(suspension);
-                  if (refusal->why != StopRefusal::suspension_refused) {
-                    throw Error(ErrorKind::busy, "vma::migrate", refusal->detail);
-                  }
-                });
+  while_all_stopped(clock, suspension, StopKind::suspension, stats(StopKind::suspension), report,
+                    times, [&] {
+                      refusal = close(suspension, asked + limits.rest_limit);
+                      report.phases.wait += clock.now() - asked;
+                      if (!refusal) return body(suspension);
+                      if (refusal->why != StopRefusal::suspension_refused) {
+                        throw Error(ErrorKind::busy, "vma::migrate", refusal->detail);
+                      }
+                    });
   return refusal;
 }
 
@@ -369,25 +377,20 @@ std::optional<GateRefusal> Stops::try_gate(const Allocation& allocation, const G
     return streams.require_same();
   };
   // As a gate of live moves counts: it stood if it closed, until it was opened by whomever.
+  std::optional<GateRefusal> refusal;
   bool closed = false;
-  const auto end = [&] {
-    gate.open();
+  const auto note = [&] {
     stood = gate.times().first_arrival > TimePoint(0);
     if (!closed) return;
     times = {gate.times().last_arrival, gate.times().opened};
     stats().add_skew(gate.times().skew());
     note_stall(times, StopKind::gate, stats(), report);
   };
-  std::optional<GateRefusal> refusal;
-  try {
+  while_stopped(gate, note, [&] {
     refusal = close();
     closed = !refusal;
     if (closed) body(gate);
-  } catch (...) {
-    end();
-    throw;
-  }
-  end();
+  });
   if (refusal) stats().add_refusal(refusal->why);
   return refusal;
 }

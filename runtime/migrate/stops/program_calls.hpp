@@ -30,10 +30,10 @@ struct ProgramEnqueues {
 
 /// When holds stood: meanwhile, and until a GPU has seen the end, a stream is not ready although it
 /// has no work. Any thread; of the process.
-class HoldTimes {
+class StandingHolds {
  public:
-  static HoldTimes& of_process() noexcept {
-    static constinit HoldTimes only;
+  static StandingHolds& of_process() noexcept {
+    static constinit StandingHolds only;
     return only;
   }
 

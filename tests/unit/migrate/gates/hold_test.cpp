@@ -61,7 +61,7 @@ struct HoldRig : MoveRig {
 
 /// Whoever asks, whether streams may be unready for a hold, is told so only while one stands.
 bool none_stands() {
-  const std::chrono::nanoseconds since = HoldTimes::of_process().since_last();
+  const std::chrono::nanoseconds since = StandingHolds::of_process().since_last();
   return since.count() > 0 && since < std::chrono::nanoseconds::max();
 }
 
@@ -74,7 +74,7 @@ TEST_P(Holds, ReturnsWhenEarlierWorkHasEndedAndKeepsLaterWork) {
   rig.launch_spin(before, milliseconds(10));
   rig.hold->close(rig.in(seconds(1)));
   EXPECT_TRUE(rig.machine().query_stream(before));
-  EXPECT_EQ(HoldTimes::of_process().since_last().count(), 0);
+  EXPECT_EQ(StandingHolds::of_process().since_last().count(), 0);
   const BoundStream after = rig.new_stream(1);
   rig.launch_spin(after, TimePoint(1000));
   EXPECT_FALSE(rig.machine().wait_stream(after, rig.in(milliseconds(20))));
