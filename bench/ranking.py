@@ -31,7 +31,7 @@ from measuring_context import commit, make_context, query_gpus
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 MACHINES = ROOT / "runtime" / "machine" / "machines"
 BAR = 0.9
-POLICIES = ["stay_put", "bw_interleave", "counter", "coin_flip:multiple=40", "two_touch:window=300ms",
+POLICIES = ["stay_put", "counter", "coin_flip:multiple=40", "two_touch:window=300ms",
             "cost_benefit", "latency_balance", "histogram_fill:period=200ms,cooling=500ms",
             "watermark_age:second_touch=200ms"]
 # What the runtime keeps to, and how `ranking_bench` launches: batches of 0.5 to 1 ms.
@@ -50,7 +50,6 @@ MAKERS = {"rebalance": ranking_traces.make_rebalance,
           "conversations": ranking_traces.make_conversations,
           "shortage": ranking_traces.make_conversations,
           "steps": ranking_traces.make_steps}
-MORE_POLICIES = {"shortage": ["harvest"]}  # Elsewhere it does what `cost_benefit` does.
 
 
 def workloads_for(gpus):
@@ -207,10 +206,10 @@ def require_gpus(arguments):
         raise SystemExit(f"--gpus {arguments.gpus}, but the machine has {there}: VMART_DEVICES names them")
 
 
-def policies_of(arguments, name):
+def policies_of(arguments):
     if arguments.policies:
         return arguments.policies
-    return QUICK_POLICIES if arguments.quick else POLICIES + MORE_POLICIES.get(name, [])
+    return QUICK_POLICIES if arguments.quick else POLICIES
 
 
 def measure(arguments):
@@ -231,7 +230,7 @@ def measure(arguments):
         for number in range(arguments.repeats):
             print(f"round {number + 1}", flush=True)
             runs = [(name, policy) for name in workloads
-                    for policy in policies_of(arguments, name)]
+                    for policy in policies_of(arguments)]
             chooser.shuffle(runs)
             for name, policy in runs:
                 measuring.run(name, workloads[name], traces[name], policy, number)

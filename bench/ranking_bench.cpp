@@ -8,6 +8,7 @@
 #include "base/units.hpp"
 #include "bench/ranking/trace_player.hpp"
 #include "lab/experiments/ready_trace.hpp"
+#include "lab/policies/lab_policies.hpp"
 #include "lab/trace/trace_files.hpp"
 
 #include <vma/error.hpp>
@@ -33,6 +34,7 @@ struct Flags {
 
 RuntimeOptions runtime_options(const Flags& flags) {
   RuntimeOptions options;
+  options.policies = research_policies();
   options.policy = flags.policy;
   options.half_life = std::chrono::milliseconds(flags.half_life_ms);
   options.pressure_limit = std::chrono::milliseconds(500);  // As long as a replay waits for room.

@@ -15,8 +15,8 @@
 #include "bench/placement/drift_load.hpp"
 #include "costs/calibration_file.hpp"
 #include "lab/fidelity/recorded_machine.hpp"
+#include "lab/policies/lab_policies.hpp"
 #include "machine/machine_file.hpp"
-#include "placement/policies/built_in_policies.hpp"
 #include "support/reaction/reaction_run.hpp"
 
 #include <fmt/format.h>
@@ -154,7 +154,7 @@ void print_phase(const ReactionRun& run, const ReactionPhase& its, Time end, dou
 int run_all(const Flags& flags) {
   const ReplayMachine machine = machine_of(flags);
   const Course course = course_of(flags, machine.costs.gpus());
-  ReactionRun run(options_of(flags, course, machine), make_policy(flags.at("policy")));
+  ReactionRun run(options_of(flags, course, machine), lab_policies().make(flags.at("policy")));
   run.run_until(course.end());
   fmt::print("{} on {}, phases of {} ms; times in ms since the change\n", flags.at("policy"),
              machine.name, flags.at("phase-ms"));

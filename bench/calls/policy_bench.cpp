@@ -8,7 +8,7 @@
 #include "bench/samples.hpp"
 
 #include "placement/books/chunk_tables.hpp"
-#include "placement/policies/cost_benefit.hpp"
+#include "placement/auto/auto.hpp"
 
 #include <benchmark/benchmark.h>
 

@@ -32,7 +32,7 @@ TINY = {
             "gpus": 2, "object_bytes": 1048576, "length_s": 0.3, "objects": 30, "accesses_s": 300}},
         {"name": "round", "generate": "rebalance", "parameters": {
             "gpus": 2, "chunks": 4, "chunk_bytes": 1048576, "launch_bytes": 1048576}}],
-    "policies": ["static", "harvest"], "bounds": True,
+    "policies": ["static", "cost_benefit"], "bounds": True,
 }
 
 
@@ -235,7 +235,7 @@ class Runs(Pages):
         self.assertEqual((status, "statik" in said), (1, True))
 
     def test_a_policy_that_has_changed_is_run_alone(self):
-        words = ["--vmart-lab", PROGRAM, "--made", "new", "--policy", "harvest"]
+        words = ["--vmart-lab", PROGRAM, "--made", "new", "--policy", "cost_benefit"]
         self.assertEqual(self.study("--out", str(self.folder), "--vmart-lab", PROGRAM, "--made", "old")[0], 0)
         kept = study_cells.read_table(self.pages.table)
         for cell in kept.experiments["study"].cells:  # As if all had taken longer when it was kept.
@@ -246,9 +246,9 @@ class Runs(Pages):
         self.assertEqual(len(list((again / "study" / "cells").glob("*"))), 2)
         found = study_cells.read_table(self.pages.table)
         self.assertEqual(found.experiments["study"].made, "`bench/experiments/study.json`, commit `old`, and of "
-                                                          "`harvest` commit `new`")
+                                                          "`cost_benefit` commit `new`")
         for old, new in zip(kept.experiments["study"].cells, found.experiments["study"].cells):
-            factor = 2 if new.policy == "harvest" else 1
+            factor = 2 if new.policy == "cost_benefit" else 1
             self.assertEqual(old.place, new.place)
             self.assertAlmostEqual(old.time_s / new.time_s, factor, places=4)
             self.assertAlmostEqual(old.over_bound / new.over_bound, factor, places=4)
@@ -263,8 +263,7 @@ class Runs(Pages):
             path = study.ROOT / "bench" / "experiments" / f"{name}.json"
             asked = json.loads(path.read_text())
             if name in (study_tables.POLICIES, study_tables.GENERATED):
-                self.assertEqual(sorted(asked["policies"]), sorted(set(names) - {"hinted"}),
-                                 "hinted needs hints, which these traces do not have")
+                self.assertEqual(sorted(asked["policies"]), sorted(set(names)))
             done = subprocess.run([PROGRAM, "run", str(path), "--out", str(self.folder), "--list"],
                                   capture_output=True, text=True, check=False)
             self.assertEqual(done.stderr, "")

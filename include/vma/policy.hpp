@@ -160,7 +160,7 @@ struct PolicyKind {
 /// Version of the binary interface of policies. A library is loaded only if it was built with the
 /// same version. Before 1.0, each minor version may break it.
 inline constexpr char policy_interface_version[16] = "0.1";
-inline constexpr std::uint32_t policy_api_version = 1;
+inline constexpr std::uint32_t policy_api_version = 2;
 inline constexpr char policy_compiler[64] =
 #if defined(__clang__)
     "clang " VMART_POLICY_TEXT(__clang_major__)
@@ -205,34 +205,38 @@ constexpr std::uint64_t policy_layout() {
   return sum;
 }
 
-/// What a policy library exports as `vmart_policy_v1`; see `VMART_EXPORT_POLICY`. Everything before
-/// `kind` is plain bytes, so that it can be checked before anything is called.
-struct PolicyLibraryV1 {
-  std::uint64_t size = sizeof(PolicyLibraryV1);
+/// What a policy library exports as `vmart_policies`; see `VMART_EXPORT_POLICY`. Everything before
+/// `kinds` is plain bytes, so that it can be checked before anything is called.
+struct PolicyLibrary {
+  std::uint64_t size = sizeof(PolicyLibrary);
   std::uint32_t api_version = policy_api_version;
   std::uint32_t alignment = alignof(std::max_align_t);
   std::uint64_t layout = policy_layout();
   char version[16] = {};
   char compiler[64] = {};
-  PolicyKind (*kind)() = nullptr;
+  std::vector<PolicyKind> (*kinds)() = nullptr;
 };
 
-constexpr PolicyLibraryV1 policy_library(PolicyKind (*kind)()) {
-  PolicyLibraryV1 library;
+constexpr PolicyLibrary policy_library(std::vector<PolicyKind> (*kinds)()) {
+  PolicyLibrary library;
   for (std::size_t i = 0; i < sizeof library.version; ++i)
     library.version[i] = policy_interface_version[i];
   for (std::size_t i = 0; i < sizeof library.compiler; ++i)
     library.compiler[i] = policy_compiler[i];
-  library.kind = kind;
+  library.kinds = kinds;
   return library;
 }
 
 }  // namespace vma::inline v1
 
-/// Exports a policy from a shared object: `VMART_POLICY=/path/to/it.so:parameter=value`. Use it
-/// once per library, at file scope; `kind_function` returns a `vma::PolicyKind`.
-#define VMART_EXPORT_POLICY(kind_function)                                                       \
-  extern "C" {                                                                                   \
-  extern VMART_EXPORT const ::vma::PolicyLibraryV1 vmart_policy_v1;                              \
-  constinit const ::vma::PolicyLibraryV1 vmart_policy_v1 = ::vma::policy_library(kind_function); \
+/// Exports the policies of a shared object: `VMART_POLICY=/path/to/it.so:parameter=value`, or
+/// `NAME@/path/to/it.so:parameter=value` if it has several. Use one of the two once per library, at
+/// file scope: `kinds_function` returns a `std::vector<vma::PolicyKind>`, `kind_function` one
+/// `vma::PolicyKind`.
+#define VMART_EXPORT_POLICIES(kinds_function)                                                  \
+  extern "C" {                                                                                 \
+  extern VMART_EXPORT const ::vma::PolicyLibrary vmart_policies;                               \
+  constinit const ::vma::PolicyLibrary vmart_policies = ::vma::policy_library(kinds_function); \
   }
+#define VMART_EXPORT_POLICY(kind_function) \
+  VMART_EXPORT_POLICIES([] { return std::vector<::vma::PolicyKind>{kind_function()}; })

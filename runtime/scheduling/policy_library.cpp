@@ -5,6 +5,7 @@
 #include <vma/error.hpp>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <dlfcn.h>
 
@@ -53,32 +54,38 @@ void must_be(const std::string& path, std::string_view what, const Mine& mine, c
 }
 
 /// In the order in which the members can be trusted.
-void check_library(const std::string& path, const PolicyLibraryV1& library) {
-  must_be(path, "size", sizeof(PolicyLibraryV1), library.size);
+void check_library(const std::string& path, const PolicyLibrary& library) {
+  must_be(path, "size", sizeof(PolicyLibrary), library.size);
   must_be(path, "interface", policy_api_version, library.api_version);
   must_be(path, "version", text_of(policy_interface_version), text_of(library.version));
   must_be(path, "compiler", text_of(policy_compiler), text_of(library.compiler));
   must_be(path, "alignment", alignof(std::max_align_t), library.alignment);
   must_be(path, "layout", policy_layout(), library.layout);
-  if (library.kind == nullptr)
+  if (library.kinds == nullptr)
     throw Error(ErrorKind::invalid_argument, "policy library", path + ": it has no policy");
+}
+
+/// Null if there is none, or if `name` is empty and there are several.
+const PolicyKind* kind_in(const PolicyRegistry& kinds, const std::string& name) {
+  if (!name.empty()) return kinds.find(name);
+  return kinds.kinds().size() == 1 ? &kinds.kinds().front() : nullptr;
 }
 
 }  // namespace
 
-PolicyKind load_policy_kind(const std::string& path) {
+PolicyRegistry load_policies(const std::string& path) {
   OpenLibrary library(path);
-  const void* symbol = library.find("vmart_policy_v1");
+  const void* symbol = library.find("vmart_policies");
   if (symbol == nullptr) {
     throw Error(ErrorKind::invalid_argument, "policy library",
-                path + ": no vmart_policy_v1, see VMART_EXPORT_POLICY in <vma/policy.hpp>");
+                path + ": no vmart_policies, see VMART_EXPORT_POLICY in <vma/policy.hpp>");
   }
-  const auto* shown = static_cast<const PolicyLibraryV1*>(symbol);
+  const auto* shown = static_cast<const PolicyLibrary*>(symbol);
   check_library(path, *shown);
   library.keep();  // From here its code may be in use.
-  PolicyKind kind = shown->kind();
-  check_policy_kind(kind);
-  return kind;
+  PolicyRegistry kinds;
+  for (PolicyKind& kind : shown->kinds()) kinds.add(std::move(kind));
+  return kinds;
 }
 
 PolicyRegistry known_policies(const std::vector<PolicyKind>& own) {
@@ -92,17 +99,19 @@ std::unique_ptr<Policy> load_policy(const std::string& text, const PolicyRegistr
   return split.path.empty() ? known.make(text) : load_library_policy(split);
 }
 
-std::unique_ptr<Policy> load_policy(const std::string& text) {
-  return load_policy(text, built_in_policies());
-}
-
 std::unique_ptr<Policy> load_library_policy(const PolicyText& text) {
-  const PolicyKind kind = load_policy_kind(text.path);
-  if (!text.name.empty() && text.name != kind.name) {
+  const PolicyRegistry kinds = load_policies(text.path);
+  const PolicyKind* const kind = kind_in(kinds, text.name);
+  if (kind == nullptr) {
+    std::vector<std::string_view> names;
+    for (const PolicyKind& each : kinds.kinds()) names.push_back(each.name);
+    const std::string known = fmt::format("{}", fmt::join(names, ", "));
+    const std::string wanted =
+        text.name.empty() ? "it has several" : fmt::format("it has no policy '{}'", text.name);
     throw Error(ErrorKind::invalid_argument, "policy library",
-                fmt::format("{}: its policy is '{}', not '{}'", text.path, kind.name, text.name));
+                fmt::format("{0}: {1}; name one of {2} as NAME@{0}", text.path, wanted, known));
   }
-  return make_policy(built_in_policies().put_around(text.arounds, kind), text.parameters);
+  return make_policy(built_in_policies().put_around(text.arounds, *kind), text.parameters);
 }
 
 }  // namespace vma

@@ -11,23 +11,21 @@
 
 namespace vma {
 
-/// What the shared object at `path` exports with `VMART_EXPORT_POLICY`. Version, compiler and
+/// What the shared object at `path` exports with `VMART_EXPORT_POLICIES`. Version, compiler and
 /// layout are checked before any of its functions is called; the system's loader runs its static
 /// constructors earlier. It is never unloaded: an abandoned policy may still run in it. Throws:
 /// Error{invalid_argument} that says what does not fit. Blocks: on the file system.
-PolicyKind load_policy_kind(const std::string& path);
+PolicyRegistry load_policies(const std::string& path);
 
 /// The built-in policies and `own`. Throws: Error{invalid_argument} for an invalid kind, or one
 /// whose name is taken.
 PolicyRegistry known_policies(const std::vector<PolicyKind>& own);
 
 /// A known policy or one of a library: `name:parameters`, `/path/to/library.so:parameters` or
-/// `name@/path/to/library.so:parameters`, where `name` is the library's policy. Throws:
+/// `name@/path/to/library.so:parameters`; a library of several policies needs the name. Throws:
 /// Error{invalid_argument}. Blocks: as above.
 std::unique_ptr<Policy> load_policy(const std::string& text, const PolicyRegistry& known);
-/// The same, with the built-in policies only.
-std::unique_ptr<Policy> load_policy(const std::string& text);
-/// The policy of the library at `text.path`. Throws, blocks: as above.
+/// A policy of the library at `text.path`. Throws, blocks: as above.
 std::unique_ptr<Policy> load_library_policy(const PolicyText& text);
 
 }  // namespace vma

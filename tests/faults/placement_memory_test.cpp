@@ -6,7 +6,7 @@
 
 #include "placement/books/chunk_tables.hpp"
 #include "placement/deciding/decision_path.hpp"
-#include "placement/victims/victim_search.hpp"
+#include "placement/auto/victim_search.hpp"
 #include "support/test_run.hpp"
 
 #include <gtest/gtest.h>

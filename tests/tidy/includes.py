@@ -33,9 +33,8 @@ SEES = {
     "placement/planning": "base",
     "placement/deciding": "base placement/books placement/planning",
     "placement/weighing": "base",
-    "placement/repeating": "base placement/weighing",
-    "placement/victims": "base placement/weighing",
-    "placement/policies": "base placement/weighing placement/repeating placement/victims",
+    "placement/auto": "base placement/weighing",
+    "placement/policies": "base placement/weighing placement/auto",
     "costs": "base driver machine sim placement/books",
     "recording": "base machine placement/books placement/planning costs",
     "recording/reading": "recording",
@@ -53,6 +52,7 @@ SEES = {
     "calibration/kernels": "",
     "calibration": "base memory costs runtime calibration/kernels",
     "measuring": "base driver machine sim placement/books costs runtime calibration",
+    "lab/policies": "base placement/weighing placement/auto placement/policies",
     "lab/trace": "base machine recording",
     "lab/generate": "lab/trace",
     "lab/import": "machine recording/reading lab/trace lab/generate",
@@ -64,9 +64,9 @@ SEES = {
     "lab/bounds/loops": "lab/trace lab/routing lab/traffic lab/replay",
     "lab/bounds": "lab/trace lab/routing lab/traffic lab/replay lab/bounds/loops",
     "lab/bounds/program": "base lab/trace lab/bounds",
-    "lab/experiments": "base machine placement/policies costs scheduling lab/trace lab/generate "
+    "lab/experiments": "base machine lab/policies placement/policies costs scheduling lab/trace lab/generate "
                        "lab/import lab/routing lab/replay lab/bounds",
-    "lab/fidelity": "base placement/books placement/weighing placement/policies costs recording "
+    "lab/fidelity": "base placement/books placement/weighing lab/policies costs recording "
                     "scheduling lab/trace lab/import lab/replay",
     "abi": "base migrate/stops runtime",
     "interpose/work": "base entry_points",
@@ -79,7 +79,7 @@ SEES = {
     "tools/vmart": "tools/command_line base driver machine placement/books placement/policies costs "
                    "control runtime measuring",
     "tools/vmart-lab": "tools/command_line base machine placement/books costs scheduling runtime "
-                       "measuring lab/trace lab/generate lab/import lab/routing lab/replay lab/bounds "
+                       "measuring lab/policies lab/trace lab/generate lab/import lab/routing lab/replay lab/bounds "
                        "lab/bounds/program lab/experiments lab/fidelity",
 }
 LAYERS = {folder.split("/")[0] for folder in SEES}

@@ -2,6 +2,7 @@
 
 #include "lab/experiments/recorded_inputs.hpp"
 #include "lab/replay/replay_inputs.hpp"
+#include "lab/policies/lab_policies.hpp"
 #include "scheduling/policy_library.hpp"
 
 #include <vma/error.hpp>
@@ -55,7 +56,7 @@ std::string id_of(const Experiment& experiment, const ExperimentCell& cell) {
 
 std::unique_ptr<Policy> make_policy(const Experiment& experiment, const std::string& text) {
   const auto library = experiment.libraries.find(text);
-  if (library == experiment.libraries.end()) return load_policy(text);
+  if (library == experiment.libraries.end()) return load_policy(text, lab_policies());
   PolicyText split = split_policy_text(text);
   split.path = library->second;
   return load_library_policy(split);

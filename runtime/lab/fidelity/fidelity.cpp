@@ -1,7 +1,7 @@
 #include "lab/fidelity/fidelity.hpp"
 
 #include "base/units.hpp"
-#include "placement/policies/built_in_policies.hpp"
+#include "lab/policies/lab_policies.hpp"
 #include "placement/weighing/chunk_worth.hpp"
 #include "scheduling/policy_library.hpp"
 
@@ -49,9 +49,9 @@ ReplayOptions options_of(const RecordedRun& run, const PredictOptions& options) 
 
 /// Loads a library only if the caller names it, not because a recording does.
 std::unique_ptr<Policy> policy_of(const RecordedRun& run, const PredictOptions& options) {
-  if (!options.policy.empty()) return load_policy(options.policy);
-  if (run.header.scheduler) return make_policy(run.header.scheduler->policy);
-  if (!run.facts.policies.empty()) return make_policy(run.facts.policies.front());
+  if (!options.policy.empty()) return load_policy(options.policy, lab_policies());
+  if (run.header.scheduler) return lab_policies().make(run.header.scheduler->policy);
+  if (!run.facts.policies.empty()) return lab_policies().make(run.facts.policies.front());
   throw Error(ErrorKind::invalid_argument, "predict",
               "the recording has no policy; name one with --policy");
 }

@@ -1,30 +1,49 @@
 #include "placement/policies/built_in_policies.hpp"
 
-#include "placement/policies/cost_benefit.hpp"
-#include "placement/repeating/repeating.hpp"
+#include "placement/auto/auto.hpp"
+#include "placement/weighing/room_for_chunks.hpp"
+
+namespace vma::inline v1 {
+namespace {
+
+class Static final : public Policy {
+ public:
+  void on_alloc(const AllocRequest& request, const Snapshot& snapshot,
+                std::span<PlaceId> chunks) override {
+    first_touch(request, snapshot, chunks);
+  }
+};
+
+class StayPut final : public Policy {};
+
+template <typename Kind>
+std::unique_ptr<Policy> make_plain(const PolicyValues&) {
+  return std::make_unique<Kind>();
+}
+
+}  // namespace
+
+PolicyKind static_kind() {
+  return {"static",
+          "first touch of Linux and of MCM-GPU (ISCA 2017), spill in topology order",
+          {},
+          make_plain<Static>};
+}
+
+PolicyKind stay_put_kind() {
+  return {"stay_put", "no policy: nothing moves", {}, make_plain<StayPut>};
+}
+
+}  // namespace vma::inline v1
 
 namespace vma {
 
 const PolicyRegistry& built_in_policies() {
   static const PolicyRegistry registry = [] {
     PolicyRegistry kinds;
-    // A policy is one line here, and one in the header.
-    kinds.add(auto_kind());
-    kinds.add(bw_interleave_kind());
-    kinds.add(clean_copy_kind());
-    kinds.add(coin_flip_kind());
-    kinds.add(cost_benefit_kind());
-    kinds.add(counter_kind());
-    kinds.add(harvest_kind());
-    kinds.add(hinted_kind());
-    kinds.add(histogram_fill_kind());
-    kinds.add(latency_balance_kind());
-    kinds.add(lifetime_class_kind());
-    kinds.add(size_threshold_kind());
-    kinds.add(static_spill_kind());
-    kinds.add(stay_put_kind());
-    kinds.add(two_touch_kind());
-    kinds.add(watermark_age_kind());
+    for (PolicyKind (*kind)() :
+         {auto_kind, cost_benefit_kind, counter_kind, static_kind, stay_put_kind})
+      kinds.add(kind());
     kinds.add_around("guarded", guarded_kind);
     kinds.add_around("repeating", repeating_kind);
     return kinds;

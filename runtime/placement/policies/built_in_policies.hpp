@@ -6,11 +6,11 @@
 
 #include <memory>
 #include <string>
-#include <vector>
 
 namespace vma {
 
-/// All policies that the library itself provides.
+/// The policies that the library itself provides: `auto`, the one to start with, with what it is
+/// made of (`placement/auto`), and three that are simpler. The lab has more.
 const PolicyRegistry& built_in_policies();
 
 /// `PolicyRegistry::make` for the built-in policies.
@@ -20,27 +20,13 @@ std::unique_ptr<Policy> make_policy(const std::string& text);
 
 namespace vma::inline v1 {
 
-// The policies, one a file; its class says what it does. `auto` is the policy to start with.
-PolicyKind auto_kind();
-PolicyKind bw_interleave_kind();
-PolicyKind clean_copy_kind();
-PolicyKind coin_flip_kind();
+/// The rule stands at the class, in counter.cpp.
 PolicyKind counter_kind();
-/// The kind has the parameters of `inner` and those of the guard. Throws: Error{invalid_argument}
-/// if `inner` has one of these already.
-PolicyKind guarded_kind(PolicyKind inner);
-PolicyKind harvest_kind();
-PolicyKind hinted_kind();
-PolicyKind histogram_fill_kind();
-PolicyKind latency_balance_kind();
-PolicyKind lifetime_class_kind();
-PolicyKind size_threshold_kind();
-PolicyKind static_spill_kind();
+/// `static`: memory is placed once, by `first_touch`, and never moved.
+PolicyKind static_kind();
+/// `stay_put`: memory stays where it was put. An allocation gets the default, the fastest place of
+/// the device with room; nothing moves. It replaces a policy that misbehaves. Its source is the
+/// behaviour of every program without a policy.
 PolicyKind stay_put_kind();
-PolicyKind two_touch_kind();
-PolicyKind watermark_age_kind();
-
-/// The parameters of the guard, all called `guard_...`.
-std::vector<PolicyParameter> guard_parameters();
 
 }  // namespace vma::inline v1

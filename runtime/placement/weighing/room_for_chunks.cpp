@@ -31,4 +31,12 @@ std::optional<PlaceId> RoomForChunks::take_first(std::span<const PlaceId> order,
   return std::nullopt;
 }
 
+void first_touch(const AllocRequest& request, const Snapshot& snapshot, std::span<PlaceId> chunks) {
+  RoomForChunks room(snapshot);
+  const std::span<const PlaceId> order = snapshot.costs().by_speed(request.device);
+  for (std::size_t i = 0; i < chunks.size(); ++i) {
+    if (const auto at = room.take_first(order, chunk_bytes_of(request, i))) chunks[i] = *at;
+  }
+}
+
 }  // namespace vma::inline v1

@@ -58,4 +58,16 @@ class RoomForChunks {
   std::vector<std::uint64_t> free_;
 };
 
+/// First touch with spill: each chunk, by itself, goes to the HBM of the device that asks; if it
+/// does not fit there, to the fastest other place of that device where it does, by
+/// `MachineCosts::by_speed`: the machine determines whether that is a peer or the host. So a small
+/// chunk may still find room where a larger one before it did not. If no place has room the default
+/// applies, and the allocation fails as it would without a policy.
+///
+/// From: first-touch placement of Linux, whose allocator takes each page from the node of the CPU
+/// that touches it and, when that is full, from the next one of that node's zone list, which is in
+/// order of distance (`build_zonelists` in mm/page_alloc.c); and of MCM-GPU (Arunkumar et al., ISCA
+/// 2017).
+void first_touch(const AllocRequest& request, const Snapshot& snapshot, std::span<PlaceId> chunks);
+
 }  // namespace vma::inline v1

@@ -9,6 +9,7 @@
 #include "lab/replay/replay_report.hpp"
 #include "lab/trace/trace_files.hpp"
 #include "machine/machine_file.hpp"
+#include "lab/policies/lab_policies.hpp"
 #include "scheduling/policy_library.hpp"
 
 #include <vma/error.hpp>
@@ -156,7 +157,8 @@ int run_replay(const ReplayCommand& command) {
     machine = calibrated_machine(std::move(machine), read_calibration(command.calibration));
   cap_places(machine, {command.hbm_gib, command.host_gib});
   const auto trace = open_trace(command.trace, command.bad_lines_max);
-  Replay replay(machine, options, load_policy(command.policy), make_router(command.router));
+  Replay replay(machine, options, load_policy(command.policy, lab_policies()),
+                make_router(command.router));
   const ReplayReport report = run(replay, *trace, command.trace);
   const std::uint64_t bad_lines = trace->bad_lines() == nullptr ? 0 : trace->bad_lines()->count();
   if (bad_lines > 0) fmt::print(stderr, "{} bad lines were skipped\n", bad_lines);

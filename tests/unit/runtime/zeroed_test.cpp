@@ -152,9 +152,29 @@ TEST(Zeroed, BesideParking) {
   rig.check_invariants();
 }
 
+/// Sends one chunk after another to the next place.
+class Restless : public Policy {
+ public:
+  void on_tick(const Snapshot& snapshot, Plan& plan) override {
+    const std::size_t chunks = snapshot.chunks().size(), places = snapshot.places().size();
+    for (std::size_t i = 0; i < chunks; ++i) {
+      const ChunkId chunk{static_cast<std::uint32_t>(next_++ % chunks)};
+      const ChunkRow& row = snapshot.chunk(chunk);
+      if (row.bytes == 0 || !row.movable || row.moving) continue;
+      const PlaceId to{static_cast<std::uint8_t>((index(row.at) + 1) % places)};
+      return plan.move(chunk, to, 1, "it stays nowhere");
+    }
+  }
+
+ private:
+  std::size_t next_ = 0;
+};
+
 TEST(Zeroed, BesideDrainsAndAPolicyThatMovesAll) {
   RuntimeOptions options = patient();
-  options.policy = "watermark_age";
+  options.policies.push_back(
+      {"restless", "a test", {}, [](const PolicyValues&) { return std::make_unique<Restless>(); }});
+  options.policy = "restless";
   options.tick = std::chrono::milliseconds(1);
   options.stall_budget = std::chrono::seconds(1);
   RuntimeRig rig("test-4", options);

@@ -46,29 +46,39 @@ struct Stays : Policy {};
 TEST(PolicyLibrary, LoadsAPolicyWithItsParameters) {
   Stays stays;
   EXPECT_EQ(value_that(stays), -1);
-  EXPECT_EQ(load_policy_kind(path_of("good")).name, "follow");
-  EXPECT_EQ(value_that(*load_policy(path_of("good"))), 2);
-  EXPECT_EQ(value_that(*load_policy(path_of("good") + ":uses=7")), 7);
-  EXPECT_EQ(value_that(*load_policy("follow@" + path_of("good") + ":uses=3")), 3);
+  EXPECT_EQ(load_policies(path_of("good")).kinds().at(0).name, "follow");
+  EXPECT_EQ(value_that(*load_policy(path_of("good"), built_in_policies())), 2);
+  EXPECT_EQ(value_that(*load_policy(path_of("good") + ":uses=7", built_in_policies())), 7);
+  EXPECT_EQ(value_that(*load_policy("follow@" + path_of("good") + ":uses=3", built_in_policies())),
+            3);
 }
 
 TEST(PolicyLibrary, RefusesWrongNamesAndParameters) {
-  EXPECT_TRUE(says(refusal("lead@" + path_of("good")), "its policy is 'follow', not 'lead'"));
+  EXPECT_TRUE(
+      says(refusal("lead@" + path_of("good")), "it has no policy 'lead'; name one of follow"));
   EXPECT_TRUE(says(refusal(path_of("good") + ":speed=1"), "uses: count, 1 to 9, default 2"));
+}
+
+TEST(PolicyLibrary, TakesOneOfSeveralByItsName) {
+  EXPECT_NE(load_policy("south@" + path_of("several"), built_in_policies()), nullptr);
+  EXPECT_NE(load_policy("guarded+north@" + path_of("several"), built_in_policies()), nullptr);
+  EXPECT_TRUE(
+      says(refusal(path_of("several")), "it has several; name one of north, south as NAME@"));
+  EXPECT_TRUE(says(refusal("west@" + path_of("several")), "it has no policy 'west'; name one of"));
 }
 
 TEST(PolicyLibrary, NamesWhatDoesNotFitBeforeAnythingIsCalled) {
   EXPECT_TRUE(says(refusal(path_of("other_size")), "its size is '8'"));
-  EXPECT_TRUE(says(refusal(path_of("other_interface")), "its interface is '2', vmart's is '1'"));
+  EXPECT_TRUE(says(refusal(path_of("other_interface")), "its interface is '1', vmart's is '2'"));
   EXPECT_TRUE(says(refusal(path_of("other_version")), "its version is '9.1', vmart's is '0.1'"));
   EXPECT_TRUE(says(refusal(path_of("other_compiler")), "its compiler is 'x"));
   EXPECT_TRUE(says(refusal(path_of("other_alignment")), "its alignment is '3'"));
   EXPECT_TRUE(says(refusal(path_of("other_layout")), "its layout is '"));
-  EXPECT_TRUE(says(refusal(path_of("no_kind")), "it has no policy"));
+  EXPECT_TRUE(says(refusal(path_of("no_kinds")), "it has no policy"));
 }
 
 TEST(PolicyLibrary, RefusesWhatIsNoPolicy) {
-  EXPECT_TRUE(says(refusal(path_of("empty")), "no vmart_policy_v1"));
+  EXPECT_TRUE(says(refusal(path_of("empty")), "no vmart_policies"));
   EXPECT_TRUE(says(refusal(path_of("missing")), "missing.so"));
   const std::string text = testing::TempDir() + "/policy_that_is_text.so";
   std::ofstream(text) << "this is no shared object, however long it may be made to look";

@@ -349,9 +349,8 @@ TEST_P(SamePlans, OfARuntimeAndAReplayThatAreToldTheSame) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Policies, SamePlans,
-                         testing::Values("cost_benefit", "auto", "hinted", "counter", "harvest",
-                                         "latency_balance", "two_touch", "watermark_age",
-                                         "repeating+cost_benefit"),
+                         testing::Values("cost_benefit", "auto", "counter", "latency_balance",
+                                         "two_touch", "watermark_age", "repeating+cost_benefit"),
                          [](const auto& param) {
                            std::string name = param.param;
                            std::ranges::replace(name, '+', '_');

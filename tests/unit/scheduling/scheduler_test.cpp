@@ -56,11 +56,25 @@ TEST(Scheduler, MovesNeighboursInOneMigration) {
   EXPECT_EQ(rig.runtime().stats().migrations, before + 1);
 }
 
+/// Brings what a GPU uses to it, and asks for a clean copy if it is told to.
+struct Fetches : Policy {
+  explicit Fetches(bool copies) : keeps_copies(copies) {}
+  void on_use(const UseEvent& use, const Snapshot& snapshot, Plan& plan) override {
+    if (snapshot.chunk(use.chunk).at != use.device)
+      plan.move(use.chunk, use.device, 1, "it is used there", keeps_copies);
+  }
+  const bool keeps_copies;
+};
+
 TEST(Scheduler, LeavesACleanCopyBehindWhereThePolicyAsksForIt) {
-  for (const char* policy : {"clean_copy", "cost_benefit"}) {
-    SCOPED_TRACE(policy);
-    const std::size_t kept = policy == std::string("clean_copy") ? 2 : 0;
-    SchedulerRig rig(policy);
+  for (const bool asks : {true, false}) {
+    SCOPED_TRACE(asks);
+    const std::size_t kept = asks ? 2 : 0;
+    RuntimeOptions options;
+    options.policies.push_back({"fetches", "a test", {}, [asks](const PolicyValues&) {
+                                  return std::make_unique<Fetches>(asks);
+                                }});
+    SchedulerRig rig("fetches", "test-2", options);
     std::uint64_t* words = rig.alloc(2, host(0));
     const ReadOnly nobody_writes = rig.runtime().read_only(words);
     for (std::uint64_t chunk = 0; chunk < 2; ++chunk) rig.use(words, chunk, 0);
@@ -216,7 +230,7 @@ TEST(Scheduler, DecidesNothingWhilePausedButWhenStepped) {
 }
 
 TEST(Scheduler, HintsAreUsesToCome) {
-  SchedulerRig rig("hinted");
+  SchedulerRig rig("cost_benefit");
   std::uint64_t* words = rig.alloc(2, gpu(0));
   Hint hint;
   hint.device = gpu(1);
@@ -389,7 +403,7 @@ TEST(Scheduler, WhatIsDroppedFillsNoPlaceAndIsMovedByNobody) {
 }
 
 TEST(Scheduler, HintsOfWhatIsDroppedAreNotTaken) {
-  SchedulerRig rig("hinted");
+  SchedulerRig rig("cost_benefit");
   std::uint64_t* words = rig.alloc(2, gpu(0), "away");
   ParkOptions options;
   options.contents = ParkContents::drop;
@@ -404,7 +418,7 @@ TEST(Scheduler, HintsOfWhatIsDroppedAreNotTaken) {
 }
 
 TEST(Scheduler, TakesHintsOfAllTimes) {
-  SchedulerRig rig("hinted");
+  SchedulerRig rig("cost_benefit");
   std::uint64_t* words = rig.alloc(1, gpu(0));
   Hint hint;
   hint.device = gpu(1);

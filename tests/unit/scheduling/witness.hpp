@@ -1,6 +1,6 @@
 #pragma once
 
-#include "placement/policies/built_in_policies.hpp"
+#include "lab/policies/lab_policies.hpp"
 
 #include <vma/policy.hpp>
 
@@ -29,7 +29,7 @@ struct Transcript {
 class Witness : public Policy {
  public:
   Witness(const std::string& policy, std::shared_ptr<Transcript> to)
-      : inner_(make_policy(policy)), to_(std::move(to)) {}
+      : inner_(lab_policies().make(policy)), to_(std::move(to)) {}
 
   void on_use(const UseEvent& use, const Snapshot& snapshot, Plan& plan) override {
     note("{} by {}: {} read, {} written{}", index(use.chunk), index(use.device), use.bytes_read,

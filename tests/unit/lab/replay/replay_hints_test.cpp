@@ -129,7 +129,7 @@ TEST(ReplayHints, LetAPolicyMoveMemoryBeforeItsUse) {
     if (hints) trace.hint(start, 1, 100, hint_of_use(seconds(20), 800)).of_task(1);
     trace.task(start, 2, Time(0), {1}, 1, on_0).access(start, 1, 100).of_task(2);
     trace.last().passes = 800;
-    seconds_of[hints ? 1 : 0] = rig.run(trace, "hinted:lead=15s").seconds();
+    seconds_of[hints ? 1 : 0] = rig.run(trace, "cost_benefit:horizon=30s").seconds();
   }
   EXPECT_GE(seconds_of[0], 20 + 1600);
   EXPECT_NEAR(seconds_of[1], 20 + 20, 1);

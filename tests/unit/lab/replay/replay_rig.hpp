@@ -1,7 +1,7 @@
 #pragma once
 
+#include "lab/policies/lab_policies.hpp"
 #include "lab/replay/replay.hpp"
-#include "placement/policies/built_in_policies.hpp"
 #include "unit/lab/replay/two_gpus.hpp"
 #include "unit/lab/trace/listed_trace.hpp"
 
@@ -19,7 +19,7 @@ inline const TracePlace on_0{gpu(0)}, on_1{gpu(1)}, on_host{host(0)};
 /// All policies.
 inline std::vector<std::string> policy_names() {
   std::vector<std::string> names;
-  for (const PolicyKind& kind : built_in_policies().kinds()) names.push_back(kind.name);
+  for (const PolicyKind& kind : lab_policies().kinds()) names.push_back(kind.name);
   return names;
 }
 
@@ -41,7 +41,7 @@ struct ReplayRig {
     return Replay(machine, options, std::move(policy), make_router(router)).run(trace);
   }
   ReplayReport run(ListedTrace& trace, const std::string& policy = "stay_put") {
-    return run(trace, make_policy(policy));
+    return run(trace, lab_policies().make(policy));
   }
 
   TwoGpus gpus;

@@ -7,12 +7,12 @@
 
 namespace {
 
-vma::PolicyKind never_called() {
+std::vector<vma::PolicyKind> never_called() {
   std::abort();
 }
 
-[[maybe_unused]] constexpr vma::PolicyLibraryV1 misfit() {
-  vma::PolicyLibraryV1 library = vma::policy_library(never_called);
+[[maybe_unused]] constexpr vma::PolicyLibrary misfit() {
+  vma::PolicyLibrary library = vma::policy_library(never_called);
   MISFIT;
   return library;
 }
@@ -20,6 +20,6 @@ vma::PolicyKind never_called() {
 }  // namespace
 
 extern "C" {
-extern VMART_EXPORT const vma::PolicyLibraryV1 vmart_policy_v1;
-constinit const vma::PolicyLibraryV1 vmart_policy_v1 = misfit();
+extern VMART_EXPORT const vma::PolicyLibrary vmart_policies;
+constinit const vma::PolicyLibrary vmart_policies = misfit();
 }

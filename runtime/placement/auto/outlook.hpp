@@ -1,0 +1,70 @@
+#pragma once
+
+#include "placement/auto/path_limits.hpp"
+#include "placement/auto/use_shifts.hpp"
+
+#include <vma/snapshot.hpp>
+
+#include <optional>
+#include <span>
+#include <vector>
+
+namespace vma::inline v1 {
+
+/// How many bytes of one chunk each GPU is expected to use within a horizon.
+///
+/// The short averages say which GPUs use it. How much of that will continue follows from the
+/// smaller of the two averages of all GPUs together: the long one while a use is new, the short one
+/// as soon as it ends. A hint's `until` ends the horizon; its `next_use` ends it for all except the
+/// announced GPU, which is expected to make the announced passes if they begin within the horizon,
+/// and not to use the chunk until then.
+class Outlook {
+ public:
+  /// Seconds count only as far as paths hold their GPUs up. Requires: `limits` outlives this.
+  void limit_by(const PathLimits& limits) { limits_ = &limits; }
+  /// Reuses its buffers: use one object for many chunks.
+  void read(const Snapshot& snapshot, ChunkId chunk, double horizon_seconds,
+            const Hint* hint = nullptr);
+  /// The use since its shift goes on for that time.
+  void read_shift(const Snapshot& snapshot, const UseShifts::Shift& shift, Time lasts);
+  /// As many bytes as `read` expects, but used by these GPUs in proportion.
+  void share_out(std::span<const UsedBytes> users);
+
+  /// A hint in force has been taken into account.
+  bool announced() const { return announced_; }
+  /// No GPU is expected to use it.
+  bool idle() const { return uses_.empty(); }
+  struct Seconds {
+    double all = 0;
+    double held_up = 0;  ///< As far as they count; all of announced uses, which tell no demand.
+  };
+  /// Seconds of access if the chunk were at `at`; infinite if one of its users cannot reach that.
+  Seconds seconds_at(PlaceId at) const;
+  double all_seconds_at(PlaceId at) const;  ///< The same, only all.
+  /// The GPU that uses it most; of equals the lowest number.
+  PlaceId main_user() const { return main_; }
+  /// Where the chunk would go if it had to, regardless of room. None: it is in the last place.
+  std::optional<PlaceId> slower_place() const;
+  /// Bytes per second of all GPUs, by the short average.
+  double demand() const { return demand_; }
+  /// Share of the main user in the expected bytes.
+  double main_share() const;
+
+ private:
+  struct Expected {
+    PlaceId device{};
+    double bytes = 0;
+    double rate = 0;  // Bytes per second at present.
+  };
+  void announce(const Snapshot& snapshot, ChunkId chunk, const Hint& hint, double horizon_seconds);
+  void find_main();
+
+  const PathLimits* limits_ = nullptr;
+  const MachineCosts* costs_ = nullptr;
+  std::vector<Expected> uses_;
+  PlaceId main_{}, lies_at_{};
+  double demand_ = 0;
+  bool announced_ = false;
+};
+
+}  // namespace vma::inline v1
