@@ -1,5 +1,6 @@
 /// Goal: policies load from real shared objects, which CMake builds next to this test.
 
+#include "placement/policies/built_in_policies.hpp"
 #include "scheduling/policy_library.hpp"
 
 #include "placement/books/chunk_tables.hpp"
@@ -20,7 +21,7 @@ std::string path_of(const std::string& library) {
 
 std::string refusal(const std::string& text) {
   try {
-    load_policy(text);
+    load_policy(text, built_in_policies());
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::invalid_argument);
     return error.what();
