@@ -29,6 +29,7 @@ main() {
   rm -rf "$site"
   mkdir -p "$site"
   cp -r docs "$site/docs"
+  find runtime tests -name README.md -exec cp --parents {} "$site/docs" \;
   cp docs/site/site.css "$site/docs/site.css"
   rm -rf "$site/docs/site" "$site/docs/measurements"
   rm -f "$site"/docs/*.sh "$site"/docs/*.py

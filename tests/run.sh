@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what is missing, builds, and runs all the tests. docs/internals/testing.md says what the stages are.
+# Installs what is missing, builds, and runs all the tests. tests/README.md says what the stages are.
 #
 #   tests/run.sh           what CI runs
 #   tests/run.sh --long    full sweeps and random tests, clang-tidy, mutants; adds its line to

@@ -39,7 +39,7 @@ struct LateStops {
   std::chrono::nanoseconds longer{0};
 };
 
-/// Measured costs of using and moving memory on one machine. `docs/internals/machine_model.md`
+/// Measured costs of using and moving memory on one machine. `runtime/costs/README.md`
 /// explains how each figure is measured.
 struct Calibration {
   std::string machine;           ///< Its fingerprint: GPUs, driver, links.

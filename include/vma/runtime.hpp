@@ -142,7 +142,7 @@ class VMART_EXPORT Runtime {
   /// same. Like a group of one request: see `MoveRequest`. With `StopScope::attached`, this is
   /// `migrate_async` and a wait. Otherwise all work of the process stands meanwhile, wherever it
   /// is, and goes on when the bytes have moved: it may still run when this returns. Where work
-  /// cannot be suspended (docs/internals/suspension.md), every context in use is held: work
+  /// cannot be suspended (runtime/migrate/stops/README.md), every context in use is held: work
   /// submitted earlier finishes before bytes move, later work waits.
   ///
   /// Throws: Error{busy} if the work could not be stopped in time, or if a driver call took too

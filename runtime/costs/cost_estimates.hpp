@@ -12,7 +12,7 @@ namespace vma {
 PlaceId place_of(const Topology& topology, Location at);
 
 /// The likely costs of a machine, derived from its link kinds alone: the H200's rates in
-/// docs/results/migrations.md. `docs/internals/machine_model.md` has the table. Ranked.
+/// docs/results/migrations.md. `runtime/costs/README.md` has the table. Ranked.
 MachineCosts estimated_costs(const Topology& topology);
 
 /// The costs of the description for the places of the topology: rates of its links, calls by its

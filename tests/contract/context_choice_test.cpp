@@ -1,7 +1,7 @@
 // Goal: what the choice of contexts for copies relies on ("Which context copies run in" in
-// docs/internals/moves.md). Each test decides between two designs: run these first on a new
-// driver (`ctest -R ContextChoice`). Method: holds as the runtime makes them, behind work of the
-// application that ends only when the test lets it; calls that may block are made on threads.
+// runtime/migrate/copying/README.md). Each test decides between two designs: run these first on a
+// new driver (`ctest -R ContextChoice`). Method: holds as the runtime makes them, behind work of
+// the application that ends only when the test lets it; calls that may block are made on threads.
 
 #include "contract/beside.hpp"
 #include "contract/contract_test.hpp"

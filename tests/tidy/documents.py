@@ -23,10 +23,13 @@ DENIALS = (
     re.compile(rf"\b(?:tested|run|ran|tried)\b[^.]*\b(?:on|with) (?:the )?{SIMULATED}(?: only)?\W*(?:[.,;]|$)"),
 )
 RESULTS = "docs/results/"
+INTERNALS = ("docs/internals/", "runtime/", "tests/")
 # A sentence about these says what was measured.
 MEASURED_GPU = re.compile(r"\bH[12]00s?\b")
 FIGURE = re.compile(r"(?<![\w.,])(\d[\d ]*(?:\.\d+)?) (?:ns|us|ms|s|GB/s|%|tokens/s)(?!\w)")
 SENTENCE_WORDS_MAX = 38
+LAYER_PAGE_LINES_MAX = 150
+ARCHITECTURE, ARCHITECTURE_LINES_MAX, ARCHITECTURE_DRAWINGS = "docs/internals/architecture.md", 200, 3
 AS_THEY_ARE = ("docs/CHANGELOG.md", "docs/reference/command_lines.md", "docs/results/archive/")  # Of the past, or made.
 MACHINE_PATH = re.compile(r"(?<![\w.])/(root|home|work)/")
 
@@ -97,13 +100,13 @@ def tables_are_whole(tree):
 
 
 def backticked_paths_exist(tree):
-    """A path may begin at the root, in runtime/ or in include/; a bare file name may lie anywhere."""
+    """A path may begin at the root, in runtime/, in include/ or beside the page; a bare file name may lie anywhere."""
     for path in _documents(tree):
         for number, line in tree.lines(path):
             for quoted in BACKTICKED.findall(line):
                 for word in quoted.split():
                     word = word.removeprefix("./").rstrip(",;:")
-                    if _looks_like_a_path(tree, word) and not _found(tree, word):
+                    if _looks_like_a_path(tree, word) and not _found(tree, word, posixpath.dirname(path)):
                         yield Offence(path, number, f"no such path: {word}")
 
 
@@ -115,10 +118,10 @@ def _looks_like_a_path(tree, word):
     return word.startswith(TOP + layers) or word.endswith(FILE_ENDINGS)
 
 
-def _found(tree, word):
+def _found(tree, word, beside):
     if "/" not in word:
         return any(fnmatch.fnmatch(posixpath.basename(file), word) for file in tree.files)
-    starts = ("", "runtime/", "include/", "include/vma/")
+    starts = ("", "runtime/", "include/", "include/vma/", beside + "/")
     if "*" in word:
         return any(fnmatch.fnmatch(file, start + word) for file in tree.files for start in starts)
     return any(tree.exists(start + word) for start in starts)
@@ -179,7 +182,7 @@ def claims_are_measured(tree):
     not know which figure of the results is meant."""
     measured = _results(tree)
     for path, number, sentence in _claims(tree):
-        if not MEASURED_GPU.search(sentence) or _denies(sentence) or path.startswith("docs/internals/"):
+        if not MEASURED_GPU.search(sentence) or _denies(sentence) or path.startswith(INTERNALS):
             continue
         for what in _programs(sentence) + sorted(set(FIGURE.findall(sentence))):
             if not _has(measured, what):
@@ -245,6 +248,24 @@ def sentences_are_short(tree):
                 yield Offence(path, number, f"a sentence of {words} words, at most {SENTENCE_WORDS_MAX}: {sentence[:60]}")
 
 
+def layers_have_pages(tree):
+    """Each folder directly in runtime/ has a README.md. Such pages, those of parts of a layer and those of tests are short,
+    and architecture.md is one page with three drawings."""
+    for layer in sorted({path.split("/")[1] for path in tree.files if re.match(r"runtime/[^/]+/", path)}):
+        if f"runtime/{layer}/README.md" not in tree.files:
+            yield Offence(f"runtime/{layer}/README.md", 1, "a folder directly in runtime/ has a README.md")
+    pages = {path: LAYER_PAGE_LINES_MAX for path in _documents(tree)
+             if path.startswith(("runtime/", "tests/")) and path.endswith("/README.md")}
+    for path, lines_max in {**pages, ARCHITECTURE: ARCHITECTURE_LINES_MAX}.items():
+        lines = tree.files.get(path, "").count("\n")
+        if lines > lines_max:
+            yield Offence(path, lines, f"{lines} lines, at most {lines_max}")
+    text = tree.files.get(ARCHITECTURE, "")
+    drawings = len(re.findall("^```", text, re.MULTILINE)) // 2 + len(re.findall(r"^!\[", text, re.MULTILINE))
+    if ARCHITECTURE in tree.files and drawings != ARCHITECTURE_DRAWINGS:
+        yield Offence(ARCHITECTURE, 1, f"{drawings} drawings, {ARCHITECTURE_DRAWINGS} are expected")
+
+
 def todo_has_an_issue(tree):
     for path in tree.files:
         if path.startswith("tests/tidy/"):
@@ -267,5 +288,5 @@ def nothing_about_our_workplace(tree):
 
 
 CHECKS = [links_lead_somewhere, anchors_exist, tables_are_whole, backticked_paths_exist, backticked_symbols_exist,
-          answers_are_found, denials_name_what_was_not_measured, claims_are_measured, sentences_are_short, todo_has_an_issue,
-          nothing_about_our_workplace]
+          answers_are_found, denials_name_what_was_not_measured, claims_are_measured, sentences_are_short,
+          layers_have_pages, todo_has_an_issue, nothing_about_our_workplace]

@@ -11,6 +11,8 @@ from tree import Tree, strip_cpp
 
 QUESTIONS = "docs/internals/where_is_what.md"
 QUESTION_ROW = "| Where? | [a](../../a.cpp) | `open_gate` | [b](b.md) |\n"
+ARCHITECTURE = "docs/internals/architecture.md"
+THREE_DRAWINGS = "```\n|\n```\n\n" * 3
 LONG_BODY = "  step();\n" * 70
 
 
@@ -105,7 +107,7 @@ CASES = [
      {"runtime/base/a.cpp": "\n" * 500, "docs/a.md": "\n" * 600}),
     (sizes.folders_are_small,
      {f"bench/live/{n}.txt": "" for n in range(41)}, ("bench/live", 1),
-     {**{f"bench/live/{n}.txt": "" for n in range(40)}, "bench/live/b/a.py": "", "a.md": ""}),
+     {**{f"bench/live/{n}.txt": "" for n in range(40)}, "bench/live/b/a.py": "", "bench/live/README.md": "", "a.md": ""}),
     (sizes.functions_are_short,
      {"runtime/base/a.cpp": f"namespace a {{\nint f(int x)\n    noexcept {{\n{LONG_BODY}}}\n}}\n"},
      ("runtime/base/a.cpp", 2),
@@ -139,6 +141,10 @@ CASES = [
      {"README.md": "see `migrate/gates/gate.hpp`\n", "runtime/migrate/gates/hold.hpp": ""}, ("README.md", 1),
      {"README.md": "`migrate/gates/hold.*`, `hold.hpp`, `./tests/run.sh --long`, `a/b`, `build/x`\n",
       "runtime/migrate/gates/hold.hpp": "", "tests/run.sh": ""}),
+    (documents.backticked_paths_exist,
+     {"runtime/migrate/README.md": "\n`gates/gone.hpp`\n", "runtime/migrate/gates/hold.hpp": ""},
+     ("runtime/migrate/README.md", 2),
+     {"runtime/migrate/README.md": "\n`gates/hold.hpp`\n", "runtime/migrate/gates/hold.hpp": ""}),
     (documents.backticked_paths_exist,
      {"docs/a.md": "`gone.cpp`\n"}, ("docs/a.md", 1), {"docs/a.md": "`docs/a.md` `vmart.h`\n"}),
     (documents.backticked_symbols_exist,
@@ -174,6 +180,21 @@ CASES = [
      {"docs/a.md": "# A\n\nShort.\n\n" + "So it goes " * 13 + ".\n"}, ("docs/a.md", 5),
      {"docs/a.md": "# A\n\n" + "So it goes. " * 13 + "[a](b.md#" + "c" * 200 + ") `" + "d " * 50 + "`.\n",
       "docs/CHANGELOG.md": "So it goes " * 13 + ".\n"}),
+    (documents.layers_have_pages,
+     {"runtime/memory/README.md": "", "runtime/pools/pool.hpp": "", "runtime/exports.list": ""},
+     ("runtime/pools/README.md", 1),
+     {"runtime/memory/README.md": "", "runtime/memory/parts/part.hpp": "", "runtime/exports.list": ""}),
+    (documents.layers_have_pages,
+     {"runtime/migrate/README.md": "\n" * 151}, ("runtime/migrate/README.md", 151),
+     {"runtime/migrate/README.md": "\n" * 150, "bench/README.md": "\n" * 151}),
+    (documents.layers_have_pages,
+     {"runtime/migrate/README.md": "", "runtime/migrate/gates/README.md": "\n" * 151},
+     ("runtime/migrate/gates/README.md", 151), {}),
+    (documents.layers_have_pages,
+     {ARCHITECTURE: THREE_DRAWINGS + "\n" * 189}, (ARCHITECTURE, 201), {ARCHITECTURE: THREE_DRAWINGS + "\n" * 188}),
+    (documents.layers_have_pages,
+     {ARCHITECTURE: THREE_DRAWINGS + "![a](b.svg)"}, (ARCHITECTURE, 1),
+     {ARCHITECTURE: THREE_DRAWINGS.replace("```\n|\n```", "![a](b.svg)", 1)}),
     (documents.todo_has_an_issue,
      {"runtime/base/a.cpp": "\n// TODO: later\n"}, ("runtime/base/a.cpp", 2),
      {"runtime/base/a.cpp": "// TODO(#12): later\n"}),

@@ -25,8 +25,8 @@ def files_are_short(tree):
 
 
 def folders_are_small(tree):
-    """Files that lie in a folder itself, CMakeLists.txt among them."""
-    files = Counter(path.rpartition("/")[0] for path in tree.files)
+    """Files that lie in a folder itself, CMakeLists.txt among them, but not the page about it."""
+    files = Counter(path.rpartition("/")[0] for path in tree.files if not path.endswith("/README.md"))
     for folder, count in files.items():
         if count > FOLDER_FILES_MAX:
             yield Offence(folder, 1, f"{count} files in a folder, at most {FOLDER_FILES_MAX}")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks what a reviewer should not have to: see docs/internals/testing.md.
+"""Checks what a reviewer should not have to: see README.md beside it.
 
 tidy.py ROOT            every rule; 1 if one is broken
 tidy.py --format ROOT   clang-format over all C++; 77 if there is no clang-format

@@ -32,7 +32,7 @@ struct ContextFacts {
   bool own_only = false;  ///< The program wants no copies in its contexts.
 };
 
-/// The table of "Which context copies run in" in docs/internals/moves.md. Pure.
+/// The table of "Which context copies run in" in README.md here. Pure.
 CopyContext choose_context(CopyUnder under, const ContextFacts& facts);
 
 /// The contexts in which the runtime copies, which live as long as this: chooses one for each

@@ -14,8 +14,8 @@
 namespace vma {
 
 /// What a digest depends on besides the bytes: drawn anew for each copy of a chunk, so that no
-/// program can prepare data whose change a digest misses. `docs/internals/digests.md` states the
-/// probabilities.
+/// program can prepare data whose change a digest misses. `runtime/migrate/copying/README.md`
+/// states the probabilities.
 struct DigestKey {
   std::uint64_t words[2] = {};
 

@@ -57,7 +57,7 @@ struct WayFacts {
   bool target_clean = false;
 };
 
-/// The table of docs/internals/moves.md. `queues_of` tells a context's hardware queues.
+/// The table of README.md here. `queues_of` tells a context's hardware queues.
 /// Pure.
 WayChoice choose_way(const WayFacts& facts, const GatePlan& plan, const Topology& topology,
                      const std::function<int(ContextHandle)>& queues_of);

@@ -13,7 +13,7 @@ namespace vma {
 
 /// Decides whether the copies of one held move are enqueued just before its hold takes effect, in
 /// contexts of the program, and enqueues them. Otherwise they need a context of the
-/// runtime's own. docs/internals/gates.md has the order of the calls.
+/// runtime's own. README.md here has the order of the calls.
 ///
 /// One thread, the one of the migration.
 class AheadCopies final : public BeforeHold {

@@ -1,5 +1,5 @@
 // The kernels of `digest.cpp`, whose PTX is made from this file by `make_ptx.sh`. A block works on a
-// tile, a thread on a column of 16 vectors; see docs/internals/digests.md.
+// tile, a thread on a column of 16 vectors; see runtime/migrate/copying/README.md.
 
 #include "digest_math.hpp"
 

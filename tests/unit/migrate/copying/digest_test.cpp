@@ -1,5 +1,5 @@
-// Goal: digests are those defined in docs/internals/digests.md, and no change of a tile goes
-// unnoticed; the kernels keep I6 whatever others write between their accesses. Method: known
+// Goal: digests are those defined in runtime/migrate/copying/README.md, and no change of a tile
+// goes unnoticed; the kernels keep I6 whatever others write between their accesses. Method: known
 // answers from a second implementation, random keys, and a memory that interferes.
 #include "migrate/copying/digest.hpp"
 

@@ -1,4 +1,4 @@
-// Goal: the choice of a chunk's way follows the table of docs/internals/moves.md. Method:
+// Goal: the choice of a chunk's way follows the table of runtime/migrate/live/README.md. Method:
 // the pure function, row by row.
 
 #include "migrate/live/ways.hpp"
