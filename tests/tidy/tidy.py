@@ -23,9 +23,13 @@ CLANG_FORMAT = "clang-format-16"  # Versions differ in what they do, so one is n
 EXIT_SKIPPED = 77
 
 
+def offences_in(tree):
+    return sorted({str(offence) for check in CHECKS for offence in check(tree)})
+
+
 def check_rules(root):
     tree = Tree.of_directory(root)
-    offences = sorted({str(offence) for check in CHECKS for offence in check(tree)})
+    offences = offences_in(tree)
     print("\n".join(offences))
     print(f"{len(CHECKS)} rules, {len(tree.files)} files, {len(offences)} offences")
     return 1 if offences else 0

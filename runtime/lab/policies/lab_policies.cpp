@@ -5,9 +5,9 @@
 namespace vma {
 
 std::vector<PolicyKind> research_policies() {
-  return {coin_flip_kind(),      histogram_fill_kind(), latency_balance_kind(),
-          lifetime_class_kind(), size_threshold_kind(), two_touch_kind(),
-          watermark_age_kind()};
+  std::vector<PolicyKind> kinds;
+  for (const auto kind : research_kinds) kinds.push_back(kind());
+  return kinds;
 }
 
 const PolicyRegistry& lab_policies() {

@@ -29,4 +29,18 @@ PolicyKind size_threshold_kind();
 PolicyKind two_touch_kind();
 PolicyKind watermark_age_kind();
 
+/// The table of them, a row each: the lab and the shared object are made from it. clang-format
+/// would repack the rows.
+// clang-format off
+inline constexpr PolicyKind (*research_kinds[])() = {
+    coin_flip_kind,
+    histogram_fill_kind,
+    latency_balance_kind,
+    lifetime_class_kind,
+    size_threshold_kind,
+    two_touch_kind,
+    watermark_age_kind,
+};
+// clang-format on
+
 }  // namespace vma::inline v1
