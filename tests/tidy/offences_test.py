@@ -179,7 +179,7 @@ CASES = [
     (documents.sentences_are_short,
      {"docs/a.md": "# A\n\nShort.\n\n" + "So it goes " * 13 + ".\n"}, ("docs/a.md", 5),
      {"docs/a.md": "# A\n\n" + "So it goes. " * 13 + "[a](b.md#" + "c" * 200 + ") `" + "d " * 50 + "`.\n",
-      "docs/CHANGELOG.md": "So it goes " * 13 + ".\n"}),
+      "docs/reference/command_lines.md": "So it goes " * 13 + ".\n"}),
     (documents.layers_have_pages,
      {"runtime/memory/README.md": "", "runtime/pools/pool.hpp": "", "runtime/exports.list": ""},
      ("runtime/pools/README.md", 1),
