@@ -101,21 +101,20 @@ def tables_are_whole(tree):
 
 def backticked_paths_exist(tree):
     """A path may begin at the root, in runtime/, in include/ or beside the page; a bare file name may lie anywhere."""
+    starts = (*TOP, *{path.split("/")[1] + "/" for path in tree.files if path.count("/") > 1 and path.startswith("runtime/")})
     for path in _documents(tree):
         for number, line in tree.lines(path):
             for quoted in BACKTICKED.findall(line):
                 for word in quoted.split():
                     word = word.removeprefix("./").rstrip(",;:")
-                    if _looks_like_a_path(tree, word) and not _found(tree, word, posixpath.dirname(path)):
+                    if _looks_like_a_path(word, starts) and not _found(tree, word, posixpath.dirname(path)):
                         yield Offence(path, number, f"no such path: {word}")
 
 
-def _looks_like_a_path(tree, word):
+def _looks_like_a_path(word, starts):
     if not re.fullmatch(r"[\w.*/{},-]+", word) or "," in word or word.startswith(("/", "-")):
         return False
-    layers = tuple({p.split("/")[1] + "/" for p in tree.files if p.count("/") > 1
-                    and p.startswith("runtime/")})
-    return word.startswith(TOP + layers) or word.endswith(FILE_ENDINGS)
+    return word.startswith(starts) or word.endswith(FILE_ENDINGS)
 
 
 def _found(tree, word, beside):
