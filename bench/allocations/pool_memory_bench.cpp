@@ -2,7 +2,7 @@
 // cuda_pool_memory_rival; the traces say what the programs' own allocators held.
 
 #include "bench/allocations/memory_cases.hpp"
-#include "bench/machine.hpp"
+#include "bench/harness/machine.hpp"
 
 namespace vma {
 namespace {

@@ -1,7 +1,7 @@
 // Cost of `alloc` and `free`: together with a warm cache, and for the first `alloc` of a new
 // runtime.
 
-#include "bench/machine.hpp"
+#include "bench/harness/machine.hpp"
 
 #include <algorithm>
 #include <cstdint>

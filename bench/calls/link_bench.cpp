@@ -9,7 +9,7 @@
 // The counters are sums: `read_gb_s` of all reads of the case, `copy_gb_s` of all its copies;
 // "least" is the rate of the slowest one.
 
-#include "bench/machine.hpp"
+#include "bench/harness/machine.hpp"
 
 #include "calibration/access_kernels.hpp"
 #include "runtime/runtime_parts.hpp"

@@ -5,7 +5,7 @@
 // colder (`full`). Times are processor times, which do not depend on other load; `wall_us` is given
 // as well.
 
-#include "bench/samples.hpp"
+#include "bench/harness/samples.hpp"
 
 #include "placement/books/chunk_tables.hpp"
 #include "placement/policies/cost_benefit.hpp"

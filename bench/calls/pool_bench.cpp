@@ -1,7 +1,7 @@
 // Cost of `Pool::allocate` plus `Pool::deallocate` on a warm pool. The rival is cuda_pool_rival.
 
 #include "bench/calls/pool_cases.hpp"
-#include "bench/machine.hpp"
+#include "bench/harness/machine.hpp"
 
 #include <cstdint>
 

@@ -1,6 +1,6 @@
 #include "bench/calls/pool_cases.hpp"
 
-#include "bench/samples.hpp"
+#include "bench/harness/samples.hpp"
 
 #include <benchmark/benchmark.h>
 

@@ -3,8 +3,8 @@
 // GPUs, for both kinds of handles: the CUfunction of a module, and the CUkernel of a library, which
 // cudart launches. Nothing is launched. Uses are drained outside the timed part.
 
-#include "bench/machine.hpp"
-#include "bench/samples.hpp"
+#include "bench/harness/machine.hpp"
+#include "bench/harness/samples.hpp"
 
 #include "runtime/runtime_parts.hpp"
 

@@ -2,7 +2,7 @@
 // of a drain, and the speed of reading a recording. The records are of two GPUs that use 10 000
 // chunks of 2 MiB, in order or at random.
 
-#include "bench/samples.hpp"
+#include "bench/harness/samples.hpp"
 
 #include "base/executor.hpp"
 #include "base/units.hpp"

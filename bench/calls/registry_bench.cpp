@@ -2,7 +2,7 @@
 // uniformly random addresses: independent ones, as several threads issue them, and dependent ones,
 // where each address is known only after the previous answer.
 
-#include "bench/samples.hpp"
+#include "bench/harness/samples.hpp"
 
 #include "base/mutex.hpp"
 #include "base/units.hpp"

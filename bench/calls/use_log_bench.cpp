@@ -2,7 +2,7 @@
 // times, and while a drain empties the rings. Each thread measures its own time. Except in the case
 // of a full ring, a ring is never more than half full, where no sampling happens.
 
-#include "bench/samples.hpp"
+#include "bench/harness/samples.hpp"
 
 #include "base/executor.hpp"
 #include "telemetry/use_log.hpp"

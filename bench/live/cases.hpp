@@ -2,7 +2,7 @@
 
 #include "bench/live/live_machine.hpp"
 #include "bench/live/moved_range.hpp"
-#include "bench/samples.hpp"
+#include "bench/harness/samples.hpp"
 #include "bench/live/writers.hpp"
 
 #include <chrono>

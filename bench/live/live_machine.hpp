@@ -1,6 +1,6 @@
 #pragma once
 
-#include "bench/samples.hpp"
+#include "bench/harness/samples.hpp"
 #include "base/mutex.hpp"
 #include "migrate/copying/live_copier.hpp"
 

@@ -2,7 +2,7 @@
 
 #include "base/executor.hpp"
 #include "base/mutex.hpp"
-#include "bench/samples.hpp"
+#include "bench/harness/samples.hpp"
 #include "runtime/runtime_parts.hpp"
 #include "support/test_kernels.hpp"
 

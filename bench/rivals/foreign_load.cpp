@@ -2,7 +2,7 @@
 
 #include "base/executor.hpp"
 #include "base/mutex.hpp"
-#include "bench/samples.hpp"
+#include "bench/harness/samples.hpp"
 
 #include <cuda_runtime_api.h>
 

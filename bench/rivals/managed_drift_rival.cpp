@@ -8,7 +8,7 @@
 #include "bench/placement/launch_pace.hpp"
 #include "bench/placement/steps.hpp"
 #include "bench/rivals/cuda_calls.hpp"
-#include "bench/samples.hpp"
+#include "bench/harness/samples.hpp"
 
 #include <algorithm>
 #include <atomic>
