@@ -28,10 +28,8 @@ class VmartMemory final : public MemorySubject {
 }  // namespace vma
 
 int main(int argc, char** argv) {
-  const int status = vma::run_benchmarks(argc, argv, [] {
+  return vma::run_on_shared_runtime(argc, argv, [] {
     vma::register_memory_cases(
         "pool_memory", [](int streams) { return std::make_unique<vma::VmartMemory>(streams); });
   });
-  vma::close_shared_runtime();
-  return status;
 }

@@ -6,12 +6,8 @@
 #include "bench/harness/machine.hpp"
 #include "bench/harness/own_load.hpp"
 #include "bench/harness/samples.hpp"
-
-#ifdef VMART_BENCH_CUDART
 #include "bench/rivals/foreign_load.hpp"
-#endif
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -74,25 +70,11 @@ Sample stress(std::uint64_t bytes, int moves) {
   HangAlarm hang_alarm;
   Sample sample;
   OwnLoad own(runtime);
-#ifdef VMART_BENCH_CUDART
   const bool simulated = runtime.description().find("simulated") != std::string::npos;
-  const auto places = runtime.locations();
-  const auto gpus = std::count_if(places.begin(), places.end(), [](const Location& at) {
-    return at.kind == Location::Kind::gpu;
-  });
-  ForeignLoad foreign(simulated ? 0 : static_cast<int>(gpus));
-#endif
+  ForeignLoad foreign(simulated ? 0 : static_cast<int>(gpus_of(runtime).size()));
   const Tally tally = move_to_and_fro(runtime, pointer, route, moves, hang_alarm);
   hang_alarm.feed();
-#ifdef VMART_BENCH_CUDART
-  foreign.stop();
-  if (!foreign.error().empty()) throw std::runtime_error(foreign.error());
-  if (!simulated) {
-    sample.counters["cuda_mallocs"] = static_cast<double>(foreign.mallocs());
-    sample.counters["device_synchronizes"] = static_cast<double>(foreign.synchronizes());
-    sample.counters["legacy_fills"] = static_cast<double>(foreign.fills());
-  }
-#endif
+  foreign.stop(sample);
   own.stop();
   hang_alarm.feed();
   std::vector<std::byte> found(bytes);
@@ -122,7 +104,5 @@ void register_all() {
 }  // namespace vma
 
 int main(int argc, char** argv) {
-  const int status = vma::run_benchmarks(argc, argv, vma::register_all);
-  vma::close_shared_runtime();
-  return status;
+  return vma::run_on_shared_runtime(argc, argv, vma::register_all);
 }

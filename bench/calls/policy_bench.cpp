@@ -58,12 +58,6 @@ PolicyValues values_of(const PolicyKind& kind) {
   return values;
 }
 
-double processor_seconds() {
-  timespec time{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
-}
-
 std::size_t bytes_in_use() {
   const struct mallinfo2 info = mallinfo2();
   return info.uordblks + info.hblkhd;
@@ -137,9 +131,9 @@ void tick(benchmark::State& state, std::size_t chunks, bool full) {
   for ([[maybe_unused]] auto iteration : state) {
     books.use_some();
     const Stopwatch watch;
-    const double begin = processor_seconds();
+    const double begin = cpu_ns();
     moves += books.tick();
-    took.push_back(processor_seconds() - begin);
+    took.push_back((cpu_ns() - begin) * 1e-9);
     wall.push_back(std::chrono::duration<double>(watch.elapsed()).count());
     state.SetIterationTime(took.back());
     books.forget_changes();

@@ -128,15 +128,8 @@ void record_launches(benchmark::State& state, Handle handle) {
 }
 
 void add(const std::string& name, Handle handle, int threads) {
-  const auto repetitions = static_cast<int>(setting("VMART_BENCH_REPETITIONS", 20));
-  const auto batches = static_cast<benchmark::IterationCount>(setting("VMART_BENCH_BATCHES", 500));
-  benchmark::RegisterBenchmark(
-      ("record_launch/" + name + "/threads" + std::to_string(threads)).c_str(),
-      [=](benchmark::State& state) { record_launches(state, handle); })
-      ->Iterations(batches)
-      ->Repetitions(repetitions)
-      ->Threads(threads)
-      ->UseRealTime();
+  register_threads("record_launch/" + name + "/threads" + std::to_string(threads), threads, 500,
+                   [=](benchmark::State& state) { record_launches(state, handle); });
 }
 
 void register_all() {

@@ -29,13 +29,6 @@ constexpr std::size_t drains = 1000;
 constexpr std::uint64_t chunks = 10'000;
 constexpr std::uint64_t chunks_an_allocation = 64;
 
-/// Processor time of the calling thread, which does not depend on other load.
-double cpu_ns() {
-  timespec time{};
-  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return static_cast<double>(time.tv_sec) * 1e9 + static_cast<double>(time.tv_nsec);
-}
-
 /// Discards blocks, so that only the recording thread's work is measured.
 class NoDisk : public BlockSink {
  public:

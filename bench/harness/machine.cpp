@@ -49,22 +49,32 @@ std::vector<std::size_t> mark_offsets(std::size_t bytes) {
 
 Runtime& shared_runtime() {
   if (!shared()) {
-    const std::uint64_t bytes_max = setting("VMART_BENCH_BYTES_MAX", std::uint64_t{16} << 30);
     RuntimeOptions options;
-    options.cache_bytes_per_gpu = bytes_max + 1024 * mebibyte;
-    options.host_cache_bytes = bytes_max + 1024 * mebibyte;
+    options.cache_bytes_per_gpu = bytes_max() + gibibyte;
+    options.host_cache_bytes = bytes_max() + gibibyte;
     shared() = std::make_unique<Runtime>(options);
     // Opens a context on each GPU, as a program that uses them does, so that calls that wait for
     // contexts wait for all of them.
-    for (const Location& at : shared()->locations()) {
-      if (at.kind == Location::Kind::gpu) shared()->destroy_stream(shared()->make_stream(at));
-    }
+    for (const Location gpu : gpus_of(*shared()))
+      shared()->destroy_stream(shared()->make_stream(gpu));
   }
   return *shared();
 }
 
 void close_shared_runtime() {
   shared().reset();
+}
+
+int run_on_shared_runtime(int argc, char** argv, const std::function<void()>& register_all) {
+  const int status = run_benchmarks(argc, argv, register_all);
+  close_shared_runtime();
+  return status;
+}
+
+std::vector<Location> gpus_of(Runtime& runtime) {
+  std::vector<Location> gpus = runtime.locations();
+  std::erase_if(gpus, [](const Location& at) { return at.kind != Location::Kind::gpu; });
+  return gpus;
 }
 
 KeptPool::KeptPool(int streams) {
@@ -91,10 +101,7 @@ void let_scrubbing_end(std::uint64_t freed_bytes) {
 }
 
 std::vector<Route> gpu_routes(Runtime& runtime) {
-  std::vector<Location> gpus;
-  for (const Location& at : runtime.locations()) {
-    if (at.kind == Location::Kind::gpu) gpus.push_back(at);
-  }
+  const std::vector<Location> gpus = gpus_of(runtime);
   if (gpus.size() < 2) return {};
   return {{gpus[0], gpus[1]}, {gpus[1], gpus[0]}};
 }

@@ -5,6 +5,7 @@
 #include <vma/pool.hpp>
 #include <vma/runtime.hpp>
 
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,6 +18,10 @@ Runtime& shared_runtime();
 /// Shuts the shared runtime down, so that another one can be opened: on GPUs, a process can have
 /// only one at a time.
 void close_shared_runtime();
+/// As `run_benchmarks`, and then closes the shared runtime.
+int run_on_shared_runtime(int argc, char** argv, const std::function<void()>& register_all);
+
+std::vector<Location> gpus_of(Runtime& runtime);
 
 /// A pool of the shared runtime's first GPU that keeps its memory, and streams there.
 class KeptPool {

@@ -1,14 +1,11 @@
 #include "bench/harness/own_load.hpp"
 
-#include "base/executor.hpp"
-#include "base/mutex.hpp"
+#include "bench/harness/load_threads.hpp"
+#include "bench/harness/machine.hpp"
 
 #include <array>
 #include <atomic>
-#include <exception>
 #include <stdexcept>
-#include <string>
-#include <vector>
 
 namespace vma {
 namespace {
@@ -51,23 +48,10 @@ const Kernel add_one{
 
 struct OwnLoad::State {
   Runtime& runtime;
-  std::atomic<bool> stopping{false};
   std::atomic<std::uint64_t> launches{0};
-  Mutex mutex;
-  std::string error VMART_GUARDED_BY(mutex);
-  ThreadedExecutor executor;
-  std::vector<std::unique_ptr<Task>> tasks;  // Used only by the owner's thread.
+  LoadThreads threads;
 
   explicit State(Runtime& shared) : runtime(shared) {}
-
-  void loop(Location gpu) noexcept {
-    try {
-      launch_until_stopped(gpu);
-    } catch (const std::exception& failure) {
-      const MutexLock lock(mutex);
-      if (error.empty()) error = failure.what();
-    }
-  }
 
   void launch_until_stopped(Location gpu) {
     const Stream stream = runtime.make_stream(gpu);
@@ -79,7 +63,7 @@ struct OwnLoad::State {
     std::array<std::uint64_t, words> seen{};
     runtime.write(begin, std::as_bytes(std::span(seen)));
     std::uint64_t launched = 0;
-    while (!stopping) {
+    while (!threads.stopping()) {
       for (int launch = 0; launch < launches_a_wait; ++launch) {
         runtime.launch(stream, add_one, Dim3{1}, Dim3{words}, KernelArguments::of(begin));
         ++launched;
@@ -98,23 +82,14 @@ struct OwnLoad::State {
 
 OwnLoad::OwnLoad(Runtime& runtime) : state_(std::make_unique<State>(runtime)) {
   State* const state = state_.get();
-  for (const Location& at : runtime.locations()) {
-    if (at.kind != Location::Kind::gpu) continue;
-    state->tasks.push_back(state->executor.spawn("load_launch", [state, at] { state->loop(at); }));
-  }
+  for (const Location gpu : gpus_of(runtime))
+    state->threads.spawn("load_launch", [state, gpu] { state->launch_until_stopped(gpu); });
 }
 
-OwnLoad::~OwnLoad() {
-  state_->stopping = true;
-  for (const std::unique_ptr<Task>& task : state_->tasks) task->join();
-}
+OwnLoad::~OwnLoad() = default;
 
 void OwnLoad::stop() {
-  state_->stopping = true;
-  for (const std::unique_ptr<Task>& task : state_->tasks) task->join();
-  state_->tasks.clear();
-  const MutexLock lock(state_->mutex);
-  if (!state_->error.empty()) throw std::runtime_error(state_->error);
+  state_->threads.stop();
 }
 
 std::uint64_t OwnLoad::launches() const {

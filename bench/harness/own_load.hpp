@@ -16,8 +16,8 @@ class OwnLoad {
   OwnLoad(const OwnLoad&) = delete;
   OwnLoad& operator=(const OwnLoad&) = delete;
 
-  /// Ends the threads and checks that every launch did its work. Throws: std::runtime_error with
-  /// the error of a thread, or with what was lost.
+  /// Ends the threads and checks that every launch did its work. Throws: the error of a thread, or
+  /// std::runtime_error with what was lost.
   void stop();
 
   std::uint64_t launches() const;

@@ -1,6 +1,7 @@
 #include "bench/harness/samples.hpp"
 
 #include <benchmark/benchmark.h>
+#include <time.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -16,7 +17,8 @@ namespace {
 
 constexpr int skipped_status = 77;  // The value of ctest's SKIP_RETURN_CODE.
 
-int failures = 0;  // No lock needed: benchmarks run one after another on the main thread.
+double seconds_a_case = 3;  // Set once, before the first case.
+int failures = 0;           // No lock needed: benchmarks run one after another on the main thread.
 
 void append_series(const std::string& name, const Sample& sample) {
   const char* const path = std::getenv("VMART_BENCH_SERIES");
@@ -47,6 +49,10 @@ void run_samples(benchmark::State& state, const std::string& name,
   }
 }
 
+int repetitions_otherwise() {
+  return static_cast<int>(setting("VMART_BENCH_REPETITIONS", 20));
+}
+
 std::chrono::nanoseconds at_fraction(const std::vector<std::chrono::nanoseconds>& sorted,
                                      double fraction) {
   const auto last = static_cast<double>(sorted.size() - 1);
@@ -56,7 +62,7 @@ std::chrono::nanoseconds at_fraction(const std::vector<std::chrono::nanoseconds>
 }  // namespace
 
 void register_samples(const std::string& name, std::function<Sample()> measure, int repetitions) {
-  if (repetitions == 0) repetitions = static_cast<int>(setting("VMART_BENCH_REPETITIONS", 20));
+  if (repetitions == 0) repetitions = repetitions_otherwise();
   benchmark::RegisterBenchmark(name.c_str(),
                                [name, measure = std::move(measure)](benchmark::State& state) {
                                  run_samples(state, name, measure);
@@ -84,6 +90,38 @@ int run_benchmarks(int argc, char** argv, const std::function<void()>& register_
   return failures == 0 ? 0 : 1;
 }
 
+int run_cases(int argc, char** argv, const std::function<void()>& register_all) {
+  const std::string filter = "--filter=", seconds = "--seconds=";
+  std::vector<std::string> flags;
+  for (int i = 0; i < argc; ++i) {
+    const std::string flag = argv[i];
+    if (flag.starts_with(seconds)) {
+      seconds_a_case = std::stod(flag.substr(seconds.size()));
+    } else {
+      flags.push_back(flag.starts_with(filter) ? "--benchmark_filter=" + flag.substr(filter.size())
+                                               : flag);
+    }
+  }
+  std::vector<char*> rest;
+  for (std::string& flag : flags) rest.push_back(flag.data());
+  rest.push_back(nullptr);
+  return run_benchmarks(static_cast<int>(flags.size()), rest.data(), register_all);
+}
+
+double case_seconds() {
+  return seconds_a_case;
+}
+
+void register_threads(const std::string& name, int threads, std::uint64_t batches_otherwise,
+                      std::function<void(benchmark::State&)> body) {
+  const std::uint64_t batches = setting("VMART_BENCH_BATCHES", batches_otherwise);
+  benchmark::RegisterBenchmark(name.c_str(), std::move(body))
+      ->Iterations(static_cast<benchmark::IterationCount>(batches))
+      ->Repetitions(repetitions_otherwise())
+      ->Threads(threads)
+      ->UseRealTime();
+}
+
 std::uint64_t setting(const char* variable, std::uint64_t otherwise) {
   const char* const text = std::getenv(variable);
   if (text == nullptr || *text == '\0') return otherwise;
@@ -94,12 +132,16 @@ std::uint64_t setting(const char* variable, std::uint64_t otherwise) {
   return value;
 }
 
+std::uint64_t bytes_max(std::uint64_t least) {
+  return std::max(least, setting("VMART_BENCH_BYTES_MAX", 16 * gibibyte));
+}
+
 std::vector<std::uint64_t> sizes_up_to_max(std::initializer_list<std::uint64_t> bytes) {
-  const std::uint64_t bytes_max = setting("VMART_BENCH_BYTES_MAX", 16 * gibibyte);
+  const std::uint64_t most = bytes_max();
   std::vector<std::uint64_t> allowed;
   std::copy_if(bytes.begin(), bytes.end(), std::back_inserter(allowed),
-               [&](std::uint64_t size) { return size <= bytes_max; });
-  if (allowed.empty()) allowed.push_back(bytes_max);
+               [&](std::uint64_t size) { return size <= most; });
+  if (allowed.empty()) allowed.push_back(most);
   return allowed;
 }
 
@@ -115,6 +157,12 @@ void add_percentiles(Sample& sample, const std::string& name,
   sample.counters[name + "_median_us"] = to_us(at_fraction(values, 0.5));
   sample.counters[name + "_p99_us"] = to_us(at_fraction(values, 0.99));
   sample.counters[name + "_max_us"] = to_us(values.back());
+}
+
+double cpu_ns() {
+  timespec time{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) * 1e9 + static_cast<double>(time.tv_nsec);
 }
 
 std::chrono::nanoseconds median_of(std::vector<std::chrono::nanoseconds> values) {

@@ -8,6 +8,10 @@
 #include <string>
 #include <vector>
 
+namespace benchmark {
+class State;
+}
+
 namespace vma {
 
 constexpr std::uint64_t mebibyte = std::uint64_t{1} << 20;
@@ -36,6 +40,18 @@ void register_samples(const std::string& name, std::function<Sample()> measure,
 /// needs.
 int run_benchmarks(int argc, char** argv, const std::function<void()>& register_all);
 
+/// As `run_benchmarks`, for programs whose cases take a time: also takes `--filter=REGEX`, which is
+/// `--benchmark_filter`, and `--seconds=S`. Throws: std::invalid_argument if that is no number.
+int run_cases(int argc, char** argv, const std::function<void()>& register_all);
+
+/// The approximate duration of a case, by the processor's clock: `--seconds`, or 3.
+double case_seconds();
+
+/// Registers a Google Benchmark of so many threads, whose loop runs VMART_BENCH_BATCHES times, or
+/// as many as `batches_otherwise`, in each of VMART_BENCH_REPETITIONS (20) repetitions.
+void register_threads(const std::string& name, int threads, std::uint64_t batches_otherwise,
+                      std::function<void(benchmark::State&)> body);
+
 struct Unavailable {
   std::string reason;
 };
@@ -44,8 +60,10 @@ struct Unavailable {
 /// std::invalid_argument if the text is not a whole number.
 std::uint64_t setting(const char* variable, std::uint64_t otherwise);
 
-/// Those of `bytes` that VMART_BENCH_BYTES_MAX (16 GiB) allows, or that limit itself if it allows
-/// none.
+/// VMART_BENCH_BYTES_MAX (16 GiB), but at least `least`.
+std::uint64_t bytes_max(std::uint64_t least = 0);
+
+/// Those of `bytes` that `bytes_max` allows, or that limit itself if it allows none.
 std::vector<std::uint64_t> sizes_up_to_max(std::initializer_list<std::uint64_t> bytes);
 
 /// Such as "64MiB" or "16GiB", as in the names of benchmarks.
@@ -63,6 +81,9 @@ class Stopwatch {
  private:
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
+
+/// Processor time of the calling thread, which does not depend on other load.
+double cpu_ns();
 
 constexpr double to_us(std::chrono::nanoseconds time) {
   return static_cast<double>(time.count()) / 1e3;

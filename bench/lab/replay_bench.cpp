@@ -15,7 +15,6 @@
 #include "placement/policies/built_in_policies.hpp"
 
 #include <sys/resource.h>
-#include <time.h>
 
 #include <algorithm>
 #include <cmath>
@@ -38,9 +37,7 @@ constexpr std::uint64_t accesses_least = 500'000;
 constexpr std::uintmax_t small_input_bytes = 16 * KiB;
 
 double cpu_s() {
-  timespec time{};
-  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) / 1e9;
+  return cpu_ns() / 1e9;
 }
 
 /// Generates allocations, then accesses of 2 MiB, on demand.

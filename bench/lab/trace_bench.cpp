@@ -7,7 +7,6 @@
 #include "lab/trace/trace_files.hpp"
 
 #include <benchmark/benchmark.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -23,13 +22,6 @@ namespace {
 constexpr std::size_t accesses = 2'000'000;
 constexpr std::uint64_t objects = 10'000;
 constexpr int gpus = 8;
-
-/// Processor time of the calling thread, which does not depend on other load.
-double cpu_ns() {
-  timespec time{};
-  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return static_cast<double>(time.tv_sec) * 1e9 + static_cast<double>(time.tv_nsec);
-}
 
 std::vector<TraceEvent> make_accesses(bool in_order) {
   std::mt19937_64 random(1);

@@ -10,38 +10,13 @@
 
 #include "bench/live/cases.hpp"
 
+#include <algorithm>
 #include <cstdio>
-#include <cstring>
 #include <exception>
 #include <string>
-#include <vector>
 
 namespace vma {
 namespace {
-
-struct Flags {
-  std::vector<std::string> rest;  ///< Flags for Google Benchmark, after the program's name.
-  bool beside_process = false;
-};
-
-/// Throws: std::invalid_argument if the seconds are not a number.
-Flags parse_flags(int argc, char** argv) {
-  const std::string filter = "--filter=", seconds = "--seconds=";
-  Flags flags;
-  for (int i = 0; i < argc; ++i) {
-    const std::string flag = argv[i];
-    if (flag == "--beside-process") {
-      flags.beside_process = true;
-    } else if (flag.starts_with(filter)) {
-      flags.rest.push_back("--benchmark_filter=" + flag.substr(filter.size()));
-    } else if (flag.starts_with(seconds)) {
-      set_case_seconds(std::stod(flag.substr(seconds.size())));
-    } else {
-      flags.rest.push_back(flag);
-    }
-  }
-  return flags;
-}
 
 void register_all() {
   live_gpus(1);
@@ -62,15 +37,10 @@ void register_all() {
 }
 
 int run(int argc, char** argv) {
-  Flags flags = parse_flags(argc, argv);
-  if (flags.beside_process) {
-    run_beside_another();
-    return 0;
-  }
-  std::vector<char*> arguments;
-  for (std::string& flag : flags.rest) arguments.push_back(flag.data());
-  arguments.push_back(nullptr);
-  return run_benchmarks(static_cast<int>(flags.rest.size()), arguments.data(), register_all);
+  if (std::find(argv, argv + argc, std::string("--beside-process")) == argv + argc)
+    return run_cases(argc, argv, register_all);
+  run_beside_another();
+  return 0;
 }
 
 }  // namespace

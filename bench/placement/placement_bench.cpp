@@ -9,28 +9,8 @@
 
 #include "bench/placement/cases.hpp"
 
-#include <string>
-#include <vector>
-
 namespace vma {
 namespace {
-
-/// Returns Google Benchmark's flags. Throws: std::invalid_argument if the seconds are not a number.
-std::vector<std::string> parse_flags(int argc, char** argv) {
-  const std::string filter = "--filter=", seconds = "--seconds=";
-  std::vector<std::string> rest;
-  for (int i = 0; i < argc; ++i) {
-    const std::string flag = argv[i];
-    if (flag.starts_with(filter)) {
-      rest.push_back("--benchmark_filter=" + flag.substr(filter.size()));
-    } else if (flag.starts_with(seconds)) {
-      set_case_seconds(std::stod(flag.substr(seconds.size())));
-    } else {
-      rest.push_back(flag);
-    }
-  }
-  return rest;
-}
 
 void register_all() {
   register_advise_cases();
@@ -43,17 +23,9 @@ void register_all() {
   register_prediction_cases();
 }
 
-int run(int argc, char** argv) {
-  std::vector<std::string> flags = parse_flags(argc, argv);
-  std::vector<char*> arguments;
-  for (std::string& flag : flags) arguments.push_back(flag.data());
-  arguments.push_back(nullptr);
-  return run_benchmarks(static_cast<int>(flags.size()), arguments.data(), register_all);
-}
-
 }  // namespace
 }  // namespace vma
 
 int main(int argc, char** argv) {
-  return vma::run(argc, argv);
+  return vma::run_cases(argc, argv, vma::register_all);
 }
