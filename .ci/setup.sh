@@ -86,7 +86,6 @@ set_up_tests() {
   want_command pkg-config pkg-config "the installed package is not tried through pkg-config" || true
   want_command debootstrap debootstrap "the commands of the documentation are not tried" || true
   want_command valgrind valgrind "the Python extension is not checked for lost memory" || true
-  want_module tabulate python3-tabulate "the benchmarks print no table" || true
   set_up_cccl
   set_up_driver_headers
   set_up_old_cmake
@@ -107,7 +106,6 @@ need_header() { had_or_got "$2" has_header "$1" || missing+=("$2"); }
 
 want_command() { had_or_got "$2" has_command "$1" || forgo "$2" "$3"; }
 want_header() { had_or_got "$2" has_header "$1" || forgo "$2" "$3"; }
-want_module() { had_or_got "$2" has_module "$1" || forgo "$2" "$3"; }
 
 # had_or_got PACKAGE check...: looked at again after the installation, which may have been of no use.
 had_or_got() {
@@ -133,7 +131,6 @@ stop_if_missing() {
 }
 
 has_command() { command -v "$1" >/dev/null; }
-has_module() { "$python" -c "import $1" 2>/dev/null; }
 has_header() { preprocesses "#include <$1>"; }
 preprocesses() { printf '%s\n' "$1" | g++ -std=c++20 -E -x c++ - >/dev/null 2>&1; }
 

@@ -2,22 +2,23 @@
 """Writes the tables of docs/results/ from the samples in docs/measurements/*.json.
 
 A table stands between `<!-- bench:begin NAME:TABLE -->` and `<!-- bench:end -->`, where NAME is that
-of a file without its ending, and TABLE is one of `figures.py`, `live_figures.py` or
+of a file without its ending, and TABLE is one of `call_figures.py`, `live_figures.py` or
 `placement_figures.py`.
 With `--check` nothing is written, and the exit status says whether anything would change.
 """
 
-import argparse
 import json
 import pathlib
 import re
 import sys
 
-import figures
-import live_figures
-import placement_figures
+from calls import call_figures
+from harness.programs import parser_of
+from harness.samples import Measurements, table
+from live import live_figures
+from placement import placement_figures
 
-TABLES = {**figures.TABLES, **live_figures.TABLES, **placement_figures.TABLES}
+TABLES = {**call_figures.TABLES, **live_figures.TABLES, **placement_figures.TABLES}
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PAGES = ROOT / "docs" / "results"
 SAMPLES = ROOT / "docs" / "measurements"
@@ -36,9 +37,9 @@ def describe(context):
 
 
 def tables(name, which):
-    measured = figures.Measurements(json.loads((SAMPLES / f"{name}.json").read_text()))
+    measured = Measurements(json.loads((SAMPLES / f"{name}.json").read_text()))
     headers, rows_of = TABLES[which]
-    return describe(measured.context) + "\n\n" + figures.table(headers, rows_of(measured))
+    return describe(measured.context) + "\n\n" + table(headers, rows_of(measured))
 
 
 def rewrite(text):
@@ -46,8 +47,7 @@ def rewrite(text):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--check", action="store_true")
     arguments = parser.parse_args()
     changed = False

@@ -13,7 +13,6 @@ The order within each round is shuffled; the seed is printed and kept. A step is
 time budget would not last; it is then listed as left out.
 """
 
-import argparse
 import json
 import os
 import pathlib
@@ -26,13 +25,14 @@ import tempfile
 import threading
 import time
 
-import figures
-import live_figures
-import placement_figures
-from measuring_context import make_context, query_gpus
+from calls import call_figures
+from harness.measuring_context import make_context, query_gpus
+from harness.programs import SKIPPED, parser_of, run_text
+from harness.samples import Measurements, table, write_document
+from live import live_figures
+from placement import placement_figures
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
-SKIPPED = 77
+BENCH = pathlib.Path(__file__).resolve().parent
 COUNTERS = ("chunks", "moves", "busy", "launches", "cuda_mallocs", "device_synchronizes",
             "legacy_fills")
 COUNTER_ENDINGS = ("_us", "_ns", "_ms", "_per_lookup", "_per_s", "_gb_s", "_share", "_count", "moves",
@@ -45,16 +45,16 @@ SMALL = "([0-9]+MiB|1GiB|4GiB)/iterations"
 # Name, program, filter of its benchmarks, rounds that it takes part in (0: all).
 STEPS = [
     ("migrate_warm", "migrate_bench", "migrate/warm/gpu.-gpu", 0),
-    ("raw_copy", "rivals/raw_copy_rival", "raw_copy/gpu.-gpu", 0),
+    ("raw_copy", "raw_copy_rival", "raw_copy/gpu.-gpu", 0),
     ("migrate_empty", "migrate_bench", "migrate/empty/gpu.-gpu", 0),
     ("migrate_freed", "migrate_bench", "migrate/freed/gpu.-gpu", 0),
-    ("naive", "rivals/naive_rival", "naive/alone", 0),
-    ("naive_keepers", "rivals/naive_rival", "naive/keepers", 0),
-    ("prefetch", "rivals/prefetch_rival", "prefetch", 0),
+    ("naive", "naive_rival", "naive/alone", 0),
+    ("naive_keepers", "naive_rival", "naive/keepers", 0),
+    ("prefetch", "prefetch_rival", "prefetch", 0),
     ("migrate_host", "migrate_bench", f"migrate/warm/(gpu0-host|host0-gpu).*{SMALL}", 0),
-    ("raw_copy_host", "rivals/raw_copy_rival", f"raw_copy/(gpu0-host|host0-gpu).*{SMALL}", 0),
+    ("raw_copy_host", "raw_copy_rival", f"raw_copy/(gpu0-host|host0-gpu).*{SMALL}", 0),
     ("alloc", "alloc_bench", "alloc_free", 0),
-    ("cuda_malloc", "rivals/cuda_malloc_rival", ".*", 0),
+    ("cuda_malloc", "cuda_malloc_rival", ".*", 0),
     ("first_alloc", "alloc_bench", "first_alloc", 0),
     ("dark", "migrate_bench", "migrate/dark", 0),
     ("registry", "registry_bench", ".*", 0),
@@ -65,7 +65,7 @@ STEPS = [
     ("hold_stress", "hold_stress", ".*", 1),
     ("migrate_host_empty", "migrate_bench", "migrate/empty/(gpu0-host|host0-gpu)", 0),
     ("migrate_host_16", "migrate_bench", "migrate/warm/(gpu0-host|host0-gpu).*/16GiB", 0),
-    ("raw_copy_host_16", "rivals/raw_copy_rival", "raw_copy/(gpu0-host|host0-gpu).*/16GiB", 0),
+    ("raw_copy_host_16", "raw_copy_rival", "raw_copy/(gpu0-host|host0-gpu).*/16GiB", 0),
 ]
 # With four GPUs only what depends on the number of GPUs is run again.
 FOUR_GPU_STEPS = ("migrate_host", "raw_copy_host", "first_alloc", "dark", "hold_stress",
@@ -80,9 +80,9 @@ LIVE_STEPS = [
     ("live_drain", "live_bench", "live/drain/", 0),
     ("live_host", "live_bench", "live/host/", 0),
     ("live_timeline", "live_bench", "live/timeline/", 1),
-    ("prefetch_timeline", "rivals/prefetch_timeline_rival", ".*", 1),
-    ("raw_copy", "rivals/raw_copy_rival", "raw_copy/gpu0-gpu1", 0),
-    ("prefetch", "rivals/prefetch_rival", "prefetch/gpu0-gpu1", 0),
+    ("prefetch_timeline", "prefetch_timeline_rival", ".*", 1),
+    ("raw_copy", "raw_copy_rival", "raw_copy/gpu0-gpu1", 0),
+    ("prefetch", "prefetch_rival", "prefetch/gpu0-gpu1", 0),
     ("live_modes", "live_bench", "live/modes/", 1),
     ("live_stall_1", "live_bench", "live/stall/streams1/", 1),
     ("live_stall_4", "live_bench", "live/stall/streams4/kernel(1ms|20ms|5us/backlog1000)", 1),
@@ -114,7 +114,7 @@ PLACEMENT_STEPS = [
     ("park", "placement_bench", "placement/park/", 0),
     ("drift", "placement_bench", "placement/drift/", 0),
     ("flicker", "placement_bench", "placement/flicker/", 0),
-    ("managed_drift", "rivals/managed_drift_rival", ".*", 0),
+    ("managed_drift", "managed_drift_rival", ".*", 0),
     ("oversubscribed", "placement_bench", "placement/oversubscribed/", 0),
     ("prediction", "placement_bench", "placement/prediction/", 0),
 ]
@@ -123,8 +123,7 @@ LAST_FOUR_GPU_STEPS = FOUR_GPU_STEPS[4:]
 
 
 def parse_arguments():
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--build", default="build/release", help="the build directory")
     parser.add_argument("--out", help="where the samples go (JSON)")
     parser.add_argument("--gpus", type=int, default=2, help="how many GPUs are used")
@@ -235,28 +234,20 @@ class Runner:
         """A program of the build, or one of Python's that loads the library."""
         if not program.endswith(".py"):
             return [str(self.build / program)]
-        return [sys.executable, "-B", str(ROOT / "bench" / program),
+        return [sys.executable, "-B", str(BENCH / program),
                 str(self.build.parent / "runtime" / "libvmart.so")]
 
     def _execute(self, command, limit, series):
-        """Returns what went wrong, empty if nothing did. Ends the process's group at the limit."""
+        """Returns what went wrong, empty if nothing did."""
         try:
-            environment = {**self.environment, "VMART_BENCH_SERIES": str(series)}
-            process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL,
-                                       stderr=subprocess.PIPE, text=True, start_new_session=True)
+            _, errors, status = run_text(command, {**self.environment, "VMART_BENCH_SERIES": str(series)}, limit)
         except OSError as error:
             return str(error)
-        try:
-            _, errors = process.communicate(timeout=limit)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.communicate()
-            return f"HANG: ended after {limit:.0f} s"
+        except RuntimeError as error:
+            return f"HANG: {error}"
         lines = [line for line in errors.splitlines() if not line.startswith("***WARNING")]
         last = lines[-1] if lines else ""
-        if process.returncode == SKIPPED:
-            return last
-        return f"status {process.returncode}: {last}" if process.returncode else ""
+        return last if status == SKIPPED else f"status {status}: {last}" if status else ""
 
     def _gather(self, step, out):
         seen = set()
@@ -371,23 +362,14 @@ def rounds_of_steps(arguments, seed):
                 yield number, step
 
 
-def write_document(path, document):
-    """One result a line, so that a committed file can be read and compared."""
-    lines = [json.dumps(result) for result in document["results"]]
-    rest = {key: value for key, value in document.items() if key != "results"}
-    text = json.dumps(rest, indent=1)[:-2] + ',\n "results": [\n  ' + ",\n  ".join(lines) + "\n ]\n}\n"
-    pathlib.Path(path).parent.mkdir(parents=True, exist_ok=True)
-    pathlib.Path(path).write_text(text)
-
-
 def print_summary(document):
-    measured = figures.Measurements(document)
+    measured = Measurements(document)
     context = document["context"]
     tables = (placement_figures if context.get("placement") else
-              live_figures if context.get("live") else figures).TABLES
+              live_figures if context.get("live") else call_figures).TABLES
     for headers, rows_of in tables.values():
         if rows := rows_of(measured):
-            print(figures.table(headers, rows), end="\n\n")
+            print(table(headers, rows), end="\n\n")
     for failure in document["failed"]:
         print(f"FAILED {failure['step']}: {failure['reason']}")
     if document["left_out"]:
@@ -420,7 +402,7 @@ def main():
                 "open_cost": open_cost,
                 "results": [runner.results[name] for name in sorted(runner.results)]}
     if arguments.out:
-        write_document(arguments.out, document)
+        write_document(arguments.out, document, "results")
     print_summary(document)
     print(f"{context['seconds']} s" + (f", samples in {arguments.out}" if arguments.out else ""))
     return 1 if runner.failed else 0

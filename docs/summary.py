@@ -19,8 +19,8 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "bench"))
 # After the path is known.
-import figures  # noqa: E402
-import live_figures  # noqa: E402
+from harness.samples import Measurements, show_us  # noqa: E402
+from live import live_figures  # noqa: E402
 
 RESULTS, SAMPLES = ROOT / "docs/results", ROOT / "docs/measurements"
 BEGIN, END = "<!-- summary:begin -->\n", "<!-- summary:end -->"
@@ -39,7 +39,7 @@ class Row:
 
 
 def samples(name):
-    return figures.Measurements(json.loads((SAMPLES / f"{name}.json").read_text(encoding="utf-8")))
+    return Measurements(json.loads((SAMPLES / f"{name}.json").read_text(encoding="utf-8")))
 
 
 def made_on(context):
@@ -58,7 +58,7 @@ def quoted(page, *cells):
 
 
 def milliseconds(us):
-    return figures.show_us(us)
+    return show_us(us)
 
 
 def stop_of_a_live_move():

@@ -1,7 +1,7 @@
 #include "bench/allocations/memory_cases.hpp"
 
 #include "bench/allocations/allocation_trace.hpp"
-#include "bench/samples.hpp"
+#include "bench/harness/samples.hpp"
 
 #include <cstdlib>
 #include <memory>

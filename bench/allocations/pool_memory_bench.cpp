@@ -2,7 +2,7 @@
 // cuda_pool_memory_rival; the traces say what the programs' own allocators held.
 
 #include "bench/allocations/memory_cases.hpp"
-#include "bench/machine.hpp"
+#include "bench/harness/machine.hpp"
 
 namespace vma {
 namespace {
@@ -28,10 +28,8 @@ class VmartMemory final : public MemorySubject {
 }  // namespace vma
 
 int main(int argc, char** argv) {
-  const int status = vma::run_benchmarks(argc, argv, [] {
+  return vma::run_on_shared_runtime(argc, argv, [] {
     vma::register_memory_cases(
         "pool_memory", [](int streams) { return std::make_unique<vma::VmartMemory>(streams); });
   });
-  vma::close_shared_runtime();
-  return status;
 }

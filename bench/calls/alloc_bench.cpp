@@ -1,7 +1,7 @@
 // Cost of `alloc` and `free`: together with a warm cache, and for the first `alloc` of a new
 // runtime.
 
-#include "bench/machine.hpp"
+#include "bench/harness/machine.hpp"
 
 #include <algorithm>
 #include <cstdint>
@@ -73,7 +73,5 @@ void register_all() {
 }  // namespace vma
 
 int main(int argc, char** argv) {
-  const int status = vma::run_benchmarks(argc, argv, vma::register_all);
-  vma::close_shared_runtime();
-  return status;
+  return vma::run_on_shared_runtime(argc, argv, vma::register_all);
 }

@@ -2,7 +2,7 @@
 // beside keepers; beside keepers also for chunks that can be exported. One sample is the life of
 // one chunk, with a counter for each call.
 
-#include "bench/samples.hpp"
+#include "bench/harness/samples.hpp"
 
 #include "base/units.hpp"
 #include "driver/driver.hpp"

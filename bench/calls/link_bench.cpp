@@ -9,7 +9,7 @@
 // The counters are sums: `read_gb_s` of all reads of the case, `copy_gb_s` of all its copies;
 // "least" is the rate of the slowest one.
 
-#include "bench/machine.hpp"
+#include "bench/harness/machine.hpp"
 
 #include "calibration/access_kernels.hpp"
 #include "runtime/runtime_parts.hpp"
@@ -48,8 +48,7 @@ class LinkMemory {
   LinkMemory() : piece_bytes_(sizes_up_to_max({gibibyte}).front()) {
     AllocOptions fixed;
     fixed.movable = false;
-    for (const Location& at : runtime_.locations()) {
-      if (at.kind != Location::Kind::gpu) continue;
+    for (const Location at : gpus_of(runtime_)) {
       gpus_.push_back(at);
       sources_.push_back(runtime_.alloc(piece_bytes_, at, fixed));
       targets_.push_back(runtime_.alloc(piece_bytes_, at, fixed));
@@ -208,8 +207,7 @@ std::vector<Flow> both(std::vector<Flow> some, const std::vector<Flow>& others) 
 }
 
 void require_peers() {
-  std::vector<Location> gpus = shared_runtime().locations();
-  std::erase_if(gpus, [](const Location& at) { return at.kind != Location::Kind::gpu; });
+  const std::vector<Location> gpus = gpus_of(shared_runtime());
   if (gpus.size() < 2) throw Unavailable{"takes two GPUs"};
   for (const Flow& flow : both(ring(Kind::read, gpus, false), ring(Kind::read, gpus, true))) {
     const bool reaches =
@@ -252,7 +250,5 @@ void register_all() {
 }  // namespace vma
 
 int main(int argc, char** argv) {
-  const int status = vma::run_benchmarks(argc, argv, vma::register_all);
-  vma::close_shared_runtime();
-  return status;
+  return vma::run_on_shared_runtime(argc, argv, vma::register_all);
 }

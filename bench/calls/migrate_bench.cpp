@@ -2,7 +2,7 @@
 // with one whose memory was just released; and how long a slot is dark. Wall time is measured from
 // the call to its return, when all GPUs can use the data.
 
-#include "bench/machine.hpp"
+#include "bench/harness/machine.hpp"
 
 #include <cstdint>
 #include <cstdio>

@@ -9,6 +9,7 @@
 //                               host (to the host and back). With `--calls` each step also names
 //                               the driver calls that took longest.
 
+#include "bench/harness/samples.hpp"
 #include "runtime/runtime_parts.hpp"
 #include "runtime/settings.hpp"
 #include "support/drivers/trace_driver.hpp"
@@ -209,9 +210,7 @@ class FirstMoves {
  private:
   static std::size_t bytes() {
     constexpr std::size_t size_bytes = 256 << 20;
-    const char* const most = std::getenv("VMART_BENCH_BYTES_MAX");
-    return most == nullptr ? size_bytes
-                           : std::min<std::size_t>(size_bytes, std::strtoull(most, nullptr, 10));
+    return std::min<std::size_t>(size_bytes, bytes_max());
   }
   template <typename Body>
   void timed(const std::string& name, Body&& body) {

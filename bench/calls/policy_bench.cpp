@@ -5,7 +5,7 @@
 // colder (`full`). Times are processor times, which do not depend on other load; `wall_us` is given
 // as well.
 
-#include "bench/samples.hpp"
+#include "bench/harness/samples.hpp"
 
 #include "placement/books/chunk_tables.hpp"
 #include "placement/auto/auto.hpp"
@@ -56,12 +56,6 @@ PolicyValues values_of(const PolicyKind& kind) {
   for (const PolicyParameter& parameter : kind.parameters)
     values.set(parameter.name, parameter.otherwise);
   return values;
-}
-
-double processor_seconds() {
-  timespec time{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
 }
 
 std::size_t bytes_in_use() {
@@ -137,9 +131,9 @@ void tick(benchmark::State& state, std::size_t chunks, bool full) {
   for ([[maybe_unused]] auto iteration : state) {
     books.use_some();
     const Stopwatch watch;
-    const double begin = processor_seconds();
+    const double begin = cpu_ns();
     moves += books.tick();
-    took.push_back(processor_seconds() - begin);
+    took.push_back((cpu_ns() - begin) * 1e-9);
     wall.push_back(std::chrono::duration<double>(watch.elapsed()).count());
     state.SetIterationTime(took.back());
     books.forget_changes();

@@ -1,7 +1,7 @@
 // Cost of `Pool::allocate` plus `Pool::deallocate` on a warm pool. The rival is cuda_pool_rival.
 
 #include "bench/calls/pool_cases.hpp"
-#include "bench/machine.hpp"
+#include "bench/harness/machine.hpp"
 
 #include <cstdint>
 
@@ -32,7 +32,5 @@ void register_pool() {
 }  // namespace vma
 
 int main(int argc, char** argv) {
-  const int status = vma::run_benchmarks(argc, argv, vma::register_pool);
-  vma::close_shared_runtime();
-  return status;
+  return vma::run_on_shared_runtime(argc, argv, vma::register_pool);
 }

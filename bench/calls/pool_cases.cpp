@@ -1,6 +1,6 @@
 #include "bench/calls/pool_cases.hpp"
 
-#include "bench/samples.hpp"
+#include "bench/harness/samples.hpp"
 
 #include <benchmark/benchmark.h>
 
@@ -44,16 +44,10 @@ void run(benchmark::State& state, const MakeSubject& make, std::uint64_t bytes, 
 }  // namespace
 
 void register_pool_cases(const std::string& name, const MakeSubject& make) {
-  const auto repetitions = static_cast<int>(setting("VMART_BENCH_REPETITIONS", 20));
-  const auto batches = static_cast<benchmark::IterationCount>(setting("VMART_BENCH_BATCHES", 100));
   const auto add = [&](const std::string& what, std::uint64_t bytes, int threads, int other) {
-    benchmark::RegisterBenchmark(
-        (name + what + std::to_string(threads) + "/" + std::to_string(bytes)).c_str(),
-        [make, bytes, other](benchmark::State& state) { run(state, make, bytes, other); })
-        ->Iterations(batches)
-        ->Repetitions(repetitions)
-        ->Threads(threads)
-        ->UseRealTime();
+    register_threads(
+        name + what + std::to_string(threads) + "/" + std::to_string(bytes), threads, 100,
+        [make, bytes, other](benchmark::State& state) { run(state, make, bytes, other); });
   };
   for (const std::uint64_t bytes : sizes_up_to_max({512, 65'536, mebibyte, 64 * mebibyte})) {
     add("/same_stream/threads", bytes, 1, 0);

@@ -3,8 +3,8 @@
 // GPUs, for both kinds of handles: the CUfunction of a module, and the CUkernel of a library, which
 // cudart launches. Nothing is launched. Uses are drained outside the timed part.
 
-#include "bench/machine.hpp"
-#include "bench/samples.hpp"
+#include "bench/harness/machine.hpp"
+#include "bench/harness/samples.hpp"
 
 #include "runtime/runtime_parts.hpp"
 
@@ -128,15 +128,8 @@ void record_launches(benchmark::State& state, Handle handle) {
 }
 
 void add(const std::string& name, Handle handle, int threads) {
-  const auto repetitions = static_cast<int>(setting("VMART_BENCH_REPETITIONS", 20));
-  const auto batches = static_cast<benchmark::IterationCount>(setting("VMART_BENCH_BATCHES", 500));
-  benchmark::RegisterBenchmark(
-      ("record_launch/" + name + "/threads" + std::to_string(threads)).c_str(),
-      [=](benchmark::State& state) { record_launches(state, handle); })
-      ->Iterations(batches)
-      ->Repetitions(repetitions)
-      ->Threads(threads)
-      ->UseRealTime();
+  register_threads("record_launch/" + name + "/threads" + std::to_string(threads), threads, 500,
+                   [=](benchmark::State& state) { record_launches(state, handle); });
 }
 
 void register_all() {

@@ -2,7 +2,7 @@
 // of a drain, and the speed of reading a recording. The records are of two GPUs that use 10 000
 // chunks of 2 MiB, in order or at random.
 
-#include "bench/samples.hpp"
+#include "bench/harness/samples.hpp"
 
 #include "base/executor.hpp"
 #include "base/units.hpp"
@@ -28,13 +28,6 @@ constexpr std::size_t uses_a_drain = 1000;
 constexpr std::size_t drains = 1000;
 constexpr std::uint64_t chunks = 10'000;
 constexpr std::uint64_t chunks_an_allocation = 64;
-
-/// Processor time of the calling thread, which does not depend on other load.
-double cpu_ns() {
-  timespec time{};
-  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return static_cast<double>(time.tv_sec) * 1e9 + static_cast<double>(time.tv_nsec);
-}
 
 /// Discards blocks, so that only the recording thread's work is measured.
 class NoDisk : public BlockSink {

@@ -2,7 +2,7 @@
 // uniformly random addresses: independent ones, as several threads issue them, and dependent ones,
 // where each address is known only after the previous answer.
 
-#include "bench/samples.hpp"
+#include "bench/harness/samples.hpp"
 
 #include "base/mutex.hpp"
 #include "base/units.hpp"
@@ -119,25 +119,16 @@ void look_up_dependent(benchmark::State& state, std::size_t allocations) {
 }
 
 void register_all() {
-  const auto repetitions = static_cast<int>(setting("VMART_BENCH_REPETITIONS", 20));
-  const auto batches = static_cast<benchmark::IterationCount>(setting("VMART_BENCH_BATCHES", 20));
   for (const std::size_t allocations : {1, 1000, 1000000}) {
     const std::string size = "/" + std::to_string(allocations);
     for (const int threads : {1, 2}) {
-      benchmark::RegisterBenchmark(
-          ("registry/independent/threads" + std::to_string(threads) + size).c_str(),
-          [allocations](benchmark::State& state) { look_up_independent(state, allocations); })
-          ->Iterations(batches)
-          ->Repetitions(repetitions)
-          ->Threads(threads)
-          ->UseRealTime();
+      register_threads(
+          "registry/independent/threads" + std::to_string(threads) + size, threads, 20,
+          [allocations](benchmark::State& state) { look_up_independent(state, allocations); });
     }
-    benchmark::RegisterBenchmark(
-        ("registry/dependent/threads1" + size).c_str(),
-        [allocations](benchmark::State& state) { look_up_dependent(state, allocations); })
-        ->Iterations(batches)
-        ->Repetitions(repetitions)
-        ->UseRealTime();
+    register_threads(
+        "registry/dependent/threads1" + size, 1, 20,
+        [allocations](benchmark::State& state) { look_up_dependent(state, allocations); });
   }
 }
 

@@ -2,7 +2,7 @@
 // times, and while a drain empties the rings. Each thread measures its own time. Except in the case
 // of a full ring, a ring is never more than half full, where no sampling happens.
 
-#include "bench/samples.hpp"
+#include "bench/harness/samples.hpp"
 
 #include "base/executor.hpp"
 #include "telemetry/use_log.hpp"
@@ -12,8 +12,10 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace vma {
@@ -125,16 +127,9 @@ void record_into_full(benchmark::State& state) {
   times.report(state);
 }
 
-template <typename Body>
-void add(const std::string& name, int threads, Body body) {
-  const auto repetitions = static_cast<int>(setting("VMART_BENCH_REPETITIONS", 20));
-  const auto batches = static_cast<benchmark::IterationCount>(setting("VMART_BENCH_BATCHES", 500));
-  benchmark::RegisterBenchmark(("use_log/" + name + "/threads" + std::to_string(threads)).c_str(),
-                               body)
-      ->Iterations(batches)
-      ->Repetitions(repetitions)
-      ->Threads(threads)
-      ->UseRealTime();
+void add(const std::string& name, int threads, std::function<void(benchmark::State&)> body) {
+  register_threads("use_log/" + name + "/threads" + std::to_string(threads), threads, 500,
+                   std::move(body));
 }
 
 void register_all() {

@@ -13,7 +13,6 @@ with it. Each step has its time limit; one that fails is noted, and the others g
 measured.json, calibration_both.json, calibration_one.json (of GPU 0), calibration_first.json and recordings.tar.gz. See docs/results/fidelity.md.
 """
 
-import argparse
 import json
 import os
 import pathlib
@@ -26,13 +25,12 @@ import time
 
 BENCH = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(1, str(BENCH))
-import figures
-from measuring_context import make_context, query_gpus
-from ranking import run_text
+from harness.measuring_context import make_context, query_gpus
+from harness.programs import SKIPPED, parser_of, run_text
+from harness.samples import table
 
 BARS = {"total_s": 0.05, "stall_s": 0.15}
 SHOWN = ("total_s", "bytes_moved", "stall_s", "skew_s", "gates", "moves", "own_share")
-SKIPPED = 77
 # What VMART_DEVICES is where a calibration is measured: it has to be of the places of the program.
 DEVICES = {"both": "0,1", "one": "0"}
 CALIBRATIONS = (*DEVICES, "first")  # The last is made of the others, see `make_first`.
@@ -306,7 +304,7 @@ def show(folders):
         document = json.loads((pathlib.Path(folder) / "fidelity.json").read_text())
         for name, predictions in document["predictions"].items():
             print(f"\n{folder}, calibration: {name}\n")
-            print(figures.table(HEADERS, list(rows_of(predictions))))
+            print(table(HEADERS, list(rows_of(predictions))))
         for failure in document["failed"]:
             failed = True
             print(f"FAILED {failure['name']}: {failure['reason']}")
@@ -314,8 +312,7 @@ def show(folders):
 
 
 def parse_arguments():
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("step", choices=("measure", "predict", "all", "show"))
     parser.add_argument("folders", nargs="*", help="of measurements, one a machine")
     parser.add_argument("--out", help="folder of the measurement")

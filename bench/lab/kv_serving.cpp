@@ -11,6 +11,7 @@
 // requests are as long as those of any other. Prints one line of JSON.
 
 #include "base/units.hpp"
+#include "bench/harness/machine.hpp"
 #include "support/read_kernel.hpp"
 #include "support/test_kernels.hpp"
 
@@ -168,9 +169,8 @@ class Server {
 class Serving {
  public:
   Serving(Runtime& runtime, const Scale& scale) : scale_(scale) {
-    for (const Location at : runtime.locations())
-      if (at.kind == Location::Kind::gpu)
-        servers_.push_back(std::make_unique<Server>(runtime, at, scale));
+    for (const Location gpu : gpus_of(runtime))
+      servers_.push_back(std::make_unique<Server>(runtime, gpu, scale));
   }
 
   void run() {
@@ -215,9 +215,8 @@ int run(Scale scale, const std::string& policy) {
   options.cache_bytes_per_gpu = 16 * GiB;
   Runtime runtime(options);
   if (runtime.description().starts_with("simulated")) scale.simulate();
-  for (const Location at : runtime.locations())
-    if (at.kind == Location::Kind::gpu)
-      runtime.reserve(at, 12 * scale.requests * scale.block_bytes, scale.block_bytes);
+  for (const Location gpu : gpus_of(runtime))
+    runtime.reserve(gpu, 12 * scale.requests * scale.block_bytes, scale.block_bytes);
   const auto begin = std::chrono::steady_clock::now();
   {
     Serving serving(runtime, scale);

@@ -10,7 +10,6 @@ same steps with all memory where access is fast. The step ends when the loss is 
 it is printed. Prints one line of JSON. Leaves with 77 without PyTorch and two GPUs.
 """
 
-import argparse
 import ctypes
 import gc
 import json
@@ -18,13 +17,11 @@ import pathlib
 import sys
 import time
 
-sys.path.insert(1, str(pathlib.Path(__file__).resolve().parents[2] / "examples"))
 sys.path.insert(1, str(pathlib.Path(__file__).resolve().parents[1]))
-import torch_pool  # Before torch: it sets what torch reads once.
-import vmart_calls
+from harness.programs import parser_of, skip
+from harness.vmart_calls import GPU, HOST, Location, allocations_of, move_many, torch_pool
 
 torch = torch_pool.torch
-GPU, HOST = 0, 1  # VMART_GPU, VMART_HOST
 READ, READ_WRITE = 0, 2  # VMART_USE_READ, VMART_USE_READ_WRITE
 WARM_STEPS = 3  # Without reports: cuBLAS chooses, and the states are made.
 
@@ -50,40 +47,19 @@ class Uses:
 
 def spread(vmart, states):
     """Moves the allocations of the tensors, by turns to the peer and to the host."""
-    bases = {}
-    for tensor in states:
-        base = ctypes.c_void_p()
-        size = ctypes.c_size_t()
-        vmart.call("vmart_base", ctypes.c_void_p(tensor.data_ptr()), ctypes.byref(base),
-                   ctypes.byref(size))
-        bases[base.value] = size.value
+    bases = allocations_of(vmart, states)
     ordered = list(bases)
     for part, kind, ordinal in ((ordered[::2], GPU, 1), (ordered[1::2], HOST, 0)):
         if part:
-            vmart_calls.move_many(vmart, part, torch_pool.Location(kind, ordinal))
+            move_many(vmart, part, Location(kind, ordinal))
     return sum(bases.values())
 
 
 def make_model(layers, width, words):
-    nn = torch.nn
+    from harness.gpt_block import Block
 
-    class Block(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.norms = nn.ModuleList([nn.LayerNorm(width), nn.LayerNorm(width)])
-            self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
-            self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
-
-        def forward(self, x):
-            heads = width // 128
-            q, k, v = (part.view(*part.shape[:-1], heads, -1).transpose(1, 2)
-                       for part in self.qkv(self.norms[0](x)).chunk(3, dim=-1))
-            mixed = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-            x = x + self.out(mixed.transpose(1, 2).flatten(2))
-            return x + self.down(nn.functional.gelu(self.up(self.norms[1](x))))
-
-    return nn.Sequential(nn.Embedding(words, width), *(Block() for _ in range(layers)),
-                         nn.Linear(width, words))
+    return torch.nn.Sequential(torch.nn.Embedding(words, width), *(Block(width, width // 128) for _ in range(layers)),
+                               torch.nn.Linear(width, words))
 
 
 def initialize(model):
@@ -173,8 +149,7 @@ def run(vmart, arguments):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("library")
     parser.add_argument("--steps", type=int, default=120)
     parser.add_argument("--layers", type=int, default=5)
@@ -184,8 +159,7 @@ def main():
     parser.add_argument("--local", action="store_true", help="leave the states at the GPU")
     arguments = parser.parse_args()
     if torch is None or torch.cuda.device_count() < 2:
-        print("skipped: this needs PyTorch and two GPUs", file=sys.stderr)
-        return torch_pool.EXIT_SKIPPED
+        return skip("this needs PyTorch and two GPUs")
     torch.zeros(1, device="cuda")  # Makes GPU 0's primary context this thread's.
     vmart = torch_pool.Vmart(arguments.library)
     print(json.dumps(run(vmart, arguments)))

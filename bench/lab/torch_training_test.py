@@ -14,11 +14,8 @@ import tempfile
 import time
 import unittest
 
-BENCH = pathlib.Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(BENCH / "lab"), str(BENCH), str(BENCH.parent / "examples")]
 import torch_training
-from torch_pool import Location
-from vmart_calls import Library
+from harness.vmart_calls import GPU, Library, Location
 
 MIB = 1 << 20
 
@@ -28,7 +25,7 @@ class Tensor:
 
     def __init__(self, vmart, size_bytes):
         pointer = ctypes.c_void_p()
-        vmart.call("vmart_alloc", ctypes.c_size_t(size_bytes), Location(torch_training.GPU, 0),
+        vmart.call("vmart_alloc", ctypes.c_size_t(size_bytes), Location(GPU, 0),
                    ctypes.byref(pointer))
         self.pointer, self.nbytes = pointer.value, size_bytes
 

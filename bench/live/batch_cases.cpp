@@ -3,7 +3,7 @@
 // two GPUs, or between a GPU and host memory if there is only one.
 
 #include "bench/live/cases.hpp"
-#include "bench/machine.hpp"
+#include "bench/harness/machine.hpp"
 
 #include <algorithm>
 #include <vector>

@@ -4,11 +4,8 @@
 #include "bench/live/beside_process.hpp"
 #include "bench/live/cases.hpp"
 #include "bench/live/seam_load.hpp"
-#include "runtime/runtime_parts.hpp"
-
-#ifdef VMART_BENCH_CUDART
 #include "bench/rivals/foreign_load.hpp"
-#endif
+#include "runtime/runtime_parts.hpp"
 
 #include <poll.h>
 #include <unistd.h>
@@ -35,21 +32,11 @@ MoveTally move_beside(std::uint64_t bytes, Sample& sample, bool threads) {
   Writers writers(runtime, spec);
   std::optional<SeamLoad> load;
   if (threads) load.emplace(runtime);
-#ifdef VMART_BENCH_CUDART
   const bool foreign_too = threads && !parts_of(runtime).driver->simulated();
   ForeignLoad foreign(foreign_too ? static_cast<int>(gpus.size()) : 0);
-#endif
   const int moves = static_cast<int>(setting("VMART_BENCH_MOVES", 1000));
   MoveTally tally = move_to_and_fro(range, gpus[0], gpus[1], options, moves, 20 * case_seconds());
-#ifdef VMART_BENCH_CUDART
-  foreign.stop();
-  if (!foreign.error().empty()) throw std::runtime_error(foreign.error());
-  if (foreign_too) {
-    sample.counters["cuda_mallocs"] = static_cast<double>(foreign.mallocs());
-    sample.counters["device_synchronizes"] = static_cast<double>(foreign.synchronizes());
-    sample.counters["legacy_fills"] = static_cast<double>(foreign.fills());
-  }
-#endif
+  foreign.stop(sample);
   if (load) {
     load->stop();
     sample.counters["plain_allocations"] = static_cast<double>(load->allocations());

@@ -2,7 +2,7 @@
 
 #include "bench/live/live_machine.hpp"
 #include "bench/live/moved_range.hpp"
-#include "bench/samples.hpp"
+#include "bench/harness/samples.hpp"
 #include "bench/live/writers.hpp"
 
 #include <chrono>
@@ -33,7 +33,7 @@ void add_stops(Sample& sample, const RuntimeStats& stats);
 /// The share lost, 0 to 1, compared with the mean of the measurements before and after.
 double share_lost(double before, double during, double after);
 
-// The cases of bench/live_bench, with one file each. Batches need one GPU, all others two. Throws:
+// The cases of `live_bench`, with one file each. Batches need one GPU, all others two. Throws:
 // Unavailable if the machine has too few.
 void register_stall_cases();
 void register_size_cases();

@@ -2,7 +2,7 @@
 // after the other, stopped under holds or live, compared with the maximum rate of its links.
 
 #include "bench/live/cases.hpp"
-#include "bench/live/raw_copies.hpp"
+#include "bench/harness/raw_copies.hpp"
 #include "runtime/runtime_parts.hpp"
 
 #include <algorithm>

@@ -2,7 +2,7 @@
 // moves back.
 
 #include "bench/live/cases.hpp"
-#include "bench/machine.hpp"
+#include "bench/harness/machine.hpp"
 
 #include <vector>
 

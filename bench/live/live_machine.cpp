@@ -11,8 +11,6 @@
 namespace vma {
 namespace {
 
-double seconds_a_case = 3;  // Set once, before the first case.
-
 Mutex& submissions() {
   static Mutex mutex;
   return mutex;
@@ -38,7 +36,7 @@ bool same(const LiveSettings& one, const LiveSettings& other) {
 
 std::unique_ptr<RuntimeParts> make_parts(const LiveSettings& chosen) {
   // A drained GPU gets 32 GiB back at once.
-  const std::uint64_t cache_bytes = 2 * setting("VMART_BENCH_BYTES_MAX", 16 * gibibyte) + gibibyte;
+  const std::uint64_t cache_bytes = 2 * bytes_max() + gibibyte;
   RuntimeOptions options;
   options.cache_bytes_per_gpu = cache_bytes;
   options.host_cache_bytes = cache_bytes;
@@ -76,23 +74,12 @@ void close_live_runtime() {
 
 std::vector<Location> live_gpus(std::size_t gpus_min) {
   if (!opened()) live_runtime();
-  std::vector<Location> gpus;
-  for (const Location& at : opened()->runtime.locations()) {
-    if (at.kind == Location::Kind::gpu) gpus.push_back(at);
-  }
+  std::vector<Location> gpus = gpus_of(opened()->runtime);
   if (gpus.size() < gpus_min) {
     throw Unavailable{"live moves are measured between " + std::to_string(gpus_min) +
                       " GPUs or more; there are " + std::to_string(gpus.size())};
   }
   return gpus;
-}
-
-double case_seconds() {
-  return seconds_a_case;
-}
-
-void set_case_seconds(double seconds) {
-  seconds_a_case = seconds;
 }
 
 }  // namespace vma

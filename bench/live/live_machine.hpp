@@ -1,6 +1,6 @@
 #pragma once
 
-#include "bench/samples.hpp"
+#include "bench/harness/machine.hpp"
 #include "base/mutex.hpp"
 #include "migrate/copying/live_copier.hpp"
 
@@ -34,9 +34,5 @@ Mutex* live_submissions();
 
 /// Throws: Unavailable with fewer than `gpus_min`.
 std::vector<Location> live_gpus(std::size_t gpus_min);
-
-/// The approximate duration of a case: `--seconds`.
-double case_seconds();
-void set_case_seconds(double seconds);
 
 }  // namespace vma

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "bench/samples.hpp"
+#include "bench/harness/samples.hpp"
 
 #include <vma/migration.hpp>
 

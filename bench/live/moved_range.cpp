@@ -1,6 +1,6 @@
 #include "bench/live/moved_range.hpp"
 
-#include "bench/samples.hpp"
+#include "bench/harness/samples.hpp"
 #include "support/test_kernels.hpp"
 
 #include <algorithm>

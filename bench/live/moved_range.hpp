@@ -1,6 +1,6 @@
 #pragma once
 
-#include "bench/hang_alarm.hpp"
+#include "bench/harness/hang_alarm.hpp"
 #include "bench/live/move_tally.hpp"
 #include "bench/live/writer_kernel.hpp"
 

@@ -13,7 +13,6 @@ Time lost is what is missing of the rounds that would have been made without mov
 on each GPU for as long as it was: kernels are slower where it is not at home.
 """
 
-import argparse
 import concurrent.futures
 import ctypes
 import json
@@ -27,10 +26,9 @@ import time
 os.environ.setdefault("NCCL_NVLS_ENABLE", "0")  # No multicast.
 # Half of what it is by default, so that what retries cost has room in the same share.
 os.environ.setdefault("VMART_STALL_BUDGET_US", "30000")
-BENCH = pathlib.Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(BENCH), str(BENCH.parent / "examples")]
-import torch_pool  # Before torch: it sets what torch reads once.
-from vmart_calls import MigrateOptions, report_of
+sys.path.insert(1, str(pathlib.Path(__file__).resolve().parents[1]))
+from harness.programs import Benchmarks, skip
+from harness.vmart_calls import MigrateOptions, report_of, torch_pool
 
 torch = torch_pool.torch
 MIB = 1 << 20
@@ -181,8 +179,7 @@ def rates_at_each_gpu(vmart, reduces):
     return rates
 
 
-def measure(vmart, reduces, name, move, wanted, options):
-    """One entry of the output, and its series."""
+def measure(benchmarks, vmart, reduces, name, move, wanted, options):
     rates = rates_at_each_gpu(vmart, reduces)
     warming = Moves(vmart, reduces.operands[0], reduces.gpus, options, reduces.gpus)
     move(reduces, warming)  # The first move of a kind makes contexts and loads kernels.
@@ -195,16 +192,16 @@ def measure(vmart, reduces, name, move, wanted, options):
     moves.look()
     alone = sum(rate * at for rate, at in zip(rates, moves.seconds_at))
     stalls_us = [report.stall_median_ns / 1e3 for report in moves.reports]
-    entry = {"name": name, "run_type": "iteration", "time_unit": "us",
-             "real_time": statistics.median(stalls_us) if stalls_us else 0,
-             "moves": len(moves.reports), "busy": moves.busy, "retries": moves.retries,
-             "chunks_live": sum(report.chunks_live for report in moves.reports),
-             "lost_share": 1 - (reduces.rounds - first) / alone,
-             "rounds_per_s": (reduces.rounds - first) / seconds,
-             "moves_per_s": moves.count() / seconds}
-    if wrong := reduces.wrong():
-        entry.update(error_occurred=True, error_message=f"{wrong} words of the sums are wrong")
-    return entry, {"name": name, "stall_us": stalls_us}
+    wrong = reduces.wrong()
+    benchmarks.add(name, "us", statistics.median(stalls_us) if stalls_us else 0,
+                   f"{wrong} words of the sums are wrong" if wrong else None,
+                   moves=len(moves.reports), busy=moves.busy, retries=moves.retries,
+                   chunks_live=sum(report.chunks_live for report in moves.reports),
+                   lost_share=1 - (reduces.rounds - first) / alone, rounds_per_s=(reduces.rounds - first) / seconds,
+                   moves_per_s=moves.count() / seconds)
+    if os.environ.get("VMART_BENCH_SERIES"):
+        with open(os.environ["VMART_BENCH_SERIES"], "a", encoding="utf-8") as out:
+            out.write(json.dumps({"name": name, "stall_us": stalls_us}) + "\n")
 
 
 def why_not():
@@ -215,59 +212,36 @@ def why_not():
     return ""
 
 
-def parse_arguments():
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("library")
-    parser.add_argument("--live", type=int, default=500, help="moves")
-    parser.add_argument("--held", type=int, default=100, help="moves")
-    parser.add_argument("--benchmark_filter", default="")
-    parser.add_argument("--benchmark_out")
-    return parser.parse_known_args()[0]
-
-
-def run_cases(arguments, vmart, reduces):
-    """Writes what there is after each: a hang in the next loses nothing."""
+def run_cases(benchmarks, vmart, reduces):
     most = int(os.environ.get("VMART_BENCH_MOVES", "1000000"))
     size_bytes = ctypes.sizeof(MigrateOptions)
-    cases = [("live/nccl/live/64MiB", move_live, arguments.live,
+    cases = [("live/nccl/live/64MiB", move_live, benchmarks.flags.live,
               MigrateOptions(size_bytes=size_bytes, mode=MODE_LIVE)),
-             ("live/nccl/held/64MiB", move_held, arguments.held,
+             ("live/nccl/held/64MiB", move_held, benchmarks.flags.held,
               MigrateOptions(size_bytes=size_bytes, scope=SCOPE_HOLD))]
-    entries = []
     for name, move, wanted, options in cases:
-        if not re.search(arguments.benchmark_filter, name):
-            continue
-        entry, series = measure(vmart, reduces, name, move, min(wanted, most), options)
-        entries.append(entry)
-        print(json.dumps(entry), flush=True)
-        if os.environ.get("VMART_BENCH_SERIES"):
-            with open(os.environ["VMART_BENCH_SERIES"], "a", encoding="utf-8") as out:
-                out.write(json.dumps(series) + "\n")
-        if arguments.benchmark_out:
-            pathlib.Path(arguments.benchmark_out).write_text(json.dumps({"benchmarks": entries}))
-    return entries
+        if benchmarks.wants(name):
+            measure(benchmarks, vmart, reduces, name, move, min(wanted, most), options)
 
 
 def main():
-    arguments = parse_arguments()
+    benchmarks = Benchmarks(__doc__, live=(500, "moves"), held=(100, "moves"))
     if reason := why_not():
-        print(f"SKIPPED: {reason}", file=sys.stderr)
-        return torch_pool.EXIT_SKIPPED
+        return skip(reason)
     gpus = torch.cuda.device_count()
     for gpu in range(gpus):
         torch.zeros(1, device=f"cuda:{gpu}")
     torch.cuda.set_device(0)
-    vmart = torch_pool.Vmart(arguments.library)
+    vmart = torch_pool.Vmart(benchmarks.flags.library)
     reduces = AllReduces(vmart, gpus)
     for stream in reduces.streams:
         vmart.attach(stream)
-    entries = run_cases(arguments, vmart, reduces)
+    run_cases(benchmarks, vmart, reduces)
     for stream in reduces.streams:
         vmart.detach(stream)
     del reduces
     vmart.close()
-    return 1 if any("error_occurred" in entry for entry in entries) else 0
+    return benchmarks.status()
 
 
 if __name__ == "__main__":

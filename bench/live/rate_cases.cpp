@@ -4,8 +4,8 @@
 
 #include "bench/live/cases.hpp"
 #include "bench/live/rate_log.hpp"
-#include "bench/live/raw_copies.hpp"
-#include "bench/machine.hpp"
+#include "bench/harness/raw_copies.hpp"
+#include "bench/harness/machine.hpp"
 
 #include <vector>
 

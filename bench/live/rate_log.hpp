@@ -1,7 +1,7 @@
 #pragma once
 
 #include "bench/live/writers.hpp"
-#include "bench/samples.hpp"
+#include "bench/harness/samples.hpp"
 
 #include <vma/migration.hpp>
 

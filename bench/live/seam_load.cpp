@@ -1,8 +1,7 @@
 #include "bench/live/seam_load.hpp"
 
-#include "base/executor.hpp"
-#include "base/mutex.hpp"
-#include "bench/samples.hpp"
+#include "bench/harness/load_threads.hpp"
+#include "bench/harness/machine.hpp"
 #include "runtime/runtime_parts.hpp"
 #include "support/test_kernels.hpp"
 
@@ -21,25 +20,16 @@ constexpr std::uint64_t allocation_bytes[] = {mebibyte, 4 * mebibyte, 16 * mebib
 struct SeamLoad::State {
   Runtime& runtime;
   Driver& driver;
-  std::atomic<bool> stopping{false};
   std::atomic<std::uint64_t> allocations{0}, synchronizes{0}, kernel_loads{0};
-  Mutex mutex;
-  std::exception_ptr error VMART_GUARDED_BY(mutex);
-  ThreadedExecutor executor;
-  std::vector<Stream> streams;  // Used only by the owner's thread, as is the next member.
-  std::vector<std::unique_ptr<Task>> tasks;
+  std::vector<Stream> streams;  // Used only by the owner's thread.
+  LoadThreads threads;
 
   explicit State(Runtime& shared) : runtime(shared), driver(*parts_of(shared).driver) {}
 
-  void spawn(const char* name, std::function<void()> step) {
-    tasks.push_back(executor.spawn(name, [this, step = std::move(step)] {
-      try {
-        while (!stopping) step();
-      } catch (const std::exception&) {
-        const MutexLock lock(mutex);
-        if (!error) error = std::current_exception();
-      }
-    }));
+  void repeat(const char* name, std::function<void()> step) {
+    threads.spawn(name, [this, step = std::move(step)] {
+      while (!threads.stopping()) step();
+    });
   }
 
   void allocate(ContextHandle context) {
@@ -52,43 +42,34 @@ struct SeamLoad::State {
     driver.unload_kernel(driver.load_kernel(context, spin_kernel()));
     ++kernel_loads;
   }
-
-  void end() {
-    stopping = true;
-    for (const std::unique_ptr<Task>& task : tasks) task->join();
-    tasks.clear();
-    for (const Stream stream : streams) runtime.destroy_stream(stream);
-    streams.clear();
-  }
 };
 
 SeamLoad::SeamLoad(Runtime& runtime) : state_(std::make_unique<State>(runtime)) {
   State* const state = state_.get();
-  for (const Location& at : runtime.locations()) {
-    if (at.kind != Location::Kind::gpu) continue;
+  for (const Location at : gpus_of(runtime)) {
     state->streams.push_back(runtime.make_stream(at));
     const ContextHandle context =
         parts_of(runtime).machinery->launcher.bind(state->streams.back()).context;
-    state->spawn("load_allocate", [state, context] { state->allocate(context); });
-    state->spawn("load_sync", [state, context] {
+    state->repeat("load_allocate", [state, context] { state->allocate(context); });
+    state->repeat("load_sync", [state, context] {
       state->driver.synchronize_context(context);
       ++state->synchronizes;
     });
-    state->spawn("load_kernels", [state, context] { state->load_kernel(context); });
+    state->repeat("load_kernels", [state, context] { state->load_kernel(context); });
   }
 }
 
 SeamLoad::~SeamLoad() {
   try {
-    state_->end();
+    stop();
   } catch (const std::exception&) {  // The benchmark has already failed and reported why.
   }
 }
 
 void SeamLoad::stop() {
-  state_->end();
-  const MutexLock lock(state_->mutex);
-  if (state_->error) std::rethrow_exception(state_->error);
+  state_->threads.stop();
+  for (const Stream stream : state_->streams) state_->runtime.destroy_stream(stream);
+  state_->streams.clear();
 }
 
 std::uint64_t SeamLoad::allocations() const noexcept {

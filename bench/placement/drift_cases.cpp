@@ -147,7 +147,7 @@ void add_phases(const std::vector<PhaseFigures>& phases, Sample& sample) {
 }
 
 Sample drift(std::size_t gpus) {
-  const DriftLoad load = drift_load(gpus, bytes_max(0));
+  const DriftLoad load = drift_load(gpus, bytes_max());
   std::vector<PhaseFigures> phases(gpus);
   Sample sample;
   const Stopwatch watch;

@@ -54,7 +54,7 @@ double middle(std::vector<double> values) {
 }
 
 Sample flicker(std::size_t gpus) {
-  const DriftLoad load = drift_load(gpus, bytes_max(0));
+  const DriftLoad load = drift_load(gpus, bytes_max());
   std::vector<double> with, without, lost, moves;
   Sample sample;
   const Stopwatch watch;

@@ -2,7 +2,7 @@
 // in both directions, in the same process. The memory is granted to one GPU, and its host memory is
 // allocated in advance.
 
-#include "bench/live/raw_copies.hpp"
+#include "bench/harness/raw_copies.hpp"
 #include "bench/placement/cases.hpp"
 
 #include <stdexcept>

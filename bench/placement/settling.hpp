@@ -1,7 +1,7 @@
 #pragma once
 
 #include "bench/placement/readers.hpp"
-#include "bench/samples.hpp"
+#include "bench/harness/samples.hpp"
 
 #include <vma/runtime.hpp>
 

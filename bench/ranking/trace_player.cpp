@@ -1,5 +1,6 @@
 #include "bench/ranking/trace_player.hpp"
 
+#include "bench/harness/machine.hpp"
 #include "runtime/runtime_parts.hpp"
 
 #include <vma/error.hpp>
@@ -14,12 +15,6 @@ namespace vma {
 namespace {
 
 constexpr const char* call = "TracePlayer::play";
-
-std::vector<Location> gpus_of(Runtime& runtime) {
-  std::vector<Location> gpus = runtime.locations();
-  std::erase_if(gpus, [](Location at) { return at.kind != Location::Kind::gpu; });
-  return gpus;
-}
 
 std::unique_ptr<Router> router_of(const std::string& name) {
   auto router = make_router(name);

@@ -1,6 +1,6 @@
 #include "bench/rivals/cuda_calls.hpp"
 
-#include "bench/samples.hpp"
+#include "bench/harness/samples.hpp"
 
 #include <dlfcn.h>
 

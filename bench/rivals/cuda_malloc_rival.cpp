@@ -3,7 +3,7 @@
 // runtime library, it calls cuMemAlloc and cuMemFree, and its name says so.
 
 #include "bench/rivals/cuda_calls.hpp"
-#include "bench/samples.hpp"
+#include "bench/harness/samples.hpp"
 
 #ifdef VMART_BENCH_CUDART
 #include <cuda_runtime_api.h>

@@ -3,7 +3,7 @@
 
 #include "bench/calls/pool_cases.hpp"
 #include "bench/rivals/cuda_calls.hpp"
-#include "bench/samples.hpp"
+#include "bench/harness/samples.hpp"
 
 #include <cstdint>
 #include <vector>

@@ -1,14 +1,14 @@
 #include "bench/rivals/foreign_load.hpp"
 
-#include "base/executor.hpp"
-#include "base/mutex.hpp"
-#include "bench/samples.hpp"
+#ifdef VMART_BENCH_CUDART
+#include "bench/harness/load_threads.hpp"
 
 #include <cuda_runtime_api.h>
 
 #include <atomic>
 #include <cstddef>
-#include <vector>
+#include <stdexcept>
+#include <string>
 
 namespace vma {
 namespace {
@@ -16,95 +16,80 @@ namespace {
 constexpr std::size_t malloc_sizes[] = {mebibyte, 4 * mebibyte, 16 * mebibyte, 64 * mebibyte};
 constexpr int fills_a_wait = 16;  // Short backlogs, as in programs that wait for results.
 
+void require(cudaError_t result, const char* call) {
+  if (result != cudaSuccess)
+    throw std::runtime_error(std::string(call) + ": " + cudaGetErrorName(result));
+}
+
 }  // namespace
 
 struct ForeignLoad::State {
-  std::atomic<bool> stopping{false};
   std::atomic<std::uint64_t> mallocs{0}, synchronizes{0}, fills{0};
-  mutable Mutex mutex;
-  std::string error VMART_GUARDED_BY(mutex);
-  ThreadedExecutor executor;
-  std::vector<std::unique_ptr<Task>> tasks;  // Used only by the owner's thread.
-
-  /// Returns false and ends the load if the call failed.
-  bool passed(cudaError_t result, const char* call) {
-    if (result == cudaSuccess) return true;
-    const MutexLock lock(mutex);
-    if (error.empty()) error = std::string(call) + ": " + cudaGetErrorName(result);
-    stopping = true;
-    return false;
-  }
+  LoadThreads threads;
 
   void loop_malloc(int gpu) {
-    if (!passed(cudaSetDevice(gpu), "cudaSetDevice")) return;
-    for (std::size_t round = 0; !stopping; ++round) {
+    require(cudaSetDevice(gpu), "cudaSetDevice");
+    for (std::size_t round = 0; !threads.stopping(); ++round) {
       void* pointer = nullptr;
-      if (!passed(cudaMalloc(&pointer, malloc_sizes[round % std::size(malloc_sizes)]),
-                  "cudaMalloc"))
-        return;
-      if (!passed(cudaFree(pointer), "cudaFree")) return;
+      require(cudaMalloc(&pointer, malloc_sizes[round % std::size(malloc_sizes)]), "cudaMalloc");
+      require(cudaFree(pointer), "cudaFree");
       ++mallocs;
     }
   }
 
   void loop_synchronize(int gpu) {
-    if (!passed(cudaSetDevice(gpu), "cudaSetDevice")) return;
-    while (!stopping) {
-      if (!passed(cudaDeviceSynchronize(), "cudaDeviceSynchronize")) return;
+    require(cudaSetDevice(gpu), "cudaSetDevice");
+    while (!threads.stopping()) {
+      require(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
       ++synchronizes;
     }
   }
 
   void loop_fill(int gpu) {
     void* pointer = nullptr;
-    if (!passed(cudaSetDevice(gpu), "cudaSetDevice")) return;
-    if (!passed(cudaMalloc(&pointer, mebibyte), "cudaMalloc")) return;
-    while (!stopping) {
+    require(cudaSetDevice(gpu), "cudaSetDevice");
+    require(cudaMalloc(&pointer, mebibyte), "cudaMalloc");
+    while (!threads.stopping()) {
       for (int fill = 0; fill < fills_a_wait; ++fill) {
-        if (!passed(cudaMemsetAsync(pointer, fill, mebibyte, nullptr), "cudaMemsetAsync")) return;
+        require(cudaMemsetAsync(pointer, fill, mebibyte, nullptr), "cudaMemsetAsync");
         ++fills;
       }
-      if (!passed(cudaStreamSynchronize(nullptr), "cudaStreamSynchronize")) return;
+      require(cudaStreamSynchronize(nullptr), "cudaStreamSynchronize");
     }
-    passed(cudaFree(pointer), "cudaFree");
+    require(cudaFree(pointer), "cudaFree");
   }
 };
 
-ForeignLoad::ForeignLoad(int gpus) : state_(std::make_unique<State>()) {
+ForeignLoad::ForeignLoad(int gpus) {
+  if (gpus == 0) return;
+  state_ = std::make_unique<State>();
   State* const state = state_.get();
-  const auto spawn = [state](const char* name, auto body) {
-    state->tasks.push_back(state->executor.spawn(name, body));
-  };
   for (int gpu = 0; gpu < gpus; ++gpu) {
-    spawn("load_malloc", [state, gpu] { state->loop_malloc(gpu); });
-    spawn("load_sync", [state, gpu] { state->loop_synchronize(gpu); });
-    spawn("load_fill", [state, gpu] { state->loop_fill(gpu); });
+    state->threads.spawn("load_malloc", [state, gpu] { state->loop_malloc(gpu); });
+    state->threads.spawn("load_sync", [state, gpu] { state->loop_synchronize(gpu); });
+    state->threads.spawn("load_fill", [state, gpu] { state->loop_fill(gpu); });
   }
 }
 
-ForeignLoad::~ForeignLoad() {
-  stop();
+void ForeignLoad::stop(Sample& sample) {
+  if (!state_) return;
+  state_->threads.stop();
+  sample.counters["cuda_mallocs"] = static_cast<double>(state_->mallocs);
+  sample.counters["device_synchronizes"] = static_cast<double>(state_->synchronizes);
+  sample.counters["legacy_fills"] = static_cast<double>(state_->fills);
 }
 
-void ForeignLoad::stop() {
-  state_->stopping = true;
-  for (const std::unique_ptr<Task>& task : state_->tasks) task->join();
-  state_->tasks.clear();
-}
+#else
+namespace vma {
 
-std::uint64_t ForeignLoad::mallocs() const {
-  return state_->mallocs;
-}
-std::uint64_t ForeignLoad::synchronizes() const {
-  return state_->synchronizes;
-}
-std::uint64_t ForeignLoad::fills() const {
-  return state_->fills;
-}
+struct ForeignLoad::State {};
 
-std::string ForeignLoad::error() const {
-  const MutexLock lock(state_->mutex);
-  return state_->error;
-}
+ForeignLoad::ForeignLoad(int) {}
+
+void ForeignLoad::stop(Sample&) {}
+
+#endif
+
+ForeignLoad::~ForeignLoad() = default;
 
 }  // namespace vma

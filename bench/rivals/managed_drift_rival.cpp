@@ -8,7 +8,7 @@
 #include "bench/placement/launch_pace.hpp"
 #include "bench/placement/steps.hpp"
 #include "bench/rivals/cuda_calls.hpp"
-#include "bench/samples.hpp"
+#include "bench/harness/samples.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -168,8 +168,7 @@ Sample drift(const DriftLoad& load) {
 void register_all() {
   const std::size_t gpus = std::min(gpus_max, rival_machine().gpus.size());
   if (gpus < 2) throw Unavailable{"what drifts between GPUs needs two"};
-  const std::uint64_t most = setting("VMART_BENCH_BYTES_MAX", 16 * gibibyte);
-  const DriftLoad load = drift_load(gpus, most);
+  const DriftLoad load = drift_load(gpus, bytes_max());
   register_samples(
       "managed/drift/gpus" + std::to_string(gpus), [load] { return drift(load); }, 1);
 }

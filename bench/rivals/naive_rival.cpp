@@ -4,7 +4,7 @@
 // has a small one on each GPU, granted to all, which makes grants cheap.
 
 #include "bench/rivals/cuda_calls.hpp"
-#include "bench/samples.hpp"
+#include "bench/harness/samples.hpp"
 
 #include <cstdint>
 #include <memory>

@@ -2,7 +2,7 @@
 // under a stable pointer. At most 8 GiB exist at once, because more than fits can hang a GPU.
 
 #include "bench/rivals/cuda_calls.hpp"
-#include "bench/samples.hpp"
+#include "bench/harness/samples.hpp"
 
 #include <cstdint>
 #include <cstdio>

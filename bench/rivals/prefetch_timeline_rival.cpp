@@ -4,7 +4,7 @@
 
 #include "base/executor.hpp"
 #include "bench/rivals/cuda_calls.hpp"
-#include "bench/samples.hpp"
+#include "bench/harness/samples.hpp"
 
 #include <algorithm>
 #include <atomic>

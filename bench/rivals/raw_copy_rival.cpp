@@ -2,7 +2,7 @@
 // have mapped. Nothing is allocated, mapped or granted during the measurement.
 
 #include "bench/rivals/cuda_calls.hpp"
-#include "bench/samples.hpp"
+#include "bench/harness/samples.hpp"
 
 #include <cstdint>
 #include <map>

@@ -14,7 +14,6 @@ policies, generated traces, several seeds), `study_whole` (the default policy, w
 need matplotlib; without it they are left as they are, and that is said.
 """
 
-import argparse
 import json
 import pathlib
 import re
@@ -24,11 +23,12 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(1, str(ROOT / "bench"))
-import live_plots
 import study_cells
 import study_plots
 import study_tables
-from measuring_context import ask
+from harness import plots
+from harness.measuring_context import commit, is_changed
+from harness.programs import parser_of
 
 NAMES = (study_tables.POLICIES, study_tables.GENERATED, study_tables.WHOLE, study_tables.MACHINES)
 MARKED = re.compile(r"(<!-- study:begin (\w+) -->\n).*?(<!-- study:end -->)", re.DOTALL)
@@ -64,7 +64,7 @@ class Pages:
         # From what was kept, so that `--check` makes the same of it.
         study = study_cells.read_table(self.table)
         self.document.write_text(self.written(study), encoding="utf-8")
-        if live_plots.has_matplotlib():
+        if plots.has_matplotlib():
             study_plots.draw_all(study, self.images)
         else:
             print("study: matplotlib is not installed: the figures are left as they are", file=sys.stderr)
@@ -75,20 +75,13 @@ class Pages:
         wanted = self.written(study_cells.read_table(self.table))
         pairs = zip(text.splitlines() + [""], wanted.splitlines() + [""])
         for number, (here, there) in enumerate(pairs, 1):
-            if plain(here) != plain(there):
+            if here != there:
                 return f"{self.document}: line {number}: is \"{here}\", should be \"{there}\""
         return None if len(text.splitlines()) == len(wanted.splitlines()) else f"{self.document}: is cut"
 
 
-def plain(line):
-    """Without the widths of a table's columns, which `tabulate` may draw in another way."""
-    return re.sub(r"-{3,}", "---", re.sub(r"\s+", "", line))
-
-
 def checked_out():
-    commit = ask("git", "rev-parse", "--short=12", "HEAD") or "unknown"
-    changed = " with local changes" if ask("git", "status", "--porcelain", "--untracked-files=no") else ""
-    return f"commit `{commit}`{changed}"
+    return f"commit `{commit() or 'unknown'}`{' with local changes' if is_changed() else ''}"
 
 
 def find_program(named):
@@ -121,8 +114,7 @@ def only_policies(experiment, policies, folder):
 
 
 def arguments_of(words):
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--out", type=pathlib.Path, help="where the results go, or lie: a folder an experiment")
     parser.add_argument("--only", nargs="+", choices=NAMES, default=NAMES, help="these experiments")
     parser.add_argument("--policy", nargs="+", default=[], help="the cells of these policies; of the others, what "

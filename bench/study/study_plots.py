@@ -4,11 +4,11 @@ matplotlib."""
 
 import math
 
-import live_plots
 import study_tables
+from harness import plots
 from study_cells import BASE
 
-COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#666666")
+COLOURS = (plots.BLUE, plots.ORANGE, plots.GREEN, plots.PURPLE, plots.SKY, plots.RED, plots.GREY)
 RATIO_MAX = 4.0  # The scale's ends; what is beyond has the end's colour, and its number.
 
 
@@ -34,10 +34,9 @@ def draw_heat(pyplot, axes, experiment, machine, policies):
                 axes.text(x, y, f"{ratio:.2f}", ha="center", va="center", fontsize=6,
                           color="white" if dark else "black")
     axes.set_yticks(range(len(policies)), policies, fontsize=8)
-    axes.set_xticks(range(len(experiment.traces)), experiment.traces, fontsize=8, rotation=40, ha="right",
-                    rotation_mode="anchor")
+    plots.slanted_ticks(axes, experiment.traces)
     axes.grid(False)
-    axes.set_title(machine, loc="left", fontsize=10)
+    plots.title(axes, machine)
     return picture
 
 
@@ -68,10 +67,9 @@ def points(pyplot, study):
                       markersize=2.5, color=COLOURS[index % len(COLOURS)], label=trace)
         axes.axhline(1, color="#888888", linewidth=0.8)
         axes.set_yscale("log")
-        axes.set_title(machine, loc="left", fontsize=10)
+        plots.title(axes, machine)
         axes.set_ylabel(f"time / {BASE}", fontsize=8)
-    panels[-1].set_xticks(range(len(policies)), policies, fontsize=8, rotation=40, ha="right",
-                             rotation_mode="anchor")
+    plots.slanted_ticks(panels[-1], policies)
     panels[0].legend(fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
     return figure
 
@@ -81,16 +79,4 @@ FIGURES = {"study_real.svg": heat_map, "study_generated.svg": points}
 
 def draw_all(study, folder):
     """Returns the paths of what it wrote."""
-    import matplotlib
-    matplotlib.use("svg")
-    from matplotlib import pyplot
-
-    folder.mkdir(parents=True, exist_ok=True)
-    paths = []
-    with matplotlib.rc_context(live_plots.STYLE):
-        for name, draw in FIGURES.items():
-            figure = draw(pyplot, study)
-            paths.append(folder / name)
-            figure.savefig(paths[-1], metadata={"Date": None, "Creator": None})
-            pyplot.close(figure)
-    return paths
+    return [plots.write(folder / name, draw, study) for name, draw in FIGURES.items()]

@@ -3,7 +3,7 @@ their own, and every figure of a policy stands beside `static`."""
 
 import statistics
 
-import figures
+from harness.samples import table
 from study_cells import BASE, geometric_mean, is_test
 
 WORSE = 1.01  # Over the base: from here on a policy counts as worse, and from its inverse down as better.
@@ -76,7 +76,7 @@ REAL_HEAD = ["policy", f"time over `{BASE}`, mean", "tuned: worse", "worst", "te
 
 def real_policies(experiment):
     """A row a policy, over real traces alone."""
-    return figures.table(REAL_HEAD, [policy_row(experiment, policy) for policy in order(experiment)])
+    return table(REAL_HEAD, [policy_row(experiment, policy) for policy in order(experiment)])
 
 
 def spread(ratios):
@@ -101,7 +101,7 @@ def cells_of(experiment, chosen):
                          *(spread(experiment.ratios(policy, machine, trace)) for policy in chosen)])
     head = ["machine", "trace", "set", "loop", f"`{BASE}`, s", "over its bound",
             *(f"`{policy}`" for policy in chosen)]
-    return figures.table(head, rows)
+    return table(head, rows)
 
 
 def all_but_base(experiment):
@@ -114,7 +114,7 @@ def generated(experiment):
     for machine in experiment.machines:
         rows = [[f"`{policy}`", *(spread(experiment.ratios(policy, machine, trace)) for trace in experiment.traces)]
                 for policy in order(experiment)]
-        parts.append(f"### {machine}\n\n" + figures.table(["policy", *experiment.traces], rows))
+        parts.append(f"### {machine}\n\n" + table(["policy", *experiment.traces], rows))
     return "\n\n".join(parts)
 
 

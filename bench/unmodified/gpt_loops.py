@@ -10,15 +10,18 @@ when it begins, and writes to the log when each step was launched and when it en
 line is `save FILE`, it saves the weights there before it ends.
 """
 
-import argparse
 import collections
 import json
+import pathlib
 import statistics
 import sys
 import threading
 import time
 
+sys.path.insert(1, str(pathlib.Path(__file__).resolve().parents[1]))
 import torch
+from harness.gpt_block import Block
+from harness.programs import parser_of
 from torch import nn
 
 SMALL = {"layers": 12, "width": 768, "heads": 12, "words": 50_304}
@@ -26,22 +29,6 @@ LARGE = {"layers": 12, "width": 3072, "heads": 24, "words": 16_384}
 BATCH, TOKENS = 8, 512
 SERVED_TOKENS = 512
 LARGE_TOKENS = 1536  # Steps of 8 ms on an H200.
-
-
-class Block(nn.Module):
-    def __init__(self, width, heads):
-        super().__init__()
-        self.heads = heads
-        self.norms = nn.ModuleList([nn.LayerNorm(width), nn.LayerNorm(width)])
-        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
-        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
-
-    def forward(self, x):
-        q, k, v = (part.view(*part.shape[:-1], self.heads, -1).transpose(1, 2)
-                   for part in self.qkv(self.norms[0](x)).chunk(3, dim=-1))
-        mixed = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-        x = x + self.out(mixed.transpose(1, 2).flatten(2))
-        return x + self.down(nn.functional.gelu(self.up(self.norms[1](x))))
 
 
 class Gpt(nn.Module):
@@ -175,8 +162,7 @@ def serve(arguments):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("what", choices=("train", "graph", "serve"))
     parser.add_argument("--seconds", type=float, default=3)
     parser.add_argument("--log")

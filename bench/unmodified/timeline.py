@@ -5,11 +5,10 @@
 
 trained_gpt.py trains under `vmart run`. All of its memory that can move goes to gpu1, and back after some
 seconds. Then it trains bare, as many steps: its losses must be the same to the last bit. The file has how
-long each step took, where the bytes were, the moves and the losses of both; timeline_plot.py draws it.
+long each step took, where the bytes were, the moves and the losses of both; timeline_plots.py draws it.
 Leaves with 1 if the losses differ, with 77 without PyTorch and two GPUs.
 """
 
-import argparse
 import importlib.util
 import json
 import pathlib
@@ -22,9 +21,10 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[1:1] = [str(ROOT / "bench"), str(ROOT / "tests/gpu/run")]
-from measuring_context import make_context, query_gpus
+from harness.measuring_context import make_context, query_gpus
+from harness.programs import parser_of, skip
 from playing import environment
-from run_programs import EXIT_SKIPPED, gpu_count
+from run_programs import gpu_count
 from served_model import MovableProgram, Places
 
 TRAINED = [sys.executable, "-B", str(ROOT / "bench/unmodified/trained_gpt.py")]
@@ -88,8 +88,7 @@ def bytes_at(looks, after_s, place):
 
 
 def parse_arguments():
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("build", type=pathlib.Path)
     parser.add_argument("--out", type=pathlib.Path, required=True)
     parser.add_argument("--between", type=float, default=3, help="seconds of steps around each move")
@@ -100,8 +99,7 @@ def parse_arguments():
 def main():
     options = parse_arguments()
     if gpu_count() < 2 or (options.program == TRAINED and importlib.util.find_spec("torch") is None):
-        print("SKIPPED: this needs PyTorch and two GPUs", file=sys.stderr)
-        return EXIT_SKIPPED
+        return skip("this needs PyTorch and two GPUs")
     vmart = options.build.resolve() / "runtime/tools/vmart"
     log, moves, looks = moved_run(vmart, options.program, options.between)
     bare = bare_run(options.program, len(log["losses"]))

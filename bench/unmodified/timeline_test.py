@@ -1,5 +1,5 @@
 """Goal: timeline.py records moves, places and losses of a program on simulated GPUs, and sees losses that differ;
-timeline_plot.py draws the same bytes from the same recording, with all that it must name.
+timeline_plots.py draws the same bytes from the same recording, with all that it must name.
 
     timeline_test.py BUILD
 """
@@ -12,7 +12,8 @@ import tempfile
 import unittest
 
 import timeline
-import timeline_plot
+import timeline_plots
+from harness.plots import has_matplotlib
 
 BUILD = pathlib.Path(sys.argv[1]).resolve()
 # As trained_gpt.py: memory, steps in it, a log. WRONG changes a loss of runs that a line ends.
@@ -88,12 +89,11 @@ class Recorder(unittest.TestCase):
         self.assertEqual((code, document["first_difference"]), (1, 4))
 
 
-@unittest.skipUnless(timeline_plot.has_matplotlib(), "matplotlib is not installed")
+@unittest.skipUnless(has_matplotlib(), "matplotlib is not installed")
 class Plot(unittest.TestCase):
     def drawn(self, document):
         with tempfile.TemporaryDirectory() as folder:
-            path = pathlib.Path(folder) / "images/timeline.svg"
-            timeline_plot.draw(document, path)
+            [path] = timeline_plots.draw_all(document, pathlib.Path(folder) / "images")
             return path.read_text()
 
     def test_the_same_recording_gives_the_same_bytes_with_all_moves_named(self):
