@@ -5,7 +5,6 @@
 #include "memory/chunk.hpp"
 #include "memory/hook_list.hpp"
 #include "memory/importer_list.hpp"
-#include "memory/reservation.hpp"
 
 #include <vma/migration.hpp>
 #include <vma/options.hpp>

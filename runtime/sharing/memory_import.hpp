@@ -3,7 +3,6 @@
 #include "base/clock.hpp"
 #include "memory/memory.hpp"
 #include "sharing/import_follower.hpp"
-#include "sharing/imported_chunks.hpp"
 #include "sharing/place_names.hpp"
 #include "sharing/share_channel.hpp"
 
