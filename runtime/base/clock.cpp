@@ -1,7 +1,8 @@
 #include "base/clock.hpp"
 
-#include <algorithm>
 #include <cpuid.h>
+
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <thread>

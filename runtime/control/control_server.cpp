@@ -15,13 +15,14 @@
 #include <boost/asio/write.hpp>
 #include <fmt/format.h>
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <exception>
 #include <map>
 #include <new>
 #include <optional>
-#include <unistd.h>
 #include <utility>
 #include <vector>
 

@@ -3,7 +3,7 @@
 #include "memory/memory.hpp"
 #include "migrate/moves/mover.hpp"
 #include "sharing/offered_move.hpp"
-#include "sharing/place_names.hpp"
+#include "sharing/share_protocol.hpp"
 #include "sharing/share_channel.hpp"
 
 #include <boost/asio/io_context.hpp>

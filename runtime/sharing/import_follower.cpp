@@ -6,12 +6,13 @@
 
 #include <fmt/format.h>
 
+#include <poll.h>
+#include <sys/eventfd.h>
+
 #include <algorithm>
 #include <exception>
 #include <new>
 #include <optional>
-#include <poll.h>
-#include <sys/eventfd.h>
 #include <utility>
 
 namespace vma {

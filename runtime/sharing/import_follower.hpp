@@ -6,7 +6,6 @@
 #include "memory/memory.hpp"
 #include "memory/move_claim.hpp"
 #include "migrate/moves/mover.hpp"
-#include "sharing/place_names.hpp"
 #include "sharing/share_channel.hpp"
 #include "sharing/share_protocol.hpp"
 #include "sharing/shared_decision.hpp"

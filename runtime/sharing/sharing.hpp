@@ -8,7 +8,7 @@
 #include "sharing/import_follower.hpp"
 #include "sharing/memory_export.hpp"
 #include "sharing/memory_import.hpp"
-#include "sharing/place_names.hpp"
+#include "sharing/share_protocol.hpp"
 
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>

@@ -2,13 +2,14 @@
 
 #include "base/check.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <memory>
-#include <unistd.h>
 #include <utility>
 #include <vector>
 

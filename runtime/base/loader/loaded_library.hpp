@@ -1,18 +1,19 @@
 #pragma once
 
+#include <fcntl.h>
+#include <link.h>
+#include <linux/futex.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
-#include <fcntl.h>
-#include <link.h>
-#include <linux/futex.h>
 #include <string_view>
-#include <sys/mman.h>
-#include <sys/syscall.h>
-#include <sys/uio.h>
-#include <unistd.h>
 
 namespace vma {
 

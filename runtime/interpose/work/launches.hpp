@@ -1,12 +1,13 @@
 #pragma once
 
+#include <cuda.h>
+
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <cuda.h>
 #include <string_view>
 
 namespace vma::interpose {
