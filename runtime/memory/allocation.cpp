@@ -105,16 +105,6 @@ void Allocation::keep_behind(std::size_t slot, const char* reason) noexcept {
   if (booked) ledger_.unclaim(at, size_bytes, Ledger::Use::allocated);
 }
 
-std::vector<Chunk> Allocation::take_apart() {
-  std::vector<Chunk> chunks;
-  chunks.reserve(geometry_.slots);
-  for (std::size_t slot = 0; slot < geometry_.slots; ++slot) {
-    Chunk chunk = take_out(slot);
-    if (chunk) chunks.push_back(std::move(chunk));
-  }
-  return chunks;
-}
-
 Location Allocation::home(std::size_t slot) const {
   const MutexLock lock(slots_mutex_);
   return slot < slots_.size() ? slots_[slot].at() : Location();
