@@ -20,8 +20,6 @@
 
 namespace vma {
 
-class Allocation;
-
 /// Events about allocations, passed in order from any thread to the scheduler. Takes none of the
 /// scheduler's locks, so callers may hold their own.
 class SchedulerInbox : public MemoryWatcher {

@@ -51,8 +51,6 @@ struct ChunkStep {
 /// take notes. What it throws is logged.
 using ChunkWatcher = std::function<void(const ChunkStep&)>;
 
-class Allocation;
-
 /// Called for each migration that has ended, in the background or not, whatever its outcome, before
 /// any thread that waits for it continues. No lock is held, but the move claim may be. It must not
 /// wait for a move. What it throws is logged.
