@@ -2,7 +2,7 @@
 #include "abi/boundary.hpp"
 #include "abi/migration_values.hpp"
 
-#include "runtime/move_requests.hpp"
+#include "runtime/moving.hpp"
 
 #include <vma/vma.hpp>
 

@@ -2,7 +2,7 @@
 #include "abi/run_table.hpp"
 #include "abi/boundary.hpp"
 #include "abi/pool_handle.hpp"
-#include "runtime/exporting.hpp"
+#include "runtime/exports.hpp"
 #include "runtime/runtime_parts.hpp"
 
 #include <vma/vma.hpp>

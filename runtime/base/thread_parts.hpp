@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 
 namespace vma {
@@ -9,7 +10,12 @@ namespace vma {
 inline constexpr std::size_t cache_lines = 128;
 
 /// The number of this thread, from 1 on, in the order of their first calls.
-unsigned thread_number() noexcept;
+inline unsigned thread_number() noexcept {
+  static constinit std::atomic<unsigned> threads{0};
+  static constinit thread_local unsigned number = 0;  // Zero before its first call.
+  if (number == 0) number = ++threads;
+  return number;
+}
 
 /// A few parts of something that all threads write to, such as a counter. A thread always gets the
 /// same part; few others have it, so that threads hardly wait for each other's cache lines.

@@ -2,7 +2,6 @@
 
 #include "base/executor.hpp"
 #include "base/mutex.hpp"
-#include "cpu_faults/fault_queue.hpp"
 #include "cpu_faults/fault_signals.hpp"
 #include "memory/memory.hpp"
 #include "migrate/moves/mover.hpp"

@@ -1,7 +1,7 @@
 #include "base/process_exit.hpp"
 #include "driver/cuda_driver.hpp"
 #include "driver/cuda_handles.hpp"
-#include "driver/cuda_parameters.hpp"
+#include "driver/cuda_api.hpp"
 #include "driver/cuda_scope.hpp"
 
 #include <array>

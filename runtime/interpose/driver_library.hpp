@@ -14,7 +14,7 @@ struct HookRow {
   const char* symbol;
   const void* hook;
 };
-/// In the order of `EntryPoint`. Defined where all hooks are known (hooks/hook_rows.cpp).
+/// In the order of `EntryPoint`. Defined where all hooks are known (hooks/resolving_hooks.cpp).
 extern const std::array<HookRow, entry_count> hook_rows;
 
 /// The driver's own library: all its functions that the hooks call. Found once, without a lock of

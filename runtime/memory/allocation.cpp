@@ -2,7 +2,7 @@
 
 #include "base/check.hpp"
 #include "base/log.hpp"
-#include "memory/verify_access.hpp"
+#include "memory/chunk.hpp"
 
 #include <fmt/format.h>
 
@@ -103,16 +103,6 @@ void Allocation::keep_behind(std::size_t slot, const char* reason) noexcept {
   const bool booked = !chunk.imported();
   if (chunk.release()) ledger_.leak_bytes(at, size_bytes);
   if (booked) ledger_.unclaim(at, size_bytes, Ledger::Use::allocated);
-}
-
-std::vector<Chunk> Allocation::take_apart() {
-  std::vector<Chunk> chunks;
-  chunks.reserve(geometry_.slots);
-  for (std::size_t slot = 0; slot < geometry_.slots; ++slot) {
-    Chunk chunk = take_out(slot);
-    if (chunk) chunks.push_back(std::move(chunk));
-  }
-  return chunks;
 }
 
 Location Allocation::home(std::size_t slot) const {

@@ -5,7 +5,6 @@
 #include "memory/chunk.hpp"
 #include "memory/hook_list.hpp"
 #include "memory/importer_list.hpp"
-#include "memory/reservation.hpp"
 
 #include <vma/migration.hpp>
 #include <vma/options.hpp>
@@ -69,8 +68,6 @@ class Allocation : public std::enable_shared_from_this<Allocation> {
   /// slot, its chunk is not returned: its memory lives on behind the mapping, and is counted as
   /// leaked and unclaimed.
   Chunk take_out(std::size_t slot) noexcept;
-  /// Calls `take_out` for every slot; returns the chunks.
-  std::vector<Chunk> take_apart();
   /// Gives the addresses back, even if callers still hold this object. Requires: every slot was
   /// taken out.
   void unreserve() noexcept { reservation_ = Reservation(); }

@@ -1,12 +1,12 @@
 #pragma once
 
 #include "base/listener.hpp"
+#include "driver/driver.hpp"
 #include "machine/topology.hpp"
 #include "memory/allocation.hpp"
 #include "memory/chunk_store.hpp"
 #include "memory/contexts_in_use.hpp"
 #include "memory/geometry.hpp"
-#include "memory/memory_watcher.hpp"
 #include "memory/move_claim.hpp"
 #include "memory/pressure.hpp"
 #include "memory/registry.hpp"
@@ -24,6 +24,24 @@
 #include <vector>
 
 namespace vma {
+
+class Allocation;
+
+/// Follows which allocations exist, for the layers above; set by `Memory::watch`. Called on the
+/// thread that makes, frees or changes one, without a lock of the memory; that thread may have a
+/// move claim of the allocation. Must not throw, nor wait for a move.
+class MemoryWatcher {
+ public:
+  virtual ~MemoryWatcher() = default;
+  /// The allocation is registered; its pointer has not been returned to any caller yet.
+  virtual void made(const std::shared_ptr<Allocation>& allocation) noexcept = 0;
+  /// The allocation is about to be forgotten; no other can get its addresses before this returns.
+  /// Not called for what still exists when the runtime shuts down.
+  virtual void freed(Address begin) noexcept = 0;
+  /// What keeps it in place, or what may be done with it, has changed: a pin, a view, an export, a
+  /// hook, a read-only scope.
+  virtual void changed(const Allocation&) noexcept {}
+};
 
 /// What the runtime itself asks of an allocation, beyond what its users can.
 struct AllocTerms {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "pools/block_bins.hpp"
+#include "pools/block.hpp"
 
 #include <array>
 #include <cstdint>

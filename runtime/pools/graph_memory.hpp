@@ -1,9 +1,8 @@
 #pragma once
 
 #include "driver/driver.hpp"
-#include "pools/block_bins.hpp"
+#include "pools/block.hpp"
 #include "pools/stream_book.hpp"
-#include "pools/thread_end.hpp"
 
 #include <atomic>
 #include <compare>

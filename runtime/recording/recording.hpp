@@ -3,7 +3,7 @@
 #include "recording/block_builder.hpp"
 #include "recording/block_queue.hpp"
 #include "recording/output_file.hpp"
-#include "recording/recording_header.hpp"
+#include "recording/recording_format.hpp"
 
 #include <atomic>
 #include <cstdint>

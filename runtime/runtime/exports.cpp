@@ -1,7 +1,8 @@
+#include "runtime/exports.hpp"
+
 #include <vma/runtime.hpp>
 
 #include "runtime/argument_checks.hpp"
-#include "runtime/exporting.hpp"
 #include "runtime/guest.hpp"
 #include "runtime/runtime_parts.hpp"
 

@@ -1,7 +1,7 @@
 #include <vma/runtime.hpp>
 
-#include "runtime/exporting.hpp"
-#include "runtime/pool_entry.hpp"
+#include "runtime/exports.hpp"
+#include "runtime/pooling.hpp"
 #include "runtime/runtime_parts.hpp"
 
 #include "base/log.hpp"

@@ -1,7 +1,8 @@
+#include "runtime/pooling.hpp"
+
 #include <vma/pool.hpp>
 #include <vma/runtime.hpp>
 
-#include "runtime/pool_entry.hpp"
 #include "runtime/runtime_parts.hpp"
 
 #include <vma/error.hpp>

@@ -3,7 +3,7 @@
 #include "costs/cost_estimates.hpp"
 #include "runtime/argument_checks.hpp"
 #include "runtime/place_states.hpp"
-#include "runtime/pool_entry.hpp"
+#include "runtime/pooling.hpp"
 #include "runtime/runtime_parts.hpp"
 #include "runtime/runtime_stats.hpp"
 

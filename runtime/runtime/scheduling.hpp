@@ -8,7 +8,7 @@
 #include "parking/parker.hpp"
 #include "recording/decision_log.hpp"
 #include "recording/recording.hpp"
-#include "recording/perfetto_writer.hpp"
+#include "base/perfetto_trace.hpp"
 #include "runtime/runtime_control.hpp"
 #include "runtime/settings.hpp"
 #include "scheduling/scheduler.hpp"

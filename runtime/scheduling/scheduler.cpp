@@ -2,7 +2,7 @@
 
 #include "base/log.hpp"
 #include "migrate/stops/copy_scopes.hpp"
-#include "scheduling/explanation.hpp"
+#include "scheduling/decision_journal.hpp"
 
 #include <fmt/format.h>
 

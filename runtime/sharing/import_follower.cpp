@@ -2,16 +2,223 @@
 
 #include "base/log.hpp"
 #include "base/process_exit.hpp"
-#include "sharing/followed_move.hpp"
+#include "migrate/stops/copy_scopes.hpp"
+
+#include <fmt/format.h>
 
 #include <poll.h>
 #include <sys/eventfd.h>
 
 #include <algorithm>
 #include <exception>
+#include <new>
+#include <optional>
 #include <utility>
 
 namespace vma {
+namespace {
+
+using Value = SharedDecision::Value;
+
+/// How often a thread that waits looks whether it is still wanted.
+constexpr std::chrono::milliseconds follow_look_period(5);
+
+Descriptor only_descriptor(ShareMessage& message) {
+  return std::move(message.descriptors.front());
+}
+
+}  // namespace
+
+Chunk ImportedChunks::take(const SharedChunk& shared, int descriptor) const {
+  const std::optional<Location> at = places_.find(shared.at);
+  if (!at) {
+    throw Error(ErrorKind::unreachable, import_call,
+                fmt::format("the memory lies at {}, which this process does not use; check "
+                            "CUDA_VISIBLE_DEVICES and VMART_DEVICES",
+                            shared.at.gpu.empty() ? fmt::format("host node {}", shared.at.node)
+                                                  : "GPU " + shared.at.gpu));
+  }
+  Driver& driver = memory_.driver();
+  const std::vector<Accessor>& readers = memory_.topology().readers(*at);
+  const MutexLock turn(memory_.chunks().slow_calls().turn());
+  const ChunkHandle handle = driver.import_chunk(descriptor);
+  return Chunk(driver, memory_.chunks().ledger(),
+               ChunkMemory{handle, *at, shared.size_bytes, {}, true}, readers);
+}
+
+FollowedMove::FollowedMove(Memory& memory, Mover& mover, const ImportedChunks& chunks,
+                           const ShareStop& stop, ShareChannel& channel,
+                           std::shared_ptr<Allocation> allocation, ShareMessage announcement,
+                           std::function<bool()> left)
+    : memory_(memory),
+      mover_(mover),
+      imported_(chunks),
+      stop_(stop),
+      channel_(channel),
+      allocation_(std::move(allocation)),
+      offer_(std::move(announcement)),
+      left_(std::move(left)),
+      decision_(only_descriptor(offer_)) {
+  // All importers answer twice before the decision; the slowest one decides how late it is.
+  const std::chrono::milliseconds answers = 2 * import_time(offer_.limit, offer_.first);
+  deadline_ = later(later(clock_.now(), answers), offer_.decision_limit);
+}
+
+void FollowedMove::run() {
+  std::optional<Error> why = attempt();
+  {
+    const MutexLock turn(memory_.chunks().slow_calls().turn());
+    chunks_.clear();
+  }
+  if (why && leaves()) return;
+  const TimePoint soon = later(clock_.now(), offer_.limit);
+  // What the exporter knows already needs no words.
+  if (why && decision_.value() == Value::open) refuse(*why, soon);
+  decision_.decide(Value::stay);
+  tell_end(soon);
+}
+
+/// Whatever happens: the exporter begins no other move before.
+void FollowedMove::tell_end(TimePoint deadline) {
+  Poll poll;
+  while (true) {
+    try {
+      return channel_.send({.kind = ShareKind::ended, .stall = stall_}, deadline);
+    } catch (const std::bad_alloc&) {
+      if (clock_.now() >= deadline) throw;
+      poll.pause();
+    }
+  }
+}
+
+/// If the reason gets lost, the end that follows says enough.
+void FollowedMove::refuse(const Error& why, TimePoint deadline) noexcept {
+  try {
+    log(LogLevel::info, "cannot follow a move of imported memory: {}", why.what());
+    ShareMessage refusal{.kind = ShareKind::refusal};
+    refusal.error = why.kind();
+    refusal.text = why.what();
+    channel_.send(refusal, deadline);
+  } catch (const std::exception&) {
+  }
+}
+
+const Error& FollowedMove::no_memory() {
+  static const Error error(ErrorKind::out_of_memory, import_call, "out of host memory");
+  return error;
+}
+
+/// What it failed with.
+std::optional<Error> FollowedMove::attempt() noexcept {
+  try {
+    CopyScopes::process().look();
+    const MoveClaim claim = take_claim();
+    take_chunks();
+    MigrateOptions options;
+    options.deadline = offer_.limit * 3 / 4;  // So that the exporter hears why before its limit.
+    stall_ = mover_.follow(*allocation_, chunks_, options, *this).stall.max;
+    return std::nullopt;
+  } catch (const Error& error) {
+    return error;
+  } catch (const std::exception&) {
+    return no_memory();
+  }
+}
+
+MoveClaim FollowedMove::take_claim() {
+  Poll poll;
+  while (true) {
+    require_open();
+    if (MoveClaim claim = MoveClaim::try_take(allocation_)) return claim;
+    poll.pause();
+  }
+}
+
+void FollowedMove::take_chunks() {
+  const Geometry& geometry = allocation_->geometry();
+  chunks_.reserve(offer_.first);
+  while (chunks_.size() < offer_.first) {
+    channel_.send({.kind = ShareKind::ask, .first = chunks_.size()}, deadline_);
+    const ShareMessage answered = await(ShareKind::chunks);
+    if (answered.first != chunks_.size() ||
+        answered.chunks.size() > offer_.first - chunks_.size()) {
+      throw Error(ErrorKind::peer_failure, import_call, "the exporter sent other chunks");
+    }
+    for (std::size_t i = 0; i < answered.chunks.size(); ++i) {
+      const SharedChunk& shared = answered.chunks[i];
+      const bool in_order = chunks_.empty() || chunks_.back().slot < shared.slot;
+      if (shared.slot >= geometry.slots || !in_order ||
+          shared.size_bytes != geometry.slot_bytes(shared.slot)) {
+        throw Error(ErrorKind::peer_failure, import_call, "the exporter sent a wrong chunk");
+      }
+      Chunk chunk = imported_.take(shared, answered.descriptors[i].get());
+      chunks_.push_back({shared.slot, std::move(chunk)});
+    }
+  }
+}
+
+void FollowedMove::ready() {
+  channel_.send({.kind = ShareKind::ready}, deadline_);
+  await(ShareKind::stop);
+}
+
+/// From its answer on, work that ran here could lose its writes, unless the move is decided.
+bool FollowedMove::stopped() noexcept {
+  try {
+    channel_.send({.kind = ShareKind::stopped}, deadline_);
+  } catch (const std::exception&) {
+    return decision_.decide(Value::stay) == Value::move;
+  }
+  const TimePoint decided_by = later(clock_.now(), offer_.decision_limit);
+  while (true) {
+    const Value value = decision_.await(follow_look_period);
+    if (value != Value::open) return value == Value::move;
+    if (clock_.now() >= decided_by || must_end() || channel_.hung_up()) {
+      return decision_.decide(Value::stay) == Value::move;
+    }
+  }
+}
+
+bool FollowedMove::must_end() const noexcept {
+  return ProcessExit::begun() || stop_.raised();
+}
+
+ShareMessage FollowedMove::await(ShareKind expected) {
+  while (true) {
+    require_open();
+    const TimePoint look = later(clock_.now(), follow_look_period);
+    std::optional<ShareMessage> message =
+        channel_.try_receive_by(std::min(look, deadline_), ShareChannel::Takes::descriptors);
+    if (!message) continue;
+    if (message->kind == expected) return std::move(*message);
+    throw Error(ErrorKind::peer_failure, import_call, "the exporter sent another message");
+  }
+}
+
+void FollowedMove::require_open() const {
+  if (decision_.value() != Value::open) {
+    throw Error(ErrorKind::cancelled, import_call, "the move was called off");
+  }
+  if (allocation_->being_freed) {
+    throw Error(ErrorKind::cancelled, import_call, "this process frees the memory");
+  }
+  if (clock_.now() >= deadline_) {
+    throw Error(ErrorKind::busy, import_call, "the exporter did not go on in time");
+  }
+  if (must_end()) throw Error(ErrorKind::driver_gone, import_call, "the process ends");
+}
+
+/// Whether this process gives the memory back, and has done so by the deadline: the end of the
+/// connection will say so, once no work uses the memory any more. A move need not fail for that.
+bool FollowedMove::leaves() {
+  Poll poll;
+  while (decision_.value() == Value::open) {
+    if (must_end() || left_()) return true;  // Nobody waits for this thread any longer than needed.
+    if (!allocation_->being_freed || clock_.now() >= deadline_) return false;
+    poll.pause();
+  }
+  return left_();
+}
 
 FollowedImports::FollowedImports() : woken_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   if (!woken_) throw Error(ErrorKind::out_of_memory, import_call, "eventfd: no descriptors left");

@@ -1,7 +1,7 @@
 #include "sharing/memory_export.hpp"
 
 #include "base/log.hpp"
-#include "sharing/descriptor_watch.hpp"
+#include "sharing/export_connection.hpp"
 
 #include <vma/error.hpp>
 

@@ -3,8 +3,7 @@
 #include "base/clock.hpp"
 #include "memory/memory.hpp"
 #include "sharing/import_follower.hpp"
-#include "sharing/imported_chunks.hpp"
-#include "sharing/place_names.hpp"
+#include "sharing/share_protocol.hpp"
 #include "sharing/share_channel.hpp"
 
 #include <chrono>

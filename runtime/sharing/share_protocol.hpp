@@ -1,6 +1,8 @@
 #pragma once
 
 #include "control/descriptor.hpp"
+#include "driver/driver.hpp"
+#include "machine/topology.hpp"
 #include "memory/allocation.hpp"
 
 #include <vma/error.hpp>
@@ -9,6 +11,8 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -117,5 +121,25 @@ std::vector<std::byte> encode(const ShareMessage& message);
 /// Throws: Error{unsupported} for a version that is older or newer, Error{peer_failure} for
 /// anything that `encode` does not write.
 ShareMessage decode(std::span<const std::byte> bytes);
+
+/// The places of this process by names that another process on the machine understands: GPUs by
+/// their UUID, because each process may number them otherwise (CUDA_VISIBLE_DEVICES). GPUs of
+/// simulated machines go by their bus id, as each process has a machine of its own. Immutable.
+class PlaceNames {
+ public:
+  PlaceNames(Driver& driver, const Topology& topology);
+
+  SharedPlace name(Location at) const;
+  /// None if this process does not use the place.
+  std::optional<Location> find(const SharedPlace& place) const;
+  /// Of all GPUs of this process, in its order.
+  std::vector<std::string> gpus() const;
+  /// The GPUs of this process among those that another one uses.
+  std::vector<Location> find_gpus(std::span<const std::string> names) const;
+
+ private:
+  const Topology& topology_;
+  std::map<std::string, Location> gpus_;
+};
 
 }  // namespace vma

@@ -1,20 +1,168 @@
 #include "sharing/sharing.hpp"
 
-#include "base/log.hpp"
-#include "base/process_exit.hpp"
 #include "base/clock.hpp"
+#include "base/log.hpp"
+#include "base/mutex.hpp"
+#include "base/process_exit.hpp"
 #include "control/own_folder.hpp"
-#include "sharing/export_move.hpp"
+#include "migrate/migration/importer_moves.hpp"
+#include "sharing/memory_export.hpp"
+#include "sharing/offered_move.hpp"
+
+#include <vma/error.hpp>
 
 #include <boost/asio/post.hpp>
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <exception>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
 #include <utility>
+#include <vector>
 
 namespace vma {
+
+/// Leads the importers of one allocation, by whichever of its exports they came, through one move.
+class ExportMove final : public ImportersMove {
+ public:
+  using Exports = std::vector<std::shared_ptr<MemoryExport>>;
+
+  /// The thread does not end before this object. `at_end` is called by the destructor.
+  ExportMove(ShareThread& thread, Exports exports, const ImporterMoves::Limits& limits,
+             std::function<void()> at_end);
+  ~ExportMove() override;
+  ExportMove(const ExportMove&) = delete;
+  ExportMove& operator=(const ExportMove&) = delete;
+
+  void prepare(std::span<const MovingChunk> chunks) override;
+  void stop() override;
+  bool decide() noexcept override;
+  Account await_end() noexcept override;
+
+ private:
+  void tell_all(TimePoint deadline);
+  std::string tell_or_name_busy();
+
+  ShareThread& thread_;
+  const Exports exports_;
+  const ImporterMoves::Limits limits_;
+  const std::function<void()> at_end_;
+  SteadyClock clock_;
+  std::shared_ptr<OfferedMove> offer_;
+};
+
+ExportMove::ExportMove(ShareThread& thread, Exports exports, const ImporterMoves::Limits& limits,
+                       std::function<void()> at_end)
+    : thread_(thread), exports_(std::move(exports)), limits_(limits), at_end_(std::move(at_end)) {}
+
+ExportMove::~ExportMove() {
+  if (offer_) {
+    offer_->decision().decide(SharedDecision::Value::stay);
+    offer_->withdraw();
+  }
+  at_end_();
+}
+
+void ExportMove::prepare(std::span<const MovingChunk> chunks) {
+  const auto limit = std::chrono::ceil<std::chrono::milliseconds>(limits_.answer);
+  const TimePoint deadline = later(clock_.now(), import_time(limit, chunks.size()));
+  offer_ = std::make_shared<OfferedMove>(chunks, limits_);
+  tell_all(deadline);
+  offer_->await(OfferedMove::Stage::ready, deadline);
+}
+
+/// Those that are about to import have time to end that, and so have those that have not answered a
+/// move before: they were stopped, for example.
+void ExportMove::tell_all(TimePoint deadline) {
+  Poll poll;
+  while (true) {
+    ProcessExit::hold_back();
+    const std::string busy = tell_or_name_busy();
+    if (busy.empty()) return;
+    if (clock_.now() >= deadline) throw Error(ErrorKind::busy, "vma::migrate", busy);
+    poll.pause();
+  }
+}
+
+std::string ExportMove::tell_or_name_busy() {
+  std::string busy;
+  thread_.run_there([&] {
+    for (const auto& shared : exports_) {
+      if (busy.empty()) busy = shared->why_not_moving();
+    }
+    if (!busy.empty()) return;
+    for (const auto& shared : exports_) shared->join(offer_);
+  });
+  return busy;
+}
+
+void ExportMove::stop() {
+  thread_.run_there([&] {
+    for (const auto& shared : exports_) shared->ask_to_stop();
+  });
+  offer_->await(OfferedMove::Stage::stopped, later(clock_.now(), limits_.answer));
+}
+
+bool ExportMove::decide() noexcept {
+  return offer_->decision().decide(SharedDecision::Value::move) == SharedDecision::Value::move;
+}
+
+ImportersMove::Account ExportMove::await_end() noexcept {
+  try {
+    offer_->await(OfferedMove::Stage::ended, later(clock_.now(), limits_.answer));
+  } catch (const std::exception& error) {
+    log(LogLevel::debug, "an importer has yet to switch: {}", error.what());
+  }
+  return offer_->account();
+}
+
+ShareThread::ShareThread() : task_(threads_.spawn("vmart share", [this] { run(); })) {}
+
+ShareThread::~ShareThread() {
+  end();
+}
+
+void ShareThread::end() noexcept {
+  if (!task_) return;
+  context_.stop();
+  task_->join();
+  task_.reset();
+}
+
+/// An exception from a handler loses that handler, and neither the thread nor the process.
+void ShareThread::run() noexcept {
+  while (!context_.stopped()) {
+    try {
+      context_.run();
+    } catch (const std::exception& error) {
+      log(LogLevel::error, "sharing continues after an error: {}", error.what());
+    }
+    ProcessExit::hold_back();
+  }
+}
+
+void ShareThread::run_there(const std::function<void()>& body) {
+  Mutex mutex;
+  Condition ended;
+  bool done = false;
+  std::exception_ptr failure;
+  boost::asio::post(context_, [&] {
+    try {
+      body();
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    const MutexLock lock(mutex);
+    done = true;
+    ended.notify_all();
+  });
+  MutexLock lock(mutex);
+  ended.wait(lock, [&] { return done; });
+  if (failure) std::rethrow_exception(failure);
+}
 
 namespace asio = boost::asio;
 

@@ -8,15 +8,44 @@
 #include "sharing/import_follower.hpp"
 #include "sharing/memory_export.hpp"
 #include "sharing/memory_import.hpp"
-#include "sharing/place_names.hpp"
-#include "sharing/share_thread.hpp"
+#include "sharing/share_protocol.hpp"
+
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/io_context.hpp>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 namespace vma {
+
+/// The thread that serves importers, with its context.
+class ShareThread {
+ public:
+  /// Throws: Error{busy} if the system cannot start a thread.
+  ShareThread();
+  ~ShareThread();
+  ShareThread(const ShareThread&) = delete;
+  ShareThread& operator=(const ShareThread&) = delete;
+
+  boost::asio::io_context& context() noexcept { return context_; }
+  /// Runs `body` on the thread and waits for it. Throws: what `body` throws; std::bad_alloc before.
+  /// Requires: `end` is not called meanwhile.
+  void run_there(const std::function<void()>& body);
+  /// No handler runs afterwards. Idempotent.
+  void end() noexcept;
+
+ private:
+  void run() noexcept;
+
+  boost::asio::io_context context_{1};
+  boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work_{
+      context_.get_executor()};
+  ThreadedExecutor threads_;
+  std::unique_ptr<Task> task_;  // Last: it uses all of the above.
+};
 
 /// What a runtime shares with other processes: its exports, with the thread that serves them, and
 /// imports, with the thread that lets them follow. Any thread.

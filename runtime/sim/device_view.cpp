@@ -2,8 +2,8 @@
 
 #include "base/units.hpp"
 #include "sim/backing_store.hpp"
-#include "sim/device_fault.hpp"
-#include "sim/stepped_threads.hpp"
+#include "sim/sim_memory.hpp"
+#include "sim/sim_clock.hpp"
 
 #include <algorithm>
 

@@ -1,7 +1,5 @@
 #include "sim/sim_clock.hpp"
 
-#include "sim/stepped_threads.hpp"
-
 #include <algorithm>
 
 namespace vma {

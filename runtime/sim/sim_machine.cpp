@@ -6,7 +6,7 @@
 #include "base/thread_parts.hpp"
 #include "base/units.hpp"
 #include "driver/native_codes.hpp"
-#include "sim/stepped_threads.hpp"
+#include "sim/sim_clock.hpp"
 
 #include <fmt/format.h>
 

@@ -6,7 +6,6 @@
 #include "sim/backing_store.hpp"
 #include "sim/progress.hpp"
 #include "sim/sim_clock.hpp"
-#include "sim/sim_context.hpp"
 #include "sim/sim_options.hpp"
 #include "sim/sim_memory.hpp"
 #include "sim/sim_routes.hpp"

@@ -3,7 +3,6 @@
 #include "base/printable.hpp"
 #include "base/units.hpp"
 #include "driver/native_codes.hpp"
-#include "sim/device_fault.hpp"
 
 #include <fmt/format.h>
 #include <sys/mman.h>

@@ -3,6 +3,7 @@
 #include "base/ids.hpp"
 #include "base/mutex.hpp"
 #include "driver/driver.hpp"
+#include "driver/native_codes.hpp"
 #include "machine/cost_model.hpp"
 #include "machine/machine_description.hpp"
 #include "sim/backing_store.hpp"
@@ -10,15 +11,35 @@
 
 #include <vma/location.hpp>
 
+#include <fmt/format.h>
+
 #include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
 namespace vma {
+
+/// A fault that makes a device unusable. Work on a stream throws it, and it becomes a sticky error.
+/// Never leaves the simulator.
+class DeviceFault : public std::runtime_error {
+ public:
+  DeviceFault(int native, const std::string& what) : std::runtime_error(what), native_(native) {}
+
+  static DeviceFault illegal_address(int device, Address address, const char* why) {
+    return {native_illegal_address,
+            fmt::format("gpu({}) at {:#x}: {}", device, to_integer(address), why)};
+  }
+
+  int native() const noexcept { return native_; }
+
+ private:
+  int native_;
+};
 
 /// The physical memory of one simulated chunk. Alive while a handle, a mapping or work in progress
 /// refers to it; then its bytes and its share of the location's capacity are released.

@@ -4,7 +4,6 @@
 
 #include "base/units.hpp"
 #include "driver/native_codes.hpp"
-#include "sim/device_fault.hpp"
 
 #include <fmt/format.h>
 

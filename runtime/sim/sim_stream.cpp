@@ -1,6 +1,6 @@
 #include "sim/sim_stream.hpp"
 
-#include "sim/device_fault.hpp"
+#include "sim/sim_memory.hpp"
 
 #include <fmt/format.h>
 
@@ -29,6 +29,21 @@ bool all_done(const std::vector<CompletionPtr>& completions) {
 }
 
 }  // namespace
+
+std::vector<CompletionPtr> SimContext::standing_holds() {
+  std::erase_if(holds, [this](const CompletionPtr& hold) {
+    if (!Progress::is_done(*hold)) return false;
+    knows.join(hold->knows);
+    held_until = std::max(held_until, hold->at);
+    return true;
+  });
+  if (shared == nullptr) return holds;
+  std::vector<CompletionPtr> all = shared->standing_holds();
+  knows.join(shared->knows);
+  held_until = std::max(held_until, shared->held_until);
+  all.insert(all.end(), holds.begin(), holds.end());
+  return all;
+}
 
 SimStream::SimStream(StreamHandle handle, std::uint64_t id, SimContext& context, StreamKind kind,
                      Progress& progress, WorkRunner& runner)

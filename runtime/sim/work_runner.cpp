@@ -1,7 +1,7 @@
 #include "sim/work_runner.hpp"
 
 #include "base/units.hpp"
-#include "sim/device_fault.hpp"
+#include "sim/sim_memory.hpp"
 #include "sim/device_view.hpp"
 
 #include <algorithm>

@@ -3,7 +3,7 @@
 #include "base/clock.hpp"
 #include "machine/topology.hpp"
 #include "memory/registry.hpp"
-#include "telemetry/use_ring.hpp"
+#include "telemetry/use_log.hpp"
 
 #include <cstddef>
 #include <cstdint>

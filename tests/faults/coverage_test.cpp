@@ -2,7 +2,7 @@
 // a reason. A new driver call of the runtime shows up here.
 
 #include "faults/sweep.hpp"
-#include "memory/verify_access.hpp"
+#include "memory/chunk.hpp"
 
 #include <gtest/gtest.h>
 

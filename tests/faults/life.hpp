@@ -1,6 +1,6 @@
 #pragma once
 
-#include "driver/calls.hpp"
+#include "support/drivers/calls.hpp"
 #include "driver/driver.hpp"
 #include "support/drivers/fault_driver.hpp"
 #include "sim/sim_driver.hpp"

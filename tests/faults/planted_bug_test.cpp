@@ -3,7 +3,7 @@
 
 #include "faults/broken_drivers.hpp"
 #include "faults/life.hpp"
-#include "memory/verify_access.hpp"
+#include "memory/chunk.hpp"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

@@ -3,7 +3,7 @@
 // books and invariants are checked after every step, and nothing may be left behind at the end.
 // Stepped plays replay from the printed seed. Planted bugs show that the model notices errors.
 
-#include "memory/verify_access.hpp"
+#include "memory/chunk.hpp"
 #include "model/play.hpp"
 #include "support/sanitizer.hpp"
 #include "support/test_run.hpp"

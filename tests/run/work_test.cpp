@@ -2,7 +2,6 @@
 // have them; launches of GPUs that nobody else notes.
 #include "interpose/work/launches.hpp"
 #include "interpose/work/memory_ranges.hpp"
-#include "interpose/work/time_budget.hpp"
 
 #include <gtest/gtest.h>
 

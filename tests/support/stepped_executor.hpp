@@ -1,6 +1,6 @@
 #pragma once
 
-#include "sim/stepped_threads.hpp"
+#include "sim/sim_clock.hpp"
 
 #include <cstdint>
 #include <functional>

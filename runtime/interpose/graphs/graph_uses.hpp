@@ -2,7 +2,7 @@
 
 #include "abi/run_table.hpp"
 #include "interpose/graphs/graph_nodes.hpp"
-#include "interpose/work/time_budget.hpp"
+#include "interpose/work/launches.hpp"
 
 #include <cuda.h>
 

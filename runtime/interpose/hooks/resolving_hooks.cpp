@@ -7,8 +7,8 @@
 #include "entry_points/loader_stubs.hpp"
 #include "entry_points/unknown_calls.hpp"
 #include "interpose/driver_library.hpp"
-#include "interpose/loader.hpp"
 #include "interpose/hooks/hook.hpp"
+#include "interpose/loader.hpp"
 #include "interpose/process.hpp"
 #include "interpose/settings.hpp"
 #include "interpose/vmart_library.hpp"
@@ -16,6 +16,7 @@
 #include <dlfcn.h>
 #include <link.h>
 
+#include <array>
 #include <atomic>
 #include <cstdio>
 #include <cstring>
@@ -50,6 +51,16 @@ VMART_RUN_HOOKS(ROW)
   VMART_RUN_EXPORT(symbol, type, &GenericHook<EntryPoint::symbol>::call)
 VMART_RUN_GENERIC(ROW)
 #undef ROW
+
+const std::array<HookRow, entry_count> hook_rows = {{
+#define ROW(symbol, type, does) HookRow{#symbol, reinterpret_cast<const void*>(&hook_##symbol)},
+    VMART_RUN_HOOKS(ROW)
+#undef ROW
+#define ROW(symbol, type, does) \
+  HookRow{#symbol, reinterpret_cast<const void*>(&GenericHook<EntryPoint::symbol>::call)},
+        VMART_RUN_GENERIC(ROW)
+#undef ROW
+}};
 
 }  // namespace vma::interpose
 

@@ -1,7 +1,5 @@
 #include "interpose/work/launches.hpp"
 
-#include "interpose/work/time_budget.hpp"
-
 #include <algorithm>
 #include <span>
 

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "lab/replay/replay_machine.hpp"
-#include "recording/recording_header.hpp"
+#include "recording/recording_format.hpp"
 
 #include <vma/calibration.hpp>
 

@@ -3,7 +3,6 @@
 #include "lab/trace/kept_trace.hpp"
 #include "lab/trace/trace_event.hpp"
 #include "recording/recording_format.hpp"
-#include "recording/recording_header.hpp"
 
 #include <cstddef>
 #include <cstdint>

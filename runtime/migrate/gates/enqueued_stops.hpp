@@ -88,7 +88,6 @@ class EnqueuedStops {
   /// The first stops are due now, the others when these backlogs say, or once a stream has arrived
   /// if they `may_follow`.
   void begin(std::vector<Backlog> backlogs, bool may_follow = true);
-  const std::vector<Backlog>& backlogs() const noexcept { return backlogs_; }
   std::chrono::nanoseconds deepest() const noexcept;
   /// `never` once all are enqueued, or while those that are left follow an arrival.
   TimePoint next_due() const noexcept;

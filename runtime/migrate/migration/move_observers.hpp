@@ -3,14 +3,18 @@
 #include "base/clock.hpp"
 #include "base/ids.hpp"
 #include "base/listener.hpp"
+#include "memory/allocation.hpp"
+#include "migrate/migration/callbacks.hpp"
 
 #include <vma/location.hpp>
 #include <vma/migration.hpp>
 
 #include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 
@@ -47,8 +51,6 @@ struct ChunkStep {
 /// take notes. What it throws is logged.
 using ChunkWatcher = std::function<void(const ChunkStep&)>;
 
-class Allocation;
-
 /// Called for each migration that has ended, in the background or not, whatever its outcome, before
 /// any thread that waits for it continues. No lock is held, but the move claim may be. It must not
 /// wait for a move. What it throws is logged.
@@ -75,6 +77,31 @@ class MoveObservers {
   std::atomic<std::uint64_t> migrations_{0};
   std::atomic<std::uint64_t> bytes_moved_{0};
   std::atomic<std::uint64_t> bytes_copied_twice_{0};
+};
+
+/// Tells an allocation's hooks of each chunk that is about to move, and of the outcome, also for
+/// chunks that a failed migration leaves behind. One thread, nothing stopped.
+class MoveNotices {
+ public:
+  MoveNotices(Allocation& allocation, Callbacks& callbacks)
+      : allocation_(allocation), callbacks_(callbacks) {}
+  /// Reports chunks without a call of `after` as having stayed.
+  ~MoveNotices();
+  MoveNotices(const MoveNotices&) = delete;
+  MoveNotices& operator=(const MoveNotices&) = delete;
+
+  /// Throws: Error{cancelled} with the text of the exception of a hook. Once for each slot.
+  void before(std::size_t slot, Location from, Location to);
+  /// Whether there are no hooks, or `before` was called.
+  bool all_told(std::size_t slot) const {
+    return allocation_.hooks().empty() || open_.contains(slot);
+  }
+  void after(std::size_t slot, bool moved) noexcept;
+
+ private:
+  Allocation& allocation_;
+  Callbacks& callbacks_;
+  std::map<std::size_t, MoveEvent> open_;  // By slot: `before` was called, `after` not yet.
 };
 
 }  // namespace vma

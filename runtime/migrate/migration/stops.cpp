@@ -97,8 +97,7 @@ void Stops::hold_while(BoundStream stream, const HoldLimits& limits, MigrationRe
   ProcessExit::come_first();
   ProcessExit::hold_back();
   Clock& clock = memory_.driver().clock();
-  ++holds_waiting_;
-  const MutexLock turn(turn_);
+  const MutexLock turn((++holds_waiting_, turn_));
   --holds_waiting_;
   const Measuring measuring(clock);
   HoldPost& post = hold_post(stream);
@@ -229,8 +228,7 @@ SuspensionFinding Stops::check_suspension(DeviceId device, ContextHandle program
     suspension_check_.note_refused(device, error);
     return suspension_check_.finding(device);
   }
-  ++holds_waiting_;
-  const MutexLock turn(turn_);
+  const MutexLock turn((++holds_waiting_, turn_));
   --holds_waiting_;
   // Not `Measuring`: the check waits to see that nothing happens, beside work of other GPUs.
   const MutexLock slow_work(memory_.chunks().slow_calls().turn());
@@ -281,8 +279,7 @@ std::optional<GateRefusal> Stops::suspend_while(const HoldLimits& limits, Migrat
   ProcessExit::come_first();
   ProcessExit::hold_back();
   Clock& clock = memory_.driver().clock();
-  ++holds_waiting_;
-  const MutexLock turn(turn_);
+  const MutexLock turn((++holds_waiting_, turn_));
   --holds_waiting_;
   const Measuring measuring(clock);
   const MutexLock slow_work(memory_.chunks().slow_calls().turn());  // None beside it but our own.

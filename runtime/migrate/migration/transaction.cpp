@@ -2,7 +2,7 @@
 
 #include "base/check.hpp"
 #include "base/log.hpp"
-#include "memory/verify_access.hpp"
+#include "memory/chunk.hpp"
 
 #include <vma/error.hpp>
 

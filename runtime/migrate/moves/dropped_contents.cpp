@@ -3,7 +3,7 @@
 #include "base/mapping_limit.hpp"
 #include "memory/allocation.hpp"
 #include "migrate/migration/migration_error.hpp"
-#include "migrate/migration/move_notices.hpp"
+#include "migrate/migration/move_observers.hpp"
 
 #include <algorithm>
 #include <cstddef>

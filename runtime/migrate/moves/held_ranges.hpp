@@ -5,7 +5,7 @@
 #include "migrate/migration/callbacks.hpp"
 #include "migrate/migration/group.hpp"
 #include "migrate/migration/migration_task.hpp"
-#include "migrate/migration/move_notices.hpp"
+#include "migrate/migration/move_observers.hpp"
 #include "migrate/migration/requests.hpp"
 #include "migrate/migration/target_reservation.hpp"
 #include "migrate/migration/transaction.hpp"

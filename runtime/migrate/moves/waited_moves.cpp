@@ -4,7 +4,7 @@
 #include "migrate/migration/importer_moves.hpp"
 #include "migrate/migration/migration_error.hpp"
 #include "migrate/migration/move_account.hpp"
-#include "migrate/migration/move_notices.hpp"
+#include "migrate/migration/move_observers.hpp"
 #include "migrate/moves/held_move.hpp"
 #include "migrate/moves/held_ranges.hpp"
 #include "migrate/stops/copy_scopes.hpp"

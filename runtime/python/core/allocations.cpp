@@ -2,7 +2,6 @@
 #include "python/core/bindings.hpp"
 #include "python/core/interpreter.hpp"
 #include "python/core/cpu_views.hpp"
-#include "python/core/faults_or_hooks.hpp"
 
 #include <vma/error.hpp>
 #include <vma/vma.hpp>

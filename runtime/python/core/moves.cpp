@@ -2,7 +2,6 @@
 // many.
 #include "python/core/bindings.hpp"
 #include "python/core/interpreter.hpp"
-#include "python/core/seconds.hpp"
 
 #include <vma/error.hpp>
 #include <vma/group.hpp>

@@ -3,7 +3,6 @@
 // is taken from the table that it publishes, so that nothing is built against one version of it.
 #include "python/core/bindings.hpp"
 #include "python/core/cpu_views.hpp"
-#include "python/core/faults_or_hooks.hpp"
 #include "python/core/interpreter.hpp"
 
 #include <vma/error.hpp>

@@ -2,9 +2,7 @@
 // object exists.
 #include "python/core/bindings.hpp"
 #include "python/core/cpu_views.hpp"
-#include "python/core/faults_or_hooks.hpp"
 #include "python/core/interpreter.hpp"
-#include "python/core/seconds.hpp"
 
 #include <vma/counters.hpp>
 #include <vma/error.hpp>

@@ -2,7 +2,6 @@
 
 #include "recording/block_file.hpp"
 #include "recording/recording_format.hpp"
-#include "recording/recording_header.hpp"
 
 #include <cstdint>
 #include <optional>

@@ -6,8 +6,13 @@
 #include <boost/json/object.hpp>
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
+
+namespace CLI {
+class App;
+}
 
 namespace vma {
 
@@ -104,5 +109,9 @@ struct EventsCommand {
 /// Prints the events that the runtime remembers, and new ones forever if it follows. JSON output is
 /// one object, or one object per line if it follows. Returns 0.
 int run_events(const ControlChoice& choice, const EventsCommand& command);
+
+/// Adds the subcommands that query a running program. Parsing one of them sets `chosen` to the
+/// function to run; otherwise `chosen` is unchanged.
+void add_control_subcommands(CLI::App& app, std::function<int()>& chosen);
 
 }  // namespace vma

@@ -1,5 +1,3 @@
-#include "tools/vmart/control_subcommands.hpp"
-
 #include "base/environment.hpp"
 #include "control/selector.hpp"
 #include "tools/command_line/command_line.hpp"
@@ -45,6 +43,16 @@ CLI::Option* add_pid(CLI::App& command, const char* name, int& pid) {
         return good ? std::string()
                     : fmt::format("\"{}\" is no process id; `vmart top` lists the programs", text);
       });
+}
+
+/// Adds `--pid` and `--socket`.
+void add_choice(CLI::App& command, ControlChoice& choice) {
+  auto* pid = add_pid(command, "--pid", choice.pid);
+  command
+      .add_option("--socket", choice.socket,
+                  "control socket of the program; default: the only program that listens")
+      ->option_text("PATH")
+      ->excludes(pid);
 }
 
 CLI::Option* add_place(CLI::App& command, std::string& place) {
@@ -227,15 +235,6 @@ void add_acting(CLI::App& app, std::function<int()>& chosen, const Shared& share
 }
 
 }  // namespace
-
-void add_choice(CLI::App& command, ControlChoice& choice) {
-  auto* pid = add_pid(command, "--pid", choice.pid);
-  command
-      .add_option("--socket", choice.socket,
-                  "control socket of the program; default: the only program that listens")
-      ->option_text("PATH")
-      ->excludes(pid);
-}
 
 void add_control_subcommands(CLI::App& app, std::function<int()>& chosen) {
   const auto arguments = std::make_shared<Arguments>();

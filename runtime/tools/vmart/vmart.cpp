@@ -1,4 +1,4 @@
-#include "tools/vmart/control_subcommands.hpp"
+#include "tools/vmart/control_commands.hpp"
 #include "tools/vmart/vmart_commands.hpp"
 
 #include "base/printable.hpp"

@@ -3,7 +3,7 @@
 #include "support/cuda/library.hpp"
 
 #include "base/mutex.hpp"
-#include "driver/rm/abi.hpp"
+#include "driver/rm/objects.hpp"
 #include "support/drivers/fake_kernel.hpp"
 
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "base/mutex.hpp"
-#include "driver/rm/abi.hpp"
+#include "driver/rm/objects.hpp"
 
 #include <cstdint>
 #include <functional>

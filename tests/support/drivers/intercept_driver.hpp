@@ -1,6 +1,6 @@
 #pragma once
 
-#include "driver/calls.hpp"
+#include "support/drivers/calls.hpp"
 #include "driver/driver.hpp"
 
 #include <functional>

@@ -1,7 +1,7 @@
 // Goal: stamps convert to the times at which they were taken, in order, with or without a hardware
 // counter. Method: compares with clock readings around each stamp; the case without a counter uses
 // a clock of the test.
-#include "base/tick_clock.hpp"
+#include "base/clock.hpp"
 
 #include <gtest/gtest.h>
 

@@ -3,7 +3,6 @@
 
 #include "driver/cuda_api.hpp"
 #include "driver/cuda_driver.hpp"
-#include "driver/cuda_parameters.hpp"
 
 #include <vma/error.hpp>
 

@@ -3,7 +3,7 @@
 
 #include "driver/native_codes.hpp"
 
-#include "driver/calls.hpp"
+#include "support/drivers/calls.hpp"
 
 #include <vma/error.hpp>
 

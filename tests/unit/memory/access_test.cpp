@@ -1,7 +1,7 @@
 // Goal: within a read-only scope the readers of every slot may read and nobody may write; the end
 // of the last scope restores write access; reused memory is never read-only. Method: asks the
 // simulated machine for the rights.
-#include "memory/verify_access.hpp"
+#include "memory/chunk.hpp"
 
 #include "unit/memory/memory_rig.hpp"
 

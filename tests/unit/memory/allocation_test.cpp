@@ -20,7 +20,7 @@ class AllocationTest : public testing::Test {
   }
   ~AllocationTest() override {
     rig_.fail_nothing();
-    for (Chunk& chunk : allocation_.take_apart()) chunks_.push_back(std::move(chunk));
+    for (Chunk& chunk : MemoryRig::take_apart(allocation_)) chunks_.push_back(std::move(chunk));
     for (const Chunk& chunk : chunks_) rig_.unclaim(chunk);
   }
 
@@ -73,19 +73,19 @@ TEST_F(AllocationTest, KeepsAChunkThatAFailedShowCannotUnmap) {
 
 TEST_F(AllocationTest, IsTakenApartIntoItsChunks) {
   show();
-  std::vector<Chunk> chunks = allocation_.take_apart();
+  std::vector<Chunk> chunks = MemoryRig::take_apart(allocation_);
   ASSERT_EQ(chunks.size(), 3u);
   EXPECT_EQ(chunks[0].size_bytes(), 2 * page_);
   EXPECT_EQ(chunks[2].size_bytes(), page_);
   EXPECT_THROW(rig_.machine().pointer_info(allocation_.begin()), Error);
-  EXPECT_TRUE(allocation_.take_apart().empty()) << "once";
+  EXPECT_TRUE(MemoryRig::take_apart(allocation_).empty()) << "once";
   chunks_ = std::move(chunks);
 }
 
 TEST_F(AllocationTest, CountsASlotThatCannotBeUnmapped) {
   show();
   rig_.fail({Call::unmap}, {1});
-  chunks_ = allocation_.take_apart();
+  chunks_ = MemoryRig::take_apart(allocation_);
   EXPECT_EQ(chunks_.size(), 2u);
   EXPECT_EQ(rig_.memory().chunks().ledger().leaks(), 1u);
   allocation_.unreserve();
@@ -98,7 +98,7 @@ TEST_F(AllocationTest, CountsASlotThatCannotBeUnmapped) {
 TEST_F(AllocationTest, CountsEverySlotThatCannotBeUnmapped) {
   show();
   rig_.fail({Call::unmap}, {0, 2, 3});  // The first slot, the second, and its staging mapping.
-  chunks_ = allocation_.take_apart();
+  chunks_ = MemoryRig::take_apart(allocation_);
   EXPECT_EQ(chunks_.size(), 1u);
   EXPECT_EQ(rig_.memory().chunks().ledger().leaks(), 3u);
   EXPECT_EQ(rig_.account(gpu(0)).leaked_bytes, 4 * page_) << "bytes that two hold count once";

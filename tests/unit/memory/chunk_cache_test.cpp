@@ -36,7 +36,7 @@ class ChunkCacheTest : public testing::Test {
   void drop(Chunk chunk) { rig_.unclaim(chunk); }
   void destroy(ChunkCache::Surplus surplus) {
     for (const auto& allocation : surplus.allocations) {
-      for (Chunk& chunk : allocation->take_apart()) drop(std::move(chunk));
+      for (Chunk& chunk : MemoryRig::take_apart(*allocation)) drop(std::move(chunk));
     }
     for (Chunk& chunk : surplus.chunks) drop(std::move(chunk));
   }
@@ -190,7 +190,7 @@ TEST_F(ChunkCacheTest, GivesAFreedAllocationOfJustTheGeometry) {
   EXPECT_EQ(cache_.take_allocation(gpu(0), longer), nullptr);
   EXPECT_EQ(cache_.take_allocation(gpu(0), geometry), allocation);
   EXPECT_EQ(cache_.take_allocation(gpu(0), geometry), nullptr);
-  for (Chunk& chunk : allocation->take_apart()) drop(std::move(chunk));
+  for (Chunk& chunk : MemoryRig::take_apart(*allocation)) drop(std::move(chunk));
 }
 
 TEST_F(ChunkCacheTest, CountsTheSlotsOfFreedAllocations) {
@@ -221,7 +221,7 @@ TEST_F(ChunkCacheTest, FindsAnAllocationThatHasASlotOfTheSize) {
   EXPECT_EQ(cache_.take_allocation_with(gpu(0), pages(2)), allocation);
   give_back();
   EXPECT_EQ(cache_.take_allocation_with(gpu(0), pages(1)), allocation) << "the tail";
-  for (Chunk& chunk : allocation->take_apart()) drop(std::move(chunk));
+  for (Chunk& chunk : MemoryRig::take_apart(*allocation)) drop(std::move(chunk));
 }
 
 TEST_F(ChunkCacheTest, DoesNotTakeATailForAWholeSlot) {
@@ -233,7 +233,7 @@ TEST_F(ChunkCacheTest, DoesNotTakeATailForAWholeSlot) {
   cache_.put_allocation(gpu(0), allocation);
   EXPECT_EQ(cache_.take_allocation_with(gpu(0), pages(4)), nullptr);
   EXPECT_EQ(cache_.take_allocation_with(gpu(0), pages(2)), allocation);
-  for (Chunk& chunk : allocation->take_apart()) drop(std::move(chunk));
+  for (Chunk& chunk : MemoryRig::take_apart(*allocation)) drop(std::move(chunk));
 }
 
 }  // namespace

@@ -110,6 +110,13 @@ Chunk MemoryRig::chunk(Location at, std::uint64_t pages) {
   EXPECT_TRUE(ledger.claim(at, pages * page(), Ledger::Use::allocated));
   return Chunk(faults_, ledger, at, pages * page(), topology_.readers(at));
 }
+std::vector<Chunk> MemoryRig::take_apart(Allocation& allocation) {
+  std::vector<Chunk> chunks;
+  for (std::size_t slot = 0; slot < allocation.geometry().slots; ++slot) {
+    if (Chunk chunk = allocation.take_out(slot)) chunks.push_back(std::move(chunk));
+  }
+  return chunks;
+}
 
 void MemoryRig::unclaim(const Chunk& chunk) {
   memory_->chunks().ledger().unclaim(chunk.at(), chunk.size_bytes(), Ledger::Use::allocated);

@@ -67,6 +67,8 @@ class MemoryRig {
   /// A new chunk, booked as allocated.
   Chunk chunk(Location at, std::uint64_t pages);
   void unclaim(const Chunk& chunk);
+  /// The chunks of all slots, which are unmapped.
+  static std::vector<Chunk> take_apart(Allocation& allocation);
   std::uint64_t cached(Location at) { return memory_->chunks().cache().cached_bytes(at); }
   Ledger::Account account(Location at) { return memory_->chunks().ledger().account(at); }
 

@@ -1,6 +1,6 @@
 // Goal: blocks hold what was asked for, and rounding wastes little. Method: every size up to some
 // MiB, and those around powers of two.
-#include "pools/size_classes.hpp"
+#include "pools/block.hpp"
 
 #include <gtest/gtest.h>
 

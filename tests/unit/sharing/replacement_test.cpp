@@ -2,7 +2,7 @@
 // exported, and keeps its bytes. Method: two runtimes of one process on machines of their own; the
 // first creates memory that cannot leave it.
 
-#include "runtime/exporting.hpp"
+#include "runtime/exports.hpp"
 #include "unit/sharing/sharing_rig.hpp"
 
 #include <vector>

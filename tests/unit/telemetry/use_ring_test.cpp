@@ -1,6 +1,6 @@
 // Goal: a ring returns what was put in, in order and without end; when it fills up, it keeps a
 // sample with weights of the right mean, and every use is either kept, sampled away or lost.
-#include "telemetry/use_ring.hpp"
+#include "telemetry/use_log.hpp"
 
 #include <gtest/gtest.h>
 

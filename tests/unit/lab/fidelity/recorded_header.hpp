@@ -1,6 +1,6 @@
 #pragma once
 
-#include "recording/recording_header.hpp"
+#include "recording/recording_format.hpp"
 
 namespace vma {
 

@@ -2,7 +2,7 @@
 
 #include "migrate/copying/copy_engine.hpp"
 #include "migrate/moves/mover.hpp"
-#include "sim/stepped_threads.hpp"
+#include "sim/sim_clock.hpp"
 #include "unit/memory/memory_rig.hpp"
 
 #include <chrono>

@@ -1,4 +1,4 @@
-#include "recording/recording_header.hpp"
+#include "recording/recording_format.hpp"
 
 #include "costs/calibration_json.hpp"
 #include "machine/json_reader.hpp"

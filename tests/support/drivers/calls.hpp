@@ -2,8 +2,7 @@
 
 #include <string_view>
 
-/// Every call of the driver interface, one row each. Faults, traces and the simulator's costs are
-/// keyed by it.
+/// Every call of the driver interface, one row each: what the decorators count, fail and trace by.
 // clang-format would repack the rows.
 // clang-format off
 #define VMART_DRIVER_CALLS(ROW)                                                             \
