@@ -1,10 +1,10 @@
 #include "costs/calibration_file.hpp"
 
 #include "base/environment.hpp"
+#include "base/json.hpp"
 #include "base/log.hpp"
 #include "base/whole_file.hpp"
 #include "costs/calibration_json.hpp"
-#include "machine/json_reader.hpp"
 #include "placement/books/place_number.hpp"
 
 #include <boost/json/serialize.hpp>
@@ -191,7 +191,7 @@ std::string to_json(const Calibration& calibration) {
 
 Calibration parse_calibration(std::string_view text, const std::string& file) {
   const json::value value = parse(text, file);
-  JsonReader reader(value, file, "");
+  JsonReader reader(value, file, "", call);
   if (!reader.has("format") || reader.text("format") != format_name) {
     reader.refuse("format", "it is not a vmart calibration");
   }

@@ -1,6 +1,6 @@
 #include "costs/calibration_json.hpp"
 
-#include "machine/link_kind.hpp"
+#include "machine/topology.hpp"
 
 #include <boost/json/array.hpp>
 #include <boost/json/string.hpp>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "machine/json_reader.hpp"
+#include "base/json.hpp"
 
 #include <vma/calibration.hpp>
 #include <vma/location.hpp>

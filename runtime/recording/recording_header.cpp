@@ -1,7 +1,7 @@
 #include "recording/recording_header.hpp"
 
+#include "base/json.hpp"
 #include "costs/calibration_json.hpp"
-#include "machine/json_reader.hpp"
 #include "placement/books/place_number.hpp"
 #include "recording/block_file.hpp"
 #include "recording/recording_format.hpp"

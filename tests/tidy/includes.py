@@ -37,7 +37,7 @@ SEES = {
     "placement/victims": "base placement/weighing",
     "placement/policies": "base placement/weighing placement/repeating placement/victims",
     "costs": "base driver machine sim placement/books",
-    "recording": "base machine placement/books placement/planning costs",
+    "recording": "base placement/books placement/planning costs",
     "recording/reading": "recording",
     "scheduling": "base driver machine memory migrate/stops migrate/migration migrate/moves telemetry "
                   "placement/books placement/planning placement/deciding placement/policies "
@@ -53,9 +53,9 @@ SEES = {
     "calibration/kernels": "",
     "calibration": "base memory costs runtime calibration/kernels",
     "measuring": "base driver machine sim placement/books costs runtime calibration",
-    "lab/trace": "base machine recording",
+    "lab/trace": "base recording",
     "lab/generate": "lab/trace",
-    "lab/import": "machine recording/reading lab/trace lab/generate",
+    "lab/import": "base recording/reading lab/trace lab/generate",
     "lab/routing": "machine lab/trace",
     "lab/traffic": "base",
     "lab/replay": "base machine sim migrate/stops placement/books placement/planning "
