@@ -136,13 +136,9 @@ class FlowRun {
                           memory_.piece_bytes());
       return;
     }
-    constexpr std::uint64_t vector_bytes = 16, passes = 1, no_sum = ~std::uint64_t{0};
-    constexpr unsigned threads = 512, blocks_a_multiprocessor = 4;
     const DeviceInfo& reader = parts_.machinery->topology.info(DeviceId{flow_.to.ordinal});
-    const auto blocks = static_cast<unsigned>(reader.multiprocessors) * blocks_a_multiprocessor;
-    runtime_.launch(
-        stream_, access_read_kernel(), {blocks}, {threads},
-        KernelArguments::of(source, memory_.piece_bytes() / vector_bytes, passes, no_sum, source));
+    launch_read(runtime_, stream_, read_blocks(reader.multiprocessors), source,
+                memory_.piece_bytes(), 1);
   }
 
   Runtime& runtime_ = shared_runtime();

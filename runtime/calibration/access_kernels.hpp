@@ -1,12 +1,20 @@
 #pragma once
 
 #include <vma/device.hpp>
+#include <vma/runtime.hpp>
+
+#include <cstdint>
 
 namespace vma {
 
 /// Reads a range repeatedly. Arguments: const void* data, number of 16-byte vectors, passes, a word
 /// that no sum equals, sink. Any grid. Practically never writes the sink.
 const Kernel& access_read_kernel();
+/// Launches it with 512 threads per block. Requires: `bytes` is a multiple of 16.
+void launch_read(Runtime& runtime, Stream stream, unsigned blocks, const void* data,
+                 std::uint64_t bytes, std::uint64_t passes);
+/// Blocks that keep a GPU's links busy.
+unsigned read_blocks(int multiprocessors);
 
 /// Follows a chain through memory, one load after the other. Arguments: const words* data, steps,
 /// sink. Each word of the chain is the index of the next one. One thread.

@@ -3,9 +3,10 @@
 #include "base/log.hpp"
 #include "base/units.hpp"
 #include "calibration/access_kernels.hpp"
+#include "calibration/attempt.hpp"
 #include "costs/cost_estimates.hpp"
 #include "costs/cost_source.hpp"
-#include "costs/move_time.hpp"
+#include "costs/move_costs.hpp"
 
 #include <vma/error.hpp>
 
@@ -25,6 +26,11 @@ constexpr int read_tries = 4;                  // The first one is a warm-up.
 constexpr std::uint64_t read_passes = 5;       // Of the longer of two reads, at most.
 constexpr std::uint64_t read_chunks_most = 4;  // Maximum number of large chunks to read.
 constexpr std::uint64_t links = 512;           // Length of the chain used to measure a latency.
+// Passes of the shorter of two rings of all GPUs.
+constexpr std::uint64_t passes_least = 4, passes_most = 256;
+constexpr int launches_fit = 8;  // How often the launches of all GPUs fit into that ring's time.
+constexpr std::uint64_t longer = 5;  // How many times as many passes the longer ring has.
+constexpr int launches = 16;         // Back to back, so that short gaps between them add up.
 
 /// How much memory each place can provide: at most a quarter of it.
 std::uint64_t bytes_to_take(const CalibrateOptions& options, Driver& driver,
@@ -88,15 +94,9 @@ bool Calibrator::attempt(const std::string& what, const std::function<void()>& b
     estimates_.push_back(what + ": the time limit was reached");
     return false;
   }
-  try {
-    body();
-    ++successes_;
-    return true;
-  } catch (const Error& error) {
-    if (error.kind() == ErrorKind::driver_gone) throw;
-    estimates_.push_back(fmt::format("{}: {}", what, error.what()));
-  }
-  return false;
+  const bool succeeded = vma::attempt(estimates_, what, body);
+  successes_ += succeeded ? 1 : 0;
+  return succeeded;
 }
 
 Calibration Calibrator::run() {
@@ -245,14 +245,9 @@ void Calibrator::measure_copies() {
 // --- Accesses
 
 void Calibrator::launch_read(Location device, Location at, std::uint64_t count) {
-  constexpr std::uint64_t vector_bytes = 16, no_sum = ~std::uint64_t{0};
-  constexpr unsigned threads = 512, blocks_a_multiprocessor = 4;
-  std::byte* data = scratch(at, true);
   const int multiprocessors = topology_.info(DeviceId{device.ordinal}).multiprocessors;
-  const LaunchShape shape{{static_cast<unsigned>(multiprocessors) * blocks_a_multiprocessor},
-                          {threads}};
-  runtime_.launch(streams_.at(device), access_read_kernel(), shape.grid, shape.block,
-                  KernelArguments::of(data, read_bytes_ / vector_bytes, count, no_sum, data));
+  vma::launch_read(runtime_, streams_.at(device), read_blocks(multiprocessors), scratch(at, true),
+                   read_bytes_, count);
 }
 
 Time Calibrator::read_time(Location device, Location at, std::uint64_t count) {
@@ -337,6 +332,94 @@ void Calibrator::measure_accesses() {
   estimates_.push_back("latencies: the simulator has none");
 }
 
+// --- The combined rate of a GPU's links in both directions: all GPUs read each other in a ring
+
+/// Each GPU reads the next one's memory `count` times; the last GPU reads the first one's.
+Calibrator::RingTimes Calibrator::ring_times(std::uint64_t count) {
+  const std::vector<DeviceId>& devices = topology_.devices();
+  RingTimes times;
+  const TimePoint start = clock_.now();
+  for (std::size_t i = 0; i < devices.size(); ++i) {
+    const DeviceId next = devices[(i + 1) % devices.size()];
+    launch_read(gpu(index(devices[i])), gpu(index(next)), count);
+  }
+  times.launched = clock_.now() - start;
+  for (const DeviceId device : devices) runtime_.synchronize(streams_.at(gpu(index(device))));
+  times.ended = clock_.now() - start;
+  return times;
+}
+
+/// Both rings start with staggered launches and end with one GPU finishing last. During the
+/// additional time of the longer one, all GPUs read.
+double Calibrator::both_ways_rate() {
+  Time launched = Time::max(), pass = Time::max();
+  for (int attempt = 0; attempt < read_tries; ++attempt) {
+    const RingTimes times = ring_times(passes_least);
+    launched = std::min(launched, times.launched);
+    pass = std::min(pass, times.ended / static_cast<Time::rep>(passes_least));
+  }
+  const auto fitting =
+      static_cast<std::uint64_t>(launches_fit * launched / std::max(pass, Time(1)));
+  if (fitting > passes_most) {
+    throw Error(ErrorKind::unsupported, "vma::calibrate", "launches take longer than the reads");
+  }
+  const std::uint64_t count = std::max(passes_least, fitting);
+  Time few = Time::max(), many = Time::max();
+  for (int attempt = 0; attempt < read_tries; ++attempt) {
+    few = std::min(few, ring_times(count).ended);
+    many = std::min(many, ring_times(longer * count).ended);
+  }
+  if (many <= few) {
+    throw Error(ErrorKind::driver_failure, "vma::calibrate", "more passes did not take longer");
+  }
+  const auto bytes = static_cast<double>((longer - 1) * count * read_bytes_);
+  const double seconds = in_seconds(many - few);
+  return 2 * bytes / seconds;  // As many bytes come in as go out.
+}
+
+void Calibrator::measure_peers() {
+  const std::vector<std::vector<LinkKind>>& kinds = peers_.kinds;
+  for (std::size_t from = 0; from < kinds.size(); ++from) {
+    if (kinds[from][(from + 1) % kinds.size()] != LinkKind::nvlink) return;
+  }
+  attempt("reads in a ring of all GPUs",
+          [&] { peers_.both_ways.assign(kinds.size(), both_ways_rate()); });
+}
+
+// --- The gap between two kernels on a GPU: the same reads in one launch and in many
+
+/// If `waits`, waits for each read before launching the next.
+Time Calibrator::reads_time(Location device, bool waits) {
+  const Stream stream = streams_.at(device);
+  const TimePoint start = clock_.now();
+  for (int launch = 0; launch < launches; ++launch) {
+    launch_read(device, device, 1);
+    if (waits) runtime_.synchronize(stream);
+  }
+  if (!waits) runtime_.synchronize(stream);
+  return clock_.now() - start;
+}
+
+void Calibrator::measure_launches(Location device) {
+  Time once = Time::max(), chained = Time::max(), waited = Time::max();
+  for (int attempt = 0; attempt < read_tries; ++attempt) {
+    once = std::min(once, read_time(device, device, launches));
+    chained = std::min(chained, reads_time(device, false));
+    waited = std::min(waited, reads_time(device, true));
+  }
+  if (chained <= once || waited < chained)
+    throw Error(ErrorKind::unsupported, "vma::calibrate", "launches take no time here");
+  gaps_.kernel.at(index(place_of(topology_, device))) = (chained - once) / (launches - 1);
+  gaps_.round.at(index(place_of(topology_, device))) = (waited - once) / (launches - 1);
+}
+
+void Calibrator::measure_launches() {
+  for (const DeviceId device : topology_.devices()) {
+    const Location at = gpu(index(device));
+    attempt("gaps between kernels of " + to_string(at), [&] { measure_launches(at); });
+  }
+}
+
 // --- Moves
 
 /// Moves the first chunk of the allocation.
@@ -354,17 +437,9 @@ void Calibrator::move(std::byte* pointer, Location to, MoveTimes* times) {
 void Calibrator::take_moves(Location from, Location to, const MoveTimes& small,
                             const MoveTimes& large) {
   const PlaceId source = place_of(topology_, from), target = place_of(topology_, to);
-  const auto small_bytes = static_cast<double>(small_bytes_);
-  const auto large_bytes = static_cast<double>(large_bytes_);
-  const double copy = 1 / costs_.copy_rate(source, target);
-  const LinearCost move =
-      LinearCost::through(small_bytes, small.move, large_bytes, large.move, copy);
-  const LinearCost dark = LinearCost::through(small_bytes, small.dark, large_bytes, large.dark);
-  costs_.move_fixed(source, target) = move.fixed;
-  costs_.move_per_byte(source, target) = move.per_byte - copy;
-  costs_.stall_fixed(source, target) = dark.fixed;
-  costs_.stall_per_byte(source, target) =
-      dark.per_byte + settle_per_byte(costs_, topology_, source, target);
+  set_move_costs(costs_, source, target, {small_bytes_, small.move, small.dark},
+                 {large_bytes_, large.move, large.dark},
+                 settle_per_byte(costs_, topology_, source, target));
 }
 
 void Calibrator::measure_moves(Location home, Location away) {

@@ -1,11 +1,10 @@
 #include "costs/calibration_file.hpp"
 
 #include "base/environment.hpp"
+#include "base/json.hpp"
 #include "base/log.hpp"
 #include "base/whole_file.hpp"
-#include "costs/calibration_json.hpp"
-#include "machine/json_reader.hpp"
-#include "placement/books/place_number.hpp"
+#include "costs/costs_json.hpp"
 
 #include <boost/json/serialize.hpp>
 #include <boost/json/stream_parser.hpp>
@@ -15,7 +14,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <sstream>
 
 namespace vma {
@@ -30,88 +28,16 @@ constexpr const char* late_wait_key = "late_wait_ns";
 constexpr const char* late_stall_key = "late_stall_ns";
 constexpr std::size_t places_max = 256;  // The largest number that `PlaceId` can hold.
 constexpr std::uintmax_t file_bytes_max = 64 << 20;
-constexpr double rate_max = 1e15, ns_max = 1e12, s_per_byte_max = 1;
+constexpr std::int64_t late_ns_max = 1'000'000'000'000;
 
 [[noreturn]] void refuse(const std::string& file, const std::string& reason) {
   throw Error(ErrorKind::invalid_argument, call, fmt::format("{}: {}", file, reason));
 }
 
-/// One matrix of the costs: its name in a file, its bounds, and access to its cells as numbers.
-struct Matrix {
-  const char* name;
-  double most;
-  std::function<double(const MachineCosts&, PlaceId, PlaceId)> get;
-  std::function<void(MachineCosts&, PlaceId, PlaceId, double)> set;
-};
-
-template <typename Cell>
-Matrix of_numbers(const char* name, double most, Cell cell) {
-  return {name, most,
-          [cell](const MachineCosts& costs, PlaceId row, PlaceId column) {
-            return cell(const_cast<MachineCosts&>(costs), row, column);
-          },
-          [cell](MachineCosts& costs, PlaceId row, PlaceId column, double value) {
-            cell(costs, row, column) = value;
-          }};
-}
-
-template <typename Cell>
-Matrix of_times(const char* name, Cell cell) {
-  return {name, ns_max,
-          [cell](const MachineCosts& costs, PlaceId row, PlaceId column) {
-            return static_cast<double>(cell(const_cast<MachineCosts&>(costs), row, column).count());
-          },
-          [cell](MachineCosts& costs, PlaceId row, PlaceId column, double value) {
-            cell(costs, row, column) = Time(static_cast<Time::rep>(value));
-          }};
-}
-
-#define VMART_CELL(member)                                        \
-  [](MachineCosts& costs, PlaceId row, PlaceId column) -> auto& { \
-    return costs.member(row, column);                             \
-  }
-
-const std::vector<Matrix>& matrices() {
-  static const std::vector<Matrix> all = {
-      of_numbers("access_bytes_s", rate_max, VMART_CELL(access_rate)),
-      of_times("access_latency_ns", VMART_CELL(access_latency)),
-      of_numbers("copy_bytes_s", rate_max, VMART_CELL(copy_rate)),
-      of_times("move_fixed_ns", VMART_CELL(move_fixed)),
-      of_numbers("move_s_per_byte", s_per_byte_max, VMART_CELL(move_per_byte)),
-      of_times("stall_fixed_ns", VMART_CELL(stall_fixed)),
-      of_numbers("stall_s_per_byte", s_per_byte_max, VMART_CELL(stall_per_byte)),
-  };
-  return all;
-}
-
-#undef VMART_CELL
-
-void read_matrix(JsonReader& reader, const Matrix& matrix, MachineCosts& costs) {
-  const json::array& rows = reader.list(matrix.name);
-  if (rows.size() != costs.places())
-    reader.refuse(matrix.name, "does not have a row for each place");
-  for (std::size_t row = 0; row < rows.size(); ++row) {
-    const json::array* cells = rows[row].if_array();
-    if (cells == nullptr || cells->size() != costs.places()) {
-      reader.refuse(matrix.name, "does not have a column for each place");
-    }
-    for (std::size_t column = 0; column < cells->size(); ++column) {
-      const json::value& cell = (*cells)[column];
-      const double value = cell.is_number() ? cell.to_number<double>() : -1;
-      if (!(value >= 0 && value <= matrix.most)) {
-        reader.refuse(matrix.name, fmt::format("[{}][{}] is not a number from 0 to {}", row, column,
-                                               matrix.most));
-      }
-      matrix.set(costs, place_numbered(row), place_numbered(column), value);
-    }
-  }
-}
-
 /// Zero if missing, as in older files.
 LateStops read_late(JsonReader& reader) {
-  constexpr auto most = static_cast<std::int64_t>(ns_max);
-  const LateStops late{Time(reader.integer_or(late_wait_key, 0, 0, most)),
-                       Time(reader.integer_or(late_stall_key, 0, 0, most))};
+  const LateStops late{Time(reader.integer_or(late_wait_key, 0, 0, late_ns_max)),
+                       Time(reader.integer_or(late_stall_key, 0, 0, late_ns_max))};
   if (late.wait == Time::zero() && late.longer > Time::zero())
     reader.refuse(late_stall_key, "is given without a wait");
   return late;
@@ -170,18 +96,7 @@ std::string to_json(const Calibration& calibration) {
   for (const std::string& text : calibration.estimates) estimates.emplace_back(text);
   object["places"] = std::move(places);
   object["estimates"] = std::move(estimates);
-  for (const Matrix& matrix : matrices()) {
-    json::array rows;
-    for (std::size_t row = 0; row < calibration.places.size(); ++row) {
-      json::array cells;
-      for (std::size_t column = 0; column < calibration.places.size(); ++column) {
-        cells.emplace_back(
-            matrix.get(calibration.costs, place_numbered(row), place_numbered(column)));
-      }
-      rows.emplace_back(std::move(cells));
-    }
-    object[matrix.name] = std::move(rows);
-  }
+  write_costs(object, calibration.costs, CostsIn::calibration);
   write_gaps(object, calibration.gaps);
   write_peer_links(object, calibration.peers);
   object[late_wait_key] = calibration.late.wait.count();
@@ -191,7 +106,7 @@ std::string to_json(const Calibration& calibration) {
 
 Calibration parse_calibration(std::string_view text, const std::string& file) {
   const json::value value = parse(text, file);
-  JsonReader reader(value, file, "");
+  JsonReader reader(value, file, "", call);
   if (!reader.has("format") || reader.text("format") != format_name) {
     reader.refuse("format", "it is not a vmart calibration");
   }
@@ -202,12 +117,11 @@ Calibration parse_calibration(std::string_view text, const std::string& file) {
   calibration.estimates = read_texts(reader, "estimates");
   const std::size_t gpus = read_places(reader, calibration.places);
   calibration.costs = MachineCosts(gpus, calibration.places.size());
-  for (const Matrix& matrix : matrices()) read_matrix(reader, matrix, calibration.costs);
+  read_costs(reader, calibration.costs, CostsIn::calibration);
   calibration.gaps = read_gaps(reader, gpus);
   calibration.peers = read_peer_links(reader, gpus);
   calibration.late = read_late(reader);
   reader.finish();
-  calibration.costs.rank();
   calibration.file = file;
   return calibration;
 }

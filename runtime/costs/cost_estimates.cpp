@@ -1,6 +1,7 @@
 #include "costs/cost_estimates.hpp"
 
 #include "base/units.hpp"
+#include "costs/move_costs.hpp"
 #include "machine/cost_model.hpp"
 #include "placement/books/place_number.hpp"
 
@@ -46,10 +47,6 @@ bool on_host(Location at) {
 
 DeviceId device_of(Location at) {
   return DeviceId{at.ordinal};
-}
-
-Time time_of(double seconds) {
-  return std::chrono::duration_cast<Time>(std::chrono::duration<double>(seconds));
 }
 
 template <typename Body>  // body(PlaceId, Location, PlaceId, Location)
@@ -108,16 +105,6 @@ PlaceId place_of(const Topology& topology, Location at) {
   const std::vector<Location>& places = topology.locations();
   const auto found = std::ranges::find(places, at);
   return PlaceId{static_cast<std::uint8_t>(found - places.begin())};
-}
-
-LinearCost LinearCost::through(double small_bytes, Time small, double large_bytes, Time large,
-                               double least_per_byte) {
-  const double slope =
-      std::chrono::duration<double>(large - small).count() / (large_bytes - small_bytes);
-  LinearCost cost;
-  cost.per_byte = std::max(slope, least_per_byte);
-  cost.fixed = std::max(Time::zero(), small - time_of(cost.per_byte * small_bytes));
-  return cost;
 }
 
 double settle_per_byte(const MachineCosts& costs, const Topology& topology, PlaceId from,

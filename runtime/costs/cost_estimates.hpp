@@ -32,15 +32,4 @@ LaunchGaps estimated_gaps(const Topology& topology);
 double settle_per_byte(const MachineCosts& costs, const Topology& topology, PlaceId from,
                        PlaceId to);
 
-/// A straight line through two points: the cost of a chunk of any size.
-struct LinearCost {
-  Time fixed{0};
-  double per_byte = 0;  ///< Seconds.
-
-  /// Neither part is negative. `least_per_byte` is a lower bound of the slope, for a part of it
-  /// that is known from elsewhere. Requires: `small_bytes` < `large_bytes`.
-  static LinearCost through(double small_bytes, Time small, double large_bytes, Time large,
-                            double least_per_byte = 0);
-};
-
 }  // namespace vma

@@ -9,6 +9,10 @@
 
 namespace vma {
 
+/// Maximum number of GPUs and host nodes of a machine.
+constexpr int machine_gpus_max = 128;
+constexpr int machine_host_nodes_max = 64;
+
 struct GpuDescription {
   std::string name;
   std::uint64_t memory_bytes = 0;
@@ -18,10 +22,14 @@ struct GpuDescription {
   int hardware_queues = 8;  ///< Per context.
   int host_node = 0;        ///< The closest one.
   double local_gb_s = 0;    ///< Rate of a copy inside the GPU, counting each byte once.
+
+  bool operator==(const GpuDescription&) const = default;
 };
 
 struct HostNodeDescription {
   std::uint64_t memory_bytes = 0;
+
+  bool operator==(const HostNodeDescription&) const = default;
 };
 
 /// One direction between a pair of GPUs. GPUs with kind `none` cannot reach each other's memory.
@@ -31,6 +39,8 @@ struct PeerLink {
   bool native_atomics = false;
   /// Combined rate in and out of each of the two GPUs for kernels; 0: the sum of the one-way rates.
   double both_ways_gb_s = 0;
+
+  bool operator==(const PeerLink&) const = default;
 };
 
 /// The link between a GPU and a host node, with a rate for each direction.
@@ -38,6 +48,8 @@ struct HostLink {
   double to_gpu_gb_s = 0;
   double from_gpu_gb_s = 0;
   bool native_atomics = false;  ///< Atomics work across the link, as over NVLink-C2C.
+
+  bool operator==(const HostLink&) const = default;
 };
 
 /// A duration that depends on a size and on the number of GPUs. Linear between the entries,
@@ -47,6 +59,8 @@ struct CostTable {
   std::vector<int> gpus;  ///< At least one entry; with one entry, the count does not matter.
   std::vector<std::vector<double>> us;  ///< A row per entry of `gpus`, a column per size.
   double floor_us = 1;
+
+  bool operator==(const CostTable&) const = default;
 };
 
 /// Costs of calls. `docs/results/driver.md` says where the H200's numbers come from.
@@ -78,6 +92,8 @@ struct CostParameters {
   double load_kernel_us = 0, kernel_us = 0;
   double copy_latency_us = 0;  ///< Added to size divided by bandwidth.
   double host_copy_gb_s = 0;   ///< Copies by one CPU thread.
+
+  bool operator==(const CostParameters&) const = default;
 };
 
 /// A machine to simulate, or to compare with a real one. A value; `load_machine` returns only
@@ -92,6 +108,8 @@ struct MachineDescription {
   std::vector<std::vector<PeerLink>> peer_links;  ///< [from][to]
   std::vector<std::vector<HostLink>> host_links;  ///< [gpu][node]
   CostParameters costs;
+
+  bool operator==(const MachineDescription&) const = default;
 };
 
 }  // namespace vma

@@ -34,6 +34,23 @@ std::vector<DeviceId> choose_devices(Driver& driver, std::span<const int> asked)
 
 }  // namespace
 
+std::string_view to_string(LinkKind kind) {
+  switch (kind) {
+    case LinkKind::same: return "same";
+    case LinkKind::nvlink: return "nvlink";
+    case LinkKind::pcie: return "pcie";
+    case LinkKind::none: return "none";
+  }
+  return "";
+}
+
+std::optional<LinkKind> parse_link_kind(std::string_view text) {
+  for (const LinkKind kind : {LinkKind::same, LinkKind::nvlink, LinkKind::pcie, LinkKind::none}) {
+    if (to_string(kind) == text) return kind;
+  }
+  return std::nullopt;
+}
+
 Topology Topology::discover(Driver& driver, std::span<const int> devices) {
   Topology topology;
   topology.devices_ = choose_devices(driver, devices);

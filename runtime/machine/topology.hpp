@@ -4,11 +4,18 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 namespace vma {
+
+/// As written in files: "same", "nvlink", "pcie" or "none".
+std::string_view to_string(LinkKind kind);
+/// Returns nothing for any other text.
+std::optional<LinkKind> parse_link_kind(std::string_view text);
 
 /// What one runtime may use of a machine: its places, their sizes, and which GPUs reach which.
 /// Determined once by driver queries; immutable afterwards, so any thread may read it.

@@ -50,12 +50,9 @@ void BusyGpu::require_works() const {
 }
 
 void BusyGpu::read() {
-  constexpr std::uint64_t vector_bytes = 16, no_sum = ~std::uint64_t{0};
-  constexpr unsigned blocks = 512, threads = 512;
-  for (int launch = 0; launch < launches_; ++launch) {
-    runtime_.launch(stream_, access_read_kernel(), {blocks}, {threads},
-                    KernelArguments::of(data_, bytes_ / vector_bytes, passes_, no_sum, data_));
-  }
+  constexpr unsigned blocks = 512;
+  for (int launch = 0; launch < launches_; ++launch)
+    launch_read(runtime_, stream_, blocks, data_, bytes_, passes_);
   runtime_.synchronize(stream_);
 }
 

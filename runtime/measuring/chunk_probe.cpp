@@ -2,6 +2,7 @@
 
 #include "base/vectors.hpp"
 #include "base/units.hpp"
+#include "calibration/attempt.hpp"
 
 #include <fmt/format.h>
 
@@ -128,13 +129,13 @@ void ChunkProbe::measure(MeasuredCalls& calls) {
     calls.failures.emplace_back("calls by size: the GPUs have too little memory");
     return;
   }
-  calls.attempt("grants without keepers", [&] { measure_cold(calls); });
-  calls.attempt("calls beside keepers", [&] {
+  attempt(calls.failures, "grants without keepers", [&] { measure_cold(calls); });
+  attempt(calls.failures, "calls beside keepers", [&] {
     keep(driver_.granularity(gpu(0)));
     measure_warm(calls);
   });
-  calls.attempt("calls for host memory", [&] { measure_host(calls); });
-  calls.attempt("grants beside large keepers", [&] { measure_own_class(calls); });
+  attempt(calls.failures, "calls for host memory", [&] { measure_host(calls); });
+  attempt(calls.failures, "grants beside large keepers", [&] { measure_own_class(calls); });
   keepers_.clear();
 }
 

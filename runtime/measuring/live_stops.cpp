@@ -2,8 +2,8 @@
 
 #include "base/log.hpp"
 #include "base/vectors.hpp"
-#include "costs/cost_estimates.hpp"
-#include "costs/move_time.hpp"
+#include "calibration/attempt.hpp"
+#include "costs/move_costs.hpp"
 #include "measuring/busy_gpu.hpp"
 #include "placement/books/place_number.hpp"
 
@@ -31,16 +31,6 @@ constexpr std::chrono::milliseconds usual_round(1), late_round(60);
 void require_stops(const auto& times) {
   if (!times.stalls.empty()) return;
   throw Error(ErrorKind::busy, "vma::calibrate", "no move reached a gate");
-}
-
-template <typename Body>
-void attempt(Calibration& calibration, const std::string& what, Body&& body) {
-  try {
-    body();
-  } catch (const Error& error) {
-    if (error.kind() == ErrorKind::driver_gone) throw;
-    calibration.estimates.push_back(fmt::format("{}: {}", what, error.what()));
-  }
 }
 
 }  // namespace
@@ -118,18 +108,11 @@ void LiveStops::take(Calibration& calibration, PlaceId from, PlaceId to, const T
                      const Times& large) const {
   require_stops(small);
   require_stops(large);
-  MachineCosts& costs = calibration.costs;
-  const auto small_bytes = static_cast<double>(sizes_.small_bytes);
-  const auto large_bytes = static_cast<double>(sizes_.large_bytes);
-  const double copy = 1 / costs.copy_rate(from, to);
-  const LinearCost moved =
-      LinearCost::through(small_bytes, median(small.moves), large_bytes, median(large.moves), copy);
-  const LinearCost stood = LinearCost::through(small_bytes, usual_mean(small.stalls), large_bytes,
-                                               usual_mean(large.stalls));
-  costs.move_fixed(from, to) = moved.fixed;
-  costs.move_per_byte(from, to) = moved.per_byte - copy;
-  costs.stall_fixed(from, to) = stood.fixed;
-  costs.stall_per_byte(from, to) = stood.per_byte;
+  const auto measured = [](std::size_t bytes, const Times& times) {
+    return MeasuredMove{bytes, median(times.moves), usual_mean(times.stalls)};
+  };
+  set_move_costs(calibration.costs, from, to, measured(sizes_.small_bytes, small),
+                 measured(sizes_.large_bytes, large));
 }
 
 void LiveStops::measure_routes(Calibration& calibration) {
@@ -139,7 +122,7 @@ void LiveStops::measure_routes(Calibration& calibration) {
       if (places[home].kind == Location::Kind::host) continue;
       const std::string route =
           fmt::format("{}->{} and back", to_string(places[home]), to_string(places[away]));
-      attempt(calibration, "live moves " + route, [&] {
+      attempt(calibration.estimates, "live moves " + route, [&] {
         const Route small = measure(places[home], places[away], sizes_.small_bytes);
         const Route large = measure(places[home], places[away], sizes_.large_bytes);
         take(calibration, place_numbered(home), place_numbered(away), small.there, large.there);
@@ -179,16 +162,12 @@ LateStops LiveStops::measure_late(Location home, Location away) {
 
 void LiveStops::measure(Calibration& calibration) {
   const std::vector<Location>& places = calibration.places;
-  bool open = false;
-  attempt(calibration, "live moves", [&] {
-    open_gpus();
-    open = true;
-  });
+  const bool open = attempt(calibration.estimates, "live moves", [&] { open_gpus(); });
   if (open) measure_routes(calibration);
   gpus_.clear();
   const auto host = std::ranges::find(places, Location::Kind::host, &Location::kind);
   if (!open || host == places.end()) return;
-  attempt(calibration, "late stops",
+  attempt(calibration.estimates, "late stops",
           [&] { calibration.late = measure_late(places.front(), *host); });
 }
 

@@ -3,9 +3,9 @@
 #include "base/units.hpp"
 #include "base/vectors.hpp"
 #include "driver/driver.hpp"
-#include "machine/cost_members.hpp"
 #include "machine/machine_description.hpp"
 #include "machine/machine_file.hpp"
+#include "machine/machine_schema.hpp"
 #include "machine/topology.hpp"
 #include "measuring/chunk_probe.hpp"
 #include "measuring/machine_writer.hpp"
@@ -107,12 +107,15 @@ double rounded(double value) {
 }
 
 void round_costs(CostParameters& costs) {
-  for (const auto& it : cost_numbers()) costs.*it.member = rounded(costs.*it.member);
-  for (const auto& it : cost_tables()) {
-    for (std::vector<double>& row : (costs.*it.member).us) {
-      for (double& us : row) us = rounded(us);
+  for_each_value("costs", costs, [](const MachineKey&, auto& cost) {
+    if constexpr (requires { cost.us; }) {
+      for (std::vector<double>& row : cost.us) {
+        for (double& us : row) us = rounded(us);
+      }
+    } else if constexpr (std::is_same_v<decltype(cost), double&>) {
+      cost = rounded(cost);
     }
-  }
+  });
 }
 
 PlaceId place_in(const Calibration& calibration, Location at) {

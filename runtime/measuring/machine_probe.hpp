@@ -2,7 +2,7 @@
 
 #include "driver/driver.hpp"
 #include "machine/machine_description.hpp"
-#include "machine/machine_sources.hpp"
+#include "machine/machine_file.hpp"
 #include "measuring/measured_calls.hpp"
 
 #include <vma/calibration.hpp>

@@ -1,9 +1,9 @@
 #include "measuring/machine_writer.hpp"
 
+#include "base/json.hpp"
 #include "base/units.hpp"
-#include "machine/cost_members.hpp"
-#include "machine/link_kind.hpp"
-#include "machine/readable_json.hpp"
+#include "machine/machine_schema.hpp"
+#include "machine/topology.hpp"
 
 #include <vma/error.hpp>
 
@@ -13,7 +13,7 @@
 #include <fmt/format.h>
 
 #include <optional>
-#include <tuple>
+#include <type_traits>
 #include <utility>
 
 namespace vma {
@@ -23,11 +23,6 @@ namespace json = boost::json;
 
 [[noreturn]] void refuse(const char* reason) {
   throw Error(ErrorKind::unsupported, "machine_text", reason);
-}
-
-auto facts(const GpuDescription& gpu) {
-  return std::tie(gpu.name, gpu.memory_bytes, gpu.multiprocessors, gpu.compute_capability,
-                  gpu.copy_engines, gpu.hardware_queues, gpu.host_node, gpu.local_gb_s);
 }
 
 /// Collects values that must all be equal; none if there are none.
@@ -47,39 +42,42 @@ class Only {
   std::optional<json::object> value_;
 };
 
+/// Adds the members of an object of the file, except optional numbers that mean none by being out
+/// of bounds, and tables without a row.
+template <typename Description>
+json::object& add_members(json::object& json, std::string_view path,
+                          const Description& description) {
+  for_each_value(path, description, [&]<typename Value>(const MachineKey& key, const Value& value) {
+    const json::string_view name = key.name();
+    if constexpr (std::is_same_v<Value, CostTable>) {
+      json::object table;
+      if (!value.us.empty()) json[name] = add_members(table, "costs.*", value);
+    } else if constexpr (std::is_same_v<Value, std::uint64_t>) {
+      json[name] = key.bounds.unit == "MiB" ? value / MiB : value;
+    } else if constexpr (std::is_same_v<Value, double>) {
+      if (key.required || value >= key.bounds.least) json[name] = value;
+    } else {
+      json[name] = json::value_from(value);
+    }
+  });
+  return json;
+}
+
 json::object peer_json(const PeerLink& link) {
-  json::object peer{{"kind", to_string(link.kind)}, {"gb_s", link.gb_s}};
-  if (link.both_ways_gb_s > 0) peer["both_ways_gb_s"] = link.both_ways_gb_s;
-  peer["native_atomics"] = link.native_atomics;
-  return peer;
+  json::object peer{{"kind", to_string(link.kind)}};
+  return add_members(peer, "peer_link", link);
 }
 
 json::object host_json(const HostLink& link) {
-  return {{"to_gpu_gb_s", link.to_gpu_gb_s},
-          {"from_gpu_gb_s", link.from_gpu_gb_s},
-          {"native_atomics", link.native_atomics}};
-}
-
-json::object table_json(const CostTable& table) {
-  return {{"sizes_mib", json::value_from(table.sizes_mib)},
-          {"gpus", json::value_from(table.gpus)},
-          {"us", json::value_from(table.us)},
-          {"floor_us", table.floor_us}};
+  json::object host;
+  return add_members(host, "host_link", link);
 }
 
 json::array gpus_json(const MachineDescription& machine) {
   json::array entries;
   for (const auto& [first, count] : gpu_entries(machine)) {
-    const GpuDescription& gpu = machine.gpus[first];
-    entries.push_back({{"count", count},
-                       {"name", gpu.name},
-                       {"memory_mib", gpu.memory_bytes / MiB},
-                       {"multiprocessors", gpu.multiprocessors},
-                       {"compute_capability", gpu.compute_capability},
-                       {"copy_engines", gpu.copy_engines},
-                       {"hardware_queues", gpu.hardware_queues},
-                       {"host_node", gpu.host_node},
-                       {"local_gb_s", gpu.local_gb_s}});
+    json::object entry{{"count", count}};
+    entries.push_back(add_members(entry, "gpus[]", machine.gpus[first]));
   }
   return entries;
 }
@@ -87,7 +85,8 @@ json::array gpus_json(const MachineDescription& machine) {
 json::array nodes_json(const MachineDescription& machine) {
   json::array nodes;
   for (const HostNodeDescription& node : machine.host_nodes) {
-    nodes.push_back(json::object{{"memory_mib", node.memory_bytes / MiB}});
+    json::object entry;
+    nodes.push_back(add_members(entry, "host_nodes[]", node));
   }
   return nodes;
 }
@@ -128,22 +127,12 @@ void add_host_links(const MachineDescription& machine, json::object& file) {
   if (far.value()) file["far_host_link"] = *far.value();
 }
 
-json::object costs_json(const CostParameters& costs) {
-  json::object object;
-  for (const auto& it : cost_tables()) {
-    if (!(costs.*it.member).us.empty()) object[it.key] = table_json(costs.*it.member);
-  }
-  for (const auto& it : cost_numbers()) object[it.key] = costs.*it.member;
-  for (const auto& it : cost_sizes()) object[it.key] = costs.*it.member / MiB;
-  return object;
-}
-
 }  // namespace
 
 std::vector<std::pair<std::size_t, std::size_t>> gpu_entries(const MachineDescription& machine) {
   std::vector<std::pair<std::size_t, std::size_t>> entries;
   for (std::size_t gpu = 0; gpu < machine.gpus.size(); ++gpu) {
-    if (gpu > 0 && facts(machine.gpus[gpu]) == facts(machine.gpus[gpu - 1])) {
+    if (gpu > 0 && machine.gpus[gpu] == machine.gpus[gpu - 1]) {
       ++entries.back().second;
     } else {
       entries.emplace_back(gpu, 1);
@@ -168,7 +157,8 @@ std::string machine_text(const MachineDescription& machine,
   file["gpus"] = gpus_json(machine);
   add_peers(machine, file);
   add_host_links(machine, file);
-  file["costs"] = costs_json(machine.costs);
+  json::object costs;
+  file["costs"] = add_members(costs, "costs", machine.costs);
   return readable_json(file, columns) + "\n";
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "machine/machine_description.hpp"
-#include "machine/machine_sources.hpp"
+#include "machine/machine_file.hpp"
 
 #include <cstddef>
 #include <string>

@@ -4,8 +4,6 @@
 
 #include <vma/error.hpp>
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <exception>
 
@@ -13,15 +11,6 @@ namespace vma {
 
 void MeasuredCalls::took(const char* key) {
   if (std::ranges::find(keys, key) == keys.end()) keys.emplace_back(key);
-}
-
-void MeasuredCalls::attempt(const std::string& what, const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const Error& error) {
-    if (error.kind() == ErrorKind::driver_gone) throw;
-    failures.push_back(fmt::format("{}: {}", what, error.what()));
-  }
 }
 
 void MeasuredCalls::require_time(const Clock& clock) const {

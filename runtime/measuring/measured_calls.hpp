@@ -21,8 +21,6 @@ struct MeasuredCalls {
   TimePoint deadline = never;         ///< Measurements that have not begun by then are skipped.
 
   void took(const char* key);
-  /// Runs `body`; if it throws, records `what` with the reason. Throws: Error{driver_gone}.
-  void attempt(const std::string& what, const std::function<void()>& body);
   /// Throws: Error{busy} after the deadline.
   void require_time(const Clock& clock) const;
 };

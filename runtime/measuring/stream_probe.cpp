@@ -4,6 +4,7 @@
 #include "base/units.hpp"
 #include "base/vectors.hpp"
 #include "calibration/access_kernels.hpp"
+#include "calibration/attempt.hpp"
 #include "measuring/measured_calls.hpp"
 
 #include <vma/error.hpp>
@@ -65,10 +66,10 @@ void StreamProbe::settle() {
 }
 
 void StreamProbe::measure(MeasuredCalls& calls) {
-  calls.attempt("calls on streams", [&] { measure_streams(calls); });
-  calls.attempt("plain memory", [&] { measure_plain(calls); });
-  calls.attempt("kernels", [&] { measure_kernel(calls); });
-  calls.attempt("the latency of copies", [&] { measure_copies(calls); });
+  attempt(calls.failures, "calls on streams", [&] { measure_streams(calls); });
+  attempt(calls.failures, "plain memory", [&] { measure_plain(calls); });
+  attempt(calls.failures, "kernels", [&] { measure_kernel(calls); });
+  attempt(calls.failures, "the latency of copies", [&] { measure_copies(calls); });
 }
 
 void StreamProbe::measure_streams(MeasuredCalls& calls) {

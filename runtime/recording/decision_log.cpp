@@ -1,8 +1,8 @@
 #include "recording/decision_log.hpp"
 
 #include "base/check.hpp"
+#include "base/json.hpp"
 #include "base/log.hpp"
-#include "machine/json_reader.hpp"
 
 #include <vma/error.hpp>
 

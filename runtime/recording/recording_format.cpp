@@ -1,8 +1,7 @@
 #include "recording/recording_format.hpp"
 
-#include "costs/calibration_json.hpp"
-#include "machine/json_reader.hpp"
-#include "placement/books/place_number.hpp"
+#include "base/json.hpp"
+#include "costs/costs_json.hpp"
 #include "recording/block_file.hpp"
 #include "recording/recording_format.hpp"
 
@@ -19,70 +18,7 @@
 namespace vma {
 namespace {
 
-constexpr std::int64_t recorded_places_max = 256;           // A place is stored in one byte.
-constexpr const char* move_s_per_byte = "move_s_per_byte";  // Missing in older recordings.
-
-/// Calls `body(row, column)` for each cell and returns the rows as JSON.
-template <typename Value>
-boost::json::array matrix(std::size_t rows, std::size_t columns, Value&& value) {
-  boost::json::array all;
-  for (std::size_t row = 0; row < rows; ++row) {
-    boost::json::array& line = all.emplace_back(boost::json::array()).get_array();
-    for (std::size_t column = 0; column < columns; ++column) {
-      line.emplace_back(value(place_numbered(row), place_numbered(column)));
-    }
-  }
-  return all;
-}
-
-/// Calls `visit(name, rows, cell)` for each matrix of a machine. Rows are GPUs for costs of
-/// accesses, and places for costs of moves.
-template <typename Costs, typename Visit>
-void for_each_matrix(Costs& costs, Visit&& visit) {
-  const auto of = [&costs](auto member) {
-    return [&costs, member](PlaceId row, PlaceId column) -> decltype(auto) {
-      return member(costs, row, column);
-    };
-  };
-#define VMART_MATRIX(name, rows, member) \
-  visit(name, rows,                      \
-        of([](Costs& c, PlaceId a, PlaceId b) -> decltype(auto) { return c.member(a, b); }))
-  VMART_MATRIX("access_bytes_s", costs.gpus(), access_rate);
-  VMART_MATRIX("access_latency_ns", costs.gpus(), access_latency);
-  VMART_MATRIX("copy_bytes_s", costs.places(), copy_rate);
-  VMART_MATRIX("move_fixed_ns", costs.places(), move_fixed);
-  VMART_MATRIX(move_s_per_byte, costs.places(), move_per_byte);
-  VMART_MATRIX("stall_fixed_ns", costs.places(), stall_fixed);
-  VMART_MATRIX("stall_s_per_byte", costs.places(), stall_per_byte);
-#undef VMART_MATRIX
-}
-
-double written(double value) {
-  return value;
-}
-std::int64_t written(Time value) {
-  return value.count();
-}
-
-double cell_of(JsonReader& json, std::string_view name, std::size_t row, std::size_t column,
-               std::size_t columns) {
-  const boost::json::array& rows = json.list(name);
-  const boost::json::array* cells = row < rows.size() ? rows[row].if_array() : nullptr;
-  if (cells == nullptr || cells->size() != columns) {
-    json.refuse(name, fmt::format("row {} does not have {} cells", row, columns));
-  }
-  const boost::json::value& cell = (*cells)[column];
-  const double number = cell.is_number() ? cell.to_number<double>() : -1;
-  if (!(number >= 0 && number <= 9e18)) json.refuse(name, "contains something other than a number");
-  return number;
-}
-
-void assign(double& cell, double value) {
-  cell = value;
-}
-void assign(Time& cell, double value) {
-  cell = Time(static_cast<std::int64_t>(value));
-}
+constexpr std::int64_t recorded_places_max = 256;  // A place is stored in one byte.
 
 boost::json::object written(const RecordedScheduler& scheduler) {
   const auto bytes = std::min<std::uint64_t>(scheduler.copy_budget_bytes, INT64_MAX);
@@ -132,22 +68,11 @@ void read_machine(JsonReader json, RecordingHeader& header) {
   }
   const auto gpus = json.integer("gpus", 0, static_cast<std::int64_t>(places));
   header.costs = MachineCosts(static_cast<std::size_t>(gpus), places);
-  for_each_matrix(header.costs, [&](const char* name, std::size_t rows, auto cell) {
-    if (std::string_view(name) == move_s_per_byte && !json.has(name)) return;
-    if (json.list(name).size() != rows)
-      json.refuse(name, fmt::format("does not have {} rows", rows));
-    for (std::size_t row = 0; row < rows; ++row) {
-      for (std::size_t column = 0; column < places; ++column) {
-        assign(cell(place_numbered(row), place_numbered(column)),
-               cell_of(json, name, row, column, places));
-      }
-    }
-  });
+  read_costs(json, header.costs, CostsIn::recording);
   header.gaps = read_gaps(json, static_cast<std::size_t>(gpus));
   header.peers = read_peer_links(json, static_cast<std::size_t>(gpus));
   if (json.has("scheduler")) header.scheduler = read_scheduler(json.object("scheduler"));
   json.finish();
-  header.costs.rank();
 }
 
 }  // namespace
@@ -162,10 +87,7 @@ std::string write_machine_json(const RecordingHeader& header) {
         boost::json::object{{"location", to_string(place.location)}, {"capacity_bytes", capacity}});
   }
   json["gpus"] = header.costs.gpus();
-  for_each_matrix(header.costs, [&](const char* name, std::size_t rows, auto cell) {
-    json[name] = matrix(rows, header.costs.places(),
-                        [&](PlaceId a, PlaceId b) { return written(cell(a, b)); });
-  });
+  write_costs(json, header.costs, CostsIn::recording);
   write_gaps(json, header.gaps);
   write_peer_links(json, header.peers);
   if (header.scheduler) json["scheduler"] = written(*header.scheduler);

@@ -1,7 +1,7 @@
 #include "scheduling/prediction_log.hpp"
 
 #include "base/units.hpp"
-#include "costs/move_time.hpp"
+#include "costs/move_costs.hpp"
 
 #include <boost/histogram/axis/regular.hpp>
 #include <boost/histogram/histogram.hpp>

@@ -1,6 +1,6 @@
 #include "scheduling/scheduled_moves.hpp"
 
-#include "costs/move_time.hpp"
+#include "costs/move_costs.hpp"
 
 #include <fmt/format.h>
 

@@ -36,7 +36,7 @@ SEES = {
     "placement/auto": "base placement/weighing",
     "placement/policies": "base placement/weighing placement/auto",
     "costs": "base driver machine sim placement/books",
-    "recording": "base machine placement/books placement/planning costs",
+    "recording": "base placement/books placement/planning costs",
     "recording/reading": "recording",
     "scheduling": "base driver machine memory migrate/stops migrate/migration migrate/moves telemetry "
                   "placement/books placement/planning placement/deciding placement/policies "
@@ -53,9 +53,9 @@ SEES = {
     "calibration": "base memory costs runtime calibration/kernels",
     "measuring": "base driver machine sim placement/books costs runtime calibration",
     "lab/policies": "base placement/weighing placement/auto placement/policies",
-    "lab/trace": "base machine recording",
+    "lab/trace": "base recording",
     "lab/generate": "lab/trace",
-    "lab/import": "machine recording/reading lab/trace lab/generate",
+    "lab/import": "base recording/reading lab/trace lab/generate",
     "lab/routing": "machine lab/trace",
     "lab/traffic": "base",
     "lab/replay": "base machine sim migrate/stops placement/books placement/planning "

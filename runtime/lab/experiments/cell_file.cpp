@@ -1,5 +1,8 @@
 #include "lab/experiments/cell_file.hpp"
 
+#include "base/json.hpp"
+#include "lab/experiments/sweep.hpp"
+
 #include <vma/error.hpp>
 
 #include <boost/json/parse.hpp>
@@ -34,26 +37,25 @@ std::optional<CellFile> CellFile::parse(const std::string& text, const std::stri
   const std::size_t cut = text.find(report_key);
   if (!inputs || cut == std::string::npos) return std::nullopt;
   try {
-    return CellFile(JsonText(text.substr(0, cut) + "}", file, "vmart-lab run"), *std::move(inputs));
+    const std::string head = text.substr(0, cut) + "}";
+    return CellFile(file, parse_json(head, file, "vmart-lab run"), *std::move(inputs));
   } catch (const Error&) {
     return std::nullopt;  // The keys are in another order: not written by this program.
   }
 }
 
-std::string CellFile::number(std::string_view path) const {
-  const std::string_view written = head_.written(path);
-  const bool whole = written.find_first_not_of("-0123456789") == std::string_view::npos;
-  if (whole) return std::string(written);
-  const std::optional<double> number = head_.number(path);
-  return number ? fmt::format("{}", *number) : std::string();
+std::string CellFile::number(std::string_view pointer) const {
+  boost::system::error_code missing;
+  const boost::json::value* const value = head_.find_pointer(pointer, missing);
+  return value != nullptr && value->is_number() ? sweep_text(*value) : std::string();
 }
 
 std::vector<std::pair<std::string, std::string>> CellFile::metrics() const {
   std::vector<std::pair<std::string, std::string>> scalars;
-  for (const auto& member : head_.value().at("metrics").as_object()) {
+  for (const auto& member : head_.at("metrics").as_object()) {
     if (member.value().is_structured()) continue;
     const std::string name(member.key());
-    scalars.emplace_back(name, number(JsonText::join("metrics", name)));
+    scalars.emplace_back(name, number("/metrics/" + name));
   }
   return scalars;
 }

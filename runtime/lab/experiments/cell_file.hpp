@@ -1,8 +1,7 @@
 #pragma once
 
-#include "machine/json_text.hpp"
-
 #include <boost/json/object.hpp>
+#include <boost/json/value.hpp>
 
 #include <optional>
 #include <string>
@@ -18,20 +17,21 @@ class CellFile {
   /// Returns nothing if the text is not a complete cell, for example if the file is truncated.
   static std::optional<CellFile> parse(const std::string& text, const std::string& file);
 
-  const std::string& file() const noexcept { return head_.file(); }
+  const std::string& file() const noexcept { return file_; }
   /// The inputs of the cell, from its report.
   const boost::json::object& inputs() const noexcept { return inputs_; }
   /// The scalars of the metrics in order, with numbers in the shortest form; empty for null.
   std::vector<std::pair<std::string, std::string>> metrics() const;
-  /// A value such as "regret" or "bound.lower_bound_s" in the shortest form; empty if null or
+  /// A value such as "/regret" or "/bound/lower_bound_s" in the shortest form; empty if null or
   /// missing.
-  std::string number(std::string_view path) const;
+  std::string number(std::string_view pointer) const;
 
  private:
-  CellFile(JsonText head, boost::json::object inputs)
-      : head_(std::move(head)), inputs_(std::move(inputs)) {}
+  CellFile(std::string file, boost::json::value head, boost::json::object inputs)
+      : file_(std::move(file)), head_(std::move(head)), inputs_(std::move(inputs)) {}
 
-  JsonText head_;  // Everything except the report.
+  std::string file_;
+  boost::json::value head_;  // Everything except the report.
   boost::json::object inputs_;
 };
 

@@ -1,5 +1,6 @@
 #include "lab/experiments/cell_runner.hpp"
 
+#include "base/json.hpp"
 #include "lab/bounds/placement_bounds.hpp"
 #include "lab/experiments/experiment.hpp"
 #include "lab/experiments/recorded_inputs.hpp"
@@ -7,7 +8,6 @@
 #include "lab/replay/replay_metrics.hpp"
 #include "lab/replay/replay_report.hpp"
 #include "lab/trace/trace_files.hpp"
-#include "machine/json_text.hpp"
 
 #include <vma/error.hpp>
 
@@ -99,24 +99,18 @@ std::optional<boost::json::value> BoundRunner::read(const std::string& text,
                                                     const ExperimentCell& cell,
                                                     const ReadyTrace& trace) const {
   if (!text.ends_with('\n')) return std::nullopt;
-  std::optional<JsonText> json;
+  boost::json::value json;
   try {
-    json.emplace(text, file, "vmart-lab run");
+    json = parse_json(text, file, "vmart-lab run");
   } catch (const Error&) {
     return std::nullopt;
   }
-  const boost::json::object* const line = json->value().if_object();
+  const boost::json::object* const line = json.if_object();
   if (line == nullptr || !line->contains("bound") || !line->contains("inputs")) return std::nullopt;
   const boost::json::object* const known = line->at("inputs").if_object();
   if (known == nullptr) return std::nullopt;
   require_same_inputs(inputs_.of_bound(cell, trace), *known, file);
-  boost::json::value bound = line->at("bound");
-  if (boost::json::object* const object = bound.if_object()) {
-    // Boost.JSON may be off by an ulp; `JsonText` is exact.
-    for (const char* const key : {"lower_bound_s", "plan_s", "gap"})
-      (*object)[key] = or_null(json->number(JsonText::join("bound", key)));
-  }
-  return bound;
+  return line->at("bound");
 }
 
 }  // namespace vma

@@ -32,7 +32,7 @@ struct ExperimentTrace {
   enum class Origin { real, synthetic, held_out };
 
   std::string name;
-  /// Position in the experiment's file, for errors: "small.json: line 4: traces[0]".
+  /// Position in the experiment's file, for errors: "small.json: traces[0]".
   std::string where;
   Kind kind = Kind::file;
   Origin origin = Origin::real;

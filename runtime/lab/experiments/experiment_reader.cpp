@@ -1,6 +1,8 @@
 #include "lab/experiments/experiment_reader.hpp"
 
+#include "base/json.hpp"
 #include "base/units.hpp"
+#include "base/whole_file.hpp"
 #include "lab/experiments/experiment.hpp"
 #include "lab/experiments/experiment_inputs.hpp"
 #include "lab/experiments/sweep.hpp"
@@ -8,7 +10,6 @@
 #include "lab/import/trace_formats.hpp"
 #include "lab/replay/replay_inputs.hpp"
 #include "lab/routing/router.hpp"
-#include "machine/json_reader.hpp"
 #include "machine/machine_file.hpp"
 #include "placement/policies/policy_text.hpp"
 
@@ -19,6 +20,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <limits>
+#include <optional>
 #include <set>
 #include <span>
 #include <string_view>
@@ -109,7 +111,8 @@ class Fields {
 
 class Reader {
  public:
-  explicit Reader(const JsonText& text) : text_(text), json_(text) {}
+  Reader(const boost::json::value& value, const std::string& file)
+      : file_(file), json_(value, file, "", read_call) {}
 
   Experiment read();
 
@@ -137,12 +140,12 @@ class Reader {
   std::string input(JsonReader& json, std::string_view key) const;
   std::string beside(const std::string& path) const;
   std::string element(std::string_view key, std::size_t index) const {
-    return JsonText::join(key, index);
+    return join_path(key, index);
   }
   void only_once(std::string_view key, std::size_t index, const std::string& name);
   std::uint64_t seed(std::size_t index);
 
-  const JsonText& text_;
+  const std::string& file_;
   JsonReader json_;
   Problems problems_;
   std::set<std::pair<std::string, std::string>> names_;  // Keyed by list.
@@ -177,7 +180,7 @@ void Reader::each(std::string_view key, Text&& text, Object&& object) {
 
 /// Resolves a path relative to the experiment's file.
 std::string Reader::beside(const std::string& path) const {
-  return (fs::path(text_.file()).parent_path() / path).lexically_normal().string();
+  return (fs::path(file_).parent_path() / path).lexically_normal().string();
 }
 
 void Reader::only_once(std::string_view key, std::size_t index, const std::string& name) {
@@ -232,7 +235,7 @@ std::vector<std::string> Reader::parameters(JsonReader& json) const {
   if (object == nullptr) json.refuse("parameters", "is not an object");
   for (const auto& member : *object) {
     if (!member.value().is_number())
-      json.refuse(JsonText::join("parameters", std::string_view(member.key())), "is not a number");
+      json.refuse(join_path("parameters", std::string_view(member.key())), "is not a number");
     values.push_back(
         fmt::format("{}={}", std::string_view(member.key()), sweep_text(member.value())));
   }
@@ -402,7 +405,7 @@ void Reader::read_requests(Fields& fields, Experiment& experiment) {
 
 Experiment Reader::read() {
   Experiment experiment;
-  experiment.file = text_.file();
+  experiment.file = file_;
   Fields fields(problems_, json_, experiment_keys);
   fields.read("experiment", [&] { experiment.name = json_.text("experiment"); });
   if (json_.has("about")) fields.read("about", [&] { experiment.about = json_.text("about"); });
@@ -430,9 +433,11 @@ Experiment Reader::read() {
 }  // namespace
 
 Experiment read_experiment(const std::string& file) {
-  const JsonText text = JsonText::load(file, read_call);
-  Experiment experiment = Reader(text).read();
-  experiment.text = text.text();
+  std::optional<std::string> text = read_file(file);
+  if (!text) throw Error(ErrorKind::invalid_argument, read_call, file + ": cannot be read");
+  const boost::json::value value = parse_json(*text, file, read_call);
+  Experiment experiment = Reader(value, file).read();
+  experiment.text = *std::move(text);
   return experiment;
 }
 

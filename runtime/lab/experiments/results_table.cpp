@@ -30,7 +30,7 @@ SeedSummary::Values values_of(const CellFile& result) {
   SeedSummary::Values values;
   for (std::size_t i = 0; i < values.size(); ++i) {
     const std::string name = SeedSummary::figures[i];
-    const std::string text = result.number(name == "regret" ? name : "metrics." + name);
+    const std::string text = result.number(name == "regret" ? "/regret" : "/metrics/" + name);
     double value = 0;
     const auto read = std::from_chars(text.data(), text.data() + text.size(), value);
     if (read.ec == std::errc()) values[i] = value;  // Empty means null.
@@ -107,7 +107,7 @@ void ResultsTable::set(std::size_t at, const ExperimentCell& cell, const CellFil
     values.push_back(value);
   }
   names.insert(names.end(), {"lower_bound_s", "regret"});
-  values.insert(values.end(), {result.number("bound.lower_bound_s"), result.number("regret")});
+  values.insert(values.end(), {result.number("/bound/lower_bound_s"), result.number("/regret")});
   const std::string head = line_of(names);
   if (!head_.empty() && head_ != head) {
     throw Error(ErrorKind::invalid_argument, "vmart-lab run",

@@ -27,7 +27,7 @@ std::vector<std::string> read_sweep(JsonReader& policy) {
   if (sweep == nullptr) policy.refuse("sweep", "is not an object");
   for (const auto& member : *sweep) {
     const std::string_view name(member.key());
-    const std::string key = JsonText::join("sweep", name);
+    const std::string key = join_path("sweep", name);
     const boost::json::array* const values = member.value().if_array();
     if (values == nullptr || values->empty()) policy.refuse(key, "is not a list of values");
     if (texts.size() > policies_max / values->size()) policy.refuse(key, "makes too many policies");

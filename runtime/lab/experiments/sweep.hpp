@@ -1,6 +1,6 @@
 #pragma once
 
-#include "machine/json_reader.hpp"
+#include "base/json.hpp"
 
 #include <string>
 #include <vector>

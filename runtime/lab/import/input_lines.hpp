@@ -2,7 +2,7 @@
 
 #include "lab/trace/line_reader.hpp"
 
-#include "machine/json_reader.hpp"
+#include "base/json.hpp"
 
 #include <vma/error.hpp>
 

@@ -2,7 +2,7 @@
 
 #include "lab/trace/trace_event.hpp"
 #include "lab/trace/trace_source.hpp"
-#include "machine/machine_schema.hpp"
+#include "machine/machine_description.hpp"
 
 #include <boost/unordered/unordered_flat_map.hpp>
 

@@ -1,6 +1,6 @@
 #include "lab/trace/trace_header.hpp"
 
-#include "machine/json_reader.hpp"
+#include "base/json.hpp"
 
 #include <vma/error.hpp>
 

@@ -5,11 +5,8 @@
 #include "costs/calibration_file.hpp"
 #include "lab/fidelity/median_calibration.hpp"
 #include "lab/replay/replay_machine.hpp"
-#include "machine/link_kind.hpp"
-#include "machine/machine_document.hpp"
 #include "machine/machine_file.hpp"
-#include "machine/machine_folder.hpp"
-#include "machine/machine_reader.hpp"
+#include "machine/topology.hpp"
 #include "measuring/machine_probe.hpp"
 #include "placement/books/place_number.hpp"
 #include "runtime/runtime_parts.hpp"
@@ -86,7 +83,7 @@ std::string sources_of(const MachineDocument& document) {
 }
 
 void print_line(const std::string& name, const MachineDocument& document) {
-  const MachineDescription machine = read_machine(document);
+  const MachineDescription machine = document.machine();
   const std::uint64_t host_bytes = std::accumulate(
       machine.host_nodes.begin(), machine.host_nodes.end(), std::uint64_t{0},
       [](std::uint64_t sum, const HostNodeDescription& node) { return sum + node.memory_bytes; });
@@ -170,9 +167,7 @@ void print_routes(const std::vector<RouteKind>& kinds) {
 
 bool check(const MachineDocument& document) {
   if (document.problems().empty()) fmt::print("{}: ok\n", document.file());
-  for (const MachineProblem& problem : document.problems()) {
-    fmt::print("{}\n", document.describe(problem));
-  }
+  for (const std::string& problem : document.problems()) fmt::print("{}\n", problem);
   return document.problems().empty();
 }
 
@@ -185,7 +180,7 @@ int run_machine_check(const std::vector<std::string>& files) {
   bool right = true;
   for (const std::string& name : files) {
     try {
-      right = check(MachineDocument::load(find_machine_file(name, ""))) && right;
+      right = check(MachineDocument::load(find_machine_file(name))) && right;
     } catch (const Error& error) {  // No folder has a machine with that name.
       fmt::print("{}\n", error.what());
       right = false;
@@ -199,11 +194,11 @@ int run_machine_list() {
   fmt::print("{:<14} {:<26} {:>8} {:>8} {:>5} {:>11} {:>9}  {}\n", "machine", "GPUs", "GiB each",
              "host GiB", "nodes", "peers GB/s", "host GB/s", "its numbers");
   for (const std::string& name : machine_names()) {
-    const MachineDocument document = MachineDocument::load(find_machine_file(name, ""));
+    const MachineDocument document = MachineDocument::load(find_machine_file(name));
     if (document.problems().empty()) {
       print_line(name, document);
     } else {
-      fmt::print("{:<14} {}\n", name, document.describe(document.problems().front()));
+      fmt::print("{:<14} {}\n", name, document.problems().front());
       right = false;
     }
   }
@@ -242,8 +237,7 @@ int run_probe(const ProbeCommand& command) {
   const MachineDocument document = MachineDocument::parse(text, command.output);
   if (!document.problems().empty()) {
     throw Error(ErrorKind::invalid_argument, probe_call,
-                "the result is not a valid machine file: " +
-                    document.describe(document.problems().front()));
+                "the result is not a valid machine file: " + document.problems().front());
   }
   WholeFile file(command.output, probe_terms);
   file.write(text);

@@ -124,10 +124,10 @@ cat > "$folder/bad.json" << 'END'
  "host_nodes": [{"memory_mib": 0}],
  "gpus": [], "host_link": {"to_gpu_gb_s": 5, "from_gpu_gb_s": 5}, "colour": "red", "costs": "h200x2"}
 END
-for problem in 'line 1: sources.granularity_bytes: is not "KIND: SOURCE"' \
-  'line 1: sources.gpu: names a key that does not exist' 'line 3: host_nodes[0].memory_mib: 0 is not' \
-  'line 3: host_nodes[0].memory_mib: has no source' 'line 4: colour: is not a known key of this object' \
-  'line 4: host_link.to_gpu_gb_s: has no source'; do
+for problem in 'sources.granularity_bytes: is not "KIND: SOURCE"' \
+  'sources.gpu: names a key that does not exist' 'host_nodes[0].memory_mib: 0 is not' \
+  'host_nodes[0].memory_mib: has no source' 'colour: is not a known key of this object' \
+  'host_link.to_gpu_gb_s: has no source'; do
   expect 1 "bad.json: $problem" machine check h200x2 "$folder/bad.json"
 done
 expect 1 "and 6 more: vmart-lab machine check" machine show "$folder/bad.json"
@@ -191,7 +191,7 @@ esac
 expect 0 "24 of 24" run "$example" --out "$folder/stopped" --no-report
 diff -r "$small" "$folder/stopped" || failures=$((failures + 1))
 sed 's/"seeds"/"seed"/' "$example" > "$folder/other.json"
-expect 1 'other.json: line 18: seed: is not a known key of this object; did you mean "seeds"?' \
+expect 1 'other.json: seed: is not a known key of this object; did you mean "seeds"?' \
   run "$folder/other.json" --out "$folder/other"
 sed 's/"seeds"/"seed"/; s/"experiment"/"experimant"/' "$example" > "$folder/other.json"
 expect 1 "2 problems" run "$folder/other.json" --out "$folder/other"

@@ -1,6 +1,6 @@
 #include "tools/vmart/control_text.hpp"
 
-#include "machine/readable_json.hpp"
+#include "base/json.hpp"
 
 #include <boost/json/value.hpp>
 #include <fmt/format.h>

@@ -2,7 +2,7 @@
 
 #include "base/printable.hpp"
 #include "base/units.hpp"
-#include "machine/link_kind.hpp"
+#include "machine/topology.hpp"
 #include "tools/vmart/control_text.hpp"
 
 #include <boost/json/array.hpp>

@@ -4,7 +4,7 @@
 
 #include "base/units.hpp"
 #include "costs/cost_estimates.hpp"
-#include "costs/move_time.hpp"
+#include "costs/move_costs.hpp"
 #include "support/drivers/fault_driver.hpp"
 #include "machine/cost_model.hpp"
 #include "machine/machine_file.hpp"

@@ -8,6 +8,7 @@
 #include "costs/cost_estimates.hpp"
 #include "machine/machine_file.hpp"
 #include "runtime/place_states.hpp"
+#include "runtime/runtime_parts.hpp"
 #include "runtime/settings.hpp"
 #include "support/drivers/trace_driver.hpp"
 #include "unit/costs/cache_folder.hpp"

@@ -3,14 +3,12 @@
 #include "measuring/machine_probe.hpp"
 
 #include "base/units.hpp"
-#include "support/drivers/fault_driver.hpp"
 #include "machine/cost_model.hpp"
-#include "machine/machine_document.hpp"
 #include "machine/machine_file.hpp"
-#include "machine/machine_reader.hpp"
 #include "measuring/chunk_probe.hpp"
 #include "measuring/stream_probe.hpp"
 #include "sim/sim_driver.hpp"
+#include "support/drivers/fault_driver.hpp"
 #include "support/sanitizer.hpp"
 
 #include <vma/error.hpp>
@@ -52,11 +50,9 @@ TEST_P(MachineProbeTest, FindsTheMachineAgain) {
   const MachineDescription wanted = load_machine(GetParam());
   const std::string text = probe(GetParam());
   const MachineDocument document = MachineDocument::parse(text, "probed");
-  for (const MachineProblem& problem : document.problems()) {
-    ADD_FAILURE() << document.describe(problem);
-  }
+  for (const std::string& problem : document.problems()) ADD_FAILURE() << problem;
   ASSERT_TRUE(document.problems().empty()) << text;
-  const MachineDescription found = read_machine(document);
+  const MachineDescription found = document.machine();
   EXPECT_EQ(found.granularity_bytes, wanted.granularity_bytes);
   ASSERT_EQ(found.host_nodes.size(), wanted.host_nodes.size());
   for (std::size_t node = 0; node < wanted.host_nodes.size(); ++node) {
@@ -145,8 +141,8 @@ TEST(MachineProbe, TimesTheCallsOfTheMachineFile) {
 TEST(MachineProbe, SaysWhatItMeasuredAndWhatNot) {
   const MachineDocument document = MachineDocument::parse(
       probe(std::make_unique<SimDriver>(load_machine("test-2")), "mine"), "probed");
-  ASSERT_TRUE(document.problems().empty()) << document.describe(document.problems().front());
-  EXPECT_EQ(read_machine(document).name, "mine");
+  ASSERT_TRUE(document.problems().empty()) << document.problems().front();
+  EXPECT_EQ(document.machine().name, "mine");
   EXPECT_EQ(kind_of(document, "gpus[0].memory_mib"), SourceKind::driver);
   EXPECT_EQ(kind_of(document, "gpus[0].local_gb_s"), SourceKind::measured);
   EXPECT_EQ(kind_of(document, "peer_link.gb_s"), SourceKind::measured);
@@ -168,11 +164,11 @@ TEST(MachineProbe, WhatFailsIsAnEstimate) {
   options.say = [&](const std::string& what) { said.push_back(what); };
   const std::string text = MachineProbe(std::move(faults), std::move(options)).run();
   const MachineDocument document = MachineDocument::parse(text, "probed");
-  ASSERT_TRUE(document.problems().empty()) << document.describe(document.problems().front());
+  ASSERT_TRUE(document.problems().empty()) << document.problems().front();
   EXPECT_EQ(kind_of(document, "costs.plain_free_us"), SourceKind::estimate);
   EXPECT_EQ(kind_of(document, "costs.launch_us"), SourceKind::estimate);
   EXPECT_EQ(kind_of(document, "costs.record_us"), SourceKind::measured);
-  EXPECT_EQ(read_machine(document).costs.plain_free_us, load_machine("h200x2").costs.plain_free_us);
+  EXPECT_EQ(document.machine().costs.plain_free_us, load_machine("h200x2").costs.plain_free_us);
   const auto named = [](const std::string& it) {
     return it.starts_with("not measured: plain memory: ");
   };

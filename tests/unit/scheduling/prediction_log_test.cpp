@@ -2,7 +2,7 @@
 // outcome.
 #include "scheduling/prediction_log.hpp"
 
-#include "costs/move_time.hpp"
+#include "costs/move_costs.hpp"
 
 #include <gtest/gtest.h>
 

@@ -81,7 +81,7 @@ TEST_F(ExperimentPolicy, ThatHasChangedIsNotMixedWithItsFormerResults) {
 TEST_F(ExperimentPolicy, ThatIsNotThereIsRefusedWithItsPlace) {
   fs::remove(rig_ / "own.so");
   const std::string what = error_of([&] { rig_.run("results"); });
-  EXPECT_NE(what.find("line 7: policies[1]: "), std::string::npos) << what;
+  EXPECT_NE(what.find("json: policies[1]: "), std::string::npos) << what;
   EXPECT_NE(what.find(rig_ / "own.so"), std::string::npos) << what;
 }
 

@@ -46,7 +46,7 @@ class ConvertedTraces : public testing::Test {
 TEST_F(ConvertedTraces, AnotherInputIsRefusedByItsName) {
   write_text(rig_ / "chat.jsonl", std::string(request) + std::string(request));
   const std::string what = refused();
-  EXPECT_NE(what.find("experiment.json: line 3: traces[0]: "), std::string::npos) << what;
+  EXPECT_NE(what.find("experiment.json: traces[0]: "), std::string::npos) << what;
   EXPECT_NE(
       what.find(
           "traces/chat~s1.json: was made from other inputs: input_sums is {\"chat.jsonl\":\""),

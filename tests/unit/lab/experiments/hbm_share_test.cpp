@@ -2,11 +2,11 @@
 // bounds and the inputs that identify finished cells use them.
 #include "lab/experiments/experiment_inputs.hpp"
 
-#include "machine/json_text.hpp"
 #include "machine/machine_file.hpp"
 #include "unit/lab/experiments/experiment_rig.hpp"
 #include "unit/lab/trace/trace_rig.hpp"
 
+#include <boost/json/parse.hpp>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -76,18 +76,19 @@ TEST(HbmShare, AnExperimentsCellsAndBoundsAreThoseOfThatCapacity) {
     const std::string id = fmt::format("cells/{{}}~drift~{}~prefix~s1.json", policy);
     const auto cell = [&](const char* machine) {
       const std::string name = fmt::format(fmt::runtime(id), machine);
-      return JsonText(results.at(name), name, "test");
+      return boost::json::parse(results.at(name));
     };
-    const JsonText share = cell("share"), fixed = cell("fixed"), whole = cell("whole");
-    EXPECT_EQ(share.written("cell.hbm_bytes"), std::to_string(28 * mib));
-    EXPECT_EQ(share.written("report.inputs.hbm_bytes"), std::to_string(28 * mib));
-    EXPECT_EQ(fixed.written("cell").find("hbm_bytes"), std::string_view::npos);
-    for (const char* const same : {"metrics.cost_s", "metrics.host_share", "bound.lower_bound_s",
-                                   "report.inputs.machine_sum"})
-      EXPECT_EQ(share.written(same), fixed.written(same)) << same;
-    EXPECT_GT(share.number("metrics.host_share").value(), 0.1) << "it is too small for the trace";
-    EXPECT_GT(share.number("bound.lower_bound_s").value(),
-              whole.number("bound.lower_bound_s").value());
+    const boost::json::value share = cell("share"), fixed = cell("fixed"), whole = cell("whole");
+    EXPECT_EQ(share.at_pointer("/cell/hbm_bytes"), 28 * mib);
+    EXPECT_EQ(share.at_pointer("/report/inputs/hbm_bytes"), 28 * mib);
+    EXPECT_FALSE(fixed.at("cell").as_object().contains("hbm_bytes"));
+    for (const char* const same : {"/metrics/cost_s", "/metrics/host_share", "/bound/lower_bound_s",
+                                   "/report/inputs/machine_sum"})
+      EXPECT_EQ(share.at_pointer(same), fixed.at_pointer(same)) << same;
+    EXPECT_GT(share.at_pointer("/metrics/host_share").as_double(), 0.1)
+        << "it is too small for the trace";
+    EXPECT_GT(share.at_pointer("/bound/lower_bound_s").as_double(),
+              whole.at_pointer("/bound/lower_bound_s").as_double());
   }
 }
 
@@ -130,13 +131,13 @@ TEST(HbmShare, FollowsTheTraceAndWhatFitsNowhereIsLostAndCounted) {
   const auto results = rig.results("results");
   const auto cell = [&](const std::string& trace) {
     const std::string name = fmt::format("cells/share~{}~static~prefix~s1.json", trace);
-    return JsonText(results.at(name), name, "test");
+    return boost::json::parse(results.at(name));
   };
-  EXPECT_EQ(cell("small").written("cell.hbm_bytes"), std::to_string(4 * mib));
-  EXPECT_EQ(cell("small").written("metrics.accesses_lost"), "0");
-  EXPECT_EQ(cell("large").written("cell.hbm_bytes"), std::to_string(16 * mib));
-  EXPECT_GT(cell("large").number("metrics.accesses_lost").value(), 0);
-  EXPECT_EQ(cell("large").written("regret"), "null");
+  EXPECT_EQ(cell("small").at_pointer("/cell/hbm_bytes"), 4 * mib);
+  EXPECT_EQ(cell("small").at_pointer("/metrics/accesses_lost"), 0);
+  EXPECT_EQ(cell("large").at_pointer("/cell/hbm_bytes"), 16 * mib);
+  EXPECT_GT(cell("large").at_pointer("/metrics/accesses_lost").as_int64(), 0);
+  EXPECT_TRUE(cell("large").at("regret").is_null());
 }
 
 }  // namespace

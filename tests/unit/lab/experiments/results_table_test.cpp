@@ -31,8 +31,8 @@ TEST(CellFile, GivesScalarsInTheShortestFormThatIsTheSameNumber) {
   EXPECT_EQ(metrics[1], std::pair(std::string("moves"), std::string("3")));
   EXPECT_EQ(metrics[2], std::pair(std::string("settle_s"), std::string()));
   EXPECT_EQ(metrics[3], std::pair(std::string("x"), std::string("474.2589867636229")));
-  EXPECT_EQ(cell->number("bound.lower_bound_s"), "0.25");
-  EXPECT_EQ(cell->number("bound.none"), "");
+  EXPECT_EQ(cell->number("/bound/lower_bound_s"), "0.25");
+  EXPECT_EQ(cell->number("/bound/none"), "");
   EXPECT_EQ(cell->inputs().at("seed").as_int64(), 1);
 }
 

@@ -1,18 +1,76 @@
-#include "costs/calibration_json.hpp"
+#include "costs/costs_json.hpp"
 
-#include "machine/link_kind.hpp"
+#include "machine/topology.hpp"
+#include "placement/books/place_number.hpp"
 
 #include <boost/json/array.hpp>
 #include <boost/json/string.hpp>
 #include <fmt/format.h>
 
+#include <cstdint>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace vma {
 namespace {
 
 namespace json = boost::json;
+
+constexpr const char* move_s_per_byte = "move_s_per_byte";  // Older recordings have none.
+constexpr double rate_max = 1e15, ns_max = 1e12, s_per_byte_max = 1, any_max = 9e18;
+
+/// Calls `visit(name, most, rows, cell)` for each matrix. `most` bounds its numbers.
+template <typename Costs, typename Visit>
+void for_each_matrix(Costs& costs, CostsIn in, Visit&& visit) {
+  const std::size_t places = costs.places();
+  const std::size_t readers = in == CostsIn::recording ? costs.gpus() : places;
+#define VMART_MATRIX(name, most, rows, member)                    \
+  visit(name, in == CostsIn::recording ? any_max : most, rows,    \
+        [&costs](PlaceId row, PlaceId column) -> decltype(auto) { \
+          return costs.member(row, column);                       \
+        })
+  VMART_MATRIX("access_bytes_s", rate_max, readers, access_rate);
+  VMART_MATRIX("access_latency_ns", ns_max, readers, access_latency);
+  VMART_MATRIX("copy_bytes_s", rate_max, places, copy_rate);
+  VMART_MATRIX("move_fixed_ns", ns_max, places, move_fixed);
+  VMART_MATRIX(move_s_per_byte, s_per_byte_max, places, move_per_byte);
+  VMART_MATRIX("stall_fixed_ns", ns_max, places, stall_fixed);
+  VMART_MATRIX("stall_s_per_byte", s_per_byte_max, places, stall_per_byte);
+#undef VMART_MATRIX
+}
+
+double written(double value) {
+  return value;
+}
+std::int64_t written(Time value) {
+  return value.count();
+}
+
+void assign(double& cell, double value) {
+  cell = value;
+}
+void assign(Time& cell, double value) {
+  cell = Time(static_cast<Time::rep>(value));
+}
+
+/// A row of numbers from 0 to `most`.
+std::vector<double> read_row(const JsonReader& json, std::string_view name, const json::array& rows,
+                             std::size_t row, std::size_t columns, double most) {
+  const json::array* cells = rows[row].if_array();
+  if (cells == nullptr || cells->size() != columns)
+    json.refuse(name, fmt::format("row {} does not have {} cells", row, columns));
+  std::vector<double> numbers;
+  for (const json::value& cell : *cells) {
+    const double number = cell.is_number() ? cell.to_number<double>() : -1;
+    if (!(number >= 0 && number <= most)) {
+      json.refuse(name,
+                  fmt::format("[{}][{}] is not a number from 0 to {}", row, numbers.size(), most));
+    }
+    numbers.push_back(number);
+  }
+  return numbers;
+}
 
 constexpr const char* kernel_key = "kernel_gap_ns";
 constexpr const char* round_key = "round_gap_ns";
@@ -81,6 +139,32 @@ std::vector<std::vector<LinkKind>> read_kinds(JsonReader& json, std::size_t gpus
 }
 
 }  // namespace
+
+void write_costs(json::object& json, const MachineCosts& costs, CostsIn in) {
+  for_each_matrix(costs, in, [&](const char* name, double, std::size_t rows, auto cell) {
+    json::array all;
+    for (std::size_t row = 0; row < rows; ++row) {
+      json::array& line = all.emplace_back(json::array()).get_array();
+      for (std::size_t column = 0; column < costs.places(); ++column)
+        line.emplace_back(written(cell(place_numbered(row), place_numbered(column))));
+    }
+    json[name] = std::move(all);
+  });
+}
+
+void read_costs(JsonReader& json, MachineCosts& costs, CostsIn in) {
+  for_each_matrix(costs, in, [&](std::string_view name, double most, std::size_t rows, auto cell) {
+    if (in == CostsIn::recording && name == move_s_per_byte && !json.has(name)) return;
+    const json::array& all = json.list(name);
+    if (all.size() != rows) json.refuse(name, fmt::format("does not have {} rows", rows));
+    for (std::size_t row = 0; row < rows; ++row) {
+      const std::vector<double> numbers = read_row(json, name, all, row, costs.places(), most);
+      for (std::size_t column = 0; column < numbers.size(); ++column)
+        assign(cell(place_numbered(row), place_numbered(column)), numbers[column]);
+    }
+  });
+  costs.rank();
+}
 
 void write_gaps(json::object& json, const LaunchGaps& gaps) {
   json[kernel_key] = written(gaps.kernel);
