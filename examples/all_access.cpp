@@ -32,7 +32,7 @@ bool naive_half_fails(char* program) {
 bool ours_works() {
   vma::Runtime& runtime = vma::runtime();
   Gpus gpus(runtime);
-  const vma::Location to = gpus.count() > 1 ? vma::gpu(1) : vma::host(0);
+  const vma::Place to = gpus.count() > 1 ? vma::gpu(1) : vma::host(0);
   fmt::print("\nvmart, on {}\n", runtime.description());
   void* data = runtime.alloc(bytes, vma::gpu(0));
   gpus.fill(data, bytes, seed);

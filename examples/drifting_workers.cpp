@@ -10,8 +10,8 @@
 DriftingWorkers::DriftingWorkers(vma::Runtime& runtime, const Size& size)
     : runtime_(runtime), block_bytes_(size.chunks_a_block * size.chunk_bytes) {
   constexpr std::size_t workers_max = 4;
-  for (const vma::Location at : runtime.locations()) {
-    if (at.kind != vma::Location::Kind::gpu || workers_.size() == workers_max) continue;
+  for (const vma::Place at : runtime.places()) {
+    if (at.kind != vma::Place::Kind::gpu || workers_.size() == workers_max) continue;
     Worker& worker = workers_.emplace_back();
     worker.gpu = at;
     worker.stream = runtime.make_stream(at);

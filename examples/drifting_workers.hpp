@@ -38,7 +38,7 @@ class DriftingWorkers {
 
  private:
   struct Worker {
-    vma::Location gpu;
+    vma::Place gpu;
     vma::Stream stream = nullptr;
     std::uint64_t* sum = nullptr;
   };

@@ -4,8 +4,8 @@
 #include "../tests/support/test_kernels.hpp"
 
 Gpus::Gpus(vma::Runtime& runtime) : runtime_(runtime) {
-  for (const vma::Location at : runtime.locations()) {
-    if (at.kind != vma::Location::Kind::gpu) continue;
+  for (const vma::Place at : runtime.places()) {
+    if (at.kind != vma::Place::Kind::gpu) continue;
     // Results are at the GPU itself, because not every link between GPUs supports atomics.
     auto* results = static_cast<Word*>(runtime.alloc(2 * sizeof(Word), at));
     gpus_.push_back({at, runtime.make_stream(at), results});

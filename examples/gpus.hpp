@@ -15,7 +15,7 @@ class Gpus {
 
   /// What one GPU's kernels found: the sum of all words, and the number of wrong ones.
   struct Finding {
-    vma::Location gpu;
+    vma::Place gpu;
     Word sum = 0, wrong_words = 0;
   };
 
@@ -33,7 +33,7 @@ class Gpus {
 
  private:
   struct Gpu {
-    vma::Location at;
+    vma::Place at;
     vma::Stream stream;
     Word* results;
   };

@@ -8,7 +8,7 @@
 #include <algorithm>
 
 HotAndCold::HotAndCold(vma::Runtime& runtime, std::size_t bytes, std::size_t chunk_bytes,
-                       const vma::Location* at)
+                       const vma::Place* at)
     : runtime_(runtime), bytes_(bytes), hot_begin_(bytes / 5 * 4) {
   const vma::AllocOptions options{
       .chunk_bytes = chunk_bytes, .tag = "hot and cold", .zeroed = true};

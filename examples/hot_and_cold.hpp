@@ -16,7 +16,7 @@ class HotAndCold {
   /// `at` is where the whole array is allocated; if null, wherever the runtime finds room. Throws:
   /// vma::Error.
   HotAndCold(vma::Runtime& runtime, std::size_t bytes, std::size_t chunk_bytes,
-             const vma::Location* at);
+             const vma::Place* at);
   ~HotAndCold();
   HotAndCold(const HotAndCold&) = delete;
   HotAndCold& operator=(const HotAndCold&) = delete;

@@ -37,7 +37,7 @@ int main() try {
   vma::write(words, std::as_bytes(std::span(zeros)));
 
   unsigned expected = 0;
-  for (const vma::Location to : {vma::host(0), vma::gpu(0)}) {
+  for (const vma::Place to : {vma::host(0), vma::gpu(0)}) {
     if (!simulated) {
       increment<<<count / 256, 256>>>(words, count);
       if (cudaDeviceSynchronize() != cudaSuccess) return 1;

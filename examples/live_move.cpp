@@ -22,7 +22,7 @@ constexpr Word batch = 8;  // Number of launches in progress at once.
 
 /// One GPU's stream, and how often it has added 1 to every word of its half.
 struct Adder {
-  vma::Location gpu;
+  vma::Place gpu;
   vma::Stream stream = vma::make_stream(gpu);
   Word additions = 0;
 
@@ -40,7 +40,7 @@ double ms(std::chrono::nanoseconds time) {
   return std::chrono::duration<double, std::milli>(time).count();
 }
 
-void to_and_fro(void* data, const std::array<vma::Location, 2>& places) {
+void to_and_fro(void* data, const std::array<vma::Place, 2>& places) {
   fmt::print("{:<18} {:>9} {:>16} {:>13} {:>12} {:>12}\n", "route", "wall, ms", "stall median, ms",
              "stall max, ms", "chunks live", "copied twice");
   for (int move = 0; move < moves; ++move) {
@@ -53,7 +53,7 @@ void to_and_fro(void* data, const std::array<vma::Location, 2>& places) {
 
 bool run(std::size_t asked_mib) {
   const bool simulated = vma::runtime().description().starts_with("simulated");
-  const bool pair = vma::runtime().locations().at(1).kind == vma::Location::Kind::gpu;
+  const bool pair = vma::runtime().places().at(1).kind == vma::Place::Kind::gpu;
   const std::size_t bytes = (asked_mib != 0 ? asked_mib : simulated ? 8 : 1024) * MiB;
   const Word half = bytes / sizeof(Word) / 2;
   const vma::AllocOptions options{.chunk_bytes = bytes / 4, .tag = "sums", .zeroed = true};

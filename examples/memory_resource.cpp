@@ -56,7 +56,7 @@ bool run() {
     Buffer buffer = cuda::make_buffer<Gpus::Word>(stream, resource, words, cuda::no_init);
     gpus.fill(buffer.data(), buffer.size() * sizeof(Gpus::Word), seed);
     right = show(runtime, gpus, buffer, "a cuda::buffer") && right;
-    for (const vma::Location to : runtime.locations()) {
+    for (const vma::Place to : runtime.places()) {
       runtime.migrate(pool, to);
       right = show(runtime, gpus, buffer, "the pool has moved") && right;
     }

@@ -47,7 +47,7 @@ void draw_bar(std::size_t done, std::size_t all) {
 }
 
 /// Moves everything in one call or, on a terminal, range by range with a progress bar.
-void move(Demo& demo, vma::Location to) {
+void move(Demo& demo, vma::Place to) {
   // Allocates at the target in advance, so that the rate is that of the move alone.
   demo.runtime.reserve(to, demo.bytes, demo.chunk_bytes);
   const bool bar = isatty(STDOUT_FILENO) != 0;
@@ -80,7 +80,7 @@ bool run(std::size_t asked_mib) {
   for (std::size_t i = 0; i < demo.gpus.count(); ++i) fmt::print(" gpu({}) reads the sum  ", i);
   fmt::print("\n");
   show(demo, "written", "");
-  for (const vma::Location place : runtime.locations()) {  // The other GPUs, then host nodes.
+  for (const vma::Place place : runtime.places()) {  // The other GPUs, then host nodes.
     if (place != vma::gpu(0)) move(demo, place);
   }
   move(demo, vma::gpu(0));

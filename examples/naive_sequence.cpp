@@ -22,7 +22,7 @@ struct Mapping {
   vma::Address begin{};
 };
 
-Mapping create_and_map(vma::Driver& driver, vma::Location at) {
+Mapping create_and_map(vma::Driver& driver, vma::Place at) {
   const Mapping made{driver.create(at, bytes), driver.reserve(bytes, 0)};
   driver.map(made.begin, bytes, made.chunk);
   const vma::Accessor owner{at};
@@ -45,7 +45,7 @@ bool run(vma::Driver& driver, vma::BoundStream stream, const vma::Kernel& kernel
 }
 
 bool move_and_run(vma::Driver& driver) {
-  const vma::Location to = driver.device_count() > 1 ? vma::gpu(1) : vma::host(0);
+  const vma::Place to = driver.device_count() > 1 ? vma::gpu(1) : vma::host(0);
   const vma::ContextHandle context = driver.retain_primary(vma::DeviceId{0});
   const vma::BoundStream stream = driver.create_stream(context, vma::StreamKind::non_blocking);
   const Mapping first = create_and_map(driver, vma::gpu(0));

@@ -31,7 +31,7 @@ vma::RuntimeOptions on_one_gpu() {
 }
 
 /// Bytes per second with everything at one place.
-double all_at(vma::Location at, const Size& size, Seconds time) {
+double all_at(vma::Place at, const Size& size, Seconds time) {
   vma::Runtime runtime(on_one_gpu());
   HotAndCold array(runtime, size.bytes, size.chunk_bytes, &at);
   array.read(0.8, time / 4);  // Loads the kernel.

@@ -21,7 +21,7 @@ except ImportError:
     torch = None
 
 
-class Location(ctypes.Structure):
+class Place(ctypes.Structure):
     _fields_ = [("kind", ctypes.c_int), ("ordinal", ctypes.c_int)]
 
     def __str__(self):
@@ -49,7 +49,7 @@ class Vmart:
         self.call("vmart_detach", ctypes.c_void_p(stream.cuda_stream))
 
     def where(self, tensor):
-        at = Location()
+        at = Place()
         self.call("vmart_where", ctypes.c_void_p(tensor.data_ptr()), ctypes.byref(at))
         return str(at)
 
@@ -57,7 +57,7 @@ class Vmart:
         """`options`: a `vmart_migrate_options` of <vma/vmart.h>."""
         migration = ctypes.c_void_p()
         self.call("vmart_migrate_async", ctypes.c_void_p(tensor.data_ptr()), ctypes.c_size_t(0),
-                  ctypes.c_size_t(tensor.nbytes), Location(0, gpu),
+                  ctypes.c_size_t(tensor.nbytes), Place(0, gpu),
                   None if options is None else ctypes.byref(options), ctypes.byref(migration))
         return migration
 

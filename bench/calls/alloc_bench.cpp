@@ -22,7 +22,7 @@ Sample first_alloc(std::uint64_t bytes) {
   Runtime runtime;
   Sample sample;
   sample.counters["open_us"] = to_us(opening.elapsed());
-  const Location gpu = runtime.locations().front();
+  const Place gpu = runtime.places().front();
 
   const Stopwatch first;
   void* const pointer = runtime.alloc(bytes, gpu);
@@ -40,7 +40,7 @@ Sample first_alloc(std::uint64_t bytes) {
 /// Allocates and frees `bytes`, which the cache already holds.
 Sample alloc_and_free(std::uint64_t bytes) {
   Runtime& runtime = shared_runtime();
-  const Location gpu = runtime.locations().front();
+  const Place gpu = runtime.places().front();
   const Stopwatch watch;
   void* const pointer = runtime.alloc(bytes, gpu);
   const std::chrono::nanoseconds allocated = watch.elapsed();

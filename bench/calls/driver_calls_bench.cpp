@@ -23,10 +23,10 @@ namespace vma {
 namespace {
 
 /// All accessors that can reach memory at `at`.
-std::vector<Accessor> readers_of(Driver& driver, Location at) {
+std::vector<Accessor> readers_of(Driver& driver, Place at) {
   std::vector<Accessor> readers;
   for (int device = 0; device < driver.device_count(); ++device) {
-    const bool reaches = at.kind == Location::Kind::host || device == at.ordinal ||
+    const bool reaches = at.kind == Place::Kind::host || device == at.ordinal ||
                          driver.can_access_peer(DeviceId{device}, DeviceId{at.ordinal});
     if (reaches) readers.push_back({gpu(device)});
   }
@@ -38,7 +38,7 @@ class StandingKeepers {
  public:
   explicit StandingKeepers(Driver& driver) : driver_(driver) {
     for (int device = 0; device < driver.device_count(); ++device) {
-      const Location at = gpu(device);
+      const Place at = gpu(device);
       Keeper keeper;
       keeper.size_bytes = driver.granularity(at);
       keeper.begin = driver.reserve(keeper.size_bytes, 0);
@@ -96,7 +96,7 @@ void export_and_import(Driver& driver, ChunkHandle chunk, Steps& steps) {
   steps.done("release_imported");
 }
 
-Sample chunk_life(Driver& driver, Location at, std::uint64_t bytes, const ExportTypes& types) {
+Sample chunk_life(Driver& driver, Place at, std::uint64_t bytes, const ExportTypes& types) {
   const std::vector<Accessor> readers = readers_of(driver, at);
   Sample sample;
   Steps steps(sample);
@@ -146,7 +146,7 @@ struct Bench {
     }
   }
 
-  Sample life(bool with_keepers, Location at, std::uint64_t bytes, const ExportTypes& types = {}) {
+  Sample life(bool with_keepers, Place at, std::uint64_t bytes, const ExportTypes& types = {}) {
     if (with_keepers && !keepers) keepers = std::make_unique<StandingKeepers>(*driver);
     return chunk_life(*driver, at, bytes, types);
   }
@@ -178,9 +178,9 @@ void register_all(std::shared_ptr<Bench>& bench) {
   const auto host_sizes = sizes_up_to_max({2 * MiB, 64 * MiB, 256 * MiB});
   for (const bool with_keepers : {false, true}) {
     const std::string state = with_keepers ? "keepers" : "alone";
-    for (const Location at : {gpu(0), host(0)}) {
-      if (at.kind == Location::Kind::host && bench->driver->host_node_count() == 0) continue;
-      const bool on_gpu = at.kind == Location::Kind::gpu;
+    for (const Place at : {gpu(0), host(0)}) {
+      if (at.kind == Place::Kind::host && bench->driver->host_node_count() == 0) continue;
+      const bool on_gpu = at.kind == Place::Kind::gpu;
       for (const std::uint64_t bytes : on_gpu ? sizes : host_sizes) {
         register_samples(
             "driver_calls/" + state + (on_gpu ? "/gpu0/" : "/host0/") + size_label(bytes),

@@ -39,7 +39,7 @@ enum class Kind { read, copy };
 /// of `from` copy them, as for a move.
 struct Flow {
   Kind kind;
-  Location from, to;
+  Place from, to;
 };
 
 /// A range on each GPU that is read and copied, and one that copies write to.
@@ -48,7 +48,7 @@ class LinkMemory {
   LinkMemory() : piece_bytes_(sizes_up_to_max({gibibyte}).front()) {
     AllocOptions fixed;
     fixed.movable = false;
-    for (const Location at : gpus_of(runtime_)) {
+    for (const Place at : gpus_of(runtime_)) {
       gpus_.push_back(at);
       sources_.push_back(runtime_.alloc(piece_bytes_, at, fixed));
       targets_.push_back(runtime_.alloc(piece_bytes_, at, fixed));
@@ -56,19 +56,19 @@ class LinkMemory {
     }
   }
 
-  const std::vector<Location>& gpus() const { return gpus_; }
+  const std::vector<Place>& gpus() const { return gpus_; }
   std::uint64_t piece_bytes() const { return piece_bytes_; }
-  void* source(Location at) const { return sources_.at(number(at)); }
-  void* target(Location at) const { return targets_.at(number(at)); }
+  void* source(Place at) const { return sources_.at(number(at)); }
+  void* target(Place at) const { return targets_.at(number(at)); }
 
  private:
-  std::size_t number(Location at) const {
+  std::size_t number(Place at) const {
     return static_cast<std::size_t>(std::find(gpus_.begin(), gpus_.end(), at) - gpus_.begin());
   }
 
   Runtime& runtime_ = shared_runtime();  // Its shutdown releases the memory.
   std::uint64_t piece_bytes_;
-  std::vector<Location> gpus_;
+  std::vector<Place> gpus_;
   std::vector<void*> sources_, targets_;
 };
 
@@ -188,10 +188,10 @@ Sample measure(const LinkMemory& memory, const std::vector<Flow>& flows, std::ui
 }
 
 /// A flow into each GPU from the next one; if `back`, from each GPU into the next one.
-std::vector<Flow> ring(Kind kind, const std::vector<Location>& gpus, bool back) {
+std::vector<Flow> ring(Kind kind, const std::vector<Place>& gpus, bool back) {
   std::vector<Flow> flows;
   for (std::size_t i = 0; i < gpus.size(); ++i) {
-    const Location next = gpus[(i + 1) % gpus.size()];
+    const Place next = gpus[(i + 1) % gpus.size()];
     flows.push_back(back ? Flow{kind, gpus[i], next} : Flow{kind, next, gpus[i]});
   }
   return flows;
@@ -203,7 +203,7 @@ std::vector<Flow> both(std::vector<Flow> some, const std::vector<Flow>& others) 
 }
 
 void require_peers() {
-  const std::vector<Location> gpus = gpus_of(shared_runtime());
+  const std::vector<Place> gpus = gpus_of(shared_runtime());
   if (gpus.size() < 2) throw Unavailable{"takes two GPUs"};
   for (const Flow& flow : both(ring(Kind::read, gpus, false), ring(Kind::read, gpus, true))) {
     const bool reaches =
@@ -216,7 +216,7 @@ void require_peers() {
 void register_all() {
   require_peers();
   const auto memory = std::make_shared<LinkMemory>();
-  const std::vector<Location>& gpus = memory->gpus();
+  const std::vector<Place>& gpus = memory->gpus();
   const Flow read{Kind::read, gpus[1], gpus[0]}, read_back{Kind::read, gpus[0], gpus[1]};
   const Flow copy{Kind::copy, gpus[1], gpus[0]}, copy_back{Kind::copy, gpus[0], gpus[1]};
   const auto reads = ring(Kind::read, gpus, false), copies = ring(Kind::copy, gpus, false);

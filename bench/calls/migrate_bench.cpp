@@ -33,7 +33,7 @@ class MigrateRig {
  public:
   MigrateRig(const Route& route, std::uint64_t bytes)
       : runtime_(shared_runtime()), here_(route.first), bytes_(bytes) {
-    for (const Location& at : runtime_.locations()) runtime_.trim(at);
+    for (const Place& at : runtime_.places()) runtime_.trim(at);
     AllocOptions options;
     options.chunk_bytes = setting("VMART_BENCH_CHUNK_BYTES", 0);
     options.tag = "bench";
@@ -92,7 +92,7 @@ class MigrateRig {
   void check() { check_pattern(runtime_, pointer_.get(), bytes_, bytes_); }
 
  private:
-  MigrationReport migrate_to(Location to) {
+  MigrationReport migrate_to(Place to) {
     MigrationReport report = runtime_.migrate(pointer_.get(), to);
     if (report.outcome != Outcome::done || report.bytes_moved < bytes_) {
       throw std::runtime_error("moved " + std::to_string(report.bytes_moved) + " bytes of " +
@@ -118,7 +118,7 @@ class MigrateRig {
   }
 
   Runtime& runtime_;
-  Location here_;
+  Place here_;
   std::uint64_t bytes_;
   std::unique_ptr<void, FreeAllocation> pointer_;
 };

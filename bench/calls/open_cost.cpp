@@ -45,7 +45,7 @@ TraceDriver* trace = nullptr;  // Owned by the runtime; null unless calls are na
 
 std::string places_of(const Runtime& runtime) {
   std::string places;
-  for (const RuntimeStats::Place& place : runtime.stats().places) {
+  for (const RuntimeStats::PlaceStats& place : runtime.stats().places) {
     if (!places.empty()) places += ", ";
     places += fmt::format(R"("{}": {{"own_bytes": {}, "cached_bytes": {}, "allocated_bytes": {}}})",
                           to_string(place.at), place.own_bytes, place.cached_bytes,
@@ -105,14 +105,14 @@ void run_runtime() {
   step("before", nullptr);
   Runtime runtime;
   step("open", &runtime);
-  const Location first = runtime.locations().front();
-  const Location second = runtime.locations().at(1);
+  const Place first = runtime.places().front();
+  const Place second = runtime.places().at(1);
   void* const pointer = runtime.alloc(1, first);
   step("alloc on " + to_string(first), &runtime);
   runtime.migrate(pointer, second);
   step("migrate to " + to_string(second), &runtime);
   runtime.free(pointer);
-  for (const Location& at : runtime.locations()) runtime.trim(at);
+  for (const Place& at : runtime.places()) runtime.trim(at);
   step("free and trim", &runtime);
   runtime.shutdown();
   step("shutdown", nullptr);
@@ -163,15 +163,15 @@ class FirstMoves {
     }
     runtime_ = unique_runtime_of(std::make_unique<RuntimeParts>(std::move(driver), settings));
     step("open", runtime_.get());
-    for (const Location at : {gpu(0), gpu(1)}) streams_.push_back(runtime_->make_stream(at));
+    for (const Place at : {gpu(0), gpu(1)}) streams_.push_back(runtime_->make_stream(at));
     step("contexts of the program", runtime_.get());
     memory_ = runtime_->alloc(bytes(), gpu(0));
-    for (const Location at : {gpu(1), host(0)}) runtime_->reserve(at, bytes());
+    for (const Place at : {gpu(1), host(0)}) runtime_->reserve(at, bytes());
     step("alloc and reserve", runtime_.get());
   }
   ~FirstMoves() {
     runtime_->free(memory_);
-    for (const Location& at : runtime_->locations()) runtime_->trim(at);
+    for (const Place& at : runtime_->places()) runtime_->trim(at);
     step("free and trim", runtime_.get());
     for (const Stream stream : streams_) runtime_->destroy_stream(stream);
     trace = nullptr;
@@ -219,7 +219,7 @@ class FirstMoves {
     body();
     step(name, runtime_.get(), clock.now() - start);
   }
-  void move(const std::string& name, Location to) {
+  void move(const std::string& name, Place to) {
     timed(name, [&] { runtime_->migrate(memory_, to); });
   }
 

@@ -101,7 +101,7 @@ class Books {
   static std::vector<PlaceState> places(std::size_t chunks, bool full) {
     std::vector<PlaceState> places(gpus + 1);
     for (std::size_t i = 0; i <= gpus; ++i) {
-      places[i].location = i < gpus ? gpu(static_cast<int>(i)) : host(0);
+      places[i].place = i < gpus ? gpu(static_cast<int>(i)) : host(0);
       places[i].capacity_bytes = chunks * chunk_bytes;
       if (full && i < gpus) places[i].capacity_bytes = chunks / 8 * chunk_bytes;
     }

@@ -118,7 +118,7 @@ void record_launches(benchmark::State& state, Handle handle) {
     times.push_back(watch.elapsed());
     if (state.thread_index() == 0) {
       const std::size_t most = static_cast<std::size_t>(state.threads()) * 2 * launches_a_batch;
-      log.drain(uses, most * pointers);
+      log.collect(uses, most * pointers);
       uses.clear();
     }
   }

@@ -1,6 +1,6 @@
 // Cost of recording a use on the recording thread: alone, beside another thread, in batches, with
-// times, and while a drain empties the rings. Each thread measures its own time. Except in the case
-// of a full ring, a ring is never more than half full, where no sampling happens.
+// times, and while the scheduler empties the rings. Each thread measures its own time. Except in
+// the case of a full ring, a ring is never more than half full, where no sampling happens.
 
 #include "bench/harness/samples.hpp"
 
@@ -68,7 +68,7 @@ void record_alone(benchmark::State& state, Form form, bool stamped) {
   record_batch(log, form);  // Creates the ring and touches its pages.
   BatchTimes times;
   for ([[maybe_unused]] auto iteration : state) {
-    log.drain(uses, uses_a_batch);
+    log.collect(uses, uses_a_batch);
     uses.clear();
     const Stopwatch watch;
     record_batch(log, form);
@@ -88,7 +88,7 @@ struct DrainedLog {
   std::unique_ptr<Task> drain = executor.spawn("drain", [this] {
     std::vector<LoggedUse> uses;
     while (!over) {
-      drained += log.drain(uses, 256);
+      drained += log.collect(uses, 256);
       uses.clear();
     }
   });

@@ -18,9 +18,9 @@ std::unique_ptr<Runtime>& shared() {
   return runtime;
 }
 
-Location first_host(Runtime& runtime) {
-  for (const Location& at : runtime.locations()) {
-    if (at.kind == Location::Kind::host) return at;
+Place first_host(Runtime& runtime) {
+  for (const Place& at : runtime.places()) {
+    if (at.kind == Place::Kind::host) return at;
   }
   throw std::runtime_error("the machine has no host node that memory can lie on");
 }
@@ -55,8 +55,7 @@ Runtime& shared_runtime() {
     shared() = std::make_unique<Runtime>(options);
     // Opens a context on each GPU, as a program that uses them does, so that calls that wait for
     // contexts wait for all of them.
-    for (const Location gpu : gpus_of(*shared()))
-      shared()->destroy_stream(shared()->make_stream(gpu));
+    for (const Place gpu : gpus_of(*shared())) shared()->destroy_stream(shared()->make_stream(gpu));
   }
   return *shared();
 }
@@ -71,15 +70,15 @@ int run_on_shared_runtime(int argc, char** argv, const std::function<void()>& re
   return status;
 }
 
-std::vector<Location> gpus_of(Runtime& runtime) {
-  std::vector<Location> gpus = runtime.locations();
-  std::erase_if(gpus, [](const Location& at) { return at.kind != Location::Kind::gpu; });
+std::vector<Place> gpus_of(Runtime& runtime) {
+  std::vector<Place> gpus = runtime.places();
+  std::erase_if(gpus, [](const Place& at) { return at.kind != Place::Kind::gpu; });
   return gpus;
 }
 
 KeptPool::KeptPool(int streams) {
   Runtime& runtime = shared_runtime();
-  const Location gpu = runtime.locations().front();
+  const Place gpu = runtime.places().front();
   PoolOptions options;
   options.release_threshold = SIZE_MAX;
   pool_ = runtime.make_pool(gpu, options);
@@ -101,20 +100,20 @@ void let_scrubbing_end(std::uint64_t freed_bytes) {
 }
 
 std::vector<Route> gpu_routes(Runtime& runtime) {
-  const std::vector<Location> gpus = gpus_of(runtime);
+  const std::vector<Place> gpus = gpus_of(runtime);
   if (gpus.size() < 2) return {};
   return {{gpus[0], gpus[1]}, {gpus[1], gpus[0]}};
 }
 
 std::vector<Route> host_routes(Runtime& runtime) {
-  const Location host_node = first_host(runtime);
-  const Location first_gpu = runtime.locations().front();
+  const Place host_node = first_host(runtime);
+  const Place first_gpu = runtime.places().front();
   return {{first_gpu, host_node}, {host_node, first_gpu}};
 }
 
 std::string route_label(const Route& route) {
-  const auto label = [](const Location& at) {
-    const bool on_gpu = at.kind == Location::Kind::gpu;
+  const auto label = [](const Place& at) {
+    const bool on_gpu = at.kind == Place::Kind::gpu;
     return (on_gpu ? "gpu" : "host") + std::to_string(at.ordinal);
   };
   return label(route.first) + "-" + label(route.second);
@@ -122,7 +121,7 @@ std::string route_label(const Route& route) {
 
 void write_pattern(Runtime& runtime, void* pointer, std::size_t bytes, std::uint64_t seed) {
   // Fills the range first, because zeros and other regular data may be cheaper to copy.
-  const Stream stream = runtime.make_stream(runtime.locations().front());
+  const Stream stream = runtime.make_stream(runtime.places().front());
   runtime.launch(stream, fill_kernel(), {1024}, {256},
                  KernelArguments::of(pointer, static_cast<std::uint64_t>(bytes / 8), seed));
   runtime.synchronize(stream);

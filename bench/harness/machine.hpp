@@ -21,7 +21,7 @@ void close_shared_runtime();
 /// As `run_benchmarks`, and then closes the shared runtime.
 int run_on_shared_runtime(int argc, char** argv, const std::function<void()>& register_all);
 
-std::vector<Location> gpus_of(Runtime& runtime);
+std::vector<Place> gpus_of(Runtime& runtime);
 
 /// A pool of the shared runtime's first GPU that keeps its memory, and streams there.
 class KeptPool {
@@ -46,7 +46,7 @@ void let_scrubbing_end(std::uint64_t freed_bytes);
 
 /// Source and target. The benchmarks move between these pairs of places, in both directions: the
 /// first two GPUs, and the first GPU and the first host node.
-using Route = std::pair<Location, Location>;
+using Route = std::pair<Place, Place>;
 std::vector<Route> gpu_routes(Runtime& runtime);
 std::vector<Route> host_routes(Runtime& runtime);
 /// Such as "gpu0-gpu1" or "host0-gpu0", as in the names of benchmarks.

@@ -53,7 +53,7 @@ struct OwnLoad::State {
 
   explicit State(Runtime& shared) : runtime(shared) {}
 
-  void launch_until_stopped(Location gpu) {
+  void launch_until_stopped(Place gpu) {
     const Stream stream = runtime.make_stream(gpu);
     AllocOptions options;
     options.movable = false;
@@ -82,7 +82,7 @@ struct OwnLoad::State {
 
 OwnLoad::OwnLoad(Runtime& runtime) : state_(std::make_unique<State>(runtime)) {
   State* const state = state_.get();
-  for (const Location gpu : gpus_of(runtime))
+  for (const Place gpu : gpus_of(runtime))
     state->threads.spawn("load_launch", [state, gpu] { state->launch_until_stopped(gpu); });
 }
 

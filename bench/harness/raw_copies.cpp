@@ -36,16 +36,16 @@ double round_gb_s(Runtime& runtime, const std::vector<CopyWay>& ways, std::uint6
 
 }  // namespace
 
-double raw_copy_gb_s(Runtime& runtime, Location from, const std::vector<Location>& targets,
+double raw_copy_gb_s(Runtime& runtime, Place from, const std::vector<Place>& targets,
                      std::uint64_t bytes) {
   const std::uint64_t buffer_bytes = std::min(bytes / targets.size(), buffer_bytes_max) / 8 * 8;
   AllocOptions options;
   options.movable = false;
   std::vector<CopyWay> ways;
-  for (const Location& to : targets) {
+  for (const Place& to : targets) {
     ways.push_back({runtime.alloc(buffer_bytes, from, options),
                     runtime.alloc(buffer_bytes, to, options),
-                    runtime.make_stream(from.kind == Location::Kind::gpu ? from : to)});
+                    runtime.make_stream(from.kind == Place::Kind::gpu ? from : to)});
   }
   round_gb_s(runtime, ways, buffer_bytes, buffer_bytes);  // The first copies set up the route.
   std::vector<double> rates;

@@ -6,7 +6,7 @@ import sys
 
 sys.path.insert(1, str(pathlib.Path(__file__).resolve().parents[2] / "examples"))
 import torch_pool  # Before torch: it sets what torch reads once.
-from torch_pool import Location
+from torch_pool import Place
 
 GPU, HOST = 0, 1  # VMART_GPU, VMART_HOST
 
@@ -48,7 +48,7 @@ class MigrationReport(ctypes.Structure):
 class MoveRequest(ctypes.Structure):
     """`vmart_move_request`."""
     _fields_ = [("size_bytes", ctypes.c_size_t), ("pointer", ctypes.c_void_p),
-                ("offset", ctypes.c_size_t), ("bytes", ctypes.c_size_t), ("to", Location)]
+                ("offset", ctypes.c_size_t), ("bytes", ctypes.c_size_t), ("to", Place)]
 
 
 def allocations_of(vmart, tensors):

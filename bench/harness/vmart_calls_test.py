@@ -9,7 +9,7 @@ import sys
 import unittest
 
 sys.path.insert(1, str(pathlib.Path(__file__).resolve().parents[1]))
-from harness.vmart_calls import GPU, Library, Location, MigrateOptions, MigrationReport, move_many, report_of
+from harness.vmart_calls import GPU, Library, Place, MigrateOptions, MigrationReport, move_many, report_of
 
 MIB = 2 ** 20
 
@@ -20,7 +20,7 @@ class Calls(unittest.TestCase):
         self.pointers = []
         for _ in range(3):
             pointer = ctypes.c_void_p()
-            self.vmart.call("vmart_alloc", ctypes.c_size_t(4 * MIB), Location(GPU, 0),
+            self.vmart.call("vmart_alloc", ctypes.c_size_t(4 * MIB), Place(GPU, 0),
                             ctypes.byref(pointer))
             self.pointers.append(pointer.value)
 
@@ -29,7 +29,7 @@ class Calls(unittest.TestCase):
             self.vmart.call("vmart_free", ctypes.c_void_p(pointer))
 
     def places(self):
-        at = Location()
+        at = Place()
         places = []
         for pointer in self.pointers:
             self.vmart.call("vmart_where", ctypes.c_void_p(pointer), ctypes.byref(at))
@@ -38,7 +38,7 @@ class Calls(unittest.TestCase):
 
     def test_several_move_with_one_stop(self):
         options = MigrateOptions(size_bytes=ctypes.sizeof(MigrateOptions), all_or_nothing=1)
-        report = move_many(self.vmart, self.pointers, Location(GPU, 1), options)
+        report = move_many(self.vmart, self.pointers, Place(GPU, 1), options)
         self.assertEqual(self.places(), ["gpu(1)"] * 3)
         self.assertEqual((report.bytes_moved, report.gates, report.status), (12 * MIB, 1, 0))
         self.assertEqual(report.size_bytes, ctypes.sizeof(MigrationReport))
@@ -47,14 +47,14 @@ class Calls(unittest.TestCase):
 
     def test_an_error_names_its_request(self):
         with self.assertRaisesRegex(RuntimeError, "request 1"):
-            move_many(self.vmart, [self.pointers[0], 16], Location(GPU, 1))
+            move_many(self.vmart, [self.pointers[0], 16], Place(GPU, 1))
         self.assertEqual(self.places(), ["gpu(0)"] * 3)
 
     def test_a_background_move_has_a_report(self):
         migration = ctypes.c_void_p()
         options = MigrateOptions(size_bytes=ctypes.sizeof(MigrateOptions), nothing_runs=1)
         self.vmart.call("vmart_migrate_async", ctypes.c_void_p(self.pointers[0]),
-                        ctypes.c_size_t(0), ctypes.c_size_t(0), Location(GPU, 1),
+                        ctypes.c_size_t(0), ctypes.c_size_t(0), Place(GPU, 1),
                         ctypes.byref(options), ctypes.byref(migration))
         self.vmart.call("vmart_migration_wait", migration)
         self.assertEqual(report_of(self.vmart, migration).bytes_moved, 4 * MIB)

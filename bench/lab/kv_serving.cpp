@@ -57,7 +57,7 @@ struct Request {
 /// One GPU, with its weights and its requests. Used by one thread at a time.
 class Server {
  public:
-  Server(Runtime& runtime, Location at, const Scale& scale)
+  Server(Runtime& runtime, Place at, const Scale& scale)
       : runtime_(runtime), gpu_(at), scale_(scale) {
     stream_ = runtime.make_stream(at);
     attached_ = std::make_unique<AttachedStream>(runtime, stream_);
@@ -155,7 +155,7 @@ class Server {
   }
 
   Runtime& runtime_;
-  const Location gpu_;
+  const Place gpu_;
   const Scale& scale_;
   Stream stream_ = nullptr;
   std::unique_ptr<AttachedStream> attached_;
@@ -169,7 +169,7 @@ class Server {
 class Serving {
  public:
   Serving(Runtime& runtime, const Scale& scale) : scale_(scale) {
-    for (const Location gpu : gpus_of(runtime))
+    for (const Place gpu : gpus_of(runtime))
       servers_.push_back(std::make_unique<Server>(runtime, gpu, scale));
   }
 
@@ -215,7 +215,7 @@ int run(Scale scale, const std::string& policy) {
   options.cache_bytes_per_gpu = 16 * GiB;
   Runtime runtime(options);
   if (runtime.description().starts_with("simulated")) scale.simulate();
-  for (const Location gpu : gpus_of(runtime))
+  for (const Place gpu : gpus_of(runtime))
     runtime.reserve(gpu, 12 * scale.requests * scale.block_bytes, scale.block_bytes);
   const auto begin = std::chrono::steady_clock::now();
   {

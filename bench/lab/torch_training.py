@@ -19,7 +19,7 @@ import time
 
 sys.path.insert(1, str(pathlib.Path(__file__).resolve().parents[1]))
 from harness.programs import parser_of, skip
-from harness.vmart_calls import GPU, HOST, Location, allocations_of, move_many, torch_pool
+from harness.vmart_calls import GPU, HOST, Place, allocations_of, move_many, torch_pool
 
 torch = torch_pool.torch
 READ, READ_WRITE = 0, 2  # VMART_USE_READ, VMART_USE_READ_WRITE
@@ -51,7 +51,7 @@ def spread(vmart, states):
     ordered = list(bases)
     for part, kind, ordinal in ((ordered[::2], GPU, 1), (ordered[1::2], HOST, 0)):
         if part:
-            move_many(vmart, part, Location(kind, ordinal))
+            move_many(vmart, part, Place(kind, ordinal))
     return sum(bases.values())
 
 

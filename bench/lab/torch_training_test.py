@@ -15,7 +15,7 @@ import time
 import unittest
 
 import torch_training
-from harness.vmart_calls import GPU, Library, Location
+from harness.vmart_calls import GPU, Library, Place
 
 MIB = 1 << 20
 
@@ -25,7 +25,7 @@ class Tensor:
 
     def __init__(self, vmart, size_bytes):
         pointer = ctypes.c_void_p()
-        vmart.call("vmart_alloc", ctypes.c_size_t(size_bytes), Location(GPU, 0),
+        vmart.call("vmart_alloc", ctypes.c_size_t(size_bytes), Place(GPU, 0),
                    ctypes.byref(pointer))
         self.pointer, self.nbytes = pointer.value, size_bytes
 
@@ -41,7 +41,7 @@ class Program(unittest.TestCase):
         tensors = [Tensor(vmart, 4 * MIB) for _ in range(4)]
         moved = torch_training.spread(vmart, [tensors[0], tensors[0], tensors[1], tensors[2]])
         self.assertEqual(moved, 12 * MIB)
-        at, places = Location(), []
+        at, places = Place(), []
         for tensor in tensors:
             vmart.call("vmart_where", ctypes.c_void_p(tensor.data_ptr()), ctypes.byref(at))
             places.append(str(at))

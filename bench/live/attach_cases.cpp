@@ -18,7 +18,7 @@ Sample attach() {
   Runtime& runtime = live_runtime();
   RuntimeParts& parts = parts_of(runtime);
   Driver& driver = *parts.driver;
-  const Location gpu = live_gpus(2).front();
+  const Place gpu = live_gpus(2).front();
   const Stream stream = runtime.make_stream(gpu);
   const BoundStream bound = parts.machinery->launcher.bind(stream);
   const KernelHandle kernel = driver.load_kernel(bound.context, store_kernel());

@@ -23,16 +23,16 @@ struct BatchCase {
   std::chrono::microseconds max_stall{0};
 };
 
-Location other_place(Runtime& runtime) {
-  const std::vector<Location> gpus = live_gpus(1);
+Place other_place(Runtime& runtime) {
+  const std::vector<Place> gpus = live_gpus(1);
   return gpus.size() > 1 ? gpus[1] : host_routes(runtime).front().second;
 }
 
 Sample in_batches(const BatchCase& batch) {
   // Fresh, so that its counters start here.
   Runtime& runtime = live_runtime({}, true);
-  const Location home = live_gpus(1).front();
-  const Location other = other_place(runtime);
+  const Place home = live_gpus(1).front();
+  const Place other = other_place(runtime);
   const std::uint64_t chunk_bytes =
       std::max(2 * mebibyte, batch.bytes / segments / mebibyte * mebibyte);
   MovedRange range(runtime, home, batch.bytes, chunk_bytes);
@@ -52,7 +52,7 @@ Sample in_batches(const BatchCase& batch) {
   std::chrono::nanoseconds longest(0);
   const Stopwatch watch;
   while (tally.tried() < 2 || to_us(watch.elapsed()) < case_seconds() * 1e6) {
-    const Location to = range.home() == home ? other : home;
+    const Place to = range.place() == home ? other : home;
     const Migration migration = range.start(to, options);
     if (!range.finish(migration, to, tally)) continue;
     const MigrationReport report = migration.report();

@@ -22,7 +22,7 @@ constexpr std::chrono::microseconds kernel(20);
 
 MoveTally move_beside(std::uint64_t bytes, Sample& sample, bool threads) {
   Runtime& runtime = live_runtime();
-  const std::vector<Location> gpus = live_gpus(2);
+  const std::vector<Place> gpus = live_gpus(2);
   const MigrateOptions options = options_of(MoveMode::live);
   MovedRange range(runtime, gpus[0], bytes);
   range.reserve(gpus[1]);
@@ -88,7 +88,7 @@ void register_beside_cases() {
 void run_beside_another() {
   const std::uint64_t bytes = sizes_up_to_max({64 * mebibyte}).front();
   Runtime& runtime = live_runtime();
-  const std::vector<Location> gpus = live_gpus(2);
+  const std::vector<Place> gpus = live_gpus(2);
   const MigrateOptions options = options_of(MoveMode::live);
   MovedRange range(runtime, gpus[0], bytes);
   range.reserve(gpus[1]);

@@ -17,7 +17,7 @@ constexpr std::chrono::microseconds kernel_time(50);
 /// multiprocessors (`staying`), so stops then last as long as those kernels.
 enum class Others { latency, bandwidth, staying };
 
-WriterSpec other_streams(Others others, Location gpu, std::uint64_t bytes) {
+WriterSpec other_streams(Others others, Place gpu, std::uint64_t bytes) {
   constexpr int word_bytes = 8;
   WriterSpec spec;
   spec.gpus = {gpu};
@@ -36,7 +36,7 @@ WriterSpec other_streams(Others others, Location gpu, std::uint64_t bytes) {
 Sample budget(Others others, std::uint64_t bytes) {
   // Fresh, so that its counters start here.
   Runtime& runtime = live_runtime({stall_budget, {}}, true);
-  const std::vector<Location> gpus = live_gpus(2);
+  const std::vector<Place> gpus = live_gpus(2);
   const MigrateOptions options = options_of(MoveMode::live);
   MovedRange range(runtime, gpus[0], bytes);
   range.reserve(gpus[1]);

@@ -41,7 +41,7 @@ WriterSpec few_writes(const MovedRange& range, int streams, std::chrono::nanosec
   return spec;
 }
 
-WriterSpec sweeps(Location at, std::uint64_t bytes) {
+WriterSpec sweeps(Place at, std::uint64_t bytes) {
   WriterSpec spec;
   spec.gpus = {at};
   spec.attached = false;

@@ -24,7 +24,7 @@ WriterSpec few_writes(const MovedRange& range, int streams, std::chrono::nanosec
 
 /// A stream of the GPU that no gate stops, and that reads and writes its own memory at full speed:
 /// `bytes`, at most 256 MiB.
-WriterSpec sweeps(Location at, std::uint64_t bytes);
+WriterSpec sweeps(Place at, std::uint64_t bytes);
 
 /// Adds how long work was stopped in all stops so far, from the runtime's counters, with an error
 /// of up to about 5 %.

@@ -19,7 +19,7 @@ constexpr std::uint64_t tile_bytes = std::uint64_t{256} << 10;
 /// Memory on two GPUs, and the kernels and streams that copy it chunk by chunk.
 class Copies {
  public:
-  Copies(Runtime& runtime, Location from, Location to, std::uint64_t bytes)
+  Copies(Runtime& runtime, Place from, Place to, std::uint64_t bytes)
       : runtime_(runtime),
         driver_(*parts_of(runtime).driver),
         chunk_bytes_(std::min(bytes, chunk_bytes_most)),
@@ -61,7 +61,7 @@ class Copies {
   }
 
  private:
-  void* make(std::uint64_t bytes, Location at) {
+  void* make(std::uint64_t bytes, Place at) {
     AllocOptions options;
     options.movable = false;
     return runtime_.alloc(bytes, at, options);
@@ -107,7 +107,7 @@ class Copies {
 Sample copy_and_digest(bool fused, std::uint64_t bytes) {
   Runtime& runtime = live_runtime();
   Clock& clock = parts_of(runtime).driver->clock();
-  const std::vector<Location> gpus = live_gpus(2);
+  const std::vector<Place> gpus = live_gpus(2);
   Copies copies(runtime, gpus[0], gpus[1], bytes);
   Writers at_source(runtime, sweeps(gpus[0], bytes)), at_target(runtime, sweeps(gpus[1], bytes));
   copies.round(fused);

@@ -24,7 +24,7 @@ using Ranges = std::vector<std::unique_ptr<MovedRange>>;
 
 /// Moves range i to the i-th place. Returns the total duration by the machine's clock.
 std::chrono::nanoseconds move_all(Runtime& runtime, Ranges& ranges,
-                                  const std::vector<Location>& places, const DrainCase& chosen,
+                                  const std::vector<Place>& places, const DrainCase& chosen,
                                   MoveTally& tally) {
   Clock& clock = parts_of(runtime).driver->clock();
   const MigrateOptions options = options_of(chosen.mode);
@@ -46,19 +46,19 @@ std::chrono::nanoseconds move_all(Runtime& runtime, Ranges& ranges,
 Sample drain(const DrainCase& chosen, std::uint64_t bytes) {
   constexpr std::uint64_t granule_bytes = 2 * mebibyte;
   Runtime& runtime = live_runtime({{}, {}, chosen.mode == MoveMode::held});
-  const std::vector<Location> gpus = live_gpus(2);
-  const std::vector<Location> targets(gpus.begin() + 1,
-                                      gpus.begin() + 1 + std::min(targets_max, gpus.size() - 1));
+  const std::vector<Place> gpus = live_gpus(2);
+  const std::vector<Place> targets(gpus.begin() + 1,
+                                   gpus.begin() + 1 + std::min(targets_max, gpus.size() - 1));
   const double egress_gb_s = raw_copy_gb_s(runtime, gpus[0], targets, bytes);
   const std::uint64_t part_bytes =
       std::max(bytes / targets.size() / granule_bytes, std::uint64_t{1}) * granule_bytes;
   Ranges ranges;
-  for (const Location& to : targets) {
+  for (const Place& to : targets) {
     ranges.push_back(std::make_unique<MovedRange>(runtime, gpus[0], part_bytes));
     ranges.back()->reserve(to);
   }
   Writers writers(runtime, few_writes(*ranges.front(), 2, std::chrono::microseconds(20)));
-  const std::vector<Location> home(targets.size(), gpus[0]);
+  const std::vector<Place> home(targets.size(), gpus[0]);
 
   MoveTally warming, tally;
   std::vector<std::chrono::nanoseconds> took;

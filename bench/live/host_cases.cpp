@@ -24,7 +24,7 @@ Sample to_host_and_back(std::uint64_t bytes) {
   const Stopwatch watch;
   while (to_host.tried() < 2 || (to_host.tried() + from_host.tried() < moves &&
                                  to_us(watch.elapsed()) < case_seconds() * 1e6)) {
-    const bool at_gpu = range.home() == route.first;
+    const bool at_gpu = range.place() == route.first;
     range.move(at_gpu ? route.second : route.first, {}, at_gpu ? to_host : from_host);
   }
   range.check(writers.stop());

@@ -17,7 +17,7 @@ constexpr std::uint64_t granule_bytes = 2 * mebibyte;
 
 Sample cut(const LiveTuning& tuning, std::uint64_t bytes) {
   Runtime& runtime = live_runtime({std::chrono::microseconds(0), tuning});
-  const std::vector<Location> gpus = live_gpus(2);
+  const std::vector<Place> gpus = live_gpus(2);
   MigrateOptions options = options_of(MoveMode::live);
   options.copy_share_percent = 100;  // All blocks of the tuning.
   MovedRange range(runtime, gpus[0], bytes);
@@ -37,7 +37,7 @@ Sample cut(const LiveTuning& tuning, std::uint64_t bytes) {
   double launches = 0, seconds = 0;
   const Stopwatch watch;
   while (tally.tried() < 1 || to_us(watch.elapsed()) < case_seconds() * 1e6 / 2) {
-    if (range.home() != gpus[0]) {
+    if (range.place() != gpus[0]) {
       range.move(gpus[0], options, back);
       continue;
     }

@@ -214,7 +214,7 @@ STALL_HEADERS = ["streams/kernel/backlog/chunk", "moves", "busy", "stall median 
 
 
 def _case_rows(measured, pattern, headings):
-    """A row a case: where it begins its name, what moved, how long it stood, what was in the way."""
+    """A row a case: where it begins its name, what moved, how long it stopped, what was in the way."""
     rows = []
     for samples in sorted(measured.matching(pattern), key=_case_key):
         moves = samples.total("moves")

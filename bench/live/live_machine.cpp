@@ -56,10 +56,10 @@ Runtime& live_runtime(const LiveSettings& settings, bool fresh) {
   const bool opens = !opened();
   if (opens) opened().reset(new Opened{settings, runtime_of(make_parts(settings))});
   Runtime& runtime = opened()->runtime;
-  for (const Location& at : runtime.locations()) {
+  for (const Place& at : runtime.places()) {
     runtime.trim(at);
     // Opens a context on each GPU, as a program that uses all of them does.
-    if (opens && at.kind == Location::Kind::gpu) runtime.destroy_stream(runtime.make_stream(at));
+    if (opens && at.kind == Place::Kind::gpu) runtime.destroy_stream(runtime.make_stream(at));
   }
   return runtime;
 }
@@ -72,9 +72,9 @@ void close_live_runtime() {
   opened().reset();
 }
 
-std::vector<Location> live_gpus(std::size_t gpus_min) {
+std::vector<Place> live_gpus(std::size_t gpus_min) {
   if (!opened()) live_runtime();
-  std::vector<Location> gpus = gpus_of(opened()->runtime);
+  std::vector<Place> gpus = gpus_of(opened()->runtime);
   if (gpus.size() < gpus_min) {
     throw Unavailable{"live moves are measured between " + std::to_string(gpus_min) +
                       " GPUs or more; there are " + std::to_string(gpus.size())};

@@ -33,6 +33,6 @@ void close_live_runtime();
 Mutex* live_submissions();
 
 /// Throws: Unavailable with fewer than `gpus_min`.
-std::vector<Location> live_gpus(std::size_t gpus_min);
+std::vector<Place> live_gpus(std::size_t gpus_min);
 
 }  // namespace vma

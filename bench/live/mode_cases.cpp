@@ -10,7 +10,7 @@ namespace {
 
 Sample by_share(MoveMode mode, int percent, std::uint64_t bytes) {
   Runtime& runtime = live_runtime({{}, {}, mode == MoveMode::held});
-  const std::vector<Location> gpus = live_gpus(2);
+  const std::vector<Place> gpus = live_gpus(2);
   const MigrateOptions options = options_of(mode);
   MovedRange range(runtime, gpus[0], bytes);
   range.reserve(gpus[1]);

@@ -30,8 +30,7 @@ DirtyTiles DirtyTiles::share_of(double share, std::uint64_t bytes) {
   return {std::max<std::uint64_t>(1, tiles), tiles};
 }
 
-MovedRange::MovedRange(Runtime& runtime, Location home, std::uint64_t bytes,
-                       std::uint64_t chunk_bytes)
+MovedRange::MovedRange(Runtime& runtime, Place home, std::uint64_t bytes, std::uint64_t chunk_bytes)
     : runtime_(runtime),
       bytes_(bytes),
       chunk_bytes_(std::min(chunk_bytes, bytes)),
@@ -41,7 +40,7 @@ MovedRange::MovedRange(Runtime& runtime, Location home, std::uint64_t bytes,
   options.chunk_bytes = chunk_bytes_;
   options.tag = "live_bench";
   pointer_ = runtime.alloc(bytes, home, options);
-  const Stream stream = runtime.make_stream(runtime.locations().front());
+  const Stream stream = runtime.make_stream(runtime.places().front());
   runtime.launch(stream, fill_kernel(), grid, block,
                  KernelArguments::of(pointer_, bytes_ / sizeof(std::uint64_t), pattern_seed));
   runtime.synchronize(stream);
@@ -68,16 +67,16 @@ WritePlaces MovedRange::places(const DirtyTiles& dirty) const {
   return places;
 }
 
-void MovedRange::reserve(Location to) {
+void MovedRange::reserve(Place to) {
   runtime_.reserve(to, bytes_, chunk_bytes_);
 }
 
-Migration MovedRange::start(Location to, const MigrateOptions& options) {
+Migration MovedRange::start(Place to, const MigrateOptions& options) {
   hang_alarm_.feed();
   return runtime_.migrate_async(pointer_, to, options);
 }
 
-bool MovedRange::finish(const Migration& migration, Location to, MoveTally& tally) {
+bool MovedRange::finish(const Migration& migration, Place to, MoveTally& tally) {
   try {
     tally.add(migration.wait());
     hang_alarm_.feed();
@@ -94,7 +93,7 @@ bool MovedRange::finish(const Migration& migration, Location to, MoveTally& tall
 std::uint64_t MovedRange::sum() {
   AllocOptions options;
   options.movable = false;
-  const Location gpu = runtime_.locations().front();
+  const Place gpu = runtime_.places().front();
   void* const out = runtime_.alloc(sizeof(std::uint64_t), gpu, options);
   std::uint64_t sum = 0;
   runtime_.write(out, std::as_bytes(std::span(&sum, 1)));
@@ -116,13 +115,13 @@ void MovedRange::check(std::uint64_t added) {
   }
 }
 
-MoveTally move_to_and_fro(MovedRange& range, Location one, Location other,
-                          const MigrateOptions& options, int moves_max, double seconds) {
+MoveTally move_to_and_fro(MovedRange& range, Place one, Place other, const MigrateOptions& options,
+                          int moves_max, double seconds) {
   MoveTally tally;
   const Stopwatch watch;
   const auto limit = std::chrono::duration<double>(seconds);
   while (tally.tried() < 2 || (tally.tried() < moves_max && watch.elapsed() < limit)) {
-    range.move(range.home() == one ? other : one, options, tally);
+    range.move(range.place() == one ? other : one, options, tally);
   }
   return tally;
 }

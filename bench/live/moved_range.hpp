@@ -26,7 +26,7 @@ struct DirtyTiles {
 class MovedRange {
  public:
   /// Uses the largest possible chunks up to `chunk_bytes`. Throws: Error.
-  MovedRange(Runtime& runtime, Location home, std::uint64_t bytes,
+  MovedRange(Runtime& runtime, Place home, std::uint64_t bytes,
              std::uint64_t chunk_bytes = std::uint64_t{256} << 20);
   ~MovedRange();
   MovedRange(const MovedRange&) = delete;
@@ -34,17 +34,17 @@ class MovedRange {
 
   void* pointer() const noexcept { return pointer_; }
   std::uint64_t bytes() const noexcept { return bytes_; }
-  Location home() const noexcept { return home_; }
+  Place place() const noexcept { return home_; }
   WritePlaces places(const DirtyTiles& dirty) const;
 
   /// Allocates the target chunks of the whole range at `to`.
-  void reserve(Location to);
+  void reserve(Place to);
   /// Starts a move in the background. `home` changes to `to` once `finish` is called.
-  Migration start(Location to, const MigrateOptions& options);
+  Migration start(Place to, const MigrateOptions& options);
   /// Waits. Returns false if the move ended in `busy`, which is counted: chunks may then be at both
   /// places, and another move to `to` moves the rest. Throws: any other error of the move.
-  bool finish(const Migration& migration, Location to, MoveTally& tally);
-  bool move(Location to, const MigrateOptions& options, MoveTally& tally) {
+  bool finish(const Migration& migration, Place to, MoveTally& tally);
+  bool move(Place to, const MigrateOptions& options, MoveTally& tally) {
     return finish(start(to, options), to, tally);
   }
   /// Throws: std::runtime_error unless the words have their initial values plus what writers added.
@@ -56,7 +56,7 @@ class MovedRange {
   Runtime& runtime_;
   const std::uint64_t bytes_;
   const std::uint64_t chunk_bytes_;
-  Location home_;
+  Place home_;
   void* pointer_;
   std::uint64_t first_sum_ = 0;
   HangAlarm hang_alarm_;
@@ -64,7 +64,7 @@ class MovedRange {
 
 /// Moves back and forth between two places, starting where the range is, until `moves_max` attempts
 /// were made or `seconds` have passed; at least twice.
-MoveTally move_to_and_fro(MovedRange& range, Location one, Location other,
-                          const MigrateOptions& options, int moves_max, double seconds);
+MoveTally move_to_and_fro(MovedRange& range, Place one, Place other, const MigrateOptions& options,
+                          int moves_max, double seconds);
 
 }  // namespace vma

@@ -156,8 +156,8 @@ def move_live(reduces, moves):
         while moves.go_on():
             moves.move_on()
 
-    with concurrent.futures.ThreadPoolExecutor(max_workers=1) as mover:
-        moved = mover.submit(move_all)
+    with concurrent.futures.ThreadPoolExecutor(max_workers=1) as migrator:
+        moved = migrator.submit(move_all)
         while not moved.done():
             reduces.go_round()
         moved.result()  # Raises what it failed with.

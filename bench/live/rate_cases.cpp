@@ -34,7 +34,7 @@ struct WatchedMoves {
   double per_second() const { return seconds > 0 ? launches / seconds : 0; }
 };
 
-void watch_move(MovedRange& range, RateLog& log, Location to, const MigrateOptions& options,
+void watch_move(MovedRange& range, RateLog& log, Place to, const MigrateOptions& options,
                 WatchedMoves& watched) {
   const std::size_t begin = log.last();
   const Migration migration = range.start(to, options);
@@ -55,7 +55,7 @@ Sample rate(const RateCase& chosen) {
   const std::uint64_t bytes = chosen.bytes;
   const MigrateOptions options = options_of(chosen);
   Runtime& runtime = live_runtime();
-  const std::vector<Location> gpus = live_gpus(2);
+  const std::vector<Place> gpus = live_gpus(2);
   const double raw_gb_s = raw_copy_gb_s(runtime, gpus[0], {gpus[1]}, bytes);
   MovedRange range(runtime, gpus[0], bytes);
   if (chosen.warm) range.reserve(gpus[1]);
@@ -72,7 +72,7 @@ Sample rate(const RateCase& chosen) {
   const double before = watch_rest(log);
   const Stopwatch watch;
   while (watched.tally.tried() < 2 || to_us(watch.elapsed()) < case_seconds() * 1e6) {
-    const Location to = gpus[range.home() == gpus[0] ? 1 : 0];
+    const Place to = gpus[range.place() == gpus[0] ? 1 : 0];
     if (!chosen.warm) let_scrubbing_end(runtime.trim(to));
     log.look();
     watch_move(range, log, to, options, watched);

@@ -46,7 +46,7 @@ struct SeamLoad::State {
 
 SeamLoad::SeamLoad(Runtime& runtime) : state_(std::make_unique<State>(runtime)) {
   State* const state = state_.get();
-  for (const Location at : gpus_of(runtime)) {
+  for (const Place at : gpus_of(runtime)) {
     state->streams.push_back(runtime.make_stream(at));
     const ContextHandle context =
         parts_of(runtime).machinery->launcher.bind(state->streams.back()).context;

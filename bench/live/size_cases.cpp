@@ -13,7 +13,7 @@ namespace {
 Sample by_size(MoveMode mode, std::chrono::milliseconds stall_budget, std::uint64_t bytes) {
   // Fresh, so that its counters start here.
   Runtime& runtime = live_runtime({stall_budget, {}, mode == MoveMode::held}, true);
-  const std::vector<Location> gpus = live_gpus(2);
+  const std::vector<Place> gpus = live_gpus(2);
   const MigrateOptions options = options_of(mode);
   const auto chunks = static_cast<int>((bytes + chunk_bytes_most - 1) / chunk_bytes_most);
   const int chunks_wanted = static_cast<int>(setting("VMART_BENCH_MOVES", 1024));

@@ -33,7 +33,7 @@ std::uint64_t bounded(std::uint64_t backlog, nanoseconds kernel) {
 
 Sample stall(const StallCase& chosen) {
   Runtime& runtime = live_runtime();
-  const std::vector<Location> gpus = live_gpus(2);
+  const std::vector<Place> gpus = live_gpus(2);
   MovedRange range(runtime, gpus[0], chosen.bytes);
   range.reserve(gpus[1]);
   WriterSpec spec = few_writes(range, chosen.streams, chosen.kernel);

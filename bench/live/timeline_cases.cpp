@@ -13,7 +13,7 @@ constexpr std::chrono::milliseconds look_period(1);
 
 Sample timeline(MoveMode mode, std::chrono::milliseconds stall_budget, std::uint64_t bytes) {
   Runtime& runtime = live_runtime({stall_budget, {}, mode == MoveMode::held});
-  const std::vector<Location> gpus = live_gpus(2);
+  const std::vector<Place> gpus = live_gpus(2);
   const MigrateOptions options = options_of(mode);
   MovedRange range(runtime, gpus[0], bytes);
   range.reserve(gpus[1]);

@@ -35,7 +35,7 @@ WritePlaces places_of(const WriterSpec& spec, std::size_t number) {
 }  // namespace
 
 struct Writers::Worker {
-  Location gpu;
+  Place gpu;
   WritePlaces places;
   Stream stream = nullptr;
   BoundStream bound;

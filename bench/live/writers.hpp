@@ -15,7 +15,7 @@ namespace vma {
 
 /// The work of an application: streams, each with a thread that keeps it busy.
 struct WriterSpec {
-  std::vector<Location> gpus;  ///< Streams are distributed over these.
+  std::vector<Place> gpus;  ///< Streams are distributed over these.
   int streams = 1;
   bool attached = true;  ///< If false, `places` is memory that does not move.
   /// Declared when the streams are attached. They launch no graphs.

@@ -32,7 +32,7 @@ struct DriftBed {
 
   const DriftLoad load;
   Runtime runtime;
-  std::vector<Location> gpus;
+  std::vector<Place> gpus;
   std::byte* data = nullptr;
   std::unique_ptr<Readers> readers;
 };

@@ -74,7 +74,7 @@ double hot_in_hbm(Runtime& runtime, const void* data, const WorkingSet& set) {
 /// Leaves room for four fifths of the set, in addition to the HBM that is already in use.
 void cap(Runtime& runtime, const WorkingSet& set) {
   std::uint64_t held_bytes = 0;
-  for (const RuntimeStats::Place& place : runtime.stats().places) {
+  for (const RuntimeStats::PlaceStats& place : runtime.stats().places) {
     if (place.at != gpu(0)) continue;
     held_bytes = place.allocated_bytes + place.cached_bytes + place.own_bytes;
   }
@@ -82,7 +82,7 @@ void cap(Runtime& runtime, const WorkingSet& set) {
 }
 
 /// Allocates the set at one place, or under the cap if none is given.
-void* make_set(Runtime& runtime, const WorkingSet& set, std::optional<Location> at) {
+void* make_set(Runtime& runtime, const WorkingSet& set, std::optional<Place> at) {
   AllocOptions how;
   how.chunk_bytes = set.chunk_bytes;
   if (at) return runtime.alloc(set.bytes, *at, how);
@@ -94,7 +94,7 @@ void* make_set(Runtime& runtime, const WorkingSet& set, std::optional<Location> 
 }
 
 /// Measures with everything at one place or, if none is given, with the scheduler and the cap.
-Figures measure(const WorkingSet& set, double hot_share, std::optional<Location> at) {
+Figures measure(const WorkingSet& set, double hot_share, std::optional<Place> at) {
   RuntimeOptions options;
   options.devices = {0};
   if (!at) options.policy = case_policy();

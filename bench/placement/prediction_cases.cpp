@@ -15,8 +15,8 @@
 namespace vma {
 namespace {
 
-PlaceId place_of(Runtime& runtime, Location at) {
-  const std::vector<Location> places = runtime.locations();
+PlaceId place_of(Runtime& runtime, Place at) {
+  const std::vector<Place> places = runtime.places();
   return PlaceId{static_cast<std::uint8_t>(std::ranges::find(places, at) - places.begin())};
 }
 
@@ -27,7 +27,7 @@ struct RoundTrips {
   std::uint64_t chunk_bytes;
   std::uint64_t busy = 0;
 
-  std::optional<MigrationReport> move(std::uint64_t offset, Location to) {
+  std::optional<MigrationReport> move(std::uint64_t offset, Place to) {
     try {
       return runtime.migrate_async(data, offset, chunk_bytes, to).wait();
     } catch (const Error& error) {
@@ -37,7 +37,7 @@ struct RoundTrips {
     }
   }
   /// Throws: std::runtime_error if every attempt is given up.
-  void move_back(std::uint64_t offset, Location to) {
+  void move_back(std::uint64_t offset, Place to) {
     constexpr int tries = 100;
     for (int i = 0; i < tries; ++i) {
       if (move(offset, to)) return;
@@ -46,7 +46,7 @@ struct RoundTrips {
   }
 };
 
-Sample predictions(Location from, Location to) {
+Sample predictions(Place from, Place to) {
   Runtime runtime;
   const MachineCosts& costs = parts_of(runtime).machinery->costs;
   constexpr std::uint64_t chunks = 4;

@@ -1,7 +1,7 @@
 // Where the time between a change of use and its effect goes: the load of `placement/drift`, and
 // hot sets that alternate, through the decision path of the runtime in virtual time, with a model
-// of the program and of the mover (tests/support/reaction/). Needs no GPU; the same inputs give the
-// same output. It predicts, and measures nothing.
+// of the program and of the migrator (tests/support/reaction/). Needs no GPU; the same inputs give
+// the same output. It predicts, and measures nothing.
 //
 //     reaction_bench [--machine=h200x4] [--calibration=FILE] [--policy=cost_benefit] [--phases=4]
 //                    [--phase-ms=6000] [--alternate=0] [--half-life-ms=1000] [--warm-ms=20000]
@@ -144,7 +144,7 @@ void print_phase(const ReactionRun& run, const ReactionPhase& its, Time end, dou
   fmt::print(
       "{:>8} {:>6} {:>8} {:>9} {:>9} {:>8} {:>8} {:>9} {:>6} {:>7} {:>6} {:>8.1f} {:>6} {:>5} "
       "{:>7.1f} %{}\n",
-      ms(its.begin), ms(since(its.used)), ms(since(its.wished)), ms(since(its.accepted)),
+      ms(its.begin), ms(since(its.used)), ms(since(its.proposed)), ms(since(its.accepted)),
       ms(its.accepted_last - its.begin), ms(since(its.started)), ms(its.ended - its.begin),
       recovery ? ms(*recovery) : "never", its.moves, its.groups, its.gates,
       std::chrono::duration<double, std::milli>(its.stopped).count(), its.advances,
@@ -161,7 +161,7 @@ int run_all(const Flags& flags) {
   fmt::print(
       "{:>8} {:>6} {:>8} {:>9} {:>9} {:>8} {:>8} {:>9} {:>6} {:>7} {:>6} {:>8} {:>6} {:>5} {:>9} "
       "{}\n",
-      "begin", "used", "wished", "accepted", "..last", "started", "ended", "recovery", "moves",
+      "begin", "used", "proposed", "accepted", "..last", "started", "ended", "recovery", "moves",
       "groups", "gates", "stopped", "ahead", "lost", "of best", "refused");
   double read = 0, best = 0;
   for (std::size_t i = 1; i < run.phases().size(); ++i) {

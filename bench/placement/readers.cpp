@@ -10,7 +10,7 @@
 
 namespace vma {
 
-Readers::Readers(Runtime& runtime, void* data, const std::vector<Location>& gpus)
+Readers::Readers(Runtime& runtime, void* data, const std::vector<Place>& gpus)
     : runtime_(runtime),
       data_(static_cast<std::byte*>(data)),
       steps_(gpus.size(), parts_of(runtime).driver->clock()) {
@@ -18,7 +18,7 @@ Readers::Readers(Runtime& runtime, void* data, const std::vector<Location>& gpus
   AllocOptions fixed;
   fixed.movable = false;
   fixed.zeroed = true;
-  for (const Location at : gpus) {
+  for (const Place at : gpus) {
     Reader& reader = readers_.emplace_back();
     reader.gpu = at;
     reader.stream = runtime.make_stream(at);

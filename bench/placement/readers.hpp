@@ -31,7 +31,7 @@ using Shares = std::vector<std::vector<ReadRange>>;
 class Readers {
  public:
   /// Reads nothing before `set_ranges`. Requires: `data` outlives this object.
-  Readers(Runtime& runtime, void* data, const std::vector<Location>& gpus);
+  Readers(Runtime& runtime, void* data, const std::vector<Place>& gpus);
   ~Readers();
   Readers(const Readers&) = delete;
   Readers& operator=(const Readers&) = delete;
@@ -47,7 +47,7 @@ class Readers {
 
  private:
   struct Reader {
-    Location gpu;
+    Place gpu;
     Stream stream = nullptr;
     std::uint64_t* sum = nullptr;
     std::unique_ptr<AttachedStream> attached;

@@ -1,4 +1,4 @@
-// Duration of one step of the scheduler, which drains the reported uses and runs a tick, with
+// Duration of one step of the scheduler, which collects the reported uses and runs a tick, with
 // VMART_BENCH_CHUNKS (50 000) chunks, 1 % of which were used since the previous step. The policy is
 // cost_benefit. `policy_bench` measures a million chunks, which no machine holds.
 

@@ -34,7 +34,7 @@ import time
 
 sys.path.insert(1, str(pathlib.Path(__file__).resolve().parents[1]))
 from harness.programs import Benchmarks, skip
-from harness.vmart_calls import GPU, HOST, Location, allocations_of, move_many, report_of, torch_pool
+from harness.vmart_calls import GPU, HOST, Place, allocations_of, move_many, report_of, torch_pool
 
 torch = torch_pool.torch
 LAYERS, WIDTH, HEADS, WORDS = 12, 3072, 24, 16_384
@@ -153,8 +153,8 @@ def timed(move, to):
 
 
 def move_live(loop, segments, to):
-    with concurrent.futures.ThreadPoolExecutor(max_workers=1) as mover:
-        moved = mover.submit(timed, segments.move_at_once, to)
+    with concurrent.futures.ThreadPoolExecutor(max_workers=1) as migrator:
+        moved = migrator.submit(timed, segments.move_at_once, to)
         while not moved.done():
             loop.go()
         return moved.result()  # Raises what it failed with.
@@ -244,7 +244,7 @@ def run_cases(benchmarks, vmart, model, other_model):
     words = torch.randint(WORDS, (1, TOKENS), device="cuda")
     own, others = Segments(vmart, model), Segments(vmart, other_model)
     other = (GPU, 1) if torch.cuda.device_count() > 1 else (HOST, 0)
-    places = [Location(GPU, 0), Location(*other)]
+    places = [Place(GPU, 0), Place(*other)]
     for as_graph in (False, True):
         for ahead in AHEAD:
             for how, move, segments in (("live", move_live, own), ("turn", move_in_turn, own),

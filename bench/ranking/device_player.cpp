@@ -15,7 +15,7 @@ constexpr std::uint64_t pair_bytes = 16;  // The kernel reads this many bytes at
 
 }  // namespace
 
-DevicePlayer::DevicePlayer(Runtime& runtime, Location gpu, std::uint64_t launch_bytes)
+DevicePlayer::DevicePlayer(Runtime& runtime, Place gpu, std::uint64_t launch_bytes)
     : runtime_(runtime), gpu_(gpu), launch_bytes_(launch_bytes) {
   stream_ = runtime.make_stream(gpu);
   attached_ = std::make_unique<AttachedStream>(runtime, stream_);

@@ -39,13 +39,13 @@ class DevicePlayer {
   static constexpr std::size_t ahead_max = 8;   ///< Number of launches.
 
   /// Throws: Error.
-  DevicePlayer(Runtime& runtime, Location gpu, std::uint64_t launch_bytes);
+  DevicePlayer(Runtime& runtime, Place gpu, std::uint64_t launch_bytes);
   /// Drops accesses that are still waiting.
   ~DevicePlayer();
   DevicePlayer(const DevicePlayer&) = delete;
   DevicePlayer& operator=(const DevicePlayer&) = delete;
 
-  Location gpu() const noexcept { return gpu_; }
+  Place gpu() const noexcept { return gpu_; }
   Stream stream() const noexcept { return stream_; }
   /// Blocks: while `queue_max` accesses wait. Throws: the error of an earlier access; then this one
   /// is not taken.
@@ -69,7 +69,7 @@ class DevicePlayer {
   void rethrow() VMART_REQUIRES(mutex_);
 
   Runtime& runtime_;
-  const Location gpu_;
+  const Place gpu_;
   const std::uint64_t launch_bytes_;
   Stream stream_ = nullptr;
   std::unique_ptr<AttachedStream> attached_;

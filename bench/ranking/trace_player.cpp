@@ -60,7 +60,7 @@ TracePlayer::TracePlayer(Runtime& runtime, const PlayOptions& options, const std
       options_(options),
       router_(router_of(router)),
       loads_(gpus_of(runtime).size()) {
-  for (const Location at : gpus_of(runtime))
+  for (const Place at : gpus_of(runtime))
     devices_.push_back(std::make_unique<DevicePlayer>(runtime, at, options.launch_bytes));
   if (options.hbm_bytes == 0) return;
   rehearse_moves();
@@ -72,10 +72,9 @@ TracePlayer::TracePlayer(Runtime& runtime, const PlayOptions& options, const std
 /// its room before objects fill the GPU.
 void TracePlayer::rehearse_moves() {
   constexpr std::size_t bytes = 1;
-  const std::vector<Location> places = runtime_.locations();
+  const std::vector<Place> places = runtime_.places();
   for (const auto& device : devices_) {
-    const auto other =
-        std::ranges::find_if(places, [&](Location at) { return at != device->gpu(); });
+    const auto other = std::ranges::find_if(places, [&](Place at) { return at != device->gpu(); });
     if (other == places.end()) return;
     void* const memory = runtime_.alloc(bytes, device->gpu());
     try {
@@ -92,8 +91,8 @@ void TracePlayer::rehearse_moves() {
 /// far as possible: creating chunks must not count as part of the run.
 void TracePlayer::cap(std::uint64_t hbm_bytes) {
   for (const auto& device : devices_) runtime_.trim(device->gpu());
-  for (const RuntimeStats::Place& place : runtime_.stats().places) {
-    if (place.at.kind != Location::Kind::gpu) continue;
+  for (const RuntimeStats::PlaceStats& place : runtime_.stats().places) {
+    if (place.at.kind != Place::Kind::gpu) continue;
     runtime_.set_capacity(place.at, hbm_bytes + place.allocated_bytes + place.own_bytes);
     const std::uint64_t whole = hbm_bytes / options_.chunk_bytes * options_.chunk_bytes;
     try {
@@ -107,8 +106,8 @@ void TracePlayer::cap(std::uint64_t hbm_bytes) {
 /// Allocates the host memory in advance: that takes 200 ms per GiB, which a replay does not model.
 void TracePlayer::make_at_host() {
   const std::uint64_t hbm_bytes = options_.hbm_bytes * devices_.size();
-  const std::vector<Location> places = runtime_.locations();
-  const auto host = std::ranges::find(places, Location::Kind::host, &Location::kind);
+  const std::vector<Place> places = runtime_.places();
+  const auto host = std::ranges::find(places, Place::Kind::host, &Place::kind);
   if (options_.peak_bytes <= hbm_bytes || host == places.end()) return;
   runtime_.reserve(*host, options_.peak_bytes - hbm_bytes, options_.chunk_bytes);
 }
@@ -246,12 +245,12 @@ void TracePlayer::allocate(const TraceEvent& event, const TraceTags& tags) {
                 fmt::format("event {}: alloc of object {}, which lives already", report_.events,
                             event.object));
   }
-  if (event.at.is_set() && has(event.at.location()))
-    give_memory(added->second, event.at.location(), false);
+  if (event.at.is_set() && has(event.at.place()))
+    give_memory(added->second, event.at.place(), false);
 }
 
-bool TracePlayer::has(Location place) const {
-  return std::ranges::count(runtime_.locations(), place) > 0;
+bool TracePlayer::has(Place place) const {
+  return std::ranges::count(runtime_.places(), place) > 0;
 }
 
 void TracePlayer::access(const TraceEvent& event) {
@@ -282,15 +281,15 @@ PlayedAccess TracePlayer::hold(const TraceEvent& event, DevicePlayer& device) {
 
 /// Allocates where the policy or the trace says, or else at the place with room that the device
 /// reads fastest.
-void TracePlayer::give_memory(Object& object, Location place, bool as_policy_says) {
+void TracePlayer::give_memory(Object& object, Place place, bool as_policy_says) {
   const auto begin = std::chrono::steady_clock::now();
   void* memory = try_alloc(object, place, as_policy_says);
   if (memory == nullptr) {
     ++report_.spilled;
-    const std::vector<Location> places = runtime_.locations();
+    const std::vector<Place> places = runtime_.places();
     const auto user = std::ranges::find(places, place) - places.begin();
     const PlaceId near{static_cast<std::uint8_t>(
-        place.kind == Location::Kind::gpu ? static_cast<std::size_t>(user) : 0)};
+        place.kind == Place::Kind::gpu ? static_cast<std::size_t>(user) : 0)};
     for (const PlaceId at : parts_of(runtime_).machinery->costs.by_speed(near)) {
       memory = try_alloc(object, places[index(at)], false);
       if (memory != nullptr) break;
@@ -308,7 +307,7 @@ void TracePlayer::give_memory(Object& object, Location place, bool as_policy_say
 }
 
 /// Null if there is no room.
-void* TracePlayer::try_alloc(const Object& object, Location place, bool as_policy_says) {
+void* TracePlayer::try_alloc(const Object& object, Place place, bool as_policy_says) {
   AllocOptions how;
   how.chunk_bytes = object.chunk_bytes;
   how.tag = object.tag;
@@ -327,10 +326,10 @@ void* TracePlayer::try_alloc(const Object& object, Location place, bool as_polic
 /// Unlike in a replay, this takes time; but traces have these events before their first access.
 void TracePlayer::place(const TraceEvent& event) {
   Object& object = live(event);
-  if (!object.memory || !event.at.is_set() || !has(event.at.location())) return;
+  if (!object.memory || !event.at.is_set() || !has(event.at.place())) return;
   MigrateOptions held;
   held.scope = StopScope::hold;
-  runtime_.migrate(object.memory->begin(), event.offset, event.bytes, event.at.location(), held);
+  runtime_.migrate(object.memory->begin(), event.offset, event.bytes, event.at.place(), held);
 }
 
 void TracePlayer::free(const TraceEvent& event) {

@@ -89,9 +89,9 @@ class TracePlayer {
   void free(const TraceEvent& event);
   Object& live(const TraceEvent& event);
   /// At the place or, if `as_policy_says`, where the policy places it for that device.
-  void give_memory(Object& object, Location place, bool as_policy_says);
-  void* try_alloc(const Object& object, Location place, bool as_policy_says);
-  bool has(Location place) const;
+  void give_memory(Object& object, Place place, bool as_policy_says);
+  void* try_alloc(const Object& object, Place place, bool as_policy_says);
+  bool has(Place place) const;
   double elapsed() const;
 
   Runtime& runtime_;

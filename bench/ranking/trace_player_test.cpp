@@ -138,7 +138,7 @@ TEST_F(TracePlayers, LayObjectsWhereTheTraceOrTheirFirstUserIs) {
       "{\"event\":\"alloc\",\"time_ns\":0,\"object\":2,\"bytes\":2097152}\n"
       "{\"event\":\"access\",\"time_ns\":1,\"object\":2,\"bytes\":16,\"device\":3}\n"));
   std::size_t at_host = 0, at_gpu = 0;
-  for (const RuntimeStats::Place& place : runtime_.stats().places) {
+  for (const RuntimeStats::PlaceStats& place : runtime_.stats().places) {
     if (place.at == host(0)) at_host = place.allocated_bytes;
     if (place.at == gpu(3)) at_gpu = place.allocated_bytes;
   }
@@ -163,9 +163,9 @@ TEST_F(TracePlayers, MakeAtTheHostWhatGpusDoNotHold) {
   how.chunk_bytes = 2 * MiB;
   how.peak_bytes = (4 * 2 + 6) * MiB;
   const TracePlayer player(runtime_, how, "hash");
-  const auto cached_at = [&](Location at) {
+  const auto cached_at = [&](Place at) {
     const auto places = runtime_.stats().places;
-    return std::ranges::find(places, at, &RuntimeStats::Place::at)->cached_bytes;
+    return std::ranges::find(places, at, &RuntimeStats::PlaceStats::at)->cached_bytes;
   };
   EXPECT_EQ(cached_at(host(0)), 6 * MiB);
   EXPECT_EQ(cached_at(gpu(3)), 2 * MiB);

@@ -152,7 +152,7 @@ Sample timeline(std::uint64_t bytes) {
   looks.until([&] { return looks.now_ms() >= begin_ms; });
   sample.counters["begin_ms"] = looks.now_ms();
   const Stopwatch watch;
-  const std::unique_ptr<Task> mover = executor.spawn("prefetch", [&] {
+  const std::unique_ptr<Task> migrator = executor.spawn("prefetch", [&] {
     try {
       prefetch(begin, bytes, 1);
     } catch (const std::exception&) {
@@ -161,7 +161,7 @@ Sample timeline(std::uint64_t bytes) {
     moved = true;
   });
   looks.until([&] { return moved.load(); });
-  mover->join();
+  migrator->join();
   sample.wall = watch.elapsed();
   sample.counters["end_ms"] = looks.now_ms();
   looks.until([&] { return looks.now_ms() >= end_ms; });

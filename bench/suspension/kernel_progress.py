@@ -18,7 +18,7 @@ import time
 
 sys.path.insert(1, str(pathlib.Path(__file__).resolve().parents[1]))
 from harness.programs import parser_of, skip
-from harness.vmart_calls import GPU, HOST, Library, Location
+from harness.vmart_calls import GPU, HOST, Library, Place
 
 BYTES = 32 << 20
 BLOCKS, THREADS = 128, 1024  # Fewer blocks than multiprocessors: all run at once.
@@ -53,14 +53,14 @@ class Memory:
     def __init__(self, path):
         self.vmart = Library(path)
         pointer = ctypes.c_void_p()
-        self.vmart.call("vmart_alloc", ctypes.c_size_t(BYTES), Location(GPU, 0), ctypes.byref(pointer))
+        self.vmart.call("vmart_alloc", ctypes.c_size_t(BYTES), Place(GPU, 0), ctypes.byref(pointer))
         self.pointer = pointer.value
 
     def move(self, place):
         """In the background, with the other moves' limits on stops. Blocks until it is there."""
         migration, none = ctypes.c_void_p(), ctypes.c_size_t(0)
         self.vmart.call("vmart_migrate_async", ctypes.c_void_p(self.pointer), none, none,
-                        Location(PLACES[place], 0), None, ctypes.byref(migration))
+                        Place(PLACES[place], 0), None, ctypes.byref(migration))
         try:
             self.vmart.call("vmart_migration_wait", migration)
         finally:
@@ -75,7 +75,7 @@ def record(progress, moves):
     begun = time.perf_counter_ns()
     spans = []
 
-    def mover():
+    def migrator():
         for at_ms, place in MOVES:
             while time.perf_counter_ns() - begun < at_ms * 1_000_000:
                 pass
@@ -86,7 +86,7 @@ def record(progress, moves):
 
     switching = sys.getswitchinterval()
     sys.setswitchinterval(1e-5)  # Two threads of Python take turns.
-    thread = threading.Thread(target=mover)
+    thread = threading.Thread(target=migrator)
     thread.start()
     bins = [0] * (RECORDED_MS * 1000 // BIN_US)
     first, now = int(progress[0]), 0

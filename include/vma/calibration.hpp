@@ -1,6 +1,6 @@
 #pragma once
 
-#include <vma/location.hpp>
+#include <vma/place.hpp>
 #include <vma/snapshot.hpp>
 
 #include <chrono>
@@ -42,10 +42,10 @@ struct LateStops {
 /// Measured costs of using and moving memory on one machine. `runtime/costs/README.md`
 /// explains how each figure is measured.
 struct Calibration {
-  std::string machine;           ///< Its fingerprint: GPUs, driver, links.
-  std::string date;              ///< In UTC, "2026-11-21T10:43:00Z".
-  std::vector<Location> places;  ///< Indices of `costs` refer to this list.
-  MachineCosts costs{0, 0};      ///< Ranked.
+  std::string machine;        ///< Its fingerprint: GPUs, driver, links.
+  std::string date;           ///< In UTC, "2026-11-21T10:43:00Z".
+  std::vector<Place> places;  ///< Indices of `costs` refer to this list.
+  MachineCosts costs{0, 0};   ///< Ranked.
   LaunchGaps gaps;
   LateStops late;
   PeerLinks peers;

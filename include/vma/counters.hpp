@@ -48,24 +48,24 @@ constexpr Counter<Stats, Value> gauge(const char* name, Value Stats::*member, co
 
 /// Of each place.
 template <>
-struct Counters<RuntimeStats::Place> {
-  using Place = RuntimeStats::Place;
+struct Counters<RuntimeStats::PlaceStats> {
+  using PlaceStats = RuntimeStats::PlaceStats;
   static constexpr std::tuple rows{
-      gauge("capacity_bytes", &Place::capacity_bytes,
+      gauge("capacity_bytes", &PlaceStats::capacity_bytes,
             "Memory that the runtime may use: the configured capacity, or all; 0 if unknown.",
             CounterUnit::bytes),
-      gauge("allocated_bytes", &Place::allocated_bytes,
+      gauge("allocated_bytes", &PlaceStats::allocated_bytes,
             "Memory behind users' pointers, in whole chunks.", CounterUnit::bytes),
-      gauge("cached_bytes", &Place::cached_bytes, "Freed chunks kept for reuse.",
+      gauge("cached_bytes", &PlaceStats::cached_bytes, "Freed chunks kept for reuse.",
             CounterUnit::bytes),
-      gauge("copies_bytes", &Place::copies_bytes,
+      gauge("copies_bytes", &PlaceStats::copies_bytes,
             "Clean copies, released when the memory is needed.", CounterUnit::bytes),
-      gauge("own_bytes", &Place::own_bytes, "Memory that the runtime uses for itself.",
+      gauge("own_bytes", &PlaceStats::own_bytes, "Memory that the runtime uses for itself.",
             CounterUnit::bytes),
-      gauge("context_bytes", &Place::context_bytes,
+      gauge("context_bytes", &PlaceStats::context_bytes,
             "The driver's memory for the runtime's own context, beside the capacity.",
             CounterUnit::bytes),
-      gauge("leaked_bytes", &Place::leaked_bytes,
+      gauge("leaked_bytes", &PlaceStats::leaked_bytes,
             "Memory that the driver refused to release, or may still write to.",
             CounterUnit::bytes),
   };

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <vma/export.hpp>
-#include <vma/location.hpp>
+#include <vma/place.hpp>
 
 #include <array>
 #include <cstddef>
@@ -101,7 +101,7 @@ struct Kernel {
 
 /// Creates a non-blocking stream in the GPU's primary context. Throws: Error{invalid_argument} for
 /// a GPU that the runtime does not use. Blocks: in the driver.
-VMART_EXPORT Stream make_stream(Location gpu);
+VMART_EXPORT Stream make_stream(Place gpu);
 /// Does not wait for the stream's work. Throws: Error{invalid_argument} for a stream that
 /// `make_stream` did not create.
 VMART_EXPORT void destroy_stream(Stream stream);

@@ -2,7 +2,7 @@
 
 #include <vma/error.hpp>
 #include <vma/export.hpp>
-#include <vma/location.hpp>
+#include <vma/place.hpp>
 #include <vma/migration.hpp>
 
 #include <chrono>
@@ -26,7 +26,7 @@ namespace vma::inline v1 {
 /// or shares the failure. To different places they are refused.
 struct MoveRequest {
   void* pointer = nullptr;  ///< Any address inside.
-  Location to;
+  Place to;
   std::size_t offset = 0;
   std::size_t bytes = 0;  ///< 0, with `offset` 0: no range.
 };

@@ -5,7 +5,7 @@
 /// Nothing else in the library needs CCCL. See docs/guide/integrations.md.
 
 #include <vma/error.hpp>
-#include <vma/location.hpp>
+#include <vma/place.hpp>
 #include <vma/pool.hpp>
 #include <vma/runtime.hpp>
 
@@ -136,7 +136,7 @@ class HostMemoryResource {
   static constexpr std::size_t default_alignment = MemoryResource::default_alignment;
 
   /// Requires: the runtime outlives all copies.
-  HostMemoryResource(Runtime& runtime, Location node)
+  HostMemoryResource(Runtime& runtime, Place node)
       : blocks_(std::make_shared<Blocks>(runtime, node)) {}
 
   /// For work on any stream. Throws: OutOfMemory; Error{invalid_argument}, also for an unknown
@@ -164,7 +164,7 @@ class HostMemoryResource {
    public:
     static constexpr const char* call = "vma::HostMemoryResource::allocate_sync";
 
-    Blocks(Runtime& runtime, Location node) : runtime_(runtime), node_(node) {}
+    Blocks(Runtime& runtime, Place node) : runtime_(runtime), node_(node) {}
 
     void* allocate(std::size_t bytes, std::size_t alignment) {
       // That of all allocations of the runtime is at least as large.
@@ -198,7 +198,7 @@ class HostMemoryResource {
 
    private:
     Runtime& runtime_;
-    const Location node_;
+    const Place node_;
     std::mutex mutex_;
     std::unordered_map<void*, HostView> views_;  // Guarded by `mutex_`.
   };

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <vma/export.hpp>
-#include <vma/location.hpp>
+#include <vma/place.hpp>
 
 #include <chrono>
 #include <cstddef>
@@ -22,7 +22,7 @@ namespace vma::inline v1 {
 struct Extent {
   std::size_t offset = 0;
   std::size_t bytes = 0;
-  Location at;
+  Place at;
   /// The largest generation of its chunks. A chunk's generation grows by one with each move.
   std::uint64_t generation = 0;
   /// True if the extent has no memory because its contents were dropped; `at` is where they lay.
@@ -255,7 +255,7 @@ struct MoveEvent {
   void* pointer = nullptr;  ///< Of the allocation.
   std::size_t offset = 0;   ///< Of the chunk within the allocation.
   std::size_t bytes = 0;
-  Location from, to;
+  Place from, to;
   std::uint64_t generation = 0;  ///< Of the chunk; grows with each move.
   bool moved = false;            ///< In `after`: true if it now lies at `to`, false if it stayed.
   /// In `after`: the chunk has no memory because its contents were dropped; `from` and `to` are
@@ -279,7 +279,7 @@ enum class ParkContents { keep, drop };
 struct ParkOptions {
   /// The host node that stores the bytes. Default: the node closest to each GPU. `resume` ignores
   /// it.
-  std::optional<Location> to;
+  std::optional<Place> to;
   /// What to stop, and for how long. A hold, the default, is fastest: everything is stopped once,
   /// and all chunks are copied. `all_or_nothing` is ignored: what may move does.
   MigrateOptions how{};

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <vma/location.hpp>
+#include <vma/place.hpp>
 #include <vma/policy.hpp>
 #include <vma/sharing.hpp>
 
@@ -78,7 +78,7 @@ struct RuntimeOptions {
   /// CUDA ordinals of the GPUs that may hold and access memory (VMART_DEVICES="0,1"). Default: all.
   std::vector<int> devices;
   /// Bytes that the runtime allocates at most at a place (VMART_CAPACITY="gpu0=4GiB,host0=64GiB").
-  std::map<Location, std::size_t> capacity_bytes;
+  std::map<Place, std::size_t> capacity_bytes;
   /// Bytes of released chunks kept on each GPU (VMART_CACHE_BYTES_PER_GPU). Default: 512 MiB.
   std::optional<std::size_t> cache_bytes_per_gpu;
   /// The same for each host node (VMART_HOST_CACHE_BYTES). Default: 1 GiB.
@@ -152,9 +152,9 @@ struct RuntimeOptions {
   /// and control the runtime: a path, or "auto" (VMART_CONTROL). Default: none. If no policy is
   /// configured, this selects `stay_put`, which never moves anything by itself.
   std::string control;
-  /// A trace file of moves, stalls and decisions, for Perfetto (VMART_TRACE). Default: none. "%p"
-  /// in the name becomes the process id. Selects `stay_put` in the same way as `control`.
-  std::string trace;
+  /// A trace file of moves, stalls and decisions, for Perfetto (VMART_TIMELINE). Default: none.
+  /// "%p" in the name becomes the process id. Selects `stay_put` in the same way as `control`.
+  std::string timeline;
 };
 
 }  // namespace vma::inline v1

@@ -64,7 +64,7 @@ class Plan {
   bool declines_ = false;
 };
 
-/// An allocation for which the program named no location.
+/// An allocation for which the program named no place.
 struct AllocRequest {
   std::uint64_t bytes = 0;        ///< All chunks together.
   std::uint64_t chunk_bytes = 0;  ///< Each chunk except the last, which may be shorter.

@@ -2,7 +2,7 @@
 
 #include <vma/device.hpp>
 #include <vma/export.hpp>
-#include <vma/location.hpp>
+#include <vma/place.hpp>
 
 #include <cstddef>
 #include <memory>
@@ -106,7 +106,7 @@ class VMART_EXPORT Pool {
   /// The high marks fall to the current values.
   void reset_high_marks() const;
   /// Where new memory of the pool is allocated.
-  Location location() const;
+  Place place() const;
   PoolOptions options() const;
   void set_release_threshold(std::size_t bytes) const;
   void set_reuse(const ReusePolicies& reuse) const;

@@ -5,7 +5,7 @@
 #include <vma/error.hpp>
 #include <vma/export.hpp>
 #include <vma/group.hpp>
-#include <vma/location.hpp>
+#include <vma/place.hpp>
 #include <vma/migration.hpp>
 #include <vma/options.hpp>
 #include <vma/policy.hpp>
@@ -111,12 +111,12 @@ class VMART_EXPORT Runtime {
   /// current context, or on the first GPU if there is none. On return, every device that can reach
   /// the memory can use it. Throws: Error{out_of_memory, invalid_argument}. Blocks: for memory.
   void* alloc(std::size_t bytes, const AllocOptions& options = {});
-  /// The same at `where`. Also throws Error{invalid_argument} for an unknown location.
-  void* alloc(std::size_t bytes, Location where, const AllocOptions& options = {});
+  /// The same at `where`. Also throws Error{invalid_argument} for an unknown place.
+  void* alloc(std::size_t bytes, Place where, const AllocOptions& options = {});
   /// The same for memory that the GPUs in `readers` use. Throws Error{unreachable} if one of them
   /// cannot reach `where`; the runtime itself moves the memory only to places that all of them can
   /// reach. Without readers, these are the places that every GPU that reaches `where` can reach.
-  void* alloc(std::size_t bytes, Location where, std::span<const Location> readers,
+  void* alloc(std::size_t bytes, Place where, std::span<const Place> readers,
               const AllocOptions& options = {});
 
   /// Waits, like cudaFree, for all work submitted earlier in every context in use, then frees the
@@ -130,13 +130,13 @@ class VMART_EXPORT Runtime {
   /// Pools at a place, see <vma/pool.hpp>: a new one, the default one, and that which `alloc_async`
   /// uses on streams of a GPU. Throw: Error{invalid_argument} for an unknown place, or if
   /// destroyed.
-  Pool make_pool(Location where, const PoolOptions& options = {});
-  Pool default_pool(Location where);
-  Pool current_pool(Location where);
+  Pool make_pool(Place where, const PoolOptions& options = {});
+  Pool default_pool(Place where);
+  Pool current_pool(Place where);
   void set_current_pool(const Pool& pool);
   void* alloc_async(std::size_t bytes, Stream stream);
   /// Moves the memory of a pool as one group, and allocates its new memory at `to` from then on.
-  GroupReport migrate(const Pool& pool, Location to, const MigrateOptions& options = {});
+  GroupReport migrate(const Pool& pool, Place to, const MigrateOptions& options = {});
 
   /// Moves the allocation, or the block of a pool, that contains `pointer`; its address stays the
   /// same. Like a group of one request: see `MoveRequest`. With `StopScope::attached`, this is
@@ -151,11 +151,11 @@ class VMART_EXPORT Runtime {
   /// blocking stream captures. Chunks that have already moved stay at the target; `report()` lists
   /// those that did not move. Blocks: until done. A hold ends captures on all other streams,
   /// including one that begins at that moment.
-  MigrationReport migrate(void* pointer, Location to, const MigrateOptions& options = {});
+  MigrationReport migrate(void* pointer, Place to, const MigrateOptions& options = {});
   /// The same for `bytes` (> 0) that begin `offset` bytes after `pointer`. Only whole chunks move:
   /// the range is extended to chunk boundaries, and the report's `offset` and `bytes_asked` give
   /// the extended range. See `AllocOptions::chunk_bytes`.
-  MigrationReport migrate(void* pointer, std::size_t offset, std::size_t bytes, Location to,
+  MigrationReport migrate(void* pointer, std::size_t offset, std::size_t bytes, Place to,
                           const MigrateOptions& options = {});
   /// Moves several allocations, or parts of them, in one stop: their bytes are copied side by side
   /// on all routes. With `StopScope::attached`, this
@@ -174,8 +174,8 @@ class VMART_EXPORT Runtime {
   /// attached stream may use the allocation. Throws: Error{invalid_argument} for bad arguments, and
   /// if nothing of that can be had; {pinned}, {poisoned}, {unknown_pointer}. The Migration reports
   /// all other errors.
-  Migration migrate_async(void* pointer, Location to, const MigrateOptions& options = {});
-  Migration migrate_async(void* pointer, std::size_t offset, std::size_t bytes, Location to,
+  Migration migrate_async(void* pointer, Place to, const MigrateOptions& options = {});
+  Migration migrate_async(void* pointer, std::size_t offset, std::size_t bytes, Place to,
                           const MigrateOptions& options = {});
 
   /// Moves several allocations, or parts of them, in the background. All are submitted at once, so
@@ -281,7 +281,7 @@ class VMART_EXPORT Runtime {
 
   /// Reports that work on `device` uses `bytes` starting at `address`; see <vma/telemetry.hpp>.
   /// Takes nanoseconds and never blocks. Does nothing after shutdown.
-  void record_use(const void* address, std::size_t bytes, Location device,
+  void record_use(const void* address, std::size_t bytes, Place device,
                   UseKind kind = UseKind::read) noexcept;
   void record_uses(std::span<const Use> uses) noexcept;
   /// Announces a future use. Throws: Error{unknown_pointer}; {invalid_argument} for a range that is
@@ -313,15 +313,15 @@ class VMART_EXPORT Runtime {
   /// Fills the cache with chunks of `chunk_bytes` (0: the largest default) until it holds `bytes`
   /// of them at `where`. They count against no budget until they are used or trimmed. Throws:
   /// Error{out_of_memory}.
-  void reserve(Location where, std::size_t bytes, std::size_t chunk_bytes = 0);
+  void reserve(Place where, std::size_t bytes, std::size_t chunk_bytes = 0);
   /// Releases all cached memory at `where` to the driver. Returns the number of bytes.
-  std::size_t trim(Location where);
+  std::size_t trim(Place where);
 
   /// Limits the bytes that the runtime allocates at `where` from now on; SIZE_MAX means no limit.
   /// The initial value is `RuntimeOptions::capacity_bytes`. Applies to allocations, moves and
   /// `reserve`. Memory above the limit is kept, but nothing more is allocated until usage falls
-  /// below it. Throws: Error{invalid_argument} for an unknown location.
-  void set_capacity(Location where, std::size_t bytes);
+  /// below it. Throws: Error{invalid_argument} for an unknown place.
+  void set_capacity(Place where, std::size_t bytes);
 
   // --- The scheduler: exists only if a policy is configured. Without one, all of these except
   // `scheduler_stats` throw Error{unsupported}.
@@ -340,18 +340,18 @@ class VMART_EXPORT Runtime {
   /// it, or if no place that every GPU that uses it can reach has room. The place stays closed even
   /// if the drain leaves something behind. Throws: Error{busy} while the scheduler is paused.
   /// Blocks: until done, until the scheduler is paused, or until the deadline.
-  DrainReport drain(Location at, const DrainOptions& options = {});
-  void refill(Location at);
+  DrainReport drain(Place at, const DrainOptions& options = {});
+  void refill(Place at);
   /// Moves at least so many bytes away from a place, if so much may move and has room elsewhere,
   /// the coldest first, and releases them to the driver with what is cached there. Returns how many
   /// bytes have moved. Throws: Error{unsupported} without a scheduler. Blocks: for the moves.
-  std::size_t make_room(Location at, std::size_t bytes);
+  std::size_t make_room(Place at, std::size_t bytes);
   /// Readable lines: where the chunk that contains `pointer` lies, which GPUs use it, what was
   /// decided about it, and what prevents it from moving. Also throws Error{unknown_pointer}.
   std::vector<std::string> explain(const void* pointer) const;
   SchedulerStats scheduler_stats() const;
 
-  Stream make_stream(Location gpu);
+  Stream make_stream(Place gpu);
   void destroy_stream(Stream stream);
   void launch(Stream stream, const Kernel& kernel, Dim3 grid, Dim3 block,
               const KernelArguments& arguments);
@@ -378,25 +378,25 @@ class VMART_EXPORT Runtime {
   /// Throws: Error{invalid_argument} for null, for a handle that the driver does not know, and for
   /// a device that is not a GPU of the runtime; {unsupported} if the driver cannot describe a
   /// kernel's parameters. Nothing is recorded then.
-  void record_launch(const void* function, const void* const* parameters, Location device);
+  void record_launch(const void* function, const void* const* parameters, Place device);
   /// The same for a launch whose `extra` passes one buffer with all parameters
   /// (CU_LAUNCH_PARAM_BUFFER_POINTER), as cuBLAS does. Also throws Error{invalid_argument} for a
   /// buffer that is shorter than the kernel's parameters.
-  void record_launch(const void* function, std::span<const std::byte> block, Location device);
+  void record_launch(const void* function, std::span<const std::byte> block, Place device);
   /// Finds what `record_launch` would record, and records nothing: for work that is enqueued again
   /// and again, whose uses `record_uses` takes each time. Fills `out` as far as it goes and returns
   /// how many uses there are.
-  std::size_t launch_uses(const void* function, const void* const* parameters, Location device,
+  std::size_t launch_uses(const void* function, const void* const* parameters, Place device,
                           std::span<Use> out);
-  std::size_t launch_uses(const void* function, std::span<const std::byte> block, Location device,
+  std::size_t launch_uses(const void* function, std::span<const std::byte> block, Place device,
                           std::span<Use> out);
   /// Call after `cuModuleUnload` or `cuLibraryUnload`: clears everything that `record_launch` has
   /// cached about kernels. The driver is then asked about each kernel once more.
   void forget_kernels();
   void synchronize(Stream stream);
 
-  /// All locations for memory: GPUs first, then host nodes.
-  std::vector<Location> locations() const;
+  /// All places for memory: GPUs first, then host nodes.
+  std::vector<Place> places() const;
   RuntimeStats stats() const;
   /// "cuda 13.0, 2 x NVIDIA H200" or "simulated h200x2".
   std::string description() const;

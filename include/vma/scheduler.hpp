@@ -1,7 +1,7 @@
 #pragma once
 
 #include <vma/export.hpp>
-#include <vma/location.hpp>
+#include <vma/place.hpp>
 #include <vma/migration.hpp>
 
 #include <chrono>

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <vma/export.hpp>
-#include <vma/location.hpp>
+#include <vma/place.hpp>
 #include <vma/telemetry.hpp>
 
 #include <chrono>
@@ -62,7 +62,7 @@ struct Heat {
 
 /// A GPU's HBM or a host node.
 struct PlaceState {
-  Location location;
+  Place place;
   std::uint64_t capacity_bytes = 0;  ///< Available for chunks.
   std::uint64_t used_bytes = 0;      ///< Used by chunks, including those that are moving here.
   double demand_bytes_s = 0;  ///< Accesses of all GPUs to what lies here, by the short average.

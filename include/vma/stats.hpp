@@ -1,7 +1,7 @@
 #pragma once
 
 #include <vma/telemetry.hpp>
-#include <vma/location.hpp>
+#include <vma/place.hpp>
 #include <vma/migration.hpp>
 
 #include <cstddef>
@@ -26,8 +26,8 @@ struct AllocationInfo {
 /// Memory that the runtime holds, and counters since it was opened. <vma/counters.hpp> lists them
 /// with units.
 struct RuntimeStats {
-  struct Place {
-    Location at;
+  struct PlaceStats {
+    Place at;
     /// Upper limit for the runtime: the configured capacity or all memory of the place, whichever
     /// is less. 0 if the machine does not report how much memory the place has.
     std::size_t capacity_bytes = 0;
@@ -39,7 +39,7 @@ struct RuntimeStats {
     /// The driver's memory for the runtime's own context. Beside the capacity.
     std::size_t context_bytes = 0;
   };
-  std::vector<Place> places;
+  std::vector<PlaceStats> places;
   std::size_t allocations = 0;
   std::size_t poisoned = 0;
   std::size_t parked = 0;         ///< Allocations with chunks that `park` moved out of HBM.

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <vma/export.hpp>
-#include <vma/location.hpp>
+#include <vma/place.hpp>
 
 #include <chrono>
 #include <cstddef>
@@ -19,14 +19,14 @@ enum class UseKind : std::uint8_t { read, write, read_write };
 struct Use {
   const void* address = nullptr;
   std::size_t bytes = 0;
-  Location device;
+  Place device;
   UseKind kind = UseKind::read;
   float passes = 1;
 };
 
 /// What a program knows about future uses of a range. The last hint for a range counts.
 struct Hint {
-  Location device;                                   ///< The GPU that will use it.
+  Place device;                                      ///< The GPU that will use it.
   std::optional<std::chrono::nanoseconds> next_use;  ///< From now; not set if unknown.
   double passes = 1;  ///< Passes over the range, starting at `next_use`.
   bool read_mostly = false;
@@ -37,7 +37,7 @@ struct Hint {
 /// where the work is enqueued. Takes nanoseconds and no lock; never blocks. Uses of other memory
 /// are counted and ignored. Uses that arrive too fast are sampled, and those lost even so are
 /// counted.
-VMART_EXPORT void record_use(const void* address, std::size_t bytes, Location device,
+VMART_EXPORT void record_use(const void* address, std::size_t bytes, Place device,
                              UseKind kind = UseKind::read) noexcept;
 VMART_EXPORT void record_uses(std::span<const Use> uses) noexcept;
 /// Wakes the scheduler at once. Throws: Error{unknown_pointer, invalid_argument}. Does not block.
@@ -46,7 +46,7 @@ VMART_EXPORT void advise(const void* address, std::size_t bytes, const Hint& hin
 /// Load of one GPU as reported by NVML, for all processes together. Values that NVML does not
 /// report are not set.
 struct GpuLoad {
-  Location at;
+  Place at;
   std::optional<double> kernels;  ///< Fraction of time with a running kernel, 0 to 1.
   std::optional<double> memory;   ///< Fraction of time with memory reads or writes, 0 to 1.
   std::optional<std::size_t> memory_used_bytes;  ///< Including other processes and the driver.

@@ -9,7 +9,7 @@
 #include <vma/device.hpp>
 #include <vma/error.hpp>
 #include <vma/group.hpp>
-#include <vma/location.hpp>
+#include <vma/place.hpp>
 #include <vma/migration.hpp>
 #include <vma/policy.hpp>
 #include <vma/pool.hpp>
@@ -31,25 +31,23 @@ VMART_EXPORT Runtime& open_runtime(const RuntimeOptions& options);
 VMART_EXPORT bool runtime_is_open() noexcept;
 
 VMART_EXPORT void* alloc(std::size_t bytes, const AllocOptions& options = {});
-VMART_EXPORT void* alloc(std::size_t bytes, Location where, const AllocOptions& options = {});
+VMART_EXPORT void* alloc(std::size_t bytes, Place where, const AllocOptions& options = {});
 VMART_EXPORT void free(void* pointer);
 VMART_EXPORT void free_async(void* pointer, Stream stream);
-VMART_EXPORT Pool make_pool(Location where, const PoolOptions& options = {});
-VMART_EXPORT Pool default_pool(Location where);
-VMART_EXPORT Pool current_pool(Location where);
+VMART_EXPORT Pool make_pool(Place where, const PoolOptions& options = {});
+VMART_EXPORT Pool default_pool(Place where);
+VMART_EXPORT Pool current_pool(Place where);
 VMART_EXPORT void set_current_pool(const Pool& pool);
 VMART_EXPORT void* alloc_async(std::size_t bytes, Stream stream);
-VMART_EXPORT GroupReport migrate(const Pool& pool, Location to, const MigrateOptions& options = {});
-VMART_EXPORT MigrationReport migrate(void* pointer, Location to,
+VMART_EXPORT GroupReport migrate(const Pool& pool, Place to, const MigrateOptions& options = {});
+VMART_EXPORT MigrationReport migrate(void* pointer, Place to, const MigrateOptions& options = {});
+VMART_EXPORT MigrationReport migrate(void* pointer, std::size_t offset, std::size_t bytes, Place to,
                                      const MigrateOptions& options = {});
-VMART_EXPORT MigrationReport migrate(void* pointer, std::size_t offset, std::size_t bytes,
-                                     Location to, const MigrateOptions& options = {});
 VMART_EXPORT GroupReport migrate(std::span<const MoveRequest> requests,
                                  const MigrateOptions& options = {});
-VMART_EXPORT Migration migrate_async(void* pointer, Location to,
+VMART_EXPORT Migration migrate_async(void* pointer, Place to, const MigrateOptions& options = {});
+VMART_EXPORT Migration migrate_async(void* pointer, std::size_t offset, std::size_t bytes, Place to,
                                      const MigrateOptions& options = {});
-VMART_EXPORT Migration migrate_async(void* pointer, std::size_t offset, std::size_t bytes,
-                                     Location to, const MigrateOptions& options = {});
 VMART_EXPORT MigrationGroup migrate_async(std::span<const MoveRequest> requests,
                                           const MigrateOptions& options = {});
 VMART_EXPORT ParkReport park(const std::string& tag, const ParkOptions& options = {});
@@ -74,25 +72,24 @@ VMART_EXPORT void launch_using(Stream stream, const Kernel& kernel, Dim3 grid, D
 VMART_EXPORT void launch_recorded(Stream stream, const Kernel& kernel, Dim3 grid, Dim3 block,
                                   const KernelArguments& arguments);
 /// These do nothing while no runtime is open, like `forget_kernels` and `record_use`.
-VMART_EXPORT void record_launch(const void* function, const void* const* parameters,
-                                Location device);
+VMART_EXPORT void record_launch(const void* function, const void* const* parameters, Place device);
 VMART_EXPORT void record_launch(const void* function, std::span<const std::byte> block,
-                                Location device);
+                                Place device);
 /// Returns 0 while no runtime is open.
 VMART_EXPORT std::size_t launch_uses(const void* function, const void* const* parameters,
-                                     Location device, std::span<Use> out);
+                                     Place device, std::span<Use> out);
 VMART_EXPORT std::size_t launch_uses(const void* function, std::span<const std::byte> block,
-                                     Location device, std::span<Use> out);
+                                     Place device, std::span<Use> out);
 VMART_EXPORT void forget_kernels();
 VMART_EXPORT std::vector<Extent> where(const void* pointer);
 VMART_EXPORT void read(const void* pointer, std::span<std::byte> out);
 VMART_EXPORT void write(void* pointer, std::span<const std::byte> bytes);
 VMART_EXPORT HostView host_view(void* pointer, std::size_t bytes);
-VMART_EXPORT void reserve(Location where, std::size_t bytes, std::size_t chunk_bytes = 0);
-VMART_EXPORT std::size_t trim(Location where);
-VMART_EXPORT DrainReport drain(Location at, const DrainOptions& options = {});
-VMART_EXPORT void refill(Location at);
+VMART_EXPORT void reserve(Place where, std::size_t bytes, std::size_t chunk_bytes = 0);
+VMART_EXPORT std::size_t trim(Place where);
+VMART_EXPORT DrainReport drain(Place at, const DrainOptions& options = {});
+VMART_EXPORT void refill(Place at);
 VMART_EXPORT Calibration calibrate(const CalibrateOptions& options = {});
-VMART_EXPORT void set_capacity(Location where, std::size_t bytes);
+VMART_EXPORT void set_capacity(Place where, std::size_t bytes);
 
 }  // namespace vma::inline v1

@@ -51,14 +51,14 @@ typedef enum vmart_status {
   VMART_INTERNAL = 99 /**< Anything else, such as no host memory for a list. */
 } vmart_status;
 
-/// Values of `vmart_location.kind`.
+/// Values of `vmart_place.kind`.
 enum { VMART_GPU = 0, VMART_HOST = 1 };
 
 /// The HBM of a GPU, by CUDA's ordinal, or the memory of a host NUMA node.
-typedef struct vmart_location {
+typedef struct vmart_place {
   int kind;
   int ordinal;
-} vmart_location;
+} vmart_place;
 
 /// Values of `vmart_migrate_options.mode`: how bytes are copied; see `vma::Mode`.
 enum { VMART_MODE_AUTOMATIC = 0, VMART_MODE_LIVE = 1, VMART_MODE_STOPPED = 2 };
@@ -138,7 +138,7 @@ typedef struct vmart_move_request {
   void* pointer;     /**< As for `vmart_migrate`. */
   size_t offset;
   size_t bytes; /**< Starting `offset` bytes after `pointer`; both 0: the whole allocation. */
-  vmart_location to;
+  vmart_place to;
 } vmart_move_request;
 
 /// A running migration. Thread-safe until it is released.
@@ -161,12 +161,12 @@ VMART_EXPORT const char* vmart_last_error(void);
 
 /// Allocates at least `size_bytes` (> 0). On return, every GPU that can reach `at` can use the
 /// memory. Blocks: for memory.
-VMART_EXPORT vmart_status vmart_alloc(size_t size_bytes, vmart_location at, void** out);
+VMART_EXPORT vmart_status vmart_alloc(size_t size_bytes, vmart_place at, void** out);
 /// The same with a tag, which names the allocation for `vmart_park` and in errors.
-VMART_EXPORT vmart_status vmart_alloc_tagged(size_t size_bytes, vmart_location at, const char* tag,
+VMART_EXPORT vmart_status vmart_alloc_tagged(size_t size_bytes, vmart_place at, const char* tag,
                                              void** out);
 /// The same with options, which may be null.
-VMART_EXPORT vmart_status vmart_alloc_with(size_t size_bytes, vmart_location at,
+VMART_EXPORT vmart_status vmart_alloc_with(size_t size_bytes, vmart_place at,
                                            const vmart_alloc_options* options, void** out);
 /// Frees memory from `vmart_alloc`; null does nothing. Blocks: like cudaFree, for the work
 /// submitted earlier. Does not end captures. Launches of other threads may block until it returns.
@@ -180,15 +180,15 @@ VMART_EXPORT vmart_status vmart_read(const void* pointer, void* out, size_t size
 VMART_EXPORT vmart_status vmart_write(void* pointer, const void* bytes, size_t size_bytes);
 /// Where the byte at `pointer` lies now; any address inside. VMART_DROPPED while it has no memory.
 /// Does not block.
-VMART_EXPORT vmart_status vmart_where(const void* pointer, vmart_location* out);
+VMART_EXPORT vmart_status vmart_where(const void* pointer, vmart_place* out);
 /// The start and the usable bytes of the allocation that contains `pointer`. Either output may be
 /// null. Does not block.
 VMART_EXPORT vmart_status vmart_base(const void* pointer, void** out_base, size_t* out_size_bytes);
 
 /// Bytes of freed memory that the runtime keeps at a place for later allocations. Does not block.
-VMART_EXPORT vmart_status vmart_cached_bytes(vmart_location at, uint64_t* out);
+VMART_EXPORT vmart_status vmart_cached_bytes(vmart_place at, uint64_t* out);
 /// Releases it to the driver. `out_bytes` may be null.
-VMART_EXPORT vmart_status vmart_trim(vmart_location at, uint64_t* out_bytes);
+VMART_EXPORT vmart_status vmart_trim(vmart_place at, uint64_t* out_bytes);
 /* --- Moves. `pointer` is any address inside an allocation or a block of a pool. The range is
  * `size_bytes` starting `offset` bytes after it; if both are 0, the whole allocation or block.
  * `options` may be null. */
@@ -198,14 +198,13 @@ VMART_EXPORT vmart_status vmart_trim(vmart_location at, uint64_t* out_bytes);
 /// VMART_UNSUPPORTED while an attached or blocking stream captures, and ends captures on other
 /// streams. Blocks: until moved.
 VMART_EXPORT vmart_status vmart_migrate(void* pointer, size_t offset, size_t size_bytes,
-                                        vmart_location to, const vmart_migrate_options* options);
+                                        vmart_place to, const vmart_migrate_options* options);
 /// Moves in the background. Suspends all work for some milliseconds, or stops the attached streams
 /// if they get to a gate sooner, unless `options` have another scope. Chunks of migrations with the
 /// same options share stops. Does not block. Release `*out` in any case; the migration continues
 /// without it.
 VMART_EXPORT vmart_status vmart_migrate_async(void* pointer, size_t offset, size_t size_bytes,
-                                              vmart_location to,
-                                              const vmart_migrate_options* options,
+                                              vmart_place to, const vmart_migrate_options* options,
                                               vmart_migration** out);
 /// Blocks: until the migration has ended. Returns its error, or VMART_CANCELLED if it was
 /// cancelled.
@@ -328,7 +327,7 @@ typedef struct vmart_move_event {
   void* pointer;     /**< Start of the allocation. */
   size_t offset;     /**< Of the chunk within the allocation. */
   size_t bytes;
-  vmart_location from, to;
+  vmart_place from, to;
   uint64_t generation; /**< Of the chunk; grows with each move. */
   int32_t phase;
   int32_t done; /**< Zero. The callback sets it to 1 once it has done its part. */

@@ -40,11 +40,11 @@ typedef struct vmart_pool_stats {
 
 /// `tag` names the pool's memory; null: "pool". `options` may be null. Release `*out` in any case;
 /// the pool lives until it is destroyed.
-VMART_EXPORT vmart_status vmart_pool_create(vmart_location at, const char* tag,
+VMART_EXPORT vmart_status vmart_pool_create(vmart_place at, const char* tag,
                                             const vmart_pool_options* options, vmart_pool** out);
-VMART_EXPORT vmart_status vmart_pool_default(vmart_location at, vmart_pool** out);
+VMART_EXPORT vmart_status vmart_pool_default(vmart_place at, vmart_pool** out);
 /// The pool that `vmart_alloc_async` uses there.
-VMART_EXPORT vmart_status vmart_pool_current(vmart_location at, vmart_pool** out);
+VMART_EXPORT vmart_status vmart_pool_current(vmart_place at, vmart_pool** out);
 VMART_EXPORT vmart_status vmart_pool_set_current(const vmart_pool* pool);
 /// Allocates in the order of the stream. `alignment` 0 means 256. Blocks: only if the pool must
 /// grow.
@@ -75,7 +75,7 @@ VMART_EXPORT vmart_status vmart_pool_set_reuse(const vmart_pool* pool,
 VMART_EXPORT vmart_status vmart_pool_forget_stream(vmart_stream stream);
 /// Moves all memory of the pool as one group, and allocates new memory at `to`. `options` may be
 /// null.
-VMART_EXPORT vmart_status vmart_pool_migrate(const vmart_pool* pool, vmart_location to,
+VMART_EXPORT vmart_status vmart_pool_migrate(const vmart_pool* pool, vmart_place to,
                                              const vmart_migrate_options* options);
 /// No more blocks can be allocated; the memory goes back when the last block is freed.
 VMART_EXPORT vmart_status vmart_pool_destroy(const vmart_pool* pool);

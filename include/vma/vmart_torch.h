@@ -42,8 +42,8 @@ typedef struct vmart_torch_segment_options {
   const char* tag;    /**< Null: "torch". Copied. */
   size_t chunk_bytes; /**< The unit that moves; 0: chosen by size. At most 256 MiB. */
   size_t large_bytes; /**< Segments from this size on lie at `large_at`; 0: none. */
-  vmart_location at;  /**< If `elsewhere` is nonzero; otherwise the GPU that PyTorch names. */
-  vmart_location large_at;
+  vmart_place at;     /**< If `elsewhere` is nonzero; otherwise the GPU that PyTorch names. */
+  vmart_place large_at;
   int32_t elsewhere;
   int32_t reserved; /**< Zero. */
 } vmart_torch_segment_options;

@@ -33,7 +33,7 @@ vmart_status with_backings(const char* call, Body&& body) noexcept {
 
 }  // namespace
 
-vmart_status vmart_backing_create(size_t size_bytes, vmart_location at,
+vmart_status vmart_backing_create(size_t size_bytes, vmart_place at,
                                   const vmart_backing_options* options, vmart_backing** out) {
   constexpr const char* call = "vmart_backing_create";
   return with_backings(call, [&](vma::Backings& backings) {
@@ -43,7 +43,7 @@ vmart_status vmart_backing_create(size_t size_bytes, vmart_location at,
       known = vma::known_part(options, backing_options_bytes_min, sizeof *options, call);
     const vma::ExportTypes needs{known.descriptor != 0, known.fabric != 0, known.rdma != 0};
     auto made = std::make_unique<vmart_backing>();
-    made->backing = backings.create(size_bytes, vma::to_location(at, call), needs,
+    made->backing = backings.create(size_bytes, vma::to_place(at, call), needs,
                                     known.tag != nullptr ? known.tag : "", known.make_room != 0,
                                     known.site != nullptr ? known.site : "");
     *out = made.release();

@@ -35,17 +35,17 @@ vmart_status to_status(ErrorKind kind) noexcept {
   return VMART_INTERNAL;
 }
 
-Location to_location(vmart_location location, const char* call) {
-  switch (location.kind) {
-    case VMART_GPU: return gpu(location.ordinal);
-    case VMART_HOST: return host(location.ordinal);
+Place to_place(vmart_place place, const char* call) {
+  switch (place.kind) {
+    case VMART_GPU: return gpu(place.ordinal);
+    case VMART_HOST: return host(place.ordinal);
   }
   throw Error(ErrorKind::invalid_argument, call,
-              fmt::format("location.kind is {}; set it to VMART_GPU or VMART_HOST", location.kind));
+              fmt::format("place.kind is {}; set it to VMART_GPU or VMART_HOST", place.kind));
 }
 
-vmart_location to_c(Location location) noexcept {
-  return {location.kind == Location::Kind::gpu ? VMART_GPU : VMART_HOST, location.ordinal};
+vmart_place to_c(Place place) noexcept {
+  return {place.kind == Place::Kind::gpu ? VMART_GPU : VMART_HOST, place.ordinal};
 }
 
 void require_argument(const void* argument, const char* call, const char* name) {

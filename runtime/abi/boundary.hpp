@@ -1,7 +1,8 @@
 #pragma once
 
 #include <vma/error.hpp>
-#include <vma/location.hpp>
+#include <vma/place.hpp>
+#include <vma/pool.hpp>
 #include <vma/vmart.h>
 
 #include <cstddef>
@@ -11,8 +12,8 @@ namespace vma {
 
 vmart_status to_status(ErrorKind kind) noexcept;
 /// Throws: Error{invalid_argument} for an invalid kind.
-Location to_location(vmart_location location, const char* call);
-vmart_location to_c(Location location) noexcept;
+Place to_place(vmart_place place, const char* call);
+vmart_place to_c(Place place) noexcept;
 
 /// Throws: Error{invalid_argument} if the argument is null.
 void require_argument(const void* argument, const char* call, const char* name);
@@ -40,3 +41,7 @@ vmart_status at_boundary(Body&& body) noexcept try {
 }
 
 }  // namespace vma
+
+struct vmart_pool {
+  vma::Pool pool;
+};

@@ -24,7 +24,7 @@ namespace {
 
 // That of the first version, without padding at the end.
 constexpr std::size_t request_bytes_min = 40;
-static_assert(offsetof(vmart_move_request, to) + sizeof(vmart_location) == request_bytes_min);
+static_assert(offsetof(vmart_move_request, to) + sizeof(vmart_place) == request_bytes_min);
 
 /// Throws: Error, which names the request.
 std::vector<vma::MoveRequest> requests_of(const vmart_move_request* first, std::size_t count,
@@ -37,8 +37,7 @@ std::vector<vma::MoveRequest> requests_of(const vmart_move_request* first, std::
       const vmart_move_request& given = *array.at(which);
       vma::require_zeros_behind(&given, sizeof given, given.size_bytes, call, "requests");
       require_argument(given.pointer, call, "pointer");
-      requests.push_back(
-          {given.pointer, vma::to_location(given.to, call), given.offset, given.bytes});
+      requests.push_back({given.pointer, vma::to_place(given.to, call), given.offset, given.bytes});
     });
   }
   return requests;

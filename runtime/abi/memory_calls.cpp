@@ -75,31 +75,31 @@ vma::AllocOptions alloc_options_of(const vmart_alloc_options* given, const char*
 
 }  // namespace
 
-vmart_status vmart_alloc(size_t size_bytes, vmart_location at, void** out) {
+vmart_status vmart_alloc(size_t size_bytes, vmart_place at, void** out) {
   return at_boundary([&] {
     require_argument(out, "vmart_alloc", "out");
-    *out = vma::alloc(size_bytes, vma::to_location(at, "vmart_alloc"));
+    *out = vma::alloc(size_bytes, vma::to_place(at, "vmart_alloc"));
   });
 }
 
-vmart_status vmart_alloc_tagged(size_t size_bytes, vmart_location at, const char* tag, void** out) {
+vmart_status vmart_alloc_tagged(size_t size_bytes, vmart_place at, const char* tag, void** out) {
   constexpr const char* call = "vmart_alloc_tagged";
   return at_boundary([&] {
     require_argument(tag, call, "tag");
     require_argument(out, call, "out");
     vma::AllocOptions options;
     options.tag = tag;
-    *out = vma::alloc(size_bytes, vma::to_location(at, call), options);
+    *out = vma::alloc(size_bytes, vma::to_place(at, call), options);
   });
 }
 
-vmart_status vmart_alloc_with(size_t size_bytes, vmart_location at,
-                              const vmart_alloc_options* options, void** out) {
+vmart_status vmart_alloc_with(size_t size_bytes, vmart_place at, const vmart_alloc_options* options,
+                              void** out) {
   constexpr const char* call = "vmart_alloc_with";
   return at_boundary([&] {
     require_argument(out, call, "out");
     const vma::AllocOptions known = alloc_options_of(options, call);
-    *out = vma::alloc(size_bytes, vma::to_location(at, call), known);
+    *out = vma::alloc(size_bytes, vma::to_place(at, call), known);
   });
 }
 
@@ -127,7 +127,7 @@ vmart_status vmart_write(void* pointer, const void* bytes, size_t size_bytes) {
   });
 }
 
-vmart_status vmart_where(const void* pointer, vmart_location* out) {
+vmart_status vmart_where(const void* pointer, vmart_place* out) {
   constexpr const char* call = "vmart_where";
   return at_boundary([&] {
     require_argument(pointer, call, "pointer");
@@ -137,7 +137,7 @@ vmart_status vmart_where(const void* pointer, vmart_location* out) {
     const std::uint64_t offset = vma::address_of(pointer) - allocation->begin();
     const std::size_t slot = offset / allocation->geometry().chunk_bytes;
     vma::check_not_dropped(*allocation, {slot, slot + 1}, call);
-    *out = vma::to_c(allocation->home(slot));
+    *out = vma::to_c(allocation->place(slot));
   });
 }
 
@@ -155,16 +155,16 @@ vmart_status vmart_base(const void* pointer, void** out_base, size_t* out_size_b
 namespace {
 
 /// What the ledger has booked at a place.
-vma::Ledger::Account account_at(vmart_location at, const char* call) {
+vma::Ledger::Account account_at(vmart_place at, const char* call) {
   const vma::RuntimeParts::Entry entry(parts_of(vma::runtime()), call);
-  const vma::Location place = vma::to_location(at, call);
+  const vma::Place place = vma::to_place(at, call);
   entry->memory.topology().require(place, call);
   return entry->memory.chunks().ledger().account(place);
 }
 
 }  // namespace
 
-vmart_status vmart_capacity(vmart_location at, uint64_t* out) {
+vmart_status vmart_capacity(vmart_place at, uint64_t* out) {
   constexpr const char* call = "vmart_capacity";
   return at_boundary([&] {
     require_argument(out, call, "out");
@@ -172,7 +172,7 @@ vmart_status vmart_capacity(vmart_location at, uint64_t* out) {
   });
 }
 
-vmart_status vmart_held_bytes(vmart_location at, uint64_t* out) {
+vmart_status vmart_held_bytes(vmart_place at, uint64_t* out) {
   constexpr const char* call = "vmart_held_bytes";
   return at_boundary([&] {
     require_argument(out, call, "out");
@@ -181,7 +181,7 @@ vmart_status vmart_held_bytes(vmart_location at, uint64_t* out) {
   });
 }
 
-vmart_status vmart_cached_bytes(vmart_location at, uint64_t* out) {
+vmart_status vmart_cached_bytes(vmart_place at, uint64_t* out) {
   constexpr const char* call = "vmart_cached_bytes";
   return at_boundary([&] {
     require_argument(out, call, "out");
@@ -189,17 +189,17 @@ vmart_status vmart_cached_bytes(vmart_location at, uint64_t* out) {
   });
 }
 
-vmart_status vmart_trim(vmart_location at, uint64_t* out_bytes) {
+vmart_status vmart_trim(vmart_place at, uint64_t* out_bytes) {
   return at_boundary([&] {
-    const std::size_t bytes = vma::trim(vma::to_location(at, "vmart_trim"));
+    const std::size_t bytes = vma::trim(vma::to_place(at, "vmart_trim"));
     if (out_bytes != nullptr) *out_bytes = bytes;
   });
 }
 
-vmart_status vmart_make_room(vmart_location at, uint64_t bytes, uint64_t* out_bytes) {
+vmart_status vmart_make_room(vmart_place at, uint64_t bytes, uint64_t* out_bytes) {
   constexpr const char* call = "vmart_make_room";
   return at_boundary([&] {
-    const std::size_t moved = vma::runtime().make_room(vma::to_location(at, call), bytes);
+    const std::size_t moved = vma::runtime().make_room(vma::to_place(at, call), bytes);
     if (out_bytes != nullptr) *out_bytes = moved;
   });
 }

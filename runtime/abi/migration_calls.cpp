@@ -33,12 +33,12 @@ vma::ContextHandle context_of(void* context) {
 
 }  // namespace
 
-vmart_status vmart_migrate(void* pointer, size_t offset, size_t size_bytes, vmart_location to,
+vmart_status vmart_migrate(void* pointer, size_t offset, size_t size_bytes, vmart_place to,
                            const vmart_migrate_options* options) {
   constexpr const char* call = "vmart_migrate";
   return at_boundary([&] {
     require_argument(pointer, call, "pointer");
-    const vma::Location place = vma::to_location(to, call);
+    const vma::Place place = vma::to_place(to, call);
     const vma::MigrateOptions how = options_of(options, call);
     if (offset == 0 && size_bytes == 0) {
       vma::migrate(pointer, place, how);
@@ -48,13 +48,13 @@ vmart_status vmart_migrate(void* pointer, size_t offset, size_t size_bytes, vmar
   });
 }
 
-vmart_status vmart_migrate_async(void* pointer, size_t offset, size_t size_bytes, vmart_location to,
+vmart_status vmart_migrate_async(void* pointer, size_t offset, size_t size_bytes, vmart_place to,
                                  const vmart_migrate_options* options, vmart_migration** out) {
   constexpr const char* call = "vmart_migrate_async";
   return at_boundary([&] {
     require_argument(pointer, call, "pointer");
     require_argument(out, call, "out");
-    const vma::Location place = vma::to_location(to, call);
+    const vma::Place place = vma::to_place(to, call);
     const vma::MigrateOptions how = options_of(options, call);
     // Allocated first, because a migration that has begun must not be lost.
     auto handle = std::make_unique<vmart_migration>();
@@ -154,15 +154,15 @@ void vmart_copy_end() {
 }
 
 void vmart_captures_will_be_told(int any_yet) {
-  vma::captures_will_be_told(any_yet != 0);
+  vma::CaptureGuard::expect(any_yet != 0);
 }
 
 void vmart_no_stops_begin() {
-  vma::let_no_stop_be_enqueued();
+  vma::CaptureGuard::enter();
 }
 
 void vmart_no_stops_end() {
-  vma::let_stops_go_on();
+  vma::CaptureGuard::leave();
 }
 
 void vmart_context_created(void* context) {
@@ -179,7 +179,7 @@ void vmart_hold_enqueues(const char* (*begin)(int64_t, void*), void (*end)(void*
 }
 
 int64_t vmart_ns_since_hold() {
-  return vma::StandingHolds::of_process().since_last().count();
+  return vma::ClosedHolds::of_process().since_last().count();
 }
 
 vmart_status vmart_detach_from(vmart_stream stream, void* pointer) {

@@ -1,7 +1,6 @@
 // The C calls of pools.
 #include "abi/boundary.hpp"
 #include "abi/migration_values.hpp"
-#include "abi/pool_handle.hpp"
 
 #include "runtime/runtime_parts.hpp"
 
@@ -54,29 +53,29 @@ void give(vmart_pool** out, Pool pool) {
 }  // namespace
 }  // namespace vma
 
-vmart_status vmart_pool_create(vmart_location at, const char* tag,
-                               const vmart_pool_options* options, vmart_pool** out) {
+vmart_status vmart_pool_create(vmart_place at, const char* tag, const vmart_pool_options* options,
+                               vmart_pool** out) {
   constexpr const char* call = "vmart_pool_create";
   return at_boundary([&] {
     require_argument(out, call, "out");
     vma::give(out,
-              vma::make_pool(vma::to_location(at, call), vma::pool_options_of(options, tag, call)));
+              vma::make_pool(vma::to_place(at, call), vma::pool_options_of(options, tag, call)));
   });
 }
 
-vmart_status vmart_pool_default(vmart_location at, vmart_pool** out) {
+vmart_status vmart_pool_default(vmart_place at, vmart_pool** out) {
   constexpr const char* call = "vmart_pool_default";
   return at_boundary([&] {
     require_argument(out, call, "out");
-    vma::give(out, vma::default_pool(vma::to_location(at, call)));
+    vma::give(out, vma::default_pool(vma::to_place(at, call)));
   });
 }
 
-vmart_status vmart_pool_current(vmart_location at, vmart_pool** out) {
+vmart_status vmart_pool_current(vmart_place at, vmart_pool** out) {
   constexpr const char* call = "vmart_pool_current";
   return at_boundary([&] {
     require_argument(out, call, "out");
-    vma::give(out, vma::current_pool(vma::to_location(at, call)));
+    vma::give(out, vma::current_pool(vma::to_place(at, call)));
   });
 }
 
@@ -170,12 +169,11 @@ vmart_status vmart_pool_forget_stream(vmart_stream stream) {
   });
 }
 
-vmart_status vmart_pool_migrate(const vmart_pool* pool, vmart_location to,
+vmart_status vmart_pool_migrate(const vmart_pool* pool, vmart_place to,
                                 const vmart_migrate_options* options) {
   constexpr const char* call = "vmart_pool_migrate";
   return at_boundary([&] {
-    vma::migrate(vma::pool_of(pool, call), vma::to_location(to, call),
-                 vma::options_of(options, call));
+    vma::migrate(vma::pool_of(pool, call), vma::to_place(to, call), vma::options_of(options, call));
   });
 }
 

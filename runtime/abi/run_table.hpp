@@ -33,7 +33,7 @@ typedef struct vmart_backing_options {
 
 /// `size_bytes` is a multiple of the allocation granularity (2 MiB on GPUs). The contents are
 /// undefined. Blocks: for memory.
-vmart_status vmart_backing_create(size_t size_bytes, vmart_location at,
+vmart_status vmart_backing_create(size_t size_bytes, vmart_place at,
                                   const vmart_backing_options* options, vmart_backing** out);
 /// From now on it is an allocation that starts at `address`, with its bytes, for all GPUs that
 /// reach it, like memory of `vmart_alloc`; but it ends by `vmart_backing_unmap`. The caller has
@@ -106,15 +106,15 @@ vmart_status vmart_ipc_import(const vmart_ipc_name* name, int64_t limit_ns, void
 
 /// The most that the runtime may allocate at a place; UINT64_MAX if nothing limits it. Does not
 /// block.
-vmart_status vmart_capacity(vmart_location at, uint64_t* out);
+vmart_status vmart_capacity(vmart_place at, uint64_t* out);
 /// Bytes of all allocations at a place, mapped or not, plus memory cached after frees and moves,
 /// plus tables of the runtime's own. Excludes what the driver needs for its contexts. Does not
 /// block.
-vmart_status vmart_held_bytes(vmart_location at, uint64_t* out);
+vmart_status vmart_held_bytes(vmart_place at, uint64_t* out);
 /// Moves at least `bytes` away from a place, if so much may move and has room elsewhere, the
 /// coldest first, and releases it to the driver with what is cached. `out_bytes`, which may be
 /// null, is what has moved. VMART_UNSUPPORTED without a scheduler. Blocks: for the moves.
-vmart_status vmart_make_room(vmart_location at, uint64_t bytes, uint64_t* out_bytes);
+vmart_status vmart_make_room(vmart_place at, uint64_t bytes, uint64_t* out_bytes);
 
 // --- Uses of memory as data
 

@@ -1,7 +1,6 @@
 // The C calls for memory of several processes.
 #include "abi/run_table.hpp"
 #include "abi/boundary.hpp"
-#include "abi/pool_handle.hpp"
 #include "runtime/exports.hpp"
 #include "runtime/runtime_parts.hpp"
 

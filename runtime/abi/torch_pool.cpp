@@ -6,7 +6,7 @@
 #include "runtime/runtime_parts.hpp"
 
 #include <vma/device.hpp>
-#include <vma/location.hpp>
+#include <vma/place.hpp>
 #include <vma/options.hpp>
 #include <vma/vma.hpp>
 #include <vma/vmart_torch.h>
@@ -37,9 +37,9 @@ namespace {
 /// How the calling thread wants segments of PyTorch's pools.
 struct TorchSegments {
   AllocOptions options;
-  std::optional<Location> at;  ///< None: the GPU that PyTorch names.
+  std::optional<Place> at;  ///< None: the GPU that PyTorch names.
   std::size_t large_bytes = 0;
-  Location large_at;
+  Place large_at;
 
   /// What `vmart_torch_segments_begin` set last on this thread, or the defaults.
   static const TorchSegments& current();
@@ -63,9 +63,9 @@ TorchSegments segments_of(const vmart_torch_segment_options* given) {
   TorchSegments segments = TorchSegments();
   segments.options.tag = known.tag != nullptr ? known.tag : "torch";
   segments.options.chunk_bytes = known.chunk_bytes;
-  if (known.elsewhere != 0) segments.at = to_location(known.at, call);
+  if (known.elsewhere != 0) segments.at = to_place(known.at, call);
   segments.large_bytes = known.large_bytes;
-  if (known.large_bytes != 0) segments.large_at = to_location(known.large_at, call);
+  if (known.large_bytes != 0) segments.large_at = to_place(known.large_at, call);
   return segments;
 }
 
@@ -79,9 +79,8 @@ const TorchSegments& TorchSegments::current() {
 }
 
 void* TorchSegments::alloc(std::size_t size_bytes, int device) const {
-  const Location own = gpu(device);
-  const Location where =
-      large_bytes != 0 && size_bytes >= large_bytes ? large_at : at.value_or(own);
+  const Place own = gpu(device);
+  const Place where = large_bytes != 0 && size_bytes >= large_bytes ? large_at : at.value_or(own);
   if (where == own) return runtime().alloc(size_bytes, own, options);
   return runtime().alloc(size_bytes, where, std::span(&own, 1), options);
 }
@@ -162,7 +161,7 @@ Capturing what_captures(void* pointer, Stream stream) {
   for (const ContextHandle context : entry->memory.contexts().list()) {
     if (captures(driver, {context, legacy})) return Capturing::elsewhere;
   }
-  const AttachedStreams::Use use(entry->mover.attached(), address_of(pointer));
+  const AttachedStreams::Use use(entry->migrator.attached(), address_of(pointer));
   for (const auto& attached : use.streams()) {
     if (captures(driver, attached.bound)) return Capturing::elsewhere;
   }

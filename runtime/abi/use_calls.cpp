@@ -136,7 +136,7 @@ vmart_status vmart_uses_wanted(int* out) {
     require_argument(out, call, "out");
     const vma::RuntimeParts::Entry entry(parts_of(vma::runtime()), call);
     const auto is_limited = [&](vma::DeviceId gpu) {
-      const vma::Location at = vma::gpu(index(gpu));
+      const vma::Place at = vma::gpu(index(gpu));
       return entry->memory.chunks().ledger().account(at).capacity_bytes != UINT64_MAX;
     };
     const bool policy_was_set =

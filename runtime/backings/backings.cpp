@@ -20,7 +20,7 @@ constexpr const char* call = "vma::Backings";
 
 }  // namespace
 
-std::shared_ptr<Backing> Backings::create(std::uint64_t size_bytes, Location at,
+std::shared_ptr<Backing> Backings::create(std::uint64_t size_bytes, Place at,
                                           const ExportTypes& needs, const std::string& tag,
                                           bool make_room, const std::string& site) {
   memory_.topology().require(at, call);
@@ -95,7 +95,7 @@ void Backings::share(Backing& backing) {
     Allocation& allocation = *backing.shown;
     {
       const MutexLock operations(allocation.operations());
-      if (!allocation.at_one_place() || allocation.home(0) != backing.at)
+      if (!allocation.at_one_place() || allocation.place(0) != backing.at)
         refuse(ErrorKind::busy, "the backing does not lie where it was asked for");
       allocation.exported = true;
       allocation.share();
@@ -130,8 +130,8 @@ std::uint64_t Backings::size_bytes() const {
   return sum;
 }
 
-std::map<Location, std::uint64_t> Backings::unmapped_bytes() const {
-  std::map<Location, std::uint64_t> held;
+std::map<Place, std::uint64_t> Backings::unmapped_bytes() const {
+  std::map<Place, std::uint64_t> held;
   std::set<std::shared_ptr<Backing>> all;
   {
     const MutexLock lock(mutex_);
@@ -146,7 +146,7 @@ std::map<Location, std::uint64_t> Backings::unmapped_bytes() const {
   return held;
 }
 
-void Backings::shut_down() noexcept {
+void Backings::release() noexcept {
   std::set<std::shared_ptr<Backing>> all;
   {
     const MutexLock lock(mutex_);

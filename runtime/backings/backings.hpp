@@ -1,10 +1,11 @@
 #pragma once
 
 #include "base/mutex.hpp"
+#include "base/part.hpp"
 #include "memory/allocation.hpp"
 #include "memory/chunk.hpp"
 
-#include <vma/location.hpp>
+#include <vma/place.hpp>
 
 #include <atomic>
 #include <cstdint>
@@ -23,7 +24,7 @@ class Memory;
 /// where it is. Only `Backings` looks inside.
 struct Backing {
   Geometry geometry;
-  Location at;  ///< Where it was asked for.
+  Place at;  ///< Where it was asked for.
   ExportTypes needs;
   std::string tag;
   std::string site;  ///< Where it was created.
@@ -36,17 +37,17 @@ struct Backing {
 };
 
 /// The backings of a runtime. Any thread.
-class Backings {
+class Backings final : public Part {
  public:
   explicit Backings(Memory& memory) : memory_(memory) {}
-  ~Backings() { shut_down(); }
+  ~Backings() { release(); }
   Backings(const Backings&) = delete;
   Backings& operator=(const Backings&) = delete;
 
   /// `size_bytes` is a multiple of the granularity. The contents are undefined. Other memory makes
   /// way for it only if `make_room`. Throws: Error{out_of_memory, invalid_argument,
   /// driver_failure}. Blocks: as an allocation.
-  std::shared_ptr<Backing> create(std::uint64_t size_bytes, Location at, const ExportTypes& needs,
+  std::shared_ptr<Backing> create(std::uint64_t size_bytes, Place at, const ExportTypes& needs,
                                   const std::string& tag, bool make_room = false,
                                   const std::string& site = {});
   /// All of it appears at `begin`, with its bytes, for all GPUs that reach it. Requires: the caller
@@ -69,10 +70,10 @@ class Backings {
   void note_passed(std::uint64_t size_bytes) noexcept { passed_bytes_ = size_bytes; }
   std::uint64_t passed_bytes() const noexcept { return passed_bytes_; }
   /// What unmapped backings hold at each place.
-  std::map<Location, std::uint64_t> unmapped_bytes() const;
+  std::map<Place, std::uint64_t> unmapped_bytes() const;
   /// Gives what is not mapped back to the memory. Requires: no call is in progress; no more are
   /// made.
-  void shut_down() noexcept;
+  void release() noexcept override;
 
  private:
   void complete(Backing& backing) VMART_REQUIRES(backing.mutex);

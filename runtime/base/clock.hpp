@@ -33,9 +33,9 @@ class Clock {
     reached(deadline);
     return true;
   }
-  /// See `Measuring` and `Standing`. A real clock ignores both.
+  /// See `Measuring` and `Stopped`. A real clock ignores both.
   virtual void note_measuring(int change) noexcept { static_cast<void>(change); }
-  virtual void note_standing(int change) noexcept { static_cast<void>(change); }
+  virtual void note_stopped(int change) noexcept { static_cast<void>(change); }
 };
 
 /// While it exists, the calling thread measures the machine's work against time limits. The time of
@@ -69,12 +69,12 @@ class PhaseTimer {
 
 /// While it exists, the calling thread blocks in a driver call that something else has to end.
 /// Limits then use real time, even on a simulated machine.
-class Standing {
+class Stopped {
  public:
-  explicit Standing(Clock& clock) : clock_(clock) { clock_.note_standing(1); }
-  ~Standing() { clock_.note_standing(-1); }
-  Standing(const Standing&) = delete;
-  Standing& operator=(const Standing&) = delete;
+  explicit Stopped(Clock& clock) : clock_(clock) { clock_.note_stopped(1); }
+  ~Stopped() { clock_.note_stopped(-1); }
+  Stopped(const Stopped&) = delete;
+  Stopped& operator=(const Stopped&) = delete;
 
  private:
   Clock& clock_;

@@ -55,7 +55,7 @@ constexpr EnvironmentVariable variables[] = {
     {"VMART_DRY_RUN", Type::flag, "1, yes, on, true or 0, no, off, false", "0"},
     {"VMART_RECORD", Type::path, "a folder, or 0", "0"},
     {"VMART_DECISIONS", Type::path, "a file, or 0", "0"},
-    {"VMART_TRACE", Type::place, "a file, 1 for vmart-%p.trace.json, or 0", "0"},
+    {"VMART_TIMELINE", Type::place, "a file, 1 for vmart-%p.trace.json, or 0", "0"},
     {"VMART_CONTROL", Type::place, "1, 0, or a path with a slash", "0"},
     {"VMART_CONTROL_LIBRARIES", Type::flag, "1, yes, on, true or 0, no, off, false", "0"},
     {"VMART_CALIBRATION", Type::text, "auto, off or a file", "auto"},

@@ -55,7 +55,8 @@ class JsonBuilder {
     Object& object = objects_.back();
     object.key = text_;
     if (!object.keys.insert(text_).second) {
-      for (const Object& around : objects_) twice_ = join_path(twice_, around.key);
+      twice_.emplace();
+      for (const Object& around : objects_) *twice_ = join_path(*twice_, around.key);
       failed = json::error::syntax;
       return false;
     }
@@ -98,9 +99,8 @@ class JsonBuilder {
   bool on_comment(json::string_view, Code&) { return true; }
 
   json::value release() { return stack_.release(); }
-  /// The path of a key that an object has twice, without the indices of lists; empty if there is
-  /// none.
-  const std::string& twice() const { return twice_; }
+  /// The path of a key that an object has twice, without the indices of lists.
+  const std::optional<std::string>& twice() const { return twice_; }
 
  private:
   struct Object {
@@ -116,7 +116,7 @@ class JsonBuilder {
   json::value_stack stack_;
   std::vector<Object> objects_;  // Those that are open, outermost first.
   std::string text_;             // The parts so far of a key, string or number.
-  std::string twice_;
+  std::optional<std::string> twice_;
 };
 
 constexpr std::size_t indent_columns = 2;
@@ -180,10 +180,10 @@ json::value parse_json(std::string_view text, const std::string& file, const std
     at += bytes;
   } while (!failed && at < text.size());
   if (!failed) return parser.handler().release();
-  const std::string& twice = parser.handler().twice();
+  const std::optional<std::string>& twice = parser.handler().twice();
   throw Error(ErrorKind::invalid_argument, call,
               fmt::format("{}: line {}: {}", file, line,
-                          twice.empty() ? failed.message() : twice + ": appears twice"));
+                          twice ? *twice + ": appears twice" : failed.message()));
 }
 
 std::string join_path(std::string_view path, std::string_view key) {

@@ -31,7 +31,7 @@ std::string join_path(std::string_view path, std::size_t index);
 
 /// An unknown key of a JSON object.
 struct UnknownKey {
-  std::string problem;     ///< Names the location, and the key that was probably meant.
+  std::string problem;     ///< Names the place, and the key that was probably meant.
   std::string_view meant;  ///< Empty if no known missing key is similar.
 };
 

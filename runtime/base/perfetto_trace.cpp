@@ -86,7 +86,7 @@ PerfettoTrace::PerfettoTrace(const std::string& file, std::size_t entries_max)
   const std::string name = file_name(file);
   descriptor_ = open(name.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (descriptor_ < 0) {
-    throw Error(ErrorKind::invalid_argument, "VMART_TRACE",
+    throw Error(ErrorKind::invalid_argument, "VMART_TIMELINE",
                 fmt::format("{}: {}", name, std::strerror(errno)));
   }
   buffer_ = name_entry("process_name", gpu_process, 0, "GPUs and host nodes") +
@@ -119,7 +119,7 @@ void PerfettoTrace::name_track(int process, int track, const std::string& name) 
   buffer_ += name_entry("thread_name", process, track, name);
 }
 
-int PerfettoTrace::gpu_track(Location at) {
+int PerfettoTrace::gpu_track(Place at) {
   const auto found = gpu_tracks_.find(at);
   if (found != gpu_tracks_.end()) return found->second;
   const int track = next_track_++;
@@ -204,7 +204,7 @@ bool PerfettoTrace::write_out(const std::string& text) noexcept {
   }
   if (!failure_logged_) {
     failure_logged_ = true;
-    log(LogLevel::warn, "VMART_TRACE: entries are lost: {}", std::strerror(code));
+    log(LogLevel::warn, "VMART_TIMELINE: entries are lost: {}", std::strerror(code));
   }
   return false;
 }
@@ -281,7 +281,7 @@ std::unique_ptr<PerfettoWriter> open_trace(Executor& executor, const std::string
   try {
     return std::make_unique<PerfettoWriter>(executor, file);
   } catch (const Error& error) {
-    log(LogLevel::warn, "VMART_TRACE: cannot write the trace: {}", error.what());
+    log(LogLevel::warn, "VMART_TIMELINE: cannot write the trace: {}", error.what());
     return nullptr;
   }
 }

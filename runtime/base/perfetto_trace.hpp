@@ -4,7 +4,7 @@
 #include "base/executor.hpp"
 #include "base/mutex.hpp"
 
-#include <vma/location.hpp>
+#include <vma/place.hpp>
 
 #include <sys/types.h>
 
@@ -23,7 +23,7 @@ namespace vma {
 /// One chunk's move. `decision` is the number of the decision that caused it, 0 for none.
 struct TracedMove {
   TimePoint begin{0}, end{0};
-  Location from, to;
+  Place from, to;
   std::uint64_t address = 0, bytes = 0;
   std::uint64_t decision = 0;
   bool moved = true;
@@ -31,7 +31,7 @@ struct TracedMove {
 /// A period in which work of a GPU was stopped, by a gate for example.
 struct TracedStall {
   TimePoint begin{0}, end{0};
-  Location gpu;
+  Place gpu;
   std::uint64_t address = 0;
   std::string_view stop;
 };
@@ -39,7 +39,7 @@ struct TracedStall {
 struct TracedDecision {
   TimePoint at{0};
   std::uint64_t number = 0;
-  Location from, to;
+  Place from, to;
   std::uint64_t address = 0;
   std::string_view policy, reason, verdict;
 };
@@ -70,14 +70,14 @@ class PerfettoTrace {
   std::uint64_t lost() const noexcept;
 
  private:
-  using Route = std::pair<Location, Location>;
+  using Route = std::pair<Place, Place>;
   struct RouteTrack {
     int track = 0;
     TimePoint end{0};
   };
   template <typename Body>
   void record(Body&& body) noexcept;
-  int gpu_track(Location at) VMART_REQUIRES(mutex_);
+  int gpu_track(Place at) VMART_REQUIRES(mutex_);
   int move_track(const TracedMove& move) VMART_REQUIRES(mutex_);
   void name_track(int process, int track, const std::string& name) VMART_REQUIRES(mutex_);
   bool write_out(const std::string& text) noexcept VMART_REQUIRES(file_mutex_);
@@ -87,7 +87,7 @@ class PerfettoTrace {
   mutable Mutex mutex_;
   std::string buffer_ VMART_GUARDED_BY(mutex_);
   std::size_t entries_ VMART_GUARDED_BY(mutex_) = 0;  // Number of entries in the buffer.
-  std::map<Location, int> gpu_tracks_ VMART_GUARDED_BY(mutex_);
+  std::map<Place, int> gpu_tracks_ VMART_GUARDED_BY(mutex_);
   std::map<Route, std::vector<RouteTrack>> route_tracks_ VMART_GUARDED_BY(mutex_);
   int next_track_ VMART_GUARDED_BY(mutex_) = 1;
   std::uint64_t lost_ VMART_GUARDED_BY(mutex_) = 0;

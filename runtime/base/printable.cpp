@@ -32,8 +32,8 @@ std::string printable_lines(std::string_view text) {
   return without_controls(text, true);
 }
 
-std::string place_name(Location at) {
-  return fmt::format("{}{}", at.kind == Location::Kind::gpu ? "gpu" : "host", at.ordinal);
+std::string place_name(Place at) {
+  return fmt::format("{}{}", at.kind == Place::Kind::gpu ? "gpu" : "host", at.ordinal);
 }
 
 std::string with_place_names(std::string_view text) {

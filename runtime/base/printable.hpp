@@ -1,6 +1,6 @@
 #pragma once
 
-#include <vma/location.hpp>
+#include <vma/place.hpp>
 
 #include <cstdint>
 #include <string>
@@ -16,7 +16,7 @@ std::string printable(std::string_view text);
 std::string printable_lines(std::string_view text);
 
 /// "gpu0", "host1": a place as a shell can take it. `to_string` writes it as C++ and Python do.
-std::string place_name(Location at);
+std::string place_name(Place at);
 /// Writes each "gpu(0)" of a text as `place_name` does.
 std::string with_place_names(std::string_view text);
 /// "512 B", "96.0 MiB", "1.5 GiB".

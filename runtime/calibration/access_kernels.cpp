@@ -45,14 +45,6 @@ const Kernel& access_read_kernel() {
   return kernel;
 }
 
-void launch_read(Runtime& runtime, Stream stream, unsigned blocks, const void* data,
-                 std::uint64_t bytes, std::uint64_t passes) {
-  constexpr unsigned threads = 512;
-  constexpr std::uint64_t no_sum = ~std::uint64_t{0};
-  runtime.launch(stream, access_read_kernel(), {blocks}, {threads},
-                 KernelArguments::of(data, bytes / vector_bytes, passes, no_sum, data));
-}
-
 unsigned read_blocks(int multiprocessors) {
   constexpr unsigned blocks_a_multiprocessor = 4;
   return static_cast<unsigned>(multiprocessors) * blocks_a_multiprocessor;

@@ -10,9 +10,15 @@ namespace vma {
 /// Reads a range repeatedly. Arguments: const void* data, number of 16-byte vectors, passes, a word
 /// that no sum equals, sink. Any grid. Practically never writes the sink.
 const Kernel& access_read_kernel();
-/// Launches it with 512 threads per block. Requires: `bytes` is a multiple of 16.
-void launch_read(Runtime& runtime, Stream stream, unsigned blocks, const void* data,
-                 std::uint64_t bytes, std::uint64_t passes);
+/// Launches it with 512 threads per block. Requires: `bytes` is a multiple of 16. Inline, since who
+/// has the kernels alone has no runtime.
+inline void launch_read(Runtime& runtime, Stream stream, unsigned blocks, const void* data,
+                        std::uint64_t bytes, std::uint64_t passes) {
+  constexpr unsigned threads = 512;
+  constexpr std::uint64_t vector_bytes = 16, no_sum = ~std::uint64_t{0};
+  runtime.launch(stream, access_read_kernel(), {blocks}, {threads},
+                 KernelArguments::of(data, bytes / vector_bytes, passes, no_sum, data));
+}
 /// Blocks that keep a GPU's links busy.
 unsigned read_blocks(int multiprocessors);
 

@@ -41,7 +41,7 @@ std::uint64_t bytes_to_take(const CalibrateOptions& options, Driver& driver,
   // The time limit is in the clock of the machine, which does not see how long the computer works
   // for a simulated one; and more bytes tell no more about it.
   if (driver.simulated()) bytes = std::min(bytes, 32 * MiB);
-  for (const Location at : topology.locations()) {
+  for (const Place at : topology.places()) {
     const std::uint64_t capacity_bytes = ledger.account(at).capacity_bytes;
     bytes = std::min(bytes, capacity_bytes / 4);
     if (topology.memory_bytes(at) > 0) bytes = std::min(bytes, topology.memory_bytes(at) / 4);
@@ -49,7 +49,7 @@ std::uint64_t bytes_to_take(const CalibrateOptions& options, Driver& driver,
   return bytes;
 }
 
-std::string route_name(Location from, Location to) {
+std::string route_name(Place from, Place to) {
   return fmt::format("{}->{}", to_string(from), to_string(to));
 }
 
@@ -102,7 +102,7 @@ bool Calibrator::attempt(const std::string& what, const std::function<void()>& b
 Calibration Calibrator::run() {
   open_contexts();
   deadline_ = clock_.now() + time_limit_;
-  for (const Location at : topology_.locations()) {
+  for (const Place at : topology_.places()) {
     attempt("all of " + to_string(at), [&] { allocate(at); });
   }
   successes_ = 0;
@@ -117,7 +117,7 @@ Calibration Calibrator::run() {
                 "nothing could be measured: " + estimates_.front());
   }
   Calibration calibration;
-  calibration.places = topology_.locations();
+  calibration.places = topology_.places();
   costs_.rank();
   calibration.costs = std::move(costs_);
   calibration.gaps = std::move(gaps_);
@@ -130,11 +130,11 @@ Calibration Calibrator::run() {
 /// measurement that needs the context fails again and names it.
 void Calibrator::open_contexts() {
   for (const DeviceId device : topology_.devices()) {
-    const Location at = gpu(index(device));
+    const Place at = gpu(index(device));
     attempt("kernels of " + to_string(at), [&] { streams_[at] = runtime_.make_stream(at); });
   }
-  for (const Location from : topology_.locations()) {
-    for (const Location to : topology_.locations()) {
+  for (const Place from : topology_.places()) {
+    for (const Place to : topology_.places()) {
       attempt("copies " + route_name(from, to),
               [&] { machinery_.engine.prepare(from, to, 1, CopyUnder::nothing); });
     }
@@ -143,7 +143,7 @@ void Calibrator::open_contexts() {
   successes_ = 0;
 }
 
-void Calibrator::allocate(Location at) {
+void Calibrator::allocate(Place at) {
   // An alloc that finds no room evicts other allocations; a calibration uses only free memory.
   machinery_.memory.chunks().require_room(at, small_bytes_ + read_bytes_, "vma::calibrate");
   AllocOptions options;
@@ -185,7 +185,7 @@ void Calibrator::free_all() noexcept {
   streams_.clear();
 }
 
-std::byte* Calibrator::scratch(Location at, bool large) const {
+std::byte* Calibrator::scratch(Place at, bool large) const {
   const auto found = scratch_.find(at);
   std::byte* pointer = found == scratch_.end() ? nullptr
                        : large                 ? found->second.large
@@ -201,7 +201,7 @@ const Chunk& Calibrator::chunk_of(std::byte* pointer) const {
 
 // --- Copies
 
-Time Calibrator::copy_time(Location from, Location to, bool large) {
+Time Calibrator::copy_time(Place from, Place to, bool large) {
   Memory& memory = machinery_.memory;
   const Chunk& source = chunk_of(scratch(from, large));
   Chunk target =
@@ -221,7 +221,7 @@ Time Calibrator::copy_time(Location from, Location to, bool large) {
   return best;
 }
 
-double Calibrator::copy_rate(Location from, Location to) {
+double Calibrator::copy_rate(Place from, Place to) {
   machinery_.engine.prepare(from, to, 1, CopyUnder::nothing);
   const Time small = copy_time(from, to, false), large = copy_time(from, to, true);
   if (large > small) {
@@ -231,10 +231,10 @@ double Calibrator::copy_rate(Location from, Location to) {
 }
 
 void Calibrator::measure_copies() {
-  for (const Location from : topology_.locations()) {
-    for (const Location to : topology_.locations()) {
+  for (const Place from : topology_.places()) {
+    for (const Place to : topology_.places()) {
       // Nothing moves on that route.
-      if (from == to && from.kind == Location::Kind::host) continue;
+      if (from == to && from.kind == Place::Kind::host) continue;
       attempt("copies " + route_name(from, to), [&] {
         costs_.copy_rate(place_of(topology_, from), place_of(topology_, to)) = copy_rate(from, to);
       });
@@ -244,20 +244,20 @@ void Calibrator::measure_copies() {
 
 // --- Accesses
 
-void Calibrator::launch_read(Location device, Location at, std::uint64_t count) {
+void Calibrator::launch_read(Place device, Place at, std::uint64_t count) {
   const int multiprocessors = topology_.info(DeviceId{device.ordinal}).multiprocessors;
   vma::launch_read(runtime_, streams_.at(device), read_blocks(multiprocessors), scratch(at, true),
                    read_bytes_, count);
 }
 
-Time Calibrator::read_time(Location device, Location at, std::uint64_t count) {
+Time Calibrator::read_time(Place device, Place at, std::uint64_t count) {
   const TimePoint start = clock_.now();
   launch_read(device, at, count);
   runtime_.synchronize(streams_.at(device));
   return clock_.now() - start;
 }
 
-double Calibrator::access_rate(Location device, Location at) {
+double Calibrator::access_rate(Place device, Place at) {
   // Two passes over much memory take long enough, and five over all links too long.
   constexpr std::uint64_t much_bytes = 256 * MiB;
   const std::uint64_t passes = read_bytes_ >= much_bytes ? 2 : read_passes;
@@ -288,7 +288,7 @@ void Calibrator::write_chain(std::byte* data) {
   }
 }
 
-Time Calibrator::access_latency(Location device, Location at) {
+Time Calibrator::access_latency(Place device, Place at) {
   std::byte* data = scratch(at, true);
   const auto chase = [&](std::uint64_t steps) {
     read_time(device, at, 1);  // Evicts the chain from the caches.
@@ -310,9 +310,9 @@ Time Calibrator::access_latency(Location device, Location at) {
   throw Error(ErrorKind::unsupported, "vma::calibrate", "loads take no time here");
 }
 
-void Calibrator::measure_accesses(DeviceId device, Location at, bool chained) {
+void Calibrator::measure_accesses(DeviceId device, Place at, bool chained) {
   if (!topology_.reaches(device, at)) return;
-  const Location who = gpu(index(device));
+  const Place who = gpu(index(device));
   const PlaceId row = place_of(topology_, who), column = place_of(topology_, at);
   const std::string pair = fmt::format("{} at {}", to_string(who), to_string(at));
   attempt("reads of " + pair, [&] { costs_.access_rate(row, column) = access_rate(who, at); });
@@ -321,7 +321,7 @@ void Calibrator::measure_accesses(DeviceId device, Location at, bool chained) {
 }
 
 void Calibrator::measure_accesses() {
-  for (const Location at : topology_.locations()) {
+  for (const Place at : topology_.places()) {
     const bool chained = attempt(latency_of + std::string("all at ") + to_string(at),
                                  [&] { write_chain(scratch(at, true)); });
     for (const DeviceId device : topology_.devices()) measure_accesses(device, at, chained);
@@ -389,7 +389,7 @@ void Calibrator::measure_peers() {
 // --- The gap between two kernels on a GPU: the same reads in one launch and in many
 
 /// If `waits`, waits for each read before launching the next.
-Time Calibrator::reads_time(Location device, bool waits) {
+Time Calibrator::reads_time(Place device, bool waits) {
   const Stream stream = streams_.at(device);
   const TimePoint start = clock_.now();
   for (int launch = 0; launch < launches; ++launch) {
@@ -400,7 +400,7 @@ Time Calibrator::reads_time(Location device, bool waits) {
   return clock_.now() - start;
 }
 
-void Calibrator::measure_launches(Location device) {
+void Calibrator::measure_launches(Place device) {
   Time once = Time::max(), chained = Time::max(), waited = Time::max();
   for (int attempt = 0; attempt < read_tries; ++attempt) {
     once = std::min(once, read_time(device, device, launches));
@@ -415,7 +415,7 @@ void Calibrator::measure_launches(Location device) {
 
 void Calibrator::measure_launches() {
   for (const DeviceId device : topology_.devices()) {
-    const Location at = gpu(index(device));
+    const Place at = gpu(index(device));
     attempt("gaps between kernels of " + to_string(at), [&] { measure_launches(at); });
   }
 }
@@ -423,7 +423,7 @@ void Calibrator::measure_launches() {
 // --- Moves
 
 /// Moves the first chunk of the allocation.
-void Calibrator::move(std::byte* pointer, Location to, MoveTimes* times) {
+void Calibrator::move(std::byte* pointer, Place to, MoveTimes* times) {
   MigrateOptions options;
   options.nothing_runs = true;  // Only this code knows the pointer.
   const MigrationReport report =
@@ -434,35 +434,34 @@ void Calibrator::move(std::byte* pointer, Location to, MoveTimes* times) {
       std::min(times->dark, report.phases.unmap + report.phases.map + report.phases.grant);
 }
 
-void Calibrator::take_moves(Location from, Location to, const MoveTimes& small,
-                            const MoveTimes& large) {
+void Calibrator::take_moves(Place from, Place to, const MoveTimes& small, const MoveTimes& large) {
   const PlaceId source = place_of(topology_, from), target = place_of(topology_, to);
   set_move_costs(costs_, source, target, {small_bytes_, small.move, small.dark},
                  {large_bytes_, large.move, large.dark},
                  settle_per_byte(costs_, topology_, source, target));
 }
 
-void Calibrator::measure_moves(Location home, Location away) {
+void Calibrator::measure_moves(Place near, Place far) {
   std::array<MoveTimes, 2> there, back;  // Small, large.
   for (const bool large : {false, true}) {
-    std::byte* pointer = scratch(home, large);
+    std::byte* pointer = scratch(near, large);
     for (int attempt = 0; attempt < read_tries; ++attempt) {
       // The first attempt creates the target's chunk; later ones find it in the cache.
       const bool warm = attempt > 0;
-      move(pointer, away, warm ? &there[large] : nullptr);
-      move(pointer, home, warm ? &back[large] : nullptr);
+      move(pointer, far, warm ? &there[large] : nullptr);
+      move(pointer, near, warm ? &back[large] : nullptr);
     }
   }
-  take_moves(home, away, there[0], there[1]);
-  take_moves(away, home, back[0], back[1]);
+  take_moves(near, far, there[0], there[1]);
+  take_moves(far, near, back[0], back[1]);
 }
 
 void Calibrator::measure_moves() {
-  const std::vector<Location>& places = topology_.locations();
-  for (std::size_t home = 0; home < places.size(); ++home) {
-    for (std::size_t away = home + 1; away < places.size(); ++away) {
-      attempt("moves " + route_name(places[home], places[away]) + " and back",
-              [&] { measure_moves(places[home], places[away]); });
+  const std::vector<Place>& places = topology_.places();
+  for (std::size_t near = 0; near < places.size(); ++near) {
+    for (std::size_t far = near + 1; far < places.size(); ++far) {
+      attempt("moves " + route_name(places[near], places[far]) + " and back",
+              [&] { measure_moves(places[near], places[far]); });
     }
   }
 }

@@ -47,21 +47,21 @@ class Calibrator {
   /// Returns whether `body` succeeded; otherwise records `what` with the reason.
   bool attempt(const std::string& what, const std::function<void()>& body);
   void open_contexts();
-  void allocate(Location at);
+  void allocate(Place at);
   void free_all() noexcept;
-  std::byte* scratch(Location at, bool large) const;
+  std::byte* scratch(Place at, bool large) const;
   const Chunk& chunk_of(std::byte* pointer) const;
 
   void measure_copies();
-  double copy_rate(Location from, Location to);
-  Time copy_time(Location from, Location to, bool large);
+  double copy_rate(Place from, Place to);
+  Time copy_time(Place from, Place to, bool large);
   void measure_accesses();
-  void measure_accesses(DeviceId device, Location at, bool chained);
-  double access_rate(Location device, Location at);
-  Time access_latency(Location device, Location at);
+  void measure_accesses(DeviceId device, Place at, bool chained);
+  double access_rate(Place device, Place at);
+  Time access_latency(Place device, Place at);
   void write_chain(std::byte* data);
-  void launch_read(Location device, Location at, std::uint64_t count);
-  Time read_time(Location device, Location at, std::uint64_t count);
+  void launch_read(Place device, Place at, std::uint64_t count);
+  Time read_time(Place device, Place at, std::uint64_t count);
   struct RingTimes {
     Time launched{0}, ended{0};  // Since the first launch, over all GPUs.
   };
@@ -69,13 +69,13 @@ class Calibrator {
   double both_ways_rate();
   RingTimes ring_times(std::uint64_t count);
   void measure_launches();
-  void measure_launches(Location device);
-  Time reads_time(Location device, bool waits);
+  void measure_launches(Place device);
+  Time reads_time(Place device, bool waits);
   void measure_moves();
-  /// Measures moves from `home`, where the scratch memory is, to `away` and back.
-  void measure_moves(Location home, Location away);
-  void take_moves(Location from, Location to, const MoveTimes& small, const MoveTimes& large);
-  void move(std::byte* pointer, Location to, MoveTimes* times);
+  /// Measures moves from `near`, where the scratch memory is, to `far` and back.
+  void measure_moves(Place near, Place far);
+  void take_moves(Place from, Place to, const MoveTimes& small, const MoveTimes& large);
+  void move(std::byte* pointer, Place to, MoveTimes* times);
 
   Runtime& runtime_;
   Driver& driver_;
@@ -90,8 +90,8 @@ class Calibrator {
   PeerLinks peers_;
   std::vector<std::string> estimates_;
   int successes_ = 0;
-  std::map<Location, Scratch> scratch_;
-  std::map<Location, Stream> streams_;
+  std::map<Place, Scratch> scratch_;
+  std::map<Place, Stream> streams_;
 };
 
 }  // namespace vma

@@ -130,7 +130,7 @@ json::object to_json(const GpuLoads& loads) {
 
 json::object to_json(const RuntimeStats& stats) {
   json::array places;
-  for (const RuntimeStats::Place& place : stats.places) {
+  for (const RuntimeStats::PlaceStats& place : stats.places) {
     places.push_back(with_counters({{"at", to_string(place.at)}}, place));
   }
   return with_counters({{"places", std::move(places)}, {"loads", to_json(stats.loads)}}, stats);

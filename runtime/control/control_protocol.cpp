@@ -92,10 +92,10 @@ class Request {
     return address_of(*value, name);
   }
 
-  Location location(std::string_view name) const {
+  Place place(std::string_view name) const {
     const std::optional<std::string> written = text(name);
     if (!written) refuse(fmt::format("\"{}\" is missing", name));
-    return parse_location(*written);
+    return parse_place(*written);
   }
 
   /// A number of bytes, a text such as "20GiB", or "none": UINT64_MAX.
@@ -201,7 +201,7 @@ json::object answer_where(ControlTarget& target, const Request& request) {
 
 json::object answer_migrate(ControlTarget& target, const Request& request) {
   request.allow({"address", "tag", "what", "to", "dry_run"});
-  const ControlMove move{request.selectors(), request.location("to")};
+  const ControlMove move{request.selectors(), request.place("to")};
   if (move.what.empty()) refuse("give an \"address\", a \"tag\" or \"what\"");
   if (request.flag("dry_run")) {
     const ControlPrediction prediction = target.predict(move);
@@ -213,12 +213,12 @@ json::object answer_migrate(ControlTarget& target, const Request& request) {
 
 json::object answer_drain(ControlTarget& target, const Request& request) {
   request.allow({"at"});
-  return {{"operation", target.start_drain(request.location("at"))}};
+  return {{"operation", target.start_drain(request.place("at"))}};
 }
 
 json::object answer_capacity(ControlTarget& target, const Request& request) {
   request.allow({"at", "bytes"});
-  return {{"operation", target.start_capacity(request.location("at"), request.size("bytes"))}};
+  return {{"operation", target.start_capacity(request.place("at"), request.size("bytes"))}};
 }
 
 json::object answer_policy(ControlTarget& target, const Request& request) {

@@ -2,7 +2,7 @@
 
 #include "control/selector.hpp"
 
-#include <vma/location.hpp>
+#include <vma/place.hpp>
 #include <vma/runtime.hpp>
 #include <vma/snapshot.hpp>
 
@@ -17,7 +17,7 @@ namespace vma {
 
 /// A GPU's HBM or a host node.
 struct ControlPlace {
-  Location at;
+  Place at;
   std::uint64_t capacity_bytes = 0;  ///< UINT64_MAX if unknown.
   std::uint64_t used_bytes = 0;      ///< Includes chunks that are being moved there.
   double demand_bytes_s = 0;         ///< All GPUs' demand for the chunks here.
@@ -41,7 +41,7 @@ struct ControlStatus {
   /// Moves by `start_move` that have not ended.
   struct Operation {
     std::uint64_t operation = 0;
-    Location to;
+    Place to;
     std::uint64_t bytes = 0, bytes_done = 0;  ///< Of all allocations; of those that have ended.
     Time running{0};
   };
@@ -55,7 +55,7 @@ struct ControlAllocation {
   bool movable = true;
   bool parked = false;
   std::size_t dropped_bytes = 0;  ///< Bytes without memory until they are resumed.
-  std::map<Location, std::uint64_t> bytes_at;
+  std::map<Place, std::uint64_t> bytes_at;
   std::vector<Extent> extents;  ///< Set by queries of one allocation; empty in lists.
   std::string site{};           ///< Where the program allocated it; empty if unknown.
 };
@@ -63,7 +63,7 @@ struct ControlAllocation {
 /// What to move, and to where.
 struct ControlMove {
   std::vector<Selector> what;
-  Location to;
+  Place to;
 };
 
 /// What the selectors of a request have selected: all of it, once, from one list of allocations.
@@ -102,10 +102,10 @@ struct ControlPrediction {
 struct ControlDecision {
   Time at{0};
   std::uint64_t address = 0, bytes = 0;  ///< Of the chunk.
-  Location from, to;
+  Place from, to;
   std::string policy;
   std::string reason;   ///< From the policy.
-  std::string verdict;  ///< From the planner or mover: "moved", "cooldown", "no room".
+  std::string verdict;  ///< From the planner or migrator: "moved", "cooldown", "no room".
   double value = 0;     ///< Expected saving in seconds.
   Time predicted{0};
   std::optional<Time> took;  ///< Set once the chunk has moved.
@@ -133,7 +133,7 @@ struct ControlEvent {
   Time at{0};                   ///< Since the clock's start.
   std::uint64_t operation = 0;  ///< The operation that it belongs to; 0 for none.
   std::uint64_t address = 0, bytes = 0;
-  std::optional<Location> from, to;
+  std::optional<Place> from, to;
   Time took{0}, stall{0};
   StopKind stop = StopKind::none;  ///< What stopped the work.
   std::string text;                ///< A reason or an error.
@@ -175,10 +175,10 @@ class ControlTarget {
   virtual ControlStarted start_move(const ControlMove& move) = 0;
   /// Moves everything away from `at`. Whatever the outcome, nothing moves there until the next
   /// `resume`. Throws: Error{busy} while paused.
-  virtual std::uint64_t start_drain(Location at) = 0;
+  virtual std::uint64_t start_drain(Place at) = 0;
   /// Limits what the runtime has at `at` from now on; UINT64_MAX removes the limit. What is above
   /// it moves away, the coldest first. Throws: Error{busy} while paused.
-  virtual std::uint64_t start_capacity(Location at, std::uint64_t bytes) = 0;
+  virtual std::uint64_t start_capacity(Place at, std::uint64_t bytes) = 0;
 
   virtual std::string policy() = 0;
   virtual std::vector<std::string> known_policies() = 0;

@@ -43,7 +43,7 @@ std::string text_of(const Decision& decision) {
   std::string text(of_policy ? who : to_string(decision.kind));
   // The reason first: lines may be cut.
   if (!decision.reason.empty()) text += ": " + decision.reason;
-  if (!decision.wish.empty()) text += (decision.reason.empty() ? ": " : "; ") + decision.wish;
+  if (!decision.why.empty()) text += (decision.reason.empty() ? ": " : "; ") + decision.why;
   return text;
 }
 
@@ -175,7 +175,7 @@ void EventFeed::trace_decision(const Decision& decision, Address chunk) {
   entry.to = *decision.to;
   entry.address = to_integer(chunk);
   entry.policy = decision.policy;
-  entry.reason = decision.wish;
+  entry.reason = decision.why;
   entry.verdict = planned ? to_string(decision.kind) : std::string_view(decision.reason);
   trace_->add(entry);
 }
@@ -192,9 +192,9 @@ std::uint64_t EventFeed::decision_behind(const ChunkStep& step) const {
 void EventFeed::moved_on(const ChunkStep& step) noexcept try {
   // Nothing moved, and the caller of resume gets the result.
   if (step.kind == ChunkStep::Kind::restored) return;
-  if (step.kind == ChunkStep::Kind::stood) {
+  if (step.kind == ChunkStep::Kind::stopped) {
     if (trace_ != nullptr) {
-      const bool from_gpu = step.from.kind == Location::Kind::gpu;
+      const bool from_gpu = step.from.kind == Place::Kind::gpu;
       trace_->add(TracedStall{step.begin, step.end, from_gpu ? step.from : step.to,
                               to_integer(step.address), to_string(step.stop)});
     }

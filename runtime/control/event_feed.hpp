@@ -66,7 +66,7 @@ class EventFeed {
   /// A planned move that has not ended; the trace draws an arrow from it.
   struct Planned {
     std::uint64_t number = 0;
-    Location to;
+    Place to;
   };
   struct Stall {
     std::chrono::nanoseconds time{0};

@@ -22,7 +22,7 @@ ControlDecision line_of(const Decision& decision, std::uint64_t chunk_bytes) {
   line.from = decision.from.value_or(*decision.to);
   line.to = *decision.to;
   line.policy = decision.policy;
-  line.reason = decision.wish;
+  line.reason = decision.why;
   line.value = decision.value;
   line.times = decision.times;
   line.last = decision.last_time.value_or(decision.time);

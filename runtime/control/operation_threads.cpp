@@ -18,7 +18,7 @@ OperationThreads::~OperationThreads() {
   stop();
 }
 
-std::uint64_t OperationThreads::start(const std::string& name, Location at,
+std::uint64_t OperationThreads::start(const std::string& name, Place at,
                                       std::function<bool(ControlEvent&)> body) {
   std::erase_if(threads_, [](const auto& thread) {
     if (!thread->ended) return false;
@@ -46,7 +46,7 @@ std::uint64_t OperationThreads::start(const std::string& name, Location at,
   return operation;
 }
 
-void OperationThreads::perform(std::uint64_t operation, Location at,
+void OperationThreads::perform(std::uint64_t operation, Place at,
                                const std::function<bool(ControlEvent&)>& body) noexcept try {
   ControlEvent event;
   event.operation = operation;

@@ -5,7 +5,7 @@
 #include "control/control_target.hpp"
 #include "control/event_feed.hpp"
 
-#include <vma/location.hpp>
+#include <vma/place.hpp>
 
 #include <atomic>
 #include <cstddef>
@@ -30,8 +30,7 @@ class OperationThreads {
   /// Starts an operation about a place, and returns its number. `body` fills in the event and
   /// returns whether the operation succeeded; what it throws becomes the text of the event. Throws:
   /// Error{busy} while `threads_max` of them are running.
-  std::uint64_t start(const std::string& name, Location at,
-                      std::function<bool(ControlEvent&)> body);
+  std::uint64_t start(const std::string& name, Place at, std::function<bool(ControlEvent&)> body);
   /// Waits for all of them. Requires: something has ended what they wait for. Idempotent.
   void stop() noexcept;
 
@@ -41,7 +40,7 @@ class OperationThreads {
     std::atomic<bool> ended{false};
   };
 
-  void perform(std::uint64_t operation, Location at,
+  void perform(std::uint64_t operation, Place at,
                const std::function<bool(ControlEvent&)>& body) noexcept;
 
   Executor& executor_;

@@ -114,7 +114,7 @@ std::optional<double> known(const std::optional<Value>& value) {
 template <typename Stats>
 void figures_at(Page& page, std::string_view prefix, const std::vector<Stats>& places) {
   for_each_counter<Stats>([&](const auto& counter) {
-    const bool may_miss = !std::is_same_v<Stats, RuntimeStats::Place> ||
+    const bool may_miss = !std::is_same_v<Stats, RuntimeStats::PlaceStats> ||
                           std::string_view(counter.name) == "capacity_bytes";
     const auto value_at = [&](const Stats& place) -> std::optional<double> {
       const std::optional<double> value = known(place.*counter.member);
@@ -125,7 +125,7 @@ void figures_at(Page& page, std::string_view prefix, const std::vector<Stats>& p
       return;
     family(page, prefix, counter);
     for (const Stats& place : places) {
-      if (const auto value = value_at(place)) page.sample("location", to_string(place.at), *value);
+      if (const auto value = value_at(place)) page.sample("place", to_string(place.at), *value);
     }
   });
 }

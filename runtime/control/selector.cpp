@@ -56,7 +56,7 @@ std::string read_count(std::string_view value, Selector& selector) {
 
 std::string read_place(std::string_view value, Selector& selector) {
   try {
-    selector.at = parse_location(std::string(value));
+    selector.at = parse_place(std::string(value));
     return {};
   } catch (const Error&) {
     return fmt::format("\"{}\" is not a place; write gpu0 or host0", value);

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <vma/location.hpp>
+#include <vma/place.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -26,7 +26,7 @@ struct Selector {
   std::string tag;
   std::string site;         ///< A part of it.
   std::uint64_t count = 0;  ///< At least 1.
-  Location at;
+  Place at;
   std::uint64_t bytes_min = 0, bytes_max = UINT64_MAX;
   /// Why the text is a tag although it begins like a selector; empty otherwise.
   std::string why_tag;
@@ -55,7 +55,7 @@ struct Selectable {
 };
 
 /// Whether a chunk of an allocation, given by its index, has memory at the place.
-using HasChunkAt = std::function<bool(std::size_t, Location)>;
+using HasChunkAt = std::function<bool(std::size_t, Place)>;
 
 /// The indices of the allocations that at least one of the selectors selects, each once, ascending.
 /// Of equal allocations those with lower addresses go first. Requires: `listed` is sorted by

@@ -52,12 +52,12 @@ std::vector<std::string> read_texts(JsonReader& reader, const char* key) {
   return texts;
 }
 
-std::size_t read_places(JsonReader& reader, std::vector<Location>& places) {
+std::size_t read_places(JsonReader& reader, std::vector<Place>& places) {
   for (const std::string& text : read_texts(reader, "places")) {
-    places.push_back(parse_location(text));
+    places.push_back(parse_place(text));
   }
   std::size_t gpus = 0;
-  while (gpus < places.size() && places[gpus].kind == Location::Kind::gpu) ++gpus;
+  while (gpus < places.size() && places[gpus].kind == Place::Kind::gpu) ++gpus;
   if (places.empty() || places.size() > places_max)
     reader.refuse("places", "are empty or too many");
   return gpus;
@@ -92,7 +92,7 @@ std::string to_json(const Calibration& calibration) {
   object["machine"] = calibration.machine;
   object["date"] = calibration.date;
   json::array places, estimates;
-  for (const Location at : calibration.places) places.emplace_back(to_string(at));
+  for (const Place at : calibration.places) places.emplace_back(to_string(at));
   for (const std::string& text : calibration.estimates) estimates.emplace_back(text);
   object["places"] = std::move(places);
   object["estimates"] = std::move(estimates);
@@ -180,7 +180,7 @@ std::string machine_fingerprint(Driver& driver, const Topology& topology) {
     }
   }
   return text +
-         fmt::format("; {} host nodes", topology.locations().size() - topology.devices().size());
+         fmt::format("; {} host nodes", topology.places().size() - topology.devices().size());
 }
 
 std::string calibration_file_name(const std::string& fingerprint) {

@@ -41,17 +41,17 @@ constexpr nanoseconds local_latency{700}, peer_latency{1500}, host_latency{1500}
 // Guesses, too.
 constexpr microseconds kernel_gap{2}, round_gap{15};
 
-bool on_host(Location at) {
-  return at.kind == Location::Kind::host;
+bool on_host(Place at) {
+  return at.kind == Place::Kind::host;
 }
 
-DeviceId device_of(Location at) {
+DeviceId device_of(Place at) {
   return DeviceId{at.ordinal};
 }
 
-template <typename Body>  // body(PlaceId, Location, PlaceId, Location)
+template <typename Body>  // body(PlaceId, Place, PlaceId, Place)
 void for_each_pair(const Topology& topology, Body&& body) {
-  const std::vector<Location>& places = topology.locations();
+  const std::vector<Place>& places = topology.places();
   for (std::size_t from = 0; from < places.size(); ++from) {
     for (std::size_t to = 0; to < places.size(); ++to) {
       body(place_numbered(from), places[from], place_numbered(to), places[to]);
@@ -59,13 +59,13 @@ void for_each_pair(const Topology& topology, Body&& body) {
   }
 }
 
-bool direct(const Topology& topology, Location from, Location to) {
+bool direct(const Topology& topology, Place from, Place to) {
   if (on_host(from) || on_host(to)) return true;
   return topology.reaches(device_of(from), to);
 }
 
 void fill_latencies(MachineCosts& costs, const Topology& topology) {
-  for_each_pair(topology, [&](PlaceId device, Location who, PlaceId at, Location where) {
+  for_each_pair(topology, [&](PlaceId device, Place who, PlaceId at, Place where) {
     if (on_host(who)) return;
     costs.access_latency(device, at) = who == where     ? local_latency
                                        : on_host(where) ? host_latency
@@ -73,7 +73,7 @@ void fill_latencies(MachineCosts& costs, const Topology& topology) {
   });
 }
 
-double estimated_gb_s(const Topology& topology, Location from, Location to) {
+double estimated_gb_s(const Topology& topology, Place from, Place to) {
   if (on_host(from) && on_host(to)) return host_to_host_gb_s;
   if (on_host(from) || on_host(to)) return pcie_gb_s;
   if (from == to) return local_gb_s;
@@ -83,15 +83,14 @@ double estimated_gb_s(const Topology& topology, Location from, Location to) {
   return kind == LinkKind::nvlink ? nvlink_gb_s : pcie_peer_gb_s;
 }
 
-double described_gb_s(const Topology& topology, const CostModel& model, Location from,
-                      Location to) {
+double described_gb_s(const Topology& topology, const CostModel& model, Place from, Place to) {
   if (direct(topology, from, to)) return model.bandwidth(from, to);
   // Copies pass piecewise through pinned memory of the first node, with both directions overlapped.
   return std::min(model.bandwidth(from, host(0)), model.bandwidth(host(0), to));
 }
 
 void require_places(const Topology& topology, const MachineDescription& machine) {
-  for (const Location at : topology.locations()) {
+  for (const Place at : topology.places()) {
     const std::size_t count = on_host(at) ? machine.host_nodes.size() : machine.gpus.size();
     if (static_cast<std::size_t>(at.ordinal) < count) continue;
     throw Error(ErrorKind::invalid_argument, "machine costs",
@@ -101,16 +100,16 @@ void require_places(const Topology& topology, const MachineDescription& machine)
 
 }  // namespace
 
-PlaceId place_of(const Topology& topology, Location at) {
-  const std::vector<Location>& places = topology.locations();
+PlaceId place_of(const Topology& topology, Place at) {
+  const std::vector<Place>& places = topology.places();
   const auto found = std::ranges::find(places, at);
   return PlaceId{static_cast<std::uint8_t>(found - places.begin())};
 }
 
 double settle_per_byte(const MachineCosts& costs, const Topology& topology, PlaceId from,
                        PlaceId to) {
-  const Location source = topology.locations().at(index(from));
-  const Location target = topology.locations().at(index(to));
+  const Place source = topology.places().at(index(from));
+  const Place target = topology.places().at(index(to));
   const bool live = !on_host(source) && topology.reaches(device_of(source), target);
   // Settling reads at about half the rate of a kernel, as a copy does: 256 MiB in 119 us.
   const double rate = live ? costs.copy_rate(from, from) : costs.copy_rate(from, to);
@@ -135,15 +134,15 @@ LaunchGaps estimated_gaps(const Topology& topology) {
 }
 
 MachineCosts estimated_costs(const Topology& topology) {
-  MachineCosts costs(topology.devices().size(), topology.locations().size());
-  for_each_pair(topology, [&](PlaceId from, Location source, PlaceId to, Location target) {
+  MachineCosts costs(topology.devices().size(), topology.places().size());
+  for_each_pair(topology, [&](PlaceId from, Place source, PlaceId to, Place target) {
     costs.copy_rate(from, to) = estimated_gb_s(topology, source, target) * giga;
     if (!on_host(source) && topology.reaches(device_of(source), target)) {
       costs.access_rate(from, to) =
           costs.copy_rate(from, to) * (source == target ? reads_a_copy : 1);
     }
   });
-  for_each_pair(topology, [&](PlaceId from, Location source, PlaceId to, Location target) {
+  for_each_pair(topology, [&](PlaceId from, Place source, PlaceId to, Place target) {
     if (source == target) return;
     const std::size_t shown = topology.readers(source).size(),
                       granted = topology.readers(target).size();
@@ -164,8 +163,8 @@ MachineCosts estimated_costs(const Topology& topology) {
 MachineCosts described_costs(const Topology& topology, const MachineDescription& machine) {
   require_places(topology, machine);
   const CostModel model(machine);
-  MachineCosts costs(topology.devices().size(), topology.locations().size());
-  for_each_pair(topology, [&](PlaceId from, Location source, PlaceId to, Location target) {
+  MachineCosts costs(topology.devices().size(), topology.places().size());
+  for_each_pair(topology, [&](PlaceId from, Place source, PlaceId to, Place target) {
     costs.copy_rate(from, to) = described_gb_s(topology, model, source, target) * giga;
     if (!on_host(source) && topology.reaches(device_of(source), target)) {
       // A read moves bytes from `target` to the GPU, the opposite direction of a copy to `target`.
@@ -173,7 +172,7 @@ MachineCosts described_costs(const Topology& topology, const MachineDescription&
           model.bandwidth(target, source) * giga * (source == target ? reads_a_copy : 1);
     }
   });
-  for_each_pair(topology, [&](PlaceId from, Location source, PlaceId to, Location target) {
+  for_each_pair(topology, [&](PlaceId from, Place source, PlaceId to, Place target) {
     if (source == target) return;
     const int gpus = static_cast<int>(
         std::max(topology.readers(source).size(), topology.readers(target).size()));

@@ -8,8 +8,8 @@
 
 namespace vma {
 
-/// The place of a location: its index in `Topology::locations()`.
-PlaceId place_of(const Topology& topology, Location at);
+/// The id of a place: its index in `Topology::places()`.
+PlaceId place_of(const Topology& topology, Place at);
 
 /// The likely costs of a machine, derived from its link kinds alone: the H200's rates in
 /// docs/results/migrations.md. `runtime/costs/README.md` has the table. Ranked.

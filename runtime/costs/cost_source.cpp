@@ -52,7 +52,7 @@ SourcedCosts of_file(Driver& driver, const Topology& topology, const std::string
                               name, not_a_calibration.what(), not_a_machine.what()));
     }
   }
-  if (calibration.places != topology.locations()) {
+  if (calibration.places != topology.places()) {
     throw Error(ErrorKind::invalid_argument, "vma::Runtime",
                 fmt::format("{}: {} is a calibration of other places", name, file));
   }
@@ -72,7 +72,7 @@ SourcedCosts source_costs(Driver& driver, const Topology& topology, const std::s
     std::optional<Calibration> stored =
         stored_calibration(calibration_folder(), machine_fingerprint(driver, topology));
     // The fingerprint covers the places, but the contents of a file may be arbitrary.
-    if (stored && stored->places == topology.locations())
+    if (stored && stored->places == topology.places())
       return of_calibration(topology, std::move(*stored));
     if (stored) log(LogLevel::warn, "the calibration {} has other places", stored->file);
   }

@@ -27,7 +27,8 @@ struct LinearCost {
                             double least_per_byte = 0);
 };
 
-/// What moves of one size took: by themselves, which includes the copy, and work that stood still.
+/// What moves of one size took: by themselves, which includes the copy, and work that stopped
+/// still.
 struct MeasuredMove {
   std::size_t bytes = 0;
   Time move{0}, stall{0};

@@ -56,11 +56,11 @@ void require_accessible(const Allocation& allocation, std::size_t slot, bool wri
 
 }  // namespace
 
-CpuFaults::CpuFaults(Memory& memory, Mover& mover)
-    : memory_(memory), mover_(mover), process_(ProcessExit::process()) {}
+CpuFaults::CpuFaults(Memory& memory, Migrator& migrator)
+    : memory_(memory), migrator_(migrator), process_(ProcessExit::process()) {}
 
 CpuFaults::~CpuFaults() {
-  stop();
+  stop_accepting();
 }
 
 void CpuFaults::begin() {
@@ -82,11 +82,11 @@ void CpuFaults::begin() {
 void CpuFaults::prepare(const Allocation& allocation) noexcept {
   constexpr std::uint64_t first_touch_bytes = std::uint64_t{64} << 20;
   const Geometry& geometry = allocation.geometry();
-  std::map<Location, std::size_t> chunks;
+  std::map<Place, std::size_t> chunks;
   try {
     for (std::size_t slot = 0; slot < geometry.slots; ++slot) {
-      const Location at = allocation.home(slot);
-      if (at.kind != Location::Kind::gpu) continue;
+      const Place at = allocation.place(slot);
+      if (at.kind != Place::Kind::gpu) continue;
       ++chunks[memory_.topology().nearest_host(DeviceId{at.ordinal})];
     }
   } catch (const std::exception&) {  // They are created when they are needed.
@@ -97,7 +97,7 @@ void CpuFaults::prepare(const Allocation& allocation) noexcept {
   }
 }
 
-void CpuFaults::stop() noexcept {
+void CpuFaults::stop_accepting() noexcept {
   const MutexLock lock(beginning_);
   closing_ = true;
   if (!task_) return;
@@ -179,8 +179,8 @@ bool CpuFaults::bring(const std::shared_ptr<Allocation>& allocation, std::size_t
   MoveClaim claim = MoveClaim::try_take(allocation);
   if (!claim) return false;
   require_accessible(*allocation, slot, writes);
-  const Location at = allocation->home(slot);
-  if (at.kind == Location::Kind::host) {
+  const Place at = allocation->place(slot);
+  if (at.kind == Place::Kind::host) {
     const std::uint64_t most = fetched_bytes_max / allocation->geometry().chunk_bytes;
     allocation->grant_cpu(slot, slot + std::max<std::uint64_t>(most, 1));
     return true;
@@ -192,20 +192,20 @@ bool CpuFaults::bring(const std::shared_ptr<Allocation>& allocation, std::size_t
                 "yourself and hold a HostView");
   }
   const SlotRange range = range_at(*allocation, slot);
-  const Location to = memory_.topology().nearest_host(DeviceId{at.ordinal});
+  const Place to = memory_.topology().nearest_host(DeviceId{at.ordinal});
   MigrateOptions options;
-  MoveTerms terms;
+  MigrationTerms terms;
   terms.requires_guards = false;        // The thread cannot go on, and may be inside the loader.
   terms.choice = PlaceChoice::runtime;  // The program wants it where it was.
-  if (mover_.attached().any(allocation->begin())) {
+  if (migrator_.attached().any(allocation->begin())) {
     options.scope = StopScope::attached;
     claim = MoveClaim();  // It is the worker's.
     const std::shared_ptr<MigrationTask> task =
-        mover_.submit(allocation, range, to, options, terms);
+        migrator_.submit(allocation, range, to, options, terms);
     task->wait();
     if (const std::exception_ptr failure = task->error()) std::rethrow_exception(failure);
   } else {
-    mover_.move(*allocation, range, to, options, terms);
+    migrator_.move(*allocation, range, to, options, terms);
   }
   fetched_ += range.end - range.first;
   return true;
@@ -234,10 +234,10 @@ SlotRange CpuFaults::range_at(Allocation& allocation, std::size_t slot) const {
   const bool goes_on = allocation.fetched.end == slot;
   const std::size_t wanted =
       std::min(goes_on ? 2 * allocation.fetched.slots : std::size_t{2}, most);
-  const Location at = allocation.home(slot);
+  const Place at = allocation.place(slot);
   const std::size_t limit = std::min(geometry.slots, slot + wanted);
   std::size_t end = slot + 1;
-  while (end < limit && allocation.home(end) == at && !allocation.dropped(end)) ++end;
+  while (end < limit && allocation.place(end) == at && !allocation.dropped(end)) ++end;
   allocation.fetched = {end, wanted};
   return {slot, end};
 }

@@ -2,9 +2,10 @@
 
 #include "base/executor.hpp"
 #include "base/mutex.hpp"
+#include "base/part.hpp"
 #include "cpu_faults/fault_signals.hpp"
 #include "memory/memory.hpp"
-#include "migrate/moves/mover.hpp"
+#include "migrate/moves/migrator.hpp"
 
 #include <vma/error.hpp>
 
@@ -23,15 +24,15 @@ namespace vma {
 ///
 /// It never waits for a move claim, since a hook that runs under one may wait for the thread that
 /// faults: such a fault waits in line, and others are served.
-class CpuFaults final : private FaultServer {
+class CpuFaults final : private FaultServer, public Part {
  public:
   /// A fault that goes on where the last one of the allocation ended fetches twice as much, up to
   /// so much.
   static constexpr std::uint64_t fetched_bytes_max = std::uint64_t{32} << 20;
 
   /// Requires: both outlive it.
-  CpuFaults(Memory& memory, Mover& mover);
-  /// Calls `stop`.
+  CpuFaults(Memory& memory, Migrator& migrator);
+  /// Calls `stop_accepting`.
   ~CpuFaults() override;
   CpuFaults(const CpuFaults&) = delete;
   CpuFaults& operator=(const CpuFaults&) = delete;
@@ -43,7 +44,7 @@ class CpuFaults final : private FaultServer {
   /// otherwise that takes longer than to fill it. Does not block.
   void prepare(const Allocation& allocation) noexcept;
   /// Faults are segmentation faults from now on. Waits for the one that is being served.
-  void stop() noexcept;
+  void stop_accepting() noexcept override;
 
   /// Accesses that were let through, the chunks fetched for them, and accesses that were refused.
   std::uint64_t served() const noexcept { return served_; }
@@ -64,7 +65,7 @@ class CpuFaults final : private FaultServer {
   void refuse(const CpuFault& fault, const Error& error) noexcept;
 
   Memory& memory_;
-  Mover& mover_;
+  Migrator& migrator_;
   const int process_;
   FaultQueue queue_;
   /// The last access of a thread that was let through.

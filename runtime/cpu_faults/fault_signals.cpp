@@ -77,13 +77,13 @@ sigset_t mask_for(const struct sigaction& action, int signal, const void* contex
   return mask;
 }
 
-struct Place {
+struct ServedPlace {
   std::atomic<FaultServer*> server{nullptr};
   std::atomic<int> handlers{0};  // That may use the server.
 };
 
 constexpr std::size_t servers_max = 64;
-std::array<Place, servers_max> places;
+std::array<ServedPlace, servers_max> places;
 
 /// The process whose memory this is: 0 in a child that has a copy of it, whatever call forked it.
 /// (Handlers of `fork` do not run for a raw `clone`.) Null if the kernel has no such memory.
@@ -227,7 +227,7 @@ CpuFault::Answer serve(const siginfo_t* info, const void* context) noexcept {
   const Instruction instruction = instruction_at(context);
   if (instruction.executes) return CpuFault::Answer::foreign;
   const Address address = address_of(info->si_addr);
-  for (Place& place : places) {
+  for (ServedPlace& place : places) {
     place.handlers.fetch_add(1);
     FaultServer* const server = place.server.load();
     const CpuFault::Answer answer =
@@ -351,8 +351,8 @@ void FormerHandlers::call(int signal, siginfo_t* info, void* context) noexcept {
 void FaultSignals::add(FaultServer& server) {
   static bool installed = false;
   const MutexLock lock(installing());
-  Place* free = nullptr;
-  for (Place& place : places) {
+  ServedPlace* free = nullptr;
+  for (ServedPlace& place : places) {
     // A handler may still look at what was there before.
     if (place.server.load() == nullptr && place.handlers.load() == 0) free = &place;
   }
@@ -367,7 +367,7 @@ void FaultSignals::add(FaultServer& server) {
 }
 
 void FaultSignals::remove(FaultServer& server) noexcept {
-  for (Place& place : places) {
+  for (ServedPlace& place : places) {
     if (place.server.load() != &server) continue;
     place.server.store(nullptr);
     for (Poll poll; place.handlers.load() > 0;) poll.pause();

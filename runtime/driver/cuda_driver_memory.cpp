@@ -26,9 +26,9 @@ Access access_of(unsigned long long flags) {
 }
 
 /// The CPU is one accessor for all nodes; the driver ignores the number.
-CUmemLocation accessor_location(Location who) {
+CUmemLocation accessor_location(Place who) {
   CUmemLocation location = native_location(who);
-  if (who.kind == Location::Kind::host) location = {CU_MEM_LOCATION_TYPE_HOST, 0};
+  if (who.kind == Place::Kind::host) location = {CU_MEM_LOCATION_TYPE_HOST, 0};
   return location;
 }
 
@@ -40,7 +40,7 @@ std::string list_of(std::span<const Accessor> accessors) {
 
 }  // namespace
 
-std::uint64_t CudaDriver::granularity(Location at) {
+std::uint64_t CudaDriver::granularity(Place at) {
   const CudaScope scope(api_);
   const CUmemAllocationProp properties = chunk_properties(at);
   std::size_t bytes = 0;
@@ -64,13 +64,13 @@ void CudaDriver::unreserve(Address begin, std::uint64_t size_bytes) {
   api_.cuMemAddressFree(vma::native(begin), size_bytes);
 }
 
-ChunkHandle CudaDriver::create(Location at, std::uint64_t size_bytes) {
+ChunkHandle CudaDriver::create(Place at, std::uint64_t size_bytes) {
   return create_exportable(at, size_bytes, {});
 }
 
-ExportTypes CudaDriver::export_types(Location at) {
+ExportTypes CudaDriver::export_types(Place at) {
   const CudaScope scope(api_);
-  const bool on_gpu = at.kind == Location::Kind::gpu;
+  const bool on_gpu = at.kind == Place::Kind::gpu;
   // For host memory, the answer of any GPU holds.
   const DeviceId device{on_gpu ? at.ordinal : 0};
   ExportTypes types;
@@ -82,8 +82,7 @@ ExportTypes CudaDriver::export_types(Location at) {
   return types;
 }
 
-ChunkHandle CudaDriver::create_exportable(Location at, std::uint64_t size_bytes,
-                                          ExportTypes types) {
+ChunkHandle CudaDriver::create_exportable(Place at, std::uint64_t size_bytes, ExportTypes types) {
   const CudaScope scope(api_);
   const CUmemAllocationProp properties = chunk_properties(at, types);
   CUmemGenericAllocationHandle chunk = 0;
@@ -151,12 +150,12 @@ void CudaDriver::grant(Address begin, std::uint64_t size_bytes,
                                  list_of(accessors)));
 }
 
-Access CudaDriver::access(Address address, Location who) {
+Access CudaDriver::access(Address address, Place who) {
   const CudaScope scope(api_);
   unsigned long long flags = 0;
   CUmemLocation location = accessor_location(who);
   CUresult result = api_.cuMemGetAccess.attempt(&flags, &location, vma::native(address));
-  if (result == CUDA_ERROR_INVALID_VALUE && who.kind == Location::Kind::host) {
+  if (result == CUDA_ERROR_INVALID_VALUE && who.kind == Place::Kind::host) {
     location = native_location(who);  // Only access by a node can be queried.
     result = api_.cuMemGetAccess.attempt(&flags, &location, vma::native(address));
   }
@@ -182,7 +181,7 @@ AddressRange CudaDriver::address_range(Address address) {
   return {Address{begin}, size_bytes};
 }
 
-Location CudaDriver::home_of(Address address) const {
+Place CudaDriver::home_of(Address address) const {
   CUmemGenericAllocationHandle chunk = 0;
   CUmemAllocationProp properties{};
   // The memory type of a chunk in host memory is undocumented, but its properties are.

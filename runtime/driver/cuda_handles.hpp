@@ -86,15 +86,15 @@ inline CUstreamBatchMemOpParams native_operation(const WordOperation& operation)
   return params;
 }
 
-inline CUmemLocation native_location(Location at) {
+inline CUmemLocation native_location(Place at) {
   CUmemLocation location{};
   location.type =
-      at.kind == Location::Kind::gpu ? CU_MEM_LOCATION_TYPE_DEVICE : CU_MEM_LOCATION_TYPE_HOST_NUMA;
+      at.kind == Place::Kind::gpu ? CU_MEM_LOCATION_TYPE_DEVICE : CU_MEM_LOCATION_TYPE_HOST_NUMA;
   location.id = at.ordinal;
   return location;
 }
 
-inline CUmemAllocationProp chunk_properties(Location at, ExportTypes types = {}) {
+inline CUmemAllocationProp chunk_properties(Place at, ExportTypes types = {}) {
   CUmemAllocationProp properties{};
   properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
   properties.location = native_location(at);

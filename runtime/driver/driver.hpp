@@ -5,7 +5,7 @@
 #include "base/ids.hpp"
 
 #include <vma/device.hpp>
-#include <vma/location.hpp>
+#include <vma/place.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -20,7 +20,7 @@ enum class Access { none, read, read_write };
 
 /// Access rights of one party; one entry of a grant. A host location means the CPU.
 struct Accessor {
-  Location who;
+  Place who;
   Access access = Access::read_write;
 };
 
@@ -67,7 +67,7 @@ struct ExportTypes {
 };
 
 struct PointerInfo {
-  Location at;
+  Place at;
   std::uint64_t buffer_id = 0;  ///< Changes whenever the mapping at the address changes.
   bool has_context = false;     ///< False for memory of `create`.
 };
@@ -163,7 +163,7 @@ class Driver {
   virtual bool can_access_peer(DeviceId from, DeviceId to) = 0;
   virtual LinkInfo link_info(DeviceId from, DeviceId to) = 0;
   virtual int host_node_count() = 0;
-  virtual std::uint64_t granularity(Location at) = 0;
+  virtual std::uint64_t granularity(Place at) = 0;
   /// Free HBM now. Opens no context: returns 0 unless a context is active on the device.
   virtual std::uint64_t free_bytes(DeviceId device) = 0;
 
@@ -171,13 +171,12 @@ class Driver {
   /// `alignment` 0 selects the granularity.
   virtual Address reserve(std::uint64_t size_bytes, std::uint64_t alignment) = 0;
   virtual void unreserve(Address begin, std::uint64_t size_bytes) = 0;
-  virtual ChunkHandle create(Location at, std::uint64_t size_bytes) = 0;
+  virtual ChunkHandle create(Place at, std::uint64_t size_bytes) = 0;
   /// What `create_exportable` accepts there by the driver's own answer. It may still refuse a type
   /// with Error{unsupported}, such as fabric without IMEX. Cannot fail.
-  virtual ExportTypes export_types(Location at) = 0;
+  virtual ExportTypes export_types(Place at) = 0;
   /// Like `create`, for a chunk that can leave the process in these ways.
-  virtual ChunkHandle create_exportable(Location at, std::uint64_t size_bytes,
-                                        ExportTypes types) = 0;
+  virtual ChunkHandle create_exportable(Place at, std::uint64_t size_bytes, ExportTypes types) = 0;
   /// A descriptor of the chunk's memory, which the caller closes; it may be passed to other
   /// processes. The memory lives on while the descriptor is open anywhere. Throws:
   /// Error{unsupported, invalid_argument} for a chunk without `ExportTypes::descriptor`.
@@ -196,7 +195,7 @@ class Driver {
   /// keep theirs.
   virtual void grant(Address begin, std::uint64_t size_bytes,
                      std::span<const Accessor> accessors) = 0;
-  virtual Access access(Address address, Location who) = 0;
+  virtual Access access(Address address, Place who) = 0;
   /// The chunk mapped at the address. The returned handle needs its own release.
   virtual ChunkHandle retain_handle(Address address) = 0;
   /// The mapping around the address.

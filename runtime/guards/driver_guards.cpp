@@ -98,10 +98,10 @@ struct Guard<entry, CUresult (*)(Args...)> {
   static CUresult change_captures(OnCaptures effect, Function function, CUstream stream,
                                   Others... others) {
     if (effect == OnCaptures::begins) {
-      let_no_stop_be_enqueued();
+      CaptureGuard::enter();
       const CUresult result = function(stream, others...);
       if (result == CUDA_SUCCESS) Captures::of_process().begun(stream);
-      let_stops_go_on();
+      CaptureGuard::leave();
       return result;
     }
     if (effect == OnCaptures::destroys) {

@@ -12,24 +12,24 @@ namespace vma::interpose {
 namespace {
 
 /// Where an operand lies, as the program sees it.
-struct Home {
+struct Owner {
   CUcontext context = nullptr;
   int device = 0;
 };
 
-/// The home of memory of the driver. None if it is not memory of a GPU, or the program has mapped
+/// The owner of memory of the driver. None if it is not memory of a GPU, or the program has mapped
 /// it.
-std::optional<Home> home_in_driver(CUdeviceptr operand) noexcept {
-  Home home;
+std::optional<Owner> home_in_driver(CUdeviceptr operand) noexcept {
+  Owner owner;
   unsigned type = 0;
   std::array asked = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_CONTEXT,
                       CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL};
-  std::array<void*, 3> answers = {&type, &home.context, &home.device};
+  std::array<void*, 3> answers = {&type, &owner.context, &owner.device};
   // Unlike cuPointerGetAttribute, it does not fail for host memory that the driver does not know.
   const CUresult result = call_driver<EntryPoint::cuPointerGetAttributes>(
       unsigned{asked.size()}, asked.data(), answers.data(), operand);
   const bool known = result == CUDA_SUCCESS && type == CU_MEMORYTYPE_DEVICE;
-  return known && home.context != nullptr ? std::optional(home) : std::nullopt;
+  return known && owner.context != nullptr ? std::optional(owner) : std::nullopt;
 }
 
 /// If not, there is nothing to order: the driver does that for copies on one GPU.
@@ -65,15 +65,15 @@ void CrossCopies::Order::begin(const CopyOperands& operands) noexcept {
   std::size_t next = 0;
   for (const CUdeviceptr operand : operands) {
     const auto& known = memory[next++];
-    auto home =
-        known ? std::optional(Home{known->context, known->device}) : home_in_driver(operand);
-    if (!home || home->device == device) continue;
+    auto owner =
+        known ? std::optional(Owner{known->context, known->device}) : home_in_driver(operand);
+    if (!owner || owner->device == device) continue;
     // Memory of a pool has no context.
-    if (home->context == nullptr) {
-      home->context = primary_context(*DriverLibrary::get(), home->device);
+    if (owner->context == nullptr) {
+      owner->context = primary_context(*DriverLibrary::get(), owner->device);
     }
-    if (home->context == nullptr || (count_ == 1 && others_[0] == home->context)) continue;
-    others_[count_++] = home->context;
+    if (owner->context == nullptr || (count_ == 1 && others_[0] == owner->context)) continue;
+    others_[count_++] = owner->context;
   }
   for (std::size_t i = 0; i < count_; ++i) copies_.let_wait(current_, others_[i]);
 }

@@ -82,7 +82,7 @@ void DriverLibrary::open(void* library) noexcept {
   if (lacks != nullptr) {
     char why[128];
     std::snprintf(why, sizeof why, "the driver lacks %s; driver 550 or newer is needed", lacks);
-    stand_aside(why);
+    disable(why);
   }
   const DriverLibrary* none = nullptr;
   if (!known.compare_exchange_strong(none, made) && !first) delete made;

@@ -12,7 +12,7 @@ bool Limits::can_open(const RunTable& vmart) const noexcept {
   if (!takes_part()) return false;
   std::uint64_t ignored = 0;
   if (vmart.vmart_capacity({VMART_HOST, 0}, &ignored) == VMART_OK) return true;
-  stand_aside(vmart.vmart_last_error());
+  disable(vmart.vmart_last_error());
   return false;
 }
 

@@ -67,8 +67,8 @@ CUresult MemoryHandles::export_memory(const ProgramAllocation& memory,
   if (vmart == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   std::optional<ProgramAllocation> known = memory;
   if (known->exported == nullptr) {
-    // What a `Still` keeps in place could not be made exportable.
-    const auto may_move = memory_.without_still();
+    // What a `Pinned` keeps in place could not be made exportable.
+    const auto may_move = memory_.without_pinned();
     const std::lock_guard lock(exporting_);
     known = memory_.find(memory.begin);
     // Another thread may have freed it, and may have other memory there.

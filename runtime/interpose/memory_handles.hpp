@@ -35,7 +35,7 @@ class MemoryHandles {
 
   /// Writes a handle, the same one each time. Requires: `ProgramAllocation::has_handles`. Blocks:
   /// the first time, until the memory can leave the process, and like
-  /// `ProgramMemory::without_still`.
+  /// `ProgramMemory::without_pinned`.
   CUresult export_memory(const ProgramAllocation& memory, CUipcMemHandle* out) noexcept;
 
   /// Blocks: for the other process, at most some seconds.
@@ -56,7 +56,7 @@ class MemoryHandles {
 
   ProgramStreams& streams_;
   ProgramMemory& memory_;
-  std::mutex exporting_;  // One export at a time. Taken within `ProgramMemory::without_still`.
+  std::mutex exporting_;  // One export at a time. Taken within `ProgramMemory::without_pinned`.
   std::mutex opening_;    // For `opened_`.
   std::map<CUdeviceptr, Opened> opened_;
 };

@@ -168,11 +168,11 @@ CUresult ProgramHandle::unmap() noexcept {
   if (replaced_at_ != 0) {
     return call_driver<EntryPoint::cuMemUnmap>(std::exchange(replaced_at_, 0), bytes_);
   }
-  const auto still = parts_.memory.without_still();
+  const auto still = parts_.memory.without_pinned();
   return mapped_at_ != 0 ? unmap_backing() : CUDA_ERROR_INVALID_VALUE;
 }
 
-/// Requires: the caller holds the lock of `without_still`.
+/// Requires: the caller holds the lock of `without_pinned`.
 CUresult ProgramHandle::unmap_backing() noexcept {
   const RunTable& vmart = *VmartLibrary::loaded();
   auto removed = parts_.memory.remove_mapped(mapped_at_);
@@ -264,7 +264,7 @@ CUresult ProgramHandle::share() noexcept {
   // Before the lock, which a thread that enqueues may want.
   if (several_chunks && mapped_at_ != 0)
     standstill.emplace(parts_.streams, std::chrono::seconds(60));
-  const auto lock = parts_.memory.without_still();
+  const auto lock = parts_.memory.without_pinned();
   const CUresult result = several_chunks    ? replace_by_driver(standstill)
                           : mapped_at_ != 0 ? share_at(mapped_at_)
                                             : share_unmapped();
@@ -298,7 +298,7 @@ CUresult ProgramHandle::share_at(CUdeviceptr begin) noexcept {
   const RunTable& vmart = *VmartLibrary::loaded();
   vmart_status status = vmart.vmart_backing_share(backing_);
   for (int i = 0; status == VMART_BUSY && i < tries_max; ++i) {
-    go_home(begin);
+    roll_back(begin);
     status = vmart.vmart_backing_share(backing_);
   }
   if (status != VMART_OK) return result_of(status);
@@ -411,22 +411,22 @@ CUresult ProgramHandle::copy_to_driver(CUdeviceptr begin,
 
 CUresult ProgramHandle::pin_at_home() noexcept {
   const RunTable& vmart = *VmartLibrary::loaded();
-  const auto lock = parts_.memory.without_still();
-  if (!go_home(mapped_at_)) return CUDA_ERROR_NOT_SUPPORTED;
+  const auto lock = parts_.memory.without_pinned();
+  if (!roll_back(mapped_at_)) return CUDA_ERROR_NOT_SUPPORTED;
   const vmart_status status = vmart.vmart_note_export(address_of(mapped_at_));
   if (status != VMART_OK) return result_of(status);
   const bool stays = is_home(mapped_at_) && is_home(mapped_at_ + bytes_ - 1);
   return stays ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
 }
 
-bool ProgramHandle::go_home(CUdeviceptr begin) noexcept {
+bool ProgramHandle::roll_back(CUdeviceptr begin) noexcept {
   const vmart_status status = VmartLibrary::loaded()->vmart_migrate(address_of(begin), 0, 0,
                                                                     {VMART_GPU, device()}, nullptr);
   return status == VMART_OK || (status == VMART_PINNED && is_home(begin));
 }
 
 bool ProgramHandle::is_home(CUdeviceptr inside) noexcept {
-  vmart_location at{};
+  vmart_place at{};
   return VmartLibrary::loaded()->vmart_where(address_of(inside), &at) == VMART_OK &&
          at.kind == VMART_GPU && at.ordinal == device();
 }

@@ -87,7 +87,7 @@ class ProgramHandle {
   CUresult share_at(CUdeviceptr begin) noexcept;
   CUresult share_unmapped() noexcept;
   CUresult pin_at_home() noexcept;
-  bool go_home(CUdeviceptr begin) noexcept;
+  bool roll_back(CUdeviceptr begin) noexcept;
   bool is_home(CUdeviceptr inside) noexcept;
 
   CUresult create_in_driver(CUmemGenericAllocationHandle& out) noexcept;

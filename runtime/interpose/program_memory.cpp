@@ -73,7 +73,7 @@ void* ProgramMemory::allocate_at(std::size_t bytes, int device) noexcept try {
 }
 
 void ProgramMemory::note_refusal(vmart_status status) noexcept {
-  if (status == VMART_DRIVER_GONE) return stand_aside(nullptr);  // The process exits.
+  if (status == VMART_DRIVER_GONE) return disable(nullptr);  // The process exits.
   const RunTable& vmart = *VmartLibrary::loaded();
   char why[512];
   std::snprintf(why, sizeof why, "%s", vmart.vmart_last_error());
@@ -82,7 +82,7 @@ void ProgramMemory::note_refusal(vmart_status status) noexcept {
   const bool only_here =
       status == VMART_OUT_OF_MEMORY || (status == VMART_INVALID_ARGUMENT &&
                                         vmart.vmart_capacity({VMART_HOST, 0}, &unused) == VMART_OK);
-  if (!only_here) keep_in_place(why);
+  if (!only_here) pin_all(why);
 }
 
 bool ProgramMemory::takes(std::size_t bytes, const void* caller) noexcept {
@@ -115,7 +115,7 @@ bool ProgramMemory::add(ProgramAllocation& made) noexcept try {
     // Segments that lay there are gone.
     segments_.erase(segments_.lower_bound(made.begin),
                     segments_.lower_bound(made.begin + made.bytes));
-    if (!takes_part()) keep(made.begin, made.pin);  // See `keep_in_place`.
+    if (!takes_part()) keep(made.begin, made.pin);  // See `pin_all`.
     if (synchronous_.contains(made.context)) keep(made.begin, made.context_pin);
   }
   allocations_.emplace(made.begin, made);
@@ -170,7 +170,7 @@ void ProgramMemory::free_taken(ProgramAllocation freed) noexcept {
   const RunTable* const vmart = VmartLibrary::loaded();
   if (freed.exported != nullptr) vmart->vmart_exported_release(freed.exported);
   release_pins(freed);
-  // Waits for a `Still` that may have pinned it, but not for `without_still`. Later ones do not
+  // Waits for a `Pinned` that may have pinned it, but not for `without_pinned`. Later ones do not
   // know it.
   { const std::lock_guard none_pins(pinned_mutex_); }
   const std::shared_lock frees(frees_mutex_);
@@ -279,7 +279,7 @@ bool ProgramMemory::any_unmapped_by_program(CUdeviceptr begin, std::size_t bytes
                      [](const auto& each) { return !each.second.mapped; });
 }
 
-void ProgramMemory::keep_in_place(CUcontext context, bool wanted) noexcept try {
+void ProgramMemory::pin_all(CUcontext context, bool wanted) noexcept try {
   if (is_forked_child()) return;
   const RunTable* const vmart = VmartLibrary::loaded();
   const std::lock_guard lock(mutex_);
@@ -295,11 +295,11 @@ void ProgramMemory::keep_in_place(CUcontext context, bool wanted) noexcept try {
     }
   }
 } catch (const std::exception&) {
-  keep_in_place("there is no memory for the list of contexts");
+  pin_all("there is no memory for the list of contexts");
 }
 
-void ProgramMemory::keep_in_place(const char* why) noexcept {
-  stand_aside(why);
+void ProgramMemory::pin_all(const char* why) noexcept {
+  disable(why);
   if (VmartLibrary::loaded() == nullptr) return;
   const std::lock_guard lock(mutex_);
   bool all = true;
@@ -312,10 +312,10 @@ void ProgramMemory::keep_in_place(const char* why) noexcept {
   stays_.store(all, std::memory_order_release);
 }
 
-ProgramMemory::Still::Still(ProgramMemory& memory) noexcept {
+ProgramMemory::Pinned::Pinned(ProgramMemory& memory) noexcept {
   const RunTable* const vmart = VmartLibrary::loaded();
   if (vmart == nullptr) return;
-  lock_ = std::shared_lock(memory.still_mutex_);
+  lock_ = std::shared_lock(memory.pinning_mutex_);
   pinned_ = std::shared_lock(memory.pinned_mutex_);
   const std::shared_lock lock(memory.mutex_);
   try {  // Around less than the whole: a constructor cannot swallow what its own `catch` gets.
@@ -335,7 +335,7 @@ ProgramMemory::Still::Still(ProgramMemory& memory) noexcept {
   for (const auto& [begin, pin] : memory.segments_) pin_at(begin);
 }
 
-ProgramMemory::Still::~Still() {
+ProgramMemory::Pinned::~Pinned() {
   if (pins_.empty()) return;
   for (vmart_pin* const pin : pins_) VmartLibrary::loaded()->vmart_pin_release(pin);
 }

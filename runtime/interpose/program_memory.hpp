@@ -34,7 +34,7 @@ struct ProgramAllocation {
   vmart_exported* exported = nullptr;  ///< Serves it to other processes, by that name:
   vmart_ipc_name export_name{};
   unsigned long long id = 0;         ///< Unique in the process, as the driver's buffer ids are.
-  vmart_pin* pin = nullptr;          ///< Of `keep_in_place`.
+  vmart_pin* pin = nullptr;          ///< Of `pin_all`.
   vmart_pin* context_pin = nullptr;  ///< Its context has synchronous copies.
 
   /// Whether other processes can open it by a handle of cuIpcGetMemHandle.
@@ -61,7 +61,7 @@ class ProgramMemory {
   /// The program has it from now on. Sets its id, unless it has one. Returns false without memory
   /// for the list.
   bool add(ProgramAllocation& made) noexcept;
-  /// vmart has refused to allocate. Stands aside, unless the reason lies in this allocation.
+  /// vmart has refused to allocate. Disables vmart, unless the reason lies in this allocation.
   void note_refusal(vmart_status status) noexcept;
   /// Closes memory of another process that was opened there. Blocks: like cuMemFree.
   void free_opened(CUdeviceptr begin) noexcept;
@@ -84,30 +84,30 @@ class ProgramMemory {
   /// Whether any of it lies in the range that the program has not mapped itself. For the driver, it
   /// is ordinary memory, whose mappings no call may change.
   bool any_unmapped_by_program(CUdeviceptr begin, std::size_t bytes) noexcept;
-  /// Stands aside for that reason, and pins all memory. Blocks: until no chunk is being switched.
-  void keep_in_place(const char* why) noexcept;
+  /// Disables vmart for that reason, and pins all memory. Blocks: until no chunk is being switched.
+  void pin_all(const char* why) noexcept;
   /// What was and will be allocated in the context stays in place, or need not any more, because
   /// its copies are synchronous: that is asked for before a network card gets to know the memory.
-  void keep_in_place(CUcontext context, bool wanted) noexcept;
+  void pin_all(CUcontext context, bool wanted) noexcept;
   /// Whether all memory is pinned so.
   bool stays() const noexcept { return stays_.load(std::memory_order_acquire); }
-  /// While the caller holds the lock, no `Still` exists that could pin what is being moved or
+  /// While the caller holds the lock, no `Pinned` exists that could pin what is being moved or
   /// unmapped. Frees do not wait for it: a move may wait for a capture, whose thread frees.
   /// Blocks: while another thread destroys a context or a module.
-  std::unique_lock<std::shared_mutex> without_still() {
-    return std::unique_lock<std::shared_mutex>(still_mutex_);
+  std::unique_lock<std::shared_mutex> without_pinned() {
+    return std::unique_lock<std::shared_mutex>(pinning_mutex_);
   }
   /// Called before a context is destroyed, once vmart was told: frees that began earlier still wait
   /// for its work. Blocks: until these have ended.
   void await_frees() noexcept { const std::lock_guard none_left(frees_mutex_); }
   /// While it exists, what the program has now does not move. Driver 580 may stop for ever if a
   /// context or a module is unloaded beside an unmap. Blocks: until no chunk is being switched.
-  class Still {
+  class Pinned {
    public:
-    explicit Still(ProgramMemory& memory) noexcept;
-    ~Still();
-    Still(const Still&) = delete;
-    Still& operator=(const Still&) = delete;
+    explicit Pinned(ProgramMemory& memory) noexcept;
+    ~Pinned();
+    Pinned(const Pinned&) = delete;
+    Pinned& operator=(const Pinned&) = delete;
 
    private:
     std::shared_lock<std::shared_mutex> lock_, pinned_;
@@ -144,12 +144,12 @@ class ProgramMemory {
   const Limits& limits_;
   std::atomic<bool> stays_ = false;
   std::atomic<bool> pools_to_settle_ = false;
-  std::shared_mutex frees_mutex_;   // Shared by those who are in a free of vmart's.
-  std::shared_mutex still_mutex_;   // Held before `mutex_`.
-  std::shared_mutex pinned_mutex_;  // Shared by each `Still`, after `still_mutex_`.
+  std::shared_mutex frees_mutex_;    // Shared by those who are in a free of vmart's.
+  std::shared_mutex pinning_mutex_;  // Held before `mutex_`.
+  std::shared_mutex pinned_mutex_;   // Shared by each `Pinned`, after `pinning_mutex_`.
   std::shared_mutex mutex_;
   std::map<CUdeviceptr, ProgramAllocation> allocations_;  // By their beginning.
-  // Memory of vmart that blocks of pools lie in, with the pins of `keep_in_place`. Work may use
+  // Memory of vmart that blocks of pools lie in, with the pins of `pin_all`. Work may use
   // blocks after they were freed, so these are pinned and not the blocks. Some may be gone.
   std::map<CUdeviceptr, vmart_pin*> segments_;
   std::size_t segments_max_ = 16;    // At this size, those that are gone are removed.

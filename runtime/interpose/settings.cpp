@@ -96,9 +96,9 @@ bool takes_part() noexcept {
   return Settings::get().on && !is_forked_child() && !aside.load(std::memory_order_relaxed);
 }
 
-void stand_aside(const char* why) noexcept {
+void disable(const char* why) noexcept {
   if (!takes_part() || aside.exchange(true) || why == nullptr) return;
-  say("stands aside, so the memory of this program does not move: %s", why);
+  say("disabled in this process, so the memory of this program does not move: %s", why);
 }
 
 bool is_excluded(const void* caller) noexcept {

@@ -32,7 +32,7 @@ bool takes_part() noexcept;
 
 /// From now on, vmart takes no part. Prints one line with the reason, the first time, unless it is
 /// null.
-void stand_aside(const char* why) noexcept;
+void disable(const char* why) noexcept;
 
 /// Whether `caller`, a return address, lies in a library or program whose name contains one of the
 /// excluded names.

@@ -41,12 +41,12 @@ const RunTable* open() noexcept {
     char why[128];
     std::snprintf(why, sizeof why, "VMART_DRIVER is \"%.40s\"; only cuda is the program's driver",
                   driver.c_str());
-    stand_aside(why);
+    disable(why);
     return nullptr;
   }
   void* const handle = open_beside();
   if (handle == nullptr) {
-    stand_aside(dlerror());
+    disable(dlerror());
     forget_loader_error();
     return nullptr;
   }
@@ -54,7 +54,7 @@ const RunTable* open() noexcept {
   const RunTable* const table = table_of != nullptr ? table_of(RunTable::version) : nullptr;
   if (table == nullptr) {
     forget_loader_error();
-    stand_aside(VMART_RUN_LIBRARY_NAME " is of another version than libvmart-run");
+    disable(VMART_RUN_LIBRARY_NAME " is of another version than libvmart-run");
   }
   return table;
 }

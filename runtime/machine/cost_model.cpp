@@ -31,8 +31,8 @@ TimePoint at_bandwidth(std::uint64_t size_bytes, double gb_s) {
   return TimePoint(static_cast<TimePoint::rep>(static_cast<double>(size_bytes) / gb_s));
 }
 
-bool on_host(Location at) {
-  return at.kind == Location::Kind::host;
+bool on_host(Place at) {
+  return at.kind == Place::Kind::host;
 }
 
 }  // namespace
@@ -55,7 +55,7 @@ TimePoint look_up(const CostTable& table, std::uint64_t size_bytes, int gpus) {
   return from_microseconds(std::max(us, table.floor_us));
 }
 
-TimePoint CostModel::create(Location at, std::uint64_t size_bytes) const {
+TimePoint CostModel::create(Place at, std::uint64_t size_bytes) const {
   const CostParameters& costs = machine_.costs;
   if (on_host(at) && costs.host_create_gb_s > 0) {
     return at_bandwidth(size_bytes, costs.host_create_gb_s);
@@ -63,7 +63,7 @@ TimePoint CostModel::create(Location at, std::uint64_t size_bytes) const {
   return look_up(costs.create, size_bytes, 1);
 }
 
-TimePoint CostModel::release(Location, std::uint64_t size_bytes) const {
+TimePoint CostModel::release(Place, std::uint64_t size_bytes) const {
   return look_up(machine_.costs.release, size_bytes, 1);
 }
 
@@ -92,14 +92,14 @@ TimePoint CostModel::grant(const GrantSituation& grant) const {
   return look_up(grant.fresh ? costs.grant_first : costs.grant_later, grant.size_bytes, grant.gpus);
 }
 
-TimePoint CostModel::unmap(Location at, std::uint64_t size_bytes, int gpus) const {
+TimePoint CostModel::unmap(Place at, std::uint64_t size_bytes, int gpus) const {
   const CostParameters& costs = machine_.costs;
   if (!on_host(at)) return look_up(costs.unmap, size_bytes, gpus);
   return look_up(costs.unmap, 0, gpus) +
          from_microseconds(costs.host_unmap_us_per_mib * mib(size_bytes) * gpus);
 }
 
-TimePoint CostModel::remap(Location from, Location to, std::uint64_t size_bytes, int gpus) const {
+TimePoint CostModel::remap(Place from, Place to, std::uint64_t size_bytes, int gpus) const {
   GrantSituation later;
   later.at = to;
   later.size_bytes = size_bytes;
@@ -107,7 +107,7 @@ TimePoint CostModel::remap(Location from, Location to, std::uint64_t size_bytes,
   return unmap(from, size_bytes, gpus) + from_microseconds(machine_.costs.map_us) + grant(later);
 }
 
-double CostModel::bandwidth(Location from, Location to) const {
+double CostModel::bandwidth(Place from, Place to) const {
   const auto f = static_cast<std::size_t>(from.ordinal), t = static_cast<std::size_t>(to.ordinal);
   if (on_host(from) && on_host(to)) return machine_.costs.host_copy_gb_s;
   if (on_host(from)) return machine_.host_links.at(t).at(f).to_gpu_gb_s;
@@ -116,7 +116,7 @@ double CostModel::bandwidth(Location from, Location to) const {
   return machine_.peer_links.at(f).at(t).gb_s;
 }
 
-TimePoint CostModel::copy(Location from, Location to, std::uint64_t size_bytes) const {
+TimePoint CostModel::copy(Place from, Place to, std::uint64_t size_bytes) const {
   return from_microseconds(machine_.costs.copy_latency_us) +
          at_bandwidth(size_bytes, bandwidth(from, to));
 }

@@ -9,7 +9,7 @@ namespace vma {
 
 /// The properties of one access grant that its cost depends on.
 struct GrantSituation {
-  Location at;
+  Place at;
   std::uint64_t size_bytes = 0;
   int gpus = 1;                  ///< Number of GPUs that get access.
   int cold_peers = 0;            ///< How many of them reach no other mapping of the owner yet.
@@ -23,18 +23,18 @@ class CostModel {
  public:
   explicit CostModel(const MachineDescription& machine) : machine_(machine) {}
 
-  TimePoint create(Location at, std::uint64_t size_bytes) const;
-  TimePoint release(Location at, std::uint64_t size_bytes) const;
+  TimePoint create(Place at, std::uint64_t size_bytes) const;
+  TimePoint release(Place at, std::uint64_t size_bytes) const;
   TimePoint grant(const GrantSituation& grant) const;
   /// Cost of one mapping that `gpus` GPUs have access to.
-  TimePoint unmap(Location at, std::uint64_t size_bytes, int gpus) const;
+  TimePoint unmap(Place at, std::uint64_t size_bytes, int gpus) const;
   /// Cost of replacing the chunk in a slot: unmap, map and the grant beside a keeper.
-  TimePoint remap(Location from, Location to, std::uint64_t size_bytes, int gpus) const;
+  TimePoint remap(Place from, Place to, std::uint64_t size_bytes, int gpus) const;
 
   /// Duration by copy engine, alone on its route. Between two host nodes, a CPU thread copies.
-  TimePoint copy(Location from, Location to, std::uint64_t size_bytes) const;
+  TimePoint copy(Place from, Place to, std::uint64_t size_bytes) const;
   /// GB/s of the route in one direction; 0 if there is none.
-  double bandwidth(Location from, Location to) const;
+  double bandwidth(Place from, Place to) const;
 
   const CostParameters& parameters() const noexcept { return machine_.costs; }
 

@@ -238,7 +238,9 @@ MachineProblems MachineDocument::check(const json::value& json, int links_left) 
     }
   }
   if (other) {
-    if (sources.of("costs") == nullptr && !same_gpus(machine_, other->machine_))
+    // A file with a wrong number of GPUs has none here.
+    if (sources.of("costs") == nullptr && !machine_.gpus.empty() &&
+        !same_gpus(machine_, other->machine_))
       form.problems.emplace_back("costs: are those of other GPUs; add them to `sources`");
     machine_.costs = other->machine_.costs;
     for (const SourcedNumber& number : other->numbers_) {

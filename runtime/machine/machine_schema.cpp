@@ -136,7 +136,8 @@ class FormCheck {
       const std::string place = join_path(path, member.key());
       const std::string wanted = join_path(pattern, member.key());
       const auto key = std::ranges::find(machine_keys(), wanted, &MachineKey::path);
-      if (key == machine_keys().end()) {
+      // A key with a dot in its name is none of an object below.
+      if (key == machine_keys().end() || key->object() != pattern) {
         refuse(place, "is not a known key of this object");
         continue;
       }

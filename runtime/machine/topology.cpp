@@ -62,17 +62,17 @@ Topology Topology::discover(Driver& driver, std::span<const int> devices) {
           fmt::format("GPU {} ({}) has no virtual memory management", index(device), info.name));
     }
     topology.infos_.emplace(device, info);
-    topology.locations_.push_back(gpu(index(device)));
+    topology.places_.push_back(gpu(index(device)));
   }
   for (int node = 0; node < driver.host_node_count(); ++node)
-    topology.locations_.push_back(host(node));
+    topology.places_.push_back(host(node));
   for (const DeviceId from : topology.devices_) {
     for (const DeviceId to : topology.devices_) {
       topology.peers_[{from, to}] = from == to || driver.can_access_peer(from, to);
       topology.links_[{from, to}] = driver.link_info(from, to);
     }
   }
-  for (const Location at : topology.locations_) {
+  for (const Place at : topology.places_) {
     topology.granularity_ = std::max(topology.granularity_, driver.granularity(at));
     std::vector<Accessor>& readers = topology.readers_[at];
     for (const DeviceId device : topology.devices_) {
@@ -82,26 +82,25 @@ Topology Topology::discover(Driver& driver, std::span<const int> devices) {
   return topology;
 }
 
-bool Topology::has(Location at) const noexcept {
-  return std::ranges::find(locations_, at) != locations_.end();
+bool Topology::has(Place at) const noexcept {
+  return std::ranges::find(places_, at) != places_.end();
 }
 
-void Topology::require(Location at, const char* call) const {
+void Topology::require(Place at, const char* call) const {
   if (has(at)) return;
   std::string known;
-  for (const Location location : locations_)
-    known += (known.empty() ? "" : " ") + to_string(location);
+  for (const Place place : places_) known += (known.empty() ? "" : " ") + to_string(place);
   throw Error(ErrorKind::invalid_argument, call,
-              fmt::format("{} is not a location of this runtime; it has {}", to_string(at), known));
+              fmt::format("{} is not a place of this runtime; it has {}", to_string(at), known));
 }
 
-std::uint64_t Topology::memory_bytes(Location at) const {
-  if (at.kind == Location::Kind::host) return 0;
+std::uint64_t Topology::memory_bytes(Place at) const {
+  if (at.kind == Place::Kind::host) return 0;
   return info(DeviceId{at.ordinal}).memory_bytes;
 }
 
-Location Topology::nearest_host(DeviceId device) const {
-  const Location nearest = host(info(device).host_node);
+Place Topology::nearest_host(DeviceId device) const {
+  const Place nearest = host(info(device).host_node);
   return has(nearest) ? nearest : host(0);
 }
 
@@ -115,16 +114,16 @@ std::vector<std::vector<LinkKind>> Topology::link_kinds() const {
   return kinds;
 }
 
-bool Topology::atomics_work(std::span<const DeviceId> devices, Location at) const {
+bool Topology::atomics_work(std::span<const DeviceId> devices, Place at) const {
   return devices.size() < 2 || std::ranges::all_of(devices, [&](DeviceId device) {
-           if (at.kind == Location::Kind::host) return info(device).host_atomics;
+           if (at.kind == Place::Kind::host) return info(device).host_atomics;
            const DeviceId owner{at.ordinal};
            return device == owner || link(device, owner).native_atomics;
          });
 }
 
-bool Topology::reaches(DeviceId from, Location at) const {
-  if (at.kind == Location::Kind::host) return true;  // Host memory needs no peer capability.
+bool Topology::reaches(DeviceId from, Place at) const {
+  if (at.kind == Place::Kind::host) return true;  // Host memory needs no peer capability.
   const auto peer = peers_.find({from, DeviceId{at.ordinal}});
   return peer != peers_.end() && peer->second;
 }

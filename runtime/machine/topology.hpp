@@ -27,39 +27,39 @@ class Topology {
   static Topology discover(Driver& driver, std::span<const int> devices);
 
   /// GPUs first, then host nodes.
-  const std::vector<Location>& locations() const noexcept { return locations_; }
+  const std::vector<Place>& places() const noexcept { return places_; }
   const std::vector<DeviceId>& devices() const noexcept { return devices_; }
-  bool has(Location at) const noexcept;
-  /// Throws: Error{invalid_argument} that names `call` and lists the existing locations.
-  void require(Location at, const char* call) const;
+  bool has(Place at) const noexcept;
+  /// Throws: Error{invalid_argument} that names `call` and lists the existing places.
+  void require(Place at, const char* call) const;
 
   const DeviceInfo& info(DeviceId device) const { return infos_.at(device); }
   const LinkInfo& link(DeviceId from, DeviceId to) const { return links_.at({from, to}); }
   /// [from][to], in the order of `devices`; `none` if the GPU does not reach the other one.
   std::vector<std::vector<LinkKind>> link_kinds() const;
   /// HBM of a GPU; 0 for host nodes, whose size the driver does not report.
-  std::uint64_t memory_bytes(Location at) const;
+  std::uint64_t memory_bytes(Place at) const;
 
   /// The host node closest to the GPU; the first one if that is not one of these places.
-  Location nearest_host(DeviceId device) const;
+  Place nearest_host(DeviceId device) const;
 
-  bool reaches(DeviceId from, Location at) const;
+  bool reaches(DeviceId from, Place at) const;
   /// Whether atomics of these GPUs on memory at `at` see each other. Those of a single GPU do.
-  bool atomics_work(std::span<const DeviceId> devices, Location at) const;
+  bool atomics_work(std::span<const DeviceId> devices, Place at) const;
   /// All accessors that can reach memory at `at`, with read and write access. A chunk is granted to
   /// these.
-  const std::vector<Accessor>& readers(Location at) const { return readers_.at(at); }
+  const std::vector<Accessor>& readers(Place at) const { return readers_.at(at); }
 
-  /// The smallest allocation granularity that all locations support.
+  /// The smallest allocation granularity that all places support.
   std::uint64_t granularity() const noexcept { return granularity_; }
 
  private:
-  std::vector<Location> locations_;
+  std::vector<Place> places_;
   std::vector<DeviceId> devices_;
   std::map<DeviceId, DeviceInfo> infos_;
   std::map<std::pair<DeviceId, DeviceId>, LinkInfo> links_;
   std::map<std::pair<DeviceId, DeviceId>, bool> peers_;
-  std::map<Location, std::vector<Accessor>> readers_;
+  std::map<Place, std::vector<Accessor>> readers_;
   std::uint64_t granularity_ = 0;
 };
 

@@ -21,7 +21,7 @@ constexpr double launches_max = 16;
 
 }  // namespace
 
-BusyGpu::BusyGpu(Runtime& runtime, Location gpu, const Work& work, Executor& executor)
+BusyGpu::BusyGpu(Runtime& runtime, Place gpu, const Work& work, Executor& executor)
     : runtime_(runtime), bytes_(work.bytes) {
   AllocOptions options;
   options.tag = "calibration";

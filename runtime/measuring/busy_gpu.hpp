@@ -27,7 +27,7 @@ class BusyGpu {
 
   /// Requires: the runtime and the executor outlive it. Throws: Error; {unsupported} if no round
   /// takes that long. Blocks: for some launches, and some long rounds.
-  BusyGpu(Runtime& runtime, Location gpu, const Work& work, Executor& executor);
+  BusyGpu(Runtime& runtime, Place gpu, const Work& work, Executor& executor);
   ~BusyGpu();  // Releases its resources; logs failures.
   BusyGpu(const BusyGpu&) = delete;
   BusyGpu& operator=(const BusyGpu&) = delete;

@@ -54,22 +54,22 @@ ChunkProbe::ChunkProbe(Driver& driver, std::uint64_t host_bytes,
   counts_.push_back(all);
 }
 
-ChunkProbe::Readers ChunkProbe::readers(Location at, std::size_t count) const {
+ChunkProbe::Readers ChunkProbe::readers(Place at, std::size_t count) const {
   Readers all;
   const auto add = [&](int device) {
     if (all.size() < count) all.push_back({gpu(device)});
   };
-  if (at.kind == Location::Kind::gpu) add(at.ordinal);
+  if (at.kind == Place::Kind::gpu) add(at.ordinal);
   for (int device = 0; device < driver_.device_count(); ++device) {
-    const bool own = at.kind == Location::Kind::gpu && device == at.ordinal;
-    const bool reaches = at.kind == Location::Kind::host ||
+    const bool own = at.kind == Place::Kind::gpu && device == at.ordinal;
+    const bool reaches = at.kind == Place::Kind::host ||
                          driver_.can_access_peer(DeviceId{device}, DeviceId{at.ordinal});
     if (!own && reaches) add(device);
   }
   return all;
 }
 
-ChunkProbe::Life ChunkProbe::one_life(Location at, std::uint64_t bytes, const Readers& readers) {
+ChunkProbe::Life ChunkProbe::one_life(Place at, std::uint64_t bytes, const Readers& readers) {
   Life life{};
   ProbedChunk chunk(driver_), other(driver_);
   const auto time = [&](Step step, const std::function<void()>& body) {
@@ -92,7 +92,7 @@ ChunkProbe::Life ChunkProbe::one_life(Location at, std::uint64_t bytes, const Re
   return life;
 }
 
-ChunkProbe::Life ChunkProbe::life(Location at, std::uint64_t bytes, const Readers& readers) {
+ChunkProbe::Life ChunkProbe::life(Place at, std::uint64_t bytes, const Readers& readers) {
   std::array<std::vector<double>, steps> all;
   for (int attempt = 0; attempt < chunk_tries; ++attempt) {
     const Life one = one_life(at, bytes, readers);

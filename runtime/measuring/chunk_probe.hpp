@@ -31,10 +31,10 @@ class ChunkProbe {
   using Readers = std::vector<Accessor>;
 
   /// The first `count` GPUs that reach memory at `at`, starting with the GPU that owns it.
-  Readers readers(Location at, std::size_t count) const;
-  Life one_life(Location at, std::uint64_t bytes, const Readers& readers);
+  Readers readers(Place at, std::size_t count) const;
+  Life one_life(Place at, std::uint64_t bytes, const Readers& readers);
   /// Medians of several lives.
-  Life life(Location at, std::uint64_t bytes, const Readers& readers);
+  Life life(Place at, std::uint64_t bytes, const Readers& readers);
   std::vector<Life> lives(MeasuredCalls& calls, const std::vector<std::uint64_t>& sizes,
                           std::size_t count);
   void keep(std::uint64_t bytes);

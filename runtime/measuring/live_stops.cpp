@@ -58,18 +58,17 @@ void LiveStops::free(std::byte* pointer) noexcept {
 
 void LiveStops::open_gpus() {
   const BusyGpu::Work work{sizes_.read_bytes, usual_round};
-  for (const Location at : runtime_.locations()) {
-    if (at.kind != Location::Kind::gpu) continue;
+  for (const Place at : runtime_.places()) {
+    if (at.kind != Place::Kind::gpu) continue;
     gpus_.push_back(std::make_unique<BusyGpu>(runtime_, at, work, executor_));
   }
 }
 
 /// Moves two chunks at once, so that one is copied while the other is stopped at its gate, as in a
 /// program that keeps moving memory.
-void LiveStops::swap(const std::array<std::byte*, 2>& chunks, Location home, Location away,
-                     Route* route) {
-  const Migration there = runtime_.migrate_async(chunks[0], away);
-  const Migration back = runtime_.migrate_async(chunks[1], home);
+void LiveStops::swap(const std::array<std::byte*, 2>& chunks, Place near, Place far, Route* route) {
+  const Migration there = runtime_.migrate_async(chunks[0], far);
+  const Migration back = runtime_.migrate_async(chunks[1], near);
   const auto note = [](const MigrationReport& report, Times& times) {
     if (report.stall.count == 0) return;
     times.moves.push_back(move_time(report));
@@ -83,17 +82,17 @@ void LiveStops::swap(const std::array<std::byte*, 2>& chunks, Location home, Loc
   note(come, route->back);
 }
 
-LiveStops::Route LiveStops::measure(Location home, Location away, std::size_t bytes) {
+LiveStops::Route LiveStops::measure(Place near, Place far, std::size_t bytes) {
   AllocOptions options;
   options.tag = "calibration";
   options.chunk_bytes = bytes;
   std::array<std::byte*, 2> chunks{};
   Route route;
   try {
-    chunks[0] = static_cast<std::byte*>(runtime_.alloc(bytes, home, options));
-    chunks[1] = static_cast<std::byte*>(runtime_.alloc(bytes, away, options));
+    chunks[0] = static_cast<std::byte*>(runtime_.alloc(bytes, near, options));
+    chunks[1] = static_cast<std::byte*>(runtime_.alloc(bytes, far, options));
     for (int attempt = 0; attempt < move_tries; ++attempt) {
-      swap(chunks, home, away, attempt > 0 ? &route : nullptr);
+      swap(chunks, near, far, attempt > 0 ? &route : nullptr);
       std::swap(chunks[0], chunks[1]);
     }
   } catch (...) {
@@ -116,17 +115,17 @@ void LiveStops::take(Calibration& calibration, PlaceId from, PlaceId to, const T
 }
 
 void LiveStops::measure_routes(Calibration& calibration) {
-  const std::vector<Location>& places = calibration.places;
-  for (std::size_t home = 0; home < places.size(); ++home) {
-    for (std::size_t away = home + 1; away < places.size(); ++away) {
-      if (places[home].kind == Location::Kind::host) continue;
+  const std::vector<Place>& places = calibration.places;
+  for (std::size_t near = 0; near < places.size(); ++near) {
+    for (std::size_t far = near + 1; far < places.size(); ++far) {
+      if (places[near].kind == Place::Kind::host) continue;
       const std::string route =
-          fmt::format("{}->{} and back", to_string(places[home]), to_string(places[away]));
+          fmt::format("{}->{} and back", to_string(places[near]), to_string(places[far]));
       attempt(calibration.estimates, "live moves " + route, [&] {
-        const Route small = measure(places[home], places[away], sizes_.small_bytes);
-        const Route large = measure(places[home], places[away], sizes_.large_bytes);
-        take(calibration, place_numbered(home), place_numbered(away), small.there, large.there);
-        take(calibration, place_numbered(away), place_numbered(home), small.back, large.back);
+        const Route small = measure(places[near], places[far], sizes_.small_bytes);
+        const Route large = measure(places[near], places[far], sizes_.large_bytes);
+        take(calibration, place_numbered(near), place_numbered(far), small.there, large.there);
+        take(calibration, place_numbered(far), place_numbered(near), small.back, large.back);
         // The calibrator could not measure stopped moves on this route; it is measured now.
         const std::string estimate = "moves " + route;
         std::erase_if(calibration.estimates,
@@ -137,19 +136,19 @@ void LiveStops::measure_routes(Calibration& calibration) {
 }
 
 /// Only one GPU reads. With several, a gate would first align the ends of their long rounds.
-LiveStops::Route LiveStops::measure_rounds(Location home, Location away, Time round) {
+LiveStops::Route LiveStops::measure_rounds(Place near, Place far, Time round) {
   const BusyGpu::Work work{sizes_.read_bytes, round};
-  gpus_.push_back(std::make_unique<BusyGpu>(runtime_, home, work, executor_));
-  Route route = measure(home, away, sizes_.late_bytes);
+  gpus_.push_back(std::make_unique<BusyGpu>(runtime_, near, work, executor_));
+  Route route = measure(near, far, sizes_.late_bytes);
   gpus_.clear();
   require_stops(route.there);
   require_stops(route.back);
   return route;
 }
 
-LateStops LiveStops::measure_late(Location home, Location away) {
-  const Route soon = measure_rounds(home, away, usual_round);
-  const Route late = measure_rounds(home, away, late_round);
+LateStops LiveStops::measure_late(Place near, Place far) {
+  const Route soon = measure_rounds(near, far, usual_round);
+  const Route late = measure_rounds(near, far, late_round);
   const auto more = [&](auto&& of) {
     return (of(late.there) - of(soon.there) + of(late.back) - of(soon.back)) / 2;
   };
@@ -161,11 +160,11 @@ LateStops LiveStops::measure_late(Location home, Location away) {
 }
 
 void LiveStops::measure(Calibration& calibration) {
-  const std::vector<Location>& places = calibration.places;
+  const std::vector<Place>& places = calibration.places;
   const bool open = attempt(calibration.estimates, "live moves", [&] { open_gpus(); });
   if (open) measure_routes(calibration);
   gpus_.clear();
-  const auto host = std::ranges::find(places, Location::Kind::host, &Location::kind);
+  const auto host = std::ranges::find(places, Place::Kind::host, &Place::kind);
   if (!open || host == places.end()) return;
   attempt(calibration.estimates, "late stops",
           [&] { calibration.late = measure_late(places.front(), *host); });

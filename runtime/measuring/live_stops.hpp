@@ -53,13 +53,13 @@ class LiveStops {
   };
 
   void open_gpus();
-  void swap(const std::array<std::byte*, 2>& chunks, Location home, Location away, Route* route);
-  Route measure(Location home, Location away, std::size_t bytes);
+  void swap(const std::array<std::byte*, 2>& chunks, Place near, Place far, Route* route);
+  Route measure(Place near, Place far, std::size_t bytes);
   void measure_routes(Calibration& calibration);
   void take(Calibration& calibration, PlaceId from, PlaceId to, const Times& small,
             const Times& large) const;
-  Route measure_rounds(Location home, Location away, Time round);
-  LateStops measure_late(Location home, Location away);
+  Route measure_rounds(Place near, Place far, Time round);
+  LateStops measure_late(Place near, Place far);
   void free(std::byte* pointer) noexcept;
 
   Runtime& runtime_;

@@ -118,7 +118,7 @@ void round_costs(CostParameters& costs) {
   });
 }
 
-PlaceId place_in(const Calibration& calibration, Location at) {
+PlaceId place_in(const Calibration& calibration, Place at) {
   const auto found = std::ranges::find(calibration.places, at);
   return PlaceId{static_cast<std::uint8_t>(found - calibration.places.begin())};
 }
@@ -243,7 +243,8 @@ void MachineProbe::calibrate() {
   settings.capacity_bytes.clear();
   settings.policy.clear();
   settings.calibration = "off";
-  for (std::string* text : {&settings.record, &settings.decisions, &settings.trace}) text->clear();
+  for (std::string* text : {&settings.record, &settings.decisions, &settings.timeline})
+    text->clear();
   settings.control = "off";
   Runtime runtime = runtime_of(std::make_unique<RuntimeParts>(std::move(driver_), settings));
   CalibrateOptions options;
@@ -252,8 +253,8 @@ void MachineProbe::calibrate() {
   take_rates(runtime.calibrate(options));
 }
 
-void MachineProbe::add_rate(const Calibration& calibration, const std::string& path, Location from,
-                            Location to) {
+void MachineProbe::add_rate(const Calibration& calibration, const std::string& path, Place from,
+                            Place to) {
   const std::string route = fmt::format("copies {}->{}: ", to_string(from), to_string(to));
   const auto named = std::ranges::find_if(
       calibration.estimates, [&](const std::string& it) { return it.starts_with(route); });
@@ -274,18 +275,18 @@ void MachineProbe::take_rates(const Calibration& calibration) {
   for (std::size_t entry = 0; entry < entries.size(); ++entry) {
     const std::string local = fmt::format("gpus[{}].local_gb_s", entry);
     for (std::size_t n = 0; n < entries[entry].second; ++n) {
-      const Location at = gpu(static_cast<int>(entries[entry].first + n));
+      const Place at = gpu(static_cast<int>(entries[entry].first + n));
       add_rate(calibration, local, at, at);
     }
   }
   for (std::size_t from = 0; from < machine_.gpus.size(); ++from) {
-    const Location at = gpu(static_cast<int>(from));
+    const Place at = gpu(static_cast<int>(from));
     for (std::size_t to = 0; to < machine_.gpus.size(); ++to) {
       if (from == to || machine_.peer_links[from][to].kind == LinkKind::none) continue;
       add_rate(calibration, "peer_link.gb_s", at, gpu(static_cast<int>(to)));
     }
-    for (const Location node : calibration.places) {
-      if (node.kind != Location::Kind::host) continue;
+    for (const Place node : calibration.places) {
+      if (node.kind != Place::Kind::host) continue;
       const bool own = machine_.gpus[from].host_node == node.ordinal;
       const std::string link = own ? "host_link" : "far_host_link";
       add_rate(calibration, link + ".to_gpu_gb_s", node, at);

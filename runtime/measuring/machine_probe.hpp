@@ -48,8 +48,7 @@ class MachineProbe {
   void take_rates(const Calibration& calibration);
   double both_ways(double peer_gb_s);
   /// Adds a route's rate under the path of its number in the file.
-  void add_rate(const Calibration& calibration, const std::string& path, Location from,
-                Location to);
+  void add_rate(const Calibration& calibration, const std::string& path, Place from, Place to);
   double rate(const std::string& path, double otherwise);
   void set_rates();
   void take_calls();

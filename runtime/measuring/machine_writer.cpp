@@ -55,7 +55,8 @@ json::object& add_members(json::object& json, std::string_view path,
     } else if constexpr (std::is_same_v<Value, std::uint64_t>) {
       json[name] = key.bounds.unit == "MiB" ? value / MiB : value;
     } else if constexpr (std::is_same_v<Value, double>) {
-      if (key.required || value >= key.bounds.least) json[name] = value;
+      const bool none = !key.required && value == 0 && key.bounds.least > 0;
+      if (!none) json[name] = value;
     } else {
       json[name] = json::value_from(value);
     }

@@ -39,7 +39,7 @@ void ProbedChunk::reserve(std::uint64_t size_bytes) {
   size_bytes_ = size_bytes;
 }
 
-void ProbedChunk::create(Location at) {
+void ProbedChunk::create(Place at) {
   chunk_ = driver_.create(at, size_bytes_);
   created_ = true;
 }

@@ -38,7 +38,7 @@ class ProbedChunk {
   ProbedChunk& operator=(const ProbedChunk&) = delete;
 
   void reserve(std::uint64_t size_bytes);
-  void create(Location at);
+  void create(Place at);
   void map() { show(*this); }
   /// Maps the chunk of `other`, which must outlive the mapping.
   void show(const ProbedChunk& other);

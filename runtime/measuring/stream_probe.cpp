@@ -138,7 +138,7 @@ void StreamProbe::measure_kernel(MeasuredCalls& calls) {
   for (const char* key : {"load_kernel_us", "launch_us", "kernel_us"}) calls.took(key);
 }
 
-double StreamProbe::copy_us(Location from, Location to, std::uint64_t bytes) {
+double StreamProbe::copy_us(Place from, Place to, std::uint64_t bytes) {
   const std::vector<Accessor> both = {{from}, {to}};
   const std::span<const Accessor> readers = std::span(both).first(from == to ? 1 : 2);
   ProbedChunk source(driver_), target(driver_);
@@ -159,7 +159,7 @@ void StreamProbe::measure_copies(MeasuredCalls& calls) {
   const bool peer = driver_.device_count() > 1 &&
                     driver_.can_access_peer(DeviceId{0}, DeviceId{1}) &&
                     driver_.can_access_peer(DeviceId{1}, DeviceId{0});
-  const Location to = gpu(peer ? 1 : 0);
+  const Place to = gpu(peer ? 1 : 0);
   const std::uint64_t granule = driver_.granularity(gpu(0));
   const std::uint64_t large =
       round_down(std::min(64 * MiB, driver_.device_info(DeviceId{0}).memory_bytes / 16), granule);

@@ -25,7 +25,7 @@ class StreamProbe {
   /// The median of several calls. Runs `after` after each call, untimed.
   double each(const std::function<void()>& call, const std::function<void()>& after = {});
   /// Duration of the whole copy, from the call to its end.
-  double copy_us(Location from, Location to, std::uint64_t bytes);
+  double copy_us(Place from, Place to, std::uint64_t bytes);
   void settle();
 
   void measure_streams(MeasuredCalls& calls);

@@ -47,7 +47,7 @@ void Allocation::show_all(std::vector<Chunk>& chunks, const Topology& topology) 
       driver_.map(slot_begin(mapped), bytes, chunks[mapped].handle());
     }
     for (std::size_t slot = 0; slot < slots_.size();) {
-      const Location at = chunks[slot].at();
+      const Place at = chunks[slot].at();
       const Address run_begin = slot_begin(slot);
       std::uint64_t run_bytes = 0;
       while (slot < slots_.size() && chunks[slot].at() == at) {
@@ -98,31 +98,31 @@ void Allocation::keep_behind(std::size_t slot, const char* reason) noexcept {
                  to_integer(slot_begin(slot)), reason);
   Chunk& chunk = slots_[slot].chunk;
   if (!chunk) return;
-  const Location at = chunk.at();
+  const Place at = chunk.at();
   const std::uint64_t size_bytes = chunk.size_bytes();
   const bool booked = !chunk.imported();
   if (chunk.release()) ledger_.leak_bytes(at, size_bytes);
   if (booked) ledger_.unclaim(at, size_bytes, Ledger::Use::allocated);
 }
 
-Location Allocation::home(std::size_t slot) const {
+Place Allocation::place(std::size_t slot) const {
   const MutexLock lock(slots_mutex_);
-  return slot < slots_.size() ? slots_[slot].at() : Location();
+  return slot < slots_.size() ? slots_[slot].at() : Place();
 }
 
-Location Allocation::wanted(std::size_t slot) const {
+Place Allocation::wanted(std::size_t slot) const {
   const MutexLock lock(slots_mutex_);
-  return slot < slots_.size() ? slots_[slot].wanted : Location();
+  return slot < slots_.size() ? slots_[slot].wanted : Place();
 }
 
-void Allocation::note_wanted(std::size_t slot, Location at) {
+void Allocation::note_wanted(std::size_t slot, Place at) {
   const MutexLock lock(slots_mutex_);
   if (slot < slots_.size()) slots_[slot].wanted = at;
 }
 
-void Allocation::note_wanted_there(std::size_t first, std::size_t end, Location at) noexcept {
+void Allocation::note_wanted_there(std::size_t first, std::size_t end, Place at) noexcept {
   for (std::size_t slot = first; slot < end; ++slot) {
-    if (home(slot) == at) note_wanted(slot, at);
+    if (place(slot) == at) note_wanted(slot, at);
   }
 }
 
@@ -229,7 +229,7 @@ std::vector<Extent> Allocation::extents() const {
   const MutexLock lock(slots_mutex_);
   for (std::size_t slot = 0; slot < slots_.size(); ++slot) {
     const std::size_t bytes = geometry_.slot_bytes(slot);
-    const Location at = slots_[slot].at();
+    const Place at = slots_[slot].at();
     const bool dropped = slots_[slot].dropped_from.has_value();
     if (!extents.empty() && extents.back().at == at && extents.back().dropped == dropped) {
       extents.back().bytes += bytes;
@@ -321,7 +321,7 @@ void Allocation::share() noexcept {
   ++writable_epoch_;  // What is a clean copy so far may be none soon.
 }
 
-std::vector<Accessor> Allocation::accessors(Location at, const Topology& topology) const {
+std::vector<Accessor> Allocation::accessors(Place at, const Topology& topology) const {
   std::vector<Accessor> accessors = topology.readers(at);
   const Access most = access();
   for (Accessor& accessor : accessors) accessor.access = std::min(accessor.access, most);
@@ -402,7 +402,7 @@ std::exception_ptr Allocation::grant_slots(const Topology& topology) noexcept {
 void Allocation::grant_cpu(std::size_t first, std::size_t end) {
   const MutexLock rights(access_mutex_);
   const auto lacks = [this](const Slot& slot) {
-    return slot.chunk.at().kind == Location::Kind::host && !(slot.cpu_sure && slot.cpu == access());
+    return slot.chunk.at().kind == Place::Kind::host && !(slot.cpu_sure && slot.cpu == access());
   };
   for (Run run = next_run(first, end, lacks); run.end > run.first;
        run = next_run(run.end, end, lacks)) {
@@ -420,13 +420,13 @@ void Allocation::offer_cpu(std::size_t first, std::size_t end) noexcept {
   }
 }
 
-void Allocation::revoke_cpu(std::size_t first, std::size_t end, std::optional<Location> stay_at) {
+void Allocation::revoke_cpu(std::size_t first, std::size_t end, std::optional<Place> stay_at) {
   if (cpu != CpuAccess::fault) return;
   const MutexLock rights(access_mutex_);
   end_cpu(first, end, stay_at);
 }
 
-void Allocation::end_cpu(std::size_t first, std::size_t end, std::optional<Location> stay_at) {
+void Allocation::end_cpu(std::size_t first, std::size_t end, std::optional<Place> stay_at) {
   const auto granted = [&](const Slot& slot) {
     return slot.cpu != Access::none && slot.chunk.at() != stay_at;
   };

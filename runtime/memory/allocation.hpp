@@ -74,7 +74,7 @@ class Allocation : public std::enable_shared_from_this<Allocation> {
 
   const Chunk& chunk(std::size_t slot) const { return slots_[slot].chunk; }
   /// On a freed allocation this call and the next are allowed, but their answers mean nothing.
-  Location home(std::size_t slot) const;
+  Place place(std::size_t slot) const;
   std::uint64_t generation(std::size_t slot) const;
   /// The slot shows `target` from now on; returns the chunk that it showed. A new generation.
   Chunk replace(std::size_t slot, Chunk target);
@@ -89,10 +89,10 @@ class Allocation : public std::enable_shared_from_this<Allocation> {
   void restore(std::size_t slot, Chunk& chunk, const Topology& topology);
   /// Where the program put the slot's bytes, by `alloc` or by a move that it asked for. The runtime
   /// may have moved them since.
-  Location wanted(std::size_t slot) const;
-  void note_wanted(std::size_t slot, Location at);
+  Place wanted(std::size_t slot) const;
+  void note_wanted(std::size_t slot, Place at);
   /// Calls `note_wanted` for those of the slots that are at `at`.
-  void note_wanted_there(std::size_t first, std::size_t end, Location at) noexcept;
+  void note_wanted_there(std::size_t first, std::size_t end, Place at) noexcept;
   bool dropped(std::size_t slot) const;
   bool any_dropped(std::size_t first, std::size_t end) const;
   std::uint64_t dropped_bytes() const;
@@ -136,7 +136,7 @@ class Allocation : public std::enable_shared_from_this<Allocation> {
   Access access() const noexcept { return access_.load(); }
   bool read_only() const noexcept { return access() == Access::read; }
   /// All accessors that reach a slot at `at`, with their current rights.
-  std::vector<Accessor> accessors(Location at, const Topology& topology) const;
+  std::vector<Accessor> accessors(Place at, const Topology& topology) const;
   /// True makes every slot read-only for every reader, until each such call is matched by one with
   /// false. Requires: the caller holds `operations()`. Throws: what the driver throws; after a
   /// failed true, all may write again; after a failed false, some slots may stay read-only until
@@ -162,7 +162,7 @@ class Allocation : public std::enable_shared_from_this<Allocation> {
   void offer_cpu(std::size_t first, std::size_t end) noexcept;
   /// Ends the access to the slots of the range, except those at `stay_at`. Once it has returned, no
   /// write of the CPU reaches them. Throws: what the driver throws; then some may still be granted.
-  void revoke_cpu(std::size_t first, std::size_t end, std::optional<Location> stay_at = {});
+  void revoke_cpu(std::size_t first, std::size_t end, std::optional<Place> stay_at = {});
   /// The most that the CPU may do there: after a failed grant, it may have the access or not.
   Access cpu_access(std::size_t slot) const;
   /// Of the last grant or revocation there; each has another number in the process. 0: none yet.
@@ -228,10 +228,10 @@ class Allocation : public std::enable_shared_from_this<Allocation> {
     Access cpu = Access::none;     // The most that the CPU may have by `grant_cpu`.
     bool cpu_sure = false;         // Whether it has that.
     std::uint64_t cpu_change = 0;  // Of `cpu`.
-    Location wanted;               // Where the program wants the slot.
-    std::optional<Location>
+    Place wanted;                  // Where the program wants the slot.
+    std::optional<Place>
         dropped_from;  // If set, it has no chunk and shows nothing until `restore`.
-    Location at() const { return dropped_from.value_or(chunk.at()); }
+    Place at() const { return dropped_from.value_or(chunk.at()); }
   };
 
   bool hide_again(std::size_t slot) noexcept;
@@ -241,13 +241,13 @@ class Allocation : public std::enable_shared_from_this<Allocation> {
   /// Slots that show memory of one place.
   struct Run {
     std::size_t first = 0, end = 0;  // None if equal.
-    Location at;
+    Place at;
   };
   template <typename Wanted>
   Run next_run(std::size_t first, std::size_t end, Wanted&& wanted) const;
   void note_cpu(const Run& run, Access access, bool sure) noexcept;
   void set_cpu(const Run& run, Access access) VMART_REQUIRES(access_mutex_);
-  void end_cpu(std::size_t first, std::size_t end, std::optional<Location> stay_at)
+  void end_cpu(std::size_t first, std::size_t end, std::optional<Place> stay_at)
       VMART_REQUIRES(access_mutex_);
   std::uint64_t bytes_of(const Run& run) const;
 

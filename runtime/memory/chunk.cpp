@@ -70,7 +70,7 @@ void Reservation::unreserve() noexcept {
   }
 }
 
-Chunk::Chunk(Driver& driver, Ledger& ledger, Location at, std::uint64_t size_bytes,
+Chunk::Chunk(Driver& driver, Ledger& ledger, Place at, std::uint64_t size_bytes,
              std::span<const Accessor> readers)
     : Chunk(driver, ledger, {driver.create(at, size_bytes), at, size_bytes}, readers) {}
 

@@ -45,13 +45,13 @@ class Reservation {
 /// A handle of the driver that a Chunk takes over.
 struct ChunkMemory {
   ChunkHandle handle{};
-  Location at;
+  Place at;
   std::uint64_t size_bytes = 0;
   ExportTypes types{};    ///< With which it was created.
   bool imported = false;  ///< Of another process: its bytes are not booked in this one.
 };
 
-/// Physical memory at one location: the unit that moves. Owns the driver's handle and a staging
+/// Physical memory at one place: the unit that moves. Owns the driver's handle and a staging
 /// mapping that is granted to every reader and lasts as long as the chunk. Copies go through the
 /// staging mapping, whatever the slots show; the slow first grant of a new handle happens here,
 /// outside any move; and the bytes stay readable if a slot goes dark for good.
@@ -62,7 +62,7 @@ class Chunk {
   Chunk() = default;
   /// Throws: Error{out_of_memory} if `at` is full. Blocks: in the driver, most for host memory.
   /// Requires: the bytes are booked in the ledger.
-  Chunk(Driver& driver, Ledger& ledger, Location at, std::uint64_t size_bytes,
+  Chunk(Driver& driver, Ledger& ledger, Place at, std::uint64_t size_bytes,
         std::span<const Accessor> readers);
   /// The same for memory that exists. Takes over the handle, also if it throws.
   Chunk(Driver& driver, Ledger& ledger, const ChunkMemory& memory,
@@ -81,7 +81,7 @@ class Chunk {
 
   explicit operator bool() const noexcept { return !is_none(handle_); }
   ChunkHandle handle() const noexcept { return handle_; }
-  Location at() const noexcept { return at_; }
+  Place at() const noexcept { return at_; }
   std::uint64_t size_bytes() const noexcept { return size_bytes_; }
   /// Where the bytes can be read and written, whether or not a slot shows them.
   Address staging() const noexcept { return staging_.begin(); }
@@ -105,7 +105,7 @@ class Chunk {
   Driver* driver_ = nullptr;
   Ledger* ledger_ = nullptr;
   ChunkHandle handle_{};
-  Location at_;
+  Place at_;
   std::uint64_t size_bytes_ = 0;
   ExportTypes types_;
   bool imported_ = false;

@@ -39,15 +39,15 @@ ChunkCache::ChunkCache(Ledger& ledger, std::uint64_t gpu_budget_bytes,
                        std::uint64_t host_budget_bytes)
     : ledger_(ledger), gpu_budget_bytes_(gpu_budget_bytes), host_budget_bytes_(host_budget_bytes) {}
 
-std::uint64_t ChunkCache::base_budget(Location at) const {
-  return at.kind == Location::Kind::gpu ? gpu_budget_bytes_ : host_budget_bytes_;
+std::uint64_t ChunkCache::base_budget(Place at) const {
+  return at.kind == Place::Kind::gpu ? gpu_budget_bytes_ : host_budget_bytes_;
 }
 
-std::uint64_t ChunkCache::budget(Location at, const Shelf& shelf) const {
+std::uint64_t ChunkCache::budget(Place at, const Shelf& shelf) const {
   return base_budget(at) + shelf.reserved_bytes;
 }
 
-Chunk ChunkCache::take(Location at, std::uint64_t size_bytes, const ExportTypes& types) {
+Chunk ChunkCache::take(Place at, std::uint64_t size_bytes, const ExportTypes& types) {
   const MutexLock lock(mutex_);
   Shelf& shelf = shelves_[at];
   const auto class_of_size = shelf.chunks.find(size_bytes);
@@ -67,7 +67,7 @@ Chunk ChunkCache::take(Location at, std::uint64_t size_bytes, const ExportTypes&
 
 bool ChunkCache::put(Chunk&& chunk) noexcept {
   VMART_CHECK(static_cast<bool>(chunk) && !chunk.busy(), "only an idle chunk is kept");
-  const Location at = chunk.at();
+  const Place at = chunk.at();
   const std::uint64_t size_bytes = chunk.size_bytes();
   const MutexLock lock(mutex_);
   try {
@@ -81,7 +81,7 @@ bool ChunkCache::put(Chunk&& chunk) noexcept {
   return true;
 }
 
-std::shared_ptr<Allocation> ChunkCache::take_oldest(Location at, Shelf& shelf,
+std::shared_ptr<Allocation> ChunkCache::take_oldest(Place at, Shelf& shelf,
                                                     const Geometry& geometry,
                                                     const ExportTypes& types) {
   const auto same = shelf.allocations.find(geometry);
@@ -97,13 +97,13 @@ std::shared_ptr<Allocation> ChunkCache::take_oldest(Location at, Shelf& shelf,
   return allocation;
 }
 
-std::shared_ptr<Allocation> ChunkCache::take_allocation(Location at, const Geometry& geometry,
+std::shared_ptr<Allocation> ChunkCache::take_allocation(Place at, const Geometry& geometry,
                                                         const ExportTypes& types) {
   const MutexLock lock(mutex_);
   return take_oldest(at, shelves_[at], geometry, types);
 }
 
-std::shared_ptr<Allocation> ChunkCache::take_allocation_with(Location at, std::uint64_t slot_bytes,
+std::shared_ptr<Allocation> ChunkCache::take_allocation_with(Place at, std::uint64_t slot_bytes,
                                                              const ExportTypes& types) {
   const MutexLock lock(mutex_);
   Shelf& shelf = shelves_[at];
@@ -115,8 +115,7 @@ std::shared_ptr<Allocation> ChunkCache::take_allocation_with(Location at, std::u
   return nullptr;
 }
 
-bool ChunkCache::put_allocation(Location at,
-                                const std::shared_ptr<Allocation>& allocation) noexcept {
+bool ChunkCache::put_allocation(Place at, const std::shared_ptr<Allocation>& allocation) noexcept {
   const Geometry& geometry = allocation->geometry();
   const MutexLock lock(mutex_);
   try {
@@ -130,7 +129,7 @@ bool ChunkCache::put_allocation(Location at,
   return true;
 }
 
-void ChunkCache::move_down(Location at, Shelf& shelf, std::uint64_t limit_bytes, Surplus& surplus) {
+void ChunkCache::move_down(Place at, Shelf& shelf, std::uint64_t limit_bytes, Surplus& surplus) {
   while (shelf.cached_bytes > limit_bytes && !shelf.allocations.empty()) {
     if (!make_space(surplus.allocations)) return;
     const Geometry largest = shelf.allocations.rbegin()->first;
@@ -143,7 +142,7 @@ void ChunkCache::move_down(Location at, Shelf& shelf, std::uint64_t limit_bytes,
   }
 }
 
-bool ChunkCache::move_down_chunks(Location at, Shelf& shelf, std::uint64_t size_bytes,
+bool ChunkCache::move_down_chunks(Place at, Shelf& shelf, std::uint64_t size_bytes,
                                   std::uint64_t limit_bytes, Surplus& surplus) {
   const auto row = shelf.chunks.find(size_bytes);
   while (shelf.cached_bytes > limit_bytes && !row->second.empty()) {
@@ -158,13 +157,13 @@ bool ChunkCache::move_down_chunks(Location at, Shelf& shelf, std::uint64_t size_
   return true;
 }
 
-bool ChunkCache::over_budget(Location at) const {
+bool ChunkCache::over_budget(Place at) const {
   const MutexLock lock(mutex_);
   const auto shelf = shelves_.find(at);
   return shelf != shelves_.end() && shelf->second.cached_bytes > budget(at, shelf->second);
 }
 
-ChunkCache::Surplus ChunkCache::take_surplus(Location at) noexcept {
+ChunkCache::Surplus ChunkCache::take_surplus(Place at) noexcept {
   Surplus surplus;
   const MutexLock lock(mutex_);
   const auto shelf = shelves_.find(at);
@@ -174,7 +173,7 @@ ChunkCache::Surplus ChunkCache::take_surplus(Location at) noexcept {
   return surplus;
 }
 
-ChunkCache::Surplus ChunkCache::take_all(Location at) noexcept {
+ChunkCache::Surplus ChunkCache::take_all(Place at) noexcept {
   Surplus surplus;
   const MutexLock lock(mutex_);
   const auto shelf = shelves_.find(at);
@@ -186,7 +185,7 @@ ChunkCache::Surplus ChunkCache::take_all(Location at) noexcept {
   return surplus;
 }
 
-ChunkCache::Surplus ChunkCache::take_others(Location at, std::uint64_t size_bytes) noexcept {
+ChunkCache::Surplus ChunkCache::take_others(Place at, std::uint64_t size_bytes) noexcept {
   Surplus surplus;
   const MutexLock lock(mutex_);
   const auto found = shelves_.find(at);
@@ -204,7 +203,7 @@ ChunkCache::Surplus ChunkCache::take_others(Location at, std::uint64_t size_byte
   return surplus;
 }
 
-ChunkCache::Surplus ChunkCache::take_room(Location at, std::uint64_t size_bytes) noexcept {
+ChunkCache::Surplus ChunkCache::take_room(Place at, std::uint64_t size_bytes) noexcept {
   Surplus surplus;
   const MutexLock lock(mutex_);
   const auto found = shelves_.find(at);
@@ -219,7 +218,7 @@ ChunkCache::Surplus ChunkCache::take_room(Location at, std::uint64_t size_bytes)
   return surplus;
 }
 
-void ChunkCache::reserve_budget(Location at, std::uint64_t size_bytes, std::uint64_t count) {
+void ChunkCache::reserve_budget(Place at, std::uint64_t size_bytes, std::uint64_t count) {
   const MutexLock lock(mutex_);
   Shelf& shelf = shelves_[at];
   std::uint64_t& reserved = shelf.reserved[size_bytes];
@@ -228,19 +227,19 @@ void ChunkCache::reserve_budget(Location at, std::uint64_t size_bytes, std::uint
   reserved = count;
 }
 
-std::uint64_t ChunkCache::budget_bytes(Location at) const {
+std::uint64_t ChunkCache::budget_bytes(Place at) const {
   const MutexLock lock(mutex_);
   const auto shelf = shelves_.find(at);
   return shelf == shelves_.end() ? base_budget(at) : budget(at, shelf->second);
 }
 
-std::uint64_t ChunkCache::cached_bytes(Location at) const {
+std::uint64_t ChunkCache::cached_bytes(Place at) const {
   const MutexLock lock(mutex_);
   const auto shelf = shelves_.find(at);
   return shelf == shelves_.end() ? 0 : shelf->second.cached_bytes;
 }
 
-std::size_t ChunkCache::count(Location at, std::uint64_t size_bytes) const {
+std::size_t ChunkCache::count(Place at, std::uint64_t size_bytes) const {
   const MutexLock lock(mutex_);
   const auto shelf = shelves_.find(at);
   if (shelf == shelves_.end()) return 0;
@@ -248,7 +247,7 @@ std::size_t ChunkCache::count(Location at, std::uint64_t size_bytes) const {
   return class_of_size == shelf->second.chunks.end() ? 0 : class_of_size->second.size();
 }
 
-std::size_t ChunkCache::count_with_slots(Location at, std::uint64_t size_bytes) const {
+std::size_t ChunkCache::count_with_slots(Place at, std::uint64_t size_bytes) const {
   std::size_t count = this->count(at, size_bytes);
   const MutexLock lock(mutex_);
   const auto shelf = shelves_.find(at);
@@ -261,7 +260,7 @@ std::size_t ChunkCache::count_with_slots(Location at, std::uint64_t size_bytes) 
   return count;
 }
 
-std::uint64_t ChunkCache::times_emptied(Location at) {
+std::uint64_t ChunkCache::times_emptied(Place at) {
   const MutexLock lock(mutex_);
   return shelves_[at].times_emptied;  // From here on it is counted, also of an empty shelf.
 }

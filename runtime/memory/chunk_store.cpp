@@ -21,14 +21,14 @@ namespace {
 constexpr std::size_t usual_chunks_ahead = 2;
 
 Ledger& open_accounts(Ledger& ledger, const Topology& topology, const MemoryLimits& limits) {
-  for (const Location at : topology.locations()) {
+  for (const Place at : topology.places()) {
     const auto cap = limits.capacity_bytes.find(at);
     ledger.open(at, cap == limits.capacity_bytes.end() ? UINT64_MAX : cap->second);
   }
   return ledger;
 }
 
-Error no_room(const Ledger::Account& account, Location at, std::uint64_t size_bytes,
+Error no_room(const Ledger::Account& account, Place at, std::uint64_t size_bytes,
               const char* call) {
   return Error(ErrorKind::out_of_memory, call,
                fmt::format("{} at {}: its capacity is {}; allocations use {}, the cache {}, clean "
@@ -55,21 +55,21 @@ ChunkStore::~ChunkStore() = default;
 // --- Room
 
 /// With the capacity limited to the machine's memory.
-Ledger::Account ChunkStore::limited_account(Location at) const {
+Ledger::Account ChunkStore::limited_account(Place at) const {
   const std::uint64_t memory_bytes = topology_.memory_bytes(at);  // 0 if unknown.
   Ledger::Account account = ledger_.account(at);
   if (memory_bytes > 0) account.capacity_bytes = std::min(account.capacity_bytes, memory_bytes);
   return account;
 }
 
-std::uint64_t ChunkStore::room_bytes(Location at) const {
+std::uint64_t ChunkStore::room_bytes(Place at) const {
   const Ledger::Account account = limited_account(at);
   if (account.capacity_bytes == UINT64_MAX) return UINT64_MAX;
   const std::uint64_t used_bytes = account.total() - account.spare_bytes();
   return account.capacity_bytes - std::min(used_bytes, account.capacity_bytes);
 }
 
-void ChunkStore::require_room(Location at, std::uint64_t size_bytes, const char* call) {
+void ChunkStore::require_room(Place at, std::uint64_t size_bytes, const char* call) {
   if (size_bytes <= room_bytes(at)) return;
   {
     const MutexLock lock(slow_calls_.turn());
@@ -78,7 +78,7 @@ void ChunkStore::require_room(Location at, std::uint64_t size_bytes, const char*
   if (size_bytes > room_bytes(at)) throw no_room(limited_account(at), at, size_bytes, call);
 }
 
-void ChunkStore::set_capacity(Location at, std::uint64_t size_bytes) {
+void ChunkStore::set_capacity(Place at, std::uint64_t size_bytes) {
   topology_.require(at, "vma::set_capacity");
   ledger_.open(at, size_bytes);
   const auto over = [&] {  // The cache is released only when the room is needed.
@@ -93,11 +93,11 @@ void ChunkStore::set_capacity(Location at, std::uint64_t size_bytes) {
 
 // --- Chunks
 
-Chunk ChunkStore::obtain_ready(Location at, std::uint64_t size_bytes, const ExportTypes& needs) {
+Chunk ChunkStore::obtain_ready(Place at, std::uint64_t size_bytes, const ExportTypes& needs) {
   return cache_.take(at, size_bytes, export_terms_.given(at, needs));
 }
 
-Chunk ChunkStore::obtain_cached(Location at, std::uint64_t size_bytes, const ExportTypes& needs) {
+Chunk ChunkStore::obtain_cached(Place at, std::uint64_t size_bytes, const ExportTypes& needs) {
   Chunk chunk = obtain_ready(at, size_bytes, needs);
   if (chunk) return chunk;
   const ExportTypes types = export_terms_.given(at, needs);
@@ -115,7 +115,7 @@ Chunk ChunkStore::obtain_cached(Location at, std::uint64_t size_bytes, const Exp
   return chunk;
 }
 
-Chunk ChunkStore::obtain(Location at, std::uint64_t size_bytes, Turn turn, const char* call,
+Chunk ChunkStore::obtain(Place at, std::uint64_t size_bytes, Turn turn, const char* call,
                          const ExportTypes& needs) {
   Chunk chunk = obtain_cached(at, size_bytes, needs);
   if (!chunk) {
@@ -126,11 +126,11 @@ Chunk ChunkStore::obtain(Location at, std::uint64_t size_bytes, Turn turn, const
       chunk = create_or_make_room(at, size_bytes, call, needs);
     }
   }
-  if (at.kind == Location::Kind::host) make_ahead(at, size_bytes, usual_chunks_ahead);
+  if (at.kind == Place::Kind::host) make_ahead(at, size_bytes, usual_chunks_ahead);
   return chunk;
 }
 
-Chunk ChunkStore::create(Location at, std::uint64_t size_bytes, const char* call,
+Chunk ChunkStore::create(Place at, std::uint64_t size_bytes, const char* call,
                          const ExportTypes& needs) {
   if (!ledger_.claim(at, size_bytes, Ledger::Use::allocated)) {
     throw no_room(ledger_.account(at), at, size_bytes, call);
@@ -144,7 +144,7 @@ Chunk ChunkStore::create(Location at, std::uint64_t size_bytes, const char* call
   }
 }
 
-Chunk ChunkStore::create_or_make_room(Location at, std::uint64_t size_bytes, const char* call,
+Chunk ChunkStore::create_or_make_room(Place at, std::uint64_t size_bytes, const char* call,
                                       const ExportTypes& needs) {
   try {
     return create(at, size_bytes, call, needs);
@@ -157,7 +157,7 @@ Chunk ChunkStore::create_or_make_room(Location at, std::uint64_t size_bytes, con
 }
 
 /// Creates a chunk, or reuses one that was a copy. Drops as many copies as needed.
-Chunk ChunkStore::create_in_place_of_copies(Location at, std::uint64_t size_bytes, const char* call,
+Chunk ChunkStore::create_in_place_of_copies(Place at, std::uint64_t size_bytes, const char* call,
                                             const ExportTypes& needs) {
   while (true) {
     try {
@@ -175,7 +175,7 @@ Chunk ChunkStore::create_in_place_of_copies(Location at, std::uint64_t size_byte
   }
 }
 
-std::uint64_t ChunkStore::release_oldest_copy(Location at) noexcept {
+std::uint64_t ChunkStore::release_oldest_copy(Place at) noexcept {
   Chunk copy = copies_.drop_oldest(at);
   const std::uint64_t size_bytes = copy ? copy.size_bytes() : 0;
   release(std::move(copy));
@@ -197,7 +197,7 @@ void ChunkStore::keep_copy(const Allocation& allocation, std::size_t slot, std::
     retire(copies_.drop(allocation.begin(), slot));
 }
 
-Chunk ChunkStore::take_copy(const Allocation& allocation, std::size_t slot, Location at,
+Chunk ChunkStore::take_copy(const Allocation& allocation, std::size_t slot, Place at,
                             std::uint64_t epoch) noexcept {
   return copies_.take(allocation.begin(), slot, at, epoch);
 }
@@ -210,7 +210,7 @@ void ChunkStore::retire(Chunk chunk) noexcept {
   if (!chunk) return;
   if (chunk.busy()) return quarantine(std::move(chunk), "work that failed may still touch it");
   if (chunk.shared() || chunk.imported()) return release_later(std::move(chunk));
-  const Location at = chunk.at();
+  const Place at = chunk.at();
   if (cache_.put(std::move(chunk))) return keep_or_release(at);
   quarantine(std::move(chunk), "there is no host memory to track it");
 }
@@ -219,7 +219,7 @@ void ChunkStore::take_back(const std::shared_ptr<Allocation>& allocation) noexce
   drop_copies(*allocation);  // Another allocation may get its addresses and epochs from here on.
   end_cpu_access(*allocation);
   if (allocation->reusable()) {
-    const Location at = allocation->home(0);
+    const Place at = allocation->place(0);
     if (cache_.put_allocation(at, allocation)) return keep_or_release(at);
   }
   for (std::size_t slot = 0; slot < allocation->geometry().slots; ++slot) {
@@ -254,7 +254,7 @@ void ChunkStore::dismiss(Chunk chunk) noexcept {
 }
 
 void ChunkStore::quarantine(Chunk chunk, const char* reason) noexcept {
-  const Location at = chunk.at();
+  const Place at = chunk.at();
   ledger_.leaked("{} bytes at {}: {}", chunk.size_bytes(), to_string(at), reason);
   if (chunk.imported())
     ledger_.leak_bytes(at, chunk.size_bytes());
@@ -269,7 +269,7 @@ void ChunkStore::quarantine(Chunk chunk, const char* reason) noexcept {
 }
 
 /// The driver does not create chunks beside releases, so these leave a move alone, for a while.
-void ChunkStore::keep_or_release(Location at) noexcept {
+void ChunkStore::keep_or_release(Place at) noexcept {
   constexpr std::chrono::milliseconds patience(100);
   if (!cache_.over_budget(at)) return;
   try {
@@ -291,7 +291,7 @@ void ChunkStore::keep_or_release(Location at) noexcept {
   }
 }
 
-void ChunkStore::shrink(Location at) noexcept {
+void ChunkStore::shrink(Place at) noexcept {
   {
     const MutexLock lock(aside_mutex_);
     shrinks_later_.erase(at);
@@ -313,7 +313,7 @@ void ChunkStore::release(Allocation& allocation) noexcept {
 
 void ChunkStore::release(Chunk chunk) noexcept {
   if (!chunk) return;
-  const Location at = chunk.at();
+  const Place at = chunk.at();
   const bool booked = !chunk.imported();
   chunk.release();
   if (booked) ledger_.unclaim(at, chunk.size_bytes(), Ledger::Use::allocated);
@@ -330,7 +330,7 @@ void ChunkStore::release_later(Chunk chunk) noexcept {
   }
 }
 
-void ChunkStore::make_ahead(Location at, std::uint64_t size_bytes, std::size_t chunks) noexcept {
+void ChunkStore::make_ahead(Place at, std::uint64_t size_bytes, std::size_t chunks) noexcept {
   try {
     const auto wanted = [this, at, size_bytes, chunks, times = cache_.times_emptied(at)] {
       return cache_.times_emptied(at) == times &&
@@ -347,7 +347,7 @@ void ChunkStore::make_ahead(Location at, std::uint64_t size_bytes, std::size_t c
   }
 }
 
-bool ChunkStore::make_one_ahead(Location at, std::uint64_t size_bytes) noexcept {
+bool ChunkStore::make_one_ahead(Place at, std::uint64_t size_bytes) noexcept {
   try {
     keep(create(at, size_bytes, "vma::alloc"));
     return true;
@@ -365,7 +365,7 @@ void ChunkStore::keep(Chunk chunk) {
   throw std::bad_alloc();
 }
 
-void ChunkStore::reserve(Location at, std::uint64_t size_bytes, std::uint64_t chunk_bytes) {
+void ChunkStore::reserve(Place at, std::uint64_t size_bytes, std::uint64_t chunk_bytes) {
   topology_.require(at, "vma::reserve");
   const std::uint64_t granule = topology_.granularity();
   if (size_bytes == 0 || chunk_bytes > largest_chunk_bytes(gpu(0), granule)) {
@@ -391,7 +391,7 @@ void ChunkStore::reserve(Location at, std::uint64_t size_bytes, std::uint64_t ch
 }
 
 /// Evicts cached chunks of other sizes if there is no room otherwise.
-Chunk ChunkStore::create_to_keep(Location at, std::uint64_t size_bytes) {
+Chunk ChunkStore::create_to_keep(Place at, std::uint64_t size_bytes) {
   constexpr const char* call = "vma::reserve";
   try {
     return create(at, size_bytes, call);
@@ -402,7 +402,7 @@ Chunk ChunkStore::create_to_keep(Location at, std::uint64_t size_bytes) {
   return create_in_place_of_copies(at, size_bytes, call);
 }
 
-std::uint64_t ChunkStore::give_room(Location at, std::uint64_t size_bytes) noexcept {
+std::uint64_t ChunkStore::give_room(Place at, std::uint64_t size_bytes) noexcept {
   ChunkCache::Surplus surplus = cache_.take_room(at, size_bytes);
   std::uint64_t given_bytes = surplus.size_bytes;
   release_in_turn(std::move(surplus));
@@ -414,7 +414,7 @@ std::uint64_t ChunkStore::give_room(Location at, std::uint64_t size_bytes) noexc
   return given_bytes;
 }
 
-std::uint64_t ChunkStore::trim(Location at, Turn turn) {
+std::uint64_t ChunkStore::trim(Place at, Turn turn) {
   topology_.require(at, "vma::trim");
   if (turn == Turn::take) {
     const MutexLock lock(slow_calls_.turn());
@@ -431,13 +431,13 @@ std::uint64_t ChunkStore::trim(Location at, Turn turn) {
 
 // --- The whole
 
-void ChunkStore::check_invariants(const std::map<Location, std::uint64_t>& held) const {
-  std::map<Location, std::uint64_t> kept_aside;
+void ChunkStore::check_invariants(const std::map<Place, std::uint64_t>& held) const {
+  std::map<Place, std::uint64_t> kept_aside;
   {
     const MutexLock lock(aside_mutex_);
     for (const Chunk& chunk : quarantine_) kept_aside[chunk.at()] += chunk.size_bytes();
   }
-  for (const Location at : topology_.locations()) {
+  for (const Place at : topology_.places()) {
     const auto of_allocations = held.find(at);
     const std::uint64_t held_bytes = of_allocations == held.end() ? 0 : of_allocations->second;
     const Ledger::Account account = ledger_.account(at);
@@ -451,7 +451,7 @@ void ChunkStore::check_invariants(const std::map<Location, std::uint64_t>& held)
 
 void ChunkStore::stop() noexcept {
   slow_calls_.stop();
-  for (const Location at : topology_.locations()) {
+  for (const Place at : topology_.places()) {
     release_in_turn(cache_.take_all(at));
     while (release_oldest_copy(at) > 0) {
     }
@@ -461,7 +461,7 @@ void ChunkStore::stop() noexcept {
 void ChunkStore::release_quarantine() noexcept {
   const MutexLock lock(aside_mutex_);
   for (Chunk& chunk : quarantine_) {
-    const Location at = chunk.at();
+    const Place at = chunk.at();
     if (chunk.release()) ledger_.unclaim(at, chunk.size_bytes(), Ledger::Use::leaked);
   }
   quarantine_.clear();

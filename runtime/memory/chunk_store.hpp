@@ -11,7 +11,7 @@
 #include "memory/ledger.hpp"
 #include "memory/slow_call_queue.hpp"
 
-#include <vma/location.hpp>
+#include <vma/place.hpp>
 
 #include <atomic>
 #include <chrono>
@@ -24,7 +24,7 @@
 namespace vma {
 
 struct MemoryLimits {
-  std::map<Location, std::uint64_t> capacity_bytes;
+  std::map<Place, std::uint64_t> capacity_bytes;
   std::uint64_t cache_bytes_per_gpu = 512 * (std::uint64_t{1} << 20);
   std::uint64_t host_cache_bytes = std::uint64_t{1} << 30;
   std::chrono::nanoseconds pressure_limit = std::chrono::seconds(2);  ///< See MemoryPressure.
@@ -46,26 +46,26 @@ class ChunkStore {
   /// A chunk at `at`, from the cache or new, with those of `needs` that the place gives. Throws:
   /// Error{out_of_memory} once the cache and the clean copies there are empty and there is still no
   /// room. `call` is named in errors.
-  Chunk obtain(Location at, std::uint64_t size_bytes, Turn turn, const char* call = "vma::alloc",
+  Chunk obtain(Place at, std::uint64_t size_bytes, Turn turn, const char* call = "vma::alloc",
                const ExportTypes& needs = {});
   /// Creates chunks in the background, one at a time, until the cache has as many of this size or
   /// is full; no more than it lacks now, even if some are taken meanwhile, and none after a `trim`.
   /// Does not block.
-  void make_ahead(Location at, std::uint64_t size_bytes, std::size_t chunks) noexcept;
+  void make_ahead(Place at, std::uint64_t size_bytes, std::size_t chunks) noexcept;
   /// From the cache or none, without a call of the driver.
-  Chunk obtain_ready(Location at, std::uint64_t size_bytes, const ExportTypes& needs = {});
+  Chunk obtain_ready(Place at, std::uint64_t size_bytes, const ExportTypes& needs = {});
   /// The same, if necessary out of a freed allocation, whose slots it unmaps.
-  Chunk obtain_cached(Location at, std::uint64_t size_bytes, const ExportTypes& needs = {});
+  Chunk obtain_cached(Place at, std::uint64_t size_bytes, const ExportTypes& needs = {});
   /// Refuses what cannot fit by the ledger, even without the cache, before allocating any of it.
   /// Throws: Error{out_of_memory}. Requires: the caller does not hold `slow_calls().turn()`.
-  void require_room(Location at, std::uint64_t size_bytes, const char* call);
+  void require_room(Place at, std::uint64_t size_bytes, const char* call);
   /// What can still be claimed at `at` by the ledger, counting the cache as free; UINT64_MAX if
   /// there is no limit.
-  std::uint64_t room_bytes(Location at) const;
+  std::uint64_t room_bytes(Place at) const;
   /// The most that may be booked at `at` from now on; SIZE_MAX means no limit. If more is booked,
   /// clean copies are released and nothing else. Throws: Error{invalid_argument}. Requires: the
   /// caller does not hold `slow_calls().turn()`.
-  void set_capacity(Location at, std::uint64_t size_bytes);
+  void set_capacity(Place at, std::uint64_t size_bytes);
   /// Puts the chunk into the cache; the slow-call queue releases what exceeds the budget. A busy
   /// chunk is quarantined; one that other processes know goes back to the driver. Requires: booked
   /// as allocated; idle unless marked busy.
@@ -83,7 +83,7 @@ class ChunkStore {
   void keep_copy(const Allocation& allocation, std::size_t slot, std::uint64_t epoch,
                  Chunk chunk) noexcept;
   /// The slot's copy at `at`, if it was clean in this epoch; booked as allocated from here on.
-  Chunk take_copy(const Allocation& allocation, std::size_t slot, Location at,
+  Chunk take_copy(const Allocation& allocation, std::size_t slot, Place at,
                   std::uint64_t epoch) noexcept;
   /// Moves all copies of the allocation to the cache.
   void drop_copies(const Allocation& allocation) noexcept;
@@ -93,12 +93,12 @@ class ChunkStore {
 
   /// Makes room, if needed by releasing cached chunks of other sizes. Throws: Error{out_of_memory,
   /// invalid_argument}; the chunks created by then stay.
-  void reserve(Location at, std::uint64_t size_bytes, std::uint64_t chunk_bytes);
+  void reserve(Place at, std::uint64_t size_bytes, std::uint64_t chunk_bytes);
   /// Releases the cache and the clean copies there. Returns the number of bytes released.
-  std::uint64_t trim(Location at, Turn turn = Turn::take);
+  std::uint64_t trim(Place at, Turn turn = Turn::take);
   /// Releases no more than needed for this much room, if there is that much; the cache first.
   /// Returns the number of bytes released. Requires: the caller holds the turn for slow calls.
-  std::uint64_t give_room(Location at, std::uint64_t size_bytes) noexcept;
+  std::uint64_t give_room(Place at, std::uint64_t size_bytes) noexcept;
 
   /// While one lives, what exceeds the cache's budget is released later, though not much.
   class Hurry {
@@ -122,7 +122,7 @@ class ChunkStore {
 
   /// The ledger's books match `held`, which allocations hold at each place, and what is kept here.
   /// Requires: no call is under way.
-  void check_invariants(const std::map<Location, std::uint64_t>& held) const;
+  void check_invariants(const std::map<Place, std::uint64_t>& held) const;
   /// Ends the slow-call queue and gives back what no allocation holds. Only `release` may follow,
   /// and then `release_quarantine`.
   void stop() noexcept;
@@ -133,25 +133,24 @@ class ChunkStore {
   void release_quarantine() noexcept;
 
  private:
-  Ledger::Account limited_account(Location at) const;
-  Chunk create(Location at, std::uint64_t size_bytes, const char* call,
-               const ExportTypes& needs = {});
-  Chunk create_or_make_room(Location at, std::uint64_t size_bytes, const char* call,
+  Ledger::Account limited_account(Place at) const;
+  Chunk create(Place at, std::uint64_t size_bytes, const char* call, const ExportTypes& needs = {});
+  Chunk create_or_make_room(Place at, std::uint64_t size_bytes, const char* call,
                             const ExportTypes& needs);
-  Chunk create_to_keep(Location at, std::uint64_t size_bytes);
-  bool make_one_ahead(Location at, std::uint64_t size_bytes) noexcept;
+  Chunk create_to_keep(Place at, std::uint64_t size_bytes);
+  bool make_one_ahead(Place at, std::uint64_t size_bytes) noexcept;
   void keep(Chunk chunk);
-  void keep_or_release(Location at) noexcept;
+  void keep_or_release(Place at) noexcept;
   // Requires: the caller holds the turn; this holds for the functions below, too.
-  void shrink(Location at) noexcept;
+  void shrink(Place at) noexcept;
   void release_in_turn(ChunkCache::Surplus surplus) noexcept;
   void release(Chunk chunk) noexcept;
   void release_later(Chunk chunk) noexcept;
   void end_in_turn(std::shared_ptr<const void> owner) noexcept;
   void end_cpu_access(Allocation& allocation) noexcept;
-  Chunk create_in_place_of_copies(Location at, std::uint64_t size_bytes, const char* call,
+  Chunk create_in_place_of_copies(Place at, std::uint64_t size_bytes, const char* call,
                                   const ExportTypes& needs = {});
-  std::uint64_t release_oldest_copy(Location at) noexcept;
+  std::uint64_t release_oldest_copy(Place at) noexcept;
 
   Driver& driver_;
   const Topology& topology_;
@@ -162,7 +161,7 @@ class ChunkStore {
   ExportTerms export_terms_;
   std::atomic<int> hurried_{0};
   mutable Mutex aside_mutex_;
-  std::set<Location> shrinks_later_ VMART_GUARDED_BY(aside_mutex_);  // Once no move is in a hurry.
+  std::set<Place> shrinks_later_ VMART_GUARDED_BY(aside_mutex_);  // Once no move is in a hurry.
   std::vector<Chunk> quarantine_ VMART_GUARDED_BY(aside_mutex_);
   SlowCallQueue slow_calls_;  // Last: its thread uses all of the above.
 };

@@ -9,7 +9,7 @@ namespace vma {
 bool CleanCopies::put(Address begin, std::size_t slot, std::uint64_t epoch,
                       Chunk&& chunk) noexcept {
   VMART_CHECK(static_cast<bool>(chunk) && !chunk.busy(), "only an idle chunk is kept");
-  const Location at = chunk.at();
+  const Place at = chunk.at();
   const std::uint64_t size_bytes = chunk.size_bytes();
   const MutexLock lock(mutex_);
   try {
@@ -32,22 +32,21 @@ bool CleanCopies::put(Address begin, std::size_t slot, std::uint64_t epoch,
   return true;
 }
 
-CleanCopies::Copies::const_iterator CleanCopies::find(Address begin, std::size_t slot, Location at,
+CleanCopies::Copies::const_iterator CleanCopies::find(Address begin, std::size_t slot, Place at,
                                                       std::uint64_t epoch) const {
   const auto copy = copies_.find({begin, slot});
   const bool clean = copy != copies_.end() && copy->second.epoch == epoch;
   return clean && copy->second.chunk.at() == at ? copy : copies_.end();
 }
 
-Chunk CleanCopies::take(Address begin, std::size_t slot, Location at,
-                        std::uint64_t epoch) noexcept {
+Chunk CleanCopies::take(Address begin, std::size_t slot, Place at, std::uint64_t epoch) noexcept {
   if (none()) return Chunk();
   const MutexLock lock(mutex_);
   const auto copy = find(begin, slot, at, epoch);
   return copy == copies_.end() ? Chunk() : remove(copy);
 }
 
-bool CleanCopies::has(Address begin, std::size_t slot, Location at,
+bool CleanCopies::has(Address begin, std::size_t slot, Place at,
                       std::uint64_t epoch) const noexcept {
   if (none()) return false;
   const MutexLock lock(mutex_);
@@ -72,14 +71,14 @@ Chunk CleanCopies::drop_any(Address begin) noexcept {
   return remove(copy);
 }
 
-Chunk CleanCopies::drop_oldest(Location at) noexcept {
+Chunk CleanCopies::drop_oldest(Place at) noexcept {
   if (none()) return Chunk();
   const MutexLock lock(mutex_);
   const auto age = ages_.lower_bound({at, 0});
   return age == ages_.end() || age->first.first != at ? Chunk() : drop(age);
 }
 
-Chunk CleanCopies::drop_oldest(Location at, std::uint64_t size_bytes) noexcept {
+Chunk CleanCopies::drop_oldest(Place at, std::uint64_t size_bytes) noexcept {
   if (none()) return Chunk();
   const MutexLock lock(mutex_);
   for (auto age = ages_.lower_bound({at, 0}); age != ages_.end() && age->first.first == at; ++age) {
@@ -118,7 +117,7 @@ void CleanCopies::note_used(std::uint64_t size_bytes) noexcept {
   counts_.used_bytes += size_bytes;
 }
 
-std::uint64_t CleanCopies::bytes(Location at) const {
+std::uint64_t CleanCopies::bytes(Place at) const {
   std::uint64_t bytes = 0;
   if (none()) return bytes;
   const MutexLock lock(mutex_);

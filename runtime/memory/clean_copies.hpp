@@ -37,17 +37,17 @@ class CleanCopies {
   /// track of the copy; then the caller still owns it.
   bool put(Address begin, std::size_t slot, std::uint64_t epoch, Chunk&& chunk) noexcept;
   /// The slot's copy, for a move to show it, if it is at `at` and was left in this epoch.
-  Chunk take(Address begin, std::size_t slot, Location at, std::uint64_t epoch) noexcept;
+  Chunk take(Address begin, std::size_t slot, Place at, std::uint64_t epoch) noexcept;
   /// Whether `take` would find one.
-  bool has(Address begin, std::size_t slot, Location at, std::uint64_t epoch) const noexcept;
+  bool has(Address begin, std::size_t slot, Place at, std::uint64_t epoch) const noexcept;
   /// The slot's copy at any place, for the caller to drop.
   Chunk drop(Address begin, std::size_t slot) noexcept;
   /// Any copy of the allocation, for the caller to drop; empty if it has none.
   Chunk drop_any(Address begin) noexcept;
   /// The oldest copy at `at`, for the caller to drop.
-  Chunk drop_oldest(Location at) noexcept;
+  Chunk drop_oldest(Place at) noexcept;
   /// The oldest copy of exactly this size at `at`.
-  Chunk drop_oldest(Location at, std::uint64_t size_bytes) noexcept;
+  Chunk drop_oldest(Place at, std::uint64_t size_bytes) noexcept;
 
   /// Counts a copy that was put in for the first time, not one that a failed move brings back.
   void note_kept() noexcept;
@@ -56,7 +56,7 @@ class CleanCopies {
   /// Counts a copy that is an ordinary chunk from now on.
   void note_dropped() noexcept;
 
-  std::uint64_t bytes(Location at) const;
+  std::uint64_t bytes(Place at) const;
   Counts counts() const;
 
  private:
@@ -67,11 +67,11 @@ class CleanCopies {
     std::uint64_t age = 0;
   };
   using Copies = std::map<Key, Copy>;
-  using Ages = std::map<std::pair<Location, std::uint64_t>, Key>;  // Of a place, oldest first.
+  using Ages = std::map<std::pair<Place, std::uint64_t>, Key>;  // Of a place, oldest first.
 
   bool none() const noexcept { return count_ == 0; }
-  Copies::const_iterator find(Address begin, std::size_t slot, Location at,
-                              std::uint64_t epoch) const VMART_REQUIRES(mutex_);
+  Copies::const_iterator find(Address begin, std::size_t slot, Place at, std::uint64_t epoch) const
+      VMART_REQUIRES(mutex_);
   Chunk remove(Copies::const_iterator copy) noexcept VMART_REQUIRES(mutex_);
   Chunk drop(Ages::const_iterator age) noexcept VMART_REQUIRES(mutex_);
 

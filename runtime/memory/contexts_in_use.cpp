@@ -157,11 +157,11 @@ void ContextsInUse::give_back(ContextHandle context, EventHandle event) noexcept
   destroy(event);
 }
 
-std::vector<ContextHandle> ContextsInUse::drain() {
+std::vector<ContextHandle> ContextsInUse::await_work() {
   std::vector<ContextHandle> contexts = list();
   for (const ContextHandle context : contexts) {
     try {
-      drain(context);
+      await_work(context);
     } catch (const Error& error) {
       if (!context_is_broken(error.native())) throw;
       log(LogLevel::warn, "a context is broken and is no longer waited for: {}", error.what());
@@ -170,7 +170,7 @@ std::vector<ContextHandle> ContextsInUse::drain() {
   return contexts;
 }
 
-void ContextsInUse::drain(ContextHandle context) {
+void ContextsInUse::await_work(ContextHandle context) {
   try {
     driver_.synchronize_context(context);
   } catch (const Error& error) {

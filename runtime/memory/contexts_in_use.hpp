@@ -51,10 +51,10 @@ class ContextsInUse {
   /// capture; launches of other threads may block until then. Blocks without limit. Throws:
   /// Error{driver_failure}: then the work may still run. A broken context runs nothing, so it
   /// counts as drained. Returns the contexts: work elsewhere may still run.
-  std::vector<ContextHandle> drain();
+  std::vector<ContextHandle> await_work();
 
  private:
-  void drain(ContextHandle context);
+  void await_work(ContextHandle context);
   /// The last resort if the device has no memory left for an event. Ends captures.
   void wait_for_mark(ContextHandle context);
   bool lasts(ContextHandle context) const VMART_REQUIRES(mutex_);

@@ -28,16 +28,16 @@ ExportTypes fewer(ExportTypes types) {
 
 ExportTerms::ExportTerms(Driver& driver, const Topology& topology, const ExportTypes& wanted)
     : driver_(driver), wanted_(wanted) {
-  for (const Location at : topology.locations()) possible_[at] = driver.export_types(at);
+  for (const Place at : topology.places()) possible_[at] = driver.export_types(at);
 }
 
-ExportTypes ExportTerms::given(Location at, const ExportTypes& needs) const {
+ExportTypes ExportTerms::given(Place at, const ExportTypes& needs) const {
   if (!needs.any()) return {};
   const MutexLock lock(mutex_);
   return possible_.at(at) & needs;
 }
 
-ChunkMemory ExportTerms::create(Location at, std::uint64_t size_bytes, const ExportTypes& needs) {
+ChunkMemory ExportTerms::create(Place at, std::uint64_t size_bytes, const ExportTypes& needs) {
   const ExportTypes types = given(at, wanted_ | needs);
   try {
     return create_with(at, size_bytes, types);
@@ -47,15 +47,14 @@ ChunkMemory ExportTerms::create(Location at, std::uint64_t size_bytes, const Exp
   }
 }
 
-ChunkMemory ExportTerms::create_with(Location at, std::uint64_t size_bytes,
-                                     const ExportTypes& types) {
+ChunkMemory ExportTerms::create_with(Place at, std::uint64_t size_bytes, const ExportTypes& types) {
   const ChunkHandle handle = types.any() ? driver_.create_exportable(at, size_bytes, types)
                                          : driver_.create(at, size_bytes);
   return {handle, at, size_bytes, types};
 }
 
 /// If none of the other ways works either, the types are not the reason.
-ChunkMemory ExportTerms::create_with_fewer(Location at, std::uint64_t size_bytes,
+ChunkMemory ExportTerms::create_with_fewer(Place at, std::uint64_t size_bytes,
                                            const ExportTypes& types, const Error& refusal) {
   for (ExportTypes left = fewer(types);; left = fewer(left)) {
     try {
@@ -69,7 +68,7 @@ ChunkMemory ExportTerms::create_with_fewer(Location at, std::uint64_t size_bytes
   }
 }
 
-void ExportTerms::note_refused(Location at, const ExportTypes& refused, const char* why) noexcept {
+void ExportTerms::note_refused(Place at, const ExportTypes& refused, const char* why) noexcept {
   try {
     const MutexLock lock(mutex_);
     ExportTypes& types = possible_.at(at);
@@ -98,7 +97,7 @@ void ExportTerms::require_descriptors(const Allocation& allocation, const char* 
   }
 }
 
-std::string ExportTerms::why_not(Location at, bool asked_for) const {
+std::string ExportTerms::why_not(Place at, bool asked_for) const {
   const MutexLock lock(mutex_);
   if (!asked_for && !wanted_.descriptor) {
     return "its memory was created for this process only; set AllocOptions::exportable when you "

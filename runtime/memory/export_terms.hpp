@@ -27,30 +27,30 @@ class ExportTerms {
   ExportTerms(Driver& driver, const Topology& topology, const ExportTypes& wanted);
 
   /// Those of `needs` that new chunks at the place can have.
-  ExportTypes given(Location at, const ExportTypes& needs) const;
+  ExportTypes given(Place at, const ExportTypes& needs) const;
   /// Whether the chunk can leave the process in those of `needs` that are given where it lies.
   bool suits(const Chunk& chunk, const ExportTypes& needs) const {
     return chunk.imported() || chunk.types().includes(given(chunk.at(), needs));
   }
   /// Creates memory there, with those of `needs` that are given. Throws: what the driver throws,
   /// except a refusal of export types.
-  ChunkMemory create(Location at, std::uint64_t size_bytes, const ExportTypes& needs);
+  ChunkMemory create(Place at, std::uint64_t size_bytes, const ExportTypes& needs);
   /// Throws: Error{unsupported} that says why, and what to do, if a chunk of the allocation cannot
   /// be exported by descriptor. Requires: the caller holds its `operations()`.
   void require_descriptors(const Allocation& allocation, const char* call) const;
 
  private:
-  ChunkMemory create_with(Location at, std::uint64_t size_bytes, const ExportTypes& types);
-  ChunkMemory create_with_fewer(Location at, std::uint64_t size_bytes, const ExportTypes& types,
+  ChunkMemory create_with(Place at, std::uint64_t size_bytes, const ExportTypes& types);
+  ChunkMemory create_with_fewer(Place at, std::uint64_t size_bytes, const ExportTypes& types,
                                 const Error& refusal);
-  std::string why_not(Location at, bool asked_for) const;
-  void note_refused(Location at, const ExportTypes& refused, const char* why) noexcept;
+  std::string why_not(Place at, bool asked_for) const;
+  void note_refused(Place at, const ExportTypes& refused, const char* why) noexcept;
 
   Driver& driver_;
   const ExportTypes wanted_;
   mutable Mutex mutex_;
-  std::map<Location, ExportTypes> possible_ VMART_GUARDED_BY(mutex_);
-  std::map<Location, std::string> refusals_ VMART_GUARDED_BY(mutex_);
+  std::map<Place, ExportTypes> possible_ VMART_GUARDED_BY(mutex_);
+  std::map<Place, std::string> refusals_ VMART_GUARDED_BY(mutex_);
 };
 
 }  // namespace vma

@@ -30,9 +30,9 @@ std::uint64_t size_class(std::uint64_t granules) {
   }
 }
 
-std::uint64_t chosen_granules(std::uint64_t granules, Location home) {
+std::uint64_t chosen_granules(std::uint64_t granules, Place at) {
   const std::uint64_t limit =
-      home.kind == Location::Kind::host ? host_chunk_granules : chunk_granules_max;
+      at.kind == Place::Kind::host ? host_chunk_granules : chunk_granules_max;
   if (granules <= limit) return size_class(granules);
   // Four chunks or more, so that copying one overlaps with switching another.
   std::uint64_t chunk = limit;
@@ -47,12 +47,11 @@ std::uint64_t faulting_granules(std::uint64_t granules) {
 
 }  // namespace
 
-std::uint64_t largest_chunk_bytes(Location home, std::uint64_t granule_bytes) {
-  return granule_bytes *
-         (home.kind == Location::Kind::host ? host_chunk_granules : chunk_granules_max);
+std::uint64_t largest_chunk_bytes(Place at, std::uint64_t granule_bytes) {
+  return granule_bytes * (at.kind == Place::Kind::host ? host_chunk_granules : chunk_granules_max);
 }
 
-Geometry plan_geometry(std::uint64_t size_bytes, std::uint64_t chunk_bytes, Location home,
+Geometry plan_geometry(std::uint64_t size_bytes, std::uint64_t chunk_bytes, Place at,
                        std::uint64_t granule_bytes) {
   constexpr std::uint64_t size_bytes_max = std::uint64_t{1}
                                            << 46;  // Well inside the address space.
@@ -68,7 +67,7 @@ Geometry plan_geometry(std::uint64_t size_bytes, std::uint64_t chunk_bytes, Loca
   const std::uint64_t granules = round_up(size_bytes, granule_bytes) / granule_bytes;
   const std::uint64_t chunk = chunk_bytes != 0
                                   ? round_up(chunk_bytes, granule_bytes) / granule_bytes
-                                  : chosen_granules(granules, home);
+                                  : chosen_granules(granules, at);
   Geometry geometry;
   geometry.chunk_bytes = chunk * granule_bytes;
   geometry.slots = (granules + chunk - 1) / chunk;
@@ -84,23 +83,23 @@ Geometry plan_geometry(std::uint64_t size_bytes, std::uint64_t chunk_bytes, Loca
   return geometry;
 }
 
-Geometry plan_geometry(std::uint64_t size_bytes, const AllocOptions& options, Location home,
+Geometry plan_geometry(std::uint64_t size_bytes, const AllocOptions& options, Place at,
                        std::uint64_t granule_bytes) {
   std::uint64_t chunk_bytes = options.chunk_bytes;
   if (chunk_bytes == 0 && options.cpu_access == CpuAccess::fault) {
     chunk_bytes = faulting_granules(size_bytes / granule_bytes) * granule_bytes;
   }
-  return plan_geometry(size_bytes, chunk_bytes, home, granule_bytes);
+  return plan_geometry(size_bytes, chunk_bytes, at, granule_bytes);
 }
 
-Geometry plan_exact_geometry(std::uint64_t size_bytes, Location home, std::uint64_t granule_bytes) {
+Geometry plan_exact_geometry(std::uint64_t size_bytes, Place at, std::uint64_t granule_bytes) {
   if (size_bytes % granule_bytes != 0) {
     throw Error(ErrorKind::invalid_argument, "vma::Backings",
                 fmt::format("{} bytes; ask for a multiple of {}", size_bytes, granule_bytes));
   }
-  const std::uint64_t largest = largest_chunk_bytes(home, granule_bytes);
+  const std::uint64_t largest = largest_chunk_bytes(at, granule_bytes);
   Geometry geometry =
-      plan_geometry(size_bytes, size_bytes <= largest ? size_bytes : 0, home, granule_bytes);
+      plan_geometry(size_bytes, size_bytes <= largest ? size_bytes : 0, at, granule_bytes);
   geometry.tail_bytes = size_bytes - (geometry.slots - 1) * geometry.chunk_bytes;
   return geometry;
 }

@@ -6,8 +6,8 @@
 
 namespace vma {
 
-bool ImportingProcess::can_map(Location at) const noexcept {
-  return !gpus || at.kind == Location::Kind::host || std::ranges::find(*gpus, at) != gpus->end();
+bool ImportingProcess::can_map(Place at) const noexcept {
+  return !gpus || at.kind == Place::Kind::host || std::ranges::find(*gpus, at) != gpus->end();
 }
 
 std::uint64_t ImporterList::add(const ImportingProcess& importer) {
@@ -42,7 +42,7 @@ std::string ImporterList::why_pinned() const {
       entries_.front().importer.process, others);
 }
 
-std::string ImporterList::why_not_at(Location at) const {
+std::string ImporterList::why_not_at(Place at) const {
   const MutexLock lock(mutex_);
   const auto found = std::ranges::find_if(
       entries_, [at](const Entry& entry) { return !entry.importer.can_map(at); });

@@ -2,7 +2,7 @@
 
 #include "base/mutex.hpp"
 
-#include <vma/location.hpp>
+#include <vma/place.hpp>
 
 #include <atomic>
 #include <cstdint>
@@ -17,10 +17,10 @@ struct ImportingProcess {
   int process = 0;
   unsigned int user = 0;
   /// Those of this process's GPUs that it uses, too, in its order; none if it did not say.
-  std::optional<std::vector<Location>> gpus{};
+  std::optional<std::vector<Place>> gpus{};
 
   /// Whether it can map memory there, as far as this process knows. Every process uses host nodes.
-  bool can_map(Location at) const noexcept;
+  bool can_map(Place at) const noexcept;
 };
 
 /// The importers of one allocation. Any thread.
@@ -37,7 +37,7 @@ class ImporterList {
   std::string why_pinned() const;
   /// Words that follow "the allocation at ...", if one of them cannot map memory there; otherwise
   /// empty.
-  std::string why_not_at(Location at) const;
+  std::string why_not_at(Place at) const;
 
  private:
   struct Entry {

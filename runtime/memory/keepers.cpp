@@ -13,7 +13,7 @@ Keepers::Keepers(Driver& driver, const Topology& topology, Ledger& ledger)
       ledger_(ledger),
       rights_(topology.readers(gpu(index(topology.devices().front())))) {
   const std::uint64_t granule = topology.granularity();
-  const auto make = [&](Location at) {
+  const auto make = [&](Place at) {
     if (!ledger_.claim(at, granule, Ledger::Use::own)) {
       throw Error(
           ErrorKind::out_of_memory, "vma::Runtime",
@@ -25,7 +25,7 @@ Keepers::Keepers(Driver& driver, const Topology& topology, Ledger& ledger)
     return Chunk(driver_, ledger_, at, granule, topology.readers(at));
   };
   for (const DeviceId device : topology.devices()) {
-    const Location at = gpu(index(device));
+    const Place at = gpu(index(device));
     keepers_.push_back(make(at));
     const MutexLock lock(mutex_);
     spares_.push_back(make(at));
@@ -55,7 +55,7 @@ bool Keepers::give_up_spares() noexcept {
   const MutexLock lock(mutex_);
   if (spares_.empty()) return false;
   for (Chunk& spare : spares_) {
-    const Location at = spare.at();
+    const Place at = spare.at();
     const std::uint64_t size_bytes = spare.size_bytes();
     spare = Chunk();
     ledger_.unclaim(at, size_bytes, Ledger::Use::own);

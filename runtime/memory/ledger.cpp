@@ -18,14 +18,14 @@ std::uint64_t& Ledger::field(Account& account, Use use) {
   return account.leaked_bytes;
 }
 
-void Ledger::open(Location at, std::uint64_t capacity_bytes) {
+void Ledger::open(Place at, std::uint64_t capacity_bytes) {
   const MutexLock lock(mutex_);
   Account& account = accounts_[at];
   account.capacity_bytes = capacity_bytes;
   account.most_bytes = std::max(capacity_bytes, account.total());
 }
 
-bool Ledger::claim(Location at, std::uint64_t size_bytes, Use use) {
+bool Ledger::claim(Place at, std::uint64_t size_bytes, Use use) {
   const MutexLock lock(mutex_);
   Account& account = accounts_.at(at);
   if (size_bytes > account.capacity_bytes ||
@@ -36,14 +36,14 @@ bool Ledger::claim(Location at, std::uint64_t size_bytes, Use use) {
   return true;
 }
 
-void Ledger::unclaim(Location at, std::uint64_t size_bytes, Use use) {
+void Ledger::unclaim(Place at, std::uint64_t size_bytes, Use use) {
   const MutexLock lock(mutex_);
   std::uint64_t& held = field(accounts_.at(at), use);
   VMART_CHECK(held >= size_bytes, "only claimed bytes are returned");
   held -= size_bytes;
 }
 
-void Ledger::shift(Location at, std::uint64_t size_bytes, Use from, Use to) {
+void Ledger::shift(Place at, std::uint64_t size_bytes, Use from, Use to) {
   const MutexLock lock(mutex_);
   Account& account = accounts_.at(at);
   VMART_CHECK(field(account, from) >= size_bytes, "only claimed bytes change their use");
@@ -51,14 +51,14 @@ void Ledger::shift(Location at, std::uint64_t size_bytes, Use from, Use to) {
   field(account, to) += size_bytes;
 }
 
-void Ledger::leak_bytes(Location at, std::uint64_t size_bytes) noexcept {
+void Ledger::leak_bytes(Place at, std::uint64_t size_bytes) noexcept {
   const MutexLock lock(mutex_);
   const auto account = accounts_.find(at);
   VMART_CHECK(account != accounts_.end(), "leaked bytes were booked before");
   account->second.leaked_bytes += size_bytes;
 }
 
-Ledger::Account Ledger::account(Location at) const {
+Ledger::Account Ledger::account(Place at) const {
   const MutexLock lock(mutex_);
   return accounts_.at(at);
 }

@@ -2,7 +2,7 @@
 
 #include "base/mutex.hpp"
 
-#include <vma/location.hpp>
+#include <vma/place.hpp>
 
 #include <fmt/format.h>
 
@@ -43,15 +43,15 @@ class Ledger {
   /// `capacity_bytes` UINT64_MAX means no limit. May be called again at any time: if more is
   /// already booked, nothing is taken back, and nothing more can be claimed until usage falls below
   /// the limit.
-  void open(Location at, std::uint64_t capacity_bytes);
+  void open(Place at, std::uint64_t capacity_bytes);
   /// Books bytes that are about to be created. False if they exceed the capacity; then nothing is
   /// booked.
-  bool claim(Location at, std::uint64_t size_bytes, Use use);
-  void unclaim(Location at, std::uint64_t size_bytes, Use use);
-  void shift(Location at, std::uint64_t size_bytes, Use from, Use to);
+  bool claim(Place at, std::uint64_t size_bytes, Use use);
+  void unclaim(Place at, std::uint64_t size_bytes, Use use);
+  void shift(Place at, std::uint64_t size_bytes, Use from, Use to);
   /// Books bytes that their owner is about to unclaim, though the driver still has them.
-  void leak_bytes(Location at, std::uint64_t size_bytes) noexcept;
-  Account account(Location at) const;
+  void leak_bytes(Place at, std::uint64_t size_bytes) noexcept;
+  Account account(Place at) const;
 
   /// I5: counts and logs what the driver refused to take back. `what` names it and the reason.
   void leaked(std::string_view what) noexcept;
@@ -77,7 +77,7 @@ class Ledger {
   static std::uint64_t& field(Account& account, Use use);
 
   mutable Mutex mutex_;
-  std::map<Location, Account> accounts_ VMART_GUARDED_BY(mutex_);
+  std::map<Place, Account> accounts_ VMART_GUARDED_BY(mutex_);
   const std::shared_ptr<std::atomic<std::uint64_t>> leaks_ =
       std::make_shared<std::atomic<std::uint64_t>>(0);
   const std::shared_ptr<std::atomic<std::uint64_t>> kept_ =

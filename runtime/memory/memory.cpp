@@ -49,7 +49,7 @@ Memory::Memory(Driver& driver, const Topology& topology, const MemoryLimits& lim
       pressure_(driver.clock(), limits.pressure_limit) {}
 
 Memory::~Memory() {
-  shut_down();
+  release();
 }
 
 void Memory::watch(MemoryWatcher* watcher) {
@@ -63,13 +63,13 @@ void Memory::tell_changed(const Allocation& allocation) noexcept {
 
 // --- Allocations
 
-std::shared_ptr<Allocation> Memory::alloc(std::uint64_t size_bytes, Location at,
+std::shared_ptr<Allocation> Memory::alloc(std::uint64_t size_bytes, Place at,
                                           const AllocOptions& options, const AllocTerms& terms) {
   topology_.require(at, "vma::alloc");
   return alloc(plan_geometry(size_bytes, options, at, topology_.granularity()), at, options, terms);
 }
 
-std::shared_ptr<Allocation> Memory::alloc(const Geometry& geometry, Location at,
+std::shared_ptr<Allocation> Memory::alloc(const Geometry& geometry, Place at,
                                           const AllocOptions& options, const AllocTerms& terms) {
   topology_.require(at, "vma::alloc");
   const ExportTypes types = chunks_.export_terms().given(at, export_needs(options));
@@ -86,20 +86,20 @@ std::shared_ptr<Allocation> Memory::alloc(const Geometry& geometry, Location at,
     return enter(std::move(allocation), options, terms);
   }
   return naming_mapping_limit("vma::alloc", [&] {
-    const std::vector<Location> homes(geometry.slots, at);
+    const std::vector<Place> homes(geometry.slots, at);
     return enter(build(geometry, homes, export_needs(options)), options, terms);
   });
 }
 
-std::shared_ptr<Allocation> Memory::alloc(const Geometry& geometry, std::span<const Location> homes,
+std::shared_ptr<Allocation> Memory::alloc(const Geometry& geometry, std::span<const Place> homes,
                                           const AllocOptions& options, const AllocTerms& terms) {
   if (homes.size() != geometry.slots) {
     throw Error(ErrorKind::invalid_argument, "vma::alloc",
                 fmt::format("{} homes for {} chunks", homes.size(), geometry.slots));
   }
-  const bool one_place = std::ranges::all_of(homes, [&](Location at) { return at == homes[0]; });
+  const bool one_place = std::ranges::all_of(homes, [&](Place at) { return at == homes[0]; });
   if (one_place) return alloc(geometry, homes[0], options, terms);
-  for (const Location at : homes) topology_.require(at, "vma::alloc");
+  for (const Place at : homes) topology_.require(at, "vma::alloc");
   return naming_mapping_limit("vma::alloc", [&] {
     return enter(build(geometry, homes, export_needs(options)), options, terms);
   });
@@ -117,7 +117,7 @@ std::shared_ptr<Allocation> Memory::enter(std::shared_ptr<Allocation> allocation
     allocation->export_needs = export_needs(options) | terms.export_needs;
     allocation->readers = terms.readers;
     for (std::size_t slot = 0; slot < allocation->geometry().slots; ++slot) {
-      allocation->note_wanted(slot, terms.wanted.value_or(allocation->home(slot)));
+      allocation->note_wanted(slot, terms.wanted.value_or(allocation->place(slot)));
     }
     allocation->cpu = options.cpu_access;
     if (options.cpu_access == CpuAccess::fault)
@@ -137,7 +137,7 @@ std::shared_ptr<Allocation> Memory::enter(std::shared_ptr<Allocation> allocation
   return allocation;
 }
 
-std::shared_ptr<Allocation> Memory::build(const Geometry& geometry, std::span<const Location> homes,
+std::shared_ptr<Allocation> Memory::build(const Geometry& geometry, std::span<const Place> homes,
                                           const ExportTypes& needs) {
   return build(geometry, obtain_all(geometry, homes, needs));
 }
@@ -190,10 +190,10 @@ std::vector<Chunk> Memory::withdraw(Address begin) {
   return chunks;
 }
 
-std::vector<Chunk> Memory::obtain(const Geometry& geometry, Location at, const ExportTypes& needs,
+std::vector<Chunk> Memory::obtain(const Geometry& geometry, Place at, const ExportTypes& needs,
                                   bool make_room) {
   topology_.require(at, "vma::Backings");
-  const std::vector<Location> homes(geometry.slots, at);
+  const std::vector<Place> homes(geometry.slots, at);
   return obtain_all(geometry, homes, needs, make_room);
 }
 
@@ -217,11 +217,11 @@ std::shared_ptr<Allocation> Memory::import(const Geometry& geometry, std::vector
 
 /// One chunk a slot, each at its home. The presser is called without the turn: meanwhile only the
 /// chunks already obtained are kept.
-std::vector<Chunk> Memory::obtain_all(const Geometry& geometry, std::span<const Location> homes,
+std::vector<Chunk> Memory::obtain_all(const Geometry& geometry, std::span<const Place> homes,
                                       const ExportTypes& needs, bool make_room) {
   using enum MemoryPressure::Want::Asks;
   MemoryPressure::Want want(pressure_, make_room ? an_allocation : never);
-  std::map<Location, std::uint64_t> need_bytes;
+  std::map<Place, std::uint64_t> need_bytes;
   for (std::size_t slot = 0; slot < homes.size(); ++slot) {
     need_bytes[homes[slot]] += geometry.slot_bytes(slot);
   }
@@ -234,7 +234,7 @@ std::vector<Chunk> Memory::obtain_all(const Geometry& geometry, std::span<const 
   try {
     chunks.reserve(geometry.slots);
     for (std::size_t slot = 0; slot < homes.size(); ++slot) {
-      const Location at = homes[slot];
+      const Place at = homes[slot];
       const std::uint64_t slot_bytes = geometry.slot_bytes(slot);
       chunks.push_back(with_room(want, at, need_bytes[at], [&] {
         return chunks_.obtain(at, slot_bytes, ChunkStore::Turn::take, "vma::alloc", needs);
@@ -249,7 +249,7 @@ std::vector<Chunk> Memory::obtain_all(const Geometry& geometry, std::span<const 
 }
 
 /// Adds the largest allocations at a full place to the error, to help decide what to free.
-Error Memory::with_holders(const Error& error, Location at) const {
+Error Memory::with_holders(const Error& error, Place at) const {
   constexpr std::size_t holders_max = 5;
   struct Holder {
     std::uint64_t size_bytes = 0;
@@ -335,7 +335,7 @@ std::vector<ContextHandle> Memory::free(Address begin, bool awaits_work) {
   { const MutexLock lock(allocation->operations()); }
   std::vector<ContextHandle> waited;
   try {
-    if (awaits_work) waited = contexts_.drain();
+    if (awaits_work) waited = contexts_.await_work();
   } catch (...) {
     allocation->being_freed = false;
     throw;
@@ -438,7 +438,7 @@ void Memory::give_back(const WorkMark& mark) noexcept {
 
 // --- The whole
 
-void Memory::check_invariants(std::map<Location, std::uint64_t> held) {
+void Memory::check_invariants(std::map<Place, std::uint64_t> held) {
   registry_.check_invariants();
   for (const std::shared_ptr<Allocation>& allocation : registry_.all()) {
     if (allocation->imported()) continue;  // Booked by the process that exports it.
@@ -449,7 +449,7 @@ void Memory::check_invariants(std::map<Location, std::uint64_t> held) {
   chunks_.check_invariants(held);
 }
 
-void Memory::shut_down() noexcept {
+void Memory::release() noexcept {
   chunks_.stop();
   while (const std::shared_ptr<Allocation> allocation = registry_.erase_any()) {
     chunks_.release(*allocation);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "base/listener.hpp"
+#include "base/part.hpp"
 #include "driver/driver.hpp"
 #include "machine/topology.hpp"
 #include "memory/allocation.hpp"
@@ -49,7 +50,7 @@ struct AllocTerms {
   /// the memory is released, and `alloc` rethrows.
   std::function<void(const Allocation&)> fill{};
   /// Where the program wants it, if the runtime chose another place.
-  std::optional<Location> wanted{};
+  std::optional<Place> wanted{};
   /// GPUs that the program named as readers.
   std::vector<DeviceId> readers{};
   /// How its chunks have to be able to leave the process, besides what the options say.
@@ -72,22 +73,22 @@ struct WorkMark {
 
 /// The allocations of one runtime: makes them of chunks, finds them, and takes them back. Any
 /// thread.
-class Memory {
+class Memory final : public Part {
  public:
   Memory(Driver& driver, const Topology& topology, const MemoryLimits& limits);
   ~Memory();
 
   /// Throws: Error{out_of_memory, invalid_argument, driver_failure}; then nothing has changed.
   /// Blocks: for the presser, if there is no room. Requires: the caller holds no lock.
-  std::shared_ptr<Allocation> alloc(std::uint64_t size_bytes, Location at,
-                                    const AllocOptions& options, const AllocTerms& terms = {});
+  std::shared_ptr<Allocation> alloc(std::uint64_t size_bytes, Place at, const AllocOptions& options,
+                                    const AllocTerms& terms = {});
   /// The same for what was planned before. Requires: `geometry` comes from `plan_geometry`; the
   /// chunk size in the options is ignored.
-  std::shared_ptr<Allocation> alloc(const Geometry& geometry, Location at,
-                                    const AllocOptions& options, const AllocTerms& terms = {});
+  std::shared_ptr<Allocation> alloc(const Geometry& geometry, Place at, const AllocOptions& options,
+                                    const AllocTerms& terms = {});
   /// The same with a home for each slot. Throws: Error{invalid_argument} if the number of homes is
   /// wrong.
-  std::shared_ptr<Allocation> alloc(const Geometry& geometry, std::span<const Location> homes,
+  std::shared_ptr<Allocation> alloc(const Geometry& geometry, std::span<const Place> homes,
                                     const AllocOptions& options, const AllocTerms& terms = {});
   /// An allocation of another process's memory, one imported chunk for each slot. It does not move,
   /// and a free of it only lets go of the memory. Throws: as `alloc`; then the chunks are released.
@@ -106,7 +107,7 @@ class Memory {
   std::vector<Chunk> withdraw(Address begin);
   /// Chunks for all slots at `at`, as for an allocation; other memory makes way for them only if
   /// `make_room`. Throws and blocks: as `alloc`.
-  std::vector<Chunk> obtain(const Geometry& geometry, Location at, const ExportTypes& needs,
+  std::vector<Chunk> obtain(const Geometry& geometry, Place at, const ExportTypes& needs,
                             bool make_room);
   /// Waits for the work before it, then takes the memory back. `begin` is an allocation's start.
   /// Calls on it meanwhile report that it is being freed, though the wait may yet fail. Returns the
@@ -149,7 +150,7 @@ class Memory {
   /// lack there. Throws: what `body` throws; an Error{out_of_memory} then lists what uses the
   /// memory at `at`.
   template <typename Ask, typename Body>
-  auto with_room(Ask&& ask, Location at, std::uint64_t size_bytes, Body&& body);
+  auto with_room(Ask&& ask, Place at, std::uint64_t size_bytes, Body&& body);
 
   Driver& driver() noexcept { return driver_; }
   const Topology& topology() const noexcept { return topology_; }
@@ -163,28 +164,30 @@ class Memory {
   /// Checks that the ledger has booked what allocations, cache and the runtime's own chunks hold,
   /// and what chunks of `obtain` and `withdraw` hold at each place. Requires: no call is in
   /// progress.
-  void check_invariants(std::map<Location, std::uint64_t> held = {});
+  void check_invariants(std::map<Place, std::uint64_t> held = {});
   /// Gives everything back, including users' memory, or counts it as leaked (I5). No further calls
   /// are allowed.
-  void shut_down() noexcept;
+  void release() noexcept override;
+  /// Nobody is asked for room any more. Blocks: while somebody makes some.
+  void finish() noexcept override { on_pressure({}); }
 
  private:
-  std::shared_ptr<Allocation> build(const Geometry& geometry, std::span<const Location> homes,
+  std::shared_ptr<Allocation> build(const Geometry& geometry, std::span<const Place> homes,
                                     const ExportTypes& needs);
   std::shared_ptr<Allocation> build(const Geometry& geometry, std::vector<Chunk> chunks);
   void show(Allocation& allocation, std::vector<Chunk>& chunks);
-  std::vector<Chunk> obtain_all(const Geometry& geometry, std::span<const Location> homes,
+  std::vector<Chunk> obtain_all(const Geometry& geometry, std::span<const Place> homes,
                                 const ExportTypes& needs, bool make_room = true);
   std::shared_ptr<Allocation> enter(std::shared_ptr<Allocation> allocation,
                                     const AllocOptions& options, const AllocTerms& terms);
-  Error with_holders(const Error& error, Location at) const;
+  Error with_holders(const Error& error, Place at) const;
   std::vector<ContextHandle> free(Address begin, bool awaits_work);
   void unregister(Address begin) noexcept;
   std::shared_ptr<Allocation> claim_for_free(Address begin, const char* call);
 
   Driver& driver_;
   const Topology& topology_;
-  ChunkStore chunks_;  // Its queue's calls use the members below: `shut_down` stops it first.
+  ChunkStore chunks_;  // Its queue's calls use the members below: `release` stops it first.
   Registry registry_;
   std::atomic<std::uint64_t> entered_{0};  // Allocations so far.
   ContextsInUse contexts_;
@@ -194,9 +197,9 @@ class Memory {
 };
 
 template <typename Ask, typename Body>
-auto Memory::with_room(Ask&& ask, Location at, std::uint64_t size_bytes, Body&& body) {
+auto Memory::with_room(Ask&& ask, Place at, std::uint64_t size_bytes, Body&& body) {
   // Nothing leaves the place for what would not fit into all of it.
-  const bool fits = at.kind != Location::Kind::gpu || size_bytes <= topology_.memory_bytes(at);
+  const bool fits = at.kind != Place::Kind::gpu || size_bytes <= topology_.memory_bytes(at);
   while (true) {
     try {
       return body();

@@ -29,7 +29,7 @@ void MemoryPressure::set(Presser presser) {
   presser_.set(presser ? std::make_shared<Presser>(std::move(presser)) : nullptr);
 }
 
-bool MemoryPressure::Want::operator()(Location at, std::uint64_t size_bytes) {
+bool MemoryPressure::Want::operator()(Place at, std::uint64_t size_bytes) {
   constexpr std::chrono::milliseconds pause(1);
   if (!asks_for(at) || !pressure_.presser_.any() || pressure_.limit_.count() <= 0) return false;
   std::optional<Waiting> waiting;

@@ -3,7 +3,7 @@
 #include "base/clock.hpp"
 #include "base/listener.hpp"
 
-#include <vma/location.hpp>
+#include <vma/place.hpp>
 
 #include <atomic>
 #include <chrono>
@@ -20,7 +20,7 @@ class MemoryPressure {
   /// whether to retry. Runs on the thread that needs the memory, with no lock and no turn held
   /// except the move claims and `operations()` of the allocations that move, if any do. An
   /// exception is logged and counts as false.
-  using Presser = std::function<bool(Location at, std::uint64_t size_bytes, TimePoint until)>;
+  using Presser = std::function<bool(Place at, std::uint64_t size_bytes, TimePoint until)>;
 
   /// `limit` bounds how long one call waits for room; zero never asks the presser.
   MemoryPressure(Clock& clock, std::chrono::nanoseconds limit) : clock_(clock), limit_(limit) {}
@@ -44,10 +44,9 @@ class MemoryPressure {
     Want(MemoryPressure& pressure, Asks asks) : pressure_(pressure), asks_(asks) {}
     /// Asks for so many bytes; whether to retry. Blocks: for the presser, within the limit.
     /// Requires: the caller holds no turn, and no copier.
-    bool operator()(Location at, std::uint64_t size_bytes);
-    bool asks_for(Location at) const noexcept {
-      return asks_ == Asks::an_allocation ||
-             (asks_ == Asks::a_move && at.kind == Location::Kind::gpu);
+    bool operator()(Place at, std::uint64_t size_bytes);
+    bool asks_for(Place at) const noexcept {
+      return asks_ == Asks::an_allocation || (asks_ == Asks::a_move && at.kind == Place::Kind::gpu);
     }
 
    private:

@@ -94,7 +94,7 @@ bool SlowCallQueue::run_next() {
   return true;
 }
 
-void SlowCallQueue::drain() {
+void SlowCallQueue::await_empty() {
   look_at_waiting();
   MutexLock lock(mutex_);
   changed_.wait(lock, [this]() VMART_REQUIRES(mutex_) {

@@ -34,7 +34,7 @@ class SlowCallQueue {
   /// holds the turn.
   void run_here();
   /// Blocks until everything posted before has run, except jobs that are not ready by now.
-  void drain();
+  void await_empty();
   /// Ends the thread once all is done, or after waiting a second for jobs that are not ready: those
   /// then run here, ready or not. No further step runs.
   void stop() noexcept;

@@ -18,16 +18,16 @@ struct Run {
   std::shared_ptr<Allocation> allocation;
   SlotRange range;
   std::uint64_t size_bytes = 0;
-  Location to;
+  Place to;
   // Restored after the move, so that the allocation's remaining slots stay equally old and go next.
   TimePoint placed_at{0};
 };
 
 class Demoter {
  public:
-  Demoter(Memory& memory, Mover& mover, const Demotion& wanted)
-      : memory_(memory), mover_(mover), wanted_(wanted), clock_(memory.driver().clock()) {
-    for (const Location at : wanted.order) room_bytes_[at] = memory.chunks().room_bytes(at);
+  Demoter(Memory& memory, Migrator& migrator, const Demotion& wanted)
+      : memory_(memory), migrator_(migrator), wanted_(wanted), clock_(memory.driver().clock()) {
+    for (const Place at : wanted.order) room_bytes_[at] = memory.chunks().room_bytes(at);
   }
 
   std::uint64_t run() {
@@ -42,7 +42,7 @@ class Demoter {
     std::vector<std::pair<TimePoint, std::shared_ptr<Allocation>>> found;
     for (std::shared_ptr<Allocation>& allocation : memory_.registry().all()) {
       if (!allocation->may_move() || allocation->poisoned()) continue;
-      if (!mover_.may_stop_for(allocation->begin())) continue;
+      if (!migrator_.may_stop_for(allocation->begin())) continue;
       if (allocation->being_freed || allocation->moving()) continue;
       const TimePoint placed_at = allocation->placed_at;
       found.emplace_back(placed_at, std::move(allocation));
@@ -54,11 +54,11 @@ class Demoter {
     return allocations;
   }
 
-  std::optional<Location> place_for(const Allocation& allocation, std::size_t slot,
-                                    std::uint64_t size_bytes) {
-    for (const Location at : wanted_.order) {
+  std::optional<Place> place_for(const Allocation& allocation, std::size_t slot,
+                                 std::uint64_t size_bytes) {
+    for (const Place at : wanted_.order) {
       if (at == wanted_.at || room_bytes_[at] < size_bytes) continue;
-      if (!mover_.reach().allows(allocation, slot, at)) continue;
+      if (!migrator_.reach().allows(allocation, slot, at)) continue;
       if (room_bytes_[at] != UINT64_MAX) room_bytes_[at] -= size_bytes;
       return at;
     }
@@ -66,7 +66,7 @@ class Demoter {
   }
 
   bool any_has_room(std::uint64_t size_bytes) const {
-    return std::ranges::any_of(wanted_.order, [&](Location at) {
+    return std::ranges::any_of(wanted_.order, [&](Place at) {
       return at != wanted_.at && room_bytes_.at(at) >= size_bytes;
     });
   }
@@ -78,9 +78,9 @@ class Demoter {
     std::uint64_t found_bytes = 0;
     const Geometry& geometry = allocation->geometry();
     for (std::size_t slot = 0; slot < geometry.slots && found_bytes < size_bytes; ++slot) {
-      if (allocation->home(slot) != wanted_.at || allocation->dropped(slot)) continue;
+      if (allocation->place(slot) != wanted_.at || allocation->dropped(slot)) continue;
       const std::uint64_t slot_bytes = geometry.slot_bytes(slot);
-      const std::optional<Location> to = place_for(*allocation, slot, slot_bytes);
+      const std::optional<Place> to = place_for(*allocation, slot, slot_bytes);
       if (!to && !any_has_room(slot_bytes)) return runs;
       if (!to) continue;  // This slot's users reach none of the places; users of other slots may.
       found_bytes += slot_bytes;
@@ -98,7 +98,7 @@ class Demoter {
     MigrateOptions options;
     options.scope = StopScope::attached;
     options.mode = mode;
-    tasks_.emplace_back(run, mover_.submit(run.allocation, run.range, run.to, options, terms_));
+    tasks_.emplace_back(run, migrator_.submit(run.allocation, run.range, run.to, options, terms_));
   }
 
   /// Enough for what is wanted, or all.
@@ -142,22 +142,22 @@ class Demoter {
     }
   }
 
-  static constexpr MoveTerms terms_{.asks_for_room = false,
-                                    .waits_for_claims = false,
-                                    .requires_guards = false,  // Memory that is wanted now.
-                                    .choice = PlaceChoice::runtime};
+  static constexpr MigrationTerms terms_{.asks_for_room = false,
+                                         .waits_for_claims = false,
+                                         .requires_guards = false,  // Memory that is wanted now.
+                                         .choice = PlaceChoice::runtime};
   Memory& memory_;
-  Mover& mover_;
+  Migrator& migrator_;
   const Demotion& wanted_;
   Clock& clock_;
-  std::map<Location, std::uint64_t> room_bytes_;
+  std::map<Place, std::uint64_t> room_bytes_;
   std::vector<std::pair<Run, std::shared_ptr<MigrationTask>>> tasks_;
 };
 
 }  // namespace
 
-std::uint64_t demote(Memory& memory, Mover& mover, const Demotion& wanted) {
-  return Demoter(memory, mover, wanted).run();
+std::uint64_t demote(Memory& memory, Migrator& migrator, const Demotion& wanted) {
+  return Demoter(memory, migrator, wanted).run();
 }
 
 }  // namespace vma

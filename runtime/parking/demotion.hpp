@@ -2,7 +2,7 @@
 
 #include "base/clock.hpp"
 #include "memory/memory.hpp"
-#include "migrate/moves/mover.hpp"
+#include "migrate/moves/migrator.hpp"
 
 #include <cstdint>
 #include <span>
@@ -11,12 +11,12 @@ namespace vma {
 
 /// The parameters of a call of `demote`.
 struct Demotion {
-  Location at;                   ///< Where room is needed.
+  Place at;                      ///< Where room is needed.
   std::uint64_t size_bytes = 0;  ///< How much.
   TimePoint until{0};            ///< When to stop waiting for moves.
   /// Where memory may go, best first; for a GPU, the places that its links reach fastest. Skips
   /// `at` and places that have no room in the ledger.
-  std::span<const Location> order;
+  std::span<const Place> order;
 };
 
 /// Moves chunks away from a place. Starts with those that were allocated or moved longest ago,
@@ -27,8 +27,8 @@ struct Demotion {
 ///
 /// Returns the bytes that have left `at`. Moves that do not finish in time are cancelled at their
 /// next chunk border and may still complete. Throws: std::bad_alloc; Error{driver_gone} if the
-/// mover has stopped. Blocks: until `until` at the latest.
+/// migrator has stopped. Blocks: until `until` at the latest.
 /// Requires: the caller holds no lock and no turn, except for what its own move holds.
-std::uint64_t demote(Memory& memory, Mover& mover, const Demotion& wanted);
+std::uint64_t demote(Memory& memory, Migrator& migrator, const Demotion& wanted);
 
 }  // namespace vma

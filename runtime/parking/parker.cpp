@@ -19,7 +19,7 @@ struct Parker::Step {
   Kind kind = Kind::move;
   std::shared_ptr<Allocation> allocation;
   SlotRange range;
-  Location to;  ///< Unused for a drop.
+  Place to;  ///< Unused for a drop.
   std::uint64_t size_bytes = 0;
   std::uint64_t moved_bytes = 0;
   bool full = false;   ///< The target has no room.
@@ -28,14 +28,14 @@ struct Parker::Step {
 
 namespace {
 
-bool in_hbm(Location at) {
-  return at.kind == Location::Kind::gpu;
+bool in_hbm(Place at) {
+  return at.kind == Place::Kind::gpu;
 }
 
 /// Adds the slot to the last step, or starts a new step.
 template <typename Step>
 void append(std::vector<Step>& steps, typename Step::Kind kind,
-            const std::shared_ptr<Allocation>& allocation, std::size_t slot, Location to) {
+            const std::shared_ptr<Allocation>& allocation, std::size_t slot, Place to) {
   const std::uint64_t slot_bytes = allocation->geometry().slot_bytes(slot);
   const bool joins = !steps.empty() && steps.back().allocation == allocation &&
                      steps.back().kind == kind && steps.back().range.end == slot &&
@@ -56,7 +56,7 @@ void append(std::vector<Step>& steps, typename Step::Kind kind,
 
 }  // namespace
 
-Parker::Parker(Memory& memory, Mover& mover) : memory_(memory), mover_(mover) {}
+Parker::Parker(Memory& memory, Migrator& migrator) : memory_(memory), migrator_(migrator) {}
 
 ParkReport Parker::park(const std::string& tag, const ParkOptions& options) {
   constexpr const char* call = "vma::park";
@@ -128,13 +128,13 @@ std::size_t Parker::parked() {
   return count;
 }
 
-Location Parker::wait_place(Location from) const {
+Place Parker::wait_place(Place from) const {
   const Topology& topology = memory_.topology();
-  const Location near = host(topology.info(DeviceId{from.ordinal}).host_node);
+  const Place near = host(topology.info(DeviceId{from.ordinal}).host_node);
   if (topology.has(near)) return near;
-  const auto first = std::ranges::find_if(
-      topology.locations(), [](Location at) { return at.kind == Location::Kind::host; });
-  if (first != topology.locations().end()) return *first;
+  const auto first = std::ranges::find_if(topology.places(),
+                                          [](Place at) { return at.kind == Place::Kind::host; });
+  if (first != topology.places().end()) return *first;
   throw Error(ErrorKind::unsupported, "vma::park", "the machine has no host node");
 }
 
@@ -148,14 +148,14 @@ std::vector<Parker::Step> Parker::plan_park(const std::string& tag, const ParkOp
     Parked& parked = found[allocation->begin()];
     parked.allocation = allocation;
     parked.homes.resize(allocation->geometry().slots);
-    const std::vector<std::optional<Location>> before = homes_of(*allocation);
+    const std::vector<std::optional<Place>> before = homes_of(*allocation);
     for (std::size_t slot = 0; slot < parked.homes.size(); ++slot) {
       if (allocation->dropped(slot)) continue;
-      const Location at = allocation->home(slot);
+      const Place at = allocation->place(slot);
       if (in_hbm(at)) parked.homes[slot] = at;
       if (options.contents == ParkContents::drop) {
         const bool goes = in_hbm(at) || before[slot].has_value();
-        if (goes) append(steps, Step::Kind::drop, allocation, slot, Location{});
+        if (goes) append(steps, Step::Kind::drop, allocation, slot, Place{});
       } else if (in_hbm(at)) {
         append(steps, Step::Kind::move, allocation, slot, options.to.value_or(wait_place(at)));
       }
@@ -169,8 +169,8 @@ std::vector<Parker::Step> Parker::plan_park(const std::string& tag, const ParkOp
   return steps;
 }
 
-std::vector<std::optional<Location>> Parker::homes_of(const Allocation& allocation) {
-  std::vector<std::optional<Location>> homes(allocation.geometry().slots);
+std::vector<std::optional<Place>> Parker::homes_of(const Allocation& allocation) {
+  std::vector<std::optional<Place>> homes(allocation.geometry().slots);
   const MutexLock lock(mutex_);
   forget_freed();
   const auto tag = parkings_.find(allocation.tag);
@@ -213,7 +213,7 @@ std::vector<Parker::Step> Parker::plan_resume(const std::string& tag, ParkReport
       if (!parked.homes[slot]) continue;
       if (allocation->dropped(slot)) {
         append(steps, Step::Kind::restore, allocation, slot, *parked.homes[slot]);
-      } else if (!in_hbm(allocation->home(slot))) {
+      } else if (!in_hbm(allocation->place(slot))) {
         append(steps, Step::Kind::move, allocation, slot, *parked.homes[slot]);
       }
     }
@@ -224,7 +224,7 @@ std::vector<Parker::Step> Parker::plan_resume(const std::string& tag, ParkReport
 /// Allocates all host memory before the first stop, because allocating it takes ten times as long
 /// as filling it. Errors are only logged here; the move that needs the memory reports them.
 void Parker::make_targets(const std::vector<Step>& steps) {
-  std::map<std::pair<Location, std::uint64_t>, std::uint64_t> counts;
+  std::map<std::pair<Place, std::uint64_t>, std::uint64_t> counts;
   for (const Step& step : steps) {
     if (step.kind != Step::Kind::move || !step.allocation->may_move() ||
         step.allocation->poisoned())
@@ -251,7 +251,7 @@ void Parker::make_targets(const std::vector<Step>& steps) {
 /// Moves under a hold share one, and moves at gates are submitted together. What is dropped or
 /// restored comes before, one step after the other.
 void Parker::carry_out(std::vector<Step>& steps, const ParkOptions& options,
-                       const MoveTerms& terms) {
+                       const MigrationTerms& terms) {
   const char* call = terms.gives_back ? "vma::park" : "vma::resume";
   const bool attached = options.how.scope == StopScope::attached && !options.how.nothing_runs;
   std::vector<Step*> moves;
@@ -263,8 +263,8 @@ void Parker::carry_out(std::vector<Step>& steps, const ParkOptions& options,
       const std::string why = step.allocation->why_pinned();
       if (!restores && !why.empty()) throw Error(ErrorKind::pinned, call, "it " + why);
       if (step.kind != Step::Kind::move) return take_step(step, options);
-      if (attached && !mover_.may_stop_for(step.allocation->begin())) {
-        throw Error(ErrorKind::invalid_argument, call, Mover::why_no_stop);
+      if (attached && !migrator_.may_stop_for(step.allocation->begin())) {
+        throw Error(ErrorKind::invalid_argument, call, Migrator::why_no_stop);
       }
       moves.push_back(&step);
     });
@@ -274,7 +274,7 @@ void Parker::carry_out(std::vector<Step>& steps, const ParkOptions& options,
   for (const Step* step : moves) ranges.push_back({step->allocation, step->range, step->to});
   MigrateOptions how = options.how;
   how.all_or_nothing = false;
-  const AwaitedCallbacks progress(mover_.callbacks(), static_cast<bool>(how.on_progress));
+  const AwaitedCallbacks progress(migrator_.callbacks(), static_cast<bool>(how.on_progress));
   const auto account =
       GroupAccount::of(memory_.driver().clock(), ranges, std::exchange(how.on_progress, {}));
   if (attached) {
@@ -285,8 +285,9 @@ void Parker::carry_out(std::vector<Step>& steps, const ParkOptions& options,
 }
 
 void Parker::move_held(std::span<Step* const> steps, std::span<const RequestedRange> ranges,
-                       const MigrateOptions& how, const MoveTerms& terms, GroupAccount& account) {
-  const std::vector<RangeResult> results = mover_.move_all(ranges, how, terms, account);
+                       const MigrateOptions& how, const MigrationTerms& terms,
+                       GroupAccount& account) {
+  const std::vector<RangeResult> results = migrator_.move_all(ranges, how, terms, account);
   for (std::size_t which = 0; which < steps.size(); ++which) {
     const auto& [report, error] = results[which];
     steps[which]->moved_bytes += report.bytes_moved;
@@ -295,16 +296,16 @@ void Parker::move_held(std::span<Step* const> steps, std::span<const RequestedRa
 }
 
 void Parker::move_at_gates(std::span<Step* const> steps, std::span<const RequestedRange> ranges,
-                           const MigrateOptions& how, const MoveTerms& terms,
+                           const MigrateOptions& how, const MigrationTerms& terms,
                            const std::shared_ptr<GroupAccount>& account) {
-  std::vector<Submission> submissions;
+  std::vector<NewMigration> migrations;
   for (std::size_t which = 0; which < steps.size(); ++which) {
-    submissions.push_back({ranges[which], how, terms, account, std::nullopt});
-    submissions.back().options.on_progress = account->progress_of(which);
+    migrations.push_back({ranges[which], how, terms, account, std::nullopt});
+    migrations.back().options.on_progress = account->progress_of(which);
   }
   std::vector<std::shared_ptr<MigrationTask>> tasks;
   try {
-    tasks = mover_.submit_all(std::move(submissions));
+    tasks = migrator_.submit_all(std::move(migrations));
   } catch (const Error& error) {
     for (Step* const step : steps) note_failure(*step, error);
   }
@@ -338,8 +339,8 @@ void Parker::take_step(Step& step, const ParkOptions& options) {
   const MoveClaim claim = MoveClaim::take(step.allocation);
   try {
     const MigrationReport done = step.kind == Step::Kind::drop
-                                     ? mover_.drop(allocation, step.range, options.how)
-                                     : mover_.restore(allocation, step.range, step.to);
+                                     ? migrator_.drop(allocation, step.range, options.how)
+                                     : migrator_.restore(allocation, step.range, step.to);
     step.moved_bytes += done.bytes_moved;
     if (done.outcome != Outcome::done) step.reason = "it was interrupted";
   } catch (const Error& error) {
@@ -349,9 +350,9 @@ void Parker::take_step(Step& step, const ParkOptions& options) {
 }
 
 /// Whether all users of the step's slots reach `to`.
-bool Parker::may_go(const Step& step, Location to) const {
+bool Parker::may_go(const Step& step, Place to) const {
   for (std::size_t slot = step.range.first; slot < step.range.end; ++slot) {
-    if (!mover_.reach().allows(*step.allocation, slot, to)) return false;
+    if (!migrator_.reach().allows(*step.allocation, slot, to)) return false;
   }
   return true;
 }
@@ -362,7 +363,7 @@ void Parker::move_elsewhere(std::vector<Step>& steps, const ParkOptions& options
                             ParkReport& report) {
   for (Step& step : steps) {
     for (const DeviceId device : memory_.topology().devices()) {
-      const Location other = gpu(index(device));
+      const Place other = gpu(index(device));
       if (!step.full || other == step.to) continue;
       if (memory_.chunks().room_bytes(other) < step.size_bytes - step.moved_bytes) continue;
       if (!may_go(step, other)) {
@@ -400,7 +401,7 @@ void Parker::forget_what_is_back(const std::string& tag) {
     const std::shared_ptr<Allocation> allocation = parked.allocation.lock();
     if (!allocation) continue;
     for (std::size_t slot = 0; slot < parked.homes.size(); ++slot) {
-      const bool back = in_hbm(allocation->home(slot)) && !allocation->dropped(slot);
+      const bool back = in_hbm(allocation->place(slot)) && !allocation->dropped(slot);
       if (back) parked.homes[slot].reset();
     }
   }

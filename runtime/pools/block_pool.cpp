@@ -46,7 +46,7 @@ class BlockPool::Use {
 };
 
 BlockPool::BlockPool(Driver& driver, Memory& memory, SegmentTable& table, LastUses& last_uses,
-                     StreamBook::Lives lives, Location at, const PoolOptions& options)
+                     StreamBook::Lives lives, Place at, const PoolOptions& options)
     : driver_(driver),
       last_uses_(last_uses),
       at_(at),
@@ -323,7 +323,7 @@ void BlockPool::grow(const BlockRequest& request) {
 }
 
 std::list<Segment> BlockPool::make_segment(std::uint64_t need_bytes, const PoolOptions& options) {
-  const Location at = at_;
+  const Place at = at_;
   // Segments that nothing uses and that are too small make room for one that is large enough.
   const std::uint64_t has = segments_.reserved_bytes();
   give_back(has - std::min(has, need_bytes), false,

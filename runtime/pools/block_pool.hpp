@@ -39,7 +39,7 @@ class LastUses {
 class BlockPool {
  public:
   BlockPool(Driver& driver, Memory& memory, SegmentTable& table, LastUses& last_uses,
-            StreamBook::Lives lives, Location at, const PoolOptions& options);
+            StreamBook::Lives lives, Place at, const PoolOptions& options);
   /// Requires: `close`.
   ~BlockPool() = default;
   BlockPool(const BlockPool&) = delete;
@@ -66,7 +66,7 @@ class BlockPool {
     return give_back(keep_bytes, true, {}, Segments::IfItMoves::waits);
   }
   /// The same for memory that is at the place, at least in part.
-  std::uint64_t make_room(Location at) {
+  std::uint64_t make_room(Place at) {
     return give_back(0, true, [&](const Segment& segment) { return segments_.is_at(segment, at); });
   }
 
@@ -82,11 +82,11 @@ class BlockPool {
 
   PoolStats stats();
   void reset_high_marks();
-  Location location() const noexcept { return at_; }
+  Place place() const noexcept { return at_; }
   /// Returns where it was; `move_back` says that the move has failed. Unless another one came
   /// later.
-  Location move_to(Location at) noexcept { return at_.exchange(at); }
-  void move_back(Location at, Location home) noexcept { at_.compare_exchange_strong(at, home); }
+  Place move_to(Place at) noexcept { return at_.exchange(at); }
+  void move_back(Place at, Place home) noexcept { at_.compare_exchange_strong(at, home); }
   PoolOptions options() const;
   void set_release_threshold(std::uint64_t bytes);
   void set_reuse(const ReusePolicies& reuse);
@@ -149,7 +149,7 @@ class BlockPool {
 
   Driver& driver_;
   LastUses& last_uses_;
-  std::atomic<Location> at_;
+  std::atomic<Place> at_;
   mutable Mutex mutex_;
   Segments segments_;  // All but its calls without locks is guarded by `mutex_`.
   FreeBlocks free_;    // Likewise all but its streams.

@@ -118,7 +118,7 @@ std::vector<Pools::PoolPointer> Pools::all() const {
   return pools;
 }
 
-Pools::PoolPointer Pools::make(Location at, const PoolOptions& options) {
+Pools::PoolPointer Pools::make(Place at, const PoolOptions& options) {
   memory_.topology().require(at, "vma::make_pool");
   using Life = StreamFrees::Life;
   const Life others = options.streams_last ? Life::promised : Life::unknown;
@@ -131,7 +131,7 @@ Pools::PoolPointer Pools::make(Location at, const PoolOptions& options) {
   return pool;
 }
 
-Pools::PoolPointer Pools::default_pool(Location at) {
+Pools::PoolPointer Pools::default_pool(Place at) {
   {
     const MutexLock lock(mutex_);
     const auto found = defaults_.find(at);
@@ -144,7 +144,7 @@ Pools::PoolPointer Pools::default_pool(Location at) {
   return place->second;
 }
 
-Pools::PoolPointer Pools::current(Location at) {
+Pools::PoolPointer Pools::current(Place at) {
   {
     const MutexLock lock(mutex_);
     const auto found = current_.find(at);
@@ -173,7 +173,7 @@ void Pools::set_current(const PoolPointer& pool) {
   if (pool->retired()) {
     throw Error(ErrorKind::invalid_argument, "vma::set_current_pool", "the pool was destroyed");
   }
-  current_[pool->location()] = pool;
+  current_[pool->place()] = pool;
 }
 
 void Pools::destroy(const PoolPointer& pool) {
@@ -193,7 +193,7 @@ void Pools::destroy(const PoolPointer& pool) {
   try {
     if (pool->has_unknown_frees()) {
       Past frees{{{pool, pool->past()}}};
-      complete(std::move(frees), memory_.contexts().drain());
+      complete(std::move(frees), memory_.contexts().await_work());
     }
   } catch (const std::exception& error) {  // A later call that waits completes them.
     log(LogLevel::debug, "a pool was destroyed without waiting for its frees: {}", error.what());
@@ -201,7 +201,7 @@ void Pools::destroy(const PoolPointer& pool) {
   retired_.look(pool.get());
 }
 
-std::uint64_t Pools::make_room(Location at) noexcept {
+std::uint64_t Pools::make_room(Place at) noexcept {
   std::uint64_t bytes = 0;
   try {
     for (const PoolPointer& pool : all()) {

@@ -67,10 +67,10 @@ class Pools {
   /// Requires: the memory is shut down, or every pool is empty.
   ~Pools();
 
-  PoolPointer make(Location at, const PoolOptions& options);
+  PoolPointer make(Place at, const PoolOptions& options);
   /// The pool of a place that every runtime has; made by the first call.
-  PoolPointer default_pool(Location at);
-  PoolPointer current(Location at);
+  PoolPointer default_pool(Place at);
+  PoolPointer current(Place at);
   /// Of the place that the pool is at. Throws: Error{invalid_argument} for a destroyed one.
   void set_current(const PoolPointer& pool);
   /// See `Pool::destroy`.
@@ -102,7 +102,7 @@ class Pools {
 
   /// Gives back what pools do not use at the place. Returns the number of bytes. Requires: the
   /// caller holds no lock.
-  std::uint64_t make_room(Location at) noexcept;
+  std::uint64_t make_room(Place at) noexcept;
 
   /// Pools that have not ended.
   std::size_t count() const { return all().size(); }
@@ -118,8 +118,8 @@ class Pools {
   SegmentTable table_;
   mutable Mutex mutex_;
   std::vector<PoolPointer> live_ VMART_GUARDED_BY(mutex_);  // The others are in `retired_`.
-  std::map<Location, PoolPointer> defaults_ VMART_GUARDED_BY(mutex_);
-  std::map<Location, PoolPointer> current_ VMART_GUARDED_BY(mutex_);  // If not the default one.
+  std::map<Place, PoolPointer> defaults_ VMART_GUARDED_BY(mutex_);
+  std::map<Place, PoolPointer> current_ VMART_GUARDED_BY(mutex_);  // If not the default one.
   RetiredPools retired_;
 };
 

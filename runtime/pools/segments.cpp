@@ -76,8 +76,7 @@ bool Segments::claim(std::uint64_t size_bytes, std::uint64_t max_bytes) noexcept
   return true;
 }
 
-std::list<Segment> Segments::make(std::uint64_t need_bytes, Location at,
-                                  const PoolOptions& options) {
+std::list<Segment> Segments::make(std::uint64_t need_bytes, Place at, const PoolOptions& options) {
   constexpr const char* call = "vma::Pool::allocate";
   const auto planned = [&](std::uint64_t bytes) {
     return plan_geometry(bytes, options.chunk_bytes, at, memory_.topology().granularity())
@@ -168,7 +167,7 @@ bool Segments::give_back(Segment& segment, IfItMoves if_it_moves) noexcept {
   return true;
 }
 
-bool Segments::is_at(const Segment& segment, Location at) const {
+bool Segments::is_at(const Segment& segment, Place at) const {
   const auto extents = memory_.require(to_pointer(segment.begin), "vma::trim")->extents();
   return std::ranges::any_of(extents,
                              [&](const Extent& each) { return each.at == at && !each.dropped; });

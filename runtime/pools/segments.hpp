@@ -52,7 +52,7 @@ class Segments {
   /// One segment with room for at least `need_bytes`; larger ones while the pool grows. Counted
   /// from here on. Throws: Error{out_of_memory}, also if the pool would exceed `max_bytes`; what
   /// `Memory::alloc` throws. Blocks: for memory.
-  std::list<Segment> make(std::uint64_t need_bytes, Location at, const PoolOptions& options);
+  std::list<Segment> make(std::uint64_t need_bytes, Place at, const PoolOptions& options);
   /// Whether a segment that moves is given back once the move has given up, or stays.
   enum class IfItMoves { waits, stays };
   /// Gives a segment back to the runtime. Returns whether it did: one that is kept or pinned is
@@ -64,7 +64,7 @@ class Segments {
   /// there is another.
   bool keep_for(std::function<bool(Address)> keeps);
   /// Whether some of it is at that place, wherever the pool is.
-  bool is_at(const Segment& segment, Location at) const;
+  bool is_at(const Segment& segment, Place at) const;
 
   void insert(std::list<Segment>& made) noexcept { all_.splice(all_.end(), made); }
   /// Requires: given back.

@@ -111,10 +111,10 @@ void BlockBuilder::put_text(std::string_view text, std::size_t bytes_max) {
 }
 
 /// Writes 0 for none, 1 for a GPU or 2 for a host node, followed by the ordinal.
-void BlockBuilder::put_location(std::optional<Location> location) {
-  if (!location) return put(0);
-  put(location->kind == Location::Kind::gpu ? 1 : 2);
-  put_signed(static_cast<std::uint64_t>(static_cast<std::int64_t>(location->ordinal)));
+void BlockBuilder::put_place(std::optional<Place> place) {
+  if (!place) return put(0);
+  put(place->kind == Place::Kind::gpu ? 1 : 2);
+  put_signed(static_cast<std::uint64_t>(static_cast<std::int64_t>(place->ordinal)));
 }
 
 bool BlockBuilder::add(const RecordedAllocation& allocation) {
@@ -145,7 +145,7 @@ bool BlockBuilder::add(const RecordedHint& hint) {
   put(hint.allocation);
   put(hint.offset);
   put(hint.bytes);
-  put_location(hint.hint.device);
+  put_place(hint.hint.device);
   put_time(hint.hint.next_use);
   put_number(hint.hint.passes);
   put_time(hint.hint.until);
@@ -191,9 +191,9 @@ bool BlockBuilder::add(const Decision& decision) {
   put(decision.plan);
   put_text(decision.policy, decision_name_bytes_max);
   if (decision.chunk) put_chunk(*decision.chunk);
-  put_location(decision.from);
-  put_location(decision.to);
-  put_text(decision.wish, decision_text_bytes_max);
+  put_place(decision.from);
+  put_place(decision.to);
+  put_text(decision.why, decision_text_bytes_max);
   put_text(decision.reason, decision_text_bytes_max);
   put_number(decision.value);
   for (const auto& times : {decision.predicted, decision.happened}) {

@@ -42,7 +42,7 @@ class BlockBuilder {
   void put_time(std::optional<Time> time);
   void put_number(double value);
   void put_text(std::string_view text, std::size_t bytes_max);
-  void put_location(std::optional<Location> location);
+  void put_place(std::optional<Place> place);
   void put_chunk(const DecidedChunk& chunk);
 
   std::vector<std::uint8_t> bytes_;

@@ -32,7 +32,7 @@ void BlockQueue::offer(DiskBlock block) noexcept {
   untold_ += loss;
 }
 
-bool BlockQueue::drain_until(TimePoint deadline) {
+bool BlockQueue::flush_until(TimePoint deadline) {
   SteadyClock clock;
   MutexLock lock(mutex_);
   return changed_.wait_until(lock, clock, deadline, [this]() VMART_NO_THREAD_ANALYSIS {

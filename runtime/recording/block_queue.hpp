@@ -53,7 +53,7 @@ class BlockQueue {
   void offer(DiskBlock block) noexcept;
   /// Returns true once everything offered so far is written or dropped, or false once `deadline`
   /// has passed on the steady clock. Blocks: on the sink, until then.
-  bool drain_until(TimePoint deadline);
+  bool flush_until(TimePoint deadline);
   /// Writes all blocks, finishes the sink and ends the thread. Later offers are dropped.
   /// Idempotent. Blocks: on the sink.
   void close() noexcept;

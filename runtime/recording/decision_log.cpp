@@ -109,9 +109,9 @@ Decision decision(JsonReader json) {
   decision.plan = json.has("plan") ? whole(json, "plan") : 0;
   decision.policy = text_or_none(json, "policy");
   if (json.has("chunk")) decision.chunk = chunk(json.object("chunk"));
-  if (json.has("from")) decision.from = parse_location(json.text("from"));
-  if (json.has("to")) decision.to = parse_location(json.text("to"));
-  decision.wish = text_or_none(json, "wish");
+  if (json.has("from")) decision.from = parse_place(json.text("from"));
+  if (json.has("to")) decision.to = parse_place(json.text("to"));
+  decision.why = text_or_none(json, "why");
   decision.reason = text_or_none(json, "reason");
   decision.value = json.at("value").is_null() ? std::numeric_limits<double>::quiet_NaN()
                                               : json.number("value", -HUGE_VAL, HUGE_VAL);
@@ -146,7 +146,7 @@ std::string to_json_line(const Decision& decision) {
   }
   if (decision.from) json["from"] = to_string(*decision.from);
   if (decision.to) json["to"] = to_string(*decision.to);
-  if (!decision.wish.empty()) json["wish"] = legible(decision.wish);
+  if (!decision.why.empty()) json["why"] = legible(decision.why);
   if (!decision.reason.empty()) json["reason"] = legible(decision.reason);
   // JSON cannot represent numbers that are not finite.
   json["value"] = std::isfinite(decision.value) ? boost::json::value(decision.value) : nullptr;
@@ -245,7 +245,7 @@ void DecisionLog::keep(const Decision& decision) {
     if (known != kept_.end() && known->sequence == *number) {
       ++known->times;
       known->last_time = decision.time;
-      known->wish = decision.wish;
+      known->why = decision.why;
       known->reason = decision.reason;
       known->value = decision.value;
       return;
@@ -282,7 +282,7 @@ bool DecisionLog::write_all(TimePoint deadline) noexcept {
     const MutexLock lock(mutex_);
     hand_over();
   }
-  return !queue_ || queue_->drain_until(deadline);
+  return !queue_ || queue_->flush_until(deadline);
 }
 
 std::vector<Decision> DecisionLog::since(std::uint64_t sequence, std::size_t decisions_max) const {

@@ -228,7 +228,7 @@ bool Recording::write_all(TimePoint deadline) noexcept {
     const MutexLock lock(mutex_);
     hand_over();
   }
-  return queue_.drain_until(deadline);
+  return queue_.flush_until(deadline);
 }
 
 RecordingStats Recording::stats() const {

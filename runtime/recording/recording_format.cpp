@@ -24,7 +24,7 @@ boost::json::object written(const RecordedScheduler& scheduler) {
   const auto bytes = std::min<std::uint64_t>(scheduler.copy_budget_bytes, INT64_MAX);
   return {{"policy", scheduler.policy},
           {"half_life_ns", scheduler.half_life.count()},
-          {"drain_ns", scheduler.drain.count()},
+          {"drain_ns", scheduler.collect_every.count()},
           {"tick_ns", scheduler.tick.count()},
           {"stall_budget_ns", scheduler.stall_budget.count()},
           {"gate_limit_ns", scheduler.gate_limit.count()},
@@ -41,7 +41,7 @@ RecordedScheduler read_scheduler(JsonReader json) {
     return Time(json.integer(name, 1'000, 86'400'000'000'000));
   };
   scheduler.half_life = period("half_life_ns");
-  scheduler.drain = period("drain_ns");
+  scheduler.collect_every = period("drain_ns");
   scheduler.tick = period("tick_ns");
   scheduler.stall_budget = time("stall_budget_ns");
   scheduler.gate_limit = time("gate_limit_ns");
@@ -61,7 +61,7 @@ void read_machine(JsonReader json, RecordingHeader& header) {
   for (std::size_t at = 0; at < places; ++at) {
     JsonReader place = json.element("places", at);
     PlaceState& state = header.places.emplace_back();
-    state.location = parse_location(place.text("location"));
+    state.place = parse_place(place.text("location"));
     state.capacity_bytes =
         static_cast<std::uint64_t>(place.integer("capacity_bytes", 0, INT64_MAX));
     place.finish();
@@ -84,7 +84,7 @@ std::string write_machine_json(const RecordingHeader& header) {
   for (const PlaceState& place : header.places) {
     const auto capacity = std::min<std::uint64_t>(place.capacity_bytes, INT64_MAX);
     places.emplace_back(
-        boost::json::object{{"location", to_string(place.location)}, {"capacity_bytes", capacity}});
+        boost::json::object{{"location", to_string(place.place)}, {"capacity_bytes", capacity}});
   }
   json["gpus"] = header.costs.gpus();
   write_costs(json, header.costs, CostsIn::recording);

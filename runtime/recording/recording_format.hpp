@@ -20,7 +20,7 @@ namespace vma {
 struct RecordedScheduler {
   std::string policy;  ///< The initial policy; decisions record changes.
   Time half_life = std::chrono::seconds(1);
-  Time drain = std::chrono::milliseconds(1), tick = std::chrono::milliseconds(10);
+  Time collect_every = std::chrono::milliseconds(1), tick = std::chrono::milliseconds(10);
   Time stall_budget = std::chrono::milliseconds(60);  ///< Per second; 0: no limit.
   /// Maximum time between the first and the last stream's arrival.
   Time gate_limit = std::chrono::milliseconds(5);
@@ -80,7 +80,7 @@ enum class RecordType : std::uint8_t {
   gap,
 };
 
-/// One use, as drained by the scheduler. `offset` counts from the start of the allocation.
+/// One use, as the scheduler collected it. `offset` counts from the start of the allocation.
 struct RecordedUse {
   Time time{0};
   std::uint64_t allocation = 0, offset = 0, bytes = 0;

@@ -93,7 +93,7 @@ void check_background_options(const MigrateOptions& options, const char* call) {
   check_options(options, call);
 }
 
-void check_background_move(const Allocation& allocation, Mover& mover,
+void check_background_move(const Allocation& allocation, Migrator& migrator,
                            const MigrateOptions& options, const char* call) {
   check_usable(allocation, call);
   check_not_poisoned(allocation, call);
@@ -105,7 +105,7 @@ void check_background_move(const Allocation& allocation, Mover& mover,
                 fmt::format("the allocation at {:#x} {}", to_integer(allocation.begin()), reason));
   }
   const bool holds = options.scope == StopScope::hold || options.nothing_runs;
-  if (!holds && !mover.may_stop_for(allocation.begin())) {
+  if (!holds && !migrator.may_stop_for(allocation.begin())) {
     throw Error(ErrorKind::invalid_argument, call,
                 "this driver can hold no context, the program's work cannot be suspended, and no "
                 "attached stream may use the allocation; attach the streams that use it");
@@ -115,7 +115,7 @@ void check_background_move(const Allocation& allocation, Mover& mover,
   CopyScopes::process().require_guards(call);
 }
 
-void check_capacity(const Topology& topology, Location at, std::uint64_t bytes, const char* call) {
+void check_capacity(const Topology& topology, Place at, std::uint64_t bytes, const char* call) {
   const std::uint64_t least = topology.granularity(), most = topology.memory_bytes(at);
   if (bytes == UINT64_MAX || bytes == 0) return;
   if (bytes < least) {

@@ -3,7 +3,7 @@
 #include "machine/topology.hpp"
 #include "memory/allocation.hpp"
 #include "migrate/migration/migration_task.hpp"
-#include "migrate/moves/mover.hpp"
+#include "migrate/moves/migrator.hpp"
 
 #include <vma/migration.hpp>
 
@@ -40,11 +40,11 @@ void check_held_move(const MigrateOptions& options, const char* call);
 void check_background_options(const MigrateOptions& options, const char* call);
 /// Refuses a move in the background early: Error{unknown_pointer, poisoned, pinned};
 /// {invalid_argument} if the work that may use it cannot be stopped, and is not held.
-void check_background_move(const Allocation& allocation, Mover& mover,
+void check_background_move(const Allocation& allocation, Migrator& migrator,
                            const MigrateOptions& options, const char* call);
 
 /// Refuses what is most likely a size without its unit, or one of another GPU:
 /// Error{invalid_argument}. Zero and UINT64_MAX, which is no limit, pass.
-void check_capacity(const Topology& topology, Location at, std::uint64_t bytes, const char* call);
+void check_capacity(const Topology& topology, Place at, std::uint64_t bytes, const char* call);
 
 }  // namespace vma

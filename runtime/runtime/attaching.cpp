@@ -24,8 +24,8 @@ inline namespace v1 {
 
 void Runtime::attach(Stream stream, StreamWork work) {
   const RuntimeParts::Entry entry(*parts_, "vma::attach");
-  entry->mover.attached().attach(named(stream), Address{}, work);
-  entry->mover.prepare_for(Address{});
+  entry->migrator.attached().attach(named(stream), Address{}, work);
+  entry->migrator.prepare_for(Address{});
   entry->scope_changed();
 }
 
@@ -33,20 +33,20 @@ void Runtime::attach(Stream stream, void* pointer, StreamWork work) {
   constexpr const char* call = "vma::attach";
   const RuntimeParts::Entry entry(*parts_, call);
   const std::shared_ptr<Allocation> allocation = entry->memory.require_around(pointer, call);
-  entry->mover.attached().attach(named(stream), allocation->begin(), work);
-  entry->mover.prepare_for(allocation->begin());
+  entry->migrator.attached().attach(named(stream), allocation->begin(), work);
+  entry->migrator.prepare_for(allocation->begin());
   entry->scope_changed();
 }
 
 void Runtime::detach(Stream stream) {
   const RuntimeParts::Entry entry(*parts_, "vma::detach");
-  entry->mover.attached().detach(named(stream), Address{});
+  entry->migrator.attached().detach(named(stream), Address{});
   entry->scope_changed();
 }
 
 bool Runtime::try_detach(Stream stream) {
   const RuntimeParts::Entry entry(*parts_, "vma::detach");
-  if (!entry->mover.attached().try_detach(named(stream), Address{})) return false;
+  if (!entry->migrator.attached().try_detach(named(stream), Address{})) return false;
   entry->scope_changed();
   return true;
 }
@@ -55,7 +55,7 @@ void Runtime::detach(Stream stream, void* pointer) {
   constexpr const char* call = "vma::detach";
   const RuntimeParts::Entry entry(*parts_, call);
   const std::shared_ptr<Allocation> allocation = entry->memory.require_around(pointer, call);
-  entry->mover.attached().detach(named(stream), allocation->begin());
+  entry->migrator.attached().detach(named(stream), allocation->begin());
   entry->scope_changed();
 }
 

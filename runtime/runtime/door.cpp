@@ -29,11 +29,11 @@ void Door::leave_closed(Counter& counter) noexcept {
   left_.notify_all();
 }
 
-void Door::close() noexcept {
+void Door::stop_accepting() noexcept {
   counters_.for_each([](Counter& counter) { counter.state.fetch_or(closed); });
 }
 
-void Door::wait_until_empty() {
+void Door::finish() noexcept {
   MutexLock lock(mutex_);
   left_.wait(lock, [this] {
     return counters_.all([](const Counter& counter) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "base/mutex.hpp"
+#include "base/part.hpp"
 #include "base/thread_parts.hpp"
 
 #include <atomic>
@@ -14,7 +15,7 @@ namespace vma {
 /// Each counter has the door's state in its lowest bit, so that one operation counts a call and
 /// sees whether the door is closed. Calls leave a closed door under its mutex, so the waiting
 /// thread may destroy the Door as soon as it returns.
-class Door {
+class Door final : public Part {
  public:
   /// A part of the calls inside.
   struct Counter {
@@ -28,9 +29,9 @@ class Door {
   /// Null once closed. Pass the result to `leave`, on any thread.
   Counter* enter() noexcept;
   void leave(Counter& counter) noexcept;
-  void close() noexcept;
-  /// Requires: closed. Blocks until no call is inside.
-  void wait_until_empty();
+  void stop_accepting() noexcept override;
+  /// Requires: closed. Blocks: until no call is inside.
+  void finish() noexcept override;
 
  private:
   static constexpr std::uint64_t closed = 1, one_call = 2;

@@ -86,21 +86,21 @@ void make_exportable(RuntimeParts& parts, void* pointer, const char* call) {
   const MoveClaim claim = MoveClaim::take(allocation);
   allocation->export_needs.descriptor = true;  // Guarded by the claim.
   const std::size_t slots = allocation->geometry().slots;
-  const auto is_replaced_at = [&](std::size_t slot, Location at) {
-    return slot < slots && allocation->home(slot) == at &&
+  const auto is_replaced_at = [&](std::size_t slot, Place at) {
+    return slot < slots && allocation->place(slot) == at &&
            Transaction::is_needed(entry->memory, *allocation, slot, at);
   };
-  const auto replace = [&](SlotRange range, Location at, PlaceChoice choice = PlaceChoice::former) {
-    entry->mover.move(*allocation, range, at, {}, {.choice = choice});
+  const auto replace = [&](SlotRange range, Place at, PlaceChoice choice = PlaceChoice::former) {
+    entry->migrator.move(*allocation, range, at, {}, {.choice = choice});
   };
-  const auto replace_one = [&](std::size_t slot, Location at) {
+  const auto replace_one = [&](std::size_t slot, Place at) {
     const SlotRange one{slot, slot + 1};
     try {
       return replace(one, at);
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::out_of_memory) throw;
     }
-    for (const Location other : entry->topology.locations()) {
+    for (const Place other : entry->topology.places()) {
       if (other == at) continue;
       try {
         return replace(one, other, PlaceChoice::runtime);
@@ -114,7 +114,7 @@ void make_exportable(RuntimeParts& parts, void* pointer, const char* call) {
     replace(one, at);  // Says what is lacking there.
   };
   for (std::size_t first = 0; first < slots; ++first) {
-    const Location at = allocation->home(first);
+    const Place at = allocation->place(first);
     std::size_t end = first;
     while (is_replaced_at(end, at)) ++end;
     if (end == first) continue;

@@ -67,8 +67,8 @@ struct HostView::Pin {
     }
     check_not_dropped(*allocation, {first_slot, end_slot}, call);
     for (std::uint64_t slot = first_slot; slot < end_slot; ++slot) {
-      const Location at = allocation->home(slot);
-      if (at.kind == Location::Kind::host) continue;
+      const Place at = allocation->place(slot);
+      if (at.kind == Place::Kind::host) continue;
       throw Error(ErrorKind::unsupported, call,
                   fmt::format("bytes at offset {} lie at {}, which the CPU cannot reach",
                               slot * allocation->geometry().chunk_bytes, to_string(at)));
@@ -100,8 +100,8 @@ struct HostView::Pin {
   /// For every slot: grants cover whole slots, so other views of its bytes share them.
   void set_access(Access access) {
     for (std::size_t slot = 0; slot < allocation->geometry().slots; ++slot) {
-      const Location at = allocation->home(slot);
-      if (at.kind != Location::Kind::host || allocation->dropped(slot)) continue;
+      const Place at = allocation->place(slot);
+      if (at.kind != Place::Kind::host || allocation->dropped(slot)) continue;
       const Accessor cpu{at, access};
       parts.driver->grant(allocation->slot_begin(slot), allocation->geometry().slot_bytes(slot),
                           {&cpu, 1});

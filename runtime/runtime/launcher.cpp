@@ -31,8 +31,8 @@ ContextHandle Launcher::primary(DeviceId device) {
   return primaries_[device] = driver_.retain_primary(device);
 }
 
-Stream Launcher::make_stream(Location gpu) {
-  if (gpu.kind != Location::Kind::gpu) {
+Stream Launcher::make_stream(Place gpu) {
+  if (gpu.kind != Place::Kind::gpu) {
     throw Error(ErrorKind::invalid_argument, "vma::make_stream",
                 fmt::format("{} runs no kernels", to_string(gpu)));
   }

@@ -23,7 +23,7 @@ class Launcher {
   Launcher(Driver& driver, const Topology& topology, Ledger& ledger);
   ~Launcher();
 
-  Stream make_stream(Location gpu);
+  Stream make_stream(Place gpu);
   void destroy_stream(Stream stream);
   void launch(Stream stream, const Kernel& kernel, LaunchShape shape,
               const KernelArguments& arguments);

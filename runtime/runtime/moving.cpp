@@ -29,7 +29,7 @@ namespace {
 struct Sent {
   std::size_t end = 0;
   std::size_t request = 0;
-  Location to;
+  Place to;
 };
 
 /// Refuses a chunk that goes to two places. For each allocation, ranges that do not overlap.
@@ -99,9 +99,9 @@ std::optional<Error> refusal_of(const RuntimeParts::Entry& entry, const Requeste
                                 const MigrateOptions& options, const char* call) {
   const auto& [allocation, range, to] = wanted;
   try {
-    check_background_move(*allocation, entry->mover, options, call);
+    check_background_move(*allocation, entry->migrator, options, call);
     check_not_dropped(*allocation, range, call);
-    entry->mover.reach().require_atomics(*allocation, range, to, call);
+    entry->migrator.reach().require_atomics(*allocation, range, to, call);
   } catch (const Error& error) {
     return error;
   }
@@ -109,10 +109,10 @@ std::optional<Error> refusal_of(const RuntimeParts::Entry& entry, const Requeste
 }
 
 /// If one may not move, none does.
-void refuse_with_others(std::vector<Submission>& submissions, const char* call) {
-  const auto refused = [](const Submission& one) { return one.refusal.has_value(); };
-  if (std::ranges::none_of(submissions, refused)) return;
-  for (Submission& one : submissions) {
+void refuse_with_others(std::vector<NewMigration>& migrations, const char* call) {
+  const auto refused = [](const NewMigration& one) { return one.refusal.has_value(); };
+  if (std::ranges::none_of(migrations, refused)) return;
+  for (NewMigration& one : migrations) {
     if (!one.refusal) one.refusal = nothing_moves(call);
   }
 }
@@ -125,22 +125,22 @@ std::shared_ptr<GroupTask> start(RuntimeParts& parts, std::span<const MoveReques
   check_background_options(options, call);
   const std::vector<RequestedRange> ranges = resolve_requests(requests, *entry, call);
   const auto account = GroupAccount::of(parts.driver->clock(), ranges, options.on_progress);
-  std::vector<Submission> submissions;
+  std::vector<NewMigration> migrations;
   for (std::size_t which = 0; which < ranges.size(); ++which) {
-    Submission& submission = submissions.emplace_back();
-    submission.what = ranges[which];
-    submission.options = options;
-    if (options.all_or_nothing) submission.options.reserve_first = false;  // It is done for all.
-    submission.options.on_progress = account->progress_of(which);
-    submission.group = account;
-    submission.refusal = refusal_of(entry, ranges[which], options, call);
-    submission.terms.requires_guards = false;  // They have been asked for.
-    if (alone && submission.refusal) throw Error(*submission.refusal);
+    NewMigration& migration = migrations.emplace_back();
+    migration.what = ranges[which];
+    migration.options = options;
+    if (options.all_or_nothing) migration.options.reserve_first = false;  // It is done for all.
+    migration.options.on_progress = account->progress_of(which);
+    migration.group = account;
+    migration.refusal = refusal_of(entry, ranges[which], options, call);
+    migration.terms.requires_guards = false;  // They have been asked for.
+    if (alone && migration.refusal) throw Error(*migration.refusal);
   }
-  if (options.all_or_nothing) refuse_with_others(submissions, call);
+  if (options.all_or_nothing) refuse_with_others(migrations, call);
   return std::make_shared<GroupTask>(call, std::vector(requests.begin(), requests.end()),
-                                     entry->mover.submit_all(std::move(submissions)), account,
-                                     entry->mover.shared_callbacks());
+                                     entry->migrator.submit_all(std::move(migrations)), account,
+                                     entry->migrator.shared_callbacks());
 }
 
 /// For a caller that waits. Throws only what prevents that anything begins.
@@ -162,9 +162,9 @@ GroupReport move(RuntimeParts& parts, std::span<const MoveRequest> requests,
   const auto account = GroupAccount::of(parts.driver->clock(), ranges, options.on_progress);
   std::vector<RangeResult> results;
   {
-    const AwaitedCallbacks progress(entry->mover.callbacks(),
+    const AwaitedCallbacks progress(entry->migrator.callbacks(),
                                     static_cast<bool>(options.on_progress));
-    results = entry->mover.move_all(ranges, options, {}, *account);
+    results = entry->migrator.move_all(ranges, options, {}, *account);
   }
   for (std::size_t i = 0; i < results.size(); ++i) {
     report.requests.push_back(
@@ -189,7 +189,7 @@ Migration start_one(RuntimeParts& parts, const MoveRequest& request,
 }
 
 /// A range that came to nothing is more likely an error than a wish to move all.
-MoveRequest part_of(void* pointer, std::size_t offset, std::size_t bytes, Location to,
+MoveRequest part_of(void* pointer, std::size_t offset, std::size_t bytes, Place to,
                     const char* call) {
   if (bytes > 0) return {pointer, to, offset, bytes};
   throw Error(ErrorKind::invalid_argument, call, "bytes is 0; name no range to move all of it");
@@ -226,11 +226,11 @@ void for_request(std::size_t which, const char* call, const std::function<void()
 
 inline namespace v1 {
 
-MigrationReport Runtime::migrate(void* pointer, Location to, const MigrateOptions& options) {
+MigrationReport Runtime::migrate(void* pointer, Place to, const MigrateOptions& options) {
   return move_one(*parts_, {pointer, to}, options);
 }
 
-MigrationReport Runtime::migrate(void* pointer, std::size_t offset, std::size_t bytes, Location to,
+MigrationReport Runtime::migrate(void* pointer, std::size_t offset, std::size_t bytes, Place to,
                                  const MigrateOptions& options) {
   return move_one(*parts_, part_of(pointer, offset, bytes, to, "vma::migrate"), options);
 }
@@ -241,11 +241,11 @@ GroupReport Runtime::migrate(std::span<const MoveRequest> requests, const Migrat
   return report;
 }
 
-Migration Runtime::migrate_async(void* pointer, Location to, const MigrateOptions& options) {
+Migration Runtime::migrate_async(void* pointer, Place to, const MigrateOptions& options) {
   return start_one(*parts_, {pointer, to}, options);
 }
 
-Migration Runtime::migrate_async(void* pointer, std::size_t offset, std::size_t bytes, Location to,
+Migration Runtime::migrate_async(void* pointer, std::size_t offset, std::size_t bytes, Place to,
                                  const MigrateOptions& options) {
   return start_one(*parts_, part_of(pointer, offset, bytes, to, "vma::migrate_async"), options);
 }

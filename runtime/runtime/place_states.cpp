@@ -27,7 +27,7 @@ std::uint64_t gpu_bytes(Driver& driver, std::uint64_t memory_bytes, DeviceId dev
   return less(free_bytes + ours, memory_bytes / reserve_share);
 }
 
-std::uint64_t host_bytes(Driver& driver, const Topology& topology, Location at) {
+std::uint64_t host_bytes(Driver& driver, const Topology& topology, Place at) {
   const std::uint64_t bytes = place_bytes(driver, topology, at);
   if (bytes == 0) return UINT64_MAX;
   return machine_of(driver) != nullptr ? bytes : bytes / 8 * 7;
@@ -47,8 +47,8 @@ std::optional<std::uint64_t> host_node_bytes(int node, const std::string& folder
   return kib * KiB;
 }
 
-std::uint64_t place_bytes(Driver& driver, const Topology& topology, Location at) {
-  if (at.kind == Location::Kind::gpu) return topology.memory_bytes(at);
+std::uint64_t place_bytes(Driver& driver, const Topology& topology, Place at) {
+  if (at.kind == Place::Kind::gpu) return topology.memory_bytes(at);
   if (const MachineDescription* machine = machine_of(driver)) {
     return machine->host_nodes.at(static_cast<std::size_t>(at.ordinal)).memory_bytes;
   }
@@ -58,14 +58,14 @@ std::uint64_t place_bytes(Driver& driver, const Topology& topology, Location at)
 std::vector<PlaceState> place_states(Driver& driver, const Topology& topology,
                                      const Ledger& ledger) {
   std::vector<PlaceState> places;
-  for (const Location at : topology.locations()) {
+  for (const Place at : topology.places()) {
     const Ledger::Account account = ledger.account(at);
     const std::uint64_t there =
-        at.kind == Location::Kind::gpu
+        at.kind == Place::Kind::gpu
             ? gpu_bytes(driver, topology.memory_bytes(at), DeviceId{at.ordinal}, account)
             : host_bytes(driver, topology, at);
     PlaceState place;
-    place.location = at;
+    place.place = at;
     place.capacity_bytes = there;
     if (account.capacity_bytes != UINT64_MAX) {
       place.capacity_bytes =
@@ -79,7 +79,7 @@ std::vector<PlaceState> place_states(Driver& driver, const Topology& topology,
 void tell_capacities(Driver& driver, const Memory& memory, Scheduler& scheduler) {
   for (const PlaceState& place :
        place_states(driver, memory.topology(), memory.chunks().ledger())) {
-    scheduler.set_capacity(place.location, place.capacity_bytes);
+    scheduler.set_capacity(place.place, place.capacity_bytes);
   }
 }
 

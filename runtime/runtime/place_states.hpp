@@ -26,7 +26,7 @@ std::vector<PlaceState> place_states(Driver& driver, const Topology& topology,
 void tell_capacities(Driver& driver, const Memory& memory, Scheduler& scheduler);
 
 /// All memory of a place, used or not; 0 if unknown.
-std::uint64_t place_bytes(Driver& driver, const Topology& topology, Location at);
+std::uint64_t place_bytes(Driver& driver, const Topology& topology, Place at);
 
 /// Memory of a NUMA node, from the kernel's files.
 std::optional<std::uint64_t> host_node_bytes(

@@ -92,7 +92,7 @@ void Pool::synchronize() const {
   const PoolEntry pool(handle_.get(), "vma::Pool::synchronize");
   Pools& pools = pool.machinery().pools;
   Pools::Past past = pools.past();
-  pools.complete(std::move(past), pool.machinery().memory.contexts().drain());
+  pools.complete(std::move(past), pool.machinery().memory.contexts().await_work());
 }
 
 PoolStats Pool::stats() const {
@@ -105,9 +105,9 @@ void Pool::reset_high_marks() const {
   pool->reset_high_marks();
 }
 
-Location Pool::location() const {
-  const PoolEntry pool(handle_.get(), "vma::Pool::location");
-  return pool->location();
+Place Pool::place() const {
+  const PoolEntry pool(handle_.get(), "vma::Pool::place");
+  return pool->place();
 }
 
 PoolOptions Pool::options() const {
@@ -137,19 +137,19 @@ bool operator==(const Pool& a, const Pool& b) noexcept {
   return pool_of(a) == pool_of(b);
 }
 
-Pool Runtime::make_pool(Location where, const PoolOptions& options) {
+Pool Runtime::make_pool(Place where, const PoolOptions& options) {
   const RuntimeParts::Entry entry(*parts_, "vma::make_pool");
   Pool made = PoolHandle::make(*parts_, entry->pools.make(where, options));
-  entry->mover.prepare_suspensions();  // As an allocation does: its segments are none.
+  entry->migrator.prepare_suspensions();  // As an allocation does: its segments are none.
   return made;
 }
 
-Pool Runtime::default_pool(Location where) {
+Pool Runtime::default_pool(Place where) {
   const RuntimeParts::Entry entry(*parts_, "vma::default_pool");
   return PoolHandle::make(*parts_, entry->pools.default_pool(where));
 }
 
-Pool Runtime::current_pool(Location where) {
+Pool Runtime::current_pool(Place where) {
   const RuntimeParts::Entry entry(*parts_, "vma::current_pool");
   return PoolHandle::make(*parts_, entry->pools.current(where));
 }
@@ -163,17 +163,17 @@ void* Runtime::alloc_async(std::size_t bytes, Stream stream) {
   constexpr const char* call = "vma::alloc_async";
   const RuntimeParts::Entry entry(*parts_, call);
   const ContextHandle context = parts_->driver->stream_context(handle_of(stream));
-  const Location at = gpu(index(parts_->driver->context_device(context)));
+  const Place at = gpu(index(parts_->driver->context_device(context)));
   entry->topology.require(at, call);
   return to_pointer(
       entry->pools.current(at)->allocate(bytes, handle_of(stream), SizeClasses::step_bytes));
 }
 
-GroupReport Runtime::migrate(const Pool& pool, Location to, const MigrateOptions& options) {
+GroupReport Runtime::migrate(const Pool& pool, Place to, const MigrateOptions& options) {
   constexpr const char* call = "vma::migrate";
   std::vector<MoveRequest> requests;
   std::shared_ptr<BlockPool> moving;
-  Location home;
+  Place home;
   {
     const PoolEntry named(pool.handle_.get(), call);
     named.machinery().topology.require(to, call);

@@ -44,7 +44,7 @@ bool runtime_is_open() noexcept {
 void* alloc(std::size_t bytes, const AllocOptions& options) {
   return runtime().alloc(bytes, options);
 }
-void* alloc(std::size_t bytes, Location where, const AllocOptions& options) {
+void* alloc(std::size_t bytes, Place where, const AllocOptions& options) {
   return runtime().alloc(bytes, where, options);
 }
 void free(void* pointer) {
@@ -53,13 +53,13 @@ void free(void* pointer) {
 void free_async(void* pointer, Stream stream) {
   runtime().free_async(pointer, stream);
 }
-Pool make_pool(Location where, const PoolOptions& options) {
+Pool make_pool(Place where, const PoolOptions& options) {
   return runtime().make_pool(where, options);
 }
-Pool default_pool(Location where) {
+Pool default_pool(Place where) {
   return runtime().default_pool(where);
 }
-Pool current_pool(Location where) {
+Pool current_pool(Place where) {
   return runtime().current_pool(where);
 }
 void set_current_pool(const Pool& pool) {
@@ -68,23 +68,23 @@ void set_current_pool(const Pool& pool) {
 void* alloc_async(std::size_t bytes, Stream stream) {
   return runtime().alloc_async(bytes, stream);
 }
-GroupReport migrate(const Pool& pool, Location to, const MigrateOptions& options) {
+GroupReport migrate(const Pool& pool, Place to, const MigrateOptions& options) {
   return runtime().migrate(pool, to, options);
 }
-MigrationReport migrate(void* pointer, Location to, const MigrateOptions& options) {
+MigrationReport migrate(void* pointer, Place to, const MigrateOptions& options) {
   return runtime().migrate(pointer, to, options);
 }
-MigrationReport migrate(void* pointer, std::size_t offset, std::size_t bytes, Location to,
+MigrationReport migrate(void* pointer, std::size_t offset, std::size_t bytes, Place to,
                         const MigrateOptions& options) {
   return runtime().migrate(pointer, offset, bytes, to, options);
 }
 GroupReport migrate(std::span<const MoveRequest> requests, const MigrateOptions& options) {
   return runtime().migrate(requests, options);
 }
-Migration migrate_async(void* pointer, Location to, const MigrateOptions& options) {
+Migration migrate_async(void* pointer, Place to, const MigrateOptions& options) {
   return runtime().migrate_async(pointer, to, options);
 }
-Migration migrate_async(void* pointer, std::size_t offset, std::size_t bytes, Location to,
+Migration migrate_async(void* pointer, std::size_t offset, std::size_t bytes, Place to,
                         const MigrateOptions& options) {
   return runtime().migrate_async(pointer, offset, bytes, to, options);
 }
@@ -144,7 +144,7 @@ AttachedStream::AttachedStream(Stream stream, StreamWork work)
     : AttachedStream(runtime(), stream, nullptr, work) {}
 AttachedStream::AttachedStream(Stream stream, void* pointer, StreamWork work)
     : AttachedStream(runtime(), stream, pointer, work) {}
-void record_use(const void* address, std::size_t bytes, Location device, UseKind kind) noexcept {
+void record_use(const void* address, std::size_t bytes, Place device, UseKind kind) noexcept {
   const Use use{address, bytes, device, kind};
   record_uses({&use, 1});
 }
@@ -167,22 +167,22 @@ void write(void* pointer, std::span<const std::byte> bytes) {
 HostView host_view(void* pointer, std::size_t bytes) {
   return runtime().host_view(pointer, bytes);
 }
-void reserve(Location where, std::size_t bytes, std::size_t chunk_bytes) {
+void reserve(Place where, std::size_t bytes, std::size_t chunk_bytes) {
   runtime().reserve(where, bytes, chunk_bytes);
 }
-std::size_t trim(Location where) {
+std::size_t trim(Place where) {
   return runtime().trim(where);
 }
-DrainReport drain(Location at, const DrainOptions& options) {
+DrainReport drain(Place at, const DrainOptions& options) {
   return runtime().drain(at, options);
 }
-void refill(Location at) {
+void refill(Place at) {
   runtime().refill(at);
 }
-void set_capacity(Location where, std::size_t bytes) {
+void set_capacity(Place where, std::size_t bytes) {
   runtime().set_capacity(where, bytes);
 }
-Stream make_stream(Location gpu) {
+Stream make_stream(Place gpu) {
   return runtime().make_stream(gpu);
 }
 void destroy_stream(Stream stream) {
@@ -200,23 +200,23 @@ void launch_recorded(Stream stream, const Kernel& kernel, Dim3 grid, Dim3 block,
                      const KernelArguments& arguments) {
   runtime().launch_recorded(stream, kernel, grid, block, arguments);
 }
-void record_launch(const void* function, const void* const* parameters, Location device) {
+void record_launch(const void* function, const void* const* parameters, Place device) {
   // As for uses. Launches occur long before the first allocation, above all in interposers.
   if (Runtime* open = process_runtime.load(std::memory_order_acquire)) {
     open->record_launch(function, parameters, device);
   }
 }
-void record_launch(const void* function, std::span<const std::byte> block, Location device) {
+void record_launch(const void* function, std::span<const std::byte> block, Place device) {
   if (Runtime* open = process_runtime.load(std::memory_order_acquire)) {
     open->record_launch(function, block, device);
   }
 }
-std::size_t launch_uses(const void* function, const void* const* parameters, Location device,
+std::size_t launch_uses(const void* function, const void* const* parameters, Place device,
                         std::span<Use> out) {
   Runtime* const open = process_runtime.load(std::memory_order_acquire);
   return open != nullptr ? open->launch_uses(function, parameters, device, out) : 0;
 }
-std::size_t launch_uses(const void* function, std::span<const std::byte> block, Location device,
+std::size_t launch_uses(const void* function, std::span<const std::byte> block, Place device,
                         std::span<Use> out) {
   Runtime* const open = process_runtime.load(std::memory_order_acquire);
   return open != nullptr ? open->launch_uses(function, block, device, out) : 0;

@@ -65,7 +65,7 @@ void for_each_piece(const Allocation& allocation, const void* pointer, std::uint
 }
 
 /// A block of the default pool, where the options ask for it; otherwise null.
-void* alloc_small(Machinery& parts, std::size_t bytes, Location at, const AllocOptions& options) {
+void* alloc_small(Machinery& parts, std::size_t bytes, Place at, const AllocOptions& options) {
   const std::uint64_t chunk_bytes = parts.topology.granularity();
   const bool possible = options.chunk_bytes == 0 && !options.zeroed && !options.shared_atomics &&
                         !options.exportable && options.cpu_access == CpuAccess::view;
@@ -94,7 +94,7 @@ void* alloc_at(Machinery& parts, const Geometry& geometry, const Homes& homes,
   if (options.cpu_access == CpuAccess::fault) parts.faults.begin();
   const auto allocation = parts.memory.alloc(geometry, homes, options, terms);
   if (options.cpu_access == CpuAccess::fault) parts.faults.prepare(*allocation);
-  parts.mover.prepare_suspensions();
+  parts.migrator.prepare_suspensions();
   return to_pointer(allocation->begin());
 }
 
@@ -104,7 +104,7 @@ void tell_capacities(Driver& driver, const Machinery& parts) {
 
 /// Allocates where the scheduler places it for work on the GPU. What may spill then goes to any
 /// other place: the scheduler does not see which room moves are about to take.
-void* alloc_placed(Driver& driver, Machinery& parts, const Geometry& geometry, Location device,
+void* alloc_placed(Driver& driver, Machinery& parts, const Geometry& geometry, Place device,
                    const AllocOptions& options) {
   AllocTerms terms = terms_of(parts.engine, options);
   terms.wanted = device;
@@ -119,17 +119,17 @@ void* alloc_placed(Driver& driver, Machinery& parts, const Geometry& geometry, L
     }
   };
   constexpr int tries = 3;  // Another thread, or the runtime itself, may take room meanwhile.
-  std::vector<Location> homes;
+  std::vector<Place> homes;
   for (int attempt = 0; attempt < tries; ++attempt) {
     auto next = parts.scheduling->scheduler().place(geometry, device, options);
     if (std::exchange(homes, next) == next) break;
     if (void* const made = try_at(homes)) return made;
     tell_capacities(driver, parts);
   }
-  const Reach& reach = parts.mover.reach();
+  const Reach& reach = parts.migrator.reach();
   for (const PlaceState& place :
        place_states(driver, parts.topology, parts.memory.chunks().ledger())) {
-    const Location at = place.location;
+    const Place at = place.place;
     if (!options.spill || geometry.size_bytes() > place.capacity_bytes) continue;
     if (!reach.suits(reach.users(device), at, options.shared_atomics)) continue;
     if (void* const made = try_at(at)) return made;
@@ -138,18 +138,18 @@ void* alloc_placed(Driver& driver, Machinery& parts, const Geometry& geometry, L
 }
 
 /// Whether so much would fit into an empty place.
-bool could_hold(const Machinery& parts, Location at, std::size_t bytes) {
+bool could_hold(const Machinery& parts, Place at, std::size_t bytes) {
   const Ledger::Account account = parts.memory.chunks().ledger().account(at);
   return bytes <= account.capacity_bytes && bytes <= parts.topology.memory_bytes(at);
 }
 
 /// The devices that the program names as readers. Throws: Error{unreachable}.
-std::vector<DeviceId> devices_of(const Topology& topology, std::span<const Location> readers,
-                                 Location where) {
+std::vector<DeviceId> devices_of(const Topology& topology, std::span<const Place> readers,
+                                 Place where) {
   std::vector<DeviceId> devices;
-  for (const Location reader : readers) {
+  for (const Place reader : readers) {
     topology.require(reader, "vma::alloc");
-    if (reader.kind == Location::Kind::gpu && topology.reaches(DeviceId{reader.ordinal}, where)) {
+    if (reader.kind == Place::Kind::gpu && topology.reaches(DeviceId{reader.ordinal}, where)) {
       devices.push_back(DeviceId{reader.ordinal});
       continue;
     }
@@ -160,24 +160,24 @@ std::vector<DeviceId> devices_of(const Topology& topology, std::span<const Locat
 }
 
 /// The GPU of the caller's current context, or the first one.
-Location current_gpu(Driver& driver, const Topology& topology) {
+Place current_gpu(Driver& driver, const Topology& topology) {
   const ContextHandle current = driver.current_context();
-  const Location first = gpu(index(topology.devices().front()));
+  const Place first = gpu(index(topology.devices().front()));
   if (is_none(current)) return first;
-  const Location hint = gpu(index(driver.context_device(current)));
+  const Place hint = gpu(index(driver.context_device(current)));
   return topology.has(hint) ? hint : first;
 }
 
 /// All of `vma::alloc`; where the program names no place, a scheduler may choose another one.
-void* alloc_new(RuntimeParts& runtime, std::size_t bytes, std::optional<Location> where,
-                std::span<const Location> readers, const AllocOptions& options) {
+void* alloc_new(RuntimeParts& runtime, std::size_t bytes, std::optional<Place> where,
+                std::span<const Place> readers, const AllocOptions& options) {
   if (runtime.looks_ahead && runtime.looks_ahead.exchange(false)) {
     CopyScopes::process().look();  // Outside of the door.
   }
   const RuntimeParts::Entry entry(runtime, "vma::alloc");
   Machinery& parts = *entry;
   if (where) parts.topology.require(*where, "vma::alloc");
-  const Location at = where ? *where : current_gpu(*runtime.driver, parts.topology);
+  const Place at = where ? *where : current_gpu(*runtime.driver, parts.topology);
   if (readers.empty()) {
     if (void* const block = alloc_small(parts, bytes, at, options)) return block;
   }
@@ -188,10 +188,10 @@ void* alloc_new(RuntimeParts& runtime, std::size_t bytes, std::optional<Location
   AllocTerms terms = terms_of(parts.engine, options);
   terms.readers = devices_of(parts.topology, readers, at);
   if (options.shared_atomics) {
-    parts.mover.reach().require_atomics(terms.readers, at, "vma::alloc");
+    parts.migrator.reach().require_atomics(terms.readers, at, "vma::alloc");
   }
   const bool spills =
-      options.spill && parts.scheduling && readers.empty() && at.kind == Location::Kind::gpu;
+      options.spill && parts.scheduling && readers.empty() && at.kind == Place::Kind::gpu;
   try {
     if (!spills || could_hold(parts, at, bytes)) {
       return alloc_at(parts, geometry, at, options, terms);
@@ -233,11 +233,11 @@ void* Runtime::alloc(std::size_t bytes, const AllocOptions& options) {
   return alloc_new(*parts_, bytes, std::nullopt, {}, options);
 }
 
-void* Runtime::alloc(std::size_t bytes, Location where, const AllocOptions& options) {
+void* Runtime::alloc(std::size_t bytes, Place where, const AllocOptions& options) {
   return alloc_new(*parts_, bytes, where, {}, options);
 }
 
-void* Runtime::alloc(std::size_t bytes, Location where, std::span<const Location> readers,
+void* Runtime::alloc(std::size_t bytes, Place where, std::span<const Place> readers,
                      const AllocOptions& options) {
   return alloc_new(*parts_, bytes, where, readers, options);
 }
@@ -251,7 +251,7 @@ void Runtime::free(void* pointer) {
   if (block != nullptr && !block->free_waits) return entry->pools.free_now(*block);
   Pools::Past past = entry->pools.past();  // The frees that its wait shows to be complete.
   if (block != nullptr) {
-    const std::vector<ContextHandle> waited = entry->memory.contexts().drain();
+    const std::vector<ContextHandle> waited = entry->memory.contexts().await_work();
     entry->pools.free_now(*block);
     return entry->pools.complete(std::move(past), waited);
   }
@@ -261,7 +261,7 @@ void Runtime::free(void* pointer) {
   }
   check_no_hook(*entry->memory.require(pointer, "vma::free"), "vma::free");
   entry->pools.complete(std::move(past), entry->memory.free(address_of(pointer)));
-  entry->mover.attached().await_forgotten();  // Streams attached only to it may be destroyed.
+  entry->migrator.attached().await_forgotten();  // Streams attached only to it may be destroyed.
 }
 
 void Runtime::free_async(void* pointer, Stream stream) {
@@ -335,23 +335,23 @@ void Runtime::write(void* pointer, std::span<const std::byte> bytes) {
       });
 }
 
-void Runtime::reserve(Location where, std::size_t bytes, std::size_t chunk_bytes) {
+void Runtime::reserve(Place where, std::size_t bytes, std::size_t chunk_bytes) {
   const RuntimeParts::Entry entry(*parts_, "vma::reserve");
   entry->memory.chunks().reserve(where, bytes, chunk_bytes);
 }
 
-std::size_t Runtime::trim(Location where) {
+std::size_t Runtime::trim(Place where) {
   const RuntimeParts::Entry entry(*parts_, "vma::trim");
   return entry->memory.chunks().trim(where);
 }
 
-void Runtime::set_capacity(Location where, std::size_t bytes) {
+void Runtime::set_capacity(Place where, std::size_t bytes) {
   const RuntimeParts::Entry entry(*parts_, "vma::set_capacity");
   entry->memory.chunks().set_capacity(where, bytes);
   if (entry->scheduling) tell_capacities(*parts_->driver, *entry);
 }
 
-Stream Runtime::make_stream(Location gpu) {
+Stream Runtime::make_stream(Place gpu) {
   const RuntimeParts::Entry entry(*parts_, "vma::make_stream");
   return entry->launcher.make_stream(gpu);
 }
@@ -375,14 +375,14 @@ void Runtime::synchronize(Stream stream) {
   entry->pools.complete(past);
 }
 
-std::vector<Location> Runtime::locations() const {
-  const RuntimeParts::Entry entry(*parts_, "vma::locations");
-  return entry->topology.locations();
+std::vector<Place> Runtime::places() const {
+  const RuntimeParts::Entry entry(*parts_, "vma::places");
+  return entry->topology.places();
 }
 
 RuntimeStats Runtime::stats() const {
   const RuntimeParts::Entry entry(*parts_, "vma::stats");
-  return runtime_stats(entry->memory, entry->mover, entry->parker, entry->monitor);
+  return runtime_stats(entry->memory, entry->migrator, entry->parker, entry->monitor);
 }
 
 std::string Runtime::description() const {

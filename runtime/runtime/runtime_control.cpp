@@ -48,12 +48,12 @@ ControlSelection summary_of(std::span<const std::shared_ptr<Allocation>> selecte
 }  // namespace
 
 /// One `start_move`: one migration for each allocation that it names, of which at most `window` are
-/// submitted to the mover, so that one request blocks neither the socket's thread nor the mover's
-/// queue. Lives until the last has ended.
+/// submitted to the migrator, so that one request blocks neither the socket's thread nor the
+/// migrator's queue. Lives until the last has ended.
 class RuntimeControl::MoveOperation : public std::enable_shared_from_this<MoveOperation> {
  public:
-  MoveOperation(const ControlGround& ground, Clock& clock, Location to, const Allocations& named)
-      : mover_(ground.mover),
+  MoveOperation(const ControlGround& ground, Clock& clock, Place to, const Allocations& named)
+      : migrator_(ground.migrator),
         feed_(ground.feed),
         clock_(clock),
         begin_(clock.now()),
@@ -99,16 +99,16 @@ class RuntimeControl::MoveOperation : public std::enable_shared_from_this<MoveOp
     std::vector<std::shared_ptr<MigrationTask>> tasks;
     std::vector<std::weak_ptr<Allocation>> moved;
     try {
-      std::vector<Submission> submissions;
+      std::vector<NewMigration> migrations;
       for (const std::weak_ptr<Allocation>& one : some) {
         std::shared_ptr<Allocation> allocation = one.lock();
         if (!allocation) continue;
         const SlotRange all{0, allocation->geometry().slots};
         moved.push_back(one);
-        submissions.push_back(
+        migrations.push_back(
             {{std::move(allocation), all, to_}, options_, terms_, nullptr, std::nullopt});
       }
-      tasks = mover_.submit_all(std::move(submissions));
+      tasks = migrator_.submit_all(std::move(migrations));
     } catch (const std::exception&) {
       const std::exception_ptr error = std::current_exception();
       give_up_rest();  // The next would fail likewise: a full queue, no memory, or the end.
@@ -169,13 +169,13 @@ class RuntimeControl::MoveOperation : public std::enable_shared_from_this<MoveOp
 
   static constexpr std::size_t window = 512;
 
-  Mover& mover_;
+  Migrator& migrator_;
   const std::shared_ptr<EventFeed> feed_;
   Clock& clock_;
   const TimePoint begin_;
-  const Location to_;
+  const Place to_;
   MigrateOptions options_;
-  MoveTerms terms_{.requires_guards = false};  // They have been asked for.
+  MigrationTerms terms_{.requires_guards = false};  // They have been asked for.
   Mutex mutex_;
   const std::vector<std::weak_ptr<Allocation>> named_;
   std::size_t next_ VMART_GUARDED_BY(mutex_) = 0;
@@ -214,22 +214,22 @@ ControlStatus RuntimeControl::status() {
   status.policy = scheduler.policy;
   status.paused = scheduler.paused;
   status.ticks = scheduler.ticks;
-  const Mover::Load load = ground_.mover.load();
+  const Migrator::Load load = ground_.migrator.load();
   status.moves_running = load.running;
   status.moves_queued = load.waiting;
   status.allocations = ground_.memory.registry().size();
   status.backing_bytes = ground_.backings.size_bytes();
   status.passed_bytes = ground_.backings.passed_bytes();
-  const std::vector<Location> closed = ground_.scheduler.closed_places();
+  const std::vector<Place> closed = ground_.scheduler.closed_places();
   for (const PlaceState& place : ground_.scheduler.places()) {
-    const bool is_closed = std::ranges::find(closed, place.location) != closed.end();
+    const bool is_closed = std::ranges::find(closed, place.place) != closed.end();
     // What was asked for, which the runtime's own memory counts towards; the scheduler's is less.
     const std::uint64_t asked =
-        ground_.memory.chunks().ledger().account(place.location).capacity_bytes;
-    const std::uint64_t there = ground_.memory.topology().memory_bytes(place.location);
+        ground_.memory.chunks().ledger().account(place.place).capacity_bytes;
+    const std::uint64_t there = ground_.memory.topology().memory_bytes(place.place);
     const bool limited = asked != UINT64_MAX && !is_closed && (there == 0 || asked < there);
-    status.places.push_back({place.location, limited ? asked : place.capacity_bytes,
-                             place.used_bytes, place.demand_bytes_s, is_closed});
+    status.places.push_back({place.place, limited ? asked : place.capacity_bytes, place.used_bytes,
+                             place.demand_bytes_s, is_closed});
   }
   std::erase_if(operations_, [&](const std::weak_ptr<MoveOperation>& each) {
     const auto operation = each.lock();
@@ -293,7 +293,7 @@ RuntimeControl::Allocations RuntimeControl::selected_by(const std::vector<Select
     seen.push_back(
         {to_integer(one->begin()), one->size_bytes(), one->sequence, one->tag, one->site});
   }
-  const auto has_chunk_at = [&all](std::size_t which, Location at) {
+  const auto has_chunk_at = [&all](std::size_t which, Place at) {
     return std::ranges::any_of(all[which]->extents(), [at](const Extent& extent) {
       return extent.at == at && !extent.dropped;
     });
@@ -320,7 +320,7 @@ ControlAllocation RuntimeControl::allocation(std::uint64_t address) {
 
 // --- Moves
 
-/// The sum over the chunks; the mover copies a chunk beside the stop for the one before it, and
+/// The sum over the chunks; the migrator copies a chunk beside the stop for the one before it, and
 /// moves several allocations at once, so it may finish sooner.
 ControlPrediction RuntimeControl::predict(const ControlMove& move) {
   const Topology& topology = ground_.memory.topology();
@@ -331,7 +331,7 @@ ControlPrediction RuntimeControl::predict(const ControlMove& move) {
   prediction.selected = summary_of(selected);
   for (const auto& allocation : selected) {
     for (std::size_t slot = 0; slot < allocation->geometry().slots; ++slot) {
-      const Location home = allocation->home(slot);
+      const Place home = allocation->place(slot);
       if (home == move.to || allocation->dropped(slot)) continue;
       const PlaceId from = place_of(topology, home);
       const std::uint64_t bytes = allocation->geometry().slot_bytes(slot);
@@ -360,7 +360,7 @@ ControlStarted RuntimeControl::start_move(const ControlMove& move) {
   // What the program frees meanwhile is left out, unless it is all that was named.
   std::erase_if(selected, [&](const std::shared_ptr<Allocation>& allocation) {
     try {
-      check_background_move(*allocation, ground_.mover, options, call_name);
+      check_background_move(*allocation, ground_.migrator, options, call_name);
       return false;
     } catch (const Error&) {
       if (selected.size() == 1 || !allocation->being_freed) throw;
@@ -385,7 +385,7 @@ void RuntimeControl::require_running() const {
               "the scheduler is paused, so nothing can move; resume it first");
 }
 
-std::uint64_t RuntimeControl::start_drain(Location at) {
+std::uint64_t RuntimeControl::start_drain(Place at) {
   ground_.memory.topology().require(at, call_name);
   require_running();
   const bool fresh = drained_.insert(at).second;
@@ -404,7 +404,7 @@ std::uint64_t RuntimeControl::start_drain(Location at) {
   }
 }
 
-std::uint64_t RuntimeControl::start_capacity(Location at, std::uint64_t bytes) {
+std::uint64_t RuntimeControl::start_capacity(Place at, std::uint64_t bytes) {
   ground_.memory.topology().require(at, call_name);
   check_capacity(ground_.memory.topology(), at, bytes, call_name);
   require_running();
@@ -451,7 +451,7 @@ void RuntimeControl::pause() {
 }
 
 void RuntimeControl::resume() {
-  for (const Location at : std::exchange(drained_, {})) ground_.scheduler.refill(at);
+  for (const Place at : std::exchange(drained_, {})) ground_.scheduler.refill(at);
   ground_.scheduler.resume();
 }
 
@@ -493,7 +493,7 @@ ControlEvents RuntimeControl::events(std::uint64_t since, std::size_t most) {
 }
 
 ControlStats RuntimeControl::stats() {
-  return {runtime_stats(ground_.memory, ground_.mover, ground_.parker, ground_.monitor),
+  return {runtime_stats(ground_.memory, ground_.migrator, ground_.parker, ground_.monitor),
           scheduler_stats(ground_.scheduler, *ground_.feed)};
 }
 

@@ -4,7 +4,7 @@
 #include "control/control_target.hpp"
 #include "control/event_feed.hpp"
 #include "memory/memory.hpp"
-#include "migrate/moves/mover.hpp"
+#include "migrate/moves/migrator.hpp"
 #include "parking/parker.hpp"
 #include "control/operation_threads.hpp"
 #include "scheduling/scheduler.hpp"
@@ -23,7 +23,7 @@ struct ControlGround {
   Driver& driver;
   Memory& memory;
   Backings& backings;
-  Mover& mover;
+  Migrator& migrator;
   Parker& parker;
   const MachineCosts& costs;
   Scheduler& scheduler;
@@ -33,11 +33,11 @@ struct ControlGround {
 };
 
 /// A runtime as seen by the control socket. One thread at a time, that of the scheduler's loop;
-/// moves run in the mover, drains and changes of capacities on their own threads.
+/// moves run in the migrator, drains and changes of capacities on their own threads.
 class RuntimeControl : public ControlTarget {
  public:
   explicit RuntimeControl(ControlGround ground);
-  /// Stops. Requires: the mover has stopped, so that no operation is reported any more.
+  /// Stops. Requires: the migrator has stopped, so that no operation is reported any more.
   ~RuntimeControl() override;
 
   ControlStatus status() override;
@@ -48,8 +48,8 @@ class RuntimeControl : public ControlTarget {
   ControlPrediction predict(const ControlMove& move) override;
   ControlStarted start_move(const ControlMove& move) override;
   /// Also throws: Error{busy} while `OperationThreads::threads_max` operations are running.
-  std::uint64_t start_drain(Location at) override;
-  std::uint64_t start_capacity(Location at, std::uint64_t bytes) override;
+  std::uint64_t start_drain(Place at) override;
+  std::uint64_t start_capacity(Place at, std::uint64_t bytes) override;
   std::string policy() override;
   std::vector<std::string> known_policies() override;
   void set_policy(const std::string& text) override;
@@ -82,7 +82,7 @@ class RuntimeControl : public ControlTarget {
   Clock& clock_;
   const TimePoint opened_;
   std::vector<std::weak_ptr<MoveOperation>> operations_;  // Those that have not ended.
-  std::set<Location> drained_;                            // By peers, until the next `resume`.
+  std::set<Place> drained_;                               // By peers, until the next `resume`.
   std::atomic<bool> stopping_{false};
   OperationThreads threads_;  // Last: they use all of the above.
 };

@@ -15,8 +15,8 @@ MemoryLimits limits_of(const Settings& settings, const Topology& topology) {
           settings.pressure_limit, settings.exportable};
 }
 
-MoverLimits mover_limits_of(const Settings& settings) {
-  MoverLimits limits;
+MigratorLimits migrator_limits_of(const Settings& settings) {
+  MigratorLimits limits;
   limits.hold_limit = settings.hold_limit;
   limits.gate_limit = settings.gate_limit;
   limits.gate_limit_max = settings.gate_limit_max;
@@ -33,10 +33,9 @@ MoverLimits mover_limits_of(const Settings& settings) {
 }
 
 /// Where memory goes from a full GPU: the places that it reaches fastest come first.
-std::vector<Location> places_below(Location at, const Topology& topology,
-                                   const MachineCosts& costs) {
-  const std::vector<Location>& places = topology.locations();
-  std::vector<Location> order;
+std::vector<Place> places_below(Place at, const Topology& topology, const MachineCosts& costs) {
+  const std::vector<Place>& places = topology.places();
+  std::vector<Place> order;
   for (const PlaceId place : costs.by_speed(place_of(topology, at))) {
     if (places[index(place)] != at) order.push_back(places[index(place)]);
   }
@@ -74,28 +73,28 @@ Machinery::Machinery(Driver& driver, UseLog& uses, const Settings& settings)
       backings(memory),
       engine(driver, topology, memory.contexts(), memory.chunks().ledger(),
              memory.chunks().slow_calls().turn(), settings.own_contexts),
-      mover(memory, engine, mover_limits_of(settings)),
-      faults(memory, mover),
+      migrator(memory, engine, migrator_limits_of(settings)),
+      faults(memory, migrator),
       launcher(driver, topology, memory.chunks().ledger()),
       pools(driver, memory, [this](StreamHandle stream) { return launcher.made(stream); }),
       kernels(driver),
-      parker(memory, mover),
-      sharing(memory, mover),
+      parker(memory, migrator),
+      sharing(memory, migrator),
       imported(memory),
       sourced(source_costs(driver, topology, settings.calibration)),
       costs(sourced.costs),
       monitor(driver.executor(), std::make_shared<SteadyClock>(), gpus_of(driver, topology),
               monitored_by(driver, settings), why_unmonitored(driver, settings)) {
   if (!settings.policy.empty())
-    scheduling = std::make_unique<Scheduling>(driver, memory, backings, mover, parker, uses,
+    scheduling = std::make_unique<Scheduling>(driver, memory, backings, migrator, parker, uses,
                                               sourced, monitor, settings);
   // Room is made by the component that knows best what is cold.
-  memory.on_pressure([this](Location at, std::uint64_t bytes, TimePoint until) {
+  memory.on_pressure([this](Place at, std::uint64_t bytes, TimePoint until) {
     if (pools.make_room(at) > 0) return true;
-    if (at.kind != Location::Kind::gpu) return false;
+    if (at.kind != Place::Kind::gpu) return false;
     if (scheduling && scheduling->scheduler().make_room(at, bytes, until)) return true;
-    const std::vector<Location> order = places_below(at, topology, costs);
-    return demote(memory, mover, {at, bytes, until, order}) > 0;
+    const std::vector<Place> order = places_below(at, topology, costs);
+    return demote(memory, migrator, {at, bytes, until, order}) > 0;
   });
 }
 
@@ -156,6 +155,22 @@ void RuntimeParts::end(std::unique_ptr<RuntimeParts> parts) noexcept {
   kept->kept_before_ = last_kept.exchange(kept);
 }
 
+/// The door first, since calls inside may wait for the others. Sharing after the migrator, whose
+/// moves lead importers; memory last, since room is asked for as long as anything moves, and what
+/// backings hold goes back to it.
+std::array<Part*, 8> RuntimeParts::parts() noexcept {
+  if (!machinery) return {&door, uses.get()};
+  Machinery& its = *machinery;
+  return {&door,       uses.get(),   its.scheduling.get(), &its.migrator,
+          &its.faults, &its.sharing, &its.backings,        &its.memory};
+}
+
+template <typename Step>  // step(Part&)
+void RuntimeParts::for_each_part(Step step) noexcept {
+  for (Part* const part : parts())
+    if (part != nullptr) step(*part);
+}
+
 void RuntimeParts::finish_output() noexcept {
   *open = false;
   if (machinery) machinery->sharing.remove_paths();
@@ -180,22 +195,11 @@ void RuntimeParts::shut_down() noexcept {
   // A second caller also returns only when everything is given back.
   const MutexLock turn(shutting_down);
   at_exit.reset();  // Nothing that it would touch may go beside it.
-  door.close();
   *open = false;
-  uses->close();
-  // Calls inside may wait for background work.
-  if (machinery && machinery->scheduling) machinery->scheduling->stop();
-  if (machinery) machinery->mover.refuse_more();
-  if (machinery) machinery->faults.stop();
-  if (machinery) machinery->sharing.refuse_imports();
-  door.wait_until_empty();
+  for_each_part([](Part& part) { part.stop_accepting(); });  // Calls inside may wait for others.
+  for_each_part([](Part& part) { part.finish(); });
+  for_each_part([](Part& part) { part.release(); });
   if (!machinery) return;
-  machinery->mover.stop();
-  machinery->sharing.stop();  // Background moves may have been leading importers.
-  machinery->memory.on_pressure({});
-  machinery->scheduling.reset();
-  machinery->backings.shut_down();
-  machinery->memory.shut_down();
   machinery.reset();
   if (claimed) cuda_runtime_open = false;
 }

@@ -3,13 +3,14 @@
 #include "backings/backings.hpp"
 #include "base/executor.hpp"
 #include "base/mutex.hpp"
+#include "base/part.hpp"
 #include "base/process_exit.hpp"
 #include "costs/cost_source.hpp"
 #include "cpu_faults/cpu_faults.hpp"
 #include "machine/topology.hpp"
 #include "memory/memory.hpp"
 #include "migrate/copying/copy_engine.hpp"
-#include "migrate/moves/mover.hpp"
+#include "migrate/moves/migrator.hpp"
 #include "parking/parker.hpp"
 #include "pools/pools.hpp"
 #include "runtime/door.hpp"
@@ -24,6 +25,7 @@
 
 #include <vma/runtime.hpp>
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -46,7 +48,7 @@ struct Machinery {
   Memory memory;
   Backings backings;
   CopyEngine engine;
-  Mover mover;
+  Migrator migrator;
   CpuFaults faults;
   Launcher launcher;
   Pools pools;
@@ -117,6 +119,11 @@ struct RuntimeParts {
   std::unique_ptr<ProcessExit::Action> at_exit;  // Null once shut down.
 
  private:
+  /// Those that have to end, in the order in which they do. Null for one that does not exist.
+  std::array<Part*, 8> parts() noexcept;
+  template <typename Step>
+  void for_each_part(Step step) noexcept;
+
   RuntimeParts* kept_before_ = nullptr;  // List of those that `end` keeps.
 };
 

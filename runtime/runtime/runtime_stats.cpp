@@ -10,7 +10,7 @@ namespace vma {
 
 namespace {
 
-std::uint64_t capacity_bytes(Memory& memory, Location at, std::uint64_t most_bytes) {
+std::uint64_t capacity_bytes(Memory& memory, Place at, std::uint64_t most_bytes) {
   const std::uint64_t all_bytes = place_bytes(memory.driver(), memory.topology(), at);
   if (all_bytes == 0) return most_bytes == UINT64_MAX ? 0 : most_bytes;
   return std::min(all_bytes, most_bytes);
@@ -18,12 +18,14 @@ std::uint64_t capacity_bytes(Memory& memory, Location at, std::uint64_t most_byt
 
 }  // namespace
 
-RuntimeStats runtime_stats(Memory& memory, Mover& mover, Parker& parker, GpuMonitor& monitor) {
+RuntimeStats runtime_stats(Memory& memory, Migrator& migrator, Parker& parker,
+                           GpuMonitor& monitor) {
   RuntimeStats stats;
-  for (const Location at : memory.topology().locations()) {
+  for (const Place at : memory.topology().places()) {
     const Ledger::Account account = memory.chunks().ledger().account(at);
-    const bool is_gpu = at.kind == Location::Kind::gpu;
-    const std::uint64_t context_bytes = is_gpu ? mover.own_context_bytes(DeviceId{at.ordinal}) : 0;
+    const bool is_gpu = at.kind == Place::Kind::gpu;
+    const std::uint64_t context_bytes =
+        is_gpu ? migrator.own_context_bytes(DeviceId{at.ordinal}) : 0;
     stats.places.push_back({at, capacity_bytes(memory, at, account.capacity_bytes),
                             account.allocated_bytes, account.cached_bytes, account.own_bytes,
                             account.leaked_bytes, account.copies_bytes, context_bytes});
@@ -35,20 +37,20 @@ RuntimeStats runtime_stats(Memory& memory, Mover& mover, Parker& parker, GpuMoni
   }
   stats.parked = parker.parked();
   stats.leaked = memory.chunks().ledger().leaks();
-  stats.migrations = mover.migrations();
-  stats.bytes_moved = mover.bytes_moved();
-  stats.bytes_copied_twice = mover.bytes_copied_twice();
+  stats.migrations = migrator.migrations();
+  stats.bytes_moved = migrator.bytes_moved();
+  stats.bytes_copied_twice = migrator.bytes_copied_twice();
   const CleanCopies::Counts copies = memory.chunks().copies().counts();
   stats.copies_kept = copies.kept;
   stats.copies_used = copies.used;
   stats.copies_dropped = copies.dropped;
   stats.bytes_remapped = copies.used_bytes;
-  stats.callbacks_failed = mover.callbacks().failed();
-  const StopStats& stops = mover.stats();
+  stats.callbacks_failed = migrator.callbacks().failed();
+  const StopStats& stops = migrator.stats();
   stats.skew = stops.skew();
   stats.stall = stops.stall();
-  stats.stall_held = mover.stats(StopKind::hold).stall();
-  stats.stall_suspended = mover.stats(StopKind::suspension).stall();
+  stats.stall_held = migrator.stats(StopKind::hold).stall();
+  stats.stall_suspended = migrator.stats(StopKind::suspension).stall();
   stats.gates = stats.skew.count;
   for (const auto& [refusal, count] : stops.refusals()) {
     stats.gates_given_up_by_reason[std::string(to_string(refusal))] = count;

@@ -2,7 +2,7 @@
 
 #include "control/event_feed.hpp"
 #include "memory/memory.hpp"
-#include "migrate/moves/mover.hpp"
+#include "migrate/moves/migrator.hpp"
 #include "parking/parker.hpp"
 #include "scheduling/scheduler.hpp"
 #include "telemetry/gpu_monitor.hpp"
@@ -12,7 +12,7 @@
 namespace vma {
 
 /// What `Runtime::stats` answers. Takes short locks only.
-RuntimeStats runtime_stats(Memory& memory, Mover& mover, Parker& parker, GpuMonitor& monitor);
+RuntimeStats runtime_stats(Memory& memory, Migrator& migrator, Parker& parker, GpuMonitor& monitor);
 
 /// What `Runtime::scheduler_stats` answers.
 SchedulerStats scheduler_stats(const Scheduler& scheduler, const EventFeed& feed);

@@ -24,15 +24,10 @@ std::unique_ptr<Recording> open_recording(Driver& driver, Memory& memory,
   header.costs = sourced.costs;
   header.gaps = sourced.gaps;
   header.peers = sourced.peers;
-  header.scheduler = {settings.policy,
-                      settings.half_life,
-                      settings.drain,
-                      settings.tick,
-                      settings.stall_budget,
-                      settings.gate_limit,
-                      settings.copy_budget_bytes,
-                      settings.stall_ahead,
-                      settings.max_stall};
+  header.scheduler = {
+      settings.policy,       settings.half_life,  settings.collect_every,     settings.tick,
+      settings.stall_budget, settings.gate_limit, settings.copy_budget_bytes, settings.stall_ahead,
+      settings.max_stall};
   return std::make_unique<Recording>(driver.executor(), RecordingOptions{settings.record},
                                      std::move(header));
 }
@@ -59,24 +54,24 @@ SchedulerLimits limits_of(const Settings& settings) {
 
 }  // namespace
 
-Scheduling::Scheduling(Driver& driver, Memory& memory, Backings& backings, Mover& mover,
+Scheduling::Scheduling(Driver& driver, Memory& memory, Backings& backings, Migrator& migrator,
                        Parker& parker, UseLog& uses, const SourcedCosts& sourced,
                        GpuMonitor& monitor, const Settings& settings)
     : driver_(driver),
-      mover_(mover),
-      trace_(open_trace(driver.executor(), settings.trace)),
+      migrator_(migrator),
+      trace_(open_trace(driver.executor(), settings.timeline)),
       feed_(std::make_shared<EventFeed>(memory.registry(), trace_ ? &trace_->trace() : nullptr)),
       decisions_(driver.executor(), DecisionLogOptions{settings.decisions}),
       recording_(open_recording(driver, memory, sourced, settings)),
-      scheduler_({driver, memory, mover, uses, decisions_, recording_.get(),
+      scheduler_({driver, memory, migrator, uses, decisions_, recording_.get(),
                   [feed = feed_](const Decision& decision) { feed->decided(decision); }},
                  place_states(driver, memory.topology(), memory.chunks().ledger()), sourced.costs,
                  limits_of(settings), maker_of(settings), settings.policy),
-      control_({driver, memory, backings, mover, parker, sourced.costs, scheduler_, monitor, feed_,
-                settings.control_libraries}) {
+      control_({driver, memory, backings, migrator, parker, sourced.costs, scheduler_, monitor,
+                feed_, settings.control_libraries}) {
   uses.timestamps(recording_ != nullptr);
   SchedulerInbox* const inbox = recording_ == nullptr ? nullptr : &scheduler_.inbox();
-  mover.watch_chunks([feed = feed_, inbox](const ChunkStep& step) {
+  migrator.watch_chunks([feed = feed_, inbox](const ChunkStep& step) {
     feed->moved_on(step);
     if (inbox != nullptr) inbox->stepped(step);
   });
@@ -84,13 +79,14 @@ Scheduling::Scheduling(Driver& driver, Memory& memory, Backings& backings, Mover
 }
 
 Scheduling::~Scheduling() {
-  stop();
-  mover_.watch_chunks({});
+  stop_accepting();
+  release();
 }
 
 /// The socket is opened before the loop's thread runs.
 void Scheduling::begin_loop(const Settings& settings) {
-  loop_ = std::make_unique<SchedulerLoop>(driver_, scheduler_, settings.drain, settings.tick);
+  loop_ =
+      std::make_unique<SchedulerLoop>(driver_, scheduler_, settings.collect_every, settings.tick);
   server_ = open_control(loop_->context(), control_, settings.control.c_str());
   loop_->start([this] { flush_trace_now_and_then(); });
 }
@@ -112,22 +108,32 @@ std::string Scheduling::control_path() const {
 
 /// The scheduler first, so that neither the loop nor a drain waits any more; the server once no
 /// thread runs its context, and before what it calls.
-void Scheduling::stop() noexcept {
+void Scheduling::stop_accepting() noexcept {
   scheduler_.stop();
   if (loop_) loop_->stop();
   server_.reset();
   control_.stop();
 }
 
+void Scheduling::release() noexcept {
+  scheduler_.let_go();
+  migrator_.watch_chunks({});
+  write_out();  // Now, since the process may end while memory is given back.
+}
+
 /// Once closed, the scheduler adds nothing more, and `PerfettoWriter` writes nothing more: so no
 /// file is being written when the process ends, unless a disk or a pipe is too slow.
 void Scheduling::finish_output() noexcept {
   constexpr std::chrono::seconds scheduler_limit(1);
-  constexpr std::chrono::seconds write_limit(2);  // For all files together.
   if (server_) server_->remove_path();
   if (!scheduler_.close_within(scheduler_limit)) {
     log(LogLevel::warn, "the process exits while the scheduler is busy; its last uses are lost");
   }
+  write_out();
+}
+
+void Scheduling::write_out() noexcept {
+  constexpr std::chrono::seconds write_limit(2);  // For all files together.
   const TimePoint deadline = wall_clock_.now() + write_limit;
   if (recording_ && !recording_->write_all(deadline)) {
     log(LogLevel::warn, "VMART_RECORD: the disk is too slow; the end of the recording is lost");

@@ -1,10 +1,11 @@
 #pragma once
 
+#include "base/part.hpp"
 #include "control/control_server.hpp"
 #include "control/event_feed.hpp"
 #include "costs/cost_source.hpp"
 #include "memory/memory.hpp"
-#include "migrate/moves/mover.hpp"
+#include "migrate/moves/migrator.hpp"
 #include "parking/parker.hpp"
 #include "recording/decision_log.hpp"
 #include "recording/recording.hpp"
@@ -22,13 +23,13 @@ namespace vma {
 
 /// The scheduler of a runtime with everything that belongs to it: its thread and its outputs.
 /// Exists only if a policy is configured.
-class Scheduling {
+class Scheduling final : public Part {
  public:
   /// Throws: Error{invalid_argument} for an unknown policy.
-  Scheduling(Driver& driver, Memory& memory, Backings& backings, Mover& mover, Parker& parker,
+  Scheduling(Driver& driver, Memory& memory, Backings& backings, Migrator& migrator, Parker& parker,
              UseLog& uses, const SourcedCosts& sourced, GpuMonitor& monitor,
              const Settings& settings);
-  /// Calls `stop`. Requires: the mover has stopped.
+  /// Ends what was not ended. Requires: the migrator has stopped.
   ~Scheduling();
 
   Scheduler& scheduler() noexcept { return scheduler_; }
@@ -40,7 +41,9 @@ class Scheduling {
   std::string control_path() const;
   /// Ends the thread, the control socket, and all waits of other threads: nothing is decided from
   /// here on. Idempotent.
-  void stop() noexcept;
+  void stop_accepting() noexcept override;
+  /// Nobody reports to it any more. Requires: the migrator has finished. Idempotent.
+  void release() noexcept override;
   /// At process exit: writes the files and removes the socket's path. Joins no thread and makes no
   /// driver calls. Blocks: on the disk.
   void finish_output() noexcept;
@@ -48,9 +51,11 @@ class Scheduling {
  private:
   void begin_loop(const Settings& settings);
   void flush_trace_now_and_then() noexcept;
+  /// Blocks: on the disk, for two seconds at most.
+  void write_out() noexcept;
 
   Driver& driver_;
-  Mover& mover_;
+  Migrator& migrator_;
   const std::unique_ptr<PerfettoWriter> trace_;  // Null: no trace.
   const std::shared_ptr<EventFeed> feed_;
   DecisionLog decisions_;

@@ -142,8 +142,8 @@ std::string control_option(const std::string& text) {
   return is_name ? "./" + text : text;
 }
 
-std::string trace_of_environment() {
-  const std::string place = environment_place("VMART_TRACE").value_or("");
+std::string timeline_of_environment() {
+  const std::string place = environment_place("VMART_TIMELINE").value_or("");
   return place == "auto" ? "vmart-%p.trace.json" : place;
 }
 
@@ -152,16 +152,16 @@ void settle_output(const RuntimeOptions& options, Settings& settings) {
   settings.control = !options.control.empty() ? control_option(options.control)
                                               : environment_place("VMART_CONTROL").value_or("");
   settings.control_libraries = environment_flag("VMART_CONTROL_LIBRARIES").value_or(false);
-  settings.trace = !options.trace.empty() ? options.trace : trace_of_environment();
+  settings.timeline = !options.timeline.empty() ? options.timeline : timeline_of_environment();
   settings.record = environment_path("VMART_RECORD").value_or("");
   settings.decisions = environment_path("VMART_DECISIONS").value_or("");
   const bool controlled = opens_control(settings.control);
   const bool written =
-      !settings.trace.empty() || !settings.record.empty() || !settings.decisions.empty();
+      !settings.timeline.empty() || !settings.record.empty() || !settings.decisions.empty();
   if (settings.policy.empty() && (controlled || written)) {
     log(LogLevel::info,
         "no policy is configured: using stay_put, which moves nothing, for VMART_CONTROL, "
-        "VMART_TRACE, VMART_RECORD or VMART_DECISIONS");
+        "VMART_TIMELINE, VMART_RECORD or VMART_DECISIONS");
     settings.policy = "stay_put";
   }
   settings.nvml = environment_text("VMART_NVML").value_or("auto");
@@ -217,15 +217,14 @@ Settings resolve_settings(const RuntimeOptions& options) {
   return settings;
 }
 
-std::map<Location, std::uint64_t> parse_capacities(const std::string& text,
-                                                   const std::string& what) {
-  std::map<Location, std::uint64_t> capacities;
+std::map<Place, std::uint64_t> parse_capacities(const std::string& text, const std::string& what) {
+  std::map<Place, std::uint64_t> capacities;
   for (const std::string& part : split(text)) {
     const std::size_t equals = part.find('=');
     const std::string place = part.substr(0, equals);
-    std::optional<Location> at;
+    std::optional<Place> at;
     try {
-      at = parse_location(place);
+      at = parse_place(place);
     } catch (const Error&) {
       refuse_setting(what, text,
                      fmt::format("a place such as gpu0 or host0 instead of \"{}\", as in "

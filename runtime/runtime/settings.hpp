@@ -17,7 +17,7 @@ namespace vma {
 struct Settings {
   std::string driver;
   std::vector<int> devices;
-  std::map<Location, std::uint64_t> capacity_bytes;
+  std::map<Place, std::uint64_t> capacity_bytes;
   std::uint64_t cache_bytes_per_gpu = 0;
   std::uint64_t host_cache_bytes = 0;
   std::chrono::milliseconds hold_limit{0};
@@ -32,7 +32,7 @@ struct Settings {
   std::string calibration;                         ///< VMART_CALIBRATION; see `source_costs`.
   std::chrono::milliseconds pressure_limit{2'000};
   bool own_contexts = false;
-  bool suspends = false;     ///< See `MoverLimits::suspends`.
+  bool suspends = false;     ///< See `MigratorLimits::suspends`.
   bool copy_guards = true;   ///< See `place_copy_guards`.
   ExportTypes exportable{};  ///< Of new chunks. Tests that compose a runtime get none.
   bool prepares_gates = false;
@@ -43,11 +43,11 @@ struct Settings {
   std::string decisions;             ///< A file; empty: none. VMART_DECISIONS.
   std::string control;               ///< Parsed by `control_path`. VMART_CONTROL.
   bool control_libraries = false;    ///< Its clients may load policies. VMART_CONTROL_LIBRARIES.
-  std::string trace;                 ///< A file; empty: none. VMART_TRACE.
+  std::string timeline;              ///< A file; empty: none. VMART_TIMELINE.
   std::string nvml;                  ///< A library; empty: off, "auto": theirs on GPUs. VMART_NVML.
   bool dry_run = false;
   std::chrono::nanoseconds tick = std::chrono::milliseconds(10);
-  std::chrono::nanoseconds drain = std::chrono::milliseconds(1);
+  std::chrono::nanoseconds collect_every = std::chrono::milliseconds(1);
   std::chrono::nanoseconds half_life = std::chrono::seconds(1);
   /// For one call of the policy; VMART_POLICY_LIMIT_MS.
   std::chrono::nanoseconds policy_limit = std::chrono::milliseconds(500);
@@ -57,8 +57,7 @@ struct Settings {
 
 /// Parses "gpu0=60GiB,gpu1=20GiB" of the variable or option `what`. Throws: Error{invalid_argument}
 /// that names it, its value and the part that is wrong.
-std::map<Location, std::uint64_t> parse_capacities(const std::string& text,
-                                                   const std::string& what);
+std::map<Place, std::uint64_t> parse_capacities(const std::string& text, const std::string& what);
 
 /// Throws: Error{invalid_argument} that names the variable and its value.
 Settings resolve_settings(const RuntimeOptions& options);

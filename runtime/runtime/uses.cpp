@@ -24,7 +24,7 @@ void check_hint(const Hint& hint, const Topology& topology, const char* call) {
     throw Error(ErrorKind::invalid_argument, call, reason);
   };
   const std::chrono::nanoseconds now{0};
-  if (hint.device.kind != Location::Kind::gpu) {
+  if (hint.device.kind != Place::Kind::gpu) {
     refuse(fmt::format("hint.device is {}, which is not a GPU of the runtime",
                        to_string(hint.device)));
   }
@@ -42,7 +42,7 @@ void check_hint(const Hint& hint, const Topology& topology, const char* call) {
 /// All of every allocation that a word points into, each once.
 class UsesFound {
  public:
-  UsesFound(const Registry& registry, Location device) : registry_(registry), device_(device) {
+  UsesFound(const Registry& registry, Place device) : registry_(registry), device_(device) {
     uses_.reserve(usual_count);
   }
   UsesFound(const UsesFound&) = delete;
@@ -69,7 +69,7 @@ class UsesFound {
   static constexpr std::size_t usual_count = 12;
 
   const Registry& registry_;
-  const Location device_;
+  const Place device_;
   // Enough on the stack for usual launches.
   alignas(Use) std::array<std::byte, usual_count * sizeof(Use)> room_;
   std::pmr::monotonic_buffer_resource memory_{room_.data(), room_.size()};
@@ -98,16 +98,16 @@ void look_through(const ParameterInfo& info, const void* parameter, UsesFound& f
   }
 }
 
-void require_launch(const Topology& topology, const void* function, Location device,
+void require_launch(const Topology& topology, const void* function, Place device,
                     const char* call) {
   topology.require(device, call);
-  if (device.kind == Location::Kind::gpu && function != nullptr) return;
+  if (device.kind == Place::Kind::gpu && function != nullptr) return;
   throw Error(ErrorKind::invalid_argument, call,
               fmt::format("function {} on {}", function, to_string(device)));
 }
 
 void look_at_launch(Machinery& parts, const void* function, const void* const* parameters,
-                    Location device, UsesFound& found, const char* call) {
+                    Place device, UsesFound& found, const char* call) {
   require_launch(parts.topology, function, device, call);
   const KernelParameters* const known = parts.kernels.parameters_of(function);
   if (known == nullptr) return;  // The thread is ending, and has no ring for uses either.
@@ -118,7 +118,7 @@ void look_at_launch(Machinery& parts, const void* function, const void* const* p
 }
 
 void look_at_launch(Machinery& parts, const void* function, std::span<const std::byte> block,
-                    Location device, UsesFound& found, const char* call) {
+                    Place device, UsesFound& found, const char* call) {
   require_launch(parts.topology, function, device, call);
   const KernelParameters* const known = parts.kernels.parameters_of(function);
   if (known == nullptr) return;
@@ -138,7 +138,7 @@ void look_at_launch(Machinery& parts, const void* function, std::span<const std:
 
 inline namespace v1 {
 
-void Runtime::record_use(const void* address, std::size_t bytes, Location device,
+void Runtime::record_use(const void* address, std::size_t bytes, Place device,
                          UseKind kind) noexcept {
   parts_->uses->record({address, bytes, device, kind});
 }
@@ -169,29 +169,28 @@ void Runtime::launch_recorded(Stream stream, const Kernel& kernel, Dim3 grid, Di
   const RuntimeParts::Entry entry(*parts_, "vma::launch_recorded");
   // First, so that nothing fails once the kernel is enqueued.
   const ContextHandle context = entry->launcher.bind(stream).context;
-  const Location device = gpu(index(parts_->driver->context_device(context)));
+  const Place device = gpu(index(parts_->driver->context_device(context)));
   UsesFound found(entry->memory.registry(), device);
   for (const std::uint64_t word : arguments.words()) found.look_at(word);
   launch_using(stream, kernel, grid, block, arguments, found.uses());
 }
 
-void Runtime::record_launch(const void* function, const void* const* parameters, Location device) {
+void Runtime::record_launch(const void* function, const void* const* parameters, Place device) {
   const RuntimeParts::Entry entry(*parts_, "vma::record_launch");
   UsesFound found(entry->memory.registry(), device);
   look_at_launch(*entry, function, parameters, device, found, "vma::record_launch");
   record_uses(found.uses());
 }
 
-void Runtime::record_launch(const void* function, std::span<const std::byte> block,
-                            Location device) {
+void Runtime::record_launch(const void* function, std::span<const std::byte> block, Place device) {
   const RuntimeParts::Entry entry(*parts_, "vma::record_launch");
   UsesFound found(entry->memory.registry(), device);
   look_at_launch(*entry, function, block, device, found, "vma::record_launch");
   record_uses(found.uses());
 }
 
-std::size_t Runtime::launch_uses(const void* function, const void* const* parameters,
-                                 Location device, std::span<Use> out) {
+std::size_t Runtime::launch_uses(const void* function, const void* const* parameters, Place device,
+                                 std::span<Use> out) {
   const RuntimeParts::Entry entry(*parts_, "vma::launch_uses");
   UsesFound found(entry->memory.registry(), device);
   look_at_launch(*entry, function, parameters, device, found, "vma::launch_uses");
@@ -199,7 +198,7 @@ std::size_t Runtime::launch_uses(const void* function, const void* const* parame
 }
 
 std::size_t Runtime::launch_uses(const void* function, std::span<const std::byte> block,
-                                 Location device, std::span<Use> out) {
+                                 Place device, std::span<Use> out) {
   const RuntimeParts::Entry entry(*parts_, "vma::launch_uses");
   UsesFound found(entry->memory.registry(), device);
   look_at_launch(*entry, function, block, device, found, "vma::launch_uses");

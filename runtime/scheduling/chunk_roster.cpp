@@ -4,10 +4,10 @@
 
 namespace vma {
 
-ChunkRoster::ChunkRoster(const Topology& topology, Mover& mover)
-    : topology_(topology), mover_(mover), reach_(mover.reach()) {
-  for (std::size_t i = 0; i < topology.locations().size(); ++i) {
-    places_.emplace(topology.locations()[i], PlaceId{static_cast<std::uint8_t>(i)});
+ChunkRoster::ChunkRoster(const Topology& topology, Migrator& migrator)
+    : topology_(topology), migrator_(migrator), reach_(migrator.reach()) {
+  for (std::size_t i = 0; i < topology.places().size(); ++i) {
+    places_.emplace(topology.places()[i], PlaceId{static_cast<std::uint8_t>(i)});
   }
 }
 
@@ -17,7 +17,7 @@ const ChunkRoster::Entry* ChunkRoster::add(const std::shared_ptr<Allocation>& al
   const Geometry& geometry = allocation->geometry();
   std::vector<ChunkTables::NewChunk> chunks(geometry.slots);
   for (std::size_t slot = 0; slot < geometry.slots; ++slot) {
-    chunks[slot] = {geometry.slot_bytes(slot), place_of(allocation->home(slot))};
+    chunks[slot] = {geometry.slot_bytes(slot), place_of(allocation->place(slot))};
   }
   Entry entry{allocation,     allocation->begin(), geometry.size_bytes(), geometry.chunk_bytes,
               ++last_number_, ChunkId{},           geometry.slots};
@@ -64,7 +64,7 @@ void ChunkRoster::refresh(const Entry& entry, ChunkTables& tables) const {
   const std::shared_ptr<Allocation> allocation = entry.allocation.lock();
   if (!allocation || allocation->being_freed) return;  // Its `freed` event will follow.
   const bool movable = allocation->may_move() && !allocation->poisoned();
-  const bool in_scope = mover_.may_stop_for(entry.begin);
+  const bool in_scope = migrator_.may_stop_for(entry.begin);
   for (std::size_t slot = 0; slot < entry.slots; ++slot) {
     const ChunkId chunk{static_cast<std::uint32_t>(index(entry.first) + slot)};
     ChunkRow& row = tables.row(chunk);
@@ -74,7 +74,7 @@ void ChunkRoster::refresh(const Entry& entry, ChunkTables& tables) const {
       tables.touch(chunk);
     }
     tables.set_dropped(chunk, allocation->dropped(slot));
-    const PlaceId at = place_of(allocation->home(slot));
+    const PlaceId at = place_of(allocation->place(slot));
     if (at != row.at) tables.moved(chunk, at);
   }
   if (reach_.limits(*allocation)) refresh_reach(entry, *allocation, tables);
@@ -83,13 +83,13 @@ void ChunkRoster::refresh(const Entry& entry, ChunkTables& tables) const {
 /// Computed once for all slots that the program wants at one place.
 void ChunkRoster::refresh_reach(const Entry& entry, const Allocation& allocation,
                                 ChunkTables& tables) const {
-  std::map<Location, std::uint32_t> by_wanted;
+  std::map<Place, std::uint32_t> by_wanted;
   for (std::size_t slot = 0; slot < entry.slots; ++slot) {
     const auto [known, made] = by_wanted.try_emplace(allocation.wanted(slot), 0);
     if (made) {
       const std::vector<DeviceId> users = reach_.users(allocation, slot);
       std::vector<bool> reached;
-      for (const Location at : topology_.locations())
+      for (const Place at : topology_.places())
         reached.push_back(reach_.suits(users, at, allocation.shared_atomics));
       known->second = tables.reach_number(reached);
     }

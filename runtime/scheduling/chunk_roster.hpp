@@ -2,7 +2,7 @@
 
 #include "machine/topology.hpp"
 #include "memory/allocation.hpp"
-#include "migrate/moves/mover.hpp"
+#include "migrate/moves/migrator.hpp"
 #include "placement/books/chunk_tables.hpp"
 
 #include <cstdint>
@@ -32,11 +32,11 @@ class ChunkRoster {
     ChunkId chunk_at(std::uint64_t offset) const noexcept { return chunk(offset / chunk_bytes); }
   };
 
-  /// Both arguments outlive it. Places of the books are `topology.locations()`, in order.
-  ChunkRoster(const Topology& topology, Mover& mover);
+  /// Both arguments outlive it. Places of the books are `topology.places()`, in order.
+  ChunkRoster(const Topology& topology, Migrator& migrator);
 
-  PlaceId place_of(Location at) const { return places_.at(at); }
-  Location location_of(PlaceId place) const { return topology_.locations()[index(place)]; }
+  PlaceId place_of(Place at) const { return places_.at(at); }
+  Place place_at(PlaceId place) const { return topology_.places()[index(place)]; }
 
   /// Null if the allocation is already being freed, or already known.
   const Entry* add(const std::shared_ptr<Allocation>& allocation, ChunkTables& tables);
@@ -56,9 +56,9 @@ class ChunkRoster {
   void refresh_reach(const Entry& entry, const Allocation& allocation, ChunkTables& tables) const;
 
   const Topology& topology_;
-  const Mover& mover_;
+  const Migrator& migrator_;
   const Reach& reach_;
-  std::unordered_map<Location, PlaceId> places_;
+  std::unordered_map<Place, PlaceId> places_;
   std::map<Address, Entry> entries_;
   std::unordered_map<std::uint32_t, Address> begins_;
   std::uint32_t last_number_ = 0;

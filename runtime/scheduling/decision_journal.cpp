@@ -19,7 +19,7 @@
 namespace vma {
 namespace {
 
-/// A wish that is refused anew at every tick is listed once, with its last time.
+/// A proposal that is refused anew at every tick is listed once, with its last time.
 std::vector<std::string> last_decisions(const DecisionJournal& journal, std::uint64_t allocation,
                                         std::uint32_t slot) {
   constexpr std::size_t decisions_seen = 1024, lines_max = 16;
@@ -35,8 +35,8 @@ std::vector<std::string> last_decisions(const DecisionJournal& journal, std::uin
     last = what + reason;
     lines.push_back(
         fmt::format("{:.3f} s {}: {}{}{}", std::chrono::duration<double>(decision.time).count(),
-                    what, decision.wish,
-                    decision.wish.empty() || decision.reason.empty() ? "" : "; ", decision.reason));
+                    what, decision.why, decision.why.empty() || decision.reason.empty() ? "" : "; ",
+                    decision.reason));
   }
   if (lines.size() > lines_max) lines.erase(lines.begin(), lines.end() - lines_max);
   return lines;
@@ -90,8 +90,8 @@ std::string what_a_move_saves(ChunkId chunk, const Snapshot& snapshot, const Chu
   const double saved =
       most / costs.access_rate(*user, row.at) - most / costs.access_rate(*user, *user);
   if (saved <= 0) return {};
-  const std::string there = to_string(roster.location_of(*user));
-  const std::string here = to_string(roster.location_of(row.at));
+  const std::string there = to_string(roster.place_at(*user));
+  const std::string here = to_string(roster.place_at(row.at));
   const Time cost = costs.move_time(row.at, *user, row.bytes);
   std::string text = fmt::format("a move to {} would save {} a second", there, time_of(saved));
   if (cost != Time::max()) text += fmt::format(" and take {}", time_of(in_seconds(cost)));
@@ -122,8 +122,8 @@ Decision DecisionJournal::about(DecisionKind kind, ChunkId chunk) const {
 
 Decision DecisionJournal::about(DecisionKind kind, const AcceptedMove& move) const {
   Decision decision = about(kind, move.chunk);
-  decision.from = roster_.location_of(move.from);
-  decision.to = roster_.location_of(move.to);
+  decision.from = roster_.place_at(move.from);
+  decision.to = roster_.place_at(move.to);
   return decision;
 }
 
@@ -146,7 +146,7 @@ void DecisionJournal::add(DecisionKind kind, const std::string& reason) {
 void DecisionJournal::record_step(const ChunkStep& step) {
   const ChunkRoster::Entry* entry = roster_.around(step.address);
   if (recording_ == nullptr || entry == nullptr) return;
-  if (step.kind == ChunkStep::Kind::stood) {
+  if (step.kind == ChunkStep::Kind::stopped) {
     recording_->add(
         RecordedStall{step.begin, step.end - step.begin, step.skew, entry->number, step.streams});
     return;
@@ -236,12 +236,12 @@ std::vector<std::string> explain_chunk(const ChunkRoster::Entry& entry, std::uin
                                        const DecisionJournal& journal, bool paused) {
   std::vector<std::string> lines;
   const ChunkRow& row = snapshot.chunk(entry.chunk(slot));
-  lines.push_back(fmt::format(
-      "chunk {} of {:#x}: {} at {}, moved {}", slot, to_integer(entry.begin), bytes_text(row.bytes),
-      to_string(roster.location_of(row.at)), counted(row.generation, "time")));
+  lines.push_back(fmt::format("chunk {} of {:#x}: {} at {}, moved {}", slot,
+                              to_integer(entry.begin), bytes_text(row.bytes),
+                              to_string(roster.place_at(row.at)), counted(row.generation, "time")));
   snapshot.for_each_user(entry.chunk(slot), [&](PlaceId device, const Heat& heat) {
     lines.push_back(fmt::format("{} uses it {:.3g} GB/s now, {:.3g} GB/s on the long average",
-                                to_string(roster.location_of(device)), heat.short_term() / 1e9,
+                                to_string(roster.place_at(device)), heat.short_term() / 1e9,
                                 heat.long_term() / 1e9));
   });
   if (std::string saves = what_a_move_saves(entry.chunk(slot), snapshot, roster, journal.policy());
@@ -253,7 +253,7 @@ std::vector<std::string> explain_chunk(const ChunkRoster::Entry& entry, std::uin
     const std::string why = allocation ? allocation->why_pinned() : "";
     lines.push_back("it cannot move: " + (why.empty() ? "it is pinned or poisoned" : why));
   }
-  if (!row.in_scope) lines.push_back(fmt::format("it does not move: {}", Mover::why_no_stop));
+  if (!row.in_scope) lines.push_back(fmt::format("it does not move: {}", Migrator::why_no_stop));
   if (row.parked) lines.push_back("it is parked");
   if (row.dropped)
     lines.push_back("its contents were dropped: it has no memory until it is resumed");

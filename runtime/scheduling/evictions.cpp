@@ -16,12 +16,12 @@ constexpr std::chrono::seconds round_limit(2);
 // arrived are left in peace for a while.
 constexpr std::chrono::seconds patience(3);
 
-Ledger::Account account(const Memory& memory, Location at) {
+Ledger::Account account(const Memory& memory, Place at) {
   return memory.chunks().ledger().account(at);
 }
 
 /// What allocations have above the capacity, which counts what the runtime itself has there too.
-std::uint64_t bytes_over(const Memory& memory, Location at) {
+std::uint64_t bytes_over(const Memory& memory, Place at) {
   const Ledger::Account there = account(memory, at);
   const std::uint64_t held = there.total() - there.spare_bytes();
   return std::min(held - std::min(held, there.capacity_bytes), there.allocated_bytes);
@@ -33,8 +33,8 @@ std::uint64_t less(std::uint64_t bytes, std::uint64_t taken) {
 
 /// Evicts until nothing is over, or until a round in which nothing has left and after which it does
 /// not wait.
-void evict(Clock& clock, Scheduler& scheduler, Location at,
-           const std::function<std::uint64_t()>& over, const std::function<bool()>& waits) {
+void evict(Clock& clock, Scheduler& scheduler, Place at, const std::function<std::uint64_t()>& over,
+           const std::function<bool()>& waits) {
   for (std::uint64_t left = over(); left > 0;) {
     scheduler.make_room(at, left, clock.now() + round_limit);
     // Chunks that have left may still be on their way back to the cache.
@@ -47,7 +47,7 @@ void evict(Clock& clock, Scheduler& scheduler, Location at,
 
 }  // namespace
 
-EvictionReport evict_above_capacity(Memory& memory, Scheduler& scheduler, Location at,
+EvictionReport evict_above_capacity(Memory& memory, Scheduler& scheduler, Place at,
                                     const std::function<bool()>& may_go_on) {
   Clock& clock = memory.driver().clock();
   const Ledger::Account before = account(memory, at);
@@ -67,7 +67,7 @@ EvictionReport evict_above_capacity(Memory& memory, Scheduler& scheduler, Locati
           bytes_over(memory, at)};
 }
 
-std::uint64_t make_room(Memory& memory, Scheduler& scheduler, Location at, std::uint64_t bytes) {
+std::uint64_t make_room(Memory& memory, Scheduler& scheduler, Place at, std::uint64_t bytes) {
   const std::uint64_t before = account(memory, at).allocated_bytes;
   const std::uint64_t wanted = less(before, bytes);
   const auto over = [&] { return less(account(memory, at).allocated_bytes, wanted); };
@@ -76,7 +76,7 @@ std::uint64_t make_room(Memory& memory, Scheduler& scheduler, Location at, std::
   return less(before, account(memory, at).allocated_bytes);
 }
 
-std::string text_of(const EvictionReport& report, Location at) {
+std::string text_of(const EvictionReport& report, Place at) {
   std::string text =
       fmt::format("{} moved away from {}, {} went back to the driver",
                   bytes_text(report.bytes_moved), to_string(at), bytes_text(report.bytes_released));

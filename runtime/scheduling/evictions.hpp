@@ -3,7 +3,7 @@
 #include "memory/memory.hpp"
 #include "scheduling/scheduler.hpp"
 
-#include <vma/location.hpp>
+#include <vma/place.hpp>
 
 #include <cstdint>
 #include <functional>
@@ -20,14 +20,14 @@ struct EvictionReport {
 /// What is above the capacity of a place moves away, the coldest first, and goes back to the
 /// driver; it stays where it is if it may not move, or if there is no room elsewhere. Blocks: as
 /// long as something still leaves and `may_go_on`.
-EvictionReport evict_above_capacity(Memory& memory, Scheduler& scheduler, Location at,
+EvictionReport evict_above_capacity(Memory& memory, Scheduler& scheduler, Place at,
                                     const std::function<bool()>& may_go_on);
 
 /// Moves so much away from a place, the coldest first, and gives it back to the driver with all
 /// that is cached there. Returns how many bytes have moved. Blocks: until nothing more leaves.
-std::uint64_t make_room(Memory& memory, Scheduler& scheduler, Location at, std::uint64_t bytes);
+std::uint64_t make_room(Memory& memory, Scheduler& scheduler, Place at, std::uint64_t bytes);
 
 /// For people.
-std::string text_of(const EvictionReport& report, Location at);
+std::string text_of(const EvictionReport& report, Place at);
 
 }  // namespace vma

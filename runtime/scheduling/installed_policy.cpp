@@ -128,7 +128,7 @@ bool InstalledPolicy::ask(PolicyEntry entry, DecisionPath::PolicyCall call, Plan
   const PolicyRunner::Answer answer = runner_->run(std::move(question.ask), limit_);
   if (answer.outcome == PolicyRunner::Outcome::done) {
     failures_.succeeded(entry);
-    plan = std::move(*question.wishes);
+    plan = std::move(*question.proposals);
     journal_.begin_plan();
     return true;
   }

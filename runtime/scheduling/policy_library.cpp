@@ -76,6 +76,10 @@ const PolicyKind* kind_in(const PolicyRegistry& kinds, const std::string& name) 
 PolicyRegistry load_policies(const std::string& path) {
   OpenLibrary library(path);
   const void* symbol = library.find("vmart_policies");
+  if (symbol == nullptr && library.find("vmart_policy_v1") != nullptr) {
+    throw Error(ErrorKind::invalid_argument, "policy library",
+                path + ": it was built for an older vmart; build it anew");
+  }
   if (symbol == nullptr) {
     throw Error(ErrorKind::invalid_argument, "policy library",
                 path + ": no vmart_policies, see VMART_EXPORT_POLICY in <vma/policy.hpp>");
@@ -84,7 +88,14 @@ PolicyRegistry load_policies(const std::string& path) {
   check_library(path, *shown);
   library.keep();  // From here its code may be in use.
   PolicyRegistry kinds;
-  for (PolicyKind& kind : shown->kinds()) kinds.add(std::move(kind));
+  try {
+    for (PolicyKind& kind : shown->kinds()) kinds.add(std::move(kind));
+  } catch (const Error& error) {
+    throw Error(ErrorKind::invalid_argument, "policy library",
+                fmt::format("{}: {}", path, error.what()));
+  }
+  if (kinds.kinds().empty())
+    throw Error(ErrorKind::invalid_argument, "policy library", path + ": it has no policy");
   return kinds;
 }
 

@@ -19,10 +19,10 @@ static_assert(victim_priority < wanted_priority && wanted_priority < 0);
 
 }  // namespace
 
-ScheduledMoves::ScheduledMoves(Mover& mover, const Clock& clock, const ChunkRoster& roster,
+ScheduledMoves::ScheduledMoves(Migrator& migrator, const Clock& clock, const ChunkRoster& roster,
                                DecisionPath& path, DecisionJournal& journal,
                                std::shared_ptr<SchedulerInbox> inbox, MachineCosts costs)
-    : mover_(mover),
+    : migrator_(migrator),
       clock_(clock),
       roster_(roster),
       path_(path),
@@ -41,24 +41,24 @@ void ScheduledMoves::accept(const Plan& plan, bool awaited) {
   const PlanOutcome outcome = path_.accept(plan, awaited);
   allow_ahead();
   if (outcome.ahead) note_ahead(*outcome.ahead, path_.planner().stall_left());
-  for (const RejectedMove& rejected : outcome.rejected) {
+  for (const RefusedMove& rejected : outcome.refused) {
     ++refused_[std::string(to_string(rejected.reason))];
     Decision decision = journal_.about(DecisionKind::refused, rejected.move.chunk);
     decision.plan = journal_.plan();
-    decision.wish = rejected.move.reason;
+    decision.why = rejected.move.reason;
     decision.reason = fmt::format("{}: {}", to_string(rejected.reason), rejected.detail);
     decision.value = rejected.move.value;
     decision.victim = rejected.move.victim;
     if (index(rejected.move.chunk) < snapshot.chunks().size())
-      decision.from = roster_.location_of(snapshot.chunk(rejected.move.chunk).at);
+      decision.from = roster_.place_at(snapshot.chunk(rejected.move.chunk).at);
     if (index(rejected.move.to) < snapshot.places().size())
-      decision.to = roster_.location_of(rejected.move.to);
+      decision.to = roster_.place_at(rejected.move.to);
     journal_.add(std::move(decision));
   }
   for (const AcceptedMove& move : outcome.accepted) {
     Decision decision = journal_.about(DecisionKind::planned, move);
     decision.plan = journal_.plan();
-    decision.wish = plan.moves()[move.wish].reason;
+    decision.why = plan.moves()[move.proposal].reason;
     decision.value = move.value;
     decision.victim = move.victim;
     decision.predicted = MoveTimes{snapshot.costs().move_time(move.from, move.to, move.bytes),
@@ -80,11 +80,11 @@ void ScheduledMoves::note_ahead(const StallAdvance& ahead, double left) {
   journal_.add(std::move(decision));
 }
 
-/// The mover's budget counts how long streams really stand.
+/// The migrator's budget counts how long streams really stand.
 void ScheduledMoves::allow_ahead() {
   const Time credit = path_.stall_credit();
   if (credit == allowed_ahead_) return;
-  mover_.allow_ahead(credit);
+  migrator_.allow_ahead(credit);
   allowed_ahead_ = credit;
 }
 
@@ -107,7 +107,7 @@ bool ScheduledMoves::any_from(PlaceId at) const noexcept {
 
 /// `take_ended` handles a group once all of it has moved, and groups are small.
 void ScheduledMoves::start_ready() {
-  std::vector<MoveGroup> groups;
+  std::vector<PlannedMigration> groups;
   std::exception_ptr failure;
   const auto attempt = [&](auto&& step) {
     try {
@@ -123,7 +123,7 @@ void ScheduledMoves::start_ready() {
   });
   // These have begun: whatever fails, each is kept until it has ended.
   const std::size_t first = running_.size();
-  for (MoveGroup& group : groups) running_.push_back(Running(std::move(group)));
+  for (PlannedMigration& group : groups) running_.push_back(Running(std::move(group)));
   const std::span<Running> begun = std::span(running_).subspan(first);
   for (Running& group : begun) attempt([&] { look_up(group); });
   submit(begun);
@@ -162,19 +162,19 @@ void ScheduledMoves::submit(std::span<Running> groups) noexcept {
       }
     }
   };
-  std::vector<Submission> submissions;
+  std::vector<NewMigration> migrations;
   std::vector<Running*> asked;
   for (Running& group : groups) {
     refusing(group, [&] {
       asked.reserve(groups.size());
-      if (std::optional<Submission> wanted = submission_of(group)) {
-        submissions.push_back(std::move(*wanted));
+      if (std::optional<NewMigration> wanted = migration_of(group)) {
+        migrations.push_back(std::move(*wanted));
         asked.push_back(&group);
       }
     });
   }
   try {
-    const auto tasks = mover_.submit_all(std::move(submissions));
+    const auto tasks = migrator_.submit_all(std::move(migrations));
     for (std::size_t which = 0; which < asked.size(); ++which) asked[which]->task = tasks[which];
   } catch (const std::exception&) {
     const std::exception_ptr error = std::current_exception();
@@ -182,27 +182,27 @@ void ScheduledMoves::submit(std::span<Running> groups) noexcept {
     return;
   }
   for (Running* const group : asked) {
-    // Without a waker, the next drain sees that it has ended.
+    // Without a waker, the next look sees that it has ended.
     refusing(*group, [&] { group->task->on_done([inbox = inbox_] { inbox->wake(); }); });
   }
 }
 
 /// None if it may not move; then the group has the reason.
-std::optional<Submission> ScheduledMoves::submission_of(Running& group) const {
+std::optional<NewMigration> ScheduledMoves::migration_of(Running& group) const {
   std::shared_ptr<Allocation> allocation = group.allocation.lock();
   if (!allocation || allocation->being_freed) {
     group.refused = "it is being freed";
     return std::nullopt;
   }
   group.refused = allocation->why_pinned();
-  if (group.refused.empty() && !mover_.may_stop_for(group.begin)) {
-    group.refused = Mover::why_no_stop;
+  if (group.refused.empty() && !migrator_.may_stop_for(group.begin)) {
+    group.refused = Migrator::why_no_stop;
   }
   if (!group.refused.empty()) return std::nullopt;
-  Submission wanted;
+  NewMigration wanted;
   wanted.what = {std::move(allocation),
                  {group.first_slot, group.first_slot + group.moves.size()},
-                 roster_.location_of(group.to)};
+                 roster_.place_at(group.to)};
   wanted.options.scope = StopScope::attached;
   wanted.options.priority = group.goes_last() ? victim_priority : wanted_priority;
   wanted.terms.asks_for_room = false;  // The planner has ensured room.
@@ -226,7 +226,7 @@ bool ScheduledMoves::take_ended() {
   return any;
 }
 
-/// The mover refused it.
+/// The migrator refused it.
 void ScheduledMoves::end_refused(Running& group) {
   for (; group.ended < group.moves.size(); ++group.ended) {
     Decision decision = journal_.about(DecisionKind::not_moved, group.moves[group.ended]);
@@ -247,11 +247,11 @@ void ScheduledMoves::end(Running& group) {
   } catch (const std::exception& error) {
     why = error.what();
   }
-  const Location to = roster_.location_of(group.to);
+  const Place to = roster_.place_at(group.to);
   for (; group.ended < group.moves.size(); ++group.ended) {
     const std::size_t i = group.ended;
     const bool moved =
-        allocation && !allocation->being_freed && allocation->home(group.first_slot + i) == to;
+        allocation && !allocation->being_freed && allocation->place(group.first_slot + i) == to;
     const AcceptedMove& move = group.moves[i];
     Decision decision = journal_.about(moved ? DecisionKind::moved : DecisionKind::not_moved, move);
     decision.began = group.started;

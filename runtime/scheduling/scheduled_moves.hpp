@@ -1,7 +1,7 @@
 #pragma once
 
 #include "migrate/migration/migration_task.hpp"
-#include "migrate/moves/mover.hpp"
+#include "migrate/moves/migrator.hpp"
 #include "migrate/migration/requests.hpp"
 #include "placement/deciding/decision_path.hpp"
 #include "scheduling/chunk_roster.hpp"
@@ -23,14 +23,14 @@
 namespace vma {
 
 /// The moves of a scheduler, from a policy's plan to their ends: has plans accepted or refused,
-/// submits ready moves to the mover, updates the books when they end, and learns how accurate the
-/// predictions were. For the scheduler, one thread at a time.
+/// submits ready moves to the migrator, updates the books when they end, and learns how accurate
+/// the predictions were. For the scheduler, one thread at a time.
 class ScheduledMoves {
  public:
   /// All arguments outlive it. `inbox` is woken when a move has ended.
-  ScheduledMoves(Mover& mover, const Clock& clock, const ChunkRoster& roster, DecisionPath& path,
-                 DecisionJournal& journal, std::shared_ptr<SchedulerInbox> inbox,
-                 MachineCosts costs);
+  ScheduledMoves(Migrator& migrator, const Clock& clock, const ChunkRoster& roster,
+                 DecisionPath& path, DecisionJournal& journal,
+                 std::shared_ptr<SchedulerInbox> inbox, MachineCosts costs);
 
   /// The moves of a plan wait until they may begin, or are refused. `awaited`: a thread waits for
   /// the room that the plan makes. Throws: std::bad_alloc.
@@ -48,7 +48,7 @@ class ScheduledMoves {
   /// Cancels moves that make room at `at` for a waiting thread.
   void cancel_awaited_from(PlaceId at);
 
-  /// Whether the mover has no move of the scheduler.
+  /// Whether the migrator has no move of the scheduler.
   bool empty() const noexcept { return running_.empty(); }
   bool any_of(Address begin) const noexcept;
   bool any_from(PlaceId at) const noexcept;
@@ -58,9 +58,9 @@ class ScheduledMoves {
   void count_in(SchedulerStats& stats) const;
 
  private:
-  /// A group that was submitted to the mover.
-  struct Running : MoveGroup {
-    explicit Running(MoveGroup&& group) noexcept : MoveGroup(std::move(group)) {}
+  /// A group that was submitted to the migrator.
+  struct Running : PlannedMigration {
+    explicit Running(PlannedMigration&& group) noexcept : PlannedMigration(std::move(group)) {}
     bool goes_last() const noexcept { return moves.front().goes_last; }
 
     std::shared_ptr<MigrationTask> task;
@@ -77,13 +77,13 @@ class ScheduledMoves {
   void allow_ahead();
   void look_up(Running& group);
   void submit(std::span<Running> groups) noexcept;
-  std::optional<Submission> submission_of(Running& group) const;
+  std::optional<NewMigration> migration_of(Running& group) const;
   void note_start(const Running& group);
   void end(Running& group);
   void end_refused(Running& group);
   void end_move(const Running& group, std::size_t which, bool moved, const MigrationReport& report);
 
-  Mover& mover_;
+  Migrator& migrator_;
   const Clock& clock_;
   const ChunkRoster& roster_;
   DecisionPath& path_;
@@ -91,7 +91,7 @@ class ScheduledMoves {
   const std::shared_ptr<SchedulerInbox> inbox_;  // A migration's callback may come late.
   const MachineCosts costs_;  // Uncorrected; decisions use the costs in the books.
   std::vector<Running> running_;
-  Time allowed_ahead_{0};  // By how much the mover may overdraw the stall budget.
+  Time allowed_ahead_{0};  // By how much the migrator may overdraw the stall budget.
   PredictionLog predictions_;
   std::uint64_t wanted_ = 0, started_ = 0, done_ = 0, failed_ = 0;
   std::map<std::string, std::uint64_t> refused_;  // By reason.

@@ -19,14 +19,14 @@ Scheduler::Scheduler(const SchedulerGround& ground, std::vector<PlaceState> plac
       clock_(ground.driver.clock()),
       limits_(limits),
       inbox_(std::make_shared<SchedulerInbox>()),
-      roster_(ground.memory.topology(), ground.mover),
+      roster_(ground.memory.topology(), ground.migrator),
       path_(std::move(places), costs, limits.planner, limits.heat),
       journal_(path_, roster_, ground.decisions, ground.recording, ground.decided),
       policy_(ground.driver.executor(), clock_, limits.policy_limit, limits.failures,
               std::move(make), path_, journal_),
       uses_(ground.uses, ground.memory, roster_, path_, journal_,
             [this]() VMART_NO_THREAD_ANALYSIS { catch_up(); }),
-      moves_(ground.mover, clock_, roster_, path_, journal_, inbox_, costs),
+      moves_(ground.migrator, clock_, roster_, path_, journal_, inbox_, costs),
       tick_times_(std::make_unique<StopStats>()) {
   const MutexLock lock(mutex_);
   path_.books().set_now(clock_.now());
@@ -36,14 +36,18 @@ Scheduler::Scheduler(const SchedulerGround& ground, std::vector<PlaceState> plac
   for (const auto& allocation : ground_.memory.registry().all()) {
     if (!allocation->imported()) inbox_->made(allocation);
   }
-  ground_.mover.watch([inbox = inbox_](const std::shared_ptr<Allocation>& allocation,
-                                       const MigrationReport&) { inbox->changed(*allocation); });
+  ground_.migrator.watch([inbox = inbox_](const std::shared_ptr<Allocation>& allocation,
+                                          const MigrationReport&) { inbox->changed(*allocation); });
   ground_.uses.wake_with([inbox = inbox_] { inbox->wake(); });
 }
 
 Scheduler::~Scheduler() {
+  let_go();
+}
+
+void Scheduler::let_go() noexcept {
   ground_.uses.wake_with({});
-  ground_.mover.watch({});
+  ground_.migrator.watch({});
   ground_.memory.watch(nullptr);
   wake_with({});
 }
@@ -122,13 +126,13 @@ bool Scheduler::take_event(const SchedulerInbox::Event& event) {
   return true;
 }
 
-bool Scheduler::drain() {
+bool Scheduler::collect() {
   const MutexLock lock(mutex_);
   if (stopped_) return false;
-  return drain_locked();
+  return collect_locked();
 }
 
-bool Scheduler::drain_locked() {
+bool Scheduler::collect_locked() {
   catch_up();
   start_ready();  // Room that became free belongs to the moves that it was made for.
   auto reports = std::make_shared<UseReports>();
@@ -136,8 +140,8 @@ bool Scheduler::drain_locked() {
   uses_.take_hints(*reports);
   if (!reports->empty() && !paused_) {
     Plan plan;
-    const auto call = [reports](Policy& policy, const Snapshot& snapshot, Plan& wishes) {
-      reports->tell(policy, snapshot, wishes);
+    const auto call = [reports](Policy& policy, const Snapshot& snapshot, Plan& proposals) {
+      reports->tell(policy, snapshot, proposals);
     };
     if (policy_.ask(PolicyEntry::use, call, plan)) moves_.accept(plan);
     start_ready();
@@ -151,7 +155,7 @@ void Scheduler::tick(bool late) {
   if (stopped_) return;
   stats_.ticks_late += late ? 1 : 0;
   if (paused_) {
-    drain_locked();
+    collect_locked();
     return;
   }
   tick_locked();
@@ -163,14 +167,14 @@ void Scheduler::tick_locked() {
   catch_up();
   start_ready();
   Plan plan;
-  const auto call = [](Policy& policy, const Snapshot& snapshot, Plan& wishes) {
-    policy.on_tick(snapshot, wishes);
+  const auto call = [](Policy& policy, const Snapshot& snapshot, Plan& proposals) {
+    policy.on_tick(snapshot, proposals);
   };
   if (policy_.ask(PolicyEntry::tick, call, plan)) moves_.accept(plan);
   moves_.judge_ahead();
   path_.books().clear_changed();
   start_ready();
-  if (!roster_.entries().empty()) ground_.mover.prepare_suspensions();
+  if (!roster_.entries().empty()) ground_.migrator.prepare_suspensions();
   ++stats_.ticks;
   const std::chrono::nanoseconds took = clock.now() - begin;
   stats_.tick_time += took;
@@ -184,7 +188,7 @@ void Scheduler::start_ready() {
   }
   if (paused_ || !path_.has_waiting()) return;
   moves_.start_ready();
-  take_ended();  // Moves that the mover refused.
+  take_ended();  // Moves that the migrator refused.
 }
 
 // --- For people and programs
@@ -240,7 +244,7 @@ void Scheduler::step() {
   const bool paused = std::exchange(paused_, false);
   const auto restore = [&]() VMART_NO_THREAD_ANALYSIS { paused_ = paused; };
   try {
-    drain_locked();
+    collect_locked();
     tick_locked();
   } catch (...) {
     restore();
@@ -251,17 +255,17 @@ void Scheduler::step() {
 
 // --- Where new memory goes, and making room
 
-std::vector<Location> Scheduler::place(const Geometry& geometry, Location device,
-                                       const AllocOptions& options) {
+std::vector<Place> Scheduler::place(const Geometry& geometry, Place device,
+                                    const AllocOptions& options) {
   const MutexLock lock(mutex_);
   catch_up();
   const PlaceId user = roster_.place_of(device);
   // GPUs that reach it on `device` must reach it wherever else it goes.
-  const Reach& reach = ground_.mover.reach();
+  const Reach& reach = ground_.migrator.reach();
   const std::vector<DeviceId> users = reach.users(device);
   const ChunkRoster* roster = &roster_;  // The lock is held in the lambda too.
   const auto reached = [&, roster](PlaceId at) {
-    return reach.suits(users, roster->location_of(at), options.shared_atomics);
+    return reach.suits(users, roster->place_at(at), options.shared_atomics);
   };
   std::vector<std::uint64_t> chunks(geometry.slots);
   for (std::size_t slot = 0; slot < geometry.slots; ++slot)
@@ -278,16 +282,16 @@ std::vector<Location> Scheduler::place(const Geometry& geometry, Location device
       ignored);
   // A policy that overran may still write to its own list.
   const std::vector<PlaceId>& places = decided ? *chosen : otherwise;
-  std::vector<Location> homes;
+  std::vector<Place> homes;
   for (std::size_t slot = 0; slot < geometry.slots; ++slot) {
     const PlaceId at = places[slot];
     const bool good = index(at) < path_.books().costs().places() && reached(at);
-    homes.push_back(roster_.location_of(good ? at : otherwise[slot]));
+    homes.push_back(roster_.place_at(good ? at : otherwise[slot]));
   }
   return homes;
 }
 
-bool Scheduler::make_room(Location at, std::uint64_t bytes, TimePoint until) {
+bool Scheduler::make_room(Place at, std::uint64_t bytes, TimePoint until) {
   MutexLock lock(mutex_);
   const PlaceId place = roster_.place_of(at);
   catch_up();
@@ -296,8 +300,8 @@ bool Scheduler::make_room(Location at, std::uint64_t bytes, TimePoint until) {
   Plan plan;
   policy_.ask(
       PolicyEntry::pressure,
-      [pressure](Policy& policy, const Snapshot& snapshot, Plan& wishes) {
-        policy.on_pressure(pressure, snapshot, wishes);
+      [pressure](Policy& policy, const Snapshot& snapshot, Plan& proposals) {
+        policy.on_pressure(pressure, snapshot, proposals);
       },
       plan);
   path_.complete_pressure(pressure, plan);
@@ -326,7 +330,7 @@ std::uint64_t Scheduler::used_bytes(PlaceId at) const {
 }
 
 /// Closes the place for new chunks. Throws: Error{busy} while paused; then nothing has changed.
-PlaceId Scheduler::close_for_drain(Location at) {
+PlaceId Scheduler::close_for_drain(Place at) {
   const MutexLock lock(mutex_);
   if (paused_) {
     throw Error(ErrorKind::busy, "vma::drain",
@@ -344,7 +348,7 @@ PlaceId Scheduler::close_for_drain(Location at) {
   return place;
 }
 
-DrainReport Scheduler::drain_place(Location at, const DrainOptions& options) {
+DrainReport Scheduler::drain_place(Place at, const DrainOptions& options) {
   DrainReport report;
   const TimePoint begin = clock_.now();
   const TimePoint until = later(begin, options.deadline);
@@ -375,7 +379,7 @@ DrainReport Scheduler::drain_place(Location at, const DrainOptions& options) {
   for (const ChunkRow& row : snapshot.chunks()) {
     if (row.bytes == 0 || row.at != place || row.dropped) continue;
     ++report.left[!row.movable    ? "pinned"
-                  : !row.in_scope ? Mover::why_no_stop
+                  : !row.in_scope ? Migrator::why_no_stop
                   : paused_       ? "the scheduler was paused"
                                   : "no room elsewhere, or no time"];
   }
@@ -400,7 +404,7 @@ bool Scheduler::may_leave_later(PlaceId at) const {
   });
 }
 
-void Scheduler::refill(Location at) {
+void Scheduler::refill(Place at) {
   const MutexLock lock(mutex_);
   policy_.leave_books_to_lost_one();
   const auto drained = drained_.find(roster_.place_of(at));
@@ -413,7 +417,7 @@ void Scheduler::refill(Location at) {
   journal_.add(std::move(decision));
 }
 
-void Scheduler::set_capacity(Location at, std::uint64_t bytes) {
+void Scheduler::set_capacity(Place at, std::uint64_t bytes) {
   const MutexLock lock(mutex_);
   policy_.leave_books_to_lost_one();
   const PlaceId place = roster_.place_of(at);
@@ -469,10 +473,10 @@ std::vector<PlaceState> Scheduler::places() {
   return {places.begin(), places.end()};
 }
 
-std::vector<Location> Scheduler::closed_places() const {
+std::vector<Place> Scheduler::closed_places() const {
   const MutexLock lock(mutex_);
-  std::vector<Location> closed;
-  for (const auto& [place, capacity_bytes] : drained_) closed.push_back(roster_.location_of(place));
+  std::vector<Place> closed;
+  for (const auto& [place, capacity_bytes] : drained_) closed.push_back(roster_.place_at(place));
   return closed;
 }
 

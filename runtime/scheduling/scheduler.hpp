@@ -2,7 +2,7 @@
 
 #include "base/mutex.hpp"
 #include "memory/memory.hpp"
-#include "migrate/moves/mover.hpp"
+#include "migrate/moves/migrator.hpp"
 #include "placement/deciding/decision_path.hpp"
 #include "placement/deciding/policy_failures.hpp"
 #include "placement/planning/decision.hpp"
@@ -42,7 +42,7 @@ struct SchedulerLimits {
 struct SchedulerGround {
   Driver& driver;
   Memory& memory;
-  Mover& mover;
+  Migrator& migrator;
   UseLog& uses;
   DecisionLog& decisions;
   Recording* recording = nullptr;  ///< Null: nothing is recorded.
@@ -54,42 +54,41 @@ struct SchedulerGround {
 ///
 /// Any thread. One lock guards everything and is held while a policy decides, so that the books it
 /// reads do not change; other calls wait for that, for at most the limit. `SchedulerLoop` calls
-/// `drain` and `tick`, or the code that steps the scheduler.
+/// `collect` and `tick`, or the code that steps the scheduler.
 class Scheduler {
  public:
   /// Throws: what `make` throws for `policy`.
   Scheduler(const SchedulerGround& ground, std::vector<PlaceState> places,
             const MachineCosts& costs, const SchedulerLimits& limits, PolicyMaker make,
             const std::string& policy);
-  /// Requires: no thread calls it any more, and the mover has stopped.
+  /// Requires: no thread calls it any more, and the migrator has stopped.
   ~Scheduler();
 
   // --- For the loop
   /// Takes in what was reported since the last time, and lets the policy decide about it. False if
   /// nothing was reported.
-  bool drain();
+  bool collect();
   /// At process exit: records what was reported; the policy is no longer called, and nothing is
   /// decided. Blocks: for the lock, for at most `limit`; false if it was not acquired.
   bool close_within(std::chrono::nanoseconds limit) noexcept VMART_NO_THREAD_ANALYSIS;
   /// `late`: it is more than a period late.
   void tick(bool late = false);
-  /// `wake` is called, on any thread, when something was reported that a drain should handle soon.
+  /// `wake` is called, on any thread, when something was reported that should be collected soon.
   /// An empty one removes it.
   void wake_with(std::function<void()> wake) { inbox_->wake_with(std::move(wake)); }
 
   // --- For programs and people
   /// Where the chunks of a new allocation go. Blocks: while the policy decides.
-  std::vector<Location> place(const Geometry& geometry, Location device,
-                              const AllocOptions& options);
+  std::vector<Place> place(const Geometry& geometry, Place device, const AllocOptions& options);
   /// Implements the presser of the memory: victims leave `at`. Blocks: until they have, or `until`.
-  bool make_room(Location at, std::uint64_t bytes, TimePoint until);
+  bool make_room(Place at, std::uint64_t bytes, TimePoint until);
   /// Closes `at` for new chunks until `refill`, and moves everything away from it. Throws:
   /// Error{busy} while paused; then nothing has changed. A pause or a refill ends it. On return,
   /// moves that it planned and that have not ended are cancelled. Blocks: until everything has
   /// left.
-  DrainReport drain_place(Location at, const DrainOptions& options);
-  void refill(Location at);
-  void set_capacity(Location at, std::uint64_t bytes);
+  DrainReport drain_place(Place at, const DrainOptions& options);
+  void refill(Place at);
+  void set_capacity(Place at, std::uint64_t bytes);
   void set_parked(Address begin, bool parked);
 
   void set_policy(const std::string& text);
@@ -98,15 +97,17 @@ class Scheduler {
   bool policy_was_set() const noexcept { return policy_was_set_.load(std::memory_order_relaxed); }
   void pause();
   void resume();
-  /// Performs a drain and a tick, paused or not. Blocks: until both are done.
+  /// Collects and ticks, paused or not. Blocks: until both are done.
   void step();
   /// Ends all decisions and all waits of other threads. Any thread.
   void stop() noexcept;
+  /// Nobody reports to it any more. Requires: as the destructor, which does this, too.
+  void let_go() noexcept;
   SchedulerStats stats() const;
   /// How full the places are, with all moves that have ended, and the demand for what they hold.
   std::vector<PlaceState> places();
   /// Places closed by a drain, whether it is running, done or failed.
-  std::vector<Location> closed_places() const;
+  std::vector<Place> closed_places() const;
   /// The most recent ones about an allocation or one chunk of it, oldest first; none if the
   /// scheduler does not know the allocation yet.
   std::vector<Decision> decisions_about(Address begin, std::optional<std::uint32_t> slot) const;
@@ -121,10 +122,10 @@ class Scheduler {
   void take_inbox() VMART_REQUIRES(mutex_);
   void look_up_missed() VMART_REQUIRES(mutex_);
   bool take_event(const SchedulerInbox::Event& event) VMART_REQUIRES(mutex_);
-  bool drain_locked() VMART_REQUIRES(mutex_);
+  bool collect_locked() VMART_REQUIRES(mutex_);
   void tick_locked() VMART_REQUIRES(mutex_);
   void start_ready() VMART_REQUIRES(mutex_);
-  PlaceId close_for_drain(Location at);
+  PlaceId close_for_drain(Place at);
   void await_end(MutexLock& lock, TimePoint until) VMART_REQUIRES(mutex_);
   std::uint64_t used_bytes(PlaceId at) const VMART_REQUIRES(mutex_);
   bool may_leave_later(PlaceId at) const VMART_REQUIRES(mutex_);

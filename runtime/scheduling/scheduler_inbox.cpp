@@ -38,7 +38,7 @@ void SchedulerInbox::changed(const Allocation& allocation) noexcept {
 void SchedulerInbox::stepped(const ChunkStep& step) noexcept {
   using Kind = ChunkStep::Kind;
   const bool moved = step.kind == Kind::moved || step.kind == Kind::restored;
-  if (step.kind != Kind::stood && (!moved || step.by_policy)) return;
+  if (step.kind != Kind::stopped && (!moved || step.by_policy)) return;
   // Without the reason, so that copying cannot throw.
   post({Event::Kind::step, step.address, {}, step});
 }
@@ -79,7 +79,7 @@ void UseIntake::take_uses(UseReports& reports) {
   };
   while (true) {
     raw_uses_.clear();
-    log_.drain(raw_uses_, uses_at_once);
+    log_.collect(raw_uses_, uses_at_once);
     if (raw_uses_.empty()) break;
     uses_ += raw_uses_.size();
     summary_.add(raw_uses_);
@@ -102,7 +102,7 @@ void UseIntake::take_uses(UseReports& reports) {
 
 void UseIntake::take_hints(UseReports& reports) {
   std::vector<AdvisedRange> advised;
-  log_.drain_hints(advised);
+  log_.collect_hints(advised);
   for (const AdvisedRange& range : advised) {
     const ChunkRoster::Entry* entry = roster_.around(range.address);
     if (entry == nullptr) continue;

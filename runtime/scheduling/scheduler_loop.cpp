@@ -19,7 +19,7 @@ namespace {
 
 namespace asio = boost::asio;
 
-/// After this many drains that found nothing, the loop polls at a tenth of the rate.
+/// After this many looks that found nothing, the loop polls at a tenth of the rate.
 constexpr int quiet_after = 100;
 constexpr int quiet_factor = 10;
 /// Pause of the thread after a failure.
@@ -33,14 +33,14 @@ asio::steady_timer::duration of_timer(std::chrono::nanoseconds time) {
 
 struct SchedulerLoop::Timers {
   asio::io_context context{1};
-  asio::steady_timer drain{context}, tick{context};
+  asio::steady_timer collect{context}, tick{context};
 };
 
-SchedulerLoop::SchedulerLoop(Driver& driver, Scheduler& scheduler, std::chrono::nanoseconds drain,
-                             std::chrono::nanoseconds tick)
+SchedulerLoop::SchedulerLoop(Driver& driver, Scheduler& scheduler,
+                             std::chrono::nanoseconds collect_every, std::chrono::nanoseconds tick)
     : driver_(driver),
       scheduler_(scheduler),
-      drain_(drain),
+      collect_every_(collect_every),
       tick_(tick),
       timers_(std::make_unique<Timers>()) {}
 
@@ -48,8 +48,8 @@ asio::io_context& SchedulerLoop::context() noexcept {
   return timers_->context;
 }
 
-void SchedulerLoop::start(std::function<void()> drained) {
-  drained_ = std::move(drained);
+void SchedulerLoop::start(std::function<void()> collected) {
+  collected_ = std::move(collected);
   scheduler_.wake_with([this] { wake(); });
   next_tick_ = asio::steady_timer::clock_type::now();
   task_ = driver_.executor().spawn("vmart sched", [this] { run(); });
@@ -70,7 +70,7 @@ void SchedulerLoop::stop() noexcept {
 void SchedulerLoop::wake() noexcept {
   if (woken_.exchange(true)) return;
   try {
-    asio::post(timers_->context, [this] { timers_->drain.cancel(); });
+    asio::post(timers_->context, [this] { timers_->collect.cancel(); });
   } catch (const std::exception&) {  // Out of memory: the timer will do.
     woken_ = false;
   }
@@ -82,7 +82,7 @@ void SchedulerLoop::wake() noexcept {
 void SchedulerLoop::run() noexcept {
   while (!timers_->context.stopped()) {
     try {
-      if (!drain_waits_) wait_to_drain();
+      if (!collect_waits_) wait_to_collect();
       if (!tick_waits_) wait_to_tick();
       timers_->context.run();
     } catch (const std::exception& error) {
@@ -93,18 +93,18 @@ void SchedulerLoop::run() noexcept {
   }
 }
 
-void SchedulerLoop::wait_to_drain() {
+void SchedulerLoop::wait_to_collect() {
   // Reports from here on wake the thread again.
   const auto pause = woken_.exchange(false) ? std::chrono::nanoseconds(0)
-                     : quiet_ < quiet_after ? drain_
-                                            : drain_ * quiet_factor;
-  timers_->drain.expires_after(of_timer(pause));
-  timers_->drain.async_wait([this](const boost::system::error_code&) {
-    drain_waits_ = false;
-    drain();
-    wait_to_drain();
+                     : quiet_ < quiet_after ? collect_every_
+                                            : collect_every_ * quiet_factor;
+  timers_->collect.expires_after(of_timer(pause));
+  timers_->collect.async_wait([this](const boost::system::error_code&) {
+    collect_waits_ = false;
+    collect();
+    wait_to_collect();
   });
-  drain_waits_ = true;
+  collect_waits_ = true;
 }
 
 void SchedulerLoop::wait_to_tick() {
@@ -120,15 +120,15 @@ void SchedulerLoop::wait_to_tick() {
   tick_waits_ = true;
 }
 
-void SchedulerLoop::drain() {
+void SchedulerLoop::collect() {
   woken_ = false;
   ProcessExit::hold_back();
   try {
-    quiet_ = scheduler_.drain() ? 0 : std::min(quiet_ + 1, quiet_after);
-  } catch (const std::exception& error) {  // Out of memory: the next drain may succeed.
+    quiet_ = scheduler_.collect() ? 0 : std::min(quiet_ + 1, quiet_after);
+  } catch (const std::exception& error) {  // Out of memory: the next look may succeed.
     log(LogLevel::error, "the scheduler could not collect the reported uses: {}", error.what());
   }
-  if (drained_) drained_();
+  if (collected_) collected_();
 }
 
 void SchedulerLoop::tick(TimePoint wait_began) {

@@ -44,7 +44,7 @@ ExportConnection::ExportConnection(asio::io_context& context, const ExportParts&
                                    ImportPlaces& places, std::shared_ptr<Allocation> allocation,
                                    ShareChannel channel)
     : memory_(parts.memory),
-      mover_(parts.mover),
+      migrator_(parts.migrator),
       names_(parts.names),
       places_(places),
       allocation_(std::move(allocation)),
@@ -177,7 +177,7 @@ void ExportConnection::handle(const ShareMessage& message) {
 
 /// After a move was called off, the process may answer what it was asked before it knew.
 void ExportConnection::handle_of_move(const ShareMessage& message) {
-  using Stage = OfferedMove::Stage;
+  using Stage = ExporterMoveState::Stage;
   const bool stale = move_->withdrawn();
   switch (message.kind) {
     case ShareKind::ended:
@@ -275,7 +275,7 @@ std::vector<SlotRange> ExportConnection::beyond_reach() const {
   std::vector<SlotRange> beyond;
   const std::size_t slots = allocation_->geometry().slots;
   for (std::size_t slot = 0; slot < slots; ++slot) {
-    if (who_.can_map(allocation_->home(slot))) continue;
+    if (who_.can_map(allocation_->place(slot))) continue;
     if (beyond.empty() || beyond.back().end != slot) beyond.push_back({slot, slot});
     beyond.back().end = slot + 1;
   }
@@ -284,20 +284,20 @@ std::vector<SlotRange> ExportConnection::beyond_reach() const {
 
 /// Where the program wants the range, the importer's own GPUs, the host: the first that suits all
 /// importers and users here, and has not refused it.
-std::optional<Location> ExportConnection::place_for(SlotRange range) const {
+std::optional<Place> ExportConnection::place_for(SlotRange range) const {
   const Topology& topology = memory_.topology();
-  std::vector<Location> places{allocation_->wanted(range.first)};
+  std::vector<Place> places{allocation_->wanted(range.first)};
   places.insert(places.end(), who_.gpus->begin(), who_.gpus->end());
-  const Location home = allocation_->home(range.first);
-  if (home.kind == Location::Kind::gpu) {
+  const Place home = allocation_->place(range.first);
+  if (home.kind == Place::Kind::gpu) {
     places.push_back(topology.nearest_host(DeviceId{home.ordinal}));
   }
-  places.insert(places.end(), topology.locations().begin(), topology.locations().end());
-  const auto suits = [&](Location at) {
+  places.insert(places.end(), topology.places().begin(), topology.places().end());
+  const auto suits = [&](Place at) {
     if (std::ranges::count(refused_, at) > 0) return false;
     if (!allocation_->importers().why_not_at(at).empty()) return false;
     for (std::size_t slot = range.first; slot < range.end; ++slot) {
-      if (!mover_.reach().allows(*allocation_, slot, at)) return false;
+      if (!migrator_.reach().allows(*allocation_, slot, at)) return false;
     }
     return true;
   };
@@ -308,10 +308,10 @@ std::optional<Location> ExportConnection::place_for(SlotRange range) const {
 /// Moves the ranges to where the importer can map them, as `vma::migrate_async` does; other
 /// importers follow. `bring_ended` says when.
 void ExportConnection::bring(const std::vector<SlotRange>& ranges) {
-  const std::optional<Location> to = place_for(ranges.front());
+  const std::optional<Place> to = place_for(ranges.front());
   const bool gives_up = past_half_limit() || !allocation_->movable;
   if (!to || (not_brought_ && gives_up)) {
-    const Location at = allocation_->home(ranges.front().first);
+    const Place at = allocation_->place(ranges.front().first);
     throw Error(
         not_brought_ ? not_brought_->kind() : ErrorKind::unreachable, export_call,
         fmt::format("the memory lies at {}, which process {} does not use, and does not move to "
@@ -324,14 +324,14 @@ void ExportConnection::bring(const std::vector<SlotRange>& ranges) {
     not_brought_.emplace(ErrorKind::pinned, export_call, "it " + why);
     return;  // For a moment, perhaps.
   }
-  std::vector<Submission> moves;
+  std::vector<NewMigration> moves;
   for (const SlotRange& range : ranges) {
-    Submission& move = moves.emplace_back();
+    NewMigration& move = moves.emplace_back();
     move.what = {allocation_, range, *to};
-    const bool attached = mover_.attached().any(allocation_->begin());
+    const bool attached = migrator_.attached().any(allocation_->begin());
     move.options.scope = attached ? StopScope::attached : StopScope::hold;
   }
-  bringing_ = mover_.submit_all(std::move(moves));
+  bringing_ = migrator_.submit_all(std::move(moves));
 }
 
 /// Throws: what the moves failed with, if neither time nor another place can help.
@@ -361,20 +361,20 @@ bool ExportConnection::export_chunks(std::uint64_t first) {
   const std::uint64_t slots = allocation_->geometry().slots;
   return send_chunks(first, slots, [this](std::uint64_t slot) {
     const Chunk& chunk = allocation_->chunk(slot);  // It stays: this process has not imported yet.
-    return MovingChunk{slot, chunk.handle(), chunk.at(), chunk.size_bytes()};
+    return ExporterChunk{slot, chunk.handle(), chunk.at(), chunk.size_bytes()};
   });
 }
 
 /// As above. Nothing is left to answer once the move was called off.
 bool ExportConnection::export_targets(std::uint64_t first) {
   if (!move_) return true;
-  return move_->with_chunks([&](std::span<const MovingChunk> chunks) {
+  return move_->with_chunks([&](std::span<const ExporterChunk> chunks) {
     return send_chunks(first, chunks.size(), [&](std::uint64_t at) { return chunks[at]; });
   });
 }
 
 bool ExportConnection::send_chunks(std::uint64_t first, std::uint64_t count,
-                                   const std::function<MovingChunk(std::uint64_t)>& chunk_at) {
+                                   const std::function<ExporterChunk(std::uint64_t)>& chunk_at) {
   if (first >= count) {
     throw Error(ErrorKind::peer_failure, export_call,
                 fmt::format("the importer asks for chunk {} of {}", first, count));
@@ -386,7 +386,7 @@ bool ExportConnection::send_chunks(std::uint64_t first, std::uint64_t count,
     if (!turn) return false;
     const std::uint64_t end = std::min<std::uint64_t>(count, first + chunks_in_message_max);
     for (std::uint64_t at = first; at < end; ++at) {
-      const MovingChunk chunk = chunk_at(at);
+      const ExporterChunk chunk = chunk_at(at);
       message.descriptors.emplace_back(memory_.driver().export_chunk(chunk.handle));
       message.chunks.push_back({names_.name(chunk.at), chunk.size_bytes, chunk.slot});
     }
@@ -409,7 +409,7 @@ std::string ExportConnection::why_not_moving() const {
 }
 
 /// Each announcement that is sent has an end, and nothing else has.
-void ExportConnection::join(std::shared_ptr<OfferedMove> move) noexcept {
+void ExportConnection::join(std::shared_ptr<ExporterMoveState> move) noexcept {
   std::optional<std::size_t> member;
   bool gone = false;
   try {

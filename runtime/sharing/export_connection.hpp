@@ -1,8 +1,8 @@
 #pragma once
 
 #include "memory/memory.hpp"
-#include "migrate/moves/mover.hpp"
-#include "sharing/offered_move.hpp"
+#include "migrate/moves/migrator.hpp"
+#include "sharing/exporter_move_state.hpp"
 #include "sharing/share_protocol.hpp"
 #include "sharing/share_channel.hpp"
 
@@ -56,7 +56,7 @@ class DescriptorWatch {
 /// What exports use of their runtime.
 struct ExportParts {
   Memory& memory;
-  Mover& mover;
+  Migrator& migrator;
   const PlaceNames& names;
 };
 
@@ -78,7 +78,7 @@ class ImportPlaces {
 /// allocation's `ImporterList`: so the runtime moves the memory no more by itself. What lies on a
 /// GPU that the process does not use is moved away from there before the first answer. The end is
 /// that of the connection or of the process, whichever is seen first. Passes on what an
-/// `OfferedMove` and the process have to tell each other.
+/// `ExporterMoveState` and the process have to tell each other.
 ///
 /// Runs on the thread of its context. What would have to wait, for a move or for the turn for slow
 /// calls, is retried instead. Exceptions end at its handlers: the process is told, and the
@@ -99,7 +99,7 @@ class ExportConnection : public std::enable_shared_from_this<ExportConnection> {
   std::string why_not_moving() const;
   bool has_imported() const noexcept { return !closed_ && state_ == State::imported; }
   /// The process takes part in the move, until it says that it has ended. Requires: it can.
-  void join(std::shared_ptr<OfferedMove> move) noexcept;
+  void join(std::shared_ptr<ExporterMoveState> move) noexcept;
   /// Does nothing if it takes part in none.
   void ask_to_stop() noexcept;
   /// The process is not counted any more. Idempotent.
@@ -125,17 +125,17 @@ class ExportConnection : public std::enable_shared_from_this<ExportConnection> {
   bool admit();
   void check_exportable() const;
   std::vector<SlotRange> beyond_reach() const;
-  std::optional<Location> place_for(SlotRange range) const;
+  std::optional<Place> place_for(SlotRange range) const;
   void bring(const std::vector<SlotRange>& ranges);
   bool bring_ended();
   bool export_chunks(std::uint64_t first);
   bool export_targets(std::uint64_t first);
   bool send_chunks(std::uint64_t first, std::uint64_t count,
-                   const std::function<MovingChunk(std::uint64_t)>& chunk_at);
+                   const std::function<ExporterChunk(std::uint64_t)>& chunk_at);
   void send(const ShareMessage& message);
 
   Memory& memory_;
-  Mover& mover_;
+  Migrator& migrator_;
   const PlaceNames& names_;
   ImportPlaces& places_;
   const std::shared_ptr<Allocation> allocation_;
@@ -151,9 +151,9 @@ class ExportConnection : public std::enable_shared_from_this<ExportConnection> {
   bool closed_ = false;
   bool reading_ = false;                                  // A handler waits for a message.
   std::vector<std::shared_ptr<MigrationTask>> bringing_;  // To where the process can map it.
-  std::vector<Location> refused_;                         // Places to which it could not move.
+  std::vector<Place> refused_;                            // Places to which it could not move.
   std::optional<Error> not_brought_;                      // Why it did not move, the last time.
-  std::shared_ptr<OfferedMove> move_;                     // Null while it takes part in none.
+  std::shared_ptr<ExporterMoveState> move_;               // Null while it takes part in none.
   std::size_t member_ = 0;                                // Of the move.
 };
 

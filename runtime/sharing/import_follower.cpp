@@ -30,7 +30,7 @@ Descriptor only_descriptor(ShareMessage& message) {
 }  // namespace
 
 Chunk ImportedChunks::take(const SharedChunk& shared, int descriptor) const {
-  const std::optional<Location> at = places_.find(shared.at);
+  const std::optional<Place> at = places_.find(shared.at);
   if (!at) {
     throw Error(ErrorKind::unreachable, import_call,
                 fmt::format("the memory lies at {}, which this process does not use; check "
@@ -46,12 +46,13 @@ Chunk ImportedChunks::take(const SharedChunk& shared, int descriptor) const {
                ChunkMemory{handle, *at, shared.size_bytes, {}, true}, readers);
 }
 
-FollowedMove::FollowedMove(Memory& memory, Mover& mover, const ImportedChunks& chunks,
-                           const ShareStop& stop, ShareChannel& channel,
-                           std::shared_ptr<Allocation> allocation, ShareMessage announcement,
-                           std::function<bool()> left)
+FollowedImporterMove::FollowedImporterMove(Memory& memory, Migrator& migrator,
+                                           const ImportedChunks& chunks, const ShareStop& stop,
+                                           ShareChannel& channel,
+                                           std::shared_ptr<Allocation> allocation,
+                                           ShareMessage announcement, std::function<bool()> left)
     : memory_(memory),
-      mover_(mover),
+      migrator_(migrator),
       imported_(chunks),
       stop_(stop),
       channel_(channel),
@@ -64,7 +65,7 @@ FollowedMove::FollowedMove(Memory& memory, Mover& mover, const ImportedChunks& c
   deadline_ = later(later(clock_.now(), answers), offer_.decision_limit);
 }
 
-void FollowedMove::run() {
+void FollowedImporterMove::run() {
   std::optional<Error> why = attempt();
   {
     const MutexLock turn(memory_.chunks().slow_calls().turn());
@@ -79,7 +80,7 @@ void FollowedMove::run() {
 }
 
 /// Whatever happens: the exporter begins no other move before.
-void FollowedMove::tell_end(TimePoint deadline) {
+void FollowedImporterMove::tell_end(TimePoint deadline) {
   Poll poll;
   while (true) {
     try {
@@ -92,7 +93,7 @@ void FollowedMove::tell_end(TimePoint deadline) {
 }
 
 /// If the reason gets lost, the end that follows says enough.
-void FollowedMove::refuse(const Error& why, TimePoint deadline) noexcept {
+void FollowedImporterMove::refuse(const Error& why, TimePoint deadline) noexcept {
   try {
     log(LogLevel::info, "cannot follow a move of imported memory: {}", why.what());
     ShareMessage refusal{.kind = ShareKind::refusal};
@@ -103,20 +104,20 @@ void FollowedMove::refuse(const Error& why, TimePoint deadline) noexcept {
   }
 }
 
-const Error& FollowedMove::no_memory() {
+const Error& FollowedImporterMove::no_memory() {
   static const Error error(ErrorKind::out_of_memory, import_call, "out of host memory");
   return error;
 }
 
 /// What it failed with.
-std::optional<Error> FollowedMove::attempt() noexcept {
+std::optional<Error> FollowedImporterMove::attempt() noexcept {
   try {
     CopyScopes::process().look();
     const MoveClaim claim = take_claim();
     take_chunks();
     MigrateOptions options;
     options.deadline = offer_.limit * 3 / 4;  // So that the exporter hears why before its limit.
-    stall_ = mover_.follow(*allocation_, chunks_, options, *this).stall.max;
+    stall_ = migrator_.follow(*allocation_, chunks_, options, *this).stall.max;
     return std::nullopt;
   } catch (const Error& error) {
     return error;
@@ -125,7 +126,7 @@ std::optional<Error> FollowedMove::attempt() noexcept {
   }
 }
 
-MoveClaim FollowedMove::take_claim() {
+MoveClaim FollowedImporterMove::take_claim() {
   Poll poll;
   while (true) {
     require_open();
@@ -134,7 +135,7 @@ MoveClaim FollowedMove::take_claim() {
   }
 }
 
-void FollowedMove::take_chunks() {
+void FollowedImporterMove::take_chunks() {
   const Geometry& geometry = allocation_->geometry();
   chunks_.reserve(offer_.first);
   while (chunks_.size() < offer_.first) {
@@ -157,13 +158,13 @@ void FollowedMove::take_chunks() {
   }
 }
 
-void FollowedMove::ready() {
+void FollowedImporterMove::ready() {
   channel_.send({.kind = ShareKind::ready}, deadline_);
   await(ShareKind::stop);
 }
 
 /// From its answer on, work that ran here could lose its writes, unless the move is decided.
-bool FollowedMove::stopped() noexcept {
+bool FollowedImporterMove::stopped() noexcept {
   try {
     channel_.send({.kind = ShareKind::stopped}, deadline_);
   } catch (const std::exception&) {
@@ -179,11 +180,11 @@ bool FollowedMove::stopped() noexcept {
   }
 }
 
-bool FollowedMove::must_end() const noexcept {
+bool FollowedImporterMove::must_end() const noexcept {
   return ProcessExit::begun() || stop_.raised();
 }
 
-ShareMessage FollowedMove::await(ShareKind expected) {
+ShareMessage FollowedImporterMove::await(ShareKind expected) {
   while (true) {
     require_open();
     const TimePoint look = later(clock_.now(), follow_look_period);
@@ -195,7 +196,7 @@ ShareMessage FollowedMove::await(ShareKind expected) {
   }
 }
 
-void FollowedMove::require_open() const {
+void FollowedImporterMove::require_open() const {
   if (decision_.value() != Value::open) {
     throw Error(ErrorKind::cancelled, import_call, "the move was called off");
   }
@@ -210,7 +211,7 @@ void FollowedMove::require_open() const {
 
 /// Whether this process gives the memory back, and has done so by the deadline: the end of the
 /// connection will say so, once no work uses the memory any more. A move need not fail for that.
-bool FollowedMove::leaves() {
+bool FollowedImporterMove::leaves() {
   Poll poll;
   while (decision_.value() == Value::open) {
     if (must_end() || left_()) return true;  // Nobody waits for this thread any longer than needed.
@@ -269,15 +270,15 @@ void FollowedImport::begin(const std::shared_ptr<Allocation>& allocation) noexce
   imports_->wake();
 }
 
-ImportFollower::ImportFollower(Memory& memory, Mover& mover, const PlaceNames& places,
+ImportFollower::ImportFollower(Memory& memory, Migrator& migrator, const PlaceNames& places,
                                const ShareStop& stop)
     : memory_(memory),
-      mover_(mover),
+      migrator_(migrator),
       chunks_(memory, places),
       stop_(stop),
       imports_(std::make_shared<FollowedImports>()),
       task_(threads_.spawn("vmart follow", [this] { run(); })) {
-  FollowedMove::no_memory();
+  FollowedImporterMove::no_memory();
 }
 
 ImportFollower::~ImportFollower() {
@@ -346,8 +347,8 @@ void ImportFollower::follow(FollowedImports::Entry& entry) {
   }
   const std::shared_ptr<Allocation> allocation = entry.allocation.lock();
   if (!allocation) return;  // The connection is about to end.
-  FollowedMove(memory_, mover_, chunks_, stop_, *entry.channel, allocation, std::move(*message),
-               [&entry] { return entry.left.load(); })
+  FollowedImporterMove(memory_, migrator_, chunks_, stop_, *entry.channel, allocation,
+                       std::move(*message), [&entry] { return entry.left.load(); })
       .run();
 }
 

@@ -5,7 +5,7 @@
 #include "base/mutex.hpp"
 #include "memory/memory.hpp"
 #include "memory/move_claim.hpp"
-#include "migrate/moves/mover.hpp"
+#include "migrate/moves/migrator.hpp"
 #include "sharing/share_channel.hpp"
 #include "sharing/share_protocol.hpp"
 #include "sharing/shared_decision.hpp"
@@ -37,13 +37,14 @@ class ImportedChunks {
 /// answered that it has ended. A move that does not go on in time, or from which the exporter
 /// disappears, is called off for all processes, or has been decided: so nothing here waits for
 /// ever. One thread.
-class FollowedMove final : public LedMove {
+class FollowedImporterMove final : public ImporterMove {
  public:
   /// All outlive it. `left` says whether this process has let go of the import. Throws:
   /// Error{peer_failure}.
-  FollowedMove(Memory& memory, Mover& mover, const ImportedChunks& chunks, const ShareStop& stop,
-               ShareChannel& channel, std::shared_ptr<Allocation> allocation,
-               ShareMessage announcement, std::function<bool()> left);
+  FollowedImporterMove(Memory& memory, Migrator& migrator, const ImportedChunks& chunks,
+                       const ShareStop& stop, ShareChannel& channel,
+                       std::shared_ptr<Allocation> allocation, ShareMessage announcement,
+                       std::function<bool()> left);
 
   /// Throws: Error{peer_failure} if the connection is of no more use.
   void run();
@@ -66,7 +67,7 @@ class FollowedMove final : public LedMove {
   bool leaves();
 
   Memory& memory_;
-  Mover& mover_;
+  Migrator& migrator_;
   const ImportedChunks& imported_;
   const ShareStop& stop_;
   ShareChannel& channel_;
@@ -76,7 +77,7 @@ class FollowedMove final : public LedMove {
   SharedDecision decision_;
   SteadyClock clock_;
   TimePoint deadline_{0};
-  std::vector<LedChunk> chunks_;
+  std::vector<ImporterChunk> chunks_;
   std::chrono::nanoseconds stall_{0};
 };
 
@@ -131,7 +132,8 @@ class FollowedImport {
 class ImportFollower {
  public:
   /// Requires: all outlive it. Throws: Error{busy} if the system cannot start a thread.
-  ImportFollower(Memory& memory, Mover& mover, const PlaceNames& places, const ShareStop& stop);
+  ImportFollower(Memory& memory, Migrator& migrator, const PlaceNames& places,
+                 const ShareStop& stop);
   ~ImportFollower();
   ImportFollower(const ImportFollower&) = delete;
   ImportFollower& operator=(const ImportFollower&) = delete;
@@ -146,7 +148,7 @@ class ImportFollower {
   void follow(FollowedImports::Entry& entry);
 
   Memory& memory_;
-  Mover& mover_;
+  Migrator& migrator_;
   const ImportedChunks chunks_;
   const ShareStop& stop_;
   const std::shared_ptr<FollowedImports> imports_;

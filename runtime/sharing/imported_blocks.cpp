@@ -113,7 +113,7 @@ std::vector<ContextHandle> ImportedBlocks::free(Address block) {
     last = require(block, call).segment->blocks == 1;
   }
   std::vector<ContextHandle> waited;
-  if (last) waited = memory_.contexts().drain();
+  if (last) waited = memory_.contexts().await_work();
   const MutexLock lock(mutex_);
   let_go(block, call);
   return waited;

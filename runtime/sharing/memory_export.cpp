@@ -156,7 +156,7 @@ std::string MemoryExport::why_not_moving() const {
   return {};
 }
 
-void MemoryExport::join(const std::shared_ptr<OfferedMove>& move) noexcept {
+void MemoryExport::join(const std::shared_ptr<ExporterMoveState>& move) noexcept {
   for (const auto& connection : connections_) {
     if (connection->has_imported()) connection->join(move);
   }

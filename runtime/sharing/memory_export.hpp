@@ -26,7 +26,7 @@ struct ExportRequest {
 
 /// One exported allocation: a socket at a path, and a connection for each process that imports or
 /// has imported. While there is one of the latter, the allocation moves only with it
-/// (`ExportMove`).
+/// (`ServedExporterMove`).
 ///
 /// All work runs on the thread that runs the context, which never waits for another process: a
 /// stalled connection holds two descriptors until its limit expires. A process that may not import
@@ -49,7 +49,7 @@ class MemoryExport : public std::enable_shared_from_this<MemoryExport> {
   /// Why its importers cannot follow a move at this moment; empty if they can.
   std::string why_not_moving() const;
   /// All importers take part in the move. Requires: they can.
-  void join(const std::shared_ptr<OfferedMove>& move) noexcept;
+  void join(const std::shared_ptr<ExporterMoveState>& move) noexcept;
   /// Asks those that take part in a move.
   void ask_to_stop() noexcept;
 

@@ -217,15 +217,15 @@ PlaceNames::PlaceNames(Driver& driver, const Topology& topology) : topology_(top
   }
 }
 
-SharedPlace PlaceNames::name(Location at) const {
-  if (at.kind == Location::Kind::host) return {"", static_cast<std::uint32_t>(at.ordinal)};
+SharedPlace PlaceNames::name(Place at) const {
+  if (at.kind == Place::Kind::host) return {"", static_cast<std::uint32_t>(at.ordinal)};
   const auto named = std::ranges::find(gpus_, at, [](const auto& entry) { return entry.second; });
   return {named == gpus_.end() ? "unknown" : named->first, 0};
 }
 
-std::optional<Location> PlaceNames::find(const SharedPlace& place) const {
+std::optional<Place> PlaceNames::find(const SharedPlace& place) const {
   if (place.gpu.empty()) {
-    const Location node = host(static_cast<int>(std::min<std::uint32_t>(place.node, INT32_MAX)));
+    const Place node = host(static_cast<int>(std::min<std::uint32_t>(place.node, INT32_MAX)));
     return topology_.has(node) ? std::optional(node) : std::nullopt;
   }
   const auto named = gpus_.find(place.gpu);
@@ -240,8 +240,8 @@ std::vector<std::string> PlaceNames::gpus() const {
   return names;
 }
 
-std::vector<Location> PlaceNames::find_gpus(std::span<const std::string> names) const {
-  std::vector<Location> found;
+std::vector<Place> PlaceNames::find_gpus(std::span<const std::string> names) const {
+  std::vector<Place> found;
   for (const std::string& name : names) {
     if (const auto known = gpus_.find(name); known != gpus_.end()) found.push_back(known->second);
   }

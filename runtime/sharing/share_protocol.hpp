@@ -129,17 +129,17 @@ class PlaceNames {
  public:
   PlaceNames(Driver& driver, const Topology& topology);
 
-  SharedPlace name(Location at) const;
+  SharedPlace name(Place at) const;
   /// None if this process does not use the place.
-  std::optional<Location> find(const SharedPlace& place) const;
+  std::optional<Place> find(const SharedPlace& place) const;
   /// Of all GPUs of this process, in its order.
   std::vector<std::string> gpus() const;
   /// The GPUs of this process among those that another one uses.
-  std::vector<Location> find_gpus(std::span<const std::string> names) const;
+  std::vector<Place> find_gpus(std::span<const std::string> names) const;
 
  private:
   const Topology& topology_;
-  std::map<std::string, Location> gpus_;
+  std::map<std::string, Place> gpus_;
 };
 
 }  // namespace vma

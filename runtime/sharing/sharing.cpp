@@ -5,9 +5,9 @@
 #include "base/mutex.hpp"
 #include "base/process_exit.hpp"
 #include "control/own_folder.hpp"
-#include "migrate/migration/importer_moves.hpp"
+#include "migrate/migration/exporter_moves.hpp"
 #include "sharing/memory_export.hpp"
-#include "sharing/offered_move.hpp"
+#include "sharing/exporter_move_state.hpp"
 
 #include <vma/error.hpp>
 
@@ -26,18 +26,18 @@
 namespace vma {
 
 /// Leads the importers of one allocation, by whichever of its exports they came, through one move.
-class ExportMove final : public ImportersMove {
+class ServedExporterMove final : public ExporterMove {
  public:
   using Exports = std::vector<std::shared_ptr<MemoryExport>>;
 
   /// The thread does not end before this object. `at_end` is called by the destructor.
-  ExportMove(ShareThread& thread, Exports exports, const ImporterMoves::Limits& limits,
-             std::function<void()> at_end);
-  ~ExportMove() override;
-  ExportMove(const ExportMove&) = delete;
-  ExportMove& operator=(const ExportMove&) = delete;
+  ServedExporterMove(ShareThread& thread, Exports exports, const ExporterMoves::Limits& limits,
+                     std::function<void()> at_end);
+  ~ServedExporterMove() override;
+  ServedExporterMove(const ServedExporterMove&) = delete;
+  ServedExporterMove& operator=(const ServedExporterMove&) = delete;
 
-  void prepare(std::span<const MovingChunk> chunks) override;
+  void prepare(std::span<const ExporterChunk> chunks) override;
   void stop() override;
   bool decide() noexcept override;
   Account await_end() noexcept override;
@@ -48,17 +48,18 @@ class ExportMove final : public ImportersMove {
 
   ShareThread& thread_;
   const Exports exports_;
-  const ImporterMoves::Limits limits_;
+  const ExporterMoves::Limits limits_;
   const std::function<void()> at_end_;
   SteadyClock clock_;
-  std::shared_ptr<OfferedMove> offer_;
+  std::shared_ptr<ExporterMoveState> offer_;
 };
 
-ExportMove::ExportMove(ShareThread& thread, Exports exports, const ImporterMoves::Limits& limits,
-                       std::function<void()> at_end)
+ServedExporterMove::ServedExporterMove(ShareThread& thread, Exports exports,
+                                       const ExporterMoves::Limits& limits,
+                                       std::function<void()> at_end)
     : thread_(thread), exports_(std::move(exports)), limits_(limits), at_end_(std::move(at_end)) {}
 
-ExportMove::~ExportMove() {
+ServedExporterMove::~ServedExporterMove() {
   if (offer_) {
     offer_->decision().decide(SharedDecision::Value::stay);
     offer_->withdraw();
@@ -66,17 +67,17 @@ ExportMove::~ExportMove() {
   at_end_();
 }
 
-void ExportMove::prepare(std::span<const MovingChunk> chunks) {
+void ServedExporterMove::prepare(std::span<const ExporterChunk> chunks) {
   const auto limit = std::chrono::ceil<std::chrono::milliseconds>(limits_.answer);
   const TimePoint deadline = later(clock_.now(), import_time(limit, chunks.size()));
-  offer_ = std::make_shared<OfferedMove>(chunks, limits_);
+  offer_ = std::make_shared<ExporterMoveState>(chunks, limits_);
   tell_all(deadline);
-  offer_->await(OfferedMove::Stage::ready, deadline);
+  offer_->await(ExporterMoveState::Stage::ready, deadline);
 }
 
 /// Those that are about to import have time to end that, and so have those that have not answered a
 /// move before: they were stopped, for example.
-void ExportMove::tell_all(TimePoint deadline) {
+void ServedExporterMove::tell_all(TimePoint deadline) {
   Poll poll;
   while (true) {
     ProcessExit::hold_back();
@@ -87,7 +88,7 @@ void ExportMove::tell_all(TimePoint deadline) {
   }
 }
 
-std::string ExportMove::tell_or_name_busy() {
+std::string ServedExporterMove::tell_or_name_busy() {
   std::string busy;
   thread_.run_there([&] {
     for (const auto& shared : exports_) {
@@ -99,20 +100,20 @@ std::string ExportMove::tell_or_name_busy() {
   return busy;
 }
 
-void ExportMove::stop() {
+void ServedExporterMove::stop() {
   thread_.run_there([&] {
     for (const auto& shared : exports_) shared->ask_to_stop();
   });
-  offer_->await(OfferedMove::Stage::stopped, later(clock_.now(), limits_.answer));
+  offer_->await(ExporterMoveState::Stage::stopped, later(clock_.now(), limits_.answer));
 }
 
-bool ExportMove::decide() noexcept {
+bool ServedExporterMove::decide() noexcept {
   return offer_->decision().decide(SharedDecision::Value::move) == SharedDecision::Value::move;
 }
 
-ImportersMove::Account ExportMove::await_end() noexcept {
+ExporterMove::Account ServedExporterMove::await_end() noexcept {
   try {
-    offer_->await(OfferedMove::Stage::ended, later(clock_.now(), limits_.answer));
+    offer_->await(ExporterMoveState::Stage::ended, later(clock_.now(), limits_.answer));
   } catch (const std::exception& error) {
     log(LogLevel::debug, "an importer has yet to switch: {}", error.what());
   }
@@ -166,14 +167,14 @@ void ShareThread::run_there(const std::function<void()>& body) {
 
 namespace asio = boost::asio;
 
-Sharing::Sharing(Memory& memory, Mover& mover)
-    : memory_(memory), mover_(mover), places_(memory.driver(), memory.topology()) {
-  mover_.lead_importers(this);
+Sharing::Sharing(Memory& memory, Migrator& migrator)
+    : memory_(memory), migrator_(migrator), places_(memory.driver(), memory.topology()) {
+  migrator_.lead_importers(this);
 }
 
 Sharing::~Sharing() {
-  stop();
-  mover_.lead_importers(nullptr);
+  finish();
+  migrator_.lead_importers(nullptr);
 }
 
 ShareThread& Sharing::thread() {
@@ -196,7 +197,7 @@ std::shared_ptr<MemoryExport> Sharing::open(std::shared_ptr<Allocation> allocati
   const MutexLock lock(mutex_);
   exports_.reserve(exports_.size() + 1);
   auto made = std::make_shared<MemoryExport>(
-      thread().context(), ExportParts{memory_, mover_, places_}, std::move(allocation), request);
+      thread().context(), ExportParts{memory_, migrator_, places_}, std::move(allocation), request);
   asio::post(thread_->context(), [made] { made->start(); });
   exports_.push_back(made);
   return made;
@@ -224,14 +225,14 @@ void Sharing::close_all() noexcept {
   thread_.reset();
 }
 
-std::unique_ptr<ImportersMove> Sharing::begin(const Allocation& allocation, const Limits& limits) {
+std::unique_ptr<ExporterMove> Sharing::begin(const Allocation& allocation, const Limits& limits) {
   const MutexLock lock(mutex_);
-  ExportMove::Exports exports;
+  ServedExporterMove::Exports exports;
   for (const auto& shared : exports_) {
     if (&shared->allocation() == &allocation) exports.push_back(shared);
   }
-  auto move =
-      std::make_unique<ExportMove>(thread(), std::move(exports), limits, [this] { move_ended(); });
+  auto move = std::make_unique<ServedExporterMove>(thread(), std::move(exports), limits,
+                                                   [this] { move_ended(); });
   ++moves_;
   return move;
 }
@@ -260,17 +261,17 @@ const ShareStop& Sharing::import_stop() {
 }
 
 ImportFollower& Sharing::follower() {
-  if (!follower_) follower_ = std::make_unique<ImportFollower>(memory_, mover_, places_, *stop_);
+  if (!follower_) follower_ = std::make_unique<ImportFollower>(memory_, migrator_, places_, *stop_);
   return *follower_;
 }
 
-void Sharing::refuse_imports() noexcept {
+void Sharing::stop_accepting() noexcept {
   const MutexLock lock(mutex_);
   imports_refused_ = true;
   if (stop_) stop_->raise();
 }
 
-void Sharing::stop() noexcept {
+void Sharing::finish() noexcept {
   std::unique_ptr<ImportFollower> followed;
   {
     const MutexLock lock(mutex_);

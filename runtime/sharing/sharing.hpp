@@ -2,9 +2,10 @@
 
 #include "base/executor.hpp"
 #include "base/mutex.hpp"
+#include "base/part.hpp"
 #include "memory/memory.hpp"
-#include "migrate/migration/importer_moves.hpp"
-#include "migrate/moves/mover.hpp"
+#include "migrate/migration/exporter_moves.hpp"
+#include "migrate/moves/migrator.hpp"
 #include "sharing/import_follower.hpp"
 #include "sharing/memory_export.hpp"
 #include "sharing/memory_import.hpp"
@@ -53,10 +54,10 @@ class ShareThread {
 /// The threads start with the first export and the first import. They are of the operating system
 /// also on a simulated machine: other processes live in real time. A stepped machine, all of whose
 /// threads take turns, exports nothing.
-class Sharing final : public ImporterMoves {
+class Sharing final : public ExporterMoves, public Part {
  public:
-  /// Leads the importers in the moves of `mover`. Requires: both outlive it.
-  Sharing(Memory& memory, Mover& mover);
+  /// Leads the importers in the moves of `migrator`. Requires: both outlive it.
+  Sharing(Memory& memory, Migrator& migrator);
   ~Sharing() override;
 
   /// A path in a folder of this user for sockets, which begin with it and end with ".sock".
@@ -66,15 +67,15 @@ class Sharing final : public ImporterMoves {
   std::shared_ptr<MemoryExport> open(std::shared_ptr<Allocation> allocation, ExportRequest request);
   /// Returns once no process is served any more. Blocks: for a driver call in progress.
   void close(const std::shared_ptr<MemoryExport>& shared) noexcept;
-  std::unique_ptr<ImportersMove> begin(const Allocation& allocation, const Limits& limits) override;
+  std::unique_ptr<ExporterMove> begin(const Allocation& allocation, const Limits& limits) override;
   /// As `MemoryImport::run`.
   std::shared_ptr<Allocation> import(const ImportRequest& request);
 
   /// Imports that wait for their exporters, and later ones, throw Error{driver_gone} from now on.
-  void refuse_imports() noexcept;
+  void stop_accepting() noexcept override;
   /// Closes all exports and ends the threads. No `open` may follow. Requires: no move is in
   /// progress.
-  void stop() noexcept;
+  void finish() noexcept override;
   /// At the end of the process: removes the sockets from the file system, and nothing else. Does
   /// not wait for other threads.
   void remove_paths() noexcept VMART_NO_THREAD_ANALYSIS;
@@ -87,7 +88,7 @@ class Sharing final : public ImporterMoves {
   ImportFollower& follower() VMART_REQUIRES(mutex_);
 
   Memory& memory_;
-  Mover& mover_;
+  Migrator& migrator_;
   const PlaceNames places_;
   Mutex mutex_;
   Condition moves_ended_;

@@ -73,7 +73,7 @@ std::unique_ptr<ChunkFile> ChunkFile::create(const Label& label) {
   const int file = memfd_create("vmart-sim-chunk", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   made->descriptor_ = file;
   if (file < 0) throw full(call, "memfd_create");
-  LabelPage page{magic, label.size_bytes, label.at.kind == Location::Kind::gpu ? 1 : 0,
+  LabelPage page{magic, label.size_bytes, label.at.kind == Place::Kind::gpu ? 1 : 0,
                  label.at.ordinal};
   const auto end = static_cast<off_t>(label.size_bytes);
   if (ftruncate(file, end + static_cast<off_t>(label_page_bytes)) != 0 ||
@@ -103,7 +103,7 @@ std::unique_ptr<ChunkFile> ChunkFile::open(int descriptor) {
       page.magic != magic || page.size_bytes != size_bytes) {
     throw invalid();
   }
-  const Location at = page.on_gpu != 0 ? gpu(page.ordinal) : host(page.ordinal);
+  const Place at = page.on_gpu != 0 ? gpu(page.ordinal) : host(page.ordinal);
   std::unique_ptr<ChunkFile> made(new ChunkFile({at, size_bytes}));
   made->descriptor_ = fcntl(descriptor, F_DUPFD_CLOEXEC, 0);
   if (made->descriptor_ < 0) throw full(call, "dup");

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <vma/location.hpp>
+#include <vma/place.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -18,7 +18,7 @@ class ChunkFile {
  public:
   /// What an importer learns from a descriptor.
   struct Label {
-    Location at;
+    Place at;
     std::uint64_t size_bytes = 0;
   };
 

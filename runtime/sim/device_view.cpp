@@ -57,7 +57,7 @@ void KernelTime::before_touch() {
   if (stepped != nullptr && stepped->random() % touches_per_switch == 0) live_through(0.25);
 }
 
-void KernelTime::touched(Location at, std::uint64_t size_bytes, bool write) {
+void KernelTime::touched(Place at, std::uint64_t size_bytes, bool write) {
   if (at == device_) {
     const double copy_gb_s = costs_.bandwidth(at, at);
     if (copy_gb_s > 0) ns_ += static_cast<double>(size_bytes) / (2 * copy_gb_s);
@@ -72,8 +72,8 @@ void KernelTime::touched(Location at, std::uint64_t size_bytes, bool write) {
 
 void KernelTime::pay(FarBytes& far) {
   if (far.size_bytes == 0) return;
-  const Location from = far.write ? device_ : far.at;
-  const Location to = far.write ? far.at : device_;
+  const Place from = far.write ? device_ : far.at;
+  const Place to = far.write ? far.at : device_;
   const TimePoint begin = at();
   const TimePoint paid = routes_.occupy(from, to, far.size_bytes, begin).end;
   ns_ += static_cast<double>((paid - begin).count());

@@ -31,13 +31,13 @@ class KernelTime {
   void before_first_touch();
   /// Requires: the kernel holds nothing that a change of mappings could invalidate.
   void before_touch();
-  void touched(Location at, std::uint64_t size_bytes, bool write);
+  void touched(Place at, std::uint64_t size_bytes, bool write);
   /// In stepped mode, returns when the kernel has ended.
   TimePoint end();
 
  private:
   struct FarBytes {
-    Location at;
+    Place at;
     bool write;
     std::uint64_t size_bytes;
   };
@@ -50,7 +50,7 @@ class KernelTime {
   SimClock& clock_;
   const CostModel& costs_;
   const WorkPlace& place_;
-  const Location device_;
+  const Place device_;
   const TimePoint start_;
   const TimePoint suspended_before_;
   double ns_ = 0;              // Since the start, without far bytes not yet counted.

@@ -37,7 +37,7 @@ class SteppedThreads : public Executor, public Stepper {
 /// thread is `Measuring`, this happens only if no stream has work that could continue, and only for
 /// that thread: moving real bytes costs this computer's processors far more than the simulated
 /// machine, and work that waits for a processor is not late. The rule is suspended while a thread
-/// is `Standing`, after `absence_max` without activity of the measuring threads, and after
+/// is `Stopped`, after `absence_max` without activity of the measuring threads, and after
 /// `frozen_max` without an advance of the count. So every timeout expires eventually.
 class SimClock : public Clock {
  public:
@@ -53,7 +53,7 @@ class SimClock : public Clock {
   void reached(TimePoint time) override;
   bool waited(TimePoint deadline) override;
   void note_measuring(int change) noexcept override;
-  void note_standing(int change) noexcept override { standing_ += change; }
+  void note_stopped(int change) noexcept override { standing_ += change; }
 
   SteppedThreads* stepped() const noexcept { return stepped_; }
   /// The calling thread is busy for this duration.

@@ -103,8 +103,8 @@ int SimDriver::host_node_count() {
   return static_cast<int>(machine_->description.host_nodes.size());
 }
 
-std::uint64_t SimDriver::granularity(Location at) {
-  const bool is_gpu = at.kind == Location::Kind::gpu;
+std::uint64_t SimDriver::granularity(Place at) {
+  const bool is_gpu = at.kind == Place::Kind::gpu;
   if (at.ordinal < 0 || at.ordinal >= (is_gpu ? device_count() : host_node_count())) {
     throw driver_error(is_gpu ? native_invalid_device : native_invalid_value,
                        "cuMemGetAllocationGranularity", to_string(at) + " is not there");
@@ -127,16 +127,16 @@ void SimDriver::unreserve(Address begin, std::uint64_t size_bytes) {
   machine_->memory.unreserve(begin, size_bytes);
 }
 
-ChunkHandle SimDriver::create(Location at, std::uint64_t size_bytes) {
+ChunkHandle SimDriver::create(Place at, std::uint64_t size_bytes) {
   const CallTime time(*machine_, machine_->costs.create(at, size_bytes));
   return machine_->memory.create(at, size_bytes);
 }
 
-ExportTypes SimDriver::export_types(Location) {
+ExportTypes SimDriver::export_types(Place) {
   return {.descriptor = true, .fabric = false, .rdma = true};  // As without IMEX.
 }
 
-ChunkHandle SimDriver::create_exportable(Location at, std::uint64_t size_bytes, ExportTypes types) {
+ChunkHandle SimDriver::create_exportable(Place at, std::uint64_t size_bytes, ExportTypes types) {
   if (types.fabric) {
     throw driver_error(native_not_permitted, "cuMemCreate", "fabric handles need IMEX");
   }
@@ -181,7 +181,7 @@ void SimDriver::grant(Address begin, std::uint64_t size_bytes,
   machine_->memory.grant(begin, size_bytes, accessors);
 }
 
-Access SimDriver::access(Address address, Location who) {
+Access SimDriver::access(Address address, Place who) {
   return machine_->memory.access(address, who);
 }
 ChunkHandle SimDriver::retain_handle(Address address) {

@@ -50,21 +50,21 @@ class SimDriver : public Driver {
   bool can_access_peer(DeviceId from, DeviceId to) override;
   LinkInfo link_info(DeviceId from, DeviceId to) override;
   int host_node_count() override;
-  std::uint64_t granularity(Location at) override;
+  std::uint64_t granularity(Place at) override;
   std::uint64_t free_bytes(DeviceId device) override;
 
   Address reserve(std::uint64_t size_bytes, std::uint64_t alignment) override;
   void unreserve(Address begin, std::uint64_t size_bytes) override;
-  ChunkHandle create(Location at, std::uint64_t size_bytes) override;
-  ExportTypes export_types(Location at) override;
-  ChunkHandle create_exportable(Location at, std::uint64_t size_bytes, ExportTypes types) override;
+  ChunkHandle create(Place at, std::uint64_t size_bytes) override;
+  ExportTypes export_types(Place at) override;
+  ChunkHandle create_exportable(Place at, std::uint64_t size_bytes, ExportTypes types) override;
   int export_chunk(ChunkHandle chunk) override;
   ChunkHandle import_chunk(int descriptor) override;
   void release(ChunkHandle chunk) override;
   void map(Address begin, std::uint64_t size_bytes, ChunkHandle chunk) override;
   void unmap(Address begin, std::uint64_t size_bytes) override;
   void grant(Address begin, std::uint64_t size_bytes, std::span<const Accessor> accessors) override;
-  Access access(Address address, Location who) override;
+  Access access(Address address, Place who) override;
   ChunkHandle retain_handle(Address address) override;
   AddressRange address_range(Address address) override;
   PointerInfo pointer_info(Address address) override;

@@ -229,7 +229,7 @@ void SimMachine::await_channels(MutexLock& lock, ContextHandle of) {
     return found == contexts.end() || !found->second->runlist->off() || progress.fault() != 0;
   };
   if (on()) return;
-  const Standing standing(clock);
+  const Stopped stopped(clock);
   progress.changed.wait(lock, on);
 }
 

@@ -294,14 +294,14 @@ void SimMachine::await_others_of_device(MutexLock& lock, ContextHandle closing,
 
 void SimMachine::wait_for_destroys(MutexLock& lock) {
   if (destroying == 0) return;
-  const Standing standing(clock);
+  const Stopped stopped(clock);
   progress.changed.wait(
       lock, [&]() VMART_NO_THREAD_ANALYSIS { return destroying == 0 || progress.fault() != 0; });
 }
 
 void SimMachine::wait_for_resume(MutexLock& lock) {
   if (is_none(suspension.handle)) return;
-  const Standing standing(clock);
+  const Stopped stopped(clock);
   progress.changed.wait(lock, [&]() VMART_NO_THREAD_ANALYSIS {
     return is_none(suspension.handle) || progress.fault() != 0;
   });
@@ -320,7 +320,7 @@ SimContext& SimMachine::freed_with(SimContext& owner) const {
 void SimMachine::wait_for_frees(MutexLock& lock, SimContext& owner) {
   const SimContext& freed = freed_with(owner);
   if (freed.freeing == 0) return;
-  const Standing standing(clock);
+  const Stopped stopped(clock);
   progress.changed.wait(
       lock, [&]() VMART_NO_THREAD_ANALYSIS { return freed.freeing == 0 || progress.fault() != 0; });
 }

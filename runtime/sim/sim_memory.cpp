@@ -52,7 +52,7 @@ SimMemory::SimMemory(const MachineDescription& machine, const CostModel& costs, 
   for (std::size_t i = 0; i < machine.host_nodes.size(); ++i) {
     node_used_.push_back(std::make_shared<std::atomic<std::uint64_t>>(0));
   }
-  standing_.assign(machine.gpus.size(), std::vector<Standing>(machine.gpus.size()));
+  mapping_counts_.assign(machine.gpus.size(), std::vector<MappingCounts>(machine.gpus.size()));
 }
 
 SimMemory::~SimMemory() {
@@ -87,15 +87,15 @@ void SimMemory::unreserve(Address begin, std::uint64_t size_bytes) {
   munmap(to_pointer(begin), size_bytes);
 }
 
-const SimChunk::Counter& SimMemory::used(Location at) const {
+const SimChunk::Counter& SimMemory::used(Place at) const {
   const auto ordinal = static_cast<std::size_t>(at.ordinal);
-  return at.kind == Location::Kind::gpu ? gpu_used_.at(ordinal) : node_used_.at(ordinal);
+  return at.kind == Place::Kind::gpu ? gpu_used_.at(ordinal) : node_used_.at(ordinal);
 }
 
-std::uint64_t SimMemory::capacity(Location at) const {
+std::uint64_t SimMemory::capacity(Place at) const {
   const auto ordinal = static_cast<std::size_t>(at.ordinal);
-  return at.kind == Location::Kind::gpu ? machine_.gpus.at(ordinal).memory_bytes
-                                        : machine_.host_nodes.at(ordinal).memory_bytes;
+  return at.kind == Place::Kind::gpu ? machine_.gpus.at(ordinal).memory_bytes
+                                     : machine_.host_nodes.at(ordinal).memory_bytes;
 }
 
 bool SimMemory::large(std::uint64_t size_bytes) const {
@@ -103,7 +103,7 @@ bool SimMemory::large(std::uint64_t size_bytes) const {
   return border > 0 && size_bytes >= border;
 }
 
-std::shared_ptr<SimChunk> SimMemory::make_chunk(Location at, std::uint64_t size_bytes,
+std::shared_ptr<SimChunk> SimMemory::make_chunk(Place at, std::uint64_t size_bytes,
                                                 const char* call, bool exportable) {
   const SimChunk::Counter& counter = used(at);
   const std::uint64_t before = counter->fetch_add(size_bytes);
@@ -134,15 +134,15 @@ std::shared_ptr<SimChunk> SimMemory::make_chunk(Location at, std::uint64_t size_
   return chunk;
 }
 
-void SimMemory::require_place(Location at, const char* call) const {
-  const bool is_gpu = at.kind == Location::Kind::gpu;
+void SimMemory::require_place(Place at, const char* call) const {
+  const bool is_gpu = at.kind == Place::Kind::gpu;
   const std::size_t places = is_gpu ? gpu_used_.size() : node_used_.size();
   if (at.ordinal >= 0 && static_cast<std::size_t>(at.ordinal) < places) return;
   throw driver_error(is_gpu ? native_invalid_device : native_invalid_value, call,
                      fmt::format("{} does not exist", to_string(at)));
 }
 
-ChunkHandle SimMemory::create(Location at, std::uint64_t size_bytes, bool exportable) {
+ChunkHandle SimMemory::create(Place at, std::uint64_t size_bytes, bool exportable) {
   require_place(at, "cuMemCreate");
   if (size_bytes == 0 || size_bytes % machine_.granularity_bytes != 0) {
     throw invalid("cuMemCreate", fmt::format("{} bytes", size_bytes));
@@ -276,18 +276,18 @@ void SimMemory::unmap(Address begin, std::uint64_t size_bytes) {
 }
 
 void SimMemory::check_accessors(const Mapping& mapping, std::span<const Accessor> accessors) const {
-  const Location at = mapping.chunk->at();
+  const Place at = mapping.chunk->at();
   for (const Accessor& accessor : accessors) {
     const auto ordinal = static_cast<std::size_t>(accessor.who.ordinal);
-    const bool is_gpu = accessor.who.kind == Location::Kind::gpu;
+    const bool is_gpu = accessor.who.kind == Place::Kind::gpu;
     if (accessor.who.ordinal < 0 || ordinal >= (is_gpu ? gpu_used_.size() : node_used_.size())) {
       throw invalid("cuMemSetAccess", to_string(accessor.who) + " is not there");
     }
-    if (!is_gpu && at.kind == Location::Kind::gpu) {
+    if (!is_gpu && at.kind == Place::Kind::gpu) {
       throw driver_error(native_not_supported, "cuMemSetAccess",
                          fmt::format("{} to memory of {}", to_string(accessor.who), to_string(at)));
     }
-    if (is_gpu && at.kind == Location::Kind::gpu && accessor.access != Access::none &&
+    if (is_gpu && at.kind == Place::Kind::gpu && accessor.access != Access::none &&
         machine_.peer_links[ordinal][static_cast<std::size_t>(at.ordinal)].kind == LinkKind::none) {
       throw driver_error(native_invalid_device, "cuMemSetAccess",
                          fmt::format("{} cannot reach {}", to_string(accessor.who), to_string(at)));
@@ -309,7 +309,7 @@ void SimMemory::grant(Address begin, std::uint64_t size_bytes,
     Access cpu = mapping.cpu;
     std::vector<Access> gpus = mapping.gpus;
     for (const Accessor& accessor : accessors) {
-      if (accessor.who.kind == Location::Kind::host)
+      if (accessor.who.kind == Place::Kind::host)
         cpu = accessor.access;
       else
         gpus[static_cast<std::size_t>(accessor.who.ordinal)] = accessor.access;
@@ -329,13 +329,13 @@ void SimMemory::grant(Address begin, std::uint64_t size_bytes,
   }
 }
 
-Access SimMemory::access(Address address, Location who) const {
+Access SimMemory::access(Address address, Place who) const {
   const MutexLock lock(mutex_);
   const auto found = find(address);
   if (found == mappings_.end() || found->second.use != Use::chunk) {
     throw invalid("cuMemGetAccess", fmt::format("{:#x} is not mapped", to_integer(address)));
   }
-  const bool is_gpu = who.kind == Location::Kind::gpu;
+  const bool is_gpu = who.kind == Place::Kind::gpu;
   const std::size_t places = is_gpu ? gpu_used_.size() : node_used_.size();
   if (who.ordinal < 0 || static_cast<std::size_t>(who.ordinal) >= places) {
     throw invalid("cuMemGetAccess", to_string(who) + " is not there");

@@ -9,7 +9,7 @@
 #include "sim/backing_store.hpp"
 #include "sim/chunk_file.hpp"
 
-#include <vma/location.hpp>
+#include <vma/place.hpp>
 
 #include <fmt/format.h>
 
@@ -42,13 +42,13 @@ class DeviceFault : public std::runtime_error {
 };
 
 /// The physical memory of one simulated chunk. Alive while a handle, a mapping or work in progress
-/// refers to it; then its bytes and its share of the location's capacity are released.
+/// refers to it; then its bytes and its share of the place's capacity are released.
 class SimChunk {
  public:
   using Counter = std::shared_ptr<std::atomic<std::uint64_t>>;
 
-  /// `used` counts the bytes of the location; the caller has already added this chunk's.
-  SimChunk(ChunkHandle handle, Location at, std::uint64_t size_bytes, BackingStore& store,
+  /// `used` counts the bytes of the place; the caller has already added this chunk's.
+  SimChunk(ChunkHandle handle, Place at, std::uint64_t size_bytes, BackingStore& store,
            Counter used)
       : handle_(handle), at_(at), size_bytes_(size_bytes), store_(store), used_(std::move(used)) {
     offset_ = store_.allocate(size_bytes);
@@ -76,7 +76,7 @@ class SimChunk {
   SimChunk& operator=(const SimChunk&) = delete;
 
   ChunkHandle handle() const noexcept { return handle_; }
-  Location at() const noexcept { return at_; }
+  Place at() const noexcept { return at_; }
   std::uint64_t size_bytes() const noexcept { return size_bytes_; }
   std::byte* bytes() const noexcept { return file_ ? file_->bytes() : store_.at(offset_); }
   /// Null for a chunk that cannot be exported.
@@ -91,7 +91,7 @@ class SimChunk {
 
  private:
   const ChunkHandle handle_;
-  const Location at_;
+  const Place at_;
   const std::uint64_t size_bytes_;
   BackingStore& store_;
   const Counter used_;
@@ -104,7 +104,7 @@ class SimChunk {
 struct SimSegment {
   std::byte* bytes = nullptr;
   std::uint64_t size_bytes = 0;
-  Location at;
+  Place at;
   std::shared_ptr<SimChunk> chunk;  ///< Null for pageable memory of the host.
   std::uint64_t offset = 0;         ///< In the chunk.
 };
@@ -122,14 +122,14 @@ class SimMemory {
 
   Address reserve(std::uint64_t size_bytes, std::uint64_t alignment);
   void unreserve(Address begin, std::uint64_t size_bytes);
-  ChunkHandle create(Location at, std::uint64_t size_bytes, bool exportable = false);
+  ChunkHandle create(Place at, std::uint64_t size_bytes, bool exportable = false);
   int export_chunk(ChunkHandle chunk);
   ChunkHandle import_chunk(int descriptor);
   void release(ChunkHandle chunk);
   void map(Address begin, std::uint64_t size_bytes, ChunkHandle chunk);
   void unmap(Address begin, std::uint64_t size_bytes);
   void grant(Address begin, std::uint64_t size_bytes, std::span<const Accessor> accessors);
-  Access access(Address address, Location who) const;
+  Access access(Address address, Place who) const;
   ChunkHandle retain_handle(Address address);
   AddressRange address_range(Address address) const;
   PointerInfo pointer_info(Address address) const;
@@ -186,7 +186,7 @@ class SimMemory {
   using Mappings = std::map<std::uint64_t, Mapping>;
   static bool granted(const Mapping& mapping) noexcept;  // To anybody.
   /// The number of mappings of one owner's memory for one reader, by size class.
-  struct Standing {
+  struct MappingCounts {
     int small = 0, large = 0;
   };
 
@@ -203,11 +203,11 @@ class SimMemory {
   bool shown_elsewhere(const Mapping& mapping, std::uint64_t begin,
                        std::span<const Accessor> accessors) const VMART_REQUIRES(mutex_);
   void count_standing(const Mapping& mapping, int change) VMART_REQUIRES(mutex_);
-  void require_place(Location at, const char* call) const;
-  std::shared_ptr<SimChunk> make_chunk(Location at, std::uint64_t size_bytes, const char* call,
+  void require_place(Place at, const char* call) const;
+  std::shared_ptr<SimChunk> make_chunk(Place at, std::uint64_t size_bytes, const char* call,
                                        bool exportable = false);
-  const SimChunk::Counter& used(Location at) const;
-  std::uint64_t capacity(Location at) const;
+  const SimChunk::Counter& used(Place at) const;
+  std::uint64_t capacity(Place at) const;
   bool large(std::uint64_t size_bytes) const;
   SimSegment touch_as(int device, Address address, bool write, bool copies) const;
 
@@ -222,7 +222,8 @@ class SimMemory {
   std::map<std::uint64_t, std::uint64_t> reservations_ VMART_GUARDED_BY(mutex_);
   Mappings mappings_ VMART_GUARDED_BY(mutex_);
   std::map<ChunkHandle, Handle> handles_ VMART_GUARDED_BY(mutex_);
-  std::vector<std::vector<Standing>> standing_ VMART_GUARDED_BY(mutex_);  // [owner][reader]
+  std::vector<std::vector<MappingCounts>> mapping_counts_
+      VMART_GUARDED_BY(mutex_);  // [owner][reader]
   std::uint64_t next_buffer_id_ VMART_GUARDED_BY(mutex_) = 1;
 };
 

@@ -40,7 +40,7 @@ TimePoint SimMemory::grant_cost(Address begin, std::uint64_t size_bytes,
     // Each further mapping in one call costs as much as the smallest chunk if it was granted
     // before.
     const bool cheap = total > TimePoint::zero() && it->second.chunk->granted_before &&
-                       it->second.chunk->at().kind == Location::Kind::gpu;
+                       it->second.chunk->at().kind == Place::Kind::gpu;
     const TimePoint least =
         look_up(costs_.parameters().grant_later, 0, static_cast<int>(accessors.size()));
     total += cheap ? std::min(alone, least) : alone;
@@ -55,7 +55,7 @@ bool SimMemory::shown_elsewhere(const Mapping& mapping, std::uint64_t begin,
   return std::any_of(mappings_.begin(), mappings_.end(), [&](const auto& other) {
     if (other.second.chunk != mapping.chunk || other.first == begin) return false;
     return std::all_of(accessors.begin(), accessors.end(), [&](const Accessor& accessor) {
-      return accessor.who.kind == Location::Kind::host ||
+      return accessor.who.kind == Place::Kind::host ||
              other.second.gpus[static_cast<std::size_t>(accessor.who.ordinal)] == accessor.access;
     });
   });
@@ -71,26 +71,26 @@ TimePoint SimMemory::grant_cost_of(const Mapping& mapping, std::uint64_t begin,
   grant.own_class_warm = true;
   for (const Accessor& accessor : accessors) {
     const auto reader = static_cast<std::size_t>(accessor.who.ordinal);
-    if (accessor.who.kind == Location::Kind::gpu && reader >= gpu_used_.size()) return {};
+    if (accessor.who.kind == Place::Kind::gpu && reader >= gpu_used_.size()) return {};
     ++grant.gpus;
-    if (accessor.who.kind != Location::Kind::gpu || grant.at.kind != Location::Kind::gpu) continue;
+    if (accessor.who.kind != Place::Kind::gpu || grant.at.kind != Place::Kind::gpu) continue;
     const auto owner = static_cast<std::size_t>(grant.at.ordinal);
     if (owner == reader || accessor.access == Access::none) continue;
-    const Standing& standing = standing_[owner][reader];
-    if (standing.small + standing.large == 0) ++grant.cold_peers;
-    if (standing.large == 0) grant.own_class_warm = false;
+    const MappingCounts& counts = mapping_counts_[owner][reader];
+    if (counts.small + counts.large == 0) ++grant.cold_peers;
+    if (counts.large == 0) grant.own_class_warm = false;
   }
   grant.shown_elsewhere = shown_elsewhere(mapping, begin, accessors);
   return costs_.grant(grant);
 }
 
 void SimMemory::count_standing(const Mapping& mapping, int change) {
-  if (mapping.use != Use::chunk || mapping.chunk->at().kind != Location::Kind::gpu) return;
+  if (mapping.use != Use::chunk || mapping.chunk->at().kind != Place::Kind::gpu) return;
   const auto owner = static_cast<std::size_t>(mapping.chunk->at().ordinal);
   for (std::size_t reader = 0; reader < mapping.gpus.size(); ++reader) {
     if (mapping.gpus[reader] == Access::none) continue;
-    Standing& standing = standing_[owner][reader];
-    (large(mapping.size_bytes) ? standing.large : standing.small) += change;
+    MappingCounts& counts = mapping_counts_[owner][reader];
+    (large(mapping.size_bytes) ? counts.large : counts.small) += change;
   }
 }
 
@@ -244,7 +244,7 @@ bool SimMemory::covered(Address begin, std::uint64_t size_bytes, bool& pageable)
 }
 
 void SimMemory::take(DeviceId device, std::uint64_t size_bytes) {
-  const Location at = gpu(index(device));
+  const Place at = gpu(index(device));
   const SimChunk::Counter& counter = used(at);
   if (counter->fetch_add(size_bytes) + size_bytes > capacity(at)) {
     counter->fetch_sub(size_bytes);
@@ -258,7 +258,7 @@ void SimMemory::give_back(DeviceId device, std::uint64_t size_bytes) noexcept {
 }
 
 std::uint64_t SimMemory::free_bytes(DeviceId device) const {
-  const Location at = gpu(index(device));
+  const Place at = gpu(index(device));
   return capacity(at) - std::min(used(at)->load(), capacity(at));
 }
 

@@ -7,11 +7,10 @@ namespace vma {
 SimRoutes::SimRoutes(const MachineDescription& machine, const CostModel& costs)
     : machine_(machine), costs_(costs), gpus_(machine.gpus.size()) {}
 
-std::vector<TimePoint*> SimRoutes::links(Location from, Location to) {
+std::vector<TimePoint*> SimRoutes::links(Place from, Place to) {
   const auto source = static_cast<std::size_t>(from.ordinal);
   const auto target = static_cast<std::size_t>(to.ordinal);
-  const bool from_host = from.kind == Location::Kind::host,
-             to_host = to.kind == Location::Kind::host;
+  const bool from_host = from.kind == Place::Kind::host, to_host = to.kind == Place::Kind::host;
   if (from_host && to_host) return {};
   if (from_host) return {&gpus_.at(target).busy_until[host_in]};
   if (to_host) return {&gpus_.at(source).busy_until[host_out]};
@@ -22,7 +21,7 @@ std::vector<TimePoint*> SimRoutes::links(Location from, Location to) {
           &gpus_.at(target).busy_until[pcie ? host_in : peer_in]};
 }
 
-SimRoutes::Span SimRoutes::occupy(Location from, Location to, std::uint64_t size_bytes,
+SimRoutes::Span SimRoutes::occupy(Place from, Place to, std::uint64_t size_bytes,
                                   TimePoint earliest) {
   const TimePoint duration =
       costs_.copy(from, to, size_bytes) - from_microseconds(costs_.parameters().copy_latency_us);

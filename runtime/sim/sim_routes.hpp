@@ -22,7 +22,7 @@ class SimRoutes {
 
   /// Occupies the links between the two places for one transfer, at `earliest` or once they are
   /// free.
-  Span occupy(Location from, Location to, std::uint64_t size_bytes, TimePoint earliest);
+  Span occupy(Place from, Place to, std::uint64_t size_bytes, TimePoint earliest);
 
  private:
   // Per GPU: NVLink out and in, PCIe (or C2C) to and from the host, and its own memory.
@@ -31,7 +31,7 @@ class SimRoutes {
     TimePoint busy_until[link_count] = {};
   };
 
-  std::vector<TimePoint*> links(Location from, Location to) VMART_REQUIRES(mutex_);
+  std::vector<TimePoint*> links(Place from, Place to) VMART_REQUIRES(mutex_);
 
   const MachineDescription& machine_;
   const CostModel& costs_;

@@ -94,7 +94,7 @@ TimePoint WorkRunner::fill(const FillWork& work, int device, TimePoint start, Wo
       const WorkAccess access(place);
       look_up();
     }
-    const Location at = target.at;
+    const Place at = target.at;
     std::uint64_t size = std::min(left, target.size_bytes);
     end = pass_until(routes_.occupy(gpu(device), at, size, end).end, place);
     const WorkAccess access(place);
@@ -152,9 +152,9 @@ TimePoint WorkRunner::batch(const BatchWork& work, int device, TimePoint start, 
       continue;
     }
     access.reset();
-    const bool stood = __atomic_load_n(word, __ATOMIC_ACQUIRE) < operation.value;
+    const bool stopped = __atomic_load_n(word, __ATOMIC_ACQUIRE) < operation.value;
     if (!place.wait_word(word, operation.value)) break;
-    if (stood) end = std::max(end, clock_.now());
+    if (stopped) end = std::max(end, clock_.now());
   }
   return end;
 }

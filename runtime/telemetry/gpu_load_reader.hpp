@@ -68,7 +68,7 @@ class NvmlLibrary {
 
 /// A GPU of the runtime, and the UUID that identifies it in any library.
 struct NamedGpu {
-  Location at;
+  Place at;
   std::string uuid;
 };
 
@@ -85,7 +85,7 @@ class GpuLoadReader {
  private:
   static constexpr std::size_t counters = 4;
   struct Gpu {
-    Location at;
+    Place at;
     NvmlLibrary::Device device = nullptr;
     std::string why_not;  // Set if the library does not know the GPU.
     TimePoint counted_at{-1};

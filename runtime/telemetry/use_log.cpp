@@ -259,20 +259,20 @@ void UseLog::timestamps(bool on) noexcept {
   mode_.compare_exchange_strong(expected, on ? Mode::stamped : Mode::plain);
 }
 
-void UseLog::close() noexcept {
+void UseLog::stop_accepting() noexcept {
   mode_.store(Mode::closed);
 }
 
-std::size_t UseLog::drain(std::vector<LoggedUse>& out, std::size_t max) {
+std::size_t UseLog::collect(std::vector<LoggedUse>& out, std::size_t max) {
   {
     const MutexLock lock(mutex_);
-    drained_ = rings_;
+    collecting_ = rings_;
   }
   std::size_t count = 0;
   // Rotates, because `max` may leave nothing for the last rings.
   const std::size_t first = turn_++;
-  for (std::size_t i = 0; i < drained_.size(); ++i) {
-    const std::shared_ptr<UseRing>& ring = drained_[(first + i) % drained_.size()];
+  for (std::size_t i = 0; i < collecting_.size(); ++i) {
+    const std::shared_ptr<UseRing>& ring = collecting_[(first + i) % collecting_.size()];
     // Read first: once it is set, the ring's last use is in the ring.
     const bool ended = ring->ended();
     const std::size_t old = out.size();
@@ -280,7 +280,7 @@ std::size_t UseLog::drain(std::vector<LoggedUse>& out, std::size_t max) {
     put_times(std::span(out).subspan(old));
     if (ended && ring->empty()) let_go(ring);
   }
-  drained_.clear();
+  collecting_.clear();
   return count;
 }
 

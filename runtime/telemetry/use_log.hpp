@@ -3,6 +3,7 @@
 #include "base/clock.hpp"
 #include "base/ids.hpp"
 #include "base/mutex.hpp"
+#include "base/part.hpp"
 
 #include <vma/telemetry.hpp>
 
@@ -107,8 +108,8 @@ class alignas(64) UseRing {
 
 inline void UseRing::write(Entry& entry, const Use& use, TimePoint at, int weight_bits) noexcept {
   constexpr int ordinals = 1 << 15;
-  const bool is_gpu = use.device.kind == Location::Kind::gpu &&
-                      static_cast<unsigned>(use.device.ordinal) < ordinals;
+  const bool is_gpu =
+      use.device.kind == Place::Kind::gpu && static_cast<unsigned>(use.device.ordinal) < ordinals;
   entry.address = reinterpret_cast<std::uint64_t>(use.address);
   entry.bytes = use.bytes;
   entry.at_ns = at.count();
@@ -163,9 +164,9 @@ struct UseLogLimits {
 /// Carries reports about memory use from any number of threads to one.
 ///
 /// Each thread that records has its own ring, created by its first call, and ended with the thread:
-/// the drain empties it and then releases it. Every reported use is counted in one of `recorded`,
-/// `sampled_away` and `lost`.
-class UseLog {
+/// the scheduler empties it and then releases it. Every reported use is counted in one of
+/// `recorded`, `sampled_away` and `lost`.
+class UseLog final : public Part {
  public:
   struct Counters {
     std::uint64_t recorded = 0;      ///< Written to a ring.
@@ -194,13 +195,13 @@ class UseLog {
   /// Sets whether uses are stamped with the clock's time.
   void timestamps(bool on) noexcept;
   /// Ignores all further uses, without counting them.
-  void close() noexcept;
+  void stop_accepting() noexcept override;
 
   // --- One thread at a time
   /// Appends at most `max` uses and returns how many. The uses of one thread stay in order. Throws:
   /// std::bad_alloc; uses taken by then are in `out`.
-  std::size_t drain(std::vector<LoggedUse>& out, std::size_t max);
-  void drain_hints(std::vector<AdvisedRange>& out) { hints_.take(out); }
+  std::size_t collect(std::vector<LoggedUse>& out, std::size_t max);
+  void collect_hints(std::vector<AdvisedRange>& out) { hints_.take(out); }
 
   /// See `HintQueue::wake_with`.
   void wake_with(std::function<void()> wake) { hints_.wake_with(std::move(wake)); }
@@ -218,7 +219,7 @@ class UseLog {
   // Read by `record`; rarely written.
   const std::uint64_t id_;
   std::atomic<Mode> mode_{Mode::plain};
-  TickClock clock_;  // Synchronised by the drain.
+  TickClock clock_;  // Synchronised by the scheduler.
   const UseLogLimits limits_;
   const int process_;
 
@@ -226,7 +227,8 @@ class UseLog {
   std::atomic<std::uint64_t> lost_without_ring_{0};
   HintQueue hints_;
 
-  std::vector<std::shared_ptr<UseRing>> drained_;  // Used only by the drain, as is the next member.
+  std::vector<std::shared_ptr<UseRing>>
+      collecting_;  // Used only by the scheduler, as is the next member.
   std::size_t turn_ = 0;
 
   mutable Mutex mutex_;

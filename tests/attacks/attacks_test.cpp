@@ -93,7 +93,7 @@ TEST_F(ElevatedProgram, LoadsNothingThatItsCallerNames) {
 }
 
 TEST_F(ElevatedProgram, WritesNothingWhereItsCallerSays) {
-  for (const char* name : {"VMART_TRACE", "VMART_RECORD", "VMART_DECISIONS"}) {
+  for (const char* name : {"VMART_TIMELINE", "VMART_RECORD", "VMART_DECISIONS"}) {
     const std::vector<std::string> variables{fmt::format("{}={}/written", name, theirs_)};
     EXPECT_FALSE(written_by(0755, variables).empty()) << name;
     EXPECT_EQ(written_by(04755, variables), std::vector<std::string>{}) << name;

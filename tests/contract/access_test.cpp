@@ -19,7 +19,7 @@ TYPED_TEST_SUITE(AccessRights, ContractMachines, MachineNames);
 
 TYPED_TEST(AccessRights, GrantedToAllKernelsOnEveryGpuWork) {
   ContractRig& rig = this->rig();
-  for (const Location at : {gpu(0), host(0)}) {
+  for (const Place at : {gpu(0), host(0)}) {
     const TestMapping mapping(this->driver(), at, rig.page(), all_gpus(this->driver()));
     for (int device = 0; device < rig.gpus(); ++device) {
       rig.fill(device, mapping, 100u + static_cast<unsigned>(device));
@@ -71,7 +71,7 @@ TYPED_TEST(AccessRights, UnmapAndMapTakesAccessFromEveryone) {
 
 TYPED_TEST(AccessRights, ReadOnlyMemoryIsReadByKernelsAndCopiesAndBecomesWritableAgain) {
   ContractRig& rig = this->rig();
-  for (const Location at : {gpu(0), host(0)}) {
+  for (const Place at : {gpu(0), host(0)}) {
     TestMapping mapping(this->driver(), at, rig.page(), all_gpus(this->driver()));
     rig.fill(0, mapping, 40);
     for (int device = 0; device < rig.gpus(); ++device) {
@@ -150,7 +150,7 @@ TYPED_TEST(AccessRights, ALoadThatFaultedGoesOnOnceTheMemoryHasComeToTheHost) {
   struct sigaction before {};
   ours.sa_handler = wait_for_the_memory;
   ASSERT_EQ(sigaction(SIGSEGV, &ours, &before), 0);
-  std::thread mover([&] {
+  std::thread migrator([&] {
     Poll poll;
     while (!load_faulted) poll.pause();
     EXPECT_EQ(rig.run_copy(0, home.address(), mapping.address(), rig.page()), 0);
@@ -161,7 +161,7 @@ TYPED_TEST(AccessRights, ALoadThatFaultedGoesOnOnceTheMemoryHasComeToTheHost) {
   });
   const std::uint64_t seen = *static_cast<volatile std::uint64_t*>(mapping.pointer() + 10);
   sigaction(SIGSEGV, &before, nullptr);
-  mover.join();
+  migrator.join();
   EXPECT_EQ(seen, 17u);
 }
 

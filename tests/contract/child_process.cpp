@@ -59,7 +59,7 @@ void run_current_test_in_child(std::chrono::seconds limit) {
       posix_spawn(&child, program.c_str(), nullptr, nullptr, arguments, environment.data());
   ASSERT_EQ(failed, 0) << "posix_spawn";
   const std::optional<int> status = wait_for(child, limit);
-  ASSERT_TRUE(status.has_value()) << "the child stood still and was killed";
+  ASSERT_TRUE(status.has_value()) << "the child hung and was killed";
   ASSERT_TRUE(WIFEXITED(*status)) << "the child died of signal " << WTERMSIG(*status);
   EXPECT_EQ(WEXITSTATUS(*status), 0) << "the child's test failed, see above";
 }

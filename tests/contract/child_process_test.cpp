@@ -30,7 +30,7 @@ TEST(ChildProcess, ADeadChildIsAFailure) {
 
 TEST(ChildProcess, AChildThatStandsStillIsKilled) {
   if (inside_child()) std::promise<void>().get_future().wait();
-  EXPECT_FATAL_FAILURE(run_current_test_in_child(std::chrono::seconds(1)), "stood still");
+  EXPECT_FATAL_FAILURE(run_current_test_in_child(std::chrono::seconds(1)), "the child hung");
 }
 
 }  // namespace

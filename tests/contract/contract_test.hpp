@@ -34,7 +34,7 @@ namespace vma {
 /// Facts about the driver that `Driver` cannot express and no test asserts:
 ///
 /// - Mapping with an offset into a chunk: `map` shows whole chunks, as drivers require.
-/// - Creation at HOST_NUMA_CURRENT: a `Location` names its node.
+/// - Creation at HOST_NUMA_CURRENT: a `Place` names its node.
 /// - Memory and grants of kind HOST: `host(n)` is node n, which is the same with one node.
 /// - Export of a FABRIC handle: chunks are created with it, and other libraries export it.
 /// - RANGE_START and RANGE_SIZE of a pointer: nobody needs them; `address_range` is the mapping's.

@@ -13,7 +13,7 @@ template <typename Machine>
 class Copies : public ContractTest<Machine> {
  protected:
   /// Moves the mapping's bytes to another place at the same address, by hand.
-  void move(TestMapping& mapping, Location to) {
+  void move(TestMapping& mapping, Place to) {
     const std::vector<Accessor> all = all_gpus(this->driver());
     const TestMapping spare(this->driver(), gpu(0), mapping.size_bytes(), all);
     const std::uint64_t bytes = mapping.size_bytes();
@@ -34,7 +34,7 @@ TYPED_TEST(Copies, OneCopyAndOneFillCrossMappingsOfMixedPlaces) {
   ContractRig& rig = this->rig();
   Driver& driver = this->driver();
   const std::uint64_t page = rig.page();
-  const Location places[] = {gpu(0), gpu(rig.gpus() - 1), host(0), gpu(0)};
+  const Place places[] = {gpu(0), gpu(rig.gpus() - 1), host(0), gpu(0)};
   const Address begin = driver.reserve(4 * page, 0);
   std::vector<ChunkHandle> chunks;
   for (std::uint64_t i = 0; i < 4; ++i) {
@@ -116,7 +116,7 @@ TYPED_TEST(Copies, AGraphReplaysOnMemoryThatHasMovedWhicheverOfItsOperandsItIs) 
   const std::pair<TestMapping*, const char*> operands[] = {
       {&worked, "kernel's"}, {&source, "copied from"}, {&target, "copied to"}, {&filled, "filled"}};
   for (const auto& [operand, name] : operands) {
-    for (const Location to : {gpu(rig.gpus() - 1), host(0), gpu(0)}) {
+    for (const Place to : {gpu(rig.gpus() - 1), host(0), gpu(0)}) {
       SCOPED_TRACE(std::string(name) + " memory at " + to_string(to));
       this->move(*operand, to);
       replay();
@@ -147,7 +147,7 @@ TYPED_TEST(Copies, KeepersAreAllowedForHostMemoryToo) {
   const std::vector<Accessor> all = all_gpus(driver);
   const TestMapping device_keeper(driver, gpu(0), rig.page(), all);
   const TestMapping host_keeper(driver, host(0), rig.page(), all);
-  for (const Location at : {gpu(0), host(0)}) {
+  for (const Place at : {gpu(0), host(0)}) {
     TestMapping mapping(driver, at, 4 * rig.page(), {});
     const TimePoint start = driver.clock().now();
     mapping.grant(all);

@@ -43,8 +43,8 @@ class Exports : public ContractTest<Machine> {
  protected:
   static constexpr ExportTypes by_descriptor{.descriptor = true};
 
-  bool exports(Location at) { return this->driver().export_types(at).descriptor; }
-  ChunkHandle make(Location at) {
+  bool exports(Place at) { return this->driver().export_types(at).descriptor; }
+  ChunkHandle make(Place at) {
     return this->driver().create_exportable(at, this->rig().page(), by_descriptor);
   }
 };
@@ -56,7 +56,7 @@ TYPED_TEST_SUITE(Exports, ContractMachines, MachineNames);
   }
 
 TYPED_TEST(Exports, AnImportedChunkIsTheSameMemory) {
-  for (const Location at : {gpu(0), host(0)}) {
+  for (const Place at : {gpu(0), host(0)}) {
     VMART_NEEDS_DESCRIPTORS(at);
     ContractRig& rig = this->rig();
     const ChunkHandle chunk = this->make(at);

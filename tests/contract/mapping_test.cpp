@@ -57,7 +57,7 @@ TYPED_TEST(Mapping, PartOfAMappingCannotBeUnmapped) {
 /// A reservation of several pages, each with its own chunk.
 class Row {
  public:
-  Row(Driver& driver, std::uint64_t page, const std::vector<Location>& places)
+  Row(Driver& driver, std::uint64_t page, const std::vector<Place>& places)
       : driver_(driver), page_(page), size_bytes_(page * places.size()) {
     begin_ = driver_.reserve(size_bytes_, 0);
     for (std::size_t i = 0; i < places.size(); ++i) {
@@ -127,7 +127,7 @@ TYPED_TEST(Mapping, AReleasedChunkLivesWhileItIsMapped) {
 
 TYPED_TEST(Mapping, GranularityIsThatOfEveryPlaceAndBindsCreation) {
   Driver& driver = this->driver();
-  for (const Location at : {gpu(0), host(0)}) {
+  for (const Place at : {gpu(0), host(0)}) {
     const std::uint64_t granularity = driver.granularity(at);
     if (!driver.simulated()) {
       EXPECT_EQ(granularity, 2u << 20) << to_string(at);

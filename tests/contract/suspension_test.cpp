@@ -30,9 +30,9 @@ class Suspension : public ContractTest<Machine> {
   /// Two chunks with staging mappings, and a slot that shows one of them.
   class Slot {
    public:
-    Slot(Suspension& test, Location first, Location second, std::uint64_t size_bytes)
+    Slot(Suspension& test, Place first, Place second, std::uint64_t size_bytes)
         : test_(test), driver_(test.driver()), all_(all_gpus(driver_)) {
-      for (const Location at : {first, second}) {
+      for (const Place at : {first, second}) {
         sides_.push_back(std::make_unique<TestMapping>(driver_, at, size_bytes, all_));
       }
       begin_ = driver_.reserve(size_bytes, 0);
@@ -171,7 +171,7 @@ class Suspension : public ContractTest<Machine> {
     constexpr std::uint64_t words_max = 4096;
     return std::min(slot.count(), words_max);
   }
-  std::unique_ptr<Slot> slot_between(Location one, Location other) {
+  std::unique_ptr<Slot> slot_between(Place one, Place other) {
     auto slot = std::make_unique<Slot>(*this, one, other, this->rig().page());
     this->driver().fill(this->rig().stream(0), slot->begin(), std::byte{0}, slot->size_bytes());
     EXPECT_TRUE(this->rig().wait(this->rig().stream(0)));
@@ -184,7 +184,7 @@ class Suspension : public ContractTest<Machine> {
     return static_cast<std::uint64_t>(
         std::ranges::count_if(words, [&](std::uint64_t word) { return word != value; }));
   }
-  Location second_place() { return this->rig().gpus() > 1 ? gpu(1) : host(0); }
+  Place second_place() { return this->rig().gpus() > 1 ? gpu(1) : host(0); }
 
   std::vector<DeviceId> all_;
   ContextHandle own_{};
@@ -214,7 +214,7 @@ TYPED_TEST(Suspension, StandsInTheMiddleOfAKernelAndGoesOn) {
 
 TYPED_TEST(Suspension, MemoryMovesUnderAKernel) {
   VMART_IN_CHILD(60)
-  for (const Location other : {this->second_place(), host(0)}) {
+  for (const Place other : {this->second_place(), host(0)}) {
     const auto slot = this->slot_between(gpu(0), other);
     typename TestFixture::Endless kernel(this->rig(), this->rig().stream(0), *slot);
     for (int round = 0; round < 25; ++round) {
@@ -281,7 +281,7 @@ TYPED_TEST(Suspension, CopiesStandAndEndWhereTheMemoryIs) {
       ++round;
     } else {
       copies *= 2;
-      ASSERT_LE(copies, copies_max) << "no copy was under way when all stood";
+      ASSERT_LE(copies, copies_max) << "no copy was under way when all stopped";
     }
   }
 }

@@ -102,7 +102,8 @@ class Copy:
 
     def refusal(self, source):
         """What the compiler says against a source; empty if nothing."""
-        return self.compile(source, "-fsyntax-only").stderr
+        done = self.compile(source, "-fsyntax-only")
+        return done.stderr if done.returncode != 0 else ""
 
     def printed(self, program, *sources):
         """Compiles the sources as one, with the program behind them, and runs that."""
@@ -161,8 +162,8 @@ int main() {
 """
     SOURCES = ("lab/policies/interleave.cpp", "placement/policies/policy_registry.cpp",
                "placement/policies/policy_text.cpp", "placement/books/chunk_tables.cpp",
-               "placement/books/heat_cells.cpp", "placement/books/machine_costs.cpp", "placement/books/snapshot.cpp",
-               "base/error.cpp", "base/location.cpp", "base/nearest_name.cpp", "base/check.cpp")
+               "placement/books/heat_cells.cpp", "placement/books/snapshot.cpp",
+               "base/error.cpp", "base/place.cpp", "base/nearest_name.cpp", "base/check.cpp")
 
     def test_the_lab_has_it_and_it_decides(self):
         (self.copy.folder / "listed.cpp").write_text(self.LISTED, encoding="utf-8")
@@ -200,7 +201,7 @@ int main() {
   std::puts(vma::prometheus_text(stats).c_str());
 }
 """
-    SOURCES = ("control/prometheus.cpp", "base/error.cpp", "base/location.cpp")
+    SOURCES = ("control/prometheus.cpp", "base/error.cpp", "base/place.cpp")
 
     def test_it_is_counted_and_shown_under_one_name(self):
         self.compiles("runtime/scheduling/scheduled_moves.cpp", "runtime/control/control_json.cpp")
@@ -233,7 +234,7 @@ int main() {
         super().setUp()
 
     def test_it_has_a_hook_and_a_guard(self):
-        self.compiles("runtime/interpose/hooks/hook_rows.cpp", "runtime/guards/driver_guards.cpp")
+        self.compiles("runtime/interpose/hooks/resolving_hooks.cpp", "runtime/guards/driver_guards.cpp")
         self.assertEqual(self.copy.printed(self.PROGRAM, "entry_points/known_calls.cpp"), "hooked\nhooked\n")
 
     def test_it_is_refused_without_its_trait(self):

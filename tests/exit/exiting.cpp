@@ -80,7 +80,7 @@ struct Load {
   std::size_t bytes;
   Word* live = make("live");
   Word* held = make("held");
-  vma::Location other = vma::runtime().locations().at(1);
+  vma::Place other = vma::runtime().places().at(1);
   vma::Stream stream = vma::make_stream(vma::gpu(0));
   vma::AttachedStream attached{stream};
 
@@ -93,7 +93,7 @@ struct Load {
     return static_cast<Word*>(vma::alloc(bytes, vma::gpu(0), options));
   }
 
-  vma::Location place(int move) const { return move % 2 == 0 ? other : vma::gpu(0); }
+  vma::Place place(int move) const { return move % 2 == 0 ? other : vma::gpu(0); }
 
   void launch() {
     forever([this] {

@@ -17,7 +17,7 @@ EXIT_SKIPPED = 77
 BYTES = 128 << 20
 
 
-class Location(ctypes.Structure):
+class Place(ctypes.Structure):
     _fields_ = [("kind", ctypes.c_int), ("ordinal", ctypes.c_int)]
 
 
@@ -32,7 +32,7 @@ class Vmart:
 
     def alloc(self):
         pointer = ctypes.c_void_p()
-        self.call("vmart_alloc", ctypes.c_size_t(BYTES), Location(0, 0), ctypes.byref(pointer))
+        self.call("vmart_alloc", ctypes.c_size_t(BYTES), Place(0, 0), ctypes.byref(pointer))
         return pointer.value
 
     def move_forever(self, pointer, live):
@@ -40,7 +40,7 @@ class Vmart:
         move = 0
         while True:
             move += 1
-            to = Location(0, move % 2)
+            to = Place(0, move % 2)
             whole = ctypes.c_void_p(pointer), ctypes.c_size_t(0), ctypes.c_size_t(BYTES), to, None
             try:
                 if live:

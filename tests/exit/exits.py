@@ -128,7 +128,7 @@ def run_one(arguments, way, number):
         if arguments.linger:
             environment["EXITING_LINGER_MS"] = str(arguments.linger)
         if arguments.output:
-            environment |= {"VMART_TRACE": f"{folder}/trace.json", "VMART_RECORD": f"{folder}/recording",
+            environment |= {"VMART_TIMELINE": f"{folder}/trace.json", "VMART_RECORD": f"{folder}/recording",
                             "VMART_DECISIONS": f"{folder}/decisions.jsonl",
                             "VMART_CONTROL": f"{folder}/control.sock", "VMART_POLICY": "stay_put"}
         process = subprocess.Popen([*arguments.program, way, str(delay)], env=environment,

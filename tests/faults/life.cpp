@@ -202,7 +202,7 @@ void Life::record_launch() {
   }
   undisturbed("uses", [&] {
     std::vector<LoggedUse> uses;
-    parts_of(*runtime_).uses->drain(uses, 10);
+    parts_of(*runtime_).uses->collect(uses, 10);
     const bool whole = uses.size() == 2 && uses[0].address == address_of(memory_) &&
                        uses[1].address == address_of(memory_);
     if (!whole) problem("uses", fmt::format("{} uses, not two of the memory", uses.size()));
@@ -233,7 +233,7 @@ void Life::attach(std::vector<AttachedStream>& attached) {
 
 /// Moves new contents from the host to HBM and back while they are read-only; then writes to them,
 /// and moves the chunks back once more.
-void Life::come_and_go(const char* stage, const std::function<void(Location to)>& body) {
+void Life::come_and_go(const char* stage, const std::function<void(Place to)>& body) {
   std::optional<ReadOnly> nobody_writes;
   undisturbed(stage, [&] {
     if (outcome_.poisoned) return;
@@ -243,7 +243,7 @@ void Life::come_and_go(const char* stage, const std::function<void(Location to)>
     runtime_->write(memory_, std::as_bytes(std::span(bytes)));
     nobody_writes = runtime_->read_only(memory_);
   });
-  for (const Location to : {gpu(0), host(0), gpu(1)}) {
+  for (const Place to : {gpu(0), host(0), gpu(1)}) {
     attempt(stage, [&] { body(to); });
     check(stage);
   }
@@ -254,11 +254,11 @@ void Life::come_and_go(const char* stage, const std::function<void(Location to)>
 void Life::leave_clean_copies() {
   MigrateOptions options;
   options.keep_clean_copy = true;
-  come_and_go("clean copies", [&](Location to) { runtime_->migrate(memory_, to, options); });
+  come_and_go("clean copies", [&](Place to) { runtime_->migrate(memory_, to, options); });
   std::vector<AttachedStream> attached;
   attach(attached);
   come_and_go("live clean copies",
-              [&](Location to) { runtime_->migrate_async(memory_, to, options).wait(); });
+              [&](Place to) { runtime_->migrate_async(memory_, to, options).wait(); });
   undisturbed("clean copies", [&] {
     attached.clear();
     outcome_.bytes_remapped = runtime_->stats().bytes_remapped;
@@ -266,7 +266,7 @@ void Life::leave_clean_copies() {
 }
 
 /// Moves next to kernels, at gates of the streams.
-void Life::move_live(const char* stage, Location to) {
+void Life::move_live(const char* stage, Place to) {
   std::vector<AttachedStream> attached;
   attach(attached);
   move(stage, [&] {
@@ -329,7 +329,7 @@ void Life::drop_and_resume() {
   const auto check_all = [&](const char* stage) {
     undisturbed(stage, [&] {
       Memory& parts = parts_of(*runtime_).machinery->memory;
-      parts.chunks().slow_calls().drain();
+      parts.chunks().slow_calls().await_empty();
       parts.check_invariants();
       if (!parts.require(memory, "check")->poisoned()) check_mappings(stage, memory);
     });
@@ -364,7 +364,7 @@ void Life::free() {
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::unknown_pointer) throw;
     }
-    parts_of(*runtime_).machinery->memory.chunks().slow_calls().drain();
+    parts_of(*runtime_).machinery->memory.chunks().slow_calls().await_empty();
     parts_of(*runtime_).machinery->memory.check_invariants();
   });
   memory_ = nullptr;
@@ -385,7 +385,7 @@ void Life::end() {
 void Life::check(const char* stage) {
   undisturbed(stage, [&] {
     Memory& memory = parts_of(*runtime_).machinery->memory;
-    memory.chunks().slow_calls().drain();
+    memory.chunks().slow_calls().await_empty();
     memory.check_invariants();
     outcome_.poisoned = memory.require(memory_, "check")->poisoned();
     check_bytes(stage);

@@ -78,13 +78,13 @@ class Life {
   void run_kernel();
   void record_launch();
   void move(const char* stage, const std::function<void()>& body);
-  void move_live(const char* stage, Location to);
+  void move_live(const char* stage, Place to);
   void drop_and_resume();
   void check_group(const char* stage, const GroupReport& group,
                    const std::vector<std::uint64_t>& before);
   void move_group(const char* stage, const MigrateOptions& options);
   void attach(std::vector<AttachedStream>& attached);
-  void come_and_go(const char* stage, const std::function<void(Location to)>& body);
+  void come_and_go(const char* stage, const std::function<void(Place to)>& body);
   void leave_clean_copies();
   void free();
   bool attempt(const char* stage, const std::function<void()>& body);

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::uint64_t other_bytes = life_chunk_bytes + life_page;  // Two slots.
 
-std::uint64_t bytes_at(const std::vector<Extent>& extents, Location at) {
+std::uint64_t bytes_at(const std::vector<Extent>& extents, Place at) {
   std::uint64_t bytes = 0;
   for (const Extent& extent : extents) bytes += extent.at == at ? extent.bytes : 0;
   return bytes;

@@ -138,8 +138,8 @@ class NoMemory : public testing::Test {
     static constexpr std::size_t pieces_max = 12;
 
     Runtime& runtime() { return *test_.runtime_; }
-    Location any_place() {
-      const Location places[] = {gpu(0), gpu(1), host(0)};
+    Place any_place() {
+      const Place places[] = {gpu(0), gpu(1), host(0)};
       return places[random_() % std::size(places)];
     }
     Piece& any() {
@@ -201,7 +201,7 @@ class NoMemory : public testing::Test {
     }
     void migrate_many() {
       std::vector<MoveRequest> requests;
-      const Location to = any_place();
+      const Place to = any_place();
       for (int i = 0; i < 4; ++i) requests.push_back({any().words, to});
       if (random_() % 2 == 0) {
         runtime().migrate(requests, any_way());
@@ -263,7 +263,7 @@ class NoMemory : public testing::Test {
       runtime().step_scheduler();
     }
     void drain() {
-      const Location at = any_place();
+      const Place at = any_place();
       attempt([&] { runtime().drain(at, {std::chrono::milliseconds(100)}); });
       const Spared spare;
       runtime().refill(at);

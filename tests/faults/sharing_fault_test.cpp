@@ -237,12 +237,12 @@ class FollowingFaults : public SharingFaults, public testing::WithParamInterface
       exporter->attach(exporter->make_stream(gpu(0)), words);
       importer->attach(importer->make_stream(gpu(1)), theirs);
     }
-    void migrate(Location to) {
+    void migrate(Place to) {
       MigrateOptions options;
       if (!gated()) return void(exporter->migrate(words, to, options));
       exporter->migrate_async(words, to, options).wait();
     }
-    Location place(Side& side, const void* pointer) {
+    Place place(Side& side, const void* pointer) {
       const std::vector<Extent> extents = side->where(pointer);
       EXPECT_EQ(extents.size(), 1u) << "all chunks, or none";
       return extents.front().at;

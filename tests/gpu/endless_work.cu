@@ -103,7 +103,7 @@ struct Moves {
 
 /// In turn: in the background, and in this thread.
 Moves move(void* memory, int gpus, int wanted) {
-  std::vector<vmart_location> places{{VMART_HOST, 0}};
+  std::vector<vmart_place> places{{VMART_HOST, 0}};
   for (int gpu = 0; gpu < gpus; ++gpu) places.push_back({VMART_GPU, gpu});
   Moves moves;
   for (std::size_t at = 1; moves.moved < wanted; ++moves.moved) {

@@ -28,9 +28,9 @@ GpuRig::GpuRig(std::unique_ptr<Driver> driver) : faults_(std::move(driver)) {
   // A runtime owns its driver. A forwarding driver leaves the counts to the rig.
   runtime_ = unique_runtime_of(std::make_unique<RuntimeParts>(
       std::make_unique<SubmissionWindow>(static_cast<Driver&>(faults_), submissions_), settings()));
-  locations_ = runtime_->locations();
-  for (const Location at : locations_) {
-    if (at.kind == Location::Kind::gpu) streams_.push_back(runtime_->make_stream(at));
+  places_ = runtime_->places();
+  for (const Place at : places_) {
+    if (at.kind == Place::Kind::gpu) streams_.push_back(runtime_->make_stream(at));
   }
 }
 
@@ -50,7 +50,7 @@ void GpuRig::forgive_leaks() {
 
 void GpuRig::comes_to_rest() {
   Memory& memory = parts_of(*runtime_).machinery->memory;
-  memory.chunks().slow_calls().drain();
+  memory.chunks().slow_calls().await_empty();
   memory.check_invariants();
 }
 
@@ -60,15 +60,16 @@ bool GpuRig::all_comes_back() {
   Poll poll;
   while (clock.now() < deadline) {
     const RuntimeStats stats = runtime_->stats();
-    const bool all = std::ranges::all_of(
-        stats.places, [](const RuntimeStats::Place& place) { return place.allocated_bytes == 0; });
+    const bool all = std::ranges::all_of(stats.places, [](const RuntimeStats::PlaceStats& place) {
+      return place.allocated_bytes == 0;
+    });
     if (all) return true;
     poll.pause();
   }
   return false;
 }
 
-Pattern::Pattern(GpuRig& rig, Location at, std::uint64_t chunks) : rig_(rig) {
+Pattern::Pattern(GpuRig& rig, Place at, std::uint64_t chunks) : rig_(rig) {
   AllocOptions options;
   options.chunk_bytes = gpu_chunk_bytes;
   try {
@@ -150,7 +151,7 @@ void Pattern::check_by_cpu() {
   EXPECT_EQ(wrong, 0u) << "words differ from what was written";
 }
 
-void Pattern::check_at(Location at) {
+void Pattern::check_at(Place at) {
   const std::vector<Extent> extents = rig_.runtime().where(pointer_);
   ASSERT_EQ(extents.size(), 1u);
   EXPECT_EQ(extents[0].at, at);

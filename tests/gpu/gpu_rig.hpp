@@ -30,7 +30,7 @@ class GpuRig {
   bool simulated() { return faults_.simulated(); }
   int gpus() const { return static_cast<int>(streams_.size()); }
   Stream stream(int gpu) const { return streams_[static_cast<std::size_t>(gpu)]; }
-  const std::vector<Location>& locations() const { return locations_; }
+  const std::vector<Place>& places() const { return places_; }
   void forgive_leaks();
   /// Checks the runtime's invariants once its own work has ended.
   void comes_to_rest();
@@ -42,14 +42,14 @@ class GpuRig {
   Mutex submissions_;
   std::unique_ptr<Runtime> runtime_;
   std::vector<Stream> streams_;
-  std::vector<Location> locations_;
+  std::vector<Place> places_;
   std::size_t forgiven_ = 0;
 };
 
 /// An allocation of a few chunks whose word i is `seed + i`. The destructor frees it.
 class Pattern {
  public:
-  Pattern(GpuRig& rig, Location at, std::uint64_t chunks);
+  Pattern(GpuRig& rig, Place at, std::uint64_t chunks);
   ~Pattern();
   Pattern(const Pattern&) = delete;
   Pattern& operator=(const Pattern&) = delete;
@@ -70,7 +70,7 @@ class Pattern {
   void check_by_kernel(int gpu);
   void check_by_cpu();
   /// Checks that all of it is there.
-  void check_at(Location at);
+  void check_at(Place at);
 
  private:
   void give_back();

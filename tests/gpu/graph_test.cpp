@@ -123,7 +123,7 @@ TYPED_TEST(GpuGraphs, AGraphGoesOnWhileAllItsOperandsMove) {
   for (int i = 0; i < moves; ++i) {
     std::vector<Migration> under_way;
     for (std::size_t operand = 0; operand < CountingGraph::operand_count; ++operand) {
-      const Location to = rig.locations()[random() % rig.locations().size()];
+      const Place to = rig.places()[random() % rig.places().size()];
       under_way.push_back(runtime.migrate_async(moved.operand(operand), to));
     }
     for (const Migration& move : under_way) {
@@ -155,7 +155,7 @@ TYPED_TEST(GpuGraphs, ReplayRightlyWhereverTheirOperandsLie) {
   const Stream stream = rig.stream(0);
   CountingGraph moved(rig, stream), unmoved(rig, stream);
   for (int round = 0; round < 2; ++round) {
-    for (const Location at : rig.locations()) {
+    for (const Place at : rig.places()) {
       for (std::size_t operand = 0; operand < CountingGraph::operand_count; ++operand) {
         runtime.migrate(moved.operand(operand), at);
       }

@@ -21,13 +21,13 @@ TYPED_TEST(GpuKernels, AMoveWaitsForWorkBeforeItAndLaterWorkFindsItsBytes) {
   GpuRig& rig = this->rig();
   Pattern pattern(rig, gpu(0), 4);
   pattern.write(7);
-  const Location places[] = {gpu(1), host(0), gpu(0)};
-  for (const Location to : places) {
+  const Place places[] = {gpu(1), host(0), gpu(0)};
+  for (const Place to : places) {
     // Sets up the routes and loads the kernel, which may wait for running work.
     rig.runtime().migrate(pattern.pointer(), to);
     pattern.add(0, 1);
   }
-  for (const Location to : places) {
+  for (const Place to : places) {
     for (int gpu = 0; gpu < rig.gpus(); ++gpu) {
       rig.runtime().launch(rig.stream(gpu), spin_kernel(), {}, {},
                            KernelArguments::of(std::uint64_t{60} * millisecond_ns));

@@ -50,7 +50,7 @@ TYPED_TEST(GpuLifetimes, ComingAndGoingLeavesNothingBehind) {
   const std::uint64_t slack_bytes = rig.simulated() ? 0 : std::uint64_t{64} << 20;
   const auto free_bytes = [&](int gpu) {
     EXPECT_TRUE(rig.all_comes_back());
-    for (const Location at : rig.locations()) rig.runtime().trim(at);
+    for (const Place at : rig.places()) rig.runtime().trim(at);
     rig.comes_to_rest();
     return rig.faults().free_bytes(DeviceId{gpu});
   };

@@ -76,7 +76,7 @@ class GpuLive : public GpuTest<Machine> {
       runtime.synchronize(all[added[0] % all.size()]);
     });
     std::map<std::string, int> reasons;
-    for (const Location to : {gpu(1), gpu(0), host(0), gpu(0)}) {
+    for (const Place to : {gpu(1), gpu(0), host(0), gpu(0)}) {
       const Migration move = runtime.migrate_async(pattern.pointer(), to);
       try {
         move.wait();

@@ -17,8 +17,8 @@ TYPED_TEST_SUITE(GpuMoves, GpuMachines, GpuMachineNames);
 TYPED_TEST(GpuMoves, KernelsOfEveryGpuReadAndWriteBeforeAndAfterEachMove) {
   GpuRig& rig = this->rig();
   std::uint64_t seed = 1'000'000;
-  for (const Location from : rig.locations()) {
-    for (const Location to : rig.locations()) {
+  for (const Place from : rig.places()) {
+    for (const Place to : rig.places()) {
       SCOPED_TRACE(to_string(from) + " to " + to_string(to));
       Pattern pattern(rig, from, 3);
       const int writer = static_cast<int>(seed / 1'000'000) % rig.gpus();
@@ -59,7 +59,7 @@ TYPED_TEST(GpuMoves, ManyRandomMovesOfSeveralAllocationsLoseNothing) {
   GpuRig& rig = this->rig();
   std::printf("seed %llu\n", static_cast<unsigned long long>(run_seed()));
   std::mt19937_64 random(run_seed());
-  const auto place = [&] { return rig.locations()[random() % rig.locations().size()]; };
+  const auto place = [&] { return rig.places()[random() % rig.places().size()]; };
   std::vector<std::unique_ptr<Pattern>> patterns;
   for (std::uint64_t i = 0; i < 4; ++i) {
     patterns.push_back(std::make_unique<Pattern>(rig, place(), 1 + i));
@@ -86,12 +86,12 @@ TYPED_TEST(GpuMoves, FourThreadsMoveAtOnce) {
   for (unsigned number = 0; number < 4; ++number) {
     threads.emplace_back([&rig, rounds, number] {
       try {
-        const std::size_t places = rig.locations().size();
-        Pattern pattern(rig, rig.locations()[number % places], 2);
+        const std::size_t places = rig.places().size();
+        Pattern pattern(rig, rig.places()[number % places], 2);
         pattern.write(std::uint64_t{number} << 40);
         for (int round = 0; round < rounds; ++round) {
           const std::size_t next = (number + static_cast<unsigned>(round) + 1) % places;
-          rig.runtime().migrate(pattern.pointer(), rig.locations()[next]);
+          rig.runtime().migrate(pattern.pointer(), rig.places()[next]);
           pattern.add(round % rig.gpus(), 1);
           pattern.check_by_kernel((round + 1) % rig.gpus());
         }

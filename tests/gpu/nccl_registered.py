@@ -32,13 +32,13 @@ class UniqueId(ctypes.Structure):
     _fields_ = [("internal", ctypes.c_char * 128)]
 
 
-class Location(ctypes.Structure):
+class Place(ctypes.Structure):
     _fields_ = [("kind", ctypes.c_int), ("ordinal", ctypes.c_int)]
 
 
 class MoveEvent(ctypes.Structure):
     _fields_ = [("size_bytes", ctypes.c_size_t), ("pointer", ctypes.c_void_p), ("offset", ctypes.c_size_t),
-                ("bytes", ctypes.c_size_t), ("source", Location), ("target", Location),
+                ("bytes", ctypes.c_size_t), ("source", Place), ("target", Place),
                 ("generation", ctypes.c_uint64), ("phase", ctypes.c_int32), ("done", ctypes.c_int32)]
 
 
@@ -57,7 +57,7 @@ class Buffer:
         self.vmart, self.comm, self.stream, self.rank = vmart, comm, stream, rank
         self.pointer, self.hook, self.handle = (ctypes.c_void_p() for _ in range(3))
         self.moving, self.bytes = 0, ctypes.c_size_t(4 * COUNT)
-        require(vmart.vmart_alloc(self.bytes, Location(GPU, rank), ctypes.byref(self.pointer)), "vmart_alloc")
+        require(vmart.vmart_alloc(self.bytes, Place(GPU, rank), ctypes.byref(self.pointer)), "vmart_alloc")
         self.callback = MoveCallback(self.follow)  # Lives as long as the hook.
         if follow_moves:
             require(vmart.vmart_note_export(self.pointer), "vmart_note_export")  # It stays until the hook exists.
@@ -90,7 +90,7 @@ class Buffer:
         event.done = 1
 
     def move(self, to, how):
-        place = Location(HOST, 0) if to == "host memory" else Location(GPU, self.rank ^ (to == OTHER))
+        place = Place(HOST, 0) if to == "host memory" else Place(GPU, self.rank ^ (to == OTHER))
         whole = self.pointer, ctypes.c_size_t(0), self.bytes, place, None
         if how == "held":
             return require(self.vmart.vmart_migrate(*whole), "vmart_migrate")

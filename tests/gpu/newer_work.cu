@@ -202,7 +202,7 @@ struct Moves {
 Moves move_beside(Work& work, void* memory, unsigned long long& rounds) {
   Moves moves;
   std::atomic<bool> over{false};
-  std::thread mover([&] {
+  std::thread migrator([&] {
     CHECK(cudaSetDevice(0));
     for (int to = 1; !over; to = 1 - to) {
       vmart_migration* migration = nullptr;
@@ -228,7 +228,7 @@ Moves move_beside(Work& work, void* memory, unsigned long long& rounds) {
   }
   CHECK(cudaStreamSynchronize(work.stream));
   over = true;
-  mover.join();
+  migrator.join();
   return moves;
 }
 

@@ -107,7 +107,7 @@ class GpuRealLaunches : public GpuTest<CudaMachine> {
 
   std::set<const void*> uses() {
     std::vector<LoggedUse> logged;
-    parts_of(runtime()).uses->drain(logged, 1000);
+    parts_of(runtime()).uses->collect(logged, 1000);
     std::set<const void*> found;
     for (const LoggedUse& use : logged) found.insert(to_pointer(use.address));
     return found;

@@ -89,7 +89,7 @@ TYPED_TEST(GpuLaunches, OfTheProgramAreReadFromTheirParameters) {
   GpuRig& rig = this->rig();
   UseLog& log = *parts_of(rig.runtime()).uses;
   std::vector<LoggedUse> uses;
-  log.drain(uses, 1000);  // Discards uses by earlier work.
+  log.collect(uses, 1000);  // Discards uses by earlier work.
   uses.clear();
   Pattern pattern(rig, gpu(0), 2);
   void* words = pattern.pointer();
@@ -111,7 +111,7 @@ TYPED_TEST(GpuLaunches, OfTheProgramAreReadFromTheirParameters) {
   rig.runtime().read(static_cast<std::uint64_t*>(words) + count - 1,
                      std::as_writable_bytes(std::span(&last, 1)));
   EXPECT_EQ(last, seed + count - 1) << "it ran";
-  log.drain(uses, 1000);
+  log.collect(uses, 1000);
   ASSERT_EQ(uses.size(), 1u);
   EXPECT_EQ(uses[0].address, address_of(words));
   EXPECT_EQ(uses[0].bytes, count * sizeof(std::uint64_t));

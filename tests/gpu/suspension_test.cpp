@@ -38,11 +38,11 @@ class SuspendingRuntime {
     settings.suspends = true;
     if (opened->simulated()) settings.gate_limit = std::chrono::milliseconds(500);  // It is slow.
     runtime_ = unique_runtime_of(std::make_unique<RuntimeParts>(std::move(opened), settings));
-    Mover& mover = parts_of(*runtime_).machinery->mover;
+    Migrator& migrator = parts_of(*runtime_).machinery->migrator;
     for (int gpu = 0; gpu < driver_.device_count(); ++gpu) {
       contexts_.push_back(driver_.retain_primary(DeviceId{gpu}));
       // Where it is undecided, moves would wait for work that never ends.
-      const SuspensionFinding found = decided_finding(mover, driver_.clock(), DeviceId{gpu});
+      const SuspensionFinding found = decided_finding(migrator, driver_.clock(), DeviceId{gpu});
       if (found.state != SuspensionFinding::State::usable) why_not_ = found.why;
     }
   }
@@ -88,7 +88,7 @@ void move_under_a_kernel(const Move& move) {
     GTEST_SKIP() << "SKIPPED: " << rig.why_not();
   }
   Runtime& runtime = rig.runtime();
-  const std::vector<Location> places = runtime.locations();
+  const std::vector<Place> places = runtime.places();
   const std::uint64_t moves =
       number_from_environment("VMART_TEST_SUSPENDED_MOVES", rig.driver().simulated() ? 12 : 300);
   AllocOptions options;
@@ -126,14 +126,13 @@ void move_under_a_kernel(const Move& move) {
 
 TYPED_TEST(GpuSuspendedMoves, LoseNothingOfAKernelThatNeverEnds) {
   if (!inside_child()) return run_current_test_in_child(std::chrono::seconds(250));
-  move_under_a_kernel<TypeParam>([](Runtime& runtime, std::uint64_t* words, Location to) {
-    return runtime.migrate(words, to);
-  });
+  move_under_a_kernel<TypeParam>(
+      [](Runtime& runtime, std::uint64_t* words, Place to) { return runtime.migrate(words, to); });
 }
 
 TYPED_TEST(GpuSuspendedMoves, LoseNothingInTheBackground) {
   if (!inside_child()) return run_current_test_in_child(std::chrono::seconds(250));
-  move_under_a_kernel<TypeParam>([](Runtime& runtime, std::uint64_t* words, Location to) {
+  move_under_a_kernel<TypeParam>([](Runtime& runtime, std::uint64_t* words, Place to) {
     return runtime.migrate_async(words, to).wait();
   });
 }

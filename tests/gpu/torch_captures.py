@@ -69,7 +69,7 @@ class Company:
             thread.join()
 
 
-class Location(ctypes.Structure):
+class Place(ctypes.Structure):
     _fields_ = [("kind", ctypes.c_int), ("ordinal", ctypes.c_int)]
 
 
@@ -82,7 +82,7 @@ class Options(ctypes.Structure):  # vmart_migrate_options
 
 def alloc(vmart, size_bytes, tag=None):
     pointer = ctypes.c_void_p()
-    at, size = Location(LOCATION_GPU, 0), ctypes.c_size_t(size_bytes)
+    at, size = Place(LOCATION_GPU, 0), ctypes.c_size_t(size_bytes)
     if tag is None:
         vmart.call("vmart_alloc", size, at, ctypes.byref(pointer))
     else:
@@ -93,7 +93,7 @@ def alloc(vmart, size_bytes, tag=None):
 def keep_company(torch, vmart, company, captured, moved):
     handle = ctypes.c_void_p(captured.cuda_stream)
     several = torch.cuda.device_count() > 1
-    places = [Location(LOCATION_GPU, 0), Location(LOCATION_GPU, 1) if several else Location(LOCATION_HOST, 0)]
+    places = [Place(LOCATION_GPU, 0), Place(LOCATION_GPU, 1) if several else Place(LOCATION_HOST, 0)]
 
     def move():
         places.reverse()
@@ -122,7 +122,7 @@ def keep_company(torch, vmart, company, captured, moved):
     company.add("park", park)
     if not several:
         return
-    followed, at = alloc(vmart, SMALL_BYTES), Location()
+    followed, at = alloc(vmart, SMALL_BYTES), Place()
 
     def follow():
         """One move by the policy, after a user that changes GPUs."""

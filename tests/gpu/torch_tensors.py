@@ -50,7 +50,7 @@ def main(library, own):
         library, "vmart_torch_malloc_async", "vmart_torch_free_async"))
     assert str(train(torch)) == right, "the losses differ"
     tensors = [torch.zeros(8, device="cuda") for _ in range(64)]
-    place = (ctypes.c_int * 2)(-1, -1)  # A vmart_location.
+    place = (ctypes.c_int * 2)(-1, -1)  # A vmart_place.
     assert ctypes.CDLL(library).vmart_where(ctypes.c_void_p(tensors[0].data_ptr()), place) == 0
     assert list(place) == [0, 0], f"the tensor lies at {list(place)}"
     chunks = {tensor.data_ptr() >> 21 for tensor in tensors}

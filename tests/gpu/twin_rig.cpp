@@ -141,8 +141,8 @@ void GpuTwinRig::write_waves(const Twins& twins, unsigned number) {
 /// Often both arrays go to one place, so that they may share gates.
 void GpuTwinRig::move_some() {
   const std::size_t which = random_() % twins_.size();
-  const Location here = runtime_->where(twins_[which].array).front().at;
-  Location there = here;
+  const Place here = runtime_->where(twins_[which].array).front().at;
+  Place there = here;
   while (there == here) there = places_[random_() % places_.size()];
   std::vector<Migration> moves{start_move(twins_[which], there)};
   if (random_() % 2 == 0) moves.push_back(start_move(twins_[1 - which], there));
@@ -150,7 +150,7 @@ void GpuTwinRig::move_some() {
   for (const Migration& move : moves) end(move);
 }
 
-Migration GpuTwinRig::start_move(const Twins& twins, Location to) {
+Migration GpuTwinRig::start_move(const Twins& twins, Place to) {
   const std::uint64_t bytes = words_ * sizeof(std::uint64_t);
   std::uint64_t offset = 0, length = bytes;
   if (random_() % 3 == 0) {

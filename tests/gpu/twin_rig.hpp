@@ -66,7 +66,7 @@ class GpuTwinRig {
   void write_waves(const Twins& twins, unsigned number);
   void move();
   void move_some();
-  Migration start_move(const Twins& twins, Location to);
+  Migration start_move(const Twins& twins, Place to);
   void end(const Migration& move);
   TwinSpan some_of(std::mt19937_64& random, int gpu) const;
   std::uint64_t compare(const Twins& twins);
@@ -77,7 +77,7 @@ class GpuTwinRig {
   const GpuTwinPlan plan_;
   std::unique_ptr<Driver> driver_;
   std::unique_ptr<Runtime> runtime_;
-  std::vector<Location> places_;
+  std::vector<Place> places_;
   std::array<Twins, 2> twins_;
   std::uint64_t words_ = 0;  // Of each array.
   std::mt19937_64 random_;

@@ -10,7 +10,7 @@ import unittest
 LIBRARY = sys.argv.pop(1)
 
 
-class Location(ctypes.Structure):
+class Place(ctypes.Structure):
     _fields_ = [("kind", ctypes.c_int), ("ordinal", ctypes.c_int)]
 
 
@@ -32,7 +32,7 @@ class Ctypes(unittest.TestCase):
         self.assertEqual(cuda.cuInit(0), 0)
         vmart = ctypes.CDLL(LIBRARY)
         memory = ctypes.c_void_p()
-        self.assertEqual(vmart.vmart_alloc(ctypes.c_size_t(4 << 20), Location(0, 0), ctypes.byref(memory)), 0)
+        self.assertEqual(vmart.vmart_alloc(ctypes.c_size_t(4 << 20), Place(0, 0), ctypes.byref(memory)), 0)
         for name in ("cuMemcpyAsync", "cuMemcpyHtoD_v2", "cuMemsetD8_v2", "cuPointerGetAttribute"):
             self.assertIn("libvmart.so", file_of(cuda[name]), name)
         self.assertIn("libcuda.so", file_of(cuda.cuStreamCreate))

@@ -4,23 +4,23 @@
 
 namespace vma {
 
-void Books::add(Location at, std::uint64_t size_bytes) {
+void Books::add(Place at, std::uint64_t size_bytes) {
   const MutexLock lock(mutex_);
   accounts_[at].allocated_bytes += size_bytes;
 }
 
-void Books::take(Location at, std::uint64_t size_bytes) {
+void Books::take(Place at, std::uint64_t size_bytes) {
   const MutexLock lock(mutex_);
   accounts_[at].allocated_bytes -= size_bytes;
 }
 
-void Books::move(Location from, Location to, std::uint64_t size_bytes) {
+void Books::move(Place from, Place to, std::uint64_t size_bytes) {
   const MutexLock lock(mutex_);
   accounts_[from].allocated_bytes -= size_bytes;
   accounts_[to].allocated_bytes += size_bytes;
 }
 
-void Books::leave(Location at, std::uint64_t size_bytes) {
+void Books::leave(Place at, std::uint64_t size_bytes) {
   const MutexLock lock(mutex_);
   accounts_[at].allocated_bytes -= size_bytes;
   accounts_[at].leaving_bytes += size_bytes;
@@ -31,7 +31,7 @@ void Books::all_left() {
   for (auto& [at, account] : accounts_) account.leaving_bytes = 0;
 }
 
-Books::Account Books::account(Location at) const {
+Books::Account Books::account(Place at) const {
   const MutexLock lock(mutex_);
   const auto known = accounts_.find(at);
   return known == accounts_.end() ? Account() : known->second;

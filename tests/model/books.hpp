@@ -2,14 +2,14 @@
 
 #include "base/mutex.hpp"
 
-#include <vma/location.hpp>
+#include <vma/place.hpp>
 
 #include <cstdint>
 #include <map>
 
 namespace vma {
 
-/// The model's view of how many bytes are at each location. Any thread.
+/// The model's view of how many bytes are at each place. Any thread.
 class Books {
  public:
   struct Account {
@@ -19,20 +19,20 @@ class Books {
     std::uint64_t leaving_bytes = 0;
   };
 
-  void add(Location at, std::uint64_t size_bytes);
-  void take(Location at, std::uint64_t size_bytes);
-  void move(Location from, Location to, std::uint64_t size_bytes);
+  void add(Place at, std::uint64_t size_bytes);
+  void take(Place at, std::uint64_t size_bytes);
+  void move(Place from, Place to, std::uint64_t size_bytes);
   /// Allocated bytes that will soon be free.
-  void leave(Location at, std::uint64_t size_bytes);
+  void leave(Place at, std::uint64_t size_bytes);
   /// All leaving bytes are gone.
   void all_left();
 
-  Account account(Location at) const;
+  Account account(Place at) const;
   bool anything_leaving() const;
 
  private:
   mutable Mutex mutex_;
-  std::map<Location, Account> accounts_ VMART_GUARDED_BY(mutex_);
+  std::map<Place, Account> accounts_ VMART_GUARDED_BY(mutex_);
 };
 
 }  // namespace vma

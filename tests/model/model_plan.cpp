@@ -15,7 +15,7 @@ std::string describe(const ModelPlan& plan) {
                      plan.suspends() ? "suspending" : "holding", plan.operations);
 }
 
-Draw::Draw(const ModelPlan& plan, const std::vector<Location>& locations) {
+Draw::Draw(const ModelPlan& plan, const std::vector<Place>& places) {
   constexpr std::array<unsigned, operation_kinds> usual = {8, 3, 3, 8, 8, 5, 5, 6, 8, 3, 1, 1, 1};
   std::mt19937_64 random(plan.seed);
   for (std::size_t kind = 0; kind < weights.size(); ++kind) {
@@ -25,7 +25,7 @@ Draw::Draw(const ModelPlan& plan, const std::vector<Location>& locations) {
   granules_max = below(random, 4) == 0 ? 48 : 8;
   allocations_max = 8 + static_cast<unsigned>(below(random, 25));
   const std::uint64_t room = granules_max * allocations_max / 4;
-  for (const Location at : locations) {
+  for (const Place at : places) {
     if (below(random, 3) == 0) continue;  // No cap: the machine's own 64 MiB, which no play fills.
     capacity_bytes[at] = granule * (8 + granules_max + below(random, room + 1));
   }

@@ -3,7 +3,7 @@
 #include "model/planted_bug.hpp"
 #include "support/test_run.hpp"
 
-#include <vma/location.hpp>
+#include <vma/place.hpp>
 
 #include <array>
 #include <cstdint>
@@ -53,11 +53,11 @@ std::string describe(const ModelPlan& plan);
 
 /// What the seed of a plan determines for the whole play.
 struct Draw {
-  Draw(const ModelPlan& plan, const std::vector<Location>& locations);
+  Draw(const ModelPlan& plan, const std::vector<Place>& places);
 
   /// The relative frequency of each operation; some are zero.
   std::array<unsigned, operation_kinds> weights{};
-  std::map<Location, std::uint64_t> capacity_bytes;
+  std::map<Place, std::uint64_t> capacity_bytes;
   std::uint64_t cache_bytes = 0;
   std::uint64_t host_cache_bytes = 0;
   /// Largest size of an allocation, in granules.

@@ -24,9 +24,9 @@ void User::add_to(PlayOutcome& outcome) const {
   outcome.refused += done_.refused;
 }
 
-Location User::draw_location() {
-  const std::vector<Location>& locations = world_.topology().locations();
-  return locations[draw(locations.size())];
+Place User::draw_location() {
+  const std::vector<Place>& places = world_.topology().places();
+  return places[draw(places.size())];
 }
 
 User::Range User::draw_range(std::uint64_t end) {
@@ -62,7 +62,7 @@ void User::open() {
     streams_.push_back(runtime().make_stream(gpu(index(device))));
     world_.use_stream(streams_.back());
   }
-  const Location home = host(0);
+  const Place home = host(0);
   result_ = runtime().alloc(1, home);
   world_.books().add(home, runtime().size(result_));
   ++world_.allocations;
@@ -130,7 +130,7 @@ void User::operate(Operation operation) {
 ///
 /// Memory that other users are just allocating or freeing counts as used, so with several users a
 /// refusal is tried again while nobody else is active.
-bool User::attempt(Location at, const std::function<std::uint64_t()>& need_bytes,
+bool User::attempt(Place at, const std::function<std::uint64_t()>& need_bytes,
                    const std::function<void()>& body, bool cache_counts) {
   const auto refused = [&] {
     const bool allowed = world_.may_refuse(at, need_bytes(), cache_counts);
@@ -178,7 +178,7 @@ void User::alloc() {
   options.zeroed = draw(3) == 0;
   options.movable = draw(12) != 0;
   options.tag = "model";
-  const Location at = draw_location();
+  const Place at = draw_location();
   const Geometry geometry = plan_geometry(bytes, options.chunk_bytes, at, granule);
   UserBlock* made = nullptr;
   const bool done = attempt(
@@ -194,7 +194,7 @@ void User::alloc() {
   }
 }
 
-UserBlock& User::alloc_block(std::uint64_t bytes, Location at, const AllocOptions& options) {
+UserBlock& User::alloc_block(std::uint64_t bytes, Place at, const AllocOptions& options) {
   UserBlock block;
   block.pointer = runtime().alloc(bytes, at, options);
   const auto allocation = world_.memory().require(block.pointer, "model");
@@ -249,7 +249,7 @@ void User::migrate(bool whole) {
   const auto chosen = draw_block();
   if (chosen == blocks_.end()) return;
   UserBlock& block = chosen->second;
-  const Location to = draw_location();
+  const Place to = draw_location();
   Range slots{0, block.places.size()};
   if (!whole) slots = draw_range(block.places.size());
   if (!block.movable || block.view) {
@@ -266,7 +266,7 @@ void User::migrate(bool whole) {
   check_places(block);
 }
 
-void User::migrate_slots(UserBlock& block, Range slots, Location to, bool whole) {
+void User::migrate_slots(UserBlock& block, Range slots, Place to, bool whole) {
   MigrateOptions options;
   options.reserve_first = draw(2) == 0;
   options.nothing_runs = draw(4) == 0;
@@ -310,7 +310,7 @@ std::uint64_t User::need_bytes(const Share& share) const {
 std::vector<User::Share> User::draw_shares() {
   constexpr std::uint64_t shares_max = 5;
   std::vector<Share> shares;
-  std::map<Location, std::uint64_t> need;
+  std::map<Place, std::uint64_t> need;
   for (std::uint64_t i = 1 + draw(shares_max); i > 0; --i) {
     const auto chosen = draw_block();
     if (chosen == blocks_.end()) break;
@@ -370,7 +370,7 @@ void User::note_group(const std::vector<Share>& shares, const GroupReport& group
 }
 
 /// Records what `where` says has moved, if the report allows it.
-void User::note_moves(UserBlock& block, Range slots, Location to, std::uint64_t moved_bytes) {
+void User::note_moves(UserBlock& block, Range slots, Place to, std::uint64_t moved_bytes) {
   std::uint64_t moved = 0;
   for (const Extent& extent : runtime().where(block.pointer)) {
     for (std::uint64_t at = extent.offset; at < extent.offset + extent.bytes;

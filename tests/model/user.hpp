@@ -19,7 +19,7 @@ namespace vma {
 struct UserBlock {
   void* pointer = nullptr;
   std::vector<std::uint64_t> words;
-  std::vector<Location> places;  ///< One entry per slot.
+  std::vector<Place> places;  ///< One entry per slot.
   std::uint64_t chunk_bytes = 0;
   bool movable = true;
   int busy = -1;  ///< The stream on which a kernel may still use it.
@@ -53,26 +53,26 @@ class User {
   void check_after_step();
   Operation draw_operation();
   void operate(Operation operation);
-  bool attempt(Location at, const std::function<std::uint64_t()>& need_bytes,
+  bool attempt(Place at, const std::function<std::uint64_t()>& need_bytes,
                const std::function<void()>& body, bool cache_counts = false);
   void alloc();
-  UserBlock& alloc_block(std::uint64_t bytes, Location at, const AllocOptions& options);
+  UserBlock& alloc_block(std::uint64_t bytes, Place at, const AllocOptions& options);
   void free(bool later);
   void forget(Blocks::iterator block, bool later);
   void migrate(bool whole);
-  void migrate_slots(UserBlock& block, Range slots, Location to, bool whole);
+  void migrate_slots(UserBlock& block, Range slots, Place to, bool whole);
   /// A part of a block that moves together with others.
   struct Share {
     UserBlock* block = nullptr;
     Range slots;
-    Location to;
+    Place to;
     bool may_be_full = false;  ///< The target may have no room for all shares that go there.
   };
   std::vector<Share> draw_shares();
   std::uint64_t need_bytes(const Share& share) const;
   void migrate_group();
   void note_group(const std::vector<Share>& shares, const GroupReport& group);
-  void note_moves(UserBlock& block, Range slots, Location to, std::uint64_t moved_bytes);
+  void note_moves(UserBlock& block, Range slots, Place to, std::uint64_t moved_bytes);
 
   // --- user_memory.cpp: operations that use memory.
   void fill(UserBlock& block);
@@ -96,7 +96,7 @@ class User {
   void trim();
 
   std::uint64_t draw(std::uint64_t end) { return below(random_, end); }
-  Location draw_location();
+  Place draw_location();
   Range draw_range(std::uint64_t end);
   Blocks::iterator draw_block();
   Runtime& runtime() { return world_.runtime(); }

@@ -77,7 +77,7 @@ void User::check_all() {
 /// the model.
 void User::check_places(const UserBlock& block) {
   std::uint64_t offset = 0;
-  Location before;
+  Place before;
   const std::uint64_t inside = draw(block.size_bytes());
   for (const Extent& extent : runtime().where(at(block.pointer, inside))) {
     if (extent.offset != offset || extent.bytes == 0 || (offset > 0 && extent.at == before)) {
@@ -166,7 +166,7 @@ void User::use_view() {
   bool all_host = true;
   for (std::uint64_t slot = range.begin / block.chunk_bytes;
        slot <= (range.begin + range.size - 1) / block.chunk_bytes; ++slot) {
-    all_host = all_host && block.places[slot].kind == Location::Kind::host;
+    all_host = all_host && block.places[slot].kind == Place::Kind::host;
   }
   if (!all_host) {
     return expect_refusal(ErrorKind::unsupported, "a view of what the CPU cannot reach", look);

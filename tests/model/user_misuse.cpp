@@ -48,13 +48,13 @@ void User::misuse_block(UserBlock& block) {
   }
   const int first = 0, last = static_cast<int>(streams_.size()) - 1;
   if (world_.topology().reaches(DeviceId{last}, gpu(first))) return;
-  const Location reader = gpu(last);
+  const Place reader = gpu(last);
   expect_refusal(ErrorKind::unreachable, "a reader that cannot reach",
                  [&] { runtime().alloc(1, gpu(first), std::span(&reader, 1)); });
 }
 
 void User::reserve() {
-  const Location at = draw_location();
+  const Place at = draw_location();
   const std::uint64_t chunk_bytes = world_.topology().granularity() * (1 + draw(4));
   const std::uint64_t bytes = chunk_bytes * (1 + draw(4));
   attempt(
@@ -62,9 +62,9 @@ void User::reserve() {
 }
 
 void User::trim() {
-  const Location at = draw_location();
+  const Place at = draw_location();
   const std::size_t bytes = runtime().trim(at);
-  if (world_.plan().users > 1 || at.kind == Location::Kind::host) return;
+  if (world_.plan().users > 1 || at.kind == Place::Kind::host) return;
   // Chunks of GPUs are never made ahead, so only leaving bytes may still be cached.
   const std::uint64_t cached = world_.memory().chunks().ledger().account(at).cached_bytes;
   if (cached <= world_.books().account(at).leaving_bytes) return;

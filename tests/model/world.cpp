@@ -11,11 +11,11 @@
 namespace vma {
 namespace {
 
-std::vector<Location> locations_of(SimDriver& machine) {
-  std::vector<Location> locations;
-  for (int i = 0; i < machine.device_count(); ++i) locations.push_back(gpu(i));
-  for (int i = 0; i < machine.host_node_count(); ++i) locations.push_back(host(i));
-  return locations;
+std::vector<Place> locations_of(SimDriver& machine) {
+  std::vector<Place> places;
+  for (int i = 0; i < machine.device_count(); ++i) places.push_back(gpu(i));
+  for (int i = 0; i < machine.host_node_count(); ++i) places.push_back(host(i));
+  return places;
 }
 
 Settings settings_of(const ModelPlan& plan, const Draw& draw) {
@@ -47,7 +47,7 @@ void World::use_stream(Stream stream) {
   streams_.push_back(stream);
 }
 
-bool World::may_refuse(Location at, std::uint64_t size_bytes, bool cache_counts) {
+bool World::may_refuse(Place at, std::uint64_t size_bytes, bool cache_counts) {
   const Ledger::Account ledger = memory().chunks().ledger().account(at);
   const Books::Account account = books_.account(at);
   const std::uint64_t used = account.allocated_bytes + account.leaving_bytes + ledger.own_bytes +
@@ -61,7 +61,7 @@ void World::nap() {
 }
 
 bool World::agrees() {
-  return std::ranges::all_of(topology().locations(), [this](Location at) {
+  return std::ranges::all_of(topology().places(), [this](Place at) {
     return memory().chunks().ledger().account(at).allocated_bytes ==
            books_.account(at).allocated_bytes;
   });
@@ -69,7 +69,7 @@ bool World::agrees() {
 
 void World::explain_books(const char* what) {
   std::string text = what;
-  for (const Location at : topology().locations()) {
+  for (const Place at : topology().places()) {
     const Ledger::Account ledger = memory().chunks().ledger().account(at);
     const Books::Account account = books_.account(at);
     text += fmt::format("; {}: the ledger has {} allocated, {} cached, the model {} and {} leaving",
@@ -90,7 +90,7 @@ void World::come_to_rest() {
     for (const Stream stream : streams) runtime_->synchronize(stream);
   }
   for (int naps = 0;; ++naps) {
-    memory().chunks().slow_calls().drain();
+    memory().chunks().slow_calls().await_empty();
     if (agrees()) break;
     if (!books_.anything_leaving() || naps == naps_max) {
       explain_books("the books differ when all is at rest");
@@ -110,11 +110,11 @@ void World::check() {
                                stats.allocations, stats.poisoned, stats.leaked,
                                allocations.load()));
   }
-  for (const RuntimeStats::Place& place : stats.places) {
+  for (const RuntimeStats::PlaceStats& place : stats.places) {
     const auto cap = draw_.capacity_bytes.find(place.at);
     // A GPU has the size in the machine file. Behind `PlantedBug` a host node is that of this
     // computer.
-    const std::uint64_t size = place.at.kind == Location::Kind::gpu
+    const std::uint64_t size = place.at.kind == Place::Kind::gpu
                                    ? test_machine(plan_.machine)
                                          .gpus.at(static_cast<std::size_t>(place.at.ordinal))
                                          .memory_bytes

@@ -44,7 +44,7 @@ class World {
 
   /// Whether a request for so many more bytes may, or must, be refused now. With `cache_counts`,
   /// cached bytes there cannot be given up for it. Requires: alone, or the only user.
-  bool may_refuse(Location at, std::uint64_t size_bytes, bool cache_counts = false);
+  bool may_refuse(Place at, std::uint64_t size_bytes, bool cache_counts = false);
 
   /// Waits until the runtime's own work has ended and everything freed has come back. Throws:
   /// Mismatch if that does not happen. Requires: alone.

@@ -9,9 +9,9 @@ from vmart.lab.kinds import kinds_by_trace
 GIB = 1 << 30
 POLICIES = ("stay_put", "cost_benefit", "counter", "threshold:size=4<&>")
 SCALARS = ("seconds", "accesses", "bytes", "access_s", "local_s", "excess_s", "slowdown", "paused_s", "wait_s",
-           "move_s", "requests", "first_mean_s", "first_p99_s", "step_mean_s", "step_p99_s", "requests_queued", "queue_mean_s", "queue_p99_s", "preemptions", "steps_again", "bytes_again", "goodput", "limits_met", "access_move_s", "cost_s", "floor_s", "excess_ratio", "moves", "bytes_moved", "stall_s", "skew_s", "stood_s", "thrashes", "own_share",
-           "peer_share", "host_share", "device_accesses_max", "device_share_max", "fairness_tenants", "fairness_devices", "settle_s",
-           "marks_settled", "marks", "link_use_max", "accesses_lost", "allocations_lost",
+           "move_s", "requests", "first_mean_s", "first_p99_s", "step_mean_s", "step_p99_s", "requests_queued", "queue_mean_s", "queue_p99_s", "preemptions", "steps_again", "bytes_again", "goodput", "limits_met", "access_move_s", "cost_s", "floor_s", "excess_ratio", "moves", "bytes_moved", "stall_s", "skew_s", "stopped_s", "thrashes", "own_share",
+           "peer_share", "host_share", "device_accesses_max", "device_share_max", "fairness_tenants", "fairness_devices", "rest_s",
+           "marks_at_rest", "marks", "link_use_max", "accesses_lost", "allocations_lost",
            "chunks_spilled", "policy_failures")
 
 
@@ -42,10 +42,10 @@ def made_cell(names, index, seed, bound, count, gpus):
     metrics = {name: 0 for name in SCALARS}
     cost = 10.0 + index + 0.25 * seed
     metrics |= {"cost_s": cost, "access_move_s": cost, "floor_s": 6.0, "excess_ratio": cost / 6 - 1,
-                "stood_s": 0.002 * index, "access_s": cost - index, "move_s": float(index), "local_s": 6.0,
+                "stopped_s": 0.002 * index, "access_s": cost - index, "move_s": float(index), "local_s": 6.0,
                 "slowdown": cost / 6, "bytes_moved": index * 10 * GIB, "stall_s": 0.001 * index,
-                "settle_s": None if index == 0 else 2.0 * index, "marks": 1,
-                "marks_settled": min(index, 1), "thrashes": 3 * index, "seconds": count / 10,
+                "rest_s": None if index == 0 else 2.0 * index, "marks": 1,
+                "marks_at_rest": min(index, 1), "thrashes": 3 * index, "seconds": count / 10,
                 "accesses_lost": 4 if index == 3 else 0,
                 "links": {"gpu(0) hbm": 0.5, "gpu(0) port": 0.25 * index, "host(0)": 0.125}}
     kind = {"lower_bound_s": 9.5, "plan_s": 9.75, "kind": "relaxed", "gap": 0.026}

@@ -9,7 +9,7 @@ import statistics
 
 SECTIONS = ["asked", "policies", "regret", "time", "moves", "links", "failed", "reading"]
 NEVER_CLOSED = {"meta", "br", "link", "img", "input", "hr"}
-METRICS = ("cost_s", "excess_ratio", "regret", "slowdown", "bytes_moved", "stood_s", "thrashes", "settle_s",
+METRICS = ("cost_s", "excess_ratio", "regret", "slowdown", "bytes_moved", "stopped_s", "thrashes", "rest_s",
            "accesses_lost")
 
 

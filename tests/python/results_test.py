@@ -104,12 +104,12 @@ class Summary(WithFolder):
         self.assertAlmostEqual(row["cost_s_half"], 4.3027 * 0.25 / math.sqrt(3))
 
     def test_a_metric_that_some_seeds_lack_says_how_many_have_it(self):
-        self.cells[3]["metrics"]["settle_s"] = None
+        self.cells[3]["metrics"]["rest_s"] = None
         made_folder.write_cell(self.folder, self.cells[3])
         summary = lab.load(self.folder).summary.set_index("policy")
-        self.assertEqual(summary.loc["cost_benefit", "settle_s_count"], 2)
-        self.assertEqual(summary.loc["stay_put", "settle_s_count"], 0)
-        self.assertTrue(math.isnan(summary.loc["stay_put", "settle_s_mean"]))
+        self.assertEqual(summary.loc["cost_benefit", "rest_s_count"], 2)
+        self.assertEqual(summary.loc["stay_put", "rest_s_count"], 0)
+        self.assertTrue(math.isnan(summary.loc["stay_put", "rest_s_mean"]))
 
     def test_one_number_has_no_half_width(self):
         mean, half = mean_and_half([3.0, math.nan])
@@ -175,7 +175,7 @@ class Garbage(WithFolder):
         self.spoiled(lambda cell: cell["metrics"].update(cost_s=1, links={"a": None}), '"links.a"')
 
     def test_metrics_that_are_missing(self):
-        self.spoiled(lambda cell: cell["metrics"].pop("settle_s"), '"metrics.settle_s" is missing')
+        self.spoiled(lambda cell: cell["metrics"].pop("rest_s"), '"metrics.rest_s" is missing')
 
     def test_reports_whose_parts_do_not_fit(self):
         self.spoiled(lambda cell: cell["report"]["windows"][4].update(resident=[1]), '"places"')

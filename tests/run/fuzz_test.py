@@ -51,7 +51,7 @@ class Seed:
         return f"seed {self.number} ({self.threads} threads, {self.streams}, {self.stop}, {' '.join(self.options) or 'no options'})"
 
 
-class Mover(threading.Thread):
+class Migrator(threading.Thread):
     """Moves memory of the process that listens there, again and again, until that ends."""
 
     def __init__(self, path, seed):
@@ -72,7 +72,7 @@ class Mover(threading.Thread):
         except OSError:  # The process has ended.
             pass
         except Exception as error:
-            self.failure = f"the mover: {error!r}"
+            self.failure = f"the migrator: {error!r}"
 
     def _connected(self):
         while not self.ended.wait(0.001):
@@ -127,23 +127,23 @@ class Runs:
         command = seed.command(self._program)
         with tempfile.TemporaryDirectory(prefix="vmart-fuzz-") as folder:
             path = pathlib.Path(folder) / "control"
-            mover = Mover(path, seed.number) if how == "moving" else None
-            control = str(path) if mover is not None else "0"
+            migrator = Migrator(path, seed.number) if how == "moving" else None
+            control = str(path) if migrator is not None else "0"
             if how != "bare":
                 command = [str(self._vmart), "run", *seed.options, "--", *command]
-            if mover is not None:
-                mover.start()
+            if migrator is not None:
+                migrator.start()
             try:
                 done = subprocess.run(command, env=environment(VMART_CONTROL=control, VMART_STOP=seed.stop),
                                       text=True, timeout=120, stdin=subprocess.DEVNULL, capture_output=True)
             except subprocess.TimeoutExpired as late:
                 done = subprocess.CompletedProcess(command, -1, (late.stdout or b"").decode(), "it hangs")
-            if mover is not None:
-                mover.ended.set()
-                mover.join()
+            if migrator is not None:
+                migrator.ended.set()
+                migrator.join()
                 with self._lock:
-                    self.bytes_moved += mover.bytes_moved
-        return done, re.sub(UNIMPORTANT, "", done.stderr), mover.failure if mover is not None else ""
+                    self.bytes_moved += migrator.bytes_moved
+        return done, re.sub(UNIMPORTANT, "", done.stderr), migrator.failure if migrator is not None else ""
 
 
 def environment(**changes):

@@ -47,7 +47,7 @@ class NewDrivers(unittest.TestCase):
             for way, options in (("dlsym", ()), ("resolver", ()), ("resolver", ("--way", "shim"))):
                 with self.subTest(what=what, way=way, options=options), Unaware(names) as unaware:
                     with Running(way, "stream", *options) as running:
-                        expected = "vmart run: stands aside, so the memory of this program does not move: the " \
+                        expected = "vmart run: disabled in this process, so the memory of this program does not move: the " \
                                    "program calls cuMemsetD8Async, which this version of vmart does not follow\n"
                         self.assertEqual(running.errors(), expected)
                         moved = run(unaware.path, "migrate", "run", "gpu1", "--socket", running.socket)

@@ -43,7 +43,7 @@ class OldDrivers(unittest.TestCase):
                 tried += 1
                 under = run(VMART, "run", "--", PROGRAM, "dlsym", "stream", LD_LIBRARY_PATH=folder)
                 self.assertEqual((under.returncode, under.stdout), (0, expected))
-                self.assertRegex(under.stderr, rf"^vmart run: stands aside, .*lacks {call};.*\n$")
+                self.assertRegex(under.stderr, rf"^vmart run: disabled in this process, .*lacks {call};.*\n$")
         self.assertGreaterEqual(tried, 10)
 
 

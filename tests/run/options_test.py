@@ -149,7 +149,7 @@ class Variables(unittest.TestCase):
         for other in ("sim:h200x2", "nonsense"):
             under = run(VMART, "run", "--", PROGRAM, "linked", VMART_DRIVER=other)
             self.assertEqual((under.returncode, under.stdout), (0, run(PROGRAM, "linked").stdout))
-            self.assertRegex(under.stderr, r"^vmart run: stands aside, .*VMART_DRIVER.*\n$")
+            self.assertRegex(under.stderr, r"^vmart run: disabled in this process, .*VMART_DRIVER.*\n$")
         self.assertEqual(run(VMART, "run", "--", PROGRAM, "linked", VMART_DRIVER="cuda").stderr, "")
 
     def test_that_leave_a_gpu_out_concern_that_gpu_only(self):

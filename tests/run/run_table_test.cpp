@@ -9,7 +9,7 @@ namespace {
 int calls = 0;
 }
 
-vmart_status vmart_trim(vmart_location, std::uint64_t*) {
+vmart_status vmart_trim(vmart_place, std::uint64_t*) {
   ++calls;
   return VMART_OK;
 }

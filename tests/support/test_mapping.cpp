@@ -31,7 +31,7 @@ int native_of(const std::function<void()>& body) {
   }
 }
 
-TestMapping::TestMapping(Driver& driver, Location at, std::uint64_t size_bytes,
+TestMapping::TestMapping(Driver& driver, Place at, std::uint64_t size_bytes,
                          const std::vector<Accessor>& accessors)
     : driver_(driver), size_bytes_(size_bytes) {
   address_ = driver_.reserve(size_bytes_, 0);
@@ -58,7 +58,7 @@ void TestMapping::grant(const std::vector<Accessor>& accessors) {
   driver_.grant(address_, size_bytes_, accessors);
 }
 
-void TestMapping::replace(Location at, const std::vector<Accessor>& accessors) {
+void TestMapping::replace(Place at, const std::vector<Accessor>& accessors) {
   const ChunkHandle other = driver_.create(at, size_bytes_);
   unmap();
   driver_.release(chunk_);

@@ -18,7 +18,7 @@ int native_of(const std::function<void()>& body);
 /// left, so that a test may take the mapping apart.
 class TestMapping {
  public:
-  TestMapping(Driver& driver, Location at, std::uint64_t size_bytes,
+  TestMapping(Driver& driver, Place at, std::uint64_t size_bytes,
               const std::vector<Accessor>& accessors);
   ~TestMapping();
   TestMapping(const TestMapping&) = delete;
@@ -34,7 +34,7 @@ class TestMapping {
   void map();
   void grant(const std::vector<Accessor>& accessors);
   /// Unmaps, maps a chunk of another place instead, grants; the bytes are lost.
-  void replace(Location at, const std::vector<Accessor>& accessors);
+  void replace(Place at, const std::vector<Accessor>& accessors);
   /// Releases the chunk; a second call does nothing.
   void release();
 

@@ -5,6 +5,7 @@ import unittest
 import building
 import documents
 import includes
+import ratchets
 import sizes
 from tidy import CHECKS
 from tree import Tree, strip_cpp
@@ -31,7 +32,7 @@ CASES = [
      ("runtime/lab/replay/a.cpp", 1),
      {"runtime/lab/replay/a.cpp": '#include "lab/trace/trace_event.hpp"\n'}),
     (includes.edges_are_allowed,  # Neighbours in one folder are not one folder.
-     {"runtime/migrate/gates/a.cpp": '#include "migrate/moves/mover.hpp"\n'},
+     {"runtime/migrate/gates/a.cpp": '#include "migrate/moves/migrator.hpp"\n'},
      ("runtime/migrate/gates/a.cpp", 1),
      {"runtime/migrate/moves/a.cpp": '#include "migrate/migration/reach.hpp"\n'}),
     (includes.edges_are_allowed,
@@ -218,6 +219,22 @@ CASES = [
       "runtime/sim/b.cpp": "namespace {\nstruct Part {\n};\n}  // namespace\n"}),
     (building.tests_are_named_as_tests,
      {"tests/a.cpp": "\nTEST_F(A, B) {\n"}, ("tests/a.cpp", 2), {"tests/a_test.cpp": "TEST(A, B)"}),
+    (ratchets.numbers_only_shrink,  # A smaller number is written down.
+     {ratchets.THIS: '    "comments that begin with \'Of\'": 2,\n', "runtime/a/a.hpp": "int a;  // Of b.\n"},
+     (ratchets.THIS, 1),
+     {ratchets.THIS: '    "comments that begin with \'Of\'": 1,\n', "runtime/a/a.hpp": "int a;  // Of b.\n"}),
+    (ratchets.numbers_only_shrink,
+     {ratchets.THIS: '    "classes with more than 12 fields of state": 0,\n',
+      "runtime/a/a.hpp": "class A {\n" + "".join(f"  int a{i}_;\n" for i in range(13)) + "};\n"},
+     (ratchets.THIS, 1),
+     {ratchets.THIS: '    "classes with more than 12 fields of state": 0,\n',
+      "runtime/a/a.hpp": "class A {\n" + "".join(f"  int a{i}_;\n" for i in range(12)) + "};\n"}),
+    (ratchets.numbers_only_shrink,
+     {ratchets.THIS: '    "units of less than 60 lines a file with one includer": 0,\n',
+      "runtime/a/a.hpp": "", "runtime/b/b.cpp": '#include "a/a.hpp"\n'},
+     (ratchets.THIS, 1),
+     {ratchets.THIS: '    "units of less than 60 lines a file with one includer": 0,\n',
+      "runtime/a/a.hpp": "", "runtime/b/b.cpp": '#include "a/a.hpp"\n', "runtime/b/c.cpp": '#include "a/a.hpp"\n'}),
 ]
 
 

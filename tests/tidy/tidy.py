@@ -15,10 +15,11 @@ import unittest
 import building
 import documents
 import includes
+import ratchets
 import sizes
 from tree import CPP, Tree
 
-CHECKS = includes.CHECKS + sizes.CHECKS + documents.CHECKS + building.CHECKS
+CHECKS = includes.CHECKS + sizes.CHECKS + documents.CHECKS + building.CHECKS + ratchets.CHECKS
 CLANG_FORMAT = "clang-format-16"  # Versions differ in what they do, so one is named.
 EXIT_SKIPPED = 77
 

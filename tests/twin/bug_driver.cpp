@@ -81,7 +81,7 @@ void BugDriver::grant(Address begin, std::uint64_t size_bytes,
                       std::span<const Accessor> accessors) {
   constexpr int every = 3;
   if (bug_ == TwinBug::old_digest && stopped_ > 0 && ++grants_ % every == 0) {
-    const Standing standing(clock());
+    const Stopped standing(clock());
     nap(clock(), 2 * gate_limit_);
   }
   InterceptDriver::grant(begin, size_bytes, accessors);

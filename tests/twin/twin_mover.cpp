@@ -53,7 +53,7 @@ MigrateOptions TwinMover::draw_options() {
 void TwinMover::move_some() {
   const TwinArray& array = world_.any_array(random_);
   const MigrateOptions options = draw_options();
-  const Location to = world_.elsewhere(random_, array.array);
+  const Place to = world_.elsewhere(random_, array.array);
   std::vector<MoveRequest> requests{draw_request(array, to)};
   if (below(random_, 2) == 0) {
     const bool first = array.array == world_.array().array;
@@ -73,7 +73,7 @@ void TwinMover::move_some() {
   under_way_.back().cancel();
 }
 
-MoveRequest TwinMover::draw_request(const TwinArray& array, Location to) {
+MoveRequest TwinMover::draw_request(const TwinArray& array, Place to) {
   const std::uint64_t bytes = array.words * sizeof(std::uint64_t);
   std::uint64_t offset = 0, length = bytes;
   if (below(random_, 3) == 0) {
@@ -88,7 +88,7 @@ void TwinMover::move_held() {
   std::uint64_t* const array = world_.array().array;
   MigrateOptions options;
   options.reserve_first = below(random_, 2) == 0;
-  const Location to = world_.elsewhere(random_, array);
+  const Place to = world_.elsewhere(random_, array);
   if (below(random_, 2) == 0) return count(world_.runtime().migrate(array, to, options));
   std::uint64_t* const other = world_.beside().array;
   std::vector<MoveRequest> requests{{other, world_.elsewhere(random_, other)}, {array, to}};

@@ -24,7 +24,7 @@ class TwinMover {
  private:
   MigrateOptions draw_options();
   void move_some();
-  MoveRequest draw_request(const TwinArray& array, Location to);
+  MoveRequest draw_request(const TwinArray& array, Place to);
   void move_held();
   void end_one();
   void count(const MigrationReport& report);

@@ -13,7 +13,7 @@
 
 namespace vma {
 
-/// Other threads in a play, besides writers and movers.
+/// Other threads in a play, besides writers and migrators.
 struct TwinCompany {
   bool captures = false;      ///< A thread that captures small graphs and replays them.
   bool frees_plain = false;   ///< One that calls cudaFree and cudaDeviceSynchronize.

@@ -75,7 +75,7 @@ void join(Task& task) {
   }
 }
 
-void move_beside_users(TwinWorld& world, TwinMover& mover) {
+void move_beside_users(TwinWorld& world, TwinMover& migrator) {
   // A move needs an attached stream, and users attach theirs later.
   const UserStream first(world, world.plan().gpus.front(), UserStream::Kind::non_blocking);
   std::vector<std::unique_ptr<Task>> tasks;
@@ -89,7 +89,7 @@ void move_beside_users(TwinWorld& world, TwinMover& mover) {
   }
   world.arm(true);
   tasks.push_back(world.start("moves", [&] {
-    mover.run();
+    migrator.run();
     world.arm(false);
     world.finish();
   }));
@@ -98,18 +98,18 @@ void move_beside_users(TwinWorld& world, TwinMover& mover) {
 
 void play_in(TwinWorld& world, TwinOutcome& outcome) {
   const TwinPlan& plan = world.plan();
-  TwinMover mover(world);
+  TwinMover migrator(world);
   try {
-    move_beside_users(world, mover);
+    move_beside_users(world, migrator);
     if (world.problem().empty()) {
       // A check of suspension may still run in the background.
       const PermittedDriver::AsApplication application;
       outcome.words_different =
           world.compare_all(world.array()) + world.compare_all(world.beside());
-      parts_of(world.runtime()).machinery->memory.chunks().slow_calls().drain();
+      parts_of(world.runtime()).machinery->memory.chunks().slow_calls().await_empty();
       parts_of(world.runtime()).machinery->memory.check_invariants();
     }
-    mover.add_to(outcome);
+    migrator.add_to(outcome);
     if (world.problem().empty() && plan.company.shuts_down) shut_down_in_mid_move(world);
     if (world.problem().empty()) world.end();
   } catch (const std::exception& error) {

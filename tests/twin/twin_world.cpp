@@ -64,15 +64,15 @@ TwinWorld::~TwinWorld() {
   runtime_.reset();
 }
 
-Location TwinWorld::elsewhere(std::mt19937_64& random, const void* pointer) {
-  const Location here = runtime_->where(pointer).front().at;
+Place TwinWorld::elsewhere(std::mt19937_64& random, const void* pointer) {
+  const Place here = runtime_->where(pointer).front().at;
   while (true) {
-    const Location there = places_[below(random, places_.size())];
+    const Place there = places_[below(random, places_.size())];
     if (there != here) return there;
   }
 }
 
-TwinArray TwinWorld::make_array(std::uint64_t chunks, Location at) {
+TwinArray TwinWorld::make_array(std::uint64_t chunks, Place at) {
   AllocOptions options;
   options.chunk_bytes = chunk_bytes;
   options.zeroed = true;

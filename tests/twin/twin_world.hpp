@@ -49,12 +49,12 @@ class TwinWorld {
     return below(random, 2) == 0 ? array_ : beside_;
   }
   ContextHandle context(int gpu) const { return contexts_.at(static_cast<std::size_t>(gpu)); }
-  const std::vector<Location>& places() const { return places_; }
+  const std::vector<Place>& places() const { return places_; }
   /// A place other than that of the array's first chunk.
-  Location elsewhere(std::mt19937_64& random, const void* pointer);
+  Place elsewhere(std::mt19937_64& random, const void* pointer);
 
   static constexpr std::uint64_t chunk_bytes = 8192;
-  TwinArray make_array(std::uint64_t chunks, Location at);
+  TwinArray make_array(std::uint64_t chunks, Place at);
   void free_array(const TwinArray& array);
 
   /// Runs calls that submit work, such that no hold comes in between.
@@ -94,7 +94,7 @@ class TwinWorld {
   SimDriver machine_;
   std::vector<ContextHandle> contexts_;
   std::vector<KernelHandle> add_kernels_, compare_kernels_;
-  std::vector<Location> places_;
+  std::vector<Place> places_;
   std::unique_ptr<Driver> wrapped_;
   std::unique_ptr<BugDriver> bugs_;
   std::unique_ptr<PermittedDriver> permitted_;

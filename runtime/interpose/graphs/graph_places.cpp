@@ -17,12 +17,12 @@ CUdeviceptr address_of(const vmart_use& use) {
   return reinterpret_cast<CUdeviceptr>(use.address);
 }
 
-bool is_same(const vmart_location& a, const vmart_location& b) {
+bool is_same(const vmart_place& a, const vmart_place& b) {
   return a.kind == b.kind && a.ordinal == b.ordinal;
 }
 
-bool lies_at(CUdeviceptr address, const vmart_location& place) {
-  vmart_location now{};
+bool lies_at(CUdeviceptr address, const vmart_place& place) {
+  vmart_place now{};
   return VmartLibrary::loaded()->vmart_where(pointer_to(address), &now) == VMART_OK &&
          is_same(now, place);
 }
@@ -41,9 +41,9 @@ std::vector<GraphNode> GraphPlaces::copies_and_fills_of(CUgraph graph) const {
 }
 
 /// None if it is where the program believes it, or not memory that can move.
-std::optional<vmart_location> GraphPlaces::away(CUdeviceptr address) const {
+std::optional<vmart_place> GraphPlaces::away(CUdeviceptr address) const {
   const auto memory = memory_.find(address);
-  vmart_location now{};
+  vmart_place now{};
   if (!memory || VmartLibrary::loaded()->vmart_where(pointer_to(address), &now) != VMART_OK ||
       is_same(now, {VMART_GPU, memory->device})) {
     return std::nullopt;
@@ -85,7 +85,7 @@ void GraphPlaces::place(const Known& known, const std::vector<vmart_use>& operan
     if (!memory) continue;
     const auto& at = use.kind == VMART_USE_WRITE ? known.written_at : known.read_at;
     out.push_back(
-        {address_of(use), memory->begin, at.value_or(vmart_location{VMART_GPU, memory->device})});
+        {address_of(use), memory->begin, at.value_or(vmart_place{VMART_GPU, memory->device})});
   }
 }
 
@@ -165,8 +165,8 @@ HeldOperands::~HeldOperands() {
   for (vmart_pin* const pin : pins_) VmartLibrary::loaded()->vmart_pin_release(pin);
 }
 
-vmart_status HeldOperands::move(void* begin, const vmart_location& place) noexcept {
-  const auto may_move = memory_.without_still();
+vmart_status HeldOperands::move(void* begin, const vmart_place& place) noexcept {
+  const auto may_move = memory_.without_pinned();
   return VmartLibrary::loaded()->vmart_migrate(begin, 0, 0, place, nullptr);
 }
 

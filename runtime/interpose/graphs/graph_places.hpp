@@ -22,7 +22,7 @@ namespace vma::interpose {
 struct PlacedOperand {
   CUdeviceptr address = 0;
   CUdeviceptr begin = 0;  ///< Of the allocation.
-  vmart_location place{};
+  vmart_place place{};
 };
 
 /// Where the operands of executable graphs lay when these were instantiated: the driver takes no
@@ -58,13 +58,13 @@ class GraphPlaces {
     CUgraphNode node = nullptr;
     std::size_t nested = 0;  ///< Nodes of a child graph, which follow it.
     // Where its operands lay, unless that is where they are expected.
-    std::optional<vmart_location> read_at;
-    std::optional<vmart_location> written_at;
+    std::optional<vmart_place> read_at;
+    std::optional<vmart_place> written_at;
   };
   GraphNodeReader reader() const noexcept;
   std::vector<PlacedOperand> places_of_operands(CUgraphExec exec, CUgraphNode node,
                                                 const std::vector<vmart_use>& operands);
-  std::optional<vmart_location> away(CUdeviceptr address) const;
+  std::optional<vmart_place> away(CUdeviceptr address) const;
   void place(const Known& known, const std::vector<vmart_use>& operands,
              std::vector<PlacedOperand>& out) const;
 
@@ -88,7 +88,7 @@ class HeldOperands {
   bool any() const noexcept { return !pins_.empty(); }
 
  private:
-  vmart_status move(void* begin, const vmart_location& place) noexcept;
+  vmart_status move(void* begin, const vmart_place& place) noexcept;
   void hold(const PlacedOperand& operand) noexcept;
 
   ProgramMemory& memory_;

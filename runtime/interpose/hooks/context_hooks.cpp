@@ -14,7 +14,7 @@ namespace {
 
 /// Programs set CU_CTX_SYNC_MEMOPS before they register memory of the context with a network card.
 void note_flags(CUcontext context, unsigned flags) noexcept {
-  program().memory.keep_in_place(context, (flags & CU_CTX_SYNC_MEMOPS) != 0);
+  program().memory.pin_all(context, (flags & CU_CTX_SYNC_MEMOPS) != 0);
 }
 
 /// The driver keeps its lock while it creates a context, and beside stopped work it may not return
@@ -31,7 +31,7 @@ CUresult create_context(CUcontext* out, unsigned flags, CUdevice device, Args...
       beside_no_stop([&] { return call_driver<entry>(out, args..., flags, device); });
   if (result != CUDA_SUCCESS) return result;
   if (!program().streams.created(*out)) {
-    program().memory.keep_in_place("there is no memory for the list of contexts");
+    program().memory.pin_all("there is no memory for the list of contexts");
   }
   note_flags(*out, flags);
   return result;
@@ -83,8 +83,8 @@ CUresult destroy_context(CUcontext context, auto handle, auto leave_memory) noex
   program().copies.before_destruction(context);
   program().memory.await_frees();
   program().refusals.forget(context);
-  program().memory.keep_in_place(context, false);
-  const ProgramMemory::Still still(program().memory);
+  program().memory.pin_all(context, false);
+  const ProgramMemory::Pinned still(program().memory);
   return call_driver<entry>(handle);
 }
 

@@ -67,19 +67,19 @@ CopyOperands copied_in_legacy_stream(Args... args) noexcept {
 
 /// Exists around a call by which a stream begins to capture or may join a capture. No stop is
 /// enqueued meanwhile, because a stop could end the capture.
-class NoStops {
+class CaptureGuard {
  public:
-  NoStops(bool begins, bool may_join) noexcept
+  CaptureGuard(bool begins, bool may_join) noexcept
       : vmart_((begins && Refusals::note_capture_begins()) || (may_join && Refusals::has_captured())
                    ? VmartLibrary::loaded()
                    : nullptr) {
     if (vmart_ != nullptr) vmart_->vmart_no_stops_begin();
   }
-  ~NoStops() {
+  ~CaptureGuard() {
     if (vmart_ != nullptr) vmart_->vmart_no_stops_end();
   }
-  NoStops(const NoStops&) = delete;
-  NoStops& operator=(const NoStops&) = delete;
+  CaptureGuard(const CaptureGuard&) = delete;
+  CaptureGuard& operator=(const CaptureGuard&) = delete;
 
  private:
   const RunTable* const vmart_;
@@ -110,7 +110,7 @@ CUresult enqueue_with_room(CUstream stream, const RoomNeed& need, Args... args) 
     constexpr bool begins_capture = does(entry, Does::begins_capture);
     const CopyScope scope(does(entry, Does::looks_up));
     const ProgramStreams::Enqueue enqueue(program().streams);
-    const NoStops no_stops(begins_capture, does(entry, Does::joins_capture));
+    const CaptureGuard guard(begins_capture, does(entry, Does::joins_capture));
     const CUresult result = call_driver<entry>(args...);
     if constexpr (begins_capture) {
       // Before a hold can look for captures.

@@ -155,7 +155,7 @@ VMART_EXPORTED_STUB(dlopen, vmart_run_dlopen);
 
 // --- Functions that are looked up
 
-/// This process stands aside, and all memory stays where it lies.
+/// vmart is disabled here, and all memory stays where it lies.
 void vma::before_unknown_call(std::string_view symbol) noexcept {
   using namespace vma::interpose;
   // Each call, so that none goes on before the memory stays.
@@ -164,7 +164,7 @@ void vma::before_unknown_call(std::string_view symbol) noexcept {
   std::snprintf(why, sizeof why,
                 "the program calls %.*s, which this version of vmart does not follow",
                 static_cast<int>(symbol.size()), symbol.data());
-  program().memory.keep_in_place(why);
+  program().memory.pin_all(why);
 }
 
 namespace vma::interpose {
@@ -231,7 +231,7 @@ __attribute__((visibility("hidden"), used)) vma::LoaderAnswer vmart_run_found(vo
   }
   const vma::CallKind kind = vma::kind_of_call(symbol);
   if (kind == vma::CallKind::harmless) return {};
-  // Also in a process that stands aside: it may have memory of vmart's.
+  // Also where vmart is disabled: it may have memory of vmart's.
   if (!vma::interpose::Settings::get().on || vma::interpose::is_vmart(caller)) return {};
   void* const function = vma::interpose::next_dlsym(handle, symbol);
   if (function == nullptr) return {};

@@ -61,7 +61,7 @@ InstanceBuilder::InstanceBuilder(const ReplayMachine& machine, const InstanceOpt
     refuse(ErrorKind::unsupported,
            fmt::format("bounds support at most {} places", PlacementInstance::places_max));
   for (const PlaceState& place : machine.places) {
-    instance_.places.push_back(place.location);
+    instance_.places.push_back(place.place);
     instance_.capacities.push_back(place.capacity_bytes);
   }
 }
@@ -120,7 +120,7 @@ void InstanceBuilder::take(const TraceEvent& event) {
 /// The place as one bit; 0 if the event names no place, or the machine lacks it.
 std::uint64_t InstanceBuilder::place_bit(TracePlace at) const {
   if (!at.is_set()) return 0;
-  const auto found = std::ranges::find(instance_.places, at.location());
+  const auto found = std::ranges::find(instance_.places, at.place());
   if (found == instance_.places.end()) return 0;
   return std::uint64_t{1} << (found - instance_.places.begin());
 }

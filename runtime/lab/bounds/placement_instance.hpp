@@ -64,7 +64,7 @@ struct PlacementChunk {
 struct PlacementInstance {
   static constexpr std::size_t places_max = 64;
 
-  std::vector<Location> places;
+  std::vector<Place> places;
   std::vector<std::uint64_t> capacities;  ///< In bytes, per place.
   std::uint32_t blocks = 0;
   /// The trace itself moved chunks: each of these ended then, and a new chunk began, at any place.

@@ -32,7 +32,7 @@ class FurthestNextUse {
   std::uint32_t next_use(std::size_t chunk) const;
   void bring(std::size_t chunk, std::size_t epoch);
   bool make_room(std::size_t place, std::size_t epoch, std::uint64_t bytes);
-  void settle(std::size_t chunk, std::size_t place, std::size_t epoch);
+  void put(std::size_t chunk, std::size_t place, std::size_t epoch);
   void leave(std::size_t chunk, std::size_t epoch);
   std::uint8_t& place_of(std::size_t chunk, std::size_t epoch) {
     return plan_.places(chunk)[epoch - plan_.first(chunk)];
@@ -92,12 +92,12 @@ void FurthestNextUse::begin_epoch(std::size_t epoch) {
   for (const std::size_t chunk : live_) {
     if (!placed_[chunk]) continue;
     const std::size_t place = place_of(chunk, epoch - 1);
-    settle(chunk, place, epoch);
+    put(chunk, place, epoch);
     victims_[place].emplace(next_use(chunk), chunk);
   }
 }
 
-void FurthestNextUse::settle(std::size_t chunk, std::size_t place, std::size_t epoch) {
+void FurthestNextUse::put(std::size_t chunk, std::size_t place, std::size_t epoch) {
   room_.take(place, epoch, 1, instance_.chunks[chunk].bytes);
   place_of(chunk, epoch) = static_cast<std::uint8_t>(place);
   placed_[chunk] = true;
@@ -139,7 +139,7 @@ void FurthestNextUse::bring(std::size_t chunk, std::size_t epoch) {
           instance_.moves_of(instance_.chunks[chunk]).direct(place_of(chunk, epoch), best));
   if (way && make_room(best, epoch, bytes)) {
     if (!fresh) leave(chunk, epoch);
-    settle(chunk, best, epoch);
+    put(chunk, best, epoch);
   } else if (fresh) {
     place_of(chunk, epoch) = static_cast<std::uint8_t>(room_.take_best(epoch, 1, bytes, costs_));
     placed_[chunk] = true;
@@ -162,7 +162,7 @@ bool FurthestNextUse::make_room(std::size_t place, std::size_t epoch, std::uint6
     }
     if (to == places_) return false;
     leave(victim, epoch);
-    settle(victim, to, epoch);
+    put(victim, to, epoch);
     victims_[place].erase(last);
     victims_[to].emplace(next, victim);
   }

@@ -54,8 +54,8 @@ std::vector<std::pair<std::string, std::string>> CellFile::metrics() const {
   std::vector<std::pair<std::string, std::string>> scalars;
   for (const auto& member : head_.at("metrics").as_object()) {
     if (member.value().is_structured()) continue;
-    const std::string name(member.key());
-    scalars.emplace_back(name, number("/metrics/" + name));
+    const boost::json::value& value = member.value();
+    scalars.emplace_back(member.key(), value.is_number() ? sweep_text(value) : std::string());
   }
   return scalars;
 }

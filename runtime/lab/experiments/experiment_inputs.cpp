@@ -76,7 +76,7 @@ std::uint64_t share_hbm(ReplayMachine& machine, double share, const TraceRoom& r
   const std::uint64_t bytes = hbm_of_share(share, room, chunk_bytes, machine.costs.gpus());
   std::uint64_t most = 0;
   for (PlaceState& place : machine.places) {
-    if (place.location.kind != Location::Kind::gpu) continue;
+    if (place.place.kind != Place::Kind::gpu) continue;
     place.capacity_bytes = std::min(place.capacity_bytes, bytes);
     most = std::max(most, place.capacity_bytes);
   }

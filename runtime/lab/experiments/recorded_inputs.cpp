@@ -38,8 +38,7 @@ std::string sum_of_file(const std::string& path) {
 std::string sum_of_machine(const ReplayMachine& machine) {
   ContentSum sum;
   const auto add = [&](auto... values) { (sum.add(fmt::format("{} ", values)), ...); };
-  for (const PlaceState& place : machine.places)
-    add(to_string(place.location), place.capacity_bytes);
+  for (const PlaceState& place : machine.places) add(to_string(place.place), place.capacity_bytes);
   const MachineCosts& costs = machine.costs;
   for (std::size_t i = 0; i < costs.places() * costs.places(); ++i) {
     const auto from = static_cast<PlaceId>(i / costs.places());

@@ -34,7 +34,7 @@ class SeedSummary {
  public:
   /// The values kept from each cell: metrics by name, and the regret.
   static constexpr std::array figures{"cost_s",  "slowdown",    "regret",
-                                      "stall_s", "bytes_moved", "settle_s"};
+                                      "stall_s", "bytes_moved", "rest_s"};
   /// In the order of `figures`; null if the cell has no such value.
   using Values = std::array<std::optional<double>, figures.size()>;
   struct Key {

@@ -34,7 +34,7 @@ ReplayOptions options_of(const RecordedRun& run, const PredictOptions& options) 
   replay.pacing = options.pacing;
   replay.rounds = options.rounds;
   replay.queue_max = options.ahead;
-  replay.drain = set.drain;
+  replay.collect_every = set.collect_every;
   replay.tick = set.tick;
   replay.stall_budget = stall_budget;
   replay.max_stall = set.max_stall;
@@ -47,11 +47,23 @@ ReplayOptions options_of(const RecordedRun& run, const PredictOptions& options) 
   return replay;
 }
 
-/// Loads a library only if the caller names it, not because a recording does.
+/// Loads no library because a recording names it: its policy has to be one that the lab knows.
+std::unique_ptr<Policy> recorded_policy(const std::string& text) {
+  const PolicyText split = split_policy_text(text);
+  if (split.path.empty()) return lab_policies().make(text);
+  if (lab_policies().find(split.name) == nullptr) {
+    throw Error(
+        ErrorKind::invalid_argument, "predict",
+        "the recording's policy is that of a library, " + text + "; name one with --policy");
+  }
+  const PolicyKind& kind = lab_policies().require(split.name);
+  return make_policy(lab_policies().put_around(split.arounds, kind), split.parameters);
+}
+
 std::unique_ptr<Policy> policy_of(const RecordedRun& run, const PredictOptions& options) {
   if (!options.policy.empty()) return load_policy(options.policy, lab_policies());
-  if (run.header.scheduler) return lab_policies().make(run.header.scheduler->policy);
-  if (!run.facts.policies.empty()) return lab_policies().make(run.facts.policies.front());
+  if (run.header.scheduler) return recorded_policy(run.header.scheduler->policy);
+  if (!run.facts.policies.empty()) return recorded_policy(run.facts.policies.front());
   throw Error(ErrorKind::invalid_argument, "predict",
               "the recording has no policy; name one with --policy");
 }

@@ -24,7 +24,7 @@ namespace {
 constexpr double lost_share_max = 0.05;
 
 std::size_t gpu_of(const TraceEvent& access) {
-  return static_cast<std::size_t>(access.at.location().ordinal);
+  return static_cast<std::size_t>(access.at.place().ordinal);
 }
 
 /// When a GPU is done, by the machine's costs.
@@ -63,7 +63,7 @@ class GpuClock {
   }
   static Time end_of(const RecordedStall& stall) { return stall.time + stall.skew + stall.stall; }
   Time duration(const PlaceBooks::Part& part) const {
-    const auto at = static_cast<std::size_t>(part.at.location().ordinal);
+    const auto at = static_cast<std::size_t>(part.at.place().ordinal);
     const PlaceId place = place_numbered(part.at.is_gpu() ? at : costs_.gpus() + at);
     const double seconds = costs_.access_seconds(self_, place, part.bytes);
     return std::chrono::duration_cast<Time>(std::chrono::duration<double>(seconds));

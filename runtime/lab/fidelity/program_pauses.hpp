@@ -2,7 +2,7 @@
 
 #include "lab/fidelity/recorded_run.hpp"
 #include "lab/replay/replay_machine.hpp"
-#include "lab/trace/kept_trace.hpp"
+#include "lab/trace/trace_sink.hpp"
 
 #include <cstddef>
 #include <vector>

@@ -15,9 +15,9 @@ namespace {
   throw Error(ErrorKind::invalid_argument, "recorded_machine", reason);
 }
 
-std::string names_of(const std::vector<Location>& places) {
+std::string names_of(const std::vector<Place>& places) {
   std::string names;
-  for (const Location at : places)
+  for (const Place at : places)
     names += fmt::format("{}{}", names.empty() ? "" : " ", to_string(at));
   return names;
 }
@@ -50,8 +50,8 @@ PeerLinks newer(const PeerLinks& calibrated, const PeerLinks& before) {
 
 void require_same(const Calibration& calibration, const std::vector<PlaceState>& states,
                   std::string_view whose) {
-  std::vector<Location> places;
-  for (const PlaceState& each : states) places.push_back(each.location);
+  std::vector<Place> places;
+  for (const PlaceState& each : states) places.push_back(each.place);
   if (calibration.places == places) return;
   refuse(fmt::format("{}: is a calibration of {}, and the {} has {}", calibration.file,
                      names_of(calibration.places), whose, names_of(places)));
@@ -67,14 +67,14 @@ ReplayMachine recorded_machine(const RecordingHeader& header,
   std::vector<PlaceState> states = header.places;
   for (std::size_t at = 0; at < states.size(); ++at) {
     const bool on_gpu = at < costs.gpus();
-    if ((states[at].location.kind == Location::Kind::gpu) != on_gpu)
+    if ((states[at].place.kind == Place::Kind::gpu) != on_gpu)
       refuse("the GPUs are not the first places of the recording");
     const auto number = static_cast<int>(on_gpu ? at : at - costs.gpus());
-    states[at].location = on_gpu ? gpu(number) : host(number);
+    states[at].place = on_gpu ? gpu(number) : host(number);
     states[at].used_bytes = 0;
     if (on_gpu && costs.access_rate(place_numbered(at), place_numbered(at)) <= 0)
       refuse(fmt::format("by the costs, {} cannot read its own memory",
-                         to_string(header.places[at].location)));
+                         to_string(header.places[at].place)));
   }
   if (costs.gpus() == 0) refuse("the recording has no GPU");
   const LateStops late = calibration ? calibration->late : LateStops();

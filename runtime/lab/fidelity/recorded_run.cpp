@@ -106,7 +106,7 @@ void rename_places(RecordedRun& run) {
   const std::vector<PlaceState>& places = run.header.places;
   for (TraceEvent& event : run.trace.events()) {
     if (!event.at.is_set()) continue;
-    const auto found = std::ranges::find(places, event.at.location(), &PlaceState::location);
+    const auto found = std::ranges::find(places, event.at.place(), &PlaceState::place);
     event.at =
         TracePlace(recorded_location(run.header, static_cast<std::size_t>(found - places.begin())));
   }
@@ -114,7 +114,7 @@ void rename_places(RecordedRun& run) {
 
 }  // namespace
 
-Location recorded_location(const RecordingHeader& header, std::size_t place) {
+Place recorded_location(const RecordingHeader& header, std::size_t place) {
   const std::size_t gpus = header.costs.gpus();
   return place < gpus ? gpu(static_cast<int>(place)) : host(static_cast<int>(place - gpus));
 }

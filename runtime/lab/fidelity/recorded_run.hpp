@@ -1,6 +1,6 @@
 #pragma once
 
-#include "lab/trace/kept_trace.hpp"
+#include "lab/trace/trace_sink.hpp"
 #include "lab/trace/trace_event.hpp"
 #include "recording/recording_format.hpp"
 
@@ -15,7 +15,7 @@
 namespace vma {
 
 /// Returns the name of a place of a recording: its number among the GPUs or host nodes there.
-Location recorded_location(const RecordingHeader& header, std::size_t place);
+Place recorded_location(const RecordingHeader& header, std::size_t place);
 
 /// Where each access of a recorded run found its bytes: follows the events of its trace and the
 /// policies' moves.

@@ -1,6 +1,6 @@
 #include "lab/import/kv_request.hpp"
 
-#include <vma/location.hpp>
+#include <vma/place.hpp>
 
 #include <algorithm>
 #include <optional>

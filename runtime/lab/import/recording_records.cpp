@@ -44,9 +44,9 @@ class RecordedEvents : public RecordListener {
   void begin_file(const RecordingHeader& header) override {
     header_ = &header;
     for (const PlaceState& place : header.places) {
-      if (place.location.ordinal <= TracePlace::ordinal_max) continue;
+      if (place.place.ordinal <= TracePlace::ordinal_max) continue;
       throw Error(ErrorKind::invalid_argument, "convert",
-                  fmt::format("{}: has a place {}", bad_->file(), to_string(place.location)));
+                  fmt::format("{}: has a place {}", bad_->file(), to_string(place.place)));
     }
   }
   void damaged(const RecordingDamage& damage) override {
@@ -91,7 +91,7 @@ class RecordedEvents : public RecordListener {
     found->second.begin = found->second.last_use = event.time;
     event.tag = order_->intern(record.tag);
     if (!record.places.empty()) {
-      event.at = TracePlace(header_->places[index(record.places.front().at)].location);
+      event.at = TracePlace(header_->places[index(record.places.front().at)].place);
     }
     order_->add(event);
     add_places(record);
@@ -116,7 +116,7 @@ class RecordedEvents : public RecordListener {
       if (slot > 0 && end <= slots && run.chunks > 0 && event.time < life.end) {
         event.offset = slot * life.chunk_bytes;
         event.bytes = std::min(end * life.chunk_bytes, life.bytes) - event.offset;
-        event.at = TracePlace(header_->places[index(run.at)].location);
+        event.at = TracePlace(header_->places[index(run.at)].place);
         order_->add(event);
       }
       slot = end;
@@ -154,7 +154,7 @@ class RecordedEvents : public RecordListener {
     event.bytes = std::min(record.bytes, life.bytes - record.offset);
     event.passes = record.passes * static_cast<float>(record.weight);
     event.use = record.kind;
-    event.at = TracePlace(header_->places[index(record.device)].location);
+    event.at = TracePlace(header_->places[index(record.device)].place);
     if (fault_of(event) != nullptr) return bad(fault_of(event));
     life.last_use = std::max(life.last_use, event.time);
     order_->add(event);
@@ -171,7 +171,7 @@ class RecordedEvents : public RecordListener {
     }
     Life& life = found->second;
     if (record.time < now_ && life.begin < now_) return bad("a hint that is too late");
-    if (std::ranges::count(header_->places, record.hint.device, &PlaceState::location) == 0) {
+    if (std::ranges::count(header_->places, record.hint.device, &PlaceState::place) == 0) {
       return bad(fmt::format("a hint for {}, which is no place", to_string(record.hint.device)));
     }
     TraceEvent event = hint_event(record.hint);
@@ -200,7 +200,7 @@ class RecordedEvents : public RecordListener {
     event.offset = record.slot * life.chunk_bytes;
     if (event.offset >= life.bytes) return bad("a move beyond its allocation");
     event.bytes = std::min(life.chunk_bytes, life.bytes - event.offset);
-    event.at = TracePlace(header_->places[index(record.to)].location);
+    event.at = TracePlace(header_->places[index(record.to)].place);
     if (event.time < life.end) order_->add(event);
     reach(record.end);
   }

@@ -2,7 +2,7 @@
 
 #include "base/units.hpp"
 #include "placement/weighing/chunk_worth.hpp"
-#include "placement/weighing/route_budget.hpp"
+#include "placement/weighing/room_for_chunks.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -40,14 +40,14 @@ class LatencyBalance : public Policy {
 
  private:
   struct Search {
-    double low = 0, high = 1;  // Of p: too little at home up to `low`, too much from `high` on.
+    double low = 0, high = 1;  // Of p: too little at own up to `low`, too much from `high` on.
   };
   struct Used {
     ChunkId chunk{};
     double demand = 0;  // Of the GPU that uses it most.
   };
   struct Pair {
-    PlaceId home{}, other{};
+    PlaceId own{}, other{};
     double home_latency = 0, other_latency = 0;  // Loaded, in seconds.
   };
   void collect(const Snapshot& snapshot);
@@ -91,12 +91,12 @@ void LatencyBalance::collect(const Snapshot& snapshot) {
 /// have up to `far`.
 void LatencyBalance::shift(const Snapshot& snapshot, const Pair& pair, double step, double far,
                            Room& room, Plan& plan) {
-  const bool to_home = pair.home_latency < pair.other_latency;
-  const PlaceId from = to_home ? pair.other : pair.home, to = to_home ? pair.home : pair.other;
+  const bool to_own = pair.home_latency < pair.other_latency;
+  const PlaceId from = to_own ? pair.other : pair.own, to = to_own ? pair.own : pair.other;
   const double slow = std::max(pair.home_latency, pair.other_latency);
   const double fast = std::min(pair.home_latency, pair.other_latency);
   double left = far;
-  for (const Used& used : used_[index(pair.home)]) {
+  for (const Used& used : used_[index(pair.own)]) {
     const ChunkRow& row = snapshot.chunk(used.chunk);
     if (row.at != from || used.demand > left || !room.holds(to, row.bytes)) continue;
     if (!budget_.left(from, to) || !can_lie(snapshot, used.chunk, to)) continue;
@@ -105,9 +105,9 @@ void LatencyBalance::shift(const Snapshot& snapshot, const Pair& pair, double st
     room.move(from, to, row.bytes);
     // Of the time of one second of its use, the share by which the latency is lower there.
     const double value =
-        used.demand / snapshot.costs().access_rate(pair.home, from) * (1 - fast / slow);
+        used.demand / snapshot.costs().access_rate(pair.own, from) * (1 - fast / slow);
     plan.move(used.chunk, to, value,
-              name_of(snapshot, pair.home) + " asks for " + rate_text(used.demand) + " and waits " +
+              name_of(snapshot, pair.own) + " asks for " + rate_text(used.demand) + " and waits " +
                   time_text(slow) + " at " + name_of(snapshot, from) + ", " + time_text(fast) +
                   " at " + name_of(snapshot, to));
     if (left <= 0) return;
@@ -115,17 +115,17 @@ void LatencyBalance::shift(const Snapshot& snapshot, const Pair& pair, double st
 }
 
 void LatencyBalance::step(const Snapshot& snapshot, const Pair& pair, Room& room, Plan& plan) {
-  const double at_home = snapshot.demand(pair.home, pair.home);
-  const double both = at_home + snapshot.demand(pair.home, pair.other);
+  const double at_own = snapshot.demand(pair.own, pair.own);
+  const double both = at_own + snapshot.demand(pair.own, pair.other);
   if (both <= 0) return;
   if (std::abs(pair.home_latency - pair.other_latency) < delta_ * pair.home_latency) return;
-  const bool to_home = pair.home_latency < pair.other_latency;
-  const double p = at_home / both;
-  Search& search = searches_[index(pair.home) * snapshot.places().size() + index(pair.other)];
-  (to_home ? search.low : search.high) = p;
-  if (search.high - search.low < epsilon_) (to_home ? search.high : search.low) = to_home ? 1 : 0;
+  const bool to_own = pair.home_latency < pair.other_latency;
+  const double p = at_own / both;
+  Search& search = searches_[index(pair.own) * snapshot.places().size() + index(pair.other)];
+  (to_own ? search.low : search.high) = p;
+  if (search.high - search.low < epsilon_) (to_own ? search.high : search.low) = to_own ? 1 : 0;
   const double middle = (search.low + search.high) / 2;
-  const double bound = to_home ? search.high : search.low;
+  const double bound = to_own ? search.high : search.low;
   const bool refuted = bound > 0 && bound < 1;
   shift(snapshot, pair, std::abs(middle - p) * both,
         std::abs(bound - p) * both * (refuted ? refuted_share : 1.0001), room, plan);
@@ -138,18 +138,18 @@ void LatencyBalance::on_tick(const Snapshot& snapshot, Plan& plan) {
   collect(snapshot);
   Room room(snapshot);
   for (std::size_t gpu = 0; gpu < costs.gpus(); ++gpu) {
-    const PlaceId home{static_cast<std::uint8_t>(gpu)};
+    const PlaceId own{static_cast<std::uint8_t>(gpu)};
     if (used_[gpu].empty()) continue;
     std::vector<Pair> pairs;
-    for (const PlaceId other : costs.by_speed(home)) {
-      if (other == home) continue;
-      pairs.push_back({home, other, loaded_latency(snapshot, home, home),
-                       loaded_latency(snapshot, home, other)});
+    for (const PlaceId other : costs.by_speed(own)) {
+      if (other == own) continue;
+      pairs.push_back(
+          {own, other, loaded_latency(snapshot, own, own), loaded_latency(snapshot, own, other)});
     }
     const auto best = std::ranges::min_element(pairs, {}, &Pair::other_latency);
     for (auto pair = pairs.begin(); pair != pairs.end(); ++pair) {
-      const bool to_home = pair->home_latency < pair->other_latency;
-      if (to_home || pair == best) step(snapshot, *pair, room, plan);
+      const bool to_own = pair->home_latency < pair->other_latency;
+      if (to_own || pair == best) step(snapshot, *pair, room, plan);
     }
   }
 }

@@ -53,7 +53,7 @@ class SizeThreshold final : public Policy {
 
   const std::uint64_t limit_;
   const bool on_demand_;
-  WishesOfNow wishes_;
+  ProposalsOfNow proposals_;
   std::vector<std::uint8_t> kinds_;  // Of allocations, by their first chunk.
 };
 
@@ -96,11 +96,11 @@ std::uint8_t SizeThreshold::kind_of(const Snapshot& snapshot, ChunkId chunk) {
 void SizeThreshold::on_use(const UseEvent& use, const Snapshot& snapshot, Plan& plan) {
   const ChunkRow& row = snapshot.chunk(use.chunk);
   if (!on_demand_ || use.hint != nullptr || index(row.at) < snapshot.costs().gpus()) return;
-  wishes_.look(snapshot.now());
-  if (!may_move(row) || wishes_.has(use.chunk)) return;
-  if (!RoomForChunks(snapshot, wishes_).fits(use.device, row.bytes)) return;
+  proposals_.look(snapshot.now());
+  if (!may_move(row) || proposals_.has(use.chunk)) return;
+  if (!RoomForChunks(snapshot, proposals_).fits(use.device, row.bytes)) return;
   if (kind_of(snapshot, use.chunk) != compute || !can_lie(snapshot, use.chunk, use.device)) return;
-  wishes_.add(use.chunk, use.device, row.bytes);
+  proposals_.add(use.chunk, use.device, row.bytes);
   plan.move(use.chunk, use.device, expected_saving(snapshot, use.chunk, use.device),
             name_of(snapshot, use.device) + " uses it, and it is of an allocation of less than " +
                 mib_text(limit_));

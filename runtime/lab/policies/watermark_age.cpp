@@ -100,7 +100,7 @@ class WatermarkAge final : public Policy {
   Warmth warmth_;
   ByteQuota quota_;
   std::vector<std::optional<Time>> touched_;  // By chunk: its last touch.
-  WishesOfNow wishes_;
+  ProposalsOfNow proposals_;
   std::vector<bool> demoting_;    // By GPU: it fell below `low`, and has not reached `high`.
   std::vector<ChunkId> leaving_;  // Demotions that were planned and may be in progress.
 };
@@ -235,7 +235,7 @@ bool WatermarkAge::second_touch(const UseEvent& use, Time now) {
 void WatermarkAge::on_use(const UseEvent& use, const Snapshot& snapshot, Plan& plan) {
   if (use.hint != nullptr || use.bytes() <= 0) return;
   const ChunkRow& row = snapshot.chunk(use.chunk);
-  wishes_.look(snapshot.now());
+  proposals_.look(snapshot.now());
   if (!second_touch(use, snapshot.now()) || !may_move(row)) return;
   const std::optional<MainUser> top = main_user(snapshot, use.chunk);
   if (!top || top->device == row.at || !can_lie(snapshot, use.chunk, top->device)) return;
@@ -262,35 +262,35 @@ void WatermarkAge::promote(ChunkId chunk, PlaceId to, const Snapshot& snapshot, 
       plan.evict(victim.chunk, victim.to,
                  Warmth::text(snapshot, victim.chunk) + ", colder than what comes");
       quota_.take(its_bytes);
-      wishes_.add(victim.chunk, victim.to, its_bytes);
+      proposals_.add(victim.chunk, victim.to, its_bytes);
       value -= in_seconds(snapshot.costs().move_time(to, victim.to, its_bytes));
       freed += its_bytes;
     }
   }
   quota_.take(bytes);
-  wishes_.add(chunk, to, bytes - std::min(bytes, freed));
+  proposals_.add(chunk, to, bytes - std::min(bytes, freed));
   const double rate = snapshot.heat(chunk, to).short_term();
   plan.move(chunk, to, std::max(0.0, value),
             name_of(snapshot, to) + " touched it twice, and uses " + rate_text(rate));
 }
 
-/// Free bytes, minus what was wished for there at this very time.
+/// Free bytes, minus what was proposed for there at this very time.
 std::uint64_t WatermarkAge::free_now(PlaceId at, const Snapshot& snapshot) const {
   const std::uint64_t free = snapshot.place(at).free_bytes();
-  return free - std::min(free, wishes_.bytes_to(at));
+  return free - std::min(free, proposals_.bytes_to(at));
 }
 
 /// The victims for `bytes` of room; empty if there are not enough colder chunks.
 std::vector<WatermarkAge::Victim> WatermarkAge::colder_than(double limit, std::uint64_t bytes,
                                                             PlaceId gpu, const Snapshot& snapshot) {
   std::vector<Victim> victims;
-  RoomForChunks room(snapshot, wishes_);
+  RoomForChunks room(snapshot, proposals_);
   std::uint64_t freed = 0;
   warmth_.walk(snapshot, gpu, [&](ChunkId chunk) {
     if (freed >= bytes || victims.size() == victims_max) return false;
     if (warmth_.of(chunk) > limit) return false;
     const ChunkRow& row = snapshot.chunk(chunk);
-    if (!may_move(row) || wishes_.has(chunk)) return true;
+    if (!may_move(row) || proposals_.has(chunk)) return true;
     const std::optional<PlaceId> to = next_tier(chunk, snapshot, room);
     if (!to) return true;
     room.take(*to, row.bytes);

@@ -43,16 +43,16 @@ ReplayReport Replay::run(TraceSource& source) {
   account_.begin(source.tags(), now_);
   memory_.begin(source.tags());
   scheduler_.set_now(now_);
-  Time drain = Time::max(), tick = now_ + options_.tick, report = now_ + options_.use_interval;
+  Time collect = Time::max(), tick = now_ + options_.tick, report = now_ + options_.use_interval;
   Time happened = now_;
   admit();
   while (more_ || devices_.busy() || tasks_.busy()) {
-    if (scheduler_.has_uses() && drain == Time::max()) drain = now_ + options_.drain;
-    if (scheduler_.has_hints()) drain = now_;  // A hint wakes the scheduler.
+    if (scheduler_.has_uses() && collect == Time::max()) collect = now_ + options_.collect_every;
+    if (scheduler_.has_hints()) collect = now_;  // A hint wakes the scheduler.
     const Time event = std::min({traffic_.next_end(), moves_.next(now_), next_admission(),
                                  devices_.next_begin(), tasks_.next()});
     const bool idle = !devices_.busy() && scheduler_.under_way() == 0;
-    if (event == Time::max() && drain == Time::max() && (traffic_.size() > 0 || idle)) {
+    if (event == Time::max() && collect == Time::max() && (traffic_.size() > 0 || idle)) {
       if (admission_.release()) {
         start_admitted();
         continue;
@@ -60,9 +60,9 @@ ReplayReport Replay::run(TraceSource& source) {
       throw Error(ErrorKind::invalid_argument, "Replay::run", "an access or a task never ends");
     }
     const bool quiet = idle || tick - happened > quiet_max / 2;
-    if (quiet && drain == Time::max() && event < Time::max() && event - tick > quiet_max)
+    if (quiet && collect == Time::max() && event < Time::max() && event - tick > quiet_max)
       tick = report = event - quiet_max / 2;
-    now_ = std::min({event, drain, tick, devices_.has_unreported() ? report : Time::max()});
+    now_ = std::min({event, collect, tick, devices_.has_unreported() ? report : Time::max()});
     if (now_ == event) happened = now_;
     scheduler_.set_now(now_);
     if (account_.window_over(now_)) account_.pass_window(now_, scheduler_.resident_bytes());
@@ -75,9 +75,9 @@ ReplayReport Replay::run(TraceSource& source) {
       report += (now_ - report) / options_.use_interval * options_.use_interval;
       report += options_.use_interval;
     }
-    if (drain <= now_) {
-      drain = Time::max();
-      if (scheduler_.has_uses() || scheduler_.has_hints()) scheduler_.drain();
+    if (collect <= now_) {
+      collect = Time::max();
+      if (scheduler_.has_uses() || scheduler_.has_hints()) scheduler_.collect();
       memory_.start_moves();
     }
     if (tick <= now_) {

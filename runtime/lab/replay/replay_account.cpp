@@ -62,8 +62,7 @@ ReplayAccount::ReplayAccount(const ReplayMachine& machine, const ReplayOptions& 
   ReplayDevice device;
   device.bytes_by_place.resize(machine.costs.places());
   report_.devices.assign(machine.costs.gpus(), device);
-  for (const PlaceState& place : machine.places)
-    report_.places.push_back(to_string(place.location));
+  for (const PlaceState& place : machine.places) report_.places.push_back(to_string(place.place));
   route_bytes_.resize(report_.places.size() * report_.places.size());
 }
 
@@ -97,7 +96,7 @@ void ReplayAccount::access_ended(const EndedAccess& access, Time now) {
   ++report_.accesses;
   report_.bytes += access.bytes;
   report_.access_s += seconds;
-  report_.paused_s += std::chrono::duration<double>(access.stood).count();
+  report_.paused_s += std::chrono::duration<double>(access.stopped).count();
   report_.local_s += access.local_s;
   ReplayWindow& stretch = windows_.current();
   stretch.bytes += access.bytes;

@@ -68,7 +68,7 @@ class ReplayAccount {
     report_.hints_lost += known ? 0 : 1;
   }
   void chunk_spilled() noexcept { ++report_.chunks_spilled; }
-  /// An access began after waiting this long, besides the time that its device stood.
+  /// An access began after waiting this long, besides the time that its device stopped.
   void access_began(Time waited) noexcept;
   /// A device accesses bytes at a place.
   void reached(std::size_t device, PlaceId at, double bytes);
@@ -78,10 +78,10 @@ class ReplayAccount {
     double bytes = 0;
     double local_s = 0;  ///< Duration if all its bytes were in its device's HBM.
     Time began{0};
-    Time stood{0};  ///< Of its time, how long its device stood at gates.
+    Time stopped{0};  ///< Of its time, how long its device was stopped at gates.
   };
   void access_ended(const EndedAccess& access, Time now);
-  void device_stood(std::size_t device, Time time) { report_.devices[device].stood += time; }
+  void device_stopped(std::size_t device, Time time) { report_.devices[device].stopped += time; }
   void gate_opened(Time skew, Time stall) noexcept;
   void move_ended(const ReplayMoves::Ended& ended, Time now);
   void chunk_removed(ChunkId chunk) {

@@ -51,7 +51,7 @@ void ReplayDevices::take(std::size_t number, const Access& access) {
   ++loads_[number].waiting;
   loads_[number].bytes += access.all_bytes();
   devices_[number].queue.push_back(access);
-  devices_[number].queue.back().stood = stood(number);
+  devices_[number].queue.back().stopped = stopped(number);
   if (access.task == ReplayTasks::none) ++devices_[number].queued_open;
   // Likely used soon: other accesses touch their rows before this one begins.
   __builtin_prefetch(&scheduler_.snapshot().chunk(memory_.object(access.object).first));
@@ -59,9 +59,9 @@ void ReplayDevices::take(std::size_t number, const Access& access) {
 }
 
 /// How long gates have stopped the device so far.
-Time ReplayDevices::stood(std::size_t device) const {
+Time ReplayDevices::stopped(std::size_t device) const {
   const Device& own = devices_[device];
-  return own.stands ? own.stood + (now_ - *own.stands) : own.stood;
+  return own.stands ? own.stopped + (now_ - *own.stands) : own.stopped;
 }
 
 void ReplayDevices::begin_next(std::size_t number) {
@@ -167,8 +167,8 @@ void ReplayDevices::begin(std::size_t number, const Access& access) {
   device.kernels += access.spread() ? 0 : 1;
   if (!access.spread() && options_.ahead > Time::zero() && now_ >= device.batch_end)
     device.batch_end = now_ + options_.ahead;
-  running.stood = stood(number);
-  account_.access_began(now_ - access.came - (running.stood - access.stood));
+  running.stopped = stopped(number);
+  account_.access_began(now_ - access.came - (running.stopped - access.stopped));
   ++unreported_;
   report(running, running.rate_max * std::chrono::duration<double>(options_.use_interval).count());
   cut(running);
@@ -338,7 +338,7 @@ void ReplayDevices::end_access(const Running& running) {
   const Access& access = running.access;
   Device& device = devices_[running.device];
   account_.access_ended({running.device, memory_.object(access.object).tag, running.bytes.all(),
-                         running.local_s, running.began, stood(running.device) - running.stood},
+                         running.local_s, running.began, stopped(running.device) - running.stopped},
                         now_);
   if (!access.spread()) {
     device.ended = now_;
@@ -386,8 +386,8 @@ void ReplayDevices::open(std::span<const ReplayMemory::Index> moved) {
   begin_segments(recut);
   for (std::size_t device = 0; device < devices_.size(); ++device) {
     if (const auto since = std::exchange(devices_[device].stands, std::nullopt)) {
-      devices_[device].stood += now_ - *since;
-      account_.device_stood(device, now_ - *since);
+      devices_[device].stopped += now_ - *since;
+      account_.device_stopped(device, now_ - *since);
     }
     begin_next(device);
   }

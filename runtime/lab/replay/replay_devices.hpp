@@ -78,7 +78,7 @@ class ReplayDevices {
     std::uint64_t offset = 0, bytes = 0;
     double passes = 1;  ///< Over the range; doubled for `read_write`.
     Time duration{0}, came{0};
-    Time stood{0};  ///< How long its device had stood when it came.
+    Time stopped{0};  ///< How long its device had been stopped when it came.
     UseKind use{};
     bool first_of_round = false;
     ReplayTasks::Index task = ReplayTasks::none;  ///< The declared task that it belongs to.
@@ -150,7 +150,7 @@ class ReplayDevices {
     double to_write = 0;          // Of the other bytes, those that are written.
     AccessBytes::Point reported;  // The end of the bytes whose use was reported.
     double rate_max = 0, local_s = 0;
-    Time began{0}, stood{0};  // The latter: of its device, until then.
+    Time began{0}, stopped{0};  // The latter: of its device, until then.
   };
   struct Device {
     std::deque<Access> queue;
@@ -164,12 +164,12 @@ class ReplayDevices {
     std::size_t kernels = 0;       // Running accesses that are not spread: none or one.
     std::size_t running = 0;       // All running accesses.
     std::optional<Time> stands;    // Since when a gate stops it.
-    Time stood{0};                 // Sum of all such times, without this one.
+    Time stopped{0};               // Sum of all such times, without this one.
     bool has_work() const { return running > 0 || !queue.empty(); }
   };
   using RunningAccess = std::list<Running>::iterator;
 
-  Time stood(std::size_t device) const;
+  Time stopped(std::size_t device) const;
   void begin_next(std::size_t device);
   Time ready_at(std::size_t device, const Access& access) const;
   std::size_t launched(const Device& device) const;

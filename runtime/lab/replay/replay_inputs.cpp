@@ -87,7 +87,7 @@ Time milliseconds_of(double amount, double least, double most, std::string_view 
 
 void cap_places(ReplayMachine& machine, const PlaceCaps& caps) {
   for (PlaceState& place : machine.places) {
-    const bool on_gpu = place.location.kind == Location::Kind::gpu;
+    const bool on_gpu = place.place.kind == Place::Kind::gpu;
     const std::optional<double>& chosen = on_gpu ? caps.hbm_gib : caps.host_gib;
     if (chosen)
       place.capacity_bytes =

@@ -16,10 +16,10 @@ ReplayMachine replay_machine(const MachineDescription& machine) {
   PeerLinks peers = described_peers(topology, machine);
   LinkMap links(peers, costs);
   std::vector<PlaceState> places;
-  for (const Location& at : topology.locations()) {
+  for (const Place& at : topology.places()) {
     const auto ordinal = static_cast<std::size_t>(at.ordinal);
     std::uint64_t bytes = 0;
-    if (at.kind == Location::Kind::gpu) {
+    if (at.kind == Place::Kind::gpu) {
       const std::uint64_t memory = machine.gpus[ordinal].memory_bytes;
       bytes = memory - std::min(GiB, memory / 4);
     } else {

@@ -75,7 +75,7 @@ bool ReplayMemory::hint(const TraceEvent& event, PlaceId device) {
   if (index == ReplayObjects::none) return false;
   const ReplayObjects::Object& object = objects_.at(index);
   if (!object.placed || object.chunks == 0 || object.vacates) return false;
-  const Hint hint = hint_of(event, machine_.places[vma::index(device)].location);
+  const Hint hint = hint_of(event, machine_.places[vma::index(device)].place);
   const std::uint64_t end = std::min(event.offset + event.bytes, object.bytes);
   for (std::uint64_t slot = event.offset / object.chunk_bytes; slot * object.chunk_bytes < end;
        ++slot) {
@@ -226,7 +226,7 @@ bool ReplayMemory::place(const TraceEvent& event) {
 
 std::optional<PlaceId> ReplayMemory::place_of(TracePlace at) const {
   if (!at.is_set()) return std::nullopt;
-  const auto found = std::ranges::find(machine_.places, at.location(), &PlaceState::location);
+  const auto found = std::ranges::find(machine_.places, at.place(), &PlaceState::place);
   if (found == machine_.places.end()) return std::nullopt;
   return PlaceId{static_cast<std::uint8_t>(found - machine_.places.begin())};
 }

@@ -42,7 +42,7 @@ std::optional<Time> settling_time(const std::vector<Stretch>& phase, Time mark) 
   for (std::size_t i = last_quarter; i < phase.size(); ++i) last.push_back(phase[i].slowdown);
   const double level = median(std::move(last));
   std::size_t first = phase.size();
-  while (first > 0 && std::abs(phase[first - 1].slowdown - level) <= settled_within * level)
+  while (first > 0 && std::abs(phase[first - 1].slowdown - level) <= at_rest_within * level)
     --first;
   if (first > last_quarter) return std::nullopt;
   return first == 0 ? Time::zero() : phase[first].begin - mark;
@@ -89,12 +89,12 @@ void set_fairness(ReplayMetrics& metrics, const ReplayReport& report) {
 void set_settling(ReplayMetrics& metrics, const ReplayReport& report) {
   metrics.marks = report.marks.size();
   double sum = 0;
-  for (const std::optional<Time>& time : settling_times(report)) {
+  for (const std::optional<Time>& time : rest_times(report)) {
     if (!time) continue;
-    ++metrics.marks_settled;
+    ++metrics.marks_at_rest;
     sum += in_seconds(*time);
   }
-  metrics.settle_s = ratio(sum, static_cast<double>(metrics.marks_settled));
+  metrics.rest_s = ratio(sum, static_cast<double>(metrics.marks_at_rest));
 }
 
 std::optional<double> mean(const std::vector<double>& values) {
@@ -153,7 +153,7 @@ void set_links(ReplayMetrics& metrics, const ReplayReport& report, const ReplayM
 
 }  // namespace
 
-std::vector<std::optional<Time>> settling_times(const ReplayReport& report) {
+std::vector<std::optional<Time>> rest_times(const ReplayReport& report) {
   std::vector<std::optional<Time>> times;
   for (std::size_t i = 0; i < report.marks.size(); ++i) {
     const Time mark = report.marks[i].first;
@@ -188,8 +188,8 @@ ReplayMetrics metrics_of(const ReplayReport& report, const ReplayMachine& machin
   metrics.bytes_moved = report.bytes_moved;
   metrics.stall_s = in_seconds(report.stall);
   metrics.skew_s = in_seconds(report.skew);
-  for (const ReplayDevice& device : report.devices) metrics.stood_s += in_seconds(device.stood);
-  metrics.cost_s = report.access_s - report.paused_s + report.wait_s + metrics.stood_s +
+  for (const ReplayDevice& device : report.devices) metrics.stopped_s += in_seconds(device.stopped);
+  metrics.cost_s = report.access_s - report.paused_s + report.wait_s + metrics.stopped_s +
                    report.move_s - report.move_stall_s;
   metrics.floor_s = report.local_s;
   metrics.excess_ratio = ratio(metrics.cost_s - metrics.floor_s, metrics.floor_s);
@@ -236,7 +236,7 @@ boost::json::object to_json(const ReplayMetrics& metrics) {
           {"bytes_moved", metrics.bytes_moved},
           {"stall_s", metrics.stall_s},
           {"skew_s", metrics.skew_s},
-          {"stood_s", metrics.stood_s},
+          {"stopped_s", metrics.stopped_s},
           {"thrashes", metrics.thrashes},
           {"own_share", boost::json::value_from(metrics.own_share)},
           {"peer_share", boost::json::value_from(metrics.peer_share)},
@@ -245,8 +245,8 @@ boost::json::object to_json(const ReplayMetrics& metrics) {
           {"device_share_max", boost::json::value_from(metrics.device_share_max)},
           {"fairness_tenants", boost::json::value_from(metrics.fairness_tenants)},
           {"fairness_devices", boost::json::value_from(metrics.fairness_devices)},
-          {"settle_s", boost::json::value_from(metrics.settle_s)},
-          {"marks_settled", metrics.marks_settled},
+          {"rest_s", boost::json::value_from(metrics.rest_s)},
+          {"marks_at_rest", metrics.marks_at_rest},
           {"marks", metrics.marks},
           {"requests", metrics.requests},
           {"first_mean_s", boost::json::value_from(metrics.first_mean_s)},

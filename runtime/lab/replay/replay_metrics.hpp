@@ -16,18 +16,18 @@
 namespace vma {
 
 /// Tolerance around the final slowdown of a phase.
-constexpr double settled_within = 0.05;
+constexpr double at_rest_within = 0.05;
 /// Minimum number of windows with accesses in a phase; with fewer it has no result.
 constexpr std::size_t settling_windows_min = 8;
 
 /// How long the placement took to come to rest after each mark, in the order of the marks. That is
 /// the time from the mark to the first window from which the slowdown (`access_s / local_s` of a
-/// window) stays within `settled_within` of its final level until the next mark or the end. The
+/// window) stays within `at_rest_within` of its final level until the next mark or the end. The
 /// final level is the median of the last quarter of the phase's windows, all of which must stay
 /// within the tolerance. 0 if the whole phase does; null if the phase never settles, or has fewer
 /// than `settling_windows_min` windows. Ignores windows without accesses, and windows that contain
 /// a mark; so the resolution is one window.
-std::vector<std::optional<Time>> settling_times(const ReplayReport& report);
+std::vector<std::optional<Time>> rest_times(const ReplayReport& report);
 
 /// The metrics that compare replays, and that an experiment stores per cell. Undefined ones are
 /// null: a share of zero bytes, the slowdown of zero accesses.
@@ -39,11 +39,11 @@ struct ReplayMetrics {
   double local_s = 0;   ///< Their durations if all memory were in the device's HBM, unshared.
   double excess_s = 0;  ///< access_s - local_s
   std::optional<double> slowdown;  ///< access_s / local_s
-  double paused_s = 0;             ///< The part of access_s in which the devices stood at gates.
-  double wait_s = 0;  ///< Sum of all waiting times, from arrival to begin, without that at gates.
-  double move_s = 0;  ///< Sum of the durations that all moves would take alone.
+  double paused_s = 0;  ///< The part of access_s in which the devices were stopped at gates.
+  double wait_s = 0;    ///< Sum of all waiting times, from arrival to begin, without that at gates.
+  double move_s = 0;    ///< Sum of the durations that all moves would take alone.
   double access_move_s = 0;  ///< access_s + move_s, which lower bounds limit.
-  /// (access_s - paused_s) + wait_s + stood_s + (move_s less the stalls in it): time at gates
+  /// (access_s - paused_s) + wait_s + stopped_s + (move_s less the stalls in it): time at gates
   /// counts once for each device that stands with work, whatever number of accesses it delays.
   double cost_s = 0;
   double floor_s = 0;  ///< Cost if all accesses were local and none waited: local_s.
@@ -51,7 +51,7 @@ struct ReplayMetrics {
   std::uint64_t moves = 0, bytes_moved = 0;
   double stall_s = 0;          ///< Summed over moves: the time while all devices were stopped.
   double skew_s = 0;           ///< Summed over moves: the time until the last device was stopped.
-  double stood_s = 0;          ///< Summed over devices: stopped at gates with work to do.
+  double stopped_s = 0;        ///< Summed over devices: stopped at gates with work to do.
   std::uint64_t thrashes = 0;  ///< Moves from B back to A after A to B, within the planner's
                                ///< window.
   /// Shares of the accessed bytes: in the device's own HBM, another GPU's, and host memory.
@@ -62,8 +62,8 @@ struct ReplayMetrics {
   /// (n sum x^2). 1: all equal; 1/n: one has everything. (Jain, Chiu, Hawe, "A quantitative measure
   /// of fairness and discrimination", DEC-TR-301, 1984.)
   std::optional<double> fairness_tenants, fairness_devices;
-  std::optional<double> settle_s;  ///< Mean of `settling_times` over the marks that settled.
-  std::uint64_t marks_settled = 0, marks = 0;
+  std::optional<double> rest_s;  ///< Mean of `rest_times` over the marks that settled.
+  std::uint64_t marks_at_rest = 0, marks = 0;
   /// Of closed loops: the number of requests, and of all that came, how long their first task took
   /// from its earliest start (for a serving trace, the time to the first token), and how long one
   /// step of their repeated tasks took (the time per further token). p99: the nearest rank.

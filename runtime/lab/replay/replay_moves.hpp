@@ -18,10 +18,10 @@
 
 namespace vma {
 
-/// Carries out moves in virtual time, like the `Mover`: one copy at a time per route, with routes
-/// in parallel; chunks are copied while earlier ones switch. The cost of a move other than its copy
-/// and stall precedes the copy. A switch stops all devices with one gate at a time, which closes
-/// when the last device has ended its current work, and opens when the stall is over.
+/// Carries out moves in virtual time, like the `Migrator`: one copy at a time per route, with
+/// routes in parallel; chunks are copied while earlier ones switch. The cost of a move other than
+/// its copy and stall precedes the copy. A switch stops all devices with one gate at a time, which
+/// closes when the last device has ended its current work, and opens when the stall is over.
 ///
 /// A gate switches several chunks, as many as the mover would plan for it (`GateShare`): moves
 /// between GPUs share gates, whatever their route, and so do those of one route to or from the

@@ -46,7 +46,7 @@ struct ReplayOptions {
   Time use_interval = std::chrono::milliseconds(10);
   /// Shorter steps of a repeated task are replayed several at once, for at most so long.
   Time steps_span = std::chrono::milliseconds(100);
-  Time drain = std::chrono::milliseconds(1);
+  Time collect_every = std::chrono::milliseconds(1);
   Time tick = std::chrono::milliseconds(10);
   /// An allocation without room waits this long for moves; then it goes where there is room.
   Time room_limit = std::chrono::milliseconds(500);

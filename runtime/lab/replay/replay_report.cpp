@@ -28,7 +28,7 @@ boost::json::array devices(const ReplayReport& report) {
     list.push_back(boost::json::object{{"accesses", device.accesses},
                                        {"bytes", device.bytes},
                                        {"busy_ns", device.busy.count()},
-                                       {"stood_ns", device.stood.count()},
+                                       {"stopped_ns", device.stopped.count()},
                                        {"local_s", device.local_s},
                                        {"bytes_by_place", list_of(device.bytes_by_place)}});
   }

@@ -17,7 +17,7 @@ struct ReplayDevice {
   std::uint64_t accesses = 0;
   double bytes = 0;
   Time busy{0};                        ///< Sum of its access durations.
-  Time stood{0};                       ///< While a gate kept waiting work from starting.
+  Time stopped{0};                     ///< While a gate kept waiting work from starting.
   double local_s = 0;                  ///< Duration of its accesses if all memory were in its HBM.
   std::vector<double> bytes_by_place;  ///< Bytes accessed, in the order of `ReplayReport::places`.
   friend bool operator==(const ReplayDevice&, const ReplayDevice&) = default;
@@ -83,7 +83,7 @@ struct ReplayReport {
   double bytes = 0;
   double access_s = 0;  ///< Sum of all access durations.
   double local_s = 0;   ///< Their durations if all memory were in the devices' HBM, unshared.
-  double paused_s = 0;  ///< The part of `access_s` in which their devices stood at gates.
+  double paused_s = 0;  ///< The part of `access_s` in which their devices were stopped at gates.
   /// Sum of all waiting times of accesses, from arrival to begin, while their devices did not
   /// stand.
   double wait_s = 0;

@@ -82,16 +82,16 @@ void ReplayScheduler::remove(ChunkId first, std::size_t chunks) {
   path_.gone(first, chunks);
 }
 
-void ReplayScheduler::drain() {
-  ++counters_.drains;
+void ReplayScheduler::collect() {
+  ++counters_.collections;
   catch_up();
   path_.fold_uses(reports_.uses);
   for (const Queued& hint : hints_)
     path_.take_hint(hint.chunk, hint.device, hint.hint, hint.given, reports_);
   hints_.clear();
   Plan plan;
-  const auto call = [&](Policy& policy, const Snapshot& view, Plan& wishes) {
-    reports_.tell(policy, view, wishes);
+  const auto call = [&](Policy& policy, const Snapshot& view, Plan& proposals) {
+    reports_.tell(policy, view, proposals);
   };
   const bool decided = ask(PolicyEntry::use, call, plan);
   reports_.clear();
@@ -101,8 +101,8 @@ void ReplayScheduler::drain() {
 void ReplayScheduler::tick() {
   ++counters_.ticks;
   Plan plan;
-  const auto call = [](Policy& policy, const Snapshot& view, Plan& wishes) {
-    policy.on_tick(view, wishes);
+  const auto call = [](Policy& policy, const Snapshot& view, Plan& proposals) {
+    policy.on_tick(view, proposals);
   };
   if (ask(PolicyEntry::tick, call, plan)) carry_out(plan);
   path_.books().clear_changed();
@@ -112,8 +112,8 @@ void ReplayScheduler::tick() {
 
 void ReplayScheduler::press(const Pressure& pressure) {
   Plan plan;
-  const auto call = [&](Policy& policy, const Snapshot& view, Plan& wishes) {
-    policy.on_pressure(pressure, view, wishes);
+  const auto call = [&](Policy& policy, const Snapshot& view, Plan& proposals) {
+    policy.on_pressure(pressure, view, proposals);
   };
   ask(PolicyEntry::pressure, call, plan);
   path_.complete_pressure(pressure, plan);
@@ -125,8 +125,8 @@ void ReplayScheduler::carry_out(const Plan& plan, bool awaited) {
   if (plan.empty()) return;
   counters_.moves_wanted += plan.moves().size();
   const PlanOutcome outcome = path_.accept(plan, awaited);
-  for (const RejectedMove& rejected : outcome.rejected)
-    ++counters_.moves_refused[std::string(to_string(rejected.reason))];
+  for (const RefusedMove& refused : outcome.refused)
+    ++counters_.moves_refused[std::string(to_string(refused.reason))];
   counters_.moves_accepted += outcome.accepted.size();
   counters_.advances += outcome.ahead ? 1 : 0;
 }
@@ -134,9 +134,9 @@ void ReplayScheduler::carry_out(const Plan& plan, bool awaited) {
 std::vector<AcceptedMove> ReplayScheduler::take_ready() {
   std::vector<AcceptedMove> started;
   if (!path_.has_waiting()) return started;
-  std::vector<MoveGroup> groups;
+  std::vector<PlannedMigration> groups;
   path_.take(path_.ready(), groups);
-  for (MoveGroup& group : groups) {
+  for (PlannedMigration& group : groups) {
     for (AcceptedMove& move : group.moves) {
       arriving_[index(move.to)] += move.bytes;
       started.push_back(std::move(move));

@@ -26,7 +26,7 @@ struct ReplaySchedulerLimits {
 class ReplayScheduler {
  public:
   struct Counters {
-    std::uint64_t drains = 0, ticks = 0, policy_failures = 0;
+    std::uint64_t collections = 0, ticks = 0, policy_failures = 0;
     std::uint64_t moves_wanted = 0, moves_accepted = 0, moves_dropped = 0;
     std::map<std::string, std::uint64_t> moves_refused;  ///< Per reason of the planner.
     /// Plans that spent the stall budget of later, and how many of them did not pay.
@@ -53,7 +53,7 @@ class ReplayScheduler {
   /// Removes the chunks' rows. Requires: none of their moves has started.
   void remove(ChunkId first, std::size_t chunks);
 
-  /// Queues a use for the next `drain`.
+  /// Queues a use for the next `collect`.
   void use(ChunkId chunk, PlaceId device, double bytes_read, double bytes_written) {
     reports_.uses.push_back({chunk, device, bytes_read, bytes_written, nullptr});
   }
@@ -65,7 +65,7 @@ class ReplayScheduler {
   bool has_hints() const noexcept { return !hints_.empty(); }
   /// Combines all uses of one chunk by one GPU since the last call into one, and passes it to the
   /// books and the policy; and then the hints since the last call.
-  void drain();
+  void collect();
   void tick();
   /// Plans victims, chosen by the policy and the planner.
   void press(const Pressure& pressure);
@@ -93,14 +93,14 @@ class ReplayScheduler {
   bool behind_ = false;  // The books have not been updated to `now_`.
   std::unique_ptr<Policy> policy_;
   PolicyFailures failures_;
-  /// A hint that the next `drain` reports.
+  /// A hint that the next `collect` reports.
   struct Queued {
     ChunkId chunk{};
     PlaceId device{};
     Hint hint;
     Time given{0};
   };
-  UseReports reports_;  // Its hints are `hints_` until a drain.
+  UseReports reports_;  // Its hints are `hints_` until it collects.
   std::vector<Queued> hints_;
   std::vector<std::uint64_t> arriving_;  // Bytes on their way, indexed by place.
   Counters counters_;

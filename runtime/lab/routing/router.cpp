@@ -121,7 +121,7 @@ std::span<const std::string_view> router_names() noexcept {
 
 std::optional<std::size_t> TaskRouter::named(TracePlace at, std::size_t devices) {
   if (!at.is_set() || !at.is_gpu()) return std::nullopt;
-  return static_cast<std::size_t>(at.location().ordinal) % devices;
+  return static_cast<std::size_t>(at.place().ordinal) % devices;
 }
 
 std::size_t TaskRouter::choose(std::span<const TraceEvent> upcoming,

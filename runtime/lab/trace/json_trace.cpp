@@ -124,7 +124,7 @@ void add_access(const TraceEvent& event, boost::json::object& line) {
   if (event.passes != 1) line["passes"] = passes_of(event.passes);
   if (event.duration != Time(0)) line["duration_ns"] = event.duration.count();
   if (event.task != 0) line["task"] = event.task;
-  if (event.at.is_set()) line["device"] = event.at.location().ordinal;
+  if (event.at.is_set()) line["device"] = event.at.place().ordinal;
 }
 
 void add_hint(const TraceEvent& event, boost::json::object& line) {
@@ -136,7 +136,7 @@ void add_hint(const TraceEvent& event, boost::json::object& line) {
   if (event.duration != trace_time_unknown) line["next_use_ns"] = event.duration.count();
   if (event.chunk_bytes != 0) line["until_ns"] = event.chunk_bytes;
   if (event.task != 0 && !event.at_end) line["task"] = event.task;
-  if (event.at.is_set()) line["device"] = event.at.location().ordinal;
+  if (event.at.is_set()) line["device"] = event.at.place().ordinal;
 }
 
 void add_task(const TraceEvent& event, boost::json::object& line) {
@@ -144,7 +144,7 @@ void add_task(const TraceEvent& event, boost::json::object& line) {
   if (event.duration != Time(0)) line["compute_ns"] = event.duration.count();
   if (event.bytes != 1) line["repeat"] = event.bytes;
   if (event.object != 0) line["request"] = event.object;
-  if (event.at.is_set()) line["device"] = event.at.location().ordinal;
+  if (event.at.is_set()) line["device"] = event.at.place().ordinal;
 }
 
 class JsonTraceWriter final : public TraceSink {
@@ -213,13 +213,13 @@ void JsonTraceWriter::add(const TraceEvent& event, const TraceTags& tags) {
       line["object"] = event.object;
       line["bytes"] = event.bytes;
       if (event.chunk_bytes != 0) line["chunk_bytes"] = event.chunk_bytes;
-      if (event.at.is_set()) line["home"] = to_string(event.at.location());
+      if (event.at.is_set()) line["home"] = to_string(event.at.place());
       break;
     case TraceEventKind::place:
       line["object"] = event.object;
       line["bytes"] = event.bytes;
       if (event.offset != 0) line["offset"] = event.offset;
-      line["home"] = to_string(event.at.location());
+      line["home"] = to_string(event.at.place());
       break;
     case TraceEventKind::free:
     case TraceEventKind::tag: line["object"] = event.object; break;

@@ -45,7 +45,7 @@ void TraceAudit::count_access(const TraceEvent& event) {
 }
 
 void TraceAudit::count_device(TracePlace at) {
-  if (at.is_set()) devices_.insert(at.location().ordinal);
+  if (at.is_set()) devices_.insert(at.place().ordinal);
 }
 
 /// An event that has the number of a task and is not an access or hint of it: a task, a

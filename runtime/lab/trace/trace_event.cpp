@@ -93,7 +93,7 @@ const char* fault_of(const TraceEvent& event) noexcept {
   return "its kind is invalid";
 }
 
-Hint hint_of(const TraceEvent& event, Location device) noexcept {
+Hint hint_of(const TraceEvent& event, Place device) noexcept {
   Hint hint;
   hint.device = device;
   hint.passes = event.passes;

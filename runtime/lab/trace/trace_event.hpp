@@ -1,6 +1,6 @@
 #pragma once
 
-#include <vma/location.hpp>
+#include <vma/place.hpp>
 #include <vma/snapshot.hpp>
 #include <vma/telemetry.hpp>
 
@@ -32,16 +32,16 @@ std::string_view to_string(TraceEventKind kind) noexcept;
 /// Index into `TraceTags`; 0 means no tag.
 enum class TagId : std::uint16_t {};
 
-/// An optional location in two bytes.
+/// An optional place in two bytes.
 class TracePlace {
  public:
   static constexpr int ordinal_max = 9999;
 
   constexpr TracePlace() = default;
   /// Requires: the ordinal is between 0 and `ordinal_max`.
-  explicit constexpr TracePlace(Location location)
-      : code_(static_cast<std::uint16_t>(2 * location.ordinal + 1 +
-                                         (location.kind == Location::Kind::host ? 1 : 0))) {}
+  explicit constexpr TracePlace(Place place)
+      : code_(static_cast<std::uint16_t>(2 * place.ordinal + 1 +
+                                         (place.kind == Place::Kind::host ? 1 : 0))) {}
   /// The inverse of `code`; nothing for an invalid number.
   static constexpr std::optional<TracePlace> of_code(std::uint64_t code) {
     if (code > 2 * ordinal_max + 2) return std::nullopt;
@@ -53,7 +53,7 @@ class TracePlace {
   constexpr bool is_set() const noexcept { return code_ != 0; }
   constexpr bool is_gpu() const noexcept { return code_ % 2 == 1; }
   /// Requires: `is_set()`.
-  constexpr Location location() const noexcept {
+  constexpr Place place() const noexcept {
     return is_gpu() ? gpu((code_ - 1) / 2) : host((code_ - 2) / 2);
   }
   /// 0 if not set; odd for GPUs.
@@ -126,7 +126,7 @@ constexpr bool may_declare(const TraceEvent& event) noexcept {
 
 /// What the event announces, for a use by `device`; its times are relative to when it is given. It
 /// is `read_mostly` if its `use` is `read`.
-Hint hint_of(const TraceEvent& event, Location device) noexcept;
+Hint hint_of(const TraceEvent& event, Place device) noexcept;
 /// A hint without an object, range and time. Its device is not set.
 TraceEvent hint_event(const Hint& hint) noexcept;
 

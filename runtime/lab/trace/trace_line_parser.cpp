@@ -211,12 +211,12 @@ const char* TraceLineFields::set_use(std::string_view text) {
 
 const char* TraceLineFields::set_home(std::string_view text) {
   try {
-    const Location location = parse_location(std::string(text));
-    if (location.ordinal > TracePlace::ordinal_max) return "names no location";
-    home_ = TracePlace(location);
+    const Place place = parse_place(std::string(text));
+    if (place.ordinal > TracePlace::ordinal_max) return "names no place";
+    home_ = TracePlace(place);
     return nullptr;
   } catch (const Error&) {
-    return "names no location";
+    return "names no place";
   }
 }
 

@@ -3,9 +3,11 @@
 #include "base/whole_file.hpp"
 #include "lab/trace/trace_event.hpp"
 #include "lab/trace/trace_header.hpp"
+#include "lab/trace/trace_source.hpp"
 
 #include <span>
 #include <string>
+#include <vector>
 
 namespace vma {
 
@@ -30,5 +32,22 @@ unsigned version_with(const TraceEvent& event) noexcept;
 
 /// Throws like `TraceSink::write` if `event` is invalid or earlier than `before`.
 void require_next(const TraceEvent& event, Time before, const std::string& path);
+
+/// A trace in memory, for repeated reading. Not thread-safe.
+class KeptTrace : public TraceSink, public TraceSource {
+ public:
+  void write(std::span<const TraceEvent> events, const TraceTags& tags) override;
+  void finish() override {}
+  std::span<const TraceEvent> next() override;
+
+  std::span<TraceEvent> events() noexcept { return events_; }
+  std::span<const TraceEvent> events() const noexcept { return events_; }
+  /// Restarts at the first event.
+  void rewind() noexcept { handed_out_ = 0; }
+
+ private:
+  std::vector<TraceEvent> events_;
+  std::size_t handed_out_ = 0;
+};
 
 }  // namespace vma

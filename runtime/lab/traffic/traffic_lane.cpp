@@ -22,7 +22,7 @@ void TrafficLane::enter(std::uint32_t number, Time now) {
   TrafficFlow& flow = (*flows_)[number];
   const bool at_level = flow.most > level_;
   if (at_level) serve(now);
-  const auto place = std::ranges::upper_bound(by_most_, flow.most, {}, &Wish::most);
+  const auto place = std::ranges::upper_bound(by_most_, flow.most, {}, &Demand::most);
   by_most_.insert(place, {flow.most, number});
   demand_.add(flow.most);
   if (flow.most <= split_level_) {
@@ -64,9 +64,9 @@ void TrafficLane::leave(std::uint32_t number, Time now) {
 
 std::size_t TrafficLane::place_of(std::uint32_t number) const {
   const TrafficFlow& flow = (*flows_)[number];
-  const auto place = std::ranges::partition_point(by_most_, [&](const Wish& wish) {
-    return wish.most < flow.most ||
-           (wish.most == flow.most && (*flows_)[wish.flow].order < flow.order);
+  const auto place = std::ranges::partition_point(by_most_, [&](const Demand& demand) {
+    return demand.most < flow.most ||
+           (demand.most == flow.most && (*flows_)[demand.flow].order < flow.order);
   });
   VMART_CHECK(place != by_most_.end() && place->flow == number, "the flow is in its lane");
   return static_cast<std::size_t>(place - by_most_.begin());
@@ -79,7 +79,7 @@ void TrafficLane::pause(Time now) {
 
 void TrafficLane::resume(Time now) {
   paused_ = false;
-  stood_ += now - paused_since_;
+  stopped_ += now - paused_since_;
 }
 
 TrafficLane::Split TrafficLane::split_at(double level) {
@@ -166,8 +166,8 @@ double TrafficLane::left(const TrafficFlow& flow, Time now) const {
 
 double TrafficLane::carried(Time now) const {
   double bytes = 0;
-  for (const Wish& wish : by_most_) {
-    const TrafficFlow& flow = (*flows_)[wish.flow];
+  for (const Demand& demand : by_most_) {
+    const TrafficFlow& flow = (*flows_)[demand.flow];
     bytes += flow.bytes - left(flow, now);
   }
   return bytes;
@@ -183,7 +183,7 @@ Time TrafficLane::end_at_level() const {
 Time TrafficLane::next_end() const {
   if (paused_) return Time::max();
   const Time end = std::min(own_ends_.empty() ? Time::max() : own_ends_.top_key(), end_at_level());
-  return end > Time::max() - stood_ ? Time::max() : end + stood_;
+  return end > Time::max() - stopped_ ? Time::max() : end + stopped_;
 }
 
 void TrafficLane::take_ended(Time until, std::vector<std::uint32_t>& ended) {

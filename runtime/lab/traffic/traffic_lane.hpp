@@ -164,12 +164,12 @@ class TrafficLane {
   void put_back(std::uint32_t flow);
 
  private:
-  struct Wish {
+  struct Demand {
     double most;
     std::uint32_t flow;
   };
 
-  Time clock(Time now) const { return (paused_ ? paused_since_ : now) - stood_; }
+  Time clock(Time now) const { return (paused_ ? paused_since_ : now) - stopped_; }
   double served(Time clock) const;
   std::size_t place_of(std::uint32_t flow) const;
   void serve(Time now);
@@ -179,8 +179,8 @@ class TrafficLane {
 
   std::vector<TrafficFlow>* flows_;
   LinkPath path_;
-  std::vector<Wish> by_most_;  // In the order of maximum rates, then of their beginning.
-  std::size_t limited_ = 0;    // How many of them get their maximum.
+  std::vector<Demand> by_most_;  // In the order of maximum rates, then of their beginning.
+  std::size_t limited_ = 0;      // How many of them get their maximum.
   double level_ = no_level;
   double served_ = 0;  // Bytes that each flow at the level had got at `served_at_`.
   Time served_at_{0};
@@ -191,7 +191,7 @@ class TrafficLane {
   std::size_t split_count_ = 0;
   ExactSum split_own_;
   bool paused_ = false;
-  Time paused_since_{0}, stood_{0};
+  Time paused_since_{0}, stopped_{0};
 };
 
 }  // namespace vma

@@ -57,10 +57,10 @@ CopyContexts::Chosen CopyContexts::choose_on(DeviceId device, CopyUnder under) {
 
 /// In order of preference: the source pushes, else the target pulls. Bytes of one place, which a
 /// program reads, writes or zeroes, may also pass through another GPU.
-std::vector<DeviceId> CopyContexts::candidates(Location from, Location to) const {
+std::vector<DeviceId> CopyContexts::candidates(Place from, Place to) const {
   std::vector<DeviceId> gpus;
-  for (const Location end : {from, to}) {
-    if (end.kind == Location::Kind::gpu) gpus.push_back(DeviceId{end.ordinal});
+  for (const Place end : {from, to}) {
+    if (end.kind == Place::Kind::gpu) gpus.push_back(DeviceId{end.ordinal});
   }
   if (from == to || gpus.empty()) {
     gpus.insert(gpus.end(), topology_.devices().begin(), topology_.devices().end());
@@ -71,8 +71,7 @@ std::vector<DeviceId> CopyContexts::candidates(Location from, Location to) const
   return gpus;
 }
 
-std::optional<CopyContexts::Chosen> CopyContexts::choose(Location from, Location to,
-                                                         CopyUnder under) {
+std::optional<CopyContexts::Chosen> CopyContexts::choose(Place from, Place to, CopyUnder under) {
   const std::vector<DeviceId> gpus = candidates(from, to);
   if (gpus.empty()) return std::nullopt;
   for (const DeviceId device : gpus) {

@@ -55,7 +55,7 @@ class CopyContexts {
     CopyContext kind = CopyContext::own;
   };
   /// Where to copy between two places that the chosen GPU reaches both; none if no single GPU does.
-  std::optional<Chosen> choose(Location from, Location to, CopyUnder under);
+  std::optional<Chosen> choose(Place from, Place to, CopyUnder under);
   Chosen choose_on(DeviceId device, CopyUnder under);
   /// One of the runtime's own if the program has closed its context since.
   ContextHandle open(Chosen chosen);
@@ -73,7 +73,7 @@ class CopyContexts {
   ContextFacts facts_of(DeviceId device);
   ContextHandle make_own(DeviceId device);
   std::uint64_t free_bytes(DeviceId device) noexcept;
-  std::vector<DeviceId> candidates(Location from, Location to) const;
+  std::vector<DeviceId> candidates(Place from, Place to) const;
 
   Driver& driver_;
   const Topology& topology_;

@@ -17,8 +17,8 @@ namespace {
 
 constexpr std::uint64_t bounce_bytes = 8 * MiB;
 
-bool is_gpu(Location at) {
-  return at.kind == Location::Kind::gpu;
+bool is_gpu(Place at) {
+  return at.kind == Place::Kind::gpu;
 }
 
 }  // namespace
@@ -66,20 +66,20 @@ CopyEngine::Bounce::~Bounce() {
 }
 
 /// For bytes that no single GPU can carry.
-DeviceId CopyEngine::default_device(Location from, Location to) const {
-  if (from.kind == Location::Kind::gpu) return DeviceId{from.ordinal};
-  if (to.kind == Location::Kind::gpu) return DeviceId{to.ordinal};
+DeviceId CopyEngine::default_device(Place from, Place to) const {
+  if (from.kind == Place::Kind::gpu) return DeviceId{from.ordinal};
+  if (to.kind == Place::Kind::gpu) return DeviceId{to.ordinal};
   return topology_.devices().front();
 }
 
-bool CopyEngine::can_copy_ahead(Location from, Location to) {
+bool CopyEngine::can_copy_ahead(Place from, Place to) {
   const auto chosen = choice_.choose(from, to, CopyUnder::nothing);
   // The stream on which the hold waits has one of the queues.
   return trusts_ahead_ && chosen && chosen->kind == CopyContext::application &&
          topology_.info(chosen->device).max_queues >= 2;
 }
 
-bool CopyEngine::hold_creates_context(Location from, Location to) {
+bool CopyEngine::hold_creates_context(Place from, Place to) {
   if (find({from, to, CopyUnder::hold}) != nullptr) return false;
   const auto chosen = choice_.choose(from, to, CopyUnder::hold);
   return !chosen || !choice_.has_own(chosen->device);
@@ -176,7 +176,7 @@ std::unique_ptr<CopyEngine::Bounce> CopyEngine::make_bounce(ContextHandle first,
   return bounce;
 }
 
-void CopyEngine::prepare(Location from, Location to, std::size_t copies, CopyUnder under) {
+void CopyEngine::prepare(Place from, Place to, std::size_t copies, CopyUnder under) {
   const Key key{from, to, under};
   const Route* ready = &route(key);
   if (ready->application) {
@@ -204,11 +204,11 @@ void CopyEngine::prepare(Location from, Location to, std::size_t copies, CopyUnd
   if (failure) std::rethrow_exception(failure);
 }
 
-BoundStream CopyEngine::spare_stream(Location from, Location to, CopyUnder under) {
+BoundStream CopyEngine::spare_stream(Place from, Place to, CopyUnder under) {
   return route({from, to, under}).spare;
 }
 
-BoundStream CopyEngine::stream_of_hold(Location at) {
+BoundStream CopyEngine::stream_of_hold(Place at) {
   // Only the stream on which the hold waits needs a context.
   const bool creates = hold_creates_context(at, at);
   const CopyUnder under = creates && can_copy_ahead(at, at) ? CopyUnder::nothing : CopyUnder::hold;
@@ -216,7 +216,7 @@ BoundStream CopyEngine::stream_of_hold(Location at) {
   return spare_stream(at, at, under);
 }
 
-void CopyEngine::order_after(Location from, Location to, CopyUnder under,
+void CopyEngine::order_after(Place from, Place to, CopyUnder under,
                              std::span<const EventHandle> events) {
   const BoundStream stream = prepared({from, to, under}).stream;
   for (const EventHandle event : events) driver_.stream_wait_event(stream, event);
@@ -233,7 +233,7 @@ CopyEngine::Copy CopyEngine::mark(BoundStream stream) {
   return {stream.context, event};
 }
 
-bool CopyEngine::has_kernel(Location from, Location to, CopyUnder under) {
+bool CopyEngine::has_kernel(Place from, Place to, CopyUnder under) {
   const Route* const known = find({from, to, under});
   return known != nullptr && !is_none(known->kernel);
 }

@@ -43,12 +43,12 @@ class CopyEngine {
   /// Creates what `copies` copies at a time on the route need; call it before anything is stopped.
   /// Blocks: for a fifth of a second if a context is new. Requires: the caller does not hold the
   /// slow turn.
-  void prepare(Location from, Location to, std::size_t copies, CopyUnder under);
+  void prepare(Place from, Place to, std::size_t copies, CopyUnder under);
   /// A stream of a prepared route that nothing else uses, for a hold to wait on.
-  BoundStream spare_stream(Location from, Location to, CopyUnder under);
+  BoundStream spare_stream(Place from, Place to, CopyUnder under);
   /// The same for a hold that copies nothing, of memory at that place; prepares it. Requires and
   /// blocks: as `prepare`.
-  BoundStream stream_of_hold(Location at);
+  BoundStream stream_of_hold(Place at);
   /// A context of the runtime's own on the GPU. Blocks: for a tenth of a second if it is new.
   ContextHandle own_context(DeviceId device) { return choice_.open_own(device); }
   /// As `CopyContexts::own_bytes`.
@@ -56,14 +56,13 @@ class CopyEngine {
 
   /// Whether copies of a hold can be enqueued just before it, in contexts of the program, so that
   /// it needs none of the runtime's own. False after `distrust_ahead`.
-  bool can_copy_ahead(Location from, Location to);
+  bool can_copy_ahead(Place from, Place to);
   /// Whether copies under a hold would create a context.
-  bool hold_creates_context(Location from, Location to);
+  bool hold_creates_context(Place from, Place to);
   /// Such a copy did not run.
   void distrust_ahead() noexcept { trusts_ahead_ = false; }
   /// Later copies on the route wait for the events. Requires: `prepare` was called for the route.
-  void order_after(Location from, Location to, CopyUnder under,
-                   std::span<const EventHandle> events);
+  void order_after(Place from, Place to, CopyUnder under, std::span<const EventHandle> events);
 
   /// Requires: `prepare` was called for the route, and `has_kernel` for copies by one. Copies on
   /// one route run in order. Throws: then none of it runs, or both chunks are `busy()`; waits for
@@ -72,7 +71,7 @@ class CopyEngine {
                TimePoint deadline = never, CopyBy by = CopyBy::engine);
   /// Whether kernels can copy on the route: between GPUs, under a hold, in a context of the
   /// runtime's own. Requires: `prepare` was called for the route.
-  bool has_kernel(Location from, Location to, CopyUnder under);
+  bool has_kernel(Place from, Place to, CopyUnder under);
   /// Whether the copy is done, after waiting for it until `deadline`.
   bool wait_until(const Copy& copy, TimePoint deadline);
   /// Blocks. Throws: what the copy failed with; then it may still be running.
@@ -119,12 +118,12 @@ class CopyEngine {
     std::unique_ptr<Bounce> bounce;  // Null if one device reaches both ends.
   };
   struct Key {
-    Location from, to;
+    Place from, to;
     CopyUnder under;
     friend auto operator<=>(const Key&, const Key&) = default;
   };
 
-  DeviceId default_device(Location from, Location to) const;
+  DeviceId default_device(Place from, Place to) const;
   Route* find(const Key& key);
   Route& route(const Key& key);
   Route& prepared(const Key& key);

@@ -93,7 +93,7 @@ void LiveCopier::make() {
 /// Releases cached chunks and clean copies there to make room for digests: without digests each
 /// move off the place stops the program for a whole copy.
 void LiveCopier::make_table(std::uint64_t size_bytes) {
-  const Location at = gpu(index(device_));
+  const Place at = gpu(index(device_));
   while (true) {
     try {
       return claim_table(size_bytes);
@@ -106,7 +106,7 @@ void LiveCopier::make_table(std::uint64_t size_bytes) {
 }
 
 void LiveCopier::claim_table(std::uint64_t size_bytes) {
-  const Location at = gpu(index(device_));
+  const Place at = gpu(index(device_));
   Ledger& ledger = memory_.chunks().ledger();
   if (!ledger.claim(at, size_bytes, Ledger::Use::own)) {
     throw Error(ErrorKind::out_of_memory, "vma::migrate",
@@ -134,9 +134,9 @@ void LiveCopier::let_all_go() noexcept {
   if (go_) go(last_settling_);
 }
 
-bool LiveCopier::drain() noexcept {
+bool LiveCopier::await_end() noexcept {
   Ledger& ledger = memory_.chunks().ledger();
-  if (std::exchange(drained_, true)) return ended_;
+  if (std::exchange(awaited_, true)) return ended_;
   let_all_go();
   for (const BoundStream stream : {copy_stream_, settle_stream_, digest_stream_}) {
     if (is_none(stream.handle)) continue;
@@ -147,7 +147,7 @@ bool LiveCopier::drain() noexcept {
 
 void LiveCopier::release() noexcept {
   Ledger& ledger = memory_.chunks().ledger();
-  const bool ended = drain();
+  const bool ended = await_end();
   for (const BoundStream stream : {copy_stream_, settle_stream_, digest_stream_}) {
     if (is_none(stream.handle)) continue;
     ledger.undo("a stream of live copies", [&] { driver_.destroy_stream(stream); });

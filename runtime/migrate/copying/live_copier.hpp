@@ -59,7 +59,7 @@ class LiveCopier {
   /// Leaves no stopped work behind.
   void let_all_go() noexcept;
   /// Waits for all that it does, for others too. False: some of it may still run.
-  bool drain() noexcept;
+  bool await_end() noexcept;
   /// Work of another copier may still touch what this one owns.
   void distrust() noexcept { ended_ = false; }
 
@@ -99,7 +99,7 @@ class LiveCopier {
   /// Whether it has been let go, perhaps by the end of the process.
   bool gone(Settling settling) const noexcept { return go_->is_open(settling.epoch); }
   /// Lets it go, together with all that were armed before. Also from other threads, to release
-  /// stopped work in place of the mover.
+  /// stopped work in place of the migrator.
   void go(Settling settling) noexcept { go_->open(settling.epoch); }
   /// As `copied_by`, for the settling.
   bool settled_by(std::size_t bay, TimePoint deadline);
@@ -166,7 +166,7 @@ class LiveCopier {
   EventHandle engine_done_{};
   KernelHandle copy_kernel_{}, digest_kernel_{}, settle_kernel_{}, paranoid_kernel_{};
   bool ended_ = true;  // So far as it has been waited for.
-  bool drained_ = false;
+  bool awaited_ = false;
   std::unique_ptr<StopWord> go_;
   Settling last_settling_;
   /// By the number of steps, and whether paranoid; made when first needed.

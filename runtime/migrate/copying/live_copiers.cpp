@@ -20,7 +20,7 @@ LiveCopiers::~LiveCopiers() {
       if (copier) copier->let_all_go();
     }
     bool ended = true;  // Copiers work for each other: where one does not end, none is trusted.
-    for (const auto& [key, copier] : copiers_) ended &= !copier || copier->drain();
+    for (const auto& [key, copier] : copiers_) ended &= !copier || copier->await_end();
     for (const auto& [key, copier] : copiers_) {
       if (copier && !ended) copier->distrust();
     }

@@ -107,7 +107,7 @@ class AttachedStreams {
   /// Detaches and returns the streams in scope that the driver no longer knows. Throws: other
   /// errors of the driver.
   std::vector<Stream> drop_lost(Address allocation);
-  /// Stops of their own did not all arrive while some stood. Marks the blocking streams in scope
+  /// Stops of their own did not all arrive while some stopped. Marks the blocking streams in scope
   /// that share a context with another, so that the legacy stream is stopped in their place until
   /// they are detached.
   void stop_together(Address allocation);

@@ -17,7 +17,8 @@ class Backlog {
   void saw(TimePoint at, std::chrono::nanoseconds depth) noexcept;
   /// The known depth must not be used.
   void forget() noexcept { known_ = false; }
-  /// At a gate the stream had not arrived in time when others stood: it was deeper than it seemed.
+  /// At a gate the stream had not arrived in time when others stopped: it was deeper than it
+  /// seemed.
   void was_late() noexcept { missed_for_ = gates_remembered; }
   /// It arrived at a gate.
   void was_in_time() noexcept { missed_for_ -= missed_for_ > 0 ? 1 : 0; }

@@ -22,9 +22,9 @@ bool has_written(const std::atomic<std::uint64_t*>& place, std::uint64_t epoch) 
 }
 
 /// As the program knows it, with its GPU.
-std::string name_of(const GateStop& stop, const GatePost::Stand& stand) {
+std::string name_of(const GateStop& stop, const GatePost::StreamState& state) {
   const auto handle = static_cast<std::uint64_t>(stop.stream.handle);
-  const std::string where = stand.gpu ? fmt::format(" of gpu({})", *stand.gpu) : "";
+  const std::string where = state.gpu ? fmt::format(" of gpu({})", *state.gpu) : "";
   return handle == 0 ? fmt::format("the legacy stream{}", where)
                      : fmt::format("stream {:#x}{}", handle, where);
 }
@@ -106,7 +106,7 @@ EnqueuedStops::EnqueuedStops(Driver& driver, GatePost& post, const GatePlan& pla
       open_(open),
       arrivals_(clock_, next_epoch(), plan.stops.size()) {}
 
-std::optional<GateRefusal> EnqueuedStops::find_capture() {
+std::optional<StopRefusal> EnqueuedStops::find_capture() {
   return find_capture(schedule_stops(std::vector<Backlog>(plan_.stops.size())));
 }
 
@@ -128,7 +128,7 @@ TimePoint EnqueuedStops::next_due() const noexcept {
   return arrivals_.waits() ? never : enqueued_at_;  // In broken contexts none arrives.
 }
 
-std::optional<GateRefusal> EnqueuedStops::enqueue_next() {
+std::optional<StopRefusal> EnqueuedStops::enqueue_next() {
   const StopStart& first = starts_[next_];
   std::size_t end = next_;
   while (end < starts_.size() && starts_[end].after == first.after &&
@@ -136,9 +136,9 @@ std::optional<GateRefusal> EnqueuedStops::enqueue_next() {
     ++end;
   }
   const auto group = std::span<const StopStart>(starts_).subspan(next_, end - next_);
-  const auto no_capture_begins = let_no_capture_begin();
+  const auto no_capture_begins = CaptureGuard::hold_back();
   if (!no_capture_begins.owns_lock()) {
-    return GateRefusal{
+    return StopRefusal{
         StopRefusal::capture,
         "a thread of the program begins a capture, or lets a stream wait for an event"};
   }
@@ -157,24 +157,24 @@ std::optional<GateRefusal> EnqueuedStops::enqueue_next() {
 
 void EnqueuedStops::enqueue_one(std::size_t index) {
   const GateStop& stop = plan_.stops[index];
-  GatePost::Stand& stand = post_.stand(stop);
+  GatePost::StreamState& state = post_.state_of(stop);
   unseen_.push_back({index});
-  arrivals_.expect(index, stand.arrived);
+  arrivals_.expect(index, state.arrived);
   try {
     if (open_ == nullptr) {
-      const WordOperation write = post_.arrival(stand, epoch());
+      const WordOperation write = post_.arrival(state, epoch());
       driver_.batch(stop.stream, {&write, 1});
     } else {
-      const auto words = post_.words_of_stop(stand, *open_, epoch());
+      const auto words = post_.words_of_stop(state, *open_, epoch());
       if (!stop.graphs) {
         driver_.batch(stop.stream, words);
       } else {
         // Without a chain the context is broken and runs no more work.
-        if (is_none(stand.chain)) return arrivals_.excuse(index);
-        driver_.stop(stop.stream, stand.chain, words);
+        if (is_none(state.chain)) return arrivals_.excuse(index);
+        driver_.stop(stop.stream, state.chain, words);
       }
     }
-    stand.asked = epoch();  // A refused call has enqueued nothing.
+    state.asked = epoch();  // A refused call has enqueued nothing.
   } catch (const Error& error) {
     if (!breaks_context(error)) throw;
     arrivals_.excuse(index);  // A broken context runs no more work.
@@ -193,14 +193,14 @@ bool EnqueuedStops::captures(const GateStop& stop) {
 }
 
 /// Polls for arrivals in between, since each query takes a while.
-std::optional<GateRefusal> EnqueuedStops::find_capture(std::span<const StopStart> starts) {
+std::optional<StopRefusal> EnqueuedStops::find_capture(std::span<const StopStart> starts) {
   for (const StopStart& start : starts) {
     arrivals_.look();
     const GateStop& stop = plan_.stops[start.index];
     if (!captures(stop)) continue;
-    return GateRefusal{StopRefusal::capture,
+    return StopRefusal{StopRefusal::capture,
                        fmt::format("{}, or a stream that waits for it, captures a graph",
-                                   name_of(stop, post_.stand(stop)))};
+                                   name_of(stop, post_.state_of(stop)))};
   }
   return std::nullopt;
 }
@@ -209,7 +209,7 @@ void EnqueuedStops::learn() {
   const TimePoint now = clock_.now();
   const bool stops = open_ != nullptr;
   for (std::size_t i = 0; i < plan_.stops.size(); ++i) {
-    Backlog& backlog = post_.stand(plan_.stops[i]).backlog;
+    Backlog& backlog = post_.state_of(plan_.stops[i]).backlog;
     if (const auto depth = arrivals_.depth(i)) {
       backlog.saw(now, *depth);
       if (stops) backlog.was_in_time();
@@ -221,7 +221,7 @@ void EnqueuedStops::learn() {
 }
 
 void EnqueuedStops::forget_backlogs() {
-  for (const GateStop& stop : plan_.stops) post_.stand(stop).backlog.forget();
+  for (const GateStop& stop : plan_.stops) post_.state_of(stop).backlog.forget();
 }
 
 /// A query would end a capture that begins meanwhile; a write that is captured is harmless. It may
@@ -230,14 +230,14 @@ void EnqueuedStops::excuse_broken() {
   for (std::size_t i = 0; i < plan_.stops.size(); ++i) {
     const GateStop& stop = plan_.stops[i];
     if (arrivals_.has(i) || !arrivals_.expects(i)) continue;
-    const auto no_capture_begins = let_no_capture_begin();
+    const auto no_capture_begins = CaptureGuard::hold_back();
     if (!no_capture_begins.owns_lock() || captures(stop)) continue;
-    GatePost::Stand& stand = post_.stand(stop);
-    const WordOperation again = post_.arrival(stand, next_epoch());
+    GatePost::StreamState& state = post_.state_of(stop);
+    const WordOperation again = post_.arrival(state, next_epoch());
     unseen_.push_back({i});
     try {
       driver_.batch(stop.stream, {&again, 1});
-      stand.asked = again.value;
+      state.asked = again.value;
     } catch (const Error& error) {
       if (!breaks_context(error)) throw;
       arrivals_.excuse(i);
@@ -258,7 +258,7 @@ bool EnqueuedStops::may_be_captured() noexcept {
   return captured_ || std::ranges::any_of(unseen_, captured);
 }
 
-GateRefusal EnqueuedStops::not_arrived(std::string_view how) {
+StopRefusal EnqueuedStops::not_arrived(std::string_view how) {
   constexpr std::size_t names_max = 4;
   const std::vector<GateStop>& stops = plan_.stops;
   const bool some_are_awaited = arrivals_.waits();
@@ -267,9 +267,9 @@ GateRefusal EnqueuedStops::not_arrived(std::string_view how) {
   for (std::size_t i = 0; i < stops.size(); ++i) {
     if (arrivals_.has(i) || (some_are_awaited && !arrivals_.expects(i))) continue;
     if (++missing > names_max) continue;
-    const GatePost::Stand& stand = post_.stand(stops[i]);
-    names += fmt::format("{} {}", missing > 1 ? "," : "", name_of(stops[i], stand));
-    const std::chrono::nanoseconds depth = stand.backlog.depth();
+    const GatePost::StreamState& state = post_.state_of(stops[i]);
+    names += fmt::format("{} {}", missing > 1 ? "," : "", name_of(stops[i], state));
+    const std::chrono::nanoseconds depth = state.backlog.depth();
     if (depth > std::chrono::nanoseconds(0)) {
       names += fmt::format(" (its backlog lasted {:.1f} ms when last measured)", in_ms(depth));
     }
@@ -281,7 +281,7 @@ GateRefusal EnqueuedStops::not_arrived(std::string_view how) {
 
 std::string EnqueuedStops::name(std::size_t index) {
   const GateStop& stop = plan_.stops[index];
-  return name_of(stop, post_.stand(stop));
+  return name_of(stop, post_.state_of(stop));
 }
 
 }  // namespace vma

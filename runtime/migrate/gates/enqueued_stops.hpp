@@ -84,7 +84,7 @@ class EnqueuedStops {
 
   std::uint64_t epoch() const noexcept { return arrivals_.epoch(); }
   /// A refusal if a stream captures now. Throws: what the driver throws.
-  std::optional<GateRefusal> find_capture();
+  std::optional<StopRefusal> find_capture();
   /// The first stops are due now, the others when these backlogs say, or once a stream has arrived
   /// if they `may_follow`.
   void begin(std::vector<Backlog> backlogs, bool may_follow = true);
@@ -98,7 +98,7 @@ class EnqueuedStops {
   TimePoint enqueued_at() const noexcept { return enqueued_at_; }
   /// Enqueues all that are due together next, back to back, whether or not it is time. A refusal if
   /// a stream captures, perhaps only since. Throws: what the driver throws.
-  std::optional<GateRefusal> enqueue_next();
+  std::optional<StopRefusal> enqueue_next();
 
   Arrivals& arrivals() noexcept { return arrivals_; }
   const Arrivals& arrivals() const noexcept { return arrivals_; }
@@ -112,12 +112,12 @@ class EnqueuedStops {
   bool may_be_captured() noexcept;
 
   /// Names the streams that have not arrived; `how` says what they have not done.
-  GateRefusal not_arrived(std::string_view how);
+  StopRefusal not_arrived(std::string_view how);
   /// A stream of the plan, as the program knows it.
   std::string name(std::size_t index);
 
  private:
-  std::optional<GateRefusal> find_capture(std::span<const StopStart> starts);
+  std::optional<StopRefusal> find_capture(std::span<const StopStart> starts);
   bool captures(const GateStop& stop);
   void enqueue_one(std::size_t index);
 

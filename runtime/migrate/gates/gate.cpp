@@ -27,11 +27,11 @@ bool means_capture(int native) {
          native == native_stream_capture_invalidated || native == native_stream_capture_implicit;
 }
 
-GateRefusal given_back() {
+StopRefusal given_back() {
   return {StopRefusal::streams_changed, "the program detaches a stream or cancels the move"};
 }
 
-GateRefusal nothing_to_stop() {
+StopRefusal nothing_to_stop() {
   return {StopRefusal::stream_lost, "a gate has at least one stream to stop"};
 }
 
@@ -82,7 +82,7 @@ TimePoint Gate::open_late() noexcept {
   all_when_opened_ = stops_->arrivals().all_now();
   if (!advance(State::closing, State::open) && !advance(State::closed, State::open)) return never;
   open_word_->open(epoch_);
-  no_copies_.end();
+  no_copy_scopes_.end();
   opened_ = clock_.now();
   opened_late_();
   return never;
@@ -111,7 +111,7 @@ void Gate::open() noexcept {
     opened_ = clock_.now();
     open_word_->set_dark(false);
   }
-  no_copies_.end();
+  no_copy_scopes_.end();
   post_.watchdog().disarm(ticket_);
   ticket_ = Watchdog::Ticket::none;
   open_word_ = nullptr;
@@ -163,18 +163,18 @@ void Gate::begin_dark() {
 
 /// Leaves nothing stopped if `body` refuses or throws.
 template <typename Body>
-std::optional<GateRefusal> Gate::guarded(const GatePlan& plan, std::optional<EnqueuedStops>& stops,
+std::optional<StopRefusal> Gate::guarded(const GatePlan& plan, std::optional<EnqueuedStops>& stops,
                                          Body&& body) {
-  std::optional<GateRefusal> refusal;
+  std::optional<StopRefusal> refusal;
   std::exception_ptr failure;
   try {
     refusal = body();
     if (!refusal) return refusal;
   } catch (const Error& error) {
     if (means_lost_stream(error.native())) {
-      refusal = GateRefusal{StopRefusal::stream_lost, error.what()};
+      refusal = StopRefusal{StopRefusal::Why::stream_lost, error.what()};
     } else if (means_capture(error.native())) {
-      refusal = GateRefusal{StopRefusal::capture, error.what()};
+      refusal = StopRefusal{StopRefusal::Why::capture, error.what()};
     } else {
       failure = std::current_exception();
     }
@@ -190,7 +190,7 @@ std::optional<GateRefusal> Gate::guarded(const GatePlan& plan, std::optional<Enq
 
 // --- Backlogs
 
-std::optional<GateRefusal> Gate::look(const GatePlan& plan, const GateLimits& limits) {
+std::optional<StopRefusal> Gate::look(const GatePlan& plan, const GateLimits& limits) {
   VMART_CHECK(state_ == State::open, "a gate looks before it is closed");
   open();  // Cleans up if the watchdog has opened it.
   limits_ = limits;
@@ -203,11 +203,11 @@ std::optional<GateRefusal> Gate::look(const GatePlan& plan, const GateLimits& li
 }
 
 /// Determines all backlogs, with a probe that stops nothing if they are not known well enough.
-std::optional<GateRefusal> Gate::look_at_backlogs(const GatePlan& plan, EnqueuedStops& probes) {
+std::optional<StopRefusal> Gate::look_at_backlogs(const GatePlan& plan, EnqueuedStops& probes) {
   if (auto refusal = probes.find_capture()) return refusal;
   const TimePoint now = clock_.now();
   const auto known = [&](const GateStop& stop) {
-    return post_.stand(stop).backlog.known_since(now - look_age_max);
+    return post_.state_of(stop).backlog.known_since(now - look_age_max);
   };
   if (std::ranges::all_of(plan.stops, known)) return std::nullopt;
   probes.begin(std::vector<Backlog>(plan.stops.size()));
@@ -229,12 +229,12 @@ std::optional<GateRefusal> Gate::look_at_backlogs(const GatePlan& plan, Enqueued
 
 // --- Sending
 
-std::optional<GateRefusal> Gate::try_close(const GatePlan& plan, const GateLimits& limits) {
+std::optional<StopRefusal> Gate::try_close(const GatePlan& plan, const GateLimits& limits) {
   if (auto refusal = send(plan, limits)) return refusal;
   return close();
 }
 
-std::optional<GateRefusal> Gate::send(const GatePlan& plan, const GateLimits& limits) {
+std::optional<StopRefusal> Gate::send(const GatePlan& plan, const GateLimits& limits) {
   VMART_CHECK(state_ == State::open, "a gate is closed once at a time");
   open();  // Cleans up if the watchdog has opened it.
   limits_ = limits;
@@ -245,7 +245,7 @@ std::optional<GateRefusal> Gate::send(const GatePlan& plan, const GateLimits& li
   first_arrival_ = last_arrival_ = TimePoint(0);
   any_when_opened_ = all_when_opened_ = false;
   if (plan.stops.empty()) return nothing_to_stop();
-  const auto prepared = [&]() -> std::optional<GateRefusal> {
+  const auto prepared = [&]() -> std::optional<StopRefusal> {
     post_.prepare(plan);
     return std::nullopt;
   };
@@ -257,19 +257,19 @@ std::optional<GateRefusal> Gate::send(const GatePlan& plan, const GateLimits& li
 }
 
 /// Requires: the post is prepared.
-std::optional<GateRefusal> Gate::begin(const GatePlan& plan) {
+std::optional<StopRefusal> Gate::begin(const GatePlan& plan) {
   open_word_ = &post_.open_word();
   stops_.emplace(driver_, post_, plan, open_word_);
   epoch_ = stops_->epoch();
   if (auto refusal = stops_->find_capture()) return refusal;
   std::vector<Backlog> backlogs;
-  for (const GateStop& stop : plan.stops) backlogs.push_back(post_.stand(stop).backlog);
+  for (const GateStop& stop : plan.stops) backlogs.push_back(post_.state_of(stop).backlog);
   const bool may_follow = !limits_.tells_ahead;
   const auto [skew, varying] = predict_skew(backlogs, may_follow);
   stops_->begin(std::move(backlogs), may_follow);
   if (skew > limits_.skew_limit) {
     stops_->forget_backlogs();
-    return GateRefusal{
+    return StopRefusal{
         StopRefusal::predicted_skew,
         fmt::format(
             "the streams are expected to arrive {:.1f} ms apart, because the backlog of {} varies "
@@ -279,11 +279,11 @@ std::optional<GateRefusal> Gate::begin(const GatePlan& plan) {
   arrival_limit_ = std::min(limits_.arrival_limit, std::max(limits_.arrival_limit_min, 2 * skew));
   if (CopyScopes::process().were_in_the_way()) {
     let_turn_go();  // Nothing is stopped yet, and the copies under way may take long.
-    if (auto refusal = hold_copies_back(later(clock_.now(), NoCopies::unstopped_limit)))
+    if (auto refusal = hold_copies_back(later(clock_.now(), NoCopyScopes::unstopped_limit)))
       return refusal;
   }
   const TimePoint now = clock_.now();
-  copies_due_ = later(now, NoCopies::unstopped_limit);
+  copies_due_ = later(now, NoCopyScopes::unstopped_limit);
   turn_end_ = later(now, limits_.turn_limit);
   try_turn();
   arrivals_due_ = later(now, stops_->deepest());
@@ -292,7 +292,7 @@ std::optional<GateRefusal> Gate::begin(const GatePlan& plan) {
 }
 
 /// Until all are enqueued, a call that blocks must not keep streams stopped that were told first.
-std::optional<GateRefusal> Gate::enqueue_next() {
+std::optional<StopRefusal> Gate::enqueue_next() {
   // What is told now may stop at once, beside one that has arrived already.
   const TimePoint now = clock_.now();
   const TimePoint due = stops_->arrivals().any() ? now : std::max(arrivals_due_, now);
@@ -329,7 +329,7 @@ bool Gate::await_first(TimePoint until) {
     const TimePoint end = wait_end();
     be_back_by(later(waits ? end : std::max(arrivals_due_, clock_.now()), limits_.arrival_limit));
     TimePoint look = std::min({until, end, stops_->next_due()});
-    if (no_copies_.begun()) look = std::min(look, copies_due_);
+    if (no_copy_scopes_.begun()) look = std::min(look, copies_due_);
     if (has_turn()) {
       // Other threads that allocate are delayed only briefly.
       const TimePoint turn_end = limits_.turn == nullptr ? look : std::min(look, turn_end_);
@@ -343,7 +343,7 @@ bool Gate::await_first(TimePoint until) {
       return true;
     }
     // What nothing has arrived for by then may wait for a copy of the program itself.
-    if (no_copies_.begun() && clock_.now() >= copies_due_) no_copies_.end();
+    if (no_copy_scopes_.begun() && clock_.now() >= copies_due_) no_copy_scopes_.end();
     keep_up();
     if (clock_.now() >= end) return true;
     if (clock_.now() >= until) return false;
@@ -366,11 +366,11 @@ bool Gate::take_turn(TimePoint end) {
   return true;
 }
 
-std::optional<GateRefusal> Gate::close() {
-  return guarded(*plan_, stops_, [this]() -> std::optional<GateRefusal> {
+std::optional<StopRefusal> Gate::close() {
+  return guarded(*plan_, stops_, [this]() -> std::optional<StopRefusal> {
     if (auto refusal = await_all()) return refusal;
     // What was enqueued before the stop has ended, and so have the calls that waited for it.
-    if (auto refusal = hold_copies_back(later(clock_.now(), NoCopies::stopped_limit)))
+    if (auto refusal = hold_copies_back(later(clock_.now(), NoCopyScopes::stopped_limit)))
       return refusal;
     last_arrival_ = stops_->arrivals().last();
     be_back_by(later(clock_.now(), limits_.settle_limit));
@@ -380,13 +380,13 @@ std::optional<GateRefusal> Gate::close() {
   });
 }
 
-std::optional<GateRefusal> Gate::hold_copies_back(TimePoint deadline) {
-  if (no_copies_.begin(clock_, deadline)) return std::nullopt;
-  return GateRefusal{StopRefusal::copies_busy,
+std::optional<StopRefusal> Gate::hold_copies_back(TimePoint deadline) {
+  if (no_copy_scopes_.begin(clock_, deadline)) return std::nullopt;
+  return StopRefusal{StopRefusal::copies_busy,
                      "another thread was inside a copy that may name the memory"};
 }
 
-GateRefusal Gate::opened_early() const {
+StopRefusal Gate::opened_early() const {
   return {StopRefusal::opened_by_watchdog,
           fmt::format("a driver call took longer than {:.1f} ms while streams were stopped, so the "
                       "gate was opened",
@@ -394,7 +394,7 @@ GateRefusal Gate::opened_early() const {
 }
 
 /// The thread checks the limits itself; the watchdog's are a little longer.
-std::optional<GateRefusal> Gate::await_all() {
+std::optional<StopRefusal> Gate::await_all() {
   Arrivals& arrivals = stops_->arrivals();
   while (true) {
     const bool all = stops_->all_enqueued();
@@ -429,7 +429,7 @@ std::optional<GateRefusal> Gate::await_all() {
   stops_->learn();
   if (!arrivals.all()) return missing();
   if (take_turn(clock_.now())) return std::nullopt;
-  return GateRefusal{StopRefusal::memory_busy,
+  return StopRefusal{StopRefusal::memory_busy,
                      "an allocation or a release was in progress when the streams stopped"};
 }
 
@@ -449,7 +449,7 @@ void Gate::note_opened_early() {
   stops_->learn();
 }
 
-GateRefusal Gate::missing() {
+StopRefusal Gate::missing() {
   if (!stops_->arrivals().any()) {
     return stops_->not_arrived(
         fmt::format("did not finish earlier work within {:.0f} ms (nothing was stopped)",

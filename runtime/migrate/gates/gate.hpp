@@ -100,20 +100,20 @@ class Gate final : public StoppedWork {
 
   /// Measures by a write the backlogs of those streams whose depth is not recently known. Stops
   /// nothing. Returns a refusal and throws as `close`.
-  std::optional<GateRefusal> look(const GatePlan& plan, const GateLimits& limits);
+  std::optional<StopRefusal> look(const GatePlan& plan, const GateLimits& limits);
   /// Tells the streams to stop: those with the deepest backlog now, the others while `await_first`
   /// and `close` wait. Requires: `plan` outlives the gate's closing. Returns a refusal and throws
   /// as `close`.
-  std::optional<GateRefusal> send(const GatePlan& plan, const GateLimits& limits);
+  std::optional<StopRefusal> send(const GatePlan& plan, const GateLimits& limits);
   /// Waits until a stream arrives, at most until `until`. True: it is time to `close`, because one
   /// has arrived, a limit has passed or the gate was given up.
   bool await_first(TimePoint until);
   /// None: all streams of the plan are stopped, and none of their earlier work runs. A refusal: the
   /// gate is open and nothing is stopped. Throws: what the driver throws; then it is open, too.
   /// Requires: sent.
-  std::optional<GateRefusal> close();
+  std::optional<StopRefusal> close();
   /// `send` and `close`. May be called again once it is open.
-  std::optional<GateRefusal> try_close(const GatePlan& plan, const GateLimits& limits);
+  std::optional<StopRefusal> try_close(const GatePlan& plan, const GateLimits& limits);
   /// Whether all streams of the plan have arrived since it was sent, even if it is open again.
   bool all_arrived() const noexcept {
     return all_when_opened_ || (stops_ && stops_->arrivals().all());
@@ -135,17 +135,17 @@ class Gate final : public StoppedWork {
 
  private:
   template <typename Body>
-  std::optional<GateRefusal> guarded(const GatePlan& plan, std::optional<EnqueuedStops>& stops,
+  std::optional<StopRefusal> guarded(const GatePlan& plan, std::optional<EnqueuedStops>& stops,
                                      Body&& body);
-  std::optional<GateRefusal> look_at_backlogs(const GatePlan& plan, EnqueuedStops& probes);
-  std::optional<GateRefusal> begin(const GatePlan& plan);
-  std::optional<GateRefusal> enqueue_next();
-  std::optional<GateRefusal> await_all();
-  std::optional<GateRefusal> hold_copies_back(TimePoint deadline);
+  std::optional<StopRefusal> look_at_backlogs(const GatePlan& plan, EnqueuedStops& probes);
+  std::optional<StopRefusal> begin(const GatePlan& plan);
+  std::optional<StopRefusal> enqueue_next();
+  std::optional<StopRefusal> await_all();
+  std::optional<StopRefusal> hold_copies_back(TimePoint deadline);
   void note_first();
   void note_opened_early();
-  GateRefusal missing();
-  GateRefusal opened_early() const;
+  StopRefusal missing();
+  StopRefusal opened_early() const;
   bool take_turn(TimePoint end);
   bool try_turn();
   void let_turn_go() noexcept;
@@ -170,13 +170,13 @@ class Gate final : public StoppedWork {
   const GatePlan* plan_ = nullptr;             // As before.
   std::chrono::nanoseconds arrival_limit_{0};  // The allowed limit, adjusted to the backlogs.
   TimePoint arrivals_due_{0};                  // When the first stream is expected, at the latest.
-  // What stood when the watchdog opened it.
+  // What stopped when the watchdog opened it.
   std::atomic<bool> any_when_opened_{false}, all_when_opened_{false};
   TimePoint turn_end_{0};  // If no stream is stopped by then, the turn for slow calls is released.
-  std::optional<GateRefusal> refused_;  // While it waited; for `close` to return.
+  std::optional<StopRefusal> refused_;  // While it waited; for `close` to return.
   std::exception_ptr failed_;           // As before, to throw.
   StopWord* open_word_ = nullptr;       // Until it is open.
-  NoCopies no_copies_;                  // From the last arrival, at the latest, until it is open.
+  NoCopyScopes no_copy_scopes_;         // From the last arrival, at the latest, until it is open.
   TimePoint copies_due_{0};             // Until then copies wait for the first arrival, if they do.
   std::uint64_t epoch_ = 0;             // Zero before the first closing.
   Watchdog::Ticket ticket_ = Watchdog::Ticket::none;

@@ -78,9 +78,9 @@ void GateStreams::name() {
   for (const AttachedStreams::Stream& stream : use_->streams()) gpus_.insert(stream.device);
 }
 
-std::optional<GateRefusal> GateStreams::require_any() const {
+std::optional<StopRefusal> GateStreams::require_any() const {
   if (!plan_.stops.empty()) return std::nullopt;
-  return GateRefusal{StopRefusal::streams_changed,
+  return StopRefusal{StopRefusal::streams_changed,
                      "the program detached every stream that may use the memory"};
 }
 
@@ -88,10 +88,10 @@ void GateStreams::keep() {
   if (!nobody_attaches_) nobody_attaches_.emplace(attached_.attaching());
 }
 
-std::optional<GateRefusal> GateStreams::require_same() {
+std::optional<StopRefusal> GateStreams::require_same() {
   keep();
   if (attached_.last_attach(allocations_) == last_attach_) return std::nullopt;
-  return GateRefusal{StopRefusal::streams_changed,
+  return StopRefusal{StopRefusal::streams_changed,
                      "the program attached a stream while the gate was closed"};
 }
 

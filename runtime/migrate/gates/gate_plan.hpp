@@ -53,11 +53,11 @@ class GateStreams {
   /// Their GPUs.
   const std::set<DeviceId>& gpus() const noexcept { return gpus_; }
   /// A refusal if there are none any more.
-  std::optional<GateRefusal> require_any() const;
+  std::optional<StopRefusal> require_any() const;
   /// From here on none is attached, as long as they are not let go.
   void keep();
   /// Keeps them. A refusal if one was attached since they were named, whose work may run.
-  std::optional<GateRefusal> require_same();
+  std::optional<StopRefusal> require_same();
   /// The program wants one back.
   bool wanted() const noexcept { return use_ && use_->wanted(); }
   /// Nothing is stopped any more.

@@ -16,9 +16,9 @@ namespace {
 constexpr std::size_t stands_max = 1024;
 constexpr std::uint64_t gates_remembered = 64;
 
-bool has_written(const GatePost::Stand& stand) {
-  if (stand.arrived == nullptr) return true;
-  return std::atomic_ref(*stand.arrived).load(std::memory_order_acquire) >= stand.asked;
+bool has_written(const GatePost::StreamState& state) {
+  if (state.arrived == nullptr) return true;
+  return std::atomic_ref(*state.arrived).load(std::memory_order_acquire) >= state.asked;
 }
 }  // namespace
 
@@ -30,7 +30,7 @@ GatePost::~GatePost() {
   open_word_.reset();
   // A stream that has not reached a gate that was given up may still write its word.
   const auto pending = [](const auto& entry) { return !has_written(entry.second); };
-  if (words_ && std::ranges::any_of(stands_, pending)) words_->keep_for_good();
+  if (words_ && std::ranges::any_of(streams_, pending)) words_->keep_for_good();
   words_.reset();
   if (!retained_) return;
   ledger_.undo("the context of the words of gates", [&] { driver_.release_primary(*retained_); });
@@ -43,11 +43,11 @@ void GatePost::prepare(const GatePlan& plan, Use use) {
   if (!words_) words_ = std::make_unique<PinnedWords>(driver_, context_, ledger_);
   if (!open_word_) open_word_ = std::make_unique<StopWord>(*words_);
   for (const GateStop& stop : plan.stops) {
-    Stand& stand = stands_[key(stop)];
-    stand.prepared = prepared_;
-    if (stand.arrived == nullptr) stand.arrived = take_word();
-    if (!stand.gpu) stand.gpu = gpu_of(stop);
-    if (stop.graphs && use == Use::stops) make_chain(key(stop), stand);
+    StreamState& state = streams_[key(stop)];
+    state.prepared = prepared_;
+    if (state.arrived == nullptr) state.arrived = take_word();
+    if (!state.gpu) state.gpu = gpu_of(stop);
+    if (stop.graphs && use == Use::stops) make_chain(key(stop), state);
   }
 }
 
@@ -66,47 +66,47 @@ std::uint64_t* GatePost::take_word() {
   return word;
 }
 
-WordOperation GatePost::arrival(const Stand& stand, std::uint64_t epoch) const noexcept {
-  return {WordOperation::Kind::write, address_of(stand.arrived), epoch};
+WordOperation GatePost::arrival(const StreamState& state, std::uint64_t epoch) const noexcept {
+  return {WordOperation::Kind::write, address_of(state.arrived), epoch};
 }
 
-std::array<WordOperation, 2> GatePost::words_of_stop(const Stand& stand, const StopWord& open,
+std::array<WordOperation, 2> GatePost::words_of_stop(const StreamState& state, const StopWord& open,
                                                      std::uint64_t epoch) const noexcept {
-  return {arrival(stand, epoch), open.wait_for(epoch)};
+  return {arrival(state, epoch), open.wait_for(epoch)};
 }
 
 /// A broken context has none: it runs no more work.
-void GatePost::make_chain(const Key& key, Stand& stand) {
-  if (!is_none(stand.chain) && has_context(key, stand)) return;
-  stand.chain = ExecGraphHandle{};  // A chain is destroyed with its context.
+void GatePost::make_chain(const Key& key, StreamState& state) {
+  if (!is_none(state.chain) && has_context(key, state)) return;
+  state.chain = ExecGraphHandle{};  // A chain is destroyed with its context.
   ChainStep step;                   // Stops bring words of their own.
-  const auto words = words_of_stop(stand, *open_word_, 0);
+  const auto words = words_of_stop(state, *open_word_, 0);
   step.words.assign(words.begin(), words.end());
   try {
-    stand.context_id = driver_.context_id(key.first);
-    stand.chain = driver_.make_chain(key.first, {&step, 1});
+    state.context_id = driver_.context_id(key.first);
+    state.chain = driver_.make_chain(key.first, {&step, 1});
   } catch (const Error& error) {
     if (!context_is_broken(error.native()) || means_lost_stream(error.native())) throw;
   }
 }
 
 /// The program may have destroyed the context, and a new one may have its handle.
-bool GatePost::has_context(const Key& key, const Stand& stand) {
+bool GatePost::has_context(const Key& key, const StreamState& state) {
   try {
-    return driver_.context_id(key.first) == stand.context_id;
+    return driver_.context_id(key.first) == state.context_id;
   } catch (const Error&) {
     return false;
   }
 }
 
-void GatePost::drop_chain(const Key& key, Stand& stand) noexcept {
-  const ExecGraphHandle chain = std::exchange(stand.chain, ExecGraphHandle{});
-  if (is_none(chain) || !has_context(key, stand)) return;
+void GatePost::drop_chain(const Key& key, StreamState& state) noexcept {
+  const ExecGraphHandle chain = std::exchange(state.chain, ExecGraphHandle{});
+  if (is_none(chain) || !has_context(key, state)) return;
   ledger_.undo("a chain of gates", [&] { driver_.destroy_exec_graph(chain); });
 }
 
 void GatePost::drop_chains() noexcept {
-  for (auto& [key, stand] : stands_) drop_chain(key, stand);
+  for (auto& [key, state] : streams_) drop_chain(key, state);
 }
 
 /// A primary context, since it lasts: the program may destroy any other under our words. An already
@@ -122,8 +122,8 @@ void GatePost::choose_context(const GatePlan& plan) {
 }
 
 void GatePost::prune() {
-  if (stands_.size() <= stands_max) return;
-  for (auto it = stands_.begin(); it != stands_.end();) {
+  if (streams_.size() <= stands_max) return;
+  for (auto it = streams_.begin(); it != streams_.end();) {
     if (it->second.prepared + gates_remembered >= prepared_) {
       ++it;
       continue;
@@ -134,7 +134,7 @@ void GatePost::prune() {
       words_->keep_for_good();
     }
     drop_chain(it->first, it->second);
-    it = stands_.erase(it);
+    it = streams_.erase(it);
   }
 }
 
@@ -144,8 +144,8 @@ void GatePost::retire_words(const GatePlan& plan, bool also_open) noexcept {
     open_word_.reset();
   }
   for (const GateStop& stop : plan.stops) {
-    const auto known = stands_.find(key(stop));
-    if (known == stands_.end() || known->second.arrived == nullptr) continue;
+    const auto known = streams_.find(key(stop));
+    if (known == streams_.end() || known->second.arrived == nullptr) continue;
     words_->leave_to_graphs(std::exchange(known->second.arrived, nullptr));
   }
 }

@@ -26,7 +26,7 @@ namespace vma {
 class GatePost {
  public:
   /// What is known about one stream.
-  struct Stand {
+  struct StreamState {
     std::uint64_t* arrived = nullptr;
     std::uint64_t asked = 0;  ///< The last epoch that the stream was told to write there.
     ExecGraphHandle chain{};  ///< For `Driver::stop`; none without graphs, or in a broken context.
@@ -56,11 +56,11 @@ class GatePost {
   /// Requires: prepared, and not retired since.
   StopWord& open_word() noexcept { return *open_word_; }
   /// Requires: prepared for a plan with that stop.
-  Stand& stand(const GateStop& stop) { return stands_.at(key(stop)); }
+  StreamState& state_of(const GateStop& stop) { return streams_.at(key(stop)); }
   /// The stream's word for "arrived".
-  WordOperation arrival(const Stand& stand, std::uint64_t epoch) const noexcept;
+  WordOperation arrival(const StreamState& state, std::uint64_t epoch) const noexcept;
   /// What the stream does at the gate of this epoch: writes that it has arrived, and waits.
-  std::array<WordOperation, 2> words_of_stop(const Stand& stand, const StopWord& open,
+  std::array<WordOperation, 2> words_of_stop(const StreamState& state, const StopWord& open,
                                              std::uint64_t epoch) const noexcept;
   /// A graph may have captured the arrived words of the plan, and perhaps the open word: they are
   /// never used again, and their memory is not given back. Each such capture costs a cache line for
@@ -73,9 +73,9 @@ class GatePost {
   using Key = std::pair<ContextHandle, StreamHandle>;
   static Key key(const GateStop& stop) { return {stop.stream.context, stop.stream.handle}; }
   void choose_context(const GatePlan& plan);
-  void make_chain(const Key& key, Stand& stand);
-  bool has_context(const Key& key, const Stand& stand);
-  void drop_chain(const Key& key, Stand& stand) noexcept;
+  void make_chain(const Key& key, StreamState& state);
+  bool has_context(const Key& key, const StreamState& state);
+  void drop_chain(const Key& key, StreamState& state) noexcept;
   std::uint64_t* take_word();
   std::optional<int> gpu_of(const GateStop& stop) noexcept;
 
@@ -86,7 +86,7 @@ class GatePost {
   ContextHandle context_{};
   std::unique_ptr<PinnedWords> words_;
   std::unique_ptr<StopWord> open_word_;
-  std::map<Key, Stand> stands_;
+  std::map<Key, StreamState> streams_;
   std::vector<std::uint64_t*> spare_;  // From streams that have not been stopped for long.
   std::uint64_t prepared_ = 0;
 };

@@ -98,7 +98,7 @@ void Hold::close(TimePoint deadline) {
     Clock& clock = driver_.clock();
     TimePoint slice = (deadline - clock.now()) / parts_of_first_try;
     for (bool first = true;; first = false) {
-      if (before_ != nullptr && !first) drain(deadline);
+      if (before_ != nullptr && !first) await_work(deadline);
       await_copies(deadline);
       take_events();
       const TimePoint try_deadline = std::min(deadline, clock.now() + slice);
@@ -124,17 +124,17 @@ void Hold::try_close(TimePoint deadline) {
     std::unique_lock none_begins = look_for_captures(deadline);
     epoch_ = next_epoch();
     state_ = State::closing;
-    StandingHolds::of_process().begin();
+    ClosedHolds::of_process().begin();
     arm(deadline);
     stop_all(deadline);
     none_begins.unlock();
     if (!no_enqueues_.end_in_time()) throw let_go_on();
     // Copies do not wait for long work, which may wait for one of them.
-    const TimePoint soon = driver_.clock().now() + NoCopies::unstopped_limit;
-    if (no_copies_.begun() && !await_rest(std::min(deadline, soon))) no_copies_.end();
+    const TimePoint soon = driver_.clock().now() + NoCopyScopes::unstopped_limit;
+    if (no_copy_scopes_.begun() && !await_rest(std::min(deadline, soon))) no_copy_scopes_.end();
     if (!await_rest(deadline)) throw not_at_rest(tries_);
     // Work before the stop has ended, and so have the calls that waited for it.
-    hold_copies_back(driver_.clock().now() + NoCopies::stopped_limit);
+    hold_copies_back(driver_.clock().now() + NoCopyScopes::stopped_limit);
     if (!advance(State::closing, State::closed)) throw not_at_rest(tries_);
   } catch (...) {
     let_go();
@@ -155,7 +155,7 @@ void Hold::await_no_enqueues(TimePoint deadline) {
   }
 }
 
-void Hold::drain(TimePoint deadline) {
+void Hold::await_work(TimePoint deadline) {
   constexpr std::chrono::milliseconds pause(2);
   Clock& clock = driver_.clock();
   take_events();
@@ -195,7 +195,7 @@ std::unique_lock<std::shared_timed_mutex> Hold::look_for_captures(TimePoint dead
   constexpr std::chrono::microseconds pause(100);
   Clock& clock = driver_.clock();
   for (;;) {
-    if (auto none_begins = let_no_capture_begin(); none_begins.owns_lock()) {
+    if (auto none_begins = CaptureGuard::hold_back(); none_begins.owns_lock()) {
       if (before_try_) before_try_();
       return none_begins;
     }
@@ -215,14 +215,14 @@ bool Hold::advance(State from, State to) noexcept {
 /// Requires: the caller has advanced the state to `open`.
 void Hold::open_post() noexcept {
   post_.open(epoch_);
-  StandingHolds::of_process().end();
+  ClosedHolds::of_process().end();
 }
 
 void Hold::arm(TimePoint deadline) {
   ticket_ = watchdog_.arm(deadline, [this] {
     if (advance(State::closing, State::open) || advance(State::closed, State::open)) {
       open_post();
-      no_copies_.end();
+      no_copy_scopes_.end();
       no_enqueues_.end();  // The call that blocks may wait for what a thread would enqueue.
     }
   });
@@ -253,7 +253,7 @@ void Hold::let_go() noexcept {
   ticket_ = Watchdog::Ticket::none;
   if (state_.exchange(State::open) != State::open) open_post();
   post_.set_dark(false);
-  no_copies_.end();
+  no_copy_scopes_.end();
 }
 
 /// The recorded events must not wait for the post: if it stands in a context that is held, it
@@ -309,15 +309,16 @@ void Hold::enqueue_before(TimePoint deadline) {
 void Hold::await_copies(TimePoint deadline) {
   Clock& clock = driver_.clock();
   while (CopyScopes::process().were_in_the_way() &&
-         !no_copies_.begin(clock, std::min(deadline, clock.now() + NoCopies::unstopped_limit))) {
-    const TimePoint next = std::min(deadline, clock.now() + NoCopies::unstopped_limit);
+         !no_copy_scopes_.begin(clock,
+                                std::min(deadline, clock.now() + NoCopyScopes::unstopped_limit))) {
+    const TimePoint next = std::min(deadline, clock.now() + NoCopyScopes::unstopped_limit);
     if (next == deadline) return hold_copies_back(deadline);
     nap_until(clock, next);
   }
 }
 
 void Hold::hold_copies_back(TimePoint deadline) {
-  if (no_copies_.begin(driver_.clock(), deadline)) return;
+  if (no_copy_scopes_.begin(driver_.clock(), deadline)) return;
   throw Error(ErrorKind::busy, "vma::migrate",
               fmt::format("another thread was inside a copy that may name the memory, tried {} "
                           "time(s). {}",

@@ -91,7 +91,7 @@ class Hold final : public StoppedWork {
   /// Waits until the earlier work in all contexts in use has ended, with nothing stopped. What is
   /// enqueued before a hold cannot be called back, so little should have to end when it is. Keeps
   /// the program from enqueuing for some microseconds. Throws: as `close`.
-  void drain(TimePoint deadline);
+  void await_work(TimePoint deadline);
   /// Stops all contexts in use and waits until their earlier work has ended. On return none of
   /// their work runs. A hold may cut in two work that waits for each other across contexts, which
   /// then never ends: so the first tries are short, and the contexts run freely between them.
@@ -148,8 +148,8 @@ class Hold final : public StoppedWork {
   TimePoint begun_{0};
   std::uint64_t epoch_ = 0;
   Watchdog::Ticket ticket_ = Watchdog::Ticket::none;
-  NoEnqueues no_enqueues_;  // While the contexts are stopped or recorded, one after the other.
-  NoCopies no_copies_;      // While closed.
+  NoEnqueues no_enqueues_;       // While the contexts are stopped or recorded, one after the other.
+  NoCopyScopes no_copy_scopes_;  // While closed.
   std::atomic<State> state_{State::open};
 };
 

@@ -55,7 +55,7 @@ std::vector<BatchStop::Settler> BatchStop::settlers_of(const LiveBatch& batch) {
   return settlers;
 }
 
-BatchStop::BatchStop(const MoveParts& parts, const LiveRanges& ranges, LiveBatch& batch,
+BatchStop::BatchStop(const MigrationParts& parts, const LiveRanges& ranges, LiveBatch& batch,
                      std::chrono::nanoseconds max_stall, Stops::Turn& turn)
     : parts_(parts),
       driver_(parts.memory.driver()),
@@ -115,7 +115,7 @@ GateLimits BatchStop::limits() {
 
 /// Nothing is left of the try if it was refused or failed.
 template <typename Body>
-std::optional<GateRefusal> BatchStop::off_unless_done(Body&& body) {
+std::optional<StopRefusal> BatchStop::off_unless_done(Body&& body) {
   const Measuring measuring(clock_);
   try {
     auto refusal = body();
@@ -127,14 +127,14 @@ std::optional<GateRefusal> BatchStop::off_unless_done(Body&& body) {
   }
 }
 
-std::optional<GateRefusal> BatchStop::look() {
+std::optional<StopRefusal> BatchStop::look() {
   auto refusal = off_unless_done([this] { return look_at_streams(); });
   call_off();
   return refusal;
 }
 
 /// With one stream only if it was late before.
-std::optional<GateRefusal> BatchStop::look_at_streams() {
+std::optional<StopRefusal> BatchStop::look_at_streams() {
   ProcessExit::hold_back();
   slow_call_turn_.take();  // For the words of streams that were not stopped before.
   if (insists_) streams_.keep();
@@ -148,11 +148,11 @@ std::optional<GateRefusal> BatchStop::look_at_streams() {
   return gate_.look(plan, looking);
 }
 
-std::optional<GateRefusal> BatchStop::send() {
+std::optional<StopRefusal> BatchStop::send() {
   return off_unless_done([this] { return tell_streams(); });
 }
 
-std::optional<GateRefusal> BatchStop::tell_streams() {
+std::optional<StopRefusal> BatchStop::tell_streams() {
   ProcessExit::hold_back();
   slow_call_turn_.take();  // No slow work beside a closed gate.
   parts_.copiers.await_engines();
@@ -177,10 +177,10 @@ std::optional<GateRefusal> BatchStop::tell_streams() {
 }
 
 /// Waits briefly for a load in progress, which may itself wait for work of the program.
-std::optional<GateRefusal> BatchStop::pause_loads() {
+std::optional<StopRefusal> BatchStop::pause_loads() {
   no_loads_.emplace(SpareKernels::of_process(), clock_, parts_.limits.gate_limit);
   if (no_loads_->complete()) return std::nullopt;
-  return GateRefusal{StopRefusal::memory_busy,
+  return StopRefusal{StopRefusal::memory_busy,
                      "vma::free or another call that waits for a context loads code there"};
 }
 
@@ -209,7 +209,7 @@ void BatchStop::arm() {
 std::chrono::nanoseconds BatchStop::deepest_backlog() const {
   std::chrono::nanoseconds deepest(0);
   for (const GateStop& stop : streams_.plan().stops) {
-    deepest = std::max(deepest, post_.stand(stop).backlog.reach());
+    deepest = std::max(deepest, post_.state_of(stop).backlog.reach());
   }
   return deepest;
 }
@@ -222,9 +222,9 @@ bool BatchStop::await_first(TimePoint until) {
 
 // --- While the streams are stopped
 
-std::optional<GateRefusal> BatchStop::switch_chunks() {
+std::optional<StopRefusal> BatchStop::switch_chunks() {
   const Measuring measuring(clock_);
-  std::optional<GateRefusal> refusal;
+  std::optional<StopRefusal> refusal;
   std::exception_ptr failure;
   try {
     refusal = close_and_switch();
@@ -249,7 +249,7 @@ void BatchStop::call_off() noexcept {
   slow_call_turn_.let_go();
   streams_.let_go();
   if (stop_ == StopKind::gate) times_ = gate_.times();
-  // From here on the settling runs by itself; `LiveStaging::stand_down` waits for it, without a
+  // From here on the settling runs by itself; `LiveStaging::end_try` waits for it, without a
   // lock.
   parts_.stops.watchdog().disarm(std::exchange(ticket_, Watchdog::Ticket::none));
   let_settling_go();
@@ -275,12 +275,12 @@ bool BatchStop::go() {
 }
 
 /// Stops what the batch wants to be stopped.
-std::optional<GateRefusal> BatchStop::close() {
+std::optional<StopRefusal> BatchStop::close() {
   if (stop_ == StopKind::suspension) return suspend();
   return stop_ == StopKind::hold ? hold() : gate_.close();
 }
 
-std::optional<GateRefusal> BatchStop::suspend() {
+std::optional<StopRefusal> BatchStop::suspend() {
   suspension_.emplace(driver_, parts_.stops.watchdog(), parts_.memory.topology().devices(),
                       limits().settle_limit);
   if (auto refusal = parts_.stops.close(*suspension_, clock_.now() + batch_.gate_limit)) {
@@ -294,7 +294,7 @@ std::optional<GateRefusal> BatchStop::suspend() {
 }
 
 /// The work goes on while its end is waited for.
-std::optional<GateRefusal> BatchStop::hold() {
+std::optional<StopRefusal> BatchStop::hold() {
   const LiveChunk& first = batch_.front();
   const BoundStream stream =
       parts_.engine.spare_stream(first.transaction.from(), first.range.task->to, CopyUnder::hold);
@@ -335,7 +335,7 @@ void BatchStop::open() noexcept {
   hold_.reset();
 }
 
-std::optional<GateRefusal> BatchStop::close_and_switch() {
+std::optional<StopRefusal> BatchStop::close_and_switch() {
   if (auto refusal = close()) {
     overdue_ = stop_ == StopKind::gate && !settlers_.empty() &&
                refusal->why == StopRefusal::not_arrived &&
@@ -352,12 +352,12 @@ std::optional<GateRefusal> BatchStop::close_and_switch() {
 }
 
 /// Starts to copy what the application wrote since the live copies, or everything.
-std::optional<GateRefusal> BatchStop::begin_filling() {
+std::optional<StopRefusal> BatchStop::begin_filling() {
   Phases& phases = batch_.front().range.report.phases;
   if (!settlers_.empty()) {
     const PhaseTimer timer(clock_, phases.settle);
     if (!go()) {
-      return GateRefusal{StopRefusal::opened_by_watchdog,
+      return StopRefusal{StopRefusal::opened_by_watchdog,
                          "the work that copies changes started before everything had stopped"};
     }
   }
@@ -371,7 +371,7 @@ std::optional<GateRefusal> BatchStop::begin_filling() {
 
 /// A chunk that settles does so while its slot is switched, which is not used meanwhile: settling
 /// goes through other mappings. But an unmap would wait for the copy engine.
-std::optional<GateRefusal> BatchStop::switch_first() {
+std::optional<StopRefusal> BatchStop::switch_first() {
   LiveChunk& first = batch_.front();
   const std::chrono::nanoseconds limit = limits().settle_limit;
   if (!first.settles) {
@@ -385,7 +385,7 @@ std::optional<GateRefusal> BatchStop::switch_first() {
     if (auto refusal = streams_.require_same()) return refusal;
   }
   if (!commit()) {
-    return GateRefusal{
+    return StopRefusal{
         StopRefusal::opened_by_watchdog,
         fmt::format("{} stopped for longer than {:.1f} ms, mostly by a driver call of the runtime, "
                     "so {}",
@@ -407,7 +407,7 @@ std::optional<GateRefusal> BatchStop::switch_first() {
   return std::nullopt;
 }
 
-GateRefusal BatchStop::not_filled(const LiveChunk& chunk, std::chrono::nanoseconds limit) const {
+StopRefusal BatchStop::not_filled(const LiveChunk& chunk, std::chrono::nanoseconds limit) const {
   return {StopRefusal::settle_late,
           fmt::format("{} was not copied within {:.1f} ms while {} stopped",
                       chunk.settles ? "what was written since the first copy" : "the chunk",

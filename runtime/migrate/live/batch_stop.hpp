@@ -3,7 +3,7 @@
 #include "driver/spare_kernels.hpp"
 #include "migrate/gates/gate.hpp"
 #include "migrate/live/live_ranges.hpp"
-#include "migrate/migration/move_parts.hpp"
+#include "migrate/migration/migration_parts.hpp"
 #include "migrate/stops/suspension.hpp"
 
 #include <chrono>
@@ -21,12 +21,12 @@ namespace vma {
 ///     look, or send -> await_first ... -> switch_chunks     (or call_off at any time)
 ///
 /// Whatever the outcome, nothing is stopped afterwards. Without a switch, work of the runtime may
-/// still run on a chunk: `LiveStaging::stand_down` handles its end. One thread, once.
+/// still run on a chunk: `LiveStaging::end_try` handles its end. One thread, once.
 class BatchStop {
  public:
   /// Everything goes on once `max_stall` has passed, apart from the time for the first chunk: since
   /// the gate closed, or since the suspension began. Requires: the turn outlives this.
-  BatchStop(const MoveParts& parts, const LiveRanges& ranges, LiveBatch& batch,
+  BatchStop(const MigrationParts& parts, const LiveRanges& ranges, LiveBatch& batch,
             std::chrono::nanoseconds max_stall, Stops::Turn& turn);
   ~BatchStop() { call_off(); }
   BatchStop(const BatchStop&) = delete;
@@ -34,17 +34,17 @@ class BatchStop {
 
   /// Measures the backlogs, if they must be known and are not, and does nothing else. Returns a
   /// refusal and throws as `send`. Blocks: while the streams work off what was launched.
-  std::optional<GateRefusal> look();
+  std::optional<StopRefusal> look();
   /// Tells the streams to stop, and prepares the settling. A refusal: the try was given up, and
   /// nothing has changed. Throws: Error; as for a refusal.
-  std::optional<GateRefusal> send();
+  std::optional<StopRefusal> send();
   /// Waits until a stream arrives, at most until `until`. True: it is time for `switch_chunks`; at
   /// once if the batch suspends. Requires: sent.
   bool await_first(TimePoint until);
   /// None if a chunk was switched; `LiveChunk::switched` tells which were. Otherwise why the try
   /// was given up, and nothing has changed. Throws: Error; the transactions say where the chunks
   /// are then. Requires: sent; the caller holds `operations()` of each allocation of the batch.
-  std::optional<GateRefusal> switch_chunks();
+  std::optional<StopRefusal> switch_chunks();
   /// The gate opens, or lets the streams pass when they arrive; the settling ends by itself.
   void call_off() noexcept;
 
@@ -52,7 +52,7 @@ class BatchStop {
   bool all_arrived() const noexcept { return gate_.all_arrived(); }
   /// The number of streams that were stopped, or should have been.
   std::size_t streams() const noexcept { return streams_.plan().stops.size(); }
-  bool all_stood() const noexcept { return all_stood_; }
+  bool all_stopped() const noexcept { return all_stood_; }
   /// Whether streams were told to stop.
   bool tried() const noexcept { return tried_; }
   /// No stream arrived, though settling work waited and the backlogs predicted an arrival long ago.
@@ -69,25 +69,25 @@ class BatchStop {
 
   static std::vector<Settler> settlers_of(const LiveBatch& batch);
   GateLimits limits();
-  std::optional<GateRefusal> close();
-  std::optional<GateRefusal> suspend();
-  std::optional<GateRefusal> hold();
+  std::optional<StopRefusal> close();
+  std::optional<StopRefusal> suspend();
+  std::optional<StopRefusal> hold();
   bool commit();
   void open() noexcept;
   bool given_up() const noexcept;
-  std::optional<GateRefusal> look_at_streams();
-  std::optional<GateRefusal> tell_streams();
+  std::optional<StopRefusal> look_at_streams();
+  std::optional<StopRefusal> tell_streams();
   template <typename Body>
-  std::optional<GateRefusal> off_unless_done(Body&& body);
-  std::optional<GateRefusal> pause_loads();
+  std::optional<StopRefusal> off_unless_done(Body&& body);
+  std::optional<StopRefusal> pause_loads();
   void arm();
   std::chrono::nanoseconds deepest_backlog() const;
   bool go();
   void let_settling_go() noexcept;
-  std::optional<GateRefusal> close_and_switch();
-  std::optional<GateRefusal> begin_filling();
-  std::optional<GateRefusal> switch_first();
-  GateRefusal not_filled(const LiveChunk& chunk, std::chrono::nanoseconds limit) const;
+  std::optional<StopRefusal> close_and_switch();
+  std::optional<StopRefusal> begin_filling();
+  std::optional<StopRefusal> switch_first();
+  StopRefusal not_filled(const LiveChunk& chunk, std::chrono::nanoseconds limit) const;
   void switch_others();
   void note_filled(const LiveChunk& first);
   void note_settled(const LiveChunk& chunk);
@@ -95,7 +95,7 @@ class BatchStop {
   void show(LiveChunk& chunk);
   void ask();
 
-  const MoveParts& parts_;
+  const MigrationParts& parts_;
   Driver& driver_;
   Clock& clock_;
   const LiveRanges& ranges_;

@@ -15,7 +15,7 @@
 
 namespace vma {
 
-LiveRange::LiveRange(const MoveParts& services, std::shared_ptr<MigrationTask> which)
+LiveRange::LiveRange(const MigrationParts& services, std::shared_ptr<MigrationTask> which)
     : parts(services),
       task(std::move(which)),
       allocation(*task->allocation()),
@@ -33,9 +33,9 @@ void LiveRange::plan() {
     parts.reach.require(allocation, range, task->to, live_move_call);
   }
   parts.reach.require_atomics(allocation, range, task->to, live_move_call);
-  std::set<Location> sources;
+  std::set<Place> sources;
   for (std::size_t slot = range.first; slot < range.end; ++slot) {
-    const Location from = allocation.home(slot);
+    const Place from = allocation.place(slot);
     if (from == task->to) continue;
     chunks.emplace_back(parts.memory, parts.engine, *this, slot, chunks.size());
     task->reserved.hand_over_to(chunks.back().transaction);
@@ -69,15 +69,15 @@ void LiveRange::begun(LiveChunk& chunk) noexcept {
   parts.observers.tell(step_of(chunk, ChunkStep::Kind::begun));
 }
 
-void LiveRange::stood(StopKind kind, const GateTimes& times) noexcept {
+void LiveRange::stopped(StopKind kind, const GateTimes& times) noexcept {
   report.stop = kind;
   if (kind == StopKind::gate) stops.add_skew(times.skew());
   stops.add_stall(times.stall());
 }
 
-void LiveRange::tell_stood(const LiveChunk& first, const GateTimes& times,
-                           std::size_t streams) noexcept {
-  ChunkStep step = step_of(first, ChunkStep::Kind::stood);
+void LiveRange::tell_stopped(const LiveChunk& first, const GateTimes& times,
+                             std::size_t streams) noexcept {
+  ChunkStep step = step_of(first, ChunkStep::Kind::stopped);
   step.begin = times.last_arrival;
   step.end = times.opened;
   step.skew = times.skew();
@@ -85,7 +85,7 @@ void LiveRange::tell_stood(const LiveChunk& first, const GateTimes& times,
   parts.observers.tell(step);
 }
 
-void LiveRange::gave_up(StopRefusal why) noexcept {
+void LiveRange::gave_up(StopRefusal::Why why) noexcept {
   ++report.retries;
   count(to_string(why));
 }
@@ -148,7 +148,7 @@ void LiveRange::log_phases() const {
     log(LogLevel::debug, "{}: {} times {}", report.route, count, reason);
 }
 
-LiveRanges::LiveRanges(const MoveParts& parts, LiveTasks& tasks,
+LiveRanges::LiveRanges(const MigrationParts& parts, LiveTasks& tasks,
                        std::shared_ptr<MigrationTask> first)
     : parts_(parts), tasks_(tasks), first_(std::move(first)) {}
 

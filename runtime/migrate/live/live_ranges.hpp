@@ -6,7 +6,7 @@
 #include "migrate/migration/migration_task.hpp"
 #include "migrate/migration/move_account.hpp"
 #include "migrate/migration/move_observers.hpp"
-#include "migrate/migration/move_parts.hpp"
+#include "migrate/migration/migration_parts.hpp"
 #include "migrate/migration/transaction.hpp"
 
 #include <vma/migration.hpp>
@@ -75,7 +75,7 @@ struct LiveChunk {
 /// One migration of a live move: its chunks, what its hooks and watchers were told, and what it
 /// reports. Only the thread of the move uses it.
 struct LiveRange {
-  LiveRange(const MoveParts& parts, std::shared_ptr<MigrationTask> task);
+  LiveRange(const MigrationParts& parts, std::shared_ptr<MigrationTask> task);
 
   /// Names the chunks to move. Throws: Error if a user of the memory would not reach the target.
   void plan();
@@ -90,11 +90,11 @@ struct LiveRange {
   /// Memory is allocated for the chunk from now on. Once for each chunk; later calls do nothing.
   void begun(LiveChunk& chunk) noexcept;
   /// Everything was stopped for chunks of this migration, which switched or not.
-  void stood(StopKind kind, const GateTimes& times) noexcept;
+  void stopped(StopKind kind, const GateTimes& times) noexcept;
   /// Tells the watchers of that stop. Once for each: its batch may have chunks of several
   /// migrations.
-  void tell_stood(const LiveChunk& first, const GateTimes& times, std::size_t streams) noexcept;
-  void gave_up(StopRefusal why) noexcept;
+  void tell_stopped(const LiveChunk& first, const GateTimes& times, std::size_t streams) noexcept;
+  void gave_up(StopRefusal::Why why) noexcept;
   /// The chunk is at its target, by a live copy if `copied_twice` says how many bytes of it had to
   /// be copied again.
   void moved(LiveChunk& chunk, std::optional<std::uint64_t> copied_twice) noexcept;
@@ -104,7 +104,7 @@ struct LiveRange {
   /// its phases took.
   void finish() noexcept;
 
-  const MoveParts& parts;
+  const MigrationParts& parts;
   const std::shared_ptr<MigrationTask> task;
   Allocation& allocation;  // The task keeps it until it has ended.
   const TimePoint since;
@@ -137,7 +137,7 @@ struct LiveBatch {
   int yields = 0;         ///< Tries that were given up since streams were attached or detached.
   /// For the next try: from the first arrival to the last, and from there to the first switch.
   std::chrono::nanoseconds gate_limit{0};
-  /// In a try the watchdog opened the gate before it was closed, while a stream stood.
+  /// In a try the watchdog opened the gate before it was closed, while a stream stopped.
   bool blocked = false;
   /// In the last try no stream arrived in time, for whatever reason.
   bool overdue = false;
@@ -210,7 +210,7 @@ class LiveTasks {
 /// switch in the order of this list. One thread.
 class LiveRanges {
  public:
-  LiveRanges(const MoveParts& parts, LiveTasks& tasks, std::shared_ptr<MigrationTask> first);
+  LiveRanges(const MigrationParts& parts, LiveTasks& tasks, std::shared_ptr<MigrationTask> first);
   LiveRanges(const LiveRanges&) = delete;
   LiveRanges& operator=(const LiveRanges&) = delete;
 
@@ -246,7 +246,7 @@ class LiveRanges {
  private:
   LiveRange* add(std::shared_ptr<MigrationTask> task) noexcept;
 
-  const MoveParts& parts_;
+  const MigrationParts& parts_;
   LiveTasks& tasks_;
   const std::shared_ptr<MigrationTask> first_;
   std::list<LiveRange> ranges_;

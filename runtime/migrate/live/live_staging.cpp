@@ -42,7 +42,7 @@ bool is_live(Way way) {
 
 }  // namespace
 
-LiveStaging::LiveStaging(const MoveParts& parts, LiveRanges& ranges,
+LiveStaging::LiveStaging(const MigrationParts& parts, LiveRanges& ranges,
                          const MoveConditions& conditions)
     : parts_(parts),
       memory_(parts.memory),
@@ -66,7 +66,7 @@ void LiveStaging::take_target(LiveChunk& chunk, Effort effort) {
   Transaction& transaction = chunk.transaction;
   const MigrationTask& task = *chunk.range.task;
   if (transaction.take_clean_target() || transaction.take_cached_target()) return;
-  const auto ask = [&](Location at, std::uint64_t size_bytes) {
+  const auto ask = [&](Place at, std::uint64_t size_bytes) {
     if (effort != Effort::patient || !chunk.range.want.asks_for(at)) return false;
     unstage_all();
     leases_.give_up_all();     // Another move may need a copier to make the room,
@@ -124,7 +124,7 @@ void LiveStaging::prepare_copies(const LiveBatch& batch) const {
     parts_.engine.prepare(first.transaction.from(), first.range.task->to, 1, CopyUnder::hold);
   }
   if (batch.way() != Way::stopped) return;
-  std::set<std::pair<Location, Location>> routes;
+  std::set<std::pair<Place, Place>> routes;
   for (const LiveChunk* const chunk : batch.chunks) {
     routes.emplace(chunk->transaction.from(), chunk->range.task->to);
   }
@@ -322,8 +322,8 @@ bool LiveStaging::start_by_engine(LiveChunk& chunk, LiveCopier& there) {
 /// and before a suspension, which waits for such copies of all moves. Null otherwise, or if it is
 /// not there yet.
 LiveCopier* LiveStaging::digester_of(const LiveChunk& chunk) {
-  const Location from = chunk.transaction.from(), to = chunk.range.task->to;
-  if (chunk.choice.stop != StopKind::suspension || to.kind != Location::Kind::gpu) return nullptr;
+  const Place from = chunk.transaction.from(), to = chunk.range.task->to;
+  if (chunk.choice.stop != StopKind::suspension || to.kind != Place::Kind::gpu) return nullptr;
   const DeviceId target{to.ordinal};
   return memory_.topology().reaches(target, from) ? leases_.digester(target) : nullptr;
 }
@@ -411,7 +411,7 @@ void LiveStaging::unstage_all() noexcept {
   }
 }
 
-void LiveStaging::stand_down(LiveChunk& chunk) noexcept {
+void LiveStaging::end_try(LiveChunk& chunk) noexcept {
   Transaction& transaction = chunk.transaction;
   if (chunk.broken()) return;  // Its work was waited for.
   try {
@@ -458,7 +458,7 @@ std::optional<std::uint64_t> LiveStaging::retire(LiveChunk& chunk) noexcept {
 /// on their room, and so may a move that gives memory back.
 void LiveStaging::keep_room_for_digests(const LiveChunk& chunk) noexcept {
   constexpr std::uint64_t share_min = 8;  // Most of the chunk's room stays free.
-  const MoveTerms& terms = chunk.range.task->terms;
+  const MigrationTerms& terms = chunk.range.task->terms;
   if (!chunk.lacked_digests) return;
   if (terms.gives_back || (terms.asks_for_room && !terms.by_policy)) return;
   if (chunk.transaction.size_bytes() < share_min * parts_.copiers.table_bytes()) return;

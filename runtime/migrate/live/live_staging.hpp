@@ -4,7 +4,7 @@
 #include "migrate/live/live_ranges.hpp"
 #include "migrate/live/move_conditions.hpp"
 #include "migrate/live/ways.hpp"
-#include "migrate/migration/move_parts.hpp"
+#include "migrate/migration/migration_parts.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -23,7 +23,7 @@ namespace vma {
 class LiveStaging {
  public:
   /// The options of the first migration that batches depend on hold for all of the move.
-  LiveStaging(const MoveParts& parts, LiveRanges& ranges, const MoveConditions& conditions);
+  LiveStaging(const MigrationParts& parts, LiveRanges& ranges, const MoveConditions& conditions);
   /// Requires: no chunk is staged.
   ~LiveStaging() = default;
   LiveStaging(const LiveStaging&) = delete;
@@ -49,7 +49,7 @@ class LiveStaging {
   void unstage(LiveRange& range) noexcept;
   /// After a try in which the chunk did not switch: waits for the work started for it before
   /// anything else is done with the chunk (I6).
-  void stand_down(LiveChunk& chunk) noexcept;
+  void end_try(LiveChunk& chunk) noexcept;
   /// How the next chunks move.
   WayChooser& ways() noexcept { return ways_; }
   /// The chunk has switched and leaves its bay. Returns how many of its bytes were copied twice;
@@ -91,7 +91,7 @@ class LiveStaging {
   bool ends_in_time(const LiveChunk& chunk, const std::function<bool(TimePoint)>& ended_by) const;
   void pace_copy(const LiveChunk& chunk);
 
-  const MoveParts& parts_;
+  const MigrationParts& parts_;
   Memory& memory_;
   Clock& clock_;
   LiveRanges& ranges_;

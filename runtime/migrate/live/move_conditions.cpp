@@ -12,7 +12,7 @@
 
 namespace vma {
 
-MoveConditions::MoveConditions(const MoveParts& parts, const LiveRanges& ranges)
+MoveConditions::MoveConditions(const MigrationParts& parts, const LiveRanges& ranges)
     : parts_(parts),
       clock_(parts.memory.driver().clock()),
       ranges_(ranges),
@@ -44,7 +44,7 @@ void MoveConditions::require_streams(const LiveRange& range) const {
   const auto lost = parts_.stops.attached().drop_lost(range.allocation.begin());
   if (lost.empty()) return;
   try {
-    parts_.memory.contexts().drain();
+    parts_.memory.contexts().await_work();
   } catch (const std::exception& error) {
     log(LogLevel::warn, "cannot wait for the work of a destroyed stream: {}", error.what());
   }
@@ -88,7 +88,7 @@ void MoveConditions::await_budget(LiveBatch& batch) const {
 }
 
 std::optional<Error> MoveConditions::give_up_or_back_off(LiveBatch& batch,
-                                                         const GateRefusal& refusal, bool stood) {
+                                                         const StopRefusal& refusal, bool stopped) {
   const TimePoint now = clock_.now();
   const LiveChunk* const broken = batch.broken();
   const LiveChunk& named = broken != nullptr ? *broken : batch.front();
@@ -99,34 +99,34 @@ std::optional<Error> MoveConditions::give_up_or_back_off(LiveBatch& batch,
                        batch.tries + batch.waits + 1, in_ms(now - batch.first_try),
                        to_string(refusal.why), refusal.detail);
   };
-  if (refusal.why == StopRefusal::not_arrived && stood)
+  if (refusal.why == StopRefusal::not_arrived && stopped)
     parts_.stops.attached().stop_together(allocation.begin());
   if (broken != nullptr) return Error(ErrorKind::driver_failure, live_move_call, tried());
   // Such a try stops nothing: the deadline alone bounds how many there are.
   const bool only_waited =
-      !stood && (refusal.why == StopRefusal::not_arrived || refusal.why == StopRefusal::capture ||
-                 refusal.why == StopRefusal::copies_busy);
+      !stopped && (refusal.why == StopRefusal::not_arrived || refusal.why == StopRefusal::capture ||
+                   refusal.why == StopRefusal::copies_busy);
   const bool often_enough = !only_waited && batch.tries >= parts_.limits.gate_retries;
   if (often_enough || now >= batch.deadline) {
     return Error(ErrorKind::busy, live_move_call,
-                 fmt::format("{}. {}", tried(), advice(refusal.why, stood)));
+                 fmt::format("{}. {}", tried(), advice(refusal.why, stopped)));
   }
   if (refusal.why == StopRefusal::streams_changed) ++batch.yields;
-  widen_limit(refusal, stood);
-  back_off(stood && refusal.why != StopRefusal::predicted_skew, batch.tries);
+  widen_limit(refusal, stopped);
+  back_off(stopped && refusal.why != StopRefusal::predicted_skew, batch.tries);
   // All copies of the program have waited for this try: they get at least as long as that.
   if (refusal.why == StopRefusal::copies_busy)
-    pause_until(clock_.now() + NoCopies::unstopped_limit * (batch.waits + 1));
+    pause_until(clock_.now() + NoCopyScopes::unstopped_limit * (batch.waits + 1));
   ++(only_waited ? batch.waits : batch.tries);
   return std::nullopt;
 }
 
 /// For reasons that are likely to end another try with the same limit, too. A measurement of the
 /// backlogs stops nothing, so it counts only for the skew that it predicts.
-void MoveConditions::widen_limit(const GateRefusal& refusal, bool stood) noexcept {
+void MoveConditions::widen_limit(const StopRefusal& refusal, bool stopped) noexcept {
   const bool late = refusal.why == StopRefusal::predicted_skew ||
                     refusal.why == StopRefusal::settle_late ||
-                    (refusal.why == StopRefusal::not_arrived && stood);
+                    (refusal.why == StopRefusal::not_arrived && stopped);
   if (!late) return;
   const auto limit_max = std::max(parts_.limits.gate_limit, parts_.limits.gate_limit_max);
   gate_limit_ = std::min(2 * gate_limit_, limit_max);

@@ -2,7 +2,7 @@
 
 #include "migrate/gates/gate.hpp"
 #include "migrate/live/live_ranges.hpp"
-#include "migrate/migration/move_parts.hpp"
+#include "migrate/migration/migration_parts.hpp"
 
 #include <vma/error.hpp>
 #include <vma/migration.hpp>
@@ -14,7 +14,7 @@
 namespace vma {
 
 /// Thrown where a live move waits: one of its migrations was cancelled or its memory is being
-/// freed, so `LiveMove` ends that one before it continues. Not an error, and handled as none.
+/// freed, so `LiveMigration` ends that one before it continues. Not an error, and handled as none.
 struct UnwantedRange {};
 
 /// What must hold for a live move to continue: its migrations are wanted, their memory exists and
@@ -23,7 +23,7 @@ struct UnwantedRange {};
 /// arrive, and the pauses between tries. Only the thread of the move calls it.
 class MoveConditions {
  public:
-  MoveConditions(const MoveParts& parts, const LiveRanges& ranges);
+  MoveConditions(const MigrationParts& parts, const LiveRanges& ranges);
 
   /// Throws: UnwantedRange. Blocks: for good once the process exits.
   void require_going_on() const;
@@ -52,20 +52,20 @@ class MoveConditions {
   void await_budget(LiveBatch& batch) const;
   /// The next try uses the limit that the tries before it have led to.
   void set_limit(LiveBatch& batch) const { batch.gate_limit = gate_limit_; }
-  /// A try was given up; `stood`: some stream was stopped. Blocks: for the pause before the next
+  /// A try was given up; `stopped`: some stream was stopped. Blocks: for the pause before the next
   /// one. Returns the error that ends the migrations of the batch once tries or time are used up:
   /// `busy`, which says what to do about it, or `driver_failure` if a target cannot be switched to.
-  std::optional<Error> give_up_or_back_off(LiveBatch& batch, const GateRefusal& refusal,
-                                           bool stood);
+  std::optional<Error> give_up_or_back_off(LiveBatch& batch, const StopRefusal& refusal,
+                                           bool stopped);
 
  private:
-  void widen_limit(const GateRefusal& refusal, bool stood) noexcept;
+  void widen_limit(const StopRefusal& refusal, bool stopped) noexcept;
   void back_off(bool may_be_cut, int attempt) const;
 
-  const MoveParts& parts_;
+  const MigrationParts& parts_;
   Clock& clock_;
   const LiveRanges& ranges_;
-  std::chrono::nanoseconds gate_limit_;  // For the next try; see MoverLimits::gate_limit_max.
+  std::chrono::nanoseconds gate_limit_;  // For the next try; see MigratorLimits::gate_limit_max.
 };
 
 }  // namespace vma

@@ -34,7 +34,7 @@ WayChoice choose_way(const WayFacts& facts, const GatePlan& plan, const Topology
   }
   if (facts.target_clean) return {Way::remapped, "remapped: a clean copy lay there", true};
   if (facts.mode == Mode::stopped) return {Way::stopped, "stopped: asked for", true};
-  if (facts.from.kind != Location::Kind::gpu) {
+  if (facts.from.kind != Place::Kind::gpu) {
     return {Way::stopped, "stopped: the source is host memory, which no GPU can digest fast enough",
             true};
   }
@@ -111,7 +111,7 @@ WayChoice WayChooser::choose(const Transaction& chunk, Mode mode) const {
   facts.dirty = allocation.dirtiness;
   facts.application_waits = chunks_beside_ > 0;
   // What settles while everything is stopped does so in a context of the runtime's own.
-  if (facts.from.kind == Location::Kind::gpu && stop == StopKind::gate) {
+  if (facts.from.kind == Place::Kind::gpu && stop == StopKind::gate) {
     facts.application = parts_.copiers.application_context(DeviceId{facts.from.ordinal});
   }
   WayChoice choice = choose_way(facts, plan, parts_.memory.topology(), [&](ContextHandle context) {

@@ -2,7 +2,7 @@
 
 #include "machine/topology.hpp"
 #include "migrate/gates/gate_plan.hpp"
-#include "migrate/migration/move_parts.hpp"
+#include "migrate/migration/migration_parts.hpp"
 #include "migrate/migration/transaction.hpp"
 
 #include <vma/migration.hpp>
@@ -45,7 +45,7 @@ struct WayChoice {
 
 /// Facts that the choice depends on.
 struct WayFacts {
-  Location from, to;
+  Place from, to;
   Mode mode = Mode::automatic;
   /// The context on the source GPU in which settling would wait; none if that is not active.
   ContextHandle application{};
@@ -67,7 +67,7 @@ WayChoice choose_way(const WayFacts& facts, const GatePlan& plan, const Topology
 /// calls it.
 class WayChooser {
  public:
-  explicit WayChooser(const MoveParts& parts) : parts_(parts) {}
+  explicit WayChooser(const MigrationParts& parts) : parts_(parts) {}
 
   WayChoice choose(const Transaction& chunk, Mode mode) const;
   /// Throws: Error{unsupported} if the chunk cannot move in the way that was chosen for it.
@@ -87,7 +87,7 @@ class WayChooser {
   bool may_suspend(const Transaction& chunk) const;
   StopKind stop_for(const Transaction& chunk) const;
 
-  const MoveParts& parts_;
+  const MigrationParts& parts_;
   std::optional<bool> gates_arrive_soon_;  // Until then no gate is tried where work is suspended.
   int chunks_beside_ = 0;                  // That still settle in a context of the runtime's own.
 };

@@ -140,8 +140,8 @@ std::shared_ptr<GroupAccount> GroupAccount::of(Clock& clock, std::span<const Req
   return std::make_shared<GroupAccount>(clock, std::move(requested), std::move(on_progress));
 }
 
-void GroupAccount::stood(std::optional<std::chrono::nanoseconds> skew,
-                         std::chrono::nanoseconds stall) noexcept {
+void GroupAccount::stopped(std::optional<std::chrono::nanoseconds> skew,
+                           std::chrono::nanoseconds stall) noexcept {
   if (skew) stops_.add_skew(*skew);
   stops_.add_stall(stall);
 }

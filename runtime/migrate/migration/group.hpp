@@ -36,7 +36,8 @@ class GroupAccount : public std::enable_shared_from_this<GroupAccount> {
 
   /// Work was stopped for at least one of the migrations; at a gate, which has a skew, or by a
   /// hold.
-  void stood(std::optional<std::chrono::nanoseconds> skew, std::chrono::nanoseconds stall) noexcept;
+  void stopped(std::optional<std::chrono::nanoseconds> skew,
+               std::chrono::nanoseconds stall) noexcept;
   /// That many stops for at least one of the migrations were given up.
   void gave_up(int stops) noexcept;
   /// A migration has ended.

@@ -35,7 +35,7 @@ Error migration_error(const Error& error, const MigrationReport& report,
       .with_report(report);
 }
 
-MoveErrors::MoveErrors(const char* call)
+MigrationErrors::MigrationErrors(const char* call)
     : call_(call),
       no_memory_(ErrorKind::out_of_memory, call,
                  "out of host memory while moving. Chunks that already moved stay at the target. "
@@ -43,8 +43,8 @@ MoveErrors::MoveErrors(const char* call)
       lost_slot_(ErrorKind::poisoned, call,
                  "the allocation lost the mapping of a chunk; vma::read still returns its bytes") {}
 
-Error MoveErrors::of(const std::exception_ptr& failure, const MigrationReport& report,
-                     const Allocation& allocation) const noexcept {
+Error MigrationErrors::of(const std::exception_ptr& failure, const MigrationReport& report,
+                          const Allocation& allocation) const noexcept {
   const Error& without_words = lost_a_slot(report) ? lost_slot_ : no_memory_;
   try {
     try {
@@ -82,7 +82,7 @@ void require_not_kept(const Allocation& allocation, const char* call) {
   if (!why.empty()) refuse(allocation, ErrorKind::pinned, why, call);
 }
 
-void require_importers_follow(const Allocation& allocation, Location to, const char* call) {
+void require_importers_follow(const Allocation& allocation, Place to, const char* call) {
   const std::string why = allocation.importers().why_not_at(to);
   if (!why.empty()) refuse(allocation, ErrorKind::unreachable, why, call);
 }

@@ -17,10 +17,10 @@ Error migration_error(const Error& error, const MigrationReport& report,
 
 /// The errors in which migrations end, whatever is thrown: made so that a migration can always say
 /// how it ended, even if the host has no memory. Any thread.
-class MoveErrors {
+class MigrationErrors {
  public:
   /// `call` is the public call that the errors name.
-  explicit MoveErrors(const char* call);
+  explicit MigrationErrors(const char* call);
 
   /// Allocates only for better words, and says it if the process has too many mappings. Requires:
   /// `failure` is not null; nothing is stopped, since to find that out takes long.
@@ -44,7 +44,7 @@ void require_no_pin(const Allocation& allocation, const char* call);
 void require_not_kept(const Allocation& allocation, const char* call);
 /// Throws: Error{unreachable} that names a process that has imported the memory, and cannot follow
 /// it there.
-void require_importers_follow(const Allocation& allocation, Location to, const char* call);
+void require_importers_follow(const Allocation& allocation, Place to, const char* call);
 /// Throws: Error{poisoned} if the allocation has lost a slot.
 void require_no_loss(const Allocation& allocation, const char* call);
 /// Throws: Error{dropped} if a slot of the range has no memory. The answer does not change while

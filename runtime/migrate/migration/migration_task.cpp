@@ -11,9 +11,9 @@
 namespace vma {
 inline namespace v1 {
 
-MigrationTask::MigrationTask(std::shared_ptr<Allocation> allocation, SlotRange slots,
-                             Location target, const MigrateOptions& how,
-                             const MoveTerms& conditions, ContextHandle context, Clock& clock,
+MigrationTask::MigrationTask(std::shared_ptr<Allocation> allocation, SlotRange slots, Place target,
+                             const MigrateOptions& how, const MigrationTerms& conditions,
+                             ContextHandle context, Clock& clock,
                              std::shared_ptr<Callbacks> callbacks,
                              std::shared_ptr<GroupAccount> account)
     : begin(allocation->begin()),

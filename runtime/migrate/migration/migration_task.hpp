@@ -23,20 +23,20 @@ class GroupAccount;
 inline namespace v1 {
 
 /// One migration in the background, seen from both sides: queries of a `Migration`, and reports of
-/// the mover's worker that executes it. Lives as long as either. Any thread.
+/// the migrator's worker that executes it. Lives as long as either. Any thread.
 class MigrationTask {
  public:
-  MigrationTask(std::shared_ptr<Allocation> allocation, SlotRange range, Location to,
-                const MigrateOptions& options, const MoveTerms& terms, ContextHandle caller,
+  MigrationTask(std::shared_ptr<Allocation> allocation, SlotRange range, Place to,
+                const MigrateOptions& options, const MigrationTerms& terms, ContextHandle caller,
                 Clock& clock, std::shared_ptr<Callbacks> callbacks,
                 std::shared_ptr<GroupAccount> group = nullptr);
 
   // --- What was requested; constant.
   const Address begin;  ///< Of the allocation.
   const SlotRange range;
-  const Location to;
+  const Place to;
   const MigrateOptions options;
-  const MoveTerms terms;
+  const MigrationTerms terms;
   const ContextHandle caller;                 ///< The context that was current at the request.
   const std::shared_ptr<GroupAccount> group;  ///< That it is one of; null if it is none.
   /// True in a child forked since: no worker exists to end the migration, and a lock that another

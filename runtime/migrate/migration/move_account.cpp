@@ -29,8 +29,8 @@ MigrationReport report_of(const Allocation& allocation, SlotRange range) {
   return report;
 }
 
-void note_routes(MigrationReport& report, const std::set<Location>& sources, Location to) {
-  for (const Location from : sources) {
+void note_routes(MigrationReport& report, const std::set<Place>& sources, Place to) {
+  for (const Place from : sources) {
     report.route +=
         fmt::format("{}{}->{}", report.route.empty() ? "" : ", ", to_string(from), to_string(to));
   }
@@ -81,7 +81,7 @@ void tell_progress(Callbacks& callbacks,
 }
 
 ChunkStep step_of(const Transaction& chunk, ChunkStep::Kind kind, const MigrationReport& report,
-                  const MoveTerms& terms) noexcept {
+                  const MigrationTerms& terms) noexcept {
   ChunkStep step;
   step.kind = kind;
   step.address = chunk.allocation().slot_begin(chunk.slot());

@@ -19,7 +19,7 @@ namespace vma {
 /// The report of a migration of the range of which nothing has moved yet.
 MigrationReport report_of(const Allocation& allocation, SlotRange range);
 /// Chunks of the range leave these places.
-void note_routes(MigrationReport& report, const std::set<Location>& sources, Location to);
+void note_routes(MigrationReport& report, const std::set<Place>& sources, Place to);
 /// The chunk has switched.
 void note_moved(MigrationReport& report, const Transaction& chunk) noexcept;
 /// The chunk has failed for this reason. Requires: there is room among the failures.
@@ -38,6 +38,6 @@ void tell_progress(Callbacks& callbacks,
 
 /// What watchers are told of a chunk, but its times. For `stayed`: with the reason.
 ChunkStep step_of(const Transaction& chunk, ChunkStep::Kind kind, const MigrationReport& report,
-                  const MoveTerms& terms) noexcept;
+                  const MigrationTerms& terms) noexcept;
 
 }  // namespace vma

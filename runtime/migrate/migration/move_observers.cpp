@@ -47,7 +47,7 @@ MoveNotices::~MoveNotices() {
   while (!open_.empty()) after(open_.begin()->first, false);
 }
 
-void MoveNotices::before(std::size_t slot, Location from, Location to) {
+void MoveNotices::before(std::size_t slot, Place from, Place to) {
   if (allocation_.hooks().empty() || open_.contains(slot)) return;
   MoveEvent event;
   event.pointer = to_pointer(allocation_.begin());

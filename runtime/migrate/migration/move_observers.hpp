@@ -6,7 +6,7 @@
 #include "memory/allocation.hpp"
 #include "migrate/migration/callbacks.hpp"
 
-#include <vma/location.hpp>
+#include <vma/place.hpp>
 #include <vma/migration.hpp>
 
 #include <atomic>
@@ -24,7 +24,7 @@ namespace vma {
 struct ChunkStep {
   enum class Kind {
     begun,     ///< From now on memory is allocated and bytes are copied.
-    stood,     ///< Work was stopped for it, from `begin` to `end`.
+    stopped,   ///< Work was stopped for it, from `begin` to `end`.
     moved,     ///< It is at `to`; the move lasted from `begin` to `end`.
     stayed,    ///< It is at `from`, for the reason `why`.
     restored,  ///< Its contents were dropped at `from`; it has memory again at `to`, which may be
@@ -34,16 +34,16 @@ struct ChunkStep {
   TimePoint begin{0}, end{0};
   Address address{};  ///< Of the chunk.
   std::uint64_t bytes = 0;
-  Location from, to;
+  Place from, to;
   std::chrono::nanoseconds stall{0};  ///< How long work was stopped for it by now.
   StopKind stop = StopKind::none;     ///< What stopped the work last.
-  /// For `stood`: from the first stream's arrival to the last, before `begin`; the number of
+  /// For `stopped`: from the first stream's arrival to the last, before `begin`; the number of
   /// streams.
   std::chrono::nanoseconds skew{0};
   std::uint32_t streams = 0;
   TimePoint switched{0};        ///< For `moved` and `restored`: its slot showed the new memory.
-  std::uint64_t operation = 0;  ///< `MoveTerms::operation`.
-  bool by_policy = false;       ///< `MoveTerms::by_policy`.
+  std::uint64_t operation = 0;  ///< `MigrationTerms::operation`.
+  bool by_policy = false;       ///< `MigrationTerms::by_policy`.
   std::string why;
 };
 
@@ -91,7 +91,7 @@ class MoveNotices {
   MoveNotices& operator=(const MoveNotices&) = delete;
 
   /// Throws: Error{cancelled} with the text of the exception of a hook. Once for each slot.
-  void before(std::size_t slot, Location from, Location to);
+  void before(std::size_t slot, Place from, Place to);
   /// Whether there are no hooks, or `before` was called.
   bool all_told(std::size_t slot) const {
     return allocation_.hooks().empty() || open_.contains(slot);

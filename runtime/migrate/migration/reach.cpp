@@ -11,18 +11,18 @@ namespace vma {
 
 Reach::Reach(const Topology& topology, const AttachedStreams& attached)
     : topology_(topology), attached_(attached) {
-  limited_ = std::ranges::any_of(topology.locations(), [&](Location at) {
+  limited_ = std::ranges::any_of(topology.places(), [&](Place at) {
     return topology.readers(at).size() < topology.devices().size();
   });
   limits_atomics_ = std::ranges::any_of(
-      topology.locations(), [&](Location at) { return !topology.atomics_work(users(at), at); });
+      topology.places(), [&](Place at) { return !topology.atomics_work(users(at), at); });
 }
 
 bool Reach::limits(const Allocation& allocation) const noexcept {
   return limited_ || (limits_atomics_ && allocation.shared_atomics);
 }
 
-std::vector<DeviceId> Reach::users(Location at) const {
+std::vector<DeviceId> Reach::users(Place at) const {
   std::vector<DeviceId> users;
   for (const Accessor& reader : topology_.readers(at))
     users.push_back(DeviceId{reader.who.ordinal});
@@ -31,27 +31,27 @@ std::vector<DeviceId> Reach::users(Location at) const {
 
 std::vector<DeviceId> Reach::users(const Allocation& allocation, std::size_t slot) const {
   if (!allocation.readers.empty()) return allocation.readers;
-  const Location wanted = allocation.wanted(slot);
-  if (wanted.kind == Location::Kind::host) {
+  const Place wanted = allocation.wanted(slot);
+  if (wanted.kind == Place::Kind::host) {
     const std::set<DeviceId> attached = attached_.devices(allocation.begin());
     if (!attached.empty()) return {attached.begin(), attached.end()};
   }
   return users(wanted);
 }
 
-bool Reach::suits(std::span<const DeviceId> users, Location at, bool shared_atomics) const {
+bool Reach::suits(std::span<const DeviceId> users, Place at, bool shared_atomics) const {
   return std::ranges::all_of(users, [&](DeviceId user) { return topology_.reaches(user, at); }) &&
          (!shared_atomics || topology_.atomics_work(users, at));
 }
 
-bool Reach::allows(const Allocation& allocation, std::size_t slot, Location to) const {
+bool Reach::allows(const Allocation& allocation, std::size_t slot, Place to) const {
   return !limits(allocation) || suits(users(allocation, slot), to, allocation.shared_atomics);
 }
 
-void Reach::require(const Allocation& allocation, SlotRange range, Location to,
+void Reach::require(const Allocation& allocation, SlotRange range, Place to,
                     const char* call) const {
   for (std::size_t slot = range.first; limited_ && slot < range.end; ++slot) {
-    if (allocation.home(slot) == to) continue;
+    if (allocation.place(slot) == to) continue;
     for (const DeviceId user : users(allocation, slot)) {
       if (topology_.reaches(user, to)) continue;
       throw Error(ErrorKind::unreachable, call,
@@ -63,16 +63,15 @@ void Reach::require(const Allocation& allocation, SlotRange range, Location to,
   }
 }
 
-void Reach::require_atomics(const Allocation& allocation, SlotRange range, Location to,
+void Reach::require_atomics(const Allocation& allocation, SlotRange range, Place to,
                             const char* call) const {
   if (!limits_atomics_ || !allocation.shared_atomics) return;
   for (std::size_t slot = range.first; slot < range.end; ++slot) {
-    if (allocation.home(slot) != to) require_atomics(users(allocation, slot), to, call);
+    if (allocation.place(slot) != to) require_atomics(users(allocation, slot), to, call);
   }
 }
 
-void Reach::require_atomics(std::span<const DeviceId> readers, Location at,
-                            const char* call) const {
+void Reach::require_atomics(std::span<const DeviceId> readers, Place at, const char* call) const {
   const std::vector<DeviceId> all = users(at);
   if (topology_.atomics_work(readers.empty() ? all : readers, at)) return;
   throw Error(ErrorKind::unsupported, call,

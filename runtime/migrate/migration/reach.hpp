@@ -12,7 +12,7 @@ namespace vma {
 
 /// Where the runtime may put memory by its own choice: only where every GPU that uses the memory
 /// can reach it, and where their atomics work if the program needs them
-/// (`AllocOptions::shared_atomics`). All code that chooses a place asks here, and the mover asks
+/// (`AllocOptions::shared_atomics`). All code that chooses a place asks here, and the migrator asks
 /// again under the move claim. What a program itself moves goes where the program says.
 ///
 /// The GPUs that use a chunk are
@@ -30,19 +30,19 @@ class Reach {
   bool limits(const Allocation& allocation) const noexcept;
   std::vector<DeviceId> users(const Allocation& allocation, std::size_t slot) const;
   /// The GPUs that can reach `at`: the users of memory that a program wants there.
-  std::vector<DeviceId> users(Location at) const;
+  std::vector<DeviceId> users(Place at) const;
   /// Whether memory that these GPUs use may be at `at`.
-  bool suits(std::span<const DeviceId> users, Location at, bool shared_atomics) const;
-  bool allows(const Allocation& allocation, std::size_t slot, Location to) const;
+  bool suits(std::span<const DeviceId> users, Place at, bool shared_atomics) const;
+  bool allows(const Allocation& allocation, std::size_t slot, Place to) const;
   /// Throws: Error{unreachable} that names `call` and a GPU, if a slot of the range that is
   /// elsewhere may not go to `to`.
-  void require(const Allocation& allocation, SlotRange range, Location to, const char* call) const;
+  void require(const Allocation& allocation, SlotRange range, Place to, const char* call) const;
   /// Also for what the program itself moves. Throws: Error{unsupported} that names `call`, if
   /// atomics on the slots of the range would not work at `to`.
-  void require_atomics(const Allocation& allocation, SlotRange range, Location to,
+  void require_atomics(const Allocation& allocation, SlotRange range, Place to,
                        const char* call) const;
   /// The same for a new allocation. No `readers`: all GPUs that reach the place.
-  void require_atomics(std::span<const DeviceId> readers, Location at, const char* call) const;
+  void require_atomics(std::span<const DeviceId> readers, Place at, const char* call) const;
 
  private:
   const Topology& topology_;

@@ -29,7 +29,7 @@ enum class PlaceChoice {
 };
 
 /// What the runtime itself asks of a move, beyond what its users can.
-struct MoveTerms {
+struct MigrationTerms {
   /// If a GPU is full, asks for room (`MemoryPressure`). False for moves that make room themselves:
   /// those would wait for each other.
   bool asks_for_room = true;
@@ -57,7 +57,7 @@ struct MoveTerms {
 struct RequestedRange {
   std::shared_ptr<Allocation> allocation;
   SlotRange range;
-  Location to;
+  Place to;
 };
 
 /// What became of one.
@@ -67,10 +67,10 @@ struct RangeResult {
 };
 
 /// One migration that is to run in the background.
-struct Submission {
+struct NewMigration {
   RequestedRange what;
   MigrateOptions options;
-  MoveTerms terms;
+  MigrationTerms terms;
   std::shared_ptr<GroupAccount> group;  ///< That it is one of; null if it is none.
   /// It may not move: its task has ended in this error from the beginning.
   std::optional<Error> refusal;

@@ -38,7 +38,7 @@ void while_stopped(Stop& stop, Note&& note, Body&& close_and_switch) {
   end();
 }
 
-/// The same for a stop of all work, which stood from its first try on, if it was tried.
+/// The same for a stop of all work, which stopped from its first try on, if it was tried.
 template <typename Stop, typename Body>
 void while_all_stopped(Clock& clock, Stop& stop, StopKind kind, StopStats& stats,
                        MigrationReport& report, HeldTimes& times, Body&& close_and_switch) {
@@ -108,7 +108,7 @@ void Stops::hold_while(BoundStream stream, const HoldLimits& limits, MigrationRe
   const TimePoint stop = clock.now();
   while_all_stopped(clock, hold, StopKind::hold, stats(StopKind::hold), report, times, [&] {
     const TimePoint deadline = stop + limits.rest_limit;
-    if (before != nullptr) hold.drain(deadline);
+    if (before != nullptr) hold.await_work(deadline);
     slow_work.emplace(memory_.chunks().slow_calls().turn());  // None beside a hold but our own.
     if (before_stopping_) before_stopping_();
     hold.close(deadline);
@@ -118,18 +118,18 @@ void Stops::hold_while(BoundStream stream, const HoldLimits& limits, MigrationRe
   });
 }
 
-bool Stops::may_suspend(Location from, Location to) {
+bool Stops::may_suspend(Place from, Place to) {
   return may_suspend(from, to, [this](DeviceId device, ContextHandle program) {
     return check_suspension(device, program);
   });
 }
 
-bool Stops::is_known_to_suspend(Location from, Location to) {
+bool Stops::is_known_to_suspend(Place from, Place to) {
   return may_suspend(from, to, [](DeviceId, ContextHandle) { return SuspensionFinding{}; });
 }
 
 /// Whether a GPU that may be using the memory would not reach it any more.
-bool Stops::loses_reach(Location from, Location to) const {
+bool Stops::loses_reach(Place from, Place to) const {
   const Topology& topology = memory_.topology();
   return std::ranges::any_of(topology.devices(), [&](DeviceId device) {
     return topology.reaches(device, from) && !topology.reaches(device, to);
@@ -138,7 +138,7 @@ bool Stops::loses_reach(Location from, Location to) const {
 
 /// `find_out` is asked about GPUs of which nothing is known.
 template <typename FindOut>
-bool Stops::may_suspend(Location from, Location to, const FindOut& find_out) {
+bool Stops::may_suspend(Place from, Place to, const FindOut& find_out) {
   if (!suspends_ || loses_reach(from, to)) return false;
   bool any = false;
   for (const DeviceId device : memory_.topology().devices()) {
@@ -167,7 +167,7 @@ bool Stops::gate_arrives_soon(Address allocation) {
   GatePost& post = turn.gate_post();
   if (Gate(memory_.driver(), post).look(plan, limits)) return false;
   return std::ranges::all_of(plan.stops, [&](const GateStop& stop) {
-    const Backlog& backlog = post.stand(stop).backlog;
+    const Backlog& backlog = post.state_of(stop).backlog;
     return !backlog.missed() && backlog.reach() <= soon;
   });
 }
@@ -236,7 +236,7 @@ SuspensionFinding Stops::check_suspension(DeviceId device, ContextHandle program
 }
 
 /// What has been refused twice would be refused to the next move, too.
-std::optional<GateRefusal> Stops::close(Suspension& suspension, TimePoint deadline) {
+std::optional<StopRefusal> Stops::close(Suspension& suspension, TimePoint deadline) {
   constexpr int tries = 2;
   for (int number = 1;; ++number) {
     try {
@@ -244,18 +244,18 @@ std::optional<GateRefusal> Stops::close(Suspension& suspension, TimePoint deadli
       suspension_check_.note_worked();
       return std::nullopt;
     } catch (const Error& error) {
-      if (!suspension.refused()) return GateRefusal{StopRefusal::copies_busy, error.what()};
+      if (!suspension.refused()) return StopRefusal{StopRefusal::copies_busy, error.what()};
       if (number < tries && error.kind() != ErrorKind::unsupported) continue;
       for (const DeviceId device : memory_.topology().devices()) {
         suspension_check_.note_refused(device, error);
       }
-      return GateRefusal{StopRefusal::suspension_refused, error.what()};
+      return StopRefusal{StopRefusal::suspension_refused, error.what()};
     }
   }
 }
 
-std::optional<GateRefusal> Stops::close(Hold& hold, TimePoint deadline) {
-  StopRefusal why = StopRefusal::not_arrived;
+std::optional<StopRefusal> Stops::close(Hold& hold, TimePoint deadline) {
+  StopRefusal::Why why = StopRefusal::not_arrived;
   hold.before_tries([&] {
     try {
       attached_.require_no_capture(memory_.contexts().list());
@@ -269,11 +269,11 @@ std::optional<GateRefusal> Stops::close(Hold& hold, TimePoint deadline) {
     return std::nullopt;
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::busy) throw;
-    return GateRefusal{why, error.what()};
+    return StopRefusal{why, error.what()};
   }
 }
 
-std::optional<GateRefusal> Stops::suspend_while(const HoldLimits& limits, MigrationReport& report,
+std::optional<StopRefusal> Stops::suspend_while(const HoldLimits& limits, MigrationReport& report,
                                                 HeldTimes& times,
                                                 const std::function<void(StoppedWork&)>& body) {
   ProcessExit::come_first();
@@ -286,7 +286,7 @@ std::optional<GateRefusal> Stops::suspend_while(const HoldLimits& limits, Migrat
   if (before_stopping_) before_stopping_();
   Suspension suspension(memory_.driver(), watchdog_, memory_.topology().devices(), limits.patience);
   const TimePoint asked = clock.now();
-  std::optional<GateRefusal> refusal;
+  std::optional<StopRefusal> refusal;
   while_all_stopped(clock, suspension, StopKind::suspension, stats(StopKind::suspension), report,
                     times, [&] {
                       refusal = close(suspension, asked + limits.rest_limit);
@@ -309,9 +309,9 @@ void Stops::gate_while(const Allocation& allocation, const GatedLimits& limits,
   for (int tries = 1;; ++tries) {
     report.retries = tries - 1;
     report.gate_limit = arrivals;
-    bool stood = false;  // Some stream was stopped.
+    bool stopped = false;  // Some stream was stopped.
     const auto refusal =
-        try_gate(allocation, limits, arrivals, deadline, report, times, body, stood);
+        try_gate(allocation, limits, arrivals, deadline, report, times, body, stopped);
     if (!refusal) break;
     if (allocation.being_freed)
       throw Error(ErrorKind::cancelled, call, "the memory is being freed");
@@ -319,16 +319,16 @@ void Stops::gate_while(const Allocation& allocation, const GatedLimits& limits,
       throw Error(
           ErrorKind::busy, call,
           fmt::format("the streams did not stop together, tried {} time(s); {}: {}. {}", tries,
-                      to_string(refusal->why), refusal->detail, advice(refusal->why, stood)));
+                      to_string(refusal->why), refusal->detail, advice(refusal->why, stopped)));
     }
     if (refusal->why == StopRefusal::stream_lost) attached_.drop_lost(allocation.begin());
-    if (refusal->why == StopRefusal::not_arrived && stood)
+    if (refusal->why == StopRefusal::not_arrived && stopped)
       attached_.stop_together(allocation.begin());
     // Collectives that a gate has cut in two need a while to recover.
     std::chrono::nanoseconds pause = limits.arrivals * tries;
     // All copies of the program have waited for this try.
     if (refusal->why == StopRefusal::copies_busy)
-      pause = std::max<std::chrono::nanoseconds>(pause, NoCopies::unstopped_limit);
+      pause = std::max<std::chrono::nanoseconds>(pause, NoCopyScopes::unstopped_limit);
     arrivals = std::min(2 * arrivals, std::max(limits.arrivals, limits.arrivals_max));
     nap_until(clock, std::min(deadline, later(clock.now(), pause)));
   }
@@ -336,11 +336,11 @@ void Stops::gate_while(const Allocation& allocation, const GatedLimits& limits,
 }
 
 /// Nothing is stopped on return.
-std::optional<GateRefusal> Stops::try_gate(const Allocation& allocation, const GatedLimits& limits,
+std::optional<StopRefusal> Stops::try_gate(const Allocation& allocation, const GatedLimits& limits,
                                            std::chrono::nanoseconds arrivals, TimePoint deadline,
                                            MigrationReport& report, HeldTimes& times,
                                            const std::function<void(StoppedWork&)>& body,
-                                           bool& stood) {
+                                           bool& stopped) {
   ProcessExit::come_first();
   ProcessExit::hold_back();
   const Turn turn(*this);
@@ -356,11 +356,11 @@ std::optional<GateRefusal> Stops::try_gate(const Allocation& allocation, const G
   of_try.arrival_limit = of_try.arrival_limit_min = of_try.skew_limit = arrivals;
   of_try.turn = &slow_calls;
   of_try.given_up = [&] { return streams.wanted() || allocation.being_freed; };
-  const auto close = [&]() -> std::optional<GateRefusal> {
+  const auto close = [&]() -> std::optional<StopRefusal> {
     slow_calls.take();  // No slow work beside a closed gate.
     no_loads.emplace(SpareKernels::of_process(), clock, limits.arrivals);
     if (!no_loads->complete()) {
-      return GateRefusal{StopRefusal::memory_busy,
+      return StopRefusal{StopRefusal::memory_busy,
                          "vma::free or another call that waits for a context loads code there"};
     }
     memory_.chunks().keepers().warm_grant();  // With nothing stopped yet.
@@ -373,11 +373,11 @@ std::optional<GateRefusal> Stops::try_gate(const Allocation& allocation, const G
     if (auto refusal = gate.try_close(streams.plan(), of_try)) return refusal;
     return streams.require_same();
   };
-  // As a gate of live moves counts: it stood if it closed, until it was opened by whomever.
-  std::optional<GateRefusal> refusal;
+  // As a gate of live moves counts: it stopped if it closed, until it was opened by whomever.
+  std::optional<StopRefusal> refusal;
   bool closed = false;
   const auto note = [&] {
-    stood = gate.times().first_arrival > TimePoint(0);
+    stopped = gate.times().first_arrival > TimePoint(0);
     if (!closed) return;
     times = {gate.times().last_arrival, gate.times().opened};
     stats().add_skew(gate.times().skew());

@@ -96,7 +96,7 @@ class Stops {
   /// there may still need the memory; nor if a `SuspensionCheck` has not shown it to work on each
   /// GPU on which the program has a context, and on one at least. Blocks: for these checks, which
   /// first create contexts of the runtime's own. Requires: the caller holds no turn.
-  bool may_suspend(Location from, Location to);
+  bool may_suspend(Place from, Place to);
   /// What the check finds on that GPU. Blocks and requires: as `may_suspend`.
   SuspensionFinding check_suspension(DeviceId device);
   /// The same for a context of the program there, from `unchecked`.
@@ -105,7 +105,7 @@ class Stops {
   /// was tried a moment ago, or if the program has none there.
   ContextHandle unchecked(DeviceId device);
   /// As `may_suspend`, from what is known: does not block.
-  bool is_known_to_suspend(Location from, Location to);
+  bool is_known_to_suspend(Place from, Place to);
   /// Whether a gate is worth trying where work can be suspended: all streams that may use the
   /// allocation would arrive within `soon`. Finds out by a write on each stream of which that is
   /// not known, which stops nothing. Blocks: for that long. Requires: the caller holds no turn.
@@ -121,7 +121,7 @@ class Stops {
   /// the driver does not suspend, nothing has changed, and `may_suspend` says no for a while.
   /// Requires: `may_suspend` for all that moves; the caller holds no turn. Throws: Error{busy} if
   /// copies of the program are in the way, and what `body` throws; the work goes on then.
-  std::optional<GateRefusal> suspend_while(const HoldLimits& limits, MigrationReport& report,
+  std::optional<StopRefusal> suspend_while(const HoldLimits& limits, MigrationReport& report,
                                            HeldTimes& times,
                                            const std::function<void(StoppedWork&)>& body);
   /// The same at one gate, by which all attached streams stop that may use the allocation: for
@@ -135,9 +135,9 @@ class Stops {
   void before_stopping(std::function<void()> run) { before_stopping_ = std::move(run); }
   /// Closes it. A refusal, of copies of the program or of the driver: nothing is suspended. If the
   /// driver refuses twice, `may_suspend` says no until the check has been tried again.
-  std::optional<GateRefusal> close(Suspension& suspension, TimePoint deadline);
+  std::optional<StopRefusal> close(Suspension& suspension, TimePoint deadline);
   /// Closes it. A refusal: work has not ended at the deadline, or a stream captures.
-  std::optional<GateRefusal> close(Hold& hold, TimePoint deadline);
+  std::optional<StopRefusal> close(Hold& hold, TimePoint deadline);
   /// Threads that wait for their turn. A gate that no stream has arrived at for long gives its turn
   /// up for them.
   struct Waiting {
@@ -159,14 +159,14 @@ class Stops {
 
  private:
   HoldPost& hold_post(BoundStream stream) VMART_REQUIRES(turn_);
-  std::optional<GateRefusal> try_gate(const Allocation& allocation, const GatedLimits& limits,
+  std::optional<StopRefusal> try_gate(const Allocation& allocation, const GatedLimits& limits,
                                       std::chrono::nanoseconds arrivals, TimePoint deadline,
                                       MigrationReport& report, HeldTimes& times,
-                                      const std::function<void(StoppedWork&)>& body, bool& stood);
-  bool loses_reach(Location from, Location to) const;
+                                      const std::function<void(StoppedWork&)>& body, bool& stopped);
+  bool loses_reach(Place from, Place to) const;
   ContextHandle context_of_program(DeviceId device);
   template <typename FindOut>
-  bool may_suspend(Location from, Location to, const FindOut& find_out);
+  bool may_suspend(Place from, Place to, const FindOut& find_out);
 
   Memory& memory_;
   const bool suspends_;

@@ -4,7 +4,7 @@
 #include "memory/move_claim.hpp"
 #include "migrate/migration/migration_error.hpp"
 #include "migrate/migration/migration_task.hpp"
-#include "migrate/migration/move_parts.hpp"
+#include "migrate/migration/migration_parts.hpp"
 
 #include <chrono>
 #include <cstdint>
@@ -21,8 +21,8 @@ constexpr const char* background_call = "vma::migrate_async";
 /// One thread; nothing is stopped.
 class TargetReservation {
  public:
-  TargetReservation(const MoveParts& parts, const MigrateOptions& options, const MoveTerms& terms,
-                    const char* call)
+  TargetReservation(const MigrationParts& parts, const MigrateOptions& options,
+                    const MigrationTerms& terms, const char* call)
       : parts_(parts),
         waits_for_pins_(options.wait_for_pins),
         terms_(terms),
@@ -38,9 +38,9 @@ class TargetReservation {
 
   void require_movable(const RequestedRange& wanted) const;
 
-  const MoveParts& parts_;
+  const MigrationParts& parts_;
   const bool waits_for_pins_;
-  const MoveTerms terms_;
+  const MigrationTerms terms_;
   const char* const call_;
   MemoryPressure::Want want_;
   Slots taken_;  // Several ranges may name a slot.
@@ -49,12 +49,12 @@ class TargetReservation {
 /// Refuses what cannot fit by the ledger, before anything is allocated.
 void TargetReservation::require_room(std::span<const JointMove> moves) {
   Slots counted;
-  std::map<Location, std::uint64_t> need_bytes;
+  std::map<Place, std::uint64_t> need_bytes;
   ChunkStore& chunks = parts_.memory.chunks();
   for (const JointMove& move : moves) {
     const auto& [allocation, range, to] = move.wanted;
     for (std::size_t slot = range.first; slot < range.end; ++slot) {
-      if (allocation->home(slot) == to || !counted.insert({allocation.get(), slot}).second)
+      if (allocation->place(slot) == to || !counted.insert({allocation.get(), slot}).second)
         continue;
       const bool copied =
           chunks.copies().has(allocation->begin(), slot, to, allocation->writable_epoch());
@@ -84,7 +84,7 @@ void TargetReservation::take(const JointMove& move) {
   require_movable(move.wanted);
   const auto& [allocation, range, to] = move.wanted;
   for (std::size_t slot = range.first; slot < range.end; ++slot) {
-    if (allocation->home(slot) == to || !taken_.insert({allocation.get(), slot}).second) continue;
+    if (allocation->place(slot) == to || !taken_.insert({allocation.get(), slot}).second) continue;
     Transaction& planned = move.targets.add(parts_.memory, parts_.engine, *allocation, slot, to);
     if (planned.take_clean_target() || planned.take_cached_target()) continue;
     parts_.memory.with_room(want_, to, planned.size_bytes(),
@@ -116,9 +116,9 @@ Error nothing_moves(const char* call) {
                "(MigrateOptions::all_or_nothing)");
 }
 
-bool reserve_targets(const MoveParts& parts, const MigrateOptions& options, const MoveTerms& terms,
-                     const char* call, std::span<const JointMove> moves,
-                     const WithClaim& with_claim) noexcept {
+bool reserve_targets(const MigrationParts& parts, const MigrateOptions& options,
+                     const MigrationTerms& terms, const char* call,
+                     std::span<const JointMove> moves, const WithClaim& with_claim) noexcept {
   std::size_t failed = moves.size();
   std::exception_ptr failure, others;
   try {
@@ -142,7 +142,7 @@ bool reserve_targets(const MoveParts& parts, const MigrateOptions& options, cons
   return false;
 }
 
-void reserve_targets(const MoveParts& parts,
+void reserve_targets(const MigrationParts& parts,
                      std::span<const std::shared_ptr<MigrationTask>> tasks) noexcept {
   const MigrationTask& first = *tasks.front();
   try {

@@ -16,19 +16,19 @@ namespace vma {
 namespace {
 
 bool is_among(const Transaction::Gpus& gpus, const Accessor& reader) {
-  return reader.who.kind == Location::Kind::gpu && gpus.contains(DeviceId{reader.who.ordinal});
+  return reader.who.kind == Place::Kind::gpu && gpus.contains(DeviceId{reader.who.ordinal});
 }
 
 }  // namespace
 
 Transaction::Transaction(Memory& memory, CopyEngine& engine, Allocation& allocation,
-                         std::size_t slot, Location to)
+                         std::size_t slot, Place to)
     : memory_(memory),
       driver_(memory.driver()),
       engine_(engine),
       allocation_(allocation),
       slot_(slot),
-      from_(allocation.home(slot)),
+      from_(allocation.place(slot)),
       to_(to),
       size_bytes_(allocation.geometry().slot_bytes(slot)) {}
 
@@ -66,8 +66,8 @@ void Transaction::move_to(State next) {
 }
 
 bool Transaction::is_needed(Memory& memory, const Allocation& allocation, std::size_t slot,
-                            Location to) {
-  if (allocation.home(slot) != to) return true;
+                            Place to) {
+  if (allocation.place(slot) != to) return true;
   const ExportTerms& terms = memory.chunks().export_terms();
   return !terms.suits(allocation.chunk(slot), allocation.export_needs);
 }
@@ -370,13 +370,14 @@ void Transaction::go_home(Phases& phases) {
 }
 
 bool Transaction::may_keep_source() const noexcept {
-  const bool promoted = from_.kind == Location::Kind::host && to_.kind == Location::Kind::gpu;
+  const bool promoted = from_.kind == Place::Kind::host && to_.kind == Place::Kind::gpu;
   // Exported memory may be written to through the handle, whatever the slot's rights are.
   return promoted && read_only_in_ && !allocation_.exported && !source_.shared() &&
          !source_.imported();
 }
 
-bool Transaction::give_source_up(const MigrateOptions& options, const MoveTerms& terms) noexcept {
+bool Transaction::give_source_up(const MigrateOptions& options,
+                                 const MigrationTerms& terms) noexcept {
   if (!source_) return false;
   const bool keeps = (options.keep_clean_copy || terms.keeps_copy) && may_keep_source();
   if (keeps) {

@@ -51,15 +51,14 @@ class Transaction {
   using Gpus = std::set<DeviceId>;
 
   Transaction(Memory& memory, CopyEngine& engine, Allocation& allocation, std::size_t slot,
-              Location to);
+              Place to);
   ~Transaction();
   Transaction(const Transaction&) = delete;
   Transaction& operator=(const Transaction&) = delete;
 
   /// Whether a move of the slot there has something to do: it lies elsewhere, or its chunk cannot
   /// leave the process as the allocation needs.
-  static bool is_needed(Memory& memory, const Allocation& allocation, std::size_t slot,
-                        Location to);
+  static bool is_needed(Memory& memory, const Allocation& allocation, std::size_t slot, Place to);
 
   /// Takes the slot's clean copy at the target. False if there is none, or if there is a target
   /// already.
@@ -116,12 +115,12 @@ class Transaction {
   /// know goes back to the driver. Returns whether it is kept
   /// as the slot's clean copy: if that is requested, and read-only bytes went from host memory to
   /// HBM. Requires: switched; the caller does not hold `slow_calls().turn()`.
-  bool give_source_up(const MigrateOptions& options, const MoveTerms& terms) noexcept;
+  bool give_source_up(const MigrateOptions& options, const MigrationTerms& terms) noexcept;
 
   State state() const noexcept { return state_; }
   std::size_t slot() const noexcept { return slot_; }
-  Location from() const noexcept { return from_; }
-  Location to() const noexcept { return to_; }
+  Place from() const noexcept { return from_; }
+  Place to() const noexcept { return to_; }
   const Allocation& allocation() const noexcept { return allocation_; }
   const Chunk& source() const { return allocation_.chunk(slot_); }
   const Chunk& target() const noexcept { return target_; }
@@ -158,8 +157,8 @@ class Transaction {
   CopyEngine& engine_;
   Allocation& allocation_;
   const std::size_t slot_;
-  const Location from_;
-  const Location to_;
+  const Place from_;
+  const Place to_;
   const std::uint64_t size_bytes_;
   State state_ = State::planned;
   Mapped mapped_ = Mapped::source;
@@ -186,7 +185,7 @@ class ReservedTargets {
  public:
   /// Slots are added in ascending order; the caller takes the target. Throws: std::bad_alloc.
   Transaction& add(Memory& memory, CopyEngine& engine, Allocation& allocation, std::size_t slot,
-                   Location to) {
+                   Place to) {
     return targets_.emplace_back(memory, engine, allocation, slot, to);
   }
   /// Gives `planned` the target of its slot, if there is one. Requires: slots are asked for in

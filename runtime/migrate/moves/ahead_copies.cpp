@@ -10,8 +10,8 @@
 
 namespace vma {
 
-AheadCopies::AheadCopies(const MoveParts& parts, std::span<HeldRange* const> ranges,
-                         const std::vector<HeldTurn>& order)
+AheadCopies::AheadCopies(const MigrationParts& parts, std::span<HeldRange* const> ranges,
+                         const std::vector<HeldStep>& order)
     : parts_(parts), ranges_(ranges), order_(order) {}
 
 void AheadCopies::choose() {
@@ -52,7 +52,7 @@ void AheadCopies::prepare(const HeldRange& range) {
 void AheadCopies::enqueue(std::span<const EventHandle> at_rest, TimePoint deadline) {
   ordered_.clear();
   for (HeldRange* const range : ranges_) range->not_copied = nullptr;
-  for (const HeldTurn& turn : order_) {
+  for (const HeldStep& turn : order_) {
     const auto& [range, transaction] = turn;
     if (range->not_copied) continue;  // Those behind one that is not copied stay.
     if (transaction->state() == Transaction::State::planned) range->not_copied = range->no_target;
@@ -68,7 +68,7 @@ void AheadCopies::enqueue(std::span<const EventHandle> at_rest, TimePoint deadli
   }
 }
 
-void AheadCopies::start(HeldTurn turn, std::span<const EventHandle> at_rest, TimePoint deadline) {
+void AheadCopies::start(HeldStep turn, std::span<const EventHandle> at_rest, TimePoint deadline) {
   const Route route{turn.transaction->from(), turn.range->to};
   if (std::ranges::find(ordered_, route) == ordered_.end()) {
     parts_.engine.order_after(route.first, route.second, CopyUnder::nothing, at_rest);
@@ -79,7 +79,7 @@ void AheadCopies::start(HeldTurn turn, std::span<const EventHandle> at_rest, Tim
 
 /// The program has run since: what was copied is stale.
 void AheadCopies::recall(TimePoint deadline) {
-  for (const HeldTurn& turn : order_) {
+  for (const HeldStep& turn : order_) {
     Transaction& transaction = *turn.transaction;
     if (transaction.state() != Transaction::State::copying) continue;
     if (!transaction.copy_done_by(deadline)) {
@@ -92,7 +92,7 @@ void AheadCopies::recall(TimePoint deadline) {
   }
 }
 
-void AheadCopies::require_started(HeldTurn turn) {
+void AheadCopies::require_started(HeldStep turn) {
   auto& [range, transaction] = turn;
   if (transaction->state() == Transaction::State::copying) return;
   if (transaction->state() == Transaction::State::planned) {

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "base/units.hpp"
-#include "migrate/migration/move_parts.hpp"
+#include "migrate/migration/migration_parts.hpp"
 #include "migrate/moves/held_ranges.hpp"
 
 #include <cstddef>
@@ -26,8 +26,8 @@ class AheadCopies final : public BeforeHold {
   static constexpr std::uint64_t bytes_max = 8 * GiB;
 
   /// Both outlive it. `order` is filled before the first copy is enqueued.
-  AheadCopies(const MoveParts& parts, std::span<HeldRange* const> ranges,
-              const std::vector<HeldTurn>& order);
+  AheadCopies(const MigrationParts& parts, std::span<HeldRange* const> ranges,
+              const std::vector<HeldStep>& order);
 
   /// Requires: the ranges are planned.
   void choose();
@@ -41,18 +41,18 @@ class AheadCopies final : public BeforeHold {
   void recall(TimePoint deadline) override;
   /// Throws: what kept the copy of the chunk from being enqueued. Requires: the hold is closed; the
   /// chunks of the range before it have been passed here.
-  void require_started(HeldTurn turn);
+  void require_started(HeldStep turn);
 
  private:
-  using Route = std::pair<Location, Location>;
+  using Route = std::pair<Place, Place>;
 
   bool may_run_ahead() const;
   bool needs_new_context() const;
-  void start(HeldTurn turn, std::span<const EventHandle> at_rest, TimePoint deadline);
+  void start(HeldStep turn, std::span<const EventHandle> at_rest, TimePoint deadline);
 
-  const MoveParts& parts_;
+  const MigrationParts& parts_;
   const std::span<HeldRange* const> ranges_;
-  const std::vector<HeldTurn>& order_;
+  const std::vector<HeldStep>& order_;
   bool used_ = false;
   std::size_t chunks_ = 0;      // That were planned when it was chosen.
   std::vector<Route> ordered_;  // Those that wait for the events of this try.

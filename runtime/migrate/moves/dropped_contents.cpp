@@ -37,13 +37,13 @@ Outcome outcome_of(const MigrationReport& report, const Allocation& allocation) 
 
 /// Tells the hooks of each slot that `body` drops or restores; they run without `operations()`.
 template <typename Body>
-MigrationReport tell_hooks(const MoveParts& parts, Allocation& allocation, SlotRange range,
-                           bool drops, Location to, Body&& body) {
+MigrationReport tell_hooks(const MigrationParts& parts, Allocation& allocation, SlotRange range,
+                           bool drops, Place to, Body&& body) {
   MoveNotices notices(allocation, parts.callbacks);
   std::vector<std::size_t> slots;
   for (std::size_t slot = range.first; slot < range.end; ++slot) {
     if (allocation.dropped(slot) == drops) continue;
-    const Location from = allocation.home(slot);
+    const Place from = allocation.place(slot);
     notices.before(slot, from, drops ? from : to);
     slots.push_back(slot);
   }
@@ -84,7 +84,7 @@ MigrationReport tell_hooks(const MoveParts& parts, Allocation& allocation, SlotR
 /// One thread, which has the allocation's move claim and `operations()`.
 class HeldDrop {
  public:
-  HeldDrop(const MoveParts& parts, Allocation& allocation, SlotRange range,
+  HeldDrop(const MigrationParts& parts, Allocation& allocation, SlotRange range,
            const MigrateOptions& options);
   ~HeldDrop();  // Gives back what `run` has not.
   HeldDrop(const HeldDrop&) = delete;
@@ -100,7 +100,7 @@ class HeldDrop {
   void finish(TimePoint start) noexcept;
   void give_back() noexcept;
 
-  const MoveParts& parts_;
+  const MigrationParts& parts_;
   Memory& memory_;
   Clock& clock_;
   Allocation& allocation_;
@@ -111,7 +111,7 @@ class HeldDrop {
   std::vector<Chunk> chunks_;       // Unmapped; capacity is reserved for all.
 };
 
-HeldDrop::HeldDrop(const MoveParts& parts, Allocation& allocation, SlotRange range,
+HeldDrop::HeldDrop(const MigrationParts& parts, Allocation& allocation, SlotRange range,
                    const MigrateOptions& options)
     : parts_(parts),
       memory_(parts.memory),
@@ -151,7 +151,7 @@ void HeldDrop::drop_held() {
     const MutexLock slow_work(memory_.chunks().slow_calls().turn());
     return drop_all(nullptr);
   }
-  const BoundStream stream = parts_.engine.stream_of_hold(allocation_.home(slots_.front()));
+  const BoundStream stream = parts_.engine.stream_of_hold(allocation_.place(slots_.front()));
   HeldTimes times;
   parts_.stops.hold_while(stream, parts_.limits.of_hold(options_), report_, times,
                           [this](StoppedWork& stopped) { drop_all(&stopped); });
@@ -194,7 +194,7 @@ void HeldDrop::give_back() noexcept {
 /// nothing changes. One thread, which has the allocation's move claim and `operations()`.
 class Restoration {
  public:
-  Restoration(const MoveParts& parts, Allocation& allocation, SlotRange range, Location at);
+  Restoration(const MigrationParts& parts, Allocation& allocation, SlotRange range, Place at);
   ~Restoration();  // Chunks that no slot shows go to the cache.
   Restoration(const Restoration&) = delete;
   Restoration& operator=(const Restoration&) = delete;
@@ -206,22 +206,22 @@ class Restoration {
   void plan();
   void obtain();
   void show(std::size_t slot, Chunk& chunk);
-  void tell_restored(std::size_t slot, Location from) noexcept;
+  void tell_restored(std::size_t slot, Place from) noexcept;
   void finish(TimePoint start) noexcept;
 
-  const MoveParts& parts_;
+  const MigrationParts& parts_;
   Memory& memory_;
   Clock& clock_;
   Allocation& allocation_;
   const SlotRange range_;
-  const Location at_;
+  const Place at_;
   MigrationReport report_;
   std::vector<std::size_t> slots_;  // The dropped ones.
   std::vector<Chunk> chunks_;       // One for each of `slots_`; empty once shown.
 };
 
-Restoration::Restoration(const MoveParts& parts, Allocation& allocation, SlotRange range,
-                         Location at)
+Restoration::Restoration(const MigrationParts& parts, Allocation& allocation, SlotRange range,
+                         Place at)
     : parts_(parts),
       memory_(parts.memory),
       clock_(parts.memory.driver().clock()),
@@ -275,7 +275,7 @@ void Restoration::obtain() {
 
 void Restoration::show(std::size_t slot, Chunk& chunk) {
   const PhaseTimer timer(clock_, report_.phases.map);
-  const Location from = allocation_.home(slot);
+  const Place from = allocation_.place(slot);
   try {
     try {
       allocation_.restore(slot, chunk, memory_.topology());
@@ -295,7 +295,7 @@ void Restoration::show(std::size_t slot, Chunk& chunk) {
   tell_restored(slot, from);
 }
 
-void Restoration::tell_restored(std::size_t slot, Location from) noexcept {
+void Restoration::tell_restored(std::size_t slot, Place from) noexcept {
   ChunkStep step;
   step.kind = ChunkStep::Kind::restored;
   step.begin = step.end = step.switched = clock_.now();
@@ -313,7 +313,7 @@ void Restoration::finish(TimePoint start) noexcept {
 
 }  // namespace
 
-MigrationReport drop_contents(const MoveParts& parts, Allocation& allocation, SlotRange range,
+MigrationReport drop_contents(const MigrationParts& parts, Allocation& allocation, SlotRange range,
                               const MigrateOptions& options) {
   return tell_hooks(parts, allocation, range, true, {}, [&] {
     require_no_loss(allocation, "vma::park");
@@ -322,8 +322,8 @@ MigrationReport drop_contents(const MoveParts& parts, Allocation& allocation, Sl
   });
 }
 
-MigrationReport restore_contents(const MoveParts& parts, Allocation& allocation, SlotRange range,
-                                 Location at) {
+MigrationReport restore_contents(const MigrationParts& parts, Allocation& allocation,
+                                 SlotRange range, Place at) {
   return tell_hooks(parts, allocation, range, false, at,
                     [&] { return Restoration(parts, allocation, range, at).run(); });
 }

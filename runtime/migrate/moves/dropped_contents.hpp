@@ -1,15 +1,15 @@
 #pragma once
 
-#include "migrate/migration/move_parts.hpp"
+#include "migrate/migration/migration_parts.hpp"
 #include "migrate/migration/requests.hpp"
 
 namespace vma {
 
-/// `Mover::drop` and `restore`: tell the hooks, and take `operations()`. Throws: Error with the
+/// `Migrator::drop` and `restore`: tell the hooks, and take `operations()`. Throws: Error with the
 /// report. Requires: the calling thread has the allocation's move claim.
-MigrationReport drop_contents(const MoveParts& parts, Allocation& allocation, SlotRange range,
+MigrationReport drop_contents(const MigrationParts& parts, Allocation& allocation, SlotRange range,
                               const MigrateOptions& options);
-MigrationReport restore_contents(const MoveParts& parts, Allocation& allocation, SlotRange range,
-                                 Location at);
+MigrationReport restore_contents(const MigrationParts& parts, Allocation& allocation,
+                                 SlotRange range, Place at);
 
 }  // namespace vma

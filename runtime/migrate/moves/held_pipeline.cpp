@@ -23,7 +23,7 @@ constexpr std::uint64_t link_bytes_per_ns = 400;
 
 }  // namespace
 
-HeldPipeline::HeldPipeline(const MoveParts& parts, const std::vector<HeldTurn>& order,
+HeldPipeline::HeldPipeline(const MigrationParts& parts, const std::vector<HeldStep>& order,
                            AheadCopies& ahead, const MigrateOptions& options)
     : parts_(parts),
       clock_(parts.memory.driver().clock()),
@@ -64,7 +64,7 @@ void HeldPipeline::run(StoppedWork* hold) noexcept {
     for (; shown < std::min(started, shown_early_max); ++shown) {
       if (goes_on(shown) && uses_kernels(order_[shown])) show_beside_copy(shown);
     }
-    if (goes_on(next) && order_[next].range->to.kind == Location::Kind::host) {
+    if (goes_on(next) && order_[next].range->to.kind == Place::Kind::host) {
       show_beside_copy(next);
     }
     const bool arriving = order_[next].transaction->state() == State::arriving;
@@ -76,18 +76,18 @@ void HeldPipeline::run(StoppedWork* hold) noexcept {
 
 // --- With importers
 
-void HeldPipeline::run_with(ImportersMove& importers, StoppedWork* hold, CopyUnder under) noexcept {
+void HeldPipeline::run_with(ExporterMove& importers, StoppedWork* hold, CopyUnder under) noexcept {
   begin(hold);
   under_ = under;
   kernel_bytes_.clear();  // Nothing is unmapped beside a copy.
   copy_all();
   if (show_all() && decide(importers)) {
-    for (const HeldTurn& turn : order_) turn.transaction->keep_target();
+    for (const HeldStep& turn : order_) turn.transaction->keep_target();
   } else {
     take_all_back();
   }
   dark_->end();
-  for (const HeldTurn& turn : order_) {
+  for (const HeldStep& turn : order_) {
     if (turn.transaction->state() == State::switched) turn.range->tell_progress(parts_.callbacks);
   }
 }
@@ -120,7 +120,7 @@ bool HeldPipeline::show_all() noexcept {
   return goes_on(order_.size() - 1);
 }
 
-bool HeldPipeline::decide(ImportersMove& importers) noexcept {
+bool HeldPipeline::decide(ExporterMove& importers) noexcept {
   if (importers.decide()) return true;
   attempt(0, [] {
     throw Error(ErrorKind::busy, "vma::migrate",
@@ -151,7 +151,7 @@ void HeldPipeline::plan_kernels() {
   kernel_bytes_.clear();
   if (!dark_->runs_kernels()) return;
   std::chrono::nanoseconds switches{0};
-  for (const HeldTurn& turn : order_) {
+  for (const HeldStep& turn : order_) {
     const Route route{turn.transaction->from(), turn.range->to};
     if (!parts_.engine.has_kernel(route.first, route.second, CopyUnder::hold)) continue;
     switches += parts_.forecast.switch_time(turn.transaction->planned_switch());
@@ -162,11 +162,11 @@ void HeldPipeline::plan_kernels() {
   }
 }
 
-bool HeldPipeline::uses_kernels(const HeldTurn& turn) const {
+bool HeldPipeline::uses_kernels(const HeldStep& turn) const {
   return kernel_bytes_.contains({turn.transaction->from(), turn.range->to});
 }
 
-void HeldPipeline::start(HeldTurn turn) {
+void HeldPipeline::start(HeldStep turn) {
   auto& [range, transaction] = turn;
   if (ahead_.used()) return ahead_.require_started(turn);
   if (transaction->state() == State::planned) {
@@ -197,7 +197,7 @@ void HeldPipeline::show_beside_copy(std::size_t place) noexcept {
   if (arriving_ == 0) dark_->end();
 }
 
-void HeldPipeline::finish(HeldTurn turn) {
+void HeldPipeline::finish(HeldStep turn) {
   auto& [range, transaction] = turn;
   const NvtxRange nvtx([&] {
     return fmt::format("vmart move {:#x} to {}",
@@ -217,7 +217,7 @@ void HeldPipeline::finish(HeldTurn turn) {
   range->tell_progress(parts_.callbacks);
 }
 
-void HeldPipeline::complete(HeldTurn turn) {
+void HeldPipeline::complete(HeldStep turn) {
   Transaction& transaction = *turn.transaction;
   try {
     await_copy(turn);
@@ -233,7 +233,7 @@ void HeldPipeline::complete(HeldTurn turn) {
 /// Whatever kept a shown slot from being completed in its turn.
 void HeldPipeline::settle_all() noexcept {
   constexpr std::chrono::seconds patience(2);
-  for (const HeldTurn& turn : order_) {
+  for (const HeldStep& turn : order_) {
     if (turn.transaction->state() != State::arriving) continue;
     turn.transaction->end_copy(clock_.now() + patience);
     if (turn.transaction->state() == State::shown) turn.transaction->keep_target();
@@ -245,7 +245,7 @@ void HeldPipeline::settle_all() noexcept {
 /// the last probe is recent when the slot goes dark. A copy that takes longer than a driver call
 /// may is given up: held work continues, and the chunk stays where it is. Those behind it then get
 /// no time of their own, so that many copies that do not end hold the work no longer than one.
-void HeldPipeline::await_copy(HeldTurn turn) {
+void HeldPipeline::await_copy(HeldStep turn) {
   const std::chrono::nanoseconds limit = parts_.limits.of_hold(options_).patience;
   const TimePoint deadline = clock_.now() + (patience_is_over_ ? TimePoint(0) : limit);
   while (true) {

@@ -1,8 +1,8 @@
 #pragma once
 
 #include "migrate/stops/stopped_work.hpp"
-#include "migrate/migration/importer_moves.hpp"
-#include "migrate/migration/move_parts.hpp"
+#include "migrate/migration/exporter_moves.hpp"
+#include "migrate/migration/migration_parts.hpp"
 #include "migrate/moves/ahead_copies.hpp"
 #include "migrate/moves/held_ranges.hpp"
 
@@ -34,7 +34,7 @@ class HeldPipeline {
   static constexpr std::size_t copies_in_flight_max = 1024;
 
   /// All arguments outlive it; `order` is filled before `run`.
-  HeldPipeline(const MoveParts& parts, const std::vector<HeldTurn>& order, AheadCopies& ahead,
+  HeldPipeline(const MigrationParts& parts, const std::vector<HeldStep>& order, AheadCopies& ahead,
                const MigrateOptions& options);
 
   /// Ensures: every slot shows its source or its target, complete, or is poisoned. Failures are in
@@ -42,32 +42,32 @@ class HeldPipeline {
   void run(StoppedWork* hold) noexcept;
   /// The same for one range, whose importers have stopped. `under` is what has stopped the work
   /// here, which may also be a gate.
-  void run_with(ImportersMove& importers, StoppedWork* hold, CopyUnder under) noexcept;
+  void run_with(ExporterMove& importers, StoppedWork* hold, CopyUnder under) noexcept;
   bool ran() const noexcept { return dark_.has_value(); }
 
  private:
-  using Route = std::pair<Location, Location>;
+  using Route = std::pair<Place, Place>;
 
   void begin(StoppedWork* hold) noexcept;
   void copy_all() noexcept;
   bool show_all() noexcept;
-  bool decide(ImportersMove& importers) noexcept;
+  bool decide(ExporterMove& importers) noexcept;
   void take_all_back() noexcept;
   template <typename Body>
   void attempt(std::size_t place, Body&& body) noexcept;
   bool goes_on(std::size_t place) const noexcept;
   void plan_kernels();
-  bool uses_kernels(const HeldTurn& turn) const;
-  void start(HeldTurn turn);
+  bool uses_kernels(const HeldStep& turn) const;
+  void start(HeldStep turn);
   void show_beside_copy(std::size_t place) noexcept;
-  void finish(HeldTurn turn);
-  void complete(HeldTurn turn);
-  void await_copy(HeldTurn turn);
+  void finish(HeldStep turn);
+  void complete(HeldStep turn);
+  void await_copy(HeldStep turn);
   void settle_all() noexcept;
 
-  const MoveParts& parts_;
+  const MigrationParts& parts_;
   Clock& clock_;
-  const std::vector<HeldTurn>& order_;
+  const std::vector<HeldStep>& order_;
   AheadCopies& ahead_;
   const MigrateOptions& options_;
   CopyUnder under_;

@@ -17,7 +17,7 @@ void refuse_busy(HeldRange& range) {
 
 }  // namespace
 
-HeldRange::HeldRange(Allocation& which, SlotRange slots, Location target, MigrationTask* how)
+HeldRange::HeldRange(Allocation& which, SlotRange slots, Place target, MigrationTask* how)
     : allocation(which), range(slots), to(target), task(how), report(report_of(which, slots)) {
   report.failures.reserve(2);  // For a failed chunk, and for one whose copy failed ahead of it.
 }
@@ -78,7 +78,7 @@ void HeldRange::tell_progress(Callbacks& callbacks) noexcept {
   vma::tell_progress(callbacks, on_progress, report);
 }
 
-HeldGroup::HeldGroup(std::span<const RequestedRange> wanted, const MoveTerms& terms,
+HeldGroup::HeldGroup(std::span<const RequestedRange> wanted, const MigrationTerms& terms,
                      GroupAccount& account)
     : waits_for_claims_(terms.waits_for_claims) {
   alone_.reserve(wanted.size());  // A hook may be added meanwhile.
@@ -104,8 +104,8 @@ HeldGroup::~HeldGroup() {
   }
 }
 
-bool HeldGroup::reserve(const MoveParts& parts, const MigrateOptions& options,
-                        const MoveTerms& terms) {
+bool HeldGroup::reserve(const MigrationParts& parts, const MigrateOptions& options,
+                        const MigrationTerms& terms) {
   std::vector<JointMove> moves;
   for (const auto* ranges : {&alone_, &together_}) {
     for (HeldRange* const range : *ranges) {

@@ -27,7 +27,7 @@ namespace vma {
 /// thread at a time, which has the allocation's move claim.
 struct HeldRange {
   /// Throws: std::bad_alloc.
-  HeldRange(Allocation& allocation, SlotRange range, Location to, MigrationTask* task = nullptr);
+  HeldRange(Allocation& allocation, SlotRange range, Place to, MigrationTask* task = nullptr);
 
   /// It was cancelled, or its memory is being freed.
   bool unwanted() const noexcept;
@@ -47,7 +47,7 @@ struct HeldRange {
 
   Allocation& allocation;
   const SlotRange range;
-  const Location to;
+  const Place to;
   MigrationTask* const task;  ///< Null if a caller waits.
   /// Of a caller that waits; may be empty.
   std::function<void(const MigrationProgress&)> on_progress;
@@ -63,7 +63,7 @@ struct HeldRange {
   bool untold =
       false;  ///< A hook was added that was told of nothing: not begun, to be tried again.
 
-  // --- During a move; only `HeldMove` and its parts use it.
+  // --- During a move; only `HeldMigration` and its parts use it.
   std::deque<Transaction> transactions;  ///< In order of their slots.
   std::size_t end = SIZE_MAX;            ///< Its chunks from this place in the order on stay.
   /// Why a chunk has no target although all were to be created: it fails once those before it have
@@ -77,7 +77,7 @@ struct HeldRange {
 };
 
 /// A chunk's place in the order in which a held move copies and switches all of them.
-struct HeldTurn {
+struct HeldStep {
   HeldRange* range = nullptr;
   Transaction* transaction = nullptr;
 };
@@ -88,7 +88,8 @@ struct HeldTurn {
 class HeldGroup {
  public:
   /// `wanted` outlives it. Throws: std::bad_alloc.
-  HeldGroup(std::span<const RequestedRange> wanted, const MoveTerms& terms, GroupAccount& account);
+  HeldGroup(std::span<const RequestedRange> wanted, const MigrationTerms& terms,
+            GroupAccount& account);
   /// Gives back targets that were not needed.
   ~HeldGroup();
   HeldGroup(const HeldGroup&) = delete;
@@ -99,7 +100,8 @@ class HeldGroup {
   /// Takes the target memory of all before any of them moves. False: none may. Those that move
   /// alone come first, each with its claim for that time: a thread takes claims in the order of
   /// their addresses, and from then on has those of all that move together.
-  bool reserve(const MoveParts& parts, const MigrateOptions& options, const MoveTerms& terms);
+  bool reserve(const MigrationParts& parts, const MigrateOptions& options,
+               const MigrationTerms& terms);
   /// Those that share a hold, with their claims; without those that are not waited for. Blocks:
   /// while another thread has a claim.
   std::span<HeldRange* const> claim_together();

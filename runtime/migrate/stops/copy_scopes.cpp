@@ -75,7 +75,7 @@ void CopyScopes::require_guards(const char* call) const {
                   why_));
 }
 
-bool NoCopies::begin(Clock& clock, TimePoint deadline) {
+bool NoCopyScopes::begin(Clock& clock, TimePoint deadline) {
   if (begun_) return true;
   CopyScopes::prepare_for_exit();
   CopyScopes& scopes = CopyScopes::process();
@@ -88,7 +88,7 @@ bool NoCopies::begin(Clock& clock, TimePoint deadline) {
   return none;
 }
 
-void NoCopies::end() noexcept {
+void NoCopyScopes::end() noexcept {
   if (!begun_.exchange(false)) return;
   CopyScopes& scopes = CopyScopes::process();
   --scopes.held_back_;

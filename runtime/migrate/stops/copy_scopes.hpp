@@ -18,8 +18,8 @@ class CopyScopes {
  public:
   static CopyScopes& process() noexcept;
 
-  /// Scopes of one thread nest. Blocks: for the first of a thread, while a `NoCopies` holds scopes
-  /// back.
+  /// Scopes of one thread nest. Blocks: for the first of a thread, while a `NoCopyScopes` holds
+  /// scopes back.
   void enter() noexcept;
   void leave() noexcept;
   /// Whether the calling thread has one. Async-signal-safe.
@@ -45,7 +45,7 @@ class CopyScopes {
   void require_guards(const char* call) const;
 
  private:
-  friend class NoCopies;
+  friend class NoCopyScopes;
 
   bool may_go_on() const noexcept;
   static void prepare_for_exit();
@@ -66,12 +66,12 @@ class CopyScopes {
 };
 
 /// What one stop holds back: no `CopyScope` is open from `begin` to `end`.
-class NoCopies {
+class NoCopyScopes {
  public:
-  NoCopies() = default;
-  ~NoCopies() { end(); }
-  NoCopies(const NoCopies&) = delete;
-  NoCopies& operator=(const NoCopies&) = delete;
+  NoCopyScopes() = default;
+  ~NoCopyScopes() { end(); }
+  NoCopyScopes(const NoCopyScopes&) = delete;
+  NoCopyScopes& operator=(const NoCopyScopes&) = delete;
 
   /// How long scopes may take to end while work is stopped, and while none is: then all copies of
   /// the process wait for so long at most.

@@ -50,7 +50,7 @@ std::chrono::nanoseconds StallForecast::switch_time(const Switch& which) const {
   if (known != switch_ns_.end()) return rounded(known->second);
   const auto gpus = static_cast<double>(which.gpus);
   const double bytes = static_cast<double>(which.size_bytes);
-  const bool to_host = which.to.kind == Location::Kind::host;
+  const bool to_host = which.to.kind == Place::Kind::host;
   return rounded(unmap_ns + gpus * (grant_ns + (to_host ? host_grant_ns_per_byte * bytes : 0)));
 }
 

@@ -2,7 +2,7 @@
 
 #include "base/mutex.hpp"
 
-#include <vma/location.hpp>
+#include <vma/place.hpp>
 
 #include <chrono>
 #include <compare>
@@ -20,7 +20,7 @@ class StallForecast {
 
   /// What the time of an unmap, a map and a grant depends on.
   struct Switch {
-    Location from, to;
+    Place from, to;
     std::uint64_t size_bytes = 0;
     std::size_t gpus = 1;  ///< That get access.
   };
@@ -46,7 +46,7 @@ class StallForecast {
 
  private:
   struct Kind {
-    Location::Kind from, to;
+    Place::Kind from, to;
     int size_class;  // The number of bits of the size.
     std::size_t gpus;
     auto operator<=>(const Kind&) const = default;

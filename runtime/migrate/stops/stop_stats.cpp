@@ -77,7 +77,7 @@ std::string_view to_string(StopKind kind) noexcept {
 
 }  // namespace v1
 
-std::string_view to_string(StopRefusal refusal) noexcept {
+std::string_view to_string(StopRefusal::Why refusal) noexcept {
   switch (refusal) {
     case StopRefusal::none: return "none";
     case StopRefusal::capture: return "capture";
@@ -94,7 +94,7 @@ std::string_view to_string(StopRefusal refusal) noexcept {
   return "unknown";
 }
 
-std::string_view advice(StopRefusal refusal, bool stood) noexcept {
+std::string_view advice(StopRefusal::Why refusal, bool stopped) noexcept {
   switch (refusal) {
     case StopRefusal::none: return "";
     case StopRefusal::capture:
@@ -104,7 +104,7 @@ std::string_view advice(StopRefusal refusal, bool stood) noexcept {
       return "Launch less work ahead, or the same amount on each stream; or allow longer stops: "
              "RuntimeOptions::gate_limit (VMART_GATE_LIMIT_US) above 80 ms, StopScope::hold";
     case StopRefusal::not_arrived:
-      return stood
+      return stopped
                  ? "Streams that wait for each other, as in a collective, cannot be stopped one by "
                    "one. Move between such steps, allow longer stops (RuntimeOptions::gate_limit, "
                    "VMART_GATE_LIMIT_US, above 80 ms), or ask for StopScope::hold"
@@ -161,7 +161,7 @@ void StopStats::add_stall(nanoseconds stall) noexcept {
   counts_->values.stall.add(stall);
 }
 
-void StopStats::add_refusal(StopRefusal refusal) noexcept {
+void StopStats::add_refusal(StopRefusal::Why refusal) noexcept {
   if (refusal == StopRefusal::none) return;
   const MutexLock lock(counts_->mutex);
   ++counts_->values.refusals[static_cast<std::size_t>(refusal)];
@@ -177,12 +177,12 @@ DurationSummary StopStats::stall() const {
   return counts_->values.stall.summary();
 }
 
-std::map<StopRefusal, std::uint64_t> StopStats::refusals() const {
+std::map<StopRefusal::Why, std::uint64_t> StopStats::refusals() const {
   const MutexLock lock(counts_->mutex);
-  std::map<StopRefusal, std::uint64_t> refusals;
+  std::map<StopRefusal::Why, std::uint64_t> refusals;
   for (std::size_t i = 0; i < counts_->values.refusals.size(); ++i) {
     const std::uint64_t count = counts_->values.refusals[i];
-    if (count > 0) refusals[static_cast<StopRefusal>(i)] = count;
+    if (count > 0) refusals[static_cast<StopRefusal::Why>(i)] = count;
   }
   return refusals;
 }

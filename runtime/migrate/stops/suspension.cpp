@@ -88,15 +88,15 @@ void Suspension::close(TimePoint deadline) {
 void Suspension::hold_copies_back(TimePoint deadline) {
   Clock& clock = driver_.clock();
   for (int tries = 1;; ++tries) {
-    const TimePoint soon = clock.now() + NoCopies::unstopped_limit;
-    if (no_copies_.begin(clock, std::min(deadline, soon))) return;
+    const TimePoint soon = clock.now() + NoCopyScopes::unstopped_limit;
+    if (no_copy_scopes_.begin(clock, std::min(deadline, soon))) return;
     if (clock.now() >= deadline) {
       throw Error(ErrorKind::busy, suspended_call,
                   fmt::format("another thread was inside a CopyScope, or a copy of the program, at "
                               "each of {} tries. End it, or set a longer MigrateOptions::deadline",
                               tries));
     }
-    nap_until(clock, std::min(deadline, clock.now() + NoCopies::unstopped_limit));
+    nap_until(clock, std::min(deadline, clock.now() + NoCopyScopes::unstopped_limit));
   }
 }
 
@@ -130,7 +130,7 @@ void Suspension::let_go() noexcept {
   }
   // Another thread than the owner may still be here when the owner opens, which waits for it.
   if (state_.exchange(State::on) == State::resuming) driver_.note_stopped(-1);
-  no_copies_.end();
+  no_copy_scopes_.end();
 }
 
 void Suspension::open() noexcept {
@@ -163,7 +163,7 @@ void Suspension::leave_to_watchdog() noexcept {
     try {
       driver.resume(suspended);
       driver.note_stopped(-1);
-      log(LogLevel::warn, "the program's work, which stood, goes on");
+      log(LogLevel::warn, "the program's work, which had been stopped, goes on");
       return never;
     } catch (const std::exception& error) {
       log(LogLevel::debug, "the program's work does not go on yet: {}", error.what());
@@ -175,7 +175,7 @@ void Suspension::leave_to_watchdog() noexcept {
   } catch (const std::bad_alloc&) {  // It stands until the process ends.
   }
   state_ = State::on;
-  no_copies_.end();
+  no_copy_scopes_.end();
 }
 
 /// While a slot is dark, the exiting thread must not go on to calls that may wait for the work, nor

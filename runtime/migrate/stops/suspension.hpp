@@ -69,7 +69,7 @@ class Suspension final : public StoppedWork {
   TimePoint begun_{0};
   bool refused_ = false;
   Watchdog::Ticket ticket_ = Watchdog::Ticket::none;
-  NoCopies no_copies_;
+  NoCopyScopes no_copy_scopes_;
   std::atomic<State> state_{State::on};
 };
 

@@ -3,11 +3,10 @@
 #include "base/printable.hpp"
 #include "base/units.hpp"
 #include "placement/auto/victim_search.hpp"
-#include "placement/auto/announced_uses.hpp"
-#include "placement/weighing/chunk_worth.hpp"
 #include "placement/auto/outlook.hpp"
+#include "placement/weighing/chunk_worth.hpp"
 #include "placement/auto/path_limits.hpp"
-#include "placement/weighing/route_budget.hpp"
+#include "placement/weighing/room_for_chunks.hpp"
 #include "placement/auto/shift_watch.hpp"
 
 #include <algorithm>
@@ -94,13 +93,13 @@ class CostBenefit : public Policy {
   void grant(const Snapshot& snapshot, const Wanted& wanted, Room& room, Plan& plan);
   void begin_granting(const Snapshot& snapshot);
   void grant_best(const Snapshot& snapshot, Plan& plan);
-  bool hopeless(const Snapshot& snapshot, const Goal& wish, const Room& room) const;
+  bool hopeless(const Snapshot& snapshot, const Goal& proposal, const Room& room) const;
   double loss_per_byte(const Snapshot& snapshot, ChunkId chunk, PlaceId to);
   double mean_worth(const Snapshot& snapshot, PlaceId at);
-  bool try_wish(const Snapshot& snapshot, const Wanted& wanted, const Goal& wish, Room& room,
-                Plan& plan);
-  bool find_victims(const Snapshot& snapshot, const Goal& wish, Room& room, double& loss);
-  void write(const Snapshot& snapshot, const Wanted& wanted, const Goal& wish, double value,
+  bool try_proposal(const Snapshot& snapshot, const Wanted& wanted, const Goal& proposal,
+                    Room& room, Plan& plan);
+  bool find_victims(const Snapshot& snapshot, const Goal& proposal, Room& room, double& loss);
+  void write(const Snapshot& snapshot, const Wanted& wanted, const Goal& proposal, double value,
              Room& room, Plan& plan);
 
   const Weights weights_;
@@ -171,7 +170,7 @@ void CostBenefit::on_gone(ChunkId chunk) {
   if (index(chunk) < looked_.size()) looked_[index(chunk)] = 0;
 }
 
-// --- Wishes
+// --- Proposals
 
 /// Adds the places where the chunk's users would wait less to `goals_`, the best first.
 Wanted CostBenefit::find_goals(const Snapshot& snapshot, ChunkId chunk, const Outlook& outlook) {
@@ -222,16 +221,16 @@ void CostBenefit::collect(const Snapshot& snapshot, ChunkId chunk) {
   if (wanted.count > 0) wanted_.push_back(wanted);
 }
 
-/// Puts enough victims for `wish` into `victims_`, and their losses and move costs into `loss`.
-bool CostBenefit::find_victims(const Snapshot& snapshot, const Goal& wish, Room& room,
+/// Puts enough victims for `proposal` into `victims_`, and their losses and move costs into `loss`.
+bool CostBenefit::find_victims(const Snapshot& snapshot, const Goal& proposal, Room& room,
                                double& loss) {
   victims_.clear();
   loss = 0;
-  std::uint64_t free = room.at(wish.to);
-  const std::uint64_t wanted = snapshot.chunk(wish.chunk).bytes;
+  std::uint64_t free = room.at(proposal.to);
+  const std::uint64_t wanted = snapshot.chunk(proposal.chunk).bytes;
   Room trial = room;
   std::size_t looked_at = 0, passed_over = 0;
-  for (std::uint32_t number = order_.first(wish.to);
+  for (std::uint32_t number = order_.first(proposal.to);
        free < wanted && number != ChunkRow::none && looked_at < victims_looked_at_max;
        number = order_.next(number)) {
     const ChunkId chunk{number};
@@ -242,11 +241,13 @@ bool CostBenefit::find_victims(const Snapshot& snapshot, const Goal& wish, Room&
       continue;
     }
     ++looked_at;
-    if (row.at != wish.to || chunk == wish.chunk) continue;
-    if (planned_.contains(chunk) || (wish.shifted && !shifts_.makes_way(chunk, snapshot))) continue;
+    if (row.at != proposal.to || chunk == proposal.chunk) continue;
+    if (planned_.contains(chunk) || (proposal.shifted && !shifts_.makes_way(chunk, snapshot)))
+      continue;
     const VictimLosses::Way* way = losses_.next(snapshot, chunk, trial);
     if (way == nullptr || !budget_.left(row.at, way->to)) continue;
-    if (way->lost / static_cast<double>(row.bytes) * weights_.colder > wish.gain_per_byte) continue;
+    if (way->lost / static_cast<double>(row.bytes) * weights_.colder > proposal.gain_per_byte)
+      continue;
     loss +=
         way->lost + weights_.margin * prices_.seconds(snapshot.costs(), row.at, way->to, row.bytes);
     victims_.push_back({chunk, way->to, row.bytes});
@@ -256,62 +257,62 @@ bool CostBenefit::find_victims(const Snapshot& snapshot, const Goal& wish, Room&
   return free >= wanted;
 }
 
-bool CostBenefit::try_wish(const Snapshot& snapshot, const Wanted& wanted, const Goal& wish,
-                           Room& room, Plan& plan) {
-  const ChunkRow& row = snapshot.chunk(wish.chunk);
-  const double cost = prices_.seconds(snapshot.costs(), row.at, wish.to, row.bytes);
+bool CostBenefit::try_proposal(const Snapshot& snapshot, const Wanted& wanted, const Goal& proposal,
+                               Room& room, Plan& plan) {
+  const ChunkRow& row = snapshot.chunk(proposal.chunk);
+  const double cost = prices_.seconds(snapshot.costs(), row.at, proposal.to, row.bytes);
   double loss = 0;
-  if (!budget_.left(row.at, wish.to)) return false;
-  std::uint64_t& too_hot = too_hot_[index(wish.to)];
-  if (row.bytes >= too_hot && !room.holds(wish.to, row.bytes)) return false;
-  if (!find_victims(snapshot, wish, room, loss)) {
-    too_hot = row.bytes;  // Later wishes in this call are worth less.
+  if (!budget_.left(row.at, proposal.to)) return false;
+  std::uint64_t& too_hot = too_hot_[index(proposal.to)];
+  if (row.bytes >= too_hot && !room.holds(proposal.to, row.bytes)) return false;
+  if (!find_victims(snapshot, proposal, room, loss)) {
+    too_hot = row.bytes;  // Later proposals in this call are worth less.
     return false;
   }
-  if (wish.gain - loss <= weights_.margin * cost) return false;
-  write(snapshot, wanted, wish, wish.gain - loss - cost, room, plan);
-  if (wish.shifted) shifts_.propose(*shifts_.lasting(wish.chunk), wish.to, loss + cost);
+  if (proposal.gain - loss <= weights_.margin * cost) return false;
+  write(snapshot, wanted, proposal, proposal.gain - loss - cost, room, plan);
+  if (proposal.shifted) shifts_.propose(*shifts_.lasting(proposal.chunk), proposal.to, loss + cost);
   return true;
 }
 
-void CostBenefit::write(const Snapshot& snapshot, const Wanted& wanted, const Goal& wish,
+void CostBenefit::write(const Snapshot& snapshot, const Wanted& wanted, const Goal& proposal,
                         double value, Room& room, Plan& plan) {
-  const ChunkRow& row = snapshot.chunk(wish.chunk);
-  const std::string there = name_of(snapshot, wish.to);
+  const ChunkRow& row = snapshot.chunk(proposal.chunk);
+  const std::string there = name_of(snapshot, proposal.to);
   for (const Victim& victim : victims_) {
-    room.move(wish.to, victim.to, victim.bytes);
-    budget_.take(wish.to, victim.to, victim.bytes);
+    room.move(proposal.to, victim.to, victim.bytes);
+    budget_.take(proposal.to, victim.to, victim.bytes);
     planned_.insert(victim.chunk);
     plan.evict(victim.chunk, victim.to,
-               "least worth at " + there + ", which takes in what saves " + time_text(wish.gain) +
-                   " within " + time_text(weights_.horizon));
+               "least worth at " + there + ", which takes in what saves " +
+                   time_text(proposal.gain) + " within " + time_text(weights_.horizon));
   }
-  room.move(row.at, wish.to, row.bytes);
-  budget_.take(row.at, wish.to, row.bytes);
-  planned_.insert(wish.chunk);
+  room.move(row.at, proposal.to, row.bytes);
+  budget_.take(row.at, proposal.to, row.bytes);
+  planned_.insert(proposal.chunk);
   const int percent = static_cast<int>(std::lround(100 * wanted.main_share));
-  const UseShifts::Shift* shift = wish.shifted ? shifts_.lasting(wish.chunk) : nullptr;
+  const UseShifts::Shift* shift = proposal.shifted ? shifts_.lasting(proposal.chunk) : nullptr;
   const double within = shift == nullptr ? weights_.horizon : in_seconds(shifts_.expected(*shift));
   plan.move(
-      wish.chunk, wish.to, value,
+      proposal.chunk, proposal.to, value,
       (shift == nullptr ? ""
                         : "its use shifted " + time_text(in_seconds(shift->length())) + " ago: ") +
           ("asked for " + rate_text(wanted.demand)) + ", " + std::to_string(percent) +
           " % of what is expected is of " + name_of(snapshot, wanted.main_user) + "; at " + there +
-          " it saves " + time_text(wish.gain) + " within " + time_text(within));
+          " it saves " + time_text(proposal.gain) + " within " + time_text(within));
 }
 
 void CostBenefit::grant(const Snapshot& snapshot, const Wanted& wanted, Room& room, Plan& plan) {
   const ChunkId chunk = goals_[wanted.first].chunk;
   if (planned_.contains(chunk) || !may_move(snapshot.chunk(chunk))) return;
-  for (const Goal& wish : std::span(goals_).subspan(wanted.first, wanted.count))
-    if (try_wish(snapshot, wanted, wish, room, plan)) return;
+  for (const Goal& proposal : std::span(goals_).subspan(wanted.first, wanted.count))
+    if (try_proposal(snapshot, wanted, proposal, room, plan)) return;
 }
 
 /// Neither its place nor any other GPU has room for it, and nothing there is colder.
-bool CostBenefit::hopeless(const Snapshot& snapshot, const Goal& wish, const Room& room) const {
-  const std::uint64_t bytes = snapshot.chunk(wish.chunk).bytes;
-  if (bytes < too_hot_[index(wish.to)]) return false;
+bool CostBenefit::hopeless(const Snapshot& snapshot, const Goal& proposal, const Room& room) const {
+  const std::uint64_t bytes = snapshot.chunk(proposal.chunk).bytes;
+  if (bytes < too_hot_[index(proposal.to)]) return false;
   for (std::size_t i = 0; i < snapshot.costs().gpus(); ++i) {
     if (room.holds(PlaceId{static_cast<std::uint8_t>(i)}, bytes)) return false;
   }

@@ -85,7 +85,7 @@ class Guarded : public Policy {
   Chunk& chunk_of(ChunkId chunk);
   bool in_sample(ChunkId chunk, const Snapshot& snapshot);
   double cost(ChunkId chunk, PlaceId to, const Snapshot& snapshot) const;
-  void pass(const Plan& wishes, const Snapshot& snapshot, Plan& plan);
+  void pass(const Plan& proposals, const Snapshot& snapshot, Plan& plan);
   void pass_group(std::span<const Move> group, const Snapshot& snapshot, Plan& plan);
   void promise(ChunkId chunk, PlaceId to, double cost, bool in_sample);
   void drop_refused(const Snapshot& snapshot);
@@ -201,8 +201,9 @@ void Guarded::on_gone(ChunkId chunk) {
 // --- What is passed on
 
 /// Victims come before the move that they make room for, and are passed on with it or not at all.
-void Guarded::pass(const Plan& wishes, const Snapshot& snapshot, Plan& plan) {
-  for_each_group(wishes, [&](std::span<const Move> group) { pass_group(group, snapshot, plan); });
+void Guarded::pass(const Plan& proposals, const Snapshot& snapshot, Plan& plan) {
+  for_each_group(proposals,
+                 [&](std::span<const Move> group) { pass_group(group, snapshot, plan); });
 }
 
 void Guarded::pass_group(std::span<const Move> group, const Snapshot& snapshot, Plan& plan) {
@@ -276,10 +277,10 @@ bool Guarded::make_way(ChunkId chunk, PlaceId to, const Snapshot& snapshot, Room
 
 void Guarded::on_alloc(const AllocRequest& request, const Snapshot& snapshot,
                        std::span<PlaceId> chunks) {
-  std::vector<PlaceId> wished(chunks.begin(), chunks.end());
-  inner_->on_alloc(request, snapshot, wished);
+  std::vector<PlaceId> proposed(chunks.begin(), chunks.end());
+  inner_->on_alloc(request, snapshot, proposed);
   if (placing_.follows()) {
-    std::ranges::copy(wished, chunks.begin());
+    std::ranges::copy(proposed, chunks.begin());
   } else {
     first_touch(request, snapshot, chunks);
   }
@@ -288,21 +289,21 @@ void Guarded::on_alloc(const AllocRequest& request, const Snapshot& snapshot,
 
 void Guarded::on_use(const UseEvent& use, const Snapshot& snapshot, Plan& plan) {
   if (use.hint == nullptr) book(use, snapshot);
-  Plan wishes;
-  inner_->on_use(use, snapshot, wishes);
-  if (!wishes.empty()) pass(wishes, snapshot, plan);
+  Plan proposals;
+  inner_->on_use(use, snapshot, proposals);
+  if (!proposals.empty()) pass(proposals, snapshot, plan);
   const bool pays = (chunk_of(use.chunk).moved ? account_ : placing_).follows();
   if (!pays && use.hint == nullptr) go_back(use.chunk, snapshot, plan);
 }
 
 /// Room is made in any case, under `static` by the planner.
 void Guarded::on_pressure(const Pressure& pressure, const Snapshot& snapshot, Plan& plan) {
-  Plan wishes;
-  inner_->on_pressure(pressure, snapshot, wishes);
+  Plan proposals;
+  inner_->on_pressure(pressure, snapshot, proposals);
   if (!account_.follows()) return;
-  for (const Move& move : wishes.moves())
+  for (const Move& move : proposals.moves())
     plan.evict(move.chunk, move.to, move.reason, move.foreseen);
-  if (wishes.declines()) plan.decline();
+  if (proposals.declines()) plan.decline();
 }
 
 void Guarded::on_tick(const Snapshot& snapshot, Plan& plan) {
@@ -310,9 +311,9 @@ void Guarded::on_tick(const Snapshot& snapshot, Plan& plan) {
   shadow_.end_tick(snapshot);
   account_.judge(snapshot.now());
   placing_.judge(snapshot.now());
-  Plan wishes;
-  inner_->on_tick(snapshot, wishes);
-  pass(wishes, snapshot, plan);
+  Plan proposals;
+  inner_->on_tick(snapshot, proposals);
+  pass(proposals, snapshot, plan);
 }
 
 std::unique_ptr<Policy> make_guarded(std::unique_ptr<Policy> inner, const PolicyValues& values) {

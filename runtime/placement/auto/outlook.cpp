@@ -13,10 +13,10 @@ namespace {
 // A hint without an end is trusted for this share of the horizon after it should have come true.
 constexpr double late_share = 0.25;
 
-std::optional<PlaceId> place_of(const Snapshot& snapshot, Location device) {
+std::optional<PlaceId> place_of(const Snapshot& snapshot, Place device) {
   const auto places = snapshot.places();
   for (std::size_t i = 0; i < snapshot.costs().gpus(); ++i) {
-    if (places[i].location == device) return PlaceId{static_cast<std::uint8_t>(i)};
+    if (places[i].place == device) return PlaceId{static_cast<std::uint8_t>(i)};
   }
   return std::nullopt;
 }

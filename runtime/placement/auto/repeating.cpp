@@ -6,7 +6,6 @@
 #include "placement/weighing/chunk_worth.hpp"
 #include "placement/auto/plan_groups.hpp"
 #include "placement/weighing/room_for_chunks.hpp"
-#include "placement/weighing/route_budget.hpp"
 
 #include <vma/error.hpp>
 
@@ -74,7 +73,7 @@ class Repeating : public Policy {
   bool in_use(const ChunkRow& row, Time now) const {
     return row.last_use > Time::zero() && now - row.last_use < apart_;
   }
-  void pass(const Plan& wishes, Plan& plan) const;
+  void pass(const Plan& proposals, Plan& plan) const;
   void prefetch_all(const Snapshot& snapshot, Plan& plan);
   void prefetch(ChunkId chunk, const NextUse& use, const Snapshot& snapshot, Round& round,
                 Plan& plan);
@@ -182,9 +181,9 @@ bool Repeating::forbids(const Move& move) const {
   return decides(move.chunk) && (move.victim || move.to != calendar_[move.chunk].use.device);
 }
 
-/// Passes on what the other policy wishes and predictions do not forbid.
-void Repeating::pass(const Plan& wishes, Plan& plan) const {
-  for_each_group(wishes, [&](std::span<const Move> group) {
+/// Passes on what the other policy proposes and predictions do not forbid.
+void Repeating::pass(const Plan& proposals, Plan& plan) const {
+  for_each_group(proposals, [&](std::span<const Move> group) {
     const bool mine = std::ranges::any_of(group, [&](const Move& move) { return forbids(move); });
     if (mine) return;
     for (const Move& move : group) {
@@ -326,9 +325,9 @@ void Repeating::on_use(const UseEvent& use, const Snapshot& snapshot, Plan& plan
     if (!lives_.repeats(use.chunk, snapshot)) begun = rhythm_.used(use, snapshot) || begun;
     if (begun) predict(use.chunk, snapshot);
   }
-  Plan wishes;
-  inner_->on_use(use, snapshot, wishes);
-  pass(wishes, plan);
+  Plan proposals;
+  inner_->on_use(use, snapshot, proposals);
+  pass(proposals, plan);
 }
 
 void Repeating::on_pressure(const Pressure& pressure, const Snapshot& snapshot, Plan& plan) {
@@ -357,12 +356,12 @@ void Repeating::on_pressure(const Pressure& pressure, const Snapshot& snapshot, 
   if (freed >= pressure.bytes) return;
   Pressure rest = pressure;
   rest.bytes -= freed;
-  Plan wishes;
-  inner_->on_pressure(rest, snapshot, wishes);
-  for (const Move& move : wishes.moves()) {
+  Plan proposals;
+  inner_->on_pressure(rest, snapshot, proposals);
+  for (const Move& move : proposals.moves()) {
     if (!planned.contains(move.chunk)) plan.evict(move.chunk, move.to, move.reason, move.foreseen);
   }
-  if (wishes.declines()) plan.decline();
+  if (proposals.declines()) plan.decline();
 }
 
 void Repeating::on_tick(const Snapshot& snapshot, Plan& plan) {
@@ -373,9 +372,9 @@ void Repeating::on_tick(const Snapshot& snapshot, Plan& plan) {
   predict_unknown(snapshot);
   drop_overdue(snapshot);
   prefetch_all(snapshot, plan);
-  Plan wishes;
-  inner_->on_tick(snapshot, wishes);
-  pass(wishes, plan);
+  Plan proposals;
+  inner_->on_tick(snapshot, proposals);
+  pass(proposals, plan);
 }
 
 void Repeating::on_gone(ChunkId chunk) {

@@ -56,8 +56,8 @@ class ValueOrder {
 };
 
 /// Where chunks would go if they made way, and what their users would lose by that. Searches for
-/// victims come to the same chunks for one wish after another, and neither the books nor what is
-/// expected changes during a call of the policy: so each chunk is weighed once a call.
+/// victims come to the same chunks for one proposal after another, and neither the books nor what
+/// is expected changes during a call of the policy: so each chunk is weighed once a call.
 class VictimLosses {
  public:
   /// Requires: `shifts` outlives it.

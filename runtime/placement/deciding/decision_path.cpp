@@ -10,7 +10,7 @@ namespace vma {
 namespace {
 
 /// How many accepted moves form one migration. Its chunks share gates, each of which waits for all
-/// that the application has launched; but while it runs, the mover does nothing else with the
+/// that the application has launched; but while it runs, the migrator does nothing else with the
 /// allocation.
 constexpr std::size_t group_chunks_max = 16;
 constexpr std::uint64_t group_bytes_max = 1024 * MiB;
@@ -40,7 +40,7 @@ void UseReports::tell(Policy& policy, const Snapshot& snapshot, Plan& plan) cons
   for (UseEvent event : hints) {
     event.hint = snapshot.hint(event.chunk);
     const bool last =
-        event.hint != nullptr && event.hint->device == snapshot.place(event.device).location;
+        event.hint != nullptr && event.hint->device == snapshot.place(event.device).place;
     if (last) policy.on_use(event, snapshot, plan);
   }
 }
@@ -133,13 +133,13 @@ void DecisionPath::tell(Policy& policy, std::span<const Notice> notices, const S
 
 DecisionPath::Question DecisionPath::question(PolicyCall call) {
   Question question;
-  question.wishes = std::make_shared<Plan>();
+  question.proposals = std::make_shared<Plan>();
   const auto notices = std::make_shared<std::vector<Notice>>();
-  question.ask = [call = std::move(call), wishes = question.wishes, notices,
+  question.ask = [call = std::move(call), proposals = question.proposals, notices,
                   books = books_](Policy& policy) {
     const Snapshot snapshot(*books);
     tell(policy, *notices, snapshot);
-    call(policy, snapshot, *wishes);
+    call(policy, snapshot, *proposals);
   };
   notices->swap(notices_);  // Last, so that a call that is not made takes none.
   return question;
@@ -181,7 +181,7 @@ PlanOutcome DecisionPath::accept(const Plan& plan, bool awaited) {
     throw;
   }
   waiting_.merge(kept);
-  // Otherwise policies would wish for the move again and make room for it twice.
+  // Otherwise policies would propose the move again and make room for it twice.
   for (const AcceptedMove& move : outcome.accepted) books_->row(move.chunk).moving = true;
   return outcome;
 }
@@ -226,7 +226,7 @@ std::vector<MoveNumber> DecisionPath::ready() const {
 
 /// Whether a move can join the migration that begins with `first`: of the same allocation, between
 /// the same places, about as valuable, and the group is below its maximum size.
-bool DecisionPath::joins(const MoveGroup& group, const AcceptedMove& first,
+bool DecisionPath::joins(const PlannedMigration& group, const AcceptedMove& first,
                          const AcceptedMove& move) const {
   const auto per_byte = [](const AcceptedMove& which) {
     return which.value / static_cast<double>(which.bytes);
@@ -241,7 +241,7 @@ bool DecisionPath::joins(const MoveGroup& group, const AcceptedMove& first,
 }
 
 /// Begins a move of the group, which has room for it. Allocates nothing.
-void DecisionPath::begin(MoveNumber number, MoveGroup& group, bool in_front) {
+void DecisionPath::begin(MoveNumber number, PlannedMigration& group, bool in_front) {
   const auto found = waiting_.find(number);
   AcceptedMove& move = found->second.move;
   books_->expect(move.to, move.bytes);
@@ -255,7 +255,8 @@ void DecisionPath::begin(MoveNumber number, MoveGroup& group, bool in_front) {
 
 /// Adds neighbours of the group's chunks on one side, as long as they may begin.
 void DecisionPath::add_neighbours(const AcceptedMove& first, bool in_front,
-                                  const std::map<ChunkId, MoveNumber>& ready, MoveGroup& group) {
+                                  const std::map<ChunkId, MoveNumber>& ready,
+                                  PlannedMigration& group) {
   while (true) {
     const AcceptedMove& edge = in_front ? group.moves.front() : group.moves.back();
     const auto next = ready.find(nth(edge.chunk, in_front ? std::size_t{0} - 1 : 1));
@@ -267,7 +268,7 @@ void DecisionPath::add_neighbours(const AcceptedMove& first, bool in_front,
   }
 }
 
-void DecisionPath::take(std::span<const MoveNumber> ready, std::vector<MoveGroup>& groups) {
+void DecisionPath::take(std::span<const MoveNumber> ready, std::vector<PlannedMigration>& groups) {
   std::map<ChunkId, MoveNumber> by_chunk;
   for (const MoveNumber number : ready) {
     if (const AcceptedMove* move = find_waiting(number)) by_chunk.emplace(move->chunk, number);
@@ -278,7 +279,7 @@ void DecisionPath::take(std::span<const MoveNumber> ready, std::vector<MoveGroup
     if (move == nullptr || !planner_.may_start(number, snapshot())) continue;
     if (move->goes_last && leaving_[index(move->from)] > 0) continue;
     const AcceptedMove first = *move;
-    MoveGroup group;
+    PlannedMigration group;
     group.from = first.from;
     group.to = first.to;
     group.moves.reserve(group_chunks_max);

@@ -16,7 +16,7 @@
 namespace vma {
 
 /// Moves of one migration: adjacent chunks of one allocation, with the same target and rank.
-struct MoveGroup {
+struct PlannedMigration {
   PlaceId from{}, to{};
   std::vector<AcceptedMove> moves;
   /// The numbers passed to `DecisionPath::note_decision`, or 0.
@@ -76,7 +76,7 @@ class DecisionPath {
   /// may outlive this object.
   struct Question {
     std::function<void(Policy&)> ask;
-    std::shared_ptr<Plan> wishes;  ///< Complete when `ask` has returned.
+    std::shared_ptr<Plan> proposals;  ///< Complete when `ask` has returned.
   };
   Question question(PolicyCall call);
   /// Asks in the caller's thread, as one `question` would, and allocates nothing for it. `call`:
@@ -119,7 +119,7 @@ class DecisionPath {
   /// less. Of the victims of a place that no thread waits for, one group is in progress at a time:
   /// the moves that it makes room for begin before the next group. Throws: std::bad_alloc; then
   /// `groups` has all that have begun.
-  void take(std::span<const MoveNumber> ready, std::vector<MoveGroup>& groups);
+  void take(std::span<const MoveNumber> ready, std::vector<PlannedMigration>& groups);
   /// Returns how many waiting moves are dropped because this one failed. Throws: std::bad_alloc;
   /// then nothing has changed.
   std::size_t end(const AcceptedMove& move, bool moved, Time took, Time stall);
@@ -141,10 +141,11 @@ class DecisionPath {
   };
 
   static void tell(Policy& policy, std::span<const Notice> notices, const Snapshot& snapshot);
-  bool joins(const MoveGroup& group, const AcceptedMove& first, const AcceptedMove& move) const;
-  void begin(MoveNumber number, MoveGroup& group, bool in_front);
+  bool joins(const PlannedMigration& group, const AcceptedMove& first,
+             const AcceptedMove& move) const;
+  void begin(MoveNumber number, PlannedMigration& group, bool in_front);
   void add_neighbours(const AcceptedMove& first, bool in_front,
-                      const std::map<ChunkId, MoveNumber>& ready, MoveGroup& group);
+                      const std::map<ChunkId, MoveNumber>& ready, PlannedMigration& group);
   void sort_uses(std::vector<UseEvent>& uses);
   bool forget_waiting(MoveNumber number);
 

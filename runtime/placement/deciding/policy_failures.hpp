@@ -35,7 +35,17 @@ class PolicyFailures {
 
   void succeeded(PolicyEntry entry) noexcept { in_a_row_.at(static_cast<std::size_t>(entry)) = 0; }
   /// `least`: how the policy is replaced if it has not failed often.
-  Replacement failed(PolicyEntry entry, Time now, Replacement least = Replacement::none) noexcept;
+  Replacement failed(PolicyEntry entry, Time now, Replacement least = Replacement::none) noexcept {
+    const int in_a_row = ++in_a_row_.at(static_cast<std::size_t>(entry));
+    if (in_window_ == 0 || now > window_begin_ + limits_.window) {
+      in_window_ = 0;
+      window_begin_ = now;
+    }
+    ++in_window_;
+    if (in_a_row >= limits_.in_a_row_max) return Replacement::failed_in_a_row;
+    if (in_window_ >= limits_.in_window_max) return Replacement::failed_in_window;
+    return least;
+  }
   /// Another policy is installed.
   void forget() noexcept { *this = PolicyFailures(limits_); }
   int in_window() const noexcept { return in_window_; }

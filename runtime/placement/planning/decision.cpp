@@ -34,14 +34,14 @@ void clip(std::string& text, std::size_t bytes_max) {
 
 void clip(Decision& decision) {
   clip(decision.policy, decision_name_bytes_max);
-  clip(decision.wish, decision_text_bytes_max);
+  clip(decision.why, decision_text_bytes_max);
   clip(decision.reason, decision_text_bytes_max);
   if (decision.chunk) clip(decision.chunk->tag, decision_name_bytes_max);
 }
 
 RefusalRuns::Key RefusalRuns::key_of(const Decision& decision) const {
   return {decision.chunk->allocation, of_ == Of::chunk ? decision.chunk->slot : 0,
-          decision.to.value_or(Location()), decision.reason.substr(0, decision.reason.find(':'))};
+          decision.to.value_or(Place()), decision.reason.substr(0, decision.reason.find(':'))};
 }
 
 std::optional<std::uint64_t> RefusalRuns::entry_of(const Decision& refused) const {
@@ -64,7 +64,7 @@ void RefusalRuns::end(const Decision& decision) noexcept {
   };
   // The least target and the empty reason come first.
   auto each = entries_.lower_bound(
-      Key{decision.chunk->allocation, of_ == Of::chunk ? decision.chunk->slot : 0, Location(), {}});
+      Key{decision.chunk->allocation, of_ == Of::chunk ? decision.chunk->slot : 0, Place(), {}});
   while (each != entries_.end() && about(each->first)) each = entries_.erase(each);
 }
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <vma/location.hpp>
+#include <vma/place.hpp>
 #include <vma/snapshot.hpp>
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace vma {
 
-/// What happened to a wish, or to a policy or place.
+/// What happened to a proposal, or to a policy or place.
 enum class DecisionKind : std::uint8_t {
   planned,          ///< A policy wants the move and the planner accepts it.
   refused,          ///< The planner refuses it; `reason` is the planner's.
@@ -60,16 +60,16 @@ struct MoveTimes {
 /// `explain` shows.
 ///
 /// The `planned` and `refused` ones of one `plan`, in the order of their numbers, are the moves
-/// that the policy wanted: chunk, `to`, `value`, `victim` and `wish` are those of its `Move`.
+/// that the policy wanted: chunk, `to`, `value`, `victim` and `proposal` are those of its `Move`.
 struct Decision {
   std::uint64_t sequence = 0;  ///< From 1 on, without gaps; assigned by the log.
   Time time{0};
   DecisionKind kind = DecisionKind::planned;
-  std::uint64_t plan = 0;  ///< Equal for the wishes of one call of a policy; 0: no policy.
+  std::uint64_t plan = 0;  ///< Equal for the proposals of one call of a policy; 0: no policy.
   std::string policy;
   std::optional<DecidedChunk> chunk;
-  std::optional<Location> from, to;
-  std::string wish;    ///< Why the policy wants it.
+  std::optional<Place> from, to;
+  std::string why;     ///< Why the policy wants it.
   std::string reason;  ///< Why it came to `kind`; empty if there is nothing to add.
   double value = 0;
   bool victim = false;
@@ -109,7 +109,7 @@ class RefusalRuns {
 
  private:
   /// Allocation, slot, target and the name of the reason, without the numbers behind it.
-  using Key = std::tuple<std::uint64_t, std::uint32_t, Location, std::string>;
+  using Key = std::tuple<std::uint64_t, std::uint32_t, Place, std::string>;
   Key key_of(const Decision& decision) const;
 
   static constexpr std::size_t runs_max = 65'536;

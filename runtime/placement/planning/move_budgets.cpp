@@ -17,26 +17,26 @@ void TokenBucket::fill(Time now, double per_second, double most) {
   filled_ = std::max(filled_, now);
 }
 
-std::optional<Refusal> MoveBudgets::refuse_route(Route& route, std::uint64_t bytes,
-                                                 const Snapshot& snapshot,
-                                                 const PlannerLimits& limits) {
+std::optional<MoveRefusal> MoveBudgets::refuse_route(Route& route, std::uint64_t bytes,
+                                                     const Snapshot& snapshot,
+                                                     const PlannerLimits& limits) {
   if (limits.route_under_way_bytes > 0 && route.under_way_bytes > 0 &&
       route.under_way_bytes + bytes > limits.route_under_way_bytes) {
-    return Refusal{
-        Rejection::route_budget,
+    return MoveRefusal{
+        MoveRefusal::route_budget,
         fmt::format("{} are moving on its route; the limit is {}",
                     bytes_text(route.under_way_bytes), bytes_text(limits.route_under_way_bytes))};
   }
   if (limits.route_bytes_s <= 0) return std::nullopt;
   route.bytes.fill(snapshot.now(), limits.route_bytes_s, limits.route_burst_bytes);
   if (route.bytes.holds(static_cast<double>(bytes), limits.route_burst_bytes)) return std::nullopt;
-  return Refusal{Rejection::route_budget,
-                 fmt::format("{}; the budget of its route has {} left", bytes_text(bytes),
-                             bytes_text(route.bytes.level()))};
+  return MoveRefusal{MoveRefusal::route_budget,
+                     fmt::format("{}; the budget of its route has {} left", bytes_text(bytes),
+                                 bytes_text(route.bytes.level()))};
 }
 
-std::optional<Refusal> MoveBudgets::refuse(std::span<const Leg> legs, const Snapshot& snapshot,
-                                           const PlannerLimits& limits, double credit) {
+std::optional<MoveRefusal> MoveBudgets::refuse(std::span<const Leg> legs, const Snapshot& snapshot,
+                                               const PlannerLimits& limits, double credit) {
   std::map<std::pair<PlaceId, PlaceId>, std::uint64_t> bytes;
   for (const Leg& leg : legs) bytes[{leg.from, leg.to}] += leg.bytes;
   for (const auto& [route, sum] : bytes) {
@@ -48,9 +48,10 @@ std::optional<Refusal> MoveBudgets::refuse(std::span<const Leg> legs, const Snap
   stall_.fill(snapshot.now(), limits.stall_share, most);
   if (stall_.holds(stall, most) || (credit > 0 && stall_.level() + credit >= stall))
     return std::nullopt;
-  return Refusal{Rejection::stall_budget,
-                 fmt::format("it stops programs for {:.1f} us; {:.1f} us of the budget are left",
-                             stall * 1e6, stall_.level() * 1e6)};
+  return MoveRefusal{
+      MoveRefusal::stall_budget,
+      fmt::format("it stops programs for {:.1f} us; {:.1f} us of the budget are left", stall * 1e6,
+                  stall_.level() * 1e6)};
 }
 
 bool MoveBudgets::overdraws(std::span<const Leg> legs, const Snapshot& snapshot,

@@ -40,15 +40,15 @@ class MoveBudgets {
   /// None if all of them may be made together. A request larger than the maximum of a budget is
   /// allowed when the budget is full. `credit`: by how many seconds they may overdraw the budget of
   /// stalls.
-  std::optional<Refusal> refuse(std::span<const Leg> legs, const Snapshot& snapshot,
-                                const PlannerLimits& limits, double credit = 0);
+  std::optional<MoveRefusal> refuse(std::span<const Leg> legs, const Snapshot& snapshot,
+                                    const PlannerLimits& limits, double credit = 0);
   /// Whether these moves would overdraw the budget of stalls. Requires: `refuse` was called for
   /// them.
   bool overdraws(std::span<const Leg> legs, const Snapshot& snapshot,
                  const PlannerLimits& limits) const;
   static double stall_of(std::span<const Leg> legs, const Snapshot& snapshot);
-  std::optional<Refusal> refuse(PlaceId from, PlaceId to, std::uint64_t bytes,
-                                const Snapshot& snapshot, const PlannerLimits& limits) {
+  std::optional<MoveRefusal> refuse(PlaceId from, PlaceId to, std::uint64_t bytes,
+                                    const Snapshot& snapshot, const PlannerLimits& limits) {
     const Leg leg{from, to, bytes};
     return refuse({&leg, 1}, snapshot, limits);
   }
@@ -63,8 +63,9 @@ class MoveBudgets {
     TokenBucket bytes;
     std::uint64_t under_way_bytes = 0;
   };
-  static std::optional<Refusal> refuse_route(Route& route, std::uint64_t bytes,
-                                             const Snapshot& snapshot, const PlannerLimits& limits);
+  static std::optional<MoveRefusal> refuse_route(Route& route, std::uint64_t bytes,
+                                                 const Snapshot& snapshot,
+                                                 const PlannerLimits& limits);
   std::map<std::pair<PlaceId, PlaceId>, Route> routes_;
   TokenBucket stall_;
 };

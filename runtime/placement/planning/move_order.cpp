@@ -6,44 +6,45 @@
 
 namespace vma {
 
-SwapGroups::SwapGroups(std::span<const Wish> wishes, std::span<const std::optional<Refusal>> out,
+SwapGroups::SwapGroups(std::span<const Proposal> proposals,
+                       std::span<const std::optional<MoveRefusal>> out,
                        std::vector<std::int64_t> room, double colder_factor)
-    : wishes_(wishes),
+    : proposals_(proposals),
       colder_factor_(colder_factor),
       room_(std::move(room)),
       victims_(room_.size()),
       used_(room_.size()) {
-  for (std::size_t i = 0; i < wishes_.size(); ++i) {
+  for (std::size_t i = 0; i < proposals_.size(); ++i) {
     if (out[i]) continue;
-    const std::size_t from = index(wishes_[i].from);
-    if (wishes_[i].victim) {
+    const std::size_t from = index(proposals_[i].from);
+    if (proposals_[i].victim) {
       victims_[from].push_back(i);
     } else {
       movers_.push_back(i);
-      room_[from] += static_cast<std::int64_t>(wishes_[i].bytes);
+      room_[from] += static_cast<std::int64_t>(proposals_[i].bytes);
     }
   }
   std::ranges::sort(movers_, [&](std::size_t left, std::size_t right) {
-    return goes_before(wishes_[left], wishes_[right]);
+    return goes_before(proposals_[left], proposals_[right]);
   });
   for (std::vector<std::size_t>& victims : victims_) {
     std::ranges::sort(victims, {}, [&](std::size_t i) {
-      return std::tuple(wishes_[i].use_per_byte, wishes_[i].chunk, i);
+      return std::tuple(proposals_[i].use_per_byte, proposals_[i].chunk, i);
     });
   }
 }
 
 std::optional<std::size_t> SwapGroups::next() {
   members_.clear();
-  if (mover_ == movers_.size()) return std::nullopt;
-  const std::size_t mover = movers_[mover_++];
-  const Wish& wish = wishes_[mover];
-  const std::vector<std::size_t>& victims = victims_[index(wish.to)];
-  std::int64_t room = room_[index(wish.to)];
-  for (std::size_t i = used_[index(wish.to)]; i < victims.size(); ++i) {
-    const Wish& victim = wishes_[victims[i]];
-    if (room >= static_cast<std::int64_t>(wish.bytes)) break;
-    if (!(victim.use_per_byte * colder_factor_ < wish.use_per_byte)) break;
+  if (next_mover_ == movers_.size()) return std::nullopt;
+  const std::size_t mover = movers_[next_mover_++];
+  const Proposal& proposal = proposals_[mover];
+  const std::vector<std::size_t>& victims = victims_[index(proposal.to)];
+  std::int64_t room = room_[index(proposal.to)];
+  for (std::size_t i = used_[index(proposal.to)]; i < victims.size(); ++i) {
+    const Proposal& victim = proposals_[victims[i]];
+    if (room >= static_cast<std::int64_t>(proposal.bytes)) break;
+    if (!(victim.use_per_byte * colder_factor_ < proposal.use_per_byte)) break;
     room += static_cast<std::int64_t>(victim.bytes);
     members_.push_back(victims[i]);
   }
@@ -52,17 +53,17 @@ std::optional<std::size_t> SwapGroups::next() {
 }
 
 void SwapGroups::take() {
-  const Wish& mover = wishes_[members_.back()];
+  const Proposal& mover = proposals_[members_.back()];
   for (const std::size_t i : members_) {
-    const auto bytes = static_cast<std::int64_t>(wishes_[i].bytes);
-    room_[index(wishes_[i].to)] -= bytes;
-    if (wishes_[i].victim) room_[index(wishes_[i].from)] += bytes;
+    const auto bytes = static_cast<std::int64_t>(proposals_[i].bytes);
+    room_[index(proposals_[i].to)] -= bytes;
+    if (proposals_[i].victim) room_[index(proposals_[i].from)] += bytes;
   }
   used_[index(mover.to)] += members_.size() - 1;
 }
 
 void SwapGroups::leave_out() {
-  const Wish& mover = wishes_[members_.back()];
+  const Proposal& mover = proposals_[members_.back()];
   room_[index(mover.from)] -= static_cast<std::int64_t>(mover.bytes);
 }
 
@@ -75,9 +76,9 @@ std::vector<std::size_t> SwapGroups::spare_victims() const {
   return spare;
 }
 
-MoveOrder::MoveOrder(std::span<const Wish> wishes, std::vector<std::int64_t> room,
+MoveOrder::MoveOrder(std::span<const Proposal> proposals, std::vector<std::int64_t> room,
                      const Detours* detours)
-    : wishes_(wishes),
+    : proposals_(proposals),
       detours_(detours),
       room_(std::move(room)),
       left_bytes_(room_.size()),
@@ -88,30 +89,31 @@ MoveOrder::MoveOrder(std::span<const Wish> wishes, std::vector<std::int64_t> roo
 std::optional<std::size_t> MoveOrder::order(const std::vector<bool>& taken) {
   wait_in_order(taken);
   for (std::size_t at = room_.size(); at-- > 0;) retry_.push_back(at);
-  settle();
-  // Each round sends one wish through a third place, and each wish goes through one at most once.
-  while (detours_ != nullptr && part_ring()) settle();
+  arrange();
+  // Each round sends one proposal through a third place, and each proposal goes through one at most
+  // once.
+  while (detours_ != nullptr && part_ring()) arrange();
   return cheapest_waiting();
 }
 
 /// Victims first, since others wait for them; then those of most value.
 void MoveOrder::wait_in_order(const std::vector<bool>& taken) {
   std::vector<std::size_t> order;
-  for (std::size_t i = 0; i < wishes_.size(); ++i) {
+  for (std::size_t i = 0; i < proposals_.size(); ++i) {
     if (taken[i]) order.push_back(i);
   }
   std::ranges::sort(order, [&](std::size_t left, std::size_t right) {
-    if (wishes_[left].victim != wishes_[right].victim) return wishes_[left].victim;
-    return goes_before(wishes_[left], wishes_[right]);
+    if (proposals_[left].victim != proposals_[right].victim) return proposals_[left].victim;
+    return goes_before(proposals_[left], proposals_[right]);
   });
   for (const std::size_t i : order) {
-    waiting_[index(wishes_[i].to)].push_back(
-        {i, AcceptedMove::Leg::direct, wishes_[i].from, wishes_[i].to, std::nullopt});
+    waiting_[index(proposals_[i].to)].push_back(
+        {i, AcceptedMove::Leg::direct, proposals_[i].from, proposals_[i].to, std::nullopt});
   }
 }
 
 /// Places moves that have their room, until no more have.
-void MoveOrder::settle() {
+void MoveOrder::arrange() {
   while (!retry_.empty()) {
     const std::size_t at = retry_.back();
     retry_.pop_back();
@@ -125,10 +127,10 @@ void MoveOrder::settle() {
 
 /// Promises room to the move if there is enough, and records what it leaves behind.
 bool MoveOrder::place_move(const Waiting& move) {
-  const std::uint64_t bytes = wishes_[move.wish].bytes;
+  const std::uint64_t bytes = proposals_[move.proposal].bytes;
   const std::size_t to = index(move.to), from = index(move.from);
   if (available(move.to) < static_cast<std::int64_t>(bytes)) return false;
-  OrderedMove placed{move.wish, move.leg, move.from, move.to, 0, {}, {}};
+  OrderedMove placed{move.proposal, move.leg, move.from, move.to, 0, {}, {}};
   if (move.first_leg) placed.after.push_back(*move.first_leg);
   // A place that is over its capacity is brought within it by the claims of the first moves.
   placed.reserved = std::min(room_[to], static_cast<std::int64_t>(bytes));
@@ -163,20 +165,20 @@ bool MoveOrder::part_ring() {
     }
   }
   std::ranges::sort(ring, [&](const Waiting& left, const Waiting& right) {
-    const Wish &a = wishes_[left.wish], &b = wishes_[right.wish];
+    const Proposal &a = proposals_[left.proposal], &b = proposals_[right.proposal];
     return a.bytes != b.bytes ? a.bytes < b.bytes : goes_before(b, a);
   });
   for (const Waiting& move : ring) {
-    const Wish& wish = wishes_[move.wish];
-    for (const PlaceId third : detours_->places(wish)) {
-      if (available(third) < static_cast<std::int64_t>(wish.bytes)) continue;
+    const Proposal& proposal = proposals_[move.proposal];
+    for (const PlaceId third : detours_->places(proposal)) {
+      if (available(third) < static_cast<std::int64_t>(proposal.bytes)) continue;
       std::erase_if(waiting_[index(move.to)],
-                    [&](const Waiting& other) { return other.wish == move.wish; });
-      place_move({move.wish, AcceptedMove::Leg::first, move.from, third, std::nullopt});
+                    [&](const Waiting& other) { return other.proposal == move.proposal; });
+      place_move({move.proposal, AcceptedMove::Leg::first, move.from, third, std::nullopt});
       waiting_[index(move.to)].push_back(
-          {move.wish, AcceptedMove::Leg::second, third, move.to, moves_.size() - 1});
+          {move.proposal, AcceptedMove::Leg::second, third, move.to, moves_.size() - 1});
       retry_.push_back(index(move.to));
-      detours_->take(wish, third);
+      detours_->take(proposal, third);
       return true;
     }
   }
@@ -187,7 +189,8 @@ std::optional<std::size_t> MoveOrder::cheapest_waiting() const {
   std::optional<std::size_t> cheapest;
   for (const std::vector<Waiting>& waiting : waiting_) {
     for (const Waiting& move : waiting) {
-      if (!cheapest || goes_before(wishes_[*cheapest], wishes_[move.wish])) cheapest = move.wish;
+      if (!cheapest || goes_before(proposals_[*cheapest], proposals_[move.proposal]))
+        cheapest = move.proposal;
     }
   }
   return cheapest;

@@ -17,8 +17,8 @@ namespace vma {
 /// leave behind counts as free. So a budget that does not suffice for all is spent on whole swaps.
 class SwapGroups {
  public:
-  /// `out`: by wish, set if it takes no part; only read here.
-  SwapGroups(std::span<const Wish> wishes, std::span<const std::optional<Refusal>> out,
+  /// `out`: by proposal, set if it takes no part; only read here.
+  SwapGroups(std::span<const Proposal> proposals, std::span<const std::optional<MoveRefusal>> out,
              std::vector<std::int64_t> room, double colder_factor);
 
   /// The next move; none after the last.
@@ -33,22 +33,22 @@ class SwapGroups {
   std::vector<std::size_t> spare_victims() const;
 
  private:
-  const std::span<const Wish> wishes_;
+  const std::span<const Proposal> proposals_;
   const double colder_factor_;
   std::vector<std::int64_t> room_;
   std::vector<std::size_t> movers_;                // In the order of `goes_before`.
   std::vector<std::vector<std::size_t>> victims_;  // By place that they leave, coldest first.
   std::vector<std::size_t> used_;                  // By place, how many victims are taken.
-  std::size_t mover_ = 0;                          // How many were visited.
+  std::size_t next_mover_ = 0;                     // How many were visited.
   std::vector<std::size_t> members_;
 };
 
 /// Where a chunk may wait if it has to make way for the one that takes its place.
 struct Detours {
-  /// Third places that a wish may go through, the best first.
-  std::function<std::vector<PlaceId>(const Wish&)> places;
-  /// Called when a wish goes through that place.
-  std::function<void(const Wish&, PlaceId)> take;
+  /// Third places that a proposal may go through, the best first.
+  std::function<std::vector<PlaceId>(const Proposal&)> places;
+  /// Called when a proposal goes through that place.
+  std::function<void(const Proposal&, PlaceId)> take;
 };
 
 /// A move and what it waits for, by the index of earlier moves.
@@ -57,7 +57,7 @@ struct OrderedMove {
     std::size_t from = 0;
     std::uint64_t bytes = 0;
   };
-  std::size_t wish = 0;  ///< Index into the wishes.
+  std::size_t proposal = 0;  ///< Index into the proposals.
   AcceptedMove::Leg leg = AcceptedMove::Leg::direct;
   PlaceId from{}, to{};
   std::int64_t reserved = 0;  ///< Out of the room that is free now; see `MovesUnderWay`.
@@ -74,30 +74,31 @@ struct OrderedMove {
 class MoveOrder {
  public:
   /// `room`: by place, bytes that are free and not reserved.
-  MoveOrder(std::span<const Wish> wishes, std::vector<std::int64_t> room, const Detours* detours);
+  MoveOrder(std::span<const Proposal> proposals, std::vector<std::int64_t> room,
+            const Detours* detours);
 
-  /// Orders those with `taken` set. Returns a wish that cannot be made, the cheapest of those that
-  /// wait for each other; then `moves` has no meaning if there are detours. Without detours (null),
-  /// `moves` has all moves that need none.
+  /// Orders those with `taken` set. Returns a proposal that cannot be made, the cheapest of those
+  /// that wait for each other; then `moves` has no meaning if there are detours. Without detours
+  /// (null), `moves` has all moves that need none.
   std::optional<std::size_t> order(const std::vector<bool>& taken);
   const std::vector<OrderedMove>& moves() const noexcept { return moves_; }
 
  private:
   struct Waiting {
-    std::size_t wish = 0;
+    std::size_t proposal = 0;
     AcceptedMove::Leg leg = AcceptedMove::Leg::direct;
     PlaceId from{}, to{};
     std::optional<std::size_t> first_leg;
   };
 
   void wait_in_order(const std::vector<bool>& taken);
-  void settle();
+  void arrange();
   bool place_move(const Waiting& move);
   bool part_ring();
   std::optional<std::size_t> cheapest_waiting() const;
   std::int64_t available(PlaceId at) const { return room_[index(at)] + left_bytes_[index(at)]; }
 
-  std::span<const Wish> wishes_;
+  std::span<const Proposal> proposals_;
   const Detours* const detours_;
   std::vector<std::int64_t> room_;                     // Free now, and not promised.
   std::vector<std::int64_t> left_bytes_;               // Sum of `left_`.

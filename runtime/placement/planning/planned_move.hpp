@@ -11,48 +11,48 @@
 
 namespace vma {
 
-/// Why a wish of a policy is refused.
-enum class Rejection : std::uint8_t {
-  unknown_chunk,
-  unknown_place,
-  same_place,
-  no_reason,
-  bad_value,
-  parked,
-  pinned,
-  already_moving,
-  not_in_scope,
-  unreachable,
-  cooldown,
-  thrashing,
-  not_colder,
-  not_needed,
-  no_room,
-  route_budget,
-  stall_budget,
-  plan_too_long,
-};
+/// Why a proposal of a policy is refused.
+struct MoveRefusal {
+  enum class Why : std::uint8_t {
+    unknown_chunk,
+    unknown_place,
+    same_place,
+    no_reason,
+    bad_value,
+    parked,
+    pinned,
+    already_moving,
+    not_in_scope,
+    unreachable,
+    cooldown,
+    thrashing,
+    not_colder,
+    not_needed,
+    no_room,
+    route_budget,
+    stall_budget,
+    plan_too_long,
+  };
+  using enum Why;
+  static constexpr std::size_t count = 18;
 
-inline constexpr std::size_t rejections = 18;
-
-/// Such as "no_room".
-std::string_view to_string(Rejection rejection) noexcept;
-
-struct Refusal {
-  Rejection reason{};
+  Why reason{};
   std::string detail;  ///< The numbers, for people.
 };
+
+/// Such as "no_room".
+std::string_view to_string(MoveRefusal::Why why) noexcept;
 
 /// Number of an accepted move; never used again.
 enum class MoveNumber : std::uint64_t {};
 
 /// A move to be made.
 struct AcceptedMove {
-  /// A wish is carried out directly or through a third place.
+  /// A proposal is carried out directly or through a third place.
   enum class Leg : std::uint8_t { direct, first, second };
 
   MoveNumber number{};
-  std::size_t wish = 0;  ///< The index of the plan's move that it carries out.
+  std::size_t proposal = 0;  ///< The index of the plan's move that it carries out.
   ChunkId chunk{};
   PlaceId from{}, to{};
   std::uint64_t bytes = 0;
@@ -75,17 +75,17 @@ struct StallAdvance {
   double credit = 0;           ///< How far the budget may be overdrawn.
 };
 
-struct RejectedMove {
-  std::size_t wish = 0;
+struct RefusedMove {
+  std::size_t proposal = 0;
   Move move;
-  Rejection reason{};
+  MoveRefusal::Why reason{};
   std::string detail;  ///< The numbers, for people.
 };
 
-/// Each wish of a plan is in exactly one of the lists; in the first with two legs if needed.
+/// Each proposal of a plan is in exactly one of the lists; in the first with two legs if needed.
 struct PlanOutcome {
   std::vector<AcceptedMove> accepted;
-  std::vector<RejectedMove> rejected;
+  std::vector<RefusedMove> refused;
   std::optional<StallAdvance> ahead;
 };
 

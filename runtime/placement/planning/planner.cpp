@@ -1,12 +1,10 @@
 #include "placement/planning/planner.hpp"
 
-#include "placement/planning/move_order.hpp"
-#include "placement/planning/proposal_checks.hpp"
-#include "placement/planning/third_places.hpp"
-
 #include "base/check.hpp"
 #include "base/printable.hpp"
 #include "base/units.hpp"
+#include "placement/planning/move_order.hpp"
+#include "placement/planning/proposal_checks.hpp"
 
 #include <fmt/format.h>
 
@@ -15,6 +13,7 @@
 #include <new>
 #include <optional>
 #include <ranges>
+#include <tuple>
 #include <unordered_set>
 #include <utility>
 
@@ -25,53 +24,54 @@ constexpr int rounds_max = 16;
 // A host node of unknown size has UINT64_MAX; this keeps sums of room far from overflow.
 constexpr std::uint64_t room_most = INT64_MAX / 4;
 
-Refusal refusal_of(RoomFitting::Verdict verdict, const Wish& wish, const Snapshot& snapshot) {
-  const std::string to = to_string(snapshot.place(wish.to).location);
-  const std::string from = to_string(snapshot.place(wish.from).location);
+MoveRefusal refusal_of(RoomFitting::Verdict verdict, const Proposal& proposal,
+                       const Snapshot& snapshot) {
+  const std::string to = to_string(snapshot.place(proposal.to).place);
+  const std::string from = to_string(snapshot.place(proposal.from).place);
   switch (verdict) {
     case RoomFitting::Verdict::not_colder:
       return {
-          Rejection::not_colder,
+          MoveRefusal::not_colder,
           fmt::format("{:.3g} of it is used per second, no less than of the chunk that comes to {}",
-                      wish.use_per_byte, from)};
+                      proposal.use_per_byte, from)};
     case RoomFitting::Verdict::not_needed:
-      return {Rejection::not_needed,
+      return {MoveRefusal::not_needed,
               fmt::format("the move that it makes room for at {} does not happen", from)};
     case RoomFitting::Verdict::fits:
     case RoomFitting::Verdict::no_room: break;
   }
-  return {Rejection::no_room,
-          fmt::format("{} has {} free, and the chunk has {}", to,
-                      bytes_text(snapshot.place(wish.to).free_bytes()), bytes_text(wish.bytes))};
+  return {MoveRefusal::no_room, fmt::format("{} has {} free, and the chunk has {}", to,
+                                            bytes_text(snapshot.place(proposal.to).free_bytes()),
+                                            bytes_text(proposal.bytes))};
 }
 
 }  // namespace
 
 /// The state of a plan while it is being decided.
 struct Planner::Round {
-  std::vector<std::optional<Refusal>> refused;  // By number in the plan.
-  std::vector<Wish> wishes;                     // Those that passed the checks by themselves.
-  std::vector<std::uint64_t> wanted;            // By place: bytes of moves that go there.
-  std::vector<std::optional<Refusal>> out;      // By wish.
-  std::vector<bool> stuck;                      // By wish: it is part of a cycle of waiting moves.
-  std::vector<bool> ahead;                      // By wish: it spends the stall budget of later.
-  MoveBudgets budgets;                          // After this round's wishes.
+  std::vector<std::optional<MoveRefusal>> refused;  // By number in the plan.
+  std::vector<Proposal> proposals;                  // Those that passed the checks by themselves.
+  std::vector<std::uint64_t> wanted;                // By place: bytes of moves that go there.
+  std::vector<std::optional<MoveRefusal>> out;      // By proposal.
+  std::vector<bool> stuck;  // By proposal: it is part of a cycle of waiting moves.
+  std::vector<bool> ahead;  // By proposal: it spends the stall budget of later.
+  MoveBudgets budgets;      // After this round's proposals.
   std::unique_ptr<MoveOrder> order;
 };
 
 PlanOutcome Planner::plan(const Plan& plan, const Snapshot& snapshot) {
   Round round;
-  check_wishes(plan, snapshot, round);
-  round.stuck.resize(round.wishes.size());
-  // Without detours, wishes that do not fit are left out at once, and no choice remains.
+  check_proposals(plan, snapshot, round);
+  round.stuck.resize(round.proposals.size());
+  // Without detours, proposals that do not fit are left out at once, and no choice remains.
   for (int rounds = 0; !choose(plan, snapshot, round, rounds < rounds_max);) ++rounds;
   PlanOutcome outcome;
-  for (std::size_t i = 0; i < round.wishes.size(); ++i) {
-    if (round.out[i]) round.refused[round.wishes[i].number] = std::move(round.out[i]);
+  for (std::size_t i = 0; i < round.proposals.size(); ++i) {
+    if (round.out[i]) round.refused[round.proposals[i].number] = std::move(round.out[i]);
   }
   for (std::size_t i = 0; i < round.refused.size(); ++i) {
     if (!round.refused[i]) continue;
-    outcome.rejected.push_back(
+    outcome.refused.push_back(
         {i, plan.moves()[i], round.refused[i]->reason, std::move(round.refused[i]->detail)});
   }
   accept(plan, round, snapshot, outcome);
@@ -84,14 +84,15 @@ void Planner::open_advance(const Round& round, const Snapshot& snapshot, PlanOut
   std::vector<StallAhead::Stake> stakes;
   StallAdvance ahead;
   for (AcceptedMove& move : outcome.accepted) {
-    const Wish& wish = *std::ranges::find(round.wishes, move.wish, &Wish::number);
-    move.ahead = round.ahead[static_cast<std::size_t>(&wish - round.wishes.data())];
+    const Proposal& proposal =
+        *std::ranges::find(round.proposals, move.proposal, &Proposal::number);
+    move.ahead = round.ahead[static_cast<std::size_t>(&proposal - round.proposals.data())];
     if (!move.ahead) continue;
     ahead.stall += in_seconds(snapshot.costs().stall_time(move.from, move.to, move.bytes));
     if (move.leg == AcceptedMove::Leg::second) continue;
     ++ahead.moves;
     ahead.gain += move.value;
-    stakes.push_back({move.chunk, wish.from, wish.to});
+    stakes.push_back({move.chunk, proposal.from, proposal.to});
   }
   if (stakes.empty()) return;
   ahead.credit = ahead_.credit(limits_);
@@ -109,16 +110,16 @@ void Planner::take_back(std::span<const AcceptedMove> accepted) noexcept {
   }
 }
 
-/// Refuses wishes that are wrong by themselves.
-void Planner::check_wishes(const Plan& plan, const Snapshot& snapshot, Round& round) {
+/// Refuses proposals that are wrong by themselves.
+void Planner::check_proposals(const Plan& plan, const Snapshot& snapshot, Round& round) {
   round.refused.resize(plan.moves().size());
   round.wanted.resize(snapshot.places().size());
   std::unordered_set<ChunkId> seen;
   for (std::size_t i = 0; i < plan.moves().size(); ++i) {
     const Move& move = plan.moves()[i];
-    std::optional<Refusal>& refused = round.refused[i];
+    std::optional<MoveRefusal>& refused = round.refused[i];
     if (i >= limits_.moves_max) {
-      refused = {Rejection::plan_too_long,
+      refused = {MoveRefusal::plan_too_long,
                  fmt::format("it is number {} of {}; at most {} are accepted", i + 1,
                              plan.moves().size(), limits_.moves_max)};
       continue;
@@ -130,13 +131,13 @@ void Planner::check_wishes(const Plan& plan, const Snapshot& snapshot, Round& ro
     }
     if (refused) continue;
     if (!seen.insert(move.chunk).second) {
-      refused = {Rejection::already_moving, "the plan already moves it"};
+      refused = {MoveRefusal::already_moving, "the plan already moves it"};
       continue;
     }
     const ChunkRow& row = snapshot.chunk(move.chunk);
-    round.wishes.push_back({i, move.chunk, row.at, move.to, row.bytes, move.victim,
-                            move.value / static_cast<double>(row.bytes),
-                            move.foreseen ? 0 : use_per_byte(move.chunk, snapshot)});
+    round.proposals.push_back({i, move.chunk, row.at, move.to, row.bytes, move.victim,
+                               move.value / static_cast<double>(row.bytes),
+                               move.foreseen ? 0 : use_per_byte(move.chunk, snapshot)});
   }
 }
 
@@ -155,14 +156,14 @@ std::vector<std::int64_t> Planner::room(const Snapshot& snapshot) const {
 /// In the order of value, each move with the victims that it needs: they are made together or not
 /// at all. Remaining victims come last.
 void Planner::refuse_over_budget(const Plan& plan, const Snapshot& snapshot, Round& round) const {
-  const std::vector<Wish>& wishes = round.wishes;
-  SwapGroups groups(wishes, round.out, room(snapshot), limits_.colder_factor);
+  const std::vector<Proposal>& proposals = round.proposals;
+  SwapGroups groups(proposals, round.out, room(snapshot), limits_.colder_factor);
   while (const std::optional<std::size_t> mover = groups.next()) {
     std::vector<MoveBudgets::Leg> legs;
     for (const std::size_t i : groups.members())
-      legs.push_back({wishes[i].from, wishes[i].to, wishes[i].bytes});
+      legs.push_back({proposals[i].from, proposals[i].to, proposals[i].bytes});
     const double stall = MoveBudgets::stall_of(legs, snapshot);
-    const double gain = plan.moves()[wishes[*mover].number].value;
+    const double gain = plan.moves()[proposals[*mover].number].value;
     const double credit =
         ahead_.pays(gain, stall, snapshot.costs().gpus(), limits_) ? ahead_.credit(limits_) : 0;
     if (auto refused = round.budgets.refuse(legs, snapshot, limits_, credit)) {
@@ -178,50 +179,52 @@ void Planner::refuse_over_budget(const Plan& plan, const Snapshot& snapshot, Rou
     groups.take();
   }
   for (const std::size_t i : groups.spare_victims()) {
-    const Wish& wish = wishes[i];
-    round.out[i] = round.budgets.refuse(wish.from, wish.to, wish.bytes, snapshot, limits_);
-    if (!round.out[i]) round.budgets.spend(wish.from, wish.to, wish.bytes, snapshot, limits_);
+    const Proposal& proposal = proposals[i];
+    round.out[i] =
+        round.budgets.refuse(proposal.from, proposal.to, proposal.bytes, snapshot, limits_);
+    if (!round.out[i])
+      round.budgets.spend(proposal.from, proposal.to, proposal.bytes, snapshot, limits_);
   }
 }
 
-/// Chooses and orders. False if a wish turned out to be stuck: the next round leaves it out.
+/// Chooses and orders. False if a proposal turned out to be stuck: the next round leaves it out.
 bool Planner::choose(const Plan& plan, const Snapshot& snapshot, Round& round,
                      bool with_detours) const {
-  const std::size_t count = round.wishes.size();
+  const std::size_t count = round.proposals.size();
   round.budgets = budgets_;
   round.out.assign(count, std::nullopt);
   round.ahead.assign(count, false);
   for (std::size_t i = 0; i < count; ++i) {
     if (round.stuck[i])
-      round.out[i] = refusal_of(RoomFitting::Verdict::no_room, round.wishes[i], snapshot);
+      round.out[i] = refusal_of(RoomFitting::Verdict::no_room, round.proposals[i], snapshot);
   }
   refuse_over_budget(plan, snapshot, round);
   std::vector<bool> left_out(count), taken(count);
   for (std::size_t i = 0; i < count; ++i) left_out[i] = round.out[i].has_value();
-  RoomFitting fitting(round.wishes, room(snapshot), round.wanted, limits_.colder_factor);
+  RoomFitting fitting(round.proposals, room(snapshot), round.wanted, limits_.colder_factor);
   const std::vector<RoomFitting::Verdict> verdicts = fitting.fit(left_out);
   for (std::size_t i = 0; i < count; ++i) {
     taken[i] = !left_out[i] && verdicts[i] == RoomFitting::Verdict::fits;
     if (!taken[i] && !left_out[i])
-      round.out[i] = refusal_of(verdicts[i], round.wishes[i], snapshot);
+      round.out[i] = refusal_of(verdicts[i], round.proposals[i], snapshot);
   }
   Detours detours;
-  detours.places = [&](const Wish& wish) {
-    return third_places(wish, snapshot, round.budgets, limits_);
+  detours.places = [&](const Proposal& proposal) {
+    return third_places(proposal, snapshot, round.budgets, limits_);
   };
-  detours.take = [&](const Wish& wish, PlaceId third) {
-    round.budgets.spend(wish.from, third, wish.bytes, snapshot, limits_);
-    round.budgets.spend(third, wish.to, wish.bytes, snapshot, limits_);
+  detours.take = [&](const Proposal& proposal, PlaceId third) {
+    round.budgets.spend(proposal.from, third, proposal.bytes, snapshot, limits_);
+    round.budgets.spend(third, proposal.to, proposal.bytes, snapshot, limits_);
   };
-  round.order =
-      std::make_unique<MoveOrder>(round.wishes, room(snapshot), with_detours ? &detours : nullptr);
+  round.order = std::make_unique<MoveOrder>(round.proposals, room(snapshot),
+                                            with_detours ? &detours : nullptr);
   const std::optional<std::size_t> stuck = round.order->order(taken);
   if (stuck) round.stuck[*stuck] = true;
   if (!stuck || with_detours) return !stuck;
-  for (const OrderedMove& move : round.order->moves()) taken[move.wish] = false;
+  for (const OrderedMove& move : round.order->moves()) taken[move.proposal] = false;
   for (std::size_t i = 0; i < count; ++i) {
     if (taken[i])
-      round.out[i] = refusal_of(RoomFitting::Verdict::no_room, round.wishes[i], snapshot);
+      round.out[i] = refusal_of(RoomFitting::Verdict::no_room, round.proposals[i], snapshot);
   }
   return true;
 }
@@ -234,7 +237,7 @@ void Planner::accept(const Plan& plan, const Round& round, const Snapshot& snaps
   try {
     for (const OrderedMove& move : round.order->moves()) {
       accept(move, plan, round, first, outcome);
-      budgets.spend(move.from, move.to, round.wishes[move.wish].bytes, snapshot, limits_);
+      budgets.spend(move.from, move.to, round.proposals[move.proposal].bytes, snapshot, limits_);
     }
   } catch (...) {
     while (last_number_ >= first) under_way_.withdraw(MoveNumber{last_number_--});
@@ -245,20 +248,20 @@ void Planner::accept(const Plan& plan, const Round& round, const Snapshot& snaps
 
 void Planner::accept(const OrderedMove& move, const Plan& plan, const Round& round,
                      std::uint64_t first, PlanOutcome& outcome) {
-  const Wish& wish = round.wishes[move.wish];
-  const Move& wanted = plan.moves()[wish.number];
+  const Proposal& proposal = round.proposals[move.proposal];
+  const Move& wanted = plan.moves()[proposal.number];
   AcceptedMove accepted{MoveNumber{++last_number_},
-                        wish.number,
-                        wish.chunk,
+                        proposal.number,
+                        proposal.chunk,
                         move.from,
                         move.to,
-                        wish.bytes,
+                        proposal.bytes,
                         wanted.value,
                         wanted.reason,
                         move.leg,
                         {},
                         wanted.keep_copy,
-                        wish.victim};
+                        proposal.victim};
   for (const std::size_t earlier : move.after)
     accepted.after.push_back(MoveNumber{first + earlier});
   std::vector<RoomClaim> claims;
@@ -322,6 +325,86 @@ std::vector<MoveNumber> Planner::note_gone(ChunkId chunk) {
 std::uint8_t Planner::recent_moves(ChunkId chunk, Time now) const {
   return static_cast<std::uint8_t>(
       std::min<std::uint32_t>(255, history_.recent_moves(chunk, now, limits_)));
+}
+
+namespace {
+
+struct Candidate {
+  Time idle{0};
+  ChunkId chunk{};
+};
+
+/// The coldest is on top of a heap: longest idle, then least used per byte, then by number.
+struct Warmer {
+  const Snapshot& snapshot;
+  bool operator()(const Candidate& left, const Candidate& right) const {
+    if (left.idle != right.idle) return left.idle < right.idle;
+    return std::tuple(use_per_byte(left.chunk, snapshot), left.chunk) >
+           std::tuple(use_per_byte(right.chunk, snapshot), right.chunk);
+  }
+};
+
+/// Takes the room of a victim at the fastest other place that has enough.
+std::optional<PlaceId> find_room(ChunkId chunk, const Pressure& pressure, const Snapshot& snapshot,
+                                 std::vector<std::int64_t>& room) {
+  const auto bytes = static_cast<std::int64_t>(snapshot.chunk(chunk).bytes);
+  for (const PlaceId to : places_for(chunk, pressure.device, snapshot)) {
+    if (to == pressure.at || room[index(to)] < bytes || !can_lie_at(chunk, to, snapshot)) continue;
+    room[index(to)] -= bytes;
+    return to;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::uint64_t Planner::complete_pressure(const Pressure& pressure, const Snapshot& snapshot,
+                                         Plan& plan) const {
+  if (index(pressure.at) >= snapshot.places().size()) return 0;
+  std::vector<std::int64_t> left = room(snapshot);
+  std::unordered_set<ChunkId> planned;
+  std::uint64_t freed = 0;
+  for (const Move& move : plan.moves()) {
+    if (refuse_move(move, snapshot, under_way_, history_, limits_)) continue;
+    const ChunkRow& row = snapshot.chunk(move.chunk);
+    const auto bytes = static_cast<std::int64_t>(row.bytes);
+    if (row.at != pressure.at || !planned.insert(move.chunk).second) continue;
+    if (left[index(move.to)] < bytes) continue;
+    left[index(move.to)] -= bytes;
+    freed += row.bytes;
+  }
+  if (freed >= pressure.bytes || (pressure.elsewhere && plan.declines())) return freed;
+
+  // Room only shrinks: what is larger than all of it is no candidate.
+  std::int64_t largest = 0;
+  for (std::size_t at = 0; at < left.size(); ++at)
+    if (at != index(pressure.at)) largest = std::max(largest, left[at]);
+  if (largest == 0) return freed;
+
+  std::vector<Candidate> candidates;
+  for (std::size_t i = 0; i < snapshot.chunks().size(); ++i) {
+    const ChunkRow& row = snapshot.chunks()[i];
+    const ChunkId chunk{static_cast<std::uint32_t>(i)};
+    if (row.bytes == 0 || row.dropped || row.at != pressure.at || planned.contains(chunk)) continue;
+    if (static_cast<std::int64_t>(row.bytes) > largest) continue;
+    candidates.push_back({snapshot.now() - std::max(row.last_use, row.born), chunk});
+  }
+  const Warmer warmer{snapshot};
+  std::ranges::make_heap(candidates, warmer);
+  while (freed < pressure.bytes && !candidates.empty()) {
+    std::ranges::pop_heap(candidates, warmer);
+    const Candidate coldest = candidates.back();
+    candidates.pop_back();
+    if (refuse_chunk(coldest.chunk, snapshot, under_way_, history_, limits_)) continue;
+    const std::optional<PlaceId> to = find_room(coldest.chunk, pressure, snapshot, left);
+    if (!to) continue;
+    plan.evict(coldest.chunk, *to,
+               fmt::format("{} needs room; it has been idle for {:.3f} s",
+                           to_string(snapshot.place(pressure.at).place),
+                           std::chrono::duration<double>(coldest.idle).count()));
+    freed += snapshot.chunk(coldest.chunk).bytes;
+  }
+  return freed;
 }
 
 }  // namespace vma

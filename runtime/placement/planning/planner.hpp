@@ -17,7 +17,7 @@ namespace vma {
 
 struct OrderedMove;
 
-/// Turns the wishes of a policy into moves that can be made: refuses those that cannot or should
+/// Turns the proposals of a policy into moves that can be made: refuses those that cannot or should
 /// not be, with a reason, and orders the rest so that no place ever exceeds its capacity. Both ends
 /// hold a chunk while it moves.
 ///
@@ -33,8 +33,8 @@ class Planner {
   void set_limits(const PlannerLimits& limits) { limits_ = limits; }
   const PlannerLimits& limits() const noexcept { return limits_; }
 
-  /// Ensures: each wish is accepted or refused, once. Accepted moves are in progress from here on.
-  /// Throws: std::bad_alloc; then no further moves are in progress.
+  /// Ensures: each proposal is accepted or refused, once. Accepted moves are in progress from here
+  /// on. Throws: std::bad_alloc; then no further moves are in progress.
   PlanOutcome plan(const Plan& plan, const Snapshot& snapshot);
   /// Undoes a plan that the caller cannot carry out after all. Requires: it is the last plan, and
   /// none of its moves has started.
@@ -42,9 +42,9 @@ class Planner {
 
   /// Adds victims to a plan until it frees `pressure.bytes`: the coldest first, by the time since
   /// their last use and then by use per byte, each to the fastest other place of its hottest user
-  /// that has room. Wishes that would be refused do not count. Adds none if the plan declines and
-  /// what needs the room can go elsewhere. Returns how many bytes the plan frees. Looks at every
-  /// chunk.
+  /// that has room. Proposals that would be refused do not count. Adds none if the plan declines
+  /// and what needs the room can go elsewhere. Returns how many bytes the plan frees. Looks at
+  /// every chunk.
   std::uint64_t complete_pressure(const Pressure& pressure, const Snapshot& snapshot,
                                   Plan& plan) const;
 
@@ -84,7 +84,7 @@ class Planner {
  private:
   struct Round;
 
-  void check_wishes(const Plan& plan, const Snapshot& snapshot, Round& round);
+  void check_proposals(const Plan& plan, const Snapshot& snapshot, Round& round);
   bool choose(const Plan& plan, const Snapshot& snapshot, Round& round, bool with_detours) const;
   void refuse_over_budget(const Plan& plan, const Snapshot& snapshot, Round& round) const;
   void open_advance(const Round& round, const Snapshot& snapshot, PlanOutcome& outcome);

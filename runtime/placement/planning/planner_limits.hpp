@@ -37,7 +37,7 @@ struct PlannerLimits {
   /// How soon after the last of them they must have saved that; half of that time in which the
   /// budget is paid back.
   Time ahead_within = std::chrono::seconds(2);
-  /// Per plan; further wishes are refused unseen.
+  /// Per plan; further proposals are refused unseen.
   std::size_t moves_max = 4096;
 };
 

@@ -20,7 +20,7 @@ std::unique_ptr<Policy> make_policy(const std::string& text);
 
 namespace vma::inline v1 {
 
-/// The rule stands at the class, in counter.cpp.
+/// The rule stands at the class, in built_in_policies.cpp.
 PolicyKind counter_kind();
 /// `static`: memory is placed once, by `first_touch`, and never moved.
 PolicyKind static_kind();

@@ -12,7 +12,7 @@
 namespace vma::inline v1 {
 
 std::string name_of(const Snapshot& snapshot, PlaceId place) {
-  return to_string(snapshot.place(place).location);
+  return to_string(snapshot.place(place).place);
 }
 
 std::string rate_text(double bytes_per_second) {

@@ -14,10 +14,10 @@ RoomForChunks::RoomForChunks(const Snapshot& snapshot) {
   for (const PlaceState& place : snapshot.places()) free_.push_back(place.free_bytes());
 }
 
-RoomForChunks::RoomForChunks(const Snapshot& snapshot, const WishesOfNow& wishes)
+RoomForChunks::RoomForChunks(const Snapshot& snapshot, const ProposalsOfNow& proposals)
     : RoomForChunks(snapshot) {
   for (std::size_t at = 0; at < free_.size(); ++at) {
-    free_[at] -= std::min(free_[at], wishes.bytes_to(PlaceId{static_cast<std::uint8_t>(at)}));
+    free_[at] -= std::min(free_[at], proposals.bytes_to(PlaceId{static_cast<std::uint8_t>(at)}));
   }
 }
 
@@ -37,6 +37,26 @@ void first_touch(const AllocRequest& request, const Snapshot& snapshot, std::spa
   for (std::size_t i = 0; i < chunks.size(); ++i) {
     if (const auto at = room.take_first(order, chunk_bytes_of(request, i))) chunks[i] = *at;
   }
+}
+
+void RouteBudget::refill(const MachineCosts& costs, Time now) {
+  const bool fresh = places_ != costs.places();
+  if (!fresh && now <= refilled_) return;
+  const double passed =
+      fresh ? burst_seconds_ : std::chrono::duration<double>(now - refilled_).count();
+  if (fresh) {
+    bytes_.assign(costs.places() * costs.places(), 0);
+    places_ = costs.places();
+  }
+  for (std::size_t from = 0; from < places_; ++from) {
+    for (std::size_t to = 0; to < places_; ++to) {
+      const double rate = share_ * costs.copy_rate(PlaceId{static_cast<std::uint8_t>(from)},
+                                                   PlaceId{static_cast<std::uint8_t>(to)});
+      double& bytes = bytes_[from * places_ + to];
+      bytes = std::min(rate * burst_seconds_, bytes + rate * passed);
+    }
+  }
+  refilled_ = now;
 }
 
 }  // namespace vma::inline v1

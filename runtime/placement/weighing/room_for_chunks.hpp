@@ -1,6 +1,7 @@
 #pragma once
 
 #include <vma/policy.hpp>
+#include <vma/snapshot.hpp>
 
 #include <cstdint>
 #include <optional>
@@ -13,11 +14,11 @@ namespace vma::inline v1 {
 /// The bytes of chunk `i` of a request.
 std::uint64_t chunk_bytes_of(const AllocRequest& request, std::size_t i);
 
-/// What a policy has wished for at one point in time. All uses of a drain come with one snapshot,
-/// which does not show what was wished for at earlier uses of that drain.
-class WishesOfNow {
+/// What a policy has proposed at one point in time. All uses that are collected together come with
+/// one snapshot, which does not show what was proposed at earlier ones.
+class ProposalsOfNow {
  public:
-  /// Called first in each call of a policy: the snapshot contains the wishes of earlier times.
+  /// Called first in each call of a policy: the snapshot contains the proposals of earlier times.
   void look(Time now) {
     if (now == now_) return;
     now_ = now;
@@ -30,7 +31,7 @@ class WishesOfNow {
     bytes_[index(to)] += bytes;
   }
   bool has(ChunkId chunk) const { return chunks_.contains(chunk); }
-  /// Bytes wished for at a place.
+  /// Bytes that are to go to a place.
   std::uint64_t bytes_to(PlaceId to) const {
     return index(to) < bytes_.size() ? bytes_[index(to)] : 0;
   }
@@ -46,7 +47,7 @@ class WishesOfNow {
 class RoomForChunks {
  public:
   explicit RoomForChunks(const Snapshot& snapshot);
-  RoomForChunks(const Snapshot& snapshot, const WishesOfNow& wishes);
+  RoomForChunks(const Snapshot& snapshot, const ProposalsOfNow& proposals);
 
   bool fits(PlaceId at, std::uint64_t bytes) const { return free_[index(at)] >= bytes; }
   /// Requires: the bytes fit there.
@@ -69,5 +70,28 @@ class RoomForChunks {
 /// order of distance (`build_zonelists` in mm/page_alloc.c); and of MCM-GPU (Arunkumar et al., ISCA
 /// 2017).
 void first_touch(const AllocRequest& request, const Snapshot& snapshot, std::span<PlaceId> chunks);
+
+/// How many more bytes a policy may propose to copy from one place to another: a share of
+/// the route's rate, refilled as time passes, accumulating up to `burst`. A chunk may go while
+/// anything is left, so that one larger than the budget can go, and leaves a debt.
+class RouteBudget {
+ public:
+  RouteBudget(double share, double burst_seconds) : share_(share), burst_seconds_(burst_seconds) {}
+
+  void refill(const MachineCosts& costs, Time now);
+  /// Requires: `refill` was called.
+  bool left(PlaceId from, PlaceId to) const { return bytes_[cell(from, to)] > 0; }
+  void take(PlaceId from, PlaceId to, std::uint64_t bytes) {
+    bytes_[cell(from, to)] -= static_cast<double>(bytes);
+  }
+
+ private:
+  std::size_t cell(PlaceId from, PlaceId to) const { return index(from) * places_ + index(to); }
+
+  const double share_, burst_seconds_;
+  std::size_t places_ = 0;
+  Time refilled_{0};
+  std::vector<double> bytes_;
+};
 
 }  // namespace vma::inline v1

@@ -164,7 +164,7 @@ nb::object make_array(const Shared& memory, std::size_t offset,
                                          nb::device::cpu::value, 0));
 }
 
-Shared allocate(std::size_t bytes, std::optional<Location> at, const std::vector<Location>& readers,
+Shared allocate(std::size_t bytes, std::optional<Place> at, const std::vector<Place>& readers,
                 AllocOptions options) {
   std::shared_ptr<void> claim;
   if (options.cpu_access == CpuAccess::fault) {
@@ -246,7 +246,7 @@ PyType_Slot buffer_slots[] = {
 void bind_making(nb::module_& module) {
   module.def(
       "alloc",
-      [](std::size_t nbytes, std::optional<Location> at, const std::vector<Location>& readers,
+      [](std::size_t nbytes, std::optional<Place> at, const std::vector<Place>& readers,
          const std::string& tag, std::size_t chunk_bytes, bool zeroed, bool movable,
          bool shared_atomics, bool exportable, bool pool, bool cpu_faults) {
         AllocOptions options;
@@ -261,7 +261,7 @@ void bind_making(nb::module_& module) {
         const Unlocked unlocked;
         return PyAllocation{allocate(nbytes, at, readers, std::move(options))};
       },
-      nb::arg("nbytes"), nb::arg("at") = nb::none(), nb::arg("readers") = std::vector<Location>(),
+      nb::arg("nbytes"), nb::arg("at") = nb::none(), nb::arg("readers") = std::vector<Place>(),
       nb::kw_only(), nb::arg("tag") = "", nb::arg("chunk_bytes") = 0, nb::arg("zeroed") = false,
       nb::arg("movable") = true, nb::arg("shared_atomics") = false, nb::arg("exportable") = false,
       nb::arg("pool") = false, nb::arg("cpu_faults") = false);

@@ -204,7 +204,7 @@ void bind_moves(nb::module_& module) {
   nb::class_<MoveRequest>(module, "MoveRequest")
       .def(
           "__init__",
-          [](MoveRequest* self, std::uintptr_t pointer, Location to, std::size_t offset,
+          [](MoveRequest* self, std::uintptr_t pointer, Place to, std::size_t offset,
              std::size_t bytes) {
             new (self) MoveRequest{reinterpret_cast<void*>(pointer), to, offset, bytes};
           },

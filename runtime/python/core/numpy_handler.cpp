@@ -47,8 +47,7 @@ constexpr int set_handler_index = 304;  // PyDataMem_SetHandler in NumPy's table
 /// The arrays' memory of one handler. Lives until the process ends, since arrays may.
 class ArrayMemory {
  public:
-  ArrayMemory(Location at, std::size_t least_bytes, std::string tag)
-      : at_(at), least_(least_bytes) {
+  ArrayMemory(Place at, std::size_t least_bytes, std::string tag) : at_(at), least_(least_bytes) {
     options_.tag = std::move(tag);
     options_.cpu_access = CpuAccess::fault;
   }
@@ -118,7 +117,7 @@ class ArrayMemory {
     return found->second.bytes;
   }
 
-  const Location at_;
+  const Place at_;
   const std::size_t least_;
   AllocOptions options_;
   std::mutex mutex_;
@@ -130,7 +129,7 @@ ArrayMemory& memory_of(void* context) {
 }
 
 /// Returns the capsule that NumPy takes for a handler.
-nb::capsule make_handler(Location at, std::size_t least_bytes, const std::string& tag) {
+nb::capsule make_handler(Place at, std::size_t least_bytes, const std::string& tag) {
   auto* const handler = new NumpyHandler{
       {},
       1,

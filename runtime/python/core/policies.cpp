@@ -54,9 +54,9 @@ struct LentPlan {
   LentSnapshot snapshot;
 };
 
-PlaceId place_of(const Snapshot& snapshot, Location at) {
+PlaceId place_of(const Snapshot& snapshot, Place at) {
   for (std::size_t number = 0; number < snapshot.places().size(); ++number) {
-    if (snapshot.places()[number].location == at) return PlaceId{static_cast<std::uint8_t>(number)};
+    if (snapshot.places()[number].place == at) return PlaceId{static_cast<std::uint8_t>(number)};
   }
   throw Error(ErrorKind::invalid_argument, "vmart.Policy",
               to_string(at) + " is no place of the machine");
@@ -66,9 +66,9 @@ PlaceId place_of(const Snapshot& snapshot, Location at) {
 struct SeenChunk {
   std::uint32_t id = 0;
   ChunkRow row;
-  Location at;
+  Place at;
   std::string tag;
-  std::map<Location, std::pair<double, double>> users;  // Bytes read and written per second.
+  std::map<Place, std::pair<double, double>> users;  // Bytes read and written per second.
 };
 
 SeenChunk seen(const Snapshot& snapshot, std::uint32_t id) {
@@ -79,11 +79,11 @@ SeenChunk seen(const Snapshot& snapshot, std::uint32_t id) {
   const ChunkId chunk{id};
   SeenChunk result{id,
                    snapshot.chunk(chunk),
-                   snapshot.place(snapshot.chunk(chunk).at).location,
+                   snapshot.place(snapshot.chunk(chunk).at).place,
                    std::string(snapshot.tag(chunk)),
                    {}};
   snapshot.for_each_user(chunk, [&](PlaceId device, const Heat& heat) {
-    result.users[snapshot.place(device).location] = {heat.read_short, heat.write_short};
+    result.users[snapshot.place(device).place] = {heat.read_short, heat.write_short};
   });
   return result;
 }
@@ -105,23 +105,23 @@ class PythonPolicy final : public Policy {
     if (!on_alloc_) return;
     calling(snapshot, [&](const LentSnapshot& lent) {
       const nb::object chosen = object_.get().attr("on_alloc")(
-          request.bytes, snapshot.place(request.device).location, std::string(request.tag), lent);
+          request.bytes, snapshot.place(request.device).place, std::string(request.tag), lent);
       if (chosen.is_none()) return;
-      const PlaceId place = place_of(snapshot, nb::cast<Location>(chosen));
+      const PlaceId place = place_of(snapshot, nb::cast<Place>(chosen));
       for (PlaceId& chunk : chunks) chunk = place;
     });
   }
   void on_use(const UseEvent& use, const Snapshot& snapshot, Plan& plan) override {
     if (!on_use_) return;
     planning(snapshot, plan, [&](const LentSnapshot& lent, const LentPlan& lent_plan) {
-      object_.get().attr("on_use")(index(use.chunk), snapshot.place(use.device).location,
+      object_.get().attr("on_use")(index(use.chunk), snapshot.place(use.device).place,
                                    use.bytes_read, use.bytes_written, lent, lent_plan);
     });
   }
   void on_pressure(const Pressure& pressure, const Snapshot& snapshot, Plan& plan) override {
     if (!on_pressure_) return;
     planning(snapshot, plan, [&](const LentSnapshot& lent, const LentPlan& lent_plan) {
-      object_.get().attr("on_pressure")(snapshot.place(pressure.at).location, pressure.bytes, lent,
+      object_.get().attr("on_pressure")(snapshot.place(pressure.at).place, pressure.bytes, lent,
                                         lent_plan);
     });
   }
@@ -134,8 +134,8 @@ class PythonPolicy final : public Policy {
   void on_result(const MoveResult& result, const Snapshot& snapshot) override {
     if (!on_result_) return;
     calling(snapshot, [&](const LentSnapshot& lent) {
-      object_.get().attr("on_result")(index(result.chunk), snapshot.place(result.from).location,
-                                      snapshot.place(result.to).location, result.moved,
+      object_.get().attr("on_result")(index(result.chunk), snapshot.place(result.from).place,
+                                      snapshot.place(result.to).place, result.moved,
                                       seconds(result.took), seconds(result.stall), lent);
     });
   }
@@ -219,7 +219,7 @@ PolicyKind kind_of(const std::string& name, const std::map<std::string, double>&
 void bind_chunks(nb::module_& module) {
   nb::class_<PlaceState>(module, "PlaceState", "A place during a call of a policy.")
       .def("__repr__", &shown)
-      .def_ro("at", &PlaceState::location)
+      .def_ro("at", &PlaceState::place)
       .def_ro("capacity_bytes", &PlaceState::capacity_bytes)
       .def_ro("used_bytes", &PlaceState::used_bytes)
       .def_prop_ro("free_bytes", &PlaceState::free_bytes)
@@ -271,14 +271,14 @@ void bind_calls(nb::module_& module) {
                    })
       .def(
           "access_rate",
-          [](const LentSnapshot& self, Location device, Location at) {
+          [](const LentSnapshot& self, Place device, Place at) {
             const Snapshot& snapshot = self.get();
             return snapshot.costs().access_rate(place_of(snapshot, device), place_of(snapshot, at));
           },
           nb::arg("device"), nb::arg("at"), "Bytes per second; 0 if it cannot reach them.")
       .def(
           "move_time",
-          [](const LentSnapshot& self, Location source, Location target, std::uint64_t nbytes) {
+          [](const LentSnapshot& self, Place source, Place target, std::uint64_t nbytes) {
             const Snapshot& snapshot = self.get();
             return seconds(snapshot.costs().move_time(place_of(snapshot, source),
                                                       place_of(snapshot, target), nbytes));
@@ -287,14 +287,14 @@ void bind_calls(nb::module_& module) {
   nb::class_<LentPlan>(module, "Plan", "What a policy proposes; the planner checks it.")
       .def(
           "move",
-          [](const LentPlan& self, std::uint32_t chunk, Location to, double value,
+          [](const LentPlan& self, std::uint32_t chunk, Place to, double value,
              const std::string& reason) {
             self.plan.get().move(ChunkId{chunk}, place_of(self.snapshot.get(), to), value, reason);
           },
           nb::arg("chunk"), nb::arg("to"), nb::arg("value"), nb::arg("reason"))
       .def(
           "evict",
-          [](const LentPlan& self, std::uint32_t chunk, Location to, const std::string& reason) {
+          [](const LentPlan& self, std::uint32_t chunk, Place to, const std::string& reason) {
             self.plan.get().evict(ChunkId{chunk}, place_of(self.snapshot.get(), to), reason);
           },
           nb::arg("chunk"), nb::arg("to"), nb::arg("reason"))

@@ -107,7 +107,7 @@ void bind_pools(nb::module_& module) {
       .def("stats", &Pool::stats, unlocked, "What it holds now.")
       .def(
           "migrate",
-          [](const Pool& self, Location to, const MigrateOptions& options) {
+          [](const Pool& self, Place to, const MigrateOptions& options) {
             return migrate(self, to, options);
           },
           nb::arg("to"), nb::arg("options"), unlocked)
@@ -116,7 +116,7 @@ void bind_pools(nb::module_& module) {
       .def(nb::self == nb::self, nb::sig("def __eq__(self, other: object, /) -> bool"));
   module.def(
       "make_pool",
-      [](Location at, const std::string& tag, std::size_t release_threshold, std::size_t max_bytes,
+      [](Place at, const std::string& tag, std::size_t release_threshold, std::size_t max_bytes,
          std::size_t chunk_bytes, bool streams_last, bool exportable) {
         const PoolOptions options =
             options_of(tag, release_threshold, max_bytes, chunk_bytes, streams_last, exportable);
@@ -127,7 +127,7 @@ void bind_pools(nb::module_& module) {
       nb::arg("max_bytes") = 0, nb::arg("chunk_bytes") = 0, nb::arg("streams_last") = false,
       nb::arg("exportable") = false);
   module.def(
-      "default_pool", [](Location at) { return default_pool(at); }, nb::arg("at"), unlocked);
+      "default_pool", [](Place at) { return default_pool(at); }, nb::arg("at"), unlocked);
 }
 
 }  // namespace vma

@@ -157,10 +157,10 @@ void bind_infos(nb::module_& module) {
       .def_ro("parked", &AllocationInfo::parked)
       .def_ro("cpu_faults", &AllocationInfo::cpu_faults)
       .def_ro("extents", &AllocationInfo::extents);
-  bind_counters<RuntimeStats::Place>(
-      nb::class_<RuntimeStats::Place>(module, "PlaceStats", "Memory at a place.")
+  bind_counters<RuntimeStats::PlaceStats>(
+      nb::class_<RuntimeStats::PlaceStats>(module, "PlaceStats", "Memory at a place.")
           .def("__repr__", &shown)
-          .def_ro("at", &RuntimeStats::Place::at));
+          .def_ro("at", &RuntimeStats::PlaceStats::at));
   bind_counters<GpuLoad>(
       nb::class_<GpuLoad>(module, "GpuLoad", "What NVML reports for a GPU, for all processes.")
           .def("__repr__", &shown)
@@ -229,7 +229,7 @@ void bind_opening(nb::module_& module) {
       [](const std::string& driver, const std::vector<int>& devices,
          const std::map<std::string, std::size_t>& capacity, const std::string& policy,
          std::vector<PolicyKind> policies, std::optional<double> tick, bool dry_run,
-         const std::string& control, const std::string& trace,
+         const std::string& control, const std::string& timeline,
          std::optional<std::size_t> cache_bytes_per_gpu,
          std::optional<std::size_t> host_cache_bytes, std::optional<double> max_stall,
          std::optional<double> stall_budget, std::optional<int> copy_share_percent) {
@@ -237,7 +237,7 @@ void bind_opening(nb::module_& module) {
         options.driver = driver;
         options.devices = devices;
         for (const auto& [place, bytes] : capacity) {
-          options.capacity_bytes[parse_location(place)] = bytes;
+          options.capacity_bytes[parse_place(place)] = bytes;
         }
         options.policy = policy;
         options.policies = std::move(policies);
@@ -249,7 +249,7 @@ void bind_opening(nb::module_& module) {
         if (stall_budget) options.stall_budget = microseconds(*stall_budget, "stall_budget");
         options.dry_run = dry_run;
         options.control = control;
-        options.trace = trace;
+        options.timeline = timeline;
         options.cache_bytes_per_gpu = cache_bytes_per_gpu;
         options.host_cache_bytes = host_cache_bytes;
         options.copy_share_percent = copy_share_percent;
@@ -259,7 +259,7 @@ void bind_opening(nb::module_& module) {
       nb::kw_only(), nb::arg("driver") = "", nb::arg("devices") = std::vector<int>(),
       nb::arg("capacity") = std::map<std::string, std::size_t>(), nb::arg("policy") = "",
       nb::arg("policies") = std::vector<PolicyKind>(), nb::arg("tick") = nb::none(),
-      nb::arg("dry_run") = false, nb::arg("control") = "", nb::arg("trace") = "",
+      nb::arg("dry_run") = false, nb::arg("control") = "", nb::arg("timeline") = "",
       nb::arg("cache_bytes_per_gpu") = nb::none(), nb::arg("host_cache_bytes") = nb::none(),
       nb::arg("max_stall") = nb::none(), nb::arg("stall_budget") = nb::none(),
       nb::arg("copy_share_percent") = nb::none());
@@ -279,7 +279,7 @@ void bind_opening(nb::module_& module) {
       "description", [] { return runtime().description(); }, unlocked,
       "One line: the driver, the machine, and what the runtime may do there.");
   module.def(
-      "locations", [] { return runtime().locations(); }, unlocked, "The places of the machine.");
+      "places", [] { return runtime().places(); }, unlocked, "The places of the machine.");
   module.def(
       "stats", [] { return runtime().stats(); }, unlocked,
       "What the runtime holds, and its counters. Does not block.");
@@ -299,15 +299,15 @@ void bind_memory(nb::module_& module) {
       "All allocations and segments of pools.");
   module.def(
       "reserve",
-      [](Location at, std::size_t nbytes, std::size_t chunk_bytes) {
+      [](Place at, std::size_t nbytes, std::size_t chunk_bytes) {
         vma::reserve(at, nbytes, chunk_bytes);
       },
       nb::arg("at"), nb::arg("nbytes"), nb::arg("chunk_bytes") = 0, unlocked);
   module.def(
-      "trim", [](Location at) { return vma::trim(at); }, nb::arg("at"), unlocked);
+      "trim", [](Place at) { return vma::trim(at); }, nb::arg("at"), unlocked);
   module.def(
       "set_capacity",
-      [](Location at, std::optional<std::size_t> nbytes) {
+      [](Place at, std::optional<std::size_t> nbytes) {
         vma::set_capacity(at, nbytes.value_or(std::numeric_limits<std::size_t>::max()));
       },
       nb::arg("at"), nb::arg("nbytes").none(), unlocked);
@@ -330,7 +330,7 @@ void bind_parking(nb::module_& module) {
   const nb::call_guard<Unlocked> unlocked;
   module.def(
       "park",
-      [](const std::string& tag, const MigrateOptions& how, std::optional<Location> to, bool drop) {
+      [](const std::string& tag, const MigrateOptions& how, std::optional<Place> to, bool drop) {
         ParkOptions options{to, how, drop ? ParkContents::drop : ParkContents::keep};
         const Unlocked unlocked;
         return vma::park(tag, options);
@@ -413,15 +413,14 @@ void bind_uses(nb::module_& module) {
       nb::arg("stream"), unlocked);
   module.def("copy_begin", &vmart_copy_begin, unlocked);
   module.def("copy_end", &vmart_copy_end);
-  module.def("record_use", [](std::uintptr_t pointer, std::size_t nbytes, Location device,
-                              const std::string& kind) {
-    vma::record_use(pointer_of(pointer), nbytes, device, use_of(kind));
-  });
+  module.def("record_use",
+             [](std::uintptr_t pointer, std::size_t nbytes, Place device, const std::string& kind) {
+               vma::record_use(pointer_of(pointer), nbytes, device, use_of(kind));
+             });
   module.def(
       "advise",
-      [](std::uintptr_t pointer, std::size_t nbytes, Location device,
-         std::optional<double> next_use, double passes, bool read_mostly,
-         std::optional<double> until) {
+      [](std::uintptr_t pointer, std::size_t nbytes, Place device, std::optional<double> next_use,
+         double passes, bool read_mostly, std::optional<double> until) {
         vma::advise(pointer_of(pointer), nbytes,
                     {device, from_now(next_use, "next_use"), passes, read_mostly,
                      from_now(until, "until")});
@@ -431,7 +430,7 @@ void bind_uses(nb::module_& module) {
       nb::arg("until") = nb::none());
   module.def(
       "make_stream",
-      [](Location at) { return reinterpret_cast<std::uintptr_t>(vma::make_stream(at)); }, unlocked);
+      [](Place at) { return reinterpret_cast<std::uintptr_t>(vma::make_stream(at)); }, unlocked);
   module.def(
       "destroy_stream",
       [](std::uintptr_t stream) { vma::destroy_stream(reinterpret_cast<Stream>(stream)); },
@@ -462,13 +461,13 @@ void bind_scheduler(nb::module_& module) {
       unlocked);
   module.def(
       "drain",
-      [](Location at, double deadline) {
+      [](Place at, double deadline) {
         return vma::drain(
             at, {duration_of<std::chrono::milliseconds>(deadline, "vmart.drain", "deadline")});
       },
       nb::arg("at"), nb::arg("deadline") = 60.0, unlocked);
   module.def(
-      "refill", [](Location at) { vma::refill(at); }, unlocked);
+      "refill", [](Place at) { vma::refill(at); }, unlocked);
 }
 
 }  // namespace

@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from vmart.errors import *  # noqa: F403
     from vmart.memory import *  # noqa: F403
     from vmart.moving import *  # noqa: F403
-    from vmart.places import *  # noqa: F403
+    from vmart.place import *  # noqa: F403
     from vmart.runtime import *  # noqa: F403
 
     __version__: str
 
 # Loaded at first use: the lab needs no extension, and importing vmart costs no time.
-_PARTS = ("errors", "places", "memory", "moving", "runtime")
+_PARTS = ("errors", "place", "memory", "moving", "runtime")
 _MODULES = ("cuda_core", "cupy", "lab", "numba", "numpy", "targets", "torch", "vllm")
 # What they need that an installation may lack.
 _NEEDS = {

@@ -19,7 +19,7 @@ import cuda.core
 from vmart import _core, memory
 from vmart.blocks import Blocks
 from vmart.errors import InvalidArgument
-from vmart.places import gpu, location
+from vmart.place import gpu, as_place
 from vmart.runtime import stream_handle
 
 __all__ = ["MemoryResource"]
@@ -50,13 +50,13 @@ class MemoryResource(cuda.core.MemoryResource):
     ) -> None:
         if device is None:
             device = cuda.core.Device()
-        user = gpu(device) if isinstance(device, int) else location(device)
+        user = gpu(device) if isinstance(device, int) else as_place(device)
         if user.kind != "gpu":
             raise InvalidArgument(
                 f"{user} has no kernels: pass a GPU as device, and {user} as at", "vmart.MemoryResource"
             )
         self._device_id = user.ordinal
-        self._at = user if at is None else location(at)
+        self._at = user if at is None else as_place(at)
         self._blocks = Blocks(memory.make_pool(self._at, tag=tag, **options))
         # Buffers refer to their resource. A program that ends frees nothing.
         self._end = weakref.finalize(self, self._blocks.end)

@@ -14,7 +14,7 @@ import cupy
 from vmart import _core, memory
 from vmart.blocks import Blocks
 from vmart.errors import NoDriver
-from vmart.places import gpu, location
+from vmart.place import gpu, as_place
 
 __all__ = ["Allocator", "use"]
 
@@ -24,7 +24,7 @@ class Allocator:
     stay valid. Any thread."""
 
     def __init__(self, at: Any, tag: str, options: dict[str, Any]) -> None:
-        self._at = None if at is None else location(at)
+        self._at = None if at is None else as_place(at)
         self._tag = tag
         self._options = options
         self._lock = threading.Lock()

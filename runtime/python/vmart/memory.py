@@ -11,7 +11,7 @@ from vmart import _core, arguments
 from vmart._core import Allocation, Pool, PoolStats
 from vmart.elements import ElementType, element_type
 from vmart.errors import InvalidArgument, Unsupported
-from vmart.places import location
+from vmart.place import as_place
 from vmart.reprs import bytes_text, places_text
 
 __all__ = ["Allocation", "Array", "Pool", "PoolStats", "alloc", "default_pool", "empty", "make_pool"]
@@ -45,8 +45,8 @@ def alloc(
         readers = (readers,)
     return _core.alloc(
         arguments.size(nbytes, "nbytes", call, least=1),
-        None if at is None else location(at),
-        [location(reader) for reader in readers],
+        None if at is None else as_place(at),
+        [as_place(reader) for reader in readers],
         tag=arguments.text(tag, "tag", call),
         chunk_bytes=arguments.size(chunk_bytes, "chunk_bytes", call),
         zeroed=arguments.flag(zeroed, "zeroed", call),
@@ -254,9 +254,9 @@ def make_pool(at: Any, *, tag: str = "pool", **options: Any) -> Pool:
     ("1GiB"), `streams_last` and `exportable`; see `vma::PoolOptions`."""
     call = "vmart.make_pool"
     checked = arguments.options(options, _POOL_OPTIONS, call)
-    return _core.make_pool(location(at), tag=arguments.text(tag, "tag", call), **checked)
+    return _core.make_pool(as_place(at), tag=arguments.text(tag, "tag", call), **checked)
 
 
 def default_pool(at: Any) -> Pool:
     """The pool that exists at each place from the start."""
-    return _core.default_pool(location(at))
+    return _core.default_pool(as_place(at))

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from vmart import _core, arguments
 from vmart.errors import Error, InvalidArgument
-from vmart.places import Location, location
+from vmart.place import Place, as_place
 from vmart.reprs import bytes_text
 from vmart.targets import Range, find, ranges_of
 
@@ -149,7 +149,7 @@ def _joined(parts: Iterable[_Part]) -> list[_Part]:
 def _requests(what: Any, to: Any) -> tuple[list[_core.MoveRequest], int]:
     """The requests, in whole chunks, so that each chunk of a range is asked for once; and the bytes
     of the ranges. A bare address is a request of its own: an allocation, or a block of a pool."""
-    place = location(to)
+    place = as_place(to)
     requests, named, rounded = [], [], []
     for memory in ranges_of(what):
         info = find(memory)
@@ -244,7 +244,7 @@ def migrate(what: Any, to: Any, **options: Any) -> Report:
     """
     how = _options(options, "vmart.migrate")
     if isinstance(what, _core.Pool):
-        group = what.migrate(location(to), how)
+        group = what.migrate(as_place(to), how)
         return Report(group, group.total.bytes_asked)
     requests, named = _requests(what, to)
     with _reporting(named):
@@ -288,7 +288,7 @@ def park(tag: str, *, to: Any = None, drop: bool = False, **options: Any) -> _co
     """Moves the HBM part of every allocation with the tag to host memory, and returns that HBM to the
     driver. With `drop` the bytes are not kept: `resume` brings zeros. The report's `stayed` says
     what could not move, and why. Blocks until done, without the GIL."""
-    place: Location | None = None if to is None else location(to)
+    place: Place | None = None if to is None else as_place(to)
     how = _options(options, "vmart.park")
     return _core.park(
         arguments.text(tag, "tag", "vmart.park"), how, place, arguments.flag(drop, "drop", "vmart.park")

@@ -24,7 +24,7 @@ from numba.cuda.cudadrv import driver
 from vmart import _core, memory
 from vmart.blocks import Blocks
 from vmart.errors import Busy, InvalidArgument, OutOfMemory
-from vmart.places import Location, gpu, location
+from vmart.place import Place, gpu, as_place
 
 __all__ = ["MemoryManager", "use"]
 
@@ -36,7 +36,7 @@ class MemoryManager(cuda.HostOnlyCUDAMemoryManager):
     (NUMBA_CUDA_MAX_PENDING_DEALLOCS_COUNT), after all work that was enqueued, on whatever stream.
     """
 
-    at: Location | None = None
+    at: Place | None = None
     tag = "numba"
     options: Mapping[str, Any] = {}
     stream = 0
@@ -111,7 +111,7 @@ class MemoryManager(cuda.HostOnlyCUDAMemoryManager):
         for pointer in live.values():
             self._blocks.deallocate_idle(pointer, self.stream)
 
-    def _place(self) -> Location:
+    def _place(self) -> Place:
         return self.at or gpu(self.context.device.id)
 
     def _free(self, number: int) -> None:
@@ -144,7 +144,7 @@ def use(at: Any = None, *, tag: str = "numba", **options: Any) -> type[MemoryMan
                 "numba.cuda, or set NUMBA_CUDA_MEMORY_MANAGER=vmart.numba",
                 "vmart.numba.use",
             )
-    place = None if at is None else location(at)
+    place = None if at is None else as_place(at)
     settings = {"at": place, "tag": tag, "options": options, "__module__": __name__}
     manager = type("MemoryManager", (MemoryManager,), settings)
     cuda.set_memory_manager(manager)

@@ -15,7 +15,7 @@ import numpy
 
 from vmart import _core, memory
 from vmart.errors import InvalidArgument
-from vmart.places import location
+from vmart.place import as_place
 from vmart.targets import find, ranges_of
 
 __all__ = ["OnGpu", "empty", "handler", "on_gpu", "zeros"]
@@ -68,7 +68,7 @@ def handler(at: Any = "host0", *, least_bytes: int = 1 << 20, tag: str = "numpy"
     like cudaFree. In a forked child, new arrays are ordinary memory."""
     if least_bytes < 1:
         raise InvalidArgument(f"least_bytes is {least_bytes}", "vmart.numpy.handler")
-    before = _core.set_numpy_handler(_core.make_numpy_handler(location(at), least_bytes, tag))
+    before = _core.set_numpy_handler(_core.make_numpy_handler(as_place(at), least_bytes, tag))
     try:
         yield
     finally:

@@ -38,7 +38,7 @@ def _shown(name: str, value: Any) -> str:
         return f"{value:#x}"
     if name in _TIMES:
         return f"{value * 1e3:.3g} ms"
-    if type(value).__name__ == "Location":
+    if type(value).__name__ == "Place":
         return place_text(value)
     return repr(value)
 

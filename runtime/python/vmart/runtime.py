@@ -12,19 +12,19 @@ from typing import Any
 from vmart import _core, arguments
 from vmart._core import Guard
 from vmart.errors import Error, InvalidArgument, in_python
-from vmart.places import location
+from vmart.place import as_place
 from vmart.targets import find, ranges_of
 
 __all__ = [
     "Guards", "Policy", "advise", "allocations", "attach", "calibrate", "copy_scope", "description",
     "destroy_stream", "detach", "drain", "explain", "export_allocation", "import_allocation", "is_open",
-    "locations", "make_stream", "note_export", "on_move", "open_runtime", "pause_scheduler", "pin",
-    "policy", "read_only", "record_use", "refill", "reserve", "resume_scheduler", "scheduler_stats",
+    "make_stream", "note_export", "on_move", "open_runtime", "pause_scheduler", "pin",
+    "places", "policy", "read_only", "record_use", "refill", "reserve", "resume_scheduler", "scheduler_stats",
     "set_capacity", "set_policy", "shutdown", "stats", "step_scheduler", "synchronize", "trim",
 ]  # fmt: skip
 
 from vmart._core import (
-    allocations, description, locations, pause_scheduler, policy, resume_scheduler, scheduler_stats,
+    allocations, description, places, pause_scheduler, policy, resume_scheduler, scheduler_stats,
     shutdown, stats, step_scheduler,
 )  # fmt: skip
 from vmart._core import runtime_is_open as is_open
@@ -63,7 +63,7 @@ def _kind(made: type[Policy]) -> _core.PolicyKind:
 
 _OPTIONS: dict[str, Callable[[Any, str, str], Any]] = {
     "tick": arguments.seconds, "max_stall": arguments.seconds, "stall_budget": arguments.seconds,
-    "dry_run": arguments.flag, "control": arguments.text, "trace": arguments.text,
+    "dry_run": arguments.flag, "control": arguments.text, "timeline": arguments.text,
     "cache_bytes_per_gpu": arguments.size, "host_cache_bytes": arguments.size,
     "copy_share_percent": lambda value, name, call: arguments.integer(value, name, call, least=1, most=100),
 }  # fmt: skip
@@ -84,7 +84,7 @@ def open_runtime(
     `driver` is "cuda" or a simulated machine such as "sim:h200x2". `policy` decides in the background
     what lies where: a name ("auto"), or a subclass of `Policy`. `capacity` limits places:
     `{"gpu0": "20GiB"}`. Other options: `tick`, `max_stall`
-    and `stall_budget` in seconds, `dry_run`, `control` ("auto" for the tool `vmart`), `trace`,
+    and `stall_budget` in seconds, `dry_run`, `control` ("auto" for the tool `vmart`), `timeline`,
     `cache_bytes_per_gpu`, `host_cache_bytes`, `copy_share_percent`: those of `vma::RuntimeOptions`.
 
     Raises `Busy` if it is open already, `NoDriver`, `InvalidArgument`. Blocks for the driver.
@@ -99,7 +99,7 @@ def open_runtime(
         driver=arguments.text(driver, "driver", call),
         devices=[arguments.integer(device, "devices", call) for device in devices],
         capacity={
-            str(location(place)): arguments.size(nbytes, f"capacity of {place}", call)
+            str(as_place(place)): arguments.size(nbytes, f"capacity of {place}", call)
             for place, nbytes in (capacity or {}).items()
         },
         policy=arguments.text(policy, "policy", call),
@@ -138,7 +138,7 @@ def stream_handle(stream: Any) -> int:
 def make_stream(gpu: Any) -> int:
     """The handle of a new stream of the GPU, for programs that have no library with streams, and for
     simulated machines. `synchronize` waits for its work, `destroy_stream` ends it."""
-    return _core.make_stream(location(gpu))
+    return _core.make_stream(as_place(gpu))
 
 
 def destroy_stream(stream: Any) -> None:
@@ -215,7 +215,7 @@ def copy_scope() -> Iterator[None]:
 
 def _gpu_of(device: Any, call: str) -> Any:
     """The place of a GPU: the CPU's accesses are not those that policies weigh."""
-    gpu = location(device)
+    gpu = as_place(device)
     if gpu.kind != "gpu":
         raise InvalidArgument(f"{call}: device is {device!r}; it may be a GPU, such as \"gpu0\"", call)
     return gpu
@@ -348,7 +348,7 @@ def reserve(at: Any, nbytes: int | str, chunk_bytes: int | str = 0) -> None:
     """Creates memory ahead, so that later allocations and moves find it. Raises `OutOfMemory`."""
     call = "vmart.reserve"
     _core.reserve(
-        location(at),
+        as_place(at),
         arguments.size(nbytes, "nbytes", call, least=1),
         arguments.size(chunk_bytes, "chunk_bytes", call),
     )
@@ -356,7 +356,7 @@ def reserve(at: Any, nbytes: int | str, chunk_bytes: int | str = 0) -> None:
 
 def trim(at: Any) -> int:
     """Gives cached memory back to the driver; returns the bytes."""
-    return _core.trim(location(at))
+    return _core.trim(as_place(at))
 
 
 def set_capacity(at: Any, nbytes: int | str | None) -> None:
@@ -364,18 +364,18 @@ def set_capacity(at: Any, nbytes: int | str | None) -> None:
     Without a limit: None."""
     call = "vmart.set_capacity"
     most = None if nbytes is None else arguments.size(nbytes, "nbytes", call)
-    _core.set_capacity(location(at), most)
+    _core.set_capacity(as_place(at), most)
 
 
 def drain(at: Any, deadline: float = 60.0) -> _core.DrainReport:
     """Moves everything away from the place and lets nothing move there until `refill`. Needs a
     policy. Blocks until done or for `deadline` seconds, without the GIL."""
-    return _core.drain(location(at), arguments.seconds(deadline, "deadline", "vmart.drain"))
+    return _core.drain(as_place(at), arguments.seconds(deadline, "deadline", "vmart.drain"))
 
 
 def refill(at: Any) -> None:
     """Ends a `drain`: memory may move to the place again."""
-    _core.refill(location(at))
+    _core.refill(as_place(at))
 
 
 def explain(what: Any) -> list[str]:

@@ -94,11 +94,11 @@ PlaceId BlockDecoder::place() noexcept {
   return PlaceId{place};
 }
 
-std::optional<Location> BlockDecoder::location() noexcept {
+std::optional<Place> BlockDecoder::place_or_none() noexcept {
   const std::uint8_t kind = byte();
   if (kind == 0) return std::nullopt;
   const auto ordinal = static_cast<std::int64_t>(difference());
-  if (kind > 2 || ordinal < INT_MIN || ordinal > INT_MAX) fail("a location is invalid");
+  if (kind > 2 || ordinal < INT_MIN || ordinal > INT_MAX) fail("a place is invalid");
   const auto number = static_cast<int>(std::clamp<std::int64_t>(ordinal, INT_MIN, INT_MAX));
   return kind == 1 ? gpu(number) : host(number);
 }
@@ -146,9 +146,9 @@ void BlockDecoder::read(RecordedHint& hint, unsigned flags) {
   hint.allocation = number();
   hint.offset = number();
   hint.bytes = number();
-  const std::optional<Location> device = location();
+  const std::optional<Place> device = place_or_none();
   if (!device) fail("a hint names no device");
-  hint.hint.device = device.value_or(Location{});
+  hint.hint.device = device.value_or(Place{});
   hint.hint.next_use = optional_time();
   hint.hint.passes = real();
   hint.hint.until = optional_time();
@@ -193,9 +193,9 @@ void BlockDecoder::read(Decision& decision, unsigned flags) {
     chunk.bytes = number();
     chunk.tag = text(decision_name_bytes_max);
   }
-  decision.from = location();
-  decision.to = location();
-  decision.wish = text(decision_text_bytes_max);
+  decision.from = place_or_none();
+  decision.to = place_or_none();
+  decision.why = text(decision_text_bytes_max);
   decision.reason = text(decision_text_bytes_max);
   decision.value = real();
   const auto times = [this](std::optional<MoveTimes>& read) {

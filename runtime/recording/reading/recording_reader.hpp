@@ -38,7 +38,7 @@ class BlockDecoder {
   double real() noexcept;
   std::string text(std::size_t bytes_max);
   PlaceId place() noexcept;
-  std::optional<Location> location() noexcept;
+  std::optional<Place> place_or_none() noexcept;
   Time begin() noexcept;
 
   void read(RecordedUse& use, unsigned flags) noexcept;

@@ -132,8 +132,8 @@ std::vector<RouteKind> route_kinds(const ReplayMachine& machine) {
         return kind.costs == costs && kind.between_same == (from == to);
       });
       if (found == kinds.end()) {
-        const std::string name = fmt::format("{} -> {}", to_string(machine.places[from].location),
-                                             to_string(machine.places[to].location));
+        const std::string name = fmt::format("{} -> {}", to_string(machine.places[from].place),
+                                             to_string(machine.places[to].place));
         found = kinds.insert(kinds.end(), {costs, from == to, name, 0});
       }
       ++found->routes;
@@ -210,8 +210,8 @@ int run_machine_show(const std::string& name) {
   const ReplayMachine machine = replay_machine(description);
   fmt::print("{}: {}\n", description.name, description.source);
   for (const PlaceState& place : machine.places) {
-    if (place.location.ordinal == 0) {
-      fmt::print("{} {} GiB for a replay\n", to_string(place.location), gib(place.capacity_bytes));
+    if (place.place.ordinal == 0) {
+      fmt::print("{} {} GiB for a replay\n", to_string(place.place), gib(place.capacity_bytes));
     }
   }
   const double both = both_ways_of(description);

@@ -49,9 +49,9 @@ ReplayReport run(Replay& replay, TraceSource& trace, const std::string& path) {
 
 void print(const ReplayMetrics& metrics, const ReplayReport& report) {
   fmt::print(
-      "cost {:.3f} s: accesses {:.3f} s, waiting {:.3f} s, devices stood {:.3f} s, moves without"
+      "cost {:.3f} s: accesses {:.3f} s, waiting {:.3f} s, devices stopped {:.3f} s, moves without"
       " stalls {:.3f} s\n",
-      metrics.cost_s, metrics.access_s - metrics.paused_s, metrics.wait_s, metrics.stood_s,
+      metrics.cost_s, metrics.access_s - metrics.paused_s, metrics.wait_s, metrics.stopped_s,
       report.move_s - report.move_stall_s);
   if (metrics.slowdown && metrics.own_share) {
     fmt::print(
@@ -88,8 +88,8 @@ void print(const ReplayMetrics& metrics, const ReplayReport& report) {
   }
   fmt::print("{} moves were undone\n", metrics.thrashes);
   if (metrics.marks > 0) {
-    fmt::print("{} of {} phases settled", metrics.marks_settled, metrics.marks);
-    if (metrics.settle_s) fmt::print(", in {:.3f} s on average", *metrics.settle_s);
+    fmt::print("{} of {} phases at rest", metrics.marks_at_rest, metrics.marks);
+    if (metrics.rest_s) fmt::print(", in {:.3f} s on average", *metrics.rest_s);
     fmt::print("\n");
   }
 }

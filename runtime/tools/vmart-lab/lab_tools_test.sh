@@ -42,7 +42,7 @@ cmp -s "$folder/a.vtrace" "$folder/c.vtrace" && failures=$((failures + 1))
 expect 0 "at home they would take" replay "$folder/a.vtrace" --machine h200x2
 expect 0 "share of accesses (of bytes) a device: " replay "$folder/a.vtrace" --machine h200x2
 expect 0 "\"policy_failures\":0" replay "$folder/a.vtrace" --machine h200x2 --json
-expect 0 "0 of 2 phases settled" replay "$folder/a.vtrace" --machine h200x2
+expect 0 "0 of 2 phases at rest" replay "$folder/a.vtrace" --machine h200x2
 expect 0 "\"metrics\":{\"seconds\":" replay "$folder/a.vtrace" --machine h200x2 --json
 expect 0 "gpu(1)" replay "$folder/a.vtrace" --machine h200x2 --hbm 2 --policy stay_put
 expect 0 "gpu(1)" replay "$folder/a.vtrace" --machine h200x2 --hbm 2GiB --policy stay_put
@@ -67,7 +67,7 @@ expect 1 "--stall-ahead -1 is out of range" replay "$folder/a.vtrace" --stall-ah
 expect 0 "\"stall_ahead_ms\":0" replay "$folder/a.vtrace" --json --stall-ahead 0
 expect 1 "there is no policy 'best'" replay "$folder/a.vtrace" --policy best
 expect 0 "policy_failures\":0" replay "$folder/a.vtrace" --machine h200x2 --json --policy "follow@$3:uses=7"
-expect 1 "its policy is 'follow', not 'lead'" replay "$folder/a.vtrace" --policy "lead@$3"
+expect 1 "it has no policy 'lead'; name one of follow as NAME@" replay "$folder/a.vtrace" --policy "lead@$3"
 expect 1 "$folder/none.so: cannot open" replay "$folder/a.vtrace" --policy "$folder/none.so"
 expect 1 "'nearest' is not a router" replay "$folder/a.vtrace" --router nearest
 expect 1 "'fast' is not a pacing" replay "$folder/a.vtrace" --pacing fast

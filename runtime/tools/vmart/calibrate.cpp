@@ -20,7 +20,7 @@ template <typename Cell>
 void print_measured(const char* title, const Calibration& calibration, std::size_t rows,
                     Cell&& cell) {
   fmt::print("\n{:<18}", title);
-  for (const Location at : calibration.places) fmt::print(" {:>8}", place_name(at));
+  for (const Place at : calibration.places) fmt::print(" {:>8}", place_name(at));
   fmt::print("\n");
   for (std::size_t row = 0; row < rows; ++row) {
     fmt::print("{:<18}", place_name(calibration.places[row]));

@@ -7,7 +7,7 @@
 #include "placement/policies/policy_text.hpp"
 #include "tools/vmart/control_text.hpp"
 
-#include <vma/location.hpp>
+#include <vma/place.hpp>
 
 #include <boost/json/value.hpp>
 
@@ -82,7 +82,7 @@ class Progress {
   bool drawn_ = false;
 };
 
-/// "moved 96.0 MiB -> gpu1 in 1.20 s (80.0 MiB/s), streams stood 3.10 ms: 96.0 MiB were ..."
+/// "moved 96.0 MiB -> gpu1 in 1.20 s (80.0 MiB/s), streams stopped 3.10 ms: 96.0 MiB were ..."
 std::string sum_of(const json::object& event, const Progress& progress) {
   if (text_of(event, "kind") == "stepped") return event_line(event);
   const double bytes = number_of(event, "bytes"), took = number_of(event, "took_s");
@@ -96,7 +96,7 @@ std::string sum_of(const json::object& event, const Progress& progress) {
   line += " in " + seconds_text(took);
   if (took > 0 && bytes > 0) line += " (" + bytes_text(bytes / took) + "/s)";
   if (event.contains("stall_s"))
-    line += ", work stood " + seconds_text(number_of(event, "stall_s"));
+    line += ", work stopped " + seconds_text(number_of(event, "stall_s"));
   if (event.contains("stop")) line += " by " + text_of(event, "stop");
   if (progress.failed() > 0) line += ", " + counted(progress.failed(), "chunk") + " did not move";
   return told.empty() ? line : line + "; " + told;
@@ -200,7 +200,7 @@ std::vector<std::string> gpus_of(const ControlChoice& choice) {
   for (const json::value& value : list_of(status, "places")) {
     const json::object& place = object_of(value);
     const std::string at = text_of(place, "at");
-    if (parse_location(at).kind != Location::Kind::gpu) continue;
+    if (parse_place(at).kind != Place::Kind::gpu) continue;
     gpus.emplace(number_of(place, "used_bytes"), at);
   }
   std::vector<std::string> names;
@@ -248,7 +248,7 @@ int run_status(const ControlChoice& choice, bool as_json) {
 
 int run_migrate(const ControlChoice& choice, const MigrateCommand& command, bool as_json) {
   const std::string& to = command.what_and_to.back();
-  static_cast<void>(parse_location(to));  // Says what a place is, also if no program listens.
+  static_cast<void>(parse_place(to));  // Says what a place is, also if no program listens.
   ControlClient client(choice);
   const auto what = std::span(command.what_and_to).first(command.what_and_to.size() - 1);
   const json::object request{{"command", "migrate"},
@@ -299,7 +299,7 @@ int run_capacity(const ControlChoice& choice, const std::string& at, const std::
 
 int run_yield(const ControlChoice& choice, const std::string& at, const std::string& size,
               bool as_json) {
-  const std::string name = place_name(parse_location(at));
+  const std::string name = place_name(parse_place(at));
   const std::uint64_t wanted = parse_size(size, "SIZE");
   ControlClient client(choice);
   const json::object stats = client.ask({{"command", "stats"}});
@@ -331,7 +331,7 @@ int run_park(const ControlChoice& choice, bool as_json) {
 }
 
 int run_unpark(const ControlChoice& choice, const std::string& to, bool as_json) {
-  const std::string name = place_name(parse_location(to));
+  const std::string name = place_name(parse_place(to));
   const std::vector<std::string> gpus = gpus_of(choice);
   if (std::ranges::count(gpus, name) == 0) {
     throw std::runtime_error(

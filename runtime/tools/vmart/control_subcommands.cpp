@@ -4,7 +4,7 @@
 #include "tools/vmart/control_commands.hpp"
 
 #include <vma/error.hpp>
-#include <vma/location.hpp>
+#include <vma/place.hpp>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -60,7 +60,7 @@ CLI::Option* add_place(CLI::App& command, std::string& place) {
       ->required()
       ->check([](const std::string& text) -> std::string {
         try {
-          static_cast<void>(parse_location(text));
+          static_cast<void>(parse_place(text));
           return {};
         } catch (const Error& error) {
           return plain_message(error.what());

@@ -150,7 +150,7 @@ std::string value_text(std::string_view name, const json::value& value) {
 }
 
 TextTable places_table(const json::array& places) {
-  TextTable table({{"location", 10}, {"used", 12}, {"%", 6}, {"capacity", 12}, {"demand/s", 12}});
+  TextTable table({{"place", 10}, {"used", 12}, {"%", 6}, {"capacity", 12}, {"demand/s", 12}});
   for (const json::value& value : places) {
     const json::object& place = object_of(value);
     const bool known = place.contains("capacity_bytes");

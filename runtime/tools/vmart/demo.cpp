@@ -45,20 +45,20 @@ int run_demo(const DemoOptions& options) {
   RuntimeOptions runtime_options;
   runtime_options.driver = options.driver;
   Runtime runtime(runtime_options);
-  const std::vector<Location> locations = runtime.locations();
+  const std::vector<Place> places = runtime.places();
   const std::size_t bytes = static_cast<std::size_t>(options.mib) * MiB;
   constexpr std::size_t chunk_bytes = 2 * MiB;
   const std::size_t quarter = bytes / 4 / chunk_bytes * chunk_bytes;  // Only whole chunks move.
   auto* begin = static_cast<std::byte*>(
-      runtime.alloc(bytes, locations.front(), {.chunk_bytes = chunk_bytes, .tag = "demo"}));
+      runtime.alloc(bytes, places.front(), {.chunk_bytes = chunk_bytes, .tag = "demo"}));
   const std::vector<Extent> before = runtime.where(begin);
-  const bool moves = locations.size() > 1;
+  const bool moves = places.size() > 1;
   if (!options.json) {
     fmt::print("{}\n\"demo\", {} MiB allocated by this command\n", runtime.description(),
                options.mib);
     print_demo_extents(begin, before);
   }
-  if (moves) runtime.migrate(begin, quarter, 2 * quarter, locations[1]);
+  if (moves) runtime.migrate(begin, quarter, 2 * quarter, places[1]);
   // Any address inside the allocation works.
   const std::vector<Extent> after = runtime.where(begin + quarter);
   if (options.json) {
@@ -68,7 +68,7 @@ int run_demo(const DemoOptions& options) {
                             {"before", extents_json(before)},
                             {"after", extents_json(after)}});
   } else if (moves) {
-    fmt::print("after its middle moved to {}\n", place_name(locations[1]));
+    fmt::print("after its middle moved to {}\n", place_name(places[1]));
     print_demo_extents(begin, after);
   }
   runtime.free(begin);

@@ -39,21 +39,21 @@ double gb_per_second(Driver& driver, CopyEngine& engine, const Chunk& source, co
   return static_cast<double>(source.size_bytes()) * 1e-9 / best.count();
 }
 
-/// GB/s of one copy between each pair of locations, made as migrations copy: through the runtime's
+/// GB/s of one copy between each pair of places, made as migrations copy: through the runtime's
 /// copy engine, the best of a few. Throws: Error{out_of_memory} if a chunk does not fit.
-std::map<std::pair<Location, Location>, double> measure_links(RuntimeParts& parts,
-                                                              std::uint64_t size_bytes) {
+std::map<std::pair<Place, Place>, double> measure_links(RuntimeParts& parts,
+                                                        std::uint64_t size_bytes) {
   Machinery& machinery = *parts.machinery;
   Memory& memory = machinery.memory;
-  std::map<Location, Chunk> chunks;
-  std::map<std::pair<Location, Location>, double> speeds;
+  std::map<Place, Chunk> chunks;
+  std::map<std::pair<Place, Place>, double> speeds;
   try {
-    for (const Location at : machinery.topology.locations()) {
+    for (const Place at : machinery.topology.places()) {
       chunks.emplace(at, memory.chunks().obtain(at, size_bytes, ChunkStore::Turn::take));
     }
     for (const auto& [from, source] : chunks) {
       for (const auto& [to, target] : chunks) {
-        const bool no_gpu = from.kind == Location::Kind::host && to.kind == Location::Kind::host;
+        const bool no_gpu = from.kind == Place::Kind::host && to.kind == Place::Kind::host;
         if (from == to || no_gpu) continue;
         speeds[{from, to}] = gb_per_second(*parts.driver, machinery.engine, source, target);
       }
@@ -146,7 +146,7 @@ std::vector<std::string> what_is_off(Driver& driver, const Topology& topology) {
         "migrate() cannot stop work: the driver has no cuCtxRecordEvent (CUDA 12.5 or newer has "
         "it); use MigrateOptions::nothing_runs");
   }
-  const bool has_host = topology.locations().back().kind == Location::Kind::host;
+  const bool has_host = topology.places().back().kind == Place::Kind::host;
   if (!has_host) {
     off.push_back(
         "the host tier: the driver cannot allocate host memory by NUMA node (a container may need "
@@ -289,12 +289,13 @@ class Examination {
     time_copies(*parts_, copy_size(idle, static_cast<std::uint64_t>(options_.copy_mib) * MiB),
                 findings_);
     const Topology& topology = parts_->machinery->topology;
-    for (const Location at : topology.locations()) parts_->machinery->memory.chunks().trim(at);
+    for (const Place at : topology.places()) parts_->machinery->memory.chunks().trim(at);
     const FreeBytes copied = free_now(driver, *topology_);
     if (findings_.copy_bytes > 0) time_own_contexts(driver);
     const FreeBytes own = free_now(driver, *topology_);
     for (const DeviceId device : topology_->devices()) {
-      findings_.suspensions.push_back({device, parts_->machinery->mover.check_suspension(device)});
+      findings_.suspensions.push_back(
+          {device, parts_->machinery->migrator.check_suspension(device)});
     }
     for (const DeviceId device : topology_->devices()) {
       findings_.hbm.push_back({device, taken(before, idle, device), taken(before, copied, device),

@@ -16,13 +16,13 @@ namespace {
 namespace json = boost::json;
 
 template <typename Cell>
-void print_matrix(const char* title, const std::vector<Location>& locations, Cell&& cell) {
+void print_matrix(const char* title, const std::vector<Place>& places, Cell&& cell) {
   fmt::print("\n{:<14}", title);
-  for (const Location to : locations) fmt::print(" {:>8}", place_name(to));
+  for (const Place to : places) fmt::print(" {:>8}", place_name(to));
   fmt::print("\n");
-  for (const Location from : locations) {
+  for (const Place from : places) {
     fmt::print("{:<14}", place_name(from));
-    for (const Location to : locations) fmt::print(" {:>8}", cell(from, to));
+    for (const Place to : places) fmt::print(" {:>8}", cell(from, to));
     fmt::print("\n");
   }
 }
@@ -93,23 +93,23 @@ void print_devices(const Topology& topology) {
                info.host_node, info.uuid);
   }
   std::string nodes;
-  for (const Location at : topology.locations()) {
-    if (at.kind == Location::Kind::host) nodes += " " + place_name(at);
+  for (const Place at : topology.places()) {
+    if (at.kind == Place::Kind::host) nodes += " " + place_name(at);
   }
   fmt::print("host nodes     {}\n", nodes.empty() ? " none" : nodes);
 }
 
 void print_peers(const Topology& topology) {
-  std::vector<Location> gpus;
+  std::vector<Place> gpus;
   for (const DeviceId device : topology.devices()) gpus.push_back(gpu(index(device)));
-  print_matrix("reaches", gpus, [&](Location from, Location to) {
+  print_matrix("reaches", gpus, [&](Place from, Place to) {
     const LinkKind kind = topology.link(DeviceId{from.ordinal}, DeviceId{to.ordinal}).kind;
     return kind == LinkKind::same ? "-" : to_string(kind);
   });
 }
 
 void print_speeds(const DoctorFindings& findings, const Topology& topology, bool simulated) {
-  print_matrix("GB/s from, to", topology.locations(), [&](Location from, Location to) {
+  print_matrix("GB/s from, to", topology.places(), [&](Place from, Place to) {
     const auto speed = findings.gb_s.find({from, to});
     return speed == findings.gb_s.end() ? std::string("-") : fmt::format("{:.1f}", speed->second);
   });
@@ -195,7 +195,7 @@ void print_doctor_json(Driver& driver, const Topology& topology, const DoctorFin
   for (const auto& [device, found] : findings.suspensions) {
     suspensions.push_back(suspension_json(device, found));
   }
-  for (const Location at : topology.locations()) places.emplace_back(to_string(at));
+  for (const Place at : topology.places()) places.emplace_back(to_string(at));
   print_json(json::object{{"driver", driver.description()},
                           {"simulated", driver.simulated()},
                           {"context_hold", driver.has_context_hold()},

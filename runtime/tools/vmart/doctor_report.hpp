@@ -23,8 +23,8 @@ struct DoctorFindings {
   };
 
   std::uint64_t copy_bytes = 0;  ///< Size of each timed copy; 0 if none was timed.
-  std::map<std::pair<Location, Location>, double> gb_s;  ///< From, to.
-  std::vector<Hbm> hbm;                                  ///< Empty if no runtime could be opened.
+  std::map<std::pair<Place, Place>, double> gb_s;  ///< From, to.
+  std::vector<Hbm> hbm;                            ///< Empty if no runtime could be opened.
   /// How long it takes to create a context of the runtime's own, at worst; none if not measured.
   std::optional<std::chrono::nanoseconds> own_context_time;
   /// By GPU; empty if no runtime could be opened.

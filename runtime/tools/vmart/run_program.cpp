@@ -9,7 +9,7 @@
 #include "runtime/settings.hpp"
 
 #include <vma/error.hpp>
-#include <vma/location.hpp>
+#include <vma/place.hpp>
 
 #include <dlfcn.h>
 #include <elf.h>

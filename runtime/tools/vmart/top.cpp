@@ -3,7 +3,7 @@
 #include "tools/vmart/control_text.hpp"
 #include "tools/vmart/terminal_screen.hpp"
 
-#include <vma/location.hpp>
+#include <vma/place.hpp>
 
 #include <boost/json/value.hpp>
 
@@ -315,7 +315,7 @@ class Programs {
     if (places.size() > places_max) places.resize(places_max);
     for (json::value& each : places) {
       json::object& place = each.as_object();
-      place["at"] = to_string(parse_location(text_of(place, "at")));
+      place["at"] = to_string(parse_place(text_of(place, "at")));
     }
     status["policy"] = first_letters(text_of(status, "policy"), policy_letters_max);
   }

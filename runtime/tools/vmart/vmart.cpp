@@ -47,7 +47,7 @@ void add_calibrate_options(CLI::App& command, vma::CalibrateCommand& options) {
 void add_demo(CLI::App& app, std::function<int()>& chosen) {
   const auto options = std::make_shared<vma::DemoOptions>();
   CLI::App& demo = *app.add_subcommand(
-      "demo", "allocates memory, moves part of it, and shows its location before and after");
+      "demo", "allocates memory, moves part of it, and shows its place before and after");
   add_driver(demo, options->driver);
   demo.add_option("--mib", options->mib, "size of the allocation")
       ->check(CLI::Range(8, 65'536))

@@ -26,7 +26,7 @@ struct DemoOptions {
   bool json = false;
 };
 
-/// Allocates memory, moves its middle to another place, and prints its location before and after.
+/// Allocates memory, moves its middle to another place, and prints its place before and after.
 /// Returns 0. Throws: Error.
 int run_demo(const DemoOptions& options);
 

@@ -89,11 +89,11 @@ class MovingMemory {
     }
   }
   void begin() {
-    mover_ = std::thread([this] { move(); });
+    migrator_ = std::thread([this] { move(); });
   }
   void end() {
     ended_ = true;
-    if (mover_.joinable()) mover_.join();
+    if (migrator_.joinable()) migrator_.join();
   }
   char* source() const { return memory_[0]; }
   char* target() const { return memory_[1]; }
@@ -105,7 +105,7 @@ class MovingMemory {
   void move() {
     for (int round = 0; !ended_; ++round) {
       // Each allocation goes to the host, then each comes back.
-      const vmart_location to = {(round / 2) % 2 == 0 ? VMART_HOST : VMART_GPU, 0};
+      const vmart_place to = {(round / 2) % 2 == 0 ? VMART_HOST : VMART_GPU, 0};
       vmart_migration* migration = nullptr;
       vmart_status status = vmart_migrate_async(memory_[round % 2], 0, 0, to, nullptr, &migration);
       if (status == VMART_OK) status = vmart_migration_wait(migration);
@@ -119,7 +119,7 @@ class MovingMemory {
   std::atomic<bool> ended_{false};
   std::atomic<long> moved_{0}, refused_{0};
   std::string why_;
-  std::thread mover_;
+  std::thread migrator_;
 };
 
 char pattern(std::size_t place, std::size_t byte) {

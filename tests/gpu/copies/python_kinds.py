@@ -20,7 +20,7 @@ WORDS = 4 << 20
 SECONDS = 60
 
 
-class Location(ctypes.Structure):
+class Place(ctypes.Structure):
     _fields_ = [("kind", ctypes.c_int), ("ordinal", ctypes.c_int)]
 
 
@@ -40,13 +40,13 @@ class Vmart:
 
     def allocate(self, size):
         pointer = ctypes.c_void_p()
-        self.check(self.calls.vmart_alloc(ctypes.c_size_t(size), Location(0, 0), ctypes.byref(pointer)))
+        self.check(self.calls.vmart_alloc(ctypes.c_size_t(size), Place(0, 0), ctypes.byref(pointer)))
         return pointer.value
 
     def move(self, pointer, kind):
         migration = ctypes.c_void_p()
         none = ctypes.c_size_t(0)
-        self.check(self.calls.vmart_migrate_async(ctypes.c_void_p(pointer), none, none, Location(kind, 0), None,
+        self.check(self.calls.vmart_migrate_async(ctypes.c_void_p(pointer), none, none, Place(kind, 0), None,
                                                   ctypes.byref(migration)))
         try:
             self.check(self.calls.vmart_migration_wait(migration))
@@ -54,7 +54,7 @@ class Vmart:
             self.calls.vmart_migration_release(migration)
 
 
-class Mover:
+class Migrator:
     """Moves to and fro, in a thread, until it ends."""
 
     def __init__(self, vmart, pointers):
@@ -164,14 +164,14 @@ def play(kinds, vmart, options):
         return EXIT_SKIPPED
     wait()
     vmart.attach(stream)
-    mover, bad, count = Mover(vmart, pointers), 0, 0
+    migrator, bad, count = Migrator(vmart, pointers), 0, 0
     for name, call, is_right in kinds:
         if options.kind not in name:
             continue
         count += 1
         print(f"{name:32}", end="", flush=True)  # A crash shows what ran.
-        calls, failed, why, moved, end = 0, 0, "", mover.moved, time.monotonic() + SECONDS
-        while (calls < options.count or mover.moved - moved < options.moves) and time.monotonic() < end:
+        calls, failed, why, moved, end = 0, 0, "", migrator.moved, time.monotonic() + SECONDS
+        while (calls < options.count or migrator.moved - moved < options.moves) and time.monotonic() < end:
             calls += 1
             try:
                 call()
@@ -180,14 +180,14 @@ def play(kinds, vmart, options):
             except Exception as error:
                 failed, why = failed + 1, why or f"  {error!r:.120}"
         wait()
-        late = mover.moved - moved < options.moves or calls < options.count
+        late = migrator.moved - moved < options.moves or calls < options.count
         wrong = "" if failed or is_right() else "  WRONG VALUES"
         bad += bool(failed or wrong or late)
-        print(f" {calls:9} calls {failed:6} failed {mover.moved - moved:7} moves"
+        print(f" {calls:9} calls {failed:6} failed {migrator.moved - moved:7} moves"
               f"{wrong}{'  OUT OF TIME' if late else ''}{why}", flush=True)
-    mover.end()
+    migrator.end()
     del kept
-    print(f"{count} kinds, {bad} bad; {mover.moved} moves, {mover.refused} refused  {mover.why:.300}", flush=True)
+    print(f"{count} kinds, {bad} bad; {migrator.moved} moves, {migrator.refused} refused  {migrator.why:.300}", flush=True)
     return 1 if bad else 0
 
 

@@ -27,8 +27,7 @@ class Exporter {
     RuntimeOptions options;
     options.driver = driver;
     runtime_ = std::make_unique<Runtime>(options);
-    const auto gpus =
-        std::ranges::count(runtime_->locations(), Location::Kind::gpu, &Location::kind);
+    const auto gpus = std::ranges::count(runtime_->places(), Place::Kind::gpu, &Place::kind);
     constexpr int gpus_max = 4;
     for (int i = 0; i < gpus && i < gpus_max; ++i) add(i);
   }

@@ -110,7 +110,7 @@ class PoolTwinRig {
   std::unique_ptr<Driver> driver_;
   std::unique_ptr<Runtime> runtime_;
   Pool pool_;
-  std::vector<Location> places_;
+  std::vector<Place> places_;
   std::mt19937_64 random_;
   std::atomic<bool> finished_{false};
   std::atomic<std::uint64_t> launches_{0}, blocks_{0};
@@ -123,7 +123,7 @@ PoolTwinRig::PoolTwinRig(std::unique_ptr<Driver> driver, const PoolTwinPlan& pla
     : plan_(plan), driver_(std::move(driver)), random_(plan.seed) {
   auto bugs = std::make_unique<BugDriver>(*driver_, plan.bug, plan.gate_limit);
   runtime_ = unique_runtime_of(std::make_unique<RuntimeParts>(std::move(bugs), settings_of(plan)));
-  places_ = runtime_->locations();
+  places_ = runtime_->places();
   PoolOptions options;
   options.chunk_bytes = gpu_chunk_bytes;
   if (plan.lies) options.reuse = {true, false, false};
@@ -252,7 +252,7 @@ std::uint64_t PoolTwinRig::Writer::words_different() {
 
 /// The whole pool, or the chunks of a block, which may be freed at any time.
 std::uint64_t PoolTwinRig::move_some() {
-  const Location to = places_[random_() % places_.size()];
+  const Place to = places_[random_() % places_.size()];
   MigrateOptions options;
   options.scope = StopScope::attached;
   try {
@@ -288,8 +288,8 @@ void PoolTwinRig::move() {
 
 PoolTwinOutcome PoolTwinRig::play() {
   std::vector<std::unique_ptr<Writer>> writers;
-  for (const Location place : places_) {
-    if (place.kind == Location::Kind::gpu) {
+  for (const Place place : places_) {
+    if (place.kind == Place::Kind::gpu) {
       writers.push_back(std::make_unique<Writer>(*this, place.ordinal));
     }
   }

@@ -42,8 +42,7 @@ StreamAllocator::~StreamAllocator() {
 }
 
 int StreamAllocator::gpus() const {
-  return static_cast<int>(
-      std::ranges::count(runtime_->locations(), Location::Kind::gpu, &Location::kind));
+  return static_cast<int>(std::ranges::count(runtime_->places(), Place::Kind::gpu, &Place::kind));
 }
 
 BoundStream StreamAllocator::bind(Stream stream) {

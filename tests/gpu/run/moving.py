@@ -159,7 +159,7 @@ class Process:
             self.tally.of_process[str(self.path)] = (runtime["migrations"], runtime["bytes_moved"])
 
 
-class Mover:
+class Migrator:
     """Follows all processes that open a socket in a folder, with a thread each."""
 
     def __init__(self, folder, vmart, seed, hosts=True):

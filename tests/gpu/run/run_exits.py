@@ -3,7 +3,7 @@
 
     run_exits.py BUILD PROGRAM [--count 200] [--for SECONDS] [--jobs 8] [--limit 20] [--seed 1]
 
-PROGRAM is that of tests/run, or programs/exits.cu for the ways `launching` and `daemons`. It works, and a mover outside moves its memory without a pause. After a random
+PROGRAM is that of tests/run, or programs/exits.cu for the ways `launching` and `daemons`. It works, and a migrator outside moves its memory without a pause. After a random
 time it is told to end, killed by SIGINT, SIGTERM or SIGKILL, becomes another program by exec, or has forked
 all the while. Each must end within the limit and as it would without vmart, write nothing to standard error,
 and leave no process. Also counts how many had begun to move. With --for, none begins after that time, and the
@@ -23,7 +23,7 @@ import tempfile
 import threading
 import time
 
-from moving import Mover
+from moving import Migrator
 from playing import describe, environment, kill_session, members, no_core
 from run_programs import EXIT_SKIPPED, gpu_count
 
@@ -78,10 +78,10 @@ def play(vmart, program, way, seed, limit_s):
     """Returns how many moves had happened, the seconds that the end took, and what was wrong."""
     chance = random.Random(seed)
     with tempfile.TemporaryDirectory(prefix="vmart-") as folder:
-        mover = Mover(folder, vmart, seed)
+        migrator = Migrator(folder, vmart, seed)
         process, errors, text = begin([vmart, "run", "--", program, "linked", WAYS[way][0]], folder)
         deadline = time.monotonic() + MOVE_S
-        while mover.finished() < 1 and process.poll() is None and time.monotonic() < deadline:
+        while migrator.finished() < 1 and process.poll() is None and time.monotonic() < deadline:
             time.sleep(0.005)
         time.sleep(chance.uniform(0, 0.1))  # Anywhere within a move.
         begun = time.monotonic()
@@ -92,7 +92,7 @@ def play(vmart, program, way, seed, limit_s):
         kill_session(process.pid, signal.SIGKILL)
         process.wait()
         text += process.stdout.read()
-        tally = mover.stop()
+        tally = migrator.stop()
         errors.seek(0)
         wrong = [] if not hang else [f"hangs\n{hang}"]
         wrong += problems(way, process.returncode, text, errors.read(), left) if not hang else []

@@ -24,7 +24,7 @@ from dataclasses import asdict, dataclass, field
 import comparing
 import program_list
 import versions
-from moving import Mover, Tally
+from moving import Migrator, Tally
 from playing import play
 
 EXIT_SKIPPED = 77
@@ -89,17 +89,17 @@ class Harness:
             changes = {**program.environment, "XDG_RUNTIME_DIR": folder}
             if self.options.stop and mode != "bare":
                 changes["VMART_STOP"] = self.options.stop
-            mover = None
+            migrator = None
             if mode == "moving":
                 changes["VMART_STALL_BUDGET_US"] = "0"  # As many moves as there is time for.
-                mover = Mover(folder, self.vmart, f"{self.options.seed} {program.name} {number}",
+                migrator = Migrator(folder, self.vmart, f"{self.options.seed} {program.name} {number}",
                               program.hosts)
             limit_s = program.limit_s + (self.options.seconds if mode == "moving" else
                                          self.options.still_seconds)
             outcome = play(self.command(program, mode), changes, limit_s,
                            program.folder.format(**self.places))
-            if mover is not None:
-                tally.add(mover.stop())
+            if migrator is not None:
+                tally.add(migrator.stop())
             return outcome
 
     def play(self, program):

@@ -19,8 +19,8 @@ static void count_calls(vmart_move_event* event, void* user) {
 
 int main(void) {
   static unsigned char written[1 << 20], read[sizeof written];
-  const vmart_location first = {VMART_GPU, 0}, second = {VMART_GPU, 1};
-  vmart_location at = {VMART_HOST, 9};
+  const vmart_place first = {VMART_GPU, 0}, second = {VMART_GPU, 1};
+  vmart_place at = {VMART_HOST, 9};
   void* pointer = NULL;
   vmart_move_hook* hook = NULL;
   int foreign = 0, calls = 0;

@@ -88,7 +88,7 @@ class Installed(unittest.TestCase):
 
     def test_types_are_known(self):
         stub = (self.folder / "vmart/_core.pyi").read_text()
-        for name in ("class Allocation", "class Location", "def migrate(", "class MigrationReport"):
+        for name in ("class Allocation", "class Place", "def migrate(", "class MigrationReport"):
             self.assertIn(name, stub)
         self.assertNotIn("std::", stub, "a type of C++ that Python cannot get")
         self.assertTrue((self.folder / "vmart/py.typed").exists())

@@ -35,7 +35,7 @@ class Faulting(OnAMachine):
         self.assertEqual(seen.unsafe_buffer_pointer(), array.ctypes.data)
         for place in ("gpu0", "gpu1"):
             self.assertEqual(vmart.migrate(seen, place).bytes_named, 4 * COUNT)
-            self.assertEqual(set(self.places(seen)), {str(vmart.location(place))})
+            self.assertEqual(set(self.places(seen)), {str(vmart.as_place(place))})
             total = jax.jit(lambda values: (values * 2).sum())(seen)
             self.assertEqual(float(total), float(2 * np.arange(COUNT, dtype="float64").sum()))
             self.assertEqual(set(self.places(seen)), {"host(0)"})

@@ -67,9 +67,9 @@ class WrongCalls(OnAMachine):
 
     def test_places(self):
         for place in ("gpu0", "gpu:0", "gpu(0)", "GPU0", "cuda:0", "cuda", vmart.gpu(0)):
-            self.assertEqual(vmart.location(place), vmart.gpu(0))
+            self.assertEqual(vmart.as_place(place), vmart.gpu(0))
         for place in ("host0", "host:0", "host(0)", "cpu"):
-            self.assertEqual(vmart.location(place), vmart.host(0))
+            self.assertEqual(vmart.as_place(place), vmart.host(0))
         self.refused(vmart.InvalidArgument, '"moon" is not a place; write gpu0', lambda: vmart.alloc(1, "moon"))
         self.refused(TypeError, "5, a int, is no place", lambda: vmart.alloc(1, 5))
         self.refused(vmart.InvalidArgument, "vmart.gpu: ordinal is -1; it may be at least 0", lambda: vmart.gpu(-1))

@@ -24,7 +24,7 @@ class Moves(OnAMachine):
             self.assertEqual(report.outcome, "done")
             self.assertEqual(report.bytes_moved, memory.nbytes)
             self.assertEqual(report.bytes_along, 0)
-            self.assertEqual(self.places(memory), [str(vmart.location(place))])
+            self.assertEqual(self.places(memory), [str(vmart.as_place(place))])
         out = bytearray(memory.nbytes)
         memory.read_into(out)
         self.assertEqual(out, pattern(memory.nbytes, 3))

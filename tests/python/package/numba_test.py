@@ -66,7 +66,7 @@ class Arrays(OnAMachine):
         self.assertEqual([info.tag for info in vmart.allocations()], ["arrays"])
         for place in ("gpu1", "host0", cuda.gpus[0]):
             vmart.migrate(array, place)
-            self.assertEqual(set(self.places(array)), {str(vmart.location(place))})
+            self.assertEqual(set(self.places(array)), {str(vmart.as_place(place))})
             np.testing.assert_array_equal(array.copy_to_host(), values)
         self.assertEqual(array.__cuda_array_interface__["data"][0], address)
 

@@ -72,14 +72,14 @@ class ArraysThatFault(OnAMachine):
             while not ended.is_set():
                 vmart.migrate(array, "gpu1")
 
-        mover = threading.Thread(target=moves)
+        migrator = threading.Thread(target=moves)
         workers = [threading.Thread(target=counts, args=(part,)) for part in array.reshape(3, -1)]
-        for thread in [mover, *workers]:
+        for thread in [migrator, *workers]:
             thread.start()
         for worker in workers:
             worker.join()
         ended.set()
-        mover.join()
+        migrator.join()
         self.assertTrue((array == 50).all())
 
     def test_gpus_see_the_same_address(self):

@@ -157,7 +157,7 @@ class OpeningTheRuntime(unittest.TestCase):
             "fake_cuda.WORLD.device = 1\n"
             "with allocator.use_memory_pool('weights'):\n"
             "    made = fake_cuda.tensor(12 << 20)\n"
-            "print(*vmart.locations(), vmart.where(made)[0].at, sep=',')\n"
+            "print(*vmart.places(), vmart.where(made)[0].at, sep=',')\n"
         )
         folder = os.path.dirname(os.path.abspath(__file__))
         environment = {**os.environ, "VMART_DRIVER": "sim:h200x2"}

@@ -9,7 +9,7 @@ namespace vma {
 namespace {
 
 /// The simulator takes an address that it does not know for one of the host's own memory.
-Location place_of(std::uint64_t address) {
+Place place_of(std::uint64_t address) {
   try {
     return sim().pointer_info(Address{address}).at;
   } catch (const Error&) {
@@ -17,11 +17,11 @@ Location place_of(std::uint64_t address) {
   }
 }
 
-Location place_of(CUmemorytype type, CUdeviceptr device) {
+Place place_of(CUmemorytype type, CUdeviceptr device) {
   return type == CU_MEMORYTYPE_HOST ? host(0) : place_of(device);
 }
 
-std::vector<Location> places_of(const Transfer& what) {
+std::vector<Place> places_of(const Transfer& what) {
   if (const auto* const copy = std::get_if<CUDA_MEMCPY3D>(&what)) {
     return {place_of(copy->srcMemoryType, copy->srcDevice),
             place_of(copy->dstMemoryType, copy->dstDevice)};
@@ -37,7 +37,7 @@ bool is_row(const Transfer& what) {
 }
 
 /// Whether an update may replace one by the other. The driver takes only single rows.
-bool alike(const BuiltStep& before, const std::vector<Location>& places, const BuiltStep& after) {
+bool alike(const BuiltStep& before, const std::vector<Place>& places, const BuiltStep& after) {
   const auto* const old = std::get_if<Transfer>(&before);
   const auto* const made = std::get_if<Transfer>(&after);
   if (old == nullptr || made == nullptr) return old == made;

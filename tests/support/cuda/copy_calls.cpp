@@ -100,7 +100,7 @@ void fill(CUdeviceptr begin, std::uint64_t value, std::size_t width, std::size_t
 /// Fills of device memory do not block.
 void fill_now(CUdeviceptr begin, std::uint64_t value, std::size_t width, std::size_t count) {
   fill(begin, value, width, count, zero_stream);
-  if (count != 0 && sim().pointer_info(Address{begin}).at.kind == Location::Kind::host) {
+  if (count != 0 && sim().pointer_info(Address{begin}).at.kind == Place::Kind::host) {
     finish(stream_of(zero_stream));
   }
 }

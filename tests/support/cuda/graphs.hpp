@@ -116,7 +116,7 @@ class BuiltSteps {
     std::size_t first = 0;  ///< The number of its first step.
     std::vector<BuiltStep> steps;
     ExecGraphHandle chain{};  ///< Unless its only step is a copy or a fill.
-    std::vector<Location> places;
+    std::vector<Place> places;
   };
   static std::vector<ChainStep> chain_of(const Part& part);
 

@@ -40,7 +40,7 @@ CUcontext context_of(Address address, const PointerInfo& info) {
 /// Throws: for memory that is not the driver's.
 void pointer_attribute(CUpointer_attribute which, Address address, void* out) {
   const PointerInfo info = sim().pointer_info(address);
-  const bool on_gpu = info.at.kind == Location::Kind::gpu;
+  const bool on_gpu = info.at.kind == Place::Kind::gpu;
   const auto type = on_gpu ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
   switch (which) {
     case CU_POINTER_ATTRIBUTE_CONTEXT: return put(out, context_of(address, info));
@@ -114,7 +114,7 @@ SIM_CUDA_CALL(cuMemCreate,
   types.descriptor = (handles & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) != 0;
   types.fabric = (handles & CU_MEM_HANDLE_TYPE_FABRIC) != 0;
   types.rdma = properties->allocFlags.gpuDirectRDMACapable != 0;
-  const Location at = location_of(properties->location);
+  const Place at = location_of(properties->location);
   const ChunkHandle made =
       types.any() ? sim().create_exportable(at, bytes, types) : sim().create(at, bytes);
   ChunkProperties::of_process().created(made, *properties);
@@ -151,7 +151,7 @@ SIM_CUDA_CALL(cuMemSetAccess,
 SIM_CUDA_CALL(cuMemGetAccess,
               (unsigned long long* flags, const CUmemLocation* location, CUdeviceptr address),
               (flags, location, address)) {
-  const Location at = location_of(*required(location));
+  const Place at = location_of(*required(location));
   required(flags);
   // As on H200, plain memory has an answer: nobody has been granted any.
   if (sim().pointer_info(Address{address}).has_context) {

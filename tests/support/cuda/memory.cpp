@@ -8,7 +8,7 @@
 
 namespace vma {
 
-Location location_of(const CUmemLocation& location) {
+Place location_of(const CUmemLocation& location) {
   switch (location.type) {
     case CU_MEM_LOCATION_TYPE_DEVICE: return gpu(index(device_of(location.id)));
     case CU_MEM_LOCATION_TYPE_HOST_NUMA: return host(location.id);
@@ -29,15 +29,15 @@ void ChunkProperties::created(ChunkHandle chunk, const CUmemAllocationProp& prop
 }
 
 void ChunkProperties::retained(ChunkHandle chunk, Address shown_at) {
-  const Location at = sim().pointer_info(shown_at).at;
+  const Place at = sim().pointer_info(shown_at).at;
   const MutexLock lock(mutex_);
   Known& known = chunks_[chunk];
   ++known.references;
   known.properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
   known.properties.location.type =
-      at.kind == Location::Kind::gpu ? CU_MEM_LOCATION_TYPE_DEVICE : CU_MEM_LOCATION_TYPE_HOST_NUMA;
+      at.kind == Place::Kind::gpu ? CU_MEM_LOCATION_TYPE_DEVICE : CU_MEM_LOCATION_TYPE_HOST_NUMA;
   known.properties.location.id =
-      at.kind == Location::Kind::gpu ? ordinal_of(DeviceId{at.ordinal}) : at.ordinal;
+      at.kind == Place::Kind::gpu ? ordinal_of(DeviceId{at.ordinal}) : at.ordinal;
 }
 
 void ChunkProperties::released(ChunkHandle chunk) {
@@ -70,7 +70,7 @@ Address DeviceMemory::allocate_ordered(DeviceId device, std::size_t size_bytes, 
                                        const std::vector<Accessor>& accessors) {
   if (size_bytes == 0) refuse(CUDA_ERROR_INVALID_VALUE);
   drain();
-  const Location at = gpu(index(device));
+  const Place at = gpu(index(device));
   const std::uint64_t size = round_up(size_bytes, sim().granularity(at));
   const Address begin = sim().reserve(size, 0);
   ChunkHandle chunk{};

@@ -92,6 +92,6 @@ class DeviceMemory {
 };
 
 /// Where properties or an access description place memory.
-Location location_of(const CUmemLocation& location);
+Place location_of(const CUmemLocation& location);
 
 }  // namespace vma

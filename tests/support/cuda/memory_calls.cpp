@@ -100,7 +100,7 @@ SIM_CUDA_CALL(cuMemHostGetDevicePointer_v2, (CUdeviceptr * device, void* pointer
   *required(device) = to_integer(address_of(pointer));
 }
 SIM_CUDA_CALL(cuMemHostGetFlags, (unsigned int* flags, void* pointer), (flags, pointer)) {
-  if (sim().pointer_info(address_of(pointer)).at.kind != Location::Kind::host) {
+  if (sim().pointer_info(address_of(pointer)).at.kind != Place::Kind::host) {
     refuse(CUDA_ERROR_INVALID_VALUE);
   }
   *required(flags) = CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP;

@@ -206,7 +206,7 @@ SIM_CUDA_CALL(cuMemPoolGetAccess,
               (CUmemAccess_flags * flags, CUmemoryPool pool, CUmemLocation* location),
               (flags, pool, location)) {
   const auto known = pool_at(pool);
-  const Location at = location_of(*required(location));
+  const Place at = location_of(*required(location));
   const MutexLock lock(known->mutex);
   const bool has =
       std::ranges::find(known->accessors, at, &Accessor::who) != known->accessors.end();

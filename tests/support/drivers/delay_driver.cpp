@@ -37,7 +37,7 @@ TimePoint DelayDriver::count(Call call) {
 }
 
 void DelayDriver::wait(TimePoint duration) {
-  const Standing standing(clock());
+  const Stopped standing(clock());
   const TimePoint deadline = clock().now() + duration;
   Mutex own;  // A local mutex, so that calls of other threads are not blocked.
   MutexLock lock(own);

@@ -40,7 +40,7 @@ int InterceptDriver::host_node_count() {
   return pass(Call::host_node_count, [&] { return inner_.host_node_count(); });
 }
 
-std::uint64_t InterceptDriver::granularity(Location at) {
+std::uint64_t InterceptDriver::granularity(Place at) {
   return pass(Call::granularity, [&] { return inner_.granularity(at); });
 }
 
@@ -56,15 +56,15 @@ void InterceptDriver::unreserve(Address begin, std::uint64_t size_bytes) {
   return pass(Call::unreserve, [&] { return inner_.unreserve(begin, size_bytes); });
 }
 
-ChunkHandle InterceptDriver::create(Location at, std::uint64_t size_bytes) {
+ChunkHandle InterceptDriver::create(Place at, std::uint64_t size_bytes) {
   return pass(Call::create, [&] { return inner_.create(at, size_bytes); });
 }
 
-ExportTypes InterceptDriver::export_types(Location at) {
+ExportTypes InterceptDriver::export_types(Place at) {
   return pass(Call::export_types, [&] { return inner_.export_types(at); });
 }
 
-ChunkHandle InterceptDriver::create_exportable(Location at, std::uint64_t size_bytes,
+ChunkHandle InterceptDriver::create_exportable(Place at, std::uint64_t size_bytes,
                                                ExportTypes types) {
   return pass(Call::create_exportable,
               [&] { return inner_.create_exportable(at, size_bytes, types); });
@@ -95,7 +95,7 @@ void InterceptDriver::grant(Address begin, std::uint64_t size_bytes,
   return pass(Call::grant, [&] { return inner_.grant(begin, size_bytes, accessors); });
 }
 
-Access InterceptDriver::access(Address address, Location who) {
+Access InterceptDriver::access(Address address, Place who) {
   return pass(Call::access, [&] { return inner_.access(address, who); });
 }
 

@@ -10,15 +10,15 @@ namespace vma {
 GateMover::GateMover(const MachineCosts& costs, const GateModel& model, Time stall_budget)
     : costs_(costs), model_(model), budget_(stall_budget, 0) {}
 
-void GateMover::submit(MoveGroup group, Time now) {
-  std::deque<MoveGroup>& queue = group.moves.front().goes_last ? victims_ : wanted_;
+void GateMover::submit(PlannedMigration group, Time now) {
+  std::deque<PlannedMigration>& queue = group.moves.front().goes_last ? victims_ : wanted_;
   queue.push_back(std::move(group));
   begin_next(now);
 }
 
 void GateMover::begin_next(Time now) {
   if (running_) return;
-  std::deque<MoveGroup>& queue = wanted_.empty() ? victims_ : wanted_;
+  std::deque<PlannedMigration>& queue = wanted_.empty() ? victims_ : wanted_;
   if (queue.empty()) return;
   running_ = Running{};
   running_->group = std::move(queue.front());
@@ -85,7 +85,7 @@ bool GateMover::open(Time now) {
   return true;
 }
 
-std::vector<MoveGroup> GateMover::take_ended() {
+std::vector<PlannedMigration> GateMover::take_ended() {
   return std::exchange(ended_, {});
 }
 

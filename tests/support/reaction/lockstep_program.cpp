@@ -78,7 +78,7 @@ void LockstepProgram::launch_all(Time now, std::vector<UseEvent>& uses) {
   }
 }
 
-void LockstepProgram::note_standing(Time now) {
+void LockstepProgram::note_stopped(Time now) {
   if (!stopping_) return;
   first_stood_ = std::min(first_stood_, now);
   last_stood_ = now;
@@ -98,7 +98,7 @@ void LockstepProgram::advance(Time now, std::vector<UseEvent>& uses) {
       ++finished_;
     }
     if (stopping_) {
-      note_standing(now);
+      note_stopped(now);
     } else {
       launch(gpu, now, uses);
     }

@@ -37,7 +37,7 @@ class LockstepProgram {
   /// From now on, nothing is launched: `stands` once all batches have ended.
   void stop(Time now);
   bool stands() const { return running_ == 0; }
-  /// When the first GPU stood, and the last. Requires: `stands`.
+  /// When the first GPU stopped, and the last. Requires: `stands`.
   Time first_stood() const { return first_stood_; }
   Time last_stood() const { return last_stood_; }
   void resume(Time now, std::vector<UseEvent>& uses);
@@ -64,7 +64,7 @@ class LockstepProgram {
   void begin_step(Time now);
   void launch(std::size_t number, Time now, std::vector<UseEvent>& uses);
   void launch_all(Time now, std::vector<UseEvent>& uses);
-  void note_standing(Time now);
+  void note_stopped(Time now);
 
   const LockstepLoad& load_;
   const MachineCosts& costs_;

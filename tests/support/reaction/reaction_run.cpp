@@ -10,7 +10,7 @@ ReactionRun::ReactionRun(ReactionOptions options, std::unique_ptr<Policy> policy
       path_(options_.places, options_.costs, options_.planner, options_.heat),
       policy_(std::move(policy)),
       program_(options_.load, options_.costs, [this](std::size_t chunk) { return home(chunk); }),
-      mover_(options_.costs, options_.gates, options_.stall_budget),
+      migrator_(options_.costs, options_.gates, options_.stall_budget),
       phases_(1),
       phase_(options_.load.phase_at(Time::zero())),
       next_drain_(options_.drain),
@@ -31,8 +31,8 @@ ReactionPhase& ReactionRun::phase() {
   if (std::exchange(phase_, number) != number) {
     phases_.emplace_back();
     phases_.back().begin = now_;
-    gates_before_ = mover_.gates();
-    stopped_before_ = mover_.stopped();
+    gates_before_ = migrator_.gates();
+    stopped_before_ = migrator_.stopped();
   }
   return phases_.back();
 }
@@ -40,7 +40,7 @@ ReactionPhase& ReactionRun::phase() {
 Time ReactionRun::next() const {
   Time next = std::min(next_drain_, next_tick_);
   if (!closed_) next = std::min(next, program_.next());
-  if (closed_ || !stopping_) next = std::min(next, mover_.next());
+  if (closed_ || !stopping_) next = std::min(next, migrator_.next());
   return std::max(next, now_);
 }
 
@@ -59,25 +59,25 @@ void ReactionRun::run_until(Time end) {
 }
 
 void ReactionRun::serve_gates() {
-  if (closed_ && mover_.open(now_)) {
+  if (closed_ && migrator_.open(now_)) {
     closed_ = stopping_ = false;
     end_moves();
     program_.resume(now_, uses_);
   }
-  if (!stopping_ && mover_.wants_gate(now_)) {
+  if (!stopping_ && migrator_.wants_gate(now_)) {
     stopping_ = true;
     program_.stop(now_);
   }
   if (stopping_ && !closed_ && program_.stands()) {
     closed_ = true;
-    mover_.close(program_.first_stood(), program_.last_stood());
+    migrator_.close(program_.first_stood(), program_.last_stood());
   }
 }
 
 void ReactionRun::ask(DecisionPath::PolicyCall call) {
   const DecisionPath::Question question = path_.question(std::move(call));
   question.ask(*policy_);
-  accept(*question.wishes);
+  accept(*question.proposals);
   start_ready();
 }
 
@@ -107,10 +107,10 @@ void ReactionRun::tick() {
 void ReactionRun::accept(const Plan& plan) {
   if (plan.empty()) return;
   ReactionPhase& its = phase();
-  its.wished = std::min(its.wished, now_);
-  its.wishes += plan.moves().size();
+  its.proposed = std::min(its.proposed, now_);
+  its.proposals += plan.moves().size();
   const PlanOutcome outcome = path_.accept(plan, false);
-  for (const RejectedMove& move : outcome.rejected)
+  for (const RefusedMove& move : outcome.refused)
     ++its.refused[std::string(to_string(move.reason))];
   its.advances += outcome.ahead ? 1 : 0;
   if (outcome.accepted.empty()) return;
@@ -122,17 +122,17 @@ void ReactionRun::start_ready() {
   if (options_.dry_run) {
     for (const MoveNumber number : path_.waiting()) path_.give_up(number);
   }
-  mover_.budget().allow_ahead(path_.stall_credit());
+  migrator_.budget().allow_ahead(path_.stall_credit());
   if (!path_.has_waiting()) return;
-  std::vector<MoveGroup> groups;
+  std::vector<PlannedMigration> groups;
   path_.take(path_.ready(), groups);
   ReactionPhase& its = phase();
-  for (MoveGroup& group : groups) {
+  for (PlannedMigration& group : groups) {
     its.started = std::min(its.started, now_);
     its.moves += group.moves.size();
     moves_ += group.moves.size();
     ++its.groups;
-    mover_.submit(std::move(group), now_);
+    migrator_.submit(std::move(group), now_);
   }
 }
 
@@ -141,15 +141,15 @@ void ReactionRun::start_ready() {
 void ReactionRun::end_moves() {
   ReactionPhase& its = phase();
   path_.books().set_now(now_);
-  for (const MoveGroup& group : mover_.take_ended()) {
+  for (const PlannedMigration& group : migrator_.take_ended()) {
     for (const AcceptedMove& move : group.moves) {
       path_.end(move, true, options_.costs.move_time(move.from, move.to, move.bytes),
                 options_.costs.stall_time(move.from, move.to, move.bytes));
     }
     its.ended = now_;
   }
-  its.gates = mover_.gates() - gates_before_;
-  its.stopped = mover_.stopped() - stopped_before_;
+  its.gates = migrator_.gates() - gates_before_;
+  its.stopped = migrator_.stopped() - stopped_before_;
 }
 
 double ReactionRun::rate(Time from, Time to) const {

@@ -25,7 +25,7 @@ struct ReactionOptions {
   PlannerLimits planner;
   HeatLimits heat;
   GateModel gates;
-  Time stall_budget = std::chrono::milliseconds(60);  ///< Of the mover, per second.
+  Time stall_budget = std::chrono::milliseconds(60);  ///< Of the migrator, per second.
   Time drain = std::chrono::milliseconds(1), tick = std::chrono::milliseconds(10);
   bool dry_run = false;  ///< Everything but the moves.
 };
@@ -34,18 +34,18 @@ struct ReactionOptions {
 struct ReactionPhase {
   Time begin{0};
   Time used = Time::max();                        ///< The first use is in the books.
-  Time wished = Time::max();                      ///< The policy proposed a move.
+  Time proposed = Time::max();                    ///< The policy proposed a move.
   Time accepted = Time::max(), accepted_last{0};  ///< The planner accepted one.
-  Time started = Time::max();                     ///< The mover got one.
+  Time started = Time::max();                     ///< The migrator got one.
   Time ended{0};                                  ///< The last move has ended.
-  std::size_t wishes = 0, moves = 0, groups = 0, gates = 0;
-  Time stopped{0};  ///< How long GPUs stood at gates, from the first one on.
+  std::size_t proposals = 0, moves = 0, groups = 0, gates = 0;
+  Time stopped{0};  ///< How long GPUs were stopped at gates, from the first one on.
   std::size_t advances = 0, advances_paid = 0, advances_lost = 0;
   std::map<std::string, std::size_t> refused;
 };
 
 /// From changed uses to moved memory, in virtual time and without threads: a program in lockstep, a
-/// policy behind the `DecisionPath` of the runtime, and a model of the mover.
+/// policy behind the `DecisionPath` of the runtime, and a model of the migrator.
 class ReactionRun {
  public:
   ReactionRun(ReactionOptions options, std::unique_ptr<Policy> policy);
@@ -80,7 +80,7 @@ class ReactionRun {
   DecisionPath path_;
   std::unique_ptr<Policy> policy_;
   LockstepProgram program_;
-  GateMover mover_;
+  GateMover migrator_;
   std::vector<UseEvent> uses_;
   std::vector<ReactionPhase> phases_;
   std::size_t phase_ = 0, moves_ = 0, gates_before_ = 0;

@@ -68,16 +68,16 @@ bool AbiTest::is_allocated(const void* pointer) {
   return vmart_base(pointer, nullptr, nullptr) == VMART_OK;
 }
 
-vmart_location c_gpu(int ordinal) {
+vmart_place c_gpu(int ordinal) {
   return {VMART_GPU, ordinal};
 }
 
-vmart_location c_host(int node) {
+vmart_place c_host(int node) {
   return {VMART_HOST, node};
 }
 
 std::string home_of(const void* pointer) {
-  vmart_location at{};
+  vmart_place at{};
   if (vmart_where(pointer, &at) != VMART_OK) return vmart_last_error();
   return to_string(at.kind == VMART_GPU ? gpu(at.ordinal) : host(at.ordinal));
 }

@@ -37,8 +37,8 @@ class AbiTest : public testing::Test {
   std::size_t allocations_before_ = 0;
 };
 
-vmart_location c_gpu(int ordinal);
-vmart_location c_host(int node);
+vmart_place c_gpu(int ordinal);
+vmart_place c_host(int node);
 /// "gpu(0)", for example; the text of the error if there is no home.
 std::string home_of(const void* pointer);
 

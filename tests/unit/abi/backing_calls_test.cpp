@@ -29,9 +29,9 @@ TEST_F(BackingCalls, MemoryMovesBehindAddressesOfTheCaller) {
   std::vector<unsigned char> written(2 * chunk_bytes), now(written.size());
   for (std::size_t i = 0; i < written.size(); ++i) written[i] = static_cast<unsigned char>(i * 7);
   ASSERT_EQ(vmart_write(at(0), written.data(), written.size()), VMART_OK);
-  const vmart_location places[] = {c_gpu(1), c_host(0), c_gpu(0), c_host(0)};
+  const vmart_place places[] = {c_gpu(1), c_host(0), c_gpu(0), c_host(0)};
   std::uint64_t offset = 0;
-  for (const vmart_location to : places) {
+  for (const vmart_place to : places) {
     ASSERT_EQ(vmart_migrate(at(offset), 0, 0, to, nullptr), VMART_OK) << vmart_last_error();
     EXPECT_EQ(vmart_backing_unmap(backing), VMART_OK) << vmart_last_error();
     EXPECT_EQ(vmart_where(at(offset), nullptr), VMART_INVALID_ARGUMENT);

@@ -25,11 +25,11 @@ vmart_migrate_options held() {
 /// A way to move memory: throws what it fails with.
 struct Door {
   std::string name;
-  std::function<void(void* pointer, std::size_t offset, std::size_t bytes, Location to)> move;
+  std::function<void(void* pointer, std::size_t offset, std::size_t bytes, Place to)> move;
 };
 
-vmart_location c_place(Location at) {
-  return at.kind == Location::Kind::gpu ? c_gpu(at.ordinal) : c_host(at.ordinal);
+vmart_place c_place(Place at) {
+  return at.kind == Place::Kind::gpu ? c_gpu(at.ordinal) : c_host(at.ordinal);
 }
 
 void expect_ok(vmart_status status) {
@@ -51,13 +51,13 @@ std::vector<Door> doors() {
       return options;
     };
     doors.push_back({"vmart_migrate" + way,
-                     [=](void* pointer, std::size_t offset, std::size_t bytes, Location to) {
+                     [=](void* pointer, std::size_t offset, std::size_t bytes, Place to) {
                        const vmart_migrate_options how = options();
                        expect_ok(vmart_migrate(pointer, offset, bytes, c_place(to), &how));
                      }});
     doors.push_back(
         {"vmart_migrate_async" + way,
-         [=](void* pointer, std::size_t offset, std::size_t bytes, Location to) {
+         [=](void* pointer, std::size_t offset, std::size_t bytes, Place to) {
            const vmart_migrate_options how = options();
            vmart_migration* migration = nullptr;
            expect_ok(vmart_migrate_async(pointer, offset, bytes, c_place(to), &how, &migration));
@@ -66,14 +66,14 @@ std::vector<Door> doors() {
          }});
     doors.push_back(
         {"vmart_migrate_many" + way,
-         [=](void* pointer, std::size_t offset, std::size_t bytes, Location to) {
+         [=](void* pointer, std::size_t offset, std::size_t bytes, Place to) {
            const vmart_migrate_options how = options();
            const vmart_move_request request{sizeof request, pointer, offset, bytes, c_place(to)};
            expect_ok(vmart_migrate_many(&request, 1, &how, nullptr, nullptr));
          }});
     doors.push_back(
         {"vmart_migrate_many_async" + way,
-         [=](void* pointer, std::size_t offset, std::size_t bytes, Location to) {
+         [=](void* pointer, std::size_t offset, std::size_t bytes, Place to) {
            const vmart_migrate_options how = options();
            const vmart_move_request request{sizeof request, pointer, offset, bytes, c_place(to)};
            vmart_migration_group* group = nullptr;
@@ -82,16 +82,16 @@ std::vector<Door> doors() {
            vmart_migration_group_release(group);
          }});
     const MigrateOptions how = attached ? MigrateOptions{.scope = StopScope::attached} : hold;
-    doors.push_back({"vma::migrate" + way,
-                     [=](void* pointer, std::size_t offset, std::size_t bytes, Location to) {
-                       if (bytes == 0) {
-                         migrate(pointer, to, how);
-                       } else {
-                         migrate(pointer, offset, bytes, to, how);
-                       }
-                     }});
+    doors.push_back(
+        {"vma::migrate" + way, [=](void* pointer, std::size_t offset, std::size_t bytes, Place to) {
+           if (bytes == 0) {
+             migrate(pointer, to, how);
+           } else {
+             migrate(pointer, offset, bytes, to, how);
+           }
+         }});
     doors.push_back({"vma::migrate_async" + way,
-                     [=](void* pointer, std::size_t offset, std::size_t bytes, Location to) {
+                     [=](void* pointer, std::size_t offset, std::size_t bytes, Place to) {
                        if (bytes == 0) {
                          migrate_async(pointer, to, how).wait();
                        } else {
@@ -99,12 +99,12 @@ std::vector<Door> doors() {
                        }
                      }});
     doors.push_back({"vma::migrate of requests" + way,
-                     [=](void* pointer, std::size_t offset, std::size_t bytes, Location to) {
+                     [=](void* pointer, std::size_t offset, std::size_t bytes, Place to) {
                        migrate(std::vector<MoveRequest>{{pointer, to, offset, bytes}}, how);
                      }});
     doors.push_back(
         {"vma::migrate_async of requests" + way,
-         [=](void* pointer, std::size_t offset, std::size_t bytes, Location to) {
+         [=](void* pointer, std::size_t offset, std::size_t bytes, Place to) {
            migrate_async(std::vector<MoveRequest>{{pointer, to, offset, bytes}}, how).wait();
          }});
   }

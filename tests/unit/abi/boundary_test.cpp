@@ -53,11 +53,11 @@ TEST(Boundary, EachThreadHasErrorsOfItsOwn) {
 }
 
 TEST(Boundary, LocationsCrossBothWaysAndOthersAreRefused) {
-  for (const Location at : {gpu(0), gpu(3), host(0), host(1)}) {
-    EXPECT_EQ(to_location(to_c(at), "a call"), at);
+  for (const Place at : {gpu(0), gpu(3), host(0), host(1)}) {
+    EXPECT_EQ(to_place(to_c(at), "a call"), at);
   }
-  EXPECT_EQ(at_boundary([] { to_location({2, 0}, "a call"); }), VMART_INVALID_ARGUMENT);
-  EXPECT_EQ(at_boundary([] { to_location({-1, 0}, "a call"); }), VMART_INVALID_ARGUMENT);
+  EXPECT_EQ(at_boundary([] { to_place({2, 0}, "a call"); }), VMART_INVALID_ARGUMENT);
+  EXPECT_EQ(at_boundary([] { to_place({-1, 0}, "a call"); }), VMART_INVALID_ARGUMENT);
 }
 
 }  // namespace

@@ -24,7 +24,7 @@ class GroupCalls : public AbiTest {
     for (int gpu = 0; gpu < 2; ++gpu) EXPECT_EQ(vmart_detach(stream(gpu)), VMART_OK);
   }
   /// One for each allocation.
-  std::vector<vmart_move_request> requests_to(vmart_location to) const {
+  std::vector<vmart_move_request> requests_to(vmart_place to) const {
     std::vector<vmart_move_request> requests;
     for (std::uint64_t* words : words_) {
       requests.push_back({sizeof(vmart_move_request), words + 1, 0, 0, to});

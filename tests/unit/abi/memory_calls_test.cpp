@@ -17,7 +17,7 @@ TEST_F(MemoryCalls, MemoryKeepsItsAddressAndItsBytesWhileItMoves) {
   ASSERT_EQ(vmart_alloc(written.size(), c_gpu(0), &pointer), VMART_OK);
   ASSERT_EQ(vmart_write(pointer, written.data(), written.size()), VMART_OK);
   EXPECT_EQ(home_of(pointer), "gpu(0)");
-  for (const vmart_location to : {c_gpu(1), c_host(0), c_gpu(0)}) {
+  for (const vmart_place to : {c_gpu(1), c_host(0), c_gpu(0)}) {
     ASSERT_EQ(vmart_migrate(pointer, 0, 0, to, nullptr), VMART_OK) << vmart_last_error();
     EXPECT_EQ(home_of(pointer), to_string(to.kind == VMART_GPU ? gpu(to.ordinal) : host(0)));
     std::memset(now.data(), 0, now.size());
@@ -223,7 +223,7 @@ TEST_F(MemoryCalls, NullIsRefusedByName) {
   EXPECT_EQ(vmart_read(words, nullptr, 1), VMART_INVALID_ARGUMENT);
   EXPECT_EQ(vmart_write(nullptr, &byte, 1), VMART_INVALID_ARGUMENT);
   EXPECT_EQ(vmart_write(words, nullptr, 1), VMART_INVALID_ARGUMENT);
-  vmart_location at{};
+  vmart_place at{};
   EXPECT_EQ(vmart_where(nullptr, &at), VMART_INVALID_ARGUMENT);
   EXPECT_EQ(vmart_where(words, nullptr), VMART_INVALID_ARGUMENT);
   EXPECT_EQ(vmart_base(nullptr, nullptr, nullptr), VMART_INVALID_ARGUMENT);

@@ -22,7 +22,7 @@ namespace {
 
 constexpr std::size_t hooked_chunk_bytes = 8192;
 
-std::string name_of(vmart_location at) {
+std::string name_of(vmart_place at) {
   return to_string(at.kind == VMART_GPU ? gpu(at.ordinal) : host(at.ordinal));
 }
 
@@ -83,7 +83,7 @@ class Register {
     ADD_FAILURE() << "phase " << event.phase;
     return false;
   }
-  bool enter(std::size_t offset, vmart_location at) {
+  bool enter(std::size_t offset, vmart_place at) {
     EXPECT_TRUE(places_.emplace(offset, name_of(at)).second) << "registered twice";
     return true;
   }
@@ -103,10 +103,10 @@ class MoveHook : public AbiTest {
   ~MoveHook() override {
     for (int gpu = 0; gpu < 2; ++gpu) EXPECT_EQ(vmart_detach(stream(gpu)), VMART_OK);
   }
-  static vmart_status move(void* pointer, vmart_location to) {
+  static vmart_status move(void* pointer, vmart_place to) {
     return vmart_migrate(pointer, 0, 0, to, nullptr);
   }
-  static vmart_status move_live(void* pointer, vmart_location to) {
+  static vmart_status move_live(void* pointer, vmart_place to) {
     vmart_migration* migration = nullptr;
     EXPECT_EQ(vmart_migrate_async(pointer, 0, 0, to, nullptr, &migration), VMART_OK)
         << vmart_last_error();
@@ -154,7 +154,7 @@ TEST_F(MoveHook, KeepsARegisterRightThroughEveryKindOfMove) {
   Register hook(words);
   ASSERT_EQ(vmart_note_export(words), VMART_OK);
   for (const auto& moved : {&MoveHook::move, &MoveHook::move_live}) {
-    for (const vmart_location to : {c_gpu(1), c_gpu(0), c_host(0), c_gpu(0)}) {
+    for (const vmart_place to : {c_gpu(1), c_gpu(0), c_host(0), c_gpu(0)}) {
       if (moved == &MoveHook::move_live && to.kind == VMART_HOST) continue;
       EXPECT_EQ(moved(words, to), VMART_OK) << vmart_last_error();
       EXPECT_EQ(hook.stale(words), 0u);
@@ -286,7 +286,7 @@ TEST_F(MoveHook, IsNotCalledOnceReleasedBesideAMove) {
     return true;
   };
   ThreadedExecutor executor;
-  const auto mover = executor.spawn("mover", [&] {
+  const auto migrator = executor.spawn("migrator", [&] {
     for (int i = 0; !released || i < 2; ++i) {
       EXPECT_EQ(move(words, c_gpu(1 - i % 2)), VMART_OK) << vmart_last_error();
     }
@@ -294,7 +294,7 @@ TEST_F(MoveHook, IsNotCalledOnceReleasedBesideAMove) {
   inside.get_future().wait();
   hook->release();
   released = true;
-  mover->join();
+  migrator->join();
   hook.reset();  // Its memory may go: a late call would be found by the sanitizers.
   vma::free(words);
 }

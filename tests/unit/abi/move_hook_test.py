@@ -14,14 +14,14 @@ BEGINS, DONE, STAYED = range(3)
 CANCELLED, HOLD = 7, 2
 
 
-class Location(ctypes.Structure):
+class Place(ctypes.Structure):
     _fields_ = [("kind", ctypes.c_int), ("ordinal", ctypes.c_int)]
 
 
 class MoveEvent(ctypes.Structure):  # vmart_move_event
     _fields_ = [("size_bytes", ctypes.c_size_t), ("pointer", ctypes.c_void_p),
-                ("offset", ctypes.c_size_t), ("bytes", ctypes.c_size_t), ("at", Location),
-                ("to", Location), ("generation", ctypes.c_uint64), ("phase", ctypes.c_int32),
+                ("offset", ctypes.c_size_t), ("bytes", ctypes.c_size_t), ("at", Place),
+                ("to", Place), ("generation", ctypes.c_uint64), ("phase", ctypes.c_int32),
                 ("done", ctypes.c_int32)]
 
 
@@ -55,10 +55,10 @@ def main(library):
     vmart = ctypes.CDLL(library)
     vmart.vmart_last_error.restype = ctypes.c_char_p
     pointer = ctypes.c_void_p()
-    assert vmart.vmart_alloc(ctypes.c_size_t(1 << 20), Location(0, 0), ctypes.byref(pointer)) == 0
+    assert vmart.vmart_alloc(ctypes.c_size_t(1 << 20), Place(0, 0), ctypes.byref(pointer)) == 0
 
     def move(gpu):
-        return vmart.vmart_migrate(pointer, ctypes.c_size_t(0), ctypes.c_size_t(0), Location(0, gpu), None)
+        return vmart.vmart_migrate(pointer, ctypes.c_size_t(0), ctypes.c_size_t(0), Place(0, gpu), None)
 
     sizes, raised = [], []
     follows = Hook(vmart, pointer, lambda event: sizes.append((event.size_bytes, event.pointer)))
@@ -80,7 +80,7 @@ def main(library):
     threads, migration = [], ctypes.c_void_p()
     beside = Hook(vmart, pointer, lambda _event: threads.append(threading.get_ident()))
     options = Options(ctypes.sizeof(Options), 0, HOLD)
-    assert vmart.vmart_migrate_async(pointer, ctypes.c_size_t(0), ctypes.c_size_t(0), Location(0, 1),
+    assert vmart.vmart_migrate_async(pointer, ctypes.c_size_t(0), ctypes.c_size_t(0), Place(0, 1),
                                      ctypes.byref(options), ctypes.byref(migration)) == 0
     assert vmart.vmart_migration_wait(migration) == 0, vmart.vmart_last_error()
     vmart.vmart_migration_release(migration)

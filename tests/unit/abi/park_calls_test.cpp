@@ -40,7 +40,7 @@ TEST_F(ParkCalls, DropContents) {
   ASSERT_EQ(vmart_park_dropping("c dropped", nullptr, &dropped, &stayed), VMART_OK);
   EXPECT_EQ(dropped, 4096u);
   EXPECT_EQ(stayed, 0u);
-  vmart_location at{};
+  vmart_place at{};
   EXPECT_EQ(vmart_read(memory, &word, sizeof word), VMART_DROPPED);
   EXPECT_EQ(vmart_where(memory, &at), VMART_DROPPED);
   vmart_migrate_options options{};

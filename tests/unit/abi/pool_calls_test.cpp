@@ -2,7 +2,7 @@
 // values.
 #include "unit/abi/abi_rig.hpp"
 
-#include "abi/pool_handle.hpp"
+#include "abi/boundary.hpp"
 
 namespace vma {
 namespace {

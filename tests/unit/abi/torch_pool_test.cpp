@@ -167,7 +167,7 @@ class TorchSegmentOptions : public TorchPool {
     options.tag = tag;
     return options;
   }
-  static vmart_torch_segment_options at(vmart_location where) {
+  static vmart_torch_segment_options at(vmart_place where) {
     vmart_torch_segment_options options = named("elsewhere");
     options.elsewhere = 1;
     options.at = where;

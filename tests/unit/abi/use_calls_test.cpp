@@ -17,12 +17,12 @@ class UseCalls : public AbiTest {
   UseCalls() { static_cast<void>(uses()); }
   static std::vector<LoggedUse> uses() {
     std::vector<LoggedUse> uses;
-    parts_of(runtime()).uses->drain(uses, 1000);
+    parts_of(runtime()).uses->collect(uses, 1000);
     return uses;
   }
   static std::vector<AdvisedRange> hints() {
     std::vector<AdvisedRange> hints;
-    parts_of(runtime()).uses->drain_hints(hints);
+    parts_of(runtime()).uses->collect_hints(hints);
     return hints;
   }
   static vmart_hint zero_hint() {

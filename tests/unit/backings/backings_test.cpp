@@ -39,7 +39,7 @@ class ProgramRange {
   const Address begin_;
 };
 
-std::shared_ptr<Backing> create(Rig& rig, std::uint64_t pages, Location at = gpu(0)) {
+std::shared_ptr<Backing> create(Rig& rig, std::uint64_t pages, Place at = gpu(0)) {
   return rig.backings.create(pages * rig.page(), at, {}, "test");
 }
 
@@ -91,7 +91,7 @@ TEST(Backings, AppearWhereTheyAreMappedAndNowhereElse) {
   backings.release(*large);
   EXPECT_EQ(backings.size_bytes(), 0u);
   expect_error(ErrorKind::invalid_argument, [&] { backings.map(*small, range.page(0)); });
-  rig.memory().chunks().slow_calls().drain();
+  rig.memory().chunks().slow_calls().await_empty();
   rig.check_invariants();
 }
 
@@ -213,7 +213,7 @@ TEST(Backings, SharedOnesStayInPlaceAndAreNotReused) {
   EXPECT_EQ(rig.cached(gpu(0)), 0u);
   const auto several = create(rig, 300);
   expect_error(ErrorKind::unsupported, [&] { backings.share(*several); });
-  rig.memory().chunks().slow_calls().drain();
+  rig.memory().chunks().slow_calls().await_empty();
   rig.check_invariants();
 }
 
@@ -229,7 +229,7 @@ TEST(Backings, SharedBeforeTheyAreMappedStayInPlaceAndAreNotReused) {
       backings.unmap(*backing);
     }
     backings.release(*backing);  // The other process may still use it.
-    rig.memory().chunks().slow_calls().drain();
+    rig.memory().chunks().slow_calls().await_empty();
     EXPECT_EQ(rig.cached(gpu(0)), 0u) << is_mapped_later;
   }
   rig.check_invariants();
@@ -251,7 +251,7 @@ TEST(Backings, ThoseThatHaveMovedAreNotShared) {
   rig.backings.unmap(*backing);
   expect_error(ErrorKind::busy, [&] { rig.backings.share(*backing); });
   rig.backings.release(*backing);
-  rig.memory().chunks().slow_calls().drain();
+  rig.memory().chunks().slow_calls().await_empty();
   EXPECT_EQ(rig.cached(gpu(1)), 2 * rig.page());
 }
 
@@ -289,8 +289,7 @@ TEST(Backings, RefuseWhatTheirStateDoesNotAllow) {
   rig.expect_shown(*rig.memory().require(to_pointer(range.page(0)), "test"));
   EXPECT_EQ(backings.size_bytes(), 2 * rig.page());
   backings.unmap(*backing);
-  EXPECT_EQ(backings.unmapped_bytes(),
-            (std::map<Location, std::uint64_t>{{gpu(0), 2 * rig.page()}}));
+  EXPECT_EQ(backings.unmapped_bytes(), (std::map<Place, std::uint64_t>{{gpu(0), 2 * rig.page()}}));
   backings.release(*backing);
   expect_error(ErrorKind::invalid_argument, [&] { backings.map(*backing, range.page(0)); });
   EXPECT_EQ(backings.size_bytes(), 0u);
@@ -303,8 +302,8 @@ TEST(Backings, AreCalledByTheirTagAndLeaveNothingBehindAtTheEnd) {
   const auto backing = create(rig, 2);
   EXPECT_EQ(mapped(rig, *backing, range.page(0))->tag, "test");
   rig.backings.unmap(*backing);
-  rig.backings.shut_down();
-  rig.memory().chunks().slow_calls().drain();
+  rig.backings.release();
+  rig.memory().chunks().slow_calls().await_empty();
   EXPECT_TRUE(rig.backings.unmapped_bytes().empty());
   rig.check_invariants();
 }

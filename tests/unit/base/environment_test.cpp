@@ -141,9 +141,9 @@ TEST(Environment, TakesYesAndNoInWords) {
   for (const char* no : {"0", "no", "OFF", "False"}) EXPECT_EQ(yes_or_no(no), false) << no;
   EXPECT_EQ(yes_or_no("2"), std::nullopt);
   EXPECT_EQ(yes_or_no(""), std::nullopt);
-  const Set trace("VMART_TRACE", "0"), record("VMART_RECORD", "no"),
+  const Set trace("VMART_TIMELINE", "0"), record("VMART_RECORD", "no"),
       control("VMART_CONTROL", "yes"), decisions("VMART_DECISIONS", "here.jsonl");
-  EXPECT_EQ(environment_place("VMART_TRACE"), std::nullopt);
+  EXPECT_EQ(environment_place("VMART_TIMELINE"), std::nullopt);
   EXPECT_EQ(environment_path("VMART_RECORD"), std::nullopt);
   EXPECT_EQ(environment_place("VMART_CONTROL"), "auto");
   EXPECT_EQ(environment_path("VMART_DECISIONS"), "here.jsonl");
@@ -156,7 +156,7 @@ TEST(Environment, NamesTheNearestOfAnUnknownVariable) {
   };
   EXPECT_EQ(nearest("VMART_POLCIY"), "VMART_POLICY");
   EXPECT_EQ(nearest("VMART_GATE_LIMIT_MS"), "VMART_GATE_LIMIT_US");
-  EXPECT_EQ(nearest("VMART_TRACES"), "VMART_TRACE");
+  EXPECT_EQ(nearest("VMART_TIMELINES"), "VMART_TIMELINE");
   EXPECT_EQ(nearest("VMART_SOMETHING_ELSE"), "");
   EXPECT_EQ(nearest("VMART_POLICY"), "known");
   EXPECT_EQ(nearest("VMART_SEED"), "known");

@@ -43,6 +43,7 @@ TEST(ParseJson, ReadsWhatBoostReads) {
 TEST(ParseJson, RefusesByLine) {
   EXPECT_EQ(refusal("{\"a\": 1,\n\"a\": 2}"),
             "reading: invalid_argument: some.json: line 2: a: appears twice");
+  EXPECT_NE(refusal("{\"\": 1, \"\": 2}").find("line 1: : appears twice"), std::string::npos);
   EXPECT_NE(refusal("{\"b\": [{\"a\": 1},\n{\"a\": 2, \"\\u0061\": 3}]}")
                 .find("line 2: b.a: appears twice"),
             std::string::npos);

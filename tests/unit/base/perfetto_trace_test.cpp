@@ -154,9 +154,9 @@ TEST_F(PerfettoTraceTest, CountsWhatAFullDiskTakesAndSaysSoOnce) {
   }
   EXPECT_EQ(trace.lost(), 3U);
   const std::string said = testing::internal::GetCapturedStderr();
-  const std::size_t first = said.find("VMART_TRACE");
+  const std::size_t first = said.find("VMART_TIMELINE");
   ASSERT_NE(first, std::string::npos);
-  EXPECT_EQ(said.find("VMART_TRACE", first + 1), std::string::npos) << said;
+  EXPECT_EQ(said.find("VMART_TIMELINE", first + 1), std::string::npos) << said;
 }
 
 TEST_F(PerfettoTraceTest, IsWholeAgainBehindAWriteThatFellShort) {

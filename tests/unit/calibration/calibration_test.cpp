@@ -88,16 +88,16 @@ class Calibrations {
 TEST_P(CalibrationTest, FindsTheRatesOfTheMachineFile) {
   const CostModel model(load_machine(GetParam()));
   Calibrations calibrations(rig.runtime());
-  const std::vector<Location> places = rig.runtime().locations();
+  const std::vector<Place> places = rig.runtime().places();
   ASSERT_EQ(calibrations.get(0).places, places);
   EXPECT_EQ(calibrations.estimates(),
             std::vector<std::string>{"latencies: the simulator has none"});
   for (std::size_t from = 0; from < places.size(); ++from) {
     for (std::size_t to = 0; to < places.size(); ++to) {
-      const Location source = places[from], target = places[to];
+      const Place source = places[from], target = places[to];
       const PlaceId source_id = nth_place(from), target_id = nth_place(to);
       const std::string pair = to_string(source) + "->" + to_string(target);
-      const bool is_gpu = source.kind == Location::Kind::gpu;
+      const bool is_gpu = source.kind == Place::Kind::gpu;
       const bool reaches = is_gpu && topology.reaches(DeviceId{source.ordinal}, target);
       const auto expect_rate = [&](double wanted, const std::string& what, const auto& rate_of) {
         expect_near(calibrations.nearest_rate(wanted, rate_of), wanted, what + " " + pair);
@@ -109,7 +109,7 @@ TEST_P(CalibrationTest, FindsTheRatesOfTheMachineFile) {
       } else if (is_gpu) {
         EXPECT_FALSE(calibrations.get(0).costs.reaches(source_id, target_id)) << pair;
       }
-      if (reaches || (!is_gpu && target.kind == Location::Kind::gpu)) {
+      if (reaches || (!is_gpu && target.kind == Place::Kind::gpu)) {
         expect_rate(model.bandwidth(source, target) * 1e9, "copies",
                     [&](const auto& costs) { return costs.copy_rate(source_id, target_id); });
       }
@@ -140,7 +140,7 @@ TEST_P(CalibrationTest, ForetellsWhatAMoveTakes) {
   for (std::size_t from = 0; from < calibration.places.size(); ++from) {
     for (std::size_t to = 0; to < calibration.places.size(); ++to) {
       if (from == to) continue;
-      const Location source = calibration.places[from], target = calibration.places[to];
+      const Place source = calibration.places[from], target = calibration.places[to];
       SCOPED_TRACE(to_string(source) + "->" + to_string(target));
       void* pointer = rig.alloc(bytes, source, bytes);
       rig.runtime().migrate(pointer, target, options);  // Warms up both ends.
@@ -172,7 +172,7 @@ TEST_P(CalibrationTest, GivesItsMemoryBackAndMovesNobodyElse) {
   rig.check_invariants();  // Waits for asynchronous frees.
   EXPECT_EQ(rig.runtime().stats().allocations, before);
   EXPECT_EQ(rig.runtime().stats().leaked, 0u);
-  EXPECT_EQ(rig.home(words), gpu(0));
+  EXPECT_EQ(rig.place(words), gpu(0));
   EXPECT_EQ(rig.wrong(words, 64, 7), 0u);
 }
 
@@ -188,8 +188,8 @@ INSTANTIATE_TEST_SUITE_P(Machines, CalibrationTest, testing::ValuesIn(machines()
                            return name;
                          });
 
-std::vector<Location> by_speed(const Calibration& calibration, std::size_t device) {
-  std::vector<Location> order;
+std::vector<Place> by_speed(const Calibration& calibration, std::size_t device) {
+  std::vector<Place> order;
   for (const PlaceId place : calibration.costs.by_speed(nth_place(device))) {
     order.push_back(calibration.places[index(place)]);
   }
@@ -200,20 +200,20 @@ TEST(CalibratedTiers, APeerIsBeforeTheHostOnH200s) {
   RuntimeRig rig("h200x4");
   const Calibration calibration = measure(rig.runtime());
   EXPECT_EQ(by_speed(calibration, 1),
-            (std::vector<Location>{gpu(1), gpu(0), gpu(2), gpu(3), host(0)}));
+            (std::vector<Place>{gpu(1), gpu(0), gpu(2), gpu(3), host(0)}));
 }
 
 TEST(CalibratedTiers, ItsOwnHostIsBeforeAPeerOnGraceHopper) {
   RuntimeRig rig("gh200x2");
   const Calibration calibration = measure(rig.runtime());
-  EXPECT_EQ(by_speed(calibration, 0), (std::vector<Location>{gpu(0), host(0), gpu(1), host(1)}));
-  EXPECT_EQ(by_speed(calibration, 1), (std::vector<Location>{gpu(1), host(1), gpu(0), host(0)}));
+  EXPECT_EQ(by_speed(calibration, 0), (std::vector<Place>{gpu(0), host(0), gpu(1), host(1)}));
+  EXPECT_EQ(by_speed(calibration, 1), (std::vector<Place>{gpu(1), host(1), gpu(0), host(0)}));
 }
 
 TEST(CalibratedTiers, WhatAGpuCannotReachIsNoTierOfIts) {
   RuntimeRig rig("test-islands");
   const Calibration calibration = measure(rig.runtime());
-  EXPECT_EQ(by_speed(calibration, 2), (std::vector<Location>{gpu(2), gpu(3), host(0)}));
+  EXPECT_EQ(by_speed(calibration, 2), (std::vector<Place>{gpu(2), gpu(3), host(0)}));
   // Copies still work: they go through the host, at most at the speed of its links.
   const double around = calibration.costs.copy_rate(nth_place(0), nth_place(2));
   EXPECT_GT(around, 0.4 * 5e9);

@@ -45,7 +45,7 @@ class GuideRows {
     stats.runtime.loads = {GpuLoads::State::on, "", std::chrono::seconds(1), {all}};
     families_ = families(prometheus_text(stats));
     add<RuntimeStats>("");
-    add<RuntimeStats::Place>("");
+    add<RuntimeStats::PlaceStats>("");
     add<GpuLoad>("gpu_");
     add<SchedulerStats>("scheduler_");
   }
@@ -110,7 +110,7 @@ TEST(Counters, TheSocketAnswersEachByItsName) {
   const boost::json::object& runtime = stats.at("runtime").as_object();
   EXPECT_EQ(keys(runtime, {"places", "loads"}), names<RuntimeStats>());
   EXPECT_EQ(keys(runtime.at("places").as_array().at(0).as_object(), {"at"}),
-            names<RuntimeStats::Place>());
+            names<RuntimeStats::PlaceStats>());
   EXPECT_EQ(keys(stats.at("scheduler").as_object()), names<SchedulerStats>());
   for (const std::string& name :
        keys(runtime.at("loads").at("gpus").as_array().at(0).as_object(), {"at"})) {

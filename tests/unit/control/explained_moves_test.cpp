@@ -1,4 +1,4 @@
-// Goal: each wish is one line with its final outcome, even if parts of its history are missing.
+// Goal: each proposal is one line with its final outcome, even if parts of its history are missing.
 #include "control/explained_moves.hpp"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ Decision decision(DecisionKind kind, std::uint32_t slot) {
 TEST(ExplainedMoves, JoinWishAndOutcomeOfEachChunk) {
   std::vector<Decision> told;
   for (const std::uint32_t slot : {0u, 2u}) told.push_back(decision(DecisionKind::planned, slot));
-  told[0].wish = "it is hot";
+  told[0].why = "it is hot";
   told[0].predicted = MoveTimes{Time(7), Time(1)};
   for (const std::uint32_t slot : {0u, 2u}) told.push_back(decision(DecisionKind::started, slot));
   told.push_back(decision(DecisionKind::moved, 0));
@@ -39,7 +39,7 @@ TEST(ExplainedMoves, JoinWishAndOutcomeOfEachChunk) {
 TEST(ExplainedMoves, ShowTheNewestAndEachRefusalByItself) {
   std::vector<Decision> told(3, decision(DecisionKind::refused, 0));
   for (std::size_t i = 0; i < told.size(); ++i) told[i].reason = "no room " + std::to_string(i);
-  told.push_back(decision(DecisionKind::moved, 0));  // Its wish is no longer in the log.
+  told.push_back(decision(DecisionKind::moved, 0));  // Its proposal is no longer in the log.
   told.push_back({});
   const auto lines = explained_moves(told, 8192, 3);
   ASSERT_EQ(lines.size(), 3u);

@@ -75,7 +75,7 @@ ControlPage FakeControlTarget::select(const std::vector<Selector>& what, std::ui
   for (const ControlAllocation& each : all) {
     seen.push_back({each.address, each.bytes, all.size() - seen.size(), each.tag});
   }
-  const auto has_chunk_at = [&](std::size_t which, Location at) {
+  const auto has_chunk_at = [&](std::size_t which, Place at) {
     return all[which].bytes_at.contains(at);
   };
   ControlPage page;
@@ -133,11 +133,11 @@ ControlStarted FakeControlTarget::start_move(const ControlMove& move) {
   return {start(call, has(move, "fails")), selection()};
 }
 
-std::uint64_t FakeControlTarget::start_drain(Location at) {
+std::uint64_t FakeControlTarget::start_drain(Place at) {
   return start("drain " + to_string(at), false);
 }
 
-std::uint64_t FakeControlTarget::start_capacity(Location at, std::uint64_t bytes) {
+std::uint64_t FakeControlTarget::start_capacity(Place at, std::uint64_t bytes) {
   return start(fmt::format("capacity {} {}", to_string(at), bytes), false);
 }
 

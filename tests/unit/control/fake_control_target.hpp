@@ -25,8 +25,8 @@ class FakeControlTarget : public ControlTarget {
   ControlAllocation allocation(std::uint64_t address) override;
   ControlPrediction predict(const ControlMove& move) override;
   ControlStarted start_move(const ControlMove& move) override;
-  std::uint64_t start_drain(Location at) override;
-  std::uint64_t start_capacity(Location at, std::uint64_t bytes) override;
+  std::uint64_t start_drain(Place at) override;
+  std::uint64_t start_capacity(Place at, std::uint64_t bytes) override;
   std::string policy() override { return policy_; }
   std::vector<std::string> known_policies() override { return {"stay", "cost_benefit"}; }
   void set_policy(const std::string& text) override;

@@ -77,7 +77,7 @@ TEST(Prometheus, WritesTheTextFormat) {
   const PrometheusPage page(prometheus_text(target.stats()));
   EXPECT_EQ(page.error, "");
   EXPECT_GT(page.samples.size(), 30U);
-  EXPECT_EQ(page.samples.at("vmart_capacity_bytes{location=\"gpu(0)\"}"), 100.0 * 1024 * 1024);
+  EXPECT_EQ(page.samples.at("vmart_capacity_bytes{place=\"gpu(0)\"}"), 100.0 * 1024 * 1024);
   EXPECT_EQ(page.samples.at("vmart_bytes_moved_total"), 3e9);
   EXPECT_EQ(page.samples.at("vmart_stall_seconds{quantile=\"0.99\"}"), 0.002);
   EXPECT_EQ(page.samples.at("vmart_stall_seconds_count"), 4);
@@ -90,10 +90,9 @@ TEST(Prometheus, HasWhatNvmlSaysAndNoMore) {
   const PrometheusPage page(prometheus_text(target.stats()));
   EXPECT_EQ(page.samples.at("vmart_nvml_on"), 1);
   EXPECT_EQ(page.samples.at("vmart_nvml_sample_age_seconds"), 0.25);
-  EXPECT_EQ(page.samples.at("vmart_gpu_kernels_ratio{location=\"gpu(1)\"}"), 0.5);
-  EXPECT_EQ(page.samples.at("vmart_gpu_memory_used_bytes{location=\"gpu(1)\"}"),
-            30.0 * 1024 * 1024);
-  EXPECT_EQ(page.samples.at("vmart_gpu_nvlink_sent_bytes_s{location=\"gpu(1)\"}"), 2e9);
+  EXPECT_EQ(page.samples.at("vmart_gpu_kernels_ratio{place=\"gpu(1)\"}"), 0.5);
+  EXPECT_EQ(page.samples.at("vmart_gpu_memory_used_bytes{place=\"gpu(1)\"}"), 30.0 * 1024 * 1024);
+  EXPECT_EQ(page.samples.at("vmart_gpu_nvlink_sent_bytes_s{place=\"gpu(1)\"}"), 2e9);
   EXPECT_FALSE(page.types.contains("vmart_gpu_pcie_sent_bytes_s")) << "it is not known";
   const PrometheusPage off(prometheus_text(ControlStats{}));
   EXPECT_EQ(off.error, "");

@@ -150,7 +150,7 @@ class Resolving : public testing::Test {
     return {};
   }
   HasChunkAt has_chunk_at() const {
-    return [](std::size_t which, Location at) { return at == (which < 2 ? gpu(0) : host(0)); };
+    return [](std::size_t which, Place at) { return at == (which < 2 ? gpu(0) : host(0)); };
   }
 
   using Indices = std::vector<std::size_t>;

@@ -35,7 +35,7 @@ struct CostSourceTest : testing::Test {
     Calibration made;
     made.machine = machine_fingerprint(machine, topology);
     made.date = "2026-11-21T00:00:00Z";
-    made.places = topology.locations();
+    made.places = topology.places();
     made.costs = described_costs(topology, machine.machine());
     made.costs.copy_rate(numbered(0), numbered(1)) = 123e9;
     made.costs.rank();
@@ -200,7 +200,7 @@ TEST(PlaceStates, HaveWhatChunksMayFill) {
   EXPECT_GT(places[0].capacity_bytes, hbm - 3 * GiB);
   EXPECT_LE(places[1].capacity_bytes, GiB);
   EXPECT_GT(places[1].capacity_bytes, GiB - 100 * MiB);
-  EXPECT_EQ(places[2].location, host(0));
+  EXPECT_EQ(places[2].place, host(0));
   EXPECT_EQ(places[2].capacity_bytes, 1'048'576 * MiB);
   // Chunks take room at a place but do not change its capacity.
   rig.alloc(512 * MiB, gpu(0), 2 * MiB);
@@ -212,7 +212,7 @@ TEST(PlaceStates, GuessWhatAContextWillTakeWhereNoneIsOpen) {
   SimDriver machine(load_machine("h200x2"));
   const Topology topology = Topology::discover(machine, {});
   Ledger ledger;
-  for (const Location at : topology.locations()) ledger.open(at, UINT64_MAX);
+  for (const Place at : topology.places()) ledger.open(at, UINT64_MAX);
   EXPECT_EQ(place_states(machine, topology, ledger)[0].capacity_bytes, 143'771 * MiB - GiB);
 }
 

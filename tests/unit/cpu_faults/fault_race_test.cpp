@@ -18,7 +18,7 @@ constexpr std::uint64_t count = chunks * chunk_bytes / 8;
 
 class FaultRace : public testing::Test {
  protected:
-  std::uint64_t* alloc(Location at) {
+  std::uint64_t* alloc(Place at) {
     AllocOptions options;
     options.chunk_bytes = chunk_bytes;
     options.zeroed = true;

@@ -35,7 +35,7 @@ namespace {
 
 class RefusedFault : public testing::Test {
  protected:
-  std::uint64_t* alloc(Location at, std::uint64_t bytes = 4 * chunk_bytes) {
+  std::uint64_t* alloc(Place at, std::uint64_t bytes = 4 * chunk_bytes) {
     AllocOptions options;
     options.chunk_bytes = chunk_bytes;
     options.tag = "array";
@@ -93,7 +93,7 @@ TEST_F(RefusedFault, OfStoresToReadOnlyMemory) {
 }
 
 TEST_F(RefusedFault, OfFreedMemory) {
-  for (const Location at : {gpu(0), host(0)}) {
+  for (const Place at : {gpu(0), host(0)}) {
     std::uint64_t* words = alloc(at);
     store(words, 1);
     runtime().free(words);
@@ -410,7 +410,7 @@ class TearingDriver final : public InterceptDriver {
 
   void grant(Address begin, std::uint64_t size_bytes,
              std::span<const Accessor> accessors) override {
-    if (accessors.size() != 1 || accessors[0].who.kind != Location::Kind::host) {
+    if (accessors.size() != 1 || accessors[0].who.kind != Place::Kind::host) {
       return inner().grant(begin, size_bytes, accessors);
     }
     if (accessors[0].access == Access::none) {

@@ -38,12 +38,12 @@ constexpr std::uint64_t words_a_page = page / 8;
 
 class CpuFault : public testing::Test {
  protected:
-  std::uint64_t* alloc(std::uint64_t pages, Location at) {
+  std::uint64_t* alloc(std::uint64_t pages, Place at) {
     return static_cast<std::uint64_t*>(rig.runtime().alloc(pages * page, at, faulting()));
   }
   /// Of each page.
-  std::vector<Location> homes(const std::uint64_t* words) {
-    std::vector<Location> homes;
+  std::vector<Place> homes(const std::uint64_t* words) {
+    std::vector<Place> homes;
     for (const Extent& extent : rig.runtime().where(words)) {
       homes.insert(homes.end(), extent.bytes / page, extent.at);
     }
@@ -59,7 +59,7 @@ TEST_F(CpuFault, LoadsWhatAKernelStoredInHbm) {
   std::uint64_t* words = alloc(8, gpu(0));
   rig.fill_on(0, words, 8 * page, 100);
   for (std::uint64_t i = 0; i < 8 * words_a_page; ++i) ASSERT_EQ(load(words + i), 100 + i);
-  EXPECT_EQ(homes(words), std::vector<Location>(8, host(0)));
+  EXPECT_EQ(homes(words), std::vector<Place>(8, host(0)));
 }
 
 TEST_F(CpuFault, StoresWhatAKernelLoads) {
@@ -73,7 +73,7 @@ TEST_F(CpuFault, StoresWhatAKernelLoads) {
 TEST_F(CpuFault, FetchesTheChunkAndTheNext) {
   std::uint64_t* words = alloc(8, gpu(0));
   store(words + 3 * words_a_page + 7, 1);
-  std::vector<Location> expected(8, gpu(0));
+  std::vector<Place> expected(8, gpu(0));
   expected[3] = expected[4] = host(0);
   EXPECT_EQ(homes(words), expected);
   EXPECT_EQ(fetched(), 2u);
@@ -202,7 +202,7 @@ TEST_P(CpuFaultOnH200, BringsTheFirst64MiBInTwoFaultsAndThreeMilliseconds) {
   std::chrono::nanoseconds fastest = std::chrono::seconds(1);
   for (int round = 0; round < 5; ++round) {
     auto* words = static_cast<std::uint64_t*>(rig.runtime().alloc(size, gpu(0), options));
-    machinery.memory.chunks().slow_calls().drain();  // What is made ahead of the touch.
+    machinery.memory.chunks().slow_calls().await_empty();  // What is made ahead of the touch.
     const std::uint64_t served = machinery.faults.served();
     const TimePoint begin = rig.machine().clock().now();
     for (std::uint64_t offset = 0; offset < size / 8; offset += MiB / 8) load(words + offset);
@@ -221,7 +221,7 @@ TEST_F(CpuFault, TakesNoMoreNewHostMemoryForAnArrayThatFollowsAnother) {
   };
   const auto touch_one = [&] {
     std::uint64_t* words = alloc(16, gpu(0));
-    parts_of(rig.runtime()).machinery->memory.chunks().slow_calls().drain();
+    parts_of(rig.runtime()).machinery->memory.chunks().slow_calls().await_empty();
     for (std::uint64_t i = 0; i < 16; ++i) load(words + i * words_a_page);
     rig.runtime().free(words);
   };
@@ -358,12 +358,12 @@ TEST_P(CpuFaultUnder, MemoryGoesBackToTheGpuThatUsesIt) {
       rig.runtime().alloc(bytes, gpu(0), faulting(SchedulerRig::chunk_bytes)));
   for (std::uint64_t round = 0; round < 3; ++round) {
     for (std::uint64_t i = 0; i < bytes / 8; i += 100) store(words + i, round + i);
-    for (std::uint64_t chunk = 0; chunk < 4; ++chunk) ASSERT_EQ(rig.home(words, chunk), host(0));
+    for (std::uint64_t chunk = 0; chunk < 4; ++chunk) ASSERT_EQ(rig.place(words, chunk), host(0));
     EXPECT_TRUE(comes_true([&] {
       bool all_back = true;
       for (std::uint64_t chunk = 0; chunk < 4; ++chunk) {
         rig.use(words, chunk, 0);
-        all_back = all_back && rig.home(words, chunk) == gpu(0);
+        all_back = all_back && rig.place(words, chunk) == gpu(0);
       }
       if (!all_back) rig.step();
       rig.pass(std::chrono::milliseconds(10));

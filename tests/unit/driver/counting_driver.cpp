@@ -18,7 +18,7 @@ LinkInfo CountingDriver::link_info(DeviceId, DeviceId) {
 int CountingDriver::host_node_count() {
   return count(Call::host_node_count, int{});
 }
-std::uint64_t CountingDriver::granularity(Location) {
+std::uint64_t CountingDriver::granularity(Place) {
   return count(Call::granularity, std::uint64_t{});
 }
 std::uint64_t CountingDriver::free_bytes(DeviceId) {
@@ -30,13 +30,13 @@ Address CountingDriver::reserve(std::uint64_t, std::uint64_t) {
 void CountingDriver::unreserve(Address, std::uint64_t) {
   count(Call::unreserve, 0);
 }
-ChunkHandle CountingDriver::create(Location, std::uint64_t) {
+ChunkHandle CountingDriver::create(Place, std::uint64_t) {
   return count(Call::create, ChunkHandle{7});
 }
-ExportTypes CountingDriver::export_types(Location) {
+ExportTypes CountingDriver::export_types(Place) {
   return count(Call::export_types, ExportTypes{});
 }
-ChunkHandle CountingDriver::create_exportable(Location, std::uint64_t, ExportTypes) {
+ChunkHandle CountingDriver::create_exportable(Place, std::uint64_t, ExportTypes) {
   return count(Call::create_exportable, ChunkHandle{8});
 }
 int CountingDriver::export_chunk(ChunkHandle) {
@@ -57,7 +57,7 @@ void CountingDriver::unmap(Address, std::uint64_t) {
 void CountingDriver::grant(Address, std::uint64_t, std::span<const Accessor>) {
   count(Call::grant, 0);
 }
-Access CountingDriver::access(Address, Location) {
+Access CountingDriver::access(Address, Place) {
   return count(Call::access, Access{});
 }
 ChunkHandle CountingDriver::retain_handle(Address) {

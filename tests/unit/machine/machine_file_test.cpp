@@ -139,6 +139,8 @@ TEST(MachineFile, RefusesByPlaceAndReason) {
       {"\"gpus\": [2, 4]", "\"gpus\": 2", "costs.unmap.gpus: is not a list"},
       {"\"map_us\": 3", "\"map_us\": -3", "costs.map_us: -3 is not between"},
       {"\"map_us\": 3", "\"mop_us\": 3", "costs.mop_us: is not a known key"},
+      {"\"source\"", "\"peer_link.kind\": \"none\", \"source\"",
+       "peer_link.kind: is not a known key"},  // Not the one of the object.
       {"\"count\": 2", "\"count\": 200", "gpus[0].count: 200 is not between 1 and 128"},
       {"\"host_nodes\": [{\"memory_mib\": 16}]", "\"host_nodes\": []",
        "host_nodes: contains 0 nodes"},

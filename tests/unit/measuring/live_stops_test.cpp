@@ -57,8 +57,8 @@ PlaceId stop_place(std::size_t place) {
 /// Placeholder costs, so that measured cells differ from them.
 Calibration blank(Runtime& runtime) {
   Calibration calibration;
-  calibration.places = runtime.locations();
-  const auto gpus = std::ranges::count(calibration.places, Location::Kind::gpu, &Location::kind);
+  calibration.places = runtime.places();
+  const auto gpus = std::ranges::count(calibration.places, Place::Kind::gpu, &Place::kind);
   calibration.costs = MachineCosts(static_cast<std::size_t>(gpus), calibration.places.size());
   for (std::size_t from = 0; from < calibration.places.size(); ++from) {
     for (std::size_t to = 0; to < calibration.places.size(); ++to)

@@ -19,7 +19,7 @@ class AccessTest : public testing::Test {
     allocation_->set_read_only(read_only, rig_.topology());
   }
   /// Moves the chunk of the middle slot to another place without mapping it.
-  void move_middle(Location to) {
+  void move_middle(Place to) {
     Chunk target = rig_.chunk(to, 2);
     const Address begin = allocation_->slot_begin(1);
     rig_.machine().unmap(begin, 2 * page_);
@@ -29,7 +29,7 @@ class AccessTest : public testing::Test {
   }
   void expect_access(Access most) {
     for (std::size_t slot = 0; slot < 3; ++slot) {
-      for (const Accessor& reader : rig_.topology().readers(allocation_->home(slot))) {
+      for (const Accessor& reader : rig_.topology().readers(allocation_->place(slot))) {
         EXPECT_EQ(rig_.machine().access(allocation_->slot_begin(slot), reader.who), most)
             << to_string(reader.who) << " at slot " << slot;
       }

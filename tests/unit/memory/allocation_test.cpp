@@ -109,7 +109,7 @@ TEST_F(AllocationTest, MergesNeighboursAtOnePlaceAndCountsGenerations) {
   show();
   Chunk source = allocation_.replace(1, rig_.chunk(gpu(1), 2));
   EXPECT_EQ(source.at(), gpu(0));
-  EXPECT_EQ(allocation_.home(1), gpu(1));
+  EXPECT_EQ(allocation_.place(1), gpu(1));
   EXPECT_EQ(allocation_.generation(1), 1u);
   EXPECT_EQ(allocation_.generation(0), 0u);
   EXPECT_FALSE(allocation_.at_one_place());

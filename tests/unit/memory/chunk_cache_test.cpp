@@ -12,22 +12,21 @@ namespace {
 class ChunkCacheTest : public testing::Test {
  protected:
   ~ChunkCacheTest() override {
-    for (const Location at : rig_.topology().locations()) destroy(cache_.take_all(at));
-    for (const Location at : rig_.topology().locations()) {
+    for (const Place at : rig_.topology().places()) destroy(cache_.take_all(at));
+    for (const Place at : rig_.topology().places()) {
       EXPECT_EQ(rig_.account(at).allocated_bytes, 0u) << to_string(at);
     }
   }
 
   std::uint64_t pages(std::uint64_t count) const { return count * rig_.page(); }
-  ChunkHandle put(Location at, std::uint64_t size_pages) {
+  ChunkHandle put(Place at, std::uint64_t size_pages) {
     Chunk chunk = rig_.chunk(at, size_pages);
     const ChunkHandle handle = chunk.handle();
     cache_.put(std::move(chunk));
     return handle;
   }
   /// An allocation as it is when freed, outside the rig's own cache.
-  std::shared_ptr<Allocation> freed(Location at, std::uint64_t size_pages,
-                                    std::uint64_t chunk_pages) {
+  std::shared_ptr<Allocation> freed(Place at, std::uint64_t size_pages, std::uint64_t chunk_pages) {
     const auto allocation = rig_.alloc(size_pages, at, chunk_pages);
     const Geometry geometry = allocation->geometry();
     rig_.free(allocation);

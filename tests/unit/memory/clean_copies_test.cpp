@@ -7,7 +7,7 @@
 namespace vma {
 namespace {
 
-constexpr Location there = host(0);
+constexpr Place there = host(0);
 
 MemoryLimits eight_pages() {
   MemoryLimits limits;

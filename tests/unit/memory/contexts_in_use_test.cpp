@@ -170,7 +170,7 @@ TEST(ContextsInUse, DrainWaitsForTheWorkOfEveryContext) {
   const BoundStream stream = rig.new_stream(1);
   rig.launch_spin(stream, long_time);
   const TimePoint start = rig.machine().clock().now();
-  rig.memory().contexts().drain();
+  rig.memory().contexts().await_work();
   EXPECT_GE(rig.machine().clock().now() - start, long_time);
   EXPECT_TRUE(rig.machine().query_stream(stream));
 }
@@ -184,7 +184,7 @@ TEST(ContextsInUse, DrainEndsNoCaptureAndWaitsForTheRest) {
   rig.machine().begin_capture(captured, CaptureMode::relaxed);
   rig.launch_spin(works, long_time);
   const TimePoint start = rig.machine().clock().now();
-  rig.memory().contexts().drain();
+  rig.memory().contexts().await_work();
   EXPECT_GE(rig.machine().clock().now() - start, long_time);
   rig.machine().destroy_graph(rig.machine().end_capture(captured));
 }
@@ -209,7 +209,7 @@ TEST(ContextsInUse, DrainWaitsForAMarkWhereThereIsNoMemoryToWaitForAContext) {
   NoMemoryToWaitDriver driver(static_cast<Driver&>(rig.driver()));
   ContextsInUse contexts(driver, rig.topology(), rig.memory().chunks().ledger());
   const TimePoint start = rig.machine().clock().now();
-  contexts.drain();
+  contexts.await_work();
   EXPECT_GE(rig.machine().clock().now() - start, long_time);
   EXPECT_TRUE(rig.machine().query_stream(stream));
 }
@@ -219,17 +219,17 @@ TEST(ContextsInUse, DrainFailsWhereAContextCannotBeWaitedFor) {
   ContextsInUse& contexts = rig.memory().contexts();
   for (const int number : {0, 1}) {
     rig.fail({Call::synchronize_context}, {number});
-    expect_error(ErrorKind::driver_failure, [&] { contexts.drain(); });
+    expect_error(ErrorKind::driver_failure, [&] { contexts.await_work(); });
   }
   rig.fail_nothing();
-  contexts.drain();
+  contexts.await_work();
 }
 
 TEST(ContextsInUse, ABrokenContextCountsAsDrained) {
   MemoryRig rig;
   rig.memory().contexts().list();  // From here the primary contexts are retained.
   rig.break_context(rig.new_stream(0));
-  EXPECT_NO_THROW(rig.memory().contexts().drain());
+  EXPECT_NO_THROW(rig.memory().contexts().await_work());
 }
 
 TEST(ContextsInUse, KnowsTheCodesOfABrokenContext) {

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::uint64_t large_granule = 2 * MiB;
 
-Geometry plan(std::uint64_t size_bytes, std::uint64_t chunk_bytes = 0, Location home = gpu(0)) {
+Geometry plan(std::uint64_t size_bytes, std::uint64_t chunk_bytes = 0, Place home = gpu(0)) {
   return plan_geometry(size_bytes, chunk_bytes, home, large_granule);
 }
 
@@ -32,7 +32,7 @@ void expect_sound(const Geometry& geometry, std::uint64_t size_bytes) {
 
 TEST(Geometry, CoversEverySize) {
   for (std::uint64_t granules = 1; granules <= 1200; ++granules) {
-    for (const Location home : {gpu(0), host(0)}) {
+    for (const Place home : {gpu(0), host(0)}) {
       for (const std::uint64_t size :
            {granules * large_granule - large_granule + 1, granules * large_granule}) {
         SCOPED_TRACE(fmt::format("{} bytes at {}", size, to_string(home)));

@@ -12,7 +12,7 @@
 namespace vma {
 namespace {
 
-using Homes = std::vector<Location>;
+using Homes = std::vector<Place>;
 
 Geometry cut(MemoryRig& rig, std::uint64_t pages, std::uint64_t chunk_pages) {
   return plan_geometry(pages * rig.page(), chunk_pages * rig.page(), gpu(0), rig.page());
@@ -26,14 +26,14 @@ std::shared_ptr<Allocation> alloc(MemoryRig& rig, std::uint64_t pages, std::uint
 Homes homes_of(const Allocation& allocation) {
   Homes homes;
   for (std::size_t slot = 0; slot < allocation.geometry().slots; ++slot) {
-    homes.push_back(allocation.home(slot));
+    homes.push_back(allocation.place(slot));
   }
   return homes;
 }
 
 TEST(Homes, ShowsEachChunkToThoseWhoReachItsOwnPlace) {
   MemoryRig rig("test-islands");
-  const Homes places = rig.topology().locations();
+  const Homes places = rig.topology().places();
   Homes homes;
   for (std::size_t slot = 0; slot < 2 * places.size(); ++slot) {
     homes.push_back(places[slot / 2 % places.size()]);
@@ -43,16 +43,16 @@ TEST(Homes, ShowsEachChunkToThoseWhoReachItsOwnPlace) {
   EXPECT_EQ(homes_of(*allocation), homes);
   rig.expect_shown(*allocation);
   bool all_alike = true;
-  for (const Location at : places) {
+  for (const Place at : places) {
     all_alike =
         all_alike && rig.topology().readers(at).size() == rig.topology().readers(places[0]).size();
   }
   EXPECT_FALSE(all_alike) << "the machine tells right from wrong";
-  rig.memory().chunks().slow_calls().drain();
+  rig.memory().chunks().slow_calls().await_empty();
   rig.memory().check_invariants();
   for (std::size_t slot = 0; slot < homes.size(); ++slot) {
     for (const DeviceId device : rig.topology().devices()) {
-      const Location reader = gpu(index(device));
+      const Place reader = gpu(index(device));
       if (rig.topology().reaches(device, homes[slot])) continue;
       EXPECT_EQ(rig.machine().access(allocation->slot_begin(slot), reader), Access::none);
     }
@@ -126,7 +126,7 @@ TEST(Homes, LeavesNothingWhereAnyCallFails) {
     }
     const bool fired = rig.driver().fired() > 0;
     rig.fail_nothing();
-    rig.memory().chunks().slow_calls().drain();
+    rig.memory().chunks().slow_calls().await_empty();
     rig.memory().check_invariants();
     if (allocation) {
       EXPECT_EQ(homes_of(*allocation), homes);
@@ -134,7 +134,7 @@ TEST(Homes, LeavesNothingWhereAnyCallFails) {
       rig.free(allocation);
     }
     EXPECT_EQ(rig.memory().registry().size(), 0u);
-    for (const Location at : rig.topology().locations()) {
+    for (const Place at : rig.topology().places()) {
       EXPECT_EQ(rig.account(at).allocated_bytes, 0u);
       rig.memory().chunks().trim(at);
     }

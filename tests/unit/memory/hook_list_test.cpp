@@ -117,7 +117,7 @@ TEST_F(HookListTest, RemovingWaitsForAHookThatRuns) {
   };
   const std::uint64_t id = list_.add(std::move(hooks));
   ThreadedExecutor executor;
-  const auto mover = executor.spawn("mover", [&] { list_.before({}); });
+  const auto migrator = executor.spawn("migrator", [&] { list_.before({}); });
   EXPECT_TRUE(comes_true([&] { return inside.load(); }));
   const auto remover = executor.spawn("remover", [&] {
     list_.remove(id);
@@ -126,7 +126,7 @@ TEST_F(HookListTest, RemovingWaitsForAHookThatRuns) {
   });
   EXPECT_TRUE(comes_true([&] { return list_.empty(); }));
   go_on = true;
-  mover->join();
+  migrator->join();
   remover->join();
   EXPECT_TRUE(removed);
 }
@@ -151,12 +151,12 @@ TEST_F(HookListTest, IsDisabledBesideAHookThatRuns) {
   };
   const std::uint64_t id = list_.add(std::move(hooks));
   ThreadedExecutor executor;
-  const auto mover = executor.spawn("mover", [&] { list_.before({}); });
+  const auto migrator = executor.spawn("migrator", [&] { list_.before({}); });
   EXPECT_TRUE(comes_true([&] { return inside.load(); }));
   list_.disable(id);
   EXPECT_TRUE(list_.empty());
   go_on = true;
-  mover->join();
+  migrator->join();
   list_.disable(id);
 }
 

@@ -94,7 +94,7 @@ class RightsDriver : public InterceptDriver {
     }
     InterceptDriver::grant(begin, size_bytes, accessors);
   }
-  std::map<Location, std::optional<Access>> granted;
+  std::map<Place, std::optional<Access>> granted;
   int repeated = 0;
 
  private:
@@ -108,7 +108,7 @@ TEST(Keepers, AskForOtherRightsEachTime) {
   RightsDriver driver(rig.driver());
   const Topology one = Topology::discover(driver, std::vector{0});
   Ledger ledger;
-  for (const Location at : one.locations()) ledger.open(at, UINT64_MAX);
+  for (const Place at : one.places()) ledger.open(at, UINT64_MAX);
   Keepers keepers(driver, one, ledger);
   // The keeper's rights; the last grant went to its spare.
   driver.granted[gpu(0)] = Access::read_write;

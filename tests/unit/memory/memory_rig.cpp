@@ -98,14 +98,14 @@ void MemoryRig::let_all_go() {
   for (std::uint64_t* word : words_) let_go(word);
 }
 
-std::shared_ptr<Allocation> MemoryRig::alloc(std::uint64_t pages, Location at,
+std::shared_ptr<Allocation> MemoryRig::alloc(std::uint64_t pages, Place at,
                                              std::uint64_t chunk_pages) {
   AllocOptions options;
   options.chunk_bytes = chunk_pages * page();
   return memory_->alloc(pages * page(), at, options);
 }
 
-Chunk MemoryRig::chunk(Location at, std::uint64_t pages) {
+Chunk MemoryRig::chunk(Place at, std::uint64_t pages) {
   Ledger& ledger = memory_->chunks().ledger();
   EXPECT_TRUE(ledger.claim(at, pages * page(), Ledger::Use::allocated));
   return Chunk(faults_, ledger, at, pages * page(), topology_.readers(at));
@@ -125,7 +125,7 @@ void MemoryRig::unclaim(const Chunk& chunk) {
 void MemoryRig::expect_shown(const Allocation& allocation) {
   for (std::uint64_t offset = 0; offset < allocation.size_bytes(); offset += page()) {
     const Address address = allocation.begin() + offset;
-    const Location at = allocation.home(offset / allocation.geometry().chunk_bytes);
+    const Place at = allocation.place(offset / allocation.geometry().chunk_bytes);
     EXPECT_EQ(machine_.pointer_info(address).at, at) << "offset " << offset;
     for (const Accessor& reader : topology_.readers(at)) {
       EXPECT_EQ(machine_.access(address, reader.who), reader.access)
@@ -176,9 +176,9 @@ bool comes_true(const std::function<bool()>& condition) {
 
 void check_settled(Memory& memory) {
   EXPECT_TRUE(comes_true([&] {
-    memory.chunks().slow_calls().drain();
-    std::map<Location, std::uint64_t> booked;
-    for (const Location at : memory.topology().locations()) {
+    memory.chunks().slow_calls().await_empty();
+    std::map<Place, std::uint64_t> booked;
+    for (const Place at : memory.topology().places()) {
       booked[at] = memory.chunks().ledger().account(at).allocated_bytes;
     }
     for (const auto& allocation : memory.registry().all()) {
@@ -189,7 +189,7 @@ void check_settled(Memory& memory) {
     }
     return std::ranges::all_of(booked, [](const auto& left) { return left.second == 0; });
   })) << "memory that was freed has not come back";
-  memory.chunks().slow_calls().drain();
+  memory.chunks().slow_calls().await_empty();
   memory.check_invariants();
 }
 

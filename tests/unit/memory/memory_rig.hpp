@@ -61,16 +61,15 @@ class MemoryRig {
   static void let_go(std::uint64_t* word);
   void let_all_go();
 
-  std::shared_ptr<Allocation> alloc(std::uint64_t pages, Location at,
-                                    std::uint64_t chunk_pages = 0);
+  std::shared_ptr<Allocation> alloc(std::uint64_t pages, Place at, std::uint64_t chunk_pages = 0);
   void free(const std::shared_ptr<Allocation>& allocation) { memory_->free(allocation->begin()); }
   /// A new chunk, booked as allocated.
-  Chunk chunk(Location at, std::uint64_t pages);
+  Chunk chunk(Place at, std::uint64_t pages);
   void unclaim(const Chunk& chunk);
   /// The chunks of all slots, which are unmapped.
   static std::vector<Chunk> take_apart(Allocation& allocation);
-  std::uint64_t cached(Location at) { return memory_->chunks().cache().cached_bytes(at); }
-  Ledger::Account account(Location at) { return memory_->chunks().ledger().account(at); }
+  std::uint64_t cached(Place at) { return memory_->chunks().cache().cached_bytes(at); }
+  Ledger::Account account(Place at) { return memory_->chunks().ledger().account(at); }
 
   /// Checks that every page shows its chunk's place and that all its readers have access.
   void expect_shown(const Allocation& allocation);

@@ -15,7 +15,7 @@ namespace {
 
 TEST(Memory, ShowsNewMemoryToAllWhoCanReachIt) {
   MemoryRig rig("test-islands");
-  for (const Location at : rig.topology().locations()) {
+  for (const Place at : rig.topology().places()) {
     for (const std::uint64_t pages : {1, 2, 5, 130, 300}) {
       const auto allocation = rig.alloc(pages, at);
       EXPECT_GE(allocation->size_bytes(), pages * rig.page());
@@ -23,7 +23,7 @@ TEST(Memory, ShowsNewMemoryToAllWhoCanReachIt) {
       EXPECT_EQ(rig.memory().require(to_pointer(allocation->begin()), "test"), allocation);
     }
   }
-  rig.memory().chunks().slow_calls().drain();
+  rig.memory().chunks().slow_calls().await_empty();
   rig.memory().check_invariants();
 }
 
@@ -171,7 +171,7 @@ TEST(Memory, LeavesNothingWhereACallOfAnAllocationFails) {
     }
     const bool fired = rig.driver().fired() > 0;
     rig.fail_nothing();
-    rig.memory().chunks().slow_calls().drain();
+    rig.memory().chunks().slow_calls().await_empty();
     rig.memory().check_invariants();
     if (!failed) {
       rig.expect_shown(*allocation);
@@ -195,13 +195,13 @@ TEST(Memory, LeavesNothingWhereACallOfAnAllocationFails) {
 TEST(Memory, MakesHostChunksAheadOfNeed) {
   MemoryRig rig;
   const auto first = rig.alloc(4, host(0), 4);
-  rig.memory().chunks().slow_calls().drain();
+  rig.memory().chunks().slow_calls().await_empty();
   EXPECT_EQ(rig.memory().chunks().cache().count(host(0), 4 * rig.page()), 2u);
   rig.forget_calls();
   const auto second = rig.alloc(8, host(0), 4);  // Both chunks are in the cache.
   EXPECT_EQ(second->geometry().slots, 2u);
   rig.expect_shown(*second);
-  rig.memory().chunks().slow_calls().drain();
+  rig.memory().chunks().slow_calls().await_empty();
   EXPECT_EQ(rig.memory().chunks().cache().count(host(0), 4 * rig.page()), 2u) << "and made again";
   rig.memory().check_invariants();
 }
@@ -211,13 +211,13 @@ TEST(Memory, MakesNoHostChunksAheadThatAFreedAllocationHas) {
   ChunkStore& chunks = rig.memory().chunks();
   const std::uint64_t size = 4 * rig.page();
   rig.free(rig.alloc(16, host(0), 4));
-  chunks.slow_calls().drain();
+  chunks.slow_calls().await_empty();
   const std::size_t made = chunks.cache().count(host(0), size);
   chunks.make_ahead(host(0), size, made + 4);
-  chunks.slow_calls().drain();
+  chunks.slow_calls().await_empty();
   EXPECT_EQ(chunks.cache().count(host(0), size), made) << "the freed one has four";
   chunks.make_ahead(host(0), size, made + 5);
-  chunks.slow_calls().drain();
+  chunks.slow_calls().await_empty();
   EXPECT_EQ(chunks.cache().count(host(0), size), made + 1);
 }
 
@@ -235,7 +235,7 @@ TEST(Memory, MakesNoMoreHostChunksAheadThanWereMissingAlthoughSomeAreTaken) {
       return true;
     }));
   }
-  chunks.slow_calls().drain();
+  chunks.slow_calls().await_empty();
   EXPECT_EQ(chunks.cache().count(host(0), rig.page()), 0u);
   for (Chunk& chunk : taken) chunks.retire(std::move(chunk));
 }
@@ -245,7 +245,7 @@ TEST(Memory, MakesNoHostChunksBeyondTheBudget) {
   limits.host_cache_bytes = 5 * 4096;
   MemoryRig rig("test-2", limits);
   const auto allocation = rig.alloc(4, host(0), 4);
-  rig.memory().chunks().slow_calls().drain();
+  rig.memory().chunks().slow_calls().await_empty();
   EXPECT_EQ(rig.memory().chunks().cache().count(host(0), 4 * rig.page()), 1u);
   EXPECT_LE(rig.cached(host(0)), limits.host_cache_bytes);
 }
@@ -260,7 +260,7 @@ TEST(Memory, KeepsAsideWhatMayStillBeTouched) {
   rig.memory().chunks().trim(gpu(0));
   EXPECT_EQ(rig.machine().pointer_info(staging).at, gpu(0)) << "it still stands";
   rig.memory().check_invariants();
-  rig.memory().shut_down();
+  rig.memory().release();
   EXPECT_THROW(rig.machine().pointer_info(staging), Error);
 }
 
@@ -285,7 +285,7 @@ TEST(Memory, GivesTheAddressesOfWhatItTookApartBackInTurn) {
     tail = chunks.obtain_cached(gpu(0), rig.page());
     EXPECT_EQ(rig.calls(Call::unreserve), 0) << "a stop of another thread would take longer";
   }
-  chunks.slow_calls().drain();
+  chunks.slow_calls().await_empty();
   EXPECT_EQ(rig.calls(Call::unreserve), 1);
   chunks.retire(std::move(tail));
 }
@@ -335,8 +335,8 @@ TEST(Memory, GivesEverythingBackWhenItShutsDown) {
   rig.alloc(300, gpu(0));
   rig.alloc(3, host(0));
   rig.free(rig.alloc(7, gpu(1)));
-  rig.memory().shut_down();
-  rig.memory().shut_down();  // A second call does nothing.
+  rig.memory().release();
+  rig.memory().release();  // A second call does nothing.
   EXPECT_EQ(rig.account(gpu(0)).allocated_bytes, 0u);
   EXPECT_EQ(rig.account(gpu(1)).cached_bytes, 0u);
 }

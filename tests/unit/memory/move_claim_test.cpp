@@ -40,7 +40,7 @@ TEST(MoveClaim, IsWaitedFor) {
   ThreadedExecutor executor;
   std::vector<std::unique_ptr<Task>> tasks;
   for (int i = 0; i < 4; ++i) {
-    tasks.push_back(executor.spawn("mover", [&] {
+    tasks.push_back(executor.spawn("migrator", [&] {
       for (int round = 0; round < 200; ++round) {
         const MoveClaim claim = MoveClaim::take(allocation);
         most = std::max(most.load(), ++inside);
@@ -63,7 +63,7 @@ TEST(MoveClaim, MakesAFreeWaitForTheMove) {
     EXPECT_EQ(rig.memory().registry().size(), 1u);
     EXPECT_EQ(rig.cached(gpu(0)), 0u);
     {
-      const MutexLock lock(allocation->operations());  // As the mover does for each chunk.
+      const MutexLock lock(allocation->operations());  // As the migrator does for each chunk.
     }
     claim = MoveClaim();
     task->join();

@@ -81,11 +81,11 @@ TEST(AllocationFailure, KeepsForNowWhatIsOverTheBudget) {
       for (int i = 100; i < 200; ++i) rig.memory().chunks().retire(std::move(chunks[i]));
     }
   }
-  rig.memory().chunks().slow_calls().drain();
+  rig.memory().chunks().slow_calls().await_empty();
   EXPECT_EQ(rig.account(gpu(0)).allocated_bytes, 0u);
   rig.memory().check_invariants();
   rig.memory().chunks().retire(rig.memory().chunks().obtain(gpu(0), page, ChunkStore::Turn::take));
-  rig.memory().chunks().slow_calls().drain();
+  rig.memory().chunks().slow_calls().await_empty();
   EXPECT_EQ(rig.cached(gpu(0)), 0u) << "the next one takes them along";
 }
 

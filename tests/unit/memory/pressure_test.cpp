@@ -90,7 +90,7 @@ TEST(MemoryPressure, KeepsWithinTheCacheBudget) {
   std::vector<std::shared_ptr<Allocation>> allocations;
   for (int i = 0; i < 8; ++i) allocations.push_back(rig.alloc(2, gpu(0)));
   for (const auto& allocation : allocations) rig.free(allocation);
-  rig.memory().chunks().slow_calls().drain();
+  rig.memory().chunks().slow_calls().await_empty();
   EXPECT_EQ(rig.cached(gpu(0)), limits.cache_bytes_per_gpu);
   EXPECT_EQ(rig.account(gpu(0)).allocated_bytes, 0u);
   rig.memory().check_invariants();
@@ -101,7 +101,7 @@ TEST(Reserve, HasChunksReadySoThatAnAllocationMakesNone) {
   limits.cache_bytes_per_gpu = page_bytes;  // Reserved memory counts against no budget.
   MemoryRig rig("test-2", limits);
   rig.memory().chunks().reserve(gpu(0), 9 * page_bytes, 4 * page_bytes);
-  rig.memory().chunks().slow_calls().drain();
+  rig.memory().chunks().slow_calls().await_empty();
   EXPECT_EQ(rig.memory().chunks().cache().count(gpu(0), 4 * page_bytes), 3u);
   rig.forget_calls();
   const auto allocation = rig.alloc(12, gpu(0), 4);
@@ -181,7 +181,7 @@ TEST(Trim, GivesBackWhatWasAboutToBeMadeAheadToo) {
     allocation = rig.alloc(1, host(0), 1);
   }
   rig.memory().chunks().trim(host(0));
-  rig.memory().chunks().slow_calls().drain();
+  rig.memory().chunks().slow_calls().await_empty();
   EXPECT_EQ(rig.cached(host(0)), 0u);
 }
 

@@ -38,7 +38,7 @@ class RoomTest : public testing::Test {
 TEST_F(RoomTest, AsksForWhatIsWantedAndTriesAgain) {
   auto other = rig_.alloc(6, gpu(0), 2);
   int asked = 0;
-  memory().on_pressure([&](Location at, std::uint64_t size_bytes, TimePoint until) {
+  memory().on_pressure([&](Place at, std::uint64_t size_bytes, TimePoint until) {
     ++asked;
     EXPECT_EQ(at, gpu(0));
     EXPECT_EQ(size_bytes, 3 * page_bytes) << "what is there need not be made";
@@ -55,7 +55,7 @@ TEST_F(RoomTest, AsksForWhatIsWantedAndTriesAgain) {
 
 TEST_F(RoomTest, GivesTheCacheUpBeforeItAsks) {
   rig_.free(rig_.alloc(8, gpu(0), 2));
-  memory().on_pressure([&](Location, std::uint64_t, TimePoint) {
+  memory().on_pressure([&](Place, std::uint64_t, TimePoint) {
     ADD_FAILURE() << "there was room";
     return false;
   });
@@ -64,7 +64,7 @@ TEST_F(RoomTest, GivesTheCacheUpBeforeItAsks) {
 
 TEST_F(RoomTest, AsksWhereOnlyTheDriverKnowsThatThereIsNone) {
   int asked = 0;
-  memory().on_pressure([&](Location, std::uint64_t size_bytes, TimePoint) {
+  memory().on_pressure([&](Place, std::uint64_t size_bytes, TimePoint) {
     ++asked;
     EXPECT_EQ(size_bytes, 2 * page_bytes) << "the first two chunks are there";
     rig_.fail_nothing();
@@ -80,7 +80,7 @@ TEST_F(RoomTest, AsksWhereOnlyTheDriverKnowsThatThereIsNone) {
 TEST_F(RoomTest, EndsAtTheLimitWhereOnlyPromisesAreMade) {
   const auto held = rig_.alloc(6, gpu(0), 2);
   int asked = 0;
-  memory().on_pressure([&](Location, std::uint64_t, TimePoint) { return ++asked > 0; });
+  memory().on_pressure([&](Place, std::uint64_t, TimePoint) { return ++asked > 0; });
   refusal(4);
   EXPECT_GT(asked, 1);
   EXPECT_LE(asked, limit / std::chrono::milliseconds(1) + 1) << "it pauses in between";
@@ -91,10 +91,10 @@ TEST_F(RoomTest, EndsAtTheLimitWhereOnlyPromisesAreMade) {
 
 TEST_F(RoomTest, BelievesARefusalAndAThrowAtOnce) {
   int asked = 0;
-  memory().on_pressure([&](Location, std::uint64_t, TimePoint) { return ++asked == 0; });
+  memory().on_pressure([&](Place, std::uint64_t, TimePoint) { return ++asked == 0; });
   refusal(9);
   EXPECT_EQ(asked, 1);
-  memory().on_pressure([&](Location, std::uint64_t, TimePoint) -> bool {
+  memory().on_pressure([&](Place, std::uint64_t, TimePoint) -> bool {
     ++asked;
     throw std::runtime_error("on purpose");
   });
@@ -111,7 +111,7 @@ TEST(Room, AsksNobodyWhereTheLimitIsZero) {
   MemoryLimits limits = capped_and_quick(8);
   limits.pressure_limit = {};
   MemoryRig rig("test-2", limits);
-  rig.memory().on_pressure([&](Location, std::uint64_t, TimePoint) {
+  rig.memory().on_pressure([&](Place, std::uint64_t, TimePoint) {
     ADD_FAILURE() << "it is turned off";
     return true;
   });

@@ -47,11 +47,11 @@ TEST(SharedMemory, ARefusedCreationIsTriedWithoutTheTypeAndAFullPlaceIsNot) {
 class ForbiddingDriver : public InterceptDriver {
  public:
   using InterceptDriver::InterceptDriver;
-  ChunkHandle create(Location at, std::uint64_t size_bytes) override {
+  ChunkHandle create(Place at, std::uint64_t size_bytes) override {
     if (broken) throw driver_error(native_unknown, "cuMemCreate", "nothing works");
     return InterceptDriver::create(at, size_bytes);
   }
-  ChunkHandle create_exportable(Location at, std::uint64_t size_bytes, ExportTypes types) override {
+  ChunkHandle create_exportable(Place at, std::uint64_t size_bytes, ExportTypes types) override {
     ++asked;
     const bool forbids = (types & forbidden).any();
     if (forbids) throw driver_error(error, "cuMemCreate", "the test forbids it");

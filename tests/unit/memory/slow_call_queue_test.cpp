@@ -32,7 +32,7 @@ TEST_F(SlowCallQueueTest, DoesWhatIsPostedInOrderUnderTheTurn) {
       done.push_back(i);
     });
   }
-  slow_calls_.drain();
+  slow_calls_.await_empty();
   std::vector<int> expected(100);
   std::iota(expected.begin(), expected.end(), 0);
   EXPECT_EQ(done, expected);
@@ -51,7 +51,7 @@ TEST_F(SlowCallQueueTest, WaitsForTheTurn) {
     std::this_thread::yield();
     EXPECT_FALSE(done);
   }
-  slow_calls_.drain();
+  slow_calls_.await_empty();
   EXPECT_TRUE(done);
 }
 
@@ -62,7 +62,7 @@ TEST_F(SlowCallQueueTest, DoesWhatIsReadyAndKeepsTheRestWaiting) {
   slow_calls_.post_when([] { return false; }, [&] { never_done = true; });
   EXPECT_TRUE(comes_true([&] { return asked > 3; })) << "it is asked now and then";
   EXPECT_FALSE(done);
-  slow_calls_.drain();  // Does not wait for jobs that are not ready.
+  slow_calls_.await_empty();  // Does not wait for jobs that are not ready.
   ready = true;
   EXPECT_TRUE(comes_true([&] { return done.load(); }));
   EXPECT_FALSE(never_done);
@@ -89,7 +89,7 @@ TEST_F(SlowCallQueueTest, RunsHereWhatWasPosted) {
     // The slow-call thread may already have taken the first job; it waits for the turn.
     slow_calls_.run_here();
   }
-  slow_calls_.drain();
+  slow_calls_.await_empty();
   EXPECT_NE(thread, std::thread::id());
 }
 
@@ -99,7 +99,7 @@ TEST_F(SlowCallQueueTest, TakesWhatAJobPosts) {
     ++done;
     slow_calls_.post([&] { ++done; });
   });
-  slow_calls_.drain();
+  slow_calls_.await_empty();
   EXPECT_EQ(done, 2);
 }
 
@@ -112,7 +112,7 @@ TEST_F(SlowCallQueueTest, ReleasesWhatAJobOwnsInsideTheTurn) {
   };
   auto owner = std::make_shared<Owner>(slow_calls_, inside);
   slow_calls_.post([owner = std::move(owner)] {});
-  slow_calls_.drain();
+  slow_calls_.await_empty();
   EXPECT_EQ(inside, 1);
 }
 
@@ -130,7 +130,7 @@ TEST_F(SlowCallQueueTest, DropsNothingWhenItStopsAndStopsTwice) {
 TEST_F(SlowCallQueueTest, DrainsAllSteps) {
   int steps = 0;
   slow_calls_.post_steps([&] { return ++steps < 5; });
-  slow_calls_.drain();
+  slow_calls_.await_empty();
   EXPECT_EQ(steps, 5);
 }
 
@@ -144,7 +144,7 @@ TEST_F(SlowCallQueueTest, LeavesTheTurnBetweenSteps) {
     const MutexLock turn(slow_calls_.turn());
     enough = true;
   }
-  slow_calls_.drain();
+  slow_calls_.await_empty();
   EXPECT_LT(steps, most);
 }
 
@@ -156,7 +156,7 @@ TEST_F(SlowCallQueueTest, DoesJobsBetweenSteps) {
     slow_calls_.post([&] { done.push_back("job"); });
     return true;
   });
-  slow_calls_.drain();
+  slow_calls_.await_empty();
   EXPECT_EQ(done, (std::vector<std::string>{"step", "job", "step"}));
 }
 
@@ -168,7 +168,7 @@ TEST_F(SlowCallQueueTest, TakesNoStepForOneThatWaitsForRoom) {
     slow_calls_.run_here();
     EXPECT_FALSE(done);
   }
-  slow_calls_.drain();
+  slow_calls_.await_empty();
   EXPECT_TRUE(done);
 }
 
@@ -179,7 +179,7 @@ TEST_F(SlowCallQueueTest, TakesNoFurtherStepWhenItStops) {
   slow_calls_.stop();
   const int at_end = steps;
   EXPECT_GT(at_end, 0);
-  slow_calls_.drain();
+  slow_calls_.await_empty();
   EXPECT_EQ(steps, at_end);
 }
 
@@ -195,7 +195,7 @@ TEST_F(SlowCallQueueTest, TakesWorkFromManyThreads) {
         } else {
           slow_calls_.post([&] { ++done; });
         }
-        if (round % 25 == 0) slow_calls_.drain();
+        if (round % 25 == 0) slow_calls_.await_empty();
       }
     }));
   }

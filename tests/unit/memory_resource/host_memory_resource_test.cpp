@@ -31,7 +31,7 @@ TEST(HostMemoryResource, MemoryStaysUntilItIsFreed) {
   const HostMemoryResource resource(rig.runtime(), host(0));
   const std::uint64_t before = rig.runtime().stats().allocations;
   void* block = resource.allocate_sync(host_bytes);
-  EXPECT_EQ(rig.home(block), host(0));
+  EXPECT_EQ(rig.place(block), host(0));
   EXPECT_EQ(kind_of_error([&] { rig.runtime().migrate(block, gpu(0)); }), ErrorKind::pinned);
   resource.deallocate_sync(block, host_bytes);
   EXPECT_EQ(rig.runtime().stats().allocations, before);

@@ -34,11 +34,11 @@ TEST_F(MovingContainers, ABufferKeepsItsPointerAndItsWords) {
   Words words = make_words();
   std::uint64_t* const data = words.data();
   rig_.fill_by(0, data, buffer_words, 9);
-  EXPECT_EQ(rig_.home(data), gpu(0));
-  for (const Location to : {gpu(1), host(0), gpu(0)}) {
+  EXPECT_EQ(rig_.place(data), gpu(0));
+  for (const Place to : {gpu(1), host(0), gpu(0)}) {
     rig_.runtime().migrate(pool_, to);
     EXPECT_EQ(words.data(), data);
-    EXPECT_EQ(rig_.home(data), to);
+    EXPECT_EQ(rig_.place(data), to);
     EXPECT_EQ(rig_.wrong_for(0, data, buffer_words, 9), 0u);
     EXPECT_EQ(rig_.wrong_for(1, data, buffer_words, 9), 0u);
   }
@@ -61,7 +61,7 @@ TEST_F(MovingContainers, KernelsAddBesideTheMove) {
   }
   rig_.runtime().synchronize(rig_.stream(0));
   EXPECT_EQ(rig_.wrong_for(0, words.data(), buffer_words, launches), 0u);
-  EXPECT_EQ(rig_.home(words.data()), gpu(0));
+  EXPECT_EQ(rig_.place(words.data()), gpu(0));
 }
 
 TEST_F(MovingContainers, LaterOnesAreMadeAtTheNewPlace) {
@@ -69,7 +69,7 @@ TEST_F(MovingContainers, LaterOnesAreMadeAtTheNewPlace) {
   rig_.runtime().migrate(pool_, gpu(1));
   std::vector<Words> more;
   for (int i = 0; i < 40; ++i) more.push_back(make_words());
-  for (Words& words : more) EXPECT_EQ(rig_.home(words.data()), gpu(1));
+  for (Words& words : more) EXPECT_EQ(rig_.place(words.data()), gpu(1));
 }
 
 TEST_F(MovingContainers, ABufferHandsItsMemoryOnAndGivesItBack) {

@@ -40,7 +40,7 @@ TEST(ResourceErrors, WithoutAStreamMemoryRunsOutOnlyWhenAllFreesAreComplete) {
   const cuda::stream_ref stream(rig.new_stream());
   resource.deallocate(stream, resource.allocate(stream, MiB), MiB);
   void* block = resource.allocate_sync(MiB);
-  EXPECT_EQ(rig.home(block), gpu(0));
+  EXPECT_EQ(rig.place(block), gpu(0));
   EXPECT_THROW(static_cast<void>(resource.allocate_sync(MiB)), OutOfMemory);
   resource.deallocate_sync(block, MiB);
 }

@@ -84,7 +84,7 @@ TEST(ResourceKinds, ThePoolMayBeOneOfTheHost) {
   MemoryResource resource(rig.runtime().make_pool(host(0)));
   auto* words =
       static_cast<std::uint64_t*>(resource.allocate(cuda::stream_ref(rig.stream(0)), 8000));
-  EXPECT_EQ(rig.home(words), host(0));
+  EXPECT_EQ(rig.place(words), host(0));
   rig.fill_by(0, words, 1000, 5);
   EXPECT_EQ(rig.wrong_for(1, words, 1000, 5), 0u);
   resource.deallocate(cuda::stream_ref(rig.stream(0)), words, 8000);

@@ -34,7 +34,7 @@ TEST(ThrustAllocator, AVectorOfMovingMemoryKeepsItsPointer) {
     rig.fill_by(0, data, count, 3);
     rig.runtime().migrate(pool, gpu(1));
     EXPECT_EQ(thrust::raw_pointer_cast(words.data()), data);
-    EXPECT_EQ(rig.home(data), gpu(1));
+    EXPECT_EQ(rig.place(data), gpu(1));
     EXPECT_EQ(rig.wrong_for(0, data, count, 3), 0u);
     MovingWords taken = std::move(words);
     EXPECT_EQ(thrust::raw_pointer_cast(taken.data()), data);

@@ -43,7 +43,7 @@ class DemotionTest : public testing::Test {
       runtime().migrate_async(words, host(0)).wait();
       runtime().free(words);
     }
-    for (const Location at : {gpu(0), gpu(1)}) {
+    for (const Place at : {gpu(0), gpu(1)}) {
       const std::uint64_t own_bytes = memory().chunks().ledger().account(at).own_bytes;
       runtime().set_capacity(at, own_bytes + chunks_max * chunk_bytes);
     }
@@ -52,11 +52,11 @@ class DemotionTest : public testing::Test {
 
   Runtime& runtime() { return rig_.runtime(); }
   Memory& memory() { return parts_of(runtime()).machinery->memory; }
-  Mover& mover() { return parts_of(runtime()).machinery->mover; }
+  Migrator& migrator() { return parts_of(runtime()).machinery->migrator; }
   void attach() {
     for (int gpu = 0; gpu < rig_.gpus(); ++gpu) attached_.emplace_back(runtime(), rig_.stream(gpu));
   }
-  std::uint64_t* filled(std::uint64_t chunks, Location at, std::uint64_t seed) {
+  std::uint64_t* filled(std::uint64_t chunks, Place at, std::uint64_t seed) {
     std::uint64_t* words = rig_.alloc(chunks * chunk_bytes, at, chunk_bytes);
     rig_.write(words, chunks * chunk_bytes / 8, seed);
     return words;
@@ -64,7 +64,7 @@ class DemotionTest : public testing::Test {
   void expect_whole(const std::uint64_t* words, std::uint64_t chunks, std::uint64_t seed) {
     EXPECT_EQ(rig_.wrong(words, chunks * chunk_bytes / 8, seed), 0u);
   }
-  std::uint64_t bytes_at(const void* pointer, Location at) {
+  std::uint64_t bytes_at(const void* pointer, Place at) {
     std::uint64_t bytes = 0;
     for (const Extent& extent : runtime().where(pointer))
       bytes += extent.at == at ? extent.bytes : 0;
@@ -86,15 +86,15 @@ class DemotionTest : public testing::Test {
   }
   /// The handler that a runtime without a scheduler would register.
   void make_room_by_demotion() {
-    memory().on_pressure([this](Location at, std::uint64_t bytes, TimePoint until) {
+    memory().on_pressure([this](Place at, std::uint64_t bytes, TimePoint until) {
       ++asked_;
-      return demote(memory(), mover(), {at, bytes, until, order_}) > 0;
+      return demote(memory(), migrator(), {at, bytes, until, order_}) > 0;
     });
   }
 
   RuntimeRig rig_;
   std::vector<AttachedStream> attached_;
-  std::vector<Location> order_{host(0)};
+  std::vector<Place> order_{host(0)};
   std::vector<std::uint64_t*> two_;
   std::uint64_t own_before_ = 0;
   int asked_ = 0;
@@ -106,9 +106,9 @@ TEST_F(DemotionTest, TakesWhatLayThereLongestAndNoMoreThanIsWanted) {
   std::uint64_t* old = filled(4, gpu(0), 2);
   std::uint64_t* young = filled(2, gpu(0), 3);
   runtime().migrate(moved_last, gpu(0));
-  EXPECT_EQ(demote(memory(), mover(), wanted(3)), 3 * chunk_bytes);
+  EXPECT_EQ(demote(memory(), migrator(), wanted(3)), 3 * chunk_bytes);
   EXPECT_EQ(bytes_at(old, host(0)), 3 * chunk_bytes);
-  EXPECT_EQ(demote(memory(), mover(), wanted(2)), 2 * chunk_bytes);
+  EXPECT_EQ(demote(memory(), migrator(), wanted(2)), 2 * chunk_bytes);
   EXPECT_EQ(bytes_at(old, gpu(0)), 0u);
   EXPECT_EQ(bytes_at(young, gpu(0)), chunk_bytes);
   EXPECT_EQ(bytes_at(moved_last, gpu(0)), 2 * chunk_bytes) << "it came last";
@@ -135,7 +135,7 @@ TEST_F(DemotionTest, MakesRoomWhereCopiesHaveNoGuards) {
         filled(4, gpu(0), 2);
         CopyScopes::process().note_unguarded("a test says so");
         CopyScopes::process().guarded_by(+[]() noexcept { std::_Exit(2); });  // On any thread.
-        std::_Exit(demote(memory(), mover(), wanted(3)) == 3 * chunk_bytes ? 0 : 1);
+        std::_Exit(demote(memory(), migrator(), wanted(3)) == 3 * chunk_bytes ? 0 : 1);
       },
       testing::ExitedWithCode(0), "");
 }
@@ -189,7 +189,7 @@ TEST_F(DemotionTest, LeavesWhatMustNotMove) {
   std::uint64_t* moving = filled(2, gpu(0), 2);
   const MoveClaim claim = MoveClaim::take(memory().require(moving, "test"));
   std::uint64_t* free = filled(2, gpu(0), 3);
-  EXPECT_EQ(demote(memory(), mover(), wanted(8)), 2 * chunk_bytes);
+  EXPECT_EQ(demote(memory(), migrator(), wanted(8)), 2 * chunk_bytes);
   EXPECT_EQ(bytes_at(pinned, gpu(0)), 2 * chunk_bytes);
   EXPECT_EQ(bytes_at(moving, gpu(0)), 2 * chunk_bytes);
   EXPECT_EQ(bytes_at(free, host(0)), 2 * chunk_bytes);
@@ -200,7 +200,7 @@ TEST_F(DemotionTest, FillsTheFirstPlaceOfTheOrderFirst) {
   order_ = {gpu(0), gpu(1), host(0)};
   const Pin pin = runtime().pin(filled(6, gpu(1), 1));
   std::uint64_t* words = filled(6, gpu(0), 2);
-  EXPECT_EQ(demote(memory(), mover(), wanted(5)), 5 * chunk_bytes);
+  EXPECT_EQ(demote(memory(), migrator(), wanted(5)), 5 * chunk_bytes);
   EXPECT_EQ(bytes_at(words, gpu(1)), 2 * chunk_bytes) << "it has room for two";
   EXPECT_EQ(bytes_at(words, host(0)), 3 * chunk_bytes);
   expect_whole(words, 6, 2);
@@ -243,7 +243,7 @@ TEST_F(DemotionTest, TakesMemoryThatNoAttachedStreamMayUse) {
   std::uint64_t* theirs = filled(2, gpu(0), 1);
   std::uint64_t* ours = filled(2, gpu(0), 2);
   const AttachedStream attached(runtime(), rig_.stream(0), ours);
-  EXPECT_EQ(demote(memory(), mover(), wanted(3)), 3 * chunk_bytes);
+  EXPECT_EQ(demote(memory(), migrator(), wanted(3)), 3 * chunk_bytes);
   EXPECT_EQ(bytes_at(theirs, gpu(0)), 0u);
   EXPECT_EQ(bytes_at(ours, gpu(0)), chunk_bytes);
   expect_whole(theirs, 2, 1);
@@ -302,9 +302,9 @@ TEST_F(DemotionTest, MovesInBothDirectionsBetweenFullPlacesAllEnd) {
   std::vector<std::uint64_t*> words;
   for (int i = 0; i < 4; ++i) words.push_back(filled(4, gpu(i / 2), 100 * i));
   std::mutex one_at_a_time;
-  memory().on_pressure([&](Location at, std::uint64_t bytes, TimePoint until) {
+  memory().on_pressure([&](Place at, std::uint64_t bytes, TimePoint until) {
     const std::lock_guard lock(one_at_a_time);
-    return demote(memory(), mover(), {at, bytes, until, order_}) > 0;
+    return demote(memory(), migrator(), {at, bytes, until, order_}) > 0;
   });
   std::vector<Migration> moves;
   for (int i = 0; i < 4; ++i) moves.push_back(runtime().migrate_async(words[i], gpu(1 - i / 2)));
@@ -324,7 +324,7 @@ TEST_F(DemotionTest, AMoveEndsAtTheLimitOrAtOnceWhereNothingComesOfIt) {
   std::uint64_t* words = filled(4, gpu(1), 9);
   for (const bool throws : {false, true}) {
     std::atomic<int> asked{0};
-    memory().on_pressure([&](Location, std::uint64_t, TimePoint) {
+    memory().on_pressure([&](Place, std::uint64_t, TimePoint) {
       ++asked;
       if (throws) throw std::runtime_error("on purpose");
       return true;
@@ -344,7 +344,7 @@ TEST_F(DemotionTest, AsksNobodyForRoomAtAHostNode) {
   const std::uint64_t held = memory().chunks().ledger().account(host(0)).allocated_bytes;
   runtime().set_capacity(host(0), held);
   std::uint64_t* words = filled(2, gpu(0), 1);
-  memory().on_pressure([](Location, std::uint64_t, TimePoint) {
+  memory().on_pressure([](Place, std::uint64_t, TimePoint) {
     ADD_FAILURE() << "nothing is made room for there";
     return true;
   });
@@ -357,7 +357,7 @@ TEST_F(DemotionTest, MovesAreToldOfWhateverTheirOutcome) {
   const auto allocation = memory().require(words, "test");
   std::vector<std::pair<Outcome, std::size_t>> told;
   std::mutex mutex;
-  mover().watch([&](const std::shared_ptr<Allocation>& moved, const MigrationReport& report) {
+  migrator().watch([&](const std::shared_ptr<Allocation>& moved, const MigrationReport& report) {
     const std::lock_guard lock(mutex);
     EXPECT_EQ(moved, allocation);
     told.emplace_back(report.outcome, report.bytes_moved);
@@ -368,9 +368,9 @@ TEST_F(DemotionTest, MovesAreToldOfWhateverTheirOutcome) {
   runtime().migrate_async(words, gpu(0)).wait();
   EXPECT_EQ(told.size(), 2u) << "before who waits goes on";
   filled(6, gpu(1), 2);
-  memory().on_pressure({});
+  memory().finish();
   EXPECT_EQ(kind_of_error([&] { runtime().migrate(words, gpu(1)); }), ErrorKind::out_of_memory);
-  mover().watch(nullptr);
+  migrator().watch(nullptr);
   runtime().migrate(words, host(0));
   EXPECT_EQ(told, (std::vector<std::pair<Outcome, std::size_t>>{{Outcome::done, 4 * chunk_bytes},
                                                                 {Outcome::done, 4 * chunk_bytes},

@@ -22,7 +22,7 @@
 namespace vma {
 namespace {
 
-std::uint64_t* tagged(Runtime& runtime, std::uint64_t chunks, Location at, const std::string& tag,
+std::uint64_t* tagged(Runtime& runtime, std::uint64_t chunks, Place at, const std::string& tag,
                       std::uint64_t seed, bool movable = true) {
   AllocOptions options;
   options.chunk_bytes = chunk_bytes;
@@ -35,7 +35,7 @@ std::uint64_t* tagged(Runtime& runtime, std::uint64_t chunks, Location at, const
   return words;
 }
 
-std::uint64_t bytes_at(Runtime& runtime, const void* pointer, Location at) {
+std::uint64_t bytes_at(Runtime& runtime, const void* pointer, Place at) {
   std::uint64_t bytes = 0;
   for (const Extent& extent : runtime.where(pointer)) bytes += extent.at == at ? extent.bytes : 0;
   return bytes;
@@ -44,7 +44,7 @@ std::uint64_t bytes_at(Runtime& runtime, const void* pointer, Location at) {
 class ParkTest : public testing::Test {
  protected:
   Runtime& runtime() { return rig_.runtime(); }
-  std::uint64_t* filled(std::uint64_t chunks, Location at, std::uint64_t seed) {
+  std::uint64_t* filled(std::uint64_t chunks, Place at, std::uint64_t seed) {
     return tagged(runtime(), chunks, at, "model", seed);
   }
   void expect_whole(std::uint64_t* words, std::uint64_t chunks, std::uint64_t seed) {
@@ -54,7 +54,7 @@ class ParkTest : public testing::Test {
       EXPECT_EQ(rig_.wrong_for(gpu, words, count, seed), 0u);
     }
   }
-  std::uint64_t held(Location at) {
+  std::uint64_t held(Place at) {
     const auto account = parts_of(runtime()).machinery->memory.chunks().ledger().account(at);
     return account.allocated_bytes + account.cached_bytes;
   }
@@ -130,7 +130,7 @@ TEST_F(ParkTest, MakesNoHostMemoryTheSecondTime) {
   filled(6, gpu(0), 1);
   runtime().park("model");
   runtime().resume("model");
-  parts_of(runtime()).machinery->memory.chunks().slow_calls().drain();
+  parts_of(runtime()).machinery->memory.chunks().slow_calls().await_empty();
   Memory& memory = parts_of(runtime()).machinery->memory;
   EXPECT_GE(memory.chunks().cache().count(host(0), chunk_bytes), 6u);
   const std::uint64_t host_bytes = held(host(0));
@@ -148,7 +148,7 @@ TEST_P(ParkStop, ComesAfterAllHostMemoryIsMade) {
   options.suspend = GetParam() == Call::suspend;
   ServiceRig rig("test-2", options);
   for (const int number : {0, 1}) {  // It suspends, too.
-    parts_of(rig.runtime()).machinery->mover.check_suspension(DeviceId{number});
+    parts_of(rig.runtime()).machinery->migrator.check_suspension(DeviceId{number});
   }
   tagged(rig.runtime(), 3, gpu(0), "model", 1);
   tagged(rig.runtime(), 4, gpu(1), "model", 9);
@@ -176,7 +176,7 @@ TEST_F(ParkTest, StopsOnlyAttachedStreamsWhereAsked) {
   EXPECT_EQ(runtime().park("model", options).bytes_moved, 4 * chunk_bytes);
   EXPECT_EQ(held(gpu(0)), hbm - 4 * chunk_bytes);
   EXPECT_EQ(runtime().resume("model", options).bytes_moved, 4 * chunk_bytes);
-  EXPECT_EQ(rig_.home(words), gpu(0));
+  EXPECT_EQ(rig_.place(words), gpu(0));
   expect_whole(words, 4, 1);
   rig_.check_invariants();
 }
@@ -223,8 +223,8 @@ TEST_F(ParkTest, LeavesAndReportsWhatMustNotMove) {
   EXPECT_EQ(report.bytes_moved, 2 * chunk_bytes);
   EXPECT_EQ(runtime().stats().parked, 2u);
   EXPECT_EQ(runtime().resume("model").bytes_moved, 5 * chunk_bytes);
-  EXPECT_EQ(rig_.home(pinned), gpu(0));
-  EXPECT_EQ(rig_.home(free), gpu(0));
+  EXPECT_EQ(rig_.place(pinned), gpu(0));
+  EXPECT_EQ(rig_.place(free), gpu(0));
   expect_whole(free, 3, 9);
 }
 
@@ -232,7 +232,7 @@ TEST_F(ParkTest, BringsBackWhatFindsRoomAndKeepsTheRestParked) {
   std::uint64_t* large = filled(4, gpu(0), 1);
   runtime().park("model");
   Memory& memory = parts_of(runtime()).machinery->memory;
-  const auto own = [&](Location at) { return memory.chunks().ledger().account(at).own_bytes; };
+  const auto own = [&](Place at) { return memory.chunks().ledger().account(at).own_bytes; };
   runtime().trim(gpu(0));
   runtime().trim(gpu(1));
   runtime().set_capacity(gpu(0), own(gpu(0)) + 3 * chunk_bytes);
@@ -242,12 +242,12 @@ TEST_F(ParkTest, BringsBackWhatFindsRoomAndKeepsTheRestParked) {
   ASSERT_EQ(report.stayed.size(), 1u);
   EXPECT_NE(report.stayed[0].reason.find("out_of_memory"), std::string::npos);
   EXPECT_TRUE(runtime().is_parked("model"));
-  EXPECT_EQ(rig_.home(large), host(0));
+  EXPECT_EQ(rig_.place(large), host(0));
   runtime().set_capacity(gpu(1), own(gpu(1)) + 4 * chunk_bytes);
   report = runtime().resume("model");
   EXPECT_TRUE(report.stayed.empty());
   EXPECT_EQ(report.bytes_elsewhere, 4 * chunk_bytes);
-  EXPECT_EQ(rig_.home(large), gpu(1)) << "where there is room";
+  EXPECT_EQ(rig_.place(large), gpu(1)) << "where there is room";
   EXPECT_FALSE(runtime().is_parked("model"));
   runtime().set_capacity(gpu(0), SIZE_MAX);
   runtime().set_capacity(gpu(1), SIZE_MAX);

@@ -19,7 +19,7 @@
 namespace vma {
 namespace {
 
-void limit(Runtime& runtime, Location at, std::uint64_t chunks) {
+void limit(Runtime& runtime, Place at, std::uint64_t chunks) {
   const std::uint64_t own_bytes =
       parts_of(runtime).machinery->memory.chunks().ledger().account(at).own_bytes;
   runtime.set_capacity(at, own_bytes + chunks * chunk_bytes);
@@ -37,7 +37,7 @@ class ResumeReachTest : public testing::Test {
   Runtime& runtime() { return rig_.runtime(); }
   /// Leaves no room at the GPUs of one island; those of the other have room.
   void fill_island() {
-    for (const Location at : {gpu(0), gpu(1)}) {
+    for (const Place at : {gpu(0), gpu(1)}) {
       limit(runtime(), at, 6);
       fillers_.push_back(rig_.alloc(5 * chunk_bytes, at));
     }
@@ -54,7 +54,7 @@ class ResumeReachTest : public testing::Test {
     }
     runtime().free(fillers_[1]);
     EXPECT_EQ(runtime().resume("kv").bytes_elsewhere, 4 * chunk_bytes);
-    EXPECT_EQ(rig_.home(words_), gpu(1)) << "the other of its island";
+    EXPECT_EQ(rig_.place(words_), gpu(1)) << "the other of its island";
     rig_.fill_by(0, words_, count_, 9);
     EXPECT_EQ(rig_.wrong_for(1, words_, count_, 9), 0u);
   }
@@ -91,7 +91,7 @@ TEST_F(ResumeReachTest, BringsBackWhatTheProgramPutElsewhere) {
   runtime().park("kv");
   limit(runtime(), gpu(2), 1);
   EXPECT_EQ(runtime().resume("kv").bytes_elsewhere, 4 * chunk_bytes);
-  EXPECT_EQ(rig_.home(words_), gpu(3)) << "the other one of that island";
+  EXPECT_EQ(rig_.place(words_), gpu(3)) << "the other one of that island";
   EXPECT_EQ(rig_.wrong_for(2, words_, count_, 5), 0u);
 }
 
@@ -135,12 +135,12 @@ TEST(PolicyReach, NoMoveTakesMemoryOutOfReach) {
   SchedulerRig rig("wants_at:place=2", "test-islands", wanting());
   std::uint64_t* words = rig.alloc(2, gpu(0));
   rig.step();
-  EXPECT_EQ(rig.home(words), gpu(0));
+  EXPECT_EQ(rig.place(words), gpu(0));
   EXPECT_EQ(refused_as_unreachable(rig.runtime()), 2u);
   rig.runtime().set_policy("wants_at:place=1");
   rig.step();
-  EXPECT_EQ(rig.home(words, 0), gpu(1));
-  EXPECT_EQ(rig.home(words, 1), gpu(1));
+  EXPECT_EQ(rig.place(words, 0), gpu(1));
+  EXPECT_EQ(rig.place(words, 1), gpu(1));
 }
 
 TEST(PolicyReach, FollowsWhereTheProgramPutsIt) {
@@ -149,29 +149,29 @@ TEST(PolicyReach, FollowsWhereTheProgramPutsIt) {
   rig.runtime().migrate(words, gpu(2));
   rig.pass(std::chrono::seconds(10));
   rig.step();
-  EXPECT_EQ(rig.home(words), gpu(2));
+  EXPECT_EQ(rig.place(words), gpu(2));
   EXPECT_EQ(refused_as_unreachable(rig.runtime()), 1u);
   rig.runtime().set_policy("wants_at:place=3");
   rig.step();
-  EXPECT_EQ(rig.home(words), gpu(3));
+  EXPECT_EQ(rig.place(words), gpu(3));
 }
 
 TEST(PolicyReach, OfHostMemoryTheReadersAndTheAttachedStreamsCount) {
   SchedulerRig rig("wants_at:place=0", "test-islands", wanting());
-  const std::vector<Location> readers{gpu(0), gpu(1)};
+  const std::vector<Place> readers{gpu(0), gpu(1)};
   AllocOptions options;
   options.chunk_bytes = chunk_bytes;
   void* read_by_island = rig.runtime().alloc(chunk_bytes, host(0), readers, options);
   std::uint64_t* read_by_all = rig.alloc(1, host(0));
   rig.step();
-  EXPECT_EQ(rig.home(static_cast<std::uint64_t*>(read_by_island)), gpu(0));
-  EXPECT_EQ(rig.home(read_by_all), host(0)) << "streams of all four GPUs are attached";
+  EXPECT_EQ(rig.place(static_cast<std::uint64_t*>(read_by_island)), gpu(0));
+  EXPECT_EQ(rig.place(read_by_all), host(0)) << "streams of all four GPUs are attached";
   rig.detach_all();
   const Stream stream = rig.runtime().make_stream(gpu(1));
   {
     const AttachedStream attached(rig.runtime(), stream);
     rig.step();
-    EXPECT_EQ(rig.home(read_by_all), gpu(0)) << "only gpu(1) uses memory now";
+    EXPECT_EQ(rig.place(read_by_all), gpu(0)) << "only gpu(1) uses memory now";
   }
   rig.runtime().destroy_stream(stream);
 }
@@ -181,10 +181,10 @@ TEST(PolicyReach, NewMemoryGoesWhereItsUsersReachIt) {
   AllocOptions options;
   options.chunk_bytes = chunk_bytes;
   auto* words = static_cast<std::uint64_t*>(rig.runtime().alloc(chunk_bytes, options));
-  EXPECT_EQ(rig.home(words), gpu(0));
+  EXPECT_EQ(rig.place(words), gpu(0));
   rig.runtime().set_policy("wants_at:place=1");
   words = static_cast<std::uint64_t*>(rig.runtime().alloc(chunk_bytes, options));
-  EXPECT_EQ(rig.home(words), gpu(1));
+  EXPECT_EQ(rig.place(words), gpu(1));
 }
 
 TEST(DrainReach, LeavesThingsWhereTheirUsersReachThem) {
@@ -196,10 +196,10 @@ TEST(DrainReach, LeavesThingsWhereTheirUsersReachThem) {
   options.deadline = std::chrono::milliseconds(50);
   const DrainReport report = rig.runtime().drain(gpu(0), options);
   EXPECT_EQ(report.bytes_left, 4 * chunk_bytes) << "there is room at gpu(2) and gpu(3) only";
-  EXPECT_EQ(rig.home(words), gpu(0));
+  EXPECT_EQ(rig.place(words), gpu(0));
   rig.runtime().set_capacity(host(0), SIZE_MAX);
   EXPECT_EQ(rig.runtime().drain(gpu(0)).bytes_left, 0u);
-  EXPECT_EQ(rig.home(words), host(0));
+  EXPECT_EQ(rig.place(words), host(0));
 }
 
 TEST(ControlReach, APeerIsRefused) {
@@ -217,7 +217,7 @@ TEST(ControlReach, APeerIsRefused) {
     return !why.empty();
   }));
   EXPECT_NE(why.find("unreachable"), std::string::npos) << why;
-  EXPECT_EQ(rig.home(words), gpu(0));
+  EXPECT_EQ(rig.place(words), gpu(0));
 }
 
 // --- Room
@@ -238,13 +238,13 @@ TEST(DemotionReach, PassesOverAPlaceThatAUserDoesNotReach) {
   const AttachedStream attached(runtime, runtime.make_stream(gpu(0)));
   AllocOptions chunked;
   chunked.chunk_bytes = chunk_bytes;
-  const std::vector<Location> readers{gpu(0), gpu(1)};
+  const std::vector<Place> readers{gpu(0), gpu(1)};
   void* of_all = runtime.alloc(chunk_bytes, gpu(0), chunked);
   void* of_two = runtime.alloc(chunk_bytes, gpu(0), readers, chunked);
   Machinery& machinery = *parts_of(runtime).machinery;
   const TimePoint until = parts_of(runtime).driver->clock().now() + std::chrono::hours(1);
-  const std::vector<Location> order{gpu(1), gpu(3), host(0)};
-  EXPECT_EQ(demote(machinery.memory, machinery.mover, {gpu(0), 2 * chunk_bytes, until, order}),
+  const std::vector<Place> order{gpu(1), gpu(3), host(0)};
+  EXPECT_EQ(demote(machinery.memory, machinery.migrator, {gpu(0), 2 * chunk_bytes, until, order}),
             2 * chunk_bytes);
   EXPECT_EQ(runtime.where(of_all).at(0).at, gpu(3));
   EXPECT_EQ(runtime.where(of_two).at(0).at, gpu(1));
@@ -266,13 +266,13 @@ TEST(DemotionReach, GoesOnBehindAChunkThatMayGoNowhere) {
     allocation->note_wanted(1, gpu(1));  // Its users reach gpu(1); those of the first chunk do not.
   }
   const TimePoint until = parts_of(runtime).driver->clock().now() + std::chrono::hours(1);
-  const std::vector<Location> order{gpu(1)};
-  EXPECT_EQ(demote(machinery.memory, machinery.mover, {gpu(0), 2 * chunk_bytes, until, order}),
+  const std::vector<Place> order{gpu(1)};
+  EXPECT_EQ(demote(machinery.memory, machinery.migrator, {gpu(0), 2 * chunk_bytes, until, order}),
             chunk_bytes);
   EXPECT_EQ(runtime.where(words).at(1).at, gpu(1));
 }
 
-TEST(MoverReach, AsksAgainUnderTheClaim) {
+TEST(MigratorReach, AsksAgainUnderTheClaim) {
   RuntimeRig rig("test-islands", patient());
   std::uint64_t* words = rig.alloc(2 * chunk_bytes, gpu(0));
   const AttachedStream attached(rig.runtime(), rig.stream(0));
@@ -280,22 +280,22 @@ TEST(MoverReach, AsksAgainUnderTheClaim) {
   const auto allocation = machinery.memory.require(words, "test");
   // The target was chosen while the memory was at gpu(0), but the program has moved it since.
   rig.runtime().migrate(words, gpu(2));
-  const MoveTerms terms{.choice = PlaceChoice::runtime};
+  const MigrationTerms terms{.choice = PlaceChoice::runtime};
   MigrateOptions at_gates;
   at_gates.scope = StopScope::attached;
-  const auto task = machinery.mover.submit(allocation, {0, 2}, gpu(1), at_gates, terms);
+  const auto task = machinery.migrator.submit(allocation, {0, 2}, gpu(1), at_gates, terms);
   task->wait();
   EXPECT_EQ(kind_of_error([&] { std::rethrow_exception(task->error()); }), ErrorKind::unreachable);
   {
     const MoveClaim claim = MoveClaim::take(allocation);
     EXPECT_EQ(kind_of_error([&] {
-                machinery.mover.move(*allocation, {0, 2}, gpu(1), {}, terms);
+                machinery.migrator.move(*allocation, {0, 2}, gpu(1), {}, terms);
               }),
               ErrorKind::unreachable);
   }
-  EXPECT_EQ(rig.home(words), gpu(2));
+  EXPECT_EQ(rig.place(words), gpu(2));
   rig.runtime().migrate(words, gpu(1));
-  EXPECT_EQ(rig.home(words), gpu(1)) << "where the program says, it goes";
+  EXPECT_EQ(rig.place(words), gpu(1)) << "where the program says, it goes";
 }
 
 }  // namespace

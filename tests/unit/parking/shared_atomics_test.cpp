@@ -32,8 +32,8 @@ class SharedAtomics : public testing::Test {
     rig_.write(static_cast<std::uint64_t*>(words), count_, 3);
     return static_cast<std::uint64_t*>(words);
   }
-  void expect_whole_at(const std::uint64_t* words, Location at) {
-    EXPECT_EQ(rig_.home(words), at);
+  void expect_whole_at(const std::uint64_t* words, Place at) {
+    EXPECT_EQ(rig_.place(words), at);
     EXPECT_EQ(rig_.wrong(words, count_, 3), 0u);
   }
 
@@ -65,7 +65,7 @@ TEST_F(SharedAtomics, AreRefusedAtTheHostByName) {
 }
 
 TEST_F(SharedAtomics, OfASingleReaderMayBeAtTheHost) {
-  const std::vector<Location> reader{gpu(1)};
+  const std::vector<Place> reader{gpu(1)};
   void* words = runtime().alloc(chunk_bytes, host(0), reader, with_atomics());
   runtime().migrate(words, gpu(1));
   runtime().migrate(words, host(0));
@@ -86,10 +86,10 @@ TEST_F(SharedAtomics, MakeNoRoomThere) {
   std::uint64_t* plain = rig_.alloc(chunk_bytes, gpu(0));
   Machinery& machinery = *parts_of(runtime()).machinery;
   const TimePoint until = parts_of(runtime()).driver->clock().now() + std::chrono::hours(1);
-  const std::vector<Location> order{host(0)};
-  EXPECT_EQ(demote(machinery.memory, machinery.mover, {gpu(0), 3 * chunk_bytes, until, order}),
+  const std::vector<Place> order{host(0)};
+  EXPECT_EQ(demote(machinery.memory, machinery.migrator, {gpu(0), 3 * chunk_bytes, until, order}),
             chunk_bytes);
-  EXPECT_EQ(rig_.home(plain), host(0));
+  EXPECT_EQ(rig_.place(plain), host(0));
   expect_whole_at(words, gpu(0));
 }
 
@@ -127,11 +127,11 @@ TEST(SharedAtomicsOfPolicies, StayOnGpus) {
   options.policies = {kind};
   SchedulerRig rig("wants_host", "test-2", options);
   auto* fresh = static_cast<std::uint64_t*>(rig.runtime().alloc(chunk_bytes, with_atomics()));
-  EXPECT_EQ(rig.home(fresh), gpu(0));
+  EXPECT_EQ(rig.place(fresh), gpu(0));
   std::uint64_t* plain = rig.alloc(1, gpu(0));
   rig.step();
-  EXPECT_EQ(rig.home(fresh), gpu(0));
-  EXPECT_EQ(rig.home(plain), host(0));
+  EXPECT_EQ(rig.place(fresh), gpu(0));
+  EXPECT_EQ(rig.place(plain), host(0));
   EXPECT_EQ(rig.runtime().scheduler_stats().moves_refused["unreachable"], 1u);
 }
 

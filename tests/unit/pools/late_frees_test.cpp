@@ -40,7 +40,7 @@ TEST_F(LateFrees, ACaptureThatTookTheEventIsNotDisturbed) {
   EXPECT_FALSE(is_back()) << "no event stands for the free";
   EXPECT_NO_THROW(machine.destroy_graph(machine.end_capture(stream)));
   const Pools::Past past = pools.past();
-  pools.complete(past, rig.memory().contexts().drain());
+  pools.complete(past, rig.memory().contexts().await_work());
   EXPECT_TRUE(is_back());
 }
 
@@ -52,7 +52,7 @@ TEST_F(LateFrees, AnEventThatACaptureTookAndGaveUpTellsNothing) {
   driver.fail_nothing();
   EXPECT_FALSE(is_back()) << "no event stands for the free any more";
   const Pools::Past past = pools.past();
-  pools.complete(past, rig.memory().contexts().drain());
+  pools.complete(past, rig.memory().contexts().await_work());
   EXPECT_TRUE(is_back());
 }
 

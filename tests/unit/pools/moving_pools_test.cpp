@@ -23,16 +23,16 @@ TEST(MovingPools, BlocksKeepTheirAddressesAndBytes) {
     blocks.push_back(static_cast<std::uint64_t*>(pool.allocate(8 * (100 + i * 50), rig.stream(0))));
     rig.write(blocks.back(), 100 + i * 50, i << 32);
   }
-  for (const Location to : {gpu(1), host(0), gpu(0)}) {
+  for (const Place to : {gpu(1), host(0), gpu(0)}) {
     const GroupReport report = rig.runtime().migrate(pool, to);
     EXPECT_EQ(report.failed(), 0u);
-    EXPECT_EQ(pool.location(), to);
+    EXPECT_EQ(pool.place(), to);
     for (std::uint64_t i = 0; i < blocks.size(); ++i) {
-      EXPECT_EQ(rig.home(blocks[i]), to);
+      EXPECT_EQ(rig.place(blocks[i]), to);
       EXPECT_EQ(rig.wrong(blocks[i], 100 + i * 50, i << 32), 0u);
     }
     void* fresh = pool.allocate(4 << 20, rig.stream(0));
-    EXPECT_EQ(rig.home(fresh), to) << "new memory is allocated there";
+    EXPECT_EQ(rig.place(fresh), to) << "new memory is allocated there";
     pool.deallocate(fresh, rig.stream(0));
   }
   for (std::uint64_t* block : blocks) pool.deallocate(block, rig.stream(0));
@@ -62,12 +62,12 @@ TEST(MovingPools, AMoveThatFailsLeavesThePoolWhereItWas) {
     const Pin pin = rig.runtime().pin(block);
     EXPECT_THROW(rig.runtime().migrate(pool, gpu(1)), Error);
   }
-  EXPECT_EQ(pool.location(), gpu(0));
+  EXPECT_EQ(pool.place(), gpu(0));
   void* more = pool.allocate(8 << 20, rig.stream(0));
-  EXPECT_EQ(rig.home(more), gpu(0));
+  EXPECT_EQ(rig.place(more), gpu(0));
   EXPECT_EQ(kind_of_error([&] { rig.runtime().migrate(pool, gpu(7)); }),
             ErrorKind::invalid_argument);
-  EXPECT_EQ(pool.location(), gpu(0));
+  EXPECT_EQ(pool.place(), gpu(0));
   pool.deallocate(more, rig.stream(0));
   pool.deallocate(block, rig.stream(0));
 }
@@ -98,10 +98,10 @@ TEST(MovingPools, ParkingTakesAPoolByItsTag) {
   auto* words = static_cast<std::uint64_t*>(pool.allocate(8192, rig.stream(0)));
   rig.write(words, 1024, 4);
   rig.runtime().park("cache");
-  EXPECT_EQ(rig.home(words), host(0));
+  EXPECT_EQ(rig.place(words), host(0));
   EXPECT_EQ(rig.wrong(words, 1024, 4), 0u);
   rig.runtime().resume("cache");
-  EXPECT_EQ(rig.home(words), gpu(0));
+  EXPECT_EQ(rig.place(words), gpu(0));
   pool.deallocate(words, rig.stream(0));
 }
 

@@ -82,7 +82,7 @@ class PoolLifeWithoutMemory {
   }
   BlockPool::Past drained() {
     BlockPool::Past past = pool_->past();
-    memory_.contexts().drain();
+    memory_.contexts().await_work();
     return past;
   }
   void attempt(const std::function<void()>& body) {

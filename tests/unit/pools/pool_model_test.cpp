@@ -317,7 +317,7 @@ TEST(PoolModel, RandomOperationsOfSeveralThreads) {
   }
   std::uint64_t moves = 0;
   SteadyClock clock;
-  for (Location to = gpu(1); playing > 0; to = to == gpu(0) ? gpu(1) : gpu(0)) {
+  for (Place to = gpu(1); playing > 0; to = to == gpu(0) ? gpu(1) : gpu(0)) {
     MigrateOptions move;
     move.deadline = std::chrono::milliseconds(200);
     try {

@@ -31,7 +31,7 @@ class RetiredPoolsTest : public testing::Test {
   }
   void wait() {
     const Pools::Past past = pools.past();
-    pools.complete(past, memory.contexts().drain());
+    pools.complete(past, memory.contexts().await_work());
   }
   /// Until the slow-call thread has asked for everything that it waits for that many times.
   void await_looks(int count) {

@@ -196,7 +196,7 @@ TEST(StreamOrder, TheCurrentPoolIsThatOfTheStreamsGpu) {
   const Pool other = runtime.make_pool(gpu(1));
   void* block = runtime.alloc_async(100, rig.stream(1));
   EXPECT_GT(runtime.default_pool(gpu(1)).stats().used_bytes, 0u);
-  EXPECT_EQ(rig.home(block), gpu(1));
+  EXPECT_EQ(rig.place(block), gpu(1));
   runtime.free_async(block, rig.stream(1));
   runtime.set_current_pool(other);
   EXPECT_EQ(runtime.current_pool(gpu(1)), other);

@@ -127,7 +127,7 @@ TEST_F(Trim, SegmentsThatAreTooSmallMakeRoomForALargerOne) {
   const std::size_t before = pool.stats().reserved_high_bytes;
   void* large = pool.allocate(2 * segment_bytes, stream);
   EXPECT_LE(pool.stats().reserved_high_bytes, before);
-  EXPECT_EQ(rig.home(kept), gpu(0));
+  EXPECT_EQ(rig.place(kept), gpu(0));
   pool.deallocate(large, stream);
   pool.deallocate(kept, stream);
 }

@@ -26,7 +26,7 @@ Decision about(std::uint64_t allocation, std::uint32_t slot) {
   decision.policy = "two_touch";
   decision.chunk = {allocation, 0x7f0000000000, slot, 2u << 20, "kv"};
   decision.to = gpu(1);
-  decision.wish = "gpu(1) uses it";
+  decision.why = "gpu(1) uses it";
   return decision;
 }
 
@@ -93,7 +93,7 @@ TEST_F(DecisionLogTest, ALineHasTheKeysOfTheDocument) {
       "sequence": 12, "time_ns": 1500, "kind": "moved", "plan": 4, "policy": "two_touch",
       "chunk": {"allocation": 7, "begin": "0x7f0000000000", "slot": 3, "bytes": 2097152,
                 "tag": "kv"},
-      "from": "host(0)", "to": "gpu(1)", "wish": "gpu(1) uses it", "value": 0.5,
+      "from": "host(0)", "to": "gpu(1)", "why": "gpu(1) uses it", "value": 0.5,
       "predicted": {"move_ns": 900, "stall_ns": 90},
       "happened": {"move_ns": 1000, "stall_ns": 100}, "began_ns": 500, "ended_ns": 1500})json";
   EXPECT_EQ(boost::json::parse(to_json_line(decision)), boost::json::parse(expected));

@@ -87,7 +87,7 @@ std::string RecordSamples::text(std::size_t bytes_max) {
   return text;
 }
 
-Location RecordSamples::location() {
+Place RecordSamples::any_place() {
   const int ordinals[] = {0, 1, 7, -1, INT_MAX, INT_MIN};
   const int ordinal = ordinals[random_() % 6];
   return chance() ? gpu(ordinal) : host(ordinal);
@@ -114,7 +114,7 @@ Decision RecordSamples::decision() {
   }
   if (chance()) decision.from = gpu(static_cast<int>(random_() % 200));
   if (chance()) decision.to = host(static_cast<int>(random_() % 200));
-  decision.wish = text(decision_text_bytes_max);
+  decision.why = text(decision_text_bytes_max);
   decision.reason = text(decision_text_bytes_max);
   decision.value = static_cast<double>(static_cast<std::int64_t>(random_())) / 3e9;
   decision.victim = chance();
@@ -139,7 +139,7 @@ RecordedEvent RecordSamples::any() {
     case 2: return RecordedFree{time(), number()};
     case 3: {
       RecordedHint hint{time(), number(), number(), number(), {}};
-      hint.hint.device = location();
+      hint.hint.device = any_place();
       if (chance()) hint.hint.next_use = time();
       hint.hint.passes = static_cast<double>(random_() % 100) / 3;
       hint.hint.read_mostly = chance();

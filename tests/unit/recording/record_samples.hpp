@@ -48,7 +48,7 @@ class RecordSamples {
  private:
   Time time();
   std::string text(std::size_t bytes_max);
-  Location location();
+  Place any_place();
   PlaceId place() { return PlaceId{static_cast<std::uint8_t>(random_() % 3)}; }
   std::uint32_t number32() { return static_cast<std::uint32_t>(number()); }
   bool chance() { return random_() % 2 == 0; }

@@ -141,7 +141,7 @@ TEST_F(RecordingTest, SaysWhichMachineItIsOf) {
   EXPECT_EQ(write_machine_json(header), write_machine_json(expected));
   EXPECT_EQ(header.costs.copy_rate(PlaceId{2}, PlaceId{1}), 2e11 + 7 / 4.0);
   EXPECT_EQ(header.costs.access_latency(PlaceId{1}, PlaceId{2}), Time(505));
-  EXPECT_EQ(header.places[2].location, host(0));
+  EXPECT_EQ(header.places[2].place, host(0));
   EXPECT_EQ(header.gaps.round, expected.gaps.round);
   EXPECT_EQ(header.peers, expected.peers);
 }

@@ -17,11 +17,11 @@ namespace {
 TEST(Alloc, AnySizeFromOneByteIsUsableOnEveryGpu) {
   RuntimeRig rig;
   for (const std::uint64_t bytes : {1ul, 8ul, 4095ul, 4096ul, 4097ul, 65'536ul, 1'000'000ul}) {
-    for (const Location at : rig.runtime().locations()) {
+    for (const Place at : rig.runtime().places()) {
       auto* words = static_cast<std::uint64_t*>(rig.runtime().alloc(bytes, at));
       const std::uint64_t size = rig.runtime().size(words);
       EXPECT_GE(size, bytes);
-      EXPECT_EQ(rig.home(words), at);
+      EXPECT_EQ(rig.place(words), at);
       rig.fill_by(1, words, size / 8, bytes);
       EXPECT_EQ(rig.wrong_for(0, words, size / 8, bytes), 0u);
       EXPECT_EQ(rig.wrong(words, size / 8, bytes), 0u);
@@ -47,7 +47,7 @@ TEST(Alloc, BadInputIsNamed) {
 
 TEST(Alloc, AReaderThatCannotReachIsRefusedAndOthersAreLeftOut) {
   RuntimeRig rig("test-islands");
-  const std::vector<Location> readers{gpu(0), gpu(2)};
+  const std::vector<Place> readers{gpu(0), gpu(2)};
   const std::string text = error_text([&] { rig.runtime().alloc(1, gpu(0), readers); });
   EXPECT_NE(text.find("unreachable"), std::string::npos) << text;
   EXPECT_NE(text.find("gpu(2)"), std::string::npos) << text;
@@ -62,7 +62,7 @@ TEST(Alloc, ZeroedMemoryIsZero) {
   RuntimeRig rig;  // Fresh memory of this machine is filled with junk.
   AllocOptions options;
   options.zeroed = true;
-  for (const Location at : rig.runtime().locations()) {
+  for (const Place at : rig.runtime().places()) {
     for (int i = 0; i < 3; ++i) {
       auto* words = static_cast<std::uint64_t*>(rig.runtime().alloc(100'000, at, options));
       std::vector<std::uint64_t> bytes(rig.runtime().size(words) / 8, 1);
@@ -77,10 +77,10 @@ TEST(Alloc, ZeroedMemoryIsZero) {
 TEST(Alloc, TheCurrentContextIsTheHint) {
   RuntimeRig rig;
   void* first = rig.runtime().alloc(1);
-  EXPECT_EQ(rig.home(first), gpu(0));
+  EXPECT_EQ(rig.place(first), gpu(0));
   rig.machine().set_current_context(rig.machine().retain_primary(DeviceId{1}));
   void* second = rig.runtime().alloc(1);
-  EXPECT_EQ(rig.home(second), gpu(1));
+  EXPECT_EQ(rig.place(second), gpu(1));
   rig.machine().set_current_context({});
 }
 
@@ -187,7 +187,7 @@ TEST(Alloc, CapacitiesAreKeptAndNamed) {
   rig.check_invariants();
   // The cache holds freed chunks of other sizes; it is given up before the allocation fails.
   std::uint64_t* larger = rig.alloc(81'920, gpu(0), 81'920);
-  EXPECT_EQ(rig.home(larger), gpu(0));
+  EXPECT_EQ(rig.place(larger), gpu(0));
   rig.check_invariants();
 }
 

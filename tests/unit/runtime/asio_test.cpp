@@ -56,7 +56,7 @@ class AsioTest : public testing::Test {
   std::shared_future<void> may_go_on_ = going_on_.get_future().share();
 };
 
-asio::awaitable<MigrationReport> move(Runtime& runtime, void* pointer, Location to,
+asio::awaitable<MigrationReport> move(Runtime& runtime, void* pointer, Place to,
                                       MigrateOptions options = {}) {
   co_return co_await async_wait(runtime.migrate_async(pointer, to, options), asio::use_awaitable);
 }
@@ -76,7 +76,7 @@ TEST_F(AsioTest, ACoroutineGetsTheReport) {
   EXPECT_EQ(report->outcome, Outcome::done);
   EXPECT_EQ(report->chunks_moved, chunks);
   EXPECT_EQ(resumed, std::this_thread::get_id()) << "not on the runtime's thread";
-  EXPECT_EQ(rig_.home(words_), host(0));
+  EXPECT_EQ(rig_.place(words_), host(0));
 }
 
 TEST_F(AsioTest, WhatTheMoveFailedWithIsThrownIntoTheCoroutine) {
@@ -131,7 +131,7 @@ TEST_F(AsioTest, ACancelledWaitCancelsTheMove) {
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::cancelled);
   }
-  EXPECT_EQ(rig_.home(words_ + (chunks - 1) * chunk_bytes / 8), gpu(0));
+  EXPECT_EQ(rig_.place(words_ + (chunks - 1) * chunk_bytes / 8), gpu(0));
 }
 
 TEST_F(AsioTest, TotalCancellationAloneIsNotServed) {
@@ -148,7 +148,7 @@ TEST_F(AsioTest, TotalCancellationAloneIsNotServed) {
   context_.run();
   EXPECT_TRUE(done);
   signal.emit(asio::cancellation_type::terminal);  // Nothing is left to cancel.
-  EXPECT_EQ(rig_.home(words_), gpu(1));
+  EXPECT_EQ(rig_.place(words_), gpu(1));
 }
 
 TEST_F(AsioTest, NoMigrationFailsWhereOthersComplete) {

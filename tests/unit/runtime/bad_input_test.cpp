@@ -40,7 +40,7 @@ TEST_F(BadInput, ZeroBytesAndTooMany) {
 
 TEST_F(BadInput, UnknownLocations) {
   void* pointer = runtime_.alloc(page, gpu(0));
-  for (const Location nowhere : {gpu(2), gpu(-1), host(1), host(-3), gpu(2147483647)}) {
+  for (const Place nowhere : {gpu(2), gpu(-1), host(1), host(-3), gpu(2147483647)}) {
     const std::string name = to_string(nowhere);
     EXPECT_TRUE(says(
         refuse(ErrorKind::invalid_argument, "vma::alloc", [&] { runtime_.alloc(page, nowhere); }),
@@ -205,7 +205,7 @@ TEST(HeldInput, WhileAStreamCaptures) {
 
 TEST(Readers, ThatCannotReachAreRefusedByName) {
   ServiceRig rig("test-islands");
-  const Location reachable[] = {gpu(0), gpu(1)}, other[] = {gpu(1), gpu(2)}, none[] = {gpu(9)};
+  const Place reachable[] = {gpu(0), gpu(1)}, other[] = {gpu(1), gpu(2)}, none[] = {gpu(9)};
   void* pointer = rig.runtime().alloc(page, gpu(0), reachable);
   rig.fill_on(1, pointer, page, 4);
   EXPECT_EQ(rig.wrong_on(0, pointer, page, 4), 0u);
@@ -215,7 +215,7 @@ TEST(Readers, ThatCannotReachAreRefusedByName) {
   EXPECT_TRUE(says(error, "gpu(0)"));
   refuse(ErrorKind::invalid_argument, "vma::alloc",
          [&] { rig.runtime().alloc(page, gpu(0), none); });
-  const Location all[] = {gpu(0), gpu(1), gpu(2), gpu(3)};
+  const Place all[] = {gpu(0), gpu(1), gpu(2), gpu(3)};
   void* shared = rig.runtime().alloc(page, host(0), all);  // All GPUs reach the host.
   rig.fill_on(3, shared, page, 4);
   EXPECT_EQ(rig.wrong_on(0, shared, page, 4), 0u);

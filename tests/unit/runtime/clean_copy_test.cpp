@@ -31,7 +31,7 @@ class CleanCopyTest : public testing::Test {
   }
 
   Runtime& runtime() { return rig_.runtime(); }
-  MigrationReport move(Location to, Mode mode = Mode::automatic) {
+  MigrationReport move(Place to, Mode mode = Mode::automatic) {
     MigrateOptions options;
     options.keep_clean_copy = true;
     options.mode = mode;
@@ -39,7 +39,7 @@ class CleanCopyTest : public testing::Test {
     return runtime().migrate_async(words_, to, options).wait();
   }
   std::size_t copies_bytes() {
-    for (const RuntimeStats::Place& place : runtime().stats().places) {
+    for (const RuntimeStats::PlaceStats& place : runtime().stats().places) {
       if (place.at == host(0)) return place.copies_bytes;
     }
     return 0;
@@ -112,7 +112,7 @@ TEST_F(CleanCopyTest, WhatIsWrittenUnderAMoveBackIsNotLost) {
   const MigrationReport back = move(host(0));
   EXPECT_EQ(back.chunks_moved, 3);
   EXPECT_EQ(back.bytes_remapped, chunk_bytes) << "the first was there already";
-  EXPECT_EQ(rig_.home(words_), host(0));
+  EXPECT_EQ(rig_.place(words_), host(0));
   const RuntimeStats stats = runtime().stats();
   EXPECT_EQ(stats.copies_kept, 3u);
   EXPECT_EQ(stats.copies_used, 1u);
@@ -186,7 +186,7 @@ TEST_F(CleanCopyTest, ParkedAgainIsARemap) {
   EXPECT_EQ(copies_bytes(), copied_chunks * chunk_bytes);
   runtime().park("weights", how);
   EXPECT_EQ(runtime().stats().bytes_remapped, copied_chunks * chunk_bytes);
-  EXPECT_EQ(rig_.home(weights), host(0));
+  EXPECT_EQ(rig_.place(weights), host(0));
   EXPECT_EQ(rig_.wrong(weights, words_count, 9), 0u);
   rig_.check_invariants();
 }

@@ -17,11 +17,11 @@ TEST(Door, LetsNobodyInOnceClosed) {
   Door::Counter* const inside = door.enter();
   ASSERT_NE(inside, nullptr);
   door.leave(*inside);
-  door.close();
+  door.stop_accepting();
   EXPECT_EQ(door.enter(), nullptr);
-  door.wait_until_empty();
-  door.close();
-  door.wait_until_empty();
+  door.finish();
+  door.stop_accepting();
+  door.finish();
 }
 
 TEST(Door, IsEmptyWhenTheLastCallHasLeft) {
@@ -43,8 +43,8 @@ TEST(Door, IsEmptyWhenTheLastCallHasLeft) {
       });
     }
     while (started < callers) std::this_thread::yield();
-    door.close();
-    door.wait_until_empty();
+    door.stop_accepting();
+    door.finish();
     open = false;
     for (std::thread& thread : threads) thread.join();
     ASSERT_EQ(late, 0) << "round " << round;
@@ -54,13 +54,13 @@ TEST(Door, IsEmptyWhenTheLastCallHasLeft) {
 TEST(Door, WaitsForACallThatLeavesOnAnotherThread) {
   auto door = std::make_unique<Door>();
   Door::Counter* const inside = door->enter();
-  door->close();
+  door->stop_accepting();
   std::atomic<bool> leaving{false};
   std::thread leaver([&] {
     leaving = true;
     door->leave(*inside);
   });
-  door->wait_until_empty();
+  door->finish();
   EXPECT_TRUE(leaving);
   leaver.join();
 }

@@ -30,7 +30,7 @@ ParkOptions dropping() {
   return options;
 }
 
-std::uint64_t* tagged(Runtime& runtime, std::uint64_t chunks, Location at, std::uint64_t seed,
+std::uint64_t* tagged(Runtime& runtime, std::uint64_t chunks, Place at, std::uint64_t seed,
                       const std::string& tag = "model") {
   AllocOptions options;
   options.chunk_bytes = chunk_bytes;
@@ -67,8 +67,8 @@ class DropTest : public testing::Test {
  protected:
   Runtime& runtime() { return rig_.runtime(); }
   Memory& memory() { return parts_of(runtime()).machinery->memory; }
-  std::uint64_t held(Location at) {
-    memory().chunks().slow_calls().drain();  // Host memory is made ahead meanwhile.
+  std::uint64_t held(Place at) {
+    memory().chunks().slow_calls().await_empty();  // Host memory is made ahead meanwhile.
     const auto account = memory().chunks().ledger().account(at);
     return account.allocated_bytes + account.cached_bytes;
   }
@@ -179,7 +179,7 @@ TEST_F(DropTest, GivesUpWhatWasParkedWithItsBytes) {
   EXPECT_EQ(memory().chunks().ledger().account(host(0)).allocated_bytes,
             allocated - 3 * chunk_bytes);
   EXPECT_EQ(runtime().resume("model").bytes_dropped, 3 * chunk_bytes);
-  EXPECT_EQ(rig_.home(words), gpu(1)) << "where it came from first";
+  EXPECT_EQ(rig_.place(words), gpu(1)) << "where it came from first";
   EXPECT_EQ(words_not_zero(runtime(), words, 3 * chunk_words), 0u);
   expect_usable(words, 3);
   rig_.check_invariants();
@@ -205,7 +205,7 @@ TEST_F(DropTest, LeavesWhatIsPinnedWithItsBytes) {
 TEST_F(DropTest, StaysParkedWithoutRoomAndIsResumedOnceThereIsSome) {
   std::uint64_t* words = tagged(runtime(), 4, gpu(0), 1);
   runtime().park("model", dropping());
-  const auto own = [&](Location at) { return memory().chunks().ledger().account(at).own_bytes; };
+  const auto own = [&](Place at) { return memory().chunks().ledger().account(at).own_bytes; };
   runtime().trim(gpu(0));
   runtime().trim(gpu(1));
   runtime().set_capacity(gpu(0), own(gpu(0)) + 3 * chunk_bytes);
@@ -223,7 +223,7 @@ TEST_F(DropTest, StaysParkedWithoutRoomAndIsResumedOnceThereIsSome) {
   runtime().set_capacity(gpu(1), own(gpu(1)) + 4 * chunk_bytes);
   const ParkReport report = runtime().resume("model");
   EXPECT_EQ(report.bytes_elsewhere, 4 * chunk_bytes);
-  EXPECT_EQ(rig_.home(words), gpu(1));
+  EXPECT_EQ(rig_.place(words), gpu(1));
   runtime().set_capacity(gpu(0), SIZE_MAX);
   runtime().set_capacity(gpu(1), SIZE_MAX);
   EXPECT_EQ(words_not_zero(runtime(), words, 4 * chunk_words), 0u);
@@ -240,8 +240,8 @@ TEST_F(DropTest, RoomForWhatIsResumedIsMadeAsForAnAllocation) {
   const std::uint64_t own = memory().chunks().ledger().account(gpu(0)).own_bytes;
   runtime().set_capacity(gpu(0), own + 4 * chunk_bytes);
   EXPECT_EQ(runtime().resume("model").bytes_elsewhere, 0u);
-  EXPECT_EQ(rig_.home(words), gpu(0));
-  EXPECT_NE(rig_.home(in_the_way), gpu(0));
+  EXPECT_EQ(rig_.place(words), gpu(0));
+  EXPECT_NE(rig_.place(in_the_way), gpu(0));
   EXPECT_EQ(rig_.wrong(in_the_way, 3 * chunk_words, 7), 0u);
   runtime().set_capacity(gpu(0), SIZE_MAX);
 }
@@ -398,7 +398,7 @@ struct FaultyDrop {
         }
       }
     }
-    memory().chunks().slow_calls().drain();
+    memory().chunks().slow_calls().await_empty();
     memory().check_invariants();
   }
   void fill(std::uint64_t seed) {

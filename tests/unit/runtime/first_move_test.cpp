@@ -65,7 +65,7 @@ class Program {
     const auto calls = trace_->calls();
     return static_cast<int>(std::ranges::count(calls, call, &TracedCall::call));
   }
-  void* filled(std::uint64_t bytes, Location at) {
+  void* filled(std::uint64_t bytes, Place at) {
     void* const pointer = runtime().alloc(bytes, at);
     words_.resize(bytes / 8);
     std::iota(words_.begin(), words_.end(), 11);
@@ -119,10 +119,10 @@ TEST(FirstMove, TakesAContextForEachGpuThatTheProgramUsesAndNoLaterOneDoes) {
 TEST(FirstMove, ThatHoldsIsQuickAndTakesNoContext) {
   Program program({0, 1}, without_suspension());
   void* const memory = program.filled(size_bytes, gpu(0));
-  for (const Location to : {gpu(1), gpu(0)}) {
+  for (const Place to : {gpu(1), gpu(0)}) {
     EXPECT_LT(program.time([&] { program.runtime().migrate(memory, to); }), bar);
   }
-  for (const Location to : {host(0), gpu(0)}) program.runtime().migrate(memory, to);
+  for (const Place to : {host(0), gpu(0)}) program.runtime().migrate(memory, to);
   EXPECT_TRUE(program.whole(memory));
   EXPECT_EQ(program.calls(Call::create_own_context), 0);
 }
@@ -174,7 +174,7 @@ TEST_P(FirstMoveWith, WorksInAllDirections) {
     options.suspend = suspends;
     Program program(GetParam(), options);
     void* const memory = program.filled(size_bytes, gpu(0));
-    for (const Location to : {gpu(1), host(0), gpu(1), gpu(0), host(0), gpu(0)}) {
+    for (const Place to : {gpu(1), host(0), gpu(1), gpu(0), host(0), gpu(0)}) {
       EXPECT_EQ(program.runtime().migrate(memory, to).outcome, Outcome::done) << to_string(to);
       EXPECT_TRUE(program.whole(memory)) << to_string(to);
     }
@@ -240,9 +240,9 @@ TEST(FirstMove, FindsAContextWhereMemoryMayMove) {
     EXPECT_EQ(program.calls(Call::create_own_context), 0) << "no memory may move yet";
     program.filled(size_bytes, gpu(0));
     Runtime& runtime = program.runtime();
-    const auto context_bytes = [&](Location at) {
-      const std::vector<RuntimeStats::Place> places = runtime.stats().places;
-      return std::ranges::find(places, at, &RuntimeStats::Place::at)->context_bytes;
+    const auto context_bytes = [&](Place at) {
+      const std::vector<RuntimeStats::PlaceStats> places = runtime.stats().places;
+      return std::ranges::find(places, at, &RuntimeStats::PlaceStats::at)->context_bytes;
     };
     program.runtime().alloc(size_bytes, gpu(0));  // Is not counted, though it may lie in between.
     constexpr std::size_t least_bytes = 200 << 20, most_bytes = 280 << 20;

@@ -87,7 +87,7 @@ TEST_F(ForkTest, AMigrationIsRefusedInTheChildAndEndsInTheParent) {
     EXPECT_FALSE(pending.done());
   }
   EXPECT_EQ(pending.wait().outcome, Outcome::done);
-  EXPECT_EQ(rig_.home(words), gpu(1));
+  EXPECT_EQ(rig_.place(words), gpu(1));
 }
 
 TEST_F(ForkTest, WhatTheChildHasOfTheRuntimeEndsWithoutAWord) {
@@ -178,7 +178,7 @@ TEST_F(ForkTest, EveryCallIsRefusedInTheChild) {
       [&] { runtime().destroy_stream(stream); },
       [&] { runtime().synchronize(stream); },
       [&] { runtime().record_launch(words, nullptr, gpu(0)); },
-      [&] { runtime().locations(); },
+      [&] { runtime().places(); },
       [&] { runtime().stats(); },
       [&] { runtime().calibrate(); }};
   EXPECT_EQ(status_of([&] {

@@ -80,7 +80,7 @@ TEST(Free, CancelsAMoveAtTheNextChunk) {
   for (int round = 0; round < 200 && cancelled < 3; ++round) {
     std::uint64_t* words = rig.alloc(200 * 4096, gpu(0), 4096);
     std::atomic<bool> started{false};
-    std::thread mover([&] {
+    std::thread migrator([&] {
       started = true;
       try {
         rig.runtime().migrate(words, gpu(1));
@@ -98,7 +98,7 @@ TEST(Free, CancelsAMoveAtTheNextChunk) {
       if (rig.runtime().where(words).back().at == gpu(1)) break;
     }
     rig.runtime().free(words);
-    mover.join();
+    migrator.join();
   }
   EXPECT_GT(cancelled, 0);
   rig.check_invariants();

@@ -12,7 +12,7 @@ void* fill_place(ServiceRig& rig) {
   AllocOptions small;
   small.chunk_bytes = page;
   void* data = rig.runtime().alloc(4 * page, gpu(0), small);
-  for (const RuntimeStats::Place& place : rig.runtime().stats().places) {
+  for (const RuntimeStats::PlaceStats& place : rig.runtime().stats().places) {
     if (place.at != gpu(0)) continue;
     rig.runtime().set_capacity(
         gpu(0), place.allocated_bytes + place.cached_bytes + place.own_bytes + place.leaked_bytes);

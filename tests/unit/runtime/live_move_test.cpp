@@ -29,7 +29,7 @@ class LiveMoveTest : public testing::Test {
   ~LiveMoveTest() override { attached_.clear(); }
 
   Runtime& runtime() { return rig_.runtime(); }
-  std::uint64_t* filled(std::uint64_t chunks, Location at) {
+  std::uint64_t* filled(std::uint64_t chunks, Place at) {
     std::uint64_t* words = rig_.alloc(chunks * chunk_bytes, at, chunk_bytes);
     rig_.write(words, chunks * chunk_bytes / 8, 7);
     return words;
@@ -46,13 +46,13 @@ class LiveMoveTest : public testing::Test {
 
 TEST_F(LiveMoveTest, MovesBetweenAllPlacesAndKeepsTheBytes) {
   std::uint64_t* words = filled(6, gpu(0));
-  for (const Location to : {gpu(1), gpu(0), host(0), gpu(1), host(0), gpu(0)}) {
+  for (const Place to : {gpu(1), gpu(0), host(0), gpu(1), host(0), gpu(0)}) {
     const MigrationReport report = runtime().migrate_async(words, to).wait();
     EXPECT_EQ(report.outcome, Outcome::done);
     EXPECT_EQ(report.chunks, 6);
     EXPECT_EQ(report.chunks_moved, 6);
     EXPECT_EQ(report.bytes_moved, 6 * chunk_bytes);
-    EXPECT_EQ(rig_.home(words), to);
+    EXPECT_EQ(rig_.place(words), to);
     expect_whole(words, 6);
     EXPECT_GE(report.stall.count, 1u);
     EXPECT_GT(report.stall.max.count(), 0);
@@ -103,7 +103,7 @@ TEST_F(LiveMoveTest, WritersNeverPauseAndLoseNothing) {
   int moved = 0;
   std::uint64_t twice = 0;
   for (int round = 0; round < 20; ++round) {
-    const Location to = round % 3 == 2 ? host(0) : gpu((round + 1) % 2);
+    const Place to = round % 3 == 2 ? host(0) : gpu((round + 1) % 2);
     const MigrationReport report = runtime().migrate_async(words, to).wait();
     moved += report.chunks_moved;
     twice += report.bytes_copied_twice;
@@ -178,7 +178,7 @@ TEST_F(LiveMoveTest, ADroppedHandleLetsTheMoveGoOn) {
   std::promise<void> done;
   runtime().migrate_async(words, gpu(1)).on_done([&] { done.set_value(); });
   done.get_future().wait();
-  EXPECT_EQ(rig_.home(words), gpu(1));
+  EXPECT_EQ(rig_.place(words), gpu(1));
 }
 
 TEST_F(LiveMoveTest, FreeEndsTheMoveOfWhatItFrees) {
@@ -206,7 +206,7 @@ TEST_F(LiveMoveTest, SeveralMovesOfManyAllocationsRunAtOnce) {
   }
   for (const Migration& move : moves) EXPECT_EQ(move.wait().outcome, Outcome::done);
   for (std::uint64_t* words : all) {
-    EXPECT_EQ(rig_.home(words), host(0)) << "a later move of the same memory queues behind";
+    EXPECT_EQ(rig_.place(words), host(0)) << "a later move of the same memory queues behind";
     expect_whole(words, 3);
   }
   rig_.check_invariants();
@@ -247,7 +247,7 @@ TEST_F(LiveMoveTest, AFullTargetMovesNothingWhenRoomIsReservedFirst) {
   reserve.reserve_first = true;
   EXPECT_EQ(kind_of_error([&] { rig.runtime().migrate_async(words, gpu(1), reserve).wait(); }),
             ErrorKind::out_of_memory);
-  EXPECT_EQ(rig.home(words), gpu(0));
+  EXPECT_EQ(rig.place(words), gpu(0));
   const Migration partly = rig.runtime().migrate_async(words, gpu(1));
   EXPECT_EQ(kind_of_error([&] { partly.wait(); }), ErrorKind::out_of_memory);
   EXPECT_EQ(partly.report().outcome, Outcome::partly);
@@ -276,7 +276,7 @@ TEST_F(LiveMoveTest, StreamsThatWereDestroyedAreNoticed) {
   runtime().destroy_stream(gone);
   EXPECT_EQ(kind_of_error([&] { runtime().migrate_async(words, gpu(1)).wait(); }),
             ErrorKind::invalid_argument);
-  EXPECT_EQ(rig_.home(words), gpu(0));
+  EXPECT_EQ(rig_.place(words), gpu(0));
   EXPECT_EQ(runtime().migrate_async(words, gpu(1)).wait().chunks_moved, 1) << "it is detached now";
 }
 
@@ -286,7 +286,7 @@ TEST_F(LiveMoveTest, AnAttachmentEndsWithItsAllocation) {
   runtime().attach(rig_.stream(0), words);
   EXPECT_EQ(runtime().migrate_async(words, gpu(1)).wait().chunks_moved, 1);
   std::uint64_t* others = filled(1, gpu(0));
-  const AttachedStreams& attached = parts_of(runtime()).machinery->mover.attached();
+  const AttachedStreams& attached = parts_of(runtime()).machinery->migrator.attached();
   const auto begin_of = [](void* memory) {
     return Address{reinterpret_cast<std::uintptr_t>(memory)};
   };
@@ -316,7 +316,7 @@ TEST_F(LiveMoveTest, AtGatesACaptureEndsInBusyAndIsNotDisturbed) {
   const int refused = migration.report().reasons.at("capture");
   EXPECT_GE(refused, 2);
   EXPECT_EQ(migration.report().retries, refused);
-  EXPECT_EQ(rig.home(words), gpu(0));
+  EXPECT_EQ(rig.place(words), gpu(0));
   driver.destroy_graph(driver.end_capture(bound));
   EXPECT_EQ(rig.runtime().migrate_async(words, gpu(1)).wait().chunks_moved, 1);
   EXPECT_EQ(rig.runtime().stats().gates_given_up_by_reason.at("capture"),

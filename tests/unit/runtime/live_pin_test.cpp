@@ -21,7 +21,7 @@ class LivePinTest : public testing::Test {
   }
 
   Runtime& runtime() { return rig_.runtime(); }
-  MigrationReport move(Location to, const MigrateOptions& options = {}) {
+  MigrationReport move(Place to, const MigrateOptions& options = {}) {
     return runtime().migrate_async(words_, to, options).wait();
   }
 
@@ -79,7 +79,7 @@ TEST_F(LivePinTest, ReadOnlyMemoryMovesWithoutASecondLookAndStaysReadOnly) {
     EXPECT_EQ(report.chunks_live, 3);
     EXPECT_EQ(report.phases.settle.count(), 0);
     EXPECT_EQ(rig_.wrong_for(1, words_, 3 * chunk_bytes / 8, 1), 0u) << "reading works";
-    for (const Location who : {gpu(0), gpu(1)}) {
+    for (const Place who : {gpu(0), gpu(1)}) {
       EXPECT_EQ(rig_.machine().access(address_of(words_), who), Access::read) << to_string(who);
     }
   }

@@ -20,16 +20,16 @@ TEST_P(Migrate, BetweenAllPlacesKernelsOfEveryGpuReachThePointer) {
   std::uint64_t* words = rig.alloc(count * 8, gpu(0));
   std::uint64_t seed = 100;
   rig.fill_by(0, words, count, seed);
-  for (const Location from : rig.runtime().locations()) {
-    for (const Location to : rig.runtime().locations()) {
+  for (const Place from : rig.runtime().places()) {
+    for (const Place to : rig.runtime().places()) {
       rig.runtime().migrate(words, from);
       const MigrationReport report = rig.runtime().migrate(words, to);
       EXPECT_EQ(report.outcome, Outcome::done);
       EXPECT_EQ(report.bytes_moved, from == to ? 0 : count * 8);
-      EXPECT_EQ(rig.home(words), to);
+      EXPECT_EQ(rig.place(words), to);
       for (int reader = 0; reader < rig.gpus(); ++reader) {
         const bool reaches =
-            !islands || to.kind == Location::Kind::host || to.ordinal / 2 == reader / 2;
+            !islands || to.kind == Place::Kind::host || to.ordinal / 2 == reader / 2;
         EXPECT_EQ(rig.machine().access(address_of(words), gpu(reader)),
                   reaches ? Access::read_write : Access::none);
         if (!reaches) continue;
@@ -93,7 +93,7 @@ TEST(MigrateRange, OutsideIsRefused) {
   live.mode = Mode::live;
   EXPECT_EQ(kind_of_error([&] { rig.runtime().migrate(words, gpu(1), live); }),
             ErrorKind::unsupported);
-  EXPECT_EQ(rig.home(words), gpu(0));
+  EXPECT_EQ(rig.place(words), gpu(0));
 }
 
 TEST(MigrateRefused, WhatMayNotMove) {
@@ -102,7 +102,7 @@ TEST(MigrateRefused, WhatMayNotMove) {
   options.movable = false;
   void* fixed = rig.runtime().alloc(8, gpu(0), options);
   EXPECT_EQ(kind_of_error([&] { rig.runtime().migrate(fixed, gpu(1)); }), ErrorKind::pinned);
-  EXPECT_EQ(rig.home(fixed), gpu(0));
+  EXPECT_EQ(rig.place(fixed), gpu(0));
   rig.runtime().free(fixed);
   // The next allocation of this size may move, although it reuses the same memory.
   void* free_to_go = rig.runtime().alloc(8, gpu(0));
@@ -129,7 +129,7 @@ TEST(MigrateRefused, AFullTargetBeforeAnythingIsStopped) {
     EXPECT_EQ(error.report()->bytes_moved, 0u);
   }
   EXPECT_LT(rig.machine().clock().now() - before, std::chrono::milliseconds(100));
-  EXPECT_EQ(rig.home(words), gpu(0));
+  EXPECT_EQ(rig.place(words), gpu(0));
 }
 
 TEST(MigrateRefused, ReserveFirstIsAllOrNothing) {
@@ -144,12 +144,12 @@ TEST(MigrateRefused, ReserveFirstIsAllOrNothing) {
   options.reserve_first = true;
   EXPECT_EQ(kind_of_error([&] { rig.runtime().migrate(words, gpu(1), options); }),
             ErrorKind::out_of_memory);
-  EXPECT_EQ(rig.home(words), gpu(0));
+  EXPECT_EQ(rig.place(words), gpu(0));
   rig.check_invariants();
   // A move that the GPU has no room for is refused even without the option, since the size is
   // known.
   EXPECT_EQ(kind_of_error([&] { rig.runtime().migrate(words, gpu(1)); }), ErrorKind::out_of_memory);
-  EXPECT_EQ(rig.home(words), gpu(0));
+  EXPECT_EQ(rig.place(words), gpu(0));
   rig.check_invariants();
 }
 
@@ -189,7 +189,7 @@ TEST(MigrateSuspended, WaitsForNoWorkAndDisturbsNoCapture) {
   const WordOperation wait{WordOperation::Kind::wait_until_at_least, address_of(word), 1};
   rig.machine().batch(stuck, {&wait, 1});
   rig.machine().begin_capture(captures, CaptureMode::relaxed);
-  for (const Location to : {gpu(1), host(0), gpu(0), gpu(1)}) {
+  for (const Place to : {gpu(1), host(0), gpu(0), gpu(1)}) {
     const MigrationReport report = rig.runtime().migrate(words, to);
     EXPECT_EQ(report.outcome, Outcome::done);
     EXPECT_EQ(report.stop, StopKind::suspension);
@@ -220,7 +220,7 @@ TEST(MigrateCapture, EndsHoldsInATypedError) {
   const BoundStream stream = rig.machine().create_stream(context, StreamKind::non_blocking);
   rig.machine().begin_capture(stream, CaptureMode::relaxed);
   EXPECT_EQ(kind_of_error([&] { rig.runtime().migrate(words, gpu(1)); }), ErrorKind::unsupported);
-  EXPECT_EQ(rig.home(words), gpu(0));
+  EXPECT_EQ(rig.place(words), gpu(0));
   EXPECT_THROW(rig.machine().end_capture(stream), Error);
   rig.runtime().migrate(words, gpu(1));
   EXPECT_EQ(rig.wrong_for(0, words, count, 3), 0u);
@@ -246,7 +246,7 @@ TEST_P(MigrateOrder, WorkBeforeAndAfterIsCovered) {
   RuntimeRig rig("test-2", suspends ? RuntimeOptions{} : without_suspension());
   std::uint64_t* words = rig.alloc(count * 8, gpu(0));
   rig.write(words, count, 0);
-  Location to = gpu(1);
+  Place to = gpu(1);
   for (std::uint64_t round = 1; round <= 20; ++round) {
     // Enqueued without waiting, so that the move comes in between.
     for (int g = 0; g < rig.gpus(); ++g) {

@@ -36,7 +36,7 @@ TEST(MovingThreads, MoveTheirOwnWithKernelsUnderWay) {
   RuntimeRig rig;
   in_threads([&](int thread) {
     std::mt19937_64 random(static_cast<unsigned>(thread));
-    const std::vector<Location> places = rig.runtime().locations();
+    const std::vector<Place> places = rig.runtime().places();
     const Stream stream = rig.runtime().make_stream(gpu(thread % 2));
     std::uint64_t* words = rig.alloc(words_of_each * 8, gpu(0));
     std::uint64_t seed = static_cast<std::uint64_t>(thread) * 1'000'000;
@@ -64,7 +64,7 @@ TEST(MovingThreads, MoveOneThatTheyShare) {
   rig.write(words, words_of_each, 5);
   in_threads([&](int thread) {
     std::mt19937_64 random(static_cast<unsigned>(thread));
-    const std::vector<Location> places = rig.runtime().locations();
+    const std::vector<Place> places = rig.runtime().places();
     for (int round = 0; round < rounds; ++round) {
       const std::uint64_t offset = random() % (words_of_each * 8);
       rig.runtime().migrate(words, offset, 1 + random() % (words_of_each * 8 - offset),
@@ -82,9 +82,9 @@ TEST(MovingThreads, AllocateFreeAndTrimBesideMoves) {
   rig.write(shared, words_of_each, 1);
   in_threads([&](int thread) {
     std::mt19937_64 random(static_cast<unsigned>(thread) + 10);
-    const std::vector<Location> places = rig.runtime().locations();
+    const std::vector<Place> places = rig.runtime().places();
     for (int round = 0; round < 2 * rounds; ++round) {
-      const Location at = places[random() % places.size()];
+      const Place at = places[random() % places.size()];
       if (thread == 0) {
         rig.runtime().migrate(shared, at);
         continue;

@@ -74,7 +74,7 @@ TEST(Process, CallsAfterShutdownAreDriverGone) {
                                           [&] { runtime.trim(gpu(0)); },
                                           [&] { runtime.make_stream(gpu(0)); },
                                           [&] { runtime.synchronize(nullptr); },
-                                          [&] { runtime.locations(); },
+                                          [&] { runtime.places(); },
                                           [&] { runtime.stats(); },
                                           [&] { runtime.advise(words, 8, {}); }}) {
     EXPECT_EQ(kind_of_error(call), ErrorKind::driver_gone);
@@ -190,7 +190,7 @@ TEST(Process, ExitWaitsForADarkSlotAndThenOpensForGood) {
     post.set_dark(true);
     const StopWord later(words);  // After the dark one in the list, and not dark itself.
     std::atomic<bool> over = false, too_early = false;
-    std::thread mover([&] {
+    std::thread migrator([&] {
       // When the exit opens `later`, it has already skipped the dark one.
       Poll poll;
       while (!later.is_open(UINT64_MAX)) poll.pause();
@@ -203,7 +203,7 @@ TEST(Process, ExitWaitsForADarkSlotAndThenOpensForGood) {
     });
     ProcessExit::begin();
     over = true;
-    mover.join();
+    migrator.join();
     if (too_early) return 1;
     if (!post.is_open(UINT64_MAX)) return 2;  // Otherwise the next stop would close.
     return StopWord(words).is_open(UINT64_MAX) ? 0 : 3;
@@ -239,7 +239,7 @@ TEST(Process, ExitResumesWhatIsSuspendedAndLetsNoCopyGoWhileASlotIsDark) {
       copied_in_the_dark = dark.load();
       copied = true;
     });
-    std::thread mover([&] {
+    std::thread migrator([&] {
       while (!ProcessExit::begun()) std::this_thread::yield();
       const double end = thread_seconds() + 0.05;
       while (!over && thread_seconds() < end) {
@@ -249,7 +249,7 @@ TEST(Process, ExitResumesWhatIsSuspendedAndLetsNoCopyGoWhileASlotIsDark) {
     });
     ProcessExit::begin();
     over = true;
-    mover.join();
+    migrator.join();
     copies.join();
     if (copied_in_the_dark) return 1;
     SteadyClock wall;
@@ -303,7 +303,7 @@ TEST(Process, ARuntimeThatGoesDuringTheExitStaysWholeForCallsInside) {
               auto inside = std::make_unique<RuntimeParts::Entry>(parts, "test");
               ProcessExit::begin();
               runtime.reset();
-              const bool whole = parts.machinery && (*inside)->topology.locations().size() == 3;
+              const bool whole = parts.machinery && (*inside)->topology.places().size() == 3;
               inside.reset();  // Leaves the door.
               std::_Exit(whole ? 0 : 1);
             }),

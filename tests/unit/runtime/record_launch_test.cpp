@@ -35,7 +35,7 @@ struct RecordedLaunch : testing::Test {
     kernels.push_back(rig.machine().load_kernel(context, kernel));
     return reinterpret_cast<const void*>(static_cast<std::uint64_t>(kernels.back()));
   }
-  void record(const void* function, std::vector<const void*> parameters, Location device = gpu(1)) {
+  void record(const void* function, std::vector<const void*> parameters, Place device = gpu(1)) {
     rig.runtime().record_launch(function, parameters.data(), device);
   }
   /// Passes the same parameters as one block, with 0xff in the gaps.
@@ -56,7 +56,7 @@ struct RecordedLaunch : testing::Test {
   }
   std::vector<LoggedUse> uses() {
     std::vector<LoggedUse> uses;
-    parts_of(rig.runtime()).uses->drain(uses, 1000);
+    parts_of(rig.runtime()).uses->collect(uses, 1000);
     return uses;
   }
   /// The allocations in the uses recorded since the last call.
@@ -164,7 +164,7 @@ TEST_F(RecordedLaunch, ThatCannotHaveBeenIsRefusedAndRecordsNothing) {
   const void* kernel = load(".param .u64 a, .param .u64 b");
   const void* parameters[] = {&first, &second};
   const void* half[] = {&first, nullptr};
-  const auto kind = [&](const void* function, const void* const* values, Location device) {
+  const auto kind = [&](const void* function, const void* const* values, Place device) {
     return kind_of_error([&] { rig.runtime().record_launch(function, values, device); });
   };
   EXPECT_EQ(kind(nullptr, parameters, gpu(0)), ErrorKind::invalid_argument);

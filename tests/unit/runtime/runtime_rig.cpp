@@ -33,8 +33,8 @@ RuntimeOptions without_suspension(RuntimeOptions options) {
 
 RuntimeRig::RuntimeRig(const std::string& machine, RuntimeOptions options)
     : runtime_(open(machine, std::move(options), machine_)) {
-  for (const Location at : runtime_.locations()) {
-    if (at.kind == Location::Kind::gpu) streams_.push_back(runtime_.make_stream(at));
+  for (const Place at : runtime_.places()) {
+    if (at.kind == Place::Kind::gpu) streams_.push_back(runtime_.make_stream(at));
   }
   // The first launch of a kernel waits for all work of its context, so do that before a test stops
   // any.
@@ -53,7 +53,7 @@ RuntimeRig::RuntimeRig(const std::string& machine, RuntimeOptions options)
   runtime_.trim(host(0));
 }
 
-std::uint64_t* RuntimeRig::alloc(std::uint64_t bytes, Location at, std::uint64_t chunk_bytes) {
+std::uint64_t* RuntimeRig::alloc(std::uint64_t bytes, Place at, std::uint64_t chunk_bytes) {
   AllocOptions options;
   options.chunk_bytes = chunk_bytes;
   return static_cast<std::uint64_t*>(runtime_.alloc(bytes, at, options));
@@ -90,7 +90,7 @@ void RuntimeRig::write(std::uint64_t* words, std::uint64_t count, std::uint64_t 
   runtime_.write(words, std::as_bytes(std::span(bytes)));
 }
 
-Location RuntimeRig::home(const void* pointer) {
+Place RuntimeRig::place(const void* pointer) {
   const std::vector<Extent> extents = runtime_.where(pointer);
   EXPECT_EQ(extents.size(), 1u);
   return extents.at(0).at;

@@ -31,8 +31,7 @@ class RuntimeRig {
   int gpus() const { return static_cast<int>(streams_.size()); }
   Stream stream(int gpu) const { return streams_.at(static_cast<std::size_t>(gpu)); }
 
-  std::uint64_t* alloc(std::uint64_t bytes, Location at,
-                       std::uint64_t chunk_bytes = vma::chunk_bytes);
+  std::uint64_t* alloc(std::uint64_t bytes, Place at, std::uint64_t chunk_bytes = vma::chunk_bytes);
   /// Uses a kernel of the GPU, through the pointer.
   void fill_by(int gpu, std::uint64_t* words, std::uint64_t count, std::uint64_t seed);
   /// The number of words that differ from the pattern, as a kernel of the GPU sees them.
@@ -41,7 +40,7 @@ class RuntimeRig {
   std::uint64_t wrong(const std::uint64_t* words, std::uint64_t count, std::uint64_t seed);
   void write(std::uint64_t* words, std::uint64_t count, std::uint64_t seed);
   /// The place of the whole allocation; the test fails if it is at several places.
-  Location home(const void* pointer);
+  Place place(const void* pointer);
   /// Waits for the runtime's background work, then checks its books.
   void check_invariants();
 

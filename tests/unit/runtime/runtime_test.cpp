@@ -22,8 +22,8 @@ TEST_P(RuntimeMachines, KernelsOfEveryGpuFollowThePointerEverywhere) {
   options.chunk_bytes = 4 * page;
   void* pointer = rig.runtime().alloc(bytes, gpu(0), options);
   std::uint64_t seed = 0;
-  for (const Location from : rig.runtime().locations()) {
-    for (const Location to : rig.runtime().locations()) {
+  for (const Place from : rig.runtime().places()) {
+    for (const Place to : rig.runtime().places()) {
       rig.runtime().migrate(pointer, from);
       for (int writer = 0; writer < rig.gpus(); ++writer) {
         rig.fill_on(writer, pointer, bytes, ++seed);
@@ -175,7 +175,7 @@ TEST(Runtime, HoldsEndInBusyAndTouchNothingWhenAKernelNeverEnds) {
 
 TEST(Runtime, SaysWhatItHas) {
   ServiceRig rig;
-  EXPECT_EQ(rig.runtime().locations(), (std::vector<Location>{gpu(0), gpu(1), host(0)}));
+  EXPECT_EQ(rig.runtime().places(), (std::vector<Place>{gpu(0), gpu(1), host(0)}));
   EXPECT_EQ(rig.runtime().description(), "simulated test-2");
   const RuntimeStats before = rig.runtime().stats();
   void* pointer = rig.runtime().alloc(2 * page, gpu(1));

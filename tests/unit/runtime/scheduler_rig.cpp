@@ -19,8 +19,8 @@ SchedulerRig::SchedulerRig(const std::string& policy, const std::string& machine
   settings.policy_limit = policy_limit;
   settings.calibration = "off";
   runtime_ = unique_runtime_of(std::make_unique<RuntimeParts>(std::move(driver), settings));
-  for (const Location at : runtime_->locations()) {
-    if (at.kind == Location::Kind::gpu) streams_.push_back(runtime_->make_stream(at));
+  for (const Place at : runtime_->places()) {
+    if (at.kind == Place::Kind::gpu) streams_.push_back(runtime_->make_stream(at));
   }
   attach_all();
 }
@@ -33,7 +33,7 @@ void SchedulerRig::attach_all() {
   for (const Stream stream : streams_) attached_.emplace_back(*runtime_, stream);
 }
 
-std::uint64_t* SchedulerRig::alloc(std::uint64_t chunks, Location at, const std::string& tag) {
+std::uint64_t* SchedulerRig::alloc(std::uint64_t chunks, Place at, const std::string& tag) {
   AllocOptions options;
   options.chunk_bytes = chunk_bytes;
   options.tag = tag;
@@ -49,10 +49,10 @@ void SchedulerRig::use(std::uint64_t* words, std::uint64_t chunk, int gpu, float
 void SchedulerRig::step(int steps) {
   for (int i = 0; i < steps; ++i) {
     runtime_->step_scheduler();
-    // Moves that end as soon as they start leave room for others, which the next drain starts.
+    // Moves that end as soon as they start leave room for others, which the next look starts.
     EXPECT_TRUE(comes_true([&] {
       const SchedulerStats before = runtime_->scheduler_stats();
-      scheduler().drain();
+      scheduler().collect();
       const SchedulerStats after = runtime_->scheduler_stats();
       const std::uint64_t ended = after.moves_done + after.moves_failed;
       return ended == after.moves_started && after.moves_started == before.moves_started &&
@@ -61,7 +61,7 @@ void SchedulerRig::step(int steps) {
   }
 }
 
-Location SchedulerRig::home(const std::uint64_t* words, std::uint64_t chunk) {
+Place SchedulerRig::place(const std::uint64_t* words, std::uint64_t chunk) {
   for (const Extent& extent : runtime_->where(words)) {
     if (chunk * chunk_bytes < extent.offset + extent.bytes) return extent.at;
   }

@@ -30,14 +30,14 @@ class SchedulerRig {
   void attach_all();
   void detach_all() { attached_.clear(); }
 
-  std::uint64_t* alloc(std::uint64_t chunks, Location at, const std::string& tag = "");
+  std::uint64_t* alloc(std::uint64_t chunks, Place at, const std::string& tag = "");
   /// Records so many passes of the GPU over the chunk that every policy considers a move
   /// worthwhile.
   void use(std::uint64_t* words, std::uint64_t chunk, int gpu, float passes = 1e9F);
   /// Steps `steps` times; after each step, waits until the moves that it started have ended.
   void step(int steps = 1);
   /// The place of a chunk.
-  Location home(const std::uint64_t* words, std::uint64_t chunk = 0);
+  Place place(const std::uint64_t* words, std::uint64_t chunk = 0);
   void pass(std::chrono::nanoseconds time);
 
  private:

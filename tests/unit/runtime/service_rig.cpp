@@ -17,8 +17,8 @@ ServiceRig::ServiceRig(const std::string& machine, RuntimeOptions options)
   if (!options.prepare) options.prepare = false;  // As `RuntimeRig`.
   runtime_ = unique_runtime_of(
       std::make_unique<RuntimeParts>(std::move(trace), resolve_settings(options)));
-  for (const Location at : runtime_->locations()) {
-    if (at.kind == Location::Kind::gpu) streams_.push_back(runtime_->make_stream(at));
+  for (const Place at : runtime_->places()) {
+    if (at.kind == Place::Kind::gpu) streams_.push_back(runtime_->make_stream(at));
   }
   mismatches_ = static_cast<std::uint64_t*>(runtime_->alloc(page, host(0)));
 }

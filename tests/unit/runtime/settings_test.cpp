@@ -25,7 +25,7 @@ constexpr const char* variables[] = {"VMART_DRIVER",
                                      "VMART_STALL_AHEAD_MS",
                                      "VMART_POLICY",
                                      "VMART_CONTROL",
-                                     "VMART_TRACE",
+                                     "VMART_TIMELINE",
                                      "VMART_RECORD",
                                      "VMART_DECISIONS",
                                      "VMART_DRY_RUN",
@@ -65,7 +65,7 @@ TEST_F(SettingsTest, ReadsTheEnvironment) {
   EXPECT_EQ(with("VMART_DRIVER", "sim:test-2").driver, "sim:test-2");
   EXPECT_EQ(with("VMART_DEVICES", "1,0").devices, (std::vector<int>{1, 0}));
   const auto capacity = with("VMART_CAPACITY", "gpu0=4GiB,host(0)=64M").capacity_bytes;
-  EXPECT_EQ(capacity, (std::map<Location, std::uint64_t>{{gpu(0), 4 * GiB}, {host(0), 64 * MiB}}));
+  EXPECT_EQ(capacity, (std::map<Place, std::uint64_t>{{gpu(0), 4 * GiB}, {host(0), 64 * MiB}}));
   EXPECT_EQ(with("VMART_CACHE_BYTES_PER_GPU", "0").cache_bytes_per_gpu, 0u);
   EXPECT_EQ(with("VMART_HOST_CACHE_BYTES", "12K").host_cache_bytes, 12 * KiB);
   EXPECT_EQ(with("VMART_HOLD_LIMIT_MS", "7").hold_limit, std::chrono::milliseconds(7));
@@ -112,19 +112,19 @@ TEST_F(SettingsTest, ControlAndTraceBringAPolicyThatMovesNothing) {
   EXPECT_EQ(resolve_settings({}).control, "auto");
   RuntimeOptions options;
   options.control = "/run/it.sock";
-  options.trace = "here.json";
+  options.timeline = "here.json";
   EXPECT_EQ(resolve_settings(options).control, "/run/it.sock");
   clear();
-  EXPECT_EQ(with("VMART_TRACE", "there.json").policy, "stay_put");
-  EXPECT_EQ(resolve_settings({}).trace, "there.json");
-  EXPECT_EQ(resolve_settings(options).trace, "here.json");
+  EXPECT_EQ(with("VMART_TIMELINE", "there.json").policy, "stay_put");
+  EXPECT_EQ(resolve_settings({}).timeline, "there.json");
+  EXPECT_EQ(resolve_settings(options).timeline, "here.json");
   EXPECT_EQ(with("VMART_POLICY", "counter").policy, "counter");
 }
 
 TEST_F(SettingsTest, WordsTurnOutputOnAndOff) {
-  EXPECT_EQ(with("VMART_TRACE", "0").trace, "");
+  EXPECT_EQ(with("VMART_TIMELINE", "0").timeline, "");
   EXPECT_EQ(resolve_settings({}).policy, "");
-  EXPECT_EQ(with("VMART_TRACE", "1").trace, "vmart-%p.trace.json");
+  EXPECT_EQ(with("VMART_TIMELINE", "1").timeline, "vmart-%p.trace.json");
   clear();
   EXPECT_EQ(with("VMART_CONTROL", "no").control, "");
   EXPECT_EQ(with("VMART_CONTROL", "yes").control, "auto");
@@ -254,9 +254,9 @@ TEST_F(SettingsTest, PreparesMovesWhereMemoryMayMove) {
 TEST_F(SettingsTest, TakesOutputOptionsAsFileNames) {
   RuntimeOptions options;
   options.control = "my.sock";
-  options.trace = "auto";
+  options.timeline = "auto";
   EXPECT_EQ(resolve_settings(options).control, "./my.sock");
-  EXPECT_EQ(resolve_settings(options).trace, "auto") << "a file; the word is the variable's";
+  EXPECT_EQ(resolve_settings(options).timeline, "auto") << "a file; the word is the variable's";
   options.control = "auto";
   EXPECT_EQ(resolve_settings(options).control, "auto");
 }

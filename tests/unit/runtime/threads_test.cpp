@@ -25,7 +25,7 @@ TEST(Threads, UseAllocationsOfTheirOwn) {
   std::atomic<std::uint64_t> wrong{0};
   run_threads(4, [&](int thread) {
     std::mt19937 random(static_cast<unsigned>(thread));
-    const std::vector<Location> places = rig.runtime().locations();
+    const std::vector<Place> places = rig.runtime().places();
     for (std::uint64_t round = 0; round < 15; ++round) {
       const std::uint64_t bytes = (1 + random() % 6) * page;
       void* pointer = rig.runtime().alloc(bytes, places[random() % places.size()]);
@@ -54,7 +54,7 @@ TEST(Threads, MoveReadAndWriteOneAllocation) {
   rig.write(pointer, bytes, 1);
   std::atomic<std::uint64_t> wrong{0};
   run_threads(4, [&](int thread) {
-    const std::vector<Location> places = rig.runtime().locations();
+    const std::vector<Place> places = rig.runtime().places();
     for (std::size_t round = 0; round < 20; ++round) {
       if (thread == 0) rig.runtime().migrate(pointer, places[round % places.size()]);
       if (thread == 1) rig.runtime().migrate(pointer, 2 * page, page, places[(round + 1) % 3]);

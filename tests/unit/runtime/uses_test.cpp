@@ -23,12 +23,12 @@ class Uses : public testing::Test {
   UseLog& log() { return *parts_of(runtime()).uses; }
   std::vector<LoggedUse> uses() {
     std::vector<LoggedUse> uses;
-    log().drain(uses, 1000);
+    log().collect(uses, 1000);
     return uses;
   }
   std::vector<AdvisedRange> hints() {
     std::vector<AdvisedRange> hints;
-    log().drain_hints(hints);
+    log().collect_hints(hints);
     return hints;
   }
   void expect_refused(const Hint& hint) {

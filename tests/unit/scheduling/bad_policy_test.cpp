@@ -102,9 +102,9 @@ class BadPolicy : public testing::Test {
   ~BadPolicy() override {
     latch_->release();
     if (scheduler_) scheduler_->stop();
-    machinery_->mover.stop();
+    machinery_->migrator.finish();
     scheduler_.reset();
-    machinery_->memory.shut_down();
+    machinery_->memory.release();
   }
 
   Scheduler& with(const std::string& policy) {
@@ -121,7 +121,7 @@ class BadPolicy : public testing::Test {
       return make_policy(name);
     };
     scheduler_ = std::make_unique<Scheduler>(
-        SchedulerGround{driver_, machinery_->memory, machinery_->mover, uses_, decisions_},
+        SchedulerGround{driver_, machinery_->memory, machinery_->migrator, uses_, decisions_},
         place_states(driver_, machinery_->topology, machinery_->memory.chunks().ledger()),
         machinery_->costs, limits, make, policy);
     return *scheduler_;
@@ -230,7 +230,7 @@ TEST_F(BadPolicy, ThatPlansNonsenseIsRefusedAndGoesOn) {
   EXPECT_EQ(refused, 4u);
   EXPECT_EQ(stats.policy_failures, 0u);
   const Geometry geometry{8192, 8192, 2};
-  for (const Location at : scheduler.place(geometry, gpu(1), {})) EXPECT_EQ(at, gpu(1));
+  for (const Place at : scheduler.place(geometry, gpu(1), {})) EXPECT_EQ(at, gpu(1));
 }
 
 }  // namespace

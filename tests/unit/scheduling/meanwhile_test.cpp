@@ -61,7 +61,7 @@ TEST(SchedulerMeanwhile, StartsNoMoveThatMayNotBeginAnyMore) {
     const SchedulerStats stats = rig.runtime().scheduler_stats();
     EXPECT_EQ(stats.moves_wanted, 1u);
     EXPECT_EQ(stats.moves_started, 0u);
-    EXPECT_EQ(rig.home(words), gpu(0));
+    EXPECT_EQ(rig.place(words), gpu(0));
     const std::vector<std::string> said = rig.runtime().explain(words);
     EXPECT_TRUE(any_says(said, "not_moved from gpu(0) to gpu(1): "));
     EXPECT_TRUE(any_says(said, why));
@@ -80,8 +80,8 @@ TEST(SchedulerMeanwhile, AMoveWhoseRoomIsGonePushesNothingOut) {
   };
   rig.step();
   EXPECT_EQ(rig.runtime().scheduler_stats().moves_failed, 1u);
-  EXPECT_EQ(rig.home(words), gpu(0));
-  EXPECT_EQ(rig.home(other), gpu(1));
+  EXPECT_EQ(rig.place(words), gpu(0));
+  EXPECT_EQ(rig.place(other), gpu(1));
   EXPECT_TRUE(any_says(rig.runtime().explain(words), "moved 0 times"));
 }
 

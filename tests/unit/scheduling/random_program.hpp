@@ -1,6 +1,6 @@
 #pragma once
 
-#include <vma/location.hpp>
+#include <vma/place.hpp>
 #include <vma/snapshot.hpp>
 #include <vma/telemetry.hpp>
 
@@ -15,11 +15,11 @@ namespace vma {
 
 /// What a program does with memory, or its scheduler does.
 struct ProgramStep {
-  enum class Kind { alloc, place, free, use, hint, pass, drain, tick, press };
-  Kind kind = Kind::drain;
+  enum class Kind { alloc, place, free, use, hint, pass, collect, tick, press };
+  Kind kind = Kind::collect;
   std::size_t object = 0;  // Numbered in the order of allocation.
   std::uint64_t chunk = 0, chunks = 1;
-  Location at = gpu(0);
+  Place at = gpu(0);
   double passes = 1;
   Hint hint;
   Time time{0};
@@ -32,7 +32,7 @@ class RandomProgram {
   explicit RandomProgram(std::uint64_t seed) : random_(seed) {}
 
   std::vector<ProgramStep> steps() {
-    for (const Location at : {host(0), host(0), gpu(0), gpu(1)}) alloc(6, at);
+    for (const Place at : {host(0), host(0), gpu(0), gpu(1)}) alloc(6, at);
     for (int iteration = 0; iteration < 10; ++iteration) {
       const std::size_t first = objects_.size();
       for (int object = 0; object < 2; ++object) place(2);
@@ -49,7 +49,7 @@ class RandomProgram {
     steps_.emplace_back().kind = kind;
     return steps_.back();
   }
-  void alloc(std::uint64_t chunks, Location at) {
+  void alloc(std::uint64_t chunks, Place at) {
     ProgramStep& step = add(ProgramStep::Kind::alloc);
     step.chunks = chunks;
     step.at = at;
@@ -72,10 +72,10 @@ class RandomProgram {
       use.passes = draw(3) == 0 ? 1 : 1e7;
     }
     if (draw(2) == 0) announce(draw(4));
-    add(ProgramStep::Kind::drain);
+    add(ProgramStep::Kind::collect);
     pass();
     if (draw(8) == 0) press();
-    if (draw(3) == 0) add(ProgramStep::Kind::drain);  // Without a report.
+    if (draw(3) == 0) add(ProgramStep::Kind::collect);  // Without a report.
     add(ProgramStep::Kind::tick);
     pass();
   }

@@ -45,7 +45,7 @@ class RecordedMoves : public testing::Test {
   }
   /// Moves chunks, then lets time pass.
   static Stretch migrate(SchedulerRig& rig, std::uint64_t* words, std::uint64_t first,
-                         std::uint64_t chunks, Location to, const MigrateOptions& options = {}) {
+                         std::uint64_t chunks, Place to, const MigrateOptions& options = {}) {
     Stretch stretch{rig.machine().clock().now(), {}};
     rig.runtime().migrate(words, first * chunk, chunks * chunk, to, options);
     stretch.end = rig.machine().clock().now();
@@ -154,7 +154,7 @@ TEST_F(RecordedMoves, OfPoliciesAreRecordedOnceWithTheirDecision) {
     own = migrate(rig, words, 0, 1, gpu(1));
     rig.use(words, 1, 1);
     rig.step();
-    ASSERT_EQ(rig.home(words, 1), gpu(1));
+    ASSERT_EQ(rig.place(words, 1), gpu(1));
   });
   ASSERT_EQ(moves.size(), 2u);
   expect(moves[0], 0, gpu0_, gpu1_, own);
@@ -173,10 +173,10 @@ TEST_F(RecordedMoves, WhatIsResumedElsewhereHasMovedThere) {
     rig.runtime().park("model", drop);
     rig.runtime().set_capacity(gpu(0), 0);
     rig.runtime().resume("model");
-    ASSERT_EQ(rig.home(words), gpu(1));
+    ASSERT_EQ(rig.place(words), gpu(1));
     rig.runtime().park("model", drop);
     rig.runtime().resume("model");
-    ASSERT_EQ(rig.home(words), gpu(1));
+    ASSERT_EQ(rig.place(words), gpu(1));
   });
   ASSERT_EQ(moves.size(), 1u) << "it came back to where it lay";
   EXPECT_EQ(index(moves[0].from), index(gpu0_));

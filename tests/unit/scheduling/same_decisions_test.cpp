@@ -127,13 +127,13 @@ Log of_replay(const Seen& machine) {
   };
   Log log;
   const auto step = [&] {
-    scheduler.drain();
+    scheduler.collect();
     scheduler.tick();
     std::vector<AcceptedMove> under_way = scheduler.take_ready();
     for (std::size_t i = 0; i < under_way.size(); ++i) {
       const AcceptedMove move = under_way[i];
       log.started.push_back(
-          fmt::format("{} to {}", index(move.chunk), to_string(places[index(move.to)].location)));
+          fmt::format("{} to {}", index(move.chunk), to_string(places[index(move.to)].place)));
       scheduler.end(move, true, Time(1), Time(0));
       for (AcceptedMove& next : scheduler.take_ready()) under_way.push_back(std::move(next));
     }

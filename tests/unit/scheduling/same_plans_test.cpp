@@ -39,7 +39,7 @@ constexpr std::uint64_t gpu_chunks = 12;  // Room at each GPU.
 /// What the real machine did at a step.
 struct Happened {
   Time now{0};                      // When it began.
-  std::vector<Location> homes;      // Of an allocation.
+  std::vector<Place> homes;         // Of an allocation.
   std::vector<Decision> decisions;  // Moves that began and ended.
   std::optional<MachineCosts> costs;
 };
@@ -56,7 +56,7 @@ class RuntimeRun {
  public:
   RuntimeRun(const std::string& policy, std::shared_ptr<Transcript> transcript)
       : transcript_(std::move(transcript)), rig_("witness", "test-2", with(policy)) {
-    for (const Location at : {gpu(0), gpu(1)})
+    for (const Place at : {gpu(0), gpu(1)})
       rig_.scheduler().set_capacity(at, gpu_chunks * each_bytes);
     record_.places = rig_.scheduler().places();
   }
@@ -64,12 +64,12 @@ class RuntimeRun {
   Record run(const std::vector<ProgramStep>& steps) {
     for (const ProgramStep& step : steps) {
       Happened happened;
-      parts_of(rig_.runtime()).machinery->memory.chunks().slow_calls().drain();
+      parts_of(rig_.runtime()).machinery->memory.chunks().slow_calls().await_empty();
       happened.now = rig_.machine().clock().now();
       transcript_->now.reset();
       transcript_->costs.reset();
       carry_out(step, happened);
-      const bool looks = step.kind == ProgramStep::Kind::drain ||
+      const bool looks = step.kind == ProgramStep::Kind::collect ||
                          step.kind == ProgramStep::Kind::tick ||
                          step.kind == ProgramStep::Kind::press;
       const bool reports =
@@ -123,7 +123,7 @@ class RuntimeRun {
                               step.chunks * each_bytes, step.hint);
         break;
       case ProgramStep::Kind::pass: rig_.pass(step.time); break;
-      case ProgramStep::Kind::drain: rig_.scheduler().drain(); break;
+      case ProgramStep::Kind::collect: rig_.scheduler().collect(); break;
       case ProgramStep::Kind::tick: rig_.scheduler().tick(); break;
       case ProgramStep::Kind::press:
         rig_.scheduler().make_room(step.at, step.chunks * each_bytes, rig_.machine().clock().now());
@@ -132,19 +132,19 @@ class RuntimeRun {
     }
     if (step.kind == ProgramStep::Kind::alloc || step.kind == ProgramStep::Kind::place)
       for (std::uint64_t chunk = 0; chunk < step.chunks; ++chunk)
-        happened.homes.push_back(rig_.home(objects_.back(), chunk));
+        happened.homes.push_back(rig_.place(objects_.back(), chunk));
   }
   /// Until no move is in progress or can begin. Looks while none is: otherwise it would see a part
   /// of a migration.
   void settle() {
     const auto idle = [&] {
-      const Mover::Load load = parts_of(rig_.runtime()).machinery->mover.load();
+      const Migrator::Load load = parts_of(rig_.runtime()).machinery->migrator.load();
       return load.running + load.waiting == 0;
     };
     EXPECT_TRUE(comes_true([&] {
       if (!idle()) return false;
       const std::uint64_t before = rig_.runtime().scheduler_stats().moves_started;
-      rig_.scheduler().drain();
+      rig_.scheduler().collect();
       const SchedulerStats after = rig_.runtime().scheduler_stats();
       return after.moves_started == before &&
              after.moves_started == after.moves_done + after.moves_failed;
@@ -203,9 +203,9 @@ class ReplayRun {
     return ChunkId{
         static_cast<std::uint32_t>(index(objects_[step.object].first) + step.chunk + more)};
   }
-  PlaceId place_of(Location at) const {
+  PlaceId place_of(Place at) const {
     return PlaceId{static_cast<std::uint8_t>(
-        std::ranges::find(record_.places, at, &PlaceState::location) - record_.places.begin())};
+        std::ranges::find(record_.places, at, &PlaceState::place) - record_.places.begin())};
   }
   void carry_out(const ProgramStep& step, const Happened& happened) {
     scheduler_.set_now(happened.now);
@@ -217,11 +217,11 @@ class ReplayRun {
       case ProgramStep::Kind::use:
       case ProgramStep::Kind::hint: reports_.emplace_back(happened.now, step); break;
       case ProgramStep::Kind::pass: break;
-      case ProgramStep::Kind::drain:
+      case ProgramStep::Kind::collect:
         enter();
         take();
         report(happened.now);
-        if (scheduler_.has_uses() || scheduler_.has_hints()) scheduler_.drain();
+        if (scheduler_.has_uses() || scheduler_.has_hints()) scheduler_.collect();
         break;
       case ProgramStep::Kind::tick:
         enter();
@@ -246,9 +246,9 @@ class ReplayRun {
       EXPECT_EQ(places[i], place_of(happened.homes[i]));
   }
   /// A scheduler learns of allocations and frees when it next looks.
-  void wait_for_books(const std::vector<Location>& homes, ProgramStep::Kind kind) {
+  void wait_for_books(const std::vector<Place>& homes, ProgramStep::Kind kind) {
     made_.push_back({{}, kind == ProgramStep::Kind::place ? "own" : ""});
-    for (const Location home : homes) made_.back().first.push_back({each_bytes, place_of(home)});
+    for (const Place home : homes) made_.back().first.push_back({each_bytes, place_of(home)});
     objects_.push_back({++last_number_, ChunkId{}, homes.size()});
   }
   void enter() {

@@ -102,7 +102,7 @@ void expect_all_arrive(SchedulerRig& rig, const std::uint64_t* words) {
   EXPECT_TRUE(comes_true([&] {
     rig.runtime().step_scheduler();
     for (std::uint32_t i = 0; i < chunks; ++i)
-      if (rig.home(words, i) != gpu(0)) return false;
+      if (rig.place(words, i) != gpu(0)) return false;
     const SchedulerStats stats = rig.runtime().scheduler_stats();
     return stats.moves_done + stats.moves_failed == stats.moves_started;
   }));
@@ -116,7 +116,7 @@ TEST_P(SchedulerMemory, NoAcceptedMoveIsLostAndWhatCameAndWentIsKnown) {
     SCOPED_TRACE(number);
     SchedulerRig rig("made_here", "test-2", options_of([] { return std::make_unique<Fetches>(); }));
     std::uint64_t* const gone = rig.alloc(1, gpu(0));
-    rig.scheduler().drain();
+    rig.scheduler().collect();
     std::uint64_t* const words = rig.alloc(chunks, gpu(1));
     rig.runtime().free(gone);
     rig.use(words, 0, 0);
@@ -140,7 +140,7 @@ TEST_P(SchedulerMemory, APolicyThatOverranIsReplacedInTheEnd) {
     // On a busy computer the following policies may overrun too, until stay_put takes over.
     EXPECT_TRUE(comes_true([&] {
       rig.runtime().step_scheduler();
-      return rig.home(words) == gpu(0) || rig.runtime().policy() == "stay_put";
+      return rig.place(words) == gpu(0) || rig.runtime().policy() == "stay_put";
     }));
     if (!fired || HasFailure()) break;
   }

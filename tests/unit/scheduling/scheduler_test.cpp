@@ -30,9 +30,9 @@ TEST(Scheduler, BringsAChunkToWhoUsesIt) {
   rig.use(words, 1, 1);
   rig.pass(seconds(2));
   rig.step();
-  EXPECT_EQ(rig.home(words, 0), gpu(0));
-  EXPECT_EQ(rig.home(words, 1), gpu(1));
-  EXPECT_EQ(rig.home(words, 2), gpu(0));
+  EXPECT_EQ(rig.place(words, 0), gpu(0));
+  EXPECT_EQ(rig.place(words, 1), gpu(1));
+  EXPECT_EQ(rig.place(words, 2), gpu(0));
   const SchedulerStats stats = rig.runtime().scheduler_stats();
   EXPECT_EQ(stats.uses, 1u);
   EXPECT_EQ(stats.moves_started, 1u);
@@ -51,7 +51,7 @@ TEST(Scheduler, MovesNeighboursInOneMigration) {
   for (std::uint64_t chunk = 0; chunk < 4; ++chunk) rig.use(words, chunk, 1);
   const std::size_t before = rig.runtime().stats().migrations;
   rig.step();
-  for (std::uint64_t chunk = 0; chunk < 4; ++chunk) EXPECT_EQ(rig.home(words, chunk), gpu(1));
+  for (std::uint64_t chunk = 0; chunk < 4; ++chunk) EXPECT_EQ(rig.place(words, chunk), gpu(1));
   EXPECT_EQ(rig.runtime().scheduler_stats().moves_done, 4u);
   EXPECT_EQ(rig.runtime().stats().migrations, before + 1);
 }
@@ -79,8 +79,8 @@ TEST(Scheduler, LeavesACleanCopyBehindWhereThePolicyAsksForIt) {
     const ReadOnly nobody_writes = rig.runtime().read_only(words);
     for (std::uint64_t chunk = 0; chunk < 2; ++chunk) rig.use(words, chunk, 0);
     rig.step();
-    EXPECT_EQ(rig.home(words, 0), gpu(0));
-    EXPECT_EQ(rig.home(words, 1), gpu(0));
+    EXPECT_EQ(rig.place(words, 0), gpu(0));
+    EXPECT_EQ(rig.place(words, 1), gpu(0));
     EXPECT_EQ(rig.runtime().stats().copies_kept, kept);
     EXPECT_EQ(rig.runtime().migrate(words, host(0)).bytes_remapped,
               kept * SchedulerRig::chunk_bytes);
@@ -95,7 +95,7 @@ TEST(Scheduler, NeedsNoAttachedStreams) {
   rig.step();
   rig.use(words, 0, 1);
   rig.step();
-  EXPECT_EQ(rig.home(words), gpu(1));
+  EXPECT_EQ(rig.place(words), gpu(1));
 }
 
 TEST(Scheduler, LeavesWhatIsPinned) {
@@ -105,12 +105,12 @@ TEST(Scheduler, LeavesWhatIsPinned) {
     const Pin pin = rig.runtime().pin(words);
     rig.use(words, 0, 1);
     rig.step();
-    EXPECT_EQ(rig.home(words), gpu(0));
+    EXPECT_EQ(rig.place(words), gpu(0));
     EXPECT_TRUE(says(rig.runtime().explain(words), "cannot move"));
   }
   rig.use(words, 0, 1);
   rig.step();
-  EXPECT_EQ(rig.home(words), gpu(1));
+  EXPECT_EQ(rig.place(words), gpu(1));
 }
 
 TEST(Scheduler, CountsUsesOfFreedMemory) {
@@ -129,7 +129,7 @@ TEST(Scheduler, CountsUsesBehindMemory) {
   rig.use(words, 1, 1);
   rig.step();
   EXPECT_EQ(rig.runtime().scheduler_stats().uses_unknown, 1u);
-  EXPECT_EQ(rig.home(words), gpu(0));
+  EXPECT_EQ(rig.place(words), gpu(0));
 }
 
 TEST(Scheduler, MissesNoUseOfMemoryThatIsAllocatedWhileItTakesUses) {
@@ -145,10 +145,10 @@ TEST(Scheduler, MissesNoUseOfMemoryThatIsAllocatedWhileItTakesUses) {
       }
       done = true;
     });
-    while (!done) rig.scheduler().drain();
+    while (!done) rig.scheduler().collect();
   }
   rig.step();
-  for (std::size_t i = 0; i < count; ++i) EXPECT_EQ(rig.home(made[i]), gpu(1)) << i;
+  for (std::size_t i = 0; i < count; ++i) EXPECT_EQ(rig.place(made[i]), gpu(1)) << i;
 }
 
 TEST(Scheduler, FollowsAllocationsThatComeAndGo) {
@@ -186,7 +186,7 @@ TEST(Scheduler, ForetellsByWhatMovesTook) {
     rig.pass(seconds(10));
     rig.use(words, 0, 1);
     rig.step();
-    ASSERT_EQ(rig.home(words), gpu(1));
+    ASSERT_EQ(rig.place(words), gpu(1));
   }
   std::vector<double> foretold, took;
   for (const Decision& decision : rig.scheduler().decisions_about(address_of(words), 0)) {
@@ -208,7 +208,7 @@ TEST(Scheduler, DecidesAndMovesNothingInADryRun) {
   std::uint64_t* words = rig.alloc(1, gpu(0));
   rig.use(words, 0, 1);
   rig.step();
-  EXPECT_EQ(rig.home(words), gpu(0));
+  EXPECT_EQ(rig.place(words), gpu(0));
   EXPECT_TRUE(says(rig.runtime().explain(words), "planned from gpu(0) to gpu(1)"));
   EXPECT_TRUE(says(rig.runtime().explain(words), "dry run"));
 }
@@ -218,12 +218,12 @@ TEST(Scheduler, DecidesNothingWhilePausedButWhenStepped) {
   std::uint64_t* words = rig.alloc(1, gpu(0));
   rig.runtime().pause_scheduler();
   rig.use(words, 0, 1);
-  rig.scheduler().drain();
+  rig.scheduler().collect();
   rig.scheduler().tick();
   EXPECT_EQ(rig.runtime().scheduler_stats().moves_wanted, 0u);
   rig.use(words, 0, 1);
   rig.step();
-  EXPECT_EQ(rig.home(words), gpu(1));
+  EXPECT_EQ(rig.place(words), gpu(1));
   EXPECT_TRUE(rig.runtime().scheduler_stats().paused);
   rig.runtime().resume_scheduler();
   EXPECT_FALSE(rig.runtime().scheduler_stats().paused);
@@ -237,8 +237,8 @@ TEST(Scheduler, HintsAreUsesToCome) {
   hint.passes = 1e9;
   rig.runtime().advise(words, SchedulerRig::chunk_bytes, hint);
   rig.step();
-  EXPECT_EQ(rig.home(words, 0), gpu(1));
-  EXPECT_EQ(rig.home(words, 1), gpu(0));
+  EXPECT_EQ(rig.place(words, 0), gpu(1));
+  EXPECT_EQ(rig.place(words, 1), gpu(0));
   EXPECT_EQ(rig.runtime().scheduler_stats().hints, 1u);
 }
 
@@ -247,12 +247,12 @@ TEST(Scheduler, AnotherPolicyTakesOver) {
   std::uint64_t* words = rig.alloc(1, gpu(0));
   rig.use(words, 0, 1);
   rig.step();
-  EXPECT_EQ(rig.home(words), gpu(0));
+  EXPECT_EQ(rig.place(words), gpu(0));
   rig.runtime().set_policy("counter:theta=1");
   EXPECT_EQ(rig.runtime().policy(), "counter:theta=1");
   rig.use(words, 0, 1);
   rig.step();
-  EXPECT_EQ(rig.home(words), gpu(1));
+  EXPECT_EQ(rig.place(words), gpu(1));
 }
 
 TEST(Scheduler, UnknownPoliciesAreRefusedWithAListOfTheKnown) {
@@ -293,10 +293,10 @@ TEST(Scheduler, AnAllocationThatDoesNotFitPushesOutWhatIsCold) {
     rig.pass(milliseconds(10));
     held.push_back(rig.alloc(8, gpu(0), "cold"));
   }
-  EXPECT_EQ(rig.home(held.back()), gpu(0)) << "it came where it was asked for";
-  for (std::uint64_t chunk = 0; chunk < 8; ++chunk) EXPECT_EQ(rig.home(hot, chunk), gpu(0));
+  EXPECT_EQ(rig.place(held.back()), gpu(0)) << "it came where it was asked for";
+  for (std::uint64_t chunk = 0; chunk < 8; ++chunk) EXPECT_EQ(rig.place(hot, chunk), gpu(0));
   const auto away = std::ranges::count_if(
-      held, [&](const std::uint64_t* words) { return rig.home(words) != gpu(0); });
+      held, [&](const std::uint64_t* words) { return rig.place(words) != gpu(0); });
   EXPECT_GT(away, 0);
 }
 
@@ -304,7 +304,7 @@ TEST(Scheduler, AllocGoesWhereThereIsRoom) {
   SchedulerRig rig("static", "test-2", two_chunks_on_gpu_0());
   AllocOptions options;
   options.chunk_bytes = SchedulerRig::chunk_bytes;
-  std::set<Location> places;
+  std::set<Place> places;
   for (int i = 0; i < 40; ++i) {
     void* words = rig.runtime().alloc(8 * SchedulerRig::chunk_bytes, options);
     for (const Extent& extent : rig.runtime().where(words)) places.insert(extent.at);
@@ -323,17 +323,17 @@ TEST(Scheduler, DrainsAPlaceAndFillsItAgain) {
     EXPECT_EQ(report.bytes_moved, 5 * SchedulerRig::chunk_bytes);
     EXPECT_EQ(report.bytes_left, SchedulerRig::chunk_bytes);
     EXPECT_EQ(report.left.at("pinned"), 1u);
-    EXPECT_EQ(rig.home(words), gpu(0));
+    EXPECT_EQ(rig.place(words), gpu(0));
     rig.use(words, 0, 1);
     rig.pass(seconds(2));
     rig.step();
-    EXPECT_EQ(rig.home(words), gpu(0)) << "nothing comes to a place that is being drained";
+    EXPECT_EQ(rig.place(words), gpu(0)) << "nothing comes to a place that is being drained";
   }
   rig.runtime().refill(gpu(1));
   rig.use(words, 0, 1);
   rig.pass(seconds(2));
   rig.step();
-  EXPECT_EQ(rig.home(words), gpu(1));
+  EXPECT_EQ(rig.place(words), gpu(1));
 }
 
 TEST(Scheduler, WaitsForWhatHasJustComeToAPlaceThatIsDrained) {
@@ -341,10 +341,10 @@ TEST(Scheduler, WaitsForWhatHasJustComeToAPlaceThatIsDrained) {
   std::uint64_t* words = rig.alloc(1, gpu(0));
   rig.use(words, 0, 1);
   rig.step();
-  ASSERT_EQ(rig.home(words), gpu(1));
+  ASSERT_EQ(rig.place(words), gpu(1));
   const DrainReport report = rig.runtime().drain(gpu(1), {milliseconds(60'000)});
   EXPECT_EQ(report.bytes_left, 0u);
-  EXPECT_EQ(rig.home(words), gpu(0));
+  EXPECT_EQ(rig.place(words), gpu(0));
 }
 
 TEST(Scheduler, LeavesWhatIsParked) {
@@ -352,18 +352,18 @@ TEST(Scheduler, LeavesWhatIsParked) {
   std::uint64_t* words = rig.alloc(1, gpu(0), "away");
   rig.step();
   rig.runtime().park("away");
-  EXPECT_EQ(rig.home(words), host(0));
+  EXPECT_EQ(rig.place(words), host(0));
   rig.use(words, 0, 1);
   rig.pass(seconds(2));
   rig.step();
-  EXPECT_EQ(rig.home(words), host(0));
+  EXPECT_EQ(rig.place(words), host(0));
   EXPECT_TRUE(says(rig.runtime().explain(words), "it is parked"));
   rig.runtime().resume("away");
-  EXPECT_EQ(rig.home(words), gpu(0));
+  EXPECT_EQ(rig.place(words), gpu(0));
   rig.use(words, 0, 1);
   rig.pass(seconds(2));
   rig.step();
-  EXPECT_EQ(rig.home(words), gpu(1));
+  EXPECT_EQ(rig.place(words), gpu(1));
 }
 
 TEST(Scheduler, PlacesAreAsMovesOfTheProgramLeftThemBeforeTheNextTick) {
@@ -399,7 +399,7 @@ TEST(Scheduler, WhatIsDroppedFillsNoPlaceAndIsMovedByNobody) {
   rig.use(words, 0, 1);
   rig.pass(seconds(2));
   rig.step();
-  EXPECT_EQ(rig.home(words), gpu(1)) << "it is as any other again";
+  EXPECT_EQ(rig.place(words), gpu(1)) << "it is as any other again";
 }
 
 TEST(Scheduler, HintsOfWhatIsDroppedAreNotTaken) {
@@ -426,7 +426,7 @@ TEST(Scheduler, TakesHintsOfAllTimes) {
   rig.pass(seconds(1));
   rig.runtime().advise(words, SchedulerRig::chunk_bytes, hint);
   rig.step(3);
-  EXPECT_EQ(rig.home(words), gpu(0));
+  EXPECT_EQ(rig.place(words), gpu(0));
 }
 
 // --- The loop
@@ -442,7 +442,7 @@ TEST(Scheduler, DoesAllThisByItself) {
   EXPECT_TRUE(comes_true([&] {
     const Use use{words, 8192, gpu(1), UseKind::read, 1e9F};
     rig.runtime().record_uses(std::span(&use, 1));
-    return rig.home(words) == gpu(1);
+    return rig.place(words) == gpu(1);
   }));
   EXPECT_EQ(rig.wrong(words, 1024, 3), 0u);
   EXPECT_TRUE(comes_true([&] { return rig.runtime().scheduler_stats().ticks > 0; }));

@@ -1,4 +1,4 @@
-// Goal: swaps that a policy wishes for use room as soon as it is there, most valuable first, and
+// Goal: swaps that a policy proposes use room as soon as it is there, most valuable first, and
 // nothing is requested twice. Method: a scheduler stepped by hand on a simulated machine with full
 // HBM, a policy made for the test, and hooks that see the order of moves.
 
@@ -95,7 +95,7 @@ TEST_F(Swap, NothingIsWishedForTwice) {
   EXPECT_TRUE(stats.moves_refused.empty());
 }
 
-// A program that waits for room does not wait for wishes of policies.
+// A program that waits for room does not wait for proposals of policies.
 TEST_F(Swap, VictimsThatAProgramWaitsForGoAllAtOnce) {
   DrainOptions options;
   options.deadline = std::chrono::minutes(1);

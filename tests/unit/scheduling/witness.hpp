@@ -36,18 +36,19 @@ class Witness : public Policy {
          use.bytes_written, use.hint == nullptr ? "" : text_of(*use.hint));
     to_->hints += use.hint != nullptr ? 1 : 0;
     note_row(use.chunk, snapshot);
-    ask(snapshot, plan, [&](Plan& wishes) { inner_->on_use(use, snapshot, wishes); });
+    ask(snapshot, plan, [&](Plan& proposals) { inner_->on_use(use, snapshot, proposals); });
   }
   void on_tick(const Snapshot& snapshot, Plan& plan) override {
     std::string changed;
     for (const ChunkId chunk : snapshot.changed()) changed += fmt::format(" {}", index(chunk));
     note("tick, changed:{}", changed);
-    ask(snapshot, plan, [&](Plan& wishes) { inner_->on_tick(snapshot, wishes); });
+    ask(snapshot, plan, [&](Plan& proposals) { inner_->on_tick(snapshot, proposals); });
   }
   void on_pressure(const Pressure& pressure, const Snapshot& snapshot, Plan& plan) override {
     note("{} bytes at {} for {}, elsewhere {}", pressure.bytes, index(pressure.at),
          index(pressure.device), pressure.elsewhere);
-    ask(snapshot, plan, [&](Plan& wishes) { inner_->on_pressure(pressure, snapshot, wishes); });
+    ask(snapshot, plan,
+        [&](Plan& proposals) { inner_->on_pressure(pressure, snapshot, proposals); });
   }
   void on_alloc(const AllocRequest& request, const Snapshot& snapshot,
                 std::span<PlaceId> places) override {
@@ -88,8 +89,7 @@ class Witness : public Policy {
     to_->now = snapshot.now();
     to_->costs = snapshot.costs();
     for (const PlaceState& place : snapshot.places())
-      note("  {}: {} used, {} free", to_string(place.location), place.used_bytes,
-           place.free_bytes());
+      note("  {}: {} used, {} free", to_string(place.place), place.used_bytes, place.free_bytes());
   }
   /// Values without their last digits: a place's demand fades whenever a scheduler looks.
   template <typename Call>

@@ -38,11 +38,11 @@ class Following : public SharingTest {
     return channel.receive(soon(), ShareChannel::Takes::descriptors);
   }
   void expect_unmoved(std::uint64_t* theirs = nullptr) {
-    EXPECT_EQ(exporter.home(words), gpu(0));
+    EXPECT_EQ(exporter.place(words), gpu(0));
     EXPECT_EQ(exporter.wrong(words, words_shared, 40), 0u);
     exporter.check_invariants();
     if (theirs == nullptr) return;
-    EXPECT_EQ(importer.home(theirs), gpu(0));
+    EXPECT_EQ(importer.place(theirs), gpu(0));
     EXPECT_EQ(importer.wrong(theirs, words_shared, 40), 0u);
     importer.check_invariants();
   }
@@ -54,7 +54,7 @@ class Following : public SharingTest {
   }
   void moves_again(std::uint64_t* theirs) {
     exporter.runtime().migrate(words, gpu(1), options);
-    EXPECT_EQ(importer.home(theirs), gpu(1));
+    EXPECT_EQ(importer.place(theirs), gpu(1));
     expect_shared(theirs);
   }
 
@@ -84,7 +84,7 @@ TEST_F(Following, IsRefusedWhereCopiesHaveNoGuards) {
         } catch (const Error& error) {
           const bool said =
               std::string_view(error.what()).find("a test says so") != std::string_view::npos;
-          std::_Exit(both_look && said && importer.home(theirs) == gpu(1) ? 0 : 2);
+          std::_Exit(both_look && said && importer.place(theirs) == gpu(1) ? 0 : 2);
         }
       },
       testing::ExitedWithCode(0), "");
@@ -93,15 +93,15 @@ TEST_F(Following, IsRefusedWhereCopiesHaveNoGuards) {
 TEST_F(Following, TheMemoryMovesToEveryPlaceAndBack) {
   const ExportedAllocation exported = share();
   std::uint64_t* theirs = import(exported);
-  for (const Location to : {gpu(1), host(0), gpu(0), gpu(1)}) {
+  for (const Place to : {gpu(1), host(0), gpu(0), gpu(1)}) {
     SCOPED_TRACE(to_string(to));
     const MigrationReport report = exporter.runtime().migrate(words, to, options);
     EXPECT_EQ(report.outcome, Outcome::done);
     EXPECT_EQ(report.bytes_moved, words_shared * 8);
     EXPECT_EQ(report.importers, 1);
     EXPECT_GT(report.importer_stall.count(), 0);
-    EXPECT_EQ(exporter.home(words), to);
-    EXPECT_EQ(importer.home(theirs), to);
+    EXPECT_EQ(exporter.place(words), to);
+    EXPECT_EQ(importer.place(theirs), to);
     expect_shared(theirs);
   }
   exporter.check_invariants();
@@ -118,7 +118,7 @@ TEST_F(Following, ARangeMovesAndTheRestStays) {
   EXPECT_EQ(extents[1].at, gpu(1));
   EXPECT_EQ(importer.wrong(theirs, words_shared, 40), 0u);
   exporter.runtime().migrate(words, gpu(1), options);
-  EXPECT_EQ(importer.home(theirs), gpu(1));
+  EXPECT_EQ(importer.place(theirs), gpu(1));
   expect_shared(theirs);
 }
 
@@ -131,7 +131,7 @@ TEST_F(FollowingAtGates, ABackgroundMoveStopsTheAttachedStreamsOfBoth) {
   EXPECT_EQ(report.outcome, Outcome::done);
   EXPECT_EQ(report.stall.count, 1u);
   EXPECT_GT(report.gate_limit.count(), 0);
-  EXPECT_EQ(importer.home(theirs), gpu(1));
+  EXPECT_EQ(importer.place(theirs), gpu(1));
   expect_shared(theirs);
 }
 
@@ -148,10 +148,10 @@ TEST_F(Following, EachOfAGroupMovesWithItsImporters) {
   EXPECT_EQ(report.total.importers, 2);
   for (void* moved :
        {static_cast<void*>(words), static_cast<void*>(others[0]), static_cast<void*>(others[1])}) {
-    EXPECT_EQ(exporter.home(moved), gpu(1));
+    EXPECT_EQ(exporter.place(moved), gpu(1));
   }
-  EXPECT_EQ(importer.home(theirs), gpu(1));
-  EXPECT_EQ(importer.home(also), gpu(1));
+  EXPECT_EQ(importer.place(theirs), gpu(1));
+  EXPECT_EQ(importer.place(also), gpu(1));
 }
 
 TEST_F(Following, ABackgroundMoveNeedsNoAttachedStream) {
@@ -160,7 +160,7 @@ TEST_F(Following, ABackgroundMoveNeedsNoAttachedStream) {
   const MigrationReport report = exporter.runtime().migrate_async(words, gpu(1), options).wait();
   EXPECT_EQ(report.outcome, Outcome::done);
   EXPECT_EQ(report.stall.count, 1u);
-  EXPECT_EQ(importer.home(theirs), gpu(1));
+  EXPECT_EQ(importer.place(theirs), gpu(1));
   expect_shared(theirs);
 }
 
@@ -230,7 +230,7 @@ TEST_F(Following, AClosedExportMovesAlone) {
   exported.close();
   exporter.runtime().migrate(words, gpu(1), options);
   EXPECT_EQ(exporter.wrong(words, words_shared, 40), 0u);
-  EXPECT_EQ(importer.home(theirs), gpu(0)) << "it keeps what it has";
+  EXPECT_EQ(importer.place(theirs), gpu(0)) << "it keeps what it has";
   EXPECT_EQ(importer.wrong(theirs, words_shared, 40), 0u);
 }
 
@@ -239,11 +239,11 @@ TEST_F(Following, MovesAndFreesOfAnImportDoNotWaitForEachOther) {
   constexpr int rounds = 30;
   for (int round = 0; round < rounds; ++round) {
     std::uint64_t* theirs = import(exported);
-    std::thread mover(
+    std::thread migrator(
         [&] { exporter.runtime().migrate(words, gpu(round % 2 == 0 ? 1 : 0), options); });
     importer.runtime().free(theirs);
-    mover.join();
-    ASSERT_EQ(exporter.home(words), gpu(round % 2 == 0 ? 1 : 0));
+    migrator.join();
+    ASSERT_EQ(exporter.place(words), gpu(round % 2 == 0 ? 1 : 0));
   }
   EXPECT_EQ(exporter.wrong(words, words_shared, 40), 0u);
   importer.check_invariants();
@@ -325,11 +325,11 @@ TEST_F(Following, AnImporterThatBreaksTheProtocolIsDisconnectedAndTheOthersMove)
       take(peer);
       peer.send(message_of(kind), soon());
     });
-    const Location to = exporter.home(words) == gpu(0) ? gpu(1) : gpu(0);
+    const Place to = exporter.place(words) == gpu(0) ? gpu(1) : gpu(0);
     exporter.runtime().migrate(words, to, options);
     by_hand.join();
     EXPECT_EQ(take(peer).kind, ShareKind::refusal);
-    EXPECT_EQ(importer.home(theirs), to);
+    EXPECT_EQ(importer.place(theirs), to);
   }
   expect_shared(theirs);
 }
@@ -379,7 +379,7 @@ TEST_F(Following, AnImporterWithoutTheTargetRefuses) {
             ErrorKind::unreachable);
   expect_unmoved();
   exporter.runtime().migrate(words, host(0), options);
-  EXPECT_EQ(narrow.home(theirs), host(0));
+  EXPECT_EQ(narrow.place(theirs), host(0));
 }
 
 TEST_F(Following, TheRuntimesOfImportersShutDownBesideMoves) {
@@ -388,7 +388,7 @@ TEST_F(Following, TheRuntimesOfImportersShutDownBesideMoves) {
   for (int round = 0; round < rounds; ++round) {
     RuntimeRig guest;
     guest.runtime().import_allocation(exported.path());
-    std::thread mover([&] {
+    std::thread migrator([&] {
       try {
         exporter.runtime().migrate(words, gpu(round % 2 == 0 ? 1 : 0), options);
       } catch (const Error& error) {
@@ -396,7 +396,7 @@ TEST_F(Following, TheRuntimesOfImportersShutDownBesideMoves) {
       }
     });
     guest.runtime().shutdown();
-    mover.join();
+    migrator.join();
   }
   EXPECT_EQ(exporter.wrong(words, words_shared, 40), 0u);
 }

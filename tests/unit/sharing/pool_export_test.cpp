@@ -128,7 +128,7 @@ TEST_F(PoolExportTest, ABlockThatIsImportedTwiceIsFreedTwice) {
   std::uint64_t* theirs = import(words);
   EXPECT_EQ(import(words), theirs);
   importer.runtime().free(theirs);
-  EXPECT_EQ(importer.home(theirs), gpu(0));
+  EXPECT_EQ(importer.place(theirs), gpu(0));
   EXPECT_EQ(kind_of_error([&] { importer.runtime().free(theirs + 1); }),
             ErrorKind::unknown_pointer);
   importer.runtime().free(theirs);
@@ -218,7 +218,7 @@ TEST_F(PoolExportTest, ASegmentMovesWithTheProcessesThatHaveItsBlocks) {
   exporter.write(words, block_words, 5);
   std::uint64_t* theirs = import(exported->pointer(words));
   exporter.runtime().migrate(pool, gpu(1));
-  EXPECT_EQ(importer.home(theirs), gpu(1));
+  EXPECT_EQ(importer.place(theirs), gpu(1));
   importer.write(theirs, block_words, 6);
   EXPECT_EQ(exporter.wrong(words, block_words, 6), 0u);
   importer.runtime().free(theirs);
@@ -230,14 +230,14 @@ TEST_F(PoolExportTest, ASegmentIsImportedWhereItLies) {
   const ExportedPointer pointer = exported->pointer(words);
   exporter.runtime().migrate(pool, gpu(1));
   std::uint64_t* theirs = import(pointer);
-  EXPECT_EQ(importer.home(theirs), gpu(1));
+  EXPECT_EQ(importer.place(theirs), gpu(1));
   EXPECT_EQ(importer.wrong(theirs, block_words, 5), 0u);
   importer.runtime().free(theirs);
   ASSERT_TRUE(no_importer_left());
   exporter.runtime().migrate(pool, gpu(0));
   EXPECT_EQ(exporter.wrong(words, block_words, 5), 0u);
   theirs = import(pointer);
-  EXPECT_EQ(importer.home(theirs), gpu(0));
+  EXPECT_EQ(importer.place(theirs), gpu(0));
   importer.runtime().free(theirs);
   free(words);
 }

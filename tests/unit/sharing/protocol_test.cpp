@@ -1,7 +1,7 @@
 // Goal: messages arrive as they were sent, and whatever else arrives is refused with a typed error.
 // Method: each kind of message, whole, cut at every byte, and changed at every byte.
 
-#include "sharing/offered_move.hpp"
+#include "sharing/exporter_move_state.hpp"
 #include "sharing/share_protocol.hpp"
 
 #include <gtest/gtest.h>
@@ -107,10 +107,10 @@ TEST(ShareProtocol, TheLargestMessageFitsTheLimit) {
   EXPECT_EQ(decode(encode(refusal)).text.size(), shared_text_bytes_max);
 }
 
-TEST(OfferedMove, PassesOnNoChunkOnceItIsWithdrawn) {
-  OfferedMove move({}, {std::chrono::seconds(1), std::chrono::seconds(1)});
+TEST(ExporterMoveState, PassesOnNoChunkOnceItIsWithdrawn) {
+  ExporterMoveState move({}, {std::chrono::seconds(1), std::chrono::seconds(1)});
   int asked = 0;
-  const auto ask = [&](std::span<const MovingChunk>) { return ++asked > 1; };
+  const auto ask = [&](std::span<const ExporterChunk>) { return ++asked > 1; };
   EXPECT_FALSE(move.with_chunks(ask));
   move.withdraw();
   EXPECT_TRUE(move.with_chunks(ask));

@@ -36,7 +36,7 @@ TEST_F(ReplacementTest, MemoryThatCannotLeaveIsReplacedWhereItLies) {
             ErrorKind::unsupported);
   replace();
   EXPECT_EQ(bytes_moved(), 3 * chunk_bytes);
-  EXPECT_EQ(exporter.home(words), gpu(0));
+  EXPECT_EQ(exporter.place(words), gpu(0));
   EXPECT_EQ(exporter.wrong(words, words_shared, 40), 0u);
   EXPECT_TRUE(is_shared());
   exporter.check_invariants();
@@ -45,9 +45,9 @@ TEST_F(ReplacementTest, MemoryThatCannotLeaveIsReplacedWhereItLies) {
 TEST_F(ReplacementTest, EachChunkStaysAtItsPlace) {
   exporter.runtime().migrate(words, chunk_bytes, chunk_bytes, host(0));
   replace();
-  std::vector<Location> places;
+  std::vector<Place> places;
   for (const Extent& extent : exporter.runtime().where(words)) places.push_back(extent.at);
-  EXPECT_EQ(places, (std::vector<Location>{gpu(0), host(0), gpu(0)}));
+  EXPECT_EQ(places, (std::vector<Place>{gpu(0), host(0), gpu(0)}));
   EXPECT_TRUE(is_shared());
 }
 
@@ -97,7 +97,7 @@ TEST_F(ReplacementTest, HooksAreToldOfEachChunk) {
 }
 
 /// Takes all that is left there.
-void fill_up(RuntimeRig& rig, Location at) {
+void fill_up(RuntimeRig& rig, Place at) {
   try {
     while (true) rig.alloc(chunk_bytes, at);
   } catch (const Error& error) {
@@ -107,10 +107,10 @@ void fill_up(RuntimeRig& rig, Location at) {
 
 TEST_F(ReplacementTest, HooksLearnOfOneThatFails) {
   RuntimeOptions options;
-  for (const Location at : {gpu(0), gpu(1), host(0)}) options.capacity_bytes[at] = 4 * chunk_bytes;
+  for (const Place at : {gpu(0), gpu(1), host(0)}) options.capacity_bytes[at] = 4 * chunk_bytes;
   RuntimeRig full("test-2", options);
   std::uint64_t* own = full.alloc(3 * chunk_bytes, gpu(0));
-  for (const Location at : {gpu(0), gpu(1), host(0)}) fill_up(full, at);
+  for (const Place at : {gpu(0), gpu(1), host(0)}) fill_up(full, at);
   int moved = 0, stayed = 0;
   const MoveHookRegistration hook = full.runtime().on_move(
       own, {.before = [](const MoveEvent&) {},

@@ -140,9 +140,7 @@ class ShareMemoryFailure : public testing::Test {
     return allocations_seen >= number;
   }
 
-  static Location place(OneSide& side, const void* pointer) {
-    return side->where(pointer).front().at;
-  }
+  static Place place(OneSide& side, const void* pointer) { return side->where(pointer).front().at; }
   static std::uint64_t first_word(OneSide& side, const void* pointer) {
     std::uint64_t word = 0;
     side->read(pointer, std::as_writable_bytes(std::span(&word, 1)));
@@ -156,7 +154,7 @@ class ShareMemoryFailure : public testing::Test {
   /// fail in it.
   void fail_each_of_a_move(const std::function<pid_t()>& thread) {
     void* theirs = importer_->import_allocation(exported_->path());
-    for (const Location to : {gpu(1), gpu(0)}) {  // Whatever is made once.
+    for (const Place to : {gpu(1), gpu(0)}) {  // Whatever is made once.
       exporter_->migrate(words_, to);
       write_word(0);
       EXPECT_EQ(first_word(exporter_, words_), first_word(importer_, theirs));

@@ -163,7 +163,7 @@ class SharePeer {
     std::uint64_t done = 0;
     for (std::uint64_t i = 0; i < count; ++i) {
       try {
-        const Location at = runtime_.where(words_).front().at;
+        const Place at = runtime_.where(words_).front().at;
         const MigrationReport report =
             runtime_.migrate_async(words_, at == gpu(0) ? far_ : gpu(0), options).wait();
         walls_us_.push_back(in_us(report.wall));
@@ -200,9 +200,9 @@ class SharePeer {
 
   /// Whether work can be suspended, or why not.
   std::string check() {
-    Mover& mover = RuntimeParts::of(runtime_).machinery->mover;
+    Migrator& migrator = RuntimeParts::of(runtime_).machinery->migrator;
     for (int gpu = 0; gpu < driver().device_count(); ++gpu) {
-      const SuspensionFinding found = decided_finding(mover, driver().clock(), DeviceId{gpu});
+      const SuspensionFinding found = decided_finding(migrator, driver().clock(), DeviceId{gpu});
       if (found.state != SuspensionFinding::State::usable) return found.why;
     }
     return "usable";
@@ -386,7 +386,7 @@ class SharePeer {
   const std::uint64_t chunk_bytes_;
   Runtime runtime_;
   Stream streams_[2] = {};
-  Location far_ = gpu(1);  // Where `carry` moves memory from gpu(0).
+  Place far_ = gpu(1);  // Where `carry` moves memory from gpu(0).
   std::uint64_t* mismatches_ = nullptr;
   std::uint64_t* words_ = nullptr;
   std::uint64_t count_ = 0;

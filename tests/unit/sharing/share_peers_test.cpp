@@ -344,7 +344,7 @@ class FalseMoveTest : public FalseExporterTest {
     SteadyClock clock;
     EXPECT_TRUE(
         poll_until(clock, soon(), [&] { return decision.value() == SharedDecision::Value::stay; }));
-    EXPECT_EQ(importer.home(theirs), gpu(0));
+    EXPECT_EQ(importer.place(theirs), gpu(0));
   }
   ShareMessage chunk_of(const std::uint64_t* of, std::uint64_t slot, std::uint64_t first,
                         const std::string& gpu) {
@@ -370,7 +370,7 @@ TEST_F(FalseMoveTest, ItsChunksComeInOrder) {
     EXPECT_EQ(answer.error, ErrorKind::peer_failure);
     expect(channel, ShareKind::ended);
   });
-  EXPECT_EQ(importer.home(theirs), gpu(0));
+  EXPECT_EQ(importer.place(theirs), gpu(0));
 }
 
 TEST_F(FalseMoveTest, OneThatIsCalledOffEndsAtOnce) {
@@ -380,7 +380,7 @@ TEST_F(FalseMoveTest, OneThatIsCalledOffEndsAtOnce) {
     decision.decide(SharedDecision::Value::stay);
     expect(channel, ShareKind::ended);
   });
-  EXPECT_EQ(importer.home(theirs), gpu(0));
+  EXPECT_EQ(importer.place(theirs), gpu(0));
 }
 
 TEST_F(FalseMoveTest, WithoutADecisionTheMemoryStays) {

@@ -11,7 +11,7 @@ namespace {
 TEST_F(SharingTest, ImportedMemoryIsUsedLikeAnyOther) {
   const ExportedAllocation exported = share();
   std::uint64_t* theirs = import(exported, {.tag = "theirs"});
-  EXPECT_EQ(importer.home(theirs), gpu(0));
+  EXPECT_EQ(importer.place(theirs), gpu(0));
   EXPECT_EQ(importer.runtime().size(theirs), 3 * chunk_bytes);
   EXPECT_EQ(importer.wrong(theirs, words_shared, 40), 0u);
   EXPECT_EQ(importer.wrong_for(1, theirs, words_shared, 40), 0u);
@@ -29,7 +29,7 @@ TEST_F(SharingTest, MemoryAtAHostNodeIsShared) {
   exporter.write(at_host, 2 * chunk_bytes / 8, 9);
   const ExportedAllocation exported = exporter.runtime().export_allocation(at_host);
   std::uint64_t* theirs = import(exported);
-  EXPECT_EQ(importer.home(theirs), host(0));
+  EXPECT_EQ(importer.place(theirs), host(0));
   const HostView view = importer.runtime().host_view(theirs, 16);
   EXPECT_EQ(reinterpret_cast<const std::uint64_t*>(view.bytes().data())[1], 10u);
 }
@@ -51,7 +51,7 @@ TEST_F(SharingTest, AnExportAloneKeepsNothingInPlace) {
   const ExportedAllocation exported = share();
   exporter.runtime().migrate(words, gpu(1));
   std::uint64_t* theirs = import(exported);
-  EXPECT_EQ(importer.home(theirs), gpu(1));
+  EXPECT_EQ(importer.place(theirs), gpu(1));
   ASSERT_EQ(exported.importers().size(), 1u);
   EXPECT_EQ(exported.importers()[0].process, getpid());
   EXPECT_EQ(exported.importers()[0].user, geteuid());
@@ -148,7 +148,7 @@ TEST_F(SharingTest, AnAllocationMayAskForItself) {
   options.exportable = true;
   auto* shared = static_cast<std::uint64_t*>(closed.runtime().alloc(chunk_bytes, gpu(0), options));
   closed.write(shared, chunk_bytes / 8, 70);
-  for (const Location at : {gpu(0), gpu(1), host(0), gpu(0)}) {
+  for (const Place at : {gpu(0), gpu(1), host(0), gpu(0)}) {
     closed.runtime().migrate(shared, at);
     const ExportedAllocation exported = closed.runtime().export_allocation(shared);
     std::uint64_t* theirs = import(exported);

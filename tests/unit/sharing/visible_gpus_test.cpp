@@ -26,9 +26,9 @@ class VisibleGpus : public SharingTest {
     return static_cast<std::uint64_t*>(
         rig.runtime().import_allocation(exported.path(), {.limit = std::chrono::minutes(1)}));
   }
-  void expect_shared(RuntimeRig& other, std::uint64_t* theirs, Location at) {
-    EXPECT_EQ(exporter.home(words), at);
-    EXPECT_EQ(other.home(theirs), at);
+  void expect_shared(RuntimeRig& other, std::uint64_t* theirs, Place at) {
+    EXPECT_EQ(exporter.place(words), at);
+    EXPECT_EQ(other.place(theirs), at);
     EXPECT_EQ(other.wrong_for(0, theirs, words_shared, 40), 0u) << "as its own GPU reads it";
     other.fill_by(0, theirs, words_shared, 900);
     EXPECT_EQ(exporter.wrong_for(1, words, words_shared, 900), 0u);
@@ -62,7 +62,7 @@ TEST_F(VisibleGpus, OnlyChunksOutOfReachMove) {
   exporter.runtime().migrate(words, chunk_bytes, chunk_bytes, host(0), options);
   const ExportedAllocation exported = share();
   std::uint64_t* const theirs = import_by(narrow, exported);
-  std::vector<Location> places;
+  std::vector<Place> places;
   for (const Extent& extent : narrow.runtime().where(theirs)) places.push_back(extent.at);
   EXPECT_EQ(places, (std::vector{gpu(1), host(0), gpu(1)}));
   EXPECT_EQ(narrow.wrong(theirs, words_shared, 40), 0u);
@@ -72,7 +72,7 @@ TEST_F(VisibleGpus, WithoutACommonGpuMemoryGoesToTheHost) {
   RuntimeRig first("test-2", only_gpu(0)), second("test-2", only_gpu(1));
   const ExportedAllocation exported = share();
   std::uint64_t* const of_first = import_by(first, exported);
-  EXPECT_EQ(first.home(of_first), gpu(0));
+  EXPECT_EQ(first.place(of_first), gpu(0));
   std::uint64_t* const of_second = import_by(second, exported);
   expect_shared(second, of_second, host(0));
   expect_shared(first, of_first, host(0));
@@ -98,7 +98,7 @@ TEST_F(VisibleGpus, AMoveToWhereAnImporterCannotFollowNamesIt) {
   narrow.runtime().free(theirs);
   ASSERT_TRUE(no_importer_left(exported));
   exporter.runtime().migrate(words, gpu(1), options);
-  EXPECT_EQ(exporter.home(words), gpu(1));
+  EXPECT_EQ(exporter.place(words), gpu(1));
 }
 
 TEST_F(VisibleGpus, AnImportWaitsForAPinToEnd) {
@@ -124,7 +124,7 @@ TEST_F(VisibleGpus, MemoryThatStaysPinnedIsRefused) {
     EXPECT_NE(text.find(part), std::string::npos) << text;
   }
   EXPECT_TRUE(no_importer_left(exported));
-  EXPECT_EQ(exporter.home(words), gpu(0));
+  EXPECT_EQ(exporter.place(words), gpu(0));
 }
 
 /// The program moves it to and fro meanwhile; from the importer's first word on, no longer away.
@@ -132,7 +132,7 @@ TEST_F(VisibleGpus, AnImportWaitsForMovesThatAreUnderWay) {
   RuntimeRig narrow("test-2", only_gpu(0));
   const ExportedAllocation exported = share();
   std::atomic<bool> done = false;
-  std::thread mover([&] {
+  std::thread migrator([&] {
     for (int to = 1; !done; to = 1 - to) {
       try {
         exporter.runtime().migrate(words, gpu(to), options);
@@ -145,12 +145,12 @@ TEST_F(VisibleGpus, AnImportWaitsForMovesThatAreUnderWay) {
   constexpr int rounds = 20;
   for (int round = 0; round < rounds; ++round) {
     std::uint64_t* const theirs = import_by(narrow, exported);
-    EXPECT_EQ(narrow.home(theirs), gpu(0));
+    EXPECT_EQ(narrow.place(theirs), gpu(0));
     EXPECT_EQ(narrow.wrong(theirs, words_shared, 40), 0u);
     narrow.runtime().free(theirs);
   }
   done = true;
-  mover.join();
+  migrator.join();
 }
 
 /// Of the version before, whose first message names no GPUs.
@@ -163,7 +163,7 @@ TEST_F(VisibleGpus, APeerThatNamesNoGpusGetsTheMemoryWhereItLies) {
   hello.resize(hello.size() - 4);  // How many GPUs.
   say(old_peer, {reinterpret_cast<const char*>(hello.data()), hello.size()});
   EXPECT_EQ(old_peer.receive(soon()).kind, ShareKind::offer);
-  EXPECT_EQ(exporter.home(words), gpu(1));
+  EXPECT_EQ(exporter.place(words), gpu(1));
 }
 
 }  // namespace

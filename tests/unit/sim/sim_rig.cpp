@@ -34,7 +34,7 @@ std::uint64_t* SimRig::new_word() {
   return static_cast<std::uint64_t*>(driver_.allocate_pinned(context(0), sizeof(std::uint64_t)));
 }
 
-SimRig::Memory SimRig::allocate(Location at, std::uint64_t size_bytes) {
+SimRig::Memory SimRig::allocate(Place at, std::uint64_t size_bytes) {
   Memory memory{driver_.reserve(size_bytes, 0), size_bytes, driver_.create(at, size_bytes)};
   driver_.map(memory.address, size_bytes, memory.chunk);
   grant_all(memory.address, size_bytes);

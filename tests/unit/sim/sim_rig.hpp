@@ -40,7 +40,7 @@ class SimRig {
     std::uint64_t* words() const { return static_cast<std::uint64_t*>(to_pointer(address)); }
   };
   /// Memory reserved, created, mapped and granted to all GPUs.
-  Memory allocate(Location at, std::uint64_t size_bytes);
+  Memory allocate(Place at, std::uint64_t size_bytes);
   void give_back(const Memory& memory);
   void grant_all(Address begin, std::uint64_t size_bytes);
 

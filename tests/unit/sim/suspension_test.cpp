@@ -1,5 +1,5 @@
 // Goal: suspended work stands between any two of its accesses, goes on with the memory that is
-// there then, and takes as much longer as it stood; own contexts go on, and are ordered with it.
+// there then, and takes as much longer as it stopped; own contexts go on, and are ordered with it.
 // Method: stepped machines under many seeds, with kernels and copies that are under way; the
 // machine's own times.
 #include "driver/native_codes.hpp"

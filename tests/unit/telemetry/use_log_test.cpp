@@ -30,7 +30,7 @@ Use use_of(std::uint64_t number) {
 
 std::vector<std::uint64_t> drained(UseLog& log, std::size_t max = all) {
   std::vector<LoggedUse> uses;
-  const std::size_t count = log.drain(uses, max);
+  const std::size_t count = log.collect(uses, max);
   EXPECT_EQ(count, uses.size());
   std::vector<std::uint64_t> numbers;
   for (const LoggedUse& use : uses) numbers.push_back(to_integer(use.address));
@@ -66,7 +66,7 @@ TEST(UseLog, AppendsToWhatIsThere) {
   UseLog log(clock);
   std::vector<LoggedUse> uses(2);
   log.record(use_of(7));
-  EXPECT_EQ(log.drain(uses, all), 1u);
+  EXPECT_EQ(log.collect(uses, all), 1u);
   ASSERT_EQ(uses.size(), 3u);
   EXPECT_EQ(uses[2].address, Address{7});
 }
@@ -86,7 +86,7 @@ TEST(UseLog, GivesUsesATimeOnlyWhileItIsAskedTo) {
   log.timestamps(false);
   log.record(use_of(4));
   std::vector<LoggedUse> uses;
-  log.drain(uses, all);
+  log.collect(uses, all);
   std::vector<TimePoint::rep> times;
   for (const LoggedUse& use : uses) times.push_back(use.at.count());
   EXPECT_EQ(times, (std::vector<TimePoint::rep>{0, 5, 5, 8, 0}));
@@ -96,7 +96,7 @@ TEST(UseLog, IgnoresEverythingOnceItIsClosed) {
   const HandClock clock;
   UseLog log(clock);
   log.record(use_of(1));
-  log.close();
+  log.stop_accepting();
   log.timestamps(true);
   log.record(use_of(2));
   log.advise({});
@@ -104,7 +104,7 @@ TEST(UseLog, IgnoresEverythingOnceItIsClosed) {
   EXPECT_EQ(log.counters().recorded, 1u);
   EXPECT_EQ(log.counters().lost, 0u);
   std::vector<AdvisedRange> hints;
-  log.drain_hints(hints);
+  log.collect_hints(hints);
   EXPECT_TRUE(hints.empty());
 }
 
@@ -224,7 +224,7 @@ TEST(UseLog, HintsComeOutInOrderAndWake) {
   }
   EXPECT_EQ(woken, 3);
   std::vector<AdvisedRange> hints;
-  log.drain_hints(hints);
+  log.collect_hints(hints);
   ASSERT_EQ(hints.size(), 2u);
   EXPECT_EQ(hints[0].address, Address{1});
   EXPECT_EQ(hints[1].hint.device, gpu(1));

@@ -52,7 +52,7 @@ TEST_F(UseLogThreads, UsesOfAThreadComeInOrderAndAreAllAccountedFor) {
   std::uint64_t drained = 0;
   const auto drain = [&] {
     std::vector<LoggedUse> taken;
-    drained += log.drain(taken, 1000);
+    drained += log.collect(taken, 1000);
     for (const LoggedUse& use : taken) {
       const auto thread = static_cast<std::size_t>(use.device);
       ASSERT_EQ(use.bytes, thread + 1) << "no use is torn";
@@ -88,7 +88,7 @@ TEST_F(UseLogThreads, ALogMayEndBeforeItsThreads) {
   first_is_gone = true;
   join();
   std::vector<LoggedUse> uses;
-  EXPECT_EQ(second.drain(uses, all_uses), 3u);
+  EXPECT_EQ(second.collect(uses, all_uses), 3u);
   EXPECT_EQ(second.counters().threads, 0u);
 }
 
@@ -103,7 +103,7 @@ TEST_F(UseLogThreads, ThreadsThatComeAndGoLeaveNoRingsBehind) {
     std::vector<LoggedUse> uses;
     while (!over) {
       uses.clear();
-      drained += log.drain(uses, 5);
+      drained += log.collect(uses, 5);
     }
   });
   ThreadedExecutor executor;
@@ -139,10 +139,10 @@ TEST_F(UseLogThreads, HintsOfManyThreadsAreAllTakenOrDropped) {
     });
   }
   std::vector<AdvisedRange> taken;
-  while (running > 0) log.drain_hints(taken);
+  while (running > 0) log.collect_hints(taken);
   log.wake_with({});
   join();
-  log.drain_hints(taken);
+  log.collect_hints(taken);
   EXPECT_EQ(taken.size() + log.counters().hints_dropped, threads * hints);
   EXPECT_EQ(woken, threads * hints);
 }

@@ -156,7 +156,7 @@ void LoopGraphBuilder::allocate(const TraceEvent& event) {
   bytes_ += static_cast<double>(event.bytes);
   if (!event.at.is_set()) return;
   for (std::size_t place = 0; place < machine_.places.size(); ++place)
-    if (machine_.places[place].location == event.at.location())
+    if (machine_.places[place].place == event.at.place())
       object.begin_places = std::uint64_t{1} << place;
 }
 

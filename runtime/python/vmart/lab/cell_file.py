@@ -8,7 +8,7 @@ from vmart.lab.errors import ResultError
 CELL_TEXTS = ("id", "machine", "trace", "policy", "router", "pacing")
 CELL_COUNTS = ("seed", "chunk_bytes")
 # What tables and summaries are made of; null where there is nothing to make a number of.
-METRICS = ("cost_s", "excess_ratio", "slowdown", "bytes_moved", "stood_s", "thrashes", "settle_s",
+METRICS = ("cost_s", "excess_ratio", "slowdown", "bytes_moved", "stopped_s", "thrashes", "rest_s",
            "accesses_lost")
 BOUND_NUMBERS = ("lower_bound_s", "plan_s", "gap")
 

@@ -17,9 +17,9 @@ COLUMNS = (
     ("regret", "regret", "share", "time of accesses and moves above the lower bound, over that bound"),
     ("slowdown", "slowdown", "times", "time of all accesses over what they take in their own HBM"),
     ("bytes_moved", "moved", "bytes", "bytes of all moves"),
-    ("stood_s", "stood", "seconds", "time that devices with work stood at gates, summed over devices"),
+    ("stopped_s", "stopped", "seconds", "time that devices with work were stopped at gates, summed over devices"),
     ("thrashes", "thrashes", "count", "moves back to where the chunk came from"),
-    ("settle_s", "settle", "seconds", "from a mark of the trace until accesses are fast again, mean"),
+    ("rest_s", "rest", "seconds", "from a mark of the trace until accesses are fast again, mean"),
     ("accesses_lost", "lost", "count", "accesses to objects without room"),
 )
 COUNTS = {metric for metric, _, kind, _ in COLUMNS if kind == "count"}

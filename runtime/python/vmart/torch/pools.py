@@ -19,7 +19,7 @@ import torch
 
 from vmart import _core
 from vmart.errors import InvalidArgument, error_of
-from vmart.places import Location, gpu, location
+from vmart.place import Place, gpu, as_place
 from vmart.torch import streams
 
 __all__ = [
@@ -31,7 +31,7 @@ class _Place(ctypes.Structure):
     _fields_ = [("kind", ctypes.c_int), ("ordinal", ctypes.c_int)]
 
     @classmethod
-    def of(cls, place: Location) -> _Place:
+    def of(cls, place: Place) -> _Place:
         return cls(0 if place.kind == "gpu" else 1, place.ordinal)
 
 
@@ -85,11 +85,11 @@ class Segments(NamedTuple):
 
     device: int
     tag: str
-    at: Location | None
+    at: Place | None
     chunk_bytes: int
     no_split: bool
     large_bytes: int
-    large_at: Location | None
+    large_at: Place | None
 
     @contextlib.contextmanager
     def requested(self) -> Iterator[None]:
@@ -264,10 +264,10 @@ def _segments(
         index = torch.cuda.current_device()
     if (large_at is None) != (large_bytes == 0):
         raise InvalidArgument("large_at and large_bytes go together", "vmart.torch.memory")
-    place = None if at is None else location(at)
+    place = None if at is None else as_place(at)
     return Segments(
         index, tag, None if place == gpu(index) else place, chunk_bytes, no_split, large_bytes,
-        None if large_at is None else location(large_at),
+        None if large_at is None else as_place(large_at),
     )  # fmt: skip
 
 

@@ -135,7 +135,7 @@ class Snapshot:
             for part in info.extents
             if info.pointer in present and _in_hbm(part)
         ]
-        host = next(place for place in _core.locations() if place.kind == "host")
+        host = next(place for place in _core.places() if place.kind == "host")
         with contextlib.ExitStack() as back:
             for memory, at in awake:
                 back.callback(moving.migrate, memory, at)

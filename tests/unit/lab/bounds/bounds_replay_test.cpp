@@ -76,7 +76,7 @@ class HotTrace {
         make(object);
       }
       if (moves && below(30) == 0) {
-        const Location at[] = {gpu(0), gpu(1), host(0)};
+        const Place at[] = {gpu(0), gpu(1), host(0)};
         const std::uint64_t size = sizes_[object], from = below(size);
         trace.place(now_, object, 1 + below(size - from), TracePlace(at[below(3)]), from);
       }

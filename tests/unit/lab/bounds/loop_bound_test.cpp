@@ -157,7 +157,7 @@ std::pair<double, double> looseness(bool owned) {
   std::vector<double> loose;
   for (std::uint64_t seed = run_seed(); seed < run_seed() + sampled(200); ++seed) {
     ReplayRig rig = rig_for(seed);
-    rig.options.tick = rig.options.drain = rig.options.use_interval = seconds(1);
+    rig.options.tick = rig.options.collect_every = rig.options.use_interval = seconds(1);
     RandomLoop loop(seed, 3, 9, false);
     loop.owned = owned;
     ListedTrace bounded;

@@ -38,7 +38,9 @@ TEST(ExperimentBounds, EachIsFoundOnceAndNoCellIsUnderIt) {
     const boost::json::value cell = boost::json::parse(bytes);
     const auto lost = cell.at_pointer("/metrics/accesses_lost").as_int64();
     EXPECT_EQ(cell.at("regret").is_number(), lost == 0);
-    if (lost == 0) EXPECT_GE(cell.at("regret").to_number<double>(), -1e-9);
+    if (lost == 0) {
+      EXPECT_GE(cell.at("regret").to_number<double>(), -1e-9);
+    }
     // The bound of this machine, trace, router and seed, to the last digit.
     std::string id = name.substr(name.find('/') + 1);
     const std::size_t policy = id.find("~drift~") + 7;

@@ -42,7 +42,7 @@ TEST(HbmShare, NoGpuGetsMoreThanItHasAndHostsStayAsTheyAre) {
   ReplayMachine machine = whole;
   EXPECT_EQ(share_hbm(machine, 1, {80 * mib, 0, mib}, mib), 40 * mib);
   for (std::size_t i = 0; i < machine.places.size(); ++i) {
-    const bool on_gpu = machine.places[i].location.kind == Location::Kind::gpu;
+    const bool on_gpu = machine.places[i].place.kind == Place::Kind::gpu;
     EXPECT_EQ(machine.places[i].capacity_bytes, on_gpu ? 40 * mib : whole.places[i].capacity_bytes);
   }
   machine = whole;

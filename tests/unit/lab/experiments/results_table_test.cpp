@@ -19,7 +19,7 @@ std::string cell_text(const std::string& metrics, const std::string& bound,
 }
 
 const std::string whole = cell_text(
-    R"({"seconds":1.1000000000000001E0,"moves":3,"settle_s":null,"links":{"gpu(0) hbm":5E-1},"x":4.742589867636229E2})",
+    R"({"seconds":1.1000000000000001E0,"moves":3,"rest_s":null,"links":{"gpu(0) hbm":5E-1},"x":4.742589867636229E2})",
     R"({"lower_bound_s":2.5E-1})", "3.4E0");
 
 TEST(CellFile, GivesScalarsInTheShortestFormThatIsTheSameNumber) {
@@ -29,7 +29,7 @@ TEST(CellFile, GivesScalarsInTheShortestFormThatIsTheSameNumber) {
   ASSERT_EQ(metrics.size(), 4u);
   EXPECT_EQ(metrics[0], std::pair(std::string("seconds"), std::string("1.1")));
   EXPECT_EQ(metrics[1], std::pair(std::string("moves"), std::string("3")));
-  EXPECT_EQ(metrics[2], std::pair(std::string("settle_s"), std::string()));
+  EXPECT_EQ(metrics[2], std::pair(std::string("rest_s"), std::string()));
   EXPECT_EQ(metrics[3], std::pair(std::string("x"), std::string("474.2589867636229")));
   EXPECT_EQ(cell->number("/bound/lower_bound_s"), "0.25");
   EXPECT_EQ(cell->number("/bound/none"), "");
@@ -73,8 +73,8 @@ TEST(ResultsTable, SumsUpTheSeedsOfOneThing) {
     ASSERT_TRUE(result.has_value());
     table.set(at, {"id", 0, 0, "p:x=1,y=2", "hash", seed}, *result);
   };
-  set(2, 3, R"({"cost_s":2E0,"stall_s":0,"bytes_moved":7,"settle_s":null})", "null");
-  set(0, 1, R"({"cost_s":2E0,"stall_s":0,"bytes_moved":7,"settle_s":5E-1})", "2.5E-1");
+  set(2, 3, R"({"cost_s":2E0,"stall_s":0,"bytes_moved":7,"rest_s":null})", "null");
+  set(0, 1, R"({"cost_s":2E0,"stall_s":0,"bytes_moved":7,"rest_s":5E-1})", "2.5E-1");
   const std::string summary = table.summary();
   EXPECT_EQ(summary.substr(summary.find('\n') + 1),
             "m,t,\"p:x=1,y=2\",hash,2,2,0,2,,,0,0.25,,1,0,0,2,7,0,2,0.5,,1\n");

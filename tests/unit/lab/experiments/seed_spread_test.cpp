@@ -50,7 +50,7 @@ TEST(SeedSummary, HasALineForAllSeedsOfOneThing) {
   EXPECT_EQ(lines[0].size(), 23u);
   EXPECT_EQ(lines[0][5], "cost_s_mean");
   EXPECT_EQ(lines[0][6], "cost_s_half_width");
-  EXPECT_EQ(lines[0][22], "settle_s_n");
+  EXPECT_EQ(lines[0][22], "rest_s_n");
   const std::vector<std::string> first(lines[1].begin(), lines[1].begin() + 6);
   EXPECT_EQ(first, (std::vector<std::string>{"m", "t", "first", "hash", "2", "2"}));
   EXPECT_NEAR(std::stod(lines[1][6]), 12.7062047, 1e-6);

@@ -27,7 +27,7 @@ class MadeRun {
     run.header = recorded_header();
     run.header.scheduler->policy = "stay_put";
   }
-  void add_allocation(Time time, std::uint64_t object, std::uint64_t bytes, Location at) {
+  void add_allocation(Time time, std::uint64_t object, std::uint64_t bytes, Place at) {
     TraceEvent event;
     event.kind = TraceEventKind::allocation;
     event.time = time;

@@ -137,7 +137,7 @@ TEST_F(ClosedLoops, AProducerWaitsForARingThatIsFull) {
                 std::chrono::milliseconds(1));
     }
     if (event.kind == TraceEventKind::access && event.use == UseKind::write)
-      ++writes[event.at.location().ordinal];
+      ++writes[event.at.place().ordinal];
     if (event.kind == TraceEventKind::mark) write = event.task;
   }
   EXPECT_EQ(writes, (std::map<int, int>{{0, 10}, {1, 10}, {2, 10}, {3, 10}}));

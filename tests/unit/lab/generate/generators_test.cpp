@@ -230,7 +230,7 @@ TEST_F(Generators, ConsumersReadWhatTheirProducersWrote) {
     const TraceEvent& event = told.event;
     if (event.kind == TraceEventKind::mark) ++marks;
     if (event.kind != TraceEventKind::access) continue;
-    const int device = event.at.location().ordinal;
+    const int device = event.at.place().ordinal;
     Buffer& buffer = buffers[event.object];
     if (event.use == UseKind::write) {
       ASSERT_EQ(buffer.reads, 2) << "written again before all read it";
@@ -260,7 +260,7 @@ TEST_F(Generators, ExpertsAreReadOnceALayerAndStepBySkew) {
     if (told.event.kind != TraceEventKind::access) continue;
     const std::uint64_t layer = told.event.object / 16;
     ASSERT_TRUE((chosen[{told.event.task, layer}].insert(told.event.object).second));
-    ASSERT_EQ(told.event.at.location().ordinal, static_cast<int>((told.event.task - 1) % 2));
+    ASSERT_EQ(told.event.at.place().ordinal, static_cast<int>((told.event.task - 1) % 2));
     if (layer == 0 && told.event.at == TracePlace(gpu(0))) {
       ++first[static_cast<std::uint16_t>(told.event.object)];
     }
@@ -288,7 +288,7 @@ TEST_F(Generators, RequestsAreServedToTheirEnd) {
     const TraceEvent& event = told.event;
     if (event.kind == TraceEventKind::access) {
       if (event.object < 8) {
-        weights[event.object].insert(event.at.location().ordinal);
+        weights[event.object].insert(event.at.place().ordinal);
         continue;
       }
       Served& served = requests.at(event.object);
@@ -343,7 +343,7 @@ TEST_F(Generators, BlocksGoRoundAndAreReadWhole) {
     if (event.kind != TraceEventKind::access) continue;
     ASSERT_LE(event.bytes, 100000u);
     ASSERT_EQ(event.offset, read[event.object] % 250000) << "from front to back";
-    const auto worker = static_cast<std::uint64_t>(event.at.location().ordinal);
+    const auto worker = static_cast<std::uint64_t>(event.at.place().ordinal);
     ASSERT_EQ(event.object, (worker + phases - 1) % 3);
     read[event.object] += event.bytes;
   }

@@ -191,7 +191,7 @@ TEST_F(OtherConverters, G10IsCutIntoStagesOfEqualTime) {
   for (const ToldEvent& told :
        convert("g10", "net_kernels.jsonl", text, {"stages=2", "iterations=1", "closed=0"})) {
     if (told.event.kind == TraceEventKind::access) {
-      devices.push_back(to_string(told.event.at.location()));
+      devices.push_back(to_string(told.event.at.place()));
     }
   }
   EXPECT_EQ(devices, (Lines{"gpu(0)", "gpu(0)", "gpu(0)", "gpu(0)", "gpu(1)"}));

@@ -83,8 +83,8 @@ ToldEvent recorded(std::int64_t time_ns, std::uint64_t object, std::uint64_t off
 }
 
 TEST_F(RecordingConverter, UsesBecomeAccesses) {
-  ASSERT_EQ(sample_header().places[1].location, gpu(1));
-  ASSERT_EQ(sample_header().places[2].location, host(0));
+  ASSERT_EQ(sample_header().places[1].place, gpu(1));
+  ASSERT_EQ(sample_header().places[2].place, host(0));
   RecordedUse sampled = use(30, 7, 64, 32);
   sampled.passes = 2.5;
   sampled.weight = 4;

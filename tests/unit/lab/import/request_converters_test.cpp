@@ -170,7 +170,7 @@ TEST_F(RequestConverters, EachRequestReadsTheWeightsOfItsGpu) {
         const std::uint64_t gpu = told.event.object - (std::uint64_t{1} << 62);
         if (told.event.kind != TraceEventKind::access || gpu > 1) continue;
         EXPECT_EQ(told.event.bytes, 1000u);
-        EXPECT_EQ(told.event.at.location().ordinal, static_cast<int>(gpu));
+        EXPECT_EQ(told.event.at.place().ordinal, static_cast<int>(gpu));
         passes[gpu] += static_cast<double>(told.event.passes) * static_cast<double>(steps);
       }
       EXPECT_EQ(passes, (std::vector<double>{1 + 4 + 1 + 4 / 2.0, 1 + 4})) << loop << grow;

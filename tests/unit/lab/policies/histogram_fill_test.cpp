@@ -92,16 +92,16 @@ TEST_F(HistogramFillTest, SteadyUseHasASteadyBin) {
   rig_.tables().row(chunk).movable = false;
   rig_.run(40s, feed);
   rig_.tables().row(chunk).movable = true;
-  std::size_t wished = 0;
+  std::size_t proposed = 0;
   for (int i = 0; i < 800; ++i) {
     feed();
     const Plan plan = rig_.tick();  // Never carried out.
     if (plan.empty()) continue;
-    ++wished;
+    ++proposed;
     EXPECT_NE(plan.moves()[0].reason.find("in bin 12 "), std::string::npos)
         << plan.moves()[0].reason;
   }
-  EXPECT_EQ(wished, 16u);  // Every half second.
+  EXPECT_EQ(proposed, 16u);  // Every half second.
 }
 
 // Ten chunks of bin 7 exceed the 9.7 that the reserve leaves, so none of them is hot. They fill the
@@ -118,7 +118,8 @@ TEST_F(HistogramFillTest, TheReserveIsNoPlaceForHotChunks) {
 TEST_F(HistogramFillTest, PutsOutColdChunksBeforeTheHbmIsFull) {
   rig_.allocate(small_chunks(10), a_);
   const Plan plan = rig_.tick();
-  EXPECT_EQ(wishes(plan), "chunk 0 to 1");  // Less than 2 % are free; one chunk is more than 3 %.
+  EXPECT_EQ(proposals(plan),
+            "chunk 0 to 1");  // Less than 2 % are free; one chunk is more than 3 %.
 }
 
 // A pass every four seconds does not pay for a move that takes ten; MEMTIS does not consider this.
@@ -130,8 +131,8 @@ TEST_F(HistogramFillTest, DoesNotAskWhatAMoveCosts) {
     const ChunkId chunk = rig->allocate({small_chunk}, PlaceId{1});
     rig->use(chunk, a_, small_pass);
   }
-  EXPECT_EQ(wishes(asks.tick()), "");
-  EXPECT_EQ(wishes(fills.tick()), "chunk 0 to 0");
+  EXPECT_EQ(proposals(asks.tick()), "");
+  EXPECT_EQ(proposals(fills.tick()), "chunk 0 to 0");
 }
 
 TEST_F(HistogramFillTest, LeavesAloneWhatMayNotMove) {
@@ -141,7 +142,7 @@ TEST_F(HistogramFillTest, LeavesAloneWhatMayNotMove) {
   rig_.tables().row(hot).moving = true;
   use_each(hot, 2, 8);
   // Without the reserve of 3 % the hot one stays out.
-  EXPECT_EQ(wishes(rig_.tick()), "chunk 9 to 1");
+  EXPECT_EQ(proposals(rig_.tick()), "chunk 9 to 1");
 }
 
 TEST(HistogramFillGpus, EachHasItsOwnThreshold) {

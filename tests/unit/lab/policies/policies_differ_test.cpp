@@ -18,8 +18,8 @@ using namespace std::chrono_literals;
 constexpr std::uint64_t MB = 1'000'000;
 constexpr PlaceId a = gpu_place(0), b = gpu_place(1), host_place = gpu_place(2);
 
-/// One policy on two GPUs like H200s; each wish that the planner accepts is carried out at once. A
-/// move is written "12: 3>1": at the twelfth tick, chunk 3 to place 1.
+/// One policy on two GPUs like H200s; each proposal that the planner accepts is carried out at
+/// once. A move is written "12: 3>1": at the twelfth tick, chunk 3 to place 1.
 class Scene {
  public:
   Scene(const PolicyKind& kind, std::uint64_t hbm_bytes)
@@ -45,7 +45,7 @@ class Scene {
   /// Announces that the GPU will pass over the chunk so many times, from now on.
   void advise(ChunkId chunk, PlaceId device, double passes) {
     Hint hint;
-    hint.device = rig_.snapshot().place(device).location;
+    hint.device = rig_.snapshot().place(device).place;
     hint.passes = passes;
     hint.next_use = rig_.tables().now();
     rig_.tables().hinted(chunk, hint);

@@ -5,9 +5,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <sstream>
 #include <string>
+#include <vector>
 
 namespace vma {
 namespace {
@@ -37,6 +39,22 @@ std::string rows_of(const std::string& name, const std::string& table) {
   return rows;
 }
 
+/// What stands in backticks in the second cell of rows.
+std::vector<std::string> parameters_in(const std::string& rows) {
+  std::vector<std::string> names;
+  std::istringstream lines(rows);
+  for (std::string line; std::getline(lines, line);) {
+    const std::size_t begin = line.find('|', 1) + 1;
+    std::string cell = line.substr(begin, line.find('|', begin) - begin);
+    for (std::size_t at; (at = cell.find('`')) != std::string::npos;) {
+      const std::size_t end = cell.find('`', at + 1);
+      names.push_back(cell.substr(at + 1, end - at - 1));
+      cell.erase(0, end + 1);
+    }
+  }
+  return names;
+}
+
 TEST(PolicyDocument, HasEveryPolicyAndParameter) {
   const std::string policies = section("The policies"), parameters = section("Parameters");
   for (const PolicyKind& kind : lab_policies().kinds()) {
@@ -46,13 +64,18 @@ TEST(PolicyDocument, HasEveryPolicyAndParameter) {
       EXPECT_NE(rows.find("`" + parameter.name + "`"), std::string::npos)
           << kind.name << ":" << parameter.name;
     }
+    for (const std::string& name : parameters_in(rows)) {
+      EXPECT_NE(std::ranges::find(kind.parameters, name, &PolicyParameter::name),
+                kind.parameters.end())
+          << kind.name << " has no " << name;
+    }
   }
 }
 
 TEST(PolicyDocument, HasEveryReasonOfThePlanner) {
   const std::string reasons = section("What the planner refuses");
-  for (std::size_t i = 0; i < rejections; ++i) {
-    const std::string name(to_string(static_cast<Rejection>(i)));
+  for (std::size_t i = 0; i < MoveRefusal::count; ++i) {
+    const std::string name(to_string(static_cast<MoveRefusal::Why>(i)));
     EXPECT_NE(reasons.find("`" + name + "`"), std::string::npos) << name;
   }
 }

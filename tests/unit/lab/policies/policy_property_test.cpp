@@ -1,4 +1,4 @@
-/// Goal: every built-in policy makes valid wishes, which may only be refused for lack of room or
+/// Goal: every built-in policy makes valid proposals, which may only be refused for lack of room or
 /// time, and comes to rest on constant input. Method: each policy behind the planner, with random
 /// uses by seed.
 
@@ -14,17 +14,17 @@ namespace {
 
 using namespace std::chrono_literals;
 
-bool is_nonsense(Rejection reason) {
+bool is_nonsense(MoveRefusal::Why reason) {
   switch (reason) {
-    case Rejection::unknown_chunk:
-    case Rejection::unknown_place:
-    case Rejection::same_place:
-    case Rejection::no_reason:
-    case Rejection::bad_value:
-    case Rejection::pinned:
-    case Rejection::parked:
-    case Rejection::unreachable:
-    case Rejection::plan_too_long: return true;
+    case MoveRefusal::unknown_chunk:
+    case MoveRefusal::unknown_place:
+    case MoveRefusal::same_place:
+    case MoveRefusal::no_reason:
+    case MoveRefusal::bad_value:
+    case MoveRefusal::pinned:
+    case MoveRefusal::parked:
+    case MoveRefusal::unreachable:
+    case MoveRefusal::plan_too_long: return true;
     default: return false;
   }
 }
@@ -89,7 +89,7 @@ class PolicyLoop {
   std::size_t make(const Plan& plan) {
     if (plan.empty()) return 0;
     const PlanOutcome outcome = rig_.plan(plan);
-    for (const RejectedMove& move : outcome.rejected)
+    for (const RefusedMove& move : outcome.refused)
       EXPECT_FALSE(is_nonsense(move.reason)) << to_string(move.reason) << ": " << move.detail;
     rig_.carry_out([&](std::size_t n) { return dice_() % n; });
     for (const AcceptedMove& move : outcome.accepted) {

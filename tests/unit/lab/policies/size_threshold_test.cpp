@@ -41,18 +41,18 @@ TEST(SizeThreshold, ComputeDataComesBackOnDemandAndCacheDataDoesNot) {
   const ChunkId keys = rig.allocate({4 * MiB, 4 * MiB}, rig.host_place());
   rig.advance(1ms);
   EXPECT_TRUE(rig.use(weights, gpu_place(1), 2e6).empty()) << "no room";
-  EXPECT_EQ(wishes(rig.use(weights, gpu_place(0), 2e6)), "chunk 1 to 0");
+  EXPECT_EQ(proposals(rig.use(weights, gpu_place(0), 2e6)), "chunk 1 to 0");
   EXPECT_TRUE(rig.use(keys, gpu_place(0), 4e6).empty());
   rig.free(full);
   rig.advance(1ms);
-  EXPECT_EQ(wishes(rig.use(weights, gpu_place(1), 2e6)), "chunk 1 to 1");
+  EXPECT_EQ(proposals(rig.use(weights, gpu_place(1), 2e6)), "chunk 1 to 1");
 }
 
 TEST(SizeThreshold, OneDrainWishesForNoMoreThanThereIsRoomFor) {
   PolicyRig rig(size_threshold_kind(), PolicyMachine::h200(1, 3 * MiB, 64 * MiB), limit_8_mib);
   const ChunkId weights = rig.allocate({2 * MiB, 2 * MiB}, rig.host_place());
-  EXPECT_EQ(wishes(rig.use(weights, gpu_place(0), 2e6)), "chunk 0 to 0");
-  EXPECT_TRUE(rig.use(weights, gpu_place(0), 2e6).empty()) << "wished for already";
+  EXPECT_EQ(proposals(rig.use(weights, gpu_place(0), 2e6)), "chunk 0 to 0");
+  EXPECT_TRUE(rig.use(weights, gpu_place(0), 2e6).empty()) << "proposed for already";
   EXPECT_TRUE(rig.use(next(weights), gpu_place(0), 2e6).empty()) << "2 of 3 MiB are taken";
 }
 
@@ -86,7 +86,7 @@ TEST(SizeThreshold, ForgetsWhatIsGone) {
   rig.free(keys);
   const ChunkId weights = rig.allocate({2 * MiB}, rig.host_place());
   ASSERT_EQ(weights, keys);
-  EXPECT_EQ(wishes(rig.use(weights, gpu_place(0), 2e6)), "chunk 0 to 0");
+  EXPECT_EQ(proposals(rig.use(weights, gpu_place(0), 2e6)), "chunk 0 to 0");
 }
 
 TEST(SizeThreshold, PressureTakesCacheDataLongestUnusedFirst) {
@@ -96,8 +96,8 @@ TEST(SizeThreshold, PressureTakesCacheDataLongestUnusedFirst) {
   rig.advance(1s);
   rig.use(keys, gpu_place(0), 4e6);
   // Its first chunk was just used, so the second leaves; then the host is full.
-  EXPECT_EQ(wishes(rig.press({gpu_place(0), MiB, gpu_place(0)})), "chunk 2 to 1");
-  EXPECT_EQ(wishes(rig.press({gpu_place(0), 16 * MiB, gpu_place(0)})), "chunk 2 to 1");
+  EXPECT_EQ(proposals(rig.press({gpu_place(0), MiB, gpu_place(0)})), "chunk 2 to 1");
+  EXPECT_EQ(proposals(rig.press({gpu_place(0), 16 * MiB, gpu_place(0)})), "chunk 2 to 1");
   EXPECT_EQ(rig.at(weights), gpu_place(0));
 }
 

@@ -150,7 +150,7 @@ TEST_F(TwoTouchTest, WindowsMayBeShorterThanATick) {
   rig.advance(1ms);
   EXPECT_TRUE(rig.use(chunk, gpu_place(1), 1e6).empty());
   rig.advance(1ms);
-  EXPECT_EQ(wishes(rig.use(chunk, gpu_place(1), 1e6)), "chunk 0 to 1");
+  EXPECT_EQ(proposals(rig.use(chunk, gpu_place(1), 1e6)), "chunk 0 to 1");
 }
 
 TEST_F(TwoTouchTest, ForgetsWhatIsGone) {

@@ -46,7 +46,7 @@ TEST_F(WatermarkAgeTest, DemotesBelowTheLowMarkUntilTheHighOne) {
   rig_.use(last, gpu_place(0), 2 * MiB);
   // Number 7 was never used; of chunks used alike, the one filed first leaves.
   const Plan plan = rig_.tick();
-  EXPECT_EQ(wishes(plan), "chunk 7 to 1, chunk 0 to 1");
+  EXPECT_EQ(proposals(plan), "chunk 7 to 1, chunk 0 to 1");
   EXPECT_TRUE(plan.moves()[0].victim);
   EXPECT_EQ(plan.moves()[0].reason,
             "idle 30.02 s, 0 passes/s, gpu(0) has 1.0 % free and wants 3.0 %");
@@ -63,7 +63,7 @@ TEST_F(WatermarkAgeTest, DroppedChunksHideNoVictim) {
   for (std::size_t i = 0; i < 5000; ++i) rig.tables().set_dropped(next(dropped, i), true);
   rig.allocate(mib_chunks(100), gpu_place(0));
   rig.tables().set_capacity(gpu_place(0), 100 * MiB);
-  EXPECT_EQ(wishes(rig.tick()), "chunk 5000 to 1, chunk 5001 to 1, chunk 5002 to 1");
+  EXPECT_EQ(proposals(rig.tick()), "chunk 5000 to 1, chunk 5001 to 1, chunk 5002 to 1");
 }
 
 TEST_F(WatermarkAgeTest, CountsWhatIsOnItsWayOutAsGone) {
@@ -94,7 +94,7 @@ TEST_F(WatermarkAgeTest, WeighsAgeAgainstFrequency) {
     rig.allocate({MiB / 2}, gpu_place(0));
     rig.tables().row(ChunkId{98}).movable = false;
     const std::string coldest = half_life > 30 ? "chunk 1 to 1" : "chunk 0 to 1";
-    EXPECT_EQ(wishes(rig.tick()).substr(0, 12), coldest);
+    EXPECT_EQ(proposals(rig.tick()).substr(0, 12), coldest);
   }
 }
 
@@ -122,12 +122,12 @@ TEST_F(WatermarkAgeTest, GoesDownTheMachinesOrderOfTiers) {
   rig.allocate(mib_chunks(96), gpu_place(1));
   rig.allocate(mib_chunks(99), gpu_place(0));
   // The peer comes first and keeps its own 3 % free: of its 4 it lends one.
-  EXPECT_EQ(wishes(rig.tick()), "chunk 96 to 1, chunk 97 to 2");
+  EXPECT_EQ(proposals(rig.tick()), "chunk 96 to 1, chunk 97 to 2");
   // If host memory is faster than a peer, it comes first.
   two.costs.access_rate(gpu_place(0), gpu_place(2)) = 400e9;
   PolicyRig grace(watermark_age_kind(), two, {{"quota", plenty}});
   grace.allocate(mib_chunks(99), gpu_place(0));
-  EXPECT_EQ(wishes(grace.tick()), "chunk 0 to 2, chunk 1 to 2");
+  EXPECT_EQ(proposals(grace.tick()), "chunk 0 to 2, chunk 1 to 2");
 }
 
 TEST_F(WatermarkAgeTest, WithoutRoomBelowNothingMoves) {
@@ -147,7 +147,7 @@ TEST_F(WatermarkAgeTest, GoesNowhereThatAUserCannotReach) {
   // GPU 1, which does not reach the host, uses the two coldest chunks; the peer is full.
   rig.use(first, gpu_place(1), 1e3);
   rig.use(next(first), gpu_place(1), 1e3);
-  EXPECT_EQ(wishes(rig.tick()), "chunk 99 to 2, chunk 100 to 2");
+  EXPECT_EQ(proposals(rig.tick()), "chunk 99 to 2, chunk 100 to 2");
 }
 
 TEST_F(WatermarkAgeTest, PassesOverWhatMayNotMove) {
@@ -156,7 +156,7 @@ TEST_F(WatermarkAgeTest, PassesOverWhatMayNotMove) {
   rig_.tables().row(next(first, 1)).in_scope = false;
   rig_.tables().row(next(first, 2)).moving = true;
   rig_.tables().row(next(first, 3)).parked = true;
-  EXPECT_EQ(wishes(rig_.tick()), "chunk 4 to 1, chunk 5 to 1");
+  EXPECT_EQ(proposals(rig_.tick()), "chunk 4 to 1, chunk 5 to 1");
 }
 
 // More pinned chunks than one walk examines: the next walks continue where it stopped.
@@ -167,7 +167,7 @@ TEST_F(WatermarkAgeTest, GetsPastAnyNumberOfPinnedChunks) {
   for (std::size_t i = 0; i < 9000; ++i) rig.tables().row(next(first, i)).movable = false;
   EXPECT_TRUE(rig.tick().empty());
   EXPECT_TRUE(rig.tick().empty());
-  EXPECT_EQ(wishes(rig.tick()), "chunk 9000 to 1");
+  EXPECT_EQ(proposals(rig.tick()), "chunk 9000 to 1");
 }
 
 TEST_F(WatermarkAgeTest, PressureTakesTheColdestWhateverTheQuota) {
@@ -178,7 +178,7 @@ TEST_F(WatermarkAgeTest, PressureTakesTheColdestWhateverTheQuota) {
   use_all(rig, first, 0, 2);
   use_all(rig, first, 4, 6);
   const Plan plan = rig.press({gpu_place(0), 3 * MiB, gpu_place(0)});
-  EXPECT_EQ(wishes(plan), "chunk 2 to 1, chunk 3 to 1, chunk 0 to 1");
+  EXPECT_EQ(proposals(plan), "chunk 2 to 1, chunk 3 to 1, chunk 0 to 1");
   EXPECT_EQ(rig.apply(plan), 3u);
 }
 
@@ -193,7 +193,7 @@ TEST_F(WatermarkAgeTest, PromotesOnTheSecondTouchWithinATime) {
   EXPECT_TRUE(rig_.use(chunk, gpu_place(0), MiB).empty()) << "too late, a first touch again";
   rig_.advance(900ms);
   const Plan plan = rig_.use(chunk, gpu_place(0), MiB);
-  EXPECT_EQ(wishes(plan), "chunk 0 to 0");
+  EXPECT_EQ(proposals(plan), "chunk 0 to 0");
   // The last two passes and the remains of the others: 1 + 2^-0.9 + (1 + 2^-0.009) * 2^-2 times ln
   // 2 MiB/s.
   EXPECT_EQ(plan.moves()[0].reason, "gpu(0) touched it twice, and uses 1.48 MB/s");
@@ -204,7 +204,7 @@ TEST_F(WatermarkAgeTest, TouchesMayBeShorterThanATick) {
   const ChunkId chunk = rig.allocate(mib_chunks(1), rig.host_place());
   EXPECT_TRUE(rig.use(chunk, gpu_place(0), MiB).empty());
   rig.advance(3ms);  // More than half of 5 ms, the largest allowed value of `apart`.
-  EXPECT_EQ(wishes(rig.use(chunk, gpu_place(0), MiB)), "chunk 0 to 0");
+  EXPECT_EQ(proposals(rig.use(chunk, gpu_place(0), MiB)), "chunk 0 to 0");
 }
 
 // Only a chunk that is colder by a power of two makes room. Chunk 0 was last used 120 s ago, so it
@@ -222,7 +222,7 @@ TEST_F(WatermarkAgeTest, ExchangesForSomethingColderOnly) {
   rig.tick();
   rig.advance(100ms);
   const Plan plan = rig.use(coming, gpu_place(0), MiB / 64.0);
-  EXPECT_EQ(wishes(plan), "chunk 0 to 1, chunk 4 to 0");
+  EXPECT_EQ(proposals(plan), "chunk 0 to 1, chunk 4 to 0");
   EXPECT_TRUE(rig.use(next(coming), gpu_place(0), MiB / 64.0).empty()) << "the same moment";
   rig.apply(plan);
   rig.advance(100ms);
@@ -235,8 +235,8 @@ TEST_F(WatermarkAgeTest, KeepsTheLowMarkFree) {
   use_all(rig_, first, 0, 97);
   use_all(rig_, coming, 0, 2);
   rig_.advance(100ms);
-  // 3 % are free: one chunk may come, even within one drain, and 2 % stay free.
-  EXPECT_EQ(wishes(rig_.use(coming, gpu_place(0), MiB / 64.0)), "chunk 97 to 0");
+  // 3 % are free: one chunk may come, even within one look, and 2 % stay free.
+  EXPECT_EQ(proposals(rig_.use(coming, gpu_place(0), MiB / 64.0)), "chunk 97 to 0");
   EXPECT_TRUE(rig_.use(next(coming), gpu_place(0), MiB / 64.0).empty());
 }
 

@@ -67,7 +67,7 @@ TEST(ReplayMetrics, AreWhatTheReportSaysInOneFigureEach) {
   EXPECT_EQ(metrics.cost_s, 16.5);  // 12 - 1.25 + 3 + 1.75 + (1.5 - 0.5).
   EXPECT_EQ(metrics.floor_s, 5);
   EXPECT_EQ(metrics.excess_ratio, 11.5 / 5);
-  EXPECT_EQ(metrics.stood_s, 1.75);
+  EXPECT_EQ(metrics.stopped_s, 1.75);
   EXPECT_EQ(metrics.move_s, 1.5);
   EXPECT_EQ(metrics.stall_s, 0.25);
   EXPECT_EQ(metrics.skew_s, 0.5);
@@ -141,7 +141,7 @@ TEST(ReplayMetrics, ALinksUseIsOfWhatItCouldCarry) {
 TEST(ReplayMetrics, SettlingIsTheMeanOfTheMarksThatSettled) {
   ReplayRig rig;
   ReplayReport report = written_report();
-  EXPECT_EQ(metrics_of(report, rig.machine()).settle_s, std::nullopt);
+  EXPECT_EQ(metrics_of(report, rig.machine()).rest_s, std::nullopt);
   const auto phase = [&](const std::vector<double>& slowdowns) {
     report.marks.emplace_back(report.begin + seconds(report.windows.size()), "phase");
     for (const double slowdown : slowdowns) report.windows.push_back({0, slowdown, 1, 0, {}});
@@ -151,8 +151,8 @@ TEST(ReplayMetrics, SettlingIsTheMeanOfTheMarksThatSettled) {
   phase({3, 2, 2, 2, 2, 2, 2, 2});
   const ReplayMetrics metrics = metrics_of(report, rig.machine());
   EXPECT_EQ(metrics.marks, 3u);
-  EXPECT_EQ(metrics.marks_settled, 2u);
-  EXPECT_EQ(metrics.settle_s, (3 + 1) / 2.0);
+  EXPECT_EQ(metrics.marks_at_rest, 2u);
+  EXPECT_EQ(metrics.rest_s, (3 + 1) / 2.0);
 }
 
 TEST(ReplayMetrics, WhereNothingHappenedNothingIsSaid) {
@@ -167,10 +167,10 @@ TEST(ReplayMetrics, WhereNothingHappenedNothingIsSaid) {
   EXPECT_EQ(metrics.excess_ratio, std::nullopt);
   EXPECT_EQ(metrics.fairness_tenants, std::nullopt);
   EXPECT_EQ(metrics.fairness_devices, std::nullopt);
-  EXPECT_EQ(metrics.settle_s, std::nullopt);
+  EXPECT_EQ(metrics.rest_s, std::nullopt);
   EXPECT_EQ(metrics.link_use_max, 0);
   EXPECT_TRUE(to_json(metrics).at("slowdown").is_null());
-  EXPECT_TRUE(to_json(metrics).at("settle_s").is_null());
+  EXPECT_TRUE(to_json(metrics).at("rest_s").is_null());
 }
 
 TEST(ReplayMetrics, JsonHasEachOfThem) {
@@ -224,7 +224,7 @@ TEST(ReplayMetrics, CostHasTimeAtGatesOnceForEachDeviceThatStands) {
   // kernel takes 25 ms of HBM and what the two spread accesses take of it, and waits for those
   // before it.
   const double kernel = 100 / (4000 - 2 * 100 / 3.0);
-  EXPECT_NEAR(metrics.stood_s, 2, 1e-6);
+  EXPECT_NEAR(metrics.stopped_s, 2, 1e-6);
   EXPECT_NEAR(metrics.wait_s, (1 + 2 + 3 + 4) * kernel, 1e-6);
   EXPECT_NEAR(metrics.paused_s, 4, 1e-6);
   EXPECT_NEAR(metrics.access_s, 4 * 4 + 5 * kernel, 1e-6);

@@ -47,7 +47,7 @@ class LookingPolicy : public Policy {
  private:
   static void look(const Snapshot& snapshot) {
     for (const PlaceState& place : snapshot.places())
-      ASSERT_LE(place.used_bytes, place.capacity_bytes) << to_string(place.location);
+      ASSERT_LE(place.used_bytes, place.capacity_bytes) << to_string(place.place);
   }
   const std::unique_ptr<Policy> policy_;
 };
@@ -118,7 +118,7 @@ class ReplayProperty : public testing::TestWithParam<std::string> {
         rig.gpus.costs.stall_fixed(from, to) = std::chrono::milliseconds(1);
       }
     }
-    return rig.run(any.trace, std::make_unique<LookingPolicy>(make_policy(GetParam())));
+    return rig.run(any.trace, std::make_unique<LookingPolicy>(lab_policies().make(GetParam())));
   }
 
   ReplayRig rig;  // Of the last run.

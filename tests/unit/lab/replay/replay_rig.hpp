@@ -52,7 +52,7 @@ struct ReplayRig {
   std::string router = "least_loaded";
 };
 
-/// A policy whose wishes at each tick the test provides.
+/// A policy whose proposals at each tick the test provides.
 class ToldPolicy : public Policy {
  public:
   using Tell = std::function<void(const Snapshot&, Plan&)>;

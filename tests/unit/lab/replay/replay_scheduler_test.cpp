@@ -55,7 +55,7 @@ struct SwapRig {
     scheduler.set_now(std::chrono::seconds(10));  // They have been there for a while.
     for (std::uint32_t hot = cold_chunks; hot < cold_chunks + hot_chunks; ++hot)
       scheduler.use(ChunkId{hot}, gpu_0, 100, 0);
-    scheduler.drain();
+    scheduler.collect();
   }
 
   static ReplaySchedulerLimits limits() {
@@ -121,7 +121,7 @@ TEST(ReplayScheduler, APolicyThatAlwaysFailsInOneEntryPointIsReplaced) {
   scheduler.tables().add(0, "", chunks);
   for (int i = 0; i < 5; ++i) {
     scheduler.use(ChunkId{0}, gpu_0, 100, 0);
-    scheduler.drain();
+    scheduler.collect();
     scheduler.tick();
   }
   EXPECT_EQ(scheduler.counters().policy_failures, 3u);

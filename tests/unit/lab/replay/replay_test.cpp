@@ -30,7 +30,7 @@ TEST(Replay, AnAccessTakesWhatItsPlaceGives) {
     EXPECT_NEAR(report.access_s, expected, 1e-6);
     EXPECT_NEAR(report.local_s, 0.1, 1e-9);
     EXPECT_EQ(report.bytes, 400);
-    EXPECT_EQ(report.bytes_by_place.at(to_string(at.location())), 400);
+    EXPECT_EQ(report.bytes_by_place.at(to_string(at.place())), 400);
     EXPECT_EQ(report.accesses, 1u);
     EXPECT_EQ(report.devices[0].accesses, 1u);
     EXPECT_EQ(report.devices[1].accesses, 0u);
@@ -230,8 +230,8 @@ TEST(Replay, AGateWaitsForTheLastDeviceAndKeepsTheOthersFromBeginning) {
   const ReplayReport report = rig.run(trace, std::make_unique<ToldPolicy>(to_home));
   EXPECT_NEAR(in_seconds(report.skew), 1, 1e-6);
   EXPECT_EQ(report.stall, seconds(1));
-  EXPECT_NEAR(in_seconds(report.devices[0].stood), 2, 1e-6);
-  EXPECT_NEAR(in_seconds(report.devices[1].stood), 1, 1e-6);
+  EXPECT_NEAR(in_seconds(report.devices[0].stopped), 2, 1e-6);
+  EXPECT_NEAR(in_seconds(report.devices[1].stopped), 1, 1e-6);
   EXPECT_NEAR(report.seconds(), 3.275, 1e-6);  // For GPU 1 the object is now at its peer.
 }
 
@@ -248,7 +248,7 @@ TEST(Replay, WhatIsSpreadStandsAtAGateAndGoesOn) {
   const ReplayReport report = rig.run(trace, std::make_unique<ToldPolicy>(to_home));
   EXPECT_EQ(report.moves, 1u);
   EXPECT_EQ(report.skew, start);
-  EXPECT_NEAR(in_seconds(report.devices[0].stood), 1, 1e-6);
+  EXPECT_NEAR(in_seconds(report.devices[0].stopped), 1, 1e-6);
   EXPECT_NEAR(report.seconds(), 4, 1e-6);
 }
 

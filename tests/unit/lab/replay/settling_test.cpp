@@ -33,7 +33,7 @@ struct Phases {
         "phase");
     return *this;
   }
-  std::vector<std::optional<Time>> times() const { return settling_times(report); }
+  std::vector<std::optional<Time>> times() const { return rest_times(report); }
 
   ReplayReport report;
 };

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <vma/location.hpp>
+#include <vma/place.hpp>
 #include <vma/snapshot.hpp>
 
 namespace vma {

@@ -2,7 +2,7 @@
 
 #include "lab/routing/router.hpp"
 
-#include "lab/trace/kept_trace.hpp"
+#include "lab/trace/trace_sink.hpp"
 #include "unit/lab/trace/listed_trace.hpp"
 
 #include <gtest/gtest.h>

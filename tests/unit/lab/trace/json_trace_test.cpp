@@ -242,7 +242,7 @@ TEST_F(JsonTrace, SaysWhatIsWrongWithALine) {
             "it allocates no bytes");
   EXPECT_EQ(
       reason_of("{\"event\":\"alloc\",\"time_ns\":1,\"object\":2,\"bytes\":1,\"home\":\"gpu\"}"),
-      "home: names no location");
+      "home: names no place");
 }
 
 TEST_F(JsonTrace, AHeaderOfAnotherVersionIsFatal) {

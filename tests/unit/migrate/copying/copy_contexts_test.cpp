@@ -66,7 +66,7 @@ class ContextProgram {
   ContextProgram& operator=(const ContextProgram&) = delete;
 
   /// The context in which the route runs.
-  ContextHandle context(Location from, Location to, CopyUnder under) {
+  ContextHandle context(Place from, Place to, CopyUnder under) {
     engine->prepare(from, to, 1, under);
     return engine->spare_stream(from, to, under).context;
   }

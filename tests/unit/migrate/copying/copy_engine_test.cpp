@@ -19,8 +19,8 @@ INSTANTIATE_TEST_SUITE_P(Machines, CopyRoutes, testing::Values("test-2", "test-4
 TEST_P(CopyRoutes, CarryBytesBetweenAnyTwoPlaces) {
   MoveRig rig(GetParam());
   std::uint64_t seed = 1;
-  for (const Location from : rig.topology().locations()) {
-    for (const Location to : rig.topology().locations()) {
+  for (const Place from : rig.topology().places()) {
+    for (const Place to : rig.topology().places()) {
       SCOPED_TRACE(testing::Message() << to_string(from) << " to " << to_string(to));
       const Chunk source = rig.chunk(from, 3), target = rig.chunk(to, 3);
       rig.fill(source, seed);
@@ -41,8 +41,8 @@ TEST_P(CopyRoutes, CarryBytesByKernelsBetweenGpus) {
   MoveRig rig(GetParam());
   std::uint64_t seed = 1;
   int routes = 0;
-  for (const Location from : rig.topology().locations()) {
-    for (const Location to : rig.topology().locations()) {
+  for (const Place from : rig.topology().places()) {
+    for (const Place to : rig.topology().places()) {
       SCOPED_TRACE(testing::Message() << to_string(from) << " to " << to_string(to));
       rig.engine().prepare(from, to, 1, CopyUnder::hold);
       if (!rig.engine().has_kernel(from, to, CopyUnder::hold)) continue;
@@ -156,7 +156,7 @@ TEST(CopyEngine, PreparesARouteOnceAndInContextsOfItsOwn) {
 
 TEST(CopyEngine, MakesNothingOnceARouteIsPreparedAlsoAfterAWaitThatFailed) {
   MoveRig rig("test-islands");
-  for (const Location to : {gpu(1), gpu(2)}) {
+  for (const Place to : {gpu(1), gpu(2)}) {
     SCOPED_TRACE(to_string(to));
     const Chunk source = rig.chunk(gpu(0), 2), target = rig.chunk(to, 2);
     rig.engine().prepare(gpu(0), to, 1, CopyUnder::gate);
@@ -229,7 +229,7 @@ TEST(CopyEngine, LeavesNoHalfARoute) {
 }
 
 TEST(CopyEngine, RunsNothingAfterAnEnqueueThatFailed) {
-  for (const Location to : {gpu(1), gpu(2)}) {
+  for (const Place to : {gpu(1), gpu(2)}) {
     MoveRig rig("test-islands");
     const Chunk source = rig.chunk(gpu(0), 2), target = rig.chunk(to, 2);
     rig.fill(source, 11);
@@ -301,7 +301,7 @@ TEST(CopyEngine, MarksNothingAfterAnErrorThatPasses) {
 
 TEST(CopyEngine, ReadsAndWritesAnyBytesOfAChunk) {
   MoveRig rig;
-  for (const Location at : rig.topology().locations()) {
+  for (const Place at : rig.topology().places()) {
     const Chunk chunk = rig.chunk(at, 2);
     rig.engine().zero(chunk);
     std::vector<std::byte> expected(chunk.size_bytes());

@@ -48,7 +48,7 @@ TEST_F(LiveCopierTest, TakesTheNextChunkWhenACopyThatNobodyWaitedForHasEnded) {
     copier.start_copy(0, source, target, 50);
     EXPECT_TRUE(copier.busy(0));
     expect_error(ErrorKind::driver_failure, [&] { copier.start_copy(0, source, target, 50); });
-    rig.memory().contexts().drain();
+    rig.memory().contexts().await_work();
     copier.start_copy(0, source, target, 50);
     EXPECT_TRUE(copier.copied_by(0, never));
     EXPECT_FALSE(copier.busy(0));
@@ -249,7 +249,7 @@ TEST_F(LiveCopierTest, HasRoomForTwoChunksOfAnySizeOrForManySmallOnes) {
     copier.leave_bay(0);
     // Nothing has ended it, and copies would wait behind it.
     expect_error(ErrorKind::busy, [&] { copier.take_bay(rig.page()); });
-    rig.memory().contexts().drain();
+    rig.memory().contexts().await_work();
     EXPECT_EQ(copier.take_bay(rig.page()), 0u);
   });
 }

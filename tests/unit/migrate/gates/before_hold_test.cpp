@@ -76,7 +76,7 @@ struct AheadRig : MoveRig {
   /// As a synchronous move does it.
   void close(TimePoint duration) {
     const TimePoint deadline = in(duration);
-    hold->drain(deadline);
+    hold->await_work(deadline);
     hold->close(deadline);
   }
   bool runs(BoundStream stream) { return machine().wait_stream(stream, in(milliseconds(30))); }
@@ -139,7 +139,7 @@ TEST(BeforeHold, ContextsThatComeIntoUseAfterTheWaitAreHeldToo) {
   AheadRig rig;
   {
     const OwnContextStream destroyed_meanwhile(rig);
-    rig.hold->drain(rig.in(seconds(1)));
+    rig.hold->await_work(rig.in(seconds(1)));
   }
   const OwnContextStream other(rig);
   rig.launch_spin(other.stream, TimePoint(1));  // Loads the kernel.
@@ -153,14 +153,14 @@ TEST(BeforeHold, ContextsThatComeIntoUseAfterTheWaitAreHeldToo) {
 TEST(BeforeHold, ContextsThatAreNoLongerInUseGetTheirEventBack) {
   AheadRig rig;
   const OwnContextStream other(rig);
-  rig.hold->drain(rig.in(seconds(1)));
-  rig.mover().attached().detach(other.stream, Address{});
+  rig.hold->await_work(rig.in(seconds(1)));
+  rig.migrator().attached().detach(other.stream, Address{});
   rig.forget_calls();
   rig.hold->close(rig.in(seconds(1)));
   EXPECT_EQ(rig.calls(Call::destroy_event), 1);
   EXPECT_EQ(rig.calls(Call::hold_context), 2) << "of the GPUs' primary contexts";
   rig.hold->open();
-  rig.mover().attached().attach(other.stream, Address{});
+  rig.migrator().attached().attach(other.stream, Address{});
 }
 
 TEST(BeforeHold, NothingIsEnqueuedWhileABacklogDoesNotEnd) {

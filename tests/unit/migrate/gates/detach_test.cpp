@@ -19,7 +19,7 @@ INSTANTIATE_TEST_SUITE_P(Seeds, Detach, testing::Range<std::uint64_t>(1, 7));
 TEST_P(Detach, LeavesNobodyWithTheStream) {
   step(GetParam(), [](const SimOptions& options) {
     MoveRig rig("test-2", {}, options);
-    AttachedStreams& attached = rig.mover().attached();
+    AttachedStreams& attached = rig.migrator().attached();
     const BoundStream lasting = rig.new_stream(1);
     attached.attach(lasting, Address{});
     const auto allocation = rig.filled(4, gpu(0), 1, 3);
@@ -39,7 +39,7 @@ TEST_P(Detach, LeavesNobodyWithTheStream) {
     int given_back = 0, given_back_max = 0, moved = 0;
     for (int i = 0; !ended; ++i) {
       const SlotRange all{0, allocation->geometry().slots};
-      const auto task = rig.mover().submit(allocation, all, gpu((i + 1) % 2), {});
+      const auto task = rig.migrator().submit(allocation, all, gpu((i + 1) % 2), {});
       task->wait();
       MigrationReport report = task->report();
       moved += report.chunks_moved;
@@ -64,7 +64,7 @@ TEST_P(Detach, AllTheTimeKeepsNoMoveFromItsEnd) {
   step(GetParam(), [](const SimOptions& options) {
     constexpr int chunks = 4;
     MoveRig rig("test-2", {}, options);
-    AttachedStreams& attached = rig.mover().attached();
+    AttachedStreams& attached = rig.migrator().attached();
     const BoundStream lasting = rig.new_stream(1), brief = rig.new_stream(0);
     attached.attach(lasting, Address{});
     const auto allocation = rig.filled(chunks, gpu(0), 1, 3);
@@ -84,7 +84,7 @@ TEST_P(Detach, AllTheTimeKeepsNoMoveFromItsEnd) {
       }
     });
     for (int move = 1; move <= 4; ++move) {
-      const auto task = rig.mover().submit(allocation, {0, chunks}, gpu(move % 2), {});
+      const auto task = rig.migrator().submit(allocation, {0, chunks}, gpu(move % 2), {});
       task->wait();
       EXPECT_EQ(task->error(), nullptr);
       MigrationReport report = task->report();

@@ -95,14 +95,14 @@ TEST(GateFailure, LeavesNoStreamStandingWhenEveryLaterCallFails) {
 
 /// Closes a gate while one of its streams begins a capture before the n-th batch or stop. Returns
 /// the refusal; the capture continues.
-StopRefusal close_into_capture(GateRig& rig, BoundStream captured, int enqueued) {
+StopRefusal::Why close_into_capture(GateRig& rig, BoundStream captured, int enqueued) {
   BeforeDriver driver(rig.driver(), [&](Call call, int) {
     if ((call == Call::batch || call == Call::stop) && enqueued-- == 0) {
       rig.machine().begin_capture(captured, CaptureMode::relaxed);
     }
   });
   const auto gate = rig.gate_over(driver);
-  const StopRefusal refusal = why(gate->try_close(rig.plan(), GateRig::patient()));
+  const StopRefusal::Why refusal = why(gate->try_close(rig.plan(), GateRig::patient()));
   EXPECT_EQ(gate->state(), Gate::State::open);
   EXPECT_EQ(driver.stopped, 0);
   return refusal;
@@ -169,12 +169,12 @@ TEST(GateFailure, TakesOtherWordsAfterACapture) {
     const BoundStream stream = rig.attach_new(0);
     const GatePlan plan = rig.plan();
     rig.post().prepare(plan);
-    const auto* const arrived = rig.post().stand(plan.stops[0]).arrived;
+    const auto* const arrived = rig.post().state_of(plan.stops[0]).arrived;
     const Address open = open_word(rig.post());
     ASSERT_EQ(close_into_capture(rig, stream, 0), StopRefusal::capture);
     rig.machine().destroy_graph(rig.machine().end_capture(stream));
     ASSERT_EQ(why(rig.try_close()), StopRefusal::none);
-    EXPECT_NE(rig.post().stand(plan.stops[0]).arrived, arrived);
+    EXPECT_NE(rig.post().state_of(plan.stops[0]).arrived, arrived);
     EXPECT_NE(open_word(rig.post()), open);
     EXPECT_EQ(*kept, 0u);
   }
@@ -221,7 +221,7 @@ TEST(GateFailure, KeepsTheWordsThatALateStreamWillWriteOnceMore) {
     };
     EXPECT_EQ(why(gate.try_close(plan, limits)), StopRefusal::not_arrived);
   }
-  const std::atomic_ref arrived(*post->stand(plan.stops[0]).arrived);
+  const std::atomic_ref arrived(*post->state_of(plan.stops[0]).arrived);
   GateRig::let_go(before);
   EXPECT_TRUE(comes_true([&] { return arrived != 0; })) << "behind the stop";
   const std::uint64_t leaks = ledger.leaks();

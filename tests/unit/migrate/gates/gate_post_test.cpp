@@ -35,7 +35,7 @@ TEST(GatePost, MakesAnotherChainWhereAnotherContextHasTheHandle) {
   post.prepare(plan);
   EXPECT_EQ(rig.calls(Call::make_chain), 1);
   // As it is with the old context.
-  rig.machine().destroy_exec_graph(post.stand(plan.stops[0]).chain);
+  rig.machine().destroy_exec_graph(post.state_of(plan.stops[0]).chain);
   ++driver.renewals;
   post.prepare(plan);
   EXPECT_EQ(rig.calls(Call::make_chain), 2);
@@ -45,13 +45,13 @@ TEST(GatePost, HandsOnNoWordThatAStreamHasYetToWrite) {
   constexpr std::uint64_t streams = 1200;  // More than are kept.
   GateRig rig;
   GatePost& post = rig.post();
-  const auto prepared = [&](std::uint64_t number) -> GatePost::Stand& {
+  const auto prepared = [&](std::uint64_t number) -> GatePost::StreamState& {
     GatePlan plan;
     plan.stops.push_back({{rig.context(0), StreamHandle{number}}, {}, false});
     post.prepare(plan);
-    return post.stand(plan.stops[0]);
+    return post.state_of(plan.stops[0]);
   };
-  GatePost::Stand& late = prepared(1'000'000);
+  GatePost::StreamState& late = prepared(1'000'000);
   late.asked = 1;  // Asked by a gate that was given up.
   const std::uint64_t* const pending = late.arrived;
   const std::uint64_t* const written = prepared(1'000'001).arrived;

@@ -65,7 +65,7 @@ bool GateRig::run(const std::vector<BoundStream>& streams) {
   return std::ranges::all_of(streams, [this](BoundStream stream) { return runs(stream); });
 }
 
-StopRefusal why(const std::optional<GateRefusal>& refusal) {
+StopRefusal::Why why(const std::optional<StopRefusal>& refusal) {
   return refusal ? refusal->why : StopRefusal::none;
 }
 

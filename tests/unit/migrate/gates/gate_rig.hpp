@@ -32,7 +32,7 @@ class GateRig : public MemoryRig {
   GatePlan plan() { return plan_gate(attached_.in_scope(Address{1}), topology()); }
   /// Limits so long that slow tests do not reach them.
   static GateLimits patient();
-  std::optional<GateRefusal> try_close() { return gate_->try_close(plan(), patient()); }
+  std::optional<StopRefusal> try_close() { return gate_->try_close(plan(), patient()); }
 
   TimePoint now() { return machine().clock().now(); }
   TimePoint in(TimePoint duration) { return now() + duration; }
@@ -50,6 +50,6 @@ class GateRig : public MemoryRig {
 };
 
 /// The reason for the refusal; `none` if there was none.
-StopRefusal why(const std::optional<GateRefusal>& refusal);
+StopRefusal::Why why(const std::optional<StopRefusal>& refusal);
 
 }  // namespace vma

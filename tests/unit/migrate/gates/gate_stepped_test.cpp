@@ -144,7 +144,7 @@ TEST_P(SteppedGate, WaitsForItsThreadInTheDriverWhileNothingIsStopped) {
       GateLimits limits = GateRig::patient();
       limits.arrival_limit = milliseconds(5);
       rig.launch_spin(stream, seconds(2));
-      const StopRefusal refusal = why(gate->try_close(rig.plan(), limits));
+      const StopRefusal::Why refusal = why(gate->try_close(rig.plan(), limits));
       gate->open();
       EXPECT_TRUE(rig.machine().wait_stream(stream, never));
       return refusal;

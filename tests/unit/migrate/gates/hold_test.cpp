@@ -61,7 +61,7 @@ struct HoldRig : MoveRig {
 
 /// Whoever asks, whether streams may be unready for a hold, is told so only while one stands.
 bool none_stands() {
-  const std::chrono::nanoseconds since = StandingHolds::of_process().since_last();
+  const std::chrono::nanoseconds since = ClosedHolds::of_process().since_last();
   return since.count() > 0 && since < std::chrono::nanoseconds::max();
 }
 
@@ -74,7 +74,7 @@ TEST_P(Holds, ReturnsWhenEarlierWorkHasEndedAndKeepsLaterWork) {
   rig.launch_spin(before, milliseconds(10));
   rig.hold->close(rig.in(seconds(1)));
   EXPECT_TRUE(rig.machine().query_stream(before));
-  EXPECT_EQ(StandingHolds::of_process().since_last().count(), 0);
+  EXPECT_EQ(ClosedHolds::of_process().since_last().count(), 0);
   const BoundStream after = rig.new_stream(1);
   rig.launch_spin(after, TimePoint(1000));
   EXPECT_FALSE(rig.machine().wait_stream(after, rig.in(milliseconds(20))));
@@ -89,9 +89,9 @@ TEST_P(Holds, EndNoCaptureThatBeginsOnceTheyHaveLookedForCaptures) {
   std::future<void> begun;
   rig.hold->before_tries([&] {
     begun = std::async(std::launch::async, [&] {
-      let_no_stop_be_enqueued();
+      CaptureGuard::enter();
       rig.machine().begin_capture(stream, CaptureMode::relaxed);
-      let_stops_go_on();
+      CaptureGuard::leave();
     });
     begun.wait_for(milliseconds(50));  // It begins at once if nothing keeps it from that.
   });
@@ -392,11 +392,11 @@ TEST_P(Holds, LetNothingBeEnqueuedWhileTheyStopContexts) {
 // Its records of contexts would end captures of which only the program knows.
 TEST_P(Holds, LetNothingBeEnqueuedWhileTheyRecordContexts) {
   GuardedHold rig(GetParam(), 1, expect_held_back);
-  rig.guarded.drain(rig.in(seconds(10)));
+  rig.guarded.await_work(rig.in(seconds(10)));
   EXPECT_EQ(rig.program.asked, 2);
   EXPECT_FALSE(rig.program.holds_back);
   GuardedProgram captures(1 << 20);
-  expect_error(ErrorKind::busy, [&] { rig.guarded.drain(rig.in(milliseconds(100))); });
+  expect_error(ErrorKind::busy, [&] { rig.guarded.await_work(rig.in(milliseconds(100))); });
 }
 
 // A record may wait behind a call that waits for what another thread would enqueue.
@@ -405,7 +405,7 @@ TEST_P(Holds, LetTheProgramEnqueueIfARecordBlocks) {
     while (call == Call::record_context && program.holds_back) std::this_thread::yield();
   });
   const Error error =
-      expect_error(ErrorKind::busy, [&] { rig.guarded.drain(rig.in(milliseconds(100))); });
+      expect_error(ErrorKind::busy, [&] { rig.guarded.await_work(rig.in(milliseconds(100))); });
   EXPECT_TRUE(says(error, "let go on")) << error.what();
   EXPECT_FALSE(rig.program.holds_back);
 }

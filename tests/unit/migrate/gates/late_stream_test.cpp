@@ -54,30 +54,30 @@ class FarAhead {
 void move_beside(const SimOptions& options, std::uint64_t seed, std::uint64_t chunks, int moves,
                  const MigrateOptions& how) {
   MoveRig rig("test-2", {}, options);
-  MoverLimits limits;
+  MigratorLimits limits;
   limits.gate_limit_max = milliseconds(80);
-  Mover mover(rig.memory(), rig.engine(), limits);
+  Migrator migrator(rig.memory(), rig.engine(), limits);
   const auto allocation = rig.filled(4 * chunks, gpu(0), 4, 7);
   const BoundStream legacy{rig.context(0), StreamHandle{}};
   const std::vector<BoundStream> streams{legacy, rig.new_stream(0), rig.new_stream(0)};
   for (const BoundStream stream : streams) {
     rig.launch_spin(stream, TimePoint(1));  // The first load waits for the context.
-    mover.attached().attach(stream, Address{});
+    migrator.attached().attach(stream, Address{});
   }
   {
     const FarAhead program(rig, seed);
     for (int move = 0; move < moves; ++move) {
-      const auto task = mover.submit(allocation, {0, chunks}, gpu((move + 1) % 2), how);
+      const auto task = migrator.submit(allocation, {0, chunks}, gpu((move + 1) % 2), how);
       task->wait();
       const MigrationReport report = task->report();
       EXPECT_EQ(report.outcome, Outcome::done);
       EXPECT_EQ(report.reasons.count("predicted_skew"), 0u);
-      EXPECT_EQ(report.gate_limit, limits.gate_limit) << "streams stood in vain";
+      EXPECT_EQ(report.gate_limit, limits.gate_limit) << "streams stopped in vain";
       EXPECT_LE(report.skew.max, milliseconds(1));
     }
   }
   EXPECT_EQ(rig.wrong(*allocation, 7), 0u);
-  for (const BoundStream stream : streams) mover.attached().detach(stream, Address{});
+  for (const BoundStream stream : streams) migrator.attached().detach(stream, Address{});
   rig.free(allocation);
 }
 

@@ -26,7 +26,7 @@ struct LongBacklogRig {
       : rig("test-4", {}, options), allocation(rig.filled(4, gpu(0), 4, 7)) {
     for (int i = 0; i < streams; ++i) {
       const BoundStream stream = rig.new_stream(0);
-      rig.mover().attached().attach(stream, allocation->begin());
+      rig.migrator().attached().attach(stream, allocation->begin());
       rig.launch_spin(stream, kernel);
     }
   }
@@ -35,7 +35,7 @@ struct LongBacklogRig {
     // A live copy would first load kernels, which waits for the running one.
     how.mode = Mode::stopped;
     how.deadline = deadline;
-    task = rig.mover().submit(allocation, {0, 1}, gpu(1), how);
+    task = rig.migrator().submit(allocation, {0, 1}, gpu(1), how);
     sleep(rig, milliseconds(500));
     EXPECT_FALSE(task->done());
   }
@@ -107,7 +107,7 @@ TEST_P(LongBacklog, EndsAtShutdown) {
   step(1, [](const SimOptions& options) {
     LongBacklogRig waits(options, GetParam(), seconds(40));
     waits.submit();
-    EXPECT_LE(waits.time([&] { waits.rig.mover().stop(); }), milliseconds(100));
+    EXPECT_LE(waits.time([&] { waits.rig.migrator().finish(); }), milliseconds(100));
     waits.expect_cancelled();
   });
 }
@@ -116,11 +116,11 @@ TEST_P(LongBacklog, KeepsNeitherOtherMovesNorItsAllocationForLonger) {
   step(1, [](const SimOptions& options) {
     LongBacklogRig waits(options, GetParam(), seconds(40));
     const auto other = waits.rig.filled(4, gpu(2), 4, 11);
-    waits.rig.mover().attached().attach(waits.rig.new_stream(2), other->begin());
+    waits.rig.migrator().attached().attach(waits.rig.new_stream(2), other->begin());
     waits.submit();
     EXPECT_LE(waits.time([&] { const MutexLock call(waits.allocation->operations()); }),
               try_limit + milliseconds(100));
-    const auto task = waits.rig.mover().submit(other, {0, 1}, gpu(3), {});
+    const auto task = waits.rig.migrator().submit(other, {0, 1}, gpu(3), {});
     // The other one may get its second try first.
     EXPECT_LE(waits.time([&] { task->wait(); }), 3 * try_limit);
     EXPECT_EQ(task->report().outcome, Outcome::done);

@@ -85,18 +85,18 @@ struct OverdueRig {
         memory(driver, rig.topology(), {}),
         engine(driver, rig.topology(), memory.contexts(), memory.chunks().ledger(),
                memory.chunks().slow_calls().turn()),
-        mover(memory, engine, MoverLimits{}) {
-    mover.attached().attach(stream, Address{});
+        migrator(memory, engine, MigratorLimits{}) {
+    migrator.attached().attach(stream, Address{});
     AllocOptions in_chunks;
     in_chunks.chunk_bytes = 4 * rig.page();
     allocation = memory.alloc(chunks * 4 * rig.page(), gpu(0), in_chunks);
   }
   ~OverdueRig() {
-    mover.attached().detach(stream, Address{});
+    migrator.attached().detach(stream, Address{});
     memory.free(allocation->begin());
   }
   std::shared_ptr<MigrationTask> submit(const MigrateOptions& options = {}) {
-    return mover.submit(allocation, {0, allocation->geometry().slots}, gpu(1), options);
+    return migrator.submit(allocation, {0, allocation->geometry().slots}, gpu(1), options);
   }
   MigrationReport move() {
     const auto task = submit();
@@ -111,7 +111,7 @@ struct OverdueRig {
   OrderingDriver driver;
   Memory memory;
   CopyEngine engine;
-  Mover mover;
+  Migrator migrator;
   std::shared_ptr<Allocation> allocation;
 };
 

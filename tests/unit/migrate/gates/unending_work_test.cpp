@@ -58,7 +58,7 @@ struct UnendingRig {
         memory(std::in_place, driver, rig.topology(), MemoryLimits{}),
         engine(std::in_place, driver, rig.topology(), memory->contexts(), memory->chunks().ledger(),
                memory->chunks().slow_calls().turn()),
-        mover(std::in_place, *memory, *engine, MoverLimits{}) {
+        migrator(std::in_place, *memory, *engine, MigratorLimits{}) {
     allocation = memory->alloc(4 * rig.page(), gpu(0), {});
     driver.chunk_bytes = 4 * rig.page();
     rig.fill(*allocation, seed);
@@ -69,7 +69,7 @@ struct UnendingRig {
     rig.let_all_go();
     if (allocation) memory->free(allocation->begin());
     allocation.reset();
-    mover.reset();
+    migrator.reset();
     engine.reset();
     memory.reset();
   }
@@ -79,10 +79,10 @@ struct UnendingRig {
       ~End() { allocation.end_move(); }
       Allocation& allocation;
     } end{*allocation};
-    return mover->move(*allocation, {0, 1}, gpu(1), options);
+    return migrator->move(*allocation, {0, 1}, gpu(1), options);
   }
-  MigrationReport move_live(Location to = gpu(1), const MigrateOptions& options = {}) {
-    const auto task = mover->submit(allocation, {0, 1}, to, options);
+  MigrationReport move_live(Place to = gpu(1), const MigrateOptions& options = {}) {
+    const auto task = migrator->submit(allocation, {0, 1}, to, options);
     task->wait();
     if (task->error()) std::rethrow_exception(task->error());
     return task->report();
@@ -95,7 +95,7 @@ struct UnendingRig {
   EndlessDriver driver;
   std::optional<Memory> memory;
   std::optional<CopyEngine> engine;
-  std::optional<Mover> mover;
+  std::optional<Migrator> migrator;
   std::shared_ptr<Allocation> allocation;
 };
 
@@ -123,7 +123,7 @@ TEST_P(UnendingWork, OfAHeldCopyLetsHeldWorkGoOn) {
       EXPECT_LE(rig.now() - begin, seconds(nothing_runs ? 5 : 13));
       program->join();
       EXPECT_LE(went_on - begin, milliseconds(2500));
-      EXPECT_EQ(rig.allocation->home(0), gpu(0));
+      EXPECT_EQ(rig.allocation->place(0), gpu(0));
       EXPECT_EQ(rig.rig.wrong(*rig.allocation, rig.seed), 0u);
       EXPECT_GT(rig.memory->chunks().ledger().leak_count()->load(), 0u)
           << "the target is kept aside";
@@ -147,7 +147,7 @@ TEST_P(UnendingWork, OfManyHeldCopiesHoldsTheWorkNoLongerThanOfOne) {
     rig.driver.copies_stand = true;
     const auto account = std::make_shared<GroupAccount>(rig.driver.clock(),
                                                         std::vector<MigrationProgress>(3), nullptr);
-    const std::vector<RangeResult> results = rig.mover->move_all(
+    const std::vector<RangeResult> results = rig.migrator->move_all(
         std::vector{whole(rig.allocation, gpu(1)), whole(other, gpu(1)), whole(third, host(0))}, {},
         {}, *account);
     EXPECT_LE(account->total({}).stall.max, milliseconds(2500));
@@ -182,7 +182,7 @@ TEST_P(UnendingWork, OfSettlingKeepsNoAllocationWaiting) {
   for (const seconds lasts : {seconds(1), seconds(60)}) {
     step(GetParam(), [&](const SimOptions& options) {
       UnendingRig rig(options);
-      rig.mover->attached().attach(rig.stream, Address{});
+      rig.migrator->attached().attach(rig.stream, Address{});
       rig.driver.launch_stands = 1;
       bool over = false;
       TimePoint longest{0};
@@ -216,12 +216,12 @@ TEST_P(UnendingWork, OfSettlingKeepsNoAllocationWaiting) {
       EXPECT_LE(took, seconds(15));
       if (error) {
         EXPECT_EQ(error->kind(), ErrorKind::driver_failure) << error->what();
-        EXPECT_EQ(rig.allocation->home(0), gpu(0));
+        EXPECT_EQ(rig.allocation->place(0), gpu(0));
         EXPECT_GT(rig.memory->chunks().ledger().leak_count()->load(), 0u)
             << "the target is kept aside";
       }
       EXPECT_EQ(rig.rig.wrong(*rig.allocation, rig.seed), 0u);
-      rig.mover->attached().detach(rig.stream, Address{});
+      rig.migrator->attached().detach(rig.stream, Address{});
       rig.rig.let_all_go();
       for (const Address begin : others) rig.memory->free(begin);
     });
@@ -231,9 +231,9 @@ TEST_P(UnendingWork, OfSettlingKeepsNoAllocationWaiting) {
 TEST_P(UnendingWork, OfAGivenUpCopyLetsTheNextMoveGoStopped) {
   step(GetParam(), [](const SimOptions& options) {
     UnendingRig rig(options);
-    rig.mover->attached().attach(rig.stream, Address{});
+    rig.migrator->attached().attach(rig.stream, Address{});
     rig.driver.launch_stands = 0;
-    const auto given_up = rig.mover->submit(rig.allocation, {0, 1}, gpu(1), {});
+    const auto given_up = rig.migrator->submit(rig.allocation, {0, 1}, gpu(1), {});
     poll_until(rig.driver.clock(), rig.now() + milliseconds(100), [] { return false; });
     ASSERT_NE(rig.driver.word, nullptr) << "the copy is under way";
     given_up->cancel();
@@ -254,7 +254,7 @@ TEST_P(UnendingWork, OfAGivenUpCopyLetsTheNextMoveGoStopped) {
     EXPECT_EQ(rig.move_live(gpu(0)).outcome, Outcome::done);
     EXPECT_EQ(rig.move_live(gpu(1), live).chunks_live, 1);
     EXPECT_EQ(rig.rig.wrong(*rig.allocation, rig.seed), 0u);
-    rig.mover->attached().detach(rig.stream, Address{});
+    rig.migrator->attached().detach(rig.stream, Address{});
   });
 }
 

@@ -24,26 +24,27 @@ constexpr milliseconds first_limit(5);
 constexpr int retries = 4;
 constexpr int moves = 5;
 
-/// A mover with its own limits, attached streams, and memory to move.
+/// A migrator with its own limits, attached streams, and memory to move.
 struct SkewRig {
   SkewRig(const SimOptions& options, milliseconds limit_max)
       : rig("test-2", {}, options),
-        mover(rig.memory(), rig.engine(),
-              MoverLimits{
-                  .gate_limit = first_limit, .gate_limit_max = limit_max, .gate_retries = retries}),
+        migrator(
+            rig.memory(), rig.engine(),
+            MigratorLimits{
+                .gate_limit = first_limit, .gate_limit_max = limit_max, .gate_retries = retries}),
         allocation(rig.filled(4, gpu(0), 4, 7)) {
     for (int gpu = 0; gpu < 2; ++gpu) {
       streams.push_back(rig.new_stream(gpu));
       rig.launch_spin(streams.back(), TimePoint(1));  // The first load waits for the context.
-      mover.attached().attach(streams.back(), Address{});
+      migrator.attached().attach(streams.back(), Address{});
     }
   }
   ~SkewRig() {
-    for (const BoundStream stream : streams) mover.attached().detach(stream, Address{});
+    for (const BoundStream stream : streams) migrator.attached().detach(stream, Address{});
     rig.free(allocation);
   }
-  MigrationReport move(const MigrateOptions& options = {}, Location to = gpu(1)) {
-    const auto task = mover.submit(allocation, {0, 1}, to, options);
+  MigrationReport move(const MigrateOptions& options = {}, Place to = gpu(1)) {
+    const auto task = migrator.submit(allocation, {0, 1}, to, options);
     task->wait();
     if (task->error()) std::rethrow_exception(task->error());
     return task->report();
@@ -54,7 +55,7 @@ struct SkewRig {
   }
 
   MoveRig rig;
-  Mover mover;
+  Migrator migrator;
   const std::shared_ptr<Allocation> allocation;
   std::vector<BoundStream> streams;
 };
@@ -160,14 +161,14 @@ TEST(BusyMessage, NamesTheStreamItsBacklogAndWhatHelps) {
 TEST(BusyMessage, NamesTheOnlyStreamToo) {
   step(1, [](const SimOptions& options) {
     SkewRig skew(options, milliseconds(80));
-    skew.mover.attached().detach(skew.streams[0], Address{});
+    skew.migrator.attached().detach(skew.streams[0], Address{});
     MigrateOptions brief;
     brief.deadline = milliseconds(1);
     skew.rig.launch_spin(skew.streams[1], seconds(60));
     const Error error = expect_error(ErrorKind::busy, [&] { skew.move(brief); });
     EXPECT_TRUE(says(error, skew.name(1))) << error.what();
     EXPECT_TRUE(says(error, "MigrateOptions::deadline")) << error.what();
-    skew.mover.attached().attach(skew.streams[0], Address{});
+    skew.migrator.attached().attach(skew.streams[0], Address{});
   });
 }
 
@@ -187,7 +188,7 @@ TEST(ModeLive, NamesWhatMovesAChunkThatItCannot) {
     SkewRig skew(options, milliseconds(80));
     MigrateOptions live;
     live.mode = Mode::live;
-    const auto task = skew.mover.submit(skew.allocation, {0, 1}, host(0), live);
+    const auto task = skew.migrator.submit(skew.allocation, {0, 1}, host(0), live);
     task->wait();
     EXPECT_EQ(task->report().outcome, Outcome::done) << "to a host node it can";
     const Error error = expect_error(ErrorKind::unsupported, [&] { skew.move(live); });

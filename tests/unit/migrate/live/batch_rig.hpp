@@ -64,20 +64,20 @@ class UnmapDriver : public InterceptDriver {
 /// All that moves, on a driver that can be disturbed, and a stream that may use all memory. It is
 /// attached, unless work is suspended.
 struct DisturbedRig {
-  explicit DisturbedRig(const SimOptions& options, const MoverLimits& limits = {})
+  explicit DisturbedRig(const SimOptions& options, const MigratorLimits& limits = {})
       : rig("test-2", {}, options),
         stream(rig.new_stream(0)),
         driver(rig.driver()),
         memory(driver, rig.topology(), {}),
         engine(driver, rig.topology(), memory.contexts(), memory.chunks().ledger(),
                memory.chunks().slow_calls().turn()),
-        mover(memory, engine, limits),
+        migrator(memory, engine, limits),
         attached(!limits.suspends) {
-    if (attached) mover.attached().attach(stream, Address{});
+    if (attached) migrator.attached().attach(stream, Address{});
   }
   /// Requires: all memory is free.
   ~DisturbedRig() {
-    if (attached) mover.attached().detach(stream, Address{});
+    if (attached) migrator.attached().detach(stream, Address{});
   }
 
   MoveRig rig;
@@ -85,13 +85,13 @@ struct DisturbedRig {
   UnmapDriver driver;
   Memory memory;
   CopyEngine engine;
-  Mover mover;
+  Migrator migrator;
   const bool attached;
 };
 
 /// An allocation of `batch_chunks` chunks at gpu(0).
 struct BatchRig : DisturbedRig {
-  explicit BatchRig(const SimOptions& options, const MoverLimits& limits = {})
+  explicit BatchRig(const SimOptions& options, const MigratorLimits& limits = {})
       : DisturbedRig(options, limits) {
     AllocOptions chunked;
     chunked.chunk_bytes = rig.page();
@@ -99,16 +99,16 @@ struct BatchRig : DisturbedRig {
     rig.fill(*allocation, batch_seed_word);
   }
   ~BatchRig() {
-    mover.stop();
+    migrator.finish();
     memory.free(allocation->begin());
   }
-  std::shared_ptr<MigrationTask> submit(Location to, std::chrono::microseconds max_stall) {
+  std::shared_ptr<MigrationTask> submit(Place to, std::chrono::microseconds max_stall) {
     MigrateOptions options;
     options.mode = Mode::automatic;
     options.max_stall = max_stall;
-    return mover.submit(allocation, {0, batch_chunks}, to, options);
+    return migrator.submit(allocation, {0, batch_chunks}, to, options);
   }
-  MigrationReport move(Location to, std::chrono::microseconds max_stall) {
+  MigrationReport move(Place to, std::chrono::microseconds max_stall) {
     const auto task = submit(to, max_stall);
     task->wait();
     if (task->error()) std::rethrow_exception(task->error());
@@ -117,11 +117,11 @@ struct BatchRig : DisturbedRig {
   /// The first `moved` chunks lie at gpu(1), the others at gpu(0), and nothing is lost.
   void expect_moved(std::size_t moved) {
     for (std::size_t slot = 0; slot < batch_chunks; ++slot) {
-      EXPECT_EQ(allocation->home(slot), gpu(slot < moved ? 1 : 0)) << "slot " << slot;
+      EXPECT_EQ(allocation->place(slot), gpu(slot < moved ? 1 : 0)) << "slot " << slot;
     }
     EXPECT_EQ(rig.wrong(*allocation, batch_seed_word), 0u);
     for (int i = 0; i < 2; ++i) EXPECT_EQ(rig.wrong_for(i, *allocation, batch_seed_word), 0u);
-    memory.chunks().slow_calls().drain();
+    memory.chunks().slow_calls().await_empty();
     memory.check_invariants();
   }
 
@@ -137,20 +137,20 @@ struct ManyRig : DisturbedRig {
     }
   }
   ~ManyRig() {
-    mover.stop();
+    migrator.finish();
     for (const auto& allocation : allocations) {
       if (allocation) memory.free(allocation->begin());
     }
   }
-  void submit_all(Location to, const MigrateOptions& options = {}) {
+  void submit_all(Place to, const MigrateOptions& options = {}) {
     submit_all([to](std::size_t) { return to; }, options);
   }
   /// No target memory is created before all are submitted.
-  void submit_all(const std::function<Location(std::size_t)>& to, MigrateOptions options = {}) {
+  void submit_all(const std::function<Place(std::size_t)>& to, MigrateOptions options = {}) {
     if (!options.max_stall) options.max_stall = std::chrono::milliseconds(500);
     const MutexLock nothing_created(memory.chunks().slow_calls().turn());
     for (std::size_t i = 0; i < batch_chunks; ++i) {
-      tasks.push_back(mover.submit(allocations[i], {0, 1}, to(i), options));
+      tasks.push_back(migrator.submit(allocations[i], {0, 1}, to(i), options));
     }
   }
   void wait() {
@@ -165,19 +165,19 @@ struct ManyRig : DisturbedRig {
       return known.kind();
     }
   }
-  std::uint64_t gates() { return mover.stats().stall().count; }
+  std::uint64_t gates() { return migrator.stats().stall().count; }
   /// All but `stayed` moved to `to`, in full; nothing is lost.
-  void expect_moved(Location to, std::optional<std::size_t> stayed = std::nullopt) {
+  void expect_moved(Place to, std::optional<std::size_t> stayed = std::nullopt) {
     for (std::size_t i = 0; i < batch_chunks; ++i) {
       if (!allocations[i]) continue;
       SCOPED_TRACE(i);
-      EXPECT_EQ(allocations[i]->home(0), i == stayed ? gpu(0) : to);
+      EXPECT_EQ(allocations[i]->place(0), i == stayed ? gpu(0) : to);
       EXPECT_EQ(rig.wrong(*allocations[i], batch_seed_word + i), 0u);
       EXPECT_EQ(tasks[i]->report().chunks_moved, i == stayed ? 0 : 1);
       EXPECT_EQ(tasks[i]->report().outcome == Outcome::done, i != stayed);
       EXPECT_EQ(error(i).has_value(), i == stayed);
     }
-    memory.chunks().slow_calls().drain();
+    memory.chunks().slow_calls().await_empty();
     memory.check_invariants();
   }
 

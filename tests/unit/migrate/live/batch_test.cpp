@@ -79,11 +79,12 @@ TEST_P(Batch, TheGateOpensWhenItsTimeIsUp) {
 // What it takes to suspend and to resume counts, and as many chunks as fit share it.
 TEST_P(Batch, ASuspensionCountsFromOffToOn) {
   step(GetParam(), [](const SimOptions& options) {
-    MoverLimits limits;
+    MigratorLimits limits;
     limits.suspends = true;
     BatchRig rig(options, limits);
     for (int i = 0; i < 2; ++i) {
-      const SuspensionFinding found = decided_finding(rig.mover, rig.driver.clock(), DeviceId{i});
+      const SuspensionFinding found =
+          decided_finding(rig.migrator, rig.driver.clock(), DeviceId{i});
       EXPECT_EQ(found.state, SuspensionFinding::State::usable) << found.why;
     }
     const auto whole = rig.move(gpu(1), milliseconds(500)).stall;  // From here on costs are known.
@@ -183,9 +184,9 @@ TEST_P(SharedGate, MovesTheChunksOfSeveralMigrations) {
       EXPECT_GT(task->report().wall.count(), 0);
     }
     rig.expect_moved(gpu(1));
-    EXPECT_EQ(rig.mover.load().running, 0u);
-    EXPECT_EQ(rig.mover.load().waiting, 0u);
-    EXPECT_EQ(rig.mover.migrations(), chunks);
+    EXPECT_EQ(rig.migrator.load().running, 0u);
+    EXPECT_EQ(rig.migrator.load().waiting, 0u);
+    EXPECT_EQ(rig.migrator.migrations(), chunks);
   });
 }
 
@@ -221,7 +222,7 @@ TEST_P(SharedGate, LeavesMigrationsToAnotherPlace) {
     rig.wait();
     EXPECT_GE(rig.gates(), 2u);
     for (std::size_t i = 0; i < chunks; ++i) {
-      EXPECT_EQ(rig.allocations[i]->home(0), i % 2 == 0 ? gpu(1) : host(0));
+      EXPECT_EQ(rig.allocations[i]->place(0), i % 2 == 0 ? gpu(1) : host(0));
     }
   });
 }
@@ -231,12 +232,12 @@ TEST_P(SharedGate, LeavesAllocationsThatOtherStreamsUse) {
   step(GetParam(), [](const SimOptions& options) {
     ManyRig rig(options);
     const BoundStream other = rig.rig.new_stream(0);
-    rig.mover.attached().attach(other, rig.allocations[5]->begin());
+    rig.migrator.attached().attach(other, rig.allocations[5]->begin());
     rig.submit_all(gpu(1));
     rig.wait();
     EXPECT_EQ(rig.gates(), 2u);
     rig.expect_moved(gpu(1));
-    rig.mover.attached().detach(other, rig.allocations[5]->begin());
+    rig.migrator.attached().detach(other, rig.allocations[5]->begin());
   });
 }
 
@@ -362,7 +363,7 @@ TEST_P(SharedGate, ThatNeverClosesEndsAllItsMigrations) {
       EXPECT_EQ(rig.error(i), ErrorKind::busy) << i;
       EXPECT_EQ(rig.tasks[i]->report().failures.size(), 1u) << i;
       EXPECT_GT(rig.tasks[i]->report().retries, 0) << i;
-      EXPECT_EQ(rig.allocations[i]->home(0), gpu(1));
+      EXPECT_EQ(rig.allocations[i]->place(0), gpu(1));
     }
     rig.rig.let_all_go();
   });

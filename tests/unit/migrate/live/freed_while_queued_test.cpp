@@ -18,7 +18,7 @@ TEST_P(FreedWhileQueued, MemoryJoinsNoLiveMove) {
   step(GetParam(), [](const SimOptions& options) {
     MoveRig rig("test-2", {}, options);
     const BoundStream stream = rig.new_stream(0);
-    rig.mover().attached().attach(stream, Address{});
+    rig.migrator().attached().attach(stream, Address{});
     const auto first = rig.filled(2, gpu(0), 2, 1);
     auto freed = rig.filled(2, gpu(0), 2, 9);
     const Address begin = freed->begin();
@@ -26,9 +26,9 @@ TEST_P(FreedWhileQueued, MemoryJoinsNoLiveMove) {
     how.mode = Mode::live;
     how.max_stall = std::chrono::seconds(1);
     MutexLock operations(first->operations());
-    const auto leader = rig.mover().submit(first, {0, 1}, gpu(1), how);
+    const auto leader = rig.migrator().submit(first, {0, 1}, gpu(1), how);
     sleep(rig, std::chrono::milliseconds(5));  // It has been taken, and waits.
-    const auto queued = rig.mover().submit(freed, {0, 1}, gpu(1), how);
+    const auto queued = rig.migrator().submit(freed, {0, 1}, gpu(1), how);
     rig.free(freed);
     const auto next = rig.filled(2, gpu(0), 2, 17);
     ASSERT_EQ(next->begin(), begin) << "the cache gives out what was freed";
@@ -39,11 +39,11 @@ TEST_P(FreedWhileQueued, MemoryJoinsNoLiveMove) {
     expect_error(ErrorKind::cancelled, [&] {
       if (queued->error()) std::rethrow_exception(queued->error());
     });
-    EXPECT_EQ(first->home(0), gpu(1));
-    EXPECT_EQ(next->home(0), gpu(0));
+    EXPECT_EQ(first->place(0), gpu(1));
+    EXPECT_EQ(next->place(0), gpu(0));
     EXPECT_EQ(rig.wrong(*next, 17), 0u);
     freed.reset();
-    rig.mover().attached().detach(stream, Address{});
+    rig.migrator().attached().detach(stream, Address{});
     operations.lock();
   });
 }
@@ -56,10 +56,10 @@ TEST_P(FreedWhileQueued, MemoryIsNotCopiedAheadOfAHold) {
     MigrateOptions how;
     how.scope = StopScope::hold;
     MutexLock operations(one->operations()), others(two->operations());
-    const auto first = rig.mover().submit(one, {0, 1}, gpu(1), how);
-    const auto second = rig.mover().submit(two, {0, 1}, gpu(1), how);
+    const auto first = rig.migrator().submit(one, {0, 1}, gpu(1), how);
+    const auto second = rig.migrator().submit(two, {0, 1}, gpu(1), how);
     sleep(rig, std::chrono::milliseconds(5));  // Both workers have taken one, and wait.
-    const auto queued = rig.mover().submit(freed, {0, 1}, gpu(1), how);
+    const auto queued = rig.migrator().submit(freed, {0, 1}, gpu(1), how);
     rig.free(freed);
     const auto next = rig.filled(2, gpu(0), 2, 17);
     others.unlock();
@@ -70,7 +70,7 @@ TEST_P(FreedWhileQueued, MemoryIsNotCopiedAheadOfAHold) {
     expect_error(ErrorKind::cancelled, [&] {
       if (queued->error()) std::rethrow_exception(queued->error());
     });
-    EXPECT_EQ(next->home(0), gpu(0));
+    EXPECT_EQ(next->place(0), gpu(0));
     EXPECT_EQ(rig.wrong(*next, 17), 0u);
     freed.reset();
     operations.lock();

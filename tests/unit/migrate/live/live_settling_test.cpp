@@ -34,12 +34,13 @@ void declare(MoveRig& rig, Allocation& allocation, bool read_only) {
   allocation.set_read_only(read_only, rig.topology());
 }
 
-MigrationReport move_as(Mode mode, Mover& mover, const std::shared_ptr<Allocation>& allocation) {
+MigrationReport move_as(Mode mode, Migrator& migrator,
+                        const std::shared_ptr<Allocation>& allocation) {
   MigrateOptions options;
   options.mode = mode;
   options.deadline = std::chrono::hours(1);
   const auto task =
-      mover.submit(allocation, {0, allocation->geometry().slots}, gpu(1), options, {});
+      migrator.submit(allocation, {0, allocation->geometry().slots}, gpu(1), options, {});
   task->wait();
   if (task->error()) std::rethrow_exception(task->error());
   return task->report();
@@ -53,20 +54,20 @@ TEST_P(LiveSettling, FindsWhatWasWrittenBeforeTheMemoryBecameReadOnly) {
   step(GetParam(), [](const SimOptions& options) {
     MoveRig rig("test-2", {}, options);
     const BoundStream stream = rig.new_stream(0);
-    rig.mover().attached().attach(stream, Address{});
+    rig.migrator().attached().attach(stream, Address{});
     const auto allocation = rig.filled(2, gpu(0), 1, first_word);
     bool read_only = false;
     const std::uint64_t hook = allocation->hooks().add({[&](const MoveEvent& event) {
                                                           if (event.offset == 0 || read_only)
                                                             return;
-                                                          ASSERT_EQ(allocation->home(0), gpu(0));
+                                                          ASSERT_EQ(allocation->place(0), gpu(0));
                                                           sleep(rig, std::chrono::seconds(1));
                                                           add_one(rig, stream, *allocation, 0);
                                                           declare(rig, *allocation, true);
                                                           read_only = true;
                                                         },
                                                         {}});
-    const MigrationReport report = move_as(Mode::live, rig.mover(), allocation);
+    const MigrationReport report = move_as(Mode::live, rig.migrator(), allocation);
     EXPECT_TRUE(read_only);
     EXPECT_EQ(report.chunks_live, 2);
     EXPECT_EQ(report.bytes_copied_twice, rig.page());
@@ -74,7 +75,7 @@ TEST_P(LiveSettling, FindsWhatWasWrittenBeforeTheMemoryBecameReadOnly) {
     EXPECT_EQ(rig.wrong(allocation->chunk(1), first_word + rig.page() / 8), 0u);
     declare(rig, *allocation, false);
     allocation->hooks().remove(hook);
-    rig.mover().attached().detach(stream, Address{});
+    rig.migrator().attached().detach(stream, Address{});
   });
 }
 
@@ -129,18 +130,18 @@ struct DisturbedMove {
         memory(driver, rig.topology(), {}),
         engine(driver, rig.topology(), memory.contexts(), memory.chunks().ledger(),
                memory.chunks().slow_calls().turn()),
-        mover(memory, engine, MoverLimits{}) {
-    mover.attached().attach(stream, Address{});
+        migrator(memory, engine, MigratorLimits{}) {
+    migrator.attached().attach(stream, Address{});
     allocation = memory.alloc(rig.page(), gpu(0), {});
     rig.fill(*allocation, first_word);
   }
   ~DisturbedMove() {
-    mover.attached().detach(stream, Address{});
+    migrator.attached().detach(stream, Address{});
     memory.free(allocation->begin());
   }
   void expect_words(std::uint64_t first) {
     EXPECT_TRUE(driver.came());
-    EXPECT_EQ(allocation->home(0), gpu(1));
+    EXPECT_EQ(allocation->place(0), gpu(1));
     EXPECT_EQ(rig.wrong(allocation->chunk(0), first), 0u) << "what was written is lost";
   }
 
@@ -149,7 +150,7 @@ struct DisturbedMove {
   MeanwhileDriver driver;
   Memory memory;
   CopyEngine engine;
-  Mover mover;
+  Migrator migrator;
   std::shared_ptr<Allocation> allocation;
 };
 
@@ -163,7 +164,7 @@ TEST_P(LiveSettling, ThatTheWatchdogLetGoIsNotFinal) {
     });
     moved = &move;
     move.driver.at_copy = [&] { move.rig.launch_spin(move.stream, std::chrono::milliseconds(5)); };
-    const MigrationReport report = move_as(Mode::live, move.mover, move.allocation);
+    const MigrationReport report = move_as(Mode::live, move.migrator, move.allocation);
     EXPECT_EQ(report.chunks_live, 1);
     EXPECT_EQ(report.reasons.at("opened_by_watchdog"), 1);
     move.expect_words(first_word + 1);
@@ -181,7 +182,7 @@ TEST_P(LiveSettling, IsNotFinalBehindAGateThatTheWatchdogOpened) {
     });
     moved = &move;
     move.driver.at_copy = [&] { move.rig.launch_spin(move.stream, std::chrono::milliseconds(5)); };
-    const MigrationReport report = move_as(Mode::live, move.mover, move.allocation);
+    const MigrationReport report = move_as(Mode::live, move.migrator, move.allocation);
     EXPECT_EQ(report.chunks_live, 1);
     EXPECT_EQ(report.reasons.at("opened_by_watchdog"), 1);
     move.expect_words(first_word + 1);
@@ -198,7 +199,7 @@ TEST_P(LiveSettling, ACopyBehindAGateThatTheWatchdogOpenedIsMadeAgain) {
     });
     moved = &move;
     move.rig.launch_spin(move.stream, std::chrono::milliseconds(5));
-    const MigrationReport report = move_as(Mode::stopped, move.mover, move.allocation);
+    const MigrationReport report = move_as(Mode::stopped, move.migrator, move.allocation);
     EXPECT_EQ(report.chunks_live, 0);
     EXPECT_EQ(report.reasons.at("opened_by_watchdog"), 1);
     move.expect_words(first_word + 1);
@@ -209,16 +210,16 @@ TEST_P(LiveSettling, ACopyBehindAGateThatTheWatchdogOpenedIsMadeAgain) {
 TEST_P(LiveSettling, IsLetGoWithTheGateThatWaitsForIt) {
   step(GetParam(), [](const SimOptions& options) {
     DisturbedMove* moved = nullptr;
-    std::chrono::nanoseconds stood{0};
+    std::chrono::nanoseconds stopped{0};
     DisturbedMove move(options, Call::stop, [&] {
       Clock& clock = moved->rig.machine().clock();
       const TimePoint begin = clock.now();
       EXPECT_TRUE(moved->rig.machine().wait_stream(moved->driver.settling(), never));
-      stood = clock.now() - begin;
+      stopped = clock.now() - begin;
     });
     moved = &move;
-    EXPECT_EQ(move_as(Mode::live, move.mover, move.allocation).chunks_moved, 1);
-    EXPECT_LT(stood, std::chrono::seconds(1));
+    EXPECT_EQ(move_as(Mode::live, move.migrator, move.allocation).chunks_moved, 1);
+    EXPECT_LT(stopped, std::chrono::seconds(1));
     move.expect_words(first_word);
   });
 }
@@ -253,21 +254,21 @@ TEST_P(LiveSettling, EndsInASwitchOnlyIfAGrantHasReturnedAMomentBefore) {
     Memory memory(driver, rig.topology(), {});
     CopyEngine engine(driver, rig.topology(), memory.contexts(), memory.chunks().ledger(),
                       memory.chunks().slow_calls().turn());
-    MoverLimits limits;
+    MigratorLimits limits;
     limits.gate_limit = std::chrono::seconds(1);
-    Mover mover(memory, engine, limits);
-    mover.attached().attach(stream, Address{});
+    Migrator migrator(memory, engine, limits);
+    migrator.attached().attach(stream, Address{});
     auto allocation = memory.alloc(rig.page(), gpu(0), {});
     rig.delay(Call::wait_event, std::chrono::milliseconds(20));  // The duration of the copy.
     MigrateOptions how;
     how.mode = Mode::stopped;
-    const auto task = mover.submit(allocation, {0, 1}, gpu(1), how, {});
+    const auto task = migrator.submit(allocation, {0, 1}, gpu(1), how, {});
     task->wait();
     EXPECT_EQ(task->report().chunks_moved, 1);
     rig.delay(Call::wait_event, TimePoint(0));
     EXPECT_EQ(driver.unmaps, 1);
     EXPECT_LE(driver.asked_before, std::chrono::milliseconds(1));
-    mover.attached().detach(stream, Address{});
+    migrator.attached().detach(stream, Address{});
     memory.free(allocation->begin());
     allocation.reset();
   });

@@ -23,7 +23,7 @@ class LiveWayTest : public testing::Test {
     plan.stops_in[application] = stops;
     return choose_way(facts, plan, topology_, [&](ContextHandle) { return queues; });
   }
-  static WayFacts facts(Location from = gpu(0), Location to = gpu(1)) {
+  static WayFacts facts(Place from = gpu(0), Place to = gpu(1)) {
     return {from, to, Mode::automatic, application, false, 0};
   }
 

@@ -24,22 +24,22 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 constexpr microseconds max_stall = milliseconds(500);
 
-MoverLimits suspending() {
-  MoverLimits limits;
+MigratorLimits suspending() {
+  MigratorLimits limits;
   limits.suspends = true;
   return limits;
 }
 
-void expect_usable(Mover& mover, Clock& clock, const Topology& topology) {
+void expect_usable(Migrator& migrator, Clock& clock, const Topology& topology) {
   for (const DeviceId device : topology.devices()) {
-    const SuspensionFinding found = decided_finding(mover, clock, device);
+    const SuspensionFinding found = decided_finding(migrator, clock, device);
     EXPECT_EQ(found.state, SuspensionFinding::State::usable) << found.why;
   }
 }
 
 struct SuspendingBatch : BatchRig {
   explicit SuspendingBatch(const SimOptions& options) : BatchRig(options, suspending()) {
-    expect_usable(mover, driver.clock(), rig.topology());
+    expect_usable(migrator, driver.clock(), rig.topology());
     rig.forget_calls();
   }
   /// A stream of the program goes through.
@@ -100,7 +100,7 @@ TEST_P(SuspendedBatch, WaitsForACopyOfTheProgramWithEverythingGoingOn) {
     EXPECT_TRUE(over);
     copies->join();
     EXPECT_GE(report.reasons.at("copies_busy"), 1);
-    EXPECT_EQ(report.stall.count, 1u) << "nothing stood for the tries before";
+    EXPECT_EQ(report.stall.count, 1u) << "nothing stopped for the tries before";
     rig.expect_all_moved(report);
   });
 }
@@ -140,7 +140,7 @@ TEST_P(SuspendedBatch, CopiesByAnEngineOnceTheTargetCanDigest) {
     EXPECT_EQ(rig.rig.calls(Call::copy), 0) << "nothing of the runtime's was there that digests";
     sleep(rig.rig, seconds(1));
     MigrationReport report;
-    for (const Location to : {gpu(0), gpu(1)}) {
+    for (const Place to : {gpu(0), gpu(1)}) {
       rig.rig.forget_calls();
       report = rig.move(to, max_stall);
       EXPECT_EQ(rig.rig.calls(Call::copy), static_cast<int>(batch_chunks));
@@ -166,7 +166,7 @@ TEST_P(SuspendedBatch, IsCalledOffIfTheWatchdogWasFirst) {
     const MigrationReport report = rig.move(gpu(1), max_stall);
     EXPECT_GT(late, TimePoint(0));
     EXPECT_EQ(report.reasons.at("opened_by_watchdog"), 1);
-    EXPECT_EQ(report.stall.count, 2u) << "it stood in both tries";
+    EXPECT_EQ(report.stall.count, 2u) << "it stopped in both tries";
     rig.expect_all_moved(report);
   });
 }
@@ -218,9 +218,9 @@ TEST_P(SuspendedBatch, SaysWhatStoodIfEachSettlingIsLate) {
 TEST_P(SuspendedBatch, ChunksOfBothStopsDoNotShareOne) {
   vma::step(GetParam(), [](const SimOptions& options) {
     MoveRig rig("test-islands", {}, options, true);
-    expect_usable(rig.mover(), rig.machine().clock(), rig.topology());
+    expect_usable(rig.migrator(), rig.machine().clock(), rig.topology());
     const BoundStream stream = rig.new_stream(0);
-    rig.mover().attached().attach(stream, Address{});
+    rig.migrator().attached().attach(stream, Address{});
     const auto near = rig.filled(2, gpu(0), 1, 7), far = rig.filled(2, gpu(0), 1, 9);
     rig.forget_calls();
     rig.launch_spin(stream, milliseconds(20));
@@ -228,7 +228,7 @@ TEST_P(SuspendedBatch, ChunksOfBothStopsDoNotShareOne) {
     how.max_stall = max_stall;
     std::vector<std::shared_ptr<MigrationTask>> tasks;
     for (const auto& [which, to] : {std::pair(near, gpu(1)), {far, gpu(2)}}) {
-      tasks.push_back(rig.mover().submit(which, {0, 2}, to, how));
+      tasks.push_back(rig.migrator().submit(which, {0, 2}, to, how));
     }
     for (const auto& task : tasks) {
       task->wait();
@@ -237,20 +237,21 @@ TEST_P(SuspendedBatch, ChunksOfBothStopsDoNotShareOne) {
     }
     EXPECT_GE(rig.calls(Call::suspend), 1);
     EXPECT_LT(rig.calls(Call::suspend), 3);
-    const Mover& mover = rig.mover();
-    EXPECT_GE(mover.stats().stall().count + mover.stats(StopKind::suspension).stall().count, 2u);
+    const Migrator& migrator = rig.migrator();
+    EXPECT_GE(migrator.stats().stall().count + migrator.stats(StopKind::suspension).stall().count,
+              2u);
     EXPECT_EQ(rig.wrong(*near, 7) + rig.wrong(*far, 9), 0u);
-    rig.mover().attached().detach(stream, Address{});
+    rig.migrator().attached().detach(stream, Address{});
   });
 }
 
 /// Streams that are attached, and would arrive at a gate at once, save a suspension.
 struct AttachedBatch : SuspendingBatch {
   explicit AttachedBatch(const SimOptions& options) : SuspendingBatch(options) {
-    mover.attached().attach(stream, Address{});
+    migrator.attached().attach(stream, Address{});
   }
-  ~AttachedBatch() { mover.attached().detach(stream, Address{}); }
-  std::uint64_t stood(StopKind kind) { return mover.stats(kind).stall().count; }
+  ~AttachedBatch() { migrator.attached().detach(stream, Address{}); }
+  std::uint64_t stopped(StopKind kind) { return migrator.stats(kind).stall().count; }
 };
 
 class Foresight : public SuspendedBatch {};
@@ -275,7 +276,7 @@ TEST_P(Foresight, SuspendsWhereAGateWouldWaitForWork) {
     const MigrationReport report = rig.move(gpu(1), max_stall);
     EXPECT_LT(rig.driver.clock().now() - begun, milliseconds(40)) << "it did not wait";
     EXPECT_EQ(report.stop, StopKind::suspension);
-    EXPECT_EQ(rig.stood(StopKind::gate), 0u) << "nothing stood in vain";
+    EXPECT_EQ(rig.stopped(StopKind::gate), 0u) << "nothing stopped in vain";
     EXPECT_TRUE(rig.rig.machine().wait_stream(rig.stream, rig.driver.clock().now() + seconds(1)));
     rig.expect_all_moved(report);
   });

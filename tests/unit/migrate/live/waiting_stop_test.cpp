@@ -24,14 +24,14 @@ INSTANTIATE_TEST_SUITE_P(Seeds, WaitingStop, testing::Range<std::uint64_t>(1, 5)
 TEST_P(WaitingStop, NothingStopsThatTheStallBudgetDoesNotPayFor) {
   step(GetParam(), [](const SimOptions& options) {
     BatchRig rig(options);
-    MoverLimits frugal;
+    MigratorLimits frugal;
     frugal.stall_budget = microseconds(200);
-    Mover mover(rig.memory, rig.engine, frugal);
-    mover.attached().attach(rig.stream, Address{});
+    Migrator migrator(rig.memory, rig.engine, frugal);
+    migrator.attached().attach(rig.stream, Address{});
     MigrateOptions how;
     how.max_stall = gate_for_each;
     const TimePoint begin = rig.driver.clock().now();
-    const auto task = mover.submit(rig.allocation, {0, batch_chunks}, gpu(1), how);
+    const auto task = migrator.submit(rig.allocation, {0, batch_chunks}, gpu(1), how);
     task->wait();
     const double took_s = std::chrono::duration<double>(rig.driver.clock().now() - begin).count();
     const MigrationReport report = task->report();
@@ -39,8 +39,8 @@ TEST_P(WaitingStop, NothingStopsThatTheStallBudgetDoesNotPayFor) {
     const double stall_s =
         std::chrono::duration<double>(report.stall.median).count() * batch_chunks;
     EXPECT_GE(took_s, stall_s / 200e-6 - 2) << "a burst may use up the budget of a second";
-    mover.stop();
-    mover.attached().detach(rig.stream, Address{});
+    migrator.finish();
+    migrator.attached().detach(rig.stream, Address{});
     rig.expect_moved(all_chunks);
   });
 }
@@ -49,22 +49,22 @@ TEST_P(WaitingStop, NothingStopsThatTheStallBudgetDoesNotPayFor) {
 TEST_P(WaitingStop, WhatIsAllowedAheadIsSpentAtOnce) {
   step(GetParam(), [](const SimOptions& options) {
     BatchRig rig(options);
-    MoverLimits frugal;
+    MigratorLimits frugal;
     frugal.stall_budget = microseconds(1);
-    Mover mover(rig.memory, rig.engine, frugal);
-    mover.attached().attach(rig.stream, Address{});
+    Migrator migrator(rig.memory, rig.engine, frugal);
+    migrator.attached().attach(rig.stream, Address{});
     MigrateOptions how;
     how.max_stall = gate_for_each;
-    const auto task = mover.submit(rig.allocation, {0, batch_chunks}, gpu(1), how);
+    const auto task = migrator.submit(rig.allocation, {0, batch_chunks}, gpu(1), how);
     sleep(rig.rig, seconds(2));
     EXPECT_FALSE(task->done());
     const TimePoint allowed = rig.driver.clock().now();
-    mover.allow_ahead(seconds(1));
+    migrator.allow_ahead(seconds(1));
     task->wait();
     EXPECT_LE(rig.driver.clock().now() - allowed, milliseconds(50));
     EXPECT_EQ(task->report().outcome, Outcome::done);
-    mover.stop();
-    mover.attached().detach(rig.stream, Address{});
+    migrator.finish();
+    migrator.attached().detach(rig.stream, Address{});
     rig.expect_moved(all_chunks);
   });
 }
@@ -108,14 +108,14 @@ TEST_P(WaitingStop, ACancelledMoveCallsItOff) {
 TEST_P(WaitingStop, ADetachedStreamIsNotWaitedFor) {
   step(GetParam(), [](const SimOptions& options) {
     WaitingRig rig(options);
-    rig.mover.attached().attach(rig.rig.new_stream(0), rig.allocation->begin());
+    rig.migrator.attached().attach(rig.rig.new_stream(0), rig.allocation->begin());
     const TimePoint begin = rig.driver.clock().now();
-    rig.mover.attached().detach(rig.stream, Address{});
+    rig.migrator.attached().detach(rig.stream, Address{});
     EXPECT_LE(rig.driver.clock().now() - begin, milliseconds(100));
     rig.task->wait();
     EXPECT_EQ(rig.task->report().chunks_moved, all_chunks);
     rig.expect_stream_runs();
-    rig.mover.attached().attach(rig.stream, Address{});
+    rig.migrator.attached().attach(rig.stream, Address{});
     rig.expect_moved(all_chunks);
   });
 }
@@ -124,13 +124,13 @@ TEST_P(WaitingStop, AStreamAttachedMeanwhileIsStoppedToo) {
   step(GetParam(), [](const SimOptions& options) {
     WaitingRig rig(options);
     const BoundStream other = rig.rig.new_stream(1);
-    rig.mover.attached().attach(other, rig.allocation->begin());
+    rig.migrator.attached().attach(other, rig.allocation->begin());
     rig.expect_stream_runs();
     rig.task->wait();
     EXPECT_EQ(rig.task->report().chunks_moved, all_chunks);
     EXPECT_GE(rig.task->report().reasons["streams_changed"], 1);
     rig.expect_moved(all_chunks);
-    rig.mover.attached().detach(other, rig.allocation->begin());
+    rig.migrator.attached().detach(other, rig.allocation->begin());
   });
 }
 
@@ -183,7 +183,7 @@ TEST_P(WaitingStop, AnAllocationInUseWhenTheGateClosesIsTriedAgain) {
       rig.expect_stream_runs();
       sleep(rig.rig, milliseconds(50));
       for (std::size_t slot = 0; slot < batch_chunks; ++slot) {
-        EXPECT_EQ(rig.allocation->home(slot), gpu(0));
+        EXPECT_EQ(rig.allocation->place(slot), gpu(0));
       }
     }
     rig.task->wait();
@@ -201,10 +201,10 @@ TEST_P(WaitingStop, OnlyGpusInUseGetAccessWhileStreamsAreStopped) {
     EXPECT_EQ(rig.driver.granted_most, 1u);
     rig.expect_moved(all_chunks);  // As kernels of both GPUs see it.
     const BoundStream other = rig.rig.new_stream(1);
-    rig.mover.attached().attach(other, Address{});
+    rig.migrator.attached().attach(other, Address{});
     rig.move(gpu(0), milliseconds(500));
     EXPECT_EQ(rig.driver.granted_most, 2u);
-    rig.mover.attached().detach(other, Address{});
+    rig.migrator.attached().detach(other, Address{});
     rig.expect_moved(0);
   });
 }
@@ -217,14 +217,14 @@ TEST_P(WaitingStop, ASwapSharesAGate) {
     rig.wait();
     rig.tasks.clear();
     const BoundStream other = rig.rig.new_stream(1);
-    rig.mover.attached().attach(other, Address{});
+    rig.migrator.attached().attach(other, Address{});
     const auto swap = [&](std::size_t even, std::size_t odd) {
       const std::uint64_t before = rig.gates();
       rig.submit_all([=](std::size_t i) { return gpu(static_cast<int>(i % 2 == 0 ? even : odd)); });
       rig.wait();
       for (std::size_t i = 0; i < batch_chunks; ++i) {
         EXPECT_EQ(rig.tasks[i]->report().chunks_live, 1) << i;
-        EXPECT_EQ(rig.allocations[i]->home(0), gpu(static_cast<int>(i % 2 == 0 ? even : odd)));
+        EXPECT_EQ(rig.allocations[i]->place(0), gpu(static_cast<int>(i % 2 == 0 ? even : odd)));
         EXPECT_EQ(rig.rig.wrong(*rig.allocations[i], batch_seed_word + i), 0u);
       }
       rig.tasks.clear();
@@ -232,7 +232,7 @@ TEST_P(WaitingStop, ASwapSharesAGate) {
     };
     swap(1, 0);  // Loads what copies off the other GPU, which may take longer than a leader waits.
     EXPECT_EQ(swap(0, 1), 1u);
-    rig.mover.attached().detach(other, Address{});
+    rig.migrator.attached().detach(other, Address{});
   });
 }
 

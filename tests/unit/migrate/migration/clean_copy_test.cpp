@@ -30,17 +30,17 @@ class CleanCopyMoveTest : public testing::Test {
   /// Moves to GPU 0 and leaves copies behind.
   MigrationReport promote() { return rig_.move(*words_, gpu(0), keeps_); }
   MigrationReport demote() {
-    rig_.memory().chunks().slow_calls().drain();
+    rig_.memory().chunks().slow_calls().await_empty();
     rig_.forget_calls();
     return rig_.move(*words_, host(0));
   }
   std::uint64_t copies_bytes() { return rig_.account(host(0)).copies_bytes; }
-  void expect_whole(std::uint64_t content, Location at) {
+  void expect_whole(std::uint64_t content, Place at) {
     EXPECT_EQ(words_->extents().size(), 1u);
     EXPECT_EQ(words_->extents().front().at, at);
     EXPECT_EQ(rig_.wrong(*words_, content), 0u);
     EXPECT_EQ(rig_.wrong_for(1, *words_, content), 0u);
-    rig_.memory().chunks().slow_calls().drain();
+    rig_.memory().chunks().slow_calls().await_empty();
     rig_.memory().check_invariants();
   }
 
@@ -164,7 +164,7 @@ TEST_F(CleanCopyMoveTest, AnotherMoveGetsTheirRoom) {
   const auto other = rig_.filled(8, gpu(1), 2, other_seed);
   rig_.memory().chunks().trim(gpu(1));
   Memory& memory = rig_.memory();
-  memory.chunks().slow_calls().drain();
+  memory.chunks().slow_calls().await_empty();
   memory.chunks().set_capacity(host(0), rig_.account(host(0)).total());
   ASSERT_EQ(copies_bytes(), 8 * page);
   rig_.move(*other, host(0));

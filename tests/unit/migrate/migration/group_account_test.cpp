@@ -97,7 +97,7 @@ TEST_F(GroupAccounts, TheOutcomeIsThatOfTheWhole) {
 
 TEST_F(GroupAccounts, TheTotalAddsUpAndCountsEachStopOnce) {
   const auto account = make({});
-  account->stood(std::nullopt, microseconds(300));
+  account->stopped(std::nullopt, microseconds(300));
   account->gave_up(2);
 
   account->ended();

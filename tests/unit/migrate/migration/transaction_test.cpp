@@ -39,8 +39,8 @@ class TransactionTest : public testing::Test {
     move_->finish_copy();
   }
   /// Checks that the slot is at `at` and that everybody sees its bytes.
-  void expect_whole(Location at) {
-    EXPECT_EQ(allocation_->home(1), at);
+  void expect_whole(Place at) {
+    EXPECT_EQ(allocation_->place(1), at);
     rig_.expect_shown(*allocation_);
     EXPECT_EQ(rig_.wrong(*allocation_, seed_), 0u);
     for (int i = 0; i < 2; ++i) EXPECT_EQ(rig_.wrong_for(i, *allocation_, seed_), 0u) << i;
@@ -207,7 +207,7 @@ TEST_F(TransactionTest, GoesHomeWhenTheTargetCannotBeShown) {
       EXPECT_EQ(move.state(), State::stayed);
       rig.fail_nothing();
     }
-    EXPECT_EQ(allocation->home(0), gpu(0));
+    EXPECT_EQ(allocation->place(0), gpu(0));
     EXPECT_EQ(allocation->generation(0), 0u);
     rig.expect_shown(*allocation);
     for (int i = 0; i < 2; ++i) EXPECT_EQ(rig.wrong_for(i, *allocation, 1), 0u);
@@ -240,7 +240,7 @@ TEST_F(TransactionTest, PoisonsASlotThatCanShowNothingAndSavesItsBytes) {
   EXPECT_THROW(rig_.machine().pointer_info(allocation_->slot_begin(1)), Error);
   rig_.memory().check_invariants();
   rig_.memory().free(allocation_->begin());
-  rig_.memory().chunks().slow_calls().drain();
+  rig_.memory().chunks().slow_calls().await_empty();
   rig_.memory().check_invariants();
   EXPECT_EQ(rig_.memory().chunks().ledger().leaks(), 0u);
 }
@@ -257,7 +257,7 @@ TEST_F(TransactionTest, QuarantinesATargetThatTheSlotStillShows) {
   EXPECT_GE(leaks, 1u);
   EXPECT_EQ(rig_.wrong(*allocation_, seed_), 0u);
   rig_.memory().free(allocation_->begin());
-  rig_.memory().chunks().slow_calls().drain();
+  rig_.memory().chunks().slow_calls().await_empty();
   allocation_.reset();
   EXPECT_EQ(rig_.memory().chunks().ledger().leaks(), leaks)
       << "what it shows is unmapped in the end";
@@ -309,7 +309,7 @@ TEST_F(TransactionTest, ShowsATargetBesideItsCopy) {
   start_copy();
   move_->show_target(phases_);
   EXPECT_EQ(move_->state(), State::arriving);
-  EXPECT_EQ(allocation_->home(1), gpu(0)) << "which has all bytes";
+  EXPECT_EQ(allocation_->place(1), gpu(0)) << "which has all bytes";
   EXPECT_EQ(rig_.machine().access(allocation_->slot_begin(1), gpu(1)), Access::read_write);
   move_->finish_copy();
   EXPECT_EQ(move_->state(), State::shown);

@@ -52,7 +52,7 @@ TEST(AheadCopies, NeedNoContextOfTheRuntimesOwn) {
   MoveRig rig;
   const auto allocation = rig.filled(12, gpu(0), 3, ahead_seed);
   rig.forget_calls();
-  for (const Location to : {gpu(1), host(0), gpu(0), gpu(1)}) {
+  for (const Place to : {gpu(1), host(0), gpu(0), gpu(1)}) {
     EXPECT_EQ(rig.move(*allocation, to).chunks_moved, 4) << to_string(to);
     EXPECT_EQ(rig.wrong_for(0, *allocation, ahead_seed), 0u) << to_string(to);
     rig.expect_shown(*allocation);
@@ -197,14 +197,14 @@ TEST(AheadCopies, OrOtherOnesRunBesideNoSlowCalls) {
     Memory memory(driver, rig.topology(), {});
     CopyEngine engine(driver, rig.topology(), memory.contexts(), memory.chunks().ledger(),
                       memory.chunks().slow_calls().turn());
-    Mover mover(memory, engine, MoverLimits{});
+    Migrator migrator(memory, engine, MigratorLimits{});
     const auto allocation = memory.alloc(2 * rig.page(), gpu(0), {});
     bool free_turn = true;
     driver.before = [&] { free_turn = memory.chunks().slow_calls().turn().is_free(); };
     MigrateOptions options;
     options.nothing_runs = nothing_runs;
     allocation->begin_move();
-    mover.move(*allocation, {0, 1}, gpu(1), options);
+    migrator.move(*allocation, {0, 1}, gpu(1), options);
     allocation->end_move();
     EXPECT_FALSE(free_turn);
     memory.free(allocation->begin());
@@ -220,7 +220,7 @@ TEST_P(SteppedAheadCopies, KeepNobodyFromAllocatingWhileAMoveWaitsForABacklog) {
     const auto allocation = rig.filled(4, gpu(0), 2, ahead_seed);
     const BoundStream stream = rig.new_stream(0);
     rig.launch_spin(stream, milliseconds(1500));
-    const auto mover = rig.machine().executor().spawn("mover", [&] {
+    const auto migrator = rig.machine().executor().spawn("migrator", [&] {
       MigrateOptions options_of_move;
       options_of_move.deadline = seconds(5);
       EXPECT_EQ(rig.move(*allocation, gpu(1), options_of_move).outcome, Outcome::done);
@@ -233,7 +233,7 @@ TEST_P(SteppedAheadCopies, KeepNobodyFromAllocatingWhileAMoveWaitsForABacklog) {
     nap(milliseconds(500));
     EXPECT_TRUE(rig.memory().chunks().slow_calls().turn().is_free());
     EXPECT_LT(rig.machine().clock().now() - begin, milliseconds(600));
-    mover->join();
+    migrator->join();
     EXPECT_EQ(rig.wrong(*allocation, ahead_seed), 0u);
   });
 }
@@ -248,7 +248,7 @@ TEST_P(SteppedAheadCopies, AreMadeAgainIfTheHoldIsTriedAgain) {
     Memory memory(driver, rig.topology(), {});
     CopyEngine engine(driver, rig.topology(), memory.contexts(), memory.chunks().ledger(),
                       memory.chunks().slow_calls().turn());
-    Mover mover(memory, engine, MoverLimits{});
+    Migrator migrator(memory, engine, MigratorLimits{});
     const auto allocation = memory.alloc(4 * rig.page(), gpu(0), {});
     rig.fill(*allocation, ahead_seed);
     const BoundStream waiter = rig.new_stream(0), writer = rig.new_stream(1);
@@ -265,7 +265,7 @@ TEST_P(SteppedAheadCopies, AreMadeAgainIfTheHoldIsTriedAgain) {
       adds.launch(*allocation);
     });
     allocation->begin_move();
-    const MigrationReport report = mover.move(*allocation, {0, 1}, gpu(1), {});
+    const MigrationReport report = migrator.move(*allocation, {0, 1}, gpu(1), {});
     allocation->end_move();
     user->join();
     EXPECT_EQ(report.outcome, Outcome::done);

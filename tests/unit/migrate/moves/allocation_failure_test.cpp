@@ -1,8 +1,8 @@
-// Goal: whichever allocation of the mover's threads fails, and whichever thread cannot be started,
-// the process survives, each migration ends as done or with a typed error, hooks that heard the
-// beginning of a move hear its end, no byte is lost and the books agree. Method: replaces operator
-// new, which fails the n-th allocation of the mover's and the callbacks' threads, or all from the
-// n-th on, for every n; an executor of the test provides the threads.
+// Goal: whichever allocation of the migrator's threads fails, and whichever thread cannot be
+// started, the process survives, each migration ends as done or with a typed error, hooks that
+// heard the beginning of a move hear its end, no byte is lost and the books agree. Method: replaces
+// operator new, which fails the n-th allocation of the migrator's and the callbacks' threads, or
+// all from the n-th on, for every n; an executor of the test provides the threads.
 #include "support/failing_memory.hpp"
 #include "unit/migrate/moves/move_rig.hpp"
 
@@ -39,13 +39,13 @@ struct Failures {
   }
 } failures;
 
-thread_local bool under_test = false;  // Whether this is a thread of the mover.
+thread_local bool under_test = false;  // Whether this is a thread of the migrator.
 
 bool is_refused() {
   return under_test && failures.fails();
 }
 
-/// Marks the mover's threads, and fails to start threads with a refused name.
+/// Marks the migrator's threads, and fails to start threads with a refused name.
 class TestExecutor : public Executor {
  public:
   explicit TestExecutor(Executor& inner) : inner_(inner) {}
@@ -54,7 +54,7 @@ class TestExecutor : public Executor {
     if (!refused.empty() && name.starts_with(refused)) {
       throw Error(ErrorKind::busy, "pthread_create", "no thread for " + name);
     }
-    const bool marked = name.starts_with("vmart mover") || name.starts_with("vmart callback");
+    const bool marked = name.starts_with("vmart moves") || name.starts_with("vmart callback");
     return inner_.spawn(name, [marked, run = std::move(body)] {
       under_test = marked;
       run();
@@ -139,8 +139,8 @@ struct WantRig {
         memory(driver, rig.topology(), {}),
         engine(driver, rig.topology(), memory.contexts(), memory.chunks().ledger(),
                memory.chunks().slow_calls().turn()),
-        mover(memory, engine, limits()) {
-    mover.attached().attach(stream, Address{});
+        migrator(memory, engine, limits()) {
+    migrator.attached().attach(stream, Address{});
     AllocOptions chunks;
     chunks.chunk_bytes = 4 * rig.page();
     allocation = memory.alloc(12 * rig.page(), gpu(0), chunks);
@@ -153,35 +153,35 @@ struct WantRig {
   }
   ~WantRig() {
     failures.mode = Which::none;
-    mover.stop();
-    mover.attached().detach(stream, Address{});
+    migrator.finish();
+    migrator.attached().detach(stream, Address{});
     memory.free(allocation->begin());
     // Chunks that could not be tracked.
     if (memory.chunks().ledger().leaks() > 0)
       rig.memory().chunks().ledger().leaked("what the other memory leaked");
   }
-  static MoverLimits limits() {
-    MoverLimits limits;
+  static MigratorLimits limits() {
+    MigratorLimits limits;
     // Long enough for a busy computer.
     limits.hold_limit = limits.gate_limit = std::chrono::seconds(20);
     return limits;
   }
-  std::shared_ptr<MigrationTask> submit(Location to, StopScope scope) {
+  std::shared_ptr<MigrationTask> submit(Place to, StopScope scope) {
     MigrateOptions options;
     options.scope = scope;
     options.on_progress = [this](const MigrationProgress&) { ++told; };
-    return mover.submit(allocation, {0, allocation->geometry().slots}, to, options);
+    return migrator.submit(allocation, {0, allocation->geometry().slots}, to, options);
   }
-  int chunks_at(Location at) {
+  int chunks_at(Place at) {
     int count = 0;
     for (std::size_t slot = 0; slot < allocation->geometry().slots; ++slot)
-      count += allocation->home(slot) == at ? 1 : 0;
+      count += allocation->place(slot) == at ? 1 : 0;
     return count;
   }
   /// Moves while the n-th allocation fails, then once more without failures. False if there were
   /// fewer than n allocations.
   bool moves_beside(Which mode, long number, StopScope scope) {
-    const Location to = chunks_at(gpu(0)) > 0 ? gpu(1) : gpu(0);
+    const Place to = chunks_at(gpu(0)) > 0 ? gpu(1) : gpu(0);
     const int there = chunks_at(to);
     failures.seen = failures.failed = 0;
     failures.number = number;
@@ -223,7 +223,7 @@ struct WantRig {
   const BoundStream stream;
   Memory memory;
   CopyEngine engine;
-  Mover mover;
+  Migrator migrator;
   std::shared_ptr<Allocation> allocation;
   std::atomic<int> begun{0}, ended{0}, moved{0}, told{0};
 };
@@ -274,21 +274,21 @@ struct GroupRig : WantRig {
     failures.mode = Which::none;
     for (const auto& each : all) memory.free(each->begin());
   }
-  std::vector<std::shared_ptr<MigrationTask>> submit_all(Location to, StopScope scope) {
+  std::vector<std::shared_ptr<MigrationTask>> submit_all(Place to, StopScope scope) {
     account = std::make_shared<GroupAccount>(driver.clock(), std::vector<MigrationProgress>(many),
                                              [this](const MigrationProgress&) { ++told; });
-    std::vector<Submission> submissions;
+    std::vector<NewMigration> migrations;
     for (std::size_t i = 0; i < many; ++i) {
       MigrateOptions options;
       options.scope = scope;
       options.on_progress = account->progress_of(i);
-      submissions.push_back({whole(all[i], to), options, {}, account, std::nullopt});
+      migrations.push_back({whole(all[i], to), options, {}, account, std::nullopt});
     }
-    return mover.submit_all(std::move(submissions));
+    return migrator.submit_all(std::move(migrations));
   }
   /// Moves all while the n-th allocation fails, then once more. False if there were fewer than n.
   bool moves_all_beside(Which mode, long number, StopScope scope) {
-    const Location to = all[0]->home(0) == gpu(0) ? gpu(1) : gpu(0);
+    const Place to = all[0]->place(0) == gpu(0) ? gpu(1) : gpu(0);
     failures.seen = failures.failed = 0;
     failures.number = number;
     failures.mode = mode;
@@ -300,12 +300,12 @@ struct GroupRig : WantRig {
       const MigrationReport report = tasks[i]->report();
       EXPECT_EQ(report.outcome == Outcome::done, tasks[i]->error() == nullptr);
       EXPECT_TRUE(fired || report.outcome == Outcome::done);
-      EXPECT_EQ(all[i]->home(0) == to, report.chunks_moved == 1);
+      EXPECT_EQ(all[i]->place(0) == to, report.chunks_moved == 1);
       EXPECT_EQ(rig.wrong(*all[i], i << 20), 0u);
     }
     for (const auto& task : submit_all(to, scope))
       EXPECT_TRUE(task->wait_for(std::chrono::hours(1)));
-    for (const auto& each : all) EXPECT_EQ(each->home(0), to);
+    for (const auto& each : all) EXPECT_EQ(each->place(0), to);
     check_settled(memory);
     return fired;
   }
@@ -348,17 +348,17 @@ TEST(SubmitAllocationFailure, QueuesAllOrNone) {
     }
     under_test = false;
     failures.mode = Which::none;
-    EXPECT_EQ(rig.mover.load().waiting, tasks.size());
+    EXPECT_EQ(rig.migrator.load().waiting, tasks.size());
     for (const auto& each : rig.all) each->end_move();
     for (const auto& task : tasks) task->wait();
-    for (const auto& each : rig.all) EXPECT_EQ(each->home(0), tasks.empty() ? gpu(1) : gpu(0));
+    for (const auto& each : rig.all) EXPECT_EQ(each->place(0), tasks.empty() ? gpu(1) : gpu(0));
     if (!tasks.empty()) break;
   }
 }
 
 TEST(ThreadStartFailure, IsToldToWhoAsksForTheMove) {
   WantRig rig;
-  rig.driver.executor().refused = "vmart mover";
+  rig.driver.executor().refused = "vmart moves";
   expect_error(ErrorKind::busy, [&] { rig.submit(gpu(1), StopScope::attached); });
   rig.driver.executor().refused.clear();
   EXPECT_FALSE(rig.moves_beside(Which::none, 0, StopScope::attached));
@@ -366,10 +366,10 @@ TEST(ThreadStartFailure, IsToldToWhoAsksForTheMove) {
 
 TEST(ThreadStartFailure, LetsOneWorkerDoWhatSeveralWould) {
   WantRig rig;
-  rig.driver.executor().refused = "vmart mover 1";
+  rig.driver.executor().refused = "vmart moves 1";
   const auto other = rig.memory.alloc(rig.rig.page(), gpu(0), {});
   const auto one = rig.submit(gpu(1), StopScope::attached);
-  const auto two = rig.mover.submit(other, {0, 1}, gpu(1), {});
+  const auto two = rig.migrator.submit(other, {0, 1}, gpu(1), {});
   one->wait();
   two->wait();
   EXPECT_EQ(one->error(), nullptr);
@@ -382,7 +382,7 @@ TEST(ThreadStartFailure, FailsTheCallThatWantsACallbackAndNotTheMove) {
   rig.driver.executor().refused = "vmart callback";
   // Because of on_progress.
   expect_error(ErrorKind::busy, [&] { rig.submit(gpu(1), StopScope::attached); });
-  const auto task = rig.mover.submit(rig.allocation, {0, 3}, gpu(1), {});
+  const auto task = rig.migrator.submit(rig.allocation, {0, 3}, gpu(1), {});
   expect_error(ErrorKind::busy, [&] { task->on_done([] {}); });
   task->wait();
   EXPECT_EQ(task->error(), nullptr);

@@ -28,7 +28,7 @@ struct BlockingRig {
     rig.launch_spin(legacy, TimePoint(1));
   }
   ~BlockingRig() {
-    for (const BoundStream stream : attached) rig.mover().attached().detach(stream, Address{});
+    for (const BoundStream stream : attached) rig.migrator().attached().detach(stream, Address{});
     for (const BoundStream stream : streams) {
       rig.machine().wait_stream(stream, never);
       rig.machine().destroy_stream(stream);
@@ -36,19 +36,19 @@ struct BlockingRig {
     rig.free(allocation);
   }
   void attach(BoundStream stream) {
-    rig.mover().attached().attach(stream, Address{});
+    rig.migrator().attached().attach(stream, Address{});
     attached.push_back(stream);
   }
-  std::shared_ptr<MigrationTask> submit(Location to) {
-    return rig.mover().submit(allocation, {0, 1}, to, {});
+  std::shared_ptr<MigrationTask> submit(Place to) {
+    return rig.migrator().submit(allocation, {0, 1}, to, {});
   }
-  void expect_moved(MigrationTask& task, Location to) {
+  void expect_moved(MigrationTask& task, Place to) {
     task.wait();
     EXPECT_EQ(task.report().outcome, Outcome::done);
     EXPECT_NO_THROW({
       if (task.error()) std::rethrow_exception(task.error());
     });
-    EXPECT_EQ(allocation->home(0), to);
+    EXPECT_EQ(allocation->place(0), to);
   }
 
   MoveRig rig;
@@ -114,13 +114,13 @@ TEST(BlockingStreamsTest, AreStoppedTogetherOnceSeparateStopsHaveFailed) {
       const ThroughLegacy program(blocking);
       bool together = false;
       for (int move = 0; move < moves; ++move) {
-        const Location to = gpu((move + 1) % 2);
+        const Place to = gpu((move + 1) % 2);
         const auto task = blocking.submit(to);
         blocking.expect_moved(*task, to);
         const int retries = task->report().retries;
         EXPECT_LE(retries, together ? 0 : 1) << "move " << move;
         together = together || retries > 0;
-        for (const auto& it : blocking.rig.mover().attached().in_scope(Address{}))
+        for (const auto& it : blocking.rig.migrator().attached().in_scope(Address{}))
           EXPECT_EQ(it.together, together);
       }
       failed += together ? 1 : 0;

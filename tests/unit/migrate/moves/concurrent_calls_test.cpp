@@ -20,12 +20,13 @@ using std::chrono::milliseconds;
 class Meanwhile : public testing::TestWithParam<std::uint64_t> {};
 INSTANTIATE_TEST_SUITE_P(Seeds, Meanwhile, testing::Range<std::uint64_t>(1, 5));
 
-std::shared_ptr<MigrationTask> submit(Mover& mover, const std::shared_ptr<Allocation>& allocation,
+std::shared_ptr<MigrationTask> submit(Migrator& migrator,
+                                      const std::shared_ptr<Allocation>& allocation,
                                       milliseconds deadline = std::chrono::hours(1)) {
   MigrateOptions options;
   options.mode = Mode::stopped;
   options.deadline = deadline;
-  return mover.submit(allocation, {0, allocation->geometry().slots}, gpu(1), options);
+  return migrator.submit(allocation, {0, allocation->geometry().slots}, gpu(1), options);
 }
 
 Error error_of(MigrationTask& task, ErrorKind kind) {
@@ -39,12 +40,12 @@ Error error_of(MigrationTask& task, ErrorKind kind) {
 struct WaitingMove {
   explicit WaitingMove(const SimOptions& options, milliseconds deadline = std::chrono::hours(1))
       : rig("test-2", {}, options) {
-    rig.mover().attached().attach(stream, Address{});
+    rig.migrator().attached().attach(stream, Address{});
     lock.emplace(allocation->operations());
-    task = submit(rig.mover(), allocation, deadline);
+    task = submit(rig.migrator(), allocation, deadline);
     sleep(rig, milliseconds(50));
   }
-  ~WaitingMove() { rig.mover().attached().detach(stream, Address{}); }
+  ~WaitingMove() { rig.migrator().attached().detach(stream, Address{}); }
 
   MoveRig rig;
   const BoundStream stream = rig.new_stream(0);
@@ -59,7 +60,7 @@ TEST_P(Meanwhile, APinKeepsTheMemoryWhereItIs) {
     move.allocation->pin();
     move.lock.reset();
     error_of(*move.task, ErrorKind::pinned);
-    EXPECT_EQ(move.allocation->home(0), gpu(0));
+    EXPECT_EQ(move.allocation->place(0), gpu(0));
     move.allocation->unpin();
   });
 }
@@ -71,12 +72,12 @@ TEST_P(Meanwhile, AHookThatComesIsTold) {
     const std::uint64_t hook = move.allocation->hooks().add(
         {[&](const MoveEvent&) {
            ++before;
-           EXPECT_EQ(move.allocation->home(0), gpu(0));
+           EXPECT_EQ(move.allocation->place(0), gpu(0));
          },
          [&](const MoveEvent& event) { after += event.moved ? 1 : 0; }});
     move.lock.reset();
     move.task->wait();
-    EXPECT_EQ(move.allocation->home(0), gpu(1));
+    EXPECT_EQ(move.allocation->place(0), gpu(1));
     EXPECT_EQ(before, 1);
     EXPECT_EQ(after, 1);
     move.allocation->hooks().remove(hook);
@@ -86,7 +87,7 @@ TEST_P(Meanwhile, AHookThatComesIsTold) {
 TEST_P(Meanwhile, AStreamThatIsDestroyedEndsTheMoveAndIsDetached) {
   step(GetParam(), [](const SimOptions& options) {
     WaitingMove move(options);
-    AttachedStreams& attached = move.rig.mover().attached();
+    AttachedStreams& attached = move.rig.migrator().attached();
     const BoundStream brief =
         move.rig.machine().create_stream(move.rig.context(0), StreamKind::non_blocking);
     attached.attach(brief, Address{});
@@ -95,7 +96,7 @@ TEST_P(Meanwhile, AStreamThatIsDestroyedEndsTheMoveAndIsDetached) {
     const Error error = error_of(*move.task, ErrorKind::invalid_argument);
     EXPECT_TRUE(says(error, "destroyed before they were detached")) << error.what();
     EXPECT_EQ(attached.in_scope(move.allocation->begin()).size(), 1u);
-    EXPECT_EQ(move.allocation->home(0), gpu(0));
+    EXPECT_EQ(move.allocation->place(0), gpu(0));
   });
 }
 
@@ -109,7 +110,7 @@ TEST_P(Meanwhile, ACaptureThatLastsEndsTheMoveAtItsDeadline) {
     move.lock.reset();
     const Error error = error_of(*move.task, ErrorKind::busy);
     EXPECT_TRUE(says(error, "captures a graph")) << error.what();
-    EXPECT_GT(move.task->report().retries, MoverLimits{}.gate_retries + 1);
+    EXPECT_GT(move.task->report().retries, MigratorLimits{}.gate_retries + 1);
     EXPECT_GE(clock.now() - begun, milliseconds(1'900));
     EXPECT_LE(clock.now() - begun, milliseconds(2'200));
     move.rig.machine().destroy_graph(move.rig.machine().end_capture(move.stream));
@@ -130,7 +131,7 @@ TEST_P(Meanwhile, ACaptureThatEndsIsWaitedFor) {
     EXPECT_EQ(move.task->error(), nullptr);
     // It retries every few milliseconds, without increasing delays.
     EXPECT_LE(clock.now() - end, milliseconds(50));
-    EXPECT_EQ(move.allocation->home(0), gpu(1));
+    EXPECT_EQ(move.allocation->place(0), gpu(1));
   });
 }
 
@@ -143,7 +144,7 @@ TEST_P(Meanwhile, ALoadOfCodeIsNotUnderWayBesideAGate) {
       SpareKernels::of_process().take_unkept([&] {
         loading = true;
         sleep(move.rig, milliseconds(30));
-        EXPECT_EQ(move.allocation->home(0), gpu(0));
+        EXPECT_EQ(move.allocation->place(0), gpu(0));
         loading = false;
         return KernelHandle{};
       });
@@ -154,7 +155,7 @@ TEST_P(Meanwhile, ALoadOfCodeIsNotUnderWayBesideAGate) {
     move.task->wait();
     EXPECT_FALSE(loading);
     EXPECT_EQ(move.task->error(), nullptr);
-    EXPECT_EQ(move.allocation->home(0), gpu(1));
+    EXPECT_EQ(move.allocation->place(0), gpu(1));
     EXPECT_GT(move.task->report().reasons["memory_busy"], 0);
     program->join();
   });
@@ -191,24 +192,24 @@ struct LateAttachRig {
         memory(driver, rig.topology(), {}),
         engine(driver, rig.topology(), memory.contexts(), memory.chunks().ledger(),
                memory.chunks().slow_calls().turn()),
-        mover(memory, engine, MoverLimits{}),
+        migrator(memory, engine, MigratorLimits{}),
         allocation(memory.alloc(rig.page(), gpu(0), {})) {
-    mover.attached().attach(stream, Address{});
+    migrator.attached().attach(stream, Address{});
   }
   ~LateAttachRig() {
     driver.before = driver.after = [](Call) {};
     attacher->join();
-    for (const BoundStream each : {stream, late}) mover.attached().detach(each, Address{});
+    for (const BoundStream each : {stream, late}) migrator.attached().detach(each, Address{});
     memory.free(allocation->begin());
   }
   void spawn_attacher() {
     attacher = driver.executor().spawn("attacher", [this] {
-      mover.attached().attach(late, Address{});
+      migrator.attached().attach(late, Address{});
       attached = true;
     });
   }
   void move() {
-    const auto task = submit(mover, allocation);
+    const auto task = submit(migrator, allocation);
     task->wait();
     EXPECT_EQ(task->report().outcome, Outcome::done);
   }
@@ -218,7 +219,7 @@ struct LateAttachRig {
   WatchedDriver driver;
   Memory memory;
   CopyEngine engine;
-  Mover mover;
+  Migrator migrator;
   std::shared_ptr<Allocation> allocation;
   std::unique_ptr<Task> attacher;
   bool attached = false;  // Only one thread runs at a time.
@@ -250,12 +251,12 @@ TEST_P(AttachedMeanwhile, EveryStreamStandsWhereASlotGoesDark) {
     std::optional<MutexLock> attaching;
     rig.driver.before = [&](Call call) {
       if (call == Call::grant && ++grants == 1) {
-        attaching.emplace(rig.mover.attached().attaching());
+        attaching.emplace(rig.migrator.attached().attaching());
         rig.spawn_attacher();
       }
       if (call != Call::unmap || rig.driver.gates == 0) return;
       ++darks;
-      for (const auto& each : rig.mover.attached().in_scope(rig.allocation->begin()))
+      for (const auto& each : rig.migrator.attached().in_scope(rig.allocation->begin()))
         EXPECT_TRUE(rig.driver.stopped.contains(each.bound.handle)) << "its work may run";
     };
     rig.driver.after = [&](Call call) {

@@ -29,7 +29,7 @@ ErrorKind kind_of(const RangeResult& result) {
 }
 
 void expect_books(MoveRig& rig) {
-  rig.memory().chunks().slow_calls().drain();
+  rig.memory().chunks().slow_calls().await_empty();
   rig.memory().check_invariants();
 }
 
@@ -59,7 +59,7 @@ TEST(HeldGroup, HoldsEveryContextOnceForAllAllocationsAndRoutes) {
   EXPECT_EQ(total.bytes_moved, 19 * page_bytes);
   EXPECT_EQ(total.route, "gpu(0)->gpu(2), gpu(1)->host(0), host(0)->gpu(3)");
   EXPECT_GE(total.wall, total.stall.max);
-  EXPECT_EQ(rig.mover().migrations(), 3u);
+  EXPECT_EQ(rig.migrator().migrations(), 3u);
   for (int i = 0; i < 4; ++i) {
     EXPECT_EQ(rig.wrong_for(i, *one, 1), 0u);
     EXPECT_EQ(rig.wrong_for(i, *two, 1'000'000), 0u);
@@ -102,14 +102,14 @@ TEST(HeldGroup, RoutesAreCopiedSideBySide) {
   MoveRig rig("h200x2");
   const auto many = rig.alloc(16, gpu(0), 1), few = rig.alloc(2, gpu(1), 1);
   std::vector<ChunkStep> steps;
-  rig.mover().watch_chunks([&](const ChunkStep& step) { steps.push_back(step); });
+  rig.migrator().watch_chunks([&](const ChunkStep& step) { steps.push_back(step); });
   rig.move_all({whole(many, gpu(1)), whole(few, gpu(0))});
-  rig.mover().watch_chunks({});
+  rig.migrator().watch_chunks({});
   const auto [before_first, before_last] = switched_before(steps, *few);
   EXPECT_GT(before_first, 4u);
   EXPECT_LT(before_first, 12u) << "half of the sixteen go before the first of two";
   EXPECT_GT(before_last, 12u);
-  EXPECT_EQ(std::ranges::count(steps, ChunkStep::Kind::stood, &ChunkStep::kind), 1);
+  EXPECT_EQ(std::ranges::count(steps, ChunkStep::Kind::stopped, &ChunkStep::kind), 1);
 }
 
 TEST(HeldGroup, PartsOfOneAllocationGoToDifferentPlaces) {
@@ -121,10 +121,10 @@ TEST(HeldGroup, PartsOfOneAllocationGoToDifferentPlaces) {
   EXPECT_EQ(results[0].report.offset, 0u);
   EXPECT_EQ(results[1].report.offset, 4 * page_bytes);
   EXPECT_EQ(results[1].report.chunks_moved, 2);
-  EXPECT_EQ(words->home(0), gpu(1));
-  EXPECT_EQ(words->home(1), gpu(0));
-  EXPECT_EQ(words->home(2), host(0));
-  EXPECT_EQ(words->home(3), host(0));
+  EXPECT_EQ(words->place(0), gpu(1));
+  EXPECT_EQ(words->place(1), gpu(0));
+  EXPECT_EQ(words->place(2), host(0));
+  EXPECT_EQ(words->place(3), host(0));
   EXPECT_EQ(rig.wrong(*words, 1), 0u);
 }
 
@@ -184,8 +184,8 @@ void expect_failure_of_one(Call call, bool own_context) {
   EXPECT_EQ(results[1].error->report()->bytes_asked, 4 * page_bytes);
   EXPECT_EQ(results[2].report.outcome, Outcome::done);
   EXPECT_EQ(results[3].report.outcome, Outcome::partly);
-  EXPECT_EQ(two->home(0), gpu(0));
-  EXPECT_EQ(two->home(1), gpu(0));
+  EXPECT_EQ(two->place(0), gpu(0));
+  EXPECT_EQ(two->place(1), gpu(0));
   EXPECT_EQ(rig.wrong(*one, 1), 0u);
   EXPECT_EQ(rig.wrong(*two, 1'000'000), 0u);
   EXPECT_EQ(rig.wrong(*three, 2'000'000), 0u);
@@ -252,8 +252,8 @@ TEST(HeldGroup, WhatMayNotMoveStaysBehind) {
   EXPECT_EQ(kind_of(results[1]), ErrorKind::cancelled);
   EXPECT_EQ(results[1].report.outcome, Outcome::cancelled);
   EXPECT_EQ(results[2].report.outcome, Outcome::done);
-  EXPECT_EQ(pinned->home(0), gpu(0));
-  EXPECT_EQ(one->home(0), gpu(1));
+  EXPECT_EQ(pinned->place(0), gpu(0));
+  EXPECT_EQ(one->place(0), gpu(1));
 }
 
 TEST(HeldGroup, WorkThatDoesNotEndLeavesAllInPlace) {
@@ -270,8 +270,8 @@ TEST(HeldGroup, WorkThatDoesNotEndLeavesAllInPlace) {
   EXPECT_FALSE(results[1].error) << "nothing had to be stopped for it";
   EXPECT_EQ(kind_of(results[2]), ErrorKind::busy);
   EXPECT_EQ(results[3].report.outcome, Outcome::partly);
-  EXPECT_EQ(one->home(0), gpu(0));
-  EXPECT_EQ(two->home(0), gpu(0));
+  EXPECT_EQ(one->place(0), gpu(0));
+  EXPECT_EQ(two->place(0), gpu(0));
   rig.machine().wait_stream(stream, never);
   expect_books(rig);
 }
@@ -348,7 +348,7 @@ TEST(HeldGroup, AHookThatRefusesStopsOnlyItsOwn) {
   EXPECT_EQ(kind_of(results[0]), ErrorKind::cancelled);
   EXPECT_TRUE(says(*results[0].error, "not now"));
   EXPECT_EQ(results[1].report.outcome, Outcome::done);
-  EXPECT_EQ(hooked->home(0), gpu(0));
+  EXPECT_EQ(hooked->place(0), gpu(0));
 }
 
 class SteppedGroup : public testing::TestWithParam<std::uint64_t> {};
@@ -365,14 +365,14 @@ TEST_P(SteppedGroup, AHookThatComesMeanwhileIsTold) {
     std::vector<RangeResult> results;
     {
       MutexLock held_back(exported->operations());
-      const auto mover = options.stepped->spawn("mover", [&] {
+      const auto migrator = options.stepped->spawn("migrator", [&] {
         results = rig.move_all({whole(exported, gpu(1)), whole(other, gpu(1))});
       });
       sleep(rig, milliseconds(50));
       exported->hooks().add({[&](const MoveEvent&) { ++before; },
                              [&](const MoveEvent& event) { after += event.moved ? 1 : 0; }});
       held_back.unlock();
-      mover->join();
+      migrator->join();
     }
     ASSERT_EQ(results.size(), 3u);
     EXPECT_EQ(results[0].report.outcome, Outcome::done);
@@ -388,14 +388,14 @@ TEST_P(SteppedGroup, SlowCallsWaitForAMoveThatHoldsNothing) {
     const auto one = rig.filled(2, gpu(0), 2, 1), two = rig.filled(2, gpu(0), 2, 9);
     rig.delay(Call::copy, milliseconds(20));
     rig.forget_calls();
-    const auto mover = options.stepped->spawn("mover", [&] {
+    const auto migrator = options.stepped->spawn("migrator", [&] {
       MigrateOptions unheld;
       unheld.nothing_runs = true;
       rig.move_all({whole(one, gpu(1)), whole(two, gpu(1))}, unheld);
     });
     while (rig.calls(Call::copy) < 1) options.stepped->sleep(std::chrono::microseconds(50));
     EXPECT_FALSE(rig.memory().chunks().slow_calls().turn().is_free());
-    mover->join();
+    migrator->join();
     EXPECT_TRUE(rig.memory().chunks().slow_calls().turn().is_free());
   });
 }
@@ -408,7 +408,7 @@ TEST_P(SteppedGroup, AHoldThatIsLostEndsAllThatIsLeft) {
     step(GetParam(), [warm](const SimOptions& options) {
       MoveRig rig("test-2", {}, options);
       const auto one = rig.filled(2, gpu(0), 2, 1), two = rig.filled(2, gpu(0), 2, 9);
-      for (const Location to : {gpu(1), gpu(0)}) {
+      for (const Place to : {gpu(1), gpu(0)}) {
         if (warm) rig.move_all({whole(one, to), whole(two, to)});
       }
       rig.engine().own_context(DeviceId{0});
@@ -422,8 +422,8 @@ TEST_P(SteppedGroup, AHoldThatIsLostEndsAllThatIsLeft) {
         EXPECT_EQ(results[i].report.failures.size(), 1u);
       }
       rig.delay(Call::copy, TimePoint(0));
-      EXPECT_EQ(one->home(0), gpu(0));
-      EXPECT_EQ(two->home(0), gpu(0));
+      EXPECT_EQ(one->place(0), gpu(0));
+      EXPECT_EQ(two->place(0), gpu(0));
       EXPECT_EQ(rig.move_all({whole(one, gpu(1)), whole(two, gpu(1))})[2].report.outcome,
                 Outcome::done);
       EXPECT_EQ(rig.wrong(*one, 1), 0u);
@@ -441,7 +441,7 @@ TEST_P(SteppedGroup, CallsWithOverlappingSetsDoNotWaitForEachOther) {
     const auto brief = rig.filled(2, gpu(0), 1, 7);
     std::vector<std::unique_ptr<Task>> threads;
     for (const bool backwards : {false, true}) {
-      threads.push_back(options.stepped->spawn("mover", [&, backwards] {
+      threads.push_back(options.stepped->spawn("migrator", [&, backwards] {
         for (int round = 0; round < 4; ++round) {
           std::vector<RequestedRange> ranges;
           for (const auto& each : all) {

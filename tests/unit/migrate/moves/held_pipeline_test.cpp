@@ -37,11 +37,11 @@ std::ptrdiff_t waits_before_showing(const std::vector<TracedCall>& trace) {
 }
 
 /// With the targets in the cache.
-std::shared_ptr<Allocation> warm(MoveRig& rig, Location to) {
+std::shared_ptr<Allocation> warm(MoveRig& rig, Place to) {
   const auto allocation = rig.filled(2 * pipeline_chunks, gpu(0), 2, pipeline_seed);
   rig.move(*allocation, to);
   rig.move(*allocation, gpu(0));
-  rig.memory().chunks().slow_calls().drain();  // Refills map memory, too.
+  rig.memory().chunks().slow_calls().await_empty();  // Refills map memory, too.
   rig.forget_calls();
   return allocation;
 }
@@ -53,8 +53,8 @@ void expect_whole(MoveRig& rig, const Allocation& allocation) {
 }
 
 TEST(HeldPipeline, ShowsHostMemoryWhileItIsFilled) {
-  std::map<Location, std::ptrdiff_t> waits;
-  for (const Location to : {host(0), gpu(1)}) {
+  std::map<Place, std::ptrdiff_t> waits;
+  for (const Place to : {host(0), gpu(1)}) {
     MoveRig rig;
     rig.engine().prepare(gpu(0), to, 1, CopyUnder::nothing);
     const auto allocation = warm(rig, to);
@@ -101,7 +101,7 @@ TEST(HeldPipeline, CopiesByNoKernelsUnderAHold) {
 TEST(HeldPipeline, CopiesByKernelsForAsLongAsTheSwitchesTake) {
   MoveRig rig("test-2", {}, {}, true);
   for (const DeviceId device : rig.topology().devices()) {
-    const SuspensionFinding found = decided_finding(rig.mover(), rig.driver().clock(), device);
+    const SuspensionFinding found = decided_finding(rig.migrator(), rig.driver().clock(), device);
     ASSERT_EQ(found.state, SuspensionFinding::State::usable) << found.why;
   }
   const auto allocation = warm(rig, gpu(1));
@@ -114,7 +114,7 @@ TEST(HeldPipeline, CopiesByKernelsForAsLongAsTheSwitchesTake) {
 
 TEST(HeldPipeline, LeavesEverySlotCompleteWhateverFails) {
   int failed = 0;
-  for (const Location to : {host(0), gpu(1)}) {
+  for (const Place to : {host(0), gpu(1)}) {
     for (const Call call :
          {Call::unmap, Call::map, Call::grant, Call::wait_event, Call::copy, Call::launch}) {
       for (int number = 0; number < 14; ++number) {
@@ -135,7 +135,7 @@ TEST(HeldPipeline, LeavesEverySlotCompleteWhateverFails) {
         expect_whole(rig, *allocation);
         rig.move(*allocation, to);
         for (std::size_t slot = 0; slot < pipeline_chunks; ++slot)
-          EXPECT_EQ(allocation->home(slot), to);
+          EXPECT_EQ(allocation->place(slot), to);
         expect_whole(rig, *allocation);
         check_settled(rig.memory());
       }
@@ -151,10 +151,10 @@ TEST(HeldPipeline, CompletesWhatIsShownWhenALaterChunkFails) {
   rig.fail({Call::map}, {2, 3});  // Of the third slot, and once more; then the source is shown.
   expect_error(ErrorKind::out_of_memory, [&] { rig.move(*allocation, host(0)); });
   rig.fail_nothing();
-  EXPECT_EQ(allocation->home(0), host(0));
-  EXPECT_EQ(allocation->home(1), host(0));
-  EXPECT_EQ(allocation->home(2), gpu(0));
-  EXPECT_EQ(allocation->home(3), gpu(0));
+  EXPECT_EQ(allocation->place(0), host(0));
+  EXPECT_EQ(allocation->place(1), host(0));
+  EXPECT_EQ(allocation->place(2), gpu(0));
+  EXPECT_EQ(allocation->place(3), gpu(0));
   expect_whole(rig, *allocation);
 }
 

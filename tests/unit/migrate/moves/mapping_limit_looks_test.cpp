@@ -32,7 +32,7 @@ class Looks {
 
   /// Runs `body`, which runs out of memory. Requires: nobody else has the turn for slow calls.
   Error expect_named(Memory& memory, const std::function<void()>& body) {
-    memory.chunks().slow_calls().drain();
+    memory.chunks().slow_calls().await_empty();
     count_ = 0;
     const Error error = expect_error(ErrorKind::out_of_memory, body);
     EXPECT_EQ(count_, 1);
@@ -88,37 +88,37 @@ TEST(MappingLimitLooks, IsAskedForOnceByAMoveInTheBackground) {
   MoveRig rig;
   const BoundStream stream = rig.new_stream(0);
   const auto allocation = rig.filled(8, gpu(0), 2, 3);
-  rig.mover().attached().attach(stream, allocation->begin());
+  rig.migrator().attached().attach(stream, allocation->begin());
   Looks looks(rig.memory());
   MigrateOptions options;
   options.mode = Mode::stopped;
   options.max_stall = std::chrono::microseconds(1);  // Each chunk gets its target when it moves.
   rig.fail({Call::create}, {2, 3});
   const Error error = looks.expect_named(rig.memory(), [&] {
-    const auto task = rig.mover().submit(allocation, {0, 4}, gpu(1), options);
+    const auto task = rig.migrator().submit(allocation, {0, 4}, gpu(1), options);
     task->wait();
     std::rethrow_exception(task->error());
   });
   ASSERT_NE(error.report(), nullptr);
   EXPECT_EQ(error.report()->chunks_moved, 2);
-  rig.mover().attached().detach(stream, allocation->begin());
+  rig.migrator().attached().detach(stream, allocation->begin());
 }
 
 TEST(MappingLimitLooks, IsAskedForOnceByWhatBringsDroppedMemoryBack) {
   MoveRig rig;
   const auto allocation = rig.filled(8, gpu(0), 2, 3);
   const MoveClaim claim = MoveClaim::take(allocation);
-  rig.mover().drop(*allocation, {0, 4}, {});
+  rig.migrator().drop(*allocation, {0, 4}, {});
   Looks looks(rig.memory());
   rig.fail({Call::create}, {0, 1, 2});
-  looks.expect_named(rig.memory(), [&] { rig.mover().restore(*allocation, {0, 4}, gpu(1)); });
+  looks.expect_named(rig.memory(), [&] { rig.migrator().restore(*allocation, {0, 4}, gpu(1)); });
 }
 
 /// As if `new` found no mapping.
 class NoHostMemoryDriver : public InterceptDriver {
  public:
   using InterceptDriver::InterceptDriver;
-  ChunkHandle create(Location at, std::uint64_t size_bytes) override {
+  ChunkHandle create(Place at, std::uint64_t size_bytes) override {
     if (no_memory) throw std::bad_alloc();
     return InterceptDriver::create(at, size_bytes);
   }

@@ -19,8 +19,8 @@ Words pattern(std::uint64_t size_bytes, std::uint64_t seed) {
   return words;
 }
 
-MoverLimits limits_of(bool suspends) {
-  MoverLimits limits;
+MigratorLimits limits_of(bool suspends) {
+  MigratorLimits limits;
   limits.hold_limit = MoveRig::hold_limit;
   limits.suspends = suspends;
   if (suspends) limits.gate_limit = std::chrono::seconds(1);  // A busy machine copies slowly.
@@ -35,16 +35,16 @@ MoveRig::MoveRig(const std::string& machine, const MemoryLimits& limits, const S
       engine_(std::make_unique<CopyEngine>(driver(), topology(), memory().contexts(),
                                            memory().chunks().ledger(),
                                            memory().chunks().slow_calls().turn())),
-      mover_(std::make_unique<Mover>(memory(), *engine_, limits_of(suspends))) {}
+      migrator_(std::make_unique<Migrator>(memory(), *engine_, limits_of(suspends))) {}
 
 MoveRig::~MoveRig() {
   fail_nothing();
   let_all_go();  // Contexts end only once their work has ended.
-  mover_.reset();
+  migrator_.reset();
   engine_.reset();
 }
 
-std::shared_ptr<Allocation> MoveRig::filled(std::uint64_t pages, Location at,
+std::shared_ptr<Allocation> MoveRig::filled(std::uint64_t pages, Place at,
                                             std::uint64_t chunk_pages, std::uint64_t seed) {
   const auto allocation = alloc(pages, at, chunk_pages);
   fill(*allocation, seed);
@@ -94,32 +94,33 @@ std::uint64_t MoveRig::wrong_for(int gpu, const Allocation& allocation, std::uin
   return wrong;
 }
 
-MigrationReport MoveRig::move(Allocation& allocation, Location to, const MigrateOptions& options) {
+MigrationReport MoveRig::move(Allocation& allocation, Place to, const MigrateOptions& options) {
   return move(allocation, {0, allocation.geometry().slots}, to, options);
 }
 
-MigrationReport MoveRig::move(Allocation& allocation, SlotRange range, Location to,
+MigrationReport MoveRig::move(Allocation& allocation, SlotRange range, Place to,
                               const MigrateOptions& options) {
   allocation.begin_move();
   struct End {
     ~End() { allocation.end_move(); }
     Allocation& allocation;
   } end{allocation};
-  return mover_->move(allocation, range, to, options);
+  return migrator_->move(allocation, range, to, options);
 }
 
 std::vector<RangeResult> MoveRig::move_all(const std::vector<RequestedRange>& ranges,
-                                           const MigrateOptions& options, const MoveTerms& terms) {
+                                           const MigrateOptions& options,
+                                           const MigrationTerms& terms) {
   const auto account = std::make_shared<GroupAccount>(
       machine().clock(), std::vector<MigrationProgress>(ranges.size()), nullptr);
-  std::vector<RangeResult> results = mover_->move_all(ranges, options, terms, *account);
+  std::vector<RangeResult> results = migrator_->move_all(ranges, options, terms, *account);
   std::vector<RequestReport> reports;
   for (const RangeResult& one : results) reports.push_back({{}, one.report, one.error});
   results.push_back({account->total(reports), std::nullopt});
   return results;
 }
 
-RequestedRange whole(const std::shared_ptr<Allocation>& allocation, Location to) {
+RequestedRange whole(const std::shared_ptr<Allocation>& allocation, Place to) {
   return {allocation, {0, allocation->geometry().slots}, to};
 }
 
@@ -140,11 +141,11 @@ OwnContextStream::OwnContextStream(MoveRig& owner)
       stream(rig.machine().create_stream(context, StreamKind::non_blocking)) {
   // The first load of a kernel's code waits for the context's work; later ones do not.
   rig.launch_spin(stream, TimePoint(1));
-  rig.mover().attached().attach(stream, Address{});
+  rig.migrator().attached().attach(stream, Address{});
 }
 
 OwnContextStream::~OwnContextStream() {
-  rig.mover().attached().detach(stream, Address{});
+  rig.migrator().attached().detach(stream, Address{});
   rig.machine().wait_stream(stream, never);
   rig.machine().destroy_stream(stream);
   rig.machine().destroy_context(context);

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "migrate/copying/copy_engine.hpp"
-#include "migrate/moves/mover.hpp"
+#include "migrate/moves/migrator.hpp"
 #include "sim/sim_clock.hpp"
 #include "unit/memory/memory_rig.hpp"
 
@@ -24,10 +24,10 @@ class MoveRig : public MemoryRig {
   ~MoveRig();
 
   CopyEngine& engine() { return *engine_; }
-  Mover& mover() { return *mover_; }
+  Migrator& migrator() { return *migrator_; }
 
   /// An allocation whose word i is `seed` + i.
-  std::shared_ptr<Allocation> filled(std::uint64_t pages, Location at, std::uint64_t chunk_pages,
+  std::shared_ptr<Allocation> filled(std::uint64_t pages, Place at, std::uint64_t chunk_pages,
                                      std::uint64_t seed);
   void fill(const Chunk& chunk, std::uint64_t seed);
   void fill(Allocation& allocation, std::uint64_t seed);
@@ -37,21 +37,21 @@ class MoveRig : public MemoryRig {
   /// The same, as a kernel of the GPU sees it through the pointer.
   std::uint64_t wrong_for(int gpu, const Allocation& allocation, std::uint64_t seed);
 
-  MigrationReport move(Allocation& allocation, Location to, const MigrateOptions& options = {});
-  MigrationReport move(Allocation& allocation, SlotRange range, Location to,
+  MigrationReport move(Allocation& allocation, Place to, const MigrateOptions& options = {});
+  MigrationReport move(Allocation& allocation, SlotRange range, Place to,
                        const MigrateOptions& options = {});
-  /// The results of `Mover::move_all`, with the report of the whole as that of one more range.
+  /// The results of `Migrator::move_all`, with the report of the whole as that of one more range.
   std::vector<RangeResult> move_all(const std::vector<RequestedRange>& ranges,
                                     const MigrateOptions& options = {},
-                                    const MoveTerms& terms = {});
+                                    const MigrationTerms& terms = {});
 
  private:
   std::unique_ptr<CopyEngine> engine_;
-  std::unique_ptr<Mover> mover_;
+  std::unique_ptr<Migrator> migrator_;
 };
 
 /// All of the allocation, to move there.
-RequestedRange whole(const std::shared_ptr<Allocation>& allocation, Location to);
+RequestedRange whole(const std::shared_ptr<Allocation>& allocation, Place to);
 
 /// A thread that destroys a context behind the next hold, which waits for held work: no grant of
 /// other threads returns meanwhile. From now on a call takes long, so that it comes in time. On a

@@ -57,21 +57,21 @@ class SlowContexts final : public InterceptDriver {
 class SuspensionPreparation : public testing::Test {
  protected:
   SuspensionPreparation() {
-    MoverLimits limits;
+    MigratorLimits limits;
     limits.suspends = limits.prepares_suspensions = true;
     memory.emplace(driver, rig.topology(), MemoryLimits{});
     engine.emplace(driver, rig.topology(), memory->contexts(), memory->chunks().ledger(),
                    memory->chunks().slow_calls().turn());
-    mover.emplace(*memory, *engine, limits);
+    migrator.emplace(*memory, *engine, limits);
     allocation = memory->alloc(4 * rig.page(), gpu(0), {});
     rig.fill(*allocation, first_word);
   }
   ~SuspensionPreparation() override {
     driver.let_through();
-    mover->stop();
+    migrator->finish();
     memory->free(allocation->begin());
     allocation.reset();
-    mover.reset();
+    migrator.reset();
     engine.reset();
     EXPECT_EQ(memory->chunks().ledger().leaks(), 0u);
   }
@@ -90,18 +90,18 @@ class SuspensionPreparation : public testing::Test {
   /// Blocks until the contexts are there.
   bool become_usable() {
     return comes_true([&] {
-      return mover->check_suspension(DeviceId{0}).state == SuspensionFinding::State::usable &&
-             mover->check_suspension(DeviceId{1}).state == SuspensionFinding::State::usable;
+      return migrator->check_suspension(DeviceId{0}).state == SuspensionFinding::State::usable &&
+             migrator->check_suspension(DeviceId{1}).state == SuspensionFinding::State::usable;
     });
   }
-  MigrationReport moved_in_background(Location to) {
-    const auto task = mover->submit(allocation, {0, allocation->geometry().slots}, to, {});
+  MigrationReport moved_in_background(Place to) {
+    const auto task = migrator->submit(allocation, {0, allocation->geometry().slots}, to, {});
     task->wait();
     if (task->error()) std::rethrow_exception(task->error());
     return task->report();
   }
-  void expect_whole(Location at) {
-    EXPECT_EQ(allocation->home(0), at);
+  void expect_whole(Place at) {
+    EXPECT_EQ(allocation->place(0), at);
     EXPECT_EQ(rig.wrong(*allocation, first_word), 0u);
   }
 
@@ -109,29 +109,29 @@ class SuspensionPreparation : public testing::Test {
   SlowContexts driver{rig.driver()};
   std::optional<Memory> memory;
   std::optional<CopyEngine> engine;
-  std::optional<Mover> mover;
+  std::optional<Migrator> migrator;
   std::shared_ptr<Allocation> allocation;
 };
 
 TEST_F(SuspensionPreparation, CreatesContextsOfAllGpusSideBySide) {
-  mover->prepare_suspensions();
+  migrator->prepare_suspensions();
   EXPECT_TRUE(comes_true([&] { return driver.begun == 2; })) << "one waits for the other";
-  mover->prepare_suspensions();
+  migrator->prepare_suspensions();
   driver.let_through();
   EXPECT_TRUE(become_usable());
-  mover->prepare_suspensions();
+  migrator->prepare_suspensions();
   EXPECT_EQ(driver.begun, 2);
 }
 
 TEST_F(SuspensionPreparation, KeepsNoMoveWaitingThatAGateCanServe) {
   const BoundStream stream = rig.new_stream(0);
-  mover->attached().attach(stream, Address{});
+  migrator->attached().attach(stream, Address{});
   EXPECT_EQ(moved_in_background(gpu(1)).stop, StopKind::gate);
   expect_whole(gpu(1));
   EXPECT_TRUE(comes_true([&] { return driver.begun == 2; })) << "the move has begun it";
   EXPECT_EQ(moved_in_background(gpu(0)).stop, StopKind::gate);
   EXPECT_EQ(driver.suspensions, 0);
-  EXPECT_EQ(mover->stats().stall().count, 2u);
+  EXPECT_EQ(migrator->stats().stall().count, 2u);
   driver.let_through();
   EXPECT_TRUE(become_usable());
   // What no gate would get through.
@@ -144,14 +144,14 @@ TEST_F(SuspensionPreparation, KeepsNoMoveWaitingThatAGateCanServe) {
   std::atomic_ref(*word).store(1);
   EXPECT_TRUE(rig.machine().wait_stream(stream, TimePoint::max()));
   rig.machine().free_pinned(stream.context, word);
-  EXPECT_EQ(mover->stats().stall().count, 2u);
-  EXPECT_EQ(mover->stats(StopKind::suspension).stall().count, 1u);
+  EXPECT_EQ(migrator->stats().stall().count, 2u);
+  EXPECT_EQ(migrator->stats(StopKind::suspension).stall().count, 1u);
   expect_whole(gpu(1));
-  mover->attached().detach(stream, Address{});
+  migrator->attached().detach(stream, Address{});
 }
 
 TEST_F(SuspensionPreparation, KeepsNoAllocationWaiting) {
-  mover->prepare_suspensions();
+  migrator->prepare_suspensions();
   ASSERT_TRUE(comes_true([&] { return driver.begun == 2; }));
   const auto other = memory->alloc(rig.page(), gpu(0), {});
   memory->free(other->begin());
@@ -167,33 +167,33 @@ TEST_F(SuspensionPreparation, AsksAgainWhereThereWasNoRoom) {
   driver.full = true;
   driver.let_through();
   const BoundStream stream = rig.new_stream(0);
-  mover->attached().attach(stream, Address{});
+  migrator->attached().attach(stream, Address{});
   EXPECT_EQ(moved_in_background(gpu(1)).outcome, Outcome::done);
   ASSERT_TRUE(comes_true([&] { return driver.begun >= 2; }));
   EXPECT_EQ(driver.suspensions, 0);
-  const SuspensionFinding found = mover->check_suspension(DeviceId{0});
+  const SuspensionFinding found = migrator->check_suspension(DeviceId{0});
   EXPECT_EQ(found.state, SuspensionFinding::State::unknown);
   EXPECT_NE(found.why.find("has no room for a context"), std::string::npos) << found.why;
   driver.full = false;
   EXPECT_TRUE(comes_true([&] {
-    mover->prepare_suspensions();
+    migrator->prepare_suspensions();
     return driver.made == 2;
   }));
   EXPECT_TRUE(become_usable());
-  mover->attached().detach(stream, Address{});
+  migrator->attached().detach(stream, Address{});
 }
 
 TEST_F(SuspensionPreparation, EndsWithItsRuntime) {
-  mover->prepare_suspensions();
+  migrator->prepare_suspensions();
   ASSERT_TRUE(comes_true([&] { return driver.begun == 2; }));
-  std::thread ends([&] { mover->stop(); });
+  std::thread ends([&] { migrator->finish(); });
   driver.let_through();
   ends.join();
 }
 
 TEST(SuspensionPreparations, AreNotMadeUnlessThatIsAskedFor) {
   MoveRig rig("test-2", {}, {}, true);
-  rig.mover().prepare_suspensions();
+  rig.migrator().prepare_suspensions();
   EXPECT_EQ(rig.calls(Call::create_own_context), 0);
 }
 

@@ -19,9 +19,9 @@ class Queue : public testing::Test {
   std::shared_ptr<MigrationTask> push(const std::shared_ptr<Allocation>& allocation, int priority) {
     MigrateOptions options;
     options.priority = priority;
-    auto task =
-        std::make_shared<MigrationTask>(allocation, SlotRange{0, 1}, gpu(1), options, MoveTerms{},
-                                        ContextHandle{}, rig_.driver().clock(), callbacks_);
+    auto task = std::make_shared<MigrationTask>(allocation, SlotRange{0, 1}, gpu(1), options,
+                                                MigrationTerms{}, ContextHandle{},
+                                                rig_.driver().clock(), callbacks_);
     queue_.push({&task, 1});
     return task;
   }
@@ -115,7 +115,7 @@ TEST_F(Queue, PassesOverAnAllocationThatSomebodyElseMoves) {
   end(second);
 }
 
-TEST(MoverQueue, IsBoundedAndSubmittingStaysCheap) {
+TEST(MigratorQueue, IsBoundedAndSubmittingStaysCheap) {
   MoveRig rig;
   const auto allocation = rig.alloc(1, gpu(0));
   allocation->begin_move();
@@ -126,23 +126,23 @@ TEST(MoverQueue, IsBoundedAndSubmittingStaysCheap) {
   for (std::size_t i = 0; i < TaskQueue::tasks_max; i += batch) {
     const double begin = thread_seconds();
     for (std::size_t each = 0; each < batch; ++each) {
-      rig.mover().submit(allocation, {0, 1}, gpu(1), {});
+      rig.migrator().submit(allocation, {0, 1}, gpu(1), {});
     }
     seconds.push_back(thread_seconds() - begin);
   }
   const double short_queue = *std::min_element(seconds.begin(), seconds.begin() + 8);
   const double long_queue = *std::min_element(seconds.end() - 8, seconds.end());
   EXPECT_LE(long_queue, 8 * short_queue);
-  EXPECT_EQ(rig.mover().load().waiting, TaskQueue::tasks_max);
+  EXPECT_EQ(rig.migrator().load().waiting, TaskQueue::tasks_max);
   const Error full = expect_error(ErrorKind::busy, [&] {
-    rig.mover().submit(allocation, {0, 1}, gpu(1), {});
+    rig.migrator().submit(allocation, {0, 1}, gpu(1), {});
   });
   EXPECT_TRUE(says(full, "65536 migrations are queued"));
   EXPECT_TRUE(says(full, "cancel"));
-  rig.mover().refuse_more();
+  rig.migrator().stop_accepting();
   allocation->end_move();
-  rig.mover().stop();
-  EXPECT_EQ(rig.mover().load().waiting, 0u);
+  rig.migrator().finish();
+  EXPECT_EQ(rig.migrator().load().waiting, 0u);
   rig.free(allocation);
 }
 

@@ -21,15 +21,15 @@ class TurnsRig : public MoveRig {
  public:
   explicit TurnsRig(const SimOptions& options) : MoveRig("test-2", {}, options) {
     launch_spin(stream, TimePoint(1));  // The first load of a kernel's code waits for the context.
-    mover().attached().attach(stream, Address{});
+    migrator().attached().attach(stream, Address{});
   }
-  ~TurnsRig() { mover().attached().detach(stream, Address{}); }
+  ~TurnsRig() { migrator().attached().detach(stream, Address{}); }
 
   std::shared_ptr<MigrationTask> submit(const std::shared_ptr<Allocation>& allocation, Mode mode,
-                                        Location to = gpu(1)) {
+                                        Place to = gpu(1)) {
     MigrateOptions options;
     options.mode = mode;
-    return mover().submit(allocation, {0, allocation->geometry().slots}, to, options);
+    return migrator().submit(allocation, {0, allocation->geometry().slots}, to, options);
   }
   std::unique_ptr<Task> spawn_held_move(Allocation& allocation) {
     return machine().executor().spawn("held move", [&] { move(allocation, gpu(1)); });
@@ -77,7 +77,7 @@ TEST_P(Turns, AGateThatWaitsForALongKernelLetsAHoldGoFirst) {
     sleep(rig, milliseconds(300));
     EXPECT_GT(rig.calls_of_holds(), 0);
     held->join();
-    EXPECT_EQ(rig.other->home(0), gpu(1));
+    EXPECT_EQ(rig.other->place(0), gpu(1));
     expect_moved(*task);
     EXPECT_EQ(rig.calls(Call::stop), 2) << "the first stop was called off";
   });
@@ -97,7 +97,7 @@ TEST_P(Turns, AHoldKeepsSlowWorkOff) {
     EXPECT_FALSE(rig.memory().chunks().slow_calls().turn().is_free());
     held->join();
     EXPECT_TRUE(rig.memory().chunks().slow_calls().turn().is_free());
-    EXPECT_EQ(rig.one->home(0), gpu(1));
+    EXPECT_EQ(rig.one->place(0), gpu(1));
   });
 }
 
@@ -134,7 +134,7 @@ TEST_P(Turns, NoSettlingIsLaunchedBesideSlowWorkAfterALook) {
     // Loading kernels would wait for a spin kernel.
     const auto warm_up = rig.submit(rig.other, Mode::live);
     expect_moved(*warm_up);
-    AttachedStreams& attached = rig.mover().attached();
+    AttachedStreams& attached = rig.migrator().attached();
     attached.detach(rig.stream, Address{});
     // Two, since the backlog of a single stream is not looked at; new ones, whose backlogs do not
     // vary.

@@ -140,9 +140,9 @@ TEST(CopyScopes, MayWaitForWorkThatTheStopHolds) {
     EXPECT_TRUE(rig.machine().wait_stream(streams[0], never));
   });
   while (!inside) std::this_thread::yield();
-  std::optional<GateRefusal> refusal = rig.gate().close();
+  std::optional<StopRefusal> refusal = rig.gate().close();
   copies.join();
-  // If the thread saw the stream before it stood, the gate has closed.
+  // If the thread saw the stream before it stopped, the gate has closed.
   EXPECT_TRUE(!refusal || refusal->why == StopRefusal::copies_busy);
 }
 
@@ -167,7 +167,7 @@ TEST(CopyScopes, AreNeverOpenBesideAHold) {
     MigrateOptions options;
     options.deadline = seconds(60);
     rig.move(*allocation, gpu((round + 1) % 2), options);
-    EXPECT_EQ(allocation->home(0), gpu((round + 1) % 2));
+    EXPECT_EQ(allocation->place(0), gpu((round + 1) % 2));
   }
 }
 
@@ -180,10 +180,10 @@ TEST(CopyScopes, ThatStayOpenMakeAHoldBusy) {
   const Error error =
       expect_error(ErrorKind::busy, [&] { rig.move(*allocation, gpu(1), options); });
   EXPECT_TRUE(says(error, "CopyScope")) << error.what();
-  EXPECT_EQ(allocation->home(0), gpu(0));
+  EXPECT_EQ(allocation->place(0), gpu(0));
   scope.reset();
   rig.move(*allocation, gpu(1), options);
-  EXPECT_EQ(allocation->home(0), gpu(1));
+  EXPECT_EQ(allocation->place(0), gpu(1));
 }
 
 TEST(CopyScopes, OfOneThreadNestAndAStopWaitsForTheOuterOne) {
@@ -251,7 +251,7 @@ TEST(CopyScopes, MayLastLongBeforeAHoldThatHasTime) {
   });
   rig.move(*allocation, gpu(1), options);
   ends.join();
-  EXPECT_EQ(allocation->home(0), gpu(1));
+  EXPECT_EQ(allocation->place(0), gpu(1));
 }
 
 TEST(CopyScopes, DoNotWaitInAChildForkedMeanwhile) {

@@ -37,7 +37,7 @@ std::vector<Stop> random_stops(StallBudget& budget, std::uint64_t seed, bool eag
   return stops;
 }
 
-nanoseconds stood(const std::vector<Stop>& stops, TimePoint begin, TimePoint end) {
+nanoseconds stopped(const std::vector<Stop>& stops, TimePoint begin, TimePoint end) {
   nanoseconds sum{0};
   for (const Stop& stop : stops) {
     sum += std::max(nanoseconds(0), std::min(stop.opened, end) - std::max(stop.closed, begin));
@@ -49,8 +49,8 @@ nanoseconds stood(const std::vector<Stop>& stops, TimePoint begin, TimePoint end
 nanoseconds worst_second(const std::vector<Stop>& stops) {
   nanoseconds worst{0};
   for (const Stop& stop : stops) {
-    worst = std::max({worst, stood(stops, stop.closed, stop.closed + seconds(1)),
-                      stood(stops, stop.opened - seconds(1), stop.opened)});
+    worst = std::max({worst, stopped(stops, stop.closed, stop.closed + seconds(1)),
+                      stopped(stops, stop.opened - seconds(1), stop.opened)});
   }
   return worst;
 }
@@ -70,7 +70,7 @@ TEST(StallBudget, WhoStopsAsOftenAsAllowedHasNearlyAllOfIt) {
   StallBudget budget(milliseconds(60), 0);
   const std::vector<Stop> stops = random_stops(budget, 7, true);
   const nanoseconds wall = budget.next_stop(stops.back().opened) - stops.front().closed;
-  const nanoseconds sum = stood(stops, TimePoint(0), never);
+  const nanoseconds sum = stopped(stops, TimePoint(0), never);
   EXPECT_GE(static_cast<double>(sum.count()), 0.0599 * static_cast<double>(wall.count()));
 }
 

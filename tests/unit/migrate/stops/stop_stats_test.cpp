@@ -77,15 +77,15 @@ TEST(StopStats, CountsRefusalsByKindAndNoneAsNothing) {
   stats.add_refusal(StopRefusal::settle_late);
   stats.add_refusal(StopRefusal::settle_late);
   stats.add_refusal(StopRefusal::stream_lost);
-  const std::map<StopRefusal, std::uint64_t> expected = {{StopRefusal::settle_late, 2},
-                                                         {StopRefusal::stream_lost, 1}};
+  const std::map<StopRefusal::Why, std::uint64_t> expected = {{StopRefusal::settle_late, 2},
+                                                              {StopRefusal::stream_lost, 1}};
   EXPECT_EQ(stats.refusals(), expected);
 }
 
 TEST(StopStats, EveryRefusalHasANameOfItsOwn) {
   std::set<std::string_view> names;
   for (int i = 0; i <= static_cast<int>(StopRefusal::suspension_refused); ++i) {
-    const std::string_view name = to_string(static_cast<StopRefusal>(i));
+    const std::string_view name = to_string(static_cast<StopRefusal::Why>(i));
     EXPECT_NE(name, "unknown");
     EXPECT_TRUE(names.insert(name).second) << name;
   }

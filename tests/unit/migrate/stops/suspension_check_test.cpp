@@ -150,7 +150,7 @@ TEST(SuspensionCheck, SeesThatItWorksAndWhatItCosts) {
 
 TEST(SuspensionCheck, WorksOnThreadsToo) {
   MoveRig rig("test-2", {}, {}, true);
-  const SuspensionFinding found = decided_finding(rig.mover(), rig.machine().clock(), first);
+  const SuspensionFinding found = decided_finding(rig.migrator(), rig.machine().clock(), first);
   EXPECT_EQ(found.state, Found::usable) << found.why;
 }
 
@@ -310,7 +310,7 @@ TEST(SuspensionCheck, AnyCallThatFailsLeavesTheProgramRunning) {
       const auto allocation = rig.filled(2, gpu(0), 2, 7);
       rig.fail({}, {number});
       try {
-        rig.mover().check_suspension(first);
+        rig.migrator().check_suspension(first);
       } catch (const Error&) {  // It asks which contexts there are.
       }
       fired = rig.driver().fired();
@@ -328,7 +328,7 @@ TEST(SuspensionCheck, MovesHoldWhereItIsRefusedAndTryAgainLater) {
     rig.fail({Call::suspend_everything}, {0});
     rig.forget_calls();
     EXPECT_EQ(rig.move(*allocation, gpu(1)).outcome, Outcome::done);
-    EXPECT_EQ(rig.mover().check_suspension(first).state, Found::unknown);
+    EXPECT_EQ(rig.migrator().check_suspension(first).state, Found::unknown);
     EXPECT_EQ(rig.move(*allocation, gpu(0)).outcome, Outcome::done);
     EXPECT_EQ(rig.calls(Call::suspend) + rig.calls(Call::suspend_everything), 0);
     EXPECT_GT(rig.calls(Call::hold_context), 0);
@@ -347,18 +347,18 @@ TEST(SuspensionCheck, AsksForRoomAgainOnlyLater) {
     std::set<int> all;
     for (int number = 0; number < 1000; ++number) all.insert(number);
     rig.fail({Call::create_own_context}, all);
-    for (int round = 0; round < 4; ++round) rig.mover().check_suspension(first);
+    for (int round = 0; round < 4; ++round) rig.migrator().check_suspension(first);
     EXPECT_EQ(rig.driver().fired(), 1);
-    EXPECT_NE(rig.mover().check_suspension(first).why.find("no room"), std::string::npos);
+    EXPECT_NE(rig.migrator().check_suspension(first).why.find("no room"), std::string::npos);
     sleep(rig, seconds(2));
     rig.fail_nothing();
-    EXPECT_EQ(rig.mover().check_suspension(first).state, Found::usable);
+    EXPECT_EQ(rig.migrator().check_suspension(first).state, Found::usable);
   });
 }
 
 TEST(SuspensionCheck, SaysWhereNobodyAskedForIt) {
   MoveRig rig;
-  const SuspensionFinding found = rig.mover().check_suspension(first);
+  const SuspensionFinding found = rig.migrator().check_suspension(first);
   EXPECT_EQ(found.state, Found::off);
   EXPECT_NE(found.why.find("VMART_STOP"), std::string::npos) << found.why;
   EXPECT_EQ(rig.calls(Call::suspend_everything), 0);

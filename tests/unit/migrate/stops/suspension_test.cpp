@@ -29,7 +29,7 @@ using std::chrono::milliseconds;
 struct SuspendingRig : MoveRig {
   explicit SuspendingRig(const SimOptions& options = {}) : MoveRig("test-2", {}, options, true) {
     for (const DeviceId device : topology().devices()) {
-      const SuspensionFinding found = decided_finding(mover(), machine().clock(), device);
+      const SuspensionFinding found = decided_finding(migrator(), machine().clock(), device);
       EXPECT_EQ(found.state, SuspensionFinding::State::usable) << found.why;
     }
     forget_calls();
@@ -67,9 +67,9 @@ std::uint64_t words_that_differ(MoveRig& rig, const Allocation& allocation, std:
 class EitherWay : public testing::TestWithParam<bool> {
  protected:
   static MigrationReport move(MoveRig& rig, const std::shared_ptr<Allocation>& allocation,
-                              Location to) {
+                              Place to) {
     if (!GetParam()) return rig.move(*allocation, to);
-    const auto task = rig.mover().submit(allocation, {0, allocation->geometry().slots}, to, {});
+    const auto task = rig.migrator().submit(allocation, {0, allocation->geometry().slots}, to, {});
     task->wait();
     if (const std::exception_ptr failure = task->error()) std::rethrow_exception(failure);
     return task->report();
@@ -84,7 +84,7 @@ TEST_P(EitherWay, MoveMemoryUnderAKernelThatNeverEnds) {
   const auto allocation = zeros(rig);
   Counter counter(rig, *allocation);
   rig.forget_calls();
-  for (const Location to : {gpu(1), host(0), gpu(0), host(0), gpu(1), gpu(0)}) {
+  for (const Place to : {gpu(1), host(0), gpu(0), host(0), gpu(1), gpu(0)}) {
     ASSERT_TRUE(counter.goes_on());
     const MigrationReport report = move(rig, allocation, to);
     EXPECT_EQ(report.outcome, Outcome::done);
@@ -124,7 +124,7 @@ TEST(SuspendedMoves, DisturbNoCapture) {
   for (const StreamKind kind : {StreamKind::blocking, StreamKind::non_blocking}) {
     const BoundStream stream = rig.machine().create_stream(rig.context(0), kind);
     rig.machine().begin_capture(stream, CaptureMode::global);
-    rig.move(*allocation, allocation->home(0) == gpu(0) ? gpu(1) : gpu(0));
+    rig.move(*allocation, allocation->place(0) == gpu(0) ? gpu(1) : gpu(0));
     const GraphHandle graph = rig.machine().end_capture(stream);
     EXPECT_FALSE(is_none(graph));
     rig.machine().destroy_graph(graph);
@@ -136,7 +136,7 @@ TEST(SuspendedMoves, DisturbNoCapture) {
 TEST(SuspendedMoves, WaitForWorkThatWouldLoseItsMemory) {
   MoveRig rig("test-islands", {}, {}, true);
   for (const DeviceId device : rig.topology().devices()) {
-    decided_finding(rig.mover(), rig.machine().clock(), device);
+    decided_finding(rig.migrator(), rig.machine().clock(), device);
   }
   const auto moved = rig.filled(2, gpu(0), 2, 7), dropped = rig.filled(2, gpu(0), 2, 7);
   rig.forget_calls();
@@ -146,7 +146,7 @@ TEST(SuspendedMoves, WaitForWorkThatWouldLoseItsMemory) {
   rig.move(*moved, gpu(3));
   EXPECT_EQ(rig.calls(Call::suspend), 1);
   dropped->begin_move();
-  rig.mover().drop(*dropped, {0, 1}, {});
+  rig.migrator().drop(*dropped, {0, 1}, {});
   dropped->end_move();
   EXPECT_EQ(rig.calls(Call::suspend), 1);
   EXPECT_EQ(rig.wrong(*moved, 7), 0u);
@@ -178,7 +178,7 @@ TEST_P(EitherWay, OneThatIsRefusedAgainIsReplaced) {
       SuspendingRig rig(options);
       const auto allocation = rig.filled(4, gpu(0), 2, 7);
       const BoundStream stream = rig.new_stream(0);
-      rig.mover().attached().attach(stream, Address{});
+      rig.migrator().attached().attach(stream, Address{});
       rig.launch_spin(stream, milliseconds(1));
       rig.fail({Call::suspend}, first_calls(all_calls));
       const MigrationReport report = move(rig, allocation, gpu(1));
@@ -202,7 +202,7 @@ TEST_P(EitherWay, OneThatIsRefusedAgainIsReplaced) {
       }
       EXPECT_GT(rig.calls(Call::suspend), 0) << "never asked again";
       EXPECT_EQ(rig.wrong(*allocation, 7), 0u);
-      rig.mover().attached().detach(stream, Address{});
+      rig.migrator().attached().detach(stream, Address{});
     });
   }
 }
@@ -215,7 +215,7 @@ TEST(SuspendedMoves, InTheBackgroundHoldWhereTheyAreRefused) {
       const auto allocation = rig.filled(4, gpu(0), 2, 7);
       rig.fail({Call::suspend}, {0, 1});
       const auto task =
-          rig.mover().submit(allocation, {0, allocation->geometry().slots}, gpu(1), {});
+          rig.migrator().submit(allocation, {0, allocation->geometry().slots}, gpu(1), {});
       task->wait();
       EXPECT_EQ(task->error(), nullptr);
       EXPECT_EQ(task->report().reasons.at("suspension_refused"), 1);
@@ -333,7 +333,7 @@ TEST(SuspendedMoves, TheWatchdogLetsTheProgramGoOn) {
       EXPECT_LT(ended - begun, std::chrono::seconds(5)) << "long before the call returned";
       rig.delay(Call::launch, TimePoint(0));
       rig.delay(Call::copy, TimePoint(0));
-      EXPECT_EQ(allocation->home(0), gpu(0));
+      EXPECT_EQ(allocation->place(0), gpu(0));
       EXPECT_EQ(rig.move(*allocation, gpu(1)).outcome, Outcome::done);
       EXPECT_EQ(rig.wrong(*allocation, 7), 0u);
     });
@@ -394,7 +394,7 @@ TEST_P(EitherWay, LetBlockedThreadsOfTheProgramGoOn) {
           rig.machine().destroy_context(context);
           returned = true;
         });
-        for (const Location to : {gpu(1), host(0), gpu(0), gpu(1)}) {
+        for (const Place to : {gpu(1), host(0), gpu(0), gpu(1)}) {
           sleep(rig, milliseconds(1));
           EXPECT_EQ(move(rig, allocation, to).outcome, Outcome::done);
         }

@@ -241,7 +241,7 @@ TEST_F(SlowComputer, IsLateWhereACallStands) {
   machine_.launch(stream_, endless, {}, KernelArguments::of(&over));
   watchdog_.arm(in(milliseconds(5)), [&] { late = true; });
   {
-    const Standing standing(machine_.clock());
+    const Stopped standing(machine_.clock());
     EXPECT_TRUE(comes_true([&] { return late.load(); }));
   }
   over = true;

@@ -77,9 +77,9 @@ TEST(CostBenefitCap, AVictimIsColderByAFactorOfTwo) {
 // Each announced pass saves 0.909 ms: two save 1.82 ms, more than 1.75; 1.9 save 1.73 ms.
 TEST_F(CostBenefitTest, BenefitMustExceedMarginTimesCost) {
   const ChunkId chunk = rig_.allocate({large_chunk}, a_);
-  EXPECT_EQ(wishes(rig_.advise(chunk, announce(1.9))), "");
+  EXPECT_EQ(proposals(rig_.advise(chunk, announce(1.9))), "");
   const Plan plan = rig_.advise(chunk, announce(2));
-  ASSERT_EQ(wishes(plan), "chunk 0 to 1");
+  ASSERT_EQ(proposals(plan), "chunk 0 to 1");
   EXPECT_NEAR(plan.moves()[0].value, 2 * 0.9089e-3 - 1.4e-3, 1e-6);
 }
 
@@ -116,7 +116,7 @@ TEST(CostBenefitPressure, WhatIsWorthAsMuchStaysIfTheRestCanGoElsewhere) {
     EXPECT_FALSE(rig.press(pressure).declines());
     pressure.elsewhere = true;
     const Plan plan = rig.press(pressure);
-    EXPECT_EQ(wishes(plan), coldest < 0.5 ? "chunk 2 to 1" : "");
+    EXPECT_EQ(proposals(plan), coldest < 0.5 ? "chunk 2 to 1" : "");
     EXPECT_TRUE(plan.declines());
   }
 }
@@ -191,11 +191,11 @@ TEST_F(CostBenefitTest, ABurstCountsForLittle) {
 
 TEST_F(CostBenefitTest, PrefetchesWhenTheUseComesWithinTheHorizon) {
   const ChunkId chunk = rig_.allocate({large_chunk}, a_);
-  EXPECT_EQ(wishes(rig_.advise(chunk, announce(10, 10s))), "");
+  EXPECT_EQ(proposals(rig_.advise(chunk, announce(10, 10s))), "");
   rig_.advance(5900ms);
-  EXPECT_EQ(wishes(rig_.tick()), "");  // 4.09 s before the use.
+  EXPECT_EQ(proposals(rig_.tick()), "");  // 4.09 s before the use.
   rig_.advance(90ms);
-  EXPECT_EQ(wishes(rig_.tick()), "chunk 0 to 1");
+  EXPECT_EQ(proposals(rig_.tick()), "chunk 0 to 1");
 }
 
 // B's false hint takes the chunk from A, which continues to use it: the chunk returns once, then
@@ -218,9 +218,9 @@ TEST_F(CostBenefitTest, AHintThatRunsOutEndsTheHorizon) {
   hint.until = 10ms;  // 20 passes per second for 10 ms do not pay.
   rig_.advise(chunk, hint);
   rig_.tables().used(chunk, b_, 200 * large_pass, 0);
-  EXPECT_EQ(wishes(rig_.use(chunk, b_, 1)), "");
+  EXPECT_EQ(proposals(rig_.use(chunk, b_, 1)), "");
   rig_.advance(20ms);
-  EXPECT_EQ(wishes(rig_.tick()), "chunk 0 to 1");
+  EXPECT_EQ(proposals(rig_.tick()), "chunk 0 to 1");
 }
 
 TEST_F(CostBenefitTest, TakesTheNextBestPlaceWhereTheBestIsFullOfHotterChunks) {
@@ -243,10 +243,10 @@ TEST_F(CostBenefitTest, PressurePutsOutTheColdestFirst) {
     rig_.use(next(first, 2), a_, large_pass / 10);
     rig_.apply(rig_.tick());
   }
-  EXPECT_EQ(wishes(rig_.press({a_, large_chunk, a_})), "chunk 1 to 1");
-  EXPECT_EQ(wishes(rig_.press({a_, large_chunk + 1, a_})), "chunk 1 to 1, chunk 2 to 1");
+  EXPECT_EQ(proposals(rig_.press({a_, large_chunk, a_})), "chunk 1 to 1");
+  EXPECT_EQ(proposals(rig_.press({a_, large_chunk + 1, a_})), "chunk 1 to 1, chunk 2 to 1");
   rig_.tables().row(next(first)).parked = true;
-  EXPECT_EQ(wishes(rig_.press({a_, large_chunk, a_})), "chunk 2 to 1");
+  EXPECT_EQ(proposals(rig_.press({a_, large_chunk, a_})), "chunk 2 to 1");
 }
 
 // A route copies 395 GB/s; 1 % of a second's worth is ten chunks, which is the limit.
@@ -284,7 +284,7 @@ TEST_F(CostBenefitTest, ForgetsChunksThatAreGone) {
   rig_.advise(first, announce(10, 10s));
   rig_.apply(rig_.tick());
   rig_.free(first);
-  EXPECT_EQ(wishes(rig_.press({a_, large_chunk, a_})), "");
+  EXPECT_EQ(proposals(rig_.press({a_, large_chunk, a_})), "");
   ASSERT_EQ(rig_.allocate(large_chunks(1), a_), first);
   EXPECT_EQ(rig_.run(20s), 0u);
 }
@@ -293,7 +293,7 @@ TEST_F(CostBenefitTest, ForgetsChunksThatAreGone) {
 TEST_F(CostBenefitTest, KnowsChunksThatWereThereBefore) {
   rig_.allocate(large_chunks(2), a_);
   rig_.tables().clear_changed();
-  EXPECT_EQ(wishes(rig_.press({a_, large_chunk, a_})), "chunk 0 to 1");
+  EXPECT_EQ(proposals(rig_.press({a_, large_chunk, a_})), "chunk 0 to 1");
 }
 
 // A hundred pinned, idle chunks are the coldest; the search for a victim must get past them.

@@ -96,9 +96,9 @@ TEST_F(GuardedTest, ChunksThatLieWorseGoBack) {
   rig.use(chunk, a_, 1);
   EXPECT_EQ(rig.apply(rig.tick()), 1u);
   pushes = false;
-  EXPECT_EQ(wishes(rig.use(chunk, a_, large_pass)), "");
-  EXPECT_EQ(wishes(rig.tick()), "");
-  EXPECT_EQ(wishes(rig.use(chunk, a_, large_pass)), "chunk 0 to 0");
+  EXPECT_EQ(proposals(rig.use(chunk, a_, large_pass)), "");
+  EXPECT_EQ(proposals(rig.tick()), "");
+  EXPECT_EQ(proposals(rig.use(chunk, a_, large_pass)), "chunk 0 to 0");
 }
 
 // A is full of the chunk that the policy brought, which nobody uses. It makes room.

@@ -28,11 +28,10 @@ std::vector<std::uint32_t> listed(const ValueOrder& order, PlaceId at) {
 }
 
 /// Where a chunk belongs: place, half doublings of its key, and when it came there.
-using Standing = std::tuple<std::size_t, int, int>;
+using Stopped = std::tuple<std::size_t, int, int>;
 
-std::vector<std::uint32_t> expected(const std::map<std::uint32_t, Standing>& model,
-                                    std::size_t at) {
-  std::vector<std::pair<Standing, std::uint32_t>> there;
+std::vector<std::uint32_t> expected(const std::map<std::uint32_t, Stopped>& model, std::size_t at) {
+  std::vector<std::pair<Stopped, std::uint32_t>> there;
   for (const auto& [chunk, standing] : model) {
     if (std::get<0>(standing) == at) there.emplace_back(standing, chunk);
   }
@@ -45,7 +44,7 @@ std::vector<std::uint32_t> expected(const std::map<std::uint32_t, Standing>& mod
 TEST(ValueOrder, IsThatOfASortedList) {
   std::mt19937 random(5);
   ValueOrder order;
-  std::map<std::uint32_t, Standing> model;
+  std::map<std::uint32_t, Stopped> model;
   for (int step = 0; step < 20000; ++step) {
     const std::uint32_t chunk = random() % ordered_chunks;
     if (random() % 5 == 0) {

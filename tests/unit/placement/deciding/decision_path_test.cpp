@@ -1,6 +1,6 @@
-// Goal: accepted moves begin in an order that lets the mover do much at once: neighbours together,
-// the most valuable first, and in small groups where others wait for the room. Method: plans by
-// hand on machines like H200s; a group is written as its first and last chunk.
+// Goal: accepted moves begin in an order that lets the migrator do much at once: neighbours
+// together, the most valuable first, and in small groups where others wait for the room. Method:
+// plans by hand on machines like H200s; a group is written as its first and last chunk.
 #include "placement/deciding/decision_path.hpp"
 
 #include "base/units.hpp"
@@ -40,14 +40,14 @@ class DecisionPathTest : public testing::Test {
   /// Such as "0-3 7": the groups that begin now, by their slots.
   std::string begin() {
     const PlanOutcome outcome = path_.accept(std::exchange(plan_, {}), false);
-    EXPECT_TRUE(outcome.rejected.empty());
+    EXPECT_TRUE(outcome.refused.empty());
     return begin_more();
   }
   std::string begin_more() {
-    std::vector<MoveGroup> groups;
+    std::vector<PlannedMigration> groups;
     path_.take(path_.ready(), groups);
     std::string text;
-    for (const MoveGroup& group : groups) {
+    for (const PlannedMigration& group : groups) {
       for (std::size_t i = 1; i < group.moves.size(); ++i)
         EXPECT_EQ(index(group.moves[i].chunk), index(group.moves[i - 1].chunk) + 1);
       text += fmt::format("{}{}", text.empty() ? "" : " ", index(group.moves.front().chunk));

@@ -1,5 +1,5 @@
 // Goal: a change of use reaches memory soon, and use that flickers moves nothing. Method: the
-// decision path in virtual time, between a program in lockstep and a model of the mover, on
+// decision path in virtual time, between a program in lockstep and a model of the migrator, on
 // machines like H200s.
 #include "support/reaction/reaction_run.hpp"
 
@@ -180,7 +180,7 @@ TEST(Reaction, ADryRunMovesNothing) {
   ReactionRun run(options, make_policy("cost_benefit"));
   run.run_until(settled + 2s);
   EXPECT_EQ(run.moves(), 0u);
-  EXPECT_GT(run.phases().at(1).wishes, 0u);
+  EXPECT_GT(run.phases().at(1).proposals, 0u);
   EXPECT_LT(run.rate(settled + 1s, settled + 2s), 0.5 * run.rate(settled - 1s, settled));
 }
 

@@ -9,7 +9,7 @@ namespace vma {
 namespace {
 
 using namespace std::chrono_literals;
-using enum Rejection;
+using enum MoveRefusal::Why;
 
 PlannerRig rig_of(const PlannerLimits& limits) {
   return PlannerRig(PolicyMachine::h200(2, 1000, 1000), limits);
@@ -78,7 +78,7 @@ TEST(PlannerBudget, ProgramsStandForAShareOfTheTime) {
     plan.move(rig.add(1, node_of_two), i % 2 == 0 ? gpu0 : gpu1, 1 + i, "test");
   const PlanOutcome outcome = rig.plan(plan);
   EXPECT_EQ(outcome.accepted.size(), 5u);
-  EXPECT_EQ(describe(outcome.rejected), "0 stall_budget, 1 stall_budget") << "those of least value";
+  EXPECT_EQ(describe(outcome.refused), "0 stall_budget, 1 stall_budget") << "those of least value";
   const ChunkId later = rig.add(1, node_of_two);
   rig.advance(19ms);
   EXPECT_EQ(rig.try_move(later, gpu0), stall_budget);
@@ -102,7 +102,7 @@ TEST(PlannerBudget, IsSpentOnWholeSwaps) {
   }
   const PlanOutcome outcome = rig.plan(plan);
   EXPECT_EQ(describe(outcome.accepted), "1 to 2, 3 to 2, 2 to 0 after 1, 4 to 0 after 3");
-  EXPECT_EQ(describe(outcome.rejected), "5 not_needed, 6 stall_budget");
+  EXPECT_EQ(describe(outcome.refused), "5 not_needed, 6 stall_budget");
   EXPECT_EQ(rig.carry_out(), 4u);
 }
 
@@ -122,7 +122,7 @@ TEST(PlannerBudget, ASwapLargerThanTheBurstLeavesADebt) {
   const ChunkId other = rig.add(100, node_of_two);
   Plan more;
   more.move(other, gpu_place(1), 1, "test");
-  EXPECT_EQ(describe(rig.plan(more).rejected), "2 stall_budget");
+  EXPECT_EQ(describe(rig.plan(more).refused), "2 stall_budget");
 }
 
 TEST(PlannerBudget, RefusedMovesSpendNothing) {
@@ -166,7 +166,7 @@ TEST(PlannerPressure, TheLongestIdleGoFirst) {
   rig.advance(1s);
   Plan plan;
   EXPECT_EQ(rig.planner().complete_pressure({gpu0, 150, gpu0}, rig.snapshot(), plan), 200u);
-  EXPECT_EQ(wishes(plan), "chunk 2 to 1, chunk 1 to 1")
+  EXPECT_EQ(proposals(plan), "chunk 2 to 1, chunk 1 to 1")
       << "to the peer: it is faster than the host";
   EXPECT_EQ(rig.plan(plan).accepted.size(), 2u);
 }
@@ -178,7 +178,7 @@ TEST(PlannerPressure, OfEquallyIdleTheLeastUsedAByteGoesFirst) {
   rig.heat(cool, gpu0, 1);  // More bytes per second, but fewer per byte of the chunk.
   Plan plan;
   rig.planner().complete_pressure({gpu0, 1, gpu0}, rig.snapshot(), plan);
-  EXPECT_EQ(wishes(plan), "chunk 1 to 1");
+  EXPECT_EQ(proposals(plan), "chunk 1 to 1");
 }
 
 TEST(PlannerPressure, AddsNothingIfThePolicyDeclinesAndTheRestCanGoElsewhere) {
@@ -189,7 +189,7 @@ TEST(PlannerPressure, AddsNothingIfThePolicyDeclinesAndTheRestCanGoElsewhere) {
   plan.evict(ChunkId{0}, gpu1, "the policy's");
   plan.decline();
   EXPECT_EQ(rig.planner().complete_pressure({gpu0, 600, gpu0, true}, rig.snapshot(), plan), 300u);
-  EXPECT_EQ(wishes(plan), "chunk 0 to 1");
+  EXPECT_EQ(proposals(plan), "chunk 0 to 1");
   EXPECT_EQ(rig.planner().complete_pressure({gpu0, 600, gpu0, false}, rig.snapshot(), plan), 600u)
       << "it has to be there";
 }
@@ -203,7 +203,7 @@ TEST(PlannerPressure, CountsWhatThePolicyWishesAndFillsUpPlaceAfterPlace) {
   plan.evict(b, node_of_two, "twice is once");
   plan.evict(ChunkId{77}, node_of_two, "nonsense");
   EXPECT_EQ(rig.planner().complete_pressure({gpu0, 600, gpu0}, rig.snapshot(), plan), 600u);
-  EXPECT_EQ(wishes(plan), "chunk 1 to 1, chunk 1 to 2, chunk 77 to 2, chunk 0 to 2")
+  EXPECT_EQ(proposals(plan), "chunk 1 to 1, chunk 1 to 2, chunk 77 to 2, chunk 0 to 2")
       << "400 were free at the peer, 300 of these are the policy's";
   EXPECT_EQ(rig.planner().complete_pressure({gpu0, 5000, gpu0}, rig.snapshot(), plan), 900u);
   EXPECT_EQ(rig.plan(plan).accepted.size(), 3u);

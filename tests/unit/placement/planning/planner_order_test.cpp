@@ -61,7 +61,7 @@ TEST(PlannerOrder, AChainWithoutAnEndIsRefusedWhole) {
   Plan plan;
   plan.move(a, gpu1, 3, "test");
   plan.move(b, gpu2, 2, "test");
-  EXPECT_EQ(describe(rig.plan(plan).rejected), "0 no_room, 1 no_room");
+  EXPECT_EQ(describe(rig.plan(plan).refused), "0 no_room, 1 no_room");
 }
 
 TEST(PlannerOrder, ASwapOfFullGpusGoesOverThePeerThatIsFastest) {
@@ -102,7 +102,7 @@ TEST(PlannerOrder, ASwapWithoutAThirdPlaceIsRefused) {
   plan.move(b, gpu0, 1, "test");
   const PlanOutcome outcome = rig.plan(plan);
   EXPECT_TRUE(outcome.accepted.empty());
-  EXPECT_EQ(describe(outcome.rejected), "0 no_room, 1 no_room");
+  EXPECT_EQ(describe(outcome.refused), "0 no_room, 1 no_room");
   EXPECT_EQ(rig.planner().under_way(), 0u);
 }
 
@@ -130,7 +130,7 @@ TEST(PlannerOrder, ARingThatNoThirdPlaceHoldsIsRefused) {
     plan.move(left, gpu0, 1, "test");
     plan.move(right, gpu0, 1, "test");
     const PlanOutcome outcome = rig.plan(plan);
-    EXPECT_EQ(describe(outcome.rejected), host_bytes == 8 ? "" : "0 no_room, 1 no_room, 2 no_room");
+    EXPECT_EQ(describe(outcome.refused), host_bytes == 8 ? "" : "0 no_room, 1 no_room, 2 no_room");
     EXPECT_EQ(rig.carry_out(), host_bytes == 8 ? 5u : 0u);
   }
 }
@@ -155,9 +155,9 @@ TEST(PlannerOrder, WhatIsUnderWayKeepsItsRoom) {
   Plan plan;
   plan.move(first, gpu0, 1, "test");
   const MoveNumber number = rig.plan(plan).accepted.front().number;
-  EXPECT_EQ(rig.try_move(second, gpu0), Rejection::no_room) << "accepted";
+  EXPECT_EQ(rig.try_move(second, gpu0), MoveRefusal::no_room) << "accepted";
   rig.start(number);
-  EXPECT_EQ(rig.try_move(second, gpu0), Rejection::no_room) << "started";
+  EXPECT_EQ(rig.try_move(second, gpu0), MoveRefusal::no_room) << "started";
   rig.end(number, false);
   EXPECT_EQ(rig.try_move(second, gpu0), std::nullopt) << "it never came";
 }
@@ -171,9 +171,9 @@ TEST(PlannerOrder, RoomThatAMoveWillLeaveIsPromisedOnce) {
   plan.move(leaves, gpu_place(2), 1, "test");
   const PlanOutcome outcome = rig.plan(plan);
   rig.start(outcome.accepted[0].number);
-  EXPECT_EQ(rig.try_move(late, gpu0), Rejection::no_room);
+  EXPECT_EQ(rig.try_move(late, gpu0), MoveRefusal::no_room);
   rig.end(outcome.accepted[0].number);
-  EXPECT_EQ(rig.try_move(late, gpu0), Rejection::no_room) << "free, and another's";
+  EXPECT_EQ(rig.try_move(late, gpu0), MoveRefusal::no_room) << "free, and another's";
 }
 
 TEST(PlannerOrder, AChunkThatIsGoneTakesItsMovesWithIt) {
@@ -195,7 +195,7 @@ TEST(PlannerOrder, APlaceOverItsCapacityTakesNothingUntilItIsWithin) {
   Plan plan;
   plan.move(a, gpu_place(2), 1, "test");
   plan.move(comes, gpu0, 1, "test");
-  EXPECT_EQ(describe(rig.plan(plan).rejected), "1 no_room") << "4 + 2 of 5";
+  EXPECT_EQ(describe(rig.plan(plan).refused), "1 no_room") << "4 + 2 of 5";
   EXPECT_EQ(rig.planner().under_way(), 1u);
 }
 

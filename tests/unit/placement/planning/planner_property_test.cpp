@@ -1,7 +1,7 @@
 /// Goal: whatever a plan asks for, the accepted moves can be carried out in every order that they
 /// allow. Method: random machines, chunks and plans, sensible or not, by seed. The rig checks after
 /// each step that no place holds more than its capacity, that nothing moves that must not, and that
-/// each wish is answered once.
+/// each proposal is answered once.
 
 #include "unit/placement/planning/planner_rig.hpp"
 
@@ -78,7 +78,7 @@ Plan random_plan(const PlannerRig& rig, Dice& dice) {
     } else {
       plan.move(chunk, to,
                 dice.one_in(20) ? odd[dice.below(3)] : static_cast<double>(dice.below(9)),
-                dice.one_in(20) ? "" : "a wish");
+                dice.one_in(20) ? "" : "a proposal");
     }
   }
   return plan;
@@ -93,7 +93,7 @@ std::string play(std::uint64_t seed) {
   for (int round = 0; round < 6 && !testing::Test::HasFailure(); ++round) {
     const Plan plan = random_plan(rig, dice);
     const PlanOutcome outcome = rig.plan(plan);
-    story += describe(outcome.accepted) + "; " + describe(outcome.rejected) + "\n";
+    story += describe(outcome.accepted) + "; " + describe(outcome.refused) + "\n";
     // Sometimes the next plan comes while moves of this one are under way.
     if (dice.one_in(3)) continue;
     rig.carry_out([&](std::size_t n) { return dice.below(n); }, [&] { return dice.one_in(8); });
@@ -144,7 +144,7 @@ TEST(PlannerProperty, RandomExchangesOfFullGpusAllHappen) {
       ++wanted;
     }
     const PlanOutcome outcome = rig.plan(plan);
-    EXPECT_TRUE(outcome.rejected.empty()) << describe(outcome.rejected);
+    EXPECT_TRUE(outcome.refused.empty()) << describe(outcome.refused);
     detours += outcome.accepted.size() - wanted;
     rig.carry_out([&](std::size_t n) { return dice.below(n); });
     for (std::uint32_t i = 0; i < 16; ++i) EXPECT_EQ(rig.at(ChunkId{i}), slots[i]);

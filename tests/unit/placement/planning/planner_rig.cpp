@@ -31,36 +31,36 @@ void PlannerRig::heat(ChunkId chunk, PlaceId device, double per_byte) {
   tables_.used(chunk, device, per_byte * bytes / std::numbers::ln2, 0);
 }
 
-PlanOutcome PlannerRig::plan(const Plan& wishes) {
-  PlanOutcome outcome = planner_.plan(wishes, snapshot());
-  std::vector<int> seen(wishes.moves().size());
+PlanOutcome PlannerRig::plan(const Plan& proposals) {
+  PlanOutcome outcome = planner_.plan(proposals, snapshot());
+  std::vector<int> seen(proposals.moves().size());
   for (const AcceptedMove& move : outcome.accepted) {
     EXPECT_FALSE(move.reason.empty());
     EXPECT_TRUE(accepted_.emplace(move.number, move).second) << "a number is used once";
-    if (move.leg != AcceptedMove::Leg::second) ++seen.at(move.wish);
+    if (move.leg != AcceptedMove::Leg::second) ++seen.at(move.proposal);
     for (const MoveNumber number : move.after)
       EXPECT_LT(number, move.number) << "it waits for one that comes later";
   }
-  for (const RejectedMove& move : outcome.rejected) {
+  for (const RefusedMove& move : outcome.refused) {
     EXPECT_FALSE(move.detail.empty()) << to_string(move.reason);
-    ++seen.at(move.wish);
+    ++seen.at(move.proposal);
   }
-  for (const int times : seen) EXPECT_EQ(times, 1) << "a wish is accepted or refused, once";
+  for (const int times : seen) EXPECT_EQ(times, 1) << "a proposal is accepted or refused, once";
   return outcome;
 }
 
-std::optional<Rejection> PlannerRig::try_move(ChunkId chunk, PlaceId to, double value,
-                                              const std::string& reason) {
-  Plan wish;
-  wish.move(chunk, to, value, reason);
-  const PlanOutcome outcome = plan(wish);
-  if (outcome.rejected.empty()) return std::nullopt;
-  return outcome.rejected.front().reason;
+std::optional<MoveRefusal::Why> PlannerRig::try_move(ChunkId chunk, PlaceId to, double value,
+                                                     const std::string& reason) {
+  Plan proposal;
+  proposal.move(chunk, to, value, reason);
+  const PlanOutcome outcome = plan(proposal);
+  if (outcome.refused.empty()) return std::nullopt;
+  return outcome.refused.front().reason;
 }
 
 void PlannerRig::check_capacity() const {
   for (const PlaceState& place : snapshot().places()) {
-    EXPECT_LE(place.used_bytes, place.capacity_bytes) << to_string(place.location);
+    EXPECT_LE(place.used_bytes, place.capacity_bytes) << to_string(place.place);
   }
 }
 
@@ -140,9 +140,9 @@ std::string describe(const std::vector<AcceptedMove>& moves) {
   return text;
 }
 
-std::string describe(const std::vector<RejectedMove>& moves) {
+std::string describe(const std::vector<RefusedMove>& moves) {
   std::string text;
-  for (const RejectedMove& move : moves) {
+  for (const RefusedMove& move : moves) {
     if (!text.empty()) text += ", ";
     text += std::to_string(index(move.move.chunk)) + " " + std::string(to_string(move.reason));
   }

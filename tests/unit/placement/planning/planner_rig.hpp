@@ -34,10 +34,10 @@ class PlannerRig {
   void heat(ChunkId chunk, PlaceId device, double per_byte);
   void advance(Time time) { tables_.set_now(tables_.now() + time); }
 
-  PlanOutcome plan(const Plan& wishes);
+  PlanOutcome plan(const Plan& proposals);
   /// Plans one move and returns why it is refused; nothing if it is accepted.
-  std::optional<Rejection> try_move(ChunkId chunk, PlaceId to, double value = 1,
-                                    const std::string& reason = "test");
+  std::optional<MoveRefusal::Why> try_move(ChunkId chunk, PlaceId to, double value = 1,
+                                           const std::string& reason = "test");
 
   void start(MoveNumber number);
   /// Returns the moves that fail with it.
@@ -69,6 +69,6 @@ class PlannerRig {
 /// "3 to 1, 4 to 0 after 3": moves by chunk, and what each of them waits for.
 std::string describe(const std::vector<AcceptedMove>& moves);
 /// "3 no_room, 4 cooldown".
-std::string describe(const std::vector<RejectedMove>& moves);
+std::string describe(const std::vector<RefusedMove>& moves);
 
 }  // namespace vma

@@ -13,7 +13,7 @@ namespace vma {
 namespace {
 
 using namespace std::chrono_literals;
-using enum Rejection;
+using enum MoveRefusal::Why;
 
 PolicyMachine gpu_pair() {
   return PolicyMachine::h200(2, 8, 64);
@@ -70,7 +70,7 @@ TEST(Planner, RefusesAChunkThatItMovesAlready) {
   twice.move(chunk, gpu1, 2, "test");
   const PlanOutcome outcome = rig.plan(twice);
   EXPECT_EQ(describe(outcome.accepted), "0 to 0");
-  EXPECT_EQ(describe(outcome.rejected), "0 already_moving");
+  EXPECT_EQ(describe(outcome.refused), "0 already_moving");
   EXPECT_EQ(rig.try_move(chunk, gpu1), already_moving) << "accepted, not started";
   rig.start(outcome.accepted.front().number);
   EXPECT_EQ(rig.try_move(chunk, gpu1), already_moving) << "started";
@@ -147,10 +147,10 @@ TEST(Planner, RefusesWhatIsBeyondTheBoundOfAPlan) {
   for (int i = 0; i < 4; ++i) plan.move(rig.add(1, node_of_two), gpu0, 1 + i, "test");
   const PlanOutcome outcome = rig.plan(plan);
   EXPECT_EQ(describe(outcome.accepted), "1 to 0, 0 to 0");
-  EXPECT_EQ(describe(outcome.rejected), "2 plan_too_long, 3 plan_too_long");
+  EXPECT_EQ(describe(outcome.refused), "2 plan_too_long, 3 plan_too_long");
 }
 
-// 8 bytes of room; wishes of 4 bytes worth 8 (2 per byte), 4 worth 4, 4 worth 4, and 8 worth 12
+// 8 bytes of room; proposals of 4 bytes worth 8 (2 per byte), 4 worth 4, 4 worth 4, and 8 worth 12
 // (1.5 per byte).
 TEST(Planner, GivesRoomToTheGreatestValueAByteThenTheLowestNumber) {
   PlannerRig rig(gpu_pair());
@@ -164,7 +164,7 @@ TEST(Planner, GivesRoomToTheGreatestValueAByteThenTheLowestNumber) {
   plan.move(best, gpu0, 8, "test");
   const PlanOutcome outcome = rig.plan(plan);
   EXPECT_EQ(describe(outcome.accepted), "2 to 0, 0 to 0");
-  EXPECT_EQ(describe(outcome.rejected), "1 no_room, 3 no_room");
+  EXPECT_EQ(describe(outcome.refused), "1 no_room, 3 no_room");
 }
 
 TEST(Planner, RefusesAVictimNoColderThanWhatComes) {
@@ -175,7 +175,7 @@ TEST(Planner, RefusesAVictimNoColderThanWhatComes) {
   Plan plan;
   plan.evict(victim, node_of_two, "test");
   plan.move(comes, gpu0, 1, "test");
-  EXPECT_EQ(describe(rig.plan(plan).rejected), "0 not_colder, 1 no_room") << "as hot is not colder";
+  EXPECT_EQ(describe(rig.plan(plan).refused), "0 not_colder, 1 no_room") << "as hot is not colder";
   rig.heat(comes, gpu0, 0.1);
   EXPECT_EQ(describe(rig.plan(plan).accepted), "0 to 2, 1 to 0 after 0");
   rig.carry_out();
@@ -192,7 +192,7 @@ TEST(Planner, WantsVictimsColderByTheFactor) {
   Plan plan;
   plan.evict(victim, node_of_two, "test");
   plan.move(comes, gpu0, 1, "test");
-  EXPECT_EQ(describe(rig.plan(plan).rejected), "0 not_colder, 1 no_room");
+  EXPECT_EQ(describe(rig.plan(plan).refused), "0 not_colder, 1 no_room");
   rig.heat(comes, gpu0, 1.5);
   EXPECT_EQ(describe(rig.plan(plan).accepted), "0 to 2, 1 to 0 after 0");
 }
@@ -219,7 +219,7 @@ TEST(Planner, MovesVictimsOnlyForWhatComes) {
   Plan plan;
   plan.evict(victim, node_of_two, "test");
   plan.move(comes, gpu0, 1, "test");
-  EXPECT_EQ(describe(rig.plan(plan).rejected), "0 not_needed, 2 no_room")
+  EXPECT_EQ(describe(rig.plan(plan).refused), "0 not_needed, 2 no_room")
       << "four bytes are missing";
   plan.evict(held, node_of_two, "test");
   EXPECT_EQ(describe(rig.plan(plan).accepted), "0 to 2, 1 to 2, 2 to 0 after 0 after 1");
@@ -250,9 +250,9 @@ TEST(Planner, LeavesVictimsOfWhatIsRefused) {
   plan.move(comes, gpu0, 1, "test");
   plan.move(held, gpu0, 1, "test");
   PlannerRig same = rig;
-  EXPECT_EQ(describe(same.plan(plan).rejected), "1 not_needed, 5 pinned");
+  EXPECT_EQ(describe(same.plan(plan).refused), "1 not_needed, 5 pinned");
   plan.evict(third, node_of_two, "below the watermark");
-  EXPECT_EQ(describe(rig.plan(plan).rejected), "5 pinned, 2 not_needed");
+  EXPECT_EQ(describe(rig.plan(plan).refused), "5 pinned, 2 not_needed");
 }
 
 // A victim moves to a full peer, whose own, still colder victim moves to the host.
@@ -285,8 +285,9 @@ TEST(Planner, HasRoomWhereTheSizeIsUnknown) {
 
 TEST(Planner, EveryReasonHasAName) {
   std::set<std::string_view> names;
-  for (std::size_t i = 0; i < rejections; ++i) names.insert(to_string(static_cast<Rejection>(i)));
-  EXPECT_EQ(names.size(), rejections);
+  for (std::size_t i = 0; i < MoveRefusal::count; ++i)
+    names.insert(to_string(static_cast<MoveRefusal::Why>(i)));
+  EXPECT_EQ(names.size(), MoveRefusal::count);
 }
 
 }  // namespace

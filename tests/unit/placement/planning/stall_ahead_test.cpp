@@ -13,7 +13,7 @@ namespace vma {
 namespace {
 
 using namespace std::chrono_literals;
-using enum Rejection;
+using enum MoveRefusal::Why;
 
 constexpr double credit_s = 2.05e-3;
 /// Twice what a move costs both GPUs is 0.8 ms.
@@ -62,8 +62,8 @@ class StallAheadTest : public testing::Test {
 TEST_F(StallAheadTest, MovesThatPayUseUpBudgetAndCredit) {
   const PlanOutcome outcome = want(20, pays);
   EXPECT_EQ(outcome.accepted.size(), 15u);
-  ASSERT_EQ(outcome.rejected.size(), 5u);
-  for (const RejectedMove& move : outcome.rejected) EXPECT_EQ(move.reason, stall_budget);
+  ASSERT_EQ(outcome.refused.size(), 5u);
+  for (const RefusedMove& move : outcome.refused) EXPECT_EQ(move.reason, stall_budget);
   ASSERT_TRUE(outcome.ahead.has_value());
   EXPECT_EQ(outcome.ahead->moves, 10u);
   EXPECT_NEAR(outcome.ahead->stall, 2e-3, 1e-9);

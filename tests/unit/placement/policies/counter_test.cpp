@@ -21,7 +21,7 @@ TEST_F(CounterTest, MovesAtTheUseThatReachesTwiceTheCost) {
   const ChunkId chunk = rig_.allocate({large_chunk}, a_);
   for (int i = 0; i < 3; ++i) EXPECT_EQ(rig_.use_and_apply(chunk, b_, large_pass), 0u) << i;
   const Plan plan = rig_.use(chunk, b_, large_pass);
-  ASSERT_EQ(wishes(plan), "chunk 0 to 1");
+  ASSERT_EQ(proposals(plan), "chunk 0 to 1");
   EXPECT_NEAR(plan.moves()[0].value, 4 * 0.9089e-3 - 1.4e-3, 1e-6);
 }
 

@@ -10,7 +10,7 @@ std::vector<PlaceState> PolicyMachine::places() const {
   std::vector<PlaceState> places(capacities.size());
   const std::size_t gpus = costs.gpus();
   for (std::size_t i = 0; i < places.size(); ++i) {
-    places[i].location = i < gpus ? gpu(static_cast<int>(i)) : host(static_cast<int>(i - gpus));
+    places[i].place = i < gpus ? gpu(static_cast<int>(i)) : host(static_cast<int>(i - gpus));
     places[i].capacity_bytes = capacities[i];
   }
   return places;
@@ -93,7 +93,7 @@ ChunkId PolicyRig::request(std::uint64_t bytes, std::uint64_t chunk_bytes, Place
   const ChunkId first = tables_.add(++last_allocation_, tag, chunks);
   allocations_[first] = count;
   for (const PlaceState& place : snapshot().places()) {
-    EXPECT_LE(place.used_bytes, place.capacity_bytes) << "no room at " << to_string(place.location);
+    EXPECT_LE(place.used_bytes, place.capacity_bytes) << "no room at " << to_string(place.place);
   }
   return first;
 }
@@ -121,7 +121,7 @@ Plan PolicyRig::advise(ChunkId chunk, const Hint& hint) {
   tables_.hinted(chunk, at);
   PlaceId device = tables_.row(chunk).at;
   for (std::size_t i = 0; i < costs().gpus(); ++i) {
-    if (snapshot().place(gpu_place(i)).location == hint.device) device = gpu_place(i);
+    if (snapshot().place(gpu_place(i)).place == hint.device) device = gpu_place(i);
   }
   Plan plan;
   policy_->on_use({chunk, device, 0, 0, &at}, snapshot(), plan);
@@ -188,7 +188,7 @@ std::vector<std::size_t> PolicyRig::places_of(ChunkId first, std::size_t chunks)
   return places;
 }
 
-std::string wishes(const Plan& plan) {
+std::string proposals(const Plan& plan) {
   std::string text;
   for (const Move& move : plan.moves()) {
     if (!text.empty()) text += ", ";

@@ -115,7 +115,7 @@ class PolicyRig {
 PolicyValues policy_values(const PolicyKind& kind, const PolicyRig::Values& values = {});
 
 /// "chunk 3 to 1, chunk 4 to 0": for tests to compare.
-std::string wishes(const Plan& plan);
+std::string proposals(const Plan& plan);
 
 }  // namespace v1
 }  // namespace vma

@@ -1,5 +1,5 @@
 // Goal: the rig of the policy tests refuses invalid plans and tells a policy what a scheduler
-// would. Method: a policy with wishes set by the test.
+// would. Method: a policy with proposals set by the test.
 #include "unit/placement/policies/policy_rig.hpp"
 
 #include "base/units.hpp"

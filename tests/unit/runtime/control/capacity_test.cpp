@@ -21,7 +21,7 @@ class CapacityTest : public testing::Test {
 
   Machinery& parts() { return *parts_of(rig_.runtime()).machinery; }
   ControlTarget& control() { return parts().scheduling->control(); }
-  Ledger::Account account(Location at) { return parts().memory.chunks().ledger().account(at); }
+  Ledger::Account account(Place at) { return parts().memory.chunks().ledger().account(at); }
   /// Limits what allocations can have on the first GPU.
   std::uint64_t capacity_for(std::uint64_t bytes) {
     return bytes + account(gpu(0)).own_bytes + account(gpu(0)).leaked_bytes;
@@ -60,10 +60,10 @@ TEST_F(CapacityTest, TheColdestLeavesWhenItFallsAndGoesBackToTheDriver) {
   const ControlEvent end = end_of(control().start_capacity(gpu(0), capacity_for(2 * chunk)));
   EXPECT_EQ(end.kind, Kind::operation_done) << end.text;
   EXPECT_EQ(end.from, gpu(0));
-  EXPECT_EQ(rig_.home(words[0]), gpu(0));
-  EXPECT_EQ(rig_.home(words[2]), gpu(0));
-  EXPECT_NE(rig_.home(words[1]), gpu(0));
-  EXPECT_NE(rig_.home(words[3]), gpu(0));
+  EXPECT_EQ(rig_.place(words[0]), gpu(0));
+  EXPECT_EQ(rig_.place(words[2]), gpu(0));
+  EXPECT_NE(rig_.place(words[1]), gpu(0));
+  EXPECT_NE(rig_.place(words[3]), gpu(0));
   EXPECT_EQ(account(gpu(0)).cached_bytes, 0u);
   EXPECT_EQ(end.bytes, before - account(gpu(0)).total());
   EXPECT_GE(end.bytes, 2 * chunk);
@@ -102,11 +102,11 @@ TEST_F(CapacityTest, NewMemoryMakesRoomFirstAndThenSpills) {
   std::uint64_t* second = spilled(1);
   rig_.step();
   std::uint64_t* third = spilled(1);
-  EXPECT_EQ(rig_.home(third), gpu(0)) << "the coldest has made room";
-  EXPECT_NE(rig_.home(first), gpu(0));
-  EXPECT_EQ(rig_.home(second), gpu(0));
+  EXPECT_EQ(rig_.place(third), gpu(0)) << "the coldest has made room";
+  EXPECT_NE(rig_.place(first), gpu(0));
+  EXPECT_EQ(rig_.place(second), gpu(0));
   const Pin pins[] = {rig_.runtime().pin(second), rig_.runtime().pin(third)};
-  EXPECT_NE(rig_.home(spilled(1)), gpu(0)) << "nothing can make room";
+  EXPECT_NE(rig_.place(spilled(1)), gpu(0)) << "nothing can make room";
 }
 
 TEST_F(CapacityTest, NewMemorySpillsPastPlacesWhoseRoomMovesTake) {
@@ -116,7 +116,7 @@ TEST_F(CapacityTest, NewMemorySpillsPastPlacesWhoseRoomMovesTake) {
   rig_.runtime().set_capacity(gpu(1), account(gpu(1)).total() + taken);
   ASSERT_TRUE(ledger.claim(gpu(1), taken, Ledger::Use::allocated));  // The scheduler does not know.
   std::uint64_t* words = spilled(1);
-  EXPECT_EQ(rig_.home(words), host(0));
+  EXPECT_EQ(rig_.place(words), host(0));
   ledger.unclaim(gpu(1), taken, Ledger::Use::allocated);
 }
 
@@ -125,10 +125,10 @@ TEST_F(CapacityTest, WhatIsLargerThanThePlaceIsDividedAndEvictsNothing) {
   std::uint64_t* there = spilled(1);
   rig_.step();
   std::uint64_t* large = spilled(8);
-  EXPECT_EQ(rig_.home(there), gpu(0));
-  EXPECT_EQ(rig_.home(large, 0), gpu(0));
-  EXPECT_EQ(rig_.home(large, 1), gpu(0));
-  EXPECT_NE(rig_.home(large, 2), gpu(0));
+  EXPECT_EQ(rig_.place(there), gpu(0));
+  EXPECT_EQ(rig_.place(large, 0), gpu(0));
+  EXPECT_EQ(rig_.place(large, 1), gpu(0));
+  EXPECT_NE(rig_.place(large, 2), gpu(0));
   AllocOptions plain;
   EXPECT_EQ(kind_of_error([&] { rig_.runtime().alloc(8 * chunk, gpu(0), plain); }),
             ErrorKind::out_of_memory);

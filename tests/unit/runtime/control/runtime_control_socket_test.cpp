@@ -1,4 +1,4 @@
-// Goal: VMART_CONTROL and VMART_TRACE do what the documents say: a socket for peers and the tool
+// Goal: VMART_CONTROL and VMART_TIMELINE do what the documents say: a socket for peers and the tool
 // `vmart` that disappears with the runtime, and a trace that can be opened. Method: simulated
 // machines with the scheduler's own thread; the tool as a child process.
 #include "unit/control/control_peer.hpp"
@@ -30,7 +30,7 @@ class RuntimeSocketTest : public testing::Test {
   RuntimeSocketTest() {
     RuntimeOptions options;
     options.control = folder_.path("it.sock");
-    options.trace = folder_.path("trace.json");
+    options.timeline = folder_.path("trace.json");
     options.gate_limit = std::chrono::seconds(1);
     rig_ = std::make_unique<RuntimeRig>("test-2", options);
     for (int gpu = 0; gpu < rig_->gpus(); ++gpu) {
@@ -79,16 +79,16 @@ TEST_F(RuntimeSocketTest, TheToolLooksAndMoves) {
   void* pointer = tagged("weights");
   expect_tool(0, "weights", "where");
   expect_tool(0, "3 chunks", "migrate weights gpu1 --dry-run");
-  EXPECT_EQ(rig_->home(pointer), gpu(0));
+  EXPECT_EQ(rig_->place(pointer), gpu(0));
   expect_tool(0, "to gpu1 in ", "migrate weights gpu1");
-  EXPECT_EQ(rig_->home(pointer), gpu(1));
+  EXPECT_EQ(rig_->place(pointer), gpu(1));
   expect_tool(1, "no allocation has the tag", "migrate nothing gpu1");
   void* cold = tagged("cold");
   expect_tool(0, "to gpu1 in ", "migrate weights cold gpu1");
-  EXPECT_EQ(rig_->home(cold), gpu(1));
+  EXPECT_EQ(rig_->place(cold), gpu(1));
   expect_tool(0, "to gpu0 in ", "migrate cold gpu0");
   expect_tool(0, "from gpu0 in ", "drain gpu0");
-  EXPECT_NE(rig_->home(cold), gpu(0));
+  EXPECT_NE(rig_->place(cold), gpu(0));
   expect_tool(0, "paused", "pause");
   expect_tool(0, "stepped", "step");
   expect_tool(0, "running", "resume");
@@ -108,22 +108,22 @@ TEST_F(RuntimeSocketTest, TheToolMovesMemoryWithoutTags) {
     return fmt::format("{:#x}", to_integer(address_of(pointer)));
   };
   expect_tool(0, "selected 1 allocation, 64.0 KiB: " + hex(large), "migrate largest:1 gpu1");
-  EXPECT_EQ(rig_->home(large), gpu(1));
-  EXPECT_EQ(rig_->home(last), gpu(0));
+  EXPECT_EQ(rig_->place(large), gpu(1));
+  EXPECT_EQ(rig_->place(last), gpu(0));
   expect_tool(0, hex(large), "where at:gpu1");
   expect_tool(0,
               "selected 2 allocations, 12.0 KiB: ", "migrate oldest:2 host0");  // One is the rig's.
-  EXPECT_EQ(rig_->home(first), host(0));
+  EXPECT_EQ(rig_->place(first), host(0));
   expect_tool(0, "selected 1 allocation, 16.0 KiB: " + hex(last), "migrate size:16KiB..20KiB gpu1");
-  EXPECT_EQ(rig_->home(last), gpu(1));
+  EXPECT_EQ(rig_->place(last), gpu(1));
   expect_tool(0, "selected 1 allocation", "migrate tag:all gpu1");
-  EXPECT_EQ(rig_->home(all), gpu(1));
-  EXPECT_EQ(rig_->home(layer), gpu(0));
+  EXPECT_EQ(rig_->place(all), gpu(1));
+  EXPECT_EQ(rig_->place(layer), gpu(0));
   expect_tool(0, "selected 1 allocation", "migrate layer:3 host0");
-  EXPECT_EQ(rig_->home(layer), host(0));
+  EXPECT_EQ(rig_->place(layer), host(0));
   expect_tool(0, "selected 6 allocations", "migrate all gpu0");
   for (const void* each : {all, layer, static_cast<const void*>(first)}) {
-    EXPECT_EQ(rig_->home(each), gpu(0));
+    EXPECT_EQ(rig_->place(each), gpu(0));
   }
   expect_tool(1, "\"at:gpu1\" selects nothing; there are 6 allocations, the largest of 64.0 KiB",
               "migrate at:gpu1 host0");

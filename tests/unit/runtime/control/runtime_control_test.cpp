@@ -24,10 +24,10 @@ class RuntimeControlTest : public testing::Test {
   explicit RuntimeControlTest(const std::string& policy = "counter") : rig_(policy) {}
 
   ControlTarget& control() { return parts_of(rig_.runtime()).machinery->scheduling->control(); }
-  static ControlMove move_of(const void* pointer, Location to) {
+  static ControlMove move_of(const void* pointer, Place to) {
     return {{Selector::of_address(to_integer(address_of(pointer)))}, to};
   }
-  static ControlMove move_of_tag(const std::string& tag, Location to) {
+  static ControlMove move_of_tag(const std::string& tag, Place to) {
     return {{Selector::of_tag(tag)}, to};
   }
   std::uint64_t start(const ControlMove& move) { return control().start_move(move).operation; }
@@ -117,7 +117,7 @@ TEST_F(RuntimeControlTest, AMoveIsFollowedChunkByChunkToItsEnd) {
   EXPECT_GT(end.stall.count(), 0);
   // A gate if the stream got to one within a millisecond, which a busy computer may not let it.
   EXPECT_TRUE(end.stop == StopKind::gate || end.stop == StopKind::suspension);
-  EXPECT_EQ(rig_.home(words), gpu(1));
+  EXPECT_EQ(rig_.place(words), gpu(1));
   std::uint64_t begun = 0, done = 0, last = 0;
   for (const ControlEvent& event : events()) {
     EXPECT_EQ(event.sequence, ++last);
@@ -147,13 +147,13 @@ TEST_F(RuntimeControlTest, SeveralTagsAndAddressesAreOneOperation) {
   const ControlEvent end = end_of(start(move));
   EXPECT_EQ(end.kind, Kind::operation_done) << end.text;
   EXPECT_EQ(end.bytes, 4 * chunk);
-  for (std::uint64_t* moved : {one, two, three}) EXPECT_EQ(rig_.home(moved), gpu(1));
-  EXPECT_EQ(rig_.home(other), gpu(0));
+  for (std::uint64_t* moved : {one, two, three}) EXPECT_EQ(rig_.place(moved), gpu(1));
+  EXPECT_EQ(rig_.place(other), gpu(0));
   EXPECT_EQ(kind_of_error([&] {
               start({{Selector::of_tag("inputs"), Selector::of_tag("nobody's")}, gpu(1)});
             }),
             ErrorKind::invalid_argument);
-  EXPECT_EQ(rig_.home(other), gpu(0));
+  EXPECT_EQ(rig_.place(other), gpu(0));
 }
 
 TEST_F(RuntimeControlTest, UsersMovesAreEventsToo) {
@@ -222,7 +222,7 @@ TEST_F(RuntimeControlTest, ADrainEmptiesAPlaceUntilResume) {
   const ControlEvent end = end_of(control().start_drain(gpu(0)));
   EXPECT_EQ(end.kind, Kind::operation_done) << end.text;
   EXPECT_EQ(end.bytes, 3 * chunk);
-  EXPECT_NE(rig_.home(words), gpu(0));
+  EXPECT_NE(rig_.place(words), gpu(0));
   EXPECT_EQ(control().status().places[0].capacity_bytes, 0u);
   control().resume();
   EXPECT_GT(control().status().places[0].capacity_bytes, 0u);
@@ -253,7 +253,7 @@ TEST_F(RuntimeControlTest, ADrainIsRefusedWhilePausedAndDoesNothingLater) {
   EXPECT_FALSE(control().status().places[0].closed);
   control().resume();
   rig_.step(3);
-  EXPECT_EQ(rig_.home(words), gpu(0));
+  EXPECT_EQ(rig_.place(words), gpu(0));
 }
 
 TEST_F(RuntimeControlTest, APauseEndsADrainAndWhatItPlanned) {
@@ -274,7 +274,7 @@ TEST_F(RuntimeControlTest, APauseEndsADrainAndWhatItPlanned) {
   EXPECT_TRUE(control().status().places[0].closed);
   control().resume();
   rig_.step();
-  EXPECT_EQ(rig_.home(words), gpu(0)) << "nothing of it is made up for";
+  EXPECT_EQ(rig_.place(words), gpu(0)) << "nothing of it is made up for";
 }
 
 TEST_F(RuntimeControlTest, ACapacityThatNobodySetIsTheSizeOfThePlace) {
@@ -347,7 +347,7 @@ TEST_F(RuntimeControlTest, StepsOnlyWhilePausedAndTellsInOrder) {
   EXPECT_EQ(events()[4].text, "stay_put: asked for");
 }
 
-// More allocations than the mover takes at a time, and one that is freed meanwhile.
+// More allocations than the migrator takes at a time, and one that is freed meanwhile.
 TEST_F(RuntimeControlTest, MovesManyAllocationsInOneOperation) {
   constexpr std::size_t many = 600;
   std::vector<std::uint64_t*> all;
@@ -364,7 +364,7 @@ TEST_F(RuntimeControlTest, MovesManyAllocationsInOneOperation) {
   EXPECT_EQ(end.kind, Kind::operation_done) << end.text;
   for (std::size_t i = 0; i < many; ++i) {
     if (all[i] == nullptr) continue;
-    ASSERT_EQ(rig_.home(all[i]), gpu(1)) << i;
+    ASSERT_EQ(rig_.place(all[i]), gpu(1)) << i;
   }
 }
 

@@ -43,7 +43,7 @@ class SelectingTest : public testing::Test {
   ErrorKind refusal(std::initializer_list<std::string> texts) {
     return kind_of_error([&] { control().start_move({parsed(texts), gpu(1)}); });
   }
-  void move(std::initializer_list<std::string> texts, Location to) {
+  void move(std::initializer_list<std::string> texts, Place to) {
     const std::uint64_t operation = control().start_move({parsed(texts), to}).operation;
     EXPECT_TRUE(comes_true([&] {
       const auto events = control().events(0, 10'000).events;
@@ -133,7 +133,7 @@ TEST_F(SelectingTest, MovesWhatIsSelectedAndNamesIt) {
     return rig_.runtime().where(large).front().at == gpu(1) &&
            rig_.runtime().where(large).size() == 1;
   }));
-  EXPECT_EQ(rig_.home(small), gpu(0));
+  EXPECT_EQ(rig_.place(small), gpu(0));
 }
 
 TEST_F(SelectingTest, NamesTheFirstOfManyAndCountsAll) {
@@ -160,17 +160,17 @@ TEST_F(SelectingTest, WhatMayNotMoveIsRefusedAsByItsAddress) {
     for (const char* text : {"all", "largest:1", "oldest:1", "at:gpu0", "size:16KiB.."}) {
       EXPECT_EQ(refusal({text}), ErrorKind::pinned) << text;
     }
-    EXPECT_EQ(rig_.home(other), gpu(0)) << "nothing moves";
+    EXPECT_EQ(rig_.place(other), gpu(0)) << "nothing moves";
   }
   move({"all"}, gpu(1));
-  EXPECT_EQ(rig_.home(pinned), gpu(1));
-  EXPECT_EQ(rig_.home(other), gpu(1));
+  EXPECT_EQ(rig_.place(pinned), gpu(1));
+  EXPECT_EQ(rig_.place(other), gpu(1));
 }
 
 TEST_F(SelectingTest, RefusesAPlaceThatTheMachineDoesNotHave) {
   rig_.alloc(1, gpu(0));
   const std::string why = error_text([&] { select({"at:gpu7"}); });
-  EXPECT_NE(why.find("gpu(7) is not a location of this runtime"), std::string::npos) << why;
+  EXPECT_NE(why.find("gpu(7) is not a place of this runtime"), std::string::npos) << why;
 }
 
 }  // namespace

@@ -44,7 +44,7 @@ class AllOrNothing : public GroupRig, public testing::WithParamInterface<Form> {
   }
   ~AllOrNothing() override { attached_.clear(); }
 
-  std::vector<MoveRequest> requests_to(Location to, int allocations) {
+  std::vector<MoveRequest> requests_to(Place to, int allocations) {
     std::vector<MoveRequest> requests;
     for (int i = 0; i < allocations; ++i) requests.push_back({add(gpu(0)), to});
     return requests;
@@ -76,13 +76,14 @@ class AllOrNothing : public GroupRig, public testing::WithParamInterface<Form> {
   }
   static std::size_t used_bytes_of(const RuntimeStats& stats) {
     std::size_t bytes = 0;
-    for (const RuntimeStats::Place& place : stats.places) {
+    for (const RuntimeStats::PlaceStats& place : stats.places) {
       if (place.at == gpu(1)) bytes += place.allocated_bytes + place.cached_bytes;
     }
     return bytes;
   }
   std::size_t used_bytes() {
-    parts_of(runtime()).machinery->memory.chunks().slow_calls().drain();  // It gives memory back.
+    parts_of(runtime()).machinery->memory.chunks().slow_calls().await_empty();  // It gives memory
+                                                                                // back.
     return used_bytes_of(runtime().stats());
   }
   static ErrorKind kind_of(const Error& error, std::size_t request) {
@@ -99,7 +100,7 @@ INSTANTIATE_TEST_SUITE_P(Forms, AllOrNothing,
 TEST_P(AllOrNothing, TooLittleRoomForAllMovesNothing) {
   const std::vector<MoveRequest> requests = requests_to(gpu(1), room_chunks / 2 + 1);
   EXPECT_EQ(refused(requests).kind(), ErrorKind::out_of_memory);
-  for (const MoveRequest& one : requests) EXPECT_EQ(rig_.home(one.pointer), gpu(0));
+  for (const MoveRequest& one : requests) EXPECT_EQ(rig_.place(one.pointer), gpu(0));
   // Without the option, what has room moves. At gates, the first of them may make room for the
   // last.
   options_.all_or_nothing = false;
@@ -147,8 +148,8 @@ TEST_P(AllOrNothing, RoutesInAllDirectionsHaveTheirMemory) {
   EXPECT_EQ(report.total.outcome, Outcome::done);
   EXPECT_EQ(runtime().where(one).at(0).at, gpu(1));
   EXPECT_EQ(runtime().where(one).at(1).at, host(0));
-  EXPECT_EQ(rig_.home(two), gpu(0));
-  EXPECT_EQ(rig_.home(three), gpu(1));
+  EXPECT_EQ(rig_.place(two), gpu(0));
+  EXPECT_EQ(rig_.place(three), gpu(1));
   expect_whole();
 }
 
@@ -205,13 +206,13 @@ TEST_P(AllOrNothing, OneRequestHasItsMemoryFirst) {
     }
   };
   EXPECT_EQ(kind_of_error(body), ErrorKind::out_of_memory);
-  EXPECT_EQ(rig_.home(large), gpu(0));
+  EXPECT_EQ(rig_.place(large), gpu(0));
 }
 
 /// A migration that a hook holds up, with the claim of its allocation.
 class Claimed {
  public:
-  Claimed(Runtime& runtime, void* pointer, Location to)
+  Claimed(Runtime& runtime, void* pointer, Place to)
       : hook_(runtime.on_move(pointer, {[this](const MoveEvent& event) {
                                           if (event.offset != 0 || ++calls_ > 1) return;
                                           reached_.set_value();
@@ -241,10 +242,10 @@ TEST_P(AllOrNothingAtGates, NothingMovesWhileAClaimIsAwaited) {
   Claimed claimed(runtime(), requests[2].pointer, host(0));
   const MigrationGroup group = runtime().migrate_async(requests, options_);
   EXPECT_FALSE(group.wait_for(std::chrono::milliseconds(20)));
-  EXPECT_EQ(rig_.home(requests[0].pointer), gpu(0));
+  EXPECT_EQ(rig_.place(requests[0].pointer), gpu(0));
   claimed.go_on().wait();
   EXPECT_EQ(group.wait().total.outcome, Outcome::done);
-  for (const MoveRequest& one : requests) EXPECT_EQ(rig_.home(one.pointer), gpu(1));
+  for (const MoveRequest& one : requests) EXPECT_EQ(rig_.place(one.pointer), gpu(1));
   expect_whole();
 }
 
@@ -266,7 +267,7 @@ TEST_P(AllOrNothingAtGates, ACancellationInTheReservationMovesNothing) {
     EXPECT_EQ(error.group()->failed(), 3u);
   }
   EXPECT_EQ(used_bytes(), used);
-  EXPECT_EQ(rig_.home(requests[0].pointer), gpu(0));
+  EXPECT_EQ(rig_.place(requests[0].pointer), gpu(0));
   expect_whole();
 }
 
@@ -284,7 +285,7 @@ TEST_P(AllOrNothingAtGates, AFreeInTheReservationMovesNothing) {
   EXPECT_TRUE(group.wait_for(std::chrono::seconds(60)));
   EXPECT_EQ(group.report().total.chunks_moved, 0);
   EXPECT_EQ(group.report().failed(), 3u);
-  EXPECT_EQ(rig_.home(requests[0].pointer), gpu(0));
+  EXPECT_EQ(rig_.place(requests[0].pointer), gpu(0));
   expect_whole();
 }
 
@@ -308,7 +309,7 @@ TEST_P(AllOrNothingAtGates, AMoveInBetweenChangesOnlyWhereItComesFrom) {
   runtime().migrate(requests[2].pointer, chunk_bytes, 8, host(0));
   go_on.set_value();
   EXPECT_EQ(group.wait().total.outcome, Outcome::done);
-  for (const MoveRequest& one : requests) EXPECT_EQ(rig_.home(one.pointer), gpu(1));
+  for (const MoveRequest& one : requests) EXPECT_EQ(rig_.place(one.pointer), gpu(1));
   EXPECT_EQ(used_bytes(), 3 * size_bytes);
   expect_whole();
 }

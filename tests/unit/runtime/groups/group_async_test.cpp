@@ -29,7 +29,7 @@ class GroupAsync : public GroupRig {
   }
   ~GroupAsync() override { attached_.clear(); }
 
-  std::vector<MoveRequest> requests_to(Location to, int allocations) {
+  std::vector<MoveRequest> requests_to(Place to, int allocations) {
     std::vector<MoveRequest> requests;
     for (int i = 0; i < allocations; ++i) requests.push_back({add(gpu(0)), to});
     return requests;
@@ -82,10 +82,10 @@ TEST_F(GroupAsync, RequestsOfSeveralWaysAllMove) {
           .wait();
   EXPECT_EQ(report.total.outcome, Outcome::done);
   EXPECT_EQ(report.total.route, "gpu(0)->gpu(1), gpu(1)->gpu(0), gpu(1)->host(0), host(0)->gpu(0)");
-  EXPECT_EQ(rig_.home(one), gpu(1));
+  EXPECT_EQ(rig_.place(one), gpu(1));
   EXPECT_EQ(runtime().where(two).at(0).at, gpu(0));
   EXPECT_EQ(runtime().where(two).at(1).at, host(0));
-  EXPECT_EQ(rig_.home(three), gpu(0));
+  EXPECT_EQ(rig_.place(three), gpu(0));
   expect_whole();
 }
 
@@ -159,8 +159,8 @@ TEST_F(GroupAsync, EachRequestFailsForItself) {
   EXPECT_EQ(error->group()->requests[2].report.outcome, Outcome::done) << "held";
   EXPECT_NE(group.error(), nullptr);
   EXPECT_EQ(group.report().failed(), 1u);
-  EXPECT_EQ(rig_.home(one), gpu(1));
-  EXPECT_EQ(rig_.home(pinned), gpu(0));
+  EXPECT_EQ(rig_.place(one), gpu(1));
+  EXPECT_EQ(rig_.place(pinned), gpu(0));
   attached_.clear();
 }
 
@@ -182,7 +182,7 @@ TEST_F(GroupAsync, InvalidRequestsAreRefusedAtOnce) {
   refused(ErrorKind::unsupported, {{one, gpu(1)}}, live);
   // More than may be queued: none of them begins.
   refused(ErrorKind::busy, std::vector<MoveRequest>(65'537, {one, gpu(1)}));
-  EXPECT_EQ(rig_.home(one), gpu(0));
+  EXPECT_EQ(rig_.place(one), gpu(0));
   EXPECT_EQ(runtime().stats().migrations, 0u);
 }
 
@@ -273,8 +273,8 @@ TEST_F(GroupAsync, CancellingEndsAllThatHasNotMoved) {
   EXPECT_EQ(error->kind(), ErrorKind::cancelled);
   EXPECT_EQ(error->group()->total.outcome, Outcome::cancelled);
   EXPECT_EQ(error->group()->failed(), 1u);
-  EXPECT_EQ(rig_.home(requests[2].pointer), gpu(1));
-  EXPECT_EQ(rig_.home(requests[3].pointer), gpu(0));
+  EXPECT_EQ(rig_.place(requests[2].pointer), gpu(1));
+  EXPECT_EQ(rig_.place(requests[3].pointer), gpu(0));
   expect_whole();
 }
 
@@ -289,8 +289,8 @@ TEST_F(GroupAsync, OneRequestCanBeCancelledAlone) {
   const auto error = error_of([&] { group.wait(); });
   EXPECT_EQ(error->group()->failed(), 1u);
   EXPECT_EQ(error->group()->requests[1].report.outcome, Outcome::cancelled);
-  EXPECT_EQ(rig_.home(requests[0].pointer), gpu(1));
-  EXPECT_EQ(rig_.home(requests[2].pointer), gpu(1));
+  EXPECT_EQ(rig_.place(requests[0].pointer), gpu(1));
+  EXPECT_EQ(rig_.place(requests[2].pointer), gpu(1));
 }
 
 TEST_F(GroupAsync, ProgressIsThatOfAllRequests) {
@@ -327,8 +327,8 @@ TEST_F(GroupAsync, AFreeEndsOnlyItsOwnRequest) {
   const auto error = error_of([&] { group.wait(); });
   EXPECT_EQ(error->kind(), ErrorKind::cancelled);
   EXPECT_EQ(error->group()->failed(), 1u);
-  EXPECT_EQ(rig_.home(requests[1].pointer), gpu(1));
-  EXPECT_EQ(rig_.home(requests[2].pointer), gpu(1));
+  EXPECT_EQ(rig_.place(requests[1].pointer), gpu(1));
+  EXPECT_EQ(rig_.place(requests[2].pointer), gpu(1));
 }
 
 TEST(GroupAsyncEnd, OfTheRuntimeEndsTheRequests) {

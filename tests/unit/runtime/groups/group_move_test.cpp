@@ -62,9 +62,9 @@ TEST_F(GroupMove, AllRequestsMoveBehindOneStop) {
   EXPECT_EQ(report.total.outcome, Outcome::done);
   EXPECT_EQ(report.total.chunks_moved, 5);
   EXPECT_EQ(report.total.stall.count, 1u);
-  EXPECT_EQ(rig_.home(one), gpu(1));
+  EXPECT_EQ(rig_.place(one), gpu(1));
   EXPECT_EQ(runtime().where(two).size(), 2u);
-  EXPECT_EQ(rig_.home(three), gpu(0));
+  EXPECT_EQ(rig_.place(three), gpu(0));
   EXPECT_EQ(runtime().stats().migrations, 3u);
   expect_whole();
 }
@@ -96,7 +96,7 @@ TEST_F(GroupMove, InvalidRequestsAreNamedBeforeAnythingIsStopped) {
   options = {};
   options.deadline = std::chrono::milliseconds(-1);
   refuse(ErrorKind::invalid_argument, {{one, gpu(1)}}, options);
-  EXPECT_EQ(rig_.home(one), gpu(0));
+  EXPECT_EQ(rig_.place(one), gpu(0));
   EXPECT_EQ(runtime().stats().migrations, 0u);
 }
 
@@ -114,7 +114,7 @@ TEST_F(GroupMove, NoChunkGoesToTwoPlaces) {
       refuse(ErrorKind::invalid_argument,
              {{one, gpu(1), chunk_bytes, 8}, {one, host(0), 0, 8}, {one, host(0)}});
   EXPECT_TRUE(says(middle, "by request 0, to gpu(1)")) << middle.what();
-  EXPECT_EQ(rig_.home(one), gpu(0));
+  EXPECT_EQ(rig_.place(one), gpu(0));
   EXPECT_EQ(
       runtime()
           .migrate(std::vector<MoveRequest>{{one, gpu(1), 0, 8}, {one, host(0), chunk_bytes, 8}})
@@ -158,9 +158,9 @@ TEST_F(GroupMove, TheErrorNamesWhatFailedAndHasEveryReport) {
     EXPECT_EQ(error.group()->requests[1].report.bytes_asked, size_bytes);
     EXPECT_EQ(error.group()->requests[2].report.outcome, Outcome::done);
   }
-  EXPECT_EQ(rig_.home(one), gpu(1));
-  EXPECT_EQ(rig_.home(two), gpu(0));
-  EXPECT_EQ(rig_.home(three), host(0));
+  EXPECT_EQ(rig_.place(one), gpu(1));
+  EXPECT_EQ(rig_.place(two), gpu(0));
+  EXPECT_EQ(rig_.place(three), host(0));
   expect_whole();
 }
 
@@ -212,7 +212,7 @@ TEST_F(GroupMove, ACallbackMayMoveAGroupItself) {
     runtime().migrate(std::vector<MoveRequest>{{two, gpu(1)}}, nested);
   };
   runtime().migrate(std::vector<MoveRequest>{{one, gpu(1)}}, options);
-  EXPECT_EQ(rig_.home(two), gpu(1));
+  EXPECT_EQ(rig_.place(two), gpu(1));
   const Migration last = runtime().migrate_async(one, gpu(0), {.scope = StopScope::hold});
   last.wait();
   std::atomic<bool> called{false};
@@ -235,7 +235,7 @@ TEST_F(GroupMove, AHookMayNotMoveItsOwnAllocationInAGroup) {
             {}});
   runtime().migrate(one, gpu(1));
   EXPECT_EQ(kind, ErrorKind::invalid_argument);
-  EXPECT_EQ(rig_.home(two), gpu(0));
+  EXPECT_EQ(rig_.place(two), gpu(0));
 }
 
 // Threads move overlapping sets in any order, and free one of the allocations beside.

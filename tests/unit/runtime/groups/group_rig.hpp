@@ -26,7 +26,7 @@ class GroupRig : public testing::Test {
   explicit GroupRig(RuntimeOptions options = {}) : rig_("test-2", std::move(options)) {}
   ~GroupRig() override { rig_.check_invariants(); }
 
-  std::uint64_t* add(Location at) {
+  std::uint64_t* add(Place at) {
     std::uint64_t* words = rig_.alloc(size_bytes, at);
     rig_.write(words, count, all_.size() * 1'000'000);
     all_.push_back(words);
@@ -69,7 +69,7 @@ class GroupRig : public testing::Test {
 
  private:
   std::vector<MoveRequest> draw_requests(std::mt19937_64& random) {
-    const std::vector<Location> places = runtime().locations();
+    const std::vector<Place> places = runtime().places();
     std::vector<MoveRequest> requests;
     for (std::uint64_t* words : all_) {
       if (random() % 3 != 0) requests.push_back({words, places[random() % places.size()]});

@@ -1,8 +1,0 @@
-#pragma once
-
-#include <vma/pool.hpp>
-#include <vma/vmart.h>
-
-struct vmart_pool {
-  vma::Pool pool;
-};
