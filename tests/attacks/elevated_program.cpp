@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <thread>
 
 int main(int, char** arguments) {
   try {
@@ -14,7 +15,8 @@ int main(int, char** arguments) {
     vma::Runtime runtime(options);
     void* const memory = runtime.alloc(64 << 10, vma::gpu(0));
     runtime.migrate(memory, vma::gpu(1));
-    static_cast<void>(runtime.stats());
+    // Until the library of `VMART_NVML` was loaded, or is known to be none.
+    while (runtime.stats().loads.state == vma::GpuLoads::State::starting) std::this_thread::yield();
     runtime.shutdown();
     std::printf("moved as user %d for user %d\n", static_cast<int>(geteuid()),
                 static_cast<int>(getuid()));

@@ -151,7 +151,7 @@ class Pages(WithFolder):
 
 
 class Baseline(WithFolder):
-    POLICIES = ("static", "migrator", "other")
+    POLICIES = ("static", "mover", "other")
 
     def write(self, costs, **options):
         """Costs of seeds 1 and 2 of each policy, a list a trace."""
@@ -165,7 +165,7 @@ class Baseline(WithFolder):
     def test_each_policy_stands_beside_static_with_the_same_seeds(self):
         self.write([(10, 20, 5, 30, 10.1, 20.2)])
         page = self.page()
-        self.assertEqual(float(page.against_static[SCENARIO, "migrator"]), 1.0)
+        self.assertEqual(float(page.against_static[SCENARIO, "mover"]), 1.0)
         self.assertIn("(worse with 1 of 2 seeds)", page.text)
         self.assertEqual(float(page.against_static[SCENARIO, "static"]), 1.0)
 
@@ -176,20 +176,20 @@ class Baseline(WithFolder):
     def test_harm_is_counted_in_cells_and_the_worst_is_named(self):
         self.write([(10, 20, 5, 30, 10.1, 20.2), (10, 10, 10.2, 9, 10, 40)], traces=("drift", "chat"))
         standings = all_standings(lab.load(self.folder))
-        migrator, other = baseline.Against("migrator", standings), baseline.Against("other", standings)
-        self.assertEqual((len(migrator.ratios), migrator.worse, migrator.worst, migrator.worst_in),
+        mover, other = baseline.Against("mover", standings), baseline.Against("other", standings)
+        self.assertEqual((len(mover.ratios), mover.worse, mover.worst, mover.worst_in),
                          (4, 2, 1.5, SCENARIO))
-        self.assertAlmostEqual(migrator.mean, math.sqrt(1.0 * 0.96))
+        self.assertAlmostEqual(mover.mean, math.sqrt(1.0 * 0.96))
         # 1 % more is not worse yet.
         self.assertEqual((other.worse, other.worst, other.worst_in), (1, 4.0, "chat on h200x2, router hash"))
 
     def test_what_lost_accesses_is_not_compared(self):
         cells = self.write([(10, 20, 5, 30, 10, 20)])
-        for number in (0, 3):  # static with seed 1, migrator with seed 2.
+        for number in (0, 3):  # static with seed 1, mover with seed 2.
             cells[number]["metrics"]["accesses_lost"] = 1
             made_folder.write_cell(self.folder, cells[number])
         standings = all_standings(lab.load(self.folder))[0]
-        self.assertEqual(baseline.ratios_of(standings, "migrator"), {})
+        self.assertEqual(baseline.ratios_of(standings, "mover"), {})
         self.assertEqual(baseline.ratios_of(standings, "other"), {2: 1.0})
 
     def test_kinds_of_traces_are_never_in_one_mean(self):

@@ -72,14 +72,14 @@ class ArraysThatFault(OnAMachine):
             while not ended.is_set():
                 vmart.migrate(array, "gpu1")
 
-        migrator = threading.Thread(target=moves)
+        mover = threading.Thread(target=moves)
         workers = [threading.Thread(target=counts, args=(part,)) for part in array.reshape(3, -1)]
-        for thread in [migrator, *workers]:
+        for thread in [mover, *workers]:
             thread.start()
         for worker in workers:
             worker.join()
         ended.set()
-        migrator.join()
+        mover.join()
         self.assertTrue((array == 50).all())
 
     def test_gpus_see_the_same_address(self):

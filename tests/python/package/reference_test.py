@@ -11,7 +11,7 @@ import unittest
 from contextlib import redirect_stdout
 
 import vmart
-from vmart import errors, memory, moving, places, runtime
+from vmart import errors, memory, moving, place, runtime
 
 PAGE = pathlib.Path(sys.argv.pop(1)).read_text(encoding="utf-8")
 EXAMPLES = "\n".join(re.findall(r"^```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL))
@@ -20,7 +20,7 @@ ELSEWHERE = {"MemoryResource", "cuda_core", "cupy", "lab", "numba", "numpy", "to
 
 
 def public_names():
-    listed = {name for part in (errors, memory, moving, places, runtime) for name in part.__all__}
+    listed = {name for part in (errors, memory, moving, place, runtime) for name in part.__all__}
     return listed | {name for name in dir(vmart) if not name.startswith("__")} | {"__version__"}
 
 
@@ -67,7 +67,7 @@ class Names(unittest.TestCase):
     def test_dir_shows_what_users_call_and_nothing_else(self):
         shown = set(dir(vmart))
         self.assertEqual(shown & {"Any", "TYPE_CHECKING", "importlib", "annotations", "Path", "moving", "memory",
-                                  "places", "runtime", "errors", "error_of"}, set())  # fmt: skip
+                                  "place", "runtime", "errors", "error_of"}, set())  # fmt: skip
         self.assertLessEqual({"alloc", "Extent", "get_include", "migrate", "OutOfMemory", "targets"}, shown)
         self.assertNotIn("location_text", shown)
 

@@ -212,7 +212,12 @@ TEST_F(FidelityOfReplays, WhatCannotBeCheckedIsRefused) {
   run.header.scheduler.emplace().policy = "/none/mine.so:uses=3";
   EXPECT_NE(error_of([&] {
               predict(run, recorded_machine(run.header, std::nullopt), {});
-            }).find("there is no policy '/none/mine.so'"),
+            }).find("that of a library, /none/mine.so:uses=3"),
+            std::string::npos);
+  run.header.scheduler->policy = "two_touch@/none/lab_policies.so";  // The lab has it itself.
+  EXPECT_EQ(error_of([&] {
+              predict(run, recorded_machine(run.header, std::nullopt), {});
+            }).find("library"),
             std::string::npos);
 }
 
