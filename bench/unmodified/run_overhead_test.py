@@ -12,20 +12,11 @@ import unittest.mock
 
 import run_overhead
 from served_model import Places, ServedModel, gap_of, latencies_of
+from stand_ins import CONTEXT
 
 BUILD = pathlib.Path(sys.argv[1]).resolve()
-# What stand-ins begin with: a context on GPU 0.
-DRIVER = r"""
-import ctypes
-driver, context = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p()
-def call(name, *arguments):
-    assert getattr(driver, name)(*arguments) == 0, name
-call("cuInit", 0)
-call("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
-call("cuCtxSetCurrent", context)
-"""
 # As gpt_loops.py serve: memory, steps in it, a log.
-SERVER = DRIVER + r"""
+SERVER = CONTEXT + r"""
 import json, sys, threading, time
 log = sys.argv[sys.argv.index("--log") + 1]
 memory = [ctypes.c_uint64() for _ in range(3)]
@@ -49,7 +40,7 @@ print(json.dumps({"launch_us": 4.0 if "VMART_CONTROL" in os.environ else 2.0}))
 """
 # As oversubscribed.py, with memory of 8 MiB, of which 6 fit under the limit. WRONG changes what it computes. Under
 # `vmart run`, it stays until all its memory was seen.
-OVERSUBSCRIBED = DRIVER + r"""
+OVERSUBSCRIBED = CONTEXT + r"""
 import json, os, sys, time
 for _ in range(40):
     call("cuMemAlloc_v2", ctypes.byref(ctypes.c_uint64()), ctypes.c_size_t(8 << 20))

@@ -14,20 +14,15 @@ import unittest
 import timeline
 import timeline_plots
 from harness.plots import has_matplotlib
+from stand_ins import CONTEXT
 
 BUILD = pathlib.Path(sys.argv[1]).resolve()
 # As trained_gpt.py: memory, steps in it, a log. WRONG changes a loss of runs that a line ends.
-TRAINING = r"""
-import ctypes, json, sys, threading, time
+TRAINING = CONTEXT + r"""
+import json, sys, threading, time
 def option(name, default):
     return sys.argv[sys.argv.index(name) + 1] if name in sys.argv else default
 steps_wanted = int(option("--steps", 0))
-driver, context = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p()
-def call(name, *arguments):
-    assert getattr(driver, name)(*arguments) == 0, name
-call("cuInit", 0)
-call("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
-call("cuCtxSetCurrent", context)
 memory = ctypes.c_uint64()
 call("cuMemAlloc_v2", ctypes.byref(memory), ctypes.c_size_t(8 << 20))
 told, steps, losses = [], [], []
