@@ -14,12 +14,11 @@ constexpr const char* ptx =
 #include "calibration/kernels/access.ptx.inc"
     ;
 
-constexpr std::uint64_t vector_bytes = 16;
 constexpr std::uint64_t piece_bytes = 256 * KiB;
 
 void read_body(DeviceView& memory, const KernelArguments& arguments, LaunchShape) {
   const auto* data = arguments.at<const std::byte*>(0);
-  const std::uint64_t size_bytes = arguments.at<std::uint64_t>(1) * vector_bytes;
+  const std::uint64_t size_bytes = arguments.at<std::uint64_t>(1) * access_vector_bytes;
   const auto passes = arguments.at<std::uint64_t>(2);
   std::vector<std::byte> piece(piece_bytes);
   for (std::uint64_t pass = 0; pass < passes; ++pass) {
