@@ -80,7 +80,7 @@ Scheduling::Scheduling(Driver& driver, Memory& memory, Backings& backings, Migra
 
 Scheduling::~Scheduling() {
   stop_accepting();
-  release();
+  let_go();
 }
 
 /// The socket is opened before the loop's thread runs.
@@ -115,10 +115,16 @@ void Scheduling::stop_accepting() noexcept {
   control_.stop();
 }
 
+/// Writes now, since the process may end while memory is given back. What is slow is written until
+/// the destructor has ended.
 void Scheduling::release() noexcept {
+  let_go();
+  write_out();
+}
+
+void Scheduling::let_go() noexcept {
   scheduler_.let_go();
   migrator_.watch_chunks({});
-  write_out();  // Now, since the process may end while memory is given back.
 }
 
 /// Once closed, the scheduler adds nothing more, and `PerfettoWriter` writes nothing more: so no
@@ -129,19 +135,20 @@ void Scheduling::finish_output() noexcept {
   if (!scheduler_.close_within(scheduler_limit)) {
     log(LogLevel::warn, "the process exits while the scheduler is busy; its last uses are lost");
   }
-  write_out();
+  const Written written = write_out();
+  if (!written.recording)
+    log(LogLevel::warn, "VMART_RECORD: the disk is too slow; the end of the recording is lost");
+  if (!written.decisions)
+    log(LogLevel::warn, "VMART_DECISIONS: the file is too slow; the last decisions are lost");
 }
 
-void Scheduling::write_out() noexcept {
+Scheduling::Written Scheduling::write_out() noexcept {
   constexpr std::chrono::seconds write_limit(2);  // For all files together.
   const TimePoint deadline = wall_clock_.now() + write_limit;
-  if (recording_ && !recording_->write_all(deadline)) {
-    log(LogLevel::warn, "VMART_RECORD: the disk is too slow; the end of the recording is lost");
-  }
-  if (!decisions_.write_all(deadline)) {
-    log(LogLevel::warn, "VMART_DECISIONS: the file is too slow; the last decisions are lost");
-  }
+  const Written written{!recording_ || recording_->write_all(deadline),
+                        decisions_.write_all(deadline)};
   if (trace_) trace_->trace().flush();
+  return written;
 }
 
 }  // namespace vma

@@ -51,8 +51,13 @@ class Scheduling final : public Part {
  private:
   void begin_loop(const Settings& settings);
   void flush_trace_now_and_then() noexcept;
+  void let_go() noexcept;
+  /// Whether the files have all that they shall.
+  struct Written {
+    bool recording, decisions;
+  };
   /// Blocks: on the disk, for two seconds at most.
-  void write_out() noexcept;
+  Written write_out() noexcept;
 
   Driver& driver_;
   Migrator& migrator_;
