@@ -430,9 +430,8 @@ std::string RuntimeControl::policy() {
 }
 
 std::vector<std::string> RuntimeControl::known_policies() {
-  std::vector<std::string> names;
-  for (const PolicyKind& kind : built_in_policies().kinds()) names.push_back(kind.name);
-  return names;
+  const std::vector<std::string_view> names = built_in_policies().names();
+  return {names.begin(), names.end()};
 }
 
 void RuntimeControl::set_policy(const std::string& text) {

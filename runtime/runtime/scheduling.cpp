@@ -1,5 +1,6 @@
 #include "runtime/scheduling.hpp"
 
+#include "placement/policies/built_in_policies.hpp"
 #include "runtime/place_states.hpp"
 #include "runtime/runtime_stats.hpp"
 #include "scheduling/policy_library.hpp"

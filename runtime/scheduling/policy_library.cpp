@@ -76,13 +76,12 @@ const PolicyKind* kind_in(const PolicyRegistry& kinds, const std::string& name) 
 PolicyRegistry load_policies(const std::string& path) {
   OpenLibrary library(path);
   const void* symbol = library.find("vmart_policies");
-  if (symbol == nullptr && library.find("vmart_policy_v1") != nullptr) {
-    throw Error(ErrorKind::invalid_argument, "policy library",
-                path + ": it was built for an older vmart; build it anew");
-  }
   if (symbol == nullptr) {
-    throw Error(ErrorKind::invalid_argument, "policy library",
-                path + ": no vmart_policies, see VMART_EXPORT_POLICY in <vma/policy.hpp>");
+    const bool older = library.find("vmart_policy_v1") != nullptr;
+    throw Error(
+        ErrorKind::invalid_argument, "policy library",
+        path + (older ? ": it was built for an older vmart; build it anew"
+                      : ": no vmart_policies, see VMART_EXPORT_POLICY in <vma/policy.hpp>"));
   }
   const auto* shown = static_cast<const PolicyLibrary*>(symbol);
   check_library(path, *shown);
@@ -99,12 +98,6 @@ PolicyRegistry load_policies(const std::string& path) {
   return kinds;
 }
 
-PolicyRegistry known_policies(const std::vector<PolicyKind>& own) {
-  PolicyRegistry known = built_in_policies();
-  for (const PolicyKind& kind : own) known.add(kind);
-  return known;
-}
-
 std::unique_ptr<Policy> load_policy(const std::string& text, const PolicyRegistry& known) {
   const PolicyText split = split_policy_text(text);
   return split.path.empty() ? known.make(text) : load_library_policy(split);
@@ -114,9 +107,7 @@ std::unique_ptr<Policy> load_library_policy(const PolicyText& text) {
   const PolicyRegistry kinds = load_policies(text.path);
   const PolicyKind* const kind = kind_in(kinds, text.name);
   if (kind == nullptr) {
-    std::vector<std::string_view> names;
-    for (const PolicyKind& each : kinds.kinds()) names.push_back(each.name);
-    const std::string known = fmt::format("{}", fmt::join(names, ", "));
+    const std::string known = fmt::format("{}", fmt::join(kinds.names(), ", "));
     const std::string wanted =
         text.name.empty() ? "it has several" : fmt::format("it has no policy '{}'", text.name);
     throw Error(ErrorKind::invalid_argument, "policy library",

@@ -7,7 +7,6 @@
 
 #include <memory>
 #include <string>
-#include <vector>
 
 namespace vma {
 
@@ -16,10 +15,6 @@ namespace vma {
 /// constructors earlier. It is never unloaded: an abandoned policy may still run in it. Throws:
 /// Error{invalid_argument} that says what does not fit. Blocks: on the file system.
 PolicyRegistry load_policies(const std::string& path);
-
-/// The built-in policies and `own`. Throws: Error{invalid_argument} for an invalid kind, or one
-/// whose name is taken.
-PolicyRegistry known_policies(const std::vector<PolicyKind>& own);
 
 /// A known policy or one of a library: `name:parameters`, `/path/to/library.so:parameters` or
 /// `name@/path/to/library.so:parameters`; a library of several policies needs the name. Throws:

@@ -50,14 +50,12 @@ ReplayOptions options_of(const RecordedRun& run, const PredictOptions& options) 
 /// Loads no library because a recording names it: its policy has to be one that the lab knows.
 std::unique_ptr<Policy> recorded_policy(const std::string& text) {
   const PolicyText split = split_policy_text(text);
-  if (split.path.empty()) return lab_policies().make(text);
-  if (lab_policies().find(split.name) == nullptr) {
+  if (!split.path.empty() && lab_policies().find(split.name) == nullptr) {
     throw Error(
         ErrorKind::invalid_argument, "predict",
         "the recording's policy is that of a library, " + text + "; name one with --policy");
   }
-  const PolicyKind& kind = lab_policies().require(split.name);
-  return make_policy(lab_policies().put_around(split.arounds, kind), split.parameters);
+  return lab_policies().make(split);
 }
 
 std::unique_ptr<Policy> policy_of(const RecordedRun& run, const PredictOptions& options) {

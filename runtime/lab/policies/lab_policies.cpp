@@ -11,11 +11,7 @@ std::vector<PolicyKind> research_policies() {
 }
 
 const PolicyRegistry& lab_policies() {
-  static const PolicyRegistry registry = [] {
-    PolicyRegistry kinds = built_in_policies();
-    for (PolicyKind& kind : research_policies()) kinds.add(std::move(kind));
-    return kinds;
-  }();
+  static const PolicyRegistry registry = known_policies(research_policies());
   return registry;
 }
 

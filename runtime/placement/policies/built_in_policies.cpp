@@ -136,6 +136,12 @@ const PolicyRegistry& built_in_policies() {
   return registry;
 }
 
+PolicyRegistry known_policies(const std::vector<PolicyKind>& own) {
+  PolicyRegistry known = built_in_policies();
+  for (const PolicyKind& kind : own) known.add(kind);
+  return known;
+}
+
 std::unique_ptr<Policy> make_policy(const std::string& text) {
   return built_in_policies().make(text);
 }

@@ -6,12 +6,17 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace vma {
 
 /// The policies that the library itself provides: `auto`, the one to start with, with what it is
 /// made of (`placement/auto`), and three that are simpler. The lab has more.
 const PolicyRegistry& built_in_policies();
+
+/// The built-in policies and `own`. Throws: Error{invalid_argument} for an invalid kind, or one
+/// whose name is taken.
+PolicyRegistry known_policies(const std::vector<PolicyKind>& own);
 
 /// `PolicyRegistry::make` for the built-in policies.
 std::unique_ptr<Policy> make_policy(const std::string& text);

@@ -54,10 +54,15 @@ const PolicyKind* PolicyRegistry::find(std::string_view name) const {
   return found == kinds_.end() ? nullptr : &*found;
 }
 
-const PolicyKind& PolicyRegistry::require(std::string_view name) const {
-  if (const PolicyKind* kind = find(name)) return *kind;
+std::vector<std::string_view> PolicyRegistry::names() const {
   std::vector<std::string_view> names;
   for (const PolicyKind& each : kinds_) names.push_back(each.name);
+  return names;
+}
+
+const PolicyKind& PolicyRegistry::require(std::string_view name) const {
+  if (const PolicyKind* kind = find(name)) return *kind;
+  const std::vector<std::string_view> names = this->names();
   const std::string_view near = nearest_name(name, names);
   refuse(
       fmt::format("there is no policy '{}'; {}known are {}", name,
@@ -86,9 +91,13 @@ PolicyKind PolicyRegistry::put_around(std::span<const std::string> arounds, Poli
 }
 
 std::unique_ptr<Policy> PolicyRegistry::make(const std::string& text) const {
-  const PolicyText split = split_policy_text(text);
-  const PolicyKind& kind = require(split.path.empty() ? split.name : split.path);
-  return make_policy(put_around(split.arounds, kind), split.parameters);
+  PolicyText split = split_policy_text(text);
+  if (!split.path.empty()) split.name = split.path;  // No policy has such a name.
+  return make(split);
+}
+
+std::unique_ptr<Policy> PolicyRegistry::make(const PolicyText& text) const {
+  return make_policy(put_around(text.arounds, require(text.name)), text.parameters);
 }
 
 std::unique_ptr<Policy> make_policy(const PolicyKind& kind, const std::string& parameters) {

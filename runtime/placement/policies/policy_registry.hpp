@@ -1,5 +1,7 @@
 #pragma once
 
+#include "placement/policies/policy_text.hpp"
+
 #include <vma/policy.hpp>
 
 #include <functional>
@@ -28,6 +30,8 @@ class PolicyRegistry {
   const PolicyKind& require(std::string_view name) const;
   /// In the order of their names.
   const std::vector<PolicyKind>& kinds() const noexcept { return kinds_; }
+  /// In the same order; valid as long as the registry, until something is added.
+  std::vector<std::string_view> names() const;
 
   /// The kind itself, with those of the policies called `arounds` around it, the outermost first.
   /// Throws: Error{invalid_argument} that lists the known ones; what the makers throw.
@@ -36,6 +40,8 @@ class PolicyRegistry {
   /// From `name` or `name:parameter=value,parameter=value`, either after `around+`. Throws:
   /// Error{invalid_argument} that lists the known policies, or the policy's parameters.
   std::unique_ptr<Policy> make(const std::string& text) const;
+  /// The kind of this registry that is called `text.name`. Throws: the same.
+  std::unique_ptr<Policy> make(const PolicyText& text) const;
 
  private:
   std::vector<PolicyKind> kinds_;

@@ -18,9 +18,8 @@ inline const TracePlace on_0{gpu(0)}, on_1{gpu(1)}, on_host{host(0)};
 
 /// All policies.
 inline std::vector<std::string> policy_names() {
-  std::vector<std::string> names;
-  for (const PolicyKind& kind : lab_policies().kinds()) names.push_back(kind.name);
-  return names;
+  const std::vector<std::string_view> names = lab_policies().names();
+  return {names.begin(), names.end()};
 }
 
 /// Two GPUs of 1000 bytes and a host node of 10000, chunks of 100 bytes, and a policy.
