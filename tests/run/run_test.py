@@ -281,7 +281,7 @@ class Capacity(unittest.TestCase):
             self.assertEqual(under.returncode, 1, text)
 
     def test_overcommitted_memory_spills_to_the_host(self):
-        tiny = {"SIM_CUDA_MACHINE": str(pathlib.Path(__file__).parent / "tiny_gpus.json")}
+        tiny = {"SIMCUDA_MACHINE": str(pathlib.Path(__file__).parent / "tiny_gpus.json")}
         for options in ([], ["--capacity", "gpu1=16MiB"]):
             alone = run(VMART, "run", *options, "--", PROGRAM, "linked", **tiny)
             self.assertEqual((alone.returncode, alone.stdout),
@@ -291,7 +291,7 @@ class Capacity(unittest.TestCase):
         self.assertEqual(result_of(under.stdout), result_of(run(PROGRAM, "linked").stdout))
 
     def test_makes_room_on_the_gpu_of_the_request(self):
-        tiny = {"SIM_CUDA_MACHINE": str(pathlib.Path(__file__).parent / "tiny_gpus.json")}
+        tiny = {"SIMCUDA_MACHINE": str(pathlib.Path(__file__).parent / "tiny_gpus.json")}
         under = run(VMART, "run", "--overcommit", "--min", "4MiB", "--", PROGRAM, "linked", "elsewhere",
                     **tiny, **PATIENT)
         self.assertEqual(under.returncode, 0, under.stdout + under.stderr)

@@ -18,7 +18,7 @@ class Stops(unittest.TestCase):
         self.assert_stops("stall_held", VMART_STOP="gate")
 
     def test_hold_it_where_it_has_no_channels(self):
-        self.assert_stops("stall_held", SIM_CUDA_CHANNELS="0")
+        self.assert_stops("stall_held", SIMCUDA_CHANNELS="0")
 
     def assert_stops(self, expected, **changes):
         with Running("linked", "stream", **changes) as running:

@@ -68,6 +68,7 @@ SEES = {
                        "lab/import lab/routing lab/replay lab/bounds",
     "lab/fidelity": "base placement/books placement/weighing lab/policies costs recording "
                     "scheduling lab/trace lab/import lab/replay",
+    "simcuda": "base driver/kernels driver/rm driver machine sim migrate/stops migrate/copying entry_points calibration",
     "abi": "base migrate/stops runtime",
     "interpose/work": "base entry_points",
     "interpose": "abi base entry_points interpose/work",
@@ -208,7 +209,7 @@ def one_door(tree):
     """Each outside world is included in one folder."""
     doors = [
         (CUDA, ("runtime/driver/", "runtime/entry_points/", "runtime/guards/", "runtime/interpose/", "bench/rivals/",
-                "tests/gpu/copies/", "tests/guards/", "tests/gpu/pools/cuda_allocator.cpp", "tests/support/cuda/", "tests/sim_cuda/",
+                "tests/gpu/copies/", "tests/guards/", "tests/gpu/pools/cuda_allocator.cpp", "runtime/simcuda/", "tests/simcuda/",
                 "tests/run/")),
         (re.compile(r"^nvtx3/"), ("runtime/base/nvtx.cpp", "tests/unit/base/nvtx_")),
         (CCCL, CCCL_HEADERS + ("tests/unit/memory_resource/", "tests/install/consumer/cccl_",
@@ -230,7 +231,8 @@ def c_linkage_only_in_abi(tree):
     for path in tree.paths(*PRODUCT, "bench/", endings=CPP):
         # A policy's library is found by a name that no compiler mangles.
         # The symbols of the driver that `vmart run` puts before the driver's.
-        if path.startswith(("runtime/abi/", "runtime/entry_points/", "runtime/guards/", "runtime/interpose/", "include/vma/vmart", "include/vma/policy.hpp",
+        if path.startswith(("runtime/abi/", "runtime/entry_points/", "runtime/guards/", "runtime/interpose/", "runtime/simcuda/",
+                            "include/simcuda/kernels.hpp", "include/vma/vmart", "include/vma/policy.hpp",
                             "bench/rivals/")):
             continue
         for number, line in tree.code_lines(path):

@@ -7,6 +7,7 @@
 #include "placement/policies/built_in_policies.hpp"
 #include "placement/policies/policy_text.hpp"
 #include "runtime/settings.hpp"
+#include "tools/vmart/program_start.hpp"
 
 #include <vma/error.hpp>
 #include <vma/place.hpp>
@@ -124,35 +125,6 @@ std::string driver_shim_folder(const std::string& shim) {
   return folder;
 }
 
-constexpr int not_found = 127;  // As shells have it.
-constexpr int not_runnable = 126;
-
-/// Beside the tool's own folder, installed or in a build tree.
-std::string own_library(const char* library_name) {
-  std::error_code ignored;
-  const fs::path folder = fs::read_symlink("/proc/self/exe", ignored).parent_path();
-  // Of an installation, of a Python package, and of a build tree.
-  for (const char* place : {"../" VMART_LIBRARY_FOLDER, "../lib", ".."}) {
-    const fs::path library = folder / place / library_name;
-    if (fs::exists(library, ignored)) return fs::weakly_canonical(library, ignored).string();
-  }
-  throw Error(
-      ErrorKind::unsupported, call,
-      fmt::format("{} is not beside this program ({}); it is built with CUDA's header, as a "
-                  "shared library, for x86-64 and AArch64",
-                  library_name, folder.string()));
-}
-
-void set(const char* name, const std::string& value, bool replace = true) {
-  if (setenv(name, value.c_str(), replace ? 1 : 0) == 0) return;
-  throw Error(ErrorKind::out_of_memory, call, fmt::format("no memory to set {}", name));
-}
-
-bool is_set(const char* name) {
-  const char* const value = environment_variable(name);
-  return value != nullptr && *value != '\0';
-}
-
 bool is_on(const char* name) {
   return is_set(name) && yes_or_no(environment_variable(name)).value_or(false);
 }
@@ -197,7 +169,7 @@ void remove(const char* list, const char* separators, IsOurs is_ours) {
   if (found && left.empty()) {
     unsetenv(list);
   } else if (found) {
-    set(list, left);
+    set_variable(list, left);
   }
 }
 
@@ -211,39 +183,35 @@ void remove_outer_ways() {
   });
 }
 
-void set_first(const char* list, const std::string& first) {
-  set(list, is_set(list) ? first + ":" + environment_variable(list) : first);
-}
-
 void set_environment(const RunOptions& options) {
-  if (!options.policy.empty()) set("VMART_POLICY", checked_policy(options.policy));
-  if (!options.capacity.empty()) set("VMART_CAPACITY", checked_capacity(options.capacity));
+  if (!options.policy.empty()) set_variable("VMART_POLICY", checked_policy(options.policy));
+  if (!options.capacity.empty()) set_variable("VMART_CAPACITY", checked_capacity(options.capacity));
   if (!options.smallest.empty()) {
-    set("VMART_RUN_MIN_BYTES", std::to_string(parse_size(options.smallest, "--min")));
+    set_variable("VMART_RUN_MIN_BYTES", std::to_string(parse_size(options.smallest, "--min")));
   }
   remove_outer_ways();
   if (options.way == "preload") {
-    set_first("LD_PRELOAD", checked_preload(own_library("libvmart-run.so")));
+    set_first("LD_PRELOAD", checked_preload(own_file(call, "libvmart-run.so")));
   } else if (options.children && !*options.children) {
     throw Error(ErrorKind::invalid_argument, call,
                 "with --way shim, programs that the program starts run in the same way; use --way "
                 "preload for --no-children");
   } else {
-    set_first("LD_LIBRARY_PATH", driver_shim_folder(own_library("libvmart-shim.so")));
+    set_first("LD_LIBRARY_PATH", driver_shim_folder(own_file(call, "libvmart-shim.so")));
   }
-  if (options.pools) set("VMART_RUN_POOLS", "1");
-  if (options.children) set("VMART_RUN_CHILDREN", *options.children ? "1" : "0");
-  if (options.excluded) set("VMART_RUN_EXCLUDE", *options.excluded);
-  if (options.vmm) set("VMART_RUN_VMM", *options.vmm ? "1" : "0");
-  if (options.sites) set("VMART_RUN_SITE_BYTES", "16777216", false);
-  if (options.overcommit) set("VMART_RUN_OVERCOMMIT", "1");
+  if (options.pools) set_variable("VMART_RUN_POOLS", "1");
+  if (options.children) set_variable("VMART_RUN_CHILDREN", *options.children ? "1" : "0");
+  if (options.excluded) set_variable("VMART_RUN_EXCLUDE", *options.excluded);
+  if (options.vmm) set_variable("VMART_RUN_VMM", *options.vmm ? "1" : "0");
+  if (options.sites) set_variable("VMART_RUN_SITE_BYTES", "16777216", false);
+  if (options.overcommit) set_variable("VMART_RUN_OVERCOMMIT", "1");
   // A scheduler knows what is used, so that the coldest memory leaves a full place.
   const bool makes_room = is_set("VMART_CAPACITY") || is_on("VMART_RUN_OVERCOMMIT");
-  if (makes_room) set("VMART_POLICY", "stay_put", false);
+  if (makes_room) set_variable("VMART_POLICY", "stay_put", false);
   // Without these, a full GPU refuses the program as it would without vmart.
-  if (!makes_room) set("VMART_PRESSURE_LIMIT_MS", "0", false);
-  set("VMART_CONTROL", "1", false);
-  set("VMART_RUN_PROGRAM", std::to_string(getpid()));  // It has this id after exec.
+  if (!makes_room) set_variable("VMART_PRESSURE_LIMIT_MS", "0", false);
+  set_variable("VMART_CONTROL", "1", false);
+  set_variable("VMART_RUN_PROGRAM", std::to_string(getpid()));  // It has this id after exec.
 }
 
 /// Where the shell would find it; empty if nowhere.
@@ -305,16 +273,7 @@ void warn_of_static(const std::string& program) {
 int run_program(const RunOptions& options) {
   set_environment(options);
   warn_of_static(options.program.front());
-  std::vector<char*> arguments;
-  for (const std::string& argument : options.program) {
-    arguments.push_back(const_cast<char*>(argument.c_str()));
-  }
-  arguments.push_back(nullptr);
-  execvp(arguments[0], arguments.data());
-  const int error = errno;
-  fmt::print(stderr, "vmart run: {}: {}\n", printable_lines(options.program.front()),
-             std::strerror(error));
-  return error == ENOENT ? not_found : not_runnable;
+  return become(call, options.program);
 }
 
 }  // namespace vma

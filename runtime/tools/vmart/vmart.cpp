@@ -65,6 +65,23 @@ void add_yes_or_no(CLI::App& command, const std::string& name, std::optional<boo
       "--no-" + name, [&value] { value = false; }, "the contrary");
 }
 
+/// Lets the command take a program, which needs no `--` before it. `program` has what follows one,
+/// and then what the command is given.
+void add_program(CLI::App& command, std::vector<std::string>& program,
+                 std::function<void()> choose) {
+  command.prefix_command();
+  command.callback([&command, &program, choose = std::move(choose)] {
+    const std::vector<std::string> rest = command.remaining();
+    // CLI11 takes what it does not know for the program, also a misspelled option.
+    if (!rest.empty() && (!program.empty() || rest.front().starts_with("-"))) {
+      throw CLI::ExtrasError({rest.front()});
+    }
+    if (program.empty()) program = rest;
+    if (program.empty()) throw CLI::RequiredError("PROGRAM");
+    choose();
+  });
+}
+
 /// `program` is what follows `--`, which CLI11 would take for arguments of `run` itself.
 void add_run(CLI::App& app, std::vector<std::string> program, std::function<int()>& chosen) {
   const auto options = std::make_shared<vma::RunOptions>();
@@ -106,27 +123,41 @@ void add_run(CLI::App& app, std::vector<std::string> program, std::function<int(
                                     {"--exclude", "NAME,..."}}) {
     run.get_option(name)->option_text(value);
   }
-  run.prefix_command();  // `vmart run PROGRAM...` needs no `--`.
-  run.callback([&chosen, &run, options] {
-    const std::vector<std::string> rest = run.remaining();
-    // CLI11 takes what it does not know for the program, also a misspelled option.
-    if (!rest.empty() && (!options->program.empty() || rest.front().starts_with("-"))) {
-      throw CLI::ExtrasError({rest.front()});
-    }
-    if (options->program.empty()) options->program = rest;
-    if (options->program.empty()) throw CLI::RequiredError("PROGRAM");
-    chosen = [options] { return vma::run_program(*options); };
+  add_program(run, options->program,
+              [&chosen, options] { chosen = [options] { return vma::run_program(*options); }; });
+}
+
+void add_simulate(CLI::App& app, std::vector<std::string> program, std::function<int()>& chosen) {
+  const auto options = std::make_shared<vma::SimulateOptions>();
+  options->program = std::move(program);
+  CLI::App& simulate = *app.add_subcommand(
+      "simulate", "runs a program of the CUDA driver's interface on simulated GPUs");
+  simulate
+      .add_option("--machine", options->machine,
+                  "a machine file or its name, such as h200x2; default: SIMCUDA_MACHINE, or two "
+                  "GPUs of 4 GiB")
+      ->option_text("MACHINE");
+  simulate
+      .add_option("--kernels", options->kernels,
+                  "a shared object with host functions for the program's kernels; may be repeated")
+      ->option_text("LIBRARY.so")
+      ->allow_extra_args(false);
+  add_program(simulate, options->program, [&chosen, options] {
+    chosen = [options] { return vma::simulate_program(*options); };
   });
 }
 
-/// The `--` of `vmart run OPTION... -- PROGRAM...`; the end of the arguments if there is none.
-char** dashes_of_run(char** begin, char** end) {
-  if (end - begin < 2 || std::string_view(begin[1]) != "run") return end;
+/// The `--` of `vmart run OPTION... -- PROGRAM...` and of `vmart simulate`; the end of the
+/// arguments if there is none.
+char** dashes_before_program(char** begin, char** end) {
+  const std::string_view command = end - begin < 2 ? "" : begin[1];
+  if (command != "run" && command != "simulate") return end;
   for (char** at = begin + 2; at < end; ++at) {
     const std::string_view argument = *at;
     if (argument == "--") return at;
     if (!argument.starts_with("-")) return end;  // The program; a later `--` is its own.
-    for (const char* option : {"--policy", "--capacity", "--min", "--exclude", "--way"}) {
+    for (const char* option :
+         {"--policy", "--capacity", "--min", "--exclude", "--way", "--machine", "--kernels"}) {
       if (argument != option) continue;
       ++at;
       break;
@@ -145,6 +176,7 @@ void group_commands(CLI::App& app) {
   constexpr Form forms[] = {{"demo", start, "VMART_DRIVER=sim:h200x2 vmart demo"},
                             {"doctor", start, "vmart doctor"},
                             {"run", start, "vmart run --policy auto -- python3 train.py"},
+                            {"simulate", start, "vmart simulate --machine h200x2 -- ./test"},
                             {"calibrate", start, "vmart calibrate"},
                             {"status", look, "vmart status --pid 1234"},
                             {"top", look, "vmart top"},
@@ -186,8 +218,10 @@ int run(int argc, char** argv) {
   std::function<int()> chosen = [&] { return vma::run_doctor(doctor_options); };
   add_demo(app, chosen);
   char** const end = argv + argc;
-  char** const dashes = dashes_of_run(argv, end);
-  add_run(app, {dashes == end ? end : dashes + 1, end}, chosen);
+  char** const dashes = dashes_before_program(argv, end);
+  const std::vector<std::string> program(dashes == end ? end : dashes + 1, end);
+  add_run(app, program, chosen);
+  add_simulate(app, program, chosen);
   vma::add_control_subcommands(app, chosen);
 
   vma::CalibrateCommand calibrate_command;

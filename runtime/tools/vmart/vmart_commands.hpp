@@ -63,4 +63,14 @@ struct RunOptions {
 /// option or without the library.
 int run_program(const RunOptions& options);
 
+struct SimulateOptions {
+  std::vector<std::string> program;  ///< With its arguments.
+  std::string machine;               ///< A name or a file; empty: SIMCUDA_MACHINE.
+  std::vector<std::string> kernels;  ///< Shared objects, beside those in SIMCUDA_KERNELS.
+};
+
+/// Becomes the program, with simcuda in the place of the driver's library. Returns as
+/// `run_program`. Throws: Error for an invalid option or without simcuda.
+int simulate_program(const SimulateOptions& options);
+
 }  // namespace vma

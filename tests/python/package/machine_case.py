@@ -1,5 +1,6 @@
 """A simulated machine for the tests of the Python package: one runtime a process, 2 GPUs and a host."""
 
+import os
 import unittest
 
 import vmart
@@ -11,7 +12,7 @@ class OnAMachine(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         if not vmart.runtime.is_open():
-            vmart.open_runtime(driver="sim:h200x2", **cls.options())
+            vmart.open_runtime(driver=os.environ.get("VMART_DRIVER", "sim:h200x2"), **cls.options())
 
     @classmethod
     def options(cls):

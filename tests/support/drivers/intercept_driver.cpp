@@ -20,7 +20,7 @@ auto InterceptDriver::pass(Call call, Body body) {
     std::optional<Result> result;
     auto keep = [&] { result.emplace(body()); };
     around(call, std::ref(keep));
-    return std::move(*result);
+    return result ? std::move(*result) : Result();
   }
 }
 

@@ -111,7 +111,8 @@ class InterceptDriver : public Driver {
   void note_stopped(int change) noexcept override { inner_.note_stopped(change); }
 
  protected:
-  /// Runs `body`, which makes the call, at most once. Must throw if it does not run it.
+  /// Runs `body`, which makes the call, at most once. The result of a call that is not made is
+  /// zero.
   virtual void around(Call call, const std::function<void()>& body) = 0;
 
  private:

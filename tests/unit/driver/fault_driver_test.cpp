@@ -1,5 +1,6 @@
 // Goal: a chosen call fails before it has any effect, the numbers count only calls that can fail,
-// and all other calls pass through unchanged. Method: wraps a driver that only counts.
+// and all other calls pass through unchanged. Method: wraps a driver that only counts, and a
+// simulated one.
 
 #include "support/drivers/fault_driver.hpp"
 
@@ -89,13 +90,20 @@ TEST(FaultDriver, RemembersWhichCallsItEverFailed) {
 }
 
 TEST(InterceptDriver, HandsResultsBackUnchanged) {
-  CountingDriver inner;
-  FaultDriver faults(inner);
-  EXPECT_EQ(faults.reserve(4096, 0), Address{0x1000});
-  EXPECT_EQ(faults.create(gpu(0), 4096), ChunkHandle{7});
-  EXPECT_EQ(faults.description(), inner.description());
-  EXPECT_EQ(faults.device_count(), inner.device_count());
-  EXPECT_EQ(faults.device_info(DeviceId{0}).name, "counting");
+  const auto inner = SimulatedMachine::open();
+  FaultDriver faults(*inner);
+  const std::uint64_t page = faults.granularity(gpu(1));
+  EXPECT_EQ(page, inner->granularity(gpu(1)));
+  const Address begin = faults.reserve(page, 0);
+  const ChunkHandle chunk = faults.create(gpu(1), page);
+  inner->map(begin, page, chunk);
+  EXPECT_EQ(faults.address_range(begin).begin, begin);
+  EXPECT_EQ(faults.description(), inner->description());
+  EXPECT_EQ(faults.device_count(), inner->device_count());
+  EXPECT_EQ(faults.device_info(DeviceId{1}).name, inner->device_info(DeviceId{1}).name);
+  inner->unmap(begin, page);
+  inner->release(chunk);
+  inner->unreserve(begin, page);
 }
 
 }  // namespace

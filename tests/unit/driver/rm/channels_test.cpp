@@ -4,7 +4,7 @@
 #include "driver/rm/channels.hpp"
 
 #include "support/sanitizer.hpp"
-#include "support/drivers/fake_kernel.hpp"
+#include "simcuda/kernel_module.hpp"
 
 #include <vma/error.hpp>
 
@@ -81,8 +81,8 @@ class ChannelsTest : public ::testing::Test {
   static constexpr Handle group_a = 0x5c000100, group_b = 0x5c000200, own = 0x5c000300;
   const std::vector<std::uint32_t> both{gpu_a, gpu_b};
 
-  FakeKernel kernel;
-  Channels channels{&FakeKernel::call};
+  KernelModule kernel;
+  Channels channels{&KernelModule::call};
 };
 
 TEST_F(ChannelsTest, TakesAllOfTheProgramOffTheGpusThatAreNamed) {
@@ -158,8 +158,8 @@ TEST_F(ChannelsTest, ForgetsWhatIsFreedWithAllBelowIt) {
 
 TEST_F(ChannelsTest, KeepsWhatTheKernelDoesNotMakeOrFree) {
   make_group(group_a, device_a, 2);
-  EXPECT_EQ(make(group_a + 1, hopper_channel, group_a), FakeKernel::refused_status);
-  EXPECT_EQ(free(0x5c000999), FakeKernel::no_such_object);
+  EXPECT_EQ(make(group_a + 1, hopper_channel, group_a), KernelModule::refused_status);
+  EXPECT_EQ(free(0x5c000999), KernelModule::no_such_object);
   channels.resume(channels.suspend(both));
   EXPECT_EQ(kernel.named().front().size(), 2u);
 }
@@ -273,7 +273,7 @@ TEST_F(ChannelsTest, AForkedChildWaitsForNoThreadOfItsParent) {
 TEST_F(ChannelsTest, SaysWhereItCannotWork) {
   make_group(group_a, device_a, 2);
   kernel.refuse = [](const Control& asked) {
-    return asked.command == command_disable_channels ? FakeKernel::refused_status : 0u;
+    return asked.command == command_disable_channels ? KernelModule::refused_status : 0u;
   };
   try {
     channels.suspend(both);
@@ -384,16 +384,16 @@ TEST_F(ChannelsTest, OneSuspensionAtATime) {
 
 /// A process that had used libcuda before anybody watched it.
 TEST(ExistingChannels, AreFoundByAskingTheKernel) {
-  FakeKernel kernel;
+  KernelModule kernel;
   std::string folder = "/tmp/vmart-test-XXXXXX";
   ASSERT_NE(mkdtemp(folder.data()), nullptr);
   const std::string device = folder + "/nvidiactl";
   const int opened = open(device.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600);
-  ASSERT_EQ(dup2(opened, FakeKernel::descriptor), FakeKernel::descriptor);
+  ASSERT_EQ(dup2(opened, KernelModule::descriptor), KernelModule::descriptor);
   close(opened);
   const auto make = [](Handle self, std::uint32_t class_id, Handle parent) {
     Alloc asked = allocation_of(self, class_id, parent, gpu_a);
-    FakeKernel::call(FakeKernel::descriptor, request_of(escape_alloc, sizeof asked), &asked);
+    KernelModule::call(KernelModule::descriptor, request_of(escape_alloc, sizeof asked), &asked);
     EXPECT_EQ(asked.status, 0u);
   };
   make(client, class_client, 0);
@@ -404,9 +404,9 @@ TEST(ExistingChannels, AreFoundByAskingTheKernel) {
   // After many others, which it has freed.
   make(0x5c010000, class_channel_group, 0x5c000010);
   make(0x5c010001, hopper_channel, 0x5c010000);
-  Channels channels(&FakeKernel::call);
+  Channels channels(&KernelModule::call);
   Alloc later = allocation_of(0x5c010002, compute, 0x5c000010, gpu_a);
-  channels.pass(FakeKernel::descriptor, request_of(escape_alloc, sizeof later), &later);
+  channels.pass(KernelModule::descriptor, request_of(escape_alloc, sizeof later), &later);
   const std::vector gpus{gpu_a};
   const auto first = channels.suspend(gpus);
   EXPECT_EQ(kernel.off(), (std::set<Handle>{0x5c000021, 0x5c010001}));
@@ -417,7 +417,7 @@ TEST(ExistingChannels, AreFoundByAskingTheKernel) {
   EXPECT_EQ(kernel.controls(command_handle_info), asked) << "once is enough where it watches";
   channels.lose_track();
   EXPECT_THROW(channels.suspend(gpus), Error) << "those that come later are not known";
-  close(FakeKernel::descriptor);
+  close(KernelModule::descriptor);
   unlink(device.c_str());
   rmdir(folder.c_str());
 }

@@ -1,0 +1,59 @@
+#include "tools/vmart/vmart_commands.hpp"
+
+#include "machine/machine_file.hpp"
+#include "tools/vmart/program_start.hpp"
+
+#include <vma/error.hpp>
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <string>
+#include <system_error>
+
+namespace vma {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* simulate_call = "vmart simulate";
+
+/// Installed and in a build tree, it lies in a folder of its own.
+std::string folder_of_simcuda() {
+  for (const char* name : {"vmart/simcuda/libcuda.so.1", "simcuda/libcuda.so.1"}) {
+    try {
+      return fs::path(own_file(simulate_call, name)).parent_path().string();
+    } catch (const Error&) {
+    }
+  }
+  throw Error(ErrorKind::unsupported, simulate_call,
+              "simcuda is not beside this program; build vmart with -DVMART_BUILD_SIMCUDA=ON");
+}
+
+std::string absolute(const std::string& library) {
+  std::error_code failed;
+  const fs::path path = fs::canonical(library, failed);
+  if (failed) {
+    throw Error(ErrorKind::invalid_argument, simulate_call,
+                fmt::format("--kernels {}: {}", library, failed.message()));
+  }
+  if (path.string().find(':') == std::string::npos) return path.string();
+  throw Error(ErrorKind::invalid_argument, simulate_call,
+              fmt::format("--kernels {}: the path must not have a colon", path.string()));
+}
+
+}  // namespace
+
+int simulate_program(const SimulateOptions& options) {
+  set_first("LD_LIBRARY_PATH", folder_of_simcuda());
+  if (!options.machine.empty()) {
+    const fs::path file = fs::absolute(find_machine_file(options.machine));
+    load_machine(file.string());  // The program would only see that there is no GPU.
+    set_variable("SIMCUDA_MACHINE", file.string());
+  }
+  for (const std::string& library : options.kernels)
+    set_first("SIMCUDA_KERNELS", absolute(library));
+  return become(simulate_call, options.program);
+}
+
+}  // namespace vma

@@ -1,0 +1,105 @@
+// Goal: copies and fills in graphs that the program builds run and change as CUDA's do.
+
+#include "simcuda/simcuda_test.hpp"
+
+#include <cstdint>
+#include <vector>
+
+namespace vma {
+namespace {
+
+constexpr std::size_t words = 64;
+constexpr std::size_t bytes = words * sizeof(std::uint16_t);
+
+class SimcudaGraphs : public SimcudaTest {
+ protected:
+  CUDA_MEMSET_NODE_PARAMS fill_of(CUdeviceptr target, unsigned value) const {
+    CUDA_MEMSET_NODE_PARAMS what{};
+    what.dst = target;
+    what.value = value;
+    what.elementSize = sizeof(std::uint16_t);
+    what.width = words;
+    what.height = 1;
+    return what;
+  }
+  CUDA_MEMCPY3D copy_of(CUdeviceptr target, CUdeviceptr source) const {
+    CUDA_MEMCPY3D what{};
+    what.srcMemoryType = what.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+    what.srcDevice = source;
+    what.dstDevice = target;
+    what.WidthInBytes = bytes;
+    what.Height = what.Depth = 1;
+    return what;
+  }
+  std::vector<std::uint16_t> read(CUdeviceptr from) const {
+    std::vector<std::uint16_t> values(words);
+    EXPECT_EQ(cuMemcpyDtoH(values.data(), from, bytes), CUDA_SUCCESS);
+    return values;
+  }
+  /// A fill of `first`, which is then copied to `second`.
+  CUgraph build(CUdeviceptr first, CUdeviceptr second, unsigned value) {
+    CUgraph graph = nullptr;
+    const CUDA_MEMSET_NODE_PARAMS fill = fill_of(first, value);
+    const CUDA_MEMCPY3D copy = copy_of(second, first);
+    EXPECT_EQ(cuGraphCreate(&graph, 0), CUDA_SUCCESS);
+    EXPECT_EQ(cuGraphAddMemsetNode(&filling_, graph, nullptr, 0, &fill, context()), CUDA_SUCCESS);
+    EXPECT_EQ(cuGraphAddMemcpyNode(&copying_, graph, &filling_, 1, &copy, context()), CUDA_SUCCESS);
+    return graph;
+  }
+
+  CUgraphNode filling_ = nullptr;
+  CUgraphNode copying_ = nullptr;
+};
+
+TEST_F(SimcudaGraphs, RunWithTheParametersOfTheLastChange) {
+  const CUdeviceptr first = allocate(bytes), second = allocate(bytes);
+  const CUstream stream = new_stream();
+  CUgraph other = build(first, second, 9);
+  CUgraph graph = build(first, second, 5);
+  CUgraphExec exec = nullptr;
+  CUgraphExecUpdateResultInfo info{};
+  ASSERT_EQ(cuGraphInstantiateWithFlags(&exec, graph, 0), CUDA_SUCCESS);
+  const auto result = [&] {
+    EXPECT_EQ(cuGraphLaunch(exec, stream), CUDA_SUCCESS);
+    EXPECT_EQ(cuStreamSynchronize(stream), CUDA_SUCCESS);
+    return read(second);
+  };
+  EXPECT_EQ(result(), std::vector<std::uint16_t>(words, 5));
+  const CUDA_MEMSET_NODE_PARAMS fill = fill_of(first, 700);
+  EXPECT_EQ(cuGraphExecMemsetNodeSetParams(exec, filling_, &fill, context()), CUDA_SUCCESS);
+  EXPECT_EQ(result(), std::vector<std::uint16_t>(words, 700));
+  EXPECT_EQ(cuGraphExecUpdate(exec, other, &info), CUDA_SUCCESS);
+  EXPECT_EQ(result(), std::vector<std::uint16_t>(words, 9));
+  EXPECT_EQ(cuGraphExecDestroy(exec), CUDA_SUCCESS);
+}
+
+TEST_F(SimcudaGraphs, TakeNoOperandsOfAnotherGpuOrOfSeveralRows) {
+  const CUdeviceptr first = allocate(bytes), second = allocate(bytes);
+  CUcontext there = nullptr;
+  ASSERT_EQ(cuDevicePrimaryCtxRetain(&there, 1), CUDA_SUCCESS);
+  ASSERT_EQ(cuCtxPushCurrent(there), CUDA_SUCCESS);
+  const CUdeviceptr elsewhere = allocate(bytes);
+  ASSERT_EQ(cuCtxPopCurrent(&there), CUDA_SUCCESS);
+  CUgraph moved = build(first, elsewhere, 9);
+  CUgraph graph = build(first, second, 5);
+  CUgraphExec exec = nullptr;
+  CUgraphExecUpdateResultInfo info{};
+  ASSERT_EQ(cuGraphInstantiateWithFlags(&exec, graph, 0), CUDA_SUCCESS);
+  const auto set_copy = [&](CUDA_MEMCPY3D copy) {
+    return cuGraphExecMemcpyNodeSetParams(exec, copying_, &copy, context());
+  };
+  EXPECT_EQ(set_copy(copy_of(first, second)), CUDA_SUCCESS);
+  EXPECT_EQ(set_copy(copy_of(elsewhere, first)), CUDA_ERROR_INVALID_VALUE);
+  CUDA_MEMCPY3D rows = copy_of(second, first);
+  rows.WidthInBytes = 8;
+  rows.Height = 2;
+  rows.srcPitch = rows.dstPitch = 16;
+  EXPECT_EQ(set_copy(rows), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cuGraphExecUpdate(exec, moved, &info), CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE);
+  EXPECT_EQ(info.result, CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED);
+  EXPECT_EQ(cuGraphExecDestroy(exec), CUDA_SUCCESS);
+  EXPECT_EQ(cuDevicePrimaryCtxRelease(1), CUDA_SUCCESS);
+}
+
+}  // namespace
+}  // namespace vma
