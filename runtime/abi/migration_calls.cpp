@@ -154,15 +154,15 @@ void vmart_copy_end() {
 }
 
 void vmart_captures_will_be_told(int any_yet) {
-  vma::CaptureGuard::expect(any_yet != 0);
+  vma::CaptureLock::expect(any_yet != 0);
 }
 
 void vmart_no_stops_begin() {
-  vma::CaptureGuard::enter();
+  vma::CaptureLock::enter();
 }
 
 void vmart_no_stops_end() {
-  vma::CaptureGuard::leave();
+  vma::CaptureLock::leave();
 }
 
 void vmart_context_created(void* context) {

@@ -98,10 +98,10 @@ struct Guard<entry, CUresult (*)(Args...)> {
   static CUresult change_captures(OnCaptures effect, Function function, CUstream stream,
                                   Others... others) {
     if (effect == OnCaptures::begins) {
-      CaptureGuard::enter();
+      CaptureLock::enter();
       const CUresult result = function(stream, others...);
       if (result == CUDA_SUCCESS) Captures::of_process().begun(stream);
-      CaptureGuard::leave();
+      CaptureLock::leave();
       return result;
     }
     if (effect == OnCaptures::destroys) {

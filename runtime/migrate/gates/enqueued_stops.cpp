@@ -136,7 +136,7 @@ std::optional<StopRefusal> EnqueuedStops::enqueue_next() {
     ++end;
   }
   const auto group = std::span<const StopStart>(starts_).subspan(next_, end - next_);
-  const auto no_capture_begins = CaptureGuard::hold_back();
+  const auto no_capture_begins = CaptureLock::hold_back();
   if (!no_capture_begins.owns_lock()) {
     return StopRefusal{
         StopRefusal::capture,
@@ -230,7 +230,7 @@ void EnqueuedStops::excuse_broken() {
   for (std::size_t i = 0; i < plan_.stops.size(); ++i) {
     const GateStop& stop = plan_.stops[i];
     if (arrivals_.has(i) || !arrivals_.expects(i)) continue;
-    const auto no_capture_begins = CaptureGuard::hold_back();
+    const auto no_capture_begins = CaptureLock::hold_back();
     if (!no_capture_begins.owns_lock() || captures(stop)) continue;
     GatePost::StreamState& state = post_.state_of(stop);
     const WordOperation again = post_.arrival(state, next_epoch());

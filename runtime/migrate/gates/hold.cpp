@@ -195,7 +195,7 @@ std::unique_lock<std::shared_timed_mutex> Hold::look_for_captures(TimePoint dead
   constexpr std::chrono::microseconds pause(100);
   Clock& clock = driver_.clock();
   for (;;) {
-    if (auto none_begins = CaptureGuard::hold_back(); none_begins.owns_lock()) {
+    if (auto none_begins = CaptureLock::hold_back(); none_begins.owns_lock()) {
       if (before_try_) before_try_();
       return none_begins;
     }

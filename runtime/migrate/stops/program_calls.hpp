@@ -106,7 +106,7 @@ class NoEnqueues {
 /// Between the program's calls with which captures begin, and gates, which look for captures and
 /// enqueue stops: a stop in a legacy stream would end the capture of a blocking stream that has
 /// begun since it was looked for. Any thread.
-class CaptureGuard {
+class CaptureLock {
  public:
   using Lock = std::unique_lock<std::shared_timed_mutex>;
 

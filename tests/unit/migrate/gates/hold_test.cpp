@@ -89,9 +89,9 @@ TEST_P(Holds, EndNoCaptureThatBeginsOnceTheyHaveLookedForCaptures) {
   std::future<void> begun;
   rig.hold->before_tries([&] {
     begun = std::async(std::launch::async, [&] {
-      CaptureGuard::enter();
+      CaptureLock::enter();
       rig.machine().begin_capture(stream, CaptureMode::relaxed);
-      CaptureGuard::leave();
+      CaptureLock::leave();
     });
     begun.wait_for(milliseconds(50));  // It begins at once if nothing keeps it from that.
   });
