@@ -1,14 +1,15 @@
-// Duration of a tick of the default policy with 50 000 and 1 000 000 chunks of which 1 % were used
-// since the last tick, and the bytes per chunk that the books and the policy use. The machine has
-// four GPUs like H200s and a host. Each chunk is used by one GPU and is in its HBM (`settled`); or
-// half of the chunks are at the host and would profit from HBM, which is full of chunks that are no
-// colder (`full`). Times are processor times, which do not depend on other load; `wall_us` is given
-// as well.
+// What decisions take with 50 000 and 1 000 000 chunks of which 1 % were used since the last tick,
+// and the bytes per chunk that the books and the policy use: a tick of a policy (`tick`), the same
+// with entering the uses into the books and reporting them (`uses`), and victims for one chunk that
+// needs room (`pressure`). The machine has four GPUs like H200s and a host. Each chunk is used by
+// one GPU and is in its HBM (`settled`); or half of the chunks are at the host and would profit
+// from HBM, which is full of chunks that are no colder (`full`). Times are processor times, which
+// do not depend on other load; `wall_us` is given as well.
 
 #include "bench/harness/samples.hpp"
 
-#include "placement/books/chunk_tables.hpp"
 #include "placement/auto/auto.hpp"
+#include "placement/deciding/decision_path.hpp"
 
 #include <benchmark/benchmark.h>
 
@@ -63,38 +64,61 @@ std::size_t bytes_in_use() {
   return info.uordblks + info.hblkhd;
 }
 
-/// Books with chunks, and a policy that has run once.
-class Books {
+enum class What { tick, uses, pressure };
+constexpr What whats[] = {What::tick, What::uses, What::pressure};
+
+const char* to_string(What what) {
+  return what == What::tick ? "tick" : what == What::uses ? "uses" : "pressure";
+}
+
+/// Chunks, and a policy that has run once.
+class Decider {
  public:
-  Books(std::size_t chunks, bool full) : chunks_(chunks), tables_(places(chunks, full), costs()) {
-    policy_ = cost_benefit_kind().make(values_of(cost_benefit_kind()));
+  Decider(const PolicyKind& kind, std::size_t chunks, bool full)
+      : chunks_(chunks), path_(places(chunks, full), costs(), {}, {}) {
+    policy_ = kind.make(values_of(kind));
     std::vector<ChunkTables::NewChunk> added;
-    tables_.set_now(1s);
+    path_.books().set_now(1s);
     for (std::size_t i = 0; i < chunks; ++i) {
       const bool out = full && i % 8 >= gpus;  // Every second chunk does not fit at home.
       added.push_back({chunk_bytes, out ? host_place : place(i % gpus)});
     }
-    tables_.add(1, "", added);
+    path_.books().add(1, "", added);
     added = {};
     for (std::size_t i = 0; i < chunks; ++i) use(i);
+    enter_uses();
+    forget_uses();
     const std::size_t before = bytes_in_use();
-    tick();
+    decide();
     policy_bytes_ = bytes_in_use() - before;
+    path_.books().clear_changed();
   }
 
-  /// Uses one chunk in a hundred, chosen at random for each tick.
+  /// Something has happened: time passes, and one chunk in a hundred is used.
   void use_some() {
+    path_.books().clear_changed();
+    path_.books().set_now(path_.books().now() + 10ms);
+    reports_ = {};
     for (std::size_t i = 0; i < chunks_ / 100; ++i) use(random_() % chunks_);
-    tables_.set_now(tables_.now() + 10ms);
   }
-  std::size_t tick() {
+  void enter_uses() { path_.fold_uses(reports_.uses); }
+  /// Returns how many moves are proposed.
+  std::size_t decide() {
     Plan plan;
-    policy_->on_tick(Snapshot(tables_), plan);
+    path_.ask(*policy_, plan, [&](Policy& policy, const Snapshot& snapshot, Plan& proposals) {
+      reports_.tell(policy, snapshot, proposals);
+      policy.on_tick(snapshot, proposals);
+    });
     return plan.moves().size();
   }
-  void forget_changes() { tables_.clear_changed(); }
-  double table_bytes_a_chunk() const { return a_chunk(tables_.table_bytes()); }
-  double heat_bytes_a_chunk() const { return a_chunk(tables_.heat_bytes()); }
+  void forget_uses() { reports_ = {}; }
+  std::size_t press() {
+    Plan plan;
+    path_.complete_pressure({place(0), chunk_bytes, place(0)}, plan);
+    return plan.moves().size();
+  }
+  double table_bytes_a_chunk() const { return a_chunk(path_.books().table_bytes()); }
+  double heat_bytes_a_chunk() const { return a_chunk(path_.books().heat_bytes()); }
   double policy_bytes_a_chunk() const { return a_chunk(policy_bytes_); }
 
  private:
@@ -109,34 +133,39 @@ class Books {
   }
   void use(std::size_t chunk) {
     const double passes = 1 + static_cast<double>(chunk % 97) / 97;
-    tables_.used(ChunkId{static_cast<std::uint32_t>(chunk)}, place(chunk % gpus),
-                 passes * chunk_bytes, 0);
+    reports_.uses.push_back({ChunkId{static_cast<std::uint32_t>(chunk)}, place(chunk % gpus),
+                             passes * chunk_bytes, 0, nullptr});
   }
   double a_chunk(std::size_t bytes) const {
     return static_cast<double>(bytes) / static_cast<double>(chunks_);
   }
 
   std::size_t chunks_;
-  ChunkTables tables_;
+  DecisionPath path_;
   std::unique_ptr<Policy> policy_;
+  UseReports reports_;
   std::mt19937_64 random_{1};
   std::size_t policy_bytes_ = 0;
 };
 
-void tick(benchmark::State& state, std::size_t chunks, bool full) {
-  Books books(chunks, full);
-  books.forget_changes();
+void decide(benchmark::State& state, const PolicyKind& kind, What what, std::size_t chunks,
+            bool full) {
+  Decider decider(kind, chunks, full);
   std::vector<double> took, wall;
   std::size_t moves = 0;
   for ([[maybe_unused]] auto iteration : state) {
-    books.use_some();
+    decider.use_some();
+    if (what != What::uses) {
+      decider.enter_uses();
+      decider.forget_uses();
+    }
     const Stopwatch watch;
     const double begin = cpu_ns();
-    moves += books.tick();
+    if (what == What::uses) decider.enter_uses();
+    moves += what == What::pressure ? decider.press() : decider.decide();
     took.push_back((cpu_ns() - begin) * 1e-9);
     wall.push_back(std::chrono::duration<double>(watch.elapsed()).count());
     state.SetIterationTime(took.back());
-    books.forget_changes();
   }
   std::ranges::sort(took);
   std::ranges::sort(wall);
@@ -144,22 +173,29 @@ void tick(benchmark::State& state, std::size_t chunks, bool full) {
   state.counters["median_us"] = took[took.size() / 2] * 1e6;
   state.counters["most_us"] = took.back() * 1e6;
   state.counters["moves"] = static_cast<double>(moves);
-  state.counters["table_bytes_a_chunk"] = books.table_bytes_a_chunk();
-  state.counters["heat_bytes_a_chunk"] = books.heat_bytes_a_chunk();
-  state.counters["policy_bytes_a_chunk"] = books.policy_bytes_a_chunk();
+  state.counters["table_bytes_a_chunk"] = decider.table_bytes_a_chunk();
+  state.counters["heat_bytes_a_chunk"] = decider.heat_bytes_a_chunk();
+  state.counters["policy_bytes_a_chunk"] = decider.policy_bytes_a_chunk();
 }
 
 void register_all() {
   const auto ticks = static_cast<benchmark::IterationCount>(setting("VMART_BENCH_BATCHES", 100));
-  for (const std::size_t chunks : {50'000, 1'000'000}) {
-    for (const bool full : {false, true}) {
-      const std::string name =
-          "policy/cost_benefit/tick/" + std::string(full ? "full/" : "settled/");
-      benchmark::RegisterBenchmark(
-          (name + std::to_string(chunks)).c_str(),
-          [chunks, full](benchmark::State& state) { tick(state, chunks, full); })
-          ->Iterations(ticks)
-          ->UseManualTime();
+  for (const PolicyKind& kind : {cost_benefit_kind(), auto_kind()}) {
+    for (const What what : whats) {
+      if (what == What::pressure && kind.name == "auto")
+        continue;  // The planner's, whatever policy.
+      for (const std::size_t chunks : {50'000, 1'000'000}) {
+        for (const bool full : {false, true}) {
+          const std::string name = "policy/" + std::string(kind.name) + "/" + to_string(what) +
+                                   (full ? "/full/" : "/settled/") + std::to_string(chunks);
+          benchmark::RegisterBenchmark(name.c_str(),
+                                       [kind, what, chunks, full](benchmark::State& state) {
+                                         decide(state, kind, what, chunks, full);
+                                       })
+              ->Iterations(ticks)
+              ->UseManualTime();
+        }
+      }
     }
   }
 }

@@ -30,7 +30,7 @@ SEES = {
     "guards": "base base/loader driver entry_points migrate/stops",
     "telemetry": "base machine memory",
     "placement/books": "base",
-    "placement/planning": "base",
+    "placement/planning": "base placement/books",
     "placement/deciding": "base placement/books placement/planning",
     "placement/weighing": "base",
     "placement/auto": "base placement/weighing",

@@ -25,6 +25,7 @@ ChunkTables::ChunkTables(std::vector<PlaceState> places, MachineCosts costs,
       long_(limits.half_life_long),
       places_(std::move(places)),
       costs_(std::move(costs)),
+      idle_(places_.size()),
       heat_(limits.cells_max),
       tags_(1) {
   VMART_CHECK(places_.size() == costs_.places(), "the costs are those of these places");
@@ -55,6 +56,7 @@ std::uint32_t ChunkTables::take_rows(std::size_t count) {
   if (found == free_by_size_.end()) {
     const auto first = static_cast<std::uint32_t>(rows_.size());
     make_room(changed_, rows_.size() + count);
+    idle_.make_room(rows_.size() + count);
     rows_.resize(rows_.size() + count);
     return first;
   }
@@ -129,7 +131,9 @@ ChunkId ChunkTables::add(std::uint32_t allocation, std::string_view tag,
     row.tag = tag_id;
     places_[index(row.at)].used_bytes += row.bytes;
     if (first + slot < reach_.size()) reach_[first + slot] = 0;
-    touch(ChunkId{static_cast<std::uint32_t>(first + slot)});
+    const ChunkId chunk{static_cast<std::uint32_t>(first + slot)};
+    idle_.used(chunk, row.at, now_);
+    touch(chunk);
   }
   count_ += chunks.size();
   return ChunkId{first};
@@ -143,6 +147,7 @@ void ChunkTables::remove(ChunkId first, std::size_t chunks) noexcept {
     heat_.drop(row);
     forget_hint(ChunkId{static_cast<std::uint32_t>(index(first) + i)});
     if (!row.dropped) places_[index(row.at)].used_bytes -= row.bytes;
+    idle_.left(ChunkId{static_cast<std::uint32_t>(index(first) + i)}, row.at);
     const bool listed = row.changed;
     row = ChunkRow{};
     row.changed = listed;  // It stays in the list until that is cleared.
@@ -158,6 +163,8 @@ void ChunkTables::moved(ChunkId chunk, PlaceId to) noexcept {
   if (!row.dropped) {
     places_[index(row.at)].used_bytes -= row.bytes;
     places_[index(to)].used_bytes += row.bytes;
+    idle_.left(chunk, row.at);
+    idle_.arrived(chunk, to);
   }
   row.at = to;
   shift_demand(row, 1);
@@ -194,9 +201,11 @@ void ChunkTables::set_dropped(ChunkId chunk, bool dropped) noexcept {
   touch(chunk);
   if (!dropped) {
     places_[index(row.at)].used_bytes += row.bytes;
+    idle_.arrived(chunk, row.at);
     return;
   }
   places_[index(row.at)].used_bytes -= row.bytes;
+  idle_.left(chunk, row.at);
   shift_demand(row, -1);
   heat_.drop(row);
 }
@@ -247,6 +256,7 @@ void ChunkTables::used(ChunkId chunk, PlaceId device, double bytes_read, double 
   ChunkRow& row = rows_[index(chunk)];
   if (row.dropped) return;
   row.last_use = now_;
+  idle_.used(chunk, row.at, now_);
   touch(chunk);
   HeatCell* const found = heat_.find_or_make(row, device, now_);
   if (found == nullptr) {
@@ -329,7 +339,7 @@ void ChunkTables::make_room_in_lists() {
 
 std::size_t ChunkTables::table_bytes() const noexcept {
   return rows_.capacity() * sizeof(ChunkRow) + changed_.capacity() * sizeof(ChunkId) +
-         hints_.capacity() * sizeof(Hint) + reach_.capacity() * sizeof(reach_[0]);
+         idle_.bytes() + hints_.capacity() * sizeof(Hint) + reach_.capacity() * sizeof(reach_[0]);
 }
 
 std::size_t ChunkTables::heat_bytes() const noexcept {

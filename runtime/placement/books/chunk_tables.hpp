@@ -1,6 +1,7 @@
 #pragma once
 
 #include "placement/books/heat_cells.hpp"
+#include "placement/books/idle_order.hpp"
 
 #include <vma/snapshot.hpp>
 
@@ -60,7 +61,10 @@ struct ChunkTables {
   void expect_no_more(PlaceId at, std::uint64_t bytes) noexcept;
   void used(ChunkId chunk, PlaceId device, double bytes_read, double bytes_written);
   /// Prefetch: `used` is about to be called, or the users are about to be read.
-  void prepare(ChunkId chunk) const { heat_.prepare(rows_[index(chunk)]); }
+  void prepare(ChunkId chunk) const {
+    heat_.prepare(rows_[index(chunk)]);
+    idle_.prepare(chunk);
+  }
   /// The hint's times are relative to the clock's start.
   void hinted(ChunkId chunk, const Hint& hint);
   void forget_hint(ChunkId chunk) noexcept;
@@ -71,6 +75,8 @@ struct ChunkTables {
   void clear_changed() noexcept;
   void set_capacity(PlaceId at, std::uint64_t bytes) { places_[index(at)].capacity_bytes = bytes; }
   MachineCosts& costs() noexcept { return costs_; }
+  /// The chunks that have memory, by when they were used last, or else made.
+  const IdleOrder& idle() const noexcept { return idle_; }
   /// For a copy, whose lists have no room: from here on, it allocates only where the original does.
   void make_room_in_lists();
 
@@ -147,6 +153,7 @@ struct ChunkTables {
 
   std::map<std::uint32_t, std::uint32_t> free_rows_;  // First to count; never adjacent.
   std::set<std::pair<std::uint32_t, std::uint32_t>> free_by_size_;  // Count and first.
+  IdleOrder idle_;
   HeatCells heat_;
   std::vector<Hint> hints_;
   std::vector<std::uint32_t> free_hints_;  // With room for all hints.

@@ -187,7 +187,7 @@ PlanOutcome DecisionPath::accept(const Plan& plan, bool awaited) {
 }
 
 void DecisionPath::complete_pressure(const Pressure& pressure, Plan& plan) const {
-  planner_.complete_pressure(pressure, snapshot(), plan);
+  planner_.complete_pressure(pressure, snapshot(), books_->idle(), plan);
 }
 
 void DecisionPath::note_decision(MoveNumber number, std::uint64_t decision) {

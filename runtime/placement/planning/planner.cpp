@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <new>
 #include <optional>
@@ -329,19 +330,41 @@ std::uint8_t Planner::recent_moves(ChunkId chunk, Time now) const {
 
 namespace {
 
-struct Candidate {
-  Time idle{0};
-  ChunkId chunk{};
-};
+/// Goes over the chunks of a place, the coldest first: longest idle, then least used per byte, then
+/// by number.
+class Coldest {
+ public:
+  Coldest(const IdleOrder& idle, PlaceId at, const Snapshot& snapshot)
+      : idle_(idle), walk_(idle, at), snapshot_(snapshot), any_ahead_(walk_.next(ahead_)) {}
 
-/// The coldest is on top of a heap: longest idle, then least used per byte, then by number.
-struct Warmer {
-  const Snapshot& snapshot;
-  bool operator()(const Candidate& left, const Candidate& right) const {
-    if (left.idle != right.idle) return left.idle < right.idle;
-    return std::tuple(use_per_byte(left.chunk, snapshot), left.chunk) >
-           std::tuple(use_per_byte(right.chunk, snapshot), right.chunk);
+  /// False at the end.
+  bool next(ChunkId& chunk) {
+    if (equals_.empty() && !gather()) return false;
+    chunk = equals_.back().second;
+    equals_.pop_back();
+    return true;
   }
+
+ private:
+  static constexpr std::size_t compared_max = 256;
+
+  /// Those that are idle for the same time, the coldest last.
+  bool gather() {
+    const Time last_use = any_ahead_ ? idle_.last_use(ahead_) : Time{0};
+    while (any_ahead_ && idle_.last_use(ahead_) == last_use && equals_.size() < compared_max) {
+      equals_.emplace_back(use_per_byte(ahead_, snapshot_), ahead_);
+      any_ahead_ = walk_.next(ahead_);
+    }
+    std::ranges::sort(equals_, std::greater());
+    return !equals_.empty();
+  }
+
+  const IdleOrder& idle_;
+  IdleOrder::Walk walk_;
+  const Snapshot& snapshot_;
+  ChunkId ahead_{};  // If there is any.
+  bool any_ahead_;
+  std::vector<std::pair<double, ChunkId>> equals_;
 };
 
 /// Takes the room of a victim at the fastest other place that has enough.
@@ -359,7 +382,7 @@ std::optional<PlaceId> find_room(ChunkId chunk, const Pressure& pressure, const 
 }  // namespace
 
 std::uint64_t Planner::complete_pressure(const Pressure& pressure, const Snapshot& snapshot,
-                                         Plan& plan) const {
+                                         const IdleOrder& idle, Plan& plan) const {
   if (index(pressure.at) >= snapshot.places().size()) return 0;
   std::vector<std::int64_t> left = room(snapshot);
   std::unordered_set<ChunkId> planned;
@@ -381,28 +404,19 @@ std::uint64_t Planner::complete_pressure(const Pressure& pressure, const Snapsho
     if (at != index(pressure.at)) largest = std::max(largest, left[at]);
   if (largest == 0) return freed;
 
-  std::vector<Candidate> candidates;
-  for (std::size_t i = 0; i < snapshot.chunks().size(); ++i) {
-    const ChunkRow& row = snapshot.chunks()[i];
-    const ChunkId chunk{static_cast<std::uint32_t>(i)};
-    if (row.bytes == 0 || row.dropped || row.at != pressure.at || planned.contains(chunk)) continue;
-    if (static_cast<std::int64_t>(row.bytes) > largest) continue;
-    candidates.push_back({snapshot.now() - std::max(row.last_use, row.born), chunk});
-  }
-  const Warmer warmer{snapshot};
-  std::ranges::make_heap(candidates, warmer);
-  while (freed < pressure.bytes && !candidates.empty()) {
-    std::ranges::pop_heap(candidates, warmer);
-    const Candidate coldest = candidates.back();
-    candidates.pop_back();
-    if (refuse_chunk(coldest.chunk, snapshot, under_way_, history_, limits_)) continue;
-    const std::optional<PlaceId> to = find_room(coldest.chunk, pressure, snapshot, left);
+  Coldest order(idle, pressure.at, snapshot);
+  for (ChunkId chunk{}; freed < pressure.bytes && order.next(chunk);) {
+    const ChunkRow& row = snapshot.chunk(chunk);
+    if (static_cast<std::int64_t>(row.bytes) > largest || planned.contains(chunk)) continue;
+    if (refuse_chunk(chunk, snapshot, under_way_, history_, limits_)) continue;
+    const std::optional<PlaceId> to = find_room(chunk, pressure, snapshot, left);
     if (!to) continue;
-    plan.evict(coldest.chunk, *to,
+    const Time idle_for = snapshot.now() - idle.last_use(chunk);
+    plan.evict(chunk, *to,
                fmt::format("{} needs room; it has been idle for {:.3f} s",
                            to_string(snapshot.place(pressure.at).place),
-                           std::chrono::duration<double>(coldest.idle).count()));
-    freed += snapshot.chunk(coldest.chunk).bytes;
+                           std::chrono::duration<double>(idle_for).count()));
+    freed += row.bytes;
   }
   return freed;
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "placement/books/idle_order.hpp"
 #include "placement/planning/move_budgets.hpp"
 #include "placement/planning/moves_so_far.hpp"
 #include "placement/planning/planned_move.hpp"
@@ -42,11 +43,13 @@ class Planner {
 
   /// Adds victims to a plan until it frees `pressure.bytes`: the coldest first, by the time since
   /// their last use and then by use per byte, each to the fastest other place of its hottest user
-  /// that has room. Proposals that would be refused do not count. Adds none if the plan declines
-  /// and what needs the room can go elsewhere. Returns how many bytes the plan frees. Looks at
-  /// every chunk.
+  /// that has room. Of more than 256 chunks that are idle for the same time, only so many are
+  /// compared by their use. Proposals that would be refused do not count. Adds none if the plan
+  /// declines and what needs the room can go elsewhere. Returns how many bytes the plan frees.
+  /// Requires: `idle` belongs to the books of `snapshot`. Looks at no more chunks than it takes or
+  /// has to pass over.
   std::uint64_t complete_pressure(const Pressure& pressure, const Snapshot& snapshot,
-                                  Plan& plan) const;
+                                  const IdleOrder& idle, Plan& plan) const;
 
   /// Whether an accepted move can begin: those that it waits for have ended, and other allocations
   /// have not taken its room.

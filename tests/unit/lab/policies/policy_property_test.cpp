@@ -79,7 +79,7 @@ class PolicyLoop {
     const Pressure pressure{gpu_place(dice_() % 3), 4 * mib, gpu_place(dice_() % 3)};
     Plan plan;
     policy_->on_pressure(pressure, rig_.snapshot(), plan);
-    rig_.planner().complete_pressure(pressure, rig_.snapshot(), plan);
+    rig_.planner().complete_pressure(pressure, rig_.snapshot(), rig_.tables().idle(), plan);
     make(plan);
   }
 

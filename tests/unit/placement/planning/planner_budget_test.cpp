@@ -165,7 +165,9 @@ TEST(PlannerPressure, TheLongestIdleGoFirst) {
   rig.heat(warm, gpu0, 1);
   rig.advance(1s);
   Plan plan;
-  EXPECT_EQ(rig.planner().complete_pressure({gpu0, 150, gpu0}, rig.snapshot(), plan), 200u);
+  EXPECT_EQ(
+      rig.planner().complete_pressure({gpu0, 150, gpu0}, rig.snapshot(), rig.tables().idle(), plan),
+      200u);
   EXPECT_EQ(proposals(plan), "chunk 2 to 1, chunk 1 to 1")
       << "to the peer: it is faster than the host";
   EXPECT_EQ(rig.plan(plan).accepted.size(), 2u);
@@ -177,7 +179,7 @@ TEST(PlannerPressure, OfEquallyIdleTheLeastUsedAByteGoesFirst) {
   rig.heat(hot, gpu0, 2);
   rig.heat(cool, gpu0, 1);  // More bytes per second, but fewer per byte of the chunk.
   Plan plan;
-  rig.planner().complete_pressure({gpu0, 1, gpu0}, rig.snapshot(), plan);
+  rig.planner().complete_pressure({gpu0, 1, gpu0}, rig.snapshot(), rig.tables().idle(), plan);
   EXPECT_EQ(proposals(plan), "chunk 1 to 1");
 }
 
@@ -188,9 +190,13 @@ TEST(PlannerPressure, AddsNothingIfThePolicyDeclinesAndTheRestCanGoElsewhere) {
   Plan plan;
   plan.evict(ChunkId{0}, gpu1, "the policy's");
   plan.decline();
-  EXPECT_EQ(rig.planner().complete_pressure({gpu0, 600, gpu0, true}, rig.snapshot(), plan), 300u);
+  EXPECT_EQ(rig.planner().complete_pressure({gpu0, 600, gpu0, true}, rig.snapshot(),
+                                            rig.tables().idle(), plan),
+            300u);
   EXPECT_EQ(proposals(plan), "chunk 0 to 1");
-  EXPECT_EQ(rig.planner().complete_pressure({gpu0, 600, gpu0, false}, rig.snapshot(), plan), 600u)
+  EXPECT_EQ(rig.planner().complete_pressure({gpu0, 600, gpu0, false}, rig.snapshot(),
+                                            rig.tables().idle(), plan),
+            600u)
       << "it has to be there";
 }
 
@@ -202,10 +208,14 @@ TEST(PlannerPressure, CountsWhatThePolicyWishesAndFillsUpPlaceAfterPlace) {
   plan.evict(b, gpu1, "the policy's");
   plan.evict(b, node_of_two, "twice is once");
   plan.evict(ChunkId{77}, node_of_two, "nonsense");
-  EXPECT_EQ(rig.planner().complete_pressure({gpu0, 600, gpu0}, rig.snapshot(), plan), 600u);
+  EXPECT_EQ(
+      rig.planner().complete_pressure({gpu0, 600, gpu0}, rig.snapshot(), rig.tables().idle(), plan),
+      600u);
   EXPECT_EQ(proposals(plan), "chunk 1 to 1, chunk 1 to 2, chunk 77 to 2, chunk 0 to 2")
       << "400 were free at the peer, 300 of these are the policy's";
-  EXPECT_EQ(rig.planner().complete_pressure({gpu0, 5000, gpu0}, rig.snapshot(), plan), 900u);
+  EXPECT_EQ(rig.planner().complete_pressure({gpu0, 5000, gpu0}, rig.snapshot(), rig.tables().idle(),
+                                            plan),
+            900u);
   EXPECT_EQ(rig.plan(plan).accepted.size(), 3u);
   EXPECT_TRUE(rig.planner().is_moving(a) && rig.planner().is_moving(c));
 }

@@ -278,7 +278,9 @@ TEST(Planner, HasRoomWhereTheSizeIsUnknown) {
   EXPECT_EQ(rig.try_move(chunk, node_of_two), std::nullopt);
   EXPECT_EQ(rig.carry_out(), 1u);
   Plan plan;
-  EXPECT_EQ(rig.planner().complete_pressure({gpu1, 8, gpu1}, rig.snapshot(), plan), 8u);
+  EXPECT_EQ(
+      rig.planner().complete_pressure({gpu1, 8, gpu1}, rig.snapshot(), rig.tables().idle(), plan),
+      8u);
   ASSERT_EQ(plan.moves().size(), 1u);
   EXPECT_EQ(plan.moves()[0].chunk, other);
 }
