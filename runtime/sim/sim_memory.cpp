@@ -227,7 +227,9 @@ void SimMemory::map(Address begin, std::uint64_t size_bytes, ChunkHandle chunk) 
   mapping.chunk = handle->second.chunk;
   mapping.gpus.assign(gpu_used_.size(), Access::none);
   mapping.buffer_id = next_buffer_id_++;
-  mappings_.emplace(start, std::move(mapping));
+  std::vector<std::uint64_t>& mapped_at = mapping.chunk->mapped_at;
+  mapped_at.reserve(mapped_at.size() + 1);
+  mapped_at.push_back(mappings_.emplace(start, std::move(mapping)).first->first);
 }
 
 SimMemory::Mappings::const_iterator SimMemory::find(Address address) const {
@@ -270,6 +272,7 @@ void SimMemory::unmap(Address begin, std::uint64_t size_bytes) {
   last.reserve(whole.size());
   for (const auto& mapping : whole) {
     count_standing(mapping->second, -1);
+    std::erase(mapping->second.chunk->mapped_at, mapping->first);
     last.push_back(mapping->second.chunk);
     mappings_.erase(mapping);
   }

@@ -87,7 +87,9 @@ class SimChunk {
     store_.show(address, offset_, size_bytes_, writable);
   }
 
-  bool granted_before = false;  ///< Guarded by the lock of SimMemory.
+  // Guarded by the lock of SimMemory.
+  bool granted_before = false;
+  std::vector<std::uint64_t> mapped_at;  ///< Where its mappings begin.
 
  private:
   const ChunkHandle handle_;

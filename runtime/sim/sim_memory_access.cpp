@@ -50,15 +50,17 @@ TimePoint SimMemory::grant_cost(Address begin, std::uint64_t size_bytes,
 
 bool SimMemory::shown_elsewhere(const Mapping& mapping, std::uint64_t begin,
                                 std::span<const Accessor> accessors) const {
-  // Only its handle and this mapping refer to it.
-  if (mapping.chunk.use_count() <= 2) return false;
-  return std::any_of(mappings_.begin(), mappings_.end(), [&](const auto& other) {
-    if (other.second.chunk != mapping.chunk || other.first == begin) return false;
-    return std::all_of(accessors.begin(), accessors.end(), [&](const Accessor& accessor) {
-      return accessor.who.kind == Place::Kind::host ||
-             other.second.gpus[static_cast<std::size_t>(accessor.who.ordinal)] == accessor.access;
-    });
-  });
+  for (const std::uint64_t at : mapping.chunk->mapped_at) {
+    if (at == begin) continue;
+    const Mapping& other = mappings_.at(at);
+    if (std::ranges::all_of(accessors, [&](const Accessor& accessor) {
+          return accessor.who.kind == Place::Kind::host ||
+                 other.gpus[static_cast<std::size_t>(accessor.who.ordinal)] == accessor.access;
+        })) {
+      return true;
+    }
+  }
+  return false;
 }
 
 TimePoint SimMemory::grant_cost_of(const Mapping& mapping, std::uint64_t begin,
