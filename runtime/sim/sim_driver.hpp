@@ -13,6 +13,7 @@
 
 namespace vma {
 
+struct Completion;
 class SimMachine;
 
 /// A simulated machine: one process's view of libcuda, with real bytes.
@@ -103,6 +104,9 @@ class SimDriver : public Driver {
   void batch(BoundStream stream, std::span<const WordOperation> operations) override;
   void copy(BoundStream stream, Address target, Address source, std::uint64_t size_bytes) override;
   void fill(BoundStream stream, Address begin, std::byte value, std::uint64_t size_bytes) override;
+  /// The same as nodes of a graph: the memory is looked up when the work runs, not before.
+  void copy_later(BoundStream stream, Address target, Address source, std::uint64_t size_bytes);
+  void fill_later(BoundStream stream, Address begin, std::byte value, std::uint64_t size_bytes);
   KernelHandle load_kernel(ContextHandle context, const Kernel& kernel) override;
   std::vector<KernelHandle> load_kernels(ContextHandle context,
                                          std::span<const Kernel* const> kernels,
@@ -139,6 +143,9 @@ class SimDriver : public Driver {
   void switch_channels(std::span<const ContextHandle> of, bool off);
 
  private:
+  std::shared_ptr<Completion> enqueue_copy(BoundStream stream, Address target, Address source,
+                                           std::uint64_t size_bytes);
+
   std::unique_ptr<SimMachine> machine_;
 };
 

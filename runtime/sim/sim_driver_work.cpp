@@ -23,7 +23,6 @@ void SimDriver::batch(BoundStream stream, std::span<const WordOperation> operati
 
 void SimDriver::copy(BoundStream stream, Address target, Address source, std::uint64_t size_bytes) {
   constexpr auto call = "cuMemcpyAsync";
-  const CallTime time(*machine_, machine_->costs.parameters().enqueue_us);
   bool pageable = false;
   for (const Address begin : {target, source}) {
     if (!machine_->memory.covered(begin, size_bytes, pageable)) {
@@ -32,25 +31,44 @@ void SimDriver::copy(BoundStream stream, Address target, Address source, std::ui
                                      to_integer(begin)));
     }
   }
+  const CompletionPtr end = enqueue_copy(stream, target, source, size_bytes);
+  if (!pageable || end == nullptr) return;
+  MutexLock lock(machine_->progress.mutex);
+  machine_->progress.await(lock, end, never);
+  machine_->progress.check_fault(call);
+}
+
+void SimDriver::copy_later(BoundStream stream, Address target, Address source,
+                           std::uint64_t size_bytes) {
+  enqueue_copy(stream, target, source, size_bytes);
+}
+
+/// Null if nothing is copied, or the stream captures.
+CompletionPtr SimDriver::enqueue_copy(BoundStream stream, Address target, Address source,
+                                      std::uint64_t size_bytes) {
+  constexpr auto call = "cuMemcpyAsync";
+  const CallTime time(*machine_, machine_->costs.parameters().enqueue_us);
   MutexLock lock(machine_->progress.mutex);
   SimStream& copier = machine_->stream_after_frees(lock, stream, call);
   machine_->progress.check_fault(call);
-  if (size_bytes == 0) return;
+  if (size_bytes == 0) return nullptr;
   const int device = index(copier.context().device);
   if (machine_->memory.partly_read_only(device, target, size_bytes)) {
     throw driver_error(native_invalid_value, call,
                        fmt::format("gpu({}) may only read {:#x}", device, to_integer(target)));
   }
-  const auto end = machine_->submit(copier, CopyWork{target, source, size_bytes}, call);
-  if (!pageable || end == nullptr) return;
-  machine_->progress.await(lock, end, never);
-  machine_->progress.check_fault(call);
+  return machine_->submit(copier, CopyWork{target, source, size_bytes}, call);
 }
 
 void SimDriver::fill(BoundStream stream, Address begin, std::byte value, std::uint64_t size_bytes) {
+  machine_->require_mapped(begin, size_bytes, "cuMemsetD8Async");
+  fill_later(stream, begin, value, size_bytes);
+}
+
+void SimDriver::fill_later(BoundStream stream, Address begin, std::byte value,
+                           std::uint64_t size_bytes) {
   constexpr auto call = "cuMemsetD8Async";
   const CallTime time(*machine_, machine_->costs.parameters().enqueue_us);
-  machine_->require_mapped(begin, size_bytes, call);
   MutexLock lock(machine_->progress.mutex);
   SimStream& filler = machine_->stream_after_frees(lock, stream, call);
   machine_->submit(filler, FillWork{begin, value, size_bytes}, call);

@@ -36,6 +36,9 @@ std::vector<BoundStream> other_gpus(BoundStream stream, Address target, Address 
   return others;
 }
 
+/// Whether the calling thread launches a graph, whose nodes look their memory up when they run.
+thread_local bool launches_graph = false;
+
 /// What is enqueued in `later` from now on waits for what `earlier` has.
 void let_wait(BoundStream later, BoundStream earlier) {
   const EventHandle event = sim().create_event(earlier.context);
@@ -63,7 +66,11 @@ void copy(Address target, Address source, std::size_t bytes, CUstream stream) {
   const BoundStream bound = stream_of(stream);
   const std::vector<BoundStream> others = other_gpus(bound, target, source);
   for (const BoundStream& other : others) let_wait(bound, other);
-  sim().copy(bound, target, source, bytes);
+  if (launches_graph) {
+    sim().copy_later(bound, target, source, bytes);
+  } else {
+    sim().copy(bound, target, source, bytes);
+  }
   note_captured(bound, CU_GRAPH_NODE_TYPE_MEMCPY, copied(target, source, bytes));
   for (const BoundStream& other : others) let_wait(other, bound);
 }
@@ -86,7 +93,9 @@ void fill(CUdeviceptr begin, std::uint64_t value, std::size_t width, std::size_t
   if (begin % width != 0) refuse(CUDA_ERROR_INVALID_VALUE);
   const BoundStream bound = stream_of(stream);
   if (count == 0) return;
-  if (width == 1) {
+  if (width == 1 && launches_graph) {
+    sim().fill_later(bound, Address{begin}, static_cast<std::byte>(value), count);
+  } else if (width == 1) {
     sim().fill(bound, Address{begin}, static_cast<std::byte>(value), count);
   } else {
     launch_own(bound, OwnKernel::fill_pattern,
@@ -111,7 +120,8 @@ Address side(CUmemorytype type, const void* in_host, CUdeviceptr device, std::si
   const std::size_t offset = y * pitch + x;
   switch (type) {
     case CU_MEMORYTYPE_HOST: return address_of(in_host) + offset;
-    case CU_MEMORYTYPE_DEVICE: return in_device(device) + offset;
+    case CU_MEMORYTYPE_DEVICE:
+      return (launches_graph ? Address{device} : in_device(device)) + offset;
     case CU_MEMORYTYPE_UNIFIED: return Address{device} + offset;
     default: refuse(CUDA_ERROR_NOT_SUPPORTED);
   }
@@ -180,6 +190,10 @@ void batch(CUstream stream, const WordOperation& operation) {
 }  // namespace
 
 void enqueue(const Transfer& what, CUstream stream) {
+  launches_graph = true;
+  struct End {
+    ~End() { launches_graph = false; }
+  } const end;
   if (const auto* const copied = std::get_if<CUDA_MEMCPY3D>(&what)) {
     return copy_layers(copied, stream);
   }

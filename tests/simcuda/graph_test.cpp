@@ -73,6 +73,42 @@ TEST_F(SimcudaGraphs, RunWithTheParametersOfTheLastChange) {
   EXPECT_EQ(cuGraphExecDestroy(exec), CUDA_SUCCESS);
 }
 
+// As on a GPU, the launch succeeds while nothing is mapped there: the nodes run later.
+TEST_F(SimcudaGraphs, LookMemoryUpWhenTheyRun) {
+  CUmemAllocationProp where{};
+  where.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  where.location = {CU_MEM_LOCATION_TYPE_DEVICE, {0}};
+  const CUmemAccessDesc access{where.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+  constexpr std::size_t page = 2 << 20;
+  CUmemGenericAllocationHandle memory = 0;
+  CUdeviceptr mapped = 0;
+  ASSERT_EQ(cuMemCreate(&memory, page, &where, 0), CUDA_SUCCESS);
+  ASSERT_EQ(cuMemAddressReserve(&mapped, page, 0, 0, 0), CUDA_SUCCESS);
+  const auto map = [&] {
+    EXPECT_EQ(cuMemMap(mapped, page, 0, memory, 0), CUDA_SUCCESS);
+    EXPECT_EQ(cuMemSetAccess(mapped, page, &access, 1), CUDA_SUCCESS);
+  };
+  map();
+  const CUdeviceptr target = allocate(bytes), gate = allocate(sizeof(std::uint64_t));
+  ASSERT_EQ(cuMemsetD8(gate, 0, sizeof(std::uint64_t)), CUDA_SUCCESS);
+  CUgraph graph = build(mapped, target, 5);
+  CUgraphExec exec = nullptr;
+  ASSERT_EQ(cuGraphInstantiateWithFlags(&exec, graph, 0), CUDA_SUCCESS);
+  const CUstream stream = new_stream(), other = new_stream();
+  ASSERT_EQ(cuStreamWaitValue64(stream, gate, 1, CU_STREAM_WAIT_VALUE_GEQ), CUDA_SUCCESS);
+  ASSERT_EQ(cuMemUnmap(mapped, page), CUDA_SUCCESS);
+  EXPECT_EQ(cuGraphLaunch(exec, stream), CUDA_SUCCESS);
+  EXPECT_EQ(cuMemcpyAsync(target, mapped, bytes, stream), CUDA_ERROR_INVALID_VALUE);
+  map();
+  ASSERT_EQ(cuStreamWriteValue64(other, gate, 1, 0), CUDA_SUCCESS);
+  EXPECT_EQ(cuStreamSynchronize(stream), CUDA_SUCCESS);
+  EXPECT_EQ(read(target), std::vector<std::uint16_t>(words, 5));
+  EXPECT_EQ(cuGraphExecDestroy(exec), CUDA_SUCCESS);
+  EXPECT_EQ(cuMemUnmap(mapped, page), CUDA_SUCCESS);
+  EXPECT_EQ(cuMemRelease(memory), CUDA_SUCCESS);
+  EXPECT_EQ(cuMemAddressFree(mapped, page), CUDA_SUCCESS);
+}
+
 TEST_F(SimcudaGraphs, TakeNoOperandsOfAnotherGpuOrOfSeveralRows) {
   const CUdeviceptr first = allocate(bytes), second = allocate(bytes);
   CUcontext there = nullptr;

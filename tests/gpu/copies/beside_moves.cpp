@@ -2,7 +2,7 @@
 // that they name between HBM and the host's memory. The program has no scopes of its own. No call
 // may fail, and each must copy the right bytes.
 //
-//   beside_moves [--count N] [--moves N] [--seconds N] [--kind PART] [--leave-out PART]
+//   beside_moves [--count N] [--moves N] [--seconds N] [--kind PART]
 //                [--vmart-first] [--list]
 //
 // Each kind is called N times (2 000), and until so many moves (8) have ended beside it; a kind
@@ -29,7 +29,7 @@ constexpr int exit_skipped = 77;
 
 struct Options {
   long count = 2'000, moves = 8, seconds = 60;
-  std::string kind, leave_out = "no kind";
+  std::string kind;
   bool vmart_first = false, list = false;
 };
 
@@ -66,8 +66,6 @@ Options parse(int count, char** words) {
       options.seconds = std::atol(value());
     else if (word == "--kind")
       options.kind = value();
-    else if (word == "--leave-out")
-      options.leave_out = value();
     else if (word == "--vmart-first")
       options.vmart_first = true;
     else if (word == "--list")
@@ -249,10 +247,8 @@ int main(int count, char** words) {
   begin(options);
   std::vector<Kind> kinds = driver_kinds();
   for (Kind& kind : runtime_kinds()) kinds.push_back(std::move(kind));
-  std::erase_if(kinds, [&](const Kind& kind) {
-    return kind.name.find(options.kind) == std::string::npos ||
-           kind.name.find(options.leave_out) != std::string::npos;
-  });
+  std::erase_if(
+      kinds, [&](const Kind& kind) { return kind.name.find(options.kind) == std::string::npos; });
   if (options.list) {
     for (const Kind& kind : kinds) std::printf("%s\n", kind.name.c_str());
     std::exit(0);
