@@ -132,7 +132,7 @@ ChunkId ChunkTables::add(std::uint32_t allocation, std::string_view tag,
     places_[index(row.at)].used_bytes += row.bytes;
     if (first + slot < reach_.size()) reach_[first + slot] = 0;
     const ChunkId chunk{static_cast<std::uint32_t>(first + slot)};
-    idle_.used(chunk, row.at, now_);
+    idle_.used(chunk, row.at);
     touch(chunk);
   }
   count_ += chunks.size();
@@ -146,8 +146,10 @@ void ChunkTables::remove(ChunkId first, std::size_t chunks) noexcept {
     shift_demand(row, -1);
     heat_.drop(row);
     forget_hint(ChunkId{static_cast<std::uint32_t>(index(first) + i)});
-    if (!row.dropped) places_[index(row.at)].used_bytes -= row.bytes;
-    idle_.left(ChunkId{static_cast<std::uint32_t>(index(first) + i)}, row.at);
+    if (!row.dropped) {
+      places_[index(row.at)].used_bytes -= row.bytes;
+      idle_.left(ChunkId{static_cast<std::uint32_t>(index(first) + i)}, row.at, rows_);
+    }
     const bool listed = row.changed;
     row = ChunkRow{};
     row.changed = listed;  // It stays in the list until that is cleared.
@@ -163,8 +165,8 @@ void ChunkTables::moved(ChunkId chunk, PlaceId to) noexcept {
   if (!row.dropped) {
     places_[index(row.at)].used_bytes -= row.bytes;
     places_[index(to)].used_bytes += row.bytes;
-    idle_.left(chunk, row.at);
-    idle_.arrived(chunk, to);
+    idle_.left(chunk, row.at, rows_);
+    idle_.arrived(chunk, to, rows_);
   }
   row.at = to;
   shift_demand(row, 1);
@@ -201,11 +203,11 @@ void ChunkTables::set_dropped(ChunkId chunk, bool dropped) noexcept {
   touch(chunk);
   if (!dropped) {
     places_[index(row.at)].used_bytes += row.bytes;
-    idle_.arrived(chunk, row.at);
+    idle_.arrived(chunk, row.at, rows_);
     return;
   }
   places_[index(row.at)].used_bytes -= row.bytes;
-  idle_.left(chunk, row.at);
+  idle_.left(chunk, row.at, rows_);
   shift_demand(row, -1);
   heat_.drop(row);
 }
@@ -255,8 +257,11 @@ Heat ChunkTables::decayed(const HeatCell& cell) const {
 void ChunkTables::used(ChunkId chunk, PlaceId device, double bytes_read, double bytes_written) {
   ChunkRow& row = rows_[index(chunk)];
   if (row.dropped) return;
+  if (last_use_of(row) != now_) {
+    idle_.left(chunk, row.at, rows_);
+    idle_.used(chunk, row.at);
+  }
   row.last_use = now_;
-  idle_.used(chunk, row.at, now_);
   touch(chunk);
   HeatCell* const found = heat_.find_or_make(row, device, now_);
   if (found == nullptr) {

@@ -1,12 +1,14 @@
 #include "placement/books/idle_order.hpp"
 
-#include "base/check.hpp"
-
 #include <tuple>
 
 namespace vma {
 inline namespace v1 {
 namespace {
+
+std::uint32_t number_of(ChunkId chunk) {
+  return static_cast<std::uint32_t>(chunk);
+}
 
 /// Decides which of two nodes is above the other (Fibonacci hashing).
 std::uint32_t priority(std::uint32_t node) {
@@ -15,55 +17,56 @@ std::uint32_t priority(std::uint32_t node) {
 
 }  // namespace
 
-bool IdleOrder::earlier(std::uint32_t one, std::uint32_t other) const {
-  return std::tuple(nodes_[one].last_use, one) < std::tuple(nodes_[other].last_use, other);
+bool IdleOrder::earlier(std::uint32_t one, std::uint32_t other, Rows rows) {
+  return std::tuple(last_use_of(rows[one]), one) < std::tuple(last_use_of(rows[other]), other);
 }
 
-void IdleOrder::used(ChunkId chunk, PlaceId at, Time when) noexcept {
-  const auto number = static_cast<std::uint32_t>(chunk);
-  Node& node = nodes_[number];
+void IdleOrder::used(ChunkId chunk, PlaceId at) noexcept {
+  const std::uint32_t number = number_of(chunk);
   AtPlace& place = places_[index(at)];
-  if (node.among == Among::used && (node.last_use == when || place.last == number)) {
-    node.last_use = when;
-    return;
-  }
-  left(chunk, at);
-  node.last_use = when;
-  node.among = Among::used;
-  node.before = place.last;
-  node.after = none;
+  nodes_[number] = {place.last, false, none};
   (place.last == none ? place.first : nodes_[place.last].after) = number;
   place.last = number;
 }
 
-void IdleOrder::arrived(ChunkId chunk, PlaceId at) noexcept {
-  const auto number = static_cast<std::uint32_t>(chunk);
+void IdleOrder::arrived(ChunkId chunk, PlaceId at, Rows rows) noexcept {
   AtPlace& place = places_[index(at)];
-  VMART_CHECK(nodes_[number].among == Among::none, "a chunk lies at one place");
-  nodes_[number] = {nodes_[number].last_use, none, none, Among::arrived};
-  std::uint32_t earlier = none, later = none;
-  split(place.root, number, earlier, later);
-  place.root = joined(joined(earlier, number), later);
+  nodes_[number_of(chunk)] = {none, true, none};
+  place.root = with(place.root, number_of(chunk), rows);
 }
 
-void IdleOrder::left(ChunkId chunk, PlaceId at) noexcept {
-  const auto number = static_cast<std::uint32_t>(chunk);
-  Node& node = nodes_[number];
+void IdleOrder::left(ChunkId chunk, PlaceId at, Rows rows) noexcept {
+  const Node node = nodes_[number_of(chunk)];
   AtPlace& place = places_[index(at)];
-  if (node.among == Among::used) {
-    (node.before == none ? place.first : nodes_[node.before].after) = node.after;
-    (node.after == none ? place.last : nodes_[node.after].before) = node.before;
-  } else if (node.among == Among::arrived) {
-    std::uint32_t* link = &place.root;
-    while (*link != number) {
-      link = earlier(number, *link) ? &nodes_[*link].before : &nodes_[*link].after;
-    }
-    *link = joined(node.before, node.after);
+  if (node.arrived) {
+    place.root = without(place.root, number_of(chunk), rows);
+    return;
   }
-  node.among = Among::none;
+  (node.before == none ? place.first : nodes_[node.before].after) = node.after;
+  if (node.after == none) {
+    place.last = node.before;
+  } else {
+    nodes_[node.after].before = node.before;
+  }
 }
 
-/// One treap of two, all of whose nodes are in order.
+std::uint32_t IdleOrder::with(std::uint32_t tree, std::uint32_t node, Rows rows) noexcept {
+  const Halves halves = split(tree, node, rows);
+  return joined(joined(halves.earlier, node), halves.later);
+}
+
+/// Requires: the tree has the node.
+std::uint32_t IdleOrder::without(std::uint32_t tree, std::uint32_t node, Rows rows) noexcept {
+  if (tree == node) return joined(nodes_[node].before, nodes_[node].after);
+  if (earlier(node, tree, rows)) {
+    nodes_[tree].before = without(nodes_[tree].before, node, rows);
+  } else {
+    nodes_[tree].after = without(nodes_[tree].after, node, rows);
+  }
+  return tree;
+}
+
+/// One treap of two: all nodes of the first come before those of the second.
 std::uint32_t IdleOrder::joined(std::uint32_t earlier, std::uint32_t later) noexcept {
   if (earlier == none) return later;
   if (later == none) return earlier;
@@ -76,21 +79,20 @@ std::uint32_t IdleOrder::joined(std::uint32_t earlier, std::uint32_t later) noex
 }
 
 /// Two treaps of one: the nodes before the node `at`, and those behind it.
-void IdleOrder::split(std::uint32_t tree, std::uint32_t at, std::uint32_t& earlier_ones,
-                      std::uint32_t& later_ones) noexcept {
-  if (tree == none) {
-    earlier_ones = later_ones = none;
-  } else if (earlier(tree, at)) {
-    earlier_ones = tree;
-    split(nodes_[tree].after, at, nodes_[tree].after, later_ones);
-  } else {
-    later_ones = tree;
-    split(nodes_[tree].before, at, earlier_ones, nodes_[tree].before);
+IdleOrder::Halves IdleOrder::split(std::uint32_t tree, std::uint32_t at, Rows rows) noexcept {
+  if (tree == none) return {none, none};
+  if (earlier(tree, at, rows)) {
+    const Halves halves = split(nodes_[tree].after, at, rows);
+    nodes_[tree].after = halves.earlier;
+    return {tree, halves.later};
   }
+  const Halves halves = split(nodes_[tree].before, at, rows);
+  nodes_[tree].before = halves.later;
+  return {halves.earlier, tree};
 }
 
-IdleOrder::Walk::Walk(const IdleOrder& order, PlaceId at)
-    : order_(order), listed_(order.places_[index(at)].first) {
+IdleOrder::Walk::Walk(const IdleOrder& order, PlaceId at, Rows rows)
+    : order_(order), rows_(rows), listed_(order.places_[index(at)].first) {
   descend(order.places_[index(at)].root);
 }
 
@@ -100,7 +102,7 @@ void IdleOrder::Walk::descend(std::uint32_t node) {
 
 bool IdleOrder::Walk::next(ChunkId& chunk) {
   if (listed_ == none && above_.empty()) return false;
-  if (above_.empty() || (listed_ != none && order_.earlier(listed_, above_.back()))) {
+  if (above_.empty() || (listed_ != none && earlier(listed_, above_.back(), rows_))) {
     chunk = ChunkId{listed_};
     listed_ = order_.nodes_[listed_].after;
     return true;

@@ -335,7 +335,7 @@ namespace {
 class Coldest {
  public:
   Coldest(const IdleOrder& idle, PlaceId at, const Snapshot& snapshot)
-      : idle_(idle), walk_(idle, at), snapshot_(snapshot), any_ahead_(walk_.next(ahead_)) {}
+      : walk_(idle, at, snapshot.chunks()), snapshot_(snapshot), any_ahead_(walk_.next(ahead_)) {}
 
   /// False at the end.
   bool next(ChunkId& chunk) {
@@ -350,8 +350,9 @@ class Coldest {
 
   /// Those that are idle for the same time, the coldest last.
   bool gather() {
-    const Time last_use = any_ahead_ ? idle_.last_use(ahead_) : Time{0};
-    while (any_ahead_ && idle_.last_use(ahead_) == last_use && equals_.size() < compared_max) {
+    const Time last_use = any_ahead_ ? last_use_of(snapshot_.chunk(ahead_)) : Time{0};
+    while (any_ahead_ && last_use_of(snapshot_.chunk(ahead_)) == last_use &&
+           equals_.size() < compared_max) {
       equals_.emplace_back(use_per_byte(ahead_, snapshot_), ahead_);
       any_ahead_ = walk_.next(ahead_);
     }
@@ -359,7 +360,6 @@ class Coldest {
     return !equals_.empty();
   }
 
-  const IdleOrder& idle_;
   IdleOrder::Walk walk_;
   const Snapshot& snapshot_;
   ChunkId ahead_{};  // If there is any.
@@ -411,7 +411,7 @@ std::uint64_t Planner::complete_pressure(const Pressure& pressure, const Snapsho
     if (refuse_chunk(chunk, snapshot, under_way_, history_, limits_)) continue;
     const std::optional<PlaceId> to = find_room(chunk, pressure, snapshot, left);
     if (!to) continue;
-    const Time idle_for = snapshot.now() - idle.last_use(chunk);
+    const Time idle_for = snapshot.now() - last_use_of(row);
     plan.evict(chunk, *to,
                fmt::format("{} needs room; it has been idle for {:.3f} s",
                            to_string(snapshot.place(pressure.at).place),
