@@ -19,7 +19,8 @@ What `vmart --help`, `vmart-lab --help` and the help of their commands print. `d
 [bounds](../guide/bounds.md), [experiments](../guide/experiments.md) and [traces](traces.md) those of `vmart-lab`.
 
 `python3 -m vmart.lab` has the commands `report`, `sweep` and `optimum`: [reading results](../guide/reading_results.md),
-[bounds](../guide/bounds.md#as-a-program).
+[bounds](../guide/bounds.md#as-a-program). `vmart-lab convert` starts its commands `events`, `files` and `formats`:
+[traces](traces.md#converters).
 """
 
 

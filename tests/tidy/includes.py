@@ -55,7 +55,7 @@ SEES = {
     "lab/policies": "base placement/weighing placement/auto placement/policies",
     "lab/trace": "base recording",
     "lab/generate": "lab/trace",
-    "lab/import": "base recording/reading lab/trace lab/generate",
+    "lab/import": "base machine recording/reading lab/trace lab/generate",
     "lab/routing": "machine lab/trace",
     "lab/traffic": "base",
     "lab/replay": "base machine sim migrate/stops placement/books placement/planning "

@@ -1,7 +1,6 @@
 #include "lab/generate/trace_generators.hpp"
 
 #include "lab/generate/object_set.hpp"
-#include "lab/generate/output_forecast.hpp"
 #include "lab/generate/trace_parameters.hpp"
 #include "lab/generate/trace_random.hpp"
 #include "lab/trace/event_order.hpp"
@@ -9,8 +8,11 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
 #include <numbers>
 #include <optional>
+#include <queue>
+#include <utility>
 #include <vector>
 
 namespace vma {
@@ -34,6 +36,38 @@ constexpr std::array serving_parameters{
     TraceParameter{"closed", 0, 0, 1,
                    "1: a step waits for the one before; 0: open loop, accesses at fixed times"},
     hints_parameter};
+
+/// How long outputs are that a server has not generated yet: as long on average as those that have
+/// ended. It does not know how long a given one will be. Not thread-safe.
+class OutputForecast {
+ public:
+  /// An output of so many tokens ends then.
+  void add(Time end, std::uint64_t tokens) { coming_.emplace(end, tokens); }
+  /// What an output that starts now announces about its cache, without an object and range: that as
+  /// many tokens will read it from now on, and end after their time. Nothing as long as no output
+  /// has ended. Requires: times do not decrease.
+  std::optional<TraceEvent> hint(Time now, Time token_time);
+
+ private:
+  using Output = std::pair<Time, std::uint64_t>;
+
+  std::priority_queue<Output, std::vector<Output>, std::greater<>> coming_;
+  double tokens_ = 0, ended_ = 0;
+};
+
+std::optional<TraceEvent> OutputForecast::hint(Time now, Time token_time) {
+  for (; !coming_.empty() && coming_.top().first <= now; coming_.pop()) {
+    tokens_ += static_cast<double>(coming_.top().second);
+    ++ended_;
+  }
+  if (ended_ == 0) return std::nullopt;
+  Hint hint;
+  hint.next_use = Time(0);
+  hint.passes = tokens_ / ended_;
+  const double ns = hint.passes * static_cast<double>(token_time.count());
+  hint.until = std::max(Time(1), Time(static_cast<std::int64_t>(ns)));
+  return hint_event(hint);
+}
 
 struct ServedRequest {
   std::uint64_t object = 0;

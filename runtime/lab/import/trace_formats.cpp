@@ -1,30 +1,101 @@
 #include "lab/import/trace_formats.hpp"
 
+#include "base/json.hpp"
+#include "lab/import/python_child.hpp"
+#include "lab/trace/json_trace.hpp"
 #include "lab/trace/trace_files.hpp"
 
 #include <vma/error.hpp>
 
+#include <boost/json/array.hpp>
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
+#include <cstdlib>
 #include <filesystem>
+#include <sstream>
+#include <string_view>
+#include <utility>
 
 namespace vma {
+namespace {
+
+namespace json = boost::json;
+
+/// The registry of vmart.lab.importers, which owns all texts of the formats.
+class ForeignFormats {
+ public:
+  ForeignFormats() : told_(parse_json(python_answer({"formats"}), "vmart.lab formats", "convert")) {
+    for (const json::value& one : told_.as_array()) {
+      std::vector<TraceParameter>& parameters = parameters_.emplace_back();
+      for (const json::value& parameter : one.at("parameters").as_array())
+        parameters.push_back(parameter_of(parameter));
+    }
+    for (std::size_t at = 0; at < parameters_.size(); ++at) {
+      const json::value& one = told_.as_array()[at];
+      formats_.push_back({text(one, "name"), text(one, "meaning"), text(one, "origin"),
+                          text(one, "licence"), parameters_[at]});
+    }
+  }
+
+  std::span<const TraceFormat> all() const { return formats_; }
+
+ private:
+  static std::string_view text(const json::value& of, const char* key) {
+    return of.at(key).as_string();
+  }
+  static TraceParameter parameter_of(const json::value& one) {
+    const auto number = [&one](const char* key) { return one.at(key).to_number<double>(); };
+    return {text(one, "name"), number("otherwise"),  number("least"),
+            number("most"),    text(one, "meaning"), one.at("whole").as_bool()};
+  }
+
+  const json::value told_;
+  std::vector<std::vector<TraceParameter>> parameters_;
+  std::vector<TraceFormat> formats_;
+};
+
+/// From lines "3: why", which the importer prints.
+BadLines bad_lines_of(const ConvertOptions& options, const std::string& told) {
+  BadLines bad(options.input, options.bad_lines_max);
+  std::istringstream lines(told);
+  for (std::string line; std::getline(lines, line);) {
+    const std::size_t colon = line.find(": ");
+    if (colon == std::string::npos) continue;
+    bad.add(std::strtoull(line.c_str(), nullptr, 10), line.substr(colon + 2));
+  }
+  return bad;
+}
+
+std::vector<std::string> events_arguments(const ConvertOptions& options) {
+  std::vector<std::string> arguments{"events", options.format,
+                                     "--seed=" + std::to_string(options.seed),
+                                     "--bad-lines=" + std::to_string(options.bad_lines_max)};
+  for (const std::string& value : options.values) arguments.push_back("--param=" + value);
+  arguments.insert(arguments.end(), {"--", options.input});
+  return arguments;
+}
+
+}  // namespace
 
 std::span<const TraceFormat> trace_formats() {
-  static const std::array all{azure_format(),         dlrm_format(),     g10_format(),
-                              llmservingsim_format(), mooncake_format(), recording_format(),
-                              vidur_format(),         vscsi_format()};
+  static const std::vector<TraceFormat> all = [] {
+    static const ForeignFormats foreign;
+    std::vector<TraceFormat> formats(foreign.all().begin(), foreign.all().end());
+    formats.push_back(recording_format());
+    std::ranges::sort(formats, {}, &TraceFormat::name);
+    return formats;
+  }();
   return all;
 }
 
 namespace {
 
+constexpr std::string_view own = "recording";
+
 const TraceFormat& format_of(const std::string& name) {
   const std::span<const TraceFormat> formats = trace_formats();
-  const auto found = std::find_if(formats.begin(), formats.end(),
-                                  [&](const TraceFormat& one) { return one.name == name; });
+  const auto found = std::ranges::find(formats, name, &TraceFormat::name);
   if (found != formats.end()) return *found;
   std::string known = "trace";
   for (const TraceFormat& one : formats) known += fmt::format(", {}", one.name);
@@ -32,14 +103,35 @@ const TraceFormat& format_of(const std::string& name) {
               fmt::format("\"{}\" is not a format; known are {}", name, known));
 }
 
-TraceHeader header_of(const TraceFormat& format, const ConvertOptions& options) {
+/// Throws: Error{invalid_argument} if a conversion gave no events.
+void require_events(const ConvertOptions& options, const TraceAudit& audit) {
+  if (audit.events() > 0) return;
+  throw Error(ErrorKind::invalid_argument, "convert",
+              fmt::format("{}: contains nothing that becomes an event", options.input));
+}
+
+std::string how_made(const ConvertOptions& options, const TraceValues& values) {
+  return fmt::format("vmart-lab convert {} seed={} {}", options.format, options.seed,
+                     values.text());
+}
+
+ConvertReport convert_own(const ConvertOptions& options) {
+  const TraceFormat format = recording_format();
+  const TraceValues values(format.parameters, options.values);
   const std::string file = std::filesystem::path(options.input).filename().string();
   TraceHeader header;
   header.name = fmt::format("{} {}", format.name, file);
   header.origin = fmt::format("{}: {}", format.origin, file);
   header.licence = format.licence;
-  header.made = how_made(options);
-  return header;
+  header.made = how_made(options, values);
+  BadLines bad(options.input, options.bad_lines_max);
+  const auto sink = create_trace(options.output, header);
+  EventOrder order(*sink);
+  format.convert({options.input, values, options.seed, bad}, order);
+  order.finish();
+  require_events(options, order.audit());
+  sink->finish();
+  return {order.audit(), std::move(bad)};
 }
 
 /// Copies a trace unchanged from one trace format to the other.
@@ -57,17 +149,44 @@ ConvertReport copy_trace(const ConvertOptions& options) {
   return {std::move(audit), bad != nullptr ? *bad : BadLines(options.input)};
 }
 
+/// All files that are read for an input.
+std::vector<std::string> files_of_foreign(const ConvertOptions& options) {
+  std::istringstream lines(python_answer({"files", options.format, "--", options.input}));
+  std::vector<std::string> files;
+  for (std::string line; std::getline(lines, line);) files.push_back(line);
+  return files;
+}
+
+/// Python turns the file into events; this program checks and writes them.
+ConvertReport import_foreign(const ConvertOptions& options) {
+  PythonChild importer(events_arguments(options));
+  const auto source = read_json_trace(importer.output(), 0);
+  const auto sink = create_trace(options.output, source->header());
+  TraceAudit audit;
+  for (auto events = source->next(); !events.empty(); events = source->next()) {
+    audit.add(events);
+    if (audit.fault_count() > 0) {
+      const TraceAudit::Fault& first = audit.faults().front();
+      throw Error(ErrorKind::invalid_argument, "convert",
+                  fmt::format("{}: event {}: {}", options.input, first.event, first.reason));
+    }
+    sink->write(events, source->tags());
+  }
+  BadLines bad = bad_lines_of(options, importer.finish());
+  require_events(options, audit);
+  sink->finish();
+  return {std::move(audit), std::move(bad)};
+}
+
 }  // namespace
 
 std::vector<std::string> files_of(const ConvertOptions& options) {
-  const TraceFormat& format = format_of(options.format);
-  return format.files != nullptr ? format.files(options.input) : std::vector{options.input};
+  return options.format == own ? recording_format().files(options.input)
+                               : files_of_foreign(options);
 }
 
 std::string how_made(const ConvertOptions& options) {
-  const TraceValues values(format_of(options.format).parameters, options.values);
-  return fmt::format("vmart-lab convert {} seed={} {}", options.format, options.seed,
-                     values.text());
+  return how_made(options, TraceValues(format_of(options.format).parameters, options.values));
 }
 
 ConvertReport convert_trace(const ConvertOptions& options) {
@@ -77,19 +196,7 @@ ConvertReport convert_trace(const ConvertOptions& options) {
                 fmt::format("{}: is both the input and the output", options.input));
   }
   if (options.format == "trace") return copy_trace(options);
-  const TraceFormat& format = format_of(options.format);
-  const TraceValues values(format.parameters, options.values);
-  BadLines bad(options.input, options.bad_lines_max);
-  const auto sink = create_trace(options.output, header_of(format, options));
-  EventOrder order(*sink);
-  format.convert({options.input, values, options.seed, bad}, order);
-  order.finish();
-  if (order.audit().events() == 0) {
-    throw Error(ErrorKind::invalid_argument, "convert",
-                fmt::format("{}: contains nothing that becomes an event", options.input));
-  }
-  sink->finish();
-  return {order.audit(), std::move(bad)};
+  return options.format == own ? convert_own(options) : import_foreign(options);
 }
 
 }  // namespace vma

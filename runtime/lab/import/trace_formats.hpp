@@ -21,18 +21,19 @@ struct ConvertInput {
   BadLines& bad;
 };
 
-/// A foreign format that can be converted to a trace.
+/// A format that can be converted to a trace.
 struct TraceFormat {
   std::string_view name;
   std::string_view meaning;  ///< One line.
   std::string_view origin, licence;
   std::span<const TraceParameter> parameters;
-  void (*convert)(const ConvertInput& input, EventOrder& order);
-  /// Returns all files that `convert` reads for an input; null: only the input itself.
+  /// Null for a foreign format, which runtime/python/vmart/lab/importers imports.
+  void (*convert)(const ConvertInput& input, EventOrder& order) = nullptr;
+  /// Returns all files that `convert` reads for an input. Null likewise.
   std::vector<std::string> (*files)(const std::string& input) = nullptr;
 };
 
-/// All formats, in alphabetical order.
+/// All formats, in alphabetical order. Throws: as `PythonChild`.
 std::span<const TraceFormat> trace_formats();
 
 struct ConvertOptions {
@@ -57,17 +58,10 @@ std::string how_made(const ConvertOptions& options);
 
 /// Converts `input` to a trace in the format given by the extension of `output`. Removes partial
 /// output on failure. Throws: Error{invalid_argument} with the file and the line, or another fault;
-/// Error{driver_failure} if the output cannot be written.
+/// Error{driver_failure} if the output cannot be written; as `PythonChild`.
 ConvertReport convert_trace(const ConvertOptions& options);
 
-// The formats, one a file.
-TraceFormat azure_format();
-TraceFormat dlrm_format();
-TraceFormat g10_format();
-TraceFormat llmservingsim_format();
-TraceFormat mooncake_format();
+/// Our own recordings.
 TraceFormat recording_format();
-TraceFormat vidur_format();
-TraceFormat vscsi_format();
 
 }  // namespace vma

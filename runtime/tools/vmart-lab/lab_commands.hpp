@@ -85,8 +85,12 @@ struct CheckCommand {
 /// policy is unavailable.
 int run_check(const CheckCommand& command);
 
-/// Converts a foreign file to a trace and prints a summary. Returns the exit status.
-int run_convert(const ConvertOptions& options);
+struct ConvertCommand {
+  ConvertOptions options;
+  bool json = false;
+};
+/// Converts a file of another format to a trace and prints a summary. Returns the exit status.
+int run_convert(const ConvertCommand& command);
 
 /// Generates a synthetic trace and prints a summary. Returns the exit status.
 int run_generate(const GenerateOptions& options);
@@ -98,7 +102,7 @@ struct TraceCommand {
 /// Prints a summary of a trace and its errors. Returns the exit status: 1 if there are any.
 int run_trace(const TraceCommand& command);
 
-// Names and parameters, shown at the end of the help text.
+// Names and parameters, shown at the end of the help text. That of the formats starts Python.
 std::string describe_formats();
 std::string describe_generators();
 

@@ -1,10 +1,9 @@
 #include "tools/vmart-lab/lab_commands.hpp"
 
-#include "base/environment.hpp"
 #include "lab/experiments/experiment_reader.hpp"
 #include "lab/experiments/experiment_run.hpp"
 #include "lab/experiments/ready_trace.hpp"
-#include "machine/shared_folders.hpp"
+#include "lab/import/python_child.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -22,15 +21,12 @@
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
 #include <string>
 #include <thread>
 #include <vector>
 
 namespace vma {
 namespace {
-
-namespace fs = std::filesystem;
 
 /// Prints the progress of a run on standard error: a bar on a terminal, otherwise a line now and
 /// then. Not thread-safe.
@@ -116,24 +112,6 @@ void RunProgress::end() {
 constexpr int libraries_missing = EX_UNAVAILABLE;
 constexpr int not_run = 127;
 
-/// The environment, with our folders appended to PYTHONPATH.
-std::vector<std::string> environment() {
-  const char* const set = environment_variable("PYTHONPATH");
-  std::string path = set == nullptr ? "" : set;
-  for (const fs::path& folder : shared_folders("python")) {
-    std::error_code failed;
-    if (!fs::is_directory(folder, failed)) continue;
-    if (!path.empty()) path += ':';
-    path += folder.lexically_normal().string();
-  }
-  std::vector<std::string> values;
-  for (char** each = environ; *each != nullptr; ++each) {
-    if (!std::string(*each).starts_with("PYTHONPATH=")) values.emplace_back(*each);
-  }
-  values.push_back("PYTHONPATH=" + path);
-  return values;
-}
-
 std::vector<char*> pointers(std::vector<std::string>& texts) {
   std::vector<char*> pointers;
   for (std::string& text : texts) pointers.push_back(text.data());
@@ -144,7 +122,7 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
 /// Runs python3 with these arguments and returns its exit status.
 int run_python(std::vector<std::string> arguments, bool quiet) {
   arguments.insert(arguments.begin(), "python3");
-  std::vector<std::string> values = environment();
+  std::vector<std::string> values = python_environment();
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   if (quiet) {

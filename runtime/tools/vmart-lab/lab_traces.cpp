@@ -2,12 +2,22 @@
 
 #include "base/units.hpp"
 #include "lab/trace/trace_files.hpp"
+#include "tools/command_line/command_line.hpp"
 
+#include <vma/error.hpp>
+
+#include <boost/json/array.hpp>
+#include <boost/json/object.hpp>
+#include <boost/json/serialize.hpp>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <utility>
+
 namespace vma {
 namespace {
+
+namespace json = boost::json;
 
 void print(const TraceAudit& audit) {
   fmt::print("{} events from {:.6f} to {:.6f} s:", audit.events(),
@@ -33,10 +43,38 @@ void print(const BadLines& bad) {
   for (const BadLine& line : bad.kept()) fmt::print("  line {}: {}\n", line.line, line.reason);
 }
 
+json::object json_of(const ConvertReport& report) {
+  const TraceAudit& audit = report.audit;
+  json::object counts;
+  for (unsigned kind = 1; kind <= trace_event_kinds; ++kind) {
+    const auto one = static_cast<TraceEventKind>(kind);
+    counts[to_string(one)] = audit.count(one);
+  }
+  json::array bad;
+  for (const BadLine& line : report.bad.kept())
+    bad.push_back(json::object{{"line", line.line}, {"reason", line.reason}});
+  return {{"events", audit.events()},
+          {"counts", std::move(counts)},
+          {"begin_ns", audit.begin().count()},
+          {"end_ns", audit.end().count()},
+          {"bytes_live_max", audit.bytes_live_max()},
+          {"objects_live", audit.objects_live()},
+          {"bytes_read", audit.bytes_read()},
+          {"bytes_written", audit.bytes_written()},
+          {"unplaced", audit.unplaced()},
+          {"gpus", json::array(audit.devices().begin(), audit.devices().end())},
+          {"bad_lines", report.bad.count()},
+          {"first_bad_lines", std::move(bad)}};
+}
+
 }  // namespace
 
-int run_convert(const ConvertOptions& options) {
-  const ConvertReport report = convert_trace(options);
+int run_convert(const ConvertCommand& command) {
+  const ConvertReport report = convert_trace(command.options);
+  if (command.json) {
+    fmt::print("{}\n", json::serialize(json_of(report)));
+    return 0;
+  }
   print(report.audit);
   print(report.bad);
   return 0;
@@ -70,13 +108,17 @@ int run_trace(const TraceCommand& command) {
   return wrong || (bad != nullptr && bad->count() > 0) ? 1 : 0;
 }
 
-std::string describe_formats() {
+std::string describe_formats() try {
   std::string text = "FORMAT and its parameters:\ntrace: a vmart trace in the other form\n";
   for (const TraceFormat& format : trace_formats()) {
     text += fmt::format("{}: {}\n{}", format.name, format.meaning,
                         describe_parameters(format.parameters));
   }
   return text;
+} catch (const Error& error) {
+  return fmt::format(
+      "FORMAT is trace, recording, or one that Python imports. Those cannot be listed: {}\n",
+      plain_message(error.what()));
 }
 
 std::string describe_generators() {

@@ -25,7 +25,7 @@ constexpr int failure = 1;
 
 /// What the command line specifies, one member per command.
 struct Given {
-  vma::ConvertOptions convert;
+  vma::ConvertCommand convert;
   vma::GenerateOptions generate;
   vma::TraceCommand trace;
   vma::ReplayCommand replay;
@@ -59,7 +59,7 @@ void add_parameters(CLI::App& command, std::vector<std::string>& values) {
 }
 
 void add_convert(CLI::App& convert, Given& given) {
-  vma::ConvertOptions& options = given.convert;
+  vma::ConvertOptions& options = given.convert.options;
   convert.add_option("FORMAT", options.format, "see below")->required();
   convert.add_option("IN", options.input, "a trace, also gzip-compressed; - for standard input")
       ->required();
@@ -67,7 +67,7 @@ void add_convert(CLI::App& convert, Given& given) {
   add_parameters(convert, options.values);
   add_seed(convert, options.seed);
   add_bad_lines(convert, options.bad_lines_max);
-  convert.footer(vma::describe_formats());
+  convert.add_flag("--json", given.convert.json);
 }
 
 void add_generate(CLI::App& generate, Given& given) {
@@ -300,6 +300,8 @@ void give_examples(CLI::App& app) {
       {"calibrations", "vmart-lab calibrations one.json two.json three.json --out median.json"},
       {"machine", "vmart-lab machine show h200x2"}};
   for (const Form& form : forms) vma::add_example(*app.get_subcommand(form.name), form.example);
+  // Above the example; asked for only when the help is shown.
+  app.get_subcommand("convert")->footer([] { return vma::describe_formats() + "\n"; });
 }
 
 int run(int argc, char** argv) {

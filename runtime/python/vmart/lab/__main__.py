@@ -1,6 +1,8 @@
-"""Results of the placement lab: a page of them, experiments on a cluster, and exact bounds."""
+"""The placement lab: pages of results, experiments on a cluster, exact bounds, and files that become traces."""
 
 import argparse
+import gc
+import json
 import os
 import sys
 
@@ -33,7 +35,26 @@ def parser():
     optimum.add_argument("--gap", type=float, default=1e-6, metavar="G",
                          help="between solution and bound, over the bound, that is enough (1e-6)")
     optimum.set_defaults(run=run_optimum)
+    add_importers(commands)
     return lab
+
+
+def add_importers(commands):
+    """What `vmart-lab convert` starts."""
+    formats = commands.add_parser("formats", help="prints the formats of files that become traces, as JSON")
+    formats.set_defaults(run=run_formats)
+    files = commands.add_parser("files", help="prints the files that are read for an input")
+    files.add_argument("format")
+    files.add_argument("input")
+    files.set_defaults(run=run_files)
+    events = commands.add_parser("events", help="prints the events of a file, as a trace in JSON lines, and its "
+                                 "bad lines on standard error")
+    events.add_argument("format", help="a name that `formats` prints")
+    events.add_argument("input", help="a file, also gzip-compressed; - for standard input")
+    events.add_argument("--param", action="append", default=[], metavar="NAME=VALUE", help="may be repeated")
+    events.add_argument("--seed", type=int, default=1, metavar="N", help="of all random choices (1)")
+    events.add_argument("--bad-lines", type=int, default=100, metavar="N", help="to skip before failing (100)")
+    events.set_defaults(run=run_events)
 
 
 def run_report(arguments):
@@ -54,6 +75,32 @@ def run_optimum(arguments):
     from vmart.lab.optimum import print_optimum, solve
 
     print_optimum(solve(arguments.model, arguments.seconds, arguments.gap))
+    return 0
+
+
+def run_formats(_):
+    from vmart.lab.importers import FORMATS
+
+    print(json.dumps([one.description() for one in FORMATS.values()]))
+    return 0
+
+
+def run_files(arguments):
+    from vmart.lab.importers import format_of
+
+    print(*format_of(arguments.format).files(arguments.input), sep="\n")
+    return 0
+
+
+def run_events(arguments):
+    from vmart.lab.importers import write_events
+
+    gc.disable()  # There are no cycles among millions of objects.
+    bad = write_events(arguments.format, arguments.input, sys.stdout.write, given=arguments.param,
+                       seed=arguments.seed, bad_lines_max=arguments.bad_lines)
+    sys.stdout.flush()
+    for line, reason in bad.lines:
+        print(f"{line}: {reason}", file=sys.stderr)
     return 0
 
 

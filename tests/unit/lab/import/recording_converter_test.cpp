@@ -1,7 +1,8 @@
 // Goal: a recording becomes a trace of what its program did, in order of time whatever the order of
 // records; invalid records are counted.
 
-#include "unit/lab/import/convert_rig.hpp"
+#include "lab/import/trace_formats.hpp"
+#include "unit/lab/trace/trace_rig.hpp"
 
 #include "base/executor.hpp"
 #include "recording/recording.hpp"

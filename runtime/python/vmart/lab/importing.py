@@ -1,0 +1,22 @@
+"""Traces of files in other formats, by `vmart-lab convert`, which checks and writes what an importer reads."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+from vmart.lab.sweep import find_program
+
+
+def convert(form, source, output, seed, bad_lines_max, program, parameters):
+    """As `vmart.lab.import_trace`."""
+    values = [f"--param={name}={value}" for name, value in parameters.items()]
+    # The program starts `python3`, and means this one.
+    path = os.pathsep.join([str(pathlib.Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
+    done = subprocess.run([program or find_program(), "convert", form, str(source), str(output), "--json",
+                           f"--seed={seed}", f"--bad-lines={bad_lines_max}", *values],
+                          capture_output=True, text=True, check=False, env={**os.environ, "PATH": path})
+    if done.returncode != 0:
+        raise ValueError(done.stderr.removeprefix("vmart-lab: ").strip())
+    return json.loads(done.stdout)

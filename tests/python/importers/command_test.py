@@ -1,0 +1,129 @@
+#!/usr/bin/env python3
+"""What `vmart-lab convert` and `vmart.lab.import_trace` say and refuse: command_test.py VMART_LAB."""
+
+import gzip
+import hashlib
+import json
+import unittest
+
+from converting import PROGRAM, SAMPLES, Converting, vmart_lab
+
+from vmart.lab import import_trace
+from vmart.lab.importers import FORMATS
+
+ONE = '{"timestamp":0,"input_length":1,"output_length":1,"hash_ids":[1]}\n'
+MADE = ("vmart-lab convert mooncake seed=1 closed=1 gpus=4 hints=0 keep_s=7 prefill_tokens_s=0 requests=0 "
+        "token_bytes=131072 token_us=30000 weight_bytes=0")
+
+
+class Command(Converting):
+    def test_input_may_be_compressed_or_standard_input(self):
+        path = self.file("a.jsonl", ONE)
+        events = self.events("mooncake", path)
+        packed = self.folder / "a.jsonl.gz"
+        packed.write_bytes(gzip.compress(ONE.encode()))
+        self.assertEqual(self.events("mooncake", packed), events)
+        for given in (path, packed):
+            with given.open("rb") as file:
+                done = vmart_lab("convert", "mooncake", "-", self.output, stdin=file)
+            self.assertIn("2 access, 1 alloc, 1 free", done.stdout)
+        packed.write_bytes(packed.read_bytes()[:-12])
+        self.assertIn("a.jsonl.gz: Compressed file ended", self.refused("mooncake", packed))
+
+    def test_the_summary(self):
+        done = vmart_lab("convert", "mooncake", self.file("a.jsonl", "x\n" + ONE), self.output)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertIn("at most 0.062 GiB are allocated at once; 0 objects remain at the end\n", done.stdout)
+        self.assertIn(f"1 bad lines in {self.folder}/a.jsonl; the first:\n  line 1: Expecting value", done.stdout)
+
+    def test_both_forms_and_their_header(self):
+        path, binary, lines = self.file("a.jsonl", ONE), self.folder / "b.vtrace", self.folder / "b.jsonl"
+        for output in (binary, lines):
+            vmart_lab("convert", "mooncake", path, output, "--param", "keep_s=7")
+        vmart_lab("convert", "trace", binary, self.output)
+        self.assertEqual(self.output.read_bytes(), lines.read_bytes())
+        self.assertEqual(json.loads(lines.read_text().splitlines()[0]), {
+            "vmart_trace": 2, "name": "mooncake a.jsonl", "origin": "kvcache-ai/Mooncake (FAST 2025): a.jsonl",
+            "licence": "Apache-2.0", "made": MADE})
+
+    def test_wrong_arguments(self):
+        path = self.file("a.jsonl", ONE)
+        self.assertEqual(self.refused("mooncake", self.folder / "none"),
+                         f"vmart-lab: {self.folder}/none: No such file or directory\n")
+        self.assertIn('"cake" is not a format; known are trace, azure, dlrm', self.refused("cake", path))
+        said = self.refused("mooncake", path, "keep=1")
+        self.assertIn('vmart-lab: "keep" is not a parameter; the parameters are\n', said)
+        self.assertIn("  keep_s: 300, from 0 to 1000000: how long", said)
+        for value in ("", "1.5", "nan", "-1", "1_0", "1e7", " 1", "0x10"):
+            self.assertIn(f'keep_s: "{value}" is not a whole number from 0 to 1000000',
+                          self.refused("mooncake", path, f"keep_s={value}"))
+        self.assertIn('a.jsonl: line 1: is not "TIMESTAMP', self.refused("azure", path))
+        self.assertIn("is both the input and the output", vmart_lab("convert", "mooncake", path, path).stderr)
+        self.assertEqual(path.read_text(), ONE)
+        done = vmart_lab("convert", "mooncake", path, self.folder / "a.csv")
+        self.assertIn("a.csv: must end in .jsonl or .vtrace", done.stderr)
+
+    def test_too_many_bad_lines_leave_nothing(self):
+        path = self.file("a.jsonl", ONE + "x\ny\n")
+        said = self.refused("mooncake", path, options=["--bad-lines", "1"])
+        self.assertRegex(said, "a.jsonl: line 3: Expecting .*; 2 bad lines, at most 1; the first is line 2: Expecting")
+        self.assertIn("empty.jsonl: contains nothing that becomes an event",
+                      self.refused("mooncake", self.file("empty.jsonl", "\n")))
+        self.output.write_text("before")
+        vmart_lab("convert", "mooncake", path, self.output, "--bad-lines", "1")
+        self.assertEqual(self.output.read_text(), "before")
+
+    def test_without_python(self):
+        path = self.file("a.jsonl", ONE)
+        done = vmart_lab("convert", "mooncake", path, self.output, PATH="/nowhere")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("needs python3, 3.10 or later, with the package vmart, and there is no python3 in PATH",
+                      done.stderr)
+        shown = vmart_lab("convert", "--help", PATH="/nowhere")
+        self.assertEqual(shown.returncode, 0)
+        self.assertIn("there is no python3 in PATH", " ".join(shown.stdout.split()))
+        self.assertEqual(vmart_lab("trace", "--help", PATH="/nowhere").returncode, 0)
+
+    def test_an_importer_that_fails_is_told(self):
+        # A package of the same name that is not ours comes first.
+        (self.folder / "vmart").mkdir()
+        self.file("vmart/__init__.py", "raise RuntimeError('broken')\n")
+        done = vmart_lab("convert", "mooncake", self.file("a.jsonl", ONE), self.output, PYTHONPATH=str(self.folder))
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("needs python3, 3.10 or later, with the package vmart; python3 ended with 1:", done.stderr)
+        self.assertIn("RuntimeError: broken", done.stderr)
+        self.assertFalse(self.output.exists())
+
+    def test_help_lists_all(self):
+        shown = " ".join(vmart_lab("convert", "--help").stdout.split())
+        for form in FORMATS.values():
+            self.assertIn(f" {form.name}: {form.meaning} ", shown)
+            for parameter in form.module().PARAMETERS:
+                self.assertIn(f" {parameter.name}: ", shown)
+        self.assertIn("keep_s: 300, from 0 to 1000000: how long an unused block is kept; 0: forever", shown)
+
+
+class ImportTrace(Converting):
+    def test_the_summary_of_the_trace(self):
+        path = SAMPLES / "mooncake-a.jsonl"
+        told = import_trace("mooncake", path, self.output, program=PROGRAM, closed=0, keep_s=2)
+        self.assertEqual(told["counts"]["alloc"], 3)
+        self.assertEqual((told["events"], told["bad_lines"], told["gpus"]), (12, 0, []))
+        digest = hashlib.sha256(self.output.read_bytes()).hexdigest()
+        self.convert("mooncake", path, "closed=0", "keep_s=2")
+        self.assertEqual(hashlib.sha256(self.output.read_bytes()).hexdigest(), digest)
+
+    def test_seeds_and_bad_lines(self):
+        path = SAMPLES / "azure-b.csv"
+        told = import_trace("azure", str(path), str(self.output), 3, program=PROGRAM)
+        self.assertEqual(told["first_bad_lines"][0],
+                         {"line": 3, "reason": "is earlier than the request above it"})
+        self.assertIn("seed=3", self.output.read_text().splitlines()[0])
+        with self.assertRaisesRegex(ValueError, "azure-b.csv: line 3: is earlier"):
+            import_trace("azure", path, self.output, bad_lines_max=0, program=PROGRAM)
+        with self.assertRaisesRegex(ValueError, '^"speed" is not a parameter'):
+            import_trace("azure", path, self.output, program=PROGRAM, speed=1)
+
+
+if __name__ == "__main__":
+    unittest.main()
