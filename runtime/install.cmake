@@ -39,6 +39,7 @@ install(FILES exports.list DESTINATION ${CMAKE_INSTALL_DATADIR}/vmart)
 if(NOT BUILD_SHARED_LIBS)
   set(VMART_STATIC_LIBS ${static_libs})
 endif()
+get_property(VMART_PC_SIMCUDA GLOBAL PROPERTY VMART_PC_SIMCUDA)
 configure_file(vmart.pc.in vmart.pc @ONLY)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/vmart.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 

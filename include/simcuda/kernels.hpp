@@ -11,14 +11,19 @@
 /// A program finds a kernel by its entry. If `Kernel::ptx` is empty, the host function serves every
 /// PTX that declares the entry, and its parameters are those declared there. Otherwise the program
 /// must load exactly this PTX, or a binary, whose kernels are taken to be those of the same entry.
-/// So `ptx` has to be there for programs that load binaries.
+/// So `ptx` has to be there for programs that load binaries. All libraries together have one kernel
+/// of an entry.
 namespace simcuda {
 
-/// What a shared object of kernels exports.
-struct KernelLibrary {
-  unsigned version = 1;  ///< The version of this header.
+/// What a shared object of kernels exports. It and simcuda need the same minor version of vmart and
+/// the same C++ library, since kernels cross between them as C++ objects.
+struct HostKernels {
+  unsigned version = 0;  ///< `kernels_version` of the header that it was compiled with.
   std::vector<vma::Kernel> (*kernels)() = nullptr;
 };
+
+/// Changes with this header, and with what <vma/device.hpp> says of kernels.
+constexpr unsigned kernels_version = 1;
 
 }  // namespace simcuda
 
@@ -26,8 +31,9 @@ struct KernelLibrary {
 /// is linked with -rdynamic. The argument is a function, or a lambda without captures, that returns
 /// a `std::vector<vma::Kernel>`. The first cuInit calls it, once. Use it once per library, at file
 /// scope. Only headers are needed.
-#define SIMCUDA_EXPORT_KERNELS(...)                                            \
-  extern "C" {                                                                 \
-  extern VMART_EXPORT const ::simcuda::KernelLibrary simcuda_kernels;          \
-  constinit const ::simcuda::KernelLibrary simcuda_kernels = {1, __VA_ARGS__}; \
+#define SIMCUDA_EXPORT_KERNELS(...)                                                     \
+  extern "C" {                                                                          \
+  extern VMART_EXPORT const ::simcuda::HostKernels simcuda_kernels;                     \
+  constinit const ::simcuda::HostKernels simcuda_kernels = {::simcuda::kernels_version, \
+                                                            __VA_ARGS__};               \
   }

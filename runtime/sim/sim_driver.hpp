@@ -13,7 +13,6 @@
 
 namespace vma {
 
-struct Completion;
 class SimMachine;
 
 /// A simulated machine: one process's view of libcuda, with real bytes.
@@ -104,9 +103,12 @@ class SimDriver : public Driver {
   void batch(BoundStream stream, std::span<const WordOperation> operations) override;
   void copy(BoundStream stream, Address target, Address source, std::uint64_t size_bytes) override;
   void fill(BoundStream stream, Address begin, std::byte value, std::uint64_t size_bytes) override;
-  /// The same as nodes of a graph: the memory is looked up when the work runs, not before.
+  /// The same as nodes of a graph: memory of the machine is looked up when the work runs, not
+  /// before.
   void copy_later(BoundStream stream, Address target, Address source, std::uint64_t size_bytes);
   void fill_later(BoundStream stream, Address begin, std::byte value, std::uint64_t size_bytes);
+  /// Whether it is reserved or memory of the machine, and no pageable memory of the host.
+  bool knows(Address address) const;
   KernelHandle load_kernel(ContextHandle context, const Kernel& kernel) override;
   std::vector<KernelHandle> load_kernels(ContextHandle context,
                                          std::span<const Kernel* const> kernels,
@@ -143,8 +145,11 @@ class SimDriver : public Driver {
   void switch_channels(std::span<const ContextHandle> of, bool off);
 
  private:
-  std::shared_ptr<Completion> enqueue_copy(BoundStream stream, Address target, Address source,
-                                           std::uint64_t size_bytes);
+  enum class LookUp { now, when_it_runs };
+  void enqueue_copy(BoundStream stream, Address target, Address source, std::uint64_t size_bytes,
+                    LookUp look_up);
+  void enqueue_fill(BoundStream stream, Address begin, std::byte value, std::uint64_t size_bytes,
+                    LookUp look_up);
 
   std::unique_ptr<SimMachine> machine_;
 };

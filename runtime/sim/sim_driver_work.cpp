@@ -22,56 +22,64 @@ void SimDriver::batch(BoundStream stream, std::span<const WordOperation> operati
 }
 
 void SimDriver::copy(BoundStream stream, Address target, Address source, std::uint64_t size_bytes) {
-  constexpr auto call = "cuMemcpyAsync";
-  bool pageable = false;
-  for (const Address begin : {target, source}) {
-    if (!machine_->memory.covered(begin, size_bytes, pageable)) {
-      throw driver_error(native_invalid_value, call,
-                         fmt::format("{} bytes at {:#x} are not all mapped and granted", size_bytes,
-                                     to_integer(begin)));
-    }
-  }
-  const CompletionPtr end = enqueue_copy(stream, target, source, size_bytes);
-  if (!pageable || end == nullptr) return;
-  MutexLock lock(machine_->progress.mutex);
-  machine_->progress.await(lock, end, never);
-  machine_->progress.check_fault(call);
+  enqueue_copy(stream, target, source, size_bytes, LookUp::now);
 }
 
 void SimDriver::copy_later(BoundStream stream, Address target, Address source,
                            std::uint64_t size_bytes) {
-  enqueue_copy(stream, target, source, size_bytes);
+  enqueue_copy(stream, target, source, size_bytes, LookUp::when_it_runs);
 }
 
-/// Null if nothing is copied, or the stream captures.
-CompletionPtr SimDriver::enqueue_copy(BoundStream stream, Address target, Address source,
-                                      std::uint64_t size_bytes) {
+void SimDriver::enqueue_copy(BoundStream stream, Address target, Address source,
+                             std::uint64_t size_bytes, LookUp look_up) {
   constexpr auto call = "cuMemcpyAsync";
   const CallTime time(*machine_, machine_->costs.parameters().enqueue_us);
+  bool pageable = false;
+  for (const Address begin : {target, source}) {
+    if (machine_->memory.covered(begin, size_bytes, pageable)) continue;
+    if (look_up == LookUp::when_it_runs) continue;
+    throw driver_error(native_invalid_value, call,
+                       fmt::format("{} bytes at {:#x} are not all mapped and granted", size_bytes,
+                                   to_integer(begin)));
+  }
   MutexLock lock(machine_->progress.mutex);
   SimStream& copier = machine_->stream_after_frees(lock, stream, call);
   machine_->progress.check_fault(call);
-  if (size_bytes == 0) return nullptr;
+  if (size_bytes == 0) return;
   const int device = index(copier.context().device);
-  if (machine_->memory.partly_read_only(device, target, size_bytes)) {
+  if (look_up == LookUp::now && machine_->memory.partly_read_only(device, target, size_bytes)) {
     throw driver_error(native_invalid_value, call,
                        fmt::format("gpu({}) may only read {:#x}", device, to_integer(target)));
   }
-  return machine_->submit(copier, CopyWork{target, source, size_bytes}, call);
+  const auto end = machine_->submit(copier, CopyWork{target, source, size_bytes}, call);
+  if (!pageable || end == nullptr) return;
+  machine_->progress.await(lock, end, never);
+  machine_->progress.check_fault(call);
 }
 
 void SimDriver::fill(BoundStream stream, Address begin, std::byte value, std::uint64_t size_bytes) {
-  machine_->require_mapped(begin, size_bytes, "cuMemsetD8Async");
-  fill_later(stream, begin, value, size_bytes);
+  enqueue_fill(stream, begin, value, size_bytes, LookUp::now);
 }
 
 void SimDriver::fill_later(BoundStream stream, Address begin, std::byte value,
                            std::uint64_t size_bytes) {
+  enqueue_fill(stream, begin, value, size_bytes, LookUp::when_it_runs);
+}
+
+void SimDriver::enqueue_fill(BoundStream stream, Address begin, std::byte value,
+                             std::uint64_t size_bytes, LookUp look_up) {
   constexpr auto call = "cuMemsetD8Async";
   const CallTime time(*machine_, machine_->costs.parameters().enqueue_us);
+  if (look_up == LookUp::now) machine_->require_mapped(begin, size_bytes, call);
   MutexLock lock(machine_->progress.mutex);
   SimStream& filler = machine_->stream_after_frees(lock, stream, call);
   machine_->submit(filler, FillWork{begin, value, size_bytes}, call);
+}
+
+bool SimDriver::knows(Address address) const {
+  bool pageable = false;
+  machine_->memory.covered(address, 1, pageable);
+  return !pageable;
 }
 
 KernelHandle SimDriver::load_kernel(ContextHandle context, const Kernel& kernel) {

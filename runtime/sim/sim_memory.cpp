@@ -2,6 +2,7 @@
 
 #include "base/printable.hpp"
 #include "base/units.hpp"
+#include "base/vectors.hpp"
 #include "driver/native_codes.hpp"
 
 #include <fmt/format.h>
@@ -228,7 +229,7 @@ void SimMemory::map(Address begin, std::uint64_t size_bytes, ChunkHandle chunk) 
   mapping.gpus.assign(gpu_used_.size(), Access::none);
   mapping.buffer_id = next_buffer_id_++;
   std::vector<std::uint64_t>& mapped_at = mapping.chunk->mapped_at;
-  mapped_at.reserve(mapped_at.size() + 1);
+  make_room(mapped_at, mapped_at.size() + 1);
   mapped_at.push_back(mappings_.emplace(start, std::move(mapping)).first->first);
 }
 

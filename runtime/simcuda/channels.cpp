@@ -9,8 +9,10 @@
 #include <fcntl.h>
 #include <sys/ioctl.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <exception>
 #include <map>
 #include <span>
@@ -80,7 +82,11 @@ class ChannelTable {
   /// kernel who come when there are channels already.
   static void open_control_device() {
     const int opened = ::open((library_folder() + "/nvidiactl").c_str(), O_RDONLY | O_CLOEXEC);
-    if (opened < 0) refuse(CUDA_ERROR_OPERATING_SYSTEM);
+    if (opened < 0) {
+      std::fprintf(stderr, "simcuda: %s/nvidiactl: %s\n", library_folder().c_str(),
+                   std::strerror(errno));
+      refuse(CUDA_ERROR_OPERATING_SYSTEM);
+    }
     rm::KernelModule::descriptor = opened;
   }
 

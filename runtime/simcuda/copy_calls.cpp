@@ -93,6 +93,7 @@ void fill(CUdeviceptr begin, std::uint64_t value, std::size_t width, std::size_t
   if (begin % width != 0) refuse(CUDA_ERROR_INVALID_VALUE);
   const BoundStream bound = stream_of(stream);
   if (count == 0) return;
+  if (launches_graph && !sim().knows(Address{begin})) refuse(CUDA_ERROR_INVALID_VALUE);
   if (width == 1 && launches_graph) {
     sim().fill_later(bound, Address{begin}, static_cast<std::byte>(value), count);
   } else if (width == 1) {
@@ -121,7 +122,10 @@ Address side(CUmemorytype type, const void* in_host, CUdeviceptr device, std::si
   switch (type) {
     case CU_MEMORYTYPE_HOST: return address_of(in_host) + offset;
     case CU_MEMORYTYPE_DEVICE:
-      return (launches_graph ? Address{device} : in_device(device)) + offset;
+      if (!launches_graph) return in_device(device) + offset;
+      // It may be dark now, but not freed: then the host may have memory there.
+      if (!sim().knows(Address{device})) refuse(CUDA_ERROR_INVALID_VALUE);
+      return Address{device} + offset;
     case CU_MEMORYTYPE_UNIFIED: return Address{device} + offset;
     default: refuse(CUDA_ERROR_NOT_SUPPORTED);
   }

@@ -126,7 +126,8 @@ class BuiltSteps {
 /// Throws: Refusal for what the simulator lacks, and for memory that is not there.
 Transfer checked(const CUDA_MEMCPY3D* copy);
 Transfer checked(const CUDA_MEMSET_NODE_PARAMS_v1* fill);
-/// Enqueues what the node of a graph does. As the launch of a graph, this looks no memory up.
+/// Enqueues what the node of a graph does. Like the launch of a graph, this looks no memory of
+/// GPUs up, which may be dark.
 void enqueue(const Transfer& what, CUstream stream);
 
 /// A graph that can be launched.

@@ -41,27 +41,27 @@ template <typename... Values>
   refuse(CUDA_ERROR_SHARED_OBJECT_INIT_FAILED);
 }
 
-void add_kernels_of(const simcuda::KernelLibrary& library, const char* path, Table& kernels) {
-  constexpr unsigned version = simcuda::KernelLibrary{}.version;
-  if (library.version != version) {
+void add_kernels_of(const simcuda::HostKernels& library, const char* path, Table& kernels) {
+  if (library.version != simcuda::kernels_version) {
     refuse_library(
         "%s has kernels for version %u of simcuda/kernels.hpp, this is %u: build it anew", path,
-        library.version, version);
+        library.version, simcuda::kernels_version);
   }
   for (Kernel& kernel : library.kernels()) {
     const std::string entry = kernel.entry;
     if (!kernel.host_body) refuse_library("%s: kernel %s has no host body", path, entry.c_str());
     if (!kernels.emplace(entry, std::move(kernel)).second) {
-      refuse_library("%s: there is a kernel %s already", path, entry.c_str());
+      refuse_library("%s: the runtime or another library has a kernel %s, too", path,
+                     entry.c_str());
     }
   }
 }
 
-const simcuda::KernelLibrary* exported_by(void* library) {
-  return static_cast<const simcuda::KernelLibrary*>(dlsym(library, "simcuda_kernels"));
+const simcuda::HostKernels* exported_by(void* library) {
+  return static_cast<const simcuda::HostKernels*>(dlsym(library, "simcuda_kernels"));
 }
 
-const simcuda::KernelLibrary& load_library(const char* path) {
+const simcuda::HostKernels& load_library(const char* path) {
   void* const library = dlopen(path, RTLD_NOW | RTLD_LOCAL);  // Stays: its functions may run.
   if (library == nullptr) refuse_library("SIMCUDA_KERNELS: %s", dlerror());
   if (const auto* const found = exported_by(library)) return *found;
@@ -78,17 +78,19 @@ void load_kernel_libraries() {
         &paranoid_settle_kernel, &access_read_kernel, &access_chase_kernel}) {
     kernels.emplace(kernel().entry, kernel());
   }
-  std::set<const simcuda::KernelLibrary*> known;
-  const auto add = [&](const simcuda::KernelLibrary* library, const char* path) {
+  std::set<const simcuda::HostKernels*> known;
+  const auto add = [&](const simcuda::HostKernels* library, const char* path) {
     if (known.insert(library).second) add_kernels_of(*library, path, kernels);
   };
   if (const auto* const own = exported_by(RTLD_DEFAULT)) add(own, "the program");
   const char* const listed = std::getenv("SIMCUDA_KERNELS");
   std::string left = listed == nullptr ? "" : listed;
   while (!left.empty()) {
-    const std::string path = left.substr(0, left.find(':'));
+    std::string path = left.substr(0, left.find(':'));
     left.erase(0, path.size() + 1);
-    if (!path.empty()) add(&load_library(path.c_str()), path.c_str());
+    if (path.empty()) continue;
+    if (path.find('/') == std::string::npos) path.insert(0, "./");  // Not in the loader's folders.
+    add(&load_library(path.c_str()), path.c_str());
   }
   table() = std::move(kernels);
 }

@@ -56,12 +56,16 @@ constexpr const char* small_machine = R"json({
 std::atomic<SimDriver*> opened{nullptr};
 std::atomic<bool> forked = false;  // A child of a process that uses the driver has none.
 
+/// A file in the folder in which an installed library finds machines.
+std::string machines_beside() {
+  return library_folder() + "/machines/any.json";
+}
+
 SimDriver* make_sim() {
   const char* name = std::getenv("SIMCUDA_MACHINE");
   const bool named = name != nullptr && *name != '\0';
-  MachineDescription machine =
-      named ? load_machine(find_machine_file(name, library_folder() + "/machines/any.json"))
-            : parse_machine(small_machine, "test-two-gpus.json");
+  MachineDescription machine = named ? load_machine(find_machine_file(name, machines_beside()))
+                                     : parse_machine(small_machine, "test-two-gpus.json");
   if (const char* queues = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS")) {
     for (GpuDescription& gpu : machine.gpus) {
       gpu.hardware_queues = std::clamp(std::atoi(queues), 1, 32);
@@ -134,12 +138,24 @@ SimDriver& sim() {
   return *driver;
 }
 
-std::string library_folder() {
-  Dl_info self{};
-  if (dladdr(reinterpret_cast<void*>(&library_folder), &self) == 0) return {};
-  std::error_code ignored;
-  return std::filesystem::weakly_canonical(self.dli_fname, ignored).parent_path().string();
+const std::string& library_folder() {
+  static const std::string& folder = *new std::string([] {
+    Dl_info self{};
+    std::error_code ignored;
+    if (dladdr(reinterpret_cast<void*>(&library_folder), &self) == 0) return std::string();
+    return std::filesystem::weakly_canonical(self.dli_fname, ignored).parent_path().string();
+  }());
+  return folder;
 }
+
+namespace {
+
+/// The loader may know the library by a path that holds only until the program changes its folder.
+[[gnu::constructor]] void find_folder() {
+  library_folder();
+}
+
+}  // namespace
 
 void open_sim() {
   static Mutex mutex;

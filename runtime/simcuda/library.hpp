@@ -12,15 +12,16 @@
 namespace vma {
 
 /// The process's simulated machine, opened by the first cuInit and never closed: threads of the
-/// program may be in it until the process ends. SIMCUDA_MACHINE names it, as `load_machine` does;
+/// program may be in it until the process ends. SIMCUDA_MACHINE names it, as `load_machine` does,
+/// which also finds those in the folder `machines` beside the library;
 /// otherwise it has two GPUs of 4 GiB. The program sees those that CUDA_VISIBLE_DEVICES lists by
 /// their numbers, and numbers them itself. Throws: Refusal{NOT_INITIALIZED} before cuInit.
 SimDriver& sim();
-/// Throws: Refusal if there is no such machine.
+/// Throws: Refusal if there is no such machine, or a library of kernels is refused.
 void open_sim();
 
-/// The folder of the library itself, not of a link to it.
-std::string library_folder();
+/// The folder of the library itself, not of a link to it. Empty if the system does not tell.
+const std::string& library_folder();
 
 /// The version of CUDA that the library answers to: the newest of which it has calls, or that of
 /// its header.

@@ -160,7 +160,7 @@ SIMCUDA_CALL(cuLibraryLoadData,
   required(library);
   sim();
   const auto loaded =
-      std::make_shared<ProgramLibrary>(code_with_log(image, count, options, values));
+      std::make_shared<LoadedCode>(code_with_log(image, count, options, values));
   *library = native_of<CUlibrary>(libraries().loaded.add(loaded));
 }
 SIMCUDA_CALL(cuLibraryUnload, (CUlibrary library), (library)) {

@@ -27,10 +27,10 @@ constexpr std::uint32_t fat_binary_wrapper_magic = 0x466243B1;
 constexpr std::uint32_t elf_magic = 0x464C457F;
 
 /// The program has the kernel, and gets the driver's answer for one that it lacks.
-void tell_missing(std::string_view entry, const Kernel* known) {
-  const char* const why = known == nullptr     ? "name a library that has it in SIMCUDA_KERNELS"
-                          : known->ptx.empty() ? "for a binary, its Kernel::ptx must declare it"
-                                               : "that of this entry is for another PTX";
+void tell_missing(std::string_view entry, const Kernel* known, bool binary) {
+  const char* const why = known == nullptr ? "name a library that has it in SIMCUDA_KERNELS"
+                          : binary         ? "for a binary, its Kernel::ptx must declare it"
+                                           : "that of this entry is for another PTX";
   std::fprintf(stderr, "simcuda: no host function for the kernel %.*s: %s\n",
                static_cast<int>(entry.size()), entry.data(), why);
 }
@@ -55,7 +55,7 @@ Code::Found Code::find(std::string_view entry) const {
   const bool serves = known != nullptr && (binary ? !any_ptx : any_ptx || known->ptx == ptx);
   auto parameters = ptx_parameters(serves && !any_ptx ? known->ptx : ptx, entry);
   if (serves && parameters) return {known, *std::move(parameters)};
-  if (parameters || binary) tell_missing(entry, known);
+  if (parameters || binary) tell_missing(entry, known, binary);
   refuse(CUDA_ERROR_NOT_FOUND);
 }
 

@@ -60,8 +60,8 @@ class Module {
 };
 
 /// Code that belongs to no context: a module is loaded for each context that uses it.
-struct ProgramLibrary {
-  explicit ProgramLibrary(Code loaded) : code(std::move(loaded)) {}
+struct LoadedCode {
+  explicit LoadedCode(Code loaded) : code(std::move(loaded)) {}
 
   std::shared_ptr<Module> module_in(ContextHandle context) {
     const MutexLock lock(mutex);
@@ -77,14 +77,14 @@ struct ProgramLibrary {
 };
 
 struct LibraryKernel {
-  std::weak_ptr<ProgramLibrary> library;
+  std::weak_ptr<LoadedCode> library;
   std::string entry;
   std::vector<ParameterInfo> parameters;
 };
 
 /// The program's libraries and their kernels.
 struct Libraries {
-  HandleTable<ProgramLibrary> loaded;
+  HandleTable<LoadedCode> loaded;
   HandleTable<LibraryKernel> kernels;
 
   /// The kernel in the current context. Throws: Refusal{INVALID_HANDLE}, and as

@@ -13,12 +13,12 @@ constexpr std::size_t bytes = words * sizeof(std::uint16_t);
 
 class SimcudaGraphs : public SimcudaTest {
  protected:
-  CUDA_MEMSET_NODE_PARAMS fill_of(CUdeviceptr target, unsigned value) const {
+  CUDA_MEMSET_NODE_PARAMS fill_of(CUdeviceptr target, unsigned value, unsigned unit = 2) const {
     CUDA_MEMSET_NODE_PARAMS what{};
     what.dst = target;
     what.value = value;
-    what.elementSize = sizeof(std::uint16_t);
-    what.width = words;
+    what.elementSize = unit;
+    what.width = bytes / unit;
     what.height = 1;
     return what;
   }
@@ -37,9 +37,9 @@ class SimcudaGraphs : public SimcudaTest {
     return values;
   }
   /// A fill of `first`, which is then copied to `second`.
-  CUgraph build(CUdeviceptr first, CUdeviceptr second, unsigned value) {
+  CUgraph build(CUdeviceptr first, CUdeviceptr second, unsigned value, unsigned unit = 2) {
     CUgraph graph = nullptr;
-    const CUDA_MEMSET_NODE_PARAMS fill = fill_of(first, value);
+    const CUDA_MEMSET_NODE_PARAMS fill = fill_of(first, value, unit);
     const CUDA_MEMCPY3D copy = copy_of(second, first);
     EXPECT_EQ(cuGraphCreate(&graph, 0), CUDA_SUCCESS);
     EXPECT_EQ(cuGraphAddMemsetNode(&filling_, graph, nullptr, 0, &fill, context()), CUDA_SUCCESS);
@@ -91,7 +91,7 @@ TEST_F(SimcudaGraphs, LookMemoryUpWhenTheyRun) {
   map();
   const CUdeviceptr target = allocate(bytes), gate = allocate(sizeof(std::uint64_t));
   ASSERT_EQ(cuMemsetD8(gate, 0, sizeof(std::uint64_t)), CUDA_SUCCESS);
-  CUgraph graph = build(mapped, target, 5);
+  CUgraph graph = build(mapped, target, 5, 1);
   CUgraphExec exec = nullptr;
   ASSERT_EQ(cuGraphInstantiateWithFlags(&exec, graph, 0), CUDA_SUCCESS);
   const CUstream stream = new_stream(), other = new_stream();
@@ -102,11 +102,24 @@ TEST_F(SimcudaGraphs, LookMemoryUpWhenTheyRun) {
   map();
   ASSERT_EQ(cuStreamWriteValue64(other, gate, 1, 0), CUDA_SUCCESS);
   EXPECT_EQ(cuStreamSynchronize(stream), CUDA_SUCCESS);
-  EXPECT_EQ(read(target), std::vector<std::uint16_t>(words, 5));
+  EXPECT_EQ(read(target), std::vector<std::uint16_t>(words, 0x505));
   EXPECT_EQ(cuGraphExecDestroy(exec), CUDA_SUCCESS);
   EXPECT_EQ(cuMemUnmap(mapped, page), CUDA_SUCCESS);
   EXPECT_EQ(cuMemRelease(memory), CUDA_SUCCESS);
   EXPECT_EQ(cuMemAddressFree(mapped, page), CUDA_SUCCESS);
+}
+
+TEST_F(SimcudaGraphs, AreRefusedWithMemoryThatWasFreed) {
+  for (const unsigned unit : {1, 2}) {
+    const CUdeviceptr first = allocate(bytes), second = allocate(bytes);
+    CUgraph graph = build(first, second, 5, unit);
+    CUgraphExec exec = nullptr;
+    ASSERT_EQ(cuGraphInstantiateWithFlags(&exec, graph, 0), CUDA_SUCCESS);
+    ASSERT_EQ(cuMemFree(first), CUDA_SUCCESS);
+    EXPECT_EQ(cuGraphLaunch(exec, new_stream()), CUDA_ERROR_INVALID_VALUE) << unit;
+    EXPECT_EQ(cuGraphExecDestroy(exec), CUDA_SUCCESS);
+    EXPECT_EQ(cuMemFree(second), CUDA_SUCCESS);
+  }
 }
 
 TEST_F(SimcudaGraphs, TakeNoOperandsOfAnotherGpuOrOfSeveralRows) {

@@ -371,6 +371,17 @@ void ChunkTables::check_invariants() const {
   VMART_CHECK(changed == changed_.size(), "chunks marked as changed are in the list");
   for (std::size_t at = 0; at < places_.size(); ++at) {
     VMART_CHECK(places_[at].used_bytes >= used[at], "a place's usage is the sum of its rows");
+    std::uint64_t walked = 0;
+    Time last_use{0};
+    IdleOrder::Walk walk(idle_, PlaceId{static_cast<std::uint8_t>(at)}, rows_);
+    for (ChunkId chunk{}; walk.next(chunk);) {
+      const ChunkRow& row = rows_[index(chunk)];
+      VMART_CHECK(index(row.at) == at && !row.dropped, "a place's order has what lies there");
+      VMART_CHECK(last_use_of(row) >= last_use, "the order is by the last use");
+      last_use = last_use_of(row);
+      walked += row.bytes;
+    }
+    VMART_CHECK(walked == used[at], "a place's order has all that lies there, each once");
   }
 }
 

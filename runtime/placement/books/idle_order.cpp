@@ -1,5 +1,7 @@
 #include "placement/books/idle_order.hpp"
 
+#include "base/check.hpp"
+
 #include <tuple>
 
 namespace vma {
@@ -10,14 +12,21 @@ std::uint32_t number_of(ChunkId chunk) {
   return static_cast<std::uint32_t>(chunk);
 }
 
-/// Decides which of two nodes is above the other (Fibonacci hashing).
+/// Decides which of two nodes is above the other, as if at random (the finalizer of MurmurHash3).
 std::uint32_t priority(std::uint32_t node) {
-  return node * 0x9E3779B9u;
+  node = (node ^ (node >> 16)) * 0x85EBCA6Bu;
+  node = (node ^ (node >> 13)) * 0xC2B2AE35u;
+  return node ^ (node >> 16);
 }
 
 }  // namespace
 
-bool IdleOrder::earlier(std::uint32_t one, std::uint32_t other, Rows rows) {
+void IdleOrder::make_room(std::size_t chunks) {
+  VMART_CHECK(chunks <= none, "the links have 31 bits");
+  nodes_.resize(chunks);
+}
+
+bool IdleOrder::comes_before(std::uint32_t one, std::uint32_t other, Rows rows) {
   return std::tuple(last_use_of(rows[one]), one) < std::tuple(last_use_of(rows[other]), other);
 }
 
@@ -57,8 +66,9 @@ std::uint32_t IdleOrder::with(std::uint32_t tree, std::uint32_t node, Rows rows)
 
 /// Requires: the tree has the node.
 std::uint32_t IdleOrder::without(std::uint32_t tree, std::uint32_t node, Rows rows) noexcept {
+  VMART_CHECK(tree != none, "a chunk that leaves was there");
   if (tree == node) return joined(nodes_[node].before, nodes_[node].after);
-  if (earlier(node, tree, rows)) {
+  if (comes_before(node, tree, rows)) {
     nodes_[tree].before = without(nodes_[tree].before, node, rows);
   } else {
     nodes_[tree].after = without(nodes_[tree].after, node, rows);
@@ -81,7 +91,7 @@ std::uint32_t IdleOrder::joined(std::uint32_t earlier, std::uint32_t later) noex
 /// Two treaps of one: the nodes before the node `at`, and those behind it.
 IdleOrder::Halves IdleOrder::split(std::uint32_t tree, std::uint32_t at, Rows rows) noexcept {
   if (tree == none) return {none, none};
-  if (earlier(tree, at, rows)) {
+  if (comes_before(tree, at, rows)) {
     const Halves halves = split(nodes_[tree].after, at, rows);
     nodes_[tree].after = halves.earlier;
     return {tree, halves.later};
@@ -102,7 +112,7 @@ void IdleOrder::Walk::descend(std::uint32_t node) {
 
 bool IdleOrder::Walk::next(ChunkId& chunk) {
   if (listed_ == none && above_.empty()) return false;
-  if (above_.empty() || (listed_ != none && earlier(listed_, above_.back(), rows_))) {
+  if (above_.empty() || (listed_ != none && comes_before(listed_, above_.back(), rows_))) {
     chunk = ChunkId{listed_};
     listed_ = order_.nodes_[listed_].after;
     return true;

@@ -29,7 +29,7 @@ class IdleOrder {
   explicit IdleOrder(std::size_t places) : places_(places) {}
 
   /// For chunks with numbers below `chunks`.
-  void make_room(std::size_t chunks) { nodes_.resize(chunks); }
+  void make_room(std::size_t chunks);
 
   /// It is used now, or was just made, at `at`. Requires: it is at no place, and no chunk at `at`
   /// was used later.
@@ -75,7 +75,7 @@ class IdleOrder {
     std::uint32_t root = none;                // The treap.
   };
 
-  static bool earlier(std::uint32_t one, std::uint32_t other, Rows rows);
+  static bool comes_before(std::uint32_t one, std::uint32_t other, Rows rows);
   std::uint32_t without(std::uint32_t tree, std::uint32_t node, Rows rows) noexcept;
   std::uint32_t with(std::uint32_t tree, std::uint32_t node, Rows rows) noexcept;
   std::uint32_t joined(std::uint32_t earlier, std::uint32_t later) noexcept;

@@ -26,8 +26,10 @@ std::string folder_of_simcuda() {
     } catch (const Error&) {
     }
   }
-  throw Error(ErrorKind::unsupported, simulate_call,
-              "simcuda is not beside this program; build vmart with -DVMART_BUILD_SIMCUDA=ON");
+  throw Error(
+      ErrorKind::unsupported, simulate_call,
+      "simcuda is not beside this program: wheels and builds with VMART_SIM_ONLY have none; "
+      "build vmart with CUDA's header and -DVMART_BUILD_SIMCUDA=ON");
 }
 
 std::string absolute(const std::string& library) {
@@ -51,8 +53,11 @@ int simulate_program(const SimulateOptions& options) {
     load_machine(file.string());  // The program would only see that there is no GPU.
     set_variable("SIMCUDA_MACHINE", file.string());
   }
-  for (const std::string& library : options.kernels)
-    set_first("SIMCUDA_KERNELS", absolute(library));
+  std::string kernels;
+  for (const std::string& library : options.kernels) {
+    kernels += (kernels.empty() ? "" : ":") + absolute(library);
+  }
+  if (!kernels.empty()) set_first("SIMCUDA_KERNELS", kernels);
   return become(simulate_call, options.program);
 }
 

@@ -26,8 +26,7 @@ from machine_case import CHUNK, OnAMachine
 import vmart
 
 if not cuda.is_available():
-    print(f"SKIPPED: Numba takes no driver: {cuda.cuda_error()}")
-    sys.exit(77)
+    sys.exit(f"Numba does not take simcuda: {cuda.cuda_error()}")
 MIB = 1 << 20
 
 

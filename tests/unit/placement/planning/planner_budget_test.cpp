@@ -183,6 +183,20 @@ TEST(PlannerPressure, OfEquallyIdleTheLeastUsedAByteGoesFirst) {
   EXPECT_EQ(proposals(plan), "chunk 1 to 1");
 }
 
+// More are equally idle than are compared, and the first of them cannot go.
+TEST(PlannerPressure, PassesOverWhatCannotGoAmongManyThatAreEquallyIdle) {
+  PlannerRig rig = rig_of(no_limits());
+  std::vector<ChunkId> chunks;
+  for (int i = 0; i < 300; ++i) chunks.push_back(rig.add(1, gpu0));
+  for (int i = 0; i < 299; ++i)
+    rig.tables().row(chunks[static_cast<std::size_t>(i)]).movable = false;
+  Plan plan;
+  EXPECT_EQ(
+      rig.planner().complete_pressure({gpu0, 1, gpu0}, rig.snapshot(), rig.tables().idle(), plan),
+      1u);
+  EXPECT_EQ(proposals(plan), "chunk 299 to 1");
+}
+
 TEST(PlannerPressure, AddsNothingIfThePolicyDeclinesAndTheRestCanGoElsewhere) {
   PlannerRig rig = rig_of(no_limits());
   rig.add(300, gpu0);
