@@ -113,6 +113,7 @@ class Cache {
 };
 
 /// The events of the requests.
+/// One owner: the model's parameters, and the requests in progress, which share one cache.
 class Prompts {
  public:
   Prompts(EventOrder& order, const TraceValues& values)

@@ -77,6 +77,7 @@ class Arrivals {
 ///
 /// The stream with the deepest backlog is told first, the others so that all arrive together, or as
 /// soon as one has arrived (`schedule_stops`). Nothing here waits. One thread.
+/// One owner: one order of stops, and how far it has been enqueued.
 class EnqueuedStops {
  public:
   /// `open` is null for probes. Requires: the post is prepared for the plan; all outlive this.

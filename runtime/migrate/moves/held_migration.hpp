@@ -25,6 +25,7 @@ namespace vma {
 ///
 /// Two ranges may name the same chunk if they go to the same place: it moves for the first of them.
 /// One thread, which has the move claims and `operations()` of all allocations.
+/// One owner: the plan of one stop, how it is made, and what came of it.
 class HeldMigration {
  public:
   /// All arguments outlive it.
