@@ -55,7 +55,7 @@ std::vector<BatchStop::Settler> BatchStop::settlers_of(const LiveBatch& batch) {
   return settlers;
 }
 
-BatchStop::BatchStop(const MigrationParts& parts, const LiveRanges& ranges, LiveBatch& batch,
+BatchStop::BatchStop(MigrationParts& parts, const LiveRanges& ranges, LiveBatch& batch,
                      std::chrono::nanoseconds max_stall, Stops::Turn& turn)
     : parts_(parts),
       driver_(parts.memory.driver()),

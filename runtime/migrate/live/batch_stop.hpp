@@ -26,7 +26,7 @@ class BatchStop {
  public:
   /// Everything goes on once `max_stall` has passed, apart from the time for the first chunk: since
   /// the gate closed, or since the suspension began. Requires: the turn outlives this.
-  BatchStop(const MigrationParts& parts, const LiveRanges& ranges, LiveBatch& batch,
+  BatchStop(MigrationParts& parts, const LiveRanges& ranges, LiveBatch& batch,
             std::chrono::nanoseconds max_stall, Stops::Turn& turn);
   ~BatchStop() { call_off(); }
   BatchStop(const BatchStop&) = delete;
@@ -95,7 +95,7 @@ class BatchStop {
   void show(LiveChunk& chunk);
   void ask();
 
-  const MigrationParts& parts_;
+  MigrationParts& parts_;
   Driver& driver_;
   Clock& clock_;
   const LiveRanges& ranges_;

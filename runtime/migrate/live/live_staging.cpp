@@ -42,7 +42,7 @@ bool is_live(Way way) {
 
 }  // namespace
 
-LiveStaging::LiveStaging(const MigrationParts& parts, LiveRanges& ranges,
+LiveStaging::LiveStaging(MigrationParts& parts, LiveRanges& ranges,
                          const MoveConditions& conditions)
     : parts_(parts),
       memory_(parts.memory),

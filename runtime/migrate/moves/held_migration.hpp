@@ -29,7 +29,7 @@ namespace vma {
 class HeldMigration {
  public:
   /// All arguments outlive it.
-  HeldMigration(const MigrationParts& parts, std::span<HeldRange* const> ranges,
+  HeldMigration(MigrationParts& parts, std::span<HeldRange* const> ranges,
                 const MigrateOptions& options, const MigrationTerms& terms);
 
   /// Afterwards each range has its report, which is right whatever failed, and its failure.
@@ -70,7 +70,7 @@ class HeldMigration {
   void tell_ended() noexcept;
   ChunkStep step_of(HeldStep turn, ChunkStep::Kind kind) const;
 
-  const MigrationParts& parts_;
+  MigrationParts& parts_;
   Memory& memory_;
   Clock& clock_;
   const std::span<HeldRange* const> ranges_;
