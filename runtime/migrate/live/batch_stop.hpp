@@ -1,16 +1,14 @@
 #pragma once
 
 #include "driver/spare_kernels.hpp"
-#include "migrate/gates/gate.hpp"
+#include "migrate/live/batch_settling.hpp"
 #include "migrate/live/live_ranges.hpp"
+#include "migrate/live/program_stop.hpp"
 #include "migrate/migration/migration_parts.hpp"
-#include "migrate/stops/suspension.hpp"
 
 #include <chrono>
 #include <cstddef>
-#include <cstdint>
 #include <optional>
-#include <vector>
 
 namespace vma {
 
@@ -48,11 +46,11 @@ class BatchStop {
   /// The gate opens, or lets the streams pass when they arrive; the settling ends by itself.
   void call_off() noexcept;
 
-  const GateTimes& times() const noexcept { return times_; }
-  bool all_arrived() const noexcept { return gate_.all_arrived(); }
+  GateTimes times() const noexcept { return program_.times(); }
+  bool all_arrived() const noexcept { return program_.all_arrived(); }
   /// The number of streams that were stopped, or should have been.
-  std::size_t streams() const noexcept { return streams_.plan().stops.size(); }
-  bool all_stopped() const noexcept { return all_stood_; }
+  std::size_t streams() const noexcept { return program_.streams(); }
+  bool all_stopped() const noexcept { return closed_ != never; }
   /// Whether streams were told to stop.
   bool tried() const noexcept { return tried_; }
   /// No stream arrived, though settling work waited and the backlogs predicted an arrival long ago.
@@ -60,72 +58,32 @@ class BatchStop {
 
  private:
   static constexpr std::chrono::microseconds ask_period{300};
-  /// What settles chunks of the batch that leave one GPU.
-  struct Settler {
-    LiveCopier* copier = nullptr;
-    LiveCopier::Settling settling;
-    bool armed = false;
-  };
 
-  static std::vector<Settler> settlers_of(const LiveBatch& batch);
-  GateLimits limits();
-  std::optional<StopRefusal> close();
-  std::optional<StopRefusal> suspend();
-  std::optional<StopRefusal> hold();
-  bool commit();
-  void open() noexcept;
-  bool given_up() const noexcept;
-  std::optional<StopRefusal> look_at_streams();
   std::optional<StopRefusal> tell_streams();
   template <typename Body>
   std::optional<StopRefusal> off_unless_done(Body&& body);
   std::optional<StopRefusal> pause_loads();
-  void arm();
-  std::chrono::nanoseconds deepest_backlog() const;
-  bool go();
-  void let_settling_go() noexcept;
   std::optional<StopRefusal> close_and_switch();
   std::optional<StopRefusal> begin_filling();
   std::optional<StopRefusal> switch_first();
   StopRefusal not_filled(const LiveChunk& chunk, std::chrono::nanoseconds limit) const;
   void switch_others();
   void note_filled(const LiveChunk& first);
-  void note_settled(const LiveChunk& chunk);
   bool fill(LiveChunk& chunk, TimePoint deadline);
   void show(LiveChunk& chunk);
   void ask();
 
   MigrationParts& parts_;
-  Driver& driver_;
   Clock& clock_;
-  const LiveRanges& ranges_;
   LiveBatch& batch_;
-  Stops::Turn& turn_;
-  GatePost& post_;
   const std::chrono::nanoseconds max_stall_;
-  /// Streams were attached or detached during too many tries: this try blocks that until its end.
-  const bool insists_;
-  const StopKind stop_;            // The batch has no chunk left at the end.
-  std::vector<Settler> settlers_;  // One for each GPU that chunks leave; empty if none settles.
+  BatchSettling settling_;
   std::optional<SpareKernels::Pause> no_loads_;  // While anything is stopped.
-  GateStreams streams_;       // Of a gate; kept for the whole of a try that insists.
-  Transaction::Gpus in_use_;  // The GPUs whose work is stopped.
-  SlowCallTurn slow_call_turn_;
-  Gate gate_;
-  std::optional<Suspension> suspension_;
-  std::optional<Hold> hold_;
-  StoppedWork* stopped_ = nullptr;  // One of these, while it is closed.
-  GateTimes times_;
-  Watchdog::Ticket ticket_ = Watchdog::Ticket::none;
+  ProgramStop program_;
   TimePoint asked_{0};
-  TimePoint closed_{0};
-  std::chrono::nanoseconds off_took_{0};  // To suspend.
-  TimePoint gone_{0};                     // When the settling was let go.
-  std::uint64_t settled_bytes_ = 0;       // In the order of the batch.
-  TimePoint let_through_{-ask_period};    // When a grant of ours last returned: not yet.
+  TimePoint closed_ = never;            // When everything had stopped.
+  TimePoint let_through_{-ask_period};  // When a grant of ours last returned: not yet.
   bool tried_ = false;
-  bool is_dark_ = false;
-  bool all_stood_ = false;
   bool overdue_ = false;
 };
 
