@@ -84,6 +84,7 @@ class EnqueuedStops {
   EnqueuedStops(Driver& driver, GatePost& post, const GatePlan& plan, const StopWord* open);
 
   std::uint64_t epoch() const noexcept { return arrivals_.epoch(); }
+  const GatePlan& plan() const noexcept { return plan_; }
   /// A refusal if a stream captures now. Throws: what the driver throws.
   std::optional<StopRefusal> find_capture();
   /// The first stops are due now, the others when these backlogs say, or once a stream has arrived
