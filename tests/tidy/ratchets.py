@@ -13,7 +13,7 @@ STATE_MAX = 12
 LIMITS = {
     "units of less than 60 lines a file with one includer": 3,
     "comments that begin with 'Of'": 225,
-    "classes with more than 12 fields of state and no line why": 1,
+    "classes with more than 12 fields of state and no line why": 0,
 }
 
 LIMIT = re.compile(r'    "(.+)": (\d+),$')
