@@ -21,6 +21,8 @@ using std::chrono::nanoseconds;
 
 /// An older observation of a backlog is repeated before anything is stopped.
 constexpr nanoseconds look_age_max = milliseconds(20);
+/// If no stream is stopped by then, the turn for slow calls is released.
+constexpr nanoseconds turn_limit = milliseconds(2);
 
 bool means_capture(int native) {
   return native == native_stream_capture_unsupported ||
@@ -283,7 +285,7 @@ bool Gate::await_first(TimePoint until) {
     if (has_turn()) {
       // Other threads that allocate are delayed only briefly.
       const TimePoint turn_end =
-          limits_.turn == nullptr ? look : std::min(look, later(begun_, limits_.turn_limit));
+          limits_.turn == nullptr ? look : std::min(look, later(begun_, turn_limit));
       if (poll_until(clock_, turn_end, come)) return true;
       if (turn_end < look) {
         let_turn_go();

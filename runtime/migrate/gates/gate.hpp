@@ -9,7 +9,6 @@
 #include "migrate/stops/stopped_work.hpp"
 
 #include <chrono>
-#include <cstdint>
 #include <exception>
 #include <functional>
 #include <optional>
@@ -55,9 +54,8 @@ struct GateLimits {
   /// move is no longer wanted. Called at every poll; it neither blocks nor throws. Empty: never.
   std::function<bool()> given_up;
   /// Keeps other threads from slow driver calls while streams are stopped. Released if no stream is
-  /// stopped after `turn_limit`, and taken again when the first is. Null: none.
+  /// stopped after two milliseconds, and taken again when the first is. Null: none.
   SlowCallTurn* turn = nullptr;
-  std::chrono::nanoseconds turn_limit = std::chrono::milliseconds(2);
   /// A gate with a larger predicted time from the first arrival to the last is not tried.
   std::chrono::nanoseconds skew_limit = std::chrono::nanoseconds::max();
   /// All streams are told to stop when their backlogs say, none only once another has arrived.

@@ -5,11 +5,8 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <exception>
 #include <span>
-#include <utility>
-#include <vector>
 
 namespace vma {
 
@@ -59,18 +56,11 @@ std::optional<StopRefusal> BatchStop::tell_streams() {
   let_through_ = clock_.now();
   if (auto refusal = program_.plan()) return refusal;
   asked_ = clock_.now();
-  if (auto refusal = pause_loads()) return refusal;
+  if (auto refusal = Stops::pause_loads(no_loads_, clock_, parts_.limits.gate_limit))
+    return refusal;
   if (settling_.any()) settling_.arm(program_.patience());
   tried_ = true;
   return program_.send();
-}
-
-/// Waits briefly for a load in progress, which may itself wait for work of the program.
-std::optional<StopRefusal> BatchStop::pause_loads() {
-  no_loads_.emplace(SpareKernels::of_process(), clock_, parts_.limits.gate_limit);
-  if (no_loads_->complete()) return std::nullopt;
-  return StopRefusal{StopRefusal::memory_busy,
-                     "vma::free or another call that waits for a context loads code there"};
 }
 
 bool BatchStop::await_first(TimePoint until) {

@@ -1,6 +1,5 @@
 #pragma once
 
-#include "driver/spare_kernels.hpp"
 #include "migrate/live/batch_settling.hpp"
 #include "migrate/live/live_ranges.hpp"
 #include "migrate/live/program_stop.hpp"
@@ -62,7 +61,6 @@ class BatchStop {
   std::optional<StopRefusal> tell_streams();
   template <typename Body>
   std::optional<StopRefusal> off_unless_done(Body&& body);
-  std::optional<StopRefusal> pause_loads();
   std::optional<StopRefusal> close_and_switch();
   std::optional<StopRefusal> begin_filling();
   std::optional<StopRefusal> switch_first();

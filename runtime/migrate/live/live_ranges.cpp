@@ -4,8 +4,6 @@
 #include "base/units.hpp"
 #include "migrate/migration/migration_error.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <iterator>
 #include <new>

@@ -6,11 +6,9 @@
 #include "migrate/live/ways.hpp"
 #include "migrate/migration/migration_parts.hpp"
 
-#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <optional>
-#include <vector>
 
 namespace vma {
 

@@ -39,7 +39,7 @@ struct MigratorLimits {
 
   /// How long a stream may take to finish what was launched before a gate, and how long a chunk may
   /// be pinned, unless the options have a deadline.
-  std::chrono::nanoseconds progress_limit = std::chrono::seconds(30);
+  static constexpr std::chrono::seconds progress_limit{30};
 
   /// The limits of a hold with these options.
   HoldLimits of_hold(const MigrateOptions& options) const;

@@ -9,7 +9,6 @@
 #include <cstddef>
 #include <exception>
 #include <functional>
-#include <list>
 #include <memory>
 #include <span>
 

@@ -6,7 +6,6 @@
 #include "migrate/moves/ahead_copies.hpp"
 #include "migrate/moves/held_ranges.hpp"
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <map>
