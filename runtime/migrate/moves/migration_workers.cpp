@@ -355,11 +355,10 @@ void MigrationWorkers::end_held(const std::shared_ptr<MigrationTask>& task, Held
 
 void MigrationWorkers::ended(std::shared_ptr<MigrationTask> task, MigrationReport report,
                              std::exception_ptr failure) noexcept {
-  const MigrationErrors errors("vma::migrate_async");
   std::shared_ptr<Allocation> allocation = task->allocation();
   std::optional<Error> error;
   if (failure) {
-    error = errors.of(failure, report, *allocation);
+    error = errors_.of(failure, report, *allocation);
     report.outcome = outcome_of(*error, report);
   }
   failure = nullptr;

@@ -2,6 +2,7 @@
 
 #include "base/mutex.hpp"
 #include "migrate/live/live_ranges.hpp"
+#include "migrate/migration/migration_error.hpp"
 #include "migrate/migration/migration_parts.hpp"
 #include "migrate/migration/migration_task.hpp"
 #include "migrate/moves/preparation.hpp"
@@ -26,6 +27,7 @@ namespace vma {
 /// that moves live also takes, for a while, each task that may share gates with its first one, on
 /// whatever route between GPUs; other workers leave those to it, because a gate of their own would
 /// wait for all that the program has launched.
+/// One owner: one lock guards queue, leaders and threads, which most steps change together.
 class MigrationWorkers final : private LiveTasks {
  public:
   /// All arguments outlive it.
@@ -80,6 +82,7 @@ class MigrationWorkers final : private LiveTasks {
   MigrationParts& parts_;
   WaitedMigrations& waited_;
   Preparation& preparation_;
+  const MigrationErrors errors_{"vma::migrate_async"};
 
   mutable Mutex queue_mutex_;
   Condition queue_changed_;
