@@ -22,6 +22,7 @@ namespace vma {
 ///
 /// Starts from the machine's costs without a calibration. If a measurement fails or runs out of
 /// time, those costs remain and the estimate is listed.
+/// One owner: each measurement uses the sizes, the time left and the costs found so far.
 class Calibrator {
  public:
   /// Requires: all arguments outlive it, and the runtime is open.

@@ -24,6 +24,7 @@ namespace vma {
 ///
 /// It never waits for a move claim, since a hook that runs under one may wait for the thread that
 /// faults: such a fault waits in line, and others are served.
+/// One owner: what the serving thread uses, and what begins and ends that thread.
 class CpuFaults final : private FaultServer, public Part {
  public:
   /// A fault that goes on where the last one of the allocation ended fetches twice as much, up to

@@ -214,7 +214,7 @@ ControlStatus RuntimeControl::status() {
   status.policy = scheduler.policy;
   status.paused = scheduler.paused;
   status.ticks = scheduler.ticks;
-  const Migrator::Load load = ground_.migrator.load();
+  const MigrationWorkers::Load load = ground_.migrator.load();
   status.moves_running = load.running;
   status.moves_queued = load.waiting;
   status.allocations = ground_.memory.registry().size();

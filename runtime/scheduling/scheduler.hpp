@@ -55,6 +55,7 @@ struct SchedulerGround {
 /// Any thread. One lock guards everything and is held while a policy decides, so that the books it
 /// reads do not change; other calls wait for that, for at most the limit. `SchedulerLoop` calls
 /// `collect` and `tick`, or the code that steps the scheduler.
+/// One owner: one lock guards all parts, since a decision reads and changes most of them.
 class Scheduler {
  public:
   /// Throws: what `make` throws for `policy`.

@@ -1,7 +1,6 @@
 #include "sharing/export_connection.hpp"
 
 #include "base/log.hpp"
-#include "migrate/migration/group.hpp"
 
 #include <boost/asio/error.hpp>
 #include <boost/asio/io_context.hpp>
@@ -44,7 +43,6 @@ ExportConnection::ExportConnection(asio::io_context& context, const ExportParts&
                                    ImportPlaces& places, std::shared_ptr<Allocation> allocation,
                                    ShareChannel channel)
     : memory_(parts.memory),
-      migrator_(parts.migrator),
       names_(parts.names),
       places_(places),
       allocation_(std::move(allocation)),
@@ -53,14 +51,15 @@ ExportConnection::ExportConnection(asio::io_context& context, const ExportParts&
       messages_(context, channel_.native()),
       death_(context, channel_.peer().watch()),
       limit_(context),
-      retry_(context) {}
+      retry_(context),
+      reach_(parts, allocation_, who_) {}
 
 ExportConnection::~ExportConnection() {
   close();
 }
 
 void ExportConnection::close() noexcept {
-  if (std::exchange(closed_, true)) return;
+  if (std::exchange(state_, State::closed) == State::closed) return;
   messages_.release();
   death_.release();
   try {
@@ -77,7 +76,7 @@ void ExportConnection::close() noexcept {
 }
 
 void ExportConnection::refuse(ErrorKind kind, std::string_view text) noexcept {
-  if (closed_) return;
+  if (closed()) return;
   messages_.release();  // Before the channel closes the socket.
   channel_.refuse(kind, text);
   close();
@@ -86,7 +85,7 @@ void ExportConnection::refuse(ErrorKind kind, std::string_view text) noexcept {
 /// No exception passes it: the process is told and disconnected.
 template <typename Body>
 void ExportConnection::at_wall(Body&& body) noexcept {
-  if (closed_) return;
+  if (closed()) return;
   try {
     body();
   } catch (const Error& error) {
@@ -113,10 +112,9 @@ void ExportConnection::fail(ErrorKind kind, const char* text) noexcept {
 void ExportConnection::start(std::chrono::milliseconds limit) {
   // Its end may be past being watched.
   if (channel_.peer().ended()) return close();
-  started_ = std::chrono::steady_clock::now();
-  import_limit_ = limit;
+  limit_.start(limit);
   at_wall([this] {
-    wait_for_limit(import_time(import_limit_, 1));
+    wait_for_limit(1);
     // Forked children of a process that has ended may keep the connection open.
     death_.async_wait([weak = weak_from_this()](const boost::system::error_code& error) {
       const auto self = weak.lock();
@@ -126,16 +124,15 @@ void ExportConnection::start(std::chrono::milliseconds limit) {
   });
 }
 
-/// Instead of the limit before. Counts from the start.
-void ExportConnection::wait_for_limit(std::chrono::milliseconds limit) {
-  limit_.expires_at(started_ + limit);
-  limit_.async_wait([weak = weak_from_this()](const boost::system::error_code& error) {
+/// Instead of the limit before.
+void ExportConnection::wait_for_limit(std::size_t slots) {
+  limit_.async_wait(slots, [weak = weak_from_this()](const boost::system::error_code& error) {
     const auto self = weak.lock();
     if (error || !self || self->state_ == State::imported) return;
     // One that was replaced may have expired before.
-    if (std::chrono::steady_clock::now() < self->limit_.expiry()) return;
+    if (!self->limit_.passed()) return;
     self->refuse(ErrorKind::busy,
-                 self->bringing_.empty()
+                 !self->reach_.under_way()
                      ? "the import took longer than ExportOptions::import_limit"
                      : "the memory is still on its way to where the importer can use it, after "
                        "ExportOptions::import_limit; import it again");
@@ -209,17 +206,11 @@ void ExportConnection::until_done(std::function<bool()> attempt) {
   });
 }
 
-/// Whoever waits for something answers then, before the importer gives up: it may have the same
-/// limit.
-bool ExportConnection::past_half_limit() const {
-  return std::chrono::steady_clock::now() - started_ >= import_time(import_limit_, 1) / 2;
-}
-
 /// False while there is none.
 bool ExportConnection::take_place() {
   if (!placed_ && !places_.take()) {
     // A process that has just freed it may not be seen to have done so.
-    if (!past_half_limit()) return false;
+    if (!limit_.half_passed()) return false;
     throw Error(ErrorKind::busy, export_call,
                 fmt::format("{} processes have imported it, as many as "
                             "ExportOptions::importers_max",
@@ -232,19 +223,19 @@ bool ExportConnection::take_place() {
 /// From here on the allocation moves only as its importers allow. False while a chunk of it is
 /// being switched, or lies where this importer cannot map it.
 bool ExportConnection::admit() {
-  if (!take_place() || !bring_ended()) return false;
+  if (!take_place() || !reach_.ended()) return false;
   std::vector<SlotRange> beyond;
   {
     const TriedLock operations(allocation_->operations());
     if (!operations) return false;
     check_exportable();
     if (importer_ == 0) importer_ = allocation_->importers().add(who_);
-    beyond = beyond_reach();
+    beyond = reach_.beyond();
     if (beyond.empty()) allocation_->share();
   }
   memory_.tell_changed(*allocation_);
   if (!beyond.empty()) {
-    bring(beyond);
+    reach_.bring(beyond, limit_.half_passed());
     return false;
   }
   memory_.chunks().drop_copies(*allocation_);
@@ -253,7 +244,7 @@ bool ExportConnection::admit() {
   offer.tag = allocation_->tag;
   send(offer);
   state_ = State::offered;
-  wait_for_limit(import_time(import_limit_, offer.geometry.slots));
+  wait_for_limit(offer.geometry.slots);
   return true;
 }
 
@@ -268,92 +259,6 @@ void ExportConnection::check_exportable() const {
     refuse_with(ErrorKind::dropped, "has no contents while it is parked");
   }
   memory_.chunks().export_terms().require_descriptors(*allocation_, export_call);
-}
-
-/// Runs of slots that lie where the importer cannot map them.
-std::vector<SlotRange> ExportConnection::beyond_reach() const {
-  std::vector<SlotRange> beyond;
-  const std::size_t slots = allocation_->geometry().slots;
-  for (std::size_t slot = 0; slot < slots; ++slot) {
-    if (who_.can_map(allocation_->place(slot))) continue;
-    if (beyond.empty() || beyond.back().end != slot) beyond.push_back({slot, slot});
-    beyond.back().end = slot + 1;
-  }
-  return beyond;
-}
-
-/// Where the program wants the range, the importer's own GPUs, the host: the first that suits all
-/// importers and users here, and has not refused it.
-std::optional<Place> ExportConnection::place_for(SlotRange range) const {
-  const Topology& topology = memory_.topology();
-  std::vector<Place> places{allocation_->wanted(range.first)};
-  places.insert(places.end(), who_.gpus->begin(), who_.gpus->end());
-  const Place home = allocation_->place(range.first);
-  if (home.kind == Place::Kind::gpu) {
-    places.push_back(topology.nearest_host(DeviceId{home.ordinal}));
-  }
-  places.insert(places.end(), topology.places().begin(), topology.places().end());
-  const auto suits = [&](Place at) {
-    if (std::ranges::count(refused_, at) > 0) return false;
-    if (!allocation_->importers().why_not_at(at).empty()) return false;
-    for (std::size_t slot = range.first; slot < range.end; ++slot) {
-      if (!migrator_.reach().allows(*allocation_, slot, at)) return false;
-    }
-    return true;
-  };
-  const auto found = std::ranges::find_if(places, suits);
-  return found == places.end() ? std::nullopt : std::optional(*found);
-}
-
-/// Moves the ranges to where the importer can map them, as `vma::migrate_async` does; other
-/// importers follow. `bring_ended` says when.
-void ExportConnection::bring(const std::vector<SlotRange>& ranges) {
-  const std::optional<Place> to = place_for(ranges.front());
-  const bool gives_up = past_half_limit() || !allocation_->movable;
-  if (!to || (not_brought_ && gives_up)) {
-    const Place at = allocation_->place(ranges.front().first);
-    throw Error(
-        not_brought_ ? not_brought_->kind() : ErrorKind::unreachable, export_call,
-        fmt::format("the memory lies at {}, which process {} does not use, and does not move to "
-                    "where it can: {}. Start that process with this GPU in CUDA_VISIBLE_DEVICES",
-                    to_string(at), who_.process,
-                    not_brought_ ? detail_of(*not_brought_)
-                                 : "no place suits all processes and GPUs that use the memory"));
-  }
-  if (const std::string why = allocation_->why_kept(); !why.empty()) {
-    not_brought_.emplace(ErrorKind::pinned, export_call, "it " + why);
-    return;  // For a moment, perhaps.
-  }
-  std::vector<NewMigration> moves;
-  for (const SlotRange& range : ranges) {
-    NewMigration& move = moves.emplace_back();
-    move.what = {allocation_, range, *to};
-    const bool attached = migrator_.attached().any(allocation_->begin());
-    move.options.scope = attached ? StopScope::attached : StopScope::hold;
-  }
-  bringing_ = migrator_.submit_all(std::move(moves));
-}
-
-/// Throws: what the moves failed with, if neither time nor another place can help.
-bool ExportConnection::bring_ended() {
-  if (!std::ranges::all_of(bringing_, [](const auto& task) { return task->done(); })) return false;
-  for (const auto& task : std::exchange(bringing_, {})) {
-    try {
-      if (const std::exception_ptr failure = task->error()) std::rethrow_exception(failure);
-    } catch (const Error& error) {
-      not_brought_ = error;
-      switch (error.kind()) {
-        case ErrorKind::busy:
-        case ErrorKind::cancelled:
-        case ErrorKind::pinned: break;
-        case ErrorKind::out_of_memory:
-        case ErrorKind::unreachable:
-        case ErrorKind::unsupported: refused_.push_back(task->to); break;
-        default: throw;
-      }
-    }
-  }
-  return true;
 }
 
 /// False while a hold or another slow call has the driver.
@@ -396,7 +301,7 @@ bool ExportConnection::send_chunks(std::uint64_t first, std::uint64_t count,
 }
 
 std::string ExportConnection::why_not_moving() const {
-  if (closed_ || state_ == State::greeting) return {};  // It has no chunk yet.
+  if (closed() || state_ == State::greeting) return {};  // It has no chunk yet.
   if (state_ != State::imported) {
     return fmt::format("process {} has begun to import the memory, and not ended it", who_.process);
   }

@@ -1,8 +1,8 @@
 #pragma once
 
 #include "memory/memory.hpp"
-#include "migrate/moves/migrator.hpp"
 #include "sharing/exporter_move_state.hpp"
+#include "sharing/importer_reach.hpp"
 #include "sharing/share_protocol.hpp"
 #include "sharing/share_channel.hpp"
 
@@ -16,11 +16,9 @@
 #include <exception>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 namespace vma {
 
@@ -53,11 +51,35 @@ class DescriptorWatch {
   boost::asio::posix::stream_descriptor watched_;
 };
 
-/// What exports use of their runtime.
-struct ExportParts {
-  Memory& memory;
-  Migrator& migrator;
-  const PlaceNames& names;
+/// The time that one import may take. One thread.
+class ImportLimit {
+ public:
+  explicit ImportLimit(boost::asio::io_context& context) : timer_(context) {}
+
+  /// Counts from now.
+  void start(std::chrono::milliseconds limit) noexcept {
+    started_ = std::chrono::steady_clock::now();
+    limit_ = limit;
+  }
+  /// Calls `handler(error)` once so many slots should be imported, or with an error if cancelled or
+  /// replaced by another wait.
+  template <typename Handler>
+  void async_wait(std::size_t slots, Handler&& handler) {
+    timer_.expires_at(started_ + import_time(limit_, slots));
+    timer_.async_wait(std::forward<Handler>(handler));
+  }
+  bool passed() const { return std::chrono::steady_clock::now() >= timer_.expiry(); }
+  /// Whoever waits for something answers then, before the importer gives up: it may have the same
+  /// limit.
+  bool half_passed() const {
+    return std::chrono::steady_clock::now() - started_ >= import_time(limit_, 1) / 2;
+  }
+  void cancel() { timer_.cancel(); }
+
+ private:
+  boost::asio::steady_timer timer_;
+  std::chrono::steady_clock::time_point started_{};
+  std::chrono::milliseconds limit_{0};
 };
 
 /// How many processes may have one export imported. One thread.
@@ -83,6 +105,7 @@ class ImportPlaces {
 /// Runs on the thread of its context. What would have to wait, for a move or for the turn for slow
 /// calls, is retried instead. Exceptions end at its handlers: the process is told, and the
 /// connection ends, or the move in which it takes part fails.
+/// One owner: one process, and what it has of the allocation; when it ends, all of that does.
 class ExportConnection : public std::enable_shared_from_this<ExportConnection> {
  public:
   /// Requires: the parts outlive it, and `places` does until it is closed.
@@ -97,37 +120,32 @@ class ExportConnection : public std::enable_shared_from_this<ExportConnection> {
   /// Why the process cannot follow a move at this moment; empty if it can, or if it has nothing of
   /// the memory.
   std::string why_not_moving() const;
-  bool has_imported() const noexcept { return !closed_ && state_ == State::imported; }
+  bool has_imported() const noexcept { return state_ == State::imported; }
   /// The process takes part in the move, until it says that it has ended. Requires: it can.
   void join(std::shared_ptr<ExporterMoveState> move) noexcept;
   /// Does nothing if it takes part in none.
   void ask_to_stop() noexcept;
   /// The process is not counted any more. Idempotent.
   void close() noexcept;
-  bool closed() const noexcept { return closed_; }
+  bool closed() const noexcept { return state_ == State::closed; }
 
  private:
-  enum class State { greeting, offered, imported };
+  enum class State { greeting, offered, imported, closed };
 
   /// Tells the process why it gets nothing, and ends.
   void refuse(ErrorKind kind, std::string_view text) noexcept;
   void fail(ErrorKind kind, const char* text) noexcept;
   template <typename Body>
   void at_wall(Body&& body) noexcept;
-  void wait_for_limit(std::chrono::milliseconds limit);
+  void wait_for_limit(std::size_t slots);
   void wait_to_read();
   void read();
   void handle(const ShareMessage& message);
   void handle_of_move(const ShareMessage& message);
   void until_done(std::function<bool()> attempt);
-  bool past_half_limit() const;
   bool take_place();
   bool admit();
   void check_exportable() const;
-  std::vector<SlotRange> beyond_reach() const;
-  std::optional<Place> place_for(SlotRange range) const;
-  void bring(const std::vector<SlotRange>& ranges);
-  bool bring_ended();
   bool export_chunks(std::uint64_t first);
   bool export_targets(std::uint64_t first);
   bool send_chunks(std::uint64_t first, std::uint64_t count,
@@ -135,26 +153,21 @@ class ExportConnection : public std::enable_shared_from_this<ExportConnection> {
   void send(const ShareMessage& message);
 
   Memory& memory_;
-  Migrator& migrator_;
   const PlaceNames& names_;
   ImportPlaces& places_;
   const std::shared_ptr<Allocation> allocation_;
   ShareChannel channel_;
   ImportingProcess who_;
   DescriptorWatch messages_, death_;  // Of the channel's socket; of the process.
-  boost::asio::steady_timer limit_, retry_;
-  std::chrono::steady_clock::time_point started_{};
-  std::chrono::milliseconds import_limit_{0};
+  ImportLimit limit_;
+  boost::asio::steady_timer retry_;
   State state_ = State::greeting;
   bool placed_ = false;
   std::uint64_t importer_ = 0;  // In the list; 0 for none.
-  bool closed_ = false;
-  bool reading_ = false;                                  // A handler waits for a message.
-  std::vector<std::shared_ptr<MigrationTask>> bringing_;  // To where the process can map it.
-  std::vector<Place> refused_;                            // Places to which it could not move.
-  std::optional<Error> not_brought_;                      // Why it did not move, the last time.
-  std::shared_ptr<ExporterMoveState> move_;               // Null while it takes part in none.
-  std::size_t member_ = 0;                                // Of the move.
+  bool reading_ = false;        // A handler waits for a message.
+  ImporterReach reach_;
+  std::shared_ptr<ExporterMoveState> move_;  // Null while it takes part in none.
+  std::size_t member_ = 0;                   // Of the move.
 };
 
 }  // namespace vma

@@ -14,7 +14,6 @@
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 
-#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>

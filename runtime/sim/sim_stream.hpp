@@ -111,6 +111,7 @@ struct SimCapture {
 ///
 /// Work waits for its dependencies, then for a hardware queue if it uses the multiprocessors, and
 /// then runs. A fault of the machine drops the remaining work.
+/// One owner: one queue, its thread and the state of its head, all under one lock.
 class SimStream final : public Waiter, private WorkPlace {
  public:
   SimStream(StreamHandle handle, std::uint64_t id, SimContext& context, StreamKind kind,

@@ -159,8 +159,7 @@ SIMCUDA_CALL(cuLibraryLoadData,
              (library, image, options, values, count, nullptr, nullptr, 0)) {
   required(library);
   sim();
-  const auto loaded =
-      std::make_shared<LoadedCode>(code_with_log(image, count, options, values));
+  const auto loaded = std::make_shared<LoadedCode>(code_with_log(image, count, options, values));
   *library = native_of<CUlibrary>(libraries().loaded.add(loaded));
 }
 SIMCUDA_CALL(cuLibraryUnload, (CUlibrary library), (library)) {

@@ -32,10 +32,10 @@ class Question:
 QUESTIONS = [
     Question("Which classes make up one stop, and how do Stops, Gate, Hold, BatchStop and EnqueuedStops differ?",
              "docs/internals/architecture.md", ["runtime/migrate/README.md#the-stop"],
-             ["| `Stops` | the turn", "| `BatchStop` |", "| `Suspension`, `Gate`, `Hold` |", "| `EnqueuedStops` |",
+             ["| `Stops` | the turn", "| `BatchStop` |", "| `ProgramStop` |", "| `Suspension`, `Gate`, `Hold` |", "| `EnqueuedStops` |",
               "| `StopWord`, `Watchdog` |"],
              {"runtime/migrate/migration/stops.hpp": ["class Stops {", "class Turn"],
-              "runtime/migrate/live/batch_stop.hpp": ["class BatchStop {", "StoppedWork* stopped_"],
+              "runtime/migrate/live/batch_stop.hpp": ["class BatchStop {", "ProgramStop program_"],
               "runtime/migrate/gates/gate.hpp": ["class Gate final : public StoppedWork"],
               "runtime/migrate/gates/hold.hpp": ["class Hold final : public StoppedWork"],
               "runtime/migrate/stops/suspension.hpp": ["class Suspension final : public StoppedWork"],

@@ -224,11 +224,21 @@ CASES = [
      (ratchets.THIS, 1),
      {ratchets.THIS: '    "comments that begin with \'Of\'": 1,\n', "runtime/a/a.hpp": "int a;  // Of b.\n"}),
     (ratchets.numbers_only_shrink,
-     {ratchets.THIS: '    "classes with more than 12 fields of state": 0,\n',
+     {ratchets.THIS: '    "classes with more than 12 fields of state and no line why": 0,\n',
       "runtime/a/a.hpp": "class A {\n" + "".join(f"  int a{i}_;\n" for i in range(13)) + "};\n"},
      (ratchets.THIS, 1),
-     {ratchets.THIS: '    "classes with more than 12 fields of state": 0,\n',
-      "runtime/a/a.hpp": "class A {\n" + "".join(f"  int a{i}_;\n" for i in range(12)) + "};\n"}),
+     {ratchets.THIS: '    "classes with more than 12 fields of state and no line why": 0,\n',
+      "runtime/a/a.hpp": "class A {\n" + "".join(f"  int a{i}_;\n" for i in range(12)) + "};\n",
+      "runtime/a/b.hpp": "/// A.\n/// One owner: b.\nclass B final : A {\n"
+                         + "".join(f"  int a{i}_;\n" for i in range(13)) + "};\n"}),
+    (ratchets.numbers_only_shrink,  # The line is directly above the class.
+     {ratchets.THIS: '    "classes with more than 12 fields of state and no line why": 0,\n',
+      "runtime/a/a.hpp": "/// One owner: b.\n\n/// A.\nclass A {\n"
+                         + "".join(f"  int a{i}_;\n" for i in range(13)) + "};\n"},
+     (ratchets.THIS, 1),
+     {ratchets.THIS: '    "classes with more than 12 fields of state and no line why": 0,\n',
+      "runtime/a/a.hpp": "/// One owner: b.\nclass A {\n"
+                         + "".join(f"  int a{i}_;\n" for i in range(13)) + "};\n"}),
     (ratchets.numbers_only_shrink,
      {ratchets.THIS: '    "units of less than 60 lines a file with one includer": 0,\n',
       "runtime/a/a.hpp": "", "runtime/b/b.cpp": '#include "a/a.hpp"\n'},

@@ -64,6 +64,7 @@ struct InstanceOptions {
 /// into uses, as `Replay` does. A chunk begins where the trace says if there is certainly room. All
 /// others may begin anywhere, as may chunks that the trace itself moves. Not thread-safe; one
 /// object builds one instance.
+/// One owner: each event changes chunks, uses and costs of the one instance together.
 class InstanceBuilder {
  public:
   InstanceBuilder(const ReplayMachine& machine, const InstanceOptions& options,

@@ -48,6 +48,7 @@ struct RunOutcome {
 
 /// Runs the unfinished cells of an experiment on several threads. The resulting folder depends only
 /// on the experiment, not on threads or restarts. One object per run.
+/// One owner: what all threads of a run read, and under one lock what they add to the folder.
 class ExperimentRun {
  public:
   /// Requires: `experiment`, `executor` and `watcher` outlive it. Throws: Error{invalid_argument}

@@ -25,6 +25,7 @@ constexpr std::array pipeline_parameters{
     TraceParameter{"jitter", 0.1, 0, 10, "how much longer a step may take, as a share", false},
     hints_parameter};
 
+/// One owner: the parameters of one workload, and how far it has been generated.
 class Pipeline {
  public:
   Pipeline(const TraceValues& values, TraceRandom& random, EventOrder& order)

@@ -76,6 +76,7 @@ struct ServedRequest {
   double made = 0;  // Output tokens made so far.
 };
 
+/// One owner: the parameters of one workload, and how far it has been generated.
 class Serving {
  public:
   Serving(const TraceValues& values, TraceRandom& random, EventOrder& order)

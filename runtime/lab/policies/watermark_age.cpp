@@ -60,6 +60,7 @@ class ByteQuota {
 ///   needed or none.
 /// - Demotions and promotions share `quota`, a token bucket; an empty bucket stops both until it
 ///   fills. Under pressure the coldest leave, whatever the quota.
+/// One owner: the watermarks, and what demotion and promotion know; they share one quota.
 class WatermarkAge final : public Policy {
  public:
   explicit WatermarkAge(const PolicyValues& values)

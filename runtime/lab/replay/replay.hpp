@@ -34,6 +34,7 @@ namespace vma {
 /// docs/guide/replay.md lists what is not modelled. Not thread-safe; one object replays one trace.
 ///
 /// This class reads the trace and steps through time; its parts own the state of the machine.
+/// One owner: the parts of the machine, and how far the trace has been read.
 class Replay {
  public:
   /// Requires: all references outlive it; `policy` has no history.

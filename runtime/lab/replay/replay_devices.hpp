@@ -71,6 +71,7 @@ class AccessBytes {
 /// memory changes place. A gate stops accesses that are spread over time at once, and kernels when
 /// they end; when it opens, the rest of each stopped access continues where its memory lies now.
 /// Not thread-safe.
+/// One owner: one access uses devices, links and memory in one step, and they meet here.
 class ReplayDevices {
  public:
   struct Access {

@@ -69,6 +69,7 @@ class ReplayObjects {
 /// The objects of the trace in the machine's memory: their chunks, the places of these, and the
 /// requests that wait for room. Starts the moves that the scheduler accepted, and reports to it
 /// when they end. Not thread-safe.
+/// One owner: a request, the search for its room and the moves that make it are one step.
 class ReplayMemory {
  public:
   using Index = ReplayObjects::Index;

@@ -39,6 +39,7 @@ class NumberSet {
 /// Checks that each event of a trace is consistent with the earlier ones, and adds up totals.
 /// Memory grows with the number of live objects, and by a bit with each task and each object of a
 /// task. Not thread-safe.
+/// One owner: what the events so far say, against which the next one is checked.
 class TraceAudit {
  public:
   struct Fault {

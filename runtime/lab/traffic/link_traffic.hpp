@@ -29,6 +29,7 @@ enum class FlowId : std::uint32_t {};
 /// that it affects, and to the logarithm of the flows in its own lane; flows that stay limited by
 /// their own maximum, and steps in time, cost nothing. Rates are computed once for all flows that
 /// begin and end at the same time: when time advances, or when a rate is queried. Not thread-safe.
+/// One owner: flows, lanes and the next end change together when a flow begins or ends.
 class LinkTraffic {
  public:
   explicit LinkTraffic(const LinkMap& map);

@@ -116,6 +116,7 @@ class ExactSum {
 /// they share a virtual time: the bytes that each of them has got. A change of the level therefore
 /// costs nothing for flows that stay on the same side of it. A paused lane stops its own time, so a
 /// pause costs nothing for a flow either. Not thread-safe.
+/// One owner: level, virtual time and ends of one lane, which each new level changes together.
 class TrafficLane {
  public:
   static constexpr double no_level = std::numeric_limits<double>::infinity();

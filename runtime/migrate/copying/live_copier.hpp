@@ -39,6 +39,7 @@ struct LiveTuning {
 ///
 /// One thread at a time, which holds `turn`; what copies by engines use of the copier at the target
 /// is constant, and used under the turn for slow calls.
+/// One owner: the streams, kernels and bays of one GPU, whose work runs in one order.
 class LiveCopier {
  public:
   /// For the chunks of the gates that are on their way, and for those that are copied meanwhile.

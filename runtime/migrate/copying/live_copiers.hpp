@@ -29,7 +29,8 @@ class LiveCopiers {
   /// Creates, on first use, what live copies off the GPU need. `own`: in a context of the runtime's
   /// own. Blocks: loads kernels. Requires: the caller holds no turn.
   LiveCopier& get(DeviceId device, bool own);
-  /// That of a context of the runtime's own, if it is there already; otherwise it is wanted.
+  /// That of a context of the runtime's own, if it is there already; otherwise it is wanted. Not
+  /// leased by a move for which it digests at the target, since it only serves leased ones.
   LiveCopier* find_own(DeviceId device);
   /// GPUs whose own copiers were wanted since the last call.
   std::set<DeviceId> take_wanted();
@@ -71,9 +72,6 @@ class CopierLeases {
   /// `LiveCopiers::get`.
   LiveCopier* try_take(DeviceId device, bool own) VMART_NO_THREAD_ANALYSIS;
   bool has(const LiveCopier* copier) const noexcept;
-  /// What digests at the target in a context of the runtime's own: not leased, since it only serves
-  /// leased ones. Null if it is not there yet.
-  LiveCopier* digester(DeviceId target) { return copiers_.find_own(target); }
   /// Requires: nothing of this move is in a bay.
   void give_up_all() noexcept VMART_NO_THREAD_ANALYSIS;
 

@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <exception>
-#include <shared_mutex>
 #include <utility>
 
 namespace vma {

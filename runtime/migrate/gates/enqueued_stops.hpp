@@ -77,12 +77,14 @@ class Arrivals {
 ///
 /// The stream with the deepest backlog is told first, the others so that all arrive together, or as
 /// soon as one has arrived (`schedule_stops`). Nothing here waits. One thread.
+/// One owner: one order of stops, and how far it has been enqueued.
 class EnqueuedStops {
  public:
   /// `open` is null for probes. Requires: the post is prepared for the plan; all outlive this.
   EnqueuedStops(Driver& driver, GatePost& post, const GatePlan& plan, const StopWord* open);
 
   std::uint64_t epoch() const noexcept { return arrivals_.epoch(); }
+  const GatePlan& plan() const noexcept { return plan_; }
   /// A refusal if a stream captures now. Throws: what the driver throws.
   std::optional<StopRefusal> find_capture();
   /// The first stops are due now, the others when these backlogs say, or once a stream has arrived

@@ -21,6 +21,8 @@ using std::chrono::nanoseconds;
 
 /// An older observation of a backlog is repeated before anything is stopped.
 constexpr nanoseconds look_age_max = milliseconds(20);
+/// If no stream is stopped by then, the turn for slow calls is released.
+constexpr nanoseconds turn_limit = milliseconds(2);
 
 bool means_capture(int native) {
   return native == native_stream_capture_unsupported ||
@@ -52,40 +54,13 @@ void SlowCallTurn::let_go() noexcept {
 }
 
 Gate::Gate(Driver& driver, GatePost& post, std::function<void()> opened_late)
-    : driver_(driver), clock_(driver.clock()), post_(post), opened_late_(std::move(opened_late)) {}
+    : driver_(driver),
+      clock_(driver.clock()),
+      post_(post),
+      latch_(clock_, post, std::move(opened_late)) {}
 
 Gate::~Gate() {
   open();
-}
-
-bool Gate::advance(State from, State to) noexcept {
-  return state_.compare_exchange_strong(from, to);
-}
-
-void Gate::watch_until(TimePoint deadline) {
-  opened_ = TimePoint(0);
-  state_ = State::closing;
-  unstopped_until_ = later(deadline, patience_unstopped());
-  ticket_ = post_.watchdog().arm_repeatedly(deadline, [this] { return open_late(); });
-}
-
-/// On the watchdog's thread: the gate's thread is late, probably in a driver call. While a program
-/// launches a graph and has many of them under way, calls take as long as one of its steps. Until a
-/// stream has arrived, that stops nothing, and the gate can wait; but not for long, because a free
-/// of the program may wait for the settling work, and this thread behind it.
-TimePoint Gate::open_late() noexcept {
-  constexpr nanoseconds look_period = milliseconds(1);
-  const TimePoint now = clock_.now();
-  const bool nothing_stands = state_ == State::closing && !stops_->arrivals().any_now();
-  if (nothing_stands && now < unstopped_until_.load()) return later(now, look_period);
-  any_when_opened_ = stops_->arrivals().any_now();
-  all_when_opened_ = stops_->arrivals().all_now();
-  if (!advance(State::closing, State::open) && !advance(State::closed, State::open)) return never;
-  open_word_->open(epoch_);
-  no_copy_scopes_.end();
-  opened_ = clock_.now();
-  opened_late_();
-  return never;
 }
 
 /// Some steps of the program: its backlog has several of them.
@@ -100,21 +75,11 @@ void Gate::be_back_by(TimePoint deadline) noexcept {
 
 /// By `unstopped` and some patience, if no stream has arrived until then.
 void Gate::be_back_by(TimePoint deadline, TimePoint unstopped) noexcept {
-  unstopped_until_ = later(unstopped, patience_unstopped());
-  post_.watchdog().rearm(ticket_, deadline);
+  latch_.be_back_by(deadline, later(unstopped, patience_unstopped()));
 }
 
 void Gate::open() noexcept {
-  // The store comes first: until then everything is stopped.
-  if (state_.exchange(State::open) != State::open) {
-    open_word_->open(epoch_);
-    opened_ = clock_.now();
-    open_word_->set_dark(false);
-  }
-  no_copy_scopes_.end();
-  post_.watchdog().disarm(ticket_);
-  ticket_ = Watchdog::Ticket::none;
-  open_word_ = nullptr;
+  latch_.open();
   note_stopped(false);
 }
 
@@ -145,15 +110,6 @@ bool Gate::unwanted() const {
   return limits_.given_up && limits_.given_up();
 }
 
-bool Gate::commit() noexcept {
-  VMART_CHECK(ticket_ != Watchdog::Ticket::none, "only a closed gate is committed");
-  open_word_->set_dark(true);
-  // I2: the watchdog may have opened the gate, and process exit the word.
-  if (!open_word_->is_open(epoch_) && advance(State::closed, State::committed)) return true;
-  open_word_->set_dark(false);
-  return false;
-}
-
 void Gate::begin_dark() {
   if (commit()) return;
   throw Error(ErrorKind::busy, "vma::migrate_async",
@@ -163,8 +119,7 @@ void Gate::begin_dark() {
 
 /// Leaves nothing stopped if `body` refuses or throws.
 template <typename Body>
-std::optional<StopRefusal> Gate::guarded(const GatePlan& plan, std::optional<EnqueuedStops>& stops,
-                                         Body&& body) {
+std::optional<StopRefusal> Gate::guarded(std::optional<EnqueuedStops>& stops, Body&& body) {
   std::optional<StopRefusal> refusal;
   std::exception_ptr failure;
   try {
@@ -181,9 +136,9 @@ std::optional<StopRefusal> Gate::guarded(const GatePlan& plan, std::optional<Enq
   } catch (...) {
     failure = std::current_exception();
   }
-  const bool uses_word = open_word_ != nullptr;
+  const bool uses_word = latch_.has_word();
   open();
-  if (stops && stops->may_be_captured()) post_.retire_words(plan, uses_word);
+  if (stops && stops->may_be_captured()) post_.retire_words(stops->plan(), uses_word);
   if (failure) std::rethrow_exception(failure);
   return refusal;
 }
@@ -191,12 +146,12 @@ std::optional<StopRefusal> Gate::guarded(const GatePlan& plan, std::optional<Enq
 // --- Backlogs
 
 std::optional<StopRefusal> Gate::look(const GatePlan& plan, const GateLimits& limits) {
-  VMART_CHECK(state_ == State::open, "a gate looks before it is closed");
+  VMART_CHECK(state() == State::open, "a gate looks before it is closed");
   open();  // Cleans up if the watchdog has opened it.
   limits_ = limits;
   if (plan.stops.empty()) return nothing_to_stop();
   std::optional<EnqueuedStops> probes;
-  return guarded(plan, probes, [&] {
+  return guarded(probes, [&] {
     post_.prepare(plan, GatePost::Use::probes);
     return look_at_backlogs(plan, probes.emplace(driver_, post_, plan, nullptr));
   });
@@ -235,32 +190,29 @@ std::optional<StopRefusal> Gate::try_close(const GatePlan& plan, const GateLimit
 }
 
 std::optional<StopRefusal> Gate::send(const GatePlan& plan, const GateLimits& limits) {
-  VMART_CHECK(state_ == State::open, "a gate is closed once at a time");
+  VMART_CHECK(state() == State::open, "a gate is closed once at a time");
   open();  // Cleans up if the watchdog has opened it.
   limits_ = limits;
-  plan_ = &plan;
   stops_.reset();
   refused_.reset();
   failed_ = nullptr;
-  first_arrival_ = last_arrival_ = TimePoint(0);
-  any_when_opened_ = all_when_opened_ = false;
+  arrived_ = {};
+  latch_.renew();
   if (plan.stops.empty()) return nothing_to_stop();
   const auto prepared = [&]() -> std::optional<StopRefusal> {
     post_.prepare(plan);
     return std::nullopt;
   };
-  if (auto refusal = guarded(plan, stops_, prepared)) return refusal;
+  if (auto refusal = guarded(stops_, prepared)) return refusal;
   if (plan.stops.size() > 1) {  // With one stream there is no skew.
     if (auto refusal = look(plan, limits)) return refusal;
   }
-  return guarded(plan, stops_, [&] { return begin(plan); });
+  return guarded(stops_, [&] { return begin(plan); });
 }
 
 /// Requires: the post is prepared.
 std::optional<StopRefusal> Gate::begin(const GatePlan& plan) {
-  open_word_ = &post_.open_word();
-  stops_.emplace(driver_, post_, plan, open_word_);
-  epoch_ = stops_->epoch();
+  stops_.emplace(driver_, post_, plan, &latch_.take_word());
   if (auto refusal = stops_->find_capture()) return refusal;
   std::vector<Backlog> backlogs;
   for (const GateStop& stop : plan.stops) backlogs.push_back(post_.state_of(stop).backlog);
@@ -282,12 +234,10 @@ std::optional<StopRefusal> Gate::begin(const GatePlan& plan) {
     if (auto refusal = hold_copies_back(later(clock_.now(), NoCopyScopes::unstopped_limit)))
       return refusal;
   }
-  const TimePoint now = clock_.now();
-  copies_due_ = later(now, NoCopyScopes::unstopped_limit);
-  turn_end_ = later(now, limits_.turn_limit);
+  begun_ = clock_.now();
   try_turn();
-  arrivals_due_ = later(now, stops_->deepest());
-  watch_until(later(arrivals_due_, limits_.arrival_limit));
+  const TimePoint deadline = later(arrivals_due(), limits_.arrival_limit);
+  latch_.begin(*stops_, deadline, later(deadline, patience_unstopped()));
   return enqueue_next();
 }
 
@@ -295,13 +245,13 @@ std::optional<StopRefusal> Gate::begin(const GatePlan& plan) {
 std::optional<StopRefusal> Gate::enqueue_next() {
   // What is told now may stop at once, beside one that has arrived already.
   const TimePoint now = clock_.now();
-  const TimePoint due = stops_->arrivals().any() ? now : std::max(arrivals_due_, now);
+  const TimePoint due = stops_->arrivals().any() ? now : std::max(arrivals_due(), now);
   be_back_by(later(now, limits_.arrival_limit), later(due, limits_.arrival_limit));
   return stops_->enqueue_next();
 }
 
 void Gate::keep_up() noexcept {
-  if (!stops_ || state_ == State::open || refused_ || failed_) return;
+  if (!stops_ || state() == State::open || refused_ || failed_) return;
   try {
     while (!refused_ && clock_.now() >= stops_->next_due()) refused_ = enqueue_next();
   } catch (...) {
@@ -320,19 +270,22 @@ TimePoint Gate::wait_end() const {
 
 bool Gate::await_first(TimePoint until) {
   Arrivals& arrivals = stops_->arrivals();
+  NoCopyScopes& no_copies = latch_.no_copy_scopes();
+  const TimePoint copies_due = later(begun_, NoCopyScopes::unstopped_limit);
   const auto come = [&] {
     arrivals.look();
     return arrivals.any() || arrivals.all() || unwanted();
   };
-  while (!refused_ && !failed_ && state_ != State::open) {
+  while (!refused_ && !failed_ && state() != State::open) {
     const bool waits = stops_->awaits_arrival();
     const TimePoint end = wait_end();
-    be_back_by(later(waits ? end : std::max(arrivals_due_, clock_.now()), limits_.arrival_limit));
+    be_back_by(later(waits ? end : std::max(arrivals_due(), clock_.now()), limits_.arrival_limit));
     TimePoint look = std::min({until, end, stops_->next_due()});
-    if (no_copy_scopes_.begun()) look = std::min(look, copies_due_);
+    if (no_copies.begun()) look = std::min(look, copies_due);
     if (has_turn()) {
       // Other threads that allocate are delayed only briefly.
-      const TimePoint turn_end = limits_.turn == nullptr ? look : std::min(look, turn_end_);
+      const TimePoint turn_end =
+          limits_.turn == nullptr ? look : std::min(look, later(begun_, turn_limit));
       if (poll_until(clock_, turn_end, come)) return true;
       if (turn_end < look) {
         let_turn_go();
@@ -343,7 +296,7 @@ bool Gate::await_first(TimePoint until) {
       return true;
     }
     // What nothing has arrived for by then may wait for a copy of the program itself.
-    if (no_copy_scopes_.begun() && clock_.now() >= copies_due_) no_copy_scopes_.end();
+    if (no_copies.begun() && clock_.now() >= copies_due) no_copies.end();
     keep_up();
     if (clock_.now() >= end) return true;
     if (clock_.now() >= until) return false;
@@ -367,21 +320,20 @@ bool Gate::take_turn(TimePoint end) {
 }
 
 std::optional<StopRefusal> Gate::close() {
-  return guarded(*plan_, stops_, [this]() -> std::optional<StopRefusal> {
+  return guarded(stops_, [this]() -> std::optional<StopRefusal> {
     if (auto refusal = await_all()) return refusal;
     // What was enqueued before the stop has ended, and so have the calls that waited for it.
     if (auto refusal = hold_copies_back(later(clock_.now(), NoCopyScopes::stopped_limit)))
       return refusal;
-    last_arrival_ = stops_->arrivals().last();
+    arrived_.last_arrival = stops_->arrivals().last();
     be_back_by(later(clock_.now(), limits_.settle_limit));
-    const bool stands = !open_word_->is_open(epoch_);
-    if (stands && advance(State::closing, State::closed)) return std::nullopt;
+    if (latch_.close()) return std::nullopt;
     return opened_early();
   });
 }
 
 std::optional<StopRefusal> Gate::hold_copies_back(TimePoint deadline) {
-  if (no_copy_scopes_.begin(clock_, deadline)) return std::nullopt;
+  if (latch_.no_copy_scopes().begin(clock_, deadline)) return std::nullopt;
   return StopRefusal{StopRefusal::copies_busy,
                      "another thread was inside a copy that may name the memory"};
 }
@@ -402,7 +354,7 @@ std::optional<StopRefusal> Gate::await_all() {
     if (failed_) std::rethrow_exception(std::exchange(failed_, nullptr));
     if (refused_) return refused_;
     note_first();
-    if (state_ == State::open) {
+    if (state() == State::open) {
       note_opened_early();
       return opened_early();
     }
@@ -436,15 +388,16 @@ std::optional<StopRefusal> Gate::await_all() {
 /// Recorded even if the stop fails.
 void Gate::note_first() {
   stops_->arrivals().look();
-  if (stops_->arrivals().any()) first_arrival_ = stops_->arrivals().first();
+  if (stops_->arrivals().any()) arrived_.first_arrival = stops_->arrivals().first();
 }
 
 /// This thread was late: what arrived did so before the watchdog opened the gate.
 void Gate::note_opened_early() {
   // The watchdog notes the time after it has opened.
-  const TimePoint noted = opened_;
+  const TimePoint noted = latch_.opened();
   const TimePoint opened = noted != TimePoint(0) ? noted : clock_.now();
-  if (any_when_opened_ && first_arrival_ == TimePoint(0)) first_arrival_ = opened;
+  if (latch_.any_when_opened() && arrived_.first_arrival == TimePoint(0))
+    arrived_.first_arrival = opened;
   stops_->arrivals().were_seen_by(opened);
   stops_->learn();
 }

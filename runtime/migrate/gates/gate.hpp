@@ -2,15 +2,13 @@
 
 #include "base/mutex.hpp"
 #include "driver/driver.hpp"
-#include "migrate/stops/copy_scopes.hpp"
 #include "migrate/gates/enqueued_stops.hpp"
+#include "migrate/gates/gate_latch.hpp"
 #include "migrate/gates/gate_plan.hpp"
 #include "migrate/gates/gate_post.hpp"
 #include "migrate/stops/stopped_work.hpp"
 
-#include <atomic>
 #include <chrono>
-#include <cstdint>
 #include <exception>
 #include <functional>
 #include <optional>
@@ -56,9 +54,8 @@ struct GateLimits {
   /// move is no longer wanted. Called at every poll; it neither blocks nor throws. Empty: never.
   std::function<bool()> given_up;
   /// Keeps other threads from slow driver calls while streams are stopped. Released if no stream is
-  /// stopped after `turn_limit`, and taken again when the first is. Null: none.
+  /// stopped after two milliseconds, and taken again when the first is. Null: none.
   SlowCallTurn* turn = nullptr;
-  std::chrono::nanoseconds turn_limit = std::chrono::milliseconds(2);
   /// A gate with a larger predicted time from the first arrival to the last is not tried.
   std::chrono::nanoseconds skew_limit = std::chrono::nanoseconds::max();
   /// All streams are told to stop when their backlogs say, none only once another has arrived.
@@ -77,9 +74,7 @@ struct GateTimes {
 
 /// All streams of a plan, stopped; releases them at the end.
 ///
-///     open --send()--> closing --close(): all arrived--> closed --commit()--> committed
-///     committed --open()--> open
-///     closing, closed --open(), the watchdog--> open
+///     send -> await_first ... -> close -> commit -> open     (or open at any time: `GateLatch`)
 ///
 /// Each stream gets one operation that writes "arrived" after its earlier work, and then waits: a
 /// kernel launch, or a batch if no graphs are launched (`Driver::stop` says why). The watchdog
@@ -88,7 +83,7 @@ struct GateTimes {
 /// itself.
 class Gate final : public StoppedWork {
  public:
-  enum class State { open, closing, closed, committed };
+  using State = GateLatch::State;
 
   /// Open. When the watchdog opens the gate, it calls `opened_late` on its thread, to release other
   /// stopped work that may block a call of this thread. Requires: all arguments outlive the gate.
@@ -116,11 +111,11 @@ class Gate final : public StoppedWork {
   std::optional<StopRefusal> try_close(const GatePlan& plan, const GateLimits& limits);
   /// Whether all streams of the plan have arrived since it was sent, even if it is open again.
   bool all_arrived() const noexcept {
-    return all_when_opened_ || (stops_ && stops_->arrivals().all());
+    return latch_.all_when_opened() || (stops_ && stops_->arrivals().all());
   }
   /// From here on a slot may be dark, and only `open` opens. False: it has been opened meanwhile.
   /// Requires: it is closed.
-  bool commit() noexcept;
+  bool commit() noexcept { return latch_.commit(); }
   /// `commit`, or Error{busy}.
   void begin_dark() override;
   void end_dark() noexcept override {}  // Only `open` ends it.
@@ -129,14 +124,15 @@ class Gate final : public StoppedWork {
   /// Requires: no slot is dark.
   void open() noexcept;
 
-  State state() const noexcept { return state_; }
+  State state() const noexcept { return latch_.state(); }
   /// Times of the last closing; `opened` once it is open again.
-  GateTimes times() const noexcept { return {first_arrival_, last_arrival_, opened_}; }
+  GateTimes times() const noexcept {
+    return {arrived_.first_arrival, arrived_.last_arrival, latch_.opened()};
+  }
 
  private:
   template <typename Body>
-  std::optional<StopRefusal> guarded(const GatePlan& plan, std::optional<EnqueuedStops>& stops,
-                                     Body&& body);
+  std::optional<StopRefusal> guarded(std::optional<EnqueuedStops>& stops, Body&& body);
   std::optional<StopRefusal> look_at_backlogs(const GatePlan& plan, EnqueuedStops& probes);
   std::optional<StopRefusal> begin(const GatePlan& plan);
   std::optional<StopRefusal> enqueue_next();
@@ -151,41 +147,26 @@ class Gate final : public StoppedWork {
   void let_turn_go() noexcept;
   bool has_turn() const noexcept;
   bool unwanted() const;
+  TimePoint arrivals_due() const { return later(begun_, stops_->deepest()); }
   TimePoint wait_end() const;
   void keep_up() noexcept;
   void note_stopped(bool stopped) noexcept;
-  void watch_until(TimePoint deadline);
   void be_back_by(TimePoint deadline) noexcept;
   void be_back_by(TimePoint deadline, TimePoint unstopped) noexcept;
-  bool advance(State from, State to) noexcept;
-  TimePoint open_late() noexcept;
   std::chrono::nanoseconds patience_unstopped() const noexcept;
 
   Driver& driver_;
   Clock& clock_;
   GatePost& post_;
-  const std::function<void()> opened_late_;
   GateLimits limits_;                          // Of the last closing.
   std::optional<EnqueuedStops> stops_;         // As before.
-  const GatePlan* plan_ = nullptr;             // As before.
   std::chrono::nanoseconds arrival_limit_{0};  // The allowed limit, adjusted to the backlogs.
-  TimePoint arrivals_due_{0};                  // When the first stream is expected, at the latest.
-  // What stopped when the watchdog opened it.
-  std::atomic<bool> any_when_opened_{false}, all_when_opened_{false};
-  TimePoint turn_end_{0};  // If no stream is stopped by then, the turn for slow calls is released.
-  std::optional<StopRefusal> refused_;  // While it waited; for `close` to return.
-  std::exception_ptr failed_;           // As before, to throw.
-  StopWord* open_word_ = nullptr;       // Until it is open.
-  NoCopyScopes no_copy_scopes_;         // From the last arrival, at the latest, until it is open.
-  TimePoint copies_due_{0};             // Until then copies wait for the first arrival, if they do.
-  std::uint64_t epoch_ = 0;             // Zero before the first closing.
-  Watchdog::Ticket ticket_ = Watchdog::Ticket::none;
-  bool noted_ = false;  // Decorators were told that work is stopped.
-  TimePoint first_arrival_{0};
-  TimePoint last_arrival_{0};
-  std::atomic<TimePoint> opened_{TimePoint(0)};
-  std::atomic<TimePoint> unstopped_until_{TimePoint(0)};  // See `open_late`.
-  std::atomic<State> state_{State::open};
+  TimePoint begun_{0};                         // When the first stop was due.
+  GateTimes arrived_;                          // As before, without its end.
+  std::optional<StopRefusal> refused_;         // While it waited; for `close` to return.
+  std::exception_ptr failed_;                  // As before, to throw.
+  bool noted_ = false;                         // Decorators were told that work is stopped.
+  GateLatch latch_;
 };
 
 }  // namespace vma

@@ -8,7 +8,6 @@
 #include "migrate/stops/watchdog.hpp"
 
 #include <array>
-#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>

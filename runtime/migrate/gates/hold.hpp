@@ -75,6 +75,7 @@ class BeforeHold {
 /// neither: not waited for, not held. These are microseconds, and longer if something is enqueued
 /// between them. A program that guards its calls enqueues nothing then (`NoEnqueues`). One thread;
 /// one hold at a time.
+/// One owner: the contexts of one stop, and each thing that ends it.
 class Hold final : public StoppedWork {
  public:
   /// `patience` is how long one driver call may take before the watchdog opens.

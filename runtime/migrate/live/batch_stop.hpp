@@ -1,10 +1,8 @@
 #pragma once
 
-#include "driver/spare_kernels.hpp"
-#include "migrate/gates/gate.hpp"
 #include "migrate/live/live_ranges.hpp"
+#include "migrate/live/program_stop.hpp"
 #include "migrate/migration/migration_parts.hpp"
-#include "migrate/stops/suspension.hpp"
 
 #include <chrono>
 #include <cstddef>
@@ -13,6 +11,56 @@
 #include <vector>
 
 namespace vma {
+
+/// The settling of a batch, which waits on each GPU that chunks leave until all work is stopped.
+///
+///     arm -> go, or let_go: too early, and what is settled is incomplete
+///
+/// Once let go it runs by itself; `LiveStaging::end_try` waits for it, without a lock. One thread,
+/// except `let_go`; once.
+class BatchSettling {
+ public:
+  /// Chunks that settle may leave the batch afterwards. Requires: all arguments outlive it.
+  BatchSettling(MigrationParts& parts, const LiveBatch& batch);
+  BatchSettling(const BatchSettling&) = delete;
+  BatchSettling& operator=(const BatchSettling&) = delete;
+
+  bool any() const noexcept { return !settlers_.empty(); }
+  /// It waits on the GPU from here on, before any stream stops: under a closed gate its launch
+  /// could hang. A thread in cuCtxDestroy waits for it too, and may block this thread in a driver
+  /// call meanwhile; so the watchdog releases it after `patience`.
+  void arm(std::chrono::nanoseconds patience);
+  /// False: the settling was released too early, and is incomplete.
+  bool go();
+  /// It runs in the context whose lock this thread may be waiting for, behind a thread that frees
+  /// memory. Any thread.
+  void let_go() noexcept;
+  /// The watchdog looks after it no more.
+  void disarm() noexcept;
+  /// When `go` let it go.
+  TimePoint gone() const noexcept { return gone_; }
+  /// What was settled by now shows how long settling takes at most, however long the switches took.
+  /// Called for each chunk in the order of the batch.
+  void note_settled(const LiveChunk& chunk);
+
+ private:
+  /// What settles chunks of the batch that leave one GPU.
+  struct Settler {
+    LiveCopier* copier = nullptr;
+    LiveCopier::Settling settling;
+    bool armed = false;
+  };
+
+  static std::vector<Settler> settlers_of(const LiveBatch& batch);
+
+  MigrationParts& parts_;
+  Clock& clock_;
+  const LiveBatch& batch_;
+  std::vector<Settler> settlers_;  // One for each GPU that chunks leave; empty if none settles.
+  Watchdog::Ticket ticket_ = Watchdog::Ticket::none;
+  TimePoint gone_{0};
+  std::uint64_t settled_bytes_ = 0;  // In the order of the batch.
+};
 
 /// One try to stop the program and switch the chunks of a batch: closes a gate, suspends the
 /// process or holds its contexts, as the batch wants, commits, settles or copies and switches one
@@ -26,7 +74,7 @@ class BatchStop {
  public:
   /// Everything goes on once `max_stall` has passed, apart from the time for the first chunk: since
   /// the gate closed, or since the suspension began. Requires: the turn outlives this.
-  BatchStop(const MigrationParts& parts, const LiveRanges& ranges, LiveBatch& batch,
+  BatchStop(MigrationParts& parts, const LiveRanges& ranges, LiveBatch& batch,
             std::chrono::nanoseconds max_stall, Stops::Turn& turn);
   ~BatchStop() { call_off(); }
   BatchStop(const BatchStop&) = delete;
@@ -48,11 +96,11 @@ class BatchStop {
   /// The gate opens, or lets the streams pass when they arrive; the settling ends by itself.
   void call_off() noexcept;
 
-  const GateTimes& times() const noexcept { return times_; }
-  bool all_arrived() const noexcept { return gate_.all_arrived(); }
+  GateTimes times() const noexcept { return program_.times(); }
+  bool all_arrived() const noexcept { return program_.all_arrived(); }
   /// The number of streams that were stopped, or should have been.
-  std::size_t streams() const noexcept { return streams_.plan().stops.size(); }
-  bool all_stopped() const noexcept { return all_stood_; }
+  std::size_t streams() const noexcept { return program_.streams(); }
+  bool all_stopped() const noexcept { return closed_ != never; }
   /// Whether streams were told to stop.
   bool tried() const noexcept { return tried_; }
   /// No stream arrived, though settling work waited and the backlogs predicted an arrival long ago.
@@ -60,72 +108,31 @@ class BatchStop {
 
  private:
   static constexpr std::chrono::microseconds ask_period{300};
-  /// What settles chunks of the batch that leave one GPU.
-  struct Settler {
-    LiveCopier* copier = nullptr;
-    LiveCopier::Settling settling;
-    bool armed = false;
-  };
 
-  static std::vector<Settler> settlers_of(const LiveBatch& batch);
-  GateLimits limits();
-  std::optional<StopRefusal> close();
-  std::optional<StopRefusal> suspend();
-  std::optional<StopRefusal> hold();
-  bool commit();
-  void open() noexcept;
-  bool given_up() const noexcept;
-  std::optional<StopRefusal> look_at_streams();
   std::optional<StopRefusal> tell_streams();
   template <typename Body>
   std::optional<StopRefusal> off_unless_done(Body&& body);
-  std::optional<StopRefusal> pause_loads();
-  void arm();
-  std::chrono::nanoseconds deepest_backlog() const;
-  bool go();
-  void let_settling_go() noexcept;
   std::optional<StopRefusal> close_and_switch();
   std::optional<StopRefusal> begin_filling();
   std::optional<StopRefusal> switch_first();
   StopRefusal not_filled(const LiveChunk& chunk, std::chrono::nanoseconds limit) const;
   void switch_others();
   void note_filled(const LiveChunk& first);
-  void note_settled(const LiveChunk& chunk);
   bool fill(LiveChunk& chunk, TimePoint deadline);
   void show(LiveChunk& chunk);
   void ask();
 
-  const MigrationParts& parts_;
-  Driver& driver_;
+  MigrationParts& parts_;
   Clock& clock_;
-  const LiveRanges& ranges_;
   LiveBatch& batch_;
-  Stops::Turn& turn_;
-  GatePost& post_;
   const std::chrono::nanoseconds max_stall_;
-  /// Streams were attached or detached during too many tries: this try blocks that until its end.
-  const bool insists_;
-  const StopKind stop_;            // The batch has no chunk left at the end.
-  std::vector<Settler> settlers_;  // One for each GPU that chunks leave; empty if none settles.
+  BatchSettling settling_;
   std::optional<SpareKernels::Pause> no_loads_;  // While anything is stopped.
-  GateStreams streams_;       // Of a gate; kept for the whole of a try that insists.
-  Transaction::Gpus in_use_;  // The GPUs whose work is stopped.
-  SlowCallTurn slow_call_turn_;
-  Gate gate_;
-  std::optional<Suspension> suspension_;
-  std::optional<Hold> hold_;
-  StoppedWork* stopped_ = nullptr;  // One of these, while it is closed.
-  GateTimes times_;
-  Watchdog::Ticket ticket_ = Watchdog::Ticket::none;
+  ProgramStop program_;
   TimePoint asked_{0};
-  TimePoint closed_{0};
-  std::chrono::nanoseconds off_took_{0};  // To suspend.
-  TimePoint gone_{0};                     // When the settling was let go.
-  std::uint64_t settled_bytes_ = 0;       // In the order of the batch.
-  TimePoint let_through_{-ask_period};    // When a grant of ours last returned: not yet.
+  TimePoint closed_ = never;            // When everything had stopped.
+  TimePoint let_through_{-ask_period};  // When a grant of ours last returned: not yet.
   bool tried_ = false;
-  bool is_dark_ = false;
-  bool all_stood_ = false;
   bool overdue_ = false;
 };
 

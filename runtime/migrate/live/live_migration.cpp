@@ -27,7 +27,7 @@ std::vector<Allocation*> allocations_of(const LiveBatch& batch) {
 
 }  // namespace
 
-LiveMigration::LiveMigration(const MigrationParts& parts, LiveTasks& tasks,
+LiveMigration::LiveMigration(MigrationParts& parts, LiveTasks& tasks,
                              std::shared_ptr<MigrationTask> first)
     : parts_(parts),
       clock_(parts.memory.driver().clock()),

@@ -13,7 +13,7 @@
 
 namespace vma {
 
-/// Migrations in the background, batch by batch: how a worker of `Migrator` executes a task,
+/// Migrations in the background, batch by batch: how one of the `MigrationWorkers` executes a task,
 /// together with others that wait for the same way.
 ///
 /// The chunks of a batch are staged (`LiveStaging`: target, copy beside the application), then one
@@ -24,8 +24,7 @@ namespace vma {
 class LiveMigration {
  public:
   /// Requires: `first`'s claim is taken. `tasks` outlives it.
-  LiveMigration(const MigrationParts& parts, LiveTasks& tasks,
-                std::shared_ptr<MigrationTask> first);
+  LiveMigration(MigrationParts& parts, LiveTasks& tasks, std::shared_ptr<MigrationTask> first);
 
   /// Each migration ends through `LiveTasks::ended`. With an error, each of its chunks is whole at
   /// its source or at its target, or the allocation is poisoned.
@@ -67,7 +66,7 @@ class LiveMigration {
   void fail_all(LiveBatch& batch, const Error& error) noexcept;
   void end_unwanted() noexcept;
 
-  const MigrationParts& parts_;
+  MigrationParts& parts_;
   Clock& clock_;
   LiveRanges ranges_;
   MoveConditions conditions_;

@@ -4,8 +4,6 @@
 #include "base/units.hpp"
 #include "migrate/migration/migration_error.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <iterator>
 #include <new>
@@ -15,13 +13,13 @@
 
 namespace vma {
 
-LiveRange::LiveRange(const MigrationParts& services, std::shared_ptr<MigrationTask> which)
+LiveRange::LiveRange(MigrationParts& services, std::shared_ptr<MigrationTask> which)
     : parts(services),
       task(std::move(which)),
       allocation(*task->allocation()),
       since(parts.memory.driver().clock().now()),
       report(task->report()),
-      notices(allocation, parts.callbacks),
+      notices(allocation, *parts.callbacks),
       want(parts.memory.pressure(), task->terms.asks()) {
   report.failures.reserve(1);  // The first chunk that fails ends it.
 }
@@ -148,7 +146,7 @@ void LiveRange::log_phases() const {
     log(LogLevel::debug, "{}: {} times {}", report.route, count, reason);
 }
 
-LiveRanges::LiveRanges(const MigrationParts& parts, LiveTasks& tasks,
+LiveRanges::LiveRanges(MigrationParts& parts, LiveTasks& tasks,
                        std::shared_ptr<MigrationTask> first)
     : parts_(parts), tasks_(tasks), first_(std::move(first)) {}
 

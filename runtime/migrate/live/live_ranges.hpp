@@ -75,7 +75,7 @@ struct LiveChunk {
 /// One migration of a live move: its chunks, what its hooks and watchers were told, and what it
 /// reports. Only the thread of the move uses it.
 struct LiveRange {
-  LiveRange(const MigrationParts& parts, std::shared_ptr<MigrationTask> task);
+  LiveRange(MigrationParts& parts, std::shared_ptr<MigrationTask> task);
 
   /// Names the chunks to move. Throws: Error if a user of the memory would not reach the target.
   void plan();
@@ -104,7 +104,7 @@ struct LiveRange {
   /// its phases took.
   void finish() noexcept;
 
-  const MigrationParts& parts;
+  MigrationParts& parts;
   const std::shared_ptr<MigrationTask> task;
   Allocation& allocation;  // The task keeps it until it has ended.
   const TimePoint since;
@@ -210,7 +210,7 @@ class LiveTasks {
 /// switch in the order of this list. One thread.
 class LiveRanges {
  public:
-  LiveRanges(const MigrationParts& parts, LiveTasks& tasks, std::shared_ptr<MigrationTask> first);
+  LiveRanges(MigrationParts& parts, LiveTasks& tasks, std::shared_ptr<MigrationTask> first);
   LiveRanges(const LiveRanges&) = delete;
   LiveRanges& operator=(const LiveRanges&) = delete;
 
@@ -246,7 +246,7 @@ class LiveRanges {
  private:
   LiveRange* add(std::shared_ptr<MigrationTask> task) noexcept;
 
-  const MigrationParts& parts_;
+  MigrationParts& parts_;
   LiveTasks& tasks_;
   const std::shared_ptr<MigrationTask> first_;
   std::list<LiveRange> ranges_;

@@ -10,7 +10,6 @@
 #include <chrono>
 #include <exception>
 #include <set>
-#include <string>
 #include <utility>
 
 namespace vma {
@@ -42,7 +41,7 @@ bool is_live(Way way) {
 
 }  // namespace
 
-LiveStaging::LiveStaging(const MigrationParts& parts, LiveRanges& ranges,
+LiveStaging::LiveStaging(MigrationParts& parts, LiveRanges& ranges,
                          const MoveConditions& conditions)
     : parts_(parts),
       memory_(parts.memory),
@@ -325,7 +324,7 @@ LiveCopier* LiveStaging::digester_of(const LiveChunk& chunk) {
   const Place from = chunk.transaction.from(), to = chunk.range.task->to;
   if (chunk.choice.stop != StopKind::suspension || to.kind != Place::Kind::gpu) return nullptr;
   const DeviceId target{to.ordinal};
-  return memory_.topology().reaches(target, from) ? leases_.digester(target) : nullptr;
+  return memory_.topology().reaches(target, from) ? parts_.copiers.find_own(target) : nullptr;
 }
 
 /// The copier of the chunk's source, for this move alone until it has to wait for another. Throws:

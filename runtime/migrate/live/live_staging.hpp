@@ -6,11 +6,9 @@
 #include "migrate/live/ways.hpp"
 #include "migrate/migration/migration_parts.hpp"
 
-#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <optional>
-#include <vector>
 
 namespace vma {
 
@@ -23,7 +21,7 @@ namespace vma {
 class LiveStaging {
  public:
   /// The options of the first migration that batches depend on hold for all of the move.
-  LiveStaging(const MigrationParts& parts, LiveRanges& ranges, const MoveConditions& conditions);
+  LiveStaging(MigrationParts& parts, LiveRanges& ranges, const MoveConditions& conditions);
   /// Requires: no chunk is staged.
   ~LiveStaging() = default;
   LiveStaging(const LiveStaging&) = delete;
@@ -91,7 +89,7 @@ class LiveStaging {
   bool ends_in_time(const LiveChunk& chunk, const std::function<bool(TimePoint)>& ended_by) const;
   void pace_copy(const LiveChunk& chunk);
 
-  const MigrationParts& parts_;
+  MigrationParts& parts_;
   Memory& memory_;
   Clock& clock_;
   LiveRanges& ranges_;

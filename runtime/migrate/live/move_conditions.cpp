@@ -12,7 +12,7 @@
 
 namespace vma {
 
-MoveConditions::MoveConditions(const MigrationParts& parts, const LiveRanges& ranges)
+MoveConditions::MoveConditions(MigrationParts& parts, const LiveRanges& ranges)
     : parts_(parts),
       clock_(parts.memory.driver().clock()),
       ranges_(ranges),

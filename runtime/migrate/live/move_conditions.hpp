@@ -23,7 +23,7 @@ struct UnwantedRange {};
 /// arrive, and the pauses between tries. Only the thread of the move calls it.
 class MoveConditions {
  public:
-  MoveConditions(const MigrationParts& parts, const LiveRanges& ranges);
+  MoveConditions(MigrationParts& parts, const LiveRanges& ranges);
 
   /// Throws: UnwantedRange. Blocks: for good once the process exits.
   void require_going_on() const;
@@ -62,7 +62,7 @@ class MoveConditions {
   void widen_limit(const StopRefusal& refusal, bool stopped) noexcept;
   void back_off(bool may_be_cut, int attempt) const;
 
-  const MigrationParts& parts_;
+  MigrationParts& parts_;
   Clock& clock_;
   const LiveRanges& ranges_;
   std::chrono::nanoseconds gate_limit_;  // For the next try; see MigratorLimits::gate_limit_max.

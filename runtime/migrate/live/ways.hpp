@@ -67,7 +67,7 @@ WayChoice choose_way(const WayFacts& facts, const GatePlan& plan, const Topology
 /// calls it.
 class WayChooser {
  public:
-  explicit WayChooser(const MigrationParts& parts) : parts_(parts) {}
+  explicit WayChooser(MigrationParts& parts) : parts_(parts) {}
 
   WayChoice choose(const Transaction& chunk, Mode mode) const;
   /// Throws: Error{unsupported} if the chunk cannot move in the way that was chosen for it.
@@ -87,7 +87,7 @@ class WayChooser {
   bool may_suspend(const Transaction& chunk) const;
   StopKind stop_for(const Transaction& chunk) const;
 
-  const MigrationParts& parts_;
+  MigrationParts& parts_;
   std::optional<bool> gates_arrive_soon_;  // Until then no gate is tried where work is suspended.
   int chunks_beside_ = 0;                  // That still settle in a context of the runtime's own.
 };

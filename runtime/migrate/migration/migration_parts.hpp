@@ -11,10 +11,10 @@
 
 #include <vma/migration.hpp>
 
-#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <memory>
 
 namespace vma {
 
@@ -39,7 +39,7 @@ struct MigratorLimits {
 
   /// How long a stream may take to finish what was launched before a gate, and how long a chunk may
   /// be pinned, unless the options have a deadline.
-  std::chrono::nanoseconds progress_limit = std::chrono::seconds(30);
+  static constexpr std::chrono::seconds progress_limit{30};
 
   /// The limits of a hold with these options.
   HoldLimits of_hold(const MigrateOptions& options) const;
@@ -51,36 +51,27 @@ struct MigratorLimits {
   std::chrono::nanoseconds patience_with_gates(const MigrateOptions& options) const;
 };
 
-/// What a migration uses. Each part outlives it and is safe for any thread.
+/// What the migrations of one runtime use together. Each part outlives them, and is safe for any
+/// thread.
 struct MigrationParts {
-  Memory& memory;
-  CopyEngine& engine;
-  const MigratorLimits& limits;
-  Stops& stops;
-  LiveCopiers& copiers;
-  StallBudget& budget;
-  StallForecast& forecast;
-  const Reach& reach;
-  Callbacks& callbacks;
-  MoveObservers& observers;
-  const std::atomic<ExporterMoves*>& importers;  ///< Null: they keep memory in place.
+  MigrationParts(Memory& memory, CopyEngine& engine, const MigratorLimits& limits);
+  MigrationParts(const MigrationParts&) = delete;
+  MigrationParts& operator=(const MigrationParts&) = delete;
 
   /// How long a suspension takes alone: as the last ones did, or else as the checks have measured.
   StallForecast::Suspending suspending() const { return forecast.suspending(stops.suspending()); }
+
+  Memory& memory;
+  CopyEngine& engine;
+  const MigratorLimits limits;
+  const std::shared_ptr<Callbacks> callbacks;
+  LiveCopiers copiers;
+  Stops stops;
+  const Reach reach;
+  StallBudget budget;
+  StallForecast forecast;
+  MoveObservers observers;
+  std::atomic<ExporterMoves*> importers{nullptr};  ///< Null: they keep memory in place.
 };
-
-inline std::chrono::nanoseconds MigratorLimits::patience_with_gates(
-    const MigrateOptions& options) const {
-  return options.deadline.count() > 0
-             ? std::min<std::chrono::nanoseconds>(options.deadline, limit_max)
-             : progress_limit;
-}
-
-inline HoldLimits MigratorLimits::of_hold(const MigrateOptions& options) const {
-  constexpr std::chrono::seconds patience_min(2);  // One driver call may create and release a lot.
-  const std::chrono::nanoseconds rest_limit =
-      options.deadline.count() > 0 ? std::min(options.deadline, limit_max) : hold_limit;
-  return {rest_limit, std::max<std::chrono::nanoseconds>(rest_limit, patience_min)};
-}
 
 }  // namespace vma

@@ -1,7 +1,6 @@
 #include "migrate/migration/stops.hpp"
 
 #include "base/process_exit.hpp"
-#include "driver/spare_kernels.hpp"
 #include "migrate/stops/suspension.hpp"
 
 #include <vma/error.hpp>
@@ -235,6 +234,14 @@ SuspensionFinding Stops::check_suspension(DeviceId device, ContextHandle program
   return suspension_check_.check(device, program, own);
 }
 
+std::optional<StopRefusal> Stops::pause_loads(std::optional<SpareKernels::Pause>& pause,
+                                              Clock& clock, std::chrono::nanoseconds limit) {
+  pause.emplace(SpareKernels::of_process(), clock, limit);
+  if (pause->complete()) return std::nullopt;
+  return StopRefusal{StopRefusal::memory_busy,
+                     "vma::free or another call that waits for a context loads code there"};
+}
+
 /// What has been refused twice would be refused to the next move, too.
 std::optional<StopRefusal> Stops::close(Suspension& suspension, TimePoint deadline) {
   constexpr int tries = 2;
@@ -358,11 +365,7 @@ std::optional<StopRefusal> Stops::try_gate(const Allocation& allocation, const G
   of_try.given_up = [&] { return streams.wanted() || allocation.being_freed; };
   const auto close = [&]() -> std::optional<StopRefusal> {
     slow_calls.take();  // No slow work beside a closed gate.
-    no_loads.emplace(SpareKernels::of_process(), clock, limits.arrivals);
-    if (!no_loads->complete()) {
-      return StopRefusal{StopRefusal::memory_busy,
-                         "vma::free or another call that waits for a context loads code there"};
-    }
+    if (auto refusal = pause_loads(no_loads, clock, limits.arrivals)) return refusal;
     memory_.chunks().keepers().warm_grant();  // With nothing stopped yet.
     streams.name();
     if (auto refusal = streams.require_any()) return refusal;

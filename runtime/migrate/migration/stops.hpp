@@ -1,6 +1,7 @@
 #pragma once
 
 #include "base/mutex.hpp"
+#include "driver/spare_kernels.hpp"
 #include "memory/memory.hpp"
 #include "migrate/gates/attached_streams.hpp"
 #include "migrate/gates/gate.hpp"
@@ -138,6 +139,10 @@ class Stops {
   std::optional<StopRefusal> close(Suspension& suspension, TimePoint deadline);
   /// Closes it. A refusal: work has not ended at the deadline, or a stream captures.
   std::optional<StopRefusal> close(Hold& hold, TimePoint deadline);
+  /// No code of the runtime's is loaded on a GPU as long as `pause` lives. A refusal if a load in
+  /// progress does not end within the limit: it may itself wait for work of the program.
+  static std::optional<StopRefusal> pause_loads(std::optional<SpareKernels::Pause>& pause,
+                                                Clock& clock, std::chrono::nanoseconds limit);
   /// Threads that wait for their turn. A gate that no stream has arrived at for long gives its turn
   /// up for them.
   struct Waiting {

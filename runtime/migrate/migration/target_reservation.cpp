@@ -21,7 +21,7 @@ constexpr const char* background_call = "vma::migrate_async";
 /// One thread; nothing is stopped.
 class TargetReservation {
  public:
-  TargetReservation(const MigrationParts& parts, const MigrateOptions& options,
+  TargetReservation(MigrationParts& parts, const MigrateOptions& options,
                     const MigrationTerms& terms, const char* call)
       : parts_(parts),
         waits_for_pins_(options.wait_for_pins),
@@ -38,7 +38,7 @@ class TargetReservation {
 
   void require_movable(const RequestedRange& wanted) const;
 
-  const MigrationParts& parts_;
+  MigrationParts& parts_;
   const bool waits_for_pins_;
   const MigrationTerms terms_;
   const char* const call_;
@@ -116,7 +116,7 @@ Error nothing_moves(const char* call) {
                "(MigrateOptions::all_or_nothing)");
 }
 
-bool reserve_targets(const MigrationParts& parts, const MigrateOptions& options,
+bool reserve_targets(MigrationParts& parts, const MigrateOptions& options,
                      const MigrationTerms& terms, const char* call,
                      std::span<const JointMove> moves, const WithClaim& with_claim) noexcept {
   std::size_t failed = moves.size();
@@ -142,7 +142,7 @@ bool reserve_targets(const MigrationParts& parts, const MigrateOptions& options,
   return false;
 }
 
-void reserve_targets(const MigrationParts& parts,
+void reserve_targets(MigrationParts& parts,
                      std::span<const std::shared_ptr<MigrationTask>> tasks) noexcept {
   const MigrationTask& first = *tasks.front();
   try {

@@ -9,7 +9,6 @@
 #include <cstddef>
 #include <exception>
 #include <functional>
-#include <list>
 #include <memory>
 #include <span>
 
@@ -35,12 +34,12 @@ using WithClaim = std::function<void(std::size_t which, const std::function<void
 /// then, or, if one of them may not move or gets no memory, each is refused: that one for its
 /// reason, the others with an Error{cancelled}. Returns whether they may begin. `call` is the
 /// public call that errors name. Blocks: for room. Requires: nothing is stopped.
-bool reserve_targets(const MigrationParts& parts, const MigrateOptions& options,
+bool reserve_targets(MigrationParts& parts, const MigrateOptions& options,
                      const MigrationTerms& terms, const char* call,
                      std::span<const JointMove> moves, const WithClaim& with_claim) noexcept;
 /// The same for the tasks of a group in the background, none of which has begun. Blocks: also while
 /// another thread has the claim of one of their allocations.
-void reserve_targets(const MigrationParts& parts,
+void reserve_targets(MigrationParts& parts,
                      std::span<const std::shared_ptr<MigrationTask>> tasks) noexcept;
 
 /// For those that could move, if another request of a call with `all_or_nothing` cannot.

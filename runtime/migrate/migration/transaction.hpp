@@ -45,6 +45,7 @@ namespace vma {
 /// One thread, which holds the allocation's `operations()`; from `show_target` to `keep_target` no
 /// work that may touch the slot runs (I2): the caller has a committed gate or hold, or the user has
 /// promised it.
+/// One owner: each step of the drawing changes chunks, mapping and copy of the one slot together.
 class Transaction {
  public:
   enum class State { planned, ready, copying, arriving, copied, shown, switched, stayed, poisoned };

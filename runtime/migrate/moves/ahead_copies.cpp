@@ -10,7 +10,7 @@
 
 namespace vma {
 
-AheadCopies::AheadCopies(const MigrationParts& parts, std::span<HeldRange* const> ranges,
+AheadCopies::AheadCopies(MigrationParts& parts, std::span<HeldRange* const> ranges,
                          const std::vector<HeldStep>& order)
     : parts_(parts), ranges_(ranges), order_(order) {}
 

@@ -26,7 +26,7 @@ class AheadCopies final : public BeforeHold {
   static constexpr std::uint64_t bytes_max = 8 * GiB;
 
   /// Both outlive it. `order` is filled before the first copy is enqueued.
-  AheadCopies(const MigrationParts& parts, std::span<HeldRange* const> ranges,
+  AheadCopies(MigrationParts& parts, std::span<HeldRange* const> ranges,
               const std::vector<HeldStep>& order);
 
   /// Requires: the ranges are planned.
@@ -50,7 +50,7 @@ class AheadCopies final : public BeforeHold {
   bool needs_new_context() const;
   void start(HeldStep turn, std::span<const EventHandle> at_rest, TimePoint deadline);
 
-  const MigrationParts& parts_;
+  MigrationParts& parts_;
   const std::span<HeldRange* const> ranges_;
   const std::vector<HeldStep>& order_;
   bool used_ = false;

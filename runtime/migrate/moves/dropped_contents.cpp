@@ -37,9 +37,9 @@ Outcome outcome_of(const MigrationReport& report, const Allocation& allocation) 
 
 /// Tells the hooks of each slot that `body` drops or restores; they run without `operations()`.
 template <typename Body>
-MigrationReport tell_hooks(const MigrationParts& parts, Allocation& allocation, SlotRange range,
+MigrationReport tell_hooks(MigrationParts& parts, Allocation& allocation, SlotRange range,
                            bool drops, Place to, Body&& body) {
-  MoveNotices notices(allocation, parts.callbacks);
+  MoveNotices notices(allocation, *parts.callbacks);
   std::vector<std::size_t> slots;
   for (std::size_t slot = range.first; slot < range.end; ++slot) {
     if (allocation.dropped(slot) == drops) continue;
@@ -84,7 +84,7 @@ MigrationReport tell_hooks(const MigrationParts& parts, Allocation& allocation, 
 /// One thread, which has the allocation's move claim and `operations()`.
 class HeldDrop {
  public:
-  HeldDrop(const MigrationParts& parts, Allocation& allocation, SlotRange range,
+  HeldDrop(MigrationParts& parts, Allocation& allocation, SlotRange range,
            const MigrateOptions& options);
   ~HeldDrop();  // Gives back what `run` has not.
   HeldDrop(const HeldDrop&) = delete;
@@ -100,7 +100,7 @@ class HeldDrop {
   void finish(TimePoint start) noexcept;
   void give_back() noexcept;
 
-  const MigrationParts& parts_;
+  MigrationParts& parts_;
   Memory& memory_;
   Clock& clock_;
   Allocation& allocation_;
@@ -111,7 +111,7 @@ class HeldDrop {
   std::vector<Chunk> chunks_;       // Unmapped; capacity is reserved for all.
 };
 
-HeldDrop::HeldDrop(const MigrationParts& parts, Allocation& allocation, SlotRange range,
+HeldDrop::HeldDrop(MigrationParts& parts, Allocation& allocation, SlotRange range,
                    const MigrateOptions& options)
     : parts_(parts),
       memory_(parts.memory),
@@ -194,7 +194,7 @@ void HeldDrop::give_back() noexcept {
 /// nothing changes. One thread, which has the allocation's move claim and `operations()`.
 class Restoration {
  public:
-  Restoration(const MigrationParts& parts, Allocation& allocation, SlotRange range, Place at);
+  Restoration(MigrationParts& parts, Allocation& allocation, SlotRange range, Place at);
   ~Restoration();  // Chunks that no slot shows go to the cache.
   Restoration(const Restoration&) = delete;
   Restoration& operator=(const Restoration&) = delete;
@@ -209,7 +209,7 @@ class Restoration {
   void tell_restored(std::size_t slot, Place from) noexcept;
   void finish(TimePoint start) noexcept;
 
-  const MigrationParts& parts_;
+  MigrationParts& parts_;
   Memory& memory_;
   Clock& clock_;
   Allocation& allocation_;
@@ -220,8 +220,7 @@ class Restoration {
   std::vector<Chunk> chunks_;       // One for each of `slots_`; empty once shown.
 };
 
-Restoration::Restoration(const MigrationParts& parts, Allocation& allocation, SlotRange range,
-                         Place at)
+Restoration::Restoration(MigrationParts& parts, Allocation& allocation, SlotRange range, Place at)
     : parts_(parts),
       memory_(parts.memory),
       clock_(parts.memory.driver().clock()),
@@ -313,7 +312,7 @@ void Restoration::finish(TimePoint start) noexcept {
 
 }  // namespace
 
-MigrationReport drop_contents(const MigrationParts& parts, Allocation& allocation, SlotRange range,
+MigrationReport drop_contents(MigrationParts& parts, Allocation& allocation, SlotRange range,
                               const MigrateOptions& options) {
   return tell_hooks(parts, allocation, range, true, {}, [&] {
     require_no_loss(allocation, "vma::park");
@@ -322,8 +321,8 @@ MigrationReport drop_contents(const MigrationParts& parts, Allocation& allocatio
   });
 }
 
-MigrationReport restore_contents(const MigrationParts& parts, Allocation& allocation,
-                                 SlotRange range, Place at) {
+MigrationReport restore_contents(MigrationParts& parts, Allocation& allocation, SlotRange range,
+                                 Place at) {
   return tell_hooks(parts, allocation, range, false, at,
                     [&] { return Restoration(parts, allocation, range, at).run(); });
 }

@@ -7,9 +7,9 @@ namespace vma {
 
 /// `Migrator::drop` and `restore`: tell the hooks, and take `operations()`. Throws: Error with the
 /// report. Requires: the calling thread has the allocation's move claim.
-MigrationReport drop_contents(const MigrationParts& parts, Allocation& allocation, SlotRange range,
+MigrationReport drop_contents(MigrationParts& parts, Allocation& allocation, SlotRange range,
                               const MigrateOptions& options);
-MigrationReport restore_contents(const MigrationParts& parts, Allocation& allocation,
-                                 SlotRange range, Place at);
+MigrationReport restore_contents(MigrationParts& parts, Allocation& allocation, SlotRange range,
+                                 Place at);
 
 }  // namespace vma

@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <set>
-#include <string>
 #include <utility>
 
 namespace vma {
@@ -24,7 +23,7 @@ bool is_switched(const Transaction& transaction) noexcept {
 
 }  // namespace
 
-HeldMigration::HeldMigration(const MigrationParts& parts, std::span<HeldRange* const> ranges,
+HeldMigration::HeldMigration(MigrationParts& parts, std::span<HeldRange* const> ranges,
                              const MigrateOptions& options, const MigrationTerms& terms)
     : parts_(parts),
       memory_(parts.memory),

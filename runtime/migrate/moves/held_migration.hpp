@@ -12,7 +12,6 @@
 #include <map>
 #include <memory>
 #include <span>
-#include <utility>
 #include <vector>
 
 namespace vma {
@@ -25,10 +24,11 @@ namespace vma {
 ///
 /// Two ranges may name the same chunk if they go to the same place: it moves for the first of them.
 /// One thread, which has the move claims and `operations()` of all allocations.
+/// One owner: the plan of one stop, how it is made, and what came of it.
 class HeldMigration {
  public:
   /// All arguments outlive it.
-  HeldMigration(const MigrationParts& parts, std::span<HeldRange* const> ranges,
+  HeldMigration(MigrationParts& parts, std::span<HeldRange* const> ranges,
                 const MigrateOptions& options, const MigrationTerms& terms);
 
   /// Afterwards each range has its report, which is right whatever failed, and its failure.
@@ -69,7 +69,7 @@ class HeldMigration {
   void tell_ended() noexcept;
   ChunkStep step_of(HeldStep turn, ChunkStep::Kind kind) const;
 
-  const MigrationParts& parts_;
+  MigrationParts& parts_;
   Memory& memory_;
   Clock& clock_;
   const std::span<HeldRange* const> ranges_;

@@ -23,7 +23,7 @@ constexpr std::uint64_t link_bytes_per_ns = 400;
 
 }  // namespace
 
-HeldPipeline::HeldPipeline(const MigrationParts& parts, const std::vector<HeldStep>& order,
+HeldPipeline::HeldPipeline(MigrationParts& parts, const std::vector<HeldStep>& order,
                            AheadCopies& ahead, const MigrateOptions& options)
     : parts_(parts),
       clock_(parts.memory.driver().clock()),
@@ -88,7 +88,7 @@ void HeldPipeline::run_with(ExporterMove& importers, StoppedWork* hold, CopyUnde
   }
   dark_->end();
   for (const HeldStep& turn : order_) {
-    if (turn.transaction->state() == State::switched) turn.range->tell_progress(parts_.callbacks);
+    if (turn.transaction->state() == State::switched) turn.range->tell_progress(*parts_.callbacks);
   }
 }
 
@@ -214,7 +214,7 @@ void HeldPipeline::finish(HeldStep turn) {
     // Throws for every chunk once another thread has opened the hold.
     dark_->during([&] { transaction->switch_slot(range->report.phases); });
   }
-  range->tell_progress(parts_.callbacks);
+  range->tell_progress(*parts_.callbacks);
 }
 
 void HeldPipeline::complete(HeldStep turn) {

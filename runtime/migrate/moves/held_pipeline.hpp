@@ -6,7 +6,6 @@
 #include "migrate/moves/ahead_copies.hpp"
 #include "migrate/moves/held_ranges.hpp"
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -34,7 +33,7 @@ class HeldPipeline {
   static constexpr std::size_t copies_in_flight_max = 1024;
 
   /// All arguments outlive it; `order` is filled before `run`.
-  HeldPipeline(const MigrationParts& parts, const std::vector<HeldStep>& order, AheadCopies& ahead,
+  HeldPipeline(MigrationParts& parts, const std::vector<HeldStep>& order, AheadCopies& ahead,
                const MigrateOptions& options);
 
   /// Ensures: every slot shows its source or its target, complete, or is poisoned. Failures are in
@@ -65,7 +64,7 @@ class HeldPipeline {
   void await_copy(HeldStep turn);
   void settle_all() noexcept;
 
-  const MigrationParts& parts_;
+  MigrationParts& parts_;
   Clock& clock_;
   const std::vector<HeldStep>& order_;
   AheadCopies& ahead_;

@@ -104,7 +104,7 @@ HeldGroup::~HeldGroup() {
   }
 }
 
-bool HeldGroup::reserve(const MigrationParts& parts, const MigrateOptions& options,
+bool HeldGroup::reserve(MigrationParts& parts, const MigrateOptions& options,
                         const MigrationTerms& terms) {
   std::vector<JointMove> moves;
   for (const auto* ranges : {&alone_, &together_}) {

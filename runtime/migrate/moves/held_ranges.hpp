@@ -100,8 +100,7 @@ class HeldGroup {
   /// Takes the target memory of all before any of them moves. False: none may. Those that move
   /// alone come first, each with its claim for that time: a thread takes claims in the order of
   /// their addresses, and from then on has those of all that move together.
-  bool reserve(const MigrationParts& parts, const MigrateOptions& options,
-               const MigrationTerms& terms);
+  bool reserve(MigrationParts& parts, const MigrateOptions& options, const MigrationTerms& terms);
   /// Those that share a hold, with their claims; without those that are not waited for. Blocks:
   /// while another thread has a claim.
   std::span<HeldRange* const> claim_together();

@@ -1,29 +1,21 @@
 #pragma once
 
-#include "base/mutex.hpp"
 #include "base/part.hpp"
 #include "memory/memory.hpp"
-#include "migrate/live/live_ranges.hpp"
 #include "migrate/migration/group.hpp"
-#include "migrate/migration/migration_error.hpp"
 #include "migrate/migration/migration_task.hpp"
 #include "migrate/migration/migration_parts.hpp"
 #include "migrate/migration/requests.hpp"
 #include "migrate/moves/dropped_contents.hpp"
+#include "migrate/moves/migration_workers.hpp"
 #include "migrate/moves/preparation.hpp"
-#include "migrate/moves/task_queue.hpp"
 #include "migrate/moves/waited_migrations.hpp"
 
 #include <vma/migration.hpp>
 
-#include <atomic>
 #include <chrono>
-#include <cstddef>
 #include <cstdint>
-#include <exception>
-#include <list>
 #include <memory>
-#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -33,18 +25,12 @@ namespace vma {
 /// Moves memory: for callers that wait, on their own thread and under one hold over the whole range
 /// (`move`), and in the background, chunk by chunk at gates (`submit`). Any thread.
 ///
-/// Workers take tasks by priority, then in order, one task of an allocation at a time
-/// (`TaskQueue`). What a task needs to end is allocated before it begins, so that each can report
-/// its error even when the host is out of memory. All holds and gates take turns: a thread that
-/// stops work has the turn of `Stops` and that of the slow-call queue. As many workers run at once
-/// as there are GPUs, plus one for each that waits for room, since another move may have to make
-/// that room. A worker that moves live also takes, for a while, each task that may share gates with
-/// its first one, on whatever route between GPUs; other workers leave those to it, because a gate
-/// of their own would wait for all that the program has launched.
-class Migrator final : private LiveTasks, public Part {
+/// All holds and gates take turns: a thread that stops work has the turn of `Stops` and that of the
+/// slow-call queue.
+class Migrator final : public Part {
  public:
   Migrator(Memory& memory, CopyEngine& engine, const MigratorLimits& limits);
-  ~Migrator() override;
+  ~Migrator();
 
   /// Requires: the caller has the allocation's move claim. Throws: Error with the report; each
   /// chunk is entirely at its source or entirely at its target, or the allocation is poisoned.
@@ -83,7 +69,7 @@ class Migrator final : private LiveTasks, public Part {
   }
   /// From now on, the processes that have imported memory follow its moves; null: they keep it in
   /// place. It outlives the moves.
-  void lead_importers(ExporterMoves* importers) noexcept { importers_ = importers; }
+  void lead_importers(ExporterMoves* importers) noexcept { parts_.importers = importers; }
   /// Requires: the arguments have been checked. Throws: Error{driver_gone} once stopped, {busy} if
   /// `TaskQueue::tasks_max` are already waiting, or if no thread can be started for it.
   std::shared_ptr<MigrationTask> submit(std::shared_ptr<Allocation> allocation, SlotRange range,
@@ -94,118 +80,66 @@ class Migrator final : private LiveTasks, public Part {
   /// in the order of the migrations.
   std::vector<std::shared_ptr<MigrationTask>> submit_all(std::vector<NewMigration> migrations);
   /// From now on, gates may overdraw the stall budget by so much; zero: no more.
-  void allow_ahead(std::chrono::nanoseconds stall) { budget_.allow_ahead(stall); }
+  void allow_ahead(std::chrono::nanoseconds stall) { parts_.budget.allow_ahead(stall); }
   /// One watcher at a time; an empty one removes it. Blocks: while the former is being called.
-  void watch(MoveWatcher watcher) { observers_.watch(std::move(watcher)); }
+  void watch(MoveWatcher watcher) { parts_.observers.watch(std::move(watcher)); }
   /// Like `watch`, for each step of each chunk's move.
-  void watch_chunks(ChunkWatcher watcher) { observers_.watch_chunks(std::move(watcher)); }
+  void watch_chunks(ChunkWatcher watcher) { parts_.observers.watch_chunks(std::move(watcher)); }
   /// Streams were attached to the allocation that begins there, or to all memory if it is zero:
   /// begins to create what their moves will need, if the limits say so. Does not block.
   void prepare_for(Address scope) noexcept;
   /// There is memory that may move: begins to create what suspensions need, if the limits say so.
   /// Does not block.
   void prepare_suspensions() noexcept {
-    if (limits_.prepares_suspensions) preparation_.begin_ahead();
+    if (parts_.limits.prepares_suspensions) preparation_.begin_ahead();
   }
   /// Cancels all waiting and running moves. Does not wait.
-  void stop_accepting() noexcept override;
+  void stop_accepting() noexcept override { workers_.stop_accepting(); }
   /// Calls `stop_accepting`, and waits until the moves have ended.
   void finish() noexcept override;
 
   /// Migrations in the background.
-  struct Load {
-    std::size_t running = 0, waiting = 0;
-  };
-  Load load() const;
+  MigrationWorkers::Load load() const { return workers_.load(); }
 
-  AttachedStreams& attached() noexcept { return stops_.attached(); }
+  AttachedStreams& attached() noexcept { return parts_.stops.attached(); }
   /// What a context of the runtime's own takes of the GPU's memory; 0 if there is none.
   std::uint64_t own_context_bytes(DeviceId device) const {
     return parts_.engine.own_context_bytes(device);
   }
-  const AttachedStreams& attached() const noexcept { return stops_.attached(); }
+  const AttachedStreams& attached() const noexcept { return parts_.stops.attached(); }
   /// See `Stops`.
-  SuspensionFinding check_suspension(DeviceId device) { return stops_.check_suspension(device); }
+  SuspensionFinding check_suspension(DeviceId device) {
+    return parts_.stops.check_suspension(device);
+  }
   /// Whether the work that may use the memory there can be stopped in the background: by a
   /// suspension, at gates of attached streams, or by a hold.
   bool may_stop_for(Address begin) const {
-    return stops_.suspends() || stops_.attached().any(begin) || memory_.driver().has_context_hold();
+    return parts_.stops.suspends() || parts_.stops.attached().any(begin) ||
+           parts_.memory.driver().has_context_hold();
   }
   /// Why memory does not move for which that is false.
   static constexpr const char* why_no_stop =
       "the work that uses it cannot be stopped: no attached stream may use it";
-  const Reach& reach() const noexcept { return reach_; }
-  Callbacks& callbacks() noexcept { return *callbacks_; }
-  const std::shared_ptr<Callbacks>& shared_callbacks() const noexcept { return callbacks_; }
+  const Reach& reach() const noexcept { return parts_.reach; }
+  Callbacks& callbacks() noexcept { return *parts_.callbacks; }
+  const std::shared_ptr<Callbacks>& shared_callbacks() const noexcept { return parts_.callbacks; }
   /// See `Stops`.
   const StopStats& stats(StopKind kind = StopKind::gate) const noexcept {
-    return stops_.stats(kind);
+    return parts_.stops.stats(kind);
   }
-  std::uint64_t migrations() const noexcept { return observers_.migrations(); }
-  std::uint64_t bytes_moved() const noexcept { return observers_.bytes_moved(); }
-  std::uint64_t bytes_copied_twice() const noexcept { return observers_.bytes_copied_twice(); }
+  std::uint64_t migrations() const noexcept { return parts_.observers.migrations(); }
+  std::uint64_t bytes_moved() const noexcept { return parts_.observers.bytes_moved(); }
+  std::uint64_t bytes_copied_twice() const noexcept {
+    return parts_.observers.bytes_copied_twice();
+  }
 
  private:
-  using Tasks = std::vector<std::shared_ptr<MigrationTask>>;
-  /// A group whose targets have to be reserved before any of its tasks begins.
-  struct Unreserved {
-    Tasks tasks;
-    bool begun = false;  // A worker does it.
-  };
-
-  std::size_t running_max() const;
   void start_callbacks(const MigrateOptions& options);
-  void start_workers(std::size_t tasks) VMART_REQUIRES(queue_mutex_);
-  void enqueue(std::span<const std::shared_ptr<MigrationTask>> tasks);
-  void work() VMART_NO_THREAD_ANALYSIS;
-  std::shared_ptr<MigrationTask> next_task() VMART_REQUIRES(queue_mutex_);
-  bool may_begin(const MigrationTask& task) const VMART_REQUIRES(queue_mutex_);
-  bool reserve_next(MutexLock& lock) VMART_NO_THREAD_ANALYSIS;
-  void take_group_of(const std::shared_ptr<MigrationTask>& first, Tasks& tasks) noexcept
-      VMART_REQUIRES(queue_mutex_);
-  void carry_out(const std::shared_ptr<MigrationTask>& task, const Tasks& together) noexcept;
-  bool must_hold(const MigrationTask& task);
-  void carry_out_held(std::span<const std::shared_ptr<MigrationTask>> tasks) noexcept;
-  void end_held(const std::shared_ptr<MigrationTask>& task, HeldRange* range,
-                std::exception_ptr failure) noexcept;
-  std::shared_ptr<MigrationTask> take_beside(const MigrationTask& first) noexcept override;
-  void lead_no_longer(const MigrationTask& first) noexcept override;
-  void ended(std::shared_ptr<MigrationTask> task, MigrationReport report,
-             std::exception_ptr failure) noexcept override;
 
-  /// A worker that moves live, for as long as it takes further tasks.
-  struct Leader {
-    std::shared_ptr<MigrationTask> first;
-    Place from;  ///< Where the first chunk that its first task is to move lay.
-    TimePoint until{0};
-  };
-  bool may_join(const Leader& leader, const MigrationTask& task);
-  bool joins_another(const MigrationTask& task) VMART_REQUIRES(queue_mutex_);
-
-  Memory& memory_;
-  const MigratorLimits limits_;
-  const MigrationErrors errors_{"vma::migrate_async"};
-  const std::shared_ptr<Callbacks> callbacks_;
-  LiveCopiers copiers_;
-  Stops stops_;
-  const Reach reach_;
-  StallBudget budget_;
-  StallForecast forecast_;
-  MoveObservers observers_;
-  std::atomic<ExporterMoves*> importers_{nullptr};
-  const MigrationParts parts_;  // The above, for each migration.
-  WaitedMigrations waited_;
+  MigrationParts parts_;
+  WaitedMigrations waited_{parts_};
   Preparation preparation_;
-
-  mutable Mutex queue_mutex_;
-  Condition queue_changed_;
-  TaskQueue waiting_ VMART_GUARDED_BY(queue_mutex_);
-  std::list<Unreserved> unreserved_ VMART_GUARDED_BY(queue_mutex_);
-  std::vector<std::shared_ptr<MigrationTask>> running_ VMART_GUARDED_BY(queue_mutex_);
-  std::vector<Leader> leaders_ VMART_GUARDED_BY(queue_mutex_);
-  std::size_t busy_workers_ VMART_GUARDED_BY(queue_mutex_) = 0;
-  std::vector<std::unique_ptr<Task>> workers_ VMART_GUARDED_BY(queue_mutex_);
-  bool stopping_ VMART_GUARDED_BY(queue_mutex_) = false;
+  MigrationWorkers workers_{parts_, waited_, preparation_};
 };
 
 }  // namespace vma

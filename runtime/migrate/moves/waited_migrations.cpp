@@ -40,7 +40,7 @@ constexpr const char* follow_call = "vma::import_allocation";
 class HeldFollow {
  public:
   /// All arguments outlive it.
-  HeldFollow(const MigrationParts& parts, Allocation& allocation, const MigrateOptions& options,
+  HeldFollow(MigrationParts& parts, Allocation& allocation, const MigrateOptions& options,
              ImporterMove& leader)
       : parts_(parts), allocation_(allocation), options_(options), leader_(leader) {}
 
@@ -54,7 +54,7 @@ class HeldFollow {
   void switch_all(StoppedWork& stopped);
   void take_all_back(std::exception_ptr& failure) noexcept;
 
-  const MigrationParts& parts_;
+  MigrationParts& parts_;
   Allocation& allocation_;
   const MigrateOptions& options_;
   ImporterMove& leader_;
@@ -223,7 +223,7 @@ void WaitedMigrations::run(std::span<HeldRange* const> ranges, const MigrateOpti
       throw Error(ErrorKind::cancelled, "vma::migrate_async", "before it began");
     }
     require_contents(range.allocation, range.range, "vma::migrate");
-    MoveNotices& told = notices.emplace_back(range.allocation, parts_.callbacks);
+    MoveNotices& told = notices.emplace_back(range.allocation, *parts_.callbacks);
     range.notices = &told;
     for (std::size_t slot = range.range.first; slot < range.range.end; ++slot) {
       if (!Transaction::is_needed(parts_.memory, range.allocation, slot, range.to)) continue;
@@ -268,7 +268,7 @@ void WaitedMigrations::note_end(Allocation& allocation, const MigrationReport& r
 
 MigrationReport WaitedMigrations::follow(Allocation& allocation, std::span<ImporterChunk> chunks,
                                          const MigrateOptions& options, ImporterMove& leader) {
-  MoveNotices notices(allocation, parts_.callbacks);  // Slots that `after` does not name stayed.
+  MoveNotices notices(allocation, *parts_.callbacks);  // Slots that `after` does not name stayed.
   std::vector<std::size_t> slots;
   for (const ImporterChunk& led : chunks) {
     notices.before(led.slot, allocation.place(led.slot), led.chunk.at());

@@ -16,7 +16,7 @@ namespace vma {
 class WaitedMigrations {
  public:
   /// The parts outlive it.
-  explicit WaitedMigrations(const MigrationParts& parts) : parts_(parts) {}
+  explicit WaitedMigrations(MigrationParts& parts) : parts_(parts) {}
 
   /// `Migrator::move`, `move_all` and `follow`.
   MigrationReport move(Allocation& allocation, SlotRange range, Place to,
@@ -41,7 +41,7 @@ class WaitedMigrations {
   void conclude(HeldRange& range, const MigrationTerms& terms) noexcept;
   RangeResult result_of(HeldRange& range) const noexcept;
 
-  const MigrationParts& parts_;
+  MigrationParts& parts_;
   const MigrationErrors errors_{"vma::migrate"};
 };
 

@@ -5,7 +5,6 @@
 #include "memory/ledger.hpp"
 
 #include <array>
-#include <cstdint>
 #include <memory>
 
 namespace vma {

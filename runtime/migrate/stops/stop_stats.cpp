@@ -10,9 +10,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <functional>
-#include <utility>
-#include <vector>
 
 namespace vma {
 namespace {

@@ -61,6 +61,7 @@ struct Victim {
   std::uint64_t bytes = 0;
 };
 
+/// One owner: one decision weighs all of it together, and reuses the buffers of the last one.
 class CostBenefit : public Policy {
  public:
   explicit CostBenefit(const PolicyValues& values)

@@ -25,6 +25,7 @@ constexpr std::size_t unknown_max = 64;           // Chunks that wait for others
 constexpr std::size_t prefetch_victims_max = 64;  // For one prefetch.
 constexpr std::size_t searches_max = 64;          // For victims, in each tick.
 
+/// One owner: what was learned of repeated lives, and the costs by which a prefetch pays.
 class Repeating : public Policy {
  public:
   Repeating(std::unique_ptr<Policy> inner, const PolicyValues& values)

@@ -32,6 +32,7 @@ struct HeatLimits {
 ///
 /// Rows of one allocation are adjacent. Heat is kept per chunk and GPU, sparsely: each use decays
 /// the former value and adds to it, so that unused chunks cost nothing.
+/// One owner: the tables of one Snapshot; a call changes several of them, or none if it throws.
 struct ChunkTables {
  public:
   ChunkTables(std::vector<PlaceState> places, MachineCosts costs, const HeatLimits& limits = {});

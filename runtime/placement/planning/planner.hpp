@@ -46,8 +46,8 @@ class Planner {
   /// that has room. Of more than 256 chunks that are idle for the same time, only so many are
   /// compared by their use. Proposals that would be refused do not count. Adds none if the plan
   /// declines and what needs the room can go elsewhere. Returns how many bytes the plan frees.
-  /// Requires: `idle` belongs to the books of `snapshot`. Takes as long as the chunks that it takes,
-  /// passes over or compares are many, not all.
+  /// Requires: `idle` belongs to the books of `snapshot`. Costs in proportion to the chunks that it
+  /// takes, passes over or compares, not to all.
   std::uint64_t complete_pressure(const Pressure& pressure, const Snapshot& snapshot,
                                   const IdleOrder& idle, Plan& plan) const;
 

@@ -32,6 +32,7 @@ bool goes_before(const Proposal& left, const Proposal& right);
 /// At first all moves are assumed to leave their room; if one turns out to have no room itself,
 /// everything is redone without it, a bounded number of times and after that only with moves known
 /// to leave.
+/// One owner: one fitting; each time that it is redone, the last fields begin anew.
 class RoomFitting {
  public:
   enum class Verdict : std::uint8_t { fits, no_room, not_colder, not_needed };

@@ -138,7 +138,7 @@ class RuntimeRun {
   /// of a migration.
   void settle() {
     const auto idle = [&] {
-      const Migrator::Load load = parts_of(rig_.runtime()).machinery->migrator.load();
+      const MigrationWorkers::Load load = parts_of(rig_.runtime()).machinery->migrator.load();
       return load.running + load.waiting == 0;
     };
     EXPECT_TRUE(comes_true([&] {

@@ -82,6 +82,7 @@ struct LoopGraph {
 
 /// Builds the `LoopGraph` of a trace on a machine, with the devices that a `Replay` would choose.
 /// Not thread-safe; one object builds one graph.
+/// One owner: each event changes objects, tasks and costs of the one graph together.
 class LoopGraphBuilder {
  public:
   static constexpr std::size_t uses_max = 20'000'000;

@@ -14,6 +14,7 @@ namespace vma {
 /// them and room for what lies; each other use is at its own cheapest place. If there are others,
 /// the answer may be one without order instead: all uses at one place, at two with a move, or each
 /// at its own with two moves. The dearer of the two is the better bound. Not thread-safe.
+/// One owner: one dynamic program and its tables, kept so that a further segment allocates less.
 class SegmentPath {
  public:
   SegmentPath(const LoopGraph& graph, const ReplayMachine& machine, const LoopWindows& windows,
