@@ -18,8 +18,8 @@ What `vmart --help`, `vmart-lab --help` and the help of their commands print. `d
 [Control](../guide/control.md#the-command-line) explains the commands of `vmart`; the guides on [replays](../guide/replay.md),
 [bounds](../guide/bounds.md), [experiments](../guide/experiments.md) and [traces](traces.md) those of `vmart-lab`.
 
-`python3 -m vmart.lab` has the commands `report`, `sweep` and `optimum`: [reading results](../guide/reading_results.md),
-[bounds](../guide/bounds.md#as-a-program).
+`python3 -m vmart.lab` has the commands `run` (`vmart-lab run` starts it), `report`, `sweep` and `optimum`:
+[reading results](../guide/reading_results.md), [bounds](../guide/bounds.md#as-a-program).
 """
 
 

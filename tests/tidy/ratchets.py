@@ -12,8 +12,8 @@ STATE_MAX = 12
 # What is counted, and how many there are.
 LIMITS = {
     "units of less than 60 lines a file with one includer": 3,
-    "comments that begin with 'Of'": 225,
-    "classes with more than 12 fields of state": 34,
+    "comments that begin with 'Of'": 223,
+    "classes with more than 12 fields of state": 33,
 }
 
 LIMIT = re.compile(r'    "(.+)": (\d+),$')

@@ -1,17 +1,19 @@
-"""Results of the placement lab: a page of them, experiments on a cluster, and exact bounds."""
+"""The placement lab: experiments, here and on a cluster, a page of their results, and exact bounds."""
 
 import argparse
 import os
 import sys
 
-from vmart.lab.errors import MissingLibrary, ResultError
+from vmart.lab.errors import ExperimentError, MissingLibrary, ResultError
+from vmart.lab.experiments import command
 
-MISSING = os.EX_UNAVAILABLE  # 69: a library that the command needs. `vmart-lab run` looks for it.
+MISSING = os.EX_UNAVAILABLE  # 69: a library that the command needs.
 
 
 def parser():
     lab = argparse.ArgumentParser(prog="vmart.lab", description=__doc__)
     commands = lab.add_subparsers(dest="command", required=True)
+    command.add_arguments(commands.add_parser("run", help="runs all cells of an experiment file"))
     report = commands.add_parser("report", help="writes report.html and results.parquet")
     report.add_argument("folder", help="what `vmart-lab run` was given as --out")
     report.add_argument("--pictures-max", type=int, default=48, metavar="N",
@@ -64,7 +66,7 @@ def main(words=None):
     except MissingLibrary as error:
         print(f"vmart.lab: {error}", file=sys.stderr)
         return MISSING
-    except (ResultError, ValueError, OSError) as error:
+    except (ExperimentError, ResultError, ValueError, OSError) as error:
         print(f"vmart.lab: {error}", file=sys.stderr)
         return 1
 
