@@ -2,15 +2,22 @@
 """Experiments give the same bytes with any number of workers and after any interruption, and what does not fit
 is refused before anything runs: run_test.py VMART_LAB."""
 
+import fcntl
 import json
 import os
+import pathlib
+import re
 import subprocess
 import sys
+import time
 import unittest
 
 import rig
 
 PROGRAM = rig.program_argument()
+WAIT_S = 60
+# In the order of the file, which is that of earlier versions.
+BOUND_INPUTS = ["id", "machine", "trace", "version", "router", "seed", "pacing", "chunk_bytes", "trace_sum", "machine_sum"]
 
 
 class Runs(rig.Rig):
@@ -115,8 +122,20 @@ class Runs(rig.Rig):
         for index in range(4):  # Each of two experiments starts twice.
             files.append(self.folder / f"{index}.json")
             files[-1].write_text(json.dumps({**rig.QUICK, "about": str(index // 2)}))
-        runs = [subprocess.Popen([PROGRAM, "run", file, "--out", self.folder / "both", "--no-report"],
+        folder = self.folder / "both"
+        folder.mkdir()
+        held = os.open(folder, os.O_RDONLY)
+        fcntl.flock(held, fcntl.LOCK_EX)
+        runs = [subprocess.Popen([PROGRAM, "run", file, "--out", folder, "--no-report"],
                                  stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) for file in files]
+        # All have looked into it, and wait for the lock: "7: -> FLOCK  ADVISORY  READ 1234 fd:01:5678 0 EOF".
+        waiting = re.compile(rf"-> FLOCK .*:{os.fstat(held).st_ino} ")
+        end = time.monotonic() + WAIT_S
+        while len(waiting.findall(pathlib.Path("/proc/locks").read_text())) < len(runs):
+            self.assertLess(time.monotonic(), end)
+            time.sleep(0.01)
+        self.assertEqual(list(folder.iterdir()), [])
+        os.close(held)
         errors = [run.communicate()[1].decode() for run in runs]
         kept = (self.folder / "both/experiment.json").read_bytes()
         for file, run, error in zip(files, runs, errors):
@@ -204,6 +223,7 @@ class Bounds(rig.Rig):
             names = cell["cell"]
             bound = json.loads(one[f"bounds/{names['machine']}~drift~prefix~s{names['seed']}.json"])
             self.assertEqual(cell["bound"], bound["bound"])
+            self.assertEqual(list(bound["inputs"]), BOUND_INPUTS)
         self.run_into("three", 3)
         self.assertEqual(one, self.results("three"))
         (self.folder / "three/bounds/test-2~drift~prefix~s1.json").unlink()

@@ -143,7 +143,7 @@ class OwnPolicies(rig.Rig):
         self.library = self.folder / "own.so"
         shutil.copy(LIBRARY, self.library)
         self.write({**rig.QUICK, "machines": ["test-2"], "seeds": [1], "bounds": True,
-                    "policies": ["stay_put", {"policy": "follow@./own.so", "sweep": {"uses": [1, 2]}}]})
+                    "policies": [{"policy": "follow@./own.so", "sweep": {"uses": [1, 2]}}, "stay_put"]})
 
     def count(self, text):
         return sum(text in (data or b"") for data in self.results("results").values())
@@ -172,7 +172,7 @@ class OwnPolicies(rig.Rig):
     def test_one_that_is_not_there_is_refused_with_its_place(self):
         self.library.unlink()
         error = self.error_of("results")
-        self.assertIn("experiment.json: policies[1]: ", error)
+        self.assertIn("experiment.json: policies[0]: ", error)
         self.assertIn(str(self.library), error)
 
 

@@ -119,8 +119,6 @@ class WorkerPool:
         failures = {}
 
         def work(worker):
-            # The main thread handles signals, and wakes up for them only if it gets them itself.
-            signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
             while True:
                 with self._lock:
                     number, job = (None, None) if failures or stop() else next(waiting, (None, None))
