@@ -10,8 +10,20 @@ from vmart.lab.experiments import command
 MISSING = os.EX_UNAVAILABLE  # 69: a library that the command needs.
 
 
+class Formatter(argparse.HelpFormatter):
+    """Of a fixed width: looking for that of the terminal takes longer than all arguments."""
+
+    def __init__(self, prog):
+        super().__init__(prog, width=100)
+
+
+class Parser(argparse.ArgumentParser):
+    def __init__(self, **how):
+        super().__init__(formatter_class=Formatter, **how)
+
+
 def parser():
-    lab = argparse.ArgumentParser(prog="vmart.lab", description=__doc__)
+    lab = Parser(prog="vmart.lab", description=__doc__)
     commands = lab.add_subparsers(dest="command", required=True)
     command.add_arguments(commands.add_parser("run", help="runs all cells of an experiment file"))
     report = commands.add_parser("report", help="writes report.html and results.parquet")

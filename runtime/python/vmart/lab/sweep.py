@@ -48,7 +48,7 @@ class Sweep:
         return 0 if outcome.all_went_well and write_report(self.folder, self.say) else 1
 
     def run_unfinished(self, ids, address):
-        waiting = [identity for identity in ids if not self.results.cell(identity).exists()]
+        waiting = [identity for identity in ids if not os.path.exists(self.results.cell(identity))]
         self.say(f"{len(ids)} cells, {len(ids) - len(waiting)} of them finished")
         if waiting:
             self.run_cells(waiting, address)
@@ -141,7 +141,7 @@ class ClusterRun:
         """Found once on the cluster, they need not be found here again."""
         for name, data in bounds.items():
             path = self.sweep.results.bound(name.removesuffix(".json"))
-            if not path.exists():
+            if not os.path.exists(path):
                 self.sweep.results.write(path, data)
 
 

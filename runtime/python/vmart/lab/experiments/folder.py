@@ -4,7 +4,6 @@ its name only when it is complete, and all processes produce the same contents."
 import contextlib
 import fcntl
 import os
-import pathlib
 
 from vmart.lab.errors import ExperimentError
 
@@ -25,7 +24,8 @@ def refusing(path):
 def read_if_there(path):
     """The bytes of a file; None if it does not exist."""
     try:
-        return path.read_bytes()
+        with open(path, "rb") as file:
+            return file.read()
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -43,12 +43,12 @@ def write_synced(path, data):
 def remove_tree(folder):
     """Of what cannot be removed, something is left."""
     with contextlib.suppress(OSError):
-        for path in folder.iterdir():
-            if path.is_dir():
-                remove_tree(path)
+        for entry in os.scandir(folder):
+            if entry.is_dir(follow_symlinks=False):
+                remove_tree(entry.path)
             else:
-                path.unlink()
-        folder.rmdir()
+                os.unlink(entry.path)
+        os.rmdir(folder)
 
 
 class ResultFolder:
@@ -57,20 +57,20 @@ class ResultFolder:
     ExperimentError that says why the folder cannot be this experiment's, or cannot be written."""
 
     def __init__(self, path, experiment):
-        self.path = pathlib.Path(path)
+        self.path = os.fspath(path)
         self.experiment = experiment
 
     def __enter__(self):
         with refusing(self.path):
-            self.path.mkdir(parents=True, exist_ok=True)
+            os.makedirs(self.path, exist_ok=True)
         known = self._is_known()
         self._lock()
         try:
             with refusing(self.path):
                 for folder in FOLDERS:
-                    (self.path / folder).mkdir(exist_ok=True)
-                own = self.path / UNFINISHED / os.urandom(8).hex()
-                own.mkdir()
+                    os.makedirs(self.file(folder), exist_ok=True)
+                own = self.file(UNFINISHED, os.urandom(8).hex())
+                os.mkdir(own)
                 self._own = own
             if not known and not self._write_first():
                 self._is_known()
@@ -85,12 +85,12 @@ class ResultFolder:
         # Other processes may use the folder or be about to: only the last one removes it.
         with contextlib.suppress(OSError):
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            os.rmdir(self.path / UNFINISHED)
+            os.rmdir(self.file(UNFINISHED))
         os.close(self._descriptor)
 
     def _is_known(self):
         """Whether the folder already contains the experiment's file."""
-        file = self.path / EXPERIMENT
+        file = self.file(EXPERIMENT)
         text = read_if_there(file)
         if text is not None and text != self.experiment.text:
             raise ExperimentError(f"{file}: is of an experiment other than {self.experiment.file}; choose another "
@@ -114,43 +114,46 @@ class ResultFolder:
             self._descriptor = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
         with contextlib.suppress(OSError):  # In use, or without support for locks: nothing is removed.
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            remove_tree(self.path / UNFINISHED)
+            remove_tree(self.file(UNFINISHED))
         with contextlib.suppress(OSError):
             fcntl.flock(self._descriptor, fcntl.LOCK_SH)
 
     def _write_first(self):
         """Writes the experiment's file. Returns False if another process wrote one meanwhile."""
         file = self.unfinished(EXPERIMENT)
-        with refusing(self.path / EXPERIMENT):
+        with refusing(self.file(EXPERIMENT)):
             write_synced(file, self.experiment.text)
             try:
-                os.link(file, self.path / EXPERIMENT)
+                os.link(file, self.file(EXPERIMENT))
             except FileExistsError:
                 return False
             except OSError:  # A file system without links.
-                os.rename(file, self.path / EXPERIMENT)
+                os.rename(file, self.file(EXPERIMENT))
         return True
 
+    def file(self, *names):
+        return os.path.join(self.path, *names)
+
     def cell(self, identity):
-        return self.path / "cells" / f"{identity}.json"
+        return self.file("cells", f"{identity}.json")
 
     def bound(self, identity):
-        return self.path / "bounds" / f"{identity}.json"
+        return self.file("bounds", f"{identity}.json")
 
     def trace(self, name):
-        return self.path / "traces" / f"{name}.vtrace"
+        return self.file("traces", f"{name}.vtrace")
 
     def trace_note(self, name):
         """Says how the trace was made."""
-        return self.path / "traces" / f"{name}.json"
+        return self.file("traces", f"{name}.json")
 
     def unfinished(self, name):
         """A path for a file that is written and then renamed. No other unfinished file may have this name."""
-        return self._own / name
+        return os.path.join(self._own, name)
 
     def write(self, path, data):
         """Writes the whole file or nothing."""
-        file = self.unfinished(f"{path.parent.name}-{path.name}")
+        file = self.unfinished(os.path.relpath(path, self.path).replace("/", "-"))
         with refusing(path):
             write_synced(file, data)
             os.replace(file, path)

@@ -165,8 +165,8 @@ class ExperimentRun:
         outcome.failed = {self.cells[number].id: self.failed[number] for number in sorted(self.failed)}
         outcome.stopped = outcome.finished + len(self.failed) + outcome.without_bound < outcome.cells
         if not outcome.stopped and not self.only:
-            self.folder.write(self.folder.path / "results.csv", self.table.csv().encode())
-            self.folder.write(self.folder.path / "summary.csv", self.table.summary().encode())
+            self.folder.write(self.folder.file("results.csv"), self.table.csv().encode())
+            self.folder.write(self.folder.file("summary.csv"), self.table.summary().encode())
         return outcome
 
     def do_all(self, jobs, do):

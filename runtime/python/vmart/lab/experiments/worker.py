@@ -2,7 +2,6 @@
 
 import json
 import os
-import pathlib
 import signal
 import subprocess
 import threading
@@ -152,7 +151,8 @@ class WorkerPool:
 
 def find_program():
     """`vmart-lab` of the installation that this file lies in, or the one in PATH."""
-    import shutil  # Takes long to load.
+    import pathlib  # These take long to load.
+    import shutil
 
     beside = pathlib.Path(__file__).resolve().parents[6] / "bin" / "vmart-lab"
     found = str(beside) if os.access(beside, os.X_OK) else shutil.which("vmart-lab")
