@@ -1,6 +1,5 @@
 #include "bench/lab/real_trace.hpp"
 
-#include "lab/experiments/ready_trace.hpp"
 #include "lab/trace/trace_files.hpp"
 
 #include <unistd.h>
@@ -38,7 +37,7 @@ class FirstAccesses : public TraceSource {
 
 }  // namespace
 
-RealTrace::RealTrace(ExperimentTrace made) : made_(std::move(made)) {}
+RealTrace::RealTrace(ConvertOptions made) : made_(std::move(made)) {}
 
 RealTrace::~RealTrace() {
   std::error_code ignored;
@@ -50,7 +49,8 @@ void RealTrace::convert() {
   static std::atomic<int> number{0};
   file_ = std::filesystem::temp_directory_path() / ("vmart-bench-" + std::to_string(::getpid()) +
                                                     "-" + std::to_string(++number) + ".vtrace");
-  TraceRecipe(made_, 1).make(file_);
+  made_.output = file_;
+  convert_trace(made_);
   room_ = audit_trace(file_).room();
 }
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "lab/experiments/experiment.hpp"
+#include "lab/import/trace_formats.hpp"
 #include "lab/trace/trace_audit.hpp"
 #include "lab/trace/trace_source.hpp"
 
@@ -14,7 +14,8 @@ namespace vma {
 /// Not thread-safe.
 class RealTrace {
  public:
-  explicit RealTrace(ExperimentTrace made);
+  /// Ignores the options' output.
+  explicit RealTrace(ConvertOptions made);
   ~RealTrace();
   RealTrace(const RealTrace&) = delete;
   RealTrace& operator=(const RealTrace&) = delete;
@@ -27,7 +28,7 @@ class RealTrace {
  private:
   void convert();
 
-  const ExperimentTrace made_;
+  ConvertOptions made_;
   std::filesystem::path file_;  // Empty: not converted.
   TraceRoom room_;
 };

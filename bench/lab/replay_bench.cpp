@@ -7,10 +7,11 @@
 #include "bench/lab/real_trace.hpp"
 #include "bench/harness/samples.hpp"
 
+#include "base/json.hpp"
 #include "base/units.hpp"
-#include "lab/experiments/experiment_inputs.hpp"
-#include "lab/experiments/experiment_reader.hpp"
+#include "base/whole_file.hpp"
 #include "lab/replay/replay.hpp"
+#include "lab/replay/replay_inputs.hpp"
 #include "machine/machine_file.hpp"
 #include "placement/policies/built_in_policies.hpp"
 
@@ -142,18 +143,34 @@ Sample measure_real(RealTrace& trace, const RealCase& how) {
   return sample;
 }
 
+/// How a trace of the study is converted, from its entry in the file.
+ConvertOptions conversion(JsonReader entry) {
+  ConvertOptions options;
+  options.format = entry.text("convert");
+  options.input = std::filesystem::path(VMART_STUDY).parent_path() / entry.text("input");
+  if (!entry.has("parameters")) return options;
+  for (const auto& [name, value] : entry.at("parameters").as_object())
+    options.values.push_back(std::string(name) + "=" + readable_json(value));
+  return options;
+}
+
 void register_real(std::uint64_t accesses) {
-  const Experiment study = read_experiment(VMART_STUDY);
-  for (const ExperimentTrace& made : study.traces) {
-    if (made.kind != ExperimentTrace::Kind::convert) continue;
+  const boost::json::value json =
+      parse_json(read_file(VMART_STUDY).value(), VMART_STUDY, "replay_bench");
+  JsonReader study(json, VMART_STUDY, "", "replay_bench");
+  const std::string router(study.list("routers").at(0).as_string());
+  for (std::size_t i = 0; i < study.list("traces").size(); ++i) {
+    JsonReader entry = study.element("traces", i);
+    if (!entry.has("convert")) continue;
+    const ConvertOptions made = conversion(entry);
     if (accesses < accesses_least && std::filesystem::file_size(made.input) > small_input_bytes)
       continue;
     const auto trace = std::make_shared<RealTrace>(made);
-    std::string name = made.name;
+    std::string name = entry.text("name");
     std::ranges::replace(name, ' ', '_');
     for (const double share : {0.0, 0.5}) {
       for (const std::string policy : {"static", "cost_benefit"}) {
-        const RealCase how{policy, study.routers.front(), share, accesses};
+        const RealCase how{policy, router, share, accesses};
         register_samples("replay/real/" + name + (share > 0 ? "/half/" : "/all/") + policy,
                          [trace, how] { return measure_real(*trace, how); });
       }

@@ -7,7 +7,6 @@
 
 #include "base/units.hpp"
 #include "bench/ranking/trace_player.hpp"
-#include "lab/experiments/ready_trace.hpp"
 #include "lab/policies/lab_policies.hpp"
 #include "lab/trace/trace_files.hpp"
 

@@ -9,18 +9,12 @@ import unittest
 
 import small_experiment
 
+sys.path.append(str(pathlib.Path(__file__).parent / "experiments"))
+import rig
+
 SKIPPED = 77
 MACHINE = pathlib.Path(sys.argv.pop())
 PROGRAM = os.path.abspath(sys.argv.pop())
-
-# Stands for a vmart-lab that fails for some cells, and keeps a line for each try.
-FAILING = """#!/bin/sh
-case "$*" in
-  *--only*{cell}*) echo "$*" >> {log}; echo "no luck today" >&2; exit 1 ;;
-esac
-exec {program} "$@"
-"""
-
 
 class Sweeps(small_experiment.SmallExperiment):
     program, machine = PROGRAM, MACHINE
@@ -60,14 +54,12 @@ class Sweeps(small_experiment.SmallExperiment):
         self.assertEqual((status, lines[0]), (0, "18 cells, 18 of them finished"))
 
     def test_a_cell_that_fails_is_tried_again_and_named_and_the_rest_goes_on(self):
-        cell, log = "h200x2~phases~stay_put~prefix~s2", self.top / "tries"
-        program = self.top / "failing.sh"
-        program.write_text(FAILING.format(cell=cell, log=log, program=PROGRAM))
-        program.chmod(0o755)
-        status, lines = self.sweep("failing", program=str(program), tries_max=2)
+        cell = "h200x2~phases~stay_put~prefix~s2"
+        program, log = rig.stand_in(self.top / "failing.py", PROGRAM, f'"cell": {{"id": "{cell}"', rig.REFUSES)
+        status, lines = self.sweep("failing", program=program, tries_max=2)
         self.assertEqual(status, 1)
         self.assertEqual(len(log.read_text().splitlines()), 2)
-        self.assertEqual(lines[-1], f"failed 2 times: {cell}: exit 1: no luck today")
+        self.assertEqual(lines[-1], f"failed 2 times: {cell}: no luck today")
         finished = {path.stem for path in (self.top / "failing" / "cells").glob("*.json")}
         self.assertEqual(len(finished), small_experiment.CELLS - 1)
         self.assertFalse((self.top / "failing" / "results.csv").exists())
@@ -77,12 +69,12 @@ class Sweeps(small_experiment.SmallExperiment):
         self.assertEqual(self.files("failing"), self.files("results"))
 
     def test_a_folder_of_another_experiment_is_refused(self):
-        from vmart.lab import ResultError
+        from vmart.lab import ExperimentError
 
         folder = self.top / "other"
         folder.mkdir()
         (folder / "experiment.json").write_text("{}")
-        with self.assertRaisesRegex(ResultError, "another experiment"):
+        with self.assertRaisesRegex(ExperimentError, "is of an experiment other than"):
             self.sweep("other", program=PROGRAM)
 
 

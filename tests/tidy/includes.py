@@ -64,7 +64,7 @@ SEES = {
     "lab/bounds/loops": "lab/trace lab/routing lab/traffic lab/replay",
     "lab/bounds": "lab/trace lab/routing lab/traffic lab/replay lab/bounds/loops",
     "lab/bounds/program": "base lab/trace lab/bounds",
-    "lab/experiments": "base machine lab/policies placement/policies costs scheduling lab/trace lab/generate "
+    "lab/experiments": "base machine lab/policies placement/policies scheduling lab/trace lab/generate "
                        "lab/import lab/routing lab/replay lab/bounds",
     "lab/fidelity": "base placement/books placement/weighing lab/policies costs recording "
                     "scheduling lab/trace lab/import lab/replay",

@@ -1,53 +1,43 @@
 #pragma once
 
-#include "lab/experiments/cell_file.hpp"
-#include "lab/experiments/experiment_inputs.hpp"
+#include "lab/replay/replay_machine.hpp"
+#include "lab/replay/replay_metrics.hpp"
+#include "lab/replay/replay_options.hpp"
 
+#include <vma/policy.hpp>
+
+#include <boost/json/object.hpp>
 #include <boost/json/value.hpp>
 
-#include <optional>
+#include <memory>
 #include <string>
 
 namespace vma {
 
-/// Runs single cells. The text of a cell depends only on the arguments. Any thread.
-class CellRunner {
- public:
-  /// Requires: `inputs` outlives it.
-  explicit CellRunner(const ExperimentInputs& inputs) : inputs_(inputs) {}
-
-  /// Returns one line of JSON, as described in `docs/guide/experiments.md`. `bound` is null, or
-  /// belongs to this cell's machine, trace, router and seed. Throws: Error if the replay fails.
-  std::string run(const ExperimentCell& cell, const ReadyTrace& trace,
-                  const boost::json::value& bound) const;
-
-  /// Throws: Error{invalid_argument} that says what differs, if a finished cell has other inputs.
-  void require_same(const ExperimentCell& cell, const ReadyTrace& trace,
-                    const CellFile& finished) const;
-
- private:
-  const ExperimentInputs& inputs_;
+/// What a cell and its bound have in common.
+struct CellSetting {
+  ReplayMachine machine;
+  std::string trace;         ///< Its file.
+  bool closed_loop = false;  ///< The trace declares tasks.
+  std::string router;
+  ReplayOptions options;
 };
 
-/// Computes the lower bound shared by all cells that differ only in the policy. Its text depends
-/// only on the inputs. Any thread.
-class BoundRunner {
- public:
-  /// Requires: `inputs` outlives it.
-  explicit BoundRunner(const ExperimentInputs& inputs) : inputs_(inputs) {}
-
-  /// Returns one line of JSON, as described in `docs/guide/experiments.md`; if the trace has no
-  /// bound, the line contains the reason. Throws: other errors, which may be temporary.
-  std::string run(const ExperimentCell& cell, const ReadyTrace& trace) const;
-
-  /// Returns the part of such a line that cells contain: an object or null. Returns nothing if the
-  /// text is not a complete line. Throws: Error{invalid_argument} that says what differs, if the
-  /// line was made from other inputs.
-  std::optional<boost::json::value> read(const std::string& text, const std::string& file,
-                                         const ExperimentCell& cell, const ReadyTrace& trace) const;
-
- private:
-  const ExperimentInputs& inputs_;
+/// What a cell records besides its results, see `docs/guide/experiments.md`.
+struct CellRecord {
+  boost::json::object cell, inputs;
+  /// Null, or of this cell's machine, trace, router and seed.
+  boost::json::value bound;
 };
+
+/// Replays a cell. Returns its file: one line of JSON, which depends only on the arguments. Throws:
+/// Error if the replay fails.
+std::string run_cell(const CellSetting& setting, std::unique_ptr<Policy> policy,
+                     const RequestLimits& limits, CellRecord record);
+
+/// Computes the lower bound shared by all cells that differ only in the policy. Returns its file:
+/// one line of JSON with `inputs`; if the trace has no bound, with the reason. Throws: other
+/// errors, which may be temporary.
+std::string run_bound(const CellSetting& setting, const boost::json::object& inputs);
 
 }  // namespace vma

@@ -30,6 +30,13 @@ std::unique_ptr<TraceSource> open_trace(const std::string& path, std::uint64_t b
   return read_json_trace(path, bad_lines_max);
 }
 
+TraceAudit audit_trace(const std::string& path) {
+  const auto source = open_trace(path, 0);
+  TraceAudit audit;
+  for (auto events = source->next(); !events.empty(); events = source->next()) audit.add(events);
+  return audit;
+}
+
 std::unique_ptr<TraceSink> create_trace(const std::string& path, const TraceHeader& header) {
   if (path.ends_with(".jsonl")) return write_json_trace(path, header);
   if (path.ends_with(".vtrace")) return write_binary_trace(path, header);

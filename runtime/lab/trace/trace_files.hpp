@@ -1,5 +1,6 @@
 #pragma once
 
+#include "lab/trace/trace_audit.hpp"
 #include "lab/trace/trace_sink.hpp"
 #include "lab/trace/trace_source.hpp"
 
@@ -13,6 +14,9 @@ namespace vma {
 /// Throws: Error{invalid_argument}.
 std::unique_ptr<TraceSource> open_trace(const std::string& path,
                                         std::uint64_t bad_lines_max = BadLines::count_max);
+
+/// Audits all events of a trace. Throws: as the source, also for a bad line.
+TraceAudit audit_trace(const std::string& path);
 
 /// The extension selects the format: `.jsonl`, or `.vtrace` for the binary one. Throws:
 /// Error{invalid_argument} for another extension, or a file that cannot be created.

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-from pathlib import Path
+import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ _NEEDS = {
 
 def get_include() -> str:
     """The folder of the C and C++ headers: `g++ -I$(python3 -c "import vmart; print(vmart.get_include())")`."""
-    return str(Path(__file__).parent / "include")
+    return os.path.join(os.path.dirname(__file__), "include")
 
 
 def get_library() -> str:
@@ -50,7 +50,7 @@ def get_library() -> str:
 
 def get_library_dir() -> str:
     """The folder of libvmart, for `-L` and `-Wl,-rpath`, with `-lvmart`."""
-    return str(Path(get_library()).parent)
+    return os.path.dirname(get_library())
 
 
 _OWN = ("get_include", "get_library", "get_library_dir")

@@ -272,13 +272,13 @@ std::optional<int> parse_command_line(CLI::App& app, int argc, const char* const
     print_wrong(usage_error(model, what_is_wrong(*named.command, model, error, arguments)));
     return wrong_usage;
   }
-  const CommandModel model = model_of(app, app.get_name());
+  // A model reads all footers, some of which take time to write.
   if (own.completion->parsed()) {
-    fmt::print("{}", completion_script(model, own.shell));
+    fmt::print("{}", completion_script(model_of(app, app.get_name()), own.shell));
     return 0;
   }
   if (own.manual->parsed()) {
-    fmt::print("{}", manual_page(model, version));
+    fmt::print("{}", manual_page(model_of(app, app.get_name()), version));
     return 0;
   }
   return std::nullopt;

@@ -59,10 +59,13 @@ struct RunCommand {
   bool list = false, list_files = false, no_report = false;
 };
 
-/// Runs the cells of an experiment that are not finished yet, then creates the report. Returns the
-/// exit status: 1 if a cell failed, 130 if a signal ended the run. Throws: Error for invalid input,
-/// before anything runs.
+/// Becomes the Python program that runs the cells of an experiment. Returns the exit status if that
+/// is impossible.
 int run_experiment(const RunCommand& command);
+
+/// Answers the questions of that program on standard input, see `LabWorker`. Returns the exit
+/// status.
+int answer_questions();
 
 struct CheckCommand {
   std::vector<std::string> recordings;

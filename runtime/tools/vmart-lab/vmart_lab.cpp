@@ -259,6 +259,8 @@ const std::array commands{
             [](const Given& given) { return vma::run_replay(given.replay); }},
     Command{"run", "runs all cells of an experiment file", add_run,
             [](const Given& given) { return vma::run_experiment(given.run); }},
+    Command{"cells", "answers the questions of run, one JSON line each", [](CLI::App&, Given&) {},
+            [](const Given&) { return vma::answer_questions(); }},
     Command{"bounds", "computes a lower bound on the cost of any policy", add_bounds,
             [](const Given& given) { return vma::run_bounds(given.bounds); }},
     Command{"check", "compares a replay with the recorded run", add_check,

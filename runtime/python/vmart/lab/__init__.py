@@ -1,10 +1,23 @@
-"""Results of `vmart-lab run`: `load` reads a folder of them into data frames, `python3 -m vmart.lab`
-writes its page and runs an experiment on a cluster. docs/guide/reading_results.md says what is in a folder.
-`import_trace` makes a trace of a file of another format."""
+"""The placement lab: `run` runs an experiment, `load` reads a folder of results into data frames, and `import_trace`
+makes a trace of a file of another format. `python3 -m vmart.lab` also writes the page of results, and runs an
+experiment on a cluster. docs/guide/experiments.md and docs/guide/reading_results.md say what is in a folder."""
 
-from vmart.lab.errors import MissingLibrary, ResultError
+from vmart.lab.errors import ExperimentError, MissingLibrary, ResultError
 
-__all__ = ["MissingLibrary", "ResultError", "import_trace", "load"]
+__all__ = ["ExperimentError", "MissingLibrary", "ResultError", "import_trace", "load", "run"]
+
+
+def run(experiment, folder, jobs=None, only=(), program=None):
+    """Runs the cells of the experiment file `experiment` that are not finished yet, `jobs` at a time (the
+    number of processors), and leaves the results in `folder`.
+
+    `only` are ids of cells; the tables are written by a run of all. `program` is `vmart-lab`, by default
+    the installed one. Returns a `vmart.lab.experiments.run.Outcome`: how many cells are finished, and why
+    others failed. Raises ExperimentError for what is wrong in the file or the folder.
+    """
+    from vmart.lab.experiments.run import run_experiment
+
+    return run_experiment(experiment, folder, jobs, only, program)
 
 
 def load(folder):

@@ -1,4 +1,4 @@
-"""The placement lab: pages of results, experiments on a cluster, exact bounds, and files that become traces."""
+"""The placement lab: experiments, here and on a cluster, pages of results, exact bounds, and files that become traces."""
 
 import argparse
 import gc
@@ -6,14 +6,28 @@ import json
 import os
 import sys
 
-from vmart.lab.errors import MissingLibrary, ResultError
+from vmart.lab.errors import ExperimentError, MissingLibrary, ResultError
+from vmart.lab.experiments import command
 
-MISSING = os.EX_UNAVAILABLE  # 69: a library that the command needs. `vmart-lab run` looks for it.
+MISSING = os.EX_UNAVAILABLE  # 69: a library that the command needs.
+
+
+class Formatter(argparse.HelpFormatter):
+    """Of a fixed width: looking for that of the terminal takes longer than all arguments."""
+
+    def __init__(self, prog):
+        super().__init__(prog, width=100)
+
+
+class Parser(argparse.ArgumentParser):
+    def __init__(self, **how):
+        super().__init__(formatter_class=Formatter, **how)
 
 
 def parser():
-    lab = argparse.ArgumentParser(prog="vmart.lab", description=__doc__)
+    lab = Parser(prog="vmart.lab", description=__doc__)
     commands = lab.add_subparsers(dest="command", required=True)
+    command.add_arguments(commands.add_parser("run", help="runs all cells of an experiment file"))
     report = commands.add_parser("report", help="writes report.html and results.parquet")
     report.add_argument("folder", help="what `vmart-lab run` was given as --out")
     report.add_argument("--pictures-max", type=int, default=48, metavar="N",
@@ -111,7 +125,7 @@ def main(words=None):
     except MissingLibrary as error:
         print(f"vmart.lab: {error}", file=sys.stderr)
         return MISSING
-    except (ResultError, ValueError, OSError) as error:
+    except (ExperimentError, ResultError, ValueError, OSError) as error:
         print(f"vmart.lab: {error}", file=sys.stderr)
         return 1
 

@@ -1,4 +1,4 @@
-"""What can be wrong with a result folder, and with the Python that reads it."""
+"""What can be wrong with an experiment, with a result folder, and with the Python that reads it."""
 
 import importlib
 
@@ -13,6 +13,10 @@ class ResultError(Exception):
 
     def __reduce__(self):
         return type(self), (self.path, self.reason)
+
+
+class ExperimentError(Exception):
+    """An experiment that cannot be run, or not into this folder; says what is wrong, and where."""
 
 
 class MissingLibrary(ImportError):

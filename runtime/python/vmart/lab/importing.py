@@ -6,7 +6,7 @@ import pathlib
 import subprocess
 import sys
 
-from vmart.lab.sweep import find_program
+from vmart.lab.experiments.worker import find_program
 
 
 def convert(form, source, output, seed, bad_lines_max, program, parameters):

@@ -3,15 +3,17 @@ is the file of its cell, which this process writes, so that the folder is that o
 
 import os
 import pathlib
-import shutil
-import subprocess
 import uuid
 
 from vmart.lab import sweep_task
-from vmart.lab.errors import MissingLibrary, ResultError, library
-from vmart.lab.experiment_files import experiment_files, listed
-from vmart.lab.report import write_report
-from vmart.lab.whole_file import write_whole
+from vmart.lab.errors import library
+from vmart.lab.experiment_files import experiment_files
+from vmart.lab.experiments.command import tell, write_report
+from vmart.lab.experiments.experiment import cells_of
+from vmart.lab.experiments.folder import ResultFolder
+from vmart.lab.experiments.reader import read_experiment
+from vmart.lab.experiments.run import processors, run_read
+from vmart.lab.experiments.worker import WorkerPool, find_program
 
 TRIES_MAX = 3
 CLEARING_S_MAX = 60
@@ -30,47 +32,26 @@ class Sweep:
         self.failed = {}  # From a cell's id to why.
 
     def run(self, address=None):
-        """Runs what is not finished, then `vmart-lab run`, which finds all cells done and writes the
-        table and the report. Returns an exit status: 1 if cells failed, which are named."""
+        """Runs what is not finished, then what `vmart-lab run` does, which finds all cells done and writes the
+        tables, and the report. Returns an exit status: 1 if cells failed, which are named."""
         library("ray")
-        ids = self.ids()
-        self.begin_folder()
-        waiting = [identity for identity in ids if not self.cell_path(identity).exists()]
+        with WorkerPool(self.program, processors()) as pool:
+            experiment = read_experiment(self.experiment, pool.workers[0])
+            with ResultFolder(self.folder, experiment) as self.results:
+                self.run_unfinished([cell.id for cell in cells_of(experiment)], address)
+            if self.failed:
+                for identity, reason in self.failed.items():
+                    self.say(f"failed {self.tries_max} times: {identity}: {reason}")
+                return 1
+            outcome = run_read(experiment, self.folder, pool)
+        tell(outcome, self.folder)
+        return 0 if outcome.all_went_well and write_report(self.folder, self.say) else 1
+
+    def run_unfinished(self, ids, address):
+        waiting = [identity for identity in ids if not os.path.exists(self.results.cell(identity))]
         self.say(f"{len(ids)} cells, {len(ids) - len(waiting)} of them finished")
         if waiting:
             self.run_cells(waiting, address)
-        if self.failed:
-            for identity, reason in self.failed.items():
-                self.say(f"failed {self.tries_max} times: {identity}: {reason}")
-            return 1
-        return self.finish()
-
-    def finish(self):
-        # The report is made here, where Python is known to be one that can.
-        done = subprocess.run([self.program, "run", str(self.experiment), "--out", str(self.folder),
-                               "--no-report"], check=False)
-        if done.returncode == 0:
-            try:
-                write_report(self.folder, say=self.say)
-            except MissingLibrary as error:
-                self.say(f"no report: {error}")
-        return done.returncode
-
-    def ids(self):
-        """Of all cells."""
-        return listed(self.program, self.experiment, "--list")
-
-    def begin_folder(self):
-        kept = self.folder / "experiment.json"
-        asked = self.experiment.read_bytes()
-        if kept.exists() and kept.read_bytes() != asked:
-            raise ResultError(self.folder, "has results of another experiment")
-        (self.folder / "cells").mkdir(parents=True, exist_ok=True)
-        if not kept.exists():
-            write_whole(kept, asked)
-
-    def cell_path(self, identity):
-        return self.folder / "cells" / f"{identity}.json"
 
     def run_cells(self, ids, address):
         import ray
@@ -135,7 +116,7 @@ class ClusterRun:
                 return self.begin(identity)
             self.sweep.failed[identity] = reason
             return None
-        write_whole(self.sweep.cell_path(identity), data)
+        self.sweep.results.write(self.sweep.results.cell(identity), data)
         return None
 
     def clear_machines(self):
@@ -158,11 +139,10 @@ class ClusterRun:
 
     def write_bounds(self, bounds):
         """Found once on the cluster, they need not be found here again."""
-        folder = self.sweep.folder / "bounds"
         for name, data in bounds.items():
-            folder.mkdir(exist_ok=True)
-            if not (folder / name).exists():
-                write_whole(folder / name, data)
+            path = self.sweep.results.bound(name.removesuffix(".json"))
+            if not os.path.exists(path):
+                self.sweep.results.write(path, data)
 
 
 def own_folder(sweep_name):
@@ -180,12 +160,3 @@ def cell_task(sweep_name, parcel, experiment, program, identity):
 
 def clear_task(sweep_name):
     return sweep_task.clear(own_folder(sweep_name))
-
-
-def find_program():
-    """`vmart-lab` of the installation that this file lies in, or the one in PATH."""
-    beside = pathlib.Path(__file__).resolve().parents[5] / "bin" / "vmart-lab"
-    found = str(beside) if os.access(beside, os.X_OK) else shutil.which("vmart-lab")
-    if not found:
-        raise ValueError("there is no vmart-lab in PATH; --program says where it is")
-    return found

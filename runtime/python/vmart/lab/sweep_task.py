@@ -4,14 +4,14 @@ only; the machines need `vmart-lab` and no Python of vmart's, which Ray brings."
 import os
 import pathlib
 import shutil
-import subprocess
 import tempfile
 
-REASON_BYTES_MAX = 2000
+from vmart.lab.errors import ExperimentError
+from vmart.lab.experiments.run import run_experiment
 
 
 class CellFailed(Exception):
-    """`vmart-lab` did not finish a cell; says what it printed last."""
+    """A cell was not finished; says why."""
 
 
 def node_folder(sweep, node):
@@ -53,13 +53,13 @@ def run_cell(folder, files, experiment, program, identity):
     """
     unpack(files, folder / "input")
     results = folder / "results"
-    command = [program_here(program), "run", str(folder / "input" / experiment), "--out", str(results),
-               "--only", identity, "--jobs", "1", "--no-report"]
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                          errors="replace", check=False)
-    if done.returncode != 0:
-        said = (done.stderr + done.stdout)[-REASON_BYTES_MAX:].strip()
-        raise CellFailed(f"exit {done.returncode}: {said}")
+    try:
+        outcome = run_experiment(folder / "input" / experiment, results, jobs=1, only=[identity],
+                                 program=program_here(program))
+    except ExperimentError as error:
+        raise CellFailed(str(error)) from error
+    if reasons := [*outcome.failed_bounds.values(), *outcome.failed.values()]:
+        raise CellFailed("; ".join(reasons))
     return (results / "cells" / f"{identity}.json").read_bytes()
 
 

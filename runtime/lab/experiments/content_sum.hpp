@@ -2,8 +2,6 @@
 
 #include "lab/replay/replay_machine.hpp"
 
-#include <boost/json/object.hpp>
-
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -25,12 +23,5 @@ class ContentSum {
 std::string sum_of_file(const std::string& path);
 /// The checksum of everything about a machine that affects a replay; this excludes its name.
 std::string sum_of_machine(const ReplayMachine& machine);
-
-/// The version of this program; another one may produce other results from the same inputs.
-std::string_view program_version();
-
-/// Throws: Error{invalid_argument} with the file and what differs.
-void require_same_inputs(const boost::json::object& wanted, const boost::json::object& known,
-                         const std::string& file);
 
 }  // namespace vma

@@ -1,8 +1,7 @@
-#include "lab/experiments/recorded_inputs.hpp"
+#include "lab/experiments/content_sum.hpp"
 
 #include <vma/error.hpp>
 
-#include <boost/json/serialize.hpp>
 #include <fmt/format.h>
 
 #include <cerrno>
@@ -29,7 +28,7 @@ std::string sum_of_file(const std::string& path) {
     sum.add({bytes.data(), static_cast<std::size_t>(file.gcount())});
   }
   if (!file.eof()) {
-    throw Error(ErrorKind::invalid_argument, "vmart-lab run",
+    throw Error(ErrorKind::invalid_argument, "sum_of_file",
                 fmt::format("{}: {}", path, std::strerror(errno)));
   }
   return sum.text();
@@ -54,24 +53,6 @@ std::string sum_of_machine(const ReplayMachine& machine) {
     add(machine.links.name(id), machine.links.capacity(id));
   }
   return sum.text();
-}
-
-std::string_view program_version() {
-  return VMART_VERSION;
-}
-
-void require_same_inputs(const boost::json::object& wanted, const boost::json::object& known,
-                         const std::string& file) {
-  for (const auto& member : wanted) {
-    const boost::json::value* const found = known.if_contains(member.key());
-    if (found != nullptr && *found == member.value()) continue;
-    throw Error(ErrorKind::invalid_argument, "vmart-lab run",
-                fmt::format("{}: was made from other inputs: {} is {} there and {} here; choose "
-                            "another folder with --out, or remove it",
-                            file, std::string_view(member.key()),
-                            found == nullptr ? "nothing" : boost::json::serialize(*found),
-                            boost::json::serialize(member.value())));
-  }
 }
 
 }  // namespace vma
