@@ -51,6 +51,7 @@ struct TracedDecision {
 /// Any thread can record; entries wait in a bounded buffer until `flush`. After each flush the file
 /// is a complete JSON array. If the disk is full, entries are lost, which is counted and logged
 /// once. Nothing throws after construction. A forked child writes nothing.
+/// One owner: the tracks are those of the file, and the buffer is its end.
 class PerfettoTrace {
  public:
   /// Creates the file, or replaces an existing one; "%p" in its name becomes the process id.

@@ -43,7 +43,7 @@ struct Geometry {
 ///
 /// Once freed it stays `being_freed` for ever: the cache hands its memory to another Allocation, so
 /// a caller that still holds this one cannot mistake it for the next.
-/// One owner: all that one pointer names; beside each field is the lock under which it changes.
+/// One owner: slots, locks and claims of what one pointer names, which a free ends together.
 class Allocation : public std::enable_shared_from_this<Allocation> {
  public:
   /// Takes an empty reservation of the geometry's size. Shows nothing yet.

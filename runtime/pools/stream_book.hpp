@@ -44,6 +44,7 @@ inline ThreadEnd this_thread_end() {
 /// the number of the stream says which one it is.
 ///
 /// Guarded by `mutex` except `wanted`; the lock of the pool is taken before it.
+/// One owner: bins, marks and counters all speak of the epochs of one stream.
 class alignas(cache_lines) StreamFrees {
  public:
   static constexpr std::uint64_t nobody = 0;

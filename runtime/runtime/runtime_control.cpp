@@ -50,6 +50,7 @@ ControlSelection summary_of(std::span<const std::shared_ptr<Allocation>> selecte
 /// One `start_move`: one migration for each allocation that it names, of which at most `window` are
 /// submitted to the migrator, so that one request blocks neither the socket's thread nor the
 /// migrator's queue. Lives until the last has ended.
+/// One owner: the fields count the migrations of one request, from the first to the last end.
 class RuntimeControl::MoveOperation : public std::enable_shared_from_this<MoveOperation> {
  public:
   MoveOperation(const ControlGround& ground, Clock& clock, Place to, const Allocations& named)

@@ -55,7 +55,7 @@ using PolicyMaker = std::function<std::unique_ptr<Policy>(const std::string&)>;
 /// The policy that a scheduler asks: runs its calls, counts its failures, and replaces it if it
 /// fails too often, and by a new one of the same kind if it does not return or had no memory. The
 /// scheduler's, one thread at a time.
-/// One owner: one policy, how another is made, and the failures that decide when.
+/// One owner: one policy, and the failures that decide when another is made and what is logged.
 class InstalledPolicy {
  public:
   /// `limit`: how long one call may take. No policy is installed at first. All arguments outlive

@@ -25,7 +25,7 @@ namespace vma {
 /// The moves of a scheduler, from a policy's plan to their ends: has plans accepted or refused,
 /// submits ready moves to the migrator, updates the books when they end, and learns how accurate
 /// the predictions were. For the scheduler, one thread at a time.
-/// One owner: the running moves and their counts, and those to whom each step is told.
+/// One owner: each begin and end of a move changes the list, the counts, the costs and the books.
 class ScheduledMoves {
  public:
   /// All arguments outlive it. `inbox` is woken when a move has ended.

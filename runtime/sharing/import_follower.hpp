@@ -37,6 +37,7 @@ class ImportedChunks {
 /// answered that it has ended. A move that does not go on in time, or from which the exporter
 /// disappears, is called off for all processes, or has been decided: so nothing here waits for
 /// ever. One thread.
+/// One owner: each field is of the one move, from its offer to its end.
 class FollowedImporterMove final : public ImporterMove {
  public:
   /// All outlive it. `left` says whether this process has let go of the import. Throws:

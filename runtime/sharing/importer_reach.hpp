@@ -29,8 +29,8 @@ class ImporterReach {
   /// Runs of slots that lie where the importer cannot map them.
   std::vector<SlotRange> beyond() const;
   /// Moves the ranges to where it can, as `vma::migrate_async` does; other importers follow.
-  /// `ended` says when. Throws: Error if no place suits all, or if a move before has failed and
-  /// this was to be the last.
+  /// `ended` says when; nothing moves if the memory is kept where it is. Throws: Error if no place
+  /// suits all, or if a move before has failed and this was to be the last, or none can succeed.
   void bring(const std::vector<SlotRange>& ranges, bool is_last);
   bool under_way() const noexcept { return !moves_.empty(); }
   /// Throws: what the moves failed with, if neither time nor another place can help.

@@ -116,6 +116,7 @@ struct SimSegment {
 ///
 /// Every call checks before it changes anything, so a refused call has no effect. Any thread; calls
 /// no other part of the simulator.
+/// One owner: a call checks reservations, handles and mappings together before it changes one.
 class SimMemory {
  public:
   SimMemory(const MachineDescription& machine, const CostModel& costs, BackingStore& store,

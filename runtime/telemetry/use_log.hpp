@@ -166,6 +166,7 @@ struct UseLogLimits {
 /// Each thread that records has its own ring, created by its first call, and ended with the thread:
 /// the scheduler empties it and then releases it. Every reported use is counted in one of
 /// `recorded`, `sampled_away` and `lost`.
+/// One owner: the rings of all threads, which one reader empties and counts.
 class UseLog final : public Part {
  public:
   struct Counters {

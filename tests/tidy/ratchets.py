@@ -19,10 +19,10 @@ LIMITS = {
 LIMIT = re.compile(r'    "(.+)": (\d+),$')
 INCLUDE = re.compile(r'^#include "([^"]+)\.hpp"', re.MULTILINE)
 OF_COMMENT = re.compile(r"//[/<]*\s+Of\b")
-CLASS = re.compile(r"((?:^//[^\n]*\n)*)^(?:class|struct) (\w+)[^;{]*\{$(.*?)^\};", re.MULTILINE | re.DOTALL)
+CLASS = re.compile(r"((?:^//[^\n]*\n)*)^(?:template <[^\n]*>\n)?(?:class|struct) (\w+)[^;{]*\{$(.*?)^\};", re.MULTILINE | re.DOTALL)
 ONE_OWNER = re.compile(r"^/// One owner: \S", re.MULTILINE)
-FIELDS = re.compile(r"^  (?! )[\w:<>,&* \[\]]+?[ *&>]((?:\w+_\b[^;(){}=,]*(?:\{[^{}]*\}| = [^;,]*)?(?:, )?)+)"
-                    r"(?: VMART_\w+\([^)]*\))?;", re.MULTILINE)
+FIELDS = re.compile(r"^  (?! )[\w:<>,&* \[\]()]+?[ *&>]((?:\w+_\b[^;(){}=,]*(?:\{[^{}]*\}| = [^;,]*)?(?:, )?)+)"
+                    r"(?: VMART_\w+\([^)]*\))?(?: = [^;]*|\{[^{}]*\})?;", re.MULTILINE)
 
 
 def _runtime(tree):

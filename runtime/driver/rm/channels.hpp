@@ -29,6 +29,7 @@ namespace vma::rm {
 ///
 /// No channel is made or freed while others are taken off or put back. One that is made while work
 /// is suspended stays on: libcuda may be inside a call in which it waits for that channel.
+/// One owner: what is known of channels changes only while none is taken off or put back.
 class Channels {
  public:
   using Ioctl = int (*)(int descriptor, unsigned long request, void* argument);

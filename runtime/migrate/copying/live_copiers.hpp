@@ -29,7 +29,8 @@ class LiveCopiers {
   /// Creates, on first use, what live copies off the GPU need. `own`: in a context of the runtime's
   /// own. Blocks: loads kernels. Requires: the caller holds no turn.
   LiveCopier& get(DeviceId device, bool own);
-  /// That of a context of the runtime's own, if it is there already; otherwise it is wanted. Not
+  /// That of a context of the runtime's own, if it is there already; otherwise null, and it is
+  /// wanted. Not
   /// leased by a move for which it digests at the target, since it only serves leased ones.
   LiveCopier* find_own(DeviceId device);
   /// GPUs whose own copiers were wanted since the last call.

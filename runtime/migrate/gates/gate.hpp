@@ -54,7 +54,7 @@ struct GateLimits {
   /// move is no longer wanted. Called at every poll; it neither blocks nor throws. Empty: never.
   std::function<bool()> given_up;
   /// Keeps other threads from slow driver calls while streams are stopped. Released if no stream is
-  /// stopped after two milliseconds, and taken again when the first is. Null: none.
+  /// stopped for a while, and taken again when the first is. Null: none.
   SlowCallTurn* turn = nullptr;
   /// A gate with a larger predicted time from the first arrival to the last is not tried.
   std::chrono::nanoseconds skew_limit = std::chrono::nanoseconds::max();
@@ -161,8 +161,8 @@ class Gate final : public StoppedWork {
   GateLimits limits_;                          // Of the last closing.
   std::optional<EnqueuedStops> stops_;         // As before.
   std::chrono::nanoseconds arrival_limit_{0};  // The allowed limit, adjusted to the backlogs.
-  TimePoint begun_{0};                         // When the first stop was due.
-  GateTimes arrived_;                          // As before, without its end.
+  TimePoint begun_{0};                         // When enqueuing began, from which limits count.
+  GateTimes arrived_;                          // In the last closing; `latch_` knows its end.
   std::optional<StopRefusal> refused_;         // While it waited; for `close` to return.
   std::exception_ptr failed_;                  // As before, to throw.
   bool noted_ = false;                         // Decorators were told that work is stopped.

@@ -73,7 +73,8 @@ class BatchSettling {
 class BatchStop {
  public:
   /// Everything goes on once `max_stall` has passed, apart from the time for the first chunk: since
-  /// the gate closed, or since the suspension began. Requires: the turn outlives this.
+  /// the gate closed, or since the suspension began. Requires: the turn lasts until `switch_chunks`
+  /// or `send` has returned for the last time.
   BatchStop(MigrationParts& parts, const LiveRanges& ranges, LiveBatch& batch,
             std::chrono::nanoseconds max_stall, Stops::Turn& turn);
   ~BatchStop() { call_off(); }

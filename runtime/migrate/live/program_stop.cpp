@@ -1,7 +1,5 @@
 #include "migrate/live/program_stop.hpp"
 
-#include "base/process_exit.hpp"
-
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -106,12 +104,13 @@ ProgramStop::ProgramStop(MigrationParts& parts, const LiveRanges& ranges, LiveBa
       ranges_(ranges),
       batch_(batch),
       turn_(turn),
+      post_(turn.gate_post()),
       stop_(batch.stop()),
       settles_(settles),
       insists_(batch.yields >= yields_max),
       streams_(parts.stops.attached(), parts.memory.topology(), begins_of(batch)),
       slow_call_turn_(parts.memory.chunks().slow_calls().turn()),
-      gate_(parts.memory.driver(), turn.gate_post(), std::move(opened_late)),
+      gate_(parts.memory.driver(), post_, std::move(opened_late)),
       whole_(parts) {}
 
 bool ProgramStop::given_up() const noexcept {
@@ -158,7 +157,7 @@ GateLimits ProgramStop::limits() {
 std::chrono::nanoseconds ProgramStop::deepest_backlog() const {
   std::chrono::nanoseconds deepest(0);
   for (const GateStop& stop : streams_.plan().stops) {
-    deepest = std::max(deepest, turn_.gate_post().state_of(stop).backlog.reach());
+    deepest = std::max(deepest, post_.state_of(stop).backlog.reach());
   }
   return deepest;
 }
@@ -177,7 +176,7 @@ std::optional<StopRefusal> ProgramStop::look() {
   streams_.name();
   const GatePlan& plan = streams_.plan();
   if (plan.stops.empty() || (plan.stops.size() == 1 && !batch_.overdue)) return std::nullopt;
-  turn_.gate_post().prepare(plan);
+  post_.prepare(plan);
   GateLimits looking = limits();
   // Kept, since it is short: `attaching` is held, and is taken after the turn everywhere.
   if (insists_) looking.turn = nullptr;
@@ -193,8 +192,8 @@ std::optional<StopRefusal> ProgramStop::plan() {
   streams_.name();
   if (auto refusal = streams_.require_any()) return refusal;
   gpus_ = streams_.gpus();
-  turn_.gate_post().prepare(streams_.plan());
-  turn_.gate_post().prune();
+  post_.prepare(streams_.plan());
+  post_.prune();
   return std::nullopt;
 }
 
@@ -209,8 +208,9 @@ std::optional<StopRefusal> ProgramStop::close() {
   const LiveChunk& first = batch_.front();
   const BoundStream stream =
       parts_.engine.spare_stream(first.transaction.from(), first.range.task->to, CopyUnder::hold);
+  HoldPost& post = turn_.hold_post(stream);  // Before the limits: it may wait for the context.
   const GateLimits all = limits();
-  return whole_.hold(turn_.hold_post(stream), all.settle_limit, all.look_limit);
+  return whole_.hold(post, all.settle_limit, all.look_limit);
 }
 
 std::optional<StopRefusal> ProgramStop::require_same() {

@@ -47,6 +47,7 @@ class WholeStop {
 
 /// The work that may use the memory of a batch, stopped in the way that the batch wants: by a gate,
 /// or as a `WholeStop`; with the turns that this takes. One thread, once.
+/// One owner: the plan of one try and the turns that it takes begin and end with its stop.
 class ProgramStop {
  public:
   /// `settles`: other work waits for the stop on the GPU, which `opened_late` releases (`Gate`).
@@ -57,14 +58,17 @@ class ProgramStop {
 
   /// As `BatchStop::look`.
   std::optional<StopRefusal> look();
-  /// No slow driver call of another thread begins until `let_go`. Blocks: for one in progress.
+  /// No slow driver call of another thread begins from here on, but while the gate waits for
+  /// streams
+  /// (`GateLimits::turn`), and until `let_go`. Blocks: for one in progress.
   void take_turn() { slow_call_turn_.take(); }
-  /// Finds out what has to stop.
+  /// Finds out what has to stop. Requires: the turn is taken.
   std::optional<StopRefusal> plan();
-  /// As `Gate::send`; nothing, if the process is stopped as a whole.
+  /// As `Gate::send`. Requires: planned. Nothing, if the process is stopped as a whole.
   std::optional<StopRefusal> send();
   /// As that of `Gate`. Requires: sent, and at a gate.
   bool await_first(TimePoint until) { return gate_.await_first(until); }
+  /// Requires: at a gate, sent; otherwise planned, and `turn` lasts.
   std::optional<StopRefusal> close();
   /// Work of a stream that was attached since the plan was made runs, and may have written after
   /// the settling; streams attached from here on wait.
@@ -79,9 +83,10 @@ class ProgramStop {
   /// The program wants a stream or memory back, or wants a migration to end.
   bool given_up() const noexcept;
   bool at_gate() const noexcept { return stop_ == StopKind::gate; }
-  /// How long work may wait for this stop, on the GPU and from before it is sent.
+  /// How long work may wait for this stop, on the GPU and from before it is sent. Requires:
+  /// planned.
   std::chrono::nanoseconds patience();
-  /// From stopped to committed.
+  /// From stopped to committed. Requires: planned.
   std::chrono::nanoseconds settle_limit() { return limits().settle_limit; }
   /// The GPUs whose work is stopped. Requires: planned.
   const Transaction::Gpus& gpus() const noexcept { return gpus_; }
@@ -97,7 +102,8 @@ class ProgramStop {
   MigrationParts& parts_;
   const LiveRanges& ranges_;
   LiveBatch& batch_;
-  Stops::Turn& turn_;
+  Stops::Turn& turn_;  // Until the stop is closed.
+  GatePost& post_;
   const StopKind stop_;  // The batch has no chunk left at the end.
   const bool settles_;
   /// Streams were attached or detached during too many tries: this try blocks that until its end.

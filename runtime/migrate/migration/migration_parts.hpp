@@ -71,7 +71,12 @@ struct MigrationParts {
   StallBudget budget;
   StallForecast forecast;
   MoveObservers observers;
-  std::atomic<ExporterMoves*> importers{nullptr};  ///< Null: they keep memory in place.
+  /// Null: they keep memory in place.
+  ExporterMoves* importers() const noexcept { return importers_; }
+  void lead(ExporterMoves* importers) noexcept { importers_ = importers; }
+
+ private:
+  std::atomic<ExporterMoves*> importers_{nullptr};
 };
 
 }  // namespace vma

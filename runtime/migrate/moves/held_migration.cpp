@@ -45,7 +45,7 @@ void HeldMigration::run() noexcept {
 }
 
 void HeldMigration::choose_stop() {
-  const bool by_program = terms_.choice == PlaceChoice::program && parts_.importers != nullptr;
+  const bool by_program = terms_.choice == PlaceChoice::program && parts_.importers() != nullptr;
   if (ranges_.size() != 1 || !by_program) return;
   const HeldRange& first = *ranges_.front();
   const bool beside =
@@ -242,8 +242,7 @@ void HeldMigration::prepare_importers(HeldRange& range) {
   const HoldLimits limits = parts_.limits.of_hold(options_);
   const std::chrono::milliseconds copying(bytes / slowest_link_bytes_per_ms);
   decision_limit_ = limits.rest_limit + limits.patience + copying;
-  importers_ =
-      parts_.importers.load()->begin(range.allocation, {limits.rest_limit, decision_limit_});
+  importers_ = parts_.importers()->begin(range.allocation, {limits.rest_limit, decision_limit_});
   try {
     importers_->prepare(chunks);
   } catch (...) {

@@ -24,7 +24,7 @@ namespace vma {
 ///
 /// Two ranges may name the same chunk if they go to the same place: it moves for the first of them.
 /// One thread, which has the move claims and `operations()` of all allocations.
-/// One owner: the plan of one stop, how it is made, and what came of it.
+/// One owner: the steps of one stop, its importers among them, each of which needs the one before.
 class HeldMigration {
  public:
   /// All arguments outlive it.

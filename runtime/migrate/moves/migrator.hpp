@@ -69,7 +69,7 @@ class Migrator final : public Part {
   }
   /// From now on, the processes that have imported memory follow its moves; null: they keep it in
   /// place. It outlives the moves.
-  void lead_importers(ExporterMoves* importers) noexcept { parts_.importers = importers; }
+  void lead_importers(ExporterMoves* importers) noexcept { parts_.lead(importers); }
   /// Requires: the arguments have been checked. Throws: Error{driver_gone} once stopped, {busy} if
   /// `TaskQueue::tasks_max` are already waiting, or if no thread can be started for it.
   std::shared_ptr<MigrationTask> submit(std::shared_ptr<Allocation> allocation, SlotRange range,
