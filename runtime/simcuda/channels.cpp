@@ -2,6 +2,7 @@
 #include "simcuda/ioctl.hpp"
 #include "simcuda/library.hpp"
 
+#include "base/environment.hpp"
 #include "base/mutex.hpp"
 #include "driver/rm/objects.hpp"
 #include "simcuda/kernel_module.hpp"
@@ -65,7 +66,7 @@ class ChannelTable {
   };
 
   static bool wanted() {
-    const char* const setting = std::getenv("SIMCUDA_CHANNELS");
+    const char* const setting = environment_variable("SIMCUDA_CHANNELS");
     return setting == nullptr || std::string_view(setting) != "0";
   }
 

@@ -1,5 +1,6 @@
 #include "simcuda/kernel_table.hpp"
 
+#include "base/environment.hpp"
 #include "calibration/access_kernels.hpp"
 #include "migrate/copying/digest.hpp"
 #include "migrate/stops/beating_kernel.hpp"
@@ -83,7 +84,7 @@ void load_kernel_libraries() {
     if (known.insert(library).second) add_kernels_of(*library, path, kernels);
   };
   if (const auto* const own = exported_by(RTLD_DEFAULT)) add(own, "the program");
-  const char* const listed = std::getenv("SIMCUDA_KERNELS");
+  const char* const listed = environment_variable("SIMCUDA_KERNELS");
   std::string left = listed == nullptr ? "" : listed;
   while (!left.empty()) {
     std::string path = left.substr(0, left.find(':'));

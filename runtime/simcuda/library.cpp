@@ -1,6 +1,7 @@
 #include "simcuda/library.hpp"
 
 #include "base/clock.hpp"
+#include "base/environment.hpp"
 #include "base/mutex.hpp"
 #include "driver/native_codes.hpp"
 #include "machine/machine_file.hpp"
@@ -62,11 +63,11 @@ std::string machines_beside() {
 }
 
 SimDriver* make_sim() {
-  const char* name = std::getenv("SIMCUDA_MACHINE");
+  const char* name = environment_variable("SIMCUDA_MACHINE");
   const bool named = name != nullptr && *name != '\0';
   MachineDescription machine = named ? load_machine(find_machine_file(name, machines_beside()))
                                      : parse_machine(small_machine, "test-two-gpus.json");
-  if (const char* queues = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS")) {
+  if (const char* queues = environment_variable("CUDA_DEVICE_MAX_CONNECTIONS")) {
     for (GpuDescription& gpu : machine.gpus) {
       gpu.hardware_queues = std::clamp(std::atoi(queues), 1, 32);
     }
@@ -79,7 +80,7 @@ SimDriver* make_sim() {
 const std::vector<DeviceId>& visible() {
   static const std::vector<DeviceId>& devices = *new std::vector<DeviceId>([] {
     std::vector<DeviceId> listed;
-    const char* list = std::getenv("CUDA_VISIBLE_DEVICES");
+    const char* list = environment_variable("CUDA_VISIBLE_DEVICES");
     const int all = sim().device_count();
     for (int each = 0; list == nullptr && each < all; ++each) listed.push_back(DeviceId{each});
     while (list != nullptr) {
@@ -110,7 +111,7 @@ void tell_top() {
 
 /// Contexts that have been current, and whether each is active.
 struct LateContexts {
-  const bool wanted = std::getenv("SIMCUDA_LATE_CONTEXTS") != nullptr;
+  const bool wanted = environment_variable("SIMCUDA_LATE_CONTEXTS") != nullptr;
   Mutex mutex;
   std::map<ContextHandle, bool> active VMART_GUARDED_BY(mutex);
 };
