@@ -1,7 +1,5 @@
 #include "base/json.hpp"
 
-#include "base/nearest_name.hpp"
-
 #include <vma/error.hpp>
 
 #include <boost/json/basic_parser_impl.hpp>
@@ -15,6 +13,7 @@
 #include <cmath>
 #include <iterator>
 #include <utility>
+#include <vector>
 
 namespace vma {
 namespace {
@@ -258,11 +257,6 @@ double JsonReader::number(std::string_view key, double least, double most) {
   return number;
 }
 
-double JsonReader::number_or(std::string_view key, double otherwise, double least, double most) {
-  asked_.emplace(key);
-  return has(key) ? number(key, least, most) : otherwise;
-}
-
 std::int64_t JsonReader::integer(std::string_view key, std::int64_t least, std::int64_t most) {
   const json::value& value = at(key);
   Code failed;
@@ -286,25 +280,6 @@ JsonReader JsonReader::object(std::string_view key) {
 
 JsonReader JsonReader::element(std::string_view key, std::size_t index) {
   return {list(key).at(index), file_, join_path(place(key), index), call_};
-}
-
-std::vector<UnknownKey> JsonReader::unknown_keys(std::span<const std::string_view> known) const {
-  std::vector<std::string_view> missing;
-  for (const std::string_view key : known) {
-    if (!has(key)) missing.push_back(key);
-  }
-  std::vector<UnknownKey> unknown;
-  for (const auto& member : *object_) {
-    const std::string_view key = member.key();
-    if (std::ranges::find(known, key) != known.end()) continue;
-    const std::string_view meant = nearest_name(key, missing);
-    unknown.push_back(
-        {fmt::format("{}: is not a known key of this object{}", where(key),
-                     meant.empty() ? fmt::format("; expected one of {}", fmt::join(known, ", "))
-                                   : fmt::format("; did you mean \"{}\"?", meant)),
-         meant});
-  }
-  return unknown;
 }
 
 void JsonReader::finish() const {

@@ -7,10 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <set>
-#include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
 namespace vma {
 
@@ -29,12 +27,6 @@ std::string readable_json(const boost::json::value& value, std::size_t columns =
 std::string join_path(std::string_view path, std::string_view key);
 std::string join_path(std::string_view path, std::size_t index);
 
-/// An unknown key of a JSON object.
-struct UnknownKey {
-  std::string problem;     ///< Names the place, and the key that was probably meant.
-  std::string_view meant;  ///< Empty if no known missing key is similar.
-};
-
 /// Reads the members of one JSON object and refuses unknown ones.
 ///
 /// Every failure throws Error{invalid_argument} that names the file and the path of the key
@@ -52,7 +44,6 @@ class JsonReader {
   bool flag(std::string_view key, bool otherwise);
   /// Returns a finite number within the bounds.
   double number(std::string_view key, double least, double most);
-  double number_or(std::string_view key, double otherwise, double least, double most);
   std::int64_t integer(std::string_view key, std::int64_t least, std::int64_t most);
   std::int64_t integer_or(std::string_view key, std::int64_t otherwise, std::int64_t least,
                           std::int64_t most);
@@ -61,8 +52,6 @@ class JsonReader {
 
   /// Such as "small.json: traces[1]", for errors that are detected later.
   std::string where(std::string_view key) const;
-  /// The keys that are not among `known`. Unlike `finish`, does not refuse them.
-  std::vector<UnknownKey> unknown_keys(std::span<const std::string_view> known) const;
   /// Refuses members that have not been read.
   void finish() const;
   [[noreturn]] void refuse(std::string_view key, std::string_view reason) const;

@@ -12,7 +12,7 @@ STATE_MAX = 12
 # What is counted, and how many there are.
 LIMITS = {
     "units of less than 60 lines a file with one includer": 3,
-    "comments that begin with 'Of'": 218,
+    "comments that begin with 'Of'": 217,
     "classes with more than 12 fields of state and no line why": 0,
 }
 

@@ -1,43 +1,43 @@
 #pragma once
 
+#include <boost/json/object.hpp>
+#include <boost/json/value.hpp>
 #include <sys/types.h>
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace vma {
 
-/// The environment for python3 to find the package vmart: ours, with our own Python folders at the
-/// end of PYTHONPATH.
-std::vector<std::string> python_environment();
+/// Replaces this process by python3 with `vmart.lab ARGUMENTS...`, of the Python package beside
+/// this program. Throws: Error{unsupported} that says what to install, if there is no python3.
+[[noreturn]] void become_python(std::vector<std::string> arguments);
 
-/// `python3 -m vmart.lab` with arguments, as a child whose output is read while it runs. Its
-/// standard input is ours. Not thread-safe.
+/// python3 with `vmart.lab ARGUMENTS...`, as a child whose output is read while it runs. Its
+/// standard input and error are ours, and no signal is blocked in it. Not thread-safe.
 class PythonChild {
  public:
-  /// Throws: Error{unsupported} that says what to install, if there is no python3.
+  /// Throws: as `become_python`.
   explicit PythonChild(std::vector<std::string> arguments);
-  /// Stops it if it is still running.
+  /// Kills it if it is still running.
   ~PythonChild();
   PythonChild(const PythonChild&) = delete;
   PythonChild& operator=(const PythonChild&) = delete;
 
   /// A path under which its standard output can be opened and read once.
   std::string output() const;
-  /// Waits for its end and returns what it printed on standard error. Throws:
-  /// Error{invalid_argument} with that text, if it has failed. Call it when the output was read to
-  /// its end.
-  std::string finish();
+  /// Skips what is left of the output, waits for the end, and returns the outcome that the child
+  /// tells, empty if it tells none. Throws: Error{invalid_argument} that says why it has failed; if
+  /// the child does not tell, that error begins with `purpose`.
+  boost::json::object finish(std::string_view purpose);
 
  private:
-  std::string messages() const;
-
-  int output_ = -1, messages_ = -1;  // Files.
-  pid_t child_ = 0;                  // 0 once it has been waited for.
+  int output_ = -1, outcome_ = -1;  // Files.
+  pid_t child_ = 0;                 // 0 once it has been waited for.
 };
 
-/// Runs `python3 -m vmart.lab` with these arguments and returns its output. Throws: as
-/// `PythonChild`.
-std::string python_answer(std::vector<std::string> arguments);
+/// Runs `vmart.lab ARGUMENTS...` and returns the JSON that it prints. Throws: as `PythonChild`.
+boost::json::value python_answer(std::vector<std::string> arguments);
 
 }  // namespace vma

@@ -11,9 +11,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
+#include <cstdint>
 #include <filesystem>
-#include <sstream>
 #include <string_view>
 #include <utility>
 
@@ -25,7 +24,7 @@ namespace json = boost::json;
 /// The registry of vmart.lab.importers, which owns all texts of the formats.
 class ForeignFormats {
  public:
-  ForeignFormats() : told_(parse_json(python_answer({"formats"}), "vmart.lab formats", "convert")) {
+  ForeignFormats() : told_(python_answer({"formats"})) {
     for (const json::value& one : told_.as_array()) {
       std::vector<TraceParameter>& parameters = parameters_.emplace_back();
       for (const json::value& parameter : one.at("parameters").as_array())
@@ -55,15 +54,13 @@ class ForeignFormats {
   std::vector<TraceFormat> formats_;
 };
 
-/// From lines "3: why", which the importer prints.
-BadLines bad_lines_of(const ConvertOptions& options, const std::string& told) {
+/// From the outcome of the importer.
+BadLines bad_lines_of(const ConvertOptions& options, const json::object& outcome) {
   BadLines bad(options.input, options.bad_lines_max);
-  std::istringstream lines(told);
-  for (std::string line; std::getline(lines, line);) {
-    const std::size_t colon = line.find(": ");
-    if (colon == std::string::npos) continue;
-    bad.add(std::strtoull(line.c_str(), nullptr, 10), line.substr(colon + 2));
-  }
+  const json::value* const told = outcome.if_contains("bad_lines");
+  if (told == nullptr) return bad;
+  for (const json::value& one : told->as_array())
+    bad.add(one.at(0).to_number<std::uint64_t>(), std::string(one.at(1).as_string()));
   return bad;
 }
 
@@ -151,19 +148,36 @@ ConvertReport copy_trace(const ConvertOptions& options) {
 
 /// All files that are read for an input.
 std::vector<std::string> files_of_foreign(const ConvertOptions& options) {
-  std::istringstream lines(python_answer({"files", options.format, "--", options.input}));
   std::vector<std::string> files;
-  for (std::string line; std::getline(lines, line);) files.push_back(line);
+  const json::value told = python_answer({"files", options.format, "--", options.input});
+  for (const json::value& file : told.as_array()) files.emplace_back(file.as_string());
   return files;
+}
+
+/// What `read` returns of the importer's output. Throws: Error{invalid_argument} that says why the
+/// importer has failed; only if it has not, what is wrong with its output.
+template <typename Read>
+auto read_output(PythonChild& importer, const ConvertOptions& options, Read read) try {
+  return read();
+} catch (const Error& error) {
+  importer.finish(options.input);
+  const std::string path = importer.output() + ": ";
+  std::string_view why = error.what();
+  if (const std::size_t at = why.find(path); at != why.npos) why.remove_prefix(at + path.size());
+  throw Error(ErrorKind::invalid_argument, "convert",
+              fmt::format("{}: the importer's output: {}", options.input, why));
 }
 
 /// Python turns the file into events; this program checks and writes them.
 ConvertReport import_foreign(const ConvertOptions& options) {
   PythonChild importer(events_arguments(options));
-  const auto source = read_json_trace(importer.output(), 0);
+  const auto open = [&] { return read_json_trace(importer.output(), 0); };
+  const auto source = read_output(importer, options, open);
+  const auto next = [&] { return source->next(); };
   const auto sink = create_trace(options.output, source->header());
   TraceAudit audit;
-  for (auto events = source->next(); !events.empty(); events = source->next()) {
+  for (auto events = read_output(importer, options, next); !events.empty();
+       events = read_output(importer, options, next)) {
     audit.add(events);
     if (audit.fault_count() > 0) {
       const TraceAudit::Fault& first = audit.faults().front();
@@ -172,7 +186,7 @@ ConvertReport import_foreign(const ConvertOptions& options) {
     }
     sink->write(events, source->tags());
   }
-  BadLines bad = bad_lines_of(options, importer.finish());
+  BadLines bad = bad_lines_of(options, importer.finish(options.input));
   require_events(options, audit);
   sink->finish();
   return {std::move(audit), std::move(bad)};

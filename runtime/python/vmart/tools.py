@@ -12,7 +12,7 @@ def _run(name: str) -> NoReturn:
         sys.exit(
             f"{name} was not built: install CLI11 (libcli11-dev) and zlib (zlib1g-dev), then vmart again"
         )
-    # `vmart-lab report` starts `python3`, and means this one.
+    # `vmart-lab run` and `convert` start `python3`, and mean this one.
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
     os.execve(program, [name, *sys.argv[1:]], {**os.environ, "PATH": path})
 

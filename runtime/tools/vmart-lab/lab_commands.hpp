@@ -59,9 +59,8 @@ struct RunCommand {
   bool list = false, list_files = false, no_report = false;
 };
 
-/// Becomes the Python program that runs the cells of an experiment. Returns the exit status if that
-/// is impossible.
-int run_experiment(const RunCommand& command);
+/// Becomes the Python program that runs the cells of an experiment. Throws: as `become_python`.
+[[noreturn]] void run_experiment(const RunCommand& command);
 
 /// Answers the questions of that program on standard input, see `LabWorker`. Returns the exit
 /// status.

@@ -1,16 +1,19 @@
 #include "tools/vmart-lab/lab_commands.hpp"
 
-#include "tools/vmart-lab/python_module.hpp"
+#include "lab/import/python_child.hpp"
 
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace vma {
 
-int run_experiment(const RunCommand& command) {
-  std::vector<std::string> arguments{"run", "--program", own_program()};
+void run_experiment(const RunCommand& command) {
+  const std::string program = std::filesystem::read_symlink("/proc/self/exe").string();
+  std::vector<std::string> arguments{"run", "--program", program};
   if (!command.folder.empty()) arguments.push_back("--out=" + command.folder);
   if (command.jobs > 0) arguments.push_back(fmt::format("--jobs={}", command.jobs));
   for (const std::string& id : command.only) arguments.push_back("--only=" + id);
@@ -18,7 +21,7 @@ int run_experiment(const RunCommand& command) {
   if (command.list_files) arguments.emplace_back("--list-files");
   if (command.no_report) arguments.emplace_back("--no-report");
   arguments.insert(arguments.end(), {"--", command.experiment});
-  return become_python_module(std::move(arguments));
+  become_python(std::move(arguments));
 }
 
 }  // namespace vma

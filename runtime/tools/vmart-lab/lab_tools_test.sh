@@ -200,6 +200,11 @@ expect 1 "is of an experiment other than" run "$folder/other.json" --out "$small
 # Without Python, a line says what to install.
 PATH=$folder/none "$lab" run "$example" --out "$small" > "$folder/printed" 2>&1 && failures=$((failures + 1))
 grep -qF "this command needs Python 3.10 or newer" "$folder/printed" || failures=$((failures + 1))
+# Python's modules in the current folder are not run.
+mkdir "$folder/modules"
+echo "raise SystemExit('a module of the current folder')" > "$folder/modules/json.py"
+(cd "$folder/modules" && "$lab" run "$example" --list) > "$folder/printed" 2>&1 || failures=$((failures + 1))
+grep -q "~prefix~s2" "$folder/printed" || failures=$((failures + 1))
 # Without the libraries of the report the results are there, whether or not this machine has them.
 for missing in pandas plotly; do
   mkdir -p "$folder/without-$missing"

@@ -115,10 +115,9 @@ std::string describe_formats() try {
                         describe_parameters(format.parameters));
   }
   return text;
-} catch (const Error& error) {
-  return fmt::format(
-      "FORMAT is trace, recording, or one that Python imports. Those cannot be listed: {}\n",
-      plain_message(error.what()));
+} catch (const Error&) {
+  return "FORMAT: trace, recording, and those that are listed here where there is Python 3.10 or "
+         "newer with the package vmart.\n";
 }
 
 std::string describe_generators() {

@@ -67,7 +67,7 @@ void add_convert(CLI::App& convert, Given& given) {
   add_parameters(convert, options.values);
   add_seed(convert, options.seed);
   add_bad_lines(convert, options.bad_lines_max);
-  convert.add_flag("--json", given.convert.json);
+  convert.add_flag("--json", given.convert.json, "print the summary as JSON");
 }
 
 void add_generate(CLI::App& generate, Given& given) {
@@ -258,7 +258,7 @@ const std::array commands{
     Command{"replay", "replays a trace on a machine with a policy", add_replay,
             [](const Given& given) { return vma::run_replay(given.replay); }},
     Command{"run", "runs all cells of an experiment file", add_run,
-            [](const Given& given) { return vma::run_experiment(given.run); }},
+            [](const Given& given) -> int { vma::run_experiment(given.run); }},
     Command{"cells", "answers the questions of run, one JSON line each", [](CLI::App&, Given&) {},
             [](const Given&) { return vma::answer_questions(); }},
     Command{"bounds", "computes a lower bound on the cost of any policy", add_bounds,

@@ -4,14 +4,21 @@
 import gzip
 import hashlib
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 import unittest
+import unittest.mock
 
-from converting import PROGRAM, SAMPLES, Converting, vmart_lab
+from converting import PATH, PROGRAM, SAMPLES, Converting, vmart_lab
 
 from vmart.lab import import_trace
 from vmart.lab.importers import FORMATS
 
 ONE = '{"timestamp":0,"input_length":1,"output_length":1,"hash_ids":[1]}\n'
+NEEDS = "this command needs Python 3.10 or newer in PATH"
 MADE = ("vmart-lab convert mooncake seed=1 closed=1 gpus=4 hints=0 keep_s=7 prefill_tokens_s=0 requests=0 "
         "token_bytes=131072 token_us=30000 weight_bytes=0")
 
@@ -77,22 +84,37 @@ class Command(Converting):
         path = self.file("a.jsonl", ONE)
         done = vmart_lab("convert", "mooncake", path, self.output, PATH="/nowhere")
         self.assertEqual(done.returncode, 1)
-        self.assertIn("needs python3, 3.10 or later, with the package vmart, and there is no python3 in PATH",
-                      done.stderr)
+        self.assertIn(f"No such file or directory; {NEEDS}", done.stderr)
         shown = vmart_lab("convert", "--help", PATH="/nowhere")
         self.assertEqual(shown.returncode, 0)
-        self.assertIn("there is no python3 in PATH", " ".join(shown.stdout.split()))
+        self.assertIn("FORMAT: trace, recording, and those that are listed here where there is Python 3.10",
+                      " ".join(shown.stdout.split()))
         self.assertEqual(vmart_lab("trace", "--help", PATH="/nowhere").returncode, 0)
 
-    def test_an_importer_that_fails_is_told(self):
-        # A package of the same name that is not ours comes first.
+    def test_a_package_that_is_not_ours(self):
         (self.folder / "vmart").mkdir()
-        self.file("vmart/__init__.py", "raise RuntimeError('broken')\n")
-        done = vmart_lab("convert", "mooncake", self.file("a.jsonl", ONE), self.output, PYTHONPATH=str(self.folder))
-        self.assertEqual(done.returncode, 1)
-        self.assertIn("needs python3, 3.10 or later, with the package vmart; python3 ended with 1:", done.stderr)
-        self.assertIn("RuntimeError: broken", done.stderr)
-        self.assertFalse(self.output.exists())
+        path = self.file("a.jsonl", ONE)
+        for error, told in (("RuntimeError", f"RuntimeError: broken\nvmart-lab: {path}: python3 ended with exit status 1"),
+                            ("ImportError", f"vmart-lab: python3: broken; {NEEDS}")):
+            self.file("vmart/__init__.py", f"raise {error}('broken')\n")
+            done = vmart_lab("convert", "mooncake", path, self.output, PYTHONPATH=str(self.folder))
+            self.assertEqual(done.returncode, 1)
+            self.assertIn(told, done.stderr)
+            self.assertFalse(self.output.exists())
+
+    def test_files_in_the_current_folder_are_not_run(self):
+        self.file("json.py", "raise SystemExit('of the current folder')\n")
+        done = vmart_lab("convert", "mooncake", self.file("a.jsonl", ONE), self.output, cwd=self.folder)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+
+    def test_standard_error_is_the_users(self):
+        self.file("sitecustomize.py", "import sys; print('7: said before', file=sys.stderr)\n")
+        path = self.file("a.jsonl", ONE)
+        done = vmart_lab("convert", "mooncake", path, self.output, PYTHONPATH=str(self.folder))
+        self.assertEqual((done.returncode, done.stderr), (0, "7: said before\n"))
+        self.assertNotIn("bad lines", done.stdout)
+        done = vmart_lab("convert", "azure", path, self.output, PYTHONPATH=str(self.folder))
+        self.assertRegex(done.stderr, f'^7: said before\nvmart-lab: {path}: line 1: is not "TIMESTAMP')
 
     def test_help_lists_all(self):
         shown = " ".join(vmart_lab("convert", "--help").stdout.split())
@@ -103,7 +125,74 @@ class Command(Converting):
         self.assertIn("keep_s: 300, from 0 to 1000000: how long an unused block is kept; 0: forever", shown)
 
 
+class OtherPython(Converting):
+    """Programs that are called python3."""
+
+    def run_with(self, script, output=None):
+        python = self.file("python3", f"#!/bin/sh\n{script}\n")
+        python.chmod(0o755)
+        self.path = self.file("a.jsonl", ONE)
+        return vmart_lab("convert", "mooncake", self.path, output or self.output, PATH=f"{self.folder}:{PATH}")
+
+    def test_an_old_one_is_refused(self):
+        done = self.run_with(f"""shift; code=$1; shift
+exec {sys.executable} -c "import sys; sys.version_info = (3, 8, 0)
+$code" "$@" """)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(f"vmart-lab: python3 is 3.8; {NEEDS}", done.stderr)
+
+    def test_one_that_is_killed(self):
+        done = self.run_with("""printf '{"vmart_trace":'; kill -9 $$""")
+        self.assertEqual((done.returncode, done.stderr),
+                         (1, f"vmart-lab: {self.path}: python3 was ended by signal 9 (Killed)\n"))
+
+    def test_one_that_prints_no_trace(self):
+        done = self.run_with("echo hello")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(f"vmart-lab: {self.path}: the importer's output: line 1: ", done.stderr)
+
+    def test_signals_reach_it(self):
+        old = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM, signal.SIGINT])
+        try:
+            done = self.run_with("grep SigBlk /proc/self/status >&2")
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, old)
+        self.assertRegex(done.stderr, r"SigBlk:\s+0+\n")
+
+    def test_one_that_ignores_signals_ends_with_the_program(self):
+        begin = time.monotonic()
+        done = self.run_with("""trap '' TERM; echo '{"vmart_trace":1}'; yes '' | head -c 530000; exec sleep 60""",
+                             self.folder / "a.csv")
+        self.assertIn("a.csv: must end in .jsonl or .vtrace", done.stderr)
+        self.assertLess(time.monotonic() - begin, 30)
+
+
+class Files(Converting):
+    def files_of(self, name):
+        return subprocess.run([sys.executable, "-m", "vmart.lab", "files", "mooncake", name], text=True,
+                              capture_output=True, check=False)
+
+    def test_names_may_have_newlines(self):
+        self.assertEqual(json.loads(self.files_of("a\nb.jsonl").stdout), ["a\nb.jsonl"])
+
+    def test_names_that_are_not_utf_8_are_refused(self):
+        done = self.files_of(b"a\xff.jsonl")
+        self.assertEqual((done.returncode, done.stdout), (1, ""))
+        self.assertIn("the name is not UTF-8", done.stderr)
+
+
 class ImportTrace(Converting):
+    def test_names_are_no_options(self):
+        with self.assertRaisesRegex(ValueError, "^--help: No such file"):
+            import_trace("mooncake", "--help", self.output, program=PROGRAM)
+        with self.assertRaisesRegex(ValueError, "No such file"):
+            import_trace("mooncake", os.fsdecode(b"\xff"), self.output, program=PROGRAM)
+
+    def test_no_program(self):
+        with unittest.mock.patch.dict(os.environ, PATH="/nowhere"):
+            with self.assertRaisesRegex(ValueError, "there is no vmart-lab"):
+                import_trace("mooncake", "a", self.output)
+
     def test_the_summary_of_the_trace(self):
         path = SAMPLES / "mooncake-a.jsonl"
         told = import_trace("mooncake", path, self.output, program=PROGRAM, closed=0, keep_s=2)

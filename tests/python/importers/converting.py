@@ -16,9 +16,9 @@ PROGRAM = sys.argv.pop()
 PATH = os.pathsep.join([str(pathlib.Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
 
 
-def vmart_lab(*words, stdin=None, **environment):
+def vmart_lab(*words, stdin=None, cwd=None, **environment):
     return subprocess.run([PROGRAM, *map(str, words)], text=True, capture_output=True, check=False, stdin=stdin,
-                          env={**os.environ, "PATH": PATH, **environment})
+                          cwd=cwd, env={**os.environ, "PATH": PATH, **environment})
 
 
 class Converting(unittest.TestCase):

@@ -7,6 +7,8 @@ import unittest
 
 from converting import Converting
 
+from vmart.lab.importers.event_order import EventOrder
+from vmart.lab.importers.input_lines import Refused
 from vmart.lab.importers.random_numbers import Poisson, RandomNumbers
 
 TENSORS = "tensor,is_weight,bytes\n1,1,100\n2,0,200\n3,0,300\n4,0,0\n"
@@ -111,6 +113,12 @@ class Others(Converting):
                                  (300, 2, 0, 8192, "read", 0)])
         self.assertEqual(ios("whole=0"), [(0, 0, 1536, 512, "write", 0), (50, 1, 2048, 4096, "read", 1),
                                           (300, 0, 7680, 512, "read", 0), (300, 2, 0, 512, "read", 0)])
+
+    def test_times_after_the_last_one_are_refused(self):
+        with self.assertRaises(Refused):
+            EventOrder(print).add(1 << 63, "")
+        path = self.file("a.csv", f"version,time,op,size,lbn\n1,0,2a,512,3\n1,{1 << 33},2a,512,3\n")
+        self.assertRegex(self.refused("vscsi", path, "speed=1e-3"), r"a.csv: has events at \d+ ns, after the end")
 
     def test_disks_name_bad_lines(self):
         text = "version,time,op,size,lbn\n" + "".join(

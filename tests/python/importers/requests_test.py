@@ -7,6 +7,8 @@ import unittest
 
 from converting import Converting
 
+from vmart.lab.importers.input_lines import lines_of
+
 SECOND = 1_000_000_000
 AZURE = "TIMESTAMP,ContextTokens,GeneratedTokens\n"
 VIDUR = "num_prefill_tokens,num_decode_tokens,num_total_tokens,pd_ratio\n"
@@ -67,6 +69,19 @@ class OwnCaches(Converting):
             free(1_005_000, 2, after_task=3), free(token + 4_000_000, 1, after_task=2),
             alloc(third, 3, 10), task(third, 4, 3, 1_000_000), access(third, 3, 10, "write", task=4),
             free(third + 1_000_000, 3, after_task=4)])
+
+    def test_years_that_no_trace_has_are_bad_lines(self):
+        text = AZURE + "".join(f"{year}-12-31 23:59:59,1,1\n" for year in (1969, 1970, 2200, 2201, 9999))
+        self.assertEqual(self.bad("azure", self.file("a.csv", text)), [
+            f'{line}: TIMESTAMP: "{year}" is not a whole number from 1970 to 2200'
+            for line, year in ((2, 1969), (5, 2201), (6, 9999))])
+
+    def test_a_line_without_end_is_not_read_whole(self):
+        path = self.file("a.csv", f"{AZURE}{'x' * 5_000_000}\n2023-11-16 23:59:59,1,1\n")
+        read = [(number, len(line)) for number, line in lines_of(str(path))]
+        self.assertEqual([number for number, _ in read], [1, 2, 3])
+        self.assertLess(read[1][1], 2_000_000)
+        self.assertEqual(self.bad("azure", path), ["2: is too long"])
 
     def test_caches_can_grow(self):
         # Two parts of two tokens and one, each with a task of its own.

@@ -26,6 +26,8 @@ class Parser(argparse.ArgumentParser):
 
 def parser():
     lab = Parser(prog="vmart.lab", description=__doc__)
+    lab.add_argument("--outcome", type=int, metavar="FILE", help="number of an open file that gets the error or the "
+                     "bad lines, as JSON, instead of standard error")
     commands = lab.add_subparsers(dest="command", required=True)
     command.add_arguments(commands.add_parser("run", help="runs all cells of an experiment file"))
     report = commands.add_parser("report", help="writes report.html and results.parquet")
@@ -57,7 +59,7 @@ def add_importers(commands):
     """What `vmart-lab convert` starts."""
     formats = commands.add_parser("formats", help="prints the formats of files that become traces, as JSON")
     formats.set_defaults(run=run_formats)
-    files = commands.add_parser("files", help="prints the files that are read for an input")
+    files = commands.add_parser("files", help="prints the files that are read for an input, as JSON")
     files.add_argument("format")
     files.add_argument("input")
     files.set_defaults(run=run_files)
@@ -102,7 +104,11 @@ def run_formats(_):
 def run_files(arguments):
     from vmart.lab.importers import format_of
 
-    print(*format_of(arguments.format).files(arguments.input), sep="\n")
+    files = format_of(arguments.format).files(arguments.input)
+    for file in files:
+        if plain(file) != file:
+            raise ValueError(f"{file}: the name is not UTF-8")
+    print(json.dumps(files))
     return 0
 
 
@@ -113,9 +119,23 @@ def run_events(arguments):
     bad = write_events(arguments.format, arguments.input, sys.stdout.write, given=arguments.param,
                        seed=arguments.seed, bad_lines_max=arguments.bad_lines)
     sys.stdout.flush()
-    for line, reason in bad.lines:
-        print(f"{line}: {reason}", file=sys.stderr)
+    if arguments.outcome is None:
+        for line, reason in bad.lines:
+            print(f"{line}: {reason}", file=sys.stderr)
+    else:
+        tell(arguments.outcome, bad_lines=[[line, plain(reason)] for line, reason in bad.lines])
     return 0
+
+
+def tell(file, **outcome):
+    """What `vmart-lab` asks for by --outcome."""
+    with open(file, "w", encoding="utf-8") as told:
+        json.dump(outcome, told)
+
+
+def plain(text):
+    """Without the surrogates that stand for bytes that are not UTF-8."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def main(words=None):
@@ -126,7 +146,10 @@ def main(words=None):
         print(f"vmart.lab: {error}", file=sys.stderr)
         return MISSING
     except (ExperimentError, ResultError, ValueError, OSError) as error:
-        print(f"vmart.lab: {error}", file=sys.stderr)
+        if arguments.outcome is None:
+            print(f"vmart.lab: {error}", file=sys.stderr)
+        else:
+            tell(arguments.outcome, error=plain(str(error)))
         return 1
 
 

@@ -7,7 +7,7 @@ import os
 from typing import NamedTuple
 
 from vmart.lab.importers.event_order import EventOrder
-from vmart.lab.importers.input_lines import BAD_LINES_MAX, BadLines
+from vmart.lab.importers.input_lines import BAD_LINES_MAX, BadLines, Refused
 from vmart.lab.importers.parameters import values_of, values_text
 
 
@@ -81,6 +81,9 @@ def write_events(name, path, write, *, given=(), seed=1, bad_lines_max=BAD_LINES
     write(json.dumps(header(form, path, seed, values)) + "\n")
     order = EventOrder(write)
     bad = BadLines(path, bad_lines_max)
-    module.convert(Source(path, values, seed, bad), order)
+    try:
+        module.convert(Source(path, values, seed, bad), order)
+    except Refused as reason:  # Of events that belong to no line.
+        raise ValueError(f"{path}: {reason}") from None
     order.finish()
     return bad

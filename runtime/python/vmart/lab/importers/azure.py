@@ -15,6 +15,7 @@ PARAMETERS = (REQUESTS, TOKEN_BYTES, TOKEN_TIME, PREFILL, *SERVED)
 HEADER = "TIMESTAMP,ContextTokens,GeneratedTokens"
 STAMP = re.compile(r"(\d{4})-(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?", re.ASCII)
 EPOCH = datetime.datetime(1970, 1, 1)
+YEAR_MAX = 2200
 
 
 def time_of(text):
@@ -23,6 +24,7 @@ def time_of(text):
     if not found:
         raise Refused("TIMESTAMP: is not a time")
     *parts, fraction = found.groups()
+    whole_number(parts[0], "TIMESTAMP", EPOCH.year, YEAR_MAX)
     try:
         since = datetime.datetime(*map(int, parts)) - EPOCH
     except ValueError:

@@ -6,7 +6,10 @@ import operator
 import struct
 from typing import NamedTuple
 
+from vmart.lab.importers.input_lines import Refused
+
 OBJECT_BYTES_MAX = 1 << 50  # As `trace_object_bytes_max`.
+TIME_END = 1 << 63  # As the reader of traces.
 WAITING_MAX = 10_000
 FLOAT = struct.Struct("f")
 TIME = operator.itemgetter(0)
@@ -22,7 +25,9 @@ class EventOrder:
         self._now = 0
 
     def add(self, time, lines):
-        """Requires: `time` is not before that of the last `advance`."""
+        """Requires: `time` is not before that of the last `advance`. Raises Refused if no trace can have it."""
+        if time >= TIME_END:
+            raise Refused(f"has events at {time} ns, after the end of time")
         self._waiting.append((time, lines))
 
     def advance(self, now):

@@ -9,6 +9,7 @@ import zlib
 from vmart.lab.importers.parameters import number_text
 
 LINE_CHARACTERS_MAX = 256 << 10
+READ_BYTES_MAX = 4 * (LINE_CHARACTERS_MAX + 1)  # More characters than a line may have, whatever they are.
 BAD_LINES_MAX = 100
 
 
@@ -41,12 +42,20 @@ def lines_of(path):
     ValueError that names the file, if it cannot be read."""
     try:
         with _opened(path) as file:
-            for number, line in enumerate(file, start=1):
+            for number, line in enumerate(_byte_lines(file), start=1):
                 line = line.decode("utf-8", "surrogateescape").removesuffix("\n").removesuffix("\r")
                 yield number, line
     except (OSError, EOFError, zlib.error) as error:
         reason = os.strerror(error.errno) if getattr(error, "errno", None) else error
         raise ValueError(f"{path}: {reason}") from error
+
+
+def _byte_lines(file):
+    """Only the begin of a line that is too long."""
+    while line := file.readline(READ_BYTES_MAX):
+        yield line
+        while len(line) == READ_BYTES_MAX and not line.endswith(b"\n"):
+            line = file.readline(READ_BYTES_MAX)
 
 
 def _opened(path):
