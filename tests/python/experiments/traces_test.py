@@ -169,6 +169,26 @@ class OwnPolicies(rig.Rig):
         self.assertEqual(self.run_into("results").finished, 3)
         self.assertEqual(len(self.told.ids), 2, "its own cells, and none of stay_put")
 
+    def test_one_that_changes_while_cells_run_fails_them(self):
+        def change():
+            other = self.folder / "other.so"
+            other.write_bytes(self.library.read_bytes() + b"changed")
+            os.replace(other, self.library)
+
+        self.told.at_begin = change
+        outcome = self.run_into("results", 2)
+        self.assertEqual((outcome.finished, len(outcome.failed)), (1, 2))
+        for reason in outcome.failed.values():
+            self.assertIn("inputs: policy_sum has changed", reason)
+
+    def test_what_one_prints_is_no_answer(self):
+        self.write({**rig.QUICK, "machines": ["test-2"], "seeds": [1], "policies": ["follow@./own.so:says=1"]})
+        outcome = self.run_into("results")
+        self.assertEqual((outcome.finished, outcome.failed), (1, {}))
+        done = self.command("run", self.file, "--out", self.folder / "other", "--no-report")
+        self.assertEqual((done.returncode, done.stdout), (0, f"1 of 1 cells are finished: {self.folder / 'other'}\n"))
+        self.assertIn("a policy may print", done.stderr)
+
     def test_one_that_is_not_there_is_refused_with_its_place(self):
         self.library.unlink()
         error = self.error_of("results")

@@ -6,6 +6,7 @@ import fcntl
 import os
 
 from vmart.lab.errors import ExperimentError
+from vmart.lab.experiments.worker import utf8
 
 UNFINISHED = "unfinished"
 EXPERIMENT = "experiment.json"
@@ -41,14 +42,14 @@ def write_synced(path, data):
 
 
 def remove_tree(folder):
-    """Of what cannot be removed, something is left."""
-    with contextlib.suppress(OSError):
-        for entry in os.scandir(folder):
-            if entry.is_dir(follow_symlinks=False):
-                remove_tree(entry.path)
-            else:
-                os.unlink(entry.path)
-        os.rmdir(folder)
+    """Of what cannot be removed, something is left. A link is removed, and what it leads to is not."""
+    if os.path.islink(folder):
+        with contextlib.suppress(OSError):
+            os.unlink(folder)
+    elif os.path.isdir(folder):
+        import shutil  # This takes long to load.
+
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 class ResultFolder:
@@ -57,7 +58,7 @@ class ResultFolder:
     ExperimentError that says why the folder cannot be this experiment's, or cannot be written."""
 
     def __init__(self, path, experiment):
-        self.path = os.fspath(path)
+        self.path = utf8(path)
         self.experiment = experiment
 
     def __enter__(self):
@@ -81,6 +82,8 @@ class ResultFolder:
 
     def __exit__(self, *_):
         if self._own:
+            with contextlib.suppress(OSError):
+                os.rmdir(self._own)  # Mostly it is empty.
             remove_tree(self._own)
         # Other processes may use the folder or be about to: only the last one removes it.
         with contextlib.suppress(OSError):
@@ -156,9 +159,9 @@ class ResultFolder:
         file = self.unfinished(os.path.relpath(path, self.path).replace("/", "-"))
         with refusing(path):
             write_synced(file, data)
-            os.replace(file, path)
+        self.finish(file, path)
 
     def finish(self, unfinished, path):
-        """Renames a complete file."""
+        """Renames a complete file, to what `path` leads to if it is a link."""
         with refusing(path):
-            os.replace(unfinished, path)
+            os.replace(unfinished, os.path.realpath(path))

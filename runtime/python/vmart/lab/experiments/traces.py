@@ -6,7 +6,7 @@ import os
 from vmart.lab.errors import ExperimentError
 from vmart.lab.experiments.experiment import file_name_of
 from vmart.lab.experiments.folder import read_if_there
-from vmart.lab.experiments.worker import Refusal, run_command
+from vmart.lab.experiments.worker import Refusal
 
 
 def one_line(value):
@@ -52,8 +52,7 @@ class TraceRecipe:
         """Raises Refusal if it cannot be made, or its input has changed in the meantime."""
         words = [word for value in self.trace.values for word in ("--param", value)]
         files = [self.trace.input] if self.trace.how == "convert" else []
-        run_command([self.worker.program, self.trace.how, "--seed", str(self.seed), *words, "--",
-                     self.trace.maker, *files, str(output)])
+        self.worker.run(self.trace.how, "--seed", str(self.seed), *words, "--", self.trace.maker, *files, output)
         if files and self.inputs["input_sums"] != self._input_sums():
             raise Refusal(f"{self.trace.input}: changed while it was read")
 
