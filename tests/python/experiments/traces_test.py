@@ -9,6 +9,7 @@ import pathlib
 import shutil
 import sys
 import unittest
+from unittest import mock
 
 import rig
 from vmart.lab.experiments.reader import read_experiment
@@ -113,6 +114,17 @@ class Converted(rig.Rig):
             chat, net = (files_of(trace, worker) for trace in read_experiment(self.file, worker).traces)
         self.assertEqual(chat, [str(self.folder / "chat.jsonl")])
         self.assertEqual(net, [str(self.folder / name) for name in ("net_kernels.jsonl", "net_tensors.csv")])
+
+    def test_python_is_not_started_to_find_files(self):
+        log = self.folder / "started"
+        python = self.folder / "bin/python3"
+        python.parent.mkdir()
+        python.write_text(f'#!/bin/sh\necho "$*" >> {log}\nexec {sys.executable} "$@"\n')
+        python.chmod(0o755)
+        with mock.patch.dict(os.environ, PATH=f"{python.parent}:{os.environ['PATH']}"):
+            self.run_into("again")
+        self.assertIn(" events ", log.read_text())
+        self.assertNotIn(" files ", log.read_text())
 
     def test_what_is_not_whole_is_made_anew(self):
         self.note.unlink()

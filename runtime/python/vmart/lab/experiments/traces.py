@@ -25,9 +25,16 @@ def require_same(wanted, known, path):
 
 def files_of(trace, worker):
     """The trace's file, or all files that it is made from. Raises Refusal for an incomplete input."""
-    if trace.how == "convert":
+    if trace.how != "convert":
+        return [trace.input] if trace.how == "file" else []
+    from vmart.lab.importers import FORMATS  # These take long to load.
+
+    if trace.maker not in FORMATS:  # The program's own.
         return worker.ask("files", convert=trace.maker, input=trace.input)["files"]
-    return [trace.input] if trace.how == "file" else []
+    try:
+        return FORMATS[trace.maker].files(trace.input)
+    except (ValueError, OSError) as error:
+        raise Refusal(str(error)) from error
 
 
 class TraceRecipe:
