@@ -7,6 +7,7 @@ import os
 import unittest
 
 import rig
+from vmart.lab.whole_file import write_whole
 
 PROGRAM = rig.program_argument()
 
@@ -44,6 +45,13 @@ class Links(rig.Rig):
         self.run_into("results")
         self.assertTrue((self.folder / "results/results.csv").is_symlink())
         self.assertEqual((self.away / "table").read_bytes(), self.results("whole")["results.csv"])
+
+
+    def test_a_report_is_written_to_where_a_link_leads(self):
+        (self.folder / "report.html").symlink_to(self.away / "page")
+        write_whole(self.folder / "report.html", b"page")
+        self.assertTrue((self.folder / "report.html").is_symlink())
+        self.assertEqual(self.results("away"), {"page": b"page"})
 
 
 class OddFiles(rig.Rig):

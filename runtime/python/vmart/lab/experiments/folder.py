@@ -7,6 +7,7 @@ import os
 
 from vmart.lab.errors import ExperimentError
 from vmart.lab.experiments.worker import utf8
+from vmart.lab.whole_file import rename, write_synced, write_whole
 
 UNFINISHED = "unfinished"
 EXPERIMENT = "experiment.json"
@@ -31,14 +32,6 @@ def read_if_there(path):
         return None
     except OSError as error:
         raise ExperimentError(f"{path}: cannot be read") from error
-
-
-def write_synced(path, data):
-    """Without the sync, a name may show an empty file after a power failure."""
-    with open(path, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def remove_tree(folder):
@@ -158,10 +151,9 @@ class ResultFolder:
         """Writes the whole file or nothing."""
         file = self.unfinished(os.path.relpath(path, self.path).replace("/", "-"))
         with refusing(path):
-            write_synced(file, data)
-        self.finish(file, path)
+            write_whole(path, data, file)
 
     def finish(self, unfinished, path):
-        """Renames a complete file, to what `path` leads to if it is a link."""
+        """Renames a complete file."""
         with refusing(path):
-            os.replace(unfinished, os.path.realpath(path))
+            rename(unfinished, path)

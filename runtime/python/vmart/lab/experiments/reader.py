@@ -5,9 +5,10 @@ import itertools
 import json
 import os
 
+from vmart.lab.cell_file import is_number
 from vmart.lab.errors import ExperimentError
 from vmart.lab.experiments.experiment import Experiment, Machine, Trace
-from vmart.lab.experiments.fields import Fields, JsonObject, Problem, Problems, is_number, shortest
+from vmart.lab.experiments.fields import Fields, JsonObject, Problem, Problems, shortest
 from vmart.lab.experiments.worker import Refusal, utf8
 from vmart.lab.kinds import KINDS, kind_of
 

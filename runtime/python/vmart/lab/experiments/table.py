@@ -4,8 +4,9 @@ line ends."""
 import math
 from typing import NamedTuple
 
+from vmart.lab.cell_file import is_number
 from vmart.lab.errors import ExperimentError
-from vmart.lab.experiments.fields import is_number, shortest
+from vmart.lab.experiments.fields import shortest
 from vmart.lab.experiments.worker import parsed
 
 REPORT_KEY = b',"report":'
