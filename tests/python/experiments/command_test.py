@@ -70,7 +70,8 @@ class Program(rig.Rig):
     def test_a_program_of_another_version_is_refused(self):
         program, _ = rig.stand_in(self.folder / "other", PROGRAM, '"do": "version"', """print('{"version":"9.9.9"}')""")
         for other in (program, "/bin/echo"):
-            self.assertIn(f"{other}: is not the vmart-lab that this package needs", self.error_of("results", program=other))
+            self.assertIn(f"{other}: does not answer as the vmart-lab of this version does: vmart-lab ",
+                          self.error_of("results", program=other))
         self.assertFalse((self.folder / "results").exists())
 
     def test_one_in_a_shallow_folder_is_looked_for(self):

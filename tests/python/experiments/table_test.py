@@ -28,11 +28,11 @@ WHOLE = line_of('{"seconds":1.1000000000000001E0,"moves":3,"rest_s":null,"links"
 
 class Cells(unittest.TestCase):
     def test_scalars_are_in_the_shortest_form_that_is_the_same_number(self):
-        finished = finished_cell(WHOLE)
+        inputs, finished = finished_cell(WHOLE)
         self.assertEqual([(name, shortest(value)) for name, value in finished.metrics.items()],
                          [("seconds", "1.1"), ("moves", "3"), ("rest_s", ""), ("x", "474.2589867636229")])
         self.assertEqual(finished.others, {"lower_bound_s": 0.25, "regret": 3.4})
-        self.assertEqual(finished.inputs, {"seed": 1})
+        self.assertEqual(inputs, {"seed": 1})
         for number, text in ((1e15, "1000000000000000"), (1e16, "1e+16"), (1e-4, "0.0001"), (1e-5, "1e-05"),
                              (2.0, "2"), (-0.0, "-0"), (7, "7"), (True, "true"), ("2s", "2s"), ([], ""), (None, "")):
             self.assertEqual(shortest(number), text)
@@ -56,7 +56,7 @@ class Tables(WithTable):
 
     def set(self, number, trace, policy, seed, line, kind="real"):
         trace = Trace(trace, "", "generate", "", "", (), kind)
-        self.table.set(number, cell_of(self.machine, trace, policy, "hash", seed), finished_cell(line), "x.json")
+        self.table.set(number, cell_of(self.machine, trace, policy, "hash", seed), finished_cell(line)[1], "x.json")
 
     def summary(self):
         return self.table.summary().splitlines()

@@ -201,9 +201,10 @@ class ExperimentRun:
         cell = self.cells[number]
         path = self.folder.cell(cell.id)
         line = read_if_there(path)
-        finished = finished_cell(line) if line is not None else None
-        if finished is not None:
-            require_same(self.inputs.of(cell, self.ready(cell)), finished.inputs, path)
+        known = finished_cell(line) if line is not None else None
+        if known is not None:
+            inputs, finished = known
+            require_same(self.inputs.of(cell, self.ready(cell)), inputs, path)
             self.note(number, finished, path)
 
     def note(self, number, finished, path):
@@ -254,7 +255,7 @@ class ExperimentRun:
         cell = self.cells[number]
         try:
             line = worker.line("cell", **self.question(cell))
-            finished = finished_cell(line) or worker.refuse(line, "a cell")
+            _, finished = finished_cell(line) or worker.refuse(line, "a cell")
         except Refusal as error:
             self.failed[number] = str(error)
         else:

@@ -15,9 +15,8 @@ OTHER_NUMBERS = ("lower_bound_s", "regret")
 
 
 class FinishedCell(NamedTuple):
-    """What the tables need of a finished cell, and what it was made from."""
+    """What the tables need of a finished cell."""
 
-    inputs: dict
     metrics: dict  # Scalars.
     others: dict
 
@@ -27,7 +26,8 @@ def is_bound(value):
 
 
 def finished_cell(line):
-    """The cell of a file; None if the line is not a complete cell, or not as `vmart-lab` writes it."""
+    """The inputs of a cell in its file, and the FinishedCell; None if the line is not a complete cell, or not as
+    `vmart-lab` writes it."""
     cell = parsed(line) if REPORT_KEY in line else None
     if cell is None or not all(isinstance(cell.get(key), dict) for key in ("cell", "metrics", "report")):
         return None
@@ -37,7 +37,7 @@ def finished_cell(line):
     if not isinstance(inputs, dict) or not (regret is None or is_number(regret)):
         return None
     metrics = {name: value for name, value in cell["metrics"].items() if not isinstance(value, (dict, list))}
-    return FinishedCell(inputs, metrics, {"lower_bound_s": bound.get("lower_bound_s"), "regret": regret})
+    return inputs, FinishedCell(metrics, {"lower_bound_s": bound.get("lower_bound_s"), "regret": regret})
 
 
 def finished_bound(line):

@@ -127,8 +127,7 @@ class Worker:
             if answer.get("protocol") != PROTOCOL:
                 self.refuse(answer, f"protocol {PROTOCOL}")
         except Refusal as error:
-            raise Refusal(f"{self.program}: is not the vmart-lab that this package needs, install both in one "
-                          f"version: {error}") from error
+            raise Refusal(f"{self.program}: does not answer as the vmart-lab of this version does: {error}") from error
 
     def _parsed(self, line):
         answer = parsed(line)
