@@ -37,6 +37,15 @@ cccl_folders() {
   echo "$folder;${folder%/*};$(cached VMART_CUDA_INCLUDE_DIR)"
 }
 
+# It finds its Python and its machines by itself.
+use_lab() {
+  local lab=$1 request='{"timestamp":0,"input_length":1,"output_length":1,"hash_ids":[1]}'
+  export PYTHONDONTWRITEBYTECODE=1
+  (cd / && "$lab" run "$here/../../bench/experiments/small.json" --out "$prefix/results" \
+    --only 'h200x4~phases~stay_put~prefix~s1')
+  (cd / && "$lab" convert mooncake - "$prefix/chat.vtrace" <<<"$request" >/dev/null)
+}
+
 use_cmake() {
   cmake -S "$here/consumer" -B "$prefix/consumer" -G Ninja -DCMAKE_BUILD_TYPE=Release \
     -DCMAKE_CXX_COMPILER="$compiler" -DCMAKE_PREFIX_PATH="$prefix/moved" \
@@ -44,6 +53,7 @@ use_cmake() {
   cmake --build "$prefix/consumer"
   # The lab's Python, wherever the tree lies.
   (cd / && PYTHONPATH=$prefix/moved/share/vmart/python python3 -B -m vmart.lab --help >/dev/null)
+  if [[ -x $prefix/moved/bin/vmart-lab ]]; then use_lab "$prefix/moved/bin/vmart-lab"; fi
   local program programs=(consumer c_consumer asio_consumer)
   if [[ -n $(cccl_folders) ]]; then programs+=(cccl_consumer); fi
   for program in "${programs[@]}"; do

@@ -35,6 +35,8 @@ namespace fs = std::filesystem;
 using Answer = boost::json::object;
 
 constexpr const char* call = "vmart-lab cells";
+constexpr int protocol =
+    1;  // As `PROTOCOL` of `vmart.lab.experiments`: other questions, another number.
 constexpr double day_ms = 86'400'000;
 constexpr double gib_max = 64.0 * 1024 * 1024;
 constexpr std::int64_t whole_max = std::numeric_limits<std::int64_t>::max();
@@ -179,6 +181,23 @@ PlaceCaps caps_of(JsonReader& described) {
           optional_number(described, "host_gib", gib_max)};
 }
 
+/// What a result is to record as its inputs. Throws: Error{invalid_argument} if it would be made
+/// from others: files change, and each worker reads them for itself.
+const boost::json::object& inputs_of(JsonReader& question, const CellSetting& setting) {
+  const boost::json::object& inputs = object_at(question, "inputs");
+  const auto require = [&](std::string_view key, const std::string& now) {
+    const boost::json::value* const recorded = inputs.if_contains(key);
+    if (recorded == nullptr || *recorded != boost::json::value(now)) {
+      question.refuse("inputs",
+                      fmt::format("{} has changed since the run began: it is {} now", key, now));
+    }
+  };
+  require("version", VMART_VERSION);
+  require("machine_sum", sum_of_machine(setting.machine));
+  if (question.has("library")) require("policy_sum", sum_of_file(question.text("library")));
+  return inputs;
+}
+
 }  // namespace
 
 const ReplayMachine& LabWorker::known_machine(JsonReader& described) {
@@ -231,17 +250,20 @@ std::string LabWorker::cell(JsonReader& question) {
       request_limits(optional_number(question, "slo_first_ms", day_ms),
                      optional_number(question, "slo_step_ms", day_ms), call);
   const std::string library = question.has("library") ? question.text("library") : "";
-  return run_cell(
-      setting, policy_of(question.text("policy"), library), limits,
-      {object_at(question, "cell"), object_at(question, "inputs"), question.at("bound")});
+  std::unique_ptr<Policy> policy = policy_of(question.text("policy"), library);
+  // Only now, so that a library which is replaced before it is loaded is noticed.
+  const boost::json::object& inputs = inputs_of(question, setting);
+  return run_cell(setting, std::move(policy), limits,
+                  {object_at(question, "cell"), inputs, question.at("bound")});
 }
 
 std::string LabWorker::bound(JsonReader& question) {
   CellSetting setting = this->setting(question);
+  const boost::json::object& inputs = inputs_of(question, setting);
   // If the trace names every device, the router is never used, and any will do.
   JsonReader trace = question.object("trace");
   if (whole(trace, "unplaced") == 0) setting.router = "hash";
-  return run_bound(setting, object_at(question, "inputs"));
+  return run_bound(setting, inputs);
 }
 
 std::string LabWorker::line_for(JsonReader question) {
@@ -254,7 +276,10 @@ std::string LabWorker::line_for(JsonReader question) {
   if (what == "cell") return cell(question);
   if (what == "bound") return bound(question);
   if (what == "machine") return boost::json::serialize(machine(question)) + "\n";
-  if (what == "version") return boost::json::serialize(Answer{{"version", VMART_VERSION}}) + "\n";
+  if (what == "version") {
+    return boost::json::serialize(Answer{{"version", VMART_VERSION}, {"protocol", protocol}}) +
+           "\n";
+  }
   const auto found = answers.find(what);
   if (found == answers.end()) question.refuse("do", fmt::format("\"{}\" is not known", what));
   return boost::json::serialize(found->second(question)) + "\n";

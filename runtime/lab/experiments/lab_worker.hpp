@@ -16,7 +16,9 @@ namespace vma {
 /// what to do ("do") and carries all that the answer depends on; question and answer are one line
 /// of JSON each. An error becomes {"error": TEXT}.
 ///
-/// Machine files are read once, so that all cells see the same one. Not thread-safe.
+/// Machine files are read once. What a cell or a bound is to record of its machine, policy and
+/// version has to be what this worker has of them; otherwise the answer is an error. Not
+/// thread-safe.
 class LabWorker {
  public:
   /// Returns a line with its line end. Does not throw, except without memory for that line.

@@ -24,6 +24,8 @@ OWN_CELL = "test-2~own~stay_put~prefix~s1"
 EVENTS = ('{"event":"alloc","time_ns":0,"object":1,"bytes":4096}\n'
           '{"event":"access","time_ns":1000,"object":1,"bytes":4096}\n')
 
+MACHINES = pathlib.Path(__file__).resolve().parents[3] / "runtime/machine/machines"
+
 # Stands for `vmart-lab`: passes all on but the questions that contain WORD, which it answers by THEN.
 STAND_IN = """#!{python}
 import os, signal, subprocess, sys

@@ -22,6 +22,31 @@ WAITS = """
         sys.stdout.buffer.write(real.stdout.readline())"""
 
 
+# Stands for `vmart-lab`: makes a trace for ever.
+MAKES = """#!/bin/sh
+if [ "$1" = generate ]; then
+  echo $$ > {pid}.new
+  mv {pid}.new {pid}
+  exec sleep 1000
+fi
+exec {program} "$@"
+"""
+RUNS = """
+import sys
+import vmart.lab
+vmart.lab.run(*sys.argv[1:3], program=sys.argv[3])
+"""
+
+
+def is_running(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    with open(f"/proc/{pid}/stat", encoding="ascii") as file:
+        return file.read().rpartition(")")[2].split()[0] != "Z"
+
+
 class Stops(rig.Rig):
     program = PROGRAM
 
@@ -101,6 +126,40 @@ class Stops(rig.Rig):
         self.assertEqual(rig.cells_in(self.results("stopped")), [])
         self.go.touch()
         self.finish()
+
+    def start_making(self, *command):
+        """A run that makes a trace for ever, and the process that does it."""
+        self.write({**rig.QUICK, "seeds": [1]})
+        pid = self.folder / "pid"
+        makes = self.folder / "makes"
+        makes.write_text(MAKES.format(pid=pid, program=PROGRAM))
+        makes.chmod(0o755)
+        run = subprocess.Popen([*command, self.file, self.folder / "stopped", makes], stderr=subprocess.PIPE)
+        self.addCleanup(self.end, run)
+        self.wait_until(pid.exists)
+        making = int(pid.read_text())
+        self.addCleanup(lambda: os.kill(making, signal.SIGKILL) if is_running(making) else None)
+        return run, making
+
+    def test_what_makes_a_trace_can_be_ended_from_outside(self):
+        run, making = self.start_making(sys.executable, "-c", RUNS)
+        os.kill(making, signal.SIGTERM)
+        self.assertIn(b"was ended by SIGTERM", run.communicate(timeout=WAIT_S)[1])
+
+    def test_a_second_signal_ends_what_makes_a_trace(self):
+        run, making = self.start_making("sh", "-c", f'exec {sys.executable} -m vmart.lab run "$0" --out "$1" --program "$2"')
+        for _ in range(2):
+            self.assertIsNone(run.poll())
+            run.send_signal(signal.SIGTERM)
+            time.sleep(0.2)
+        self.assertEqual(run.wait(timeout=WAIT_S), -signal.SIGTERM)
+        self.wait_until(lambda: not is_running(making))
+
+    def test_in_python_an_interrupt_ends_all_of_it(self):
+        run, making = self.start_making(sys.executable, "-c", RUNS)
+        run.send_signal(signal.SIGINT)
+        self.assertIn(b"KeyboardInterrupt", run.communicate(timeout=WAIT_S)[1])
+        self.assertFalse(is_running(making))
 
     def test_a_kill_leaves_whole_files_only(self):
         run = self.start(1)

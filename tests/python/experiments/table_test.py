@@ -2,14 +2,16 @@
 """The tables of an experiment, and the means over seeds in them: table_test.py VMART_LAB. The quantiles of
 Student's distribution are those of the usual tables: t(0.975) is 12.706 with 1 degree of freedom, 2.776 with 4."""
 
+import builtins
 import math
 import unittest
+from unittest import mock
 
 import rig
 from vmart.lab import ExperimentError
 from vmart.lab.experiments.experiment import Machine, Trace, cell_of
 from vmart.lab.experiments.fields import shortest
-from vmart.lab.experiments.table import FinishedCell, ResultsTable, csv_text, inputs_in, spread_of
+from vmart.lab.experiments.table import ResultsTable, csv_text, finished_cell, spread_of
 from vmart.lab.experiments.worker import Worker
 
 PROGRAM = rig.program_argument()
@@ -26,20 +28,20 @@ WHOLE = line_of('{"seconds":1.1000000000000001E0,"moves":3,"rest_s":null,"links"
 
 class Cells(unittest.TestCase):
     def test_scalars_are_in_the_shortest_form_that_is_the_same_number(self):
-        finished = FinishedCell(WHOLE)
+        inputs, finished = finished_cell(WHOLE)
         self.assertEqual([(name, shortest(value)) for name, value in finished.metrics.items()],
                          [("seconds", "1.1"), ("moves", "3"), ("rest_s", ""), ("x", "474.2589867636229")])
         self.assertEqual(finished.others, {"lower_bound_s": 0.25, "regret": 3.4})
-        self.assertEqual(inputs_in(WHOLE), {"seed": 1})
+        self.assertEqual(inputs, {"seed": 1})
         for number, text in ((1e15, "1000000000000000"), (1e16, "1e+16"), (1e-4, "0.0001"), (1e-5, "1e-05"),
                              (2.0, "2"), (-0.0, "-0"), (7, "7"), (True, "true"), ("2s", "2s"), ([], ""), (None, "")):
             self.assertEqual(shortest(number), text)
 
     def test_what_is_cut_anywhere_is_none(self):
         for left in range(len(WHOLE)):
-            self.assertIsNone(inputs_in(WHOLE[:left]), left)
+            self.assertIsNone(finished_cell(WHOLE[:left]), left)
         for other in (b"[]\n", b"{}\n", WHOLE + b"x\n", WHOLE.replace(b'"regret"', b'"regrets"')):
-            self.assertIsNone(inputs_in(other))
+            self.assertIsNone(finished_cell(other))
 
 
 class WithTable(unittest.TestCase):
@@ -54,7 +56,7 @@ class Tables(WithTable):
 
     def set(self, number, trace, policy, seed, line, kind="real"):
         trace = Trace(trace, "", "generate", "", "", (), kind)
-        self.table.set(number, cell_of(self.machine, trace, policy, "hash", seed), FinishedCell(line), "x.json")
+        self.table.set(number, cell_of(self.machine, trace, policy, "hash", seed), finished_cell(line)[1], "x.json")
 
     def summary(self):
         return self.table.summary().splitlines()
@@ -85,7 +87,7 @@ class Tables(WithTable):
     def test_quotes_are_those_of_rfc_4180(self):
         for plain in ("plain text", "", "é", "'"):
             self.assertEqual(csv_text([["x", plain]]), f"x,{plain}\n")
-        for text in ("a,b", "a\nb\r", "a\"b"):
+        for text in ("a,b", "a\nb\r", "a\rb", "a\"b"):
             self.assertEqual(csv_text([["x", text]]), 'x,"{}"\n'.format(text.replace('"', '""')))
 
 
@@ -112,6 +114,8 @@ class Spreads(WithTable):
 
     def test_values_are_added_in_order(self):
         self.assertEqual(self.spread(1e16, 1.0, -1e16)[0], 0)
+        with mock.patch.object(builtins, "sum", math.fsum):  # As good as the `sum` of Python 3.12 and later.
+            self.assertEqual(self.spread(1e16, 1.0, -1e16)[0], 0)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ import pathlib
 import shutil
 import sys
 import unittest
+from unittest import mock
 
 import rig
 from vmart.lab.experiments.reader import read_experiment
@@ -114,6 +115,17 @@ class Converted(rig.Rig):
         self.assertEqual(chat, [str(self.folder / "chat.jsonl")])
         self.assertEqual(net, [str(self.folder / name) for name in ("net_kernels.jsonl", "net_tensors.csv")])
 
+    def test_python_is_not_started_to_find_files(self):
+        log = self.folder / "started"
+        python = self.folder / "bin/python3"
+        python.parent.mkdir()
+        python.write_text(f'#!/bin/sh\necho "$*" >> {log}\nexec {sys.executable} "$@"\n')
+        python.chmod(0o755)
+        with mock.patch.dict(os.environ, PATH=f"{python.parent}:{os.environ['PATH']}"):
+            self.run_into("again")
+        self.assertIn(" events ", log.read_text())
+        self.assertNotIn(" files ", log.read_text())
+
     def test_what_is_not_whole_is_made_anew(self):
         self.note.unlink()
         self.expect_made_anew()
@@ -168,6 +180,26 @@ class OwnPolicies(rig.Rig):
             cell.unlink()
         self.assertEqual(self.run_into("results").finished, 3)
         self.assertEqual(len(self.told.ids), 2, "its own cells, and none of stay_put")
+
+    def test_one_that_changes_while_cells_run_fails_them(self):
+        def change():
+            other = self.folder / "other.so"
+            other.write_bytes(self.library.read_bytes() + b"changed")
+            os.replace(other, self.library)
+
+        self.told.at_begin = change
+        outcome = self.run_into("results", 2)
+        self.assertEqual((outcome.finished, len(outcome.failed)), (1, 2))
+        for reason in outcome.failed.values():
+            self.assertIn("inputs: policy_sum has changed", reason)
+
+    def test_what_one_prints_is_no_answer(self):
+        self.write({**rig.QUICK, "machines": ["test-2"], "seeds": [1], "policies": ["follow@./own.so:says=1"]})
+        outcome = self.run_into("results")
+        self.assertEqual((outcome.finished, outcome.failed), (1, {}))
+        done = self.command("run", self.file, "--out", self.folder / "other", "--no-report")
+        self.assertEqual((done.returncode, done.stdout), (0, f"1 of 1 cells are finished: {self.folder / 'other'}\n"))
+        self.assertIn("a policy may print", done.stderr)
 
     def test_one_that_is_not_there_is_refused_with_its_place(self):
         self.library.unlink()

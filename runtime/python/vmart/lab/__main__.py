@@ -153,5 +153,16 @@ def main(words=None):
         return 1
 
 
+def prepare_standard_files():
+    """Opens those that are closed, and lets names be printed that they cannot show."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            number = os.open(os.devnull, os.O_RDWR)  # The lowest that is free.
+            os.set_inheritable(number, True)
+            setattr(sys, name, open(number, mode, encoding="utf-8"))
+    sys.stdout.reconfigure(errors="backslashreplace")
+
+
 if __name__ == "__main__":
+    prepare_standard_files()
     sys.exit(main())

@@ -2,6 +2,8 @@
 // on. What experiments make of the answers is tested in `tests/python`.
 #include "lab/experiments/lab_worker.hpp"
 
+#include "base/whole_file.hpp"
+#include "machine/machine_file.hpp"
 #include "unit/lab/trace/trace_rig.hpp"
 
 #include <boost/json/parse.hpp>
@@ -10,6 +12,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <string>
 
 namespace vma {
@@ -32,12 +35,18 @@ class LabWorkerTest : public testing::Test {
   std::string error(const std::string& question) {
     return std::string(ask(question).at("error").as_string());
   }
+  std::string text(const std::string& question, std::string_view key) {
+    return std::string(ask(question).at(key).as_string());
+  }
   /// The members of a question about a cell or a bound.
-  std::string common() {
+  std::string common(const std::string& machine = "test-2") {
     const std::string trace = fmt::format(R"({{"do":"trace","file":"{}"}})", folder_ / "own.jsonl");
-    return fmt::format(R"("machine":{{"file":"test-2"}},"trace":{},"router":"hash",)"
-                       R"("pacing":"timed","chunk_bytes":1048576,"inputs":{{"id":"x"}})",
-                       boost::json::serialize(ask(trace)));
+    const std::string sum =
+        text(fmt::format(R"({{"do":"machine","machine":{{"file":"{}"}}}})", machine), "sum");
+    return fmt::format(
+        R"("machine":{{"file":"{}"}},"trace":{},"router":"hash","pacing":"timed",)"
+        R"("chunk_bytes":1048576,"inputs":{{"id":"x","version":"{}","machine_sum":"{}"}})",
+        machine, boost::json::serialize(ask(trace)), text(R"({"do":"version"})", "version"), sum);
   }
 
   TemporaryFolder folder_;
@@ -75,6 +84,31 @@ TEST_F(LabWorkerTest, ACellThatFailsSaysWhyAndTheNextIsAnswered) {
                   common());
   EXPECT_NE(error(question).find("there is no policy 'best'"), std::string::npos);
   EXPECT_EQ(ask(R"({"do":"policy","policy":"stay_put"})"), boost::json::object());
+}
+
+/// Each worker reads files for itself, so one that started later may have others than those
+/// recorded.
+TEST_F(LabWorkerTest, AResultThatWouldRecordOtherInputsThanItsOwnIsRefused) {
+  const std::string file = folder_ / "machine.json";
+  std::filesystem::copy_file(find_machine_file("test-2"), file);
+  const std::string before = common(file);
+  EXPECT_TRUE(ask(fmt::format(R"({{"do":"bound",{}}})", before)).as_object().contains("bound"));
+  std::string machine = read_file(file).value();
+  const std::string key = "\"memory_mib\": ";
+  machine.insert(machine.find(key) + key.size(), "1");
+  write_text(file, machine);
+  LabWorker later;
+  for (const char* const what : {"bound", "cell"}) {
+    const std::string line = later.answer(fmt::format(
+        R"({{"do":"{}",{},"policy":"stay_put","admission":"none","admission_memory":"all",)"
+        R"("cell":{{}},"bound":null}})",
+        what, before));
+    EXPECT_NE(line.find("inputs: machine_sum has changed"), std::string::npos) << line;
+  }
+  std::string other = before;
+  other.replace(other.find("\"version\":\""), 11, "\"version\":\"9.");
+  EXPECT_NE(error(fmt::format(R"({{"do":"bound",{}}})", other)).find("inputs: version has changed"),
+            std::string::npos);
 }
 
 TEST_F(LabWorkerTest, AQuestionThatItDoesNotKnowIsAnError) {

@@ -52,20 +52,24 @@ def run_command(parser, arguments):
 def run_with(pool, arguments):
     experiment = read_experiment(arguments.experiment, pool.workers[0])
     if arguments.list:
-        for cell in cells_of(experiment):
-            print(cell.id)
+        print_lines([cell.id for cell in cells_of(experiment)])
     elif arguments.list_files:
-        for trace in experiment.traces:
-            for file in files_of(trace, pool.workers[0]):
-                print(f"{trace.name}\t{file}")
+        print_lines([f"{trace.name}\t{file}" for trace in experiment.traces
+                     for file in files_of(trace, pool.workers[0])])
     else:
         return run_cells(experiment, pool, arguments)
     return 0
 
 
+def print_lines(lines):
+    """Ends the program without a word once nobody reads them."""
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    print(*lines, sep="\n", end="\n" if lines else "", flush=True)
+
+
 def run_cells(experiment, pool, arguments):
     progress = Progress()
-    with stopping_at_signals(progress):
+    with stopping_at_signals(progress, pool):
         outcome = run_read(experiment, arguments.out, pool, arguments.only, progress)
     progress.end()
     tell(outcome, arguments.out)
@@ -77,11 +81,15 @@ def run_cells(experiment, pool, arguments):
 
 
 @contextlib.contextmanager
-def stopping_at_signals(progress):
-    """The first signal lets running cells finish; a second one ends the program at once."""
+def stopping_at_signals(progress, pool):
+    """The first signal lets running cells finish; a second one ends the program at once, and all that it has
+    started."""
     def stop(number, _):
+        if progress.stopped:
+            pool.kill()
+            signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)
         progress.stopped = True
-        signal.signal(number, signal.SIG_DFL)
 
     before = {number: signal.signal(number, stop) for number in STOP_SIGNALS}
     try:

@@ -4,6 +4,7 @@ told at once."""
 import contextlib
 import math
 
+from vmart.lab.cell_file import is_number
 from vmart.lab.errors import ExperimentError
 from vmart.lab.experiments.worker import Refusal
 
@@ -35,10 +36,6 @@ class Problems:
             if len(self.found) > SHOWN_MAX:
                 lines.append(f"and {len(self.found) - SHOWN_MAX} more")
             raise ExperimentError("\n  ".join(lines))
-
-
-def is_number(value):
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def shortest(value):

@@ -6,6 +6,8 @@ import fcntl
 import os
 
 from vmart.lab.errors import ExperimentError
+from vmart.lab.experiments.worker import utf8
+from vmart.lab.whole_file import rename, write_synced, write_whole
 
 UNFINISHED = "unfinished"
 EXPERIMENT = "experiment.json"
@@ -32,23 +34,15 @@ def read_if_there(path):
         raise ExperimentError(f"{path}: cannot be read") from error
 
 
-def write_synced(path, data):
-    """Without the sync, a name may show an empty file after a power failure."""
-    with open(path, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-
-
 def remove_tree(folder):
-    """Of what cannot be removed, something is left."""
-    with contextlib.suppress(OSError):
-        for entry in os.scandir(folder):
-            if entry.is_dir(follow_symlinks=False):
-                remove_tree(entry.path)
-            else:
-                os.unlink(entry.path)
-        os.rmdir(folder)
+    """Of what cannot be removed, something is left. A link is removed, and what it leads to is not."""
+    if os.path.islink(folder):
+        with contextlib.suppress(OSError):
+            os.unlink(folder)
+    elif os.path.isdir(folder):
+        import shutil  # This takes long to load.
+
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 class ResultFolder:
@@ -57,7 +51,7 @@ class ResultFolder:
     ExperimentError that says why the folder cannot be this experiment's, or cannot be written."""
 
     def __init__(self, path, experiment):
-        self.path = os.fspath(path)
+        self.path = utf8(path)
         self.experiment = experiment
 
     def __enter__(self):
@@ -81,6 +75,8 @@ class ResultFolder:
 
     def __exit__(self, *_):
         if self._own:
+            with contextlib.suppress(OSError):
+                os.rmdir(self._own)  # Mostly it is empty.
             remove_tree(self._own)
         # Other processes may use the folder or be about to: only the last one removes it.
         with contextlib.suppress(OSError):
@@ -155,10 +151,9 @@ class ResultFolder:
         """Writes the whole file or nothing."""
         file = self.unfinished(os.path.relpath(path, self.path).replace("/", "-"))
         with refusing(path):
-            write_synced(file, data)
-            os.replace(file, path)
+            write_whole(path, data, file)
 
     def finish(self, unfinished, path):
         """Renames a complete file."""
         with refusing(path):
-            os.replace(unfinished, path)
+            rename(unfinished, path)

@@ -5,10 +5,11 @@ import itertools
 import json
 import os
 
+from vmart.lab.cell_file import is_number
 from vmart.lab.errors import ExperimentError
 from vmart.lab.experiments.experiment import Experiment, Machine, Trace
-from vmart.lab.experiments.fields import Fields, JsonObject, Problem, Problems, is_number, shortest
-from vmart.lab.experiments.worker import Refusal
+from vmart.lab.experiments.fields import Fields, JsonObject, Problem, Problems, shortest
+from vmart.lab.experiments.worker import Refusal, utf8
 from vmart.lab.kinds import KINDS, kind_of
 
 EXPERIMENT_KEYS = ("experiment", "about", "machines", "traces", "policies", "routers", "pacing", "chunk_mib",
@@ -27,7 +28,7 @@ SEED_MAX = 2**53  # The JSON readers keep integers exact up to this value.
 
 def read_experiment(file, worker):
     """Raises ExperimentError with the file, the path of the key and the reason, of all problems at once."""
-    file = str(file)
+    file = utf8(file)
     try:
         with open(file, "rb") as opened:
             text = opened.read()

@@ -1,7 +1,6 @@
 """Runs the unfinished cells of an experiment. The resulting folder depends only on the experiment, not on the
 number of workers or on restarts."""
 
-import json
 import os
 import threading
 
@@ -9,7 +8,7 @@ from vmart.lab.errors import ExperimentError
 from vmart.lab.experiments.experiment import cells_of
 from vmart.lab.experiments.folder import ResultFolder, read_if_there
 from vmart.lab.experiments.reader import read_experiment
-from vmart.lab.experiments.table import FinishedCell, ResultsTable, inputs_in
+from vmart.lab.experiments.table import ResultsTable, finished_bound, finished_cell
 from vmart.lab.experiments.traces import make_ready, require_same
 from vmart.lab.experiments.worker import Refusal, WorkerPool, find_program
 
@@ -202,14 +201,15 @@ class ExperimentRun:
         cell = self.cells[number]
         path = self.folder.cell(cell.id)
         line = read_if_there(path)
-        inputs = inputs_in(line) if line is not None else None
-        if inputs is not None:
+        known = finished_cell(line) if line is not None else None
+        if known is not None:
+            inputs, finished = known
             require_same(self.inputs.of(cell, self.ready(cell)), inputs, path)
-            self.note(number, line, path)
+            self.note(number, finished, path)
 
-    def note(self, number, line, path):
+    def note(self, number, finished, path):
         with self.lock:
-            self.table.set(number, self.cells[number], FinishedCell(line), path)
+            self.table.set(number, self.cells[number], finished, path)
             self.finished.add(number)
 
     def find_bounds(self):
@@ -225,18 +225,18 @@ class ExperimentRun:
         ready, path = self.ready(cell), self.folder.bound(cell.bound_id)
         inputs = self.inputs.of_bound(cell, ready)
         line = read_if_there(path)
-        known = complete_bound(line) if line is not None else None
+        known = finished_bound(line) if line is not None else None
         if known is None:
             try:
                 line = worker.line("bound", **self.inputs.question(cell, ready), inputs=inputs)
+                known = finished_bound(line) or worker.refuse(line, "a bound")
             except Refusal as error:
                 with self.lock:
                     self.outcome.failed_bounds[cell.bound_id] = str(error)
                 return
             self.folder.write(path, line)
-            known = complete_bound(line)
-        require_same(inputs, known["inputs"], path)
-        self.bounds[cell.bound_id] = known["bound"]
+        require_same(inputs, known[0], path)
+        self.bounds[cell.bound_id] = known[1]
 
     def run_cells(self):
         left = []
@@ -255,12 +255,13 @@ class ExperimentRun:
         cell = self.cells[number]
         try:
             line = worker.line("cell", **self.question(cell))
+            _, finished = finished_cell(line) or worker.refuse(line, "a cell")
         except Refusal as error:
             self.failed[number] = str(error)
         else:
             path = self.folder.cell(cell.id)
             self.folder.write(path, line)
-            self.note(number, line, path)
+            self.note(number, finished, path)
         with self.lock:
             self.watcher.on_cell(cell.id)
 
@@ -272,16 +273,6 @@ class ExperimentRun:
                 "admission": experiment.admission, "admission_memory": experiment.admission_memory,
                 "cell": self.inputs.names(cell), "inputs": self.inputs.of(cell, ready),
                 "bound": self.bounds.get(cell.bound_id)}
-
-
-def complete_bound(line):
-    """The line of a bound's file as a dict; None if it is incomplete."""
-    try:
-        known = json.loads(line) if line.endswith(b"\n") else None
-        complete = isinstance(known["inputs"], dict) and "bound" in known
-    except (ValueError, TypeError, KeyError):
-        return None
-    return known if complete else None
 
 
 def run_experiment(experiment, folder, jobs=None, only=(), program=None, watcher=None):

@@ -1,39 +1,51 @@
 """`results.csv` and `summary.csv`, made from finished cells. CSV as RFC 4180 has it, but with line feeds as
 line ends."""
 
-import csv
-import io
-import json
 import math
+from typing import NamedTuple
 
+from vmart.lab.cell_file import is_number
 from vmart.lab.errors import ExperimentError
-from vmart.lab.experiments.fields import is_number, shortest
+from vmart.lab.experiments.fields import shortest
+from vmart.lab.experiments.worker import parsed
 
 REPORT_KEY = b',"report":'
 FIGURES = ("cost_s", "slowdown", "regret", "stall_s", "bytes_moved", "rest_s")
 OTHER_NUMBERS = ("lower_bound_s", "regret")
 
 
-class FinishedCell:
-    """A finished cell as stored in its file, without its report."""
+class FinishedCell(NamedTuple):
+    """What the tables need of a finished cell."""
 
-    def __init__(self, line):
-        # The report comes last. Nothing before it can match the key: in strings, quotes are escaped.
-        head = json.loads(line.partition(REPORT_KEY)[0] + b"}")
-        self.metrics = {name: value for name, value in head["metrics"].items()
-                        if not isinstance(value, (dict, list))}
-        self.others = {"lower_bound_s": (head["bound"] or {}).get("lower_bound_s"), "regret": head["regret"]}
+    metrics: dict  # Scalars.
+    others: dict
 
 
-def inputs_in(line):
-    """The inputs of a cell in its file, from its report; None if the line is not a complete cell."""
-    try:
-        cell = json.loads(line) if line.endswith(b"\n") else None
-        complete = all(isinstance(cell[key], dict) for key in ("cell", "metrics", "report"))
-        inputs = cell["report"]["inputs"] if complete and {"bound", "regret"} <= cell.keys() else None
-    except (ValueError, TypeError, KeyError):
+def is_bound(value):
+    return value is None or isinstance(value, dict) and is_number(value.get("lower_bound_s"))
+
+
+def finished_cell(line):
+    """The inputs of a cell in its file, and the FinishedCell; None if the line is not a complete cell, or not as
+    `vmart-lab` writes it."""
+    cell = parsed(line) if REPORT_KEY in line else None
+    if cell is None or not all(isinstance(cell.get(key), dict) for key in ("cell", "metrics", "report")):
         return None
-    return inputs if isinstance(inputs, dict) else None
+    if not {"bound", "regret"} <= cell.keys() or not is_bound(cell["bound"]):
+        return None
+    inputs, bound, regret = cell["report"].get("inputs"), cell["bound"] or {}, cell["regret"]
+    if not isinstance(inputs, dict) or not (regret is None or is_number(regret)):
+        return None
+    metrics = {name: value for name, value in cell["metrics"].items() if not isinstance(value, (dict, list))}
+    return inputs, FinishedCell(metrics, {"lower_bound_s": bound.get("lower_bound_s"), "regret": regret})
+
+
+def finished_bound(line):
+    """The `inputs` and the `bound` of a bound's file; None if the line is not complete."""
+    known = parsed(line)
+    if known is None or not isinstance(known.get("inputs"), dict) or "bound" not in known:
+        return None
+    return (known["inputs"], known["bound"]) if is_bound(known["bound"]) else None
 
 
 def field(value):
@@ -42,9 +54,13 @@ def field(value):
 
 
 def csv_text(lines):
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(lines)
-    return text.getvalue()
+    """By hand: which values the module `csv` quotes depends on the version of Python."""
+    return "".join(",".join(map(quoted, line)) + "\n" for line in lines)
+
+
+def quoted(value):
+    text = str(value)
+    return '"{}"'.format(text.replace('"', '""')) if any(mark in text for mark in ',"\r\n') else text
 
 
 class ResultsTable:

@@ -6,7 +6,7 @@ import os
 from vmart.lab.errors import ExperimentError
 from vmart.lab.experiments.experiment import file_name_of
 from vmart.lab.experiments.folder import read_if_there
-from vmart.lab.experiments.worker import Refusal, run_command
+from vmart.lab.experiments.worker import Refusal
 
 
 def one_line(value):
@@ -25,9 +25,16 @@ def require_same(wanted, known, path):
 
 def files_of(trace, worker):
     """The trace's file, or all files that it is made from. Raises Refusal for an incomplete input."""
-    if trace.how == "convert":
+    if trace.how != "convert":
+        return [trace.input] if trace.how == "file" else []
+    from vmart.lab.importers import FORMATS  # These take long to load.
+
+    if trace.maker not in FORMATS:  # The program's own.
         return worker.ask("files", convert=trace.maker, input=trace.input)["files"]
-    return [trace.input] if trace.how == "file" else []
+    try:
+        return FORMATS[trace.maker].files(trace.input)
+    except (ValueError, OSError) as error:
+        raise Refusal(str(error)) from error
 
 
 class TraceRecipe:
@@ -52,8 +59,7 @@ class TraceRecipe:
         """Raises Refusal if it cannot be made, or its input has changed in the meantime."""
         words = [word for value in self.trace.values for word in ("--param", value)]
         files = [self.trace.input] if self.trace.how == "convert" else []
-        run_command([self.worker.program, self.trace.how, "--seed", str(self.seed), *words, "--",
-                     self.trace.maker, *files, str(output)])
+        self.worker.run(self.trace.how, "--seed", str(self.seed), *words, "--", self.trace.maker, *files, output)
         if files and self.inputs["input_sums"] != self._input_sums():
             raise Refusal(f"{self.trace.input}: changed while it was read")
 

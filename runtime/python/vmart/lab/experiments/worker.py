@@ -1,5 +1,6 @@
 """Processes of `vmart-lab`: workers, which answer questions, and other commands."""
 
+import contextlib
 import json
 import os
 import signal
@@ -8,6 +9,7 @@ import threading
 
 from vmart.lab.errors import ExperimentError
 
+PROTOCOL = 1  # As `protocol` of `LabWorker`.
 STOP_SIGNALS = {signal.SIGINT, signal.SIGTERM}
 
 
@@ -16,30 +18,45 @@ class Refusal(Exception):
 
 
 def start(command, **how):
-    """A process that no stop signal reaches: Ctrl-C goes to all processes of a terminal, and stops the
-    driver, which waits for what is running."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
+    """A process in a session of its own: Ctrl-C goes to all processes of a terminal, and stops the driver,
+    which waits for what is running."""
     try:
-        return subprocess.Popen(command, **how)
+        return subprocess.Popen(command, start_new_session=True, **how)
     except OSError as error:
         raise ExperimentError(f"{command[0]}: {error.strerror}") from error
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def run_command(command):
-    """Runs `vmart-lab` for what it leaves. Raises Refusal with what it printed."""
-    process = start(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-    _, printed = process.communicate()
-    if process.returncode != 0:
-        said = printed.decode(errors="replace").strip().removeprefix("vmart-lab: ")
-        raise Refusal(said or how_it_ended(process.returncode))
+def end(process):
+    """Ends a process, and what it has started."""
+    if process.poll() is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 def how_it_ended(status):
     if status >= 0:
         return f"vmart-lab ended with exit status {status}"
     return f"vmart-lab was ended by {signal.Signals(-status).name}"
+
+
+def parsed(line):
+    """A line of JSON, bytes, with its line end, as a dict; None for anything else."""
+    try:
+        value = json.loads(line) if line.endswith(b"\n") else None
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def utf8(path):
+    """A path as text. Raises ExperimentError for one that no question can name."""
+    text = os.fsdecode(path)
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ExperimentError(f"{text.encode(errors='backslashreplace').decode()}: is not UTF-8; "
+                              "choose another name") from error
+    return text
 
 
 class Worker:
@@ -49,6 +66,8 @@ class Worker:
     def __init__(self, program):
         self.program = program
         self._process = None
+        self._running = []  # What `kill` has to end.
+        self._killed = False
 
     def __enter__(self):
         return self
@@ -59,7 +78,7 @@ class Worker:
     def line(self, what, **values):
         """The answer to a question as it is: a line of JSON, bytes. Raises Refusal."""
         if self._process is None:
-            self._process = start([self.program, "cells"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            self._begin()
         question = json.dumps({"do": what, **values}) + "\n"
         try:
             self._process.stdin.write(question.encode())
@@ -70,22 +89,58 @@ class Worker:
         if not line.endswith(b"\n"):
             raise Refusal(how_it_ended(self._end()))
         if line.startswith(b'{"error":'):
-            raise Refusal(json.loads(line)["error"])
+            raise Refusal(self._parsed(line)["error"])
         return line
 
     def ask(self, what, **values):
         """The answer as a dict. Raises Refusal."""
-        return json.loads(self.line(what, **values))
+        return self._parsed(self.line(what, **values))
+
+    def run(self, *words):
+        """Runs another command of `vmart-lab` for what it leaves. Raises Refusal with what it printed."""
+        process = self._start(*words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        _, printed = process.communicate()
+        self._running.remove(process)
+        if process.returncode != 0:
+            said = printed.decode(errors="replace").strip().removeprefix("vmart-lab: ")
+            raise Refusal(said or how_it_ended(process.returncode))
 
     def kill(self):
-        """Ends it in the middle of an answer. Any thread."""
-        process = self._process
-        if process is not None:
-            process.kill()
+        """Ends it in the middle of an answer, for good. Any thread."""
+        self._killed = True
+        for process in list(self._running):
+            end(process)
+
+    def refuse(self, answer, wanted):
+        """Raises Refusal for an answer that is not what was `wanted`, and does not use its process again."""
+        self.close()
+        raise Refusal(f"vmart-lab answered {answer!r:.80} instead of {wanted}")
 
     def close(self):
         if self._process is not None:
             self._end()
+
+    def _begin(self):
+        self._process = self._start("cells", stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        try:
+            answer = self.ask("version")
+            if answer.get("protocol") != PROTOCOL:
+                self.refuse(answer, f"protocol {PROTOCOL}")
+        except Refusal as error:
+            raise Refusal(f"{self.program}: does not answer as the vmart-lab of this version does: {error}") from error
+
+    def _parsed(self, line):
+        answer = parsed(line)
+        if answer is None:
+            self.refuse(line, "an object of JSON")
+        return answer
+
+    def _start(self, *words, **pipes):
+        process = start([self.program, *words], **pipes)
+        self._running.append(process)
+        if self._killed:  # Just before, so that `kill` did not know it.
+            end(process)
+        return process
 
     def _end(self):
         process, self._process = self._process, None
@@ -94,7 +149,43 @@ class Worker:
                 pipe.close()
             except BrokenPipeError:  # Of what could not be written.
                 pass
-        return process.wait()
+        status = process.wait()
+        self._running.remove(process)
+        return status
+
+
+class WorkerThread(threading.Thread):
+    """A thread whose end can be awaited again after an exception has ended a wait, which `join` does not allow
+    in all versions of Python."""
+
+    def __init__(self, work, worker):
+        super().__init__(daemon=True)
+        self.work = work
+        self.worker = worker
+        self.ended = threading.Event()
+
+    def run(self):
+        try:
+            self.work(self.worker)
+        finally:
+            self.ended.set()
+
+
+def start_some(threads):
+    """Starts them, or as many as the system has room for. Raises ExperimentError if that is none."""
+    for number, thread in enumerate(threads):
+        try:
+            thread.start()
+        except RuntimeError as error:
+            if number == 0:
+                raise ExperimentError(f"no worker can be started: {error}") from error
+            return
+
+
+def wait_for_begun(threads):
+    for thread in threads:
+        if thread.ident is not None:
+            thread.ended.wait()
 
 
 class WorkerPool:
@@ -110,6 +201,11 @@ class WorkerPool:
     def __exit__(self, *_):
         for worker in self.workers:
             worker.close()
+
+    def kill(self):
+        """Ends what all workers do, for good. Any thread, also in a signal's handler."""
+        for worker in self.workers:
+            worker.kill()
 
     def run(self, jobs, do, stop):
         """Calls `do(job, worker)` for each of `jobs`, in several threads. Begins no more once `stop()` is
@@ -128,34 +224,27 @@ class WorkerPool:
                 except BaseException as error:  # Raised again below.
                     failures[number] = error
 
-        threads = [threading.Thread(target=work, args=(worker,), daemon=True)
-                   for worker in self.workers[:len(jobs)]]
-        self._wait_for(threads, failures)
+        self._wait_for([WorkerThread(work, worker) for worker in self.workers[:len(jobs)]], failures)
         if failures:
             raise failures[min(failures)]
 
     def _wait_for(self, threads, failures):
         try:
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
+            start_some(threads)
+            wait_for_begun(threads)
         except BaseException as error:  # Ctrl-C in a program that uses this package.
             failures[-1] = error
-            for worker in self.workers:
-                worker.kill()
-            for thread in threads:
-                if thread.ident is not None:
-                    thread.join()
+            self.kill()
+            wait_for_begun(threads)
 
 
 def find_program():
     """`vmart-lab` of the installation that this file lies in, or the one in PATH."""
-    import pathlib  # These take long to load.
-    import shutil
+    import shutil  # This takes long to load.
 
-    beside = pathlib.Path(__file__).resolve().parents[6] / "bin" / "vmart-lab"
-    found = str(beside) if os.access(beside, os.X_OK) else shutil.which("vmart-lab")
+    prefix = os.path.join(os.path.dirname(os.path.realpath(__file__)), *[".."] * 6)
+    beside = os.path.join(os.path.normpath(prefix), "bin", "vmart-lab")
+    found = beside if os.access(beside, os.X_OK) else shutil.which("vmart-lab")
     if not found:
         raise ExperimentError("there is no vmart-lab in PATH; --program says where it is")
     return found
