@@ -161,8 +161,8 @@ $code" "$@" """)
 
     def test_one_that_ignores_signals_ends_with_the_program(self):
         begin = time.monotonic()
-        done = self.run_with("""trap '' TERM; echo '{"vmart_trace":1}'; yes '' | head -c 530000; exec sleep 60""",
-                             self.folder / "a.csv")
+        done = self.run_with("""trap '' TERM; echo '{"vmart_trace":1}'
+yes '{"event":"mark","time_ns":0}' | head -c 2000000; exec sleep 60""", self.folder / "a.csv")
         self.assertIn("a.csv: must end in .jsonl or .vtrace", done.stderr)
         self.assertLess(time.monotonic() - begin, 30)
 
