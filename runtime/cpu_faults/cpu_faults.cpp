@@ -71,10 +71,9 @@ void CpuFaults::begin() {
   try {
     FaultSignals::add(*this);
   } catch (...) {
-    ended_ = true;
-    queue_.wake();
+    queue_.close();
     std::exchange(task_, nullptr)->join();
-    ended_ = false;
+    queue_.open();
     throw;
   }
 }
@@ -103,8 +102,7 @@ void CpuFaults::stop_accepting() noexcept {
   if (!task_) return;
   queue_.wake();
   FaultSignals::remove(*this);
-  ended_ = true;
-  queue_.wake();
+  queue_.close();
   std::exchange(task_, nullptr)->join();
 }
 
@@ -120,7 +118,7 @@ void CpuFaults::run() noexcept {
   constexpr std::chrono::nanoseconds idle = std::chrono::hours(1);
   constexpr std::chrono::nanoseconds in_line = std::chrono::microseconds(200);
   CpuFault* waiting = nullptr;  // For claims, the oldest first.
-  while (!ended_) {
+  while (!queue_.is_closed()) {
     CpuFault** last = &waiting;
     while (*last != nullptr) last = &(*last)->next;
     *last = queue_.take_all(waiting == nullptr ? idle : in_line);

@@ -77,7 +77,7 @@ class CpuFaults final : private FaultServer, public Part {
   };
   std::map<int, Retry> retries_;  // By thread. Of the service.
   std::atomic<std::uint64_t> served_{0}, fetched_{0}, refused_{0};
-  std::atomic<bool> closing_{false}, ended_{false};
+  std::atomic<bool> closing_{false};
   ThreadedExecutor threads_;
   Mutex beginning_;
   std::unique_ptr<Task> task_ VMART_GUARDED_BY(beginning_);  // Last: it uses all of the above.

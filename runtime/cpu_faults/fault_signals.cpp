@@ -276,7 +276,7 @@ void FaultQueue::push(CpuFault& fault) noexcept {
 CpuFault* FaultQueue::take_all(std::chrono::nanoseconds limit) noexcept {
   const std::uint32_t seen = pushes_.load(std::memory_order_acquire);
   CpuFault* newest = newest_.exchange(nullptr, std::memory_order_acquire);
-  if (newest == nullptr) {
+  if (newest == nullptr && !closed_) {
     constexpr std::int64_t second = 1'000'000'000;
     timespec time{};
     time.tv_sec = static_cast<time_t>(limit.count() / second);
@@ -298,6 +298,11 @@ void FaultQueue::answer(CpuFault& fault, CpuFault::Answer answer) noexcept {
   const void* const word = &fault.answer;
   fault.answer.store(answer, std::memory_order_release);
   wake_all(word);  // The fault may be gone by now; then this wakes nobody, or somebody too early.
+}
+
+void FaultQueue::close() noexcept {
+  closed_ = true;
+  wake();
 }
 
 void FaultQueue::wake() noexcept {

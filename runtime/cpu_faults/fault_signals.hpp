@@ -39,16 +39,20 @@ class FaultQueue {
 
   // --- One thread
   /// All that wait, the oldest first; null if there is none, which waits for one for at most
-  /// `limit`, or until `wake`.
+  /// `limit`, or until `wake` or `close`. Once closed, it waits no longer.
   CpuFault* take_all(std::chrono::nanoseconds limit) noexcept;
   /// The fault is gone when this returns.
   static void answer(CpuFault& fault, CpuFault::Answer answer) noexcept;
+  bool is_closed() const noexcept { return closed_; }
   /// Any thread.
   void wake() noexcept;
+  void close() noexcept;
+  void open() noexcept { closed_ = false; }
 
  private:
   std::atomic<CpuFault*> newest_{nullptr};
   std::atomic<std::uint32_t> pushes_{0};  // What `take_all` sleeps on.
+  std::atomic<bool> closed_{false};       // Told by `pushes_`, which has to be read first.
 };
 
 /// What a process did about SIGSEGV and SIGBUS before the runtime took them, and still does about

@@ -1,5 +1,6 @@
 // Goal: no store of the CPU is lost, whatever moves beside it: each is either copied with the chunk
 // or comes after the move.
+#include "cpu_faults/fault_signals.hpp"
 #include "support/test_kernels.hpp"
 #include "unit/cpu_faults/segmentation_faults.hpp"
 #include "unit/runtime/runtime_rig.hpp"
@@ -169,6 +170,13 @@ TEST_F(FaultRace, AShutdownLeavesNoThreadWaiting) {
   rig.runtime().shutdown();
   for (std::thread& each : all) each.join();
   EXPECT_EQ(ended, 3);
+}
+
+// The thread that serves may look at the queue only after it was told to end.
+TEST(FaultQueue, ClosedBeforeTheLookLetsNobodyWait) {
+  FaultQueue queue;
+  queue.close();
+  EXPECT_EQ(queue.take_all(std::chrono::hours(1)), nullptr);
 }
 
 }  // namespace
