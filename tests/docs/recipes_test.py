@@ -162,7 +162,7 @@ int main() {
 """
     SOURCES = ("lab/policies/interleave.cpp", "placement/policies/policy_registry.cpp",
                "placement/policies/policy_text.cpp", "placement/books/chunk_tables.cpp",
-               "placement/books/heat_cells.cpp", "placement/books/snapshot.cpp",
+               "placement/books/heat_cells.cpp", "placement/books/idle_order.cpp", "placement/books/snapshot.cpp",
                "base/error.cpp", "base/place.cpp", "base/nearest_name.cpp", "base/check.cpp")
 
     def test_the_lab_has_it_and_it_decides(self):
