@@ -103,10 +103,12 @@ class SimDriver : public Driver {
   void batch(BoundStream stream, std::span<const WordOperation> operations) override;
   void copy(BoundStream stream, Address target, Address source, std::uint64_t size_bytes) override;
   void fill(BoundStream stream, Address begin, std::byte value, std::uint64_t size_bytes) override;
-  /// The same as nodes of a graph: memory of the machine is looked up when the work runs, not
-  /// before.
-  void copy_later(BoundStream stream, Address target, Address source, std::uint64_t size_bytes);
-  void fill_later(BoundStream stream, Address begin, std::byte value, std::uint64_t size_bytes);
+  /// When memory of the machine is looked up: `now` as by calls, or as by nodes of a graph.
+  enum class LookUp { now, when_it_runs };
+  void enqueue_copy(BoundStream stream, Address target, Address source, std::uint64_t size_bytes,
+                    LookUp look_up);
+  void enqueue_fill(BoundStream stream, Address begin, std::byte value, std::uint64_t size_bytes,
+                    LookUp look_up);
   /// Whether it is reserved or memory of the machine, and no pageable memory of the host.
   bool knows(Address address) const;
   KernelHandle load_kernel(ContextHandle context, const Kernel& kernel) override;
@@ -145,12 +147,6 @@ class SimDriver : public Driver {
   void switch_channels(std::span<const ContextHandle> of, bool off);
 
  private:
-  enum class LookUp { now, when_it_runs };
-  void enqueue_copy(BoundStream stream, Address target, Address source, std::uint64_t size_bytes,
-                    LookUp look_up);
-  void enqueue_fill(BoundStream stream, Address begin, std::byte value, std::uint64_t size_bytes,
-                    LookUp look_up);
-
   std::unique_ptr<SimMachine> machine_;
 };
 

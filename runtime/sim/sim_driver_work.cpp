@@ -25,11 +25,6 @@ void SimDriver::copy(BoundStream stream, Address target, Address source, std::ui
   enqueue_copy(stream, target, source, size_bytes, LookUp::now);
 }
 
-void SimDriver::copy_later(BoundStream stream, Address target, Address source,
-                           std::uint64_t size_bytes) {
-  enqueue_copy(stream, target, source, size_bytes, LookUp::when_it_runs);
-}
-
 void SimDriver::enqueue_copy(BoundStream stream, Address target, Address source,
                              std::uint64_t size_bytes, LookUp look_up) {
   constexpr auto call = "cuMemcpyAsync";
@@ -59,11 +54,6 @@ void SimDriver::enqueue_copy(BoundStream stream, Address target, Address source,
 
 void SimDriver::fill(BoundStream stream, Address begin, std::byte value, std::uint64_t size_bytes) {
   enqueue_fill(stream, begin, value, size_bytes, LookUp::now);
-}
-
-void SimDriver::fill_later(BoundStream stream, Address begin, std::byte value,
-                           std::uint64_t size_bytes) {
-  enqueue_fill(stream, begin, value, size_bytes, LookUp::when_it_runs);
 }
 
 void SimDriver::enqueue_fill(BoundStream stream, Address begin, std::byte value,

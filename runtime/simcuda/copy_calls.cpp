@@ -36,8 +36,10 @@ std::vector<BoundStream> other_gpus(BoundStream stream, Address target, Address 
   return others;
 }
 
-/// Whether the calling thread launches a graph, whose nodes look their memory up when they run.
-thread_local bool launches_graph = false;
+using LookUp = SimDriver::LookUp;
+
+/// When what the calling thread enqueues looks its memory up: nodes of a graph do when they run.
+thread_local LookUp operands_looked_up = LookUp::now;
 
 /// What is enqueued in `later` from now on waits for what `earlier` has.
 void let_wait(BoundStream later, BoundStream earlier) {
@@ -66,11 +68,7 @@ void copy(Address target, Address source, std::size_t bytes, CUstream stream) {
   const BoundStream bound = stream_of(stream);
   const std::vector<BoundStream> others = other_gpus(bound, target, source);
   for (const BoundStream& other : others) let_wait(bound, other);
-  if (launches_graph) {
-    sim().copy_later(bound, target, source, bytes);
-  } else {
-    sim().copy(bound, target, source, bytes);
-  }
+  sim().enqueue_copy(bound, target, source, bytes, operands_looked_up);
   note_captured(bound, CU_GRAPH_NODE_TYPE_MEMCPY, copied(target, source, bytes));
   for (const BoundStream& other : others) let_wait(other, bound);
 }
@@ -93,11 +91,11 @@ void fill(CUdeviceptr begin, std::uint64_t value, std::size_t width, std::size_t
   if (begin % width != 0) refuse(CUDA_ERROR_INVALID_VALUE);
   const BoundStream bound = stream_of(stream);
   if (count == 0) return;
-  if (launches_graph && !sim().knows(Address{begin})) refuse(CUDA_ERROR_INVALID_VALUE);
-  if (width == 1 && launches_graph) {
-    sim().fill_later(bound, Address{begin}, static_cast<std::byte>(value), count);
-  } else if (width == 1) {
-    sim().fill(bound, Address{begin}, static_cast<std::byte>(value), count);
+  if (operands_looked_up == LookUp::when_it_runs && !sim().knows(Address{begin}))
+    refuse(CUDA_ERROR_INVALID_VALUE);
+  if (width == 1) {
+    sim().enqueue_fill(bound, Address{begin}, static_cast<std::byte>(value), count,
+                       operands_looked_up);
   } else {
     launch_own(bound, OwnKernel::fill_pattern,
                KernelArguments::of(begin, value, std::uint64_t{width}, std::uint64_t{count}));
@@ -122,7 +120,7 @@ Address side(CUmemorytype type, const void* in_host, CUdeviceptr device, std::si
   switch (type) {
     case CU_MEMORYTYPE_HOST: return address_of(in_host) + offset;
     case CU_MEMORYTYPE_DEVICE:
-      if (!launches_graph) return in_device(device) + offset;
+      if (operands_looked_up == LookUp::now) return in_device(device) + offset;
       // It may be dark now, but not freed: then the host may have memory there.
       if (!sim().knows(Address{device})) refuse(CUDA_ERROR_INVALID_VALUE);
       return Address{device} + offset;
@@ -194,9 +192,9 @@ void batch(CUstream stream, const WordOperation& operation) {
 }  // namespace
 
 void enqueue(const Transfer& what, CUstream stream) {
-  launches_graph = true;
+  operands_looked_up = LookUp::when_it_runs;
   struct End {
-    ~End() { launches_graph = false; }
+    ~End() { operands_looked_up = LookUp::now; }
   } const end;
   if (const auto* const copied = std::get_if<CUDA_MEMCPY3D>(&what)) {
     return copy_layers(copied, stream);

@@ -11,7 +11,8 @@ import sys
 import tempfile
 import unittest
 
-BLOCK = re.compile(r"(?:^<!-- ([^\n]*?) -->\n)?^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+from toolchains_test import BLOCK
+
 PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs" / "guide" / "simcuda.md"
 TYPED = "not run: needs cuda.h; tests/install runs it as typed"
 PROJECT = "not run: tests/install builds it in project"

@@ -141,14 +141,15 @@ ChunkId ChunkTables::add(std::uint32_t allocation, std::string_view tag,
 
 void ChunkTables::remove(ChunkId first, std::size_t chunks) noexcept {
   for (std::size_t i = 0; i < chunks; ++i) {
-    ChunkRow& row = rows_[index(first) + i];
+    const ChunkId chunk{static_cast<std::uint32_t>(index(first) + i)};
+    ChunkRow& row = rows_[index(chunk)];
     VMART_CHECK(row.bytes > 0, "only added chunks are removed");
     shift_demand(row, -1);
     heat_.drop(row);
-    forget_hint(ChunkId{static_cast<std::uint32_t>(index(first) + i)});
+    forget_hint(chunk);
     if (!row.dropped) {
       places_[index(row.at)].used_bytes -= row.bytes;
-      idle_.left(ChunkId{static_cast<std::uint32_t>(index(first) + i)}, row.at, rows_);
+      idle_.left(chunk, row.at, rows_);
     }
     const bool listed = row.changed;
     row = ChunkRow{};
@@ -374,8 +375,8 @@ void ChunkTables::check_invariants() const {
     std::uint64_t walked = 0;
     Time last_use{0};
     IdleOrder::Walk walk(idle_, PlaceId{static_cast<std::uint8_t>(at)}, rows_);
-    for (ChunkId chunk{}; walk.next(chunk);) {
-      const ChunkRow& row = rows_[index(chunk)];
+    while (const auto chunk = walk.next()) {
+      const ChunkRow& row = rows_[index(*chunk)];
       VMART_CHECK(index(row.at) == at && !row.dropped, "a place's order has what lies there");
       VMART_CHECK(last_use_of(row) >= last_use, "the order is by the last use");
       last_use = last_use_of(row);

@@ -110,18 +110,17 @@ void IdleOrder::Walk::descend(std::uint32_t node) {
   for (; node != none; node = order_.nodes_[node].before) above_.push_back(node);
 }
 
-bool IdleOrder::Walk::next(ChunkId& chunk) {
-  if (listed_ == none && above_.empty()) return false;
+std::optional<ChunkId> IdleOrder::Walk::next() {
+  if (listed_ == none && above_.empty()) return std::nullopt;
   if (above_.empty() || (listed_ != none && comes_before(listed_, above_.back(), rows_))) {
-    chunk = ChunkId{listed_};
-    listed_ = order_.nodes_[listed_].after;
-    return true;
+    const std::uint32_t node = listed_;
+    listed_ = order_.nodes_[node].after;
+    return ChunkId{node};
   }
   const std::uint32_t node = above_.back();
   above_.pop_back();
   descend(order_.nodes_[node].after);
-  chunk = ChunkId{node};
-  return true;
+  return ChunkId{node};
 }
 
 }  // namespace v1

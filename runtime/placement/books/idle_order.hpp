@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -48,8 +49,8 @@ class IdleOrder {
   class Walk {
    public:
     Walk(const IdleOrder& order, PlaceId at, Rows rows);
-    /// False at the end.
-    bool next(ChunkId& chunk);
+    /// None at the end.
+    std::optional<ChunkId> next();
 
    private:
     void descend(std::uint32_t node);

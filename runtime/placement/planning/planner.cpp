@@ -335,35 +335,35 @@ namespace {
 class Coldest {
  public:
   Coldest(const IdleOrder& idle, PlaceId at, const Snapshot& snapshot)
-      : walk_(idle, at, snapshot.chunks()), snapshot_(snapshot), any_ahead_(walk_.next(ahead_)) {}
+      : walk_(idle, at, snapshot.chunks()), snapshot_(snapshot), ahead_(walk_.next()) {}
 
-  /// False at the end.
-  bool next(ChunkId& chunk) {
-    if (equals_.empty() && !gather()) return false;
-    chunk = equals_.back().second;
+  /// None at the end.
+  std::optional<ChunkId> next() {
+    if (equals_.empty()) gather();
+    if (equals_.empty()) return std::nullopt;
+    const ChunkId coldest = equals_.back().second;
     equals_.pop_back();
-    return true;
+    return coldest;
   }
 
  private:
   static constexpr std::size_t compared_max = 256;
 
   /// Those that are idle for the same time, the coldest last.
-  bool gather() {
-    const Time last_use = any_ahead_ ? last_use_of(snapshot_.chunk(ahead_)) : Time{0};
-    while (any_ahead_ && last_use_of(snapshot_.chunk(ahead_)) == last_use &&
+  void gather() {
+    if (!ahead_) return;
+    const Time last_use = last_use_of(snapshot_.chunk(*ahead_));
+    while (ahead_ && last_use_of(snapshot_.chunk(*ahead_)) == last_use &&
            equals_.size() < compared_max) {
-      equals_.emplace_back(use_per_byte(ahead_, snapshot_), ahead_);
-      any_ahead_ = walk_.next(ahead_);
+      equals_.emplace_back(use_per_byte(*ahead_, snapshot_), *ahead_);
+      ahead_ = walk_.next();
     }
     std::ranges::sort(equals_, std::greater());
-    return !equals_.empty();
   }
 
   IdleOrder::Walk walk_;
   const Snapshot& snapshot_;
-  ChunkId ahead_{};  // If there is any.
-  bool any_ahead_;
+  std::optional<ChunkId> ahead_;  // None at the end.
   std::vector<std::pair<double, ChunkId>> equals_;
 };
 
@@ -405,7 +405,10 @@ std::uint64_t Planner::complete_pressure(const Pressure& pressure, const Snapsho
   if (largest == 0) return freed;
 
   Coldest order(idle, pressure.at, snapshot);
-  for (ChunkId chunk{}; freed < pressure.bytes && order.next(chunk);) {
+  while (freed < pressure.bytes) {
+    const std::optional<ChunkId> coldest = order.next();
+    if (!coldest) break;
+    const ChunkId chunk = *coldest;
     const ChunkRow& row = snapshot.chunk(chunk);
     if (static_cast<std::int64_t>(row.bytes) > largest || planned.contains(chunk)) continue;
     if (refuse_chunk(chunk, snapshot, under_way_, history_, limits_)) continue;

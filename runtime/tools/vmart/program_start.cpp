@@ -11,7 +11,6 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <system_error>
 
 namespace vma {
@@ -22,20 +21,20 @@ constexpr int not_runnable = 126;
 
 }  // namespace
 
-std::string own_file(const char* call, const char* name) {
+std::filesystem::path tool_folder() {
+  std::error_code ignored;
+  return std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path();
+}
+
+std::optional<std::string> own_file(const char* name) {
   namespace fs = std::filesystem;
   std::error_code ignored;
-  const fs::path folder = fs::read_symlink("/proc/self/exe", ignored).parent_path();
   // Of an installation, of a Python package, and of a build tree.
   for (const char* place : {"../" VMART_LIBRARY_FOLDER, "../lib", ".."}) {
-    const fs::path file = folder / place / name;
+    const fs::path file = tool_folder() / place / name;
     if (fs::exists(file, ignored)) return fs::weakly_canonical(file, ignored).string();
   }
-  throw Error(
-      ErrorKind::unsupported, call,
-      fmt::format("{} is not beside this program ({}); it is built with CUDA's header, as a "
-                  "shared library, for x86-64 and AArch64",
-                  name, folder.string()));
+  return std::nullopt;
 }
 
 void set_variable(const char* name, const std::string& value, bool replace) {

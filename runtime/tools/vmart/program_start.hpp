@@ -1,5 +1,7 @@
 #pragma once
 
+#include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -7,8 +9,10 @@ namespace vma {
 
 // What `vmart run` and `vmart simulate` do to become a program. `call` names the command in errors.
 
-/// A file beside the tool's own folder, installed or in a build tree. Throws: Error{unsupported}.
-std::string own_file(const char* call, const char* name);
+/// The folder that this program lies in.
+std::filesystem::path tool_folder();
+/// A file beside that folder, installed or in a build tree. None if it is not there.
+std::optional<std::string> own_file(const char* name);
 
 /// Sets a variable of the environment. Throws: Error{out_of_memory}.
 void set_variable(const char* name, const std::string& value, bool replace = true);

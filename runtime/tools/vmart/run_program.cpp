@@ -125,6 +125,15 @@ std::string driver_shim_folder(const std::string& shim) {
   return folder;
 }
 
+std::string own_library(const char* name) {
+  if (auto library = own_file(name)) return *std::move(library);
+  throw Error(
+      ErrorKind::unsupported, call,
+      fmt::format("{} is not beside this program ({}); it is built with CUDA's header, as a shared "
+                  "library, for x86-64 and AArch64",
+                  name, tool_folder().string()));
+}
+
 bool is_on(const char* name) {
   return is_set(name) && yes_or_no(environment_variable(name)).value_or(false);
 }
@@ -191,13 +200,13 @@ void set_environment(const RunOptions& options) {
   }
   remove_outer_ways();
   if (options.way == "preload") {
-    set_first("LD_PRELOAD", checked_preload(own_file(call, "libvmart-run.so")));
+    set_first("LD_PRELOAD", checked_preload(own_library("libvmart-run.so")));
   } else if (options.children && !*options.children) {
     throw Error(ErrorKind::invalid_argument, call,
                 "with --way shim, programs that the program starts run in the same way; use --way "
                 "preload for --no-children");
   } else {
-    set_first("LD_LIBRARY_PATH", driver_shim_folder(own_file(call, "libvmart-shim.so")));
+    set_first("LD_LIBRARY_PATH", driver_shim_folder(own_library("libvmart-shim.so")));
   }
   if (options.pools) set_variable("VMART_RUN_POOLS", "1");
   if (options.children) set_variable("VMART_RUN_CHILDREN", *options.children ? "1" : "0");

@@ -21,10 +21,7 @@ constexpr const char* simulate_call = "vmart simulate";
 /// Installed and in a build tree, it lies in a folder of its own.
 std::string folder_of_simcuda() {
   for (const char* name : {"vmart/simcuda/libcuda.so.1", "simcuda/libcuda.so.1"}) {
-    try {
-      return fs::path(own_file(simulate_call, name)).parent_path().string();
-    } catch (const Error&) {
-    }
+    if (const auto library = own_file(name)) return fs::path(*library).parent_path().string();
   }
   throw Error(
       ErrorKind::unsupported, simulate_call,

@@ -19,7 +19,7 @@ constexpr std::size_t places = 3, chunks = 200;
 std::vector<std::size_t> walked(const IdleOrder& order, std::size_t at, IdleOrder::Rows rows) {
   std::vector<std::size_t> found;
   IdleOrder::Walk walk(order, PlaceId{static_cast<std::uint8_t>(at)}, rows);
-  for (ChunkId chunk{}; walk.next(chunk);) found.push_back(index(chunk));
+  while (const auto chunk = walk.next()) found.push_back(index(*chunk));
   return found;
 }
 
