@@ -43,14 +43,15 @@ bool MemoryPressure::Want::operator()(Place at, std::uint64_t size_bytes) {
     pressure_.nap_until(std::min(until_, now + pause));
   }
   if (pressure_.clock_.now() >= until_) return false;
-  bool worth_it = false;
+  Answer answer = Answer::nothing_leaves;
   try {
-    pressure_.presser_.tell([&](Presser& presser) { worth_it = presser(at, size_bytes, until_); });
+    pressure_.presser_.tell([&](Presser& presser) { answer = presser(at, size_bytes, until_); });
   } catch (const std::exception& error) {
     log(LogLevel::warn, "cannot evict anything at {}: {}", to_string(at), error.what());
     return false;
   }
-  return worth_it;
+  return answer == Answer::some_left ||
+         (answer == Answer::others_at_work && asks_ == Asks::an_allocation);
 }
 
 void MemoryPressure::nap_until(TimePoint time) {

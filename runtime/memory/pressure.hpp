@@ -16,11 +16,18 @@ namespace vma {
 /// Asks a presser to make room at a full place before a call ends in `out_of_memory`. Any thread.
 class MemoryPressure {
  public:
-  /// Called with the number of bytes lacking at `at`: makes room by `until` if it can, and returns
-  /// whether to retry. Runs on the thread that needs the memory, with no lock and no turn held
-  /// except the move claims and `operations()` of the allocations that move, if any do. An
-  /// exception is logged and counts as false.
-  using Presser = std::function<bool(Place at, std::uint64_t size_bytes, TimePoint until)>;
+  enum class Answer {
+    nothing_leaves,
+    /// Other threads move or free memory. An allocation asks again; a move does not, since it may
+    /// be what they wait for.
+    others_at_work,
+    some_left,
+  };
+  /// Called with the number of bytes lacking at `at`: makes room by `until` if it can. Runs on the
+  /// thread that needs the memory, with no lock and no turn held except the move claims and
+  /// `operations()` of the allocations that move, if any do. An exception is logged and counts as
+  /// `nothing_leaves`.
+  using Presser = std::function<Answer(Place at, std::uint64_t size_bytes, TimePoint until)>;
 
   /// `limit` bounds how long one call waits for room; zero never asks the presser.
   MemoryPressure(Clock& clock, std::chrono::nanoseconds limit) : clock_(clock), limit_(limit) {}

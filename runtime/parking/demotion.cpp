@@ -30,9 +30,10 @@ class Demoter {
     for (const Place at : wanted.order) room_bytes_[at] = memory.chunks().room_bytes(at);
   }
 
-  std::uint64_t run() {
+  Demoted run() {
     for (const Run& run : runs()) submit(run, Mode::automatic);
-    return wait_for_all();
+    const std::uint64_t bytes_moved = wait_for_all();
+    return {bytes_moved, others_at_work_};
   }
 
  private:
@@ -43,7 +44,10 @@ class Demoter {
     for (std::shared_ptr<Allocation>& allocation : memory_.registry().all()) {
       if (!allocation->may_move() || allocation->poisoned()) continue;
       if (!migrator_.may_stop_for(allocation->begin())) continue;
-      if (allocation->being_freed || allocation->moving()) continue;
+      if (allocation->being_freed || allocation->moving()) {
+        others_at_work_ = true;  // It leaves, or may be taken once it has arrived.
+        continue;
+      }
       const TimePoint placed_at = allocation->placed_at;
       found.emplace_back(placed_at, std::move(allocation));
     }
@@ -127,18 +131,20 @@ class Demoter {
       moved_bytes += task->report().bytes_moved;
       run.allocation->placed_at = run.placed_at;
       const bool live = task->options.mode != Mode::stopped;
-      if (done && live && found_no_room(*task)) submit(run, Mode::stopped);
+      const std::optional<ErrorKind> failure = failure_of(*task);
+      others_at_work_ |= failure == ErrorKind::busy;  // Another thread has claimed it.
+      if (done && live && failure == ErrorKind::out_of_memory) submit(run, Mode::stopped);
     }
     return moved_bytes;
   }
 
-  static bool found_no_room(const MigrationTask& task) {
+  static std::optional<ErrorKind> failure_of(const MigrationTask& task) {
     const std::exception_ptr failure = task.error();
-    if (!failure) return false;
+    if (!failure) return std::nullopt;
     try {
       std::rethrow_exception(failure);
     } catch (const Error& error) {
-      return error.kind() == ErrorKind::out_of_memory;
+      return error.kind();
     }
   }
 
@@ -151,12 +157,13 @@ class Demoter {
   const Demotion& wanted_;
   Clock& clock_;
   std::map<Place, std::uint64_t> room_bytes_;
+  bool others_at_work_ = false;
   std::vector<std::pair<Run, std::shared_ptr<MigrationTask>>> tasks_;
 };
 
 }  // namespace
 
-std::uint64_t demote(Memory& memory, Migrator& migrator, const Demotion& wanted) {
+Demoted demote(Memory& memory, Migrator& migrator, const Demotion& wanted) {
   return Demoter(memory, migrator, wanted).run();
 }
 

@@ -90,11 +90,12 @@ Machinery::Machinery(Driver& driver, UseLog& uses, const Settings& settings)
                                               sourced, monitor, settings);
   // Room is made by the component that knows best what is cold.
   memory.on_pressure([this](Place at, std::uint64_t bytes, TimePoint until) {
-    if (pools.make_room(at) > 0) return true;
-    if (at.kind != Place::Kind::gpu) return false;
-    if (scheduling && scheduling->scheduler().make_room(at, bytes, until)) return true;
+    using enum MemoryPressure::Answer;
+    if (pools.make_room(at) > 0) return some_left;
+    if (at.kind != Place::Kind::gpu) return nothing_leaves;
+    if (scheduling && scheduling->scheduler().make_room(at, bytes, until)) return some_left;
     const std::vector<Place> order = places_below(at, topology, costs);
-    return demote(memory, migrator, {at, bytes, until, order}) > 0;
+    return demote(memory, migrator, {at, bytes, until, order}).answer();
   });
 }
 

@@ -12,6 +12,8 @@
 namespace vma {
 namespace {
 
+using enum MemoryPressure::Answer;
+
 constexpr std::chrono::milliseconds limit(50);
 
 MemoryLimits capped_and_quick(std::uint64_t pages) {
@@ -45,7 +47,7 @@ TEST_F(RoomTest, AsksForWhatIsWantedAndTriesAgain) {
     EXPECT_GT(until, rig_.machine().clock().now());
     EXPECT_TRUE(memory().chunks().slow_calls().turn().is_free());
     rig_.free(other);
-    return true;
+    return some_left;
   });
   const auto allocation = rig_.alloc(5, gpu(0), 1);
   EXPECT_EQ(asked, 1);
@@ -57,7 +59,7 @@ TEST_F(RoomTest, GivesTheCacheUpBeforeItAsks) {
   rig_.free(rig_.alloc(8, gpu(0), 2));
   memory().on_pressure([&](Place, std::uint64_t, TimePoint) {
     ADD_FAILURE() << "there was room";
-    return false;
+    return nothing_leaves;
   });
   rig_.alloc(8, gpu(0), 1);
 }
@@ -68,7 +70,7 @@ TEST_F(RoomTest, AsksWhereOnlyTheDriverKnowsThatThereIsNone) {
     ++asked;
     EXPECT_EQ(size_bytes, 2 * page_bytes) << "the first two chunks are there";
     rig_.fail_nothing();
-    return true;
+    return some_left;
   });
   rig_.fail({Call::create}, {2, 3});
   const auto allocation = rig_.alloc(4, gpu(0), 1);
@@ -80,7 +82,10 @@ TEST_F(RoomTest, AsksWhereOnlyTheDriverKnowsThatThereIsNone) {
 TEST_F(RoomTest, EndsAtTheLimitWhereOnlyPromisesAreMade) {
   const auto held = rig_.alloc(6, gpu(0), 2);
   int asked = 0;
-  memory().on_pressure([&](Place, std::uint64_t, TimePoint) { return ++asked > 0; });
+  memory().on_pressure([&](Place, std::uint64_t, TimePoint) {
+    ++asked;
+    return some_left;
+  });
   refusal(4);
   EXPECT_GT(asked, 1);
   EXPECT_LE(asked, limit / std::chrono::milliseconds(1) + 1) << "it pauses in between";
@@ -89,12 +94,27 @@ TEST_F(RoomTest, EndsAtTheLimitWhereOnlyPromisesAreMade) {
   memory().check_invariants();
 }
 
+TEST_F(RoomTest, WaitsForOthersWhoAreAtWork) {
+  auto leaving = rig_.alloc(6, gpu(0), 2);
+  int asked = 0;
+  memory().on_pressure([&](Place, std::uint64_t, TimePoint) {
+    if (++asked == 3) rig_.free(leaving);
+    return others_at_work;
+  });
+  rig_.expect_shown(*rig_.alloc(5, gpu(0), 1));
+  EXPECT_EQ(asked, 3);
+  memory().check_invariants();
+}
+
 TEST_F(RoomTest, BelievesARefusalAndAThrowAtOnce) {
   int asked = 0;
-  memory().on_pressure([&](Place, std::uint64_t, TimePoint) { return ++asked == 0; });
+  memory().on_pressure([&](Place, std::uint64_t, TimePoint) {
+    ++asked;
+    return nothing_leaves;
+  });
   refusal(9);
   EXPECT_EQ(asked, 1);
-  memory().on_pressure([&](Place, std::uint64_t, TimePoint) -> bool {
+  memory().on_pressure([&](Place, std::uint64_t, TimePoint) -> MemoryPressure::Answer {
     ++asked;
     throw std::runtime_error("on purpose");
   });
@@ -113,7 +133,7 @@ TEST(Room, AsksNobodyWhereTheLimitIsZero) {
   MemoryRig rig("test-2", limits);
   rig.memory().on_pressure([&](Place, std::uint64_t, TimePoint) {
     ADD_FAILURE() << "it is turned off";
-    return true;
+    return some_left;
   });
   expect_error(ErrorKind::out_of_memory, [&] { rig.alloc(9, gpu(0), 1); });
 }

@@ -92,7 +92,7 @@ class DemotionTest : public testing::Test {
   void make_room_by_demotion() {
     memory().on_pressure([this](Place at, std::uint64_t bytes, TimePoint until) {
       ++asked_;
-      return demote(memory(), migrator(), {at, bytes, until, order_}) > 0;
+      return demote(memory(), migrator(), {at, bytes, until, order_}).answer();
     });
   }
 
@@ -110,9 +110,9 @@ TEST_F(DemotionTest, TakesWhatLayThereLongestAndNoMoreThanIsWanted) {
   std::uint64_t* old = filled(4, gpu(0), 2);
   std::uint64_t* young = filled(2, gpu(0), 3);
   runtime().migrate(moved_last, gpu(0));
-  EXPECT_EQ(demote(memory(), migrator(), wanted(3)), 3 * chunk_bytes);
+  EXPECT_EQ(demote(memory(), migrator(), wanted(3)).bytes_moved, 3 * chunk_bytes);
   EXPECT_EQ(bytes_at(old, host(0)), 3 * chunk_bytes);
-  EXPECT_EQ(demote(memory(), migrator(), wanted(2)), 2 * chunk_bytes);
+  EXPECT_EQ(demote(memory(), migrator(), wanted(2)).bytes_moved, 2 * chunk_bytes);
   EXPECT_EQ(bytes_at(old, gpu(0)), 0u);
   EXPECT_EQ(bytes_at(young, gpu(0)), chunk_bytes);
   EXPECT_EQ(bytes_at(moved_last, gpu(0)), 2 * chunk_bytes) << "it came last";
@@ -139,7 +139,7 @@ TEST_F(DemotionTest, MakesRoomWhereCopiesHaveNoGuards) {
         filled(4, gpu(0), 2);
         CopyScopes::process().note_unguarded("a test says so");
         CopyScopes::process().guarded_by(+[]() noexcept { std::_Exit(2); });  // On any thread.
-        std::_Exit(demote(memory(), migrator(), wanted(3)) == 3 * chunk_bytes ? 0 : 1);
+        std::_Exit(demote(memory(), migrator(), wanted(3)).bytes_moved == 3 * chunk_bytes ? 0 : 1);
       },
       testing::ExitedWithCode(0), "");
 }
@@ -193,7 +193,7 @@ TEST_F(DemotionTest, LeavesWhatMustNotMove) {
   std::uint64_t* moving = filled(2, gpu(0), 2);
   const MoveClaim claim = MoveClaim::take(memory().require(moving, "test"));
   std::uint64_t* free = filled(2, gpu(0), 3);
-  EXPECT_EQ(demote(memory(), migrator(), wanted(8)), 2 * chunk_bytes);
+  EXPECT_EQ(demote(memory(), migrator(), wanted(8)).bytes_moved, 2 * chunk_bytes);
   EXPECT_EQ(bytes_at(pinned, gpu(0)), 2 * chunk_bytes);
   EXPECT_EQ(bytes_at(moving, gpu(0)), 2 * chunk_bytes);
   EXPECT_EQ(bytes_at(free, host(0)), 2 * chunk_bytes);
@@ -204,7 +204,7 @@ TEST_F(DemotionTest, FillsTheFirstPlaceOfTheOrderFirst) {
   order_ = {gpu(0), gpu(1), host(0)};
   const Pin pin = runtime().pin(filled(6, gpu(1), 1));
   std::uint64_t* words = filled(6, gpu(0), 2);
-  EXPECT_EQ(demote(memory(), migrator(), wanted(5)), 5 * chunk_bytes);
+  EXPECT_EQ(demote(memory(), migrator(), wanted(5)).bytes_moved, 5 * chunk_bytes);
   EXPECT_EQ(bytes_at(words, gpu(1)), 2 * chunk_bytes) << "it has room for two";
   EXPECT_EQ(bytes_at(words, host(0)), 3 * chunk_bytes);
   expect_whole(words, 6, 2);
@@ -247,7 +247,7 @@ TEST_F(DemotionTest, TakesMemoryThatNoAttachedStreamMayUse) {
   std::uint64_t* theirs = filled(2, gpu(0), 1);
   std::uint64_t* ours = filled(2, gpu(0), 2);
   const AttachedStream attached(runtime(), rig_.stream(0), ours);
-  EXPECT_EQ(demote(memory(), migrator(), wanted(3)), 3 * chunk_bytes);
+  EXPECT_EQ(demote(memory(), migrator(), wanted(3)).bytes_moved, 3 * chunk_bytes);
   EXPECT_EQ(bytes_at(theirs, gpu(0)), 0u);
   EXPECT_EQ(bytes_at(ours, gpu(0)), chunk_bytes);
   expect_whole(theirs, 2, 1);
@@ -310,7 +310,7 @@ TEST_F(DemotionTest, MovesInBothDirectionsBetweenFullPlacesAllEnd) {
   std::mutex one_at_a_time;
   memory().on_pressure([&](Place at, std::uint64_t bytes, TimePoint until) {
     const std::lock_guard lock(one_at_a_time);
-    return demote(memory(), migrator(), {at, bytes, until, order_}) > 0;
+    return demote(memory(), migrator(), {at, bytes, until, order_}).answer();
   });
   std::vector<Migration> moves;
   for (int i = 0; i < 4; ++i) moves.push_back(runtime().migrate_async(words[i], gpu(1 - i / 2)));
@@ -333,7 +333,7 @@ TEST_F(DemotionTest, AMoveEndsAtTheLimitOrAtOnceWhereNothingComesOfIt) {
     memory().on_pressure([&](Place, std::uint64_t, TimePoint) {
       ++asked;
       if (throws) throw std::runtime_error("on purpose");
-      return true;
+      return MemoryPressure::Answer::some_left;
     });
     EXPECT_EQ(kind_of_error([&] { runtime().migrate(words, gpu(0)); }), ErrorKind::out_of_memory);
     EXPECT_EQ(throws, asked == 1);
@@ -352,9 +352,35 @@ TEST_F(DemotionTest, AsksNobodyForRoomAtAHostNode) {
   std::uint64_t* words = filled(2, gpu(0), 1);
   memory().on_pressure([](Place, std::uint64_t, TimePoint) {
     ADD_FAILURE() << "nothing is made room for there";
-    return true;
+    return MemoryPressure::Answer::some_left;
   });
   EXPECT_EQ(kind_of_error([&] { runtime().migrate(words, host(0)); }), ErrorKind::out_of_memory);
+}
+
+TEST_F(DemotionTest, SaysThatOthersMoveMemory) {
+  const std::uint64_t* theirs = filled(2, gpu(0), 1);
+  {
+    const MoveClaim claim = MoveClaim::take(memory().require(theirs, "test"));
+    const Demoted demoted = demote(memory(), migrator(), wanted(1));
+    EXPECT_EQ(demoted.bytes_moved, 0u);
+    EXPECT_EQ(demoted.answer(), MemoryPressure::Answer::others_at_work);
+  }
+  EXPECT_EQ(demote(memory(), migrator(), wanted(1)).answer(), MemoryPressure::Answer::some_left);
+  EXPECT_EQ(demote(memory(), migrator(), wanted(8)).answer(), MemoryPressure::Answer::some_left);
+  EXPECT_EQ(demote(memory(), migrator(), wanted(8)).answer(),
+            MemoryPressure::Answer::nothing_leaves);
+}
+
+TEST_F(DemotionTest, AMoveDoesNotWaitForOthersWhoAreAtWork) {
+  filled(6, gpu(0), 5);
+  std::uint64_t* words = filled(4, gpu(1), 9);
+  int asked = 0;
+  memory().on_pressure([&](Place, std::uint64_t, TimePoint) {
+    ++asked;
+    return MemoryPressure::Answer::others_at_work;
+  });
+  EXPECT_EQ(kind_of_error([&] { runtime().migrate(words, gpu(0)); }), ErrorKind::out_of_memory);
+  EXPECT_EQ(asked, 1);
 }
 
 TEST_F(DemotionTest, MovesAreToldOfWhateverTheirOutcome) {

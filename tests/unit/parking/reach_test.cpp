@@ -244,7 +244,8 @@ TEST(DemotionReach, PassesOverAPlaceThatAUserDoesNotReach) {
   Machinery& machinery = *parts_of(runtime).machinery;
   const TimePoint until = parts_of(runtime).driver->clock().now() + std::chrono::hours(1);
   const std::vector<Place> order{gpu(1), gpu(3), host(0)};
-  EXPECT_EQ(demote(machinery.memory, machinery.migrator, {gpu(0), 2 * chunk_bytes, until, order}),
+  EXPECT_EQ(demote(machinery.memory, machinery.migrator, {gpu(0), 2 * chunk_bytes, until, order})
+                .bytes_moved,
             2 * chunk_bytes);
   EXPECT_EQ(runtime.where(of_all).at(0).at, gpu(3));
   EXPECT_EQ(runtime.where(of_two).at(0).at, gpu(1));
@@ -267,7 +268,8 @@ TEST(DemotionReach, GoesOnBehindAChunkThatMayGoNowhere) {
   }
   const TimePoint until = parts_of(runtime).driver->clock().now() + std::chrono::hours(1);
   const std::vector<Place> order{gpu(1)};
-  EXPECT_EQ(demote(machinery.memory, machinery.migrator, {gpu(0), 2 * chunk_bytes, until, order}),
+  EXPECT_EQ(demote(machinery.memory, machinery.migrator, {gpu(0), 2 * chunk_bytes, until, order})
+                .bytes_moved,
             chunk_bytes);
   EXPECT_EQ(runtime.where(words).at(1).at, gpu(1));
 }

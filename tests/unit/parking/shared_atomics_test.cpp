@@ -87,7 +87,8 @@ TEST_F(SharedAtomics, MakeNoRoomThere) {
   Machinery& machinery = *parts_of(runtime()).machinery;
   const TimePoint until = parts_of(runtime()).driver->clock().now() + std::chrono::hours(1);
   const std::vector<Place> order{host(0)};
-  EXPECT_EQ(demote(machinery.memory, machinery.migrator, {gpu(0), 3 * chunk_bytes, until, order}),
+  EXPECT_EQ(demote(machinery.memory, machinery.migrator, {gpu(0), 3 * chunk_bytes, until, order})
+                .bytes_moved,
             chunk_bytes);
   EXPECT_EQ(rig_.place(plain), host(0));
   expect_whole_at(words, gpu(0));
