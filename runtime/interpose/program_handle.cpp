@@ -88,8 +88,10 @@ std::shared_ptr<ProgramHandle> ProgramHandle::create(const HandleParts& parts, s
   const std::string site = allocation_site(bytes);
   options.site = site.c_str();
   vmart_backing* backing = nullptr;
-  const vmart_status status =
-      vmart->vmart_backing_create(bytes, {VMART_GPU, properties.location.id}, &options, &backing);
+  const vmart_status status = parts.memory.with_room([&] {
+    return vmart->vmart_backing_create(bytes, {VMART_GPU, properties.location.id}, &options,
+                                       &backing);
+  });
   if (status == VMART_OK) {
     ProgramHandle* const made = new (std::nothrow) ProgramHandle(parts, bytes, properties, backing);
     if (made != nullptr) {

@@ -63,8 +63,9 @@ void* ProgramMemory::allocate_at(std::size_t bytes, int device) noexcept try {
   const std::string site = allocation_site(bytes);
   options.site = site.c_str();
   void* pointer = nullptr;
-  const vmart_status status =
-      vmart->vmart_alloc_with(bytes, {VMART_GPU, device}, &options, &pointer);
+  const vmart_status status = with_room([&] {
+    return vmart->vmart_alloc_with(bytes, {VMART_GPU, device}, &options, &pointer);
+  });
   if (status == VMART_OK) return pointer;
   note_refusal(status);
   return nullptr;
@@ -312,8 +313,9 @@ void ProgramMemory::pin_all(const char* why) noexcept {
   stays_.store(all, std::memory_order_release);
 }
 
-ProgramMemory::Pinned::Pinned(ProgramMemory& memory) noexcept {
+ProgramMemory::Pinned::Pinned(ProgramMemory& memory) noexcept : memory_(memory) {
   const RunTable* const vmart = VmartLibrary::loaded();
+  ++memory_.pinned_begun_;
   if (vmart == nullptr) return;
   lock_ = std::shared_lock(memory.pinning_mutex_);
   pinned_ = std::shared_lock(memory.pinned_mutex_);
@@ -336,8 +338,8 @@ ProgramMemory::Pinned::Pinned(ProgramMemory& memory) noexcept {
 }
 
 ProgramMemory::Pinned::~Pinned() {
-  if (pins_.empty()) return;
   for (vmart_pin* const pin : pins_) VmartLibrary::loaded()->vmart_pin_release(pin);
+  ++memory_.pinned_gone_;
 }
 
 bool ProgramMemory::note_export(CUdeviceptr inside, bool synchronous_copies) noexcept {

@@ -110,9 +110,24 @@ class ProgramMemory {
     Pinned& operator=(const Pinned&) = delete;
 
    private:
+    ProgramMemory& memory_;
     std::shared_lock<std::shared_mutex> lock_, pinned_;
     std::vector<vmart_pin*> pins_;
   };
+  /// Calls `allocate`, and again where it found no room beside a `Pinned`, which kept all memory in
+  /// place: what moves away later makes room. Blocks: while another thread destroys a context or a
+  /// module.
+  template <typename Allocate>
+  vmart_status with_room(Allocate&& allocate) noexcept {
+    constexpr int tries_max = 16;  // A program may destroy contexts without end.
+    for (int tries = 1;; ++tries) {
+      const std::uint64_t gone = pinned_gone_.load();
+      const vmart_status status = allocate();
+      const bool beside_pinned = pinned_begun_.load() != gone;
+      if (status != VMART_OUT_OF_MEMORY || !beside_pinned || tries == tries_max) return status;
+      without_pinned();
+    }
+  }
   /// The memory stays in place from now on, because its physical location becomes known to others.
   /// Returns false if vmart refuses.
   bool note_export(CUdeviceptr inside, bool synchronous_copies) noexcept;
@@ -147,6 +162,7 @@ class ProgramMemory {
   std::shared_mutex frees_mutex_;    // Shared by those who are in a free of vmart's.
   std::shared_mutex pinning_mutex_;  // Held before `mutex_`.
   std::shared_mutex pinned_mutex_;   // Shared by each `Pinned`, after `pinning_mutex_`.
+  std::atomic<std::uint64_t> pinned_begun_{0}, pinned_gone_{0};  // How many `Pinned` there were.
   std::shared_mutex mutex_;
   std::map<CUdeviceptr, ProgramAllocation> allocations_;  // By their beginning.
   // Memory of vmart that blocks of pools lie in, with the pins of `pin_all`. Work may use

@@ -169,7 +169,8 @@ CUdeviceptr ProgramPools::allocate(std::size_t bytes, CUstream stream, const voi
   const RunTable* const vmart = VmartLibrary::loaded();
   if (beside == nullptr || vmart == nullptr) return 0;
   void* block = nullptr;
-  const vmart_status status = vmart->vmart_pool_allocate(beside, bytes, 0, stream, &block);
+  const vmart_status status = memory_.with_room(
+      [&] { return vmart->vmart_pool_allocate(beside, bytes, 0, stream, &block); });
   if (status != VMART_OK) {
     // An invalid call is one that the driver refuses, too, or that races with the pool's end.
     if (status != VMART_INVALID_ARGUMENT) memory_.note_refusal(status);

@@ -297,6 +297,12 @@ class Capacity(unittest.TestCase):
         self.assertEqual(under.returncode, 0, under.stdout + under.stderr)
         self.assertIn("handle of the other GPU: 0\n" + 2 * "pool of the other GPU: 0\n", under.stdout)
 
+    def test_waits_for_a_context_that_is_being_destroyed(self):
+        under = run(VMART, "run", "--capacity", "gpu0=32MiB,gpu1=32MiB", "--", PROGRAM, "linked", "beside",
+                    **PATIENT)
+        self.assertEqual(under.returncode, 0, under.stdout + under.stderr)
+        self.assertIn("freed beside contexts\n", under.stdout)
+
     def test_moves_nothing_for_what_can_never_fit(self):
         with Running("linked", "hopeless", "--overcommit") as running:
             self.assertEqual({at for one in running.where() for at in places(one)}, {"gpu(0)"})
