@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""Kernels of training, statistics of look-ups and disks become the accesses that their importers promise, and the
+"""Kernels of training, statistics of look-ups, disks and caches become the accesses that their importers promise, and the
 random numbers are those of Boost: others_test.py VMART_LAB. Method: expectations computed by hand."""
 
 import collections
+import gzip
+import struct
 import unittest
 
 from converting import Converting
@@ -127,6 +129,44 @@ class Others(Converting):
             "3: is earlier than the I/O above it", '4: op: "35" is neither a read nor a write',
             '5: size: "0" is not a whole number from 1 to 4294967296',
             '6: lbn: "-3" is not a whole number from 0 to 281474976710656'])
+
+
+class Cached(Converting):
+    def cache(self, *requests):
+        """Of second, object, bytes and the next request."""
+        path = self.folder / "a.oracleGeneral.bin"
+        path.write_bytes(b"".join(struct.pack("<IQIq", *one) for one in requests))
+        return path
+
+    def told(self, path, *values):
+        return [(one["event"], one["time_ns"] // 1_000_000, one["object"], one.get("bytes"), one.get("use"),
+                 one.get("device")) for one in self.events("oraclegeneral", path, *values)]
+
+    def test_objects_live_from_their_first_request_to_their_last(self):
+        path = self.cache((50, 7 << 40, 10, 2), (50, 9, 20, -1), (53, 7 << 40, 10, (1 << 63) - 1), (53, 9, 5, -1))
+        self.assertEqual(self.told(path, "gpus=2", "speed=10", "scale=3"), [
+            ("alloc", 0, 0, 30, None, None), ("access", 0, 0, 30, "write", 0), ("alloc", 50, 1, 60, None, None),
+            ("access", 50, 1, 60, "write", 1), ("free", 50, 1, None, None, None), ("access", 300, 0, 30, "read", 0),
+            ("free", 300, 0, None, None, None), ("alloc", 350, 2, 15, None, None), ("access", 350, 2, 15, "write", 0),
+            ("free", 350, 2, None, None, None)])
+        self.assertEqual(len(self.told(path, "requests=1")), 2)
+
+    def test_another_size_replaces_the_object(self):
+        path = self.cache((50, 7, 10, 1), (50, 7, 20, 2), (50, 7, 20, -1))
+        self.assertEqual([one[:1] + one[2:5] for one in self.told(path)], [
+            ("alloc", 0, 10, None), ("access", 0, 10, "write"), ("free", 0, None, None), ("alloc", 0, 20, None),
+            ("access", 0, 20, "write"), ("access", 0, 20, "read"), ("free", 0, None, None)])
+
+    def test_bad_records_and_damage(self):
+        path = self.cache((50, 7, 10, 1), (49, 7, 10, 2), (50, 7, 0, -1), (50, 7, 1 << 31, -1))
+        self.assertEqual(self.bad("oraclegeneral", path, f"scale={1 << 20}"), [
+            "2: is earlier than the request above it", f"3: its object has 0 bytes, not 1 to {1 << 30}",
+            f"4: its object has {1 << 31} bytes, not 1 to {1 << 30}"])
+        data = path.read_bytes()
+        path.write_bytes(gzip.compress(data[:-5]))
+        self.assertIn("bin: record 4: is cut off after 19 of 24 bytes", self.refused("oraclegeneral", path))
+        path.write_bytes(b"\x28\xb5\x2f\xfd" + data)
+        self.assertIn("bin: is compressed by zstd", self.refused("oraclegeneral", path))
 
 
 class Random(unittest.TestCase):
