@@ -6,9 +6,11 @@ import collections
 import gzip
 import struct
 import unittest
+from unittest import mock
 
 from converting import Converting
 
+from vmart.lab.importers import event_order
 from vmart.lab.importers.event_order import EventOrder
 from vmart.lab.importers.input_lines import Refused
 from vmart.lab.importers.random_numbers import Poisson, RandomNumbers
@@ -121,6 +123,25 @@ class Others(Converting):
             EventOrder(print).add(1 << 63, "")
         path = self.file("a.csv", f"version,time,op,size,lbn\n1,0,2a,512,3\n1,{1 << 33},2a,512,3\n")
         self.assertRegex(self.refused("vscsi", path, "speed=1e-3"), r"a.csv: has events at \d+ ns, after the end")
+
+    def test_events_that_wait_long_are_not_sorted_each_time(self):
+        looked, written = 0, []
+
+        def time_of(one):
+            nonlocal looked
+            looked += 1
+            return one[0]
+
+        with mock.patch.object(event_order, "TIME", time_of):
+            order = EventOrder(written.append)
+            for now in range(8000):
+                order.advance(now)
+                order.add(now, "a")
+                order.add(1 << 40, "bb")
+                order.add(1 << 40, "bb")
+            order.finish()
+        self.assertEqual("".join(written), "a" * 8000 + "b" * 32_000)
+        self.assertLess(looked, 200_000)
 
     def test_disks_name_bad_lines(self):
         text = "version,time,op,size,lbn\n" + "".join(
