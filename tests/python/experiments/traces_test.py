@@ -115,6 +115,17 @@ class Converted(rig.Rig):
         self.assertEqual(chat, [str(self.folder / "chat.jsonl")])
         self.assertEqual(net, [str(self.folder / name) for name in ("net_kernels.jsonl", "net_tensors.csv")])
 
+    def test_a_folder_may_be_the_input(self):
+        clients = self.folder / "clients"
+        clients.mkdir()
+        names = ("chunk-1-trace.csv", "chunk-1-dataset.json")
+        for name, text in zip(names, ("0,0.01,1,Gamma,1,1\n", '{"0":{"input_tokens":"{9: 1}","output_tokens":"{1: 1}"}}')):
+            (clients / name).write_text(text)
+        self.write({**CONVERTED, "traces": [{"name": "all", "convert": "servegen", "input": "clients"}]})
+        self.run_into("clients_made")
+        note = json.loads((self.folder / "clients_made/traces/all~s1.json").read_text())
+        self.assertEqual(sorted(note["inputs"]["input_sums"]), sorted(names))
+
     def test_python_is_not_started_to_find_files(self):
         log = self.folder / "started"
         python = self.folder / "bin/python3"

@@ -57,7 +57,10 @@ class Command(Converting):
         path = self.file("a.jsonl", ONE)
         self.assertEqual(self.refused("mooncake", self.folder / "none"),
                          f"vmart-lab: {self.folder}/none: No such file or directory\n")
-        self.assertIn('"cake" is not a format; known are trace, azure, dlrm', self.refused("cake", path))
+        known = ", ".join(["trace", *sorted([*FORMATS, "recording"])])
+        self.assertEqual(self.refused("cake", path), f'vmart-lab: "cake" is not a format; known are {known}\n')
+        with self.assertRaisesRegex(ValueError, f'^"cake" is not a format; known are {known}$'):
+            import_trace("cake", path, self.output, program=PROGRAM)
         said = self.refused("mooncake", path, "keep=1")
         self.assertIn('vmart-lab: "keep" is not a parameter; the parameters are\n', said)
         self.assertIn("  keep_s: 300, from 0 to 1000000: how long", said)

@@ -1,12 +1,16 @@
 #!/usr/bin/env python3
-"""Kernels of training, statistics of look-ups and disks become the accesses that their importers promise, and the
+"""Kernels of training, statistics of look-ups, disks and caches become the accesses that their importers promise, and the
 random numbers are those of Boost: others_test.py VMART_LAB. Method: expectations computed by hand."""
 
 import collections
+import gzip
+import struct
 import unittest
+from unittest import mock
 
 from converting import Converting
 
+from vmart.lab.importers import event_order
 from vmart.lab.importers.event_order import EventOrder
 from vmart.lab.importers.input_lines import Refused
 from vmart.lab.importers.random_numbers import Poisson, RandomNumbers
@@ -120,6 +124,25 @@ class Others(Converting):
         path = self.file("a.csv", f"version,time,op,size,lbn\n1,0,2a,512,3\n1,{1 << 33},2a,512,3\n")
         self.assertRegex(self.refused("vscsi", path, "speed=1e-3"), r"a.csv: has events at \d+ ns, after the end")
 
+    def test_events_that_wait_long_are_not_sorted_each_time(self):
+        looked, written = 0, []
+
+        def time_of(one):
+            nonlocal looked
+            looked += 1
+            return one[0]
+
+        with mock.patch.object(event_order, "TIME", time_of):
+            order = EventOrder(written.append)
+            for now in range(8000):
+                order.advance(now)
+                order.add(now, "a")
+                order.add(1 << 40, "bb")
+                order.add(1 << 40, "bb")
+            order.finish()
+        self.assertEqual("".join(written), "a" * 8000 + "b" * 32_000)
+        self.assertLess(looked, 200_000)
+
     def test_disks_name_bad_lines(self):
         text = "version,time,op,size,lbn\n" + "".join(
             f"1,{rest}\n" for rest in ("50,2a,512,3", "49,2a,512,3", "50,35,512,3", "50,2a,0,3", "50,2a,512,-3"))
@@ -127,6 +150,44 @@ class Others(Converting):
             "3: is earlier than the I/O above it", '4: op: "35" is neither a read nor a write',
             '5: size: "0" is not a whole number from 1 to 4294967296',
             '6: lbn: "-3" is not a whole number from 0 to 281474976710656'])
+
+
+class Cached(Converting):
+    def cache(self, *requests):
+        """Of second, object, bytes and the next request."""
+        path = self.folder / "a.oracleGeneral.bin"
+        path.write_bytes(b"".join(struct.pack("<IQIq", *one) for one in requests))
+        return path
+
+    def told(self, path, *values):
+        return [(one["event"], one["time_ns"] // 1_000_000, one["object"], one.get("bytes"), one.get("use"),
+                 one.get("device")) for one in self.events("oraclegeneral", path, *values)]
+
+    def test_objects_live_from_their_first_request_to_their_last(self):
+        path = self.cache((50, 7 << 40, 10, 2), (50, 9, 20, -1), (53, 7 << 40, 10, (1 << 63) - 1), (53, 9, 5, -1))
+        self.assertEqual(self.told(path, "gpus=2", "speed=10", "scale=3"), [
+            ("alloc", 0, 0, 30, None, None), ("access", 0, 0, 30, "write", 0), ("alloc", 50, 1, 60, None, None),
+            ("access", 50, 1, 60, "write", 1), ("free", 50, 1, None, None, None), ("access", 300, 0, 30, "read", 0),
+            ("free", 300, 0, None, None, None), ("alloc", 350, 2, 15, None, None), ("access", 350, 2, 15, "write", 0),
+            ("free", 350, 2, None, None, None)])
+        self.assertEqual(len(self.told(path, "requests=1")), 2)
+
+    def test_another_size_replaces_the_object(self):
+        path = self.cache((50, 7, 10, 1), (50, 7, 20, 2), (50, 7, 20, -1))
+        self.assertEqual([one[:1] + one[2:5] for one in self.told(path)], [
+            ("alloc", 0, 10, None), ("access", 0, 10, "write"), ("free", 0, None, None), ("alloc", 0, 20, None),
+            ("access", 0, 20, "write"), ("access", 0, 20, "read"), ("free", 0, None, None)])
+
+    def test_bad_records_and_damage(self):
+        path = self.cache((50, 7, 10, 1), (49, 7, 10, 2), (50, 7, 0, -1), (50, 7, 1 << 31, -1))
+        self.assertEqual(self.bad("oraclegeneral", path, f"scale={1 << 20}"), [
+            "2: is earlier than the request above it", f"3: its object has 0 bytes, not 1 to {1 << 30}",
+            f"4: its object has {1 << 31} bytes, not 1 to {1 << 30}"])
+        data = path.read_bytes()
+        path.write_bytes(gzip.compress(data[:-5]))
+        self.assertIn("bin: record 4: is cut off after 19 of 24 bytes", self.refused("oraclegeneral", path))
+        path.write_bytes(b"\x28\xb5\x2f\xfd" + data)
+        self.assertIn("bin: is compressed by zstd", self.refused("oraclegeneral", path))
 
 
 class Random(unittest.TestCase):

@@ -3,11 +3,14 @@
 Method: expectations computed by hand, as lines of the trace."""
 
 import collections
+import json
 import unittest
 
 from converting import Converting
 
 from vmart.lab.importers.input_lines import lines_of
+from vmart.lab.importers.random_numbers import RandomNumbers
+from vmart.lab.importers.servegen import gamma, weibull
 
 SECOND = 1_000_000_000
 AZURE = "TIMESTAMP,ContextTokens,GeneratedTokens\n"
@@ -149,6 +152,71 @@ class OwnCaches(Converting):
         early = line.replace("5.25", "4").replace("5.0", "3")
         self.assertEqual(self.bad("llmservingsim", self.file("b.jsonl", line + early + line.replace("10", '"x"'))), [
             "2: was scheduled before the first request was queued", "3: the line: input_toks: is not a whole number"])
+
+
+class Clients(Converting):
+    """Of ServeGen. A window is a line; lengths are those of the last line of the dataset that holds."""
+
+    def client(self, number, windows, lengths):
+        self.file(f"chunk-{number}-dataset.json", json.dumps(
+            {second: {key: str(value) for key, value in fields.items()} for second, fields in lengths.items()}))
+        return self.file(f"chunk-{number}-trace.csv", "".join(f"{one}\n" for one in windows))
+
+    def starts(self, path, *values, seed=1):
+        """Of each request in ms, and the bytes of its cache."""
+        return [(one["time_ns"] // 1_000_000, one["bytes"]) for one in
+                self.events("servegen", path, "token_bytes=1", *values, seed=seed) if one["event"] == "alloc"]
+
+    WINDOWS = ("0,0,0,,0,0", "600,0.05,1,Gamma,4,1", "1200,0.1,3,Weibull,0.5,1", "1800,0,0,,0,0")
+    LENGTHS = {"0": {"input_tokens": {10: 1.0}, "output_tokens": {5: 1.0}}, "600": {"input_tokens": {}, "output_tokens": {}},
+               "1200": {"input_tokens": {100: 0.5, 200: 0.5}, "output_tokens": {1: 0.5, 2: 0.5}}}
+
+    def test_windows_have_the_requests_of_their_rates(self):
+        # 30 requests of 15 tokens in 600 s, and 60 in the next: half of 101 tokens, half of 202.
+        path = self.client(3, self.WINDOWS, self.LENGTHS)
+        starts = self.starts(path)
+        self.assertEqual([size for time, size in starts if time < 600_000 or size == 15], [15] * 30)
+        self.assertEqual({size for time, size in starts[30:]}, {101, 202})
+        self.assertEqual(len(starts), 90)
+        self.assertAlmostEqual(starts[29][0], 600_000, delta=1)  # Gaps fill their window.
+        self.assertAlmostEqual(starts[-1][0], 1_200_000, delta=1)
+        self.assertGreater(len({time // 1000 for time, _ in starts}), 60)
+        self.assertEqual(self.starts(path), starts)
+        self.assertNotEqual(self.starts(path, seed=2), starts)
+        self.assertEqual(len(self.starts(path, "rate_scale=2", "from_s=601", "seconds=600")), 120)
+        self.assertEqual(len(self.starts(path, "requests=7")), 7)
+
+    def test_a_folder_is_all_its_clients(self):
+        self.client(3, self.WINDOWS, self.LENGTHS)
+        self.client(12, ("1200,0.01,1,Gamma,1,1",), {"0": {"text_tokens": {7: 1}, "image_count": {2: 1}, "image_tokens":
+                                                          {500: 1}, "reason_ratio": {0.5: 1}, "output_tokens": {1: 1}}})
+        starts = self.starts(self.folder)
+        self.assertEqual(collections.Counter(size for _, size in starts)[1008], 6)
+        self.assertEqual((len(starts), starts), (96, sorted(starts, key=lambda one: one[0])))
+
+    def test_bad_lines_and_files(self):
+        path = self.client(3, (*self.WINDOWS, "1800,1,1,Gamma,1,1", "2400,1,1,Pareto,1,1", "2400,1,1,Gamma,0,1", "2400,-1,0,,0,0",
+                               "2400"), self.LENGTHS)
+        self.assertEqual(self.bad("servegen", path), [
+            "5: is not later than the window above it", '6: "Pareto" is not a kind of gaps',
+            "7: a shape of 0 is not from 0.01 to 1000000", '8: "-1" is not a number from 0 to 1000000000000',
+            "9: has 1 fields, not 6"])
+        self.assertIn("9: of chunk-3-trace.csv: has 1 fields, not 6", self.bad("servegen", self.folder))
+        for lengths, told in (({"600": {"output_tokens": {1: 1}}}, "600: has no input_tokens or text_tokens"),
+                              ({"600": {"input_tokens": "__import__('os')", "output_tokens": {1: 1}}},
+                               "600: input_tokens: is not a distribution"), ({"x": {}}, "is not a dataset of ServeGen")):
+            self.assertIn(f"chunk-3-dataset.json: {told}",
+                          self.refused("servegen", self.client(3, self.WINDOWS, lengths)))
+        (self.folder / "chunk-3-dataset.json").unlink()
+        self.assertIn("expected NAME-trace.csv with NAME-dataset.json in the same", self.refused("servegen", path))
+        path.unlink()
+        self.assertIn("has no chunk-*-trace.csv", self.refused("servegen", self.folder))
+
+    def test_gaps_have_their_means(self):
+        random, count = RandomNumbers(1), 20_000
+        for draw, shape, mean in ((gamma, 0.3, 0.3), (gamma, 4, 4), (weibull, 0.5, 2), (weibull, 2, 0.886227)):
+            average = sum(draw(random, shape) for _ in range(count)) / count
+            self.assertAlmostEqual(average / mean, 1, delta=0.06)
 
 
 class SharedBlocks(Converting):

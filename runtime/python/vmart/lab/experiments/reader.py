@@ -176,7 +176,7 @@ class Reader:
     def recipe(self, json, fields):
         for how in ("generate", "convert"):
             if how in json:
-                given = fields.read("input", self.input, json, "input") if how == "convert" else ""
+                given = fields.read("input", self.converted, json, "input") if how == "convert" else ""
                 return {"how": how, "input": given, **(fields.read(how, self.maker, json, how) or {})}
         if "file" in json:
             return {"input": fields.read("file", self.input, json, "file")}
@@ -197,6 +197,11 @@ class Reader:
             if not is_number(value):
                 json.refuse(f"parameters.{key}", "is not a number")
         return [f"{key}={shortest(value)}" for key, value in json.object("parameters").items()]
+
+    def converted(self, json, key):
+        """Some formats are folders of files."""
+        path = self.beside(json.text(key))
+        return path if os.path.isdir(path) else self.input(json, key)
 
     def input(self, json, key):
         path = self.beside(json.text(key))

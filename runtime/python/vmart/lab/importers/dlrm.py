@@ -15,7 +15,7 @@ from typing import NamedTuple
 from vmart.lab.importers.event_order import allocation, begun_use, ended, free, timed, use
 from vmart.lab.importers.input_lines import Refused, lines_of
 from vmart.lab.importers.parameters import Parameter
-from vmart.lab.importers.random_numbers import Poisson, RandomNumbers, rounded
+from vmart.lab.importers.random_numbers import Poisson, RandomNumbers, rounded, sum_of
 
 PARAMETERS = (
     Parameter("section", 0, 0, 1e6, "which histogram of the file"),
@@ -95,10 +95,7 @@ def lookups_of_objects(source):
             left -= taken
     if values["grouped"]:
         return objects
-    total = 0.0
-    for one in objects:  # `sum` of newer Pythons rounds otherwise.
-        total += one
-    return [total / len(objects)] * len(objects)
+    return [sum_of(objects) / len(objects)] * len(objects)
 
 
 def convert(source, order):

@@ -17,11 +17,12 @@ TIME = operator.itemgetter(0)
 
 class EventOrder:
     """Sorts events by time on their way from an importer to `write`; those of equal times keep their order
-    of arrival. Holds some more than those after the last `advance`."""
+    of arrival. Holds up to twice as many as those after the last `advance`, or some more."""
 
     def __init__(self, write):
         self._write = write
         self._waiting = []  # Times and lines.
+        self._enough = WAITING_MAX  # To be sorted.
         self._now = 0
 
     def add(self, time, lines):
@@ -32,11 +33,12 @@ class EventOrder:
 
     def advance(self, now):
         """No event before `now` follows."""
-        if len(self._waiting) < WAITING_MAX or now == self._now:
+        if len(self._waiting) < self._enough or now == self._now:
             return
         self._now = now
         self._waiting.sort(key=TIME)
         self._pass_on(bisect.bisect_left(self._waiting, now, key=TIME))
+        self._enough = max(WAITING_MAX, 2 * len(self._waiting))  # Those that wait long are not sorted each time.
 
     def finish(self):
         self._waiting.sort(key=TIME)

@@ -1,14 +1,13 @@
 """The kernels and tensors of an iteration of training, as traced by G10."""
 
 import bisect
-import os
 from dataclasses import dataclass
 
 from vmart.lab.importers.event_order import OBJECT_BYTES_MAX
-from vmart.lab.importers.input_lines import BadLines, Refused, each_csv_line, each_json_line, whole_number, whole_numbers
+from vmart.lab.importers.input_lines import (BadLines, Refused, each_csv_line, each_json_line, file_beside, whole_number,
+                                             whole_numbers)
 from vmart.lab.importers.random_numbers import rounded
 
-KERNELS_END = "_kernels.jsonl"
 NUMBER_MAX = (1 << 64) - 1
 
 
@@ -47,12 +46,8 @@ class TrainingIteration:
 
 
 def tensors_path(path):
-    """Of the tensor table, which may be compressed. Raises ValueError if there is none."""
-    begin, found, _ = path.rpartition(KERNELS_END)
-    for end in ("_tensors.csv", "_tensors.csv.gz"):
-        if found and os.path.exists(begin + end):
-            return begin + end
-    raise ValueError(f"{path}: expected NAME_kernels.jsonl with NAME_tensors.csv in the same folder")
+    """Of the tensor table. Raises ValueError if there is none."""
+    return file_beside(path, "_kernels.jsonl", "_tensors.csv")
 
 
 def read_iteration(source, stages):

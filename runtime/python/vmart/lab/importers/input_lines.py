@@ -1,5 +1,6 @@
-"""The lines of a foreign file, which may be compressed; those that cannot be used are counted."""
+"""The lines and records of a foreign file, which may be compressed; those that cannot be used are counted."""
 
+import contextlib
 import gzip
 import json
 import os
@@ -11,6 +12,7 @@ from vmart.lab.importers.parameters import number_text
 LINE_CHARACTERS_MAX = 256 << 10
 READ_BYTES_MAX = 4 * (LINE_CHARACTERS_MAX + 1)  # More characters than a line may have, whatever they are.
 BAD_LINES_MAX = 100
+GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 
 
 class Refused(Exception):
@@ -37,17 +39,45 @@ class BadLines:
         raise ValueError(text)
 
 
-def lines_of(path):
-    """Yields the number and the text of each line, without its end. "-" is the standard input. Raises
-    ValueError that names the file, if it cannot be read."""
+@contextlib.contextmanager
+def opened(path):
+    """The bytes of a file, which may be compressed. "-" is the standard input. Raises ValueError that names the
+    file, if it cannot be read."""
     try:
         with _opened(path) as file:
-            for number, line in enumerate(_byte_lines(file), start=1):
-                line = line.decode("utf-8", "surrogateescape").removesuffix("\n").removesuffix("\r")
-                yield number, line
+            yield file
     except (OSError, EOFError, zlib.error) as error:
         reason = os.strerror(error.errno) if getattr(error, "errno", None) else error
         raise ValueError(f"{path}: {reason}") from error
+
+
+def file_beside(path, end, other):
+    """Of NAME and `end` the file NAME and `other`; each may be compressed. Raises ValueError if there is none."""
+    name, found, _ = path.rpartition(end)
+    for beside in (name + other, name + other + ".gz"):
+        if found and os.path.exists(beside):
+            return beside
+    raise ValueError(f"{path}: expected NAME{end} with NAME{other} in the same folder")
+
+
+def lines_of(path):
+    """Yields the number and the text of each line, without its end. Raises ValueError as `opened`."""
+    with opened(path) as file:
+        for number, line in enumerate(_byte_lines(file), start=1):
+            line = line.decode("utf-8", "surrogateescape").removesuffix("\n").removesuffix("\r")
+            yield number, line
+
+
+def records_of(path, layout):
+    """Yields the number and the fields of each record that the struct `layout` describes. Raises ValueError as
+    `opened`, and if the last one is cut off."""
+    with opened(path) as file:
+        number = 0
+        while record := file.read(layout.size):
+            number += 1
+            if len(record) < layout.size:
+                raise ValueError(f"{path}: record {number}: is cut off after {len(record)} of {layout.size} bytes")
+            yield number, layout.unpack(record)
 
 
 def _byte_lines(file):
@@ -60,7 +90,11 @@ def _byte_lines(file):
 
 def _opened(path):
     file = sys.stdin.buffer if path == "-" else open(path, "rb")
-    return gzip.open(file) if file.peek(2)[:2] == b"\x1f\x8b" else file
+    begin = file.peek(4)
+    if begin.startswith(ZSTD):
+        file.close()
+        raise ValueError(f"{path}: is compressed by zstd, which Python cannot read: unpack it with zstd -d")
+    return gzip.open(file) if begin.startswith(GZIP) else file
 
 
 def each_good_line(lines, bad, lines_max, read):

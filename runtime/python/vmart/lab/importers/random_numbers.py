@@ -151,3 +151,11 @@ def rounded(number):
     """To the nearest whole number; halves go up. Requires: `number` is at least 0."""
     whole = int(number)
     return whole + 1 if number - whole >= 0.5 else whole
+
+
+def sum_of(numbers):
+    """From the first to the last; `sum` of newer Pythons rounds otherwise."""
+    total = 0.0
+    for one in numbers:
+        total += one
+    return total

@@ -10,6 +10,7 @@ than the previous one is a bad line."""
 from vmart.lab.importers.event_order import allocation, begun_use, ended, timed, use
 from vmart.lab.importers.input_lines import Refused, each_csv_line, whole_number
 from vmart.lab.importers.parameters import Parameter
+from vmart.lab.importers.seconds import SpreadSeconds
 
 PARAMETERS = (
     Parameter("region_bytes", 2 << 20, 1 << 12, 1e12, "size of a part of the disk"),
@@ -25,30 +26,14 @@ KINDS = {"28": "read", "88": "read", "2a": "write", "8a": "write"}  # READ(10), 
 
 
 class Disk:
-    """Turns the I/Os of one second after the other into accesses."""
+    """Turns I/Os into accesses."""
 
     def __init__(self, values, order):
         self._values = values
         self._order = order
         self._objects = {}  # By the number of the region on the disk.
-        self._first = self._second = None
-        self._waiting = []  # I/Os of `_second`: kind, begin and bytes on the disk.
 
-    def add(self, second, kind, begin, size):
-        if second != self._second:
-            self.use_second()
-            self._second = second
-            if self._first is None:
-                self._first = second
-        self._waiting.append((kind, begin, size))
-
-    def use_second(self):
-        for which, io in enumerate(self._waiting):
-            seconds = self._second - self._first + which / len(self._waiting)
-            self._use(int(seconds / self._values["speed"] * 1e9), *io)
-        self._waiting.clear()
-
-    def _use(self, now, kind, begin, size):
+    def use(self, now, kind, begin, size):
         self._order.advance(now)
         region_bytes, end = self._values["region_bytes"], begin + size
         while begin < end:
@@ -71,7 +56,7 @@ class Disk:
 
 
 def convert(source, order):
-    disk = Disk(source.values, order)
+    ios = SpreadSeconds(source.values["speed"], Disk(source.values, order).use)
     before = 0
 
     def read(_, time, op, size, lbn):
@@ -84,7 +69,7 @@ def convert(source, order):
         if second < before:
             raise Refused("is earlier than the I/O above it")
         before = second
-        disk.add(second, KINDS[op], begin, size)
+        ios.add(second, KINDS[op], begin, size)
 
     each_csv_line(source.path, HEADER, source.bad, 0, read)
-    disk.use_second()
+    ios.finish()
