@@ -126,8 +126,10 @@ void free_beside_contexts(CUcontext here) {
   std::thread other(come_and_go, (PFN_cuCtxCreate_v3020)dlsym(library, "cuCtxCreate_v2"));
   CALL(cuCtxSetCurrent, here);
   for (int i = 0; i < 100; ++i) {
-    CUdeviceptr pointers[8];
+    CUdeviceptr pointers[8], blocks[8];
     for (CUdeviceptr &pointer : pointers) CALL(cuMemAlloc, &pointer, buffer_bytes);
+    for (CUdeviceptr &block : blocks) CALL(cuMemAllocAsync, &block, buffer_bytes, streams[0]);
+    for (CUdeviceptr block : blocks) CALL(cuMemFreeAsync, block, streams[0]);
     for (CUdeviceptr pointer : pointers) CALL(cuMemFree, pointer);
   }
   other.join();

@@ -298,7 +298,7 @@ class Capacity(unittest.TestCase):
         self.assertIn("handle of the other GPU: 0\n" + 2 * "pool of the other GPU: 0\n", under.stdout)
 
     def test_waits_for_a_context_that_is_being_destroyed(self):
-        under = run(VMART, "run", "--capacity", "gpu0=32MiB,gpu1=32MiB", "--", PROGRAM, "linked", "beside",
+        under = run(VMART, "run", "--pools", "--capacity", "gpu0=48MiB,gpu1=48MiB", "--", PROGRAM, "linked", "beside",
                     **PATIENT)
         self.assertEqual(under.returncode, 0, under.stdout + under.stderr)
         self.assertIn("freed beside contexts\n", under.stdout)
