@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Draws the figure that a paper shows of an experiment: accesses and moves over the lower bound by policy, by
-trace, with the 95 % half width over seeds.
+trace, with the 95 % half width over seeds, as far as it is above the bound. Bounds that nothing comes near are left out.
 
     examples/lab_figure.py FOLDER figure.svg [--machine h200x4]
 
@@ -45,7 +45,8 @@ def draw(means, halves, machine, path):
                                        layout="constrained")
         for index, policy in enumerate(policies):
             places = [group + (index - (len(policies) - 1) / 2) * width for group in range(len(traces))]
-            axes.bar(places, means[policy] - 1, width, bottom=1, yerr=halves[policy], label=policy,
+            below = halves[policy].clip(upper=means[policy] - 1)  # No policy is below the bound.
+            axes.bar(places, means[policy] - 1, width, bottom=1, yerr=[below, halves[policy]], label=policy,
                      color=COLOURS[index % len(COLOURS)], error_kw={"linewidth": 0.8})
         axes.axhline(1, color="#444444", linewidth=0.8)
         axes.set_xticks(range(len(traces)), traces)

@@ -109,7 +109,7 @@ def only_policies(experiment, policies, folder):
             trace["input"] = str((experiment.parent / trace["input"]).resolve())
     folder.mkdir(parents=True, exist_ok=True)
     reduced = folder / experiment.name
-    reduced.write_text(json.dumps({**asked, "policies": policies, "bounds": False}), encoding="utf-8")
+    reduced.write_text(json.dumps({**asked, "policies": policies, "static": False, "bounds": False}), encoding="utf-8")
     return reduced
 
 

@@ -8,6 +8,7 @@ import math
 import statistics
 
 BASE = "static"
+DIFFERENT = 1.01  # Over the base, or the base over it.
 # `time_s` is the makespan of a closed loop and the cost of an open one, whose makespan no policy can change.
 # `moved` is bytes moved over bytes accessed, `stalled` stalls over the whole time.
 NAMES = ("machine", "trace", "kind", "seed", "policy", "loop")
@@ -67,7 +68,7 @@ class Experiment:
         self.name, self.cells, self.made = name, cells, made
         self.machines, self.traces, self.policies = (
             list(dict.fromkeys(getattr(cell, part) for cell in cells)) for part in ("machine", "trace", "policy"))
-        self._found = {}
+        self._found, self._live = {}, set()
         for cell in cells:
             if self._found.setdefault((*cell.place, cell.policy), cell) is not cell:
                 raise StudyError(f"{name}: {', '.join(cell.place)}: two cells of {cell.policy}; a study has one "
@@ -83,6 +84,15 @@ class Experiment:
         return [ratio for cell in self.cells
                 if cell.policy == policy and machine in (None, cell.machine) and trace in (None, cell.trace)
                 and wanted(cell) and (ratio := self.ratio(cell)) is not None]
+
+    def is_live(self, cell):
+        """Whether any policy differs from the base by more than `DIFFERENT` in the cell's place."""
+        if not self._live:
+            for each in self.cells:
+                ratio = self.ratio(each)
+                if ratio is not None and max(ratio, 1 / ratio) > DIFFERENT:
+                    self._live.add(each.place)
+        return cell.place in self._live
 
     def base(self, machine, trace):
         """The base's cell with the first seed; None if there is none."""

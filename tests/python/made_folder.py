@@ -61,16 +61,29 @@ def write_cell(folder, cell):
     path.write_text(json.dumps(cell) + "\n", encoding="utf-8")
 
 
+def key_of(cell):
+    return tuple(cell["cell"][name] for name in ("machine", "trace", "router", "seed"))
+
+
 def write_table(folder, cells):
+    regrets = {}
+    for cell in cells:
+        if cell["bound"]:
+            near = [each for each in (cell["bound"].get("gap"), cell["regret"]) if each is not None]
+            regrets.setdefault(key_of(cell), []).extend(near)
+    tight = {key: int(min(near, default=1) <= 0.1) for key, near in regrets.items()}
     kinds = kinds_by_trace(json.loads((folder / "experiment.json").read_text(encoding="utf-8")))
     names = ["id", "machine", "trace", "kind", "policy", "router", "seed"]
     with (folder / "results.csv").open("w", encoding="utf-8", newline="") as lines:
         table = csv.writer(lines, lineterminator="\n")
-        table.writerow([*names, *SCALARS, "lower_bound_s", "regret"])
+        table.writerow([*names, *SCALARS, "measure", "time_s", "lower_bound_s", "plan_s", "regret", "over_plan", "bound_tight"])
         for cell in cells:
             row = [kinds[cell["cell"]["trace"]] if name == "kind" else cell["cell"][name] for name in names]
             row += [cell["metrics"][name] for name in SCALARS]
-            row += [(cell["bound"] or {}).get("lower_bound_s"), cell["regret"]]
+            bound, measure = cell["bound"] or {}, cell["cell"].get("measure", "cost_s")
+            plan, bounded = bound.get("plan_s"), cell["metrics"][bound.get("metric", "access_move_s")]
+            row += [measure, cell["metrics"][measure], bound.get("lower_bound_s"), plan, cell["regret"],
+                    bounded / plan if plan and cell["regret"] is not None else None, tight.get(key_of(cell))]
             table.writerow(["" if value is None else value for value in row])
 
 
@@ -80,7 +93,7 @@ def write_folder(folder, machines=("h200x2",), traces=("drift",), policies=POLIC
     (folder / "cells").mkdir(parents=True)
     experiment = {"experiment": "made", "about": "Which policy? <b>none</b> & all",
                   "machines": list(machines), "traces": [{"name": name} | ({"kind": kinds[name]} if kinds else {}) for name in traces],
-                  "policies": list(policies), "seeds": list(seeds), "bounds": bound}
+                  "policies": list(policies), "seeds": list(seeds), "bounds": bound, "static": "static" in policies}
     (folder / "experiment.json").write_text(json.dumps(experiment, indent=1), encoding="utf-8")
     cells = []
     for machine in machines:

@@ -7,9 +7,9 @@ import math
 import re
 import statistics
 
-SECTIONS = ["asked", "policies", "regret", "time", "moves", "links", "failed", "reading"]
+SECTIONS = ["asked", "policies", "compared", "time", "moves", "links", "failed", "reading"]
 NEVER_CLOSED = {"meta", "br", "link", "img", "input", "hr"}
-METRICS = ("cost_s", "excess_ratio", "regret", "slowdown", "bytes_moved", "stopped_s", "thrashes", "rest_s",
+METRICS = ("time_s", "excess_ratio", "regret", "over_plan", "slowdown", "bytes_moved", "stopped_s", "thrashes", "rest_s",
            "accesses_lost")
 
 
@@ -93,25 +93,25 @@ def expected_values(folder):
             scenario = f"{row['trace']} on {row['machine']}, router {row['router']}"
             for metric in METRICS:
                 values = groups.setdefault((scenario, row["policy"], metric), [])
-                if row[metric]:
+                if row[metric] and (metric != "regret" or row["bound_tight"] == "1"):
                     values.append(float(row[metric]))
     return groups
 
 
 def expected_ratios(folder):
-    """Means over seeds of the cost over that of `static`, from `results.csv`."""
+    """Geometric means over seeds of the time over that of `static`, from `results.csv`."""
     costs = {}
     with (folder / "results.csv").open(encoding="utf-8", newline="") as lines:
         for row in csv.DictReader(lines):
-            if float(row["accesses_lost"] or 0) == 0 and row["cost_s"]:
+            if float(row["accesses_lost"] or 0) == 0 and row["time_s"]:
                 scenario = f"{row['trace']} on {row['machine']}, router {row['router']}"
-                costs.setdefault((scenario, row["policy"]), {})[row["seed"]] = float(row["cost_s"])
+                costs.setdefault((scenario, row["policy"]), {})[row["seed"]] = float(row["time_s"])
     ratios = {}
     for (scenario, policy), by_seed in costs.items():
         base = costs.get((scenario, "static"), {})
         found = [cost / base[seed] for seed, cost in by_seed.items() if base.get(seed, 0) > 0]
         if found:
-            ratios[scenario, policy] = statistics.fmean(found)
+            ratios[scenario, policy] = statistics.geometric_mean(found)
     return ratios
 
 

@@ -57,9 +57,9 @@ class RealResults(small_experiment.SmallExperiment):
         write_report(self.folder, say=lambda _: None)
         page = page_checks.check_page(self, self.folder)
         self.assertEqual(len(page.scenarios), 4)
-        self.assertIn("Nothing: 18 cells finished", page.text)
+        self.assertIn("Nothing: 24 cells finished", page.text)
         named = {figure.partition("-")[0] for figure in page.figures}
-        self.assertEqual(named, {"regret", "slowdown", "time", "moves", "links"})
+        self.assertEqual(named, {"compared", "slowdown", "time", "moves", "links"})
 
     def test_a_cell_run_elsewhere_from_the_shipped_files_is_the_same(self):
         path, files = experiment_files(self.experiment, PROGRAM)
@@ -77,7 +77,7 @@ class RealResults(small_experiment.SmallExperiment):
         (nets / "net_tensors.csv").write_text("tensor,is_weight,bytes\n1,1,4096\n2,0,8192\n")
         trace = {"name": "net", "convert": "g10", "input": "../nets/net_kernels.jsonl",
                  "parameters": {"closed": 0}}
-        experiment = {"experiment": "nets", "machines": ["h200x2"], "policies": ["stay_put"], "traces": [trace]}
+        experiment = {"experiment": "nets", "machines": ["h200x2"], "policies": ["stay_put"], "static": False, "traces": [trace]}
         asked = self.top / "converted" / "experiment.json"
         asked.parent.mkdir()
         asked.write_text(json.dumps(experiment))

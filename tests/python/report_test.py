@@ -47,15 +47,15 @@ class WithFolder(unittest.TestCase):
 
 class Pages(WithFolder):
     def test_the_table_has_the_numbers_of_the_results_and_the_cheapest_first(self):
-        made_folder.write_folder(self.folder)
+        made_folder.write_folder(self.folder, seeds=range(1, 6))
         page = self.page()
         self.assertEqual([policy for _, policy in page.policy_order if policy],
                          list(made_folder.POLICIES))
-        self.assertIn((SCENARIO, "stay_put", "cost_s"), page.best)
-        self.assertNotIn((SCENARIO, "cost_benefit", "cost_s"), page.best)
+        self.assertIn((SCENARIO, "stay_put", "time_s"), page.best)
+        self.assertNotIn((SCENARIO, "cost_benefit", "time_s"), page.best)
         self.assertIn("regret over relaxed bound", page.text)
-        self.assertIn("Accesses and moves take no policy less than 9.500 s (relaxed bound); the best plan that is "
-                      "known takes 9.750 s", page.text)
+        self.assertIn("Accesses and moves take no policy less than 9.500 s (relaxed bound); the best plan that "
+                      "knows the whole trace takes 9.750 s. It was shown to be tight for all 5 seeds.", page.text)
         self.assertIn("no policy static in this experiment", page.text)
 
     def test_a_policy_that_lost_accesses_is_last_and_nowhere_best(self):
@@ -77,14 +77,33 @@ class Pages(WithFolder):
         self.page()
         self.assertEqual(first, (self.folder / "report.html").read_bytes())
 
-    def test_without_bounds_the_dots_are_costs_a_mean_and_each_seed(self):
+    def test_without_static_the_dots_are_times_a_mean_and_each_seed(self):
         made_folder.write_folder(self.folder, bound=False, seeds=(4, 8), windows=50)
         page = self.page()
-        self.assertIn("no bounds, so there is no regret", page.text)
-        means, seeds = page.figures["regret-0"]["data"]
-        self.assertEqual(page_checks.numbers_of(means["x"])[0], 11.5)
+        means, seeds = page.figures["compared-0"]["data"]
+        self.assertEqual(page.figures["compared-0"]["layout"]["xaxis"]["type"], "log")
+        self.assertAlmostEqual(page_checks.numbers_of(means["x"])[0], math.sqrt(11.0 * 12.0))
         self.assertEqual(page_checks.numbers_of(seeds["x"])[:2], [11.0, 12.0])
         self.assertEqual((seeds["y"][0], seeds["mode"], seeds["customdata"][:2]), ("stay_put", "markers", [4, 8]))
+
+    def test_regret_stands_only_where_the_bound_was_shown_to_be_tight(self):
+        # The plan of seed 1 is near, and a policy in seed 2; of seed 3 nothing is.
+        cells = made_folder.write_folder(self.folder, policies=("a", "b"), windows=2)
+        for cell in cells:
+            seed, first = cell["cell"]["seed"], cell["cell"]["policy"] == "a"
+            cell["bound"] |= {"gap": 0.1, "plan_s": 10.45} if seed == 1 else {"gap": 0.6, "plan_s": 15.2}
+            cell["regret"] = 0.09 if seed == 2 and first else 0.5
+            made_folder.write_cell(self.folder, cell)
+        made_folder.write_table(self.folder, cells)
+        results = lab.load(self.folder)
+        self.assertEqual(list(results.cells["bound_tight"]), [1, 1, 0] * 2)
+        self.assertEqual(list(results.summary["regret_count"]), [2, 2])
+        self.assertAlmostEqual(results.cells["over_plan"][0], 10.25 / 10.45)
+        self.assertIn("Nothing that is known comes within 10 % of the bound for 1 of 3 seeds", self.page().text)
+        for cell in cells:
+            cell["bound"]["kind"] = "exact"
+            made_folder.write_cell(self.folder, cell)
+        self.assertEqual(set(lab.load(self.folder).cells["bound_tight"]), {1})
 
     def test_nothing_finished(self):
         made_folder.write_folder(self.folder, windows=1)
@@ -145,17 +164,22 @@ class Pages(WithFolder):
     def test_what_an_experiment_asks_for_is_counted(self):
         asked = {"machines": ["a", "b"], "traces": [{"generate": "x"}, {"file": "y"}], "seeds": [1, 2, 3],
                  "policies": ["p", {"policy": "q", "sweep": {"m": [1, 2], "n": [1, 2, 3]}}]}
-        self.assertEqual(failures.cells_count(asked), 2 * (3 + 1) * 7)
-        self.assertEqual(failures.cells_count({**asked, "routers": ["hash", "object"]}), 112)
+        self.assertEqual(failures.cells_count(asked), 2 * (3 + 1) * (7 + 1), "with static")
+        self.assertEqual(failures.cells_count({**asked, "static": False}), 2 * (3 + 1) * 7)
+        self.assertEqual(failures.cells_count({**asked, "policies": [*asked["policies"], "static"]}), 64)
+        self.assertEqual(failures.cells_count({**asked, "routers": ["hash", "object"]}), 128)
+        # Neither depends on the seed.
+        asked["traces"] = [{"generate": "rebalance"}, {"convert": "azure"}, {"convert": "vidur"}]
+        self.assertEqual(failures.cells_count(asked), 2 * (1 + 1 + 3) * 8)
         self.assertIsNone(failures.cells_count({"machines": 3}))
 
 
 class Baseline(WithFolder):
     POLICIES = ("static", "mover", "other")
 
-    def write(self, costs, **options):
-        """Costs of seeds 1 and 2 of each policy, a list a trace."""
-        cells = made_folder.write_folder(self.folder, policies=self.POLICIES, seeds=(1, 2), windows=2, **options)
+    def write(self, costs, seeds=(1, 2), **options):
+        """Costs of all seeds of each policy, a list a trace."""
+        cells = made_folder.write_folder(self.folder, policies=self.POLICIES, seeds=seeds, windows=2, **options)
         for cell, cost in zip(cells, (cost for of_trace in costs for cost in of_trace)):
             cell["metrics"]["cost_s"] = cost
             made_folder.write_cell(self.folder, cell)
@@ -165,13 +189,69 @@ class Baseline(WithFolder):
     def test_each_policy_stands_beside_static_with_the_same_seeds(self):
         self.write([(10, 20, 5, 30, 10.1, 20.2)])
         page = self.page()
-        self.assertEqual(float(page.against_static[SCENARIO, "mover"]), 1.0)
+        self.assertAlmostEqual(float(page.against_static[SCENARIO, "mover"]), math.sqrt(0.5 * 1.5))
         self.assertIn("(worse with 1 of 2 seeds)", page.text)
         self.assertEqual(float(page.against_static[SCENARIO, "static"]), 1.0)
 
-    def test_only_what_the_seeds_can_tell_is_marked_as_worse(self):
-        self.write([(10, 10, 10, 30, 12, 12.1)])
+    def test_only_what_five_seeds_can_tell_is_marked_as_worse(self):
+        costs = [*[10] * 5, 10, 10, 30, 10, 10, 12, 12.1, 12, 12, 12.2]
+        self.write([costs], seeds=range(5))
         self.assertEqual(self.page().worse, {(SCENARIO, "other")})
+        self.folder = self.folder / "fewer"
+        self.write([[cost for number, cost in enumerate(costs) if number % 5 < 4]], seeds=range(4))
+        self.assertEqual(self.page().worse, set())
+
+    def test_a_closed_loop_is_ranked_by_its_makespan(self):
+        cells = self.write([(10, 10, 11, 11, 9, 9)])
+        for cell, seconds in zip(cells, (20, 20, 19.5, 19.5, 30, 30)):
+            cell["cell"]["measure"] = "seconds"
+            cell["metrics"]["seconds"] = seconds
+            made_folder.write_cell(self.folder, cell)
+        made_folder.write_table(self.folder, cells)
+        page = self.page()
+        self.assertAlmostEqual(float(page.against_static[SCENARIO, "mover"]), 0.975)
+        self.assertEqual([policy for _, policy in page.policy_order if policy], ["mover", "static", "other"])
+        self.assertIn("makespan s", page.text)
+        summary = lab.load(self.folder).summary.set_index("policy")
+        self.assertEqual((summary.loc["mover", "measure"], summary.loc["mover", "time_s_mean"]), ("seconds", 19.5))
+
+    def test_no_end_of_an_interval_is_below_the_bound_of_a_makespan(self):
+        cells = self.write([(10, 10.5, 11, 10.9, 9, 30)])
+        for cell in cells:
+            cell["cell"]["measure"] = "seconds"
+            cell["metrics"]["seconds"] = cell["metrics"]["cost_s"]
+            cell["bound"] |= {"lower_bound_s": 8.0, "metric": "seconds"}
+            made_folder.write_cell(self.folder, cell)
+        made_folder.write_table(self.folder, cells)
+        standings = all_standings(lab.load(self.folder))[0]
+        ratios = baseline.ratios_of(standings, "other")
+        mean, low, high = baseline.interval(standings, ratios, baseline.times_of(standings, "static"))
+        self.assertAlmostEqual(mean, math.sqrt(9 / 10 * 30 / 10.5))
+        self.assertAlmostEqual(low, math.sqrt(8 / 10 * 8 / 10.5))
+        self.assertGreater(high, 100)
+        text = self.page().text
+        self.assertIn("(8.000 to 152.9)", text)
+
+    def test_cells_in_which_no_policy_differs_are_counted_as_dead(self):
+        self.write([(10, 20, 10.1, 19.9, 10, 20.1), (10, 10, 10, 9.8, 10, 10.2)], traces=("drift", "chat"))
+        standings = all_standings(lab.load(self.folder))
+        self.assertEqual([baseline.live_seeds(each) for each in standings], [set(), {2}])
+        mover = baseline.Against("mover", standings)
+        self.assertEqual((len(mover.ratios), mover.live), (4, 1))
+        text = self.page().text
+        self.assertIn("Dead: no policy differs by more than 1 % with any of 2 seeds.", text)
+        self.assertIn("Policies differ by more than 1 % with 1 of 2 seeds.", text)
+        self.assertIn("1 of 1 live", text)  # `other` on chat.
+
+    def test_seeds_that_give_the_same_numbers_count_once(self):
+        cells = self.write([(10, 20, 5, 30, 10, 10)])
+        first = {cell["cell"]["policy"]: cell for cell in cells if cell["cell"]["seed"] == 1}
+        for cell in cells:
+            cell["metrics"], cell["regret"] = (first[cell["cell"]["policy"]][key] for key in ("metrics", "regret"))
+            made_folder.write_cell(self.folder, cell)
+        results = lab.load(self.folder)
+        self.assertEqual((len(results.cells), len(results.distinct), set(results.summary["seeds"])), (6, 3, {1}))
+        self.assertEqual(len(baseline.Against("mover", all_standings(results)).ratios), 1)
 
     def test_harm_is_counted_in_cells_and_the_worst_is_named(self):
         self.write([(10, 20, 5, 30, 10.1, 20.2), (10, 10, 10.2, 9, 10, 40)], traces=("drift", "chat"))
@@ -179,7 +259,7 @@ class Baseline(WithFolder):
         mover, other = baseline.Against("mover", standings), baseline.Against("other", standings)
         self.assertEqual((len(mover.ratios), mover.worse, mover.worst, mover.worst_in),
                          (4, 2, 1.5, SCENARIO))
-        self.assertAlmostEqual(mover.mean, math.sqrt(1.0 * 0.96))
+        self.assertAlmostEqual(mover.mean, math.sqrt(math.sqrt(0.5 * 1.5) * math.sqrt(1.02 * 0.9)))
         # 1 % more is not worse yet.
         self.assertEqual((other.worse, other.worst, other.worst_in), (1, 4.0, "chat on h200x2, router hash"))
 
@@ -282,25 +362,30 @@ class Pictures(WithFolder):
 
 
 class Stopped(WithFolder):
-    def best(self, changes):
-        cells = made_folder.write_folder(self.folder, policies=("a", "b"), windows=1)
-        for cell, cost in zip(cells, changes):
+    def best(self, *costs):
+        """Of policies a, b, ..., with the costs of five seeds, or fewer."""
+        folder = pathlib.Path(tempfile.mkdtemp(dir=self.folder.parent)) / "best"
+        cells = made_folder.write_folder(folder, policies="abc"[:len(costs)], windows=1, seeds=range(len(costs[0])))
+        for cell, cost in zip(cells, (cost for of_policy in costs for cost in of_policy)):
             cell["metrics"]["cost_s"] = cost
-            made_folder.write_cell(self.folder, cell)
-        return all_standings(lab.load(self.folder))[0].best("cost_s")
+            made_folder.write_cell(folder, cell)
+        return all_standings(lab.load(folder))[0].best()
 
     def test_what_differs_the_same_way_in_every_seed_is_told_apart(self):
-        self.assertEqual(self.best([1, 5, 9, 2, 6, 10]), {"a"})
+        self.assertEqual(self.best([100, 50, 90, 70, 60], [101, 51, 91, 71, 61]), {"a"})
 
-    def test_one_seed_of_a_synthetic_trace_tells_nothing_apart(self):
-        for kind, best in (("synthetic", set()), ("real", {"stay_put"})):
-            folder = self.folder / kind
-            made_folder.write_folder(folder, seeds=(1,), windows=1, kinds={"drift": kind})
-            self.assertEqual(all_standings(lab.load(folder))[0].best("cost_s"), best)
+    def test_fewer_than_five_seeds_tell_nothing_apart(self):
+        for seeds in range(1, 5):
+            self.assertEqual(self.best([10] * seeds, [20] * seeds), set())
+        self.assertEqual(self.best([10] * 5, [20] * 5), {"a"})
 
     def test_what_differs_now_this_way_now_that_is_not(self):
         # Both are best, so no mark says anything.
-        self.assertEqual(self.best([1, 5, 9, 2, 4, 10]), set())
+        self.assertEqual(self.best([100, 50, 90, 70, 60], [101, 49, 90, 71, 60]), set())
+        self.assertEqual(self.best([100, 50, 90, 70, 60], [101, 49, 90, 71, 60], [200] * 5), {"a", "b"})
+
+    def test_what_is_far_from_the_best_is_not_marked_however_wide_the_spread(self):
+        self.assertEqual(self.best([10, 40, 10, 40, 10], [40, 20, 40, 20, 40]), {"a"})
 
 
 class Parts(unittest.TestCase):

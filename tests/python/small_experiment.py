@@ -16,7 +16,7 @@ EXPERIMENT = {
     "policies": ["stay_put", {"policy": "cost_benefit", "sweep": {"margin": [1, 2]}}],
     "seeds": [1, 2], "bounds": True,
 }
-CELLS = 2 * 3 * (2 + 1)  # A trace that is a file has cells of one seed.
+CELLS = 2 * 4 * (2 + 1)  # `static` is beside the policies; a trace that is a file has cells of one seed.
 
 
 def write_experiment(top, program, machine):

@@ -4,6 +4,7 @@
 #include "lab/bounds/capacity_prices.hpp"
 #include "lab/bounds/cheapest_paths.hpp"
 #include "lab/bounds/exact_optimum.hpp"
+#include "lab/bounds/loops/hindsight.hpp"
 #include "lab/bounds/loops/loop_bound.hpp"
 #include "lab/bounds/loops/loop_graph.hpp"
 #include "lab/bounds/plan_search.hpp"
@@ -171,6 +172,7 @@ Bound find_loop_bound(TraceSource& source, const ReplayMachine& machine, const s
   bound.lower_bound_s = LoopBound(graph, machine, {}).search() * (1 - rounding);
   bound.kind = "loops";
   bound.metric = "seconds";
+  bound.homes = hindsight_homes(graph, machine);
   return bound;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "lab/bounds/instance_builder.hpp"
+#include "lab/bounds/loops/hindsight.hpp"
 #include "lab/bounds/placement_instance.hpp"
 #include "lab/replay/replay.hpp"
 #include "lab/replay/replay_machine.hpp"
@@ -23,6 +24,8 @@ struct Bound {
   std::optional<double> gap;     ///< (plan - bound) / bound.
   /// The metric of a replay that is bounded: "access_move_s", or for closed loops "seconds".
   std::string metric = "access_move_s";
+  /// Closed loops: the placement of `hindsight_homes`. Whoever replays it sets `plan_s`.
+  ObjectHomes homes = {};
 };
 
 /// The bounds and plans for one instance.

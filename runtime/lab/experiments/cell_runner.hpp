@@ -1,5 +1,6 @@
 #pragma once
 
+#include "lab/bounds/placement_bounds.hpp"
 #include "lab/replay/replay_machine.hpp"
 #include "lab/replay/replay_metrics.hpp"
 #include "lab/replay/replay_options.hpp"
@@ -9,6 +10,7 @@
 #include <boost/json/object.hpp>
 #include <boost/json/value.hpp>
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -34,6 +36,11 @@ struct CellRecord {
 /// Error if the replay fails.
 std::string run_cell(const CellSetting& setting, std::unique_ptr<Policy> policy,
                      const RequestLimits& limits, CellRecord record);
+
+/// Replays a closed loop without moves, with the placement of its bound and with that of `static`:
+/// the faster one is the bound's plan. Neither is if accesses were lost or a request gave its
+/// memory up. Throws: as `run_cell`.
+void replay_hindsight(const CellSetting& setting, std::uint64_t bad_lines_max, Bound& bound);
 
 /// Computes the lower bound shared by all cells that differ only in the policy. Returns its file:
 /// one line of JSON with `inputs`; if the trace has no bound, with the reason. Throws: other

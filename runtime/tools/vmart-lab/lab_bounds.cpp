@@ -4,6 +4,7 @@
 #include "lab/bounds/placement_bounds.hpp"
 #include "lab/bounds/program/linear_program.hpp"
 #include "lab/bounds/program/placement_program.hpp"
+#include "lab/experiments/cell_runner.hpp"
 #include "lab/replay/replay_inputs.hpp"
 #include "lab/trace/trace_files.hpp"
 #include "machine/machine_file.hpp"
@@ -87,17 +88,24 @@ bool is_closed_loop(const ReplayCommand& command) {
 int run_loop_bound(const ReplayCommand& command, const ReplayMachine& machine,
                    const ReplayOptions& options) try {
   const auto trace = open_trace(command.trace, command.bad_lines_max);
-  const Bound bound = find_loop_bound(*trace, machine, command.router, options);
+  Bound bound = find_loop_bound(*trace, machine, command.router, options);
+  replay_hindsight({machine, command.trace, true, command.router, options}, command.bad_lines_max,
+                   bound);
   if (command.json) {
     const boost::json::object json{{"lower_bound_s", bound.lower_bound_s},
-                                   {"plan_s", nullptr},
+                                   {"plan_s", json_of(bound.plan_s)},
                                    {"kind", bound.kind},
-                                   {"gap", nullptr},
+                                   {"gap", json_of(bound.gap)},
                                    {"metric", bound.metric}};
     fmt::print("{}\n", boost::json::serialize(boost::json::object{{"bound", json}}));
   } else {
-    fmt::print("{} on {}, {} router: with no policy it takes less than {:.6f} s ({})\n",
-               command.trace, command.machine, command.router, bound.lower_bound_s, bound.kind);
+    const std::string plan =
+        bound.plan_s
+            ? fmt::format("the best placement known without moves takes {:.6f} s", *bound.plan_s)
+            : "without moves, accesses are lost or requests give way";
+    fmt::print("{} on {}, {} router: with no policy it takes less than {:.6f} s ({}); {}\n",
+               command.trace, command.machine, command.router, bound.lower_bound_s, bound.kind,
+               plan);
   }
   return 0;
 } catch (const Error& error) {

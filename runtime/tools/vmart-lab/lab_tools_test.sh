@@ -157,9 +157,9 @@ expect 1 "has no cell \"none\"" run "$example" --out "$small" --only none
 expect 0 "24 of 24 cells are finished" run "$example" --out "$small" --jobs 3 --no-report
 expect 0 "24 of 24 cells were already finished" run "$example" --out "$small" --no-report
 expect 0 "1 of 1 cells are finished" run "$example" --out "$folder/one" \
-  --only "h200x4~phases~stay_put~prefix~s1"
-cmp "$small/cells/h200x4~phases~stay_put~prefix~s1.json" \
-  "$folder/one/cells/h200x4~phases~stay_put~prefix~s1.json" || failures=$((failures + 1))
+  --only "h200x4~phases~static~prefix~s1"
+cmp "$small/cells/h200x4~phases~static~prefix~s1.json" \
+  "$folder/one/cells/h200x4~phases~static~prefix~s1.json" || failures=$((failures + 1))
 expect 0 "24 of 24" run "$example" --out "$folder/one" --jobs 1 --no-report
 diff -r "$small" "$folder/one" || failures=$((failures + 1))
 [ "$(wc -l < "$small/results.csv")" -eq 25 ] || failures=$((failures + 1))
@@ -187,7 +187,7 @@ kill -TERM $pid 2> "$folder/none"
 wait $pid
 [ $? -eq 130 ] || failures=$((failures + 1))
 grep -q "of 1608 cells are finished; run the same command to continue" "$folder/printed" || failures=$((failures + 1))
-for cell in "$folder/stopped/cells/"*~stay_put~*; do
+for cell in "$folder/stopped/cells/"*~static~*; do
   cmp "$cell" "$small/cells/${cell##*/}" || failures=$((failures + 1))
 done
 sed 's/"seeds"/"seed"/' "$example" > "$folder/other.json"

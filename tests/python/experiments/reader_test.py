@@ -110,8 +110,9 @@ class Reads(rig.Rig):
         self.assertEqual(own.input, str(self.folder / "own.vtrace"))
         self.assertEqual([trace.kind for trace in experiment.traces], ["synthetic", "real", "real"])
         self.assertEqual(own.where, f"{self.file}: traces[2]")
-        self.assertEqual(experiment.policies, ["stay_put", *(f"cost_benefit:margin={margin},horizon={horizon}"
-                                                             for margin in ("1", "1.25") for horizon in ("1s", "2s"))])
+        swept = [f"cost_benefit:margin={margin},horizon={horizon}"
+                 for margin in ("1", "1.25") for horizon in ("1s", "2s")]
+        self.assertEqual(experiment.policies, ["static", "stay_put", *swept])
         self.assertEqual(experiment.routers, ["hash", "least_loaded"])
         self.assertEqual((experiment.pacing, experiment.chunk_bytes), ("at_once", 2 << 20))
         self.assertEqual((experiment.seeds, experiment.bounds), ([3, 4], False))
@@ -124,6 +125,15 @@ class Reads(rig.Rig):
         self.assertEqual((experiment.limits, experiment.chunk_bytes), ({}, 32 << 20))
         self.write({key: value for key, value in rig.QUICK.items() if key != "seeds"})
         self.assertEqual(read_experiment(self.file, self.worker).seeds, [1])
+
+    def test_static_is_beside_all_unless_the_file_says_so(self):
+        for static, policies, read in (({}, ["auto"], ["static", "auto"]), ({}, ["auto", "static"], ["auto", "static"]),
+                                       ({"static": False}, ["auto"], ["auto"]),
+                                       ({"static": False}, ["static"], ["static"])):
+            base = {key: value for key, value in rig.QUICK.items() if key != "static"}
+            self.write({**base, **static, "policies": policies})
+            self.assertEqual(read_experiment(self.file, self.worker).policies, read)
+        self.assertIn("static: must be true or false", self.error_in((PACING, '"static": 0')))
 
     def test_how_requests_are_admitted(self):
         experiment = self.read((PACING, '"admission": "queue", "admission_memory": "hbm", "slo_first_ms": 500'))
@@ -171,11 +181,12 @@ class Reads(rig.Rig):
 
     def test_cells_are_in_the_order_of_the_file_each_with_an_id_of_its_own(self):
         ids = [cell.id for cell in cells_of(self.read())]
-        self.assertEqual(len(ids), 2 * 5 * 2 * (2 + 2 + 1))  # A trace from a file has a single seed.
-        self.assertEqual(ids[:3], ["test-2~drift~stay_put~hash~s3", "test-2~drift~stay_put~hash~s4",
-                                   "test-2~drift~stay_put~least_loaded~s3"])
-        self.assertEqual(ids[4], "test-2~drift~cost_benefit~margin=1,horizon=1s~hash~s3")
-        self.assertTrue(ids[50].startswith("a_small_one~drift~stay_put~hash~s3~"), ids[50])
+        # A trace from a file has a single seed, and so has the conversion, which draws nothing.
+        self.assertEqual(len(ids), 2 * 6 * 2 * (2 + 1 + 1))
+        self.assertEqual(ids[:3], ["test-2~drift~static~hash~s3", "test-2~drift~static~hash~s4",
+                                   "test-2~drift~static~least_loaded~s3"])
+        self.assertEqual(ids[8], "test-2~drift~cost_benefit~margin=1,horizon=1s~hash~s3")
+        self.assertTrue(ids[48].startswith("a_small_one~drift~static~hash~s3~"), ids[48])
         self.assertEqual(len(set(ids)), len(ids))
 
     def test_too_many_cells_are_refused(self):

@@ -16,9 +16,9 @@ DRIFT = {"name": "drift", "generate": "zipf-drift", "parameters":
 # 8 cells that take milliseconds each: two machines, a generated trace with two seeds, two policies.
 QUICK = {"experiment": "quick",
          "machines": ["test-2", {"name": "full", "machine": "test-2", "hbm_gib": 0.03125}],
-         "traces": [DRIFT], "policies": ["stay_put", "cost_benefit:margin=1.25"], "seeds": [1, 2]}
+         "traces": [DRIFT], "policies": ["stay_put", "cost_benefit:margin=1.25"], "static": False, "seeds": [1, 2]}
 FIRST = "test-2~drift~stay_put~prefix~s1"
-OWN = {"experiment": "own", "machines": ["test-2"], "policies": ["stay_put"],
+OWN = {"experiment": "own", "machines": ["test-2"], "policies": ["stay_put"], "static": False,
        "traces": [{"name": "own", "file": "own.jsonl"}]}
 OWN_CELL = "test-2~own~stay_put~prefix~s1"
 EVENTS = ('{"event":"alloc","time_ns":0,"object":1,"bytes":4096}\n'
@@ -69,7 +69,7 @@ class Told(Watcher):
         self.stopped = False
         self.at_stage = self.at_begin = self.at_cell = lambda *_: None
 
-    def on_stage(self, what):
+    def on_stage(self, what, count):
         self.at_stage(what)
 
     def on_begin(self, cells, finished):

@@ -3,6 +3,7 @@
 Student's distribution are those of the usual tables: t(0.975) is 12.706 with 1 degree of freedom, 2.776 with 4."""
 
 import builtins
+import csv
 import math
 import unittest
 from unittest import mock
@@ -31,7 +32,8 @@ class Cells(unittest.TestCase):
         inputs, finished = finished_cell(WHOLE)
         self.assertEqual([(name, shortest(value)) for name, value in finished.metrics.items()],
                          [("seconds", "1.1"), ("moves", "3"), ("rest_s", ""), ("x", "474.2589867636229")])
-        self.assertEqual(finished.others, {"lower_bound_s": 0.25, "regret": 3.4})
+        self.assertEqual((finished.measure, finished.others),
+                         ("cost_s", {"time_s": None, "lower_bound_s": 0.25, "plan_s": None, "regret": 3.4, "over_plan": None}))
         self.assertEqual(inputs, {"seed": 1})
         for number, text in ((1e15, "1000000000000000"), (1e16, "1e+16"), (1e-4, "0.0001"), (1e-5, "1e-05"),
                              (2.0, "2"), (-0.0, "-0"), (7, "7"), (True, "true"), ("2s", "2s"), ([], ""), (None, "")):
@@ -66,9 +68,10 @@ class Tables(WithTable):
         self.set(2, "u", "p:x=1,y=2", 7, line_of('{"moves":1}'), "held_out")
         self.set(0, "t", "p", 7, line_of('{"moves":1}'))
         head, first, second = self.table.csv().splitlines()
-        self.assertEqual(head, "id,machine,trace,kind,policy,router,seed,moves,lower_bound_s,regret")
-        self.assertTrue(first.endswith(',"a, ""b""",t,real,p,hash,7,1,,'), first)
-        self.assertTrue(second.endswith(',"a, ""b""",u,held_out,"p:x=1,y=2",hash,7,1,,'), second)
+        self.assertEqual(head, "id,machine,trace,kind,policy,router,seed,moves,measure,time_s,lower_bound_s,plan_s,regret,"
+                         "over_plan,bound_tight")
+        self.assertTrue(first.endswith(',"a, ""b""",t,real,p,hash,7,1,cost_s,,,,,,'), first)
+        self.assertTrue(second.endswith(',"a, ""b""",u,held_out,"p:x=1,y=2",hash,7,1,cost_s,,,,,,'), second)
 
     def test_other_metrics_are_refused(self):
         self.set(0, "t", "p", 1, line_of('{"moves":1}'))
@@ -80,9 +83,30 @@ class Tables(WithTable):
         self.set(1, "t", "other", 1, line_of('{"cost_s":9E0,"stall_s":0,"bytes_moved":7,"rest_s":null}'))
         self.set(0, "t", "p", 1, line_of('{"cost_s":2E0,"stall_s":0,"bytes_moved":7,"rest_s":5E-1}', "null", "2.5E-1"))
         head, first, second = self.summary()
-        self.assertTrue(head.startswith("machine,trace,policy,router,seeds,cost_s_mean,cost_s_half_width,cost_s_n,"))
-        self.assertEqual(first, '"a, ""b""",t,p,hash,2,2,0,2,,,0,0.25,,1,0,0,2,7,0,2,0.5,,1')
-        self.assertEqual(second, '"a, ""b""",t,other,hash,1,9,,1,,,0,,,0,0,,1,7,,1,,,0')
+        self.assertTrue(head.startswith("machine,trace,policy,router,seeds,measure,time_s_mean,time_s_half_width,time_s_n,"))
+        self.assertEqual(first, '"a, ""b""",t,p,hash,2,cost_s,2,0,2,,,0,,,0,,,0,0,0,2,7,0,2,0.5,,1')
+        self.assertEqual(second, '"a, ""b""",t,other,hash,1,cost_s,9,,1,,,0,,,0,,,0,0,,1,7,,1,,,0')
+
+    def test_a_closed_loop_is_measured_by_its_makespan(self):
+        metrics = '{"seconds":3E0,"cost_s":9E0,"access_move_s":8E0,"requests":%d}'
+        bound = '{"lower_bound_s":2E0,"plan_s":4E0,"metric":"%s"}'
+        for line, told in ((line_of(metrics % 0, bound % "seconds", "5E-1"), ("seconds", 3, 0.75)),
+                           (line_of(metrics % 0, bound % "access_move_s", "3E0"), ("cost_s", 9, 2)),
+                           (line_of(metrics % 7), ("seconds", 3, None)), (line_of(metrics % 0), ("cost_s", 9, None)),
+                           (line_of(metrics % 0).replace(b'"id":', b'"measure":"seconds","id":'), ("seconds", 3, None))):
+            finished = finished_cell(line)[1]
+            self.assertEqual((finished.measure, finished.others["time_s"], finished.others["over_plan"]), told)
+
+    def test_regret_is_summed_up_over_tight_bounds_only(self):
+        metrics, bound = '{"cost_s":2E0}', '{"lower_bound_s":1E0,"plan_s":3E0,"gap":2E0,"kind":"event"}'
+        self.set(0, "t", "p", 1, line_of(metrics, bound, "3E-1"))
+        self.set(1, "t", "p", 2, line_of(metrics, bound, "5E-1"))
+        self.set(2, "t", "q", 1, line_of(metrics, bound, "1E-1"))  # So near is this policy with seed 1.
+        rows = {row["policy"]: row for row in csv.DictReader(self.summary())}
+        self.assertEqual([(rows[policy]["regret_mean"], rows[policy]["regret_n"]) for policy in "pq"],
+                         [("0.3", "1"), ("0.1", "1")])
+        table = list(csv.DictReader(self.table.csv().splitlines()))
+        self.assertEqual([row["bound_tight"] for row in table], ["1", "0", "1"])
 
     def test_quotes_are_those_of_rfc_4180(self):
         for plain in ("plain text", "", "é", "'"):

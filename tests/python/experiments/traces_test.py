@@ -3,6 +3,7 @@
 trace is made again, before any cell runs. So it is with policies from shared objects, and with machines whose
 HBM depends on the trace: traces_test.py VMART_LAB POLICY_LIBRARY."""
 
+import inspect
 import json
 import os
 import pathlib
@@ -15,6 +16,8 @@ import rig
 from vmart.lab.experiments.reader import read_experiment
 from vmart.lab.experiments.traces import files_of
 from vmart.lab.experiments.worker import Worker
+from vmart.lab.importers import FORMATS
+from vmart.lab.kinds import is_drawn
 
 LIBRARY = pathlib.Path(sys.argv.pop())
 PROGRAM = rig.program_argument()
@@ -22,7 +25,7 @@ REQUEST = '{"timestamp":0,"input_length":600,"output_length":2,"hash_ids":[1,2]}
 TABLE = "tensor,is_weight,bytes\n1,1,4096\n"
 ALLOC = '{"event":"alloc","time_ns":5,"object":1,"bytes":4096}\n'
 OPEN = {"parameters": {"closed": 0}}
-CONVERTED = {"experiment": "converted", "machines": ["test-2"], "policies": ["stay_put"], "traces": [
+CONVERTED = {"experiment": "converted", "machines": ["test-2"], "policies": ["stay_put"], "static": False, "traces": [
     {"name": "chat", "convert": "mooncake", "input": "chat.jsonl", **OPEN},
     {"name": "net", "convert": "g10", "input": "net_kernels.jsonl", **OPEN}]}
 
@@ -156,6 +159,32 @@ class Converted(rig.Rig):
         error = self.error_of("results")
         self.assertIn("experiment.json: traces[0]: ", error)
         self.assertIn("chat.jsonl: line 101: ", error)
+
+
+class Drawn(rig.Rig):
+    """Which traces depend on the seed: only these are made and replayed for each."""
+
+    program = PROGRAM
+    small = {"phase-change": ("phase_s=1",), "zipf-drift": ("length_s=1",),
+             "moe": ("steps=4", "layers=2"), "serving": ("length_s=2",), "pipeline": ("iterations=2",)}
+
+    def events(self, name, seed):
+        file = self.folder / f"{name}{seed}.jsonl"
+        words = [word for value in self.small.get(name, ()) for word in ("--param", value)]
+        done = self.command("generate", name, file, "--seed", seed, *words)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return file.read_text().partition("\n")[2]  # Without the header, which names the seed.
+
+    def test_a_generator_draws_unless_it_is_named(self):
+        for name in ("moe", "phase-change", "pipeline", "producer-consumer", "rebalance", "serving", "zipf-drift"):
+            differs = self.events(name, 1) != self.events(name, 2)
+            self.assertEqual(differs, is_drawn({"generate": name}), name)
+
+    def test_an_importer_that_takes_the_seed_is_named(self):
+        for name, form in FORMATS.items():
+            takes = "source.seed" in inspect.getsource(form.module())
+            self.assertEqual(takes, is_drawn({"convert": name}), name)
+        self.assertFalse(is_drawn({"convert": "recording"}) or is_drawn({"file": "x"}))
 
 
 class OwnPolicies(rig.Rig):

@@ -101,6 +101,7 @@ LoopGraph LoopGraphBuilder::build(TraceSource& source) {
       if (fault)
         refuse(ErrorKind::invalid_argument, fmt::format("event {}: {}", audit_.events(), *fault));
       if (!begin_) begin_ = event.time;
+      now_ = event.time;
       take(event);
     }
   }
@@ -154,10 +155,17 @@ void LoopGraphBuilder::allocate(const TraceEvent& event) {
   object.born = event.time;
   object.begin_places = ~std::uint64_t{0};
   bytes_ += static_cast<double>(event.bytes);
+  object.index = graph_.objects.size();
+  LoopObject& told = graph_.objects.emplace_back();
+  told.number = event.object;
+  told.bytes = static_cast<double>(event.bytes);
+  told.born_s = seconds(event.time - *begin_);
   if (!event.at.is_set()) return;
-  for (std::size_t place = 0; place < machine_.places.size(); ++place)
-    if (machine_.places[place].place == event.at.place())
-      object.begin_places = std::uint64_t{1} << place;
+  for (std::size_t place = 0; place < machine_.places.size(); ++place) {
+    if (machine_.places[place].place != event.at.place()) continue;
+    object.begin_places = std::uint64_t{1} << place;
+    told.home = place;
+  }
 }
 
 void LoopGraphBuilder::place_again(const TraceEvent& event) {
@@ -251,6 +259,7 @@ double LoopGraphBuilder::visits_of(const TraceEvent& access, std::uint64_t repea
 
 void LoopGraphBuilder::end_object(std::uint64_t number) {
   const auto found = live_.find(number);
+  graph_.objects[found->second.index].freed_s = seconds(now_ - *begin_);
   cut(found->second);
   live_.erase(found);
   router_.forget(number);
@@ -271,6 +280,7 @@ void LoopGraphBuilder::cut(const Object& object) {
 void LoopGraphBuilder::add_segment(const Object& object, std::uint64_t begin, std::uint64_t end) {
   LoopSegment segment;
   segment.bytes = static_cast<double>(end - begin);
+  segment.object = object.index;
   segment.begin_places = object.placed_again ? 0 : object.begin_places;
   segment.first_use = graph_.uses.size();
   for (const Range& range : object.ranges) {

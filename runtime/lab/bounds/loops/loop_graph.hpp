@@ -45,10 +45,19 @@ struct LoopUse {
   bool ordered = false;  ///< It follows the previous such use of the segment.
 };
 
+/// An object of the trace. Its life is that of the trace's times.
+struct LoopObject {
+  std::uint64_t number = 0;
+  double bytes = 0;
+  double born_s = 0, freed_s = 0;
+  std::optional<std::size_t> home;  ///< The place that the trace names.
+};
+
 /// A range of an object all of whose bytes are used alike.
 struct LoopSegment {
   double bytes = 0;
   std::uint64_t begin_places = 0;  ///< One bit per place where it may begin at no cost.
+  std::size_t object = 0;
   std::size_t first_use = 0, uses = 0;
 };
 
@@ -61,6 +70,7 @@ struct LoopGraph {
   std::vector<std::uint32_t> access_tasks;  ///< By access.
   std::vector<LoopUse> uses;                ///< By segment, then in the order of the tasks.
   std::vector<LoopSegment> segments;
+  std::vector<LoopObject> objects;
   std::uint32_t chains = 0;
 
   std::span<const std::uint32_t> befores_of(const LoopTask& task) const {
@@ -108,6 +118,7 @@ class LoopGraphBuilder {
     std::uint64_t bytes = 0;
     std::uint64_t begin_places = 0;
     bool placed_again = false;  // The trace moves it during its life.
+    std::size_t index = 0;      // Among the graph's objects.
     Time born{0};
     std::vector<Range> ranges;
   };
@@ -137,6 +148,7 @@ class LoopGraphBuilder {
   TraceAudit audit_;
   std::vector<DeviceLoad> loads_;
   std::optional<Time> begin_;
+  Time now_{0};
   std::unordered_map<std::uint64_t, Object> live_;
   std::optional<TraceEvent> open_;  // The declaration in progress.
   std::vector<TraceEvent> open_accesses_;

@@ -3,22 +3,54 @@ worth, and how often it does harm."""
 
 import math
 
-from vmart.lab.spread import mean_and_half
+from vmart.lab.kinds import BASELINE
+from vmart.lab.spread import geometric_mean, ratio_interval
 
-BASELINE = "static"
-WORSE = 1.01  # Over the cost of `static`: more than that is worse, and not only different.
+WORSE = 1.01  # Over the time of `static`: more than that is worse, and not only different.
+
+
+def times_by_policy(standings):
+    """`time_s` by seed, by policy. Left out are cells that lost accesses: their work differs."""
+    cells = standings.cells[standings.cells["accesses_lost"].fillna(0) == 0]
+    return {policy: group.set_index("seed")["time_s"].dropna() for policy, group in cells.groupby("policy", sort=False)}
+
+
+def over(times, base):
+    """Ratios by seed, of the seeds that both have."""
+    return {seed: time / base[seed] for seed, time in times.items()
+            if seed in base.index and base[seed] > 0 and time > 0}
 
 
 def ratios_of(standings, policy):
-    """Cost of `policy` over that of `static`, seed by seed, as a dict. Left out are seeds that only
-    one of them has, and those in which one of them lost accesses: then their work differs."""
-    cells = standings.cells[standings.cells["accesses_lost"].fillna(0) == 0]
-    costs = {name: group.set_index("seed")["cost_s"].dropna() for name, group in cells.groupby("policy")}
-    if policy not in costs or BASELINE not in costs:
-        return {}
-    base = costs[BASELINE]
-    return {seed: cost / base[seed] for seed, cost in costs[policy].items()
-            if seed in base.index and base[seed] > 0}
+    """Time of `policy` over that of `static`, seed by seed, as a dict."""
+    times = times_by_policy(standings)
+    return over(times[policy], times[BASELINE]) if policy in times and BASELINE in times else {}
+
+
+def times_of(standings, policy):
+    """`time_s` of `policy` by seed, as a dict, those that are above 0."""
+    times = times_by_policy(standings)
+    return {seed: time for seed, time in times[policy].items() if time > 0} if policy in times else {}
+
+
+def interval(standings, numbers, base):
+    """Geometric mean of a policy's times by seed, or of their ratios to those of `base`, and the ends of its 95 %
+    interval: the lower one is no lower than what the bound allows in these seeds."""
+    mean, low, high = ratio_interval(numbers.values())
+    bounds = standings.bounds
+    least = [bounds.get(seed, 0.0) / (base[seed] if base else 1.0) for seed in numbers]
+    return mean, max(low, geometric_mean(least)) if all(each > 0 for each in least) else low, high
+
+
+def live_seeds(standings):
+    """The seeds in which placement matters at all: policies differ by more than 1 %, from `static` where that is
+    one of them."""
+    times = times_by_policy(standings)
+    live = set()
+    for base in ([times[BASELINE]] if BASELINE in times else times.values()):
+        for others in times.values():
+            live |= {seed for seed, ratio in over(others, base).items() if max(ratio, 1 / ratio) > WORSE}
+    return live
 
 
 def has_baseline(all_standings):
@@ -35,14 +67,15 @@ class Against:
         found = [(each, ratios) for each, ratios in found if ratios]
         self.compared = len(found)
         self.ratios = [ratio for _, ratios in found for ratio in ratios.values()]
+        self.live = sum(len(live_seeds(each) & ratios.keys()) for each, ratios in found)
         self.worse = sum(ratio > WORSE for ratio in self.ratios)
         self.worst, self.worst_in = math.nan, ""
         for each, ratios in found:
             if not self.worst >= max(ratios.values()):
                 self.worst, self.worst_in = max(ratios.values()), each.title
         # Each scenario counts once, however many seeds it has.
-        means = [mean_and_half(ratios.values())[0] for _, ratios in found]
-        self.mean = math.exp(math.fsum(map(math.log, means)) / len(means)) if means and min(means) > 0 else math.nan
+        means = [ratio_interval(ratios.values())[0] for _, ratios in found]
+        self.mean = geometric_mean(means) if means else math.nan
 
 
 def all_against(all_standings):

@@ -4,6 +4,7 @@ import json
 import math
 
 from vmart.lab.errors import ResultError
+from vmart.lab.measure import bounded, measure_in, over_plan
 
 CELL_TEXTS = ("id", "machine", "trace", "policy", "router", "pacing")
 CELL_COUNTS = ("seed", "chunk_bytes")
@@ -60,6 +61,7 @@ class CellFile:
             if name != "links":
                 self.row[name] = self._number(f"metrics.{name}", value)
         self._add_bound(document)
+        self._add_measure(document)
         self.report = self._part(document, "report")
 
     def _part(self, document, name):
@@ -112,6 +114,14 @@ class CellFile:
             raise ResultError(self.path, '"bound.kind" is no text')
         self.row["bound_kind"] = kind
         self.row["regret"] = self._number("regret", document.get("regret"))
+
+    def _add_measure(self, document):
+        bound, plan_s = document.get("bound"), self.row["plan_s"]
+        self.row["measure"] = measure_in(document["cell"], self.row, bound)
+        if self.row["measure"] not in self.row:
+            raise ResultError(self.path, f'"metrics.{self.row["measure"]}" is missing')
+        self.row["time_s"] = self.row[self.row["measure"]]
+        self.row["over_plan"] = over_plan(bounded(self.row, bound), plan_s, self.row["regret"])
 
     def numbers(self, name):
         """The numbers by name that the report has under `name`; none where it has no such key."""

@@ -3,6 +3,7 @@
 import math
 
 from vmart.lab.cell_file import read_json
+from vmart.lab.kinds import BASELINE, is_drawn
 from vmart.lab.tables import escaped, plain_table
 
 # Metric, what one of it is. Cells that have any are named.
@@ -20,9 +21,10 @@ def cells_count(experiment):
     """How many cells the experiment has; None where its file says that in no way known here."""
     try:
         seeds = len(experiment.get("seeds", [1]))
-        # A trace that is a file is the same for every seed, so it has cells of one.
-        traces = sum(1 if "file" in trace else seeds for trace in experiment["traces"])
+        # What does not depend on the seed has cells of one.
+        traces = sum(seeds if is_drawn(trace) else 1 for trace in experiment["traces"])
         policies = sum(map(policies_count, experiment["policies"]))
+        policies += experiment.get("static", True) and BASELINE not in experiment["policies"]
         return (len(experiment["machines"]) * traces * policies
                 * len(experiment.get("routers", ["prefix"])))
     except (AttributeError, KeyError, TypeError):

@@ -1,6 +1,11 @@
-"""What the traces of an experiment are: real, synthetic, or held out. Results of one kind say nothing of
+"""What the traces and policies of an experiment are: real, synthetic, or held out. Results of one kind say nothing of
 another, so no mean has both."""
 
+# The formats whose conversion depends on the seed, and the generators that do not.
+DRAWING_FORMATS = {"dlrm", "vidur"}
+FIXED_GENERATORS = {"rebalance"}
+# What moves nothing: it is beside all policies, unless the experiment says "static": false.
+BASELINE = "static"
 KINDS = {"real": "Real traces", "synthetic": "Synthetic traces", "held_out": "Held-out traces"}
 
 
@@ -12,6 +17,14 @@ def kind_of(trace):
     if asked in KINDS:
         return asked
     return "synthetic" if "generate" in trace else "real"
+
+
+def is_drawn(trace):
+    """Whether an entry of the experiment's traces depends on a seed. One that does not is the same for all seeds, and
+    so is each replay of it."""
+    if "generate" in trace:
+        return trace["generate"] not in FIXED_GENERATORS
+    return trace.get("convert") in DRAWING_FORMATS
 
 
 def kinds_by_trace(experiment):

@@ -7,7 +7,7 @@ from vmart.lab.tables import escaped
 
 # Identifier, title. All are there whatever the results have. The middle ones are of one cell, which
 # is chosen above them.
-BEFORE = (("asked", "What was asked"), ("policies", "Policies"), ("regret", "Regret"))
+BEFORE = (("asked", "What was asked"), ("policies", "Policies"), ("compared", "Compared"))
 CHOSEN = (("time", "Over time"), ("moves", "Moves"), ("links", "Links"))
 AFTER = (("failed", "What failed"), ("reading", "How to read this"))
 SECTIONS = (*BEFORE, *CHOSEN, *AFTER)

@@ -37,33 +37,38 @@ def packed(values):
     return numpy.asarray(values, dtype="float32")
 
 
-def dots(all_standings, metric, worth, title):
-    """A row a policy, a colour a trace: a dot for each seed, and their mean with its half width."""
+def dots(all_standings, spread, title):
+    """A row a policy, a colour a trace: a dot for each seed, and their mean with its interval. `spread(standings, policy)`
+    are both, numbers by seed first. They are times over another, so 0.5 is as far from 1 as 2 is."""
     figure = graph.Figure()
     policies, count = [], 0
     for index, standings in enumerate(all_standings):
-        rows = standings.rows[standings.rows[f"{metric}_mean"].notna()]
-        policies += [policy for policy in rows["policy"] if policy not in policies]
-        count += len(rows)
-        halves = rows[f"{metric}_half"].fillna(0) / worth
+        both = {policy: spread(standings, policy) for policy in standings.rows["policy"]}
+        found = {policy: numbers for policy, (numbers, _) in both.items() if numbers}
+        policies += [policy for policy in found if policy not in policies]
+        count += len(found)
+        spans = numpy.array([both[policy][1] for policy in found]).reshape(-1, 3)
+        means, ends = spans[:, 0], numpy.where(numpy.isnan(spans), spans[:, :1], spans)
         trace = plain(standings.trace)
         colour = COLOURS[index % len(COLOURS)]
         of_trace = {"mode": "markers", "orientation": "h", "offsetgroup": str(index), "legendgroup": str(index),
                     "name": trace}
         figure.add_scatter(
-            y=[plain(policy) for policy in rows["policy"]], x=list(rows[f"{metric}_mean"] / worth),
+            y=[plain(policy) for policy in found], x=list(means),
             marker={"color": colour, "symbol": "line-ns-open", "size": 14, "line": {"width": 2.5}},
-            error_x={"type": "data", "array": list(halves), "visible": bool(halves.any()),
+            error_x={"type": "data", "symmetric": False, "array": list(ends[:, 2] - means),
+                     "arrayminus": list(means - ends[:, 1]), "visible": bool((ends[:, 2] > means).any()),
                      "thickness": 1.2, "width": 3},
             hovertemplate="%{y}: mean %{x:.4g}<extra>%{fullData.name}</extra>", **of_trace)
-        seeds = standings.cells[standings.cells["policy"].isin(rows["policy"]) & standings.cells[metric].notna()]
+        seeds = [(policy, seed, number) for policy, numbers in found.items() for seed, number in numbers.items()]
         figure.add_scatter(
-            y=[plain(policy) for policy in seeds["policy"]], x=list(seeds[metric] / worth),
-            customdata=list(seeds["seed"]), showlegend=False, marker={"color": colour, "size": 6, "opacity": 0.7},
+            y=[plain(policy) for policy, _, _ in seeds], x=[number for _, _, number in seeds],
+            customdata=[seed for _, seed, _ in seeds], showlegend=False,
+            marker={"color": colour, "size": 6, "opacity": 0.7},
             hovertemplate="%{y}, seed %{customdata}: %{x:.4g}<extra>%{fullData.name}</extra>", **of_trace)
     figure.update_yaxes(categoryorder="array", categoryarray=[plain(policy) for policy in policies[::-1]],
                         automargin=True, showgrid=False)
-    figure.update_xaxes(title={"text": title}, rangemode="tozero")
+    figure.update_xaxes(title={"text": title}, type="log")
     return finished(figure, 110 + 22 * len(policies) + 14 * count, scattermode="group",
                     showlegend=len(all_standings) > 1)
 
@@ -105,7 +110,7 @@ def add_marks(figure, marks):
 
 
 def overlaid_slowdowns(lines_by_policy):
-    """Slowdown over time of several policies, the cheapest first."""
+    """Slowdown over time of several policies, the fastest first."""
     figure = graph.Figure()
     for index, (policy, lines) in enumerate(list(lines_by_policy.items())[:OVERLAY_MAX]):
         figure.add_scatter(x=packed(lines.seconds), y=packed(lines.slowdown), mode="lines", name=plain(policy),

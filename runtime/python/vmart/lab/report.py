@@ -3,35 +3,43 @@
 import pathlib
 
 from vmart.lab import load
+from vmart.lab.baseline import has_baseline, interval, ratios_of, times_of
 from vmart.lab.errors import MissingLibrary, library
 from vmart.lab.failures import failed_section, status_line
-from vmart.lab.kinds import by_kind
+from vmart.lab.kinds import BASELINE, by_kind
 from vmart.lab.page import page
 from vmart.lab.shares import crowd_warnings, share_note
-from vmart.lab.standings import all_standings
+from vmart.lab.standings import SEEDS_LEAST, all_standings
 from vmart.lab.tables import (asked_table, baseline_table, bound_note, escaped, made_from_table, overview_table,
-                              policies_table)
+                              live_note, policies_table)
 from vmart.lab.whole_file import write_whole
 
 PICTURED_MAX = 48  # Cells with pictures of their own, about 30 KB each.
 
-READING = """<p><b>Cost</b> is the time of all accesses, from arrival to end, and of all moves but for their stalls, as if
+READING = """<p><b>Time</b> is what policies are ranked by, the measure of a cell: the <b>makespan</b> of a closed loop, in which work
+waits for what it needs, from the first event to the end of the last access; the <b>cost</b> of an open one, whose makespan no
+policy can change: the time of all accesses, from arrival to end, and of all moves but for their stalls, as if
 each went by itself. Time at gates is in the times of the accesses that stand there. <b>Excess</b> is how far cost is above
-the time of the same accesses if all were local and none waited, over that time. A <b>bound</b> is what accesses and moves
-together take any policy, without waiting; <b>regret</b> is how far above it a policy is. There is none where accesses were
-lost, or where the router's choices depend on the replay.</p>
-<p><b>Against static</b> is cost over that of <code>static</code> in the same cell, which places memory at its first use and
-moves none. A cell is worse if it costs more than 1 % more. Cells in which one of both lost accesses are not compared. Means are
+the time of the same accesses if all were local and none waited, over that time.</p>
+<p>A <b>bound</b> is what no policy's makespan is below in a closed loop, and in an open one what accesses and moves
+together take any policy, without waiting. It may be far below what is possible. So <b>regret</b>, how far above it a policy
+is, stands only where the bound was shown to be tight: it is exact, or a plan or policy is known within 10 % of it. There is none where
+accesses were lost, or where the router's choices depend on the replay. <b>Over hindsight</b> is the same time over that of the best plan that
+knows the whole trace; in a closed loop it puts each object at one place, and moves nothing.</p>
+<p><b>Against static</b> is time over that of <code>static</code> in the same cell, which places memory at its first use and
+moves none. A cell is worse if it takes more than 1 % more, and <b>live</b> if any policy takes more than 1 % more or less; others say
+nothing of policies. Cells in which one of both lost accesses are not compared. Means of ratios are
 geometric, each machine, trace and router once, and only over traces of one kind.</p>
-<p>\u00b1 is the half width of the 95 % interval of the mean over seeds (Student's t); one seed has none. Green is the lowest mean,
-and every policy that the seeds cannot tell from it: the interval of their difference, seed by seed, reaches zero. Nothing is
-green if that holds for all, or if a synthetic trace has one seed. A policy
+<p>\u00b1 is the half width of the 95 % interval of the mean over seeds (Student's t), of ratios that of their logarithms; where it would
+reach below a bound or 0, its ends stand instead. One seed has none. Seeds that give the same numbers count once. Green is the lowest mean
+time, and every policy within 5 % that the seeds cannot tell from it: the interval of their ratio, seed by seed, reaches 1. Nothing is
+green if that holds for all. Of fewer than five seeds, nothing is green or red. A policy
 that lost accesses has done less than the others; it stands last and is nowhere best. Dots are seeds, lines their means.</p>
 <p>Pictures over time have at most 400 points: of neighbouring windows the bytes at the last one's end, and the sums of the rest.</p>"""
 
 
 def pictured_ids(standings, pictured_max=PICTURED_MAX, wanted=()):
-    """Ids of the cells that get pictures: those wanted, then the cheapest policy of each scenario,
+    """Ids of the cells that get pictures: those wanted, then the fastest policy of each scenario,
     then the next ones. Of the seeds the first."""
     queues = [first_ids(each) for each in standings]
     chosen = dict.fromkeys(wanted)
@@ -75,24 +83,25 @@ def cell_pictures(results, standings, chosen):
 
 
 def comparison(standings):
-    """The section of dots, with its figures: regret, or cost where there is no regret at all."""
+    """The section of dots, with its figures: time over that of `static`, or the times themselves without it."""
     from vmart.lab import pictures
 
-    bounded = any(each.rows["regret_mean"].notna().any() for each in standings)
-    metric, worth, title = ("regret", 0.01, "regret, %") if bounded else ("cost_s", 1.0, "cost, s")
-    text = "" if bounded else ('<p class="note">These results have no bounds, so there is no regret; '
-                               "the dots are costs.</p>")
+    against = has_baseline(standings)
+    title = f"time over that of {BASELINE}" if against else "time, s"
+
+    def spread(each, policy):
+        numbers = (ratios_of if against else times_of)(each, policy)
+        return numbers, numbers and interval(each, numbers, times_of(each, BASELINE) if against else {})
+
     figures, parts = {}, []
     for machine, router in dict.fromkeys((each.machine, each.router) for each in standings):
         group = [each for each in standings if (each.machine, each.router) == (machine, router)]
-        name = f"regret-{len(figures)}"
-        figures[name] = pictures.dots(group, metric, worth, title)
-        kinds = ", ".join(sorted({each.bound_kinds for each in group if each.bound_kinds}))
-        bound = f"; bound: {escaped(kinds)}" if kinds else ""
+        name = f"compared-{len(figures)}"
+        figures[name] = pictures.dots(group, spread, title)
         traces = escaped(group[0].trace) + ", " if len(group) == 1 else ""
-        parts.append(f"<h3>{traces}{escaped(machine)}, router {escaped(router)}{bound}</h3>"
+        parts.append(f"<h3>{traces}{escaped(machine)}, router {escaped(router)}</h3>"
                      f'<div class="figure" id="figure-{name}" data-figure="{name}"></div>')
-    return text + "".join(parts), figures
+    return "".join(parts), figures
 
 
 def policies_section(results, standings):
@@ -100,15 +109,15 @@ def policies_section(results, standings):
     for heading, group in by_kind(standings):
         parts.append(f'<h3 class="kind">{heading}</h3>' + baseline_table(group))
         if len(group) > 1:
-            parts.append("<h3>Cost over that of the cheapest policy</h3>" + overview_table(group))
+            parts.append("<h3>Time over that of the fastest policy</h3>" + overview_table(group))
         parts += [scenario_part(results, each) for each in group]
     return "\n".join(parts) or "<p>No cell has finished.</p>"
 
 
 def scenario_part(results, standings):
     shares = share_note(results, standings)
-    few = ("One seed of a trace that is drawn: no policy is marked as the best." if standings.seeds_are_few else "")
-    notes = "".join(f'<p class="note">{escaped(note)}</p>' for note in (shares, few) if note)
+    few = (f"Fewer than {SEEDS_LEAST} seeds: no policy is marked as the best or as worse." if standings.seeds_are_few else "")
+    notes = "".join(f'<p class="note">{escaped(note)}</p>' for note in (live_note(standings), shares, few) if note)
     return f"<h3>{escaped(standings.title)}</h3>" + bound_note(standings) + notes + policies_table(standings)
 
 
@@ -122,7 +131,7 @@ def time_section(scenarios, cells_count, pictured_count):
         return "<p>No cell has finished.</p>"
     fewer = (f'<p class="note">{pictured_count} of {cells_count} cells have pictures; '
              "<code>--picture ID</code> adds one.</p>" if pictured_count < cells_count else "")
-    return (f'{fewer}<h3>Slowdown of the cheapest policies</h3><div class="figure" id="figure-slowdown"></div>'
+    return (f'{fewer}<h3>Slowdown of the fastest policies</h3><div class="figure" id="figure-slowdown"></div>'
             '<h3>Placement, moves and slowdown of <code id="cell-id"></code></h3>'
             '<div class="figure" id="figure-time"></div>')
 
@@ -140,7 +149,7 @@ def build_page(results, pictured_max=PICTURED_MAX, wanted=()):
     sections = {
         "asked": asked_table(experiment) + made_from_table(results.made_from),
         "policies": policies_section(results, standings),
-        "regret": bars or "<p>No cell has finished.</p>",
+        "compared": bars or "<p>No cell has finished.</p>",
         "time": time_section(scenarios, len(results.ids), len(chosen)),
         "moves": '<p class="note">GiB that the chosen policy moved, from the place of the row to that of the column.</p>'
                  '<p id="no-moves" hidden>It moved nothing.</p><div class="figure" id="figure-moves"></div>',

@@ -10,10 +10,13 @@ import pandas
 from vmart.lab.cell_file import CELL_COUNTS, CELL_TEXTS, CellFile, read_json
 from vmart.lab.errors import ResultError
 from vmart.lab.kinds import kinds_by_trace
+from vmart.lab.measure import is_tight
 from vmart.lab.spread import mean_and_half
 
 GROUP = ["machine", "trace", "policy", "router"]
-NOT_SUMMED_UP = {*CELL_TEXTS, *CELL_COUNTS, "kind", "bound_kind"}
+BOUND_OF = ["machine", "trace", "router", "seed"]
+TEXTS = {*CELL_TEXTS, "kind", "bound_kind", "measure"}
+NOT_SUMMED_UP = {*TEXTS, *CELL_COUNTS, "bound_tight"}
 
 
 class Results:
@@ -56,18 +59,37 @@ class Results:
         scalar metrics, flat.
 
         Names as the replay's metrics have them: `_s` are seconds, `bytes` and `bytes_moved` bytes,
-        shares and fairness from 0 to 1, the rest counts. Then lower_bound_s, plan_s (seconds),
-        bound_gap, regret (ratios), bound_kind. NaN or None where a cell has none.
+        shares and fairness from 0 to 1, the rest counts. Then `measure`, the metric that policies are
+        ranked by, and time_s, its value; lower_bound_s, plan_s (seconds), bound_gap, regret, over_plan
+        (ratios), bound_kind, bound_tight (1: shown to be tight, 0: not). NaN or None where a cell has none.
         """
         frame = pandas.DataFrame(self._first_pass[0])
         if len(frame):
             kinds = kinds_by_trace(self.experiment)
             kind = [kinds.get(trace, "real") for trace in frame["trace"]]
             frame.insert(frame.columns.get_loc("trace") + 1, "kind", kind)
-        for name in frame.columns.difference([*CELL_TEXTS, "kind", "bound_kind"]):
-            if name not in CELL_COUNTS:
-                frame[name] = frame[name].astype(float)
+        for name in frame.columns.difference([*TEXTS, *CELL_COUNTS]):
+            frame[name] = frame[name].astype(float)
+        if len(frame):
+            tight = {key: float(is_tight(group["bound_kind"].iloc[0], group["bound_gap"].iloc[0], group["regret"]))
+                     for key, group in frame[frame["lower_bound_s"].notna()].groupby(BOUND_OF)}
+            frame["bound_tight"] = [tight.get(key, numpy.nan) for key in zip(*(frame[name] for name in BOUND_OF))]
         return frame
+
+    @functools.cached_property
+    def distinct(self):
+        """`cells` without the seeds that give all policies of a machine, trace and router the numbers of an earlier
+        one: they are one measurement, and count once."""
+        cells = self.cells
+        if len(cells) == 0:
+            return cells
+        kept, told = [], set()
+        for key, group in cells.groupby(BOUND_OF, sort=False):
+            numbers = group.drop(columns=["id", "seed"]).sort_values("policy").to_csv(index=False)
+            if (key[:3], numbers) not in told:
+                kept += list(group.index)
+            told.add((key[:3], numbers))
+        return cells.loc[sorted(kept)]
 
     @functools.cached_property
     def links(self):
@@ -94,17 +116,20 @@ class Results:
 
     @functools.cached_property
     def summary(self):
-        """One row a machine, trace, policy and router: `kind` (of the trace), `seeds`, and for each scalar metric X its
+        """One row a machine, trace, policy and router: `kind` (of the trace), `measure`, `seeds`, and for each scalar metric X its
         mean over seeds `X_mean`, 95 % half width `X_half` (Student's t) and `X_count`, the seeds
-        that have a number. X_half is NaN for one seed."""
-        cells = self.cells
+        that have a number. X_half is NaN for one seed. Seeds are those of `distinct`, and a regret is
+        of a bound that was shown to be tight."""
+        cells = self.distinct
+        if len(cells):
+            cells = cells.assign(regret=cells["regret"].where(cells["bound_tight"] > 0))
         metrics = [name for name in cells.columns if name not in NOT_SUMMED_UP]
         rows = []
         if len(cells) == 0:
-            return pandas.DataFrame(columns=[*GROUP, "kind", "seeds", "bound_kind"])
+            return pandas.DataFrame(columns=[*GROUP, "kind", "measure", "seeds", "bound_kind"])
         for key, group in cells.groupby(GROUP, sort=False):
             row = dict(zip(GROUP, key))
-            row["kind"] = group["kind"].iloc[0]
+            row["kind"], row["measure"] = group["kind"].iloc[0], group["measure"].iloc[0]
             row["seeds"] = len(group)
             kinds = sorted(set(group["bound_kind"].dropna()))
             row["bound_kind"] = ", ".join(kinds) or None

@@ -31,7 +31,7 @@ def crowd_warnings(results):
 
 
 def share_note(results, standings):
-    """The shares of each device, of the cell of the cheapest policy with the first seed."""
+    """The shares of each device, of the cell of the fastest policy with the first seed."""
     first = standings.cells.drop_duplicates("policy").set_index("policy")["id"]
     devices = results.devices[results.devices["id"] == first[standings.rows["policy"].iloc[0]]]
     if len(devices) == 0 or devices["accesses_share"].isna().all():

@@ -35,3 +35,16 @@ def mean_and_half(values):
         return mean, math.nan
     error = statistics.stdev(numbers) / math.sqrt(len(numbers))
     return mean, t_point(len(numbers) - 1) * error
+
+
+def geometric_mean(values):
+    """Of numbers above 0, at least one."""
+    values = list(values)
+    return math.exp(math.fsum(map(math.log, values)) / len(values))
+
+
+def ratio_interval(ratios):
+    """Geometric mean of `ratios`, and the ends of its 95 % interval, which are NaN for fewer than two. Their logarithms
+    are spread evenly on both sides, and no end is below 0."""
+    mean, half = mean_and_half(map(math.log, ratios))
+    return tuple(map(math.exp, (mean, mean - half, mean + half)))

@@ -5,16 +5,19 @@ import html
 import json
 import math
 
-from vmart.lab.baseline import BASELINE, WORSE, all_against, has_baseline, ratios_of
+from vmart.lab.baseline import WORSE, all_against, has_baseline, interval, live_seeds, ratios_of, times_of
+from vmart.lab.kinds import BASELINE
+from vmart.lab.measure import MAKESPAN, TIGHT
 from vmart.lab.shown import half_width, number, unit_for
-from vmart.lab.spread import mean_and_half
-from vmart.lab.standings import MARKED
+from vmart.lab.spread import geometric_mean
+from vmart.lab.standings import SEEDS_LEAST
 
 # Metric, heading, kind of unit, what it is.
 COLUMNS = (
-    ("cost_s", "cost", "seconds", "time of all accesses, of their waiting, and of all moves"),
+    ("time_s", "", "seconds", ""),  # As the measure says.
     ("excess_ratio", "excess", "share", "cost above that of accesses that are all local and never wait, over it"),
-    ("regret", "regret", "share", "time of accesses and moves above the lower bound, over that bound"),
+    ("regret", "regret", "share", "time above the lower bound, over that bound, where it was shown to be tight"),
+    ("over_plan", "over hindsight", "times", "time over that of the best plan that knows the whole trace"),
     ("slowdown", "slowdown", "times", "time of all accesses over what they take in their own HBM"),
     ("bytes_moved", "moved", "bytes", "bytes of all moves"),
     ("stopped_s", "stopped", "seconds", "time that devices with work were stopped at gates, summed over devices"),
@@ -23,8 +26,11 @@ COLUMNS = (
     ("accesses_lost", "lost", "count", "accesses to objects without room"),
 )
 COUNTS = {metric for metric, _, kind, _ in COLUMNS if kind == "count"}
+TIMES = {MAKESPAN: "from the first event to the end of the last access",
+         "cost_s": "time of all accesses, of their waiting, and of all moves"}
 BEST = ' class="best"'
-BASELINE_HEADING = (f'<th scope="col" title="cost over that of the same cell under {BASELINE}, which moves nothing">'
+FEWEST = 5  # Numbers of which something is said in colour.
+BASELINE_HEADING = (f'<th scope="col" title="time over that of the same cell under {BASELINE}, which moves nothing">'
                     f'against {BASELINE} <span class="unit">\u00d7</span></th>')
 ROWS_MAX = 200  # Of a list of cells; a person reads no more, the frames have all.
 
@@ -38,34 +44,56 @@ def whole(value):
 
 
 def policies_table(standings):
-    """A row a policy, cheapest first; mean and half width over seeds."""
-    rows = standings.rows
+    """A row a policy, the lowest time first; mean and half width over seeds."""
+    rows, best = standings.rows, standings.best()
     scales = {metric: unit_for(kind, rows[f"{metric}_mean"]) for metric, _, kind, _ in COLUMNS}
-    best = {metric: standings.best(metric) for metric in MARKED}
     head = "".join(heading(standings, column, scales[column[0]][0]) for column in COLUMNS)
     beside = {}
     if ratios_of(standings, BASELINE):
         head = BASELINE_HEADING + head
         beside = {policy: baseline_cell(standings, policy) for policy in rows["policy"]}
-    body = "".join(policy_row(row, scales, best, beside) for _, row in rows.iterrows())
+    body = "".join(policy_row(standings, row, scales, row["policy"] in best, beside) for _, row in rows.iterrows())
     return (f'<div class="scroll"><table class="policies" data-scenario="{escaped(standings.title)}">'
             f'<thead><tr><th scope="col">policy</th>{head}</tr></thead><tbody>{body}</tbody></table></div>')
 
 
+def live_note(standings):
+    """Whether there is anything to tell policies apart by."""
+    live, seeds = len(live_seeds(standings)), standings.seeds
+    if seeds == 1:
+        return "" if live else "Dead: no policy differs by more than 1 %."
+    return f"Policies differ by more than 1 % with {live} of {seeds} seeds." if live else \
+        f"Dead: no policy differs by more than 1 % with any of {seeds} seeds."
+
+
 def bound_note(standings):
-    """The lower bound and the best plan that was found, means over seeds; nothing without a bound."""
+    """The lower bound, the best plan that was found, means over seeds, and whether the bound is tight; nothing
+    without a bound."""
     seeds = standings.cells.drop_duplicates("seed")
     bound, plan = seeds["lower_bound_s"].mean(), seeds["plan_s"].mean()
     if math.isnan(bound):
         return ""
     unit, worth = unit_for("seconds", [bound])
-    found = "" if math.isnan(plan) else f"; the best plan that is known takes {number(plan / worth)} {unit}"
-    return (f'<p class="note">Accesses and moves take no policy less than {number(bound / worth)} {unit} '
-            f"({escaped(standings.bound_kinds)} bound){found}. Means over seeds.</p>")
+    what = "No makespan is" if standings.measure == MAKESPAN else "Accesses and moves take no policy"
+    than = "below" if standings.measure == MAKESPAN else "less than"
+    found = "" if math.isnan(plan) else f"; the best plan that knows the whole trace takes {number(plan / worth)} {unit}"
+    return (f'<p class="note">{what} {than} {number(bound / worth)} {unit} '
+            f"({escaped(standings.bound_kinds)} bound){found}. {tight_note(seeds)}</p>")
+
+
+def tight_note(seeds):
+    tight, known = int(seeds["bound_tight"].sum()), int(seeds["bound_tight"].count())
+    if tight == known:
+        return "The bound was shown to be tight." if known == 1 else f"It was shown to be tight for all {known} seeds."
+    of = "" if known == 1 else f" for {known - tight} of {known} seeds"
+    return (f"Nothing that is known comes within {100 * TIGHT:.0f} % of the bound{of}: it may be far below what is "
+            "possible, and there is no regret over it.")
 
 
 def heading(standings, column, unit):
     metric, name, _, what = column
+    if metric == "time_s":
+        name, what = standings.time_name, TIMES[standings.measure]
     if metric == "regret" and standings.bound_kinds:
         what += f": {standings.bound_kinds}"
         name += f" over {standings.bound_kinds} bound"
@@ -73,28 +101,30 @@ def heading(standings, column, unit):
     return f'<th scope="col" title="{escaped(what)}">{escaped(name)}{shown_unit}</th>'
 
 
-def policy_row(row, scales, best, beside):
+def policy_row(standings, row, scales, is_best, beside):
     policy = row["policy"]
     cells = beside.get(policy, "")
-    cells += "".join(value_cell(row, metric, scales[metric][1], policy in best.get(metric, ()))
-                     for metric, _, _, _ in COLUMNS)
+    for metric, _, _, _ in COLUMNS:
+        of_time = metric == "time_s"
+        cells += value_cell(row, metric, scales[metric][1], is_best and of_time, standings.bound_s if of_time else 0.0)
     kind = ' class="lossy"' if row["lossy"] else ""
     return f'<tr{kind} data-policy="{escaped(policy)}"><th scope="row">{escaped(policy)}</th>{cells}</tr>'
 
 
 def baseline_cell(standings, policy):
-    """Cost over that of `static` with the same seeds: mean, half width, seeds in which it is worse. It is
-    red if the seeds can tell that it is worse."""
+    """Time over that of `static` with the same seeds: geometric mean, its interval, seeds in which it is worse. It
+    is red if enough seeds tell that it is worse."""
     ratios = ratios_of(standings, policy)
-    mean, half = mean_and_half(ratios.values())
+    if not ratios:
+        return '<td data-baseline="">\u2013</td>'
+    mean, low, high = interval(standings, ratios, times_of(standings, BASELINE))
     text = ratio(mean)
-    if half > 0:
-        text += f' <span class="half">\u00b1\u202f{half_width(half)}</span>'
+    if low < high:
+        text += f' <span class="half">({ratio(low)} to {ratio(high)})</span>'
     worse = sum(each > WORSE for each in ratios.values())
     if worse and len(ratios) > 1:
         text += f' <span class="half">(worse with {worse} of {len(ratios)} seeds)</span>'
-    surely = not standings.seeds_are_few and mean - (half if half > 0 else 0) > WORSE
-    kind = ' class="bad"' if surely else ""
+    kind = ' class="bad"' if len(ratios) >= SEEDS_LEAST and low > WORSE else ""
     return f'<td{kind} data-baseline="{whole(mean)}">{text}</td>'
 
 
@@ -104,7 +134,7 @@ def baseline_table(all_standings):
         return (f'<p class="note">There is no policy <code>{BASELINE}</code> in this experiment to compare '
                 "with: what moving is worth cannot be said.</p>")
     head = "".join(f'<th scope="col">{name}</th>' for name in (
-        "policy", f"cost over {BASELINE}", "cells", "worse by &gt; 1 %", "worst", "where"))
+        "policy", f"time over {BASELINE}", "cells", "live", "worse by &gt; 1 %", "worst", "where"))
     body = "".join(baseline_row(each) for each in all_against(all_standings))
     return ('<div class="scroll"><table class="baseline"><thead><tr>' + head
             + f"</tr></thead><tbody>{body}</tbody></table></div>")
@@ -114,10 +144,11 @@ def baseline_row(against):
     mean = ratio(against.mean)
     if against.compared < against.scenarios:
         mean += f' <span class="half">({against.compared} of {against.scenarios} comparable)</span>'
-    kind = ' class="bad"' if against.worse else ""
+    kind = ' class="bad"' if against.worse and against.live >= FEWEST else ""
     where = escaped(against.worst_in) if against.worst > WORSE else ""
     return (f'<tr data-policy-against="{escaped(against.policy)}"><th scope="row">{escaped(against.policy)}</th>'
-            f"<td>{mean}</td><td>{len(against.ratios)}</td><td{kind}>{against.worse}</td>"
+            f"<td>{mean}</td><td>{len(against.ratios)}</td><td>{against.live}</td>"
+            f"<td{kind}>{against.worse} of {against.live} live</td>"
             f'<td{kind}>{ratio(against.worst)}</td><td class="text">{where}</td></tr>')
 
 
@@ -132,12 +163,13 @@ def made_from_table(made_from):
             + plain_table("failed", ["trace", "seed", "checksum"], rows))
 
 
-def value_cell(row, metric, worth, is_best):
+def value_cell(row, metric, worth, is_best, least=0.0):
+    """`least` is what no value is below, so neither is its interval."""
     mean, half = row[f"{metric}_mean"], row[f"{metric}_half"]
     count, seeds = row[f"{metric}_count"], row["seeds"]
     text = number(mean / worth, metric in COUNTS)
     if not math.isnan(half) and (mean, half) != (0, 0):
-        text += f' <span class="half">\u00b1\u202f{half_width(half / worth)}</span>'
+        text += f' <span class="half">{spread(mean, half, min(least, mean), worth)}</span>'
     if 0 < count < seeds:
         text += f' <span class="half">({count} of {seeds} seeds)</span>'
     classes = ["best"] if is_best else []
@@ -148,16 +180,23 @@ def value_cell(row, metric, worth, is_best):
             f"{text}</td>")
 
 
+def spread(mean, half, least, worth):
+    """The 95 % interval: a half width, or its ends if one of them would be below `least`."""
+    if mean - half >= least:
+        return f"\u00b1\u202f{half_width(half / worth)}"
+    return f"({number(least / worth)} to {number((mean + half) / worth)})"
+
+
 def overview_table(all_standings):
-    """Cost over that of the cheapest policy, a column a scenario, and the geometric mean of them. A
+    """Time over that of the fastest policy, a column a scenario, and the geometric mean of them. A
     policy is left out where it lost accesses."""
     ratios, best = {}, {}
     for column, standings in enumerate(all_standings):
         sound = standings.rows[~standings.rows["lossy"]]
-        best[column] = standings.best("cost_s")
-        least = sound["cost_s_mean"].min()
+        best[column] = standings.best()
+        least = sound["time_s_mean"].min()
         for _, row in sound.iterrows():
-            ratio_here = row["cost_s_mean"] / least if least > 0 else math.nan
+            ratio_here = row["time_s_mean"] / least if least > 0 else math.nan
             ratios.setdefault(row["policy"], {})[column] = ratio_here
     if not ratios:
         return ""
@@ -165,16 +204,11 @@ def overview_table(all_standings):
              for policy, found in ratios.items()}
     order = sorted(ratios, key=lambda policy: (math.isnan(means[policy]), means[policy]))
     head = "".join(f'<th scope="col">{escaped(each.trace)}<br><span class="unit">{escaped(each.machine)}'
-                   f", {escaped(each.router)}</span></th>" for each in all_standings)
+                   f", {escaped(each.router)}{'' if live_seeds(each) else ', dead'}</span></th>" for each in all_standings)
     body = "".join(overview_row(policy, ratios[policy], means[policy], best)
                    for policy in order)
     return (f'<div class="scroll"><table class="overview"><thead><tr><th scope="col">policy</th>'
             f'<th scope="col">all</th>{head}</tr></thead><tbody>{body}</tbody></table></div>')
-
-
-def geometric_mean(values):
-    values = list(values)
-    return math.exp(math.fsum(math.log(value) for value in values) / len(values))
 
 
 def overview_row(policy, found, mean, best):

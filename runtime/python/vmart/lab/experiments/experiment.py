@@ -5,6 +5,7 @@ import itertools
 from typing import NamedTuple
 
 from vmart.lab.errors import ExperimentError
+from vmart.lab.kinds import is_drawn
 
 CELLS_MAX = 1_000_000
 NAME_BYTES_MAX = 200  # Of a file: the usual limit of 255, less extensions.
@@ -33,7 +34,7 @@ class Trace(NamedTuple):
     @property
     def draws(self):
         """Whether it depends on a seed."""
-        return self.how != "file"
+        return is_drawn({self.how: self.maker})
 
 
 class Experiment(NamedTuple):
@@ -95,8 +96,8 @@ def cell_of(machine, trace, policy, router, seed):
 
 
 def cells_of(experiment):
-    """All cells, ordered by machine, trace, policy, router and seed. A trace from a file does not depend on
-    the seed, so it is used only with the first."""
+    """All cells, ordered by machine, trace, policy, router and seed. A trace that does not depend on the seed is used
+    only with the first: its replays would be equal."""
     lists = (experiment.machines, experiment.traces, experiment.policies, experiment.routers)
     most = len(experiment.seeds)
     for each in lists:

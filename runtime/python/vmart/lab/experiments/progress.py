@@ -1,4 +1,5 @@
-"""The progress of a run on standard error: a bar on a terminal, otherwise a line now and then."""
+"""The progress of a run on standard error: one line on a terminal, which is written anew for each stage and never
+wraps; otherwise a line now and then."""
 
 import os
 import sys
@@ -23,44 +24,58 @@ class Progress(Watcher):
     def __init__(self):
         self.terminal = sys.stderr.isatty()
         self.stopped = False
-        self.began = False
+        self.shown = False  # The terminal's line.
+        self.what, self.count, self.before, self.done = "", 0, 0, 0
 
     def stop(self):
         return self.stopped
 
-    def on_stage(self, what):
-        if self.terminal:
-            print(what, file=sys.stderr)
+    def on_stage(self, what, count):
+        self.begin(f"{what} ", count, 0)
+
+    def on_step(self):
+        self.step("")
 
     def on_begin(self, cells, finished):
-        self.began = True
-        self.cells = cells
-        self.before = self.done = finished  # `done` includes `before`.
-        self.start = self.printed = time.monotonic()
         if finished > 0:
-            print(f"{finished} of {cells} cells were already finished", file=sys.stderr)
+            self.print(f"{finished} of {cells} cells were already finished")
+        self.begin("", cells, finished)
+
+    def on_cell(self, identity):
+        self.step(identity)
+
+    def begin(self, what, count, done):
+        self.what, self.count = what, count
+        self.before = self.done = done  # `done` includes `before`.
+        self.start = self.printed = time.monotonic()
         if self.terminal:
             self.show("")
 
-    def on_cell(self, identity):
+    def step(self, name):
         self.done += 1
         now = time.monotonic()
         if now - self.printed >= (BETWEEN_BARS_S if self.terminal else BETWEEN_LINES_S):
             self.printed = now
-            self.show(identity)
+            self.show(name)
 
-    def show(self, identity):
+    def show(self, name):
         seconds = time.monotonic() - self.start
         rate = (self.done - self.before) / seconds if seconds > 0 else 0
-        rest = f"{(self.cells - self.done) / rate:.0f} s left" if rate > 0 else ""
+        rest = f"{(self.count - self.done) / rate:.0f} s left" if rate > 0 else ""
         if not self.terminal:
-            print(f"{self.done} of {self.cells} cells, {rest}", file=sys.stderr)
+            print(f"{self.what}{self.done} of {self.count}{'' if self.what else ' cells'}, {rest}", file=sys.stderr)
             return
-        full = BAR_COLUMNS * self.done // max(self.cells, 1)
-        line = f"[{'#' * full:{BAR_COLUMNS}}] {self.done}/{self.cells} {rest} {identity}"
+        full = BAR_COLUMNS * self.done // max(self.count, 1)
+        line = f"[{'#' * full:{BAR_COLUMNS}}] {self.done}/{self.count} {self.what}{rest} {name}"
         print(f"\r{line[:columns_max()]}\x1b[K", end="", file=sys.stderr, flush=True)
+        self.shown = True
+
+    def print(self, line):
+        """In place of the terminal's line, which goes on below."""
+        print(f"\r{line}\x1b[K" if self.shown else line, file=sys.stderr)
+        self.shown = False
 
     def end(self):
-        if self.terminal and self.began:
+        if self.shown:
             self.show("")
             print(file=sys.stderr)

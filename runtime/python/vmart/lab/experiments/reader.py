@@ -10,10 +10,10 @@ from vmart.lab.errors import ExperimentError
 from vmart.lab.experiments.experiment import Experiment, Machine, Trace
 from vmart.lab.experiments.fields import Fields, JsonObject, Problem, Problems, shortest
 from vmart.lab.experiments.worker import Refusal, utf8
-from vmart.lab.kinds import KINDS, kind_of
+from vmart.lab.kinds import BASELINE, KINDS, kind_of
 
 EXPERIMENT_KEYS = ("experiment", "about", "machines", "traces", "policies", "routers", "pacing", "chunk_mib",
-                   "seeds", "bounds", "admission", "admission_memory", "slo_first_ms", "slo_step_ms")
+                   "seeds", "bounds", "static", "admission", "admission_memory", "slo_first_ms", "slo_step_ms")
 MACHINE_KEYS = ("name", "machine", "hbm_gib", "host_gib", "hbm_share")
 TRACE_KEYS = ("name", "kind", "generate", "convert", "file", "input", "parameters")
 POLICY_KEYS = ("policy", "sweep")
@@ -87,8 +87,11 @@ class Reader:
             chunk_bytes=fields.read_if_there("chunk_mib", self.chunk_bytes, otherwise=32 * MIB),
             seeds=fields.read_if_there("seeds", self.seeds, otherwise=[1]),
             bounds=fields.read_if_there("bounds", json.flag, "bounds", otherwise=False))
+        beside = fields.read_if_there("static", json.flag, "static", otherwise=True)
         fields.finish()
         self.problems.require_none()
+        if beside and BASELINE not in experiment.policies:
+            experiment.policies.insert(0, BASELINE)
         return experiment
 
     def fields_of(self, json, known):

@@ -11,6 +11,7 @@ from vmart.lab.experiments.reader import read_experiment
 from vmart.lab.experiments.table import ResultsTable, finished_bound, finished_cell
 from vmart.lab.experiments.traces import make_ready, require_same
 from vmart.lab.experiments.worker import Refusal, WorkerPool, find_program
+from vmart.lab.measure import measure_of
 
 # Inputs of a cell that its bound does not depend on.
 ONLY_OF_CELLS = ("admission", "admission_memory", "slo_first_ms", "slo_step_ms", "policy", "policy_sum")
@@ -19,8 +20,11 @@ ONLY_OF_CELLS = ("admission", "admission_memory", "slo_first_ms", "slo_step_ms",
 class Watcher:
     """Is told the progress of a run, one call at a time, by any thread."""
 
-    def on_stage(self, what):
-        """A stage before the cells begins, and may take a while: "making and reading 3 traces"."""
+    def on_stage(self, what, count):
+        """A stage of `count` steps before the cells begins, and may take a while: "making and reading traces"."""
+
+    def on_step(self):
+        """One more step of the stage has ended."""
 
     def on_begin(self, cells, finished):
         """Earlier runs have finished `finished` of the `cells`."""
@@ -179,11 +183,13 @@ class ExperimentRun:
 
     def make_traces(self):
         wanted = {(cell.trace.name, cell.seed): cell.trace for cell in self.cells.values()}
-        self.watcher.on_stage(f"making and reading {len(wanted)} traces")
+        self.watcher.on_stage("making and reading traces", len(wanted))
 
         def make(item, worker):
             (name, seed), trace = item
             self.traces[name, seed] = make_ready(trace, seed, self.folder, worker)
+            with self.lock:
+                self.watcher.on_step()
 
         self.do_all(sorted(wanted.items(), key=lambda item: self.place_of(item)), make)
 
@@ -218,8 +224,14 @@ class ExperimentRun:
         wanted = {}
         for cell in self.cells.values():
             wanted.setdefault(cell.bound_id, cell)
-        self.watcher.on_stage(f"finding {len(wanted)} lower bounds")
-        self.do_all(list(wanted.values()), self.find_bound)
+        self.watcher.on_stage("finding lower bounds", len(wanted))
+
+        def find(cell, worker):
+            self.find_bound(cell, worker)
+            with self.lock:
+                self.watcher.on_step()
+
+        self.do_all(list(wanted.values()), find)
 
     def find_bound(self, cell, worker):
         ready, path = self.ready(cell), self.folder.bound(cell.bound_id)
@@ -271,7 +283,8 @@ class ExperimentRun:
         return {**self.inputs.question(cell, ready), "policy": cell.policy, **experiment.limits,
                 **({"library": library} if library else {}),
                 "admission": experiment.admission, "admission_memory": experiment.admission_memory,
-                "cell": self.inputs.names(cell), "inputs": self.inputs.of(cell, ready),
+                "cell": self.inputs.names(cell) | {"measure": measure_of(ready["closed_loop"])},
+                "inputs": self.inputs.of(cell, ready),
                 "bound": self.bounds.get(cell.bound_id)}
 
 

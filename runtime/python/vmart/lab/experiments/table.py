@@ -8,21 +8,28 @@ from vmart.lab.cell_file import is_number
 from vmart.lab.errors import ExperimentError
 from vmart.lab.experiments.fields import shortest
 from vmart.lab.experiments.worker import parsed
+from vmart.lab.measure import bounded, is_tight, measure_in, over_plan
 
 REPORT_KEY = b',"report":'
-FIGURES = ("cost_s", "slowdown", "regret", "stall_s", "bytes_moved", "rest_s")
-OTHER_NUMBERS = ("lower_bound_s", "regret")
+FIGURES = ("time_s", "slowdown", "regret", "over_plan", "stall_s", "bytes_moved", "rest_s")
+OTHER_NUMBERS = ("time_s", "lower_bound_s", "plan_s", "regret", "over_plan", "bound_tight")
 
 
 class FinishedCell(NamedTuple):
     """What the tables need of a finished cell."""
 
     metrics: dict  # Scalars.
+    measure: str
     others: dict
+    bound: dict
 
 
 def is_bound(value):
     return value is None or isinstance(value, dict) and is_number(value.get("lower_bound_s"))
+
+
+def number_or_none(value):
+    return value if is_number(value) else None
 
 
 def finished_cell(line):
@@ -37,7 +44,10 @@ def finished_cell(line):
     if not isinstance(inputs, dict) or not (regret is None or is_number(regret)):
         return None
     metrics = {name: value for name, value in cell["metrics"].items() if not isinstance(value, (dict, list))}
-    return inputs, FinishedCell(metrics, {"lower_bound_s": bound.get("lower_bound_s"), "regret": regret})
+    measure, plan_s = measure_in(cell["cell"], metrics, bound), number_or_none(bound.get("plan_s"))
+    return inputs, FinishedCell(metrics, measure, {
+        "time_s": metrics.get(measure), "lower_bound_s": bound.get("lower_bound_s"), "plan_s": plan_s, "regret": regret,
+        "over_plan": over_plan(number_or_none(bounded(metrics, bound)), plan_s, regret)}, bound)
 
 
 def finished_bound(line):
@@ -83,26 +93,41 @@ class ResultsTable:
     def _in_order(self):
         return [self.rows[number] for number in sorted(self.rows)]
 
+    def _tight(self):
+        """Whether the bound was shown to be tight, as 1 or 0, by its id; of those that there are."""
+        cells = {}
+        for cell, finished in self._in_order():
+            if finished.bound:
+                cells.setdefault(cell.bound_id, []).append(finished)
+        return {identity: int(is_tight(found[0].bound.get("kind"), number_or_none(found[0].bound.get("gap")),
+                                       [each.others["regret"] for each in found]))
+                for identity, found in cells.items()}
+
     def csv(self):
         """A header line, then a row per cell, in the order of the experiment."""
         if not self.rows:
             return ""
-        lines = [["id", "machine", "trace", "kind", "policy", "router", "seed", *self.metrics, *OTHER_NUMBERS]]
+        lines = [["id", "machine", "trace", "kind", "policy", "router", "seed", *self.metrics, "measure",
+                  *OTHER_NUMBERS]]
+        tight = self._tight()
         for cell, finished in self._in_order():
             lines.append([cell.id, cell.machine.name, cell.trace.name, cell.trace.kind, cell.policy, cell.router,
-                          cell.seed, *map(field, finished.metrics.values()), *map(field, finished.others.values())])
+                          cell.seed, *map(field, finished.metrics.values()), finished.measure,
+                          *map(field, finished.others.values()), field(tight.get(cell.bound_id))])
         return csv_text(lines)
 
     def summary(self):
-        """A row for all cells that differ only in the seed, in the order of the rows' first cells."""
-        groups = {}
+        """A row for all cells that differ only in the seed, in the order of the rows' first cells. Regret over a bound
+        that was not shown to be tight says nothing of a policy."""
+        groups, tight = {}, self._tight()
         for cell, finished in self._in_order():
             key = (cell.machine.name, cell.trace.name, cell.policy, cell.router)
-            groups.setdefault(key, []).append(finished.metrics | finished.others)
-        lines = [["machine", "trace", "policy", "router", "seeds",
+            regret = finished.others["regret"] if tight.get(cell.bound_id) else None
+            groups.setdefault((*key, finished.measure), []).append(finished.metrics | finished.others | {"regret": regret})
+        lines = [["machine", "trace", "policy", "router", "seeds", "measure",
                   *(f"{name}_{what}" for name in FIGURES for what in ("mean", "half_width", "n"))]]
-        for key, numbers in groups.items():
-            line = [*key, len(numbers)]
+        for (*key, measure), numbers in groups.items():
+            line = [*key, len(numbers), measure]
             for name in FIGURES:
                 values = [float(each[name]) for each in numbers if is_number(each.get(name))]
                 line += [*map(field, spread_of(values, self.t_point)), len(values)]

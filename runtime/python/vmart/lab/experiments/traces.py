@@ -82,7 +82,7 @@ def make_ready(trace, seed, folder, worker):
     (accesses whose device the router chooses), `closed_loop` (it declares tasks) and the memory that it
     needs. Raises ExperimentError with the place in the experiment's file."""
     try:
-        return made(trace, seed, folder, worker) if trace.draws else worker.ask("trace", file=trace.input)
+        return made(trace, seed, folder, worker) if trace.how != "file" else worker.ask("trace", file=trace.input)
     except (Refusal, ExperimentError) as error:
         raise ExperimentError(f"{trace.where}: {error}") from error
 
