@@ -46,6 +46,7 @@ struct ProgramAllocation {
 bool is_same(const vmart_ipc_name& a, const vmart_ipc_name& b) noexcept;
 
 /// All of it. Any thread.
+/// One owner: the locks of what is allocated, freed and kept in place have one order.
 class ProgramMemory {
  public:
   ProgramMemory(ProgramStreams& streams, const Limits& limits) noexcept
