@@ -119,6 +119,9 @@ class VMART_EXPORT Policy {
   virtual void on_result(const MoveResult& result, const Snapshot& snapshot);
   /// The chunk no longer exists, or its id is about to be reused.
   virtual void on_gone(ChunkId chunk);
+  /// Prefetch: `on_use` is about to be called for the chunk. A policy that keeps something of each
+  /// chunk may bring that into the CPU cache, so that of many uses none waits for memory alone.
+  virtual void prepare(ChunkId chunk) const;
 };
 
 /// One parameter of a policy.
@@ -160,7 +163,7 @@ struct PolicyKind {
 /// Version of the binary interface of policies. A library is loaded only if it was built with the
 /// same version. Before 1.0, each minor version may break it.
 inline constexpr char policy_interface_version[16] = "0.1";
-inline constexpr std::uint32_t policy_api_version = 2;
+inline constexpr std::uint32_t policy_api_version = 3;
 inline constexpr char policy_compiler[64] =
 #if defined(__clang__)
     "clang " VMART_POLICY_TEXT(__clang_major__)

@@ -267,17 +267,23 @@ bool AttachedStreams::any(Address allocation) const {
                              [&](const Attachment& it) { return it.concerns(allocation); });
 }
 
-bool AttachedStreams::same_scope(Address one, Address other) const {
+AttachedStreams::Names AttachedStreams::own_streams(Address allocation) const {
+  Names own;
   const MutexLock lock(mutex_);
-  const auto in_scope_of = [&](Address allocation, const Stream& stream) VMART_NO_THREAD_ANALYSIS {
-    return std::ranges::any_of(attachments_, [&](const Attachment& it) {
-      return it.concerns(allocation) && same_stream(it.stream, stream);
+  for (const Attachment& it : attachments_) {
+    if (it.scope != allocation || is_none(allocation)) continue;
+    const bool everywhere = std::ranges::any_of(attachments_, [&](const Attachment& other) {
+      return is_none(other.scope) && same_stream(other.stream, it.stream);
     });
-  };
-  return std::ranges::all_of(attachments_, [&](const Attachment& it) {
-    return (it.scope != one && it.scope != other) ||
-           (in_scope_of(one, it.stream) && in_scope_of(other, it.stream));
-  });
+    if (!everywhere)
+      own.emplace_back(it.stream.bound.context, it.stream.bound.handle, it.stream.thread);
+  }
+  std::ranges::sort(own);
+  return own;
+}
+
+bool AttachedStreams::same_scope(Address one, Address other) const {
+  return own_streams(one) == own_streams(other);
 }
 
 std::set<DeviceId> AttachedStreams::devices(Address allocation) const {

@@ -12,6 +12,7 @@
 #include <optional>
 #include <set>
 #include <span>
+#include <tuple>
 #include <vector>
 
 namespace vma {
@@ -93,6 +94,10 @@ class AttachedStreams {
   /// slot dark.
   Mutex& attaching() noexcept { return attaching_; }
   bool any(Address allocation) const;
+  /// Context, handle and thread of streams, in order.
+  using Names = std::vector<std::tuple<ContextHandle, StreamHandle, std::uint64_t>>;
+  /// The streams attached to the allocation and not to all memory.
+  Names own_streams(Address allocation) const;
   /// Whether the same streams are in scope of both allocations.
   bool same_scope(Address one, Address other) const;
   /// The GPUs of the streams in scope.

@@ -62,6 +62,8 @@ class MigrationTask {
   /// them.
   ReservedTargets reserved;
   std::exception_ptr refusal;
+  /// Its group has not reserved its targets yet. The lock of the queue guards it.
+  bool unreserved = false;
   /// Null once finished: a handle keeps no memory alive.
   std::shared_ptr<Allocation> allocation() const;
   bool cancelled() const noexcept { return cancelled_; }

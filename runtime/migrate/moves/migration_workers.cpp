@@ -10,15 +10,17 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <list>
 #include <new>
 #include <optional>
-#include <tuple>
 #include <utility>
 
 namespace vma {
 namespace {
+
+constexpr std::chrono::milliseconds look_period(1);
 
 /// Such memory is moved by HeldMigration, which leads its importers.
 bool has_importers(const MigrationTask& task) noexcept {
@@ -27,19 +29,6 @@ bool has_importers(const MigrationTask& task) noexcept {
 
 bool is_held(const MigrationTask& task) noexcept {
   return task.options.scope == StopScope::hold || task.options.nothing_runs || has_importers(task);
-}
-
-/// Whether it may share a hold with others. Not with hooks: one may have to wait for the claims of
-/// the others. Not with importers, which would have to follow several moves at once.
-bool may_share_hold(const MigrationTask& task) {
-  return task.allocation()->hooks().empty() && !has_importers(task);
-}
-
-/// Whether it may share gates with others. Not with hooks: the claims of the others are taken while
-/// they run, and a hook may free other memory, or wait for a thread that does. Not with
-/// `reserve_first`: it may wait long for room.
-bool may_share(const MigrationTask& task) {
-  return !is_held(task) && !task.options.reserve_first && task.allocation()->hooks().empty();
 }
 
 /// Where the first chunk lies that the task is to move, of those outside of `known`; none if there
@@ -53,11 +42,29 @@ std::optional<Place> source_of(const MigrationTask& task, std::span<const Place>
   return std::nullopt;
 }
 
-/// What tasks that share a gate have in common.
-auto conditions_of(const MigrationTask& task) {
+/// Those of one class share gates or a hold. Not with hooks: the claims of the others are taken
+/// while they run, and a hook may free other memory, or wait for a thread that does. Not with
+/// importers, which would have to follow several moves at once. No gates with `reserve_first`,
+/// which may wait long for room. Gates are shared between GPUs whatever the route; to or from the
+/// host, where each chunk takes long, only on the same one.
+TaskClass class_of(const MigrationTask& task, const AttachedStreams& attached) {
+  using enum TaskClass::Kind;
   const MigrateOptions& options = task.options;
-  return std::tie(options.priority, task.terms.asks_for_room, options.mode, options.paranoid,
-                  options.max_stall, options.deadline, options.copy_share_percent);
+  if (task.unreserved) return {.kind = unreserved, .group = task.group.get()};
+  if (!task.allocation()->hooks().empty() || has_importers(task)) return {};
+  if (is_held(task)) {
+    return task.group ? TaskClass{.kind = hold, .group = task.group.get()} : TaskClass{};
+  }
+  const std::optional<Place> from = source_of(task);
+  if (!from || options.reserve_first) return {};
+  TaskClass which{.kind = gates};
+  which.conditions = {options.priority,          task.terms.asks_for_room, options.mode,
+                      options.paranoid,          options.max_stall,        options.deadline,
+                      options.copy_share_percent};
+  const bool between_gpus = from->kind == Place::Kind::gpu && task.to.kind == Place::Kind::gpu;
+  if (!between_gpus) which.route.emplace(*from, task.to);
+  which.streams = attached.own_streams(task.begin);
+  return which;
 }
 
 /// Makes the caller's current context current on this thread: a hold stops that context too.
@@ -86,7 +93,11 @@ class CallerContext {
 
 MigrationWorkers::MigrationWorkers(MigrationParts& parts, WaitedMigrations& waited,
                                    Preparation& preparation)
-    : parts_(parts), waited_(waited), preparation_(preparation) {}
+    : parts_(parts),
+      waited_(waited),
+      preparation_(preparation),
+      waiting_(
+          [this](const MigrationTask& task) { return class_of(task, parts_.stops.attached()); }) {}
 
 MigrationWorkers::Load MigrationWorkers::load() const {
   const MutexLock lock(queue_mutex_);
@@ -110,12 +121,18 @@ void MigrationWorkers::enqueue(std::span<const std::shared_ptr<MigrationTask>> t
   start_workers(tasks.size());
   const bool joint = tasks.front()->group && tasks.front()->options.all_or_nothing;
   if (joint) unreserved_.push_back({Tasks(tasks.begin(), tasks.end()), false});
+  for (const auto& task : tasks) task->unreserved = joint;
   try {
     waiting_.push(tasks);
   } catch (...) {
     if (joint) unreserved_.pop_back();
     throw;
   }
+  wake_idle();
+}
+
+void MigrationWorkers::wake_idle() noexcept {
+  ++wakes_;
   queue_changed_.notify_all();
 }
 
@@ -143,25 +160,42 @@ void MigrationWorkers::start_workers(std::size_t tasks) {
 std::shared_ptr<MigrationTask> MigrationWorkers::next_task() {
   constexpr std::chrono::seconds joining_time(1);  // Tasks for other routes may wait.
   if (busy_workers_ >= running_max()) return nullptr;
+  const TimePoint now = look_at_claimed();
   std::shared_ptr<MigrationTask> task =
-      waiting_.take([this](const MigrationTask& which) VMART_NO_THREAD_ANALYSIS {
-        return may_begin(which) && !joins_another(which);
+      waiting_.take([this, now](const TaskClass& which) VMART_NO_THREAD_ANALYSIS {
+        return std::ranges::none_of(leaders_, [&](const Leader& leader) {
+          return now < leader.until && leader.which == which;
+        });
       });
   if (!task) return nullptr;
   running_.push_back(task);
   ++busy_workers_;
-  const std::optional<Place> from = source_of(*task);
-  if (from && may_share(*task)) {
-    leaders_.push_back({task, *from, parts_.memory.driver().clock().now() + joining_time});
+  TaskClass which = waiting_.class_of(*task);
+  if (which.kind == TaskClass::Kind::gates) {
+    leaders_.push_back({task, std::move(which), now + joining_time});
   }
   return task;
 }
 
-/// False until the targets of its group are reserved, if they have to be.
-bool MigrationWorkers::may_begin(const MigrationTask& task) const {
-  return std::ranges::none_of(unreserved_, [&](const Unreserved& group) {
-    return group.tasks.front()->group == task.group;
-  });
+/// A free and a waited move end their claims without notice. Returns the time.
+TimePoint MigrationWorkers::look_at_claimed() {
+  const TimePoint now = parts_.memory.driver().clock().now();
+  if (now >= looked_at_claimed_ + look_period) {
+    looked_at_claimed_ = now;
+    waiting_.look_at_claimed();
+  }
+  return now;
+}
+
+/// When an idle worker may find a task that nobody has woken it for.
+TimePoint MigrationWorkers::next_look() const {
+  if (waiting_.empty()) return never;
+  const TimePoint soon = parts_.memory.driver().clock().now() + look_period;
+  // A move that begins to wait for room gives no notice either.
+  if (waiting_.any_claimed() || busy_workers_ >= running_max()) return soon;
+  TimePoint next = never;
+  for (const Leader& leader : leaders_) next = std::min(next, std::max(soon, leader.until));
+  return next;
 }
 
 /// Reserves the targets of a group. False if none is due.
@@ -174,60 +208,44 @@ bool MigrationWorkers::reserve_next(MutexLock& lock) {
   reserve_targets(parts_, due->tasks);
   lock.lock();
   --busy_workers_;
+  for (const auto& task : due->tasks) task->unreserved = false;
+  waiting_.reserved(*due->tasks.front()->group);
   unreserved_.erase(due);
-  queue_changed_.notify_all();
+  wake_idle();
   return true;
-}
-
-/// Whether the task may share all its gates with the leader's first one, under the same conditions:
-/// between GPUs whatever the route; to or from the host, where each chunk takes long, only the
-/// same.
-bool MigrationWorkers::may_join(const Leader& leader, const MigrationTask& task) {
-  const std::optional<Place> from = source_of(task);
-  const auto is_gpu = [](Place at) { return at.kind == Place::Kind::gpu; };
-  const bool between_gpus =
-      is_gpu(leader.from) && is_gpu(leader.first->to) && is_gpu(task.to) && from && is_gpu(*from);
-  const bool same_route = task.to == leader.first->to && from == leader.from;
-  if (!(between_gpus || same_route)) return false;
-  if (conditions_of(task) != conditions_of(*leader.first)) return false;
-  return may_share(task) && parts_.stops.attached().same_scope(leader.first->begin, task.begin);
-}
-
-bool MigrationWorkers::joins_another(const MigrationTask& task) {
-  const TimePoint now = parts_.memory.driver().clock().now();
-  return std::ranges::any_of(
-      leaders_, [&](const Leader& leader) { return now < leader.until && may_join(leader, task); });
 }
 
 std::shared_ptr<MigrationTask> MigrationWorkers::take_beside(const MigrationTask& first) noexcept {
   const MutexLock lock(queue_mutex_);
   const auto leader = std::ranges::find_if(
       leaders_, [&](const Leader& which) { return which.first.get() == &first; });
-  if (leader == leaders_.end() || parts_.memory.driver().clock().now() >= leader->until)
+  if (leader == leaders_.end() || look_at_claimed() >= leader->until) return nullptr;
+  // What is more urgent does not wait until all of this route have moved.
+  const auto more_urgent = [&](const Unreserved& group) {
+    return group.tasks.front()->options.priority > first.options.priority;
+  };
+  if (waiting_.first_priority() > first.options.priority ||
+      std::ranges::any_of(unreserved_, more_urgent))
     return nullptr;
   try {
     running_.reserve(running_.size() + workers_.size() + 1);
   } catch (const std::bad_alloc&) {
     return nullptr;  // It gets its turn when this move has ended.
   }
-  bool more_urgent = false;  // Such a task does not wait until all of this route have moved.
-  const auto joins = [&](const MigrationTask& which) VMART_NO_THREAD_ANALYSIS {
-    more_urgent |= which.options.priority > first.options.priority;
-    return !more_urgent && may_begin(which) && may_join(*leader, which);
-  };
-  std::shared_ptr<MigrationTask> task = waiting_.take(std::cref(joins));  // Allocates nothing.
+  const std::uint64_t before = waiting_.changes();
+  std::shared_ptr<MigrationTask> task = waiting_.take_of(leader->which);
   if (task) running_.push_back(task);
+  if (waiting_.changes() != before) wake_idle();  // Some do not join any more.
   return task;
 }
 
 void MigrationWorkers::lead_no_longer(const MigrationTask& first) noexcept {
   const MutexLock lock(queue_mutex_);
   std::erase_if(leaders_, [&](const Leader& leader) { return leader.first.get() == &first; });
-  queue_changed_.notify_all();
+  wake_idle();
 }
 
 void MigrationWorkers::work() {
-  constexpr std::chrono::milliseconds look_period(1);  // A free ends its claim without notice.
   MutexLock lock(queue_mutex_);
   while (true) {
     if (reserve_next(lock)) continue;
@@ -241,17 +259,13 @@ void MigrationWorkers::work() {
       lock.lock();
       --busy_workers_;
       std::erase_if(leaders_, [&](const Leader& leader) { return leader.first == task; });
-      queue_changed_.notify_all();
+      wake_idle();
       continue;
     }
     if (stopping_ && waiting_.empty()) return;
-    if (waiting_.empty()) {
-      queue_changed_.wait(
-          lock, [&]() VMART_NO_THREAD_ANALYSIS { return stopping_ || !waiting_.empty(); });
-    } else {
-      Clock& clock = parts_.memory.driver().clock();
-      queue_changed_.wait_until(lock, clock, clock.now() + look_period, [] { return false; });
-    }
+    queue_changed_.wait_until(lock, parts_.memory.driver().clock(), next_look(),
+                              [&, seen = wakes_]()
+                                  VMART_NO_THREAD_ANALYSIS { return wakes_ != seen; });
   }
 }
 
@@ -294,16 +308,14 @@ bool MigrationWorkers::must_hold(const MigrationTask& task) {
 /// allocations no other thread moves, to share its hold.
 void MigrationWorkers::take_group_of(const std::shared_ptr<MigrationTask>& first,
                                      Tasks& tasks) noexcept {
-  const auto belongs = [&](const MigrationTask& which) {
-    return which.group == first->group && may_share_hold(which);
-  };
-  if (!is_held(*first) || !first->group || !may_share_hold(*first)) return;
+  const TaskClass which = waiting_.class_of(*first);
+  if (which.kind != TaskClass::Kind::hold) return;
   try {
     tasks.push_back(first);
     while (true) {
       tasks.reserve(tasks.size() + 1);
       running_.reserve(running_.size() + workers_.size() + 1);
-      std::shared_ptr<MigrationTask> next = waiting_.take(std::cref(belongs));
+      std::shared_ptr<MigrationTask> next = waiting_.take_of(which);
       if (!next) return;
       running_.push_back(next);
       tasks.push_back(std::move(next));
@@ -375,8 +387,7 @@ void MigrationWorkers::ended(std::shared_ptr<MigrationTask> task, MigrationRepor
   {
     const MutexLock lock(queue_mutex_);
     std::erase(running_, task);
-    waiting_.ended(*task);
-    queue_changed_.notify_all();
+    if (waiting_.ended(*task)) wake_idle();
   }
   // If it was freed, it is destroyed here and gives its addresses back: not beside a closed gate.
   const MutexLock slow_work(parts_.memory.chunks().slow_calls().turn());
@@ -388,7 +399,7 @@ void MigrationWorkers::stop_accepting() noexcept {
   stopping_ = true;
   waiting_.cancel_all();
   for (const auto& task : running_) task->cancel();
-  queue_changed_.notify_all();
+  wake_idle();
 }
 
 void MigrationWorkers::join() noexcept {

@@ -10,6 +10,7 @@
 #include "migrate/moves/waited_migrations.hpp"
 
 #include <cstddef>
+#include <cstdint>
 #include <exception>
 #include <list>
 #include <memory>
@@ -24,9 +25,9 @@ namespace vma {
 /// (`TaskQueue`). What a task needs to end is allocated before it begins, so that each can report
 /// its error even when the host is out of memory. As many workers run at once as there are GPUs,
 /// plus one for each that waits for room, since another move may have to make that room. A worker
-/// that moves live also takes, for a while, each task that may share gates with its first one, on
-/// whatever route between GPUs; other workers leave those to it, because a gate of their own would
-/// wait for all that the program has launched.
+/// that moves live leads for a while: it also takes the tasks of the class of its first one, which
+/// may share gates with it. Other workers leave those to it, because a gate of their own would wait
+/// for all that the program has launched; they sleep until there is something else.
 /// One owner: one lock guards queue, leaders and threads, which most steps change together.
 class MigrationWorkers final : private LiveTasks {
  public:
@@ -55,7 +56,7 @@ class MigrationWorkers final : private LiveTasks {
   /// A worker that moves live, for as long as it takes further tasks.
   struct Leader {
     std::shared_ptr<MigrationTask> first;
-    Place from;  ///< Where the first chunk that its first task is to move lay.
+    TaskClass which;  ///< Its first task and those that join are of it.
     TimePoint until{0};
   };
 
@@ -63,9 +64,9 @@ class MigrationWorkers final : private LiveTasks {
   void start_workers(std::size_t tasks) VMART_REQUIRES(queue_mutex_);
   void work() VMART_NO_THREAD_ANALYSIS;
   std::shared_ptr<MigrationTask> next_task() VMART_REQUIRES(queue_mutex_);
-  bool may_begin(const MigrationTask& task) const VMART_REQUIRES(queue_mutex_);
-  bool may_join(const Leader& leader, const MigrationTask& task);
-  bool joins_another(const MigrationTask& task) VMART_REQUIRES(queue_mutex_);
+  TimePoint look_at_claimed() VMART_REQUIRES(queue_mutex_);
+  TimePoint next_look() const VMART_REQUIRES(queue_mutex_);
+  void wake_idle() noexcept VMART_REQUIRES(queue_mutex_);
   bool reserve_next(MutexLock& lock) VMART_NO_THREAD_ANALYSIS;
   void take_group_of(const std::shared_ptr<MigrationTask>& first, Tasks& tasks) noexcept
       VMART_REQUIRES(queue_mutex_);
@@ -86,7 +87,9 @@ class MigrationWorkers final : private LiveTasks {
 
   mutable Mutex queue_mutex_;
   Condition queue_changed_;
+  std::uint64_t wakes_ VMART_GUARDED_BY(queue_mutex_) = 0;
   TaskQueue waiting_ VMART_GUARDED_BY(queue_mutex_);
+  TimePoint looked_at_claimed_ VMART_GUARDED_BY(queue_mutex_){0};
   std::list<Unreserved> unreserved_ VMART_GUARDED_BY(queue_mutex_);
   Tasks running_ VMART_GUARDED_BY(queue_mutex_);
   std::vector<Leader> leaders_ VMART_GUARDED_BY(queue_mutex_);

@@ -24,7 +24,6 @@ constexpr std::size_t victims_looked_at_max = 64;  // For one promoted chunk.
 constexpr std::size_t passed_over_max = 1024;      // In addition, of those that may not move.
 constexpr std::size_t granted_max = 4096;          // Per tick, the best ones.
 constexpr double gain_most = 1e6;      // Seconds: for chunks that a user cannot reach now.
-constexpr std::size_t uses_ahead = 8;  // How many changed chunks ahead to prefetch.
 constexpr double again_by_use = 1.5;   // Growth of a chunk's demand at which a use is considered.
 constexpr int settled_half_lives = 4;  // By then, a sixteenth of an average is of before.
 
@@ -81,16 +80,19 @@ class CostBenefit : public Policy {
   void on_tick(const Snapshot& snapshot, Plan& plan) override;
   void on_result(const MoveResult& result, const Snapshot& snapshot) override;
   void on_gone(ChunkId chunk) override;
+  void prepare(ChunkId chunk) const override {
+    prepare_cell(looked_, chunk);
+    shifts_.prepare(chunk);
+  }
 
  private:
   void look_over_all(const Snapshot& snapshot);
   void read(const Snapshot& snapshot, ChunkId chunk, Outlook& outlook,
             const Hint* hint = nullptr) const;
-  void read_ahead(const Snapshot& snapshot, std::span<const ChunkId> chunks,
-                  std::size_t from) const;
   void place_in_order(const Snapshot& snapshot, ChunkId chunk, const Outlook& outlook);
   Wanted find_goals(const Snapshot& snapshot, ChunkId chunk, const Outlook& outlook);
   void collect(const Snapshot& snapshot, ChunkId chunk);
+  void look_at(const Snapshot& snapshot, ChunkId chunk);
   void grant(const Snapshot& snapshot, const Wanted& wanted, Room& room, Plan& plan);
   void begin_granting(const Snapshot& snapshot);
   void grant_best(const Snapshot& snapshot, Plan& plan);
@@ -346,14 +348,13 @@ void CostBenefit::grant_best(const Snapshot& snapshot, Plan& plan) {
 
 // --- Entry points
 
-/// A row contains the position of the users, so it is prefetched twice as early.
-void CostBenefit::read_ahead(const Snapshot& snapshot, std::span<const ChunkId> chunks,
-                             std::size_t from) const {
-  if (from + 2 * uses_ahead < chunks.size())
-    __builtin_prefetch(&snapshot.chunk(chunks[from + 2 * uses_ahead]));
-  if (from + uses_ahead >= chunks.size()) return;
-  order_.prepare(chunks[from + uses_ahead]);
-  snapshot.prepare(chunks[from + uses_ahead]);
+void CostBenefit::look_at(const Snapshot& snapshot, ChunkId chunk) {
+  read(snapshot, chunk, outlook_);
+  place_in_order(snapshot, chunk, outlook_);
+  const auto demand = static_cast<float>(outlook_.demand());
+  if (index(chunk) < looked_.size() && looked_[index(chunk)] > demand)
+    looked_[index(chunk)] = demand;
+  collect(snapshot, chunk);
 }
 
 void CostBenefit::on_tick(const Snapshot& snapshot, Plan& plan) {
@@ -361,17 +362,13 @@ void CostBenefit::on_tick(const Snapshot& snapshot, Plan& plan) {
   prices_.begin(snapshot.costs());
   goals_.clear();
   wanted_.clear();
-  const auto changed = snapshot.changed();
-  for (std::size_t i = 0; i < changed.size(); ++i) {
-    read_ahead(snapshot, changed, i);
-    read(snapshot, changed[i], outlook_);
-    place_in_order(snapshot, changed[i], outlook_);
-    if (index(changed[i]) < looked_.size()) {
-      float& looked = looked_[index(changed[i])];
-      looked = std::min(looked, static_cast<float>(outlook_.demand()));
-    }
-    collect(snapshot, changed[i]);
-  }
+  for_each_ahead(
+      snapshot, snapshot.changed(), [&](ChunkId chunk) { prepare(chunk), order_.prepare(chunk); },
+      [&](ChunkId chunk) {
+        snapshot.prepare(chunk);
+        order_.prepare_put(chunk);
+      },
+      [&](ChunkId chunk) { look_at(snapshot, chunk); });
   while (const std::optional<ChunkId> chunk = announced_.take_due(snapshot.now())) {
     read(snapshot, *chunk, outlook_);
     collect(snapshot, *chunk);

@@ -80,10 +80,13 @@ void StaticShadow::asked(const AllocRequest& request, std::span<const PlaceId> c
 void StaticShadow::look(const Snapshot& snapshot) {
   const std::span<const ChunkId> changed = snapshot.changed();
   if (changes_seen_ > changed.size()) changes_seen_ = 0;
-  for (; changes_seen_ < changed.size(); ++changes_seen_) {
-    const ChunkId chunk = changed[changes_seen_];
-    if (snapshot.chunk(chunk).bytes > 0) at(chunk, snapshot);
-  }
+  for_each_ahead(
+      snapshot, changed.subspan(changes_seen_), [&](ChunkId chunk) { prepare(chunk); },
+      [](ChunkId) {},
+      [&](ChunkId chunk) {
+        if (snapshot.chunk(chunk).bytes > 0) at(chunk, snapshot);
+      });
+  changes_seen_ = changed.size();
 }
 
 void StaticShadow::end_tick(const Snapshot& snapshot) {

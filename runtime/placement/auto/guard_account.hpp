@@ -1,5 +1,6 @@
 #pragma once
 
+#include "placement/weighing/chunk_worth.hpp"
 #include "placement/weighing/live_allocations.hpp"
 
 #include <vma/policy.hpp>
@@ -75,6 +76,8 @@ class StaticShadow {
   void end_tick(const Snapshot& snapshot);
   /// Requires: the chunk exists.
   PlaceId at(ChunkId chunk, const Snapshot& snapshot);
+  /// Prefetch: `at` is about to be called.
+  void prepare(ChunkId chunk) const { prepare_cell(cells_, chunk); }
   /// The guarded policy has moved the chunk: `static` would not have.
   void moved_by_policy(const MoveResult& result);
   void gone(ChunkId chunk);

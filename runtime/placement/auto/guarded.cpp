@@ -64,6 +64,11 @@ class Guarded : public Policy {
   void on_tick(const Snapshot& snapshot, Plan& plan) override;
   void on_result(const MoveResult& result, const Snapshot& snapshot) override;
   void on_gone(ChunkId chunk) override;
+  void prepare(ChunkId chunk) const override {
+    shadow_.prepare(chunk);
+    prepare_cell(chunks_, chunk);
+    inner_->prepare(chunk);
+  }
 
  private:
   struct Pending {

@@ -45,6 +45,10 @@ class Repeating : public Policy {
     inner_->on_result(result, snapshot);
   }
   void on_gone(ChunkId chunk) override;
+  void prepare(ChunkId chunk) const override {
+    rhythm_.prepare(chunk);
+    inner_->prepare(chunk);
+  }
 
  private:
   struct Victim {
@@ -369,7 +373,13 @@ void Repeating::on_tick(const Snapshot& snapshot, Plan& plan) {
   now_ = snapshot.now();
   note_costs(snapshot);
   lives_.end_tick(snapshot);
-  for (const ChunkId chunk : snapshot.changed()) predict(chunk, snapshot);
+  for_each_ahead(
+      snapshot, snapshot.changed(),
+      [&](ChunkId chunk) {
+        rhythm_.prepare(chunk);
+        calendar_.prepare(chunk);
+      },
+      [](ChunkId) {}, [&](ChunkId chunk) { predict(chunk, snapshot); });
   predict_unknown(snapshot);
   drop_overdue(snapshot);
   prefetch_all(snapshot, plan);

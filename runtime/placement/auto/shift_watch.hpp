@@ -59,6 +59,10 @@ class FollowedShifts {
   /// The users of a chunk since the shift that it followed began, for as long as the averages still
   /// contain earlier use; otherwise empty.
   std::span<const UsedBytes> users(ChunkId chunk, const Snapshot& snapshot) const;
+  /// Prefetch: one of these is about to be called.
+  void prepare(ChunkId chunk) const {
+    if (index(chunk) < chunks_.size()) __builtin_prefetch(&chunks_[index(chunk)]);
+  }
 
  private:
   /// A move, and the users of the chunk since its use shifted.
@@ -130,6 +134,11 @@ class ShiftWatch {
   }
   void moved(const MoveResult& result, Time now);
   void gone(ChunkId chunk);
+  /// Prefetch: one of these is about to be called.
+  void prepare(ChunkId chunk) const {
+    shifts_.prepare(chunk);
+    followed_.prepare(chunk);
+  }
 
  private:
   const Limits limits_;

@@ -94,6 +94,10 @@ class UseCalendar {
 
   void put(ChunkId chunk, const NextUse& use, Time now, PlaceId at, std::uint16_t pays_below);
   void drop(ChunkId chunk);
+  /// Prefetch: the chunk's entry is about to be read.
+  void prepare(ChunkId chunk) const {
+    if (index(chunk) < entries_.size()) __builtin_prefetch(&entries_[index(chunk)]);
+  }
   const Entry& operator[](ChunkId chunk) const;
   bool has(ChunkId chunk) const { return (*this)[chunk].known; }
 
@@ -141,6 +145,12 @@ class UseRhythm {
   /// Uses less than `apart` after each other are one.
   explicit UseRhythm(Time apart) : apart_(apart) {}
 
+  /// Prefetch: the chunk is about to be used, or asked for.
+  void prepare(ChunkId chunk) const {
+    if (index(chunk) >= rhythms_.size()) return;
+    __builtin_prefetch(&rhythms_[index(chunk)]);
+    __builtin_prefetch(&rhythms_[index(chunk)].count);
+  }
   /// Returns whether a new use has begun.
   bool used(const UseEvent& use, const Snapshot& snapshot);
   /// None if it is not known.

@@ -56,6 +56,10 @@ class UseShifts {
   /// until the next call of `note` or `forget`.
   const Shift* lasting(ChunkId chunk, Time least) const;
   void forget(ChunkId chunk);
+  /// Prefetch: one of these is about to be called.
+  void prepare(ChunkId chunk) const {
+    if (index(chunk) < numbers_.size()) __builtin_prefetch(&numbers_[index(chunk)]);
+  }
   bool follows(ChunkId chunk) const { return number_of(chunk) != none; }
 
   std::size_t size() const noexcept { return shifts_.size() - free_.size(); }

@@ -14,8 +14,11 @@ constexpr double buckets_per_doubling = 2;
 
 }  // namespace
 
-void ValueOrder::prepare(ChunkId chunk) const {
-  if (index(chunk) < nodes_.size()) __builtin_prefetch(&nodes_[index(chunk)], 1);
+void ValueOrder::prepare_put(ChunkId chunk) const {
+  if (index(chunk) >= nodes_.size()) return;
+  const Node& node = nodes_[index(chunk)];
+  if (node.previous != ChunkRow::none) __builtin_prefetch(&nodes_[node.previous], 1);
+  if (node.next != ChunkRow::none) __builtin_prefetch(&nodes_[node.next], 1);
 }
 
 void ValueOrder::put(ChunkId chunk, PlaceId at, double key) {

@@ -28,8 +28,10 @@ class ValueOrder {
   /// Adds the chunk, or moves it to its new position.
   void put(ChunkId chunk, PlaceId at, double key);
   void drop(ChunkId chunk);
+  /// Prefetch: `prepare_put` is about to be called.
+  void prepare(ChunkId chunk) const { prepare_cell(nodes_, chunk); }
   /// Prefetch: `put` is about to be called.
-  void prepare(ChunkId chunk) const;
+  void prepare_put(ChunkId chunk) const;
 
   /// The chunk with the least value; `next` after it. `ChunkRow::none` at the end.
   std::uint32_t first(PlaceId at) const;

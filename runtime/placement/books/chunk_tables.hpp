@@ -61,11 +61,20 @@ struct ChunkTables {
   void expect(PlaceId at, std::uint64_t bytes) noexcept;
   void expect_no_more(PlaceId at, std::uint64_t bytes) noexcept;
   void used(ChunkId chunk, PlaceId device, double bytes_read, double bytes_written);
-  /// Prefetch: `used` is about to be called, or the users are about to be read.
-  void prepare(ChunkId chunk) const {
-    heat_.prepare(rows_[index(chunk)]);
+  /// Prefetch: `prepare_use` is about to be called.
+  void prepare_row(ChunkId chunk) const {
+    const ChunkRow& row = rows_[index(chunk)];
+    __builtin_prefetch(&row, 1);
+    __builtin_prefetch(&row.users, 1);  // It may be in the next cache line.
     idle_.prepare(chunk);
   }
+  /// Prefetch: `used` is about to be called.
+  void prepare_use(ChunkId chunk) const {
+    prepare_users(chunk);
+    idle_.prepare_use(chunk);
+  }
+  /// Prefetch: the users are about to be read.
+  void prepare_users(ChunkId chunk) const { heat_.prepare(rows_[index(chunk)]); }
   /// The hint's times are relative to the clock's start.
   void hinted(ChunkId chunk, const Hint& hint);
   void forget_hint(ChunkId chunk) noexcept;

@@ -42,8 +42,14 @@ class IdleOrder {
   void left(ChunkId chunk, PlaceId at, Rows rows) noexcept;
 
   std::size_t bytes() const noexcept { return nodes_.capacity() * sizeof(Node); }
-  /// Prefetch: `left` and `used` are about to be called.
+  /// Prefetch: `prepare_use` is about to be called.
   void prepare(ChunkId chunk) const { __builtin_prefetch(&nodes_[index(chunk)], 1); }
+  /// Prefetch: `left` and `used` are about to be called.
+  void prepare_use(ChunkId chunk) const {
+    const Node& node = nodes_[index(chunk)];
+    if (node.before != none) __builtin_prefetch(&nodes_[node.before], 1);
+    if (node.after != none) __builtin_prefetch(&nodes_[node.after], 1);
+  }
 
   /// Goes over the chunks of a place, the longest idle first. Valid until the next change.
   class Walk {

@@ -98,7 +98,7 @@ bool Snapshot::may_lie(ChunkId chunk, PlaceId place) const {
 }
 
 void Snapshot::prepare(ChunkId chunk) const {
-  tables_->prepare(chunk);
+  tables_->prepare_users(chunk);
 }
 
 Heat Snapshot::heat(ChunkId chunk, PlaceId device) const {
@@ -155,5 +155,6 @@ void Policy::on_pressure(const Pressure&, const Snapshot&, Plan&) {}
 void Policy::on_tick(const Snapshot&, Plan&) {}
 void Policy::on_result(const MoveResult&, const Snapshot&) {}
 void Policy::on_gone(ChunkId) {}
+void Policy::prepare(ChunkId) const {}
 
 }  // namespace vma::inline v1

@@ -36,7 +36,16 @@ ChunkId nth(ChunkId first, std::size_t chunk) {
 }  // namespace
 
 void UseReports::tell(Policy& policy, const Snapshot& snapshot, Plan& plan) const {
-  for (const UseEvent& use : uses) policy.on_use(use, snapshot, plan);
+  for (std::size_t i = 0; i < uses.size(); ++i) {
+    if (i + 2 * ahead < uses.size()) {
+      const ChunkRow& row = snapshot.chunk(uses[i + 2 * ahead].chunk);
+      __builtin_prefetch(&row);
+      __builtin_prefetch(&row.users);  // It may be in the next cache line.
+      policy.prepare(uses[i + 2 * ahead].chunk);
+    }
+    if (i + ahead < uses.size()) snapshot.prepare(uses[i + ahead].chunk);
+    policy.on_use(uses[i], snapshot, plan);
+  }
   for (UseEvent event : hints) {
     event.hint = snapshot.hint(event.chunk);
     const bool last =
@@ -91,8 +100,8 @@ void DecisionPath::fold_uses(std::vector<UseEvent>& uses) {
   for (std::size_t i = 0; i < uses.size(); ++i) {
     // Each costs several cache misses, so they are prefetched, rows first, since cells depend on
     // them.
-    if (i + 2 * ahead < uses.size()) __builtin_prefetch(&books_->row(uses[i + 2 * ahead].chunk));
-    if (i + ahead < uses.size()) books_->prepare(uses[i + ahead].chunk);
+    if (i + 2 * ahead < uses.size()) books_->prepare_row(uses[i + 2 * ahead].chunk);
+    if (i + ahead < uses.size()) books_->prepare_use(uses[i + ahead].chunk);
     const UseEvent& use = uses[i];
     books_->used(use.chunk, use.device, use.bytes_read, use.bytes_written);
     planner_.note_use(use, books_->costs());

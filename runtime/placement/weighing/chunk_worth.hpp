@@ -39,6 +39,31 @@ double move_seconds(const MachineCosts& costs, PlaceId from, PlaceId to, std::ui
 double saved_seconds(const MachineCosts& costs, PlaceId device, PlaceId from, PlaceId to,
                      double bytes);
 
+/// Calls `body` for each of the chunks. What it reads of them is fetched before, so that no chunk
+/// waits for memory alone: rows, what `tables` prefetches by the chunk's number, and what
+/// `links` finds there.
+template <typename Tables, typename Links, typename Body>  // Each is called with a ChunkId.
+void for_each_ahead(const Snapshot& snapshot, std::span<const ChunkId> chunks, Tables&& tables,
+                    Links&& links, Body&& body) {
+  constexpr std::size_t ahead = 8;
+  for (std::size_t i = 0; i < chunks.size(); ++i) {
+    if (i + 2 * ahead < chunks.size()) {
+      const ChunkRow& row = snapshot.chunk(chunks[i + 2 * ahead]);
+      __builtin_prefetch(&row);
+      __builtin_prefetch(&row.users);  // It may be in the next cache line.
+      tables(chunks[i + 2 * ahead]);
+    }
+    if (i + ahead < chunks.size()) links(chunks[i + ahead]);
+    body(chunks[i]);
+  }
+}
+
+/// Prefetch: the chunk's part of a table is about to be read and written.
+template <typename Value>
+void prepare_cell(const std::vector<Value>& table, ChunkId chunk) {
+  if (index(chunk) < table.size()) __builtin_prefetch(&table[index(chunk)], 1);
+}
+
 struct MainUser {
   PlaceId device{};
   Heat heat;

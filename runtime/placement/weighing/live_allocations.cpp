@@ -1,6 +1,7 @@
 #include "placement/weighing/live_allocations.hpp"
 
 #include "base/units.hpp"
+#include "placement/weighing/chunk_worth.hpp"
 
 #include <algorithm>
 #include <iterator>
@@ -142,7 +143,9 @@ void LiveAllocations::look(const Snapshot& snapshot) {
   std::vector<Newcomer> newcomers;
   const std::span<const ChunkId> changed = snapshot.changed();
   if (changes_seen_ > changed.size()) changes_seen_ = 0;  // A tick passed without this call.
-  for (const ChunkId chunk : changed.subspan(changes_seen_)) take_in(chunk, snapshot, newcomers);
+  for_each_ahead(
+      snapshot, changed.subspan(changes_seen_), [](ChunkId) {}, [](ChunkId) {},
+      [&](ChunkId chunk) { take_in(chunk, snapshot, newcomers); });
   changes_seen_ = changed.size();
   std::erase_if(vacant_, [&](ChunkId chunk) {
     if (snapshot.chunk(chunk).bytes == 0) return false;

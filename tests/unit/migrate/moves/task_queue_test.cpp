@@ -2,31 +2,46 @@
 // bounded queue that stays cheap however long it is. Method: the test claims the allocations, so
 // that no task is taken before it releases them; measures thread time, not wall time.
 #include "migrate/moves/task_queue.hpp"
+
 #include "support/thread_time.hpp"
 #include "unit/migrate/moves/move_rig.hpp"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <map>
 #include <memory>
+#include <optional>
+#include <utility>
 #include <vector>
 
 namespace vma {
 namespace {
 
+using std::chrono::milliseconds;
+
 class Queue : public testing::Test {
  protected:
-  std::shared_ptr<MigrationTask> push(const std::shared_ptr<Allocation>& allocation, int priority) {
+  /// The classes of `gates` differ in their numbers; 0: it is alone.
+  static TaskClass class_number(int number) {
+    if (number == 0) return {};
+    return {.kind = TaskClass::Kind::gates, .conditions = {.deadline = milliseconds(number)}};
+  }
+  std::shared_ptr<MigrationTask> push(const std::shared_ptr<Allocation>& allocation, int priority,
+                                      TaskClass which = {}) {
     MigrateOptions options;
     options.priority = priority;
     auto task = std::make_shared<MigrationTask>(allocation, SlotRange{0, 1}, gpu(1), options,
                                                 MigrationTerms{}, ContextHandle{},
                                                 rig_.driver().clock(), callbacks_);
+    classes_[task.get()] = std::move(which);
     queue_.push({&task, 1});
     return task;
   }
   std::shared_ptr<MigrationTask> take() {
-    return queue_.take([](const MigrationTask&) { return true; });
+    return queue_.take([](const TaskClass&) { return true; });
   }
   /// Ends a task that has run.
   void end(const std::shared_ptr<MigrationTask>& task) {
@@ -36,7 +51,12 @@ class Queue : public testing::Test {
 
   MoveRig rig_;
   const std::shared_ptr<Callbacks> callbacks_ = std::make_shared<Callbacks>(rig_.driver());
-  TaskQueue queue_;
+  std::map<const MigrationTask*, TaskClass> classes_;
+  int classified_ = 0;
+  TaskQueue queue_{[this](const MigrationTask& task) {
+    ++classified_;
+    return classes_.at(&task);
+  }};
   const std::shared_ptr<Allocation> one_ = rig_.alloc(1, gpu(0)), other_ = rig_.alloc(1, gpu(0));
 };
 
@@ -61,21 +81,72 @@ TEST_F(Queue, GivesTheHigherPriorityFirstThenTheEarlierOneOfAnAllocationAtATime)
   EXPECT_EQ(take(), nullptr);
 }
 
-TEST_F(Queue, GivesTheFirstThatIsWantedAndKeepsTheOthers) {
-  const auto low = push(one_, -1), high = push(other_, 1);
-  const auto is = [](const std::shared_ptr<MigrationTask>& wanted) {
-    return [&wanted](const MigrationTask& task) { return &task == wanted.get(); };
+TEST_F(Queue, GivesTheFirstOfAWantedClassAndKeepsTheOthers) {
+  const TaskClass a = class_number(1), b = class_number(2), c = class_number(3);
+  const auto low = push(one_, -1, a), high = push(other_, 1, b);
+  const auto are = [](const TaskClass& wanted) {
+    return [&wanted](const TaskClass& which) { return which == wanted; };
   };
-  EXPECT_EQ(queue_.take([](const MigrationTask&) { return false; }), nullptr);
+  EXPECT_EQ(queue_.take([](const TaskClass&) { return false; }), nullptr);
   EXPECT_EQ(queue_.size(), 2u);
-  EXPECT_EQ(queue_.take(is(low)), low);
-  const auto next = push(one_, 0);
-  EXPECT_EQ(queue_.take(is(next)), nullptr) << "its allocation moves";
-  EXPECT_EQ(queue_.take(is(high)), high);
+  EXPECT_EQ(queue_.first_priority(), 1);
+  EXPECT_EQ(queue_.take(are(a)), low);
+  const auto next = push(one_, 0, c);
+  EXPECT_EQ(queue_.take_of(c), nullptr) << "its allocation moves";
+  EXPECT_EQ(queue_.take_of(b), high);
+  EXPECT_EQ(queue_.first_priority(), std::nullopt);
   end(low);
-  EXPECT_EQ(queue_.take(is(next)), next);
+  EXPECT_EQ(queue_.take_of(a), nullptr);
+  EXPECT_EQ(queue_.take(are(c)), next);
   for (const auto& task : {high, next}) end(task);
   EXPECT_TRUE(queue_.empty());
+}
+
+TEST_F(Queue, FindsWhatIsWantedHoweverManyAreBeforeIt) {
+  constexpr std::size_t others = 1'500;
+  std::vector<std::shared_ptr<Allocation>> allocations;
+  for (std::size_t i = 0; i < others; ++i)
+    push(allocations.emplace_back(rig_.alloc(1, gpu(0))), 0, class_number(1));
+  const auto last = push(one_, 0, class_number(2));
+  classified_ = 0;
+  int asked = 0;
+  EXPECT_EQ(queue_.take([&](const TaskClass& which) {
+    ++asked;
+    return which == class_number(2);
+  }),
+            last);
+  EXPECT_EQ(asked, 2) << "once for each class";
+  EXPECT_EQ(classified_, 1);
+  end(last);
+}
+
+// A hook was added, say, or a stream attached.
+TEST_F(Queue, GivesATaskOfTheClassThatItHasNow) {
+  const TaskClass a = class_number(1), b = class_number(2);
+  const auto first = push(one_, 0, a), second = push(other_, 0, a);
+  classes_[first.get()] = b;
+  const std::uint64_t before = queue_.changes();
+  EXPECT_EQ(queue_.take_of(a), second);
+  EXPECT_GT(queue_.changes(), before) << "others may want the first one now";
+  EXPECT_EQ(queue_.take_of(a), nullptr);
+  EXPECT_EQ(queue_.take([&](const TaskClass& which) { return which == b; }), first);
+  end(first);
+  end(second);
+}
+
+TEST_F(Queue, KeepsAGroupBackUntilItsTargetsAreReserved) {
+  const auto account = std::make_shared<GroupAccount>(rig_.driver().clock(),
+                                                      std::vector<MigrationProgress>(2), nullptr);
+  const TaskClass kept{.kind = TaskClass::Kind::unreserved, .group = account.get()};
+  const auto first = push(one_, 5, kept), second = push(other_, 0, kept);
+  EXPECT_EQ(take(), nullptr);
+  EXPECT_EQ(queue_.first_priority(), std::nullopt);
+  for (const auto& task : {first, second}) classes_[task.get()] = {};
+  queue_.reserved(*account);
+  EXPECT_EQ(take(), first);
+  EXPECT_EQ(take(), second);
+  end(first);
+  end(second);
 }
 
 TEST_F(Queue, GivesEqualOnesInTheOrderOfComing) {
@@ -107,9 +178,15 @@ TEST_F(Queue, GivesNothingOfAnAllocationBeforeItsLastMoveIsPutAway) {
 TEST_F(Queue, PassesOverAnAllocationThatSomebodyElseMoves) {
   ASSERT_TRUE(one_->try_begin_move());
   const auto first = push(one_, 5), second = push(other_, 0);
+  EXPECT_FALSE(queue_.any_claimed());
   EXPECT_EQ(take(), second);
   EXPECT_EQ(take(), nullptr);
+  EXPECT_TRUE(queue_.any_claimed());
+  queue_.look_at_claimed();
+  EXPECT_EQ(take(), nullptr);
   one_->end_move();
+  queue_.look_at_claimed();
+  EXPECT_FALSE(queue_.any_claimed());
   EXPECT_EQ(take(), first);
   end(first);
   end(second);

@@ -9,7 +9,11 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdint>
+#include <map>
 #include <string>
+#include <vector>
 
 namespace vma {
 namespace {
@@ -121,6 +125,33 @@ TEST_F(DecisionPathTest, OneGroupOfVictimsOfAPlaceIsUnderWay) {
   EXPECT_EQ(begin_more(), "8-11 4-7");
   end_all();
   EXPECT_EQ(begin_more(), "12-15");
+}
+
+/// Counts how often each chunk was announced before its use.
+class PreparingPolicy : public Policy {
+ public:
+  void prepare(ChunkId chunk) const override { ++prepared_[index(chunk)]; }
+  void on_use(const UseEvent& use, const Snapshot&, Plan&) override {
+    at_use.push_back(prepared_[index(use.chunk)]);
+  }
+  std::vector<int> at_use;
+
+ private:
+  mutable std::map<std::size_t, int> prepared_;
+};
+
+TEST_F(DecisionPathTest, PoliciesMayPrefetchEachUseButTheFirstOnes) {
+  constexpr std::uint32_t chunks = 100;
+  add(chunks, 32 * MiB, a);
+  UseReports reports;
+  for (std::uint32_t i = 0; i < chunks; ++i) reports.uses.push_back({ChunkId{i}, a, 1, 0, nullptr});
+  PreparingPolicy policy;
+  reports.tell(policy, path_.snapshot(), plan_);
+  ASSERT_EQ(policy.at_use.size(), chunks);
+  const auto late = std::ranges::count(policy.at_use, 0);
+  EXPECT_GT(late, 0);
+  EXPECT_LE(late, 32) << "further ahead, they would leave the cache again";
+  EXPECT_EQ(std::ranges::count(policy.at_use, 1), chunks - late);
 }
 
 }  // namespace
