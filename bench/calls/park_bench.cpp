@@ -1,6 +1,6 @@
 // Cost of `park` and `resume` of one allocation on the first GPU: without its contents, resumed at
-// once or when the driver has scrubbed what it got back; and with its contents at the host, whose
-// memory stays cached.
+// once or when the driver has scrubbed what it got back, as zeros or not, in chunks by size or in
+// the largest; and with its contents at the host, whose memory stays cached.
 
 #include "bench/harness/machine.hpp"
 
@@ -83,9 +83,15 @@ class ParkRig {
 void register_all(ParkRig& rig) {
   ParkOptions dropping;
   dropping.contents = ParkContents::drop;
+  ParkOptions undefined = dropping;
+  undefined.zeroed = false;
   const ParkCase cases[] = {
       {"dropped", 0, dropping, false},
       {"dropped_rested", 0, dropping, true},
+      {"undefined", 0, undefined, false},
+      {"undefined_rested", 0, undefined, true},
+      {"undefined_largest", largest_chunks, undefined, false},
+      {"undefined_largest_rested", largest_chunks, undefined, true},
       {"kept", 0, {}, false},
   };
   for (const ParkCase& each : cases) {

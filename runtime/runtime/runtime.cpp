@@ -202,7 +202,8 @@ void* alloc_new(RuntimeParts& runtime, std::size_t bytes, std::optional<Place> w
   if (readers.empty()) {
     if (void* const block = alloc_small(parts, bytes, at, options)) return block;
   }
-  const Geometry geometry = plan_geometry(bytes, options, at, parts.topology.granularity());
+  const Geometry geometry = plan_geometry(bytes, options, at, parts.topology.granularity(),
+                                          parts.topology.devices().size());
   if (!where && parts.scheduling) {
     return alloc_placed(*runtime.driver, parts, geometry, at, options);
   }
