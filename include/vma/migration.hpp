@@ -272,7 +272,7 @@ struct MoveHooks {
 };
 
 /// What happens to the bytes of parked memory. `drop` moves none of them: the memory goes back to
-/// the driver at once, and `resume` returns zeros.
+/// the driver at once, and `resume` returns zeros, or undefined bytes if that is enough.
 enum class ParkContents { keep, drop };
 
 /// How `Runtime::park` and `Runtime::resume` move.
@@ -285,6 +285,9 @@ struct ParkOptions {
   MigrateOptions how{};
   /// Whether the bytes are dropped. `resume` ignores it: each chunk comes back as it was parked.
   ParkContents contents = ParkContents::keep;
+  /// Whether `resume` fills memory whose contents were dropped with zeros. Otherwise its contents
+  /// are undefined, which is faster. `park` ignores it.
+  bool zeroed = true;
 };
 
 /// What `Runtime::park` or `Runtime::resume` did.

@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
@@ -29,9 +30,15 @@ enum class CpuAccess {
   fault,
 };
 
+/// As `AllocOptions::chunk_bytes`: chunks as large as this machine can give cheaply, for memory
+/// that is parked and resumed as a whole. One chunk for up to 8 GiB on a machine with one GPU; 256
+/// MiB where another GPU gets access, since that costs ten times as much for larger ones. What is
+/// larger than 256 MiB moves only while the work that uses it is stopped.
+inline constexpr std::size_t largest_chunks = SIZE_MAX;
+
 struct AllocOptions {
   /// Size of one chunk, the unit that moves. Rounded up to the allocation granularity (2 MiB on
-  /// GPUs); at most 256 MiB. With 0 the runtime chooses:
+  /// GPUs); at most 256 MiB, or `largest_chunks`. With 0 the runtime chooses:
   ///
   ///   requested size     on a GPU             on a host node
   ///   up to 32 MiB       one chunk            one chunk

@@ -206,7 +206,8 @@ class VMART_EXPORT Runtime {
   /// chunk goes to another GPU that has room and that every GPU that may use the chunk can reach. A
   /// chunk that has been moved to HBM since stays there. Room is made as for an allocation; a chunk
   /// that fits nowhere is reported and stays parked, and a second call retries it. A chunk whose
-  /// contents were dropped comes back as zeros, without stopping anything. Throws:
+  /// contents were dropped comes back as zeros (see `ParkOptions::zeroed`), without stopping
+  /// anything. Throws:
   /// Error{invalid_argument} if nothing is parked under the tag. Blocks: as `park`.
   ParkReport resume(const std::string& tag, const ParkOptions& options = {});
   bool is_parked(const std::string& tag) const;

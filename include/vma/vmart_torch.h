@@ -40,7 +40,8 @@ VMART_EXPORT void vmart_torch_free_async(void* pointer, size_t size_bytes, int d
 typedef struct vmart_torch_segment_options {
   size_t size_bytes;  /**< Set it to sizeof(vmart_torch_segment_options). */
   const char* tag;    /**< Null: "torch". Copied. */
-  size_t chunk_bytes; /**< The unit that moves; 0: chosen by size. At most 256 MiB. */
+  size_t chunk_bytes; /**< The unit that moves; 0: chosen by size. At most 256 MiB; SIZE_MAX: as
+                         large as the machine can give cheaply (`vma::largest_chunks`). */
   size_t large_bytes; /**< Segments from this size on lie at `large_at`; 0: none. */
   vmart_place at;     /**< If `elsewhere` is nonzero; otherwise the GPU that PyTorch names. */
   vmart_place large_at;

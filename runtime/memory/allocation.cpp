@@ -82,6 +82,11 @@ Chunk Allocation::take_out(std::size_t slot) noexcept {
   if (shown.mapped) {
     shown.mapped = false;
     shown.cpu = Access::none;
+    // A read, write or fill that cannot be waited for may use the slot's own addresses.
+    if (shown.chunk.busy() && !shown.chunk.has_staging()) {
+      keep_behind(slot, "work that failed may still touch it there");
+      return Chunk();
+    }
     try {
       driver_.unmap(slot_begin(slot), geometry_.slot_bytes(slot));
     } catch (const std::exception& error) {
@@ -103,6 +108,18 @@ void Allocation::keep_behind(std::size_t slot, const char* reason) noexcept {
   const bool booked = !chunk.imported();
   if (chunk.release()) ledger_.leak_bytes(at, size_bytes);
   if (booked) ledger_.unclaim(at, size_bytes, Ledger::Use::allocated);
+}
+
+bool Allocation::has_chunk(std::size_t slot) const {
+  const MutexLock lock(slots_mutex_);
+  return slot < slots_.size() && slots_[slot].chunk;
+}
+
+Address Allocation::bytes_at(std::size_t slot) const {
+  const MutexLock lock(slots_mutex_);
+  const Slot& shown = slots_[slot];
+  if (shown.chunk.has_staging()) return shown.chunk.staging();
+  return shown.mapped && !shown.dark ? slot_begin(slot) : Address{};
 }
 
 Place Allocation::place(std::size_t slot) const {
@@ -153,31 +170,44 @@ Chunk Allocation::drop(std::size_t slot) {
   return std::move(shown.chunk);
 }
 
-void Allocation::restore(std::size_t slot, Chunk& chunk, const Topology& topology) {
-  const Address begin = slot_begin(slot);
-  const std::uint64_t size_bytes = geometry_.slot_bytes(slot);
-  VMART_CHECK(dropped(slot) && chunk.size_bytes() == size_bytes,
-              "a dropped slot gets a chunk of the same size");
-  driver_.map(begin, size_bytes, chunk.handle());
-  std::exception_ptr failure;
+void Allocation::restore(std::size_t first, std::span<Chunk> chunks, const Grant& grant) {
+  std::size_t mapped = 0;
+  std::uint64_t size_bytes = 0;
   try {
-    const std::vector<Accessor> granted = accessors(chunk.at(), topology);
-    driver_.grant(begin, size_bytes, granted);
-    verify_access(driver_, begin, size_bytes, granted);
+    for (; mapped < chunks.size(); ++mapped) {
+      const Chunk& chunk = chunks[mapped];
+      VMART_CHECK(
+          dropped(first + mapped) && chunk.size_bytes() == geometry_.slot_bytes(first + mapped),
+          "a dropped slot gets a chunk of the same size");
+      driver_.map(slot_begin(first + mapped), chunk.size_bytes(), chunk.handle());
+      size_bytes += chunk.size_bytes();
+    }
+    grant(slot_begin(first), size_bytes);
   } catch (...) {
-    failure = std::current_exception();
-    if (hide_again(slot)) throw;
+    hide_again(first, chunks.first(mapped));
+    throw;
   }
   const MutexLock lock(slots_mutex_);
-  Slot& shown = slots_[slot];
+  for (std::size_t i = 0; i < chunks.size(); ++i) take_in(slots_[first + i], chunks[i]);
+}
+
+void Allocation::take_in(Slot& shown, Chunk& chunk) noexcept {
   shown.chunk = std::move(chunk);
   shown.mapped = true;
   shown.dropped_from.reset();
   ++shown.generation;
-  if (!failure) return;
-  shown.dark = true;
-  poisoned_ = true;  // I4
-  std::rethrow_exception(failure);
+}
+
+/// Those of dropped slots. What the driver keeps refusing to unmap, or what a fill may still be
+/// writing to, stays there for good.
+void Allocation::hide_again(std::size_t first, std::span<Chunk> chunks) noexcept {
+  for (std::size_t i = 0; i < chunks.size(); ++i) {
+    if (!chunks[i].busy() && hide_again(first + i)) continue;
+    const MutexLock lock(slots_mutex_);
+    take_in(slots_[first + i], chunks[i]);
+    slots_[first + i].dark = true;
+    poisoned_ = true;  // I4
+  }
 }
 
 /// Removes a mapping that not all readers may use. False if the driver keeps refusing.

@@ -12,6 +12,7 @@
 #include <atomic>
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -74,6 +75,12 @@ class Allocation : public std::enable_shared_from_this<Allocation> {
   void unreserve() noexcept { reservation_ = Reservation(); }
 
   const Chunk& chunk(std::size_t slot) const { return slots_[slot].chunk; }
+  /// False for a dropped slot, and for any slot of a freed allocation.
+  bool has_chunk(std::size_t slot) const;
+  /// Where the bytes of the slot can be read and written while nothing switches it: through its
+  /// chunk's staging mapping, or through the slot. None if the slot is dark and its chunk has no
+  /// such mapping.
+  Address bytes_at(std::size_t slot) const;
   /// On a freed allocation this call and the next are allowed, but their answers mean nothing.
   Place place(std::size_t slot) const;
   std::uint64_t generation(std::size_t slot) const;
@@ -83,11 +90,13 @@ class Allocation : public std::enable_shared_from_this<Allocation> {
   /// chunk. Requires: the caller holds `operations()`, and no work that may use the slot is
   /// running. Throws: what the driver throws; then nothing has changed.
   Chunk drop(std::size_t slot);
-  /// A dropped slot shows the chunk, granted to all GPUs that reach it. A new generation. Requires:
-  /// the caller holds `operations()`. Throws: what the driver throws; then the slot is still
-  /// dropped and the chunk still the caller's. If the driver also refuses to unmap the chunk, the
-  /// slot takes it and is poisoned.
-  void restore(std::size_t slot, Chunk& chunk, const Topology& topology);
+  /// Dropped slots in a row show the chunks, after `grant` has given all GPUs that reach them
+  /// access to the range. New generations. Requires: the caller holds `operations()`. Throws: what
+  /// the driver and `grant` throw; then all slots are still dropped and the chunks still the
+  /// caller's. A slot whose chunk is `busy()`, or that the driver refuses to unmap, takes its chunk
+  /// and is poisoned.
+  using Grant = std::function<void(Address begin, std::uint64_t size_bytes)>;
+  void restore(std::size_t first, std::span<Chunk> chunks, const Grant& grant);
   /// Where the program put the slot's bytes, by `alloc` or by a move that it asked for. The runtime
   /// may have moved them since.
   Place wanted(std::size_t slot) const;
@@ -235,7 +244,9 @@ class Allocation : public std::enable_shared_from_this<Allocation> {
     Place at() const { return dropped_from.value_or(chunk.at()); }
   };
 
+  static void take_in(Slot& shown, Chunk& chunk) noexcept;
   bool hide_again(std::size_t slot) noexcept;
+  void hide_again(std::size_t first, std::span<Chunk> chunks) noexcept;
   void keep_behind(std::size_t slot, const char* reason) noexcept VMART_REQUIRES(slots_mutex_);
   std::exception_ptr grant_slots(const Topology& topology) noexcept VMART_REQUIRES(access_mutex_);
 

@@ -76,26 +76,33 @@ Chunk::Chunk(Driver& driver, Ledger& ledger, Place at, std::uint64_t size_bytes,
 
 Chunk::Chunk(Driver& driver, Ledger& ledger, const ChunkMemory& memory,
              std::span<const Accessor> readers)
+    : Chunk(driver, ledger, memory) {
+  map_staging(readers);  // If it throws, the destructor releases the handle.
+}
+
+Chunk::Chunk(Driver& driver, Ledger& ledger, const ChunkMemory& memory) noexcept
     : driver_(&driver),
       ledger_(&ledger),
       handle_(memory.handle),
       at_(memory.at),
       size_bytes_(memory.size_bytes),
       types_(memory.types),
-      imported_(memory.imported) {
-  try {
-    map_staging(readers);
-  } catch (...) {
-    release();
-    throw;
+      imported_(memory.imported) {}
+
+void Chunk::map_staging(std::span<const Accessor> readers) const {
+  if (has_staging()) return;
+  if (is_none(staging_.begin())) {  // Otherwise an earlier try could not grant it.
+    Reservation staging(*driver_, *ledger_, size_bytes_);
+    driver_->map(staging.begin(), size_bytes_, handle_);
+    staging_ = std::move(staging);  // From here `release` unmaps it.
   }
+  driver_->grant(staging_.begin(), size_bytes_, readers);
+  granted_ = true;
 }
 
-void Chunk::map_staging(std::span<const Accessor> readers) {
-  Reservation staging(*driver_, *ledger_, size_bytes_);
-  driver_->map(staging.begin(), size_bytes_, handle_);
-  staging_ = std::move(staging);  // From here `release` unmaps it.
-  driver_->grant(staging_.begin(), size_bytes_, readers);
+Address Chunk::staging() const noexcept {
+  VMART_CHECK(has_staging(), "a chunk is mapped for copies before anything is stopped");
+  return staging_.begin();
 }
 
 Chunk& Chunk::operator=(Chunk&& other) noexcept {
@@ -111,6 +118,7 @@ Chunk& Chunk::operator=(Chunk&& other) noexcept {
     busy_ = other.busy_;
     shared_ = other.shared_;
     staging_ = std::move(other.staging_);
+    granted_ = std::exchange(other.granted_, false);
   }
   return *this;
 }
@@ -132,6 +140,7 @@ bool Chunk::release() noexcept {
       staging_.abandon();
     }
     staging_ = Reservation();
+    granted_ = false;
   }
   try {
     driver_->release(handle_);
@@ -147,6 +156,7 @@ bool Chunk::release() noexcept {
 void Chunk::abandon() noexcept {
   staging_.abandon();
   staging_ = Reservation();
+  granted_ = false;
   handle_ = ChunkHandle{};
 }
 

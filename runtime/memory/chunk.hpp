@@ -51,21 +51,26 @@ struct ChunkMemory {
   bool imported = false;  ///< Of another process: its bytes are not booked in this one.
 };
 
-/// Physical memory at one place: the unit that moves. Owns the driver's handle and a staging
-/// mapping that is granted to every reader and lasts as long as the chunk. Copies go through the
-/// staging mapping, whatever the slots show; the slow first grant of a new handle happens here,
-/// outside any move; and the bytes stay readable if a slot goes dark for good.
+/// Physical memory at one place: the unit that moves. Owns the driver's handle and, once it is
+/// first to be copied, a staging mapping that is granted to every reader and lasts as long as the
+/// chunk. Copies of moves go through the staging mapping, whatever the slots show; the slow first
+/// grant of a target's handle happens there, before anything is stopped; and the bytes stay
+/// readable if a slot goes dark for good. HBM that never moves needs none.
 ///
 /// Move-only. Not thread-safe: its owner (an Allocation, the ChunkCache, a Transaction) guards it.
 class Chunk {
  public:
   Chunk() = default;
-  /// Throws: Error{out_of_memory} if `at` is full. Blocks: in the driver, most for host memory.
-  /// Requires: the bytes are booked in the ledger.
-  Chunk(Driver& driver, Ledger& ledger, Place at, std::uint64_t size_bytes,
-        std::span<const Accessor> readers);
-  /// The same for memory that exists. Takes over the handle, also if it throws.
+  /// Takes over the handle; without a staging mapping. Requires: the bytes are booked in the
+  /// ledger.
+  Chunk(Driver& driver, Ledger& ledger, const ChunkMemory& memory) noexcept;
+  /// The same with a staging mapping. Takes over the handle, also if it throws. Throws and blocks:
+  /// as `map_staging`.
   Chunk(Driver& driver, Ledger& ledger, const ChunkMemory& memory,
+        std::span<const Accessor> readers);
+  /// The same with new memory. Throws: Error{out_of_memory} if `at` is full. Blocks: in the driver,
+  /// most for host memory.
+  Chunk(Driver& driver, Ledger& ledger, Place at, std::uint64_t size_bytes,
         std::span<const Accessor> readers);
   Chunk(Chunk&& other) noexcept { *this = std::move(other); }
   Chunk& operator=(Chunk&& other) noexcept;
@@ -83,8 +88,14 @@ class Chunk {
   ChunkHandle handle() const noexcept { return handle_; }
   Place at() const noexcept { return at_; }
   std::uint64_t size_bytes() const noexcept { return size_bytes_; }
-  /// Where the bytes can be read and written, whether or not a slot shows them.
-  Address staging() const noexcept { return staging_.begin(); }
+  /// Makes the staging mapping, unless there is one. It belongs to the memory, not to this object,
+  /// so a const chunk can get one. Throws: Error{out_of_memory} without addresses or memory for
+  /// page tables; a second call goes on. Blocks: in the driver.
+  void map_staging(std::span<const Accessor> readers) const;
+  bool has_staging() const noexcept { return granted_; }
+  /// Where the bytes can be read and written, whether or not a slot shows them. Requires:
+  /// `has_staging()`.
+  Address staging() const noexcept;
 
   /// Marks the memory as never to be used again, because failed work may still read or write it.
   /// The mark belongs to the memory, not to this object, so a const chunk can be marked.
@@ -100,8 +111,6 @@ class Chunk {
   bool shared() const noexcept { return shared_; }
 
  private:
-  void map_staging(std::span<const Accessor> readers);
-
   Driver* driver_ = nullptr;
   Ledger* ledger_ = nullptr;
   ChunkHandle handle_{};
@@ -111,7 +120,8 @@ class Chunk {
   bool imported_ = false;
   mutable bool busy_ = false;
   mutable bool shared_ = false;
-  Reservation staging_;
+  mutable Reservation staging_;
+  mutable bool granted_ = false;  // Whether all readers may use the staging mapping.
 };
 
 /// Builds with VMART_CHECK_ACCESS query the driver for the rights of a slot after each grant.

@@ -130,14 +130,35 @@ Chunk ChunkStore::obtain(Place at, std::uint64_t size_bytes, Turn turn, const ch
   return chunk;
 }
 
+void ChunkStore::map_staging(const Chunk& chunk, Turn turn) {
+  if (!chunk || chunk.has_staging()) return;
+  if (turn == Turn::take) {
+    const MutexLock lock(slow_calls_.turn());
+    return map_staging(chunk, Turn::held);
+  }
+  const std::vector<Accessor>& readers = topology_.readers(chunk.at());
+  try {
+    return chunk.map_staging(readers);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::out_of_memory) throw;
+  }
+  keepers_.give_up_spares();
+  slow_calls_.run_here();  // Releases that wait for the turn.
+  release_in_turn(cache_.take_all(chunk.at()));
+  chunk.map_staging(readers);
+}
+
 Chunk ChunkStore::create(Place at, std::uint64_t size_bytes, const char* call,
                          const ExportTypes& needs) {
   if (!ledger_.claim(at, size_bytes, Ledger::Use::allocated)) {
     throw no_room(ledger_.account(at), at, size_bytes, call);
   }
   try {
-    const std::vector<Accessor>& readers = topology_.readers(at);
-    return Chunk(driver_, ledger_, export_terms_.create(at, size_bytes, needs), readers);
+    const ChunkMemory memory = export_terms_.create(at, size_bytes, needs);
+    if (at.kind == Place::Kind::gpu) return Chunk(driver_, ledger_, memory);
+    // Host memory takes twenty times as long to create as to map, and a first move would wait
+    // for a mapping of it for half as long as for its copy.
+    return Chunk(driver_, ledger_, memory, topology_.readers(at));
   } catch (...) {
     ledger_.unclaim(at, size_bytes, Ledger::Use::allocated);
     throw;
@@ -384,6 +405,7 @@ void ChunkStore::reserve(Place at, std::uint64_t size_bytes, std::uint64_t chunk
       const MutexLock lock(slow_calls_.turn());
       slow_calls_.run_here();  // Releases that wait for the turn.
       Chunk chunk = create_to_keep(at, wanted);
+      map_staging(chunk, Turn::held);  // Most are for moves.
       cache_.reserve_budget(at, wanted, made + 1);
       keep(std::move(chunk));
     }

@@ -56,6 +56,10 @@ class ChunkStore {
   Chunk obtain_ready(Place at, std::uint64_t size_bytes, const ExportTypes& needs = {});
   /// The same, if necessary out of a freed allocation, whose slots it unmaps.
   Chunk obtain_cached(Place at, std::uint64_t size_bytes, const ExportTypes& needs = {});
+  /// Maps the chunk for copies, unless it is. Page tables need memory too: if there is none, gives
+  /// up what is held back for them and the cache at the place. Throws: as `Chunk::map_staging`.
+  /// Requires: the chunk's owner is locked.
+  void map_staging(const Chunk& chunk, Turn turn);
   /// Refuses what cannot fit by the ledger, even without the cache, before allocating any of it.
   /// Throws: Error{out_of_memory}. Requires: the caller does not hold `slow_calls().turn()`.
   void require_room(Place at, std::uint64_t size_bytes, const char* call);

@@ -16,6 +16,8 @@ namespace {
 // grant costs ten times as much, so chunks stay well below.
 constexpr std::uint64_t chunk_granules_max = 128;
 constexpr std::uint64_t host_chunk_granules = 16;
+// A grant to the GPU that has the memory costs the same whatever the size: 8 GiB on GPUs.
+constexpr std::uint64_t lone_chunk_granules = 4096;
 // Of memory that the CPU fetches by faults, on GPUs 4 to 16 MiB: what it walks through is cheaper
 // in large chunks, because each costs the driver 0.2 ms on H200 besides 30 us a MiB; what it
 // touches here and there, in small ones.
@@ -52,14 +54,18 @@ std::uint64_t largest_chunk_bytes(Place at, std::uint64_t granule_bytes) {
 }
 
 Geometry plan_geometry(std::uint64_t size_bytes, std::uint64_t chunk_bytes, Place at,
-                       std::uint64_t granule_bytes) {
+                       std::uint64_t granule_bytes, std::size_t gpus) {
   constexpr std::uint64_t size_bytes_max = std::uint64_t{1}
                                            << 46;  // Well inside the address space.
   if (size_bytes == 0 || size_bytes > size_bytes_max) {
     throw Error(ErrorKind::invalid_argument, "vma::alloc",
                 fmt::format("{} bytes; ask for 1 to {}", size_bytes, size_bytes_max));
   }
-  if (chunk_bytes > chunk_granules_max * granule_bytes) {
+  const bool lone = at.kind == Place::Kind::gpu && gpus == 1;
+  const std::uint64_t largest = granule_bytes * (lone ? lone_chunk_granules : chunk_granules_max);
+  if (chunk_bytes == largest_chunks) {
+    chunk_bytes = largest;
+  } else if (chunk_bytes > chunk_granules_max * granule_bytes) {
     throw Error(ErrorKind::invalid_argument, "vma::alloc",
                 fmt::format("chunk_bytes is {}; the maximum is {}", chunk_bytes,
                             chunk_granules_max * granule_bytes));
@@ -79,17 +85,19 @@ Geometry plan_geometry(std::uint64_t size_bytes, std::uint64_t chunk_bytes, Plac
             size_bytes, geometry.chunk_bytes, slots_max));
   }
   const std::uint64_t rest = granules - (geometry.slots - 1) * chunk;
-  geometry.tail_bytes = std::min(size_class(rest), chunk) * granule_bytes;
+  // What is larger than other chunks has no size class: it is not cached, and its padding costs.
+  const std::uint64_t tail = rest > chunk_granules_max ? rest : size_class(rest);
+  geometry.tail_bytes = std::min(tail, chunk) * granule_bytes;
   return geometry;
 }
 
 Geometry plan_geometry(std::uint64_t size_bytes, const AllocOptions& options, Place at,
-                       std::uint64_t granule_bytes) {
+                       std::uint64_t granule_bytes, std::size_t gpus) {
   std::uint64_t chunk_bytes = options.chunk_bytes;
   if (chunk_bytes == 0 && options.cpu_access == CpuAccess::fault) {
     chunk_bytes = faulting_granules(size_bytes / granule_bytes) * granule_bytes;
   }
-  return plan_geometry(size_bytes, chunk_bytes, at, granule_bytes);
+  return plan_geometry(size_bytes, chunk_bytes, at, granule_bytes, gpus);
 }
 
 Geometry plan_exact_geometry(std::uint64_t size_bytes, Place at, std::uint64_t granule_bytes) {

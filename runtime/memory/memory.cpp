@@ -66,7 +66,9 @@ void Memory::tell_changed(const Allocation& allocation) noexcept {
 std::shared_ptr<Allocation> Memory::alloc(std::uint64_t size_bytes, Place at,
                                           const AllocOptions& options, const AllocTerms& terms) {
   topology_.require(at, "vma::alloc");
-  return alloc(plan_geometry(size_bytes, options, at, topology_.granularity()), at, options, terms);
+  const std::size_t gpus = topology_.devices().size();
+  return alloc(plan_geometry(size_bytes, options, at, topology_.granularity(), gpus), at, options,
+               terms);
 }
 
 std::shared_ptr<Allocation> Memory::alloc(const Geometry& geometry, Place at,

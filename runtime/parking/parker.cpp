@@ -338,9 +338,10 @@ void Parker::take_step(Step& step, const ParkOptions& options) {
   Allocation& allocation = *step.allocation;
   const MoveClaim claim = MoveClaim::take(step.allocation);
   try {
-    const MigrationReport done = step.kind == Step::Kind::drop
-                                     ? migrator_.drop(allocation, step.range, options.how)
-                                     : migrator_.restore(allocation, step.range, step.to);
+    const MigrationReport done =
+        step.kind == Step::Kind::drop
+            ? migrator_.drop(allocation, step.range, options.how)
+            : migrator_.restore(allocation, step.range, step.to, options.zeroed);
     step.moved_bytes += done.bytes_moved;
     if (done.outcome != Outcome::done) step.reason = "it was interrupted";
   } catch (const Error& error) {

@@ -74,16 +74,37 @@ void* alloc_small(Machinery& parts, std::size_t bytes, Place at, const AllocOpti
       parts.pools.default_pool(at)->allocate_now(bytes, SizeClasses::step_bytes, true));
 }
 
+/// Fills each run of slots at one place at once.
+void zero(CopyEngine& engine, const Allocation& allocation) {
+  const Geometry& geometry = allocation.geometry();
+  for (std::size_t first = 0, end = 0; first < geometry.slots; first = end) {
+    const Place at = allocation.place(first);
+    std::uint64_t size_bytes = 0;
+    for (; end < geometry.slots && allocation.place(end) == at; ++end) {
+      size_bytes += geometry.slot_bytes(end);
+    }
+    CopyEngine::ZeroSteps steps;
+    steps.lost = [&] {
+      for (std::size_t slot = first; slot < end; ++slot) allocation.chunk(slot).mark_busy();
+    };
+    engine.zero(at, allocation.slot_begin(first), size_bytes, steps);
+  }
+}
+
 /// Zeroes before the allocation can be found: a concurrent move would switch chunks under it.
 AllocTerms terms_of(CopyEngine& engine, const AllocOptions& options) {
   AllocTerms terms;
   if (!options.zeroed) return terms;
-  terms.fill = [&engine](const Allocation& allocation) {
-    for (std::size_t slot = 0; slot < allocation.geometry().slots; ++slot) {
-      engine.zero(allocation.chunk(slot));
-    }
-  };
+  terms.fill = [&engine](const Allocation& allocation) { zero(engine, allocation); };
   return terms;
+}
+
+/// Where a copy reaches the bytes of the slot. Maps those of a dark slot, if need be. Requires: the
+/// caller holds `operations()`.
+Address bytes_at(ChunkStore& chunks, const Allocation& allocation, std::size_t slot) {
+  if (const Address shown = allocation.bytes_at(slot); !is_none(shown)) return shown;
+  chunks.map_staging(allocation.chunk(slot), ChunkStore::Turn::take);
+  return allocation.bytes_at(slot);
 }
 
 /// Allocates at `homes`, one place or one for each slot; the CPU can fetch the memory as soon as
@@ -181,7 +202,8 @@ void* alloc_new(RuntimeParts& runtime, std::size_t bytes, std::optional<Place> w
   if (readers.empty()) {
     if (void* const block = alloc_small(parts, bytes, at, options)) return block;
   }
-  const Geometry geometry = plan_geometry(bytes, options, at, parts.topology.granularity());
+  const Geometry geometry = plan_geometry(bytes, options, at, parts.topology.granularity(),
+                                          parts.topology.devices().size());
   if (!where && parts.scheduling) {
     return alloc_placed(*runtime.driver, parts, geometry, at, options);
   }
@@ -308,7 +330,8 @@ void Runtime::read(const void* pointer, std::span<std::byte> out) {
   for_each_piece(
       *allocation, pointer, out.size(),
       [&](std::size_t slot, std::uint64_t within, std::uint64_t done, std::uint64_t piece) {
-        entry->engine.read(allocation->chunk(slot), within, out.subspan(done, piece));
+        const Address begin = bytes_at(entry->memory.chunks(), *allocation, slot);
+        entry->engine.read(allocation->chunk(slot), begin + within, out.subspan(done, piece));
       });
 }
 
@@ -331,7 +354,8 @@ void Runtime::write(void* pointer, std::span<const std::byte> bytes) {
   for_each_piece(
       *allocation, pointer, bytes.size(),
       [&](std::size_t slot, std::uint64_t within, std::uint64_t done, std::uint64_t piece) {
-        entry->engine.write(allocation->chunk(slot), within, bytes.subspan(done, piece));
+        const Address begin = bytes_at(entry->memory.chunks(), *allocation, slot);
+        entry->engine.write(allocation->chunk(slot), begin + within, bytes.subspan(done, piece));
       });
 }
 

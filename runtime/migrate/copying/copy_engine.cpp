@@ -120,6 +120,7 @@ std::unique_ptr<CopyEngine::Route> CopyEngine::make_route(const Key& key) {
   try {
     auto route = std::make_unique<Route>(driver_, ledger_);
     if (application) route->application = chosen.device;
+    route->device = chosen.device;
     const ContextHandle context = choice_.open(chosen);
     route->stream = driver_.create_stream(context, StreamKind::non_blocking);
     route->spare = driver_.create_stream(context, StreamKind::non_blocking);
@@ -298,13 +299,13 @@ bool CopyEngine::wait_until(const Copy& copy, TimePoint deadline) {
   return driver_.wait_event(copy.done, deadline);
 }
 
-void CopyEngine::finish(BoundStream stream, const Chunk& chunk, const char* what) {
+void CopyEngine::finish(BoundStream stream, const char* what, const std::function<void()>& lost) {
   try {
     driver_.wait_stream(stream, never);
   } catch (const Error& error) {
     // The caller may reuse its memory once this returns, so nothing may still touch it.
     if (settle(stream)) throw;
-    chunk.mark_busy();
+    if (lost) lost();
     throw Error(
         ErrorKind::driver_failure, error.call(),
         fmt::format("{} may still be running and cannot be waited for: {}", what, error.what()),
@@ -328,39 +329,47 @@ bool CopyEngine::settle(BoundStream stream, TimePoint deadline) noexcept {
   }
 }
 
-/// Runs `body` with a stream for bytes that stay at their place; once more in another context if
+/// Runs `body` with a route for bytes that stay at their place; once more in another context if
 /// the program's has failed for good.
 template <typename Body>
-void CopyEngine::on_route(const Chunk& chunk, Body&& body) {
-  const Key key{chunk.at(), chunk.at(), CopyUnder::nothing};
+void CopyEngine::on_route(Place at, Body&& body) {
+  const Key key{at, at, CopyUnder::nothing};
   const Route& first = route(key);
   try {
-    return body(first.stream);
+    return body(first);
   } catch (const Error& error) {
     if (!context_is_broken(error.native()) || !leave(key, first)) throw;
   }
-  body(route(key).stream);
+  body(route(key));
 }
 
-void CopyEngine::read(const Chunk& chunk, std::uint64_t offset, std::span<std::byte> out) {
-  on_route(chunk, [&](BoundStream stream) {
-    driver_.copy(stream, address_of(out.data()), chunk.staging() + offset, out.size());
-    finish(stream, chunk, "a copy into the caller's memory");
+void CopyEngine::read(const Chunk& chunk, Address from, std::span<std::byte> out) {
+  on_route(chunk.at(), [&](const Route& route) {
+    driver_.copy(route.stream, address_of(out.data()), from, out.size());
+    finish(route.stream, "a copy into the caller's memory", [&] { chunk.mark_busy(); });
   });
 }
 
-void CopyEngine::write(const Chunk& chunk, std::uint64_t offset, std::span<const std::byte> bytes) {
-  on_route(chunk, [&](BoundStream stream) {
-    driver_.copy(stream, chunk.staging() + offset, address_of(bytes.data()), bytes.size());
-    finish(stream, chunk, "a copy out of the caller's memory");
+void CopyEngine::write(const Chunk& chunk, Address to, std::span<const std::byte> bytes) {
+  on_route(chunk.at(), [&](const Route& route) {
+    driver_.copy(route.stream, to, address_of(bytes.data()), bytes.size());
+    finish(route.stream, "a copy out of the caller's memory", [&] { chunk.mark_busy(); });
   });
 }
 
-void CopyEngine::zero(const Chunk& chunk) {
-  on_route(chunk, [&](BoundStream stream) {
-    driver_.fill(stream, chunk.staging(), std::byte{0}, chunk.size_bytes());
-    finish(stream, chunk, "a fill with zeros");
+void CopyEngine::zero(Place at, Address begin, std::uint64_t size_bytes, const ZeroSteps& steps) {
+  std::exception_ptr failure;
+  on_route(at, [&](const Route& route) {
+    if (steps.before) steps.before(route.device);
+    driver_.fill(route.stream, begin, std::byte{0}, size_bytes);
+    try {
+      if (steps.beside) steps.beside();
+    } catch (...) {
+      failure = std::current_exception();  // The fill is waited for all the same.
+    }
+    finish(route.stream, "a fill with zeros", steps.lost);
   });
+  if (failure) std::rethrow_exception(failure);
 }
 
 }  // namespace vma

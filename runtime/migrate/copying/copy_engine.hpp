@@ -10,6 +10,7 @@
 #include <array>
 #include <atomic>
 #include <compare>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -18,8 +19,8 @@
 
 namespace vma {
 
-/// Copies between chunks, and between chunks and the caller's memory, through the chunks' staging
-/// mappings, in contexts that `CopyContexts` chooses: those of the program while nothing is
+/// Copies between chunks, through their staging mappings, and between chunks and the caller's
+/// memory, in contexts that `CopyContexts` chooses: those of the program while nothing is
 /// stopped, others under a gate or a hold.
 ///
 /// A route, which is a pair of places and what is stopped, is set up when a copy first needs it,
@@ -79,12 +80,20 @@ class CopyEngine {
   /// Called in place of `wait`: the copy may never end.
   void give_up(const Copy& copy) noexcept { contexts_.give_back(copy.context, copy.done); }
 
-  /// Copies between the caller's memory and `offset` of a chunk. Blocks until done. Throws:
-  /// Error{driver_failure}; if the driver cannot wait for the end, the message says so, the
-  /// caller's memory may still be read or written, and the chunk is `busy()`.
-  void read(const Chunk& chunk, std::uint64_t offset, std::span<std::byte> out);
-  void write(const Chunk& chunk, std::uint64_t offset, std::span<const std::byte> bytes);
-  void zero(const Chunk& chunk);
+  /// Copies between the caller's memory and bytes of a chunk, at an address that shows them. Blocks
+  /// until done. Throws: Error{driver_failure}; if the driver cannot wait for the end, the message
+  /// says so, the caller's memory may still be read or written, and the chunk is `busy()`.
+  void read(const Chunk& chunk, Address from, std::span<std::byte> out);
+  void write(const Chunk& chunk, Address to, std::span<const std::byte> bytes);
+  /// What the caller of `zero` does about it; each may be empty.
+  struct ZeroSteps {
+    std::function<void(DeviceId)> before;  ///< With the GPU that fills, which needs access.
+    std::function<void()> beside;          ///< While the fill runs.
+    std::function<void()> lost;            ///< If the driver cannot wait for the end.
+  };
+  /// Fills a range of chunks at one place with zeros: one fill and one wait. Blocks until done.
+  /// Throws: Error{driver_failure}, and what the steps throw; then no fill runs, or it is `lost`.
+  void zero(Place at, Address begin, std::uint64_t size_bytes, const ZeroSteps& steps = {});
 
  private:
   struct Bounce {  // A pair of pinned buffers, used alternately.
@@ -111,6 +120,7 @@ class CopyEngine {
     Ledger& ledger;
     Mutex enqueuing;                      // Keeps the pieces of one bounced copy together.
     std::optional<DeviceId> application;  // It runs in that GPU's primary context.
+    DeviceId device{};                    // Whose copies they are.
     BoundStream stream;
     BoundStream spare;
     KernelHandle kernel{};  // None if only copy engines are used.
@@ -133,11 +143,11 @@ class CopyEngine {
   void load_kernel(Route& route, DeviceId device) VMART_REQUIRES(slow_turn_);
   bool leave(const Key& key, const Route& broken);
   template <typename Body>
-  void on_route(const Chunk& chunk, Body&& body);
+  void on_route(Place at, Body&& body);
   void enqueue_bounced(Route& route, Address target, Address source, std::uint64_t size_bytes);
   Copy mark(BoundStream stream);
   /// `what` names the work that runs on the stream, for errors.
-  void finish(BoundStream stream, const Chunk& chunk, const char* what);
+  void finish(BoundStream stream, const char* what, const std::function<void()>& lost);
   /// Waits until no work of the stream runs, even if the first waits fail. If all waits fail, or
   /// `deadline` passes, returns false and counts a leak.
   bool settle(BoundStream stream, TimePoint deadline = never) noexcept;

@@ -107,20 +107,38 @@ StallForecast::Switch Transaction::planned_switch() const {
 
 bool Transaction::take_cached_target() {
   ChunkStore& chunks = memory_.chunks();
-  target_ = chunks.obtain_ready(to_, size_bytes_, allocation_.export_needs);
-  if (!target_) {
+  Chunk target = chunks.obtain_ready(to_, size_bytes_, allocation_.export_needs);
+  if (!target) {
     // Cached memory may have to be taken apart, which must not happen beside a closed gate.
     const MutexLock slow_work(chunks.slow_calls().turn());
-    target_ = chunks.obtain_cached(to_, size_bytes_, allocation_.export_needs);
+    target = chunks.obtain_cached(to_, size_bytes_, allocation_.export_needs);
   }
-  if (target_) move_to(State::ready);
-  return static_cast<bool>(target_);
+  if (!target) return false;
+  accept(std::move(target), ChunkStore::Turn::take);
+  return true;
 }
 
 void Transaction::take_target(ChunkStore::Turn turn) {
-  target_ =
-      memory_.chunks().obtain(to_, size_bytes_, turn, "vma::migrate", allocation_.export_needs);
+  accept(memory_.chunks().obtain(to_, size_bytes_, turn, "vma::migrate", allocation_.export_needs),
+         turn);
+}
+
+/// The slow first grant of a new handle is for its staging mapping: that of the slot is quick then.
+void Transaction::accept(Chunk target, ChunkStore::Turn turn) {
+  try {
+    memory_.chunks().map_staging(target, turn);
+  } catch (...) {
+    memory_.chunks().retire(std::move(target));
+    throw;
+  }
+  target_ = std::move(target);
   move_to(State::ready);
+}
+
+void Transaction::prepare_source() {
+  // A move that waited behind a free finds no chunk, and will not copy.
+  if (!allocation_.has_chunk(slot_)) return;
+  memory_.chunks().map_staging(allocation_.chunk(slot_), ChunkStore::Turn::take);
 }
 
 void Transaction::take_target(Chunk imported) noexcept {

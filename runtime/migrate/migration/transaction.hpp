@@ -67,16 +67,20 @@ class Transaction {
   /// Whether the target is that copy and no write was possible since it was left: its bytes are the
   /// source's. False is final; true stays true while the caller holds `operations()`.
   bool target_clean() const noexcept;
-  /// False if the cache has no suitable chunk.
+  /// False if the cache has no suitable chunk. Throws: as `take_target`.
   bool take_cached_target();
   /// Throws: Error{out_of_memory}; then it is still planned.
   void take_target(ChunkStore::Turn turn);
+  /// Maps the source for its copy: the first move of memory pays for that, before anything stops.
+  /// Throws: Error{out_of_memory}. Requires: the caller does not hold the turn for slow calls.
+  void prepare_source();
   /// The same with this chunk, which belongs to another process.
   void take_target(Chunk imported) noexcept;
   /// The same with the target that another transaction of the slot has taken, if it has one.
   /// Requires: planned; the other one is not used any more.
   void take_over_target(Transaction& other) noexcept;
   /// Throws: then no copy runs, or both chunks are `busy()`; waits for that until `deadline`.
+  /// Requires: `prepare_source` was called.
   void start_copy(CopyUnder under, TimePoint deadline = never, CopyBy by = CopyBy::engine);
   /// Whether the copy is done, after waiting for it until `deadline`.
   bool copy_done_by(TimePoint deadline);
@@ -145,6 +149,7 @@ class Transaction {
   enum class Mapped { nothing, target, source };
 
   void move_to(State next);
+  void accept(Chunk target, ChunkStore::Turn turn);
   void list_accessors(const Gpus* users);
   void show_instead(const Gpus* users, Phases& phases);
   void show(const Chunk& chunk, Mapped which, Phases& phases);

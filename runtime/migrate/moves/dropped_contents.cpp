@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <exception>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -190,11 +191,13 @@ void HeldDrop::give_back() noexcept {
 
 /// Gives memory to slots whose contents were dropped.
 ///
-/// Allocates and zeroes all memory of the range before its first slot shows any; if that fails,
-/// nothing changes. One thread, which has the allocation's move claim and `operations()`.
+/// Allocates all memory of the range before its first slot shows any. Slots in a row are filled and
+/// come back together; if that fails, they stay dropped. One thread, which has the allocation's
+/// move claim and `operations()`.
 class Restoration {
  public:
-  Restoration(MigrationParts& parts, Allocation& allocation, SlotRange range, Place at);
+  Restoration(MigrationParts& parts, Allocation& allocation, SlotRange range, Place at,
+              bool zeroed);
   ~Restoration();  // Chunks that no slot shows go to the cache.
   Restoration(const Restoration&) = delete;
   Restoration& operator=(const Restoration&) = delete;
@@ -205,7 +208,11 @@ class Restoration {
  private:
   void plan();
   void obtain();
-  void show(std::size_t slot, Chunk& chunk);
+  void show(std::size_t first, std::span<Chunk> chunks);
+  void restore(std::size_t first, std::span<Chunk> chunks);
+  void grant_and_fill(Address begin, std::uint64_t size_bytes, const std::vector<Accessor>& granted,
+                      std::span<Chunk> chunks);
+  void note_failure(std::size_t first, std::size_t end, const char* reason);
   void tell_restored(std::size_t slot, Place from) noexcept;
   void finish(TimePoint start) noexcept;
 
@@ -215,18 +222,21 @@ class Restoration {
   Allocation& allocation_;
   const SlotRange range_;
   const Place at_;
+  const bool zeroed_;
   MigrationReport report_;
   std::vector<std::size_t> slots_;  // The dropped ones.
   std::vector<Chunk> chunks_;       // One for each of `slots_`; empty once shown.
 };
 
-Restoration::Restoration(MigrationParts& parts, Allocation& allocation, SlotRange range, Place at)
+Restoration::Restoration(MigrationParts& parts, Allocation& allocation, SlotRange range, Place at,
+                         bool zeroed)
     : parts_(parts),
       memory_(parts.memory),
       clock_(parts.memory.driver().clock()),
       allocation_(allocation),
       range_(range),
-      at_(at) {}
+      at_(at),
+      zeroed_(zeroed) {}
 
 Restoration::~Restoration() {
   for (Chunk& chunk : chunks_) memory_.chunks().retire(std::move(chunk));
@@ -238,8 +248,10 @@ MigrationReport Restoration::run() {
     naming_mapping_limit(resume_call, [this] {
       plan();
       obtain();
-      for (std::size_t i = 0; i < chunks_.size() && !allocation_.being_freed; ++i) {
-        show(slots_[i], chunks_[i]);
+      for (std::size_t i = 0, end = 0; i < chunks_.size() && !allocation_.being_freed; i = end) {
+        for (end = i + 1; end < slots_.size() && slots_[end] == slots_[end - 1] + 1; ++end) {
+        }
+        show(slots_[i], std::span(chunks_).subspan(i, end - i));
       }
     });
   } catch (const Error& error) {
@@ -269,29 +281,74 @@ void Restoration::obtain() {
                                                 resume_call, allocation_.export_needs));
     });
   }
-  for (const Chunk& chunk : chunks_) parts_.engine.zero(chunk);
 }
 
-void Restoration::show(std::size_t slot, Chunk& chunk) {
+void Restoration::show(std::size_t first, std::span<Chunk> chunks) {
   const PhaseTimer timer(clock_, report_.phases.map);
-  const Place from = allocation_.place(slot);
+  const std::size_t end = first + chunks.size();
+  std::vector<Place> from;
+  for (std::size_t slot = first; slot < end; ++slot) from.push_back(allocation_.place(slot));
   try {
     try {
-      allocation_.restore(slot, chunk, memory_.topology());
+      restore(first, chunks);
     } catch (const Error& error) {
       // Page tables need memory too: release what is held back for them and retry once.
-      if (error.kind() != ErrorKind::out_of_memory || !allocation_.dropped(slot)) throw;
+      if (error.kind() != ErrorKind::out_of_memory || allocation_.poisoned()) throw;
       if (!memory_.chunks().keepers().give_up_spares()) throw;
-      allocation_.restore(slot, chunk, memory_.topology());
+      restore(first, chunks);
     }
   } catch (const std::exception& error) {
-    report_.failures.push_back(
-        {slot * allocation_.geometry().chunk_bytes, error.what(), !allocation_.dropped(slot)});
+    note_failure(first, end, error.what());
     throw;
   }
-  ++report_.chunks_moved;  // A dark slot was not counted.
-  report_.bytes_moved += allocation_.geometry().slot_bytes(slot);
-  tell_restored(slot, from);
+  for (std::size_t slot = first; slot < end; ++slot) {
+    ++report_.chunks_moved;
+    report_.bytes_moved += allocation_.geometry().slot_bytes(slot);
+    tell_restored(slot, from[slot - first]);
+  }
+}
+
+void Restoration::restore(std::size_t first, std::span<Chunk> chunks) {
+  allocation_.restore(first, chunks, [&](Address begin, std::uint64_t size_bytes) {
+    const std::vector<Accessor> granted = allocation_.accessors(at_, memory_.topology());
+    if (zeroed_) {
+      grant_and_fill(begin, size_bytes, granted, chunks);
+    } else {
+      memory_.driver().grant(begin, size_bytes, granted);
+    }
+    verify_access(memory_.driver(), begin, size_bytes, granted);
+  });
+}
+
+/// The GPU that fills the memory, most often its own, gets access first, and the others meanwhile.
+void Restoration::grant_and_fill(Address begin, std::uint64_t size_bytes,
+                                 const std::vector<Accessor>& granted, std::span<Chunk> chunks) {
+  Driver& driver = memory_.driver();
+  std::vector<Accessor> others = granted;
+  CopyEngine::ZeroSteps steps;
+  steps.before = [&](DeviceId device) {
+    const Accessor filler{gpu(index(device)), Access::read_write};
+    std::erase_if(others, [&](const Accessor& reader) { return reader.who == filler.who; });
+    driver.grant(begin, size_bytes, {&filler, 1});
+  };
+  steps.beside = [&] {
+    if (!others.empty()) driver.grant(begin, size_bytes, others);
+  };
+  steps.lost = [&] {
+    for (const Chunk& chunk : chunks) chunk.mark_busy();
+  };
+  parts_.engine.zero(at_, begin, size_bytes, steps);
+  if (allocation_.read_only()) driver.grant(begin, size_bytes, granted);
+}
+
+/// Names each slot that is dark now; if there is none, the first one.
+void Restoration::note_failure(std::size_t first, std::size_t end, const char* reason) {
+  const std::uint64_t chunk_bytes = allocation_.geometry().chunk_bytes;
+  for (std::size_t slot = first; slot < end; ++slot) {
+    if (allocation_.dropped(slot)) continue;
+    report_.failures.push_back({slot * chunk_bytes, reason, true});
+  }
+  if (report_.failures.empty()) report_.failures.push_back({first * chunk_bytes, reason, false});
 }
 
 void Restoration::tell_restored(std::size_t slot, Place from) noexcept {
@@ -322,9 +379,9 @@ MigrationReport drop_contents(MigrationParts& parts, Allocation& allocation, Slo
 }
 
 MigrationReport restore_contents(MigrationParts& parts, Allocation& allocation, SlotRange range,
-                                 Place at) {
+                                 Place at, bool zeroed) {
   return tell_hooks(parts, allocation, range, false, at,
-                    [&] { return Restoration(parts, allocation, range, at).run(); });
+                    [&] { return Restoration(parts, allocation, range, at, zeroed).run(); });
 }
 
 }  // namespace vma

@@ -54,11 +54,12 @@ class Migrator final : public Part {
   MigrationReport drop(Allocation& allocation, SlotRange range, const MigrateOptions& options) {
     return drop_contents(parts_, allocation, range, options);
   }
-  /// Gives the dropped slots of the range zeroed memory at `at`; stops nothing, since nothing can
-  /// be using them. Requires: as `move`. Throws: Error with the report; each slot has memory or is
-  /// still dropped. If there is no room for all, none gets memory; the pressure is asked first.
-  MigrationReport restore(Allocation& allocation, SlotRange range, Place at) {
-    return restore_contents(parts_, allocation, range, at);
+  /// Gives the dropped slots of the range memory at `at`, with zeros or with undefined contents;
+  /// stops nothing, since nothing can be using them. Requires: as `move`. Throws: Error with the
+  /// report; each slot has memory or is still dropped. If there is no room for all, none gets
+  /// memory; the pressure is asked first.
+  MigrationReport restore(Allocation& allocation, SlotRange range, Place at, bool zeroed = true) {
+    return restore_contents(parts_, allocation, range, at, zeroed);
   }
   /// Switches imported memory to the chunks, as another process decides. Requires: as `move`.
   /// Throws: Error{pinned, cancelled, busy} and what the driver throws; then nothing has changed,

@@ -331,19 +331,24 @@ void bind_parking(nb::module_& module) {
   module.def(
       "park",
       [](const std::string& tag, const MigrateOptions& how, std::optional<Place> to, bool drop) {
-        ParkOptions options{to, how, drop ? ParkContents::drop : ParkContents::keep};
+        ParkOptions options;
+        options.to = to;
+        options.how = how;
+        options.contents = drop ? ParkContents::drop : ParkContents::keep;
         const Unlocked unlocked;
         return vma::park(tag, options);
       },
       nb::arg("tag"), nb::arg("options"), nb::arg("to") = nb::none(), nb::arg("drop") = false);
   module.def(
       "resume",
-      [](const std::string& tag, const MigrateOptions& how) {
-        ParkOptions options{std::nullopt, how, ParkContents::keep};
+      [](const std::string& tag, const MigrateOptions& how, bool zeroed) {
+        ParkOptions options;
+        options.how = how;
+        options.zeroed = zeroed;
         const Unlocked unlocked;
         return vma::resume(tag, options);
       },
-      nb::arg("tag"), nb::arg("options"));
+      nb::arg("tag"), nb::arg("options"), nb::arg("zeroed") = true);
   module.def(
       "is_parked", [](const std::string& tag) { return vma::is_parked(tag); }, nb::arg("tag"),
       unlocked);

@@ -295,11 +295,16 @@ def park(tag: str, *, to: Any = None, drop: bool = False, **options: Any) -> _co
     )
 
 
-def resume(tag: str, **options: Any) -> _core.ParkReport:
-    """Moves what is parked under the tag back to where it was. What does not fit stays parked and is
-    in the report; a second call tries it again. Blocks until done, without the GIL."""
+def resume(tag: str, *, zeroed: bool = True, **options: Any) -> _core.ParkReport:
+    """Moves what is parked under the tag back to where it was. Memory whose bytes were not kept has
+    zeros; without `zeroed` its contents are undefined, which is faster. What does not fit stays
+    parked and is in the report; a second call tries it again. Blocks until done, without the GIL."""
     how = _options(options, "vmart.resume")
-    return _core.resume(arguments.text(tag, "tag", "vmart.resume"), how)
+    return _core.resume(
+        arguments.text(tag, "tag", "vmart.resume"),
+        how,
+        arguments.flag(zeroed, "zeroed", "vmart.resume"),
+    )
 
 
 def is_parked(tag: str) -> bool:

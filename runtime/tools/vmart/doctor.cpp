@@ -49,7 +49,9 @@ std::map<std::pair<Place, Place>, double> measure_links(RuntimeParts& parts,
   std::map<std::pair<Place, Place>, double> speeds;
   try {
     for (const Place at : machinery.topology.places()) {
-      chunks.emplace(at, memory.chunks().obtain(at, size_bytes, ChunkStore::Turn::take));
+      const auto made =
+          chunks.emplace(at, memory.chunks().obtain(at, size_bytes, ChunkStore::Turn::take));
+      memory.chunks().map_staging(made.first->second, ChunkStore::Turn::take);
     }
     for (const auto& [from, source] : chunks) {
       for (const auto& [to, target] : chunks) {

@@ -71,12 +71,18 @@ class MemorySaver(OnAMachine):
         self.assertEqual(self.places(made), ["gpu(0)"])
         self.assertEqual((made.data_ptr(), first_and_last(made)), (address, (7, 7)))
 
-    def test_without_a_backup_nothing_goes_to_the_host_and_zeros_come_back(self):
+    def test_without_a_backup_nothing_goes_to_the_host_and_no_bytes_come_back(self):
         made = self.region("cache", backup=False)
         self.assertEqual(saver.pause("cache"), (12 * MIB, 0, 0))
         self.assertTrue(vmart.where(made)[0].dropped)
         self.assertEqual(saver.resume("cache"), (12 * MIB, 12 * MIB, 0, 0))
-        self.assertEqual(first_and_last(made), (0, 0))
+        fill(made, 9)
+        self.assertEqual(first_and_last(made), (9, 9))
+
+    def test_what_has_no_backup_has_the_largest_chunks(self):
+        made = self.region("cache", backup=False, nbytes=2 * MIB), self.region("weights", nbytes=2 * MIB)
+        cache, weights = (vmart.allocation(one.data_ptr()) for one in made)
+        self.assertGreater(cache.chunk_bytes, weights.chunk_bytes)
 
     def test_tags_are_separate_and_none_means_all(self):
         weights, cache = self.region("weights"), self.region("cache", backup=False)

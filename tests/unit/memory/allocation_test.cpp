@@ -25,6 +25,11 @@ class AllocationTest : public testing::Test {
   }
 
   void show() { allocation_.show_all(chunks_, rig_.topology()); }
+  void restore(Chunk& chunk) {
+    allocation_.restore(1, {&chunk, 1}, [&](Address begin, std::uint64_t size_bytes) {
+      rig_.driver().grant(begin, size_bytes, rig_.topology().readers(gpu(0)));
+    });
+  }
 
   MemoryRig rig_;
   const std::uint64_t page_ = rig_.page();
@@ -125,7 +130,7 @@ TEST_F(AllocationTest, IsPoisonedWhereAFailedRestoreCannotBeUndone) {
   show();
   Chunk chunk = allocation_.drop(1);
   rig_.fail({Call::grant, Call::unmap}, {0, 1, 2, 3});
-  expect_error(ErrorKind::out_of_memory, [&] { allocation_.restore(1, chunk, rig_.topology()); });
+  expect_error(ErrorKind::out_of_memory, [&] { restore(chunk); });
   EXPECT_EQ(rig_.driver().fired(), 4);
   rig_.fail_nothing();
   EXPECT_TRUE(allocation_.poisoned());
@@ -141,11 +146,11 @@ TEST_F(AllocationTest, IsDroppedStillWhereAFailedRestoreWasUndone) {
   show();
   Chunk chunk = allocation_.drop(1);
   rig_.fail({Call::grant, Call::unmap}, {0, 1, 2});
-  expect_error(ErrorKind::out_of_memory, [&] { allocation_.restore(1, chunk, rig_.topology()); });
+  expect_error(ErrorKind::out_of_memory, [&] { restore(chunk); });
   rig_.fail_nothing();
   EXPECT_FALSE(allocation_.poisoned());
   EXPECT_TRUE(allocation_.dropped(1));
-  allocation_.restore(1, chunk, rig_.topology());
+  restore(chunk);
   rig_.expect_shown(allocation_);
 }
 

@@ -118,6 +118,22 @@ TEST(Geometry, GrowsChunksWithTheSizeAndKeepsHostChunksSmall) {
   EXPECT_EQ(largest_chunk_bytes(host(0), large_granule), 32 * MiB);
 }
 
+// Where no other GPU needs access, large handles cost no more than small ones.
+TEST(Geometry, MakesTheLargestChunksOfOneGpuAsLargeAsTheMemory) {
+  const auto largest = [](std::uint64_t size_bytes, std::size_t gpus, Place at = gpu(0)) {
+    return plan_geometry(size_bytes, largest_chunks, at, large_granule, gpus);
+  };
+  EXPECT_EQ(largest(8 * GiB, 1), (Geometry{8 * GiB, 8 * GiB, 1}));
+  EXPECT_EQ(largest(8 * GiB + 1, 1), (Geometry{8 * GiB, large_granule, 2}));
+  EXPECT_EQ(largest(5 * GiB, 1).tail_bytes, 5 * GiB) << "without padding";
+  EXPECT_EQ(largest(20 * MiB, 1).tail_bytes, 24 * MiB) << "as small chunks have it, for the cache";
+  EXPECT_EQ(largest(8 * GiB, 2), (Geometry{256 * MiB, 256 * MiB, 32})) << "a grant to the other";
+  EXPECT_EQ(largest(8 * GiB, 1, host(0)).chunk_bytes, 256 * MiB) << "all map that page by page";
+  AllocOptions options;
+  options.chunk_bytes = largest_chunks;
+  EXPECT_EQ(plan_geometry(8 * GiB, options, gpu(0), large_granule, 1), largest(8 * GiB, 1));
+}
+
 TEST(Geometry, RoundsAChunkSizeUpToGranules) {
   EXPECT_EQ(plan(10 * large_granule, 1).chunk_bytes, large_granule);
   EXPECT_EQ(plan(10 * large_granule, large_granule + 1).chunk_bytes, 2 * large_granule);
@@ -133,7 +149,7 @@ TEST(Geometry, RefusesWhatCannotBe) {
   EXPECT_TRUE(
       says(expect_error(ErrorKind::invalid_argument, [] { plan(large_granule, 256 * MiB + 1); }),
            std::to_string(256 * MiB + 1)));
-  expect_error(ErrorKind::invalid_argument, [] { plan(large_granule, UINT64_MAX); });
+  expect_error(ErrorKind::invalid_argument, [] { plan(large_granule, UINT64_MAX - 1); });
   EXPECT_NO_THROW(plan(8 * 1024 * GiB, large_granule));
   EXPECT_TRUE(says(
       expect_error(ErrorKind::invalid_argument, [] { plan(8 * 1024 * GiB + 1, large_granule); }),

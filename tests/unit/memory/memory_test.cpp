@@ -180,7 +180,8 @@ TEST(Memory, LeavesNothingWhereACallOfAnAllocationFails) {
     rig.memory().chunks().trim(gpu(0));
     EXPECT_EQ(rig.memory().registry().size(), 0u);
     if (!fired) {
-      EXPECT_GT(number, 10) << "every call was failed once";
+      // No call is for a mapping that only a move needs.
+      EXPECT_EQ(number, 3 + 1 + 3 + 1) << "three chunks, their range, three mappings, one grant";
       break;
     }
   }
@@ -253,6 +254,7 @@ TEST(Memory, MakesNoHostChunksBeyondTheBudget) {
 TEST(Memory, KeepsAsideWhatMayStillBeTouched) {
   MemoryRig rig;
   Chunk chunk = rig.memory().chunks().obtain(gpu(0), rig.page(), ChunkStore::Turn::take);
+  rig.memory().chunks().map_staging(chunk, ChunkStore::Turn::take);
   const Address staging = chunk.staging();
   rig.memory().chunks().quarantine(std::move(chunk), "a test, on purpose");
   EXPECT_EQ(rig.memory().chunks().ledger().leaks(), 1u);

@@ -71,12 +71,12 @@ TEST(MemoryPressure, RefusesAtOnceWhatNoMachineHas) {
 
 TEST(MemoryPressure, GivesUpThePageTablesReserveForAGrant) {
   MemoryRig rig;
-  rig.fail({Call::grant}, {1});  // The first grant is the chunk's own; this one is the slots'.
+  rig.fail({Call::grant}, {0});
   const auto allocation = rig.alloc(1, gpu(0));
   EXPECT_EQ(rig.driver().fired(), 1);
   EXPECT_EQ(rig.account(gpu(0)).own_bytes, page_bytes) << "the spares went";
   rig.expect_shown(*allocation);
-  rig.fail({Call::grant}, {1});
+  rig.fail({Call::grant}, {0});
   // There are no spares left.
   expect_error(ErrorKind::out_of_memory, [&] { rig.alloc(2, gpu(0)); });
   rig.fail_nothing();

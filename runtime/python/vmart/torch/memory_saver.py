@@ -105,7 +105,8 @@ class TorchMemorySaver:
             raise _unsupported("enable_disk_backup: vmart keeps backups in host memory")
         self._ensure_initialized()
         region = Region(tag, enable_cpu_backup, cpu_backup_backend or self._backend())
-        with self._inside(region), pools.memory(_tag(tag, enable_cpu_backup)):
+        chunk_bytes = _chunk_bytes(enable_cpu_backup)
+        with self._inside(region), pools.memory(_tag(tag, enable_cpu_backup), chunk_bytes=chunk_bytes):
             yield
 
     @contextlib.contextmanager
@@ -128,6 +129,7 @@ class TorchMemorySaver:
         captured = pools.graph(
             cuda_graph,
             _tag(tag, enable_cpu_backup),
+            chunk_bytes=_chunk_bytes(enable_cpu_backup),
             stream=stream,
             capture_error_mode=capture_error_mode,
         )
@@ -181,14 +183,15 @@ class TorchMemorySaver:
         return _TAGS.pause({each: each.endswith(_DROPPED) for each in _chosen(tag)})
 
     def resume(self, tag: str | None = None) -> Resumed:
-        """Gives the tensors of the tag memory again, with their bytes if they have a backup, or zeros.
-        What is not paused stays as it is.
+        """Gives the tensors of the tag memory again, with their bytes if they have a backup; otherwise
+        their contents are undefined. What is not paused stays as it is.
 
         If a part finds no room, pauses the rest again and raises `OutOfMemory` with `report`.
         """
         chosen = _chosen(tag)
         retain = self.retain_cpu_backup
-        return _TAGS.resume(chosen, [each for each in chosen if retain and each.endswith(_KEPT)])
+        copies = [each for each in chosen if retain and each.endswith(_KEPT)]
+        return _TAGS.resume(chosen, copies, zeroed=False)
 
     def get_cpu_backup(self, x: torch.Tensor, zero_copy: bool = False) -> torch.Tensor | None:
         """The bytes of a paused tensor as one on the CPU; None if it is not paused or has no backup.
@@ -274,6 +277,12 @@ class TorchMemorySaver:
 
 def _tag(tag: str, backup: bool) -> str:
     return f"{_PREFIX}{tag}{_KEPT if backup else _DROPPED}"
+
+
+def _chunk_bytes(backup: bool) -> int:
+    """What has no backup is given back and taken again, and does not move: the fewer chunks it has,
+    the faster that is."""
+    return 0 if backup else pools.LARGEST_CHUNKS
 
 
 def _chosen(tag: str | None) -> list[str]:

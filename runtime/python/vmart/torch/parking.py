@@ -27,8 +27,8 @@ class Paused(NamedTuple):
 
 
 class Resumed(NamedTuple):
-    """What a resume did, in bytes. Part of `bytes` came back as zeros, and part to another GPU because
-    its own was full. `host_bytes` of the tags lie at the host afterwards, because the program or a
+    """What a resume did, in bytes. Part of `bytes` came back without its contents, as zeros if they
+    were asked for (`zeroed_bytes`), and part to another GPU because its own was full. `host_bytes` of the tags lie at the host afterwards, because the program or a
     policy had moved them there."""
 
     bytes: int
@@ -102,9 +102,12 @@ class Tags:
             after = _in_hbm()
             return Paused(max(0, hbm - after), moved, after)
 
-    def resume(self, tags: Iterable[str], clean_copies: Collection[str] = ()) -> Resumed:
-        """Gives the tags memory again, with what was kept, or zeros. `clean_copies`: those whose copies
-        at the host stay, for the next pause. What is not paused stays as it is.
+    def resume(
+        self, tags: Iterable[str], clean_copies: Collection[str] = (), *, zeroed: bool = True
+    ) -> Resumed:
+        """Gives the tags memory again, with what was kept, or zeros; without `zeroed`, what was not kept
+        is undefined. `clean_copies`: those whose copies at the host stay, for the next pause. What is
+        not paused stays as it is.
 
         Raises `OutOfMemory` if only the room on the GPUs is missing, else `Error`.
         """
@@ -114,7 +117,7 @@ class Tags:
             came, zeroed, elsewhere = 0, 0, 0
             for tag in paused:
                 with self._unless(lambda: not moving.is_parked(tag)):
-                    report = moving.resume(tag, keep_clean_copy=tag in clean_copies)
+                    report = moving.resume(tag, zeroed=zeroed, keep_clean_copy=tag in clean_copies)
                     self._require_none("resume", tag, report.stayed)
                     came += report.bytes_moved
                     zeroed += report.bytes_dropped

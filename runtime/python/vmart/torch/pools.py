@@ -23,8 +23,12 @@ from vmart.place import Place, gpu, as_place
 from vmart.torch import streams
 
 __all__ = [
-    "Segments", "capturing", "graph", "memory", "of_pytorch", "outside", "place_by_size", "read", "release",
+    "LARGEST_CHUNKS", "Segments", "capturing", "graph", "memory", "of_pytorch", "outside", "place_by_size", "read",
+    "release",
 ]  # fmt: skip
+
+# `vma::largest_chunks`
+LARGEST_CHUNKS = ctypes.c_size_t(-1).value
 
 
 class _Place(ctypes.Structure):

@@ -226,13 +226,13 @@ TEST_P(BrokenContext, OfTheProgramIsAvoided) {
   const Chunk& chunk = allocation->chunk(0);
   std::vector<std::byte> bytes(100, std::byte{7}), found(100);
   if (GetParam()) {
-    engine.write(chunk, 0, bytes);
+    engine.write(chunk, allocation->begin(), bytes);
     engine.prepare(gpu(0), gpu(1), 1, CopyUnder::nothing);
     EXPECT_EQ(engine.spare_stream(gpu(0), gpu(1), CopyUnder::nothing).context, rig.context(0));
   }
   driver.broken = rig.context(0);
-  engine.write(chunk, 0, bytes);
-  engine.read(chunk, 0, found);
+  engine.write(chunk, allocation->begin(), bytes);
+  engine.read(chunk, allocation->begin(), found);
   EXPECT_EQ(found, bytes);
   engine.prepare(gpu(0), gpu(1), 1, CopyUnder::nothing);
   EXPECT_NE(engine.spare_stream(gpu(0), gpu(1), CopyUnder::nothing).context, rig.context(0));

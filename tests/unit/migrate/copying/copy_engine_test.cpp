@@ -267,7 +267,7 @@ TEST(CopyEngine, MarksChunksThatItCannotWaitFor) {
   const Chunk other = rig.chunk(gpu(0), 1);
   rig.engine().prepare(gpu(0), gpu(1), 1, CopyUnder::gate);
   std::vector<std::byte> bytes(100);
-  rig.engine().read(other, 0, bytes);
+  rig.engine().read(other, other.staging(), bytes);
   rig.fail({Call::copy, Call::record, Call::wait_stream}, all);  // The copy itself is enqueued.
   EXPECT_THROW(rig.engine().enqueue(source, target, CopyUnder::gate), Error);
   EXPECT_TRUE(source.busy());
@@ -275,8 +275,8 @@ TEST(CopyEngine, MarksChunksThatItCannotWaitFor) {
   EXPECT_FALSE(other.busy());
   EXPECT_EQ(rig.memory().chunks().ledger().leaks(), 1u);
   rig.fail({Call::copy, Call::wait_stream}, all);
-  const Error error =
-      expect_error(ErrorKind::driver_failure, [&] { rig.engine().read(other, 0, bytes); });
+  const Error error = expect_error(ErrorKind::driver_failure,
+                                   [&] { rig.engine().read(other, other.staging(), bytes); });
   EXPECT_TRUE(says(error, "the caller's memory may still be running")) << error.what();
   EXPECT_TRUE(other.busy());
   rig.fail_nothing();
@@ -291,9 +291,10 @@ TEST(CopyEngine, MarksNothingAfterAnErrorThatPasses) {
   MoveRig rig;
   const Chunk chunk = rig.chunk(gpu(0), 1);
   std::vector<std::byte> bytes(100);
-  rig.engine().read(chunk, 0, bytes);
+  rig.engine().read(chunk, chunk.staging(), bytes);
   rig.fail({Call::wait_stream}, {0, 1, 2, 3, 4, 5, 6});
-  expect_error(ErrorKind::driver_failure, [&] { rig.engine().write(chunk, 0, bytes); });
+  expect_error(ErrorKind::driver_failure,
+               [&] { rig.engine().write(chunk, chunk.staging(), bytes); });
   EXPECT_FALSE(chunk.busy()) << "the last try went well";
   EXPECT_EQ(rig.memory().chunks().ledger().leaks(), 0u);
   rig.unclaim(chunk);
@@ -303,19 +304,19 @@ TEST(CopyEngine, ReadsAndWritesAnyBytesOfAChunk) {
   MoveRig rig;
   for (const Place at : rig.topology().places()) {
     const Chunk chunk = rig.chunk(at, 2);
-    rig.engine().zero(chunk);
+    rig.engine().zero(at, chunk.staging(), chunk.size_bytes());
     std::vector<std::byte> expected(chunk.size_bytes());
     for (const auto& [offset, size] :
          {std::pair{0, 1}, {1, 3}, {4095, 2}, {8191, 1}, {100, 5000}}) {
       const std::vector<std::byte> bytes(size, std::byte(size % 251 + 1));
-      rig.engine().write(chunk, offset, bytes);
+      rig.engine().write(chunk, chunk.staging() + offset, bytes);
       std::copy(bytes.begin(), bytes.end(), expected.begin() + offset);
       std::vector<std::byte> read(size);
-      rig.engine().read(chunk, offset, read);
+      rig.engine().read(chunk, chunk.staging() + offset, read);
       EXPECT_EQ(read, bytes);
     }
     std::vector<std::byte> all(chunk.size_bytes());
-    rig.engine().read(chunk, 0, all);
+    rig.engine().read(chunk, chunk.staging(), all);
     EXPECT_EQ(all, expected) << to_string(at);
     rig.unclaim(chunk);
   }

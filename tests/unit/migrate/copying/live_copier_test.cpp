@@ -192,6 +192,9 @@ TEST(LiveCopierShare, DecidesHowManyBlocksCopy) {
     const MutexLock turn(memory.chunks().slow_calls().turn());
     LiveCopier copier(memory, DeviceId{0}, rig.context(0), tuning);
     const std::size_t bay = copier.take_bay(bytes).value();
+    for (const auto& each : {source, target}) {
+      memory.chunks().map_staging(each->chunk(0), ChunkStore::Turn::held);
+    }
     for (const int share : {1, 12, 50, 100}) {
       copier.start_copy(bay, source->chunk(0), target->chunk(0), share);
       EXPECT_TRUE(copier.copied_by(bay, never));

@@ -53,7 +53,8 @@ std::shared_ptr<Allocation> MoveRig::filled(std::uint64_t pages, Place at,
 
 void MoveRig::fill(const Chunk& chunk, std::uint64_t seed) {
   const Words words = pattern(chunk.size_bytes(), seed);
-  engine_->write(chunk, 0, std::as_bytes(std::span(words)));
+  memory().chunks().map_staging(chunk, ChunkStore::Turn::take);
+  engine_->write(chunk, chunk.staging(), std::as_bytes(std::span(words)));
 }
 
 void MoveRig::fill(Allocation& allocation, std::uint64_t seed) {
@@ -64,7 +65,8 @@ void MoveRig::fill(Allocation& allocation, std::uint64_t seed) {
 
 std::uint64_t MoveRig::wrong(const Chunk& chunk, std::uint64_t seed) {
   Words words(chunk.size_bytes() / sizeof(std::uint64_t));
-  engine_->read(chunk, 0, std::as_writable_bytes(std::span(words)));
+  memory().chunks().map_staging(chunk, ChunkStore::Turn::take);
+  engine_->read(chunk, chunk.staging(), std::as_writable_bytes(std::span(words)));
   std::uint64_t wrong = 0;
   for (std::size_t i = 0; i < words.size(); ++i) wrong += words[i] != seed + i;
   return wrong;

@@ -47,9 +47,7 @@ class Counter : public CountingKernel {
 
 std::shared_ptr<Allocation> zeros(MoveRig& rig) {
   const auto allocation = rig.alloc(4, gpu(0), 2);
-  for (std::size_t slot = 0; slot < allocation->geometry().slots; ++slot) {
-    rig.engine().zero(allocation->chunk(slot));
-  }
+  rig.engine().zero(gpu(0), allocation->begin(), allocation->size_bytes());
   return allocation;
 }
 
@@ -57,7 +55,8 @@ std::uint64_t words_that_differ(MoveRig& rig, const Allocation& allocation, std:
   std::uint64_t differ = 0;
   for (std::size_t slot = 0; slot < allocation.geometry().slots; ++slot) {
     std::vector<std::uint64_t> words(allocation.chunk(slot).size_bytes() / 8);
-    rig.engine().read(allocation.chunk(slot), 0, std::as_writable_bytes(std::span(words)));
+    rig.engine().read(allocation.chunk(slot), allocation.bytes_at(slot),
+                      std::as_writable_bytes(std::span(words)));
     for (const std::uint64_t word : words) differ += word != value;
   }
   return differ;
