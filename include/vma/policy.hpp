@@ -182,6 +182,7 @@ constexpr std::uint64_t policy_layout() {
                                  sizeof(PlaceState),
                                  sizeof(MachineCosts),
                                  sizeof(Snapshot),
+                                 sizeof(SnapshotTables),
                                  sizeof(Hint),
                                  sizeof(Move),
                                  sizeof(Plan),
