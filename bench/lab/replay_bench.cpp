@@ -169,7 +169,7 @@ void register_real(std::uint64_t accesses) {
     std::string name = entry.text("name");
     std::ranges::replace(name, ' ', '_');
     for (const double share : {0.0, 0.5}) {
-      for (const std::string policy : {"static", "cost_benefit"}) {
+      for (const std::string policy : {"static", "auto", "cost_benefit"}) {
         const RealCase how{policy, router, share, accesses};
         register_samples("replay/real/" + name + (share > 0 ? "/half/" : "/all/") + policy,
                          [trace, how] { return measure_real(*trace, how); });

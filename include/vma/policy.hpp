@@ -185,6 +185,7 @@ constexpr std::uint64_t policy_layout() {
                                  sizeof(PlaceState),
                                  sizeof(MachineCosts),
                                  sizeof(Snapshot),
+                                 sizeof(SnapshotTables),
                                  sizeof(Hint),
                                  sizeof(Move),
                                  sizeof(Plan),

@@ -7,9 +7,11 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace vma::inline v1 {
@@ -102,7 +104,11 @@ class VMART_EXPORT MachineCosts {
 
   bool reaches(PlaceId device, PlaceId at) const { return access_rate(device, at) > 0; }
   /// Seconds that `device` takes to access `bytes` at `at`; infinite if it cannot reach them.
-  double access_seconds(PlaceId device, PlaceId at, double bytes) const;
+  double access_seconds(PlaceId device, PlaceId at, double bytes) const {
+    if (bytes <= 0) return 0;
+    const double rate = access_rate(device, at);
+    return rate > 0 ? bytes / rate : std::numeric_limits<double>::infinity();
+  }
   /// Duration of a whole move on an otherwise idle machine.
   Time move_time(PlaceId from, PlaceId to, std::uint64_t bytes) const;
   Time stall_time(PlaceId from, PlaceId to, std::uint64_t bytes) const;
@@ -122,23 +128,38 @@ class VMART_EXPORT MachineCosts {
   std::vector<std::vector<PlaceId>> by_speed_;
 };
 
-struct ChunkTables;
+/// Internal to `Snapshot`: the tables that it shows as they are, the base of its books.
+class SnapshotTables {
+ protected:
+  SnapshotTables(std::vector<PlaceState> places, MachineCosts costs)
+      : places_(std::move(places)), costs_(std::move(costs)) {}
+
+  Time now_{0};
+  std::vector<ChunkRow> rows_;
+  std::vector<ChunkId> changed_;  // With room for all rows.
+  std::vector<PlaceState> places_;
+  MachineCosts costs_;
+
+ private:
+  friend class Snapshot;
+};
 
 /// A frozen view of all chunks, their use and the machine: the input of a policy. It borrows its
 /// data and is valid only during the call that receives it.
 class VMART_EXPORT Snapshot {
  public:
-  explicit Snapshot(const ChunkTables& tables) noexcept : tables_(&tables) {}
+  /// Requires: they are `ChunkTables`.
+  explicit Snapshot(const SnapshotTables& tables) noexcept : tables_(&tables) {}
 
-  Time now() const noexcept;
+  Time now() const noexcept { return tables_->now_; }
   /// Indexed by ChunkId; rows without a chunk have `bytes` 0.
-  std::span<const ChunkRow> chunks() const noexcept;
-  const ChunkRow& chunk(ChunkId chunk) const { return chunks()[index(chunk)]; }
+  std::span<const ChunkRow> chunks() const noexcept { return tables_->rows_; }
+  const ChunkRow& chunk(ChunkId chunk) const { return tables_->rows_[index(chunk)]; }
   /// Chunks that were created, used, moved or hinted at since the last tick, each once.
-  std::span<const ChunkId> changed() const noexcept;
-  std::span<const PlaceState> places() const noexcept;
-  const PlaceState& place(PlaceId place) const { return places()[index(place)]; }
-  const MachineCosts& costs() const noexcept;
+  std::span<const ChunkId> changed() const noexcept { return tables_->changed_; }
+  std::span<const PlaceState> places() const noexcept { return tables_->places_; }
+  const PlaceState& place(PlaceId place) const { return tables_->places_[index(place)]; }
+  const MachineCosts& costs() const noexcept { return tables_->costs_; }
   /// Bytes per second that `device` accesses at `at`, by the short average.
   double demand(PlaceId device, PlaceId at) const;
 
@@ -182,7 +203,7 @@ class VMART_EXPORT Snapshot {
     Heat heat;
   };
   User user_at(std::uint32_t cell) const;
-  const ChunkTables* tables_;
+  const SnapshotTables* tables_;
 };
 
 }  // namespace vma::inline v1

@@ -143,8 +143,7 @@ void ReplayAccount::move_ended(const ReplayMoves::Ended& ended, Time now) {
 }
 
 void ReplayAccount::note_links(const LinkTraffic& traffic) {
-  for (std::size_t link = 0; link < carried_.size(); ++link)
-    carried_[link] = traffic.carried(static_cast<LinkId>(link));
+  carried_ = traffic.carried();
 }
 
 void ReplayAccount::pass_window(Time now, const std::vector<std::uint64_t>& resident) {

@@ -185,10 +185,13 @@ void PrefixRouter::note(const TraceEvent& access, std::size_t device) {
   const double bytes = static_cast<double>(access.bytes) * access.passes * twice;
   const Time lasts = std::max(access.duration, in_flight_least);
   const Time end = ((access.time + lasts - Time(1)) / end_step + 1) * end_step;
-  Ending& ending = in_flight_[{end, device}];
-  ending.bytes += bytes;
-  ++ending.accesses;
   Load& load = loads_[device];
+  if (load.ending == nullptr || load.ends != end) {  // Most end with the last one.
+    load.ending = &in_flight_[{end, device}];
+    load.ends = end;
+  }
+  load.ending->bytes += bytes;
+  ++load.ending->accesses;
   load.bytes += bytes;
   ++load.accesses;
   ++load.so_far;
@@ -200,6 +203,7 @@ void PrefixRouter::pass(Time now) {
   while (!in_flight_.empty() && in_flight_.begin()->first.first <= now) {
     const auto ended = in_flight_.begin();
     Load& load = loads_[ended->first.second];
+    if (load.ending == &ended->second) load.ending = nullptr;
     load.bytes -= ended->second.bytes;
     load.accesses -= ended->second.accesses;
     if (load.accesses == 0) load.bytes = 0;  // Clears rounding errors.

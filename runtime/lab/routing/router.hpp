@@ -159,14 +159,16 @@ class PrefixRouter : public Router {
 
  private:
   using Devices = std::bitset<machine_gpus_max>;
+  struct Ending {
+    double bytes = 0;
+    std::uint64_t accesses = 0;
+  };
   struct Load {
     double bytes = 0;            // In flight.
     std::uint64_t accesses = 0;  // In flight.
     std::uint64_t so_far = 0;    // Accesses; decides among devices of equal bytes.
-  };
-  struct Ending {
-    double bytes = 0;
-    std::uint64_t accesses = 0;
+    Ending* ending = nullptr;    // In `in_flight_`, of the last access; null once it has ended.
+    Time ends{0};                // Its end.
   };
 
   struct Object {

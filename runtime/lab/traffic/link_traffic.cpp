@@ -68,11 +68,12 @@ double LinkTraffic::rate(FlowId flow) {
   return lanes_[each.lane].rate(each);
 }
 
-double LinkTraffic::carried(LinkId link) const {
-  double bytes = carried_[link];
+std::vector<double> LinkTraffic::carried() const {
+  std::vector<double> bytes = carried_;
   for (const LaneEnd& each : lane_ends_) {
     const TrafficLane& lane = lanes_[each.lane];
-    if (std::ranges::count(lane.path().links(), link) > 0) bytes += lane.carried(now_);
+    const double by_lane = lane.carried(now_);
+    for (const LinkId link : lane.path().links()) bytes[link] += by_lane;
   }
   return bytes;
 }

@@ -77,8 +77,8 @@ class LinkTraffic {
   std::size_t size() const noexcept { return size_; }
   /// Current rate in bytes per second.
   double rate(FlowId flow);
-  /// Bytes carried by a link since the start, up to the last `begin` or `end`.
-  double carried(LinkId link) const;
+  /// Bytes carried by each link since the start, up to the last `begin` or `end`.
+  std::vector<double> carried() const;
 
  private:
   /// A flow that has ended, unless its number belongs to another flow by now.

@@ -132,17 +132,20 @@ void Guarded::book(const UseEvent& use, const Snapshot& snapshot) {
   const double then = costs.access_seconds(use.device, shadow, use.bytes());
   const double now = costs.access_seconds(use.device, row.at, use.bytes());
   if (!std::isfinite(then) || !std::isfinite(now)) return;
-  // A loss counts in any case, a saving only as far as paths hold the GPU up.
-  const double held_up =
-      then * shadow_limits_.share(use.device, shadow) - now * limits_.share(use.device, row.at);
-  const double saved = row.at == shadow ? 0 : std::min(then - now, held_up);
+  double held_up = 0, saved = 0;
+  if (row.at != shadow) {
+    held_up =
+        then * shadow_limits_.share(use.device, shadow) - now * limits_.share(use.device, row.at);
+    // A loss counts in any case, a saving only as far as paths hold the GPU up.
+    saved = std::min(then - now, held_up);
+  }
   Chunk& chunk = chunk_of(use.chunk);
   chunk.saved += saved;
   if (chunk.moved) {
     account_.used(then, saved, in_sample(use.chunk, snapshot));
   } else {
     // What is placed far makes room for other memory: its loss counts like what that saves.
-    placing_.used(then, row.at == shadow ? 0 : held_up, false);
+    placing_.used(then, held_up, false);
   }
 }
 

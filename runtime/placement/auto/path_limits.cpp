@@ -26,8 +26,8 @@ PathLimits::Path PathLimits::path(PlaceId device, PlaceId at) const {
 }
 
 void PathLimits::end_windows(Time now) {
+  if (now >= window_ * window_length && now < (window_ + 1) * window_length) return;
   const std::int64_t window = now / window_length;
-  if (window == window_) return;
   const double fade = std::exp2(-static_cast<double>(window - window_) / window_half_life);
   for (std::size_t i = 0; i < taken_.size(); ++i)
     if (taken_[i].now > 0) known_[i / paths] = true;

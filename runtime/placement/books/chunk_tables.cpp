@@ -21,10 +21,9 @@ constexpr std::size_t tags_max = UINT16_MAX;
 
 ChunkTables::ChunkTables(std::vector<PlaceState> places, MachineCosts costs,
                          const HeatLimits& limits)
-    : short_(limits.half_life_short),
+    : SnapshotTables(std::move(places), std::move(costs)),
+      short_(limits.half_life_short),
       long_(limits.half_life_long),
-      places_(std::move(places)),
-      costs_(std::move(costs)),
       idle_(places_.size()),
       heat_(limits.cells_max),
       tags_(1) {

@@ -33,7 +33,7 @@ struct HeatLimits {
 /// Rows of one allocation are adjacent. Heat is kept per chunk and GPU, sparsely: each use decays
 /// the former value and adds to it, so that unused chunks cost nothing.
 /// One owner: the tables of one Snapshot; a call changes several of them, or none if it throws.
-struct ChunkTables {
+struct ChunkTables : public SnapshotTables {
  public:
   ChunkTables(std::vector<PlaceState> places, MachineCosts costs, const HeatLimits& limits = {});
 
@@ -148,14 +148,9 @@ struct ChunkTables {
   };
   void set_passed(Fading& fading, Time passed) const;
 
-  Time now_{0};
   Average short_, long_;
   Fadings fadings_;       // Of cells that were used.
   Fading demand_fading_;  // Of the demands.
-  std::vector<ChunkRow> rows_;
-  std::vector<ChunkId> changed_;  // With room for all rows.
-  std::vector<PlaceState> places_;
-  MachineCosts costs_;
   std::size_t count_ = 0;
   std::vector<std::uint32_t> reach_;  // By row, up to the last one that was set. 0: every place.
   std::vector<std::vector<bool>> reaches_{1};

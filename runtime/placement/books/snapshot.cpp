@@ -4,7 +4,6 @@
 #include <vma/snapshot.hpp>
 
 #include <algorithm>
-#include <limits>
 
 namespace vma::inline v1 {
 
@@ -18,12 +17,6 @@ MachineCosts::MachineCosts(std::size_t gpus, std::size_t places) : gpus_(gpus), 
   fixed_.resize(cells);
   stall_.resize(cells);
   by_speed_.resize(gpus);
-}
-
-double MachineCosts::access_seconds(PlaceId device, PlaceId at, double bytes) const {
-  if (bytes <= 0) return 0;
-  const double rate = access_rate(device, at);
-  return rate > 0 ? bytes / rate : std::numeric_limits<double>::infinity();
 }
 
 Time MachineCosts::move_time(PlaceId from, PlaceId to, std::uint64_t bytes) const {
@@ -56,28 +49,21 @@ void MachineCosts::rank() {
   }
 }
 
-Time Snapshot::now() const noexcept {
-  return tables_->now_;
+namespace {
+
+const ChunkTables& books(const SnapshotTables& tables) {
+  return static_cast<const ChunkTables&>(tables);
 }
-std::span<const ChunkRow> Snapshot::chunks() const noexcept {
-  return tables_->rows_;
-}
-std::span<const ChunkId> Snapshot::changed() const noexcept {
-  return tables_->changed_;
-}
-std::span<const PlaceState> Snapshot::places() const noexcept {
-  return tables_->places_;
-}
-const MachineCosts& Snapshot::costs() const noexcept {
-  return tables_->costs_;
-}
+
+}  // namespace
+
 double Snapshot::demand(PlaceId device, PlaceId at) const {
-  return tables_->demand(device, at);
+  return books(*tables_).demand(device, at);
 }
 
 Snapshot::User Snapshot::user_at(std::uint32_t cell) const {
-  const HeatCell& found = tables_->heat_.at(cell);
-  return {found.device, tables_->decayed(found)};
+  const HeatCell& found = books(*tables_).heat_.at(cell);
+  return {found.device, books(*tables_).decayed(found)};
 }
 
 /// In the order of `for_each_user`, so that no sum of faded values is larger, even by rounding.
@@ -85,20 +71,20 @@ double Snapshot::demand_most(ChunkId chunk) const {
   const ChunkRow& row = this->chunk(chunk);
   double most = 0;
   for (std::uint32_t number = row.users; number-- > 0;) {
-    const HeatCell& cell = tables_->heat_.at(row.heat + number);
+    const HeatCell& cell = books(*tables_).heat_.at(row.heat + number);
     most += double{cell.read_short} + double{cell.write_short};
   }
   return most;
 }
 
 bool Snapshot::may_lie(ChunkId chunk, PlaceId place) const {
-  if (index(chunk) >= tables_->reach_.size()) return true;
-  const std::uint32_t number = tables_->reach_[index(chunk)];
-  return number == 0 || tables_->reaches_[number][index(place)];
+  if (index(chunk) >= books(*tables_).reach_.size()) return true;
+  const std::uint32_t number = books(*tables_).reach_[index(chunk)];
+  return number == 0 || books(*tables_).reaches_[number][index(place)];
 }
 
 void Snapshot::prepare(ChunkId chunk) const {
-  tables_->prepare_users(chunk);
+  books(*tables_).prepare_users(chunk);
 }
 
 Heat Snapshot::heat(ChunkId chunk, PlaceId device) const {
@@ -123,13 +109,13 @@ Heat Snapshot::total_heat(ChunkId chunk) const {
 const Hint* Snapshot::hint(ChunkId chunk) const {
   const std::uint32_t number = tables_->rows_[index(chunk)].hint;
   if (number == ChunkRow::none) return nullptr;
-  const Hint& hint = tables_->hints_[number];
+  const Hint& hint = books(*tables_).hints_[number];
   if (hint.until && *hint.until <= tables_->now_) return nullptr;
   return &hint;
 }
 
 std::string_view Snapshot::tag(ChunkId chunk) const {
-  return tables_->tags_[tables_->rows_[index(chunk)].tag];
+  return books(*tables_).tags_[tables_->rows_[index(chunk)].tag];
 }
 
 double Snapshot::access_load_short(ChunkId chunk, PlaceId at) const {

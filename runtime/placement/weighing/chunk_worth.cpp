@@ -35,10 +35,6 @@ std::string time_text(double seconds) {
   return text;
 }
 
-bool may_move(const ChunkRow& row) {
-  return row.bytes > 0 && row.movable && row.in_scope && !row.moving && !row.parked && !row.dropped;
-}
-
 bool can_lie(const Snapshot& snapshot, ChunkId chunk, PlaceId to) {
   const MachineCosts& costs = snapshot.costs();
   if (costs.copy_rate(snapshot.chunk(chunk).at, to) <= 0) return false;

@@ -26,7 +26,9 @@ std::string rate_text(double bytes_per_second);
 std::string time_text(double seconds);
 
 /// The chunk exists, and may move now.
-bool may_move(const ChunkRow& row);
+inline bool may_move(const ChunkRow& row) {
+  return row.bytes > 0 && row.movable && row.in_scope && !row.moving && !row.parked && !row.dropped;
+}
 /// Every GPU of the machine that has used the chunk recently reaches `to`, and there is a way from
 /// where the chunk is.
 bool can_lie(const Snapshot& snapshot, ChunkId chunk, PlaceId to);

@@ -48,7 +48,7 @@ TEST_F(BothWays, GpusThatReadEachOtherShareThem) {
   EXPECT_EQ(traffic_.rate(one), 300);
   EXPECT_EQ(traffic_.rate(other), 300);
   EXPECT_EQ(traffic_.end(one, std::chrono::seconds(4)), 0);
-  EXPECT_EQ(traffic_.carried(static_cast<LinkId>(map_.size() - 2)), 2400);  // In and out together.
+  EXPECT_EQ(traffic_.carried()[map_.size() - 2], 2400);  // In and out together.
   EXPECT_EQ(traffic_.rate(other), 400);
 }
 

@@ -134,7 +134,7 @@ class Twins {
     fast_.end(fast_.begin(map_.read(PlaceId{0}, PlaceId{0}), 0, now_), now_);  // Up to `now_`.
     for (LinkId link = 0; link < map_.size(); ++link) {
       const double should = plain_.carried(link);
-      ASSERT_NEAR(fast_.carried(link), should, relative * (should + 100 * map_.capacity(link)));
+      ASSERT_NEAR(fast_.carried()[link], should, relative * (should + 100 * map_.capacity(link)));
     }
   }
 

@@ -52,8 +52,8 @@ TEST_F(LinkTrafficTest, AloneAFlowGetsWhatTheCostsSay) {
   EXPECT_EQ(traffic_.next_end(), seconds(2));
   EXPECT_EQ(traffic_.end(flow, seconds(2)), 0);
   EXPECT_EQ(traffic_.next_end(), Time::max());
-  EXPECT_EQ(traffic_.carried(link("gpu(0) from host")), 100);
-  EXPECT_EQ(traffic_.carried(link("gpu(0) to host")), 0);
+  EXPECT_EQ(traffic_.carried()[link("gpu(0) from host")], 100);
+  EXPECT_EQ(traffic_.carried()[link("gpu(0) to host")], 0);
 }
 
 TEST_F(LinkTrafficTest, WhoeverIsHeldUpElsewhereLeavesTheRestToTheOthers) {
@@ -169,8 +169,7 @@ TEST_P(AnyFlows, ShareMaxMinFairlyAndLoseNoByte) {
     for (const LinkId link : path->links()) left[link] += bytes;
   }
   for (std::size_t link = 0; link < map_.size(); ++link) {
-    EXPECT_NEAR(traffic_.carried(static_cast<LinkId>(link)) + left[link], asked[link],
-                1e-6 * asked[link] + 1);
+    EXPECT_NEAR(traffic_.carried()[link] + left[link], asked[link], 1e-6 * asked[link] + 1);
   }
 }
 
@@ -211,8 +210,7 @@ TEST_P(AnyFlows, OfWhichSeveralBeginAtOnceGetTheSameRatesAsOneAfterTheOther) {
     ASSERT_EQ(traffic_.next_end(), at_once.next_end());
   }
   for (std::size_t link = 0; link < map_.size(); ++link)
-    EXPECT_EQ(traffic_.carried(static_cast<LinkId>(link)),
-              at_once.carried(static_cast<LinkId>(link)));
+    EXPECT_EQ(traffic_.carried()[link], at_once.carried()[link]);
 }
 
 // One is asked for rates after each begin and end and computes them each time; the other computes
@@ -259,7 +257,7 @@ TEST_F(LinkTrafficTest, PausedFlowsKeepTheirBytesAndLeaveTheirShareToTheOthers) 
   EXPECT_EQ(traffic_.next_end(), milliseconds(2500));
   traffic_.end(copied, milliseconds(2500));
   EXPECT_EQ(traffic_.next_end(), Time::max());
-  EXPECT_EQ(traffic_.carried(link("gpu(0) from host")), 125);
+  EXPECT_EQ(traffic_.carried()[link("gpu(0) from host")], 125);
   traffic_.resume(seconds(10));
   EXPECT_EQ(traffic_.rate(read), 50);
   EXPECT_EQ(traffic_.next_end(), milliseconds(11'500));
