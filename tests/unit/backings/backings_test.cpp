@@ -244,7 +244,9 @@ TEST(Backings, ThoseThatHaveMovedAreNotShared) {
     const MutexLock lock(shown->operations());
     rig.memory().chunks().retire(shown->drop(0));
     Chunk elsewhere = rig.chunk(gpu(1), 2);
-    shown->restore(0, elsewhere, rig.topology());
+    shown->restore(0, {&elsewhere, 1}, [&](Address begin, std::uint64_t size_bytes) {
+      rig.memory().driver().grant(begin, size_bytes, shown->accessors(gpu(1), rig.topology()));
+    });
   }
   expect_error(ErrorKind::busy, [&] { rig.backings.share(*backing); });
   EXPECT_TRUE(shown->may_move());
