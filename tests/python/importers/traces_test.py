@@ -30,6 +30,9 @@ EXPECTED = {
     "chakra/chakra.0.et.gz": (213, 604),
     "oraclegeneral/conversation.oracleGeneral.bin.gz": (7414, 8000),
     "torch_profile/training_rank1_profile.json.gz": (261, 425),
+    "torch_profile/transformer_profile.json.gz": (123, 246),
+    "torch_snapshot/transformer_snapshot.pickle.gz": (222, 246),
+    "experts/mixture_routes.jsonl.gz": (64, 1096),
     "dlrm/locality_stats_2021.txt.gz": (35, None),
     "dlrm/locality_stats_2022.txt.gz": (19, None)}
 SHORT = {"g10": ["iterations=1"], "mooncake": ["keep_s=0"], "dlrm": ["lookups=1e6", "batches=2"]}
