@@ -238,14 +238,14 @@ CellSetting LabWorker::setting(JsonReader& question) {
   ReplayOptions options;
   options.pacing = parse_pacing(question.text("pacing"));
   options.chunk_bytes = whole(question, "chunk_bytes");
+  options.admission = parse_admission(question.text("admission"));
+  options.admission_memory = parse_admission_memory(question.text("admission_memory"));
   return {machine_of(question), trace.text("file"), trace.flag("closed_loop", false),
           question.text("router"), options};
 }
 
 std::string LabWorker::cell(JsonReader& question) {
   CellSetting setting = this->setting(question);
-  setting.options.admission = parse_admission(question.text("admission"));
-  setting.options.admission_memory = parse_admission_memory(question.text("admission_memory"));
   const RequestLimits limits =
       request_limits(optional_number(question, "slo_first_ms", day_ms),
                      optional_number(question, "slo_step_ms", day_ms), call);

@@ -78,6 +78,11 @@ class Chakra(Converting):
         self.assertEqual([(time, after) for time, _, after, _ in self.told(path)],
                          [(0, []), (5, [1]), (5, [1]), (7, [2]), (11, [4])])
 
+    def test_streams_that_wait_for_the_same_node_run_beside_each_other(self):
+        path = self.trace(node(1, 5, writes=[(5, 0, 1)]), node(2, 4, deps=[1], writes=[(6, 0, 1)], stream=2),
+                          node(3, 4, deps=[1], writes=[(7, 0, 1)], stream=3))
+        self.assertEqual([(time, after) for time, _, after, _ in self.told(path)], [(0, []), (5, [1]), (5, [1])])
+
     def test_iterations_keep_what_was_there(self):
         path = self.trace(node(1, 1, reads=[(5, 0, 1)], writes=[(6, 0, 1)]), node(2, 1, reads=[(6, 0, 1)], stream=8))
         self.assertEqual([(time, after, [use[0] for use in uses]) for time, _, after, uses

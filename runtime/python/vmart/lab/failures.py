@@ -17,6 +17,12 @@ def policies_count(entry):
     return math.prod(len(values) for values in sweep.values())
 
 
+def is_added(experiment):
+    """Whether the policy that is beside all others is not in the experiment's list."""
+    named = [entry.get("policy") if isinstance(entry, dict) else entry for entry in experiment["policies"]]
+    return experiment.get("static", True) and BASELINE not in named
+
+
 def cells_count(experiment):
     """How many cells the experiment has; None where its file says that in no way known here."""
     try:
@@ -24,7 +30,7 @@ def cells_count(experiment):
         # What does not depend on the seed has cells of one.
         traces = sum(seeds if is_drawn(trace) else 1 for trace in experiment["traces"])
         policies = sum(map(policies_count, experiment["policies"]))
-        policies += experiment.get("static", True) and BASELINE not in experiment["policies"]
+        policies += is_added(experiment)
         return (len(experiment["machines"]) * traces * policies
                 * len(experiment.get("routers", ["prefix"])))
     except (AttributeError, KeyError, TypeError):

@@ -2,7 +2,7 @@
 another, so no mean has both."""
 
 # The formats whose conversion depends on the seed, and the generators that do not.
-DRAWING_FORMATS = {"dlrm", "vidur"}
+DRAWING_FORMATS = {"dlrm", "servegen", "vidur"}
 FIXED_GENERATORS = {"rebalance"}
 # What moves nothing: it is beside all policies, unless the experiment says "static": false.
 BASELINE = "static"

@@ -25,7 +25,7 @@ the time of the same accesses if all were local and none waited, over that time.
 together take any policy, without waiting. It may be far below what is possible. So <b>regret</b>, how far above it a policy
 is, stands only where the bound was shown to be tight: it is exact, or a plan or policy is known within 10 % of it. There is none where
 accesses were lost, or where the router's choices depend on the replay. <b>Over hindsight</b> is the same time over that of the best plan that
-knows the whole trace; in a closed loop it puts each object at one place, and moves nothing.</p>
+was found with the whole trace known; in a closed loop it puts each object at one place, and moves nothing. A policy may be faster.</p>
 <p><b>Against static</b> is time over that of <code>static</code> in the same cell, which places memory at its first use and
 moves none. A cell is worse if it takes more than 1 % more, and <b>live</b> if any policy takes more than 1 % more or less; others say
 nothing of policies. Cells in which one of both lost accesses are not compared. Means of ratios are
@@ -164,9 +164,10 @@ def build_page(results, pictured_max=PICTURED_MAX, wanted=()):
 def write_report(folder, pictured_max=PICTURED_MAX, wanted=(), say=print):
     """Writes both files and says so; returns their paths. Without pyarrow there is no parquet."""
     results = load(folder)
-    unknown = [identity for identity in wanted if identity not in results.ids]
+    known = set(results.distinct["id"]) if len(results.cells) else ()
+    unknown = [identity for identity in wanted if identity not in known]
     if unknown:
-        raise ValueError(f"there is no finished cell {unknown[0]}")
+        raise ValueError(f"there is no finished cell {unknown[0]}, or it is equal to that of another seed")
     written = [pathlib.Path(folder) / "report.html"]
     write_whole(written[0], build_page(results, pictured_max, wanted).encode("utf-8"))
     try:

@@ -5,7 +5,7 @@ import html
 import json
 import math
 
-from vmart.lab.baseline import WORSE, all_against, has_baseline, interval, live_seeds, ratios_of, times_of
+from vmart.lab.baseline import WORSE, all_against, has_baseline, interval, live_seeds, ratios_of, times_by_policy, times_of
 from vmart.lab.kinds import BASELINE
 from vmart.lab.measure import MAKESPAN, TIGHT
 from vmart.lab.shown import half_width, number, unit_for
@@ -17,7 +17,7 @@ COLUMNS = (
     ("time_s", "", "seconds", ""),  # As the measure says.
     ("excess_ratio", "excess", "share", "cost above that of accesses that are all local and never wait, over it"),
     ("regret", "regret", "share", "time above the lower bound, over that bound, where it was shown to be tight"),
-    ("over_plan", "over hindsight", "times", "time over that of the best plan that knows the whole trace"),
+    ("over_plan", "over hindsight", "times", "time over that of the best plan that was found, which knows the trace"),
     ("slowdown", "slowdown", "times", "time of all accesses over what they take in their own HBM"),
     ("bytes_moved", "moved", "bytes", "bytes of all moves"),
     ("stopped_s", "stopped", "seconds", "time that devices with work were stopped at gates, summed over devices"),
@@ -60,6 +60,8 @@ def policies_table(standings):
 def live_note(standings):
     """Whether there is anything to tell policies apart by."""
     live, seeds = len(live_seeds(standings)), standings.seeds
+    if sum(not times.empty for times in times_by_policy(standings).values()) < 2:
+        return "Nothing to compare: fewer than two policies have a time without lost accesses."
     if seeds == 1:
         return "" if live else "Dead: no policy differs by more than 1 %."
     return f"Policies differ by more than 1 % with {live} of {seeds} seeds." if live else \
@@ -76,7 +78,7 @@ def bound_note(standings):
     unit, worth = unit_for("seconds", [bound])
     what = "No makespan is" if standings.measure == MAKESPAN else "Accesses and moves take no policy"
     than = "below" if standings.measure == MAKESPAN else "less than"
-    found = "" if math.isnan(plan) else f"; the best plan that knows the whole trace takes {number(plan / worth)} {unit}"
+    found = "" if math.isnan(plan) else f"; the best plan that was found takes {number(plan / worth)} {unit}"
     return (f'<p class="note">{what} {than} {number(bound / worth)} {unit} '
             f"({escaped(standings.bound_kinds)} bound){found}. {tight_note(seeds)}</p>")
 

@@ -14,7 +14,7 @@ from vmart.lab.experiments.worker import Refusal, WorkerPool, find_program
 from vmart.lab.measure import measure_of
 
 # Inputs of a cell that its bound does not depend on.
-ONLY_OF_CELLS = ("admission", "admission_memory", "slo_first_ms", "slo_step_ms", "policy", "policy_sum")
+ONLY_OF_CELLS = ("slo_first_ms", "slo_step_ms", "policy", "policy_sum")
 
 
 class Watcher:
@@ -133,7 +133,8 @@ class Inputs:
     def question(self, cell, ready):
         """What a worker is told of a cell or its bound."""
         return {"machine": cell.machine.described, "trace": ready, "router": cell.router,
-                "pacing": self.experiment.pacing, "chunk_bytes": self.experiment.chunk_bytes}
+                "pacing": self.experiment.pacing, "chunk_bytes": self.experiment.chunk_bytes,
+                "admission": self.experiment.admission, "admission_memory": self.experiment.admission_memory}
 
 
 class ExperimentRun:
@@ -282,7 +283,6 @@ class ExperimentRun:
         library = experiment.libraries.get(cell.policy)
         return {**self.inputs.question(cell, ready), "policy": cell.policy, **experiment.limits,
                 **({"library": library} if library else {}),
-                "admission": experiment.admission, "admission_memory": experiment.admission_memory,
                 "cell": self.inputs.names(cell) | {"measure": measure_of(ready["closed_loop"])},
                 "inputs": self.inputs.of(cell, ready),
                 "bound": self.bounds.get(cell.bound_id)}

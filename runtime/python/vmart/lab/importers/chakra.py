@@ -49,7 +49,7 @@ class Rank:
     def __init__(self, gpu):
         self.gpu = gpu  # None: as the file says.
         self.things = {}  # Objects, by storage.
-        self.ends = {}  # The last task of each stream.
+        self.ends = {}  # The last task of each stream, by GPU.
         self.barrier = []  # The last tasks of the previous iteration.
         self._ran = {}  # The last task of each node of a GPU, or that a node of a CPU launched.
         self._writers, self._users = {}, {}  # The last to write a storage, and the one of its users that ends last.
@@ -59,18 +59,20 @@ class Rank:
         self.ends = {}
         self._ran.clear()
 
-    def awaited(self, node):
+    def awaited(self, node, stream):
         """The tasks that the node waits for."""
-        tasks = [self.ends[node.stream]] if node.stream in self.ends else list(self.barrier)
+        tasks = [self.ends[stream]] if stream in self.ends else list(self.barrier)
         tasks += [self._ran.get(dep, NO_TASK) for dep in node.deps]
         for key, part in node.parts.items():
             tasks.append((self._writers if part.kind == "read" else self._users).get(key, NO_TASK))
         return tasks
 
-    def used(self, node, task):
-        self.ends[node.stream] = task
-        for number in (node.number, *node.deps):
-            self._ran[number] = task
+    def used(self, node, stream, task, on_gpus):
+        self.ends[stream] = task
+        self._ran[node.number] = task
+        for dep in node.deps:
+            if dep not in on_gpus:
+                self._ran[dep] = task
         for key, part in node.parts.items():
             if part.kind != "read":
                 self._writers[key] = task
@@ -87,6 +89,7 @@ class Iterations:
         self._order = order
         self._tasks = ClosedLoop(order)
         self._nodes = nodes
+        self._on_gpus = {node.number for node in nodes}
         self._storages = storages_of(nodes)
         self._ranks = ranks
         self._made = 0  # Objects so far.
@@ -106,16 +109,17 @@ class Iterations:
                 self._free(rank, key)
 
     def _run(self, place, node):
-        awaited = [rank.awaited(node) for rank in self._ranks]
+        streams = [(self._gpu(rank, node), node.stream) for rank in self._ranks]
+        awaited = [rank.awaited(node, stream) for rank, stream in zip(self._ranks, streams)]
         if node.collective:
             awaited = [sum(awaited, [])] * len(self._ranks)
-        for rank, tasks in zip(self._ranks, awaited):
+        for rank, stream, tasks in zip(self._ranks, streams, awaited):
             after = sorted({task for task in tasks if task.number})
             self._allocate(rank, node, max(after, key=lambda one: one.end, default=NO_TASK))
             task = self._tasks.declare(
                 [use(rank.things[key], part.end - part.begin, part.kind, offset=part.begin)
-                 for key, part in node.parts.items()], compute=node.duration, gpu=self._gpu(rank, node), after=after)
-            rank.used(node, task)
+                 for key, part in node.parts.items()], compute=node.duration, gpu=stream[0], after=after)
+            rank.used(node, stream, task, self._on_gpus)
             for key in node.parts:
                 if self._storages[key].last == place and not self._storages[key].kept:
                     self._free(rank, key)

@@ -34,7 +34,8 @@ def load_plain(path):
         except (pickle.UnpicklingError, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError,
                 ValueError) as error:
             reason = f"is not a plain pickle: {error}"
-        raise ValueError(f"{path}: near byte {file.tell()}: {reason}")
+        where = f"near byte {file.tell()}: " if file.seekable() else ""
+        raise ValueError(f"{path}: {where}{reason}")
 
 
 @contextlib.contextmanager
