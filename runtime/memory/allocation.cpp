@@ -69,6 +69,7 @@ void Allocation::show_all(std::vector<Chunk>& chunks, const Topology& topology) 
   const MutexLock lock(slots_mutex_);
   for (std::size_t slot = 0; slot < slots_.size(); ++slot) {
     slots_[slot].chunk = std::move(chunks[slot]);
+    slots_[slot].chunk.mark_shown();
     slots_[slot].mapped = true;
   }
   chunks.clear();
@@ -189,13 +190,6 @@ void Allocation::restore(std::size_t first, std::span<Chunk> chunks, const Grant
   }
   const MutexLock lock(slots_mutex_);
   for (std::size_t i = 0; i < chunks.size(); ++i) take_in(slots_[first + i], chunks[i]);
-}
-
-void Allocation::take_in(Slot& shown, Chunk& chunk) noexcept {
-  shown.chunk = std::move(chunk);
-  shown.mapped = true;
-  shown.dropped_from.reset();
-  ++shown.generation;
 }
 
 /// Those of dropped slots. What the driver keeps refusing to unmap, or what a fill may still be

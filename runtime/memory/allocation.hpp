@@ -244,7 +244,13 @@ class Allocation : public std::enable_shared_from_this<Allocation> {
     Place at() const { return dropped_from.value_or(chunk.at()); }
   };
 
-  static void take_in(Slot& shown, Chunk& chunk) noexcept;
+  static void take_in(Slot& shown, Chunk& chunk) noexcept {
+    shown.chunk = std::move(chunk);
+    shown.chunk.mark_shown();
+    shown.mapped = true;
+    shown.dropped_from.reset();
+    ++shown.generation;
+  }
   bool hide_again(std::size_t slot) noexcept;
   void hide_again(std::size_t first, std::span<Chunk> chunks) noexcept;
   void keep_behind(std::size_t slot, const char* reason) noexcept VMART_REQUIRES(slots_mutex_);

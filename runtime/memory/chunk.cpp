@@ -117,6 +117,7 @@ Chunk& Chunk::operator=(Chunk&& other) noexcept {
     imported_ = other.imported_;
     busy_ = other.busy_;
     shared_ = other.shared_;
+    shown_ = other.shown_;
     staging_ = std::move(other.staging_);
     granted_ = std::exchange(other.granted_, false);
   }

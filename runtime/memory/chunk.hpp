@@ -109,6 +109,10 @@ class Chunk {
   /// like. It is never reused, but goes back to the driver.
   void mark_shared() const noexcept { shared_ = true; }
   bool shared() const noexcept { return shared_; }
+  /// A slot shows it, granted to its readers.
+  void mark_shown() const noexcept { shown_ = true; }
+  /// Whether the first grant of the handle, which is slow, is done.
+  bool was_granted() const noexcept { return shown_ || granted_; }
 
  private:
   Driver* driver_ = nullptr;
@@ -120,6 +124,7 @@ class Chunk {
   bool imported_ = false;
   mutable bool busy_ = false;
   mutable bool shared_ = false;
+  mutable bool shown_ = false;
   mutable Reservation staging_;
   mutable bool granted_ = false;  // Whether all readers may use the staging mapping.
 };

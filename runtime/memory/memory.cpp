@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <atomic>
 #include <exception>
+#include <optional>
 #include <utility>
 
 namespace vma {
@@ -157,7 +158,12 @@ std::shared_ptr<Allocation> Memory::build(const Geometry& geometry, std::vector<
   }
 }
 
+/// The first grant of a handle is slow: not beside a stop, which has the turn.
 void Memory::show(Allocation& allocation, std::vector<Chunk>& chunks) {
+  std::optional<MutexLock> slow_work;
+  if (!std::ranges::all_of(chunks, &Chunk::was_granted)) {
+    slow_work.emplace(chunks_.slow_calls().turn());
+  }
   try {
     allocation.show_all(chunks, topology_);
   } catch (const Error& error) {

@@ -132,7 +132,8 @@ class Demoter {
       run.allocation->placed_at = run.placed_at;
       const bool live = task->options.mode != Mode::stopped;
       const std::optional<ErrorKind> failure = failure_of(*task);
-      others_at_work_ |= failure == ErrorKind::busy;  // Another thread has claimed it.
+      // Another thread may have claimed it.
+      others_at_work_ |= failure == ErrorKind::busy && run.allocation->moving();
       if (done && live && failure == ErrorKind::out_of_memory) submit(run, Mode::stopped);
     }
     return moved_bytes;

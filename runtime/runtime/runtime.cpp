@@ -74,20 +74,24 @@ void* alloc_small(Machinery& parts, std::size_t bytes, Place at, const AllocOpti
       parts.pools.default_pool(at)->allocate_now(bytes, SizeClasses::step_bytes, true));
 }
 
-/// Fills each run of slots at one place at once.
+/// Fills each run of slots at one place at once. What has a staging mapping is filled through that:
+/// a fill that cannot be waited for must not outlive the slot's own addresses.
 void zero(CopyEngine& engine, const Allocation& allocation) {
   const Geometry& geometry = allocation.geometry();
   for (std::size_t first = 0, end = 0; first < geometry.slots; first = end) {
     const Place at = allocation.place(first);
+    const bool staged = allocation.chunk(first).has_staging();
     std::uint64_t size_bytes = 0;
-    for (; end < geometry.slots && allocation.place(end) == at; ++end) {
-      size_bytes += geometry.slot_bytes(end);
-    }
+    do {
+      size_bytes += geometry.slot_bytes(end++);
+    } while (!staged && end < geometry.slots && allocation.place(end) == at &&
+             !allocation.chunk(end).has_staging());
     CopyEngine::ZeroSteps steps;
     steps.lost = [&] {
       for (std::size_t slot = first; slot < end; ++slot) allocation.chunk(slot).mark_busy();
     };
-    engine.zero(at, allocation.slot_begin(first), size_bytes, steps);
+    const Address begin = staged ? allocation.chunk(first).staging() : allocation.slot_begin(first);
+    engine.zero(at, begin, size_bytes, steps);
   }
 }
 

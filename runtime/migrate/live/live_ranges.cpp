@@ -2,6 +2,7 @@
 
 #include "base/log.hpp"
 #include "base/units.hpp"
+#include "migrate/gates/gate.hpp"
 #include "migrate/migration/migration_error.hpp"
 
 #include <algorithm>
@@ -60,6 +61,21 @@ LiveChunk::LiveChunk(Memory& memory, CopyEngine& engine, LiveRange& whole, std::
     : transaction(memory, engine, whole.allocation, slot, whole.task->to),
       range(whole),
       number(which) {}
+
+/// Another move has the turn through its stop: the program's reads and writes of this memory, which
+/// take `operations()`, must not wait for that.
+void LiveChunk::prepare_source(ChunkStore& chunks) {
+  Mutex& turn = chunks.slow_calls().turn();
+  while (true) {
+    {
+      const MutexLock operations(range.allocation.operations());
+      if (transaction.source_is_prepared()) return;
+      SlowCallTurn mine(turn);
+      if (mine.try_take()) return transaction.prepare_source(ChunkStore::Turn::held);
+    }
+    const MutexLock until_free(turn);
+  }
+}
 
 void LiveRange::begun(LiveChunk& chunk) noexcept {
   if (chunk.begun) return;

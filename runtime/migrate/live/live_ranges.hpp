@@ -35,6 +35,9 @@ struct LiveChunk {
   /// Its target was a clean copy; the slot may have been written to since, so the bytes must be
   /// copied.
   bool went_stale() const { return choice.way == Way::remapped && !transaction.target_clean(); }
+  /// Maps the source for its copy. Throws: as `Transaction::prepare_source`. Blocks: while another
+  /// move has the turn for slow calls. Requires: the caller does not hold `operations()`.
+  void prepare_source(ChunkStore& chunks);
 
   Transaction transaction;
   LiveRange& range;          ///< The migration that it belongs to.

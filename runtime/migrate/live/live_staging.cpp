@@ -233,10 +233,7 @@ void LiveStaging::begin(LiveChunk& chunk, const WayChoice& choice, Effort effort
     take_target(chunk, effort);
     chunk.range.report.phases.cache += clock_.now() - start;
   }
-  {
-    const MutexLock operations(chunk.range.allocation.operations());
-    transaction.prepare_source();
-  }
+  chunk.prepare_source(memory_.chunks());
   if (is_live(chunk.choice.way)) {
     try {
       begin_live(chunk, effort);

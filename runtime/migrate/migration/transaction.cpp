@@ -114,7 +114,12 @@ bool Transaction::take_cached_target() {
     target = chunks.obtain_cached(to_, size_bytes_, allocation_.export_needs);
   }
   if (!target) return false;
-  accept(std::move(target), ChunkStore::Turn::take);
+  try {
+    accept(std::move(target), ChunkStore::Turn::take);
+  } catch (const Error& error) {  // `take_target` is called where somebody may make room.
+    if (error.kind() != ErrorKind::out_of_memory) throw;
+    return false;
+  }
   return true;
 }
 
@@ -135,10 +140,13 @@ void Transaction::accept(Chunk target, ChunkStore::Turn turn) {
   move_to(State::ready);
 }
 
-void Transaction::prepare_source() {
+bool Transaction::source_is_prepared() const {
   // A move that waited behind a free finds no chunk, and will not copy.
-  if (!allocation_.has_chunk(slot_)) return;
-  memory_.chunks().map_staging(allocation_.chunk(slot_), ChunkStore::Turn::take);
+  return !allocation_.has_chunk(slot_) || allocation_.chunk(slot_).has_staging();
+}
+
+void Transaction::prepare_source(ChunkStore::Turn turn) {
+  if (!source_is_prepared()) memory_.chunks().map_staging(allocation_.chunk(slot_), turn);
 }
 
 void Transaction::take_target(Chunk imported) noexcept {

@@ -72,8 +72,9 @@ class Transaction {
   /// Throws: Error{out_of_memory}; then it is still planned.
   void take_target(ChunkStore::Turn turn);
   /// Maps the source for its copy: the first move of memory pays for that, before anything stops.
-  /// Throws: Error{out_of_memory}. Requires: the caller does not hold the turn for slow calls.
-  void prepare_source();
+  /// Throws: Error{out_of_memory}. Requires: the caller holds `operations()`.
+  void prepare_source(ChunkStore::Turn turn);
+  bool source_is_prepared() const;
   /// The same with this chunk, which belongs to another process.
   void take_target(Chunk imported) noexcept;
   /// The same with the target that another transaction of the slot has taken, if it has one.

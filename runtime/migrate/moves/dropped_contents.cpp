@@ -212,6 +212,7 @@ class Restoration {
   void restore(std::size_t first, std::span<Chunk> chunks);
   void grant_and_fill(Address begin, std::uint64_t size_bytes, const std::vector<Accessor>& granted,
                       std::span<Chunk> chunks);
+  void grant(Address begin, std::uint64_t size_bytes, std::span<const Accessor> granted);
   void note_failure(std::size_t first, std::size_t end, const char* reason);
   void tell_restored(std::size_t slot, Place from) noexcept;
   void finish(TimePoint start) noexcept;
@@ -314,7 +315,7 @@ void Restoration::restore(std::size_t first, std::span<Chunk> chunks) {
     if (zeroed_) {
       grant_and_fill(begin, size_bytes, granted, chunks);
     } else {
-      memory_.driver().grant(begin, size_bytes, granted);
+      grant(begin, size_bytes, granted);
     }
     verify_access(memory_.driver(), begin, size_bytes, granted);
   });
@@ -323,22 +324,28 @@ void Restoration::restore(std::size_t first, std::span<Chunk> chunks) {
 /// The GPU that fills the memory, most often its own, gets access first, and the others meanwhile.
 void Restoration::grant_and_fill(Address begin, std::uint64_t size_bytes,
                                  const std::vector<Accessor>& granted, std::span<Chunk> chunks) {
-  Driver& driver = memory_.driver();
   std::vector<Accessor> others = granted;
   CopyEngine::ZeroSteps steps;
   steps.before = [&](DeviceId device) {
     const Accessor filler{gpu(index(device)), Access::read_write};
     std::erase_if(others, [&](const Accessor& reader) { return reader.who == filler.who; });
-    driver.grant(begin, size_bytes, {&filler, 1});
+    grant(begin, size_bytes, {&filler, 1});
   };
   steps.beside = [&] {
-    if (!others.empty()) driver.grant(begin, size_bytes, others);
+    if (!others.empty()) grant(begin, size_bytes, others);
   };
   steps.lost = [&] {
     for (const Chunk& chunk : chunks) chunk.mark_busy();
   };
   parts_.engine.zero(at_, begin, size_bytes, steps);
-  if (allocation_.read_only()) driver.grant(begin, size_bytes, granted);
+  if (allocation_.read_only()) grant(begin, size_bytes, granted);
+}
+
+/// The first grant of a handle is slow: not beside a stop, which has the turn.
+void Restoration::grant(Address begin, std::uint64_t size_bytes,
+                        std::span<const Accessor> granted) {
+  const MutexLock slow_work(memory_.chunks().slow_calls().turn());
+  memory_.driver().grant(begin, size_bytes, granted);
 }
 
 /// Names each slot that is dark now; if there is none, the first one.

@@ -174,7 +174,7 @@ void HeldMigration::prepare(HeldRange& range, MemoryPressure::Want& want) {
   } else {
     ahead_.prepare(range);
   }
-  for (Transaction& transaction : transactions) transaction.prepare_source();
+  for (Transaction& transaction : transactions) transaction.prepare_source(ChunkStore::Turn::take);
   for (Transaction& transaction : transactions) transaction.take_clean_target();
   for (Transaction& transaction : transactions) {
     if (is_planned(transaction) && !transaction.take_cached_target()) break;
