@@ -83,8 +83,9 @@ Chunk Allocation::take_out(std::size_t slot) noexcept {
   if (shown.mapped) {
     shown.mapped = false;
     shown.cpu = Access::none;
-    // A read, write or fill that cannot be waited for may use the slot's own addresses.
-    if (shown.chunk.busy() && !shown.chunk.has_staging()) {
+    // A read, write or fill that cannot be waited for may use the slot's own addresses. Those that
+    // the program has lent are its own to unmap.
+    if (shown.chunk.busy() && !shown.chunk.has_staging() && !reservation_.is_lent()) {
       keep_behind(slot, "work that failed may still touch it there");
       return Chunk();
     }

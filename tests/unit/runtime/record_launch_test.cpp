@@ -211,6 +211,7 @@ TEST_F(RecordedLaunch, OfGarbageUsesWhatItsWordsSay) {
   const void* kernel = load(fmt::format(".param .align 8 .b8 all[{}]", words * 8));
   const std::pair<Address, std::uint64_t> memory[] = {{address_of(first), 2 * chunk_bytes},
                                                       {address_of(second), chunk_bytes}};
+  const std::vector<AllocationInfo> all = rig.runtime().allocations();  // The rig has some, too.
   std::mt19937_64 random(run_seed());
   for (int launch = 0; launch < 300; ++launch) {
     std::vector<std::uint64_t> block(words);
@@ -220,8 +221,9 @@ TEST_F(RecordedLaunch, OfGarbageUsesWhatItsWordsSay) {
       const auto& [near, size] = memory[random() % 2];
       // Before, inside or after it.
       if (random() % 8 == 0) word = to_integer(near) - size + random() % (3 * size);
-      for (const auto& [begin, bytes] : memory) {
-        if (word - to_integer(begin) < bytes) expected.insert(begin);
+      for (const AllocationInfo& each : all) {
+        const Address begin = address_of(each.pointer);
+        if (word - to_integer(begin) < each.bytes) expected.insert(begin);
       }
     }
     record(kernel, {block.data()});
