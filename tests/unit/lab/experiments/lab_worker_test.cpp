@@ -43,10 +43,11 @@ class LabWorkerTest : public testing::Test {
     const std::string trace = fmt::format(R"({{"do":"trace","file":"{}"}})", folder_ / "own.jsonl");
     const std::string sum =
         text(fmt::format(R"({{"do":"machine","machine":{{"file":"{}"}}}})", machine), "sum");
-    return fmt::format(
-        R"("machine":{{"file":"{}"}},"trace":{},"router":"hash","pacing":"timed",)"
-        R"("chunk_bytes":1048576,"inputs":{{"id":"x","version":"{}","machine_sum":"{}"}})",
-        machine, boost::json::serialize(ask(trace)), text(R"({"do":"version"})", "version"), sum);
+    return fmt::format(R"("machine":{{"file":"{}"}},"trace":{},"router":"hash","pacing":"timed",)"
+                       R"("chunk_bytes":1048576,"admission":"none","admission_memory":"all",)"
+                       R"("inputs":{{"id":"x","version":"{}","machine_sum":"{}"}})",
+                       machine, boost::json::serialize(ask(trace)),
+                       text(R"({"do":"version"})", "version"), sum);
   }
 
   TemporaryFolder folder_;
@@ -54,10 +55,9 @@ class LabWorkerTest : public testing::Test {
 };
 
 TEST_F(LabWorkerTest, RepliesToACellWithItsFile) {
-  const std::string question =
-      fmt::format(R"({{"do":"cell",{},"policy":"stay_put","admission":"none",)"
-                  R"("admission_memory":"all","slo_first_ms":5,"cell":{{"id":"x"}},"bound":null}})",
-                  common());
+  const std::string question = fmt::format(
+      R"({{"do":"cell",{},"policy":"stay_put","slo_first_ms":5,"cell":{{"id":"x"}},"bound":null}})",
+      common());
   const boost::json::value cell = ask(question);
   EXPECT_EQ(cell.at_pointer("/cell/id"), "x");
   EXPECT_EQ(cell.at_pointer("/report/inputs/id"), "x");
@@ -79,9 +79,7 @@ TEST_F(LabWorkerTest, RepliesToABoundWithItsFileOrTheReason) {
 
 TEST_F(LabWorkerTest, ACellThatFailsSaysWhyAndTheNextIsAnswered) {
   const std::string question =
-      fmt::format(R"({{"do":"cell",{},"policy":"best","admission":"none","admission_memory":"all",)"
-                  R"("cell":{{}},"bound":null}})",
-                  common());
+      fmt::format(R"({{"do":"cell",{},"policy":"best","cell":{{}},"bound":null}})", common());
   EXPECT_NE(error(question).find("there is no policy 'best'"), std::string::npos);
   EXPECT_EQ(ask(R"({"do":"policy","policy":"stay_put"})"), boost::json::object());
 }
@@ -100,9 +98,7 @@ TEST_F(LabWorkerTest, AResultThatWouldRecordOtherInputsThanItsOwnIsRefused) {
   LabWorker later;
   for (const char* const what : {"bound", "cell"}) {
     const std::string line = later.answer(fmt::format(
-        R"({{"do":"{}",{},"policy":"stay_put","admission":"none","admission_memory":"all",)"
-        R"("cell":{{}},"bound":null}})",
-        what, before));
+        R"({{"do":"{}",{},"policy":"stay_put","cell":{{}},"bound":null}})", what, before));
     EXPECT_NE(line.find("inputs: machine_sum has changed"), std::string::npos) << line;
   }
   std::string other = before;
