@@ -42,7 +42,7 @@ use_lab() {
   local lab=$1 request='{"timestamp":0,"input_length":1,"output_length":1,"hash_ids":[1]}'
   export PYTHONDONTWRITEBYTECODE=1
   (cd / && "$lab" run "$here/../../bench/experiments/small.json" --out "$prefix/results" \
-    --only 'h200x4~phases~stay_put~prefix~s1')
+    --only 'h200x4~phases~static~prefix~s1')
   (cd / && "$lab" convert mooncake - "$prefix/chat.vtrace" <<<"$request" >/dev/null)
 }
 
