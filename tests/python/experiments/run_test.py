@@ -17,7 +17,8 @@ import rig
 PROGRAM = rig.program_argument()
 WAIT_S = 60
 # In the order of the file, which is that of earlier versions.
-BOUND_INPUTS = ["id", "machine", "trace", "version", "router", "seed", "pacing", "chunk_bytes", "trace_sum", "machine_sum"]
+BOUND_INPUTS = ["id", "machine", "trace", "version", "router", "seed", "pacing", "chunk_bytes", "admission",
+                "admission_memory", "trace_sum", "machine_sum"]
 
 
 class Runs(rig.Rig):
