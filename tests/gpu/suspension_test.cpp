@@ -126,8 +126,11 @@ void move_under_a_kernel(const Move& move) {
 
 TYPED_TEST(GpuSuspendedMoves, LoseNothingOfAKernelThatNeverEnds) {
   if (!inside_child()) return run_current_test_in_child(std::chrono::seconds(250));
-  move_under_a_kernel<TypeParam>(
-      [](Runtime& runtime, std::uint64_t* words, Place to) { return runtime.migrate(words, to); });
+  MigrateOptions options;
+  options.deadline = std::chrono::seconds(20);  // Enough for the copy on a busy computer.
+  move_under_a_kernel<TypeParam>([&](Runtime& runtime, std::uint64_t* words, Place to) {
+    return runtime.migrate(words, to, options);
+  });
 }
 
 TYPED_TEST(GpuSuspendedMoves, LoseNothingInTheBackground) {
