@@ -208,9 +208,8 @@ Time Calibrator::copy_time(Place from, Place to, bool large) {
       memory.chunks().obtain(to, source.size_bytes(), ChunkStore::Turn::take, "vma::calibrate");
   Time best = Time::max();
   try {
-    for (const Chunk* const chunk : {&source, static_cast<const Chunk*>(&target)}) {
-      memory.chunks().map_staging(*chunk, ChunkStore::Turn::take);
-    }
+    memory.chunks().map_staging(source, ChunkStore::Turn::take);
+    memory.chunks().map_staging(target, ChunkStore::Turn::take);
     for (int attempt = 0; attempt < read_tries; ++attempt) {
       const TimePoint start = clock_.now();
       machinery_.engine.wait(machinery_.engine.enqueue(source, target, CopyUnder::nothing));

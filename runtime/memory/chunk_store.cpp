@@ -143,8 +143,7 @@ void ChunkStore::map_staging(const Chunk& chunk, Turn turn) {
     if (error.kind() != ErrorKind::out_of_memory) throw;
   }
   keepers_.give_up_spares();
-  slow_calls_.run_here();  // Releases that wait for the turn.
-  release_in_turn(cache_.take_all(chunk.at()));
+  release_all_in_turn(chunk.at());
   chunk.map_staging(readers);
 }
 
@@ -172,9 +171,14 @@ Chunk ChunkStore::create_or_make_room(Place at, std::uint64_t size_bytes, const 
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::out_of_memory) throw;
   }
-  slow_calls_.run_here();  // Releases that wait for the turn.
-  release_in_turn(cache_.take_all(at));
+  release_all_in_turn(at);
   return create_in_place_of_copies(at, size_bytes, call, needs);
+}
+
+/// What is cached at the place, and what waits for the turn to be released.
+void ChunkStore::release_all_in_turn(Place at) {
+  slow_calls_.run_here();
+  release_in_turn(cache_.take_all(at));
 }
 
 /// Creates a chunk, or reuses one that was a copy. Drops as many copies as needed.

@@ -148,6 +148,7 @@ class ChunkStore {
   // Requires: the caller holds the turn; this holds for the functions below, too.
   void shrink(Place at) noexcept;
   void release_in_turn(ChunkCache::Surplus surplus) noexcept;
+  void release_all_in_turn(Place at);
   void release(Chunk chunk) noexcept;
   void release_later(Chunk chunk) noexcept;
   void end_in_turn(std::shared_ptr<const void> owner) noexcept;

@@ -119,7 +119,7 @@ std::unique_ptr<CopyEngine::Route> CopyEngine::make_route(const Key& key) {
   const bool application = chosen.kind == CopyContext::application;
   try {
     auto route = std::make_unique<Route>(driver_, ledger_);
-    if (application) route->application = chosen.device;
+    route->application = application;
     route->device = chosen.device;
     const ContextHandle context = choice_.open(chosen);
     route->stream = driver_.create_stream(context, StreamKind::non_blocking);
@@ -155,7 +155,7 @@ void CopyEngine::load_kernel(Route& route, DeviceId device) {
 /// The context of the route has failed for good. False if there is no other one to copy in.
 bool CopyEngine::leave(const Key& key, const Route& broken) {
   if (!broken.application) return false;
-  choice_.avoid(*broken.application);
+  choice_.avoid(broken.device);
   const MutexLock lock(mutex_);
   const auto known = routes_.find(key);
   if (known == routes_.end() || known->second.get() != &broken) return true;  // Left already.

@@ -118,9 +118,9 @@ class CopyEngine {
 
     Driver& driver;
     Ledger& ledger;
-    Mutex enqueuing;                      // Keeps the pieces of one bounced copy together.
-    std::optional<DeviceId> application;  // It runs in that GPU's primary context.
-    DeviceId device{};                    // Whose copies they are.
+    Mutex enqueuing;           // Keeps the pieces of one bounced copy together.
+    DeviceId device{};         // Whose copies they are.
+    bool application = false;  // It runs in that GPU's primary context.
     BoundStream stream;
     BoundStream spare;
     KernelHandle kernel{};  // None if only copy engines are used.
