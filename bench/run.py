@@ -5,6 +5,8 @@
     bench/run.py --gpus 4             the rows that name four GPUs
     bench/run.py --live               live moves: live_bench and what it is held against
     bench/run.py --placement          the scheduler: placement_bench and what else it is held against
+    bench/run.py --summary file.json  the rows of docs/results/summary.md and their rivals, on one or two GPUs, in a
+                                      quarter of an hour; for docs/measurements/summary_MACHINE.json
     bench/run.py --quick              one short round, to see that all runs
     bench/run.py --only 'naive|raw'   the steps whose name matches
     bench/run.py --out file.json      keeps the samples, for docs/measurements and bench/report.py
@@ -30,6 +32,8 @@ from harness.measuring_context import make_context, query_gpus
 from harness.programs import SKIPPED, parser_of, run_text
 from harness.samples import Measurements, table, write_document
 from live import live_figures
+from overview.measuring import Overview
+from overview.steps import STEPS as SUMMARY_STEPS
 from placement import placement_figures
 
 BENCH = pathlib.Path(__file__).resolve().parent
@@ -129,13 +133,14 @@ def parse_arguments():
     parser.add_argument("--gpus", type=int, default=2, help="how many GPUs are used")
     parser.add_argument("--live", action="store_true", help="live moves instead of all else")
     parser.add_argument("--placement", action="store_true", help="the scheduler instead of all else")
+    parser.add_argument("--summary", metavar="FILE", help="the rows of the summary instead of all else; where their samples go")
     parser.add_argument("--seconds", type=float,
                         help="of a case of live_bench or placement_bench; default 3")
     parser.add_argument("--rounds", type=int,
                         help="processes of each kind; default 3, live and placement 1")
     parser.add_argument("--repetitions", type=int, default=7, help="samples a process")
     parser.add_argument("--budget", type=float,
-                        help="seconds; default 360 with 2 GPUs, 180 with 4; live, placement 580")
+                        help="seconds; default 360 with 2 GPUs, 180 with 4; live, placement 580, summary 870")
     parser.add_argument("--step-limit", type=float,
                         help="seconds for one process; default 120, live, placement 240")
     parser.add_argument("--only", default=None, help="regular expression of step names")
@@ -155,6 +160,9 @@ def fill_in(arguments, simulated):
         arguments.rounds = 1 if of_cases else 3
     if short:
         arguments.rounds, arguments.repetitions = 1, min(arguments.repetitions, 3)
+    if arguments.summary:
+        arguments.gpus = min(arguments.gpus, 2)
+        arguments.budget = arguments.budget or 870  # What hangs may take 20 s to go.
     if arguments.budget is None:
         arguments.budget = 580 if of_cases else 180 if arguments.gpus > 2 else 360
     if arguments.step_limit is None:
@@ -198,6 +206,7 @@ def make_environment(arguments):
 
 class Runner:
     """Starts the processes one after another and gathers their samples."""
+    scripts = BENCH
 
     def __init__(self, arguments, environment):
         self.build = pathlib.Path(arguments.build).resolve() / "bench"
@@ -209,32 +218,36 @@ class Runner:
 
     def run(self, step, program, pattern):
         """One process of one step; whatever goes wrong is kept and the rest goes on."""
-        left = self.deadline - time.monotonic()
-        if left < max(5, self.took.get(step, 0)):
+        if self.seconds_left() < max(5, self.took.get(step, 0)):
             self.left_out.append(step)
             return
-        begin = time.monotonic()
-        with tempfile.TemporaryDirectory() as folder:
-            out = pathlib.Path(folder) / "out.json"
-            command = [*self._start(program), f"--benchmark_filter={pattern}",
-                       f"--benchmark_out={out}", "--benchmark_out_format=json",
-                       "--benchmark_display_aggregates_only=true"]
-            if program in ("live_bench", "placement_bench"):
-                command.append(f"--seconds={self.seconds}")
-            series = pathlib.Path(folder) / "series.jsonl"
-            reason = self._execute(command, min(self.step_limit, left), series)
-            self._gather(step, out)
-            self._gather_series(series)
-        self.took[step] = time.monotonic() - begin
+        more = [f"--seconds={self.seconds}"] if program in ("live_bench", "placement_bench") else []
+        reason, _ = self.process(step, lambda out: [*self.start(program), *benchmark_flags(pattern, out), *more],
+                                 self.step_limit, self.gather)
         print(f"  {step}: {self.took[step]:.1f} s{': ' + reason if reason else ''}", flush=True)
         if reason and not reason.startswith("SKIPPED"):
             self.failed.append({"step": step, "reason": reason})
 
-    def _start(self, program):
+    def seconds_left(self):
+        return self.deadline - time.monotonic()
+
+    def process(self, step, command_of, limit_s, gather):
+        """One process, which writes to the path that `command_of` gets and `gather` reads. Returns what went wrong,
+        empty if nothing did, and the names of the samples that it gave."""
+        begin = time.monotonic()
+        with tempfile.TemporaryDirectory() as folder:
+            out, series = pathlib.Path(folder) / "out.json", pathlib.Path(folder) / "series.jsonl"
+            reason = self._execute(command_of(out), min(limit_s, self.seconds_left()), series)
+            names = gather(step, out)
+            self._gather_series(series)
+        self.took[step] = time.monotonic() - begin
+        return reason, names
+
+    def start(self, program):
         """A program of the build, or one of Python's that loads the library."""
         if not program.endswith(".py"):
             return [str(self.build / program)]
-        return [sys.executable, "-B", str(BENCH / program),
+        return [sys.executable, "-B", str(self.scripts / program),
                 str(self.build.parent / "runtime" / "libvmart.so")]
 
     def _execute(self, command, limit, series):
@@ -249,7 +262,7 @@ class Runner:
         last = lines[-1] if lines else ""
         return last if status == SKIPPED else f"status {status}: {last}" if status else ""
 
-    def _gather(self, step, out):
+    def gather(self, step, out):
         seen = set()
         for entry in read_entries(out):
             if entry.get("run_type") != "iteration":
@@ -269,6 +282,7 @@ class Runner:
             for counter, value in entry.items():
                 if is_counter(counter):
                     result["counters"].setdefault(counter, []).append(round(value, 3))
+        return sorted(seen)
 
     def _gather_series(self, path):
         """Values of several processes follow each other; a course over time is one process's."""
@@ -281,6 +295,11 @@ class Runner:
                 continue
             for name, values in entry.items():
                 result["series"].setdefault(name, []).extend(round(value, 2) for value in values)
+
+
+def benchmark_flags(pattern, out):
+    return [f"--benchmark_filter={pattern}", f"--benchmark_out={out}", "--benchmark_out_format=json",
+            "--benchmark_display_aggregates_only=true"]
 
 
 def is_counter(name):
@@ -376,6 +395,20 @@ def print_summary(document):
         print("left out for want of time:", ", ".join(sorted(set(document["left_out"]))))
 
 
+def run_summary(runner, context, arguments, seed):
+    overview = Overview(runner, benchmark_flags, context, arguments.summary)
+    wanted = re.compile(arguments.only or "")
+    begin = time.monotonic()
+    overview.run([step for step in SUMMARY_STEPS if wanted.search(step.name())], random.Random(seed))
+    context["seconds"] = round(time.monotonic() - begin)
+    overview.write()
+    overview.print_tables()
+    for failure in runner.failed:
+        print(f"FAILED {failure['step']}: {failure['reason']}")
+    print(f"{context['seconds']} s, samples in {arguments.summary}")
+    return 1 if runner.failed or runner.left_out else 0
+
+
 def main():
     arguments = parse_arguments()
     gpus = query_gpus("name,driver_version")
@@ -388,6 +421,8 @@ def main():
     print(f"driver {arguments.driver}, {context['gpu_count']} GPUs, seed {seed}", flush=True)
 
     runner = Runner(arguments, make_environment(arguments))
+    if arguments.summary:
+        return run_summary(runner, context, arguments, seed)
     begin = time.monotonic()
     open_cost = []
     wants_open_cost = not (arguments.live or arguments.placement) and \

@@ -116,7 +116,7 @@ class Gathering(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             out = pathlib.Path(folder) / "out.json"
             out.write_text(json.dumps({"benchmarks": entries}))
-            runner._gather("step", out)
+            runner.gather("step", out)
         self.assertEqual(sorted(runner.results),
                          ["migrate/warm/gpu0-gpu1/1GiB", "registry/independent/threads2/1000"])
         result = runner.results["migrate/warm/gpu0-gpu1/1GiB"]

@@ -13,7 +13,7 @@ Each case has a process of its own in each round. Bytes are compared after each 
 
 Times are medians of all repeats but the first of each process, which also allocates: its median is in the column "first". The
 bar: with a backup, vmart's pause is 10 times and its resume 4 times as fast as torch_memory_saver's. FOLDER holds an
-installed torch_memory_saver, if Python does not find it. Leaves with 77 without it, PyTorch, vmart and a GPU.
+installed torch_memory_saver, if Python does not find it. Leaves with 77 without PyTorch, a GPU and the packages of the cases.
 """
 
 import argparse
@@ -42,6 +42,8 @@ CASES = {
     "real dropped": ("torch_memory_saver", {}, False),
     "vmart dropped": ("vmart.torch.memory_saver", {}, False),
 }
+INSTALLS = {"torch": "type: pip install torch", "vmart": "build with -DVMART_BUILD_PYTHON=ON, or type: pip install .",
+            "torch_memory_saver": "type: pip install torch-memory-saver"}
 PAIRS = (("real backup", "vmart backup"), ("real mmap", "vmart backup"), ("real backup", "vmart small cache"),
          ("real retained", "vmart retained"), ("real dropped", "vmart dropped"))
 
@@ -121,12 +123,16 @@ def parse_arguments():
     return parser.parse_args()
 
 
+def cases_of(given):
+    return [case for case in CASES if given.only is None or case in given.only.split(",")]
+
+
 def missing(given):
     if given.real:
         sys.path.insert(1, given.real)
-    for module in ("torch", "vmart", "torch_memory_saver"):
+    for module in ("torch", *sorted({CASES[case][0].partition(".")[0] for case in cases_of(given)})):
         if importlib.util.find_spec(module) is None:
-            return f"Python has no {module}"
+            return f"Python has no {module}; {INSTALLS[module]}"
     import torch
 
     return None if torch.cuda.is_available() else "PyTorch finds no GPU"
@@ -172,7 +178,7 @@ def main():
     import torch
 
     print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}")
-    cases = [case for case in CASES if given.only is None or case in given.only.split(",")]
+    cases = cases_of(given)
     times = {case: [] for case in cases}
     for _ in range(given.rounds):
         for case in cases:

@@ -2,7 +2,8 @@
 """What `vmart run` costs programs that know nothing of it, and what their moves come to.
 
     run_overhead.py BUILD [--cases launches,training,graph,allocations,move,drift,standstill,capacity]
-                          [--pairs 4] [--built FOLDER] [--out FILE.json]
+                          [--pairs 4] [--built FOLDER] [--out FILE.json] [--measure-only]
+                          [--shapes 8x128,64x1]
 
 FOLDER (BUILD/programs) has the programs of bench/unmodified, compiled by tests/gpu/run/build_programs.sh.
 
@@ -18,8 +19,8 @@ FOLDER (BUILD/programs) has the programs of bench/unmodified, compiled by tests/
                 weights that `accelerate` offloads. 8x128 are eight sequences of 128 tokens. The rest is
                 4 GiB of 20: where host memory is slow to grow, more would take long to put there
 
-Needs an idle machine. Prints a row for each figure with its bar; leaves with 1 if one is missed, with 77
-without PyTorch and two GPUs.
+Needs an idle machine. Prints a row for each figure with its bar; leaves with 1 if one is missed (not with
+--measure-only), with 77 without PyTorch and two GPUs. One GPU is enough for `--cases capacity`: then the rest is at the host.
 """
 
 import importlib.util
@@ -209,7 +210,7 @@ class Bench:
             return gap_of(model.end()["steps"], begin, end)
 
     def capacity(self):
-        command = [sys.executable, "-B", OVERSUBSCRIBED]
+        command = [sys.executable, "-B", OVERSUBSCRIBED, "--shapes", self.options.shapes]
         bare = self.figures(command, False)
         kept = int(bare["weights_bytes"] / OVERSUBSCRIBED_BY)
         limit = kept + bare["reserved_bytes"] - bare["weights_bytes"] + CAPACITY_EXTRA
@@ -224,6 +225,8 @@ class Bench:
             self.capacity_rows("accelerate", rival, bare, rival)
         failed = []
         for name, changes, policy in LIMITED:
+            if gpu_count() < 2 and changes != ONE_GPU:
+                continue
             looks = []
             try:
                 run = self.figures(command, True, "--capacity", f"gpu0={limit}", *policy, changes=changes,
@@ -256,12 +259,14 @@ def parse_arguments():
     parser.add_argument("--moves", type=int, default=4, help="of the model, in each direction")
     parser.add_argument("--built", type=pathlib.Path)
     parser.add_argument("--out", type=pathlib.Path)
+    parser.add_argument("--shapes", default="8x128,64x1", help="of inference: sequences x tokens")
+    parser.add_argument("--measure-only", action="store_true", help="a missed bar is no error")
     return parser.parse_args()
 
 
 def main():
     options = parse_arguments()
-    if gpu_count() < 2 or importlib.util.find_spec("torch") is None:
+    if gpu_count() < (1 if options.cases == "capacity" else 2) or importlib.util.find_spec("torch") is None:
         return skip("this needs PyTorch and two GPUs")
     bench, failed = Bench(options), []
     for case in options.cases.split(","):
@@ -270,7 +275,8 @@ def main():
         except Exception as error:  # The other cases go on.
             print(f"{case}: {type(error).__name__}: {error}", flush=True)
             failed.append(case)
-    return 1 if failed or any(row["met"] is False for row in bench.rows) else 0
+    missed = not options.measure_only and any(row["met"] is False for row in bench.rows)
+    return 1 if failed or missed else 0
 
 
 if __name__ == "__main__":

@@ -55,7 +55,7 @@ print(json.dumps({"tokens_s": {"8x128": 10 if offloads else 40 if under else 50}
 
 def bench(**options):
     return run_overhead.Bench(argparse.Namespace(build=BUILD, built=None, out=None, pairs=2, moves=1,
-                                                 **options))
+                                                 shapes="8x128", **options))
 
 
 class TellingPlaces(Places):
