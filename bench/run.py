@@ -415,6 +415,8 @@ def main():
     arguments.driver = arguments.driver or os.environ.get("VMART_DRIVER") or \
         ("cuda" if gpus else "sim:h200x2")
     simulated = arguments.driver != "cuda"
+    if arguments.summary and gpus and not simulated:
+        arguments.gpus = min(arguments.gpus, len(gpus))
     fill_in(arguments, simulated)
     seed = arguments.seed if arguments.seed is not None else random.SystemRandom().randrange(10**6)
     context = context_of(arguments, gpus, seed)

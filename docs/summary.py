@@ -12,7 +12,6 @@ error if they do not.
 
 import argparse
 import dataclasses
-import functools
 import json
 import pathlib
 import re
@@ -164,13 +163,15 @@ def two_times(measured, name, *counters):
 def park(head=None):
     if not head:
         return None  # Its rivals were not measured before.
-    times = functools.partial(two_times, head)
-    names = "park_us", "resume_us"
+    def times(name):
+        return two_times(head, name, "park_us", "resume_us")
+
+    custom = "checkpoint_park/custom/8GiB"
     return Row("`park` and `resume` of 8 GiB on one GPU, with a copy at the host",
-               f"{times('park/kept/8GiB', *names)}; without a copy {times('park/undefined_largest/8GiB', *names)}",
-               f"the same driver calls by hand: {times('naive_park/kept/8GiB', *names)}, without a copy "
-               f"{times('naive_park/dropped/8GiB', *names)}; the driver's checkpoint of the process: "
-               f"{times('checkpoint_park/host/8GiB', *names)}, with custom storage {times('checkpoint_park/custom/8GiB', *names)}",
+               f"{times('park/kept/8GiB')}; without a copy {times('park/undefined_largest/8GiB')}",
+               f"the same driver calls by hand: {times('naive_park/kept/8GiB')}, without a copy "
+               f"{times('naive_park/dropped/8GiB')}; the driver's checkpoint of the process: "
+               f"{times('checkpoint_park/host/8GiB')}" + (f", with custom storage {times(custom)}" if head.get(custom) else ""),
                **made_on(head.context), page="python.md#on-two-h200")
 
 

@@ -30,17 +30,30 @@ class Overview:
     def take(self, step):
         state, names = self.why_not(step), []
         if not state:
-            gather = (lambda _, out: self.gather(step, out)) if step.reads else self.runner.gather
-            reason, names = self.runner.process(step.name(), lambda out: self.command(step, out), step.limit_s, gather)
-            state = reason if reason.startswith(SKIPPED) else f"{FAILED}: {reason}" if reason else \
-                DONE if names else f"{FAILED}: it gave no figures"
-        if state.startswith(FAILED):
-            self.runner.failed.append({"step": step.name(), "reason": state.removeprefix(f"{FAILED}: ")})
+            state, names = self.process(step)
         took_s = round(self.runner.took.get(step.name(), 0), 1)
         self.states.append({"row": step.row, "way": step.way, "state": state, "took_s": took_s,
                             "limit_s": step.limit_s, "samples": names})
         print(f"  {step.name()}: {took_s} s: {state}", flush=True)
         self.write()
+
+    def process(self, step):
+        """Returns its state and the names of its samples."""
+        failed = self.runner.failed
+        before = len(failed)
+        gather = (lambda _, out: self.gather(step, out)) if step.reads else self.runner.gather
+        reason, names = self.runner.process(step.name(), lambda out: self.command(step, out), step.limit_s, gather)
+        if reason.startswith(SKIPPED):
+            return reason, names
+        # What its cases say of themselves tells more than its status.
+        said = [one["reason"] for one in failed[before:]]
+        if reason and (not said or reason.startswith("HANG")):
+            said.append(reason)
+        if not said and names:
+            return DONE, names
+        why = "; ".join(said) or "it gave no figures"
+        failed[before:] = [{"step": step.name(), "reason": why}]
+        return f"{FAILED}: {why}", names
 
     def why_not(self, step):
         if self.context["gpu_count"] < step.gpus:
@@ -67,7 +80,7 @@ class Overview:
             return []
         try:
             entries = step.reads(out)
-        except (ValueError, LookupError) as error:
+        except (ValueError, LookupError, TypeError, ArithmeticError) as error:
             self.runner.failed.append({"step": step.name(), "reason": f"what it wrote: {type(error).__name__}: {error}"})
             return []
         self.runner.results.update((entry["name"], entry) for entry in entries)

@@ -100,8 +100,16 @@ class Steps(unittest.TestCase):
         good, bad = (self.step(way, write, arguments=(text, "{out}"), reads=reads) for way, text in (("good", "0.5"), ("bad", "?")))
         document = self.measure(good, bad)
         self.assertEqual(document["results"][0]["samples_us"], [500000])
-        self.assertEqual(self.states(document), {"moves/good": "done", "moves/bad": "FAILED: it gave no figures"})
-        self.assertIn("ValueError", document["failed"][0]["reason"])
+        self.assertEqual(self.states(document), {
+            "moves/good": "done", "moves/bad": "FAILED: what it wrote: ValueError: could not convert string to float: '?'"})
+        self.assertEqual(len(document["failed"]), 1)
+
+    def test_the_error_of_a_case_is_told_rather_than_the_status(self):
+        error = WRITES.replace("json.dump", "entries[0].update(error_occurred=True, error_message='out of memory')\njson.dump")
+        document = self.measure(self.step(VMART, error + "sys.exit(1)\n"))
+        self.assertEqual(self.states(document), {"moves/vmart": "FAILED: x/1GiB: out of memory"} )
+        self.assertEqual(document["steps"][0]["samples"], ["x/1GiB"])
+        self.assertEqual(len(document["failed"]), 1)
 
 
 class Table(unittest.TestCase):

@@ -7,6 +7,9 @@ OWNERS = {"real": "torch_memory_saver", "vmart": "vmart"}
 
 
 def entry(name, seconds, **counters):
+    """Raises: ValueError if there is no sample."""
+    if not seconds:
+        raise ValueError(f"{name} has no samples")
     return {"name": name, "processes": 1, "samples_us": [round(one * 1e6, 3) for one in seconds], "counters": counters}
 
 
