@@ -58,6 +58,8 @@ class Head(Measurements):
         document = json.loads(path.read_text(encoding="utf-8"))
         super().__init__(document)
         self.name, self.steps = path.name, document["steps"]
+        if self.context["driver"] != "cuda":
+            raise LookupError(f"docs/measurements/{path.name} was measured on {self.context['driver']}, not on GPUs")
 
     def has(self, row):
         """Whether vmart was measured, and a rival beside it."""

@@ -183,6 +183,13 @@ class MeasuredAnew(unittest.TestCase):
         row = next(row for row in self.page() if row[0].startswith("4 GiB to the other GPU"))
         self.assertIn("managed memory, prefetched: not measured; the same driver calls by hand: 3.00 ms", row[2])
 
+    def test_figures_of_a_simulated_machine_are_an_error(self):
+        document = measured(2)
+        document["context"].update(driver="sim:h200x2", gpus=[])
+        self.keep("h200x2", document)
+        with self.assertRaisesRegex(LookupError, "sim:h200x2, not on GPUs"):
+            summary.written()
+
     def test_what_rows_read_is_what_steps_give(self):
         given = {name for step in STEPS for name in names_of(pattern_of(step))}
         read = set()
