@@ -266,8 +266,9 @@ def parse_arguments():
 
 def main():
     options = parse_arguments()
-    if gpu_count() < (1 if options.cases == "capacity" else 2) or importlib.util.find_spec("torch") is None:
-        return skip("this needs PyTorch and two GPUs")
+    gpus = 1 if options.cases == "capacity" else 2
+    if gpu_count() < gpus or importlib.util.find_spec("torch") is None:
+        return skip(f"this needs PyTorch and {gpus} GPUs")
     bench, failed = Bench(options), []
     for case in options.cases.split(","):
         try:
