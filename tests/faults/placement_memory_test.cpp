@@ -39,7 +39,7 @@ TEST(ValueOrderWithoutMemory, ListsEachChunkOnce) {
       if (random() % 8 == 0) {
         order.drop(chunk);
       } else {
-        order.put(chunk, at, static_cast<double>(random() % 40));
+        order.put(chunk, at, static_cast<double>(random() % 40), 1);
       }
     } catch (const std::bad_alloc&) {
     }

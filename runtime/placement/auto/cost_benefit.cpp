@@ -98,7 +98,9 @@ class CostBenefit : public Policy {
   void grant_best(const Snapshot& snapshot, Plan& plan);
   bool hopeless(const Snapshot& snapshot, const Goal& proposal, const Room& room) const;
   double loss_per_byte(const Snapshot& snapshot, ChunkId chunk, PlaceId to);
-  double mean_worth(const Snapshot& snapshot, PlaceId at);
+  double half_lives(const Snapshot& snapshot) const {
+    return in_seconds(snapshot.now()) / weights_.half_life;
+  }
   bool try_proposal(const Snapshot& snapshot, const Wanted& wanted, const Goal& proposal,
                     Room& room, Plan& plan);
   bool find_victims(const Snapshot& snapshot, const Goal& proposal, Room& room, double& loss);
@@ -138,10 +140,10 @@ void CostBenefit::place_in_order(const Snapshot& snapshot, ChunkId chunk, const 
   }
   // Where no path is the limit, the coldest are still the first to go.
   const double worth = outlook.all_seconds_at(*next) - outlook.all_seconds_at(row.at);
-  const double key = worth > 0 ? std::log2(worth / static_cast<double>(row.bytes)) +
-                                     in_seconds(snapshot.now()) / weights_.half_life
-                               : ValueOrder::worthless;
-  order_.put(chunk, row.at, key);
+  const double key = worth > 0
+                         ? std::log2(worth / static_cast<double>(row.bytes)) + half_lives(snapshot)
+                         : ValueOrder::worthless;
+  order_.put(chunk, row.at, key, row.bytes);
 }
 
 /// Chunks that existed before the policy are in no list of changes.
@@ -424,24 +426,11 @@ double CostBenefit::loss_per_byte(const Snapshot& snapshot, ChunkId chunk, Place
   return std::max(0.0, lost) / static_cast<double>(row.bytes);
 }
 
-/// What comes is unknown, so it is expected to be worth as much as the mean of what is there.
-double CostBenefit::mean_worth(const Snapshot& snapshot, PlaceId at) {
-  const Room room(snapshot);
-  double worth = 0, bytes = 0;
-  for (std::uint32_t number = order_.first(at); number != ChunkRow::none;
-       number = order_.next(number)) {
-    const ChunkId chunk{number};
-    const double size = static_cast<double>(snapshot.chunk(chunk).bytes);
-    const std::optional<PlaceId> to = next_place(snapshot, chunk, room);
-    if (to) worth += size * loss_per_byte(snapshot, chunk, *to);
-    bytes += size;
-  }
-  return bytes > 0 ? worth / bytes : 0;
-}
-
 void CostBenefit::on_pressure(const Pressure& pressure, const Snapshot& snapshot, Plan& plan) {
   if (!looked_over_) look_over_all(snapshot);
-  const double worth = pressure.elsewhere ? mean_worth(snapshot, pressure.at) : 0;
+  // What comes is unknown, so it is expected to be worth as much as the mean of what is there.
+  const double worth =
+      pressure.elsewhere ? order_.mean_value(pressure.at, half_lives(snapshot)) : 0;
   Room room(snapshot);
   std::uint64_t freed = 0;
   for (std::uint32_t number = order_.first(pressure.at);

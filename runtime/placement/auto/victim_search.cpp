@@ -1,7 +1,5 @@
 #include "placement/auto/victim_search.hpp"
 
-#include "base/check.hpp"
-
 #include <algorithm>
 #include <cmath>
 #include <iterator>
@@ -21,39 +19,39 @@ void ValueOrder::prepare_put(ChunkId chunk) const {
   if (node.next != ChunkRow::none) __builtin_prefetch(&nodes_[node.next], 1);
 }
 
-void ValueOrder::put(ChunkId chunk, PlaceId at, double key) {
+void ValueOrder::put(ChunkId chunk, PlaceId at, double key, std::uint64_t bytes) {
   if (index(chunk) >= nodes_.size()) nodes_.resize(index(chunk) + 1);
   if (index(at) >= buckets_.size()) buckets_.resize(index(at) + 1);
-  const auto bucket = static_cast<std::int32_t>(
+  const auto number = static_cast<std::int32_t>(
       std::floor(std::clamp(key, worthless, -worthless) * buckets_per_doubling));
   Node& node = nodes_[index(chunk)];
-  if (node.listed && node.at == at && node.bucket == bucket) return;
-  Bucket& into = buckets_[index(at)][bucket];  // First, since it may throw.
-  if (node.listed) unlink(node);
-  const auto number = static_cast<std::uint32_t>(chunk);
-  node = {into.last, ChunkRow::none, bucket, at, true};
-  if (into.last != ChunkRow::none) nodes_[into.last].next = number;
-  if (into.first == ChunkRow::none) into.first = number;
-  into.last = number;
+  if (node.bucket != nullptr && node.at == at && node.bucket->number == number) return;
+  Bucket& into = buckets_[index(at)][number];  // First, since it may throw.
+  into.number = number;
+  if (node.bucket != nullptr) unlink(node);
+  const auto link = static_cast<std::uint32_t>(chunk);
+  node = {&into, into.last, ChunkRow::none, static_cast<float>(bytes), at};
+  into.bytes += node.bytes;
+  if (into.last != ChunkRow::none) nodes_[into.last].next = link;
+  if (into.first == ChunkRow::none) into.first = link;
+  into.last = link;
 }
 
 void ValueOrder::drop(ChunkId chunk) {
-  if (index(chunk) >= nodes_.size() || !nodes_[index(chunk)].listed) return;
+  if (index(chunk) >= nodes_.size() || nodes_[index(chunk)].bucket == nullptr) return;
   unlink(nodes_[index(chunk)]);
   nodes_[index(chunk)] = {};
 }
 
 void ValueOrder::unlink(Node& node) {
-  Buckets& buckets = buckets_[index(node.at)];
+  Bucket& bucket = *node.bucket;
   const bool first = node.previous == ChunkRow::none, last = node.next == ChunkRow::none;
   if (!first) nodes_[node.previous].next = node.next;
   if (!last) nodes_[node.next].previous = node.previous;
-  if (!first && !last) return;
-  const auto found = buckets.find(node.bucket);
-  VMART_CHECK(found != buckets.end(), "a listed chunk is in its bucket");
-  if (first) found->second.first = node.next;
-  if (last) found->second.last = node.previous;
-  if (first && last) buckets.erase(found);
+  if (first) bucket.first = node.next;
+  if (last) bucket.last = node.previous;
+  bucket.bytes -= node.bytes;
+  if (first && last) buckets_[index(node.at)].erase(bucket.number);
 }
 
 std::uint32_t ValueOrder::first(PlaceId at) const {
@@ -65,8 +63,19 @@ std::uint32_t ValueOrder::next(std::uint32_t chunk) const {
   const Node& node = nodes_[chunk];
   if (node.next != ChunkRow::none) return node.next;
   const Buckets& buckets = buckets_[index(node.at)];
-  const auto after = buckets.upper_bound(node.bucket);
+  const auto after = buckets.upper_bound(node.bucket->number);
   return after == buckets.end() ? ChunkRow::none : after->second.first;
+}
+
+double ValueOrder::mean_value(PlaceId at, double fading) const {
+  if (index(at) >= buckets_.size()) return 0;
+  double value = 0, bytes = 0;
+  for (const auto& [number, bucket] : buckets_[index(at)]) {
+    const double key = (number + 0.5) / buckets_per_doubling;
+    value += bucket.bytes * std::exp2(key - fading);
+    bytes += bucket.bytes;
+  }
+  return bytes > 0 ? value / bytes : 0;
 }
 
 std::size_t ValueOrder::state_bytes() const {

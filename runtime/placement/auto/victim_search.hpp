@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <type_traits>
 #include <vector>
 
 namespace vma::inline v1 {
@@ -16,17 +17,22 @@ namespace vma::inline v1 {
 /// The chunks of each place, in order of their value there, for searches for victims. Updated chunk
 /// by chunk: a change costs a few memory accesses, whatever the number of chunks, because the order
 /// consists of buckets, two for each doubling of the key. Within a bucket, earlier entries come
-/// first. 16 bytes a chunk.
+/// first. 24 bytes a chunk.
 ///
 /// Values fade over time. All fade alike, so the order stays right if keys are logarithms of the
 /// value to base 2 plus the number of half-lives that have passed.
 class ValueOrder {
  public:
+  ValueOrder() = default;
+  ValueOrder(const ValueOrder&) = delete;  // Chunks point to their buckets.
+  ValueOrder& operator=(const ValueOrder&) = delete;
+
   /// The key of a chunk without value.
   static constexpr double worthless = -1e9;
 
-  /// Adds the chunk, or moves it to its new position.
-  void put(ChunkId chunk, PlaceId at, double key);
+  /// Adds the chunk, or moves it to its new position. Requires: its size stays the same until it
+  /// is dropped.
+  void put(ChunkId chunk, PlaceId at, double key, std::uint64_t bytes);
   void drop(ChunkId chunk);
   /// Prefetch: `prepare_put` is about to be called.
   void prepare(ChunkId chunk) const { prepare_cell(nodes_, chunk); }
@@ -36,20 +42,27 @@ class ValueOrder {
   /// The chunk with the least value; `next` after it. `ChunkRow::none` at the end.
   std::uint32_t first(PlaceId at) const;
   std::uint32_t next(std::uint32_t chunk) const;
+  /// The mean value of the bytes there, of which 2 to the power of `fading` is 1; within a fifth,
+  /// since all chunks of a bucket count alike. 0 if nothing is there. Costs as much as there are
+  /// buckets.
+  double mean_value(PlaceId at, double fading) const;
   std::size_t state_bytes() const;
 
  private:
-  struct Node {
-    std::uint32_t previous = ChunkRow::none, next = ChunkRow::none;
-    std::int32_t bucket = 0;
-    PlaceId at{};
-    bool listed = false;
-  };
-  static_assert(sizeof(Node) == 16);
   struct Bucket {
+    std::int32_t number = 0;
     std::uint32_t first = ChunkRow::none, last = ChunkRow::none;
+    double bytes = 0;
   };
+  struct Node {
+    Bucket* bucket = nullptr;  // Null if it is not listed.
+    std::uint32_t previous = ChunkRow::none, next = ChunkRow::none;
+    float bytes = 0;
+    PlaceId at{};
+  };
+  static_assert(sizeof(Node) == 24);
   using Buckets = std::map<std::int32_t, Bucket>;
+  static_assert(std::is_nothrow_move_constructible_v<Buckets>, "buckets stay where they are");
 
   void unlink(Node& node);
 

@@ -1,5 +1,5 @@
 // Goal: chunks are ordered by value to half a doubling, in order of arrival within it, whatever is
-// inserted and removed. Method: random operations compared with a sorted list.
+// inserted and removed, and knows the mean. Method: random operations compared with a sorted list.
 #include "placement/auto/victim_search.hpp"
 
 #include <gtest/gtest.h>
@@ -55,7 +55,7 @@ TEST(ValueOrder, IsThatOfASortedList) {
       const double key =
           random() % 10 == 0 ? ValueOrder::worthless : static_cast<double>(random() % 80) / 8 - 5;
       const int bucket = static_cast<int>(std::floor(key * 2));
-      order.put(ChunkId{chunk}, PlaceId{static_cast<std::uint8_t>(at)}, key);
+      order.put(ChunkId{chunk}, PlaceId{static_cast<std::uint8_t>(at)}, key, 1);
       const auto found = model.find(chunk);
       const bool stays = found != model.end() && std::get<0>(found->second) == at &&
                          std::get<1>(found->second) == bucket;
@@ -63,6 +63,39 @@ TEST(ValueOrder, IsThatOfASortedList) {
     }
     const std::size_t at = random() % places;
     ASSERT_EQ(listed(order, PlaceId{static_cast<std::uint8_t>(at)}), expected(model, at)) << step;
+  }
+}
+
+TEST(ValueOrder, KnowsTheMeanValueOfTheBytesOfAPlace) {
+  constexpr double fading = 3;
+  std::mt19937 random(6);
+  ValueOrder order;
+  struct Listed {
+    PlaceId at{};
+    double key = 0, bytes = 0;
+  };
+  std::map<std::uint32_t, Listed> model;
+  for (int step = 0; step < 5000; ++step) {
+    const std::uint32_t chunk = random() % ordered_chunks;
+    order.drop(ChunkId{chunk});
+    model.erase(chunk);
+    if (random() % 5 != 0) {
+      const PlaceId at{static_cast<std::uint8_t>(random() % places)};
+      const double key =
+          random() % 4 == 0 ? ValueOrder::worthless : static_cast<double>(random() % 80) / 8 - 5;
+      const std::uint64_t bytes = (1 + random() % 100) << 21;
+      order.put(ChunkId{chunk}, at, key, bytes);
+      model[chunk] = {at, key, static_cast<double>(bytes)};
+    }
+    const PlaceId at{static_cast<std::uint8_t>(random() % places)};
+    double value = 0, bytes = 0;
+    for (const auto& [number, listed] : model) {
+      if (listed.at != at) continue;
+      value += listed.bytes * std::exp2(listed.key - fading);
+      bytes += listed.bytes;
+    }
+    const double mean = bytes > 0 ? value / bytes : 0;
+    ASSERT_NEAR(order.mean_value(at, fading), mean, 0.2 * mean) << step;
   }
 }
 
