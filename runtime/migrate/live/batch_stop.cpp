@@ -108,7 +108,7 @@ std::optional<StopRefusal> BatchStop::tell_streams() {
   ProcessExit::hold_back();
   program_.take_turn();  // No slow work beside a closed gate.
   parts_.copiers.await_engines();
-  parts_.memory.chunks().keepers().warm_grant();  // With nothing stopped yet.
+  parts_.memory.chunks().keepers().rehearse_switch();  // With nothing stopped yet.
   let_through_ = clock_.now();
   if (auto refusal = program_.plan()) return refusal;
   asked_ = clock_.now();

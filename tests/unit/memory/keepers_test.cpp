@@ -1,5 +1,5 @@
 // Goal: keepers make later grants cheap, by the simulated machine's clock; spares are given up
-// once; a probe grant leaves the owner its rights.
+// once; a probe asks the driver, and a rehearsal switches a slot that nobody uses.
 #include "unit/memory/memory_rig.hpp"
 
 #include "base/units.hpp"
@@ -64,15 +64,11 @@ TEST(Keepers, GiveTheirSparesUpOnce) {
   rig.expect_shown(*allocation);
 }
 
-TEST(Keepers, ProbeAndWarmGrantAskTheDriverOnceEachTime) {
+TEST(Keepers, ProbeAsksTheDriverOnceEachTime) {
   MemoryRig rig;
   for (int i = 0; i < 4; ++i) {
     rig.forget_calls();
-    if (i % 2 == 0) {
-      rig.memory().chunks().keepers().probe_grant();
-    } else {
-      rig.memory().chunks().keepers().warm_grant();
-    }
+    rig.memory().chunks().keepers().probe_grant();
     EXPECT_EQ(rig.calls(Call::grant), 1);
     EXPECT_EQ(rig.trace().size(), 1u);
   }
@@ -80,6 +76,37 @@ TEST(Keepers, ProbeAndWarmGrantAskTheDriverOnceEachTime) {
   expect_error(ErrorKind::out_of_memory, [&] { rig.memory().chunks().keepers().probe_grant(); });
   rig.fail_nothing();
   rig.memory().chunks().keepers().probe_grant();
+}
+
+std::vector<Call> calls_of_rehearsal(MemoryRig& rig) {
+  rig.forget_calls();
+  rig.memory().chunks().keepers().rehearse_switch();
+  std::vector<Call> calls;
+  for (const TracedCall& call : rig.trace()) calls.push_back(call.call);
+  return calls;
+}
+
+TEST(Keepers, RehearseAWholeSwitchOfNobodysSlot) {
+  MemoryRig rig;
+  const auto allocation = rig.alloc(1, gpu(0));
+  const std::vector<Call> whole{Call::unmap, Call::map, Call::grant};
+  EXPECT_EQ(calls_of_rehearsal(rig), whole);
+  EXPECT_EQ(calls_of_rehearsal(rig), whole);
+  rig.expect_shown(*allocation);
+}
+
+TEST(Keepers, RehearseAgainAfterARefusal) {
+  MemoryRig rig;
+  const std::vector<Call> whole{Call::unmap, Call::map, Call::grant};
+  rig.fail({Call::unmap}, {0});
+  EXPECT_EQ(calls_of_rehearsal(rig), std::vector<Call>());
+  EXPECT_EQ(calls_of_rehearsal(rig), whole);
+  rig.fail({Call::map}, {0});
+  EXPECT_EQ(calls_of_rehearsal(rig), std::vector<Call>{Call::unmap});
+  EXPECT_EQ(calls_of_rehearsal(rig), (std::vector<Call>{Call::map, Call::grant}));
+  rig.fail({Call::grant}, {0});
+  EXPECT_EQ(calls_of_rehearsal(rig), (std::vector<Call>{Call::unmap, Call::map}));
+  EXPECT_EQ(calls_of_rehearsal(rig), whole);
 }
 
 /// Remembers the rights granted last and counts repeated grants.
@@ -113,11 +140,7 @@ TEST(Keepers, AskForOtherRightsEachTime) {
   // The keeper's rights; the last grant went to its spare.
   driver.granted[gpu(0)] = Access::read_write;
   driver.repeated = 0;
-  keepers.probe_grant();
-  keepers.warm_grant();
-  keepers.probe_grant();
-  keepers.probe_grant();
-  keepers.warm_grant();
+  for (int i = 0; i < 4; ++i) keepers.probe_grant();
   EXPECT_EQ(driver.repeated, 0);
 }
 

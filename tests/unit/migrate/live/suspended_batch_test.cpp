@@ -133,7 +133,7 @@ TEST_P(SuspendedBatch, CopiesByAnEngineOnceTheTargetCanDigest) {
     bool copying = false;
     int mapped = 0;
     rig.driver.before_call = [&](Call call, bool) {
-      if (call == Call::copy || call == Call::suspend) copying = call == Call::copy;
+      if (call == Call::copy || call == Call::wait_event) copying = call == Call::copy;
       mapped += copying && (call == Call::create || call == Call::map || call == Call::unmap);
     };
     EXPECT_EQ(rig.move(gpu(1), max_stall).outcome, Outcome::done);
@@ -148,6 +148,20 @@ TEST_P(SuspendedBatch, CopiesByAnEngineOnceTheTargetCanDigest) {
     }
     EXPECT_EQ(mapped, 0);
     rig.expect_all_moved(report);
+  });
+}
+
+/// The others have no work that could use it: they get it while the program goes on again.
+TEST_P(SuspendedBatch, GrantsUnderTheStopOnlyForGpusInUse) {
+  step([](SuspendingBatch& rig, SteppedThreads&) {
+    rig.driver.in_use = {DeviceId{0}};
+    MigrationReport report = rig.move(gpu(1), max_stall);
+    EXPECT_EQ(rig.driver.granted_most, 1u);
+    rig.expect_all_moved(report);
+    rig.driver.in_use.reset();  // As if the program had made a context there.
+    EXPECT_EQ(rig.move(gpu(0), max_stall).outcome, Outcome::done);
+    EXPECT_EQ(rig.driver.granted_most, 2u);
+    rig.expect_moved(0);
   });
 }
 
