@@ -1,6 +1,7 @@
 // Cost of `park` and `resume` of one allocation on the first GPU: without its contents, resumed at
 // once or when the driver has scrubbed what it got back, as zeros or not, in chunks by size or in
-// the largest; and with its contents at the host, whose memory stays cached.
+// the largest; and with its contents at the host, whose memory stays cached, both at once and
+// scrubbed.
 
 #include "bench/harness/machine.hpp"
 
@@ -93,6 +94,7 @@ void register_all(ParkRig& rig) {
       {"undefined_largest", largest_chunks, undefined, false},
       {"undefined_largest_rested", largest_chunks, undefined, true},
       {"kept", 0, {}, false},
+      {"kept_rested", 0, {}, true},
   };
   for (const ParkCase& each : cases) {
     for (const std::uint64_t bytes : sizes_up_to_max({256 * mebibyte, 8 * gibibyte})) {

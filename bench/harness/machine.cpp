@@ -93,10 +93,7 @@ KeptPool::~KeptPool() {
 void let_scrubbing_end(std::uint64_t freed_bytes) {
   constexpr std::uint64_t bytes_per_us = 200'000;  // Half of the observed rate of the driver.
   constexpr std::chrono::milliseconds least(5);
-  const auto wait = least + std::chrono::microseconds(freed_bytes / bytes_per_us);
-  const Stopwatch watch;
-  while (watch.elapsed() < wait) {
-  }
+  spin_for(least + std::chrono::microseconds(freed_bytes / bytes_per_us));
 }
 
 std::vector<Route> gpu_routes(Runtime& runtime) {

@@ -82,6 +82,13 @@ class Stopwatch {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
+/// Keeps the calling thread's processor busy for that long, so that it does not go to sleep.
+inline void spin_for(std::chrono::nanoseconds wait) {
+  const Stopwatch watch;
+  while (watch.elapsed() < wait) {
+  }
+}
+
 /// Processor time of the calling thread, which does not depend on other load.
 double cpu_ns();
 

@@ -32,8 +32,8 @@ MigrateOptions options_of(MoveMode mode) {
 
 WriterSpec few_writes(const MovedRange& range, int streams, std::chrono::nanoseconds kernel) {
   WriterSpec spec;
-  spec.gpus = live_gpus(2);
-  spec.gpus.resize(2);
+  spec.gpus = live_gpus(1);
+  if (spec.gpus.size() > 2) spec.gpus.resize(2);
   spec.streams = streams;
   spec.kernel = kernel;
   spec.places = range.places(DirtyTiles{});

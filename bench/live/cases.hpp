@@ -19,7 +19,7 @@ enum class MoveMode { live, stopped, held };
 std::string mode_label(MoveMode mode);
 MigrateOptions options_of(MoveMode mode);
 
-/// Attached streams on two GPUs that write to a few tiles of the range.
+/// Attached streams on two GPUs, or on the only one, that write to a few tiles of the range.
 WriterSpec few_writes(const MovedRange& range, int streams, std::chrono::nanoseconds kernel);
 
 /// A stream of the GPU that no gate stops, and that reads and writes its own memory at full speed:

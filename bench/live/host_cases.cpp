@@ -1,15 +1,17 @@
 // How long attached streams are stopped for a chunk that moves to host memory, and for one that
-// moves back.
+// moves back; of a small one, one move after another and after a rest.
 
 #include "bench/live/cases.hpp"
 #include "bench/harness/machine.hpp"
 
+#include <chrono>
+#include <string>
 #include <vector>
 
 namespace vma {
 namespace {
 
-Sample to_host_and_back(std::uint64_t bytes) {
+Sample to_host_and_back(std::uint64_t bytes, std::chrono::milliseconds rest) {
   Runtime& runtime = live_runtime();
   const Route route = host_routes(runtime).front();
   MovedRange range(runtime, route.first, bytes);
@@ -24,6 +26,7 @@ Sample to_host_and_back(std::uint64_t bytes) {
   const Stopwatch watch;
   while (to_host.tried() < 2 || (to_host.tried() + from_host.tried() < moves &&
                                  to_us(watch.elapsed()) < case_seconds() * 1e6)) {
+    spin_for(rest);
     const bool at_gpu = range.place() == route.first;
     range.move(at_gpu ? route.second : route.first, {}, at_gpu ? to_host : from_host);
   }
@@ -41,7 +44,15 @@ Sample to_host_and_back(std::uint64_t bytes) {
 void register_host_cases() {
   const std::uint64_t bytes = sizes_up_to_max({32 * mebibyte}).front();
   register_samples(
-      "live/host/" + size_label(bytes), [bytes] { return to_host_and_back(bytes); }, 1);
+      "live/host/" + size_label(bytes),
+      [bytes] { return to_host_and_back(bytes, std::chrono::milliseconds(0)); }, 1);
+  // Of a small chunk, the switch is most of the stall.
+  for (const std::chrono::milliseconds rest :
+       {std::chrono::milliseconds(0), std::chrono::milliseconds(60)}) {
+    register_samples(
+        "live/host_rested" + std::to_string(rest.count()) + "ms/2MiB",
+        [rest] { return to_host_and_back(2 * mebibyte, rest); }, 1);
+  }
 }
 
 }  // namespace vma

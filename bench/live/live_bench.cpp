@@ -6,7 +6,7 @@
 // `--filter` selects cases, like `--benchmark_filter`. `--seconds` is the approximate duration of a
 // case (3). `--beside-process` measures nothing: it moves memory until its standard input is
 // closed, beside a measurement in another process. Needs two GPUs, or a simulated machine that has
-// them; with one GPU, only the cases of batches run, to host memory and back.
+// them; with one GPU, only the cases to host memory and back run.
 
 #include "bench/live/cases.hpp"
 
@@ -21,13 +21,13 @@ namespace {
 void register_all() {
   live_gpus(1);
   register_batch_cases();
+  register_host_cases();
   if (live_gpus(1).size() < 2) return;
   register_stall_cases();
   register_size_cases();
   register_rate_cases();
   register_budget_cases();
   register_drain_cases();
-  register_host_cases();
   register_beside_cases();
   register_mode_cases();
   register_kernel_cases();

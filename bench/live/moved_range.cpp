@@ -116,11 +116,12 @@ void MovedRange::check(std::uint64_t added) {
 }
 
 MoveTally move_to_and_fro(MovedRange& range, Place one, Place other, const MigrateOptions& options,
-                          int moves_max, double seconds) {
+                          int moves_max, double seconds, std::chrono::milliseconds rest) {
   MoveTally tally;
   const Stopwatch watch;
   const auto limit = std::chrono::duration<double>(seconds);
   while (tally.tried() < 2 || (tally.tried() < moves_max && watch.elapsed() < limit)) {
+    spin_for(rest);
     range.move(range.place() == one ? other : one, options, tally);
   }
   return tally;

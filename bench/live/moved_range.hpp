@@ -6,6 +6,7 @@
 
 #include <vma/runtime.hpp>
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -63,8 +64,9 @@ class MovedRange {
 };
 
 /// Moves back and forth between two places, starting where the range is, until `moves_max` attempts
-/// were made or `seconds` have passed; at least twice.
+/// were made or `seconds` have passed; at least twice. Before each move it rests.
 MoveTally move_to_and_fro(MovedRange& range, Place one, Place other, const MigrateOptions& options,
-                          int moves_max, double seconds);
+                          int moves_max, double seconds,
+                          std::chrono::milliseconds rest = std::chrono::milliseconds(0));
 
 }  // namespace vma

@@ -1,16 +1,20 @@
 // How long attached streams are stopped for one chunk, by the size of the chunk, the number of
 // streams, the length of their kernels, and the number of queued launches; and if only one of the
-// two GPUs that have access is in use.
+// two GPUs that have access is in use, one move after another and after a rest.
 
 #include "bench/live/cases.hpp"
 
 #include <algorithm>
+#include <chrono>
+#include <string>
+#include <utility>
 #include <vector>
 
 namespace vma {
 namespace {
 
 using std::chrono::nanoseconds;
+using namespace std::chrono_literals;
 
 struct StallCase {
   std::uint64_t bytes = 0;
@@ -19,6 +23,7 @@ struct StallCase {
   std::string kernel_label;
   std::uint64_t backlog = 1;
   bool one_gpu = false;
+  std::chrono::milliseconds rest{0};
 
   bool headline() const {
     return streams == 4 && backlog == 1 && kernel < std::chrono::milliseconds(1);
@@ -46,7 +51,8 @@ Sample stall(const StallCase& chosen) {
   const int moves = static_cast<int>(setting("VMART_BENCH_MOVES", 1000));
   const double seconds = case_seconds() * (chosen.headline() ? 5 : 1);
   move_to_and_fro(range, gpus[0], gpus[1], options, warming_moves, case_seconds());
-  const MoveTally tally = move_to_and_fro(range, gpus[0], gpus[1], options, moves, seconds);
+  const MoveTally tally =
+      move_to_and_fro(range, gpus[0], gpus[1], options, moves, seconds, chosen.rest);
   range.check(writers.stop());
 
   Sample sample;
@@ -66,7 +72,7 @@ void register_stall_cases() {
     for (const int streams : {1, 4, 8}) {
       for (const auto& [label, kernel] : kernels) {
         for (const std::uint64_t backlog : {1, 1000}) {
-          const StallCase chosen{bytes, streams, kernel, label, backlog, false};
+          const StallCase chosen{bytes, streams, kernel, label, backlog, false, 0ms};
           register_samples(
               "live/stall/streams" + std::to_string(streams) + "/kernel" + label + "/backlog" +
                   std::to_string(backlog) + "/" + size_label(bytes),
@@ -74,10 +80,13 @@ void register_stall_cases() {
         }
       }
     }
-    const StallCase one_gpu{bytes, 4, kernels[0].second, kernels[0].first, 1, true};
-    register_samples(
-        "live/stall/one_gpu/streams4/kernel5us/backlog1/" + size_label(bytes),
-        [one_gpu] { return stall(one_gpu); }, 1);
+    for (const std::chrono::milliseconds rest : {0ms, 60ms}) {
+      const StallCase one_gpu{bytes, 4, kernels[0].second, kernels[0].first, 1, true, rest};
+      const std::string rested = rest > 0ms ? "_rested60ms" : "";
+      register_samples(
+          "live/stall/one_gpu" + rested + "/streams4/kernel5us/backlog1/" + size_label(bytes),
+          [one_gpu] { return stall(one_gpu); }, 1);
+    }
   }
 }
 
