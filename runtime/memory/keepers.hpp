@@ -28,9 +28,9 @@ class Keepers {
   /// driver throws.
   void probe_grant();
   /// Switches our own slot: unmaps it, maps it, and grants it to all GPUs that reach the first one.
-  /// After a rest the driver takes five times as long for a switch, of which a grant alone takes
-  /// nothing (docs/results/live_moves.md). One thread at a time. Requires: nothing is stopped.
-  /// Blocks: as a switch. What the driver refuses is only logged.
+  /// After a rest the driver takes four times as long for a switch, also after a grant twice as
+  /// long (docs/results/live_moves.md). One thread at a time. Requires: nothing is stopped. Blocks:
+  /// as a switch. What the driver refuses is only logged.
   void rehearse_switch() noexcept;
   /// Releases the spares, so that the driver can use their memory. False if there were none.
   bool give_up_spares() noexcept;
