@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What `vmart run` costs programs that know nothing of it, and what their moves come to.
 
-    run_overhead.py BUILD [--cases launches,training,graph,allocations,move,drift,standstill,capacity]
+    run_overhead.py BUILD [--cases launches,training,graph,allocations,policy,move,drift,standstill,capacity]
                           [--pairs 4] [--built FOLDER] [--out FILE.json] [--measure-only]
                           [--shapes 8x128,64x1]
 
@@ -9,6 +9,8 @@ FOLDER (BUILD/programs) has the programs of bench/unmodified, compiled by tests/
 
     launches, training, graph, allocations
                 the program bare and under `vmart run`, in turn, with nothing moving: medians of the runs
+    policy      these programs and inference beyond HBM, under `vmart run --policy auto` against no policy, in
+                turn: no pace below 0.98 of that without
     move        a model of 2.6 GiB moves to the other GPU and back beside its loop: against two backlogs
                 and 40 ms. A backlog is how long a step takes from its launch to its end meanwhile
     drift       GPU 1 reads 1 GiB on GPU 0 under --policy auto: when its rate reaches 0.95 of a local one
@@ -20,7 +22,8 @@ FOLDER (BUILD/programs) has the programs of bench/unmodified, compiled by tests/
                 4 GiB of 20: where host memory is slow to grow, more would take long to put there
 
 Needs an idle machine. Prints a row for each figure with its bar; leaves with 1 if one is missed (not with
---measure-only), with 77 without PyTorch and two GPUs. One GPU is enough for `--cases capacity`: then the rest is at the host.
+--measure-only), with 77 without PyTorch and two GPUs. One GPU is enough for `--cases policy` and `--cases capacity`: then the
+rest is at the host.
 """
 
 import importlib.util
@@ -42,7 +45,8 @@ from served_model import Places, ServedModel, gap_of, latencies_of
 
 LOOPS = str(ROOT / "bench/unmodified/gpt_loops.py")
 OVERSUBSCRIBED = str(ROOT / "bench/unmodified/oversubscribed.py")
-CASES = ("launches", "training", "graph", "allocations", "move", "drift", "standstill", "capacity")
+CASES = ("launches", "training", "graph", "allocations", "policy", "move", "drift", "standstill", "capacity")
+ON_ONE_GPU = {"policy", "capacity"}
 LIMIT_S = 180
 MOVE_EXTRA_S = 0.040  # On top of two backlogs.
 LOCAL_SHARE, STAYS, DRIFT_S = 0.95, 0.9, 2.0
@@ -51,6 +55,7 @@ OVERSUBSCRIBED_BY = 1.25
 CAPACITY_EXTRA = 64 << 20  # For what vmart itself needs, and allocations that PyTorch rounds up.
 ONE_GPU = {"CUDA_VISIBLE_DEVICES": "0", "VMART_DEVICES": "0"}
 AUTO = ("--policy", "auto")
+PACE_MIN = 0.98  # Of a program with the policy, against the same without.
 # Where what is above the limit goes: name, environment, options.
 LIMITED = (("gpu1", {}, ()), ("gpu1, auto", {}, AUTO), ("host", ONE_GPU, ()), ("host, auto", ONE_GPU, AUTO))
 LOOK_S = 0.2
@@ -118,6 +123,36 @@ class Bench:
 
     def graph(self):
         self.overhead("graph", [sys.executable, LOOPS, "graph", "--seconds", "4"], "graph_ms", 0.5)
+
+    def policy(self):
+        """With one GPU visible, so that what does not fit is at the host."""
+        self.paces("launches", [str(self.built / "launch_loop"), "3"], lambda run: 1 / run["launch_us"])
+        self.paces("training", [sys.executable, LOOPS, "train", "--seconds", "6"], lambda run: 1 / run["train_ms"])
+        self.paces("graph", [sys.executable, LOOPS, "graph", "--seconds", "6"], lambda run: 1 / run["graph_ms"])
+        for shape in self.options.shapes.split(","):
+            command = [sys.executable, "-B", OVERSUBSCRIBED, "--seconds", "20", "--shapes", shape]
+            _, limit = self.limit_of(self.figures(command, False, changes=ONE_GPU))
+            self.paces(f"beyond HBM, {shape}", command, lambda run, of=shape: run["tokens_s"][of],
+                       "--capacity", f"gpu0={limit}")
+
+    def paces(self, name, command, pace, *options):
+        """Of the program with the policy and without, in turn."""
+        without, auto = [], []
+        for number in range(self.options.pairs):
+            first = number % 2 == 1
+            for has_policy in (first, not first):
+                run = self.figures(command, True, *options, *(AUTO if has_policy else ()), changes=ONE_GPU)
+                (auto if has_policy else without).append(pace(run))
+        self.samples[f"policy: {name}"] = {"without": without, "auto": auto}
+        ratio = statistics.median(auto) / statistics.median(without)
+        self.row(f"policy: {name}", ratio, "x", f">= {PACE_MIN}", ratio >= PACE_MIN,
+                 f"without {min(without):.4g} to {max(without):.4g}, auto {min(auto):.4g} to {max(auto):.4g}")
+
+    @staticmethod
+    def limit_of(bare):
+        """How many bytes of the weights HBM may have, and of all memory, so that the weights do not fit."""
+        kept = int(bare["weights_bytes"] / OVERSUBSCRIBED_BY)
+        return kept, kept + bare["reserved_bytes"] - bare["weights_bytes"] + CAPACITY_EXTRA
 
     def allocations(self):
         bare, under = self.in_turn("allocations", [str(self.built / "allocate_loop"), "1000"])
@@ -212,8 +247,7 @@ class Bench:
     def capacity(self):
         command = [sys.executable, "-B", OVERSUBSCRIBED, "--shapes", self.options.shapes]
         bare = self.figures(command, False)
-        kept = int(bare["weights_bytes"] / OVERSUBSCRIBED_BY)
-        limit = kept + bare["reserved_bytes"] - bare["weights_bytes"] + CAPACITY_EXTRA
+        kept, limit = self.limit_of(bare)
         self.samples["capacity"] = {"limit_bytes": limit, "bare": bare}
         self.capacity_rows("bare", bare, bare, None)
         rival = None
@@ -266,7 +300,7 @@ def parse_arguments():
 
 def main():
     options = parse_arguments()
-    gpus = 1 if options.cases == "capacity" else 2
+    gpus = 1 if set(options.cases.split(",")) <= ON_ONE_GPU else 2
     if gpu_count() < gpus or importlib.util.find_spec("torch") is None:
         return skip(f"this needs PyTorch and {gpus} GPUs")
     bench, failed = Bench(options), []

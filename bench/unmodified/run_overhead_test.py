@@ -98,6 +98,14 @@ class Overhead(unittest.TestCase):
         self.assertIs(measured.rows[0]["met"], False)
         self.assertEqual(len(measured.samples["launches"]["bare"]), 2)
 
+    def test_a_policy_that_slows_a_program_down_is_told(self):
+        measured = bench()
+        with unittest.mock.patch.object(measured, "figures", side_effect=[{"rate": r} for r in (50, 48, 49, 52)]) as runs:
+            measured.paces("slower", ["program"], lambda run: run["rate"], "--capacity", "gpu0=1GiB")
+        self.assertEqual(measured.samples["policy: slower"], {"without": [50, 52], "auto": [48, 49]})
+        self.assertIs(measured.rows[0]["met"], False)
+        self.assertEqual([run.args[-2:] == run_overhead.AUTO for run in runs.call_args_list], [False, True, True, False])
+
     def test_the_longest_gap_is_that_about_the_move(self):
         steps = [(0, 1), (1, 2), (2, 9), (9, 10), (10, 30)]
         self.assertEqual(gap_of(steps, 3, 4), 7)
