@@ -16,8 +16,10 @@
  *   blind        GPU 1 uses a buffer of GPU 0, whose own launches do not show what they use
  *   evenly       both GPUs use a buffer equally often
  *   alternating  the same, but in turns of many launches
+ *   cyclic       GPU 0 reads the parts of many buffers, one after the other and again and again;
+ *                how many launches a buffer takes differs
  *
- * In the last three, GPU 0 also uses a buffer of GPU 1, which nobody else does. On simulated GPUs
+ * In the three before, GPU 0 also uses a buffer of GPU 1, which nobody else does. On simulated GPUs
  * the program needs vmart, since memory of one GPU is out of the other's reach there.
  */
 #include <cuda.h>
@@ -347,6 +349,27 @@ void run_plain() {
 
 /* --- Memory that both GPUs use, and one that moves in any case */
 
+/* Parts are used equally often, so nothing is gained by a move. */
+void run_cyclic() {
+  constexpr size_t buffers = 20, mib = 4;
+  static Buffer all[buffers];
+  for (Buffer &buffer : all) allocate(buffer, 0, mib, "cyclic");
+  repeat([&] {
+    for (size_t i = 0; i < buffers; ++i) {
+      const size_t parts = size_t{1} << i % 5;
+      for (size_t part = 0; part < parts; ++part) {
+        CUdeviceptr word = all[i].begin + part * ((mib << 20) / parts);
+        void *parameters[] = {&word, &one};
+        enter(0);
+        CALL(cuLaunchKernel(gpus[0].add, 1, 1, 1, 1, 1, 1, 0, gpus[0].stream, parameters, nullptr));
+      }
+      ++all[i].expected;
+    }
+    finish();
+  });
+  check_counters();
+}
+
 void run_shared(const char *work) {
   Buffer shared, moving, small;
   allocate(shared, 0, 4, "shared");
@@ -396,6 +419,8 @@ int main(int argc, char **argv) {
     run_threads();
   } else if (strcmp(work, "plain") == 0) {
     run_plain();
+  } else if (strcmp(work, "cyclic") == 0) {
+    run_cyclic();
   } else {
     run_shared(work);
   }

@@ -4,8 +4,10 @@ uses_test.py VMART PROGRAM"""
 import contextlib
 import itertools
 import json
+import pathlib
 import re
 import sys
+import tempfile
 import time
 import unittest
 
@@ -74,6 +76,38 @@ class Uses(unittest.TestCase):
                 turns = int(re.search(r"turns: (\d+)", running.end())[1])
                 # `auto` may try moves, but not many.
                 self.assertLess(5 * moves, turns)
+
+    def test_of_many_launches_count_by_bytes_and_move_nothing_that_is_read_in_turns(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".json") as machine:
+            gpus = json.loads((pathlib.Path(__file__).parent / "tiny_gpus.json").read_text())
+            gpus["gpus"][0]["memory_mib"] = 256
+            json.dump(gpus, machine)
+            machine.flush()
+            # Of twenty buffers of 4 MiB, five have to leave.
+            with Running("linked", "cyclic", "--capacity", "gpu0=64MiB,gpu1=5MiB", "--policy", "auto",
+                         SIMCUDA_MACHINE=machine.name, VMART_PRESSURE_LIMIT_MS="60000") as running:
+                self.assertLessEqual(self.moves_until_they_stop(running), 5 + 5)
+                rates = [self.gigabytes_a_second(running, one) for one in running.where()]
+                self.assertLess(max(rates), 4 * min(rates), rates)
+                self.assertIn("done\n", running.end())
+
+    def moves_until_they_stop(self, running, still_s=2, limit_s=60):
+        def look():
+            stats = json.loads(running.control("stats", "--json"))["scheduler"]
+            return stats["moves_done"], stats["uses"]
+
+        moves, uses = look()
+        since = begin = time.monotonic()
+        while time.monotonic() < since + still_s or look()[1] < uses + 20_000:
+            self.assertLess(time.monotonic(), begin + limit_s, f"{moves} moves\n{running.errors()}")
+            if look()[0] != moves:
+                moves, uses = look()
+                since = time.monotonic()
+        return moves
+
+    def gigabytes_a_second(self, running, allocation):
+        text = running.control("explain", allocation["address"])
+        return float(re.search(r"gpu0 uses it (\S+) GB/s now", text)[1])
 
     def wait_until_seen(self, running):
         # The other buffer shows when the policy has seen enough. It is moved away once, since the
