@@ -12,6 +12,8 @@
  *   unplaced     GPU 0 launches a graph of a copy and a fill, which became executable in a thread
  *                without a context
  *   threads      GPU 1 launches graphs of several threads, which change and are destroyed meanwhile
+ *   counted      GPU 1 launches graphs some times and destroys them, until it has done so often
+ *                enough
  *   plain        GPU 1 uses buffers of GPU 0 by copies of rows and by launches of all kinds
  *   blind        GPU 1 uses a buffer of GPU 0, whose own launches do not show what they use
  *   evenly       both GPUs use a buffer equally often
@@ -300,6 +302,28 @@ void run_threads() {
   check_counters();
 }
 
+/* So few bytes that whoever reads uses believes all of them. */
+void run_counted() {
+  constexpr int graphs = 100, launches = 7;
+  Buffer counted;
+  allocate(counted, 0, 4, "counted");
+  enter(1);
+  CUgraph graph = nullptr;
+  CALL(cuGraphCreate(&graph, 0));
+  add_kernel(graph, counted);
+  for (int i = 0; i < graphs; ++i) {
+    CUgraphExec exec = nullptr;
+    CALL(cuGraphInstantiate(&exec, graph, 0));
+    for (int k = 0; k < launches; ++k) CALL(cuGraphLaunch(exec, gpus[1].stream));
+    finish();
+    CALL(cuGraphExecDestroy(exec));
+  }
+  CALL(cuGraphDestroy(graph));
+  counted.expected = graphs * launches;
+  check_counters();
+  printf("launches: %llu\n", counted.expected);
+}
+
 /* --- Without graphs */
 
 void run_plain() {
@@ -417,6 +441,8 @@ int main(int argc, char **argv) {
     run_unplaced();
   } else if (strcmp(work, "threads") == 0) {
     run_threads();
+  } else if (strcmp(work, "counted") == 0) {
+    run_counted();
   } else if (strcmp(work, "plain") == 0) {
     run_plain();
   } else if (strcmp(work, "cyclic") == 0) {

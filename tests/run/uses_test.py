@@ -11,7 +11,9 @@ import tempfile
 import time
 import unittest
 
-from run_test import Running, places
+from run_test import PROGRAM, VMART, Running, places, run
+
+LAB = VMART.with_name("vmart-lab")
 
 # What they save counts wherever it is, since simulated GPUs are hardly busy.
 POLICIES = ("cost_benefit", "auto:limit=0,guard_limit=0")
@@ -90,6 +92,20 @@ class Uses(unittest.TestCase):
                 rates = [self.gigabytes_a_second(running, one) for one in running.where()]
                 self.assertLess(max(rates), 4 * min(rates), rates)
                 self.assertIn("done\n", running.end())
+
+    @unittest.skipUnless(LAB.exists(), f"{LAB} is not built")
+    def test_of_graphs_count_as_often_as_these_are_launched(self):
+        with tempfile.TemporaryDirectory() as folder:
+            done = run(VMART, "run", "--", PROGRAM, "linked", "counted", VMART_RECORD=folder)
+            self.assertEqual((done.returncode, done.stderr), (0, ""), done.stdout)
+            (recording,) = pathlib.Path(folder).glob("*.rec")
+            trace = pathlib.Path(folder) / "trace.jsonl"
+            converted = run(LAB, "convert", "recording", recording, trace)
+            self.assertEqual(converted.returncode, 0, converted.stderr)
+            events = [json.loads(line) for line in trace.read_text().splitlines()]
+        # Their bytes count once a launch, half as read and half as written.
+        passes = [event.get("passes", 1) for event in events if event.get("use") == "read_write"]
+        self.assertIn(f"launches: {2 * sum(passes):.0f}\n", done.stdout)
 
     def moves_until_they_stop(self, running, still_s=2, limit_s=60):
         def look():
