@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <unordered_map>
 #include <vector>
@@ -41,16 +42,16 @@ class KnownStarts {
     std::vector<Start> list;
     TimePoint swept{0};
 
-    void add(std::uint64_t offset, std::size_t max, TimePoint now);
+    bool add(std::uint64_t offset, std::size_t max, TimePoint now);
+    std::optional<std::uint64_t> next_after(std::uint64_t offset) const noexcept;
   };
 
-  static std::size_t most_in(const Registry::Bounds& allocation) noexcept;
-  Registry::Bounds around(Address address) const noexcept;
-  void learn(Address pointer, TimePoint now);
-  std::uint64_t reach(Address pointer) const noexcept;
+  /// Sets `learnt` if the pointer was not known, so that others may reach less far.
+  std::uint64_t reach(Address pointer, TimePoint now, bool& learnt);
 
   const Registry& registry_;
   std::unordered_map<Address, Starts> of_;  // By the allocation's begin.
+  std::vector<LoggedUse*> open_;            // Buffer of `complete`.
 };
 
 }  // namespace vma
