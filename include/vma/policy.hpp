@@ -76,7 +76,7 @@ struct AllocRequest {
 struct UseEvent {
   ChunkId chunk{};
   PlaceId device{};
-  double bytes_read = 0, bytes_written = 0;
+  double bytes_read = 0, bytes_written = 0;  ///< Half in each if the direction is unknown.
   const Hint* hint = nullptr;  ///< Not null: the program announced a use; nothing was used yet.
   double bytes() const { return bytes_read + bytes_written; }
 };

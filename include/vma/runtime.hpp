@@ -359,9 +359,10 @@ class VMART_EXPORT Runtime {
   /// The same, and records `uses` after the kernel is enqueued.
   void launch_using(Stream stream, const Kernel& kernel, Dim3 grid, Dim3 block,
                     const KernelArguments& arguments, std::span<const Use> uses);
-  /// The same, and records a use of every allocation that an argument points into: one read and
-  /// write of the whole allocation by the stream's GPU. This is a guess, for callers that know
-  /// nothing more precise; an integer that happens to equal such an address counts too.
+  /// The same, and records a use by the stream's GPU at every address of an allocation among the
+  /// arguments, of unknown extent and direction (`Use::bytes`, `UseKind::unknown`). This is a
+  /// guess, for callers that know nothing more precise; an integer that happens to equal such an
+  /// address counts too.
   void launch_recorded(Stream stream, const Kernel& kernel, Dim3 grid, Dim3 block,
                        const KernelArguments& arguments);
   /// Records the uses that `launch_recorded` does, for a kernel that the program or a library has

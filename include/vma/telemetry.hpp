@@ -13,11 +13,14 @@
 
 namespace vma::inline v1 {
 
-enum class UseKind : std::uint8_t { read, write, read_write };
+/// `read_write` accesses the bytes twice; `unknown`, which is all that a launch shows, does once.
+enum class UseKind : std::uint8_t { read, write, read_write, unknown };
 
 /// A GPU reads or writes a range of memory, `passes` times.
 struct Use {
   const void* address = nullptr;
+  /// 0: unknown. Then it reaches to the next address in the allocation at which another such use
+  /// has begun, or to the allocation's end.
   std::size_t bytes = 0;
   Place device;
   UseKind kind = UseKind::read;
@@ -36,7 +39,8 @@ struct Hint {
 /// Tells the process-wide runtime that work on `device` uses `bytes` starting at `address`. Call it
 /// where the work is enqueued. Takes nanoseconds and no lock; never blocks. Uses of other memory
 /// are counted and ignored. Uses that arrive too fast are sampled, and those lost even so are
-/// counted.
+/// counted. Uses of unknown extent or direction together count as no more than what the GPU can
+/// have accessed in the time.
 VMART_EXPORT void record_use(const void* address, std::size_t bytes, Place device,
                              UseKind kind = UseKind::read) noexcept;
 VMART_EXPORT void record_uses(std::span<const Use> uses) noexcept;

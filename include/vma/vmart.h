@@ -381,7 +381,12 @@ VMART_EXPORT vmart_status vmart_import(const char* path, int64_t limit_ns, void*
 /* --- What the program knows about its memory use, for the placement policies */
 
 /// Values of the argument `kind` of `vmart_record_use`.
-enum { VMART_USE_READ = 0, VMART_USE_WRITE = 1, VMART_USE_READ_WRITE = 2 };
+enum {
+  VMART_USE_READ = 0,
+  VMART_USE_WRITE = 1,
+  VMART_USE_READ_WRITE = 2, /**< Accesses the bytes twice. */
+  VMART_USE_UNKNOWN = 3     /**< One of the first two. */
+};
 
 /// What is known about future uses of a range; see `vma::Hint`. All fields zero except `size_bytes`
 /// means a use by GPU 0 now. A nonzero value that this library does not know is
@@ -397,15 +402,16 @@ typedef struct vmart_hint {
 
 /// Reports that work on the GPU uses `size_bytes` starting at `address`. Call it where the work is
 /// enqueued: it takes nanoseconds and never blocks. Does not open a runtime: without an open one it
-/// does nothing. Invalid values are counted and ignored.
+/// does nothing. Invalid values are counted and ignored. If `size_bytes` is 0, the use reaches to
+/// the next address in the allocation at which another such use has begun, or to the end.
 VMART_EXPORT void vmart_record_use(const void* address, size_t size_bytes, int gpu_ordinal,
                                    int32_t kind);
 /// For a kernel that was just launched on the GPU by `cuLaunchKernel` or a similar call: reports a
-/// read and write of every allocation that its parameters point into. `function` is the CUfunction
-/// or CUkernel of the launch; `parameters` is its `kernelParams` (may be null for a kernel without
-/// parameters). Call it where the launch is enqueued. It takes less than a microsecond, but queries
-/// the driver, which is slow, for each new kernel. Without an open runtime it does nothing.
-/// VMART_INVALID_ARGUMENT for a handle that the driver does not know.
+/// use of unknown size and kind at every address of an allocation that its parameters have.
+/// `function` is the CUfunction or CUkernel of the launch; `parameters` is its `kernelParams` (may
+/// be null for a kernel without parameters). Call it where the launch is enqueued. It takes less
+/// than a microsecond, but queries the driver, which is slow, for each new kernel. Without an open
+/// runtime it does nothing. VMART_INVALID_ARGUMENT for a handle that the driver does not know.
 VMART_EXPORT vmart_status vmart_record_launch(const void* function, const void* const* parameters,
                                               int gpu_ordinal);
 /// The same for a launch whose `extra` passes one buffer with all parameters

@@ -50,9 +50,10 @@ vma::Hint hint_of(const vmart_hint& given, const char* call) {
 /// An invalid kind stays invalid; it is counted where uses are aggregated.
 vma::UseKind kind_of(int32_t kind) {
   static_assert(static_cast<int>(vma::UseKind::write) == VMART_USE_WRITE &&
-                static_cast<int>(vma::UseKind::read_write) == VMART_USE_READ_WRITE);
-  constexpr auto none = static_cast<vma::UseKind>(VMART_USE_READ_WRITE + 1);
-  return kind >= 0 && kind <= VMART_USE_READ_WRITE ? static_cast<vma::UseKind>(kind) : none;
+                static_cast<int>(vma::UseKind::read_write) == VMART_USE_READ_WRITE &&
+                static_cast<int>(vma::UseKind::unknown) == VMART_USE_UNKNOWN);
+  constexpr auto none = static_cast<vma::UseKind>(VMART_USE_UNKNOWN + 1);
+  return kind >= 0 && kind <= VMART_USE_UNKNOWN ? static_cast<vma::UseKind>(kind) : none;
 }
 
 vmart_use use_of(const vma::Use& use) {

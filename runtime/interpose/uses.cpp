@@ -103,7 +103,7 @@ void Uses::record(std::span<vmart_use> uses) noexcept {
 }
 
 void Uses::note_launch(CUfunction function, void** parameters, void** extra) noexcept {
-  constexpr std::size_t uses_max = 128;
+  constexpr std::size_t uses_max = 256;
   const int gpu = using_gpu();
   if (gpu < 0) return;
   std::array<vmart_use, uses_max> found;

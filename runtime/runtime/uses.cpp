@@ -39,7 +39,8 @@ void check_hint(const Hint& hint, const Topology& topology, const char* call) {
   }
 }
 
-/// All of every allocation that a word points into, each once.
+/// What words point to in allocations, each address once. How far that reaches is found where uses
+/// are read (`KnownStarts`), since a launch has no time for it.
 class UsesFound {
  public:
   UsesFound(const Registry& registry, Place device) : registry_(registry), device_(device) {
@@ -49,14 +50,10 @@ class UsesFound {
   UsesFound& operator=(const UsesFound&) = delete;
 
   void look_at(std::uint64_t word) {
-    const auto holds = [word](const Use& use) {
-      return word - to_integer(address_of(use.address)) < use.bytes;
-    };
-    if (std::ranges::any_of(uses_, holds)) return;
-    const auto found = registry_.find(Address{word});
-    const auto bounds = found ? registry_.bounds(found->id) : std::nullopt;
-    if (!bounds || !bounds->contains(Address{word})) return;
-    uses_.push_back({to_pointer(bounds->begin), bounds->size_bytes, device_, UseKind::read_write});
+    const void* const address = to_pointer(Address{word});
+    const auto is_same = [address](const Use& use) { return use.address == address; };
+    if (!registry_.find(Address{word}) || std::ranges::any_of(uses_, is_same)) return;
+    uses_.push_back({address, 0, device_, UseKind::unknown});
   }
 
   std::span<const Use> uses() const { return uses_; }

@@ -103,8 +103,7 @@ bool Scheduler::take_event(const SchedulerInbox::Event& event) {
   using Kind = SchedulerInbox::Event::Kind;
   if (event.kind == Kind::made) {
     const std::shared_ptr<Allocation> allocation = event.allocation.lock();
-    if (!allocation) return true;
-    const ChunkRoster::Entry* entry = roster_.add(allocation, path_.books());
+    const ChunkRoster::Entry* entry = allocation ? roster_.add(allocation, path_.books()) : nullptr;
     if (entry != nullptr) journal_.record_allocation(*entry);
     return true;
   }
@@ -112,6 +111,7 @@ bool Scheduler::take_event(const SchedulerInbox::Event& event) {
     journal_.record_step(event.step);
     return true;
   }
+  if (event.kind == Kind::freed) uses_.forget(event.begin);
   const ChunkRoster::Entry* entry = roster_.find(event.begin);
   if (entry == nullptr) return true;
   if (event.kind == Kind::changed) {

@@ -13,6 +13,7 @@
 #include "scheduling/installed_policy.hpp"
 #include "scheduling/scheduled_moves.hpp"
 #include "scheduling/scheduler_inbox.hpp"
+#include "scheduling/use_intake.hpp"
 #include "telemetry/use_log.hpp"
 
 #include <vma/scheduler.hpp>

@@ -4,16 +4,8 @@
 #include "base/mutex.hpp"
 #include "memory/memory.hpp"
 #include "migrate/migration/move_observers.hpp"
-#include "placement/deciding/decision_path.hpp"
-#include "scheduling/chunk_roster.hpp"
-#include "scheduling/decision_journal.hpp"
-#include "telemetry/use_log.hpp"
-#include "telemetry/use_summary.hpp"
-
-#include <vma/policy.hpp>
 
 #include <atomic>
-#include <cstdint>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -61,36 +53,6 @@ class SchedulerInbox : public MemoryWatcher {
   Mutex wake_mutex_;  // Held during the call; no other lock of ours is taken under it.
   std::function<void()> wake_ VMART_GUARDED_BY(wake_mutex_);
   std::atomic<bool> scope_changed_{false}, missed_{false};
-};
-
-/// Enters what programs report, uses and hints, into the books of a scheduler and its recording.
-/// For the scheduler, one thread at a time.
-class UseIntake {
- public:
-  /// The references outlive it. `catch_up` is called, on the thread of `take_uses`, if there are
-  /// uses of memory that is not in the roster, and adds what is new.
-  UseIntake(UseLog& log, Memory& memory, const ChunkRoster& roster, DecisionPath& path,
-            DecisionJournal& journal, std::function<void()> catch_up);
-
-  /// Adds the uses since the last call. Requires: there are none yet.
-  void take_uses(UseReports& reports);
-  /// Adds the hints since the last call.
-  void take_hints(UseReports& reports);
-
-  std::uint64_t uses() const noexcept { return uses_; }
-  std::uint64_t hints() const noexcept { return hints_; }
-  /// Uses of memory that the runtime does not own or that was freed.
-  std::uint64_t uses_unknown() const noexcept;
-
- private:
-  UseLog& log_;
-  const ChunkRoster& roster_;
-  DecisionPath& path_;
-  DecisionJournal& journal_;
-  const std::function<void()> catch_up_;
-  UseSummary summary_;
-  std::vector<LoggedUse> raw_uses_;
-  std::uint64_t uses_ = 0, hints_ = 0;
 };
 
 }  // namespace vma

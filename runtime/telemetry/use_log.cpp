@@ -143,7 +143,7 @@ std::size_t UseRing::take(std::vector<LoggedUse>& out, std::size_t max) {
     out[first + i] = {Address{entry.address}, entry.bytes,
                       DeviceId{entry.device}, entry.kind,
                       entry.passes,           std::uint32_t{1} << entry.weight_bits,
-                      TimePoint(entry.at_ns)};
+                      TimePoint(entry.at_ns), false};
   }
   tail_.store(tail + count, std::memory_order_release);
   return count;

@@ -28,6 +28,7 @@ struct LoggedUse {
   float passes = 1;
   std::uint32_t weight = 1;  ///< How many uses this one represents.
   TimePoint at{0};           ///< Zero if the log records no times.
+  bool guessed = false;      ///< Its extent or direction was not reported; see `KnownStarts`.
 };
 
 /// The uses that one thread has recorded and the drain has not taken: a ring with one writer and

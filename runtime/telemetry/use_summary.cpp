@@ -35,7 +35,7 @@ void UseSummary::add(std::span<const LoggedUse> uses) {
 bool UseSummary::makes_sense(const LoggedUse& use) const {
   // A negative ordinal becomes larger than any valid one.
   const auto ordinal = static_cast<std::size_t>(index(use.device));
-  return ordinal < has_device_.size() && has_device_[ordinal] && use.bytes > 0 &&
+  return ordinal < has_device_.size() && has_device_[ordinal] &&
          use.bytes <= std::numeric_limits<std::uint64_t>::max() - to_integer(use.address) &&
          use.passes >= 0 && std::isfinite(use.passes) && use.kind <= UseKind::read_write;
 }
@@ -61,8 +61,8 @@ void UseSummary::add(const LoggedUse& use) {
     const std::uint64_t to = std::min(end, (slot + 1) * range->slot_bytes);
     Row& row = row_of({found->id, static_cast<std::uint32_t>(slot), use.device, range->begin});
     const double bytes = static_cast<double>(to - from) * times;
-    if (use.kind != UseKind::write) row.bytes_read += bytes;
-    if (use.kind != UseKind::read) row.bytes_written += bytes;
+    if (use.kind != UseKind::write) (use.guessed ? row.guessed_read : row.bytes_read) += bytes;
+    if (use.kind != UseKind::read) (use.guessed ? row.guessed_written : row.bytes_written) += bytes;
     const bool earlier = row.earliest == TimePoint(0) || use.at < row.earliest;
     if (use.at != TimePoint(0) && earlier) row.earliest = use.at;
     from = to;

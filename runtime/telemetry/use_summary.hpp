@@ -25,27 +25,31 @@ class UseSummary {
     AllocationId allocation{};
     std::uint32_t slot = 0;
     DeviceId device{};
-    double bytes_read = 0, bytes_written = 0;  ///< Multiplied by passes and weights.
-    TimePoint earliest{0};                     ///< Zero if no use has a time.
-    Address begin{};                           ///< Of the allocation.
+    /// Multiplied by passes and weights.
+    double bytes_read = 0, bytes_written = 0;
+    double guessed_read = 0, guessed_written = 0;  ///< The same of guessed uses, not in those.
+    TimePoint earliest{0};                         ///< Zero if no use has a time.
+    Address begin{};                               ///< Of the allocation.
   };
 
   /// Uses outside of all chunks since the start, weighted.
   struct Ignored {
     std::uint64_t unknown_uses = 0;  ///< Of memory that is not in the registry.
     double unknown_bytes = 0;        ///< Bytes of these uses, and those beyond an allocation's end.
-    std::uint64_t bad_uses = 0;      ///< Unknown GPU, no bytes, overflow, or not a number.
+    std::uint64_t bad_uses = 0;      ///< Unknown GPU, overflow, or not a number.
   };
 
   /// Requires: both arguments outlive it.
   UseSummary(const Registry& registry, const Topology& topology);
 
-  /// Takes the registry's lock once per allocation in `uses`. Throws: std::bad_alloc; some uses may
-  /// have been added by then.
+  /// Requires: `KnownStarts` has completed them. Throws: std::bad_alloc; some uses may have been
+  /// added by then.
   void add(std::span<const LoggedUse> uses);
   /// One row per pair of slot and GPU, in the order of first use.
   std::span<const Row> rows() const noexcept { return rows_; }
   void clear() noexcept;
+  /// Whether `add` does more than to count it as bad.
+  bool makes_sense(const LoggedUse& use) const;
   const Ignored& ignored() const noexcept { return ignored_; }
 
  private:
@@ -61,7 +65,6 @@ class UseSummary {
   };
 
   void add(const LoggedUse& use);
-  bool makes_sense(const LoggedUse& use) const;
   const Registry::Bounds* bounds_of(AllocationId id, Address address);
   Row& row_of(const Key& key);
 

@@ -105,11 +105,15 @@ class GpuRealLaunches : public GpuTest<CudaMachine> {
     return kernels;
   }
 
+  /// The allocations that launches pointed into.
   std::set<const void*> uses() {
+    const Registry& registry = parts_of(runtime()).machinery->memory.registry();
     std::vector<LoggedUse> logged;
     parts_of(runtime()).uses->collect(logged, 1000);
     std::set<const void*> found;
-    for (const LoggedUse& use : logged) found.insert(to_pointer(use.address));
+    for (const LoggedUse& use : logged) {
+      found.insert(to_pointer(registry.bounds(registry.find(use.address)->id)->begin));
+    }
     return found;
   }
   void record(const KernelNode& kernel) {

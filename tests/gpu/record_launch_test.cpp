@@ -114,7 +114,7 @@ TYPED_TEST(GpuLaunches, OfTheProgramAreReadFromTheirParameters) {
   log.collect(uses, 1000);
   ASSERT_EQ(uses.size(), 1u);
   EXPECT_EQ(uses[0].address, address_of(words));
-  EXPECT_EQ(uses[0].bytes, count * sizeof(std::uint64_t));
+  EXPECT_EQ(uses[0].kind, UseKind::unknown);
   EXPECT_EQ(uses[0].device, DeviceId{0});
 }
 

@@ -12,12 +12,16 @@
  *   unplaced     GPU 0 launches a graph of a copy and a fill, which became executable in a thread
  *                without a context
  *   threads      GPU 1 launches graphs of several threads, which change and are destroyed meanwhile
+ *   counted      GPU 1 launches graphs some times and destroys them, until it has done so often
+ *                enough
  *   plain        GPU 1 uses buffers of GPU 0 by copies of rows and by launches of all kinds
  *   blind        GPU 1 uses a buffer of GPU 0, whose own launches do not show what they use
  *   evenly       both GPUs use a buffer equally often
  *   alternating  the same, but in turns of many launches
+ *   cyclic       GPU 0 reads the parts of many buffers, one after the other and again and again;
+ *                how many launches a buffer takes differs
  *
- * In the last three, GPU 0 also uses a buffer of GPU 1, which nobody else does. On simulated GPUs
+ * In the three before, GPU 0 also uses a buffer of GPU 1, which nobody else does. On simulated GPUs
  * the program needs vmart, since memory of one GPU is out of the other's reach there.
  */
 #include <cuda.h>
@@ -298,6 +302,28 @@ void run_threads() {
   check_counters();
 }
 
+/* So few bytes that whoever reads uses believes all of them. */
+void run_counted() {
+  constexpr int graphs = 100, launches = 7;
+  Buffer counted;
+  allocate(counted, 0, 4, "counted");
+  enter(1);
+  CUgraph graph = nullptr;
+  CALL(cuGraphCreate(&graph, 0));
+  add_kernel(graph, counted);
+  for (int i = 0; i < graphs; ++i) {
+    CUgraphExec exec = nullptr;
+    CALL(cuGraphInstantiate(&exec, graph, 0));
+    for (int k = 0; k < launches; ++k) CALL(cuGraphLaunch(exec, gpus[1].stream));
+    finish();
+    CALL(cuGraphExecDestroy(exec));
+  }
+  CALL(cuGraphDestroy(graph));
+  counted.expected = graphs * launches;
+  check_counters();
+  printf("launches: %llu\n", counted.expected);
+}
+
 /* --- Without graphs */
 
 void run_plain() {
@@ -347,6 +373,27 @@ void run_plain() {
 
 /* --- Memory that both GPUs use, and one that moves in any case */
 
+/* Parts are used equally often, so nothing is gained by a move. */
+void run_cyclic() {
+  constexpr size_t buffers = 20, mib = 4;
+  static Buffer all[buffers];
+  for (Buffer &buffer : all) allocate(buffer, 0, mib, "cyclic");
+  repeat([&] {
+    for (size_t i = 0; i < buffers; ++i) {
+      const size_t parts = size_t{1} << i % 5;
+      for (size_t part = 0; part < parts; ++part) {
+        CUdeviceptr word = all[i].begin + part * ((mib << 20) / parts);
+        void *parameters[] = {&word, &one};
+        enter(0);
+        CALL(cuLaunchKernel(gpus[0].add, 1, 1, 1, 1, 1, 1, 0, gpus[0].stream, parameters, nullptr));
+      }
+      ++all[i].expected;
+    }
+    finish();
+  });
+  check_counters();
+}
+
 void run_shared(const char *work) {
   Buffer shared, moving, small;
   allocate(shared, 0, 4, "shared");
@@ -394,8 +441,12 @@ int main(int argc, char **argv) {
     run_unplaced();
   } else if (strcmp(work, "threads") == 0) {
     run_threads();
+  } else if (strcmp(work, "counted") == 0) {
+    run_counted();
   } else if (strcmp(work, "plain") == 0) {
     run_plain();
+  } else if (strcmp(work, "cyclic") == 0) {
+    run_cyclic();
   } else {
     run_shared(work);
   }

@@ -4,12 +4,16 @@ uses_test.py VMART PROGRAM"""
 import contextlib
 import itertools
 import json
+import pathlib
 import re
 import sys
+import tempfile
 import time
 import unittest
 
-from run_test import Running, places
+from run_test import PROGRAM, VMART, Running, places, run
+
+LAB = VMART.with_name("vmart-lab")
 
 # What they save counts wherever it is, since simulated GPUs are hardly busy.
 POLICIES = ("cost_benefit", "auto:limit=0,guard_limit=0")
@@ -74,6 +78,52 @@ class Uses(unittest.TestCase):
                 turns = int(re.search(r"turns: (\d+)", running.end())[1])
                 # `auto` may try moves, but not many.
                 self.assertLess(5 * moves, turns)
+
+    def test_of_many_launches_count_by_bytes_and_move_nothing_that_is_read_in_turns(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".json") as machine:
+            gpus = json.loads((pathlib.Path(__file__).parent / "tiny_gpus.json").read_text())
+            gpus["gpus"][0]["memory_mib"] = 256
+            json.dump(gpus, machine)
+            machine.flush()
+            # Of twenty buffers of 4 MiB, five have to leave.
+            with Running("linked", "cyclic", "--capacity", "gpu0=64MiB,gpu1=5MiB", "--policy", "auto",
+                         SIMCUDA_MACHINE=machine.name, VMART_PRESSURE_LIMIT_MS="60000") as running:
+                self.assertLessEqual(self.moves_until_they_stop(running), 5 + 5)
+                rates = [self.gigabytes_a_second(running, one) for one in running.where()]
+                self.assertLess(max(rates), 4 * min(rates), rates)
+                self.assertIn("done\n", running.end())
+
+    @unittest.skipUnless(LAB.exists(), f"{LAB} is not built")
+    def test_of_graphs_count_as_often_as_these_are_launched(self):
+        with tempfile.TemporaryDirectory() as folder:
+            done = run(VMART, "run", "--", PROGRAM, "linked", "counted", VMART_RECORD=folder)
+            self.assertEqual((done.returncode, done.stderr), (0, ""), done.stdout)
+            (recording,) = pathlib.Path(folder).glob("*.rec")
+            trace = pathlib.Path(folder) / "trace.jsonl"
+            converted = run(LAB, "convert", "recording", recording, trace)
+            self.assertEqual(converted.returncode, 0, converted.stderr)
+            events = [json.loads(line) for line in trace.read_text().splitlines()]
+        # Their bytes count once a launch, half as read and half as written.
+        passes = [event.get("passes", 1) for event in events if event.get("use") == "read_write"]
+        self.assertIn(f"launches: {2 * sum(passes):.0f}\n", done.stdout)
+
+    def moves_until_they_stop(self, running, still_s=2, limit_s=60):
+        def look():
+            stats = json.loads(running.control("stats", "--json"))["scheduler"]
+            return stats["moves_done"], stats["uses"]
+
+        moves, uses = look()
+        since = begin = time.monotonic()
+        while time.monotonic() < since + still_s or look()[1] < uses + 20_000:
+            self.assertLess(time.monotonic(), begin + limit_s, f"{moves} moves\n{running.errors()}")
+            if look()[0] != moves:
+                moves, uses = look()
+                since = time.monotonic()
+        return moves
+
+    def gigabytes_a_second(self, running, allocation):
+        text = running.control("explain", allocation["address"])
+        return float(re.search(r"gpu0 uses it (\S+) GB/s now", text)[1])
 
     def wait_until_seen(self, running):
         # The other buffer shows when the policy has seen enough. It is moved away once, since the

@@ -91,7 +91,7 @@ int GraphNodeReader::gpu_of(CUcontext context) noexcept {
 
 NodeUses GraphNodeReader::kernel_uses(CUfunction function, CUcontext context, void** parameters,
                                       void** extra) {
-  constexpr std::size_t uses_max = 128;
+  constexpr std::size_t uses_max = 256;
   NodeUses found;
   found.is_kernel = true;
   found.gpu_is_told = context != nullptr;

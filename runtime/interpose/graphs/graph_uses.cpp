@@ -120,6 +120,11 @@ void ExecUses::launched() noexcept {
   next_record_ns_.store(now + std::max(record_period_ns, took * record_share));
 }
 
+void ExecUses::record_rest() noexcept {
+  const std::lock_guard lock(mutex_);
+  record_launches();
+}
+
 void ExecUses::record_launches() noexcept {
   const std::uint32_t launches = launches_.exchange(0, std::memory_order_relaxed);
   if (launches == 0) return;
@@ -189,11 +194,14 @@ void GraphUses::launched(CUgraphExec exec) noexcept {
 void GraphUses::forget(CUgraphExec exec) noexcept {
   if (!uses_.are_read() || VmartLibrary::loaded() == nullptr) return;
   std::shared_ptr<ExecUses> ended;  // Destroyed without the lock, for which launches wait.
-  const std::lock_guard lock(mutex_);
-  const auto known = execs_.find(exec);
-  if (known == execs_.end()) return;
-  ended = std::move(known->second);
-  execs_.erase(known);
+  {
+    const std::lock_guard lock(mutex_);
+    const auto known = execs_.find(exec);
+    if (known == execs_.end()) return;
+    ended = std::move(known->second);
+    execs_.erase(known);
+  }
+  ended->record_rest();
 }
 
 }  // namespace vma::interpose

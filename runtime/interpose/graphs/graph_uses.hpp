@@ -37,6 +37,8 @@ class ExecUses {
   void enable(CUgraphNode node, bool enabled);
   /// Counts a launch, and records all launches unless that was done a moment ago. Never waits.
   void launched() noexcept;
+  /// No launch follows.
+  void record_rest() noexcept;
 
  private:
   struct Range {

@@ -99,8 +99,10 @@ UseKind use_of(const std::string& kind) {
   if (kind == "read") return UseKind::read;
   if (kind == "write") return UseKind::write;
   if (kind == "read_write") return UseKind::read_write;
-  throw Error(ErrorKind::invalid_argument, "vmart.record_use",
-              "kind is \"" + kind + "\"; it may be \"read\", \"write\" or \"read_write\"");
+  if (kind == "unknown") return UseKind::unknown;
+  throw Error(
+      ErrorKind::invalid_argument, "vmart.record_use",
+      "kind is \"" + kind + "\"; it may be \"read\", \"write\", \"read_write\" or \"unknown\"");
 }
 
 enum class HookTime { before, after };

@@ -222,10 +222,10 @@ def _gpu_of(device: Any, call: str) -> Any:
 
 
 def record_use(what: Any, device: Any, kind: str = "read") -> None:
-    """Tells policies that work on a GPU uses the memory; `kind` is "read", "write" or "read_write".
-    Call it where the work is enqueued. Does not block."""
+    """Tells policies that work on a GPU uses the memory; `kind` is "read", "write", "read_write" or
+    "unknown". Call it where the work is enqueued. Does not block."""
     gpu = _gpu_of(device, "vmart.record_use")
-    arguments.choice(kind, "kind", "vmart.record_use", ("read", "write", "read_write"))
+    arguments.choice(kind, "kind", "vmart.record_use", ("read", "write", "read_write", "unknown"))
     for memory in ranges_of(what):
         _core.record_use(memory.begin, memory.nbytes or find(memory).nbytes, gpu, kind)
 

@@ -64,7 +64,8 @@ TEST_F(UseCalls, ALaunchIsRecordedByWhatItsParametersPointInto) {
   ASSERT_EQ(recorded.size(), 2u);
   EXPECT_EQ(recorded[1].address, address_of(words));
   EXPECT_EQ(recorded[1].device, DeviceId{1});
-  EXPECT_EQ(recorded[1].kind, UseKind::read_write);
+  EXPECT_EQ(recorded[1].bytes, 0u) << "unknown";
+  EXPECT_EQ(recorded[1].kind, UseKind::unknown);
   const void* block[] = {words, nullptr, nullptr};
   EXPECT_EQ(vmart_record_launch_block(function, block, sizeof(block), 1), VMART_OK);
   EXPECT_EQ(uses().size(), 1u);
@@ -101,7 +102,8 @@ TEST_F(UseCalls, WhatALaunchUsesIsFoundOnceAndRecordedLater) {
   EXPECT_EQ(found[0].address, words);
   EXPECT_EQ(found[1].address, others);
   EXPECT_EQ(found[1].gpu, 1);
-  EXPECT_EQ(found[1].kind, VMART_USE_READ_WRITE);
+  EXPECT_EQ(found[1].size_bytes, 0u);
+  EXPECT_EQ(found[1].kind, VMART_USE_UNKNOWN);
   EXPECT_EQ(found[1].passes, 1.0f);
   EXPECT_TRUE(uses().empty());
   found[1].address = nullptr;
@@ -140,7 +142,7 @@ TEST_F(UseCalls, NonsenseIsCountedAndIgnored) {
   std::uint64_t* words = filled(1, 0);
   vmart_record_use(words, 8, -1, VMART_USE_READ);
   vmart_record_use(words, 8, 2, VMART_USE_READ);
-  vmart_record_use(words, 8, 0, 3);
+  vmart_record_use(words, 8, 0, VMART_USE_UNKNOWN + 1);
   vmart_record_use(words, 8, 0, 256);  // Truncated to eight bits, this would be a read.
   vmart_record_use(words, 8, 0, -1);
   vmart_record_use(words, SIZE_MAX, 0, VMART_USE_READ);

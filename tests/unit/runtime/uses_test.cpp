@@ -140,15 +140,15 @@ TEST_F(Uses, OfALaunchAreFoundInItsArguments) {
   const Kernel kernel{"", "body", [](DeviceView&, const KernelArguments&, LaunchShape) {}};
   runtime().launch_recorded(
       rig_.stream(1), kernel, {}, {},
-      KernelArguments::of(7, words_ + 100, 0.5, words_, other, &kernel, std::uint64_t{0}));
+      KernelArguments::of(7, words_ + 100, 0.5, words_, other, words_, &kernel));
   const std::vector<LoggedUse> recorded = uses();
-  ASSERT_EQ(recorded.size(), 2u) << "two arguments point into one allocation";
-  EXPECT_EQ(recorded[0].address, address_of(words_));
-  EXPECT_EQ(recorded[0].bytes, 4 * chunk_bytes);
+  ASSERT_EQ(recorded.size(), 3u) << "each address once";
+  EXPECT_EQ(recorded[0].address, address_of(words_ + 100));
+  EXPECT_EQ(recorded[0].bytes, 0u) << "unknown";
   EXPECT_EQ(recorded[0].device, DeviceId{1});
-  EXPECT_EQ(recorded[0].kind, UseKind::read_write);
-  EXPECT_EQ(recorded[1].address, address_of(other));
-  EXPECT_EQ(recorded[1].bytes, chunk_bytes);
+  EXPECT_EQ(recorded[0].kind, UseKind::unknown);
+  EXPECT_EQ(recorded[1].address, address_of(words_));
+  EXPECT_EQ(recorded[2].address, address_of(other));
   runtime().synchronize(rig_.stream(1));
   runtime().free(other);
   runtime().launch_recorded(rig_.stream(0), kernel, {}, {}, KernelArguments::of(other));

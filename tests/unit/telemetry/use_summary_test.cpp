@@ -90,6 +90,19 @@ TEST_F(UseSummaryTest, AddsUpPassesWeightsAndKindsOfEachGpu) {
   rig_.free(second);
 }
 
+TEST_F(UseSummaryTest, KeepsGuessesApart) {
+  const auto allocation = rig_.alloc(1, gpu(0), 1);
+  LoggedUse guess = use(allocation->begin(), 100, 0, UseKind::read_write, 0.5f, 4);
+  guess.guessed = true;
+  add({use(allocation->begin(), 30, 0), guess});
+  const UseSummary::Row& row = summary_.rows().front();
+  EXPECT_EQ(row.bytes_read, 30);
+  EXPECT_EQ(row.bytes_written, 0);
+  EXPECT_EQ(row.guessed_read, 200);
+  EXPECT_EQ(row.guessed_written, 200);
+  rig_.free(allocation);
+}
+
 TEST_F(UseSummaryTest, KeepsTheEarliestTimeThatThereIs) {
   const auto allocation = rig_.alloc(1, gpu(0), 1);
   const auto earliest = [&](std::vector<TimePoint::rep> times) {
@@ -150,7 +163,6 @@ TEST_F(UseSummaryTest, CountsWhatMakesNoSense) {
       use(begin, 1, -1),
       use(begin, 1, 2),  // The machine has two GPUs.
       use(begin, 1, 32767),
-      use(begin, 0, 0),
       use(begin, most, 0),
       use(Address{most}, 1, 0),
       use(begin, 1, 0, UseKind::read, -0.5f),

@@ -1,0 +1,92 @@
+#pragma once
+
+#include "base/clock.hpp"
+#include "memory/memory.hpp"
+#include "placement/deciding/decision_path.hpp"
+#include "scheduling/chunk_roster.hpp"
+#include "scheduling/decision_journal.hpp"
+#include "telemetry/known_starts.hpp"
+#include "telemetry/use_log.hpp"
+#include "telemetry/use_summary.hpp"
+
+#include <vma/snapshot.hpp>
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+namespace vma {
+
+/// What a GPU has used at a place, as programs report it.
+struct UseClaim {
+  PlaceId device{}, at{};
+  double known_bytes = 0, guessed_read = 0, guessed_written = 0;
+};
+
+/// Keeps guessed uses within what each GPU can have accessed in the time that passed: at each place
+/// as much as its path there carries, at several places at once. What is known stays as it is.
+///
+/// Work is reported when it is enqueued, and may run until a second later. So time for which a GPU
+/// has claimed less counts later, up to `ahead`.
+class ClaimLimit {
+ public:
+  static constexpr std::chrono::seconds ahead{1};
+
+  explicit ClaimLimit(const MachineCosts& costs);
+
+  /// The part of its guessed bytes that each GPU keeps, by `PlaceId`. Valid until the next call.
+  std::span<const double> fit(std::span<const UseClaim> claims, const MachineCosts& costs,
+                              TimePoint now);
+
+ private:
+  struct Seconds {
+    double known = 0, guessed = 0;
+  };
+  double fit_one(std::span<const Seconds> places, double& credit) const noexcept;
+
+  TimePoint last_{0};
+  std::vector<double> credit_s_;  // By GPU: the time for which it may claim.
+  std::vector<double> kept_;      // By GPU.
+  std::vector<Seconds> claimed_;  // By GPU and place, in one call.
+};
+
+/// Enters what programs report, uses and hints, into the books of a scheduler and its recording.
+/// For the scheduler, one thread at a time.
+class UseIntake {
+ public:
+  /// The references outlive it. `catch_up` is called, on the thread of `take_uses`, if there are
+  /// uses of memory that is not in the roster, and adds what is new.
+  UseIntake(UseLog& log, Memory& memory, const ChunkRoster& roster, DecisionPath& path,
+            DecisionJournal& journal, std::function<void()> catch_up);
+
+  /// Adds the uses since the last call. Requires: there are none yet.
+  void take_uses(UseReports& reports);
+  /// The allocation that begins there was freed.
+  void forget(Address begin) noexcept { starts_.forget(begin); }
+  /// Adds the hints since the last call.
+  void take_hints(UseReports& reports);
+
+  std::uint64_t uses() const noexcept { return uses_; }
+  std::uint64_t hints() const noexcept { return hints_; }
+  /// Uses of memory that the runtime does not own or that was freed.
+  std::uint64_t uses_unknown() const noexcept;
+
+ private:
+  void report_rows(UseReports& reports);
+
+  UseLog& log_;
+  const ChunkRoster& roster_;
+  DecisionPath& path_;
+  DecisionJournal& journal_;
+  const std::function<void()> catch_up_;
+  KnownStarts starts_;
+  UseSummary summary_;
+  ClaimLimit limit_;
+  std::vector<LoggedUse> raw_uses_;
+  std::vector<UseClaim> claims_;  // Buffer of `report_rows`.
+  std::uint64_t uses_ = 0, hints_ = 0;
+};
+
+}  // namespace vma
