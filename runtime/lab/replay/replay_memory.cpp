@@ -127,6 +127,10 @@ bool ReplayMemory::give_chunks(Index index, std::optional<PlaceId> named, PlaceI
       const AllocRequest request{object.bytes, object.chunk_bytes, device, tags_->text(object.tag)};
       wanted_ = scheduler_.place(request, wanted_sizes_);
     }
+    if (const auto parts = named_parts_.find(index); parts != named_parts_.end()) {
+      for (const auto& [slot, at] : parts->second) (*wanted_)[slot] = at;
+      named_parts_.erase(parts);
+    }
     room_changed_ = true;
   }
   if (!room_changed_ && now_ < room_until_) return false;
@@ -198,16 +202,22 @@ void ReplayMemory::spill() {
 }
 
 /// Places chunks that begin in the range: at the time of their allocation as if they had always
-/// been there, later as moved by the program, which policies leave alone for a while. Chunks that
-/// are moving stay, as do all chunks if the place does not exist or has no room. With
-/// `Pacing::at_once` the event waits for earlier accesses to the object.
+/// been there, later as moved by the program, which policies leave alone for a while. Of an object
+/// without a place yet, they get theirs with its first access. Chunks that are moving stay, as do
+/// all chunks if the machine has no such place or it has no room. With `Pacing::at_once` the event
+/// waits for earlier accesses to the object.
 bool ReplayMemory::place(const TraceEvent& event) {
   const std::optional<PlaceId> at = place_of(event.at);
-  const ReplayObjects::Object& object = objects_.at(require(event));
-  if (!at || object.chunks == 0 || !object.placed) return true;
+  const Index number = require(event);
+  const ReplayObjects::Object& object = objects_.at(number);
+  if (!at || object.chunks == 0) return true;
   if (options_.pacing == Pacing::at_once && object.pins > 0) return false;
   for (std::uint64_t slot = (event.offset + object.chunk_bytes - 1) / object.chunk_bytes;
        slot < object.chunks && slot * object.chunk_bytes - event.offset < event.bytes; ++slot) {
+    if (!object.placed) {
+      named_parts_[number][slot] = *at;
+      continue;
+    }
     const ChunkId chunk{static_cast<std::uint32_t>(index(object.first) + slot)};
     const ChunkRow& row = scheduler_.snapshot().chunk(chunk);
     if (row.at == *at || scheduler_.is_moving(chunk)) continue;
@@ -224,16 +234,22 @@ bool ReplayMemory::place(const TraceEvent& event) {
   return true;
 }
 
+/// The number is taken modulo that of the machine's places of its kind, as those of devices are.
 std::optional<PlaceId> ReplayMemory::place_of(TracePlace at) const {
   if (!at.is_set()) return std::nullopt;
-  const auto found = std::ranges::find(machine_.places, at.place(), &PlaceState::place);
-  if (found == machine_.places.end()) return std::nullopt;
-  return PlaceId{static_cast<std::uint8_t>(found - machine_.places.begin())};
+  std::vector<PlaceId> alike;
+  for (std::size_t i = 0; i < machine_.places.size(); ++i) {
+    if (machine_.places[i].place.kind == at.place().kind)
+      alike.push_back(PlaceId{static_cast<std::uint8_t>(i)});
+  }
+  if (alike.empty()) return std::nullopt;
+  return alike[static_cast<std::size_t>(at.place().ordinal) % alike.size()];
 }
 
 bool ReplayMemory::free(const TraceEvent& event) {
   const Index index = require(event);
   if (objects_.at(index).pending || (wanted_ && wanted_for_ == index)) return false;
+  named_parts_.erase(index);
   objects_.free(index);
   pin(index);
   unpin(index);

@@ -13,6 +13,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <vector>
@@ -150,6 +151,8 @@ class ReplayMemory {
   const TraceTags* tags_ = nullptr;
   ReplayObjects objects_;
   std::uint32_t allocations_ = 0;
+  // The chunks that the trace has placed, by slot, of objects that have no place yet.
+  std::map<Index, std::map<std::uint64_t, PlaceId>> named_parts_;
 
   // The allocation or first touch that waits for room; at most one.
   std::optional<std::vector<PlaceId>> wanted_;  // Per chunk; empty: it fits nowhere.

@@ -124,6 +124,27 @@ TEST(Replay, AnAccessOverTwoPlacesTakesTheSumOfBoth) {
   EXPECT_EQ(report.bytes_by_place.at("gpu(1)"), 50);
 }
 
+TEST(Replay, ARangeOfAnObjectWithoutAHomeLiesAtFirstWhereTheTraceSays) {
+  ReplayRig rig;
+  ListedTrace trace;
+  trace.alloc(start, 1, 250).alloc(start, 2, 100).place(start, 1, 100, on_host, 100);
+  trace.place(start, 2, 100, on_host).free(start, 2).alloc(start, 2, 100);
+  trace.access(start, 1, 250, on_0).access(start, 2, 100, on_0);
+  const ReplayReport report = rig.run(trace);
+  EXPECT_EQ(report.bytes_by_place.at("gpu(0)"), 150 + 100) << "another object 2 has other places";
+  EXPECT_EQ(report.bytes_by_place.at("host(0)"), 100);
+}
+
+TEST(Replay, AHomeThatTheMachineLacksIsTakenModuloThoseThatItHas) {
+  ReplayRig rig;
+  ListedTrace trace;
+  trace.alloc(start, 1, 100, TracePlace(gpu(3))).alloc(start, 2, 50, TracePlace(host(1)));
+  trace.access(start, 1, 100, TracePlace(gpu(3))).access(start, 2, 50, on_0);
+  const ReplayReport report = rig.run(trace);
+  EXPECT_EQ(report.bytes_by_place.at("gpu(1)"), 100);
+  EXPECT_EQ(report.bytes_by_place.at("host(0)"), 50);
+}
+
 TEST(Replay, ARangeLiesAtFirstWhereTheTraceSays) {
   ReplayRig rig;
   ListedTrace trace;
