@@ -129,7 +129,7 @@ class Bench:
         self.paces("launches", [str(self.built / "launch_loop"), "3"], lambda run: 1 / run["launch_us"])
         self.paces("training", [sys.executable, LOOPS, "train", "--seconds", "6"], lambda run: 1 / run["train_ms"])
         self.paces("graph", [sys.executable, LOOPS, "graph", "--seconds", "6"], lambda run: 1 / run["graph_ms"])
-        for shape in self.options.shapes.split(","):
+        for shape in filter(None, self.options.shapes.split(",")):
             command = [sys.executable, "-B", OVERSUBSCRIBED, "--seconds", "20", "--shapes", shape]
             _, limit = self.limit_of(self.figures(command, False, changes=ONE_GPU))
             self.paces(f"beyond HBM, {shape}", command, lambda run, of=shape: run["tokens_s"][of],
