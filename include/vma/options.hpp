@@ -116,6 +116,9 @@ struct RuntimeOptions {
   std::optional<std::chrono::microseconds> stall_budget;
   /// For how long ahead moves that pay may spend it (VMART_STALL_AHEAD_MS, 0: never). Default: 4 s.
   std::optional<std::chrono::milliseconds> stall_ahead;
+  /// Moves of a policy stop while the program is not faster with them (VMART_PACE_GUARD=0: they
+  /// never do). Default: true.
+  std::optional<bool> pace_guard;
   /// Default of `MigrateOptions::copy_share_percent` (VMART_COPY_SHARE): 50.
   std::optional<int> copy_share_percent;
   /// Bytes per second that live and background moves may copy (VMART_COPY_BUDGET, 0 for no limit).

@@ -34,6 +34,8 @@ struct SchedulerStats {
   std::uint64_t moves_started = 0;
   std::uint64_t moves_done = 0;
   std::uint64_t moves_failed = 0;  ///< Started, but the chunk stayed where it was.
+  /// Why no moves begin now: they are tested, or do not pay. Empty if they may begin.
+  std::string moves_held;
   std::map<std::string, std::uint64_t> moves_refused;  ///< Refused by the planner, by reason.
   /// Median error of the predicted move times, as a fraction of the time that the move itself took.
   /// Predictions are those used for decisions, including corrections learned from earlier moves.

@@ -42,6 +42,7 @@ constexpr EnvironmentVariable variables[] = {
     {"VMART_COPY_SHARE", Type::number, "percent", "50", 1, 100},
     {"VMART_MAX_STALL_US", Type::number, "microseconds", "5500", 1, second_us},
     {"VMART_STALL_BUDGET_US", Type::number, "microseconds per second", "60000", 0, second_us},
+    {"VMART_PACE_GUARD", Type::flag, "1, yes, on, true or 0, no, off, false", "1"},
     {"VMART_STALL_AHEAD_MS", Type::number, "milliseconds", "4000", 0, day_ms},
     {"VMART_COPY_BUDGET", Type::bytes, bytes_words, "0"},
     {"VMART_PRESSURE_LIMIT_MS", Type::number, "milliseconds", "2000", 0, day_ms},

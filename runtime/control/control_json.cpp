@@ -189,6 +189,7 @@ json::object to_json(const ControlStatus& status) {
   return {{"description", to_json_text(status.description)},
           {"uptime_s", in_seconds(status.uptime)},
           {"policy", to_json_text(status.policy)},
+          {"moves_held", status.held},
           {"paused", status.paused},
           {"ticks", status.ticks},
           {"moves_running", status.moves_running},

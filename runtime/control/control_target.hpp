@@ -30,6 +30,7 @@ struct ControlStatus {
   std::string description;  ///< `Runtime::description`.
   Time uptime{0};
   std::string policy;  ///< In the syntax of `set_policy`.
+  std::string held;    ///< `SchedulerStats::moves_held`.
   bool paused = false;
   std::uint64_t ticks = 0;
   std::uint64_t moves_running = 0, moves_queued = 0;

@@ -31,7 +31,8 @@ std::optional<Kind> kind_of(DecisionKind kind) {
     case DecisionKind::parked:
     case DecisionKind::unparked:
     case DecisionKind::ahead:
-    case DecisionKind::ahead_judged: return Kind::decision;
+    case DecisionKind::ahead_judged:
+    case DecisionKind::pace_judged: return Kind::decision;
   }
   return Kind::decision;
 }

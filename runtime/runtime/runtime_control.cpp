@@ -213,6 +213,7 @@ ControlStatus RuntimeControl::status() {
   status.uptime = clock_.now() - opened_;
   const SchedulerStats scheduler = ground_.scheduler.stats();
   status.policy = scheduler.policy;
+  status.held = scheduler.moves_held;
   status.paused = scheduler.paused;
   status.ticks = scheduler.ticks;
   const MigrationWorkers::Load load = ground_.migrator.load();
@@ -425,10 +426,6 @@ std::uint64_t RuntimeControl::start_capacity(Place at, std::uint64_t bytes) {
 }
 
 // --- The scheduler
-
-std::string RuntimeControl::policy() {
-  return ground_.scheduler.policy();
-}
 
 std::vector<std::string> RuntimeControl::known_policies() {
   const std::vector<std::string_view> names = built_in_policies().names();

@@ -50,7 +50,7 @@ class RuntimeControl : public ControlTarget {
   /// Also throws: Error{busy} while `OperationThreads::threads_max` operations are running.
   std::uint64_t start_drain(Place at) override;
   std::uint64_t start_capacity(Place at, std::uint64_t bytes) override;
-  std::string policy() override;
+  std::string policy() override { return ground_.scheduler.policy(); }
   std::vector<std::string> known_policies() override;
   void set_policy(const std::string& text) override;
   void pause() override;

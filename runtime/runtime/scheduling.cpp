@@ -49,6 +49,7 @@ SchedulerLimits limits_of(const Settings& settings) {
   limits.planner.stall_share = budget;
   if (budget > 0) limits.planner.stall_burst = settings.stall_budget;
   limits.planner.stall_ahead = settings.stall_ahead;
+  limits.pace.watches = settings.pace_guard;
   limits.planner.route_bytes_s = static_cast<double>(settings.copy_budget_bytes);
   return limits;
 }

@@ -122,6 +122,8 @@ void settle_limits(const RuntimeOptions& options, Settings& settings) {
       count_of(options.stall_budget), "VMART_STALL_BUDGET_US", "stall_budget", 60'000, 1));
   settings.stall_ahead = std::chrono::milliseconds(
       number_setting(count_of(options.stall_ahead), "VMART_STALL_AHEAD_MS", "stall_ahead", 4'000));
+  settings.pace_guard =
+      options.pace_guard.value_or(environment_flag("VMART_PACE_GUARD").value_or(true));
   settings.pressure_limit = std::chrono::milliseconds(number_setting(
       count_of(options.pressure_limit), "VMART_PRESSURE_LIMIT_MS", "pressure_limit", 2'000));
   settings.own_contexts =

@@ -28,6 +28,7 @@ struct Settings {
   int copy_share_percent = 50;
   std::chrono::microseconds stall_budget{60'000};  ///< Per second; 0 means no limit.
   std::chrono::milliseconds stall_ahead{4'000};    ///< Of the budget; 0: nothing is spent ahead.
+  bool pace_guard = true;                          ///< `PaceLimits::watches`.
   std::uint64_t copy_budget_bytes = 0;             ///< Per second; 0 means no limit.
   std::string calibration;                         ///< VMART_CALIBRATION; see `source_costs`.
   std::chrono::milliseconds pressure_limit{2'000};

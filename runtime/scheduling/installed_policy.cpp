@@ -120,6 +120,7 @@ void InstalledPolicy::set(const std::string& text) {
   leave_books_to_lost_one();
   install(text, "asked for");
   forget_failures();
+  path_.forget_pace();
 }
 
 bool InstalledPolicy::ask(PolicyEntry entry, DecisionPath::PolicyCall call, Plan& plan) {

@@ -1,5 +1,6 @@
 #include "scheduling/scheduled_moves.hpp"
 
+#include "base/log.hpp"
 #include "costs/move_costs.hpp"
 
 #include <fmt/format.h>
@@ -98,6 +99,16 @@ void ScheduledMoves::judge_ahead() {
                              outcome.paid ? "it paid" : "it did not pay", 1e3 * outcome.credit));
   }
   allow_ahead();
+}
+
+void ScheduledMoves::watch_pace(std::uint64_t progress) {
+  path_.note_progress(progress);
+  if (const std::optional<PaceVerdict> verdict = path_.take_pace_news()) {
+    const std::string text = to_string(*verdict);
+    if (!verdict->pays) log(LogLevel::info, "policy {}: {}", journal_.policy(), text);
+    journal_.add(DecisionKind::pace_judged, text);
+  }
+  for (const MoveNumber number : path_.not_paying()) give_up(number, journal_.held_back());
 }
 
 /// Whose last hooks may still run, and whose memory may not have been given up yet.
@@ -297,6 +308,7 @@ void ScheduledMoves::count_in(SchedulerStats& stats) const {
   stats.moves_started = started_;
   stats.moves_done = done_;
   stats.moves_failed = failed_;
+  stats.moves_held = journal_.held_back();
   stats.prediction_error = predictions_.total(Foretold::move).median_error;
 }
 

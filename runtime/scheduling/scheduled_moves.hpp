@@ -44,6 +44,9 @@ class ScheduledMoves {
   bool take_ended();
   /// Judges moves that spent the stall budget of later. Throws: std::bad_alloc.
   void judge_ahead();
+  /// Looks how the program gets on, and gives waiting moves up once moving does not pay.
+  /// `progress`: of the program, in all. Throws: std::bad_alloc.
+  void watch_pace(std::uint64_t progress);
   /// Drops an accepted move.
   void give_up(MoveNumber number, const std::string& why);
   /// Cancels moves that make room at `at` for a waiting thread.

@@ -20,7 +20,7 @@ Scheduler::Scheduler(const SchedulerGround& ground, std::vector<PlaceState> plac
       limits_(limits),
       inbox_(std::make_shared<SchedulerInbox>()),
       roster_(ground.memory.topology(), ground.migrator),
-      path_(std::move(places), costs, limits.planner, limits.heat),
+      path_(std::move(places), costs, limits.planner, limits.heat, limits.pace),
       journal_(path_, roster_, ground.decisions, ground.recording, ground.decided),
       policy_(ground.driver.executor(), clock_, limits.policy_limit, limits.failures,
               std::move(make), path_, journal_),
@@ -134,6 +134,7 @@ bool Scheduler::collect() {
 
 bool Scheduler::collect_locked() {
   catch_up();
+  moves_.watch_pace(uses_.reported());
   start_ready();  // Room that became free belongs to the moves that it was made for.
   auto reports = std::make_shared<UseReports>();
   uses_.take_uses(*reports);
@@ -375,8 +376,7 @@ DrainReport Scheduler::drain_place(Place at, const DrainOptions& options) {
   report.bytes_left = used_bytes(place);
   report.bytes_moved = before > report.bytes_left ? before - report.bytes_left : 0;
   report.wall = clock_.now() - begin;
-  const Snapshot snapshot = path_.snapshot();
-  for (const ChunkRow& row : snapshot.chunks()) {
+  for (const ChunkRow& row : path_.snapshot().chunks()) {
     if (row.bytes == 0 || row.at != place || row.dropped) continue;
     ++report.left[!row.movable    ? "pinned"
                   : !row.in_scope ? Migrator::why_no_stop

@@ -37,6 +37,7 @@ struct SchedulerLimits {
   bool dry_run = false;  ///< Everything but the moves.
   PlannerLimits planner;
   HeatLimits heat;
+  PaceLimits pace;
 };
 
 /// What a scheduler uses; all of it outlives the scheduler.

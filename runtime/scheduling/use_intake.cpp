@@ -68,6 +68,11 @@ std::uint64_t UseIntake::uses_unknown() const noexcept {
   return summary_.ignored().unknown_uses + summary_.ignored().bad_uses;
 }
 
+std::uint64_t UseIntake::reported() const {
+  const UseLog::Counters counters = log_.counters();
+  return counters.recorded + counters.sampled_away + counters.lost;
+}
+
 void UseIntake::take_uses(UseReports& reports) {
   const auto unknown = [this](const UseSummary::Row& row) {
     return roster_.find(row.begin) == nullptr;

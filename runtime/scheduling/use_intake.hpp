@@ -69,6 +69,8 @@ class UseIntake {
   void take_hints(UseReports& reports);
 
   std::uint64_t uses() const noexcept { return uses_; }
+  /// All uses that were reported so far, also those that nobody will see: the program's progress.
+  std::uint64_t reported() const;
   std::uint64_t hints() const noexcept { return hints_; }
   /// Uses of memory that the runtime does not own or that was freed.
   std::uint64_t uses_unknown() const noexcept;

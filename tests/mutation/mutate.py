@@ -49,6 +49,7 @@ TESTS = {
     "cpu_faults": ["unit/cpu_faults/cpu_faults_test"],
     "sharing": ["unit/sharing/sharing_test"],
     "scheduling": ["unit/scheduling/scheduling_test", "unit/runtime/runtime_control_test"],
+    "placement": ["unit/placement/placement_test"],
     "interpose": ["run/run_work_test"],
 }
 # Programs that a test starts are linked with the mutant as well. The test finds each by a variable

@@ -77,6 +77,7 @@ ReplayReport Replay::run(TraceSource& source) {
     }
     if (collect <= now_) {
       collect = Time::max();
+      scheduler_.watch_pace(devices_.progress());
       if (scheduler_.has_uses() || scheduler_.has_hints()) scheduler_.collect();
       memory_.start_moves();
     }

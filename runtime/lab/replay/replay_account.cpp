@@ -157,6 +157,7 @@ ReplayReport ReplayAccount::finish(const ReplayScheduler& scheduler) {
   report_.policy_failures = counters.policy_failures;
   report_.advances = counters.advances;
   report_.advances_lost = counters.advances_lost;
+  report_.pace_stops = counters.pace_stops;
   report_.ticks = counters.ticks;
   for (std::size_t place = 0; place < report_.places.size(); ++place) {
     double& bytes = report_.bytes_by_place[report_.places[place]];

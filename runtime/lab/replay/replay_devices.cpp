@@ -362,6 +362,9 @@ void ReplayDevices::leave(std::size_t device, const Access& access) {
   load.bytes -= access.all_bytes();
   if (load.waiting == 0) load.bytes = 0;  // Clears rounding errors.
   memory_.unpin(access.object);
+  // What arrives at times of its own has the same pace whatever moves.
+  const bool closed = access.task != ReplayTasks::none || options_.pacing == Pacing::at_once;
+  progress_ += closed ? access.all_bytes() : 0;
   if (access.task != ReplayTasks::none) tasks_.access_ended(access.task, now_);
 }
 

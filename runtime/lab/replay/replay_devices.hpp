@@ -110,6 +110,8 @@ class ReplayDevices {
   void end_flow(FlowId flow);
 
   /// Whether an access in progress has uses that were not reported yet.
+  /// What programs have done that go on as fast as the machine lets them: bytes of closed loops.
+  std::uint64_t progress() const noexcept { return static_cast<std::uint64_t>(progress_); }
   bool has_unreported() const noexcept { return unreported_ > 0; }
   /// Reports what the accesses in progress use from now on for `use_interval`.
   void report_uses();
@@ -200,7 +202,8 @@ class ReplayDevices {
   std::vector<Device> devices_;
   std::vector<DeviceLoad> loads_;
   std::list<Running> running_;
-  std::list<Running> unused_;                    // Recycled nodes.
+  std::list<Running> unused_;  // Recycled nodes.
+  double progress_ = 0;
   std::size_t unreported_ = 0;                   // Running accesses that have uses to report.
   std::vector<RunningAccess> by_flow_;           // Indexed by flow.
   std::vector<LinkTraffic::NewFlow> new_flows_;  // Buffer of one call.

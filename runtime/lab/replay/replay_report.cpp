@@ -92,6 +92,7 @@ boost::json::object to_json(const ReplayReport& report) {
           {"thrashes", report.thrashes},
           {"moves_wanted", report.moves_wanted},
           {"moves_refused", by_name(report.moves_refused)},
+          {"pace_stops", report.pace_stops},
           {"advances", report.advances},
           {"advances_lost", report.advances_lost},
           {"policy_failures", report.policy_failures},

@@ -95,6 +95,7 @@ struct ReplayReport {
   double move_stall_s = 0;  ///< The part of `move_s` in which the moves would stop all devices.
   std::uint64_t thrashes = 0;  ///< Moves back to where the chunk came from, within the window.
   std::uint64_t moves_wanted = 0, policy_failures = 0, ticks = 0;
+  std::uint64_t pace_stops = 0;                         ///< As `ReplayScheduler::Counters`.
   std::uint64_t advances = 0, advances_lost = 0;        ///< As `ReplayScheduler::Counters`.
   std::vector<std::string> places;                      ///< Such as "gpu(0)"; GPUs first.
   std::map<std::string, std::uint64_t> moves_refused;   ///< Per reason.

@@ -12,7 +12,7 @@ namespace vma {
 ReplayScheduler::ReplayScheduler(std::vector<PlaceState> places, MachineCosts costs,
                                  const ReplaySchedulerLimits& limits,
                                  std::unique_ptr<Policy> policy)
-    : path_(std::move(places), std::move(costs), limits.planner, limits.heat),
+    : path_(std::move(places), std::move(costs), limits.planner, limits.heat, limits.pace),
       policy_(std::move(policy)),
       failures_(limits.failures),
       arriving_(snapshot().places().size()) {}
@@ -96,6 +96,14 @@ void ReplayScheduler::collect() {
   const bool decided = ask(PolicyEntry::use, call, plan);
   reports_.clear();
   if (decided) carry_out(plan);
+}
+
+void ReplayScheduler::watch_pace(std::uint64_t progress) {
+  catch_up();
+  path_.note_progress(progress);
+  if (const std::optional<PaceVerdict> verdict = path_.take_pace_news())
+    counters_.pace_stops += verdict->pays ? 0 : 1;
+  for (const MoveNumber number : path_.not_paying()) path_.give_up(number);
 }
 
 void ReplayScheduler::tick() {

@@ -18,6 +18,7 @@ struct ReplaySchedulerLimits {
   PlannerLimits planner;
   HeatLimits heat;
   PolicyFailureLimits failures;
+  PaceLimits pace;
 };
 
 /// The counterpart of `Scheduler` in a replay: the same decision path, in virtual time and without
@@ -31,6 +32,7 @@ class ReplayScheduler {
     std::map<std::string, std::uint64_t> moves_refused;  ///< Per reason of the planner.
     /// Plans that spent the stall budget of later, and how many of them did not pay.
     std::uint64_t advances = 0, advances_lost = 0;
+    std::uint64_t pace_stops = 0;  ///< How often moves were stopped by the program's pace.
   };
 
   ReplayScheduler(std::vector<PlaceState> places, MachineCosts costs,
@@ -66,6 +68,8 @@ class ReplayScheduler {
   /// Combines all uses of one chunk by one GPU since the last call into one, and passes it to the
   /// books and the policy; and then the hints since the last call.
   void collect();
+  /// Looks how the program gets on, and gives waiting moves up once moving does not pay.
+  void watch_pace(std::uint64_t progress);
   void tick();
   /// Plans victims, chosen by the policy and the planner.
   void press(const Pressure& pressure);

@@ -55,9 +55,11 @@ void UseReports::tell(Policy& policy, const Snapshot& snapshot, Plan& plan) cons
 }
 
 DecisionPath::DecisionPath(std::vector<PlaceState> places, MachineCosts costs,
-                           const PlannerLimits& planner, const HeatLimits& heat)
+                           const PlannerLimits& planner, const HeatLimits& heat,
+                           const PaceLimits& pace)
     : books_(std::make_shared<ChunkTables>(std::move(places), std::move(costs), heat)),
       planner_(planner),
+      pace_(pace),
       leaving_(snapshot().places().size()) {}
 
 void DecisionPath::leave_books() {
@@ -175,7 +177,23 @@ std::vector<PlaceId> DecisionPath::first_places(PlaceId user, std::span<const st
 
 // --- Plans
 
+std::string DecisionPath::why_held() const {
+  if (!pace_.holds()) return {};
+  if (pace_.rests() && pace_.verdict()) return to_string(*pace_.verdict());
+  return "moves wait: a test looks how the program runs without them";
+}
+
+/// The policy proposes them again, or sees that the chunks do not move.
+PlanOutcome DecisionPath::hold_back(const Plan& plan) const {
+  const std::string detail = why_held();
+  PlanOutcome outcome;
+  for (const Move& move : plan.moves())
+    outcome.refused.push_back({outcome.refused.size(), move, MoveRefusal::held_back, detail});
+  return outcome;
+}
+
 PlanOutcome DecisionPath::accept(const Plan& plan, bool awaited) {
+  if (pace_.holds() && !awaited) return hold_back(plan);
   PlanOutcome outcome = planner_.plan(plan, snapshot());
   // All or none: a chunk with an accepted move that is never started could not move again.
   std::map<MoveNumber, Waiting> kept;
@@ -183,7 +201,8 @@ PlanOutcome DecisionPath::accept(const Plan& plan, bool awaited) {
     for (AcceptedMove& move : outcome.accepted) {
       // Moves of policies precede those that only make room for them.
       move.goes_last = move.victim && !awaited;
-      kept.emplace(move.number, Waiting{move, awaited, 0});
+      move.awaited = awaited;
+      kept.emplace(move.number, Waiting{move, 0});
     }
   } catch (...) {
     planner_.take_back(outcome.accepted);
@@ -214,7 +233,15 @@ std::vector<MoveNumber> DecisionPath::waiting() const {
 std::vector<MoveNumber> DecisionPath::awaited_from(PlaceId from) const {
   std::vector<MoveNumber> moves;
   for (const auto& [number, waiting] : waiting_)
-    if (waiting.awaited && waiting.move.from == from) moves.push_back(number);
+    if (waiting.move.awaited && waiting.move.from == from) moves.push_back(number);
+  return moves;
+}
+
+std::vector<MoveNumber> DecisionPath::not_paying() const {
+  std::vector<MoveNumber> moves;
+  if (!pace_.rests()) return moves;
+  for (const auto& [number, waiting] : waiting_)
+    if (!waiting.move.awaited) moves.push_back(number);
   return moves;
 }
 
@@ -226,6 +253,7 @@ const AcceptedMove* DecisionPath::find_waiting(MoveNumber number) const {
 std::vector<MoveNumber> DecisionPath::ready() const {
   std::vector<MoveNumber> first, last;
   for (const auto& [number, waiting] : waiting_) {
+    if (pace_.holds() && !waiting.move.awaited) continue;
     if (planner_.may_start(number, snapshot()))
       (waiting.move.goes_last ? last : first).push_back(number);
   }
@@ -255,6 +283,7 @@ void DecisionPath::begin(MoveNumber number, PlannedMigration& group, bool in_fro
   AcceptedMove& move = found->second.move;
   books_->expect(move.to, move.bytes);
   planner_.note_started(number);
+  if (!move.awaited) pace_.move_began(books_->now());
   leaving_[index(move.from)] += move.goes_last ? 1 : 0;
   group.decisions.insert(in_front ? group.decisions.begin() : group.decisions.end(),
                          found->second.decision);
@@ -308,6 +337,7 @@ std::size_t DecisionPath::end(const AcceptedMove& move, bool moved, Time took, T
   const std::vector<MoveNumber> fallen = planner_.note_ended(move.number, moved, now);
   books_->expect_no_more(move.to, move.bytes);
   leaving_[index(move.from)] -= move.goes_last ? 1 : 0;
+  if (!move.awaited) pace_.move_ended(now);
   if (moved) books_->moved(move.chunk, move.to);
   std::size_t dropped = 0;
   for (const MoveNumber number : fallen) dropped += forget_waiting(number) ? 1 : 0;

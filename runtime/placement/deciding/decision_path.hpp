@@ -1,6 +1,7 @@
 #pragma once
 
 #include "placement/books/chunk_tables.hpp"
+#include "placement/deciding/pace_guard.hpp"
 #include "placement/planning/planner.hpp"
 
 #include <vma/policy.hpp>
@@ -47,7 +48,7 @@ class DecisionPath {
   using PolicyCall = std::function<void(Policy&, const Snapshot&, Plan&)>;
 
   DecisionPath(std::vector<PlaceState> places, MachineCosts costs, const PlannerLimits& planner,
-               const HeatLimits& heat);
+               const HeatLimits& heat, const PaceLimits& pace = {});
 
   ChunkTables& books() noexcept { return *books_; }
   const ChunkTables& books() const noexcept { return *books_; }
@@ -70,6 +71,17 @@ class DecisionPath {
   std::size_t drop_moves(ChunkId first, std::size_t chunks);
   /// The rows are removed; the policy is told at its next call. Requires: `drop_moves`.
   void gone(ChunkId first, std::size_t chunks) noexcept;
+
+  /// How many uses programs have reported, or what else shows their progress. It decides whether
+  /// moves of policies are held back (`PaceGuard`).
+  void note_progress(std::uint64_t progress) noexcept { pace_.look(books_->now(), progress); }
+  /// Another policy is asked from now on: its moves have not been tested.
+  void forget_pace() noexcept { pace_.forget(); }
+  const PaceGuard& pace() const noexcept { return pace_; }
+  /// Why moves of policies are held back, for people; empty if they are not.
+  std::string why_held() const;
+  /// What a test of the moves has shown, once.
+  std::optional<PaceVerdict> take_pace_news() noexcept { return pace_.take_news(); }
 
   // --- Asking the policy
   /// One call of the policy, including the notices that precede it. It owns all that it uses, so it
@@ -96,7 +108,8 @@ class DecisionPath {
 
   // --- Plans
   /// Accepted moves wait until `take_ready` lets them begin. `awaited`: a thread waits for the room
-  /// that the plan makes. Throws: std::bad_alloc; then no move of the plan waits.
+  /// that the plan makes; other plans are refused while moves are held back. Throws:
+  /// std::bad_alloc; then no move of the plan waits.
   PlanOutcome accept(const Plan& plan, bool awaited);
   /// Adds victims to the plan until it makes the requested room.
   void complete_pressure(const Pressure& pressure, Plan& plan) const;
@@ -109,10 +122,13 @@ class DecisionPath {
   std::vector<MoveNumber> waiting() const;
   /// Waiting moves from a place whose room a thread waits for.
   std::vector<MoveNumber> awaited_from(PlaceId from) const;
+  /// Waiting moves that are to be given up, since moving does not pay. No thread waits for them.
+  std::vector<MoveNumber> not_paying() const;
   /// Null if the move does not wait.
   const AcceptedMove* find_waiting(MoveNumber number) const;
   /// In the order in which they begin: moves that make room for policies' moves last, equal ones by
-  /// number. Numbers follow the order of a plan: victims as the moves need them, moves by value.
+  /// number; only those that a thread waits for while moves are held back. Numbers follow the order
+  /// of a plan: victims as the moves need them, moves by value.
   std::vector<MoveNumber> ready() const;
   /// Begins those of the moves in `ready` that can begin now, in groups, and reserves their room:
   /// each with the moves of its neighbours between the same places, unless these are worth much
@@ -136,11 +152,11 @@ class DecisionPath {
   /// An accepted move that has not begun.
   struct Waiting {
     AcceptedMove move;
-    bool awaited = false;        // A thread waits for the room that it makes.
     std::uint64_t decision = 0;  // The decision that planned it.
   };
 
   static void tell(Policy& policy, std::span<const Notice> notices, const Snapshot& snapshot);
+  PlanOutcome hold_back(const Plan& plan) const;
   bool joins(const PlannedMigration& group, const AcceptedMove& first,
              const AcceptedMove& move) const;
   void begin(MoveNumber number, PlannedMigration& group, bool in_front);
@@ -151,6 +167,7 @@ class DecisionPath {
 
   std::shared_ptr<ChunkTables> books_;  // A policy that overran keeps its own copy.
   Planner planner_;
+  PaceGuard pace_;
   std::map<MoveNumber, Waiting> waiting_;
   std::vector<std::uint32_t> leaving_;  // By place, moves from there in progress that go last.
   std::vector<Notice> notices_;

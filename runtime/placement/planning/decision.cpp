@@ -7,10 +7,10 @@ namespace vma {
 namespace {
 
 constexpr std::array<std::string_view, decision_kinds> names{
-    "planned",       "refused",         "started",  "moved",   "not_moved",
-    "policy_failed", "policy_replaced", "paused",   "resumed", "drained",
-    "refilled",      "parked",          "unparked", "ahead",   "ahead_judged"};
-static_assert(names.back() == "ahead_judged", "one name for each kind");
+    "planned",         "refused", "started",      "moved",      "not_moved", "policy_failed",
+    "policy_replaced", "paused",  "resumed",      "drained",    "refilled",  "parked",
+    "unparked",        "ahead",   "ahead_judged", "pace_judged"};
+static_assert(names.back() == "pace_judged", "one name for each kind");
 
 }  // namespace
 

@@ -30,8 +30,9 @@ enum class DecisionKind : std::uint8_t {
   unparked,
   ahead,         ///< Planned moves spend the stall budget of later; `reason` has the prediction.
   ahead_judged,  ///< What came of that; `reason` has what the moves saved.
+  pace_judged,   ///< Moves stop, or go on, by the program's pace; `reason` has the test.
 };
-constexpr std::size_t decision_kinds = static_cast<std::size_t>(DecisionKind::ahead_judged) + 1;
+constexpr std::size_t decision_kinds = static_cast<std::size_t>(DecisionKind::pace_judged) + 1;
 
 /// As in files and output: "not_moved".
 std::string_view to_string(DecisionKind kind) noexcept;

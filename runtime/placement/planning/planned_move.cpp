@@ -24,6 +24,7 @@ std::string_view to_string(MoveRefusal::Why why) noexcept {
     case MoveRefusal::route_budget: return "route_budget";
     case MoveRefusal::stall_budget: return "stall_budget";
     case MoveRefusal::plan_too_long: return "plan_too_long";
+    case MoveRefusal::held_back: return "held_back";
   }
   VMART_CHECK(false, "every reason has a name");
   return {};

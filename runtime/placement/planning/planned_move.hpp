@@ -32,9 +32,10 @@ struct MoveRefusal {
     route_budget,
     stall_budget,
     plan_too_long,
+    held_back,
   };
   using enum Why;
-  static constexpr std::size_t count = 18;
+  static constexpr std::size_t count = 19;
 
   Why reason{};
   std::string detail;  ///< The numbers, for people.
@@ -65,6 +66,7 @@ struct AcceptedMove {
   bool keep_copy = false;  ///< As `Move::keep_copy`.
   bool victim = false;     ///< As `Move::victim`.
   bool goes_last = false;  ///< A victim whose room only moves of policies wait for.
+  bool awaited = false;    ///< A thread waits for the room that it makes.
   bool ahead = false;      ///< It spends the stall budget of later.
 };
 

@@ -184,6 +184,7 @@ void bind_infos(nb::module_& module) {
           .def("__repr__", &shown)
           .def_ro("running", &SchedulerStats::running)
           .def_ro("paused", &SchedulerStats::paused)
+          .def_ro("moves_held", &SchedulerStats::moves_held)
           .def_ro("policy", &SchedulerStats::policy));
 }
 

@@ -30,6 +30,7 @@ struct ReplayCommand {
   double ahead_ms = 0;  ///< Work that a program launches before it waits for it; 0: one kernel.
   double stall_budget_ms = 0;    ///< Per second, for gates; 0: no limit.
   double stall_ahead_ms = 4000;  ///< Of the planner's stall budget; 0: nothing is spent ahead.
+  bool no_pace_guard = false;    ///< Moves go on whatever the pace of closed loops is.
   double chunk_mib = 32;         ///< Used where the trace gives no chunk size.
   std::uint64_t bad_lines_max = 0;
   bool json = false;

@@ -146,6 +146,7 @@ int run_replay(const ReplayCommand& command) {
   options.stall_budget = time_of(command.stall_budget_ms, 0, 1000, "--stall-budget");
   options.scheduler.planner.stall_ahead =
       time_of(command.stall_ahead_ms, 0, 86'400'000, "--stall-ahead");
+  options.scheduler.pace.watches = !command.no_pace_guard;
   options.use_interval = time_of(command.use_interval_ms, 0.01, 86'400'000, "--use-interval");
   options.admission = parse_admission(command.admission);
   options.admission_memory = parse_admission_memory(command.admission_memory);
@@ -181,6 +182,7 @@ int run_replay(const ReplayCommand& command) {
                             {"calibration", command.calibration},
                             {"stall_budget_ms", command.stall_budget_ms},
                             {"stall_ahead_ms", command.stall_ahead_ms},
+                            {"no_pace_guard", command.no_pace_guard},
                             {"use_interval_ms", command.use_interval_ms},
                             {"ahead_ms", command.ahead_ms},
                             {"bad_lines", bad_lines}};

@@ -166,6 +166,8 @@ void add_replay(CLI::App& replay, Given& given) {
       .add_option("--stall-ahead", command.stall_ahead_ms,
                   "ms of which moves that pay may spend the stall budget ahead; 0: never")
       ->capture_default_str();
+  replay.add_flag("--no-pace-guard", command.no_pace_guard,
+                  "moves go on though closed loops are not faster with them");
   replay
       .add_option("--use-interval", command.use_interval_ms,
                   "how often in ms a long access is reported to the policy")

@@ -94,16 +94,20 @@ class Picture {
     last_time_ = now;
     last_moved_ = moved;
     const bool paused = flag_of(status, "paused");
+    const std::string held = text_of(status, "moves_held");
     const pid_t told = client_.program().pid;
     const std::uint64_t pid = told > 0 ? static_cast<std::uint64_t>(told) : count_of(status, "pid");
-    return {{fmt::format("vmart {}  {} ({})  up {}", text_of(status, "description"),
-                         program_of(pid), pid, seconds_text(now)),
-             Style::title},
-            {fmt::format("policy {}{}  moves {} running, {} queued  moved {} ({}/s)",
-                         text_of(status, "policy"), paused ? " (paused)" : "",
-                         count_of(status, "moves_running"), count_of(status, "moves_queued"),
-                         bytes_text(moved), bytes_text(rate)),
-             paused ? Style::warm : Style::plain}};
+    std::vector<Line> lines = {
+        {fmt::format("vmart {}  {} ({})  up {}", text_of(status, "description"), program_of(pid),
+                     pid, seconds_text(now)),
+         Style::title},
+        {fmt::format("policy {}{}  moves {} running, {} queued  moved {} ({}/s)",
+                     text_of(status, "policy"), paused ? " (paused)" : "",
+                     count_of(status, "moves_running"), count_of(status, "moves_queued"),
+                     bytes_text(moved), bytes_text(rate)),
+         paused ? Style::warm : Style::plain}};
+    if (!held.empty()) lines.push_back({held, Style::warm});
+    return lines;
   }
 
   /// Long moves: how far each is.

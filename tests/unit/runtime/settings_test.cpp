@@ -14,25 +14,16 @@
 namespace vma {
 namespace {
 
-constexpr const char* variables[] = {"VMART_DRIVER",
-                                     "VMART_DEVICES",
-                                     "VMART_CAPACITY",
-                                     "VMART_CACHE_BYTES_PER_GPU",
-                                     "VMART_HOST_CACHE_BYTES",
-                                     "VMART_HOLD_LIMIT_MS",
-                                     "VMART_COPY_SHARE",
-                                     "VMART_PRESSURE_LIMIT_MS",
-                                     "VMART_STALL_AHEAD_MS",
-                                     "VMART_POLICY",
-                                     "VMART_CONTROL",
-                                     "VMART_TIMELINE",
-                                     "VMART_RECORD",
-                                     "VMART_DECISIONS",
-                                     "VMART_DRY_RUN",
-                                     "VMART_OWN_CONTEXTS",
-                                     "VMART_PREPARE",
-                                     "VMART_EXPORTABLE",
-                                     "VMART_STOP"};
+constexpr const char* variables[] = {"VMART_DRIVER",           "VMART_DEVICES",
+                                     "VMART_CAPACITY",         "VMART_CACHE_BYTES_PER_GPU",
+                                     "VMART_HOST_CACHE_BYTES", "VMART_HOLD_LIMIT_MS",
+                                     "VMART_COPY_SHARE",       "VMART_PRESSURE_LIMIT_MS",
+                                     "VMART_PACE_GUARD",       "VMART_STALL_AHEAD_MS",
+                                     "VMART_POLICY",           "VMART_CONTROL",
+                                     "VMART_TIMELINE",         "VMART_RECORD",
+                                     "VMART_DECISIONS",        "VMART_DRY_RUN",
+                                     "VMART_OWN_CONTEXTS",     "VMART_PREPARE",
+                                     "VMART_EXPORTABLE",       "VMART_STOP"};
 
 class SettingsTest : public testing::Test {
  protected:
@@ -58,6 +49,7 @@ TEST_F(SettingsTest, HasDefaults) {
   EXPECT_EQ(settings.pressure_limit, std::chrono::seconds(2));
   EXPECT_EQ(settings.copy_share_percent, 50);
   EXPECT_EQ(settings.stall_ahead, std::chrono::seconds(4));
+  EXPECT_TRUE(settings.pace_guard);
   EXPECT_EQ(settings.exportable, ExportTypes{});
 }
 
@@ -73,7 +65,10 @@ TEST_F(SettingsTest, ReadsTheEnvironment) {
   EXPECT_EQ(with("VMART_PRESSURE_LIMIT_MS", "9").pressure_limit, std::chrono::milliseconds(9));
   EXPECT_EQ(with("VMART_PRESSURE_LIMIT_MS", "0").pressure_limit, std::chrono::milliseconds(0));
   EXPECT_EQ(with("VMART_STALL_AHEAD_MS", "0").stall_ahead, std::chrono::milliseconds(0));
+  EXPECT_FALSE(with("VMART_PACE_GUARD", "0").pace_guard);
   RuntimeOptions options;
+  options.pace_guard = true;
+  EXPECT_TRUE(resolve_settings(options).pace_guard);
   options.stall_ahead = std::chrono::milliseconds(7);
   EXPECT_EQ(resolve_settings(options).stall_ahead, std::chrono::milliseconds(7));
 }
@@ -170,6 +165,7 @@ TEST_F(SettingsTest, NamesVariableAndValueOfWhatItRefuses) {
       {"VMART_DECISIONS", {"on"}},
       {"VMART_DRY_RUN", {"perhaps", "2"}},
       {"VMART_OWN_CONTEXTS", {"all", "2"}},
+      {"VMART_PACE_GUARD", {"fast", "2"}},
       {"VMART_PREPARE", {"soon"}},
       {"VMART_STOP", {"hold", "1", "Gate"}},
       {"VMART_EXPORTABLE", {"fd,", "rdma,rdma", "FD", "all"}},
