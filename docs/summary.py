@@ -159,7 +159,10 @@ def pool(head=None):
 def two_times(measured, name, *counters):
     """Two medians of the same samples, in milliseconds."""
     found = measured.get(name)
-    return " and ".join(f"{found.counter(counter) / 1e3:.3g}" for counter in counters) + " ms" if found else "not measured"
+    if not found:
+        return "not measured"
+    milliseconds = [found.counter(counter) / 1e3 for counter in counters]
+    return " and ".join(f"{one:.3g}" if one < 1000 else f"{one:,.0f}".replace(",", " ") for one in milliseconds) + " ms"
 
 
 def park(head=None):

@@ -48,6 +48,7 @@ ControlStatus FakeControlTarget::status() {
   return {"simulated h200x2",
           milliseconds(1500),
           policy_,
+          {},
           paused_,
           7,
           1,
