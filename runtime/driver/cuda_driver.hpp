@@ -125,7 +125,6 @@ class CudaDriver final : public Driver {
   void prepare_suspensions(const std::function<bool()>& given_up) override;
   SuspensionHandle suspend(std::span<const DeviceId> gpus) override;
   SuspensionHandle suspend_everything(std::span<const DeviceId> gpus) override;
-  std::vector<DeviceId> gpus_in_use(std::span<const DeviceId> gpus) override;
   void resume(SuspensionHandle suspension) override;
 
  private:

@@ -257,14 +257,6 @@ SuspensionHandle CudaDriver::suspend_everything(std::span<const DeviceId> gpus) 
   return rm::Channels::of_process().suspend(gpu_ids(gpus), rm::Objects::Whose::process);
 }
 
-std::vector<DeviceId> CudaDriver::gpus_in_use(std::span<const DeviceId> gpus) {
-  std::vector<DeviceId> used;
-  std::ranges::copy_if(gpus, std::back_inserter(used), [&](DeviceId device) {
-    return rm::Channels::of_process().program_uses(gpu_id(device));
-  });
-  return used;
-}
-
 void CudaDriver::resume(SuspensionHandle suspension) {
   rm::Channels::of_process().resume(suspension);
 }

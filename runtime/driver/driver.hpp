@@ -361,11 +361,6 @@ class Driver {
   virtual SuspensionHandle suspend(std::span<const DeviceId> gpus) = 0;
   /// As `suspend`, with the work of own contexts: for a check that suspension works here.
   virtual SuspensionHandle suspend_everything(std::span<const DeviceId> gpus) = 0;
-  /// Those of the GPUs on which the program has a context now, and so work that `suspend` takes
-  /// off. One for which that is not known is among them. Requires: a suspension has succeeded.
-  virtual std::vector<DeviceId> gpus_in_use(std::span<const DeviceId> gpus) {
-    return {gpus.begin(), gpus.end()};
-  }
   /// The work goes on; with `{}`, what a failed suspension left off. From any thread; does nothing
   /// if it goes on already. Throws: some of it may still stand, and the call may be repeated.
   virtual void resume(SuspensionHandle suspension) = 0;

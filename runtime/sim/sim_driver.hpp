@@ -140,7 +140,6 @@ class SimDriver : public Driver {
 
   SuspensionHandle suspend(std::span<const DeviceId> gpus) override;
   SuspensionHandle suspend_everything(std::span<const DeviceId> gpus) override;
-  std::vector<DeviceId> gpus_in_use(std::span<const DeviceId> gpus) override;
   void resume(SuspensionHandle suspension) override;
   /// The contexts' work is off its GPU from here on, or goes on; what has that state already keeps
   /// it, and contexts that are gone are left out. As the kernel module does it: no suspension of

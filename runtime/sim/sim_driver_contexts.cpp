@@ -365,18 +365,6 @@ SuspensionHandle SimDriver::suspend_everything(std::span<const DeviceId> gpus) {
   return machine_->suspend(gpus, true);
 }
 
-std::vector<DeviceId> SimDriver::gpus_in_use(std::span<const DeviceId> gpus) {
-  std::vector<DeviceId> used;
-  const MutexLock lock(machine_->progress.mutex);
-  for (const DeviceId gpu : gpus) {
-    const auto of_program = [&](const auto& context) {
-      return context.second->device == gpu && !context.second->own;
-    };
-    if (std::ranges::any_of(machine_->contexts, of_program)) used.push_back(gpu);
-  }
-  return used;
-}
-
 void SimDriver::resume(SuspensionHandle suspension) {
   if (!machine_->begin_resume(suspension)) return;
   try {

@@ -6,7 +6,6 @@
 #include "base/process_exit.hpp"
 #include "driver/rm/objects.hpp"
 
-#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <functional>
@@ -83,13 +82,6 @@ class Channels {
   /// freeing channels for a second.
   SuspensionHandle suspend(std::span<const std::uint32_t> gpu_ids,
                            Objects::Whose whose = Objects::Whose::program);
-  /// Whether the program has channels on this GPU, or may have some. Requires: a suspension has
-  /// succeeded; before, channels from before `watch` are not known.
-  bool program_uses(std::uint32_t gpu_id) const {
-    return std::ranges::any_of(objects_.channels(Objects::Whose::program), [&](const auto& device) {
-      return is_on(device, {&gpu_id, 1});
-    });
-  }
   /// As `Driver::resume`.
   void resume(SuspensionHandle suspension);
 

@@ -214,7 +214,8 @@ std::chrono::nanoseconds LiveStaging::stall_of_next(const LiveChunk& first,
   const Fill fill = way == Way::remapped  ? Fill::none
                     : way == Way::stopped ? Fill::copy
                                           : Fill::settle;
-  const auto users = parts_.stops.users(next.range.allocation.begin(), first.choice.stop);
+  const auto users =
+      parts_.stops.users(next.range.allocation.begin(), first.choice.stop != StopKind::gate);
   return std::max(parts_.forecast.fill_time(fill, next.transaction.size_bytes()),
                   parts_.forecast.switch_time(next.transaction.planned_switch(users)));
 }

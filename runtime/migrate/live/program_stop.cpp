@@ -185,7 +185,7 @@ std::optional<StopRefusal> ProgramStop::look() {
 
 std::optional<StopRefusal> ProgramStop::plan() {
   if (!at_gate()) {
-    gpus_ = whole_users();
+    gpus_ = parts_.stops.users(batch_.front().range.allocation.begin(), true);
     return std::nullopt;
   }
   if (insists_) streams_.keep();
@@ -197,21 +197,14 @@ std::optional<StopRefusal> ProgramStop::plan() {
   return std::nullopt;
 }
 
-Transaction::Gpus ProgramStop::whole_users() const {
-  return parts_.stops.users(batch_.front().range.allocation.begin(), stop_);
-}
-
 std::optional<StopRefusal> ProgramStop::send() {
   return at_gate() ? gate_.send(streams_.plan(), limits()) : std::nullopt;
 }
 
 std::optional<StopRefusal> ProgramStop::close() {
   if (at_gate()) return gate_.close();
-  if (stop_ == StopKind::suspension) {
-    auto refusal = whole_.suspend(limits().settle_limit, batch_.gate_limit);
-    gpus_ = whole_users();  // The program may have made a context since the plan.
-    return refusal;
-  }
+  if (stop_ == StopKind::suspension)
+    return whole_.suspend(limits().settle_limit, batch_.gate_limit);
   const LiveChunk& first = batch_.front();
   const BoundStream stream =
       parts_.engine.spare_stream(first.transaction.from(), first.range.task->to, CopyUnder::hold);

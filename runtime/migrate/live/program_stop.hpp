@@ -88,7 +88,7 @@ class ProgramStop {
   std::chrono::nanoseconds patience();
   /// From stopped to committed. Requires: planned.
   std::chrono::nanoseconds settle_limit() { return limits().settle_limit; }
-  /// The GPUs whose work is stopped; the others have none. Requires: planned; changes as it closes.
+  /// The GPUs whose work is stopped. Requires: planned.
   const Transaction::Gpus& gpus() const noexcept { return gpus_; }
   std::size_t streams() const noexcept { return streams_.plan().stops.size(); }
   bool all_arrived() const noexcept { return gate_.all_arrived(); }
@@ -98,7 +98,6 @@ class ProgramStop {
  private:
   GateLimits limits();
   std::chrono::nanoseconds deepest_backlog() const;
-  Transaction::Gpus whole_users() const;
 
   MigrationParts& parts_;
   const LiveRanges& ranges_;

@@ -182,12 +182,8 @@ StallForecast::Suspending Stops::suspending() const {
   return all;
 }
 
-std::set<DeviceId> Stops::users(Address allocation, StopKind stop) const {
-  if (stop == StopKind::gate) return attached_.devices(allocation);
-  if (stop == StopKind::suspension) {
-    const MutexLock lock(suspended_gpus_mutex_);
-    if (!suspended_gpus_.empty()) return suspended_gpus_;
-  }
+std::set<DeviceId> Stops::users(Address allocation, bool suspended) const {
+  if (!suspended) return attached_.devices(allocation);
   const std::vector<DeviceId>& all = memory_.topology().devices();
   return {all.begin(), all.end()};
 }
@@ -246,13 +242,6 @@ std::optional<StopRefusal> Stops::pause_loads(std::optional<SpareKernels::Pause>
                      "vma::free or another call that waits for a context loads code there"};
 }
 
-/// A context that the program makes from here on takes longer than the grants behind the stop.
-void Stops::note_users() {
-  const std::vector<DeviceId> used = memory_.driver().gpus_in_use(memory_.topology().devices());
-  const MutexLock lock(suspended_gpus_mutex_);
-  suspended_gpus_ = {used.begin(), used.end()};
-}
-
 /// What has been refused twice would be refused to the next move, too.
 std::optional<StopRefusal> Stops::close(Suspension& suspension, TimePoint deadline) {
   constexpr int tries = 2;
@@ -260,7 +249,6 @@ std::optional<StopRefusal> Stops::close(Suspension& suspension, TimePoint deadli
     try {
       suspension.close(deadline);
       suspension_check_.note_worked();
-      note_users();
       return std::nullopt;
     } catch (const Error& error) {
       if (!suspension.refused()) return StopRefusal{StopRefusal::copies_busy, error.what()};

@@ -53,8 +53,6 @@ struct GatedLimits {
 ///
 /// One hold, suspension or gate at a time: a thread that stops work has the turn, through
 /// `hold_while` and `suspend_while`, and through a `Turn` for live moves.
-/// One owner: whoever has the turn uses all of it, and others learn from it what the last stop
-/// found.
 class Stops {
  public:
   /// The turn to close gates: while it lives, no other thread stops work. One thread.
@@ -118,10 +116,8 @@ class Stops {
   StallForecast::Suspending suspending() const;
   /// Whether that was asked for.
   bool suspends() const noexcept { return suspends_; }
-  /// The GPUs whose work may use the memory there. If work is stopped as a whole, those on which
-  /// the program had a context at the last suspension, since nobody knows what uses what; all
-  /// before the first one.
-  std::set<DeviceId> users(Address allocation, StopKind stop) const;
+  /// The GPUs whose work may use the memory there: all, if it is suspended, since nobody knows.
+  std::set<DeviceId> users(Address allocation, bool suspended) const;
   /// The same by a suspension. Copies of `body` run in contexts of the runtime's own. A refusal:
   /// the driver does not suspend, nothing has changed, and `may_suspend` says no for a while.
   /// Requires: `may_suspend` for all that moves; the caller holds no turn. Throws: Error{busy} if
@@ -174,7 +170,6 @@ class Stops {
                                       const std::function<void(StoppedWork&)>& body, bool& stopped);
   bool loses_reach(Place from, Place to) const;
   ContextHandle context_of_program(DeviceId device);
-  void note_users();
   template <typename FindOut>
   bool may_suspend(Place from, Place to, const FindOut& find_out);
 
@@ -187,9 +182,6 @@ class Stops {
   AttachedStreams attached_;
   std::array<StopStats, static_cast<std::size_t>(StopKind::suspension) + 1> stats_;
   std::atomic<int> holds_waiting_{0}, gates_waiting_{0};
-
-  mutable Mutex suspended_gpus_mutex_;
-  std::set<DeviceId> suspended_gpus_ VMART_GUARDED_BY(suspended_gpus_mutex_);
 
   Mutex turn_;  // Taken before the turn for slow calls.
   std::map<ContextHandle, std::unique_ptr<HoldPost>> hold_posts_ VMART_GUARDED_BY(turn_);

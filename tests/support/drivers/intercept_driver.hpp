@@ -107,9 +107,6 @@ class InterceptDriver : public Driver {
   void free_plain(ContextHandle context, Address begin) override;
   SuspensionHandle suspend(std::span<const DeviceId> gpus) override;
   SuspensionHandle suspend_everything(std::span<const DeviceId> gpus) override;
-  std::vector<DeviceId> gpus_in_use(std::span<const DeviceId> gpus) override {
-    return inner_.gpus_in_use(gpus);
-  }
   void resume(SuspensionHandle suspension) override;
   void note_stopped(int change) noexcept override { inner_.note_stopped(change); }
 

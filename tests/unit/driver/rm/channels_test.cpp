@@ -115,20 +115,6 @@ TEST_F(ChannelsTest, LeavesOwnOnesOn) {
   EXPECT_TRUE(kernel.off().empty());
 }
 
-TEST_F(ChannelsTest, TellsOnWhichGpusTheProgramHasSome) {
-  make_group(group_a, device_a, 2);
-  {
-    const Channels::Own scope;
-    make_group(own, device_b, 4);
-  }
-  const auto made = channels.suspend(both);
-  EXPECT_TRUE(channels.program_uses(gpu_a));
-  EXPECT_FALSE(channels.program_uses(gpu_b)) << "these are the runtime's";
-  channels.resume(made);
-  make_group(group_b, device_b, 1);
-  EXPECT_TRUE(channels.program_uses(gpu_b));
-}
-
 /// Work in an own context settles memory while the program's work is off the GPU.
 TEST_F(ChannelsTest, BlocksNoOwnCallBesideASuspensionButTheCreationOfAContext) {
   make_group(group_a, device_a, 2);

@@ -44,10 +44,6 @@ class UnmapDriver : public InterceptDriver {
     launched_last = stream;
     InterceptDriver::launch_graph(stream, graph);
   }
-  std::vector<DeviceId> gpus_in_use(std::span<const DeviceId> gpus) override {
-    return in_use.value_or(InterceptDriver::gpus_in_use(gpus));
-  }
-  std::optional<std::vector<DeviceId>> in_use;  ///< Instead of what is.
   /// `stopped`: work of the program is.
   std::function<void(Call call, bool stopped)> before_call;
   /// `number` counts from 1.

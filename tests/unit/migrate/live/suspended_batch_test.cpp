@@ -151,20 +151,6 @@ TEST_P(SuspendedBatch, CopiesByAnEngineOnceTheTargetCanDigest) {
   });
 }
 
-/// The others have no work that could use it: they get it while the program goes on again.
-TEST_P(SuspendedBatch, GrantsUnderTheStopOnlyForGpusInUse) {
-  step([](SuspendingBatch& rig, SteppedThreads&) {
-    rig.driver.in_use = {DeviceId{0}};
-    MigrationReport report = rig.move(gpu(1), max_stall);
-    EXPECT_EQ(rig.driver.granted_most, 1u);
-    rig.expect_all_moved(report);
-    rig.driver.in_use.reset();  // As if the program had made a context there.
-    EXPECT_EQ(rig.move(gpu(0), max_stall).outcome, Outcome::done);
-    EXPECT_EQ(rig.driver.granted_most, 2u);
-    rig.expect_moved(0);
-  });
-}
-
 /// A driver call takes long with everything suspended and no slot dark.
 TEST_P(SuspendedBatch, IsCalledOffIfTheWatchdogWasFirst) {
   step([](SuspendingBatch& rig, SteppedThreads&) {
