@@ -104,6 +104,7 @@ std::string_view name_of(UseKind use) {
     case UseKind::read: return "read";
     case UseKind::write: return "write";
     case UseKind::read_write: return "read_write";
+    case UseKind::unknown: break;  // Recordings have it as half a read and write.
   }
   return "unknown";
 }
