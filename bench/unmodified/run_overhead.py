@@ -95,18 +95,23 @@ class Bench:
                 print(f"    {line}")
         return json.loads(done.stdout.strip().splitlines()[-1])
 
-    def in_turn(self, case, command):
-        """Figures of bare runs and of those under vmart, which alternate so that drift hits both."""
-        bare, under = [], []
+    def in_turn(self, run):
+        """What `run(False)` and `run(True)` give, as often as asked for: they alternate so that drift hits both."""
+        found = {False: [], True: []}
         for number in range(self.options.pairs):
             first = number % 2 == 1
             for side in (first, not first):
-                (under if side else bare).append(self.figures(command, side))
+                found[side].append(run(side))
+        return found[False], found[True]
+
+    def beside_bare(self, case, command):
+        """Figures of bare runs and of those under vmart."""
+        bare, under = self.in_turn(lambda is_under: self.figures(command, is_under))
         self.samples[case] = {"bare": bare, "vmart": under}
         return bare, under
 
     def overhead(self, case, command, figure, percent_max):
-        bare, under = self.in_turn(case, command)
+        bare, under = self.beside_bare(case, command)
         medians = [statistics.median(run[figure] for run in runs) for runs in (bare, under)]
         spread = ", ".join(f"{name} {min(run[figure] for run in runs):.4g} to "
                            f"{max(run[figure] for run in runs):.4g}"
@@ -137,12 +142,8 @@ class Bench:
 
     def paces(self, name, command, pace, *options):
         """Of the program with the policy and without, in turn."""
-        without, auto = [], []
-        for number in range(self.options.pairs):
-            first = number % 2 == 1
-            for has_policy in (first, not first):
-                run = self.figures(command, True, *options, *(AUTO if has_policy else ()), changes=ONE_GPU)
-                (auto if has_policy else without).append(pace(run))
+        without, auto = self.in_turn(lambda has_policy: pace(
+            self.figures(command, True, *options, *(AUTO if has_policy else ()), changes=ONE_GPU)))
         self.samples[f"policy: {name}"] = {"without": without, "auto": auto}
         ratio = statistics.median(auto) / statistics.median(without)
         self.row(f"policy: {name}", ratio, "x", f">= {PACE_MIN}", ratio >= PACE_MIN,
@@ -155,7 +156,7 @@ class Bench:
         return kept, kept + bare["reserved_bytes"] - bare["weights_bytes"] + CAPACITY_EXTRA
 
     def allocations(self):
-        bare, under = self.in_turn("allocations", [str(self.built / "allocate_loop"), "1000"])
+        bare, under = self.beside_bare("allocations", [str(self.built / "allocate_loop"), "1000"])
         for figure in bare[0]:
             before, after = (statistics.median(run[figure] for run in runs) for runs in (bare, under))
             self.row(f"allocations: {figure[:-3]}", after, "us", f"< {before:.4g} bare", after < before)

@@ -103,10 +103,9 @@ void Uses::record(std::span<vmart_use> uses) noexcept {
 }
 
 void Uses::note_launch(CUfunction function, void** parameters, void** extra) noexcept {
-  constexpr std::size_t uses_max = 256;
   const int gpu = using_gpu();
   if (gpu < 0) return;
-  std::array<vmart_use, uses_max> found;
+  std::array<vmart_use, launch_uses_max> found;
   const std::size_t count = find_of_launch(function, parameters, extra, gpu, found);
   launches_.note(gpu, count > 0 ? 1 : 0, count > 0 ? 0 : 1);
   if (count > 0) record(std::span(found).first(count));

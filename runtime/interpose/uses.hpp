@@ -42,6 +42,9 @@ class Uses {
   /// Kernels were unloaded, whose handles may name others from now on.
   void forget_kernels() noexcept;
 
+  /// What a launch shows beyond that is not seen.
+  static constexpr std::size_t launch_uses_max = 256;
+
   // What work uses, found now and recorded later. Requires: vmart is loaded.
 
   /// Finds those of a kernel. Writes as many as there is room for, and returns how many.

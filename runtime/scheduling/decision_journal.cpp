@@ -259,7 +259,7 @@ std::vector<std::string> explain_chunk(const ChunkRoster::Entry& entry, std::uin
     lines.push_back("its contents were dropped: it has no memory until it is resumed");
   if (row.moving) lines.push_back("a move of it is planned or in progress");
   if (paused) lines.push_back("the scheduler is paused");
-  if (std::string held = journal.held_back(); !held.empty()) lines.push_back(std::move(held));
+  if (std::string held = journal.why_held(); !held.empty()) lines.push_back(std::move(held));
   for (std::string& line : last_decisions(journal, row.allocation, slot)) {
     lines.push_back(std::move(line));
   }

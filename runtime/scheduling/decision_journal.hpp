@@ -38,7 +38,7 @@ class DecisionJournal {
   void set_policy(std::string text) noexcept { policy_ = std::move(text); }
   const std::string& policy() const noexcept { return policy_; }
   /// Why no moves of policies begin now, for people; empty if they may.
-  std::string held_back() const { return path_.why_held(); }
+  std::string why_held() const { return path_.why_held(); }
   /// Decisions name the plan that they belong to; this begins the next one.
   void begin_plan() noexcept { ++plan_; }
   std::uint64_t plan() const noexcept { return plan_; }

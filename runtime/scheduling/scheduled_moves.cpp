@@ -108,7 +108,7 @@ void ScheduledMoves::watch_pace(std::uint64_t progress) {
     if (!verdict->pays) log(LogLevel::info, "policy {}: {}", journal_.policy(), text);
     journal_.add(DecisionKind::pace_judged, text);
   }
-  for (const MoveNumber number : path_.not_paying()) give_up(number, journal_.held_back());
+  for (const MoveNumber number : path_.not_paying()) give_up(number, path_.why_held());
 }
 
 /// Whose last hooks may still run, and whose memory may not have been given up yet.
@@ -308,7 +308,7 @@ void ScheduledMoves::count_in(SchedulerStats& stats) const {
   stats.moves_started = started_;
   stats.moves_done = done_;
   stats.moves_failed = failed_;
-  stats.moves_held = journal_.held_back();
+  stats.moves_held = path_.why_held();
   stats.prediction_error = predictions_.total(Foretold::move).median_error;
 }
 

@@ -91,12 +91,11 @@ int GraphNodeReader::gpu_of(CUcontext context) noexcept {
 
 NodeUses GraphNodeReader::kernel_uses(CUfunction function, CUcontext context, void** parameters,
                                       void** extra) {
-  constexpr std::size_t uses_max = 256;
   NodeUses found;
   found.is_kernel = true;
   found.gpu_is_told = context != nullptr;
   found.gpu = gpu_of(context);
-  std::array<vmart_use, uses_max> uses;
+  std::array<vmart_use, Uses::launch_uses_max> uses;
   const std::size_t count = Uses::find_of_launch(function, parameters, extra, found.gpu, uses);
   found.uses.assign(uses.begin(), uses.begin() + static_cast<std::ptrdiff_t>(count));
   return found;

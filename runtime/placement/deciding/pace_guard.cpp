@@ -28,9 +28,8 @@ double percent(double logarithm) {
 std::string to_string(const PaceVerdict& verdict) {
   const char* const what = verdict.pays ? "moves go on" : "moves stop";
   return fmt::format(
-      "{} for {:.0f} s: the program's pace changes by {:+.1f} % while they are made and by {:+.1f} "
-      "% "
-      "behind that ({} pairs of windows of {:.0f} ms, Student's t)",
+      "{} for {:.0f} s: the program's pace changes by {:+.1f} % while they are made and by "
+      "{:+.1f} % behind that ({} pairs of windows of {:.0f} ms, Student's t)",
       what, in_seconds(verdict.back_off), percent(verdict.during), percent(verdict.behind),
       verdict.pairs, 1e3 * in_seconds(verdict.window));
 }

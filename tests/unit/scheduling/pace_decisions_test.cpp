@@ -4,16 +4,13 @@
 // fewer uses while it does.
 
 #include "unit/memory/memory_rig.hpp"
-#include "unit/runtime/scheduler_rig.hpp"
+#include "unit/scheduling/logged_decisions.hpp"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
+#include <memory>
 #include <optional>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -39,23 +36,12 @@ class MovesToAndFro : public Policy {
   std::uint32_t turn_ = 0;
 };
 
-class PaceDecisions : public testing::Test {
+class PaceDecisions : public LoggedDecisions {
  protected:
-  PaceDecisions() {
-    std::filesystem::remove(file_);
-    setenv("VMART_DECISIONS", file_.c_str(), 1);
-  }
-  ~PaceDecisions() override { unsetenv("VMART_DECISIONS"); }
-
   void open(std::optional<bool> guard = std::nullopt) {
     RuntimeOptions options;
     options.pace_guard = guard;
-    PolicyKind kind;
-    kind.name = "to_and_fro";
-    kind.make = [](const PolicyValues&) { return std::make_unique<MovesToAndFro>(); };
-    options.policies = {kind};
-    rig_.emplace("to_and_fro", "test-2", options);
-    words_ = rig_->alloc(all_chunks, gpu(0));
+    LoggedDecisions::open(options, std::make_unique<MovesToAndFro>, all_chunks);
   }
   /// So many ticks, 10 ms each. The program reports 100 uses in each, or 41 if a chunk moves, which
   /// takes all of the tick.
@@ -76,19 +62,6 @@ class PaceDecisions : public testing::Test {
     ASSERT_EQ(stats().moves_held.rfind("moves stop for ", 0), 0u) << stats().moves_held;
   }
   SchedulerStats stats() { return rig_->runtime().scheduler_stats(); }
-  std::string log() {
-    rig_.reset();
-    std::ifstream file(file_);
-    std::ostringstream text;
-    text << file.rdbuf();
-    return text.str();
-  }
-
-  const std::string file_ = testing::TempDir() + "pace_decisions_" +
-                            testing::UnitTest::GetInstance()->current_test_info()->name() +
-                            ".jsonl";
-  std::optional<SchedulerRig> rig_;
-  std::uint64_t* words_ = nullptr;
 };
 
 TEST_F(PaceDecisions, MovesThatSlowTheProgramDownStop) {
@@ -119,7 +92,7 @@ TEST_F(PaceDecisions, MovesOfTheProgramAndForRoomGoOn) {
 TEST_F(PaceDecisions, AnotherPolicyMayMove) {
   open();
   run_until_moves_stop();
-  rig_->runtime().set_policy("to_and_fro");
+  rig_->runtime().set_policy("tested");
   EXPECT_EQ(stats().moves_held, "");
 }
 

@@ -3,15 +3,11 @@
 // and a policy that predicts much.
 
 #include "unit/memory/memory_rig.hpp"
-#include "unit/runtime/scheduler_rig.hpp"
+#include "unit/scheduling/logged_decisions.hpp"
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <optional>
-#include <sstream>
+#include <memory>
 #include <string>
 
 namespace vma {
@@ -35,46 +31,21 @@ class WantsAllAtGpu1 : public Policy {
   const double value_;
 };
 
-class StallAheadDecisions : public testing::Test {
+class StallAheadDecisions : public LoggedDecisions {
  protected:
-  StallAheadDecisions() {
-    std::filesystem::remove(file_);
-    setenv("VMART_DECISIONS", file_.c_str(), 1);
-  }
-  ~StallAheadDecisions() override { unsetenv("VMART_DECISIONS"); }
-
   /// A runtime whose policy predicts `value` seconds for each chunk.
   void open(double value, std::chrono::milliseconds ahead) {
     RuntimeOptions options;
     options.stall_budget = std::chrono::microseconds(100);
     options.stall_ahead = ahead;
-    PolicyKind kind;
-    kind.name = "wants_all";
-    kind.make = [value](const PolicyValues&) { return std::make_unique<WantsAllAtGpu1>(value); };
-    options.policies = {kind};
-    rig_.emplace("wants_all", "test-2", options);
-    words_ = rig_->alloc(chunks, gpu(0));
+    LoggedDecisions::open(
+        options, [value] { return std::make_unique<WantsAllAtGpu1>(value); }, chunks);
     rig_->pass(std::chrono::seconds(10));
   }
   std::size_t moved() {
     rig_->step();
     return rig_->runtime().scheduler_stats().moves_done;
   }
-  /// The log, once the runtime is closed.
-  std::string log() {
-    rig_.reset();
-    std::ifstream file(file_);
-    std::ostringstream text;
-    text << file.rdbuf();
-    return text.str();
-  }
-
-  // Its own one: the tests run side by side.
-  const std::string file_ = testing::TempDir() + "stall_ahead_decisions_" +
-                            testing::UnitTest::GetInstance()->current_test_info()->name() +
-                            ".jsonl";
-  std::optional<SchedulerRig> rig_;
-  std::uint64_t* words_ = nullptr;
 };
 
 TEST_F(StallAheadDecisions, AreLoggedWhenMadeAndWhenJudged) {
