@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <ranges>
 #include <string>
 #include <utility>
 
@@ -234,16 +235,23 @@ bool ReplayMemory::place(const TraceEvent& event) {
   return true;
 }
 
-/// The number is taken modulo that of the machine's places of its kind, as those of devices are.
+/// A number that the machine lacks is taken modulo that of its places of the kind, as those of
+/// devices are.
 std::optional<PlaceId> ReplayMemory::place_of(TracePlace at) const {
   if (!at.is_set()) return std::nullopt;
-  std::vector<PlaceId> alike;
-  for (std::size_t i = 0; i < machine_.places.size(); ++i) {
-    if (machine_.places[i].place.kind == at.place().kind)
-      alike.push_back(PlaceId{static_cast<std::uint8_t>(i)});
-  }
-  if (alike.empty()) return std::nullopt;
-  return alike[static_cast<std::size_t>(at.place().ordinal) % alike.size()];
+  const std::vector<PlaceState>& places = machine_.places;
+  const auto number = [&](auto found) {
+    return PlaceId{static_cast<std::uint8_t>(found - places.begin())};
+  };
+  const auto same = std::ranges::find(places, at.place(), &PlaceState::place);
+  if (same != places.end()) return number(same);
+  const auto is_alike = [&](const PlaceState& state) {
+    return state.place.kind == at.place().kind;
+  };
+  auto alike = places | std::views::filter(is_alike);
+  const auto count = std::ranges::distance(alike);
+  if (count == 0) return std::nullopt;
+  return number(std::ranges::next(alike.begin(), at.place().ordinal % count).base());
 }
 
 bool ReplayMemory::free(const TraceEvent& event) {
