@@ -222,6 +222,12 @@ void WaitedMigrations::run(std::span<HeldRange* const> ranges, const MigrateOpti
     if (range.task != nullptr && range.task->cancelled()) {
       throw Error(ErrorKind::cancelled, "vma::migrate_async", "before it began");
     }
+    // A free that had the claim before has ended: its memory may be another allocation's by now.
+    if (range.allocation.being_freed) {
+      range.untold = false;
+      range.report.outcome = Outcome::cancelled;
+      return;
+    }
     require_contents(range.allocation, range.range, "vma::migrate");
     MoveNotices& told = notices.emplace_back(range.allocation, *parts_.callbacks);
     range.notices = &told;

@@ -190,6 +190,19 @@ TEST(Migrator, IsCancelledByAFreeThatWaits) {
   EXPECT_EQ(rig.wrong_for(1, *allocation, 3), 0u);
 }
 
+TEST(Migrator, TouchesNothingOfMemoryThatWasFreedBefore) {
+  MoveRig rig;
+  const auto freed = rig.filled(4, gpu(0), 2, 3);
+  rig.free(freed);
+  rig.forget_calls();
+  EXPECT_EQ(rig.move(*freed, gpu(1)).outcome, Outcome::cancelled);
+  EXPECT_TRUE(rig.trace().empty()) << "the cache has its chunks";
+  const auto next = rig.filled(4, gpu(0), 2, 5);
+  ASSERT_EQ(next->begin(), freed->begin()) << "the cache gives out what was freed";
+  EXPECT_EQ(rig.move(*freed, gpu(1)).outcome, Outcome::cancelled);
+  EXPECT_EQ(next->place(0), gpu(0));
+}
+
 TEST(Migrator, FreeWaitsForTheContextsOfAttachedStreams) {
   step(1, [](const SimOptions& options) {
     MoveRig rig("test-2", {}, options);
