@@ -60,6 +60,9 @@ struct TwinPlan {
   /// reach each other some moves need to know them, and where calls fail they need not wait long
   /// until suspension is tried again.
   bool attaches() const;
+  /// Whether moves may end captures: where holds are requested, and where nothing is attached and a
+  /// busy computer makes a check of suspension, or a suspension, late, which is in real time alone.
+  bool ends_captures() const { return company.holds || (threaded && !attaches()); }
   /// The random plan of a seed.
   static TwinPlan drawn(std::uint64_t seed);
 };
