@@ -393,7 +393,8 @@ class VMART_EXPORT Runtime {
   std::size_t launch_uses(const void* function, std::span<const std::byte> block, Place device,
                           std::span<Use> out);
   /// Call after `cuModuleUnload` or `cuLibraryUnload`: clears everything that `record_launch` has
-  /// cached about kernels. The driver is then asked about each kernel once more.
+  /// cached about kernels, for all runtimes of the process. The driver is then asked about each
+  /// kernel once more.
   void forget_kernels();
   void synchronize(Stream stream);
 

@@ -71,7 +71,7 @@ VMART_EXPORT void launch_using(Stream stream, const Kernel& kernel, Dim3 grid, D
                                const KernelArguments& arguments, std::span<const Use> uses);
 VMART_EXPORT void launch_recorded(Stream stream, const Kernel& kernel, Dim3 grid, Dim3 block,
                                   const KernelArguments& arguments);
-/// These do nothing while no runtime is open, like `forget_kernels` and `record_use`.
+/// These do nothing while no runtime is open, like `record_use`.
 VMART_EXPORT void record_launch(const void* function, const void* const* parameters, Place device);
 VMART_EXPORT void record_launch(const void* function, std::span<const std::byte> block,
                                 Place device);

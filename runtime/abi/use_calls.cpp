@@ -158,6 +158,10 @@ void vmart_record_uses(const vmart_use* uses, size_t count) {
   }
 }
 
+void vmart_unloads_will_be_told() {
+  vma::KnownKernels::expect_told_unloads(true);
+}
+
 vmart_status vmart_forget_kernels(void) {
   return at_boundary([] { vma::forget_kernels(); });
 }

@@ -186,6 +186,7 @@ void ProgramStreams::begin() noexcept {
         [](void* streams) { static_cast<ProgramStreams*>(streams)->let_go(); }, this);
     std::atomic_thread_fence(std::memory_order_seq_cst);  // Or that capture finds vmart loaded.
     vmart->vmart_captures_will_be_told(Refusals::has_captured() ? 1 : 0);
+    vmart->vmart_unloads_will_be_told();
     for (const auto& [known, created] : contexts_) {
       if (created) vmart->vmart_context_created(known);
     }

@@ -119,7 +119,7 @@ void Uses::note_range(const MemoryRange& range) noexcept {
 
 void Uses::forget_kernels() noexcept {
   const RunTable* const vmart = VmartLibrary::loaded();
-  if (vmart != nullptr && are_read()) vmart->vmart_forget_kernels();
+  if (vmart != nullptr) vmart->vmart_forget_kernels();
 }
 
 }  // namespace vma::interpose

@@ -39,7 +39,7 @@ class Uses {
             unsigned, CUstream, void** parameters, void** extra = nullptr) noexcept {
     note_launch(function, parameters, extra);
   }
-  /// Kernels were unloaded, whose handles may name others from now on.
+  /// Kernels are about to be unloaded, whose handles may name others from then on.
   void forget_kernels() noexcept;
 
   /// What a launch shows beyond that is not seen.

@@ -17,8 +17,9 @@ namespace vma {
 ///
 /// Unloading a module or library sends no notification, and the driver reuses handles: an unload
 /// and the load of another module take 40 us (driver 580). So a kept answer is used only if the
-/// driver confirms it (`Driver::has_parameters`), and `forget` drops all of them. Any thread. No
-/// lock is held during driver calls, and none is taken for the most recent kernels of a thread.
+/// driver confirms it (`Driver::has_parameters`), or if whoever unloads says so before
+/// (`expect_told_unloads`), which saves a call of the driver for each launch. Any thread. No lock
+/// is held during driver calls, and none is taken for the most recent kernels of a thread.
 class KnownKernels {
  public:
   /// Beyond this some are forgotten. One of 4 parameters takes 150 bytes.
@@ -31,7 +32,10 @@ class KnownKernels {
   /// Valid until the thread's next call; null while the thread ends and its thread-local objects
   /// are destroyed. Throws: as `Driver::kernel_parameters`; then nothing is kept.
   const KernelParameters* parameters_of(const void* function);
-  void forget() noexcept;
+  /// Drops the answers of all tables of the process.
+  static void forget() noexcept;
+  /// Whether `forget` comes before each unload of the process from now on.
+  static void expect_told_unloads(bool told) noexcept;
   std::size_t size() const;
 
  private:
@@ -42,16 +46,16 @@ class KnownKernels {
 
   struct alignas(64) Shard {  // A cache line each, for concurrent launches.
     mutable Mutex mutex;
+    std::uint64_t forgets VMART_GUARDED_BY(mutex) = 0;  // When its answers were given.
     std::unordered_map<const void*, Parameters> kernels VMART_GUARDED_BY(mutex);
   };
 
   Shard& shard_of(const void* function) noexcept;
-  Parameters find_or_ask(const void* function, std::uint64_t generation);
+  bool is_same(const void* function, const KernelParameters& known);
+  Parameters find_or_ask(const void* function, std::uint64_t now);
 
   Driver& driver_;
-  /// Entries that a thread keeps from another generation are ignored. Generations are unique in the
-  /// process, across runtimes.
-  std::atomic<std::uint64_t> generation_;
+  const std::uint64_t number_;  // A thread may keep answers of other tables.
   std::array<Shard, shard_count> shards_;
 };
 

@@ -1,6 +1,7 @@
 #include <vma/vma.hpp>
 
 #include "base/mutex.hpp"
+#include "runtime/known_kernels.hpp"
 
 #include <atomic>
 #include <utility>
@@ -222,7 +223,7 @@ std::size_t launch_uses(const void* function, std::span<const std::byte> block, 
   return open != nullptr ? open->launch_uses(function, block, device, out) : 0;
 }
 void forget_kernels() {
-  if (Runtime* open = process_runtime.load(std::memory_order_acquire)) open->forget_kernels();
+  KnownKernels::forget();
 }
 void synchronize(Stream stream) {
   runtime().synchronize(stream);

@@ -204,7 +204,7 @@ std::size_t Runtime::launch_uses(const void* function, std::span<const std::byte
 
 void Runtime::forget_kernels() {
   const RuntimeParts::Entry entry(*parts_, "vma::forget_kernels");
-  entry->kernels.forget();
+  KnownKernels::forget();
 }
 
 }  // namespace v1

@@ -85,6 +85,7 @@ CUresult destroy_context(CUcontext context, auto handle, auto leave_memory) noex
   program().refusals.forget(context);
   program().memory.pin_all(context, false);
   const ProgramMemory::Pinned still(program().memory);
+  program().uses.forget_kernels();  // Its modules go with it.
   return call_driver<entry>(handle);
 }
 

@@ -44,9 +44,9 @@ CUresult launch_with(const CUlaunchConfig* config, CUfunction function, void** p
 template <EntryPoint entry, typename Handle>
 CUresult unload(Handle handle) noexcept {
   const ProgramMemory::Pinned still(program().memory);
+  program().uses.forget_kernels();  // Before another kernel can have a handle of these.
   const CUresult result = call_driver<entry>(handle);
   early_readers().forget();
-  program().uses.forget_kernels();
   return result;
 }
 

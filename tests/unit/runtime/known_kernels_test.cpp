@@ -82,6 +82,21 @@ TEST_F(KnownKernelsTest, AreConfirmedToEachThreadForEachLaunch) {
   EXPECT_EQ(driver.asked, 1);
 }
 
+TEST_F(KnownKernelsTest, AreConfirmedByNobodyWhereUnloadsAreTold) {
+  driver.loaded[handle(1)] = {{0, 8}, {8, 4}};
+  known.parameters_of(handle(1));
+  KnownKernels::expect_told_unloads(true);
+  for (int launch = 0; launch < 5; ++launch) known.parameters_of(handle(1));
+  EXPECT_EQ(driver.confirmed, 0);
+  KnownKernels::forget();
+  driver.loaded[handle(1)] = {{0, 8}};
+  EXPECT_EQ(known.parameters_of(handle(1))->list, driver.loaded[handle(1)]);
+  std::thread([&] { known.parameters_of(handle(1)); }).join();
+  KnownKernels::expect_told_unloads(false);
+  EXPECT_EQ(driver.confirmed, 0);
+  EXPECT_EQ(driver.asked, 2);
+}
+
 /// A thread must not use what it remembers of one runtime's kernels for another runtime.
 TEST_F(KnownKernelsTest, AreThoseOfOneTable) {
   driver.loaded[handle(1)] = {{0, 8}};
