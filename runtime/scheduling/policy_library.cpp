@@ -107,11 +107,11 @@ PolicyRegistry load_policies(const std::string& path) {
 
 std::unique_ptr<Policy> load_policy(const std::string& text, const PolicyRegistry& known) {
   const PolicyText split = split_policy_text(text);
-  return split.path.empty() ? known.make(text) : load_library_policy(split);
+  return split.path.empty() ? known.make(text)
+                            : make_library_policy(split, load_policies(split.path));
 }
 
-std::unique_ptr<Policy> load_library_policy(const PolicyText& text) {
-  const PolicyRegistry kinds = load_policies(text.path);
+std::unique_ptr<Policy> make_library_policy(const PolicyText& text, const PolicyRegistry& kinds) {
   const PolicyKind* const kind = kind_in(kinds, text.name);
   if (kind == nullptr) {
     const std::string known = fmt::format("{}", fmt::join(kinds.names(), ", "));

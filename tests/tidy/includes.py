@@ -76,7 +76,7 @@ SEES = {
     "interpose/hooks": "base base/loader entry_points interpose interpose/graphs interpose/work",
     "python": "",
     "python/core": "",
-    "python/lab_core": "python/core lab/policies placement/policies lab/trace lab/generate lab/experiments",
+    "python/lab_core": "python/core scheduling lab/policies placement/policies lab/trace lab/generate lab/experiments",
     "tools/command_line": "base",
     "tools/vmart": "tools/command_line base driver machine placement/books placement/policies costs "
                    "control runtime measuring",

@@ -2,6 +2,7 @@
 // users call. It is apart from `vmart._core` so that programs which move memory never load the lab.
 // Policies of Python, and the exceptions of vmart.errors, are those of `_core`. Nothing here uses
 // the runtime.
+#include "lab/experiments/lab_worker.hpp"
 #include "lab/experiments/single_replay.hpp"
 #include "lab/generate/trace_generators.hpp"
 #include "lab/policies/lab_policies.hpp"
@@ -9,6 +10,7 @@
 #include "lab/trace/trace_files.hpp"
 #include "lab/trace/trace_line_parser.hpp"
 #include "python/core/interpreter.hpp"
+#include "scheduling/policy_library.hpp"
 
 #include <vma/error.hpp>
 #include <vma/policy.hpp>
@@ -130,6 +132,34 @@ class LineWriter {
   TraceLineParser parser_;
 };
 
+/// The policies of Python in the file at `path`, by `load_python`, which returns a list of
+/// PolicyKind. Other files are shared objects.
+PolicyRegistry load_any(const std::string& path, nb::handle load_python) {
+  if (!path.ends_with(".py")) return load_policies(path);
+  PolicyRegistry kinds;
+  const nb::gil_scoped_acquire acquire;
+  const nb::object loaded = load_python(path);  // Owns what the pointers name.
+  for (const PolicyKind* kind : nb::cast<std::vector<const PolicyKind*>>(loaded)) kinds.add(*kind);
+  return kinds;
+}
+
+/// A `LabWorker` for experiments with policies of Python. The main thread of a process calls it.
+class Worker {
+ public:
+  explicit Worker(nb::object load_python)
+      : load_python_(std::move(load_python)),
+        worker_([this](const std::string& path) { return load_any(path, load_python_); }) {}
+
+  std::string answer(const std::string& question) {
+    const Unlocked unlocked;
+    return worker_.answer(question);
+  }
+
+ private:
+  const nb::object load_python_;
+  LabWorker worker_;
+};
+
 void bind_setting(nb::module_& module) {
   nb::class_<ReplaySetting>(module, "ReplaySetting", "As the options of `vmart-lab replay`.")
       .def(nb::init<>())
@@ -181,4 +211,7 @@ NB_MODULE(_lab, module) {
       .def("add", &LineWriter::add, nb::arg("line"))
       .def("advance", &LineWriter::advance, nb::arg("time_ns"))
       .def("finish", &LineWriter::finish);
+  nb::class_<Worker>(module, "Worker", "Answers the questions of vmart.lab.experiments.")
+      .def(nb::init<nb::object>(), nb::arg("load_python"))
+      .def("answer", &Worker::answer, nb::arg("question"));
 }

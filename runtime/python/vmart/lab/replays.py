@@ -15,6 +15,7 @@ from vmart.errors import InvalidArgument
 from vmart.lab.cell_file import Report
 from vmart.lab.errors import data_frames, extension, said_by
 from vmart.lab.measure import measure_of
+from vmart.lab.policy_files import is_file_of_python, policies_in, split
 from vmart.lab.traces import Trace, trace_of
 from vmart.reprs import bytes_text
 
@@ -75,7 +76,8 @@ def replay(
 
     `trace` is a path, or what `generate`, `import_` and `TraceWriter` make. `machine` is a name or a file. `policy` is
 
-    - a text as in VMART_POLICY: "auto", "counter:theta=2", "./mine.so:uses=3" (a library of C++), "guarded+Follow";
+    - a text as in VMART_POLICY: "auto", "counter:theta=2", "./mine.so:uses=3" (a library of C++), "guarded+Follow"; also
+      "./mine.py:uses=3", a file with a subclass of `vmart.Policy`, or "Follow@./mine.py" if it has several;
     - a subclass of `vmart.Policy`, made anew for the replay with its default parameters, or one of `policies`, by its name;
     - an instance of one. It is copied (`copy.deepcopy`), so that replays do not see each other's; the copy that decided is
       `policy_object` of the result.
@@ -128,6 +130,14 @@ def _policy_text(policy: Any, kinds: list[Any], deciding: list[Policy], passes_o
     from vmart import _core
     from vmart.runtime import Policy, require_calls
 
+    if is_file_of_python(os.fspath(policy) if isinstance(policy, os.PathLike) else policy):
+        around, name, path, parameters = split(os.fspath(policy))
+        found = policies_in(path, call)
+        kinds += [_kind(each, call, deciding, passes_on) for each in found]
+        if not name and len(found) > 1:
+            names = ", ".join(each.__name__ for each in found)
+            raise InvalidArgument(f"{call}: {path}: it has several policies; name one of {names} as NAME@{path}", call)
+        return f"{around}{name or found[0].__name__}{parameters}"
     if isinstance(policy, str):
         head = policy.partition(":")[0]
         return f"./{policy}" if head.endswith(".so") and "/" not in head else policy
