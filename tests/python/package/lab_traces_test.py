@@ -169,8 +169,12 @@ class Written(WithFolder):
             writer.free(1, 1)
 
     def test_a_path_goes_to_other_processes(self):
-        trace = vmart.lab.generate("pipeline", self.folder / "a.vtrace", iterations=1)
-        self.assertEqual(pickle.loads(pickle.dumps(trace)).path, trace.path)
+        for path in (self.folder / "a.vtrace", None):
+            trace = vmart.lab.generate("pipeline", path, iterations=1)
+            other = pickle.loads(pickle.dumps(trace))
+            self.assertEqual(other.path, trace.path)
+            del other
+            self.assertTrue(trace.path.exists())
 
 
 if __name__ == "__main__":

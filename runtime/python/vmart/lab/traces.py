@@ -59,6 +59,9 @@ class Trace:
         """From its first event to its last, as written there."""
         return (self.summary["end_ns"] - self.summary["begin_ns"]) / 1e9
 
+    def __reduce__(self) -> Any:
+        return Trace, (str(self.path),)  # For other processes, and as long as this object is there.
+
     def __repr__(self) -> str:
         where = "temporary" if self._owner else repr(str(self.path))
         try:
