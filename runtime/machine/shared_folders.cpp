@@ -20,7 +20,8 @@ std::vector<fs::path> shared_folders(const std::string& name) {
   if (!file.has_parent_path() || file == itself) file = fs::read_symlink(itself, failed);
   if (failed) return {};
   const fs::path folder = file.parent_path();
-  return {folder / "../share/vmart" / name, folder / "../../share/vmart" / name};
+  return {folder / "../share/vmart" / name, folder / "../../share/vmart" / name,
+          folder / "share/vmart" / name};
 }
 
 }  // namespace vma

@@ -19,13 +19,17 @@ namespace {
 static_assert(std::string_view(policy_interface_version) == VMART_MINOR_VERSION,
               "the header's version equals the project's");
 
+constexpr std::string_view link_line = "g++ -std=c++20 -shared -fPIC policy.cc -o policy.so";
+
 /// Closes a library that turns out not to fit.
 class OpenLibrary {
  public:
   explicit OpenLibrary(const std::string& path) : handle_(dlopen(path.c_str(), RTLD_NOW)) {
     if (handle_ != nullptr) return;
     const char* why = dlerror();
-    throw Error(ErrorKind::invalid_argument, "dlopen", why == nullptr ? path : why);
+    throw Error(ErrorKind::invalid_argument, "dlopen",
+                fmt::format("{}; a policy becomes a library by: {}", why == nullptr ? path : why,
+                            link_line));
   }
   OpenLibrary(const OpenLibrary&) = delete;
   OpenLibrary& operator=(const OpenLibrary&) = delete;
@@ -80,8 +84,11 @@ PolicyRegistry load_policies(const std::string& path) {
     const bool older = library.find("vmart_policy_v1") != nullptr;
     throw Error(
         ErrorKind::invalid_argument, "policy library",
-        path + (older ? ": it was built for an older vmart; build it anew"
-                      : ": no vmart_policies, see VMART_EXPORT_POLICY in <vma/policy.hpp>"));
+        path + (older ? std::string(": it was built for an older vmart; build it anew")
+                      : fmt::format(": no vmart_policies; a library has it that says "
+                                    "VMART_EXPORT_POLICY(kind_function) (<vma/policy.hpp>) and is "
+                                    "made by: {}",
+                                    link_line)));
   }
   const auto* shown = static_cast<const PolicyLibrary*>(symbol);
   check_library(path, *shown);
@@ -100,11 +107,11 @@ PolicyRegistry load_policies(const std::string& path) {
 
 std::unique_ptr<Policy> load_policy(const std::string& text, const PolicyRegistry& known) {
   const PolicyText split = split_policy_text(text);
-  return split.path.empty() ? known.make(text) : load_library_policy(split);
+  return split.path.empty() ? known.make(text)
+                            : make_library_policy(split, load_policies(split.path));
 }
 
-std::unique_ptr<Policy> load_library_policy(const PolicyText& text) {
-  const PolicyRegistry kinds = load_policies(text.path);
+std::unique_ptr<Policy> make_library_policy(const PolicyText& text, const PolicyRegistry& kinds) {
   const PolicyKind* const kind = kind_in(kinds, text.name);
   if (kind == nullptr) {
     const std::string known = fmt::format("{}", fmt::join(kinds.names(), ", "));

@@ -20,7 +20,7 @@ PolicyRegistry load_policies(const std::string& path);
 /// `name@/path/to/library.so:parameters`; a library of several policies needs the name. Throws:
 /// Error{invalid_argument}. Blocks: as above.
 std::unique_ptr<Policy> load_policy(const std::string& text, const PolicyRegistry& known);
-/// A policy of the library at `text.path`. Throws, blocks: as above.
-std::unique_ptr<Policy> load_library_policy(const PolicyText& text);
+/// A policy of the library at `text.path`, which has `kinds`. Throws: Error{invalid_argument}.
+std::unique_ptr<Policy> make_library_policy(const PolicyText& text, const PolicyRegistry& kinds);
 
 }  // namespace vma

@@ -64,10 +64,10 @@ SEES = {
     "lab/bounds/loops": "lab/trace lab/routing lab/traffic lab/replay",
     "lab/bounds": "lab/trace lab/routing lab/traffic lab/replay lab/bounds/loops",
     "lab/bounds/program": "base lab/trace lab/bounds",
-    "lab/experiments": "base machine lab/policies placement/policies scheduling lab/trace lab/generate "
-                       "lab/import lab/routing lab/replay lab/bounds",
     "lab/fidelity": "base placement/books placement/weighing lab/policies costs recording "
                     "scheduling lab/trace lab/import lab/replay",
+    "lab/experiments": "base machine lab/policies placement/policies costs scheduling lab/trace lab/generate "
+                       "lab/import lab/routing lab/replay lab/bounds lab/fidelity",
     "simcuda": "base driver/kernels driver/rm driver machine sim migrate/stops migrate/copying entry_points calibration",
     "abi": "base migrate/stops runtime",
     "interpose/work": "base entry_points",
@@ -76,6 +76,7 @@ SEES = {
     "interpose/hooks": "base base/loader entry_points interpose interpose/graphs interpose/work",
     "python": "",
     "python/core": "",
+    "python/lab_core": "python/core scheduling lab/policies placement/policies lab/trace lab/generate lab/experiments",
     "tools/command_line": "base",
     "tools/vmart": "tools/command_line base driver machine placement/books placement/policies costs "
                    "control runtime measuring",

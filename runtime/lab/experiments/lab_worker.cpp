@@ -10,7 +10,6 @@
 #include "lab/trace/trace_files.hpp"
 #include "machine/machine_file.hpp"
 #include "placement/policies/policy_text.hpp"
-#include "scheduling/policy_library.hpp"
 
 #include <vma/error.hpp>
 
@@ -83,25 +82,6 @@ Answer setting_text(JsonReader& question) {
   if (name == "admission") parse_admission(value);
   if (name == "admission_memory") parse_admission_memory(value);
   return {};
-}
-
-std::unique_ptr<Policy> policy_of(const std::string& text, const std::string& library) {
-  if (library.empty()) return load_policy(text, lab_policies());
-  PolicyText split = split_policy_text(text);
-  split.path = library;
-  return load_library_policy(split);
-}
-
-/// Creates a policy once. A library lies relative to `folder`; the answer has its absolute path.
-Answer policy(JsonReader& question) {
-  const std::string text = question.text("policy");
-  std::string library = split_policy_text(text).path;
-  if (!library.empty()) {
-    const fs::path path = fs::path(std::string(question.at("folder").as_string())) / library;
-    library = fs::absolute(path.lexically_normal()).string();
-  }
-  policy_of(text, library);
-  return library.empty() ? Answer() : Answer{{"library", library}};
 }
 
 template <typename Maker>
@@ -223,6 +203,25 @@ ReplayMachine LabWorker::machine_of(JsonReader& question) {
   return machine;
 }
 
+std::unique_ptr<Policy> LabWorker::policy_of(const std::string& text, const std::string& library) {
+  if (library.empty()) return load_policy(text, lab_policies());
+  PolicyText split = split_policy_text(text);
+  split.path = library;
+  return make_library_policy(split, load_(library));
+}
+
+/// Creates a policy once. A library lies relative to `folder`; the answer has its absolute path.
+LabWorker::Answer LabWorker::policy(JsonReader& question) {
+  const std::string text = question.text("policy");
+  std::string library = split_policy_text(text).path;
+  if (!library.empty()) {
+    const fs::path path = fs::path(std::string(question.at("folder").as_string())) / library;
+    library = fs::absolute(path.lexically_normal()).string();
+  }
+  policy_of(text, library);
+  return library.empty() ? Answer() : Answer{{"library", library}};
+}
+
 /// The checksum of a machine, and the HBM of its largest GPU.
 LabWorker::Answer LabWorker::machine(JsonReader& question) {
   const ReplayMachine machine = machine_of(question);
@@ -269,12 +268,12 @@ std::string LabWorker::bound(JsonReader& question) {
 std::string LabWorker::line_for(JsonReader question) {
   using Free = Answer (*)(JsonReader&);
   static const std::map<std::string, Free> answers{
-      {"json", json_text}, {"nearest", nearest}, {"setting", setting_text},
-      {"policy", policy},  {"recipe", recipe},   {"files", files},
-      {"sum", file_sum},   {"trace", trace},     {"t_point", t_point}};
+      {"json", json_text}, {"nearest", nearest}, {"setting", setting_text}, {"recipe", recipe},
+      {"files", files},    {"sum", file_sum},    {"trace", trace},          {"t_point", t_point}};
   const std::string what = question.text("do");
   if (what == "cell") return cell(question);
   if (what == "bound") return bound(question);
+  if (what == "policy") return boost::json::serialize(policy(question)) + "\n";
   if (what == "machine") return boost::json::serialize(machine(question)) + "\n";
   if (what == "version") {
     return boost::json::serialize(Answer{{"version", VMART_VERSION}, {"protocol", protocol}}) +

@@ -2,12 +2,16 @@
 
 #include "base/json.hpp"
 #include "lab/experiments/cell_runner.hpp"
+#include "placement/policies/policy_registry.hpp"
+#include "scheduling/policy_library.hpp"
 
 #include <boost/json/object.hpp>
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 
 namespace vma {
 
@@ -21,6 +25,12 @@ namespace vma {
 /// thread-safe.
 class LabWorker {
  public:
+  /// Returns the policies in a file. May throw any exception.
+  using LoadPolicies = std::function<PolicyRegistry(const std::string& path)>;
+
+  /// `load` loads those files that policies name: by default, shared objects.
+  explicit LabWorker(LoadPolicies load = load_policies) : load_(std::move(load)) {}
+
   /// Returns a line with its line end. Does not throw, except without memory for that line.
   std::string answer(const std::string& question);
 
@@ -29,6 +39,8 @@ class LabWorker {
 
   std::string line_for(JsonReader question);
   Answer machine(JsonReader& question);
+  Answer policy(JsonReader& question);
+  std::unique_ptr<Policy> policy_of(const std::string& text, const std::string& library);
   std::string cell(JsonReader& question);
   std::string bound(JsonReader& question);
 
@@ -36,6 +48,7 @@ class LabWorker {
   ReplayMachine machine_of(JsonReader& question);
   CellSetting setting(JsonReader& question);
 
+  const LoadPolicies load_;
   std::map<std::string, ReplayMachine> machines_;  // Keyed by how they are described.
 };
 

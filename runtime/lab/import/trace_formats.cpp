@@ -128,7 +128,7 @@ ConvertReport convert_own(const ConvertOptions& options) {
   order.finish();
   require_events(options, order.audit());
   sink->finish();
-  return {order.audit(), std::move(bad)};
+  return {std::move(header), order.audit(), std::move(bad)};
 }
 
 /// Copies a trace unchanged from one trace format to the other.
@@ -143,7 +143,7 @@ ConvertReport copy_trace(const ConvertOptions& options) {
   }
   sink->finish();
   const BadLines* const bad = source->bad_lines();
-  return {std::move(audit), bad != nullptr ? *bad : BadLines(options.input)};
+  return {source->header(), std::move(audit), bad != nullptr ? *bad : BadLines(options.input)};
 }
 
 /// All files that are read for an input.
@@ -189,7 +189,7 @@ ConvertReport import_foreign(const ConvertOptions& options) {
   BadLines bad = bad_lines_of(options, importer.finish(options.input));
   require_events(options, audit);
   sink->finish();
-  return {std::move(audit), std::move(bad)};
+  return {source->header(), std::move(audit), std::move(bad)};
 }
 
 }  // namespace

@@ -45,6 +45,7 @@ struct ConvertOptions {
 };
 
 struct ConvertReport {
+  TraceHeader header;
   TraceAudit audit;
   BadLines bad;
 };

@@ -83,6 +83,7 @@ ReplayReport Replay::run(TraceSource& source) {
     }
     if (tick <= now_) {
       tick += options_.tick;
+      if (options_.at_tick) options_.at_tick();
       scheduler_.tick();
       memory_.start_moves();
     }

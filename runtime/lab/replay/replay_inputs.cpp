@@ -84,7 +84,7 @@ Time milliseconds_of(double amount, double least, double most, std::string_view 
   // Written this way to reject NaN as well.
   if (!(amount >= least && amount <= most)) {
     throw Error(ErrorKind::invalid_argument, std::string(call),
-                fmt::format("{} {} is out of range", option, amount));
+                fmt::format("{} {} is out of range: {} to {} ms", option, amount, least, most));
   }
   return std::chrono::duration_cast<Time>(std::chrono::duration<double, std::milli>(amount));
 }

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 
 namespace vma {
 
@@ -57,6 +58,8 @@ struct ReplayOptions {
   Admission admission = Admission::preempt;
   AdmissionMemory admission_memory = AdmissionMemory::all;
   ReplaySchedulerLimits scheduler;
+  /// Called at each tick if it is set. What it throws ends the replay.
+  std::function<void()> at_tick;
 };
 
 }  // namespace vma

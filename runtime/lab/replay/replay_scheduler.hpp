@@ -19,11 +19,12 @@ struct ReplaySchedulerLimits {
   HeatLimits heat;
   PolicyFailureLimits failures;
   PaceLimits pace;
+  bool failures_end_it = false;  ///< What a policy throws is passed on, not counted.
 };
 
 /// The counterpart of `Scheduler` in a replay: the same decision path, in virtual time and without
-/// threads. If a policy throws, its plan is dropped. The caller takes moves with `take_ready`,
-/// carries them out, and reports their end. Not thread-safe.
+/// threads. If a policy throws, its plan is dropped, unless the limits say otherwise. The caller
+/// takes moves with `take_ready`, carries them out, and reports their end. Not thread-safe.
 class ReplayScheduler {
  public:
   struct Counters {
@@ -97,6 +98,7 @@ class ReplayScheduler {
   bool behind_ = false;  // The books have not been updated to `now_`.
   std::unique_ptr<Policy> policy_;
   PolicyFailures failures_;
+  const bool failures_end_it_;
   /// A hint that the next `collect` reports.
   struct Queued {
     ChunkId chunk{};

@@ -1,8 +1,11 @@
 #include "lab/trace/trace_audit.hpp"
 
+#include <boost/json/array.hpp>
+#include <boost/json/object.hpp>
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace vma {
 
@@ -151,6 +154,28 @@ void TraceAudit::add(std::span<const TraceEvent> events) {
     std::optional<std::string> fault = add(event);
     if (fault && faults_.size() < faults_kept_max) faults_.push_back({events_, *std::move(fault)});
   }
+}
+
+boost::json::object to_json(const TraceHeader& header, const TraceAudit& audit) {
+  boost::json::object counts;
+  for (unsigned kind = 1; kind <= trace_event_kinds; ++kind) {
+    const auto one = static_cast<TraceEventKind>(kind);
+    counts[to_string(one)] = audit.count(one);
+  }
+  return {{"name", header.name},
+          {"origin", header.origin},
+          {"licence", header.licence},
+          {"made", header.made},
+          {"events", audit.events()},
+          {"counts", std::move(counts)},
+          {"begin_ns", audit.begin().count()},
+          {"end_ns", audit.end().count()},
+          {"bytes_live_max", audit.bytes_live_max()},
+          {"objects_live", audit.objects_live()},
+          {"bytes_read", audit.bytes_read()},
+          {"bytes_written", audit.bytes_written()},
+          {"unplaced", audit.unplaced()},
+          {"gpus", boost::json::array(audit.devices().begin(), audit.devices().end())}};
 }
 
 }  // namespace vma

@@ -1,7 +1,10 @@
 #pragma once
 
 #include "lab/trace/trace_event.hpp"
+#include "lab/trace/trace_header.hpp"
 #include "lab/trace/trace_source.hpp"
+
+#include <boost/json/fwd.hpp>
 
 #include <array>
 #include <cstdint>
@@ -99,5 +102,8 @@ class TraceAudit {
   Time begin_{0}, end_{0};
   std::vector<Fault> faults_;
 };
+
+/// The header and the totals; the keys are their names. Times are in nanoseconds.
+boost::json::object to_json(const TraceHeader& header, const TraceAudit& audit);
 
 }  // namespace vma

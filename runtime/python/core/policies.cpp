@@ -88,11 +88,16 @@ SeenChunk seen(const Snapshot& snapshot, std::uint32_t id) {
   return result;
 }
 
+/// What becomes of what Python raises: the text of a failure that the scheduler logs and counts; or
+/// it is passed on to who called, a thread of Python, as nb::python_error.
+enum class Raised { becomes_text, is_passed_on };
+
 /// One policy object of Python. Only the calls that its class has are made.
 class PythonPolicy final : public Policy {
  public:
-  explicit PythonPolicy(nb::object object)
-      : on_use_(nb::hasattr(object, "on_use")),
+  PythonPolicy(nb::object object, Raised raised)
+      : raised_(raised),
+        on_use_(nb::hasattr(object, "on_use")),
         on_tick_(nb::hasattr(object, "on_tick")),
         on_pressure_(nb::hasattr(object, "on_pressure")),
         on_alloc_(nb::hasattr(object, "on_alloc")),
@@ -112,7 +117,7 @@ class PythonPolicy final : public Policy {
     });
   }
   void on_use(const UseEvent& use, const Snapshot& snapshot, Plan& plan) override {
-    if (!on_use_) return;
+    if (!on_use_ || use.hint != nullptr) return;  // A hint is no use.
     planning(snapshot, plan, [&](const LentSnapshot& lent, const LentPlan& lent_plan) {
       object_.get().attr("on_use")(index(use.chunk), snapshot.place(use.device).place,
                                    use.bytes_read, use.bytes_written, lent, lent_plan);
@@ -145,12 +150,12 @@ class PythonPolicy final : public Policy {
   }
 
  private:
-  /// What Python raises becomes the text of the failure that the scheduler logs and counts.
   template <typename Body>
-  static void as_error(Body&& body) {
+  void as_error(Body&& body) const {
     try {
       body();
     } catch (const nb::python_error& error) {
+      if (raised_ == Raised::is_passed_on) throw;
       throw std::runtime_error(error.what());
     }
   }
@@ -179,13 +184,16 @@ class PythonPolicy final : public Policy {
   template <typename Body>
   Ending(Body) -> Ending<Body>;
 
+  const Raised raised_;
   const bool on_use_, on_tick_, on_pressure_, on_alloc_, on_result_, on_gone_;
   const SharedObject object_;
 };
 
-/// `defaults` has the parameters of the class, all numbers.
+/// `defaults` has the parameters of the class, all numbers. `passes_on`: what it raises, see
+/// `Raised`.
 PolicyKind kind_of(const std::string& name, const std::map<std::string, double>& defaults,
-                   nb::object make) {
+                   nb::object make, bool passes_on) {
+  const Raised then = passes_on ? Raised::is_passed_on : Raised::becomes_text;
   PolicyKind kind;
   kind.name = name;
   kind.source = "Python";
@@ -196,15 +204,16 @@ PolicyKind kind_of(const std::string& name, const std::map<std::string, double>&
   }
   std::vector<std::string> names;
   for (const auto& entry : defaults) names.push_back(entry.first);
-  kind.make = [names, kept = SharedObject(std::move(make))](const PolicyValues& values) {
+  kind.make = [names, then, kept = SharedObject(std::move(make))](const PolicyValues& values) {
     std::unique_ptr<Policy> made;
     std::string raised;
     const bool called = Interpreter::call([&] {
       try {
         nb::dict arguments;
         for (const std::string& name : names) arguments[name.c_str()] = values[name];
-        made = std::make_unique<PythonPolicy>(nb::borrow(kept.get())(**arguments));
+        made = std::make_unique<PythonPolicy>(nb::borrow(kept.get())(**arguments), then);
       } catch (const nb::python_error& error) {
+        if (then == Raised::is_passed_on) throw;
         raised = error.what();
       }
     });
@@ -307,7 +316,8 @@ void bind_policies(nb::module_& module) {
   bind_chunks(module);
   bind_calls(module);
   nb::class_<PolicyKind>(module, "PolicyKind").def_ro("name", &PolicyKind::name);
-  module.def("policy_kind", &kind_of, nb::arg("name"), nb::arg("defaults"), nb::arg("make"));
+  module.def("policy_kind", &kind_of, nb::arg("name"), nb::arg("defaults"), nb::arg("make"),
+             nb::arg("passes_on") = false);
 }
 
 }  // namespace vma

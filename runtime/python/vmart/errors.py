@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import vmart
+
 
 class Error(RuntimeError):
     """An error of the library, or of the driver beneath it.
@@ -143,9 +145,11 @@ def in_python(text: str) -> str:
     """A text of the library, in the words of Python and with sizes as people write them."""
     for pattern, spelling in _SPELLINGS:
         text = pattern.sub(spelling, text)
+    text = text.replace(_COMPILES, f"{_COMPILES} -I{vmart.get_include()}")
     return _BYTES.sub(_size, text)
 
 
+_COMPILES = "g++ -std=c++20 -shared -fPIC"  # The headers of a wheel lie in the package.
 _BYTES = re.compile(r"\b(\d{4,}) bytes\b")
 
 

@@ -41,7 +41,8 @@ class Policy:
     - `on_alloc(nbytes, device, tag, snapshot)`: returns where new memory goes, or None;
     - `on_result(chunk, source, target, moved, took, stall, snapshot)`, `on_gone(chunk)`.
 
-    `snapshot` and `plan` are valid during the call. Chunks are numbers: `snapshot.chunk(number)`.
+    `device`, `source`, `target` and `at` are places, sizes bytes, times seconds. `snapshot` and `plan` are valid
+    during the call. Chunks are numbers: `snapshot.chunk(number)`. `vmart.lab.replay` takes the same class.
     `parameters` names the arguments of the class with their defaults, all of them numbers; they are
     set as in `policy="MostUsed:least=1e6"`. An exception drops the plan and is counted in
     `scheduler_stats().policy_failures`.
@@ -50,15 +51,34 @@ class Policy:
     parameters: Mapping[str, float] = {}
 
 
-def _kind(made: type[Policy]) -> _core.PolicyKind:
+_CALLS = ("on_alloc", "on_gone", "on_pressure", "on_result", "on_tick", "on_use")
+
+
+def require_calls(made: type, call: str) -> None:
+    """Refuses a policy with a method that looks like a call of the scheduler, but is none."""
+    for name in dir(made):
+        if name.startswith("on_") and name not in _CALLS:
+            raise InvalidArgument(
+                f"{made.__name__} has {name}, which nobody calls; a policy has {', '.join(_CALLS)}", call
+            )
+
+
+def policy_kind(
+    made: type[Policy],
+    call: str,
+    make: Callable[..., Policy] | None = None,
+    passes_on: bool = False,
+) -> _core.PolicyKind:
+    """What the registries of policies know of the class; `make` is called in its place. What it raises
+    is counted, or passed on to who called the C++."""
     defaults = {name: float(value) for name, value in made.parameters.items()}
     for name in defaults:
         if name not in inspect.signature(made).parameters:
             raise InvalidArgument(
-                f"{made.__name__}.parameters has {name}, which its constructor does not take",
-                "vmart.open_runtime",
+                f"{made.__name__}.parameters has {name}, which its constructor does not take", call
             )
-    return _core.policy_kind(made.__name__, defaults, made)
+    require_calls(made, call)
+    return _core.policy_kind(made.__name__, defaults, make or made, passes_on)
 
 
 _OPTIONS: dict[str, Callable[[Any, str, str], Any]] = {
@@ -103,7 +123,7 @@ def open_runtime(
             for place, nbytes in (capacity or {}).items()
         },
         policy=arguments.text(policy, "policy", call),
-        policies=[_kind(each) for each in made],
+        policies=[policy_kind(each, call) for each in made],
         **checked,
     )
 

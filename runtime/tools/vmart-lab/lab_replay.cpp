@@ -1,51 +1,16 @@
 #include "tools/vmart-lab/lab_commands.hpp"
 
 #include "base/units.hpp"
-#include "costs/calibration_file.hpp"
-#include "lab/fidelity/recorded_machine.hpp"
-#include "lab/replay/replay.hpp"
-#include "lab/replay/replay_inputs.hpp"
-#include "lab/replay/replay_metrics.hpp"
-#include "lab/replay/replay_report.hpp"
-#include "lab/trace/trace_files.hpp"
-#include "machine/machine_file.hpp"
 #include "lab/policies/lab_policies.hpp"
-#include "scheduling/policy_library.hpp"
-
-#include <vma/error.hpp>
 
 #include <boost/json/serialize.hpp>
-#include <boost/json/value_from.hpp>
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <optional>
-#include <string_view>
-#include <utility>
 
 namespace vma {
 namespace {
-
-Time time_of(double ms, double least, double most, std::string_view option) {
-  return milliseconds_of(ms, least, most, option, "vmart-lab replay");
-}
-
-/// Has the same effect as `VMART_HALF_LIFE_MS`.
-void set_half_life(HeatLimits& heat, double ms) {
-  heat.half_life_short = time_of(ms, 1, 86'400'000, "--half-life");
-  heat.half_life_long = heat.half_life_short * 10;
-}
-
-/// Runs the replay; its errors name the trace file.
-ReplayReport run(Replay& replay, TraceSource& trace, const std::string& path) {
-  try {
-    return replay.run(trace);
-  } catch (const Error& error) {
-    if (error.call() != "Replay::run") throw;
-    throw Error(error.kind(), "vmart-lab replay", fmt::format("{}: {}", path, error.what()));
-  }
-}
 
 void print(const ReplayMetrics& metrics, const ReplayReport& report) {
   fmt::print(
@@ -139,57 +104,14 @@ void print(const ReplayCommand& command, const ReplayReport& report) {
 }  // namespace
 
 int run_replay(const ReplayCommand& command) {
-  ReplayOptions options;
-  options.pacing = parse_pacing(command.pacing);
-  options.chunk_bytes = bytes_of(command.chunk_mib, MiB, "--chunk");
-  if (command.half_life_ms) set_half_life(options.scheduler.heat, *command.half_life_ms);
-  options.stall_budget = time_of(command.stall_budget_ms, 0, 1000, "--stall-budget");
-  options.scheduler.planner.stall_ahead =
-      time_of(command.stall_ahead_ms, 0, 86'400'000, "--stall-ahead");
-  options.scheduler.pace.watches = !command.no_pace_guard;
-  options.use_interval = time_of(command.use_interval_ms, 0.01, 86'400'000, "--use-interval");
-  options.admission = parse_admission(command.admission);
-  options.admission_memory = parse_admission_memory(command.admission_memory);
-  const RequestLimits limits =
-      request_limits(command.slo_first_ms, command.slo_step_ms, "vmart-lab replay");
-  options.ahead = time_of(command.ahead_ms, 0, 1000, "--ahead");
-  ReplayMachine machine = replay_machine(load_machine(command.machine));
-  if (!command.calibration.empty())
-    machine = calibrated_machine(std::move(machine), read_calibration(command.calibration));
-  cap_places(machine, {command.hbm_gib, command.host_gib});
-  const auto trace = open_trace(command.trace, command.bad_lines_max);
-  Replay replay(machine, options, load_policy(command.policy, lab_policies()),
-                make_router(command.router));
-  const ReplayReport report = run(replay, *trace, command.trace);
-  const std::uint64_t bad_lines = trace->bad_lines() == nullptr ? 0 : trace->bad_lines()->count();
-  if (bad_lines > 0) fmt::print(stderr, "{} bad lines were skipped\n", bad_lines);
-  warn_of_crowds(command, report);
-  const ReplayMetrics metrics = metrics_of(report, machine, limits);
+  const SingleReplay replay = replay_trace(command, lab_policies());
+  if (replay.bad_lines > 0) fmt::print(stderr, "{} bad lines were skipped\n", replay.bad_lines);
+  warn_of_crowds(command, replay.report);
   if (command.json) {
-    boost::json::object json = to_json(report);
-    json["metrics"] = to_json(metrics);
-    json["inputs"] =
-        boost::json::object{{"trace", command.trace},
-                            {"machine", machine.name},
-                            {"policy", command.policy},
-                            {"router", command.router},
-                            {"pacing", command.pacing},
-                            {"admission", command.admission},
-                            {"admission_memory", command.admission_memory},
-                            {"slo_first_ms", boost::json::value_from(command.slo_first_ms)},
-                            {"slo_step_ms", boost::json::value_from(command.slo_step_ms)},
-                            {"chunk_bytes", options.chunk_bytes},
-                            {"calibration", command.calibration},
-                            {"stall_budget_ms", command.stall_budget_ms},
-                            {"stall_ahead_ms", command.stall_ahead_ms},
-                            {"no_pace_guard", command.no_pace_guard},
-                            {"use_interval_ms", command.use_interval_ms},
-                            {"ahead_ms", command.ahead_ms},
-                            {"bad_lines", bad_lines}};
-    fmt::print("{}\n", boost::json::serialize(json));
+    fmt::print("{}\n", boost::json::serialize(to_json(replay)));
   } else {
-    print(command, report);
-    print(metrics, report);
+    print(command, replay.report);
+    print(replay.metrics, replay.report);
   }
   return 0;
 }

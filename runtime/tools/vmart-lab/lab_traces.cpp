@@ -44,27 +44,13 @@ void print(const BadLines& bad) {
 }
 
 json::object json_of(const ConvertReport& report) {
-  const TraceAudit& audit = report.audit;
-  json::object counts;
-  for (unsigned kind = 1; kind <= trace_event_kinds; ++kind) {
-    const auto one = static_cast<TraceEventKind>(kind);
-    counts[to_string(one)] = audit.count(one);
-  }
   json::array bad;
   for (const BadLine& line : report.bad.kept())
     bad.push_back(json::object{{"line", line.line}, {"reason", line.reason}});
-  return {{"events", audit.events()},
-          {"counts", std::move(counts)},
-          {"begin_ns", audit.begin().count()},
-          {"end_ns", audit.end().count()},
-          {"bytes_live_max", audit.bytes_live_max()},
-          {"objects_live", audit.objects_live()},
-          {"bytes_read", audit.bytes_read()},
-          {"bytes_written", audit.bytes_written()},
-          {"unplaced", audit.unplaced()},
-          {"gpus", json::array(audit.devices().begin(), audit.devices().end())},
-          {"bad_lines", report.bad.count()},
-          {"first_bad_lines", std::move(bad)}};
+  json::object json = to_json(report.header, report.audit);
+  json["bad_lines"] = report.bad.count();
+  json["first_bad_lines"] = std::move(bad);
+  return json;
 }
 
 }  // namespace

@@ -141,6 +141,8 @@ void add_replay(CLI::App& replay, Given& given) {
   add_setting(replay, command);
   replay.add_option("--policy", command.policy, "a policy, written as in VMART_POLICY")
       ->capture_default_str();
+  replay.add_option("--hbm-share", command.hbm_share,
+                    "HBM of all GPUs together, as a share of what the trace has at once");
   replay.add_option("--pacing", command.pacing, "timed or at_once")->capture_default_str();
   replay
       .add_option(

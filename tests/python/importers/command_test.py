@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What `vmart-lab convert` and `vmart.lab.import_trace` say and refuse: command_test.py VMART_LAB."""
+"""What `vmart-lab convert` and `vmart.lab.import_` say and refuse: command_test.py VMART_LAB."""
 
 import gzip
 import hashlib
@@ -14,7 +14,7 @@ import unittest.mock
 
 from converting import PATH, PROGRAM, SAMPLES, Converting, vmart_lab
 
-from vmart.lab import import_trace
+from vmart.lab import import_
 from vmart.lab.importers import FORMATS
 
 ONE = '{"timestamp":0,"input_length":1,"output_length":1,"hash_ids":[1]}\n'
@@ -60,7 +60,7 @@ class Command(Converting):
         known = ", ".join(["trace", *sorted([*FORMATS, "recording"])])
         self.assertEqual(self.refused("cake", path), f'vmart-lab: "cake" is not a format; known are {known}\n')
         with self.assertRaisesRegex(ValueError, f'^"cake" is not a format; known are {known}$'):
-            import_trace("cake", path, self.output, program=PROGRAM)
+            import_("cake", path, self.output, program=PROGRAM)
         said = self.refused("mooncake", path, "keep=1")
         self.assertIn('vmart-lab: "keep" is not a parameter; the parameters are\n', said)
         self.assertIn("  keep_s: 300, from 0 to 1000000: how long", said)
@@ -184,21 +184,21 @@ class Files(Converting):
         self.assertIn("the name is not UTF-8", done.stderr)
 
 
-class ImportTrace(Converting):
+class Import(Converting):
     def test_names_are_no_options(self):
         with self.assertRaisesRegex(ValueError, "^--help: No such file"):
-            import_trace("mooncake", "--help", self.output, program=PROGRAM)
+            import_("mooncake", "--help", self.output, program=PROGRAM)
         with self.assertRaisesRegex(ValueError, "No such file"):
-            import_trace("mooncake", os.fsdecode(b"\xff"), self.output, program=PROGRAM)
+            import_("mooncake", os.fsdecode(b"\xff"), self.output, program=PROGRAM)
 
     def test_no_program(self):
         with unittest.mock.patch.dict(os.environ, PATH="/nowhere"):
             with self.assertRaisesRegex(ValueError, "there is no vmart-lab"):
-                import_trace("mooncake", "a", self.output)
+                import_("mooncake", "a", self.output)
 
     def test_the_summary_of_the_trace(self):
         path = SAMPLES / "mooncake-a.jsonl"
-        told = import_trace("mooncake", path, self.output, program=PROGRAM, closed=0, keep_s=2)
+        told = import_("mooncake", path, self.output, program=PROGRAM, closed=0, keep_s=2).summary
         self.assertEqual(told["counts"]["alloc"], 3)
         self.assertEqual((told["events"], told["bad_lines"], told["gpus"]), (12, 0, []))
         digest = hashlib.sha256(self.output.read_bytes()).hexdigest()
@@ -207,14 +207,14 @@ class ImportTrace(Converting):
 
     def test_seeds_and_bad_lines(self):
         path = SAMPLES / "azure-b.csv"
-        told = import_trace("azure", str(path), str(self.output), 3, program=PROGRAM)
+        told = import_("azure", str(path), str(self.output), seed=3, program=PROGRAM).summary
         self.assertEqual(told["first_bad_lines"][0],
                          {"line": 3, "reason": "is earlier than the request above it"})
         self.assertIn("seed=3", self.output.read_text().splitlines()[0])
         with self.assertRaisesRegex(ValueError, "azure-b.csv: line 3: is earlier"):
-            import_trace("azure", path, self.output, bad_lines_max=0, program=PROGRAM)
+            import_("azure", path, self.output, bad_lines_max=0, program=PROGRAM)
         with self.assertRaisesRegex(ValueError, '^"speed" is not a parameter'):
-            import_trace("azure", path, self.output, program=PROGRAM, speed=1)
+            import_("azure", path, self.output, program=PROGRAM, speed=1)
 
 
 if __name__ == "__main__":

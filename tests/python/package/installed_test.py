@@ -86,6 +86,18 @@ class Installed(unittest.TestCase):
             )
             self.assertEqual(printed, f"follow@{library}:uses=3 1\n")
 
+    def test_the_lab_replays_in_the_process(self):
+        if not (self.folder / "vmart/_lab.pyi").exists():
+            self.skipTest("built without the lab")
+        printed = self.run_python(
+            "import sys, vmart, vmart.lab\n"
+            "loaded = [name for name in sys.modules if name in ('vmart._core', 'vmart._lab', 'pandas', 'numpy')]\n"
+            "trace = vmart.lab.generate('pipeline', iterations=2)\n"
+            "print(loaded, vmart.lab.replay(trace, policy='auto', machine='h200x4').seconds > 0)\n"
+        )
+        self.assertEqual(printed, "[] True\n")
+        self.assertIn("class ReplaySetting", (self.folder / "vmart/_lab.pyi").read_text())
+
     def test_types_are_known(self):
         stub = (self.folder / "vmart/_core.pyi").read_text()
         for name in ("class Allocation", "class Place", "def migrate(", "class MigrationReport"):

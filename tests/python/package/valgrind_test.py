@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """The extension and the library under valgrind: no access to memory that is not theirs, and nothing
-lost for good, in what memory_test.py, moves_test.py, policy_test.py and leaks_test.py do.
+lost for good, in what memory_test.py, moves_test.py, policy_test.py, leaks_test.py and lab_calls_test.py do.
 
 Without numpy_test.py: valgrind's own handling of SIGSEGV does not carry CPU faults. Errors whose stacks
 have no frame of vmart are those of Python or NumPy and do not count.
@@ -16,7 +16,7 @@ import unittest
 import xml.etree.ElementTree as xml
 
 FOLDER = pathlib.Path(__file__).parent
-OURS = ("libvmart.", "_core.")
+OURS = ("libvmart.", "_core.", "_lab.")
 # A plain new of each object, and a machine small enough for valgrind to search all its memory.
 ENVIRONMENT = {"PYTHONMALLOC": "malloc", "VMART_SIM_BYTES": "256MiB"}
 
@@ -54,6 +54,9 @@ class UnderValgrind(unittest.TestCase):
 
     def test_policies(self):
         self.check("policy_test.py")
+
+    def test_the_lab(self):
+        self.check("lab_calls_test.py")
 
     def test_what_is_given_up(self):
         self.check("leaks_test.py")

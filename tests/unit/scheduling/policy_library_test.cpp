@@ -80,10 +80,12 @@ TEST(PolicyLibrary, NamesWhatDoesNotFitBeforeAnythingIsCalled) {
 
 TEST(PolicyLibrary, RefusesWhatIsNoPolicy) {
   EXPECT_TRUE(says(refusal(path_of("empty")), "no vmart_policies"));
+  EXPECT_TRUE(says(refusal(path_of("empty")), "g++ -std=c++20 -shared -fPIC "));
   EXPECT_TRUE(says(refusal(path_of("missing")), "missing.so"));
   const std::string text = testing::TempDir() + "/policy_that_is_text.so";
   std::ofstream(text) << "this is no shared object, however long it may be made to look";
   EXPECT_TRUE(says(refusal(text), "policy_that_is_text.so"));
+  EXPECT_TRUE(says(refusal(text), "g++ -std=c++20 -shared -fPIC "));
 }
 
 TEST(PolicyLibrary, FindsBuiltInPoliciesByName) {

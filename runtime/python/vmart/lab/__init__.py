@@ -1,10 +1,36 @@
-"""The placement lab: `run` runs an experiment, `load` reads a folder of results into data frames, and `import_trace`
-makes a trace of a file of another format. `python3 -m vmart.lab` also writes the page of results, and runs an
-experiment on a cluster. docs/guide/experiments.md and docs/guide/reading_results.md say what is in a folder."""
+"""The placement lab. `replay` replays a trace with a policy in this process, `compare` several; `generate`, `import_` and
+`TraceWriter` make traces. `run` runs an experiment, `load` reads a folder of results into data frames. `python3 -m vmart.lab`
+also writes the page of results, and runs an experiment on a cluster. docs/guide/replay.md, docs/guide/experiments.md and
+docs/guide/reading_results.md say more."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 from vmart.lab.errors import ExperimentError, MissingLibrary, ResultError
 
-__all__ = ["ExperimentError", "MissingLibrary", "ResultError", "import_trace", "load", "run"]
+if TYPE_CHECKING:
+    from vmart.lab.replays import Comparison, ReplayResult, compare, replay
+    from vmart.lab.traces import Trace, TraceWriter, generate, generators, import_
+
+__all__ = ["Comparison", "ExperimentError", "MissingLibrary", "ReplayResult", "ResultError", "Trace", "TraceWriter", "compare",
+           "generate", "generators", "import_", "load", "replay", "run"]
+
+# Loaded at first use: experiments and pages need none of it.
+_PARTS = {"replays": ("Comparison", "ReplayResult", "compare", "replay"),
+          "traces": ("Trace", "TraceWriter", "generate", "generators", "import_")}
+
+
+def __getattr__(name: str) -> Any:
+    for part, names in _PARTS.items():
+        if name in names:
+            return getattr(importlib.import_module(f"vmart.lab.{part}"), name)
+    raise AttributeError(f"module 'vmart.lab' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__doc__", "__file__", "__name__"])
 
 
 def run(experiment, folder, jobs=None, only=(), program=None):
@@ -32,15 +58,3 @@ def load(folder):
     from vmart.lab.results import read_folder
 
     return read_folder(folder)
-
-
-def import_trace(format, input, output, seed=1, *, bad_lines_max=100, program=None, **parameters):
-    """Converts a file to a trace, as `vmart-lab convert`, and returns the summary of the trace as a dict.
-
-    `vmart-lab convert --help` lists the formats and their parameters; `output` ends in .vtrace or .jsonl.
-    `program` is `vmart-lab`, if it is not beside this package or in PATH. Raises ValueError with what the
-    program says: which file and line, or which parameter, is wrong.
-    """
-    from vmart.lab.importing import convert
-
-    return convert(format, input, output, seed, bad_lines_max, program, parameters)

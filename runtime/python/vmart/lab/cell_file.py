@@ -41,48 +41,18 @@ def is_number(value):
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-class CellFile:
-    """A cell as `vmart-lab run` wrote it.
+class Report:
+    """A replay's report, a dict as docs/guide/replay.md has it, checked as it is read. `path` names it in errors."""
 
-    `row` has its names and scalar metrics (None where there is none), `links` the share of use
-    (0 to 1) by link; `report` is the replay's report, as docs/guide/replay.md has it.
-    """
-
-    def __init__(self, path):
+    def __init__(self, path, report):
         self.path = path
-        document = read_json(path)
-        self.row = self._names(self._part(document, "cell"))
-        metrics = self._part(document, "metrics")
-        for name in METRICS:
-            if name not in metrics:
-                raise ResultError(path, f'"metrics.{name}" is missing')
-        self.links = self._numbers_in(metrics, "links") if "links" in metrics else {}
-        for name, value in metrics.items():
-            if name != "links":
-                self.row[name] = self._number(f"metrics.{name}", value)
-        self._add_bound(document)
-        self._add_measure(document)
-        self.report = self._part(document, "report")
+        self.report = report
 
     def _part(self, document, name):
         part = document.get(name)
         if not isinstance(part, dict):
             raise ResultError(self.path, f'"{name}" is no object')
         return part
-
-    def _names(self, cell):
-        row = {}
-        for name in CELL_TEXTS:
-            row[name] = cell.get(name)
-            if not isinstance(row[name], str):
-                raise ResultError(self.path, f'"cell.{name}" is no text')
-        for name in CELL_COUNTS:
-            row[name] = cell.get(name)
-            if not isinstance(row[name], int) or isinstance(row[name], bool):
-                raise ResultError(self.path, f'"cell.{name}" is no whole number')
-        if row["id"] != self.path.stem:
-            raise ResultError(self.path, f'is the cell "{row["id"]}"')
-        return row
 
     def _number(self, name, value):
         if value is None:
@@ -100,28 +70,6 @@ class CellFile:
             if self._number(f"{name}.{key}", value) is None:
                 raise ResultError(self.path, f'"{name}.{key}" is null')
         return part
-
-    def _add_bound(self, document):
-        bound = document.get("bound")
-        if bound is not None and not isinstance(bound, dict):
-            raise ResultError(self.path, '"bound" is neither an object nor null')
-        bound = bound or {}
-        for name in BOUND_NUMBERS:
-            key = name if name.endswith("_s") else f"bound_{name}"
-            self.row[key] = self._number(f"bound.{name}", bound.get(name))
-        kind = bound.get("kind")
-        if kind is not None and not isinstance(kind, str):
-            raise ResultError(self.path, '"bound.kind" is no text')
-        self.row["bound_kind"] = kind
-        self.row["regret"] = self._number("regret", document.get("regret"))
-
-    def _add_measure(self, document):
-        bound, plan_s = document.get("bound"), self.row["plan_s"]
-        self.row["measure"] = measure_in(document["cell"], self.row, bound)
-        if self.row["measure"] not in self.row:
-            raise ResultError(self.path, f'"metrics.{self.row["measure"]}" is missing')
-        self.row["time_s"] = self.row[self.row["measure"]]
-        self.row["over_plan"] = over_plan(bounded(self.row, bound), plan_s, self.row["regret"])
 
     def numbers(self, name):
         """The numbers by name that the report has under `name`; none where it has no such key."""
@@ -173,3 +121,63 @@ class CellFile:
             if not good:
                 raise ResultError(self.path, '"windows.resident" does not fit "places"')
         return places, rows
+
+
+class CellFile(Report):
+    """A cell as `vmart-lab run` wrote it.
+
+    `row` has its names and scalar metrics (None where there is none), `links` the share of use
+    (0 to 1) by link; `report` is the replay's report, as docs/guide/replay.md has it.
+    """
+
+    def __init__(self, path):
+        document = read_json(path)
+        super().__init__(path, document.get("report"))
+        self.row = self._names(self._part(document, "cell"))
+        metrics = self._part(document, "metrics")
+        for name in METRICS:
+            if name not in metrics:
+                raise ResultError(path, f'"metrics.{name}" is missing')
+        self.links = self._numbers_in(metrics, "links") if "links" in metrics else {}
+        for name, value in metrics.items():
+            if name != "links":
+                self.row[name] = self._number(f"metrics.{name}", value)
+        self._add_bound(document)
+        self._add_measure(document)
+        self._part(document, "report")
+
+    def _names(self, cell):
+        row = {}
+        for name in CELL_TEXTS:
+            row[name] = cell.get(name)
+            if not isinstance(row[name], str):
+                raise ResultError(self.path, f'"cell.{name}" is no text')
+        for name in CELL_COUNTS:
+            row[name] = cell.get(name)
+            if not isinstance(row[name], int) or isinstance(row[name], bool):
+                raise ResultError(self.path, f'"cell.{name}" is no whole number')
+        if row["id"] != self.path.stem:
+            raise ResultError(self.path, f'is the cell "{row["id"]}"')
+        return row
+
+    def _add_bound(self, document):
+        bound = document.get("bound")
+        if bound is not None and not isinstance(bound, dict):
+            raise ResultError(self.path, '"bound" is neither an object nor null')
+        bound = bound or {}
+        for name in BOUND_NUMBERS:
+            key = name if name.endswith("_s") else f"bound_{name}"
+            self.row[key] = self._number(f"bound.{name}", bound.get(name))
+        kind = bound.get("kind")
+        if kind is not None and not isinstance(kind, str):
+            raise ResultError(self.path, '"bound.kind" is no text')
+        self.row["bound_kind"] = kind
+        self.row["regret"] = self._number("regret", document.get("regret"))
+
+    def _add_measure(self, document):
+        bound, plan_s = document.get("bound"), self.row["plan_s"]
+        self.row["measure"] = measure_in(document["cell"], self.row, bound)
+        if self.row["measure"] not in self.row:
+            raise ResultError(self.path, f'"metrics.{self.row["measure"]}" is missing')
+        self.row["time_s"] = self.row[self.row["measure"]]
+        self.row["over_plan"] = over_plan(bounded(self.row, bound), plan_s, self.row["regret"])

@@ -1,6 +1,8 @@
 """What can be wrong with an experiment, with a result folder, and with the Python that reads it."""
 
+import contextlib
 import importlib
+import re
 
 
 class ResultError(Exception):
@@ -21,6 +23,37 @@ class ExperimentError(Exception):
 
 class MissingLibrary(ImportError):
     """An optional library that is not installed: `name` is what pip calls it."""
+
+
+def extension(call):
+    """The module `vmart._lab`. Raises MissingLibrary where it is not installed."""
+    try:
+        return importlib.import_module("vmart._lab")
+    except ImportError as error:
+        raise MissingLibrary(f"{call} needs the extension vmart._lab (pip install vmart, with CLI11 where that is "
+                             f"built): {error}", name="vmart") from error
+
+
+@contextlib.contextmanager
+def said_by(call, options=()):
+    """Errors of the extension name the call of Python, and its options as Python does, not the parts of C++ that refused."""
+    from vmart.errors import Error
+
+    try:
+        yield
+    except Error as error:
+        text = re.sub(rf"^(?:[\w:. -]+: {error.kind}: )+", "", str(error))
+        for name in sorted(options, reverse=True):  # hbm_share before hbm.
+            text = text.replace("--" + name.replace("_", "-"), name)
+        raise type(error)(f"{call}: {text}", call, error.native) from None
+
+
+def data_frames():
+    """pandas. Raises MissingLibrary, which names the extra."""
+    try:
+        return importlib.import_module("pandas")
+    except ImportError as error:
+        raise MissingLibrary(f"data frames need pandas (pip install 'vmart[lab]'): {error}", name="pandas") from error
 
 
 def library(name):

@@ -11,7 +11,7 @@ from vmart.lab.experiments.worker import find_program
 
 
 def convert(form, source, output, seed, bad_lines_max, program, parameters):
-    """As `vmart.lab.import_trace`."""
+    """The summary that `vmart-lab convert --json` prints. Raises as `vmart.lab.import_`."""
     values = [f"--param={name}={value}" for name, value in parameters.items()]
     # The program starts `python3`, and means this one.
     path = os.pathsep.join([str(pathlib.Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])

@@ -127,6 +127,15 @@ TEST(ReplayScheduler, APolicyThatAlwaysFailsInOneEntryPointIsReplaced) {
   EXPECT_EQ(scheduler.counters().policy_failures, 3u);
 }
 
+TEST(ReplayScheduler, WhatAPolicyThrowsEndsTheReplayIfTheLimitsSaySo) {
+  ReplaySchedulerLimits limits;
+  limits.failures_end_it = true;
+  ReplayScheduler scheduler({{gpu(0), 1000, 0, 0}, {gpu(1), 0, 0, 0}, {host(0), 1000, 0, 0}},
+                            TwoGpus().costs, limits, std::make_unique<FailsAtTicks>());
+  EXPECT_THROW(scheduler.tick(), std::runtime_error);
+  EXPECT_EQ(scheduler.counters().policy_failures, 0u);
+}
+
 TEST(ReplayScheduler, WhatIsOnItsWayLiesWhereItWasUntilItHasMoved) {
   SwapRig rig;
   rig.scheduler.tick();

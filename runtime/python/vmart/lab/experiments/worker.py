@@ -5,9 +5,12 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import threading
 
+import vmart
 from vmart.lab.errors import ExperimentError
+from vmart.lab.policy_files import is_file_of_python
 
 PROTOCOL = 1  # As `protocol` of `LabWorker`.
 STOP_SIGNALS = {signal.SIGINT, signal.SIGTERM}
@@ -63,8 +66,9 @@ class Worker:
     """A process of `vmart-lab cells`, started when it is first asked, and again after it has died. One
     thread at a time uses it."""
 
-    def __init__(self, program):
+    def __init__(self, program, asks_python=True):
         self.program = program
+        self._of_python = PythonWorker(program, asks_python=False) if asks_python else None
         self._process = None
         self._running = []  # What `kill` has to end.
         self._killed = False
@@ -77,6 +81,8 @@ class Worker:
 
     def line(self, what, **values):
         """The answer to a question as it is: a line of JSON, bytes. Raises Refusal."""
+        if self._of_python is not None and is_file_of_python(values.get("library") or values.get("policy")):
+            return self._of_python.line(what, **values)
         if self._process is None:
             self._begin()
         question = json.dumps({"do": what, **values}) + "\n"
@@ -98,7 +104,7 @@ class Worker:
 
     def run(self, *words):
         """Runs another command of `vmart-lab` for what it leaves. Raises Refusal with what it printed."""
-        process = self._start(*words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        process = self._start(self.program, *words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         _, printed = process.communicate()
         self._running.remove(process)
         if process.returncode != 0:
@@ -110,6 +116,8 @@ class Worker:
         self._killed = True
         for process in list(self._running):
             end(process)
+        if self._of_python is not None:
+            self._of_python.kill()
 
     def refuse(self, answer, wanted):
         """Raises Refusal for an answer that is not what was `wanted`, and does not use its process again."""
@@ -119,9 +127,11 @@ class Worker:
     def close(self):
         if self._process is not None:
             self._end()
+        if self._of_python is not None:
+            self._of_python.close()
 
     def _begin(self):
-        self._process = self._start("cells", stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self._process = self._start(*self._cells(), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         try:
             answer = self.ask("version")
             if answer.get("protocol") != PROTOCOL:
@@ -135,8 +145,11 @@ class Worker:
             self.refuse(line, "an object of JSON")
         return answer
 
-    def _start(self, *words, **pipes):
-        process = start([self.program, *words], **pipes)
+    def _cells(self):
+        return [self.program, "cells"]
+
+    def _start(self, *command, **pipes):
+        process = start(list(command), **pipes)
         self._running.append(process)
         if self._killed:  # Just before, so that `kill` did not know it.
             end(process)
@@ -152,6 +165,16 @@ class Worker:
         status = process.wait()
         self._running.remove(process)
         return status
+
+
+class PythonWorker(Worker):
+    """A process of Python that is asked about policies of Python, beside that of a `Worker`."""
+
+    def _cells(self):
+        # Finds this package where it was found, and takes no module from the current folder.
+        begin = (f"import sys; sys.path = [{os.path.dirname(vmart.__path__[0])!r}, *filter(None, sys.path)]; "
+                 "from vmart.lab.experiments.python_cells import main; main()")
+        return [sys.executable, "-c", begin]
 
 
 class WorkerThread(threading.Thread):
