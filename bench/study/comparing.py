@@ -79,9 +79,14 @@ def table_differences(committed, made, policies, within=RERUN):
             yield f"{place}: is {here if here is not None else 'missing'}, should be {there}"
 
 
-def cell_differences(kept, made, within=RERUN):
-    """Of each cell that was made: its time, over that in the kept experiment, which has it."""
+def cell_differences(kept, made, within=RERUN, part=False):
+    """Of each cell that was made: its time, over that in the kept experiment, which has it. Unless it is a `part`, all
+    cells of its policies have to be there."""
     before = {(*cell.place, cell.policy): cell for cell in kept.cells}
+    found = {(*cell.place, cell.policy) for cell in made.cells}
+    for key in before:
+        if not part and key not in found and key[-1] in made.policies:
+            yield f"{', '.join(key)}: is missing"
     for cell in made.cells:
         place = ", ".join((*cell.place, cell.policy))
         old = before.get((*cell.place, cell.policy))

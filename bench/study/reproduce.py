@@ -8,7 +8,7 @@ anew, and compares its numbers with those that are committed. `vmart-lab reprodu
     reproduce.py --smoke                  all of them from what is committed, and a part of the cells anew
     reproduce.py leaderboard --policy P   the leader board with a further row
 
-What is made lies in FOLDER: NAME.md or NAME.svg, and the results of each experiment. What is made of a table has to have
+What is made lies in FOLDER: NAME.md or NAME.svg (leaderboard.csv, too), and the results of each experiment. What is made of a table has to have
 the same numbers. What was run again has to agree within 5 % (--within), one unit of the last digit shown, and one in
 counts. Exit status: 0 if all does, 1 if not or if something failed, 69 if a figure could not be drawn for want of
 matplotlib.
@@ -150,7 +150,9 @@ class Reproduction:
         if self.arguments.table:
             _, rows = benchmark.read_csv(self.arguments.table)
         else:
-            rows = self.benchmark.run(self.program(), self.out / LEADERBOARD, self.arguments.policy, self.arguments.jobs).rows
+            board = self.benchmark.run(self.program(), self.out / LEADERBOARD, self.arguments.policy, self.arguments.jobs)
+            (self.out / f"{LEADERBOARD}.csv").write_text(board.csv(board.experiment.made), encoding="utf-8")
+            rows = board.rows
             print(benchmark.board_table(rows))
         made = benchmark.board_table(rows)
         return self.table(LEADERBOARD, made, self.board.table_of(), [row["policy"] for row in rows])
@@ -172,7 +174,7 @@ class Reproduction:
             study.run_experiment(self.program(), asked, folder, self.arguments.jobs)
             made = study_cells.condense(name, folder, "smoke")
             yield (f"{len(made.cells)} of {len(kept[name].cells)} cells of {name}",
-                   list(comparing.cell_differences(kept[name], made, self.within)), str(folder))
+                   list(comparing.cell_differences(kept[name], made, self.within, part=True)), str(folder))
 
 
 def with_table(arguments, table):
@@ -222,6 +224,8 @@ def arguments_of(words):
         parser.error(f"{', '.join(unknown)}: no such table or figure; known are {', '.join(TARGETS)}")
     if arguments.smoke and (arguments.names or arguments.table):
         parser.error("--smoke takes no NAME and no --from")
+    if arguments.table and SLICING in arguments.names:
+        parser.error(f"{SLICING} is made of no table; leave out --from")
     if arguments.policy and arguments.names != [LEADERBOARD]:
         parser.error("--policy is of the leader board: leaderboard --policy P")
     return arguments

@@ -94,6 +94,14 @@ class Comparing(InFolder):
         self.assertRegex(found[0], r"static: takes 10.6 s, should take 10 s \(\+6.0%\)")
         self.assertRegex(found[1], "quick: accesses were lost in one of them only")
 
+    def test_a_cell_may_be_missing_only_of_a_part(self):
+        kept = sample().experiments["study"]
+        made = study_cells.Experiment("study", kept.cells[:-1], "made up")
+        self.assertEqual(list(comparing.cell_differences(kept, made, part=True)), [])
+        self.assertRegex(list(comparing.cell_differences(kept, made))[0], "m ample, dlrm 2022, 1, quick: is missing")
+        made = study_cells.Experiment("study", [each for each in kept.cells if each.policy == "static"], "made up")
+        self.assertEqual(list(comparing.cell_differences(kept, made)), [])  # Of a policy that is no longer run.
+
 
     def test_a_drawing_is_found_by_its_texts_and_points(self):
         for folder, text, x in (("a", "0.65", 10), ("b", "0.65", 10.4), ("c", "0.66", 11)):
@@ -210,6 +218,23 @@ class Runs(InFolder):
         self.pages.document.write_text(text.replace(ratio[0], ratio[0].replace(ratio[1], "9.9")))
         status, said = reproduced("generated", *words)
         self.assertEqual((status, "should be 9.9" in said), (1, True), said)
+
+    def test_a_leader_board_is_run_compared_and_gets_a_further_row(self):
+        manifest = self.folder / "tiny.json"
+        manifest.write_text(json.dumps({
+            "benchmark": "tiny 1", "salt": "s", "families": {"all": ["drift", "round"]}, "experiment": TINY,
+            "sums": {"inputs": {}, "machines": {}, "traces": {}}}))
+        pages = benchmark.Pages(self.folder)
+        pages.document.write_text(f"{pages.BEGIN}{pages.END}")
+        first = ["--manifest", manifest, "--root", self.folder, "--out", self.folder / "board", "--vmart-lab", PROGRAM]
+        self.assertEqual(benchmark.main([str(word) for word in first]), 0)
+        words = [*self.words, "--benchmark", manifest, "--out", self.folder / "second"]
+        status, said = reproduced("leaderboard", *words, "--policy", "counter")
+        self.assertEqual((status, "| `counter`" in said), (0, True), said)
+        rows = benchmark.read_csv(self.folder / "second" / "leaderboard.csv")[1]
+        self.assertEqual(sorted(row["policy"] for row in rows), ["cost_benefit", "counter", "static"])
+        pages.document.write_text(pages.document.read_text().replace("| 1.000 ", "| 3.000 "))
+        self.assertEqual(reproduced("leaderboard", *words, "--policy", "counter")[0], 1)
 
     def test_slices_are_compared_on_both_machines(self):
         rows = [("Azure", "azure", "azure/AzureLLMInferenceTrace_conv.csv.gz", {"requests": 12, "closed": 0})]
