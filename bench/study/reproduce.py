@@ -45,7 +45,7 @@ SMOKE_LEAVES_OUT = ("vidur arxiv", "azure conversation")
 class Target(NamedTuple):
     about: str
     experiment: str
-    minutes: float  # On one core; measured as docs/guide/artifact.md says.
+    minutes: float | None  # On one core, as docs/guide/artifact.md says; None if nobody has measured them.
     figure: bool = False
 
 
@@ -55,13 +55,13 @@ TARGETS = {
     "study_real": Target("figure: policies by machine and real trace", study_tables.POLICIES, 5, figure=True),
     "generated": Target("table: policies on generated traces", study_tables.GENERATED, 10),
     "study_generated": Target("figure: the same, a point a seed", study_tables.GENERATED, 10, figure=True),
-    "whole_policies": Target("table: the default policy on whole traces", study_tables.WHOLE, 10),
-    "whole_cells": Target("table: the same by machine and trace", study_tables.WHOLE, 10),
-    "machines_policies": Target("table: policies on other machines", study_tables.MACHINES, 5),
-    "machines_cells": Target("table: the same by machine and trace", study_tables.MACHINES, 5),
-    DISK: Target("table: a virtual disk; its file may not be kept here", "blocks", 1),
-    SLICING: Target("table: does slicing matter?", SLICING, 5),
-    LEADERBOARD: Target("the leader board of vmart-bench 2026.12", LEADERBOARD, 15),
+    "whole_policies": Target("table: the default policy on whole traces", study_tables.WHOLE, None),
+    "whole_cells": Target("table: the same by machine and trace", study_tables.WHOLE, None),
+    "machines_policies": Target("table: policies on other machines", study_tables.MACHINES, 2.5),
+    "machines_cells": Target("table: the same by machine and trace", study_tables.MACHINES, 2.5),
+    DISK: Target("table: a virtual disk; its file may not be kept here", "blocks", None),
+    SLICING: Target("table: does slicing matter?", SLICING, 5.5),
+    LEADERBOARD: Target("the leader board of vmart-bench 2026.12", LEADERBOARD, 7.5),
 }
 
 
@@ -131,7 +131,7 @@ class Reproduction:
     def table(self, name, made, committed, policies):
         path = self.write(name, made)
         gone = sorted(comparing.retired(committed, policies))
-        more = f"; not of {', '.join(gone)}, which are no longer part of vmart" if gone else ""
+        more = f" (without {', '.join(gone)}: no longer part of vmart)" if gone else ""
         return list(comparing.table_differences(committed, made, policies, self.within)), f"{path}{more}"
 
     def figure(self, name, experiment):
@@ -188,7 +188,7 @@ def policies_in(asked):
 
 def listed():
     lines = [f"{'NAME':<18} {'minutes':>7}  what, of docs/results"]
-    lines += [f"{name:<18} {target.minutes:>7g}  {target.about}" for name, target in TARGETS.items()]
+    lines += [f"{name:<18} {target.minutes or '-':>7}  {target.about}" for name, target in TARGETS.items()]
     return "\n".join([*lines, "", "Minutes are of one core; names of one experiment share its run. "
                       "--from docs/measurements/study.csv makes a table or figure in a second."])
 
