@@ -18,7 +18,7 @@ What `vmart --help`, `vmart-lab --help` and the help of their commands print. `d
 [Control](../guide/control.md#the-command-line) explains the commands of `vmart`; the guides on [replays](../guide/replay.md),
 [bounds](../guide/bounds.md), [experiments](../guide/experiments.md) and [traces](traces.md) those of `vmart-lab`.
 
-`python3 -m vmart.lab` has the commands `run`, which `vmart-lab run` starts, `report`, `sweep` and `optimum`:
+`python3 -m vmart.lab` has the commands `run` and `reproduce`, which `vmart-lab` starts, `report`, `sweep` and `optimum`:
 [reading results](../guide/reading_results.md), [bounds](../guide/bounds.md#as-a-program). `vmart-lab convert` starts its commands `events`,
 `files` and `formats`: [traces](traces.md#converters).
 """

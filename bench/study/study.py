@@ -46,6 +46,13 @@ class Pages:
         """The study that was written before; an empty one if there is none."""
         return study_cells.read_table(self.table) if self.table.exists() else study_cells.Study([])
 
+    def table_of(self, name):
+        """The table of this name that the document has."""
+        found = [each for each in MARKED.finditer(self.document.read_text(encoding="utf-8")) if each[2] == name]
+        if not found:
+            raise study_cells.StudyError(f"{self.document}: has no table {name}")
+        return found[0][0].removeprefix(found[0][1]).removesuffix(found[0][3]).strip("\n")
+
     def written(self, study):
         """The document with the tables of `study`. Throws StudyError for a marker nobody knows, and where an
         experiment is missing."""
@@ -92,25 +99,26 @@ def find_program(named):
     raise study_cells.StudyError(f"{named or 'vmart-lab'} is no program; --vmart-lab names it")
 
 
-def run_experiment(program, experiment, folder):
+def run_experiment(program, experiment, folder, jobs=None):
     """Throws StudyError unless all cells have finished."""
-    command = [program, "run", str(experiment), "--out", str(folder), "--no-report"]
+    command = [program, "run", str(experiment), "--out", str(folder), "--no-report", *(["--jobs", str(jobs)] if jobs else [])]
     done = subprocess.run(command, check=False)
     if done.returncode != 0:
         raise study_cells.StudyError(f"{' '.join(command)}: exit status {done.returncode}; what has "
                                      "finished is kept, and the same command goes on")
 
 
-def only_policies(experiment, policies, folder):
-    """The file of an experiment of these policies alone, without bounds, in `folder`."""
+def reduced(experiment, folder, leave_out=(), **changes):
+    """The file of an experiment with other members, less some traces, without bounds, in `folder`."""
     asked = json.loads(experiment.read_text(encoding="utf-8"))
+    asked["traces"] = [trace for trace in asked["traces"] if trace["name"] not in leave_out]
     for trace in asked["traces"]:
         if "input" in trace:
             trace["input"] = str((experiment.parent / trace["input"]).resolve())
     folder.mkdir(parents=True, exist_ok=True)
-    reduced = folder / experiment.name
-    reduced.write_text(json.dumps({**asked, "policies": policies, "static": False, "bounds": False}), encoding="utf-8")
-    return reduced
+    path = folder / experiment.name
+    path.write_text(json.dumps({**asked, **changes, "static": False, "bounds": False}), encoding="utf-8")
+    return path
 
 
 def arguments_of(words):
@@ -148,7 +156,7 @@ def main(words=None):
             if not arguments.tables_only:
                 experiment = arguments.experiments / f"{name}.json"
                 if arguments.policy:
-                    experiment = only_policies(experiment, arguments.policy, arguments.out)
+                    experiment = reduced(experiment, arguments.out, policies=arguments.policy)
                 run_experiment(find_program(arguments.vmart_lab), experiment, folder)
             made = f"commit `{arguments.made}`" if arguments.made else checked_out()
             if arguments.policy:

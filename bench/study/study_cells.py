@@ -3,11 +3,11 @@ kept of them, docs/measurements/study.csv. Standard library only."""
 
 import csv
 import hashlib
-import json
 import math
 import statistics
 
 BASE = "static"
+MAKESPAN = "seconds"  # The measure of closed loops, as `vmart-lab run` names it.
 DIFFERENT = 1.01  # Over the base, or the base over it.
 # `time_s` is the makespan of a closed loop and the cost of an open one, whose makespan no policy can change.
 # `moved` is bytes moved over bytes accessed, `stalled` stalls over the whole time.
@@ -156,19 +156,6 @@ def read_table(path):
     return Study(Experiment(name, each, made[name]) for name, each in cells.items())
 
 
-def read_metrics(folder):
-    """What the bound of each machine and trace limits."""
-    found = {}
-    for path in sorted((folder / "bounds").glob("*.json")):
-        try:
-            line = json.loads(path.read_text(encoding="utf-8"))
-            if line["bound"] is not None:
-                found[line["inputs"]["machine"], line["inputs"]["trace"]] = line["bound"]["metric"]
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise StudyError(f"{path}: is no bound: {error!r}") from error
-    return found
-
-
 def cells_in(folder, cell_of):
     """`cell_of` each row of a result folder's table, where it gives one."""
     path = folder / "results.csv"
@@ -197,13 +184,9 @@ def cell_of(row, loop, over_bound):
 
 def condense(name, folder, made):
     """The experiment in a result folder in which all cells have finished."""
-    metrics = read_metrics(folder)
-
     def cell(row):
-        # Without a bound, by the requests, which open loops do not have.
-        closed = metrics.get((row["machine"], row["trace"])) == "seconds" or bool(number(row["requests"]))
         regret = number(row["regret"])
-        return cell_of(row, "closed" if closed else "open", None if regret is None else 1 + regret)
+        return cell_of(row, "closed" if row["measure"] == MAKESPAN else "open", None if regret is None else 1 + regret)
     return Experiment(name, cells_in(folder, cell), made)
 
 

@@ -120,6 +120,15 @@ def generated(experiment):
     return "\n\n".join(parts)
 
 
+def disk(experiment):
+    """Of bench/experiments/blocks.json. `two_touch` does as `counter`."""
+    chosen = ("auto", "cost_benefit", "counter")
+    rows = [[machine, trace, f"{experiment.base(machine, trace).time_s:.4g}",
+             *(spread(experiment.ratios(policy, machine, trace)) for policy in chosen)]
+            for machine in experiment.machines for trace in experiment.traces]
+    return table(["machine", "trace", f"`{BASE}`, s", "`auto`", "`cost_benefit`", "`counter`, `two_touch`"], rows)
+
+
 def table_of(name, draw):
     return lambda study: draw(study.experiments[name])
 

@@ -44,7 +44,19 @@ struct RunCommand {
 /// Becomes the Python program that runs the cells of an experiment. Throws: as `become_python`.
 [[noreturn]] void run_experiment(const RunCommand& command);
 
-/// Answers the questions of that program on standard input, see `LabWorker`. Returns the exit
+struct ReproduceCommand {
+  std::vector<std::string> names;     ///< Tables and figures; if there is none, all are listed.
+  std::string folder, table, source;  ///< May be empty.
+  std::size_t jobs = 0;               ///< 0: one per processor.
+  std::vector<std::string> policies;
+  std::optional<double> within;
+  bool smoke = false;
+};
+
+/// Becomes the Python program that makes them anew and compares. Throws: as `become_python`.
+[[noreturn]] void reproduce_figures(const ReproduceCommand& command);
+
+/// Answers the questions of `run` on standard input, see `LabWorker`. Returns the exit
 /// status.
 int answer_questions();
 

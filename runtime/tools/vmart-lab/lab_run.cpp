@@ -10,10 +10,17 @@
 #include <vector>
 
 namespace vma {
+namespace {
+
+/// A command of the Python program, which calls this one back.
+std::vector<std::string> command_of(const char* name) {
+  return {name, "--program", std::filesystem::read_symlink("/proc/self/exe").string()};
+}
+
+}  // namespace
 
 void run_experiment(const RunCommand& command) {
-  const std::string program = std::filesystem::read_symlink("/proc/self/exe").string();
-  std::vector<std::string> arguments{"run", "--program", program};
+  std::vector<std::string> arguments = command_of("run");
   if (!command.folder.empty()) arguments.push_back("--out=" + command.folder);
   if (command.jobs > 0) arguments.push_back(fmt::format("--jobs={}", command.jobs));
   for (const std::string& id : command.only) arguments.push_back("--only=" + id);
@@ -21,6 +28,20 @@ void run_experiment(const RunCommand& command) {
   if (command.list_files) arguments.emplace_back("--list-files");
   if (command.no_report) arguments.emplace_back("--no-report");
   arguments.insert(arguments.end(), {"--", command.experiment});
+  become_python(std::move(arguments));
+}
+
+void reproduce_figures(const ReproduceCommand& command) {
+  std::vector<std::string> arguments = command_of("reproduce");
+  if (!command.folder.empty()) arguments.push_back("--out=" + command.folder);
+  if (!command.table.empty()) arguments.push_back("--from=" + command.table);
+  if (!command.source.empty()) arguments.push_back("--source=" + command.source);
+  if (command.jobs > 0) arguments.push_back(fmt::format("--jobs={}", command.jobs));
+  for (const std::string& policy : command.policies) arguments.push_back("--policy=" + policy);
+  if (command.within) arguments.push_back(fmt::format("--within={}", *command.within));
+  if (command.smoke) arguments.emplace_back("--smoke");
+  arguments.emplace_back("--");
+  arguments.insert(arguments.end(), command.names.begin(), command.names.end());
   become_python(std::move(arguments));
 }
 

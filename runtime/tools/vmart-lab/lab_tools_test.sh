@@ -205,6 +205,14 @@ mkdir "$folder/modules"
 echo "raise SystemExit('a module of the current folder')" > "$folder/modules/json.py"
 (cd "$folder/modules" && "$lab" run "$example" --list) > "$folder/printed" 2>&1 || failures=$((failures + 1))
 grep -q "~prefix~s2" "$folder/printed" || failures=$((failures + 1))
+# Tables and figures are those of the source tree.
+here=$(dirname "$example")
+expect 0 "leaderboard" reproduce --source "$here/../.."
+expect 2 "no such table or figure; known are policies" reproduce best --source "$here/../.."
+expect 1 "is not in vmart's source tree" reproduce --source "$folder"
+expect 0 "policies: as committed" reproduce policies --source "$here/../.." --out "$folder/made" \
+  --from "$here/../../docs/measurements/study.csv"
+
 # Without the libraries of the report the results are there, whether or not this machine has them.
 for missing in pandas plotly; do
   mkdir -p "$folder/without-$missing"

@@ -30,6 +30,7 @@ struct Given {
   vma::TraceCommand trace;
   vma::ReplayCommand replay;
   vma::RunCommand run;
+  vma::ReproduceCommand reproduce;
   vma::BoundsCommand bounds;
   vma::CheckCommand check;
   vma::CalibrationsCommand calibrations;
@@ -215,6 +216,30 @@ void add_run(CLI::App& run, Given& given) {
   });
 }
 
+void add_reproduce(CLI::App& reproduce, Given& given) {
+  vma::ReproduceCommand& command = given.reproduce;
+  reproduce.add_option("NAME", command.names, "a table or figure; default: list them");
+  reproduce.add_flag("--smoke", command.smoke,
+                     "make all of them from what is committed, and a part of their cells anew");
+  reproduce.add_option("--out", command.folder,
+                       "folder for results and what is made; default: reproduced");
+  reproduce.add_option("--from", command.table,
+                       "run nothing; make them of this table, such as docs/measurements/study.csv");
+  reproduce
+      .add_option("--jobs", command.jobs,
+                  "cells to run in parallel; default: the number of processors")
+      ->check(CLI::Range(1, 4096));
+  reproduce
+      .add_option("--policy", command.policies,
+                  "leaderboard: add a row for this policy; may be repeated")
+      ->allow_extra_args(false);
+  reproduce.add_option("--within", command.within,
+                       "percent by which numbers of what is run again may differ; default: 5");
+  reproduce.add_option("--source", command.source,
+                       "vmart's source tree; default: the current folder, or one above it or the "
+                       "program");
+}
+
 void add_check(CLI::App& check, Given& given) {
   vma::CheckCommand& command = given.check;
   check.add_option("RECORDING", command.recordings, "vmart-PID-N.rec")->required();
@@ -263,6 +288,9 @@ const std::array commands{
             [](const Given& given) { return vma::run_replay(given.replay); }},
     Command{"run", "runs all cells of an experiment file", add_run,
             [](const Given& given) -> int { vma::run_experiment(given.run); }},
+    Command{"reproduce", "makes tables and figures of vmart's pages anew, and compares",
+            add_reproduce,
+            [](const Given& given) -> int { vma::reproduce_figures(given.reproduce); }},
     Command{"cells", "answers the questions of run, one JSON line each", [](CLI::App&, Given&) {},
             [](const Given&) { return vma::answer_questions(); }},
     Command{"bounds", "computes a lower bound on the cost of any policy", add_bounds,
@@ -302,6 +330,7 @@ void give_examples(CLI::App& app) {
       {"replay", "vmart-lab replay drift.vtrace --machine h200x2 --hbm 2GiB --policy auto"},
       {"bounds", "vmart-lab bounds drift.vtrace --machine h200x2 --hbm 2GiB"},
       {"run", "vmart-lab run experiment.json --out results"},
+      {"reproduce", "vmart-lab reproduce study_real --out reproduced"},
       {"check", "vmart-lab check vmart-1234-1.rec"},
       {"calibrations", "vmart-lab calibrations one.json two.json three.json --out median.json"},
       {"machine", "vmart-lab machine show h200x2"}};

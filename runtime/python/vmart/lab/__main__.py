@@ -1,4 +1,5 @@
-"""The placement lab: experiments, here and on a cluster, pages of results, exact bounds, and files that become traces."""
+"""The placement lab: experiments, here and on a cluster, pages of results, exact bounds, files that become traces, and
+what vmart's own pages say, made anew."""
 
 import argparse
 import gc
@@ -6,6 +7,7 @@ import json
 import os
 import sys
 
+from vmart.lab import reproduce
 from vmart.lab.errors import ExperimentError, MissingLibrary, ResultError
 from vmart.lab.experiments import command
 
@@ -45,6 +47,7 @@ def parser():
     sweep.add_argument("--program", metavar="PATH", help="vmart-lab; also tried on the cluster's machines")
     sweep.add_argument("--tries", type=int, default=3, metavar="N", help="of each cell (3)")
     sweep.set_defaults(run=run_sweep)
+    reproduce.add_arguments(commands.add_parser("reproduce", help="makes tables and figures of vmart's pages anew, and compares"))
     optimum = commands.add_parser("optimum", help="solves what `vmart-lab bounds --lp` wrote")
     optimum.add_argument("model", help="NAME.lp")
     optimum.add_argument("--seconds", type=float, default=600, metavar="N", help="about so many at most (600)")
