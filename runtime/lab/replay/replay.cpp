@@ -241,6 +241,9 @@ bool Replay::take_access(const TraceEvent& event) {
   ReplayDevices::Access access = access_of(event);
   if (!head_device_) head_device_ = router_.choose(source_->from(event), devices_.loads());
   const std::size_t device = *head_device_;
+  // Also while the trace was held back: time that no access counts would be free (coordinated
+  // omission, as G. Tene calls it).
+  if (options_.pacing == Pacing::timed) access.came = event.time;
   if (!devices_.has_room(device)) return false;
   const PlaceId self{static_cast<std::uint8_t>(device)};
   const ReplayObjects::Object& object = memory_.object(access.object);

@@ -110,6 +110,8 @@ TEST(Replay, TheTraceWaitsForADeviceWhoseQueueIsFull) {
   const ReplayReport report = rig.run(trace);
   // It begins when the first has ended, and shares the HBM.
   EXPECT_NEAR(report.seconds(), 1.1, 2e-2);
+  // Of the first device 0.1 and 0.2 s, of the other one 0.1: what is held back waits, too.
+  EXPECT_NEAR(report.wait_s, 0.4, 2e-2);
   EXPECT_EQ(report.accesses, 4u);
 }
 
