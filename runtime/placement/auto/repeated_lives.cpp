@@ -297,7 +297,9 @@ std::optional<RepeatedLives::Name> RepeatedLives::name_of(ChunkId chunk, const S
 bool RepeatedLives::repeats(ChunkId chunk, const Snapshot& snapshot) {
   const std::optional<Name> name = name_of(chunk, snapshot);
   const Life* life = name ? find(*name) : nullptr;
-  return life != nullptr && life->has_like;
+  if (life == nullptr) return false;
+  const Life* like = ended_like(requests_[index(name->device)], *life);
+  return like != nullptr && snapshot.now() - life->born < 2 * like->took;
 }
 
 bool RepeatedLives::used(const UseEvent& use, const Snapshot& snapshot) {

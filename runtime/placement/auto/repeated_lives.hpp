@@ -129,7 +129,9 @@ class RepeatedLives {
   /// Where the memory that is near a GPU ends in its order of places: the first host.
   static std::size_t near_places(PlaceId device, const MachineCosts& costs);
 
-  /// Whether what the chunk belongs to repeats something, and so has no rhythm of its own.
+  /// Whether what the chunk belongs to repeats something, and so has no rhythm of its own. The
+  /// equal layers of a model repeat each other, but live on: only what has ended tells of a life,
+  /// and only for twice as long as it took.
   bool repeats(ChunkId chunk, const Snapshot& snapshot);
   /// Returns whether a new use has begun.
   bool used(const UseEvent& use, const Snapshot& snapshot);

@@ -180,10 +180,13 @@ bool Repeating::decides(ChunkId chunk) const {
   return of_life_[index(chunk)] ? lives_.trusted() : rhythm_.trusted();
 }
 
-/// What is predicted stays where it is, unless it goes to its next user. One use may not be worth
-/// a prefetch where those that follow are: of that, the other policy knows more.
+/// What is predicted stays where it is, unless it goes to its next user, or lies away from it and
+/// makes room. One use may not be worth a prefetch where those that follow are: of that, the other
+/// policy knows more.
 bool Repeating::forbids(const Move& move) const {
-  return decides(move.chunk) && (move.victim || move.to != calendar_[move.chunk].use.device);
+  if (!decides(move.chunk)) return false;
+  const UseCalendar::Entry& next = calendar_[move.chunk];
+  return move.victim ? next.at == next.use.device : move.to != next.use.device;
 }
 
 /// Passes on what the other policy proposes and predictions do not forbid.

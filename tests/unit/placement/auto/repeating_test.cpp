@@ -37,10 +37,7 @@ class RepeatingTest : public testing::Test {
 
 // Three objects, room for two: C is fetched before its second use, A before its third, although
 // each is then the one that was not used for longest.
-TEST_F(RepeatingTest, FetchesWhatIsNextInPlaceOfWhatIsFurthest) {
-  PolicyRig rig = this->rig(20);
-  const ChunkId a = rig.allocate(large_chunks(10), gpu_), b = rig.allocate(large_chunks(10), gpu_),
-                c = rig.allocate(large_chunks(10), host_);
+void expect_fetches_in_turn(PolicyRig& rig, ChunkId a, ChunkId b, ChunkId c, auto&& step) {
   for (const ChunkId each : {a, b, c, a}) EXPECT_EQ(step(rig, each), 0u);
   const std::vector<std::size_t> at_gpu(10, 0);
   EXPECT_GT(step(rig, b), 0u);
@@ -53,6 +50,24 @@ TEST_F(RepeatingTest, FetchesWhatIsNextInPlaceOfWhatIsFurthest) {
     step(rig, b);
     EXPECT_EQ(rig.places_of(c, 10), at_gpu);
   }
+}
+
+TEST_F(RepeatingTest, FetchesWhatIsNextInPlaceOfWhatIsFurthest) {
+  PolicyRig rig = this->rig(20);
+  const ChunkId a = rig.allocate(large_chunks(10), gpu_), b = rig.allocate(large_chunks(10), gpu_),
+                c = rig.allocate(large_chunks(10), host_);
+  expect_fetches_in_turn(rig, a, b, c, [](auto&&... what) { return step(what...); });
+}
+
+// Each chunk is a request like the ones before it, as the layers of a model are. That is no reason
+// to take them for memory that is allocated anew.
+TEST_F(RepeatingTest, LearnsWhenEqualLayersAreUsed) {
+  PolicyRig rig = this->rig(20);
+  std::vector<ChunkId> layers;
+  for (int i = 0; i < 30; ++i) layers.push_back(rig.request(large_chunk, large_chunk, gpu_));
+  ASSERT_EQ(layers[29], next(layers[0], 29));
+  expect_fetches_in_turn(rig, layers[0], layers[10], layers[20],
+                         [](auto&&... what) { return step(what...); });
 }
 
 // As above, but the stalls of a move are found to take a second when C has been predicted, and
@@ -139,6 +154,50 @@ TEST_F(RepeatingTest, LetsTheOtherPolicyBringWhatIsUsedOftenToItsUser) {
   }
   EXPECT_EQ(moves, 4u);
   EXPECT_EQ(rig.places_of(first, 4), std::vector<std::size_t>(4, 0));
+}
+
+/// Brings chunks to the first GPU for which those at the same position of `victims` make room.
+class Swapper : public Policy {
+ public:
+  struct Swap {
+    ChunkId chunk{}, victim{};
+  };
+  explicit Swapper(const std::vector<Swap>& swaps) : swaps_(swaps) {}
+  void on_tick(const Snapshot&, Plan& plan) override {
+    for (const Swap& swap : swaps_) {
+      plan.evict(swap.victim, gpu_place(2), "it makes room");
+      plan.move(swap.chunk, gpu_place(0), 1, "it is told to");
+    }
+  }
+
+ private:
+  const std::vector<Swap>& swaps_;
+};
+
+// All uses are predicted. Of the two chunks at the first GPU, the second one uses the one, which
+// is not needed where it lies.
+TEST_F(RepeatingTest, WhatLiesAwayFromItsUserMakesRoom) {
+  std::vector<Swapper::Swap> swaps;
+  const PolicyKind swapper{"swapper", "this test", {}, [&](const PolicyValues&) {
+                             return std::make_unique<Swapper>(swaps);
+                           }};
+  PolicyRig rig(repeating_kind(swapper),
+                PolicyMachine::h200(2, 2 * large_chunk, 1000 * large_chunk));
+  const ChunkId first = rig.allocate(large_chunks(2), gpu_),
+                away = rig.allocate({large_chunk}, gpu_place(1));
+  const auto use = [&](std::size_t chunk, std::size_t gpu) {
+    rig.use_and_apply(next(first, chunk), gpu_place(gpu), large_pass / 50);
+  };
+  for (int i = 0; i < 50; ++i) {
+    use(0, 0);
+    use(1, 1);
+    use(2, 0);
+    rig.run(100ms);
+  }
+  swaps = {{away, first}};
+  EXPECT_EQ(proposals(rig.tick()), "") << "the victim lies at its user";
+  swaps = {{away, next(first)}};
+  EXPECT_EQ(proposals(rig.tick()), "chunk 1 to 2, chunk 2 to 0");
 }
 
 TEST(RepeatingText, NamesTheInnerPolicyAndItsParameters) {
