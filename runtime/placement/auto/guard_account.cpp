@@ -9,26 +9,23 @@
 namespace vma::inline v1 {
 namespace {
 
-constexpr double sample_share = 0.25;  // Of `start`: what the sample may lose in one back-off.
-constexpr double earned_most = 2;      // Times `start`, at which the back-off starts anew.
+// Of the seconds of use: so much of `start` is there. It must not be much of a short program.
+constexpr double start_share = 0.05;
 
 }  // namespace
 
-void GuardAccount::used(double seconds, double saved, bool in_sample) {
-  balance_ += saved;
-  if (balance_ < limits_.start)
-    balance_ = std::min(limits_.start, balance_ + limits_.allowance * seconds);
-  if (in_sample) sample_saved_ += saved;
+void GuardAccount::used(double seconds, double saved) {
+  const double given = std::min(start_left_, start_share * seconds);
+  start_left_ -= given;
+  const double allowed = given + limits_.allowance * seconds;
+  balance_ += saved + allowed;
+  earned_ += saved;
+  if (!follows_) allowed_ += allowed;
 }
 
-void GuardAccount::moved(double seconds, bool in_sample) {
+void GuardAccount::moved(double seconds) {
   balance_ -= seconds;
-  if (in_sample) sample_spent_ += seconds;
-}
-
-bool GuardAccount::affords(double pending, bool in_sample) const {
-  if (follows_) return balance_ > pending;
-  return in_sample && sample_share * limits_.start + sample_saved_ > sample_spent_ + pending;
+  earned_ -= seconds;
 }
 
 void GuardAccount::judge(Time now) {
@@ -38,23 +35,17 @@ void GuardAccount::judge(Time now) {
     balance_ = limits_.start + above * std::exp2(-half_lives);
   }
   judged_ = now;
-  if (follows_ && balance_ < 0) return stop(now);
-  if (follows_ && balance_ > earned_most * limits_.start) back_off_ = limits_.back_off;
-  if (follows_ || now < until_) return;
-  const bool sample_pays = sample_spent_ > 0 && sample_saved_ > sample_spent_;
-  if (balance_ >= limits_.start || sample_pays) follow();
-}
-
-void GuardAccount::follow() {
-  follows_ = true;
-  balance_ = std::max(balance_, limits_.start);
-}
-
-void GuardAccount::stop(Time now) {
-  follows_ = false;
-  until_ = now + back_off_;
-  back_off_ = std::min(2 * back_off_, limits_.back_off_max);
-  sample_spent_ = sample_saved_ = 0;
+  if (follows_ && earned_ > allowed_) back_off_ = limits_.back_off;
+  if (follows_ && balance_ < 0) {
+    follows_ = false;
+    until_ = now + back_off_;
+    back_off_ = std::min(2 * back_off_, limits_.back_off_max);
+    allowed_ = 0;
+  } else if (!follows_ && now >= until_) {
+    follows_ = true;
+    balance_ = std::max(balance_, allowed_);
+    earned_ = 0;
+  }
 }
 
 namespace {

@@ -13,49 +13,53 @@ namespace vma::inline v1 {
 
 /// Whether moving pays, kept as an account in seconds. What uses save against first touch goes in;
 /// what they lose and what moves cost goes out. An allowance, a small part of the time of all uses,
-/// goes in too, but fills the account only up to `start`. Moves are made while there is a balance.
+/// goes in too. Moves are made while there is a balance.
 ///
 ///                 balance below 0
-///     following ------------------> sampling     back-off doubles
+///     following ------------------> stopped     back-off doubles
 ///         ^                            |
 ///         +----------------------------+
-///           after the back-off, if the balance is back at `start` or the sample has earned
+///           after the back-off, with all that was allowed meanwhile; debts are dropped
 ///
-/// While sampling, only the moves of a few chunks, the sample, are made. So over any time,
-/// following costs at most `start`, the allowance and what was under way, by what is reported to
-/// it; and a balance that was earned long ago cannot be lost again, since it fades.
+/// So moves that did not pay are tried again, for as much as the load of the program allows, and
+/// more each time. Over any time following costs at most the allowance, `start`, of which there is
+/// no more than a twentieth of the uses so far, and what was under way when it stopped, by what is
+/// reported to it. A balance that was earned long ago cannot be lost again, since it fades.
 class GuardAccount {
  public:
   struct Limits {
-    double start = 0.25;      ///< Seconds at first, and what the allowance may fill up to.
+    double start = 0.25;      ///< Seconds at first, as soon as uses have taken 20 times as long.
     double allowance = 0.01;  ///< Part of the seconds of use.
     Time half_life{0};        ///< Of a balance above `start`.
     Time back_off{0}, back_off_max{0};
   };
 
   explicit GuardAccount(const Limits& limits)
-      : limits_(limits), balance_(limits.start), back_off_(limits.back_off) {}
+      : limits_(limits),
+        start_left_(limits.start),
+        allowed_(limits.start),
+        back_off_(limits.back_off) {}
 
   /// A use that takes `seconds` under first touch, `saved` less under the real placement.
-  void used(double seconds, double saved, bool in_sample);
+  void used(double seconds, double saved);
   /// A move that cost so much.
-  void moved(double seconds, bool in_sample);
+  void moved(double seconds);
   /// Decides whether to follow, from now on.
   void judge(Time now);
 
   bool follows() const noexcept { return follows_; }
-  /// Whether another move may be made while moves that will cost `pending` have not ended.
-  bool affords(double pending, bool in_sample) const;
+  /// Whether another move may be made while moves that will cost `pending` have not ended. One may
+  /// at zero, as when a program announces its first uses.
+  bool affords(double pending) const { return follows_ && balance_ >= pending; }
   double balance() const noexcept { return balance_; }
   Time back_off() const noexcept { return back_off_; }
 
  private:
-  void follow();
-  void stop(Time now);
-
   const Limits limits_;
-  double balance_;
-  double sample_spent_ = 0, sample_saved_ = 0;  // Since sampling began.
+  double balance_ = 0;
+  double start_left_;  // What of `start` has not been there so far.
+  double allowed_;     // While it was stopped, the last time.
+  double earned_ = 0;  // Since it follows.
   bool follows_ = true;
   Time back_off_;
   Time judged_{0}, until_{0};

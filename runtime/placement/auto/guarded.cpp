@@ -20,17 +20,8 @@
 namespace vma::inline v1 {
 namespace {
 
-constexpr std::uint64_t sample_every = 32;    // One chunk in so many.
 constexpr std::size_t guests_looked_at = 64;  // To make room for one chunk that goes back.
 constexpr Time back_off_most = std::chrono::minutes(10);
-
-/// From SplitMix64 (Steele, Lea and Flood, OOPSLA 2014): each bit depends on all bits.
-bool chosen_by_hash(const ChunkRow& row) {
-  std::uint64_t mixed = std::uint64_t{row.allocation} << 32 | row.slot;
-  mixed = (mixed ^ (mixed >> 30)) * 0xbf58476d1ce4e5b9u;
-  mixed = (mixed ^ (mixed >> 27)) * 0x94d049bb133111ebu;
-  return ((mixed ^ (mixed >> 31)) % sample_every) == 0;
-}
 
 /// `guarded+NAME`: another policy, which decides only as long as its moves pay.
 ///
@@ -38,24 +29,24 @@ bool chosen_by_hash(const ChunkRow& row) {
 /// charged with the seconds that it takes where the chunk lies and with those at the shadow's
 /// place; a saving counts only as far as the paths hold the GPU up (`PathLimits`). Each move is
 /// charged with its time and with its stall for each GPU that works. The difference is an account
-/// (`GuardAccount`). While it has a balance, the inner policy decides. Once it is overdrawn, only
-/// the moves of one chunk in 32 are made, chosen by hash, with the victims that they need. Chunks
-/// that lie worse than in the shadow go back there once their uses have lost as much as the way
-/// back costs. The uses of chunks that the policy has not moved have an account of their own: while
-/// that is overdrawn, memory is placed as by `static`. The inner policy sees everything all the
-/// time, so it does not start anew.
+/// (`GuardAccount`). While it has a balance, the inner policy decides. Once it is overdrawn,
+/// nothing moves until the back-off has ended, but for chunks that lie worse than in the shadow:
+/// they go back there once their uses have lost as much as the way back costs. The uses of chunks
+/// that the policy has not moved have an account of their own: while that is overdrawn, memory is
+/// placed as by `static`. The inner policy sees everything all the time, so it does not start anew.
 ///
 /// From: set dueling, M. Qureshi et al., "Adaptive Insertion Policies for High Performance
 /// Caching", ISCA 2007: a few sets follow each policy all the time, and tell which one the others
-/// are to follow. The shadow takes the place of the sets that follow `static`.
+/// are to follow. The shadow takes the place of the sets that follow `static`, the back-off that of
+/// the others.
 class Guarded : public Policy {
  public:
   Guarded(std::unique_ptr<Policy> inner, const PolicyValues& values)
       : inner_(std::move(inner)),
         limits_(values["guard_limit"]),
         shadow_limits_(values["guard_limit"]),
-        account_(limits_of(values, "guard_start")),
-        placing_(limits_of(values, "guard_placing")) {}
+        account_(limits_of(values)),
+        placing_(limits_of(values)) {}
 
   void on_alloc(const AllocRequest& request, const Snapshot& snapshot,
                 std::span<PlaceId> chunks) override;
@@ -74,25 +65,22 @@ class Guarded : public Policy {
   struct Pending {
     PlaceId to{};
     double cost = 0;
-    bool in_sample = false;
   };
   struct Chunk {
-    double saved = 0;        // By its uses, since it lies where it lies.
-    bool moved = false;      // By the policy, since it was placed.
-    bool in_sample = false;  // It made way for a chunk of the sample.
+    double saved = 0;    // By its uses, since it lies where it lies.
+    bool moved = false;  // By the policy, since it was placed.
   };
 
-  static GuardAccount::Limits limits_of(const PolicyValues& values, const std::string& start) {
-    return {values[start], values["guard_allowance"], values.duration("guard_half_life"),
+  static GuardAccount::Limits limits_of(const PolicyValues& values) {
+    return {values["guard_start"], values["guard_allowance"], values.duration("guard_half_life"),
             values.duration("guard_back_off"), back_off_most};
   }
   void book(const UseEvent& use, const Snapshot& snapshot);
   Chunk& chunk_of(ChunkId chunk);
-  bool in_sample(ChunkId chunk, const Snapshot& snapshot);
   double cost(ChunkId chunk, PlaceId to, const Snapshot& snapshot) const;
   void pass(const Plan& proposals, const Snapshot& snapshot, Plan& plan);
   void pass_group(std::span<const Move> group, const Snapshot& snapshot, Plan& plan);
-  void promise(ChunkId chunk, PlaceId to, double cost, bool in_sample);
+  void promise(ChunkId chunk, PlaceId to, double cost);
   void drop_refused(const Snapshot& snapshot);
   void go_back(ChunkId chunk, const Snapshot& snapshot, Plan& plan);
   bool make_way(ChunkId chunk, PlaceId to, const Snapshot& snapshot, Room& room, Plan& plan);
@@ -107,16 +95,12 @@ class Guarded : public Policy {
   WorkingGpus working_;
   std::vector<std::set<ChunkId>> guests_;  // By place: what first touch would not have put there.
   std::map<ChunkId, Pending> pending_;     // Passed on, and neither made nor refused so far.
-  double pending_cost_ = 0, pending_sample_cost_ = 0;
+  double pending_cost_ = 0;
 };
 
 Guarded::Chunk& Guarded::chunk_of(ChunkId chunk) {
   if (index(chunk) >= chunks_.size()) chunks_.resize(index(chunk) + 1);
   return chunks_[index(chunk)];
-}
-
-bool Guarded::in_sample(ChunkId chunk, const Snapshot& snapshot) {
-  return chunk_of(chunk).in_sample || chosen_by_hash(snapshot.chunk(chunk));
 }
 
 // --- The account
@@ -141,12 +125,12 @@ void Guarded::book(const UseEvent& use, const Snapshot& snapshot) {
   }
   Chunk& chunk = chunk_of(use.chunk);
   chunk.saved += saved;
-  if (chunk.moved) {
-    account_.used(then, saved, in_sample(use.chunk, snapshot));
-  } else {
-    // What is placed far makes room for other memory: its loss counts like what that saves.
-    placing_.used(then, held_up, false);
-  }
+  // GPUs that work together wait for each other: what may be lost is a part of their time, not of
+  // the sum of their times.
+  const double each = then / static_cast<double>(working_.count(snapshot.now()));
+  account_.used(each, chunk.moved ? saved : 0);
+  // What is placed far makes room for other memory: its loss counts like what that saves.
+  placing_.used(each, chunk.moved ? 0 : held_up);
 }
 
 /// Seconds of a move, and of its stall for each GPU that works.
@@ -156,17 +140,15 @@ double Guarded::cost(ChunkId chunk, PlaceId to, const Snapshot& snapshot) const 
                       static_cast<double>(working_.count(snapshot.now())));
 }
 
-void Guarded::promise(ChunkId chunk, PlaceId to, double cost, bool in_sample) {
-  if (!pending_.emplace(chunk, Pending{to, cost, in_sample}).second) return;
-  (in_sample ? pending_sample_cost_ : pending_cost_) += cost;
+void Guarded::promise(ChunkId chunk, PlaceId to, double cost) {
+  if (pending_.emplace(chunk, Pending{to, cost}).second) pending_cost_ += cost;
 }
 
 /// What was passed on before the last tick is on its way by now, or was refused.
 void Guarded::drop_refused(const Snapshot& snapshot) {
   std::erase_if(pending_, [&](const auto& each) { return !snapshot.chunk(each.first).moving; });
-  pending_cost_ = pending_sample_cost_ = 0;
-  for (const auto& [chunk, pending] : pending_)
-    (pending.in_sample ? pending_sample_cost_ : pending_cost_) += pending.cost;
+  pending_cost_ = 0;
+  for (const auto& [chunk, pending] : pending_) pending_cost_ += pending.cost;
 }
 
 void Guarded::note_lodging(ChunkId chunk, PlaceId from, PlaceId at, const Snapshot& snapshot) {
@@ -185,11 +167,11 @@ void Guarded::on_result(const MoveResult& result, const Snapshot& snapshot) {
     return note_lodging(result.chunk, result.from, result.to, snapshot);
   }
   pending_.erase(found);
-  (pending.in_sample ? pending_sample_cost_ : pending_cost_) -= pending.cost;
+  pending_cost_ -= pending.cost;
   if (!result.moved || snapshot.chunk(result.chunk).bytes == 0) return;
   shadow_.moved_by_policy(result);
   // Costs are those of the machine: how long this one took depends on what else was on its way.
-  account_.moved(pending.cost, pending.in_sample);
+  account_.moved(pending.cost);
   chunk_of(result.chunk).saved = 0;
   chunk_of(result.chunk).moved = true;
   note_lodging(result.chunk, result.from, result.to, snapshot);
@@ -201,7 +183,7 @@ void Guarded::on_gone(ChunkId chunk) {
   for (std::set<ChunkId>& guests : guests_) guests.erase(chunk);
   if (index(chunk) < chunks_.size()) chunks_[index(chunk)] = {};
   if (const auto found = pending_.find(chunk); found != pending_.end()) {
-    (found->second.in_sample ? pending_sample_cost_ : pending_cost_) -= found->second.cost;
+    pending_cost_ -= found->second.cost;
     pending_.erase(found);
   }
 }
@@ -219,19 +201,15 @@ void Guarded::pass_group(std::span<const Move> group, const Snapshot& snapshot, 
     return index(move.chunk) < snapshot.chunks().size() && snapshot.chunk(move.chunk).bytes > 0 &&
            index(move.to) < snapshot.places().size();
   });
-  const bool sampled = known && in_sample(group.back().chunk, snapshot);
-  const double pending =
-      account_.follows() ? pending_cost_ + pending_sample_cost_ : pending_sample_cost_;
-  if (known && !account_.affords(pending, sampled)) return;
+  if (known && !account_.affords(pending_cost_)) return;
   for (const Move& move : group) {
     if (move.victim) {
       plan.evict(move.chunk, move.to, move.reason, move.foreseen);
     } else {
       plan.move(move.chunk, move.to, move.value, move.reason, move.keep_copy);
     }
-    if (!known) continue;  // The planner says what is wrong with it.
-    promise(move.chunk, move.to, cost(move.chunk, move.to, snapshot), sampled);
-    if (sampled && move.victim) chunk_of(move.chunk).in_sample = true;
+    // If it is not known, the planner says what is wrong with it.
+    if (known) promise(move.chunk, move.to, cost(move.chunk, move.to, snapshot));
   }
 }
 
@@ -243,7 +221,7 @@ void Guarded::go_back(ChunkId chunk, const Snapshot& snapshot, Plan& plan) {
   const PlaceId to = shadow_.at(chunk, snapshot);
   if (to == row.at || !may_move(row) || pending_.contains(chunk)) return;
   const double lost = -chunk_of(chunk).saved;
-  if (lost <= 0 || in_sample(chunk, snapshot) || !can_lie(snapshot, chunk, to)) return;
+  if (lost <= 0 || !can_lie(snapshot, chunk, to)) return;
   const double price = cost(chunk, to, snapshot);
   if (lost <= price) return;
   Room room(snapshot);
@@ -251,7 +229,7 @@ void Guarded::go_back(ChunkId chunk, const Snapshot& snapshot, Plan& plan) {
   plan.move(chunk, to, lost - price,
             "moving does not pay: by first touch it would lie at " + name_of(snapshot, to) +
                 ", and its uses have lost " + time_text(lost));
-  promise(chunk, to, price, false);
+  promise(chunk, to, price);
   chunk_of(chunk).saved = 0;
 }
 
@@ -276,7 +254,7 @@ bool Guarded::make_way(ChunkId chunk, PlaceId to, const Snapshot& snapshot, Room
   if (!room.holds(to, bytes)) return false;
   for (const auto& [guest, home] : guests) {
     plan.evict(guest, home, "makes room for what first touch would have put there");
-    promise(guest, home, cost(guest, home, snapshot), false);
+    promise(guest, home, cost(guest, home, snapshot));
   }
   return true;
 }
@@ -333,18 +311,18 @@ std::unique_ptr<Policy> make_guarded(std::unique_ptr<Policy> inner, const Policy
 
 std::vector<PolicyParameter> guard_parameters() {
   using Type = PolicyParameter::Type;
-  return {
-      {"guard_start", Type::duration, 0.02, 0, 3600,
-       "how much more time than first touch takes moves may cost at first"},
-      {"guard_placing", Type::duration, 0.25, 0, 3600, "the same for placing new memory elsewhere"},
-      {"guard_allowance", Type::number, 0.01, 0, 1,
-       "fraction of the time of all uses that moves may cost in addition, in the long run"},
-      {"guard_half_life", Type::duration, 10, 0.001, 3600,
-       "decay of what earlier moves have saved"},
-      {"guard_back_off", Type::duration, 2, 0.001, 600,
-       "how long moves stop at first when they do not pay; doubles each time"},
-      {"guard_limit", Type::number, 0.7, 0, 1,
-       "load of a path from which on all of a saving counts; 0: it always counts"}};
+  return {{"guard_start", Type::duration, 0.25, 0, 3600,
+           "how much more time than first touch takes moves, and places of new memory, may cost at "
+           "first; no more than 5 % of the time of all uses of a GPU so far"},
+          {"guard_allowance", Type::number, 0.01, 0, 1,
+           "fraction of the time of all uses of a GPU that moves may cost in addition, in the long "
+           "run"},
+          {"guard_half_life", Type::duration, 10, 0.001, 3600,
+           "decay of what earlier moves have saved"},
+          {"guard_back_off", Type::duration, 2, 0.001, 600,
+           "how long moves stop at first when they do not pay; doubles each time"},
+          {"guard_limit", Type::number, 0.7, 0, 1,
+           "load of a path from which on all of a saving counts; 0: it always counts"}};
 }
 
 PolicyKind guarded_kind(PolicyKind inner) {
