@@ -61,7 +61,7 @@ class Interpreter {
 /// a daemon thread may be in any call when the interpreter ends (`Interpreter::outliving`).
 class Unlocked {
  public:
-  Unlocked() noexcept : state_(PyGILState_Check() != 0 ? PyEval_SaveThread() : nullptr) {}
+  Unlocked() noexcept : state_(has_gil() ? PyEval_SaveThread() : nullptr) {}
   ~Unlocked() {
     if (state_ != nullptr) Interpreter::outliving([this] { PyEval_RestoreThread(state_); });
   }
@@ -69,6 +69,16 @@ class Unlocked {
   Unlocked& operator=(const Unlocked&) = delete;
 
  private:
+  static bool has_gil() noexcept {
+#ifdef Py_LIMITED_API
+    // The stable ABI lacks the other call. From CPython 3.12 on, this one answers for the calling
+    // thread.
+    return PyThreadState_GetDict() != nullptr;
+#else
+    return PyGILState_Check() != 0;
+#endif
+  }
+
   PyThreadState* const state_;
 };
 

@@ -15,6 +15,7 @@
 #include <nanobind/stl/string.h>
 
 #include <dlfcn.h>
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
@@ -86,7 +87,8 @@ nb::object to_python(const Error& error) {
   const nb::object made = class_of(error.kind());
   auto* const type = reinterpret_cast<PyTypeObject*>(made.ptr());
   const nb::tuple arguments = nb::make_tuple(error.what());
-  nb::object object = nb::steal(type->tp_new(type, arguments.ptr(), nullptr));
+  const auto make = reinterpret_cast<newfunc>(PyType_GetSlot(type, Py_tp_new));
+  nb::object object = nb::steal(make(type, arguments.ptr(), nullptr));
   if (!object.is_valid()) throw nb::python_error();
   object.attr("args") = arguments;  // Of the classes that are also an OSError, which leave it out.
   object.attr("_call") = error.call();
@@ -189,7 +191,9 @@ NB_MODULE(_core, module) {
 #undef PyInit__core
 
 PyMODINIT_FUNC PyInit__core() {
-  if (PyInterpreterState_Get() == PyInterpreterState_Main()) return PyInit__core_of_nanobind();
+  constexpr std::int64_t main_interpreter = 0;
+  if (PyInterpreterState_GetID(PyInterpreterState_Get()) == main_interpreter)
+    return PyInit__core_of_nanobind();
   PyErr_SetString(
       PyExc_ImportError,
       "vmart works in the main interpreter only: memory, streams and callbacks are those "

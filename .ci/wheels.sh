@@ -1,0 +1,214 @@
+#!/usr/bin/env bash
+# Builds wheels of the Python package that run on any x86_64 Linux with glibc 2.31 or newer, into build/wheels: one
+# for CPython 3.12 and newer, and one each for 3.10 and 3.11. docs/internals/dependencies.md says how.
+#
+#   .ci/wheels.sh [--twice] [PYTHON...]
+#
+# PYTHON: the interpreters; by default those of python3.10, python3.11 and python3.12 that there are, and there has to
+# be a python3.12 or newer. --twice builds all again in another folder, with an empty ccache, and compares.
+set -euo pipefail
+# shellcheck source=.ci/setup.sh
+. "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
+
+glibc=2.31 suite=bullseye  # Of Debian 11.
+cache=$deps/wheels
+sysroot=$cache/sysroot-$suite
+cuda_include=$cache/cuda/nvidia/cu13/include
+twice=
+pythons=()
+
+read_arguments() {
+  local argument
+  for argument in "$@"; do
+    case $argument in
+      --twice) twice=1 ;;
+      -*) sed -n '2,/^set/s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 2 ;;
+      *) pythons+=("$argument") ;;
+    esac
+  done
+  ((${#pythons[@]} > 0)) || find_pythons
+}
+
+# pyenv starts only the versions that are named.
+find_pythons() {
+  local minor python versions='' stable=
+  if has_command pyenv; then versions=$(pyenv versions --bare --skip-aliases | paste -s -d :); fi
+  for minor in 10 11 12 13 14; do
+    [[ -z $stable ]] || return 0
+    python=$(PYENV_VERSION=$versions "python3.$minor" -c 'import sys; print(sys.executable)' 2>/dev/null) || continue
+    pythons+=("$python")
+    if ((minor >= 12)); then stable=1; fi
+  done
+  [[ -n $stable ]] || missing+=("python3.12 or newer")
+}
+
+set_up_wheels() {
+  need_command g++ g++
+  need_command debootstrap debootstrap
+  need_header fmt/format.h libfmt-dev
+  need_header CLI/CLI.hpp libcli11-dev
+  set_up_boost
+  stop_if_missing
+  has_cuda_header "$cuda_include" || fetch_wheels "$root/.ci/wheel-headers.txt" "$cache/cuda" "headers of CUDA"
+  make_sysroot
+  make_headers
+  make_link_folder
+}
+
+# The C library of an older Debian, and what belongs to it. Packages are unpacked, nothing of them runs.
+make_sysroot() {
+  [[ -d $sysroot ]] && return
+  say "fetching Debian's $suite (glibc $glibc)"
+  rm -rf "$sysroot.new" "$sysroot.debs"
+  mkdir -p "$sysroot.new"
+  as_root debootstrap --download-only --variant=minbase \
+    --include=libc6-dev,libgcc-10-dev,libstdc++6,zlib1g-dev "$suite" "$sysroot.debs" >"$deps/debootstrap.log" 2>&1 ||
+    { tail -n 3 "$deps/debootstrap.log"; return 1; }
+  local name link
+  for name in libc6 libc6-dev libcrypt1 libcrypt-dev libgcc-s1 libgcc-10-dev libstdc++6 linux-libc-dev zlib1g zlib1g-dev; do
+    dpkg -x "$sysroot.debs/var/cache/apt/archives/${name}"_*.deb "$sysroot.new"
+  done
+  as_root rm -rf "$sysroot.debs"
+  find "$sysroot.new" -type l -lname '/*' | while read -r link; do
+    ln -sfnr "$sysroot.new$(readlink "$link")" "$link"
+  done
+  mv "$sysroot.new" "$sysroot"
+}
+
+# Headers that do not depend on the C library lie apart from those of this machine that do. fmt is compiled in.
+make_headers() {
+  local boost=/usr/include/boost fmt=$cache/headers/lib/cmake/fmt version
+  if [[ -d $deps/boost/usr ]]; then boost=$deps/boost/usr/include/boost; fi
+  rm -rf "$cache/headers"
+  mkdir -p "$cache/headers/include" "$fmt"
+  ln -s "$boost" /usr/include/fmt /usr/include/CLI "$cache/headers/include"
+  version=$(printf '#include <fmt/core.h>\nFMT_VERSION\n' | g++ -E -P -x c++ - | tail -n 1)
+  cat >"$fmt/fmt-config.cmake" <<'END'
+add_library(fmt::fmt INTERFACE IMPORTED)
+set_target_properties(fmt::fmt PROPERTIES INTERFACE_COMPILE_DEFINITIONS FMT_HEADER_ONLY
+  INTERFACE_INCLUDE_DIRECTORIES ${CMAKE_CURRENT_LIST_DIR}/../../../include)
+END
+  printf 'set(PACKAGE_VERSION %d.%d)\nset(PACKAGE_VERSION_COMPATIBLE TRUE)\n' \
+    $((version / 10000)) $((version / 100 % 100)) >"$fmt/fmt-config-version.cmake"
+}
+
+# One C++ library serves a process, the system's. What this compiler's has beyond the old one is taken into each
+# object. libgcc_eh is the old one, since the new one asks the C library for what 2.31 lacks; so does a static
+# C++ library, which gets it here.
+make_link_folder() {
+  rm -rf "$cache/link"
+  mkdir -p "$cache/link"
+  printf 'INPUT(%s %s)\n' "$sysroot/usr/lib/x86_64-linux-gnu/libstdc++.so.6" \
+    "$(realpath "$(g++ -print-file-name=libstdc++.a)")" >"$cache/link/libstdc++.so"
+  cat >"$cache/link/newer_glibc.c" <<'END'
+#include <sys/random.h>
+char __libc_single_threaded = 0; /* Right with any number of threads. */
+unsigned arc4random(void) {
+  unsigned drawn;
+  while (getrandom(&drawn, sizeof drawn, 0) != sizeof drawn) {
+  }
+  return drawn;
+}
+END
+  g++ --sysroot="$sysroot" -x c -O2 -fPIC -c "$cache/link/newer_glibc.c" -o "$cache/link/newer_glibc.o"
+  cp "$sysroot/usr/lib/gcc/x86_64-linux-gnu/10/libgcc_eh.a" "$cache/link"
+  ar rD "$cache/link/libgcc_eh.a" "$cache/link/newer_glibc.o"
+}
+
+# Nothing that is compiled names a folder of this machine.
+write_toolchain() {
+  local work=$1 system
+  system=$(g++ -E -x c++ -v /dev/null 2>&1 | sed -n '/^#include </,/^End/s/^ \(.*c++.*\)/-isystem \1/p' | paste -s -d ' ')
+  cat >"$work/toolchain.cmake" <<END
+set(CMAKE_SYSROOT $sysroot)
+set(CMAKE_CXX_COMPILER g++)
+set(CMAKE_CXX_FLAGS_INIT "-nostdinc++ $system -ffile-prefix-map=$deps/= -ffile-prefix-map=$work/=")
+set(link "-B$sysroot/usr/lib/x86_64-linux-gnu -L$sysroot/lib/x86_64-linux-gnu -L$cache/link -Wl,-s")
+set(link "\${link} -Wl,--exclude-libs,libstdc++.a:libgcc.a:libgcc_eh.a")
+foreach(kind EXE SHARED MODULE)
+  set(CMAKE_\${kind}_LINKER_FLAGS_INIT "\${link}")
+endforeach()
+set(fmt_DIR $cache/headers/lib/cmake/fmt)
+set(Boost_ROOT $cache/headers)
+set(Boost_NO_SYSTEM_PATHS ON)
+set(VMART_CLI11_INCLUDE_DIR $cache/headers/include CACHE PATH "")
+set(VMART_CUDA_INCLUDE_DIR $cuda_include CACHE PATH "")
+set(VMART_NVTX_INCLUDE_DIR $cuda_include CACHE PATH "")
+set(ZLIB_USE_STATIC_LIBS ON)
+END
+}
+
+# environment_of PYTHON: prints the folder of a virtual environment with what builds and checks wheels.
+environment_of() {
+  local folder python=$1 lists=("$root/.ci/python-wheels.txt" "$root/.ci/python-extension.txt")
+  folder=$cache/venv-$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+  cat "${lists[@]}" | cmp -s - "$folder/lists" || make_environment "$folder" "${lists[@]}" >&2
+  echo "$folder"
+}
+
+# build_wheels WORK: from the files that git knows, into WORK/wheels. The builds take turns in one folder, so that
+# ccache has for the second what the first has compiled; its rewriting of paths would show in messages.
+build_wheels() {
+  local work=$1 python environment tree
+  rm -rf "$work"
+  mkdir -p "$work/source" "$work/wheels"
+  tree=$(git -C "$root" stash create)
+  git -C "$root" archive "${tree:-HEAD}" | tar -x -C "$work/source"
+  write_toolchain "$work"
+  SOURCE_DATE_EPOCH=$(git -C "$root" log -1 --format=%ct)
+  export SOURCE_DATE_EPOCH
+  for python in "${pythons[@]}"; do
+    environment=$(environment_of "$python")
+    say "building a wheel with $("$python" --version)"
+    rm -rf "$work/build" "$work/linux"
+    (cd "$work/source" && PATH=$environment/bin:$PATH CCACHE_BASEDIR='' CMAKE_BUILD_PARALLEL_LEVEL=$jobs \
+      "$environment/bin/python" -m pip wheel -q . --no-build-isolation --no-deps --no-cache-dir -w "$work/linux" \
+      --config-settings=wheel.py-api=cp312 --config-settings=build-dir="$work/build" \
+      --config-settings=cmake.args="-DCMAKE_TOOLCHAIN_FILE=$work/toolchain.cmake")
+    "$environment/bin/python" -m wheel tags --remove --platform-tag="manylinux_${glibc/./_}_x86_64" \
+      "$work"/linux/*.whl >/dev/null
+    mv "$work"/linux/*.whl "$work/wheels"
+  done
+}
+
+# auditwheel knows nothing of the name by which the shim needs the driver, and which `vmart run` gives it.
+check_wheels() {
+  local environment
+  environment=$(environment_of "${pythons[-1]}")
+  python3 -B "$root/tests/install/wheel_check.py" --source "$1/source" --forbid "$root" "$1"/wheels/*.whl
+  "$environment/bin/python" - "manylinux_${glibc/./_}_x86_64" "$1"/wheels/*.whl <<'END'
+import pathlib
+import sys
+
+from auditwheel.wheel_abi import analyze_wheel_abi
+from auditwheel.wheeltools import get_wheel_architecture, get_wheel_libc
+
+for wheel in map(pathlib.Path, sys.argv[2:]):
+    found = analyze_wheel_abi(get_wheel_libc(wheel.name), get_wheel_architecture(wheel.name), wheel,
+                              frozenset({"libvmart-driver.so"}), disable_isa_ext_check=False, allow_graft=False)
+    print(f"auditwheel: {wheel.name} is consistent with {found.overall_policy.name}")
+    if found.overall_policy.name != sys.argv[1]:
+        sys.exit(1)
+END
+}
+
+main() {
+  local results=$root/build/wheels work=$root/build/wheels.work wheel
+  jobs=${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)}
+  mkdir -p "$deps" "$cache"
+  read_arguments "$@"
+  set_up_wheels
+  umask 022
+  build_wheels "$work"
+  check_wheels "$work"
+  if [[ -n $twice ]]; then
+    CCACHE_DIR=$work.again/ccache build_wheels "$work.again"
+    for wheel in "$work"/wheels/*.whl; do cmp "$wheel" "$work.again/wheels/${wheel##*/}"; done
+    say "built twice, equal byte for byte"
+  fi
+  rm -rf "$results"
+  mv "$work/wheels" "$results"
+  (cd "$results" && sha256sum ./*.whl)
+}
+
+main "$@"
