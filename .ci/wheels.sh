@@ -122,6 +122,7 @@ write_toolchain() {
   cat >"$work/toolchain.cmake" <<END
 set(CMAKE_SYSROOT $sysroot)
 set(CMAKE_CXX_COMPILER g++)
+set(CMAKE_BUILD_RPATH_USE_ORIGIN ON)  # An absolute path would leave its length in an installed library.
 set(CMAKE_CXX_FLAGS_INIT "-nostdinc++ $system -ffile-prefix-map=$deps/= -ffile-prefix-map=$work/=")
 set(link "-B$sysroot/usr/lib/x86_64-linux-gnu -L$sysroot/lib/x86_64-linux-gnu -L$cache/link -Wl,-s")
 set(link "\${link} -Wl,--exclude-libs,libstdc++.a:libgcc.a:libgcc_eh.a")
