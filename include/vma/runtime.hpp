@@ -394,7 +394,7 @@ class VMART_EXPORT Runtime {
                           std::span<Use> out);
   /// Call after `cuModuleUnload` or `cuLibraryUnload`: clears everything that `record_launch` has
   /// cached about kernels, for all runtimes of the process. The driver is then asked about each
-  /// kernel once more.
+  /// kernel once more. Under `vmart run` that happens by itself, and nothing has to be confirmed.
   void forget_kernels();
   void synchronize(Stream stream);
 

@@ -39,8 +39,16 @@ class Uses {
             unsigned, CUstream, void** parameters, void** extra = nullptr) noexcept {
     note_launch(function, parameters, extra);
   }
-  /// Kernels are about to be unloaded, whose handles may name others from then on.
-  void forget_kernels() noexcept;
+  /// Makes a call that unloads kernels, whose handles may name others from then on. What is known
+  /// of kernels is dropped before it, and after it, since other threads may have noted launches
+  /// from before meanwhile.
+  template <typename Call>
+  static auto unloading(Call&& call) noexcept {
+    forget_kernels();
+    const auto result = call();
+    forget_kernels();
+    return result;
+  }
 
   /// What a launch shows beyond that is not seen.
   static constexpr std::size_t launch_uses_max = 256;
@@ -59,6 +67,7 @@ class Uses {
   BlindLaunches& launches() noexcept { return launches_; }
 
  private:
+  static void forget_kernels() noexcept;
   template <typename Take>
   void for_each(const MemoryRange& range, int gpu, Take&& take) const;
   int using_gpu() const noexcept;

@@ -56,6 +56,7 @@ KnownKernels::Shard& KnownKernels::shard_of(const void* function) noexcept {
 
 void KnownKernels::expect_told_unloads(bool told) noexcept {
   unloads_are_told = told;
+  if (told) forget();  // Those before were not told.
 }
 
 /// Whether it is still the kernel of the answer.

@@ -85,14 +85,14 @@ CUresult destroy_context(CUcontext context, auto handle, auto leave_memory) noex
   program().refusals.forget(context);
   program().memory.pin_all(context, false);
   const ProgramMemory::Pinned still(program().memory);
-  program().uses.forget_kernels();  // Its modules go with it.
-  return call_driver<entry>(handle);
+  return Uses::unloading([=] { return call_driver<entry>(handle); });
 }
 
 /// The driver refuses to destroy a primary context, so its memory must stay.
 template <EntryPoint entry>
 CUresult destroy_own(CUcontext context) noexcept {
-  if (!program().streams.owns(context)) return call_driver<entry>(context);
+  if (!program().streams.owns(context))
+    return Uses::unloading([=] { return call_driver<entry>(context); });
   return destroy_context<entry>(context, context, [=] { free_all_of(context); });
 }
 
@@ -114,7 +114,8 @@ CUresult release_primary(CUdevice device) noexcept {
   const bool one_too_many = references != nullptr && count == 0;
   // The driver's answer to that, which has no reference of vmart to count.
   if (one_too_many && VmartLibrary::loaded() != nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-  const CUresult result = call_driver<entry>(device);
+  const auto release = [=] { return call_driver<entry>(device); };
+  const CUresult result = count == 1 ? Uses::unloading(release) : release();
   if (result != CUDA_SUCCESS && count > 0) references->fetch_add(1);
   return result;
 }

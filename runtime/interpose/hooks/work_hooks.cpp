@@ -44,8 +44,7 @@ CUresult launch_with(const CUlaunchConfig* config, CUfunction function, void** p
 template <EntryPoint entry, typename Handle>
 CUresult unload(Handle handle) noexcept {
   const ProgramMemory::Pinned still(program().memory);
-  program().uses.forget_kernels();  // Before another kernel can have a handle of these.
-  const CUresult result = call_driver<entry>(handle);
+  const CUresult result = Uses::unloading([=] { return call_driver<entry>(handle); });
   early_readers().forget();
   return result;
 }

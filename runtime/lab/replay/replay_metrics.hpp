@@ -40,11 +40,14 @@ struct ReplayMetrics {
   double excess_s = 0;  ///< access_s - local_s
   std::optional<double> slowdown;  ///< access_s / local_s
   double paused_s = 0;  ///< The part of access_s in which the devices were stopped at gates.
-  double wait_s = 0;    ///< Sum of all waiting times, from arrival to begin, without that at gates.
-  double move_s = 0;    ///< Sum of the durations that all moves would take alone.
+  /// Sum of all waiting times, from arrival to begin, without that at gates; of an access that the
+  /// trace holds back, with it.
+  double wait_s = 0;
+  double move_s = 0;         ///< Sum of the durations that all moves would take alone.
   double access_move_s = 0;  ///< access_s + move_s, which lower bounds limit.
   /// (access_s - paused_s) + wait_s + stopped_s + (move_s less the stalls in it): time at gates
-  /// counts once for each device that stands with work, whatever number of accesses it delays.
+  /// counts once for each device that stands with work, whatever number of accesses it delays, and
+  /// again for each access that the trace holds back.
   double cost_s = 0;
   double floor_s = 0;  ///< Cost if all accesses were local and none waited: local_s.
   std::optional<double> excess_ratio;  ///< (cost_s - floor_s) / floor_s

@@ -85,7 +85,7 @@ struct ReplayReport {
   double local_s = 0;   ///< Their durations if all memory were in the devices' HBM, unshared.
   double paused_s = 0;  ///< The part of `access_s` in which their devices were stopped at gates.
   /// Sum of all waiting times of accesses, from arrival to begin, while their devices did not
-  /// stand.
+  /// stand; of those that the trace holds back, while they did, too.
   double wait_s = 0;
   std::uint64_t gates = 0;
   Time stall{0};  ///< Summed over gates: from the last device's arrival until the gate opened.

@@ -24,7 +24,8 @@ namespace vma::inline v1 {
 /// So moves that did not pay are tried again, for as much as the load of the program allows, and
 /// more each time. Over any time following costs at most the allowance, `start`, of which there is
 /// no more than a twentieth of the uses so far, and what was under way when it stopped, by what is
-/// reported to it. A balance that was earned long ago cannot be lost again, since it fades.
+/// reported to it; besides what moved chunks lose, and their way back, once it has stopped. A
+/// balance that was earned long ago cannot be lost again, since it fades.
 class GuardAccount {
  public:
   struct Limits {

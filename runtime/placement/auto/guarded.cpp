@@ -313,7 +313,7 @@ std::vector<PolicyParameter> guard_parameters() {
   using Type = PolicyParameter::Type;
   return {{"guard_start", Type::duration, 0.25, 0, 3600,
            "how much more time than first touch takes moves, and places of new memory, may cost at "
-           "first; no more than 5 % of the time of all uses of a GPU so far"},
+           "first, each as much; no more than 5 % of the time of all uses of a GPU so far"},
           {"guard_allowance", Type::number, 0.01, 0, 1,
            "fraction of the time of all uses of a GPU that moves may cost in addition, in the long "
            "run"},
