@@ -60,7 +60,8 @@ class Trace:
         return (self.summary["end_ns"] - self.summary["begin_ns"]) / 1e9
 
     def __reduce__(self) -> Any:
-        return Trace, (str(self.path),)  # For other processes, and as long as this object is there.
+        known = {"summary": self.summary} if "summary" in self.__dict__ else None
+        return Trace, (str(self.path),), known  # For other processes; the file, as long as this object is there.
 
     def __repr__(self) -> str:
         where = "temporary" if self._owner else repr(str(self.path))
