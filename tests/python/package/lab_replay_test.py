@@ -213,6 +213,19 @@ class Replays(unittest.TestCase):
             def __init__(self):
                 self.lock = threading.Lock()
 
+        class Listed(vmart.Policy):
+            parameters = ["uses"]
+
+        class Worded(vmart.Policy):
+            parameters = {"uses": "three"}
+
+        class Has(vmart.Policy):
+            on_host = 3
+
+        self.assertEqual(self.replay(policy=Has).moves, 0)
+        for policy in (Listed, Worded):
+            with self.assertRaisesRegex(vmart.InvalidArgument, r"parameters is .*uses.*; it may be a dict of names and numbers"):
+                self.replay(policy=policy)
         for policy in (Misnamed, Misnamed()):
             with self.assertRaisesRegex(vmart.InvalidArgument, "Misnamed has on_ticks, which nobody calls"):
                 self.replay(policy=policy)
@@ -389,7 +402,7 @@ class Comparisons(unittest.TestCase):
     def test_rows_and_ratios(self):
         traces = {"a": vmart.lab.generate("zipf-drift", seed=1, **SMALL), "b": vmart.lab.generate("pipeline", iterations=2)}
         seen = []
-        compared = vmart.lab.compare(traces, ["static", Follow, Follow(30)][:2], hbm_share=0.5, on_result=seen.append)
+        compared = vmart.lab.compare(traces, ["static", Follow], hbm_share=0.5, on_result=seen.append)
         self.assertEqual([(row["trace"], row["policy"], row["measure"]) for row in compared.rows],
                          [("a", "static", "cost_s"), ("a", "Follow", "cost_s"), ("b", "static", "seconds"),
                           ("b", "Follow", "seconds")])  # fmt: skip
@@ -413,6 +426,11 @@ class Comparisons(unittest.TestCase):
         for wrong in (Follow, ["auto"], [Follow(3)], 3):
             with self.assertRaisesRegex(TypeError, "policies is .*; it may be a list of subclasses of vmart.Policy"):
                 vmart.lab.replay(trace, policy="auto", policies=wrong)
+
+    def test_a_writer_has_the_name_of_its_trace(self):
+        with vmart.lab.TraceWriter(name="by hand") as writer:
+            writer.alloc(0, 1, "2MiB")
+        self.assertEqual([row["trace"] for row in vmart.lab.compare([writer], ["static"]).rows], ["by hand"])
 
     def test_two_of_a_name_need_a_dict(self):
         trace = vmart.lab.generate("pipeline", iterations=2)

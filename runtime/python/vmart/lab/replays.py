@@ -16,7 +16,7 @@ from vmart.lab.cell_file import Report
 from vmart.lab.errors import data_frames, extension, said_by
 from vmart.lab.measure import measure_of
 from vmart.lab.policy_files import is_file_of_python, policies_in, split
-from vmart.lab.traces import Trace, trace_of
+from vmart.lab.traces import Trace, TraceWriter, trace_of
 from vmart.reprs import bytes_text
 
 if TYPE_CHECKING:
@@ -319,6 +319,8 @@ def _named(given: Any, call: str, what: str) -> dict[str, Any]:
 def _name_of(each: Any) -> str:
     if isinstance(each, (Trace, str)):
         return each.name if isinstance(each, Trace) else each
+    if isinstance(each, TraceWriter):
+        return each.trace.name
     if isinstance(each, os.PathLike):
         return os.fspath(each)
     return each.__name__ if isinstance(each, type) else type(each).__name__
