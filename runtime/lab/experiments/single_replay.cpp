@@ -41,7 +41,7 @@ ReplayOptions options_of(const ReplaySetting& setting) {
   options.scheduler.planner.stall_ahead =
       time_of(setting.stall_ahead_ms, 0, 86'400'000, "--stall-ahead");
   options.scheduler.pace.watches = !setting.no_pace_guard;
-  options.scheduler.failures_end_it = setting.failures_end_it;
+  options.scheduler.ends_it = setting.ends_it;
   options.use_interval = time_of(setting.use_interval_ms, 0.01, 86'400'000, "--use-interval");
   options.admission = parse_admission(setting.admission);
   options.admission_memory = parse_admission_memory(setting.admission_memory);
@@ -61,7 +61,12 @@ ReplayMachine machine_of(const ReplaySetting& setting, std::uint64_t chunk_bytes
                   fmt::format("--hbm-share {} is not between {} and {}", share, hbm_share_min,
                               hbm_share_max));
     }
-    share_hbm(machine, share, audit_trace(setting.trace).room(), chunk_bytes);
+    if (setting.hbm_gib) {
+      throw Error(ErrorKind::invalid_argument, std::string(call),
+                  "--hbm-share cannot be combined with --hbm");
+    }
+    share_hbm(machine, share, audit_trace(setting.trace, setting.bad_lines_max).room(),
+              chunk_bytes);
   }
   return machine;
 }

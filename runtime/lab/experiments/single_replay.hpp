@@ -9,6 +9,7 @@
 #include <boost/json/object.hpp>
 
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <optional>
 #include <string>
@@ -39,7 +40,8 @@ struct ReplaySetting {
   bool no_pace_guard = false;    ///< Moves go on whatever the pace of closed loops is.
   double chunk_mib = 32;         ///< Used where the trace gives no chunk size.
   std::uint64_t bad_lines_max = 0;
-  bool failures_end_it = false;  ///< Not for command lines: as in `ReplaySchedulerLimits`.
+  /// Not for command lines: as in `ReplaySchedulerLimits`.
+  std::function<bool(const std::exception&)> ends_it;
 };
 
 struct SingleReplay {

@@ -15,7 +15,7 @@ ReplayScheduler::ReplayScheduler(std::vector<PlaceState> places, MachineCosts co
     : path_(std::move(places), std::move(costs), limits.planner, limits.heat, limits.pace),
       policy_(std::move(policy)),
       failures_(limits.failures),
-      failures_end_it_(limits.failures_end_it),
+      ends_it_(limits.ends_it),
       arriving_(snapshot().places().size()) {}
 
 std::vector<std::uint64_t> ReplayScheduler::resident_bytes() const {
@@ -43,8 +43,8 @@ bool ReplayScheduler::ask(PolicyEntry entry, const Call& call, Plan& plan) {
     path_.ask(*policy_, plan, call);
   } catch (const std::bad_alloc&) {  // Its state may be incomplete, so no later answer counts.
     throw;
-  } catch (const std::exception&) {
-    if (failures_end_it_) throw;
+  } catch (const std::exception& error) {
+    if (ends_it_ && ends_it_(error)) throw;
     plan = Plan();
     ++counters_.policy_failures;
     if (failures_.failed(entry, now_) != PolicyFailures::Replacement::none) {

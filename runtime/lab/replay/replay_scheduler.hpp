@@ -6,6 +6,8 @@
 #include <vma/policy.hpp>
 
 #include <cstdint>
+#include <exception>
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -19,7 +21,8 @@ struct ReplaySchedulerLimits {
   HeatLimits heat;
   PolicyFailureLimits failures;
   PaceLimits pace;
-  bool failures_end_it = false;  ///< What a policy throws is passed on, not counted.
+  /// Whether what a policy throws is passed on; else, and if this is empty, it is counted.
+  std::function<bool(const std::exception&)> ends_it;
 };
 
 /// The counterpart of `Scheduler` in a replay: the same decision path, in virtual time and without
@@ -98,7 +101,7 @@ class ReplayScheduler {
   bool behind_ = false;  // The books have not been updated to `now_`.
   std::unique_ptr<Policy> policy_;
   PolicyFailures failures_;
-  const bool failures_end_it_;
+  const std::function<bool(const std::exception&)> ends_it_;
   /// A hint that the next `collect` reports.
   struct Queued {
     ChunkId chunk{};

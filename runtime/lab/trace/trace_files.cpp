@@ -30,8 +30,8 @@ std::unique_ptr<TraceSource> open_trace(const std::string& path, std::uint64_t b
   return read_json_trace(path, bad_lines_max);
 }
 
-TraceAudit audit_trace(const std::string& path) {
-  const auto source = open_trace(path, 0);
+TraceAudit audit_trace(const std::string& path, std::uint64_t bad_lines_max) {
+  const auto source = open_trace(path, bad_lines_max);
   TraceAudit audit;
   for (auto events = source->next(); !events.empty(); events = source->next()) audit.add(events);
   return audit;

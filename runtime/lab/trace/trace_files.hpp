@@ -15,8 +15,8 @@ namespace vma {
 std::unique_ptr<TraceSource> open_trace(const std::string& path,
                                         std::uint64_t bad_lines_max = BadLines::count_max);
 
-/// Audits all events of a trace. Throws: as the source, also for a bad line.
-TraceAudit audit_trace(const std::string& path);
+/// Audits all events of a trace. Throws: as the source, also for one bad line more.
+TraceAudit audit_trace(const std::string& path, std::uint64_t bad_lines_max = 0);
 
 /// The extension selects the format: `.jsonl`, or `.vtrace` for the binary one. Throws:
 /// Error{invalid_argument} for another extension, or a file that cannot be created.

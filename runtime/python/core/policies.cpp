@@ -9,6 +9,7 @@
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/variant.h>
 #include <nanobind/stl/vector.h>
 
 #include <cstddef>
@@ -20,6 +21,7 @@
 #include <stdexcept>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 namespace nb = nanobind;
@@ -60,6 +62,24 @@ PlaceId place_of(const Snapshot& snapshot, Place at) {
   }
   throw Error(ErrorKind::invalid_argument, "vmart.Policy",
               to_string(at) + " is no place of the machine");
+}
+
+using PlaceOrText = std::variant<Place, std::string>;  // As `vmart.place.as_place` takes them.
+
+PlaceId place_of(const Snapshot& snapshot, const PlaceOrText& at) {
+  const auto* const text = std::get_if<std::string>(&at);
+  return place_of(snapshot, text == nullptr ? std::get<Place>(at) : parse_place(*text));
+}
+
+/// What `on_alloc` of the object returned.
+PlaceId chosen_place(const Snapshot& snapshot, nb::handle object, nb::handle chosen) {
+  PlaceOrText at;
+  if (nb::try_cast(chosen, at)) return place_of(snapshot, at);
+  const std::string name = nb::cast<std::string>(object.type().attr("__name__"));
+  const std::string type = nb::cast<std::string>(chosen.type().attr("__name__"));
+  throw Error(ErrorKind::invalid_argument, "vmart.Policy",
+              name + ".on_alloc returned " + nb::repr(chosen).c_str() + ", a " + type +
+                  "; it may return a place, such as \"gpu1\", or None");
 }
 
 /// A chunk as it was during the call.
@@ -112,7 +132,7 @@ class PythonPolicy final : public Policy {
       const nb::object chosen = object_.get().attr("on_alloc")(
           request.bytes, snapshot.place(request.device).place, std::string(request.tag), lent);
       if (chosen.is_none()) return;
-      const PlaceId place = place_of(snapshot, nb::cast<Place>(chosen));
+      const PlaceId place = chosen_place(snapshot, object_.get(), chosen);
       for (PlaceId& chunk : chunks) chunk = place;
     });
   }
@@ -217,6 +237,12 @@ PolicyKind kind_of(const std::string& name, const std::map<std::string, double>&
         raised = error.what();
       }
     });
+    if (!called && then == Raised::is_passed_on) {
+      throw Error(
+          ErrorKind::unsupported, "vmart.Policy",
+          "policies of Python are not called in a forked child, nor while Python ends; start "
+          "other processes by \"spawn\"");
+    }
     // The scheduler replaces a policy that does not answer, also while the interpreter ends.
     if (!called) return std::make_unique<Policy>();
     if (!made) throw Error(ErrorKind::invalid_argument, "vmart.Policy", raised);
@@ -280,14 +306,15 @@ void bind_calls(nb::module_& module) {
                    })
       .def(
           "access_rate",
-          [](const LentSnapshot& self, Place device, Place at) {
+          [](const LentSnapshot& self, const PlaceOrText& device, const PlaceOrText& at) {
             const Snapshot& snapshot = self.get();
             return snapshot.costs().access_rate(place_of(snapshot, device), place_of(snapshot, at));
           },
           nb::arg("device"), nb::arg("at"), "Bytes per second; 0 if it cannot reach them.")
       .def(
           "move_time",
-          [](const LentSnapshot& self, Place source, Place target, std::uint64_t nbytes) {
+          [](const LentSnapshot& self, const PlaceOrText& source, const PlaceOrText& target,
+             std::uint64_t nbytes) {
             const Snapshot& snapshot = self.get();
             return seconds(snapshot.costs().move_time(place_of(snapshot, source),
                                                       place_of(snapshot, target), nbytes));
@@ -296,14 +323,15 @@ void bind_calls(nb::module_& module) {
   nb::class_<LentPlan>(module, "Plan", "What a policy proposes; the planner checks it.")
       .def(
           "move",
-          [](const LentPlan& self, std::uint32_t chunk, Place to, double value,
+          [](const LentPlan& self, std::uint32_t chunk, const PlaceOrText& to, double value,
              const std::string& reason) {
             self.plan.get().move(ChunkId{chunk}, place_of(self.snapshot.get(), to), value, reason);
           },
           nb::arg("chunk"), nb::arg("to"), nb::arg("value"), nb::arg("reason"))
       .def(
           "evict",
-          [](const LentPlan& self, std::uint32_t chunk, Place to, const std::string& reason) {
+          [](const LentPlan& self, std::uint32_t chunk, const PlaceOrText& to,
+             const std::string& reason) {
             self.plan.get().evict(ChunkId{chunk}, place_of(self.snapshot.get(), to), reason);
           },
           nb::arg("chunk"), nb::arg("to"), nb::arg("reason"))

@@ -25,6 +25,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <string>
@@ -52,9 +53,20 @@ class SignalCheck {
   std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
 };
 
+/// Whether Python raised what no `except Exception` catches: Ctrl-C, or SystemExit.
+bool ends_programs(const std::exception& error) {
+  const auto* raised = dynamic_cast<const nb::python_error*>(&error);
+  if (raised == nullptr) return false;
+  const nb::gil_scoped_acquire acquire;
+  return !raised->matches(PyExc_Exception);
+}
+
 /// Returns what `vmart-lab replay --json` prints. `policies` are known beside those of the lab.
-std::string replay(const ReplaySetting& setting, const std::vector<const PolicyKind*>& policies,
-                   bool on_main_thread) {
+std::string replay(ReplaySetting setting, const std::vector<const PolicyKind*>& policies,
+                   bool failures_end_it, bool on_main_thread) {
+  setting.ends_it = [failures_end_it](const std::exception& error) {
+    return failures_end_it || ends_programs(error);
+  };
   PolicyRegistry known = lab_policies();
   for (const PolicyKind* kind : policies) known.add(*kind);
   std::function<void()> at_tick;
@@ -182,8 +194,7 @@ void bind_setting(nb::module_& module) {
       .def_rw("stall_budget_ms", &ReplaySetting::stall_budget_ms)
       .def_rw("stall_ahead_ms", &ReplaySetting::stall_ahead_ms)
       .def_rw("no_pace_guard", &ReplaySetting::no_pace_guard)
-      .def_rw("chunk_mib", &ReplaySetting::chunk_mib)
-      .def_rw("failures_end_it", &ReplaySetting::failures_end_it);
+      .def_rw("chunk_mib", &ReplaySetting::chunk_mib);
 }
 
 }  // namespace
@@ -195,7 +206,8 @@ NB_MODULE(_lab, module) {
   // Has the classes of policies, and what turns `Error` into those of vmart.errors.
   nb::module_::import_("vmart._core");
   bind_setting(module);
-  module.def("replay", &replay, nb::arg("setting"), nb::arg("policies"), nb::arg("on_main_thread"));
+  module.def("replay", &replay, nb::arg("setting"), nb::arg("policies"), nb::arg("failures_end_it"),
+             nb::arg("on_main_thread"));
   module.def("generate", &generate, nb::arg("name"), nb::arg("values"), nb::arg("seed"),
              nb::arg("output"));
   module.def("generators", &generators);

@@ -57,7 +57,7 @@ _CALLS = ("on_alloc", "on_gone", "on_pressure", "on_result", "on_tick", "on_use"
 def require_calls(made: type, call: str) -> None:
     """Refuses a policy with a method that looks like a call of the scheduler, but is none."""
     for name in dir(made):
-        if name.startswith("on_") and name not in _CALLS:
+        if name.startswith("on_") and name not in _CALLS and callable(getattr(made, name, None)):
             raise InvalidArgument(
                 f"{made.__name__} has {name}, which nobody calls; a policy has {', '.join(_CALLS)}", call
             )
@@ -71,7 +71,12 @@ def policy_kind(
 ) -> _core.PolicyKind:
     """What the registries of policies know of the class; `make` is called in its place. What it raises
     is counted, or passed on to who called the C++."""
-    defaults = {name: float(value) for name, value in made.parameters.items()}
+    try:
+        defaults = {str(name): float(value) for name, value in made.parameters.items()}
+    except (AttributeError, TypeError, ValueError):
+        raise InvalidArgument(
+            f"{made.__name__}.parameters is {made.parameters!r}; it may be a dict of names and numbers", call
+        ) from None
     for name in defaults:
         if name not in inspect.signature(made).parameters:
             raise InvalidArgument(

@@ -90,6 +90,12 @@ class Experiments(unittest.TestCase):
         self.run_experiment("Fails@./two.py")
         self.assertEqual(self.metrics()["Fails@./two.py"]["policy_failures"], 3)
 
+    def test_a_policy_that_reads_input_finds_none(self):
+        self.write("reads.py", "import sys, vmart\n\n\nclass Reads(vmart.Policy):\n    def on_tick(self, snapshot, plan):\n"
+                               "        assert sys.stdin.read() == ''\n")  # fmt: skip
+        self.run_experiment("./reads.py")
+        self.assertEqual(self.metrics()["./reads.py"]["policy_failures"], 0)
+
     def test_a_file_that_changed_is_noticed(self):
         self.run_experiment("./follow.py")
         self.write("follow.py", FOLLOW + "# Changed.\n")

@@ -20,6 +20,8 @@ import pages  # noqa: E402
 
 PAGE = (SOURCE / "docs/tutorial/lab_python.md").read_text(encoding="utf-8")
 LIMIT_S = 15 * 60
+ROWS = [12, 3]  # Of the page's tables.
+NUMBER = re.compile(r"\d+(?:\.\d+)?")
 
 
 class Page(unittest.TestCase):
@@ -29,7 +31,7 @@ class Page(unittest.TestCase):
         folder = pathlib.Path(owner.name)
         (folder / "vmart-env/bin").mkdir(parents=True)
         (folder / "vmart-env/bin/activate").touch()  # The package is there already.
-        printed, ran, begin = "", 0, time.monotonic()
+        printed, ran, rows, begin = "", 0, [], time.monotonic()
         for mark, language, block in pages.blocks(PAGE):
             if mark.startswith("file: "):
                 (folder / mark.removeprefix("file: ")).write_text(block, encoding="utf-8")
@@ -37,10 +39,12 @@ class Page(unittest.TestCase):
                 printed, ran = self.run_in(folder, block), ran + 1
             else:
                 pages.require_shown(block, printed)
-                self.require_what_it_claims(printed)
+                self.require_numbers(block, printed)
+                rows.append(self.rows_with_what_it_claims(printed))
         took_s = time.monotonic() - begin
         print(f"{ran} commands in {took_s:.1f} s")
         self.assertEqual(ran, 4)
+        self.assertEqual([count for count in rows if count > 0], ROWS)
         self.assertLess(took_s, LIMIT_S)
 
     def run_in(self, folder, block):
@@ -53,13 +57,24 @@ class Page(unittest.TestCase):
         self.assertEqual((done.returncode, done.stderr), (0, ""), block)
         return done.stdout
 
-    def require_what_it_claims(self, printed):
-        """The text below the first table: where the policy wins and loses."""
+    def require_numbers(self, shown, printed):
+        """Those of the page, within 1 %."""
+        lines = iter(printed.splitlines())
+        for line in filter(None, map(str.strip, shown.splitlines())):
+            if line == "...":
+                continue
+            told = next(each for each in lines if pages.masked(each) == pages.masked(line))
+            for number, now in zip(NUMBER.findall(line), NUMBER.findall(told), strict=True):
+                self.assertAlmostEqual(float(number), float(now), delta=0.01 * float(number), msg=f"{line}\n{told}")
+
+    def rows_with_what_it_claims(self, printed):
+        """How many rows its table has. Of the first, the text below it: where the policy wins and loses."""
         rows = [re.split(r"\s{2,}", line) for line in printed.splitlines()]
         ratios = {(row[0], row[1]): float(row[4]) for row in rows if len(row) == 7 and row[4] != "ratio"}
-        if ("zipf-drift", "Follow") in ratios:
+        if len(ratios) == ROWS[0]:
             self.assertGreater(ratios["zipf-drift", "Follow"], ratios["zipf-drift", "static"])
             self.assertLess(ratios["pipeline", "Follow, 30 uses"], 1)
+        return len(ratios)
 
     def test_the_policy_of_the_other_page_is_the_same_in_cpp(self):
         guide = (SOURCE / "docs/guide/policies.md").read_text(encoding="utf-8")

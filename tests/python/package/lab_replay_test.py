@@ -5,6 +5,7 @@ library, exceptions with their traceback, and data frames. Arguments: vmart-lab,
 import json
 import os
 import pathlib
+import pickle
 import signal
 import subprocess
 import sys
@@ -147,6 +148,88 @@ class Replays(unittest.TestCase):
         with self.assertRaisesRegex(KeyError, "nothing to be made of"):
             self.replay(policy=Unmade)
 
+    def test_errors_of_vmart_come_out_of_a_policy_too(self):
+        class Asks(vmart.Policy):
+            def on_tick(self, snapshot, plan):
+                snapshot.chunk(99999)
+
+        class Own(vmart.InvalidArgument):
+            def __init__(self, number):
+                super().__init__(f"number {number}")
+
+        class Raises(vmart.Policy):
+            def on_tick(self, snapshot, plan):
+                raise Own(3)
+
+        for policy, kind, text in ((Asks, vmart.InvalidArgument, "no chunk 99999"), (Raises, Own, "number 3")):
+            with self.assertRaisesRegex(kind, text) as caught:
+                self.replay(policy=policy)
+            self.assertIn("on_tick", [frame.name for frame in traceback.extract_tb(caught.exception.__traceback__)])
+
+    def test_a_forked_child_refuses_policies_of_python(self):
+        self.replay(policy=Fails(1 << 40))
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                self.replay(policy=Fails(1 << 40))
+            except vmart.Unsupported as error:
+                status = 0 if "spawn" in str(error) else 2
+            finally:
+                os._exit(status)
+        self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 0)
+
+    def test_what_ends_programs_is_never_counted(self):
+        class Ends(vmart.Policy):
+            what = KeyboardInterrupt
+
+            def on_tick(self, snapshot, plan):
+                raise self.what("of the policy")
+
+        class Exits(Ends):
+            what = SystemExit
+
+        for policy in (Ends, Exits, Exits()):
+            with self.assertRaises(policy.what):
+                self.replay(policy=policy, on_failure="count")
+
+    def test_places_may_be_texts(self):
+        class Texts(vmart.Policy):
+            def on_alloc(self, nbytes, device, tag, snapshot):
+                return "host0"
+
+            def on_use(self, chunk, device, bytes_read, bytes_written, snapshot, plan):
+                assert snapshot.access_rate("gpu1", "gpu1") == snapshot.access_rate(vmart.gpu(1), vmart.gpu(1))
+                assert snapshot.move_time("host0", "gpu1", 4096) > 0
+                plan.move(chunk, "gpu1", 3.0, "as a text")
+
+            def on_pressure(self, at, nbytes, snapshot, plan):
+                plan.evict(snapshot.chunks[0], "host0", "as a text")
+
+        class Places(Texts):
+            def on_alloc(self, nbytes, device, tag, snapshot):
+                return vmart.host(0)
+
+            def on_use(self, chunk, device, bytes_read, bytes_written, snapshot, plan):
+                plan.move(chunk, vmart.gpu(1), 3.0, "as a text")
+
+        result = self.replay(policy=Texts)
+        self.assertGreater(result.moves, 0)
+        self.assertEqual({**result.report, "inputs": 0}, {**self.replay(policy=Places).report, "inputs": 0})
+
+    def test_what_is_no_place_is_named(self):
+        class Chooses(vmart.Policy):
+            def __init__(self, chosen):
+                self.chosen = chosen
+
+            def on_alloc(self, nbytes, device, tag, snapshot):
+                return self.chosen
+
+        for chosen, text in ((3, "^vmart.lab.replay: Chooses.on_alloc returned 3, a int; it may return a place, such as \"gpu1\""),
+                             (["gpu0"], r"returned \[.*\], a list"), ("gpu", "gpu"), ("gpu9", "no place of the machine")):
+            with self.assertRaisesRegex(vmart.InvalidArgument, text):
+                self.replay(policy=Chooses(chosen))
+
     def test_it_may_be_counted_instead(self):
         result = self.replay(policy=Fails, on_failure="count")
         self.assertEqual(result.metrics["policy_failures"], 3)  # Then `stay_put` decides.
@@ -161,6 +244,19 @@ class Replays(unittest.TestCase):
             def __init__(self):
                 self.lock = threading.Lock()
 
+        class Listed(vmart.Policy):
+            parameters = ["uses"]
+
+        class Worded(vmart.Policy):
+            parameters = {"uses": "three"}
+
+        class Has(vmart.Policy):
+            on_host = 3
+
+        self.assertEqual(self.replay(policy=Has).moves, 0)
+        for policy in (Listed, Worded):
+            with self.assertRaisesRegex(vmart.InvalidArgument, r"parameters is .*uses.*; it may be a dict of names and numbers"):
+                self.replay(policy=policy)
         for policy in (Misnamed, Misnamed()):
             with self.assertRaisesRegex(vmart.InvalidArgument, "Misnamed has on_ticks, which nobody calls"):
                 self.replay(policy=policy)
@@ -172,6 +268,21 @@ class Replays(unittest.TestCase):
                 self.replay(policy=policy)
         with self.assertRaisesRegex(vmart.InvalidArgument, "known are .*two_touch"):
             self.replay(policy="no_such")
+
+    def test_files_do_not_share_what_they_import(self):
+        text = ("from __future__ import annotations\nimport dataclasses\nimport vmart\nimport beside_it\nimport around_it.part\n\n\n"
+                "@dataclasses.dataclass\nclass Own(vmart.Policy):\n    uses: int = 3\n"
+                "    number = beside_it.NUMBER + around_it.part.NUMBER\n")  # fmt: skip
+        before, path = set(sys.modules), list(sys.path)
+        with tempfile.TemporaryDirectory() as folder:
+            for number in range(3):
+                own = pathlib.Path(folder, str(number % 2))
+                (own / "around_it").mkdir(parents=True, exist_ok=True)
+                (own / "own.py").write_text(text)
+                for name in ("beside_it.py", "around_it/part.py"):
+                    (own / name).write_text(f"NUMBER = {10**number}\n")
+                self.assertEqual(self.replay(policy=own / "own.py").policy_object.number, 2 * 10**number)
+        self.assertEqual(({each for each in set(sys.modules) - before if "it" in each.split("_")}, sys.path), (set(), path))
 
     def test_a_library_may_be_named_without_a_folder(self):
         before = os.getcwd()
@@ -205,7 +316,8 @@ class Replays(unittest.TestCase):
     def test_wrong_options_are_refused(self):
         for options, text in (({"machine": "none"}, "no machine file"), ({"hbm": 4}, "at least 1048576 bytes"),
                               ({"router": "none"}, "none"), ({"pacing": "late"}, "late"),
-                              ({"hbm_share": 0}, "hbm_share 0 is not between"), ({"on_failure": "no"}, "raise"),
+                              ({"hbm_share": 0}, "hbm_share 0 is not between"),
+                              ({"hbm_share": 0.5}, "^vmart.lab.replay: hbm_share cannot be combined with hbm$"), ({"on_failure": "no"}, "raise"),
                               ({"stall_budget": 2}, "^vmart.lab.replay: stall_budget"), ({"calibration": "/none.json"}, "none.json")):
             with self.assertRaisesRegex(vmart.InvalidArgument, text):
                 self.replay(**options)
@@ -272,6 +384,17 @@ class Results(unittest.TestCase):
         self.assertEqual(self.loop.time_s, self.loop.metrics["seconds"])
         self.assertEqual(self.open.time_s, self.open.metrics["cost_s"])
 
+    def test_it_needs_the_file_no_more(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "loop.vtrace")
+            vmart.lab.generate("pipeline", path, iterations=2)
+            result = vmart.lab.replay(path, policy="static")
+            sent = pickle.dumps(result)
+            vmart.lab.generate("zipf-drift", path, **SMALL)  # An open loop.
+            self.assertEqual((result.measure, result.trace.name), ("seconds", "pipeline"))
+        arrived = pickle.loads(sent)
+        self.assertEqual((arrived.row, repr(arrived)), (result.row, repr(result)))
+
     def test_reprs_say_what_it_is(self):
         self.assertRegex(repr(self.loop), r"^<vmart.lab.ReplayResult of 'pipeline' on h200x4 with auto: seconds [\d.]+, \d+ moves")
         self.assertRegex(repr(self.loop.trace), r"^<vmart.lab.Trace 'pipeline' \(temporary\): \d+ events in .* closed loop")
@@ -310,7 +433,7 @@ class Comparisons(unittest.TestCase):
     def test_rows_and_ratios(self):
         traces = {"a": vmart.lab.generate("zipf-drift", seed=1, **SMALL), "b": vmart.lab.generate("pipeline", iterations=2)}
         seen = []
-        compared = vmart.lab.compare(traces, ["static", Follow, Follow(30)][:2], hbm_share=0.5, on_result=seen.append)
+        compared = vmart.lab.compare(traces, ["static", Follow], hbm_share=0.5, on_result=seen.append)
         self.assertEqual([(row["trace"], row["policy"], row["measure"]) for row in compared.rows],
                          [("a", "static", "cost_s"), ("a", "Follow", "cost_s"), ("b", "static", "seconds"),
                           ("b", "Follow", "seconds")])  # fmt: skip
@@ -320,6 +443,25 @@ class Comparisons(unittest.TestCase):
             self.assertEqual(row["ratio"], compared.results[row["trace"], row["policy"]].time_s / base)
         self.assertEqual(repr(compared).splitlines()[0].split()[:3], ["trace", "policy", "measure"])
         self.assertEqual(len(repr(compared).splitlines()), 5)
+
+    def test_texts_may_name_the_classes(self):
+        trace = vmart.lab.generate("zipf-drift", seed=1, **SMALL)
+        compared = vmart.lab.compare([trace], {"own": Follow(30), "guarded": "guarded+Follow", "class": Follow}, hbm_share=0.5)
+        moves = {policy: result.moves for (_, policy), result in compared.results.items()}
+        for policy, alone in (("own", Follow(30)), ("guarded", "guarded+Follow"), ("class", Follow)):
+            self.assertEqual(moves[policy], vmart.lab.replay(trace, policy=alone, policies=[Follow], hbm_share=0.5).moves, policy)
+        self.assertNotEqual(moves["own"], moves["class"])
+        other = type("Follow", (Eager,), {})
+        compared = vmart.lab.compare([trace], {"one": Follow, "other": other}, hbm_share=0.5)
+        self.assertEqual([type(each.policy_object) for each in compared.results.values()], [Follow, other])
+        for wrong in (Follow, ["auto"], [Follow(3)], 3):
+            with self.assertRaisesRegex(TypeError, "policies is .*; it may be a list of subclasses of vmart.Policy"):
+                vmart.lab.replay(trace, policy="auto", policies=wrong)
+
+    def test_a_writer_has_the_name_of_its_trace(self):
+        with vmart.lab.TraceWriter(name="by hand") as writer:
+            writer.alloc(0, 1, "2MiB")
+        self.assertEqual([row["trace"] for row in vmart.lab.compare([writer], ["static"]).rows], ["by hand"])
 
     def test_two_of_a_name_need_a_dict(self):
         trace = vmart.lab.generate("pipeline", iterations=2)

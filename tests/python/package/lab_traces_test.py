@@ -58,6 +58,9 @@ class Generated(WithFolder):
             self.assertIn(f'"{kind}"', vmart.lab.generate.__doc__)
             for name, parameter in one["parameters"].items():
                 self.assertTrue(parameter["least"] <= parameter["default"] <= parameter["most"], name)
+            made = vmart.lab.generate(kind)
+            self.assertEqual((made.name, made.summary["faults"]), (kind, []))
+            self.assertGreater(made.summary["counts"]["access"], 0, kind)
 
     def test_a_temporary_trace_ends_with_its_object(self):
         trace = vmart.lab.generate("pipeline", iterations=1)
@@ -65,6 +68,15 @@ class Generated(WithFolder):
         self.assertTrue(path.exists())
         del trace
         self.assertFalse(path.parent.exists())
+
+    def test_a_forked_child_leaves_the_file(self):
+        trace = vmart.lab.generate("pipeline", iterations=1)
+        child = os.fork()
+        if child == 0:
+            del trace
+            os._exit(0)
+        os.waitpid(child, 0)
+        self.assertTrue(trace.path.exists())
 
     def test_a_trace_by_its_path_stays(self):
         path = vmart.lab.generate("pipeline", self.folder / "kept.vtrace", iterations=1).path
@@ -139,6 +151,26 @@ class Written(WithFolder):
         self.assertEqual((result.metrics["accesses"], result.measure, result.trace.name), (10, "seconds", "one"))
         self.assertGreater(result.metrics["host_share"], 0.99)
 
+    def test_integers_are_those_of_any_type(self):
+        class Integer:  # As those of NumPy, which json refuses.
+            def __init__(self, value):
+                self.value = value
+
+            def __index__(self):
+                return self.value
+
+        files = []
+        for make in (int, Integer):
+            with vmart.lab.TraceWriter(self.folder / "a.jsonl") as writer:
+                writer.alloc(0, make(1), make(4096))
+                first = writer.task(0, repeat=make(2), request=make(3), device=make(1))
+                writer.access(0, make(1), task=make(first))
+                second = writer.task(0, after=make(first))
+                writer.task(0, after=[make(first), make(second)])
+                writer.free(1, make(1), after_task=make(second))
+            files.append(writer.trace.path.read_bytes())
+        self.assertEqual(files[0], files[1])
+
     def test_what_is_wrong_says_so_and_leaves_the_file(self):
         path = self.folder / "kept.vtrace"
         vmart.lab.generate("pipeline", path, iterations=1)
@@ -147,18 +179,27 @@ class Written(WithFolder):
             (lambda w: w.access(0, 9), "there is no object 9; alloc it before its access"),
             (lambda w: w.alloc(0, 1, 0), "nbytes is 0"),
             (lambda w: w.access(0, 1, "1MiB", device=0), "^vmart.lab.TraceWriter: at 0 ns: 1 MiB from 0 on of object 1, which has 4096"),
-            (lambda w: w.access(-1, 1), "time is -1"),
+            (lambda w: w.access(-1, 1), "^vmart.lab.TraceWriter: time is -1"),
+            (lambda w: w.advance(-1), "^vmart.lab.TraceWriter: time is -1"),
             (lambda w: w.access(0, 1, device="host0"), "device is 'host0'; it may be a GPU"),
             (lambda w: w.access(0, 1, use="reads"), 'it may be "read", "write" or "read_write"'),
             (lambda w: w.free(0, 2), "at 0 ns: "),
             (lambda w: (w.advance(1), w.free(0, 1)), "arrived after"),
             (lambda w: w.access(0, 1, passes=-1), "passes"),
+            (lambda w: w.access(0, 1, passes=float("nan")), "passes is nan"),
+            (lambda w: w.hint(0, 1, passes=float("inf")), "passes is inf"),
         ):
             with self.assertRaisesRegex(vmart.InvalidArgument, text):
                 with vmart.lab.TraceWriter(path) as writer:
                     writer.alloc(0, 1, 4096)
                     write(writer)
             self.assertEqual(path.read_bytes(), before)
+        for write, text in ((lambda w: w.access(0, 1, passes="x"), "passes is 'x', a str"),
+                            (lambda w: w.task(0, after=1.5), "after is 1.5, a float"),
+                            (lambda w: w.access(0, 1.5), "object is 1.5, a float")):  # fmt: skip
+            with self.assertRaisesRegex(TypeError, text), vmart.lab.TraceWriter(path) as writer:
+                writer.alloc(0, 1, 4096)
+                write(writer)
         with self.assertRaisesRegex(vmart.InvalidArgument, "not finished"):
             vmart.lab.replay(vmart.lab.TraceWriter())
         with self.assertRaisesRegex(vmart.InvalidArgument, "no events"):

@@ -42,6 +42,9 @@ def said_by(call, options=()):
     try:
         yield
     except Error as error:
+        of_call = error.__traceback__.tb_next
+        if of_call is not None and of_call.tb_next is not None:  # A policy of Python raised it: the user's.
+            raise
         text = re.sub(rf"^(?:[\w:. -]+: {error.kind}: )+", "", str(error))
         for name in sorted(options, reverse=True):  # hbm_share before hbm.
             text = text.replace("--" + name.replace("_", "-"), name)

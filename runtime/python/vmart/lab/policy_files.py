@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.machinery
 import importlib.util
 import os
 import re
 import sys
+import threading
+import types
+from collections.abc import Iterator
 from typing import Any
 
 from vmart.errors import InvalidArgument
 
 __all__ = ["is_file_of_python", "kinds_in", "policies_in", "split"]
 
+_loading = threading.RLock()  # Held while sys.path and sys.modules have what a file needs.
 _TEXT = re.compile(r"((?:\w+\+)*)(?:(\w+)@)?([^@]*?\.py)((?::.*)?)", re.DOTALL)
 
 
@@ -30,24 +35,52 @@ def split(text: str) -> tuple[str, str, str, str]:
 
 def policies_in(path: str, call: str) -> list[Any]:
     """The subclasses of `vmart.Policy` that the file defines, in their order. Runs it, anew each time, so that nothing of an
-    earlier replay is left in its classes. Raises what it raises."""
+    earlier replay is left in its classes or in what it imports from its folder, at its top. Raises what it raises."""
     from vmart.runtime import Policy
 
     if not os.path.isfile(path):
         raise InvalidArgument(f"{call}: {path}: there is no such file", call)
-    folder = os.path.dirname(os.path.abspath(path))
-    if folder not in sys.path:
-        sys.path.append(folder)  # For what it imports; what is installed goes first.
-    name = os.path.basename(path).removesuffix(".py")
+    name = os.path.basename(path)  # With its ".py", so that it is the name of no module.
     module = importlib.util.module_from_spec(importlib.machinery.ModuleSpec(name, None, origin=path))
     module.__file__ = path
-    with open(path, "rb") as source:
+    with open(path, "rb") as source, _importable(module, os.path.dirname(os.path.abspath(path))):
         exec(compile(source.read(), path, "exec"), module.__dict__)
     made = [each for each in vars(module).values()
             if isinstance(each, type) and issubclass(each, Policy) and each.__module__ == name]
     if not made:
         raise InvalidArgument(f"{call}: {path}: defines no subclass of vmart.Policy", call)
     return made
+
+
+@contextlib.contextmanager
+def _importable(module: types.ModuleType, folder: str) -> Iterator[None]:
+    """Lets the module, which dataclasses look up, import what lies in its folder. Files in other folders, and later replays,
+    import their own. What is installed goes first."""
+    with _loading:
+        before = set(sys.modules)
+        sys.modules[module.__name__] = module
+        added = folder not in sys.path
+        if added:
+            sys.path.append(folder)
+        try:
+            yield
+        finally:
+            del sys.modules[module.__name__]
+            if added:
+                sys.path.remove(folder)
+                new = {each: sys.modules[each] for each in set(sys.modules) - before}
+                beside = {each for each, one in new.items() if _lies_in(one, folder)}
+                for each in new:
+                    if each.partition(".")[0] in beside:
+                        del sys.modules[each]
+
+
+def _lies_in(module: types.ModuleType, folder: str) -> bool:
+    spec = getattr(module, "__spec__", None)
+    if spec is None:
+        return False
+    places = spec.submodule_search_locations or [spec.origin or ""]
+    return any(os.path.dirname(place) == folder for place in places)
 
 
 def kinds_in(path: str, call: str = "vmart.lab") -> list[Any]:

@@ -16,7 +16,7 @@ from vmart.lab.cell_file import Report
 from vmart.lab.errors import data_frames, extension, said_by
 from vmart.lab.measure import measure_of
 from vmart.lab.policy_files import is_file_of_python, policies_in, split
-from vmart.lab.traces import Trace, trace_of
+from vmart.lab.traces import Trace, TraceWriter, trace_of
 from vmart.reprs import bytes_text
 
 if TYPE_CHECKING:
@@ -101,13 +101,13 @@ def replay(
     known = {name: functools.partial(_set, setting, *how) for name, how in _OPTIONS.items()}
     arguments.options({"machine": machine, **options}, known, call)
     setting.trace = str(made.path)
-    setting.failures_end_it = arguments.choice(on_failure, "on_failure", call, ("raise", "count")) == "raise"
+    ends_it = arguments.choice(on_failure, "on_failure", call, ("raise", "count")) == "raise"
     deciding: list[Policy] = []
-    kinds = [_kind(each, call, deciding, setting.failures_end_it) for each in policies]
-    setting.policy = _policy_text(policy, kinds, deciding, setting.failures_end_it, call)
+    kinds = [_kind(each, call, deciding) for each in _classes(policies, call)]
+    setting.policy = _policy_text(policy, kinds, deciding, call)
     on_main_thread = threading.current_thread() is threading.main_thread()
     with said_by(call, _OPTIONS):
-        report = json.loads(lab.replay(setting, kinds, on_main_thread))
+        report = json.loads(lab.replay(setting, kinds, ends_it, on_main_thread))
     return ReplayResult(made, report, deciding[-1] if deciding else None)
 
 
@@ -115,17 +115,27 @@ def _set(setting: Any, member: str, check: Any, value: Any, name: str, call: str
     setattr(setting, member, check(value, name, call))
 
 
-def _kind(made: type[Policy], call: str, deciding: list[Policy], passes_on: bool) -> Any:
+def _classes(policies: Any, call: str) -> list[type[Policy]]:
+    from vmart.runtime import Policy
+
+    classes = list(policies) if isinstance(policies, Iterable) else [policies]
+    for each in classes:
+        if not isinstance(policies, Iterable) or not isinstance(each, type) or not issubclass(each, Policy):
+            raise TypeError(f"{call}: policies is {policies!r}; it may be a list of subclasses of vmart.Policy")
+    return classes
+
+
+def _kind(made: type[Policy], call: str, deciding: list[Policy]) -> Any:
     from vmart.runtime import policy_kind
 
     def make(**parameters: float) -> Policy:
         deciding.append(made(**parameters))
         return deciding[-1]
 
-    return policy_kind(made, call, make, passes_on)
+    return policy_kind(made, call, make, passes_on=True)
 
 
-def _policy_text(policy: Any, kinds: list[Any], deciding: list[Policy], passes_on: bool, call: str) -> str:
+def _policy_text(policy: Any, kinds: list[Any], deciding: list[Policy], call: str) -> str:
     """How the policy is written. Adds its kind, if it is one of Python."""
     from vmart import _core
     from vmart.runtime import Policy, require_calls
@@ -133,7 +143,7 @@ def _policy_text(policy: Any, kinds: list[Any], deciding: list[Policy], passes_o
     if is_file_of_python(os.fspath(policy) if isinstance(policy, os.PathLike) else policy):
         around, name, path, parameters = split(os.fspath(policy))
         found = policies_in(path, call)
-        kinds += [_kind(each, call, deciding, passes_on) for each in found]
+        _put(kinds, *(_kind(each, call, deciding) for each in found))
         if not name and len(found) > 1:
             names = ", ".join(each.__name__ for each in found)
             raise InvalidArgument(f"{call}: {path}: it has several policies; name one of {names} as NAME@{path}", call)
@@ -144,16 +154,21 @@ def _policy_text(policy: Any, kinds: list[Any], deciding: list[Policy], passes_o
     if isinstance(policy, os.PathLike):
         return os.path.abspath(policy)
     if isinstance(policy, type) and issubclass(policy, Policy):
-        if all(kind.name != policy.__name__ for kind in kinds):
-            kinds.append(_kind(policy, call, deciding, passes_on))
+        _put(kinds, _kind(policy, call, deciding))
         return policy.__name__
     if isinstance(policy, Policy):
         require_calls(type(policy), call)
         deciding.append(_copied(policy, call))
-        kinds.append(_core.policy_kind(type(policy).__name__, {}, lambda: deciding[-1], passes_on))
+        _put(kinds, _core.policy_kind(type(policy).__name__, {}, lambda: deciding[-1], True))
         return type(policy).__name__
     raise TypeError(f"{call}: policy is {policy!r}; it may be a name such as \"auto\", a library such as \"./mine.so\", or a "
                     "subclass of vmart.Policy or an instance of one")  # fmt: skip
+
+
+def _put(kinds: list[Any], *own: Any) -> None:
+    """Adds kinds, which go before others of their names."""
+    names = {kind.name for kind in own}
+    kinds[:] = [*(kind for kind in kinds if kind.name not in names), *own]
 
 
 def _copied(policy: Policy, call: str) -> Policy:
@@ -168,7 +183,8 @@ class ReplayResult:
     """One replay: `metrics` (a dict, docs/guide/replay.md lists the keys), and data frames of the rest.
 
     `trace`, the `Trace`; `machine` and `policy`, texts; `policy_object`, the instance of Python that decided, or None;
-    `report`, all that `vmart-lab replay --json` prints, a dict. Data frames are made when they are first asked for, and need
+    `report`, all that `vmart-lab replay --json` prints, a dict; `measure`, what policies are ranked by: "seconds" for a closed
+    loop, "cost_s" for an open one, whose makespan none changes. Data frames are made when they are first asked for, and need
     pandas: they raise `MissingLibrary` without it. Immutable, so any thread may read it.
     """
 
@@ -179,12 +195,8 @@ class ReplayResult:
         self.metrics: dict[str, Any] = report["metrics"]
         self.machine: str = report["inputs"]["machine"]
         self.policy: str = report["inputs"]["policy"]
+        self.measure: str = measure_of(trace.closed_loop)  # Now: the file may be gone, or another, when it is asked for.
         self._checked = Report("the replay", report)
-
-    @property
-    def measure(self) -> str:
-        """What policies are ranked by: "seconds" for a closed loop, "cost_s" for an open one, whose makespan none changes."""
-        return measure_of(self.trace.closed_loop)
 
     @property
     def time_s(self) -> float:
@@ -267,16 +279,21 @@ class ReplayResult:
 
 def compare(traces: Any, policies: Any, *, on_result: Any = None, **options: Any) -> Comparison:
     """Replays each trace with each policy. `traces` and `policies` are lists, or dicts by the names that the result shows; a
-    policy is what `replay` takes, and the first one is what the others are compared with. `options` are those of `replay`.
+    policy is what `replay` takes, and the first one is what the others are compared with. Texts may name the classes among
+    them: `["auto", Follow, "guarded+Follow"]`. `options` are those of `replay`.
     `on_result(result)` is called after each. Raises as `replay`; what was replayed before is lost, so use `on_result` or a
     loop of your own for long ones."""
     call = "vmart.lab.compare"
     by_trace = {name: trace_of(trace, call) for name, trace in _named(traces, call, "traces").items()}
     by_policy = _named(policies, call, "policies")
+    given = _classes(options.pop("policies", ()), call)
+    classes = [each for each in by_policy.values() if isinstance(each, type) and each not in given]
+    names = [each.__name__ for each in (*given, *classes)]
+    given += [each for each in classes if names.count(each.__name__) == 1]  # Texts mean none of two.
     results: dict[tuple[str, str], ReplayResult] = {}
     for trace_name, trace in by_trace.items():
         for policy_name, policy in by_policy.items():
-            result = results[trace_name, policy_name] = replay(trace, policy=policy, **options)
+            result = results[trace_name, policy_name] = replay(trace, policy=policy, policies=given, **options)
             if on_result is not None:
                 on_result(result)
     return Comparison(results)
@@ -302,6 +319,8 @@ def _named(given: Any, call: str, what: str) -> dict[str, Any]:
 def _name_of(each: Any) -> str:
     if isinstance(each, (Trace, str)):
         return each.name if isinstance(each, Trace) else each
+    if isinstance(each, TraceWriter):
+        return each.trace.name
     if isinstance(each, os.PathLike):
         return os.fspath(each)
     return each.__name__ if isinstance(each, type) else type(each).__name__

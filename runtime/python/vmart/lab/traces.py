@@ -7,6 +7,8 @@ import functools
 import itertools
 import json
 import math
+import numbers
+import operator
 import os
 import pathlib
 import shutil
@@ -24,6 +26,7 @@ from vmart.reprs import bytes_text
 __all__ = ["Trace", "TraceWriter", "generate", "generators", "import_", "trace_of"]
 
 _USES = ("read", "write", "read_write")
+_INTEGERS = ("object", "task", "after_task", "repeat", "request")
 _WRITER = "vmart.lab.TraceWriter"
 
 
@@ -33,7 +36,7 @@ class Trace:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = pathlib.Path(path)
-        self._owner: weakref.finalize[[str], Trace] | None = None
+        self._owner: weakref.finalize[[str, int], Trace] | None = None
 
     @functools.cached_property
     def summary(self) -> dict[str, Any]:
@@ -60,7 +63,8 @@ class Trace:
         return (self.summary["end_ns"] - self.summary["begin_ns"]) / 1e9
 
     def __reduce__(self) -> Any:
-        return Trace, (str(self.path),)  # For other processes, and as long as this object is there.
+        known = {"summary": self.summary} if "summary" in self.__dict__ else None
+        return Trace, (str(self.path),), known  # For other processes; the file, as long as this object is there.
 
     def __repr__(self) -> str:
         where = "temporary" if self._owner else repr(str(self.path))
@@ -84,6 +88,11 @@ def trace_of(trace: Any, call: str) -> Trace:
     raise TypeError(f"{call}: trace is a {type(trace).__name__}; it may be a path, or what vmart.lab.generate returns")
 
 
+def _remove(folder: str, owner: int) -> None:
+    if os.getpid() == owner:  # A forked child has the object, too.
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 def _place_for(path: Any, call: str) -> Trace:
     """The trace that is to be written."""
     if path is not None:
@@ -92,7 +101,7 @@ def _place_for(path: Any, call: str) -> Trace:
         return Trace(path)
     folder = tempfile.mkdtemp(prefix="vmart-lab-")
     made = Trace(pathlib.Path(folder) / "trace.vtrace")
-    made._owner = weakref.finalize(made, shutil.rmtree, folder, ignore_errors=True)
+    made._owner = weakref.finalize(made, _remove, folder, os.getpid())
     return made
 
 
@@ -195,6 +204,7 @@ class TraceWriter:
               home: Any = None, after_task: int | None = None) -> None:  # fmt: skip
         """An object is created. `home` is its initial place, which the policy chooses otherwise; `chunk` the size of its
         chunks. With `after_task`, it happens when that task has ended."""
+        object = _integer(object, "object")
         size = self._sizes[object] = arguments.size(nbytes, "nbytes", _WRITER, least=1)
         self._add("alloc", time, object=object, bytes=size, tag=tag or None, home=_home(home), after_task=after_task,
                   chunk_bytes=None if chunk is None else arguments.size(chunk, "chunk", _WRITER, least=1))  # fmt: skip
@@ -209,14 +219,13 @@ class TraceWriter:
         """A GPU goes over a range of the object (all of it) `passes` times, within `duration` seconds or as fast as memory
         allows. Without a `device`, the router chooses. Accesses of a task directly follow its `task`, at its time."""
         self._use("access", time, object, nbytes, offset, device, use=arguments.choice(use, "use", _WRITER, _USES),
-                  passes=None if passes == 1 else float(passes), task=task,
-                  duration_ns=_nanoseconds(duration, "duration") or None)  # fmt: skip
+                  passes=_passes(passes), task=task, duration_ns=_nanoseconds(duration, "duration") or None)  # fmt: skip
 
     def hint(self, time: float, object: int, nbytes: int | str | None = None, *, offset: int | str = 0,
              next_use: float | None = None, passes: float = 1, until: float | None = None, read_mostly: bool = False,
              device: Any = None, task: int | None = None, after_task: int | None = None) -> None:  # fmt: skip
         """The program announces its use of a range, as by `vmart.advise`; times count from the hint."""
-        self._use("hint", time, object, nbytes, offset, device, passes=None if passes == 1 else float(passes), task=task,
+        self._use("hint", time, object, nbytes, offset, device, passes=_passes(passes), task=task,
                   after_task=after_task, use="read" if read_mostly else None,
                   next_use_ns=None if next_use is None else _nanoseconds(next_use, "next_use"),
                   until_ns=None if until is None else _nanoseconds(until, "until"))  # fmt: skip
@@ -234,20 +243,21 @@ class TraceWriter:
         """A new phase of the whole trace begins."""
         self._add("mark", time, tag=arguments.text(text, "text", _WRITER), after_task=after_task)
 
-    def task(self, time: float, *, compute: float = 0, after: Iterable[int] = (), repeat: int = 1, request: int = 0,
+    def task(self, time: float, *, compute: float = 0, after: int | Iterable[int] = (), repeat: int = 1, request: int = 0,
              device: Any = None, tag: str = "") -> int:  # fmt: skip
-        """Declares a task of a closed loop; returns its number. It starts at `time` or when the tasks in `after` have ended,
+        """Declares a task of a closed loop; returns its number. It starts at `time` or when the tasks in `after`, or the one, have ended,
         does its accesses, which follow with `task=` that number, within `compute` seconds, and that `repeat` times."""
         number = next(self._numbers)
-        self._add("task", time, task=number, after=list(after) or None, compute_ns=_nanoseconds(compute, "compute") or None,
+        self._add("task", time, task=number, after=_tasks(after) or None, compute_ns=_nanoseconds(compute, "compute") or None,
                   repeat=None if repeat == 1 else repeat, request=request or None, device=_gpu(device),
                   tag=tag or None)  # fmt: skip
         return number
 
     def advance(self, time: float) -> None:
         """Says that no earlier event follows, so that those need no memory any more."""
+        time_ns = _nanoseconds(time, "time")
         with said_by(_WRITER):
-            self._lines.advance(_nanoseconds(time, "time"))
+            self._lines.advance(time_ns)
 
     def close(self) -> Trace:
         """Completes the file and returns the trace. Idempotent."""
@@ -265,6 +275,7 @@ class TraceWriter:
             self.close()
 
     def _use(self, event: str, time: float, object: int, nbytes: Any, offset: Any, device: Any, **members: Any) -> None:
+        object = _integer(object, "object")
         begin = arguments.size(offset, "offset", _WRITER)
         if nbytes is None:
             with contextlib.suppress(KeyError):
@@ -277,14 +288,33 @@ class TraceWriter:
     def _add(self, event: str, time: float, **members: Any) -> None:
         if self._finished:
             raise InvalidArgument(f"{_WRITER}: the trace is finished", _WRITER)
-        given = {key: value for key, value in members.items() if value is not None}
+        given = {key: _integer(value, key) if key in _INTEGERS else value for key, value in members.items() if value is not None}
+        line = json.dumps({"event": event, "time_ns": _nanoseconds(time, "time"), **given})
         with said_by(_WRITER):
-            self._lines.add(json.dumps({"event": event, "time_ns": _nanoseconds(time, "time"), **given}))
+            self._lines.add(line)
 
 
 def _nanoseconds(time: float, name: str) -> int:
     seconds = arguments.seconds(time, name, _WRITER)
     return math.floor(seconds * 1e9 + 0.5)
+
+
+def _integer(value: Any, name: str) -> int:
+    return arguments.integer(value, name, _WRITER, most=(1 << 64) - 1)  # Also of NumPy, which JSON does not take.
+
+
+def _tasks(after: Any) -> list[int]:
+    if isinstance(after, Iterable) and not isinstance(after, str):
+        return [_integer(each, "after") for each in after]
+    return [_integer(after, "after")]
+
+
+def _passes(value: Any) -> float | None:
+    if not isinstance(value, numbers.Real) or isinstance(value, bool):
+        raise TypeError(f"{_WRITER}: passes is {value!r}, a {type(value).__name__}; it may be a number")
+    if not math.isfinite(value):
+        raise InvalidArgument(f"{_WRITER}: passes is {value}; it may be a finite number", _WRITER)
+    return None if value == 1 else float(value)
 
 
 def _home(place: Any) -> str | None:
@@ -296,8 +326,10 @@ def _home(place: Any) -> str | None:
 
 
 def _gpu(device: Any) -> int | None:
-    if device is None or isinstance(device, int):
-        return device
+    if device is None:
+        return None
+    with contextlib.suppress(TypeError):
+        return operator.index(device)
     from vmart.place import as_place
 
     place = as_place(device)

@@ -129,7 +129,7 @@ TEST(ReplayScheduler, APolicyThatAlwaysFailsInOneEntryPointIsReplaced) {
 
 TEST(ReplayScheduler, WhatAPolicyThrowsEndsTheReplayIfTheLimitsSaySo) {
   ReplaySchedulerLimits limits;
-  limits.failures_end_it = true;
+  limits.ends_it = [](const std::exception&) { return true; };
   ReplayScheduler scheduler({{gpu(0), 1000, 0, 0}, {gpu(1), 0, 0, 0}, {host(0), 1000, 0, 0}},
                             TwoGpus().costs, limits, std::make_unique<FailsAtTicks>());
   EXPECT_THROW(scheduler.tick(), std::runtime_error);

@@ -4,15 +4,17 @@ standard input. What policies print goes to standard error."""
 import json
 import os
 import select
-import sys
 import threading
 
 
-def take_output():
-    """Keeps standard output for answers alone."""
-    answers = os.dup(1)
+def take_pipes():
+    """Keeps standard input for questions and standard output for answers alone: policies find the one empty."""
+    questions, answers = os.dup(0), os.dup(1)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
     os.dup2(2, 1)
-    return answers
+    return os.fdopen(questions, "rb"), answers
 
 
 def end_with_the_reader(answers):
@@ -40,10 +42,10 @@ def answerer():
 
 
 def main():
-    answers = take_output()
+    questions, answers = take_pipes()
     end_with_the_reader(answers)
     answer = answerer()
-    for question in sys.stdin.buffer:
+    for question in questions:
         line = answer(question.decode().rstrip("\n")).encode()
         while line:
             line = line[os.write(answers, line):]
