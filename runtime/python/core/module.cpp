@@ -39,7 +39,10 @@ void bind_places(nb::module_& module) {
       .def(nb::self < nb::self)
       .def("__hash__", [](const Place& self) { return std::hash<Place>()(self); })
       .def("__str__", [](const Place& self) { return to_string(self); })
-      .def("__repr__", [](const Place& self) { return "vmart." + to_string(self); });
+      .def("__repr__", [](const Place& self) { return "vmart." + to_string(self); })
+      .def("__reduce__", [](const Place& self) {
+        return nb::make_tuple(nb::type<Place>(), nb::make_tuple(to_string(self)));
+      });
   module.def(
       "gpu", [](unsigned ordinal) { return gpu(static_cast<int>(ordinal)); }, nb::arg("ordinal"),
       "The HBM of a GPU, by CUDA's ordinal.");

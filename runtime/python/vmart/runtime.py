@@ -41,8 +41,9 @@ class Policy:
     - `on_alloc(nbytes, device, tag, snapshot)`: returns where new memory goes, or None;
     - `on_result(chunk, source, target, moved, took, stall, snapshot)`, `on_gone(chunk)`.
 
-    `device`, `source`, `target` and `at` are places, sizes bytes, times seconds. `snapshot` and `plan` are valid
-    during the call. Chunks are numbers: `snapshot.chunk(number)`. `vmart.lab.replay` takes the same class.
+    `device`, `source`, `target` and `at` are places, sizes bytes, times seconds. Where it names a place, a policy may
+    write a text: "gpu1". `snapshot` and `plan` are valid during the call. Chunks are numbers: `snapshot.chunk(number)`.
+    `vmart.lab.replay` takes the same class.
     `parameters` names the arguments of the class with their defaults, all of them numbers; they are
     set as in `policy="MostUsed:least=1e6"`. An exception drops the plan and is counted in
     `scheduler_stats().policy_failures`.

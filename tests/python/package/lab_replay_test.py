@@ -220,7 +220,7 @@ class Replays(unittest.TestCase):
     def test_what_is_no_place_is_named(self):
         class Chooses(vmart.Policy):
             def __init__(self, chosen):
-                self.chosen = chosen
+                self.chosen, self.home = chosen, vmart.gpu(0)  # Which can be copied.
 
             def on_alloc(self, nbytes, device, tag, snapshot):
                 return self.chosen
