@@ -162,9 +162,12 @@ class Replays(unittest.TestCase):
                 raise Own(3)
 
         for policy, kind, text in ((Asks, vmart.InvalidArgument, "no chunk 99999"), (Raises, Own, "number 3")):
-            with self.assertRaisesRegex(kind, text) as caught:
+            try:
                 self.replay(policy=policy)
-            self.assertIn("on_tick", [frame.name for frame in traceback.extract_tb(caught.exception.__traceback__)])
+                self.fail("nothing came out")
+            except kind as error:
+                self.assertIn(text, str(error))
+                self.assertIn("on_tick", [frame.name for frame in traceback.extract_tb(error.__traceback__)])
 
     def test_a_forked_child_refuses_policies_of_python(self):
         self.replay(policy=Fails(1 << 40))
