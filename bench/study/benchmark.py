@@ -22,7 +22,6 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(1, str(ROOT / "bench"))
 import study
 import study_cells
-from harness.programs import parser_of
 from harness.samples import table
 from study_cells import BASE, DIFFERENT, StudyError, geometric_mean
 from study_tables import times
@@ -116,7 +115,6 @@ class Benchmark:
         asked["policies"] += [policy for policy in map(from_anywhere, policies) if policy not in asked["policies"]]
         return asked
 
-
     def run(self, program, folder, policies=(), jobs=None, made=None):
         """Runs what is missing in `folder`, and returns the board. `made` says of what commit it is."""
         self.require_inputs()
@@ -125,7 +123,7 @@ class Benchmark:
         asked.write_text(json.dumps(self.experiment_of(policies), indent=1), encoding="utf-8")
         study.run_experiment(program, asked, folder, jobs)
         self.require_traces(folder)
-        return Board(self, study_cells.condense(self.name, folder, made or study.checked_out()))
+        return Board(self, study_cells.condense(self.name, folder, study.made_at(made)))
 
 
 class Board:
@@ -208,22 +206,12 @@ def read_csv(path):
 class Pages:
     """Where the board is written, below the folder `root`/docs."""
 
-    BEGIN, END = "<!-- study:begin leaderboard -->\n", "<!-- study:end -->"
-
     def __init__(self, root):
         self.document = root / "docs" / "results" / "benchmark.md"
         self.table = root / "docs" / "measurements" / f"{MANIFEST.stem}.csv"
 
-    def _parts(self):
-        """The document before, in and behind the table."""
-        before, begin, rest = self.document.read_text(encoding="utf-8").partition(self.BEGIN)
-        inside, end, behind = rest.partition(self.END)
-        if not begin or not end:
-            raise StudyError(f"{self.document}: has no place for the leader board")
-        return before + begin, inside, end + behind
-
     def table_of(self):
-        return self._parts()[1].strip("\n")
+        return study.table_in(self.document, "leaderboard")
 
     def wanted(self):
         """What the kept table says."""
@@ -232,8 +220,7 @@ class Pages:
 
     def write(self, board):
         self.table.write_text(board.csv(board.experiment.made), encoding="utf-8")
-        before, _, behind = self._parts()
-        self.document.write_text(f"{before}\n{self.wanted()}\n\n{behind}", encoding="utf-8")
+        self.document.write_text(study.with_tables(self.document, lambda _: self.wanted()), encoding="utf-8")
 
 
 HEAD = ["policy", *(f"{which}: {what}" for which in ("open", "held out")
@@ -251,18 +238,10 @@ def board_table(rows):
 
 
 def arguments_of(words):
-    parser = parser_of(__doc__)
-    parser.add_argument("--out", type=pathlib.Path, help="where the results go")
+    parser = study.parser_of_pages(__doc__)
     parser.add_argument("--jobs", type=int, help="cells to run in parallel")
-    parser.add_argument("--vmart-lab", metavar="PATH", help="the program")
-    parser.add_argument("--made", help="of what commit the results are, if not of the one that is checked out")
-    parser.add_argument("--root", type=pathlib.Path, default=ROOT, help="whose docs are written")
     parser.add_argument("--manifest", type=pathlib.Path, default=MANIFEST)
-    parser.add_argument("--check", action="store_true", help="writes nothing")
-    arguments = parser.parse_args(words)
-    if (arguments.out is None) != arguments.check:
-        parser.error("either --out FOLDER or --check")
-    return arguments
+    return study.parsed(parser, words)
 
 
 def main(words=None):
@@ -271,7 +250,7 @@ def main(words=None):
     try:
         if not arguments.check:
             pages.write(Benchmark(arguments.manifest).run(study.find_program(arguments.vmart_lab), arguments.out,
-                                                          jobs=arguments.jobs, made=arguments.made and f"commit `{arguments.made}`"))
+                                                          jobs=arguments.jobs, made=arguments.made))
         elif pages.table_of() != pages.wanted():
             raise StudyError(f"{pages.document}: the leader board is not that of {pages.table}")
     except (StudyError, OSError, ValueError) as error:

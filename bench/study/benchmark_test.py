@@ -157,7 +157,7 @@ class Scores(InFolder):
         pages = benchmark.Pages(self.folder)
         for path in (pages.document, pages.table):
             path.parent.mkdir(parents=True)
-        pages.document.write_text(f"# Board\n\n{pages.BEGIN}{pages.END}\nbehind\n")
+        pages.document.write_text(f"# Board\n\n<!-- study:begin leaderboard -->\n<!-- study:end -->\nbehind\n")
         board = benchmark.Board(self.benchmark(), experiment())
         pages.write(board)
         text = pages.document.read_text()

@@ -34,6 +34,19 @@ NAMES = (study_tables.POLICIES, study_tables.GENERATED, study_tables.WHOLE, stud
 MARKED = re.compile(r"(<!-- study:begin (\w+) -->\n).*?(<!-- study:end -->)", re.DOTALL)
 
 
+def table_in(document, name):
+    """The table of this name that the document has. Throws StudyError if it has none."""
+    found = [each for each in MARKED.finditer(document.read_text(encoding="utf-8")) if each[2] == name]
+    if not found:
+        raise study_cells.StudyError(f"{document}: has no table {name}")
+    return found[0][0].removeprefix(found[0][1]).removesuffix(found[0][3]).strip("\n")
+
+
+def with_tables(document, draw):
+    """The text of the document with `draw(name)` between the markers of each table."""
+    return MARKED.sub(lambda found: f"{found[1]}\n{draw(found[2])}\n\n{found[3]}", document.read_text(encoding="utf-8"))
+
+
 class Pages:
     """Where the study is written, below the folder `root`/docs."""
 
@@ -47,24 +60,20 @@ class Pages:
         return study_cells.read_table(self.table) if self.table.exists() else study_cells.Study([])
 
     def table_of(self, name):
-        """The table of this name that the document has."""
-        found = [each for each in MARKED.finditer(self.document.read_text(encoding="utf-8")) if each[2] == name]
-        if not found:
-            raise study_cells.StudyError(f"{self.document}: has no table {name}")
-        return found[0][0].removeprefix(found[0][1]).removesuffix(found[0][3]).strip("\n")
+        return table_in(self.document, name)
 
     def written(self, study):
         """The document with the tables of `study`. Throws StudyError for a marker nobody knows, and where an
         experiment is missing."""
-        def table(found):
-            draw = study_tables.TABLES.get(found[2])
+        def table(name):
+            draw = study_tables.TABLES.get(name)
             if draw is None:
-                raise study_cells.StudyError(f"{self.document}: there is no table {found[2]}")
+                raise study_cells.StudyError(f"{self.document}: there is no table {name}")
             try:
-                return f"{found[1]}\n{draw(study)}\n\n{found[3]}"
+                return draw(study)
             except KeyError as error:
                 raise study_cells.StudyError(f"{self.table}: has no cells of {error}") from error
-        return MARKED.sub(table, self.document.read_text(encoding="utf-8"))
+        return with_tables(self.document, table)
 
     def write(self, study):
         study.write(self.table)
@@ -87,7 +96,10 @@ class Pages:
         return None if len(text.splitlines()) == len(wanted.splitlines()) else f"{self.document}: is cut"
 
 
-def checked_out():
+def made_at(named=None):
+    """Of what commit results are: the one that is `named`, or checked out."""
+    if named:
+        return f"commit `{named}`"
     return f"commit `{commit() or 'unknown'}`{' with local changes' if is_changed() else ''}"
 
 
@@ -121,24 +133,34 @@ def reduced(experiment, folder, leave_out=(), **changes):
     return path
 
 
-def arguments_of(words):
-    parser = parser_of(__doc__)
-    parser.add_argument("--out", type=pathlib.Path, help="where the results go, or lie: a folder an experiment")
-    parser.add_argument("--only", nargs="+", choices=NAMES, default=NAMES, help="these experiments")
-    parser.add_argument("--policy", nargs="+", default=[], help="the cells of these policies; of the others, what "
-                        "was kept")
+def parser_of_pages(about):
+    """What writes pages takes."""
+    parser = parser_of(about)
+    parser.add_argument("--out", type=pathlib.Path, help="where the results go, or lie")
     parser.add_argument("--vmart-lab", metavar="PATH", help="the program; else that of build/release, "
                         "or the one in PATH")
     parser.add_argument("--made", help="of what commit the results are, if not of the one that is checked out")
-    parser.add_argument("--experiments", type=pathlib.Path, default=ROOT / "bench" / "experiments",
-                        help="the folder with the experiments' files")
     parser.add_argument("--root", type=pathlib.Path, default=ROOT, help="whose docs are written")
-    parser.add_argument("--tables-only", action="store_true", help="runs nothing")
     parser.add_argument("--check", action="store_true", help="writes nothing")
+    return parser
+
+
+def parsed(parser, words):
     arguments = parser.parse_args(words)
     if (arguments.out is None) != arguments.check:
         parser.error("either --out FOLDER or --check")
     return arguments
+
+
+def arguments_of(words):
+    parser = parser_of_pages(__doc__)
+    parser.add_argument("--only", nargs="+", choices=NAMES, default=NAMES, help="these experiments")
+    parser.add_argument("--policy", nargs="+", default=[], help="the cells of these policies; of the others, what "
+                        "was kept")
+    parser.add_argument("--experiments", type=pathlib.Path, default=ROOT / "bench" / "experiments",
+                        help="the folder with the experiments' files")
+    parser.add_argument("--tables-only", action="store_true", help="runs nothing")
+    return parsed(parser, words)
 
 
 def main(words=None):
@@ -158,7 +180,7 @@ def main(words=None):
                 if arguments.policy:
                     experiment = reduced(experiment, arguments.out, policies=arguments.policy)
                 run_experiment(find_program(arguments.vmart_lab), experiment, folder)
-            made = f"commit `{arguments.made}`" if arguments.made else checked_out()
+            made = made_at(arguments.made)
             if arguments.policy:
                 again = study_cells.condense_again(study.experiments[name], folder, arguments.policy, made)
             else:

@@ -137,9 +137,9 @@ vmart_status vmart_launch_block_uses(const void* function, const void* block, si
 /// Whether the placement of the open runtime decides by uses because of what was set while the
 /// program runs: a policy, or the capacity of a GPU. Does not block.
 vmart_status vmart_uses_wanted(int* out);
-/// From now on the program calls `vmart_forget_kernels` before each unload of kernels: the driver
-/// is not asked at each launch whether its kernel is the one that is known. Does not open the
-/// runtime.
+/// From now on the program calls `vmart_forget_kernels` before and after each unload of kernels:
+/// the driver is not asked at each launch whether its kernel is the one that is known. Does not
+/// open the runtime.
 void vmart_unloads_will_be_told(void);
 /// Records all of them, as `vmart_record_use` does for one.
 void vmart_record_uses(const vmart_use* uses, size_t count);

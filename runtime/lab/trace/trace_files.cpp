@@ -30,11 +30,14 @@ std::unique_ptr<TraceSource> open_trace(const std::string& path, std::uint64_t b
   return read_json_trace(path, bad_lines_max);
 }
 
-TraceAudit audit_trace(const std::string& path, std::uint64_t bad_lines_max) {
-  const auto source = open_trace(path, bad_lines_max);
+TraceAudit audit_trace(TraceSource& source) {
   TraceAudit audit;
-  for (auto events = source->next(); !events.empty(); events = source->next()) audit.add(events);
+  for (auto events = source.next(); !events.empty(); events = source.next()) audit.add(events);
   return audit;
+}
+
+TraceAudit audit_trace(const std::string& path, std::uint64_t bad_lines_max) {
+  return audit_trace(*open_trace(path, bad_lines_max));
 }
 
 std::unique_ptr<TraceSink> create_trace(const std::string& path, const TraceHeader& header) {

@@ -15,7 +15,9 @@ namespace vma {
 std::unique_ptr<TraceSource> open_trace(const std::string& path,
                                         std::uint64_t bad_lines_max = BadLines::count_max);
 
-/// Audits all events of a trace. Throws: as the source, also for one bad line more.
+/// Audits all events of a trace, which is read to its end. Throws: as the source.
+TraceAudit audit_trace(TraceSource& source);
+/// The same of a file. Throws: as the source, also for one bad line more.
 TraceAudit audit_trace(const std::string& path, std::uint64_t bad_lines_max = 0);
 
 /// The extension selects the format: `.jsonl`, or `.vtrace` for the binary one. Throws:

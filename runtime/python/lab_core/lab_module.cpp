@@ -102,8 +102,7 @@ std::string generators() {
 std::string describe(const std::string& path) {
   const Unlocked unlocked;
   const auto source = open_trace(path, 0);
-  TraceAudit audit;
-  for (auto events = source->next(); !events.empty(); events = source->next()) audit.add(events);
+  const TraceAudit audit = audit_trace(*source);
   boost::json::object json = to_json(source->header(), audit);
   boost::json::array faults;
   for (const TraceAudit::Fault& fault : audit.faults())

@@ -73,8 +73,7 @@ int run_generate(const GenerateOptions& options) {
 
 int run_trace(const TraceCommand& command) {
   const auto source = open_trace(command.path, command.bad_lines_max);
-  TraceAudit audit;
-  for (auto events = source->next(); !events.empty(); events = source->next()) audit.add(events);
+  const TraceAudit audit = audit_trace(*source);
   const TraceHeader& header = source->header();
   for (const auto& [name, text] : {std::pair("name", &header.name),
                                    {"origin", &header.origin},

@@ -196,15 +196,18 @@ void add_machine_probe(CLI::App& probe, Given& given) {
   probe.add_option("--driver", given.probe.driver, "a driver, written as in VMART_DRIVER");
 }
 
+void add_jobs(CLI::App& command, std::size_t& jobs) {
+  command.add_option("--jobs", jobs, "cells to run in parallel; default: the number of processors")
+      ->check(CLI::Range(1, 4096));
+}
+
 void add_run(CLI::App& run, Given& given) {
   vma::RunCommand& command = given.run;
   run.add_option("EXPERIMENT", command.experiment,
                  "an experiment file (JSON); see docs/guide/experiments.md")
       ->required();
   run.add_option("--out", command.folder, "folder for the results");
-  run.add_option("--jobs", command.jobs,
-                 "cells to run in parallel; default: the number of processors")
-      ->check(CLI::Range(1, 4096));
+  add_jobs(run, command.jobs);
   run.add_option("--only", command.only, "run only this cell; may be repeated")
       ->allow_extra_args(false);
   run.add_flag("--list", command.list, "print the ids of the cells and exit");
@@ -225,10 +228,7 @@ void add_reproduce(CLI::App& reproduce, Given& given) {
                        "folder for results and what is made; default: reproduced");
   reproduce.add_option("--from", command.table,
                        "run nothing; make them of this table, such as docs/measurements/study.csv");
-  reproduce
-      .add_option("--jobs", command.jobs,
-                  "cells to run in parallel; default: the number of processors")
-      ->check(CLI::Range(1, 4096));
+  add_jobs(reproduce, command.jobs);
   reproduce
       .add_option("--policy", command.policies,
                   "leaderboard: add a row for this policy; may be repeated")

@@ -25,13 +25,18 @@ class MissingLibrary(ImportError):
     """An optional library that is not installed: `name` is what pip calls it."""
 
 
+def _imported(module, name, why):
+    """The module. Raises MissingLibrary with `why`, and what pip calls it (`name`)."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise MissingLibrary(f"{why}: {error}", name=name) from error
+
+
 def extension(call):
     """The module `vmart._lab`. Raises MissingLibrary where it is not installed."""
-    try:
-        return importlib.import_module("vmart._lab")
-    except ImportError as error:
-        raise MissingLibrary(f"{call} needs the extension vmart._lab (pip install vmart, with CLI11 where that is "
-                             f"built): {error}", name="vmart") from error
+    return _imported("vmart._lab", "vmart", f"{call} needs the extension vmart._lab (pip install vmart, with CLI11 where that "
+                     "is built)")  # fmt: skip
 
 
 @contextlib.contextmanager
@@ -53,15 +58,9 @@ def said_by(call, options=()):
 
 def data_frames():
     """pandas. Raises MissingLibrary, which names the extra."""
-    try:
-        return importlib.import_module("pandas")
-    except ImportError as error:
-        raise MissingLibrary(f"data frames need pandas (pip install 'vmart[lab]'): {error}", name="pandas") from error
+    return _imported("pandas", "pandas", "data frames need pandas (pip install 'vmart[lab]')")
 
 
 def library(name):
     """The module `name`, which is also its name for pip. Raises MissingLibrary."""
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        raise MissingLibrary(f"needs {name} (pip install {name}): {error}", name=name) from error
+    return _imported(name, name, f"needs {name} (pip install {name})")

@@ -189,7 +189,6 @@ class TraceWriter:
         with said_by(_WRITER):
             self._lines = extension(_WRITER).LineWriter(str(self._trace.path), name, origin, licence, _WRITER)
         self._sizes: dict[int, int] = {}
-        self._tasks: dict[int, int] = {}
         self._numbers = itertools.count(1)
         self._finished = False
 
