@@ -8,6 +8,7 @@
 #include "placement/auto/path_limits.hpp"
 #include "placement/weighing/room_for_chunks.hpp"
 #include "placement/auto/shift_watch.hpp"
+#include "placement/auto/use_endings.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -68,11 +69,14 @@ class CostBenefit : public Policy {
         budget_(values["route_share"], 1),
         shifts_({values.duration("shift"), values.duration("horizon"),
                  settled_half_lives * values.duration("half_life"), weights_.margin}),
+        endings_(values.duration("shift"), weights_.half_life),
         limits_(values["limit"]),
-        losses_(shifts_, weights_.horizon),
+        losses_(shifts_, endings_, weights_.horizon),
         prices_(weights_.stall_weight) {
-    outlook_.limit_by(limits_);
-    victim_outlook_.limit_by(limits_);
+    for (Outlook* const outlook : {&outlook_, &victim_outlook_}) {
+      outlook->limit_by(limits_);
+      outlook->end_by(endings_);
+    }
   }
 
   void on_use(const UseEvent& use, const Snapshot& snapshot, Plan& plan) override;
@@ -89,7 +93,8 @@ class CostBenefit : public Policy {
   void look_over_all(const Snapshot& snapshot);
   void read(const Snapshot& snapshot, ChunkId chunk, Outlook& outlook,
             const Hint* hint = nullptr) const;
-  void place_in_order(const Snapshot& snapshot, ChunkId chunk, const Outlook& outlook);
+  /// `outlook_` is its, from then on.
+  void place_in_order(const Snapshot& snapshot, ChunkId chunk);
   Wanted find_goals(const Snapshot& snapshot, ChunkId chunk, const Outlook& outlook);
   void collect(const Snapshot& snapshot, ChunkId chunk);
   void look_at(const Snapshot& snapshot, ChunkId chunk);
@@ -114,6 +119,7 @@ class CostBenefit : public Policy {
   AnnouncedUses announced_;    // Beyond the horizon, until they enter it.
   bool looked_over_ = false;
   ShiftWatch shifts_;
+  UseEndings endings_;
   PathLimits limits_;
   VictimLosses losses_;
   MovePrices prices_;
@@ -123,6 +129,7 @@ class CostBenefit : public Policy {
   std::vector<Goal> goals_;
   std::vector<Wanted> wanted_;
   std::vector<Victim> victims_;
+  std::vector<ChunkId> ended_;
   std::set<ChunkId> planned_;
   // By place: bytes for which no victims were found there. Fewer bytes may still succeed.
   std::vector<std::uint64_t> too_hot_;
@@ -130,20 +137,25 @@ class CostBenefit : public Policy {
 
 // --- Order of what is there
 
-void CostBenefit::place_in_order(const Snapshot& snapshot, ChunkId chunk, const Outlook& outlook) {
+void CostBenefit::place_in_order(const Snapshot& snapshot, ChunkId chunk) {
+  read(snapshot, chunk, outlook_);
   const ChunkRow& row = snapshot.chunk(chunk);
   const std::optional<PlaceId> next =
-      row.bytes > 0 && !row.dropped ? outlook.slower_place() : std::nullopt;
+      row.bytes > 0 && !row.dropped ? outlook_.slower_place() : std::nullopt;
   if (!next) {
     order_.drop(chunk);
     return;
   }
   // Where no path is the limit, the coldest are still the first to go.
-  const double worth = outlook.all_seconds_at(*next) - outlook.all_seconds_at(row.at);
+  const double worth = outlook_.all_seconds_at(*next) - outlook_.all_seconds_at(row.at);
   const double key = worth > 0
                          ? std::log2(worth / static_cast<double>(row.bytes)) + half_lives(snapshot)
                          : ValueOrder::worthless;
   order_.put(chunk, row.at, key, row.bytes);
+  if (const std::optional<Time> end = endings_.end_of(chunk, outlook_.demand(), snapshot);
+      end && *end > snapshot.now()) {
+    endings_.watch(chunk, *end, snapshot.now());
+  }
 }
 
 /// Chunks that existed before the policy are in no list of changes.
@@ -151,9 +163,7 @@ void CostBenefit::look_over_all(const Snapshot& snapshot) {
   looked_over_ = true;
   for (std::size_t i = 0; i < snapshot.chunks().size(); ++i) {
     const ChunkId chunk{static_cast<std::uint32_t>(i)};
-    if (snapshot.chunk(chunk).bytes == 0) continue;
-    read(snapshot, chunk, outlook_);
-    place_in_order(snapshot, chunk, outlook_);
+    if (snapshot.chunk(chunk).bytes > 0) place_in_order(snapshot, chunk);
   }
 }
 
@@ -172,6 +182,7 @@ void CostBenefit::on_gone(ChunkId chunk) {
   shifts_.gone(chunk);
   order_.drop(chunk);
   announced_.forget(chunk);
+  endings_.forget(chunk);
   if (index(chunk) < looked_.size()) looked_[index(chunk)] = 0;
 }
 
@@ -351,8 +362,7 @@ void CostBenefit::grant_best(const Snapshot& snapshot, Plan& plan) {
 // --- Entry points
 
 void CostBenefit::look_at(const Snapshot& snapshot, ChunkId chunk) {
-  read(snapshot, chunk, outlook_);
-  place_in_order(snapshot, chunk, outlook_);
+  place_in_order(snapshot, chunk);
   const auto demand = static_cast<float>(outlook_.demand());
   if (index(chunk) < looked_.size() && looked_[index(chunk)] > demand)
     looked_[index(chunk)] = demand;
@@ -371,6 +381,9 @@ void CostBenefit::on_tick(const Snapshot& snapshot, Plan& plan) {
         order_.prepare_put(chunk);
       },
       [&](ChunkId chunk) { look_at(snapshot, chunk); });
+  ended_.clear();
+  endings_.take_due(snapshot.now(), ended_);
+  for (const ChunkId chunk : ended_) place_in_order(snapshot, chunk);
   while (const std::optional<ChunkId> chunk = announced_.take_due(snapshot.now())) {
     read(snapshot, *chunk, outlook_);
     collect(snapshot, *chunk);
@@ -473,8 +486,8 @@ PolicyKind cost_benefit_kind() {
            {"half_life", Type::duration, 1, 0.001, 3600,
             "decay of the short average, used to compare chunks that nobody uses"},
            {"shift", Type::duration, 0.25, 0, 3600,
-            "how long use must have shifted to another place for the averages to be ignored; "
-            "0: never"},
+            "how long use must have shifted to another place, or paused, for the averages to be "
+            "ignored; 0: never"},
            {"limit", Type::number, 0, 0, 1,
             "load of a path from which on all of a saving counts; 0: it always counts"}},
           [](const PolicyValues& values) -> std::unique_ptr<Policy> {

@@ -46,6 +46,8 @@ void Outlook::read(const Snapshot& snapshot, ChunkId chunk, double horizon_secon
   const double lasting = short_total > 0 ? std::min(1.0, long_total / short_total) : 0;
   for (Expected& use : uses_) use.bytes *= lasting * horizon_seconds;
   if (hint != nullptr) announce(snapshot, chunk, *hint, horizon_seconds);
+  if (!announced_ && endings_ != nullptr && endings_->ended(chunk, demand_, snapshot))
+    uses_.clear();
   find_main();
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "placement/auto/path_limits.hpp"
+#include "placement/auto/use_endings.hpp"
 #include "placement/auto/use_shifts.hpp"
 
 #include <vma/snapshot.hpp>
@@ -56,6 +57,9 @@ class Outlook {
  public:
   /// Seconds count only as far as paths hold their GPUs up. Requires: `limits` outlives this.
   void limit_by(const PathLimits& limits) { limits_ = &limits; }
+  /// Nobody is expected to use what is not announced and no longer in use. Requires: `endings`
+  /// outlives this.
+  void end_by(const UseEndings& endings) { endings_ = &endings; }
   /// Reuses its buffers: use one object for many chunks.
   void read(const Snapshot& snapshot, ChunkId chunk, double horizon_seconds,
             const Hint* hint = nullptr);
@@ -94,6 +98,7 @@ class Outlook {
   void find_main();
 
   const PathLimits* limits_ = nullptr;
+  const UseEndings* endings_ = nullptr;
   const MachineCosts* costs_ = nullptr;
   std::vector<Expected> uses_;
   PlaceId main_{}, lies_at_{};

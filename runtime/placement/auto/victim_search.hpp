@@ -3,6 +3,7 @@
 #include "placement/weighing/chunk_worth.hpp"
 #include "placement/auto/outlook.hpp"
 #include "placement/auto/shift_watch.hpp"
+#include "placement/auto/use_endings.hpp"
 
 #include <vma/snapshot.hpp>
 
@@ -75,9 +76,11 @@ class ValueOrder {
 /// is expected changes during a call of the policy: so each chunk is weighed once a call.
 class VictimLosses {
  public:
-  /// Requires: `shifts` outlives it.
-  VictimLosses(const ShiftWatch& shifts, double horizon_seconds)
-      : shifts_(shifts), horizon_seconds_(horizon_seconds) {}
+  /// Requires: `shifts` and `endings` outlive it.
+  VictimLosses(const ShiftWatch& shifts, const UseEndings& endings, double horizon_seconds)
+      : shifts_(shifts), horizon_seconds_(horizon_seconds) {
+    outlook_.end_by(endings);
+  }
 
   /// A call of the policy begins: forgets what the last one found.
   void begin();

@@ -67,7 +67,8 @@ class VictimLossesTest : public testing::Test {
   const PolicyMachine machine_ = PolicyMachine::h200(gpus, 1 << 30, 1 << 30);
   ChunkTables books_{machine_.places(), machine_.costs};
   const ShiftWatch shifts_{{}};
-  VictimLosses losses_{shifts_, horizon_seconds};
+  UseEndings endings_{Time(0), 1};  // No use ends.
+  VictimLosses losses_{shifts_, endings_, horizon_seconds};
 };
 
 TEST_F(VictimLossesTest, AreThoseOfTheSnapshot) {
