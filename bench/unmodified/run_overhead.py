@@ -3,14 +3,15 @@
 
     run_overhead.py BUILD [--cases launches,training,graph,allocations,policy,move,drift,standstill,capacity]
                           [--pairs 4] [--built FOLDER] [--out FILE.json] [--measure-only]
-                          [--shapes 8x128,64x1]
+                          [--shapes 8x128,64x1] [--programs launches,training,graph,cyclic,…] [--seconds 12]
 
 FOLDER (BUILD/programs) has the programs of bench/unmodified, compiled by tests/gpu/run/build_programs.sh.
 
     launches, training, graph, allocations
                 the program bare and under `vmart run`, in turn, with nothing moving: medians of the runs
-    policy      these programs and inference beyond HBM, under `vmart run --policy auto` against no policy, in
-                turn: no pace below 0.98 of that without
+    policy      --programs: `launches`, `training`, `graph`, the patterns of beyond_hbm.py with HBM for 0.8 of their
+                weights, and two of `experts` at once, under `vmart run --policy auto` against no policy, in turn:
+                no pace below 0.98 of that without, and outputs as bare
     move        a model of 2.6 GiB moves to the other GPU and back beside its loop: against two backlogs
                 and 40 ms. A backlog is how long a step takes from its launch to its end meanwhile
     drift       GPU 1 reads 1 GiB on GPU 0 under --policy auto: when its rate reaches 0.95 of a local one
@@ -26,6 +27,7 @@ Needs an idle machine. Prints a row for each figure with its bar; leaves with 1 
 rest is at the host.
 """
 
+import concurrent.futures
 import importlib.util
 import json
 import pathlib
@@ -45,8 +47,11 @@ from served_model import Places, ServedModel, gap_of, latencies_of
 
 LOOPS = str(ROOT / "bench/unmodified/gpt_loops.py")
 OVERSUBSCRIBED = str(ROOT / "bench/unmodified/oversubscribed.py")
+BEYOND_HBM = str(ROOT / "bench/unmodified/beyond_hbm.py")
 CASES = ("launches", "training", "graph", "allocations", "policy", "move", "drift", "standstill", "capacity")
 ON_ONE_GPU = {"policy", "capacity"}
+TWO = "two"  # Programs at once, of the pattern `experts`.
+PROGRAMS = ("launches", "training", "graph", "cyclic", "experts", "drift", "phases", "tables", TWO)
 LIMIT_S = 180
 MOVE_EXTRA_S = 0.040  # On top of two backlogs.
 LOCAL_SHARE, STAYS, DRIFT_S = 0.95, 0.9, 2.0
@@ -131,20 +136,38 @@ class Bench:
 
     def policy(self):
         """With one GPU visible, so that what does not fit is at the host."""
-        self.paces("launches", [str(self.built / "launch_loop"), "3"], lambda run: 1 / run["launch_us"])
-        self.paces("training", [sys.executable, LOOPS, "train", "--seconds", "6"], lambda run: 1 / run["train_ms"])
-        self.paces("graph", [sys.executable, LOOPS, "graph", "--seconds", "6"], lambda run: 1 / run["graph_ms"])
-        for shape in filter(None, self.options.shapes.split(",")):
-            command = [sys.executable, "-B", OVERSUBSCRIBED, "--seconds", "20", "--shapes", shape]
-            _, limit = self.limit_of(self.figures(command, False, changes=ONE_GPU))
-            self.paces(f"beyond HBM, {shape}", command, lambda run, of=shape: run["tokens_s"][of],
-                       "--capacity", f"gpu0={limit}")
+        loops = {"launches": ([str(self.built / "launch_loop"), "3"], lambda run: 1 / run["launch_us"]),
+                 "training": ([sys.executable, LOOPS, "train", "--seconds", "6"], lambda run: 1 / run["train_ms"]),
+                 "graph": ([sys.executable, LOOPS, "graph", "--seconds", "6"], lambda run: 1 / run["graph_ms"])}
+        for program in self.options.programs.split(","):
+            if program in loops:
+                command, pace = loops[program]
+                self.paces(program, lambda *options, of=command: [self.figures(of, True, *options, changes=ONE_GPU)], pace)
+            else:
+                self.beyond_hbm(program)
 
-    def paces(self, name, command, pace, *options):
-        """Of the program with the policy and without, in turn."""
-        without, auto = self.in_turn(lambda has_policy: pace(
-            self.figures(command, True, *options, *(AUTO if has_policy else ()), changes=ONE_GPU)))
-        self.samples[f"policy: {name}"] = {"without": without, "auto": auto}
+    def beyond_hbm(self, program):
+        pattern, count = ("experts", 2) if program == TWO else (program, 1)
+        command = [sys.executable, "-B", BEYOND_HBM, pattern, "--seconds"]
+        bare = self.figures([*command, "3"], False, changes=ONE_GPU)
+        _, limit = self.limit_of(bare)
+
+        def at_once(*options):
+            with concurrent.futures.ThreadPoolExecutor(count) as threads:
+                runs = [threads.submit(self.figures, [*command, str(self.options.seconds)], True, "--capacity", f"gpu0={limit}", *options,
+                                       changes=ONE_GPU) for _ in range(count)]
+            runs = [run.result() for run in runs]
+            if any(run["digest"] != bare["digest"] for run in runs):
+                raise RuntimeError(f"{program}: other results than bare")
+            return runs
+
+        self.paces(program, at_once, lambda run: run["steps_s"])
+
+    def paces(self, name, at_once, pace):
+        """The geometric mean of the programs that run at once, with the policy and without, in turn."""
+        runs = self.in_turn(lambda has_policy: at_once(*(AUTO if has_policy else ())))
+        without, auto = ([statistics.geometric_mean(map(pace, together)) for together in side] for side in runs)
+        self.samples[f"policy: {name}"] = {"without": runs[0], "auto": runs[1]}
         ratio = statistics.median(auto) / statistics.median(without)
         self.row(f"policy: {name}", ratio, "x", f">= {PACE_MIN}", ratio >= PACE_MIN,
                  f"without {min(without):.4g} to {max(without):.4g}, auto {min(auto):.4g} to {max(auto):.4g}")
@@ -295,6 +318,8 @@ def parse_arguments():
     parser.add_argument("--built", type=pathlib.Path)
     parser.add_argument("--out", type=pathlib.Path)
     parser.add_argument("--shapes", default="8x128,64x1", help="of inference: sequences x tokens")
+    parser.add_argument("--programs", default=",".join(PROGRAMS), help="of the case policy")
+    parser.add_argument("--seconds", type=float, default=12, help="of programs beyond HBM")
     parser.add_argument("--measure-only", action="store_true", help="a missed bar is no error")
     return parser.parse_args()
 

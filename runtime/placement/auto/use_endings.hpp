@@ -42,7 +42,7 @@ class UseEndings {
   const Time least_;
   const double half_life_seconds_;
   std::vector<std::vector<ChunkId>> due_ = std::vector<std::vector<ChunkId>>(slices);  // A ring.
-  std::vector<bool> watched_;                                                         // By chunk.
+  std::vector<bool> watched_;                                                          // By chunk.
   std::int64_t taken_ = 0;  // Slices before this one are empty.
 };
 

@@ -278,7 +278,7 @@ bool DecisionPath::joins(const PlannedMigration& group, const AcceptedMove& firs
 }
 
 /// Room that only moves of policies wait for is made in steps, so that HBM is not left empty for
-/// long, but not chunk by chunk: those that leave together share stops, and so do those that follow.
+/// long, but not chunk by chunk: those that leave together share stops, as do those that follow.
 bool DecisionPath::may_leave(const AcceptedMove& move) const {
   const std::uint64_t leaving = leaving_[index(move.from)];
   return leaving == 0 || leaving + move.bytes <= awaited_bytes_max;

@@ -1,6 +1,6 @@
-// Goal: use ends when a chunk would have been used 16 times over at its pace, not when averages have
-// faded; pauses and use at random end nothing. Method: uses by hand on machines like H200s, with
-// HBM for one chunk; then the policy, whose averages alone would take seconds.
+// Goal: use ends when a chunk would have been used 16 times over at its pace, not when averages
+// have faded; pauses and use at random end nothing. Method: uses by hand on machines like H200s,
+// with HBM for one chunk; then the policy, whose averages alone would take seconds.
 #include "placement/auto/auto.hpp"
 #include "placement/auto/use_endings.hpp"
 
