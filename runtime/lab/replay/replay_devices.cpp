@@ -257,8 +257,10 @@ void ReplayDevices::account_for(Running& running, double bytes) {
   account_.reached(running.device, segment.at, bytes);
 }
 
-/// Reports the use of the access's bytes up to number `until`.
+/// Reports the use of the access's bytes up to number `until`, unless uses do not matter. Once they
+/// do, the next report has all from the access's begin on.
 void ReplayDevices::report(Running& running, double until) {
+  if (!scheduler_.wants_uses()) return;
   until = std::min(until, running.bytes.all());
   if (until <= running.reported.number) return;
   const double written = written_share(running.access.use);

@@ -109,10 +109,10 @@ class ReplayDevices {
   /// Requires: the flow belongs to an access, and has ended.
   void end_flow(FlowId flow);
 
-  /// Whether an access in progress has uses that were not reported yet.
   /// What programs have done that go on as fast as the machine lets them: bytes of closed loops.
   std::uint64_t progress() const noexcept { return static_cast<std::uint64_t>(progress_); }
-  bool has_unreported() const noexcept { return unreported_ > 0; }
+  /// Whether an access in progress has uses that matter and were not reported yet.
+  bool has_unreported() const noexcept { return unreported_ > 0 && scheduler_.wants_uses(); }
   /// Reports what the accesses in progress use from now on for `use_interval`.
   void report_uses();
 

@@ -104,6 +104,7 @@ bool ReplayMemory::allocate(const TraceEvent& event) {
     index = objects_.add(object);
   }
   const std::optional<PlaceId> at = place_of(event.at);
+  if (at) scheduler_.want_uses();
   objects_.at(index).pending = at && !give_chunks(index, at, *at);
   return !objects_.at(index).pending;
 }
@@ -212,6 +213,7 @@ bool ReplayMemory::place(const TraceEvent& event) {
   const Index number = require(event);
   const ReplayObjects::Object& object = objects_.at(number);
   if (!at || object.chunks == 0) return true;
+  scheduler_.want_uses();
   if (options_.pacing == Pacing::at_once && object.pins > 0) return false;
   for (std::uint64_t slot = (event.offset + object.chunk_bytes - 1) / object.chunk_bytes;
        slot < object.chunks && slot * object.chunk_bytes - event.offset < event.bytes; ++slot) {

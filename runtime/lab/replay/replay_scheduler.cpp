@@ -14,6 +14,7 @@ ReplayScheduler::ReplayScheduler(std::vector<PlaceState> places, MachineCosts co
                                  std::unique_ptr<Policy> policy)
     : path_(std::move(places), std::move(costs), limits.planner, limits.heat, limits.pace),
       policy_(std::move(policy)),
+      wants_uses_(!ignores_uses(*policy_)),
       failures_(limits.failures),
       ends_it_(limits.ends_it),
       arriving_(snapshot().places().size()) {}
@@ -121,6 +122,7 @@ void ReplayScheduler::tick() {
 }
 
 void ReplayScheduler::press(const Pressure& pressure) {
+  wants_uses_ = true;
   Plan plan;
   const auto call = [&](Policy& policy, const Snapshot& view, Plan& proposals) {
     policy.on_pressure(pressure, view, proposals);

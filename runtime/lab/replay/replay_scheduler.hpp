@@ -59,6 +59,10 @@ class ReplayScheduler {
   /// Removes the chunks' rows. Requires: none of their moves has started.
   void remove(ChunkId first, std::size_t chunks);
 
+  /// Whether uses matter: to the policy or, once a place may lack room, to the choice of victims.
+  bool wants_uses() const noexcept { return wants_uses_; }
+  /// A place may lack room: from now on, uses matter.
+  void want_uses() noexcept { wants_uses_ = true; }
   /// Queues a use for the next `collect`.
   void use(ChunkId chunk, PlaceId device, double bytes_read, double bytes_written) {
     reports_.uses.push_back({chunk, device, bytes_read, bytes_written, nullptr});
@@ -100,6 +104,7 @@ class ReplayScheduler {
   Time now_{0};
   bool behind_ = false;  // The books have not been updated to `now_`.
   std::unique_ptr<Policy> policy_;
+  bool wants_uses_;
   PolicyFailures failures_;
   const std::function<bool(const std::exception&)> ends_it_;
   /// A hint that the next `collect` reports.

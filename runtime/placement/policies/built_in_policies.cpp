@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <map>
+#include <typeinfo>
 
 namespace vma::inline v1 {
 namespace {
@@ -144,6 +145,10 @@ PolicyRegistry known_policies(const std::vector<PolicyKind>& own) {
 
 std::unique_ptr<Policy> make_policy(const std::string& text) {
   return built_in_policies().make(text);
+}
+
+bool ignores_uses(const Policy& policy) {
+  return typeid(policy) == typeid(Static) || typeid(policy) == typeid(StayPut);
 }
 
 }  // namespace vma

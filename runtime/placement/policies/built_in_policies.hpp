@@ -21,6 +21,9 @@ PolicyRegistry known_policies(const std::vector<PolicyKind>& own);
 /// `PolicyRegistry::make` for the built-in policies.
 std::unique_ptr<Policy> make_policy(const std::string& text);
 
+/// Whether nothing that it decides depends on what was used: `static` and `stay_put`.
+bool ignores_uses(const Policy& policy);
+
 }  // namespace vma
 
 namespace vma::inline v1 {

@@ -194,5 +194,19 @@ TEST(LongAccesses, KernelsAreReportedWhenTheyBegin) {
   EXPECT_EQ(uses[0].read, 100);
 }
 
+// `stay_put` ignores uses, but the choice of victims does not.
+TEST(LongAccesses, WhatWasUsedLongestAgoMakesRoom) {
+  ReplayRig rig = rig_with_free_moves();
+  rig.options.room_limit = seconds(60);
+  ListedTrace trace;
+  trace.alloc(start, 1, 100, on_0).alloc(start, 2, 900, on_0);
+  trace.access(seconds(1), 2, 900, on_0).access(seconds(2), 1, 100, on_0);
+  trace.alloc(seconds(5), 3, 900, on_0).access(seconds(5), 3, 900, on_0);
+  trace.access(seconds(9), 1, 100, on_0);
+  const ReplayReport report = rig.run(trace);
+  EXPECT_EQ(report.bytes_by_route.at("gpu(0)>gpu(1)"), 900u);
+  EXPECT_EQ(report.bytes_by_place.at("gpu(0)"), 900 + 100 + 900 + 100);
+}
+
 }  // namespace
 }  // namespace vma

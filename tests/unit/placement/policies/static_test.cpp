@@ -5,6 +5,9 @@
 #include "base/units.hpp"
 #include "placement/policies/built_in_policies.hpp"
 
+#include <string>
+#include <string_view>
+
 namespace vma {
 inline namespace v1 {
 namespace {
@@ -60,6 +63,13 @@ TEST(StayPut, LetsEveryDefaultStandAndMovesNothing) {
                     [&] { EXPECT_TRUE(rig.use(chunk, gpu_place(1), 4e6).empty()); }),
             0u);
   EXPECT_TRUE(rig.press({gpu_place(0), 4 * MiB, gpu_place(0)}).empty());
+}
+
+TEST(StayPut, OnlyItAndStaticIgnoreUses) {
+  for (const std::string_view name : built_in_policies().names()) {
+    const bool ignores = name == "static" || name == "stay_put";
+    EXPECT_EQ(ignores_uses(*make_policy(std::string(name))), ignores) << name;
+  }
 }
 
 }  // namespace
