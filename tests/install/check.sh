@@ -150,7 +150,7 @@ check_paths() {
   "$here/search_paths.py" "$prefix/moved"
   # ldconfig makes links by what libraries call themselves.
   for file in "$(dirname "$(find "$prefix/moved" -name 'libvmart.*' | head -1)")"/*.so*; do
-    if readelf -d "$file" 2>/dev/null | grep -q 'soname.*libcuda'; then
+    if readelf -d "$file" 2>/dev/null | grep 'soname.*libcuda' >/dev/null; then
       echo "$file would become the driver of all programs"
       exit 1
     fi
@@ -162,6 +162,13 @@ check_paths() {
   (cd / && "$prefix/linked/vmart" demo --mib 8 >/dev/null)
   if find "$prefix/moved" -name libvmart-run.so | grep -q .; then
     (cd / && "$vmart" run -- grep -q libvmart-run.so /proc/self/maps)
+  fi
+  if find "$prefix/moved" -path '*simcuda/libcuda.so.1' | grep -q .; then
+    local way
+    for way in preload shim; do  # Each finds the library.
+      answer=$(cd / && VMART_DRIVER='' "$vmart" simulate -- "$vmart" run --way "$way" -- python3 -B "$here/allocate.py")
+      [[ $answer == *"/libvmart.so."* ]] || { echo "--way $way without libvmart: $answer"; exit 1; }
+    done
   fi
   mv "$prefix/moved/share" "$prefix/moved/elsewhere"
   if answer=$(cd / && "$vmart" demo --driver sim:h200x2 2>&1) || [[ $answer != *'no machine file'* ]] ||
