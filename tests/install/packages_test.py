@@ -123,9 +123,10 @@ def require_move_of_program(printed):
 
 def use_tarball(machine, typed):
     require_move(type_timed(machine, "tarball, to the first move", typed))
-    machine.type("mkdir elsewhere && mv vmart-*-linux-x86_64 elsewhere/moved && export PATH=$PWD/elsewhere/moved/bin:$PATH")
+    machine.type("mkdir elsewhere && mv vmart-*-linux-x86_64 elsewhere/moved && export PATH=$PWD/elsewhere/moved/bin:$PATH; "
+                 "rm /tmp/phases.jsonl.gz")
     machine.use_tools()
-    machine.type("ldd -r elsewhere/moved/lib/libvmart.so && grep -l licences elsewhere/moved/README.txt")
+    machine.type("ldd -r elsewhere/moved/lib/libvmart.so && test -s elsewhere/moved/share/doc/vmart/licences/fmt.txt")
 
 
 def run_container_steps(arguments, base, folder):
